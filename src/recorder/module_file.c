@@ -5,8 +5,10 @@
 #include "base/clock.h"
 #include "recorder/private_map.h"
 #include "recorder/sys.h"
+#include "unwind/cfi.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -86,22 +88,84 @@ static bool read_section(int fd, const Elf64_Ehdr *header, uint32_t index, Elf64
 	return read_at(fd, ret_section, sizeof(*ret_section), offset) == (long)sizeof(*ret_section);
 }
 
-static bool is_debug_frame(int fd, const Elf64_Shdr *names, const Elf64_Shdr *section)
+/* The caller compares all of ${name}, with its NUL. */
+static bool has_name(int fd, const Elf64_Shdr *names, const Elf64_Shdr *section, const char *name,
+		     size_t bytes)
 {
-	static const char wanted[] = ".debug_frame";
-	char name[sizeof(wanted)];
+	char text[16];
 
-	return section->sh_type != SHT_NOBITS && !(section->sh_flags & SHF_COMPRESSED) &&
-	       read_at(fd, name, sizeof(name), names->sh_offset + section->sh_name) ==
-		       (long)sizeof(name) &&
-	       !memcmp(name, wanted, sizeof(name));
+	return read_at(fd, text, bytes, names->sh_offset + section->sh_name) == (long)bytes &&
+	       !memcmp(text, name, bytes);
 }
 
-struct hl_unwind_file hl_module_file_map(int fd)
+static bool is_debug_frame(int fd, const Elf64_Shdr *names, const Elf64_Shdr *section)
+{
+	static const char name[] = ".debug_frame";
+
+	return section->sh_type != SHT_NOBITS && !(section->sh_flags & SHF_COMPRESSED) &&
+	       has_name(fd, names, section, name, sizeof(name));
+}
+
+static bool is_eh_frame(int fd, const Elf64_Shdr *names, const Elf64_Shdr *section)
+{
+	static const char name[] = ".eh_frame";
+
+	return section->sh_flags & SHF_ALLOC && section->sh_type != SHT_NOBITS &&
+	       has_name(fd, names, section, name, sizeof(name));
+}
+
+/* ---- .eh_frame without an index ---- */
+
+struct rows {
+	struct hl_cfi_row *rows; /* NULL: they are only counted */
+	size_t count, capacity;
+};
+
+static int take_row(void *context, const struct hl_cfi_row *row)
+{
+	struct rows *rows = context;
+
+	if (rows->rows && rows->count == rows->capacity)
+		return -ENOSPC;
+	if (rows->rows)
+		rows->rows[rows->count] = *row;
+	rows->count++;
+	return 0;
+}
+
+/* A few milliseconds, once, for a program of some megabytes. Damaged information is used as far as
+ * it goes. */
+static void compile_rows(struct hl_unwind_file *file, const struct hl_unwind_module *module,
+			 const Elf64_Shdr *section)
+{
+	uint64_t address = module->load_bias + section->sh_addr;
+
+	if (module->eh_frame_hdr || address < module->start || address > module->end ||
+	    section->sh_size > module->end - address)
+		return;
+	const struct hl_cfi_section frames = {
+		.bytes = (const uint8_t *)address,
+		.size = section->sh_size,
+		.address = address,
+	};
+	struct rows rows = {0};
+	hl_cfi_compile(&frames, module->start, take_row, &rows);
+	rows.capacity = rows.count;
+	rows.count = 0;
+	size_t bytes = rows.capacity * sizeof(*rows.rows);
+	rows.rows = bytes ? hl_private_map_new(bytes) : NULL;
+	if (!rows.rows)
+		return;
+	hl_cfi_compile(&frames, module->start, take_row, &rows);
+	file->row_count = hl_cfi_rows_finish(rows.rows, rows.count);
+	file->rows = rows.rows;
+}
+
+struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *module)
 {
 	struct hl_unwind_file file = {0};
 	Elf64_Ehdr header;
-	Elf64_Shdr names, section, symbols = {0}, frames = {0};
+	Elf64_Shdr names, section, symbols = {0}, frames = {0}, eh_frame = {0};
 	struct stat status;
 
 	if (HL_SYS(SYS_fstat, fd, &status, 0) != 0 ||
@@ -116,7 +180,11 @@ struct hl_unwind_file hl_module_file_map(int fd)
 			symbols = section;
 		else if (is_debug_frame(fd, &names, &section))
 			frames = section;
+		else if (is_eh_frame(fd, &names, &section))
+			eh_frame = section;
 	}
+	if (eh_frame.sh_size)
+		compile_rows(&file, module, &eh_frame);
 	file.debug_frame = map_section(fd, &frames, (uint64_t)status.st_size);
 	file.debug_frame_bytes = file.debug_frame ? frames.sh_size : 0;
 	if (symbols.sh_offset % _Alignof(Elf64_Sym) == 0)

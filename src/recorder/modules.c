@@ -279,18 +279,21 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
 	return true;
 }
 
-struct hl_unwind_file hl_modules_file(struct hl_modules *modules, uint32_t id)
+struct hl_unwind_file hl_modules_file(struct hl_modules *modules,
+				      const struct hl_unwind_module *module)
 {
+	uint32_t id = module->id;
+
 	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT)
 		return (struct hl_unwind_file){0};
-	const struct hl_region_module *module = &modules->region->modules[id - 1];
+	const struct hl_region_module *it = &modules->region->modules[id - 1];
 	struct hl_module_entry *entry = &modules->entries[id - 1];
-	const char *path = modules->region->strings + module->path_offset;
+	const char *path = modules->region->strings + it->path_offset;
 	hl_spin_lock(&modules->lock);
 	if (!entry->file_sought && (!*path || *path == '/')) {
-		int fd = hl_module_file_open(path, image_of(module, path));
+		int fd = hl_module_file_open(path, image_of(it, path));
 		if (fd >= 0) {
-			entry->file = hl_module_file_map(fd);
+			entry->file = hl_module_file_map(fd, module);
 			hl_sys_close(fd);
 		}
 	}

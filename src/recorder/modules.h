@@ -41,8 +41,9 @@ bool hl_modules_find(struct hl_modules *modules, uint64_t pc, struct hl_unwind_m
  */
 bool hl_modules_is_trampoline(uint64_t address);
 
-/* Parts of the file of module ${id}, mapped at the first call. As above. */
-struct hl_unwind_file hl_modules_file(struct hl_modules *modules, uint32_t id);
+/* Parts of the file of ${module}, mapped at the first call. As above. */
+struct hl_unwind_file hl_modules_file(struct hl_modules *modules,
+				      const struct hl_unwind_module *module);
 
 /* Notes which modules are not loaded any more; some 50 ns for each. As above. */
 void hl_modules_retire_unloaded(struct hl_modules *modules);

@@ -31,7 +31,7 @@ static struct hl_unwind_file find_file(struct hl_unwind *unwind,
 				       const struct hl_unwind_module *module)
 {
 	(void)unwind;
-	return hl_modules_file(&hl_recorder->modules, module->id);
+	return hl_modules_file(&hl_recorder->modules, module);
 }
 
 bool hl_recorder_set_up(struct hl_recorder *recorder, void *region, size_t bytes, bool stamps)

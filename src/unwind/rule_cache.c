@@ -27,6 +27,12 @@ static hl_rule rule_at(const struct hl_unwind_module *module, const struct hl_un
 	}
 	if (hdr && !hl_cfi_find_in_memory(module->eh_frame_hdr, start, end, pc, &rule))
 		return rule;
+	if (file->row_count) {
+		rule = hl_cfi_rows_find(file->rows, file->row_count,
+					(uint32_t)(pc - module->start));
+		if (rule != HL_RULE_NONE)
+			return rule;
+	}
 	struct hl_cfi_section section = {
 		.bytes = file->debug_frame,
 		.size = file->debug_frame_bytes,

@@ -40,8 +40,14 @@ struct hl_unwind_module {
 	uint64_t load_bias;	     /* address in memory minus address in the ELF file */
 };
 
-/* Parts of a module's file that are not in memory, mapped by the finder; NULL where it has none. */
+struct hl_cfi_row;
+
+/* What only a module's file leads to, made by the finder; NULL where it has none. */
 struct hl_unwind_file {
+	/* Of .eh_frame, where no .eh_frame_hdr leads to it, as in static programs: offsets from the
+	 * module's start. */
+	const struct hl_cfi_row *rows;
+	size_t row_count;
 	const uint8_t *debug_frame;
 	size_t debug_frame_bytes;
 	const Elf64_Sym *symbols; /* .symtab, else .dynsym */
@@ -59,8 +65,9 @@ typedef bool hl_find_module_fn(struct hl_unwind *unwind, uint64_t pc,
 			       struct hl_unwind_module *ret_module);
 
 /*
- * Maps parts of the file of a module whose .eh_frame has no rule for a program counter: objects
- * built without .eh_frame are linked with others that have it. Otherwise as above.
+ * Maps parts of the file of a module whose .eh_frame has no rule for a program counter, or is not
+ * found in memory: objects built without .eh_frame are linked with others that have it. Otherwise as
+ * above.
  */
 typedef struct hl_unwind_file hl_find_file_fn(struct hl_unwind *unwind,
 					      const struct hl_unwind_module *module);

@@ -136,7 +136,7 @@ static bool is_requested(const struct hl_objects *objects, size_t name)
 static bool is_wanted(const struct search *search, enum hl_hook hook)
 {
 	if (hook == HL_HOOK_DLCLOSE)
-		return search->objects.objects[0].has_loader || search->objects.count > 1;
+		return search->objects.objects[0].has_loader;
 	if (hook == HL_HOOK_MALLOC ||
 	    search->functions[hook].object == search->functions[HL_HOOK_FREE].object)
 		return true;
@@ -384,7 +384,7 @@ static void add_program(const struct hl_objects *objects, struct hl_entries *ent
 	entries->program_header_count = program->header_count;
 	entries->program_entry = program->entry;
 	entries->stack_end = find_stack_end(objects);
-	entries->is_static = !program->has_loader && objects->count == 1;
+	entries->is_static = !program->has_loader;
 }
 
 static int refuse(const struct hl_objects *objects, struct hl_error *err)
@@ -392,11 +392,18 @@ static int refuse(const struct hl_objects *objects, struct hl_error *err)
 	const struct hl_object *program = &objects->objects[0];
 	const char *name = hl_path_basename(program->map->path);
 
-	if (!program->has_loader && !program->has_symbols && objects->count == 1)
+	if (!program->has_loader && !program->has_symbols)
 		return hl_error_set(err, -ENOENT,
 				    "cannot find malloc and free in process '%d': '%s' is static "
 				    "and stripped; install its separate debug file, run a build "
 				    "with symbols, or name their addresses: --hook 'malloc=0x...'",
+				    (int)objects->pid, name);
+	if (program->symbols[HL_HOOK_MALLOC].is_indirect ||
+	    program->symbols[HL_HOOK_FREE].is_indirect)
+		return hl_error_set(err, -ENOENT,
+				    "cannot find malloc and free in process '%d': those of '%s' "
+				    "are indirect functions, and its calls of them lead nowhere; "
+				    "name what they become: --hook 'malloc=NAME'",
 				    (int)objects->pid, name);
 	return hl_error_set(err, -ENOENT,
 			    "cannot find malloc and free in process '%d': '%s' has another "

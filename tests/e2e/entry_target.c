@@ -7,7 +7,8 @@
  *	usable ADDRESS	calls malloc_usable_size() at that address; "ok" when it equals its own
  *
  * Its arguments are names of more functions that libraries export. With OWN_MALLOC it brings malloc
- * and free itself, with IFUNC_MALLOC by way of indirect functions, with PREFIXED it has others, too.
+ * and free itself, with IFUNC_MALLOC by way of indirect functions, of which UNUSED_FREE leaves one
+ * uncalled. With PREFIXED it has others, too.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -128,7 +129,11 @@ int _dl_find_object(void *address, void *result);
 extern void *__libc_stack_end;
 
 static void *(*volatile allocate)(size_t) = malloc;
+#ifdef UNUSED_FREE
+static void (*volatile release)(void *) = give;
+#else
 static void (*volatile release)(void *) = free;
+#endif
 
 #ifdef IS_STATIC
 #define ADDRESS(name) ((uintptr_t)name)

@@ -150,6 +150,21 @@ class EntriesTest(unittest.TestCase):
                 with Target([harness.program("entry_target" + kind)]) as target:
                     self.compare(target, OWN)
 
+    def test_an_indirect_function_that_nobody_calls(self):
+        with Target([harness.program("entry_target_indirect_unused")]) as target:
+            found = find(target.pid)
+        self.assertEqual(found["code"], "ENOENT")
+        self.assertIn("are indirect functions", found["error"])
+
+    def test_a_32_bit_program(self):
+        with subprocess.Popen([harness.program("waits_32")], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            found = find(process.pid)
+            process.kill()
+        self.assertEqual(found["code"], "ENOENT")
+        self.assertIn("has no program of this machine", found["error"])
+
     def test_preloaded_allocators(self):
         for library, allocator in (("libjemalloc.so.2", "jemalloc"), ("libmimalloc.so.2", "mimalloc"),
                                    ("libtcmalloc_minimal.so.4", "tcmalloc")):

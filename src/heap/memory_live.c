@@ -109,21 +109,32 @@ static void live_go_on(struct hl_memory *memory)
 	live->stop = NULL;
 }
 
-static int live_stop(struct hl_memory *memory, struct hl_error *err)
+/* The recorder's own mappings are those that were known before: smaps of a large process would take
+ * longer than it may stand still. */
+static int read_maps_again(struct live_memory *live, struct hl_error *err)
 {
-	struct live_memory *live = (struct live_memory *)memory;
 	struct hl_maps maps;
-	int r = hl_stop_begin(live->pid, &live->stop, err);
+	int r = hl_maps_read(live->pid, &maps, err);
 
 	if (r < 0)
 		return r;
-	if ((r = read_maps(live->pid, &maps, err)) < 0) {
-		live_go_on(memory);
-		return r;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct hl_map *before = hl_maps_find(&live->base.maps, maps.maps[i].start);
+		maps.maps[i].flags |= before ? before->flags & HL_MAP_RECORDER : 0;
 	}
-	hl_maps_release(&memory->maps);
-	memory->maps = maps;
+	hl_maps_release(&live->base.maps);
+	live->base.maps = maps;
 	return 0;
+}
+
+static int live_stop(struct hl_memory *memory, struct hl_error *err)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+	int r = hl_stop_begin(live->pid, &live->stop, err);
+
+	if (r == 0 && (r = read_maps_again(live, err)) < 0)
+		live_go_on(memory);
+	return r;
 }
 
 static int live_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)

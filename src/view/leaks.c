@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lost blocks by class and size; see heap.h. */
+/* Lost blocks by stack, or by class and size; see heap.h. */
 #include "view/heap.h"
 
 #include "heap/graph/leaks.h"
@@ -18,6 +18,47 @@ static void type(struct hl_emit *emit, const void *member, const void *context)
 	hl_cell_text(emit, hl_strings_text(&leaks->names, *(const uint32_t *)member));
 }
 
+#define FRAMES_MAX 256u
+
+/* The frame ${i} of those of ${row} that reports show, the outermost first. */
+static const struct hl_leak_frame *frame_at(const struct hl_leaks *leaks,
+					    const struct hl_leak_row *row, size_t i)
+{
+	size_t count = row->frame_count < FRAMES_MAX ? row->frame_count : FRAMES_MAX;
+
+	return i < count ? &leaks->frames[row->frame + count - 1 - i] : NULL;
+}
+
+static void stack(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_leaks *leaks = context;
+	const struct hl_leak_frame *frame;
+	const char *names[FRAMES_MAX];
+	size_t count = 0;
+
+	while ((frame = frame_at(leaks, row, count)))
+		names[count++] = hl_strings_text(&leaks->names, frame->function);
+	hl_cell_stack(emit, names, count);
+}
+
+static void frames(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_leaks *leaks = context;
+	const struct hl_leak_frame *frame;
+	struct hl_emit_frame shown[FRAMES_MAX];
+	size_t count = 0;
+
+	while ((frame = frame_at(leaks, row, count)))
+		shown[count++] = (struct hl_emit_frame){
+			.function = hl_strings_text(&leaks->names, frame->function),
+			.module = hl_strings_text(&leaks->names, frame->module),
+			.file = hl_strings_text(&leaks->names, frame->source),
+		};
+	hl_cell_frames(emit, shown, count);
+}
+
+#define KNOWS_STACKS 1u /* a fact of the table */
+
 #define MEMBER(name) HL_MEMBER(struct hl_leak_row, name)
 #define BLANK	     .flags = HL_COLUMN_BLANK_ZERO
 
@@ -28,9 +69,13 @@ static const struct hl_column columns[] = {
 	{"indirect_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(indirect.blocks), BLANK},
 	{"possible_bytes", "possible", HL_COLUMN_BYTES, MEMBER(possible.bytes), BLANK},
 	{"possible_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(possible.blocks), BLANK},
-	{"size", "size of each", HL_COLUMN_BYTES, MEMBER(size)},
+	{"size", "size of each", HL_COLUMN_BYTES, MEMBER(size), BLANK},
 	{"type", "type", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_leak_row, type, type),
 	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_NAMES | HL_COLUMN_KEY},
+	{NULL, "allocated by", HL_COLUMN_STACK, .cell = stack,
+	 .flags = HL_COLUMN_PATH | HL_COLUMN_NAMES, .shown_if = KNOWS_STACKS},
+	{"stack", NULL, HL_COLUMN_STACK, .cell = stack},
+	{"frames", NULL, HL_COLUMN_FRAMES, .cell = frames},
 };
 
 static void emit_rows(struct hl_emit *emit, const struct hl_leaks *leaks, uint64_t row_limit)
@@ -39,7 +84,8 @@ static void emit_rows(struct hl_emit *emit, const struct hl_leaks *leaks, uint64
 
 	if (leaks->row_count)
 		hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = leaks});
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = leaks,
+						.facts = leaks->knows_stacks ? KNOWS_STACKS : 0});
 	for (size_t i = 0; i < shown; i++)
 		hl_table_row(emit, &leaks->rows[i], 0);
 	hl_table_end(emit);

@@ -32,6 +32,8 @@ void *operator new(std::size_t size)
 
 	if (!block)
 		std::abort();
+	// What an earlier owner left there, half overwritten, may look like any pointer.
+	std::memset(block, 0, malloc_usable_size(block));
 	if (counts)
 		counted += malloc_usable_size(block);
 	return block;

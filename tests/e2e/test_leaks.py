@@ -143,6 +143,29 @@ class Leaks(harness.TestCase):
                                 row["indirect_blocks"] == row["lost_blocks"]
                                 for row in report["rows"]), report)
 
+    def test_stacks_are_named_where_a_recorder_or_tags_are(self):
+        for options, least in ((), 4), (("--tags",), 1):
+            command = [HEAPLINE, "record", *(options or ("-q", "-o", self.path("r.hl"))), "--",
+                       program("leaks"), "blocks", "list"]
+            with self.subTest(options), harness.Waiting(command) as started:
+                pid = started.pid if options else harness.children_of(started.pid)[0]
+                report = ask("-p", pid)
+                text = run([HEAPLINE, "leaks", "-p", str(pid)])
+            self.assertIn("block", text.stdout)
+            total = report["total"]
+            self.assertGreaterEqual(total["lost_blocks"], 999)
+            self.assertGreaterEqual(total["indirect_blocks"], 499)
+            by_stack = [row for row in report["rows"] if row["stack"]]
+            self.assertEqual(sum(row["lost_blocks"] for row in by_stack), total["lost_blocks"])
+            for row in by_stack:
+                self.assertGreaterEqual(len(row["stack"]), least)
+                self.assertEqual(row["stack"], [frame["function"] for frame in row["frames"]])
+                self.assertEqual(row["stack"][-1], "block")
+                self.assertEqual(row["frames"][-1]["module"], "leaks")
+            if not options:
+                stacks = {row["stack"][-2]: row["lost_blocks"] for row in by_stack}
+                self.assertEqual(stacks["plant_blocks"], 999)
+
     def test_a_limit_is_a_status(self):
         with Planted("leaks", "tree") as planted:
             least = planted.said["lost"][1] + planted.said["indirect"][1]

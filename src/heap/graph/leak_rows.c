@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lost and possibly lost blocks by class and size; see leaks.h. */
+/* Lost and possibly lost blocks by stack, or by class and size; see leaks.h. */
 #include "heap/graph/leaks.h"
 
 #include "base/array.h"
 #include "base/index.h"
 #include "heap/graph/graph.h"
+#include "heap/owners/block_owners.h"
 #include "symbols/symbols.h"
 
 #include <string.h>
@@ -32,7 +33,8 @@ struct hl_leak_rows {
 	struct hl_leaks *leaks;
 	struct hl_graph *graph;
 	size_t show;
-	struct hl_index index; /* of rows, by type and size */
+	struct hl_block_owners *owners; /* NULL: there are none */
+	struct hl_index index;		/* of rows */
 	struct first_word *first_words;
 	size_t first_word_count, first_word_capacity;
 	struct hl_index first_word_index;
@@ -128,25 +130,62 @@ static int find_class(struct hl_leak_rows *rows, uint64_t word, uint32_t *ret_na
 
 /* ---- rows ---- */
 
-/* The row of a block that begins with ${words}. */
-static int find_row(struct hl_leak_rows *rows, uint64_t size, const uint64_t *words, size_t count,
-		    uint32_t *ret_row)
+static int add_frame(void *context, const struct hl_block_frame *frame)
+{
+	struct hl_leaks *leaks = context;
+	struct hl_leak_frame added;
+	int r = hl_strings_intern(&leaks->names, frame->function, &added.function);
+
+	if (r == 0)
+		r = hl_strings_intern(&leaks->names, frame->module, &added.module);
+	if (r == 0)
+		r = hl_strings_intern(&leaks->names, frame->source, &added.source);
+	return r < 0 ? r
+		     : HL_ARRAY_APPEND(leaks->frames, leaks->frame_count, leaks->frame_capacity,
+				       added);
+}
+
+static int add_row(struct hl_leak_rows *rows, struct hl_leak_row row)
 {
 	struct hl_leaks *leaks = rows->leaks;
-	uint32_t type = 0, id;
 	int r = 0;
 
-	if (count && is_in_file(rows, words[0]))
-		r = find_class(rows, words[0], &type);
-	uint32_t hash = hl_hash_pair(type, size), at = hash;
-	while (r == 0 && (id = hl_index_next(&rows->index, hash, &at)))
-		if (leaks->rows[id - 1].type == type && leaks->rows[id - 1].size == size) {
+	row.frame = leaks->frame_count;
+	if (row.owner)
+		r = hl_block_owners_each_frame(rows->owners, row.owner, add_frame, leaks);
+	row.frame_count = leaks->frame_count - row.frame;
+	leaks->knows_stacks = leaks->knows_stacks || row.owner;
+	if (r == 0)
+		r = HL_ARRAY_APPEND(leaks->rows, leaks->row_count, leaks->row_capacity, row);
+	return r;
+}
+
+/* The row of a block that begins with ${words}. */
+static int find_row(struct hl_leak_rows *rows, uint64_t block, uint64_t size, const uint64_t *words,
+		    size_t count, uint32_t *ret_row)
+{
+	struct hl_leaks *leaks = rows->leaks;
+	struct hl_leak_row row = {0};
+	uint32_t id;
+	int r = 0;
+
+	if (rows->owners)
+		row.owner = hl_block_owners_find(rows->owners, block, size);
+	if (!row.owner)
+		row.size = size;
+	if (!row.owner && count && is_in_file(rows, words[0]))
+		r = find_class(rows, words[0], &row.type);
+	uint32_t hash = hl_hash_pair(row.owner, hl_hash_pair(row.type, row.size)), at = hash;
+	while (r == 0 && (id = hl_index_next(&rows->index, hash, &at))) {
+		const struct hl_leak_row *found = &leaks->rows[id - 1];
+		if (found->owner == row.owner && found->type == row.type &&
+		    found->size == row.size) {
 			*ret_row = id - 1;
 			return 0;
 		}
+	}
 	if (r == 0)
-		r = HL_ARRAY_APPEND(leaks->rows, leaks->row_count, leaks->row_capacity,
-				    (struct hl_leak_row){.type = type, .size = size});
+		r = add_row(rows, row);
 	if (r == 0)
 		r = hl_index_add(&rows->index, hash, (uint32_t)leaks->row_count);
 	*ret_row = (uint32_t)leaks->row_count - 1;
@@ -158,9 +197,8 @@ static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
 {
 	struct hl_leak_rows *rows = context;
 	uint32_t row;
-	int r = find_row(rows, usable_bytes, words, count, &row);
+	int r = find_row(rows, block, usable_bytes, words, count, &row);
 
-	(void)block;
 	if (r == 0) {
 		add(&rows->leaks->rows[row].possible, usable_bytes);
 		add(&rows->leaks->possible, usable_bytes);
@@ -226,7 +264,7 @@ static int take_lost(void *context, uint64_t block, uint64_t usable_bytes, const
 	}
 	size_t head = count * 8 < HL_LEAK_HEAD_BYTES ? count * 8 : HL_LEAK_HEAD_BYTES;
 	memcpy(owner->block.head, words, head);
-	return find_row(rows, usable_bytes, words, count, &owner->row);
+	return find_row(rows, block, usable_bytes, words, count, &owner->row);
 }
 
 /* A ring leads to another one that was met before: that one is this one's. */
@@ -283,7 +321,7 @@ static int reach_from(struct hl_leak_rows *rows, uint64_t block)
 	hl_graph_reach(rows->graph, block);
 	int r = hl_graph_drain(rows->graph);
 	if (r == 0 && rows->owner.row == NO_ROW)
-		r = find_row(rows, size, NULL, 0, &rows->owner.row);
+		r = find_row(rows, block, size, NULL, 0, &rows->owner.row);
 	return r;
 }
 
@@ -334,6 +372,8 @@ static int compare_rows(const void *left, const void *right)
 		return a->possible.bytes > b->possible.bytes ? -1 : 1;
 	if (a->size != b->size)
 		return a->size > b->size ? -1 : 1;
+	if (a->owner != b->owner)
+		return a->owner > b->owner ? -1 : 1;
 	return (a->type > b->type) - (a->type < b->type);
 }
 
@@ -373,8 +413,8 @@ int hl_leak_rows_add_lost(struct hl_leak_rows *rows)
 	return r;
 }
 
-int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, size_t show,
-		     struct hl_leak_rows **ret_rows)
+int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_block_owners *owners,
+		     size_t show, struct hl_leak_rows **ret_rows)
 {
 	struct hl_leak_rows *rows = calloc(1, sizeof(*rows));
 
@@ -386,6 +426,7 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, size_t show
 	}
 	rows->leaks = leaks;
 	rows->graph = graph;
+	rows->owners = owners;
 	rows->show = show;
 	*ret_rows = rows;
 	return 0;
@@ -409,6 +450,7 @@ void hl_leaks_free(struct hl_leaks *leaks)
 	hl_heap_free(leaks->heap);
 	hl_strings_release(&leaks->names);
 	free(leaks->rows);
+	free(leaks->frames);
 	free(leaks->blocks);
 	free(leaks);
 }

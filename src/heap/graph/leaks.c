@@ -7,6 +7,7 @@
 #include "base/file_print.h"
 #include "heap/glibc.h"
 #include "heap/graph/graph.h"
+#include "heap/owners/block_owners.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -283,13 +284,29 @@ static int note_blind_spots(struct finder *finder)
 	return r;
 }
 
+/* Without owners rows are by class and size; ${ret_owners} is then NULL. */
+static int open_owners(struct finder *finder, struct hl_block_owners **ret_owners)
+{
+	struct hl_error why = {0};
+
+	*ret_owners = NULL;
+	if (finder->core)
+		return 0;
+	int r = hl_block_owners_new(finder->pid, ret_owners, &why);
+	return r == 0 || r == -ENODATA ? 0 : hl_heap_note(finder->leaks->heap, "%s", why.text);
+}
+
 static int find(struct finder *finder)
 {
+	struct hl_block_owners *owners = NULL;
 	struct hl_leak_rows *rows = NULL;
 	int r = stands_still(finder) ? look(finder) : look_again(finder);
 
 	if (r == 0)
-		r = hl_leak_rows_new(finder->leaks, &finder->graph, finder->settings->show, &rows);
+		r = open_owners(finder, &owners);
+	if (r == 0)
+		r = hl_leak_rows_new(finder->leaks, &finder->graph, owners, finder->settings->show,
+				     &rows);
 	if (r == 0)
 		r = hl_leak_rows_add_possible(rows);
 	/* Nothing leads to what is lost, so it does not change any more. */
@@ -297,6 +314,7 @@ static int find(struct finder *finder)
 	if (r == 0)
 		r = hl_leak_rows_add_lost(rows);
 	hl_leak_rows_free(rows);
+	hl_block_owners_free(owners);
 	return r == 0 ? note_blind_spots(finder) : r;
 }
 

@@ -22,10 +22,17 @@ struct hl_leak_sum {
 	uint64_t blocks, bytes;
 };
 
-/* Blocks of one type and size. */
+/* A frame of a stack: texts in hl_leaks.names. */
+struct hl_leak_frame {
+	uint32_t function, module, source;
+};
+
+/* Blocks of one stack; where it is not known, of one type and size. */
 struct hl_leak_row {
-	uint32_t type; /* in hl_leaks.names: the class; 0: not known */
-	uint64_t size; /* usable bytes of each, but for the indirect ones */
+	uint64_t owner; /* stands for the stack; 0: not known */
+	uint32_t type;	/* in hl_leaks.names: the class; 0: not known */
+	uint64_t size;	/* usable bytes of each, but for the indirect ones; 0: of a stack */
+	size_t frame, frame_count; /* in hl_leaks.frames, the innermost first */
 	struct hl_leak_sum lost, indirect, possible;
 };
 
@@ -42,6 +49,9 @@ struct hl_leaks {
 	struct hl_strings names;
 	struct hl_leak_row *rows; /* the most lost bytes first, then the most possible ones */
 	size_t row_count, row_capacity;
+	struct hl_leak_frame *frames;
+	size_t frame_count, frame_capacity;
+	bool knows_stacks; /* some */
 	struct hl_leak_sum live, lost, indirect, possible;
 	struct hl_leak_sum ignored; /* lost and indirect, by the file of suppressions; in no row */
 	struct hl_leak_block *blocks; /* the largest, with what they lead to */
@@ -69,9 +79,11 @@ void hl_leaks_free(struct hl_leaks *leaks); /* NULL is fine */
 struct hl_graph;
 struct hl_leak_rows;
 
-/* Of the largest lost blocks ${show} are kept. 0 or -ENOMEM. */
-int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, size_t show,
-		     struct hl_leak_rows **ret_rows);
+struct hl_block_owners;
+
+/* Of the largest lost blocks ${show} are kept. ${owners} may be NULL. 0 or -ENOMEM. */
+int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_block_owners *owners,
+		     size_t show, struct hl_leak_rows **ret_rows);
 
 /* Adds what pointers inside of blocks lead to, and reaches it; then what was not reached. Both once,
  * in this order. 0 or a negative errno. */

@@ -130,7 +130,7 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 {
 	const struct hl_symbols_frame *frames;
 	size_t count;
-	uint32_t function;
+	uint32_t function, source;
 	size_t at = 0;
 
 	int r = hl_symbols_find(file->symbols, address, &frames, &count);
@@ -139,11 +139,14 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 	while (at + 1 < count && is_plumbing(names, frames[at].function))
 		at++;
 	r = hl_strings_intern(&names->strings, frames[at].function, &function);
+	if (r == 0)
+		r = hl_strings_intern(&names->strings, frames[at].file, &source);
 	if (r < 0)
 		return r;
 	*ret_name = (struct hl_owner_name){
 		.file = hl_path_basename(hl_strings_text(&names->strings, file->path)),
 		.function = hl_strings_text(&names->strings, function),
+		.source = hl_strings_text(&names->strings, source),
 		.is_plumbing = is_plumbing(names, frames[at].function),
 	};
 	return 0;
@@ -174,7 +177,7 @@ int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
 	uint32_t id;
 
 	if (!map || !map->path[0]) {
-		*ret_name = (struct hl_owner_name){"[no file]", "[unknown]", false};
+		*ret_name = (struct hl_owner_name){.file = "[no file]", .function = "[unknown]"};
 		return 0;
 	}
 	int r = hl_strings_intern(&names->strings, map->path, &id);

@@ -87,6 +87,28 @@ static int name_node(const struct node_source *source, struct hl_owner_names *na
 	return r;
 }
 
+int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_owner_names *names,
+				 uint32_t node,
+				 int (*visit)(void *context, const struct hl_owner_name *name),
+				 void *context)
+{
+	const struct node_source source = {.view = &region->view};
+	uint32_t size_class;
+	int r = 0;
+
+	while (r == 0 && node && node <= hl_region_read_node_count(&region->view)) {
+		struct hl_recording_node found = hl_region_read_node(&region->view, node);
+		struct hl_owner_name name;
+		node = found.parent;
+		if (hl_frame_key_is_size(found.frame, &size_class))
+			continue;
+		r = name_frame(&source, names, found.frame, &name);
+		if (r == 0)
+			r = visit(context, &name);
+	}
+	return r;
+}
+
 static int name_all(const struct hl_open_region *region, struct hl_owner_names *names,
 		    const struct hl_owner_counts *counts, struct hl_owners *owners)
 {

@@ -18,7 +18,8 @@ struct hl_owner_names;
 /* Where code lies: texts are valid until the names are freed. */
 struct hl_owner_name {
 	const char *file, *function;
-	bool is_plumbing; /* as far as callers are asked for in its place */
+	const char *source; /* the file of the line, or NULL */
+	bool is_plumbing;   /* as far as callers are asked for in its place */
 };
 
 /* Without ${plumbing} a function's caller is asked for where the function is allocation plumbing.
@@ -110,6 +111,31 @@ int hl_owner_recorder_read(pid_t pid, const struct hl_owners_settings *settings,
 int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
 		       struct hl_owner_names *names, struct hl_owners *owners,
 		       struct hl_error *err);
+
+/* ---- parts of the sources ---- */
+
+struct hl_open_region;
+
+/* Calls ${visit} with the names of the frames of ${node}, the innermost first, until it returns
+ * non-zero; returns that. */
+int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_owner_names *names,
+				 uint32_t node,
+				 int (*visit)(void *context, const struct hl_owner_name *name),
+				 void *context);
+
+struct hl_owner_tag_names;
+
+/* The names of tags in ${pid}. 0; -ENODATA when the library for tags is not there; -ENOMEM, or what
+ * reading failed with. */
+int hl_owner_tag_names_new(pid_t pid, const struct hl_owner_names *names,
+			   struct hl_owner_tag_names **ret_tags);
+
+/* Names what ${word} stands for, a word of the library; without a function when that is nothing. 0
+ * or -ENOMEM. */
+int hl_owner_tag_names_find(const struct hl_owner_tag_names *tags, struct hl_owner_names *names,
+			    uint64_t word, struct hl_owner_name *ret_name);
+
+void hl_owner_tag_names_free(struct hl_owner_tag_names *tags); /* NULL is fine */
 
 /* ---- open_region.c: the region of a recorder in another process ---- */
 

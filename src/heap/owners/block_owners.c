@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Owners of single blocks; see block_owners.h. */
+#include "heap/owners/block_owners.h"
+
+#include "heap/owners/owner_table.h"
+#include "tags/tag_word.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hl_block_owners {
+	pid_t pid;
+	enum hl_owners_source source;
+	struct hl_owner_names *names;
+	struct hl_open_region region; /* HL_OWNERS_RECORDER */
+	struct hl_block_reader *blocks;
+	struct hl_owner_tag_names *tags; /* HL_OWNERS_TAGS */
+};
+
+static int open_recorder(struct hl_block_owners *owners, struct hl_error *err)
+{
+	int r = hl_open_region(owners->pid, owners->names, &owners->region);
+
+	if (r < 0)
+		return r;
+	owners->source = HL_OWNERS_RECORDER;
+	const struct hl_region_header *header = hl_open_region_header(&owners->region);
+	if (header->sample_bytes)
+		return hl_error_set(err, -ENOTSUP,
+				    "process %d is recorded by samples, which do not show who owns "
+				    "each block",
+				    (int)owners->pid);
+	return hl_block_reader_new(owners->pid, header->block_array, header->block_hash,
+				   &owners->blocks);
+}
+
+int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err)
+{
+	struct hl_block_owners *owners = calloc(1, sizeof(*owners));
+
+	if (!owners)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	owners->pid = pid;
+	owners->source = HL_OWNERS_NONE;
+	int r = hl_owner_names_new(pid, false, &owners->names, err);
+	if (r == 0)
+		r = open_recorder(owners, err);
+	if (r == -ENODATA) {
+		r = hl_owner_tag_names_new(pid, owners->names, &owners->tags);
+		owners->source = HL_OWNERS_TAGS;
+	}
+	if (r < 0) {
+		hl_block_owners_free(owners);
+		return r == -ENODATA ? r
+				     : hl_error_set(err, r, "cannot tell who allocated: %s",
+						    strerror(-r));
+	}
+	*ret_owners = owners;
+	return 0;
+}
+
+enum hl_owners_source hl_block_owners_source(const struct hl_block_owners *owners)
+{
+	return owners->source;
+}
+
+uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
+			      uint64_t usable_bytes)
+{
+	uint64_t end = address + usable_bytes, word;
+	struct hl_block block;
+
+	if (owners->source == HL_OWNERS_RECORDER)
+		return hl_block_reader_find(owners->blocks, address, usable_bytes, &block)
+			       ? block.node
+			       : 0;
+	if (usable_bytes < HL_TAG_WORD_BYTES ||
+	    hl_owners_read_memory(owners->pid, end - HL_TAG_WORD_BYTES, &word, sizeof(word)) < 0 ||
+	    !hl_tag_word_is_valid(word, end))
+		return 0;
+	return word >> 16;
+}
+
+/* ---- stacks ---- */
+
+struct frames {
+	int (*visit)(void *context, const struct hl_block_frame *frame);
+	void *context;
+	bool has_begun; /* what allocated was seen, and not only plumbing */
+};
+
+static int put_frame(void *context, const struct hl_owner_name *name)
+{
+	struct frames *frames = context;
+
+	if (!frames->has_begun && name->is_plumbing)
+		return 0;
+	frames->has_begun = true;
+	const struct hl_block_frame frame = {name->function ? name->function : "", name->file,
+					     name->source ? name->source : ""};
+	return frames->visit(frames->context, &frame);
+}
+
+int hl_block_owners_each_frame(struct hl_block_owners *owners, uint64_t number,
+			       int (*visit)(void *context, const struct hl_block_frame *frame),
+			       void *context)
+{
+	struct frames frames = {.visit = visit, .context = context};
+	struct hl_owner_name name = {.file = "[unknown]"};
+	int r;
+
+	if (owners->source == HL_OWNERS_RECORDER)
+		return hl_owner_recorder_each_frame(&owners->region, owners->names,
+						    (uint32_t)number, put_frame, &frames);
+	r = hl_owner_tag_names_find(owners->tags, owners->names, number << 16, &name);
+	frames.has_begun = true;
+	return r < 0 ? r : put_frame(&frames, &name);
+}
+
+void hl_block_owners_free(struct hl_block_owners *owners)
+{
+	if (!owners)
+		return;
+	if (owners->source == HL_OWNERS_RECORDER)
+		hl_open_region_release(&owners->region);
+	hl_block_reader_free(owners->blocks);
+	hl_owner_tag_names_free(owners->tags);
+	hl_owner_names_free(owners->names);
+	free(owners);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who allocated single blocks of a process, from the same sources as in owners.h. */
+#pragma once
+
+#include "base/error.h"
+#include "heap/owners/owners.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_block_owners;
+
+/* Opens the best source that ${pid} has. 0; -ENODATA when it has neither a recorder nor tags; or a
+ * negative errno with a sentence. */
+int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err);
+
+enum hl_owners_source hl_block_owners_source(const struct hl_block_owners *owners);
+
+/* The number of the stack or tag that allocated the live block at ${address}; 0: it is not known. */
+uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
+			      uint64_t usable_bytes);
+
+/* Texts are valid until the owners are freed; "" where not known. */
+struct hl_block_frame {
+	const char *function, *module, *source;
+};
+
+/*
+ * Calls ${visit} with the frames of the stack that ${number} stands for, the innermost first and
+ * without allocation plumbing there, until it returns non-zero; returns that. Tags have one frame.
+ */
+int hl_block_owners_each_frame(struct hl_block_owners *owners, uint64_t number,
+			       int (*visit)(void *context, const struct hl_block_frame *frame),
+			       void *context);
+
+void hl_block_owners_free(struct hl_block_owners *owners); /* NULL is fine */

@@ -125,7 +125,7 @@ struct hl_ring_order {
 /* Cycles. Loads before it in the program have been done before the clock is read. */
 static inline uint64_t hl_ring_clock(void)
 {
-	__builtin_ia32_lfence();
+	__asm__ volatile("lfence" ::: "memory");
 	return __builtin_ia32_rdtsc();
 }
 

@@ -640,6 +640,118 @@ static void a_child_forked_in_the_middle_of_a_hook_goes_on(void **state)
 	end();
 }
 
+/* ---- registers ---- */
+
+/* What a function of the same file may be known to leave alone: rsi, rdx, rcx, r8 to r11, and xmm0 to
+ * xmm15; and rax by one without a result. */
+struct registers {
+	uint64_t general[8];
+	uint64_t vectors[32];
+};
+
+static char only_block[64] __attribute__((aligned(64)));
+
+/* A malloc and a free that use rax alone, and none. */
+static __attribute__((naked)) void *modest_malloc(size_t size __attribute__((unused)))
+{
+	__asm__("lea only_block(%rip), %rax\n\t"
+		"ret");
+}
+
+static __attribute__((naked)) void modest_free(void *block __attribute__((unused)))
+{
+	__asm__("ret");
+}
+
+/* Calls ${function} with ${argument}, and with its registers from and to ${registers}. */
+static void call_with(uint64_t function, uint64_t argument, struct registers *registers)
+{
+	register uint64_t r12 __asm__("r12") = function;
+
+	__asm__ volatile("mov %%rsp, %%r13\n\t"
+			 "sub $256, %%rsp\n\t"
+			 "and $-16, %%rsp\n\t"
+			 ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n\t"
+			 "movups 64+16*\\n(%%rbx), %%xmm\\n\n\t"
+			 ".endr\n\t"
+			 "mov 0(%%rbx), %%rsi\n\t"
+			 "mov 8(%%rbx), %%rdx\n\t"
+			 "mov 16(%%rbx), %%rcx\n\t"
+			 "mov 24(%%rbx), %%r8\n\t"
+			 "mov 32(%%rbx), %%r9\n\t"
+			 "mov 40(%%rbx), %%r10\n\t"
+			 "mov 48(%%rbx), %%r11\n\t"
+			 "mov 56(%%rbx), %%rax\n\t"
+			 "call *%%r12\n\t"
+			 "mov %%rsi, 0(%%rbx)\n\t"
+			 "mov %%rdx, 8(%%rbx)\n\t"
+			 "mov %%rcx, 16(%%rbx)\n\t"
+			 "mov %%r8, 24(%%rbx)\n\t"
+			 "mov %%r9, 32(%%rbx)\n\t"
+			 "mov %%r10, 40(%%rbx)\n\t"
+			 "mov %%r11, 48(%%rbx)\n\t"
+			 "mov %%rax, 56(%%rbx)\n\t"
+			 ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n\t"
+			 "movups %%xmm\\n, 64+16*\\n(%%rbx)\n\t"
+			 ".endr\n\t"
+			 "mov %%r13, %%rsp"
+			 : "+D"(argument)
+			 : "b"(registers), "r"(r12)
+			 : "r13", "rax", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory",
+			   "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+			   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+}
+
+static void check_registers(uint64_t function, uint64_t argument, bool has_result)
+{
+	struct registers before, after;
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(uint64_t); i++)
+		((uint64_t *)&before)[i] = 0x1234567800000000 + i * 0x1111;
+	after = before;
+	call_with(function, argument, &after);
+	if (has_result)
+		before.general[7] = (uint64_t)only_block;
+	assert_memory_equal(&before, &after, sizeof(before));
+}
+
+static void hooks_keep_registers(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	start.real[HL_HOOK_MALLOC] = (uint64_t)modest_malloc;
+	start.real[HL_HOOK_FREE] = (uint64_t)modest_free;
+	start.usable_size = 0;
+
+	/* The first calls find all that is new to them. */
+	for (int found = 0; found < 2; found++) {
+		start_with(&start);
+		for (int i = 0; i < 3; i++) {
+			check_registers(attached->hooks[HL_HOOK_MALLOC], 10, true);
+			check_registers(attached->hooks[HL_HOOK_FREE], (uint64_t)only_block, false);
+		}
+		assert_counted(&(struct sums){30, 3, 30, 3});
+		/* Without a slot */
+		struct hl_attached_slot *slots = (struct hl_attached_slot *)attached->slots;
+		for (uint32_t i = 0; i < attached->slot_count; i++)
+			atomic_store(&slots[i].key, i + 1);
+		check_registers(attached->hooks[HL_HOOK_MALLOC], 10, true);
+		check_registers(attached->hooks[HL_HOOK_FREE], (uint64_t)only_block, false);
+		pid_t child = fork();
+		if (!child) {
+			check_registers(attached->hooks[HL_HOOK_FREE], (uint64_t)only_block, false);
+			check_registers(attached->hooks[HL_HOOK_MALLOC], 10, true);
+			_exit(0);
+		}
+		assert_int_equal(status_of(child), 0);
+		end();
+		if (found == 0) {
+			start.region_fd = make_region(&start.region_bytes, HL_MODE_MEM_FAST, 0);
+			start.find_object = 0;
+		}
+	}
+}
+
 /* ---- the end ---- */
 
 static char arena[1 << 20] __attribute__((aligned(64)));
@@ -742,6 +854,7 @@ int main(void)
 		cmocka_unit_test(threads_without_a_slot_pass_through),
 		cmocka_unit_test(a_forked_child_passes_through),
 		cmocka_unit_test(a_child_forked_in_the_middle_of_a_hook_goes_on),
+		cmocka_unit_test(hooks_keep_registers),
 		cmocka_unit_test(the_end_gives_all_memory_back),
 		cmocka_unit_test(what_is_no_region_is_refused),
 	};

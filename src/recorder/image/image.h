@@ -45,21 +45,28 @@ bool hl_image_has(uint64_t address);
 
 /* ---- stubs.c ---- */
 
-#define HL_IMAGE_PLAIN_STUBS(STUB)                           \
-	STUB(malloc, HL_HOOK_MALLOC)                         \
-	STUB(calloc, HL_HOOK_CALLOC)                         \
-	STUB(realloc, HL_HOOK_REALLOC)                       \
-	STUB(reallocarray, HL_HOOK_REALLOCARRAY)             \
-	STUB(free, HL_HOOK_FREE)                             \
-	STUB(free_sized, HL_HOOK_FREE_SIZED)                 \
-	STUB(free_aligned_sized, HL_HOOK_FREE_ALIGNED_SIZED) \
-	STUB(posix_memalign, HL_HOOK_POSIX_MEMALIGN)         \
-	STUB(aligned_alloc, HL_HOOK_ALIGNED_ALLOC)           \
-	STUB(memalign, HL_HOOK_MEMALIGN)                     \
-	STUB(valloc, HL_HOOK_VALLOC)                         \
+#define HL_IMAGE_ALLOCATORS(STUB)                    \
+	STUB(malloc, HL_HOOK_MALLOC)                 \
+	STUB(calloc, HL_HOOK_CALLOC)                 \
+	STUB(realloc, HL_HOOK_REALLOC)               \
+	STUB(reallocarray, HL_HOOK_REALLOCARRAY)     \
+	STUB(posix_memalign, HL_HOOK_POSIX_MEMALIGN) \
+	STUB(aligned_alloc, HL_HOOK_ALIGNED_ALLOC)   \
+	STUB(memalign, HL_HOOK_MEMALIGN)             \
+	STUB(valloc, HL_HOOK_VALLOC)                 \
 	STUB(pvalloc, HL_HOOK_PVALLOC)
-#define HL_IMAGE_STUBS(STUB) HL_IMAGE_PLAIN_STUBS(STUB) STUB(dlclose, HL_HOOK_DLCLOSE)
+#define HL_IMAGE_FREERS(STUB)                \
+	STUB(free, HL_HOOK_FREE)             \
+	STUB(free_sized, HL_HOOK_FREE_SIZED) \
+	STUB(free_aligned_sized, HL_HOOK_FREE_ALIGNED_SIZED)
+#define HL_IMAGE_STUBS(STUB)      \
+	HL_IMAGE_ALLOCATORS(STUB) \
+	HL_IMAGE_FREERS(STUB)     \
+	STUB(dlclose, HL_HOOK_DLCLOSE)
 
 #define STUB(NAME, HOOK) HL_HIDDEN void hl_image_stub_##NAME(void);
 HL_IMAGE_STUBS(STUB)
 #undef STUB
+
+/* Calls a function of the target with up to two arguments; vector registers are kept. */
+int64_t hl_image_call(uint64_t function, uint64_t a, uint64_t b);

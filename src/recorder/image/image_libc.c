@@ -73,16 +73,15 @@ char *strchr(const char *text, int wanted)
 
 /* ---- the process ---- */
 
-static int (*real_clock_gettime)(clockid_t, struct timespec *);
-static int (*real_find_object)(void *, struct dl_find_object *);
+static uint64_t real_clock_gettime, real_find_object; /* 0: there is none */
 static uint64_t program_headers, program_header_count;
 
 void *__libc_stack_end;
 
 void hl_image_libc_init(const struct hl_attached_start *start)
 {
-	real_clock_gettime = (int (*)(clockid_t, struct timespec *))start->clock_gettime;
-	real_find_object = (int (*)(void *, struct dl_find_object *))start->find_object;
+	real_clock_gettime = start->clock_gettime;
+	real_find_object = start->find_object;
 	program_headers = start->program_headers;
 	program_header_count = start->program_header_count;
 	__libc_stack_end = (void *)start->stack_end;
@@ -91,7 +90,7 @@ void hl_image_libc_init(const struct hl_attached_start *start)
 int clock_gettime(clockid_t clock, struct timespec *ret_time)
 {
 	if (real_clock_gettime)
-		return real_clock_gettime(clock, ret_time);
+		return (int)hl_image_call(real_clock_gettime, (uint64_t)clock, (uint64_t)ret_time);
 	return (int)HL_SYS(SYS_clock_gettime, clock, ret_time, 0);
 }
 
@@ -107,8 +106,9 @@ pthread_t pthread_self(void)
 
 int _dl_find_object(void *pc, struct dl_find_object *ret_object)
 {
-	return real_find_object ? real_find_object(pc, ret_object)
-				: hl_image_objects_find((uint64_t)pc, ret_object);
+	if (real_find_object)
+		return (int)hl_image_call(real_find_object, (uint64_t)pc, (uint64_t)ret_object);
+	return hl_image_objects_find((uint64_t)pc, ret_object);
 }
 
 /* ---- the allocator ---- */

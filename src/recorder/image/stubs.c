@@ -3,7 +3,11 @@
  * The ways from patched functions into their hooks. A stub is entered by a jump, with the stack as
  * its caller's call left it. It makes a frame with a frame pointer (HL_CALLER), finds the slot of
  * the thread, and is counted in it: heapline takes the image out only when no thread has a return
- * address in it. Behind the count are a return and no more.
+ * address in it. Behind the count it only returns.
+ *
+ * All general registers but the result come back as they were: a caller that was compiled with the
+ * function may know which of them it leaves alone (-fipa-ra). For the same reason the image uses no
+ * vector registers but in sample.c.
  */
 #include "recorder/image/image.h"
 #include "recorder/self.h"
@@ -24,23 +28,42 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 #define TEXT_OF(X) #X
 #define TEXT(X)	   TEXT_OF(X)
 
-/* Where no hook has anything to do. All registers of the call are kept. */
-#define PASS "jmp *hl_image_real+%c[real](%%rip)\n\t"
+/* Below the frame pointer, in this order; the slot comes last. */
+#define PUSH_REGISTERS   \
+	"push %%rax\n\t" \
+	"push %%rdi\n\t" \
+	"push %%rsi\n\t" \
+	"push %%rdx\n\t" \
+	"push %%rcx\n\t" \
+	"push %%r8\n\t"  \
+	"push %%r9\n\t"  \
+	"push %%r11\n\t" \
+	"push %%r10\n\t"
 
-#define CLOSED                              \
-	"endbr64\n\t"                       \
-	"cmpl $0, hl_self_gate(%%rip)\n\t"  \
-	"jne 1f\n\t"                        \
-	"cmpl $0, hl_image_left(%%rip)\n\t" \
-	"jne 5f\n\t"                        \
-	"push %%rbp\n\t"                    \
-	"call hl_image_call_leave\n\t"      \
-	"pop %%rbp\n"                       \
-	"5:\n\t" PASS
+/* All but rax and r10, after which the frame is left. */
+#define LOAD_REGISTERS              \
+	"mov -16(%%rbp), %%rdi\n\t" \
+	"mov -24(%%rbp), %%rsi\n\t" \
+	"mov -32(%%rbp), %%rdx\n\t" \
+	"mov -40(%%rbp), %%rcx\n\t" \
+	"mov -48(%%rbp), %%r8\n\t"  \
+	"mov -56(%%rbp), %%r9\n\t"  \
+	"mov -64(%%rbp), %%r11\n\t"
+#define LOAD_RAX "mov -8(%%rbp), %%rax\n\t"
+#define LEAVE                       \
+	"mov -72(%%rbp), %%r10\n\t" \
+	"leave\n\t"
 
-/* r10: the slot. */
-#define FIND_SLOT                                                           \
-	"mov %%fs:0, %%rax\n\t"                                             \
+/* Where no hook has anything to do. */
+#define PASS "jmp *hl_image_real+%c[real](%%rip)\n"
+
+/* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
+#define ENTER                                                               \
+	"endbr64\n\t"                                                       \
+	"cmpl $0, hl_self_gate(%%rip)\n\t"                                  \
+	"je 7f\n\t"                                                         \
+	"push %%rbp\n\t"                                                    \
+	"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS "mov %%fs:0, %%rax\n\t"       \
 	"movabs $" TEXT(HL_SELF_MIX) ", %%r10\n\t"                          \
 				     "imul %%rax, %%r10\n\t"                \
 				     "shr $%c[shift], %%r10\n\t"            \
@@ -53,77 +76,87 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 				     "mov " TID "(%%r10,%%r11), %%r11d\n\t" \
 				     "cmp %%r11d, " TID "(%%r10)\n\t"       \
 				     "jne 3f\n"                             \
-				     "2:\n\t"
+				     "2:\n\t"                               \
+				     "push %%r10\n\t"
 
-#define OPERANDS(HOOK) [real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS)
+/*
+ * What is seldom gone through: the slot is to be looked for (3), there is none (5), the gate is
+ * closed (7).
+ */
+#define RARE                                                                                 \
+	"3:\n\t"                                                                             \
+	"lock incl hl_attached+%c[without](%%rip)\n\t"                                       \
+	"sub $8, %%rsp\n\t"                                                                  \
+	"call hl_image_find\n\t"                                                             \
+	"add $8, %%rsp\n\t"                                                                  \
+	"lock decl hl_attached+%c[without](%%rip)\n\t"                                       \
+	"mov %%rax, %%r10\n\t"                                                               \
+	"test %%r10, %%r10\n\t"                                                              \
+	"jz 5f\n\t" LOAD_ARGUMENTS "jmp 2b\n"                                                \
+	"5:\n\t" LOAD_RAX LOAD_REGISTERS LEAVE PASS "7:\n\t"                                 \
+	"cmpl $0, hl_image_left(%%rip)\n\t"                                                  \
+	"jne 9f\n\t"                                                                         \
+	"push %%rbp\n\t"                                                                     \
+	"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS "lock incl hl_attached+%c[without](%%rip)\n\t" \
+	"sub $8, %%rsp\n\t"                                                                  \
+	"call hl_image_leave\n\t"                                                            \
+	"lock decl hl_attached+%c[without](%%rip)\n\t"                                       \
+	"jmp 5b\n"                                                                           \
+	"9:\n\t" PASS
 
-#define STUB(NAME, HOOK)                                                                \
-	__attribute__((naked, used, aligned(64))) void hl_image_stub_##NAME(void)       \
-	{                                                                               \
-		__asm__ volatile(CLOSED "1:\n\t"                                        \
-					"push %%rbp\n\t"                                \
-					"mov %%rsp, %%rbp\n\t" FIND_SLOT "incl " INSIDE \
-					"(%%r10)\n\t"                                   \
-					"push %%r10\n\t"                                \
-					"sub $8, %%rsp\n\t"                             \
-					"call hl_image_" #NAME "\n\t"                   \
-					"mov -8(%%rbp), %%r10\n\t"                      \
-					"decl " INSIDE "(%%r10)\n\t"                    \
-					"leave\n\t"                                     \
-					"ret\n"                                         \
-					"3:\n\t"                                        \
-					"call hl_image_call_find\n\t"                   \
-					"test %%r10, %%r10\n\t"                         \
-					"jnz 2b\n\t"                                    \
-					"leave\n\t" PASS ::OPERANDS(HOOK));             \
+/* A hook has up to three arguments. */
+#define LOAD_ARGUMENTS              \
+	"mov -16(%%rbp), %%rdi\n\t" \
+	"mov -24(%%rbp), %%rsi\n\t" \
+	"mov -32(%%rbp), %%rdx\n\t"
+
+#define OPERANDS(HOOK)                                          \
+	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS), \
+		[without] "i"(offsetof(struct hl_attached, inside_without_slot))
+
+/* ${RESULT}: LOAD_RAX where there is none. */
+#define STUB_WITH(NAME, HOOK, RESULT)                                                      \
+	__attribute__((naked, used, aligned(64))) void hl_image_stub_##NAME(void)          \
+	{                                                                                  \
+		__asm__ volatile(ENTER "incl " INSIDE "(%%r10)\n\t"                        \
+				       "call hl_image_" #NAME "\n\t" RESULT LOAD_REGISTERS \
+				       "mov -80(%%rbp), %%r10\n\t"                         \
+				       "decl " INSIDE "(%%r10)\n\t" LEAVE                  \
+				       "ret\n" RARE ::OPERANDS(HOOK));                     \
 	}
 
-HL_IMAGE_PLAIN_STUBS(STUB)
+#define STUB(NAME, HOOK)      STUB_WITH(NAME, HOOK, "")
+#define STUB_VOID(NAME, HOOK) STUB_WITH(NAME, HOOK, LOAD_RAX)
+
+HL_IMAGE_ALLOCATORS(STUB)
+HL_IMAGE_FREERS(STUB_VOID)
 
 /* Destructors of the library run inside, and what they allocate counts: the thread is not nested in
  * the allocator, so another count has it. */
 __attribute__((naked, used)) void hl_image_stub_dlclose(void)
 {
-	__asm__ volatile(CLOSED "1:\n\t"
-				"push %%rbp\n\t"
-				"mov %%rsp, %%rbp\n\t" FIND_SLOT
-				"lock incl hl_attached+%c[without](%%rip)\n\t"
-				"call hl_image_dlclose\n\t"
-				"lock decl hl_attached+%c[without](%%rip)\n\t"
-				"leave\n\t"
-				"ret\n"
-				"3:\n\t"
-				"call hl_image_call_find\n\t"
-				"test %%r10, %%r10\n\t"
-				"jnz 2b\n\t"
-				"leave\n\t" PASS ::OPERANDS(HL_HOOK_DLCLOSE),
-			 [without] "i"(offsetof(struct hl_attached, inside_without_slot)));
+	__asm__ volatile(ENTER "lock incl hl_attached+%c[without](%%rip)\n\t"
+			       "call hl_image_dlclose\n\t" LOAD_REGISTERS
+			       "lock decl hl_attached+%c[without](%%rip)\n\t" LEAVE
+			       "ret\n" RARE ::OPERANDS(HL_HOOK_DLCLOSE));
 }
 
-/* The arguments of a hook are in the first three registers. */
-#define KEEP_ARGUMENTS                                 \
-	"lock incl hl_attached+%c[without](%%rip)\n\t" \
-	"push %%rdi\n\t"                               \
-	"push %%rsi\n\t"                               \
-	"push %%rdx\n\t"
-#define GIVE_ARGUMENTS                                 \
-	"pop %%rdx\n\t"                                \
-	"pop %%rsi\n\t"                                \
-	"pop %%rdi\n\t"                                \
-	"lock decl hl_attached+%c[without](%%rip)\n\t" \
-	"ret"
-#define WITHOUT [without] "i"(offsetof(struct hl_attached, inside_without_slot))
+/* ---- calls of the target's functions, which use vector registers as they like ---- */
 
-/* Called with a frame on the stack: rsp is a multiple of 16 where hl_image_find() is called. */
-__attribute__((naked, used, visibility("hidden"))) void hl_image_call_find(void);
-__attribute__((naked, used)) void hl_image_call_find(void)
+/* rdi: the function; rsi, rdx: its arguments. 512 bytes are for fxsave. */
+__attribute__((naked, used)) int64_t hl_image_call(uint64_t function __attribute__((unused)),
+						   uint64_t a __attribute__((unused)),
+						   uint64_t b __attribute__((unused)))
 {
-	__asm__ volatile(KEEP_ARGUMENTS "call hl_image_find\n\t"
-					"mov %%rax, %%r10\n\t" GIVE_ARGUMENTS ::WITHOUT);
-}
-
-__attribute__((naked, used, visibility("hidden"))) void hl_image_call_leave(void);
-__attribute__((naked, used)) void hl_image_call_leave(void)
-{
-	__asm__ volatile(KEEP_ARGUMENTS "call hl_image_leave\n\t" GIVE_ARGUMENTS ::WITHOUT);
+	__asm__ volatile("push %%rbp\n\t"
+			 "mov %%rsp, %%rbp\n\t"
+			 "sub $512, %%rsp\n\t"
+			 "fxsave64 (%%rsp)\n\t"
+			 "mov %%rdi, %%rax\n\t"
+			 "mov %%rsi, %%rdi\n\t"
+			 "mov %%rdx, %%rsi\n\t"
+			 "call *%%rax\n\t"
+			 "fxrstor64 (%%rsp)\n\t"
+			 "leave\n\t"
+			 "ret" ::);
 }

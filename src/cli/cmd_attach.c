@@ -138,6 +138,15 @@ static void say_beginning(const struct hl_process_facts *facts, const char *name
 			    facts->comm, facts->pid, name);
 }
 
+static void say_unseen(const struct hl_attach *attach)
+{
+	char unseen[512];
+
+	hl_attach_unseen(attach, unseen, sizeof(unseen));
+	if (unseen[0])
+		hl_cli_note("%s", unseen);
+}
+
 static void say_end(const struct hl_collector_summary *summary, const char *name,
 		    struct hl_attach_times times)
 {
@@ -181,6 +190,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		return r;
 	}
 	say_beginning(facts, name);
+	say_unseen(attach);
 	if (duration_seconds > 0)
 		end_ns = hl_clock_ns(CLOCK_MONOTONIC) +
 			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);

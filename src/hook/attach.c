@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,6 +68,7 @@ struct hl_attach {
 	pid_t pid;
 	struct hl_remote *remote;
 	struct hl_maps maps;
+	struct hl_hook_rules rules;
 	struct hl_entries found;
 	struct hl_image image;
 	struct block blocks[HL_RECORD_BLOCKS_MAX];
@@ -113,23 +115,39 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 	return 0;
 }
 
+static int find_entries(struct hl_attach *attach, struct hl_error *err)
+{
+	int r = hl_entries_find(attach->pid, &attach->maps, &attach->rules, &attach->found, err);
+
+	for (uint32_t i = 0; r == 0 && i < attach->found.extra_count; i++)
+		if (attach->found.extras[i].is_asked)
+			r = hl_error_set(
+				err, -ENOTSUP,
+				"cannot record '%s' of process %d: --hook needs a malloc and "
+				"a free, both with their arguments at the usual places, and "
+				"up to one function of each kind",
+				attach->found.extras[i].name, attach->pid);
+	return r;
+}
+
 int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
 		   struct hl_attach **ret_attach, struct hl_error *err)
 {
 	struct hl_attach *attach = calloc(1, sizeof(*attach));
 
-	(void)settings;
 	if (!attach)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	attach->pid = pid;
 	attach->region_fd = -1;
-	int r = hl_remote_open(pid, &attach->remote, err);
+	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
+	if (r == 0)
+		r = hl_remote_open(pid, &attach->remote, err);
 	if (r == 0)
 		r = read_maps(attach, err);
 	if (r == 0)
 		r = look_for_recorder(attach, err);
 	if (r == 0 && !attach->has_record)
-		r = hl_entries_find(pid, &attach->maps, &attach->found, err);
+		r = find_entries(attach, err);
 	if (r < 0) {
 		hl_attach_free(attach);
 		return r;
@@ -153,7 +171,29 @@ void hl_attach_free(struct hl_attach *attach)
 	forget_blocks(attach);
 	hl_remote_free(attach->remote);
 	hl_maps_release(&attach->maps);
+	hl_hook_rules_release(&attach->rules);
 	free(attach);
+}
+
+void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity)
+{
+	const struct hl_entry *first = &attach->found.extras[0];
+	bool is_operator = strncmp(first->name, "_Z", 2) == 0;
+	char others[64] = "", remedy[96] = "";
+
+	ret_text[0] = '\0';
+	if (!attach->found.extra_count)
+		return;
+	if (attach->found.extra_count > 1)
+		snprintf(others, sizeof(others), " and %" PRIu32 " more function%s",
+			 attach->found.extra_count - 1, attach->found.extra_count > 2 ? "s" : "");
+	if (first->preset[0])
+		snprintf(remedy, sizeof(remedy),
+			 "; '--hook @%s' records these in place of malloc and free", first->preset);
+	snprintf(ret_text, capacity, "not recorded are calls of '%s'%s of '%s'%s",
+		 is_operator ? (first->name[2] == 'n' ? "operator new" : "operator delete")
+			     : first->name,
+		 others, first->module, remedy);
 }
 
 struct hl_attach_times hl_attach_times(const struct hl_attach *attach)
@@ -463,7 +503,7 @@ static int take_over(struct hl_attach *attach, struct hl_error *err)
 	if (r == 0)
 		r = read_maps(attach, err);
 	if (r == 0)
-		r = hl_entries_find(attach->pid, &attach->maps, &attach->found, err);
+		r = find_entries(attach, err);
 	return r;
 }
 

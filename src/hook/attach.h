@@ -22,6 +22,7 @@ struct hl_attach;
 
 struct hl_attach_settings {
 	const char *const *hooks; /* of `--hook`, NULL-terminated; NULL: none */
+	const char *presets;	  /* a file of presets; NULL: $HEAPLINE_PRESETS, if it is set */
 };
 
 /* How long the target stood still, in microseconds. */
@@ -32,7 +33,7 @@ struct hl_attach_times {
 };
 
 /* Says in ${err} why the process cannot be entered. 0, -ESRCH, -EACCES, -EBUSY (it is traced, or
- * attached to already), -ENOTSUP. */
+ * attached to already), -ENOTSUP; -EINVAL or -ENOENT for ${settings}. */
 int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
 		   struct hl_attach **ret_attach, struct hl_error *err);
 
@@ -47,6 +48,10 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
  * before, and its memory stays; a later call tries again. A target that has ended is no error.
  */
 int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
+
+/* Writes what allocates or frees in the process without being recorded, once it is patched; "" when
+ * nothing is known to. */
+void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
 struct hl_attach_times hl_attach_times(const struct hl_attach *attach);
 

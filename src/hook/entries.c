@@ -272,14 +272,16 @@ static void add_ruled(const struct search *search, bool is_asked, bool are_extra
 {
 	for (size_t i = 0; i < search->rules->count; i++) {
 		const struct hl_hook_rule *rule = &search->rules->rules[i];
-		if (search->ruled[i].object && rule->is_asked == is_asked)
-			add_entry(entries,
-				  (struct hl_entry){.hook = rule->call,
-						    .size_at = rule->size_at,
-						    .count_at = rule->count_at,
-						    .pointer_at = rule->pointer_at},
-				  are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
-				  &search->ruled[i]);
+		struct hl_entry entry = {.hook = rule->call,
+					 .size_at = rule->size_at,
+					 .count_at = rule->count_at,
+					 .pointer_at = rule->pointer_at,
+					 .is_asked = rule->is_asked && !rule->preset[0]};
+		if (!search->ruled[i].object || rule->is_asked != is_asked)
+			continue;
+		snprintf(entry.preset, sizeof(entry.preset), "%.31s", rule->preset);
+		add_entry(entries, entry, are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
+			  &search->ruled[i]);
 	}
 }
 
@@ -302,27 +304,50 @@ static struct hl_entry extra_of(const struct hl_allocator_name *known)
 				 .size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
 }
 
+/* Whether the program calls the function: libraries that it does not use may do so for nothing. */
+static bool is_called(Elf *program, const char *name)
+{
+	struct hl_elf_symbols all = {.elf = program, .tables = HL_ELF_DYNSYM};
+
+	while (hl_elf_symbols_next(&all))
+		if (all.symbol.st_shndx == SHN_UNDEF && strcmp(all.name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Prefixed functions are what these call, or presets know them. */
+static const struct hl_allocator_name *find_plain(const GElf_Sym *symbol, const char *name)
+{
+	uint32_t rank;
+	const struct hl_allocator_name *known = hl_allocator_names_find(name, &rank);
+
+	return known && strcmp(known->name, name) == 0 && strncmp(name, "mi_", 3) != 0 &&
+			       GELF_ST_TYPE(symbol->st_info) == STT_FUNC &&
+			       symbol->st_shndx != SHN_UNDEF &&
+			       GELF_ST_BIND(symbol->st_info) != STB_LOCAL
+		       ? known
+		       : NULL;
+}
+
 static void add_operators(const struct search *search, struct hl_entries *entries)
 {
 	const struct hl_object *object = search->functions[HL_HOOK_MALLOC].object;
+	const struct hl_object *program = &search->objects.objects[0];
 	const struct allocator *allocator = find_allocator(object);
-	HL_CLOSED int fd = -1;
+	HL_CLOSED int fd = -1, program_fd = -1;
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(&search->objects, object->map, &fd);
-	bool is_program = object == &search->objects.objects[0];
-	struct hl_elf_symbols all = {.elf = elf,
-				     .tables = HL_ELF_DYNSYM | (is_program ? HL_ELF_SYMTAB : 0u)};
+
+	HL_CLEANUP(hl_elf_cleanup)
+	Elf *program_elf = hl_objects_open(&search->objects, program->map, &program_fd);
+	struct hl_elf_symbols all = {
+		.elf = elf, .tables = HL_ELF_DYNSYM | (object == program ? HL_ELF_SYMTAB : 0u)};
 
 	while (allocator && allocator->has_operators && elf && hl_elf_symbols_next(&all)) {
-		uint32_t rank;
-		const struct hl_allocator_name *known = hl_allocator_names_find(all.name, &rank);
+		const struct hl_allocator_name *known = find_plain(&all.symbol, all.name);
 		struct hl_definition definition = {object, all.symbol.st_value + object->bias,
 						   all.symbol.st_size};
-		/* Prefixed functions are what these call, or presets know them. */
-		bool is_plain = known && strcmp(known->name, all.name) == 0 &&
-				strncmp(all.name, "mi_", 3) != 0;
-		if (is_plain && GELF_ST_TYPE(all.symbol.st_info) == STT_FUNC &&
-		    all.symbol.st_shndx != SHN_UNDEF &&
-		    GELF_ST_BIND(all.symbol.st_info) != STB_LOCAL)
+		if (known &&
+		    (object == program || (program_elf && is_called(program_elf, all.name))))
 			add_entry(entries, extra_of(known), true, all.name, &definition);
 	}
 }
@@ -443,8 +468,8 @@ static int add_all(const struct search *search, bool has_usual, struct hl_entrie
 	return r;
 }
 
-int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
-			  struct hl_entries *ret_entries, struct hl_error *err)
+int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+		    struct hl_entries *ret_entries, struct hl_error *err)
 {
 	HL_CLEANUP(release_search) struct search search = {.objects.memory = -1, .rules = rules};
 	size_t name_count = NAME_COUNT + HL_RULE_LOOKUP_NAMES * search.rules->count;
@@ -478,12 +503,4 @@ int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl
 			       : refuse(&search.objects, err);
 	*ret_entries = entries;
 	return 0;
-}
-
-int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_entries *ret_entries,
-		    struct hl_error *err)
-{
-	static const struct hl_hook_rules none;
-
-	return hl_entries_find_ruled(pid, maps, &none, ret_entries, err);
 }

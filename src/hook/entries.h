@@ -18,6 +18,8 @@ struct hl_entry {
 	char name[64];			       /* of the symbol */
 	char module[64];		       /* the file's name, for messages */
 	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
+	char preset[32];		       /* that names it; "": none does */
+	bool is_asked;			       /* a rule of --hook names it, not a preset */
 	bool throws;			       /* an exception may leave it */
 };
 
@@ -52,16 +54,13 @@ struct hl_entries {
  * Those are found if anything in the process calls them; then ${usable_size} is 0, since neither
  * allocator's function may see the blocks of the other one.
  *
- * 0; -ENOENT with a sentence when no malloc and free are found; -EACCES, -ESRCH, -ENOMEM.
+ * ${rules} may name more. Where `--hook` names a malloc and a free with the usual arguments, the
+ * hooks are for them, and all others are extra. Where there is no other malloc and free, presets
+ * have the hooks. Extra are, too, operators new and delete that the program calls and that do not
+ * call malloc() and free().
+ *
+ * 0; -ENOENT with a sentence when no malloc and free are found, or no function that `--hook` names;
+ * -ENOTSUP when all that there is would be extra; -EACCES, -ESRCH, -ENOMEM.
  */
-int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_entries *ret_entries,
-		    struct hl_error *err);
-
-/*
- * The same with the functions that ${rules} name. Where `--hook` names a malloc and a free with the
- * usual arguments, the hooks are for them, and all others are extra. Where there is no other malloc
- * and free, presets have the hooks. -ENOENT, too, when there is no function that `--hook` names;
- * -ENOTSUP when all that there is would be extra.
- */
-int hl_entries_find_ruled(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
-			  struct hl_entries *ret_entries, struct hl_error *err);
+int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+		    struct hl_entries *ret_entries, struct hl_error *err);

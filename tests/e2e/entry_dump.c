@@ -34,7 +34,7 @@ int main(int count, char **arguments)
 	if (r == 0)
 		r = hl_hook_rules_make((const char *const *)arguments + 2, NULL, &rules, &err);
 	if (r == 0)
-		r = hl_entries_find_ruled(pid, &maps, &rules, &found, &err);
+		r = hl_entries_find(pid, &maps, &rules, &found, &err);
 	hl_hook_rules_release(&rules);
 	hl_maps_release(&maps);
 	if (r < 0) {

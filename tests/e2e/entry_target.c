@@ -4,11 +4,12 @@
  * After that it does what it is told, one command a line:
  *
  *	clock ADDRESS	calls clock_gettime() at that address; says "ok" when the time is right
+ *	prefixed COUNT	makes COUNT (hexadecimal) blocks of 100 bytes by je_malloc(), frees every other
  *	usable ADDRESS	calls malloc_usable_size() at that address; "ok" when it equals its own
  *
- * Its arguments are names of more functions that libraries export. With OWN_MALLOC it brings malloc
- * and free itself, with IFUNC_MALLOC by way of indirect functions, of which UNUSED_FREE leaves one
- * uncalled. With PREFIXED it has others, too.
+ * With OWN_MALLOC it brings malloc and free itself, with IFUNC_MALLOC by way of indirect functions,
+ * of which UNUSED_FREE leaves one uncalled. With PREFIXED it has others, too, and with OPERATORS it
+ * asks for new and delete.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -96,15 +97,34 @@ void *malloc(size_t bytes) __attribute__((ifunc("choose_malloc")));
 void free(void *block) __attribute__((ifunc("choose_free")));
 #endif
 
+#ifdef OPERATORS /* as programs in C++ ask for them */
+#pragma weak _Znwm
+#pragma weak _Znam
+#pragma weak _ZnwmRKSt9nothrow_t
+#pragma weak _ZdlPv
+#pragma weak _ZdlPvm
+void *_Znwm(size_t size);
+void *_Znam(size_t size);
+void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow);
+void _ZdlPv(void *block);
+void _ZdlPvm(void *block, size_t size);
+#endif
+
 #ifdef PREFIXED
 __attribute__((noinline)) void *je_malloc(size_t bytes);
 __attribute__((noinline)) void je_free(void *block);
 
+static _Alignas(16) char pool[1 << 20];
+static size_t pool_used;
+
 void *je_malloc(size_t bytes)
 {
-	static char block[4096];
+	size_t rounded = (bytes + 15) / 16 * 16;
 
-	return bytes <= sizeof(block) ? block : NULL;
+	if (rounded > sizeof(pool) - pool_used)
+		return NULL;
+	pool_used += rounded;
+	return pool + pool_used - rounded;
 }
 
 void je_free(void *block)
@@ -171,7 +191,25 @@ static int is_usable_size(uintptr_t address)
 	return is_right;
 }
 
-int main(int count, char **arguments)
+static int is_prefixed(uintptr_t count)
+{
+#ifdef PREFIXED
+	static void *(*volatile allocate_prefixed)(size_t) = je_malloc;
+	static void (*volatile release_prefixed)(void *) = je_free;
+
+	for (uintptr_t i = 0; i < count; i++) {
+		void *block = allocate_prefixed(100);
+		if (block && i % 2)
+			release_prefixed(block);
+	}
+	return 1;
+#else
+	(void)count;
+	return 0;
+#endif
+}
+
+int main(void)
 {
 	char line[128], command[16];
 	uintptr_t address;
@@ -204,11 +242,12 @@ int main(int count, char **arguments)
 #ifndef IS_STATIC
 	SAY(dlclose);
 #endif
-#ifdef IS_STATIC
-	(void)count, (void)arguments;
-#else
-	for (int i = 1; i < count; i++)
-		say(arguments[i], (uintptr_t)dlsym(RTLD_DEFAULT, arguments[i]));
+#ifdef OPERATORS
+	say("_Znwm", (uintptr_t)_Znwm);
+	say("_Znam", (uintptr_t)_Znam);
+	say("_ZnwmRKSt9nothrow_t", (uintptr_t)_ZnwmRKSt9nothrow_t);
+	say("_ZdlPv", (uintptr_t)_ZdlPv);
+	say("_ZdlPvm", (uintptr_t)_ZdlPvm);
 #endif
 #ifdef PREFIXED
 	say("je_malloc", (uintptr_t)je_malloc);
@@ -225,9 +264,10 @@ int main(int count, char **arguments)
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "%15s %" SCNxPTR, command, &address) != 2)
 			return 1;
-		puts((strcmp(command, "clock") == 0 ? is_clock : is_usable_size)(address)
-			     ? "ok"
-			     : "wrong");
+		int is_right = strcmp(command, "clock") == 0	  ? is_clock(address)
+			       : strcmp(command, "prefixed") == 0 ? is_prefixed(address)
+								  : is_usable_size(address);
+		puts(is_right ? "ok" : "wrong");
 		fflush(stdout);
 	}
 	return 0;

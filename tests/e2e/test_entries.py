@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,7 @@ class Target:
         self.process.stdout.close()
 
     def says_ok(self, command, address):
-        self.process.stdin.write(f"{command} {address:#x}\n")
+        self.process.stdin.write(f"{command} {address:x}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline() == "ok\n"
 
@@ -182,14 +183,14 @@ class EntriesTest(unittest.TestCase):
                                       if entry["name"] != "dlclose"}, {library.split(".")[0]})
 
     def test_operators_of_other_allocators(self):
-        operators = ["_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvm"]
+        operators = ["_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZdlPv", "_ZdlPvm"]
         for library in ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"):
             path = os.path.join(LIBRARIES, library)
             if not os.path.exists(path):
                 print(f"skipped: {library} is not installed")
                 continue
             with self.subTest(library=library):
-                with Target([harness.program("entry_target"), *operators],
+                with Target([harness.program("entry_target_operators")],
                             {"LD_PRELOAD": path}) as target:
                     found = find(target.pid)
                     both = set(addresses(found).values()) | set(addresses(found, "extras").values())
@@ -198,6 +199,8 @@ class EntriesTest(unittest.TestCase):
                 throwing = {entry["address"] for entry in found["extras"] if entry["throws"]}
                 self.assertIn(target.truth["_Znwm"], throwing)
                 self.assertNotIn(target.truth["_ZnwmRKSt9nothrow_t"], throwing)
+                with Target([harness.program("entry_target")], {"LD_PRELOAD": path}) as target:
+                    self.assertEqual(find(target.pid)["extras"], [])
 
     def test_a_prefixed_allocator_is_extra_where_there_is_another_one(self):
         with Target([harness.program("entry_target_prefixed")]) as target:
@@ -227,6 +230,45 @@ class EntriesTest(unittest.TestCase):
                 self.assertEqual(addresses(found, "extras")["je_malloc"], truth["je_malloc"])
             places = {entry["name"]: entry["places"] for entry in found["extras"]}
             self.assertEqual(places, {"je_malloc": [0, 0, 0], "je_free": [0, 0, 2]})
+
+    def attach(self, target, *options):
+        """What `heapline attach` says, during which the target makes 1000 blocks by je_malloc."""
+        with tempfile.TemporaryDirectory() as scratch:
+            recording = os.path.join(scratch, "a.hl")
+            with subprocess.Popen(
+                    [harness.HEAPLINE, "attach", "-p", str(target.pid), "-o", recording, *options],
+                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+                said = process.stderr.readline()
+                if not said.startswith("heapline: not recorded"):
+                    return said
+                self.assertTrue(target.says_ok("prefixed", 1000))
+                process.send_signal(signal.SIGINT)
+                said += process.stderr.read()
+            self.assertEqual(process.wait(harness.TIMEOUT_S), 0, said)
+            return said
+
+    def test_attach_records_what_is_asked_for_and_says_what_it_does_not(self):
+        with Target([harness.program("entry_target_prefixed")]) as target:
+            said = self.attach(target)
+            if "cannot " in said:
+                self.skipTest(said.strip())
+            self.assertIn("calls of 'je_malloc' and 1 more function of 'entry_target_prefixed'; "
+                          "'--hook @jemalloc'", said)
+            self.assertIn("recorded 0 allocations", said)
+            for hooks in (["@jemalloc"], ["malloc=je_malloc", "free=entry_target_prefixed!je_free"]):
+                said = self.attach(target, *(f"--hook={hook}" for hook in hooks))
+                self.assertIn("calls of 'malloc' and", said)
+                self.assertIn("recorded 1,000 allocations", said)
+
+    def test_attach_refuses_what_it_cannot_record(self):
+        with Target([harness.program("entry_target_prefixed")]) as target:
+            for hook, what in (("malloc=je_malloc", "'je_malloc' of process"),
+                               ("free=nobody", "no function 'nobody'"),
+                               ("free", "cannot understand --hook 'free'")):
+                result = harness.run([harness.HEAPLINE, "attach", "-p", str(target.pid),
+                                      f"--hook={hook}", "-d", "0.1", "-o", "/dev/null/a.hl"])
+                self.assertEqual(result.status, 1)
+                self.assertIn(what, result.stderr)
 
     def test_functions_that_are_asked_for_must_be_there(self):
         with Target([harness.program("entry_target")]) as target:

@@ -55,7 +55,7 @@ static int find(const char *const *hooks, struct hl_entries *ret_found, struct h
 	if (r == 0)
 		r = hl_hook_rules_make(hooks, "", &rules, err);
 	if (r == 0)
-		r = hl_entries_find_ruled(getpid(), &maps, &rules, ret_found, err);
+		r = hl_entries_find(getpid(), &maps, &rules, ret_found, err);
 	return r;
 }
 

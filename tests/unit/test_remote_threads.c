@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* All threads are stopped, however many there are, come and go, and whoever shares their memory. */
+#include "hook/remote.h"
+
+#include "base/compiler.h"
+#include "remote_target.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#define THREADS	    64
+#define STACK_BYTES 262144
+
+/* What a target has in its page of words: beside these, progress of each thread from COUNTERS on. */
+enum { READY, GO_ON, BORN, CHILD, COUNTERS = 16 };
+
+static struct hl_remote *enter(pid_t pid)
+{
+	struct hl_remote *remote = NULL;
+	struct hl_error err = {0};
+
+	if (hl_remote_open(pid, &remote, &err) < 0)
+		fail_msg("%s", err.text);
+	return remote;
+}
+
+static void stop_all(struct hl_remote *remote)
+{
+	struct hl_error err = {0};
+
+	if (hl_remote_stop_all(remote, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static long sum(const _Atomic long *words)
+{
+	long all = 0;
+
+	for (int i = COUNTERS; i < SHARED_WORDS; i++)
+		all += words[i];
+	return all;
+}
+
+/* Nobody counts while all are stopped. */
+static void check_stillness(const _Atomic long *words)
+{
+	long before = sum(words);
+
+	sched_yield();
+	usleep(50);
+	assert_int_equal(sum(words), before);
+}
+
+static void check_policies(struct hl_remote *remote)
+{
+	pid_t *tids;
+	size_t count;
+
+	assert_int_equal(hl_remote_list(remote, &tids, &count), 0);
+	for (size_t i = 0; i < count; i++) {
+		int policy = sched_getscheduler(tids[i]);
+		if (policy != SCHED_OTHER && !(policy < 0 && errno == ESRCH))
+			fail_msg("thread %d has policy %d", tids[i], policy);
+	}
+	free(tids);
+}
+
+/* ---- threads that only compute and allocate ---- */
+
+static void *storm(void *counter)
+{
+	_Atomic long *word = counter;
+
+	for (;; ++*word)
+		free(malloc((size_t)(*word % 1000)));
+	return NULL;
+}
+
+static int start_storm(_Atomic long *words)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&thread, &attributes, storm, (void *)&words[COUNTERS + i]) != 0)
+			return 1;
+	words[READY] = 1;
+	while (pause())
+		;
+	return 1;
+}
+
+static void threads_that_storm_are_stopped(void **state)
+{
+	_Atomic long *words = target_words();
+	uint32_t longest_us = 0;
+
+	(void)state;
+
+	pid_t pid = target_start(start_storm, words);
+	target_await(&words[READY], 1);
+	struct hl_remote *remote = enter(pid);
+	for (int i = 0; i < 200; i++) {
+		size_t count;
+		stop_all(remote);
+		hl_remote_threads(remote, &count);
+		assert_int_equal(count, THREADS + 1);
+		check_stillness(words);
+		if (i % 20 == 0)
+			assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0),
+					 pid);
+		hl_remote_continue(remote);
+		if (hl_remote_stopped_us(remote) > longest_us)
+			longest_us = hl_remote_stopped_us(remote);
+	}
+	check_policies(remote);
+	hl_remote_free(remote);
+	for (int i = 0; i < THREADS; i++)
+		target_await(&words[COUNTERS + i], words[COUNTERS + i] + 1);
+	print_message("stopped for at most %u us\n", longest_us);
+	target_kill(pid);
+}
+
+/* ---- threads that come and go ---- */
+
+static void *live_shortly(void *counter)
+{
+	_Atomic long *word = counter;
+
+	for (int i = 0; i < 100; i++)
+		++*word;
+	return NULL;
+}
+
+static void *bear(void *counter)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	while (pthread_create(&thread, &attributes, live_shortly, counter) == 0)
+		pthread_join(thread, NULL);
+	_exit(1);
+}
+
+static int start_births(_Atomic long *words)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 8; i++)
+		if (pthread_create(&thread, NULL, bear, (void *)&words[COUNTERS + i]) != 0)
+			return 1;
+	words[READY] = 1;
+	while (pause())
+		;
+	return 1;
+}
+
+static void threads_that_come_and_go_are_stopped(void **state)
+{
+	_Atomic long *words = target_words();
+
+	(void)state;
+
+	pid_t pid = target_start(start_births, words);
+	target_await(&words[READY], 1);
+	struct hl_remote *remote = enter(pid);
+	for (int i = 0; i < 200; i++) {
+		stop_all(remote);
+		check_stillness(words);
+		hl_remote_continue(remote);
+		assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+		assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0), pid);
+		hl_remote_continue(remote);
+	}
+	check_policies(remote);
+	hl_remote_free(remote);
+	for (int i = 0; i < 8; i++)
+		target_await(&words[COUNTERS + i], words[COUNTERS + i] + 1);
+	assert_int_equal(target_state(pid), 'S');
+	target_kill(pid);
+}
+
+/* A thread that is stopped alone does not keep others, and may end meanwhile. */
+static void threads_are_stopped_one_by_one(void **state)
+{
+	_Atomic long *words = target_words();
+
+	(void)state;
+
+	pid_t pid = target_start(start_births, words);
+	target_await(&words[READY], 1);
+	struct hl_remote *remote = enter(pid);
+	int stopped = 0;
+	for (int i = 0; i < 50; i++) {
+		pid_t *tids;
+		size_t count;
+		assert_int_equal(hl_remote_list(remote, &tids, &count), 0);
+		for (size_t j = 0; j < count; j++) {
+			struct hl_remote_thread *thread;
+			int r = hl_remote_stop_thread(remote, tids[j], &thread);
+			assert_true(r == 0 || r == -ESRCH);
+			stopped += r == 0;
+			if (r == 0) {
+				assert_int_equal(thread->tid, tids[j]);
+				assert_true(thread->registers.rip != 0);
+			}
+			hl_remote_continue(remote);
+		}
+		free(tids);
+	}
+	assert_true(stopped >= 50);
+	check_policies(remote);
+	hl_remote_free(remote);
+	target_await(&words[COUNTERS], words[COUNTERS] + 1);
+	target_kill(pid);
+}
+
+/* ---- other processes with the same memory ---- */
+
+static int count_on(void *counter)
+{
+	_Atomic long *word = counter;
+
+	for (;;)
+		++*word;
+	return 0;
+}
+
+static int start_sharer(_Atomic long *words)
+{
+	char *stack = malloc(STACK_BYTES);
+
+	words[CHILD] =
+		clone(count_on, stack + STACK_BYTES, CLONE_VM | SIGCHLD, (void *)&words[COUNTERS]);
+	prctl(PR_SET_NAME, "parent");
+	words[READY] = 1;
+	while (pause())
+		;
+	return 1;
+}
+
+static void processes_that_share_the_memory_are_stopped(void **state)
+{
+	_Atomic long *words = target_words();
+	struct hl_remote *sharer = NULL;
+
+	(void)state;
+
+	pid_t pid = target_start(start_sharer, words);
+	target_await(&words[READY], 1);
+	target_await(&words[COUNTERS], 1);
+	struct hl_remote *remote = enter(pid);
+	for (int i = 0; i < 20; i++) {
+		size_t count;
+		stop_all(remote);
+		hl_remote_threads(remote, &count);
+		assert_int_equal(count, 2);
+		check_stillness(words);
+		hl_remote_continue(remote);
+		target_await(&words[COUNTERS], words[COUNTERS] + 1);
+	}
+	assert_int_equal(hl_remote_open((pid_t)words[CHILD], &sharer, NULL), -EAGAIN);
+	hl_remote_free(remote);
+	kill((pid_t)words[CHILD], SIGKILL);
+	target_kill(pid);
+}
+
+/* The parent by vfork() waits until word GO_ON is set. */
+static void *vfork_and_wait(void *argument)
+{
+	_Atomic long *words = argument;
+	pid_t child = vfork();
+
+	if (child == 0) {
+		words[CHILD] = getpid();
+		words[READY] = 1;
+		while (!words[GO_ON])
+			;
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	words[BORN] = 1;
+	while (pause())
+		;
+	return NULL;
+}
+
+static int start_vfork(_Atomic long *words)
+{
+	vfork_and_wait((void *)words);
+	return 1;
+}
+
+static int start_vfork_in_thread(_Atomic long *words)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, vfork_and_wait, (void *)words) != 0)
+		return 1;
+	for (;; ++words[COUNTERS])
+		sched_yield();
+	return 1;
+}
+
+static void a_parent_by_vfork_is_not_waited_for_in_vain(void **state)
+{
+	(void)state;
+	for (int is_thread = 0; is_thread < 2; is_thread++) {
+		_Atomic long *words = target_words();
+		struct hl_remote *child = NULL;
+		struct hl_error err = {0};
+		pid_t pid = target_start(is_thread ? start_vfork_in_thread : start_vfork, words);
+		target_await(&words[READY], 1);
+		struct hl_remote *remote = enter(pid);
+		assert_int_equal(hl_remote_stop_all(remote, &err), -EAGAIN);
+		assert_non_null(strstr(err.text, "vfork()"));
+		err.text[0] = '\0';
+		if (is_thread) {
+			assert_int_equal(hl_remote_stop_one(remote, &err), 0);
+			assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0),
+					 pid);
+			hl_remote_continue(remote);
+			target_await(&words[COUNTERS], words[COUNTERS] + 1);
+		} else {
+			assert_int_equal(hl_remote_stop_one(remote, &err), -EAGAIN);
+			assert_non_null(strstr(err.text, "vfork()"));
+		}
+		assert_int_equal(hl_remote_open((pid_t)words[CHILD], &child, &err), -EAGAIN);
+		assert_int_equal(words[BORN], 0);
+		words[GO_ON] = 1;
+		target_await(&words[BORN], 1);
+		stop_all(remote);
+		hl_remote_continue(remote);
+		hl_remote_free(remote);
+		target_kill(pid);
+	}
+}
+
+/* ---- registers ---- */
+
+/* Loops for ever at `loop_at`; beside it lies the way out. */
+void loop_until_moved(void);
+void loop_at(void);
+void loop_out(void);
+__asm__(".pushsection .text\n\t.type loop_until_moved, @function\n"
+	"loop_until_moved:\nloop_at:\n\tjmp loop_at\n"
+	"loop_out:\n\tret\n\t.size loop_until_moved, .-loop_until_moved\n\t.popsection");
+
+static void *loop_in_thread(void *argument)
+{
+	loop_until_moved();
+	return argument;
+}
+
+static int start_loops(_Atomic long *words)
+{
+	pthread_t threads[4];
+
+	for (int i = 0; i < 4; i++)
+		if (pthread_create(&threads[i], NULL, loop_in_thread, NULL) != 0)
+			return 1;
+	words[READY] = 1;
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	return 11;
+}
+
+static void threads_go_on_where_they_are_put(void **state)
+{
+	_Atomic long *words = target_words();
+	int moved = 0;
+
+	(void)state;
+
+	pid_t pid = target_start(start_loops, words);
+	target_await(&words[READY], 1);
+	struct hl_remote *remote = enter(pid);
+	while (moved < 4) {
+		size_t count;
+		stop_all(remote);
+		struct hl_remote_thread *threads = hl_remote_threads(remote, &count);
+		for (size_t i = 0; i < count; i++) {
+			if (threads[i].registers.rip != (uint64_t)(uintptr_t)loop_at)
+				continue;
+			threads[i].registers.rip = (uint64_t)(uintptr_t)loop_out;
+			threads[i].changed = true;
+			moved++;
+		}
+		hl_remote_continue(remote);
+	}
+	hl_remote_free(remote);
+	assert_int_equal(target_end(pid), 11);
+}
+
+/* ---- priorities ---- */
+
+static int fork_all_the_time(_Atomic long *words)
+{
+	words[READY] = 1;
+	for (;; ++words[COUNTERS]) {
+		pid_t child = fork();
+		if (child == 0)
+			_exit(sched_getscheduler(0) == SCHED_OTHER && !getpriority(PRIO_PROCESS, 0)
+				      ? 0
+				      : 1);
+		int status;
+		if (waitpid(child, &status, 0) != child || status)
+			++words[BORN];
+	}
+	return 1;
+}
+
+/* Children that are born while their parent's priority is lent to it do not inherit it. */
+static void priorities_are_not_inherited(void **state)
+{
+	_Atomic long *words = target_words();
+
+	(void)state;
+
+	pid_t pid = target_start(fork_all_the_time, words);
+	target_await(&words[READY], 1);
+	struct hl_remote *remote = enter(pid);
+	for (int i = 0; i < 300; i++) {
+		stop_all(remote);
+		hl_remote_continue(remote);
+	}
+	check_policies(remote);
+	hl_remote_free(remote);
+	target_await(&words[COUNTERS], words[COUNTERS] + 10);
+	assert_int_equal(words[BORN], 0);
+	target_kill(pid);
+}
+
+static int be_nice(_Atomic long *words)
+{
+	setpriority(PRIO_PROCESS, 0, 5);
+	words[READY] = 1;
+	for (;;)
+		++words[COUNTERS];
+	return 1;
+}
+
+static void niceness_stays(void **state)
+{
+	_Atomic long *words = target_words();
+	const struct sched_param usual = {0};
+
+	(void)state;
+
+	pid_t pid = target_start(be_nice, words);
+	target_await(&words[READY], 1);
+	for (int policy = SCHED_OTHER; policy <= SCHED_BATCH; policy += SCHED_BATCH) {
+		assert_int_equal(sched_setscheduler(pid, policy, &usual), 0);
+		struct hl_remote *remote = enter(pid);
+		for (int i = 0; i < 20; i++) {
+			stop_all(remote);
+			hl_remote_continue(remote);
+			assert_int_equal(sched_getscheduler(pid), policy);
+			assert_int_equal(getpriority(PRIO_PROCESS, (id_t)pid), 5);
+		}
+		hl_remote_free(remote);
+		assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
+	}
+	target_kill(pid);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_that_storm_are_stopped),
+		cmocka_unit_test(threads_that_come_and_go_are_stopped),
+		cmocka_unit_test(threads_are_stopped_one_by_one),
+		cmocka_unit_test(processes_that_share_the_memory_are_stopped),
+		cmocka_unit_test(a_parent_by_vfork_is_not_waited_for_in_vain),
+		cmocka_unit_test(threads_go_on_where_they_are_put),
+		cmocka_unit_test(priorities_are_not_inherited),
+		cmocka_unit_test(niceness_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -567,10 +567,10 @@ void hl_remote_continue(struct hl_remote *remote)
 		else
 			thread->stopped = false;
 	}
-	hl_guardian_end(remote->guardian);
 	if (remote->first_stop_ns)
 		remote->stopped_us = (uint32_t)((now_ns() - remote->first_stop_ns) / 1000);
 	remote->first_stop_ns = 0;
+	hl_guardian_end(remote->guardian); /* last: others run now */
 }
 
 uint32_t hl_remote_stopped_us(const struct hl_remote *remote)

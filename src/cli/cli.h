@@ -214,7 +214,8 @@ const char *hl_cli_nearest_word(const char *word, const char *const *words, size
 /*
  * Sets the sentence that says why no collector of ${process} is found, and what to do; ${silent}:
  * those that do not answer (struct hl_control_peers); ${wanted}: what cannot be done with the
- * process, a verb; ${remedy}: what helps where it is not recorded. Returns a negative errno.
+ * process, a verb; ${remedy}: what helps where it is not recorded and cannot be joined. Returns a
+ * negative errno.
  */
 #define HL_CTL_RECORD "start it with 'heapline record'"
 int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,

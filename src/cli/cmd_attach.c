@@ -2,24 +2,18 @@
 /* heapline attach: records a process that runs already, and leaves it as it was. */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/names.h"
 #include "cli/record_run.h"
-#include "collector/control_ask.h"
 #include "collector/launch.h"
 #include "hook/attach.h"
-#include "process/maps.h"
 #include "process/process.h"
-#include "view/format.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* How long a thread that is inside the recorder is waited for, and how often the collector is
- * served meanwhile. */
-#define LEAVE_WAIT_NS (2 * HL_NS_PER_SECOND)
-#define LEAVE_TRY_MS  100
+/* How long a thread that is inside the recorder is waited for. */
+#define LEAVE_WAIT_MS 2000
 
 static uint64_t pid;
 static double duration_seconds;
@@ -40,52 +34,12 @@ static const struct hl_option options[] = {
 HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
 HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
 
-/* ---- whether it can be joined ---- */
-
-static int check_recorder(pid_t process, struct hl_error *err)
-{
-	HL_CLEANUP(hl_control_ask_release) struct hl_control_peers peers = {0};
-	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
-
-	if (hl_control_ask_search(process, &peers) < 0)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < peers.count; i++)
-		if (peers.peers[i].pid != process)
-			return hl_error_set(err, -EBUSY,
-					    "cannot attach to process %d: it is being recorded in "
-					    "'%s'; 'heapline live -p %d' shows it",
-					    process, peers.peers[i].recording, process);
-	hl_maps_read(process, &maps, NULL);
-	if (hl_maps_have_file(&maps, "libheapline.so"))
-		return hl_error_set(err, -EBUSY,
-				    "cannot attach to process %d: it was started under 'heapline "
-				    "record', whose recorder is still in it",
-				    process);
-	if (hl_maps_have_file(&maps, "libheapline-tags.so"))
-		return hl_error_set(err, -EBUSY,
-				    "cannot attach to process %d: 'heapline record --tags' tags "
-				    "its blocks; 'heapline allocations -p %d' shows who owns them",
-				    process, process);
-	return 0;
-}
-
-static int open_target(pid_t process, const struct hl_attach_settings *settings,
-		       struct hl_attach **ret_attach, struct hl_error *err)
-{
-	int r = check_recorder(process, err);
-
-	return r < 0 ? r : hl_attach_open(process, settings, ret_attach, err);
-}
-
 int hl_attach_check(pid_t process, struct hl_error *err)
 {
 	const struct hl_attach_settings settings = {0};
-	struct hl_attach *attach = NULL;
-	int r = open_target(process, &settings, &attach, err);
+	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 
-	if (r == 0)
-		hl_attach_free(attach);
-	return r;
+	return hl_attach_open(process, &settings, &attach, err);
 }
 
 /* ---- in and out ---- */
@@ -104,28 +58,8 @@ static int join(struct hl_attach *attach, struct hl_collector *collector, struct
 	if (r == 0)
 		r = hl_attach_patch(attach, region_bytes, err);
 	if (r < 0)
-		hl_attach_detach(attach, LEAVE_TRY_MS, &ignored);
+		hl_attach_detach(attach, LEAVE_WAIT_MS, &ignored);
 	return r;
-}
-
-static int leave(struct hl_attach *attach, struct hl_collector *collector, struct hl_error *err)
-{
-	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + LEAVE_WAIT_NS;
-	int r;
-
-	while ((r = hl_attach_detach(attach, LEAVE_TRY_MS, err)) == -EAGAIN &&
-	       hl_clock_ns(CLOCK_MONOTONIC) < end_ns) {
-		*err = (struct hl_error){0};
-		hl_collector_dispatch(collector);
-	}
-	if (r != -EAGAIN)
-		return r;
-	*err = (struct hl_error){0};
-	return hl_error_set(err, r,
-			    "a thread of process %" PRIu64 " is still inside the recorder, which "
-			    "stays there and passes everything through; a later 'heapline attach "
-			    "-p %" PRIu64 "' takes it out",
-			    pid, pid);
 }
 
 /* ---- what is said ---- */
@@ -197,7 +131,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	if (hl_collector_has_running(collector))
-		left = leave(attach, collector, err);
+		left = hl_attach_detach(attach, LEAVE_WAIT_MS, err);
 	hl_collector_finish(collector, &summary);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(&summary, name, hl_attach_times(attach));
@@ -231,7 +165,7 @@ static int run_attach(int argc, char **argv)
 	hl_launch_guard_standard_streams();
 	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
 	if (r == 0)
-		r = open_target((pid_t)pid, &settings, &attach, &err);
+		r = hl_attach_open((pid_t)pid, &settings, &attach, &err);
 	/* From here on Ctrl-C must not leave the process half joined. */
 	hl_launch_defer_signals();
 	if (r == 0)

@@ -119,6 +119,11 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 				    "it is still being recorded, ask as the user who records it, "
 				    "and set XDG_RUNTIME_DIR as it was for 'heapline record'",
 				    wanted, process);
+	if (hl_attach_check(process, &(struct hl_error){0}) == 0)
+		return hl_error_set(err, -ENOENT,
+				    "cannot %s process %d: it is not being recorded; 'heapline "
+				    "attach -p %d' records it from now on",
+				    wanted, process, process);
 	return hl_error_set(err, -ENOENT, "cannot %s process %d: it is not being recorded; %s",
 			    wanted, process, remedy);
 }

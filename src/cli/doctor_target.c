@@ -28,6 +28,8 @@ struct patient {
 	int recorded;		    /* 0: it is; -ENODATA: in mode 'closed'; else it is not */
 	char recording[PATH_MAX];   /* of which this is the name */
 	struct hl_error unrecorded; /* why not */
+	int joinable;		    /* what hl_attach_check() returned */
+	struct hl_error unjoinable; /* why not */
 	char command[1500];	    /* that starts it again; "" where none does */
 };
 
@@ -199,12 +201,28 @@ static void judge_record(struct patient *patient)
 		 "it runs already, and the recorder comes in when a program starts%s%s",
 		 examined.reason ? "; nor could it be recorded from its start: " : "",
 		 examined.reason ? examined.reason : "");
-	if (way->command[0])
+	if (patient->joinable == 0)
+		snprintf(way->remedy, sizeof(way->remedy),
+			 "'heapline attach -p %d' brings it in now%s", patient->pid,
+			 way->command[0] ? "; or start it again under it" : "");
+	else if (way->command[0])
 		snprintf(way->remedy, sizeof(way->remedy), "start it again under the recorder");
 	else if (!examined.reason && patient->facts->executable[0])
 		snprintf(way->remedy, sizeof(way->remedy),
 			 "start it again with 'heapline record', as its user and with its "
 			 "arguments");
+}
+
+static void judge_attach(struct patient *patient)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "heapline attach -p %d -d 60", patient->pid);
+	if (patient->joinable == 0)
+		hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_YES, "%s", command);
+	else
+		hl_doctor_refuse(patient->doctor, "attach", patient->joinable, &patient->unjoinable,
+				 command);
 }
 
 static void judge_ctl(struct patient *patient)
@@ -426,10 +444,12 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 	hl_process_condition_read(facts->pid, &patient.condition, NULL);
 	patient.recorded =
 		hl_trace_recorded_check(facts->pid, patient.recording, &patient.unrecorded);
+	patient.joinable = hl_attach_check(facts->pid, &patient.unjoinable);
 	find_command(&patient);
 	say_condition(&patient);
 	say_linking(&patient);
 	judge_record(&patient);
+	judge_attach(&patient);
 	judge_ctl(&patient);
 	/* A protected process is looked at as another user's. */
 	struct hl_process_facts seen = *facts;

@@ -45,10 +45,14 @@ class Doctor(harness.TestCase):
 
     def do(self, command, **run_options):
         """Runs a command as its reader would, for a shorter time."""
-        for verb in "stacks", "pgfault":
+        for verb in "stacks", "pgfault", "attach":
             command = command.replace(f"heapline {verb}", f"{HEAPLINE} {verb}")
         if command.endswith(" 60"):
             command = command.removesuffix("60") + "0.2"
+        elif f"{HEAPLINE} attach" in command:  # until Ctrl-C
+            command += " -d 0.2"
+        if f"{HEAPLINE} attach" in command:
+            command += " -f"
         if f"{HEAPLINE} stacks" in command:  # no measurement before
             command += " --max-overhead 100000"
         path = f"{os.path.dirname(HEAPLINE)}:{os.environ['PATH']}"
@@ -86,8 +90,8 @@ class Processes(Doctor):
                 maps.seek(0)
                 self.assertEqual(maps.read(), before)
             self.assertEqual(self.works(rows), {
-                "record": "no", "ctl": "no", "stacks": "yes", "pgfault": "yes", "heap": "yes",
-                "heap --stop": "yes", "allocations": "partly"})
+                "record": "no", "attach": "yes", "ctl": "no", "stacks": "yes", "pgfault": "yes",
+                "heap": "yes", "heap --stop": "yes", "allocations": "partly"})
             self.assertIn("glibc", self.fact(said, "allocator"))
             self.assertRegex(self.fact(said, "unwinding"), r"rules for \d+\.\d%")
             self.assertIn("runs already", rows["record"]["reason"])
@@ -101,7 +105,7 @@ class Processes(Doctor):
             self.assertEqual(rows["heap"]["works"], "yes")
             self.assertEqual(rows["record"]["command"], "")
             self.assertIn("static", rows["record"]["reason"])
-            self.assertNotIn("record", rows["allocations"]["remedy"] + rows["ctl"]["remedy"])
+            self.assertNotIn("heapline record", rows["allocations"]["remedy"] + rows["ctl"]["remedy"])
             self.do_all(rows)
 
     def test_of_a_stripped_static_program_only_pages_can_be_traced(self):

@@ -36,6 +36,14 @@ def need_traces():
         raise unittest.SkipTest(result.stderr.strip())
 
 
+def need_attach(folder):
+    """Skips where we may not trace even our own process."""
+    result = harness.run([harness.HEAPLINE, "attach", "-p", str(os.getpid()), "-d", "0.01", "-o",
+                          os.path.join(folder, "probe.hl")])
+    if result.status != 0:
+        raise unittest.SkipTest(result.stderr.strip())
+
+
 class Session:
     """One shell that runs blocks of commands in a folder of its own, as a reader would."""
 
@@ -110,6 +118,22 @@ class Tutorials(unittest.TestCase):
         blocks = re.search(r"not freed .* in ([0-9,]+) blocks?\n", mended)
         self.assertLess(int(blocks[1].replace(",", "")), leak["total"]["inuse_objects"] / 5)
         self.assertLess(bytes_of("gained", mended), growth / 2)
+
+    def test_a_running_server_is_joined_and_left_as_it_was(self):
+        for command in ("gcc", "bash"):
+            harness.need(command)
+        need_attach(self.folder)
+        said = self.play("join.md", {})
+        _, looked, leak, lines, going_on, log, after = said
+        self.assertRegex(looked, r"\nattach +yes ")
+        self.assertIn("blocks allocated before are not counted", leak)
+        objects = {int(line): int(count.replace(",", "")) for count, line in
+                   re.findall(r"([0-9,]+) +([0-9]+)  +\S.*(?:malloc|strdup|calloc)\(", lines)}
+        self.assertEqual((objects[15], objects[20]), (100, 100))
+        self.assertGreater(objects[19], 200)
+        self.assertIn("open_basket", going_on)
+        self.assertIn("the doors open", log)
+        self.assertEqual(after, "nothing is mapped\n")
 
     def assert_leak(self, top):
         total = top["total"]["inuse_bytes"]

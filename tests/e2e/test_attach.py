@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Processes that heapline joins while they run count exactly, and are left as they were."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import harness
+from harness import HEAPLINE, report, wait_until
+
+THREADS_MAX = 16
+LEDGER = struct.Struct("10Q")
+EDGES = 2  # events that the look of a thread and the recorder may see differently
+BYTES_MAX = 1000
+HANDLED_IN_A_WHILE_S = 60.0
+REASONS_OF_MACHINE = ("CAP_SYS_PTRACE", "ptrace_scope", "security policy")
+
+KEEPS = """
+import sys
+print("ready", flush=True)
+kept = []
+while True:
+    kept.append("visitor " + str(len(kept)) * 20)
+    if len(kept) % 1000 == 0:
+        import time; time.sleep(0.01)
+"""
+
+
+class Ledger:
+    """What attach_target.c wrote to its column PATCHED, as a sum over its threads."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            rows = [LEDGER.unpack(file.read(LEDGER.size)) for _ in range(THREADS_MAX)]
+        (self.allocs, self.alloc_bytes, self.frees, self.free_bytes,
+         self.older_frees) = (sum(row[column] for row in rows) for column in range(1, 10, 2))
+
+
+class Target:
+    """attach_target.c, and what is done with it."""
+
+    def __init__(self, folder, threads):
+        self.threads = threads
+        self.ledger_path = os.path.join(folder, "ledger")
+        self.process = subprocess.Popen(
+            [harness.program("attach_target"), self.ledger_path, str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pid = self.process.pid
+        self.await_ready()
+
+    def await_ready(self):
+        if self.process.stdout.readline() != "ready\n":
+            raise AssertionError("'attach_target' ended before it was ready")
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def ledger(self):
+        return Ledger(self.ledger_path)
+
+    def is_alive(self):
+        return self.process.poll() is None and harness.process_state(self.pid) in "RS"
+
+    def end(self):
+        """Its exit status, at the end of its input."""
+        self.process.stdin.close()
+        self.process.stdin = None
+        status = self.process.wait(HANDLED_IN_A_WHILE_S)
+        self.process.stdout.close()
+        return status
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream:
+                stream.close()
+
+
+def traces_of(pid):
+    """What of a process must be the same before and after."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        ranges = maps.read().splitlines()
+    tasks = sorted(os.listdir(f"/proc/{pid}/task"))
+    policies = [(os.sched_getscheduler(int(task)), os.getpriority(os.PRIO_PROCESS, int(task)))
+                for task in tasks]
+    descriptors = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    return ranges, tasks, policies, descriptors
+
+
+def code_of(ranges):
+    """Those of the mappings that hold code; a storm changes others."""
+    return [line for line in ranges if "x" in line.split()[1] or "memfd" in line]
+
+
+class Attach(harness.TestCase):
+    """What the tests below have in common."""
+
+    def setUp(self):
+        super().setUp()
+        self.recording = self.path("test.hl")
+        self.environment = {"XDG_RUNTIME_DIR": self.directory}
+        probe = harness.run([HEAPLINE, "attach", "-p", str(os.getpid()), "-d", "0.01", "-o",
+                             self.path("probe.hl")])
+        if probe.status != 0 and any(word in probe.stderr for word in REASONS_OF_MACHINE):
+            self.skipTest(probe.stderr.strip())
+
+    def target(self, threads=2):
+        target = Target(self.directory, threads)
+        self.addCleanup(target.kill)
+        return target
+
+    def attach(self, pid, *options, status=0):
+        result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-f", "-o", self.recording,
+                              *options], env=self.environment)
+        self.assertEqual(result.status, status, result.stderr)
+        return result
+
+    @contextlib.contextmanager
+    def attached(self, pid, *options, expected=0):
+        """heapline attach, from when it records until it has ended."""
+        attach = subprocess.Popen(
+            [HEAPLINE, "attach", "-p", str(pid), "-f", "-o", self.recording, *options],
+            env=dict(os.environ, **self.environment), stderr=subprocess.PIPE, text=True,
+            start_new_session=True)
+        try:
+            wait_until(lambda: attach.poll() is not None or
+                       self.ctl(pid, "status", status=None).status == 0, "the recording")
+            if attach.poll() is not None:
+                raise AssertionError(f"ended early: {attach.stderr.read()}")
+            yield attach
+            self.assertEqual(attach.wait(HANDLED_IN_A_WHILE_S), expected)
+        finally:
+            attach.kill()
+            attach.wait()
+            attach.stderr.close()
+
+    def ctl(self, pid, *words, status=0):
+        result = harness.run([HEAPLINE, "ctl", "-p", str(pid), *words], env=self.environment)
+        if status is not None:
+            self.assertEqual(result.status, status, result.stderr)
+        return result
+
+    def assert_near(self, found, expected, tolerance, what):
+        self.assertLessEqual(abs(found - expected), tolerance,
+                             f"{what}: {found} recorded, {expected} in the ledger")
+
+    def assert_like_ledger(self, before, after, threads, recording=None):
+        """The recording has the events that the ledger gained meanwhile."""
+        info = report("info", recording or self.recording)
+        total = info["total"]
+        kept = total["alloc_objects"] - total["inuse_objects"]
+        kept_bytes = total["alloc_bytes"] - total["inuse_bytes"]
+        events = EDGES * threads
+        self.assertGreater(total["alloc_objects"], 1000)
+        self.assert_near(total["alloc_objects"], after.allocs - before.allocs, events, "allocs")
+        self.assert_near(kept, after.frees - before.frees, events, "frees")
+        self.assert_near(info["lost"]["unmatched_frees"], after.older_frees - before.older_frees,
+                         events, "frees of older blocks")
+        self.assert_near(total["alloc_bytes"], after.alloc_bytes - before.alloc_bytes,
+                         events * BYTES_MAX, "bytes")
+        self.assert_near(kept_bytes, after.free_bytes - before.free_bytes, events * BYTES_MAX,
+                         "freed bytes")
+        self.assert_nothing_lost(recording or self.recording)
+        self.assertTrue(info["recording"]["attached"])
+        return info
+
+
+class Counts(Attach):
+    def test_a_storm_is_counted_as_the_program_itself_counts_it(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                target = self.target()
+                before = target.ledger()
+                result = self.attach(target.pid, "-d", "1", "--mode", mode)
+                self.assert_like_ledger(before, target.ledger(), target.threads)
+                self.assertRegex(result.stderr, r"stood still for [0-9.]+ ms to attach")
+                rows = harness.top_rows(self.recording, "alloc")
+                for site in ("take_by_malloc", "take_by_calloc", "change_by_realloc"):
+                    self.assertGreater(rows[site]["flat_objects"], 0)
+                    self.assertGreaterEqual(rows["storm"]["cum_objects"], rows[site]["flat_objects"])
+                self.assertEqual(target.end(), 7)
+
+    def test_a_process_can_be_joined_again(self):
+        target = self.target()
+        for _ in range(3):
+            # A recording knows the blocks of its own time alone: those of an earlier one are older.
+            before = target.ledger()
+            self.attach(target.pid, "-d", "0.5")
+            after = target.ledger()
+            total = report("info", self.recording)["total"]
+            self.assert_near(total["alloc_objects"], after.allocs - before.allocs,
+                             EDGES * target.threads, "allocs")
+        self.assertEqual(target.end(), 7)
+
+    def test_reports_say_since_when_blocks_are_counted(self):
+        target = self.target()
+        self.attach(target.pid, "-d", "0.2")
+        text = harness.run([HEAPLINE, "top", self.recording]).stdout
+        self.assertRegex(text, r"\nattached at \d{4}-\d\d-\d\dT\S+; blocks allocated before are not "
+                               r"counted\n")
+        self.assertIn("of blocks allocated before the recording (harmless)", text)
+        [row] = report("info", self.recording)["rows"]
+        self.assertEqual((row["pid"], row["end"]), (target.pid, "was still running"))
+
+
+class Residue(Attach):
+    def test_a_process_is_left_as_it_was(self):
+        target = self.target(threads=0)
+        before = traces_of(target.pid)
+        for mode in ("mem-fast", "log-fast"):
+            self.attach(target.pid, "-d", "0.2", "--mode", mode)
+            self.assertEqual(traces_of(target.pid), before)
+        self.assertEqual(target.end(), 7)
+
+    def test_nothing_stays_after_a_storm(self):
+        target = self.target(threads=4)
+        before, *others_before = traces_of(target.pid)
+        self.attach(target.pid, "-d", "0.3", "--mode", "log-fast")
+        after, *others = traces_of(target.pid)
+        self.assertEqual(others, others_before)
+        self.assertEqual(code_of(after), code_of(before))
+        self.assertEqual(target.end(), 7)
+
+
+class Control(Attach):
+    def test_it_is_asked_and_changed_as_any_recording(self):
+        target = self.target()
+        snapshot = self.path("snapshot.hl")
+        before = target.ledger()
+        with self.attached(target.pid):
+            status = json.loads(self.ctl(target.pid, "status", "--json").stdout)
+            self.assertEqual([row["pid"] for row in status["rows"]], [target.pid])
+            self.ctl(target.pid, "mode", "log-fast")
+            self.ctl(target.pid, "mark", "here")
+            self.ctl(target.pid, "snapshot", snapshot)
+            live = harness.run([HEAPLINE, "live", "-p", str(target.pid), "--once"],
+                               env=self.environment)
+            self.assertEqual(live.status, 0, live.stderr)
+            self.assertIn("take_by_malloc", live.stdout)
+            said = self.ctl(target.pid, "detach").stderr
+            self.assertIn(self.recording, said)
+            info = self.assert_like_ledger(before, target.ledger(), target.threads)
+        self.assertIn("here", [mark["text"] for mark in info["marks"]])
+        copy = report("info", snapshot)["recording"]
+        self.assertTrue(copy["snapshot"] and copy["attached"])
+        self.assertEqual(target.end(), 7)
+
+    def test_signals_end_it(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                target = self.target()
+                before = target.ledger()
+                with self.attached(target.pid) as attach:
+                    wait_until(lambda: target.ledger().allocs - before.allocs > 2000, "events")
+                    attach.send_signal(number)
+                self.assert_like_ledger(before, target.ledger(), target.threads)
+                self.assertEqual(target.end(), 7)
+
+    def test_nobody_else_can_join_meanwhile(self):
+        target = self.target()
+        with self.attached(target.pid) as attach:
+            result = harness.run([HEAPLINE, "attach", "-p", str(target.pid), "-o",
+                                  self.path("second.hl")], env=self.environment)
+            self.assert_refused(result, "attached to already", f"ctl -p {target.pid} detach")
+            self.assertFalse(os.path.exists(self.path("second.hl")))
+            attach.send_signal(signal.SIGINT)
+        self.assertEqual(target.end(), 7)
+
+
+class Ends(Attach):
+    def end_of(self):
+        info = report("info", self.recording)
+        self.assertTrue(info["recording"]["complete"])
+        self.assertGreater(info["total"]["alloc_objects"], 0)
+        return info["rows"][0]["end"]
+
+    def test_the_process_exits(self):
+        target = self.target()
+        with self.attached(target.pid):
+            target.end()
+        self.assertEqual(self.end_of(), "ended")
+
+    def test_the_process_is_killed(self):
+        target = self.target()
+        with self.attached(target.pid):
+            target.process.kill()
+            target.process.wait()
+        self.assertEqual(self.end_of(), "ended")
+
+    def test_the_process_becomes_another_program(self):
+        target = self.target()
+        with self.attached(target.pid) as attach:
+            target.ask("exec")
+            attach.wait(HANDLED_IN_A_WHILE_S)
+            self.assertIn("went on as 'cat'", attach.stderr.read())
+        self.assertIn("went on as 'cat'", self.end_of())
+        self.assertTrue(target.is_alive())
+
+    def test_the_process_begins_again(self):
+        target = self.target()
+        with self.attached(target.pid):
+            target.ask("again")
+            target.await_ready()
+        self.assertIn("went on as 'attach_target'", self.end_of())
+        before = target.ledger()
+        self.attach(target.pid, "-d", "0.3")
+        self.assert_like_ledger(before, target.ledger(), target.threads)
+        self.assertEqual(target.end(), 7)
+
+    def test_the_collector_is_killed(self):
+        for mode in ("mem-fast", "log-fast"):
+            with self.subTest(mode=mode):
+                target = self.target()
+                ranges_before, *others_before = traces_of(target.pid)
+                with self.attached(target.pid, "--mode", mode, expected=-signal.SIGKILL) as attach:
+                    attach.kill()
+                    attach.wait()
+                self.assertTrue(target.is_alive())
+                before = target.ledger()
+                wait_until(lambda: target.ledger().allocs + target.ledger().frees >
+                           before.allocs + before.frees + 10000, "the program to go on")
+                self.attach(target.pid, "-d", "0.3")
+                self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 1000)
+                ranges, *others = traces_of(target.pid)
+                self.assertEqual(others, others_before)
+                self.assertEqual(code_of(ranges), code_of(ranges_before))
+                self.assertEqual(target.end(), 7)
+
+
+class Programs(Attach):
+    def test_python_is_named(self):
+        env = dict(os.environ, PYTHONMALLOC="malloc")
+        with subprocess.Popen([sys.executable, "-c", KEEPS], env=env, text=True,
+                              stdout=subprocess.PIPE) as process:
+            try:
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                self.attach(process.pid, "-d", "0.5")
+            finally:
+                process.kill()
+        rows = harness.top_rows(self.recording, "inuse")
+        total = report("info", self.recording)["total"]["inuse_bytes"]
+        self.assertGreater(total, 10000)
+        self.assertGreater(rows["_start"]["cum_bytes"], total * 0.9)
+        self.assertTrue(any(name.startswith(("PyUnicode", "_PyUnicode")) for name in rows), rows)
+
+    def test_redis_is_named(self):
+        server, client = harness.need("redis-server"), harness.need("redis-cli")
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = str(listener.getsockname()[1])
+        with subprocess.Popen([server, "--port", port, "--save", "", "--dir", self.directory],
+                              stdout=subprocess.DEVNULL) as process:
+            try:
+                wait_until(lambda: harness.run([client, "-p", port, "ping"]).status == 0, "redis")
+                with self.attached(process.pid) as attach:
+                    script = "for i=1,2000 do redis.call('set', 'key:'..i, string.rep('x', 100)) end"
+                    harness.run([client, "-p", port, "eval", script, "0"])
+                    attach.send_signal(signal.SIGINT)
+                self.assertEqual(harness.run([client, "-p", port, "dbsize"]).stdout.strip(), "2000")
+            finally:
+                process.kill()
+        rows = harness.top_rows(self.recording, "inuse")
+        total = report("info", self.recording)["total"]
+        self.assertGreater(total["inuse_bytes"], 200_000)
+        self.assertGreater(rows["evalGenericCommand"]["cum_bytes"], total["inuse_bytes"] * 0.5)
+
+    def assert_allocates(self):
+        self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 5)
+
+    def test_a_process_in_a_container_is_joined_from_the_host(self):
+        harness.need_root()
+        unshare = harness.need("unshare")
+        shutil.copy(harness.program("waits_static"), self.path("waits"))
+        with harness.Waiting([unshare, "--mount", "--pid", "--fork", "chroot", self.directory,
+                              "/waits"]) as process:
+            [inner] = harness.children_of(process.pid)
+            self.attach(inner, "-d", "0.3")
+        self.assert_allocates()
+
+    def test_a_process_is_joined_from_its_own_namespace_of_processes(self):
+        harness.need_root()
+        waits = harness.program("waits")
+        # The shell is the first process there: all others end with it.
+        script = (f"sleep 60 | {waits} & "
+                  f"until [ \"$(readlink /proc/$!/exe)\" = {waits} ]; do sleep 0.05; done; "
+                  f"{HEAPLINE} attach --comm waits -d 0.3 -o {self.recording}; true")
+        result = harness.run([harness.need("unshare"), "--pid", "--fork", "--mount-proc", "sh", "-c",
+                              script], env=self.environment)
+        self.assertIn("recorded", result.stderr)
+        self.assert_allocates()
+
+    def test_what_cannot_be_joined_is_refused_in_one_sentence(self):
+        stripped = harness.program("waits_static_stripped")
+        with harness.Waiting([stripped]) as process:
+            result = harness.run([HEAPLINE, "attach", "-p", str(process.pid), "-o", self.recording])
+            self.assert_refused(result)
+        command = harness.record_command(self.path("x.hl"), [harness.program("waits")], options=["-q"])
+        with harness.Waiting(command) as collector:
+            [pid] = harness.children_of(collector.pid)
+            result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-o", self.recording])
+            self.assert_refused(result, f"heapline ctl -p {pid}")
+        self.assertFalse(os.path.exists(self.recording))
+
+    def test_advice_names_the_way_in(self):
+        target = self.target(threads=0)
+        for verb in (["live", "--once"], ["ctl", "status"]):
+            result = harness.run([HEAPLINE, verb[0], "-p", str(target.pid), *verb[1:]],
+                                 env=self.environment)
+            self.assert_refused(result, f"'heapline attach -p {target.pid}' records it from now on")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -59,14 +59,16 @@ bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64
 static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *table,
 						const void *address)
 {
-	uintptr_t at = (uintptr_t)address;
+	/* Rotated, so that the bits that must be 0 are together. */
+	uint64_t granule = (uintptr_t)address >> HL_BLOCK_GRANULE_BITS |
+			   (uintptr_t)address << (64 - HL_BLOCK_GRANULE_BITS);
 
 	struct hl_block_array *array = atomic_load_explicit(&table->array, memory_order_acquire);
-	if (HL_UNLIKELY(!array || at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
+	if (HL_UNLIKELY(!array || granule >> (HL_BLOCK_ADDRESS_BITS - HL_BLOCK_GRANULE_BITS)))
 		return NULL;
-	hl_block_entry *leaf = atomic_load_explicit(&array->leaves[at >> HL_BLOCK_LEAF_BITS],
+	hl_block_entry *leaf = atomic_load_explicit(&array->leaves[granule / HL_BLOCK_LEAF_ENTRIES],
 						    memory_order_acquire);
-	return HL_LIKELY(leaf) ? &leaf[hl_block_place_in_leaf(at)] : NULL;
+	return HL_LIKELY(leaf) ? &leaf[granule % HL_BLOCK_LEAF_ENTRIES] : NULL;
 }
 
 /* The two forms, for hl_block_* and for tests. */

@@ -8,7 +8,7 @@
 
 static void insert(struct hl_cells *cells, struct hl_cell_slot slot)
 {
-	uint32_t mask = (UINT32_C(1) << cells->bits) - 1;
+	uint32_t mask = UINT32_MAX >> cells->shift;
 
 	uint32_t at = hl_cells_place(cells, slot.node);
 	while (cells->slots[at].node)
@@ -24,13 +24,13 @@ static bool resize(struct hl_cells *cells, uint32_t bits)
 	if (!slots)
 		return false;
 	cells->slots = slots;
-	cells->bits = bits;
+	cells->shift = 32 - bits;
 	if (!old.slots)
 		return true;
-	for (uint32_t i = 0; i < UINT32_C(1) << old.bits; i++)
+	for (uint32_t i = 0; i <= UINT32_MAX >> old.shift; i++)
 		if (old.slots[i].node)
 			insert(cells, old.slots[i]);
-	hl_private_map_free(old.slots, sizeof(*slots) << old.bits);
+	hl_cells_release(&old);
 	return true;
 }
 
@@ -39,8 +39,8 @@ static bool make_room(struct hl_cells *cells)
 {
 	if (!cells->slots)
 		return resize(cells, FIRST_BITS);
-	uint32_t slots = UINT32_C(1) << cells->bits;
-	return cells->used + 1 <= slots / 4 * 3 || resize(cells, cells->bits + 1) ||
+	uint32_t bits = 32 - cells->shift, slots = UINT32_C(1) << bits;
+	return cells->used + 1 <= slots / 4 * 3 || resize(cells, bits + 1) ||
 	       cells->used + 2 <= slots;
 }
 
@@ -77,7 +77,8 @@ struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_region_map *regio
 	struct hl_cell *cell = &chunk->cells[place];
 	cell->node = node;
 	cell->epoch = atomic_load_explicit(&region->header->peak_epoch, memory_order_relaxed);
-	insert(cells, (struct hl_cell_slot){node, cells->chunk << 6 | place});
+	insert(cells,
+	       (struct hl_cell_slot){node, (uint32_t)(cell - (struct hl_cell *)region->chunks)});
 	cells->used++;
 	atomic_store_explicit(&chunk->used, place + 1, memory_order_release);
 	return cell;
@@ -86,6 +87,6 @@ struct hl_cell *hl_cells_add(struct hl_cells *cells, struct hl_region_map *regio
 void hl_cells_release(struct hl_cells *cells)
 {
 	if (cells->slots)
-		hl_private_map_free(cells->slots, sizeof(*cells->slots) << cells->bits);
+		hl_private_map_free(cells->slots, sizeof(*cells->slots) << (32 - cells->shift));
 	cells->slots = NULL;
 }

@@ -10,12 +10,12 @@
 
 struct hl_cell_slot {
 	uint32_t node; /* 0 = empty */
-	uint32_t cell; /* chunk << 6 | place in the chunk */
+	uint32_t line; /* where the cell is in the area of cells, in units of its size */
 };
 
 struct hl_cells {
 	struct hl_cell_slot *slots; /* private memory, open addressing */
-	uint32_t bits;
+	uint32_t shift;		    /* 32 - bits of an index of the slots */
 	uint32_t used;
 	uint32_t chunk; /* being filled; meaningful when has_chunk */
 	bool has_chunk;
@@ -47,20 +47,29 @@ void hl_cells_release(struct hl_cells *cells);
 
 static inline uint32_t hl_cells_place(const struct hl_cells *cells, uint32_t node)
 {
-	return (node * UINT32_C(0x9e3779b1)) >> (32 - cells->bits);
+	return (node * UINT32_C(0x9e3779b1)) >> cells->shift;
 }
 
-/* The calling thread's cell for ${node}, made if it is new; NULL when there is no memory. */
+/* The calling thread's cell for ${node}, which is not 0; NULL when it has none yet. */
+static inline struct hl_cell *hl_cells_find(const struct hl_cells *cells,
+					    const struct hl_region_map *region, uint32_t node)
+{
+	if (HL_UNLIKELY(!cells->slots))
+		return NULL;
+	uint32_t mask = UINT32_MAX >> cells->shift;
+	for (uint32_t at = hl_cells_place(cells, node);; at = (at + 1) & mask) {
+		if (HL_LIKELY(cells->slots[at].node == node))
+			return (struct hl_cell *)region->chunks + cells->slots[at].line;
+		if (!cells->slots[at].node)
+			return NULL;
+	}
+}
+
+/* The same, made if it is new; NULL when there is no memory. */
 static inline struct hl_cell *hl_cells_get(struct hl_cells *cells, struct hl_region_map *region,
 					   uint32_t node)
 {
-	if (HL_LIKELY(cells->slots)) {
-		uint32_t mask = (UINT32_C(1) << cells->bits) - 1;
-		for (uint32_t at = hl_cells_place(cells, node); cells->slots[at].node;
-		     at = (at + 1) & mask)
-			if (HL_LIKELY(cells->slots[at].node == node))
-				return &region->chunks[cells->slots[at].cell >> 6]
-						.cells[cells->slots[at].cell & 63];
-	}
-	return hl_cells_add(cells, region, node);
+	struct hl_cell *cell = hl_cells_find(cells, region, node);
+
+	return HL_LIKELY(cell) ? cell : hl_cells_add(cells, region, node);
 }

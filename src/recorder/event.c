@@ -75,11 +75,18 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 	thread->flush_bytes = (int64_t)((mark >> PEAK_STEP_SHIFT) / (threads ? threads : 1));
 }
 
-static void add_inuse(struct hl_recorder *recorder, struct hl_thread *thread, int64_t change)
+/* The share is within +-flush_bytes, so it can leave that by one end only. */
+static void add_inuse(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t bytes)
 {
-	thread->unflushed_bytes += change;
-	if (HL_UNLIKELY(thread->unflushed_bytes > thread->flush_bytes ||
-			thread->unflushed_bytes < -thread->flush_bytes))
+	thread->unflushed_bytes += (int64_t)bytes;
+	if (HL_UNLIKELY(thread->unflushed_bytes > thread->flush_bytes))
+		hl_event_flush(recorder, thread);
+}
+
+static void take_inuse(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t bytes)
+{
+	thread->unflushed_bytes -= (int64_t)bytes;
+	if (HL_UNLIKELY(thread->unflushed_bytes + thread->flush_bytes < 0))
 		hl_event_flush(recorder, thread);
 }
 
@@ -186,20 +193,33 @@ static __attribute__((noinline)) struct hl_cell *walk_to_cell(struct hl_recorder
 	return cell;
 }
 
-/* The cell of the calling thread's stack; NULL when there is no memory for it. */
+/* What hl_recall carries, as it is kept. */
+static inline struct hl_cell *cell_of_tag(struct hl_thread *thread, uint64_t tag)
+{
+	if (HL_UNLIKELY(tag & TAG_INCOMPLETE))
+		thread->in_region->incomplete_stacks++;
+	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
+}
+
+/* The cell of the calling thread's stack; NULL when there is no memory for it. ${begins}, a
+ * constant: the place hl_recall_begins() and does not hl_recall_ends(). */
 static inline struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 					 const struct hl_registers *caller,
-					 struct hl_recall_place place)
+					 const struct hl_recall_slot *place, bool begins)
 {
-	bool wanted = hl_recall_wants(&thread->recall);
+	struct hl_recall *recall = &thread->recall;
+	bool wanted = begins || hl_recall_wants(recall);
+	uint64_t tag = 0;
 
-	uint64_t tag = HL_LIKELY(wanted) ? hl_recall_find(&thread->recall, &recorder->unwind,
-							  &thread->walk, caller, place)
-					 : 0;
+	if (begins) {
+		tag = hl_recall_by_parts(recall, place, &thread->walk, caller);
+		hl_recall_count(recall, tag);
+	} else if (HL_LIKELY(wanted)) {
+		tag = hl_recall_find(recall, &recorder->unwind, &thread->walk, caller, place);
+	}
 	if (HL_UNLIKELY(!tag))
 		return walk_to_cell(recorder, thread, caller, wanted);
-	thread->in_region->incomplete_stacks += tag & TAG_INCOMPLETE;
-	struct hl_cell *cell = (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
+	struct hl_cell *cell = cell_of_tag(thread, tag);
 	if (HL_UNLIKELY(hl_recall_check_every))
 		hl_recall_check(recorder, thread, caller, cell->node, tag & TAG_INCOMPLETE);
 	return cell;
@@ -274,7 +294,7 @@ add_alloc(struct hl_recorder *recorder, struct hl_thread *thread, const void *bl
 	cell->slack_bytes += (int64_t)(slack * weight.objects);
 	thread->alloc_events++;
 	thread->last_block = block;
-	add_inuse(recorder, thread, (int64_t)weight.bytes);
+	add_inuse(recorder, thread, weight.bytes);
 	log_event(recorder, thread, mode, cell->node, weight, false);
 }
 
@@ -287,7 +307,7 @@ add_free(struct hl_recorder *recorder, struct hl_thread *thread, struct hl_cell 
 	cell->free_bytes += weight.bytes;
 	cell->free_objects += weight.objects;
 	cell->slack_bytes -= (int64_t)(slack * weight.objects);
-	add_inuse(recorder, thread, -(int64_t)weight.bytes);
+	take_inuse(recorder, thread, weight.bytes);
 	log_event(recorder, thread, mode, cell->node, weight, true);
 }
 
@@ -312,7 +332,7 @@ static inline uint64_t slack_of(uint64_t usable, uint64_t requested)
  */
 static inline __attribute__((always_inline)) void
 count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, const uint64_t *known,
-	    const struct hl_registers *caller, struct hl_recall_place place)
+	    const struct hl_registers *caller, const struct hl_recall_slot *place)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = read_mode(recorder);
@@ -325,7 +345,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	}
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
-	struct hl_cell *cell = stack_cell(recorder, thread, caller, place);
+	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, false);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
@@ -345,45 +365,88 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 #define WAY_COUNTED HL_MODE_MEM_FAST
 #define WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 
+static inline __attribute__((always_inline)) void
+add_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void *block,
+	     uint64_t requested, hl_block_entry *entry, uint64_t slack, struct hl_cell *cell,
+	     uint32_t way)
+{
+	atomic_store_explicit(entry, hl_block_entry_of(cell->node, slack), memory_order_relaxed);
+	add_alloc(recorder, thread, block, cell, (struct hl_weight){requested, 1}, slack, way);
+}
+
 /* The usual event, in the mode of ${way}, a constant: the block fits into the array. False, and
- * nothing has happened, in all other cases. */
+ * nothing has happened, in all other cases. ${begins}: as in stack_cell(). */
 static inline __attribute__((always_inline)) bool
 alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
-	       const struct hl_registers *caller, struct hl_recall_place place, uint32_t way)
+	       const struct hl_registers *caller, const struct hl_recall_slot *place, uint32_t way,
+	       bool begins)
 {
 	struct hl_recorder *recorder = hl_recorder;
 
 	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != way))
 		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-	uint64_t slack = hl_libc_usable_size(block) - requested;
-	if (HL_UNLIKELY(!entry || slack >= HL_BLOCK_SLACK_IN_HASH))
+	if (HL_UNLIKELY(!entry))
 		return false;
-	struct hl_cell *cell = stack_cell(recorder, thread, caller, place);
+	uint64_t slack = hl_libc_usable_size(block) - requested;
+	if (HL_UNLIKELY(slack >= HL_BLOCK_SLACK_IN_HASH))
+		return false;
+	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, begins);
 	if (HL_UNLIKELY(!cell)) {
 		thread->last_block = NULL;
 		count_lost(thread, requested);
 		return true;
 	}
-	atomic_store_explicit(entry, hl_block_entry_of(cell->node, slack), memory_order_relaxed);
-	add_alloc(recorder, thread, block, cell, (struct hl_weight){requested, 1}, slack, way);
+	add_in_array(recorder, thread, block, requested, entry, slack, cell, way);
 	return true;
 }
 
 static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const void *block,
 						uint64_t requested,
 						const struct hl_registers *caller,
-						struct hl_recall_place place)
+						const struct hl_recall_slot *place)
 {
-	if (!alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED))
+	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, false) &&
+	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false))
 		count_alloc(thread, block, requested, NULL, caller, place);
 }
 
-void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
-		    const struct hl_registers *caller, struct hl_recall_place place)
+/* For a place that hl_recall_begins() and does not hl_recall_ends(). */
+static __attribute__((noinline)) void alloc_by_parts(struct hl_thread *thread, const void *block,
+						     uint64_t requested,
+						     const struct hl_registers *caller,
+						     const struct hl_recall_slot *place)
 {
-	if (HL_UNLIKELY(!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED)))
+	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, true))
+		count_alloc(thread, block, requested, NULL, caller, place);
+}
+
+/* What is done here is what most events are: it calls nothing, but jumps on where that is not
+ * enough, while nothing has happened. */
+void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
+		    const struct hl_registers *caller, const struct hl_recall_slot *place)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry;
+	size_t usable;
+
+	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != WAY_COUNTED ||
+			!hl_libc_read_usable_size(block, &usable) ||
+			usable - requested >= HL_BLOCK_SLACK_IN_HASH ||
+			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
+			hl_recall_check_every || !thread->recall.credit ||
+			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
+					  place))) {
 		alloc_any(thread, block, requested, caller, place);
+		return;
+	}
+	if (HL_UNLIKELY(!hl_recall_ends(place, &thread->walk))) {
+		alloc_by_parts(thread, block, requested, caller, place);
+		return;
+	}
+	hl_recall_count_hit(&thread->recall);
+	add_in_array(recorder, thread, block, requested, entry, usable - requested,
+		     cell_of_tag(thread, place->tag), WAY_COUNTED);
 }
 
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -465,39 +528,62 @@ void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t u
 		finish_free(thread, block, it, usable, temporary);
 }
 
-/* As hl_event_free_plain(); ${logging}, a constant: the mode logs. */
-static inline __attribute__((always_inline)) bool free_in_array(struct hl_thread *thread,
-								const void *block, uint32_t logging)
+/* Takes a block of ${usable} bytes out of its entry of the array and counts it. ${logging}, a
+ * constant: the mode logs. */
+static inline __attribute__((always_inline)) void
+free_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void *block,
+	      hl_block_entry *entry, struct hl_cell *cell, uint64_t usable, uint32_t logging)
 {
-	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
-	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
+	uint64_t slack = atomic_load_explicit(entry, memory_order_relaxed) & HL_BLOCK_SLACK_IN_HASH;
 
-	if (HL_UNLIKELY(!thread->plain || !value || slack == HL_BLOCK_SLACK_IN_HASH))
-		return false;
-	struct hl_cell *cell =
-		hl_cells_get(&thread->cells, &recorder->region, value >> HL_BLOCK_SLACK_BITS);
-	if (HL_UNLIKELY(!cell))
-		return false;
-	uint64_t requested = hl_libc_usable_size(block) - slack;
 	atomic_store_explicit(entry, 0, memory_order_relaxed);
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
-	add_free(recorder, thread, cell, (struct hl_weight){requested, 1}, slack, logging);
+	add_free(recorder, thread, cell, (struct hl_weight){usable - slack, 1}, slack, logging);
+}
+
+/* The node of a block that is in the array, of which ${value} is the entry; or 0. */
+static inline uint32_t node_in_array(uint32_t value)
+{
+	bool elsewhere = (value & HL_BLOCK_SLACK_IN_HASH) == HL_BLOCK_SLACK_IN_HASH;
+
+	return HL_UNLIKELY(elsewhere) ? 0 : value >> HL_BLOCK_SLACK_BITS;
+}
+
+/* hl_event_free_plain() where that takes more than a look. */
+static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, const void *block,
+						     uint32_t node)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
+
+	if (HL_UNLIKELY(!cell))
+		return false;
+	free_in_array(recorder, thread, block, hl_block_entry_at(&recorder->blocks, block), cell,
+		      hl_libc_usable_size(block), read_mode(recorder));
 	return true;
 }
 
-static __attribute__((noinline)) bool free_logged(struct hl_thread *thread, const void *block)
-{
-	return free_in_array(thread, block, HL_MODE_LOGGING);
-}
-
+/* As hl_event_alloc(), what is done here calls nothing. */
 bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 {
-	if (HL_UNLIKELY(read_mode(hl_recorder) & HL_MODE_LOGGING))
-		return free_logged(thread, block);
-	return free_in_array(thread, block, 0);
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+	size_t usable;
+
+	if (HL_UNLIKELY(!thread->plain || !entry))
+		return false;
+	uint32_t node = node_in_array(atomic_load_explicit(entry, memory_order_relaxed));
+	if (HL_UNLIKELY(!node))
+		return false;
+	if (HL_UNLIKELY(read_mode(recorder) & HL_MODE_LOGGING ||
+			!hl_libc_read_usable_size(block, &usable)))
+		return free_plain_any(thread, block, node);
+	struct hl_cell *cell = hl_cells_find(&thread->cells, &recorder->region, node);
+	if (HL_UNLIKELY(!cell))
+		return free_plain_any(thread, block, node);
+	free_in_array(recorder, thread, block, entry, cell, usable, 0);
+	return true;
 }
 
 bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t usable)
@@ -621,9 +707,10 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 	const uint32_t mode = read_mode(recorder);
 	if (hl_mode_of(mode) == HL_MODE_CLOSED)
 		return;
-	struct hl_recall_place place = hl_recall_locate(&thread->recall, &thread->walk, caller);
+	const struct hl_recall_slot *place =
+		hl_recall_locate(&thread->recall, &thread->walk, caller);
 	struct hl_cell *cell =
-		pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller, place),
+		pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller, place, false),
 			    hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
 		count_lost(thread, end - start);
@@ -632,6 +719,6 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 	begin_event(recorder, thread, cell, mode);
 	cell->alloc_bytes += end - start;
 	cell->alloc_objects++;
-	add_inuse(recorder, thread, (int64_t)(end - start));
+	add_inuse(recorder, thread, end - start);
 	log_event(recorder, thread, mode, cell->node, (struct hl_weight){end - start, 1}, false);
 }

@@ -12,11 +12,11 @@ bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode);
 /* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. ${place}:
  * hl_event_locate(), asked before the real allocation. */
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
-		    const struct hl_registers *caller, struct hl_recall_place place);
+		    const struct hl_registers *caller, const struct hl_recall_slot *place);
 
 /* Has what the caller's stack may be remembered by come into the cache while the allocator works. */
-static inline struct hl_recall_place hl_event_locate(struct hl_thread *thread,
-						     const struct hl_registers *caller)
+static inline const struct hl_recall_slot *hl_event_locate(struct hl_thread *thread,
+							   const struct hl_registers *caller)
 {
 	return hl_recall_locate(&thread->recall, &thread->walk, caller);
 }

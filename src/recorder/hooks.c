@@ -97,10 +97,10 @@ static inline bool passes(struct hl_thread *thread, const void *freed)
 }
 
 /* Before a real allocation. */
-static inline struct hl_recall_place begin(struct hl_thread *thread,
-					   const struct hl_registers *caller)
+static inline const struct hl_recall_slot *begin(struct hl_thread *thread,
+						 const struct hl_registers *caller)
 {
-	struct hl_recall_place place = hl_event_locate(thread, caller);
+	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
 
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	return place;
@@ -108,7 +108,7 @@ static inline struct hl_recall_place begin(struct hl_thread *thread,
 
 /* After a real allocation: records it if there is one, and leaves. */
 static inline void *finish(struct hl_thread *thread, void *block, size_t size,
-			   const struct hl_registers *caller, struct hl_recall_place place)
+			   const struct hl_registers *caller, const struct hl_recall_slot *place)
 {
 	hl_thread_set(thread, HL_RECORDING);
 	if (HL_LIKELY(block))
@@ -127,7 +127,7 @@ static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread 
 			return pass_malloc(size);
 	}
 	const struct hl_registers *caller = HL_CALLER_AT(caller_sp, caller_bp);
-	struct hl_recall_place place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller);
 	return finish(thread, hl_libc.malloc(size), size, caller, place);
 }
 
@@ -159,7 +159,7 @@ HL_EXPORT void *HL_HOOK(calloc)(size_t count, size_t size)
 	if (passes(thread, NULL))
 		return hl_libc.calloc(count, size);
 	const struct hl_registers *caller = HL_CALLER;
-	struct hl_recall_place place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller);
 	/* When the product overflows, the real calloc fails and nothing is recorded. */
 	return finish(thread, hl_libc.calloc(count, size), count * size, caller, place);
 }
@@ -217,7 +217,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	struct hl_block old;
 	uint64_t usable;
 	bool known = hl_event_take(thread, block, &old, &usable);
-	struct hl_recall_place place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller);
 	void *moved = hl_libc.realloc(block, size);
 
 	hl_thread_set(thread, HL_RECORDING);
@@ -246,7 +246,7 @@ static inline void *realloc_from(void *block, size_t size, const struct hl_regis
 		return hl_libc.realloc(block, size);
 	if (block)
 		return reallocate(thread, block, size, sampled, caller);
-	struct hl_recall_place place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller);
 	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
 }
 
@@ -266,24 +266,24 @@ HL_EXPORT void *HL_HOOK(reallocarray)(void *block, size_t count, size_t size)
 }
 
 /* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */
-#define HOOK_ALIGNED(REAL, SIZE, CALL)                                    \
-	do {                                                              \
-		if (!hl_libc_resolve() || !hl_libc.REAL) {                \
-			hl_libc_refuse();                                 \
-			return NULL;                                      \
-		}                                                         \
-		if (hl_sample_passes(SIZE))                               \
-			return hl_libc.CALL;                              \
-		struct hl_thread *thread = hl_thread_enter();             \
-		if (HL_UNLIKELY(!thread)) {                               \
-			hl_event_nested_alloc(SIZE);                      \
-			return hl_libc.CALL;                              \
-		}                                                         \
-		if (passes(thread, NULL))                                 \
-			return hl_libc.CALL;                              \
-		const struct hl_registers *caller = HL_CALLER;            \
-		struct hl_recall_place place = begin(thread, caller);     \
-		return finish(thread, hl_libc.CALL, SIZE, caller, place); \
+#define HOOK_ALIGNED(REAL, SIZE, CALL)                                      \
+	do {                                                                \
+		if (!hl_libc_resolve() || !hl_libc.REAL) {                  \
+			hl_libc_refuse();                                   \
+			return NULL;                                        \
+		}                                                           \
+		if (hl_sample_passes(SIZE))                                 \
+			return hl_libc.CALL;                                \
+		struct hl_thread *thread = hl_thread_enter();               \
+		if (HL_UNLIKELY(!thread)) {                                 \
+			hl_event_nested_alloc(SIZE);                        \
+			return hl_libc.CALL;                                \
+		}                                                           \
+		if (passes(thread, NULL))                                   \
+			return hl_libc.CALL;                                \
+		const struct hl_registers *caller = HL_CALLER;              \
+		const struct hl_recall_slot *place = begin(thread, caller); \
+		return finish(thread, hl_libc.CALL, SIZE, caller, place);   \
 	} while (0)
 
 HL_EXPORT void *HL_HOOK(aligned_alloc)(size_t alignment, size_t size)
@@ -320,7 +320,7 @@ HL_EXPORT int HL_HOOK(posix_memalign)(void **ret_block, size_t alignment, size_t
 	if (passes(thread, NULL))
 		return hl_libc.posix_memalign(ret_block, alignment, size);
 	const struct hl_registers *caller = HL_CALLER;
-	struct hl_recall_place place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller);
 	int error = hl_libc.posix_memalign(ret_block, alignment, size);
 	finish(thread, error ? NULL : *ret_block, size, caller, place);
 	return error;

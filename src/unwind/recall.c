@@ -4,10 +4,83 @@
 
 #include <string.h>
 
+/* ---- finding stacks of several parts ---- */
+
+/* Whether the join of the slot is in walk->frames, with whatever node. Without a return address
+ * that would say where it is, it must be the node that is known. */
+static bool has_join(const struct hl_recall_slot *slot, const struct hl_walk *walk)
+{
+	const struct hl_walk_frame *join = &walk->frames[slot->join];
+
+	if (slot->join >= walk->depth ||
+	    join->sp != slot->sp + slot->join_offset * sizeof(uint64_t) ||
+	    (join->flags & HL_FRAME_NEEDS_BP && join->bp != slot->value[slot->join_bp]))
+		return false;
+	return join->node == slot->join_node ||
+	       (slot->join_ra < HL_RECALL_WORDS &&
+		(join->key & HL_FRAME_PC_MASK) + 1 == slot->value[slot->join_ra]);
+}
+
+static struct hl_recall_result *results_of(struct hl_recall *recall, uint32_t serial,
+					   uint32_t join_node)
+{
+	uint64_t key = (uint64_t)serial << 32 | join_node;
+
+	return recall->results[key * HL_RECALL_MIX >> (64 - HL_RECALL_RESULT_BITS)];
+}
+
+/* What the frames of the slot make of the node at their join; 0: not known. */
+static uint64_t result_of(struct hl_recall *recall, const struct hl_recall_slot *slot,
+			  uint32_t join_node)
+{
+	if (HL_LIKELY(slot->join_node == join_node))
+		return slot->tag;
+	const struct hl_recall_result *it = results_of(recall, slot->serial, join_node);
+	if (it->serial != slot->serial || it->join_node != join_node)
+		it++;
+	return it->serial == slot->serial && it->join_node == join_node ? it->tag : 0;
+}
+
+/* Marks the pc of a part: that is a return address, where another's is one, too. */
+#define PART_MARK (UINT64_C(1) << 63)
+
+/* The state at the join of a slot whose frames are those from ${at} on. */
+static struct hl_registers join_of(const struct hl_recall_slot *slot, const struct hl_registers *at)
+{
+	return (struct hl_registers){
+		.pc = slot->value[slot->join_ra] | PART_MARK,
+		.sp = slot->sp + slot->join_offset * sizeof(uint64_t),
+		.bp = slot->join_bp == HL_RECALL_WORDS ? at->bp : slot->value[slot->join_bp],
+	};
+}
+
+uint64_t hl_recall_by_parts(struct hl_recall *recall, const struct hl_recall_slot *slot,
+			    const struct hl_walk *walk, const struct hl_registers *at)
+{
+	const struct hl_recall_slot *parts[HL_RECALL_PARTS];
+	uint32_t count = 0;
+	struct hl_registers from = *at;
+
+	while (!has_join(slot, walk) || !hl_walk_is_unchanged(walk, slot->join + 1u)) {
+		if (count == HL_RECALL_PARTS || slot->join_ra == HL_RECALL_WORDS)
+			return 0;
+		parts[count++] = slot;
+		from = join_of(slot, &from);
+		slot = hl_recall_locate(recall, walk, &from);
+		if (!hl_recall_has_frames(recall, slot, &from))
+			return 0;
+	}
+	uint64_t tag = result_of(recall, slot, walk->frames[slot->join].node);
+	while (count && tag)
+		tag = result_of(recall, parts[--count], (uint32_t)tag);
+	return tag;
+}
+
+/* ---- keeping ---- */
+
 /* What the inner frames of a stack read. */
 struct words {
 	uint32_t count;
-	uint16_t reach;
 	uint16_t offset[HL_RECALL_WORDS];
 	uint64_t value[HL_RECALL_WORDS];
 };
@@ -37,7 +110,6 @@ static bool add_words(struct words *words, uint64_t sp, const struct hl_walk_fra
 	for (uint32_t k = 0; k < distinct; k++, words->count++) {
 		words->offset[words->count] = offset[k];
 		words->value[words->count] = frame->value[k];
-		words->reach = offset[k] > words->reach ? offset[k] : words->reach;
 	}
 	return true;
 }
@@ -49,18 +121,19 @@ static uint64_t learn_shape(struct hl_recall *recall, const struct hl_registers 
 {
 	uint16_t last;
 
-	if (!find_offset((uint64_t)frame->word[0], at->sp, &last) || last >= room)
-		return hl_recall_hash_of_place(at);
-	*hl_recall_head_of(recall, at->pc) = last;
-	struct hl_recall_shape *shape = hl_recall_shape_of(recall, at, frame->value[0]);
-	shape->reach = last;
-	for (uint32_t i = 0; i < HL_RECALL_FRAMES - 1; i++) {
-		if (i + 1 < inner)
-			find_offset((uint64_t)(--frame)->word[0], at->sp, &last);
-		shape->offset[i] = last;
-		shape->reach = last > shape->reach ? last : shape->reach;
+	if (find_offset((uint64_t)frame->word[0], at->sp, &last) && last < room) {
+		*hl_recall_head_of(recall, at->pc) = last;
+		struct hl_recall_shape *shape =
+			hl_recall_shape_of(recall, hl_recall_sum_with_head(at, frame->value[0]));
+		shape->reach = last;
+		for (uint32_t i = 0; i < HL_RECALL_FRAMES - 1; i++) {
+			if (i + 1 < inner)
+				find_offset((uint64_t)(--frame)->word[0], at->sp, &last);
+			shape->offset[i] = last;
+			shape->reach = last > shape->reach ? last : shape->reach;
+		}
 	}
-	return hl_recall_find_hash(recall, room, at);
+	return hl_recall_hash(recall, room, at);
 }
 
 static bool has_same_frames(const struct hl_recall_slot *a, const struct hl_recall_slot *b)
@@ -97,8 +170,7 @@ static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_s
 	bool is_known = place->serial > recall->outdated && has_same_frames(place, slot);
 	slot->serial = is_known ? place->serial : next_serial(recall);
 	*place = *slot;
-	struct hl_recall_result *results =
-		hl_recall_results_of(recall, slot->serial, slot->join_node);
+	struct hl_recall_result *results = results_of(recall, slot->serial, slot->join_node);
 	if (results[0].serial != slot->serial || results[0].join_node != slot->join_node)
 		results[1] = results[0];
 	results[0] = (struct hl_recall_result){slot->serial, slot->join_node, slot->tag};
@@ -140,7 +212,6 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 		.join_node = join->node,
 		.join = (uint16_t)(join - walk->frames),
 		.join_offset = join_offset,
-		.reach = words.reach,
 		.bp_matters = innermost->flags & HL_FRAME_NEEDS_BP,
 		.value[HL_RECALL_WORDS] = at->bp,
 	};
@@ -176,7 +247,7 @@ void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32
 		if (!frame || frame < &walk->frames[kept])
 			return;
 		from = (struct hl_registers){
-			.pc = ((frame->key & HL_FRAME_PC_MASK) + 1) | HL_RECALL_PART,
+			.pc = ((frame->key & HL_FRAME_PC_MASK) + 1) | PART_MARK,
 			.sp = frame->sp,
 			.bp = frame->bp,
 		};

@@ -22,10 +22,9 @@
  *	result	what a slot's frames make of the node at their join: the node of the innermost of
  *		them, or the tag of the stack. The last one is in the slot.
  *
- * On the thread's own stack (walk->own_low) all words can be read at once, whatever lies there now:
- * that stack stays mapped. Elsewhere, on stacks of coroutines and of signal handlers, each word
- * is read after those inward of it have been found unchanged, as a walk would read it; there only
- * (pc, sp) leads to the slot.
+ * Head and shape are guesses, so what they point at is read on the thread's own stack only
+ * (walk->own_low), which stays mapped, whatever lies there now. Elsewhere, on stacks of coroutines
+ * and of signal handlers, (pc, sp) alone leads to the slot.
  *
  * A program that rarely repeats itself would pay for nothing: then only one capture in
  * HL_RECALL_PROBE tries.
@@ -48,8 +47,8 @@
 #define HL_RECALL_SHAPE_BITS  12
 #define HL_RECALL_RESULT_BITS 11 /* pairs */
 #define HL_RECALL_PROBE	      128u
-#define HL_RECALL_CREDIT      64 /* a hit gives HL_RECALL_GAIN of it, a miss takes one */
-#define HL_RECALL_GAIN	      2
+#define HL_RECALL_CREDIT      64u /* at most; a hit gives HL_RECALL_GAIN, a miss takes one */
+#define HL_RECALL_GAIN	      2u
 
 /* Offsets are in words from sp. */
 struct hl_recall_slot {
@@ -61,7 +60,6 @@ struct hl_recall_slot {
 	uint32_t join_node; /* of walk->frames[join] then */
 	uint16_t join;
 	uint16_t join_offset; /* of its sp */
-	uint16_t reach;	      /* the largest offset */
 	uint8_t join_bp : 4;  /* where in value its bp can be read; counts if it needs bp */
 	uint8_t join_ra : 4; /* where its return address is; HL_RECALL_WORDS: no part begins there */
 	bool bp_matters;
@@ -84,9 +82,10 @@ struct hl_recall_result {
 };
 
 struct hl_recall {
-	int32_t credit;	  /* hits raise it, misses lower it; at 0 and below only probes are made */
-	uint32_t skipped; /* captures since the last probe */
-	uint32_t next;	  /* the way to replace next */
+	uint32_t credit;     /* hits raise it, misses lower it; at 0 only probes are made */
+	uint32_t hits;	     /* that are not in it yet */
+	uint32_t skipped;    /* captures since the last probe */
+	uint32_t next;	     /* the way to replace next */
 	uint32_t generation; /* of slots whose serial is above ${outdated}; others are not used */
 	uint32_t outdated;
 	uint32_t serial;			   /* the last */
@@ -108,51 +107,62 @@ struct hl_recall {
 void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
 		    const struct hl_registers *at, uint64_t tag);
 
+/* Gives the credit for the hits since the last time. */
+static inline void hl_recall_settle(struct hl_recall *recall)
+{
+	uint32_t room = HL_RECALL_CREDIT - recall->credit;
+
+	recall->credit +=
+		recall->hits < room / HL_RECALL_GAIN ? recall->hits * HL_RECALL_GAIN : room;
+	recall->hits = 0;
+}
+
 /* Whether this capture should try to recall, and keep the stack that it finds. */
 static inline bool hl_recall_wants(struct hl_recall *recall)
 {
-	if (HL_LIKELY(recall->credit > 0))
+	if (HL_LIKELY(recall->credit))
 		return true;
-	return ++recall->skipped % HL_RECALL_PROBE == 0;
+	hl_recall_settle(recall);
+	return recall->credit || ++recall->skipped % HL_RECALL_PROBE == 0;
 }
 
 /* ---- the way to a slot ---- */
 
-#define HL_RECALL_MIX UINT64_C(0x9e3779b97f4a7c15)
+/* Sums of products, of which none waits for another. Factors of 31 bits fit into instructions. */
+#define HL_RECALL_PC_FACTOR UINT64_C(0x4cf5ad43)
+#define HL_RECALL_MIX	    UINT64_C(0x9e3779b97f4a7c15)
 
 static inline uint16_t *hl_recall_head_of(struct hl_recall *recall, uint64_t pc)
 {
-	return &recall->heads[pc * HL_RECALL_MIX >> (64 - HL_RECALL_HEAD_BITS)];
+	return &recall->heads[(pc * HL_RECALL_PC_FACTOR >> 32) % HL_COUNT_OF(recall->heads)];
 }
 
-static inline struct hl_recall_shape *
-hl_recall_shape_of(struct hl_recall *recall, const struct hl_registers *at, uint64_t return_address)
+static inline uint64_t hl_recall_sum_of_place(const struct hl_registers *at)
 {
-	uint64_t key = at->pc ^ return_address << 13 ^ at->sp << 29;
-
-	return &recall->shapes[key * HL_RECALL_MIX >> (64 - HL_RECALL_SHAPE_BITS)];
+	return at->pc * HL_RECALL_PC_FACTOR + at->sp * UINT64_C(0x5ed558cd);
 }
 
-static inline uint64_t hl_recall_hash_of_place(const struct hl_registers *at)
+static inline uint64_t hl_recall_sum_with_head(const struct hl_registers *at,
+					       uint64_t return_address)
 {
-	return (at->pc ^ at->sp << 17) * UINT64_C(0xff51afd7ed558ccd);
+	return hl_recall_sum_of_place(at) + return_address * UINT64_C(0x1a85ec53);
 }
 
-/* A sum of products: none waits for another. Factors of 31 bits fit into the instructions. */
-HL_READS_STACK static inline uint64_t hl_recall_hash(const struct hl_registers *at,
-						     uint64_t return_address,
-						     const struct hl_recall_shape *shape)
+static inline struct hl_recall_shape *hl_recall_shape_of(struct hl_recall *recall,
+							 uint64_t sum_with_head)
+{
+	return &recall->shapes[sum_with_head * HL_RECALL_MIX >> (64 - HL_RECALL_SHAPE_BITS)];
+}
+
+HL_READS_STACK static inline uint64_t hl_recall_sum_of_words(const uint64_t *sp,
+							     const struct hl_recall_shape *shape)
 {
 	static_assert(HL_RECALL_FRAMES == 6, "five offsets");
-	const uint64_t *sp = (const uint64_t *)at->sp;
-	uint64_t a = hl_recall_hash_of_place(at) + return_address * UINT64_C(0x4cf5ad43);
-	uint64_t b = sp[shape->offset[0]] * UINT64_C(0x51afd7ed) +
-		     sp[shape->offset[1]] * UINT64_C(0x2745937f);
-	uint64_t c = sp[shape->offset[2]] * UINT64_C(0x1ce4e5b9) +
-		     sp[shape->offset[3]] * UINT64_C(0x133111eb);
-	uint64_t d = sp[shape->offset[4]] * UINT64_C(0x78bd642f);
-	uint64_t hash = (a + b) + (c + d);
-	return (hash ^ hash >> 32) * HL_RECALL_MIX;
+	return (sp[shape->offset[0]] * UINT64_C(0x51afd7ed) +
+		sp[shape->offset[1]] * UINT64_C(0x2745937f)) +
+	       (sp[shape->offset[2]] * UINT64_C(0x1ce4e5b9) +
+		sp[shape->offset[3]] * UINT64_C(0x133111eb)) +
+	       sp[shape->offset[4]] * UINT64_C(0x78bd642f);
 }
 
 static inline uint64_t hl_recall_set_of(uint64_t hash)
@@ -171,175 +181,139 @@ static inline uint32_t hl_recall_way_of(const struct hl_recall *recall, uint64_t
 	static_assert(HL_RECALL_WAYS == 4, "three comparisons");
 	const uint16_t *checks = recall->checks[hl_recall_set_of(hash)];
 	uint16_t check = hl_recall_check_of(hash);
-	uint32_t way = (uint32_t)(checks[1] == check) | (uint32_t)(checks[2] == check) << 1;
-	return way | (checks[3] == check ? 3u : 0u);
+	uint32_t first = checks[1] == check, second = checks[2] == check,
+		 third = checks[3] == check;
+	return (first | third) | (second | third) << 1;
 }
 
-/* Where a capture at ${at} looks, found before it is needed. */
-struct hl_recall_place {
-	const struct hl_recall_slot *slot;
-	uint64_t room; /* words from sp to the end of the thread's own stack; 0: sp is not on it */
-};
-
+/* Words from ${sp} to the end of the thread's own stack; 0: it is not on it. */
 static inline uint64_t hl_recall_room(const struct hl_walk *walk, uint64_t sp)
 {
 	return HL_LIKELY(hl_walk_is_own(walk, sp)) ? (walk->own_high - sp) / sizeof(uint64_t) : 0;
 }
 
-/* Reads words of the thread's own stack only. */
-HL_READS_STACK static inline uint64_t hl_recall_find_hash(struct hl_recall *recall, uint64_t room,
-							  const struct hl_registers *at)
+/* Of what head and shape point at, as far as that is on the thread's own stack. */
+HL_READS_STACK static inline uint64_t hl_recall_sum(struct hl_recall *recall, uint64_t room,
+						    const struct hl_registers *at)
 {
+	const uint64_t *sp = (const uint64_t *)at->sp;
 	uint64_t head = *hl_recall_head_of(recall, at->pc);
 
 	if (HL_UNLIKELY(head >= room))
-		return hl_recall_hash_of_place(at);
-	uint64_t return_address = ((const uint64_t *)at->sp)[head];
-	const struct hl_recall_shape *shape = hl_recall_shape_of(recall, at, return_address);
-	if (HL_UNLIKELY(shape->reach >= room))
-		return hl_recall_hash_of_place(at);
-	return hl_recall_hash(at, return_address, shape);
+		return hl_recall_sum_of_place(at);
+	uint64_t sum = hl_recall_sum_with_head(at, sp[head]);
+	const struct hl_recall_shape *shape = hl_recall_shape_of(recall, sum);
+	return HL_LIKELY(shape->reach < room) ? sum + hl_recall_sum_of_words(sp, shape) : sum;
 }
 
-static inline struct hl_recall_place hl_recall_locate(struct hl_recall *recall,
-						      const struct hl_walk *walk,
-						      const struct hl_registers *at)
+static inline uint64_t hl_recall_hash(struct hl_recall *recall, uint64_t room,
+				      const struct hl_registers *at)
 {
-	struct hl_recall_place place = {.room = hl_recall_room(walk, at->sp)};
-	uint64_t hash = hl_recall_find_hash(recall, place.room, at);
+	uint64_t sum = hl_recall_sum(recall, room, at);
 
-	place.slot = &recall->slots[hl_recall_set_of(hash)][hl_recall_way_of(recall, hash)];
-	__builtin_prefetch(place.slot);
-	__builtin_prefetch(place.slot->value);
-	return place;
+	return (sum ^ sum >> 32) * HL_RECALL_MIX;
+}
+
+/* The slot at which a capture at ${at} looks, and asks for its memory. */
+static inline const struct hl_recall_slot *hl_recall_locate(struct hl_recall *recall,
+							    const struct hl_walk *walk,
+							    const struct hl_registers *at)
+{
+	uint64_t hash = hl_recall_hash(recall, hl_recall_room(walk, at->sp), at);
+	const struct hl_recall_slot *slot =
+		&recall->slots[hl_recall_set_of(hash)][hl_recall_way_of(recall, hash)];
+
+	__builtin_prefetch(slot);
+	__builtin_prefetch(slot->value);
+	return slot;
 }
 
 /* ---- what is recalled ---- */
 
-HL_READS_STACK static inline bool hl_recall_same_words(const struct hl_recall_slot *slot,
-						       uint64_t room)
+/* Each word is read after those inward of it have been found unchanged, as a walk would read it. */
+HL_READS_STACK static inline bool hl_recall_same_words(const struct hl_recall_slot *slot)
 {
-	const uint64_t *sp = (const uint64_t *)slot->sp;
-
-	if (HL_UNLIKELY(slot->reach >= room)) {
-		for (uint32_t i = 0; i < HL_RECALL_WORDS; i++)
-			if (sp[slot->offset[i]] != slot->value[i])
-				return false;
-		return true;
-	}
 	static_assert(HL_RECALL_WORDS == 8, "eight words");
+	const uint64_t *sp = (const uint64_t *)slot->sp;
 	const uint16_t *offset = slot->offset;
 	const uint64_t *value = slot->value;
-	return !((sp[offset[0]] ^ value[0]) | (sp[offset[1]] ^ value[1]) |
-		 (sp[offset[2]] ^ value[2]) | (sp[offset[3]] ^ value[3]) |
-		 (sp[offset[4]] ^ value[4]) | (sp[offset[5]] ^ value[5]) |
-		 (sp[offset[6]] ^ value[6]) | (sp[offset[7]] ^ value[7]));
+	return sp[offset[0]] == value[0] && sp[offset[1]] == value[1] &&
+	       sp[offset[2]] == value[2] && sp[offset[3]] == value[3] &&
+	       sp[offset[4]] == value[4] && sp[offset[5]] == value[5] &&
+	       sp[offset[6]] == value[6] && sp[offset[7]] == value[7];
 }
 
 /* Whether the frames of the slot are those from ${at} to its join. */
 static inline bool hl_recall_has_frames(const struct hl_recall *recall,
-					const struct hl_recall_slot *slot, uint64_t room,
+					const struct hl_recall_slot *slot,
 					const struct hl_registers *at)
 {
-	if ((slot->pc ^ at->pc) | (slot->sp ^ at->sp) || slot->serial <= recall->outdated)
+	if (slot->pc != at->pc || slot->sp != at->sp || slot->serial <= recall->outdated)
 		return false;
 	if (HL_UNLIKELY(slot->bp_matters) && slot->value[HL_RECALL_WORDS] != at->bp)
 		return false;
-	return hl_recall_same_words(slot, room);
+	return hl_recall_same_words(slot);
 }
 
-/* Whether the join of the slot is in walk->frames, with whatever node. Without a return address
- * that would say where it is, it must be the node that is known. */
-static inline bool hl_recall_has_join(const struct hl_recall_slot *slot, const struct hl_walk *walk)
+/* Whether ${slot}, which hl_recall_locate() gave, has the innermost frames of the stack at ${at}. */
+static inline bool hl_recall_begins(const struct hl_recall *recall, const struct hl_unwind *unwind,
+				    const struct hl_walk *walk, const struct hl_registers *at,
+				    const struct hl_recall_slot *slot)
+{
+	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_acquire);
+
+	return walk->generation == generation && recall->generation == generation &&
+	       hl_recall_has_frames(recall, slot, at);
+}
+
+/* Whether the frames outward of a slot that hl_recall_begins() are those with which it was kept, so
+ * that its tag is that of the stack. If not, hl_recall_by_parts() may know. */
+static inline bool hl_recall_ends(const struct hl_recall_slot *slot, const struct hl_walk *walk)
 {
 	const struct hl_walk_frame *join = &walk->frames[slot->join];
 
-	if (slot->join >= walk->depth ||
-	    join->sp != slot->sp + slot->join_offset * sizeof(uint64_t) ||
-	    (join->flags & HL_FRAME_NEEDS_BP && join->bp != slot->value[slot->join_bp]))
-		return false;
-	return join->node == slot->join_node ||
-	       (slot->join_ra < HL_RECALL_WORDS &&
-		(join->key & HL_FRAME_PC_MASK) + 1 == slot->value[slot->join_ra]);
-}
-
-static inline struct hl_recall_result *hl_recall_results_of(struct hl_recall *recall,
-							    uint32_t serial, uint32_t join_node)
-{
-	uint64_t key = (uint64_t)serial << 32 | join_node;
-
-	return recall->results[key * HL_RECALL_MIX >> (64 - HL_RECALL_RESULT_BITS)];
-}
-
-/* What the frames of the slot make of the node at their join; 0: not known. */
-static inline uint64_t hl_recall_result_of(struct hl_recall *recall,
-					   const struct hl_recall_slot *slot, uint32_t join_node)
-{
-	if (HL_LIKELY(slot->join_node == join_node))
-		return slot->tag;
-	const struct hl_recall_result *it = hl_recall_results_of(recall, slot->serial, join_node);
-	if (it->serial != slot->serial || it->join_node != join_node)
-		it++;
-	return it->serial == slot->serial && it->join_node == join_node ? it->tag : 0;
-}
-
-/* Marks the pc of a part: that is a return address, where another's is one, too. */
-#define HL_RECALL_PART (UINT64_C(1) << 63)
-
-/* The state at the join of a slot whose frames are those from ${at} on. */
-static inline struct hl_registers hl_recall_join_of(const struct hl_recall_slot *slot,
-						    const struct hl_registers *at)
-{
-	return (struct hl_registers){
-		.pc = slot->value[slot->join_ra] | HL_RECALL_PART,
-		.sp = slot->sp + slot->join_offset * sizeof(uint64_t),
-		.bp = slot->join_bp == HL_RECALL_WORDS ? at->bp : slot->value[slot->join_bp],
-	};
+	return slot->join < walk->listed &&
+	       join->sp == slot->sp + slot->join_offset * sizeof(uint64_t) &&
+	       join->node == slot->join_node &&
+	       !(join->flags & HL_FRAME_NEEDS_BP && join->bp != slot->value[slot->join_bp]) &&
+	       hl_walk_is_unchanged(walk, slot->join + 1u);
 }
 
 /* The tag of the stack that begins with the frames of ${slot}, from ${at} on; 0: not known. */
-static inline uint64_t hl_recall_tag(struct hl_recall *recall, const struct hl_recall_slot *slot,
-				     const struct hl_walk *walk, const struct hl_registers *at)
-{
-	const struct hl_recall_slot *parts[HL_RECALL_PARTS];
-	uint32_t count = 0;
-	struct hl_registers from = *at;
+uint64_t hl_recall_by_parts(struct hl_recall *recall, const struct hl_recall_slot *slot,
+			    const struct hl_walk *walk, const struct hl_registers *at);
 
-	while (HL_UNLIKELY(!hl_recall_has_join(slot, walk) ||
-			   !hl_walk_is_unchanged(walk, slot->join + 1u))) {
-		if (count == HL_RECALL_PARTS || slot->join_ra == HL_RECALL_WORDS)
-			return 0;
-		parts[count++] = slot;
-		from = hl_recall_join_of(slot, &from);
-		struct hl_recall_place place = hl_recall_locate(recall, walk, &from);
-		slot = place.slot;
-		if (!hl_recall_has_frames(recall, slot, place.room, &from))
-			return 0;
+/* Each try is counted, with the tag that it found or 0. */
+static inline void hl_recall_count_hit(struct hl_recall *recall)
+{
+	recall->hits++;
+}
+
+static inline void hl_recall_count(struct hl_recall *recall, uint64_t tag)
+{
+	if (HL_LIKELY(tag)) {
+		hl_recall_count_hit(recall);
+		return;
 	}
-	uint64_t tag = hl_recall_result_of(recall, slot, walk->frames[slot->join].node);
-	while (HL_UNLIKELY(count) && tag)
-		tag = hl_recall_result_of(recall, parts[--count], (uint32_t)tag);
-	return tag;
+	hl_recall_settle(recall);
+	recall->credit -= recall->credit > 0;
 }
 
 /*
  * The tag of the stack at ${at}, when it was kept before and everything that decides it is
- * unchanged; else 0. ${place} is what hl_recall_locate() said of it. The walk, its frames and its
- * flags stay as they are.
+ * unchanged; else 0. ${slot}: as hl_recall_locate() gave it. The walk, its frames and its flags stay
+ * as they are.
  */
 static inline uint64_t hl_recall_find(struct hl_recall *recall, const struct hl_unwind *unwind,
 				      const struct hl_walk *walk, const struct hl_registers *at,
-				      struct hl_recall_place place)
+				      const struct hl_recall_slot *slot)
 {
-	uint32_t generation = atomic_load_explicit(&unwind->generation, memory_order_acquire);
 	uint64_t tag = 0;
 
-	if (HL_LIKELY(!((generation ^ walk->generation) | (generation ^ recall->generation)) &&
-		      hl_recall_has_frames(recall, place.slot, place.room, at)))
-		tag = hl_recall_tag(recall, place.slot, walk, at);
-	if (HL_LIKELY(tag))
-		recall->credit += recall->credit < HL_RECALL_CREDIT ? HL_RECALL_GAIN : 0;
-	else
-		recall->credit -= recall->credit > 0;
+	if (HL_LIKELY(hl_recall_begins(recall, unwind, walk, at, slot)))
+		tag = HL_LIKELY(hl_recall_ends(slot, walk))
+			      ? slot->tag
+			      : hl_recall_by_parts(recall, slot, walk, at);
+	hl_recall_count(recall, tag);
 	return tag;
 }

@@ -197,15 +197,16 @@ HL_READS_STACK static inline bool hl_walk_is_unchanged(const struct hl_walk *wal
 {
 	if (HL_UNLIKELY(count > walk->listed))
 		return !hl_walk_first_changed(walk, count);
-	const struct hl_walk_check *check = walk->checks;
-	const struct hl_walk_check *end = check + walk->check_end[count - 1];
-	uint64_t differs = 0;
-	for (; end - check >= 4; check += 4)
-		differs |= (*check[0].word ^ check[0].value) | (*check[1].word ^ check[1].value) |
-			   (*check[2].word ^ check[2].value) | (*check[3].word ^ check[3].value);
-	for (; check < end; check++)
-		differs |= *check->word ^ check->value;
-	return !differs;
+	uint32_t words = walk->check_end[count - 1];
+	const struct hl_walk_check *check = walk->checks, *end = check + words;
+	for (const struct hl_walk_check *fours = check + words / 4 * 4; check != fours; check += 4)
+		if (*check[0].word != check[0].value || *check[1].word != check[1].value ||
+		    *check[2].word != check[2].value || *check[3].word != check[3].value)
+			return false;
+	for (; check != end; check++)
+		if (*check->word != check->value)
+			return false;
+	return true;
 }
 
 /* Says that modules may have changed: cached rules and remembered walks are not used again.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline leaks: live blocks that nobody can free any more. */
 #include "cli/heap_target.h"
+#include "heap/graph/leak_ignore.h"
 #include "heap/graph/leaks.h"
 #include "view/format.h"
 #include "view/heap.h"
@@ -10,12 +11,16 @@
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static uint64_t show_count;
 static uint64_t fail_above = UINT64_MAX;
+static const char *ignore_path;
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
 	{"show", 0, "N", "list the N lost blocks that take most, with their first words",
 	 HL_OPTION_COUNT, &show_count, HL_BOUNDS(0, SHOW_MAX)},
+	{"ignore", 0, "FILE",
+	 "leave out what FILE names, in the format of LeakSanitizer's suppressions", HL_OPTION_TEXT,
+	 &ignore_path, NULL},
 	{"fail-above", 0, "BYTES", "exit with status 3 if more than BYTES are lost",
 	 HL_OPTION_BYTES, &fail_above, NULL},
 	{0},
@@ -36,8 +41,9 @@ static int check_limit(const struct hl_leaks *leaks)
 
 static int run_leaks(int argc, char **argv)
 {
-	const struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
-						   .show = show_count};
+	HL_CLEANUP(hl_leak_ignore_release) struct hl_leak_ignore ignore = {0};
+	const struct hl_leaks_settings settings = {
+		.stop = hl_heap_target_stops(), .show = show_count, .ignore = &ignore};
 	struct hl_report_output output;
 	struct hl_leaks *leaks = NULL;
 	struct hl_error err = {0};
@@ -49,6 +55,8 @@ static int run_leaks(int argc, char **argv)
 	if (status != HL_EXIT_DONE)
 		return status;
 	int r = hl_report_output_check(NULL, 0, &err);
+	if (r == 0 && ignore_path)
+		r = hl_leak_ignore_read(&ignore, ignore_path, &err);
 	if (r == 0)
 		r = hl_leaks_read(hl_heap_target_pid(), hl_heap_target_core(), &settings, &leaks,
 				  &err);

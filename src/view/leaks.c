@@ -166,6 +166,7 @@ static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 	emit_sum(emit, "indirect_bytes", "indirect_blocks", &leaks->indirect);
 	emit_sum(emit, "possible_bytes", "possible_blocks", &leaks->possible);
 	emit_sum(emit, "live_bytes", "live_blocks", &leaks->live);
+	emit_sum(emit, "ignored_bytes", "ignored_blocks", &leaks->ignored);
 	hl_emit_unsigned(emit, "passes", leaks->passes);
 	hl_emit_unsigned(emit, "stopped_us", leaks->stopped_ns / 1000);
 	hl_emit_object_end(emit);
@@ -185,6 +186,11 @@ static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 	hl_emit_line(emit, "  %s in %s block%s are possibly lost: only pointers to their inside",
 		     HL_HEAP_BYTES(leaks->possible.bytes), HL_HEAP_COUNT(leaks->possible.blocks),
 		     hl_format_plural(leaks->possible.blocks));
+	if (leaks->ignored.blocks)
+		hl_emit_line(emit, "  %s in %s lost block%s are left out, as --ignore says",
+			     HL_HEAP_BYTES(leaks->ignored.bytes),
+			     HL_HEAP_COUNT(leaks->ignored.blocks),
+			     hl_format_plural(leaks->ignored.blocks));
 }
 
 int hl_leaks_view(const struct hl_leaks *leaks, const struct hl_emit_options *options)

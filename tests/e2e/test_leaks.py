@@ -166,6 +166,34 @@ class Leaks(harness.TestCase):
                 stacks = {row["stack"][-2]: row["lost_blocks"] for row in by_stack}
                 self.assertEqual(stacks["plant_blocks"], 999)
 
+    def test_suppressions_leave_out_classes_and_functions(self):
+        def ignore(*lines):
+            with open(self.path("ignored"), "w", encoding="ascii") as file:
+                file.write("\n".join(lines) + "\n")
+            return "--ignore", self.path("ignored")
+        with Planted("leaks_cxx") as planted:
+            whole = ask("-p", planted.pid)["total"]
+            for lines in ["leak:zoo::duck"], ["# a comment", "", "leak:^zoo::*ck$"]:
+                report = ask("-p", planted.pid, *ignore(*lines))
+                self.assertFalse(any(row["type"] == "zoo::duck" for row in report["rows"]))
+                total = report["total"]
+                self.assertGreaterEqual(total["ignored_blocks"], 2 * 99)
+                self.assertEqual(total["ignored_bytes"] + total["lost_bytes"] + total["indirect_bytes"],
+                                 whole["lost_bytes"] + whole["indirect_bytes"])
+            for line in "leak:duck$*no", "leak:^duck", "leak:d?ck":
+                self.assertEqual(ask("-p", planted.pid, *ignore(line))["total"]["ignored_blocks"], 0)
+            self.assert_refused(run([HEAPLINE, "leaks", "-p", str(planted.pid),
+                                     *ignore("leak:x", "race:x")]), "line 2", "leak:PATTERN")
+        command = [HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", program("leaks"), "blocks",
+                   "list"]
+        with harness.Waiting(command) as started:
+            pid = harness.children_of(started.pid)[0]
+            total = ask("-p", pid, *ignore("leak:plant_blocks"))["total"]
+            self.assertEqual(total["ignored_blocks"], 999)
+            self.assertEqual(total["indirect_blocks"], 499)
+            total = ask("-p", pid, *ignore("leak:leaks.c"))["total"]
+            self.assertEqual(total["lost_blocks"], 0)
+
     def test_a_limit_is_a_status(self):
         with Planted("leaks", "tree") as planted:
             least = planted.said["lost"][1] + planted.said["indirect"][1]

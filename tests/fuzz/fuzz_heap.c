@@ -8,6 +8,7 @@
  */
 #include "heap/glibc.h"
 #include "heap/glibc_reader.h"
+#include "heap/graph/leaks.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -55,6 +56,26 @@ static void read_image(struct builder *builder)
 	hl_heap_free(heap);
 }
 
+/* What must hold of lost blocks, whatever was read. */
+static void check_leaks(struct hl_leaks *leaks)
+{
+	uint64_t blocks = leaks->lost.blocks + leaks->indirect.blocks + leaks->possible.blocks;
+	struct hl_leak_sum lost = {0}, possible = {0};
+
+	for (size_t i = 0; i < leaks->row_count; i++) {
+		lost.blocks += leaks->rows[i].lost.blocks;
+		lost.bytes += leaks->rows[i].lost.bytes;
+		possible.blocks += leaks->rows[i].possible.blocks;
+	}
+	require(blocks <= leaks->live.blocks);
+	require(lost.blocks == leaks->lost.blocks && lost.bytes == leaks->lost.bytes);
+	require(possible.blocks == leaks->possible.blocks);
+	require(leaks->block_count <= 5 && leaks->block_count <= leaks->lost.blocks);
+	hl_leaks_free(leaks);
+}
+
+static const struct hl_leaks_settings look = {.show = 5};
+
 static void damage(struct image *image, const uint8_t *bytes)
 {
 	struct image_part *part = &image->parts[bytes[0] % image->count];
@@ -74,6 +95,9 @@ static void fuzz_image(const uint8_t *bytes, size_t size)
 	for (bytes++, size--; size >= DAMAGE_BYTES; bytes += DAMAGE_BYTES, size -= DAMAGE_BYTES)
 		damage(&builder.image, bytes);
 	read_image(&builder);
+	struct hl_leaks *leaks;
+	if (hl_leaks_read_memory(&builder.image.base, &look, &leaks, NULL) == 0)
+		check_leaks(leaks);
 	image_release(&builder.image);
 }
 
@@ -90,6 +114,9 @@ static void fuzz_core(const uint8_t *bytes, size_t size)
 		check(heap);
 		hl_heap_free(heap);
 	}
+	struct hl_leaks *leaks;
+	if (hl_leaks_read(0, path, &look, &leaks, NULL) == 0)
+		check_leaks(leaks);
 	close(fd);
 }
 

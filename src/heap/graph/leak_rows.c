@@ -3,8 +3,10 @@
 #include "heap/graph/leaks.h"
 
 #include "base/array.h"
+#include "base/compiler.h"
 #include "base/index.h"
 #include "heap/graph/graph.h"
+#include "heap/graph/leak_ignore.h"
 #include "heap/owners/block_owners.h"
 #include "symbols/symbols.h"
 
@@ -32,7 +34,7 @@ struct owner {
 struct hl_leak_rows {
 	struct hl_leaks *leaks;
 	struct hl_graph *graph;
-	size_t show;
+	const struct hl_leaks_settings *settings;
 	struct hl_block_owners *owners; /* NULL: there are none */
 	struct hl_index index;		/* of rows */
 	struct first_word *first_words;
@@ -145,6 +147,25 @@ static int add_frame(void *context, const struct hl_block_frame *frame)
 				       added);
 }
 
+/* Whether the suppressions leave out ${row}, by its class or a frame of its stack. */
+static bool is_ignored(const struct hl_leak_rows *rows, const struct hl_leak_row *row)
+{
+	const struct hl_leak_ignore *ignore = rows->settings->ignore;
+	const struct hl_leaks *leaks = rows->leaks;
+
+	if (!ignore)
+		return false;
+	bool matches = hl_leak_ignore_matches(ignore, hl_strings_text(&leaks->names, row->type));
+	for (size_t i = 0; i < row->frame_count && !matches; i++) {
+		const struct hl_leak_frame *frame = &leaks->frames[row->frame + i];
+		const uint32_t names[] = {frame->function, frame->module, frame->source};
+		for (size_t k = 0; k < HL_COUNT_OF(names) && !matches; k++)
+			matches = hl_leak_ignore_matches(ignore,
+							 hl_strings_text(&leaks->names, names[k]));
+	}
+	return matches;
+}
+
 static int add_row(struct hl_leak_rows *rows, struct hl_leak_row row)
 {
 	struct hl_leaks *leaks = rows->leaks;
@@ -155,6 +176,7 @@ static int add_row(struct hl_leak_rows *rows, struct hl_leak_row row)
 		r = hl_block_owners_each_frame(rows->owners, row.owner, add_frame, leaks);
 	row.frame_count = leaks->frame_count - row.frame;
 	leaks->knows_stacks = leaks->knows_stacks || row.owner;
+	row.is_ignored = r == 0 && is_ignored(rows, &row);
 	if (r == 0)
 		r = HL_ARRAY_APPEND(leaks->rows, leaks->row_count, leaks->row_capacity, row);
 	return r;
@@ -199,10 +221,8 @@ static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
 	uint32_t row;
 	int r = find_row(rows, block, usable_bytes, words, count, &row);
 
-	if (r == 0) {
+	if (r == 0)
 		add(&rows->leaks->rows[row].possible, usable_bytes);
-		add(&rows->leaks->possible, usable_bytes);
-	}
 	return r;
 }
 
@@ -293,9 +313,9 @@ static void show(struct hl_leak_rows *rows, const struct hl_leak_block *block)
 	struct hl_leaks *leaks = rows->leaks;
 	size_t at = leaks->block_count;
 
-	if (at == rows->show && (!at || weight(&leaks->blocks[at - 1]) >= weight(block)))
+	if (at == rows->settings->show && (!at || weight(&leaks->blocks[at - 1]) >= weight(block)))
 		return;
-	at = at == rows->show ? at - 1 : leaks->block_count++;
+	at = at == rows->settings->show ? at - 1 : leaks->block_count++;
 	for (; at && weight(&leaks->blocks[at - 1]) < weight(block); at--)
 		leaks->blocks[at] = leaks->blocks[at - 1];
 	leaks->blocks[at] = *block;
@@ -309,7 +329,8 @@ static void add_owner(struct hl_leak_rows *rows, struct owner *owner)
 	add(&row->lost, owner->block.size);
 	row->indirect.blocks += owner->block.indirect.blocks;
 	row->indirect.bytes += owner->block.indirect.bytes;
-	show(rows, &owner->block);
+	if (!row->is_ignored)
+		show(rows, &owner->block);
 }
 
 /* Reaches what ${block} leads to. */
@@ -377,16 +398,26 @@ static int compare_rows(const void *left, const void *right)
 	return (a->type > b->type) - (a->type < b->type);
 }
 
+static void add_sum(struct hl_leak_sum *sum, const struct hl_leak_sum *other)
+{
+	sum->blocks += other->blocks;
+	sum->bytes += other->bytes;
+}
+
 static void add_up(struct hl_leaks *leaks)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < leaks->row_count; i++) {
 		const struct hl_leak_row *row = &leaks->rows[i];
-		leaks->lost.blocks += row->lost.blocks;
-		leaks->lost.bytes += row->lost.bytes;
-		leaks->indirect.blocks += row->indirect.blocks;
-		leaks->indirect.bytes += row->indirect.bytes;
+		if (row->is_ignored) {
+			add_sum(&leaks->ignored, &row->lost);
+			add_sum(&leaks->ignored, &row->indirect);
+			continue;
+		}
+		add_sum(&leaks->lost, &row->lost);
+		add_sum(&leaks->indirect, &row->indirect);
+		add_sum(&leaks->possible, &row->possible);
 		/* The row of a ring that joined another one may be empty. */
 		if (row->lost.blocks || row->possible.blocks)
 			leaks->rows[kept++] = *row;
@@ -414,12 +445,12 @@ int hl_leak_rows_add_lost(struct hl_leak_rows *rows)
 }
 
 int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_block_owners *owners,
-		     size_t show, struct hl_leak_rows **ret_rows)
+		     const struct hl_leaks_settings *settings, struct hl_leak_rows **ret_rows)
 {
 	struct hl_leak_rows *rows = calloc(1, sizeof(*rows));
 
 	leaks->live = (struct hl_leak_sum){graph->live_blocks, graph->live_bytes};
-	leaks->blocks = calloc(show + 1, sizeof(*leaks->blocks));
+	leaks->blocks = calloc(settings->show + 1, sizeof(*leaks->blocks));
 	if (!rows || !leaks->blocks) {
 		free(rows);
 		return -ENOMEM;
@@ -427,7 +458,7 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_b
 	rows->leaks = leaks;
 	rows->graph = graph;
 	rows->owners = owners;
-	rows->show = show;
+	rows->settings = settings;
 	*ret_rows = rows;
 	return 0;
 }

@@ -35,8 +35,8 @@ struct candidates {
 };
 
 struct finder {
-	pid_t pid;
-	const char *core;
+	pid_t pid;		 /* 0: it is ${still} */
+	struct hl_memory *still; /* the caller's */
 	const struct hl_leaks_settings *settings;
 	struct hl_leaks *leaks;
 	struct hl_error *err;
@@ -54,7 +54,7 @@ struct finder {
 /* Whether what is looked at stands still all the time. */
 static bool stands_still(const struct finder *finder)
 {
-	return finder->core || finder->settings->stop;
+	return finder->still || finder->settings->stop;
 }
 
 static void go_on(struct finder *finder)
@@ -132,28 +132,30 @@ static int see_roots(struct finder *finder)
 	return r;
 }
 
+static void release_look(struct finder *finder)
+{
+	hl_graph_release(&finder->graph);
+	if (!finder->still)
+		hl_memory_free(finder->memory);
+	finder->memory = NULL;
+}
+
 static int begin_look(struct finder *finder)
 {
 	struct hl_leaks *leaks = finder->leaks;
 	int r;
 
-	hl_graph_release(&finder->graph);
-	hl_memory_free(finder->memory);
-	finder->memory = NULL;
+	release_look(finder);
 	hl_heap_free(leaks->heap);
 	leaks->heap = hl_heap_new();
 	if (!leaks->heap)
 		return -ENOMEM;
-	leaks->heap->from_core = finder->core;
 	leaks->heap->was_stopped = stands_still(finder);
-	if (finder->core) {
-		r = hl_memory_core_open(finder->core, &finder->memory, &leaks->heap->process,
-					finder->err);
-	} else {
-		r = hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
-		if (r == 0)
-			r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
-	}
+	if (finder->still)
+		return hl_graph_init(&finder->graph, finder->memory = finder->still);
+	r = hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
+	if (r == 0)
+		r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
 	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
 }
 
@@ -290,7 +292,7 @@ static int open_owners(struct finder *finder, struct hl_block_owners **ret_owner
 	struct hl_error why = {0};
 
 	*ret_owners = NULL;
-	if (finder->core)
+	if (finder->still)
 		return 0;
 	int r = hl_block_owners_new(finder->pid, ret_owners, &why);
 	return r == 0 || r == -ENODATA ? 0 : hl_heap_note(finder->leaks->heap, "%s", why.text);
@@ -305,7 +307,7 @@ static int find(struct finder *finder)
 	if (r == 0)
 		r = open_owners(finder, &owners);
 	if (r == 0)
-		r = hl_leak_rows_new(finder->leaks, &finder->graph, owners, finder->settings->show,
+		r = hl_leak_rows_new(finder->leaks, &finder->graph, owners, finder->settings,
 				     &rows);
 	if (r == 0)
 		r = hl_leak_rows_add_possible(rows);
@@ -318,24 +320,55 @@ static int find(struct finder *finder)
 	return r == 0 ? note_blind_spots(finder) : r;
 }
 
+static int find_with(struct finder *finder, struct hl_leaks **ret_leaks)
+{
+	finder->leaks = calloc(1, sizeof(*finder->leaks));
+	if (!finder->leaks)
+		return hl_error_set(finder->err, -ENOMEM, "out of memory");
+	int r = find(finder);
+	release_look(finder);
+	hl_extents_release(&finder->heap);
+	free(finder->candidates.items);
+	if (r < 0) {
+		hl_leaks_free(finder->leaks);
+		return hl_error_set(finder->err, r, "cannot look for lost blocks: %s",
+				    strerror(-r));
+	}
+	*ret_leaks = finder->leaks;
+	return 0;
+}
+
+int hl_leaks_read_memory(struct hl_memory *memory, const struct hl_leaks_settings *settings,
+			 struct hl_leaks **ret_leaks, struct hl_error *err)
+{
+	struct finder finder = {.still = memory, .settings = settings, .err = err};
+
+	return find_with(&finder, ret_leaks);
+}
+
+static int read_core(const char *path, const struct hl_leaks_settings *settings,
+		     struct hl_leaks **ret_leaks, struct hl_error *err)
+{
+	struct hl_process_facts facts = {0};
+	struct hl_memory *memory = NULL;
+
+	int r = hl_memory_core_open(path, &memory, &facts, err);
+	if (r == 0)
+		r = hl_leaks_read_memory(memory, settings, ret_leaks, err);
+	hl_memory_free(memory);
+	if (r < 0) {
+		hl_process_facts_release(&facts);
+		return r;
+	}
+	(*ret_leaks)->heap->process = facts;
+	(*ret_leaks)->heap->from_core = true;
+	return 0;
+}
+
 int hl_leaks_read(pid_t pid, const char *core, const struct hl_leaks_settings *settings,
 		  struct hl_leaks **ret_leaks, struct hl_error *err)
 {
-	struct finder finder = {.pid = pid, .core = core, .settings = settings, .err = err};
-	int r;
+	struct finder finder = {.pid = pid, .settings = settings, .err = err};
 
-	finder.leaks = calloc(1, sizeof(*finder.leaks));
-	if (!finder.leaks)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	r = find(&finder);
-	hl_graph_release(&finder.graph);
-	hl_memory_free(finder.memory);
-	hl_extents_release(&finder.heap);
-	free(finder.candidates.items);
-	if (r < 0) {
-		hl_leaks_free(finder.leaks);
-		return hl_error_set(err, r, "cannot look for lost blocks: %s", strerror(-r));
-	}
-	*ret_leaks = finder.leaks;
-	return 0;
+	return core ? read_core(core, settings, ret_leaks, err) : find_with(&finder, ret_leaks);
 }

@@ -18,6 +18,9 @@
 
 #define HL_LEAK_HEAD_BYTES 32u
 
+struct hl_leak_ignore;
+struct hl_memory;
+
 struct hl_leak_sum {
 	uint64_t blocks, bytes;
 };
@@ -34,6 +37,7 @@ struct hl_leak_row {
 	uint64_t size;	/* usable bytes of each, but for the indirect ones; 0: of a stack */
 	size_t frame, frame_count; /* in hl_leaks.frames, the innermost first */
 	struct hl_leak_sum lost, indirect, possible;
+	bool is_ignored; /* while rows are added */
 };
 
 /* A lost block. */
@@ -53,7 +57,7 @@ struct hl_leaks {
 	size_t frame_count, frame_capacity;
 	bool knows_stacks; /* some */
 	struct hl_leak_sum live, lost, indirect, possible;
-	struct hl_leak_sum ignored; /* lost and indirect, by the file of suppressions; in no row */
+	struct hl_leak_sum ignored;   /* lost and indirect, by the suppressions; in no other sum */
 	struct hl_leak_block *blocks; /* the largest, with what they lead to */
 	size_t block_count;
 	uint32_t passes;
@@ -63,7 +67,7 @@ struct hl_leaks {
 struct hl_leaks_settings {
 	bool stop;   /* one look, while all threads stand still and none is in the allocator */
 	size_t show; /* how many blocks to keep */
-	const char *ignore; /* a file of suppressions, see hl_leak_ignore_read(); NULL: none */
+	const struct hl_leak_ignore *ignore; /* NULL: nothing is left out */
 };
 
 /* Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,
@@ -71,6 +75,10 @@ struct hl_leaks_settings {
  * some 100 us in each look, to read their registers and stacks. */
 int hl_leaks_read(pid_t pid, const char *core, const struct hl_leaks_settings *settings,
 		  struct hl_leaks **ret_leaks, struct hl_error *err);
+
+/* The same for ${memory} that does not change, and stays the caller's. */
+int hl_leaks_read_memory(struct hl_memory *memory, const struct hl_leaks_settings *settings,
+			 struct hl_leaks **ret_leaks, struct hl_error *err);
 
 void hl_leaks_free(struct hl_leaks *leaks); /* NULL is fine */
 
@@ -81,9 +89,9 @@ struct hl_leak_rows;
 
 struct hl_block_owners;
 
-/* Of the largest lost blocks ${show} are kept. ${owners} may be NULL. 0 or -ENOMEM. */
+/* ${owners} may be NULL. 0 or -ENOMEM. */
 int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_block_owners *owners,
-		     size_t show, struct hl_leak_rows **ret_rows);
+		     const struct hl_leaks_settings *settings, struct hl_leak_rows **ret_rows);
 
 /* Adds what pointers inside of blocks lead to, and reaches it; then what was not reached. Both once,
  * in this order. 0 or a negative errno. */

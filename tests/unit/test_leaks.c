@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which blocks of made-up heaps nothing leads to. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+#include "glibc_image.h"
+#include "heap/graph/leaks.h"
+
+#define ROOTS UINT64_C(0x7f1240000000) /* a mapping after all others */
+
+static struct builder builder;
+
+static int take_first(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
+{
+	uint64_t *blocks = context;
+
+	(void)usable;
+	(void)last_word;
+	for (size_t i = 0; i < 8; i++)
+		if (!blocks[i]) {
+			blocks[i] = address;
+			break;
+		}
+	return 0;
+}
+
+/* Makes a heap of ${version}, and finds its first live blocks. */
+static void make(const struct version *version, uint64_t blocks[8])
+{
+	const struct hl_heap_settings settings = {.block = take_first, .context = blocks};
+	struct hl_heap heap = {0};
+
+	memset(blocks, 0, 8 * sizeof(*blocks));
+	builder_make(&builder, version);
+	image_add(&builder.image, ROOTS, IMAGE_PAGE, "", 0);
+	assert_int_equal(hl_heap_walk(&builder.image.base, &settings, &heap, NULL), 0);
+	assert_true(blocks[7]);
+	hl_carriers_release(&heap.carriers);
+	free(heap.arenas);
+	free(heap.notes);
+}
+
+static struct hl_leaks *find(size_t show)
+{
+	const struct hl_leaks_settings settings = {.show = show};
+	struct hl_leaks *leaks;
+
+	assert_int_equal(hl_leaks_read_memory(&builder.image.base, &settings, &leaks, NULL), 0);
+	return leaks;
+}
+
+static uint64_t sum_of(const struct hl_leaks *leaks, bool bytes)
+{
+	return bytes ? leaks->lost.bytes + leaks->indirect.bytes
+		     : leaks->lost.blocks + leaks->indirect.blocks;
+}
+
+static void without_roots_all_blocks_are_lost_in_every_version(void **state)
+{
+	uint64_t blocks[8];
+
+	(void)state;
+	for (size_t i = 0; i < VERSION_COUNT; i++) {
+		make(&versions[i], blocks);
+		struct hl_leaks *leaks = find(3);
+		/* and one with a mapping of its own */
+		assert_int_equal(leaks->live.blocks,
+				 builder.main.live_blocks + builder.second.live_blocks + 1);
+		assert_int_equal(sum_of(leaks, false), leaks->live.blocks);
+		assert_int_equal(sum_of(leaks, true), leaks->live.bytes);
+		assert_int_equal(leaks->possible.blocks, 0);
+		assert_int_equal(leaks->block_count, 3);
+		assert_int_equal(leaks->passes, 1);
+		hl_leaks_free(leaks);
+		image_release(&builder.image);
+	}
+}
+
+static void a_root_keeps_what_it_leads_to(void **state)
+{
+	uint64_t blocks[8];
+
+	(void)state;
+	make(&versions[10], blocks);
+	struct hl_leaks *before = find(0);
+	*image_word(&builder.image, ROOTS + 8) = blocks[2];
+	*image_word(&builder.image, blocks[2]) = blocks[4];
+	*image_word(&builder.image, blocks[4]) = blocks[2];
+	*image_word(&builder.image, blocks[4] + 8) = MAPPED + 16;
+	struct hl_leaks *after = find(0);
+	assert_in_range(sum_of(after, false), 0, sum_of(before, false) - 3);
+	assert_int_equal(after->live.bytes, before->live.bytes);
+	hl_leaks_free(before);
+	hl_leaks_free(after);
+	image_release(&builder.image);
+}
+
+static void a_page_that_is_not_in_memory_leads_nowhere(void **state)
+{
+	uint64_t blocks[8];
+
+	(void)state;
+	make(&versions[10], blocks);
+	*image_word(&builder.image, ROOTS + 8) = blocks[2];
+	struct hl_leaks *before = find(0);
+	image_part_at(&builder.image, ROOTS)->absent[0] = true;
+	struct hl_leaks *after = find(0);
+	assert_in_range(sum_of(before, false), 0, sum_of(after, false) - 1);
+	hl_leaks_free(before);
+	hl_leaks_free(after);
+	image_release(&builder.image);
+}
+
+static void pointers_to_the_inside_make_possible_ones(void **state)
+{
+	uint64_t blocks[8];
+
+	(void)state;
+	make(&versions[10], blocks);
+	*image_word(&builder.image, ROOTS) = MAPPED + 16 + 1000;
+	struct hl_leaks *leaks = find(0);
+	assert_int_equal(leaks->possible.blocks, 1);
+	hl_leaks_free(leaks);
+	*image_word(&builder.image, ROOTS) = MAPPED + 16 + 8;
+	leaks = find(0);
+	assert_int_equal(leaks->possible.blocks, 0);
+	hl_leaks_free(leaks);
+	image_release(&builder.image);
+}
+
+static int find_all(void)
+{
+	const struct hl_leaks_settings settings = {.show = 4};
+	struct hl_leaks *leaks = NULL;
+	int r = hl_leaks_read_memory(&builder.image.base, &settings, &leaks, NULL);
+
+	hl_leaks_free(leaks);
+	return r;
+}
+
+static void want_of_memory_is_an_error(void **state)
+{
+	uint64_t blocks[8];
+
+	(void)state;
+	for (size_t i = 0; i < VERSION_COUNT; i += 5) {
+		make(&versions[i], blocks);
+		*image_word(&builder.image, ROOTS) = MAPPED + 16 + 1000;
+		FOR_EACH_FAILING_ALLOCATION(r, find_all())
+		assert_int_equal(r, -ENOMEM);
+		image_release(&builder.image);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_roots_all_blocks_are_lost_in_every_version),
+		cmocka_unit_test(a_root_keeps_what_it_leads_to),
+		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
+		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
+		cmocka_unit_test(want_of_memory_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

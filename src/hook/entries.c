@@ -267,19 +267,23 @@ static void add_usual(const struct search *search, bool are_extra, struct hl_ent
 				  &search->functions[hook]);
 }
 
-static void add_ruled(const struct search *search, bool is_asked, bool are_extra,
+/* ${asked_serve}: those that are asked for have the hooks. */
+static void add_ruled(const struct search *search, bool is_asked, bool are_extra, bool asked_serve,
 		      struct hl_entries *entries)
 {
-	for (size_t i = 0; i < search->rules->count; i++) {
-		const struct hl_hook_rule *rule = &search->rules->rules[i];
+	const struct hl_hook_rules *rules = search->rules;
+
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct hl_hook_rule *rule = &rules->rules[i];
 		struct hl_entry entry = {.hook = rule->call,
 					 .size_at = rule->size_at,
 					 .count_at = rule->count_at,
-					 .pointer_at = rule->pointer_at,
-					 .is_asked = rule->is_asked && !rule->preset[0]};
+					 .pointer_at = rule->pointer_at};
 		if (!search->ruled[i].object || rule->is_asked != is_asked)
 			continue;
-		snprintf(entry.preset, sizeof(entry.preset), "%.31s", rule->preset);
+		entry.is_asked = is_asked && (!rule->preset[0] || !asked_serve);
+		if (!is_asked && hl_rule_lookup_serves(rules, search->ruled, false, rule->preset))
+			snprintf(entry.preset, sizeof(entry.preset), "%.31s", rule->preset);
 		add_entry(entries, entry, are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
 			  &search->ruled[i]);
 	}
@@ -446,22 +450,21 @@ static void release_search(struct search *search)
 /* The malloc and free of rules take the hooks where they are asked for, or there are no others. */
 static int add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
 {
-	bool asked = hl_rule_lookup_serves(search->rules, search->ruled, true);
-	bool ruled =
-		asked || (!has_usual && hl_rule_lookup_serves(search->rules, search->ruled, false));
-
+	bool asked = hl_rule_lookup_serves(search->rules, search->ruled, true, NULL);
+	bool ruled = asked || (!has_usual &&
+			       hl_rule_lookup_serves(search->rules, search->ruled, false, NULL));
 	int r = 0;
 
 	if (ruled)
-		add_ruled(search, asked, false, entries);
+		add_ruled(search, asked, false, asked, entries);
 	add_usual(search, ruled, entries);
 	if (ruled)
 		snprintf(entries->allocator, sizeof(entries->allocator), "%s",
 			 entries->entries[0].name);
 	else if (has_usual)
 		r = add_allocator(search, entries);
-	add_ruled(search, true, true, entries);
-	add_ruled(search, false, true, entries);
+	add_ruled(search, true, true, asked, entries);
+	add_ruled(search, false, true, asked, entries);
 	if (has_usual)
 		add_operators(search, entries);
 	add_program(&search->objects, entries);

@@ -18,9 +18,9 @@ struct hl_entry {
 	char name[64];			       /* of the symbol */
 	char module[64];		       /* the file's name, for messages */
 	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
-	char preset[32];		       /* that names it; "": none does */
-	bool is_asked;			       /* a rule of --hook names it, not a preset */
-	bool throws;			       /* an exception may leave it */
+	char preset[32]; /* that would give it the hooks if asked for; "": none */
+	bool is_asked;	 /* --hook names it; of presets, if none of them has the hooks */
+	bool throws;	 /* an exception may leave it */
 };
 
 #define HL_ENTRIES_MAX 64

@@ -260,6 +260,23 @@ class EntriesTest(unittest.TestCase):
                 self.assertIn("calls of 'malloc' and", said)
                 self.assertIn("recorded 1,000 allocations", said)
 
+    def test_attach_reads_a_file_of_presets(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".presets") as presets, \
+                Target([harness.program("entry_target_prefixed")]) as target:
+            presets.write("preset mine\nmalloc=je_malloc\nfree=je_free\n"
+                          "preset odd\nmalloc=je_malloc(size=2)\nfree=je_free\n")
+            presets.flush()
+            said = self.attach(target, "--hook=@mine", "--presets=" + presets.name)
+            if "cannot be" in said:
+                self.skipTest(said.strip())
+            self.assertIn("recorded 1,000 allocations", said)
+            os.environ["HEAPLINE_PRESETS"] = presets.name
+            try:
+                self.assertIn("recorded 1,000 allocations", self.attach(target, "--hook=@mine"))
+                self.assertIn("cannot record 'je_malloc'", self.attach(target, "--hook=@odd"))
+            finally:
+                del os.environ["HEAPLINE_PRESETS"]
+
     def test_attach_refuses_what_it_cannot_record(self):
         with Target([harness.program("entry_target_prefixed")]) as target:
             for hook, what in (("malloc=je_malloc", "'je_malloc' of process"),

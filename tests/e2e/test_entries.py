@@ -21,12 +21,12 @@ FAMILY = {"malloc", "calloc", "realloc", "reallocarray", "free", "free_sized",
 OWN = {"malloc", "calloc", "realloc", "free"}  # of programs with an allocator of their own
 CTYPES = """
 import ctypes
-libc = ctypes.CDLL(None)
+program = ctypes.CDLL(None)
+libc = ctypes.CDLL("libc.so.6")  # the program's malloc may be a stub
 for name in %r:
-    try:
-        print(name, hex(ctypes.cast(getattr(libc, name), ctypes.c_void_p).value))
-    except AttributeError:
-        pass
+    function = getattr(libc, name, None) or getattr(program, name, None)
+    if function:
+        print(name, hex(ctypes.cast(function, ctypes.c_void_p).value))
 print("ready", flush=True)
 input()
 """ % sorted(FAMILY | {"malloc_usable_size", "_dl_find_object"})

@@ -555,7 +555,8 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.main_tid = (int32_t)attach->record.target_pid,
 		.region_bytes = region_bytes,
 		.usable_size = found->usable_size,
-		.find_object = found->find_object,
+		/* In a static program it knows the code alone, without what describes its frames. */
+		.find_object = found->is_static ? 0 : found->find_object,
 		.clock_gettime = found->clock_gettime,
 		.program_headers = found->program_headers,
 		.program_header_count = found->program_header_count,

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Processes that heapline joins while they run count exactly, and are left as they were."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import attaching
 import harness
 from harness import HEAPLINE, report, wait_until
 
@@ -20,8 +20,6 @@ THREADS_MAX = 16
 LEDGER = struct.Struct("10Q")
 EDGES = 2  # events that the look of a thread and the recorder may see differently
 BYTES_MAX = 1000
-HANDLED_IN_A_WHILE_S = 60.0
-REASONS_OF_MACHINE = ("CAP_SYS_PTRACE", "ptrace_scope", "security policy")
 
 KEEPS = """
 import sys
@@ -74,7 +72,7 @@ class Target:
         """Its exit status, at the end of its input."""
         self.process.stdin.close()
         self.process.stdin = None
-        status = self.process.wait(HANDLED_IN_A_WHILE_S)
+        status = self.process.wait(attaching.ENDS_IN_S)
         self.process.stdout.close()
         return status
 
@@ -102,53 +100,13 @@ def code_of(ranges):
     return [line for line in ranges if "x" in line.split()[1] or "memfd" in line]
 
 
-class Attach(harness.TestCase):
+class Attach(attaching.TestCase):
     """What the tests below have in common."""
-
-    def setUp(self):
-        super().setUp()
-        self.recording = self.path("test.hl")
-        self.environment = {"XDG_RUNTIME_DIR": self.directory}
-        probe = harness.run([HEAPLINE, "attach", "-p", str(os.getpid()), "-d", "0.01", "-o",
-                             self.path("probe.hl")])
-        if probe.status != 0 and any(word in probe.stderr for word in REASONS_OF_MACHINE):
-            self.skipTest(probe.stderr.strip())
 
     def target(self, threads=2):
         target = Target(self.directory, threads)
         self.addCleanup(target.kill)
         return target
-
-    def attach(self, pid, *options, status=0):
-        result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-f", "-o", self.recording,
-                              *options], env=self.environment)
-        self.assertEqual(result.status, status, result.stderr)
-        return result
-
-    @contextlib.contextmanager
-    def attached(self, pid, *options, expected=0):
-        """heapline attach, from when it records until it has ended."""
-        attach = subprocess.Popen(
-            [HEAPLINE, "attach", "-p", str(pid), "-f", "-o", self.recording, *options],
-            env=dict(os.environ, **self.environment), stderr=subprocess.PIPE, text=True,
-            start_new_session=True)
-        try:
-            wait_until(lambda: attach.poll() is not None or
-                       self.ctl(pid, "status", status=None).status == 0, "the recording")
-            if attach.poll() is not None:
-                raise AssertionError(f"ended early: {attach.stderr.read()}")
-            yield attach
-            self.assertEqual(attach.wait(HANDLED_IN_A_WHILE_S), expected)
-        finally:
-            attach.kill()
-            attach.wait()
-            attach.stderr.close()
-
-    def ctl(self, pid, *words, status=0):
-        result = harness.run([HEAPLINE, "ctl", "-p", str(pid), *words], env=self.environment)
-        if status is not None:
-            self.assertEqual(result.status, status, result.stderr)
-        return result
 
     def assert_near(self, found, expected, tolerance, what):
         self.assertLessEqual(abs(found - expected), tolerance,
@@ -255,34 +213,6 @@ class Control(Attach):
         self.assertTrue(copy["snapshot"] and copy["attached"])
         self.assertEqual(target.end(), 7)
 
-    def test_who_owns_its_blocks_is_known(self):
-        with harness.Waiting([harness.program("waits")]) as process:
-            with self.attached(process.pid, "-d", "2"):
-                wait_until(lambda: json.loads(self.ctl(process.pid, "status", "--json").stdout)
-                           ["rows"][0]["inuse_objects"] > 10, "blocks")
-                said = harness.run([HEAPLINE, "allocations", "--json", "-p", str(process.pid)])
-                self.assertEqual(said.status, 0, said.stderr)
-                owned = json.loads(said.stdout)
-                self.assertEqual(owned["source"], "recorder")
-                self.assertGreater(owned["total"]["inuse_blocks"], 10)
-                doctor = harness.run([HEAPLINE, "doctor", "--json", "-p", str(process.pid)],
-                                     env=self.environment)
-                ways = {row["way"]: row for row in json.loads(doctor.stdout)["rows"]}
-                self.assertEqual((ways["record"]["works"], ways["attach"]["works"]), ("yes", "no"))
-                self.assertIn("is being recorded", ways["attach"]["reason"])
-
-    def test_it_can_begin_closed(self):
-        target = self.target()
-        with self.attached(target.pid, "--mode", "off") as attach:
-            time.sleep(0.2)
-            self.ctl(target.pid, "mode", "mem-fast")
-            wait_until(lambda: json.loads(self.ctl(target.pid, "status", "--json").stdout)
-                       ["rows"][0]["events"] > 1000, "events")
-            attach.send_signal(signal.SIGINT)
-        text = harness.run([HEAPLINE, "top", self.recording]).stdout
-        self.assertIn("was in mode 'closed'", text)
-        self.assertEqual(target.end(), 7)
-
     def test_signals_end_it(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):
@@ -329,7 +259,7 @@ class Ends(Attach):
         target = self.target()
         with self.attached(target.pid) as attach:
             target.ask("exec")
-            attach.wait(HANDLED_IN_A_WHILE_S)
+            attach.wait(attaching.ENDS_IN_S)
             self.assertIn("went on as 'cat'", attach.stderr.read())
         self.assertIn("went on as 'cat'", self.end_of())
         self.assertTrue(target.is_alive())
@@ -380,17 +310,6 @@ class Programs(Attach):
         self.assertGreater(total, 10000)
         self.assertGreater(rows["_start"]["cum_bytes"], total * 0.9)
         self.assertTrue(any(name.startswith(("PyUnicode", "_PyUnicode")) for name in rows), rows)
-
-    def test_what_is_not_recorded_is_said_once_and_kept(self):
-        with subprocess.Popen([harness.program("entry_target_prefixed")], text=True,
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            while process.stdout.readline() != "ready\n":
-                self.assertIsNone(process.poll())
-            said = self.attach(process.pid, "-d", "0.2").stderr
-            process.stdin.close()
-        self.assertEqual(said.count("calls of 'je_malloc'"), 1, said)
-        [warning] = report("info", self.recording)["recording"]["warnings"]
-        self.assertIn("calls of 'je_malloc'", warning)
 
     def test_redis_is_named(self):
         server, client = harness.need("redis-server"), harness.need("redis-cli")

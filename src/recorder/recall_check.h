@@ -10,11 +10,26 @@
 #include "recorder/recorder.h"
 
 #ifdef HL_ATTACHED
-#define hl_recall_check_every 0u /* the image has no environment */
+
+/* The image has no environment. */
+#define hl_recall_check_every 0u
+
+static inline void hl_recall_check(struct hl_recorder *recorder, struct hl_thread *thread,
+				   const struct hl_registers *caller, uint32_t node,
+				   bool incomplete)
+{
+	(void)recorder, (void)thread, (void)caller, (void)node, (void)incomplete;
+}
+
+static inline void hl_recall_check_release(struct hl_thread *thread)
+{
+	(void)thread;
+}
+
 #else
+
 /* N; 0: nothing is compared. Written at the start only; forked children keep it. */
 extern uint32_t hl_recall_check_every;
-#endif
 
 void hl_recall_check_read_environment(char *const *environment);
 
@@ -25,3 +40,5 @@ void hl_recall_check(struct hl_recorder *recorder, struct hl_thread *thread,
 
 /* Frees what the thread has for comparing. */
 void hl_recall_check_release(struct hl_thread *thread);
+
+#endif

@@ -92,19 +92,6 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	return thread;
 }
 
-#ifdef HL_ATTACHED
-void hl_thread_take_over(struct hl_thread *thread, uint32_t tid)
-{
-	thread->in_region->earlier_owners++;
-	thread->in_region->tid = tid;
-	read_name(thread->in_region);
-	thread->last_block = NULL;
-	/* The stack lies where the other one did, but may be smaller. */
-	hl_walk_begin(&thread->walk, false);
-	hl_thread_set(thread, HL_IDLE);
-}
-#endif
-
 /* Without signals: a child that a handler forked before hl_thread_self() is set would go on with a
  * thread whose memory it does not have. */
 static struct hl_thread *start_thread(struct hl_recorder *recorder)
@@ -132,10 +119,20 @@ static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 	hl_spin_unlock(&recorder->threads_lock);
 }
 
+/* Completes the counts of a thread that records no more, and gives it back. */
+static void retire(struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	/* No handler reaches it any more; some may have left frees. */
+	hl_thread_drain(thread);
+	hl_event_flush(recorder, thread);
+	atomic_store(&thread->in_region->live, 0);
+	atomic_fetch_sub(&recorder->live_threads, 1);
+	give_back(recorder, thread);
+}
+
 /* Without signals: a child that a handler forked here would go on with half a thread. */
 void hl_thread_end(struct hl_thread *thread)
 {
-	struct hl_recorder *recorder = hl_recorder;
 	uint64_t before;
 
 	hl_sys_block_signals(&before);
@@ -145,16 +142,23 @@ void hl_thread_end(struct hl_thread *thread)
 	atomic_signal_fence(memory_order_seq_cst);
 	hl_thread_become(NULL);
 	atomic_signal_fence(memory_order_seq_cst);
-	/* No handler reaches it any more; some may have left frees. */
-	hl_thread_drain(thread);
-	hl_event_flush(recorder, thread);
-	atomic_store(&thread->in_region->live, 0);
-	atomic_fetch_sub(&recorder->live_threads, 1);
-	give_back(recorder, thread);
+	retire(hl_recorder, thread);
 	atomic_signal_fence(memory_order_seq_cst);
 	*hl_self_changing_slot() = false;
 	hl_sys_restore_signals(&before);
 }
+
+#ifdef HL_ATTACHED
+void hl_thread_retire(struct hl_thread *thread)
+{
+	uint64_t before;
+
+	/* A handler must not wait for the lock that its own thread holds. */
+	hl_sys_block_signals(&before);
+	retire(hl_recorder, thread);
+	hl_sys_restore_signals(&before);
+}
+#endif
 
 struct hl_thread *hl_thread_enter_slow(void)
 {

@@ -25,8 +25,8 @@ void hl_thread_drain(struct hl_thread *thread);
 void hl_thread_end(struct hl_thread *thread);
 
 #ifdef HL_ATTACHED
-/* The calling thread goes on with ${thread}, whose own has ended. */
-void hl_thread_take_over(struct hl_thread *thread, uint32_t tid);
+/* ${thread} has ended, and was another one than the calling. */
+void hl_thread_retire(struct hl_thread *thread);
 #endif
 
 /* Begins an event, which ${thread}, the calling one or NULL, usually may. False, and nothing has

@@ -48,7 +48,7 @@ enum hl_hook {
  * In a forked child they are those of its parent, and nobody counts there any more.
  */
 struct hl_attached_slot {
-	_Atomic uint64_t key;	/* %fs:0; 0 = free */
+	_Atomic uint64_t key;	/* %fs:0; 0, 1 = free */
 	_Atomic int32_t inside; /* frames of hooks on the thread's stack */
 	_Atomic uint32_t tid;
 	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */

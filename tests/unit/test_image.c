@@ -402,14 +402,78 @@ static void each_thread_has_its_slot_at_its_time(void **state)
 		pthread_join(thread, NULL);
 	}
 	assert_counted(&ledger);
-	/* They share the storage of one or two; all of them were noticed. */
+	/* They share the storage of one or two, but all of them were noticed. */
 	const struct hl_region_thread *thread = area(HL_AREA_THREADS);
-	uint32_t count = atomic_load(&region->thread_count), owners = 0;
-	assert_in_range(count, 1, 64);
-	for (uint32_t i = 0; i < count; i++)
+	uint32_t count = atomic_load(&region->thread_count), owners = 0, live = 0;
+	assert_in_range(count, HL_THREADS_OWNED, HL_THREADS_OWNED + 8);
+	for (uint32_t i = 0; i < count; i++) {
 		owners += thread[i].earlier_owners + 1;
+		live += atomic_load(&thread[i].live);
+	}
 	assert_int_equal(owners, LIVES);
+	assert_in_range(live, 1, 8);
 	end();
+}
+
+#define CROWD	      100
+#define CROWDS	      20
+#define STACK_BYTES   (64 << 10)
+#define SLOTS_AT_MOST (6 * CROWD)
+
+static pthread_barrier_t crowded;
+
+static void *live_in_a_crowd(void *unused)
+{
+	void *block = hook_malloc(48);
+
+	(void)unused;
+	pthread_barrier_wait(&crowded);
+	hook_free(block);
+	return NULL;
+}
+
+static void live_on(char *stacks)
+{
+	pthread_t threads[CROWD];
+	pthread_attr_t attributes;
+
+	pthread_attr_init(&attributes);
+	for (size_t i = 0; i < CROWD; i++) {
+		assert_int_equal(
+			pthread_attr_setstack(&attributes, stacks + i * STACK_BYTES, STACK_BYTES),
+			0);
+		assert_int_equal(pthread_create(&threads[i], &attributes, live_in_a_crowd, NULL),
+				 0);
+	}
+	for (size_t i = 0; i < CROWD; i++)
+		pthread_join(threads[i], NULL);
+	pthread_attr_destroy(&attributes);
+}
+
+/* Each crowd has stacks of its own, and so no thread-local storage that one before had. */
+static void what_ended_threads_had_is_given_to_others(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	uint64_t blocks = CROWD * CROWDS;
+	size_t bytes = (size_t)CROWDS * CROWD * STACK_BYTES;
+	char *stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	start_with(&start);
+	assert_ptr_not_equal(stacks, MAP_FAILED);
+	pthread_barrier_init(&crowded, NULL, CROWD);
+	for (size_t i = 0; i < CROWDS; i++)
+		live_on(stacks + i * CROWD * STACK_BYTES);
+	pthread_barrier_destroy(&crowded);
+	assert_counted(&(struct sums){48 * blocks, blocks, 48 * blocks, blocks});
+	uint32_t used = 0;
+	for (uint32_t i = 0; i < attached->slot_count; i++)
+		used += slot(i)->thread != 0;
+	assert_in_range(used, CROWD, SLOTS_AT_MOST);
+	assert_in_range(atomic_load(&region->thread_count), CROWD, SLOTS_AT_MOST);
+	end();
+	munmap(stacks, bytes);
 }
 
 /* ---- the allocator calls itself ---- */
@@ -494,7 +558,7 @@ static void threads_without_a_slot_pass_through(void **state)
 	start_with(&start);
 	struct hl_attached_slot *slots = (struct hl_attached_slot *)attached->slots;
 	for (uint32_t i = 0; i < attached->slot_count; i++)
-		atomic_store(&slots[i].key, i + 1);
+		atomic_store(&slots[i].key, i + 2);
 	void *block = hook_malloc(100);
 	assert_non_null(block);
 	hook_free(block);
@@ -734,7 +798,7 @@ static void hooks_keep_registers(void **state)
 		/* Without a slot */
 		struct hl_attached_slot *slots = (struct hl_attached_slot *)attached->slots;
 		for (uint32_t i = 0; i < attached->slot_count; i++)
-			atomic_store(&slots[i].key, i + 1);
+			atomic_store(&slots[i].key, i + 2);
 		check_registers(attached->hooks[HL_HOOK_MALLOC], 10, true);
 		check_registers(attached->hooks[HL_HOOK_FREE], (uint64_t)only_block, false);
 		pid_t child = fork();
@@ -848,6 +912,7 @@ int main(void)
 		cmocka_unit_test(stacks_lead_to_the_program),
 		cmocka_unit_test(stacks_are_the_same_without_the_loader),
 		cmocka_unit_test(each_thread_has_its_slot_at_its_time),
+		cmocka_unit_test(what_ended_threads_had_is_given_to_others),
 		cmocka_unit_test(calls_of_the_allocator_by_itself_are_not_counted),
 		cmocka_unit_test(they_are_not_sampled_twice),
 		cmocka_unit_test(what_destructors_do_is_counted),

@@ -6,7 +6,14 @@
 #include "recorder/thread.h"
 #include "unwind/memory.h"
 
+#include <errno.h>
+
 #define SLOTS (1u << HL_SELF_BITS)
+
+/* Of a slot that was used before, where no search may end; thread pointers are larger. */
+#define KEY_REAPED 1u
+/* Of a slot while it becomes one of those. No thread has it. */
+#define TID_REAPED UINT32_MAX
 
 _Alignas(64) struct hl_attached_slot hl_self_slots[SLOTS];
 _Alignas(4096) union hl_self_gate hl_self_gate;
@@ -33,65 +40,132 @@ static int64_t find_tid(const struct hl_attached_slot *slot, uint64_t key, uint3
 	return 0;
 }
 
-/* The calling thread has the thread-local storage, and so the slot, of one that has ended. */
-static void take_over(struct hl_attached_slot *slot, uint64_t key, uint32_t tid)
+/* What the slot knows of a thread that has ended; it is to be used no more. */
+static void retire(struct hl_attached_slot *slot)
 {
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
 
-	slot->tid_offset = 0;
-	atomic_store_explicit(&slot->tid, tid, memory_order_relaxed);
-	atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
+	slot->thread = 0;
 	slot->changing = false;
+	atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
 	if (thread)
-		hl_thread_take_over(thread, tid);
-	slot->tid_offset = find_tid(slot, key, tid);
+		hl_thread_retire(thread);
 }
 
-/* Looks again at the slot of the calling thread, which was not found at its place, or with another
- * tid. */
-static void check(struct hl_attached_slot *slot, uint64_t key)
+/*
+ * Looks again at the slot of the calling thread, which was not found at its place, or with another
+ * tid: it has the thread-local storage of one that has ended. False when that one is just being
+ * reaped: the slot is gone then.
+ */
+static bool check(struct hl_attached_slot *slot, uint64_t key)
 {
-	uint32_t seen = *(const uint32_t *)((uint64_t)&slot->tid + (uint64_t)slot->tid_offset);
+	uint32_t tid = hl_sys_gettid(), seen = atomic_load(&slot->tid);
 
-	if (HL_LIKELY(seen == atomic_load_explicit(&slot->tid, memory_order_relaxed)))
-		return;
-	uint32_t tid = hl_sys_gettid();
-	if (tid == atomic_load_explicit(&slot->tid, memory_order_relaxed))
+	while (seen == TID_REAPED || seen != tid) {
+		if (seen == TID_REAPED && !hl_self_is_forked())
+			hl_sys_yield();
+		else if (atomic_load(&slot->key) != key)
+			return false;
+		else if (atomic_compare_exchange_strong(&slot->tid, &seen, tid))
+			break;
+		seen = atomic_load(&slot->tid);
+	}
+	if (seen != tid) {
+		slot->tid_offset = 0;
+		retire(slot);
+		slot->tid_offset = find_tid(slot, key, tid);
+	} else if (*(const uint32_t *)((uint64_t)&slot->tid + (uint64_t)slot->tid_offset) != tid) {
 		slot->tid_offset = 0; /* libc does not keep it there */
-	else
-		take_over(slot, key, tid);
+	}
+	return true;
 }
 
+/* ---- threads that have ended ---- */
+
+#define LOOKED_AT 64u /* slots, whenever a thread gets one */
+
+static bool has_ended(uint32_t tid)
+{
+	return HL_SYS(SYS_tgkill, hl_sys_getpid(), tid, 0) == -ESRCH;
+}
+
+/*
+ * Gives back a slot whose thread has ended. Another one with the same thread-local storage comes by
+ * check(), since its tid is another one; should it get the same, it is there before we ask for the
+ * second time. Where libc keeps no tid nobody could tell.
+ */
+static void reap(struct hl_attached_slot *slot)
+{
+	uint32_t tid = atomic_load(&slot->tid);
+
+	if (!slot->tid_offset || !tid || tid == TID_REAPED || !has_ended(tid) ||
+	    !atomic_compare_exchange_strong(&slot->tid, &tid, TID_REAPED))
+		return;
+	if (!has_ended(tid)) {
+		atomic_store(&slot->tid, tid);
+		return;
+	}
+	retire(slot);
+	atomic_store(&slot->key, KEY_REAPED);
+	atomic_store(&slot->tid, 0);
+}
+
+static void reap_some(void)
+{
+	static _Atomic uint32_t next;
+	uint32_t first = atomic_fetch_add(&next, LOOKED_AT);
+
+	for (uint32_t i = 0; i < LOOKED_AT; i++)
+		reap(&hl_self_slots[(first + i) & (SLOTS - 1)]);
+}
+
+/* ---- finding slots ---- */
+
+/* Without signals: until it is all there, the slot has what another thread left in it. */
 static bool claim(struct hl_attached_slot *slot, uint64_t key)
 {
-	uint64_t none = 0;
+	uint64_t before, seen = atomic_load(&slot->key);
 
-	/* In this order, should a signal handler come by. */
-	if (atomic_load_explicit(&slot->key, memory_order_relaxed) ||
-	    !atomic_compare_exchange_strong(&slot->key, &none, key))
-		return false;
-	uint32_t tid = hl_sys_gettid();
-	atomic_store_explicit(&slot->tid, tid, memory_order_relaxed);
-	slot->tid_offset = find_tid(slot, key, tid);
-	return true;
+	hl_sys_block_signals(&before);
+	bool claimed = seen <= KEY_REAPED && atomic_compare_exchange_strong(&slot->key, &seen, key);
+	if (claimed) {
+		uint32_t tid = hl_sys_gettid();
+		atomic_store(&slot->tid, tid);
+		slot->tid_offset = find_tid(slot, key, tid);
+		reap_some();
+	}
+	hl_sys_restore_signals(&before);
+	return claimed;
+}
+
+/* The slot with ${key} or, if there is none, one that may be claimed; NULL: all are in use. */
+static struct hl_attached_slot *look_up(uint64_t key)
+{
+	struct hl_attached_slot *unused = NULL;
+	uint32_t at = hl_self_place(key);
+
+	for (uint32_t left = SLOTS; left; left--, at = (at + 1) & (SLOTS - 1)) {
+		struct hl_attached_slot *slot = &hl_self_slots[at];
+		uint64_t seen = atomic_load(&slot->key);
+		if (seen == key)
+			return slot;
+		if (seen <= KEY_REAPED && !unused)
+			unused = slot;
+		if (!seen)
+			break;
+	}
+	return unused;
 }
 
 /* The slot of the calling thread; NULL: all are in use. */
 struct hl_attached_slot *hl_image_find(void)
 {
 	uint64_t key = hl_self_key();
-	uint32_t at = hl_self_place(key);
+	struct hl_attached_slot *slot;
 
-	for (uint32_t left = SLOTS; left; left--, at = (at + 1) & (SLOTS - 1)) {
-		struct hl_attached_slot *slot = &hl_self_slots[at];
-		uint64_t seen = atomic_load_explicit(&slot->key, memory_order_relaxed);
-		if (!seen && claim(slot, key))
+	while ((slot = look_up(key)))
+		if (atomic_load(&slot->key) == key ? check(slot, key) : claim(slot, key))
 			return slot;
-		if (seen != key)
-			continue;
-		check(slot, key);
-		return slot;
-	}
 	atomic_fetch_add_explicit(&hl_recorder->region.header->lost_events, 1,
 				  memory_order_relaxed);
 	return NULL;

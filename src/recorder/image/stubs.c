@@ -114,15 +114,20 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS), \
 		[without] "i"(offsetof(struct hl_attached, inside_without_slot))
 
-/* ${RESULT}: LOAD_RAX where there is none. */
+/* The gate is looked at once more: a signal handler may have forked on the way, and its child may have
+ * given back all memory, unless the count was there by then. ${RESULT}: LOAD_RAX where there is none. */
 #define STUB_WITH(NAME, HOOK, RESULT)                                                      \
 	__attribute__((naked, used, aligned(64))) void hl_image_stub_##NAME(void)          \
 	{                                                                                  \
 		__asm__ volatile(ENTER "incl " INSIDE "(%%r10)\n\t"                        \
+				       "cmpl $0, hl_self_gate(%%rip)\n\t"                  \
+				       "je 8f\n\t"                                         \
 				       "call hl_image_" #NAME "\n\t" RESULT LOAD_REGISTERS \
 				       "mov -80(%%rbp), %%r10\n\t"                         \
-				       "decl " INSIDE "(%%r10)\n\t" LEAVE                  \
-				       "ret\n" RARE ::OPERANDS(HOOK));                     \
+				       "decl " INSIDE "(%%r10)\n\t" LEAVE "ret\n"          \
+				       "8:\n\t"                                            \
+				       "decl " INSIDE "(%%r10)\n\t"                        \
+				       "jmp 5f\n" RARE ::OPERANDS(HOOK));                  \
 	}
 
 #define STUB(NAME, HOOK)      STUB_WITH(NAME, HOOK, "")

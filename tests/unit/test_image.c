@@ -417,7 +417,7 @@ static void each_thread_has_its_slot_at_its_time(void **state)
 
 #define CROWD	      100
 #define CROWDS	      20
-#define STACK_BYTES   (64 << 10)
+#define STACK_BYTES   (1 << 20) /* enough for sanitizers */
 #define SLOTS_AT_MOST (6 * CROWD)
 
 static pthread_barrier_t crowded;

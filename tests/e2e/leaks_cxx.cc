@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// A C++ program with known leaks, and with objects that are kept in ways of their own: leaks_cxx
+// A C++ program with known leaks, and with objects that are kept in ways of their own; or one that
+// loses nothing while two threads move blocks about at full speed: leaks_cxx [busy]
 //
 // Says by `lost BYTES` what all lost blocks take together, then "ready", and waits for the end of
 // its input.
@@ -14,6 +15,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <unordered_map>
 #include <vector>
@@ -134,6 +136,29 @@ __attribute__((noinline)) void plant()
 	two->partner = one;
 }
 
+/* Maps that grow, rehash and shrink, and lists that go from one to the other. */
+void spin(unsigned number)
+{
+	std::unordered_map<unsigned, std::unique_ptr<std::string>> map;
+	std::list<std::vector<unsigned>> one, other;
+
+	for (unsigned i = 0;; i++) {
+		map[number += 2654435761u].reset(new std::string(i % 200, 'b'));
+		one.emplace_back(i % 30, i);
+		if (i % 3 == 0)
+			other.splice(other.begin(), one, one.begin());
+		if (i % 7 == 0)
+			std::swap(one, other);
+		if (i % 5000 == 0)
+			map.rehash(i % 20000);
+		if (i % 25000 == 0) {
+			map.clear();
+			one.clear();
+			other.clear();
+		}
+	}
+}
+
 __attribute__((noinline)) void wipe()
 {
 	volatile char stack[32768];
@@ -144,15 +169,20 @@ __attribute__((noinline)) void wipe()
 
 } // namespace
 
-int main()
+int main(int argc, char **)
 {
 	static char output[4096];
 	char letter;
 
 	setvbuf(stdout, output, _IOFBF, sizeof(output));
+	if (argc > 1) {
+		std::thread(spin, 1).detach();
+		std::thread(spin, 2).detach();
+	}
 	keep();
 	counts = true;
-	plant();
+	if (argc == 1)
+		plant();
 	counts = false;
 	wipe();
 	std::printf("lost %zu\nready\n", counted);

@@ -78,12 +78,12 @@ int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
 	if (!page || !last || !make_page(graph, block + 16) ||
 	    (is_large && add_large(graph, block, usable_bytes) < 0))
 		return -ENOMEM;
-	if (!(last->starts[hl_graph_word(end)] & hl_graph_bit(end))) {
-		last->starts[hl_graph_word(end)] |= hl_graph_bit(end);
-		last->reached[hl_graph_word(end)] |= hl_graph_bit(end);
+	if (!(hl_graph_bits(last, end)->starts & hl_graph_bit(end))) {
+		hl_graph_bits(last, end)->starts |= hl_graph_bit(end);
+		hl_graph_bits(last, end)->reached |= hl_graph_bit(end);
 	}
-	page->starts[hl_graph_word(block)] |= hl_graph_bit(block);
-	page->reached[hl_graph_word(block)] &= ~hl_graph_bit(block);
+	hl_graph_bits(page, block)->starts |= hl_graph_bit(block);
+	hl_graph_bits(page, block)->reached &= ~hl_graph_bit(block);
 	uint64_t first_page = block >> HL_GRAPH_PAGE_BITS;
 	for (uint64_t i = first_page + 1; !is_large && i <= (end - 1) >> HL_GRAPH_PAGE_BITS; i++) {
 		struct hl_graph_page *inner = make_page(graph, i << HL_GRAPH_PAGE_BITS);
@@ -147,10 +147,10 @@ static const struct hl_graph_large *large_before(const struct hl_graph *graph, u
 static bool last_start(const struct hl_graph_page *page, unsigned granule, unsigned *ret_granule)
 {
 	unsigned word = granule / 64;
-	uint64_t bits = page->starts[word] & (UINT64_MAX >> (63 - granule % 64));
+	uint64_t bits = page->bits[word].starts & (UINT64_MAX >> (63 - granule % 64));
 
 	while (!bits && word)
-		bits = page->starts[--word];
+		bits = page->bits[--word].starts;
 	if (!bits)
 		return false;
 	*ret_granule = word * 64 + 63 - (unsigned)__builtin_clzll(bits);
@@ -187,9 +187,9 @@ uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block)
 	if (large && large->address == block)
 		return large->usable_bytes;
 	for (uint64_t at = block + 16; at < block + LARGE_BYTES + HL_GRAPH_PAGE_BYTES;) {
-		const struct hl_graph_page *page = hl_graph_page(graph, at);
+		struct hl_graph_page *page = hl_graph_page(graph, at);
 		uint64_t bits =
-			page ? page->starts[hl_graph_word(at)] >> (at >> HL_GRAPH_GRANULE_BITS & 63)
+			page ? hl_graph_bits(page, at)->starts >> (at >> HL_GRAPH_GRANULE_BITS & 63)
 			     : 0;
 		if (bits)
 			return at + ((uint64_t)__builtin_ctzll(bits) << HL_GRAPH_GRANULE_BITS) -
@@ -201,9 +201,9 @@ uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block)
 
 bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block)
 {
-	const struct hl_graph_page *page = hl_graph_page(graph, block);
+	struct hl_graph_page *page = hl_graph_page(graph, block);
 
-	return !page || page->reached[hl_graph_word(block)] & hl_graph_bit(block);
+	return !page || hl_graph_bits(page, block)->reached & hl_graph_bit(block);
 }
 
 uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address)
@@ -212,15 +212,14 @@ uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address)
 				   graph->regions[i]->base + HL_GRAPH_REGION_BYTES <= address);
 
 	for (; at < graph->region_count; at++) {
-		const struct hl_graph_region *region = graph->regions[at];
+		struct hl_graph_region *region = graph->regions[at];
 		uint64_t from = address > region->base ? address : region->base;
 		for (uint64_t end = region->base + HL_GRAPH_REGION_BYTES; from < end;
 		     from = (from & ~UINT64_C(1023)) + 1024) {
-			const struct hl_graph_page *page =
-				&region->pages[from >> HL_GRAPH_PAGE_BITS &
-					       (HL_GRAPH_REGION_PAGES - 1)];
-			uint64_t bits = page->starts[hl_graph_word(from)] &
-					~page->reached[hl_graph_word(from)] &
+			struct hl_graph_page *page = &region->pages[from >> HL_GRAPH_PAGE_BITS &
+								    (HL_GRAPH_REGION_PAGES - 1)];
+			uint64_t bits = hl_graph_bits(page, from)->starts &
+					~hl_graph_bits(page, from)->reached &
 					~(hl_graph_bit(from) - 1);
 			if (bits)
 				return (from & ~UINT64_C(1023)) +
@@ -234,12 +233,12 @@ void hl_graph_refer(struct hl_graph *graph, uint64_t block)
 {
 	struct hl_graph_page *page = hl_graph_page(graph, block + 16);
 
-	page->reached[hl_graph_word(block + 16)] |= hl_graph_bit(block + 16);
+	hl_graph_bits(page, block + 16)->reached |= hl_graph_bit(block + 16);
 }
 
 bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block)
 {
-	return hl_graph_page(graph, block + 16)->reached[hl_graph_word(block + 16)] &
+	return hl_graph_bits(hl_graph_page(graph, block + 16), block + 16)->reached &
 	       hl_graph_bit(block + 16);
 }
 
@@ -251,8 +250,8 @@ void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 	unsigned number = block >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1);
 	struct hl_graph_page *page = &region->pages[number];
 
-	page->reached[hl_graph_word(block)] |= hl_graph_bit(block);
-	page->pending[hl_graph_word(block)] |= hl_graph_bit(block);
+	hl_graph_bits(page, block)->reached |= hl_graph_bit(block);
+	hl_graph_bits(page, block)->pending |= hl_graph_bit(block);
 	region->pending[number / 64] |= UINT64_C(1) << number % 64;
 	graph->pending[region->number / 64] |= UINT64_C(1) << region->number % 64;
 }
@@ -261,9 +260,10 @@ void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 static bool take_in_page(struct hl_graph_page *page, unsigned *ret_granule)
 {
 	for (unsigned word = 0; word < 4; word++)
-		if (page->pending[word]) {
-			*ret_granule = word * 64 + (unsigned)__builtin_ctzll(page->pending[word]);
-			page->pending[word] &= page->pending[word] - 1;
+		if (page->bits[word].pending) {
+			*ret_granule =
+				word * 64 + (unsigned)__builtin_ctzll(page->bits[word].pending);
+			page->bits[word].pending &= page->bits[word].pending - 1;
 			return true;
 		}
 	return false;
@@ -281,17 +281,19 @@ static size_t next_bit(const uint64_t *bits, size_t from, size_t count)
 	return count;
 }
 
-/* How many pages in a row have pending blocks. */
-static uint64_t pending_pages(const struct hl_graph_region *region, size_t from)
+uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block)
 {
-	size_t to = from;
+	const struct hl_graph_region *region = hl_graph_region(graph, block);
+	size_t page = block >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1);
 
-	while (to < HL_GRAPH_REGION_PAGES && region->pending[to / 64] >> to % 64 & 1)
-		to++;
-	return to - from;
+	/* The block itself may have been the last one of its page. */
+	do
+		page++;
+	while (page < HL_GRAPH_REGION_PAGES && region->pending[page / 64] >> page % 64 & 1);
+	return region->base + page * HL_GRAPH_PAGE_BYTES;
 }
 
-bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block, uint64_t *ret_end)
+bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block)
 {
 	size_t number = graph->cursor_region, page;
 	unsigned granule;
@@ -309,8 +311,6 @@ bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block, uint64_t *ret_en
 				uint64_t start = region->base + page * HL_GRAPH_PAGE_BYTES;
 				if (take_in_page(&region->pages[page], &granule)) {
 					*ret_block = start + granule * 16;
-					*ret_end = start + pending_pages(region, page) *
-								   HL_GRAPH_PAGE_BYTES;
 					return true;
 				}
 				region->pending[page / 64] &= ~(UINT64_C(1) << page % 64);

@@ -29,12 +29,16 @@
 #define HL_GRAPH_REGION_WORDS (HL_GRAPH_REGION_PAGES / 64)
 
 /*
- * Bits by granule. A chunk that is not live begins where a live block ends: it counts as reached,
+ * Bits of 64 granules. A chunk that is not live begins where a live block ends: it counts as reached,
  * so that it never will be. The granule after a block's first is its own as well; its bit in
  * ${reached} says that another lost block refers to the block.
  */
+struct hl_graph_bits {
+	uint64_t starts, reached, pending;
+};
+
 struct hl_graph_page {
-	uint64_t starts[4], reached[4], pending[4];
+	struct hl_graph_bits bits[4];
 	uint32_t back; /* how many pages before this one the block begins that covers its start */
 };
 
@@ -115,10 +119,10 @@ static inline struct hl_graph_page *hl_graph_page(const struct hl_graph *graph, 
 		      : NULL;
 }
 
-/* Where the bit of ${address} lies on its page. */
-static inline unsigned hl_graph_word(uint64_t address)
+/* The bits on ${page} among which that of ${address} is. */
+static inline struct hl_graph_bits *hl_graph_bits(struct hl_graph_page *page, uint64_t address)
 {
-	return address >> (HL_GRAPH_GRANULE_BITS + 6) & 3;
+	return &page->bits[address >> (HL_GRAPH_GRANULE_BITS + 6) & 3];
 }
 
 static inline uint64_t hl_graph_bit(uint64_t address)
@@ -154,8 +158,11 @@ bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block);
 /* Marks ${block}, which was not reached, as reached and pending. */
 void hl_graph_reach(struct hl_graph *graph, uint64_t block);
 
-/* Takes a pending block. Up to ${ret_end} there are more of them. False: there is none. */
-bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block, uint64_t *ret_end);
+/* Takes a pending block. False: there is none. */
+bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block);
+
+/* Up to where pages in a row have pending blocks, from that of ${block} on. */
+uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block);
 
 /* ---- mark.c ---- */
 

@@ -17,9 +17,12 @@
 #define PASSES_MIN   5u
 #define PASSES_MAX   20u
 #define PASSES_QUIET 2u /* that remove nothing end the search */
-#define PAUSE_US     10000
+/* Before an exact look. A thread may be inside malloc when it stands still, with chunks that are in
+ * no list: programs of one thread take no lock that would say so. */
+#define PASSES_BEFORE_STOP 2u
+#define PAUSE_US	   10000
 
-#define STOPS_MAX     200u /* how often to wait for all threads to leave the allocator */
+#define STOPS_MAX     1000u /* how often to wait for all threads to leave the allocator */
 #define STOP_PAUSE_US 200
 #define ARENAS_MAX    65536u
 #define READ_AHEAD    (UINT64_C(256) << 10)
@@ -45,6 +48,7 @@ struct finder {
 	struct hl_extents heap;
 	struct hl_graph graph;
 	struct candidates candidates;
+	bool is_exact;		     /* the look that is taken is to stop the process */
 	uint64_t stop_began_ns;	     /* 0: the process runs */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
@@ -54,7 +58,7 @@ struct finder {
 /* Whether what is looked at stands still all the time. */
 static bool stands_still(const struct finder *finder)
 {
-	return finder->still || finder->settings->stop;
+	return finder->still || finder->is_exact;
 }
 
 static void go_on(struct finder *finder)
@@ -95,6 +99,13 @@ static bool is_any_arena_locked(struct finder *finder)
 	return false;
 }
 
+static int note_locked(struct finder *finder)
+{
+	return hl_heap_note(finder->leaks->heap, "%s",
+			    "a thread was inside malloc or free: blocks that it was moving may be "
+			    "reported though they are not lost");
+}
+
 static int stop_outside_malloc(struct finder *finder)
 {
 	for (unsigned tries = 1;; tries++) {
@@ -102,10 +113,7 @@ static int stop_outside_malloc(struct finder *finder)
 		if (r < 0 || !is_any_arena_locked(finder))
 			return r;
 		if (tries == STOPS_MAX)
-			return hl_heap_note(finder->leaks->heap, "%s",
-					    "a thread was inside malloc or free at each of 200 "
-					    "stops: some blocks may be reported though they are "
-					    "not lost");
+			return note_locked(finder);
 		go_on(finder);
 		usleep(STOP_PAUSE_US);
 	}
@@ -178,9 +186,11 @@ static int look(struct finder *finder)
 	int r = begin_look(finder);
 
 	/* What is no glibc's heap, the walk explains better. */
-	if (r == 0 && hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0 &&
-	    finder->settings->stop)
+	bool has_glibc = r == 0 && hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0;
+	if (has_glibc && finder->is_exact)
 		r = stop_outside_malloc(finder);
+	else if (has_glibc && finder->still && is_any_arena_locked(finder))
+		r = note_locked(finder);
 	if (r == 0)
 		r = walk(finder);
 	if (r == 0)
@@ -245,13 +255,13 @@ static int intersect(struct finder *finder, bool is_first)
 	return r == 0 ? hl_graph_explain_inner(graph) : r;
 }
 
-static int look_again(struct finder *finder)
+static int look_again(struct finder *finder, unsigned least, unsigned most)
 {
 	unsigned quiet = 0;
 	int r = 0;
 
-	while (r == 0 && finder->leaks->passes < PASSES_MAX &&
-	       (finder->leaks->passes < PASSES_MIN || quiet < PASSES_QUIET)) {
+	while (r == 0 && finder->leaks->passes < most &&
+	       (finder->leaks->passes < least || quiet < PASSES_QUIET)) {
 		size_t before = finder->candidates.count;
 		bool is_first = finder->leaks->passes == 0;
 		if (!is_first)
@@ -264,6 +274,16 @@ static int look_again(struct finder *finder)
 			break;
 	}
 	return r;
+}
+
+static int look_exactly(struct finder *finder)
+{
+	int r = look_again(finder, PASSES_BEFORE_STOP, PASSES_BEFORE_STOP);
+
+	finder->is_exact = true;
+	if (r == 0)
+		r = look(finder);
+	return r == 0 ? intersect(finder, false) : r;
 }
 
 /* ---- the whole ---- */
@@ -302,7 +322,9 @@ static int find(struct finder *finder)
 {
 	struct hl_block_owners *owners = NULL;
 	struct hl_leak_rows *rows = NULL;
-	int r = stands_still(finder) ? look(finder) : look_again(finder);
+	int r = finder->still		 ? look(finder)
+		: finder->settings->stop ? look_exactly(finder)
+					 : look_again(finder, PASSES_MIN, PASSES_MAX);
 
 	if (r == 0)
 		r = open_owners(finder, &owners);

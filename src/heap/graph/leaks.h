@@ -6,9 +6,8 @@
  *	indirect	only lost blocks lead to it; it counts in the row of the one that does
  *	possible	only pointers to its inside lead to it, or to a block that leads to it
  *
- * A process that runs is looked at several times: what is unreachable stays so, so what one look
- * finds reachable, changed or freed is not lost. One that stands still, or a core file, is looked at
- * once.
+ * A process is looked at several times: what is unreachable stays so, so what one look finds
+ * reachable, changed or freed is not lost. A core file is looked at once.
  */
 #pragma once
 
@@ -65,7 +64,7 @@ struct hl_leaks {
 };
 
 struct hl_leaks_settings {
-	bool stop;   /* one look, while all threads stand still and none is in the allocator */
+	bool stop;   /* the last look is exact: all threads stand still, none is in the allocator */
 	size_t show; /* how many blocks to keep */
 	const struct hl_leak_ignore *ignore; /* NULL: nothing is left out */
 };

@@ -48,10 +48,10 @@ static void keep_inner(struct hl_graph *graph, uint64_t word)
  * collector, glibc's dtv. */
 static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
 {
-	const struct hl_graph_page *page = hl_graph_page(graph, word);
+	struct hl_graph_page *page = hl_graph_page(graph, word);
 	uint64_t block = word;
 
-	if (!(page && !(word & 15) && page->starts[hl_graph_word(word)] & hl_graph_bit(word)) &&
+	if (!(page && !(word & 15) && hl_graph_bits(page, word)->starts & hl_graph_bit(word)) &&
 	    !hl_graph_find(graph, word, &block))
 		return;
 	if (block == source)
@@ -71,12 +71,13 @@ static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
 /* Follows ${word} a little later, when its bits have come from memory. */
 static inline void follow_later(struct hl_graph *graph, uint64_t word, uint64_t source)
 {
-	const struct hl_graph_page *page = hl_graph_page(graph, word);
+	struct hl_graph_page *page = hl_graph_page(graph, word);
 
 	if (!page &&
 	    !(graph->large_count && word >= graph->large[0].address && word < graph->large_end))
 		return;
-	__builtin_prefetch(page);
+	if (page)
+		__builtin_prefetch(hl_graph_bits(page, word));
 	struct hl_graph_word *place = &graph->waiting[graph->waiting_at++ % HL_GRAPH_WAITING];
 	const struct hl_graph_word before = *place;
 	*place = (struct hl_graph_word){word, source};
@@ -181,14 +182,16 @@ int hl_graph_drain(struct hl_graph *graph)
 	int r = 0;
 
 	for (;;) {
-		bool is_pending = hl_graph_take(graph, &block, &ahead);
+		bool is_pending = hl_graph_take(graph, &block);
 		if (!is_pending) {
 			follow_waiting(graph);
-			is_pending = hl_graph_take(graph, &block, &ahead);
+			is_pending = hl_graph_take(graph, &block);
 		}
 		if (!is_pending || r != 0)
 			break;
 		struct look look = {graph, block, hl_graph_usable(graph, block)};
+		bool is_read = block >= graph->window_start && block < graph->window_end;
+		ahead = is_read ? graph->window_end : hl_graph_pending_end(graph, block);
 		r = hl_graph_read(graph, block, block + look.usable_bytes, ahead, look_at_words,
 				  &look);
 	}

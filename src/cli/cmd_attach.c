@@ -46,26 +46,6 @@ int hl_attach_check(pid_t process, struct hl_error *err)
 	return hl_attach_open(process, &settings, &attach, err);
 }
 
-/* ---- in and out ---- */
-
-/* Whatever fails, the process is as it was. */
-static int join(struct hl_attach *attach, struct hl_collector *collector, struct hl_error *err)
-{
-	struct hl_error ignored = {0};
-	uint64_t region_bytes;
-	int region_fd;
-	int r = hl_attach_bring(attach, &region_fd, err);
-
-	if (r < 0)
-		return r;
-	r = hl_collector_adopt(collector, (pid_t)pid, region_fd, &region_bytes, err);
-	if (r == 0)
-		r = hl_attach_patch(attach, region_bytes, err);
-	if (r < 0)
-		hl_attach_detach(attach, LEAVE_WAIT_MS, &ignored);
-	return r;
-}
-
 /* ---- what is said ---- */
 
 static void say_beginning(const struct hl_process_facts *facts, const char *name)
@@ -122,7 +102,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		r = hl_record_begin(collector, name, facts->pid, err);
 	if (r < 0)
 		return r;
-	r = join(attach, collector, err);
+	r = hl_record_join(collector, facts->pid, attach, true, err);
 	if (r < 0) {
 		hl_collector_abandon(collector);
 		return r;

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* As env(1): a program's own status is anything else. */
@@ -84,8 +85,26 @@ static void say_end(const struct hl_collector_summary *summary, const char *name
 	hl_record_say_result(summary, name);
 }
 
+/* ---- programs that the recorder is brought into as they begin ---- */
+
+static int enter_program(struct hl_launch *launch, struct hl_collector *collector,
+			 struct hl_error *err)
+{
+	const struct hl_attach_settings settings = {0};
+	struct hl_attach *attach = NULL;
+
+	int r = hl_attach_open_caught(launch->pid, &settings, &attach, err);
+	if (r == 0)
+		r = hl_record_join(collector, launch->pid, attach, false, err);
+	/* It has not run an instruction, and is not to run unrecorded. */
+	if (r < 0)
+		kill(launch->pid, SIGKILL);
+	hl_attach_free(attach);
+	return r;
+}
+
 /* The program waits to begin; from here to its end. */
-static int run_program(struct hl_launch *launch, struct hl_collector *collector,
+static int run_program(struct hl_launch *launch, struct hl_collector *collector, bool is_entered,
 		       const char *command, const char *name)
 {
 	struct hl_collector_summary summary;
@@ -100,11 +119,21 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		hl_cli_note("the recorder needs a part of the program's address space, which is "
 			    "limited to %s; raise 'ulimit -v' if the program runs out of it",
 			    hl_format_bytes((int64_t)limit.rlim_cur, bytes));
-	int r = hl_launch_go(launch);
+	int r = is_entered ? hl_attach_catch(launch->pid, &err) : 0;
+	if (r < 0) {
+		hl_collector_abandon(collector);
+		return say_error(&err, STATUS_FAILED);
+	}
+	r = hl_launch_go(launch);
 	if (r < 0) {
 		hl_collector_abandon(collector);
 		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
 		return status_of_exec(r);
+	}
+	if (is_entered && enter_program(launch, collector, &err) < 0) {
+		hl_collector_abandon(collector);
+		waitpid(launch->pid, NULL, 0);
+		return say_error(&err, STATUS_FAILED);
 	}
 	int status = hl_launch_supervise(launch, collector);
 	hl_collector_finish(collector, &summary);
@@ -121,8 +150,10 @@ static struct hl_collector_settings make_settings(char **command)
 	return settings;
 }
 
-static int record_program(const char *recorder, char **argv)
+static int record_program(const char *recorder, const struct hl_examined *examined, char **argv)
 {
+	/* A recorder that is preloaded would be in the way of the one that is brought in. */
+	bool is_preloaded = !examined->entered || examined->is_static;
 	const struct hl_collector_settings settings = make_settings(argv);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_FREED char *name = NULL;
@@ -132,19 +163,22 @@ static int record_program(const char *recorder, char **argv)
 
 	if (hl_collector_new(&settings, &collector, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	char **environment = hl_preload_environment(recorder, hl_collector_socket(collector),
-						    hl_collector_token(collector));
+	char **environment = environ;
+	if (is_preloaded)
+		environment = hl_preload_environment(recorder, hl_collector_socket(collector),
+						     hl_collector_token(collector));
 	if (!environment) {
 		hl_cli_error("out of memory");
 		return STATUS_FAILED;
 	}
 	int r = hl_launch_init(&launch, argv, environment, wait_for_all, &err);
-	hl_preload_environment_free(environment);
+	if (is_preloaded)
+		hl_preload_environment_free(environment);
 	if (r < 0)
 		return say_error(&err, STATUS_FAILED);
 	name = hl_record_name(argv[0], launch.pid);
 	if (name)
-		status = run_program(&launch, collector, argv[0], name);
+		status = run_program(&launch, collector, examined->entered, argv[0], name);
 	else
 		hl_cli_error("out of memory");
 	hl_launch_release(&launch);
@@ -230,6 +264,7 @@ static int run_with_tags(char **argv)
 static int run_record(int argc, char **argv)
 {
 	char program[PATH_MAX], recorder[PATH_MAX];
+	struct hl_examined examined;
 	struct hl_error err = {0};
 
 	if (preloaded && (argc > 0 || tags))
@@ -252,13 +287,13 @@ static int run_record(int argc, char **argv)
 	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
 	if (r < 0)
 		return say_error(&err, status_of_exec(r));
-	if (hl_examine_program(program, &err) < 0)
+	if (hl_examine_program(program, &examined, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	if (tags)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	return record_program(recorder, argv);
+	return record_program(recorder, &examined, argv);
 }
 
 const struct hl_verb hl_verb_record = {

@@ -158,6 +158,27 @@ static const char *format_unseen(const struct hl_collector_summary *summary, cha
 	return text;
 }
 
+/* A thread that is inside is waited for. */
+#define UNDO_WAIT_MS 2000
+
+int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
+		   bool ran_before, struct hl_error *err)
+{
+	struct hl_error ignored = {0};
+	uint64_t region_bytes;
+	int region_fd;
+
+	int r = hl_attach_bring(attach, &region_fd, err);
+	if (r < 0)
+		return r;
+	r = hl_collector_adopt(collector, pid, region_fd, ran_before, &region_bytes, err);
+	if (r == 0)
+		r = hl_attach_patch(attach, region_bytes, err);
+	if (r < 0)
+		hl_attach_detach(attach, UNDO_WAIT_MS, &ignored);
+	return r;
+}
+
 void hl_record_say_problems(const struct hl_collector_summary *summary, const char *name)
 {
 	char *const *warnings = summary->warnings;

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "collector/collector.h"
+#include "hook/attach.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -31,6 +32,11 @@ char *hl_record_name(const char *command, pid_t pid);
 /* hl_collector_begin() at ${name}, in a process that saves again and again. */
 int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
 		    struct hl_error *err);
+
+/* Brings the recorder into a process that was opened. ${ran_before}: not from its beginning. Whatever
+ * fails, the process is as it was. */
+int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
+		   bool ran_before, struct hl_error *err);
 
 /* What went wrong, and what was not seen. */
 void hl_record_say_problems(const struct hl_collector_summary *summary, const char *name);

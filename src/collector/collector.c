@@ -493,7 +493,7 @@ static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bo
 		save_soon(collector);
 }
 
-int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
+int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
 		       uint64_t *ret_region_bytes, struct hl_error *err)
 {
 	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
@@ -515,7 +515,8 @@ int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
 		hl_tracked_free(tracked);
 		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
 	}
-	collector->archive.meta.attached = true;
+	collector->archive.meta.attached = ran_before;
+	tracked->ran_before = ran_before;
 	*ret_region_bytes = tracked->region.bytes;
 	enter(collector, tracked, false);
 	warn_of_address_space(collector, tracked, limit.rlim_cur);

@@ -62,11 +62,11 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 		       pid_t program, struct hl_error *err);
 
 /*
- * Takes in a process that runs already, whose recorder will map the region that ${region_fd}, an
- * empty memfd, becomes; it is taken over also on failure. The process counts as recorded, and a
+ * Takes in a process whose recorder is brought in, and will map the region that ${region_fd}, an
+ * empty memfd, becomes; it is taken over also on failure. ${ran_before}: not from its beginning. The process counts as recorded, and a
  * recorder must begin in it, or the recording be abandoned. Its children are not recorded.
  */
-int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
+int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
 		       uint64_t *ret_region_bytes, struct hl_error *err);
 
 /* Removes the directory again: the program could not be started, or not be joined. */

@@ -136,7 +136,7 @@ static int may_detach(const struct hl_control_subject *subject, struct hl_tracke
 {
 	(void)subject;
 	(void)request;
-	if (tracked->attached)
+	if (tracked->ran_before)
 		return 0;
 	return hl_error_set(err, -EOPNOTSUPP,
 			    "process %d was started under 'heapline record', whose recorder stays "

@@ -105,16 +105,31 @@ static struct hl_examined refuse(const char *reason, const char *remedy)
 	return (struct hl_examined){.reason = reason, .remedy = remedy};
 }
 
-static struct hl_examined judge_loader(const char *loader)
+static struct hl_examined enter(const char *why)
 {
+	return (struct hl_examined){.entered = why};
+}
+
+static struct hl_examined judge_static(Elf *elf)
+{
+	uint64_t address;
+
+	if (!hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address))
+		return refuse("it is statically linked and has no symbols, so its malloc is not "
+			      "found",
+			      "link it dynamically, or leave its symbols in; while it runs "
+			      "'heapline pgfault -p PID' traces its pages");
+	return (struct hl_examined){.entered = "it is statically linked", .is_static = true};
+}
+
+static struct hl_examined judge_loader(Elf *elf)
+{
+	const char *loader = hl_elf_loader(elf);
+
 	if (!loader)
-		return refuse("it is statically linked, so no library can be put into it",
-			      "link it dynamically, or trace it while it runs: 'heapline stacks -p "
-			      "PID' (needs its symbols)");
+		return judge_static(elf);
 	if (strstr(loader, "ld-musl"))
-		return refuse(
-			"it is linked with musl, and the recorder needs glibc",
-			"build it for glibc, or trace it while it runs: 'heapline stacks -p PID'");
+		return enter("it is linked with musl");
 	if (!hl_path_is_glibc_loader(loader))
 		return refuse("its dynamic loader is not that of glibc", "build it for glibc");
 	return refuse(NULL, NULL);
@@ -157,7 +172,7 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 	if (!hl_elf_is_native(elf))
 		return refuse("it is a program for another kind of machine",
 			      "record it on such a machine");
-	struct hl_examined loader = judge_loader(hl_elf_loader(elf));
+	struct hl_examined loader = judge_loader(elf);
 	if (loader.reason)
 		return loader;
 	if (gains_privileges(path))
@@ -165,15 +180,12 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 			      "loader lets no library into it",
 			      "record a copy of it without these, or as the user that it runs as, "
 			      "or trace it while it runs: 'heapline stacks -p PID'");
-	if (defines_malloc(elf))
-		return refuse("it brings a malloc of its own, which the recorder cannot see into",
-			      "build it with the malloc of libc, or with a shared one, or trace it "
-			      "while it runs: 'heapline stacks -p PID'");
 	if (needs_asan(elf))
 		return refuse("it is built with AddressSanitizer, which lets no library come "
 			      "before its own",
 			      "build it without -fsanitize=address");
-	return refuse(NULL, NULL);
+	return loader.entered || !defines_malloc(elf) ? loader
+						      : enter("it brings a malloc of its own");
 }
 
 static int open_program(const char *path)
@@ -218,11 +230,12 @@ struct hl_examined hl_examine_file(const char *path, char ret_program[PATH_MAX])
 	return shell ? judge_elf(ret_program, shell) : refuse(NULL, NULL);
 }
 
-int hl_examine_program(const char *path, struct hl_error *err)
+int hl_examine_program(const char *path, struct hl_examined *ret_examined, struct hl_error *err)
 {
 	char program[PATH_MAX];
 	struct hl_examined examined = hl_examine_file(path, program);
 
+	*ret_examined = examined;
 	if (!examined.reason)
 		return 0;
 	return hl_error_set(err, -ENOTSUP, "cannot record '%s': %s; %s", program, examined.reason,

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -14,9 +15,12 @@
  */
 int hl_examine_find(const char *command, char *ret_path, size_t capacity, struct hl_error *err);
 
-/* Why nothing would be recorded in a program, and what to do; NULL: it can be recorded. */
+/* Why nothing would be recorded in a program, and what to do; NULL: it can be recorded. Constants. */
 struct hl_examined {
-	const char *reason, *remedy; /* constants */
+	const char *reason, *remedy;
+	/* Why the recorder must be brought in as the program begins; NULL: it is preloaded. */
+	const char *entered;
+	bool is_static; /* preloading does nothing to it, and may be left for its children */
 };
 
 /*
@@ -27,7 +31,7 @@ struct hl_examined {
 struct hl_examined hl_examine_file(const char *path, char ret_program[PATH_MAX]);
 
 /* Refuses such a program with -ENOTSUP and one sentence of both. */
-int hl_examine_program(const char *path, struct hl_error *err);
+int hl_examine_program(const char *path, struct hl_examined *ret_examined, struct hl_error *err);
 
 /*
  * The function of a known allocator under a name of its own, mi_malloc for one, that the file at

@@ -83,7 +83,8 @@ struct hl_tracked {
 	enum hl_process_end end;
 	int end_status;
 	char first_name[HL_IDENTITY_NAME_MAX]; /* of a forked child: its parent's; else "" */
-	bool attached;			       /* it ran already when the recorder came in */
+	bool attached;			       /* the recorder was brought into it */
+	bool ran_before;		       /* and it ran already then */
 	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */

@@ -130,8 +130,10 @@ static int find_entries(struct hl_attach *attach, struct hl_error *err)
 	return r;
 }
 
-int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
-		   struct hl_attach **ret_attach, struct hl_error *err)
+typedef int open_fn(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
+
+static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_settings *settings,
+		       struct hl_attach **ret_attach, struct hl_error *err)
 {
 	struct hl_attach *attach = calloc(1, sizeof(*attach));
 
@@ -141,7 +143,7 @@ int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
 	attach->region_fd = -1;
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
 	if (r == 0)
-		r = hl_remote_open(pid, &attach->remote, err);
+		r = open_remote(pid, &attach->remote, err);
 	if (r == 0)
 		r = read_maps(attach, err);
 	if (r == 0)
@@ -154,6 +156,23 @@ int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
 	}
 	*ret_attach = attach;
 	return 0;
+}
+
+int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
+		   struct hl_attach **ret_attach, struct hl_error *err)
+{
+	return open_target(pid, hl_remote_open, settings, ret_attach, err);
+}
+
+int hl_attach_catch(pid_t child, struct hl_error *err)
+{
+	return hl_remote_catch(child, err);
+}
+
+int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
+			  struct hl_attach **ret_attach, struct hl_error *err)
+{
+	return open_target(child, hl_remote_open_caught, settings, ret_attach, err);
 }
 
 static void forget_blocks(struct hl_attach *attach)
@@ -555,7 +574,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.main_tid = (int32_t)attach->record.target_pid,
 		.region_bytes = region_bytes,
 		.usable_size = found->usable_size,
-		/* In a static program it knows the code alone, without what describes its frames. */
+		/* A static program's knows no frames, and is not ready before main(). */
 		.find_object = found->is_static ? 0 : found->find_object,
 		.clock_gettime = found->clock_gettime,
 		.program_headers = found->program_headers,
@@ -714,7 +733,9 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		r = patch_entries(attach, err);
 		attach->is_patched = r == 0;
 	}
-	if (r < 0)
+	if (r == 0)
+		hl_remote_release(attach->remote);
+	else
 		give_back(attach, 1000, &ignored);
 	return r;
 }

@@ -53,6 +53,15 @@ int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error
  * nothing is known to. */
 void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
+/*
+ * For a program from its first instruction on. hl_attach_catch(), before ${child}, a child of ours,
+ * executes a program; hl_attach_open_caught() in place of hl_attach_open(), with the same errors.
+ * The program waits until hl_attach_patch() has succeeded, or hl_attach_free().
+ */
+int hl_attach_catch(pid_t child, struct hl_error *err);
+int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
+			  struct hl_attach **ret_attach, struct hl_error *err);
+
 struct hl_attach_times hl_attach_times(const struct hl_attach *attach);
 
 /* Closes; a target that is attached to stays as it is. NULL is fine. */

@@ -558,7 +558,7 @@ static bool let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
 void hl_remote_continue(struct hl_remote *remote)
 {
 	hl_remote_call_end(remote);
-	for (size_t i = remote->thread_count; i-- > 0;) {
+	for (size_t i = remote->thread_count; i-- > 0 && !remote->is_held;) {
 		struct hl_remote_thread *thread = &remote->threads[i];
 		if (!thread->stopped && await_thread(remote, thread, 0) < 0)
 			continue;
@@ -583,7 +583,7 @@ void hl_remote_free(struct hl_remote *remote)
 	if (!remote)
 		return;
 	uint64_t deadline = now_ns() + PATIENCE_NS;
-	hl_remote_continue(remote);
+	hl_remote_release(remote);
 	while (remote->thread_count && now_ns() < deadline) {
 		rest_ns(ROUND_NS);
 		hl_remote_continue(remote);

@@ -30,6 +30,16 @@ struct hl_remote;
 int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
 
 /*
+ * For a program from its first instruction on. hl_remote_catch() has ${child}, a child of ours that
+ * is about to execute a program, stop where that program begins; hl_remote_open_caught() waits for
+ * that. Its thread then stays stopped, whatever is asked of it, until hl_remote_release() or the
+ * end of heapline. Errors as above; -ESRCH when it has ended instead.
+ */
+int hl_remote_catch(pid_t child, struct hl_error *err);
+int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
+void hl_remote_release(struct hl_remote *remote);
+
+/*
  * Lets all threads go that are stopped, and ends the guardian. NULL is fine. A thread that did not
  * stop in time, and has not stopped since, is let go by the kernel when the calling thread ends, and
  * not before: see hl_remote_continue().

@@ -2,6 +2,7 @@
 /* Looks whether a process can be entered before anything is done to it. */
 #include "hook/remote_parts.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "process/process.h"
 
@@ -207,7 +208,7 @@ static int check_process(struct hl_remote *remote, struct hl_error *err)
 	r = hl_process_condition_read(remote->pid, &condition, err);
 	if (r < 0)
 		return r;
-	if (condition.tracer_pid)
+	if (condition.tracer_pid && !remote->is_held)
 		return hl_error_set(err, -EBUSY,
 				    "cannot enter process '%d': process %d traces it; end that one",
 				    remote->pid, condition.tracer_pid);
@@ -250,7 +251,24 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 		      : 0;
 }
 
-int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err)
+/* Its one thread is ours already, and stopped. */
+static int take_caught(struct hl_remote *remote, struct hl_error *err)
+{
+	remote->is_child = true;
+	int r = hl_remote_await_start(remote);
+	if (r == 0)
+		r = HL_ARRAY_APPEND(remote->threads, remote->thread_count, remote->thread_capacity,
+				    (struct hl_remote_thread){.tid = remote->pid, .stopped = true});
+	if (r == 0 &&
+	    hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, &remote->threads[0].registers) < 0)
+		r = -ESRCH;
+	return r < 0 ? hl_error_set(err, r, "cannot enter process '%d' where it begins: %s",
+				    remote->pid, strerror(-r))
+		     : 0;
+}
+
+static int open_remote(pid_t pid, bool is_caught, struct hl_remote **ret_remote,
+		       struct hl_error *err)
 {
 	struct hl_remote *remote = calloc(1, sizeof(*remote));
 
@@ -258,7 +276,10 @@ int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *er
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	remote->pid = pid;
 	remote->memory = -1;
-	int r = check_process(remote, err);
+	remote->is_held = is_caught;
+	int r = is_caught ? take_caught(remote, err) : 0;
+	if (r == 0)
+		r = check_process(remote, err);
 	if (r == 0)
 		r = open_memory(remote, err);
 	if (r == 0)
@@ -268,9 +289,20 @@ int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *er
 	if (r == 0 && hl_guardian_new(&remote->guardian) == -ENOMEM)
 		r = hl_error_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
+		remote->is_held = false;
 		hl_remote_free(remote);
 		return r;
 	}
 	*ret_remote = remote;
 	return 0;
+}
+
+int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err)
+{
+	return open_remote(pid, false, ret_remote, err);
+}
+
+int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
+{
+	return open_remote(child, true, ret_remote, err);
 }

@@ -24,6 +24,7 @@ struct hl_remote_caller {
 struct hl_remote {
 	pid_t pid;
 	bool is_child; /* of ours: whoever started it waits for its end */
+	bool is_held;  /* its one thread is not let go before hl_remote_release() */
 	int memory;    /* /proc/PID/mem: of the program that it was then, if another follows */
 	struct hl_gadgets gadgets;
 	struct hl_guardian *guardian; /* NULL: priorities may not be changed */
@@ -60,3 +61,7 @@ int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thre
 /* Returns the caller, if there is one, to what it did; it stays stopped. 0; -ESRCH; -EAGAIN when it
  * did not stop in time: it returns by itself. */
 int hl_remote_call_end(struct hl_remote *remote);
+
+/* Waits until the program of a caught process is about to run its first instruction. 0; -ESRCH when
+ * the process has ended; -EAGAIN. */
+int hl_remote_await_start(struct hl_remote *remote);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs that the recorder cannot enter: one clear sentence, and no misleading empty report."""
+"""Programs that the recorder enters as they begin; those that it cannot enter: one clear sentence,
+and no misleading empty report."""
 
 import os
 import shutil
@@ -41,31 +42,58 @@ class Refusals(harness.TestCase):
         return copy
 
 
-class Programs(Refusals):
-    def test_a_static_program_is_not_recorded(self):
-        self.assert_not_recorded([harness.program("hello_static")], "static")
+class Entered(Refusals):
+    """Where preloading reaches nothing, the recorder comes in before the first instruction."""
 
-    def test_a_static_position_independent_program_is_not_recorded(self):
-        self.assert_not_recorded([harness.program("hello_static_pie")], "static")
+    def assert_recorded(self, command):
+        result, recording = self.record(command)
+        self.assertEqual((result.stdout, result.status), OUTPUT, result.stderr)
+        self.assertIn("heapline: recorded", result.stderr)
+        rows = harness.top_rows(recording, "alloc")
+        self.assertGreater(rows["main"]["cum_objects"], 0)
+        shown = harness.run([harness.HEAPLINE, "info", recording])
+        self.assertNotIn("attached at", shown.stdout)
+        return rows
 
-    def test_a_program_of_another_libc_is_not_recorded(self):
-        self.assert_not_recorded([harness.program("hello_musl")], "musl|glibc|C library|libc")
+    def test_a_static_program_is_recorded(self):
+        rows = self.assert_recorded([harness.program("hello_static")])
+        self.assertIn("_dl_new_object", rows, "what it allocates before main()")
 
-    def test_a_program_of_32_bits_is_not_recorded(self):
-        self.assert_not_recorded([harness.program("hello_32")], "32|x86-64|machine")
+    def test_a_static_position_independent_program_is_recorded(self):
+        self.assert_recorded([harness.program("hello_static_pie")])
 
-    def test_a_program_with_a_malloc_of_its_own_is_said_to_be_unseen(self):
-        self.assert_not_recorded([harness.program("own_malloc")], "malloc")
+    def test_a_program_of_another_libc_is_recorded(self):
+        self.assert_recorded([harness.program("hello_musl")])
 
-    def test_a_program_with_addresssanitizer_is_not_recorded(self):
-        self.assert_not_recorded([harness.program("hello_asan")], "AddressSanitizer|malloc")
+    def test_a_program_with_a_malloc_of_its_own_is_recorded(self):
+        self.assert_recorded([harness.program("own_malloc")])
 
     def test_a_script_is_judged_by_its_interpreter(self):
         script = self.path("script")
         with open(script, "w", encoding="ascii") as file:
             file.write(f"#!{harness.program('hello_static')}\n")
         os.chmod(script, 0o755)
-        self.assert_not_recorded([script], "static")
+        self.assert_recorded([script])
+
+    def test_an_ordinary_user_may(self):
+        harness.need_root()
+        harness.need_other_user(NOBODY)
+        os.chmod(self.directory, 0o777)
+        result, _ = self.record([harness.program("hello_static")], user=NOBODY, group=NOBODY,
+                                extra_groups=[])
+        self.assertEqual((result.stdout, result.status), OUTPUT, result.stderr)
+        self.assertIn("heapline: recorded", result.stderr)
+
+
+class Programs(Refusals):
+    def test_a_static_program_without_symbols_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("waits_static_stripped")], "no symbols")
+
+    def test_a_program_of_32_bits_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_32")], "32|x86-64|machine")
+
+    def test_a_program_with_addresssanitizer_is_not_recorded(self):
+        self.assert_not_recorded([harness.program("hello_asan")], "AddressSanitizer|malloc")
 
     def test_a_setuid_program_is_not_recorded(self):
         harness.need_root()

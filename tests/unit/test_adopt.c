@@ -54,7 +54,7 @@ static void join(struct fixture *fixture, child_fn *run)
 	start(fixture, run);
 	await_pause(fixture);
 	int fd = fcntl(memfd, F_DUPFD_CLOEXEC, 0);
-	if (hl_collector_adopt(fixture->collector, fixture->child, fd, &bytes, &err) < 0)
+	if (hl_collector_adopt(fixture->collector, fixture->child, fd, true, &bytes, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_true(bytes > 0 && lseek(memfd, 0, SEEK_END) == (off_t)bytes);
 	assert_true(fcntl(memfd, F_GET_SEALS) & F_SEAL_SHRINK);
@@ -212,7 +212,7 @@ static void a_region_that_cannot_be_made_is_refused(void **state)
 	uint64_t bytes;
 
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	assert_true(hl_collector_adopt(fixture->collector, getpid(), fd, &bytes, &err) < 0);
+	assert_true(hl_collector_adopt(fixture->collector, getpid(), fd, true, &bytes, &err) < 0);
 	assert_non_null(strstr(err.text, "cannot record process"));
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 	assert_false(hl_collector_has_running(fixture->collector));

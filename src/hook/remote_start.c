@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Catches a program where it begins: see remote.h. */
+#include "hook/remote_parts.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Between the start of a program and its first instruction nothing waits for anybody. */
+#define PATIENCE_NS (5 * HL_NS_PER_SECOND)
+
+int hl_remote_catch(pid_t child, struct hl_error *err)
+{
+	const uintptr_t options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
+
+	if (hl_remote_trace(PTRACE_SEIZE, child, 0, (const void *)options) == 0)
+		return 0;
+	return hl_error_set(err, -errno, "cannot stop process '%d' where it begins: %s", child,
+			    strerror(errno));
+}
+
+/* Until execve() is done; signals on the way are the program's. */
+static int await_program(const struct hl_remote *remote, uint64_t deadline_ns)
+{
+	int status;
+
+	for (;;) {
+		int r = hl_remote_await(remote, remote->pid, deadline_ns, &status);
+		if (r < 0 || status >> 16 == PTRACE_EVENT_EXEC)
+			return r;
+		uintptr_t signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
+		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
+	}
+}
+
+int hl_remote_await_start(struct hl_remote *remote)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+
+	int r = await_program(remote, deadline);
+	if (r < 0)
+		return r;
+	/* From within execve() to before the first instruction. */
+	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
+	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
+	return hl_remote_await_interrupt(remote, remote->pid, deadline);
+}
+
+void hl_remote_release(struct hl_remote *remote)
+{
+	remote->is_held = false;
+	hl_remote_continue(remote);
+}

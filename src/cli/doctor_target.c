@@ -491,7 +491,8 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	struct stat status;
 	struct hl_error err = {0};
 	const struct hl_examined examined = hl_examine_file(path, program);
-	const char *function = examined.reason ? NULL : hl_examine_allocator(program);
+	const char *function =
+		examined.reason || examined.entered ? NULL : hl_examine_allocator(program);
 	int r = hl_doctor_try_recording(&err);
 
 	put_command(command, sizeof(command), "", "", argv[0], argv);
@@ -512,6 +513,10 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	else if (function)
 		snprintf(way->reason, sizeof(way->reason),
 			 "calls of %s, which the program brings in itself, are not seen", function);
+	else if (examined.entered)
+		snprintf(way->reason, sizeof(way->reason),
+			 "%s, so the recorder comes in before its first instruction",
+			 examined.entered);
 	if (examined.reason && stat(path, &status) == 0 && status.st_mode & (S_ISUID | S_ISGID))
 		advise_copy(way, path, argv);
 }

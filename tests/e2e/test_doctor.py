@@ -103,9 +103,8 @@ class Processes(Doctor):
             _, rows = self.ask_process(process.pid)
             self.assertEqual(rows["stacks"]["works"], "yes")
             self.assertEqual(rows["heap"]["works"], "yes")
-            self.assertEqual(rows["record"]["command"], "")
-            self.assertIn("static", rows["record"]["reason"])
-            self.assertNotIn("heapline record", rows["allocations"]["remedy"] + rows["ctl"]["remedy"])
+            self.assertIn("heapline record -- ", rows["record"]["command"])
+            self.assertNotIn("static", rows["record"]["reason"])
             self.do_all(rows)
 
     def test_of_a_stripped_static_program_only_pages_can_be_traced(self):
@@ -285,7 +284,8 @@ class Users(Doctor):
         for kind in "32", "musl", "musl_static":
             with self.subTest(kind=kind):
                 _, rows = self.ask("--", program(f"waits_{kind}"), status=None, **AS_USER)
-                self.assertEqual((rows["record"]["works"], rows["heap"]["works"]), ("no", "no"))
+                self.assertEqual((rows["record"]["works"], rows["heap"]["works"]),
+                                 ("no" if kind == "32" else "yes", "no"))
                 self.assertEqual(rows["heap"]["command"], "")
         for name in "waits_static_stripped", "hello_static_pie":
             with self.subTest(name=name):
@@ -305,19 +305,22 @@ class Commands(Doctor):
             file.write(f"#!{program('hello_static')}\n")
         os.chmod(script, 0o755)
         said, rows = self.ask("--", script)
-        self.assertEqual(rows["record"]["works"], "no")
+        self.assertEqual(rows["record"]["works"], "yes")
         self.assertIn("static", rows["record"]["reason"])
         self.assertIn("hello_static", self.fact(said, "program"))
 
-    def test_a_program_with_its_own_malloc_cannot_be_recorded(self):
+    def test_a_program_with_its_own_malloc_can_be_recorded(self):
         _, rows = self.ask("--", program("own_malloc"))
-        self.assertEqual((rows["record"]["works"], rows["record"]["command"]), ("no", ""))
+        self.assertEqual(rows["record"]["works"], "yes")
         self.assertIn("malloc of its own", rows["record"]["reason"])
+        result = run(["/bin/sh", "-c", rows["record"]["command"]], cwd=self.directory,
+                     env={"PATH": f"{os.path.dirname(HEAPLINE)}:{os.environ['PATH']}"})
+        self.assertIn("heapline: recorded", result.stderr)
 
     def test_what_traces_a_command_works(self):
         harness.need_root()
         _, rows = self.ask("--", program("waits_static"))
-        self.assertEqual(rows["record"]["works"], "no")
+        self.assertEqual(rows["record"]["works"], "yes")
         if rows["stacks"]["works"] == "no":
             self.skipTest(rows["stacks"]["reason"])
         for way in "stacks", "heap":

@@ -71,6 +71,12 @@ static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *tab
 	return HL_LIKELY(leaf) ? &leaf[granule % HL_BLOCK_LEAF_ENTRIES] : NULL;
 }
 
+/* Where no memory is mapped beside what is at ${address}: half of the address space away. */
+static inline const void *hl_block_ruled_key(const void *address)
+{
+	return (const void *)((uintptr_t)address ^ UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - 1));
+}
+
 /* The two forms, for hl_block_* and for tests. */
 struct hl_block_array *hl_block_array_new(void);
 bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry);

@@ -328,11 +328,21 @@ static inline uint64_t slack_of(uint64_t usable, uint64_t requested)
 	return hl_libc_knows_usable_size() ? usable - requested : 0;
 }
 
+static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const void *block,
+			      struct hl_block it, uint64_t usable, bool is_ruled)
+{
+	if (is_ruled)
+		return hl_block_hash_set(recorder->blocks.hash,
+					 (uintptr_t)hl_block_ruled_key(block), it);
+	return hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode), block, it,
+			    usable);
+}
+
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
  */
 static inline __attribute__((always_inline)) void
 count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, const uint64_t *known,
-	    const struct hl_registers *caller, const struct hl_recall_slot *place)
+	    bool is_ruled, const struct hl_registers *caller, const struct hl_recall_slot *place)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = read_mode(recorder);
@@ -350,9 +360,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
-	if (HL_UNLIKELY(!cell ||
-			!hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode),
-				      block, it, usable))) {
+	if (HL_UNLIKELY(!cell || !keep_block(recorder, mode, block, it, usable, is_ruled))) {
 		count_lost(thread, requested);
 		return;
 	}
@@ -408,7 +416,7 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, false) &&
 	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false))
-		count_alloc(thread, block, requested, NULL, caller, place);
+		count_alloc(thread, block, requested, NULL, false, caller, place);
 }
 
 /* For a place that hl_recall_begins() and does not hl_recall_ends(). */
@@ -418,7 +426,7 @@ static __attribute__((noinline)) void alloc_by_parts(struct hl_thread *thread, c
 						     const struct hl_recall_slot *place)
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, true))
-		count_alloc(thread, block, requested, NULL, caller, place);
+		count_alloc(thread, block, requested, NULL, false, caller, place);
 }
 
 /* What is done here is what most events are: it calls nothing, but jumps on where that is not
@@ -452,7 +460,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
 			  uint64_t usable, const struct hl_registers *caller)
 {
-	count_alloc(thread, block, requested, &usable, caller,
+	count_alloc(thread, block, requested, &usable, false, caller,
 		    hl_recall_locate(&thread->recall, &thread->walk, caller));
 }
 
@@ -477,6 +485,16 @@ void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_
 	count_free(thread, block, it, usable);
 }
 
+static void count_unmatched(const struct hl_recorder *recorder, struct hl_thread *thread)
+{
+	if (thread->sampling || is_closed(recorder))
+		return;
+	if (recorder->inherits)
+		thread->in_region->inherited_frees++;
+	else
+		thread->in_region->unmatched_frees++;
+}
+
 bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,
 			 struct hl_block *ret_block)
 {
@@ -484,25 +502,39 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 
 	if (HL_LIKELY(hl_block_take(&recorder->blocks, block, usable, ret_block)))
 		return true;
-	if (thread->sampling || is_closed(recorder))
-		return false;
-	if (recorder->inherits)
-		thread->in_region->inherited_frees++;
-	else
-		thread->in_region->unmatched_frees++;
+	count_unmatched(recorder, thread);
 	return false;
+}
+
+/* A block that a function of a rule gave may be freed by free(), and layers may both have it. */
+static __attribute__((noinline)) bool take_either(struct hl_thread *thread, const void *block,
+						  struct hl_block *ret_block, uint64_t *ret_usable)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	struct hl_block ruled;
+
+	bool is_plain = hl_block_take(&recorder->blocks, block, *ret_usable, ret_block);
+	bool is_ruled =
+		(!is_plain || recorder->counts_layers) && hl_event_take_ruled(block, &ruled);
+	if (is_plain && is_ruled) {
+		count_free(thread, block, ruled, ruled.requested);
+	} else if (is_ruled) {
+		*ret_block = ruled;
+		*ret_usable = ruled.requested;
+	} else if (!is_plain && recorder->counts_layers) {
+		/* Otherwise blocks that were allocated within a call of a rule are not known. */
+		count_unmatched(recorder, thread);
+	}
+	return is_plain || is_ruled;
 }
 
 bool hl_event_take(struct hl_thread *thread, const void *block, struct hl_block *ret_block,
 		   uint64_t *ret_usable)
 {
 	*ret_usable = hl_libc_usable_size(block);
-	return hl_event_take_sized(thread, block, *ret_usable, ret_block);
-}
-
-void hl_event_free(struct hl_thread *thread, const void *block)
-{
-	hl_event_free_sized(thread, block, hl_libc_usable_size(block));
+	return hl_recorder_has_rules(hl_recorder)
+		       ? take_either(thread, block, ret_block, ret_usable)
+		       : hl_event_take_sized(thread, block, *ret_usable, ret_block);
 }
 
 /* ${it} has been taken. */
@@ -516,6 +548,17 @@ static inline __attribute__((always_inline)) void finish_free(struct hl_thread *
 	 */
 	if (temporary && cell && !thread->sampling)
 		cell->temporary_objects++;
+}
+
+void hl_event_free(struct hl_thread *thread, const void *block)
+{
+	bool temporary = thread->last_block == block;
+	uint64_t usable;
+
+	thread->last_block = NULL;
+	struct hl_block it;
+	if (hl_event_take(thread, block, &it, &usable))
+		finish_free(thread, block, it, usable, temporary);
 }
 
 void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
@@ -598,6 +641,38 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 	return true;
 }
 
+/* ---- blocks of functions that rules name ---- */
+
+void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
+			  const struct hl_registers *caller, const struct hl_recall_slot *place)
+{
+	count_alloc(thread, block, requested, &requested, true, caller, place);
+}
+
+bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)
+{
+	return hl_block_take(&hl_recorder->blocks, hl_block_ruled_key(block), 0, ret_block);
+}
+
+void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it)
+{
+	if (!hl_block_hash_set(hl_recorder->blocks.hash, (uintptr_t)hl_block_ruled_key(block), it))
+		count_lost(thread, it.requested);
+}
+
+void hl_event_free_ruled(struct hl_thread *thread, const void *block)
+{
+	bool temporary = thread->last_block == block;
+
+	thread->last_block = NULL;
+	struct hl_block it;
+	if (hl_event_take_ruled(block, &it))
+		finish_free(thread, block, it, it.requested, temporary);
+	/* Of a block of malloc() the call of free() within will tell. */
+	else if (!hl_block_may_hold(&hl_recorder->blocks, block))
+		count_unmatched(hl_recorder, thread);
+}
+
 void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,
 		       uint64_t usable)
 {
@@ -637,35 +712,34 @@ void hl_event_nested_alloc(uint64_t requested)
 }
 
 /* A free by a thread without a slot. */
-static void lose_free(struct hl_recorder *recorder, const void *block)
+static void lose_free(struct hl_recorder *recorder, const void *key, uint64_t usable)
 {
 	struct hl_block it = {0};
 	bool busy;
 
-	if (hl_block_try_take(&recorder->blocks, block, hl_libc_usable_size(block), &it, &busy) ||
-	    busy)
+	if (hl_block_try_take(&recorder->blocks, key, usable, &it, &busy) || busy)
 		count_lost_in_header(recorder, it.requested);
 }
 
-void hl_event_nested_free(const void *block)
+/* ${key}: of ${block}, in the block table. */
+static void free_nested(struct hl_recorder *recorder, const void *block, const void *key,
+			uint64_t usable)
 {
-	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_thread_self();
+	struct hl_pending_free pending = {.address = block, .usable = usable};
+	bool busy;
 
-	if (!hl_recorder_is_running(recorder) || !hl_block_may_hold(&recorder->blocks, block))
-		return;
 	if (!hl_thread_is_inside(thread)) {
-		lose_free(recorder, block);
+		lose_free(recorder, key, usable);
 		return;
 	}
-	struct hl_pending_free pending = {.address = block};
-	pending.usable = hl_libc_usable_size(block);
-	bool busy;
-	if (!hl_block_try_take(&recorder->blocks, block, pending.usable, &pending.block, &busy)) {
+	if (!hl_block_try_take(&recorder->blocks, key, usable, &pending.block, &busy)) {
 		if (busy)
 			count_lost(thread, 0);
 		return;
 	}
+	if (key != block)
+		pending.usable = pending.block.requested;
 	uint32_t count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed);
 	if (count == HL_PENDING_MAX) {
 		count_lost(thread, pending.block.requested);
@@ -674,6 +748,27 @@ void hl_event_nested_free(const void *block)
 	thread->pending[count] = pending;
 	atomic_signal_fence(memory_order_release);
 	atomic_store_explicit(&thread->pending_count, count + 1, memory_order_relaxed);
+}
+
+void hl_event_nested_free(const void *block)
+{
+	struct hl_recorder *recorder = hl_recorder;
+
+	if (!hl_recorder_is_running(recorder))
+		return;
+	if (hl_block_may_hold(&recorder->blocks, block))
+		free_nested(recorder, block, block, hl_libc_usable_size(block));
+	hl_event_nested_free_ruled(block);
+}
+
+void hl_event_nested_free_ruled(const void *block)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	const void *key = hl_block_ruled_key(block);
+
+	if (hl_recorder_is_running(recorder) && hl_recorder_has_rules(recorder) &&
+	    hl_block_may_hold(&recorder->blocks, key))
+		free_nested(recorder, block, key, 0);
 }
 
 /* ---- mappings; see mappings.h. Few and large: all are counted, whatever --sample says. ---- */

@@ -50,6 +50,27 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,
 			 struct hl_block *ret_block);
 
+/*
+ * Blocks of functions that rules name (region/attached.h) are in the hash, by keys that no other
+ * block has: what the allocator cuts from a block of malloc() may begin where that one does. Their
+ * usable bytes are those asked for.
+ */
+void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
+			  const struct hl_registers *caller, const struct hl_recall_slot *place);
+bool hl_event_take_ruled(const void *block, struct hl_block *ret_block);
+void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it);
+void hl_event_free_ruled(struct hl_thread *thread, const void *block);
+
+/* Whether ${block} is in the block table, under either key, or possibly so. */
+static inline bool hl_event_may_hold(const void *block)
+{
+	const struct hl_recorder *recorder = hl_recorder;
+
+	return hl_block_may_hold(&recorder->blocks, block) ||
+	       (hl_recorder_has_rules(recorder) &&
+		hl_block_may_hold(&recorder->blocks, hl_block_ruled_key(block)));
+}
+
 /* Nothing is recorded now and nothing asked. */
 static inline bool hl_event_is_closed(const struct hl_thread *thread)
 {
@@ -63,8 +84,7 @@ static inline bool hl_event_is_closed(const struct hl_thread *thread)
  * recorded. */
 static inline bool hl_event_passes(struct hl_thread *thread, const void *freed)
 {
-	if (HL_LIKELY(!hl_event_is_closed(thread)) ||
-	    (freed && hl_block_may_hold(&hl_recorder->blocks, freed)))
+	if (HL_LIKELY(!hl_event_is_closed(thread)) || (freed && hl_event_may_hold(freed)))
 		return false;
 	thread->last_block = NULL;
 	return true;
@@ -74,8 +94,7 @@ static inline bool hl_event_passes(struct hl_thread *thread, const void *freed)
  * to do than to pass through. */
 static inline bool hl_event_passes_free(struct hl_thread *thread, const void *block)
 {
-	if (HL_LIKELY(!thread->sampling && !hl_event_is_closed(thread)) ||
-	    hl_block_may_hold(&hl_recorder->blocks, block))
+	if (HL_LIKELY(!thread->sampling && !hl_event_is_closed(thread)) || hl_event_may_hold(block))
 		return false;
 	thread->last_block = NULL;
 	return true;
@@ -96,6 +115,7 @@ static inline uint64_t hl_event_seen(void)
  * does when the thread could not get a slot. Nothing happens while nothing is recorded. */
 void hl_event_nested_alloc(uint64_t requested);
 void hl_event_nested_free(const void *block);
+void hl_event_nested_free_ruled(const void *block);
 
 /*
  * The caller at ${caller} has mapped [${start}, ${end}), whole pages, by ${way}. What the recorder

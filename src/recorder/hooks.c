@@ -237,7 +237,7 @@ static inline void *realloc_from(void *block, size_t size, const struct hl_regis
 	if (HL_UNLIKELY(hl_libc_is_bootstrap(block)))
 		return move_out_of_bootstrap(block, size);
 	bool sampled = !hl_sample_passes(size);
-	if (!sampled && !(block && hl_block_may_hold(&hl_recorder->blocks, block)))
+	if (!sampled && !(block && hl_event_may_hold(block)))
 		return hl_libc.realloc(block, size);
 	struct hl_thread *thread = hl_thread_enter();
 	if (HL_UNLIKELY(!thread))

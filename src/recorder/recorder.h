@@ -79,6 +79,8 @@ struct hl_recorder {
 	_Atomic bool hash_only; /* no block goes into the array of the block table */
 	bool sizes;		/* blocks count by size class, too */
 	bool inherits;		/* a forked child: its parent's blocks are not in the table */
+	bool has_rules;		/* blocks have keys of two kinds, see event.h; in the image alone */
+	bool counts_layers;	/* and what they call counts, too */
 	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;
@@ -103,6 +105,16 @@ bool hl_recorder_set_up(struct hl_recorder *recorder, void *region, size_t bytes
 
 /* Says in the region that this process is recorded. */
 void hl_recorder_announce(struct hl_recorder *recorder);
+
+static inline bool hl_recorder_has_rules(const struct hl_recorder *recorder)
+{
+#ifdef HL_ATTACHED
+	return HL_UNLIKELY(recorder->has_rules);
+#else
+	(void)recorder;
+	return false;
+#endif
+}
 
 static inline bool hl_recorder_is_running(struct hl_recorder *recorder)
 {

@@ -54,10 +54,30 @@ struct hl_attached_slot {
 	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */
 	uint64_t thread;    /* struct hl_thread, the recorder's */
 	bool changing;	    /* hl_self_changing_slot() */
-	uint8_t reserved[31];
+	bool in_rule;	    /* in a function of a rule, where layers are counted */
+	uint8_t reserved[30];
 };
 
 static_assert(sizeof(struct hl_attached_slot) == 64, "a cache line");
+
+#define HL_ATTACHED_RULES_MAX	    48u
+#define HL_ATTACHED_RULE_STUB_BYTES 32u
+
+/*
+ * A function beyond those above, which has one of HL_ATTACHED_RULES_MAX stubs. Its arguments are
+ * numbered from 1; 0: it has no such argument. Blocks of such functions may be cut from blocks of
+ * malloc(), and are known apart from these even where they have the same address.
+ */
+struct hl_attached_rule {
+	uint64_t real; /* its trampoline */
+	uint8_t size_at, count_at, pointer_at, alignment_at;
+	uint8_t result_at; /* where to it writes the block, as posix_memalign() does; 0: it returns it */
+	uint8_t frees; /* and nothing else; all others allocate */
+	uint8_t throws; /* an exception may leave it: malloc() or memalign() is called in its place */
+	uint8_t is_of_malloc; /* its blocks are those of malloc() and free() */
+};
+
+static_assert(sizeof(struct hl_attached_rule) == 16, "the assembler goes by it");
 
 /* In the image; addresses are those of the target, after relocation. */
 struct hl_attached {
@@ -71,6 +91,7 @@ struct hl_attached {
 	uint64_t stack_top;		     /* of the stack on which these two are to be called */
 	uint64_t start_room;		     /* for struct hl_attached_start */
 	_Atomic int32_t inside_without_slot; /* frames of hooks of threads that got no slot */
+	uint64_t rule_stubs;		     /* HL_ATTACHED_RULE_STUB_BYTES each */
 };
 
 /* What `start` is told. */
@@ -87,6 +108,9 @@ struct hl_attached_start {
 	uint8_t has_glibc_chunks;			/* see recorder/libc.h */
 	uint8_t may_read_tsc;
 	int32_t collector_pid; /* as the target sees it; 0: unknown */
+	/* Whether calls that a function of a rule makes of others are counted, too. */
+	uint8_t counts_layers;
+	struct hl_attached_rule rules[HL_ATTACHED_RULES_MAX];
 };
 
 /* 0 or a negative errno. Makes system calls and uses nothing of the target's libc. */

@@ -41,6 +41,7 @@ static void take_functions(const struct hl_attached_start *start)
 	for (size_t i = 0; i < HL_COUNT_OF(functions); i++)
 		*(uint64_t *)functions[i].place = start->real[functions[i].hook];
 	memcpy(hl_image_real, start->real, sizeof(hl_image_real));
+	memcpy(hl_image_rules, start->rules, sizeof(hl_image_rules));
 	hl_libc.usable_size = (size_t(*)(void *))start->usable_size;
 	hl_libc_has_glibc_chunks = start->usable_size && start->has_glibc_chunks;
 }
@@ -82,6 +83,9 @@ static int64_t set_up(const struct hl_attached_start *start)
 		return -ENOMEM;
 	if (!start->usable_size)
 		recorder->hash_only = true; /* the array keeps a block's slack, not its size */
+	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
+		recorder->has_rules |= start->rules[i].real && !start->rules[i].is_of_malloc;
+	recorder->counts_layers = start->counts_layers;
 	recorder->region.collector_pid = start->collector_pid;
 	hl_recorder_announce(recorder);
 	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
@@ -130,6 +134,7 @@ struct hl_attached hl_attached = {
 	.stop = (uint64_t)stop,
 	.stack_top = (uint64_t)(stack + sizeof(stack)),
 	.start_room = (uint64_t)&start_room,
+	.rule_stubs = (uint64_t)hl_image_rule_stubs,
 };
 
 /* ---- introspect.h ---- */

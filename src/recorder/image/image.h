@@ -17,6 +17,9 @@ extern HL_EXPORT struct hl_attached hl_attached;
 /* The trampolines of the target's functions. */
 extern HL_HIDDEN uint64_t hl_image_real[HL_HOOK_COUNT];
 
+/* What the functions are that have stubs of rules. */
+extern HL_HIDDEN struct hl_attached_rule hl_image_rules[HL_ATTACHED_RULES_MAX];
+
 extern HL_HIDDEN uint32_t hl_image_main_tid;
 
 /* 1 once a forked child has given its parent's memory back. */
@@ -67,6 +70,12 @@ bool hl_image_has(uint64_t address);
 #define STUB(NAME, HOOK) HL_HIDDEN void hl_image_stub_##NAME(void);
 HL_IMAGE_STUBS(STUB)
 #undef STUB
+
+/* Called by the stubs of rules; see rules.c. */
+bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result);
+
+/* The first of the stubs of rules. */
+HL_HIDDEN void hl_image_rule_stubs(void);
 
 /* Calls a function of the target with up to two arguments; vector registers are kept. */
 int64_t hl_image_call(uint64_t function, uint64_t a, uint64_t b);

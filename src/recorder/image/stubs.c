@@ -29,8 +29,8 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 #define TEXT(X)	   TEXT_OF(X)
 
 /* Below the frame pointer, in this order; the slot comes last. */
-#define PUSH_REGISTERS   \
-	"push %%rax\n\t" \
+#define PUSH_REGISTERS "push %%rax\n\t" PUSH_BUT_RAX
+#define PUSH_BUT_RAX     \
 	"push %%rdi\n\t" \
 	"push %%rsi\n\t" \
 	"push %%rdx\n\t" \
@@ -57,13 +57,9 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 /* Where no hook has anything to do. */
 #define PASS "jmp *hl_image_real+%c[real](%%rip)\n"
 
-/* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
-#define ENTER                                                               \
-	"endbr64\n\t"                                                       \
-	"cmpl $0, hl_self_gate(%%rip)\n\t"                                  \
-	"je 7f\n\t"                                                         \
-	"push %%rbp\n\t"                                                    \
-	"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS "mov %%fs:0, %%rax\n\t"       \
+/* r10: the slot of the thread. */
+#define FIND_SLOT                                                           \
+	"mov %%fs:0, %%rax\n\t"                                             \
 	"movabs $" TEXT(HL_SELF_MIX) ", %%r10\n\t"                          \
 				     "imul %%rax, %%r10\n\t"                \
 				     "shr $%c[shift], %%r10\n\t"            \
@@ -76,8 +72,15 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 				     "mov " TID "(%%r10,%%r11), %%r11d\n\t" \
 				     "cmp %%r11d, " TID "(%%r10)\n\t"       \
 				     "jne 3f\n"                             \
-				     "2:\n\t"                               \
-				     "push %%r10\n\t"
+				     "2:\n\t"
+
+/* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
+#define ENTER                              \
+	"endbr64\n\t"                      \
+	"cmpl $0, hl_self_gate(%%rip)\n\t" \
+	"je 7f\n\t"                        \
+	"push %%rbp\n\t"                   \
+	"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS FIND_SLOT "push %%r10\n\t"
 
 /*
  * What is seldom gone through: the slot is to be looked for (3), there is none (5), the gate is
@@ -144,6 +147,74 @@ __attribute__((naked, used)) void hl_image_stub_dlclose(void)
 			       "call hl_image_dlclose\n\t" LOAD_REGISTERS
 			       "lock decl hl_attached+%c[without](%%rip)\n\t" LEAVE
 			       "ret\n" RARE ::OPERANDS(HL_HOOK_DLCLOSE));
+}
+
+/* ---- rules ---- */
+
+/* Where the rule's function goes on as if nobody had come between. The address of its trampoline takes
+ * the place of rax, which is below the stack pointer by then, where no signal handler writes. */
+#define GO_ON                                  \
+	"mov -80(%%rbp), %%r10d\n\t"           \
+	"shl $4, %%r10\n\t"                    \
+	"lea hl_image_rules(%%rip), %%r11\n\t" \
+	"mov (%%r11,%%r10), %%r10\n\t"         \
+	"mov -8(%%rbp), %%rax\n\t"             \
+	"mov %%r10, -8(%%rbp)\n\t" LOAD_REGISTERS LEAVE "jmp *-16(%%rsp)\n"
+
+/* The frame is there, with rax in it, and the rule's number in eax. Below what others keep: the number
+ * (-80), the slot (-88), the result (-96). */
+__attribute__((naked, used, visibility("hidden"))) void hl_image_stub_rule(void);
+__attribute__((naked, used, aligned(64))) void hl_image_stub_rule(void)
+{
+	__asm__ volatile(PUSH_BUT_RAX "push %%rax\n\t"
+				      "cmpl $0, hl_self_gate(%%rip)\n\t"
+				      "je 7f\n\t" FIND_SLOT "push %%r10\n\t"
+				      "push %%rax\n\t"
+				      "incl " INSIDE "(%%r10)\n\t"
+				      "cmpl $0, hl_self_gate(%%rip)\n\t"
+				      "je 8f\n\t"
+				      "lea -16(%%rbp), %%rdi\n\t"
+				      "mov -80(%%rbp), %%esi\n\t"
+				      "lea -96(%%rbp), %%rdx\n\t"
+				      "call hl_image_rule\n\t"
+				      "mov -88(%%rbp), %%r10\n\t"
+				      "test %%al, %%al\n\t"
+				      "jnz 8f\n\t"
+				      "mov -96(%%rbp), %%rax\n\t" LOAD_REGISTERS "decl " INSIDE
+				      "(%%r10)\n\t" LEAVE "ret\n"
+				      "8:\n\t"
+				      "decl " INSIDE "(%%r10)\n"
+				      "5:\n\t" GO_ON "3:\n\t"
+				      "lock incl hl_attached+%c[without](%%rip)\n\t"
+				      "call hl_image_find\n\t"
+				      "lock decl hl_attached+%c[without](%%rip)\n\t"
+				      "mov %%rax, %%r10\n\t"
+				      "test %%r10, %%r10\n\t"
+				      "jnz 2b\n\t"
+				      "jmp 5b\n"
+				      "7:\n\t"
+				      "cmpl $0, hl_image_left(%%rip)\n\t"
+				      "jne 5b\n\t"
+				      "lock incl hl_attached+%c[without](%%rip)\n\t"
+				      "call hl_image_leave\n\t"
+				      "lock decl hl_attached+%c[without](%%rip)\n\t"
+				      "jmp 5b\n" ::OPERANDS(HL_HOOK_COUNT));
+}
+
+__attribute__((naked, used, aligned(64))) void hl_image_rule_stubs(void)
+{
+	__asm__ volatile(".set rule, 0\n\t"
+			 ".rept %c[count]\n\t"
+			 ".balign %c[bytes]\n\t"
+			 "endbr64\n\t"
+			 "push %%rbp\n\t"
+			 "mov %%rsp, %%rbp\n\t"
+			 "push %%rax\n\t"
+			 "mov $rule, %%eax\n\t"
+			 "jmp hl_image_stub_rule\n\t"
+			 ".set rule, rule + 1\n\t"
+			 ".endr" ::[count] "i"(HL_ATTACHED_RULES_MAX),
+			 [bytes] "i"(HL_ATTACHED_RULE_STUB_BYTES));
 }
 
 /* ---- calls of the target's functions, which use vector registers as they like ---- */

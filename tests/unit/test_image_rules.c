@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The image's hook of functions that rules name: called here as their patched functions would call it,
+ * and compared with what the callers know. */
+#include "../image_host.h"
+
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/auxv.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+/* ---- an allocator over an arena, whose functions have their arguments where no others have ---- */
+
+struct pool {
+	char *arena;
+	size_t used, bytes;
+	double last_ratio;
+	long last_line;
+};
+
+static struct pool pool;
+
+enum rule {
+	POOL_ALLOC,
+	POOL_CALLOC,
+	POOL_REALLOC,
+	POOL_FREE,
+	POOL_MAKE,
+	WRAP_ALLOC,
+	WRAP_FREE,
+	SAME_ALLOC,
+	SAME_FREE,
+	NEW,
+	RULE_COUNT,
+};
+
+/* Its last arguments lie on the stack. */
+static void *pool_alloc(struct pool *from, int flags, size_t size, const char *file, double ratio,
+			const char *function, unsigned kind, unsigned tag, long line)
+{
+	void *block = from->arena + from->used;
+
+	assert_int_equal(flags + (int)kind + (int)tag, 6);
+	assert_string_equal(file, "file");
+	assert_string_equal(function, "function");
+	from->last_ratio = ratio;
+	from->last_line = line;
+	if (size > from->bytes - from->used)
+		return NULL;
+	from->used += (size + 15) & ~(size_t)15;
+	return block;
+}
+
+static void *pool_calloc(struct pool *from, size_t size, size_t count)
+{
+	return pool_alloc(from, 1, count * size, "file", 1.5, "function", 2, 3, 0);
+}
+
+static void *pool_realloc(struct pool *from, size_t size, void *block)
+{
+	void *moved = pool_calloc(from, size, 1);
+
+	if (moved && block)
+		memcpy(moved, block, size);
+	return moved;
+}
+
+static int pool_free(struct pool *from, void *block)
+{
+	return (char *)block >= from->arena ? 71 : 0;
+}
+
+static int pool_make(size_t size, struct pool *from, void **ret_block)
+{
+	*ret_block = (void *)1;
+	void *block = pool_calloc(from, size, 1);
+	if (!block)
+		return 12;
+	*ret_block = block;
+	return 0;
+}
+
+/* ---- one over malloc(), which is hooked ---- */
+
+#define HOOK(TYPE, NAME) ((TYPE)attached->hooks[NAME])
+
+typedef void *malloc_fn(size_t);
+typedef void free_fn(void *);
+typedef void *realloc_fn(void *, size_t);
+
+static void *hook_malloc(size_t size)
+{
+	return HOOK(malloc_fn *, HL_HOOK_MALLOC)(size);
+}
+
+static void hook_free(void *block)
+{
+	HOOK(free_fn *, HL_HOOK_FREE)(block);
+}
+
+static void *hook_realloc(void *block, size_t size)
+{
+	return HOOK(realloc_fn *, HL_HOOK_REALLOC)(block, size);
+}
+
+static void *wrap_alloc(size_t size)
+{
+	hook_free(hook_malloc(5000));
+	return hook_malloc(size);
+}
+
+static void wrap_free(void *block)
+{
+	hook_free(block);
+}
+
+/* ---- operator new of the allocator ---- */
+
+static bool has_memory;
+static jmp_buf out_of_memory;
+
+static void *modest_malloc(size_t size)
+{
+	return has_memory ? malloc(size) : NULL;
+}
+
+static void *throwing_new(size_t size)
+{
+	(void)size;
+	longjmp(out_of_memory, 1);
+}
+
+/* Changes no register but rax. */
+static uint64_t same(uint64_t first)
+{
+	return first;
+}
+
+/* ---- the image ---- */
+
+static void start(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers)
+{
+	struct hl_attached_start start = {
+		.main_tid = getpid(),
+		.real = {[HL_HOOK_MALLOC] = (uint64_t)modest_malloc,
+			 [HL_HOOK_REALLOC] = (uint64_t)realloc,
+			 [HL_HOOK_FREE] = (uint64_t)free},
+		.usable_size = (uint64_t)malloc_usable_size,
+		.program_headers = getauxval(AT_PHDR),
+		.program_header_count = getauxval(AT_PHNUM),
+		.may_read_tsc = 1,
+		.counts_layers = counts_layers,
+		.rules =
+			{
+				[POOL_ALLOC] = {.real = (uint64_t)pool_alloc, .size_at = 3},
+				[POOL_CALLOC] = {.real = (uint64_t)pool_calloc,
+						 .size_at = 2,
+						 .count_at = 3},
+				[POOL_REALLOC] = {.real = (uint64_t)pool_realloc,
+						  .size_at = 2,
+						  .pointer_at = 3},
+				[POOL_FREE] = {.real = (uint64_t)pool_free,
+					       .pointer_at = 2,
+					       .frees = 1},
+				[POOL_MAKE] = {.real = (uint64_t)pool_make,
+					       .size_at = 1,
+					       .result_at = 3},
+				[WRAP_ALLOC] = {.real = (uint64_t)wrap_alloc, .size_at = 1},
+				[WRAP_FREE] = {.real = (uint64_t)wrap_free,
+					       .pointer_at = 1,
+					       .frees = 1},
+				[SAME_ALLOC] = {.real = (uint64_t)same, .size_at = 1},
+				[SAME_FREE] = {.real = (uint64_t)same, .pointer_at = 1, .frees = 1},
+				[NEW] = {.real = (uint64_t)throwing_new,
+					 .size_at = 1,
+					 .throws = 1,
+					 .is_of_malloc = 1},
+			},
+	};
+
+	has_memory = true;
+	start.region_fd = make_region(&start.region_bytes, mode, sample_bytes);
+	lay_out();
+	memcpy((void *)attached->start_room, &start, sizeof(start));
+	assert_int_equal(
+		call_on(attached->stack_top, attached->start, (void *)attached->start_room), 0);
+}
+
+static int32_t inside(void)
+{
+	const struct hl_attached_slot *slots = (const struct hl_attached_slot *)attached->slots;
+	int32_t sum = atomic_load(&attached->inside_without_slot);
+
+	for (uint32_t i = 0; i < attached->slot_count; i++)
+		sum += atomic_load(&slots[i].inside);
+	return sum;
+}
+
+static void end(void)
+{
+	assert_int_equal(inside(), 0);
+	assert_int_equal(call_on(attached->stack_top, attached->stop, NULL), 0);
+	munmap(image, image_bytes);
+	munmap(region, region->region_bytes);
+}
+
+static uint64_t count_unmatched(void)
+{
+	const struct hl_region_thread *thread = area(HL_AREA_THREADS);
+	uint64_t count = 0;
+
+	for (uint32_t left = atomic_load(&region->thread_count); left; left--, thread++) {
+		assert_int_equal(thread->lost_events, 0);
+		count += thread->unmatched_frees;
+	}
+	assert_int_equal(atomic_load(&region->lost_events), 0);
+	return count;
+}
+
+static void assert_counted(uint64_t blocks, uint64_t bytes, uint64_t freed, uint64_t freed_bytes)
+{
+	struct sums sums = counted();
+
+	assert_int_equal(sums.alloc_objects, blocks);
+	assert_int_equal(sums.alloc_bytes, bytes);
+	assert_int_equal(sums.free_objects, freed);
+	assert_int_equal(sums.free_bytes, freed_bytes);
+	assert_int_equal(count_unmatched(), 0);
+}
+
+#define RULE(TYPE, NAME) \
+	((TYPE *)(attached->rule_stubs + (uint64_t)(NAME)*HL_ATTACHED_RULE_STUB_BYTES))
+
+static void *alloc(size_t size, long line)
+{
+	return RULE(__typeof__(pool_alloc), POOL_ALLOC)(&pool, 1, size, "file", 0.25, "function", 2,
+							3, line);
+}
+
+static int release(void *block)
+{
+	return RULE(__typeof__(pool_free), POOL_FREE)(&pool, block);
+}
+
+static void *wrapped(size_t size)
+{
+	return RULE(__typeof__(wrap_alloc), WRAP_ALLOC)(size);
+}
+
+static void unwrap(void *block)
+{
+	RULE(__typeof__(wrap_free), WRAP_FREE)(block);
+}
+
+static void *new_block(size_t size)
+{
+	return RULE(__typeof__(throwing_new), NEW)(size);
+}
+
+static void make_pool(void *arena, size_t bytes)
+{
+	pool = (struct pool){.arena = arena, .bytes = bytes};
+}
+
+/* ---- tests ---- */
+
+static const enum hl_mode modes[] = {HL_MODE_MEM_FAST, HL_MODE_MEM_RECORD, HL_MODE_LOG_RECORD};
+
+static void functions_are_called_with_all_of_their_arguments(void **state)
+{
+	(void)state;
+	static char arena[1 << 12];
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	make_pool(arena, sizeof(arena));
+	assert_ptr_equal(alloc(100, 123456789012), arena);
+	assert_true(pool.last_ratio == 0.25);
+	assert_int_equal(pool.last_line, 123456789012);
+	assert_int_equal(release(arena), 71);
+	assert_null(alloc(sizeof(arena), 0));
+	assert_int_equal(release(NULL), 0);
+	assert_counted(1, 100, 1, 100);
+	end();
+}
+
+/* The first piece begins where the block that it is cut from does. */
+static void pieces_and_the_block_that_they_are_cut_from_are_told_apart(void **state)
+{
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		start(modes[i], 0, false);
+		make_pool(hook_malloc(1 << 12), 1 << 12);
+		void *a = alloc(10, 1), *b = alloc(20, 2);
+		assert_ptr_equal(a, pool.arena);
+		assert_counted(3, 4126, 0, 0);
+		release(b);
+		release(a);
+		assert_counted(3, 4126, 2, 30);
+		hook_free(pool.arena);
+		assert_counted(3, 4126, 3, 4126);
+		end();
+	}
+}
+
+static void arguments_of_all_kinds_are_found(void **state)
+{
+	(void)state;
+	static char arena[1 << 12];
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	make_pool(arena, sizeof(arena));
+	void *a = RULE(__typeof__(pool_calloc), POOL_CALLOC)(&pool, 7, 3);
+	a = RULE(__typeof__(pool_realloc), POOL_REALLOC)(&pool, 50, a);
+	assert_counted(2, 71, 1, 21);
+	assert_null(RULE(__typeof__(pool_realloc), POOL_REALLOC)(&pool, sizeof(arena), a));
+	assert_counted(2, 71, 1, 21);
+	void *b = RULE(__typeof__(pool_realloc), POOL_REALLOC)(&pool, 5, NULL), *c;
+	assert_int_equal(RULE(__typeof__(pool_make), POOL_MAKE)(9, &pool, &c), 0);
+	assert_int_equal(RULE(__typeof__(pool_make), POOL_MAKE)(sizeof(arena), &pool, &a), 12);
+	assert_counted(4, 85, 1, 21);
+	release(b);
+	release(c);
+	assert_counted(4, 85, 3, 35);
+	end();
+}
+
+static void nested_calls_count_once(void **state)
+{
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		start(modes[i], 0, false);
+		unwrap(wrapped(100));
+		assert_counted(1, 100, 1, 100);
+		/* Programs mix them. */
+		hook_free(wrapped(200));
+		assert_counted(2, 300, 2, 300);
+		unwrap(hook_malloc(30));
+		assert_counted(3, 330, 3, 330);
+		hook_free(hook_realloc(wrapped(40), 50));
+		assert_counted(5, 420, 5, 420);
+		end();
+	}
+}
+
+static void layers_count_both(void **state)
+{
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+		start(modes[i], 0, true);
+		unwrap(wrapped(100));
+		assert_counted(3, 5200, 3, 5200);
+		hook_free(wrapped(200));
+		assert_counted(6, 10600, 6, 10600);
+		hook_free(hook_realloc(wrapped(40), 50));
+		assert_counted(10, 15730, 10, 15730);
+		end();
+	}
+}
+
+/* Every block in use is sampled or not by itself; what is freed leaves nothing. */
+static void samples_leave_nothing(void **state)
+{
+	(void)state;
+
+	start(HL_MODE_MEM_FAST, 1000, false);
+	for (int i = 0; i < 20000; i++)
+		unwrap(wrapped(100));
+	struct sums sums = counted();
+	/* 2 MB; a hundredth of the 100 MB within would show. */
+	assert_in_range(sums.alloc_bytes, 1500000, 2500000);
+	assert_int_equal(sums.free_bytes, sums.alloc_bytes);
+	assert_int_equal(sums.free_objects, sums.alloc_objects);
+	end();
+}
+
+static void an_operator_that_throws_does_so_without_us(void **state)
+{
+	(void)state;
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	hook_free(new_block(64));
+	assert_counted(1, 64, 1, 64);
+	has_memory = false;
+	if (setjmp(out_of_memory) == 0) {
+		new_block(64);
+		fail_msg("nothing was thrown");
+	}
+	has_memory = true;
+	assert_int_equal(inside(), 0);
+	hook_free(new_block(10));
+	assert_counted(2, 74, 2, 74);
+	end();
+}
+
+static void older_blocks_are_unmatched_frees(void **state)
+{
+	(void)state;
+	static char arena[64];
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	make_pool(arena, sizeof(arena));
+	release(arena + 16);
+	assert_int_equal(count_unmatched(), 1);
+	end();
+}
+
+static void forked_children_pass_through(void **state)
+{
+	(void)state;
+	static char arena[1 << 12];
+	int status = -1;
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	make_pool(arena, sizeof(arena));
+	alloc(10, 1);
+	pid_t child = fork();
+	if (child == 0) {
+		bool right = alloc(10, 99) == arena + 16 && pool.last_line == 99 &&
+			     pool.last_ratio == 0.25 && release(arena) == 71;
+		_exit(right ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_counted(1, 10, 0, 0);
+	end();
+}
+
+/* ---- registers ---- */
+
+/* Calls ${function}(16) with numbers in all other registers; whether they came back. */
+static bool keeps_registers(uint64_t function)
+{
+	uint64_t argument = 16, result, differs;
+
+	__asm__ volatile("mov $101, %%rsi\n\t"
+			 "mov $102, %%rdx\n\t"
+			 "mov $103, %%rcx\n\t"
+			 "mov $104, %%r8\n\t"
+			 "mov $105, %%r9\n\t"
+			 "mov $106, %%r10\n\t"
+			 "mov $107, %%r11\n\t"
+			 "mov %%rsp, %%r13\n\t"
+			 "and $-16, %%rsp\n\t"
+			 "call *%[function]\n\t"
+			 "mov %%r13, %%rsp\n\t"
+			 "sub $16, %%rdi\n\t"
+			 "sub $101, %%rsi\n\t"
+			 "sub $102, %%rdx\n\t"
+			 "sub $103, %%rcx\n\t"
+			 "sub $104, %%r8\n\t"
+			 "sub $105, %%r9\n\t"
+			 "sub $106, %%r10\n\t"
+			 "sub $107, %%r11\n\t"
+			 "or %%rsi, %%rdi\n\t"
+			 "or %%rdx, %%rdi\n\t"
+			 "or %%rcx, %%rdi\n\t"
+			 "or %%r8, %%rdi\n\t"
+			 "or %%r9, %%rdi\n\t"
+			 "or %%r10, %%rdi\n\t"
+			 "or %%r11, %%rdi"
+			 : "=a"(result), "=D"(differs)
+			 : [function] "b"(function), "D"(argument)
+			 : "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r13", "memory", "cc");
+	return result == 16 && !differs;
+}
+
+static void registers_are_kept(void **state)
+{
+	(void)state;
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	uint64_t stub = attached->rule_stubs;
+	for (int i = 0; i < 3; i++) {
+		assert_true(keeps_registers(stub + SAME_ALLOC * HL_ATTACHED_RULE_STUB_BYTES));
+		assert_true(keeps_registers(stub + SAME_FREE * HL_ATTACHED_RULE_STUB_BYTES));
+	}
+	assert_counted(3, 48, 3, 48);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_are_called_with_all_of_their_arguments),
+		cmocka_unit_test(pieces_and_the_block_that_they_are_cut_from_are_told_apart),
+		cmocka_unit_test(arguments_of_all_kinds_are_found),
+		cmocka_unit_test(nested_calls_count_once),
+		cmocka_unit_test(layers_count_both),
+		cmocka_unit_test(samples_leave_nothing),
+		cmocka_unit_test(an_operator_that_throws_does_so_without_us),
+		cmocka_unit_test(older_blocks_are_unmatched_frees),
+		cmocka_unit_test(forked_children_pass_through),
+		cmocka_unit_test(registers_are_kept),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline leaks: live blocks that nobody can free any more. */
+#include "bpf/trace.h"
 #include "cli/heap_target.h"
+#include "cli/trace_run.h"
 #include "heap/graph/leak_ignore.h"
 #include "heap/graph/leaks.h"
+#include "recording/recording.h"
 #include "view/format.h"
 #include "view/heap.h"
+
+#include <errno.h>
+#include <string.h>
 
 #define SHOW_MAX 100000u
 
@@ -39,12 +45,90 @@ static int check_limit(const struct hl_leaks *leaks)
 	return HL_EXIT_LIMIT;
 }
 
+/* ---- as a recording ---- */
+
+static bool is_recording(const char *path)
+{
+	size_t length = path ? strlen(path) : 0;
+
+	return length > 3 && strcmp(path + length - 3, ".hl") == 0;
+}
+
+/* What is lost counts as in use, by the stacks of the blocks that nothing leads to. */
+static int make_recording(const struct hl_leaks *leaks, struct hl_recording **ret_recording)
+{
+	const struct hl_recording_process *stacks = leaks->stacks;
+	struct hl_trace_result *result;
+
+	int r = hl_trace_result_new(&leaks->heap->process, "leaks", &result);
+	if (r == 0)
+		r = hl_trace_result_stacks(result, stacks->nodes, stacks->node_count,
+					   stacks->modules, stacks->module_count);
+	for (size_t i = 0; i < leaks->row_count && r == 0; i++) {
+		const struct hl_leak_row *row = &leaks->rows[i];
+		const struct hl_trace_value value = {
+			.alloc_bytes = row->lost.bytes + row->indirect.bytes,
+			.alloc_objects = row->lost.blocks + row->indirect.blocks,
+		};
+		r = hl_trace_result_add(result, (uint32_t)row->owner, &value);
+	}
+	for (size_t i = 0; i < leaks->heap->note_count && r == 0; i++)
+		r = hl_trace_result_warn(result, "%s", leaks->heap->notes[i].text);
+	if (r == 0)
+		r = hl_trace_result_recording(result, HL_END_RUNNING, ret_recording);
+	hl_trace_result_free(result);
+	return r;
+}
+
+static int write_recording(const struct hl_leaks *leaks, const struct hl_directory *directory,
+			   const char *path, struct hl_error *err)
+{
+	struct hl_recording *recording = NULL;
+
+	if (!leaks->stacks)
+		return hl_error_set(
+			err, -ENODATA,
+			"cannot write '%s': a recording is of stacks, and process %d has "
+			"no recorder that knows them; name a file that ends in .json",
+			path, leaks->heap->process.pid);
+	int r = make_recording(leaks, &recording);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot write '%s': %s", path, strerror(-r));
+	r = hl_recording_write_process(directory->fd, &recording->processes[0], err);
+	if (r == 0)
+		r = hl_recording_write_meta(directory->fd, recording, err);
+	if (r == 0) {
+		hl_directory_sync(directory);
+		hl_cli_note("%s are lost; see 'heapline top %s'",
+			    HL_HEAP_BYTES(leaks->lost.bytes + leaks->indirect.bytes), path);
+	}
+	hl_recording_free(recording);
+	return r;
+}
+
+/* ---- all ---- */
+
+static int write_report(const struct hl_leaks *leaks, struct hl_error *err)
+{
+	struct hl_report_output output;
+
+	int r = hl_report_output_open(&output, true, err);
+	if (r < 0)
+		return r;
+	const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
+	return hl_report_output_close(&output, hl_leaks_view(leaks, &how), err);
+}
+
 static int run_leaks(int argc, char **argv)
 {
 	HL_CLEANUP(hl_leak_ignore_release) struct hl_leak_ignore ignore = {0};
-	const struct hl_leaks_settings settings = {
-		.stop = hl_heap_target_stops(), .show = show_count, .ignore = &ignore};
-	struct hl_report_output output;
+	const struct hl_view_output to = hl_view_options_parse_output();
+	const struct hl_trace_output kept = {.path = to.path, .force = to.force};
+	const struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
+						   .show = show_count,
+						   .ignore = &ignore,
+						   .want_stacks = is_recording(to.path)};
+	struct hl_directory directory = {.fd = -1};
 	struct hl_leaks *leaks = NULL;
 	struct hl_error err = {0};
 	enum hl_report_form form;
@@ -52,20 +136,23 @@ static int run_leaks(int argc, char **argv)
 	int status = hl_heap_target_check(&hl_verb_leaks, argc, argv);
 	if (status == HL_EXIT_DONE)
 		status = hl_report_output_choose_form(&hl_verb_leaks, false, false, &form);
+	if (status == HL_EXIT_DONE && settings.want_stacks && to.json)
+		status = hl_cli_usage_error(&hl_verb_leaks,
+					    "--json writes no recording; name another output");
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = hl_report_output_check(NULL, 0, &err);
+	int r = settings.want_stacks ? hl_trace_output_open(&kept, &directory, &err)
+				     : hl_report_output_check(NULL, 0, &err);
 	if (r == 0 && ignore_path)
 		r = hl_leak_ignore_read(&ignore, ignore_path, &err);
 	if (r == 0)
 		r = hl_leaks_read(hl_heap_target_pid(), hl_heap_target_core(), &settings, &leaks,
 				  &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, true, &err);
-	if (r == 0) {
-		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = hl_report_output_close(&output, hl_leaks_view(leaks, &how), &err);
-	}
+		r = settings.want_stacks ? write_recording(leaks, &directory, to.path, &err)
+					 : write_report(leaks, &err);
+	if (directory.fd >= 0)
+		hl_trace_output_close(&directory, r == 0);
 	if (r == 0)
 		status = check_limit(leaks);
 	hl_leaks_free(leaks);

@@ -55,6 +55,15 @@ static const struct hl_trace_kind kinds[] = {
 		.word = "touched",
 		.no_object = "no page fault was seen during the trace",
 	},
+	{
+		.mode = "leaks",
+		.verb = "leaks",
+		.value = HL_VALUE_INUSE,
+		.noun = "block",
+		.nouns = "blocks",
+		.word = "lost",
+		.no_object = "no block was lost",
+	},
 };
 
 const struct hl_trace_kind *hl_trace_kind_of(const char *mode)

@@ -166,6 +166,29 @@ class Leaks(harness.TestCase):
                 stacks = {row["stack"][-2]: row["lost_blocks"] for row in by_stack}
                 self.assertEqual(stacks["plant_blocks"], 999)
 
+    def test_lost_memory_is_a_recording_for_every_view(self):
+        command = [HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", program("leaks"), "blocks",
+                   "list"]
+        lost = self.path("lost.hl")
+        with harness.Waiting(command) as started:
+            pid = harness.children_of(started.pid)[0]
+            total = ask("-p", pid)["total"]
+            result = run([HEAPLINE, "leaks", "-p", str(pid), "-o", lost])
+            self.assertEqual((result.status, result.stdout), (0, ""), result.stderr)
+            self.assert_refused(run([HEAPLINE, "leaks", "-p", str(pid), "-o", lost]), "lost.hl")
+        top = json.loads(run([HEAPLINE, "top", "--json", "--plumbing", lost]).stdout)
+        self.assertEqual(top["total"]["inuse_bytes"], total["lost_bytes"] + total["indirect_bytes"])
+        self.assertEqual(top["total"]["inuse_blocks"], total["lost_blocks"] + total["indirect_blocks"])
+        self.assertIn("plant_list", {row["name"] for row in top["rows"]})
+        self.assertIn("lost", run([HEAPLINE, "top", lost]).stdout)
+        drawn = run([HEAPLINE, "flame", "-o", self.path("lost.svg"), lost])
+        self.assertEqual(drawn.status, 0, drawn.stderr)
+        with Planted("leaks", "blocks") as planted:
+            other = self.path("other.hl")
+            self.assert_refused(run([HEAPLINE, "leaks", "-p", str(planted.pid), "-o", other]),
+                                "recorder", "other.hl")
+            self.assertFalse(os.path.exists(other))
+
     def test_suppressions_leave_out_classes_and_functions(self):
         def ignore(*lines):
             with open(self.path("ignored"), "w", encoding="ascii") as file:

@@ -8,6 +8,7 @@
 #include "heap/graph/graph.h"
 #include "heap/graph/leak_ignore.h"
 #include "heap/owners/block_owners.h"
+#include "recording/recording.h"
 #include "symbols/symbols.h"
 
 #include <string.h>
@@ -478,6 +479,9 @@ void hl_leaks_free(struct hl_leaks *leaks)
 {
 	if (!leaks)
 		return;
+	if (leaks->stacks)
+		hl_recording_process_release(leaks->stacks);
+	free(leaks->stacks);
 	hl_heap_free(leaks->heap);
 	hl_strings_release(&leaks->names);
 	free(leaks->rows);

@@ -8,6 +8,7 @@
 #include "heap/glibc.h"
 #include "heap/graph/graph.h"
 #include "heap/owners/block_owners.h"
+#include "recording/recording.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -318,6 +319,23 @@ static int open_owners(struct finder *finder, struct hl_block_owners **ret_owner
 	return r == 0 || r == -ENODATA ? 0 : hl_heap_note(finder->leaks->heap, "%s", why.text);
 }
 
+static int copy_stacks(struct finder *finder, const struct hl_block_owners *owners)
+{
+	struct hl_leaks *leaks = finder->leaks;
+
+	if (!finder->settings->want_stacks || !owners)
+		return 0;
+	leaks->stacks = calloc(1, sizeof(*leaks->stacks));
+	if (!leaks->stacks)
+		return -ENOMEM;
+	int r = hl_block_owners_copy_stacks(owners, leaks->stacks);
+	if (r == -ENODATA) {
+		free(leaks->stacks);
+		leaks->stacks = NULL;
+	}
+	return r == -ENODATA ? 0 : r;
+}
+
 static int find(struct finder *finder)
 {
 	struct hl_block_owners *owners = NULL;
@@ -337,6 +355,8 @@ static int find(struct finder *finder)
 	go_on(finder);
 	if (r == 0)
 		r = hl_leak_rows_add_lost(rows);
+	if (r == 0)
+		r = copy_stacks(finder, owners);
 	hl_leak_rows_free(rows);
 	hl_block_owners_free(owners);
 	return r == 0 ? note_blind_spots(finder) : r;

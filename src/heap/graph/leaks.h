@@ -19,6 +19,7 @@
 
 struct hl_leak_ignore;
 struct hl_memory;
+struct hl_recording_process;
 
 struct hl_leak_sum {
 	uint64_t blocks, bytes;
@@ -55,6 +56,8 @@ struct hl_leaks {
 	struct hl_leak_frame *frames;
 	size_t frame_count, frame_capacity;
 	bool knows_stacks; /* some */
+	/* Nodes and modules alone: hl_leak_row.owner is a node. NULL: not wanted, or not known. */
+	struct hl_recording_process *stacks;
 	struct hl_leak_sum live, lost, indirect, possible;
 	struct hl_leak_sum ignored;   /* lost and indirect, by the suppressions; in no other sum */
 	struct hl_leak_block *blocks; /* the largest, with what they lead to */
@@ -67,6 +70,7 @@ struct hl_leaks_settings {
 	bool stop;   /* the last look is exact: all threads stand still, none is in the allocator */
 	size_t show; /* how many blocks to keep */
 	const struct hl_leak_ignore *ignore; /* NULL: nothing is left out */
+	bool want_stacks; /* else, or where no recorder is in the process, there are none in ->stacks */
 };
 
 /* Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,

@@ -2,6 +2,7 @@
 /* Owners of single blocks; see block_owners.h. */
 #include "heap/owners/block_owners.h"
 
+#include "base/frame_key.h"
 #include "heap/owners/owner_table.h"
 #include "tags/tag_word.h"
 
@@ -116,6 +117,58 @@ int hl_block_owners_each_frame(struct hl_block_owners *owners, uint64_t number,
 	r = hl_owner_tag_names_find(owners->tags, owners->names, number << 16, &name);
 	frames.has_begun = true;
 	return r < 0 ? r : put_frame(&frames, &name);
+}
+
+static int copy_module(const struct hl_block_owners *owners, uint32_t index,
+		       struct hl_recording_module *ret_module)
+{
+	struct hl_recording_module module;
+
+	int r = hl_region_read_module(&owners->region.view, index, &module);
+	if (r < 0)
+		return r;
+	/* The program itself has no path in the region. */
+	const struct hl_map *map = hl_maps_find(hl_owner_names_maps(owners->names), module.start);
+	if (!module.path[0] && map) {
+		free(module.path);
+		module.path = strdup(map->path);
+		if (!module.path)
+			return -ENOMEM;
+	}
+	*ret_module = module;
+	return 0;
+}
+
+int hl_block_owners_copy_stacks(const struct hl_block_owners *owners,
+				struct hl_recording_process *process)
+{
+	const struct hl_region_view *view = &owners->region.view;
+	int r = 0;
+
+	if (owners->source != HL_OWNERS_RECORDER)
+		return -ENODATA;
+	uint32_t node_count = hl_region_read_node_count(view);
+	uint32_t module_count = hl_region_read_module_count(view);
+	process->nodes = calloc((size_t)node_count + 1, sizeof(*process->nodes));
+	process->modules = calloc((size_t)module_count + 1, sizeof(*process->modules));
+	uint32_t *marks = calloc((size_t)node_count + 1, sizeof(*marks));
+	if (!process->nodes || !process->modules || !marks)
+		r = -ENOMEM;
+	for (; r == 0 && process->module_count < module_count; process->module_count++)
+		if ((r = copy_module(owners, process->module_count,
+				     &process->modules[process->module_count])) < 0)
+			break;
+	for (uint32_t i = 0; r == 0 && i < node_count; i++) {
+		process->nodes[i] = hl_region_read_node(view, i + 1);
+		if (!hl_frame_key_is_valid(process->nodes[i].frame, module_count))
+			process->nodes[i].frame = 0;
+	}
+	if (r == 0) {
+		process->node_count = node_count;
+		hl_recording_repair_tree(process->nodes, node_count, marks);
+	}
+	free(marks);
+	return r;
 }
 
 void hl_block_owners_free(struct hl_block_owners *owners)

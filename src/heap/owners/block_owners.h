@@ -33,4 +33,14 @@ int hl_block_owners_each_frame(struct hl_block_owners *owners, uint64_t number,
 			       int (*visit)(void *context, const struct hl_block_frame *frame),
 			       void *context);
 
+struct hl_recording_process;
+
+/*
+ * Copies all stacks into ${process}, which has none: those that numbers stand for are the nodes of
+ * these ids. 0; -ENODATA where tags are the source, which have no stacks; -ENOMEM. What is there is
+ * to be released in any case.
+ */
+int hl_block_owners_copy_stacks(const struct hl_block_owners *owners,
+				struct hl_recording_process *process);
+
 void hl_block_owners_free(struct hl_block_owners *owners); /* NULL is fine */

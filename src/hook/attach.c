@@ -582,6 +582,8 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.stack_end = found->stack_end,
 		.has_glibc_chunks = found->has_glibc_chunks,
 		.may_read_tsc = may_read_clock(attach, attached.stack_top),
+		/* In another namespace of processes it has another number, or none. */
+		.collector_pid = (pid_t)attach->record.target_pid == attach->pid ? getpid() : 0,
 	};
 
 	for (uint32_t i = 0; i < attach->record.patch_count; i++)
@@ -836,9 +838,8 @@ static void remove_by_thread(struct hl_attach *attach)
 	struct hl_attached attached;
 	int32_t result;
 
-	/* In a forked child that memory has never been. */
-	bool is_own = attach->record.target_pid == hl_record_page_inner_pid(attach->pid);
-	if (is_own && attach->record.state == HL_RECORD_STARTED &&
+	/* A forked child has copies of its parent's memory until its first hook. */
+	if (attach->record.state == HL_RECORD_STARTED &&
 	    hl_remote_read(attach->remote, attach->record.attached, &attached, sizeof(attached))) {
 		hl_remote_call(attach->remote, attached.stop, 0, attached.stack_top, &result);
 		set_state(attach, HL_RECORD_STOPPED);

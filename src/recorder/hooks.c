@@ -378,8 +378,6 @@ HL_EXPORT int HL_HOOK(dlclose)(void *handle)
 	if (!hl_libc_resolve() || !hl_libc.dlclose)
 		return -1;
 	int result = hl_libc.dlclose(handle);
-	if (hl_self_is_forked())
-		return result; /* by a destructor */
 	hl_libc_note_unloaded();
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_thread *thread = hl_thread_enter();

@@ -69,10 +69,13 @@ static inline bool *hl_self_changing_slot(void)
 	return &hl_self_slot()->changing;
 }
 
-/* Whether the hook was called in the middle of another one of this thread. */
+/* Whether the hook was called in the middle of another one of this thread; but what dlclose() runs
+ * is the program's. */
 static inline bool hl_self_is_nested(void)
 {
-	return atomic_load_explicit(&hl_self_slot()->inside, memory_order_relaxed) > 1;
+	const struct hl_attached_slot *slot = hl_self_slot();
+
+	return atomic_load_explicit(&slot->inside, memory_order_relaxed) - slot->closing > 1;
 }
 
 /* Whether this is a forked child, in the middle of an event of its parent. */

@@ -53,9 +53,10 @@ struct hl_attached_slot {
 	_Atomic uint32_t tid;
 	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */
 	uint64_t thread;    /* struct hl_thread, the recorder's */
+	int32_t closing;    /* those of ${inside} that are dlclose()'s */
 	bool changing;	    /* hl_self_changing_slot() */
 	bool in_rule;	    /* in a function of a rule, where layers are counted */
-	uint8_t reserved[30];
+	uint8_t reserved[26];
 };
 
 static_assert(sizeof(struct hl_attached_slot) == 64, "a cache line");

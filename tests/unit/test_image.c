@@ -549,6 +549,28 @@ static void what_destructors_do_is_counted(void **state)
 	munmap(region, start.region_bytes);
 }
 
+static int allocate_much(void *handle)
+{
+	for (int i = 0; i < 1000; i++)
+		hook_free(hook_malloc(4096));
+	return *(int *)handle;
+}
+
+static void what_destructors_do_is_sampled(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 4096);
+	int handle = 0;
+
+	start.real[HL_HOOK_DLCLOSE] = (uint64_t)allocate_much;
+	start_with(&start);
+	hook_free(hook_malloc(1)); /* the thread has its slot */
+	assert_int_equal(HOOK(int (*)(void *), HL_HOOK_DLCLOSE)(&handle), 0);
+	/* 630 samples, give or take 16 */
+	assert_in_range(counted().alloc_bytes, 3200000, 5000000);
+	end();
+}
+
 /* ---- without a slot ---- */
 
 static void threads_without_a_slot_pass_through(void **state)
@@ -916,6 +938,7 @@ int main(void)
 		cmocka_unit_test(calls_of_the_allocator_by_itself_are_not_counted),
 		cmocka_unit_test(they_are_not_sampled_twice),
 		cmocka_unit_test(what_destructors_do_is_counted),
+		cmocka_unit_test(what_destructors_do_is_sampled),
 		cmocka_unit_test(threads_without_a_slot_pass_through),
 		cmocka_unit_test(a_forked_child_passes_through),
 		cmocka_unit_test(a_child_forked_in_the_middle_of_a_hook_goes_on),

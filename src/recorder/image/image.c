@@ -35,13 +35,13 @@ static void take_functions(const struct hl_attached_start *start)
 		{HL_HOOK_MEMALIGN, &hl_libc.memalign},
 		{HL_HOOK_VALLOC, &hl_libc.valloc},
 		{HL_HOOK_PVALLOC, &hl_libc.pvalloc},
-		{HL_HOOK_DLCLOSE, &hl_libc.dlclose},
 	};
 
 	for (size_t i = 0; i < HL_COUNT_OF(functions); i++)
 		*(uint64_t *)functions[i].place = start->real[functions[i].hook];
 	memcpy(hl_image_real, start->real, sizeof(hl_image_real));
 	memcpy(hl_image_rules, start->rules, sizeof(hl_image_rules));
+	hl_libc.dlclose = start->real[HL_HOOK_DLCLOSE] ? hl_image_close_library : NULL;
 	hl_libc.usable_size = (size_t(*)(void *))start->usable_size;
 	hl_libc_has_glibc_chunks = start->usable_size && start->has_glibc_chunks;
 }

@@ -29,6 +29,9 @@ extern HL_HIDDEN _Atomic uint32_t hl_image_left;
 
 void hl_image_libc_init(const struct hl_attached_start *start);
 
+/* The real dlclose(). Destructors of the library run inside: what they allocate is the program's. */
+int hl_image_close_library(void *handle);
+
 /* ---- objects.c: modules, where libc does not name them ---- */
 
 /* False without memory. */
@@ -48,7 +51,7 @@ bool hl_image_has(uint64_t address);
 
 /* ---- stubs.c ---- */
 
-#define HL_IMAGE_ALLOCATORS(STUB)                    \
+#define HL_IMAGE_WITH_RESULT(STUB)                   \
 	STUB(malloc, HL_HOOK_MALLOC)                 \
 	STUB(calloc, HL_HOOK_CALLOC)                 \
 	STUB(realloc, HL_HOOK_REALLOC)               \
@@ -57,15 +60,15 @@ bool hl_image_has(uint64_t address);
 	STUB(aligned_alloc, HL_HOOK_ALIGNED_ALLOC)   \
 	STUB(memalign, HL_HOOK_MEMALIGN)             \
 	STUB(valloc, HL_HOOK_VALLOC)                 \
-	STUB(pvalloc, HL_HOOK_PVALLOC)
+	STUB(pvalloc, HL_HOOK_PVALLOC)               \
+	STUB(dlclose, HL_HOOK_DLCLOSE)
 #define HL_IMAGE_FREERS(STUB)                \
 	STUB(free, HL_HOOK_FREE)             \
 	STUB(free_sized, HL_HOOK_FREE_SIZED) \
 	STUB(free_aligned_sized, HL_HOOK_FREE_ALIGNED_SIZED)
-#define HL_IMAGE_STUBS(STUB)      \
-	HL_IMAGE_ALLOCATORS(STUB) \
-	HL_IMAGE_FREERS(STUB)     \
-	STUB(dlclose, HL_HOOK_DLCLOSE)
+#define HL_IMAGE_STUBS(STUB)       \
+	HL_IMAGE_WITH_RESULT(STUB) \
+	HL_IMAGE_FREERS(STUB)
 
 #define STUB(NAME, HOOK) HL_HIDDEN void hl_image_stub_##NAME(void);
 HL_IMAGE_STUBS(STUB)

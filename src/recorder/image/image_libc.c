@@ -124,6 +124,17 @@ void *hl_libc_fail_array(void *block, size_t count, size_t size)
 	return real(block, count, size);
 }
 
+int hl_image_close_library(void *handle)
+{
+	int (*real)(void *) = (int (*)(void *))hl_image_real[HL_HOOK_DLCLOSE];
+	struct hl_attached_slot *slot = hl_self_slot();
+
+	slot->closing++;
+	int result = real(handle);
+	slot->closing--;
+	return result;
+}
+
 void hl_libc_note_unloaded(void)
 {
 	if (!real_find_object)

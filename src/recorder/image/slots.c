@@ -46,7 +46,8 @@ static void retire(struct hl_attached_slot *slot)
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
 
 	slot->thread = 0;
-	slot->changing = false;
+	slot->closing = 0;
+	slot->changing = slot->in_rule = false;
 	atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
 	if (thread)
 		hl_thread_retire(thread);

@@ -136,18 +136,8 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 #define STUB(NAME, HOOK)      STUB_WITH(NAME, HOOK, "")
 #define STUB_VOID(NAME, HOOK) STUB_WITH(NAME, HOOK, LOAD_RAX)
 
-HL_IMAGE_ALLOCATORS(STUB)
+HL_IMAGE_WITH_RESULT(STUB)
 HL_IMAGE_FREERS(STUB_VOID)
-
-/* Destructors of the library run inside, and what they allocate counts: the thread is not nested in
- * the allocator, so another count has it. */
-__attribute__((naked, used)) void hl_image_stub_dlclose(void)
-{
-	__asm__ volatile(ENTER "lock incl hl_attached+%c[without](%%rip)\n\t"
-			       "call hl_image_dlclose\n\t" LOAD_REGISTERS
-			       "lock decl hl_attached+%c[without](%%rip)\n\t" LEAVE
-			       "ret\n" RARE ::OPERANDS(HL_HOOK_DLCLOSE));
-}
 
 /* ---- rules ---- */
 

@@ -8,6 +8,7 @@ from event_bars import event_figures
 from faults import faults_figures
 from figure import MIB, Figure, view_figure
 from heap import heap_figures
+from join import join_figures
 from log_bars import log_figures
 from stacks import stacks_figures
 from suite import geometric_mean
@@ -183,4 +184,5 @@ def figures(results):
         *faults_figures(results.faults),
         *tags_figures(results.tags),
         *heap_figures(results.heap),
+        *join_figures(results.join),
     ]

@@ -13,6 +13,7 @@ from bars import figures
 from faults import FaultsCost
 from figure import MIB
 from heap import HeapWalk
+from join import Joined
 from logs import Logs
 from stacks import StacksCost
 from tags import TagsCost
@@ -35,6 +36,7 @@ class Results:
     faults: FaultsCost = None
     tags: TagsCost = None
     heap: HeapWalk = None
+    join: Joined = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -197,4 +199,7 @@ the trace runs, and kept.
 looks on; the fastest of 15 rounds, in processor time of that process, and the difference of the two. \
 The bpftrace script counts the faults of each stack, which it walks by frame pointers.
 - Heap walks (`bench/heap.py`): the fastest of 10 rounds, in processor time of the tool, on a program \
-that stands still."""
+that stands still.
+- Joining (`bench/join.py`): a process is entered and left again and again; how long all its threads stood still is \
+measured from the first stop to the last go. After each cycle the counts are compared with the program's own. The pair \
+is that of the part about stacks, under `record` and under `attach`."""

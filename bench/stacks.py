@@ -56,10 +56,10 @@ class StacksCost:
 class Load:
     """A program that does one thing again and again, and says how long each took."""
 
-    def __init__(self, machine, program, times, rounds):
+    def __init__(self, machine, program, times, rounds, wrapper=()):
         self.times = times
         self.rounds = 2 if machine.small else rounds
-        self.process = subprocess.Popen([machine.build / "bench" / program, str(DEPTH)],
+        self.process = subprocess.Popen([*wrapper, machine.build / "bench" / program, str(DEPTH)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
 

@@ -3,6 +3,7 @@
  * Enters a process that allocates in many threads, and leaves it, again and again:
  *
  *	attach_cycles CYCLES MILLISECONDS THREADS [threads|forks|signals|libraries]...
+ *	attach_cycles CYCLES MILLISECONDS pid:PID
  *
  * Each time the recorder's count is compared with the program's own, and what is left behind is
  * looked for. One line of JSON tells how long all threads stood still; status 1: something was wrong.
@@ -211,16 +212,20 @@ int main(int argc, char **argv)
 {
 	REQUIRE(argc >= 4);
 	unsigned cycles = (unsigned)atoi(argv[1]), milliseconds = (unsigned)atoi(argv[2]);
-	unsigned threads = (unsigned)atoi(argv[3]), kinds = kinds_of(argv + 4);
+	bool is_others = !strncmp(argv[3], "pid:", 4); /* of which nothing is known */
+	unsigned threads = is_others ? 0 : (unsigned)atoi(argv[3]), kinds = kinds_of(argv + 4);
 	uint32_t *bring = calloc(cycles, sizeof(*bring)), *patch = calloc(cycles, sizeof(*patch));
 	uint32_t *detach = calloc(cycles, sizeof(*detach));
 	uint64_t total = 0;
 
-	REQUIRE(cycles && bring && patch && detach && threads && threads <= STORM_THREADS_MAX);
+	REQUIRE(cycles && bring && patch && detach && threads <= STORM_THREADS_MAX);
 	ledger = mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	REQUIRE(ledger != MAP_FAILED);
-	start_target(threads, kinds);
+	if (is_others)
+		target = atoi(argv[3] + 4);
+	else
+		start_target(threads, kinds);
 	struct residue at_first = look_for_residue();
 	for (unsigned i = 0; i < cycles; i++) {
 		struct sums before = add_up(threads);
@@ -230,17 +235,18 @@ int main(int argc, char **argv)
 		struct sums after = add_up(threads);
 		uint64_t sure = after.sure - before.sure, maybe = after.maybe - before.maybe;
 		if (recorded.allocated < sure ||
-		    (!kinds && recorded.allocated > sure + maybe + threads))
+		    (threads && !kinds && recorded.allocated > sure + maybe + threads))
 			tell("allocations recorded, and those that the program knows of", i,
 			     recorded.allocated, sure);
-		if (!kinds && recorded.in_use > threads * UINT64_C(STORM_KEPT + 2))
+		if (threads && !kinds && recorded.in_use > threads * UINT64_C(STORM_KEPT + 2))
 			tell("blocks in use, and as many as there can be", i, recorded.in_use,
 			     threads * UINT64_C(STORM_KEPT + 2));
 		if (recorded.lost)
 			tell("events lost", i, recorded.lost, 0);
 		struct residue left = look_for_residue();
 		if (left.maps || left.lifted ||
-		    (!(kinds & STORM_LIBRARIES) && left.descriptors != at_first.descriptors))
+		    (threads && !(kinds & STORM_LIBRARIES) &&
+		     left.descriptors != at_first.descriptors))
 			tell("mappings and threads that are not as before", i, left.maps,
 			     left.lifted);
 		bring[i] = times.bring_us;
@@ -249,8 +255,8 @@ int main(int argc, char **argv)
 		total += recorded.allocated;
 	}
 	ledger->stop = 1;
-	int status = -1;
-	REQUIRE(waitpid(target, &status, 0) == target);
+	int status = 0;
+	REQUIRE(is_others || waitpid(target, &status, 0) == target);
 	printf("{");
 	print_times("bring", bring, cycles);
 	print_times("patch", patch, cycles);

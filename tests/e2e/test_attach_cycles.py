@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A process that is entered and left again and again counts right each time, and nothing stays."""
+
+import json
+import subprocess
+
+import attaching
+import harness
+
+SECONDS = 120
+
+
+class Cycles(attaching.TestCase):
+    def enter(self, cycles, threads, *kinds):
+        """attach_cycles.c compares counts, mappings, descriptors and priorities after each cycle."""
+        result = subprocess.run(
+            [harness.program("attach_cycles"), str(cycles), "2", str(threads), *kinds],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        told = json.loads(result.stdout)
+        self.assertEqual((told["cycles"], told["failures"], told["status"]), (cycles, 0, 0))
+        self.assertGreater(told["allocations"], cycles)
+
+    def test_threads_that_stay(self):
+        self.enter(60, 4)
+
+    def test_threads_that_come_and_go_and_forks(self):
+        self.enter(60, 4, "threads", "forks")
+
+    def test_signals_and_libraries(self):
+        self.enter(60, 4, "signals", "libraries")
+
+    def test_many_threads(self):
+        self.enter(20, 32)
+
+
+if __name__ == "__main__":
+    harness.main()

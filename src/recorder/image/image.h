@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The recorder as an image: brought into a running process by heapline, without the loader and
- * without libc; see region/attached.h for what is agreed with heapline.
+ * without libc; see region/attached.h for what is agreed with heapline, and
+ * docs/decisions/0039-the-image.md for why it is as it is.
  *
  *	stub	the way from a patched function into its hook; counts the thread in and out
  *	gate	open while the recorder runs, and closed in forked children, which pass through for

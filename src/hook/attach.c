@@ -20,7 +20,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/futex.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,6 +246,42 @@ static bool is_record_there(const struct hl_attach *attach)
 	       !memcmp(page.magic, attach->record.magic, sizeof(page.magic)) &&
 	       page.tool_start_ticks == attach->record.tool_start_ticks &&
 	       page.attached == attach->record.attached;
+}
+
+/* ---- whether a sandbox permits it ---- */
+
+/*
+ * What the recorder calls now and then on the target's threads, in any mode; all else is done while
+ * filters are suspended. man/heapline-record.1.scd lists them.
+ */
+static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
+{
+	static const struct hl_seccomp_call calls[] = {
+		{"mmap", SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS}},
+		{"mmap", SYS_mmap, {0, 4096, PROT_READ, MAP_PRIVATE}},
+		{"mprotect", SYS_mprotect, {0, 4096, PROT_READ | PROT_WRITE}},
+		{"mremap", SYS_mremap, {0}},
+		{"munmap", SYS_munmap, {0}},
+		{"madvise", SYS_madvise, {0, 4096, MADV_DONTDUMP}},
+		{"rt_sigprocmask", SYS_rt_sigprocmask, {0}},
+		{"sched_yield", SYS_sched_yield, {0}},
+		{"gettid", SYS_gettid, {0}},
+		{"getpid", SYS_getpid, {0}},
+		{"prctl", SYS_prctl, {PR_GET_NAME}},
+		{"clock_gettime", SYS_clock_gettime, {CLOCK_MONOTONIC}},
+		{"futex", SYS_futex, {0, FUTEX_WAKE}},
+		{"futex", SYS_futex, {0, FUTEX_LOCK_PI_PRIVATE}},
+		{"nanosleep", SYS_nanosleep, {0}},
+		{"kill", SYS_kill, {1}},
+		{"openat", SYS_openat, {(uint64_t)AT_FDCWD, 0, O_RDONLY | O_CLOEXEC}},
+		{"fstat", SYS_fstat, {0}},
+		{"read", SYS_read, {0}},
+		{"pread64", SYS_pread64, {0}},
+		{"getcwd", SYS_getcwd, {0}},
+		{"close", SYS_close, {0}},
+	};
+
+	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls), err);
 }
 
 /* ---- preparing, while the target runs ---- */
@@ -530,6 +568,8 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 {
 	long r = attach->has_record ? take_over(attach, err) : 0;
 
+	if (r == 0)
+		r = check_sandbox(attach, err);
 	if (r < 0)
 		return (int)r;
 	for (int tries = 0; tries < ROOM_TRIES; tries++) {

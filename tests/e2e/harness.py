@@ -115,9 +115,9 @@ def wait_until(condition, what, timeout=300.0):
 class Waiting:
     """A program that says "ready" and then waits for the end of its input."""
 
-    def __init__(self, command, env=None):
+    def __init__(self, command, env=None, **options):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=dict(os.environ, **(env or {})))
+                                        text=True, env=dict(os.environ, **(env or {})), **options)
         if not any(line.strip() == "ready" for line in self.process.stdout):
             raise AssertionError(f"'{command[0]}' ended before it was ready")
         wait_until(lambda: process_state(self.process.pid) == "S", f"'{command[0]}' to wait")

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One program with every libc and allocator is joined: the recording equals the program's ledger."""
+"""One program with every libc and allocator, and in every state in which processes are, is joined:
+the recording equals the program's ledger."""
 
+import ctypes
+import os
+import shutil
 import signal
+import struct
+import subprocess
 
 import attaching
 import harness
+from harness import HEAPLINE, process_state, wait_until
 
 WAYS = ("", "_static", "_static_pie", "_musl", "_musl_static", "_jemalloc", "_jemalloc_in",
         "_jemalloc_static", "_mimalloc", "_mimalloc_in", "_tcmalloc", "_own", "_cookie")
@@ -14,7 +21,30 @@ GLIBC = ("", "_static", "_static_pie")
 MUSL = ("_musl", "_musl_static")  # much of it comes without information about its frames
 
 
-class Ways(attaching.TestCase):
+# seccomp(2): a filter that returns one action for one system call, and permits all others
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER_MODE = 22, 38, 2
+RET_KILL, RET_ERRNO_EPERM, RET_ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
+SYS_GETTID, SYS_MREMAP, SYS_REBOOT = 186, 25, 169
+LOAD_NUMBER, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+
+OTHER_USER = {"user": 65534, "group": 65534, "extra_groups": []}
+
+
+def install_filter(number, action):
+    """What a child does before it executes its program."""
+    code = [(LOAD_NUMBER, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, number), (RETURN, 0, 0, action),
+            (RETURN, 0, 0, RET_ALLOW)]
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def install():
+        rules = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in code))
+        program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(rules))
+        if prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or prctl(PR_SET_SECCOMP, FILTER_MODE, program):
+            raise OSError(ctypes.get_errno(), "cannot install a filter")
+    return install
+
+
+class Ledger(attaching.TestCase):
     def ask(self, process):
         """Has the program allocate; its ledger, {function: figures}, and frees of older blocks."""
         process.stdin.write("\n")
@@ -27,16 +57,18 @@ class Ways(attaching.TestCase):
             ledger[name] = [int(figure) for figure in figures]
         raise AssertionError("it ended")
 
-    def check(self, kind):
-        with harness.Waiting([harness.program("ways" + kind)]) as process:
-            self.ask(process)
-            for mode in ("mem-fast", "log-fast"):
-                with self.attached(process.pid, "--mode", mode) as attach:
-                    expected, older_frees = self.ask(process)
-                    attach.send_signal(signal.SIGINT)
-                self.compare(kind, expected, older_frees)
-            self.ask(process)
-        self.assertEqual(process.returncode, 7)
+    def join(self, process, kind="", mode="mem-fast"):
+        """Joins it, has it allocate, leaves it, and compares."""
+        with self.attached(process.pid, "--mode", mode) as attach:
+            expected, older_frees = self.ask(process)
+            attach.send_signal(signal.SIGINT)
+        self.compare(kind, expected, older_frees)
+
+    def assert_not_joined(self, process, *parts, **options):
+        result = harness.run([HEAPLINE, "attach", "-p", str(process.pid), "-d", "1", "-o",
+                              self.recording], **options)
+        self.assert_refused(result, *parts)
+        self.assertFalse(os.path.exists(self.recording))
 
     def compare(self, kind, expected, older_frees):
         allocated = harness.top_rows(self.recording, "alloc")
@@ -57,8 +89,122 @@ class Ways(attaching.TestCase):
         self.assertEqual(lost, {})
 
 
+class Ways(Ledger):
+    def check(self, kind):
+        with harness.Waiting([harness.program("ways" + kind)]) as process:
+            self.ask(process)
+            for mode in ("mem-fast", "log-fast"):
+                self.join(process, kind, mode)
+            self.ask(process)
+        self.assertEqual(process.returncode, 7)
+
+
 for way in WAYS:
     setattr(Ways, f"test_with{way or '_glibc'}", lambda self, kind=way: self.check(kind))
+
+
+class States(Ledger):
+    def setUp(self):
+        super().setUp()
+        self.program = harness.program("ways")
+
+    def waiting(self, **options):
+        return harness.Waiting([self.program], **options)
+
+    def stop(self, process):
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: process_state(process.pid) == "T", "the stop")
+
+    def test_a_stopped_process_stays_stopped_and_counts_once_it_goes_on(self):
+        with self.waiting() as process:
+            self.stop(process)
+            with self.attached(process.pid) as attach:
+                self.assertEqual(process_state(process.pid), "T")
+                process.send_signal(signal.SIGCONT)
+                expected, older_frees = self.ask(process)
+                self.stop(process)
+                attach.send_signal(signal.SIGINT)
+            self.compare("", expected, older_frees)
+            self.assertEqual(process_state(process.pid), "T")
+            process.send_signal(signal.SIGCONT)
+            self.ask(process)
+        self.assertEqual(process.returncode, 7)
+
+    def test_root_joins_processes_of_others(self):
+        harness.need_other_user(65534)
+        with self.waiting(**OTHER_USER) as process:
+            self.join(process)
+        self.assertEqual(process.returncode, 7)
+
+    def test_a_process_that_hides_its_memory_is_joined_by_root_alone(self):
+        harness.need_other_user(65534)
+        os.chmod(self.directory, 0o755)
+        # Who may not read its program may not read its memory, as after PR_SET_DUMPABLE.
+        self.program = shutil.copy(self.program, self.path("hidden"))
+        os.chmod(self.program, 0o711)
+        with self.waiting(**OTHER_USER) as process:
+            self.assert_not_joined(process, "root", **OTHER_USER)
+            self.join(process)
+        self.assertEqual(process.returncode, 7)
+
+    def test_a_filter_that_permits_what_the_recorder_calls_is_no_obstacle(self):
+        harness.need_root()
+        with self.waiting(preexec_fn=install_filter(SYS_REBOOT, RET_KILL)) as process:
+            self.join(process, mode="log-fast")
+        self.assertEqual(process.returncode, 7)
+
+    def test_a_filter_that_forbids_what_the_recorder_calls_is_told(self):
+        harness.need_root()
+        for name, number, action in (("gettid()", SYS_GETTID, RET_KILL),
+                                     ("gettid()", SYS_GETTID, RET_ERRNO_EPERM),
+                                     ("mremap()", SYS_MREMAP, RET_KILL)):
+            with self.subTest(name=name, action=action), \
+                    self.waiting(preexec_fn=install_filter(number, action)) as process:
+                self.assert_not_joined(process, "seccomp filter does not permit", name)
+                self.assertEqual(process_state(process.pid), "S")
+            self.assertEqual(process.returncode, 7)
+
+    def test_a_debugged_process_is_not_joined(self):
+        with self.waiting() as process:
+            gdb = subprocess.Popen([harness.need("gdb"), "-nx", "-q", "-p", str(process.pid)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, text=True)
+            try:
+                wait_until(lambda: process_state(process.pid) == "t", "gdb to stop it")
+                self.assert_not_joined(process, f"process {gdb.pid} traces it")
+                self.assertEqual(process_state(process.pid), "t")
+            finally:
+                gdb.communicate("detach\nquit\n")
+            self.join(process)
+        self.assertEqual(process.returncode, 7)
+
+    def try_to_join(self, pid):
+        """Whatever comes of it is said in one sentence."""
+        result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-f", "-d", "0.02", "-o",
+                              self.recording], env=self.environment)
+        if result.status != 0:
+            self.assert_refused(result)
+        return result
+
+    def test_processes_that_exit_while_they_are_joined_exit_as_they_would(self):
+        for i in range(20):
+            script = f"x=; while [ ${{#x}} -lt {i * 500} ]; do x=x$x; done; exit 5"
+            with subprocess.Popen(["sh", "-c", script]) as process:
+                self.try_to_join(process.pid)
+                self.assertEqual(process.wait(harness.TIMEOUT_S), 5)
+
+    def test_a_process_that_becomes_others_all_the_time_goes_on(self):
+        script = self.path("script")
+        with open(script, "w", encoding="ascii") as file:
+            file.write('[ -e "$1" ] && exit 5\nx=; while [ ${#x} -lt 300 ]; do x=x$x; done\n'
+                       'exec sh "$0" "$1"\n')
+        with subprocess.Popen(["sh", script, self.path("end")]) as process:
+            for _ in range(20):
+                self.try_to_join(process.pid)
+            self.assertIsNone(process.poll())
+            with open(self.path("end"), "w", encoding="ascii"):
+                pass
+            self.assertEqual(process.wait(harness.TIMEOUT_S), 5)
 
 
 if __name__ == "__main__":

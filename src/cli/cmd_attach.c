@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* How long a thread that is inside the recorder is waited for. */
@@ -56,20 +57,29 @@ static void say_beginning(const struct hl_process_facts *facts, const char *name
 			    facts->comm, facts->pid, name);
 }
 
-static void say_unseen(const struct hl_attach *attach)
+/* At once, for a recording without what was looked for may take hours; and in the recording. */
+static void say_unseen(const struct hl_attach *attach, struct hl_collector *collector)
 {
 	char unseen[512];
 
 	hl_attach_unseen(attach, unseen, sizeof(unseen));
-	if (unseen[0])
-		hl_cli_note("%s", unseen);
+	if (!unseen[0])
+		return;
+	hl_cli_note("%s", unseen);
+	hl_collector_warn(collector, unseen);
 }
 
-static void say_end(const struct hl_collector_summary *summary, const char *name,
-		    struct hl_attach_times times)
+static void say_end(struct hl_collector_summary summary, const char *name,
+		    const struct hl_attach *attach)
 {
-	hl_record_say_problems(summary, name);
-	hl_record_say_result(summary, name);
+	const struct hl_attach_times times = hl_attach_times(attach);
+	char unseen[512];
+
+	hl_attach_unseen(attach, unseen, sizeof(unseen));
+	if (summary.warnings[0] && !strcmp(summary.warnings[0], unseen))
+		summary.warnings++; /* said at the beginning */
+	hl_record_say_problems(&summary, name);
+	hl_record_say_result(&summary, name);
 	if (hl_record_is_quiet())
 		return;
 	if (times.detach_us)
@@ -108,7 +118,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		return r;
 	}
 	say_beginning(facts, name);
-	say_unseen(attach);
+	say_unseen(attach, collector);
 	if (duration_seconds > 0)
 		end_ns = hl_clock_ns(CLOCK_MONOTONIC) +
 			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);
@@ -118,7 +128,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		left = hl_attach_detach(attach, LEAVE_WAIT_MS, err);
 	hl_collector_finish(collector, &summary);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
-	say_end(&summary, name, hl_attach_times(attach));
+	say_end(summary, name, attach);
 	return left;
 }
 

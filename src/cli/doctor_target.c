@@ -218,7 +218,10 @@ static void judge_attach(struct patient *patient)
 	char command[64];
 
 	snprintf(command, sizeof(command), "heapline attach -p %d -d 60", patient->pid);
-	if (patient->joinable == 0)
+	if (is_recorded(patient))
+		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_NO, "%s", "")->reason,
+			 512, "it is being recorded in '%.400s'", patient->recording);
+	else if (patient->joinable == 0)
 		hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_YES, "%s", command);
 	else
 		hl_doctor_refuse(patient->doctor, "attach", patient->joinable, &patient->unjoinable,
@@ -258,7 +261,8 @@ static void judge_ask(struct patient *patient)
 
 	if (!other || !other->can_be_asked)
 		return;
-	if (is_recorded(patient)) {
+	bool has_recorder = hl_maps_have_file(&patient->maps, "libheapline.so");
+	if (is_recorded(patient) && has_recorder) {
 		snprintf(hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_YES,
 				       "heapline carriers -p %d --ask", patient->pid)
 				 ->reason,
@@ -268,7 +272,9 @@ static void judge_ask(struct patient *patient)
 	struct hl_doctor_way *way = hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_NO,
 						  "%s", patient->command);
 	snprintf(way->reason, sizeof(way->reason),
-		 "%s can be asked by a recorder, and there is none in the process", other->name);
+		 "%s can be asked by a recorder from the program's start, and there is none in the "
+		 "process",
+		 other->name);
 }
 
 /* ${readable}: of the heap. -ENOTSUP means that memory can be read, but not this allocator's. */

@@ -227,6 +227,11 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 	return 0;
 }
 
+void hl_collector_warn(struct hl_collector *collector, const char *sentence)
+{
+	hl_archive_warn(&collector->archive, "%s", sentence);
+}
+
 void hl_collector_abandon(struct hl_collector *collector)
 {
 	if (collector->begun)

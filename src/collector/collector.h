@@ -69,6 +69,9 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
 		       uint64_t *ret_region_bytes, struct hl_error *err);
 
+/* Adds ${sentence} to the recording's warnings. */
+void hl_collector_warn(struct hl_collector *collector, const char *sentence);
+
 /* Removes the directory again: the program could not be started, or not be joined. */
 void hl_collector_abandon(struct hl_collector *collector);
 

@@ -114,7 +114,12 @@ static int ask_allocator(const struct hl_control_subject *subject, struct hl_tra
 
 	(void)subject;
 	(void)request;
-	(void)err;
+	if (tracked->attached)
+		return hl_error_set(err, -EOPNOTSUPP,
+				    "cannot ask the allocator of process %d: the recorder that was "
+				    "brought into it as it ran asks none; one of 'heapline record' "
+				    "does",
+				    tracked->pid);
 	atomic_fetch_add(&header->introspection.asked, 1);
 	atomic_fetch_or(&header->mode, HL_MODE_ASKED);
 	return 0;

@@ -213,6 +213,34 @@ class Control(Attach):
         self.assertTrue(copy["snapshot"] and copy["attached"])
         self.assertEqual(target.end(), 7)
 
+    def test_who_owns_its_blocks_is_known(self):
+        with harness.Waiting([harness.program("waits")]) as process:
+            with self.attached(process.pid, "-d", "2"):
+                wait_until(lambda: json.loads(self.ctl(process.pid, "status", "--json").stdout)
+                           ["rows"][0]["inuse_objects"] > 10, "blocks")
+                said = harness.run([HEAPLINE, "allocations", "--json", "-p", str(process.pid)])
+                self.assertEqual(said.status, 0, said.stderr)
+                owned = json.loads(said.stdout)
+                self.assertEqual(owned["source"], "recorder")
+                self.assertGreater(owned["total"]["inuse_blocks"], 10)
+                doctor = harness.run([HEAPLINE, "doctor", "--json", "-p", str(process.pid)],
+                                     env=self.environment)
+                ways = {row["way"]: row for row in json.loads(doctor.stdout)["rows"]}
+                self.assertEqual((ways["record"]["works"], ways["attach"]["works"]), ("yes", "no"))
+                self.assertIn("is being recorded", ways["attach"]["reason"])
+
+    def test_it_can_begin_closed(self):
+        target = self.target()
+        with self.attached(target.pid, "--mode", "off") as attach:
+            time.sleep(0.2)
+            self.ctl(target.pid, "mode", "mem-fast")
+            wait_until(lambda: json.loads(self.ctl(target.pid, "status", "--json").stdout)
+                       ["rows"][0]["events"] > 1000, "events")
+            attach.send_signal(signal.SIGINT)
+        text = harness.run([HEAPLINE, "top", self.recording]).stdout
+        self.assertIn("was in mode 'closed'", text)
+        self.assertEqual(target.end(), 7)
+
     def test_signals_end_it(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):
@@ -310,6 +338,17 @@ class Programs(Attach):
         self.assertGreater(total, 10000)
         self.assertGreater(rows["_start"]["cum_bytes"], total * 0.9)
         self.assertTrue(any(name.startswith(("PyUnicode", "_PyUnicode")) for name in rows), rows)
+
+    def test_what_is_not_recorded_is_said_once_and_kept(self):
+        with subprocess.Popen([harness.program("entry_target_prefixed")], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            while process.stdout.readline() != "ready\n":
+                self.assertIsNone(process.poll())
+            said = self.attach(process.pid, "-d", "0.2").stderr
+            process.stdin.close()
+        self.assertEqual(said.count("calls of 'je_malloc'"), 1, said)
+        [warning] = report("info", self.recording)["recording"]["warnings"]
+        self.assertIn("calls of 'je_malloc'", warning)
 
     def test_redis_is_named(self):
         server, client = harness.need("redis-server"), harness.need("redis-cli")

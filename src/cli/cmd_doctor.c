@@ -87,7 +87,7 @@ void hl_doctor_refuse(struct hl_doctor *doctor, const char *name, int code,
 
 	/* Which process it is, is known. */
 	if (colon && (!strncmp(text, "cannot trace process", 20) ||
-		      !strncmp(text, "cannot attach to process", 24) ||
+		      !strncmp(text, "cannot enter process", 20) ||
 		      !strncmp(text, "cannot control process", 22)))
 		text = colon + 2;
 	const char *remedy = strstr(text, "; ");

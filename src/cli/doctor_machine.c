@@ -201,15 +201,18 @@ void hl_doctor_judge_machine(struct hl_doctor *doctor)
 				      traces[i]);
 	hl_privilege_read(&rights);
 	bool is_root = rights.capabilities & UINT64_C(1) << CAP_SYS_PTRACE;
-	struct hl_doctor_way *heap =
-		hl_doctor_add(doctor, "heap",
-			      is_root	  ? HL_DOCTOR_YES
-			      : scope < 1 ? HL_DOCTOR_PARTLY
-					  : HL_DOCTOR_NO,
-			      "%sheapline heap -p PID", is_root || scope < 1 ? "" : "sudo ");
-	if (!is_root)
-		snprintf(heap->reason, sizeof(heap->reason), "%s",
-			 scope < 1 ? "of this user's processes; those of others need root"
-				   : "kernel.yama.ptrace_scope keeps the memory of other "
-				     "processes from those who are not root");
+	static const char *const by_memory[] = {"attach", "heap"};
+	for (size_t i = 0; i < HL_COUNT_OF(by_memory); i++) {
+		struct hl_doctor_way *way = hl_doctor_add(
+			doctor, by_memory[i],
+			is_root	    ? HL_DOCTOR_YES
+			: scope < 1 ? HL_DOCTOR_PARTLY
+				    : HL_DOCTOR_NO,
+			"%sheapline %s -p PID", is_root || scope < 1 ? "" : "sudo ", by_memory[i]);
+		if (!is_root)
+			snprintf(way->reason, sizeof(way->reason), "%s",
+				 scope < 1 ? "of this user's processes; those of others need root"
+					   : "kernel.yama.ptrace_scope keeps the memory of other "
+					     "processes from those who are not root");
+	}
 }

@@ -307,7 +307,10 @@ static void judge_allocations(struct patient *patient, int readable, const struc
 	snprintf(way->reason, sizeof(way->reason),
 		 "sizes alone: who allocated is not known without a recorder or the library for "
 		 "tags in the process");
-	if (patient->command[0])
+	if (patient->joinable == 0)
+		snprintf(way->remedy, sizeof(way->remedy),
+			 "while 'heapline attach' records it, it is known of new blocks");
+	else if (patient->command[0])
 		snprintf(way->remedy, sizeof(way->remedy),
 			 "started with 'heapline record --tags' it would be known");
 }

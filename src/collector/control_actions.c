@@ -116,9 +116,8 @@ static int ask_allocator(const struct hl_control_subject *subject, struct hl_tra
 	(void)request;
 	if (tracked->attached)
 		return hl_error_set(err, -EOPNOTSUPP,
-				    "cannot ask the allocator of process %d: the recorder that was "
-				    "brought into it as it ran asks none; one of 'heapline record' "
-				    "does",
+				    "cannot ask the allocator of process %d: a recorder that is "
+				    "preloaded asks, and this one was brought in",
 				    tracked->pid);
 	atomic_fetch_add(&header->introspection.asked, 1);
 	atomic_fetch_or(&header->mode, HL_MODE_ASKED);

@@ -179,7 +179,7 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 		return refuse("it is set-user-id, set-group-id or has file capabilities, so the "
 			      "loader lets no library into it",
 			      "record a copy of it without these, or as the user that it runs as, "
-			      "or trace it while it runs: 'heapline stacks -p PID'");
+			      "or record it while it runs: 'heapline attach -p PID'");
 	if (needs_asan(elf))
 		return refuse("it is built with AddressSanitizer, which lets no library come "
 			      "before its own",

@@ -18,11 +18,12 @@ VERBS = (["heap"], ["carriers"], ["carriers", "--ask"], ["pins"], ["allocations"
 
 
 OPTIONS = {"stacks": ["--max-overhead", "100000", "0.2"],  # which needs no measurement before
-           "pgfault": ["0.2"]}
+           "pgfault": ["0.2"], "attach": ["-d", "0.2"]}
 
 
 def ask(pid, verb):
-    result = run([HEAPLINE, *verb, "-p", str(pid), *OPTIONS.get(verb[0], [])])
+    with tempfile.TemporaryDirectory() as scratch:  # where recordings go
+        result = run([HEAPLINE, *verb, "-p", str(pid), *OPTIONS.get(verb[0], [])], cwd=scratch)
     said = result.stdout + result.stderr
     if result.status and re.search(r"CAP_|cannot trace here|kernel", said):
         raise unittest.SkipTest(said.strip().splitlines()[-1])

@@ -128,9 +128,11 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 		r = hl_owners_note(
 			owners,
 			"who allocated is not known: there is neither a recorder nor the library "
-			"for tags in the process; 'heapline %s -p %d 60' shows %s%s",
-			heap->is_stripped ? "pgfault" : "stacks", (int)heap->process.pid,
-			heap->is_stripped ? "what makes it grow" : "who allocates from now on",
+			"for tags in the process; 'heapline %s -p %d%s' %s%s",
+			heap->is_stripped ? "pgfault" : "attach", (int)heap->process.pid,
+			heap->is_stripped ? " 60" : "",
+			heap->is_stripped ? "shows what makes it grow"
+					  : "records who allocates from now on",
 			strstr(heap->allocator, "static")
 				? ""
 				: "; started with 'heapline record' or 'heapline record --tags' it "

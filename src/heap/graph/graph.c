@@ -254,6 +254,7 @@ void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 	hl_graph_bits(page, block)->pending |= hl_graph_bit(block);
 	region->pending[number / 64] |= UINT64_C(1) << number % 64;
 	graph->pending[region->number / 64] |= UINT64_C(1) << region->number % 64;
+	graph->pending_count++;
 }
 
 /* Takes the first pending block of a page. False: there is none. */
@@ -298,6 +299,8 @@ bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block)
 	size_t number = graph->cursor_region, page;
 	unsigned granule;
 
+	if (!graph->pending_count)
+		return false;
 	for (unsigned rounds = 0; rounds < 2; rounds++, number = 0, graph->cursor_page = 0)
 		while ((number = next_bit(graph->pending, number, graph->region_count)) <
 		       graph->region_count) {
@@ -311,6 +314,7 @@ bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block)
 				uint64_t start = region->base + page * HL_GRAPH_PAGE_BYTES;
 				if (take_in_page(&region->pages[page], &granule)) {
 					*ret_block = start + granule * 16;
+					graph->pending_count--;
 					return true;
 				}
 				region->pending[page / 64] &= ~(UINT64_C(1) << page % 64);

@@ -75,7 +75,8 @@ struct hl_graph {
 	struct hl_graph_region ***table;  /* by the upper bits of an address, then by the middle */
 	struct hl_graph_region **regions; /* sorted once settled */
 	size_t region_count, region_capacity;
-	uint64_t *pending; /* bits: regions with pending blocks */
+	uint64_t *pending;	/* bits: regions with pending blocks */
+	uint64_t pending_count; /* of blocks */
 	struct hl_graph_large *large;
 	size_t large_count, large_capacity;
 	uint64_t large_end;

@@ -9,6 +9,7 @@ from faults import faults_figures
 from figure import MIB, Figure, view_figure
 from heap import heap_figures
 from join import join_figures
+from leaks import leaks_figures
 from log_bars import log_figures
 from stacks import stacks_figures
 from suite import geometric_mean
@@ -185,4 +186,5 @@ def figures(results):
         *tags_figures(results.tags),
         *heap_figures(results.heap),
         *join_figures(results.join),
+        *leaks_figures(results.leaks),
     ]

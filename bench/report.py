@@ -37,6 +37,7 @@ class Results:
     tags: TagsCost = None
     heap: HeapWalk = None
     join: Joined = None
+    leaks: dict = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -202,4 +203,6 @@ The bpftrace script counts the faults of each stack, which it walks by frame poi
 that stands still.
 - Joining (`bench/join.py`): a process is entered and left again and again; how long all its threads stood still is \
 measured from the first stop to the last go. After each cycle the counts are compared with the program's own. The pair \
-is that of the part about stacks, under `record` and under `attach`."""
+is that of the part about stacks, under `record` and under `attach`.
+- Lost blocks (`bench/leaks.py`): the fastest of 3 rounds, in processor time of the tool; with `--stop` the \
+least wall time that the target stood still."""

@@ -22,6 +22,7 @@ from events import measure_events  # noqa: E402
 from faults import measure_faults  # noqa: E402
 from heap import measure_heap  # noqa: E402
 from join import measure_join  # noqa: E402
+from leaks import measure_leaks  # noqa: E402
 from logs import measure_logs  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
@@ -37,7 +38,7 @@ from workloads import Machine, RunFailed, TooSlow, timed_cases  # noqa: E402
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 CASES = [*timed_cases(), *server_cases(), *suite_cases()]
 PARTS = (*dict.fromkeys(case.part for case in CASES), "memory", "symbols", "views", "logs",
-         "events", "stacks", "faults", "tags", "heap", "join")
+         "events", "stacks", "faults", "tags", "heap", "join", "leaks")
 
 
 @dataclass
@@ -150,6 +151,7 @@ def measure_others(options, machine, heapline, results):
         "tags": ("tags", "tags", lambda: measure_tags(machine, heapline)),
         "heap": ("heap walks", "heap", lambda: measure_heap(machine)),
         "join": ("joining", "join", lambda: measure_join(machine, heapline)),
+        "leaks": ("lost blocks", "leaks", lambda: measure_leaks(machine, heapline)),
         "faults": ("page faults", "faults", lambda: measure_faults(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():

@@ -74,8 +74,10 @@ int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
 	if (block & 15 || end <= block ||
 	    end >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS + HL_GRAPH_UPPER_BITS))
 		return 0;
-	struct hl_graph_page *page = make_page(graph, block), *last = make_page(graph, end);
-	if (!page || !last || !make_page(graph, block + 16) ||
+	bool is_on_one_page = (block ^ end) < HL_GRAPH_PAGE_BYTES;
+	struct hl_graph_page *page = make_page(graph, block);
+	struct hl_graph_page *last = is_on_one_page ? page : make_page(graph, end);
+	if (!page || !last || (!is_on_one_page && !make_page(graph, block + 16)) ||
 	    (is_large && add_large(graph, block, usable_bytes) < 0))
 		return -ENOMEM;
 	if (!(hl_graph_bits(last, end)->starts & hl_graph_bit(end))) {

@@ -279,11 +279,15 @@ static int look_again(struct finder *finder, unsigned least, unsigned most)
 
 static int look_exactly(struct finder *finder)
 {
-	int r = look_again(finder, PASSES_BEFORE_STOP, PASSES_BEFORE_STOP);
+	int r = hl_stop_check(finder->pid, finder->err);
 
-	finder->is_exact = true;
 	if (r == 0)
-		r = look(finder);
+		r = look_again(finder, PASSES_BEFORE_STOP, PASSES_BEFORE_STOP);
+	/* Where nothing is lost, nothing can be lost by standing still. */
+	if (r < 0 || finder->candidates.count == 0)
+		return r;
+	finder->is_exact = true;
+	r = look(finder);
 	return r == 0 ? intersect(finder, false) : r;
 }
 

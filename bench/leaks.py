@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How long `heapline leaks` takes with a large heap of linked blocks, and in how much memory."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+
+from figure import MIB, Figure
+from workloads import RunFailed
+
+BLOCKS = 11_000_000
+ROUNDS = 3
+PASS_MAX_S = {"order": 1.2, "random": 2.5}
+STOPPED_MAX_S = 0.4  # a GiB
+HEAP_SHARE_MAX, OWN_MAX = 0.03, 64 * MIB
+
+
+@dataclass
+class LeaksRun:
+    """The fastest of ROUNDS: processor time of a pass, bytes of the heap and of heapline."""
+
+    pass_s: float
+    heap: int
+    resident: int
+    stopped_s: float = 0
+
+
+def run_once(heapline, pid, *options):
+    """One report, the processor time that it took, and how large heapline was."""
+    with subprocess.Popen([heapline, "leaks", "-p", str(pid), "--json", *options],
+                          stdout=subprocess.PIPE) as leaks:
+        report = json.load(leaks.stdout)
+        _, status, usage = os.wait4(leaks.pid, 0)
+        leaks.returncode = os.waitstatus_to_exitcode(status)
+    if leaks.returncode:
+        raise RunFailed("heapline leaks failed")
+    return report["total"], usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
+
+
+def measure_links(machine, heapline, kind):
+    blocks, rounds = (20000, 1) if machine.small else (BLOCKS, ROUNDS)
+    runs = []
+    with subprocess.Popen([machine.build / "bench" / "linked_blocks", str(blocks), kind],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as target:
+        if target.stdout.readline() != "ready\n":
+            raise RunFailed("linked_blocks ended early")
+        for _ in range(rounds):
+            total, seconds, resident = run_once(heapline, target.pid)
+            runs.append(LeaksRun(seconds / total["passes"], total["live_bytes"], resident))
+        fastest = min(runs, key=lambda run: run.pass_s)
+        if kind == "random":
+            fastest.stopped_s = min(run_once(heapline, target.pid, "--stop")[0]["stopped_us"]
+                                    for _ in range(rounds)) / 1e6
+        target.stdin.close()
+    return fastest
+
+
+def measure_leaks(machine, heapline):
+    return {kind: measure_links(machine, heapline, kind) for kind in PASS_MAX_S}
+
+
+def leaks_figures(runs):
+    figures = []
+    for kind, limit in PASS_MAX_S.items():
+        words = "linked in order" if kind == "order" else "linked at random"
+        figure = Figure(f"`leaks`: one pass over 11 million blocks, {words}", f"{limit} s")
+        if runs:
+            figure.measured = f"{runs[kind].pass_s:.2f} s"
+            figure.met = runs[kind].pass_s <= limit
+        figures.append(figure)
+    memory = Figure("`leaks`: memory of heapline", "3 % of the heap and 64 MiB")
+    stopped = Figure("`leaks --stop`: all threads stand still", f"{STOPPED_MAX_S} s a GiB")
+    if runs:
+        run = runs["random"]
+        memory.measured = f"{run.resident / MIB:.0f} MiB for {run.heap / MIB:.0f} MiB"
+        memory.met = run.resident <= HEAP_SHARE_MAX * run.heap + OWN_MAX
+        a_gib = run.stopped_s * (1 << 30) / run.heap
+        stopped.measured, stopped.met = f"{a_gib:.2f} s a GiB", a_gib <= STOPPED_MAX_S
+    return [*figures, memory, stopped]

@@ -279,6 +279,9 @@ static int find_place(struct hl_remote *remote, struct hl_remote_thread *thread)
 	if (!hl_gadgets_hold(remote, &remote->gadgets) &&
 	    !hl_gadgets_find(remote, remote->pid, &remote->maps, &remote->gadgets))
 		return -ENOEXEC;
+	if (remote->gadgets.entry &&
+	    thread->registers.rip - remote->gadgets.entry < sizeof(remote->gadgets.displaced))
+		return -EBUSY; /* it has just been started */
 	if (!hl_gadgets_plant(remote, &remote->gadgets))
 		return -EFAULT;
 	uint64_t top = frame_top(remote, &thread->registers);

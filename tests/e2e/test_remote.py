@@ -27,6 +27,20 @@ def residue(pid):
     return mapped, sorted(os.listdir(f"/proc/{pid}/fd")), tasks, policies
 
 
+def text_of(pid):
+    """All code of a process."""
+    text = b""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, \
+            open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            addresses, flags = line.split()[:2]
+            start, end = (int(part, 16) for part in addresses.split("-"))
+            if flags == "r-xp" and "[" not in line:
+                memory.seek(start)
+                text += memory.read(end - start)
+    return text
+
+
 class Remote(harness.TestCase):
     def start(self, command, **options):
         process = subprocess.Popen(command, **options)
@@ -53,11 +67,19 @@ class Remote(harness.TestCase):
             if not os.path.exists(os.path.join(harness.PROGRAMS, kind)):
                 continue
             with self.subTest(kind), harness.Waiting([harness.program(kind)]) as process:
-                before = residue(process.pid)
+                before = residue(process.pid), text_of(process.pid)
                 self.check_calls(process.pid)
                 stops = tool(process.pid, "stops", "50")
                 self.assertEqual((stops.status, stops.stdout), (0, "threads 1\n"), stops.stderr)
-                self.assertEqual(residue(process.pid), before)
+                self.assertEqual((residue(process.pid), text_of(process.pid)), before)
+
+    def test_a_program_without_the_code_for_it_makes_calls(self):
+        """That is written over its entry point, and taken away again."""
+        with harness.Waiting([harness.program("bare")]) as process:
+            before = residue(process.pid), text_of(process.pid)
+            for _ in range(20):
+                self.check_calls(process.pid)
+            self.assertEqual((residue(process.pid), text_of(process.pid)), before)
 
     def test_python_makes_calls(self):
         code = "import threading, time\n" \

@@ -506,7 +506,81 @@ static void stacks_of_coroutines_are_not_used(void **state)
 	assert_int_equal(target_end(pid), 0);
 }
 
+/* ---- restartable sequences ---- */
+
+#if defined(__GLIBC__) && __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+
+/* Stays in a critical section, whose address it sets, until the kernel aborts that. */
+void stay_in_section(uint64_t *rseq_cs);
+__asm__(".pushsection .data.rel.ro, \"aw\"\n\t.align 32\n"
+	"section_of_test:\n\t.long 0, 0\n\t.quad 1f, 2f - 1f, 3f\n\t.popsection\n\t"
+	".pushsection .text\n\t.type stay_in_section, @function\n"
+	"stay_in_section:\n\tleaq section_of_test(%rip), %rax\n\tmovq %rax, (%rdi)\n"
+	"1:\n\tpause\n\tjmp 1b\n"
+	"2:\n\t.byte 0x0f, 0xb9, 0x3d\n\t.long 0x53053053\n" /* its signature, see rseq(2) */
+	"3:\n\tret\n\t.size stay_in_section, .-stay_in_section\n\t.popsection");
+
+static int enter_sections(_Atomic long *shared)
+{
+	char *rseq = (char *)__builtin_thread_pointer() + __rseq_offset;
+
+	for (shared[0] = 1;; ++shared[1])
+		stay_in_section((uint64_t *)(void *)(rseq + offsetof(struct rseq, rseq_cs)));
+	return 1;
+}
+
+/* The kernel forgets the section once the thread has run elsewhere: without our help it would stay
+ * there for ever. */
+static void critical_sections_are_aborted(void **state)
+{
+	(void)state;
+	if (!__rseq_size)
+		skip();
+	words[0] = words[1] = 0;
+	pid_t pid = target_start(enter_sections, words);
+	target_await(&words[0], 1);
+	struct hl_remote *remote = enter(pid);
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+		assert_int_equal(call_getpid(remote), pid);
+		hl_remote_continue(remote);
+		target_await(&words[1], words[1] + 1);
+	}
+	hl_remote_free(remote);
+	target_kill(pid);
+}
+#else
+static void critical_sections_are_aborted(void **state)
+{
+	(void)state;
+	skip();
+}
+#endif
+
 /* ---- what cannot be entered ---- */
+
+static int protect_itself(_Atomic long *shared)
+{
+	prctl(PR_SET_DUMPABLE, 0);
+	return rest_for_ever(shared);
+}
+
+static void root_enters_what_is_protected(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	words[0] = 0;
+	pid_t pid = target_start(protect_itself, words);
+	target_await(&words[0], 1);
+	struct hl_remote *remote = enter(pid);
+	assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+	assert_int_equal(call_getpid(remote), pid);
+	hl_remote_free(remote);
+	target_await_state(pid, 'S');
+	target_kill(pid);
+}
 
 static void what_cannot_be_entered_is_refused(void **state)
 {
@@ -540,6 +614,8 @@ int main(void)
 		cmocka_unit_test(the_end_of_a_process_is_noticed),
 		cmocka_unit_test(another_program_is_not_touched),
 		cmocka_unit_test(stacks_of_coroutines_are_not_used),
+		cmocka_unit_test(critical_sections_are_aborted),
+		cmocka_unit_test(root_enters_what_is_protected),
 		cmocka_unit_test(what_cannot_be_entered_is_refused),
 	};
 

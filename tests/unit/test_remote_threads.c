@@ -346,6 +346,33 @@ static void a_parent_by_vfork_is_not_waited_for_in_vain(void **state)
 	}
 }
 
+/* Given up, it stops later, and must not be left like that. */
+static void a_thread_that_stops_late_is_let_go(void **state)
+{
+	(void)state;
+	for (int is_freed = 0; is_freed < 2; is_freed++) {
+		_Atomic long *words = target_words();
+		struct hl_remote_thread *thread;
+		pid_t pid = target_start(start_vfork, words);
+		target_await(&words[READY], 1);
+		struct hl_remote *remote = enter(pid);
+		assert_int_equal(hl_remote_stop_thread(remote, pid, &thread), -EAGAIN);
+		words[GO_ON] = 1;
+		target_await_state(pid, 't');
+		if (!is_freed) {
+			/* All is as usual then. */
+			hl_remote_continue(remote);
+			target_await(&words[BORN], 1);
+			stop_all(remote);
+			hl_remote_continue(remote);
+		}
+		hl_remote_free(remote);
+		target_await(&words[BORN], 1);
+		target_await_state(pid, 'S');
+		target_kill(pid);
+	}
+}
+
 /* ---- registers ---- */
 
 /* Loops for ever at `loop_at`; beside it lies the way out. */
@@ -482,6 +509,7 @@ int main(void)
 		cmocka_unit_test(threads_are_stopped_one_by_one),
 		cmocka_unit_test(processes_that_share_the_memory_are_stopped),
 		cmocka_unit_test(a_parent_by_vfork_is_not_waited_for_in_vain),
+		cmocka_unit_test(a_thread_that_stops_late_is_let_go),
 		cmocka_unit_test(threads_go_on_where_they_are_put),
 		cmocka_unit_test(priorities_are_not_inherited),
 		cmocka_unit_test(niceness_stays),

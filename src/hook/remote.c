@@ -459,8 +459,7 @@ static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_e
 }
 
 /* A thread that runs may start another, so this looks again until it finds none. */
-static int stop_process(struct hl_remote *remote, pid_t pid, uint64_t deadline_ns,
-			struct hl_error *err)
+static int stop_process(struct hl_remote *remote, pid_t pid, struct hl_error *err)
 {
 	for (;;) {
 		int found = seize_new(remote, pid, err);
@@ -469,12 +468,14 @@ static int stop_process(struct hl_remote *remote, pid_t pid, uint64_t deadline_n
 		for (size_t i = 0; i < remote->thread_count; i++)
 			if (!remote->threads[i].stopped)
 				interrupt(remote, remote->threads[i].tid);
-		int r = await_all(remote, deadline_ns, err);
+		/* Before the first stop, nobody waits for us. */
+		uint64_t deadline = remote->first_stop_ns + PATIENCE_NS;
+		int r = await_all(remote, deadline, err);
 		if (r < 0)
 			return r;
 		if (!found)
 			return 0;
-		if (now_ns() > deadline_ns)
+		if (now_ns() > deadline)
 			return hl_error_set(err, -EAGAIN,
 					    "cannot stop process '%d': it starts threads faster "
 					    "than they can be stopped; try again",
@@ -508,7 +509,7 @@ static int add_sharers(struct hl_remote *remote, pid_t tid)
 
 /* The processes that share the memory are looked for once the target stands still, and starts no
  * more; by then, it has no child by vfork() that it would have to wait for. */
-static int stop_processes(struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)
+static int stop_processes(struct hl_remote *remote, struct hl_error *err)
 {
 	size_t looked_at = 0;
 
@@ -516,7 +517,7 @@ static int stop_processes(struct hl_remote *remote, uint64_t deadline_ns, struct
 	int r = HL_ARRAY_APPEND(remote->processes, remote->process_count, remote->process_capacity,
 				remote->pid);
 	for (size_t i = 0; r == 0 && i < remote->process_count; i++) {
-		r = stop_process(remote, remote->processes[i], deadline_ns, err);
+		r = stop_process(remote, remote->processes[i], err);
 		for (; r == 0 && looked_at < remote->thread_count; looked_at++)
 			r = add_sharers(remote, remote->threads[looked_at].tid);
 	}
@@ -527,12 +528,11 @@ static int stop_processes(struct hl_remote *remote, uint64_t deadline_ns, struct
 
 int hl_remote_stop_all(struct hl_remote *remote, struct hl_error *err)
 {
-	uint64_t deadline = now_ns() + PATIENCE_NS;
-	int r = await_kernel(remote, deadline, err);
+	int r = await_kernel(remote, now_ns() + PATIENCE_NS, err);
 
 	if (r < 0)
 		return r;
-	r = stop_processes(remote, now_ns() + PATIENCE_NS, err);
+	r = stop_processes(remote, err);
 	if (r < 0)
 		hl_remote_continue(remote);
 	return r;

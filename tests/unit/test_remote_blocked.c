@@ -253,8 +253,10 @@ static long wait_child(struct wait *wait)
 	char byte;
 	pid_t child = fork();
 
-	if (child == 0)
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(read(wait->pipe[0], &byte, 1) == 1 ? 7 : 1);
+	}
 	int status;
 	return wait4(child, &status, 0, NULL) == child ? WEXITSTATUS(status) : -1;
 }

@@ -290,7 +290,7 @@ class EntriesTest(unittest.TestCase):
     def test_functions_that_are_asked_for_must_be_there(self):
         with Target([harness.program("entry_target")]) as target:
             for hook, what in (("malloc=nobody", "'nobody'"), ("free=libnone.so!free", "'libnone.so'"),
-                               ("malloc=0x1", "'0x1'"), ("malloc=libc!nobody", "'libc'"),
+                               ("malloc=0x7ffffffff000", "'0x7ffffffff000'"), ("malloc=libc!nobody", "'libc'"),
                                ("@nginx", "'ngx_palloc'")):
                 found = find(target.pid, hook)
                 self.assertEqual(found.get("code"), "ENOENT", hook)

@@ -267,6 +267,7 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 		{"sched_yield", SYS_sched_yield, {0}},
 		{"gettid", SYS_gettid, {0}},
 		{"getpid", SYS_getpid, {0}},
+		{"tgkill", SYS_tgkill, {1, 1, 0}},
 		{"prctl", SYS_prctl, {PR_GET_NAME}},
 		{"clock_gettime", SYS_clock_gettime, {CLOCK_MONOTONIC}},
 		{"futex", SYS_futex, {0, FUTEX_WAKE}},

@@ -20,6 +20,7 @@ static uint64_t pid;
 static double duration_seconds;
 static struct hl_option_texts hooks;
 static const char *presets;
+static bool counts_layers;
 
 static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, &pid, NULL},
@@ -27,12 +28,13 @@ static const struct hl_option options[] = {
 	{"duration", 'd', "SECONDS", "end after SECONDS (default: when Ctrl-C does)",
 	 HL_OPTION_SECONDS, &duration_seconds, NULL},
 	{"hook", 0, "RULE",
-	 "record functions of the program: 'malloc=NAME', 'free=NAME' ..., or @PRESET (may be "
-	 "given "
-	 "more than once)",
+	 "also record a function of the program: 'malloc=NAME', 'free=NAME' ..., or those of "
+	 "@PRESET (may be given more than once)",
 	 HL_OPTION_TEXTS, &hooks, NULL},
 	{"presets", 0, "FILE", "read more presets for '--hook' from FILE", HL_OPTION_TEXT, &presets,
 	 NULL},
+	{"layers", 0, NULL, "also count what functions named by rules get from malloc",
+	 HL_OPTION_FLAG, &counts_layers, NULL},
 	{0},
 };
 
@@ -137,7 +139,8 @@ static int run_attach(int argc, char **argv)
 	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 	const char *rules[HL_OPTION_TEXTS_MAX + 1] = {NULL};
-	const struct hl_attach_settings settings = {.hooks = rules, .presets = presets};
+	const struct hl_attach_settings settings = {
+		.hooks = rules, .presets = presets, .counts_layers = counts_layers};
 	struct hl_error err = {0};
 
 	if (argc > 0)

@@ -63,15 +63,22 @@ struct patch {
 	struct hl_record_patch in_record;
 	uint64_t trampoline;
 	uint8_t twin[HL_ENTRY_MAX];
-	enum hl_hook hook;
+	const struct hl_entry *entry;
+	int rule; /* its number in the image; NO_RULE: it has a hook */
 };
+
+#define NO_RULE (-1)
+
+static_assert(HL_HOOK_COUNT + HL_ATTACHED_RULES_MAX <= HL_ENTRIES_MAX, "all can be patched");
 
 struct hl_attach {
 	pid_t pid;
 	struct hl_remote *remote;
 	struct hl_maps maps;
 	struct hl_hook_rules rules;
+	bool counts_layers;
 	struct hl_entries found;
+	uint64_t left_out; /* bits of extras that cannot be patched */
 	struct hl_image image;
 	struct block blocks[HL_RECORD_BLOCKS_MAX];
 	struct patch patches[HL_ENTRIES_MAX];
@@ -119,17 +126,7 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 
 static int find_entries(struct hl_attach *attach, struct hl_error *err)
 {
-	int r = hl_entries_find(attach->pid, &attach->maps, &attach->rules, &attach->found, err);
-
-	for (uint32_t i = 0; r == 0 && i < attach->found.extra_count; i++)
-		if (attach->found.extras[i].is_asked)
-			r = hl_error_set(
-				err, -ENOTSUP,
-				"cannot record '%s' of process %d: --hook needs a malloc and "
-				"a free, both with their arguments at the usual places, and "
-				"up to one function of each kind",
-				attach->found.extras[i].name, attach->pid);
-	return r;
+	return hl_entries_find(attach->pid, &attach->maps, &attach->rules, &attach->found, err);
 }
 
 typedef int open_fn(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err);
@@ -143,6 +140,7 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	attach->pid = pid;
 	attach->region_fd = -1;
+	attach->counts_layers = settings->counts_layers;
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
 	if (r == 0)
 		r = open_remote(pid, &attach->remote, err);
@@ -198,23 +196,22 @@ void hl_attach_free(struct hl_attach *attach)
 
 void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity)
 {
-	const struct hl_entry *first = &attach->found.extras[0];
-	bool is_operator = strncmp(first->name, "_Z", 2) == 0;
-	char others[64] = "", remedy[96] = "";
+	int count = __builtin_popcountll(attach->left_out);
+	char others[64] = "";
 
 	ret_text[0] = '\0';
-	if (!attach->found.extra_count)
+	if (!count)
 		return;
-	if (attach->found.extra_count > 1)
-		snprintf(others, sizeof(others), " and %" PRIu32 " more function%s",
-			 attach->found.extra_count - 1, attach->found.extra_count > 2 ? "s" : "");
-	if (first->preset[0])
-		snprintf(remedy, sizeof(remedy),
-			 "; '--hook @%s' records these in place of malloc and free", first->preset);
-	snprintf(ret_text, capacity, "not recorded are calls of '%s'%s of '%s'%s",
+	const struct hl_entry *first = &attach->found.extras[__builtin_ctzll(attach->left_out)];
+	bool is_operator = strncmp(first->name, "_Z", 2) == 0;
+	if (count > 1)
+		snprintf(others, sizeof(others), " and %d more function%s", count - 1,
+			 count > 2 ? "s" : "");
+	snprintf(ret_text, capacity,
+		 "not recorded are calls of '%s'%s of '%s', whose code leaves no room for a jump",
 		 is_operator ? (first->name[2] == 'n' ? "operator new" : "operator delete")
 			     : first->name,
-		 others, first->module, remedy);
+		 others, first->module);
 }
 
 struct hl_attach_times hl_attach_times(const struct hl_attach *attach)
@@ -313,12 +310,13 @@ static int make_block(struct hl_attach *attach, const struct hl_entry *near, uin
 	return 0;
 }
 
-static const struct hl_entry *find_entry(const struct hl_attach *attach, enum hl_hook hook)
+/* malloc, or what allocates where there is none. */
+static const struct hl_entry *main_entry(const struct hl_attach *attach)
 {
 	for (uint32_t i = 0; i < attach->found.count; i++)
-		if (attach->found.entries[i].hook == hook)
+		if (attach->found.entries[i].hook == HL_HOOK_MALLOC)
 			return &attach->found.entries[i];
-	return NULL;
+	return &attach->found.extras[0];
 }
 
 /* The block near malloc: record page, image, trampolines. */
@@ -329,8 +327,7 @@ static int make_first_block(struct hl_attach *attach, struct hl_error *err)
 	if (r < 0)
 		return r;
 	uint64_t image_end = PAGE_BYTES + attach->image.size;
-	r = make_block(attach, find_entry(attach, HL_HOOK_MALLOC), image_end + TRAMPOLINE_BYTES,
-		       err);
+	r = make_block(attach, main_entry(attach), image_end + TRAMPOLINE_BYTES, err);
 	if (r < 0)
 		return r;
 	struct block *block = &attach->blocks[0];
@@ -371,7 +368,15 @@ static uint64_t put_long_jump(struct block *block, uint64_t target)
 	return at;
 }
 
-static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
+static uint64_t hook_of(const struct hl_attach *attach, const struct hl_entry *entry, int rule)
+{
+	const struct hl_attached attached = hl_image_attached(&attach->image);
+
+	return rule == NO_RULE ? attached.hooks[entry->hook]
+			       : attached.rule_stubs + (uint64_t)rule * HL_ATTACHED_RULE_STUB_BYTES;
+}
+
+static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
 			 struct hl_error *err)
 {
 	uint8_t code[CODE_READ_MAX];
@@ -387,7 +392,7 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 	if (!hl_remote_read(attach->remote, entry->address, code, size))
 		return hl_error_set(err, -ENOTSUP, "the code of '%s' of process %d cannot be read",
 				    entry->name, attach->pid);
-	uint64_t hook = hl_image_attached(&attach->image).hooks[entry->hook];
+	uint64_t hook = hook_of(attach, entry, rule);
 	if (!hl_room_reaches(hook, 1, entry->address))
 		hook = put_long_jump(block, hook);
 	uint64_t trampoline = block->address + block->used;
@@ -398,7 +403,8 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 		return r;
 	memcpy(block->bytes + block->used, moved.code, moved.code_bytes);
 	block->used += (moved.code_bytes + UINT64_C(15)) & ~UINT64_C(15);
-	patch->hook = entry->hook;
+	patch->entry = entry;
+	patch->rule = rule;
 	patch->trampoline = trampoline;
 	memcpy(patch->twin, moved.twin, sizeof(patch->twin));
 	patch->in_record.address = entry->address;
@@ -407,15 +413,31 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 	return 0;
 }
 
+/* What nobody has asked for is left out where it cannot be patched. */
+static int prepare_rule(struct hl_attach *attach, uint32_t index, struct hl_error *err)
+{
+	const struct hl_entry *entry = &attach->found.extras[index];
+	int r = prepare_patch(attach, entry, (int)index, err);
+
+	if (r != -ENOTSUP || entry->is_asked)
+		return r;
+	attach->left_out |= UINT64_C(1) << index;
+	*err = (struct hl_error){0};
+	return 0;
+}
+
 /* All that can be made ready without the target: bytes for addresses that are free now. */
 static int prepare(struct hl_attach *attach, struct hl_error *err)
 {
 	forget_blocks(attach);
+	attach->left_out = 0;
 	attach->record = (struct hl_record_page){0};
 	hl_record_page_sign(&attach->record, attach->pid);
 	int r = make_first_block(attach, err);
 	for (uint32_t i = 0; r == 0 && i < attach->found.count; i++)
-		r = prepare_patch(attach, &attach->found.entries[i], err);
+		r = prepare_patch(attach, &attach->found.entries[i], NO_RULE, err);
+	for (uint32_t i = 0; r == 0 && i < attach->found.extra_count; i++)
+		r = prepare_rule(attach, i, err);
 	if (r < 0)
 		return r;
 	memcpy(attach->blocks[0].bytes, &attach->record, sizeof(attach->record));
@@ -625,10 +647,16 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.may_read_tsc = may_read_clock(attach, attached.stack_top),
 		/* In another namespace of processes it has another number, or none. */
 		.collector_pid = (pid_t)attach->record.target_pid == attach->pid ? getpid() : 0,
+		.counts_layers = attach->counts_layers,
 	};
 
-	for (uint32_t i = 0; i < attach->record.patch_count; i++)
-		start.real[attach->patches[i].hook] = attach->patches[i].trampoline;
+	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
+		const struct patch *patch = &attach->patches[i];
+		if (patch->rule == NO_RULE)
+			start.real[patch->entry->hook] = patch->trampoline;
+		else
+			start.rules[patch->rule] = hl_entry_rule(patch->entry, patch->trampoline);
+	}
 	if (!hl_remote_write(attach->remote, attached.start_room, &start, sizeof(start)) ||
 	    !set_state(attach, HL_RECORD_STARTED))
 		return -EIO;

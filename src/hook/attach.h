@@ -23,6 +23,8 @@ struct hl_attach;
 struct hl_attach_settings {
 	const char *const *hooks; /* of `--hook`, NULL-terminated; NULL: none */
 	const char *presets;	  /* a file of presets; NULL: $HEAPLINE_PRESETS, if it is set */
+	/* Calls that functions of rules make of others that allocate count, too. */
+	bool counts_layers;
 };
 
 /* How long the target stood still, in microseconds. */

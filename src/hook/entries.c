@@ -254,36 +254,30 @@ static void add_entry(struct hl_entries *entries, struct hl_entry entry, bool is
 		 hl_path_basename(definition->object->map->path));
 	if (!is_extra && !has_hook(entries, entry.hook))
 		entries->entries[entries->count++] = entry;
-	else if (entries->extra_count < HL_ENTRIES_MAX)
+	else if (entries->extra_count <= HL_ATTACHED_RULES_MAX)
 		entries->extras[entries->extra_count++] = entry;
 }
 
-static void add_usual(const struct search *search, bool are_extra, struct hl_entries *entries)
+static void add_usual(const struct search *search, struct hl_entries *entries)
 {
 	for (size_t hook = 0; hook < HL_HOOK_COUNT; hook++)
 		if (search->functions[hook].object)
-			add_entry(entries, (struct hl_entry){.hook = (enum hl_hook)hook},
-				  are_extra && hook != HL_HOOK_DLCLOSE, usual_names[hook],
-				  &search->functions[hook]);
+			add_entry(entries, (struct hl_entry){.hook = (enum hl_hook)hook}, false,
+				  usual_names[hook], &search->functions[hook]);
 }
 
-/* ${asked_serve}: those that are asked for have the hooks. */
-static void add_ruled(const struct search *search, bool is_asked, bool are_extra, bool asked_serve,
+static void add_ruled(const struct search *search, bool is_asked, bool are_extra,
 		      struct hl_entries *entries)
 {
-	const struct hl_hook_rules *rules = search->rules;
-
-	for (size_t i = 0; i < rules->count; i++) {
-		const struct hl_hook_rule *rule = &rules->rules[i];
+	for (size_t i = 0; i < search->rules->count; i++) {
+		const struct hl_hook_rule *rule = &search->rules->rules[i];
 		struct hl_entry entry = {.hook = rule->call,
 					 .size_at = rule->size_at,
 					 .count_at = rule->count_at,
-					 .pointer_at = rule->pointer_at};
+					 .pointer_at = rule->pointer_at,
+					 .is_asked = is_asked};
 		if (!search->ruled[i].object || rule->is_asked != is_asked)
 			continue;
-		entry.is_asked = is_asked && (!rule->preset[0] || !asked_serve);
-		if (!is_asked && hl_rule_lookup_serves(rules, search->ruled, false, rule->preset))
-			snprintf(entry.preset, sizeof(entry.preset), "%.31s", rule->preset);
 		add_entry(entries, entry, are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
 			  &search->ruled[i]);
 	}
@@ -303,9 +297,12 @@ static struct hl_entry extra_of(const struct hl_allocator_name *known)
 		[HL_HEAP_REALLOCARRAY] = HL_HOOK_REALLOCARRAY,
 	};
 
-	return (struct hl_entry){.hook = hooks[known->call],
-				 .throws = known->throws,
-				 .size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
+	return (struct hl_entry){
+		.hook = hooks[known->call],
+		.throws = known->throws,
+		.alignment_at = known->throws && strstr(known->name, "align_val_t") ? 2 : 0,
+		.is_of_malloc = true,
+		.size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
 }
 
 /* Whether the program calls the function: libraries that it does not use may do so for nothing. */
@@ -447,24 +444,24 @@ static void release_search(struct search *search)
 	free(search->ruled);
 }
 
-/* The malloc and free of rules take the hooks where they are asked for, or there are no others. */
+/* The malloc and free of rules take the hooks where there are no others. */
 static int add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
 {
-	bool asked = hl_rule_lookup_serves(search->rules, search->ruled, true, NULL);
-	bool ruled = asked || (!has_usual &&
-			       hl_rule_lookup_serves(search->rules, search->ruled, false, NULL));
+	bool asked = !has_usual && hl_rule_lookup_serves(search->rules, search->ruled, true);
+	bool ruled =
+		asked || (!has_usual && hl_rule_lookup_serves(search->rules, search->ruled, false));
 	int r = 0;
 
 	if (ruled)
-		add_ruled(search, asked, false, asked, entries);
-	add_usual(search, ruled, entries);
+		add_ruled(search, asked, false, entries);
+	add_usual(search, entries);
 	if (ruled)
 		snprintf(entries->allocator, sizeof(entries->allocator), "%s",
 			 entries->entries[0].name);
 	else if (has_usual)
 		r = add_allocator(search, entries);
-	add_ruled(search, true, true, asked, entries);
-	add_ruled(search, false, true, asked, entries);
+	add_ruled(search, true, true, entries);
+	add_ruled(search, false, true, entries);
 	if (has_usual)
 		add_operators(search, entries);
 	add_program(&search->objects, entries);
@@ -496,14 +493,35 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_
 		return r;
 	if (add_all(&search, has_usual, &entries) < 0)
 		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
-	if (!has_hook(&entries, HL_HOOK_MALLOC))
-		return entries.extra_count
-			       ? hl_error_set(
-					 err, -ENOTSUP,
-					 "cannot record '%s' of process '%d': no hook fits its "
-					 "arguments, or no free goes with it",
-					 entries.extras[0].name, (int)pid)
-			       : refuse(&search.objects, err);
+	if (!has_hook(&entries, HL_HOOK_MALLOC) && !entries.extra_count)
+		return refuse(&search.objects, err);
+	if (entries.extra_count > HL_ATTACHED_RULES_MAX)
+		return hl_error_set(err, -E2BIG,
+				    "cannot record process '%d': rules name more than %u functions "
+				    "of it; name fewer by --hook",
+				    (int)pid, HL_ATTACHED_RULES_MAX);
 	*ret_entries = entries;
 	return 0;
+}
+
+struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t real)
+{
+	static const struct hl_attached_rule usual[HL_HOOK_COUNT] = {
+		[HL_HOOK_MALLOC] = {.size_at = 1},
+		[HL_HOOK_CALLOC] = {.size_at = 2, .count_at = 1},
+		[HL_HOOK_REALLOC] = {.size_at = 2, .pointer_at = 1},
+		[HL_HOOK_REALLOCARRAY] = {.size_at = 3, .count_at = 2, .pointer_at = 1},
+		[HL_HOOK_FREE] = {.pointer_at = 1, .frees = 1},
+		[HL_HOOK_POSIX_MEMALIGN] = {.size_at = 3, .result_at = 1},
+	};
+	struct hl_attached_rule rule = usual[entry->hook];
+
+	rule.real = real;
+	rule.size_at = entry->size_at ? entry->size_at : rule.size_at;
+	rule.count_at = entry->count_at ? entry->count_at : rule.count_at;
+	rule.pointer_at = entry->pointer_at ? entry->pointer_at : rule.pointer_at;
+	rule.alignment_at = entry->alignment_at;
+	rule.throws = entry->throws;
+	rule.is_of_malloc = entry->is_of_malloc;
+	return rule;
 }

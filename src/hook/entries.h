@@ -18,9 +18,10 @@ struct hl_entry {
 	char name[64];			       /* of the symbol */
 	char module[64];		       /* the file's name, for messages */
 	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
-	char preset[32]; /* that would give it the hooks if asked for; "": none */
-	bool is_asked;	 /* --hook names it; of presets, if none of them has the hooks */
-	bool throws;	 /* an exception may leave it */
+	uint8_t alignment_at;		       /* of one that throws; 0: it has no such argument */
+	bool is_asked;			       /* --hook names it */
+	bool throws;			       /* an exception may leave it */
+	bool is_of_malloc; /* extra, and its blocks are those of malloc() and free() */
 };
 
 #define HL_ENTRIES_MAX 64
@@ -29,9 +30,10 @@ struct hl_entry {
 struct hl_entries {
 	struct hl_entry entries[HL_ENTRIES_MAX]; /* for each hook up to one; each address once */
 	uint32_t count;
-	/* No hook of the image is for them: another function has it, arguments lie elsewhere, or an
-	 * exception may leave them. Those that do not fit in are left out. */
-	struct hl_entry extras[HL_ENTRIES_MAX];
+	/* No hook of enum hl_hook is for them: another function has it, arguments lie elsewhere, or
+	 * an exception may leave them. They are rules of the image. */
+	struct hl_entry
+		extras[HL_ATTACHED_RULES_MAX + 1]; /* the last one to see that there are too many */
 	uint32_t extra_count;
 	char allocator[64];	/* "glibc", "musl", "jemalloc" ..., for messages */
 	uint64_t usable_size;	/* 0: there is none */
@@ -54,13 +56,15 @@ struct hl_entries {
  * Those are found if anything in the process calls them; then ${usable_size} is 0, since neither
  * allocator's function may see the blocks of the other one.
  *
- * ${rules} may name more. Where `--hook` names a malloc and a free with the usual arguments, the
- * hooks are for them, and all others are extra. Where there is no other malloc and free, presets
- * have the hooks. Extra are, too, operators new and delete that the program calls and that do not
- * call malloc() and free().
+ * ${rules} may name more, which are extra. Where there is no other malloc and free, those of rules
+ * with the usual arguments have the hooks. Extra are, too, operators new and delete that the program
+ * calls and that do not call malloc() and free().
  *
- * 0; -ENOENT with a sentence when no malloc and free are found, or no function that `--hook` names;
- * -ENOTSUP when all that there is would be extra; -EACCES, -ESRCH, -ENOMEM.
+ * 0; -ENOENT with a sentence when nothing is found that allocates, or no function that `--hook`
+ * names; -E2BIG when rules name too many; -EACCES, -ESRCH, -ENOMEM.
  */
 int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
 		    struct hl_entries *ret_entries, struct hl_error *err);
+
+/* What the image is told of ${entry}, an extra one, whose trampoline is at ${real}. */
+struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t real);

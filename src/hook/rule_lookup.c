@@ -128,15 +128,14 @@ bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule)
 }
 
 bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_definition *found,
-			   bool is_asked, const char *preset)
+			   bool is_asked)
 {
 	bool allocates = false, frees = false;
 
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct hl_hook_rule *rule = &rules->rules[i];
 		bool is_usual = hl_rule_lookup_is_usual(rule);
-		if (!found[i].object || rule->is_asked != is_asked ||
-		    (preset && strcmp(rule->preset, preset) != 0))
+		if (!found[i].object || rule->is_asked != is_asked)
 			continue;
 		/* Blocks that are freed or moved unseen would be counted for good. */
 		if (!is_usual && (rule->call == HL_HOOK_FREE || rule->call == HL_HOOK_REALLOC))

@@ -23,9 +23,7 @@ int hl_rule_lookup(const struct hl_objects *objects, const struct hl_hook_rules 
 /* Whether its arguments are where those of the usual function are. */
 bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule);
 
-/*
- * Whether what was found has a malloc and a free that can stand for the usual ones: of the rules
- * that are asked for or of the others, and, unless ${preset} is NULL, of that preset.
- */
+/* Whether what was found of the rules that are asked for, or of the others, has a malloc and a free
+ * that can stand for the usual ones. */
 bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_definition *found,
-			   bool is_asked, const char *preset);
+			   bool is_asked);

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -80,7 +79,9 @@ def stack_of(pid):
 class EntriesTest(unittest.TestCase):
     def compare(self, target, names=None):
         """What was found is what the target says; ${names}: all that must be there."""
-        found = find(target.pid)
+        return self.compare_found(target, find(target.pid), names)
+
+    def compare_found(self, target, found, names=None):
         self.assertNotIn("error", found)
         named = addresses(found)
         for name, address in named.items():
@@ -214,78 +215,17 @@ class EntriesTest(unittest.TestCase):
             found = self.compare(target, OWN)
             self.assertEqual(found["extras"], [])
 
-    def test_functions_that_are_asked_for_have_the_hooks(self):
+    def test_functions_that_are_asked_for_are_extra(self):
         with Target([harness.program("entry_target_prefixed")]) as target:
             truth = target.truth
-            found = find(target.pid, "malloc=je_malloc", "free=entry_target_prefixed!je_free")
-            self.assertEqual(addresses(found), {name: truth[name] for name in
-                                                ("je_malloc", "je_free", "dlclose")})
-            self.assertEqual((found["usable_size"], found["has_glibc_chunks"]), (0, False))
-            self.assertEqual(addresses(found, "extras")["malloc"], truth["malloc"])
-            # without a free, or with its arguments elsewhere, they have not
-            for hooks in (["malloc=je_malloc"], ["malloc=je_malloc(size=2)", "free=je_free"],
-                          ["malloc=je_malloc", "free=je_free(ptr=2)"]):
-                found = find(target.pid, *hooks)
-                self.assertEqual(addresses(found)["malloc"], truth["malloc"], hooks)
-                self.assertEqual(addresses(found, "extras")["je_malloc"], truth["je_malloc"])
+            for hooks in (["malloc=je_malloc", "free=entry_target_prefixed!je_free"],
+                          ["malloc=je_malloc"], ["malloc=je_malloc(size=2)", "free=je_free(ptr=2)"]):
+                found = self.compare_found(target, find(target.pid, *hooks))
+                self.assertEqual(addresses(found, "extras"), {
+                    name: truth[name] for name in ("je_malloc", "je_free")})
+                self.assertEqual(found["usable_size"], truth["malloc_usable_size"])
             places = {entry["name"]: entry["places"] for entry in found["extras"]}
-            self.assertEqual(places, {"je_malloc": [0, 0, 0], "je_free": [0, 0, 2]})
-
-    def attach(self, target, *options):
-        """What `heapline attach` says, during which the target makes 1000 blocks by je_malloc."""
-        with tempfile.TemporaryDirectory() as scratch:
-            recording = os.path.join(scratch, "a.hl")
-            with subprocess.Popen(
-                    [harness.HEAPLINE, "attach", "-p", str(target.pid), "-o", recording, *options],
-                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-                said = process.stderr.readline()
-                if not said.startswith("heapline: not recorded"):
-                    return said
-                self.assertTrue(target.says_ok("prefixed", 1000))
-                process.send_signal(signal.SIGINT)
-                said += process.stderr.read()
-            self.assertEqual(process.wait(harness.TIMEOUT_S), 0, said)
-            return said
-
-    def test_attach_records_what_is_asked_for_and_says_what_it_does_not(self):
-        with Target([harness.program("entry_target_prefixed")]) as target:
-            said = self.attach(target)
-            if "cannot " in said:
-                self.skipTest(said.strip())
-            self.assertIn("calls of 'je_malloc' and 1 more function of 'entry_target_prefixed'; "
-                          "'--hook @jemalloc'", said)
-            self.assertIn("recorded 0 allocations", said)
-            for hooks in (["@jemalloc"], ["malloc=je_malloc", "free=entry_target_prefixed!je_free"]):
-                said = self.attach(target, *(f"--hook={hook}" for hook in hooks))
-                self.assertIn("calls of 'malloc' and", said)
-                self.assertIn("recorded 1,000 allocations", said)
-
-    def test_attach_reads_a_file_of_presets(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".presets") as presets, \
-                Target([harness.program("entry_target_prefixed")]) as target:
-            presets.write("preset mine\nmalloc=je_malloc\nfree=je_free\n"
-                          "preset odd\nmalloc=je_malloc(size=2)\nfree=je_free\n")
-            presets.flush()
-            said = self.attach(target, "--hook=@mine", "--presets=" + presets.name)
-            if "cannot be" in said:
-                self.skipTest(said.strip())
-            self.assertIn("recorded 1,000 allocations", said)
-            os.environ["HEAPLINE_PRESETS"] = presets.name
-            try:
-                self.assertIn("recorded 1,000 allocations", self.attach(target, "--hook=@mine"))
-                self.assertIn("cannot record 'je_malloc'", self.attach(target, "--hook=@odd"))
-            finally:
-                del os.environ["HEAPLINE_PRESETS"]
-
-    def test_attach_refuses_what_it_cannot_record(self):
-        with Target([harness.program("entry_target_prefixed")]) as target:
-            for hook, what in (("malloc=je_malloc", "'je_malloc' of process"),
-                               ("free=nobody", "no function 'nobody'"),
-                               ("free", "cannot understand --hook 'free'")):
-                result = harness.run([harness.HEAPLINE, "attach", "-p", str(target.pid),
-                                      f"--hook={hook}", "-d", "0.1", "-o", "/dev/null/a.hl"])
-                self.assertEqual(result.status, 1)
-                self.assertIn(what, result.stderr)
+            self.assertEqual(places, {"je_malloc": [2, 0, 0], "je_free": [0, 0, 2]})
 
     def test_functions_that_are_asked_for_must_be_there(self):
         with Target([harness.program("entry_target")]) as target:
@@ -303,8 +243,8 @@ class EntriesTest(unittest.TestCase):
         with Target([sys.executable, "-c", script]) as target:
             found = find(target.pid, "@python")
             for name in names:
-                self.assertEqual(addresses(found)[name], target.truth[name], name)
-            self.assertEqual(addresses(found, "extras")["malloc"], target.truth["malloc"])
+                self.assertEqual(addresses(found, "extras")[name], target.truth[name], name)
+            self.assertEqual(addresses(found)["malloc"], target.truth["malloc"])
 
     def test_addresses_in_a_program_without_symbols(self):
         with Target([harness.program("entry_target_static_stripped")]) as target:
@@ -316,7 +256,9 @@ class EntriesTest(unittest.TestCase):
             self.assertEqual((found["find_object"], found["usable_size"]), (0, 0))
             self.assertEqual(found["stack_end"], max(stack_of(target.pid)))
             found = find(target.pid, hooks[0] + "(size=2)", hooks[1])
-            self.assertEqual(found["code"], "EOPNOTSUPP")
+            self.assertEqual(found["entries"], [])
+            self.assertEqual({entry["address"] for entry in found["extras"]},
+                             {truth["malloc"], truth["free"]})
 
     def test_a_separate_debug_file(self):
         harness.need_root()  # to have a place for one that is not the system's

@@ -122,26 +122,56 @@ static void each_hook_and_each_address_is_there_once(void **state)
 			assert_true(found.extras[i].address != found.entries[k].address);
 }
 
-static void rules_take_the_hooks_when_they_can_serve(void **state)
+static const struct hl_entry *extra_of(const struct hl_entries *found, const char *name)
+{
+	return entry_of(found->extras, found->extra_count, name);
+}
+
+static void rules_leave_the_hooks_to_the_usual_functions(void **state)
 {
 	(void)state;
 	static struct hl_entries found;
 	struct hl_error err;
-	const char *arena_hooks[] = {"malloc=arena_alloc", "free=test_entries!arena_free", NULL};
-	const char *pool_hooks[] = {"malloc=pool_alloc(size=2)", "free=pool_free(ptr=2)", NULL};
+	const char *hooks[] = {"malloc=arena_alloc", "free=test_entries!arena_free",
+			       "malloc=pool_alloc(size=2)", "free=pool_free(ptr=2)", NULL};
 
-	assert_int_equal(find(arena_hooks, &found, &err), 0);
-	assert_entry(&found, "arena_alloc", arena_alloc);
-	assert_entry(&found, "arena_free", arena_free);
-	assert_extra(&found, "malloc", dlsym(RTLD_DEFAULT, "malloc"));
-	assert_null(entry_of(found.entries, found.count, "calloc"));
-	assert_int_equal(found.usable_size, 0);
-	assert_int_equal(find(pool_hooks, &found, &err), 0);
+	assert_int_equal(find(hooks, &found, &err), 0);
 	assert_entry(&found, "malloc", dlsym(RTLD_DEFAULT, "malloc"));
+	assert_entry(&found, "free", dlsym(RTLD_DEFAULT, "free"));
+	assert_extra(&found, "arena_alloc", arena_alloc);
+	assert_extra(&found, "arena_free", arena_free);
 	assert_extra(&found, "pool_alloc", pool_alloc);
-	assert_int_equal(entry_of(found.extras, found.extra_count, "pool_alloc")->size_at, 2);
 	assert_extra(&found, "pool_free", pool_free);
-	assert_int_equal(entry_of(found.extras, found.extra_count, "pool_free")->pointer_at, 2);
+	struct hl_attached_rule rule = hl_entry_rule(extra_of(&found, "arena_alloc"), 77);
+	assert_int_equal(rule.real, 77);
+	assert_int_equal(rule.size_at, 1);
+	assert_false(rule.frees || rule.count_at || rule.pointer_at || rule.is_of_malloc);
+	assert_int_equal(hl_entry_rule(extra_of(&found, "pool_alloc"), 0).size_at, 2);
+	rule = hl_entry_rule(extra_of(&found, "pool_free"), 0);
+	assert_true(rule.frees && rule.pointer_at == 2 && !rule.size_at);
+}
+
+static void the_arguments_of_extra_functions_are_those_of_their_kind(void **state)
+{
+	(void)state;
+	const struct {
+		struct hl_entry entry;
+		struct hl_attached_rule rule;
+	} cases[] = {
+		{{.hook = HL_HOOK_CALLOC}, {.count_at = 1, .size_at = 2}},
+		{{.hook = HL_HOOK_CALLOC, .count_at = 2, .size_at = 3},
+		 {.count_at = 2, .size_at = 3}},
+		{{.hook = HL_HOOK_REALLOC}, {.pointer_at = 1, .size_at = 2}},
+		{{.hook = HL_HOOK_REALLOCARRAY}, {.pointer_at = 1, .count_at = 2, .size_at = 3}},
+		{{.hook = HL_HOOK_POSIX_MEMALIGN}, {.result_at = 1, .size_at = 3}},
+		{{.hook = HL_HOOK_MALLOC, .throws = true, .alignment_at = 2, .is_of_malloc = true},
+		 {.size_at = 1, .throws = 1, .alignment_at = 2, .is_of_malloc = 1}},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct hl_attached_rule rule = hl_entry_rule(&cases[i].entry, 0);
+		assert_memory_equal(&rule, &cases[i].rule, sizeof(rule));
+	}
 }
 
 static void a_function_that_is_not_there_is_named(void **state)
@@ -182,7 +212,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_functions_are_those_that_this_program_calls),
 		cmocka_unit_test(each_hook_and_each_address_is_there_once),
-		cmocka_unit_test(rules_take_the_hooks_when_they_can_serve),
+		cmocka_unit_test(rules_leave_the_hooks_to_the_usual_functions),
+		cmocka_unit_test(the_arguments_of_extra_functions_are_those_of_their_kind),
 		cmocka_unit_test(a_function_that_is_not_there_is_named),
 		cmocka_unit_test(want_of_memory_is_reported),
 	};

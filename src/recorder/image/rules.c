@@ -155,12 +155,19 @@ static void count_free(const struct call *call)
 			hl_event_nested_free_ruled(block);
 		return;
 	}
-	if (HL_UNLIKELY(hl_event_passes_free(thread, block)))
-		;
-	else if (!call->rule->is_of_malloc)
+	if (HL_UNLIKELY(hl_event_passes_free(thread, block))) {
+		/* it was not recorded */
+	} else if (call->rule->is_of_malloc) {
+		if (!hl_event_free_plain(thread, block))
+			hl_event_free(thread, block);
+	} else if (HL_LIKELY(!hl_self_slot()->in_rule)) {
 		hl_event_free_ruled(thread, block);
-	else if (!hl_event_free_plain(thread, block))
-		hl_event_free(thread, block);
+	} else {
+		/* The block that a realloc() moves has been taken already. */
+		struct taken taken = take(thread, call);
+		if (taken.is_known)
+			hl_event_count_free(thread, block, taken.block, taken.usable);
+	}
 	hl_thread_leave(thread);
 }
 

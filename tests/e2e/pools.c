@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An allocator with names and arguments of its own, over memory that it maps or over malloc(). For
+ * each line that it reads ("arena" or "malloc") it allocates, and says for each function the blocks
+ * and bytes that it has allocated, and those that it has kept.
+ */
+#include "program.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define ARENA_BYTES  ((size_t)64 << 20)
+#define HEADER_BYTES 16
+#define ROUNDS	     2000
+
+struct pool {
+	char *arena; /* NULL: over malloc() */
+	size_t used;
+};
+
+struct figures {
+	size_t blocks, bytes, kept_blocks, kept_bytes;
+};
+
+/* ---- the allocator ---- */
+
+SITE void *cut(struct pool *pool, size_t size);
+SITE void *cut(struct pool *pool, size_t size)
+{
+	char *piece = pool->arena ? pool->arena + pool->used : malloc(size + HEADER_BYTES);
+
+	pool->used += (size + HEADER_BYTES + 15) & ~(size_t)15;
+	REQUIRE(piece && pool->used < ARENA_BYTES);
+	*(size_t *)(void *)piece = size;
+	return piece + HEADER_BYTES;
+}
+
+SITE void *my_alloc(struct pool *pool, int flags, size_t size);
+SITE void *my_alloc(struct pool *pool, int flags, size_t size)
+{
+	KEEP(flags);
+	return cut(pool, size);
+}
+
+SITE void *my_calloc(struct pool *pool, size_t count, size_t size);
+SITE void *my_calloc(struct pool *pool, size_t count, size_t size)
+{
+	return memset(cut(pool, count * size), 0, count * size);
+}
+
+SITE int my_free(struct pool *pool, void *block);
+SITE int my_free(struct pool *pool, void *block)
+{
+	if (block && !pool->arena)
+		free((char *)block - HEADER_BYTES);
+	return 42;
+}
+
+SITE void *my_realloc(struct pool *pool, int flags, void *block, size_t size);
+SITE void *my_realloc(struct pool *pool, int flags, void *block, size_t size)
+{
+	size_t old = block ? *(size_t *)(void *)((char *)block - HEADER_BYTES) : 0;
+	char *moved = cut(pool, size);
+
+	KEEP(flags);
+	if (block)
+		memcpy(moved, block, old < size ? old : size);
+	my_free(pool, block);
+	return moved;
+}
+
+/* ---- who uses it ---- */
+
+static void give(struct figures *figures, size_t size)
+{
+	figures->blocks++;
+	figures->bytes += size;
+	figures->kept_blocks++;
+	figures->kept_bytes += size;
+}
+
+static void take(struct figures *figures, size_t size)
+{
+	figures->kept_blocks--;
+	figures->kept_bytes -= size;
+}
+
+SITE void by_alloc(struct pool *pool, struct figures *figures);
+SITE void by_alloc(struct pool *pool, struct figures *figures)
+{
+	for (size_t i = 0; i < ROUNDS; i++) {
+		void *block = my_alloc(pool, 1, i % 300);
+		give(figures, i % 300);
+		if (i % 3 == 0)
+			continue;
+		REQUIRE(my_free(pool, block) == 42);
+		take(figures, i % 300);
+	}
+}
+
+SITE void by_calloc(struct pool *pool, struct figures *figures);
+SITE void by_calloc(struct pool *pool, struct figures *figures)
+{
+	for (size_t i = 0; i < ROUNDS; i++) {
+		KEEP(my_calloc(pool, i % 7, 24));
+		give(figures, i % 7 * 24);
+	}
+}
+
+SITE void by_realloc(struct pool *pool, struct figures *figures);
+SITE void by_realloc(struct pool *pool, struct figures *figures)
+{
+	for (size_t i = 0; i < ROUNDS; i++) {
+		void *block = my_realloc(pool, 1, NULL, 10);
+		give(figures, 10);
+		block = my_realloc(pool, 1, block, 10 + i);
+		take(figures, 10);
+		give(figures, 10 + i);
+		if (i % 2)
+			continue;
+		my_free(pool, block);
+		take(figures, 10 + i);
+	}
+}
+
+SITE void by_malloc(struct figures *figures);
+SITE void by_malloc(struct figures *figures)
+{
+	for (size_t i = 0; i < ROUNDS; i++) {
+		void *block = malloc(i);
+		KEEP(block);
+		give(figures, i);
+		if (i % 2)
+			continue;
+		free(block);
+		take(figures, i);
+	}
+}
+
+static void print_figures(const char *name, const struct figures *it)
+{
+	printf("%s %zu %zu %zu %zu\n", name, it->blocks, it->bytes, it->kept_blocks,
+	       it->kept_bytes);
+}
+
+int main(void)
+{
+	static struct pool pool;
+	static struct figures by[4];
+	char line[64];
+
+	setvbuf(stdout, NULL, _IOLBF, 1 << 12);
+	puts("ready");
+	while (fgets(line, sizeof(line), stdin)) {
+		memset(by, 0, sizeof(by));
+		pool = (struct pool){0};
+		if (strcmp(line, "arena\n") == 0)
+			pool.arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		REQUIRE(pool.arena != MAP_FAILED);
+		by_alloc(&pool, &by[0]);
+		by_calloc(&pool, &by[1]);
+		by_realloc(&pool, &by[2]);
+		by_malloc(&by[3]);
+		print_figures("by_alloc", &by[0]);
+		print_figures("by_calloc", &by[1]);
+		print_figures("by_realloc", &by[2]);
+		print_figures("by_malloc", &by[3]);
+		puts("done");
+	}
+	return 0;
+}

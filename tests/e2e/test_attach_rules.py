@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Functions that rules name are recorded, wherever their arguments are: the recording equals the
+program's ledger."""
+
+import signal
+
+import attaching
+import harness
+
+RULES = ("malloc=my_alloc(size=3)", "calloc=my_calloc(count=2,size=3)",
+         "realloc=my_realloc(ptr=3,size=4)", "free=my_free(ptr=2)")
+HOOKS = [f"--hook={rule}" for rule in RULES]
+HEADER_BYTES = 16  # of each block, before it
+POOLS = ("by_alloc", "by_calloc", "by_realloc")
+
+
+class Rules(attaching.TestCase):
+    def ask(self, process, line):
+        """Has the program allocate; {function: [blocks, bytes, blocks kept, bytes kept]}."""
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        ledger = {}
+        for said in process.stdout:
+            if said == "done\n":
+                return ledger
+            name, *figures = said.split()
+            ledger[name] = [int(figure) for figure in figures]
+        raise AssertionError("it ended")
+
+    def allocations(self, process, line, *options):
+        """The ledger, and what was recorded of these functions and of 'cut', which they call."""
+        with self.attached(process.pid, *options) as attach:
+            ledger = self.ask(process, line)
+            attach.send_signal(signal.SIGINT)
+        allocated = harness.top_rows(self.recording, "alloc")
+        in_use = harness.top_rows(self.recording, "inuse")
+        none = dict.fromkeys(harness.FIGURES, 0)
+        found = {}
+        for name in (*ledger, "cut"):
+            rows = allocated.get(name, none), in_use.get(name, none)
+            found[name] = [row[key] for row in rows for key in ("flat_objects", "flat_bytes")]
+        lost = harness.info(self.recording)["lost"]
+        self.assertEqual({what: number for what, number in lost.items() if number}, {})
+        return ledger, found
+
+    def within(self, ledger):
+        """What malloc() gives to the functions of the pool."""
+        blocks, size, kept, kept_size = (sum(ledger[name][i] for name in POOLS) for i in range(4))
+        return [blocks, size + HEADER_BYTES * blocks, kept, kept_size + HEADER_BYTES * kept]
+
+    def test_pieces_of_memory_that_is_mapped(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for mode in ("mem-fast", "mem-record", "log-fast"):
+                ledger, found = self.allocations(process, "arena", "--mode", mode, *HOOKS)
+                self.assertEqual(found, {**ledger, "cut": [0, 0, 0, 0]})
+        self.assertEqual(process.returncode, 0)
+
+    def test_calls_of_malloc_within_count_for_the_outer_function(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for mode in ("mem-fast", "mem-record", "log-fast"):
+                ledger, found = self.allocations(process, "malloc", "--mode", mode, *HOOKS)
+                self.assertEqual(found, {**ledger, "cut": [0, 0, 0, 0]})
+        self.assertEqual(process.returncode, 0)
+
+    def test_layers(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for mode in ("mem-fast", "mem-record", "log-fast"):
+                ledger, found = self.allocations(process, "malloc", "--mode", mode, "--layers",
+                                                 *HOOKS)
+                self.assertEqual(found, {**ledger, "cut": self.within(ledger)})
+        self.assertEqual(process.returncode, 0)
+
+    def test_without_rules_malloc_is_all_that_counts(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            ledger, found = self.allocations(process, "malloc", "--layers")
+            self.assertEqual(found, {**dict.fromkeys(POOLS, [0, 0, 0, 0]),
+                                     "by_malloc": ledger["by_malloc"],
+                                     "cut": self.within(ledger)})
+
+    def test_some_rules_of_a_pool(self):
+        """Blocks that are freed by no function of a rule stay in use."""
+        with harness.Waiting([harness.program("pools")]) as process:
+            ledger, found = self.allocations(process, "arena", HOOKS[0])
+            self.assertEqual(found["by_alloc"], ledger["by_alloc"][:2] * 2)
+            self.assertEqual(found["by_calloc"], [0, 0, 0, 0])
+            self.assertEqual(found["by_malloc"], ledger["by_malloc"])
+
+    def test_presets_of_a_file(self):
+        presets = self.path("presets")
+        with harness.Waiting([harness.program("pools")]) as process:
+            for when, options in (("when my_alloc", ()), ("# nothing", ("--hook=@pools",))):
+                with open(presets, "w", encoding="utf-8") as file:
+                    file.write("preset others\nwhen nobody\nmalloc=malloc_of_nobody\n")
+                    file.write("\n".join(("preset pools", when, *RULES, "")))
+                ledger, found = self.allocations(process, "arena", "--presets", presets, *options)
+                self.assertEqual(found, {**ledger, "cut": [0, 0, 0, 0]})
+            # nobody asks for it
+            ledger, found = self.allocations(process, "arena", "--presets", presets)
+            self.assertEqual(found["by_alloc"], [0, 0, 0, 0])
+
+    def test_presets_of_heaplines_own_that_hold_by_themselves(self):
+        with harness.Waiting([harness.program("entry_target_prefixed")]) as process:
+            with self.attached(process.pid) as attach:
+                process.stdin.write("prefixed 3e8\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline(), "ok\n")
+                attach.send_signal(signal.SIGINT)
+            total = harness.report("info", self.recording)["total"]
+            self.assertEqual([total[key] for key in ("alloc_objects", "alloc_bytes", "inuse_objects",
+                                                     "inuse_bytes")], [1000, 100000, 500, 50000])
+
+    def test_samples_of_blocks_that_are_freed_leave_nothing(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for line in ("arena", "malloc"):
+                ledger, found = self.allocations(process, line, "--sample", "64", *HOOKS)
+                self.assertEqual(found["cut"], [0, 0, 0, 0])
+                for name in ledger:
+                    self.assertLess(abs(found[name][1] - ledger[name][1]), ledger[name][1] / 3)
+
+    def test_rules_that_do_not_fit(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for hook, what in (("malloc=nobody(size=3)", "no function 'nobody'"),
+                               ("malloc=my_alloc(size=7)", "arguments have the numbers 1 to 6"),
+                               ("malloc=my_alloc(size=3", "a ')' is missing"),
+                               ("free=my_free(size=2)", "no such argument"),
+                               ("@nobody", "no preset 'nobody'"),
+                               ("@nginx", "no function 'ngx_palloc'")):
+                result = self.attach(process.pid, f"--hook={hook}", "-d", "0.1", status=1)
+                self.assertIn(what, result.stderr)
+            result = self.attach(process.pid, "--presets=/nonexistent", "-d", "0.1", status=1)
+            self.assertIn("'/nonexistent'", result.stderr)
+            self.ask(process, "malloc")
+        self.assertEqual(process.returncode, 0)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -73,7 +73,7 @@ uint64_t hl_recall_by_parts(struct hl_recall *recall, const struct hl_recall_slo
 	uint64_t tag = result_of(recall, slot, walk->frames[slot->join].node);
 	while (count && tag)
 		tag = result_of(recall, parts[--count], (uint32_t)tag);
-	return tag;
+	return ++recall->by_parts % HL_RECALL_RENEWAL ? tag : 0;
 }
 
 /* ---- keeping ---- */

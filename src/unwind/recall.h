@@ -41,6 +41,7 @@
 #define HL_RECALL_FRAMES      6u /* inner frames of a kept stack, at most */
 #define HL_RECALL_WORDS	      8u /* words that they read, at most */
 #define HL_RECALL_PARTS	      8u
+#define HL_RECALL_RENEWAL     256u /* each such stack of several parts is walked all the same */
 #define HL_RECALL_WAYS	      4u
 #define HL_RECALL_SET_BITS    8
 #define HL_RECALL_HEAD_BITS   12
@@ -86,6 +87,7 @@ struct hl_recall {
 	uint32_t hits;	     /* that are not in it yet */
 	uint32_t skipped;    /* captures since the last probe */
 	uint32_t next;	     /* the way to replace next */
+	uint32_t by_parts;   /* stacks found by parts, which wraps */
 	uint32_t generation; /* of slots whose serial is above ${outdated}; others are not used */
 	uint32_t outdated;
 	uint32_t serial;			   /* the last */
@@ -279,7 +281,8 @@ static inline bool hl_recall_ends(const struct hl_recall_slot *slot, const struc
 	       hl_walk_is_unchanged(walk, slot->join + 1u);
 }
 
-/* The tag of the stack that begins with the frames of ${slot}, from ${at} on; 0: not known. */
+/* The tag of the stack that begins with the frames of ${slot}, from ${at} on; 0: not known, or one
+ * to be walked, so that walk->frames are of a stack that comes often. */
 uint64_t hl_recall_by_parts(struct hl_recall *recall, const struct hl_recall_slot *slot,
 			    const struct hl_walk *walk, const struct hl_registers *at);
 

@@ -7,7 +7,8 @@
  * were stopped between the look and the call.
  *
  * Usage: attach_target LEDGER THREADS. Says "ready", and then does what lines of its input ask for:
- * "exec" becomes cat(1), "again" itself. It exits with status 7 at the end of its input.
+ * "exec" becomes cat(1), "again" itself, "slow" makes a block that takes until the next line. It exits
+ * with status 7 at the end of its input.
  */
 #include "program.h"
 
@@ -153,6 +154,24 @@ static size_t read_line(char *line, size_t size)
 	return used;
 }
 
+/* An allocator that makes its callers wait. */
+static SITE void *slow_malloc(size_t bytes)
+{
+	char line[32];
+
+	REQUIRE(write(1, "inside\n", 7) == 7);
+	read_line(line, sizeof(line));
+	void *block = malloc(bytes);
+	KEEP(block);
+	return block;
+}
+
+static SITE void slow_free(void *block)
+{
+	free(block);
+	BARRIER();
+}
+
 int main(int argc, char **argv)
 {
 	char line[32];
@@ -174,7 +193,9 @@ int main(int argc, char **argv)
 			execl("/bin/cat", "cat", NULL);
 		else if (!strcmp(line, "again"))
 			execv(argv[0], argv);
-		REQUIRE(!"executed");
+		REQUIRE(!strcmp(line, "slow"));
+		slow_free(slow_malloc(100));
+		REQUIRE(write(1, "done\n", 5) == 5);
 	}
 	return 7;
 }

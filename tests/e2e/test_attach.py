@@ -67,6 +67,9 @@ class Target:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
+    def says(self, lines):
+        return [self.process.stdout.readline().rstrip() for _ in range(lines)]
+
     def ledger(self):
         return Ledger(self.ledger_path)
 
@@ -237,6 +240,26 @@ class Residue(Attach):
         for mode in ("mem-fast", "log-fast"):
             self.attach(target.pid, "-d", "0.2", "--mode", mode)
             self.assertEqual(traces_of(target.pid), before)
+        self.assertEqual(target.end(), 7)
+
+    def test_what_a_thread_is_still_inside_of_is_taken_out_later(self):
+        target = self.target(threads=0)
+        target.ask("slow\nthe end")  # the first call makes the heap
+        self.assertEqual(target.says(2), ["inside", "done"])
+        before = traces_of(target.pid)
+        hooks = ("--hook", "malloc=slow_malloc", "--hook", "free=slow_free")
+        with self.attached(target.pid, *hooks, expected=1) as attach:
+            target.ask("slow")
+            self.assertEqual(target.says(1), ["inside"])
+            attach.send_signal(signal.SIGINT)
+            said = attach.stderr.read()
+        self.assertIn("is still in the recorder", said)
+        self.assertTrue(report("info", self.recording)["recording"]["complete"])
+        self.assertNotEqual(traces_of(target.pid), before)
+        target.ask("the end")
+        self.assertEqual(target.says(1), ["done"])
+        self.attach(target.pid, "-d", "0.1")
+        self.assertEqual(traces_of(target.pid), before)
         self.assertEqual(target.end(), 7)
 
     def test_nothing_stays_after_a_storm(self):

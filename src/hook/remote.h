@@ -5,7 +5,8 @@
  *
  * If heapline is killed at any moment, the target goes on as if nothing had happened: a thread in the
  * middle of a remote call finds its own registers on its stack, in the form of a signal frame, and
- * returns to them; a guardian process takes back scheduling policies.
+ * returns to them; a guardian process takes back scheduling policies. A call such as epoll_wait(2)
+ * may then end with EINTR, as after SIGSTOP and SIGCONT.
  */
 #pragma once
 
@@ -113,7 +114,7 @@ int hl_remote_stop_thread(struct hl_remote *remote, pid_t tid,
 
 /*
  * Lets whatever is stopped go on where it was: system calls that the stop interrupted are made
- * again. A thread that did not stop in time can be let go only once it does: by the next call of
+ * again, some (epoll_wait(2), recv(2) with a timeout ...) with their whole time limit. A thread that did not stop in time can be let go only once it does: by the next call of
  * this one, of hl_remote_stop_all() or hl_remote_free(), or by the end of the calling thread.
  */
 void hl_remote_continue(struct hl_remote *remote);

@@ -63,7 +63,7 @@ static void *pool_realloc(struct pool *from, size_t size, void *block)
 	void *moved = pool_calloc(from, size, 1);
 
 	if (moved && block)
-		memcpy(moved, block, size);
+		memmove(moved, block, size); /* the copy may reach into the new block */
 	return moved;
 }
 

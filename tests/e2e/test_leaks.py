@@ -144,28 +144,32 @@ class Leaks(harness.TestCase):
                                 row["indirect_blocks"] == row["lost_blocks"]
                                 for row in report["rows"]), report)
 
-    def test_stacks_are_named_where_a_recorder_or_tags_are(self):
-        for options, least in ((), 4), (("--tags",), 1):
-            command = [HEAPLINE, "record", *(options or ("-q", "-o", self.path("r.hl"))), "--",
-                       program("leaks"), "blocks", "list"]
-            with self.subTest(options), harness.Waiting(command) as started:
-                pid = started.pid if options else harness.children_of(started.pid)[0]
-                report = ask("-p", pid)
-                text = run([HEAPLINE, "leaks", "-p", str(pid)])
-            self.assertIn("block", text.stdout)
-            total = report["total"]
-            self.assertGreaterEqual(total["lost_blocks"], 999)
-            self.assertGreaterEqual(total["indirect_blocks"], 499)
-            by_stack = [row for row in report["rows"] if row["stack"]]
-            self.assertEqual(sum(row["lost_blocks"] for row in by_stack), total["lost_blocks"])
-            for row in by_stack:
-                self.assertGreaterEqual(len(row["stack"]), least)
-                self.assertEqual(row["stack"], [frame["function"] for frame in row["frames"]])
-                self.assertEqual(row["stack"][-1], "block")
-                self.assertEqual(row["frames"][-1]["module"], "leaks")
-            if not options:
-                stacks = {row["stack"][-2]: row["lost_blocks"] for row in by_stack}
-                self.assertEqual(stacks["plant_blocks"], 999)
+    def expect_stacks(self, options, least):
+        command = [HEAPLINE, "record", *(options or ("-q", "-o", self.path("r.hl"))), "--",
+                   program("leaks"), "blocks", "list"]
+        with harness.Waiting(command) as started:
+            pid = started.pid if options else harness.children_of(started.pid)[0]
+            report = ask("-p", pid)
+            text = run([HEAPLINE, "leaks", "-p", str(pid)])
+        self.assertIn("block", text.stdout)
+        total = report["total"]
+        self.assertGreaterEqual(total["lost_blocks"], 999)
+        self.assertGreaterEqual(total["indirect_blocks"], 499)
+        by_stack = [row for row in report["rows"] if row["stack"]]
+        self.assertEqual(sum(row["lost_blocks"] for row in by_stack), total["lost_blocks"])
+        for row in by_stack:
+            self.assertGreaterEqual(len(row["stack"]), least)
+            self.assertEqual(row["stack"], [frame["function"] for frame in row["frames"]])
+            self.assertEqual(row["stack"][-1], "block")
+            self.assertEqual(row["frames"][-1]["module"], "leaks")
+        return by_stack
+
+    def test_a_recorder_names_stacks(self):
+        stacks = {row["stack"][-2]: row["lost_blocks"] for row in self.expect_stacks((), 4)}
+        self.assertEqual(stacks["plant_blocks"], 999)
+
+    def test_tags_name_callers(self):
+        self.expect_stacks(("--tags",), 1)
 
     def test_lost_memory_is_a_recording_for_every_view(self):
         command = [HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", program("leaks"), "blocks",

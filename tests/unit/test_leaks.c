@@ -135,6 +135,30 @@ static void pointers_to_the_inside_make_possible_ones(void **state)
 	image_release(&builder.image);
 }
 
+static void the_ring_that_leads_to_others_owns_them(void **state)
+{
+	uint64_t blocks[8];
+
+	(void)state;
+	make(&versions[10], blocks);
+	for (size_t i = 0; i < 8; i++)
+		for (uint64_t at = blocks[i]; at < blocks[i] + 24; at += 8)
+			*image_word(&builder.image, at) = 0;
+	struct hl_leaks *before = find(0);
+	*image_word(&builder.image, blocks[2]) = blocks[3];
+	*image_word(&builder.image, blocks[3]) = blocks[2];
+	*image_word(&builder.image, blocks[5]) = blocks[6];
+	*image_word(&builder.image, blocks[6]) = blocks[5];
+	*image_word(&builder.image, blocks[6] + 8) = blocks[2];
+	struct hl_leaks *after = find(0);
+	assert_int_equal(sum_of(after, false), sum_of(before, false));
+	assert_int_equal(sum_of(after, true), sum_of(before, true));
+	assert_true(after->indirect.blocks > before->indirect.blocks);
+	hl_leaks_free(before);
+	hl_leaks_free(after);
+	image_release(&builder.image);
+}
+
 static int find_all(void)
 {
 	const struct hl_leaks_settings settings = {.show = 4};
@@ -166,6 +190,7 @@ int main(void)
 		cmocka_unit_test(a_root_keeps_what_it_leads_to),
 		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
 		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
+		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

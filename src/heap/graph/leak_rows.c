@@ -293,10 +293,11 @@ static int join_ring(void *context, uint64_t block)
 {
 	struct hl_leak_rows *rows = context;
 	size_t at = HL_LOWER_BOUND(i, rows->ring_count, rows->rings[i].block.address < block);
-	struct owner *ring = &rows->rings[at];
 
-	if (at == rows->ring_count || ring->block.address != block || ring->is_joined)
+	if (at == rows->ring_count || rows->rings[at].block.address != block ||
+	    rows->rings[at].is_joined)
 		return 0;
+	struct owner *ring = &rows->rings[at];
 	ring->is_joined = true;
 	rows->owner.block.indirect.blocks += ring->block.indirect.blocks + 1;
 	rows->owner.block.indirect.bytes += ring->block.indirect.bytes + ring->block.size;

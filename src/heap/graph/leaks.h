@@ -56,7 +56,8 @@ struct hl_leaks {
 	struct hl_leak_frame *frames;
 	size_t frame_count, frame_capacity;
 	bool knows_stacks; /* some */
-	/* Nodes and modules alone: hl_leak_row.owner is a node. NULL: not wanted, or not known. */
+	/* Nodes and modules alone: hl_leak_row.owner is a node. NULL: not wanted, or there is no
+	 * recorder in the process. */
 	struct hl_recording_process *stacks;
 	struct hl_leak_sum live, lost, indirect, possible;
 	struct hl_leak_sum ignored;   /* lost and indirect, by the suppressions; in no other sum */
@@ -70,12 +71,12 @@ struct hl_leaks_settings {
 	bool stop;   /* the last look is exact: all threads stand still, none is in the allocator */
 	size_t show; /* how many blocks to keep */
 	const struct hl_leak_ignore *ignore; /* NULL: nothing is left out */
-	bool want_stacks; /* else, or where no recorder is in the process, there are none in ->stacks */
+	bool want_stacks;		     /* for hl_leaks.stacks */
 };
 
 /* Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,
- * as hl_heap_read(). The target is not changed; without settings->stop its threads are stopped for
- * some 100 us in each look, to read their registers and stacks. */
+ * as hl_heap_read(). The target is not changed; without settings->stop its threads are stopped for a
+ * moment in each look, to read their registers and stacks. */
 int hl_leaks_read(pid_t pid, const char *core, const struct hl_leaks_settings *settings,
 		  struct hl_leaks **ret_leaks, struct hl_error *err);
 

@@ -426,15 +426,13 @@ class Programs(Attach):
         self.assertTrue(any(name.startswith(("PyUnicode", "_PyUnicode")) for name in rows), rows)
 
     def test_what_is_not_recorded_is_said_once_and_kept(self):
-        with subprocess.Popen([harness.program("entry_target_prefixed")], text=True,
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            while process.stdout.readline() != "ready\n":
-                self.assertIsNone(process.poll())
-            said = self.attach(process.pid, "-d", "0.2").stderr
-            process.stdin.close()
-        self.assertEqual(said.count("calls of 'je_malloc'"), 1, said)
+        target = self.target(threads=0)
+        with open(self.path("presets"), "w", encoding="ascii") as file:
+            file.write("preset slow\nwhen slow_malloc\nmalloc=slow_malloc\nfree=tiny_free\n")
+        said = self.attach(target.pid, "-d", "0.2", "--presets", file.name).stderr
+        self.assertEqual(said.count("calls of 'tiny_free'"), 1, said)
         [warning] = report("info", self.recording)["recording"]["warnings"]
-        self.assertIn("calls of 'je_malloc'", warning)
+        self.assertIn("calls of 'tiny_free'", warning)
 
     def test_redis_is_named(self):
         server, client = harness.need("redis-server"), harness.need("redis-cli")

@@ -642,6 +642,8 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.clock_gettime = found->clock_gettime,
 		.program_headers = found->program_headers,
 		.program_header_count = found->program_header_count,
+		.eh_frame = found->eh_frame,
+		.eh_frame_bytes = found->eh_frame_bytes,
 		.stack_end = found->stack_end,
 		.has_glibc_chunks = found->has_glibc_chunks,
 		.may_read_tsc = may_read_clock(attach, attached.stack_top),

@@ -400,6 +400,19 @@ static uint64_t find_clock(const struct hl_objects *objects)
 	return clock;
 }
 
+static void find_eh_frame(const struct hl_objects *objects, struct hl_entries *entries)
+{
+	const struct hl_object *program = &objects->objects[0];
+	HL_CLOSED int fd = -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(objects, program->map, &fd);
+	GElf_Shdr section;
+
+	if (!elf || !hl_elf_find_section(elf, ".eh_frame", &section))
+		return;
+	entries->eh_frame = section.sh_addr + program->bias;
+	entries->eh_frame_bytes = section.sh_size;
+}
+
 static void add_program(const struct hl_objects *objects, struct hl_entries *entries)
 {
 	const struct hl_object *program = &objects->objects[0];
@@ -411,6 +424,7 @@ static void add_program(const struct hl_objects *objects, struct hl_entries *ent
 	entries->program_entry = program->entry;
 	entries->stack_end = find_stack_end(objects);
 	entries->is_static = !program->has_loader;
+	find_eh_frame(objects, entries);
 }
 
 static int refuse(const struct hl_objects *objects, struct hl_error *err)

@@ -41,6 +41,7 @@ struct hl_entries {
 	uint64_t clock_gettime; /* of the vdso; 0: there is none */
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
 	uint64_t program_entry;				/* AT_ENTRY */
+	uint64_t eh_frame, eh_frame_bytes;		/* of the program; 0: none */
 	uint64_t stack_end; /* of the main thread: __libc_stack_end, or the end of [stack] */
 	bool has_glibc_chunks;
 	bool is_static;

@@ -135,30 +135,31 @@ static int take_row(void *context, const struct hl_cfi_row *row)
 
 /* A few milliseconds, once, for a program of some megabytes. Damaged information is used as far as
  * it goes. */
-static void compile_rows(struct hl_unwind_file *file, const struct hl_unwind_module *module,
-			 const Elf64_Shdr *section)
+struct hl_unwind_file hl_module_file_compile(const struct hl_unwind_module *module,
+					     uint64_t address, uint64_t bytes)
 {
-	uint64_t address = module->load_bias + section->sh_addr;
+	struct hl_unwind_file file = {0};
 
-	if (module->eh_frame_hdr || address < module->start || address > module->end ||
-	    section->sh_size > module->end - address)
-		return;
+	if (module->eh_frame_hdr || !bytes || address < module->start || address > module->end ||
+	    bytes > module->end - address)
+		return file;
 	const struct hl_cfi_section frames = {
 		.bytes = (const uint8_t *)address,
-		.size = section->sh_size,
+		.size = bytes,
 		.address = address,
 	};
 	struct rows rows = {0};
 	hl_cfi_compile(&frames, module->start, take_row, &rows);
 	rows.capacity = rows.count;
 	rows.count = 0;
-	size_t bytes = rows.capacity * sizeof(*rows.rows);
-	rows.rows = bytes ? hl_private_map_new(bytes) : NULL;
+	size_t row_bytes = rows.capacity * sizeof(*rows.rows);
+	rows.rows = row_bytes ? hl_private_map_new(row_bytes) : NULL;
 	if (!rows.rows)
-		return;
+		return file;
 	hl_cfi_compile(&frames, module->start, take_row, &rows);
-	file->row_count = hl_cfi_rows_finish(rows.rows, rows.count);
-	file->rows = rows.rows;
+	file.row_count = hl_cfi_rows_finish(rows.rows, rows.count);
+	file.rows = rows.rows;
+	return file;
 }
 
 struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *module)
@@ -183,8 +184,8 @@ struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *
 		else if (is_eh_frame(fd, &names, &section))
 			eh_frame = section;
 	}
-	if (eh_frame.sh_size)
-		compile_rows(&file, module, &eh_frame);
+	file = hl_module_file_compile(module, module->load_bias + eh_frame.sh_addr,
+				      eh_frame.sh_size);
 	file.debug_frame = map_section(fd, &frames, (uint64_t)status.st_size);
 	file.debug_frame_bytes = file.debug_frame ? frames.sh_size : 0;
 	if (symbols.sh_offset % _Alignof(Elf64_Sym) == 0)

@@ -22,3 +22,7 @@ struct hl_file_print hl_module_file_print(int fd);
 /* Maps the uncompressed .debug_frame and the symbol table of the file of ${module}, and compiles its
  * .eh_frame where nothing in memory leads to that, for the life of the process. */
 struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *module);
+
+/* The latter alone, where the file cannot be opened: its .eh_frame lies at ${address}. */
+struct hl_unwind_file hl_module_file_compile(const struct hl_unwind_module *module,
+					     uint64_t address, uint64_t bytes);

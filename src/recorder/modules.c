@@ -295,6 +295,9 @@ struct hl_unwind_file hl_modules_file(struct hl_modules *modules,
 		if (fd >= 0) {
 			entry->file = hl_module_file_map(fd, module);
 			hl_sys_close(fd);
+		} else if (!*path) {
+			entry->file = hl_module_file_compile(module, modules->eh_frame,
+							     modules->eh_frame_bytes);
 		}
 	}
 	entry->file_sought = true;

@@ -22,7 +22,8 @@ struct hl_module_entry {
 struct hl_modules {
 	_Atomic uint32_t lock;
 	struct hl_region_map *region;
-	uint32_t count; /* entries[i] has id i + 1, as in the region */
+	uint64_t eh_frame, eh_frame_bytes; /* the program's, if its file cannot be opened */
+	uint32_t count;			   /* entries[i] has id i + 1, as in the region */
 	struct hl_module_entry entries[HL_MODULES_MAX];
 };
 

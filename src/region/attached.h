@@ -105,8 +105,10 @@ struct hl_attached_start {
 	uint64_t find_object;	/* _dl_find_object(); 0: modules come from the table below */
 	uint64_t clock_gettime; /* of the vdso; 0: by a system call */
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
-	uint64_t stack_end;				/* of the main thread; 0: unknown */
-	uint8_t has_glibc_chunks;			/* see recorder/libc.h */
+	/* Of the program, for when it cannot open its own file; 0: unknown. */
+	uint64_t eh_frame, eh_frame_bytes;
+	uint64_t stack_end;	  /* of the main thread; 0: unknown */
+	uint8_t has_glibc_chunks; /* see recorder/libc.h */
 	uint8_t may_read_tsc;
 	int32_t collector_pid; /* as the target sees it; 0: unknown */
 	/* Whether calls that a function of a rule makes of others are counted, too. */

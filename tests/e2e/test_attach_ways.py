@@ -164,6 +164,21 @@ class States(Ledger):
                 self.assertEqual(process_state(process.pid), "S")
             self.assertEqual(process.returncode, 7)
 
+    def test_a_process_without_files_is_joined(self):
+        """Not even its own, nor /proc."""
+        harness.need_root()
+        for kind in ("_static", "_static_pie"):
+            shutil.copy(harness.program("ways" + kind), self.path("ways"))
+            with self.subTest(kind=kind), harness.Waiting(
+                    [harness.need("unshare"), "--mount", "--pid", "--fork", "chroot", self.directory,
+                     "/ways"]) as unshare:
+                [pid] = harness.children_of(unshare.pid)
+                with self.attached(pid) as attach:
+                    expected, older_frees = self.ask(unshare)
+                    attach.send_signal(signal.SIGINT)
+                self.compare(kind, expected, older_frees)
+            self.assertEqual(unshare.returncode, 7)
+
     def test_a_debugged_process_is_not_joined(self):
         with self.waiting() as process:
             gdb = subprocess.Popen([harness.need("gdb"), "-nx", "-q", "-p", str(process.pid)],

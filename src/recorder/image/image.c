@@ -87,6 +87,8 @@ static int64_t set_up(const struct hl_attached_start *start)
 		recorder->has_rules |= start->rules[i].real && !start->rules[i].is_of_malloc;
 	recorder->counts_layers = start->counts_layers;
 	recorder->region.collector_pid = start->collector_pid;
+	recorder->modules.eh_frame = start->eh_frame;
+	recorder->modules.eh_frame_bytes = start->eh_frame_bytes;
 	hl_recorder_announce(recorder);
 	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
 	hl_recorder = recorder;

@@ -272,6 +272,18 @@ static bool read_lines(int fd)
 	}
 }
 
+/* Where there is no /proc, the program alone is known: its ELF header is in the page of its program
+ * headers. */
+static void add_program(void)
+{
+	uint64_t start = getauxval(AT_PHDR) & ~(PAGE_BYTES - 1);
+
+	if (!start || table->count)
+		return;
+	table->first = (struct line){.start = start, .end = start + PAGE_BYTES};
+	add_object();
+}
+
 static void read_table(void)
 {
 	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
@@ -293,6 +305,8 @@ static void read_table(void)
 		/* What was in no module may be in one by now. */
 		if (changed)
 			hl_rule_cache_invalidate(&hl_recorder->unwind);
+	} else {
+		add_program();
 	}
 	table->read_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	table->took_ns = table->read_ns - begin_ns;

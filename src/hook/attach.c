@@ -831,6 +831,19 @@ static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_err
 	return 0;
 }
 
+/* A function of a rule that was left by longjmp() is counted no more. */
+static int32_t frames_of(struct hl_attach *attach, const struct hl_attached_slot *slot)
+{
+	uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS];
+
+	if (slot->rule_frame &&
+	    (!hl_remote_read(attach->remote, slot->rule_frame - HL_ATTACHED_RULE_FRAME_BELOW, words,
+			     sizeof(words)) ||
+	     hl_attached_rule_frame_sum(words) != slot->rule_sum))
+		return slot->rule_inside - 1;
+	return slot->inside;
+}
+
 /* How many frames of hooks the thread with this thread pointer has on its stack. */
 static int32_t frames_inside(struct hl_attach *attach, const struct hl_attached *attached,
 			     uint64_t thread_pointer)
@@ -843,7 +856,7 @@ static int32_t frames_inside(struct hl_attach *attach, const struct hl_attached 
 			return 1;
 		for (size_t k = 0; k < HL_COUNT_OF(slots); k++)
 			if (slots[k].key == thread_pointer)
-				return slots[k].inside;
+				return frames_of(attach, &slots[k]);
 	}
 	return attached->inside_without_slot;
 }

@@ -53,13 +53,33 @@ struct hl_attached_slot {
 	_Atomic uint32_t tid;
 	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */
 	uint64_t thread;    /* struct hl_thread, the recorder's */
-	int32_t closing;    /* those of ${inside} that are dlclose()'s */
-	bool changing;	    /* hl_self_changing_slot() */
-	bool in_rule;	    /* in a function of a rule, where layers are counted */
-	uint8_t reserved[26];
+	/* Those of ${inside} within which calls count: dlclose()'s, and of rules with layers. */
+	int32_t closing;
+	bool changing; /* hl_self_changing_slot() */
+	/* The frame of the stub that has called a rule's function; 0: none. One that is left by
+	 * longjmp() is known by the sum of its words, which changes sooner or later. */
+	int32_t rule_inside, rule_closing; /* ${inside} with it, and ${closing} without */
+	uint64_t rule_frame, rule_sum;
 };
 
 static_assert(sizeof(struct hl_attached_slot) == 64, "a cache line");
+
+/*
+ * The words of that frame, from HL_ATTACHED_RULE_FRAME_BELOW bytes below its frame pointer on. Nobody
+ * changes them while it is there, but for the second one.
+ */
+#define HL_ATTACHED_RULE_FRAME_BELOW 104u
+#define HL_ATTACHED_RULE_FRAME_WORDS 15u
+
+static inline uint64_t
+hl_attached_rule_frame_sum(const uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS])
+{
+	uint64_t sum = words[0];
+
+	for (uint32_t i = 2; i < HL_ATTACHED_RULE_FRAME_WORDS; i++)
+		sum = sum * UINT64_C(0x9e3779b97f4a7c15) + words[i];
+	return sum;
+}
 
 #define HL_ATTACHED_RULES_MAX	    48u
 #define HL_ATTACHED_RULE_STUB_BYTES 32u

@@ -117,6 +117,19 @@ class Rules(attaching.TestCase):
                 for name in ledger:
                     self.assertLess(abs(found[name][1] - ledger[name][1]), ledger[name][1] / 3)
 
+    def test_functions_that_are_left_by_longjmp(self):
+        for options in ((), ("--layers",)):
+            with harness.Waiting([harness.program("pools")]) as process:
+                with self.attached(process.pid, *options, *HOOKS) as attach:
+                    self.ask(process, "jump")
+                    ledger = self.ask(process, "arena")
+                    self.ask(process, "jump")
+                    attach.send_signal(signal.SIGINT)
+                rows = harness.top_rows(self.recording, "alloc")
+                self.assertEqual([rows["by_alloc"][key] for key in ("flat_objects", "flat_bytes")],
+                                 ledger["by_alloc"][:2])
+            self.assertEqual(process.returncode, 0)
+
     def test_rules_that_do_not_fit(self):
         with harness.Waiting([harness.program("pools")]) as process:
             for hook, what in (("malloc=nobody(size=3)", "no function 'nobody'"),

@@ -18,6 +18,7 @@ struct pool {
 	size_t used, bytes;
 	double last_ratio;
 	long last_line;
+	jmp_buf *left_to;
 };
 
 static struct pool pool;
@@ -55,6 +56,8 @@ static void *pool_alloc(struct pool *from, int flags, size_t size, const char *f
 
 static void *pool_calloc(struct pool *from, size_t size, size_t count)
 {
+	if (from->left_to)
+		longjmp(*from->left_to, 1);
 	return pool_alloc(from, 1, count * size, "file", 1.5, "function", 2, 3, 0);
 }
 
@@ -397,6 +400,42 @@ static void an_operator_that_throws_does_so_without_us(void **state)
 	end();
 }
 
+/* Deeper calls write over the frame that was left. */
+static __attribute__((noinline)) void use_stack(void)
+{
+	volatile char bytes[4096];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = 1;
+}
+
+static void a_function_that_is_left_by_longjmp_does_no_harm(void **state)
+{
+	(void)state;
+	static char arena[1 << 12];
+	jmp_buf before;
+
+	for (int layers = 0; layers < 2; layers++) {
+		start(HL_MODE_MEM_FAST, 0, layers);
+		make_pool(arena, sizeof(arena));
+		for (volatile int i = 0; i < 3; i++) {
+			pool.left_to = &before;
+			if (setjmp(before) == 0) {
+				RULE(__typeof__(pool_calloc), POOL_CALLOC)(&pool, 7, 3);
+				fail_msg("it has returned");
+			}
+			pool.left_to = NULL;
+			if (i)
+				use_stack();
+			assert_int_equal(release(alloc(100, 1)), 71);
+			hook_free(hook_malloc(10));
+			assert_int_equal(inside(), 0);
+			assert_counted(2 * i + 2, 110 * i + 110, 2 * i + 2, 110 * i + 110);
+		}
+		end();
+	}
+}
+
 static void older_blocks_are_unmatched_frees(void **state)
 {
 	(void)state;
@@ -493,6 +532,7 @@ int main(void)
 		cmocka_unit_test(layers_count_both),
 		cmocka_unit_test(samples_leave_nothing),
 		cmocka_unit_test(an_operator_that_throws_does_so_without_us),
+		cmocka_unit_test(a_function_that_is_left_by_longjmp_does_no_harm),
 		cmocka_unit_test(older_blocks_are_unmatched_frees),
 		cmocka_unit_test(forked_children_pass_through),
 		cmocka_unit_test(registers_are_kept),

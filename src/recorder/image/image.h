@@ -47,6 +47,9 @@ int hl_image_objects_find(uint64_t pc, struct dl_find_object *ret_object);
 /* Something may have been unloaded. */
 void hl_image_objects_note_unloaded(void);
 
+extern const char hl_image_start[] __asm__("__ehdr_start") HL_HIDDEN;
+extern const char hl_image_end[] __asm__("_end") HL_HIDDEN;
+
 /* Whether ${address} is in the image itself. */
 bool hl_image_has(uint64_t address);
 

@@ -73,9 +73,6 @@ bool hl_image_objects_init(void)
 	return true;
 }
 
-extern const char hl_image_start[] __asm__("__ehdr_start") HL_HIDDEN;
-extern const char hl_image_end[] __asm__("_end") HL_HIDDEN;
-
 bool hl_image_has(uint64_t address)
 {
 	return address - (uint64_t)hl_image_start < (uint64_t)(hl_image_end - hl_image_start);

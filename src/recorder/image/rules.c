@@ -17,6 +17,8 @@
 
 #define PAGE_BYTES  UINT64_C(4096)
 #define STACK_WORDS 8 /* of arguments that do not fit in registers */
+#define NEAR_BYTES  (UINT64_C(64) << 10)
+#define FRAME_BYTES (HL_ATTACHED_RULE_FRAME_WORDS * sizeof(uint64_t))
 
 struct hl_attached_rule hl_image_rules[HL_ATTACHED_RULES_MAX];
 
@@ -25,6 +27,8 @@ struct call {
 	const uint64_t *arguments; /* downwards */
 	const struct hl_registers *caller;
 	uint64_t block, size; /* that it takes, and asks for */
+	uint64_t frame;	      /* of the stub */
+	struct hl_attached_slot *slot;
 };
 
 static uint64_t argument(const struct call *call, uint8_t at)
@@ -66,18 +70,29 @@ static uint64_t call_safe(const struct call *call)
 	return hl_libc.memalign ? (uint64_t)hl_libc.memalign(alignment, call->size) : 0;
 }
 
-/* What the call may count is in another count than that by which nested calls are known. */
-static uint64_t call_in_layer(const struct call *call)
+static uint64_t sum_at(uint64_t frame)
 {
-	struct hl_attached_slot *slot = hl_self_slot();
+	return hl_attached_rule_frame_sum((const uint64_t *)(frame - HL_ATTACHED_RULE_FRAME_BELOW));
+}
 
-	slot->in_rule = true;
-	atomic_fetch_add(&hl_attached.inside_without_slot, 1);
-	atomic_fetch_sub_explicit(&slot->inside, 1, memory_order_relaxed);
+/* What the call allocates by others counts, if layers do. */
+static uint64_t call_from(const struct call *call, bool counts_layers)
+{
+	struct hl_attached_slot *slot = call->slot;
+	const struct hl_attached_slot before =
+		*slot; /* an operator may be called by another rule's */
+
+	slot->rule_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed);
+	slot->rule_closing = slot->closing;
+	slot->rule_sum = sum_at(call->frame);
+	slot->rule_frame = call->frame;
+	slot->closing += counts_layers;
 	uint64_t result = call_safe(call);
-	atomic_fetch_add_explicit(&slot->inside, 1, memory_order_relaxed);
-	atomic_fetch_sub(&hl_attached.inside_without_slot, 1);
-	slot->in_rule = false;
+	slot->closing = before.closing;
+	slot->rule_inside = before.rule_inside;
+	slot->rule_closing = before.rule_closing;
+	slot->rule_sum = before.rule_sum;
+	slot->rule_frame = before.rule_frame;
 	return result;
 }
 
@@ -160,7 +175,7 @@ static void count_free(const struct call *call)
 	} else if (call->rule->is_of_malloc) {
 		if (!hl_event_free_plain(thread, block))
 			hl_event_free(thread, block);
-	} else if (HL_LIKELY(!hl_self_slot()->in_rule)) {
+	} else if (HL_LIKELY(!call->slot->rule_frame)) {
 		hl_event_free_ruled(thread, block);
 	} else {
 		/* The block that a realloc() moves has been taken already. */
@@ -198,7 +213,7 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 		hl_thread_leave(thread);
 	else
 		hl_thread_set(thread, HL_IN_ALLOCATOR);
-	uint64_t result = counts_layers ? call_in_layer(call) : call_safe(call);
+	uint64_t result = call_from(call, counts_layers);
 	uint64_t block = block_of(call, result);
 	if (HL_UNLIKELY(counts_layers)) {
 		thread = hl_thread_enter();
@@ -218,6 +233,42 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 	return call->rule->throws && !block;
 }
 
+/* ---- calls that never returned ---- */
+
+static bool is_readable(uint64_t address)
+{
+	return hl_memory_page_is_readable(address & ~(PAGE_BYTES - 1));
+}
+
+/* Stacks of coroutines go away. Between two frames of one stack all is readable, though. */
+static bool is_left(const struct call *call)
+{
+	uint64_t old = call->slot->rule_frame, distance = call->frame - old;
+
+	if (distance + FRAME_BYTES < 2 * FRAME_BYTES)
+		return true; /* this call has its place */
+	if (distance + NEAR_BYTES >= 2 * NEAR_BYTES &&
+	    !(is_readable(old - HL_ATTACHED_RULE_FRAME_BELOW) && is_readable(old + 8)))
+		return true;
+	return sum_at(old) != call->slot->rule_sum;
+}
+
+/* The thread's last call of a rule's function was left by longjmp(), with all that it had called. */
+static void leave_for_it(const struct call *call)
+{
+	struct hl_attached_slot *slot = call->slot;
+	struct hl_thread *thread = hl_thread_self();
+
+	atomic_store_explicit(&slot->inside, slot->rule_inside, memory_order_relaxed);
+	slot->closing = slot->rule_closing;
+	slot->rule_frame = 0;
+	if (thread &&
+	    atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IN_ALLOCATOR)
+		hl_thread_leave(thread);
+}
+
+/* ---- the hook ---- */
+
 /*
  * ${arguments}: the first one, with the others below it. Whether the
  * call is to be made, as if nobody had come between; otherwise *${ret_result} is its result.
@@ -225,9 +276,15 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result)
 {
 	const struct hl_attached_rule *rule = &hl_image_rules[number];
-	struct call call = {.rule = rule, .arguments = arguments, .caller = HL_CALLER};
+	struct call call = {.rule = rule,
+			    .arguments = arguments,
+			    .caller = HL_CALLER,
+			    .frame = HL_CALLER_FRAME,
+			    .slot = hl_self_slot()};
 	bool counts_layers = hl_recorder->counts_layers && !rule->is_of_malloc;
 
+	if (HL_UNLIKELY(call.slot->rule_frame) && is_left(&call))
+		leave_for_it(&call);
 	call.block = argument(&call, rule->pointer_at);
 	call.size = argument(&call, rule->size_at);
 	if (rule->count_at)
@@ -237,6 +294,6 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 		return true;
 	}
 	/* Functions of one layer call each other. */
-	return (counts_layers && hl_self_slot()->in_rule) ||
+	return (counts_layers && call.slot->rule_frame) ||
 	       allocate(&call, counts_layers, ret_result);
 }

@@ -47,7 +47,8 @@ static void retire(struct hl_attached_slot *slot)
 
 	slot->thread = 0;
 	slot->closing = 0;
-	slot->changing = slot->in_rule = false;
+	slot->changing = false;
+	slot->rule_frame = 0;
 	atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
 	if (thread)
 		hl_thread_retire(thread);

@@ -10,7 +10,7 @@ const struct hl_option hl_heap_target_options[] = {
 	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
 	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"core", 0, "FILE", "read a core file in place of a process", HL_OPTION_TEXT, &core, NULL},
-	{"stop", 0, NULL, "stop the threads while an arena is read, so that all figures are exact",
+	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
 	 HL_OPTION_FLAG, &stop, NULL},
 	{0},
 };
@@ -18,7 +18,7 @@ const struct hl_option hl_heap_target_options[] = {
 const struct hl_option hl_heap_process_options[] = {
 	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
 	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
-	{"stop", 0, NULL, "stop the threads while an arena is read, so that all figures are exact",
+	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
 	 HL_OPTION_FLAG, &stop, NULL},
 	{0},
 };

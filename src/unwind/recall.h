@@ -41,7 +41,7 @@
 #define HL_RECALL_FRAMES      6u /* inner frames of a kept stack, at most */
 #define HL_RECALL_WORDS	      8u /* words that they read, at most */
 #define HL_RECALL_PARTS	      8u
-#define HL_RECALL_RENEWAL     256u /* each such stack of several parts is walked all the same */
+#define HL_RECALL_RENEWAL     256u /* one of 256 stacks that parts lead to is walked all the same */
 #define HL_RECALL_WAYS	      4u
 #define HL_RECALL_SET_BITS    8
 #define HL_RECALL_HEAD_BITS   12

@@ -106,6 +106,18 @@ class Leaks(harness.TestCase):
             with self.subTest(kind):
                 self.expect_planted(kind)
 
+    def test_memcheck_counts_the_same_blocks(self):
+        valgrind = need("valgrind")
+        for kind in "blocks", "list", "tree", "ring", "rings", "inner", "ended":
+            with self.subTest(kind):
+                checked = run([valgrind, "--leak-check=full", program("leaks"), kind])
+                self.assertEqual(checked.status, 0, checked.stderr)
+                said = dict(re.findall(r"^(\w+) (\d+) ", checked.stdout, re.M))
+                for word, what in (("lost", "definitely"), ("indirect", "indirectly"),
+                                   ("possible", "possibly")):
+                    found = re.search(rf"{what} lost: [\d,]+ bytes in ([\d,]+) blocks", checked.stderr)
+                    self.assertEqual(found[1].replace(",", ""), said[word], (word, checked.stderr))
+
     def test_all_kinds_at_once_are_found_beside_what_is_kept(self):
         self.expect_planted("kept", "blocks", "mapped", "register", "list", "tree", "ring", "rings",
                             "inner", "ended", "arenas")

@@ -48,9 +48,10 @@
 #define ROOM_TRIES 8
 
 /* A thread may stand where it cannot be moved from; it has moved on soon. */
-#define PATCH_TRIES	 200
-#define PATCH_PAUSE_NS	 500000
-#define OUTSIDE_PAUSE_NS 1000000
+#define PATCH_TRIES	     200
+#define PATCH_PAUSE_NS	     500000
+#define OUTSIDE_PAUSE_NS     1000000
+#define OUTSIDE_PAUSE_MAX_NS 500000000
 
 /* A block that is being prepared. */
 struct block {
@@ -899,6 +900,7 @@ static size_t look_at_threads(struct hl_attach *attach, pid_t *tids, size_t coun
 static int wait_for_threads(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
 {
 	HL_FREED pid_t *tids = NULL;
+	long wait_ns = OUTSIDE_PAUSE_NS;
 	size_t count;
 
 	int r = hl_remote_list(attach->remote, &tids, &count);
@@ -911,7 +913,10 @@ static int wait_for_threads(struct hl_attach *attach, uint64_t deadline_ns, stru
 				"thread %d of process %d is still in the recorder, which lets it "
 				"pass and stays there; a later 'heapline attach' takes it out",
 				tids[0], attach->pid);
-		pause_ns(OUTSIDE_PAUSE_NS);
+		/* A thread that gets the processor seldom stops before it has gone a step, if it
+		 * is looked at more often than that. */
+		pause_ns(wait_ns);
+		wait_ns *= wait_ns < OUTSIDE_PAUSE_MAX_NS ? 2 : 1;
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 """Functions that rules name are recorded, wherever their arguments are: the recording equals the
 program's ledger."""
 
+import os
 import signal
 
 import attaching
@@ -12,6 +13,9 @@ RULES = ("malloc=my_alloc(size=3)", "calloc=my_calloc(count=2,size=3)",
 HOOKS = [f"--hook={rule}" for rule in RULES]
 HEADER_BYTES = 16  # of each block, before it
 POOLS = ("by_alloc", "by_calloc", "by_realloc")
+
+
+LIBRARIES = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
 
 
 class Rules(attaching.TestCase):
@@ -116,6 +120,24 @@ class Rules(attaching.TestCase):
                 self.assertEqual(found["cut"], [0, 0, 0, 0])
                 for name in ledger:
                     self.assertLess(abs(found[name][1] - ledger[name][1]), ledger[name][1] / 3)
+
+    def test_operators_of_other_allocators(self):
+        """They do not call malloc; some throw."""
+        for library in LIBRARIES:
+            path = f"/usr/lib/x86_64-linux-gnu/{library}"
+            # that of Debian is in C, and aborts
+            refusal = [] if library == "libmimalloc.so.2" else ["refusal"]
+            if not os.path.exists(path):
+                print(f"skipped: {library} is not installed")
+                continue
+            with self.subTest(library=library), \
+                    harness.Waiting([harness.program("operators"), *refusal],
+                                    env={"LD_PRELOAD": path}) as process:
+                for options in ((), ("--mode=log-record",), ("--layers",)):
+                    ledger, found = self.allocations(process, "go", *options)
+                    del found["cut"]
+                    self.assertEqual(found, ledger)
+            self.assertEqual(process.returncode, 0)
 
     def test_functions_that_are_left_by_longjmp(self):
         for options in ((), ("--layers",)):

@@ -63,11 +63,15 @@ static uint64_t call_safe(const struct call *call)
 {
 	uint64_t alignment = argument(call, call->rule->alignment_at);
 
+	/* Often two names of one function, of which one has the hook. */
+	void *(*aligned)(size_t, size_t) =
+		hl_libc.memalign ? hl_libc.memalign : hl_libc.aligned_alloc;
+
 	if (!call->rule->throws)
 		return call_real(call);
 	if (!alignment)
 		return (uint64_t)hl_libc.malloc(call->size);
-	return hl_libc.memalign ? (uint64_t)hl_libc.memalign(alignment, call->size) : 0;
+	return aligned ? (uint64_t)aligned(alignment, call->size) : 0;
 }
 
 static uint64_t sum_at(uint64_t frame)
@@ -155,43 +159,72 @@ static bool passes(struct hl_thread *thread, const struct call *call)
 	return true;
 }
 
-static void count_free(const struct call *call)
+static void free_nested(const struct call *call)
 {
 	const void *block = (const void *)call->block;
-	struct hl_thread *thread;
 
-	if (!block)
-		return;
-	thread = hl_thread_enter();
-	if (!thread) {
-		if (call->rule->is_of_malloc)
-			hl_event_nested_free(block);
-		else
-			hl_event_nested_free_ruled(block);
-		return;
-	}
-	if (HL_UNLIKELY(hl_event_passes_free(thread, block))) {
-		/* it was not recorded */
-	} else if (call->rule->is_of_malloc) {
-		if (!hl_event_free_plain(thread, block))
-			hl_event_free(thread, block);
-	} else if (HL_LIKELY(!call->slot->rule_frame)) {
-		hl_event_free_ruled(thread, block);
+	if (call->rule->is_of_malloc)
+		hl_event_nested_free(block);
+	else
+		hl_event_nested_free_ruled(block);
+}
+
+/* An operator delete, which may be a jump to free(). */
+static void free_of_malloc(struct hl_thread *thread, const struct call *call)
+{
+	const void *block = (const void *)call->block;
+
+	if (!hl_event_free_plain(thread, block))
+		hl_event_free(thread, block);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	call_real(call);
+	hl_thread_leave(thread);
+}
+
+static void count_free(struct hl_thread *thread, const struct call *call)
+{
+	struct taken taken;
+
+	if (HL_LIKELY(!call->slot->rule_frame)) {
+		hl_event_free_ruled(thread, (const void *)call->block);
 	} else {
 		/* The block that a realloc() moves has been taken already. */
-		struct taken taken = take(thread, call);
+		taken = take(thread, call);
 		if (taken.is_known)
-			hl_event_count_free(thread, block, taken.block, taken.usable);
+			hl_event_count_free(thread, (const void *)call->block, taken.block,
+					    taken.usable);
 	}
 	hl_thread_leave(thread);
 }
 
+/* Whether the call is still to be made. */
+static bool release(const struct call *call)
+{
+	const void *block = (const void *)call->block;
+	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
+
+	if (!block)
+		return true;
+	if (HL_UNLIKELY(!thread)) {
+		free_nested(call);
+		return true;
+	}
+	if (HL_UNLIKELY(hl_event_passes_free(thread, block))) {
+		hl_thread_leave(thread);
+		return true;
+	}
+	if (!call->rule->is_of_malloc) {
+		count_free(thread, call);
+		return true;
+	}
+	free_of_malloc(thread, call);
+	return false;
+}
+
 static bool passes_nested(const struct call *call)
 {
-	if (call->block && call->rule->is_of_malloc)
-		hl_event_nested_free((const void *)call->block);
-	else if (call->block)
-		hl_event_nested_free_ruled((const void *)call->block);
+	if (call->block)
+		free_nested(call);
 	hl_event_nested_alloc(call->size);
 	return true;
 }
@@ -289,10 +322,8 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	call.size = argument(&call, rule->size_at);
 	if (rule->count_at)
 		call.size *= argument(&call, rule->count_at);
-	if (rule->frees) {
-		count_free(&call);
-		return true;
-	}
+	if (rule->frees)
+		return release(&call);
 	/* Functions of one layer call each other. */
 	return (counts_layers && call.slot->rule_frame) ||
 	       allocate(&call, counts_layers, ret_result);

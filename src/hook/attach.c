@@ -47,8 +47,13 @@
 /* Other threads map memory, too: the room that was free may be taken. */
 #define ROOM_TRIES 8
 
-/* A thread may stand where it cannot be moved from; it has moved on soon. */
+/*
+ * A thread may stand where it cannot be moved from; it has moved on soon. One that does not stop may
+ * take that for long, and each try waits for it: then a few will do.
+ */
 #define PATCH_TRIES	     200
+#define PATCH_TRIES_MIN	     4
+#define PATCH_WAIT_NS	     (3 * HL_NS_PER_SECOND)
 #define PATCH_PAUSE_NS	     500000
 #define OUTSIDE_PAUSE_NS     1000000
 #define OUTSIDE_PAUSE_MAX_NS 500000000
@@ -86,7 +91,8 @@ struct hl_attach {
 	struct hl_record_page record; /* as in the target */
 	bool has_record;	      /* it is there */
 	bool is_patched;
-	int region_fd; /* its number in the target */
+	bool was_patched; /* threads may be inside */
+	int region_fd;	  /* its number in the target */
 	struct hl_attach_times times;
 };
 
@@ -579,7 +585,7 @@ static int give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error
 /* Takes out what a heapline that was killed has left. */
 static int take_over(struct hl_attach *attach, struct hl_error *err)
 {
-	attach->is_patched = true;
+	attach->is_patched = attach->was_patched = true;
 	int r = give_back(attach, 2000, err);
 	if (r == 0)
 		r = read_maps(attach, err);
@@ -769,7 +775,11 @@ static bool write_patches(struct hl_attach *attach)
 
 static int patch_entries(struct hl_attach *attach, struct hl_error *err)
 {
+	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + PATCH_WAIT_NS;
+
 	for (int tries = 0; tries < PATCH_TRIES; tries++) {
+		if (tries >= PATCH_TRIES_MIN && hl_clock_ns(CLOCK_MONOTONIC) >= deadline_ns)
+			break;
 		int r = hl_remote_stop_all(attach->remote, err);
 		if (r < 0 && r != -EAGAIN)
 			return r;
@@ -805,7 +815,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		r = say_refusal(attach, result, err);
 	} else {
 		r = patch_entries(attach, err);
-		attach->is_patched = r == 0;
+		attach->is_patched = attach->was_patched = r == 0;
 	}
 	if (r == 0)
 		hl_remote_release(attach->remote);
@@ -946,7 +956,7 @@ static int give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error
 	if (!is_record_there(attach))
 		return 0;
 	int r = attach->is_patched ? unpatch(attach, deadline_ns, err) : 0;
-	if (r == 0)
+	if (r == 0 && attach->was_patched)
 		r = wait_for_threads(attach, deadline_ns, err);
 	if (r == 0)
 		r = hl_remote_stop_one(attach->remote, err);

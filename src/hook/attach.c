@@ -639,6 +639,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 	const struct hl_entries *found = &attach->found;
 	const struct hl_attached attached = hl_image_attached(&attach->image);
 	int32_t result = -EIO;
+	bool may_read_tsc = may_read_clock(attach, attached.stack_top);
 	struct hl_attached_start start = {
 		.region_fd = attach->region_fd,
 		.main_tid = (int32_t)attach->record.target_pid,
@@ -646,14 +647,14 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.usable_size = found->usable_size,
 		/* A static program's knows no frames, and is not ready before main(). */
 		.find_object = found->is_static ? 0 : found->find_object,
-		.clock_gettime = found->clock_gettime,
+		.clock_gettime = may_read_tsc ? found->clock_gettime : 0, /* reads it, too */
 		.program_headers = found->program_headers,
 		.program_header_count = found->program_header_count,
 		.eh_frame = found->eh_frame,
 		.eh_frame_bytes = found->eh_frame_bytes,
 		.stack_end = found->stack_end,
 		.has_glibc_chunks = found->has_glibc_chunks,
-		.may_read_tsc = may_read_clock(attach, attached.stack_top),
+		.may_read_tsc = may_read_tsc,
 		/* In another namespace of processes it has another number, or none. */
 		.collector_pid = (pid_t)attach->record.target_pid == attach->pid ? getpid() : 0,
 		.counts_layers = attach->counts_layers,

@@ -466,10 +466,18 @@ static long map_block(struct hl_attach *attach, const struct block *block)
 	return -EEXIST;
 }
 
+/* Before anything is written there: where memory that was writable may not become executable
+ * (PR_SET_MDWE of prctl(2)), other memory takes its place. */
 static long protect(struct hl_attach *attach, uint64_t address, uint64_t size, int protection)
 {
-	return hl_remote_syscall(attach->remote, SYS_mprotect, (long)address, (long)size,
-				 protection, 0, 0, 0);
+	long r = hl_remote_syscall(attach->remote, SYS_mprotect, (long)address, (long)size,
+				   protection, 0, 0, 0);
+
+	if (r != -EACCES || !(protection & PROT_EXEC))
+		return r;
+	r = hl_remote_syscall(attach->remote, SYS_mmap, (long)address, (long)size, protection,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	return r < 0 ? r : 0;
 }
 
 static long protect_first_block(struct hl_attach *attach)
@@ -498,11 +506,11 @@ static long place_blocks(struct hl_attach *attach, uint32_t *ret_mapped)
 		if (r < 0)
 			break;
 		*ret_mapped = i + 1;
-		if (!hl_remote_write(attach->remote, block->address, block->bytes, block->size))
+		r = i ? protect(attach, block->address, block->size, PROT_READ | PROT_EXEC)
+		      : protect_first_block(attach);
+		if (r == 0 &&
+		    !hl_remote_write(attach->remote, block->address, block->bytes, block->size))
 			r = -EIO;
-		else
-			r = i ? protect(attach, block->address, block->size, PROT_READ | PROT_EXEC)
-			      : protect_first_block(attach);
 	}
 	return r;
 }

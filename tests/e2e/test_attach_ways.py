@@ -23,6 +23,8 @@ MUSL = ("_musl", "_musl_static")  # much of it comes without information about i
 
 # seccomp(2): a filter that returns one action for one system call, and permits all others
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER_MODE = 22, 38, 2
+PR_SET_TSC, TSC_SIGSEGV = 26, 2
+PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
 RET_KILL, RET_ERRNO_EPERM, RET_ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
 SYS_GETTID, SYS_MREMAP, SYS_REBOOT = 186, 25, 169
 LOAD_NUMBER, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
@@ -42,6 +44,15 @@ def install_filter(number, action):
         if prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or prctl(PR_SET_SECCOMP, FILTER_MODE, program):
             raise OSError(ctypes.get_errno(), "cannot install a filter")
     return install
+
+
+def prctl_before_exec(option, argument):
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def change():
+        if prctl(option, argument, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "the kernel does not know this")
+    return change
 
 
 class Ledger(attaching.TestCase):
@@ -81,7 +92,7 @@ class Ledger(attaching.TestCase):
         self.assertEqual(found, expected)
         lost = harness.info(self.recording)["lost"]
         lost = {what: number for what, number in lost.items() if number}
-        unmatched = lost.pop("unmatched_frees")
+        unmatched = lost.pop("unmatched_frees", 0)
         self.assertGreaterEqual(unmatched, older_frees)
         self.assertLessEqual(unmatched, older_frees + (KEPT_BY_GLIBC if kind in GLIBC else 0))
         if kind in MUSL:
@@ -147,6 +158,22 @@ class States(Ledger):
             self.join(process)
         self.assertEqual(process.returncode, 7)
 
+    def test_a_process_that_may_not_read_the_time_stamp_counter_is_joined(self):
+        self.program = harness.program("ways_musl")  # glibc's loader reads it
+        with self.waiting(preexec_fn=prctl_before_exec(PR_SET_TSC, TSC_SIGSEGV)) as process:
+            for mode in ("mem-fast", "log-fast"):
+                self.join(process, "_musl", mode)
+        self.assertEqual(process.returncode, 7)
+
+    def test_a_process_whose_memory_may_not_become_executable_is_joined(self):
+        try:
+            waiting = self.waiting(preexec_fn=prctl_before_exec(PR_SET_MDWE, REFUSE_EXEC_GAIN))
+        except subprocess.SubprocessError:
+            self.skipTest("the kernel has no PR_SET_MDWE")
+        with waiting as process:
+            self.join(process)
+        self.assertEqual(process.returncode, 7)
+
     def test_a_filter_that_permits_what_the_recorder_calls_is_no_obstacle(self):
         harness.need_root()
         with self.waiting(preexec_fn=install_filter(SYS_REBOOT, RET_KILL)) as process:
@@ -161,7 +188,7 @@ class States(Ledger):
             with self.subTest(name=name, action=action), \
                     self.waiting(preexec_fn=install_filter(number, action)) as process:
                 self.assert_not_joined(process, "seccomp filter does not permit", name)
-                self.assertEqual(process_state(process.pid), "S")
+                wait_until(lambda pid=process.pid: process_state(pid) == "S", "it to wait")
             self.assertEqual(process.returncode, 7)
 
     def test_a_process_without_files_is_joined(self):

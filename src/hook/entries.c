@@ -427,11 +427,29 @@ static void add_program(const struct hl_objects *objects, struct hl_entries *ent
 	find_eh_frame(objects, entries);
 }
 
+/* Whether glibc's loader is there, and glibc is not. */
+static bool is_loading(const struct hl_maps *maps)
+{
+	bool has_loader = false, has_libc = false;
+
+	for (size_t i = 0; i < maps->count; i++) {
+		const char *name = hl_path_basename(maps->maps[i].path);
+		has_loader |= hl_path_is_glibc_loader(name);
+		has_libc |= !strncmp(name, "libc.so", 7) || !strncmp(name, "libc-2.", 7);
+	}
+	return has_loader && !has_libc;
+}
+
 static int refuse(const struct hl_objects *objects, struct hl_error *err)
 {
 	const struct hl_object *program = &objects->objects[0];
 	const char *name = hl_path_basename(program->map->path);
 
+	if (is_loading(objects->maps))
+		return hl_error_set(err, -ENOENT,
+				    "cannot find malloc and free in process '%d': '%s' has not "
+				    "loaded its libraries yet; try again",
+				    (int)objects->pid, name);
 	if (!program->has_loader && !program->has_symbols)
 		return hl_error_set(err, -ENOENT,
 				    "cannot find malloc and free in process '%d': '%s' is static "

@@ -115,6 +115,33 @@ static int read_maps(struct hl_attach *attach, struct hl_error *err)
 	return hl_maps_read(attach->pid, &attach->maps, err);
 }
 
+/* Where the main thread's stack begins, which is another place in each program. */
+static uint64_t stack_of(const struct hl_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (!strcmp(maps->maps[i].path, "[stack]"))
+			return maps->maps[i].end;
+	return 0;
+}
+
+static int became_another(const struct hl_attach *attach, struct hl_error *err)
+{
+	*err = (struct hl_error){0};
+	return hl_error_set(err, -EAGAIN, "process %d has just become another program; try again",
+			    attach->pid);
+}
+
+/* What has failed may have so since the process has executed a program meanwhile: then says that. */
+static int or_changed(const struct hl_attach *attach, int r, struct hl_error *err)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+
+	if (r == -ESRCH || !attach->maps.count || hl_maps_read(attach->pid, &maps, NULL) < 0 ||
+	    stack_of(&maps) == stack_of(&attach->maps))
+		return r;
+	return became_another(attach, err);
+}
+
 static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 {
 	if (hl_maps_have_file(&attach->maps, "libheapline.so"))
@@ -158,6 +185,7 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	if (r == 0 && !attach->has_record)
 		r = find_entries(attach, err);
 	if (r < 0) {
+		r = or_changed(attach, r, err);
 		hl_attach_free(attach);
 		return r;
 	}
@@ -617,14 +645,14 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 		if (r == 0)
 			r = hl_remote_stop_one(attach->remote, err);
 		if (r < 0)
-			return (int)r;
+			return or_changed(attach, (int)r, err);
 		r = bring_by_thread(attach, ret_region_fd);
 		hl_remote_continue(attach->remote);
 		attach->times.bring_us = hl_remote_stopped_us(attach->remote);
 		if (r != -EEXIST)
 			break;
 	}
-	return r < 0 ? say_refusal(attach, r, err) : 0;
+	return r < 0 ? or_changed(attach, say_refusal(attach, r, err), err) : 0;
 }
 
 /* ---- starting and patching ---- */
@@ -792,6 +820,10 @@ static int patch_entries(struct hl_attach *attach, struct hl_error *err)
 		int r = hl_remote_stop_all(attach->remote, err);
 		if (r < 0 && r != -EAGAIN)
 			return r;
+		if (r == 0 && !is_record_there(attach)) {
+			hl_remote_continue(attach->remote);
+			return became_another(attach, err);
+		}
 		bool may = r == 0 && may_patch(attach);
 		bool done = may && write_patches(attach);
 		if (r == 0)

@@ -241,9 +241,9 @@ class States(Ledger):
             file.write('[ -e "$1" ] && exit 5\nx=; while [ ${#x} -lt 300 ]; do x=x$x; done\n'
                        'exec sh "$0" "$1"\n')
         with subprocess.Popen(["sh", script, self.path("end")]) as process:
-            for _ in range(20):
-                self.try_to_join(process.pid)
+            said = [self.try_to_join(process.pid).stderr for _ in range(20)]
             self.assertIsNone(process.poll())
+            self.assertTrue(any("try again" in line for line in said), said)
             with open(self.path("end"), "w", encoding="ascii"):
                 pass
             self.assertEqual(process.wait(harness.TIMEOUT_S), 5)

@@ -45,7 +45,12 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 		return hl_error_set(err, -ESRCH, "'%d' is a thread of process '%d'; name that", pid,
 				    process);
 	if (state && strchr("ZX", state[strlen("\nState:\t")]))
-		return hl_error_set(err, -ESRCH, "process '%d' has ended", pid);
+		return hl_error_set(err, -ESRCH,
+				    value_of(status, "Threads") > 1
+					    ? "the first thread of process '%d' has ended, and "
+					      "Linux does not show the memory of the others"
+					    : "process '%d' has ended",
+				    pid);
 	facts->parent_pid = (pid_t)value_of(status, "PPid");
 	facts->uid = (uint32_t)value_of(status, "Uid");
 	facts->threads = (uint32_t)value_of(status, "Threads");

@@ -8,6 +8,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 
 import attaching
 import harness
@@ -26,7 +27,7 @@ PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER_MODE = 22, 38, 2
 PR_SET_TSC, TSC_SIGSEGV = 26, 2
 PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
 RET_KILL, RET_ERRNO_EPERM, RET_ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
-SYS_GETTID, SYS_MREMAP, SYS_REBOOT = 186, 25, 169
+SYS_GETTID, SYS_MREMAP, SYS_REBOOT, SYS_EXIT = 186, 25, 169, 60
 LOAD_NUMBER, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 
 OTHER_USER = {"user": 65534, "group": 65534, "extra_groups": []}
@@ -219,6 +220,20 @@ class States(Ledger):
                 gdb.communicate("detach\nquit\n")
             self.join(process)
         self.assertEqual(process.returncode, 7)
+
+    def test_a_process_whose_first_thread_has_ended_is_not_joined(self):
+        script = ("import ctypes, sys, threading\n"
+                  "threading.Thread(target=sys.stdin.read).start()\n"
+                  "print('ready', flush=True)\n"
+                  f"ctypes.CDLL(None).syscall({SYS_EXIT}, 0)\n")
+        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL) as process:
+            try:
+                wait_until(lambda: process_state(process.pid) == "Z", "the thread to end")
+                self.assert_not_joined(process, "the first thread", "has ended, and Linux does not")
+                self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), 2)
+            finally:
+                process.kill()
 
     def try_to_join(self, pid):
         """Whatever comes of it is said in one sentence."""

@@ -158,6 +158,10 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
 	if (walk->depth - at >= PREFETCHED_FRAMES_MIN)
 		hl_node_prefetch(&recorder->region, node, &walk->frames[at], walk->depth - at);
 	for (; at < walk->depth; at++) {
+		if (hl_self_is_own_code(walk->frames[at].key)) {
+			walk->frames[at].node = node;
+			continue;
+		}
 		node = hl_node_intern(&recorder->region, &thread->nodes, node,
 				      walk->frames[at].key);
 		if (HL_UNLIKELY(node == HL_NODE_NONE)) {

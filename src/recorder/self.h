@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct hl_thread;
 
@@ -69,6 +70,15 @@ static inline bool *hl_self_changing_slot(void)
 	return &hl_self_slot()->changing;
 }
 
+extern const char hl_image_start[] __asm__("__ehdr_start") HL_HIDDEN;
+extern const char hl_image_end[] __asm__("_end") HL_HIDDEN;
+
+/* Whether ${address} is in the image, whose functions are no part of the program's stacks. */
+static inline bool hl_self_is_own_code(uint64_t address)
+{
+	return address - (uint64_t)hl_image_start < (uint64_t)(hl_image_end - hl_image_start);
+}
+
 /* Whether the hook was called in the middle of another one of this thread; but what dlclose() runs
  * is the program's. */
 static inline bool hl_self_is_nested(void)
@@ -115,6 +125,12 @@ static inline bool *hl_self_changing_slot(void)
 static inline bool hl_self_is_nested(void)
 {
 	return false; /* calls of the allocator's own functions do not come by the hooks */
+}
+
+static inline bool hl_self_is_own_code(uint64_t address)
+{
+	(void)address;
+	return false; /* hooks call nothing that is recorded */
 }
 
 static inline bool hl_self_is_forked(void)

@@ -3,10 +3,11 @@
  * An allocator with names and arguments of its own, over memory that it maps or over malloc(). For
  * each line that it reads ("arena" or "malloc") it allocates, and says for each function the blocks
  * and bytes that it has allocated, and those that it has kept. Before a line "jump" has an answer, a
- * call of the allocator is left by longjmp().
+ * call of the allocator is left by longjmp(). After "storm", threads allocate until the input ends.
  */
 #include "program.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -162,6 +163,46 @@ SITE void leave_by_jump(void)
 		my_alloc(&pool, 1, 100);
 }
 
+#define THREADS 4
+#define HELD	16
+
+static _Atomic int is_over;
+
+SITE void *rage(void *unused);
+SITE void *rage(void *unused)
+{
+	struct pool pool = {0};
+	void *held[HELD] = {NULL};
+
+	while (!is_over) {
+		for (size_t i = 0; i < HELD; i++) {
+			if (i % 5 == 0) {
+				held[i] = my_realloc(&pool, 1, held[i], 100 + i);
+				continue;
+			}
+			my_free(&pool, held[i]);
+			held[i] = i % 2 ? my_alloc(&pool, 1, i) : my_calloc(&pool, i, 8);
+		}
+		pool.used = 0;
+	}
+	for (size_t i = 0; i < HELD; i++)
+		my_free(&pool, held[i]);
+	return unused;
+}
+
+static void storm(pthread_t threads[THREADS])
+{
+	for (int i = 0; i < THREADS; i++)
+		REQUIRE(pthread_create(&threads[i], NULL, rage, NULL) == 0);
+}
+
+static void calm(pthread_t threads[THREADS])
+{
+	is_over = 1;
+	for (int i = 0; i < THREADS && threads[0]; i++)
+		pthread_join(threads[i], NULL);
+}
+
 static void print_figures(const char *name, const struct figures *it)
 {
 	printf("%s %zu %zu %zu %zu\n", name, it->blocks, it->bytes, it->kept_blocks,
@@ -172,6 +213,7 @@ int main(void)
 {
 	static struct pool pool;
 	static struct figures by[4];
+	static pthread_t threads[THREADS];
 	char line[64];
 
 	setvbuf(stdout, NULL, _IOLBF, 1 << 12);
@@ -180,6 +222,11 @@ int main(void)
 		if (strcmp(line, "jump\n") == 0) {
 			leave_by_jump();
 			go_on();
+			puts("done");
+			continue;
+		}
+		if (strcmp(line, "storm\n") == 0) {
+			storm(threads);
 			puts("done");
 			continue;
 		}
@@ -199,5 +246,6 @@ int main(void)
 		print_figures("by_malloc", &by[3]);
 		puts("done");
 	}
+	calm(threads);
 	return 0;
 }

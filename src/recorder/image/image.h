@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "recorder/self.h"
 #include "region/attached.h"
 
 extern HL_EXPORT struct hl_attached hl_attached;
@@ -46,12 +47,6 @@ int hl_image_objects_find(uint64_t pc, struct dl_find_object *ret_object);
 
 /* Something may have been unloaded. */
 void hl_image_objects_note_unloaded(void);
-
-extern const char hl_image_start[] __asm__("__ehdr_start") HL_HIDDEN;
-extern const char hl_image_end[] __asm__("_end") HL_HIDDEN;
-
-/* Whether ${address} is in the image itself. */
-bool hl_image_has(uint64_t address);
 
 /* ---- stubs.c ---- */
 

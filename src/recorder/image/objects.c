@@ -73,11 +73,6 @@ bool hl_image_objects_init(void)
 	return true;
 }
 
-bool hl_image_has(uint64_t address)
-{
-	return address - (uint64_t)hl_image_start < (uint64_t)(hl_image_end - hl_image_start);
-}
-
 /* ---- what is at an address ---- */
 
 /* Fills in where the module that begins at ${object}->start lies. False when there is none. */
@@ -161,7 +156,7 @@ static bool add_object(void)
 		.seen = true,
 	};
 
-	if (hl_image_has(line->start) || !read_headers(&object, line->end))
+	if (hl_self_is_own_code(line->start) || !read_headers(&object, line->end))
 		return false;
 	struct object *same = find_same(&object);
 	if (same) {
@@ -335,7 +330,7 @@ static bool is_reason(uint64_t pc)
 
 int hl_image_objects_find(uint64_t pc, struct dl_find_object *ret_object)
 {
-	if (hl_image_has(pc))
+	if (hl_self_is_own_code(pc))
 		return -1;
 	hl_spin_lock(&table->lock);
 	if (table->stale)

@@ -7,8 +7,8 @@
  * were stopped between the look and the call.
  *
  * Usage: attach_target LEDGER THREADS. Says "ready", and then does what lines of its input ask for:
- * "exec" becomes cat(1), "again" itself, "slow" makes a block that takes until the next line. It exits
- * with status 7 at the end of its input.
+ * "exec" becomes cat(1), "again" itself, "slow" makes a block that takes until the next line,
+ * "vfork" waits for a child that somebody kills. It exits with status 7 at the end of its input.
  */
 #include "program.h"
 
@@ -166,6 +166,13 @@ static SITE void *slow_malloc(size_t bytes)
 	return block;
 }
 
+static void wait_for_child(void)
+{
+	if (vfork() == 0)
+		for (;;)
+			pause();
+}
+
 /* A function that is too short for a jump to take the place of its code. */
 __asm__(".pushsection .text\n"
 	".globl tiny_free\n"
@@ -202,6 +209,10 @@ int main(int argc, char **argv)
 			execl("/bin/cat", "cat", NULL);
 		else if (!strcmp(line, "again"))
 			execv(argv[0], argv);
+		if (!strcmp(line, "vfork")) {
+			wait_for_child();
+			continue;
+		}
 		REQUIRE(!strcmp(line, "slow"));
 		slow_free(slow_malloc(100));
 		REQUIRE(write(1, "done\n", 5) == 5);

@@ -271,6 +271,21 @@ class Residue(Attach):
         self.assertEqual(code_of(after), code_of(before))
         self.assertEqual(target.end(), 7)
 
+    def test_nothing_stays_where_a_thread_cannot_be_stopped(self):
+        target = self.target(threads=1)
+        before, *others_before = traces_of(target.pid)
+        target.ask("vfork")
+        [child] = wait_until(lambda: harness.children_of(target.pid), "the child")
+        wait_until(lambda: harness.process_state(target.pid) == "D", "it to wait for its child")
+        try:
+            self.assertIn("vfork()", self.attach(target.pid, status=1).stderr)
+            after, *others = traces_of(target.pid)
+            self.assertEqual(others, others_before)
+            self.assertEqual(code_of(after), code_of(before))
+        finally:
+            os.kill(child, signal.SIGKILL)
+        self.assertEqual(target.end(), 7)
+
 
 class Control(Attach):
     def test_it_is_asked_and_changed_as_any_recording(self):

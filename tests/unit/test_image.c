@@ -476,6 +476,79 @@ static void what_ended_threads_had_is_given_to_others(void **state)
 	munmap(stacks, bytes);
 }
 
+/* ---- children that share the memory ---- */
+
+#define LOOKED_AT 64 /* slots, whenever a thread gets one */
+
+static pthread_barrier_t waiting_inside, all_there;
+
+static void *waiting_malloc(size_t size)
+{
+	if (size == 1) {
+		pthread_barrier_wait(&waiting_inside);
+		pthread_barrier_wait(&waiting_inside);
+	}
+	return malloc(size);
+}
+
+static void *wait_inside(void *unused)
+{
+	(void)unused;
+	hook_free(hook_malloc(1));
+	return NULL;
+}
+
+/* All are there at once, so that none has the thread-local storage of another. */
+static void *begin_by_vfork(void *unused)
+{
+	int status = -1;
+
+	(void)unused;
+	pthread_barrier_wait(&all_there);
+	pid_t child = vfork();
+	if (!child) {
+		hook_free(hook_malloc(50));
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	pthread_barrier_wait(&all_there);
+	return status ? &all_there : NULL;
+}
+
+static void children_of_vfork_take_no_thread_for_ended(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	pthread_t inner, threads[4096 / LOOKED_AT];
+	size_t count = sizeof(threads) / sizeof(*threads);
+	void *failed;
+
+	start.real[HL_HOOK_MALLOC] = (uint64_t)waiting_malloc;
+	start_with(&start);
+	assert_int_equal(attached->slot_count, count * LOOKED_AT);
+	pthread_barrier_init(&waiting_inside, NULL, 2);
+	pthread_barrier_init(&all_there, NULL, (unsigned)count);
+	assert_int_equal(pthread_create(&inner, NULL, wait_inside, NULL), 0);
+	pthread_barrier_wait(&waiting_inside);
+	for (size_t i = 0; i < count; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, begin_by_vfork, NULL), 0);
+	for (size_t i = 0; i < count; i++) {
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	int32_t inside_by_then = inside();
+	/* It may not find its slot again. */
+	if (inside_by_then == 1) {
+		pthread_barrier_wait(&waiting_inside);
+		pthread_join(inner, NULL);
+	}
+	assert_int_equal(inside_by_then, 1);
+	pthread_barrier_destroy(&waiting_inside);
+	pthread_barrier_destroy(&all_there);
+	assert_counted(&(struct sums){1 + 50 * count, 1 + count, 1 + 50 * count, 1 + count});
+	end();
+}
+
 /* ---- the allocator calls itself ---- */
 
 static void *calloc_by_malloc(size_t count, size_t size)
@@ -935,6 +1008,7 @@ int main(void)
 		cmocka_unit_test(stacks_are_the_same_without_the_loader),
 		cmocka_unit_test(each_thread_has_its_slot_at_its_time),
 		cmocka_unit_test(what_ended_threads_had_is_given_to_others),
+		cmocka_unit_test(children_of_vfork_take_no_thread_for_ended),
 		cmocka_unit_test(calls_of_the_allocator_by_itself_are_not_counted),
 		cmocka_unit_test(they_are_not_sampled_twice),
 		cmocka_unit_test(what_destructors_do_is_counted),

@@ -54,6 +54,15 @@ static void retire(struct hl_attached_slot *slot)
 		hl_thread_retire(thread);
 }
 
+/* Whether libc says that the slot is of the calling thread, or of the one that its vfork() suspends:
+ * what the stubs compare, for slots that are not at their places. */
+static bool has_tid_of_libc(const struct hl_attached_slot *slot)
+{
+	return slot->tid_offset &&
+	       *(const uint32_t *)((uint64_t)&slot->tid + (uint64_t)slot->tid_offset) ==
+		       atomic_load(&slot->tid);
+}
+
 /*
  * Looks again at the slot of the calling thread, which was not found at its place, or with another
  * tid: it has the thread-local storage of one that has ended. False when that one is just being
@@ -86,9 +95,10 @@ static bool check(struct hl_attached_slot *slot, uint64_t key)
 
 #define LOOKED_AT 64u /* slots, whenever a thread gets one */
 
+/* By the target's own number: a child of vfork() comes here, too. */
 static bool has_ended(uint32_t tid)
 {
-	return HL_SYS(SYS_tgkill, hl_sys_getpid(), tid, 0) == -ESRCH;
+	return HL_SYS(SYS_tgkill, hl_image_main_tid, tid, 0) == -ESRCH;
 }
 
 /*
@@ -115,8 +125,11 @@ static void reap(struct hl_attached_slot *slot)
 static void reap_some(void)
 {
 	static _Atomic uint32_t next;
-	uint32_t first = atomic_fetch_add(&next, LOOKED_AT);
 
+	/* A child of vfork() may be in a namespace where the threads have no numbers. */
+	if (hl_sys_getpid() != hl_image_main_tid)
+		return;
+	uint32_t first = atomic_fetch_add(&next, LOOKED_AT);
 	for (uint32_t i = 0; i < LOOKED_AT; i++)
 		reap(&hl_self_slots[(first + i) & (SLOTS - 1)]);
 }
@@ -133,6 +146,7 @@ static bool claim(struct hl_attached_slot *slot, uint64_t key)
 	if (claimed) {
 		uint32_t tid = hl_sys_gettid();
 		atomic_store(&slot->tid, tid);
+		atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
 		slot->tid_offset = find_tid(slot, key, tid);
 		reap_some();
 	}
@@ -166,7 +180,8 @@ struct hl_attached_slot *hl_image_find(void)
 	struct hl_attached_slot *slot;
 
 	while ((slot = look_up(key)))
-		if (atomic_load(&slot->key) == key ? check(slot, key) : claim(slot, key))
+		if (atomic_load(&slot->key) == key ? has_tid_of_libc(slot) || check(slot, key)
+						   : claim(slot, key))
 			return slot;
 	atomic_fetch_add_explicit(&hl_recorder->region.header->lost_events, 1,
 				  memory_order_relaxed);

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -799,6 +800,121 @@ static void a_child_forked_in_the_middle_of_a_hook_goes_on(void **state)
 	end();
 }
 
+/* Looking for its slot, which has another thread's tid, a thread is interrupted after each instruction
+ * up to the first system call. */
+
+#define TRAP_FLAG 0x100
+
+static volatile int steps_left;
+
+static void fork_at_step(int signal, siginfo_t *info, void *context)
+{
+	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+	const uint8_t *next = (const uint8_t *)registers[REG_RIP];
+
+	(void)signal;
+	(void)info;
+	if (--steps_left > 0 && !(next[0] == 0x0f && next[1] == 0x05))
+		return;
+	registers[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+	forked = fork();
+	if (!forked)
+		hook_free(hook_malloc(10));
+}
+
+static __attribute__((naked)) void *call_in_steps(uint64_t function __attribute__((unused)),
+						  size_t argument __attribute__((unused)))
+{
+	__asm__("mov %rdi, %rax\n\t"
+		"mov %rsi, %rdi\n\t"
+		"pushfq\n\t"
+		"orq $0x100, (%rsp)\n\t"
+		"popfq\n\t"
+		"jmp *%rax");
+}
+
+static struct hl_attached_slot *used_slot(void)
+{
+	struct hl_attached_slot *slots = (struct hl_attached_slot *)attached->slots;
+
+	for (uint32_t i = 0; i < attached->slot_count; i++)
+		if (slots[i].thread)
+			return &slots[i];
+	return NULL;
+}
+
+static void a_child_forked_on_the_way_to_its_slot_goes_on(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	struct sigaction action = {.sa_sigaction = fork_at_step, .sa_flags = SA_SIGINFO}, before;
+	int steps = 1;
+
+	start_with(&start);
+	hook_free(hook_malloc(10));
+	sigaction(SIGTRAP, &action, &before);
+	do {
+		atomic_store(&used_slot()->tid, 1);
+		steps_left = steps;
+		forked = -1;
+		hook_free(call_in_steps(attached->hooks[HL_HOOK_MALLOC], 300));
+		if (forked == 0)
+			live_as_child();
+		assert_true(forked > 0);
+		assert_int_equal(status_of(forked), 0);
+	} while (steps_left == 0 && ++steps);
+	assert_in_range(steps, 20, 1000);
+	sigaction(SIGTRAP, &before, NULL);
+	end();
+}
+
+static void *set_tid_later(void *thread)
+{
+	struct hl_attached_slot *slot = used_slot();
+	uint32_t tid = atomic_load(&slot->tid);
+
+	atomic_store(&slot->tid, UINT32_MAX); /* as while a slot is taken from an ended thread */
+	pthread_barrier_wait(&all_there);
+	while (atomic_load(&attached->inside_without_slot) == 0)
+		usleep(1000);
+	pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	for (int i = 0; i < 100 && forked < 0; i++)
+		usleep(1000);
+	atomic_store(&slot->tid, tid);
+	return NULL;
+}
+
+static void fork_and_allocate(int signal)
+{
+	fork_now(signal);
+	if (!forked)
+		hook_free(hook_malloc(10));
+}
+
+static void a_child_forked_while_its_slot_is_looked_at_goes_on(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+	pthread_t self = pthread_self(), other;
+
+	start_with(&start);
+	hook_free(hook_malloc(10));
+	signal(SIGUSR1, fork_and_allocate);
+	pthread_barrier_init(&all_there, NULL, 2);
+	forked = -1;
+	assert_int_equal(pthread_create(&other, NULL, set_tid_later, &self), 0);
+	pthread_barrier_wait(&all_there);
+	hook_free(hook_malloc(300));
+	if (forked == 0)
+		live_as_child();
+	pthread_join(other, NULL);
+	assert_true(forked > 0);
+	assert_int_equal(status_of(forked), 0);
+	pthread_barrier_destroy(&all_there);
+	signal(SIGUSR1, SIG_DFL);
+	end();
+}
+
 /* ---- registers ---- */
 
 /* What a function of the same file may be known to leave alone: rsi, rdx, rcx, r8 to r11, and xmm0 to
@@ -1016,6 +1132,8 @@ int main(void)
 		cmocka_unit_test(threads_without_a_slot_pass_through),
 		cmocka_unit_test(a_forked_child_passes_through),
 		cmocka_unit_test(a_child_forked_in_the_middle_of_a_hook_goes_on),
+		cmocka_unit_test(a_child_forked_on_the_way_to_its_slot_goes_on),
+		cmocka_unit_test(a_child_forked_while_its_slot_is_looked_at_goes_on),
 		cmocka_unit_test(hooks_keep_registers),
 		cmocka_unit_test(the_end_gives_all_memory_back),
 		cmocka_unit_test(what_is_no_region_is_refused),

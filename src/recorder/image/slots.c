@@ -73,7 +73,7 @@ static bool check(struct hl_attached_slot *slot, uint64_t key)
 	uint32_t tid = hl_sys_gettid(), seen = atomic_load(&slot->tid);
 
 	while (seen == TID_REAPED || seen != tid) {
-		if (seen == TID_REAPED && !hl_self_is_forked())
+		if (seen == TID_REAPED)
 			hl_sys_yield();
 		else if (atomic_load(&slot->key) != key)
 			return false;
@@ -136,22 +136,18 @@ static void reap_some(void)
 
 /* ---- finding slots ---- */
 
-/* Without signals: until it is all there, the slot has what another thread left in it. */
 static bool claim(struct hl_attached_slot *slot, uint64_t key)
 {
-	uint64_t before, seen = atomic_load(&slot->key);
+	uint64_t seen = atomic_load(&slot->key);
 
-	hl_sys_block_signals(&before);
-	bool claimed = seen <= KEY_REAPED && atomic_compare_exchange_strong(&slot->key, &seen, key);
-	if (claimed) {
-		uint32_t tid = hl_sys_gettid();
-		atomic_store(&slot->tid, tid);
-		atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
-		slot->tid_offset = find_tid(slot, key, tid);
-		reap_some();
-	}
-	hl_sys_restore_signals(&before);
-	return claimed;
+	if (seen > KEY_REAPED || !atomic_compare_exchange_strong(&slot->key, &seen, key))
+		return false;
+	uint32_t tid = hl_sys_gettid();
+	atomic_store(&slot->tid, tid);
+	atomic_store_explicit(&slot->inside, 0, memory_order_relaxed);
+	slot->tid_offset = find_tid(slot, key, tid);
+	reap_some();
+	return true;
 }
 
 /* The slot with ${key} or, if there is none, one that may be claimed; NULL: all are in use. */
@@ -173,19 +169,34 @@ static struct hl_attached_slot *look_up(uint64_t key)
 	return unused;
 }
 
-/* The slot of the calling thread; NULL: all are in use. */
-struct hl_attached_slot *hl_image_find(void)
+static struct hl_attached_slot *get(uint64_t key)
 {
-	uint64_t key = hl_self_key();
 	struct hl_attached_slot *slot;
 
 	while ((slot = look_up(key)))
-		if (atomic_load(&slot->key) == key ? has_tid_of_libc(slot) || check(slot, key)
-						   : claim(slot, key))
+		if (atomic_load(&slot->key) == key ? check(slot, key) : claim(slot, key))
 			return slot;
 	atomic_fetch_add_explicit(&hl_recorder->region.header->lost_events, 1,
 				  memory_order_relaxed);
 	return NULL;
+}
+
+/*
+ * The slot of the calling thread; NULL: all are in use. Without signals, as soon as the slot may
+ * change: it may have what another thread left in it; and the child of a handler that forks gives the
+ * recorder's memory back, since no hook is in progress yet.
+ */
+struct hl_attached_slot *hl_image_find(void)
+{
+	uint64_t before, key = hl_self_key();
+	struct hl_attached_slot *slot = look_up(key);
+
+	if (slot && atomic_load(&slot->key) == key && has_tid_of_libc(slot))
+		return slot;
+	hl_sys_block_signals(&before);
+	slot = hl_self_is_forked() ? NULL : get(key);
+	hl_sys_restore_signals(&before);
+	return slot;
 }
 
 /*

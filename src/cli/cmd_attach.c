@@ -126,8 +126,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
-	if (hl_collector_has_running(collector))
-		left = hl_attach_detach(attach, LEAVE_WAIT_MS, err);
+	left = hl_attach_detach(attach, LEAVE_WAIT_MS, err);
 	hl_collector_finish(collector, &summary);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);

@@ -38,8 +38,8 @@
 #endif
 
 #define PAGE_BYTES	 UINT64_C(4096)
-#define TRAMPOLINE_BYTES (2 * PAGE_BYTES) /* of the block near malloc */
-#define CODE_READ_MAX	 8192u		  /* of a function, to look for jumps into its entry */
+#define TRAMPOLINE_BYTES (2 * PAGE_BYTES)  /* of the block near malloc */
+#define CODE_READ_MAX	 (64 * PAGE_BYTES) /* of a function, to look for jumps into its entry */
 
 /* In the record page, behind what record_page.h says. */
 #define NAME_OFFSET (HL_RECORD_PAGE_BYTES - 64)
@@ -73,7 +73,11 @@ struct patch {
 	int rule; /* its number in the image; NO_RULE: it has a hook */
 };
 
-#define NO_RULE (-1)
+/* Slots for threads in an image that makes sense. */
+#define SLOTS_MAX 65536u
+
+#define NO_RULE	   (-1)
+#define BREAKPOINT 0xcc
 
 static_assert(HL_HOOK_COUNT + HL_ATTACHED_RULES_MAX <= HL_ENTRIES_MAX, "all can be patched");
 
@@ -91,8 +95,8 @@ struct hl_attach {
 	struct hl_record_page record; /* as in the target */
 	bool has_record;	      /* it is there */
 	bool is_patched;
-	bool was_patched; /* threads may be inside */
-	int region_fd;	  /* its number in the target */
+	bool may_be_inside; /* some thread */
+	int region_fd;	    /* its number in the target */
 	struct hl_attach_times times;
 };
 
@@ -150,7 +154,22 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 				    "by 'heapline ctl -p %d status'",
 				    attach->pid, attach->pid);
 	attach->has_record = hl_record_page_find(attach->remote, &attach->maps, &attach->record);
-	if (attach->has_record && hl_record_page_is_owned(&attach->record))
+	if (!attach->has_record)
+		return 0;
+	if (attach->record.version != HL_RECORD_PAGE_VERSION)
+		return hl_error_set(err, -EBUSY,
+				    "process %d has the recorder of another version of heapline; "
+				    "detach that by the same version",
+				    attach->pid);
+	/* What a forked child has of its parent's recorder counts nothing. */
+	if (attach->record.target_pid != hl_record_page_inner_pid(attach->pid))
+		return 0;
+	if (!hl_record_page_is_from_here(&attach->record))
+		return hl_error_set(err, -EBUSY,
+				    "process %d is attached to from another PID namespace; end "
+				    "the 'heapline attach' there",
+				    attach->pid);
+	if (hl_record_page_is_owned(&attach->record))
 		return hl_error_set(err, -EBUSY,
 				    "process %d is attached to already, by pid %" PRIu32
 				    "; 'heapline ctl -p %d detach' ends that",
@@ -411,10 +430,36 @@ static uint64_t hook_of(const struct hl_attach *attach, const struct hl_entry *e
 			       : attached.rule_stubs + (uint64_t)rule * HL_ATTACHED_RULE_STUB_BYTES;
 }
 
+/* Reads all of a function and the padding behind it, for jumps back to its beginning. */
+static int read_function(struct hl_attach *attach, const struct hl_entry *entry, uint8_t **ret_code,
+			 size_t *ret_size, struct hl_error *err)
+{
+	size_t size = entry->bytes ? (entry->bytes + 15) & ~UINT64_C(15) : HL_ENTRY_MAX;
+
+	if (size < HL_ENTRY_MAX)
+		size = HL_ENTRY_MAX;
+	if (entry->bytes > CODE_READ_MAX)
+		return hl_error_set(err, -ENOTSUP,
+				    "'%s' of process %d is longer than any allocator's function",
+				    entry->name, attach->pid);
+	*ret_code = malloc(size);
+	if (!*ret_code)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (!hl_remote_read(attach->remote, entry->address, *ret_code, size)) {
+		free(*ret_code);
+		*ret_code = NULL;
+		return hl_error_set(err, -ENOTSUP, "the code of '%s' of process %d cannot be read",
+				    entry->name, attach->pid);
+	}
+	*ret_size = size;
+	return 0;
+}
+
 static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
 			 struct hl_error *err)
 {
-	uint8_t code[CODE_READ_MAX];
+	HL_FREED uint8_t *code = NULL;
+	size_t size = 0;
 	struct hl_relocated moved;
 	struct block *block;
 	struct patch *patch = &attach->patches[attach->record.patch_count];
@@ -422,11 +467,9 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 	int r = choose_block(attach, entry, &block, err);
 	if (r < 0)
 		return r;
-	size_t size = entry->bytes < sizeof(code) && entry->bytes > HL_ENTRY_MAX ? entry->bytes
-										 : HL_ENTRY_MAX;
-	if (!hl_remote_read(attach->remote, entry->address, code, size))
-		return hl_error_set(err, -ENOTSUP, "the code of '%s' of process %d cannot be read",
-				    entry->name, attach->pid);
+	r = read_function(attach, entry, &code, &size, err);
+	if (r < 0)
+		return r;
 	uint64_t hook = hook_of(attach, entry, rule);
 	if (!hl_room_reaches(hook, 1, entry->address))
 		hook = put_long_jump(block, hook);
@@ -475,7 +518,9 @@ static int prepare(struct hl_attach *attach, struct hl_error *err)
 		r = prepare_rule(attach, i, err);
 	if (r < 0)
 		return r;
-	memcpy(attach->blocks[0].bytes, &attach->record, sizeof(attach->record));
+	struct hl_record_page page = attach->record;
+	page.block_count = 1;
+	memcpy(attach->blocks[0].bytes, &page, sizeof(page));
 	return 0;
 }
 
@@ -522,6 +567,15 @@ static long protect_first_block(struct hl_attach *attach)
 	return r;
 }
 
+/* Another heapline must not unmap what is not there: it may be the target's own by then. */
+static void tell_blocks(struct hl_attach *attach, uint32_t count)
+{
+	hl_remote_write(attach->remote,
+			attach->record.blocks[0].address +
+				offsetof(struct hl_record_page, block_count),
+			&count, sizeof(count));
+}
+
 /* Maps and fills the blocks. -EEXIST: room has been taken meanwhile. What has been mapped stays. */
 static long place_blocks(struct hl_attach *attach, uint32_t *ret_mapped)
 {
@@ -534,6 +588,8 @@ static long place_blocks(struct hl_attach *attach, uint32_t *ret_mapped)
 		if (r < 0)
 			break;
 		*ret_mapped = i + 1;
+		if (i > 0)
+			tell_blocks(attach, i + 1);
 		r = i ? protect(attach, block->address, block->size, PROT_READ | PROT_EXEC)
 		      : protect_first_block(attach);
 		if (r == 0 &&
@@ -546,10 +602,13 @@ static long place_blocks(struct hl_attach *attach, uint32_t *ret_mapped)
 static void unmap_blocks(struct hl_attach *attach, uint32_t count)
 {
 	/* The record last: as long as anything is there, it says so. */
-	while (count-- > 0)
+	while (count-- > 0) {
+		if (count > 0)
+			tell_blocks(attach, count);
 		hl_remote_syscall(attach->remote, SYS_munmap,
 				  (long)attach->record.blocks[count].address,
 				  (long)attach->record.blocks[count].bytes, 0, 0, 0, 0);
+	}
 }
 
 /* A memfd of the target; its number there. */
@@ -621,7 +680,7 @@ static int give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error
 /* Takes out what a heapline that was killed has left. */
 static int take_over(struct hl_attach *attach, struct hl_error *err)
 {
-	attach->is_patched = attach->was_patched = true;
+	attach->is_patched = attach->may_be_inside = true;
 	int r = give_back(attach, 2000, err);
 	if (r == 0)
 		r = read_maps(attach, err);
@@ -648,7 +707,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 			return or_changed(attach, (int)r, err);
 		r = bring_by_thread(attach, ret_region_fd);
 		hl_remote_continue(attach->remote);
-		attach->times.bring_us = hl_remote_stopped_us(attach->remote);
+		attach->times.bring_us += hl_remote_stopped_us(attach->remote);
 		if (r != -EEXIST)
 			break;
 	}
@@ -708,7 +767,8 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		return -EIO;
 	int r = hl_remote_call(attach->remote, attached.start, attached.start_room,
 			       attached.stack_top, &result);
-	attach->region_fd = -1; /* closed by it */
+	if (r == 0 || r == -EFAULT)
+		attach->region_fd = -1; /* closed by it */
 	return r < 0 ? r : result;
 }
 
@@ -726,39 +786,50 @@ static size_t ranges_of_entries(const struct hl_attach *attach,
 	return attach->record.patch_count;
 }
 
-/* Moves a thread that stands inside an entry to where it goes on in the trampoline. False where it
- * must go on by itself first. */
-static bool move_out(const struct hl_attach *attach, struct hl_remote_thread *thread)
+/* The patch inside of whose bytes the thread stands; at the first it will find the jump. */
+static const struct patch *find_under(const struct hl_attach *attach,
+				      const struct hl_remote_thread *thread, uint64_t *ret_offset)
 {
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
-		const struct hl_code_range range = range_of(&attach->record.patches[i]);
-		uint64_t offset = thread->registers.rip - range.start;
-		/* At the first byte it will find the jump. */
-		if (offset == 0 || offset >= HL_PATCH_BYTES)
-			continue;
-		uint8_t twin = attach->patches[i].twin[offset];
-		if (twin == HL_RELOCATE_NO_TWIN)
-			return false;
-		thread->registers.rip = attach->patches[i].trampoline + twin;
-		thread->changed = true;
+		*ret_offset = thread->registers.rip - attach->record.patches[i].address;
+		if (*ret_offset > 0 && *ret_offset < HL_PATCH_BYTES)
+			return &attach->patches[i];
 	}
-	return true;
+	return NULL;
 }
 
-/* With all threads stopped: whether entries may change now. */
+/* With all threads stopped: whether entries may change now. No thread may stand, or return, where
+ * no instruction of its own will begin. */
 static bool may_patch(struct hl_attach *attach)
 {
 	struct hl_code_range ranges[HL_ENTRIES_MAX];
 	size_t range_count = ranges_of_entries(attach, ranges), count;
 	struct hl_remote_thread *threads = hl_remote_threads(attach->remote, &count);
+	uint64_t offset;
 
-	for (size_t i = 0; i < count; i++)
-		if (hl_whereabouts_may_return(attach->remote, &threads[i], ranges, range_count))
+	for (size_t i = 0; i < count; i++) {
+		const struct patch *patch = find_under(attach, &threads[i], &offset);
+		if ((patch && patch->twin[offset] == HL_RELOCATE_NO_TWIN) ||
+		    hl_whereabouts_may_return(attach->remote, &threads[i], ranges, range_count))
 			return false;
-	for (size_t i = 0; i < count; i++)
-		if (!move_out(attach, &threads[i]))
-			return false;
+	}
 	return true;
+}
+
+/* Threads that stand inside of what will be a jump go on in the trampolines. */
+static void move_out(struct hl_attach *attach)
+{
+	size_t count;
+	struct hl_remote_thread *threads = hl_remote_threads(attach->remote, &count);
+	uint64_t offset;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct patch *patch = find_under(attach, &threads[i], &offset);
+		if (!patch)
+			continue;
+		threads[i].registers.rip = patch->trampoline + patch->twin[offset];
+		threads[i].changed = true;
+	}
 }
 
 /*
@@ -787,13 +858,21 @@ static bool has_code(struct hl_attach *attach, uint64_t address, const uint8_t c
 	       !memcmp(bytes, code, sizeof(bytes));
 }
 
-/* What somebody else has written over an entry meanwhile stays. */
+/* What somebody else has written over an entry meanwhile stays: the kernel's breakpoint for a uprobe,
+ * which is one byte. */
 static void restore_entries(struct hl_attach *attach)
 {
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
 		const struct hl_record_patch *patch = &attach->record.patches[i];
-		if (has_code(attach, patch->address, patch->jump))
-			write_entry(attach, patch->address, patch->original);
+		uint8_t probed[HL_PATCH_BYTES], original[HL_PATCH_BYTES];
+		memcpy(probed, patch->jump, sizeof(probed));
+		memcpy(original, patch->original, sizeof(original));
+		if (!has_code(attach, patch->address, probed)) {
+			probed[0] = original[0] = BREAKPOINT;
+			if (!has_code(attach, patch->address, probed))
+				continue;
+		}
+		write_entry(attach, patch->address, original);
 	}
 }
 
@@ -825,10 +904,13 @@ static int patch_entries(struct hl_attach *attach, struct hl_error *err)
 			return became_another(attach, err);
 		}
 		bool may = r == 0 && may_patch(attach);
+		attach->may_be_inside |= may;
 		bool done = may && write_patches(attach);
+		if (done)
+			move_out(attach);
 		if (r == 0)
 			hl_remote_continue(attach->remote);
-		attach->times.patch_us = hl_remote_stopped_us(attach->remote);
+		attach->times.patch_us += hl_remote_stopped_us(attach->remote);
 		if (done)
 			return 0;
 		if (may)
@@ -856,7 +938,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		r = say_refusal(attach, result, err);
 	} else {
 		r = patch_entries(attach, err);
-		attach->is_patched = attach->was_patched = r == 0;
+		attach->is_patched = r == 0;
 	}
 	if (r == 0)
 		hl_remote_release(attach->remote);
@@ -896,6 +978,16 @@ static int32_t frames_of(struct hl_attach *attach, const struct hl_attached_slot
 	return slot->inside;
 }
 
+/* False where something else lies there by now. */
+static bool read_attached(const struct hl_attach *attach, struct hl_attached *ret_attached)
+{
+	return hl_remote_read(attach->remote, attach->record.attached, ret_attached,
+			      sizeof(*ret_attached)) &&
+	       !memcmp(ret_attached->magic, HL_ATTACHED_MAGIC, sizeof(ret_attached->magic)) &&
+	       ret_attached->version == HL_ATTACHED_VERSION &&
+	       ret_attached->slot_count <= SLOTS_MAX;
+}
+
 /* How many frames of hooks the thread with this thread pointer has on its stack. */
 static int32_t frames_inside(struct hl_attach *attach, const struct hl_attached *attached,
 			     uint64_t thread_pointer)
@@ -908,7 +1000,7 @@ static int32_t frames_inside(struct hl_attach *attach, const struct hl_attached 
 			return 1;
 		for (size_t k = 0; k < HL_COUNT_OF(slots); k++)
 			if (slots[k].key == thread_pointer)
-				return frames_of(attach, &slots[k]);
+				return frames_of(attach, &slots[k]) + attached->inside_without_slot;
 	}
 	return attached->inside_without_slot;
 }
@@ -924,7 +1016,7 @@ static bool is_outside(struct hl_attach *attach, const struct hl_remote_thread *
 						   attach->record.blocks[i].address +
 							   attach->record.blocks[i].bytes};
 	if (hl_code_range_holds(ranges, attach->record.block_count, thread->registers.rip) ||
-	    !hl_remote_read(attach->remote, attach->record.attached, &attached, sizeof(attached)) ||
+	    !read_attached(attach, &attached) ||
 	    frames_inside(attach, &attached, thread->registers.fs_base))
 		return false;
 	return !hl_whereabouts_will_return(attach->remote, thread, ranges,
@@ -979,8 +1071,7 @@ static void remove_by_thread(struct hl_attach *attach)
 	int32_t result;
 
 	/* A forked child has copies of its parent's memory until its first hook. */
-	if (attach->record.state == HL_RECORD_STARTED &&
-	    hl_remote_read(attach->remote, attach->record.attached, &attached, sizeof(attached))) {
+	if (attach->record.state == HL_RECORD_STARTED && read_attached(attach, &attached)) {
 		hl_remote_call(attach->remote, attached.stop, 0, attached.stack_top, &result);
 		set_state(attach, HL_RECORD_STOPPED);
 	}
@@ -997,7 +1088,7 @@ static int give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error
 	if (!is_record_there(attach))
 		return 0;
 	int r = attach->is_patched ? unpatch(attach, deadline_ns, err) : 0;
-	if (r == 0 && attach->was_patched)
+	if (r == 0 && attach->may_be_inside)
 		r = wait_for_threads(attach, deadline_ns, err);
 	if (r == 0)
 		r = hl_remote_stop_one(attach->remote, err);

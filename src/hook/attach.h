@@ -42,7 +42,7 @@ int hl_attach_open(pid_t pid, const struct hl_attach_settings *settings,
 /* ${ret_region_fd}: an empty memfd, made in the target, for its region; the caller's to close. */
 int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_error *err);
 
-/* The region has been laid out in ${region_bytes}. */
+/* The region has been laid out in ${region_bytes}. After an error hl_attach_detach() is due. */
 int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_error *err);
 
 /*

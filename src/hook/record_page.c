@@ -15,9 +15,9 @@ static_assert(sizeof(struct hl_record_page) <= HL_RECORD_PAGE_BYTES / 4 * 3,
 
 static bool makes_sense(const struct hl_record_page *page, uint64_t address)
 {
-	return page->version == HL_RECORD_PAGE_VERSION && page->block_count &&
-	       page->block_count <= HL_RECORD_BLOCKS_MAX && page->patch_count <= HL_ENTRIES_MAX &&
-	       page->blocks[0].address == address;
+	return page->version != HL_RECORD_PAGE_VERSION ||
+	       (page->block_count && page->block_count <= HL_RECORD_BLOCKS_MAX &&
+		page->patch_count <= HL_ENTRIES_MAX && page->blocks[0].address == address);
 }
 
 bool hl_record_page_find(const struct hl_remote *remote, const struct hl_maps *maps,
@@ -53,10 +53,14 @@ static uint64_t start_ticks(pid_t pid)
 	return hl_process_facts_read(pid, &facts, &err) == 0 ? facts.start_ticks : 0;
 }
 
+bool hl_record_page_is_from_here(const struct hl_record_page *page)
+{
+	return page->tool_namespace == own_namespace();
+}
+
 bool hl_record_page_is_owned(const struct hl_record_page *page)
 {
-	return page->tool_namespace != own_namespace() ||
-	       start_ticks((pid_t)page->tool_pid) == page->tool_start_ticks;
+	return start_ticks((pid_t)page->tool_pid) == page->tool_start_ticks;
 }
 
 uint32_t hl_record_page_inner_pid(pid_t pid)

@@ -49,11 +49,12 @@ struct hl_record_page {
 	struct hl_record_patch patches[HL_ENTRIES_MAX];
 };
 
-/* Finds the page that some heapline has left. False when there is none. */
+/* Finds the page that some heapline has left, of any version. False when there is none. */
 bool hl_record_page_find(const struct hl_remote *remote, const struct hl_maps *maps,
 			 struct hl_record_page *ret_page);
 
-/* Whether the one who made it still runs; also when that cannot be told. */
+/* Whether the one who made it is in our PID namespace; then, whether it still runs. */
+bool hl_record_page_is_from_here(const struct hl_record_page *page);
 bool hl_record_page_is_owned(const struct hl_record_page *page);
 
 /* Fills in who makes it: this process, for ${target}. */

@@ -26,6 +26,25 @@ LEDGER = struct.Struct("10Q")
 EDGES = 2  # events that the look of a thread and the recorder may see differently
 BYTES_MAX = 1000
 
+FORKS = """
+import os, signal, time
+asked = False
+def ask(*_):
+    global asked
+    asked = True
+signal.signal(signal.SIGUSR1, ask)
+print("ready", flush=True)
+kept = []
+while True:
+    kept.append("visitor " + str(len(kept)) * 200)
+    time.sleep(0.0001)
+    if asked:
+        asked = False
+        child = os.fork()
+        if child:
+            print(child, flush=True)
+"""
+
 KEEPS = """
 import sys
 print("ready", flush=True)
@@ -425,6 +444,31 @@ class Ends(Attach):
 
 
 class Programs(Attach):
+    def test_a_child_can_be_joined_while_its_parent_is_recorded(self):
+        parent = subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, text=True,
+                                  env=dict(os.environ, PYTHONMALLOC="malloc"))
+        self.addCleanup(parent.wait)
+        self.addCleanup(parent.kill)
+        self.addCleanup(parent.stdout.close)
+        self.assertEqual(parent.stdout.readline(), "ready\n")
+        with self.attached(parent.pid) as attach:
+            self.await_events(parent.pid)
+            os.kill(parent.pid, signal.SIGUSR1)
+            child = int(parent.stdout.readline())
+            self.addCleanup(os.kill, child, signal.SIGKILL)
+            own = self.path("child.hl")
+            result = harness.run([HEAPLINE, "attach", "-p", str(child), "-d", "0.5", "-o", own],
+                                 env=self.environment)
+            self.assertEqual(result.status, 0, result.stderr)
+            self.assertGreater(report("info", own)["total"]["alloc_objects"], 100)
+            attach.send_signal(signal.SIGINT)
+            attach.wait(attaching.ENDS_IN_S)
+        self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 100)
+        with open(f"/proc/{parent.pid}/maps", encoding="utf-8") as maps:
+            self.assertNotIn("heapline", maps.read())
+        self.assertIsNone(parent.poll())
+        os.kill(child, 0)
+
     def test_python_is_named(self):
         env = dict(os.environ, PYTHONMALLOC="malloc")
         with subprocess.Popen([sys.executable, "-c", KEEPS], env=env, text=True,

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Takes the recorder out; see attach_parts.h. */
+#include "hook/attach_parts.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "hook/whereabouts.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define OUTSIDE_PAUSE_NS     1000000
+#define OUTSIDE_PAUSE_MAX_NS 500000000
+
+/* Slots for threads in an image that makes sense. */
+#define SLOTS_MAX 65536u
+
+bool hl_attach_is_there(const struct hl_attach *attach)
+{
+	struct hl_record_page page;
+
+	return hl_remote_read(attach->remote, attach->record.blocks[0].address, &page,
+			      sizeof(page)) &&
+	       !memcmp(page.magic, attach->record.magic, sizeof(page.magic)) &&
+	       page.tool_start_ticks == attach->record.tool_start_ticks &&
+	       page.attached == attach->record.attached;
+}
+
+static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
+{
+	int r;
+
+	while ((r = hl_remote_stop_all(attach->remote, err)) == -EAGAIN &&
+	       hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns)
+		hl_attach_pause(OUTSIDE_PAUSE_NS);
+	if (r < 0)
+		return r;
+	hl_attach_restore_entries(attach);
+	hl_remote_continue(attach->remote);
+	attach->times.detach_us = hl_remote_stopped_us(attach->remote);
+	attach->is_patched = false;
+	return 0;
+}
+
+/* A function of a rule that was left by longjmp() is counted no more. */
+static int32_t frames_of(struct hl_attach *attach, const struct hl_attached_slot *slot)
+{
+	uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS];
+
+	if (slot->rule_frame &&
+	    (!hl_remote_read(attach->remote, slot->rule_frame - HL_ATTACHED_RULE_FRAME_BELOW, words,
+			     sizeof(words)) ||
+	     hl_attached_rule_frame_sum(words) != slot->rule_sum))
+		return slot->rule_inside - 1;
+	return slot->inside;
+}
+
+/* False where something else lies there by now. */
+static bool read_attached(const struct hl_attach *attach, struct hl_attached *ret_attached)
+{
+	return hl_remote_read(attach->remote, attach->record.attached, ret_attached,
+			      sizeof(*ret_attached)) &&
+	       !memcmp(ret_attached->magic, HL_ATTACHED_MAGIC, sizeof(ret_attached->magic)) &&
+	       ret_attached->version == HL_ATTACHED_VERSION &&
+	       ret_attached->slot_count <= SLOTS_MAX;
+}
+
+/* How many frames of hooks the thread with this thread pointer has on its stack. */
+static int32_t frames_inside(struct hl_attach *attach, const struct hl_attached *attached,
+			     uint64_t thread_pointer)
+{
+	struct hl_attached_slot slots[256];
+
+	for (uint32_t i = 0; i < attached->slot_count; i += HL_COUNT_OF(slots)) {
+		if (!hl_remote_read(attach->remote, attached->slots + i * sizeof(*slots), slots,
+				    sizeof(slots)))
+			return 1;
+		for (size_t k = 0; k < HL_COUNT_OF(slots); k++)
+			if (slots[k].key == thread_pointer)
+				return frames_of(attach, &slots[k]) + attached->inside_without_slot;
+	}
+	return attached->inside_without_slot;
+}
+
+/* Whether the stopped thread has left the recorder, into which no way leads any more. */
+static bool is_outside(struct hl_attach *attach, const struct hl_remote_thread *thread)
+{
+	struct hl_code_range ranges[HL_RECORD_BLOCKS_MAX];
+	struct hl_attached attached;
+
+	for (uint32_t i = 0; i < attach->record.block_count; i++)
+		ranges[i] = (struct hl_code_range){attach->record.blocks[i].address,
+						   attach->record.blocks[i].address +
+							   attach->record.blocks[i].bytes};
+	if (hl_code_range_holds(ranges, attach->record.block_count, thread->registers.rip) ||
+	    !read_attached(attach, &attached) ||
+	    frames_inside(attach, &attached, thread->registers.fs_base))
+		return false;
+	return !hl_whereabouts_will_return(attach->remote, thread, ranges,
+					   attach->record.block_count);
+}
+
+/* Threads that have not been seen outside are left in ${tids}. */
+static size_t look_at_threads(struct hl_attach *attach, pid_t *tids, size_t count)
+{
+	struct hl_remote_thread *thread;
+	size_t left = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int r = hl_remote_stop_thread(attach->remote, tids[i], &thread);
+		bool outside = r == -ESRCH || (r == 0 && is_outside(attach, thread));
+		if (r == 0)
+			hl_remote_continue(attach->remote);
+		if (!outside)
+			tids[left++] = tids[i];
+	}
+	return left;
+}
+
+static int wait_for_threads(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
+{
+	HL_FREED pid_t *tids = NULL;
+	long wait_ns = OUTSIDE_PAUSE_NS;
+	size_t count;
+
+	int r = hl_remote_list(attach->remote, &tids, &count);
+	if (r < 0)
+		return r == -ESRCH ? hl_attach_ended(attach, err)
+				   : hl_error_set(err, r, "out of memory");
+	while ((count = look_at_threads(attach, tids, count))) {
+		if (hl_clock_ns(CLOCK_MONOTONIC) >= deadline_ns)
+			return hl_error_set(
+				err, -EAGAIN,
+				"thread %d of process %d is still in the recorder, which lets it "
+				"pass and stays there; a later 'heapline attach' takes it out",
+				tids[0], attach->pid);
+		/* A thread that gets the processor seldom stops before it has gone a step, if it
+		 * is looked at more often than that. */
+		hl_attach_pause(wait_ns);
+		wait_ns *= wait_ns < OUTSIDE_PAUSE_MAX_NS ? 2 : 1;
+	}
+	return 0;
+}
+
+/* With one thread stopped, nobody inside. */
+static void remove_by_thread(struct hl_attach *attach)
+{
+	struct hl_attached attached;
+	int32_t result;
+
+	/* A forked child has copies of its parent's memory until its first hook. */
+	if (attach->record.state == HL_RECORD_STARTED && read_attached(attach, &attached)) {
+		hl_remote_call(attach->remote, attached.stop, 0, attached.stack_top, &result);
+		hl_attach_set_state(attach, HL_RECORD_STOPPED);
+	}
+	hl_attach_close_memfd(attach);
+	hl_attach_unmap_blocks(attach, attach->record.block_count);
+}
+
+int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err)
+{
+	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + wait_ms * UINT64_C(1000000);
+
+	if (!attach->has_record)
+		return 0;
+	if (!hl_attach_is_there(attach))
+		return 0;
+	int r = attach->is_patched ? unpatch(attach, deadline_ns, err) : 0;
+	if (r == 0 && attach->may_be_inside)
+		r = wait_for_threads(attach, deadline_ns, err);
+	if (r == 0)
+		r = hl_remote_stop_one(attach->remote, err);
+	if (r < 0)
+		return r;
+	remove_by_thread(attach);
+	hl_remote_continue(attach->remote);
+	attach->has_record = false;
+	return 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files behind attach.h share.
+ *
+ * In the target lies a block of memory near its malloc: the record page, the image, trampolines.
+ * Where a function is too far from it for a jump, an island lies near that function, with the
+ * function's trampoline and a longer jump to the hook.
+ */
+#pragma once
+
+#include "hook/attach.h"
+#include "hook/entries.h"
+#include "hook/image.h"
+#include "hook/record_page.h"
+#include "hook/relocate.h"
+#include "hook/remote.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <time.h>
+
+#define HL_ATTACH_PAGE_BYTES	   UINT64_C(4096)
+#define HL_ATTACH_TRAMPOLINE_BYTES (2 * HL_ATTACH_PAGE_BYTES) /* of the block near malloc */
+
+/* A block that is being prepared. */
+struct hl_attach_block {
+	uint64_t address, size;
+	uint8_t *bytes;
+	uint64_t used; /* up to the next free place for a trampoline */
+};
+
+#define HL_ATTACH_NO_RULE (-1)
+
+struct hl_attach_patch {
+	struct hl_record_patch in_record;
+	uint64_t trampoline;
+	uint8_t twin[HL_ENTRY_MAX];
+	const struct hl_entry *entry;
+	int rule; /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */
+};
+
+static_assert(HL_HOOK_COUNT + HL_ATTACHED_RULES_MAX <= HL_ENTRIES_MAX, "all can be patched");
+
+struct hl_attach {
+	pid_t pid;
+	struct hl_remote *remote;
+	struct hl_maps maps;
+	struct hl_hook_rules rules;
+	bool counts_layers;
+	struct hl_entries found;
+	uint64_t left_out; /* bits of extras that cannot be patched */
+	struct hl_image image;
+	struct hl_attach_block blocks[HL_RECORD_BLOCKS_MAX];
+	struct hl_attach_patch patches[HL_ENTRIES_MAX];
+	struct hl_record_page record; /* as in the target */
+	bool has_record;	      /* it is there */
+	bool is_patched;
+	bool may_be_inside; /* some thread */
+	int region_fd;	    /* its number in the target */
+	struct hl_attach_times times;
+};
+
+static inline int hl_attach_ended(const struct hl_attach *attach, struct hl_error *err)
+{
+	return hl_error_set(err, -ESRCH, "process %d has ended", attach->pid);
+}
+
+static inline int hl_attach_became_another(const struct hl_attach *attach, struct hl_error *err)
+{
+	*err = (struct hl_error){0};
+	return hl_error_set(err, -EAGAIN, "process %d has just become another program; try again",
+			    attach->pid);
+}
+
+static inline void hl_attach_pause(long ns)
+{
+	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* Tells the record page in the target. */
+bool hl_attach_set_state(struct hl_attach *attach, enum hl_record_state state);
+
+/* ---- attach_prepare.c ---- */
+
+/* All that can be made ready without the target: bytes for addresses that are free now. */
+int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err);
+
+void hl_attach_forget_blocks(struct hl_attach *attach);
+
+/* ---- attach_place.c: with one thread stopped ---- */
+
+/* Maps and fills the blocks, and makes the memfd for the region. -EEXIST: room has been taken
+ * meanwhile. After an error nothing of it is there. */
+long hl_attach_place(struct hl_attach *attach, int *ret_region_fd);
+
+void hl_attach_close_memfd(struct hl_attach *attach);
+void hl_attach_unmap_blocks(struct hl_attach *attach, uint32_t count);
+
+/* ---- attach_entries.c ---- */
+
+/* Stops all threads until entries may be patched, and does that. */
+int hl_attach_patch_entries(struct hl_attach *attach, struct hl_error *err);
+
+/* With all threads stopped: makes entries what they were. */
+void hl_attach_restore_entries(struct hl_attach *attach);
+
+/* ---- attach_leave.c ---- */
+
+/* Whether the record page is still there: another program may have taken the process' place. */
+bool hl_attach_is_there(const struct hl_attach *attach);
+
+/* As hl_attach_detach(), but for -ESRCH. */
+int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Makes the bytes that will lie in the target; see attach_parts.h. */
+#include "hook/attach_parts.h"
+
+#include "base/cleanup.h"
+#include "hook/room.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CODE_READ_MAX \
+	(64 * HL_ATTACH_PAGE_BYTES) /* of a function, to look for jumps into its entry */
+
+void hl_attach_forget_blocks(struct hl_attach *attach)
+{
+	for (size_t i = 0; i < HL_RECORD_BLOCKS_MAX; i++)
+		free(attach->blocks[i].bytes);
+	memset(attach->blocks, 0, sizeof(attach->blocks));
+	hl_image_release(&attach->image);
+}
+
+static int no_room(const struct hl_attach *attach, const char *module, struct hl_error *err)
+{
+	return hl_error_set(err, -ENOMEM,
+			    "process %d has no free addresses within 2 GiB of the code of '%s'",
+			    attach->pid, module);
+}
+
+static int make_block(struct hl_attach *attach, const struct hl_entry *near, uint64_t size,
+		      struct hl_error *err)
+{
+	uint32_t index = attach->record.block_count;
+
+	if (index == HL_RECORD_BLOCKS_MAX)
+		return no_room(attach, near->module, err);
+	struct hl_attach_block *block = &attach->blocks[index];
+	*block = (struct hl_attach_block){.size = size, .bytes = calloc(1, size)};
+	block->address = hl_room_find(&attach->maps, near->address, size);
+	if (!block->bytes)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (!block->address)
+		return no_room(attach, near->module, err);
+	attach->record.blocks[index] = (struct hl_record_block){block->address, size};
+	attach->record.block_count++;
+	return 0;
+}
+
+/* malloc, or what allocates where there is none. */
+static const struct hl_entry *main_entry(const struct hl_attach *attach)
+{
+	for (uint32_t i = 0; i < attach->found.count; i++)
+		if (attach->found.entries[i].hook == HL_HOOK_MALLOC)
+			return &attach->found.entries[i];
+	return &attach->found.extras[0];
+}
+
+/* The block near malloc: record page, image, trampolines. */
+static int make_first_block(struct hl_attach *attach, struct hl_error *err)
+{
+	int r = hl_image_load(&attach->image, err);
+
+	if (r < 0)
+		return r;
+	uint64_t image_end = HL_ATTACH_PAGE_BYTES + attach->image.size;
+	r = make_block(attach, main_entry(attach), image_end + HL_ATTACH_TRAMPOLINE_BYTES, err);
+	if (r < 0)
+		return r;
+	struct hl_attach_block *block = &attach->blocks[0];
+	hl_image_relocate(&attach->image, block->address + HL_ATTACH_PAGE_BYTES);
+	memcpy(block->bytes + HL_ATTACH_PAGE_BYTES, attach->image.bytes, attach->image.size);
+	block->used = image_end;
+	attach->record.attached = block->address + HL_ATTACH_PAGE_BYTES + attach->image.attached;
+	return 0;
+}
+
+/* The block from which ${entry} can be reached, made if need be. */
+static int choose_block(struct hl_attach *attach, const struct hl_entry *entry,
+			struct hl_attach_block **ret_block, struct hl_error *err)
+{
+	enum { NEEDED = 16 + HL_TRAMPOLINE_MAX };
+
+	for (uint32_t i = 0; i < attach->record.block_count; i++) {
+		struct hl_attach_block *block = &attach->blocks[i];
+		if (hl_room_reaches(block->address, block->size, entry->address) &&
+		    block->size - block->used >= NEEDED) {
+			*ret_block = block;
+			return 0;
+		}
+	}
+	*ret_block = &attach->blocks[attach->record.block_count];
+	return make_block(attach, entry, HL_ATTACH_PAGE_BYTES, err);
+}
+
+/* In an island: a jump to any address. Where it lies. */
+static uint64_t put_long_jump(struct hl_attach_block *block, uint64_t target)
+{
+	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
+	uint64_t at = block->address + block->used;
+
+	memcpy(block->bytes + block->used, jump, sizeof(jump));
+	memcpy(block->bytes + block->used + sizeof(jump), &target, sizeof(target));
+	block->used += 16;
+	return at;
+}
+
+static uint64_t hook_of(const struct hl_attach *attach, const struct hl_entry *entry, int rule)
+{
+	const struct hl_attached attached = hl_image_attached(&attach->image);
+
+	return rule == HL_ATTACH_NO_RULE
+		       ? attached.hooks[entry->hook]
+		       : attached.rule_stubs + (uint64_t)rule * HL_ATTACHED_RULE_STUB_BYTES;
+}
+
+/* Reads all of a function and the padding behind it, for jumps back to its beginning. */
+static int read_function(struct hl_attach *attach, const struct hl_entry *entry, uint8_t **ret_code,
+			 size_t *ret_size, struct hl_error *err)
+{
+	size_t size = entry->bytes ? (entry->bytes + 15) & ~UINT64_C(15) : HL_ENTRY_MAX;
+
+	if (size < HL_ENTRY_MAX)
+		size = HL_ENTRY_MAX;
+	if (entry->bytes > CODE_READ_MAX)
+		return hl_error_set(err, -ENOTSUP,
+				    "'%s' of process %d is longer than any allocator's function",
+				    entry->name, attach->pid);
+	*ret_code = malloc(size);
+	if (!*ret_code)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (!hl_remote_read(attach->remote, entry->address, *ret_code, size)) {
+		free(*ret_code);
+		*ret_code = NULL;
+		return hl_error_set(err, -ENOTSUP, "the code of '%s' of process %d cannot be read",
+				    entry->name, attach->pid);
+	}
+	*ret_size = size;
+	return 0;
+}
+
+static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
+			 struct hl_error *err)
+{
+	HL_FREED uint8_t *code = NULL;
+	size_t size = 0;
+	struct hl_relocated moved;
+	struct hl_attach_block *block;
+	struct hl_attach_patch *patch = &attach->patches[attach->record.patch_count];
+
+	int r = choose_block(attach, entry, &block, err);
+	if (r < 0)
+		return r;
+	r = read_function(attach, entry, &code, &size, err);
+	if (r < 0)
+		return r;
+	uint64_t hook = hook_of(attach, entry, rule);
+	if (!hl_room_reaches(hook, 1, entry->address))
+		hook = put_long_jump(block, hook);
+	uint64_t trampoline = block->address + block->used;
+	r = hl_relocate(code, size, entry->address, entry->bytes, trampoline, &moved, err);
+	if (r == 0)
+		r = hl_relocate_jump(entry->address, hook, patch->in_record.jump);
+	if (r < 0)
+		return r;
+	memcpy(block->bytes + block->used, moved.code, moved.code_bytes);
+	block->used += (moved.code_bytes + UINT64_C(15)) & ~UINT64_C(15);
+	patch->entry = entry;
+	patch->rule = rule;
+	patch->trampoline = trampoline;
+	memcpy(patch->twin, moved.twin, sizeof(patch->twin));
+	patch->in_record.address = entry->address;
+	memcpy(patch->in_record.original, code, HL_PATCH_BYTES);
+	attach->record.patches[attach->record.patch_count++] = patch->in_record;
+	return 0;
+}
+
+/* What nobody has asked for is left out where it cannot be patched. */
+static int prepare_rule(struct hl_attach *attach, uint32_t index, struct hl_error *err)
+{
+	const struct hl_entry *entry = &attach->found.extras[index];
+	int r = prepare_patch(attach, entry, (int)index, err);
+
+	if (r != -ENOTSUP || entry->is_asked)
+		return r;
+	attach->left_out |= UINT64_C(1) << index;
+	*err = (struct hl_error){0};
+	return 0;
+}
+
+/* All that can be made ready without the target: bytes for addresses that are free now. */
+int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err)
+{
+	hl_attach_forget_blocks(attach);
+	attach->left_out = 0;
+	attach->record = (struct hl_record_page){0};
+	hl_record_page_sign(&attach->record, attach->pid);
+	int r = make_first_block(attach, err);
+	for (uint32_t i = 0; r == 0 && i < attach->found.count; i++)
+		r = prepare_patch(attach, &attach->found.entries[i], HL_ATTACH_NO_RULE, err);
+	for (uint32_t i = 0; r == 0 && i < attach->found.extra_count; i++)
+		r = prepare_rule(attach, i, err);
+	if (r < 0)
+		return r;
+	struct hl_record_page page = attach->record;
+	page.block_count = 1;
+	memcpy(attach->blocks[0].bytes, &page, sizeof(page));
+	return 0;
+}

@@ -119,7 +119,7 @@ static bool is_loop(const ZydisDecodedInstruction *decoded)
 }
 
 /* Why the instruction at ${at} cannot be moved at all; NULL when it can, unless too far. */
-static const char *why_fixed(const struct instruction *it, size_t at)
+static const char *why_fixed(const struct instruction *it, size_t at, size_t needed)
 {
 	const ZydisDecodedInstruction *decoded = &it->decoded;
 	bool is_call = decoded->meta.category == ZYDIS_CATEGORY_CALL;
@@ -142,6 +142,9 @@ static const char *why_fixed(const struct instruction *it, size_t at)
 		return "a branch among its first instructions is of a kind that cannot be moved";
 	if (is_call && at + decoded->length < HL_PATCH_BYTES)
 		return "a call among its first instructions returns to where the patch would be";
+	/* It returns to the loop as it stands in the function, which jumps into the patch. */
+	if (is_call && at + decoded->length < needed)
+		return jumps_back;
 	/* The return address is pushed before the operand is read. */
 	if (is_call && !is_relative_branch(it) &&
 	    (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE ||
@@ -195,7 +198,7 @@ static int measure(struct move *move, size_t needed)
 			return refuse(move, too_short);
 		if (move->has_end && (is_over || it.decoded.mnemonic == ZYDIS_MNEMONIC_INT3))
 			continue; /* never reached */
-		const char *reason = why_fixed(&it, at);
+		const char *reason = why_fixed(&it, at, needed);
 		if (reason)
 			return refuse(move, reason);
 		move->starts |= UINT32_C(1) << at;
@@ -216,9 +219,11 @@ static bool is_moved(const struct move *move, uint64_t address)
 
 /*
  * Looks for a jump that would lead into the patch: one that is not moved, or that leads to between
- * moved instructions. Returns the offset after it, or 0. Calls of the function by itself are fine.
+ * moved instructions. Where more than the patch is ${needed}, a loop is moved, and none may lead to
+ * the loop as it stands in the function. Returns the offset after it, or 0. Calls of the function by
+ * itself are fine.
  */
-static size_t find_jump_back(const struct move *move)
+static size_t find_jump_back(const struct move *move, size_t needed)
 {
 	size_t end = move->code_bytes;
 	struct instruction it;
@@ -235,7 +240,7 @@ static size_t find_jump_back(const struct move *move)
 		if (!is_relative_branch(&it))
 			continue;
 		uint64_t target = branch_target(&it) - move->address;
-		if (target >= HL_PATCH_BYTES ||
+		if (target >= needed ||
 		    (target == 0 && it.decoded.meta.category == ZYDIS_CATEGORY_CALL))
 			continue;
 		if (!is_moved(move, from) || !is_moved(move, branch_target(&it)))
@@ -424,7 +429,7 @@ int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64
 		int r = measure(&move, needed);
 		if (r < 0)
 			return r;
-		size_t jump_end = find_jump_back(&move);
+		size_t jump_end = find_jump_back(&move, needed);
 		if (jump_end && jump_end <= needed)
 			return refuse(&move, "it jumps to between its first instructions");
 		needed = jump_end;

@@ -116,6 +116,8 @@ HEAD(condition_within, "cmp %esi, %edi; jb 1f; 1: sbb %eax, %eax; sub %edi, %eax
 HEAD(loop_near_begin, "xor %eax, %eax; 1: add $3, %rax; shr %rdi; jnz 1b; ret")
 HEAD(loop_to_begin, "1: inc %rsi; shr %rdi; jnz 1b; mov %rsi, %rax; ret")
 HEAD(loop_from_condition, "jmp 1f; 2: inc %rsi; 1: shr %rdi; jnz 2b; mov %rsi, %rax; ret")
+HEAD(loop_from_behind, "jmp 3f; 1: add $3, %rsi; 2: shr %rdi; jnz 1b; mov %rsi, %rax; ret;"
+		       "3: inc %rsi; jmp 2b")
 HEAD_WITH(TRAIT_CALLS_ITSELF, own_call,
 	  "test %edi, %edi; jz 1f; mov $1, %eax; ret; 1: mov $1, %edi; call head_own_call; ret")
 HEAD(early_return, "xor %eax, %eax; ret")
@@ -433,6 +435,30 @@ static void jumps_into_the_patch_are_refused(void **state)
 	REFUSED("between", 11, 0x31, 0xc0, 0x31, 0xd2, 0x31, 0xc9, 0xe8, 0xf6, 0xff, 0xff, 0xff);
 }
 
+static void jumps_into_a_moved_loop_are_refused(void **state)
+{
+	/* push %rbx; 1: push %rbp; pop %rbp; sub $1,%rsi; 2: dec %ecx; jg 1b; pop %rbx; ret */
+	static const uint8_t loop[32] = {0x53, 0x55, 0x5d, 0x48, 0x83, 0xee, 0x01,
+					 0xff, 0xc9, 0x7f, 0xf6, 0x5b, 0xc3};
+	uint8_t code[sizeof(loop)];
+	struct hl_relocated relocated;
+	struct hl_error err = {0};
+
+	(void)state;
+	memcpy(code, loop, sizeof(loop));
+	memset(code + 13, 0x90, sizeof(code) - 13);
+	code[28] = 0xeb; /* jmp 2b */
+	code[29] = 0xe9;
+	expect_refused("jumps back", code, sizeof(code), sizeof(code));
+	code[29] = 0xed; /* to behind the loop */
+	assert_int_equal(hl_relocate(code, sizeof(code), ADDRESS, sizeof(code), ADDRESS + 0x10000,
+				     &relocated, &err),
+			 0);
+	/* push %rbx; 1: push %rbp; pop %rbp; nop; call far behind; dec %ecx; jg 1b; pop %rbx; ret */
+	REFUSED("jumps back", 15, 0x53, 0x55, 0x5d, 0x90, 0xe8, 0, 1, 0, 0, 0xff, 0xc9, 0x7f, 0xf4,
+		0x5b, 0xc3);
+}
+
 static void trampolines_that_become_too_long_are_refused(void **state)
 {
 	uint8_t code[HL_ENTRY_MAX + 1];
@@ -486,6 +512,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_moved_is_refused_with_a_reason),
 		cmocka_unit_test(functions_shorter_than_the_patch_need_padding_after_them),
 		cmocka_unit_test(jumps_into_the_patch_are_refused),
+		cmocka_unit_test(jumps_into_a_moved_loop_are_refused),
 		cmocka_unit_test(trampolines_that_become_too_long_are_refused),
 		cmocka_unit_test(patches_reach_two_gigabytes),
 	};

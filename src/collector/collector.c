@@ -287,6 +287,8 @@ static const char *reason_of(int error)
 		return "heapline had no memory for a thread, or may start no more of them";
 	case EPIPE:
 		return "heapline was stopped or too busy to answer it";
+	case EBADFD: /* of hl_region_make() */
+		return "it has sealed or replaced the memory file made for heapline";
 	default:
 		return strerror(error);
 	}

@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -13,6 +16,7 @@
 #endif
 
 #define REGION_SHARE_OF_LIMIT 8
+#define SIZE_SEALS	      (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* A file may not grow past RLIMIT_FSIZE, and a memfd is a file. 0 = no bound. */
 static uint64_t size_bound(uint64_t address_space_limit)
@@ -35,6 +39,32 @@ static int make_memfd(void)
 	return fd;
 }
 
+/*
+ * The target has made a memfd for us, and may meanwhile have sealed it, so that it stays able to
+ * shrink it, or put another file in its place: one that we would cut off, or huge pages, which run
+ * out. Only memfds have seals to add.
+ */
+static bool is_empty_memfd(int fd)
+{
+	struct stat status;
+	struct statfs system;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && !(seals & SIZE_SEALS) && fstat(fd, &status) == 0 &&
+	       S_ISREG(status.st_mode) && status.st_size == 0 && fstatfs(fd, &system) == 0 &&
+	       system.f_type == TMPFS_MAGIC;
+}
+
+/* Nobody, above all not the target, shall take memory away from under our reading. */
+static int seal(int fd, size_t bytes)
+{
+	struct stat status;
+
+	if (fcntl(fd, F_ADD_SEALS, SIZE_SEALS) < 0 || fstat(fd, &status) < 0)
+		return -errno;
+	return (uint64_t)status.st_size == bytes ? 0 : -EBADFD;
+}
+
 int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
 		   int memfd, struct hl_region *ret_region)
 {
@@ -45,19 +75,21 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 	int fd = memfd >= 0 ? memfd : make_memfd();
 	if (fd < 0)
 		return -errno;
+	int r = is_empty_memfd(fd) ? 0 : -EBADFD;
+	if (r == 0)
+		r = ftruncate(fd, (off_t)region.bytes) == 0 ? seal(fd, region.bytes) : -errno;
 	void *base = MAP_FAILED;
-	if (ftruncate(fd, (off_t)region.bytes) == 0)
+	if (r == 0) {
 		base = mmap(NULL, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
 			    fd, 0);
-	if (base == MAP_FAILED) {
-		int r = -errno;
+		r = base == MAP_FAILED ? -errno : 0;
+	}
+	if (r < 0) {
 		close(fd);
 		return r;
 	}
 	/* Our dump would be as large as the target's memory. */
 	madvise(base, region.bytes, MADV_DONTDUMP);
-	/* Nobody, above all not the target, shall take memory away from under our reading. */
-	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	region.header = base;
 	region.fd = fd;
 	atomic_init(&region.layout.mode, hl_mode_first(settings->mode));

@@ -28,7 +28,8 @@ struct hl_region {
 /*
  * Makes a region and maps it. It takes at most an eighth of ${address_space_limit} (UINT64_MAX: no
  * limit), since the target maps it, too. ${memfd} is an empty one to hold it, which is taken over
- * also on failure; -1: one is made. 0 or a negative errno.
+ * also on failure; -1: one is made. 0 or a negative errno: -EBADFD when ${memfd} is no empty memfd
+ * whose size can be sealed.
  */
 int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
 		   int memfd, struct hl_region *ret_region);

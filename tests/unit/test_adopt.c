@@ -7,7 +7,9 @@
 #include "collector/launch.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sys/personality.h>
+#include <sys/stat.h>
 
 /* What a child would be given: it has it from its birth on. */
 static int memfd;
@@ -218,6 +220,54 @@ static void a_region_that_cannot_be_made_is_refused(void **state)
 	assert_false(hl_collector_has_running(fixture->collector));
 }
 
+static void expect_not_adopted(const struct fixture *fixture, int fd)
+{
+	struct hl_error err = {0};
+	uint64_t bytes;
+
+	assert_true(fd >= 0);
+	assert_int_equal(hl_collector_adopt(fixture->collector, getpid(), fd, true, &bytes, &err),
+			 -EBADFD);
+	assert_non_null(strstr(err.text, "sealed or replaced"));
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_false(hl_collector_has_running(fixture->collector));
+}
+
+static void a_memfd_that_can_still_shrink_is_refused(void **state)
+{
+	static const int seals[] = {F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW};
+
+	for (size_t i = 0; i < sizeof(seals) / sizeof(*seals); i++) {
+		int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, seals[i]), 0);
+		expect_not_adopted(*state, fd);
+	}
+	expect_not_adopted(*state, memfd_create("test", MFD_CLOEXEC)); /* sealed from the start */
+}
+
+static void a_file_in_place_of_the_memfd_stays_as_it_is(void **state)
+{
+	struct fixture *fixture = *state;
+	char path[PATH_MAX];
+	struct stat status;
+
+	snprintf(path, sizeof(path), "%s/a file", fixture->directory);
+	for (unsigned bytes = 0; bytes < 2; bytes++) {
+		int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		assert_int_equal(ftruncate(file, bytes), 0);
+		expect_not_adopted(fixture, file);
+		assert_int_equal(stat(path, &status), 0);
+		assert_int_equal(status.st_size, bytes);
+	}
+	unlink(path);
+	int used = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(used, 1), 0);
+	expect_not_adopted(fixture, used);
+	int huge = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	if (huge >= 0) /* where the kernel has them */
+		expect_not_adopted(fixture, huge);
+}
+
 static int end(void **state)
 {
 	close(memfd);
@@ -238,6 +288,8 @@ int main(int argc, char **argv)
 		TEST(who_asks_to_detach_is_answered_when_all_is_on_disk),
 		TEST(who_asks_to_detach_is_told_why_it_failed),
 		TEST(a_region_that_cannot_be_made_is_refused),
+		TEST(a_memfd_that_can_still_shrink_is_refused),
+		TEST(a_file_in_place_of_the_memfd_stays_as_it_is),
 	};
 
 	(void)argv;

@@ -109,18 +109,16 @@ static size_t build_id_of(Elf *elf, const uint8_t **ret_id)
 /* Reads the separate debug file of ${elf}: the target's own, else this machine's. */
 static void read_debug_file(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
 {
-	char inside[64], path[HL_ELF_DEBUG_PATH_MAX];
+	char path[HL_ELF_DEBUG_PATH_MAX];
 	const uint8_t *build_id;
 	size_t bytes = build_id_of(elf, &build_id);
-	const char *directories[] = {inside, HL_ELF_DEBUG_DIRECTORY};
+	const pid_t owners[] = {objects->pid, getpid()};
 
-	snprintf(inside, sizeof(inside), "/proc/%d/root%s", (int)objects->pid,
-		 HL_ELF_DEBUG_DIRECTORY);
-	for (size_t i = 0; i < HL_COUNT_OF(directories) && !object->has_symbols; i++) {
-		if (!bytes ||
-		    !hl_elf_debug_path(directories[i], build_id, bytes, path, sizeof(path)))
-			return;
-		HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (!bytes ||
+	    !hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, build_id, bytes, path, sizeof(path)))
+		return;
+	for (size_t i = 0; i < HL_COUNT_OF(owners) && !object->has_symbols; i++) {
+		HL_CLOSED int fd = hl_maps_open_path(owners[i], path);
 		HL_CLEANUP(hl_elf_cleanup) Elf *debug = fd < 0 ? NULL : hl_elf_open(fd);
 		if (debug && hl_elf_is_native(debug))
 			read_symbols(objects, object, debug, HL_ELF_SYMTAB);

@@ -13,9 +13,11 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -269,18 +271,44 @@ static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t ca
 	return fd >= 0 ? fd : -ENOENT;
 }
 
-int hl_maps_open_file(pid_t pid, const struct hl_map *map)
+/* Opens what an O_PATH descriptor stands for, and closes that. */
+static int open_found(int found)
 {
-	char path[PATH_MAX + 64];
+	char path[32];
 
-	int found = reach_file(pid, map, path, sizeof(path));
-	if (found < 0)
-		return found;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	int r = fd < 0 ? -errno : fd;
 	close(found);
 	return r;
+}
+
+int hl_maps_open_file(pid_t pid, const struct hl_map *map)
+{
+	char path[PATH_MAX + 64];
+
+	int found = reach_file(pid, map, path, sizeof(path));
+	return found < 0 ? found : open_found(found);
+}
+
+int hl_maps_open_path(pid_t pid, const char *path)
+{
+	char root_path[32];
+	struct stat status;
+	const struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+				     .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+
+	snprintf(root_path, sizeof(root_path), "/proc/%d/root", pid);
+	HL_CLOSED int root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	int found = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (found < 0)
+		return -errno;
+	if (fstat(found, &status) == 0 && S_ISREG(status.st_mode))
+		return open_found(found);
+	close(found);
+	return -ENOENT;
 }
 
 int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity)

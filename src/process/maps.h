@@ -63,6 +63,13 @@ bool hl_maps_same_file(const struct hl_map *a, const struct hl_map *b);
  */
 int hl_maps_open_file(pid_t pid, const struct hl_map *map);
 
+/*
+ * Opens the regular file at ${path} as ${pid} sees it, for reading: symbolic links do not lead out
+ * of its root, and nothing else is opened, since devices may do things when opened. A descriptor
+ * (close-on-exec) or a negative errno: -ENOENT for what is no regular file.
+ */
+int hl_maps_open_path(pid_t pid, const char *path);
+
 /* A path by which the kernel finds the same file, for those that take no descriptor: uprobes. The
  * text is valid as long as the mapping lives. -ENOENT as above, -ENAMETOOLONG. */
 int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity);

@@ -274,6 +274,14 @@ class EntriesTest(unittest.TestCase):
             harness.run([objcopy, "--strip-all", program, os.path.join(scratch, "program")])
             with Target(["/program"], preexec_fn=lambda: os.chroot(scratch)) as target:
                 self.assertEqual(self.compare(target)["allocator"], "glibc")
+                with tempfile.TemporaryDirectory() as outside:
+                    away = shutil.move(debug, os.path.join(outside, "debug"))
+                    os.symlink(away, debug)  # of the system, not of the target
+                    self.assertEqual(find(target.pid).get("code"), "ENOENT")
+                    os.unlink(debug)
+                    shutil.move(away, os.path.join(scratch, "debug"))
+                os.symlink("/debug", debug)
+                self.compare(target)
                 os.unlink(debug)
                 self.assertEqual(find(target.pid)["code"], "ENOENT")
 

@@ -429,6 +429,57 @@ static void files_of_another_mount_namespace_open(void **state)
 	}
 }
 
+static void paths_do_not_lead_out_of_a_root(void **state)
+{
+	static const char *const inside[] = {"/a file", "/absolute", "/../relative"};
+	static const char *const no_files[] = {"/out", "/up/a file", "/fifo", "/", "/none"};
+	char parent[32], root[64], outside[64], byte;
+	int ready[2], stay[2];
+
+	(void)state;
+	assert_int_equal(make_temporary(parent), 0);
+	snprintf(root, sizeof(root), "%s/root", parent);
+	assert_int_equal(mkdir(root, 0700), 0);
+	int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(chdir(root), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		int fd = open(i ? "a file" : "../outside", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_int_equal(write(fd, i ? "content" : "another", 7), 7);
+		close(fd);
+	}
+	snprintf(outside, sizeof(outside), "%s/outside", parent);
+	assert_int_equal(symlink("/a file", "absolute") | symlink("../../a file", "relative") |
+				 symlink(outside, "out") | symlink(parent, "up") |
+				 mkfifo("fifo", 0600),
+			 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC) | pipe2(stay, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(stay[1]);
+		if (chroot(root) == 0 && write(ready[1], "y", 1) == 1 && read(stay[0], &byte, 1))
+			_exit(1);
+		_exit(0);
+	}
+	close(ready[1]);
+	close(stay[0]);
+	bool answered = read(ready[0], &byte, 1) == 1;
+	for (size_t i = 0; answered && i < HL_COUNT_OF(inside); i++)
+		assert_content(hl_maps_open_path(pid, inside[i]));
+	for (size_t i = 0; answered && i < HL_COUNT_OF(no_files); i++)
+		assert_int_equal(hl_maps_open_path(pid, no_files[i]), -ENOENT);
+	close(stay[1]);
+	close(ready[0]);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(fchdir(here), 0);
+	close(here);
+	assert_int_equal(remove_temporary(parent), 0);
+	if (!answered) {
+		print_message("skipped: the root may not be changed here\n");
+		skip();
+	}
+}
+
 /* Facts */
 
 static void our_own_facts_are_right(void **state)
@@ -683,6 +734,7 @@ int main(void)
 		cmocka_unit_test(a_replaced_file_opens_as_it_was),
 		cmocka_unit_test(what_is_no_file_does_not_open),
 		cmocka_unit_test(files_of_another_mount_namespace_open),
+		cmocka_unit_test(paths_do_not_lead_out_of_a_root),
 		cmocka_unit_test(our_own_facts_are_right),
 		cmocka_unit_test(the_condition_of_a_process_is_told),
 		cmocka_unit_test(cpu_time_grows),

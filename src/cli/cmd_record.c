@@ -96,9 +96,6 @@ static int enter_program(struct hl_launch *launch, struct hl_collector *collecto
 	int r = hl_attach_open_caught(launch->pid, &settings, &attach, err);
 	if (r == 0)
 		r = hl_record_join(collector, launch->pid, attach, false, err);
-	/* It has not run an instruction, and is not to run unrecorded. */
-	if (r < 0)
-		kill(launch->pid, SIGKILL);
 	hl_attach_free(attach);
 	return r;
 }
@@ -289,6 +286,11 @@ static int run_record(int argc, char **argv)
 		return say_error(&err, status_of_exec(r));
 	if (hl_examine_program(program, &examined, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
+	if (tags && examined.entered) {
+		hl_cli_error("cannot tag blocks of '%s': %s, so no library can be put into it",
+			     program, examined.entered);
+		return STATUS_FAILED;
+	}
 	if (tags)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)

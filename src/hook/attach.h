@@ -58,7 +58,8 @@ void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t cap
 /*
  * For a program from its first instruction on. hl_attach_catch(), before ${child}, a child of ours,
  * executes a program; hl_attach_open_caught() in place of hl_attach_open(), with the same errors.
- * The program waits until hl_attach_patch() has succeeded, or hl_attach_free().
+ * The program waits until hl_attach_patch() has succeeded; after any error it has been killed before
+ * its first instruction, at the latest by hl_attach_free().
  */
 int hl_attach_catch(pid_t child, struct hl_error *err);
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,

@@ -583,6 +583,8 @@ void hl_remote_free(struct hl_remote *remote)
 	if (!remote)
 		return;
 	uint64_t deadline = now_ns() + PATIENCE_NS;
+	if (remote->is_held) /* as if it had never been started */
+		kill(remote->pid, SIGKILL);
 	hl_remote_release(remote);
 	while (remote->thread_count && now_ns() < deadline) {
 		rest_ns(ROUND_NS);

@@ -33,8 +33,9 @@ int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *er
 /*
  * For a program from its first instruction on. hl_remote_catch() has ${child}, a child of ours that
  * is about to execute a program, stop where that program begins; hl_remote_open_caught() waits for
- * that. Its thread then stays stopped, whatever is asked of it, until hl_remote_release() or the
- * end of heapline. Errors as above; -ESRCH when it has ended instead.
+ * that. Its thread then stays stopped, whatever is asked of it, until hl_remote_release(); after an
+ * error or hl_remote_free() it has been killed before its first instruction. If heapline ends it
+ * goes on. Errors as above; -ESRCH when it has ended instead.
  */
 int hl_remote_catch(pid_t child, struct hl_error *err);
 int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);

@@ -279,7 +279,8 @@ static int find_place(struct hl_remote *remote, struct hl_remote_thread *thread)
 	if (!hl_gadgets_hold(remote, &remote->gadgets) &&
 	    !hl_gadgets_find(remote, remote->pid, &remote->maps, &remote->gadgets))
 		return -ENOEXEC;
-	if (remote->gadgets.entry &&
+	/* One that is held does not run there before the code is back. */
+	if (remote->gadgets.entry && !remote->is_held &&
 	    thread->registers.rip - remote->gadgets.entry < sizeof(remote->gadgets.displaced))
 		return -EBUSY; /* it has just been started */
 	if (!hl_gadgets_plant(remote, &remote->gadgets))

@@ -289,7 +289,6 @@ static int open_remote(pid_t pid, bool is_caught, struct hl_remote **ret_remote,
 	if (r == 0 && hl_guardian_new(&remote->guardian) == -ENOMEM)
 		r = hl_error_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
-		remote->is_held = false;
 		hl_remote_free(remote);
 		return r;
 	}

@@ -174,8 +174,12 @@ int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_
 		if (status >> 16 == PTRACE_EVENT_STOP)
 			return 0;
 		uintptr_t signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
-		if (signal == (SIGTRAP | 0x80)) /* at a system call */
+		if (signal == (SIGTRAP | 0x80)) { /* at a system call, of ours if it is late */
+			const uintptr_t options =
+				PTRACE_O_TRACESYSGOOD; /* no filter is suspended */
+			hl_remote_trace(PTRACE_SETOPTIONS, tid, 0, (const void *)options);
 			signal = 0;
+		}
 		hl_remote_trace(PTRACE_CONT, tid, 0, (const void *)signal);
 	}
 }

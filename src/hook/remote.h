@@ -64,15 +64,16 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err);
 
 /*
  * Has the thread make a system call; with all threads stopped, one of them. What the kernel
- * returned, a negative errno on failure. Also -ESRCH when the target has ended, and -EAGAIN when the
- * call takes longer than 10 s: the thread goes on by itself when the call ends.
+ * returned, a negative errno on failure. Also -ESRCH when the target has ended, -ENOEXEC when the code
+ * for it has been changed, and -EAGAIN when the call takes longer than 10 s: the thread goes on by
+ * itself when the call ends. Seccomp filters are not asked.
  */
 long hl_remote_syscall(struct hl_remote *remote, long number, long a, long b, long c, long d,
 		       long e, long f);
 
 /*
  * Has the thread call ${function} with one argument on the stack below ${stack_top}, signals
- * blocked. Its result is an int. 0; -ESRCH and -EAGAIN as above; -EFAULT when the function did what
+ * blocked, under its seccomp filters. Its result is an int. 0; -ESRCH and -EAGAIN as above; -EFAULT when the function did what
  * would have killed the program: it was ended there.
  */
 int hl_remote_call(struct hl_remote *remote, uint64_t function, uint64_t argument,

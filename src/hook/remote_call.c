@@ -19,6 +19,7 @@
 #include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
+#include <linux/audit.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,17 +237,23 @@ static void abort_sequence(const struct hl_remote *remote, struct hl_remote_thre
 }
 
 /* A filter that the program set for itself would judge our calls, too, and might kill it. */
-static int suspend_filter(pid_t tid)
+static int look_for_filter(struct hl_remote *remote, pid_t tid)
 {
 	struct hl_process_condition condition;
 
 	if (hl_process_condition_read(tid, &condition, NULL) < 0)
 		return -ESRCH;
-	if (!condition.seccomp_mode)
+	remote->caller.has_filter = condition.seccomp_mode == 2;
+	return condition.seccomp_mode == 1 ? -EPERM : 0;
+}
+
+static int suspend_filter(const struct hl_remote *remote, pid_t tid, bool is_suspended)
+{
+	const uintptr_t options =
+		PTRACE_O_TRACESYSGOOD | (is_suspended ? PTRACE_O_SUSPEND_SECCOMP : 0);
+
+	if (!remote->caller.has_filter)
 		return 0;
-	if (condition.seccomp_mode != 2)
-		return -EPERM;
-	const uintptr_t options = PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP;
 	return hl_remote_trace(PTRACE_SETOPTIONS, tid, 0, (const void *)options) < 0 ? -errno : 0;
 }
 
@@ -292,7 +299,7 @@ static int find_place(struct hl_remote *remote, struct hl_remote_thread *thread)
 
 int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
-	int r = suspend_filter(thread->tid);
+	int r = look_for_filter(remote, thread->tid);
 
 	if (r == 0 && !remote->maps.count)
 		r = hl_maps_read(remote->pid, &remote->maps, NULL);
@@ -410,7 +417,44 @@ static int set_state(pid_t tid, const struct user_regs_struct *registers, uint64
 	return set_mask(tid, mask);
 }
 
-/* One system call, not made again. The kernel's answer or -ESRCH, -EAGAIN in ${ret_result}. */
+/*
+ * Lets the thread, which is about to enter a system call, make it, whatever its filters say: they
+ * are suspended in the kernel alone, as the code that made the call is in memory of the target.
+ */
+static int pass_filter(struct hl_remote *remote, struct hl_remote_thread *thread)
+{
+	int r = suspend_filter(remote, thread->tid, true);
+
+	if (r == 0)
+		r = run_to_syscall(remote, thread);
+	if (thread->stopped)
+		suspend_filter(remote, thread->tid, false);
+	return r;
+}
+
+/* Has the thread, which is about to enter a system call, leave it without having made it. */
+static int skip_syscall(struct hl_remote *remote, struct hl_remote_thread *thread, uint64_t frame)
+{
+	const struct user_regs_struct registers =
+		begin_registers(thread, remote->gadgets.sigreturn, frame);
+	int r = set_state(thread->tid, &registers, UINT64_MAX);
+
+	return r < 0 ? r : pass_filter(remote, thread);
+}
+
+/* Whether the thread is about to enter just the system call that it was given. */
+static bool is_given(pid_t tid, const struct user_regs_struct *given)
+{
+	const uint64_t args[] = {given->rdi, given->rsi, given->rdx,
+				 given->r10, given->r8,	 given->r9};
+	struct __ptrace_syscall_info info;
+
+	return hl_remote_trace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0 &&
+	       info.op == PTRACE_SYSCALL_INFO_ENTRY && info.arch == AUDIT_ARCH_X86_64 &&
+	       info.entry.nr == given->rax && !memcmp(info.entry.args, args, sizeof(args));
+}
+
+/* One system call, not made again. The kernel's answer in ${ret_result}; -ESRCH, -EAGAIN, -ENOEXEC. */
 static int make_syscall(struct hl_remote *remote, struct hl_remote_thread *thread,
 			struct user_regs_struct registers, long *ret_result)
 {
@@ -418,8 +462,12 @@ static int make_syscall(struct hl_remote *remote, struct hl_remote_thread *threa
 
 	if (r == 0)
 		r = run_to_syscall(remote, thread);
+	if (r == 0 && !is_given(thread->tid, &registers)) {
+		r = skip_syscall(remote, thread, remote->caller.frame);
+		return r < 0 ? r : -ENOEXEC;
+	}
 	if (r == 0)
-		r = run_to_syscall(remote, thread);
+		r = pass_filter(remote, thread);
 	if (r == 0 && hl_remote_trace(PTRACE_GETREGS, thread->tid, 0, &registers) < 0)
 		r = -errno;
 	if (r == 0)
@@ -510,13 +558,15 @@ int hl_remote_call(struct hl_remote *remote, uint64_t function, uint64_t argumen
 		return r;
 	/* It entered rt_sigreturn(), or failed in the middle. Neither goes on: it returns to before
 	 * the gadget, without having made that call. */
+	if (r == 0) {
+		r = skip_syscall(remote, thread, frame);
+		if (r == 0)
+			*ret_result = result;
+		return r;
+	}
 	registers = begin_registers(thread, remote->gadgets.sigreturn, frame);
 	int set = set_state(thread->tid, &registers, UINT64_MAX);
-	if (r == 0 && set == 0)
-		set = run_to_syscall(remote, thread);
-	if (r == 0 && set == 0)
-		*ret_result = result;
-	return r < 0 ? r : set;
+	return set < 0 ? set : r;
 }
 
 /* ---- going back ---- */

@@ -18,6 +18,7 @@ struct hl_remote_caller {
 	uint64_t late_signals; /* 1 << number - 1: came meanwhile, to be sent again */
 	uint8_t *xstate;       /* its own, as PTRACE_GETREGSET gives it */
 	size_t xstate_bytes;
+	bool has_filter;	/* of system calls */
 	bool called_a_function; /* which may have changed the xstate */
 };
 

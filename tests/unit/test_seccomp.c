@@ -4,6 +4,8 @@
 #include "hook/seccomp.h"
 
 #include "base/compiler.h"
+#include "hook/remote_parts.h"
+#include "recorder/sys.h"
 #include "remote_target.h"
 
 #include <linux/audit.h>
@@ -200,6 +202,14 @@ static const struct sock_filter no_sigreturn[] = {
 	FORBID(SYS_rt_sigreturn, SECCOMP_RET_KILL_PROCESS)};
 static const struct sock_filter log_gettid[] = {FORBID(SYS_gettid, SECCOMP_RET_LOG)};
 
+static int sleep_here(_Atomic long *words)
+{
+	words[0] = 1;
+	for (;;)
+		pause();
+	return 1;
+}
+
 static int sleep_filtered(_Atomic long *words)
 {
 	install(no_getpid, HL_COUNT_OF(no_getpid));
@@ -278,6 +288,78 @@ static void a_filter_does_not_judge_remote_calls(void **state)
 	hl_remote_free(remote);
 	target_await_state(pid, 'S');
 	target_kill(pid);
+}
+
+#define STACK_BYTES 65536
+
+static const struct sock_filter no_socket[] = {FORBID(SYS_socket, SECCOMP_RET_ERRNO | EPERM)};
+
+static int sleep_without_socket(_Atomic long *words)
+{
+	install(no_socket, HL_COUNT_OF(no_socket));
+	return sleep_here(words);
+}
+
+__attribute__((noinline)) static long call_socket(void)
+{
+	return hl_sys6(SYS_socket, 1, 1, 0, 0, 0, 0);
+}
+
+/* Code of the target runs there, which could do then what the filter forbids. */
+static void functions_are_called_under_the_filter(void **state)
+{
+	_Atomic long *words = target_words();
+	struct hl_remote *remote = NULL;
+	int32_t result = 0;
+
+	(void)state;
+	need_root();
+	char *stack =
+		mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = target_start(sleep_without_socket, words);
+	target_await(&words[0], 1);
+	assert_int_equal(hl_remote_open(pid, &remote, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+		assert_int_equal(hl_remote_call(remote, (uint64_t)(uintptr_t)call_socket, 0,
+						(uint64_t)(uintptr_t)stack + STACK_BYTES, &result),
+				 0);
+		assert_int_equal(result, -EPERM);
+		/* Not so what is called afterwards. */
+		long fd = hl_remote_syscall(remote, SYS_socket, 1, 1, 0, 0, 0, 0);
+		assert_true(fd >= 0);
+		assert_int_equal(hl_remote_syscall(remote, SYS_close, fd, 0, 0, 0, 0, 0), 0);
+		hl_remote_continue(remote);
+	}
+	hl_remote_free(remote);
+	target_await_state(pid, 'S');
+	target_kill(pid);
+	munmap(stack, STACK_BYTES);
+}
+
+/* The code that makes system calls lies in memory of the target, which may change it. */
+static void another_system_call_than_the_given_is_not_made(void **state)
+{
+	_Atomic long *words = target_words();
+	struct hl_remote *remote = NULL;
+	static const uint8_t exit_instead[] = {0xb0, SYS_exit, 0x0f, 0x05, 0xc3};
+
+	(void)state;
+	need_root();
+	for (int is_filtered = 0; is_filtered < 2; is_filtered++) {
+		words[0] = 0;
+		pid_t pid = target_start(is_filtered ? sleep_without_socket : sleep_here, words);
+		target_await(&words[0], 1);
+		assert_int_equal(hl_remote_open(pid, &remote, NULL), 0);
+		assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+		assert_true(hl_remote_write(remote, remote->gadgets.syscall, exit_instead,
+					    sizeof(exit_instead)));
+		assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0), -ENOEXEC);
+		hl_remote_continue(remote);
+		hl_remote_free(remote);
+		target_await_state(pid, 'S');
+		target_kill(pid);
+	}
 }
 
 static int sleep_without_sigreturn(_Atomic long *words)
@@ -371,6 +453,8 @@ int main(void)
 		cmocka_unit_test(filters_say_what_the_kernel_says),
 		cmocka_unit_test(filters_without_sense_are_refused),
 		cmocka_unit_test(a_filter_does_not_judge_remote_calls),
+		cmocka_unit_test(functions_are_called_under_the_filter),
+		cmocka_unit_test(another_system_call_than_the_given_is_not_made),
 		cmocka_unit_test(the_way_back_must_be_permitted),
 		cmocka_unit_test(filters_of_any_thread_count),
 		cmocka_unit_test(strict_mode_is_refused),

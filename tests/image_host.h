@@ -133,6 +133,38 @@ static inline int64_t call_on(uint64_t stack_top, uint64_t function, const void 
 	return result;
 }
 
+/* Calls ${function} while the thread pointer is ${fs_base}. It may not be the test's own code. */
+static __attribute__((naked, unused)) void *
+call_with_fs_base(uint64_t fs_base __attribute__((unused)),
+		  uint64_t function __attribute__((unused)),
+		  uint64_t argument __attribute__((unused)))
+{
+	__asm__("push %rbx\n\t"
+		"push %r12\n\t"
+		"push %r13\n\t"
+		"push %fs:0\n\t"
+		"sub $8, %rsp\n\t"
+		"mov %rsi, %r12\n\t"
+		"mov %rdx, %r13\n\t"
+		"mov %rdi, %rsi\n\t"
+		"mov $0x1002, %edi\n\t" /* ARCH_SET_FS */
+		"mov $158, %eax\n\t"	/* arch_prctl */
+		"syscall\n\t"
+		"mov %r13, %rdi\n\t"
+		"call *%r12\n\t"
+		"mov %rax, %rbx\n\t"
+		"mov 8(%rsp), %rsi\n\t"
+		"mov $0x1002, %edi\n\t"
+		"mov $158, %eax\n\t"
+		"syscall\n\t"
+		"mov %rbx, %rax\n\t"
+		"add $16, %rsp\n\t"
+		"pop %r13\n\t"
+		"pop %r12\n\t"
+		"pop %rbx\n\t"
+		"ret");
+}
+
 /* ---- counters ---- */
 
 struct sums {

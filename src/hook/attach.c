@@ -4,6 +4,8 @@
 
 #include "base/cleanup.h"
 
+#include <asm/hwcap2.h>
+#include <asm/prctl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -183,6 +186,12 @@ bool hl_attach_set_state(struct hl_attach *attach, enum hl_record_state state)
 
 /* ---- whether a sandbox permits it ---- */
 
+/* Whether programs may read the thread pointer by an instruction; else the recorder asks the kernel. */
+static bool has_rdfsbase(void)
+{
+	return getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
+}
+
 /*
  * What the recorder calls now and then on the target's threads, in any mode; all else is done while
  * filters are suspended. man/heapline-record.1.scd lists them.
@@ -213,9 +222,11 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 		{"pread64", SYS_pread64, {0}},
 		{"getcwd", SYS_getcwd, {0}},
 		{"close", SYS_close, {0}},
+		{"arch_prctl", SYS_arch_prctl, {ARCH_GET_FS}},
 	};
 
-	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls), err);
+	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls) - has_rdfsbase(),
+				     err);
 }
 
 /* ---- bringing, by one stopped thread ---- */
@@ -302,6 +313,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.stack_end = found->stack_end,
 		.has_glibc_chunks = found->has_glibc_chunks,
 		.may_read_tsc = may_read_tsc,
+		.may_read_fs_base = has_rdfsbase(),
 		/* In another namespace of processes it has another number, or none. */
 		.collector_pid = (pid_t)attach->record.target_pid == attach->pid ? getpid() : 0,
 		.counts_layers = attach->counts_layers,

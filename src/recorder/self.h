@@ -23,11 +23,14 @@ extern HL_HIDDEN struct hl_attached_slot hl_self_slots[1u << HL_SELF_BITS];
 
 /* Wiped in forked children: no hook has anything to do there, and no other thread is there. */
 extern HL_HIDDEN union hl_self_gate {
-	_Atomic uint32_t open;
+	struct {
+		_Atomic uint32_t open;
+		_Atomic uint32_t started; /* the first thread that has a thread pointer opens it */
+	};
 	char page[4096];
 } hl_self_gate;
 
-/* The thread pointer. */
+/* The thread pointer, once the gate has been open. */
 static inline uint64_t hl_self_key(void)
 {
 	uint64_t key;

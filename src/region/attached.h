@@ -43,12 +43,12 @@ enum hl_hook {
 
 /*
  * What the image knows of a thread. Slots are found by the thread pointer, %fs:0, which is its own
- * address in every process with threads of glibc or musl. A thread that reuses the thread-local
+ * address in every process with threads of glibc or musl; threads without one pass through. A thread that reuses the thread-local
  * storage of one that has ended takes its slot over: it is seen by the tid that libc keeps there.
  * In a forked child they are those of its parent, and nobody counts there any more.
  */
 struct hl_attached_slot {
-	_Atomic uint64_t key;	/* %fs:0; 0, 1 = free */
+	_Atomic uint64_t key;	/* %fs:0; 0, 1 = free; UINT64_MAX: nobody gets it */
 	_Atomic int32_t inside; /* frames of hooks on the thread's stack */
 	_Atomic uint32_t tid;
 	int64_t tid_offset; /* from ${tid} to where libc keeps it; 0: unknown */
@@ -130,7 +130,8 @@ struct hl_attached_start {
 	uint64_t stack_end;	  /* of the main thread; 0: unknown */
 	uint8_t has_glibc_chunks; /* see recorder/libc.h */
 	uint8_t may_read_tsc;
-	int32_t collector_pid; /* as the target sees it; 0: unknown */
+	uint8_t may_read_fs_base; /* by rdfsbase; 0: by a system call */
+	int32_t collector_pid;	  /* as the target sees it; 0: unknown */
 	/* Whether calls that a function of a rule makes of others are counted, too. */
 	uint8_t counts_layers;
 	struct hl_attached_rule rules[HL_ATTACHED_RULES_MAX];

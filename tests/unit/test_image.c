@@ -5,6 +5,7 @@
  */
 #include "../image_host.h"
 
+#include <asm/hwcap2.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -1027,6 +1028,65 @@ static void hooks_keep_registers(void **state)
 	}
 }
 
+/* ---- without a thread pointer ---- */
+
+static void check_pass(uint64_t fs_base)
+{
+	struct sums before = counted();
+	uint64_t lost = atomic_load(&region->lost_events);
+
+	assert_ptr_equal(call_with_fs_base(fs_base, attached->hooks[HL_HOOK_MALLOC], 10),
+			 only_block);
+	call_with_fs_base(fs_base, attached->hooks[HL_HOOK_FREE], (uint64_t)only_block);
+	struct sums after = counted();
+	assert_memory_equal(&before, &after, sizeof(before));
+	assert_int_equal(atomic_load(&region->lost_events), lost + 2);
+	assert_int_equal(inside(), 0);
+}
+
+static void check_thread_pointers(bool may_read_fs_base)
+{
+	/* As threads of other languages have it: what ought to point at itself. Among them what is
+	 * the key of free slots, and of such that nobody gets. */
+	uint64_t words[] = {0, 1, 2, UINT64_MAX, (uint64_t)words + 8, (uint64_t)only_block};
+	struct hl_attached_start start = usual_start(HL_MODE_MEM_FAST, 0);
+
+	start.real[HL_HOOK_MALLOC] = (uint64_t)modest_malloc;
+	start.real[HL_HOOK_FREE] = (uint64_t)modest_free;
+	start.usable_size = start.find_object = start.clock_gettime = 0;
+	start.may_read_fs_base = may_read_fs_base;
+	lay_out();
+	memcpy((void *)attached->start_room, &start, sizeof(start));
+	assert_null(call_with_fs_base(0, attached->start, attached->start_room));
+	check_pass(0);
+	pid_t child = fork();
+	if (!child) {
+		call_with_fs_base(0, attached->hooks[HL_HOOK_MALLOC], 10);
+		hook_malloc(10);
+		_exit(count_maps(REGION_NAME) == 1 ? 0 : 1);
+	}
+	assert_int_equal(status_of(child), 0);
+	/* Once there is one, nothing is lost. */
+	uint64_t lost = atomic_load(&region->lost_events);
+	hook_free(hook_malloc(10));
+	assert_int_equal(counted().alloc_objects, 1);
+	assert_int_equal(counted().free_objects, 1);
+	assert_int_equal(atomic_load(&region->lost_events), lost);
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		check_pass((uint64_t)&words[i]);
+	hook_free(hook_malloc(10));
+	assert_int_equal(counted().alloc_objects, 2);
+	end();
+}
+
+static void threads_without_a_thread_pointer_pass_through(void **state)
+{
+	(void)state;
+	check_thread_pointers(false);
+	if (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE)
+		check_thread_pointers(true);
+}
+
 /* ---- the end ---- */
 
 static char arena[1 << 20] __attribute__((aligned(64)));
@@ -1135,6 +1195,7 @@ int main(void)
 		cmocka_unit_test(a_child_forked_on_the_way_to_its_slot_goes_on),
 		cmocka_unit_test(a_child_forked_while_its_slot_is_looked_at_goes_on),
 		cmocka_unit_test(hooks_keep_registers),
+		cmocka_unit_test(threads_without_a_thread_pointer_pass_through),
 		cmocka_unit_test(the_end_gives_all_memory_back),
 		cmocka_unit_test(what_is_no_region_is_refused),
 	};

@@ -143,7 +143,7 @@ static uint64_t same(uint64_t first)
 
 /* ---- the image ---- */
 
-static void start(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers)
+static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers)
 {
 	struct hl_attached_start start = {
 		.main_tid = getpid(),
@@ -187,6 +187,11 @@ static void start(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers)
 	start.region_fd = make_region(&start.region_bytes, mode, sample_bytes);
 	lay_out();
 	memcpy((void *)attached->start_room, &start, sizeof(start));
+}
+
+static void start(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers)
+{
+	prepare(mode, sample_bytes, counts_layers);
 	assert_int_equal(
 		call_on(attached->stack_top, attached->start, (void *)attached->start_room), 0);
 }
@@ -522,6 +527,32 @@ static void registers_are_kept(void **state)
 	end();
 }
 
+static void check_pass(uint64_t fs_base)
+{
+	uint64_t stub = attached->rule_stubs + SAME_ALLOC * HL_ATTACHED_RULE_STUB_BYTES;
+	uint64_t lost = atomic_load(&region->lost_events);
+
+	assert_ptr_equal(call_with_fs_base(fs_base, stub, 16), (void *)16);
+	assert_int_equal(atomic_load(&region->lost_events), lost + 1);
+	assert_int_equal(inside(), 0);
+}
+
+static void threads_without_a_thread_pointer_pass_through(void **state)
+{
+	(void)state;
+	uint64_t no_pointer = 0;
+
+	prepare(HL_MODE_MEM_FAST, 0, false);
+	assert_null(call_with_fs_base(0, attached->start, attached->start_room));
+	check_pass(0);
+	assert_int_equal(counted().alloc_objects, 0);
+	assert_true(
+		keeps_registers(attached->rule_stubs + SAME_ALLOC * HL_ATTACHED_RULE_STUB_BYTES));
+	check_pass((uint64_t)&no_pointer);
+	assert_int_equal(counted().alloc_objects, 1);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -536,6 +567,7 @@ int main(void)
 		cmocka_unit_test(older_blocks_are_unmatched_frees),
 		cmocka_unit_test(forked_children_pass_through),
 		cmocka_unit_test(registers_are_kept),
+		cmocka_unit_test(threads_without_a_thread_pointer_pass_through),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

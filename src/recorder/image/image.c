@@ -107,13 +107,13 @@ static int64_t start(const struct hl_attached_start *start)
 	if (result < 0)
 		hl_private_map_release();
 	else
-		atomic_store(&hl_self_gate.open, 1);
+		hl_image_open(start->may_read_fs_base);
 	return result;
 }
 
 static int64_t stop(void)
 {
-	atomic_store(&hl_self_gate.open, 0);
+	hl_image_close();
 	hl_recorder = NULL;
 	hl_private_map_release();
 	return 0;

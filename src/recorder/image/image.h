@@ -5,8 +5,8 @@
  * docs/decisions/0039-the-image.md for why it is as it is.
  *
  *	stub	the way from a patched function into its hook; counts the thread in and out
- *	gate	open while the recorder runs, and closed in forked children, which pass through for
- *		good
+ *	gate	open while the recorder runs and a thread pointer has been set, and closed in forked
+ *		children, which pass through for good
  */
 #pragma once
 
@@ -26,6 +26,13 @@ extern HL_HIDDEN uint32_t hl_image_main_tid;
 
 /* 1 once a forked child has given its parent's memory back. */
 extern HL_HIDDEN _Atomic uint32_t hl_image_left;
+
+/* ---- slots.c ---- */
+
+/* Opens the gate or, before libc has set a thread pointer, has the first thread that has one do so.
+ * ${may_read_fs_base}: by an instruction. */
+void hl_image_open(bool may_read_fs_base);
+void hl_image_close(void);
 
 /* ---- image_libc.c: what the recorder calls of libc ---- */
 

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The slots of threads in the image, and what becomes of forked children; see self.h. */
 #include "recorder/image/image.h"
+#include "recorder/recorder.h"
 #include "recorder/self.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
 #include "unwind/memory.h"
 
+#include <asm/prctl.h>
 #include <errno.h>
 
 #define SLOTS (1u << HL_SELF_BITS)
 
 /* Of a slot that was used before, where no search may end; thread pointers are larger. */
 #define KEY_REAPED 1u
+/* Of slots that nobody gets. */
+#define KEY_NOBODY UINT64_MAX
 /* Of a slot while it becomes one of those. No thread has it. */
 #define TID_REAPED UINT32_MAX
 
@@ -21,7 +25,59 @@ _Atomic uint32_t hl_image_left;
 
 /* Called by the stubs alone. */
 struct hl_attached_slot *hl_image_find(void);
-void hl_image_leave(void);
+bool hl_image_at_closed_gate(void);
+
+/* ---- thread pointers ---- */
+
+static bool has_rdfsbase;
+
+/* 0: the thread has none, or one that does not point at itself: it is not of a libc that we know. */
+static uint64_t thread_pointer(void)
+{
+	uint64_t base = 0;
+
+	if (has_rdfsbase)
+		__asm__ volatile("rdfsbase %0" : "=r"(base));
+	else if (HL_SYS(SYS_arch_prctl, ARCH_GET_FS, &base, 0) < 0)
+		return 0;
+	bool is_readable =
+		base && !(base & 7) && hl_memory_page_is_readable(base & ~UINT64_C(4095));
+	return is_readable && *(const uint64_t *)base == base ? base : 0;
+}
+
+/* Reading the thread pointer faults where a thread has none, so hooks do it from when one has it. */
+static bool try_open(void)
+{
+	if (!thread_pointer())
+		return false;
+	atomic_store(&hl_self_gate.open, 1);
+	return true;
+}
+
+void hl_image_open(bool may_read_fs_base)
+{
+	has_rdfsbase = may_read_fs_base;
+	/* What a thread without a self pointer reads may be the key of free slots; it is not to
+	 * take one for its own. */
+	atomic_store(&hl_self_slots[hl_self_place(0)].key, KEY_NOBODY);
+	atomic_store(&hl_self_slots[hl_self_place(KEY_REAPED)].key, KEY_NOBODY);
+	atomic_store(&hl_self_gate.started, 1);
+	try_open();
+}
+
+void hl_image_close(void)
+{
+	atomic_store(&hl_self_gate.started, 0);
+	atomic_store(&hl_self_gate.open, 0);
+}
+
+static void count_lost(void)
+{
+	atomic_fetch_add_explicit(&hl_recorder->region.header->lost_events, 1,
+				  memory_order_relaxed);
+}
+
+/* ---- threads ---- */
 
 /*
  * Where the C library keeps the tid of a thread, from its thread pointer: glibc (struct pthread, the
@@ -173,50 +229,67 @@ static struct hl_attached_slot *get(uint64_t key)
 {
 	struct hl_attached_slot *slot;
 
-	while ((slot = look_up(key)))
+	while (key && (slot = look_up(key)))
 		if (atomic_load(&slot->key) == key ? check(slot, key) : claim(slot, key))
 			return slot;
-	atomic_fetch_add_explicit(&hl_recorder->region.header->lost_events, 1,
-				  memory_order_relaxed);
+	count_lost();
 	return NULL;
 }
 
 /*
- * The slot of the calling thread; NULL: all are in use. Without signals, as soon as the slot may
+ * The slot of the calling thread; NULL: it passes through. Without signals, as soon as the slot may
  * change: it may have what another thread left in it; and the child of a handler that forks gives the
  * recorder's memory back, since no hook is in progress yet.
  */
 struct hl_attached_slot *hl_image_find(void)
 {
 	uint64_t before, key = hl_self_key();
-	struct hl_attached_slot *slot = look_up(key);
+	struct hl_attached_slot *slot = key > KEY_REAPED ? look_up(key) : NULL;
 
 	if (slot && atomic_load(&slot->key) == key && has_tid_of_libc(slot))
 		return slot;
 	hl_sys_block_signals(&before);
-	slot = hl_self_is_forked() ? NULL : get(key);
+	slot = hl_self_is_forked() ? NULL : get(thread_pointer());
 	hl_sys_restore_signals(&before);
 	return slot;
 }
 
 /*
- * The first hooks in a forked child. What the recorder has mapped is there, as it was in the parent,
- * for a child that a signal handler forked out of a hook, and which goes on with that: its count
- * tells. Whoever is in no hook needs none of it.
+ * In a forked child. What the recorder has mapped is there, as it was in the parent, for a child that
+ * a signal handler forked out of a hook, and which goes on with that: its count tells. Whoever is in
+ * no hook needs none of it.
  */
-void hl_image_leave(void)
+static void leave(void)
 {
+	uint64_t key = thread_pointer();
 	uint32_t none = 0;
 
-	if (!hl_recorder || hl_sys_gettid() != hl_sys_getpid())
+	if (hl_sys_gettid() != hl_sys_getpid())
 		return;
-	uint64_t key = hl_self_key();
 	for (uint32_t i = 0; i < SLOTS; i++)
 		if (atomic_load_explicit(&hl_self_slots[i].key, memory_order_relaxed) == key &&
 		    atomic_load_explicit(&hl_self_slots[i].inside, memory_order_relaxed))
 			return;
 	if (atomic_compare_exchange_strong(&hl_image_left, &none, 1))
 		hl_private_map_release();
+}
+
+/* True when it is open now. Without signals: in the child of a handler that forks it stays closed. */
+bool hl_image_at_closed_gate(void)
+{
+	uint64_t before;
+
+	if (!hl_recorder)
+		return false;
+	hl_sys_block_signals(&before);
+	bool is_forked = !atomic_load(&hl_self_gate.started);
+	bool is_open = !is_forked && try_open();
+	if (!is_forked && !is_open)
+		count_lost();
+	hl_sys_restore_signals(&before);
+	if (is_forked)
+		leave();
+	return is_open;
 }
 
 bool hl_self_is_main(void)

@@ -76,7 +76,8 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 
 /* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
 #define ENTER                              \
-	"endbr64\n\t"                      \
+	"endbr64\n"                        \
+	"0:\n\t"                           \
 	"cmpl $0, hl_self_gate(%%rip)\n\t" \
 	"je 7f\n\t"                        \
 	"push %%rbp\n\t"                   \
@@ -102,9 +103,10 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 	"push %%rbp\n\t"                                                                     \
 	"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS "lock incl hl_attached+%c[without](%%rip)\n\t" \
 	"sub $8, %%rsp\n\t"                                                                  \
-	"call hl_image_leave\n\t"                                                            \
+	"call hl_image_at_closed_gate\n\t"                                                   \
 	"lock decl hl_attached+%c[without](%%rip)\n\t"                                       \
-	"jmp 5b\n"                                                                           \
+	"test %%al, %%al\n\t"                                                                \
+	"jz 5b\n\t" LOAD_RAX LOAD_REGISTERS LEAVE "jmp 0b\n"                                 \
 	"9:\n\t" PASS
 
 /* A hook has up to three arguments. */
@@ -156,7 +158,8 @@ HL_IMAGE_FREERS(STUB_VOID)
 __attribute__((naked, used, visibility("hidden"))) void hl_image_stub_rule(void);
 __attribute__((naked, used, aligned(64))) void hl_image_stub_rule(void)
 {
-	__asm__ volatile(PUSH_BUT_RAX "push %%rax\n\t"
+	__asm__ volatile(PUSH_BUT_RAX "push %%rax\n"
+				      "0:\n\t"
 				      "cmpl $0, hl_self_gate(%%rip)\n\t"
 				      "je 7f\n\t" FIND_SLOT "push %%r10\n\t"
 				      "push %%rax\n\t"
@@ -186,8 +189,10 @@ __attribute__((naked, used, aligned(64))) void hl_image_stub_rule(void)
 				      "cmpl $0, hl_image_left(%%rip)\n\t"
 				      "jne 5b\n\t"
 				      "lock incl hl_attached+%c[without](%%rip)\n\t"
-				      "call hl_image_leave\n\t"
+				      "call hl_image_at_closed_gate\n\t"
 				      "lock decl hl_attached+%c[without](%%rip)\n\t"
+				      "test %%al, %%al\n\t"
+				      "jnz 0b\n\t"
 				      "jmp 5b\n" ::OPERANDS(HL_HOOK_COUNT));
 }
 

@@ -260,6 +260,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 		r = check_sandbox(attach, err);
 	if (r < 0)
 		return (int)r;
+	hl_attach_find_leftovers(attach);
 	for (int tries = 0; tries < ROOM_TRIES; tries++) {
 		if (tries > 0 && (r = read_maps(attach, err)) < 0)
 			return (int)r;
@@ -331,7 +332,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		return -EIO;
 	int r = hl_remote_call(attach->remote, attached.start, attached.start_room,
 			       attached.stack_top, &result);
-	if (r == 0 || r == -EFAULT)
+	if (r == 0)
 		attach->region_fd = -1; /* closed by it */
 	return r < 0 ? r : result;
 }
@@ -348,7 +349,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		r = say_refusal(attach, result, err);
 	} else {
 		r = hl_attach_patch_entries(attach, err);
-		attach->is_patched = r == 0;
+		attach->is_patched |= r == 0;
 	}
 	if (r == 0)
 		hl_remote_release(attach->remote);

@@ -106,22 +106,29 @@ static bool has_code(struct hl_attach *attach, uint64_t address, const uint8_t c
 	       !memcmp(bytes, code, sizeof(bytes));
 }
 
-/* What somebody else has written over an entry meanwhile stays: the kernel's breakpoint for a uprobe,
- * which is one byte. */
-void hl_attach_restore_entries(struct hl_attach *attach)
+/* The kernel's breakpoint for a uprobe, one byte, stays where it has been put over a jump. */
+static bool restore_entry(struct hl_attach *attach, const struct hl_record_patch *patch)
 {
-	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
-		const struct hl_record_patch *patch = &attach->record.patches[i];
-		uint8_t probed[HL_PATCH_BYTES], original[HL_PATCH_BYTES];
-		memcpy(probed, patch->jump, sizeof(probed));
-		memcpy(original, patch->original, sizeof(original));
-		if (!has_code(attach, patch->address, probed)) {
-			probed[0] = original[0] = BREAKPOINT;
-			if (!has_code(attach, patch->address, probed))
-				continue;
-		}
-		write_entry(attach, patch->address, original);
-	}
+	uint8_t jump[HL_PATCH_BYTES], original[HL_PATCH_BYTES];
+
+	memcpy(jump, patch->jump, sizeof(jump));
+	memcpy(original, patch->original, sizeof(original));
+	if (has_code(attach, patch->address, original))
+		return true;
+	if (has_code(attach, patch->address, jump))
+		return write_entry(attach, patch->address, original);
+	jump[0] = original[0] = BREAKPOINT;
+	return has_code(attach, patch->address, jump) &&
+	       write_entry(attach, patch->address, original);
+}
+
+bool hl_attach_restore_entries(struct hl_attach *attach)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < attach->record.patch_count; i++)
+		all &= restore_entry(attach, &attach->record.patches[i]);
+	return all;
 }
 
 static bool write_patches(struct hl_attach *attach)
@@ -131,7 +138,7 @@ static bool write_patches(struct hl_attach *attach)
 		if (has_code(attach, patch->address, patch->original) &&
 		    write_entry(attach, patch->address, patch->jump))
 			continue;
-		hl_attach_restore_entries(attach);
+		attach->is_patched = !hl_attach_restore_entries(attach);
 		return false;
 	}
 	return true;

@@ -26,6 +26,11 @@ bool hl_attach_is_there(const struct hl_attach *attach)
 	       page.attached == attach->record.attached;
 }
 
+static int stays(const struct hl_attach *attach, const char *reason, struct hl_error *err)
+{
+	return hl_error_set(err, -EIO, "the recorder stays in process %d: %s", attach->pid, reason);
+}
+
 static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
 {
 	int r;
@@ -35,11 +40,11 @@ static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_err
 		hl_attach_pause(OUTSIDE_PAUSE_NS);
 	if (r < 0)
 		return r;
-	hl_attach_restore_entries(attach);
+	attach->is_patched = !hl_attach_restore_entries(attach);
 	hl_remote_continue(attach->remote);
 	attach->times.detach_us = hl_remote_stopped_us(attach->remote);
-	attach->is_patched = false;
-	return 0;
+	return attach->is_patched ? stays(attach, "another tool has changed its code since", err)
+				  : 0;
 }
 
 /* A function of a rule that was left by longjmp() is counted no more. */
@@ -143,18 +148,25 @@ static int wait_for_threads(struct hl_attach *attach, uint64_t deadline_ns, stru
 }
 
 /* With one thread stopped, nobody inside. */
-static void remove_by_thread(struct hl_attach *attach)
+static int remove_by_thread(struct hl_attach *attach, struct hl_error *err)
 {
 	struct hl_attached attached;
-	int32_t result;
+	int32_t result = 0;
 
 	/* A forked child has copies of its parent's memory until its first hook. */
 	if (attach->record.state == HL_RECORD_STARTED && read_attached(attach, &attached)) {
-		hl_remote_call(attach->remote, attached.stop, 0, attached.stack_top, &result);
+		int r = hl_remote_call(attach->remote, attached.stop, 0, attached.stack_top,
+				       &result);
+		if (r == -ESRCH)
+			return hl_attach_ended(attach, err);
+		if (r < 0 || result < 0)
+			return stays(attach, "it did not give its memory back", err);
 		hl_attach_set_state(attach, HL_RECORD_STOPPED);
 	}
 	hl_attach_close_memfd(attach);
 	hl_attach_unmap_blocks(attach, attach->record.block_count);
+	attach->has_record = false;
+	return 0;
 }
 
 int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err)
@@ -172,8 +184,7 @@ int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_er
 		r = hl_remote_stop_one(attach->remote, err);
 	if (r < 0)
 		return r;
-	remove_by_thread(attach);
+	r = remove_by_thread(attach, err);
 	hl_remote_continue(attach->remote);
-	attach->has_record = false;
-	return 0;
+	return r;
 }

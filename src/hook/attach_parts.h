@@ -57,6 +57,8 @@ struct hl_attach {
 	bool is_patched;
 	bool may_be_inside; /* some thread */
 	int region_fd;	    /* its number in the target */
+	int leftovers[16];  /* numbers of such, of a heapline that was killed */
+	uint32_t leftover_count;
 	struct hl_attach_times times;
 };
 
@@ -87,7 +89,13 @@ int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err);
 
 void hl_attach_forget_blocks(struct hl_attach *attach);
 
-/* ---- attach_place.c: with one thread stopped ---- */
+/* ---- attach_place.c ---- */
+
+/* Finds descriptors of a heapline that was killed before its recorder had started. A heapline that
+ * is entered has such of its own. */
+void hl_attach_find_leftovers(struct hl_attach *attach);
+
+/* With one thread stopped: */
 
 /* Maps and fills the blocks, and makes the memfd for the region. -EEXIST: room has been taken
  * meanwhile. After an error nothing of it is there. */
@@ -101,8 +109,9 @@ void hl_attach_unmap_blocks(struct hl_attach *attach, uint32_t count);
 /* Stops all threads until entries may be patched, and does that. */
 int hl_attach_patch_entries(struct hl_attach *attach, struct hl_error *err);
 
-/* With all threads stopped: makes entries what they were. */
-void hl_attach_restore_entries(struct hl_attach *attach);
+/* With all threads stopped: makes entries what they were. False where somebody else has written over
+ * one, who may come back to the image by a copy of the jump. */
+bool hl_attach_restore_entries(struct hl_attach *attach);
 
 /* ---- attach_leave.c ---- */
 

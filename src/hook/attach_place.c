@@ -3,9 +3,14 @@
 #include "hook/attach_parts.h"
 
 #include "base/cleanup.h"
+#include "process/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -129,11 +134,48 @@ static int fetch_descriptor(pid_t pid, long fd)
 	return ours < 0 ? -errno : ours;
 }
 
+/* Whether descriptor ${fd} of the target is a memfd that some heapline has made. */
+static bool is_memfd(const struct hl_attach *attach, int fd)
+{
+	static const char name[] = "/memfd:heapline (deleted)";
+	char path[64], link[sizeof(name)];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", attach->pid, fd);
+	return readlink(path, link, sizeof(link)) == sizeof(name) - 1 &&
+	       !memcmp(link, name, sizeof(name) - 1);
+}
+
+static void close_there(struct hl_attach *attach, int fd)
+{
+	if (is_memfd(attach, fd))
+		hl_remote_syscall(attach->remote, SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
 void hl_attach_close_memfd(struct hl_attach *attach)
 {
 	if (attach->region_fd >= 0)
-		hl_remote_syscall(attach->remote, SYS_close, attach->region_fd, 0, 0, 0, 0, 0);
+		close_there(attach, attach->region_fd);
 	attach->region_fd = -1;
+}
+
+void hl_attach_find_leftovers(struct hl_attach *attach)
+{
+	char path[32], comm[16] = "";
+
+	attach->leftover_count = 0;
+	if (hl_proc_read(attach->pid, "comm", comm, sizeof(comm)) < 0 ||
+	    !strcmp(comm, "heapline\n"))
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/fd", attach->pid);
+	DIR *directory = opendir(path);
+	for (struct dirent *entry; directory && (entry = readdir(directory));) {
+		int fd = atoi(entry->d_name);
+		if (entry->d_name[0] != '.' && is_memfd(attach, fd) &&
+		    attach->leftover_count < HL_COUNT_OF(attach->leftovers))
+			attach->leftovers[attach->leftover_count++] = fd;
+	}
+	if (directory)
+		closedir(directory);
 }
 
 /* With one thread stopped. */
@@ -142,8 +184,11 @@ long hl_attach_place(struct hl_attach *attach, int *ret_region_fd)
 	uint32_t mapped;
 
 	long r = place_blocks(attach, &mapped);
-	if (r >= 0)
+	if (r >= 0) {
+		for (uint32_t i = 0; i < attach->leftover_count; i++)
+			close_there(attach, attach->leftovers[i]);
 		r = make_memfd(attach);
+	}
 	if (r >= 0) {
 		attach->region_fd = (int)r;
 		r = fetch_descriptor(attach->pid, r);

@@ -60,7 +60,8 @@ bool hl_record_page_is_from_here(const struct hl_record_page *page)
 
 bool hl_record_page_is_owned(const struct hl_record_page *page)
 {
-	return start_ticks((pid_t)page->tool_pid) == page->tool_start_ticks;
+	return page->tool_start_ticks &&
+	       start_ticks((pid_t)page->tool_pid) == page->tool_start_ticks;
 }
 
 uint32_t hl_record_page_inner_pid(pid_t pid)

@@ -16,8 +16,13 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* Other threads map memory, too: the room that was free may be taken. */
 #define ROOM_TRIES 8
@@ -193,18 +198,27 @@ static bool has_rdfsbase(void)
 }
 
 /*
- * What the recorder calls now and then on the target's threads, in any mode; all else is done while
- * filters are suspended. man/heapline-record.1.scd lists them.
+ * What the recorder calls at its start, at its end, and now and then on the target's threads, in any
+ * mode; the other system calls are ours. man/heapline-record.1.scd and man/heapline-attach.1.scd list
+ * them.
  */
 static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 {
+	enum { RW = PROT_READ | PROT_WRITE };
 	static const struct hl_seccomp_call calls[] = {
-		{"mmap", SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS}},
+		{"mmap", SYS_mmap, {0, 4096, PROT_NONE, MAP_SHARED}},
+		{"mmap", SYS_mmap, {0, 4096, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE}},
+		{"mmap", SYS_mmap, {0, 4096, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED}},
 		{"mmap", SYS_mmap, {0, 4096, PROT_READ, MAP_PRIVATE}},
-		{"mprotect", SYS_mprotect, {0, 4096, PROT_READ | PROT_WRITE}},
+		{"mprotect", SYS_mprotect, {0, 4096, RW}},
 		{"mremap", SYS_mremap, {0}},
 		{"munmap", SYS_munmap, {0}},
+		{"munlock", SYS_munlock, {0, 4096}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_DONTDUMP}},
+		{"madvise", SYS_madvise, {0, 4096, MADV_NOHUGEPAGE}},
+		{"madvise", SYS_madvise, {0, 4096, MADV_WIPEONFORK}},
+		{"madvise", SYS_madvise, {0, 4096, MADV_POPULATE_WRITE}},
+		{"prlimit64", SYS_prlimit64, {0, RLIMIT_AS}},
 		{"rt_sigprocmask", SYS_rt_sigprocmask, {0}},
 		{"sched_yield", SYS_sched_yield, {0}},
 		{"gettid", SYS_gettid, {0}},

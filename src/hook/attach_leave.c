@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #define OUTSIDE_PAUSE_NS     1000000
 #define OUTSIDE_PAUSE_MAX_NS 500000000
@@ -147,6 +148,16 @@ static int wait_for_threads(struct hl_attach *attach, uint64_t deadline_ns, stru
 	return 0;
 }
 
+/* The end of the recorder runs under the filters of the process, which may be newer than it. */
+static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
+{
+	static const struct hl_seccomp_call munmap_call = {"munmap", SYS_munmap, {0}};
+
+	return attach->record.state == HL_RECORD_STARTED
+		       ? hl_remote_check_calls(attach->remote, &munmap_call, 1, err)
+		       : 0;
+}
+
 /* With one thread stopped, nobody inside. */
 static int remove_by_thread(struct hl_attach *attach, struct hl_error *err)
 {
@@ -180,6 +191,8 @@ int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_er
 	int r = attach->is_patched ? unpatch(attach, deadline_ns, err) : 0;
 	if (r == 0 && attach->may_be_inside)
 		r = wait_for_threads(attach, deadline_ns, err);
+	if (r == 0)
+		r = check_sandbox(attach, err);
 	if (r == 0)
 		r = hl_remote_stop_one(attach->remote, err);
 	if (r < 0)

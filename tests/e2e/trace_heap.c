@@ -14,6 +14,7 @@
  *	exchange SITE COUNT SIZE	has four threads make COUNT blocks each and free each
  *				other's; SLOTS of them stay
  *	seccomp SITE 0 0	forbids itself all that it does not need, on pain of death
+ *	seccomp SITE NUMBER 0	forbids itself that system call, on pain of death
  *	exec PATH		becomes another program
  *	load PATH		loads a library that has a je_malloc or a plugin_allocate
  *	loaded SITE COUNT SIZE	makes blocks by that
@@ -183,6 +184,27 @@ static void exchange(size_t count, size_t size)
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##number, 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
+static void install(struct sock_filter *code, unsigned short length)
+{
+	struct sock_fprog program = {length, code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		abort();
+}
+
+static void forbid(size_t number)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the system call's number */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	install(code, sizeof(code) / sizeof(code[0]));
+}
+
 static void forbid_all_else(void)
 {
 	struct sock_filter code[] = {
@@ -196,13 +218,16 @@ static void forbid_all_else(void)
 		ALLOW(exit_group),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
-	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-		abort();
+	install(code, sizeof(code) / sizeof(code[0]));
 }
 #else
+static void forbid(size_t number)
+{
+	(void)number;
+	abort();
+}
+
 static void forbid_all_else(void)
 {
 	abort();
@@ -225,6 +250,8 @@ static void act(struct site *site, const char *call, size_t count, size_t size)
 		churn(count, size);
 	else if (strcmp(call, "exchange") == 0)
 		exchange(count, size);
+	else if (strcmp(call, "seccomp") == 0 && count)
+		forbid(count);
 	else if (strcmp(call, "seccomp") == 0)
 		forbid_all_else();
 	else

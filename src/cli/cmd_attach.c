@@ -119,6 +119,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		hl_collector_abandon(collector);
 		return r;
 	}
+	hl_collector_keep(collector);
 	say_beginning(facts, name);
 	say_unseen(attach, collector);
 	if (duration_seconds > 0)

@@ -276,6 +276,7 @@ static int ask_by_way(const struct hl_control_peer *peer, const struct hl_contro
 
 	if (r < 0)
 		return r;
+	hl_directory_keep(&directory);
 	beside = *request;
 	beside.verb = HL_CONTROL_SNAPSHOT;
 	if (snprintf(beside.argument, sizeof(beside.argument), "%s.snapshot-%d", peer->recording,

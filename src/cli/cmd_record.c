@@ -132,6 +132,7 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		waitpid(launch->pid, NULL, 0);
 		return say_error(&err, STATUS_FAILED);
 	}
+	hl_collector_keep(collector);
 	int status = hl_launch_supervise(launch, collector);
 	hl_collector_finish(collector, &summary);
 	say_end(&summary, name, command);
@@ -231,6 +232,7 @@ static int record_preloaded(int fd)
 		return STATUS_FAILED;
 	}
 	close(fd);
+	hl_collector_keep(collector);
 	if (hl_launch_serve(collector, pidfd, wait_for_all) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	hl_collector_finish(collector, &summary);

@@ -71,6 +71,7 @@ static int take_snapshot(struct recorded_trace *trace, struct hl_recording **ret
 	json_decref(answer);
 	r = hl_recording_open(request.argument, ret_recording, err);
 	if (hl_directory_init(&directory, request.argument, true, NULL) == 0) {
+		hl_directory_keep(&directory);
 		hl_directory_remove(&directory);
 		hl_directory_release(&directory);
 	}

@@ -46,6 +46,11 @@ void hl_archive_release(struct hl_archive *archive)
 	archive->meta.mark_count = 0;
 }
 
+void hl_archive_keep(struct hl_archive *archive)
+{
+	hl_directory_keep(&archive->directory);
+}
+
 void hl_archive_remove(struct hl_archive *archive)
 {
 	hl_directory_remove(&archive->directory);

@@ -30,7 +30,10 @@ int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, 
 		    const struct hl_region_settings *settings, struct hl_error *err);
 void hl_archive_release(struct hl_archive *archive);
 
-/* Removes all that was written. */
+/* The recording that is replaced is not needed any more. */
+void hl_archive_keep(struct hl_archive *archive);
+
+/* Removes all that was written, and brings back the recording that is replaced. */
 void hl_archive_remove(struct hl_archive *archive);
 
 /* Saves a process, makes the directory again if it vanished, and warns if neither helps. ${last}:

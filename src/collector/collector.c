@@ -232,6 +232,11 @@ void hl_collector_warn(struct hl_collector *collector, const char *sentence)
 	hl_archive_warn(&collector->archive, "%s", sentence);
 }
 
+void hl_collector_keep(struct hl_collector *collector)
+{
+	hl_archive_keep(&collector->archive);
+}
+
 void hl_collector_abandon(struct hl_collector *collector)
 {
 	if (collector->begun)

@@ -72,7 +72,11 @@ int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
 /* Adds ${sentence} to the recording's warnings. */
 void hl_collector_warn(struct hl_collector *collector, const char *sentence);
 
-/* Removes the directory again: the program could not be started, or not be joined. */
+/* The program runs and is recorded: removes the recording that was replaced. */
+void hl_collector_keep(struct hl_collector *collector);
+
+/* Removes the recording again, and brings back the one that it replaced: the program could not be
+ * started, or not be joined. */
 void hl_collector_abandon(struct hl_collector *collector);
 
 /* Readable (poll) when there is something to do. */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -18,6 +19,13 @@
 /* Of more files (a build's children) the whole file system is synced, which waits for the disk
  * once. */
 #define SYNCED_FILES_MAX 16
+
+/*
+ * Holds the files of the recording that is replaced until the new one has begun for good. The
+ * meta file tells who was killed in between: it leaves the old recording before all other files, and comes
+ * back after them. So the files in OLDER are those to keep if it is among them.
+ */
+#define OLDER ".older"
 
 bool hl_directory_is_file(const char *name)
 {
@@ -45,34 +53,105 @@ static DIR *list(int fd)
 	return stream;
 }
 
-/* Whether the directory holds nothing that is not a recording's. */
-static bool may_be_replaced(int fd)
+static int open_older(int fd)
+{
+	return openat(fd, OLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static bool holds_only_files(int fd, bool may_have_older)
 {
 	DIR *stream = list(fd);
 
 	if (!stream)
 		return false;
 	bool good = true;
-	for (const struct dirent *entry; good && (entry = readdir(stream));)
+	for (const struct dirent *entry; good && (entry = readdir(stream));) {
+		HL_CLOSED int older = -1;
+		if (may_have_older && strcmp(entry->d_name, OLDER) == 0)
+			older = open_older(fd);
 		good = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-		       hl_directory_is_file(entry->d_name);
+		       hl_directory_is_file(entry->d_name) ||
+		       (older >= 0 && holds_only_files(older, false));
+	}
 	closedir(stream);
 	return good;
 }
 
-static int empty(int fd)
+/* Whether the directory holds nothing that is not a recording's. */
+static bool may_be_replaced(int fd)
 {
-	DIR *stream = list(fd);
+	return holds_only_files(fd, true);
+}
+
+/* ---- the recording that is replaced ---- */
+
+static int move_file(int from, const char *name, int to)
+{
+	int r = to < 0 ? unlinkat(from, name, 0) : renameat(from, name, to, name);
+
+	return r < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* Moves the recording's files to the directory ${to}; -1: removes them. */
+static int move_files(int from, int to, bool meta_first)
+{
+	int r = meta_first ? move_file(from, HL_META_FILE, to) : 0;
+	DIR *stream = list(from);
 
 	if (!stream)
-		return -errno;
-	int r = 0;
+		return r < 0 ? r : -errno;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(stream));)
-		if (hl_directory_is_file(entry->d_name) && unlinkat(fd, entry->d_name, 0) < 0)
-			r = -errno;
+		if (hl_directory_is_file(entry->d_name) && strcmp(entry->d_name, HL_META_FILE) != 0)
+			r = move_file(from, entry->d_name, to);
 	closedir(stream);
+	return r < 0 || meta_first ? r : move_file(from, HL_META_FILE, to);
+}
+
+static int empty(int fd)
+{
+	return move_files(fd, -1, false);
+}
+
+static int set_aside(int fd)
+{
+	if (mkdirat(fd, OLDER, 0777) < 0)
+		return -errno;
+	HL_CLOSED int older = open_older(fd);
+	return older < 0 ? -errno : move_files(fd, older, true);
+}
+
+/* Ends OLDER: its files go to ${to}, the directory that it is in, or with -1 away. */
+static int end_older(int fd, int to)
+{
+	HL_CLOSED int older = open_older(fd);
+
+	int r = older < 0 ? -errno : move_files(older, to, to < 0);
+	if (r == 0 && unlinkat(fd, OLDER, AT_REMOVEDIR) < 0)
+		r = -errno;
 	return r;
 }
+
+static bool has_meta(int fd)
+{
+	return faccessat(fd, HL_META_FILE, F_OK, 0) == 0;
+}
+
+/* Completes what somebody was killed at: the old recording is back, unless the new one had begun. */
+static int recover(int fd)
+{
+	HL_CLOSED int older = open_older(fd);
+	int r = 0;
+
+	if (older < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!has_meta(older))
+		return end_older(fd, -1);
+	if (has_meta(fd))
+		r = empty(fd);
+	return r < 0 ? r : end_older(fd, fd);
+}
+
+/* ---- making ---- */
 
 static int open_existing(const char *path)
 {
@@ -117,7 +196,13 @@ static int replace_existing(struct hl_directory *directory, struct hl_error *err
 				    "cannot replace '%s': it is not a recording; choose another "
 				    "name with -o",
 				    path);
-	int r = empty(directory->fd);
+	int r = recover(directory->fd);
+	if (r == 0) {
+		r = set_aside(directory->fd);
+		directory->has_older = r == 0;
+		if (r < 0)
+			end_older(directory->fd, directory->fd);
+	}
 	if (r < 0)
 		return hl_error_set(err, r, "cannot replace '%s': %s", path, strerror(-r));
 	return 0;
@@ -198,16 +283,28 @@ void hl_directory_sync(const struct hl_directory *directory)
 	closedir(stream);
 }
 
+void hl_directory_keep(struct hl_directory *directory)
+{
+	if (directory->has_older)
+		end_older(directory->fd, -1);
+	directory->has_older = false;
+}
+
 void hl_directory_remove(struct hl_directory *directory)
 {
 	if (directory->fd < 0)
 		return;
-	empty(directory->fd);
-	rmdir(directory->path);
+	int r = empty(directory->fd);
+	if (!directory->has_older)
+		rmdir(directory->path);
+	else if (r == 0)
+		end_older(directory->fd, directory->fd);
+	directory->has_older = false;
 }
 
 void hl_directory_release(struct hl_directory *directory)
 {
+	hl_directory_keep(directory);
 	if (directory->fd >= 0)
 		close(directory->fd);
 	free(directory->path);

@@ -9,11 +9,13 @@
 struct hl_directory {
 	char *path;
 	int fd;
+	bool has_older; /* the recording that is replaced can still be brought back */
 };
 
 /*
  * Makes the directory. An existing one is refused, but for ${replace}: then one that is empty or
- * holds nothing but a recording is emptied. Anything else is never touched. Nobody else can make or
+ * holds nothing but a recording is replaced: its files are set aside in the directory until
+ * hl_directory_keep(). Anything else is never touched. Nobody else can make or
  * replace the directory before it is released, or the process has ended.
  */
 int hl_directory_init(struct hl_directory *directory, const char *path, bool replace,
@@ -31,7 +33,12 @@ int hl_directory_revive(struct hl_directory *directory);
  * system. */
 void hl_directory_sync(const struct hl_directory *directory);
 
-/* Removes the recording's files and the directory; for a recording that never began. */
+/* The recording has begun for good: the one that it replaces is removed. */
+void hl_directory_keep(struct hl_directory *directory);
+
+/* For a recording that never began: removes its files, and brings back the one that it replaces or
+ * else removes the directory. */
 void hl_directory_remove(struct hl_directory *directory);
 
+/* Keeps the recording. */
 void hl_directory_release(struct hl_directory *directory);

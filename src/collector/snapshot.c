@@ -163,6 +163,7 @@ int hl_snapshot_begin(const struct hl_archive *archive, const struct hl_tracked 
 	snapshot->directory.fd = snapshot->source_fd = snapshot->done_fd = -1;
 	r = hl_directory_init(&snapshot->directory, path, replace, err);
 	if (r == 0) {
+		hl_directory_keep(&snapshot->directory); /* the disk need not hold both */
 		r = begin(snapshot, archive, tracked, err);
 		if (r < 0)
 			hl_directory_remove(&snapshot->directory);

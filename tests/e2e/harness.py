@@ -102,6 +102,17 @@ def record_command(recording, command, mode="mem-fast", options=()):
     return [HEAPLINE, "record", "-f", "--mode", mode, *options, "-o", recording, "--", *command]
 
 
+def files_of(directory):
+    """What each file below it holds."""
+    contents = {}
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                contents[os.path.relpath(path, directory)] = file.read()
+    return contents
+
+
 def wait_until(condition, what, timeout=300.0):
     """Waits for a condition that another process brings about; its value once it is true."""
     deadline = time.monotonic() + timeout

@@ -58,10 +58,15 @@ class Filters(attaching.TestCase):
             self.lives(target)
 
     def test_a_process_that_may_not_do_what_is_needed_is_refused_and_lives(self):
+        harness.run(harness.record_command(self.recording, [harness.program("hello")]))
+        older = harness.files_of(self.recording)
+        self.assertIn("recording.hlm", older)
         with self.target() as target:
             self.tell(target, "seccomp site_g 0 0")
-            result = self.attach(target.pid, status=1)
-            self.assertIn("seccomp", result.stderr)
+            for mode in "mem-fast", "log-fast":
+                result = self.attach(target.pid, "--mode", mode, status=1)
+                self.assertIn("seccomp", result.stderr)
+                self.assertEqual(harness.files_of(self.recording), older)
             self.lives(target)
 
     @contextlib.contextmanager

@@ -152,6 +152,18 @@ class NotPrograms(Refusals):
     def test_a_directory_ends_with_126(self):
         self.assert_ends_with([self.directory], 126)
 
+    def test_an_older_recording_is_as_it_was_when_the_new_one_cannot_begin(self):
+        script = self.path("script")
+        with open(script, "w", encoding="ascii") as file:
+            file.write("#!/heapline-no-such-program\n")
+        os.chmod(script, 0o755)
+        _, recording = self.record([harness.program("hello")])
+        older = harness.files_of(recording)
+        self.assertIn("recording.hlm", older)
+        result, _ = self.record([script])
+        self.assertEqual(result.status, 127, result.stderr)
+        self.assertEqual(harness.files_of(recording), older)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -118,14 +118,22 @@ static void a_running_process_is_saved_every_second(void **state)
 
 /* ---- the directory ---- */
 
-static int begin_at(const char *path, bool replace, struct hl_error *err)
+static struct hl_collector *make_collector(void)
 {
 	static char *command[] = {"program", NULL};
 	struct hl_collector_settings settings = {.region.mode = HL_MODE_MEM_FAST,
 						 .command = command};
 	struct hl_collector *collector;
+	struct hl_error err = {0};
 
-	assert_int_equal(hl_collector_new(&settings, &collector, err), 0);
+	assert_int_equal(hl_collector_new(&settings, &collector, &err), 0);
+	return collector;
+}
+
+static int begin_at(const char *path, bool replace, struct hl_error *err)
+{
+	struct hl_collector *collector = make_collector();
+
 	int r = hl_collector_begin(collector, path, replace, getpid(), err);
 	hl_collector_free(collector);
 	return r;
@@ -154,6 +162,106 @@ static void an_existing_recording_is_replaced_only_when_asked_to(void **state)
 	hl_recording_free(fixture->recording);
 	assert_int_equal(hl_recording_open(fixture->path, &fixture->recording, &err), 0);
 	assert_int_equal(fixture->recording->process_count, 0);
+}
+
+/* A recording of one process, at ${fixture->path}. */
+static void make_older(struct fixture *fixture)
+{
+	start(fixture, allocate_and_exit);
+	await_end(fixture);
+	finish(fixture);
+	end(fixture);
+}
+
+static void assert_older_is_back(struct fixture *fixture)
+{
+	struct hl_error err = {0};
+	char older[128];
+
+	snprintf(older, sizeof(older), "%s/.older", fixture->path);
+	assert_int_equal(access(older, F_OK), -1);
+	hl_recording_free(fixture->recording);
+	fixture->recording = NULL;
+	assert_int_equal(hl_recording_open(fixture->path, &fixture->recording, &err), 0);
+	assert_int_equal(fixture->recording->process_count, 1);
+	assert_true(fixture->recording->complete);
+}
+
+/* Replaces the recording in vain. */
+static void abandon_at(const char *path)
+{
+	struct hl_collector *collector = make_collector();
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_collector_begin(collector, path, true, getpid(), &err), 0);
+	hl_collector_abandon(collector);
+	hl_collector_free(collector);
+}
+
+static void an_abandoned_recording_brings_back_the_one_that_it_replaced(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_older(fixture);
+	abandon_at(fixture->path);
+	assert_older_is_back(fixture);
+}
+
+static void a_recording_that_has_begun_keeps_nothing_of_the_one_that_it_replaced(void **state)
+{
+	struct fixture *fixture = *state;
+	struct hl_collector *collector = make_collector();
+	struct hl_error err = {0};
+	char older[128];
+
+	make_older(fixture);
+	snprintf(older, sizeof(older), "%s/.older", fixture->path);
+	assert_int_equal(hl_collector_begin(collector, fixture->path, true, getpid(), &err), 0);
+	assert_int_equal(access(older, F_OK), 0);
+	hl_collector_keep(collector);
+	assert_int_equal(access(older, F_OK), -1);
+	hl_collector_free(collector);
+	hl_recording_free(fixture->recording);
+	assert_int_equal(hl_recording_open(fixture->path, &fixture->recording, &err), 0);
+	assert_int_equal(fixture->recording->process_count, 0);
+}
+
+static void what_a_killed_collector_set_aside_is_brought_back_by_the_next(void **state)
+{
+	struct fixture *fixture = *state;
+	int status;
+
+	make_older(fixture);
+	pid_t child = fork();
+	if (child == 0) {
+		struct hl_error err = {0};
+		hl_collector_begin(make_collector(), fixture->path, true, getpid(), &err);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	char file[160];
+	snprintf(file, sizeof(file), "%s/.older/recording.hlm", fixture->path);
+	assert_int_equal(access(file, F_OK), 0);
+	abandon_at(fixture->path);
+	assert_older_is_back(fixture);
+}
+
+static void a_recording_that_was_half_set_aside_is_whole_again(void **state)
+{
+	struct fixture *fixture = *state;
+	char file[128], aside[160];
+
+	make_older(fixture);
+	snprintf(aside, sizeof(aside), "%s/.older", fixture->path);
+	assert_int_equal(mkdir(aside, 0700), 0);
+	abandon_at(fixture->path); /* before its first file */
+	assert_older_is_back(fixture);
+	assert_int_equal(mkdir(aside, 0700), 0);
+	snprintf(file, sizeof(file), "%s/recording.hlm", fixture->path);
+	snprintf(aside, sizeof(aside), "%s/.older/recording.hlm", fixture->path);
+	assert_int_equal(rename(file, aside), 0);
+	abandon_at(fixture->path);
+	assert_older_is_back(fixture);
 }
 
 /* Its files as they were before. */
@@ -196,6 +304,21 @@ static void nothing_that_is_no_recording_is_ever_replaced(void **state)
 	assert_int_equal(access(file, F_OK), 0);
 }
 
+static void nothing_that_is_no_recording_is_removed_from_what_was_set_aside(void **state)
+{
+	struct fixture *fixture = *state;
+	struct hl_error err = {0};
+	char file[160];
+
+	make_older(fixture);
+	snprintf(file, sizeof(file), "%s/.older", fixture->path);
+	assert_int_equal(mkdir(file, 0700), 0);
+	snprintf(file, sizeof(file), "%s/.older/letter", fixture->path);
+	close(open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_int_equal(begin_at(fixture->path, true, &err), -EEXIST);
+	assert_int_equal(access(file, F_OK), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,8 +328,13 @@ int main(void)
 		TEST(a_disk_that_never_takes_it_is_told_in_the_end),
 		TEST(a_running_process_is_saved_every_second),
 		TEST(an_existing_recording_is_replaced_only_when_asked_to),
+		TEST(an_abandoned_recording_brings_back_the_one_that_it_replaced),
+		TEST(a_recording_that_has_begun_keeps_nothing_of_the_one_that_it_replaced),
+		TEST(what_a_killed_collector_set_aside_is_brought_back_by_the_next),
+		TEST(a_recording_that_was_half_set_aside_is_whole_again),
 		TEST(a_recording_that_goes_on_is_not_replaced),
 		TEST(nothing_that_is_no_recording_is_ever_replaced),
+		TEST(nothing_that_is_no_recording_is_removed_from_what_was_set_aside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,11 +52,29 @@ static void live_free(struct hl_memory *memory)
 
 /* ---- mappings ---- */
 
+static bool has_flag(const char *line, size_t length, const char *flag)
+{
+	return memmem(line, length, flag, strlen(flag)) != NULL;
+}
+
 /*
- * The recorder's own memory is either not inherited on fork (shared mappings) or wiped (private
- * ones): VmFlags of smaps say so.
+ * Whether ${map}, whose VmFlags are ${line}, is the recorder's own memory. What is preloaded is not
+ * inherited on fork (shared mappings) or wiped (private ones). What attach brings is private and not
+ * read ahead, and not dumped (recorder/image/private_map.c) or without huge pages
+ * (hook/attach_place.c), which nobody else says of memory without a file.
  */
-static void mark_wiped(const char *text, struct hl_maps *maps)
+static bool is_recorders(const struct hl_map *map, const char *line, size_t length)
+{
+	if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
+		return has_flag(line, length, " dc ");
+	if (map->inode)
+		return false;
+	return has_flag(line, length, " wf ") ||
+	       (has_flag(line, length, " rr ") &&
+		(has_flag(line, length, " dd ") || has_flag(line, length, " nh ")));
+}
+
+static void mark_recorders(const char *text, struct hl_maps *maps)
 {
 	struct hl_map *map = NULL;
 	size_t index = 0;
@@ -73,10 +91,7 @@ static void mark_wiped(const char *text, struct hl_maps *maps)
 		}
 		if (!map || strncmp(line, "VmFlags:", 8) != 0)
 			continue;
-		const char *flag = map->inode ? NULL : " wf";
-		if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
-			flag = " dc";
-		if (flag && memmem(line, (size_t)(end - line), flag, 3))
+		if (is_recorders(map, line, (size_t)(end - line)))
 			map->flags |= HL_MAP_RECORDER;
 	}
 }
@@ -96,7 +111,7 @@ static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 			has_recorder = true;
 		}
 	if (has_recorder && hl_proc_read_all(pid, "smaps", &text, &length) == 0)
-		mark_wiped(text, ret_maps);
+		mark_recorders(text, ret_maps);
 	free(text);
 	return 0;
 }

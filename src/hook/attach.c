@@ -216,6 +216,7 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 		{"munlock", SYS_munlock, {0, 4096}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_DONTDUMP}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_NOHUGEPAGE}},
+		{"madvise", SYS_madvise, {0, 4096, MADV_RANDOM}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_WIPEONFORK}},
 		{"madvise", SYS_madvise, {0, 4096, MADV_POPULATE_WRITE}},
 		{"prlimit64", SYS_prlimit64, {0, RLIMIT_AS}},

@@ -2,7 +2,7 @@
 /*
  * A program with known leaks: leaks KIND...
  *
- * Plants each KIND, says by `lost BLOCKS BYTES`, `indirect` and `possible` what must be found of all
+ * Plants each KIND ("later" says "ready" and waits for a letter), says by `lost BLOCKS BYTES`, `indirect` and `possible` what must be found of all
  * of them, then "ready", and waits for the end of its input. Exits with 1 if what it keeps has
  * changed, or if a system call of its threads was interrupted.
  */
@@ -267,6 +267,17 @@ static void damage(void)
 	memset(blocks[4] - 16, 0xff, 16);
 }
 
+/* What is planted after this is planted when a letter comes. */
+static void wait_for_letter(void)
+{
+	char letter;
+
+	printf("ready\n");
+	fflush(stdout);
+	if (read(STDIN_FILENO, &letter, 1) != 1)
+		_exit(1);
+}
+
 static const struct kind {
 	const char *name;
 	void (*plant)(void);
@@ -275,7 +286,7 @@ static const struct kind {
 	{"tree", plant_tree},	  {"ring", plant_ring},	       {"rings", plant_rings},
 	{"inner", plant_inner},	  {"ended", plant_ended},      {"arenas", plant_arenas},
 	{"kept", keep_all},	  {"register", keep_register}, {"epoll", wait_in_epoll},
-	{"damaged", damage},
+	{"damaged", damage},	  {"later", wait_for_letter},
 };
 
 int main(int argc, char **argv)

@@ -11,6 +11,7 @@ import subprocess
 import time
 import unittest
 
+import attaching
 import harness
 from harness import HEAPLINE, need, program, run
 
@@ -49,12 +50,20 @@ class Planted:
             cwd=cwd, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
         self.pid = self.process.pid
         self.said = {}
+        self.listen()
+
+    def listen(self):
         for line in self.process.stdout:
             word, *numbers = line.split()
             if word == "ready":
                 break
             self.said[word] = [int(number) for number in numbers]
-        harness.wait_until(lambda: harness.process_state(self.pid) == "S", f"'{name}' to wait")
+        harness.wait_until(lambda: harness.process_state(self.pid) == "S", "the program to wait")
+
+    def plant_later(self):
+        self.process.stdin.write("x")
+        self.process.stdin.flush()
+        self.listen()
 
     def __enter__(self):
         return self
@@ -242,6 +251,27 @@ class Leaks(harness.TestCase):
         self.assertEqual(passed.status, 0, passed.stderr)
         self.assertEqual(failed.status, 3)
         self.assertIn("are lost, more than", failed.stderr)
+
+
+class Attached(attaching.TestCase):
+    """What a recorder in a running process keeps of blocks leads to none of them."""
+
+    def test_what_is_lost_while_attach_records_is_found(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode), Planted("leaks", "later", "blocks", "list") as planted:
+                before = harness.report("heap", str(planted.pid), "-p")["total"]
+                with self.attached(planted.pid, "--mode", mode) as attach:
+                    planted.plant_later()
+                    reports = [ask("-p", planted.pid), ask("-p", planted.pid, "--stop")]
+                    heap = harness.report("heap", str(planted.pid), "-p")["total"]
+                    attach.send_signal(signal.SIGINT)
+                for report in reports:
+                    for word, (blocks, size) in planted.said.items():
+                        found = (report["total"][f"{word}_blocks"], report["total"][f"{word}_bytes"])
+                        self.assertEqual(found, (blocks, size), (word, report["total"], report["notes"]))
+                self.assertGreater(heap["resident_recorder_bytes"], 256 << 10)
+                grown = heap["resident_anonymous_bytes"] - before["resident_anonymous_bytes"]
+                self.assertLess(grown, 64 << 10)
 
 
 class Busy(harness.TestCase):

@@ -57,6 +57,8 @@ void *hl_private_map_new(size_t bytes)
 		/* For the reasons that ../private_map.c gives. */
 		hl_sys_madvise(address, bytes, MADV_NOHUGEPAGE);
 		hl_sys_madvise(address, bytes, MADV_DONTDUMP);
+		/* Has heap/memory_live.c know it: nothing else has both. */
+		hl_sys_madvise(address, bytes, MADV_RANDOM);
 	}
 	keep(mapping, address, bytes);
 	return address;

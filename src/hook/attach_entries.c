@@ -19,28 +19,26 @@
 
 #define BREAKPOINT 0xcc
 
-/* Only the bytes of the jump change; code behind them may be run and returned to as before. */
-static struct hl_code_range range_of(const struct hl_record_patch *patch)
-{
-	return (struct hl_code_range){patch->address, patch->address + HL_PATCH_BYTES};
-}
-
+/* Only the bytes of the jump change, but a loop among the moved instructions may lead back to them. */
 static size_t ranges_of_entries(const struct hl_attach *attach,
 				struct hl_code_range ranges[HL_ENTRIES_MAX])
 {
-	for (uint32_t i = 0; i < attach->record.patch_count; i++)
-		ranges[i] = range_of(&attach->record.patches[i]);
+	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
+		uint64_t address = attach->record.patches[i].address;
+		ranges[i] =
+			(struct hl_code_range){address, address + attach->patches[i].entry_bytes};
+	}
 	return attach->record.patch_count;
 }
 
-/* The patch inside of whose bytes the thread stands; at the first it will find the jump. */
+/* The patch among whose moved instructions the thread stands; at the first it will find the jump. */
 static const struct hl_attach_patch *find_under(const struct hl_attach *attach,
 						const struct hl_remote_thread *thread,
 						uint64_t *ret_offset)
 {
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
 		*ret_offset = thread->registers.rip - attach->record.patches[i].address;
-		if (*ret_offset > 0 && *ret_offset < HL_PATCH_BYTES)
+		if (*ret_offset > 0 && *ret_offset < attach->patches[i].entry_bytes)
 			return &attach->patches[i];
 	}
 	return NULL;

@@ -34,6 +34,7 @@ struct hl_attach_block {
 struct hl_attach_patch {
 	struct hl_record_patch in_record;
 	uint64_t trampoline;
+	uint8_t entry_bytes; /* of the instructions that were moved */
 	uint8_t twin[HL_ENTRY_MAX];
 	const struct hl_entry *entry;
 	int rule; /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */

@@ -167,6 +167,7 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 	patch->entry = entry;
 	patch->rule = rule;
 	patch->trampoline = trampoline;
+	patch->entry_bytes = moved.entry_bytes;
 	memcpy(patch->twin, moved.twin, sizeof(patch->twin));
 	patch->in_record.address = entry->address;
 	memcpy(patch->in_record.original, code, HL_PATCH_BYTES);

@@ -172,7 +172,7 @@ class Leaks(harness.TestCase):
             pid = started.pid if options else harness.children_of(started.pid)[0]
             report = ask("-p", pid)
             text = run([HEAPLINE, "leaks", "-p", str(pid)])
-        self.assertIn("block", text.stdout)
+        self.assertRegex(text.stdout, r"(?m)[ ;]block$")
         total = report["total"]
         self.assertGreaterEqual(total["lost_blocks"], 999)
         self.assertGreaterEqual(total["indirect_blocks"], 499)
@@ -206,7 +206,8 @@ class Leaks(harness.TestCase):
         self.assertEqual(top["total"]["inuse_bytes"], total["lost_bytes"] + total["indirect_bytes"])
         self.assertEqual(top["total"]["inuse_blocks"], total["lost_blocks"] + total["indirect_blocks"])
         self.assertIn("plant_list", {row["name"] for row in top["rows"]})
-        self.assertIn("lost", run([HEAPLINE, "top", lost]).stdout)
+        self.assertRegex(run([HEAPLINE, "top", lost]).stdout,
+                         rf"(?m)^lost .* in {top['total']['inuse_blocks']:,} blocks$")
         drawn = run([HEAPLINE, "flame", "-o", self.path("lost.svg"), lost])
         self.assertEqual(drawn.status, 0, drawn.stderr)
         with Planted("leaks", "blocks") as planted:
@@ -222,14 +223,15 @@ class Leaks(harness.TestCase):
             return "--ignore", self.path("ignored")
         with Planted("leaks_cxx") as planted:
             whole = ask("-p", planted.pid)["total"]
-            for lines in ["leak:zoo::duck"], ["# a comment", "", "leak:^zoo::*ck$"]:
+            for lines in (["leak:zoo::duck"], ["# a comment", "", "leak:^zoo::*ck$"],
+                          ["leak:duck$ \t", "  "]):
                 report = ask("-p", planted.pid, *ignore(*lines))
                 self.assertFalse(any(row["type"] == "zoo::duck" for row in report["rows"]))
                 total = report["total"]
                 self.assertGreaterEqual(total["ignored_blocks"], 2 * 99)
                 self.assertEqual(total["ignored_bytes"] + total["lost_bytes"] + total["indirect_bytes"],
                                  whole["lost_bytes"] + whole["indirect_bytes"])
-            for line in "leak:duck$*no", "leak:^duck", "leak:d?ck":
+            for line in "leak:duck$*no", "leak:^duck", "leak:d?ck", "leak:duck of another kind":
                 self.assertEqual(ask("-p", planted.pid, *ignore(line))["total"]["ignored_blocks"], 0)
             self.assert_refused(run([HEAPLINE, "leaks", "-p", str(planted.pid),
                                      *ignore("leak:x", "race:x")]), "line 2", "leak:PATTERN")

@@ -63,7 +63,9 @@ int hl_leak_ignore_read(struct hl_leak_ignore *ignore, const char *path, struct 
 	if (!file)
 		return hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
 	while (r == 0 && getline(&line, &capacity, file) >= 0) {
-		line[strcspn(line, " \t\r\n")] = '\0';
+		/* Names have blanks inside: "std::vector<int, my::allocator>". */
+		for (size_t end = strlen(line); end && strchr(" \t\r\n", line[end - 1]); end--)
+			line[end - 1] = '\0';
 		number++;
 		r = add_line(ignore, line);
 	}

@@ -184,6 +184,14 @@ static uint64_t break_end(const struct hl_glibc_reader *reader, uint64_t base)
 	return has_grown ? top_end : stretch.end;
 }
 
+static int tell_foreign(const struct hl_glibc_reader *reader, uint64_t start, uint64_t end)
+{
+	const struct hl_heap_settings *settings = reader->account.settings;
+
+	return settings->foreign && start < end ? settings->foreign(settings->context, start, end)
+						: 0;
+}
+
 int hl_glibc_main_read_break(struct hl_glibc_reader *reader)
 {
 	uint64_t base = reader->common.sbrk_base, start = (base + 15) & ~UINT64_C(15), end = 0;
@@ -201,6 +209,8 @@ int hl_glibc_main_read_break(struct hl_glibc_reader *reader)
 				    : huge_page ? huge_page
 						: reader->memory->page_bytes;
 	int r = hl_account_begin(&reader->account, "main heap", base, run.end, 0);
+	if (r == 0)
+		r = tell_foreign(reader, run.own_start, base);
 	while (r == 0 && run.start) {
 		r = hl_glibc_walker_run(reader->walker, &run, &end);
 		/* Guards end the run where the program moved the break; the top may lie after them.
@@ -208,6 +218,8 @@ int hl_glibc_main_read_break(struct hl_glibc_reader *reader)
 		bool goes_on =
 			r == 0 && arena->is_contiguous && arena->top >= end && arena->top < bound;
 		start = goes_on ? find_next(reader, end, bound) : 0;
+		if (r == 0)
+			r = tell_foreign(reader, end, start);
 		run = run_of(reader, start, bound);
 		run.own_start = end;
 	}

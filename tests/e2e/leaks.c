@@ -256,6 +256,23 @@ static void wait_in_epoll(void)
 		abort();
 }
 
+/* The only pointer to a block lies in memory that the program got from the break, amidst malloc's. */
+static void keep_in_break(void)
+{
+	struct sum unused = {0};
+	void *blocks[400];
+	void **own;
+
+	kept[40] = block(200, &unused);
+	own = sbrk(65536);
+	*own = block(500, &unused);
+	for (int i = 0; i < 400; i++)
+		blocks[i] = block(1000, &unused);
+	kept[41] = blocks[399];
+	for (int i = 0; i < 399; i++)
+		free(blocks[i]);
+}
+
 /* Writes over the header of a chunk. */
 static void damage(void)
 {
@@ -286,7 +303,7 @@ static const struct kind {
 	{"tree", plant_tree},	  {"ring", plant_ring},	       {"rings", plant_rings},
 	{"inner", plant_inner},	  {"ended", plant_ended},      {"arenas", plant_arenas},
 	{"kept", keep_all},	  {"register", keep_register}, {"epoll", wait_in_epoll},
-	{"damaged", damage},	  {"later", wait_for_letter},
+	{"damaged", damage},	  {"later", wait_for_letter},  {"break", keep_in_break},
 };
 
 int main(int argc, char **argv)

@@ -136,6 +136,16 @@ class Leaks(harness.TestCase):
         for report in reports:
             self.assertEqual(report["rows"], [])
 
+    def test_what_lies_in_the_heap_outside_of_blocks_leads_to_blocks(self):
+        for name in "leaks", "leaks_static":  # a static program's thread-local storage lies there
+            for kinds in [], ["break"]:
+                with self.subTest((name, kinds)):
+                    with Planted(name, *kinds) as planted:
+                        reports = [ask("-p", planted.pid), ask("-p", planted.pid, "--stop")]
+                    for report in reports:
+                        self.assertEqual(report["rows"], [])
+                        self.assertEqual(report["total"]["possible_blocks"], 0)
+
     def test_rows_are_sizes_and_blocks_show_how_they_begin(self):
         with Planted("leaks", "blocks", "mapped") as planted:
             report = ask("-p", planted.pid, "--show", 3)

@@ -47,6 +47,7 @@ struct finder {
 	struct hl_memory *memory;
 	struct hl_glibc glibc;
 	struct hl_extents heap;
+	struct hl_extents foreign; /* parts of it that are the program's own */
 	struct hl_graph graph;
 	struct candidates candidates;
 	bool is_exact;		     /* the look that is taken is to stop the process */
@@ -124,8 +125,17 @@ static int stop_outside_malloc(struct finder *finder)
 
 static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
+	struct finder *finder = context;
+
 	(void)last_word;
-	return hl_graph_add(context, address, usable_bytes);
+	return hl_graph_add(&finder->graph, address, usable_bytes);
+}
+
+static int take_foreign(void *context, uint64_t start, uint64_t end)
+{
+	struct finder *finder = context;
+
+	return hl_extents_add(&finder->foreign, start, end);
 }
 
 /* Registers and stacks belong together, so the process stops while both are read. */
@@ -134,7 +144,7 @@ static int see_roots(struct finder *finder)
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
 	    stop(finder, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
+	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
 				   !stands_still(finder));
 	if (!stands_still(finder))
 		go_on(finder);
@@ -171,8 +181,11 @@ static int begin_look(struct finder *finder)
 static int walk(struct finder *finder)
 {
 	struct hl_heap *heap = finder->leaks->heap;
-	const struct hl_heap_settings settings = {.block = take_block, .context = &finder->graph};
+	const struct hl_heap_settings settings = {
+		.block = take_block, .foreign = take_foreign, .context = finder};
 	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
+
+	finder->foreign.count = 0;
 	int r = hl_heap_walk(finder->memory, &settings, heap, finder->err);
 
 	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
@@ -374,6 +387,7 @@ static int find_with(struct finder *finder, struct hl_leaks **ret_leaks)
 	int r = find(finder);
 	release_look(finder);
 	hl_extents_release(&finder->heap);
+	hl_extents_release(&finder->foreign);
 	free(finder->candidates.items);
 	if (r < 0) {
 		hl_leaks_free(finder->leaks);

@@ -181,7 +181,8 @@ static bool can_hold_roots(const struct hl_map *map)
 	       strcmp(map->path, "[vvar]") != 0 && strcmp(map->path, "[vsyscall]") != 0;
 }
 
-static int see_mappings(struct search *search, const struct hl_extents *heap)
+static int see_mappings(struct search *search, const struct hl_extents *heap,
+			const struct hl_extents *foreign)
 {
 	const struct hl_maps *maps = &search->graph->memory->maps;
 	int r = 0;
@@ -191,12 +192,18 @@ static int see_mappings(struct search *search, const struct hl_extents *heap)
 		if (can_hold_roots(search->map))
 			r = hl_extents_gaps(heap, search->map->start, search->map->end, see_gap,
 					    search);
+		for (size_t k = 0; k < foreign->count && r == 0; k++) {
+			const struct hl_extent *part = &foreign->extents[k];
+			if (part->start >= search->map->start && part->end <= search->map->end)
+				r = see_gap(search, part->start, part->end);
+		}
 	}
 	return r;
 }
 
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
-		       const struct hl_extents *heap, bool goes_on)
+		       const struct hl_extents *heap, const struct hl_extents *foreign,
+		       bool goes_on)
 {
 	struct search *search = calloc(1, sizeof(*search));
 
@@ -207,13 +214,13 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	int r = hl_memory_threads(graph->memory, add_thread, search);
 	search->stacks_only = true;
 	if (r == 0)
-		r = see_mappings(search, heap);
+		r = see_mappings(search, heap, foreign);
 	if (goes_on)
 		hl_memory_go_on(graph->memory);
 	search->stacks_only = false;
 	search->others_only = true;
 	if (r == 0)
-		r = see_mappings(search, heap);
+		r = see_mappings(search, heap, foreign);
 	hl_pages_release(&search->pages);
 	free(search->threads);
 	free(search);

@@ -5,6 +5,7 @@
 #include "cli/record_run.h"
 #include "collector/launch.h"
 #include "hook/attach.h"
+#include "hook/hook_rules.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -134,6 +135,24 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	return left;
 }
 
+/* That a rule cannot be read is a usage error; whether it fits the process, hl_attach_open() says. */
+static int check_hooks(void)
+{
+	HL_CLEANUP(hl_hook_rules_release) struct hl_hook_rules rules = {0};
+	struct hl_error err = {0};
+
+	if (hl_hook_rules_make(NULL, presets, &rules, &err) < 0)
+		return hl_cli_error("%s", err.text);
+	for (size_t i = 0; i < hooks.count; i++) {
+		int r = hl_hook_rules_ask(hooks.texts[i], &rules, &err);
+		if (r == -EINVAL || r == -ENOENT)
+			return hl_cli_usage_error(&hl_verb_attach, "%s", err.text);
+		if (r < 0)
+			return hl_cli_error("%s", err.text);
+	}
+	return HL_EXIT_DONE;
+}
+
 static int run_attach(int argc, char **argv)
 {
 	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
@@ -155,6 +174,8 @@ static int run_attach(int argc, char **argv)
 		return hl_cli_usage_error(&hl_verb_attach, "more than %d rules of '--hook'",
 					  HL_OPTION_TEXTS_MAX);
 	int status = hl_record_check_options(&hl_verb_attach);
+	if (status == HL_EXIT_DONE)
+		status = check_hooks();
 	if (status != HL_EXIT_DONE)
 		return status;
 	for (size_t i = 0; i < hooks.count; i++)

@@ -172,13 +172,14 @@ class Rules(attaching.TestCase):
 
     def test_rules_that_do_not_fit(self):
         with harness.Waiting([harness.program("pools")]) as process:
-            for hook, what in (("malloc=nobody(size=3)", "no function 'nobody'"),
-                               ("malloc=my_alloc(size=7)", "arguments have the numbers 1 to 6"),
-                               ("malloc=my_alloc(size=3", "a ')' is missing"),
-                               ("free=my_free(size=2)", "no such argument"),
-                               ("@nobody", "no preset 'nobody'"),
-                               ("@nginx", "no function 'ngx_palloc'")):
-                result = self.attach(process.pid, f"--hook={hook}", "-d", "0.1", status=1)
+            for hook, what, status in (
+                    ("malloc=nobody(size=3)", "no function 'nobody'", 1),
+                    ("malloc=my_alloc(size=7)", "arguments have the numbers 1 to 6", 2),
+                    ("malloc=my_alloc(size=3", "a ')' is missing", 2),
+                    ("free=my_free(size=2)", "no such argument", 2),
+                    ("@nobody", "no preset 'nobody'", 2),
+                    ("@nginx", "no function 'ngx_palloc'", 1)):
+                result = self.attach(process.pid, f"--hook={hook}", "-d", "0.1", status=status)
                 self.assertIn(what, result.stderr)
             result = self.attach(process.pid, "--presets=/nonexistent", "-d", "0.1", status=1)
             self.assertIn("'/nonexistent'", result.stderr)

@@ -109,8 +109,7 @@ static int core_scan(struct hl_memory *memory, uint64_t start, uint64_t end, str
 static int core_open_file(struct hl_memory *memory, const struct hl_map *map)
 {
 	(void)memory;
-	int fd = open(map->path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return hl_maps_open_regular(map->path);
 }
 
 static void core_free(struct hl_memory *memory)

@@ -277,10 +277,27 @@ static int open_found(int found)
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	int r = fd < 0 ? -errno : fd;
 	close(found);
 	return r;
+}
+
+static int open_if_regular(int found)
+{
+	struct stat status;
+
+	if (fstat(found, &status) == 0 && S_ISREG(status.st_mode))
+		return open_found(found);
+	close(found);
+	return -ENOENT;
+}
+
+int hl_maps_open_regular(const char *path)
+{
+	int found = open(path, O_PATH | O_CLOEXEC);
+
+	return found < 0 ? -errno : open_if_regular(found);
 }
 
 int hl_maps_open_file(pid_t pid, const struct hl_map *map)
@@ -294,7 +311,6 @@ int hl_maps_open_file(pid_t pid, const struct hl_map *map)
 int hl_maps_open_path(pid_t pid, const char *path)
 {
 	char root_path[32];
-	struct stat status;
 	const struct open_how how = {.flags = O_PATH | O_CLOEXEC,
 				     .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 
@@ -303,12 +319,7 @@ int hl_maps_open_path(pid_t pid, const char *path)
 	if (root < 0)
 		return -errno;
 	int found = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	if (found < 0)
-		return -errno;
-	if (fstat(found, &status) == 0 && S_ISREG(status.st_mode))
-		return open_found(found);
-	close(found);
-	return -ENOENT;
+	return found < 0 ? -errno : open_if_regular(found);
 }
 
 int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity)

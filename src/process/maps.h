@@ -70,6 +70,9 @@ int hl_maps_open_file(pid_t pid, const struct hl_map *map);
  */
 int hl_maps_open_path(pid_t pid, const char *path);
 
+/* The same of ${path} as this process sees it, symbolic links followed. */
+int hl_maps_open_regular(const char *path);
+
 /* A path by which the kernel finds the same file, for those that take no descriptor: uprobes. The
  * text is valid as long as the mapping lives. -ENOENT as above, -ENAMETOOLONG. */
 int hl_maps_file_path(pid_t pid, const struct hl_map *map, char *ret_path, size_t capacity);

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -337,6 +338,22 @@ class Cores(harness.TestCase):
         core = ask("--core", f"{self.path('core')}.{planted.pid}", "--show", 10)
         self.assertEqual(figures(live), figures(core))
         self.assertTrue(core["from_core"])
+
+    def test_a_pipe_where_a_mapped_file_was_is_not_opened(self):
+        gcore = need("gcore")
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            libc = re.search(r"/\S*/libc\.so\.6$", maps.read(), re.M)
+        if not libc:
+            self.skipTest("the C library is not libc.so.6")
+        copy = self.path("libc.so.6")
+        shutil.copy(libc[0], copy)
+        with harness.Waiting([program("leaks"), "blocks"],
+                             env={"LD_LIBRARY_PATH": self.directory}) as process:
+            self.assertEqual(run([gcore, "-o", self.path("core"), str(process.pid)]).status, 0)
+        os.unlink(copy)
+        os.mkfifo(copy)
+        result = run([HEAPLINE, "leaks", "--core", f"{self.path('core')}.{process.pid}"])
+        self.assert_refused(result, "libc.so.6")
 
     def test_by_the_kernel(self):
         with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:

@@ -67,10 +67,14 @@ static inline void target_await(_Atomic long *word, long value)
 
 static inline void target_await_state(pid_t pid, char state)
 {
-	for (int i = 0; i < 60000 && target_state(pid) != state; i++)
+	char found = target_state(pid);
+
+	for (int i = 0; i < 60000 && found != state; i++) {
 		target_rest_ms(1);
-	if (target_state(pid) != state) {
-		fprintf(stderr, "state of %d is %c, not %c\n", pid, target_state(pid), state);
+		found = target_state(pid);
+	}
+	if (found != state) {
+		fprintf(stderr, "state of %d is %c, not %c\n", pid, found, state);
 		abort();
 	}
 }

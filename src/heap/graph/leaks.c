@@ -18,10 +18,7 @@
 #define PASSES_MIN   5u
 #define PASSES_MAX   20u
 #define PASSES_QUIET 2u /* that remove nothing end the search */
-/* Before an exact look. A thread may be inside malloc when it stands still, with chunks that are in
- * no list: programs of one thread take no lock that would say so. */
-#define PASSES_BEFORE_STOP 2u
-#define PAUSE_US	   10000
+#define PAUSE_US     10000
 
 #define STOPS_MAX     1000u /* how often to wait for all threads to leave the allocator */
 #define STOP_PAUSE_US 200
@@ -295,8 +292,9 @@ static int look_exactly(struct finder *finder)
 	int r = hl_stop_check(finder->pid, finder->err);
 
 	if (r == 0)
-		r = look_again(finder, PASSES_BEFORE_STOP, PASSES_BEFORE_STOP);
-	/* Where nothing is lost, nothing can be lost by standing still. */
+		r = look_again(finder, PASSES_MIN, PASSES_MAX);
+	/* Only what was lost before counts: a thread may be inside malloc when it stands still, with
+	 * chunks that are in no list, and programs of one thread take no lock that would say so. */
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
 	finder->is_exact = true;

@@ -106,7 +106,7 @@ class Leaks(harness.TestCase):
             self.assertEqual(report["notes"], [])
         self.assertGreaterEqual(reports[0]["total"]["passes"],
                                 5 if planted.said["lost"][0] else 1)
-        self.assertLessEqual(reports[1]["total"]["passes"], 3)
+        self.assertGreater(reports[1]["total"]["passes"], 5, "all of them, and the exact one")
         self.assertEqual(reports[1]["stopped"],
                          planted.said["lost"][0] + planted.said["possible"][0] > 0)
         return reports

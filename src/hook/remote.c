@@ -25,6 +25,7 @@
 #define ROUND_NS	1000000 /* until a thread in the kernel is looked at again */
 #define LOOK_AGAIN_NS	20000
 #define LOOKS_AT_ONCE	50 /* before the first rest: most threads stop within microseconds */
+#define LOOKS_TO_REAP	500
 #define LOOKS_PER_STATE 64 /* whether a thread has ended is looked at more rarely */
 
 static uint64_t now_ns(void)
@@ -60,8 +61,23 @@ struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t ti
 	return NULL;
 }
 
+/*
+ * A thread that has ended stays until its tracer has waited for it, and holds up the end of its
+ * process. That of the main thread is told last, and to whoever started it.
+ */
+static void reap(const struct hl_remote *remote, pid_t tid)
+{
+	for (int looks = 0; tid != remote->pid && looks < LOOKS_TO_REAP; looks++) {
+		siginfo_t info = {0};
+		if (waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL) < 0 || info.si_pid)
+			return;
+		rest_ns(LOOK_AGAIN_NS);
+	}
+}
+
 static void drop(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
+	reap(remote, thread->tid);
 	*thread = remote->threads[--remote->thread_count];
 }
 

@@ -299,7 +299,10 @@ class Busy(harness.TestCase):
     def expect_none_in(self, process):
         for options in ((), ("--stop",)):
             for _ in range(SCANS):
-                report = ask("-p", process.pid, *options)
+                for _ in range(3):  # what moves at each look may be missed by all passes of one
+                    report = ask("-p", process.pid, *options)
+                    if not report["total"]["lost_blocks"]:
+                        break
                 self.assertEqual(report["total"]["lost_blocks"], 0, report)
                 self.assertEqual(report["total"]["indirect_blocks"], 0, report)
                 self.assertGreater(report["total"]["live_blocks"], 100)

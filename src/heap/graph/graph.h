@@ -92,6 +92,10 @@ struct hl_graph {
 			size_t count);
 	int (*on_again)(void *context, uint64_t block);
 	void *context;
+	/* NULL: words of roots are followed. Otherwise they are given to this: ${address} is where
+	 * they lie, 0 for the struct user_regs_struct of a thread. Non-zero ends the work. */
+	int (*on_root)(void *context, uint64_t address, const uint64_t *words, size_t count);
+	void *root_context;
 
 	size_t cursor_region, cursor_page; /* where hl_graph_take() goes on */
 	uint64_t *window;		   /* a copy of [window_start, window_end) */

@@ -5,23 +5,15 @@
 #include "base/array.h"
 #include "base/compiler.h"
 #include "base/index.h"
+#include "heap/graph/class_names.h"
 #include "heap/graph/graph.h"
 #include "heap/graph/leak_ignore.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
-#include "symbols/symbols.h"
 
 #include <string.h>
 
-#define READ_AHEAD     (UINT64_C(256) << 10)
-#define CLASS_NAME_MAX 1024u
-#define PREFIX	       "_ZTS" /* of the name of a type's name */
-
-/* What the first word of a block says of its class. */
-struct first_word {
-	uint64_t word;
-	uint32_t type; /* in leaks->names; 0: it is no virtual table's address */
-};
+#define READ_AHEAD (UINT64_C(256) << 10)
 
 /* A lost block, and in which row it counts. */
 struct owner {
@@ -38,9 +30,7 @@ struct hl_leak_rows {
 	const struct hl_leaks_settings *settings;
 	struct hl_block_owners *owners; /* NULL: there are none */
 	struct hl_index index;		/* of rows */
-	struct first_word *first_words;
-	size_t first_word_count, first_word_capacity;
-	struct hl_index first_word_index;
+	struct hl_class_names classes;
 	struct owner owner;  /* whose blocks are being reached */
 	struct owner *rings; /* the first block of each that was met, by address */
 	size_t ring_count, ring_capacity;
@@ -50,85 +40,6 @@ static void add(struct hl_leak_sum *sum, uint64_t bytes)
 {
 	sum->blocks++;
 	sum->bytes += bytes;
-}
-
-/* ---- classes ---- */
-
-static bool is_in_file(const struct hl_leak_rows *rows, uint64_t address)
-{
-	const struct hl_map *map = hl_maps_find(&rows->graph->memory->maps, address);
-
-	return map && (map->inode || (map > rows->graph->memory->maps.maps && map[-1].inode &&
-				      map[-1].end == map->start));
-}
-
-/* The name that the compiler gave to the type, "3Foo"; false when there is none. */
-static bool read_type_name(const struct hl_leak_rows *rows, uint64_t table,
-			   char ret_name[CLASS_NAME_MAX])
-{
-	const struct hl_graph *graph = rows->graph;
-	uint64_t before[2], type[2];
-
-	/* Before a virtual table lie how far the object begins before, and the type; the second
-	 * word of a type is its name (Itanium C++ ABI, 2.5.2 and 2.9.5). */
-	if (table & 7 || !is_in_file(rows, table) ||
-	    hl_graph_copy(graph, table - 16, before, sizeof(before)) < 0 || before[0] != 0 ||
-	    before[1] & 7 || !is_in_file(rows, before[1]) ||
-	    hl_graph_copy(graph, before[1], type, sizeof(type)) < 0 || !is_in_file(rows, type[0]) ||
-	    !is_in_file(rows, type[1]))
-		return false;
-	/* A star begins names that only their file knows. By byte: the next may not be there. */
-	uint64_t at = type[1];
-	size_t length = sizeof(PREFIX) - 1;
-	memcpy(ret_name, PREFIX, length);
-	for (; length < CLASS_NAME_MAX; at++) {
-		char *letter = &ret_name[length];
-		if (hl_graph_copy(graph, at, letter, 1) < 0 || *letter < 0 || *letter == 0x7f)
-			return false;
-		if (!*letter)
-			return length >= sizeof(PREFIX);
-		if (*letter <= ' ')
-			return false;
-		length += *letter != '*' || at != type[1];
-	}
-	return false;
-}
-
-static int name_class(struct hl_leak_rows *rows, uint64_t word, uint32_t *ret_name)
-{
-	static const char prefix[] = "typeinfo name for ";
-	char mangled[CLASS_NAME_MAX];
-
-	*ret_name = 0;
-	if (!read_type_name(rows, word, mangled))
-		return 0;
-	char *name = hl_symbols_demangle(mangled);
-	bool is_type = name && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
-	int r = is_type ? hl_strings_intern(&rows->leaks->names, name + sizeof(prefix) - 1,
-					    ret_name)
-			: 0;
-	free(name);
-	return r;
-}
-
-static int find_class(struct hl_leak_rows *rows, uint64_t word, uint32_t *ret_name)
-{
-	uint32_t hash = hl_hash_pair(word, 0), at = hash, id;
-
-	while ((id = hl_index_next(&rows->first_word_index, hash, &at)))
-		if (rows->first_words[id - 1].word == word) {
-			*ret_name = rows->first_words[id - 1].type;
-			return 0;
-		}
-	struct first_word first = {.word = word};
-	int r = name_class(rows, word, &first.type);
-	if (r == 0)
-		r = HL_ARRAY_APPEND(rows->first_words, rows->first_word_count,
-				    rows->first_word_capacity, first);
-	if (r == 0)
-		r = hl_index_add(&rows->first_word_index, hash, (uint32_t)rows->first_word_count);
-	*ret_name = first.type;
-	return r;
 }
 
 /* ---- rows ---- */
@@ -196,8 +107,8 @@ static int find_row(struct hl_leak_rows *rows, uint64_t block, uint64_t size, co
 		row.owner = hl_block_owners_find(rows->owners, block, size);
 	if (!row.owner)
 		row.size = size;
-	if (!row.owner && count && is_in_file(rows, words[0]))
-		r = find_class(rows, words[0], &row.type);
+	if (!row.owner && count)
+		r = hl_class_names_find(&rows->classes, words[0], &row.type);
 	uint32_t hash = hl_hash_pair(row.owner, hl_hash_pair(row.type, row.size)), at = hash;
 	while (r == 0 && (id = hl_index_next(&rows->index, hash, &at))) {
 		const struct hl_leak_row *found = &leaks->rows[id - 1];
@@ -459,6 +370,7 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_b
 	}
 	rows->leaks = leaks;
 	rows->graph = graph;
+	rows->classes = (struct hl_class_names){.graph = graph, .names = &leaks->names};
 	rows->owners = owners;
 	rows->settings = settings;
 	*ret_rows = rows;
@@ -470,8 +382,7 @@ void hl_leak_rows_free(struct hl_leak_rows *rows)
 	if (!rows)
 		return;
 	hl_index_release(&rows->index);
-	hl_index_release(&rows->first_word_index);
-	free(rows->first_words);
+	hl_class_names_release(&rows->classes);
 	free(rows->rings);
 	free(rows);
 }

@@ -38,6 +38,18 @@ struct search {
 
 /* ---- memory ---- */
 
+/* Follows the words of a root, or gives them to whoever asked for them. */
+static void see_words(struct search *search, uint64_t address, const uint64_t *words, size_t count,
+		      bool has_headers)
+{
+	struct hl_graph *graph = search->graph;
+
+	if (!graph->on_root)
+		hl_graph_see_root(graph, words, count, has_headers);
+	else if (!graph->error)
+		graph->error = graph->on_root(graph->root_context, address, words, count);
+}
+
 static void see_window(struct search *search, uint64_t start, uint64_t end)
 {
 	/* The lists of the main arena lead to free chunks; from others that lie in the heap. */
@@ -47,7 +59,7 @@ static void see_window(struct search *search, uint64_t start, uint64_t end)
 
 	for (uint64_t at = start > own ? start : own; at < end && at < own_end; at += 8)
 		words[(at - start) / 8] = 0;
-	hl_graph_see_root(search->graph, words, (end - start) / 8, search->is_stack);
+	see_words(search, start, words, (end - start) / 8, search->is_stack);
 }
 
 /* Sees what of [${start}, ${end}) is in memory. */
@@ -96,7 +108,7 @@ static int add_thread(void *context, const struct user_regs_struct *registers)
 	uint64_t words[sizeof(*registers) / 8];
 
 	memcpy(words, registers, sizeof(words));
-	hl_graph_see_root(search->graph, words, HL_COUNT_OF(words), true);
+	see_words(search, 0, words, HL_COUNT_OF(words), true);
 	return HL_ARRAY_APPEND(search->threads, search->count, search->capacity,
 			       (struct thread){registers->rsp, registers->fs_base});
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs into a temporary folder and uses what came there: check_install.sh BUILD PREFIX CC
+# Installs into a temporary folder and uses what came there: check_install.sh BUILD PREFIX CC...
 set -eu
-build=$1 prefix=$2 compiler=$3
+build=$1 prefix=$2 compiler=("${@:3}") # of several words behind ccache
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 meson install -C "$build" --no-rebuild --quiet --destdir "$root"
@@ -26,7 +26,7 @@ cd "$root"
 package=$(find . -name heapline.pc)
 flags=$(PKG_CONFIG_SYSROOT_DIR=$root pkg-config --cflags --libs "$package")
 # shellcheck disable=SC2086 # several flags
-"$compiler" -o program program.c $flags
+"${compiler[@]}" -o program program.c $flags
 
 libraries=$(dirname "$(find "$root" -name libheapline.so)")
 heapline=$root$prefix/bin/heapline

@@ -133,8 +133,8 @@ static int open_file(struct hl_event_files *files, uint64_t first_interval)
 	return 0;
 }
 
-/* Whether the disk has room for an interval's events. A file system that does not tell has. */
-static bool has_room(const struct hl_event_files *files)
+/* Whether the disk has room for ${bytes} more of events. A file system that does not tell has. */
+static bool has_room(const struct hl_event_files *files, uint64_t bytes)
 {
 	struct statvfs status;
 
@@ -144,7 +144,7 @@ static bool has_room(const struct hl_event_files *files)
 	uint64_t least = LEFT_BYTES / status.f_frsize;
 	if (least > status.f_blocks / LEFT_SHARE)
 		least = status.f_blocks / LEFT_SHARE;
-	return status.f_bavail >= least;
+	return status.f_bavail >= least + bytes / status.f_frsize;
 }
 
 /* ---- batches ---- */
@@ -156,7 +156,7 @@ static int begin_interval(struct hl_event_files *files, uint64_t number)
 	uint64_t position = files->pieces.position;
 	int r = 0;
 
-	if (!has_room(files))
+	if (!has_room(files, 0))
 		return -ENOSPC;
 	if (position > files->interval_begin)
 		files->interval_bytes = position - files->interval_begin;
@@ -199,7 +199,9 @@ static void take_batch(struct hl_event_files *files, const struct hl_event_batch
 		if (r == 0 && files->needs_checkpoint)
 			r = files->error;
 		else if (r == 0 && batch->count)
-			r = write_piece(files, HL_PIECE_EVENTS, 0);
+			r = has_room(files, files->raw.size)
+				    ? write_piece(files, HL_PIECE_EVENTS, 0)
+				    : -ENOSPC;
 	}
 	if (r < 0) {
 		fail(files, r);

@@ -61,6 +61,28 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | frame;
 }
 
+/*
+ * Frames of scripts, see script/provider.h: the low bits are HL_SITE_FRAME, HL_SITE_ENTRY if native
+ * code called it, and the number of the site. Site 0 stands for places that could not be told.
+ */
+#define HL_SITE_FRAME (UINT64_C(1) << 47)
+#define HL_SITE_ENTRY (UINT64_C(1) << 46)
+
+static inline uint64_t hl_site_frame_key(uint32_t site, bool is_entry)
+{
+	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | HL_SITE_FRAME |
+	       (is_entry ? HL_SITE_ENTRY : 0) | site;
+}
+
+/* Whether ${key} is that of a script frame; then *${ret_site} is its site. */
+static inline bool hl_frame_key_is_site(uint64_t key, uint32_t *ret_site)
+{
+	if (key >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT || !(key & HL_SITE_FRAME))
+		return false;
+	*ret_site = (uint32_t)key;
+	return true;
+}
+
 static inline uint64_t hl_size_frame_key(uint32_t size_class)
 {
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | (HL_PSEUDO_SIZE + size_class);

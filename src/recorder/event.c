@@ -360,6 +360,8 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
 	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, false);
+	if (HL_UNLIKELY(mode & HL_MODE_SCRIPT))
+		cell = hl_script_cell(recorder, thread, cell, caller);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
@@ -373,7 +375,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 }
 
 /* The bits of the mode that say whether an event only counts, and is logged. */
-#define WAY_BITS    (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_MASK)
+#define WAY_BITS    (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_SCRIPT | HL_MODE_MASK)
 #define WAY_COUNTED HL_MODE_MEM_FAST
 #define WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 
@@ -808,9 +810,10 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 		return;
 	const struct hl_recall_slot *place =
 		hl_recall_locate(&thread->recall, &thread->walk, caller);
-	struct hl_cell *cell =
-		pseudo_cell(recorder, thread, stack_cell(recorder, thread, caller, place, false),
-			    hl_pseudo_frame_key(way));
+	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, false);
+	if (HL_UNLIKELY(mode & HL_MODE_SCRIPT))
+		cell = hl_script_cell(recorder, thread, cell, caller);
+	cell = pseudo_cell(recorder, thread, cell, hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
 		count_lost(thread, end - start);
 		return;

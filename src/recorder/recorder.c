@@ -59,5 +59,6 @@ void hl_recorder_announce(struct hl_recorder *recorder)
 
 	header->pid = hl_sys_getpid();
 	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	hl_script_announce(recorder);
 	atomic_store(&header->state, HL_REGION_RUNNING);
 }

@@ -16,6 +16,7 @@
 #include "recorder/private_map.h"
 #include "recorder/region_map.h"
 #include "recorder/ring_writer.h"
+#include "recorder/script.h"
 #include "recorder/self.h"
 #include "recorder/spin.h"
 #include "region/protocol.h"
@@ -67,8 +68,9 @@ struct hl_thread {
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_ring_writer ring;
-	struct hl_walk *check_walk; /* for recall_check.h; NULL until it is needed */
-	uint32_t unchecked;	    /* stacks recalled since the last comparison */
+	struct hl_script_thread *script; /* for script.h; NULL until it is needed */
+	struct hl_walk *check_walk;	 /* for recall_check.h; NULL until it is needed */
+	uint32_t unchecked;		 /* stacks recalled since the last comparison */
 	struct hl_recall recall;
 	struct hl_walk walk;
 };
@@ -89,6 +91,7 @@ struct hl_recorder {
 	_Atomic uint32_t live_threads;
 	/* From here on a forked child has nothing until it starts. */
 	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_modules modules;
+	struct hl_script_sites sites;
 	struct hl_unwind unwind;
 };
 

@@ -52,6 +52,8 @@ void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 	region->header = header;
 	region->modules = area_start(header, HL_AREA_MODULES);
 	region->strings = area_start(header, HL_AREA_STRINGS);
+	region->sites = area_start(header, HL_AREA_SITES);
+	region->names = area_start(header, HL_AREA_NAMES);
 	region->threads = area_start(header, HL_AREA_THREADS);
 	region->nodes = area_start(header, HL_AREA_NODES);
 	region->index = area_start(header, HL_AREA_INDEX);

@@ -11,6 +11,8 @@ struct hl_region_map {
 	struct hl_region_header *header;
 	struct hl_region_module *modules;
 	char *strings;
+	struct hl_region_site *sites;
+	char *names;
 	struct hl_region_thread *threads;
 	struct hl_region_node *nodes; /* by id; nodes[0] is the root and stays zero */
 	_Atomic uint32_t *index;

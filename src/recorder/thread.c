@@ -110,6 +110,7 @@ static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 	if (thread->slot < HL_THREADS_OWNED) {
 		hl_cells_release(&thread->cells);
 		hl_recall_check_release(thread);
+		hl_script_release(thread);
 		hl_private_map_free_headed(thread, sizeof(*thread));
 		return;
 	}

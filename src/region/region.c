@@ -20,6 +20,8 @@ const char *const hl_mode_names[HL_MODE_COUNT + 2] = {
 static const uint64_t default_capacity[HL_AREA_COUNT] = {
 	[HL_AREA_MODULES] = HL_MODULES_MAX * sizeof(struct hl_region_module),
 	[HL_AREA_STRINGS] = HL_STRINGS_BYTES,
+	[HL_AREA_SITES] = HL_SITES_MAX * sizeof(struct hl_region_site),
+	[HL_AREA_NAMES] = HL_NAMES_BYTES,
 	[HL_AREA_THREADS] = HL_THREADS_MAX * sizeof(struct hl_region_thread),
 	[HL_AREA_NODES] = (uint64_t)(HL_NODE_MAX + 1) * sizeof(struct hl_region_node),
 	[HL_AREA_INDEX] = UINT64_C(256)
@@ -35,7 +37,7 @@ static uint64_t align_up(uint64_t bytes)
 
 /* By how many bits areas are smaller than by default. */
 struct scale {
-	unsigned names; /* of modules, strings and threads */
+	unsigned names; /* of modules, strings, sites and threads */
 	unsigned tree;	/* of nodes, their index and cells */
 	unsigned rings; /* NO_RINGS: there are none */
 };
@@ -51,7 +53,7 @@ static uint64_t capacity_of(enum hl_area_id id, struct scale scale)
 {
 	if (id == HL_AREA_RINGS)
 		return scale.rings == NO_RINGS ? 0 : align_up(default_capacity[id] >> scale.rings);
-	bool names = id == HL_AREA_MODULES || id == HL_AREA_STRINGS || id == HL_AREA_THREADS;
+	bool names = id <= HL_AREA_THREADS;
 	return align_up(default_capacity[id] >> (names ? scale.names : scale.tree));
 }
 

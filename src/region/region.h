@@ -10,7 +10,7 @@
  * record is complete before the count that publishes it is raised. So a reader needs no lock and
  * sees at worst the one event in flight of each thread half done.
  *
- *	header | modules | strings | threads | nodes | node index | cells | rings
+ *	header | modules | strings | sites | names | threads | nodes | node index | cells | rings
  *
  *	node	one call-tree node: (parent node, frame key). Id 0 is the root, which stands for no
  *		frame.
@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 10u
+#define HL_REGION_VERSION 11u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -44,6 +44,8 @@
 #define HL_THREADS_OWNED  128u
 #define HL_MODULES_MAX	  16384u
 #define HL_STRINGS_BYTES  (UINT64_C(16) << 20)
+#define HL_SITES_MAX	  (UINT32_C(1) << 20)
+#define HL_NAMES_BYTES	  (UINT64_C(32) << 20)
 
 enum hl_mode {
 	HL_MODE_CLOSED,	    /* hooks pass through; frees of recorded blocks still count */
@@ -80,13 +82,15 @@ static inline bool hl_mode_logs(enum hl_mode mode)
  *		  flag; see introspection.h
  *	LOGGING	  events go into rings: in modes with a log, and after them in HL_MODE_CLOSED, where
  *		  frees go on
+ *	SCRIPT	  there are providers of script frames, see recorder/script.h
  *	switches  number of changes of the mode, in the bits between; it wraps
  */
 #define HL_MODE_ASKED	   (UINT32_C(1) << 31)
 #define HL_MODE_LOGGING	   (UINT32_C(1) << 30)
+#define HL_MODE_SCRIPT	   (UINT32_C(1) << 29)
 #define HL_MODE_MASK	   UINT32_C(7)
 #define HL_MODE_ONE_SWITCH (HL_MODE_MASK + 1)
-#define HL_MODE_SWITCHES   (HL_MODE_LOGGING - HL_MODE_ONE_SWITCH)
+#define HL_MODE_SWITCHES   (HL_MODE_SCRIPT - HL_MODE_ONE_SWITCH)
 
 /* The mode in a value of header.mode. */
 static inline enum hl_mode hl_mode_of(uint32_t mode)
@@ -100,8 +104,8 @@ static inline uint32_t hl_mode_first(enum hl_mode mode)
 	return (uint32_t)mode | (hl_mode_logs(mode) ? HL_MODE_LOGGING : 0);
 }
 
-/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: a question is answered in any mode. Returns
- * the mode until then. */
+/* Switches to ${to}, and leaves HL_MODE_ASKED as it is: a question is answered in any mode; and
+ * HL_MODE_SCRIPT. Returns the mode until then. */
 static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
 {
 	uint32_t was = atomic_load(mode), next;
@@ -109,8 +113,8 @@ static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode t
 	do {
 		if (hl_mode_of(was) == to)
 			return to;
-		next = (was & HL_MODE_ASKED) | ((was + HL_MODE_ONE_SWITCH) & HL_MODE_SWITCHES) |
-		       hl_mode_first(to);
+		next = (was & (HL_MODE_ASKED | HL_MODE_SCRIPT)) |
+		       ((was + HL_MODE_ONE_SWITCH) & HL_MODE_SWITCHES) | hl_mode_first(to);
 		if (to == HL_MODE_CLOSED)
 			next |= was & HL_MODE_LOGGING;
 	} while (!atomic_compare_exchange_weak(mode, &was, next));
@@ -160,6 +164,8 @@ struct hl_area {
 enum hl_area_id {
 	HL_AREA_MODULES,
 	HL_AREA_STRINGS,
+	HL_AREA_SITES, /* of script frames; site n stands at n - 1 */
+	HL_AREA_NAMES, /* what sites refer to */
 	HL_AREA_THREADS,
 	HL_AREA_NODES,
 	HL_AREA_INDEX,
@@ -179,6 +185,39 @@ struct hl_region_module {
 	uint32_t reserved;
 	uint8_t build_id[HL_BUILD_ID_MAX]; /* see base/file_print.h */
 	struct hl_file_print print;	   /* of a file whose build id is missing or too short */
+};
+
+/* A place in a script; see script/provider.h. */
+struct hl_region_site {
+	uint32_t provider; /* index in header.providers */
+	uint32_t line, first_line;
+	uint32_t function, source; /* where their names begin, in the area of names */
+	uint32_t next;		   /* for the recorder alone */
+	uint32_t reserved[2];
+};
+
+/* A name, at a multiple of 4 bytes. */
+struct hl_region_name {
+	uint32_t next; /* for the recorder alone */
+	uint32_t bytes;
+	char text[];
+};
+
+#define HL_SITE_NAME_MAX 4095u /* bytes; longer ones are cut off */
+
+/* What a name of ${bytes} takes. */
+static inline uint32_t hl_region_name_bytes(uint32_t bytes)
+{
+	return ((uint32_t)sizeof(struct hl_region_name) + bytes + 3) & ~UINT32_C(3);
+}
+
+#define HL_SCRIPT_PROVIDERS_MAX 4u
+
+/* A provider of script frames. Addresses are those of the process. */
+struct hl_region_provider {
+	char name[24];
+	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
+	uint64_t text_start, text_end; /* all of its own code; 0: unknown */
 };
 
 struct hl_region_node {
@@ -308,6 +347,9 @@ struct hl_region_header {
 	_Alignas(64) _Atomic uint64_t lost_events;
 	_Atomic uint64_t lost_bytes;
 	_Atomic uint64_t lost_modules;
+
+	_Atomic uint32_t site_count, name_bytes, provider_count;
+	struct hl_region_provider providers[HL_SCRIPT_PROVIDERS_MAX];
 
 	struct hl_mailbox mailbox; /* what the program says through heapline.h */
 	struct hl_introspection_box introspection;

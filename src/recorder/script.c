@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Script frames in the recorder; see script.h. */
+#include "recorder/script.h"
+
+#include "base/frame_key.h"
+#include "recorder/node.h"
+#include "recorder/private_map.h"
+#include "recorder/recorder.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* What is registered outlives the recorder: a forked child starts another one. */
+static struct hl_script_provider providers[HL_SCRIPT_PROVIDERS_MAX];
+static _Atomic uint32_t provider_count;
+static _Atomic uint32_t registering;
+
+/*
+ * A function's address leads to one of these numbers, which hl_script_forget() raises: what was
+ * remembered under another number is not used. The epoch counts all of that.
+ */
+#define GENERATION_BITS 12
+
+static _Atomic uint32_t generations[1u << GENERATION_BITS];
+static _Atomic uint32_t epoch;
+
+#define SITE_BITS 12 /* of a thread's table of places and their sites */
+#define PAIR_BITS 10 /* of its table of cells */
+
+/* A frame of the last capture. */
+struct step {
+	uint64_t function, place; /* as in a frame: function; all after it, and the provider */
+	uint64_t key;
+	uint32_t node; /* of the path up to here */
+};
+
+struct known_site {
+	uint64_t function, place;
+	uint32_t generation;
+	uint32_t site;
+};
+
+/* Cells by native node << HL_NODE_BITS | node of the path. */
+struct known_pair {
+	uint64_t nodes;
+	struct hl_cell *cell;
+};
+
+struct hl_script_thread {
+	uint32_t epoch; /* as it was when the path was remembered */
+	uint32_t depth;
+	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
+	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
+	struct known_site sites[1u << SITE_BITS];
+	struct known_pair pairs[1u << PAIR_BITS];
+};
+
+static uint64_t mix(uint64_t value)
+{
+	return value * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static _Atomic uint32_t *generation_of(uint64_t function)
+{
+	return &generations[mix(function) >> (64 - GENERATION_BITS)];
+}
+
+/* ---- registration ---- */
+
+/* Fills the region's list up to ${count}; who registers does so under the lock. */
+static void announce(struct hl_region_header *header, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const struct hl_script_provider *from = &providers[i];
+		struct hl_region_provider *to = &header->providers[i];
+		size_t bytes = strlen(from->name);
+		if (bytes >= sizeof(to->name))
+			bytes = sizeof(to->name) - 1;
+		memcpy(to->name, from->name, bytes);
+		to->eval_start = from->eval_start;
+		to->eval_end = from->eval_end;
+		to->text_start = from->text_start;
+		to->text_end = from->text_end;
+	}
+	/* Who sees the number sees the providers. */
+	atomic_store_explicit(&header->provider_count, count, memory_order_release);
+	if (count)
+		atomic_fetch_or(&header->mode, HL_MODE_SCRIPT);
+}
+
+void hl_script_announce(struct hl_recorder *recorder)
+{
+	announce(recorder->region.header, atomic_load(&provider_count));
+}
+
+int hl_script_register(const struct hl_script_provider *provider)
+{
+	int r = 0;
+
+	hl_spin_lock(&registering);
+	uint32_t count = atomic_load_explicit(&provider_count, memory_order_relaxed);
+	if (count < HL_SCRIPT_PROVIDERS_MAX) {
+		providers[count] = *provider;
+		atomic_store_explicit(&provider_count, count + 1, memory_order_release);
+		if (hl_recorder_is_running(hl_recorder))
+			announce(hl_recorder->region.header, count + 1);
+	} else {
+		r = -ENOSPC;
+	}
+	hl_spin_unlock(&registering);
+	return r;
+}
+
+void hl_script_forget(uint64_t function)
+{
+	/* Release: a thread that learns of a new object at this address from the caller sees that
+	 * the one before is gone. */
+	atomic_fetch_add_explicit(generation_of(function), 1, memory_order_release);
+	atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+}
+
+/* ---- names and sites in the region; under the lock ---- */
+
+static uint32_t hash_text(const char *text, uint32_t bytes)
+{
+	uint64_t hash = bytes;
+
+	for (uint32_t i = 0; i < bytes; i++)
+		hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+	return (uint32_t)(mix(hash) >> 32);
+}
+
+/* *${ret_name} becomes where in its area ${text} stands. False without room. */
+static bool put_name(struct hl_script_sites *sites, struct hl_region_map *region, const char *text,
+		     uint32_t bytes, uint32_t *ret_name)
+{
+	struct hl_region_header *header = region->header;
+
+	if (bytes > HL_SITE_NAME_MAX)
+		bytes = HL_SITE_NAME_MAX;
+	uint32_t *head = &sites->names[hash_text(text, bytes) >> (32 - HL_SITE_HEADS_BITS)];
+	uint32_t used = atomic_load_explicit(&header->name_bytes, memory_order_relaxed);
+	for (uint32_t at = *head; at && at <= used;) {
+		const struct hl_region_name *name = (void *)(region->names + at - 1);
+		if (name->bytes == bytes && memcmp(name->text, text, bytes) == 0) {
+			*ret_name = at - 1;
+			return true;
+		}
+		if (name->next >= at)
+			break; /* the program has written there: older names lie before newer ones */
+		at = name->next;
+	}
+	uint64_t end = used + hl_region_name_bytes(bytes);
+	if (!hl_region_map_commit(region, HL_AREA_NAMES, end))
+		return false;
+	struct hl_region_name *name = (void *)(region->names + used);
+	name->next = *head;
+	name->bytes = bytes;
+	memcpy(name->text, text, bytes);
+	*head = used + 1;
+	*ret_name = used;
+	atomic_store_explicit(&header->name_bytes, (uint32_t)end, memory_order_release);
+	return true;
+}
+
+static bool is_site(const struct hl_region_site *a, const struct hl_region_site *b)
+{
+	return a->provider == b->provider && a->line == b->line && a->first_line == b->first_line &&
+	       a->function == b->function && a->source == b->source;
+}
+
+/* The number of ${site}, entered if it is new; 0 without room. */
+static uint32_t put_site(struct hl_script_sites *sites, struct hl_region_map *region,
+			 struct hl_region_site site)
+{
+	uint64_t hash = mix(mix((uint64_t)site.function << 32 | site.source) ^
+			    ((uint64_t)site.first_line << 32 | site.line) ^ site.provider);
+	uint32_t *head = &sites->sites[hash >> (64 - HL_SITE_HEADS_BITS)];
+	uint32_t count = atomic_load_explicit(&region->header->site_count, memory_order_relaxed);
+
+	for (uint32_t at = *head; at && at <= count;) {
+		const struct hl_region_site *known = &region->sites[at - 1];
+		if (is_site(known, &site))
+			return at;
+		if (known->next >= at)
+			break;
+		at = known->next;
+	}
+	if (!hl_region_map_commit(region, HL_AREA_SITES, (count + UINT64_C(1)) * sizeof(site)))
+		return 0;
+	site.next = *head;
+	region->sites[count] = site;
+	*head = count + 1;
+	atomic_store_explicit(&region->header->site_count, count + 1, memory_order_release);
+	return count + 1;
+}
+
+/* ---- from frames to nodes ---- */
+
+static uint32_t describe(struct hl_recorder *recorder, const struct hl_script_frame *frame,
+			 uint32_t provider)
+{
+	const struct hl_script_provider *it = &providers[provider];
+	struct hl_region_site site = {.provider = provider};
+	struct hl_script_place place = {0};
+	uint32_t number = 0;
+
+	if (!it->describe(it->state, frame, &place))
+		return 0;
+	site.line = place.line;
+	site.first_line = place.first_line;
+	hl_spin_lock(&recorder->sites.lock);
+	if (put_name(&recorder->sites, &recorder->region, place.function, place.function_bytes,
+		     &site.function) &&
+	    put_name(&recorder->sites, &recorder->region, place.source, place.source_bytes,
+		     &site.source))
+		number = put_site(&recorder->sites, &recorder->region, site);
+	hl_spin_unlock(&recorder->sites.lock);
+	return number;
+}
+
+static uint32_t find_site(struct hl_recorder *recorder, struct hl_script_thread *own,
+			  const struct hl_script_frame *frame, uint64_t place, uint32_t provider)
+{
+	struct known_site *known =
+		&own->sites[(mix(frame->function) ^ mix(place)) >> (64 - SITE_BITS)];
+	uint32_t generation =
+		atomic_load_explicit(generation_of(frame->function), memory_order_acquire);
+
+	if (known->function == frame->function && known->place == place &&
+	    known->generation == generation)
+		return known->site;
+	*known = (struct known_site){frame->function, place, generation,
+				     describe(recorder, frame, provider)};
+	return known->site;
+}
+
+/* What follows the function in a frame, as one number; all of it but the provider at its top. */
+static inline uint64_t place_of(const struct hl_script_frame *frame, uint32_t provider)
+{
+	uint64_t place;
+
+	memcpy(&place, &frame->at, sizeof(place));
+	return place | (uint64_t)provider << 56;
+}
+
+/*
+ * Adds ${count} frames of ${provider}, innermost first, to the path, from its step ${depth} on.
+ * *${kept}: how many steps, from the outermost, are as they were. False without nodes.
+ */
+static bool add_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t count,
+		       uint32_t provider, uint32_t depth, uint32_t *kept)
+{
+	struct hl_script_thread *own = thread->script;
+	const struct hl_script_frame *frame = own->frames + count;
+	struct step *step = own->path + depth, *end = step + count;
+
+	if (*kept >= depth) {
+		const struct step *same_end =
+			own->path + (own->depth < depth + count ? own->depth : depth + count);
+		while (step < same_end && step->function == frame[-1].function &&
+		       step->place == place_of(frame - 1, provider))
+			step++, frame--;
+		*kept = (uint32_t)(step - own->path);
+	}
+	uint32_t node = step == own->path ? 0 : step[-1].node;
+	for (; step < end; step++) {
+		frame--;
+		uint64_t place = place_of(frame, provider);
+		uint32_t site = find_site(recorder, own, frame, place, provider);
+		uint64_t key = hl_site_frame_key(site, frame->is_entry);
+		node = hl_node_intern(&recorder->region, &thread->nodes, node, key);
+		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
+			own->depth = 0;
+			return false;
+		}
+		*step = (struct step){frame->function, place, key, node};
+	}
+	return true;
+}
+
+/* Brings the path up to date. False without nodes. */
+static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
+		    const struct hl_script_caller *caller)
+{
+	struct hl_script_thread *own = thread->script;
+	uint32_t count = atomic_load_explicit(&provider_count, memory_order_acquire);
+	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
+	uint32_t kept = 0, depth = 0;
+
+	if (own->epoch != now) {
+		own->epoch = now;
+		own->depth = 0;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		bool truncated = false;
+		uint32_t max = HL_SCRIPT_DEPTH_MAX - depth;
+		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
+						       &truncated);
+		frames = frames < max ? frames : max;
+		thread->in_region->truncated_stacks += truncated;
+		if (HL_UNLIKELY(!add_frames(recorder, thread, frames, i, depth, &kept)))
+			return false;
+		depth += frames;
+	}
+	own->depth = depth;
+	return true;
+}
+
+/* The node of the whole path below ${native}; HL_NODE_NONE without memory. */
+static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t native)
+{
+	const struct hl_script_thread *own = thread->script;
+	uint32_t node = native;
+
+	for (uint32_t i = 0; i < own->depth && node != HL_NODE_NONE; i++)
+		node = hl_node_intern(&recorder->region, &thread->nodes, node, own->path[i].key);
+	return node;
+}
+
+struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+			       struct hl_cell *stack, const struct hl_registers *caller)
+{
+	if (HL_UNLIKELY(!stack))
+		return NULL;
+	if (HL_UNLIKELY(!thread->script) &&
+	    !(thread->script = hl_private_map_new(sizeof(*thread->script))))
+		return NULL;
+	struct hl_script_thread *own = thread->script;
+	const struct hl_script_caller whole = {.registers = caller, .native_node = stack->node};
+	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
+		return NULL;
+	if (!own->depth)
+		return stack;
+	uint64_t nodes = (uint64_t)stack->node << HL_NODE_BITS | own->path[own->depth - 1].node;
+	struct known_pair *known = &own->pairs[mix(nodes) >> (64 - PAIR_BITS)];
+	if (HL_LIKELY(known->nodes == nodes))
+		return known->cell;
+	uint32_t node = intern_path(recorder, thread, stack->node);
+	if (HL_UNLIKELY(node == HL_NODE_NONE))
+		return NULL;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
+	if (HL_LIKELY(cell))
+		*known = (struct known_pair){nodes, cell};
+	return cell;
+}
+
+void hl_script_release(struct hl_thread *thread)
+{
+	if (thread->script)
+		hl_private_map_free(thread->script, sizeof(*thread->script));
+	thread->script = NULL;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Script frames: asks the providers what the calling thread's interpreters run, and interns it
+ * below the node of the native stack, outermost first. Where nobody has registered a provider
+ * nothing of this runs: HL_MODE_SCRIPT in the region's mode says so.
+ *
+ * The frames of a thread's last allocation are remembered, and those outward of the first that
+ * differs are not looked up again. A path of script frames has a node of its own below the root, at
+ * which nothing counts: a pair of it and of the native stack leads to the cell.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "recorder/cells.h"
+#include "script/provider.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HL_SCRIPT_DEPTH_MAX 256u /* frames of one stack; outer ones are cut off, and counted */
+
+struct hl_recorder;
+struct hl_thread;
+struct hl_registers;
+
+#define HL_SITE_HEADS_BITS 14
+
+/* How sites and names are found by what they are. Zero-initialize. */
+struct hl_script_sites {
+	_Atomic uint32_t lock;
+	uint32_t sites[1u << HL_SITE_HEADS_BITS]; /* the newest of each hash, + 1 */
+	uint32_t names[1u << HL_SITE_HEADS_BITS];
+};
+
+/* What one thread knows; made at its first allocation with a provider. */
+struct hl_script_thread;
+
+/*
+ * Has ${provider} asked from now on, in forked children, too; its name and functions stay the
+ * caller's and must stay valid. At most HL_SCRIPT_PROVIDERS_MAX: 0, or -ENOSPC. Frames of several
+ * are kept in the order of their registration, those of the first outermost. Thread-safe.
+ */
+int hl_script_register(const struct hl_script_provider *provider);
+
+/* The object at ${function} is about to be freed: another one may come to lie there. To be called
+ * on any thread before the address can be used again. Async-signal-safe. */
+void hl_script_forget(uint64_t function);
+
+/* Tells the region of ${recorder} of all providers. */
+void hl_script_announce(struct hl_recorder *recorder);
+
+/* The cell of what the thread's interpreters run, below that of the native stack; ${stack} itself
+ * where nothing runs. NULL when there is no memory for it. ${stack} may be NULL. */
+struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+			       struct hl_cell *stack, const struct hl_registers *caller);
+
+void hl_script_release(struct hl_thread *thread);

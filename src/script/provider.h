@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Providers of script frames: what an interpreter in the target runs, as functions, sources and
+ * lines.
+ *
+ * A provider is asked at each recorded allocation, in the middle of it and on its thread. Its
+ * functions must not allocate, lock, print, change errno or fault, and need a few hundred bytes of
+ * stack. Frames are interned below the innermost native one, see recorder/script.h.
+ *
+ *	site	   a place in a script: provider, function, source, line. Numbered by the recorder.
+ *	entry	   a frame that native code called; the frames inward of it, up to the next entry,
+ *		   are its group, and stand for one call of the interpreter's main function.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hl_registers;
+
+struct hl_script_frame {
+	uint64_t function; /* what describes the code in the runtime: its address; not 0 */
+	uint32_t at;	   /* where in it, as the runtime counts, an instruction's index for one */
+	uint16_t print;	   /* of that object: another one at this address mostly differs; or 0 */
+	bool is_entry;
+	uint8_t reserved; /* 0 */
+};
+
+/* Texts are not terminated, and need to be valid only until the next call of the provider. */
+struct hl_script_place {
+	const char *function, *source; /* source: a path, or what else the runtime calls it */
+	uint32_t function_bytes, source_bytes;
+	uint32_t line;	     /* from 1; 0: unknown */
+	uint32_t first_line; /* of the function; 0: unknown */
+};
+
+/* Who allocates. */
+struct hl_script_caller {
+	const struct hl_registers *registers; /* of the function that called the allocator */
+	const uint64_t *saved; /* rbx, r12, r13, r14, r15 as they were in it; NULL: unknown */
+	uint32_t native_node;  /* equal numbers: the same native stack */
+};
+
+#define HL_SCRIPT_NAME_BYTES 24 /* with the NUL */
+
+struct hl_script_provider {
+	const char *name; /* "lua": shown as the module of its frames */
+	/*
+	 * Fills ${frames} with what the interpreters of the calling thread run now, innermost
+	 * first; returns how many, at most ${max}. *${ret_truncated}, false at the call, becomes
+	 * true when there are more. 0: nothing runs.
+	 */
+	uint32_t (*capture)(void *state, const struct hl_script_caller *caller,
+			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);
+	/* Says what a frame that capture() has just given is called. False: it is not known. */
+	bool (*describe)(void *state, const struct hl_script_frame *frame,
+			 struct hl_script_place *ret_place);
+	void *state;
+	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
+	uint64_t text_start, text_end; /* all code that is the interpreter's own; 0: unknown */
+};

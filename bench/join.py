@@ -3,6 +3,7 @@
 
     bench/join.py BUILD CYCLES   enters and leaves a process CYCLES times, while its threads come and
                                  go, fork, get signals and load libraries, and compares its counts
+    bench/join.py BUILD killed   is killed at each of its steps, and comes back
 """
 
 import json
@@ -140,8 +141,11 @@ def join_figures(joined):
 
 
 def main():
-    build, count = Path(sys.argv[1]), int(sys.argv[2])
-    said = cycles(build, count, MILLISECONDS, 16, "threads", "forks", "signals", "libraries")
+    build, count = Path(sys.argv[1]), sys.argv[2]
+    if count == "killed":
+        said = cycles(build, 0, 1, 3, "killed")
+    else:
+        said = cycles(build, count, MILLISECONDS, 16, "threads", "forks", "signals", "libraries")
     print(json.dumps(said))
 
 

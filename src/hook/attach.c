@@ -258,7 +258,7 @@ static int say_refusal(const struct hl_attach *attach, long r, struct hl_error *
 /* Takes out what a heapline that was killed has left. */
 static int take_over(struct hl_attach *attach, struct hl_error *err)
 {
-	attach->is_patched = attach->may_be_inside = true;
+	attach->is_patched = attach->may_be_inside = attach->record.state == HL_RECORD_STARTED;
 	int r = hl_attach_give_back(attach, 2000, err);
 	if (r == 0)
 		r = read_maps(attach, err);

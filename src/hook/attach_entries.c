@@ -62,8 +62,9 @@ static bool may_patch(struct hl_attach *attach)
 	return true;
 }
 
-/* Threads that stand inside of what will be a jump go on in the trampolines. */
-static void move_out(struct hl_attach *attach)
+/* Threads that stand inside of what will be a jump go on in the trampolines, from now on: these serve
+ * before entries are patched, too, as they are if heapline ends in between. */
+static bool move_out(struct hl_attach *attach)
 {
 	size_t count;
 	struct hl_remote_thread *threads = hl_remote_threads(attach->remote, &count);
@@ -74,8 +75,10 @@ static void move_out(struct hl_attach *attach)
 		if (!patch)
 			continue;
 		threads[i].registers.rip = patch->trampoline + patch->twin[offset];
-		threads[i].changed = true;
+		if (hl_remote_set_registers(&threads[i]) < 0)
+			return false;
 	}
+	return true;
 }
 
 /*
@@ -158,9 +161,8 @@ int hl_attach_patch_entries(struct hl_attach *attach, struct hl_error *err)
 		}
 		bool may = r == 0 && may_patch(attach);
 		attach->may_be_inside |= may;
+		may = may && move_out(attach);
 		bool done = may && write_patches(attach);
-		if (done)
-			move_out(attach);
 		if (r == 0)
 			hl_remote_continue(attach->remote);
 		attach->times.patch_us += hl_remote_stopped_us(attach->remote);

@@ -25,7 +25,7 @@
 static long map_block(struct hl_attach *attach, const struct hl_attach_block *block)
 {
 	long at = hl_remote_syscall(attach->remote, SYS_mmap, (long)block->address,
-				    (long)block->size, PROT_READ | PROT_WRITE,
+				    (long)block->size, PROT_READ,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	if (at < 0 || at == (long)block->address)
@@ -94,8 +94,12 @@ static long place_blocks(struct hl_attach *attach, uint32_t *ret_mapped)
 		if (r < 0)
 			break;
 		*ret_mapped = i + 1;
+		/* At once, so that another heapline finds it should this one be killed. */
 		if (i > 0)
 			tell_blocks(attach, i + 1);
+		else
+			hl_remote_write(attach->remote, block->address, block->bytes,
+					sizeof(attach->record));
 		r = i ? protect(attach, block->address, block->size, PROT_READ | PROT_EXEC)
 		      : protect_first_block(attach);
 		if (r == 0)

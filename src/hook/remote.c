@@ -564,6 +564,11 @@ struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret
 	return remote->threads;
 }
 
+int hl_remote_set_registers(struct hl_remote_thread *thread)
+{
+	return hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, &thread->registers) < 0 ? -errno : 0;
+}
+
 /* ---- going on ---- */
 
 /* False when the thread is being killed: it has left its stop, and ends soon. */

@@ -106,6 +106,10 @@ int hl_remote_stop_all(struct hl_remote *remote, struct hl_error *err);
 /* The stopped threads; valid until hl_remote_continue(). */
 struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret_count);
 
+/* Writes the registers of a stopped thread at once: it goes on with them even if heapline is killed
+ * before it lets it go. 0; -ESRCH when it has just been killed. */
+int hl_remote_set_registers(struct hl_remote_thread *thread);
+
 /* The tids of the process at this moment, stopped or not; to be freed. */
 int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count);
 

@@ -2,18 +2,25 @@
 /*
  * Enters a process that allocates in many threads, and leaves it, again and again:
  *
- *	attach_cycles CYCLES MILLISECONDS THREADS [threads|forks|signals|libraries]...
+ *	attach_cycles CYCLES MILLISECONDS THREADS [threads|forks|signals|libraries|killed[:STEP]]...
  *	attach_cycles CYCLES MILLISECONDS pid:PID
  *
  * Each time the recorder's count is compared with the program's own, and what is left behind is
- * looked for. One line of JSON tells how long all threads stood still; status 1: something was wrong.
+ * looked for. `killed`: before each cycle another process does the same and is killed, each time at
+ * another of its steps: at equal distances from a random one on, or, with `killed:STEP`, at one after
+ * the other from that on; CYCLES 0: at each step. One line of JSON tells how long all threads stood
+ * still; status 1: something was wrong.
  */
 #include "attach_storm.h"
 #include "collector/region_read.h"
 #include "hook/attach.h"
+#include "kill_steps.h"
+#include "process/maps.h"
+#include "process/process.h"
 #include "program.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,6 +34,8 @@
 
 #define DETACH_WAIT_MS 5000
 #define FAILURES_TOLD  10
+#define KILLED	       (1u << 4) /* beside enum storm_kind */
+#define PATIENCE_MS    60000	 /* for what happens by itself */
 
 static struct storm_ledger *ledger;
 static pid_t target;
@@ -90,9 +99,10 @@ static struct recorded read_region(int fd, const struct hl_region_header *layout
 	return sums;
 }
 
-/* How many lines of maps are heapline's, descriptors there are, and threads of another policy. */
+/* How many mappings are heapline's, descriptors there are, threads of another policy, and mappings
+ * of code that are not as in this process. */
 struct residue {
-	unsigned maps, descriptors, lifted;
+	unsigned maps, descriptors, lifted, changed;
 };
 
 static unsigned count_entries(const char *folder, bool (*counts)(const char *name))
@@ -120,33 +130,85 @@ static bool is_lifted(const char *name)
 	return sched_getscheduler(atoi(name)) > SCHED_OTHER;
 }
 
-static struct residue look_for_residue(void)
+/* This process has not been entered, and the target was forked off it. */
+static bool is_changed(int memory, const struct hl_map *map)
 {
-	char path[64], line[4096];
-	struct residue residue = {0, 0, 0};
+	char there[4096];
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", target);
-	FILE *maps = fopen(path, "r");
-	REQUIRE(maps);
-	while (fgets(line, sizeof(line), maps))
-		residue.maps += strstr(line, "heapline") != NULL;
-	fclose(maps);
+	for (uint64_t at = map->start; at < map->end; at += sizeof(there)) {
+		REQUIRE(pread(memory, there, sizeof(there), (off_t)at) == sizeof(there));
+		if (memcmp(there, (const void *)(uintptr_t)at, sizeof(there)) != 0)
+			return true;
+	}
+	return false;
+}
+
+static void look_at_maps(struct residue *residue, bool is_ours)
+{
+	struct hl_maps maps = {0}, own = {0};
+	struct hl_error err;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", target);
+	int memory = open(path, O_RDONLY | O_CLOEXEC);
+	REQUIRE(memory >= 0 && hl_maps_read(target, &maps, &err) == 0 &&
+		hl_maps_read(getpid(), &own, &err) == 0);
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct hl_map *map = &maps.maps[i];
+		const struct hl_map *here = hl_maps_find(&own, map->start);
+		bool is_code = map->flags & HL_MAP_EXEC && map->path[0] != '[';
+		residue->maps +=
+			strstr(map->path, "memfd:heapline") || (is_ours && is_code && !map->inode);
+		if (is_ours && is_code && here && here->inode == map->inode &&
+		    here->start == map->start)
+			residue->changed += is_changed(memory, map);
+	}
+	close(memory);
+	hl_maps_release(&maps);
+	hl_maps_release(&own);
+}
+
+static struct residue look_for_residue(bool is_ours)
+{
+	struct residue residue = {0};
+
+	look_at_maps(&residue, is_ours);
 	residue.descriptors = count_entries("fd", any);
 	residue.lifted = count_entries("task", is_lifted);
 	return residue;
 }
 
-/* An allocation that began in one cycle must not end in the next. */
-static void let_all_go_on(unsigned threads)
+static bool has_ended(void)
 {
-	for (unsigned i = 0; i < threads; i++) {
-		uint64_t before = ledger->counts[i].all;
-		while (ledger->counts[i].all < before + 2)
-			usleep(100);
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)target, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+}
+
+/* An allocation that began in one cycle must not end in the next. */
+static void let_all_go_on(unsigned threads, unsigned cycle)
+{
+	uint64_t before[STORM_THREADS_MAX];
+	unsigned gone_on = 0;
+
+	for (unsigned i = 0; i < threads; i++)
+		before[i] = ledger->counts[i].all;
+	for (unsigned waited_ms = 0; gone_on < threads; waited_ms++) {
+		if (waited_ms == PATIENCE_MS || has_ended()) {
+			tell(waited_ms == PATIENCE_MS ? "threads that go on, out of"
+						      : "the target has ended; went on, out of",
+			     cycle, gone_on, threads);
+			exit(1);
+		}
+		usleep(1000);
+		while (gone_on < threads && ledger->counts[gone_on].all >= before[gone_on] + 2)
+			gone_on++;
 	}
 }
 
-static struct recorded record_once(unsigned milliseconds, struct hl_attach_times *ret_times)
+/* ${ret_before}: what the program had counted before; nothing is hooked then. */
+static struct recorded record_once(unsigned milliseconds, unsigned threads, unsigned cycle,
+				   struct sums *ret_before, struct hl_attach_times *ret_times)
 {
 	struct hl_attach_settings settings = {NULL};
 	struct hl_attach *attach;
@@ -156,10 +218,12 @@ static struct recorded record_once(unsigned milliseconds, struct hl_attach_times
 
 	if (hl_attach_open(target, &settings, &attach, &err) < 0 ||
 	    hl_attach_bring(attach, &fd, &err) < 0) {
-		fprintf(stderr, "%s\n", err.text);
+		fprintf(stderr, "cycle %u: %s\n", cycle, err.text);
 		exit(1);
 	}
 	hl_region_layout(&layout, 0, HL_MODE_MEM_FAST);
+	let_all_go_on(threads, cycle);
+	*ret_before = add_up(threads);
 	REQUIRE(ftruncate(fd, (off_t)layout.region_bytes) == 0);
 	struct hl_region_header *base = mmap(NULL, layout.region_bytes, PROT_READ | PROT_WRITE,
 					     MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -172,7 +236,7 @@ static struct recorded record_once(unsigned milliseconds, struct hl_attach_times
 		r = hl_attach_detach(attach, DETACH_WAIT_MS, &err);
 	}
 	if (r < 0) {
-		fprintf(stderr, "%s\n", err.text);
+		fprintf(stderr, "cycle %u: %s\n", cycle, err.text);
 		exit(1);
 	}
 	*ret_times = hl_attach_times(attach);
@@ -182,6 +246,48 @@ static struct recorded record_once(unsigned milliseconds, struct hl_attach_times
 	close(fd);
 	return recorded;
 }
+
+/* ---- being killed ---- */
+
+/* Does a cycle in another process, which is killed at its ${step}th step; 0: at none. False when it
+ * came to its end, in *${ret_steps}. */
+static bool is_killed(long step, unsigned milliseconds, unsigned cycle, _Atomic long *ret_steps)
+{
+	int status = 0;
+	pid_t tool = fork();
+
+	REQUIRE(tool >= 0);
+	if (tool == 0) {
+		struct sums before;
+		struct hl_attach_times times;
+		kill_at_step(step);
+		record_once(milliseconds, 0, cycle, &before, &times);
+		*ret_steps = steps_gone();
+		_exit(0);
+	}
+	REQUIRE(waitpid(tool, &status, 0) == tool);
+	if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+		tell("the end of a tool that was to be killed at step", cycle,
+		     (uint64_t)WEXITSTATUS(status), (uint64_t)step);
+	return WIFSIGNALED(status);
+}
+
+/* What has happened to the target must go away by itself. */
+static void check_after_kill(unsigned threads, unsigned cycle, long step)
+{
+	struct residue left = look_for_residue(true);
+
+	/* The tool's guardian comes a moment later. */
+	for (int ms = 0; left.lifted && ms < PATIENCE_MS; ms++) {
+		usleep(1000);
+		left = look_for_residue(true);
+	}
+	if (left.lifted)
+		tell("lifted threads after a kill at step", cycle, left.lifted, (uint64_t)step);
+	let_all_go_on(threads, cycle);
+}
+
+/* ---- all cycles ---- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -199,13 +305,64 @@ static void print_times(const char *name, uint32_t *us, unsigned count)
 
 static unsigned kinds_of(char **words)
 {
-	static const char *const names[] = {"threads", "forks", "signals", "libraries"};
+	static const char *const names[] = {"threads", "forks", "signals", "libraries", "killed"};
 	unsigned kinds = 0;
 
 	for (; *words; words++)
-		for (unsigned i = 0; i < 4; i++)
-			kinds |= strcmp(*words, names[i]) ? 0 : 1u << i;
+		for (unsigned i = 0; i < 5; i++)
+			kinds |= strncmp(*words, names[i], strlen(names[i])) ? 0 : 1u << i;
 	return kinds;
+}
+
+/* The steps at which others are killed. */
+struct kills {
+	unsigned count;
+	long first, stride;
+};
+
+static struct kills plan_kills(char **words, unsigned cycles, unsigned milliseconds)
+{
+	long first = 0;
+
+	for (; *words; words++)
+		sscanf(*words, "killed:%ld", &first);
+	REQUIRE(!is_killed(0, milliseconds, 0, &ledger->steps) && ledger->steps > 0);
+	struct kills kills = {cycles ? cycles : (unsigned)ledger->steps, first, 1};
+	if (!first) {
+		kills.stride = (ledger->steps + kills.count - 1) / kills.count;
+		kills.first = 1 + getpid() % kills.stride;
+	}
+	return kills;
+}
+
+/* Enters and leaves the target, and looks whether all of it is as it should be. */
+static uint64_t check_cycle(unsigned cycle, unsigned milliseconds, unsigned threads, unsigned kinds,
+			    const struct residue *at_first, struct hl_attach_times *ret_times)
+{
+	struct sums before;
+	struct recorded recorded = record_once(milliseconds, threads, cycle, &before, ret_times);
+
+	let_all_go_on(threads, cycle);
+	struct sums after = add_up(threads);
+	uint64_t sure = after.sure - before.sure, maybe = after.maybe - before.maybe;
+	bool is_known = threads && !(kinds & ~KILLED);
+	if (recorded.allocated < sure || (is_known && recorded.allocated > sure + maybe + threads))
+		tell("allocations recorded, and those that the program knows of", cycle,
+		     recorded.allocated, sure);
+	if (is_known && recorded.in_use > threads * UINT64_C(STORM_KEPT + 2))
+		tell("blocks in use, and as many as there can be", cycle, recorded.in_use,
+		     threads * UINT64_C(STORM_KEPT + 2));
+	if (recorded.lost)
+		tell("events lost", cycle, recorded.lost, 0);
+	struct residue left = look_for_residue(threads);
+	if (left.maps || left.lifted)
+		tell("mappings and threads that are not as before", cycle, left.maps, left.lifted);
+	if (left.changed)
+		tell("mappings of code that is not as before", cycle, left.changed, 0);
+	if (threads && !(kinds & STORM_LIBRARIES) && left.descriptors != at_first->descriptors)
+		tell("descriptors, and those at first", cycle, left.descriptors,
+		     at_first->descriptors);
+	return recorded.allocated;
 }
 
 int main(int argc, char **argv)
@@ -214,45 +371,36 @@ int main(int argc, char **argv)
 	unsigned cycles = (unsigned)atoi(argv[1]), milliseconds = (unsigned)atoi(argv[2]);
 	bool is_others = !strncmp(argv[3], "pid:", 4); /* of which nothing is known */
 	unsigned threads = is_others ? 0 : (unsigned)atoi(argv[3]), kinds = kinds_of(argv + 4);
-	uint32_t *bring = calloc(cycles, sizeof(*bring)), *patch = calloc(cycles, sizeof(*patch));
-	uint32_t *detach = calloc(cycles, sizeof(*detach));
 	uint64_t total = 0;
+	struct kills kills = {0};
 
-	REQUIRE(cycles && bring && patch && detach && threads <= STORM_THREADS_MAX);
 	ledger = mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
-	REQUIRE(ledger != MAP_FAILED);
+	REQUIRE(ledger != MAP_FAILED && threads <= STORM_THREADS_MAX);
 	if (is_others)
 		target = atoi(argv[3] + 4);
 	else
 		start_target(threads, kinds);
-	struct residue at_first = look_for_residue();
+	struct residue at_first = look_for_residue(threads);
+	if (kinds & KILLED) {
+		kills = plan_kills(argv + 4, cycles, milliseconds);
+		cycles = kills.count;
+	}
+	uint32_t *bring = calloc(cycles, sizeof(*bring)), *patch = calloc(cycles, sizeof(*patch));
+	uint32_t *detach = calloc(cycles, sizeof(*detach));
+	REQUIRE(cycles && bring && patch && detach);
+	unsigned killed = 0;
 	for (unsigned i = 0; i < cycles; i++) {
-		struct sums before = add_up(threads);
 		struct hl_attach_times times;
-		struct recorded recorded = record_once(milliseconds, &times);
-		let_all_go_on(threads);
-		struct sums after = add_up(threads);
-		uint64_t sure = after.sure - before.sure, maybe = after.maybe - before.maybe;
-		if (recorded.allocated < sure ||
-		    (threads && !kinds && recorded.allocated > sure + maybe + threads))
-			tell("allocations recorded, and those that the program knows of", i,
-			     recorded.allocated, sure);
-		if (threads && !kinds && recorded.in_use > threads * UINT64_C(STORM_KEPT + 2))
-			tell("blocks in use, and as many as there can be", i, recorded.in_use,
-			     threads * UINT64_C(STORM_KEPT + 2));
-		if (recorded.lost)
-			tell("events lost", i, recorded.lost, 0);
-		struct residue left = look_for_residue();
-		if (left.maps || left.lifted ||
-		    (threads && !(kinds & STORM_LIBRARIES) &&
-		     left.descriptors != at_first.descriptors))
-			tell("mappings and threads that are not as before", i, left.maps,
-			     left.lifted);
+		long step = kills.first + i * kills.stride;
+		if (kinds & KILLED) {
+			killed += is_killed(step, milliseconds, i, &ledger->steps);
+			check_after_kill(threads, i, step);
+		}
+		total += check_cycle(i, milliseconds, threads, kinds, &at_first, &times);
 		bring[i] = times.bring_us;
 		patch[i] = times.patch_us;
 		detach[i] = times.detach_us;
-		total += recorded.allocated;
 	}
 	ledger->stop = 1;
 	int status = 0;
@@ -261,7 +409,8 @@ int main(int argc, char **argv)
 	print_times("bring", bring, cycles);
 	print_times("patch", patch, cycles);
 	print_times("detach", detach, cycles);
-	printf("\"cycles\": %u, \"allocations\": %" PRIu64 ", \"status\": %d, \"failures\": %u}\n",
-	       cycles, total, status, failures);
+	printf("\"cycles\": %u, \"killed\": %u, \"steps\": %ld, \"allocations\": %" PRIu64
+	       ", \"status\": %d, \"failures\": %u}\n",
+	       cycles, killed, ledger->steps, total, status, failures);
 	return failures || status;
 }

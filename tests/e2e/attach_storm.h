@@ -19,6 +19,7 @@ struct storm_count {
 struct storm_ledger {
 	_Atomic uint32_t ready; /* threads that run */
 	_Atomic uint32_t stop;
+	_Atomic long steps; /* of a tool that enters it and is killed */
 	struct storm_count counts[STORM_THREADS_MAX];
 };
 

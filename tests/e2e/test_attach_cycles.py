@@ -21,6 +21,13 @@ class Cycles(attaching.TestCase):
         told = json.loads(result.stdout)
         self.assertEqual((told["cycles"], told["failures"], told["status"]), (cycles, 0, 0))
         self.assertGreater(told["allocations"], cycles)
+        return told
+
+    def test_a_tool_that_is_killed_at_any_of_its_steps(self):
+        """In between, what it left is taken out; bench/join.py takes each of the steps."""
+        told = self.enter(60, 3, "killed")
+        self.assertGreater(told["steps"], 500)
+        self.assertGreater(told["killed"], 50)
 
     def test_threads_that_stay(self):
         self.enter(60, 4)

@@ -5,6 +5,7 @@
  */
 #include "hook/remote.h"
 
+#include "../e2e/kill_steps.h"
 #include "remote_target.h"
 #include "sanitized.h"
 
@@ -13,7 +14,6 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 #include <cmocka.h>
@@ -24,56 +24,7 @@
 /* What a target has in its page of words: progress of its threads first. */
 enum { SLEEPER, COMPUTER, SWITCHER, MAIN, THREADS_END, WRONG, READY, IS_MAIN_BUSY, PATCHED };
 
-/* ---- the tool, which is killed at its ${kill_at}th step ---- */
-
-static long steps, kill_at;
-
-static void step(void)
-{
-	if (++steps == kill_at)
-		kill(getpid(), SIGKILL);
-}
-
-/* pwrite() is called by its name for offsets of 64 bits. */
-long __real_ptrace(enum __ptrace_request request, pid_t tid, void *address, void *bytes);
-long __wrap_ptrace(enum __ptrace_request request, pid_t tid, void *address, void *bytes);
-ssize_t __real_pwrite64(int fd, const void *bytes, size_t size, off_t offset);
-ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t offset);
-int __real_sched_setscheduler(pid_t tid, int policy, const struct sched_param *param);
-int __wrap_sched_setscheduler(pid_t tid, int policy, const struct sched_param *param);
-
-long __wrap_ptrace(enum __ptrace_request request, pid_t tid, void *address, void *bytes)
-{
-	step();
-	long r = __real_ptrace(request, tid, address, bytes);
-	int code = errno;
-	step();
-	errno = code;
-	return r;
-}
-
-ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t offset)
-{
-	step();
-	ssize_t r = __real_pwrite64(fd, bytes, size, offset);
-	step();
-	return r;
-}
-
-/* The guardian calls it, too, and is not the one to be killed. */
-int __wrap_sched_setscheduler(pid_t tid, int policy, const struct sched_param *param)
-{
-	static pid_t tool;
-
-	if (!tool)
-		tool = getpid();
-	if (getpid() == tool)
-		step();
-	int r = __real_sched_setscheduler(tid, policy, param);
-	if (getpid() == tool)
-		step();
-	return r;
-}
+/* ---- the tool ---- */
 
 /* In the target, on a stack that was mapped there. */
 __attribute__((no_sanitize("all"), noinline)) static long call_kernel(long argument)
@@ -226,6 +177,8 @@ static int live(_Atomic long *words)
 
 /* ---- after a kill ---- */
 
+static long kill_at; /* the step of the tool at which it is killed; 0: none */
+
 static void check_thread(pid_t tid)
 {
 	char state = 0;
@@ -267,8 +220,10 @@ static int run_tool(pid_t pid, _Atomic long *words, long kill_after_us)
 {
 	pid_t tool = fork();
 
-	if (tool == 0)
+	if (tool == 0) {
+		kill_at_step(kill_at);
 		_exit(use(pid, words));
+	}
 	if (kill_after_us) {
 		usleep((useconds_t)kill_after_us);
 		kill(tool, SIGKILL);

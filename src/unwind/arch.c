@@ -8,7 +8,14 @@
 #include <string.h>
 
 /* System V ABI x86-64, figure 3.36. */
-enum dwarf_register { DWARF_RBP = 6, DWARF_RSP = 7, DWARF_RIP = 16 };
+enum dwarf_register {
+	DWARF_RBX = 3,
+	DWARF_RBP = 6,
+	DWARF_RSP = 7,
+	DWARF_R12 = 12,
+	DWARF_R15 = 15,
+	DWARF_RIP = 16,
+};
 
 enum dwarf_operation {
 	OP_DEREF = 0x06,
@@ -27,7 +34,11 @@ enum dwarf_operation {
 
 int hl_arch_tracked(uint64_t dwarf_register)
 {
+	if (dwarf_register >= DWARF_R12 && dwarf_register <= DWARF_R15)
+		return HL_CFI_R12 + (int)(dwarf_register - DWARF_R12);
 	switch (dwarf_register) {
+	case DWARF_RBX:
+		return HL_CFI_RBX;
 	case DWARF_RBP:
 		return HL_CFI_BP;
 	case DWARF_RSP:

@@ -257,8 +257,7 @@ static int parse_fde(const struct hl_cfi_section *section, const struct record *
 
 struct lookup {
 	uint64_t pc;
-	bool is_signal_frame;
-	hl_rule rule;
+	struct hl_cfi_function *found;
 };
 
 #define LOOKUP_FOUND 1
@@ -269,25 +268,26 @@ static int match_range(void *context, uint64_t from, uint64_t to, const struct h
 
 	if (lookup->pc < from || lookup->pc >= to)
 		return 0;
-	lookup->rule = hl_arch_rule(state, lookup->is_signal_frame);
+	lookup->found->state = *state;
 	return LOOKUP_FOUND;
 }
 
 static int find_in_fde(const struct hl_cfi_section *section, const struct hl_fde *fde, uint64_t pc,
-		       hl_rule *ret_rule)
+		       struct hl_cfi_function *ret_function)
 {
-	struct lookup lookup = {.pc = pc, .is_signal_frame = fde->cie->is_signal_frame};
+	struct lookup lookup = {.pc = pc, .found = ret_function};
 
 	if (pc < fde->begin || pc >= fde->end)
 		return -ENOENT;
+	ret_function->begin = fde->begin;
+	ret_function->end = fde->end;
+	ret_function->is_signal_frame = fde->cie->is_signal_frame;
 	int result = hl_cfi_program_run(section, fde, match_range, &lookup);
-	if (result != LOOKUP_FOUND)
-		return result ? result : -EINVAL;
-	*ret_rule = lookup.rule;
-	return 0;
+	return result == LOOKUP_FOUND ? 0 : result ? result : -EINVAL;
 }
 
-int hl_cfi_find(const struct hl_cfi_section *section, uint64_t pc, hl_rule *ret_rule)
+static int find_by_scan(const struct hl_cfi_section *section, uint64_t pc,
+			struct hl_cfi_function *ret_function)
 {
 	struct hl_cfi_reader reader = {section->bytes, section->bytes + section->size, false};
 	struct hl_cie cie = {0};
@@ -300,11 +300,21 @@ int hl_cfi_find(const struct hl_cfi_section *section, uint64_t pc, hl_rule *ret_
 			continue;
 		if (parse_fde(section, &record, &cie, &fde))
 			return -EINVAL;
-		result = find_in_fde(section, &fde, pc, ret_rule);
+		result = find_in_fde(section, &fde, pc, ret_function);
 		if (result != -ENOENT)
 			return result;
 	}
 	return result ? result : -ENOENT;
+}
+
+int hl_cfi_find(const struct hl_cfi_section *section, uint64_t pc, hl_rule *ret_rule)
+{
+	struct hl_cfi_function function;
+	int result = find_by_scan(section, pc, &function);
+
+	if (result == 0)
+		*ret_rule = hl_arch_rule(&function.state, function.is_signal_frame);
+	return result;
 }
 
 static int64_t table_target(const uint8_t *table, uint64_t index)
@@ -317,7 +327,7 @@ static int64_t table_target(const uint8_t *table, uint64_t index)
 
 /* ${memory} is the module's whole mapping. */
 static int find_by_table(const struct hl_cfi_section *memory, const uint8_t *hdr, uint64_t pc,
-			 hl_rule *ret_rule)
+			 struct hl_cfi_function *ret_function)
 {
 	const uint8_t *end = memory->bytes + memory->size;
 	struct hl_cfi_reader reader = {hdr + 8, end, false};
@@ -343,12 +353,12 @@ static int find_by_table(const struct hl_cfi_section *memory, const uint8_t *hdr
 	if (read_record(memory, &reader, &record) != 1 || record.is_cie ||
 	    parse_fde(memory, &record, &cie, &fde))
 		return -EINVAL;
-	return find_in_fde(memory, &fde, pc, ret_rule);
+	return find_in_fde(memory, &fde, pc, ret_function);
 }
 
 /* Without a usable table: .eh_frame from its start, to its terminator. */
-static int find_by_scan(const struct hl_cfi_section *memory, const uint8_t *hdr, uint64_t pc,
-			hl_rule *ret_rule)
+static int find_without_table(const struct hl_cfi_section *memory, const uint8_t *hdr, uint64_t pc,
+			      struct hl_cfi_function *ret_function)
 {
 	struct hl_cfi_reader reader = {hdr + 4, memory->bytes + memory->size, false};
 	uint64_t frames = read_pointer(memory, &reader, hdr[1], address_of(memory, hdr));
@@ -361,11 +371,11 @@ static int find_by_scan(const struct hl_cfi_section *memory, const uint8_t *hdr,
 	section.bytes += offset;
 	section.size -= offset;
 	section.address += offset;
-	return hl_cfi_find(&section, pc, ret_rule);
+	return find_by_scan(&section, pc, ret_function);
 }
 
-int hl_cfi_find_in_memory(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
-			  hl_rule *ret_rule)
+int hl_cfi_find_function(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
+			 struct hl_cfi_function *ret_function)
 {
 	struct hl_cfi_section memory = {
 		.bytes = (const uint8_t *)start,
@@ -378,8 +388,19 @@ int hl_cfi_find_in_memory(const uint8_t *hdr, uint64_t start, uint64_t end, uint
 		return -EINVAL;
 	bool has_usual_table = hdr[1] == HDR_POINTER_USUAL && hdr[2] == POINTER_UDATA4 &&
 			       hdr[3] == HDR_TABLE_USUAL;
-	return has_usual_table ? find_by_table(&memory, hdr, pc, ret_rule)
-			       : find_by_scan(&memory, hdr, pc, ret_rule);
+	return has_usual_table ? find_by_table(&memory, hdr, pc, ret_function)
+			       : find_without_table(&memory, hdr, pc, ret_function);
+}
+
+int hl_cfi_find_in_memory(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
+			  hl_rule *ret_rule)
+{
+	struct hl_cfi_function function;
+	int result = hl_cfi_find_function(hdr, start, end, pc, &function);
+
+	if (result == 0)
+		*ret_rule = hl_arch_rule(&function.state, function.is_signal_frame);
+	return result;
 }
 
 struct compilation {

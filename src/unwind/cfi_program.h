@@ -121,6 +121,11 @@ enum hl_cfi_tracked {
 	HL_CFI_BP,
 	HL_CFI_SP,
 	HL_CFI_RA,
+	HL_CFI_RBX,
+	HL_CFI_R12,
+	HL_CFI_R13,
+	HL_CFI_R14,
+	HL_CFI_R15,
 	HL_CFI_TRACKED,
 };
 
@@ -151,6 +156,17 @@ struct hl_fde {
 /* Receives each range [${from}, ${to}) of one state, in rising order; not empty. Non-zero stops. */
 typedef int hl_cfi_range_fn(void *context, uint64_t from, uint64_t to,
 			    const struct hl_cfi_state *state);
+
+/* Where the function that holds ${pc} begins and ends, and the state there. Same bounds and errors as
+ * hl_cfi_find_in_memory(). */
+struct hl_cfi_function {
+	uint64_t begin, end;
+	bool is_signal_frame;
+	struct hl_cfi_state state;
+};
+
+int hl_cfi_find_function(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
+			 struct hl_cfi_function *ret_function);
 
 /* Returns 0, what ${visit} stopped with, or -EINVAL. */
 int hl_cfi_program_run(const struct hl_cfi_section *section, const struct hl_fde *fde,

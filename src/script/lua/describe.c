@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Says what a frame of Lua is called: its source and line. */
+#include "script/lua/lua.h"
+
+#include <string.h>
+
+#define TAG_LONG_STRING 0x10
+#define STRING_NAME_MAX 40u
+
+/* Texts that are put together, one after the other: the next ones of the same thread and those of
+ * others do not meet them before they have been copied. */
+#define TEXTS	   64u
+#define TEXT_BYTES 96u
+
+static char texts[TEXTS][TEXT_BYTES];
+static _Atomic uint32_t next_text;
+
+struct text {
+	const char *bytes;
+	uint32_t count;
+};
+
+static struct text string_at(const struct hl_lua_layout *layout, uint64_t string)
+{
+	bool is_long = !layout->string_short_length || (hl_lua_byte(string, 8) & TAG_LONG_STRING);
+	uint64_t bytes = string + layout->string_bytes;
+
+	if (is_long && layout->string_is_pointer)
+		bytes = *(const uint64_t *)bytes;
+	return (struct text){
+		(const char *)bytes,
+		is_long ? hl_lua_number(string, layout->string_long_length)
+			: hl_lua_byte(string, layout->string_short_length),
+	};
+}
+
+/* [string "the first line"]: a chunk that was no file is its own source. */
+static struct text name_of_string(struct text chunk)
+{
+	static const char head[] = "[string \"", tail[] = "\"]", cut[] = "...\"]";
+	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS];
+	uint32_t count = 0, bytes = sizeof(head) - 1;
+
+	while (count < chunk.count && count < STRING_NAME_MAX && chunk.bytes[count] != '\n')
+		count++;
+	bool is_cut = count < chunk.count;
+	uint32_t tail_bytes = is_cut ? sizeof(cut) - 1 : sizeof(tail) - 1;
+	memcpy(name, head, bytes);
+	memcpy(name + bytes, chunk.bytes, count);
+	memcpy(name + bytes + count, is_cut ? cut : tail, tail_bytes);
+	return (struct text){name, bytes + count + tail_bytes};
+}
+
+static struct text source_of(const struct hl_lua_layout *layout, uint64_t proto)
+{
+	uint64_t string = hl_lua_word(proto, layout->proto_source);
+
+	if (!string)
+		return (struct text){"?", 1};
+	struct text source = string_at(layout, string);
+	if (source.count && (*source.bytes == '@' || *source.bytes == '='))
+		return (struct text){source.bytes + 1, source.count - 1};
+	return name_of_string(source);
+}
+
+/* A byte for each instruction: what its line has more than the one before; from time to time the line
+ * stands in a second table, (instruction, line). */
+static uint32_t line_by_steps(const struct hl_lua_layout *layout, uint64_t proto, uint32_t at)
+{
+	const int8_t *steps = (const int8_t *)hl_lua_word(proto, layout->proto_lines);
+	const uint32_t *absolute =
+		(const uint32_t *)hl_lua_word(proto, layout->proto_absolute_lines);
+	uint32_t count = hl_lua_number(proto, layout->proto_absolute_count);
+	uint32_t line = hl_lua_number(proto, layout->proto_first_line), first = 0;
+
+	size_t after = HL_LOWER_BOUND(i, count, absolute[2 * i] <= at);
+	if (after) {
+		first = absolute[2 * (after - 1)] + 1;
+		line = absolute[2 * (after - 1) + 1];
+	}
+	for (; first <= at; first++)
+		line += (uint32_t)steps[first];
+	return line;
+}
+
+static uint32_t line_of(const struct hl_lua_layout *layout, uint64_t proto, uint32_t at)
+{
+	const uint32_t *lines = (const uint32_t *)hl_lua_word(proto, layout->proto_lines);
+
+	if (!lines || at >= hl_lua_number(proto, layout->proto_line_count))
+		return 0; /* stripped */
+	return layout->proto_absolute_lines ? line_by_steps(layout, proto, at) : lines[at];
+}
+
+/* In decimal; returns the end. */
+static char *put_number(char *at, uint32_t number)
+{
+	char digits[10];
+	unsigned count = 0;
+
+	do
+		digits[count++] = (char)('0' + number % 10);
+	while (number /= 10);
+	while (count)
+		*at++ = digits[--count];
+	return at;
+}
+
+/* A function has no name of its own; it is known by where it begins. */
+static struct text name_of(struct text source, uint32_t first_line)
+{
+	static const char head[] = "function <";
+	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS], *at = name;
+	uint32_t skipped = 0, room = TEXT_BYTES - sizeof(head) - 16;
+
+	if (!first_line)
+		return (struct text){"main chunk", 10};
+	for (uint32_t i = 0; i < source.count; i++)
+		if (source.bytes[i] == '/')
+			skipped = i + 1;
+	uint32_t count = source.count - skipped < room ? source.count - skipped : room;
+	memcpy(at, head, sizeof(head) - 1);
+	at += sizeof(head) - 1;
+	memcpy(at, source.bytes + skipped, count);
+	at += count;
+	*at++ = ':';
+	at = put_number(at, first_line);
+	*at++ = '>';
+	return (struct text){name, (uint32_t)(at - name)};
+}
+
+bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *frame,
+		     struct hl_script_place *ret_place)
+{
+	const struct hl_lua_layout *layout = &lua->layout;
+	uint64_t proto = frame->function;
+
+	struct text source = source_of(layout, proto);
+	uint32_t first_line = hl_lua_number(proto, layout->proto_first_line);
+	struct text name = name_of(source, first_line);
+	*ret_place = (struct hl_script_place){
+		.function = name.bytes,
+		.function_bytes = name.count,
+		.source = source.bytes,
+		.source_bytes = source.count,
+		.line = line_of(layout, proto, frame->at),
+		.first_line = first_line,
+	};
+	return true;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads what an interpreter of Lua runs, out of its own structures: PUC Lua 5.1 to 5.5, linked in any
+ * way, stripped or not.
+ *
+ * Nothing of the interpreter is hooked or changed. A stack that runs Lua has a frame of its main
+ * function, luaV_execute(), for each call from native code into Lua. That frame has the running state
+ * and the program counter in registers or words that the compiler chose; a probe in a private state
+ * finds out which, and whether all that is read is true.
+ *
+ *	eval frame	a native frame of luaV_execute()
+ *	place		where a native frame has a value, seen from the innermost frame
+ *
+ * In-process code: capture and description take no lock, allocate nothing and call nothing of the
+ * interpreter's.
+ */
+#pragma once
+
+#include "script/lua/layout.h"
+#include "script/provider.h"
+#include "unwind/unwind.h"
+
+#include <stdatomic.h>
+
+/* Functions of the interpreter, by their addresses. */
+struct hl_lua_api {
+	enum hl_lua_version version;
+	uint64_t newstate, close, load, pcall, /* or lua_pcallk() */
+		pushcclosure, checkstack, getstack, getinfo, sethook;
+};
+
+/* What hl_lua_open() is given. */
+struct hl_lua_host {
+	struct hl_unwind *unwind;
+	void *(*map)(size_t bytes); /* zero-filled memory, or NULL; as hl_private_map_new() */
+	uint32_t node_count;	    /* native nodes have smaller numbers */
+};
+
+/*
+ * Of an eval frame, where it may have a value: the compiler chooses anew for each part of so long a
+ * function. Word w lies w words below the frame's CFA. Words 2 to 7 can only have what the function
+ * keeps for its caller, and every caller has the state in some register: so a register that may have
+ * the state has it if one of these words says the same.
+ */
+#define HL_LUA_PLACES	   4u
+#define HL_LUA_KEPT_FIRST  2u
+#define HL_LUA_KEPT_LAST   7u
+#define HL_LUA_CALLERS_MAX 16u
+
+struct hl_lua_place {
+	enum { HL_LUA_NOWHERE, HL_LUA_IN_REGISTER, HL_LUA_IN_WORD } kind;
+	uint32_t index; /* enum hl_saved_register, or the word */
+};
+
+/* An eval frame of a native stack, in words from the innermost frame's stack pointer on. */
+struct hl_lua_eval {
+	uint64_t return_address; /* into luaV_execute() ... */
+	int32_t return_at;	 /* ... and where it is: then the rest is right, too */
+	int32_t state_at;
+	int32_t pc_at[HL_LUA_PLACES]; /* the first that has an address in the function's code */
+};
+
+/* In place of a word: in a register of enum hl_saved_register. */
+#define HL_LUA_REGISTER(k) (INT32_MIN + 1 + (int32_t)(k))
+#define HL_LUA_UNKNOWN	   INT32_MIN
+
+struct hl_lua {
+	struct hl_lua_layout layout;
+	struct hl_lua_host host;
+	uint64_t eval_start, eval_end;
+	struct hl_lua_place state[HL_LUA_PLACES], pc[HL_LUA_PLACES]; /* likely ones first */
+	/* Return addresses into functions that call luaV_execute(), and from bit 48 on which words had
+	 * the state whenever it was known. */
+	_Atomic uint64_t callers[HL_LUA_CALLERS_MAX];
+	/* By native node: number of its first eval frame + 1, and above bit 32 how many there are. */
+	_Atomic uint64_t *nodes;
+	struct hl_lua_eval *evals;
+	_Atomic uint32_t eval_count;
+	_Atomic uint64_t refused; /* captures in which a state was not in order */
+};
+
+/* How hl_lua_open() went; texts for messages. */
+enum hl_lua_problem {
+	HL_LUA_PROVED,
+	HL_LUA_NO_MEMORY,
+	HL_LUA_NO_STATE,   /* lua_newstate() or a call in the private state failed */
+	HL_LUA_NO_EVAL,	   /* luaV_execute() was not found on the stack */
+	HL_LUA_NO_PLACE,   /* it has its state nowhere all the time */
+	HL_LUA_OTHER_LINES /* what was read differs from what lua_getinfo() says */
+};
+
+const char *hl_lua_problem_text(enum hl_lua_problem problem);
+
+/*
+ * Runs the probe: some hundred microseconds, with calls of the interpreter's functions, but none of
+ * the target's allocator. ${walk}: of the calling thread. ${lua} is zero, and usable when
+ * HL_LUA_PROVED is returned.
+ */
+enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api,
+				const struct hl_lua_host *host, struct hl_walk *walk);
+
+/* As capture of hl_script_provider, with the calling thread's ${walk}. */
+uint32_t hl_lua_capture(struct hl_lua *lua, struct hl_walk *walk,
+			const struct hl_script_caller *caller, struct hl_script_frame *frames,
+			uint32_t max, bool *ret_truncated);
+
+/* As describe of hl_script_provider. */
+bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *frame,
+		     struct hl_script_place *ret_place);

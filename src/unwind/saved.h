@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Walks the calling thread's stack with all registers that functions keep for their callers, by call
+ * frame information alone: slow, some microseconds, for what is then remembered.
+ *
+ * In-process code, as unwind.h says.
+ */
+#pragma once
+
+#include "unwind/unwind.h"
+
+/* The registers that a function keeps for its caller; rbp last, which hooks get another way. */
+enum hl_saved_register {
+	HL_SAVED_RBX,
+	HL_SAVED_R12,
+	HL_SAVED_R13,
+	HL_SAVED_R14,
+	HL_SAVED_R15,
+	HL_SAVED_RBP,
+	HL_SAVED_COUNT,
+};
+
+/*
+ * The first five as they were when the function was entered that this is expanded in: the compiler is
+ * made to push them right below the frame pointer. For functions compiled with one; expand it first.
+ */
+#define HL_SAVED_HERE()                                                       \
+	({                                                                    \
+		__asm__ volatile("" : : : "rbx", "r12", "r13", "r14", "r15"); \
+		(const uint64_t *)__builtin_frame_address(0) - HL_SAVED_RBP;  \
+	})
+
+struct hl_saved_frame {
+	uint64_t pc;			       /* lookup pc */
+	uint64_t sp;			       /* once the call that it is in has returned */
+	uint64_t cfa;			       /* sp of its caller; 0 for the outermost frame */
+	uint64_t function_start, function_end; /* 0: unknown */
+	/* Where its registers are, on the stack or among the start's; NULL: unknown. */
+	const uint64_t *at[HL_SAVED_COUNT];
+};
+
+/* False ends the walk. */
+typedef bool hl_saved_visit_fn(void *context, const struct hl_saved_frame *frame);
+
+/*
+ * Visits the frames from the one of ${start} outward. ${start_saved}: its registers by enum
+ * hl_saved_register, all of them. Ends at frames of signals, and where there is no information. Reads
+ * what hl_memory_is_readable() allows in ${walk}, whose frames stay as they are.
+ */
+void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk, const struct hl_registers *start,
+		   const uint64_t start_saved[HL_SAVED_COUNT], hl_saved_visit_fn *visit,
+		   void *context);

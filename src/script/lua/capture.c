@@ -222,7 +222,7 @@ static inline uint16_t print_of(uint64_t code, uint32_t count, uint32_t first_li
 	return (uint16_t)(mixed >> 48);
 }
 
-/* The next program counter of a call may be the first that lies behind the code. */
+/* The next program counter of a call may be the first after the code. */
 static inline bool is_in_code(uint64_t pc, uint64_t code, uint32_t count)
 {
 	return pc - code - 1 < (uint64_t)count * INSTRUCTION_BYTES && !(pc % INSTRUCTION_BYTES);

@@ -37,7 +37,7 @@ struct hl_lua_host {
 };
 
 /*
- * Of an eval frame, where it may have a value: the compiler chooses anew for each part of so long a
+ * Of an eval frame, where it may have a value: the compiler chooses for each part of so long a
  * function. Word w lies w words below the frame's CFA. Words 2 to 7 can only have what the function
  * keeps for its caller, and every caller has the state in some register: so a register that may have
  * the state has it if one of these words says the same.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // A C++ program with known leaks, and with objects that are kept in ways of their own; or one that
-// loses nothing while two threads move blocks about at full speed: leaks_cxx [busy]
+// loses nothing while two threads move blocks about at full speed: leaks_cxx [busy|queue]
 //
 // Says by `lost BYTES` what all lost blocks take together, then "ready", and waits for the end of
 // its input.
 #include "program.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -159,6 +160,41 @@ void spin(unsigned number)
 	}
 }
 
+/* A queue without a lock: one thread adds blocks, another one takes and frees them. */
+struct node {
+	std::atomic<node *> next{nullptr};
+	std::unique_ptr<std::string> text;
+};
+
+std::atomic<node *> oldest, newest; // the oldest one was taken already
+std::atomic<unsigned> waiting;
+
+void add_to_queue()
+{
+	for (unsigned i = 0;; i++) {
+		if (waiting > 10000)
+			continue;
+		node *added = new node;
+		added->text.reset(new std::string(i % 100, 'q'));
+		newest.load()->next.store(added);
+		newest.store(added);
+		waiting++;
+	}
+}
+
+void take_from_queue()
+{
+	for (;;) {
+		node *taken = oldest.load(), *next = taken->next.load();
+		// The other thread may still hold the last one.
+		if (!next || taken == newest.load())
+			continue;
+		oldest.store(next);
+		delete taken;
+		waiting--;
+	}
+}
+
 __attribute__((noinline)) void wipe()
 {
 	volatile char stack[32768];
@@ -169,13 +205,17 @@ __attribute__((noinline)) void wipe()
 
 } // namespace
 
-int main(int argc, char **)
+int main(int argc, char **argv)
 {
 	static char output[4096];
 	char letter;
 
 	setvbuf(stdout, output, _IOFBF, sizeof(output));
-	if (argc > 1) {
+	if (argc > 1 && std::strcmp(argv[1], "queue") == 0) {
+		oldest = newest = new node;
+		std::thread(add_to_queue).detach();
+		std::thread(take_from_queue).detach();
+	} else if (argc > 1) {
 		std::thread(spin, 1).detach();
 		std::thread(spin, 2).detach();
 	}

@@ -13,32 +13,11 @@ import time
 import unittest
 
 import attaching
+import busy_programs
 import harness
 from harness import HEAPLINE, need, program, run
 
-SCANS = 8  # of each busy program, running and stopped
-
-BUSY_PYTHON = """
-import json, select, sys
-class Node:
-    def __init__(self, next):
-        self.next = next
-print("ready", flush=True)
-kept, chain, i = {}, None, 0
-while not select.select([sys.stdin], [], [], 0)[0]:
-    for _ in range(3000):
-        i += 1
-        kept[i % 5000] = [("x%d" % i) * 3, {"a": i, "b": [i] * (i % 7)}]
-        chain = Node(chain) if i % 50 else None
-    json.loads(json.dumps(list(kept.values())[:200]))
-"""
-
-BUSY_SQLITE = """CREATE TABLE numbers(a PRIMARY KEY, b);
-CREATE INDEX by_b ON numbers(b);
-SELECT 'ready';
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n)
-INSERT OR REPLACE INTO numbers SELECT i % 5000, hex(randomblob(i % 90)) FROM n LIMIT 100000000;
-"""
+SCANS = 8  # of each busy program, running and stopped; bench/leaks_soak.py makes more
 
 
 class Planted:
@@ -291,44 +270,29 @@ class Attached(attaching.TestCase):
 class Busy(harness.TestCase):
     """Programs that are in the middle of something have lost nothing."""
 
-    def expect_none(self, process):
-        self.assertTrue(any(line.strip() == "ready" for line in process.stdout))
-        time.sleep(0.5)
-        self.expect_none_in(process)
-
-    def expect_none_in(self, process):
-        for options in ((), ("--stop",)):
-            for _ in range(SCANS):
-                for _ in range(3):  # what moves at each look may be missed by all passes of one
-                    report = ask("-p", process.pid, *options)
-                    if not report["total"]["lost_blocks"]:
-                        break
-                self.assertEqual(report["total"]["lost_blocks"], 0, report)
-                self.assertEqual(report["total"]["indirect_blocks"], 0, report)
-                self.assertGreater(report["total"]["live_blocks"], 100)
+    def expect_none(self, name):
+        with busy_programs.start(name, self.directory, program("leaks_cxx")) as pid:
+            for options in ((), ("--stop",)):
+                for _ in range(SCANS):
+                    report = ask("-p", pid, "--show", 5, *options)
+                    self.assertEqual(report["total"]["lost_blocks"], 0, report)
+                    self.assertEqual(report["total"]["indirect_blocks"], 0, report)
+                    self.assertGreater(report["total"]["live_blocks"], 100)
 
     def test_python(self):
-        for allocator in "malloc", "pymalloc":
-            with self.subTest(allocator), subprocess.Popen(
-                    ["/usr/bin/python3", "-c", BUSY_PYTHON], stdin=subprocess.PIPE, text=True,
-                    stdout=subprocess.PIPE,
-                    env=dict(os.environ, PYTHONMALLOC=allocator)) as python:
-                self.addCleanup(python.kill)
-                self.expect_none(python)
-                python.stdin.close()
+        for name in "python-malloc", "python":
+            with self.subTest(name):
+                self.expect_none(name)
 
     def test_threads_that_rehash_maps(self):
-        with Planted("leaks_cxx", "busy") as busy:
-            self.expect_none_in(busy)
+        self.expect_none("rehash")
+
+    def test_a_queue_without_a_lock(self):
+        self.expect_none("queue")
 
     def test_sqlite(self):
-        with subprocess.Popen([need("sqlite3"), ":memory:"], stdin=subprocess.PIPE, text=True,
-                              stdout=subprocess.PIPE) as sqlite:
-            self.addCleanup(sqlite.kill)
-            sqlite.stdin.write(BUSY_SQLITE)
-            sqlite.stdin.flush()
-            self.expect_none(sqlite)
-            sqlite.kill()
+        need("sqlite3")
+        self.expect_none("sqlite")
 
 
 class Cores(harness.TestCase):

@@ -102,7 +102,8 @@ struct hl_graph {
 	uint64_t window_start, window_end;
 	struct hl_graph_word waiting[HL_GRAPH_WAITING];
 	unsigned waiting_at;
-	int error; /* the first one of a callback, or -ENOMEM */
+	uint64_t went_on_ns; /* when hl_graph_see_roots() let the process go on; 0: it did not */
+	int error;	     /* the first one of a callback, or -ENOMEM */
 };
 
 /* The bits for ${address}; NULL: no block is near. */

@@ -362,7 +362,6 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_b
 {
 	struct hl_leak_rows *rows = calloc(1, sizeof(*rows));
 
-	leaks->live = (struct hl_leak_sum){graph->live_blocks, graph->live_bytes};
 	leaks->blocks = calloc(settings->show + 1, sizeof(*leaks->blocks));
 	if (!rows || !leaks->blocks) {
 		free(rows);

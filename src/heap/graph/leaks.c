@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/file_print.h"
 #include "heap/glibc.h"
+#include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
+#include "heap/graph/sweep.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
 
@@ -22,18 +24,7 @@
 
 #define STOPS_MAX     1000u /* how often to wait for all threads to leave the allocator */
 #define STOP_PAUSE_US 200
-#define ARENAS_MAX    65536u
-#define READ_AHEAD    (UINT64_C(256) << 10)
-
-/* A block that was lost in all looks so far. */
-struct candidate {
-	uint64_t address, hash; /* of its size and its words */
-};
-
-struct candidates {
-	struct candidate *items; /* by address */
-	size_t count, capacity;
-};
+#define ARENAS_MORE   64u /* that may have come since the last walk */
 
 struct finder {
 	pid_t pid;		 /* 0: it is ${still} */
@@ -45,8 +36,13 @@ struct finder {
 	struct hl_glibc glibc;
 	struct hl_extents heap;
 	struct hl_extents foreign; /* parts of it that are the program's own */
-	struct hl_graph graph;
-	struct candidates candidates;
+	struct hl_graph
+		graph; /* of the first look; of later ones, which has the candidates alone */
+	struct hl_sweep *sweep;
+	struct hl_candidates candidates;
+	struct hl_addresses tcaches; /* blocks of their size */
+	size_t cursor;		     /* the candidate that the walk is at */
+	uint32_t arena_count;	     /* as the last walk found them */
 	bool is_exact;		     /* the look that is taken is to stop the process */
 	uint64_t stop_began_ns;	     /* 0: the process runs */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
@@ -65,9 +61,12 @@ static void go_on(struct finder *finder)
 	if (!finder->memory)
 		return;
 	hl_memory_go_on(finder->memory);
+	uint64_t ended_ns = finder->graph.went_on_ns;
+	if (!ended_ns)
+		ended_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	if (finder->stop_began_ns)
-		finder->leaks->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - finder->stop_began_ns;
-	finder->stop_began_ns = 0;
+		finder->leaks->stopped_ns += ended_ns - finder->stop_began_ns;
+	finder->stop_began_ns = finder->graph.went_on_ns = 0;
 }
 
 static int stop(struct finder *finder, struct hl_error *err)
@@ -86,7 +85,7 @@ static bool is_any_arena_locked(struct finder *finder)
 	uint64_t address = finder->glibc.main_arena;
 	struct hl_glibc_arena arena;
 
-	for (uint32_t i = 0; i < ARENAS_MAX; i++) {
+	for (uint32_t i = 0; i < finder->arena_count + ARENAS_MORE; i++) {
 		if (hl_glibc_state_arena(finder->memory, &finder->glibc, address, &arena) < 0)
 			return false; /* damaged: it will not get better */
 		if (arena.is_locked)
@@ -120,12 +119,36 @@ static int stop_outside_malloc(struct finder *finder)
 
 /* ---- one look ---- */
 
+static void add_live(struct finder *finder, uint64_t usable_bytes)
+{
+	finder->leaks->live.blocks++;
+	finder->leaks->live.bytes += usable_bytes;
+}
+
 static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
 	struct finder *finder = context;
 
 	(void)last_word;
+	add_live(finder, usable_bytes);
 	return hl_graph_add(&finder->graph, address, usable_bytes);
+}
+
+/* Of blocks that are no candidates the words matter. */
+static int take_again(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	struct finder *finder = context;
+	uint64_t size = usable_bytes + HL_CHUNK_HEADER;
+	uint64_t cache_size = hl_glibc_state_tcache_size(finder->glibc.layout);
+
+	(void)last_word;
+	add_live(finder, usable_bytes);
+	if (!hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes))
+		hl_sweep_add(finder->sweep, address, address + (usable_bytes & ~UINT64_C(7)));
+	if (size < cache_size || size >= cache_size + HL_CHUNK_MIN)
+		return 0;
+	return HL_ARRAY_APPEND(finder->tcaches.addresses, finder->tcaches.count,
+			       finder->tcaches.capacity, address);
 }
 
 static int take_foreign(void *context, uint64_t start, uint64_t end)
@@ -175,24 +198,25 @@ static int begin_look(struct finder *finder)
 	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
 }
 
-static int walk(struct finder *finder)
+static int walk(struct finder *finder, int (*block)(void *context, uint64_t address,
+						    uint64_t usable_bytes, uint64_t last_word))
 {
 	struct hl_heap *heap = finder->leaks->heap;
 	const struct hl_heap_settings settings = {
-		.block = take_block, .foreign = take_foreign, .context = finder};
+		.block = block, .foreign = take_foreign, .context = finder};
 	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
 
 	finder->foreign.count = 0;
+	finder->leaks->live = (struct hl_leak_sum){0};
 	int r = hl_heap_walk(finder->memory, &settings, heap, finder->err);
 
 	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
-	if (r == 0)
-		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap);
-	return r == 0 ? hl_graph_settle(&finder->graph, &finder->heap) : r;
+	finder->arena_count = (uint32_t)heap->arena_count;
+	return r == 0 ? hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap)
+		      : r;
 }
 
-/* Reaches all that is not lost, but for what is possible. */
-static int look(struct finder *finder)
+static int begin_standing(struct finder *finder)
 {
 	int r = begin_look(finder);
 
@@ -202,8 +226,18 @@ static int look(struct finder *finder)
 		r = stop_outside_malloc(finder);
 	else if (has_glibc && finder->still && is_any_arena_locked(finder))
 		r = note_locked(finder);
+	return r;
+}
+
+/* The first look follows all pointers: reaches all that is not lost, but for what is possible. */
+static int look(struct finder *finder)
+{
+	int r = begin_standing(finder);
+
 	if (r == 0)
-		r = walk(finder);
+		r = walk(finder, take_block);
+	if (r == 0)
+		r = hl_graph_settle(&finder->graph, &finder->heap);
 	if (r == 0)
 		r = see_roots(finder);
 	if (r == 0)
@@ -217,74 +251,102 @@ static int look(struct finder *finder)
 	return r;
 }
 
+/*
+ * Later looks take for reached whatever is no candidate, and look there for words that lead to one:
+ * a linear read instead of a search. Registers and stacks are seen before and after, as in the
+ * first.
+ */
+static int look_for_candidates(struct finder *finder)
+{
+	int r = begin_standing(finder);
+
+	finder->tcaches.count = 0;
+	if (r == 0)
+		r = hl_candidates_make_graph(&finder->candidates, &finder->graph);
+	if (r == 0)
+		r = hl_graph_settle(&finder->graph, &finder->heap);
+	if (r == 0 && !stands_still(finder))
+		r = see_roots(finder);
+	if (r == 0)
+		r = hl_sweep_begin(&finder->graph, &finder->sweep);
+	if (r == 0)
+		r = walk(finder, take_again);
+	int ended = hl_sweep_end(finder->sweep);
+	finder->sweep = NULL;
+	if (r == 0)
+		r = ended;
+	if (r == 0)
+		r = see_roots(finder);
+	if (r == 0)
+		r = hl_graph_drain(&finder->graph);
+	if (r == 0)
+		r = hl_graph_explain_inner(&finder->graph);
+	finder->leaks->passes++;
+	return r;
+}
+
 /* ---- several looks ---- */
 
-static int hash_words(void *context, uint64_t address, const uint64_t *words, size_t count)
+/* Reaches what dropped candidates lead to: it may still be in use. */
+static int drop_reached(struct finder *finder)
 {
-	uint64_t *hash = context;
+	int r = hl_graph_drain(&finder->graph);
 
-	(void)address;
-	for (size_t i = 0; i < count; i++)
-		*hash = (*hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + 1;
-	return 0;
-}
-
-/* Keeps the candidates that are lost and unchanged; of the first look, all that are lost. Whoever is
- * lost but no candidate may still be in use, and is reached. */
-static int intersect(struct finder *finder, bool is_first)
-{
-	struct hl_graph *graph = &finder->graph;
-	struct candidates *candidates = &finder->candidates;
-	size_t kept = 0, at = 0;
-	int r = 0;
-
-	graph->window_end = 0;
-	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(graph, block));
-	     block += 16) {
-		uint64_t usable = hl_graph_usable(graph, block), hash = usable;
-		r = hl_graph_read(graph, block, block + usable, block + READ_AHEAD, hash_words,
-				  &hash);
-		const struct candidate found = {block, hash};
-		if (r == 0 && is_first)
-			r = HL_ARRAY_APPEND(candidates->items, candidates->count,
-					    candidates->capacity, found);
-		if (r < 0 || is_first)
-			continue;
-		while (at < candidates->count && candidates->items[at].address < block)
-			at++;
-		if (at < candidates->count && candidates->items[at].address == block &&
-		    candidates->items[at].hash == found.hash)
-			candidates->items[kept++] = found;
-		else
-			hl_graph_reach(graph, block);
-	}
-	if (!is_first)
-		candidates->count = kept;
-	/* What these lead to is in use as well. */
 	if (r == 0)
-		r = hl_graph_drain(graph);
-	return r == 0 ? hl_graph_explain_inner(graph) : r;
+		r = hl_graph_explain_inner(&finder->graph);
+	if (r == 0)
+		hl_candidates_drop_reached(&finder->candidates, &finder->graph);
+	return r;
 }
 
-static int look_again(struct finder *finder, unsigned least, unsigned most)
+/* Keeps the candidates that this look found live, lost and unchanged. */
+static int intersect(struct finder *finder)
 {
-	unsigned quiet = 0;
-	int r = 0;
+	int r = hl_candidates_compare(&finder->candidates, &finder->graph);
 
-	while (r == 0 && finder->leaks->passes < most &&
-	       (finder->leaks->passes < least || quiet < PASSES_QUIET)) {
+	return r == 0 ? drop_reached(finder) : r;
+}
+
+/*
+ * A block that is freed and allocated again and again may be live whenever it is walked over, and
+ * free whenever it is read, with the same words. And the walk cannot follow a list of free chunks
+ * while its first ones change. So the last word is that of the lists, with all threads stopped.
+ */
+static int drop_cached(struct finder *finder)
+{
+	if (finder->cannot_stop.text[0] ||
+	    !hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc))
+		return 0;
+	int r = stop(finder, &finder->cannot_stop);
+	if (r < 0)
+		return r == -ESRCH ? r : 0;
+	r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,
+				       finder->arena_count + ARENAS_MORE, &finder->tcaches);
+	if (r == 0)
+		r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
+				       &finder->foreign, true);
+	go_on(finder);
+	return r == 0 ? drop_reached(finder) : r;
+}
+
+static int look_again(struct finder *finder)
+{
+	struct hl_leaks *leaks = finder->leaks;
+	unsigned quiet = 0;
+	int r = look(finder);
+
+	if (r == 0)
+		r = hl_candidates_collect(&finder->candidates, &finder->graph);
+	while (r == 0 && finder->candidates.count && leaks->passes < PASSES_MAX &&
+	       (leaks->passes < PASSES_MIN || quiet < PASSES_QUIET)) {
 		size_t before = finder->candidates.count;
-		bool is_first = finder->leaks->passes == 0;
-		if (!is_first)
-			usleep(PAUSE_US);
-		r = look(finder);
+		usleep(PAUSE_US);
+		r = look_for_candidates(finder);
 		if (r == 0)
-			r = intersect(finder, is_first);
+			r = intersect(finder);
 		quiet = finder->candidates.count == before ? quiet + 1 : 0;
-		if (finder->candidates.count == 0)
-			break;
 	}
-	return r;
+	return r == 0 && finder->candidates.count ? drop_cached(finder) : r;
 }
 
 static int look_exactly(struct finder *finder)
@@ -292,14 +354,14 @@ static int look_exactly(struct finder *finder)
 	int r = hl_stop_check(finder->pid, finder->err);
 
 	if (r == 0)
-		r = look_again(finder, PASSES_MIN, PASSES_MAX);
+		r = look_again(finder);
 	/* Only what was lost before counts: a thread may be inside malloc when it stands still, with
 	 * chunks that are in no list, and programs of one thread take no lock that would say so. */
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
 	finder->is_exact = true;
-	r = look(finder);
-	return r == 0 ? intersect(finder, false) : r;
+	r = look_for_candidates(finder);
+	return r == 0 ? intersect(finder) : r;
 }
 
 /* ---- the whole ---- */
@@ -357,7 +419,7 @@ static int find(struct finder *finder)
 	struct hl_leak_rows *rows = NULL;
 	int r = finder->still		 ? look(finder)
 		: finder->settings->stop ? look_exactly(finder)
-					 : look_again(finder, PASSES_MIN, PASSES_MAX);
+					 : look_again(finder);
 
 	if (r == 0)
 		r = open_owners(finder, &owners);
@@ -386,7 +448,8 @@ static int find_with(struct finder *finder, struct hl_leaks **ret_leaks)
 	release_look(finder);
 	hl_extents_release(&finder->heap);
 	hl_extents_release(&finder->foreign);
-	free(finder->candidates.items);
+	hl_addresses_release(&finder->tcaches);
+	hl_candidates_release(&finder->candidates);
 	if (r < 0) {
 		hl_leaks_free(finder->leaks);
 		return hl_error_set(finder->err, r, "cannot look for lost blocks: %s",

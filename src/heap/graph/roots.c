@@ -3,6 +3,7 @@
 #include "heap/graph/graph.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "heap/glibc.h"
 
@@ -227,8 +228,10 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	search->stacks_only = true;
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);
-	if (goes_on)
+	if (goes_on) {
 		hl_memory_go_on(graph->memory);
+		graph->went_on_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	}
 	search->stacks_only = false;
 	search->others_only = true;
 	if (r == 0)

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Blocks that were lost so far; see candidates.h. */
+#include "heap/graph/candidates.h"
+
+#include "base/cleanup.h"
+#include "heap/glibc.h"
+#include "heap/graph/graph.h"
+
+#define READ_AHEAD (UINT64_C(256) << 10)
+
+void hl_candidates_release(struct hl_candidates *candidates)
+{
+	free(candidates->items);
+	*candidates = (struct hl_candidates){0};
+}
+
+/* ---- words ---- */
+
+struct words {
+	uint64_t first, hash;
+	bool has_first;
+};
+
+static int hash_words(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	struct words *found = context;
+
+	(void)address;
+	if (!found->has_first && count)
+		found->first = words[0];
+	found->has_first = true;
+	for (size_t i = 0; i < count; i++)
+		found->hash = (found->hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	return 0;
+}
+
+/* Reads what ${candidate} begins with, and the hash of all. */
+static int read_words(struct hl_graph *graph, struct hl_candidate *candidate)
+{
+	uint64_t block = candidate->address, usable = candidate->usable_bytes;
+	struct words words = {.hash = usable};
+	int r = hl_graph_read(graph, block, block + usable, block + READ_AHEAD, hash_words, &words);
+
+	candidate->first_word = words.first;
+	candidate->hash = (uint32_t)(words.hash >> 32);
+	return r;
+}
+
+/* ---- looks ---- */
+
+int hl_candidates_collect(struct hl_candidates *candidates, struct hl_graph *graph)
+{
+	int r = 0;
+
+	graph->window_end = 0;
+	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(graph, block));
+	     block += 16) {
+		struct hl_candidate found = {.address = block,
+					     .usable_bytes = hl_graph_usable(graph, block)};
+		r = read_words(graph, &found);
+		if (r == 0)
+			r = HL_ARRAY_APPEND(candidates->items, candidates->count,
+					    candidates->capacity, found);
+	}
+	return r;
+}
+
+int hl_candidates_make_graph(struct hl_candidates *candidates, struct hl_graph *graph)
+{
+	int r = 0;
+
+	candidates->cursor = 0;
+	for (size_t i = 0; i < candidates->count && r == 0; i++) {
+		candidates->items[i].is_live = false;
+		r = hl_graph_add(graph, candidates->items[i].address,
+				 candidates->items[i].usable_bytes);
+	}
+	return r;
+}
+
+bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph *graph,
+			uint64_t address, uint64_t usable_bytes)
+{
+	struct hl_graph_page *page = hl_graph_page(graph, address);
+	size_t *at = &candidates->cursor;
+
+	if (!page || !(hl_graph_bits(page, address)->starts & hl_graph_bit(address)))
+		return false;
+	if (*at >= candidates->count || candidates->items[*at].address != address)
+		*at = HL_LOWER_BOUND(i, candidates->count, candidates->items[i].address < address);
+	if (*at >= candidates->count || candidates->items[*at].address != address ||
+	    candidates->items[*at].usable_bytes != usable_bytes)
+		return false;
+	candidates->items[(*at)++].is_live = true;
+	return true;
+}
+
+/* Reaches ${candidate} unless its words are as they were. */
+static int compare(struct hl_graph *graph, const struct hl_candidate *candidate)
+{
+	struct hl_candidate now = *candidate;
+
+	if (hl_graph_is_reached(graph, candidate->address))
+		return 0;
+	int r = read_words(graph, &now);
+	if (!candidate->is_live || now.hash != candidate->hash)
+		hl_graph_reach(graph, candidate->address);
+	return r;
+}
+
+int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *graph)
+{
+	int r = 0;
+
+	graph->window_end = 0;
+	for (size_t i = 0; i < candidates->count && r == 0; i++)
+		r = compare(graph, &candidates->items[i]);
+	return r;
+}
+
+void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct hl_graph *graph)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < candidates->count; i++)
+		if (!hl_graph_is_reached(graph, candidates->items[i].address))
+			candidates->items[kept++] = candidates->items[i];
+	candidates->count = kept;
+}
+
+/* ---- lists of free chunks ---- */
+
+/* A link is 0 in the last chunk of a list, else it leads to another chunk or its block. */
+static bool looks_cached(const struct hl_candidate *candidate, const struct hl_graph *graph,
+			 const struct hl_glibc *glibc)
+{
+	const struct hl_pages *pages = &graph->pages;
+	uint64_t link = candidate->first_word;
+
+	if (glibc->layout->safe_linking)
+		link ^= candidate->address >> 12;
+	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= link);
+	return !link || (!(link & 15) && run < pages->count && pages->runs[run].start <= link);
+}
+
+bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
+				    const struct hl_graph *graph, const struct hl_glibc *glibc)
+{
+	for (size_t i = 0; i < candidates->count; i++)
+		if (looks_cached(&candidates->items[i], graph, glibc))
+			return true;
+	return false;
+}
+
+/* The chunks in the lists of all arenas and tcaches, sorted. */
+static int list_cached(struct hl_memory *memory, const struct hl_glibc *glibc, uint32_t arenas,
+		       const struct hl_addresses *tcaches, struct hl_addresses *chunks)
+{
+	uint64_t address = glibc->main_arena;
+	struct hl_glibc_arena arena;
+	int r = 0;
+
+	for (uint32_t i = 0; i < arenas && r == 0; i++) {
+		if (hl_glibc_state_arena(memory, glibc, address, &arena) < 0)
+			break;
+		r = hl_glibc_state_fastbins(memory, glibc, &arena, chunks);
+		address = arena.next;
+		if (address == glibc->main_arena)
+			break;
+	}
+	return r == 0 ? hl_glibc_state_cached(memory, glibc, tcaches, chunks) : r;
+}
+
+int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
+			       const struct hl_glibc *glibc, uint32_t arenas,
+			       const struct hl_addresses *tcaches)
+{
+	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
+	int r = list_cached(graph->memory, glibc, arenas, tcaches, &chunks);
+
+	graph->window_end = 0;
+	for (size_t i = 0; i < candidates->count && r == 0; i++) {
+		const struct hl_candidate *candidate = &candidates->items[i];
+		if (!looks_cached(candidate, graph, glibc))
+			continue;
+		uint64_t chunk = candidate->address - HL_CHUNK_BLOCK;
+		size_t at = hl_addresses_at(&chunks, chunk);
+		bool is_listed = at < chunks.count && chunks.addresses[at] == chunk;
+		if (!is_listed)
+			r = compare(graph, candidate);
+		else if (!hl_graph_is_reached(graph, candidate->address))
+			hl_graph_reach(graph, candidate->address);
+	}
+	return r;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Blocks that were lost in all looks at a process so far; see leaks.h. */
+#pragma once
+
+#include "heap/extents.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hl_glibc;
+struct hl_graph;
+
+struct hl_candidate {
+	uint64_t address, usable_bytes;
+	uint64_t first_word;
+	uint32_t hash; /* of all words */
+	bool is_live;  /* as the walk of this look says */
+};
+
+/* Zero-initialize for none. */
+struct hl_candidates {
+	struct hl_candidate *items; /* by address */
+	size_t count, capacity;
+	size_t cursor; /* the candidate that a walk is at */
+};
+
+void hl_candidates_release(struct hl_candidates *candidates);
+
+/* Adds what was not reached in ${graph}. 0 or a negative errno. */
+int hl_candidates_collect(struct hl_candidates *candidates, struct hl_graph *graph);
+
+/* Adds the candidates to ${graph}, for a new look. 0 or -ENOMEM. */
+int hl_candidates_make_graph(struct hl_candidates *candidates, struct hl_graph *graph);
+
+/* A walk found this live block. Whether it is a candidate. */
+bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph *graph,
+			uint64_t address, uint64_t usable_bytes);
+
+/* Reaches candidates that the walk did not meet, or whose words have changed. 0 or a negative errno.
+ */
+int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *graph);
+
+/* Removes those that ${graph} has reached. */
+void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct hl_graph *graph);
+
+/* Whether one begins as free chunks do in the lists of tcaches and fastbins. */
+bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
+				    const struct hl_graph *graph, const struct hl_glibc *glibc);
+
+/* Reaches, in a process that stands still, those of them that are in such a list: of one of up to
+ * ${arenas} arenas, or of those blocks ${tcaches} that are one. Also those whose words have changed.
+ * 0 or a negative errno. */
+int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
+			       const struct hl_glibc *glibc, uint32_t arenas,
+			       const struct hl_addresses *tcaches);

@@ -88,6 +88,67 @@ int hl_log_segments_get(void);
  * above. */
 int hl_log_segments_set(unsigned count);
 
+/* ---- frames of scripts, for programs that run an interpreter ---- */
+
+/* A place where an interpreter is. */
+struct hl_frame {
+	uint64_t function; /* address of what describes the function in the interpreter; not 0 */
+	uint32_t at;	   /* where in it, as the interpreter counts: of an instruction its index */
+	uint16_t print;	   /* of the function: another one at this address mostly differs; or 0 */
+	uint8_t is_entry;  /* 1: called by native code, else 0 */
+	uint8_t reserved;  /* 0 */
+};
+
+/* What a place is called. Texts need no NUL, and to stay only until the next call of the provider. */
+struct hl_frame_place {
+	const char *function, *source; /* source: the path of a file, if it is one */
+	uint32_t function_bytes, source_bytes;
+	uint32_t line;	     /* from 1; 0: unknown */
+	uint32_t first_line; /* of the function; 0: unknown */
+};
+
+/* Registers of the function that called the allocator, once that has returned. */
+struct hl_frame_caller {
+	uint64_t pc, sp, bp;
+};
+
+/*
+ * How the recorder learns what an interpreter runs. Set size to sizeof(struct hl_frame_provider). Both functions run
+ * inside malloc(), on the thread that allocates: they must not allocate, lock, wait, print, change
+ * errno or fault, and need little stack. They may run in any number of threads at once.
+ */
+struct hl_frame_provider {
+	size_t size;
+	const char *name; /* shown as the module of the frames; up to 23 bytes */
+	/*
+	 * Fills ${frames} with what the calling thread's interpreters run now, innermost first.
+	 * Returns how many, at most ${max}, and sets *${ret_truncated} to 1 when there are more.
+	 * Sets is_entry in each frame that native code called: what is inward of it, up to the
+	 * next entry, is run by one call of the interpreter's main function.
+	 */
+	uint32_t (*capture)(void *state, const struct hl_frame_caller *caller,
+			    struct hl_frame *frames, uint32_t max, int *ret_truncated);
+	/* Says what a frame that capture() has just given is called, 1, or 0 when it is not known. It is asked once for each
+	 * place, while the function lives. */
+	int (*describe)(void *state, const struct hl_frame *frame,
+			struct hl_frame_place *ret_place);
+	void *state;			   /* is given to both */
+	const void *eval_start, *eval_end; /* code of the main function; NULL: frames of scripts
+					      stand below all native ones */
+	const void *text_start,
+		*text_end; /* code that is left out of stacks with frames of scripts; NULL: none */
+};
+
+/*
+ * Has ${provider}, which is copied, asked at each recorded allocation from now on, for good; what
+ * it points to must stay. 0, -EINVAL, or -ENOSPC after four of them. Where nothing is recorded it
+ * costs nothing.
+ */
+int hl_frame_provider_register(const struct hl_frame_provider *provider);
+
+/* The function at this address is about to be freed: another one may come to lie there. */
+void hl_frame_function_freed(uint64_t function);
+
 #define HL_TAG_NAME_MAX 63 /* bytes of a tag's name, without the NUL */
 
 /*

@@ -71,7 +71,7 @@ struct hl_option {
 	const void *accepts;
 };
 
-#define HL_SHARED_TABLES 7
+#define HL_SHARED_TABLES 8
 
 /* What a verb is for; help lists verbs under a heading for each group. */
 enum hl_verb_group {

@@ -51,6 +51,6 @@ const struct hl_verb hl_verb_export = {
 	.summary = "write a file for other tools, such as pprof or speedscope",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_output_options},
+			   hl_view_stack_options, hl_view_output_options},
 	.run = run_export,
 };

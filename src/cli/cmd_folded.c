@@ -10,6 +10,6 @@ const struct hl_verb hl_verb_folded = {
 	.arguments = "[NAME.hl]",
 	.summary = "write stacks as folded lines, for flame graph programs",
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
-			   hl_view_json_options, hl_view_output_options},
+			   hl_view_stack_options, hl_view_json_options, hl_view_output_options},
 	.view = &command,
 };

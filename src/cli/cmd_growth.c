@@ -35,7 +35,7 @@ const struct hl_verb hl_verb_growth = {
 	.arguments = "[NAME.hl]",
 	.summary = "show what rises steadily, as leaks do",
 	.options = options,
-	.shared_options = {hl_view_history_options, hl_view_filter_options,
+	.shared_options = {hl_view_history_options, hl_view_filter_options, hl_view_stack_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
 	.run = run_growth,

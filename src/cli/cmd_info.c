@@ -16,7 +16,7 @@ const struct hl_verb hl_verb_info = {
 	.arguments = "[NAME.hl]",
 	.summary = "show what was recorded, how, and what is missing",
 	.options = options,
-	.shared_options = {hl_view_selection_options, hl_view_filter_options,
+	.shared_options = {hl_view_selection_options, hl_view_filter_options, hl_view_stack_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
 	.view = &command,

@@ -26,7 +26,7 @@ const struct hl_verb hl_verb_peaks = {
 	.arguments = "[NAME.hl]",
 	.summary = "show when most was in use, and which stacks made it so",
 	.options = options,
-	.shared_options = {hl_view_history_options, hl_view_filter_options,
+	.shared_options = {hl_view_history_options, hl_view_filter_options, hl_view_stack_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
 	.view = &command,

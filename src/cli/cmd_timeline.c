@@ -48,7 +48,7 @@ const struct hl_verb hl_verb_timeline = {
 	.arguments = "[NAME.hl]",
 	.summary = "show how much was in use over time",
 	.options = options,
-	.shared_options = {hl_view_history_options, hl_view_plumbing_options, hl_view_json_options,
-			   hl_view_color_options, hl_view_output_options},
+	.shared_options = {hl_view_history_options, hl_view_stack_options, hl_view_plumbing_options,
+			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_timeline,
 };

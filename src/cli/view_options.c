@@ -19,6 +19,7 @@ enum color {
 static int value = -1; /* -1: the first of default_values that the profile knows */
 static int unit = -1;  /* -1: bytes, or objects where the value has no bytes */
 static int color = COLOR_AUTO;
+static int stack = HL_STACK_MIXED;
 static const char *process, *thread;
 static const char *output;
 static bool json, no_pager, force, plumbing;
@@ -71,6 +72,13 @@ const struct hl_option hl_view_filter_options[] = {
 	{"ignore", 0, "RE", "leave out stacks with a frame that matches", HL_OPTION_TEXTS, &ignore,
 	 NULL},
 	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXTS, &hide, NULL},
+	{0},
+};
+
+const struct hl_option hl_view_stack_options[] = {
+	{"stack", 0, "KIND",
+	 "of programs that run scripts: native, script or mixed frames (default: mixed)",
+	 HL_OPTION_CHOICE, &stack, hl_stack_kind_names},
 	{0},
 };
 
@@ -203,6 +211,7 @@ int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *f
 					  "--focus, --ignore and --hide can be given %d times each "
 					  "at most",
 					  HL_FILTER_EXPRESSIONS_MAX);
+	filter->stack = (enum hl_stack_kind)stack;
 	filter->fold_plumbing = !plumbing && hl_verb_shares(verb, hl_view_plumbing_options);
 	int r = hl_filter_check(filter, &err);
 	if (r == -ENOMEM)

@@ -13,6 +13,7 @@ extern const struct hl_option hl_view_unit_options[];	   /* --unit, where there 
 extern const struct hl_option hl_view_selection_options[]; /* --process --thread --at --jobs */
 extern const struct hl_option hl_view_history_options[];   /* --process --between --jobs */
 extern const struct hl_option hl_view_filter_options[];	   /* --focus --ignore --hide */
+extern const struct hl_option hl_view_stack_options[];	   /* --stack */
 /* --plumbing; verbs that lack it show whole stacks, for other programs. */
 extern const struct hl_option hl_view_plumbing_options[];
 extern const struct hl_option hl_view_json_options[];	/* --json */
@@ -22,11 +23,12 @@ extern const struct hl_option hl_view_output_options[]; /* --output --force */
 /* The tables of a view of a profile that is a table, and of one that is a picture or a page. */
 #define HL_VIEW_TABLE_OPTIONS                                                          \
 	hl_view_value_options, hl_view_selection_options, hl_view_filter_options,      \
-		hl_view_plumbing_options, hl_view_json_options, hl_view_color_options, \
+		hl_view_stack_options, hl_view_plumbing_options, hl_view_json_options, \
+		hl_view_color_options, hl_view_output_options
+#define HL_VIEW_PICTURE_OPTIONS                                                        \
+	hl_view_value_options, hl_view_selection_options, hl_view_filter_options,      \
+		hl_view_stack_options, hl_view_plumbing_options, hl_view_json_options, \
 		hl_view_output_options
-#define HL_VIEW_PICTURE_OPTIONS                                                   \
-	hl_view_value_options, hl_view_selection_options, hl_view_filter_options, \
-		hl_view_plumbing_options, hl_view_json_options, hl_view_output_options
 
 /* How a verb runs its view; zero is the common case. */
 struct hl_view_command {

@@ -2,7 +2,7 @@
 /*
  * Reads regions; see region_read.h.
  *
- * Order: cells, then nodes, then threads, modules and their strings. The recorder publishes a node
+ * Order: cells, then nodes, then threads, modules and their strings, sites and their names. The recorder publishes a node
  * before it counts at it, and a module before it makes nodes in it, so whatever was read refers
  * only to what can still be read.
  */
@@ -37,8 +37,8 @@ const void *hl_region_read_area(const struct hl_region_view *view, enum hl_area_
 /* How many records of ${size} bytes may be read: not more than said, than backed by memory, than
  * there is room for. To read what is not backed would take memory, gigabytes of it: where more is
  * claimed than the whole file has, the first hole is where the area ends. */
-static uint32_t bounded_count(const struct hl_region_view *view, enum hl_area_id id,
-			      uint64_t claimed, size_t size)
+uint32_t hl_region_read_bounded(const struct hl_region_view *view, enum hl_area_id id,
+				uint64_t claimed, size_t size)
 {
 	const struct hl_area *area = &view->layout->areas[id];
 	struct stat status;
@@ -84,7 +84,7 @@ uint32_t hl_region_read_chunk_count(const struct hl_region_view *view)
 	uint32_t claimed =
 		atomic_load_explicit(&header_of(view)->chunk_count, memory_order_acquire);
 
-	return bounded_count(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
+	return hl_region_read_bounded(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
 }
 
 uint32_t hl_region_read_thread_count(const struct hl_region_view *view)
@@ -92,9 +92,9 @@ uint32_t hl_region_read_thread_count(const struct hl_region_view *view)
 	uint32_t claimed =
 		atomic_load_explicit(&header_of(view)->thread_count, memory_order_acquire);
 
-	return bounded_count(view, HL_AREA_THREADS,
-			     claimed < HL_THREADS_MAX ? claimed : HL_THREADS_MAX,
-			     sizeof(struct hl_region_thread));
+	return hl_region_read_bounded(view, HL_AREA_THREADS,
+				      claimed < HL_THREADS_MAX ? claimed : HL_THREADS_MAX,
+				      sizeof(struct hl_region_thread));
 }
 
 static uint32_t used_cells(const struct hl_cell_chunk *chunk)
@@ -159,7 +159,8 @@ static int read_values(const struct hl_region_view *view, uint64_t most,
 {
 	const struct hl_region_header *header = header_of(view);
 	uint32_t claimed = atomic_load_explicit(&header->chunk_count, memory_order_acquire);
-	uint32_t chunks = bounded_count(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
+	uint32_t chunks =
+		hl_region_read_bounded(view, HL_AREA_CELLS, claimed, sizeof(struct hl_cell_chunk));
 	uint64_t damaged = claimed > chunks, bad = 0;
 
 	process->values = malloc(((size_t)chunks * HL_CHUNK_CELLS + 1) * sizeof(*process->values));
@@ -342,7 +343,8 @@ uint32_t hl_region_read_module_count(const struct hl_region_view *view)
 
 	if (claimed > HL_MODULES_MAX)
 		claimed = HL_MODULES_MAX;
-	return bounded_count(view, HL_AREA_MODULES, claimed, sizeof(struct hl_region_module));
+	return hl_region_read_bounded(view, HL_AREA_MODULES, claimed,
+				      sizeof(struct hl_region_module));
 }
 
 int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
@@ -351,7 +353,7 @@ int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
 	const struct hl_region_module *shared = hl_region_read_area(view, HL_AREA_MODULES);
 	struct hl_region_module copy = shared[index];
 	const char *strings = hl_region_read_area(view, HL_AREA_STRINGS);
-	uint32_t size = bounded_count(view, HL_AREA_STRINGS, UINT32_MAX, 1);
+	uint32_t size = hl_region_read_bounded(view, HL_AREA_STRINGS, UINT32_MAX, 1);
 	bool good = copy.path_offset <= size && copy.path_bytes <= size - copy.path_offset;
 
 	char *path = good ? strndup(strings + copy.path_offset, copy.path_bytes) : strdup("");
@@ -397,8 +399,8 @@ uint32_t hl_region_read_node_count(const struct hl_region_view *view)
 	if (claimed > HL_NODE_MAX)
 		claimed = HL_NODE_MAX;
 	/* The root takes a place in the area, too. */
-	uint32_t places =
-		bounded_count(view, HL_AREA_NODES, claimed + 1, sizeof(struct hl_region_node));
+	uint32_t places = hl_region_read_bounded(view, HL_AREA_NODES, claimed + 1,
+						 sizeof(struct hl_region_node));
 	return places ? places - 1 : 0;
 }
 
@@ -471,6 +473,8 @@ static int read_tables(const struct hl_region_view *view, const struct hl_region
 	if (r == 0)
 		r = read_modules(view, process);
 	if (r == 0)
+		r = hl_region_sites_read(view, process);
+	if (r == 0)
 		adopt_values(process, map, old_count);
 	if (r == 0 && is_over(process))
 		r = drop_negative(process);
@@ -485,11 +489,17 @@ static int read_tables(const struct hl_region_view *view, const struct hl_region
 		process->peak_mark_ns = peak_ns < times->start_ns ? 0 : peak_ns - times->start_ns;
 	}
 	/* A frame in a module that is not known keeps its address and becomes one of no module. */
-	for (uint32_t i = 0; r == 0 && i < process->node_count; i++)
-		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count)) {
-			process->nodes[i].frame &= HL_FRAME_PC_MASK;
+	for (uint32_t i = 0; r == 0 && i < process->node_count; i++) {
+		uint32_t site;
+		uint64_t *frame = &process->nodes[i].frame;
+		if (!hl_frame_key_is_valid(*frame, process->module_count)) {
+			*frame &= HL_FRAME_PC_MASK;
+			process->lost.damaged++;
+		} else if (hl_frame_key_is_site(*frame, &site) && site > process->site_count) {
+			*frame = hl_site_frame_key(0, false);
 			process->lost.damaged++;
 		}
+	}
 	return r;
 }
 
@@ -502,6 +512,11 @@ static void drop_tables(struct hl_recording_process *process)
 		.nodes = process->nodes,
 		.values = process->values,
 		.threads = process->threads,
+		.provider_count = process->provider_count,
+		.site_name_count = process->site_name_count,
+		.providers = process->providers,
+		.sites = process->sites,
+		.site_names = process->site_names,
 	};
 
 	hl_recording_process_release(&made);
@@ -509,6 +524,10 @@ static void drop_tables(struct hl_recording_process *process)
 	process->nodes = NULL;
 	process->values = NULL;
 	process->threads = NULL;
+	process->providers = NULL;
+	process->sites = NULL;
+	process->site_names = NULL;
+	process->provider_count = process->site_count = process->site_name_count = 0;
 	process->module_count = process->node_count = 0;
 	process->value_count = process->thread_count = 0;
 }

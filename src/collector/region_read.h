@@ -31,7 +31,7 @@ struct hl_region_times {
 };
 
 /*
- * Fills modules, nodes, values, threads, lost, own_malloc and peak_mark_ns of ${process}, which
+ * Fills modules, nodes, values, threads, sites, lost, own_malloc and peak_mark_ns of ${process}, which
  * must not own any yet. A node that two threads made at once occurs twice; a parent's id may be
  * larger than its children's. What cannot be is left out and counted as damaged; of a process that
  * is complete that includes stacks of which more was freed than allocated.
@@ -63,6 +63,14 @@ int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
 
 /* As it stands: frame 0 when it is not there yet, any parent. */
 struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, uint32_t id);
+
+/* Fills providers, sites and their names of ${process}, which has none yet. 0 or -ENOMEM, after which
+ * what is there is to be released. */
+int hl_region_sites_read(const struct hl_region_view *view, struct hl_recording_process *process);
+
+/* How many records of ${size} bytes of an area, out of ${claimed}, may be read. */
+uint32_t hl_region_read_bounded(const struct hl_region_view *view, enum hl_area_id id,
+				uint64_t claimed, size_t size);
 
 /* The dynamic loader gives the program itself no name. */
 static inline bool hl_region_module_is_main(const struct hl_recording_module *module)

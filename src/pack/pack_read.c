@@ -162,6 +162,20 @@ static bool names_are_valid(const struct hl_profile *profile)
 	return true;
 }
 
+/* Which modules are runtimes follows from the frames that are theirs. */
+static bool scripts_are_valid(struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->frame_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[i];
+		if (frame->part > HL_PART_INTERPRETER || frame->provider >= profile->module_count ||
+		    (frame->part != HL_PART_NATIVE) != (frame->provider != 0))
+			return false;
+		if (frame->provider)
+			profile->modules[frame->provider].script = true;
+	}
+	return true;
+}
+
 /* Rows have threads where the profile knows some; ${no_thread}: they have none. */
 static bool rows_are_valid(const struct hl_profile *profile, const struct hl_profile_row *rows,
 			   size_t count, bool no_thread)
@@ -211,9 +225,12 @@ static int load_names(struct reading *reading)
 	if (r == 0)
 		r = load_structs(reading, HL_PACK_FRAMES, &hl_pack_frame_columns, 1,
 				 &profile->frames, &profile->frame_count);
+	if (r == 0)
+		r = load_more(reading, HL_PACK_SCRIPTS, &hl_pack_script_columns,
+			      profile->frames + 1, profile->frame_count - 1);
 	if (r < 0)
 		return r;
-	if (!names_are_valid(profile))
+	if (!names_are_valid(profile) || !scripts_are_valid(profile))
 		return damage(reading, "its names refer to what is not there");
 	return 0;
 }

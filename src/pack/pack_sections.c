@@ -71,6 +71,11 @@ static const struct hl_column frame_columns[] = {
 	COLUMN(hl_profile_frame, inlined),
 };
 
+static const struct hl_column script_columns[] = {
+	COLUMN(hl_profile_frame, part),
+	COLUMN(hl_profile_frame, provider),
+};
+
 static const struct hl_column node_columns[] = {
 	COLUMN(hl_pack_node, depth),
 	COLUMN(hl_pack_node, frame),
@@ -106,6 +111,8 @@ const struct hl_columns hl_pack_function_columns = {function_columns, HL_COUNT_O
 						    sizeof(struct hl_profile_function), 4 * 4};
 const struct hl_columns hl_pack_frame_columns = {frame_columns, HL_COUNT_OF(frame_columns),
 						 sizeof(struct hl_profile_frame), 8 + 3 * 4 + 1};
+const struct hl_columns hl_pack_script_columns = {script_columns, HL_COUNT_OF(script_columns),
+						  sizeof(struct hl_profile_frame), 1 + 4};
 const struct hl_columns hl_pack_node_columns = {node_columns, HL_COUNT_OF(node_columns),
 						sizeof(struct hl_pack_node), 2 * 4};
 const struct hl_columns hl_pack_row_columns = {row_columns, HL_COUNT_OF(row_columns),

@@ -22,6 +22,8 @@
 #define HL_PACK_INHERITED HL_FOURCC('I', 'N', 'H', 'E') /* optional */
 #define HL_PACK_PRINTS	  HL_FOURCC('P', 'R', 'N', 'T') /* optional */
 
+#define HL_PACK_SCRIPTS HL_FOURCC('S', 'C', 'R', 'I') /* where there are frames of scripts */
+
 #define HL_PACK_SECTION_COUNT 13
 
 /* Where there is a log, in any order: */
@@ -48,7 +50,7 @@ struct hl_pack_node {
 
 /* Structs that an array of the profile has from index 1 on; 0 stands for "none". */
 extern const struct hl_columns hl_pack_module_columns, hl_pack_function_columns,
-	hl_pack_frame_columns, hl_pack_node_columns;
+	hl_pack_frame_columns, hl_pack_script_columns, hl_pack_node_columns;
 
 extern const struct hl_columns hl_pack_process_columns, hl_pack_inherited_columns,
 	hl_pack_print_columns, hl_pack_thread_columns, hl_pack_row_columns, hl_pack_size_columns;

@@ -64,6 +64,14 @@ static int add_counters(struct packing *packing, uint32_t type,
 	return add_structs(packing, type, &hl_pack_row_columns, rows, count);
 }
 
+static bool has_scripts(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->module_count; i++)
+		if (profile->modules[i].script)
+			return true;
+	return false;
+}
+
 static int add_sections(struct packing *packing)
 {
 	const struct hl_profile *profile = packing->profile;
@@ -96,6 +104,9 @@ static int add_sections(struct packing *packing)
 	if (r == 0)
 		r = add_numbered(packing, HL_PACK_FRAMES, &hl_pack_frame_columns, profile->frames,
 				 profile->frame_count);
+	if (r == 0 && has_scripts(profile))
+		r = add_numbered(packing, HL_PACK_SCRIPTS, &hl_pack_script_columns, profile->frames,
+				 profile->frame_count);
 	if (r == 0)
 		r = add_nodes(packing);
 	if (r == 0)
@@ -116,7 +127,8 @@ int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *lo
 	struct packing packing = {.profile = profile, .err = err};
 
 	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK,
-				    HL_PACK_SECTION_COUNT + (log ? HL_PACK_LOG_SECTION_COUNT : 0));
+				    HL_PACK_SECTION_COUNT + has_scripts(profile) +
+					    (log ? HL_PACK_LOG_SECTION_COUNT : 0));
 	packing.writer.compression_level = HL_COMPRESSION_SMALL;
 	int r = add_sections(&packing);
 	if (r == 0 && log)

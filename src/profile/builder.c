@@ -88,7 +88,8 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
 
 /* ---- functions and frames ---- */
 
-/* Functions are told apart by name and module; where they begin is as the first one says. */
+/* Functions are told apart by name and module, and those of scripts by where they begin; of others
+ * that is as the first one says. */
 static int intern_function(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
 			   uint32_t module, uint32_t *ret_function)
 {
@@ -102,7 +103,10 @@ static int intern_function(struct hl_builder *builder, const struct hl_symbols_f
 	uint32_t hash = hl_hash_pair(function.name, module), at = hash;
 	while ((id = hl_index_next(&builder->function_index, hash, &at)))
 		if (profile->functions[id].name == function.name &&
-		    profile->functions[id].module == module) {
+		    profile->functions[id].module == module &&
+		    (!profile->modules[module].script ||
+		     (profile->functions[id].file == function.file &&
+		      profile->functions[id].line == function.line))) {
 			*ret_function = id;
 			return 0;
 		}
@@ -143,8 +147,9 @@ static int add_frame(struct hl_builder *builder, const struct hl_symbols_frame *
 	return r < 0 ? r : append_frame(builder, &frame);
 }
 
-int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
-		     uint32_t module, uint64_t address, uint32_t *ret_frame)
+static int intern_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+			uint32_t module, uint64_t address, enum hl_frame_part part,
+			uint32_t *ret_frame)
 {
 	struct hl_profile *profile = builder->profile;
 	struct hl_profile_frame frame;
@@ -152,14 +157,16 @@ int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *
 
 	if (make_frame(builder, symbol, module, address, &frame) < 0)
 		return -ENOMEM;
+	frame.part = (uint8_t)part;
+	frame.provider = part == HL_PART_NATIVE ? 0 : module;
 	uint32_t hash = hl_hash_pair(hl_hash_pair(frame.function, frame.line),
-				     hl_hash_pair(frame.address, frame.file)),
+				     hl_hash_pair(frame.address + frame.part, frame.file)),
 		 at = hash;
 	while ((id = hl_index_next(&builder->frame_index, hash, &at))) {
 		const struct hl_profile_frame *known = &profile->frames[id];
 		if (known->address == frame.address && known->function == frame.function &&
 		    known->file == frame.file && known->line == frame.line &&
-		    known->inlined == frame.inlined) {
+		    known->inlined == frame.inlined && known->part == frame.part) {
 			*ret_frame = id;
 			return 0;
 		}
@@ -169,6 +176,31 @@ int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *
 		return -ENOMEM;
 	*ret_frame = id;
 	return 0;
+}
+
+int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		     uint32_t module, uint64_t address, uint32_t *ret_frame)
+{
+	return intern_frame(builder, symbol, module, address, HL_PART_NATIVE, ret_frame);
+}
+
+/* ---- scripts ---- */
+
+int hl_builder_runtime(struct hl_builder *builder, const char *name, uint32_t *ret_module)
+{
+	int r = hl_builder_module(builder, name, NULL, 0, NULL, ret_module);
+
+	if (r == 0)
+		builder->profile->modules[*ret_module].script = true;
+	return r;
+}
+
+int hl_builder_site(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		    uint32_t runtime, uint32_t *ret_frame, uint32_t *ret_entry)
+{
+	int r = intern_frame(builder, symbol, runtime, 0, HL_PART_SCRIPT, ret_frame);
+
+	return r < 0 ? r : intern_frame(builder, symbol, runtime, 0, HL_PART_ENTRY, ret_entry);
 }
 
 /* The frame of an address outside every module, or of an enum hl_pseudo_frame. */
@@ -297,6 +329,21 @@ int hl_builder_name(struct hl_builder *builder, uint32_t module, uint64_t addres
 	const struct hl_builder_place *place;
 
 	return intern_place(builder, module, address, &place);
+}
+
+/* Of functions that were inlined into the main one none is a call of it. */
+void hl_builder_mark(struct hl_builder *builder, uint32_t module, uint64_t address,
+		     enum hl_frame_part part, uint32_t runtime)
+{
+	const struct hl_builder_place *place;
+
+	if (intern_place(builder, module, address, &place) < 0)
+		return;
+	for (uint32_t i = 0; i < place->frame_count; i++) {
+		struct hl_profile_frame *frame = &builder->profile->frames[place->first_frame + i];
+		frame->part = (uint8_t)(i ? HL_PART_INTERPRETER : part);
+		frame->provider = runtime;
+	}
 }
 
 /* ---- nodes ---- */

@@ -63,6 +63,20 @@ int hl_builder_name(struct hl_builder *builder, uint32_t module, uint64_t addres
 int hl_builder_frame(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
 		     uint32_t module, uint64_t address, uint32_t *ret_frame);
 
+/* The module that stands for the runtime ${name} of scripts. 0 or -ENOMEM. */
+int hl_builder_runtime(struct hl_builder *builder, const char *name, uint32_t *ret_module);
+
+/*
+ * The frame of a place in a script of ${runtime}, a module of hl_builder_runtime(); and
+ * in ${ret_entry} that of the same place where native code calls it. 0 or -ENOMEM.
+ */
+int hl_builder_site(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
+		    uint32_t runtime, uint32_t *ret_frame, uint32_t *ret_entry);
+
+/* Says that the frames of ${address} in ${module}, which has a node, are ${part} of ${runtime}. */
+void hl_builder_mark(struct hl_builder *builder, uint32_t module, uint64_t address,
+		     enum hl_frame_part part, uint32_t runtime);
+
 /* The node below ${parent} for ${frame}. 0 or -ENOMEM. */
 int hl_builder_child(struct hl_builder *builder, uint32_t parent, uint32_t frame,
 		     uint32_t *ret_node);

@@ -210,9 +210,9 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    const struct hl_node_ids *follow, struct hl_error *err)
 {
 	HL_CLEANUP(release_filtering) struct filtering filtering = {.profile = profile};
-	int r = 0;
+	int r = hl_splice(profile, filter->stack, follow);
 
-	if (hl_filter_has_expressions(filter)) {
+	if (r == 0 && hl_filter_has_expressions(filter)) {
 		r = compile_all(&filtering.expressions, filter, err);
 		if (r == 0)
 			r = mark_frames(&filtering);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "profile/profile.h"
+#include "profile/splice.h"
 
 #include <regex.h>
 
@@ -49,6 +50,7 @@ int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follo
 
 /* Expressions; of each role, those that are not used are NULL and come last. */
 struct hl_filter {
+	enum hl_stack_kind stack; /* which frames of scripts; the rest is chosen among these */
 	/* Keep only stacks in which each of these matches some frame. */
 	const char *focus[HL_FILTER_EXPRESSIONS_MAX];
 	/* Leave out stacks with a frame that one of these matches. */

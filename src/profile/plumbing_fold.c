@@ -56,8 +56,10 @@ int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follo
 		return -ENOMEM;
 	hl_plumbing_init(&plumbing);
 	for (size_t i = 1; i < profile->function_count; i++)
-		is_plumbing[i] = hl_plumbing_matches(
-			&plumbing, hl_profile_text(profile, profile->functions[i].name));
+		is_plumbing[i] =
+			!profile->modules[profile->functions[i].module].script &&
+			hl_plumbing_matches(&plumbing,
+					    hl_profile_text(profile, profile->functions[i].name));
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		const struct hl_profile_node *node = &profile->nodes[i];
 		bool folded = is_plumbing[profile->frames[node->frame].function] && node->parent;

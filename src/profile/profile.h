@@ -56,7 +56,8 @@ struct hl_profile_module {
 	uint8_t build_id[HL_BUILD_ID_MAX]; /* see base/file_print.h */
 	uint32_t build_id_bytes;
 	struct hl_file_print print;
-	bool used; /* some frame lies in it; only then are its symbols looked for */
+	bool used;   /* some frame lies in it; only then are its symbols looked for */
+	bool script; /* no file: a runtime of scripts, named in place of a path */
 	enum hl_symbols_source symbols;
 	uint32_t symbols_reason; /* why there are no better ones, and what would help */
 };
@@ -70,11 +71,22 @@ struct hl_profile_function {
 	uint32_t module;
 };
 
+/* What a frame is to the scripts of a stack; see splice.h. */
+enum hl_frame_part {
+	HL_PART_NATIVE,
+	HL_PART_SCRIPT,	     /* a place in a script */
+	HL_PART_ENTRY,	     /* the same, called by native code */
+	HL_PART_EVAL,	     /* the interpreter's main function, which runs scripts */
+	HL_PART_INTERPRETER, /* other code of the interpreter */
+};
+
 struct hl_profile_frame {
 	uint64_t address; /* in the module's file; without a module, in the process */
 	uint32_t function;
 	uint32_t file, line; /* 0 when unknown */
 	bool inlined;
+	uint8_t part;	   /* enum hl_frame_part */
+	uint32_t provider; /* the runtime, a module; of native frames 0 */
 };
 
 struct hl_profile_node {
@@ -92,6 +104,8 @@ struct hl_profile_lost {
 	uint64_t modules;
 	uint64_t unscanned_bytes;
 	uint64_t damaged;
+	uint64_t script_unmatched; /* allocations whose script frames did not fit the native
+				      ones; known once they are spliced */
 };
 
 /* One process that the profile sums up. */
@@ -201,6 +215,7 @@ struct hl_profile {
 	 */
 	uint32_t filter; /* 0: all stacks are here */
 	struct hl_profile_counters unfiltered_total;
+	bool spliced;	      /* script frames stand where they were asked for; see splice.h */
 	bool plumbing_folded; /* frames of allocation plumbing were left out, see plumbing.h */
 
 	/* Where it is of a moment (open/moment.h): which, as a clause, and in milliseconds. */

@@ -57,6 +57,8 @@ static int intern_side(struct hl_builder *builder, struct side *side)
 							   &side->modules[i])
 				       : hl_builder_module(builder, hl_path_basename(path),
 							   no_build_id, 0, NULL, &side->modules[i]);
+		if (r == 0 && module->script)
+			builder->profile->modules[side->modules[i]].script = true;
 	}
 	for (size_t i = 1; r == 0 && i < profile->frame_count; i++) {
 		const struct hl_profile_frame *frame = &profile->frames[i];
@@ -319,6 +321,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	joined->recorded_process_number = from->recorded_process_number;
 	joined->total = from->total;
 	joined->unfiltered_total = from->unfiltered_total;
+	joined->spliced = true;
 	joined->plumbing_folded = from->plumbing_folded || before->profile->plumbing_folded;
 	joined->lost = from->lost;
 	if (r == 0)

@@ -18,9 +18,11 @@
 /* One selected process while the tree is being built. */
 struct source {
 	const struct hl_recording_process *process;
-	uint32_t *modules; /* profile module of modules[i] */
-	uint32_t *nodes;   /* builder node of node id i; [0] is the root */
-	uint32_t *threads; /* profile thread of threads[i]; UNRESOLVED: not selected */
+	uint32_t *modules;  /* profile module of modules[i] */
+	uint32_t *runtimes; /* profile module of providers[i] */
+	uint32_t *sites;    /* builder frame of site i * 2, and + 1 as an entry; 0: not yet */
+	uint32_t *nodes;    /* builder node of node id i; [0] is the root */
+	uint32_t *threads;  /* profile thread of threads[i]; UNRESOLVED: not selected */
 };
 
 struct loading {
@@ -72,6 +74,56 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 
 /* ---- the tree ---- */
 
+/* Adds a place in a script. */
+static int map_site(struct hl_builder *builder, struct source *source,
+		    const struct hl_recording_node *node, uint32_t number, uint32_t *ret_node)
+{
+	const struct hl_recording_process *process = source->process;
+	uint32_t parent = source->nodes[node->parent];
+
+	if (!number || number > process->site_count)
+		return hl_builder_node(builder, parent, HL_BUILDER_PSEUDO, 0, ret_node);
+	uint32_t *frames = &source->sites[(size_t)number * 2];
+	if (!*frames) {
+		const struct hl_recording_site *site = &process->sites[number - 1];
+		const char *file = process->site_names[site->source];
+		const struct hl_symbols_frame symbol = {
+			.function = process->site_names[site->function],
+			.function_file = file,
+			.function_line = site->first_line,
+			.file = file,
+			.line = site->line,
+		};
+		int r = hl_builder_site(builder, &symbol, source->runtimes[site->provider],
+					&frames[0], &frames[1]);
+		if (r < 0)
+			return r;
+	}
+	return hl_builder_child(builder, parent, frames[node->frame & HL_SITE_ENTRY ? 1 : 0],
+				ret_node);
+}
+
+static bool is_within(uint64_t pc, uint64_t start, uint64_t end)
+{
+	return pc >= start && pc < end;
+}
+
+/* Says of a native frame whether it is an interpreter's. */
+static void mark_interpreter(struct hl_builder *builder, const struct source *source, uint64_t pc,
+			     uint32_t module, uint64_t address)
+{
+	const struct hl_recording_process *process = source->process;
+
+	for (uint32_t i = 0; i < process->provider_count; i++) {
+		const struct hl_recording_provider *it = &process->providers[i];
+		bool is_eval = is_within(pc, it->eval_start, it->eval_end);
+		if (is_eval || is_within(pc, it->text_start, it->text_end))
+			hl_builder_mark(builder, module, address,
+					is_eval ? HL_PART_EVAL : HL_PART_INTERPRETER,
+					source->runtimes[i]);
+	}
+}
+
 /* Adds the node ${id}, whose parent is known already. */
 static int map_node(struct hl_builder *builder, struct source *source, uint32_t id)
 {
@@ -79,7 +131,7 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 	const struct hl_recording_node *node = &process->nodes[id - 1];
 	uint64_t address = node->frame & HL_FRAME_PC_MASK;
 	uint64_t number = node->frame >> HL_MODULE_SHIFT;
-	uint32_t module = 0, size_class;
+	uint32_t module = 0, size_class, site;
 
 	if (!hl_frame_key_is_valid(node->frame, process->module_count))
 		return -EBADMSG;
@@ -87,14 +139,19 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 		source->nodes[id] = source->nodes[node->parent];
 		return 0;
 	}
+	if (hl_frame_key_is_site(node->frame, &site))
+		return map_site(builder, source, node, site, &source->nodes[id]);
 	if (number == HL_MODULE_SCRIPT) {
 		module = HL_BUILDER_PSEUDO;
 	} else if (number) {
 		module = source->modules[number - 1];
 		address -= process->modules[number - 1].load_bias;
 	}
-	return hl_builder_node(builder, source->nodes[node->parent], module, address,
-			       &source->nodes[id]);
+	int r = hl_builder_node(builder, source->nodes[node->parent], module, address,
+				&source->nodes[id]);
+	if (r == 0 && number != HL_MODULE_SCRIPT)
+		mark_interpreter(builder, source, node->frame & HL_FRAME_PC_MASK, module, address);
+	return r;
 }
 
 static int map_nodes(struct hl_builder *builder, struct source *source,
@@ -128,6 +185,22 @@ static int map_nodes(struct hl_builder *builder, struct source *source,
 		}
 	}
 	return 0;
+}
+
+static int map_runtimes(struct hl_builder *builder, struct source *source)
+{
+	const struct hl_recording_process *process = source->process;
+	int r = 0;
+
+	if (!process->provider_count)
+		return 0;
+	source->runtimes = calloc(process->provider_count, sizeof(*source->runtimes));
+	source->sites = calloc(process->site_count + (size_t)1, 2 * sizeof(*source->sites));
+	if (!source->runtimes || !source->sites)
+		return -ENOMEM;
+	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
+		r = hl_builder_runtime(builder, process->providers[i].name, &source->runtimes[i]);
+	return r;
 }
 
 /* What a log names and the process does not, as it may where its recorder was killed. */
@@ -253,6 +326,8 @@ static int build_tree(struct loading *loading)
 					      &source->modules[m]);
 		}
 		if (r == 0)
+			r = map_runtimes(builder, source);
+		if (r == 0)
 			r = map_nodes(builder, source, selection->progress);
 		if (r == 0 && selection->logs && selection->logs[number])
 			r = name_log(builder, process, selection->logs[number]);
@@ -310,6 +385,8 @@ static void release_loading(struct loading *loading)
 {
 	for (size_t i = 0; i < loading->source_count; i++) {
 		free(loading->sources[i].modules);
+		free(loading->sources[i].runtimes);
+		free(loading->sources[i].sites);
 		free(loading->sources[i].nodes);
 		free(loading->sources[i].threads);
 	}

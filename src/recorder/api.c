@@ -108,6 +108,80 @@ HL_EXPORT int hl_log_segments_set(unsigned count)
 	return header ? hl_mailbox_set_segments(&header->mailbox, count) : -ENOTCONN;
 }
 
+/* ---- frames of scripts ---- */
+
+static_assert(sizeof(struct hl_frame) == sizeof(struct hl_script_frame) &&
+		      offsetof(struct hl_frame, at) == offsetof(struct hl_script_frame, at) &&
+		      offsetof(struct hl_frame, is_entry) ==
+			      offsetof(struct hl_script_frame, is_entry),
+	      "the public frames are the recorder's");
+
+/* Of the program, as it gave them. */
+static struct hl_frame_provider providers[HL_SCRIPT_PROVIDERS_MAX];
+static _Atomic uint32_t provider_count;
+
+static uint32_t capture_frames(void *state, const struct hl_script_caller *caller,
+			       struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	const struct hl_frame_provider *it = state;
+	const struct hl_frame_caller at = {caller->registers->pc, caller->registers->sp,
+					   caller->registers->bp};
+	int truncated = 0;
+
+	uint32_t count = it->capture(it->state, &at, (struct hl_frame *)frames, max, &truncated);
+	*ret_truncated = truncated != 0;
+	return count;
+}
+
+static bool describe_frame(void *state, const struct hl_script_frame *frame,
+			   struct hl_script_place *ret_place)
+{
+	const struct hl_frame_provider *it = state;
+	struct hl_frame_place place = {0};
+
+	if (!it->describe(it->state, (const struct hl_frame *)frame, &place))
+		return false;
+	*ret_place = (struct hl_script_place){
+		.function = place.function ? place.function : "",
+		.source = place.source ? place.source : "",
+		.function_bytes = place.function ? place.function_bytes : 0,
+		.source_bytes = place.source ? place.source_bytes : 0,
+		.line = place.line,
+		.first_line = place.first_line,
+	};
+	return true;
+}
+
+HL_EXPORT int hl_frame_provider_register(const struct hl_frame_provider *provider)
+{
+	if (!provider || provider->size != sizeof(*provider) || !provider->name ||
+	    !provider->capture || !provider->describe)
+		return -EINVAL;
+	uint32_t place = atomic_fetch_add(&provider_count, 1);
+	if (place >= HL_SCRIPT_PROVIDERS_MAX) {
+		atomic_fetch_sub(&provider_count, 1);
+		return -ENOSPC;
+	}
+	struct hl_frame_provider *copy = &providers[place];
+	*copy = *provider;
+	const struct hl_script_provider inner = {
+		.name = copy->name,
+		.capture = capture_frames,
+		.describe = describe_frame,
+		.state = copy,
+		.eval_start = (uintptr_t)copy->eval_start,
+		.eval_end = (uintptr_t)copy->eval_end,
+		.text_start = (uintptr_t)copy->text_start,
+		.text_end = (uintptr_t)copy->text_end,
+	};
+	return hl_script_register(&inner);
+}
+
+HL_EXPORT void hl_frame_function_freed(uint64_t function)
+{
+	hl_script_forget(function);
+}
+
 /* The tag shim, which keeps tags, comes before us where it is preloaded. */
 
 HL_EXPORT int hl_tag_push(const char *name)

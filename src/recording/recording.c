@@ -51,6 +51,13 @@ void hl_recording_process_release(struct hl_recording_process *process)
 	free(process->nodes);
 	free(process->values);
 	free(process->threads);
+	for (uint32_t i = 0; i < process->provider_count; i++)
+		free(process->providers[i].name);
+	for (uint32_t i = 0; i < process->site_name_count; i++)
+		free(process->site_names[i]);
+	free(process->providers);
+	free(process->sites);
+	free(process->site_names);
 	free(process->executable);
 	free(process->successor);
 	free(process->name);

@@ -27,6 +27,21 @@ struct hl_recording_module {
 	struct hl_file_print print; /* of a file without a build id that tells it from others */
 };
 
+/* A runtime of scripts in the process, whose frames are among the nodes; see base/frame_key.h.
+ * Addresses are those of the process. */
+struct hl_recording_provider {
+	char *name;
+	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
+	uint64_t text_start, text_end; /* all of its own code; 0: unknown */
+};
+
+/* A place in a script. Site number n is sites[n - 1]. */
+struct hl_recording_site {
+	uint32_t provider;	   /* index of providers */
+	uint32_t function, source; /* indexes of site_names */
+	uint32_t line, first_line; /* first_line: of the function; 0: unknown */
+};
+
 /* Node ids are 1 .. node_count; nodes[id - 1] describes id. A parent is 0 (root) or any smaller or
  * larger valid id, without cycles. */
 struct hl_recording_node {
@@ -100,6 +115,11 @@ struct hl_recording_process {
 	struct hl_recording_node *nodes;
 	struct hl_recording_value *values;
 	struct hl_recording_thread *threads;
+
+	uint32_t provider_count, site_count, site_name_count;
+	struct hl_recording_provider *providers;
+	struct hl_recording_site *sites;
+	char **site_names;
 };
 
 /* A moment of a process that was named while recording; its log, if it has one, has the mark, too.

@@ -161,6 +161,23 @@ static const struct hl_field thread_fields[] = {
 	{0},
 };
 
+static const struct hl_field provider_fields[] = {
+	HL_FIELD(hl_recording_provider, TEXT, name),
+	HL_FIELD(hl_recording_provider, U64, eval_start),
+	HL_FIELD(hl_recording_provider, U64, eval_end),
+	HL_FIELD(hl_recording_provider, U64, text_start),
+	HL_FIELD(hl_recording_provider, U64, text_end),
+	{0},
+};
+
+static const struct hl_field site_name_field = {.key = "name", .type = HL_FIELD_TEXT};
+
+static const struct hl_field site_fields[] = {
+	HL_FIELD(hl_recording_site, U32, provider),   HL_FIELD(hl_recording_site, U32, function),
+	HL_FIELD(hl_recording_site, U32, source),     HL_FIELD(hl_recording_site, U32, line),
+	HL_FIELD(hl_recording_site, U32, first_line), {0},
+};
+
 static const struct hl_field process_fields[] = {
 	HL_FIELD(hl_recording_process, U32, pid),
 	HL_FIELD(hl_recording_process, U32, parent_pid),
@@ -184,6 +201,14 @@ static const struct hl_field process_fields[] = {
 		       .max = HL_RECORDING_MODULES_MAX),
 	HL_FIELD_ITEMS(hl_recording_process, threads, thread_count, thread_fields,
 		       .max = HL_RECORDING_THREADS_MAX),
+	HL_FIELD_ITEMS(hl_recording_process, providers, provider_count, provider_fields,
+		       .max = HL_RECORDING_PROVIDERS_MAX, .optional = true, .unless_empty = true),
+	HL_FIELD_ITEMS(hl_recording_process, site_names, site_name_count, &site_name_field,
+		       .items = HL_ITEMS_VALUES, .max = HL_RECORDING_SITES_MAX, .optional = true,
+		       .unless_empty = true),
+	HL_FIELD_ITEMS(hl_recording_process, sites, site_count, site_fields,
+		       .items = HL_ITEMS_TUPLES, .max = HL_RECORDING_SITES_MAX, .optional = true,
+		       .unless_empty = true),
 	{0},
 };
 
@@ -225,6 +250,19 @@ int hl_recording_json_read(const char *text, size_t size, const char *path,
 	return r < 0 ? r : check_figures(&source, recording);
 }
 
+static int check_sites(const struct hl_field_source *source,
+		       const struct hl_recording_process *process)
+{
+	for (uint32_t i = 0; i < process->site_count; i++) {
+		const struct hl_recording_site *site = &process->sites[i];
+		if (site->provider >= process->provider_count ||
+		    site->function >= process->site_name_count ||
+		    site->source >= process->site_name_count)
+			return hl_fields_blame(source, "sites");
+	}
+	return 0;
+}
+
 int hl_recording_json_read_process(const char *text, size_t size, const char *path,
 				   struct hl_recording_process *process, struct hl_error *err)
 {
@@ -232,5 +270,7 @@ int hl_recording_json_read_process(const char *text, size_t size, const char *pa
 	json_auto_t *root = NULL;
 
 	int r = hl_fields_parse(&source, text, size, &root);
-	return r < 0 ? r : hl_fields_read(&source, process_fields, root, process);
+	if (r == 0)
+		r = hl_fields_read(&source, process_fields, root, process);
+	return r < 0 ? r : check_sites(&source, process);
 }

@@ -182,6 +182,13 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 		hl_notices_add(notices,
 			       "note: another tool's return probes (uretprobes) hid the callers of "
 			       "functions under " HL_PROFILE_RETURN_PROBE);
+	if (lost->script_unmatched)
+		hl_notices_warn(notices,
+				"UNMATCHED: of %s allocation%s script frames and calls of the "
+				"interpreter do not fit each other; --stack script and --stack "
+				"native show both",
+				hl_format_count(lost->script_unmatched, count),
+				hl_format_plural(lost->script_unmatched));
 	if (lost->modules)
 		hl_notices_warn(notices, "LOST: the names of %s module%s",
 				hl_format_count(lost->modules, count),

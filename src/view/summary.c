@@ -168,6 +168,8 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_integer(emit, "modules", lost->modules);
 	hl_emit_integer(emit, "unscanned_bytes", lost->unscanned_bytes);
 	hl_emit_integer(emit, "damaged", lost->damaged);
+	if (lost->script_unmatched)
+		hl_emit_integer(emit, "script_unmatched", lost->script_unmatched);
 	hl_emit_integer(emit, "unrecorded_children", profile->unrecorded_children);
 	hl_emit_object_end(emit);
 }

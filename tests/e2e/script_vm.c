@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program with an interpreter of its own, which tells its recorder what it runs, if there is one.
+ *
+ *	script_vm COUNT [fork]
+ *
+ * Two threads run the script "shop.vm", the first COUNT times, the second twice as often; with
+ * "fork" a child then runs it once more. Blocks stay allocated. The script, by its lines:
+ *
+ *	 1  function main
+ *	 2	order()
+ *	 3	load(first); first()
+ *	 4	load(second); second()
+ *	10  function order
+ *	12	allocate 100
+ *	13	native(item)		C that calls the interpreter again
+ *	20  function item
+ *	21	allocate 200
+ *	22	c_allocate 300		C that allocates
+ *	23	price()
+ *	30  function price
+ *	31	allocate 400
+ *	40  function first		lives where `second` does later
+ *	41	allocate 500
+ *	50  function second
+ *	51	allocate 600
+ */
+#include "heapline/heapline.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#pragma weak hl_frame_provider_register
+#pragma weak hl_frame_function_freed
+
+/* ---- the interpreter ---- */
+
+enum operation {
+	RETURN,
+	ALLOCATE,
+	C_ALLOCATE,
+	CALL,
+	CALL_BY_C,
+	LOAD, /* makes a function where the one before was */
+	CALL_LOADED,
+};
+
+struct function;
+
+struct instruction {
+	enum operation operation;
+	uint32_t line;
+	uint32_t bytes;
+	const struct function *callee;
+};
+
+struct function {
+	const char *name;
+	uint32_t first_line;
+	struct instruction code[6];
+};
+
+struct frame {
+	const struct function *function;
+	const struct instruction *next;
+	int is_entry;
+};
+
+#define DEPTH_MAX 16
+
+static __thread struct frame frames[DEPTH_MAX];
+static __thread unsigned depth;
+static __thread struct function loaded; /* one place for all functions that are loaded */
+
+extern const char __start_vm_eval[], __stop_vm_eval[], __start_vm_library[], __stop_vm_library[];
+
+static void run(const struct function *function);
+
+__attribute__((noinline, section("vm_library"))) static void allocate(size_t bytes)
+{
+	void *volatile block = malloc(bytes);
+
+	memset(block, 1, bytes);
+}
+
+__attribute__((noinline)) static void c_allocate(size_t bytes)
+{
+	void *volatile block = malloc(bytes);
+
+	memset(block, 1, bytes);
+}
+
+__attribute__((noinline)) static void native(const struct function *function)
+{
+	run(function);
+	__asm__ volatile(""); /* not a tail call */
+}
+
+static void enter(const struct function *function, int is_entry)
+{
+	frames[depth] = (struct frame){function, function->code, is_entry};
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	depth++;
+}
+
+static void load(const struct function *function)
+{
+	if (hl_frame_function_freed)
+		hl_frame_function_freed((uintptr_t)&loaded);
+	loaded = *function;
+}
+
+__attribute__((noinline, section("vm_eval"))) static void run(const struct function *function)
+{
+	unsigned outer = depth;
+
+	enter(function, 1);
+	while (depth > outer) {
+		const struct instruction *it = frames[depth - 1].next++;
+		switch (it->operation) {
+		case RETURN:
+			depth--;
+			break;
+		case ALLOCATE:
+			allocate(it->bytes);
+			break;
+		case C_ALLOCATE:
+			c_allocate(it->bytes);
+			break;
+		case CALL:
+			enter(it->callee, 0);
+			break;
+		case CALL_BY_C:
+			native(it->callee);
+			break;
+		case LOAD:
+			load(it->callee);
+			break;
+		case CALL_LOADED:
+			enter(&loaded, 0);
+			break;
+		}
+	}
+}
+
+/* ---- what it says of itself ---- */
+
+static uint32_t capture(void *state, const struct hl_frame_caller *caller, struct hl_frame *found,
+			uint32_t max, int *ret_truncated)
+{
+	uint32_t count = depth < max ? depth : max;
+
+	(void)state, (void)caller;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct frame *frame = &frames[depth - 1 - i];
+		found[i] = (struct hl_frame){
+			.function = (uintptr_t)frame->function,
+			.at = (uint32_t)(frame->next - frame->function->code) - 1,
+			.is_entry = (uint8_t)frame->is_entry,
+		};
+	}
+	*ret_truncated = count < depth;
+	return count;
+}
+
+static int describe(void *state, const struct hl_frame *frame, struct hl_frame_place *ret_place)
+{
+	const struct function *function = (const struct function *)(uintptr_t)frame->function;
+
+	(void)state;
+	*ret_place = (struct hl_frame_place){
+		.function = function->name,
+		.source = "shop.vm",
+		.function_bytes = (uint32_t)strlen(function->name),
+		.source_bytes = 7,
+		.line = function->code[frame->at].line,
+		.first_line = function->first_line,
+	};
+	return 1;
+}
+
+/* ---- the script ---- */
+
+static const struct function price = {
+	"price", 30, {{ALLOCATE, 31, 400, NULL}, {RETURN, 0, 0, NULL}}};
+static const struct function item = {
+	"item",
+	20,
+	{{ALLOCATE, 21, 200, NULL},
+	 {C_ALLOCATE, 22, 300, NULL},
+	 {CALL, 23, 0, &price},
+	 {RETURN, 0, 0, NULL}},
+};
+static const struct function order = {
+	"order",
+	10,
+	{{ALLOCATE, 12, 100, NULL}, {CALL_BY_C, 13, 0, &item}, {RETURN, 0, 0, NULL}},
+};
+static const struct function first = {
+	"first", 40, {{ALLOCATE, 41, 500, NULL}, {RETURN, 0, 0, NULL}}};
+static const struct function second = {
+	"second", 50, {{ALLOCATE, 51, 600, NULL}, {RETURN, 0, 0, NULL}}};
+static const struct function script = {
+	"main",
+	1,
+	{{CALL, 2, 0, &order},
+	 {LOAD, 3, 0, &first},
+	 {CALL_LOADED, 3, 0, NULL},
+	 {LOAD, 4, 0, &second},
+	 {CALL_LOADED, 4, 0, NULL},
+	 {RETURN, 0, 0, NULL}},
+};
+
+__attribute__((noinline)) static void *work(void *context)
+{
+	for (uintptr_t i = 0; i < (uintptr_t)context; i++)
+		run(&script);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	const struct hl_frame_provider provider = {
+		.size = sizeof(provider),
+		.name = "shop",
+		.capture = capture,
+		.describe = describe,
+		.eval_start = __start_vm_eval,
+		.eval_end = __stop_vm_eval,
+		.text_start = __start_vm_library,
+		.text_end = __stop_vm_library,
+	};
+	uintptr_t count = argc > 1 ? (uintptr_t)atoi(argv[1]) : 1;
+	pthread_t threads[2];
+
+	if (hl_frame_provider_register && hl_frame_provider_register(&provider) != 0)
+		return 2;
+	for (uintptr_t i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, work, (void *)(count * (i + 1))) != 0)
+			return 1;
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	if (argc > 2 && strcmp(argv[2], "fork") == 0) {
+		pid_t child = fork();
+		if (child == 0) {
+			work((void *)1);
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
+	}
+	return 0;
+}

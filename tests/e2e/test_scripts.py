@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Frames of scripts that a program's own interpreter runs, against what its script says."""
+
+import os
+
+import harness
+
+COUNT = 50
+RUNS = 3 * COUNT  # of both threads
+BYTES_OF_LINES = {12: 100, 21: 200, 31: 400, 41: 500, 51: 600}  # of the script
+NATIVE_BYTES = 300  # by C that line 22 calls
+MIXED = {
+    "main;order": 100,
+    "main;order;native;item": 200,
+    "main;order;native;item;c_allocate": 300,
+    "main;order;native;item;price": 400,
+    "main;first": 500,
+    "main;second": 600,
+}
+NATIVE = {
+    "run;allocate": 100 + 500 + 600,
+    "run;native;run;allocate": 200 + 400,
+    "run;native;run;c_allocate": 300,
+}
+SCRIPT = {
+    "main;order": 100,
+    "main;order;item": 200 + 300,
+    "main;order;item;price": 400,
+    "main;first": 500,
+    "main;second": 600,
+}
+
+
+def lines_of(report):
+    """{line: bytes} of the script."""
+    return {row["line"]: row["bytes"] for row in report["rows"] if row["file"] == "shop.vm"}
+
+
+def stacks_of(recording, kind, *options):
+    """{stack from `work` on: bytes}; of scripts alone the whole stack."""
+    found = {}
+    output = harness.run([harness.HEAPLINE, "folded", "--value", "alloc", "--stack", kind, *options, recording])
+    assert output.status == 0, output.stderr
+    for line in output.stdout.splitlines():
+        stack, number = line.rsplit(" ", 1)
+        frames = stack.split(";")
+        if kind != "script" and "work" not in frames:
+            continue
+        if kind != "script":
+            frames = frames[frames.index("work") + 1:]
+        key = ";".join(frames)
+        found[key] = found.get(key, 0) + int(number)
+    return found
+
+
+def times(stacks, count):
+    return {stack: number * count for stack, number in stacks.items()}
+
+
+class ScriptsTest(harness.TestCase):
+    def record_vm(self, *arguments, mode="mem-fast", options=()):
+        recording = self.path("vm.hl")
+        run = harness.run(harness.record_command(
+            recording, [harness.program("script_vm"), *arguments], mode, options))
+        self.assertEqual(run.status, 0, run.stderr)
+        return recording
+
+    def assert_lines(self, recording, count, *options):
+        report = harness.report("lines", recording, "--value", "alloc", *options)
+        expected = {line: number * count for line, number in BYTES_OF_LINES.items()}
+        self.assertEqual(lines_of(report), expected)
+        self.assertNotIn("script_unmatched", report["lost"])
+
+    def test_lines_are_exact_in_all_modes(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                self.assert_lines(self.record_vm(str(COUNT), mode=mode), RUNS)
+
+    def test_lines_are_exact_with_sizes(self):
+        recording = self.record_vm(str(COUNT), options=("--sizes",))
+        self.assert_lines(recording, RUNS)
+        rows = harness.report("sizes", recording, "--value", "alloc", "--focus", "^price$")["rows"]
+        self.assertEqual([row["size_min"] for row in rows], [256])
+
+    def test_stacks_are_mixed_native_or_of_scripts(self):
+        recording = self.record_vm(str(COUNT))
+        self.assertEqual(stacks_of(recording, "mixed"), times(MIXED, RUNS))
+        self.assertEqual(stacks_of(recording, "native"), times(NATIVE, RUNS))
+        found = stacks_of(recording, "script")
+        del found["[native]"]
+        self.assertEqual(found, times(SCRIPT, RUNS))
+
+    def test_packed_recordings_keep_scripts(self):
+        recording = self.record_vm(str(COUNT), mode="log-fast")
+        packed = self.path("vm.hlz")
+        run = harness.run([harness.HEAPLINE, "pack", "-o", packed, recording])
+        self.assertEqual(run.status, 0, run.stderr)
+        self.assert_lines(packed, RUNS)
+        self.assertEqual(stacks_of(packed, "mixed"), times(MIXED, RUNS))
+        self.assertEqual(stacks_of(packed, "native"), times(NATIVE, RUNS))
+        for path in (recording, packed):
+            rows = harness.report("lines", path, "--at", "peak")["rows"]
+            self.assertIn(51, {row["line"] for row in rows if row["file"] == "shop.vm"})
+
+    def test_a_forked_child_goes_on_telling(self):
+        self.assert_lines(self.record_vm(str(COUNT), "fork"), RUNS + 1)
+
+    def test_recordings_are_compared_by_line(self):
+        before = self.record_vm(str(COUNT))
+        os.rename(before, self.path("before.hl"))
+        after = self.record_vm(str(2 * COUNT))
+        rows = harness.report("diff", after, self.path("before.hl"), "--value", "alloc", "--by", "line")["rows"]
+        grown = {row["line"]: row["delta_bytes"] for row in rows if row["file"] == "shop.vm"}
+        self.assertEqual(grown, {line: number * RUNS for line, number in BYTES_OF_LINES.items()})
+
+    def test_the_program_runs_unrecorded(self):
+        self.assertEqual(harness.run([harness.program("script_vm"), "3"]).status, 0)
+
+    def test_modules_are_runtimes(self):
+        rows = harness.report("top", self.record_vm(str(COUNT)), "--value", "alloc")["rows"]
+        modules = {row["name"]: row["module"] for row in rows}
+        self.assertEqual(modules["price"], "shop")
+        self.assertTrue(modules["c_allocate"].endswith("script_vm"))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -25,7 +25,6 @@
 #define ROUND_NS	1000000 /* until a thread in the kernel is looked at again */
 #define LOOK_AGAIN_NS	20000
 #define LOOKS_AT_ONCE	50 /* before the first rest: most threads stop within microseconds */
-#define LOOKS_TO_REAP	500
 #define LOOKS_PER_STATE 64 /* whether a thread has ended is looked at more rarely */
 
 static uint64_t now_ns(void)
@@ -63,22 +62,36 @@ struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t ti
 
 /*
  * A thread that has ended stays until its tracer has waited for it, and holds up the end of its
- * process. That of the main thread is told last, and to whoever started it.
+ * process. That of a child of ours is left to whoever started it.
  */
-static void reap(const struct hl_remote *remote, pid_t tid)
+static bool is_reaped(const struct hl_remote *remote, pid_t tid)
 {
-	for (int looks = 0; tid != remote->pid && looks < LOOKS_TO_REAP; looks++) {
-		siginfo_t info = {0};
-		if (waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL) < 0 || info.si_pid)
-			return;
-		rest_ns(LOOK_AGAIN_NS);
-	}
+	siginfo_t info = {0};
+	int left = remote->is_child && tid == remote->pid ? WNOWAIT : 0;
+
+	return waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | __WALL | left) < 0 ||
+	       info.si_pid;
 }
 
-static void drop(struct hl_remote *remote, struct hl_remote_thread *thread)
+static void drop(struct hl_remote *remote, struct hl_remote_thread *thread, bool is_ending)
 {
-	reap(remote, thread->tid);
+	if (is_ending && !is_reaped(remote, thread->tid))
+		remote->ending[remote->ending_count++] =
+			thread->tid; /* hl_remote_add() made room */
 	*thread = remote->threads[--remote->thread_count];
+}
+
+struct hl_remote_thread *hl_remote_add(struct hl_remote *remote, pid_t tid)
+{
+	size_t count = remote->thread_count + 1;
+
+	if (HL_ARRAY_RESERVE(remote->threads, remote->thread_capacity, count) < 0 ||
+	    HL_ARRAY_RESERVE(remote->ending, remote->ending_capacity,
+			     remote->ending_count + count) < 0)
+		return NULL;
+	remote->threads[count - 1] = (struct hl_remote_thread){.tid = tid};
+	remote->thread_count = count;
+	return &remote->threads[count - 1];
 }
 
 static void close_directory(DIR **directory)
@@ -118,9 +131,33 @@ static int list_threads(pid_t pid, pid_t **ret_tids, size_t *ret_count)
 	return count ? 0 : -ESRCH;
 }
 
+static bool shares_memory(pid_t pid, pid_t other)
+{
+	return syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) == 0;
+}
+
 int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count)
 {
-	return list_threads(remote->pid, ret_tids, ret_count);
+	HL_FREED pid_t *tids = NULL;
+	size_t count = 0;
+
+	int r = list_threads(remote->pid, &tids, &count);
+	size_t capacity = count;
+	for (size_t i = 1; r == 0 && i < remote->process_count; i++) {
+		HL_FREED pid_t *others = NULL;
+		size_t other_count = 0;
+		/* It may have ended, and its number may be that of another. */
+		if (!shares_memory(remote->pid, remote->processes[i]) ||
+		    list_threads(remote->processes[i], &others, &other_count) < 0)
+			continue;
+		for (size_t k = 0; r == 0 && k < other_count; k++)
+			r = HL_ARRAY_APPEND(tids, count, capacity, others[k]);
+	}
+	if (r < 0)
+		return r;
+	*ret_tids = HL_TAKE(tids);
+	*ret_count = count;
+	return 0;
 }
 
 /* 'S', 'R', 'D' ...; 'X' when it is gone. */
@@ -139,6 +176,29 @@ static bool has_ended(pid_t tid)
 	char state = thread_state(tid);
 
 	return state == 'Z' || state == 'X';
+}
+
+/* Waits for threads that are about to end: the process would else not end before we do. A main thread
+ * that has ended before others is told when they have, and the process ends without that. */
+static void reap(struct hl_remote *remote)
+{
+	uint64_t deadline = now_ns() + PATIENCE_NS;
+
+	for (;;) {
+		size_t left = 0;
+		bool is_coming = false;
+		for (size_t i = 0; i < remote->ending_count; i++) {
+			bool was_over = has_ended(remote->ending[i]);
+			if (is_reaped(remote, remote->ending[i]))
+				continue;
+			is_coming |= !was_over;
+			remote->ending[left++] = remote->ending[i];
+		}
+		remote->ending_count = left;
+		if (!is_coming || now_ns() > deadline)
+			return;
+		rest_ns(LOOK_AGAIN_NS);
+	}
 }
 
 /* ---- waiting ---- */
@@ -306,16 +366,16 @@ static int seize(struct hl_remote *remote, pid_t tid, struct hl_error *err)
 
 	if (hl_remote_find(remote, tid))
 		return 0;
-	if (HL_ARRAY_RESERVE(remote->threads, remote->thread_capacity, remote->thread_count + 1) <
-	    0)
+	struct hl_remote_thread *thread = hl_remote_add(remote, tid);
+	if (!thread)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	if (hl_remote_trace(PTRACE_SEIZE, tid, 0, (const void *)options) < 0) {
 		int code = -errno;
+		drop(remote, thread, false);
 		if (code == -ESRCH || has_ended(tid))
 			return 0;
 		return refuse_seize(remote, tid, code, err);
 	}
-	remote->threads[remote->thread_count++] = (struct hl_remote_thread){.tid = tid};
 	return 1;
 }
 
@@ -339,7 +399,7 @@ static int await_thread(struct hl_remote *remote, struct hl_remote_thread *threa
 		r = -ESRCH;
 	if (r == -ESRCH) {
 		hl_guardian_lower(remote->guardian, thread->tid);
-		drop(remote, thread);
+		drop(remote, thread, true);
 	}
 	if (r < 0)
 		return r;
@@ -503,20 +563,18 @@ static int stop_process(struct hl_remote *remote, pid_t pid, struct hl_error *er
 	}
 }
 
-static bool shares_memory(pid_t pid, pid_t other)
-{
-	return syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) == 0;
-}
-
 /* Adds the children of a thread that share its memory: vfork() and clone(CLONE_VM). */
 static int add_sharers(struct hl_remote *remote, pid_t tid)
 {
-	char name[48], children[4096];
-	char *rest = children;
+	HL_FREED char *children = NULL;
+	size_t length = 0;
+	char name[48];
 
 	snprintf(name, sizeof(name), "task/%d/children", tid);
-	if (hl_proc_read(tid, name, children, sizeof(children)) <= 0)
-		return 0;
+	int r = hl_proc_read_all(tid, name, &children, &length);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	char *rest = children;
 	for (char *word; (word = strsep(&rest, " "));) {
 		pid_t child = (pid_t)strtol(word, NULL, 10);
 		if (child > 0 && shares_memory(remote->pid, child) &&
@@ -571,13 +629,13 @@ int hl_remote_set_registers(struct hl_remote_thread *thread)
 
 /* ---- going on ---- */
 
-/* False when the thread is being killed: it has left its stop, and ends soon. */
-static bool let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
+/* A thread that is being killed has left its stop, and is about to end. */
+static void let_go(struct hl_remote *remote, struct hl_remote_thread *thread)
 {
 	if (thread->changed)
 		hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, &thread->registers);
 	hl_guardian_lower(remote->guardian, thread->tid);
-	return hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL) == 0;
+	drop(remote, thread, hl_remote_trace(PTRACE_DETACH, thread->tid, 0, NULL) < 0);
 }
 
 void hl_remote_continue(struct hl_remote *remote)
@@ -585,17 +643,14 @@ void hl_remote_continue(struct hl_remote *remote)
 	hl_remote_call_end(remote);
 	for (size_t i = remote->thread_count; i-- > 0 && !remote->is_held;) {
 		struct hl_remote_thread *thread = &remote->threads[i];
-		if (!thread->stopped && await_thread(remote, thread, 0) < 0)
-			continue;
-		if (let_go(remote, thread))
-			drop(remote, thread);
-		else
-			thread->stopped = false;
+		if (thread->stopped || await_thread(remote, thread, 0) == 0)
+			let_go(remote, thread);
 	}
 	if (remote->first_stop_ns)
 		remote->stopped_us = (uint32_t)((now_ns() - remote->first_stop_ns) / 1000);
 	remote->first_stop_ns = 0;
-	hl_guardian_end(remote->guardian); /* last: others run now */
+	hl_guardian_end(remote->guardian); /* others run now */
+	reap(remote);
 }
 
 uint32_t hl_remote_stopped_us(const struct hl_remote *remote)
@@ -611,7 +666,7 @@ void hl_remote_free(struct hl_remote *remote)
 	if (remote->is_held) /* as if it had never been started */
 		kill(remote->pid, SIGKILL);
 	hl_remote_release(remote);
-	while (remote->thread_count && now_ns() < deadline) {
+	while ((remote->thread_count || remote->ending_count) && now_ns() < deadline) {
 		rest_ns(ROUND_NS);
 		hl_remote_continue(remote);
 	}
@@ -620,6 +675,7 @@ void hl_remote_free(struct hl_remote *remote)
 		close(remote->memory);
 	hl_maps_release(&remote->maps);
 	free(remote->threads);
+	free(remote->ending);
 	free(remote->processes);
 	free(remote);
 }

@@ -110,7 +110,8 @@ struct hl_remote_thread *hl_remote_threads(struct hl_remote *remote, size_t *ret
  * before it lets it go. 0; -ESRCH when it has just been killed. */
 int hl_remote_set_registers(struct hl_remote_thread *thread);
 
-/* The tids of the process at this moment, stopped or not; to be freed. */
+/* The tids at this moment, stopped or not, of the process and of those that shared its memory when all
+ * threads were stopped last, if they still do; to be freed. */
 int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret_count);
 
 /* Stops the thread ${tid} alone and reads its registers; ${ret_thread} is valid until the next stop.

@@ -2,7 +2,6 @@
 /* Looks whether a process can be entered before anything is done to it. */
 #include "hook/remote_parts.h"
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "process/process.h"
 
@@ -256,12 +255,13 @@ static int take_caught(struct hl_remote *remote, struct hl_error *err)
 {
 	remote->is_child = true;
 	int r = hl_remote_await_start(remote);
-	if (r == 0)
-		r = HL_ARRAY_APPEND(remote->threads, remote->thread_count, remote->thread_capacity,
-				    (struct hl_remote_thread){.tid = remote->pid, .stopped = true});
-	if (r == 0 &&
-	    hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, &remote->threads[0].registers) < 0)
+	struct hl_remote_thread *thread = r == 0 ? hl_remote_add(remote, remote->pid) : NULL;
+	if (r == 0 && !thread)
+		r = -ENOMEM;
+	if (r == 0 && hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, &thread->registers) < 0)
 		r = -ESRCH;
+	if (thread)
+		thread->stopped = true;
 	return r < 0 ? hl_error_set(err, r, "cannot enter process '%d' where it begins: %s",
 				    remote->pid, strerror(-r))
 		     : 0;

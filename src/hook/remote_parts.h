@@ -33,6 +33,8 @@ struct hl_remote {
 	/* Stopped, or, where one did not stop in time, about to stop. */
 	struct hl_remote_thread *threads;
 	size_t thread_count, thread_capacity;
+	pid_t *ending; /* threads that were ours, and are to be waited for */
+	size_t ending_count, ending_capacity;
 	pid_t *processes; /* that share the memory, the first is ${pid} */
 	size_t process_count, process_capacity;
 	uint64_t first_stop_ns; /* 0: nothing is stopped */
@@ -46,6 +48,9 @@ static inline long hl_remote_trace(int request, pid_t tid, uint64_t address, con
 {
 	return ptrace((enum __ptrace_request)request, tid, address, bytes);
 }
+
+/* One more thread that is ours, last of all; NULL when memory is short. */
+struct hl_remote_thread *hl_remote_add(struct hl_remote *remote, pid_t tid);
 
 struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t tid);
 

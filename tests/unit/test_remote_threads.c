@@ -17,6 +17,8 @@
 #define THREADS	    64
 #define STACK_BYTES 262144
 
+#define OTHER_CHILDREN 1500 /* their numbers take more than 4 KiB */
+
 /* What a target has in its page of words: beside these, progress of each thread from COUNTERS on. */
 enum { READY, GO_ON, BORN, CHILD, COUNTERS = 16 };
 
@@ -135,6 +137,47 @@ static void threads_that_storm_are_stopped(void **state)
 	target_kill(pid);
 }
 
+/* A tool that has stopped a target which is then killed: it lets go, and stays. */
+static int enter_and_stay(pid_t pid, _Atomic long *words)
+{
+	struct hl_remote *remote = NULL;
+
+	if (hl_remote_open(pid, &remote, NULL) < 0)
+		return 1;
+	while (hl_remote_stop_all(remote, NULL) < 0)
+		;
+	words[GO_ON] = 1;
+	target_await(&words[GO_ON], 2);
+	hl_remote_continue(remote);
+	target_await(&words[GO_ON], 3);
+	hl_remote_free(remote);
+	return 0;
+}
+
+static void a_process_that_is_killed_ends_before_the_tool_does(void **state)
+{
+	_Atomic long *words = target_words();
+
+	(void)state;
+
+	pid_t pid = target_start(start_storm, words);
+	target_await(&words[READY], 1);
+	pid_t tool = fork();
+	if (tool == 0)
+		_exit(enter_and_stay(pid, words));
+	target_await(&words[GO_ON], 1);
+	kill(pid, SIGKILL);
+	words[GO_ON] = 2;
+	pid_t ended = 0;
+	for (int i = 0; i < 60000 && !ended; i++) {
+		ended = waitpid(pid, NULL, WNOHANG);
+		target_rest_ms(1);
+	}
+	assert_int_equal(ended, pid);
+	words[GO_ON] = 3;
+	assert_int_equal(target_end(tool), 0);
+}
+
 /* ---- threads that come and go ---- */
 
 static void *live_shortly(void *counter)
@@ -246,6 +289,12 @@ static int start_sharer(_Atomic long *words)
 {
 	char *stack = malloc(STACK_BYTES);
 
+	/* Children that nobody has waited for are listed, too: before the one that counts. */
+	for (int i = 0; i < OTHER_CHILDREN; i++) {
+		pid_t child = fork();
+		if (child == 0)
+			_exit(0);
+	}
 	words[CHILD] =
 		clone(count_on, stack + STACK_BYTES, CLONE_VM | SIGCHLD, (void *)&words[COUNTERS]);
 	prctl(PR_SET_NAME, "parent");
@@ -267,12 +316,17 @@ static void processes_that_share_the_memory_are_stopped(void **state)
 	target_await(&words[COUNTERS], 1);
 	struct hl_remote *remote = enter(pid);
 	for (int i = 0; i < 20; i++) {
+		pid_t *tids;
 		size_t count;
 		stop_all(remote);
 		hl_remote_threads(remote, &count);
 		assert_int_equal(count, 2);
 		check_stillness(words);
 		hl_remote_continue(remote);
+		assert_int_equal(hl_remote_list(remote, &tids, &count), 0);
+		assert_int_equal(count, 2);
+		assert_int_equal(tids[1], words[CHILD]);
+		free(tids);
 		target_await(&words[COUNTERS], words[COUNTERS] + 1);
 	}
 	assert_int_equal(hl_remote_open((pid_t)words[CHILD], &sharer, NULL), -EAGAIN);
@@ -512,6 +566,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_that_storm_are_stopped),
+		cmocka_unit_test(a_process_that_is_killed_ends_before_the_tool_does),
 		cmocka_unit_test(threads_that_come_and_go_are_stopped),
 		cmocka_unit_test(threads_are_stopped_one_by_one),
 		cmocka_unit_test(processes_that_share_the_memory_are_stopped),

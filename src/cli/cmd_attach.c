@@ -65,11 +65,24 @@ static void say_unseen(const struct hl_attach *attach, struct hl_collector *coll
 {
 	char unseen[512];
 
+	hl_attach_awaited(attach, unseen, sizeof(unseen));
+	if (unseen[0])
+		hl_cli_note("%s", unseen);
 	hl_attach_unseen(attach, unseen, sizeof(unseen));
 	if (!unseen[0])
 		return;
 	hl_cli_note("%s", unseen);
 	hl_collector_warn(collector, unseen);
+}
+
+/* What libraries have brought since, and was not patched. */
+static void warn_late(const struct hl_attach *attach, struct hl_collector *collector)
+{
+	char problem[512];
+
+	hl_attach_late_problem(attach, problem, sizeof(problem));
+	if (problem[0])
+		hl_collector_warn(collector, problem);
 }
 
 static void say_end(struct hl_collector_summary summary, const char *name,
@@ -129,6 +142,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	left = hl_attach_detach(attach, LEAVE_WAIT_MS, err);
+	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);

@@ -54,6 +54,7 @@ static const struct hl_option options[] = {
 };
 
 HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
+HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
 
 /* ---- the run ---- */
 
@@ -88,22 +89,19 @@ static void say_end(const struct hl_collector_summary *summary, const char *name
 /* ---- programs that the recorder is brought into as they begin ---- */
 
 static int enter_program(struct hl_launch *launch, struct hl_collector *collector,
-			 struct hl_error *err)
+			 struct hl_attach **ret_attach, struct hl_error *err)
 {
 	const struct hl_attach_settings settings = {0};
-	struct hl_attach *attach = NULL;
 
-	int r = hl_attach_open_caught(launch->pid, &settings, &attach, err);
-	if (r == 0)
-		r = hl_record_join(collector, launch->pid, attach, false, err);
-	hl_attach_free(attach);
-	return r;
+	int r = hl_attach_open_caught(launch->pid, &settings, ret_attach, err);
+	return r < 0 ? r : hl_record_join(collector, launch->pid, *ret_attach, false, err);
 }
 
 /* The program waits to begin; from here to its end. */
 static int run_program(struct hl_launch *launch, struct hl_collector *collector, bool is_entered,
 		       const char *command, const char *name)
 {
+	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 	struct hl_collector_summary summary;
 	struct hl_error err = {0};
 	char bytes[HL_FORMAT_MAX];
@@ -127,8 +125,10 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
 		return status_of_exec(r);
 	}
-	if (is_entered && enter_program(launch, collector, &err) < 0) {
+	if (is_entered && enter_program(launch, collector, &attach, &err) < 0) {
 		hl_collector_abandon(collector);
+		hl_attach_free(attach); /* ends the program */
+		attach = NULL;
 		waitpid(launch->pid, NULL, 0);
 		return say_error(&err, STATUS_FAILED);
 	}

@@ -102,7 +102,7 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	if (!attach)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	attach->pid = pid;
-	attach->region_fd = -1;
+	attach->region_fd = attach->region_copy = -1;
 	attach->counts_layers = settings->counts_layers;
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
 	if (r == 0)
@@ -143,6 +143,9 @@ void hl_attach_free(struct hl_attach *attach)
 {
 	if (!attach)
 		return;
+	hl_attach_watch_end(attach);
+	if (attach->region_copy >= 0)
+		close(attach->region_copy);
 	hl_attach_forget_blocks(attach);
 	hl_remote_free(attach->remote);
 	hl_maps_release(&attach->maps);
@@ -168,6 +171,22 @@ void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t cap
 		 is_operator ? (first->name[2] == 'n' ? "operator new" : "operator delete")
 			     : first->name,
 		 others, first->module);
+}
+
+void hl_attach_late_problem(const struct hl_attach *attach, char *ret_text, size_t capacity)
+{
+	snprintf(ret_text, capacity, "%s", attach->watch ? "" : attach->late_problem);
+}
+
+void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t capacity)
+{
+	ret_text[0] = '\0';
+	for (size_t i = attach->rules.count; i-- > 0;) {
+		const struct hl_hook_rule *rule = &attach->rules.rules[i];
+		if (rule->is_awaited)
+			snprintf(ret_text, capacity, "'%s' of '%s' is recorded when that is loaded",
+				 rule->symbol, rule->module);
+	}
 }
 
 struct hl_attach_times hl_attach_times(const struct hl_attach *attach)
@@ -228,6 +247,7 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 		{"prctl", SYS_prctl, {PR_GET_NAME}},
 		{"clock_gettime", SYS_clock_gettime, {CLOCK_MONOTONIC}},
 		{"futex", SYS_futex, {0, FUTEX_WAKE}},
+		{"futex", SYS_futex, {0, FUTEX_WAIT}},
 		{"futex", SYS_futex, {0, FUTEX_LOCK_PI_PRIVATE}},
 		{"nanosleep", SYS_nanosleep, {0}},
 		{"kill", SYS_kill, {1}},
@@ -242,6 +262,20 @@ static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 
 	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls) - has_rdfsbase(),
 				     err);
+}
+
+/* Room for trampolines near libraries that come later is mapped by the target itself. */
+static bool may_map_code(struct hl_attach *attach)
+{
+	static const struct hl_seccomp_call calls[] = {
+		{"mmap",
+		 SYS_mmap,
+		 {0, 4096, PROT_READ | PROT_EXEC,
+		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE}},
+	};
+	struct hl_error ignored;
+
+	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls), &ignored) == 0;
 }
 
 /* ---- bringing, by one stopped thread ---- */
@@ -289,6 +323,10 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 		attach->times.bring_us += hl_remote_stopped_us(attach->remote);
 		if (r != -EEXIST)
 			break;
+	}
+	if (r == 0) {
+		attach->may_map_code = may_map_code(attach);
+		attach->region_copy = fcntl(*ret_region_fd, F_DUPFD_CLOEXEC, 0);
 	}
 	return r < 0 ? or_changed(attach, say_refusal(attach, r, err), err) : 0;
 }
@@ -366,15 +404,18 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		r = hl_attach_patch_entries(attach, err);
 		attach->is_patched |= r == 0;
 	}
-	if (r == 0)
+	if (r == 0) {
+		hl_attach_watch_begin(attach);
 		hl_remote_release(attach->remote);
-	else
+	} else {
 		hl_attach_give_back(attach, 1000, &ignored);
+	}
 	return r;
 }
 
 int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err)
 {
+	hl_attach_watch_end(attach);
 	int r = hl_attach_give_back(attach, wait_ms, err);
 
 	return r == -ESRCH ? 0 : r;

@@ -55,6 +55,12 @@ int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error
  * nothing is known to. */
 void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
+/* The same of libraries that were loaded later. After hl_attach_detach(). */
+void hl_attach_late_problem(const struct hl_attach *attach, char *ret_text, size_t capacity);
+
+/* Writes which function `--hook` names in a library that is not loaded yet; "" when there is none. */
+void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t capacity);
+
 /*
  * For a program from its first instruction on. hl_attach_catch(), before ${child}, a child of ours,
  * executes a program; hl_attach_open_caught() in place of hl_attach_open(), with the same errors.

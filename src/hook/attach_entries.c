@@ -2,6 +2,7 @@
 /* Patches entries and restores them; see attach_parts.h. */
 #include "hook/attach_parts.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "hook/whereabouts.h"
 
@@ -107,6 +108,17 @@ static bool has_code(struct hl_attach *attach, uint64_t address, const uint8_t c
 	       !memcmp(bytes, code, sizeof(bytes));
 }
 
+/* Whether the library is still there that the patch was made for. */
+static bool has_gone(const struct hl_attach *attach, const struct hl_record_patch *patch)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+
+	if (!patch->is_late || hl_maps_read(attach->pid, &maps, NULL) < 0)
+		return false;
+	const struct hl_map *map = hl_maps_find(&maps, patch->address);
+	return !map || (uint32_t)map->inode != patch->file;
+}
+
 /* The kernel's breakpoint for a uprobe, one byte, stays where it has been put over a jump. */
 static bool restore_entry(struct hl_attach *attach, const struct hl_record_patch *patch)
 {
@@ -119,8 +131,9 @@ static bool restore_entry(struct hl_attach *attach, const struct hl_record_patch
 	if (has_code(attach, patch->address, jump))
 		return write_entry(attach, patch->address, original);
 	jump[0] = original[0] = BREAKPOINT;
-	return has_code(attach, patch->address, jump) &&
-	       write_entry(attach, patch->address, original);
+	if (has_code(attach, patch->address, jump))
+		return write_entry(attach, patch->address, original);
+	return has_gone(attach, patch);
 }
 
 bool hl_attach_restore_entries(struct hl_attach *attach)
@@ -132,12 +145,16 @@ bool hl_attach_restore_entries(struct hl_attach *attach)
 	return all;
 }
 
+bool hl_attach_write_patch(struct hl_attach *attach, const struct hl_record_patch *patch)
+{
+	return has_code(attach, patch->address, patch->original) &&
+	       write_entry(attach, patch->address, patch->jump);
+}
+
 static bool write_patches(struct hl_attach *attach)
 {
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
-		const struct hl_record_patch *patch = &attach->record.patches[i];
-		if (has_code(attach, patch->address, patch->original) &&
-		    write_entry(attach, patch->address, patch->jump))
+		if (hl_attach_write_patch(attach, &attach->record.patches[i]))
 			continue;
 		attach->is_patched = !hl_attach_restore_entries(attach);
 		return false;

@@ -29,12 +29,16 @@ struct hl_attach_block {
 	uint64_t used; /* up to the next free place for a trampoline */
 };
 
+/* For one patch: a jump, if the hook is far, and the trampoline. */
+#define HL_ATTACH_ROOM_MAX (16 + HL_TRAMPOLINE_MAX)
+
 #define HL_ATTACH_NO_RULE (-1)
 
 struct hl_attach_patch {
 	struct hl_record_patch in_record;
 	uint64_t trampoline;
-	uint8_t entry_bytes; /* of the instructions that were moved */
+	uint64_t room, room_end; /* of the block: the trampoline, and the jump before it */
+	uint8_t entry_bytes;	 /* of the instructions that were moved */
 	uint8_t twin[HL_ENTRY_MAX];
 	const struct hl_entry *entry;
 	int rule; /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */
@@ -49,17 +53,22 @@ struct hl_attach {
 	struct hl_hook_rules rules;
 	bool counts_layers;
 	struct hl_entries found;
-	uint64_t left_out; /* bits of extras that cannot be patched */
+	uint64_t left_out;   /* bits of extras that cannot be patched */
+	uint64_t rules_used; /* bits of extras that are patched, or left out */
 	struct hl_image image;
 	struct hl_attach_block blocks[HL_RECORD_BLOCKS_MAX];
 	struct hl_attach_patch patches[HL_ENTRIES_MAX];
 	struct hl_record_page record; /* as in the target */
 	bool has_record;	      /* it is there */
 	bool is_patched;
-	bool may_be_inside; /* some thread */
-	int region_fd;	    /* its number in the target */
-	int leftovers[16];  /* numbers of such, of a heapline that was killed */
+	bool may_be_inside;	       /* some thread */
+	struct hl_attach_watch *watch; /* NULL: libraries that come later are not hooked */
+	bool may_map_code;	       /* on its own, as far as its seccomp filters say */
+	int region_copy;	       /* a descriptor for that; -1: none */
+	int region_fd;		       /* its number in the target */
+	int leftovers[16];	       /* numbers of such, of a heapline that was killed */
 	uint32_t leftover_count;
+	char late_problem[256]; /* what was not patched in libraries that came later; the watch's */
 	struct hl_attach_times times;
 };
 
@@ -90,6 +99,13 @@ int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err);
 
 void hl_attach_forget_blocks(struct hl_attach *attach);
 
+/*
+ * Makes the next patch ready, in ${attach}->patches and a block, perhaps a new one; ${rule} as there. The
+ * entry must stay. -ENOTSUP: its code leaves no room; -ENOMEM.
+ */
+int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
+			    struct hl_error *err);
+
 /* ---- attach_place.c ---- */
 
 /* Finds descriptors of a heapline that was killed before its recorder had started. A heapline that
@@ -113,6 +129,20 @@ int hl_attach_patch_entries(struct hl_attach *attach, struct hl_error *err);
 /* With all threads stopped: makes entries what they were. False where somebody else has written over
  * one, who may come back to the image by a copy of the jump. */
 bool hl_attach_restore_entries(struct hl_attach *attach);
+
+/* Writes one patch where nobody runs. False where the code is not what it was. */
+bool hl_attach_write_patch(struct hl_attach *attach, const struct hl_record_patch *patch);
+
+/* ---- attach_late.c ---- */
+
+/*
+ * From here on libraries that are loaded are patched as they come: a thread of ours answers the recorder. Does
+ * nothing where the dynamic linker cannot be hooked. After hl_attach_patch_entries().
+ */
+void hl_attach_watch_begin(struct hl_attach *attach);
+
+/* No thread of the target waits for us any more, and ${attach} is the caller's alone. */
+void hl_attach_watch_end(struct hl_attach *attach);
 
 /* ---- attach_leave.c ---- */
 

@@ -78,12 +78,10 @@ static int make_first_block(struct hl_attach *attach, struct hl_error *err)
 static int choose_block(struct hl_attach *attach, const struct hl_entry *entry,
 			struct hl_attach_block **ret_block, struct hl_error *err)
 {
-	enum { NEEDED = 16 + HL_TRAMPOLINE_MAX };
-
 	for (uint32_t i = 0; i < attach->record.block_count; i++) {
 		struct hl_attach_block *block = &attach->blocks[i];
 		if (hl_room_reaches(block->address, block->size, entry->address) &&
-		    block->size - block->used >= NEEDED) {
+		    block->size - block->used >= HL_ATTACH_ROOM_MAX) {
 			*ret_block = block;
 			return 0;
 		}
@@ -138,8 +136,8 @@ static int read_function(struct hl_attach *attach, const struct hl_entry *entry,
 	return 0;
 }
 
-static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
-			 struct hl_error *err)
+int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
+			    struct hl_error *err)
 {
 	HL_FREED uint8_t *code = NULL;
 	size_t size = 0;
@@ -153,20 +151,25 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 	r = read_function(attach, entry, &code, &size, err);
 	if (r < 0)
 		return r;
-	uint64_t hook = hook_of(attach, entry, rule);
+	uint64_t start = block->used, hook = hook_of(attach, entry, rule);
 	if (!hl_room_reaches(hook, 1, entry->address))
 		hook = put_long_jump(block, hook);
 	uint64_t trampoline = block->address + block->used;
+	*patch = (struct hl_attach_patch){0};
 	r = hl_relocate(code, size, entry->address, entry->bytes, trampoline, &moved, err);
 	if (r == 0)
 		r = hl_relocate_jump(entry->address, hook, patch->in_record.jump);
-	if (r < 0)
+	if (r < 0) {
+		block->used = start;
 		return r;
+	}
 	memcpy(block->bytes + block->used, moved.code, moved.code_bytes);
 	block->used += (moved.code_bytes + UINT64_C(15)) & ~UINT64_C(15);
 	patch->entry = entry;
 	patch->rule = rule;
 	patch->trampoline = trampoline;
+	patch->room = block->address + start;
+	patch->room_end = block->address + block->used;
 	patch->entry_bytes = moved.entry_bytes;
 	memcpy(patch->twin, moved.twin, sizeof(patch->twin));
 	patch->in_record.address = entry->address;
@@ -179,7 +182,9 @@ static int prepare_patch(struct hl_attach *attach, const struct hl_entry *entry,
 static int prepare_rule(struct hl_attach *attach, uint32_t index, struct hl_error *err)
 {
 	const struct hl_entry *entry = &attach->found.extras[index];
-	int r = prepare_patch(attach, entry, (int)index, err);
+
+	attach->rules_used |= UINT64_C(1) << index;
+	int r = hl_attach_prepare_patch(attach, entry, (int)index, err);
 
 	if (r != -ENOTSUP || entry->is_asked)
 		return r;
@@ -188,16 +193,28 @@ static int prepare_rule(struct hl_attach *attach, uint32_t index, struct hl_erro
 	return 0;
 }
 
+/* Without the hook of the dynamic linker libraries that come later are not recorded. */
+static int prepare_hook(struct hl_attach *attach, const struct hl_entry *entry,
+			struct hl_error *err)
+{
+	int r = hl_attach_prepare_patch(attach, entry, HL_ATTACH_NO_RULE, err);
+
+	if (r != -ENOTSUP || entry->hook != HL_HOOK_LIBRARIES)
+		return r;
+	*err = (struct hl_error){0};
+	return 0;
+}
+
 /* All that can be made ready without the target: bytes for addresses that are free now. */
 int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err)
 {
 	hl_attach_forget_blocks(attach);
-	attach->left_out = 0;
+	attach->left_out = attach->rules_used = 0;
 	attach->record = (struct hl_record_page){0};
 	hl_record_page_sign(&attach->record, attach->pid);
 	int r = make_first_block(attach, err);
 	for (uint32_t i = 0; r == 0 && i < attach->found.count; i++)
-		r = prepare_patch(attach, &attach->found.entries[i], HL_ATTACH_NO_RULE, err);
+		r = prepare_hook(attach, &attach->found.entries[i], err);
 	for (uint32_t i = 0; r == 0 && i < attach->found.extra_count; i++)
 		r = prepare_rule(attach, i, err);
 	if (r < 0)

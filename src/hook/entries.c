@@ -56,6 +56,7 @@ static const char *const usual_names[NAME_ALLOCATORS] = {
 	[HL_HOOK_VALLOC] = "valloc",
 	[HL_HOOK_PVALLOC] = "pvalloc",
 	[HL_HOOK_DLCLOSE] = "dlclose",
+	[HL_HOOK_LIBRARIES] = "_dl_debug_state",
 	[NAME_USABLE_SIZE] = "malloc_usable_size",
 	[NAME_FIND_OBJECT] = "_dl_find_object",
 	[NAME_STACK_END] = "__libc_stack_end",
@@ -64,7 +65,7 @@ static const char *const usual_names[NAME_ALLOCATORS] = {
 
 struct search {
 	struct hl_objects objects;
-	const struct hl_hook_rules *rules;
+	struct hl_hook_rules *rules;
 	bool program_is_first; /* its malloc and free are not exported, but it uses no others */
 	struct hl_definition functions[HL_HOOK_COUNT];
 	struct hl_definition *ruled; /* by rule */
@@ -73,9 +74,9 @@ struct search {
 /* ---- which definition of a name the process reaches ---- */
 
 /* glibc's loader has a malloc for the time before libc is there. */
-static bool counts(const struct hl_object *object)
+static bool counts(const struct hl_object *object, size_t name)
 {
-	return !hl_path_is_glibc_loader(object->map->path);
+	return name == HL_HOOK_LIBRARIES || !hl_path_is_glibc_loader(object->map->path);
 }
 
 /*
@@ -107,14 +108,14 @@ static struct hl_definition find_function(const struct search *search, size_t na
 		return hl_objects_definition(objects, name,
 					     own->is_indirect ? own->reached : own->address);
 	for (size_t i = 0; i < objects->count && !found.object; i++)
-		if (counts(&objects->objects[i]))
+		if (counts(&objects->objects[i], name))
 			found = hl_objects_definition(objects, name,
 						      objects->objects[i].symbols[name].reached);
 	for (size_t i = 0; i < objects->count && !found.object; i++) {
 		const struct hl_object *object = &objects->objects[i];
 		const struct hl_object_symbol *symbol = &object->symbols[name];
-		if (counts(object) && hl_object_symbol_is_function(symbol) && symbol->is_exported &&
-		    !symbol->is_indirect)
+		if (counts(object, name) && hl_object_symbol_is_function(symbol) &&
+		    symbol->is_exported && !symbol->is_indirect)
 			found = (struct hl_definition){object, symbol->address, symbol->bytes};
 	}
 	return found;
@@ -135,7 +136,7 @@ static bool is_requested(const struct hl_objects *objects, size_t name)
  */
 static bool is_wanted(const struct search *search, enum hl_hook hook)
 {
-	if (hook == HL_HOOK_DLCLOSE)
+	if (hook == HL_HOOK_DLCLOSE || hook == HL_HOOK_LIBRARIES)
 		return search->objects.objects[0].has_loader;
 	if (hook == HL_HOOK_MALLOC ||
 	    search->functions[hook].object == search->functions[HL_HOOK_FREE].object)
@@ -266,16 +267,21 @@ static void add_usual(const struct search *search, struct hl_entries *entries)
 				  usual_names[hook], &search->functions[hook]);
 }
 
+static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
+{
+	return (struct hl_entry){.hook = rule->call,
+				 .size_at = rule->size_at,
+				 .count_at = rule->count_at,
+				 .pointer_at = rule->pointer_at,
+				 .is_asked = rule->is_asked};
+}
+
 static void add_ruled(const struct search *search, bool is_asked, bool are_extra,
 		      struct hl_entries *entries)
 {
 	for (size_t i = 0; i < search->rules->count; i++) {
 		const struct hl_hook_rule *rule = &search->rules->rules[i];
-		struct hl_entry entry = {.hook = rule->call,
-					 .size_at = rule->size_at,
-					 .count_at = rule->count_at,
-					 .pointer_at = rule->pointer_at,
-					 .is_asked = is_asked};
+		struct hl_entry entry = ruled_entry(rule);
 		if (!search->ruled[i].object || rule->is_asked != is_asked)
 			continue;
 		add_entry(entries, entry, are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
@@ -424,6 +430,7 @@ static void add_program(const struct hl_objects *objects, struct hl_entries *ent
 	entries->program_entry = program->entry;
 	entries->stack_end = find_stack_end(objects);
 	entries->is_static = !program->has_loader;
+	entries->debug_place = hl_objects_debug_place(objects);
 	find_eh_frame(objects, entries);
 }
 
@@ -500,7 +507,7 @@ static int add_all(const struct search *search, bool has_usual, struct hl_entrie
 	return r;
 }
 
-int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules *rules,
 		    struct hl_entries *ret_entries, struct hl_error *err)
 {
 	HL_CLEANUP(release_search) struct search search = {.objects.memory = -1, .rules = rules};
@@ -520,7 +527,8 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_
 		return r;
 	bool has_usual = find_functions(&search);
 	r = hl_rule_lookup(&search.objects, search.rules, NAME_COUNT,
-			   search.functions[HL_HOOK_FREE].object, search.ruled, err);
+			   search.functions[HL_HOOK_FREE].object,
+			   search.functions[HL_HOOK_LIBRARIES].object != NULL, search.ruled, err);
 	if (r < 0)
 		return r;
 	if (add_all(&search, has_usual, &entries) < 0)
@@ -533,6 +541,30 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_
 				    "of it; name fewer by --hook",
 				    (int)pid, HL_ATTACHED_RULES_MAX);
 	*ret_entries = entries;
+	return 0;
+}
+
+int hl_entries_find_more(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+			 struct hl_entries *ret_entries, struct hl_error *err)
+{
+	HL_CLEANUP(hl_objects_release) struct hl_objects objects = {.memory = -1};
+	HL_FREED const char **names =
+		calloc(HL_RULE_LOOKUP_NAMES * rules->count + 1, sizeof(*names));
+	struct hl_rule_visit visit = {0};
+	struct hl_definition found;
+	size_t rule;
+
+	if (!names)
+		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
+	hl_rule_lookup_names(rules, names);
+	int r = hl_objects_read_more(pid, maps, names, HL_RULE_LOOKUP_NAMES * rules->count,
+				     &objects, err);
+	if (r < 0)
+		return r;
+	*ret_entries = (struct hl_entries){0};
+	while (hl_rule_lookup_next(&objects, rules, &visit, &rule, &found))
+		add_entry(ret_entries, ruled_entry(&rules->rules[rule]), true,
+			  rules->rules[rule].symbol, &found);
 	return 0;
 }
 

@@ -42,6 +42,7 @@ struct hl_entries {
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
 	uint64_t program_entry;				/* AT_ENTRY */
 	uint64_t eh_frame, eh_frame_bytes;		/* of the program; 0: none */
+	uint64_t debug_place;				/* hl_objects_debug_place() */
 	uint64_t stack_end; /* of the main thread: __libc_stack_end, or the end of [stack] */
 	bool has_glibc_chunks;
 	bool is_static;
@@ -64,8 +65,16 @@ struct hl_entries {
  * 0; -ENOENT with a sentence when nothing is found that allocates, or no function that `--hook`
  * names; -E2BIG when rules name too many; -EACCES, -ESRCH, -ENOMEM.
  */
-int hl_entries_find(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules *rules,
 		    struct hl_entries *ret_entries, struct hl_error *err);
+
+/*
+ * What ${rules} name in the libraries that ${maps} has, and which have just been loaded: extras
+ * alone, of which the last one may have no room. Symbols are those of their files, since no call
+ * has been bound. 0, or -ENOMEM, -EACCES, -ESRCH.
+ */
+int hl_entries_find_more(pid_t pid, const struct hl_maps *maps, const struct hl_hook_rules *rules,
+			 struct hl_entries *ret_entries, struct hl_error *err);
 
 /* What the image is told of ${entry}, an extra one, whose trampoline is at ${real}. */
 struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t real);

@@ -35,6 +35,7 @@ struct hl_hook_rule {
 	char when[HL_HOOK_NAME_MAX];	       /* the symbol that it depends on; "": none */
 	bool is_asked;			       /* by --hook; that it does not apply is an error */
 	bool holds;			       /* whether or not there is ${when} */
+	bool is_awaited;		       /* asked for, and in no library that is loaded yet */
 };
 
 /* Zero-initialize for none. */

@@ -352,21 +352,28 @@ static uint64_t debug_of_loader(const struct hl_objects *objects)
 	return 0;
 }
 
-/* The list of what is linked, which the linker shows to debuggers; 0: there is none. */
-static uint64_t linked_list(const struct hl_objects *objects)
+uint64_t hl_objects_debug_place(const struct hl_objects *objects)
 {
-	uint64_t place = 0, list;
+	uint64_t at = objects->objects[0].dynamic;
 
 	ElfW(Dyn) entry;
 
-	for (unsigned i = 0; objects->objects[0].dynamic && i < DYNAMIC_MAX; i++) {
-		if (!hl_objects_peek(objects, objects->objects[0].dynamic + i * sizeof(entry),
-				     &entry, sizeof(entry)) ||
-		    entry.d_tag == DT_NULL)
+	for (unsigned i = 0; at && i < DYNAMIC_MAX; i++, at += sizeof(entry)) {
+		if (!hl_objects_peek(objects, at, &entry, sizeof(entry)) || entry.d_tag == DT_NULL)
 			break;
 		if (entry.d_tag == DT_DEBUG)
-			place = entry.d_un.d_ptr;
+			return at + offsetof(ElfW(Dyn), d_un);
 	}
+	return 0;
+}
+
+/* The list of what is linked, which the linker shows to debuggers; 0: there is none. */
+static uint64_t linked_list(const struct hl_objects *objects)
+{
+	uint64_t at = hl_objects_debug_place(objects), place = 0, list;
+
+	if (!at || !hl_objects_peek(objects, at, &place, sizeof(place)))
+		place = 0;
 	if (!place && !objects->objects[0].has_loader)
 		place = debug_of_loader(objects);
 	return place && hl_objects_peek(objects, place + offsetof(struct r_debug, r_map), &list,
@@ -406,8 +413,8 @@ static void complete_program(const struct hl_objects *objects)
 		read_debug_file(objects, program, elf);
 }
 
-int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *names,
-		    size_t name_count, struct hl_objects *ret_objects, struct hl_error *err)
+int hl_objects_read_more(pid_t pid, const struct hl_maps *maps, const char *const *names,
+			 size_t name_count, struct hl_objects *ret_objects, struct hl_error *err)
 {
 	char path[32];
 
@@ -422,21 +429,32 @@ int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *na
 				     .name_count = name_count};
 	int r = add_all(&objects);
 	if (r < 0) {
-		hl_error_set(err, r, "cannot read the objects of process '%d': out of memory",
-			     (int)pid);
-	} else if (!objects.count || !put_program_first(&objects)) {
-		r = hl_error_set(err, -ENOENT,
-				 "process '%d' has no program of this machine that can be read",
-				 (int)pid);
-	} else {
-		put_in_order(&objects);
-		complete_program(&objects);
-	}
-	if (r < 0)
 		hl_objects_release(&objects);
-	else
-		*ret_objects = objects;
-	return r;
+		return hl_error_set(
+			err, r, "cannot read the objects of process '%d': out of memory", (int)pid);
+	}
+	*ret_objects = objects;
+	return 0;
+}
+
+int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *names,
+		    size_t name_count, struct hl_objects *ret_objects, struct hl_error *err)
+{
+	struct hl_objects objects;
+
+	int r = hl_objects_read_more(pid, maps, names, name_count, &objects, err);
+	if (r < 0)
+		return r;
+	if (!objects.count || !put_program_first(&objects)) {
+		hl_objects_release(&objects);
+		return hl_error_set(err, -ENOENT,
+				    "process '%d' has no program of this machine that can be read",
+				    (int)pid);
+	}
+	put_in_order(&objects);
+	complete_program(&objects);
+	*ret_objects = objects;
+	return 0;
 }
 
 void hl_objects_release(struct hl_objects *objects)

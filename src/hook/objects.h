@@ -63,6 +63,14 @@ struct hl_objects {
 int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *names,
 		    size_t name_count, struct hl_objects *ret_objects, struct hl_error *err);
 
+/* The same of libraries alone, those of ${maps}, in the order of these. No -ENOENT. */
+int hl_objects_read_more(pid_t pid, const struct hl_maps *maps, const char *const *names,
+			 size_t name_count, struct hl_objects *ret_objects, struct hl_error *err);
+
+/* Where the program's dynamic section has the address of the linker's struct r_debug, or will have
+ * it; 0: nowhere. */
+uint64_t hl_objects_debug_place(const struct hl_objects *objects);
+
 void hl_objects_release(struct hl_objects *objects);
 
 /* Opens the object's file, both to be closed; NULL when it cannot be read any more. */

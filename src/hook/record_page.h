@@ -26,7 +26,9 @@ enum hl_record_state {
 struct hl_record_patch {
 	uint64_t address;
 	uint8_t original[HL_PATCH_BYTES], jump[HL_PATCH_BYTES];
-	uint8_t unused[6];
+	uint8_t is_late; /* of a library that came later, and may have gone */
+	uint8_t unused;
+	uint32_t file; /* of that: the lower half of its inode's number */
 };
 
 struct hl_record_block {

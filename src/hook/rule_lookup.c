@@ -87,6 +87,14 @@ static struct hl_definition find_function(const struct lookup *lookup, size_t in
 	return found;
 }
 
+static bool is_loaded(const struct hl_objects *objects, const char *module)
+{
+	for (size_t i = 0; i < objects->count; i++)
+		if (is_module(&objects->objects[i], module))
+			return true;
+	return false;
+}
+
 /* Of a preset that is asked for one function is enough: versions differ. */
 static bool is_missing(const struct hl_hook_rules *rules, const struct hl_definition *found,
 		       size_t index)
@@ -99,27 +107,73 @@ static bool is_missing(const struct hl_hook_rules *rules, const struct hl_defini
 	return rule->is_asked && !is_there;
 }
 
-int hl_rule_lookup(const struct hl_objects *objects, const struct hl_hook_rules *rules,
-		   size_t first_name, const struct hl_object *allocator,
+int hl_rule_lookup(const struct hl_objects *objects, struct hl_hook_rules *rules, size_t first_name,
+		   const struct hl_object *allocator, bool may_come,
 		   struct hl_definition *ret_found, struct hl_error *err)
 {
 	struct lookup lookup = {objects, rules, first_name, allocator};
 
 	for (size_t i = 0; i < rules->count; i++)
-		if (holds(&lookup, i))
+		if (holds(&lookup, i)) {
+			rules->rules[i].holds = true;
 			ret_found[i] = find_function(&lookup, i);
+		}
 	for (size_t i = 0; i < rules->count; i++) {
-		const struct hl_hook_rule *rule = &rules->rules[i];
-		if (is_missing(rules, ret_found, i))
+		struct hl_hook_rule *rule = &rules->rules[i];
+		rule->is_awaited = is_missing(rules, ret_found, i);
+		if (rule->is_awaited &&
+		    (!may_come || !rule->module[0] || is_loaded(objects, rule->module)))
 			return hl_error_set(err, -ENOENT,
 					    "process '%d' has no function '%s'%s%s%s, which --hook "
 					    "names; 'nm' lists the functions of a file that is not "
-					    "stripped",
+					    "stripped%s",
 					    (int)objects->pid, rule->symbol,
 					    rule->module[0] ? " in '" : "", rule->module,
-					    rule->module[0] ? "'" : "");
+					    rule->module[0] ? "'" : "",
+					    may_come ? ", and a library that is loaded later is "
+						       "to be named: 'malloc=LIBRARY!NAME'"
+						     : "");
 	}
 	return 0;
+}
+
+/* In one library that was loaded later; such a function has been called by nobody yet. */
+static struct hl_definition find_in(const struct lookup *lookup, const struct hl_object *object,
+				    size_t index)
+{
+	const struct hl_hook_rule *rule = &lookup->rules->rules[index];
+	const struct hl_object_symbol *symbol = &object->symbols[symbol_of(lookup, index)];
+	uint64_t address = rule->address + object->bias;
+
+	if (rule->module[0] ? !is_module(object, rule->module) : rule->address != 0)
+		return (struct hl_definition){0};
+	if (rule->address)
+		return hl_objects_has_code(lookup->objects, object, address)
+			       ? (struct hl_definition){object, address, 0}
+			       : (struct hl_definition){0};
+	/* What an indirect function becomes is not known before it is called. */
+	return hl_object_symbol_is_function(symbol) && !symbol->is_indirect
+		       ? (struct hl_definition){object, symbol->address, symbol->bytes}
+		       : (struct hl_definition){0};
+}
+
+bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_rules *rules,
+			 struct hl_rule_visit *visit, size_t *ret_rule,
+			 struct hl_definition *ret_found)
+{
+	const struct lookup lookup = {objects, rules, 0, NULL};
+
+	for (; visit->object < objects->count; visit->object++, visit->rule = 0)
+		while (visit->rule < rules->count) {
+			size_t rule = visit->rule++;
+			if (!holds(&lookup, rule))
+				continue;
+			*ret_found = find_in(&lookup, &objects->objects[visit->object], rule);
+			*ret_rule = rule;
+			if (ret_found->object)
+				return true;
+		}
+	return false;
 }
 
 bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule)

@@ -14,11 +14,22 @@ void hl_rule_lookup_names(const struct hl_hook_rules *rules, const char **ret_na
  * The functions of all rules that hold in ${ret_found}, by rule; others stay as they are. The names
  * of the rules begin at ${first_name}. ${allocator} is the object of the process' free(), or NULL:
  * presets leave out its functions that it calls itself alone. 0, or -ENOENT when `--hook` names
- * what is not there.
+ * what is not there; where libraries ${may_come}, what it names in one that is not there is awaited. Rules that hold
+ * here hold from then on.
  */
-int hl_rule_lookup(const struct hl_objects *objects, const struct hl_hook_rules *rules,
-		   size_t first_name, const struct hl_object *allocator,
+int hl_rule_lookup(const struct hl_objects *objects, struct hl_hook_rules *rules, size_t first_name,
+		   const struct hl_object *allocator, bool may_come,
 		   struct hl_definition *ret_found, struct hl_error *err);
+
+/* Visits the functions of libraries that were loaded later, and their rules; of each library all that
+ * rules name. Names of the rules are the only ones. Zero-initialize ${visit}. */
+struct hl_rule_visit {
+	size_t object, rule; /* to be looked at next */
+};
+
+bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_rules *rules,
+			 struct hl_rule_visit *visit, size_t *ret_rule,
+			 struct hl_definition *ret_found);
 
 /* Whether its arguments are where those of the usual function are. */
 bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule);

@@ -6,7 +6,9 @@
 #include "recorder/sys.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -130,4 +132,26 @@ bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id id, uint
 	       !atomic_compare_exchange_weak(&area->committed, &committed, target))
 		;
 	return true;
+}
+
+/*
+ * Whether ${pid} has ended and nobody has reaped it. The kernel looks at the owner of a lock before
+ * it lets anybody wait for it; this wait is over before it begins, and one for a process that has
+ * ended is refused.
+ */
+static bool is_zombie(int32_t pid)
+{
+	_Atomic int32_t lock = pid;
+	const struct timespec long_ago = {0};
+
+	return hl_sys6(SYS_futex, (long)&lock, FUTEX_LOCK_PI_PRIVATE, 0, (long)&long_ago, 0, 0) ==
+	       -ESRCH;
+}
+
+/* One that may not be signalled exists as well. */
+bool hl_region_map_collector_exists(const struct hl_region_map *region)
+{
+	int32_t pid = region->collector_pid;
+
+	return pid > 0 && HL_SYS(SYS_kill, pid, 0, 0) != -ESRCH && !is_zombie(pid);
 }

@@ -52,6 +52,9 @@ bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id area, ui
 /* The same for ${bytes} from ${start} on, whole pages of an area that is not filled in order. */
 bool hl_region_map_back(void *start, uint64_t bytes);
 
+/* False also when its number is not known here, in another PID namespace. Async-signal-safe. */
+bool hl_region_map_collector_exists(const struct hl_region_map *region);
+
 static inline bool hl_region_map_has(const struct hl_region_map *region, enum hl_area_id area,
 				     uint64_t end)
 {

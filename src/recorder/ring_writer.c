@@ -166,28 +166,6 @@ static uint64_t tick_of(const struct hl_region_map *region)
 	return atomic_load_explicit(&region->header->tick, memory_order_relaxed) & ~HL_TICK_DOZING;
 }
 
-/*
- * Whether ${pid} has ended and nobody has reaped it. The kernel looks at the owner of a lock before
- * it lets anybody wait for it; this wait is over before it begins, and one for a process that has
- * ended is refused.
- */
-static bool is_zombie(int32_t pid)
-{
-	_Atomic int32_t lock = pid;
-	const struct timespec long_ago = {0};
-
-	return hl_sys6(SYS_futex, (long)&lock, FUTEX_LOCK_PI_PRIVATE, 0, (long)&long_ago, 0, 0) ==
-	       -ESRCH;
-}
-
-/* One that may not be signalled exists as well. */
-static bool collector_exists(const struct hl_region_map *region)
-{
-	int32_t pid = region->collector_pid;
-
-	return pid > 0 && HL_SYS(SYS_kill, pid, 0, 0) != -ESRCH && !is_zombie(pid);
-}
-
 static void note_silence(const struct hl_ring_writer *writer, struct hl_region_map *region,
 			 uint64_t silent_ns)
 {
@@ -218,7 +196,7 @@ static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map
 		}
 		silent_ns = now_ns - since_ns;
 		if (silent_ns > DEAD_COLLECTOR_NS ||
-		    (silent_ns > SILENT_COLLECTOR_NS && !collector_exists(region))) {
+		    (silent_ns > SILENT_COLLECTOR_NS && !hl_region_map_collector_exists(region))) {
 			atomic_store_explicit(&region->dead_tick, tick + 1, memory_order_relaxed);
 			break;
 		}

@@ -38,6 +38,9 @@ enum hl_hook {
 	HL_HOOK_VALLOC,
 	HL_HOOK_PVALLOC,
 	HL_HOOK_DLCLOSE,
+	/* _dl_debug_state(), which the dynamic linker calls for debuggers before and after it changes
+	 * what is loaded, with its lock held. */
+	HL_HOOK_LIBRARIES,
 	HL_HOOK_COUNT,
 };
 
@@ -113,6 +116,13 @@ struct hl_attached {
 	uint64_t start_room;		     /* for struct hl_attached_start */
 	_Atomic int32_t inside_without_slot; /* frames of hooks of threads that got no slot */
 	uint64_t rule_stubs;		     /* HL_ATTACHED_RULE_STUB_BYTES each */
+	/* struct hl_attached_rule[HL_ATTACHED_RULES_MAX]. One whose stub nothing leads to yet may be
+	 * written at any time. */
+	uint64_t rules;
+	/* In state HL_LIBRARIES_ROOM: memory for code is to be mapped there, where nothing is; and the
+	 * result, 0 or a negative errno. */
+	uint64_t room, room_bytes;
+	int64_t room_result;
 };
 
 /* What `start` is told. */

@@ -307,6 +307,38 @@ struct hl_region_kin {
 	char title[HL_KIN_TITLE_MAX];
 };
 
+/*
+ * Libraries that are loaded while the process runs, see attached.h. Whoever has loaded one, and holds
+ * the loader's lock, asks and waits until heapline has patched what is to be recorded of it: no
+ * function of it has run by then. Both sides wait on header.libraries: a state, and above it the number of
+ * answers so far.
+ */
+enum hl_libraries_state {
+	HL_LIBRARIES_UNWATCHED, /* nobody would answer */
+	HL_LIBRARIES_WATCHED,
+	HL_LIBRARIES_ASKED,
+	HL_LIBRARIES_ANSWERING, /* heapline writes code */
+	HL_LIBRARIES_ROOM,	/* the program maps what hl_attached.room says, then ANSWERING */
+	HL_LIBRARIES_MISSED,	/* nobody waits any more; heapline goes on with WATCHED */
+};
+
+#define HL_LIBRARIES_STATES 8u
+
+static inline uint32_t hl_libraries_word(uint32_t answers, enum hl_libraries_state state)
+{
+	return answers * HL_LIBRARIES_STATES + state;
+}
+
+static inline enum hl_libraries_state hl_libraries_state_of(uint32_t word)
+{
+	return (enum hl_libraries_state)(word % HL_LIBRARIES_STATES);
+}
+
+static inline uint32_t hl_libraries_answers(uint32_t word)
+{
+	return word / HL_LIBRARIES_STATES;
+}
+
 struct hl_region_header {
 	char magic[8];
 	uint32_t version;
@@ -354,6 +386,7 @@ struct hl_region_header {
 	struct hl_mailbox mailbox; /* what the program says through heapline.h */
 	struct hl_introspection_box introspection;
 	struct hl_region_kin kin;
+	_Atomic uint32_t libraries; /* hl_libraries_word() */
 };
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB

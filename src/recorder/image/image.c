@@ -131,12 +131,14 @@ struct hl_attached hl_attached = {
 #define STUB(NAME, HOOK) [HOOK] = (uint64_t)hl_image_stub_##NAME,
 			HL_IMAGE_STUBS(STUB)
 #undef STUB
+				[HL_HOOK_LIBRARIES] = (uint64_t)hl_image_stub_libraries,
 		},
 	.start = (uint64_t)start,
 	.stop = (uint64_t)stop,
 	.stack_top = (uint64_t)(stack + sizeof(stack)),
 	.start_room = (uint64_t)&start_room,
 	.rule_stubs = (uint64_t)hl_image_rule_stubs,
+	.rules = (uint64_t)hl_image_rules,
 };
 
 /* ---- introspect.h ---- */

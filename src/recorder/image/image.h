@@ -34,6 +34,10 @@ extern HL_HIDDEN _Atomic uint32_t hl_image_left;
 void hl_image_open(bool may_read_fs_base);
 void hl_image_close(void);
 
+/* The slot of the calling thread, which has it from here on; NULL: all are in use, or it has no thread
+ * pointer. With the gate open. */
+struct hl_attached_slot *hl_image_find(void);
+
 /* ---- image_libc.c: what the recorder calls of libc ---- */
 
 void hl_image_libc_init(const struct hl_attached_start *start);
@@ -54,6 +58,11 @@ int hl_image_objects_find(uint64_t pc, struct dl_find_object *ret_object);
 
 /* Something may have been unloaded. */
 void hl_image_objects_note_unloaded(void);
+
+/* ---- libraries.c ---- */
+
+/* The hook of HL_HOOK_LIBRARIES, for threads of any kind. */
+void hl_image_libraries(void);
 
 /* ---- stubs.c ---- */
 
@@ -79,6 +88,8 @@ void hl_image_objects_note_unloaded(void);
 #define STUB(NAME, HOOK) HL_HIDDEN void hl_image_stub_##NAME(void);
 HL_IMAGE_STUBS(STUB)
 #undef STUB
+
+HL_HIDDEN void hl_image_stub_libraries(void);
 
 /* Called by the stubs of rules; see rules.c. */
 bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result);

@@ -24,7 +24,6 @@ _Alignas(4096) union hl_self_gate hl_self_gate;
 _Atomic uint32_t hl_image_left;
 
 /* Called by the stubs alone. */
-struct hl_attached_slot *hl_image_find(void);
 bool hl_image_at_closed_gate(void);
 
 /* ---- thread pointers ---- */

@@ -141,6 +141,27 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 HL_IMAGE_WITH_RESULT(STUB)
 HL_IMAGE_FREERS(STUB_VOID)
 
+/*
+ * The stub of HL_HOOK_LIBRARIES works without a thread pointer: it is counted with the threads that have no
+ * slot. A program that is entered at its first instruction comes here before it has one.
+ */
+__attribute__((naked, used, aligned(64))) void hl_image_stub_libraries(void)
+{
+	__asm__ volatile(
+		"endbr64\n\t"
+		"cmpl $0, hl_self_gate+%c[started](%%rip)\n\t"
+		"je 1f\n\t"
+		"push %%rbp\n\t"
+		"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS "sub $8, %%rsp\n\t"
+		"lock incl hl_attached+%c[without](%%rip)\n\t"
+		"call hl_image_libraries\n\t"
+		"lock decl hl_attached+%c[without](%%rip)\n\t" LOAD_RAX LOAD_REGISTERS LEAVE
+		"1:\n\t"
+		"jmp *hl_image_real+%c[real](%%rip)\n\t" ::[real] "i"(8 * HL_HOOK_LIBRARIES),
+		[started] "i"(offsetof(union hl_self_gate, started)),
+		[without] "i"(offsetof(struct hl_attached, inside_without_slot)));
+}
+
 /* ---- rules ---- */
 
 /* Where the rule's function goes on as if nobody had come between. The address of its trampoline takes

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Libraries that are loaded after the recorder has come: their allocators are recorded from their
+constructors on, as often as they are opened and closed."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import attaching
+import harness
+
+LIBRARY = harness.program("late_pool.so")
+HOOKS = ["--hook=malloc=late_pool.so!late_take(size=2)", "--hook=free=late_pool.so!late_give"]
+
+
+def code_of(pid):
+    """The library's code as it is mapped, {name of the mapping: bytes}."""
+    found = {}
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            if " r-xp " in line and "/" in line:
+                start, end = (int(text, 16) for text in line.split()[0].split("-"))
+                memory.seek(start)
+                found[line] = memory.read(end - start)
+    return found
+
+
+class Late(attaching.TestCase):
+    def ask(self, process, line):
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        ledger = None
+        for said in process.stdout:
+            if said == "done\n":
+                return ledger
+            ledger = [int(figure) for figure in said.split()[1:]]
+        raise AssertionError("it ended")
+
+    def open_copy(self):
+        """The rules hold for any version of the library."""
+        path = self.path("late_pool.so.2")
+        shutil.copy(LIBRARY, path)
+        return f"open {path}"
+
+    def recorded(self, allowed=()):
+        rows = [harness.top_rows(self.recording, value).get("by_late") for value in ("alloc", "inuse")]
+        lost = harness.info(self.recording)["lost"]
+        self.assertEqual({what: number for what, number in lost.items() if number and what not in allowed}, {})
+        return [row[key] if row else 0 for row in rows for key in ("flat_objects", "flat_bytes")]
+
+    def test_opened_and_closed_a_hundred_times(self):
+        for mode in ("mem-fast", "log-record"):
+            with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+                with self.attached(process.pid, "--mode", mode, *HOOKS) as attach:
+                    ledger = self.ask(process, "100")
+                    attach.send_signal(signal.SIGINT)
+                self.assertEqual(ledger[0], 4000)
+                self.assertEqual(self.recorded(), ledger)
+            self.assertEqual(process.returncode, 0)
+
+    def test_while_threads_allocate(self):
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            self.ask(process, "threads")
+            with self.attached(process.pid, *HOOKS) as attach:
+                ledger = self.ask(process, "20")
+                attach.send_signal(signal.SIGINT)
+            # each thread may hold a block from before
+            self.assertEqual(self.recorded(allowed=["unmatched_frees"]), ledger)
+        self.assertEqual(process.returncode, 0)
+
+    def test_detaching_restores_what_is_open(self):
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            with self.attached(process.pid, *HOOKS) as attach:
+                ledger = self.ask(process, self.open_copy())
+                patched = code_of(process.pid)
+                attach.send_signal(signal.SIGINT)
+            self.assertEqual(self.recorded(), ledger)
+            left = code_of(process.pid)
+            changed = [line for line in left if patched[line] != left[line]]
+            self.assertTrue([line for line in changed if "late_pool.so.2" in line], changed)
+            self.ask(process, "3")
+            for line, code in left.items():
+                path, offset = line.split()[-1], int(line.split()[2], 16)
+                if os.path.exists(path):
+                    with open(path, "rb") as file:
+                        file.seek(offset)
+                        self.assertEqual(file.read(len(code)), code[:os.path.getsize(path) - offset], path)
+            # and once more: they are there already
+            with self.attached(process.pid, *HOOKS) as attach:
+                ledger = self.ask(process, "2")
+                attach.send_signal(signal.SIGINT)
+            self.assertEqual(self.recorded(), ledger)
+        self.assertEqual(process.returncode, 0)
+
+    def test_presets_hold_for_libraries_that_come_later(self):
+        presets = self.path("presets")
+        with open(presets, "w", encoding="utf-8") as file:
+            file.write("preset late\nwhen late_give\nmalloc=late_take(size=2)\nfree=late_give\n")
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            with self.attached(process.pid, "--presets", presets) as attach:
+                ledger = self.ask(process, "5")
+                attach.send_signal(signal.SIGINT)
+            self.assertEqual(self.recorded(), ledger)
+
+    def test_heapline_that_is_killed_or_stopped_holds_nobody_up(self):
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            with self.attached(process.pid, *HOOKS, expected=-signal.SIGKILL) as attach:
+                self.ask(process, self.open_copy())
+                attach.send_signal(signal.SIGSTOP)
+                self.ask(process, "1")
+                attach.kill()
+            self.ask(process, "2")
+            # what was patched is known to the next one
+            with self.attached(process.pid, *HOOKS) as attach:
+                ledger = self.ask(process, "2")
+                attach.send_signal(signal.SIGINT)
+            self.assertEqual(self.recorded(), ledger)
+        self.assertEqual(process.returncode, 0)
+
+    def test_a_library_that_is_not_named_is_a_mistake(self):
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            result = self.attach(process.pid, "--hook=malloc=late_take(size=2)", "-d", "0.1", status=1)
+            self.assertIn("a library that is loaded later is to be named", result.stderr)
+            result = self.attach(process.pid, *HOOKS, "-d", "0.1")
+            self.assertIn("'late_take' of 'late_pool.so' is recorded when that is loaded", result.stderr)
+
+    def test_a_program_that_is_entered_as_it_begins(self):
+        """Of record no rules are asked: presets of the user's file hold."""
+        presets = self.path("presets")
+        with open(presets, "w", encoding="utf-8") as file:
+            file.write("preset late\nwhen late_give\nmalloc=late_take(size=2)\nfree=late_give\n")
+        result = harness.run(harness.record_command(self.recording, [harness.program("late_host_own_malloc"),
+                                                                     LIBRARY, "10"]),
+                             env={"HEAPLINE_PRESETS": presets}, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.status, 0, result.stderr)
+        ledger = [int(figure) for figure in result.stdout.splitlines()[0].split()[1:]]
+        self.assertEqual(self.recorded(), ledger)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -198,13 +198,24 @@ static void add_free(struct hl_account *account, const struct hl_chunk *chunk, u
 	account->heap->rss.free_bytes += in_memory;
 }
 
-static int call_block(struct hl_account *account, const struct hl_chunk *chunk)
+/* ${resident_bytes}: of the usable ones. */
+static int call_block(struct hl_account *account, uint64_t block, uint64_t usable_bytes,
+		      uint64_t last_word, uint64_t resident_bytes)
 {
 	const struct hl_heap_settings *settings = account->settings;
+	int r = settings->block ? settings->block(settings->context, block, usable_bytes, last_word)
+				: 0;
 
-	return settings->block ? settings->block(settings->context, chunk->address + HL_CHUNK_BLOCK,
-						 chunk->size - HL_CHUNK_HEADER, chunk->last_word)
-			       : 0;
+	return r == 0 && settings->resident
+		       ? settings->resident(settings->context, block, usable_bytes, resident_bytes)
+		       : r;
+}
+
+static int call_live(struct hl_account *account, const struct hl_chunk *chunk, uint64_t in_memory)
+{
+	return call_block(account, chunk->address + HL_CHUNK_BLOCK, chunk->size - HL_CHUNK_HEADER,
+			  chunk->last_word,
+			  in_memory > HL_CHUNK_HEADER ? in_memory - HL_CHUNK_HEADER : 0);
 }
 
 static int account_chunk(struct hl_account *account, const struct hl_chunk *chunk)
@@ -227,7 +238,7 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 		    HL_ARRAY_APPEND(caches->addresses, caches->count, caches->capacity,
 				    chunk->address + HL_CHUNK_BLOCK) < 0)
 			return -ENOMEM;
-		return call_block(account, chunk);
+		return call_live(account, chunk, in_memory);
 	case HL_CHUNK_TCACHE:
 		add_cached(account, chunk, in_memory);
 		return HL_ARRAY_APPEND(account->cached, account->cached_count,
@@ -277,7 +288,7 @@ int hl_account_revive(struct hl_account *account, const struct hl_cached_chunk *
 	carrier_of(account)->blocks[0].bytes += chunk->size - HL_CHUNK_HEADER;
 	account->heap->rss.cached_bytes -= cached->in_memory;
 	add_live(account, chunk, cached->in_memory);
-	return call_block(account, chunk);
+	return call_live(account, chunk, cached->in_memory);
 }
 
 void hl_account_release(struct hl_account *account)
@@ -299,7 +310,6 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 		       uint64_t last_word)
 {
 	struct hl_heap *heap = account->heap;
-	const struct hl_heap_settings *settings = account->settings;
 
 	if (hl_account_begin(account, "mmapped chunk", start, end, UINT32_MAX) < 0)
 		return -ENOMEM;
@@ -317,6 +327,5 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	heap->mmapped_blocks++;
 	heap->mmapped_bytes += end - start;
 	hl_account_end(account, end);
-	return settings->block ? settings->block(settings->context, block, end - block, last_word)
-			       : 0;
+	return call_block(account, block, end - block, last_word, in_memory);
 }

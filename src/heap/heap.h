@@ -126,6 +126,10 @@ struct hl_heap_settings {
 	 * ${last_word} is the word at the end of its usable bytes, where tags lie. Non-zero ends
 	 * the walk. */
 	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);
+	/* Called in the same way, with how many of the usable bytes are in RAM, as hl_heap_rss
+	 * counts them; may be NULL. */
+	int (*resident)(void *context, uint64_t address, uint64_t usable_bytes,
+			uint64_t resident_bytes);
 	/* Called for memory within the pages of the main heap that is the program's own: before
 	 * malloc's first chunk, and where it moved the break itself; in rising order; may be NULL.
 	 * Non-zero ends the walk. */

@@ -36,12 +36,14 @@ struct scan_arguments {
 #define SCAN_IOCTL	 _IOWR('f', 16, struct scan_arguments)
 #define CATEGORY_FILE	 (UINT64_C(1) << 2)
 #define CATEGORY_PRESENT (UINT64_C(1) << 3)
+#define CATEGORY_SWAPPED (UINT64_C(1) << 4)
 #define CATEGORY_ZERO	 (UINT64_C(1) << 5)
 #define CATEGORY_HUGE	 (UINT64_C(1) << 6)
 
 /* An entry of pagemap: Documentation/admin-guide/mm/pagemap.rst of the kernel. */
 #define ENTRY_FRAME   ((UINT64_C(1) << 55) - 1)
 #define ENTRY_FILE    (UINT64_C(1) << 61)
+#define ENTRY_SWAPPED (UINT64_C(1) << 62)
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
 
 struct hl_pagemap {
@@ -72,17 +74,25 @@ static int append(struct hl_pages *pages, const struct hl_pagemap *pagemap, stru
 
 /* PAGEMAP_SCAN */
 
-/* Asks for the first present pages that are not the zero page: the number of their regions. */
-static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64_t end)
+/* Which pages are asked for. */
+enum wanted {
+	WANTED_PRESENT, /* and not the zero page */
+	WANTED_SWAPPED,
+};
+
+/* Asks for the first wanted pages: the number of their regions. */
+static int scan_some(int fd, enum wanted wanted, struct scan_region *regions, uint64_t start,
+		     uint64_t end)
 {
+	bool is_present = wanted == WANTED_PRESENT;
 	struct scan_arguments arguments = {
 		.size = sizeof(arguments),
 		.start = start,
 		.end = end,
 		.vec = (uintptr_t)regions,
 		.vec_len = SCAN_REGIONS,
-		.category_inverted = CATEGORY_ZERO,
-		.category_mask = CATEGORY_PRESENT | CATEGORY_ZERO,
+		.category_inverted = is_present ? CATEGORY_ZERO : 0,
+		.category_mask = is_present ? CATEGORY_PRESENT | CATEGORY_ZERO : CATEGORY_SWAPPED,
 		.return_mask = CATEGORY_FILE | CATEGORY_HUGE,
 	};
 	int count = ioctl(fd, SCAN_IOCTL, &arguments);
@@ -95,11 +105,11 @@ static int scan_some(int fd, struct scan_region *regions, uint64_t start, uint64
  * kernels up to 6.18 at least leave it at the last of their own buffers, and a scan that goes on
  * from there gets regions twice.
  */
-static int scan_by_ioctl(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
-			 struct hl_pages *pages)
+static int scan_by_ioctl(const struct hl_pagemap *pagemap, enum wanted wanted, uint64_t start,
+			 uint64_t end, struct hl_pages *pages)
 {
 	for (int count = SCAN_REGIONS; count == SCAN_REGIONS && start < end;) {
-		count = scan_some(pagemap->fd, pagemap->regions, start, end);
+		count = scan_some(pagemap->fd, wanted, pagemap->regions, start, end);
 		if (count < 0)
 			return count;
 		for (int i = 0; i < count; i++) {
@@ -119,11 +129,13 @@ static int scan_by_ioctl(const struct hl_pagemap *pagemap, uint64_t start, uint6
 
 /* pagemap */
 
-/* The kind of page that ${entry} is of; 0: it is not in memory, or the zero page. */
-static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, uint64_t entry)
+/* The kind of page that ${entry} is of; 0: it is not wanted. */
+static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, enum wanted wanted, uint64_t entry)
 {
 	uint64_t frame = entry & ENTRY_FRAME, huge = pagemap->huge_zero_frame;
 
+	if (wanted == WANTED_SWAPPED)
+		return entry & ENTRY_SWAPPED ? HL_PAGE_ANON : 0;
 	if (!(entry & ENTRY_PRESENT))
 		return 0;
 	if (pagemap->zero_frame && (frame == pagemap->zero_frame ||
@@ -133,17 +145,17 @@ static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, uint64_t entry)
 }
 
 /* Appends what ${count} entries from ${start} on say. */
-static int append_entries(const struct hl_pagemap *pagemap, uint64_t start, size_t count,
-			  struct hl_pages *pages)
+static int append_entries(const struct hl_pagemap *pagemap, enum wanted wanted, uint64_t start,
+			  size_t count, struct hl_pages *pages)
 {
 	const uint64_t *entries = pagemap->entries;
 
 	for (size_t i = 0, first; i<count; i = i> first ? i : i + 1) {
 		first = i;
-		uint32_t kind = kind_of_entry(pagemap, entries[i]);
+		uint32_t kind = kind_of_entry(pagemap, wanted, entries[i]);
 		if (!kind)
 			continue;
-		while (i < count && kind_of_entry(pagemap, entries[i]) == kind)
+		while (i < count && kind_of_entry(pagemap, wanted, entries[i]) == kind)
 			i++;
 		if (append(pages, pagemap,
 			   (struct hl_page_run){start + first * pagemap->page_bytes,
@@ -164,14 +176,14 @@ static ssize_t read_entries(const struct hl_pagemap *pagemap, uint64_t start, ui
 	return got < 0 ? -errno : got / (ssize_t)sizeof(*pagemap->entries);
 }
 
-static int scan_by_reading(const struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
-			   struct hl_pages *pages)
+static int scan_by_reading(const struct hl_pagemap *pagemap, enum wanted wanted, uint64_t start,
+			   uint64_t end, struct hl_pages *pages)
 {
 	while (start < end) {
 		ssize_t count = read_entries(pagemap, start, end);
 		if (count <= 0)
 			return count ? (int)count : -ESRCH;
-		int r = append_entries(pagemap, start, (size_t)count, pages);
+		int r = append_entries(pagemap, wanted, start, (size_t)count, pages);
 		if (r)
 			return r;
 		start += (uint64_t)count * pagemap->page_bytes;
@@ -217,14 +229,14 @@ static bool learn_zero_pages(struct hl_pagemap *pagemap, int self_fd)
 	pagemap->zero_frame = frame_of(self_fd, pagemap, small);
 	uint64_t frame = frame_of(self_fd, pagemap, huge);
 	pagemap->huge_zero_frame = frame == pagemap->zero_frame ? 0 : frame;
-	return scan_some(self_fd, pagemap->regions, huge, small) == 0;
+	return scan_some(self_fd, WANTED_PRESENT, pagemap->regions, huge, small) == 0;
 }
 
 /* Scans where that knows all zero pages, or where reading knows none. */
 static void choose_method(struct hl_pagemap *pagemap)
 {
 	int self_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	bool scan_works = scan_some(pagemap->fd, pagemap->regions, 0, 0) >= 0;
+	bool scan_works = scan_some(pagemap->fd, WANTED_PRESENT, pagemap->regions, 0, 0) >= 0;
 	bool scan_knows = learn_zero_pages(pagemap, self_fd);
 	bool frames_known = pagemap->zero_frame != 0;
 
@@ -282,17 +294,29 @@ bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap)
 	return pagemap->knows_zero_page;
 }
 
-int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
-		    struct hl_pages *pages)
+static int scan(struct hl_pagemap *pagemap, enum wanted wanted, uint64_t start, uint64_t end,
+		struct hl_pages *pages)
 {
 	if (end > USER_ADDRESSES_END)
 		end = USER_ADDRESSES_END;
 	if (start >= end)
 		return 0;
-	int r = pagemap->scans ? scan_by_ioctl(pagemap, start, end, pages)
-			       : scan_by_reading(pagemap, start, end, pages);
+	int r = pagemap->scans ? scan_by_ioctl(pagemap, wanted, start, end, pages)
+			       : scan_by_reading(pagemap, wanted, start, end, pages);
 	/* A process that has ended has no pages, which only reading shows. */
 	return r == 0 && read_entries(pagemap, 0, pagemap->page_bytes) == 0 ? -ESRCH : r;
+}
+
+int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+		    struct hl_pages *pages)
+{
+	return scan(pagemap, WANTED_PRESENT, start, end, pages);
+}
+
+int hl_pagemap_scan_swapped(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+			    struct hl_pages *pages)
+{
+	return scan(pagemap, WANTED_SWAPPED, start, end, pages);
 }
 
 void hl_pagemap_free(struct hl_pagemap *pagemap)

@@ -56,11 +56,20 @@ bool hl_pagemap_knows_zero_page(const struct hl_pagemap *pagemap);
 int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 		    struct hl_pages *pages);
 
+/* Appends in the same way the pages that were swapped out, all of them HL_PAGE_ANON. */
+int hl_pagemap_scan_swapped(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+			    struct hl_pages *pages);
+
 /* Whether the page at ${address} is among them. Binary search. */
 bool hl_pages_contain(const struct hl_pages *pages, uint64_t address);
 
 /* Present pages within [${start}, ${end}). */
 uint64_t hl_pages_count_in(const struct hl_pages *pages, uint64_t start, uint64_t end);
+
+/* Bytes of [${start}, ${end}) that lie on present pages. ${cursor}, 0 at first, is where the last
+ * call found its place: calls in rising order of address cost next to nothing. */
+uint64_t hl_pages_bytes_in(const struct hl_pages *pages, uint64_t start, uint64_t end,
+			   size_t *cursor);
 
 void hl_pages_release(struct hl_pages *pages);
 void hl_pagemap_free(struct hl_pagemap *pagemap); /* NULL is fine */

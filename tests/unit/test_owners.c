@@ -179,24 +179,56 @@ static void expect_all(struct hl_block_reader *reader)
 	}
 }
 
+/* Blocks as they were listed, in rising order and with what is known of them. */
+struct listed {
+	uint64_t sum, last, next;
+	size_t count, sized;
+};
+
+static int take_listed(void *context, const struct hl_listed_block *block)
+{
+	struct listed *listed = context;
+	const struct hl_block expected = block_of(block->node - 1);
+
+	assert_true(block->address > listed->last);
+	assert_int_equal(block->address, address_of(block->node - 1));
+	if (block->has_size)
+		assert_int_equal(block->requested, expected.requested);
+	else
+		assert_int_equal(block->slack, usable_of(block->node - 1) - expected.requested);
+	assert_true(listed->count == 0 || listed->next == block->address);
+	listed->next = block->address + block->most_bytes;
+	listed->last = block->address;
+	listed->sum += block->node;
+	listed->count++;
+	listed->sized += block->has_size;
+	return 0;
+}
+
+static struct listed expect_listed(struct hl_block_reader *reader)
+{
+	struct listed listed = {0};
+
+	assert_int_equal(hl_block_reader_each(reader, take_listed, &listed), 0);
+	assert_int_equal(listed.count, BLOCKS);
+	assert_int_equal(listed.sum, (uint64_t)BLOCKS * (BLOCKS + 1) / 2);
+	return listed;
+}
+
 static void an_array_is_read_from_outside(void **state)
 {
 	(void)state;
 	struct hl_block_table table;
 	struct hl_block_reader *reader;
 	fill(&table, true);
-	assert_int_equal(hl_block_reader_new(getpid(), (uintptr_t)table.array,
+	assert_int_equal(hl_block_reader_new(getpid(), NULL, (uintptr_t)table.array,
 					     (uintptr_t)table.hash, &reader),
 			 0);
 	assert_true(hl_block_reader_has_array(reader));
 	expect_all(reader);
+	assert_in_range(expect_listed(reader).sized, 1, BLOCKS - 1);
+	expect_all(reader);
 	hl_block_reader_free(reader);
-}
-
-static int sum_nodes(void *context, struct hl_block block)
-{
-	*(uint64_t *)context += block.node;
-	return 0;
 }
 
 static void a_hash_is_read_from_outside(void **state)
@@ -204,13 +236,11 @@ static void a_hash_is_read_from_outside(void **state)
 	(void)state;
 	struct hl_block_table table;
 	struct hl_block_reader *reader;
-	uint64_t sum = 0;
 	fill(&table, false);
-	assert_int_equal(hl_block_reader_new(getpid(), 0, (uintptr_t)table.hash, &reader), 0);
+	assert_int_equal(hl_block_reader_new(getpid(), NULL, 0, (uintptr_t)table.hash, &reader), 0);
 	assert_false(hl_block_reader_has_array(reader));
 	expect_all(reader);
-	assert_int_equal(hl_block_reader_each(reader, sum_nodes, &sum), 0);
-	assert_int_equal(sum, (uint64_t)BLOCKS * (BLOCKS + 1) / 2);
+	assert_int_equal(expect_listed(reader).sized, BLOCKS);
 	hl_block_reader_free(reader);
 }
 
@@ -220,9 +250,9 @@ static void tables_that_are_none_are_errors(void **state)
 	struct hl_block_reader *reader;
 	static char nonsense[1 << 16];
 	memset(nonsense, 0xee, sizeof(nonsense));
-	assert_true(hl_block_reader_new(getpid(), 0, 0, &reader) < 0);
-	assert_true(hl_block_reader_new(getpid(), 0, 0x1000, &reader) < 0);
-	assert_true(hl_block_reader_new(getpid(), 0, (uintptr_t)nonsense, &reader) < 0);
+	assert_true(hl_block_reader_new(getpid(), NULL, 0, 0, &reader) < 0);
+	assert_true(hl_block_reader_new(getpid(), NULL, 0, 0x1000, &reader) < 0);
+	assert_true(hl_block_reader_new(getpid(), NULL, 0, (uintptr_t)nonsense, &reader) < 0);
 }
 
 /* ---- slabs ---- */

@@ -32,8 +32,8 @@ static int open_recorder(struct hl_block_owners *owners, struct hl_error *err)
 				    "process %d is recorded by samples, which do not show who owns "
 				    "each block",
 				    (int)owners->pid);
-	return hl_block_reader_new(owners->pid, header->block_array, header->block_hash,
-				   &owners->blocks);
+	return hl_block_reader_new(owners->pid, hl_owner_names_maps(owners->names),
+				   header->block_array, header->block_hash, &owners->blocks);
 }
 
 int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err)
@@ -81,6 +81,59 @@ uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 	    !hl_tag_word_is_valid(word, end))
 		return 0;
 	return word >> 16;
+}
+
+/* ---- all of them ---- */
+
+struct each {
+	const struct hl_block_sizes *sizes;
+	hl_owned_block_visit *visit;
+	void *context;
+};
+
+static int give(void *context, const struct hl_listed_block *block)
+{
+	const struct each *each = context;
+	struct hl_owned_block owned = {
+		.address = block->address, .most_bytes = block->most_bytes, .number = block->node};
+
+	owned.bytes = hl_block_sizes_find(each->sizes, block, &owned.is_exact);
+	return each->visit(each->context, &owned);
+}
+
+int hl_block_owners_each(struct hl_block_owners *owners, hl_owned_block_visit *visit, void *context)
+{
+	struct hl_block_sizes *sizes = NULL;
+	int r = owners->source == HL_OWNERS_RECORDER
+			? hl_block_sizes_new(&owners->region, owners->blocks, &sizes)
+			: -ENODATA;
+
+	if (r < 0)
+		return r;
+	struct each each = {sizes, visit, context};
+	r = hl_block_reader_each(owners->blocks, give, &each);
+	hl_block_sizes_free(sizes);
+	return r;
+}
+
+uint64_t hl_block_owners_count(const struct hl_block_owners *owners)
+{
+	return owners->source == HL_OWNERS_RECORDER
+		       ? hl_region_read_node_count(&owners->region.view) + UINT64_C(1)
+		       : 0;
+}
+
+bool hl_block_owners_have(const struct hl_block_owners *owners,
+			  const struct hl_recording_node *nodes, uint32_t count)
+{
+	if (count >= hl_block_owners_count(owners))
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t frame = hl_region_read_node(&owners->region.view, i + 1).frame;
+		if (nodes[i].frame && nodes[i].frame != frame)
+			return false;
+	}
+	return true;
 }
 
 /* ---- stacks ---- */

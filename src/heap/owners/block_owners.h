@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "heap/owners/owners.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -19,6 +20,34 @@ enum hl_owners_source hl_block_owners_source(const struct hl_block_owners *owner
 /* The number of the stack or tag that allocated the live block at ${address}; 0: it is not known. */
 uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 			      uint64_t usable_bytes);
+
+/* A block by the recorder's table alone, whatever allocator it is of. */
+struct hl_owned_block {
+	uint64_t address, bytes;
+	uint64_t most_bytes; /* up to the next one; UINT64_MAX: there is none */
+	uint64_t number;     /* of its stack */
+	bool is_exact;	     /* else ${bytes} is the mean size of the stack's blocks */
+};
+
+typedef int hl_owned_block_visit(void *context, const struct hl_owned_block *block);
+
+/*
+ * Calls ${visit} with each block of the recorder's table, in rising order of address and while the
+ * process goes on, until it returns non-zero; returns that. The table is read from pages in memory
+ * alone. -ENODATA where tags are the source; -ENOMEM; or what reading failed with.
+ */
+int hl_block_owners_each(struct hl_block_owners *owners, hl_owned_block_visit *visit,
+			 void *context);
+
+/* How many stacks there are: their numbers are smaller than that. 0 where tags are the source. */
+uint64_t hl_block_owners_count(const struct hl_block_owners *owners);
+
+struct hl_recording_node;
+
+/* Whether the recorder's stacks begin with ${nodes}, those of a recording of it: no other process,
+ * and no program that followed by exec, has the same code at the same places. */
+bool hl_block_owners_have(const struct hl_block_owners *owners,
+			  const struct hl_recording_node *nodes, uint32_t count);
 
 /* Texts are valid until the owners are freed; "" where not known. */
 struct hl_block_frame {

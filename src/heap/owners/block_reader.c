@@ -6,14 +6,17 @@
 #include "heap/owners/owner_table.h"
 
 #include "base/array.h"
-#include "base/index.h"
+#include "process/pagemap.h"
 #include "region/block_format.h"
 
+#include <string.h>
+
 #define PAGE_ENTRIES   1024u /* entries of the array that are read at once: 16 KiB of heap */
+#define TABLE_PAGE     4096u
 #define SHARD_TRIES    8
 #define SHARD_BITS_MAX 32
 
-/* A block of the hash, by its address. */
+/* A block of the hash. */
 struct kept_block {
 	uint64_t address;
 	struct hl_block block;
@@ -21,35 +24,71 @@ struct kept_block {
 
 struct hl_block_reader {
 	pid_t pid;
+	struct hl_pagemap *pagemap;
+	struct hl_pages pages; /* of the table, present: of what was asked for last */
 	uint64_t array;
-	struct kept_block *blocks;
+	struct kept_block *blocks; /* by address */
 	size_t count, capacity;
-	struct hl_index index;
+	size_t found; /* where a block was found last */
 	/* Where the last entry was. */
 	uint64_t leaf_number, leaf; /* UINT64_MAX: none yet; 0: there is no such leaf */
 	uint64_t page;		    /* address of entries[0] in the process; 0: none */
 	uint32_t entries[PAGE_ENTRIES];
 };
 
+/* ---- memory ---- */
+
+/* The table is shared memory without a file: to read a page of it that is not there would give the
+ * process one. ${start} lies on a page's start. */
+static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t bytes)
+{
+	uint64_t end = (start + bytes + TABLE_PAGE - 1) & ~(uint64_t)(TABLE_PAGE - 1);
+
+	reader->pages.count = 0;
+	reader->pages.page_count = 0;
+	return hl_pagemap_scan(reader->pagemap, start, end, &reader->pages);
+}
+
+/* Copies ${bytes} from ${start}; what is not there reads as zero. */
+static int read_present(struct hl_block_reader *reader, uint64_t start, void *ret_bytes,
+			uint64_t bytes)
+{
+	int r = find_pages(reader, start & ~(uint64_t)(TABLE_PAGE - 1), bytes + start % TABLE_PAGE);
+
+	memset(ret_bytes, 0, bytes);
+	for (size_t i = 0; i < reader->pages.count && r == 0; i++) {
+		const struct hl_page_run *run = &reader->pages.runs[i];
+		uint64_t from = run->start > start ? run->start : start;
+		uint64_t to = run->end < start + bytes ? run->end : start + bytes;
+		r = hl_owners_read_memory(reader->pid, from, (char *)ret_bytes + (from - start),
+					  to - from);
+	}
+	return r;
+}
+
 /* ---- hash ---- */
 
-static int keep_slots(struct hl_block_reader *reader, const struct hl_block_slot *slots,
-		      uint64_t count)
+/* Blocks of functions that rules name have keys where nothing is mapped; see recorder/block.h. */
+static uint64_t address_of_key(const struct hl_maps *maps, uint64_t key)
 {
-	for (uint64_t i = 0; i < count; i++) {
-		if (!slots[i].address)
-			continue;
-		uint64_t address = slots[i].address & HL_BLOCK_ADDRESS_MASK;
-		int r = HL_ARRAY_RESERVE(reader->blocks, reader->capacity, reader->count + 1);
-		if (r == 0)
-			r = hl_index_add(&reader->index, hl_hash_pair(address, 0),
-					 (uint32_t)reader->count + 1);
-		if (r < 0)
-			return r;
-		reader->blocks[reader->count++] =
-			(struct kept_block){address, hl_block_of_slot(slots[i])};
+	uint64_t other = key ^ UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - 1);
+
+	return maps && !hl_maps_find(maps, key) && hl_maps_find(maps, other) ? other : key;
+}
+
+static int keep_slots(struct hl_block_reader *reader, const struct hl_maps *maps,
+		      const struct hl_block_slot *slots, uint64_t count)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; i < count && r == 0; i++) {
+		const struct kept_block kept = {
+			address_of_key(maps, slots[i].address & HL_BLOCK_ADDRESS_MASK),
+			hl_block_of_slot(slots[i])};
+		if (slots[i].address)
+			r = HL_ARRAY_APPEND(reader->blocks, reader->count, reader->capacity, kept);
 	}
-	return 0;
+	return r;
 }
 
 /* The slots of ${shard}, as they were when its ${used} was read twice alike; the caller's to free.
@@ -69,8 +108,8 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 		struct hl_block_slot *slots = malloc(count * sizeof(*slots) + 1);
 		if (!slots)
 			return -ENOMEM;
-		r = count ? hl_owners_read_memory(reader->pid, (uintptr_t)before.slots, slots,
-						  count * sizeof(*slots))
+		r = count ? read_present(reader, (uintptr_t)before.slots, slots,
+					 count * sizeof(*slots))
 			  : 0;
 		if (r == 0)
 			r = hl_owners_read_memory(reader->pid, place, &after, sizeof(after));
@@ -86,8 +125,16 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 	return -EBUSY;
 }
 
-static int read_hash(struct hl_block_reader *reader, uint64_t hash)
+static int compare_blocks(const void *left, const void *right)
 {
+	const struct kept_block *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps, uint64_t hash)
+{
+	size_t kept = 0;
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < HL_BLOCK_SHARDS; i++) {
@@ -96,23 +143,36 @@ static int read_hash(struct hl_block_reader *reader, uint64_t hash)
 		r = read_slots(reader, hash + i * sizeof(struct hl_block_shard), &slots, &count);
 		if (r < 0)
 			break;
-		r = keep_slots(reader, slots, count);
+		r = keep_slots(reader, maps, slots, count);
 		free(slots);
 	}
+	if (reader->count)
+		qsort(reader->blocks, reader->count, sizeof(*reader->blocks), compare_blocks);
+	/* A block that moved within its shard meanwhile was read twice. */
+	for (size_t i = 0; i < reader->count; i++)
+		if (!kept || reader->blocks[i].address != reader->blocks[kept - 1].address)
+			reader->blocks[kept++] = reader->blocks[i];
+	reader->count = kept;
 	return r;
 }
 
-static bool find_in_hash(const struct hl_block_reader *reader, uint64_t address,
+static bool find_in_hash(struct hl_block_reader *reader, uint64_t address,
 			 struct hl_block *ret_block)
 {
-	uint32_t hash = hl_hash_pair(address, 0), at = hash, id;
+	const struct kept_block *blocks = reader->blocks;
+	size_t at = reader->found;
 
-	while ((id = hl_index_next(&reader->index, hash, &at)))
-		if (reader->blocks[id - 1].address == address) {
-			*ret_block = reader->blocks[id - 1].block;
-			return true;
-		}
-	return false;
+	bool is_near = at < reader->count && blocks[at].address >= address &&
+		       (at == 0 || blocks[at - 1].address < address);
+	if (!is_near)
+		at = HL_LOWER_BOUND(i, reader->count, blocks[i].address < address);
+	if (at == reader->count || blocks[at].address != address) {
+		reader->found = at;
+		return false;
+	}
+	reader->found = at + 1;
+	*ret_block = blocks[at].block;
+	return true;
 }
 
 /* ---- array ---- */
@@ -125,13 +185,16 @@ static bool move_to(struct hl_block_reader *reader, uint64_t address)
 
 	if (number != reader->leaf_number) {
 		reader->leaf_number = number;
-		if (hl_owners_read_memory(reader->pid, reader->array + number * sizeof(uint64_t),
-					  &reader->leaf, sizeof(reader->leaf)) < 0)
+		reader->page = 0;
+		if (read_present(reader, reader->array + number * sizeof(uint64_t), &reader->leaf,
+				 sizeof(reader->leaf)) < 0 ||
+		    (reader->leaf && find_pages(reader, reader->leaf,
+						HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t)) < 0))
 			reader->leaf = 0;
 	}
-	if (!reader->leaf)
-		return false;
 	uint64_t page = reader->leaf + place * sizeof(uint32_t);
+	if (!reader->leaf || !hl_pages_contain(&reader->pages, page))
+		return false;
 	if (page == reader->page)
 		return true;
 	reader->page = page;
@@ -158,9 +221,108 @@ bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint
 	return true;
 }
 
+/* ---- all blocks ---- */
+
+struct listing {
+	struct hl_block_reader *reader;
+	hl_listed_block_visit *visit;
+	void *context;
+	size_t hashed;		     /* the next one of the hash */
+	struct hl_listed_block last; /* address 0: none yet */
+};
+
+/* The one before is complete now. */
+static int list(struct listing *listing, struct hl_listed_block block)
+{
+	struct hl_listed_block last = listing->last;
+
+	listing->last = block;
+	last.most_bytes = block.address - last.address;
+	return last.address ? listing->visit(listing->context, &last) : 0;
+}
+
+static int list_hashed(struct listing *listing)
+{
+	const struct kept_block *kept = &listing->reader->blocks[listing->hashed++];
+
+	return list(listing, (struct hl_listed_block){.address = kept->address,
+						      .node = kept->block.node,
+						      .has_size = true,
+						      .requested = kept->block.requested});
+}
+
+static int list_entry(struct listing *listing, uint64_t address, uint32_t entry)
+{
+	const struct hl_block_reader *reader = listing->reader;
+	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
+	int r = 0;
+
+	while (listing->hashed < reader->count &&
+	       reader->blocks[listing->hashed].address < address && r == 0)
+		r = list_hashed(listing);
+	bool in_hash = listing->hashed < reader->count &&
+		       reader->blocks[listing->hashed].address == address;
+	if (r != 0 || slack == HL_BLOCK_SLACK_IN_HASH)
+		return r == 0 && in_hash ? list_hashed(listing) : r;
+	listing->hashed += in_hash;
+	return list(listing, (struct hl_listed_block){.address = address,
+						      .node = entry >> HL_BLOCK_SLACK_BITS,
+						      .slack = slack});
+}
+
+static int list_leaf(struct listing *listing, uint64_t number, uint64_t leaf)
+{
+	struct hl_block_reader *reader = listing->reader;
+	uint64_t bytes = HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t);
+	uint64_t base = number << HL_BLOCK_LEAF_BITS;
+	int r = find_pages(reader, leaf, bytes);
+
+	for (size_t i = 0; i < reader->pages.count && r == 0; i++)
+		for (uint64_t at = reader->pages.runs[i].start;
+		     at < reader->pages.runs[i].end && r == 0; at += TABLE_PAGE) {
+			uint64_t first = (at - leaf) / sizeof(uint32_t);
+			r = hl_owners_read_memory(reader->pid, at, reader->entries, TABLE_PAGE);
+			for (size_t k = 0; k < PAGE_ENTRIES && r == 0; k++)
+				if (reader->entries[k])
+					r = list_entry(
+						listing,
+						base + ((first + k) << HL_BLOCK_GRANULE_BITS),
+						reader->entries[k]);
+		}
+	return r;
+}
+
+static int list_array(struct listing *listing)
+{
+	struct hl_block_reader *reader = listing->reader;
+	uint64_t *leaves = malloc(sizeof(struct hl_block_array));
+
+	reader->leaf_number = UINT64_MAX; /* what was found of it is overwritten */
+	if (!leaves)
+		return -ENOMEM;
+	int r = read_present(reader, reader->array, leaves, sizeof(struct hl_block_array));
+	for (uint64_t i = 0; i < HL_BLOCK_LEAVES && r == 0; i++)
+		if (leaves[i])
+			r = list_leaf(listing, i, leaves[i]);
+	free(leaves);
+	return r;
+}
+
+int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *visit,
+			 void *context)
+{
+	struct listing listing = {.reader = reader, .visit = visit, .context = context};
+	int r = reader->array ? list_array(&listing) : 0;
+
+	while (listing.hashed < reader->count && r == 0)
+		r = list_hashed(&listing);
+	listing.last.most_bytes = UINT64_MAX;
+	return r == 0 && listing.last.address ? visit(context, &listing.last) : r;
+}
+
 /* ---- the whole ---- */
 
-int hl_block_reader_new(pid_t pid, uint64_t array, uint64_t hash,
+int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, uint64_t hash,
 			struct hl_block_reader **ret_reader)
 {
 	struct hl_block_reader *reader = calloc(1, sizeof(*reader));
@@ -170,7 +332,9 @@ int hl_block_reader_new(pid_t pid, uint64_t array, uint64_t hash,
 	reader->pid = pid;
 	reader->array = array;
 	reader->leaf_number = UINT64_MAX;
-	int r = hash ? read_hash(reader, hash) : -EBADMSG;
+	int r = hl_pagemap_open(pid, &reader->pagemap, NULL);
+	if (r == 0)
+		r = hash ? read_hash(reader, maps, hash) : -EBADMSG;
 	if (r < 0) {
 		hl_block_reader_free(reader);
 		return r;
@@ -184,21 +348,12 @@ bool hl_block_reader_has_array(const struct hl_block_reader *reader)
 	return reader->array;
 }
 
-int hl_block_reader_each(const struct hl_block_reader *reader,
-			 int (*visit)(void *context, struct hl_block block), void *context)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < reader->count; i++)
-		r = visit(context, reader->blocks[i].block);
-	return r;
-}
-
 void hl_block_reader_free(struct hl_block_reader *reader)
 {
 	if (!reader)
 		return;
-	hl_index_release(&reader->index);
+	hl_pagemap_free(reader->pagemap);
+	hl_pages_release(&reader->pages);
 	free(reader->blocks);
 	free(reader);
 }

@@ -147,11 +147,11 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 	return 0;
 }
 
-static int take_hashed(void *context, struct hl_block block)
+static int take_hashed(void *context, const struct hl_listed_block *block)
 {
 	struct recorder_walk *walk = context;
 
-	return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
+	return hl_owner_counts_add(&walk->counts, block->node, block->requested, 1);
 }
 
 /* ---- counters, where blocks cannot be walked ---- */
@@ -237,7 +237,8 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 				    "process %d is recorded by samples, which do not show who owns "
 				    "each block; see 'heapline top' of the recording",
 				    pid);
-	int r = hl_block_reader_new(pid, header->block_array, header->block_hash, &walk.blocks);
+	int r = hl_block_reader_new(pid, hl_owner_names_maps(names), header->block_array,
+				    header->block_hash, &walk.blocks);
 	if (r == 0)
 		r = read_blocks(pid, settings, region, &walk, names, owners, err);
 	hl_block_reader_free(walk.blocks);

@@ -174,9 +174,11 @@ struct hl_block_reader;
 
 /*
  * ${array}, ${hash}: where the tables are in process ${pid}; array 0: there is only the hash. What
- * the hash holds is read now. 0, -ENOMEM, -EBADMSG when it makes no sense, or as process_vm_readv.
+ * the hash holds is read now. Only pages that are in memory are read. ${maps}, the process' mappings,
+ * tell blocks of functions that rules name from others; NULL: there are none. 0, -ENOMEM, -EBADMSG
+ * when it makes no sense, or as process_vm_readv and hl_pagemap_open().
  */
-int hl_block_reader_new(pid_t pid, uint64_t array, uint64_t hash,
+int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, uint64_t hash,
 			struct hl_block_reader **ret_reader);
 
 bool hl_block_reader_has_array(const struct hl_block_reader *reader);
@@ -186,8 +188,36 @@ bool hl_block_reader_has_array(const struct hl_block_reader *reader);
 bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint64_t usable,
 			  struct hl_block *ret_block);
 
-/* Gives each block of the hash, in no order. 0, or what ${visit} stopped with. */
-int hl_block_reader_each(const struct hl_block_reader *reader,
-			 int (*visit)(void *context, struct hl_block block), void *context);
+/* A block of the table, as far as that knows it. */
+struct hl_listed_block {
+	uint64_t address;
+	uint64_t most_bytes; /* up to the next block; UINT64_MAX: it is the last one */
+	uint64_t requested;  /* has_size */
+	uint32_t node;
+	uint32_t slack; /* usable bytes that were not requested, else */
+	bool has_size;
+};
+
+typedef int hl_listed_block_visit(void *context, const struct hl_listed_block *block);
+
+/* Calls ${visit} with each block of both tables, in rising order of address, until it returns non-
+ * zero; returns that, -ENOMEM, or as process_vm_readv. */
+int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *visit,
+			 void *context);
 
 void hl_block_reader_free(struct hl_block_reader *reader); /* NULL is fine */
+
+/* ---- block_sizes.c: how large its blocks are, where no allocator can be asked ---- */
+
+struct hl_block_sizes;
+
+/* Reads the counters in ${region} and the table. 0, -ENOMEM, or as hl_block_reader_each(). */
+int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_reader *blocks,
+		       struct hl_block_sizes **ret_sizes);
+
+/* The bytes of ${block}: requested ones of the hash, else usable ones. ${ret_is_exact}: else it is
+ * the mean of its stack. */
+uint64_t hl_block_sizes_find(const struct hl_block_sizes *sizes,
+			     const struct hl_listed_block *block, bool *ret_is_exact);
+
+void hl_block_sizes_free(struct hl_block_sizes *sizes); /* NULL is fine */

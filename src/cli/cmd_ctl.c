@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
+#include "cli/resident_fill.h"
 #include "collector/control_ask.h"
 #include "collector/snapshot.h"
 #include "process/maps.h"
@@ -297,6 +298,16 @@ static int ask_by_way(const struct hl_control_peer *peer, const struct hl_contro
 	return r;
 }
 
+/* What the collector cannot know: it does not look into the process. */
+static void end_snapshot(const char *path)
+{
+	struct hl_error err = {0};
+
+	if (hl_resident_fill_snapshot(path, &err) < 0)
+		hl_cli_note("'%s' does not say what is in RAM: %s", path, err.text);
+	hl_cli_note("wrote '%s'; see 'heapline top %s'", path, path);
+}
+
 static int ask(const struct hl_control_peer *peer, struct hl_control_request *request,
 	       const char *argument, struct hl_error *err)
 {
@@ -329,7 +340,7 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 	else if (request->verb == HL_CONTROL_DETACH)
 		hl_cli_note("detached from %s; see 'heapline top %s'", whom, peer->recording);
 	else
-		hl_cli_note("wrote '%s'; see 'heapline top %s'", argument, argument);
+		end_snapshot(argument);
 	json_decref(answer);
 	return r;
 }

@@ -31,8 +31,8 @@ static const char *const color_words[] = {"auto", "always", "never", NULL};
 
 const struct hl_option hl_view_value_options[] = {
 	{"value", 'v', "VALUE",
-	 "what to show: inuse, alloc, peak, temporary or slack (default: peak; of an "
-	 "unfinished recording: inuse)",
+	 "what to show: inuse, alloc, peak, temporary, slack, resident or swapped (default: peak; "
+	 "of an unfinished recording: inuse)",
 	 HL_OPTION_CHOICE, &value, hl_value_names},
 	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
 	 hl_unit_names},
@@ -219,6 +219,11 @@ int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *f
 	return r < 0 ? hl_cli_usage_error(verb, "%s", err.text) : HL_EXIT_DONE;
 }
 
+bool hl_view_options_ask_pages(void)
+{
+	return value >= 0 && hl_value_is_of_pages((enum hl_value)value);
+}
+
 /* ---- value and unit, which depend on what the profile knows ---- */
 
 static const enum hl_value default_values[] = {HL_VALUE_PEAK, HL_VALUE_INUSE, HL_VALUE_ALLOC,
@@ -289,7 +294,12 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 		return hl_error_set(err, -ENODATA, "'%s' and '%s' hold %s in common; both hold %s",
 				    hl_profile_text(profile, profile->base_name), name, missing,
 				    known);
-	return hl_error_set(err, -ENODATA, "'%s' holds %s; it holds %s", name, missing, known);
+	return hl_error_set(err, -ENODATA, "'%s' holds %s; it holds %s%s", name, missing, known,
+			    hl_view_options_ask_pages()
+				    ? ". What is in RAM is known while the program runs: name its "
+				      "recording then, or a snapshot of 'heapline ctl -p PID "
+				      "snapshot OUT.hl'"
+				    : "");
 }
 
 int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,

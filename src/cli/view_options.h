@@ -81,6 +81,9 @@ int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *f
 int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
 				 struct hl_view_options *options, struct hl_error *err);
 
+/* Whether --value names a figure of pages, which only running processes and snapshots know. */
+bool hl_view_options_ask_pages(void);
+
 /* Where a report goes, and how. */
 struct hl_view_output {
 	const char *path; /* NULL: standard output */

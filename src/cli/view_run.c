@@ -2,6 +2,7 @@
 /* From operands to a loaded profile and a view of it; see view_options.h. */
 #include "base/cleanup.h"
 #include "cli/output.h"
+#include "cli/resident_fill.h"
 #include "cli/terminal_progress.h"
 #include "open/open.h"
 #include "profile/profile.h"
@@ -255,6 +256,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		status = hl_view_options_obey_name(verb, &command);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_selection(verb, &operands.selection);
+	if (hl_view_options_ask_pages())
+		operands.selection.filler = &hl_resident_filler;
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_filter(verb, &operands.filter);
 	if (status == HL_EXIT_DONE)

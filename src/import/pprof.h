@@ -25,7 +25,7 @@ struct hl_pprof_type {
  * which all know; ours come after. The last of them is what readers show that know nothing of a
  * default. The others are only read.
  */
-#define HL_PPROF_TYPE_COUNT 8
+#define HL_PPROF_TYPE_COUNT 10
 extern const struct hl_pprof_type hl_pprof_types[];
 
 /* "bytes" and "count"; by enum hl_unit. */

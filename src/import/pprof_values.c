@@ -20,6 +20,8 @@ const struct hl_pprof_type hl_pprof_types[] = {
 	[INUSE_SPACE] = {"inuse_space", HL_VALUE_INUSE, HL_UNIT_BYTES},
 	{"temporary_objects", HL_VALUE_TEMPORARY, HL_UNIT_OBJECTS},
 	{"slack_space", HL_VALUE_SLACK, HL_UNIT_BYTES},
+	{"resident_space", HL_VALUE_RESIDENT, HL_UNIT_BYTES},
+	{"swapped_space", HL_VALUE_SWAPPED, HL_UNIT_BYTES},
 	{"peak_objects", HL_VALUE_PEAK, HL_UNIT_OBJECTS},
 	{"peak_space", HL_VALUE_PEAK, HL_UNIT_BYTES},
 	/* pprof itself, of heap files of gperftools, and crates of Rust: */
@@ -121,6 +123,8 @@ int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int
 		.peak_objects = figures[HL_VALUE_PEAK][HL_UNIT_OBJECTS],
 		.temporary_objects = figures[HL_VALUE_TEMPORARY][HL_UNIT_OBJECTS],
 		.slack_bytes = figures[HL_VALUE_SLACK][HL_UNIT_BYTES],
+		.resident_bytes = figures[HL_VALUE_RESIDENT][HL_UNIT_BYTES],
+		.swapped_bytes = figures[HL_VALUE_SWAPPED][HL_UNIT_BYTES],
 	};
 	return hl_import_values_add(&values->figures, &value);
 }

@@ -198,6 +198,8 @@ static int open_directory(const char *path, const struct hl_profile_selection *s
 	struct hl_error why = {0};
 
 	int r = at_moment ? -ENOENT : hl_recording_open(path, &recording, &why);
+	if (r == 0 && selection && selection->filler)
+		r = selection->filler->fill(selection->filler, recording, &why);
 	if (r == 0)
 		r = hl_profile_load(recording, selection, &empty, &why);
 	hl_recording_free(recording);

@@ -95,6 +95,8 @@ static const struct hl_field fields[] = {
 	HL_FIELD(hl_profile, BOOL, attached, .optional = true),
 	HL_FIELD(hl_profile, U64, unrecorded_children, .optional = true),
 	HL_FIELD(hl_profile, U64, refused_children, .optional = true),
+	HL_FIELD(hl_profile, BOOL, resident_is_mean, .optional = true),
+	HL_FIELD(hl_profile, U64, resident_unknown_bytes, .max = INT64_MAX, .optional = true),
 	HL_FIELD(hl_profile, CODED, known, .codec = &known_codec),
 	HL_FIELD_ITEMS(hl_profile, warnings, warning_count, &warning_field,
 		       .items = HL_ITEMS_VALUES),

@@ -251,6 +251,9 @@ static int load_figures(struct reading *reading)
 		r = load_structs(reading, HL_PACK_ROWS, &hl_pack_row_columns, 0, &profile->rows,
 				 &profile->row_count);
 	if (r == 0)
+		r = load_more(reading, HL_PACK_RESIDENT, &hl_pack_resident_columns, profile->rows,
+			      profile->row_count);
+	if (r == 0)
 		r = load_structs(reading, HL_PACK_SIZES, &hl_pack_size_columns, 0, &profile->sizes,
 				 &profile->size_count);
 	if (r < 0)

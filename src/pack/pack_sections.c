@@ -87,6 +87,11 @@ static const struct hl_column row_columns[] = {
 	COUNTER_COLUMNS(hl_profile_row),
 };
 
+static const struct hl_column resident_columns[] = {
+	COLUMN(hl_profile_row, counters.resident_bytes),
+	COLUMN(hl_profile_row, counters.swapped_bytes),
+};
+
 static const struct hl_column size_columns[] = {
 	COLUMN(hl_profile_size, node),
 	COLUMN(hl_profile_size, thread),
@@ -118,6 +123,8 @@ const struct hl_columns hl_pack_node_columns = {node_columns, HL_COUNT_OF(node_c
 const struct hl_columns hl_pack_row_columns = {row_columns, HL_COUNT_OF(row_columns),
 					       sizeof(struct hl_profile_row),
 					       2 * 4 + COUNTER_BYTES};
+const struct hl_columns hl_pack_resident_columns = {resident_columns, HL_COUNT_OF(resident_columns),
+						    sizeof(struct hl_profile_row), 2 * 8};
 const struct hl_columns hl_pack_size_columns = {size_columns, HL_COUNT_OF(size_columns),
 						sizeof(struct hl_profile_size),
 						3 * 4 + COUNTER_BYTES};

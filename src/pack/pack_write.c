@@ -12,6 +12,7 @@ struct packing {
 	const struct hl_profile *profile;
 	struct hl_container_writer writer;
 	struct hl_error *err;
+	bool has_resident;
 };
 
 static int out_of_memory(struct packing *packing)
@@ -113,6 +114,9 @@ static int add_sections(struct packing *packing)
 		r = profile->thread_count ? add_structs(packing, HL_PACK_ROWS, &hl_pack_row_columns,
 							profile->rows, profile->row_count)
 					  : add_counters(packing, HL_PACK_ROWS, profile->counters);
+	if (r == 0 && packing->has_resident)
+		r = add_structs(packing, HL_PACK_RESIDENT, &hl_pack_resident_columns, profile->rows,
+				profile->row_count);
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_SIZES, &hl_pack_size_columns, profile->sizes,
 				profile->size_count);
@@ -124,10 +128,16 @@ static int add_sections(struct packing *packing)
 int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *log, int fd,
 		  const char *name, struct hl_error *err)
 {
-	struct packing packing = {.profile = profile, .err = err};
+	struct packing packing = {
+		.profile = profile,
+		.err = err,
+		.has_resident =
+			profile->thread_count && profile->known[HL_VALUE_RESIDENT][HL_UNIT_BYTES],
+	};
 
 	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK,
 				    HL_PACK_SECTION_COUNT + has_scripts(profile) +
+					    packing.has_resident +
 					    (log ? HL_PACK_LOG_SECTION_COUNT : 0));
 	packing.writer.compression_level = HL_COMPRESSION_SMALL;
 	int r = add_sections(&packing);

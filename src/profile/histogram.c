@@ -27,7 +27,7 @@ enum hl_value hl_histogram_size_value(enum hl_value value)
 {
 	if (value == HL_VALUE_TEMPORARY)
 		return HL_VALUE_ALLOC;
-	return value == HL_VALUE_SLACK ? HL_VALUE_INUSE : value;
+	return value == HL_VALUE_SLACK || hl_value_is_of_pages(value) ? HL_VALUE_INUSE : value;
 }
 
 static uint64_t magnitude(int64_t number)
@@ -77,6 +77,8 @@ static void subtract(struct hl_profile_counters *counters, const struct hl_profi
 	counters->peak_objects -= less->peak_objects;
 	counters->temporary_objects -= less->temporary_objects;
 	counters->slack_bytes -= less->slack_bytes;
+	counters->resident_bytes -= less->resident_bytes;
+	counters->swapped_bytes -= less->swapped_bytes;
 }
 
 static int append(struct hl_histogram *histogram, size_t *capacity, uint32_t leaf,

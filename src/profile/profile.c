@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const hl_value_names[] = {"inuse", "alloc", "peak", "temporary", "slack", NULL};
-const char *const hl_value_words[] = {"in use,", "allocated", "peak", "temporary", "slack"};
+const char *const hl_value_names[] = {"inuse", "alloc",	   "peak",    "temporary",
+				      "slack", "resident", "swapped", NULL};
+const char *const hl_value_words[] = {"in use,", "allocated", "peak",	"temporary",
+				      "slack",	 "resident",  "swapped"};
 const char *const hl_unit_names[] = {"bytes", "objects", NULL};
 
 void hl_profile_free(struct hl_profile *profile)
@@ -212,7 +214,7 @@ bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit)
 {
 	if (value == HL_VALUE_TEMPORARY)
 		return unit == HL_UNIT_OBJECTS;
-	if (value == HL_VALUE_SLACK)
+	if (value == HL_VALUE_SLACK || hl_value_is_of_pages(value))
 		return unit == HL_UNIT_BYTES;
 	return true;
 }
@@ -226,7 +228,14 @@ static void know(struct hl_profile *profile, enum hl_value value)
 void hl_profile_know_all(struct hl_profile *profile)
 {
 	for (int value = 0; value < HL_VALUE_COUNT; value++)
-		know(profile, (enum hl_value)value);
+		if (!hl_value_is_of_pages((enum hl_value)value))
+			know(profile, (enum hl_value)value);
+}
+
+void hl_profile_know_pages(struct hl_profile *profile)
+{
+	know(profile, HL_VALUE_RESIDENT);
+	know(profile, HL_VALUE_SWAPPED);
 }
 
 void hl_profile_know_recorded(struct hl_profile *profile, const char *mode)
@@ -254,6 +263,8 @@ void hl_profile_counters_add(struct hl_profile_counters *sum,
 	sum->peak_objects += more->peak_objects;
 	sum->temporary_objects += more->temporary_objects;
 	sum->slack_bytes += more->slack_bytes;
+	sum->resident_bytes += more->resident_bytes;
+	sum->swapped_bytes += more->swapped_bytes;
 }
 
 bool hl_profile_counters_any(const struct hl_profile_counters *counters)

@@ -31,9 +31,17 @@ enum hl_value {
 	HL_VALUE_PEAK,	    /* in use when the process' total was highest */
 	HL_VALUE_TEMPORARY, /* freed as the thread's next event; objects only */
 	HL_VALUE_SLACK,	    /* usable - requested of what is in use; bytes only */
+	HL_VALUE_RESIDENT,  /* usable bytes of what is in use that lie in RAM; bytes only */
+	HL_VALUE_SWAPPED,   /* that were swapped out; bytes only */
 };
 
-#define HL_VALUE_COUNT 5
+#define HL_VALUE_COUNT 7
+
+/* Known of snapshots and of processes that are looked at while they run. */
+static inline bool hl_value_is_of_pages(enum hl_value value)
+{
+	return value == HL_VALUE_RESIDENT || value == HL_VALUE_SWAPPED;
+}
 
 enum hl_unit {
 	HL_UNIT_BYTES,
@@ -48,6 +56,7 @@ struct hl_profile_counters {
 	int64_t peak_bytes, peak_objects;
 	int64_t temporary_objects;
 	int64_t slack_bytes;
+	int64_t resident_bytes, swapped_bytes;
 };
 
 /* Texts are ids of profile->strings. */
@@ -166,10 +175,12 @@ struct hl_profile {
 	bool known[HL_VALUE_COUNT][HL_UNIT_COUNT]; /* else all zero, and not to be shown */
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns, duration_ns;
-	bool complete; /* the recording was finished, and every process in it */
-	bool snapshot; /* a copy that was taken while it went on */
-	bool attached; /* blocks allocated before it began are not counted */
-	bool running;  /* else an incomplete recording that is no snapshot was interrupted */
+	bool complete;			 /* the recording was finished, and every process in it */
+	bool snapshot;			 /* a copy that was taken while it went on */
+	bool attached;			 /* blocks allocated before it began are not counted */
+	bool resident_is_mean;		 /* some blocks count with the mean size of their stack's */
+	uint64_t resident_unknown_bytes; /* in RAM, of live blocks whose stack is not known */
+	bool running; /* else an incomplete recording that is no snapshot was interrupted */
 	uint32_t *warnings;
 	size_t warning_count;
 	struct hl_profile_mark *marks;
@@ -244,6 +255,15 @@ struct hl_file_finder {
 	const char *(*find)(struct hl_file_finder *finder, const char *path);
 };
 
+struct hl_recording;
+
+/* Adds to a recording that was read what its processes say now. */
+struct hl_recording_filler {
+	/* 0 or a negative errno with a sentence. */
+	int (*fill)(struct hl_recording_filler *filler, struct hl_recording *recording,
+		    struct hl_error *err);
+};
+
 /* What to load; zero is all. */
 struct hl_profile_selection {
 	uint32_t pid;	  /* 0: every process; else those of that pid */
@@ -255,6 +275,7 @@ struct hl_profile_selection {
 	unsigned jobs;	      /* threads that read a log; 0: as many as there are cores */
 	uint32_t **ret_nodes; /* of one process: the profile's node of each of its node ids, to be
 				 freed by the caller; NULL: not wanted */
+	struct hl_recording_filler *filler; /* of recordings that are directories; NULL: none */
 	struct hl_file_finder *files;	    /* NULL: files are where their paths say */
 	const struct hl_known_names *names; /* what is in them needs no files; NULL: nothing */
 	struct hl_log_state *const *logs;   /* of each process of the recording, or NULL: names what
@@ -266,7 +287,6 @@ struct hl_profile_selection {
 int hl_profile_selection_fail(const struct hl_profile_selection *selection, const char *name,
 			      struct hl_error *err);
 
-struct hl_recording;
 struct hl_recording_process;
 
 /*
@@ -368,11 +388,16 @@ static inline int64_t hl_profile_figure(const struct hl_profile_counters *counte
 		return bytes ? 0 : counters->temporary_objects;
 	case HL_VALUE_SLACK:
 		return bytes ? counters->slack_bytes : 0;
+	case HL_VALUE_RESIDENT:
+		return bytes ? counters->resident_bytes : 0;
+	case HL_VALUE_SWAPPED:
+		return bytes ? counters->swapped_bytes : 0;
 	}
 	return 0;
 }
 
-/* Whether ${value} is counted in ${unit} at all: temporary has objects only, slack bytes only. */
+/* Whether ${value} is counted in ${unit} at all: temporary has objects only; slack,
+ * resident and swapped have bytes only. */
 bool hl_profile_has_unit(enum hl_value value, enum hl_unit unit);
 
 static inline enum hl_unit hl_unit_other(enum hl_unit unit)
@@ -388,8 +413,11 @@ static inline bool hl_profile_knows(const struct hl_profile *profile, enum hl_va
 	return profile->known[value][unit];
 }
 
-/* Marks every figure as known. */
+/* Marks every figure as known that counters of a recorder have: all but those of pages. */
 void hl_profile_know_all(struct hl_profile *profile);
+
+/* Marks those of pages as known. */
+void hl_profile_know_pages(struct hl_profile *profile);
 
 /* Marks the figures as known that heapline itself records in ${mode}, sampled or not. */
 void hl_profile_know_recorded(struct hl_profile *profile, const char *mode);
@@ -400,7 +428,7 @@ void hl_profile_counters_add(struct hl_profile_counters *sum,
 /* Whether any of them is not 0. */
 bool hl_profile_counters_any(const struct hl_profile_counters *counters);
 
-/* "inuse", "alloc", "peak", "temporary", "slack", NULL; by enum hl_value. */
+/* "inuse", "alloc", "peak", "temporary", "slack", "resident", "swapped", NULL; by enum hl_value. */
 extern const char *const hl_value_names[];
 /* By hl_value, as they read before a unit: "in use, bytes", "peak bytes". */
 extern const char *const hl_value_words[];

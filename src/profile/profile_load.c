@@ -264,20 +264,39 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 	return 0;
 }
 
-/* Adds what one thread did at one node to all sums that it is part of. */
-static int add_value(struct filling *filling, const struct source *source,
-		     const struct hl_recording_value *value, struct hl_profile_counters *total)
+/* Adds ${counters} of the recorded node ${id} and a recorded thread to all sums that they are part
+ * of. */
+static int add_counters(struct filling *filling, const struct source *source, uint32_t id,
+			uint32_t thread_index, const struct hl_profile_counters *counters,
+			struct hl_profile_counters *total)
 {
 	const struct hl_recording_process *process = source->process;
 	struct hl_profile *profile = filling->profile;
 	uint32_t size_class;
 
-	if (value->node > process->node_count || value->thread >= process->thread_count)
+	if (id > process->node_count || thread_index >= process->thread_count)
 		return -EBADMSG;
-	uint32_t thread = source->threads[value->thread];
+	uint32_t thread = source->threads[thread_index];
 	if (thread == UNRESOLVED)
 		return 0;
-	uint32_t node = filling->final_ids[source->nodes[value->node]];
+	uint32_t node = filling->final_ids[source->nodes[id]];
+	hl_profile_counters_add(&profile->counters[node], counters);
+	hl_profile_counters_add(&profile->threads[thread].total, counters);
+	hl_profile_counters_add(total, counters);
+	if (filling->loading->selection.keep_rows &&
+	    HL_ARRAY_APPEND(profile->rows, profile->row_count, filling->row_capacity,
+			    (struct hl_profile_row){node, thread, *counters}) < 0)
+		return -ENOMEM;
+	if (id && hl_frame_key_is_size(process->nodes[id - 1].frame, &size_class))
+		return HL_ARRAY_APPEND(
+			profile->sizes, profile->size_count, filling->size_capacity,
+			(struct hl_profile_size){node, thread, size_class, *counters});
+	return 0;
+}
+
+static int add_value(struct filling *filling, const struct source *source,
+		     const struct hl_recording_value *value, struct hl_profile_counters *total)
+{
 	const struct hl_profile_counters counters = {
 		.alloc_bytes = (int64_t)value->alloc_bytes,
 		.alloc_objects = (int64_t)value->alloc_objects,
@@ -288,18 +307,36 @@ static int add_value(struct filling *filling, const struct source *source,
 		.temporary_objects = (int64_t)value->temporary_objects,
 		.slack_bytes = value->slack_bytes,
 	};
-	hl_profile_counters_add(&profile->counters[node], &counters);
-	hl_profile_counters_add(&profile->threads[thread].total, &counters);
-	hl_profile_counters_add(total, &counters);
-	if (filling->loading->selection.keep_rows &&
-	    HL_ARRAY_APPEND(profile->rows, profile->row_count, filling->row_capacity,
-			    (struct hl_profile_row){node, thread, counters}) < 0)
-		return -ENOMEM;
-	if (value->node && hl_frame_key_is_size(process->nodes[value->node - 1].frame, &size_class))
-		return HL_ARRAY_APPEND(
-			profile->sizes, profile->size_count, filling->size_capacity,
-			(struct hl_profile_size){node, thread, size_class, counters});
-	return 0;
+
+	return add_counters(filling, source, value->node, value->thread, &counters, total);
+}
+
+/* Pages know no threads: a stack's count with the thread that has most of its blocks in use. */
+static int add_resident(struct filling *filling, const struct source *source,
+			struct hl_profile_counters *total)
+{
+	const struct hl_recording_process *process = source->process;
+	HL_FREED uint32_t *threads = calloc(process->node_count + (size_t)1, sizeof(*threads));
+	HL_FREED uint64_t *most = calloc(process->node_count + (size_t)1, sizeof(*most));
+	int r = threads && most ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; r == 0 && i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		uint64_t inuse = value->alloc_bytes - value->free_bytes;
+		if ((int64_t)inuse > (int64_t)most[value->node]) {
+			most[value->node] = inuse;
+			threads[value->node] = value->thread;
+		}
+	}
+	for (uint32_t i = 0; r == 0 && process->thread_count && i < process->resident_count; i++) {
+		const struct hl_recording_resident *of = &process->resident[i];
+		const struct hl_profile_counters counters = {
+			.resident_bytes = (int64_t)of->resident_bytes,
+			.swapped_bytes = (int64_t)of->swapped_bytes,
+		};
+		r = add_counters(filling, source, of->node, threads[of->node], &counters, total);
+	}
+	return r;
 }
 
 /* ---- all of it ---- */
@@ -346,6 +383,12 @@ static int fill_process(struct filling *filling, struct source *source)
 		r = add_threads(filling, source, &process->thread_count);
 	for (uint32_t i = 0; r == 0 && i < source->process->value_count; i++)
 		r = add_value(filling, source, &source->process->values[i], &process->total);
+	if (r == 0 && source->process->knows_resident) {
+		hl_profile_know_pages(profile);
+		profile->resident_is_mean |= source->process->resident_is_mean;
+		profile->resident_unknown_bytes += source->process->resident_unknown_bytes;
+		r = add_resident(filling, source, &process->total);
+	}
 	if (r < 0)
 		return r;
 	hl_profile_counters_add(&profile->total, &process->total);

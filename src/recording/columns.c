@@ -36,10 +36,18 @@ static const struct hl_column value_columns[] = {
 	COLUMN(hl_recording_value, peak_objects),
 };
 
+static const struct hl_column resident_columns[] = {
+	COLUMN(hl_recording_resident, node),
+	COLUMN(hl_recording_resident, resident_bytes),
+	COLUMN(hl_recording_resident, swapped_bytes),
+};
+
 const struct hl_columns hl_node_columns = {node_columns, HL_COUNT_OF(node_columns),
 					   sizeof(struct hl_recording_node), 8 + 4};
 const struct hl_columns hl_value_columns = {value_columns, HL_COUNT_OF(value_columns),
 					    sizeof(struct hl_recording_value), 2 * 4 + 8 * 8};
+const struct hl_columns hl_resident_columns = {resident_columns, HL_COUNT_OF(resident_columns),
+					       sizeof(struct hl_recording_resident), 4 + 2 * 8};
 
 /*
  * Copies ${rows} elements of ${size} bytes from ${in}, which are ${in_step} bytes apart, to ${out}.

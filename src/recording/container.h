@@ -144,8 +144,9 @@ struct hl_columns {
 	size_t row_bytes; /* sum of the columns' sizes */
 };
 
-extern const struct hl_columns hl_node_columns;	 /* struct hl_recording_node */
-extern const struct hl_columns hl_value_columns; /* struct hl_recording_value */
+extern const struct hl_columns hl_node_columns;	    /* struct hl_recording_node */
+extern const struct hl_columns hl_value_columns;    /* struct hl_recording_value */
+extern const struct hl_columns hl_resident_columns; /* struct hl_recording_resident */
 
 /* Adds a compressed section of ${type} with ${rows} of ${structs}. 0 or a negative errno with a
  * sentence. */

@@ -58,6 +58,7 @@ void hl_recording_process_release(struct hl_recording_process *process)
 	free(process->providers);
 	free(process->sites);
 	free(process->site_names);
+	free(process->resident);
 	free(process->executable);
 	free(process->successor);
 	free(process->name);
@@ -121,7 +122,8 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 
 	snprintf(name, sizeof(name), HL_PROCESS_FILE, process->sequence, process->pid);
 	struct hl_container_writer writer;
-	int r = hl_container_writer_init(&writer, directory_fd, name, HL_KIND_PROCESS, 3, err);
+	int r = hl_container_writer_init(&writer, directory_fd, name, HL_KIND_PROCESS,
+					 process->knows_resident ? 4 : 3, err);
 	if (!process->complete)
 		writer.compression_level = HL_COMPRESSION_BRIEF;
 	if (r == 0)
@@ -132,6 +134,9 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 	if (r == 0)
 		r = hl_columns_write(&hl_value_columns, &writer, HL_SECTION_VALUES, process->values,
 				     process->value_count, err);
+	if (r == 0 && process->knows_resident)
+		r = hl_columns_write(&hl_resident_columns, &writer, HL_SECTION_RESIDENT,
+				     process->resident, process->resident_count, err);
 	if (r == 0)
 		r = hl_container_writer_finish(&writer, false, err);
 	hl_container_writer_release(&writer);
@@ -225,6 +230,9 @@ static int check_nodes_and_values(struct hl_recording_process *process, const ch
 		if (value->thread >= process->thread_count)
 			return damage(path, "a value names a thread that is not there", err);
 	}
+	for (uint32_t i = 0; i < process->resident_count; i++)
+		if (process->resident[i].node == 0 || process->resident[i].node > count)
+			return damage(path, "a value names a stack node that is not there", err);
 	return 0;
 }
 
@@ -233,7 +241,7 @@ int hl_recording_read_process(int fd, const char *path, struct hl_recording_proc
 {
 	struct hl_container container;
 	HL_FREED void *text = NULL;
-	size_t size, nodes = 0, values = 0;
+	size_t size, nodes = 0, values = 0, resident = 0;
 
 	int r = hl_container_open(&container, fd, path, HL_KIND_PROCESS, err);
 	if (r == 0)
@@ -247,7 +255,11 @@ int hl_recording_read_process(int fd, const char *path, struct hl_recording_proc
 	if (r == 0)
 		r = hl_columns_read(&hl_value_columns, &container, HL_SECTION_VALUES,
 				    process->value_count, 0, &process->values, &values, err);
-	if (r == 0 && (nodes != process->node_count || values != process->value_count))
+	if (r == 0 && process->knows_resident)
+		r = hl_columns_read(&hl_resident_columns, &container, HL_SECTION_RESIDENT,
+				    process->resident_count, 0, &process->resident, &resident, err);
+	if (r == 0 && (nodes != process->node_count || values != process->value_count ||
+		       resident != process->resident_count))
 		r = damage(path, "a section is shorter than its rows", err);
 	return r < 0 ? r : check_nodes_and_values(process, path, err);
 }

@@ -60,6 +60,12 @@ struct hl_recording_value {
 	int64_t peak_bytes, peak_objects; /* in use when the process' total in use was highest */
 };
 
+/* What of a node's blocks was in RAM, and swapped out, when a snapshot was taken. */
+struct hl_recording_resident {
+	uint32_t node; /* 1 .. node_count */
+	uint64_t resident_bytes, swapped_bytes;
+};
+
 struct hl_recording_thread {
 	uint32_t tid; /* of the last owner of the slot */
 	char name[16];
@@ -120,6 +126,13 @@ struct hl_recording_process {
 	struct hl_recording_provider *providers;
 	struct hl_recording_site *sites;
 	char **site_names;
+
+	bool knows_resident;   /* else the members below are zero */
+	bool resident_is_mean; /* blocks that only the recorder knows count with the mean size of
+				  their stack's */
+	uint64_t resident_unknown_bytes; /* of live blocks whose stack is not known */
+	uint32_t resident_count;
+	struct hl_recording_resident *resident; /* no node twice */
 };
 
 /* A moment of a process that was named while recording; its log, if it has one, has the mark, too.

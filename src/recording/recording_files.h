@@ -11,9 +11,10 @@
 #define HL_KIND_RECORDING HL_FOURCC('R', 'E', 'C', 'M')
 #define HL_KIND_PROCESS	  HL_FOURCC('P', 'R', 'O', 'C')
 
-#define HL_SECTION_META	  HL_FOURCC('M', 'E', 'T', 'A')
-#define HL_SECTION_NODES  HL_FOURCC('N', 'O', 'D', 'E')
-#define HL_SECTION_VALUES HL_FOURCC('V', 'A', 'L', 'U')
+#define HL_SECTION_META	    HL_FOURCC('M', 'E', 'T', 'A')
+#define HL_SECTION_NODES    HL_FOURCC('N', 'O', 'D', 'E')
+#define HL_SECTION_VALUES   HL_FOURCC('V', 'A', 'L', 'U')
+#define HL_SECTION_RESIDENT HL_FOURCC('R', 'E', 'S', 'I') /* of snapshots */
 
 /* More JSON than 16,384 modules with the longest paths can be is not read. */
 #define HL_META_BYTES_MAX ((size_t)256 << 20)

@@ -108,8 +108,9 @@ static void inuse(struct hl_emit *emit, const void *row, const void *context)
 /* The facts of tables: which figures the profile knows, and which of them when it does not know
  * what was allocated. */
 #define KNOWS(value, unit) (1u << (HL_UNIT_COUNT * HL_VALUE_##value + HL_UNIT_##unit))
-#define ALONE(value, unit) (KNOWS(value, unit) << 10)
-#define KNOWS_FREED(unit)  (1u << (20 + HL_UNIT_##unit))
+#define FIGURES		   (HL_UNIT_COUNT * HL_VALUE_COUNT)
+#define ALONE(value, unit) (KNOWS(value, unit) << FIGURES)
+#define KNOWS_FREED(unit)  (1u << (2 * FIGURES + HL_UNIT_##unit))
 
 static unsigned facts_of(const struct hl_profile *profile)
 {
@@ -120,7 +121,7 @@ static unsigned facts_of(const struct hl_profile *profile)
 			if (profile->known[value][unit])
 				facts |= 1u << (HL_UNIT_COUNT * value + unit);
 	if (!(facts & (KNOWS(ALLOC, BYTES) | KNOWS(ALLOC, OBJECTS))))
-		facts |= facts << 10;
+		facts |= facts << FIGURES;
 	if (facts & KNOWS(ALLOC, BYTES) && facts & KNOWS(INUSE, BYTES))
 		facts |= KNOWS_FREED(BYTES);
 	if (facts & KNOWS(ALLOC, OBJECTS) && facts & KNOWS(INUSE, OBJECTS))
@@ -309,6 +310,9 @@ static const struct hl_column stack_columns[] = {
 	 .shown_if = ALONE(TEMPORARY, OBJECTS)},
 	{"slack_bytes", NULL, BYTES(counters.slack_bytes), .shown_if = KNOWS(SLACK, BYTES)},
 	{NULL, "slack", BYTES(counters.slack_bytes), .shown_if = ALONE(SLACK, BYTES)},
+	{"resident_bytes", NULL, BYTES(counters.resident_bytes),
+	 .shown_if = KNOWS(RESIDENT, BYTES)},
+	{"swapped_bytes", NULL, BYTES(counters.swapped_bytes), .shown_if = KNOWS(SWAPPED, BYTES)},
 	{"stack", "stack", HL_COLUMN_STACK, NODE(stack)},
 	{"frames", NULL, HL_COLUMN_FRAMES, NODE(frames)},
 };

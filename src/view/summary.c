@@ -521,6 +521,30 @@ void hl_summary_lines(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_notices_emit(&notices, emit);
 }
 
+/* The same of a value of pages, with what is in no row. */
+static void pages_line(struct hl_emit *emit, const struct hl_profile *profile,
+		       const struct hl_view_options *options)
+{
+	bool is_resident = options->value == HL_VALUE_RESIDENT;
+	char total[HL_FORMAT_MAX], unknown[HL_FORMAT_MAX];
+
+	hl_emit_line(
+		emit, "showing %s bytes (%s of live blocks %s %s); --value chooses others",
+		hl_value_words[options->value],
+		hl_format_bytes(hl_profile_figure(&profile->total, options->value, options->unit),
+				total),
+		is_resident ? "in RAM" : "on swap",
+		profile->running ? "now" : "when the snapshot was taken");
+	if (is_resident && profile->resident_unknown_bytes)
+		hl_emit_line(emit,
+			     "%s more in RAM are of blocks whose stack is not known: allocated "
+			     "before the recording began, or newer than its last save",
+			     hl_format_bytes((int64_t)profile->resident_unknown_bytes, unknown));
+	if (profile->resident_is_mean)
+		hl_emit_line(emit, "the allocator cannot be asked for the size of each block: some "
+				   "count with the mean of their stack's");
+}
+
 void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profile,
 			   const struct hl_view_options *options)
 {
@@ -534,6 +558,10 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	const char *meaning = meanings[options->value];
 
+	if (hl_value_is_of_pages(options->value)) {
+		pages_line(emit, profile, options);
+		return;
+	}
 	if (options->value == HL_VALUE_INUSE && profile->snapshot)
 		meaning = "not freed when the snapshot was taken";
 	else if (options->value == HL_VALUE_INUSE && !profile->complete && !profile->imported)

@@ -79,7 +79,7 @@ int hl_top_view(const struct hl_profile *profile, const struct hl_view_options *
 	hl_emit_text(emit, "by", hl_keys_by_names[options->by]);
 	for (size_t i = 0; options->by == HL_VIEW_BY_THREAD && i < rows.count; i++)
 		is_negative |= rows.rows[i].flat.bytes < 0 || rows.rows[i].flat.objects < 0;
-	if (rows.count) {
+	if (rows.count || hl_value_is_of_pages(options->value)) {
 		hl_summary_value_line(emit, profile, options);
 		if (is_negative)
 			hl_summary_negative_line(emit, profile);

@@ -229,7 +229,7 @@ static int write_report(struct drawing *drawing)
 	if (r < 0)
 		return r;
 	hl_emit_boolean(emit, "reversed", options->reversed);
-	if (!is_empty)
+	if (!is_empty || hl_value_is_of_pages(options->value))
 		hl_summary_value_line(emit, profile, options);
 	hl_emit_object(emit, "stackless");
 	if (hl_profile_knows(profile, options->value, HL_UNIT_BYTES))

@@ -29,6 +29,13 @@ static void put_stack(FILE *out, const char *const *path, uint32_t length)
 	fputs("\"\r\n", out);
 }
 
+/* Figures of pages have columns only where they are known. */
+static bool has_column(const struct hl_profile *profile, enum hl_value value, enum hl_unit unit)
+{
+	return hl_profile_has_unit(value, unit) &&
+	       (!hl_value_is_of_pages(value) || hl_profile_knows(profile, value, unit));
+}
+
 static int put_file(FILE *out, const struct hl_profile *profile, const struct hl_calltree *tree)
 {
 	HL_FREED struct hl_profile_counters *sums = calloc(tree->count, sizeof(*sums));
@@ -40,7 +47,7 @@ static int put_file(FILE *out, const struct hl_profile *profile, const struct hl
 		hl_profile_counters_add(&sums[tree->node_of[i]], &profile->counters[i]);
 	for (int value = 0; value < HL_VALUE_COUNT; value++)
 		for (int unit = 0; unit < HL_UNIT_COUNT; unit++)
-			if (hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
+			if (has_column(profile, (enum hl_value)value, (enum hl_unit)unit))
 				fprintf(out, "%s_%s,", hl_value_names[value], hl_unit_names[unit]);
 	fputs("stack\r\n", out);
 	for (size_t i = 0; i < tree->count; i++) {
@@ -53,7 +60,7 @@ static int put_file(FILE *out, const struct hl_profile *profile, const struct hl
 			for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
 				enum hl_value of = (enum hl_value)value;
 				enum hl_unit in = (enum hl_unit)unit;
-				if (!hl_profile_has_unit(of, in))
+				if (!has_column(profile, of, in))
 					continue;
 				if (hl_profile_knows(profile, of, in)) /* else the field is empty */
 					fprintf(out, "%" PRId64,

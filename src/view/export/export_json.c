@@ -34,6 +34,8 @@ static void put_counters(struct hl_emit *emit, const struct hl_profile_counters 
 	put_number(emit, "peak_objects", counters->peak_objects);
 	put_number(emit, "temporary_objects", counters->temporary_objects);
 	put_number(emit, "slack_bytes", counters->slack_bytes);
+	put_number(emit, "resident_bytes", counters->resident_bytes);
+	put_number(emit, "swapped_bytes", counters->swapped_bytes);
 }
 
 static void put_processes(struct hl_emit *emit, const struct hl_profile *profile)

@@ -20,7 +20,7 @@ struct hl_resident {
 	/* Glibc's heap, whose live blocks in RAM are the sum of ${walked}; NULL: the allocator
 	 * cannot be walked. */
 	struct hl_heap *heap;
-	struct hl_block_owners *owners; /* names the stacks; NULL: nobody knows them */
+	struct hl_block_owners *owners; /* names the stacks */
 	/* By the number of the stack, see block_owners.h; [0]: of blocks whose stack is not known. */
 	struct hl_resident_bytes *stacks;
 	size_t stack_count;

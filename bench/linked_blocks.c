@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * linked_blocks COUNT order|random|list: keeps COUNT blocks of 80 bytes that one variable leads to,
- * as a list in order of address, a tree with links to random places, or a list in random order; says
- * that it is ready, and waits for the end of its standard input.
+ * linked_blocks COUNT order|random|list|lost: keeps COUNT blocks of 80 bytes that one variable leads
+ * to, as a list in order of address, a tree with links to random places, or a list in random order;
+ * or such a tree without every 1,000th block, which is lost. Says that it is ready, and waits for
+ * the end of its standard input.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define LOST_EACH 1000
 
 struct node {
 	struct node *left, *right, *any;
@@ -36,6 +39,17 @@ static void link_at_random(struct node **nodes, uint64_t count)
 	}
 	for (uint64_t i = 0; i < count; i++)
 		nodes[i]->any = nodes[below(count)];
+}
+
+/* Takes every 1,000th node out of the array: how many are left. */
+static uint64_t lose(struct node **nodes, uint64_t count)
+{
+	uint64_t kept = 0;
+
+	for (uint64_t i = 0; i < count; i++)
+		if (i % LOST_EACH != LOST_EACH - 1)
+			nodes[kept++] = nodes[i];
+	return kept;
 }
 
 static void shuffle(struct node **nodes, uint64_t count)
@@ -65,8 +79,9 @@ int main(int argc, char **argv)
 			return 1;
 	if (strcmp(argv[2], "list") == 0)
 		shuffle(nodes, count);
-	if (strcmp(argv[2], "random") == 0)
-		link_at_random(nodes, count);
+	uint64_t kept = strcmp(argv[2], "lost") == 0 ? lose(nodes, count) : count;
+	if (kept < count || strcmp(argv[2], "random") == 0)
+		link_at_random(nodes, kept);
 	else
 		for (uint64_t i = 0; i + 1 < count; i++)
 			nodes[i]->left = nodes[i + 1];

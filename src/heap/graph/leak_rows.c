@@ -24,6 +24,19 @@ struct owner {
 
 #define NO_ROW UINT32_MAX
 
+/* A block of a ring. Of those beyond RING_BLOCKS_MAX it is not known of which one they are: a ring that
+ * leads there counts as one of its own. */
+struct ring_block {
+	uint64_t address;
+	uint32_t ring;
+};
+
+#define RING_BLOCKS_MAX (1u << 20)
+
+struct possible_block {
+	uint64_t address, usable_bytes, first_word;
+};
+
 struct hl_leak_rows {
 	struct hl_leaks *leaks;
 	struct hl_graph *graph;
@@ -34,6 +47,12 @@ struct hl_leak_rows {
 	struct owner owner;  /* whose blocks are being reached */
 	struct owner *rings; /* the first block of each that was met, by address */
 	size_t ring_count, ring_capacity;
+	struct ring_block *ring_blocks;
+	size_t ring_block_count, ring_block_capacity;
+	struct hl_index ring_index;
+	bool in_rings; /* rings are being reached */
+	struct possible_block *possible;
+	size_t possible_count, possible_capacity;
 };
 
 static void add(struct hl_leak_sum *sum, uint64_t bytes)
@@ -130,20 +149,33 @@ static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
 			 const uint64_t *words, size_t count)
 {
 	struct hl_leak_rows *rows = context;
-	uint32_t row;
-	int r = find_row(rows, block, usable_bytes, words, count, &row);
 
-	if (r == 0)
-		add(&rows->leaks->rows[row].possible, usable_bytes);
-	return r;
+	return HL_ARRAY_APPEND(rows->possible, rows->possible_count, rows->possible_capacity,
+			       (struct possible_block){block, usable_bytes, count ? words[0] : 0});
 }
 
-int hl_leak_rows_add_possible(struct hl_leak_rows *rows)
+int hl_leak_rows_reach_possible(struct hl_leak_rows *rows)
 {
 	rows->graph->on_block = take_possible;
 	rows->graph->context = rows;
 	int r = hl_graph_reach_possible(rows->graph);
 	rows->graph->on_block = NULL;
+	return r;
+}
+
+int hl_leak_rows_add_possible(struct hl_leak_rows *rows, struct hl_block_owners *owners)
+{
+	uint32_t row;
+	int r = 0;
+
+	rows->owners = owners;
+	for (size_t i = 0; i < rows->possible_count && r == 0; i++) {
+		const struct possible_block *block = &rows->possible[i];
+		r = find_row(rows, block->address, block->usable_bytes, &block->first_word, 1,
+			     &row);
+		if (r == 0)
+			add(&rows->leaks->rows[row].possible, block->usable_bytes);
+	}
 	return r;
 }
 
@@ -184,31 +216,51 @@ static int refer_all(struct hl_leak_rows *rows)
 
 /* ---- owners ---- */
 
+/* Notes a block of the ring that is being reached. */
+static int add_to_ring(struct hl_leak_rows *rows, uint64_t block)
+{
+	if (rows->ring_block_count == RING_BLOCKS_MAX)
+		return 0;
+	int r = HL_ARRAY_APPEND(rows->ring_blocks, rows->ring_block_count,
+				rows->ring_block_capacity,
+				(struct ring_block){block, (uint32_t)rows->ring_count});
+
+	return r < 0 ? r
+		     : hl_index_add(&rows->ring_index, hl_hash_pair(block, 0),
+				    (uint32_t)rows->ring_block_count);
+}
+
 static int take_lost(void *context, uint64_t block, uint64_t usable_bytes, const uint64_t *words,
 		     size_t count)
 {
 	struct hl_leak_rows *rows = context;
 	struct owner *owner = &rows->owner;
 
+	int r = rows->in_rings ? add_to_ring(rows, block) : 0;
 	if (block != owner->block.address) {
 		add(&owner->block.indirect, usable_bytes);
-		return 0;
+		return r;
 	}
 	size_t head = count * 8 < HL_LEAK_HEAD_BYTES ? count * 8 : HL_LEAK_HEAD_BYTES;
 	memcpy(owner->block.head, words, head);
-	return find_row(rows, block, usable_bytes, words, count, &owner->row);
+	return r < 0 ? r : find_row(rows, block, usable_bytes, words, count, &owner->row);
 }
 
-/* A ring leads to another one that was met before: that one is this one's. */
+/* A ring leads to a block of another one that was met before: that one is this one's. */
 static int join_ring(void *context, uint64_t block)
 {
 	struct hl_leak_rows *rows = context;
-	size_t at = HL_LOWER_BOUND(i, rows->ring_count, rows->rings[i].block.address < block);
+	uint32_t hash = hl_hash_pair(block, 0), at = hash, id;
 
-	if (at == rows->ring_count || rows->rings[at].block.address != block ||
-	    rows->rings[at].is_joined)
+	while ((id = hl_index_next(&rows->ring_index, hash, &at)))
+		if (rows->ring_blocks[id - 1].address == block)
+			break;
+	/* The last one is the one that is being reached. */
+	if (!id || rows->ring_blocks[id - 1].ring == rows->ring_count)
 		return 0;
-	struct owner *ring = &rows->rings[at];
+	struct owner *ring = &rows->rings[rows->ring_blocks[id - 1].ring];
+	if (ring->is_joined)
+		return 0;
 	ring->is_joined = true;
 	rows->owner.block.indirect.blocks += ring->block.indirect.blocks + 1;
 	rows->owner.block.indirect.bytes += ring->block.indirect.bytes + ring->block.size;
@@ -279,6 +331,7 @@ static int add_rings(struct hl_leak_rows *rows)
 {
 	int r = 0;
 
+	rows->in_rings = true;
 	rows->graph->on_again = join_ring;
 	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(rows->graph, block));
 	     block += 16) {
@@ -357,7 +410,7 @@ int hl_leak_rows_add_lost(struct hl_leak_rows *rows)
 	return r;
 }
 
-int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_block_owners *owners,
+int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph,
 		     const struct hl_leaks_settings *settings, struct hl_leak_rows **ret_rows)
 {
 	struct hl_leak_rows *rows = calloc(1, sizeof(*rows));
@@ -370,7 +423,6 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_b
 	rows->leaks = leaks;
 	rows->graph = graph;
 	rows->classes = (struct hl_class_names){.graph = graph, .names = &leaks->names};
-	rows->owners = owners;
 	rows->settings = settings;
 	*ret_rows = rows;
 	return 0;
@@ -382,7 +434,10 @@ void hl_leak_rows_free(struct hl_leak_rows *rows)
 		return;
 	hl_index_release(&rows->index);
 	hl_class_names_release(&rows->classes);
+	hl_index_release(&rows->ring_index);
 	free(rows->rings);
+	free(rows->ring_blocks);
+	free(rows->possible);
 	free(rows);
 }
 

@@ -422,14 +422,14 @@ static int find(struct finder *finder)
 					 : look_again(finder);
 
 	if (r == 0)
+		r = hl_leak_rows_new(finder->leaks, &finder->graph, finder->settings, &rows);
+	if (r == 0)
+		r = hl_leak_rows_reach_possible(rows);
+	go_on(finder);
+	if (r == 0)
 		r = open_owners(finder, &owners);
 	if (r == 0)
-		r = hl_leak_rows_new(finder->leaks, &finder->graph, owners, finder->settings,
-				     &rows);
-	if (r == 0)
-		r = hl_leak_rows_add_possible(rows);
-	/* Nothing leads to what is lost, so it does not change any more. */
-	go_on(finder);
+		r = hl_leak_rows_add_possible(rows, owners);
 	if (r == 0)
 		r = hl_leak_rows_add_lost(rows);
 	if (r == 0)

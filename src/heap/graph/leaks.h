@@ -93,13 +93,17 @@ struct hl_leak_rows;
 
 struct hl_block_owners;
 
-/* ${owners} may be NULL. 0 or -ENOMEM. */
-int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph, struct hl_block_owners *owners,
+/* 0 or -ENOMEM. */
+int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph,
 		     const struct hl_leaks_settings *settings, struct hl_leak_rows **ret_rows);
 
-/* Adds what pointers inside of blocks lead to, and reaches it; then what was not reached. Both once,
- * in this order. 0 or a negative errno. */
-int hl_leak_rows_add_possible(struct hl_leak_rows *rows);
+/* Reaches what pointers inside of blocks lead to; once, and before the others. Of a process that stands
+ * still it may go on afterwards: what is lost does not change any more. 0 or a negative errno. */
+int hl_leak_rows_reach_possible(struct hl_leak_rows *rows);
+
+/* Adds that, then what was not reached; ${owners} may be NULL, and stay until both are done. Both
+ * once, in this order. 0 or a negative errno. */
+int hl_leak_rows_add_possible(struct hl_leak_rows *rows, struct hl_block_owners *owners);
 int hl_leak_rows_add_lost(struct hl_leak_rows *rows);
 
 void hl_leak_rows_free(struct hl_leak_rows *rows); /* NULL is fine */

@@ -136,6 +136,18 @@ static bool load(struct hl_graph *graph, uint64_t at, uint64_t end)
 	return true;
 }
 
+/* Where to go on after a page that could not be read: the next one that is in memory. */
+static uint64_t next_present(const struct hl_graph *graph, uint64_t at)
+{
+	const struct hl_pages *pages = &graph->pages;
+	uint64_t next = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
+	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= next);
+
+	if (run == pages->count)
+		return UINT64_MAX;
+	return pages->runs[run].start > next ? pages->runs[run].start : next;
+}
+
 int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t ahead,
 		  hl_graph_visit *visit, void *context)
 {
@@ -146,7 +158,7 @@ int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t
 	for (uint64_t at = start, to; at < end && r == 0; at = to) {
 		if ((at < graph->window_start || at >= graph->window_end) &&
 		    !load(graph, at, end > ahead ? end : ahead)) {
-			to = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
+			to = next_present(graph, at);
 			continue;
 		}
 		to = end < graph->window_end ? end : graph->window_end;

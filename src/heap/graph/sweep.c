@@ -12,6 +12,12 @@
 #define BATCH_BYTES  (UINT64_C(4) << 20) /* from the first span's start to the last one's end */
 #define BATCHES	     4u
 
+/* The filter has a bit for each stretch of 512 bytes, by its hash; blocks of more than 64 KiB are
+ * known by their range instead. */
+#define STRETCH_BITS 9u
+#define FILTER_BITS  19u
+#define FILTERED_MAX (UINT64_C(64) << 10)
+
 struct batch {
 	struct hl_extent spans[BATCH_SPANS];
 	size_t count;
@@ -21,8 +27,9 @@ struct batch {
 struct hl_sweep {
 	struct hl_graph *graph;
 	struct hl_memory *memory;
-	uint64_t first, bytes; /* where blocks of the graph are */
-	int error;	       /* of the reader */
+	uint64_t large_first, large_bytes; /* where blocks are that the filter leaves out */
+	uint64_t filter[(1u << FILTER_BITS) / 64];
+	int error; /* of the reader */
 	int scan_error;
 	pthread_t thread;
 	pthread_mutex_t mutex; /* of what follows, but for the batches' contents */
@@ -35,11 +42,19 @@ struct hl_sweep {
 
 /* ---- reading ---- */
 
+static uint32_t filter_bit(uint64_t address)
+{
+	return (uint32_t)(address >> STRETCH_BITS) * UINT32_C(0x9e3779b1) >> (32 - FILTER_BITS);
+}
+
 static void see_words(struct hl_sweep *sweep, const uint64_t *words, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (words[i] - sweep->first < sweep->bytes)
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bit = filter_bit(words[i]);
+		if (sweep->filter[bit / 64] >> bit % 64 & 1 ||
+		    words[i] - sweep->large_first < sweep->large_bytes)
 			hl_graph_see_root(sweep->graph, &words[i], 1, false);
+	}
 }
 
 /* Sees those parts of ${batch} from its span *${next} on that lie in the window. */
@@ -155,20 +170,25 @@ void hl_sweep_add(struct hl_sweep *sweep, uint64_t start, uint64_t end)
 
 /* ---- all ---- */
 
-static void set_bounds(struct hl_sweep *sweep)
+/* What was reached by now need not be found. */
+static void set_filter(struct hl_sweep *sweep)
 {
-	const struct hl_graph *graph = sweep->graph;
-	uint64_t first = UINT64_MAX, end = graph->large_end;
+	uint64_t first = UINT64_MAX, end = 0;
 
-	if (graph->region_count) {
-		uint64_t last = graph->regions[graph->region_count - 1]->base;
-		first = graph->regions[0]->base;
-		end = last + HL_GRAPH_REGION_BYTES > end ? last + HL_GRAPH_REGION_BYTES : end;
+	for (uint64_t block = 0; (block = hl_graph_next_lost(sweep->graph, block)); block += 16) {
+		uint64_t last = block + hl_graph_usable(sweep->graph, block);
+		if (last - block > FILTERED_MAX) {
+			first = block < first ? block : first;
+			end = last;
+			continue;
+		}
+		for (uint64_t at = block >> STRETCH_BITS; at <= last >> STRETCH_BITS; at++) {
+			uint32_t bit = filter_bit(at << STRETCH_BITS);
+			sweep->filter[bit / 64] |= UINT64_C(1) << bit % 64;
+		}
 	}
-	if (graph->large_count && graph->large[0].address < first)
-		first = graph->large[0].address;
-	sweep->first = first;
-	sweep->bytes = first < end ? end - first : 0;
+	sweep->large_first = first;
+	sweep->large_bytes = first < end ? end - first : 0;
 }
 
 int hl_sweep_begin(struct hl_graph *graph, struct hl_sweep **ret_sweep)
@@ -180,7 +200,7 @@ int hl_sweep_begin(struct hl_graph *graph, struct hl_sweep **ret_sweep)
 		return -ENOMEM;
 	sweep->graph = graph;
 	sweep->memory = graph->memory;
-	set_bounds(sweep);
+	set_filter(sweep);
 	pthread_mutex_init(&sweep->mutex, NULL);
 	pthread_cond_init(&sweep->changed, NULL);
 	sigfillset(&all); /* signals are for the caller's thread */

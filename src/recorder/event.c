@@ -242,6 +242,26 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 		       : hl_cells_get(&thread->cells, &recorder->region, node);
 }
 
+/* The cell of the thread's stack, where there are providers of script frames. */
+static struct hl_cell *script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				   const struct hl_registers *caller,
+				   const struct hl_recall_slot *place)
+{
+	if (thread->looked_ahead)
+		return thread->ahead;
+	return hl_script_cell(recorder, thread, stack_cell(recorder, thread, caller, place, false),
+			      caller);
+}
+
+void hl_event_look_ahead_now(struct hl_thread *thread, const struct hl_registers *caller,
+			     const struct hl_recall_slot *place)
+{
+	if (is_closed(hl_recorder))
+		return;
+	thread->ahead = script_cell(hl_recorder, thread, caller, place);
+	thread->looked_ahead = true;
+}
+
 /* The cell of blocks of ${requested} bytes of a stack, by size class. */
 static struct hl_cell *size_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				 const struct hl_cell *stack, uint64_t requested)
@@ -359,9 +379,9 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	}
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
-	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, false);
-	if (HL_UNLIKELY(mode & HL_MODE_SCRIPT))
-		cell = hl_script_cell(recorder, thread, cell, caller);
+	struct hl_cell *cell = HL_UNLIKELY(mode & HL_MODE_SCRIPT)
+				       ? script_cell(recorder, thread, caller, place)
+				       : stack_cell(recorder, thread, caller, place, false);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
@@ -810,9 +830,9 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 		return;
 	const struct hl_recall_slot *place =
 		hl_recall_locate(&thread->recall, &thread->walk, caller);
-	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, false);
-	if (HL_UNLIKELY(mode & HL_MODE_SCRIPT))
-		cell = hl_script_cell(recorder, thread, cell, caller);
+	struct hl_cell *cell = HL_UNLIKELY(mode & HL_MODE_SCRIPT)
+				       ? script_cell(recorder, thread, caller, place)
+				       : stack_cell(recorder, thread, caller, place, false);
 	cell = pseudo_cell(recorder, thread, cell, hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
 		count_lost(thread, end - start);

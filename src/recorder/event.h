@@ -21,6 +21,28 @@ static inline const struct hl_recall_slot *hl_event_locate(struct hl_thread *thr
 	return hl_recall_locate(&thread->recall, &thread->walk, caller);
 }
 
+void hl_event_look_ahead_now(struct hl_thread *thread, const struct hl_registers *caller,
+			     const struct hl_recall_slot *place);
+
+/*
+ * Before a reallocation: what the thread's interpreters run is asked now, since they may keep it in the
+ * very block that moves. Ends with hl_event_look_back(); at most one allocation is recorded in between.
+ */
+static inline void hl_event_look_ahead(struct hl_thread *thread, const struct hl_registers *caller,
+				       const struct hl_recall_slot *place)
+{
+	uint32_t mode = atomic_load_explicit(&hl_recorder->region.header->mode,
+					     memory_order_relaxed); /* as read_mode() */
+
+	if (HL_UNLIKELY(mode & HL_MODE_SCRIPT))
+		hl_event_look_ahead_now(thread, caller, place);
+}
+
+static inline void hl_event_look_back(struct hl_thread *thread)
+{
+	thread->looked_ahead = false;
+}
+
 /* ${block} is about to be freed. */
 void hl_event_free(struct hl_thread *thread, const void *block);
 

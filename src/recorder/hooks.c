@@ -217,7 +217,11 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	struct hl_block old;
 	uint64_t usable;
 	bool known = hl_event_take(thread, block, &old, &usable);
-	const struct hl_recall_slot *place = begin(thread, caller);
+	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
+
+	if (sampled)
+		hl_event_look_ahead(thread, caller, place);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	void *moved = hl_libc.realloc(block, size);
 
 	hl_thread_set(thread, HL_RECORDING);
@@ -228,6 +232,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 		hl_event_count_free(thread, block, old, usable);
 	if (moved && sampled)
 		hl_event_alloc(thread, moved, size, caller, place);
+	hl_event_look_back(thread);
 	hl_thread_leave(thread);
 	return moved;
 }

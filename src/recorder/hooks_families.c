@@ -183,6 +183,8 @@ static word resize(struct family *family, function *real, const struct words *wo
 	bool sampled = !hl_sample_passes(it.size);
 	uint64_t usable = usable_size(family, it.block);
 	bool known = hl_event_take_sized(thread, (const void *)it.block, usable, &old);
+	if (sampled)
+		hl_event_look_ahead(thread, caller, hl_event_locate(thread, caller));
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = call(real, words);
 	hl_thread_set(thread, HL_RECORDING);
@@ -196,6 +198,7 @@ static word resize(struct family *family, function *real, const struct words *wo
 	if (done && block && sampled)
 		hl_event_alloc_sized(thread, (const void *)block, it.size,
 				     usable_size(family, block), caller);
+	hl_event_look_back(thread);
 	hl_thread_leave(thread);
 	return result;
 }

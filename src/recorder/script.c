@@ -327,7 +327,14 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 	    !(thread->script = hl_private_map_new(sizeof(*thread->script))))
 		return NULL;
 	struct hl_script_thread *own = thread->script;
-	const struct hl_script_caller whole = {.registers = caller, .native_node = stack->node};
+	const struct hl_script_caller whole = {
+		.registers = caller,
+		.saved = thread->saved,
+		.native_node = stack->node,
+		.unwind = &recorder->unwind,
+		.walk = &thread->walk,
+	};
+	thread->saved = NULL;
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
 		return NULL;
 	if (!own->depth)

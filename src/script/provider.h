@@ -17,6 +17,8 @@
 #include <stdint.h>
 
 struct hl_registers;
+struct hl_unwind;
+struct hl_walk;
 
 struct hl_script_frame {
 	uint64_t function; /* what describes the code in the runtime: its address; not 0 */
@@ -37,8 +39,10 @@ struct hl_script_place {
 /* Who allocates. */
 struct hl_script_caller {
 	const struct hl_registers *registers; /* of the function that called the allocator */
-	const uint64_t *saved; /* rbx, r12, r13, r14, r15 as they were in it; NULL: unknown */
-	uint32_t native_node;  /* equal numbers: the same native stack */
+	const uint64_t *saved;	  /* rbx, r12, r13, r14, r15 as they were in it; NULL: unknown */
+	uint32_t native_node;	  /* equal numbers: the same native stack */
+	struct hl_unwind *unwind; /* rules of native code */
+	struct hl_walk *walk;	  /* of the thread, which knows its stack; frames are to stay */
 };
 
 #define HL_SCRIPT_NAME_BYTES 24 /* with the NUL */

@@ -5,12 +5,13 @@
  *	script_vm COUNT [fork]
  *
  * Two threads run the script "shop.vm", the first COUNT times, the second twice as often; with
- * "fork" a child then runs it once more. Blocks stay allocated. The script, by its lines:
+ * "fork" a child then runs it twice more. Blocks stay allocated. The script, by its lines:
  *
  *	 1  function main
  *	 2	order()
  *	 3	load(first); first()
  *	 4	load(second); second()
+ *	 5	grow			moves the interpreter's own stack, 1 to 2 MiB and back
  *	10  function order
  *	12	allocate 100
  *	13	native(item)		C that calls the interpreter again
@@ -46,6 +47,7 @@ enum operation {
 	CALL_BY_C,
 	LOAD, /* makes a function where the one before was */
 	CALL_LOADED,
+	GROW,
 };
 
 struct function;
@@ -60,7 +62,7 @@ struct instruction {
 struct function {
 	const char *name;
 	uint32_t first_line;
-	struct instruction code[6];
+	struct instruction code[7];
 };
 
 struct frame {
@@ -69,9 +71,10 @@ struct frame {
 	int is_entry;
 };
 
-#define DEPTH_MAX 16
+#define STACK_BYTES ((size_t)1 << 20) /* more than an allocator moves by copying */
 
-static __thread struct frame frames[DEPTH_MAX];
+static __thread struct frame *frames; /* on the heap, as interpreters have it */
+static __thread int is_large;
 static __thread unsigned depth;
 static __thread struct function loaded; /* one place for all functions that are loaded */
 
@@ -84,6 +87,17 @@ __attribute__((noinline, section("vm_library"))) static void allocate(size_t byt
 	void *volatile block = malloc(bytes);
 
 	memset(block, 1, bytes);
+}
+
+/* What the recorder reads must not be looked for where it was before. */
+__attribute__((noinline, section("vm_library"))) static void grow(void)
+{
+	struct frame *moved = realloc(frames, is_large ? STACK_BYTES : 2 * STACK_BYTES);
+
+	if (!moved)
+		abort();
+	frames = moved;
+	is_large = !is_large;
 }
 
 __attribute__((noinline)) static void c_allocate(size_t bytes)
@@ -141,6 +155,9 @@ __attribute__((noinline, section("vm_eval"))) static void run(const struct funct
 			break;
 		case CALL_LOADED:
 			enter(&loaded, 0);
+			break;
+		case GROW:
+			grow();
 			break;
 		}
 	}
@@ -211,13 +228,17 @@ static const struct function script = {
 	 {CALL_LOADED, 3, 0, NULL},
 	 {LOAD, 4, 0, &second},
 	 {CALL_LOADED, 4, 0, NULL},
+	 {GROW, 5, 0, NULL},
 	 {RETURN, 0, 0, NULL}},
 };
 
 __attribute__((noinline)) static void *work(void *context)
 {
-	for (uintptr_t i = 0; i < (uintptr_t)context; i++)
+	frames = malloc(STACK_BYTES);
+	is_large = 0;
+	for (uintptr_t i = 0; frames && i < (uintptr_t)context; i++)
 		run(&script);
+	free(frames);
 	return NULL;
 }
 
@@ -246,7 +267,7 @@ int main(int argc, char **argv)
 	if (argc > 2 && strcmp(argv[2], "fork") == 0) {
 		pid_t child = fork();
 		if (child == 0) {
-			work((void *)1);
+			work((void *)2);
 			_exit(0);
 		}
 		waitpid(child, NULL, 0);

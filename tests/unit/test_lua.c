@@ -203,7 +203,7 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 	const uint64_t *saved = HL_SAVED_HERE();
 	const uint64_t *frame = __builtin_frame_address(0);
 	struct hl_registers registers = {frame[1], (uint64_t)(frame + 2), frame[0]};
-	struct hl_script_caller caller = {&registers, saved, 0};
+	struct hl_script_caller caller = {.registers = &registers, .saved = saved};
 
 	(void)context, (void)old_bytes;
 	if (!bytes) {

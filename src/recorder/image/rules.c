@@ -242,10 +242,13 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 		return true;
 	struct taken taken = take(thread, call);
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
-	if (HL_UNLIKELY(counts_layers))
+	if (HL_UNLIKELY(counts_layers)) {
 		hl_thread_leave(thread);
-	else
+	} else {
+		if (call->block && sampled)
+			hl_event_look_ahead(thread, caller, place);
 		hl_thread_set(thread, HL_IN_ALLOCATOR);
+	}
 	uint64_t result = call_from(call, counts_layers);
 	uint64_t block = block_of(call, result);
 	if (HL_UNLIKELY(counts_layers)) {
@@ -262,6 +265,7 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 		hl_event_count_free(thread, (const void *)call->block, taken.block, taken.usable);
 	if (block && sampled)
 		record(thread, call, block, place);
+	hl_event_look_back(thread);
 	hl_thread_leave(thread);
 	return call->rule->throws && !block;
 }

@@ -448,7 +448,8 @@ static int in_script(lua_state *state)
 {
 	const uint64_t *saved = HL_SAVED_HERE();
 	struct hl_registers registers = CALLER_HERE();
-	struct hl_script_caller caller = {&registers, saved, UINT32_MAX};
+	struct hl_script_caller caller = {
+		.registers = &registers, .saved = saved, .native_node = UINT32_MAX};
 	uint64_t all[HL_SAVED_COUNT];
 
 	(void)state;
@@ -467,7 +468,8 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 {
 	const uint64_t *saved = HL_SAVED_HERE();
 	struct hl_registers registers = CALLER_HERE();
-	struct hl_script_caller caller = {&registers, saved, UINT32_MAX};
+	struct hl_script_caller caller = {
+		.registers = &registers, .saved = saved, .native_node = UINT32_MAX};
 	struct probe *probe = context;
 
 	if (!bytes)

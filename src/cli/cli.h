@@ -132,6 +132,7 @@ extern const struct hl_verb hl_verb_flame;
 extern const struct hl_verb hl_verb_graph;
 extern const struct hl_verb hl_verb_diff;
 extern const struct hl_verb hl_verb_annotate;
+extern const struct hl_verb hl_verb_check;
 extern const struct hl_verb hl_verb_sizes;
 extern const struct hl_verb hl_verb_timeline;
 extern const struct hl_verb hl_verb_peaks;

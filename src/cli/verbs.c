@@ -19,6 +19,7 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_tree,
 	&hl_verb_graph,
 	&hl_verb_diff,
+	&hl_verb_check,
 	&hl_verb_timeline,
 	&hl_verb_peaks,
 	&hl_verb_growth,

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline check: whether a program kept within limits, for tests and CI. */
+#include "base/cleanup.h"
+#include "cli/check_limits.h"
+#include "cli/output.h"
+#include "cli/view_options.h"
+#include "view/check.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIMITS_FILE ".heapline.toml"
+
+/* As env(1): 'heapline record' has failed, not the program. */
+#define STATUS_FAILED	 125
+#define STATUS_NOT_FOUND 127
+
+extern char **environ;
+
+static const char *given[HL_CHECK_COUNT];
+static const char *baseline, *allowed, *limits_path, *focus, *junit_path, *markdown_path,
+	*recording_path;
+
+static const struct hl_option options[] = {
+	{"peak", 0, "BYTES", "limit the bytes in use at the peak", HL_OPTION_TEXT,
+	 &given[HL_CHECK_PEAK], NULL},
+	{"inuse-at-end", 0, "BYTES", "limit the bytes in use at the end", HL_OPTION_TEXT,
+	 &given[HL_CHECK_INUSE], NULL},
+	{"allocs", 0, "N", "limit the number of allocations", HL_OPTION_TEXT,
+	 &given[HL_CHECK_ALLOCS], NULL},
+	{"leak-per-stack", 0, "BYTES", "limit the bytes in use at the end that one stack allocated",
+	 HL_OPTION_TEXT, &given[HL_CHECK_PER_STACK], NULL},
+	{"growth", 0, "RATE", "limit steady growth: 1M/min, 64K/s, 10M/h", HL_OPTION_TEXT,
+	 &given[HL_CHECK_GROWTH], NULL},
+	{"rss", 0, "BYTES", "limit the resident memory of the process", HL_OPTION_TEXT,
+	 &given[HL_CHECK_RSS], NULL},
+	{"baseline", 0, "NAME.hl",
+	 "limit peak, in use at the end and allocations to those of another recording",
+	 HL_OPTION_TEXT, &baseline, NULL},
+	{"allow", 0, "PERCENT", "exceed the baseline by at most PERCENT (default: 0)",
+	 HL_OPTION_TEXT, &allowed, NULL},
+	{"focus", 0, "RE", "check only stacks with a frame that matches RE", HL_OPTION_TEXT, &focus,
+	 NULL},
+	{"limits", 0, "FILE", "read limits from FILE (default: " LIMITS_FILE ", where it exists)",
+	 HL_OPTION_TEXT, &limits_path, NULL},
+	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXT, &junit_path,
+	 NULL},
+	{"markdown", 0, "FILE", "also write the verdicts as a Markdown table", HL_OPTION_TEXT,
+	 &markdown_path, NULL},
+	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXT,
+	 &recording_path, NULL},
+	{0},
+};
+
+HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
+
+/* ---- limits ---- */
+
+static int collect_limits(struct hl_check_limits *limits)
+{
+	bool has_words = baseline != NULL;
+	struct hl_error err = {0};
+	int r = 0;
+
+	for (size_t kind = 0; kind < HL_CHECK_COUNT; kind++) {
+		if (!given[kind])
+			continue;
+		has_words = true;
+		if (hl_check_limits_add(limits, (enum hl_check_kind)kind, given[kind], NULL,
+					focus) < 0)
+			return hl_cli_usage_error(
+				&hl_verb_check, "--%s takes %s, not '%s'", hl_check_names[kind],
+				kind == HL_CHECK_GROWTH ? "a rate such as 1M/min"
+							: "a number such as 200M or 1e6",
+				given[kind]);
+	}
+	limits->baseline = baseline;
+	if (allowed && hl_check_limits_allow(limits, allowed) < 0)
+		return hl_cli_usage_error(&hl_verb_check, "--allow takes a percentage, not '%s'",
+					  allowed);
+	if (baseline)
+		r = hl_check_limits_add_baseline(limits, NULL, focus);
+	if (r == 0 && (limits_path || (!has_words && access(LIMITS_FILE, F_OK) == 0)))
+		r = hl_check_limits_read(limits, limits_path ? limits_path : LIMITS_FILE, &err);
+	if (r < 0)
+		return hl_cli_error("%s", err.text);
+	if (!limits->count)
+		return hl_cli_usage_error(&hl_verb_check,
+					  "no limit to check; name one, such as '--peak 200M', or "
+					  "write it to " LIMITS_FILE);
+	return HL_EXIT_DONE;
+}
+
+/* ---- running the program ---- */
+
+/* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
+static int record(char **command, int count, const char *path, bool needs_log)
+{
+	const char *words[] = {"heapline", "record", "--quiet",	 "--output",
+			       path,	   "--mode", "log-fast", "--"};
+	size_t word_count = HL_COUNT_OF(words), used = 0;
+	HL_FREED const char **line = calloc(word_count + (size_t)count + 1, sizeof(*line));
+	int status;
+	pid_t pid;
+
+	if (!line)
+		return -ENOMEM;
+	for (size_t i = 0; i < word_count; i++)
+		if (needs_log || (i != 5 && i != 6))
+			line[used++] = words[i];
+	memcpy(&line[used], command, (size_t)count * sizeof(*line));
+	int r = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char **)line, environ);
+	if (r != 0)
+		return -r;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* A folder for a recording that is not kept. 0 or a negative errno with a sentence. */
+static int make_folder(char *folder, size_t size, struct hl_error *err)
+{
+	const char *parent = getenv("TMPDIR");
+
+	snprintf(folder, size, "%s/heapline-check-XXXXXX", parent && *parent ? parent : "/tmp");
+	if (mkdtemp(folder))
+		return 0;
+	int r = -errno;
+	return hl_error_set(err, r, "cannot make a folder '%s' for the recording: %s", folder,
+			    strerror(-r));
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+	(void)status;
+	(void)type;
+	(void)where;
+	return remove(path);
+}
+
+static void remove_folder(const char *folder)
+{
+	if (nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) != 0)
+		hl_cli_note("cannot remove '%s': %s", folder, strerror(errno));
+}
+
+/* ---- reports ---- */
+
+static int write_file(const struct hl_check *check, const char *path, bool force,
+		      void (*write)(const struct hl_check *check, FILE *out), struct hl_error *err)
+{
+	struct hl_output_file file;
+
+	if (!path)
+		return 0;
+	int r = hl_output_file_check(path, force, NULL, 0, err);
+	if (r == 0)
+		r = hl_output_file_open(&file, path, err);
+	if (r < 0)
+		return r;
+	write(check, file.out);
+	return hl_output_file_close(&file, true, err);
+}
+
+/* For the report of a program that has standard output to itself. */
+static int view_on_stderr(const struct hl_check *check, const struct hl_view_output *to)
+{
+	const struct hl_emit_options how = {.out = stderr, .json = to->json, .color = to->color};
+
+	return hl_check_view(check, &how);
+}
+
+static int write_reports(const struct hl_check *check, bool has_command, struct hl_error *err)
+{
+	const struct hl_view_output to = hl_view_options_parse_output();
+	struct hl_report_output output;
+
+	int r = write_file(check, junit_path, to.force, hl_check_write_junit, err);
+	if (r == 0)
+		r = write_file(check, markdown_path, to.force, hl_check_write_markdown, err);
+	if (r < 0)
+		return r;
+	if (has_command && !to.path)
+		return view_on_stderr(check, &to);
+	r = hl_report_output_open(&output, false, err);
+	if (r < 0)
+		return r;
+	const struct hl_emit_options how = hl_report_output_emit(&output, 0);
+	return hl_report_output_close(&output, hl_check_view(check, &how), err);
+}
+
+static int check_recording(const struct hl_check_limits *limits, const char *path, bool has_command,
+			   bool *ret_crossed, struct hl_error *err)
+{
+	HL_CLEANUP(hl_check_free_at) struct hl_check *check = NULL;
+	const struct hl_check_settings settings = {.limits = limits->limits,
+						   .limit_count = limits->count,
+						   .path = path,
+						   .is_kept = !has_command || recording_path,
+						   .baseline = limits->baseline,
+						   .allow_percent = limits->allow_percent};
+
+	int r = hl_check_run(&settings, &check, err);
+	if (r == 0)
+		r = write_reports(check, has_command, err);
+	if (r == 0)
+		*ret_crossed = check->crossed > 0;
+	return r;
+}
+
+/* ---- all ---- */
+
+/* The recording of a program that ran: none where 'record' has said why. */
+static bool is_recorded(int status, const char *path)
+{
+	if (access(path, F_OK) == 0)
+		return true;
+	if (status < STATUS_FAILED || status > STATUS_NOT_FOUND)
+		hl_cli_error("cannot check the program: nothing of it was recorded");
+	return false;
+}
+
+static int check_command(const struct hl_check_limits *limits, int argc, char **argv)
+{
+	char folder[PATH_MAX], path[PATH_MAX + 16];
+	const char *recorded = recording_path ? recording_path : path;
+	bool needs_log = false, is_crossed = false;
+	struct hl_error err = {0};
+
+	for (size_t i = 0; i < limits->count; i++)
+		needs_log |= hl_check_needs_log(limits->limits[i].kind);
+	if (!recording_path && make_folder(folder, sizeof(folder), &err) < 0)
+		return hl_cli_error("%s", err.text);
+	snprintf(path, sizeof(path), "%s/check.hl", folder);
+	int status = record(argv, argc, recorded, needs_log), r = 0;
+	if (status < 0)
+		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
+	else if (is_recorded(status, recorded))
+		r = check_recording(limits, recorded, true, &is_crossed, &err);
+	else
+		r = -ENODATA;
+	if (!recording_path)
+		remove_folder(folder);
+	if (err.text[0])
+		hl_cli_error("%s", err.text);
+	if (is_crossed)
+		return HL_EXIT_LIMIT;
+	/* A program that failed has failed, whatever it used. */
+	return status > 0 ? status : status < 0 || r < 0 ? HL_EXIT_FAILED : HL_EXIT_DONE;
+}
+
+static int run_check(int argc, char **argv)
+{
+	HL_CLEANUP(hl_check_limits_release) struct hl_check_limits limits = {0};
+	struct hl_error err = {0};
+	enum hl_report_form form;
+	bool is_crossed = false;
+
+	if (argc == 0)
+		return hl_cli_usage_error(&hl_verb_check, "no recording and no command to check");
+	/* Operands are a part of what main() was given: another word is before them. */
+	bool is_command = !strcmp(argv[-1], "--");
+	if (!is_command && argc > 1)
+		return hl_cli_usage_error(
+			&hl_verb_check, "there is one recording to check; a command stands behind "
+					"'--', after all options");
+	if (!is_command && recording_path)
+		return hl_cli_usage_error(&hl_verb_check,
+					  "'--recording' is for a command; '%s' is a recording",
+					  argv[0]);
+	int status = hl_report_output_choose_form(&hl_verb_check, false, false, &form);
+	if (status == HL_EXIT_DONE)
+		status = collect_limits(&limits);
+	if (status != HL_EXIT_DONE)
+		return status;
+	int r = hl_report_output_check(argv, is_command ? 0 : 1, &err);
+	if (r == 0 && is_command)
+		return check_command(&limits, argc, argv);
+	if (r == 0)
+		r = check_recording(&limits, argv[0], false, &is_crossed, &err);
+	if (r < 0)
+		return hl_cli_error("%s", err.text);
+	return is_crossed ? HL_EXIT_LIMIT : HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_check = {
+	.name = "check",
+	.group = HL_GROUP_LOOK,
+	.arguments = "NAME.hl | -- COMMAND...",
+	.summary = "check that a program keeps within limits",
+	.options = options,
+	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	.stops_at_operand = true,
+	.run = run_check,
+};

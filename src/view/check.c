@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Compares figures of a recording with limits; see check.h. */
+#include "view/check.h"
+
+#include "base/cleanup.h"
+#include "open/open.h"
+#include "view/growth_rows.h"
+#include "view/stack_path.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECONDS_PER_MINUTE 60
+
+const char *const hl_check_names[HL_CHECK_COUNT] = {"peak",	      "inuse-at-end", "allocs",
+						    "leak-per-stack", "growth",	      "rss"};
+
+static const struct figure {
+	enum hl_value value;
+	enum hl_unit unit;
+} figures[HL_CHECK_COUNT] = {
+	[HL_CHECK_PEAK] = {HL_VALUE_PEAK, HL_UNIT_BYTES},
+	[HL_CHECK_INUSE] = {HL_VALUE_INUSE, HL_UNIT_BYTES},
+	[HL_CHECK_ALLOCS] = {HL_VALUE_ALLOC, HL_UNIT_OBJECTS},
+	[HL_CHECK_PER_STACK] = {HL_VALUE_INUSE, HL_UNIT_BYTES},
+};
+
+HL_DEFINE_FREE_AT(struct hl_history, hl_history_free)
+
+/* Less than nothing is in use where blocks were freed that had been allocated before. */
+static uint64_t at_least_nothing(int64_t figure)
+{
+	return figure > 0 ? (uint64_t)figure : 0;
+}
+
+/* ---- figures of a profile ---- */
+
+static int open_profile(const char *path, const char *focus, struct hl_profile **ret_profile,
+			struct hl_error *err)
+{
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	const struct hl_filter filter = {.focus = {focus}, .fold_plumbing = true};
+
+	int r = hl_open_profile(path, NULL, &profile, err);
+	if (r == 0)
+		r = hl_filter_apply(&filter, profile, NULL, err);
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
+	return r;
+}
+
+/* Names the stack of ${node} of the tree of ${keys}. */
+static int blame(struct hl_check_verdict *verdict, const struct hl_profile *profile,
+		 const struct hl_keys *keys, uint32_t node, int64_t figure)
+{
+	HL_CLEANUP(hl_stack_path_release) struct hl_stack_path path = {0};
+
+	int r = hl_stack_path_init(&path, profile, &keys->tree);
+	if (r < 0)
+		return r;
+	verdict->blame = hl_stack_path_line(&path, node);
+	verdict->blame_figure = figure;
+	return verdict->blame ? 0 : -ENOMEM;
+}
+
+/* Blames the stack that has most of the figure, or beside a baseline grew most; *${ret_most} is how
+ * much that is. */
+static int blame_heaviest(struct hl_check_verdict *verdict, const struct hl_profile *profile,
+			  const struct figure *of, int64_t *ret_most)
+{
+	HL_CLEANUP(hl_keys_release) struct hl_keys keys = {0};
+	HL_FREED int64_t *sums = NULL;
+	uint32_t heaviest = 0;
+
+	int r = hl_keys_init(&keys, profile, HL_VIEW_BY_STACK, of->value, of->unit, true);
+	if (r == 0)
+		sums = calloc(keys.count, sizeof(*sums));
+	if (r < 0 || !sums)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < profile->node_count; i++) {
+		int64_t *sum = &sums[hl_keys_of_node(&keys, profile, i)];
+		*sum += hl_profile_figure(&profile->counters[i], of->value, of->unit);
+		if (profile->base)
+			*sum -= hl_profile_figure(&profile->base[i], of->value, of->unit);
+	}
+	for (uint32_t key = 1; key < keys.count; key++)
+		if (sums[key] > sums[heaviest])
+			heaviest = key;
+	*ret_most = sums[heaviest];
+	return *ret_most > 0 ? blame(verdict, profile, &keys, heaviest, *ret_most) : 0;
+}
+
+/* What ${profile}, which was joined to its baseline where there is one, has of the limit. */
+static int judge_profile(struct hl_check_verdict *verdict, const struct hl_profile *profile,
+			 double allow_percent, struct hl_error *err)
+{
+	struct hl_check_limit *limit = &verdict->limit;
+	const struct figure *of = &figures[limit->kind];
+
+	if (!hl_profile_knows(profile, of->value, of->unit))
+		return hl_error_set(err, -ENODATA, "cannot check '%s': '%s' does not tell it",
+				    hl_check_names[limit->kind],
+				    hl_profile_text(profile, profile->name));
+	verdict->figure = at_least_nothing(hl_profile_figure(&profile->total, of->value, of->unit));
+	if (profile->base) {
+		int64_t before = hl_profile_figure(&profile->base_total, of->value, of->unit);
+		limit->most = (uint64_t)llround((double)at_least_nothing(before) *
+						(1 + allow_percent / 100));
+	}
+	int64_t most = 0;
+	int r = blame_heaviest(verdict, profile, of, &most);
+	if (limit->kind == HL_CHECK_PER_STACK)
+		verdict->figure = at_least_nothing(most);
+	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
+}
+
+/* ---- figures over time ---- */
+
+static int judge_growth(struct hl_check_verdict *verdict, struct hl_history *history,
+			struct hl_error *err)
+{
+	const struct hl_view_options options = {.by = HL_VIEW_BY_STACK};
+	HL_CLEANUP(hl_growth_rows_release) struct hl_growth_rows rows = {0};
+
+	int r = hl_growth_rows_init(&rows, history, &options, err);
+	if (r < 0)
+		return r;
+	const struct hl_growth_row *first = rows.rows;
+	if (rows.bucket_count < HL_GROWTH_BUCKETS_MIN)
+		return hl_error_set(err, -ENODATA,
+				    "cannot check 'growth': the program ran for less than a "
+				    "second, which is too short to tell growth from its start");
+	/* What goes up and down again is no growth, however it ends. */
+	if (rows.score >= HL_GROWTH_STEADY)
+		verdict->figure = (uint64_t)llround(rows.slope * SECONDS_PER_MINUTE);
+	else if (rows.count && first->score >= HL_GROWTH_STEADY)
+		verdict->figure = (uint64_t)llround(first->slope * SECONDS_PER_MINUTE);
+	if (!verdict->figure || !rows.count)
+		return 0;
+	r = blame(verdict, history->profile, &rows.keys, first->id,
+		  llround(first->slope * SECONDS_PER_MINUTE));
+	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
+}
+
+static int judge_history(struct hl_check_verdict *verdict, const char *path, struct hl_error *err)
+{
+	HL_CLEANUP(hl_history_free_at) struct hl_history *history = NULL;
+	const struct hl_filter filter = {.focus = {verdict->limit.focus}, .fold_plumbing = true};
+	const struct hl_profile_selection all = {0};
+
+	int r = hl_history_open(path, &all, &HL_HISTORY_ALL, &filter, &history, err);
+	if (r == -ENOENT)
+		return hl_error_set(err, r,
+				    "cannot check '%s': '%s' has no log; record it with '--mode "
+				    "log-fast'",
+				    hl_check_names[verdict->limit.kind], path);
+	if (r < 0)
+		return r;
+	if (verdict->limit.kind == HL_CHECK_GROWTH)
+		return judge_growth(verdict, history, err);
+	for (size_t i = 0; i < history->point_count; i++)
+		if (history->points[i].rss_bytes > verdict->figure)
+			verdict->figure = history->points[i].rss_bytes;
+	if (!verdict->figure)
+		return hl_error_set(err, -ENODATA, "cannot check 'rss': '%s' does not tell it",
+				    path);
+	return 0;
+}
+
+/* ---- all limits ---- */
+
+static int judge(struct hl_check_verdict *verdict, const struct hl_check_settings *settings,
+		 struct hl_error *err)
+{
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *before = NULL;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *joined = NULL;
+	const struct hl_check_limit *limit = &verdict->limit;
+
+	if (hl_check_needs_log(limit->kind))
+		return judge_history(verdict, settings->path, err);
+	int r = open_profile(settings->path, limit->focus, &profile, err);
+	if (r == 0 && limit->is_of_baseline) {
+		r = open_profile(settings->baseline, limit->focus, &before, err);
+		if (r == 0)
+			r = hl_profile_join(before, profile, false, &joined, err);
+	}
+	return r < 0 ? r
+		     : judge_profile(verdict, joined ? joined : profile, settings->allow_percent,
+				     err);
+}
+
+HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
+
+int hl_check_run(const struct hl_check_settings *settings, struct hl_check **ret_check,
+		 struct hl_error *err)
+{
+	HL_CLEANUP(hl_check_free_at) struct hl_check *check = calloc(1, sizeof(*check));
+
+	if (check)
+		check->verdicts = calloc(settings->limit_count, sizeof(*check->verdicts));
+	if (!check || !check->verdicts)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	check->is_kept = settings->is_kept;
+	int r = hl_open_profile(settings->path, NULL, &check->profile, err);
+	for (size_t i = 0; i < settings->limit_count && r == 0; i++) {
+		struct hl_check_verdict *verdict = &check->verdicts[check->count++];
+		verdict->limit = settings->limits[i];
+		r = judge(verdict, settings, err);
+		verdict->is_crossed = verdict->figure > verdict->limit.most;
+		check->crossed += verdict->is_crossed;
+	}
+	if (r == 0)
+		*ret_check = HL_TAKE(check);
+	return r;
+}
+
+void hl_check_free(struct hl_check *check)
+{
+	if (!check)
+		return;
+	for (size_t i = 0; i < check->count; i++)
+		free(check->verdicts[i].blame);
+	free(check->verdicts);
+	hl_profile_free(check->profile);
+	free(check);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Verdicts on limits for servers that show tests, and for pull requests; see check.h. */
+#include "view/check.h"
+#include "view/pictures/svg.h"
+
+#include <stdlib.h>
+
+/* "3.0 MiB, at most 1.0 MiB", and where most of it comes from. */
+static void put_verdict(FILE *out, const struct hl_check_verdict *verdict)
+{
+	enum hl_check_kind kind = verdict->limit.kind;
+	char number[HL_CHECK_FORMAT_MAX], most[HL_CHECK_FORMAT_MAX];
+
+	fprintf(out, "%s, at most %s", hl_check_format(kind, verdict->figure, number),
+		hl_check_format(kind, verdict->limit.most, most));
+	if (verdict->is_crossed && verdict->blame)
+		fprintf(out, "; %s%s by %s",
+			hl_check_format(kind, (uint64_t)verdict->blame_figure, number),
+			verdict->limit.is_of_baseline ? " more" : "", verdict->blame);
+}
+
+/* ---- JUnit ---- */
+
+static void put_xml(FILE *out, const char *text)
+{
+	hl_svg_put(out, text, SIZE_MAX);
+}
+
+/* As XML, what ${put} writes of ${of}. */
+#define PUT_AS_XML(out, put, of)                                \
+	do {                                                    \
+		char *text_ = NULL;                             \
+		size_t size_;                                   \
+		FILE *memory_ = open_memstream(&text_, &size_); \
+		if (memory_) {                                  \
+			put(memory_, (of));                     \
+			fclose(memory_);                        \
+			put_xml((out), text_);                  \
+		}                                               \
+		free(text_);                                    \
+	} while (0)
+
+void hl_check_write_junit(const struct hl_check *check, FILE *out)
+{
+	const struct hl_profile *profile = check->profile;
+
+	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+		     "  <testsuite name=\"");
+	put_xml(out, hl_profile_text(profile, profile->command));
+	fprintf(out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" time=\"%.3f\">\n",
+		check->count, check->crossed, (double)profile->duration_ns / 1e9);
+	for (size_t i = 0; i < check->count; i++) {
+		const struct hl_check_verdict *verdict = &check->verdicts[i];
+		fputs("    <testcase classname=\"heapline.check\" name=\"", out);
+		PUT_AS_XML(out, hl_check_put_name, &verdict->limit);
+		if (!verdict->is_crossed) {
+			fputs("\"/>\n", out);
+			continue;
+		}
+		fputs("\">\n      <failure message=\"", out);
+		PUT_AS_XML(out, put_verdict, verdict);
+		fputs("\"/>\n    </testcase>\n", out);
+	}
+	fputs("  </testsuite>\n</testsuites>\n", out);
+}
+
+/* ---- Markdown ---- */
+
+/* In a cell of a table, within a pair of backticks. */
+static void put_code(FILE *out, const char *text)
+{
+	putc('`', out);
+	for (; *text; text++)
+		putc(*text == '`' || *text == '\n' ? ' ' : *text == '|' ? '/' : *text, out);
+	putc('`', out);
+}
+
+void hl_check_write_markdown(const struct hl_check *check, FILE *out)
+{
+	const struct hl_profile *profile = check->profile;
+	char number[HL_CHECK_FORMAT_MAX];
+
+	fputs("### Memory of ", out);
+	put_code(out, hl_profile_text(profile, profile->command));
+	fprintf(out, ": %zu of %zu limits crossed\n\n", check->crossed, check->count);
+	fputs("| | limit | figure | at most | most of it by |\n|---|---|---:|---:|---|\n", out);
+	for (size_t i = 0; i < check->count; i++) {
+		const struct hl_check_verdict *verdict = &check->verdicts[i];
+		enum hl_check_kind kind = verdict->limit.kind;
+		fprintf(out, "| %s | ", verdict->is_crossed ? "**crossed**" : "ok");
+		hl_check_put_name(out, &verdict->limit);
+		fprintf(out, " | %s | ", hl_check_format(kind, verdict->figure, number));
+		fprintf(out, "%s | ", hl_check_format(kind, verdict->limit.most, number));
+		if (verdict->is_crossed && verdict->blame)
+			put_code(out, verdict->blame);
+		fputs(" |\n", out);
+	}
+}

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""`heapline check`: limits are crossed exactly where they should be, and reports say by whom."""
+
+import json
+import os
+import re
+import shutil
+import sys
+import unittest
+import xml.etree.ElementTree
+
+import harness
+from harness import HEAPLINE, need, program, run
+
+GUIDE = os.path.join(harness.SOURCES, "../../docs/check.md")
+
+# grows_much keeps 103 blocks of 1009 bytes in run 1, and 211 of them in run 2.
+MUCH = {1: 103 * 1009, 2: 211 * 1009}
+
+FAILS = "import sys; sys.exit(7)"
+STEADY = """
+import time
+kept = []
+for _ in range(200):
+    kept.append(bytes(20000))
+    time.sleep(0.01)
+"""
+
+SHOP = """
+#include <stdlib.h>
+int main(void) {
+    for (int i = 0; i < 3; i++) {
+        volatile char *block = malloc(BYTES);
+        block[0] = 1;
+    }
+    return 0;
+}
+"""
+
+
+class Check(harness.TestCase):
+    def check(self, *words, **options):
+        return run([HEAPLINE, "check", *words], **options)
+
+    def verdicts(self, *words):
+        result = self.check("--json", *words)
+        self.assertIn(result.status, (0, 3), result.stderr)
+        rows = json.loads(result.stdout)["rows"]
+        self.assertEqual(result.status, 3 if any(row["crossed"] for row in rows) else 0)
+        return rows
+
+    def record_run(self, number):
+        name = f"run{number}.hl"
+        self.record_well([program("growth"), str(number)], name=name)
+        return self.path(name)
+
+    def test_a_limit_is_crossed_by_one_byte_more_and_not_before(self):
+        recording = self.record_run(1)
+        total = harness.info(recording)["total"]
+        exact = {"peak": total["peak_bytes"], "inuse-at-end": total["inuse_bytes"],
+                 "allocs": total["alloc_objects"], "leak-per-stack": MUCH[1]}
+        for limit, figure in exact.items():
+            for most, is_crossed in ((figure, False), (figure - 1, True)):
+                with self.subTest(limit=limit, most=most):
+                    row, = self.verdicts(f"--{limit}", str(most), recording)
+                    self.assertEqual((row["figure"], row["most"], row["crossed"]),
+                                     (figure, most, is_crossed))
+
+    def test_the_stack_to_blame_is_named_with_its_share(self):
+        recording = self.record_run(1)
+        row, = self.verdicts("--inuse-at-end", "1K", recording)
+        self.assertRegex(row["stack"], r"^allocate < grows_much < main")
+        self.assertEqual(row["stack_figure"], MUCH[1])
+        result = self.check("--inuse-at-end", "1K", recording)
+        self.assertEqual(result.status, 3)
+        self.assertRegex(result.stdout, r"\nCROSSED +inuse-at-end .*1\.0 KiB +allocate < grows_much")
+        self.assertIn(f"see 'heapline top {recording}'", result.stdout)
+
+    def test_a_focus_leaves_out_other_stacks(self):
+        recording = self.record_run(1)
+        row, = self.verdicts("--inuse-at-end", "0", "--focus", "^shrinks$", recording)
+        self.assertEqual((row["figure"], row["focus"]), (53 * 307, "^shrinks$"))
+
+    def test_a_baseline_names_what_grew(self):
+        before, after = self.record_run(1), self.record_run(2)
+        rows = self.verdicts("--baseline", before, after)
+        self.assertEqual([row["limit"] for row in rows], ["peak", "inuse-at-end", "allocs"])
+        for row in rows:
+            self.assertTrue(row["crossed"] and row["baseline"], row)
+            self.assertRegex(row["stack"], "^allocate < grows_much")
+        self.assertEqual(rows[1]["stack_figure"], MUCH[2] - MUCH[1])
+        allowed = self.verdicts("--baseline", before, "--allow", "200%", after)
+        self.assertEqual([row["crossed"] for row in allowed], [False] * 3)
+        self.assertEqual([row["crossed"] for row in self.verdicts("--baseline", before, before)],
+                         [False] * 3)
+
+    def test_a_file_has_limits_of_parts(self):
+        recording = self.record_run(1)
+        with open(self.path("limits"), "w", encoding="utf-8") as file:
+            file.write('[tool.other]\npeak = 1\n[check] # all\n peak = "200M"\nallocs = 1e6\n'
+                       "[check.parser]\nfocus = '^grows_' # \"both\"\ninuse-at-end = 0\n")
+        rows = self.verdicts("--limits", self.path("limits"), recording)
+        self.assertEqual([(row["limit"], row["most"], row.get("title"), row.get("focus"))
+                          for row in rows],
+                         [("peak", 200 << 20, None, None), ("allocs", 10**6, None, None),
+                          ("inuse-at-end", 0, "parser", "^grows_")])
+        self.assertEqual(rows[2]["figure"], MUCH[1] + 7 * 11)
+        shutil.copy(self.path("limits"), self.path(".heapline.toml"))
+        result = self.check(recording, cwd=self.path(""))
+        self.assertEqual(result.status, 3)
+        self.assertIn("inuse-at-end (parser)", result.stdout)
+
+    def test_a_file_that_is_wrong_is_refused_with_its_line(self):
+        recording = self.record_run(1)
+        for text, line, reason in (
+                ("[check]\npeek = 1\n", 2, "there is no limit 'peek'"),
+                ("[check]\n\npeak = many\n", 3, "a limit is no number: 'many'"),
+                ("[check\n", 1, "no ']' ends '[check'"),
+                ("[check]\npeak\n", 2, "no '=' stands in 'peak'"),
+                ("[check]\npeak = \"1\n", 2, "quotes or escapes are wrong in the value of 'peak'"),
+                ("[check]\nallow = lots\n", 2, "no percentage is 'lots'"),
+                ("[check.]\npeak = 1\n", 1, "no name stands in '[check.'")):
+            with self.subTest(text=text):
+                with open(self.path("limits"), "w", encoding="utf-8") as file:
+                    file.write(text)
+                result = self.check("--limits", self.path("limits"), recording)
+                self.assertEqual(result.status, 1)
+                self.assertIn(f"line {line} of '{self.path('limits')}': {reason}", result.stderr)
+
+    def test_a_command_is_run_and_its_status_is_kept(self):
+        tmp = self.path("tmp")
+        os.mkdir(tmp)
+        run_1 = [program("growth"), "1"]
+        good = self.check("--peak", "1G", "--", *run_1, env={"TMPDIR": tmp})
+        self.assertEqual(good.status, 0, good.stderr)
+        self.assertEqual(json.loads(good.stdout)["grows_much"], [MUCH[1], 103])
+        self.assertIn("no limit of 1 was crossed", good.stderr)
+        crossed = self.check("--peak", "1K", "--", *run_1, env={"TMPDIR": tmp})
+        self.assertEqual(crossed.status, 3)
+        self.assertIn("'--recording NAME.hl' keeps the recording", crossed.stderr)
+        failed = self.check("--peak", "1G", "--", sys.executable, "-c", FAILS, env={"TMPDIR": tmp})
+        self.assertEqual(failed.status, 7, failed.stderr)
+        missing = self.check("--peak", "1G", "--", "/nowhere/program", env={"TMPDIR": tmp})
+        self.assertEqual(missing.status, 127)
+        self.assertEqual(missing.stderr.count("heapline:"), 1, missing.stderr)
+        self.assertEqual(os.listdir(tmp), [])
+        kept = self.check("--peak", "1G", "--recording", self.path("kept.hl"), "--", *run_1)
+        self.assertEqual(kept.status, 0, kept.stderr)
+        self.assertEqual(harness.info(self.path("kept.hl"))["recording"]["processes"], 1)
+
+    def test_growth_and_rss_are_measured_over_time(self):
+        result = self.check("--json", "--growth", "1M/min", "--rss", "1K", "-o", self.path("c.json"),
+                            "--", sys.executable, "-c", STEADY)
+        self.assertEqual(result.status, 3, result.stderr)
+        with open(self.path("c.json"), encoding="utf-8") as file:
+            growth, rss = json.load(file)["rows"]
+        self.assertTrue(growth["crossed"] and rss["crossed"])
+        self.assertGreater(rss["figure"], 200 * 20000)
+        recording = self.record_run(1)
+        result = self.check("--growth", "1M/min", recording)
+        self.assertEqual(result.status, 1)
+        self.assertIn("'heapline record --mode log-fast' keeps one", result.stderr)
+
+    def test_verdicts_are_written_for_servers_and_pull_requests(self):
+        recording = self.record_run(1)
+        result = self.check("--peak", "1K", "--allocs", "1M", "--junit", self.path("j.xml"),
+                            "--markdown", self.path("m.md"), recording)
+        self.assertEqual(result.status, 3)
+        suite = xml.etree.ElementTree.parse(self.path("j.xml")).getroot()[0]
+        self.assertEqual((suite.get("tests"), suite.get("failures")), ("2", "1"))
+        failure = suite.find("testcase[@name='peak']/failure")
+        self.assertIn("at most 1.0 KiB", failure.get("message"))
+        self.assertIn("grows_much", failure.get("message"))
+        self.assertIsNone(suite.find("testcase[@name='allocs']/failure"))
+        with open(self.path("m.md"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"\| \*\*crossed\*\* \| peak \| .* \| `allocate < grows_much")
+        again = self.check("--peak", "1K", "--junit", self.path("j.xml"), recording)
+        self.assertEqual(again.status, 1)
+        self.assertIn("exists", again.stderr)
+
+    def test_what_cannot_be_checked_is_refused(self):
+        recording = self.record_run(1)
+        for words, status, reason in (
+                ([recording], 2, "no limit to check"),
+                (["--peak", "1M"], 2, "no recording and no command"),
+                (["--peak", "lots", recording], 2, "--peak takes a number"),
+                (["--growth", "1M", recording], 2, "--growth takes a rate"),
+                (["--peak", "1M", "--allow", "-5%", recording], 2, "--allow takes a percentage"),
+                (["--peak", "1M", "./a", "b"], 2, "a command stands behind '--'"),
+                (["--peak", "1M", self.path("none.hl")], 1, "none.hl"),
+                (["--baseline", self.path("none.hl"), recording], 1, "none.hl"),
+                (["--peak", "1M", "--focus", "(", recording], 1, "(")):
+            with self.subTest(words=words):
+                result = self.check(*words, cwd=self.path(""))
+                self.assertEqual(result.status, status, result.stderr)
+                self.assertIn(reason, result.stderr)
+
+
+class Recipes(harness.TestCase):
+    """The recipes of docs/check.md, each with a program that keeps within the limits and one that
+    does not."""
+
+    def setUp(self):
+        super().setUp()
+        with open(GUIDE, encoding="utf-8") as file:
+            self.recipes = dict(re.findall(r"^```(\w+)\n(.*?)^```$", file.read(), re.M | re.S))
+        self.environment = {
+            "PATH": os.path.dirname(HEAPLINE) + os.pathsep + os.environ["PATH"]}
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def statuses(self, build, test):
+        """How the test ends for a program that keeps little, and for one that keeps much."""
+        statuses = []
+        for size in ("1000", "100000"):
+            self.write("shop.c", SHOP.replace("BYTES", size))
+            for command in (*build, test):
+                result = run(command, env=self.environment, cwd=self.path(""))
+            statuses.append(result.status)
+        return statuses
+
+    def test_make(self):
+        need("make")
+        self.write("Makefile", self.recipes["make"])
+        self.assertEqual(self.statuses([[need("gcc"), "-o", "shop", "shop.c"]],
+                                       ["make", "check-memory"]), [0, 2])
+
+    def test_meson(self):
+        need("gcc")
+        self.write("meson.build", self.recipes["meson"])
+        self.write("shop.c", SHOP.replace("BYTES", "1"))
+        setup = run([need("meson"), "setup", "build"], env=self.environment, cwd=self.path(""))
+        self.assertEqual(setup.status, 0, setup.stdout)
+        self.assertEqual(self.statuses([], ["meson", "test", "-C", "build"]), [0, 1])
+
+    def test_ctest(self):
+        need("gcc")
+        self.write("CMakeLists.txt", self.recipes["cmake"])
+        build = [[need("cmake"), "-B", "build"], ["cmake", "--build", "build"]]
+        self.assertEqual(self.statuses(build, [need("ctest"), "--test-dir", "build"]), [0, 8])
+
+    def test_pytest(self):
+        python = need("python3") if shutil.which("pytest-3") is None else "/usr/bin/python3"
+        if run([python, "-c", "import pytest"]).status != 0:
+            raise unittest.SkipTest("pytest is not installed")
+        self.write("test_shop.py", self.recipes["python"])
+        self.assertEqual(self.statuses([[need("gcc"), "-o", "shop", "shop.c"]],
+                                       [python, "-m", "pytest", "-q", "test_shop.py"]), [0, 1])
+
+    def test_a_pull_request(self):
+        self.write("build", "")
+        self.assertEqual(self.statuses([[need("gcc"), "-o", "shop", "shop.c"]],
+                                       ["sh", "-ec", self.recipes["sh"]]), [0, 0])
+        with open(self.path("memory.md"), encoding="utf-8") as file:
+            self.assertIn("0 of 3 limits crossed", file.read())
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -146,30 +146,19 @@ static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 	atomic_fetch_add_explicit(&header->lost_bytes, bytes, memory_order_relaxed);
 }
 
-/* New frames from which on their places in the index are asked for together. */
-#define PREFETCHED_FRAMES_MIN 2u
-
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
 static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t at)
 {
 	struct hl_walk *walk = &thread->walk;
-	uint32_t node = at ? walk->frames[at - 1].node : 0;
+	uint32_t parent = at ? walk->frames[at - 1].node : 0, count = walk->depth - at;
 
-	if (walk->depth - at >= PREFETCHED_FRAMES_MIN)
-		hl_node_prefetch(&recorder->region, node, &walk->frames[at], walk->depth - at);
-	for (; at < walk->depth; at++) {
-		if (hl_self_is_own_code(walk->frames[at].key)) {
-			walk->frames[at].node = node;
-			continue;
-		}
-		node = hl_node_intern(&recorder->region, &thread->nodes, node,
-				      walk->frames[at].key);
-		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
-			walk->depth = at; /* frames without nodes must not be remembered */
-			return HL_NODE_NONE;
-		}
-		walk->frames[at].node = node;
+	uint32_t done = hl_node_intern_path(&recorder->region, &thread->nodes, parent,
+					    &walk->frames[at], count);
+	if (HL_UNLIKELY(done < count)) {
+		walk->depth = at + done; /* frames without nodes must not be remembered */
+		return HL_NODE_NONE;
 	}
+	uint32_t node = walk->depth ? walk->frames[walk->depth - 1].node : 0;
 	return node ? node : HL_NODE_NONE;
 }
 

@@ -9,6 +9,8 @@
  */
 #include "recorder/node.h"
 
+#include "recorder/self.h"
+
 #define TAG_SHIFT HL_NODE_BITS
 
 /* Of the slots of the table before the newest: all are moved when the newest has got a quarter of
@@ -243,41 +245,113 @@ static uint32_t intern_in(struct hl_region_map *region, struct hl_node_cache *ca
 		  : make_node(region, cache, bits, key, place);
 }
 
-uint32_t hl_node_intern_slow(struct hl_region_map *region, struct hl_node_cache *cache,
-			     uint32_t parent, uint64_t frame)
+static struct hl_node_cache_slot *cache_slot(struct hl_node_cache *cache, uint32_t hash)
 {
-	if (HL_UNLIKELY(!has_node(region, parent)))
-		return HL_NODE_NONE;
-	struct key key = {frame, parent, hash_path(region->nodes[parent].path_hash, frame)};
+	return &cache->slots[hash % HL_NODE_CACHE_SLOTS];
+}
+
+static uint32_t intern_key(struct hl_region_map *region, struct hl_node_cache *cache,
+			   const struct key *key)
+{
+	struct hl_node_cache_slot *slot = cache_slot(cache, key->hash);
 	uint32_t bits = newest_bits(region), tried;
 	uint32_t id;
 
+	if (slot->frame == key->frame && slot->parent == key->parent)
+		return slot->node;
 	/* What was the newest table when this thread was interrupted may be full by now, and
 	 * another the newest. */
 	do {
 		tried = bits;
-		id = intern_in(region, cache, bits, &key);
+		id = intern_in(region, cache, bits, key);
 		bits = newest_bits(region);
 	} while (HL_UNLIKELY(id == HL_NODE_NONE) && bits != tried);
+	if (HL_LIKELY(id != HL_NODE_NONE))
+		*slot = (struct hl_node_cache_slot){key->frame, key->parent, id};
 	return id;
 }
 
-void hl_node_prefetch(const struct hl_region_map *region, uint32_t parent,
-		      const struct hl_walk_frame *frames, uint32_t count)
+uint32_t hl_node_intern(struct hl_region_map *region, struct hl_node_cache *cache, uint32_t parent,
+			uint64_t frame)
+{
+	if (HL_UNLIKELY(!has_node(region, parent)))
+		return HL_NODE_NONE;
+	struct key key = {frame, parent, hash_path(region->nodes[parent].path_hash, frame)};
+	return intern_key(region, cache, &key);
+}
+
+/* ---- paths ---- */
+
+/* Frames that are looked for together: their memory is asked for before the first is needed. */
+#define TOGETHER 16u
+
+/* Has the places in the index come of those frames that the cache hardly knows. */
+static void prefetch(const struct hl_region_map *region, struct hl_node_cache *cache,
+		     const struct hl_walk_frame *frames, const uint32_t *hashes, uint32_t count)
 {
 	uint32_t bits = newest_bits(region), mask = (UINT32_C(1) << bits) - 1;
 	const _Atomic uint32_t *table = region->index + table_start(bits);
-	uint32_t outer = region->nodes[parent].path_hash, hash = outer;
 
-	for (uint32_t i = 0; i < count; i++) {
-		hash = hash_path(hash, frames[i].key);
-		__builtin_prefetch((const void *)&table[hash & mask]);
-	}
+	for (uint32_t i = 0; i < count; i++)
+		if (cache_slot(cache, hashes[i])->frame != frames[i].key)
+			__builtin_prefetch((const void *)&table[hashes[i] & mask]);
 	/* The node that the first place of each names is nearly always the one. */
-	hash = outer;
 	for (uint32_t i = 0; i < count; i++) {
-		hash = hash_path(hash, frames[i].key);
-		uint32_t slot = atomic_load_explicit(&table[hash & mask], memory_order_relaxed);
+		if (cache_slot(cache, hashes[i])->frame == frames[i].key)
+			continue;
+		uint32_t slot =
+			atomic_load_explicit(&table[hashes[i] & mask], memory_order_relaxed);
 		__builtin_prefetch(&region->nodes[slot & HL_NODE_MAX]);
 	}
+}
+
+/* hl_node_intern_path() for up to TOGETHER frames; *${hash} is that of the path to ${parent}, and
+ * then to the last of them. */
+static uint32_t intern_together(struct hl_region_map *region, struct hl_node_cache *cache,
+				uint32_t parent, uint32_t *hash, struct hl_walk_frame *frames,
+				uint32_t count)
+{
+	uint32_t hashes[TOGETHER];
+	bool asked = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (!hl_self_is_own_code(frames[i].key))
+			*hash = hash_path(*hash, frames[i].key);
+		hashes[i] = *hash;
+		__builtin_prefetch(cache_slot(cache, *hash));
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (!hl_self_is_own_code(frames[i].key)) {
+			struct key key = {frames[i].key, parent, hashes[i]};
+			struct hl_node_cache_slot *slot = cache_slot(cache, hashes[i]);
+			if (!asked && (slot->frame != key.frame || slot->parent != parent)) {
+				asked = true;
+				prefetch(region, cache, frames + i, hashes + i, count - i);
+			}
+			parent = intern_key(region, cache, &key);
+			if (HL_UNLIKELY(parent == HL_NODE_NONE))
+				return i;
+		}
+		frames[i].node = parent;
+	}
+	return count;
+}
+
+uint32_t hl_node_intern_path(struct hl_region_map *region, struct hl_node_cache *cache,
+			     uint32_t parent, struct hl_walk_frame *frames, uint32_t count)
+{
+	uint32_t done = 0;
+
+	if (HL_UNLIKELY(!has_node(region, parent)))
+		return 0;
+	uint32_t hash = region->nodes[parent].path_hash;
+	while (done < count) {
+		uint32_t part = count - done < TOGETHER ? count - done : TOGETHER;
+		uint32_t got = intern_together(region, cache, parent, &hash, frames + done, part);
+		done += got;
+		if (HL_UNLIKELY(got < part))
+			break;
+		parent = frames[done - 1].node;
+	}
+	return done;
 }

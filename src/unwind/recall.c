@@ -157,6 +157,16 @@ static uint32_t next_serial(struct hl_recall *recall)
 	return recall->serial;
 }
 
+/* Keeps what the slot says of its join, which is about to be another. */
+static void put_result(struct hl_recall *recall, const struct hl_recall_slot *slot)
+{
+	struct hl_recall_result *results = results_of(recall, slot->serial, slot->join_node);
+
+	if (results[0].serial != slot->serial || results[0].join_node != slot->join_node)
+		results[1] = results[0];
+	results[0] = (struct hl_recall_result){slot->serial, slot->join_node, slot->tag};
+}
+
 /* Keeps the slot, whose serial follows from what was in its place. Whether its frames were. */
 static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_slot *slot)
 {
@@ -169,11 +179,9 @@ static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_s
 	struct hl_recall_slot *place = &recall->slots[set][way];
 	bool is_known = place->serial > recall->outdated && has_same_frames(place, slot);
 	slot->serial = is_known ? place->serial : next_serial(recall);
+	if (is_known && place->join_node != slot->join_node)
+		put_result(recall, place);
 	*place = *slot;
-	struct hl_recall_result *results = results_of(recall, slot->serial, slot->join_node);
-	if (results[0].serial != slot->serial || results[0].join_node != slot->join_node)
-		results[1] = results[0];
-	results[0] = (struct hl_recall_result){slot->serial, slot->join_node, slot->tag};
 	return is_known;
 }
 
@@ -205,6 +213,8 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	uint16_t join_offset;
 	if (!inner || !find_offset(join->sp, at->sp, &join_offset))
 		return NULL;
+	uint64_t hash = learn_shape(recall, at, hl_recall_room(walk, at->sp), innermost, inner);
+	hl_recall_slot_at(recall, hash); /* its memory comes while the rest is done */
 	struct hl_recall_slot slot = {
 		.pc = at->pc,
 		.sp = at->sp,
@@ -226,7 +236,6 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	/* In a frame that a signal interrupted, the lookup pc is no return address minus one. */
 	uint64_t return_address = (join->key & HL_FRAME_PC_MASK) + 1;
 	slot.join_ra = (knows_bp ? find_value(&slot, return_address) : HL_RECALL_WORDS) & 15u;
-	uint64_t hash = learn_shape(recall, at, hl_recall_room(walk, at->sp), innermost, inner);
 	*ret_part = put_slot(recall, hash, &slot) && slot.join_ra < HL_RECALL_WORDS;
 	return join;
 }

@@ -20,7 +20,8 @@
  *		are of another stack by now. Up to HL_RECALL_PARTS of them lead to a frame of the
  *		walk that is unchanged.
  *	result	what a slot's frames make of the node at their join: the node of the innermost of
- *		them, or the tag of the stack. The last one is in the slot.
+ *		them, or the tag of the stack. The last one is in the slot, those before it in a
+ *		table.
  *
  * Head and shape are guesses, so what they point at is read on the thread's own stack only
  * (walk->own_low), which stays mapped, whatever lies there now. Elsewhere, on stacks of coroutines
@@ -216,18 +217,24 @@ static inline uint64_t hl_recall_hash(struct hl_recall *recall, uint64_t room,
 	return (sum ^ sum >> 32) * HL_RECALL_MIX;
 }
 
-/* The slot at which a capture at ${at} looks, and asks for its memory. */
-static inline const struct hl_recall_slot *hl_recall_locate(struct hl_recall *recall,
-							    const struct hl_walk *walk,
-							    const struct hl_registers *at)
+/* The slot that can hold a stack of this hash; asks for its memory. */
+static inline const struct hl_recall_slot *hl_recall_slot_at(const struct hl_recall *recall,
+							     uint64_t hash)
 {
-	uint64_t hash = hl_recall_hash(recall, hl_recall_room(walk, at->sp), at);
 	const struct hl_recall_slot *slot =
 		&recall->slots[hl_recall_set_of(hash)][hl_recall_way_of(recall, hash)];
 
 	__builtin_prefetch(slot);
 	__builtin_prefetch(slot->value);
 	return slot;
+}
+
+/* The slot at which a capture at ${at} looks. */
+static inline const struct hl_recall_slot *hl_recall_locate(struct hl_recall *recall,
+							    const struct hl_walk *walk,
+							    const struct hl_registers *at)
+{
+	return hl_recall_slot_at(recall, hl_recall_hash(recall, hl_recall_room(walk, at->sp), at));
 }
 
 /* ---- what is recalled ---- */

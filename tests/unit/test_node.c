@@ -99,6 +99,48 @@ static void the_newest_table_of_the_index_takes_over_all_nodes(void **state)
 	assert_null(test_region_check(&region));
 }
 
+/* As many frames as are looked for together, one more, and many. */
+static void a_path_gets_the_nodes_of_its_frames_one_by_one(void **state)
+{
+	static const uint32_t counts[] = {0, 1, 15, 16, 17, 100};
+	static struct hl_walk_frame frames[100];
+
+	(void)state;
+	for (size_t c = 0; c < HL_COUNT_OF(counts); c++) {
+		uint32_t first = intern(0, 0x5000 + c), parent = first;
+		for (uint32_t i = 0; i < counts[c]; i++)
+			frames[i] = (struct hl_walk_frame){.key = 0x1000 + i % 7};
+		assert_int_equal(hl_node_intern_path(&region, &cache, first, frames, counts[c]),
+				 counts[c]);
+		memset(cache.slots, 0, sizeof(cache.slots));
+		for (uint32_t i = 0; i < counts[c]; i++) {
+			parent = intern(parent, 0x1000 + i % 7);
+			assert_int_equal(frames[i].node, parent);
+		}
+	}
+	assert_int_equal(atomic_load(&region.header->node_count), 6 + 0 + 1 + 15 + 16 + 17 + 100);
+	assert_null(test_region_check(&region));
+}
+
+static void a_path_ends_where_no_node_is_left(void **state)
+{
+	static struct hl_walk_frame frames[100];
+
+	(void)state;
+	uint32_t made = 0;
+	refuse = true;
+	while (intern(0, made + 1) != HL_NODE_NONE)
+		assert_true(++made < 100000);
+	frames[0].key = made;
+	for (uint32_t i = 1; i < HL_COUNT_OF(frames); i++)
+		frames[i].key = 0x100000;
+	assert_int_equal(hl_node_intern_path(&region, &cache, 0, &frames[1], 99), 0);
+	assert_int_equal(hl_node_intern_path(&region, &cache, 0, frames, 100), 1);
+	assert_int_equal(frames[0].node, made);
+	assert_int_equal(hl_node_intern_path(&region, &cache, UINT32_MAX, frames, 1), 0);
+	assert_null(test_region_check(&region));
+}
+
 static void a_full_region_gives_no_more_nodes_and_keeps_those_it_has(void **state)
 {
 	(void)state;
@@ -178,6 +220,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_key_has_one_id, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			ids_stay_while_the_index_grows_through_several_tables, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_path_gets_the_nodes_of_its_frames_one_by_one,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(a_path_ends_where_no_node_is_left, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_newest_table_of_the_index_takes_over_all_nodes,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(

@@ -307,6 +307,11 @@ class Residue(Attach):
 
 
 class Control(Attach):
+    def look(self, pid):
+        live = harness.run([HEAPLINE, "live", "-p", str(pid), "--once"], env=self.environment)
+        self.assertEqual(live.status, 0, live.stderr)
+        return live.stdout
+
     def test_it_is_asked_and_changed_as_any_recording(self):
         target = self.target()
         snapshot = self.path("snapshot.hl")
@@ -318,10 +323,7 @@ class Control(Attach):
             self.ctl(target.pid, "mode", "log-fast")
             self.ctl(target.pid, "mark", "here")
             self.ctl(target.pid, "snapshot", snapshot)
-            live = harness.run([HEAPLINE, "live", "-p", str(target.pid), "--once"],
-                               env=self.environment)
-            self.assertEqual(live.status, 0, live.stderr)
-            self.assertIn("take_by_malloc", live.stdout)
+            wait_until(lambda: "take_by_malloc" in self.look(target.pid), "it to be saved")
             said = self.ctl(target.pid, "detach").stderr
             self.assertIn(self.recording, said)
             info = self.assert_like_ledger(before, target.ledger(), target.threads)

@@ -13,19 +13,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static int copy(const struct hl_resident *resident, struct hl_recording_process *process)
+/* ${ids}: the node of each stack. */
+static int copy(const struct hl_resident *resident, const uint32_t *ids,
+		struct hl_recording_process *process)
 {
 	process->resident = calloc(process->node_count + (size_t)1, sizeof(*process->resident));
 	if (!process->resident)
 		return -ENOMEM;
-	process->resident_unknown_bytes = resident->stacks[0].resident;
-	for (size_t number = 1; number < resident->stack_count; number++) {
+	for (size_t number = 0; number < resident->stack_count; number++) {
 		const struct hl_resident_bytes *bytes = &resident->stacks[number];
-		if (number > process->node_count)
+		if (!ids[number])
 			process->resident_unknown_bytes += bytes->resident;
 		else if (bytes->resident || bytes->swapped)
 			process->resident[process->resident_count++] =
-				(struct hl_recording_resident){(uint32_t)number, bytes->resident,
+				(struct hl_recording_resident){ids[number], bytes->resident,
 							       bytes->swapped};
 	}
 	process->resident_is_mean = resident->sizes_are_means;
@@ -33,18 +34,24 @@ static int copy(const struct hl_resident *resident, struct hl_recording_process 
 	return 0;
 }
 
+/* -ESRCH, too, when another program has the number, or the place, of ${process} by now. */
 static int fill_process(struct hl_recording_process *process, struct hl_error *err)
 {
 	const struct hl_heap_settings settings = {0};
 	struct hl_resident *resident = NULL;
 	int r = hl_resident_read((pid_t)process->pid, &settings, &resident, err);
 
-	if (r == 0 && !hl_block_owners_have(resident->owners, process->nodes, process->node_count))
-		r = -ESRCH; /* another program has its number, or its place, by now */
-	if (r == 0 && (r = copy(resident, process)) < 0)
-		hl_error_set(err, r, "out of memory");
+	if (r < 0)
+		return r;
+	HL_FREED uint32_t *ids = calloc(resident->stack_count, sizeof(*ids));
+	if (!ids)
+		r = -ENOMEM;
+	else if (!hl_block_owners_match(resident->owners, process->nodes, process->node_count, ids))
+		r = -ESRCH;
+	if (r == 0)
+		r = copy(resident, ids, process);
 	hl_resident_free(resident);
-	return r;
+	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }
 
 int hl_resident_fill(struct hl_recording *recording, struct hl_error *err)

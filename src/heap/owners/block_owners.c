@@ -123,17 +123,22 @@ uint64_t hl_block_owners_count(const struct hl_block_owners *owners)
 		       : 0;
 }
 
-bool hl_block_owners_have(const struct hl_block_owners *owners,
-			  const struct hl_recording_node *nodes, uint32_t count)
+bool hl_block_owners_match(const struct hl_block_owners *owners,
+			   const struct hl_recording_node *nodes, uint32_t count, uint32_t *ret_ids)
 {
-	if (count >= hl_block_owners_count(owners))
-		return false;
-	for (uint32_t i = 0; i < count; i++) {
-		uint64_t frame = hl_region_read_node(&owners->region.view, i + 1).frame;
-		if (nodes[i].frame && nodes[i].frame != frame)
-			return false;
+	uint64_t numbers = hl_block_owners_count(owners);
+	uint32_t at = 0;
+
+	for (uint64_t number = 0; number < numbers; number++) {
+		struct hl_recording_node node =
+			hl_region_read_node(&owners->region.view, (uint32_t)number);
+		/* Frames of modules that were not known keep the lower bits alone. */
+		bool is_same = number && at < count &&
+			       !((nodes[at].frame ^ node.frame) & HL_FRAME_PC_MASK) &&
+			       (node.parent >= number || nodes[at].parent == ret_ids[node.parent]);
+		ret_ids[number] = is_same ? ++at : 0;
 	}
-	return true;
+	return at == count;
 }
 
 /* ---- stacks ---- */

@@ -44,10 +44,15 @@ uint64_t hl_block_owners_count(const struct hl_block_owners *owners);
 
 struct hl_recording_node;
 
-/* Whether the recorder's stacks begin with ${nodes}, those of a recording of it: no other process,
- * and no program that followed by exec, has the same code at the same places. */
-bool hl_block_owners_have(const struct hl_block_owners *owners,
-			  const struct hl_recording_node *nodes, uint32_t count);
+/*
+ * Which of ${nodes}, those of a recording of the process, each stack is: its id in ret_ids[number],
+ * of hl_block_owners_count() numbers; 0: it is newer. A recording leaves out what was not there yet
+ * when it was saved. False when they are another process', or of a program before exec: no other has
+ * the same code at the same places.
+ */
+bool hl_block_owners_match(const struct hl_block_owners *owners,
+			   const struct hl_recording_node *nodes, uint32_t count,
+			   uint32_t *ret_ids);
 
 /* Texts are valid until the owners are freed; "" where not known. */
 struct hl_block_frame {

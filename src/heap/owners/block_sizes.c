@@ -7,7 +7,10 @@
  */
 #include "heap/owners/owner_table.h"
 
+#include <errno.h>
 #include <stdlib.h>
+
+#define COUNT_MAX (UINT64_C(1) << 62) /* events of one thread at one node: more are damage */
 
 /* Of one stack. */
 struct node_sizes {
@@ -33,30 +36,40 @@ static int take_slack(void *context, const struct hl_listed_block *block)
 	return 0;
 }
 
+/* What each node has in use, by all cells. */
+static void add_cells(const struct hl_region_view *view, struct hl_block_sizes *sizes)
+{
+	const struct hl_cell_chunk *chunks = hl_region_read_area(view, HL_AREA_CELLS);
+	uint32_t chunk_count = hl_region_read_chunk_count(view);
+
+	for (uint32_t chunk = 0; chunk < chunk_count; chunk++) {
+		uint32_t used = atomic_load_explicit(&chunks[chunk].used, memory_order_acquire);
+		for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++) {
+			const struct hl_cell *cell = &chunks[chunk].cells[i];
+			if (cell->node > sizes->node_count ||
+			    !hl_region_check_cell(cell, COUNT_MAX))
+				continue;
+			struct node_sizes *node = &sizes->nodes[cell->node];
+			node->bytes += (int64_t)(cell->alloc_bytes - cell->free_bytes);
+			node->blocks += (int64_t)(cell->alloc_objects - cell->free_objects);
+		}
+	}
+}
+
 int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_reader *blocks,
 		       struct hl_block_sizes **ret_sizes)
 {
-	struct hl_recording_process process = {0};
-	struct hl_region_times times = {0};
-
-	int r = hl_region_read(&region->view, &times, &process, NULL);
-	if (r < 0)
-		return r;
 	struct hl_block_sizes *sizes = calloc(1, sizeof(*sizes));
-	if (sizes)
-		sizes->nodes = calloc(process.node_count + (size_t)1, sizeof(*sizes->nodes));
-	r = sizes && sizes->nodes ? 0 : -ENOMEM;
-	if (r == 0)
-		sizes->node_count = process.node_count;
-	for (uint32_t i = 0; r == 0 && i < process.value_count; i++) {
-		const struct hl_recording_value *value = &process.values[i];
-		struct node_sizes *node = &sizes->nodes[value->node];
-		node->bytes += (int64_t)(value->alloc_bytes - value->free_bytes);
-		node->blocks += (int64_t)(value->alloc_objects - value->free_objects);
-	}
-	hl_recording_process_release(&process);
-	if (r == 0)
+
+	if (!sizes)
+		return -ENOMEM;
+	sizes->node_count = hl_region_read_node_count(&region->view);
+	sizes->nodes = calloc(sizes->node_count + (size_t)1, sizeof(*sizes->nodes));
+	int r = sizes->nodes ? 0 : -ENOMEM;
+	if (r == 0) {
+		add_cells(&region->view, sizes);
 		r = hl_block_reader_each(blocks, take_slack, sizes);
+	}
 	if (r < 0) {
 		hl_block_sizes_free(sizes);
 		return r;

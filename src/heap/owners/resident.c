@@ -19,7 +19,7 @@ struct reading {
 	size_t present_at, swapped_at; /* cursors */
 };
 
-/* Page maps first: what is done afterwards may touch pages of the process' files. */
+/* Before any block is looked at. */
 static int read_pages(pid_t pid, const struct hl_maps *maps, struct reading *reading,
 		      struct hl_error *err)
 {
@@ -41,8 +41,8 @@ static int read_pages(pid_t pid, const struct hl_maps *maps, struct reading *rea
 		     : 0;
 }
 
-static void add(struct reading *reading, uint64_t number, uint64_t address, uint64_t bytes,
-		uint64_t resident_bytes)
+static struct hl_resident_bytes *add(struct reading *reading, uint64_t number, uint64_t address,
+				     uint64_t bytes, uint64_t resident_bytes)
 {
 	struct hl_resident *resident = reading->resident;
 	struct hl_resident_bytes *stack =
@@ -52,6 +52,7 @@ static void add(struct reading *reading, uint64_t number, uint64_t address, uint
 	if (reading->swapped.count)
 		stack->swapped += hl_pages_bytes_in(&reading->swapped, address, address + bytes,
 						    &reading->swapped_at);
+	return stack;
 }
 
 static int take_walked(void *context, uint64_t address, uint64_t usable_bytes,
@@ -61,8 +62,8 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes,
 	struct hl_resident *resident = reading->resident;
 
 	resident->walked += resident_bytes;
-	add(reading, hl_block_owners_find(resident->owners, address, usable_bytes), address,
-	    usable_bytes, resident_bytes);
+	uint64_t number = hl_block_owners_find(resident->owners, address, usable_bytes);
+	add(reading, number, address, usable_bytes, resident_bytes)->walked += resident_bytes;
 	return 0;
 }
 
@@ -118,10 +119,7 @@ static int read_all(pid_t pid, struct hl_memory *memory, const struct hl_heap_se
 	struct hl_resident *resident = reading->resident;
 	struct hl_error why = {0};
 
-	int r = read_pages(pid, &memory->maps, reading, err);
-	if (r < 0)
-		return r;
-	r = hl_block_owners_new(pid, &resident->owners, &why);
+	int r = hl_block_owners_new(pid, &resident->owners, &why);
 	if (r == 0 && hl_block_owners_source(resident->owners) != HL_OWNERS_RECORDER)
 		r = -ENODATA;
 	if (r == -ENODATA)
@@ -131,6 +129,9 @@ static int read_all(pid_t pid, struct hl_memory *memory, const struct hl_heap_se
 				    (int)pid, (int)pid);
 	if (r < 0)
 		return hl_error_set(err, r, "%s", why.text);
+	r = read_pages(pid, &memory->maps, reading, err);
+	if (r < 0)
+		return r;
 	resident->stack_count = hl_block_owners_count(resident->owners);
 	resident->stacks = calloc(resident->stack_count, sizeof(*resident->stacks));
 	r = resident->stacks ? walk(pid, memory, settings, reading, err) : -ENOMEM;

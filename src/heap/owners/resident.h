@@ -14,6 +14,7 @@
 
 struct hl_resident_bytes {
 	uint64_t resident, swapped;
+	uint64_t walked; /* of the resident ones, those in the heap that was walked */
 };
 
 struct hl_resident {

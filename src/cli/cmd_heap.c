@@ -2,6 +2,7 @@
 /* heapline heap: the state of a process' heap on one screen; snapshots and their differences. */
 #include "cli/heap_target.h"
 #include "heap/heap_figures.h"
+#include "heap/owners/resident.h"
 #include "view/format.h"
 #include "view/heap.h"
 
@@ -102,7 +103,7 @@ static int check_limits(const struct hl_heap *heap)
 }
 
 /* A snapshot is the report as JSON. */
-static int save_heap(const struct hl_heap *heap, struct hl_error *err)
+static int save_heap(const struct hl_resident *resident, struct hl_error *err)
 {
 	struct hl_output_file file;
 
@@ -110,7 +111,7 @@ static int save_heap(const struct hl_heap *heap, struct hl_error *err)
 	if (r < 0)
 		return r;
 	struct hl_emit_options how = {.out = file.out, .json = true};
-	r = hl_heap_view(heap, &how);
+	r = hl_heap_view(resident->heap, resident, &how);
 	int closed = hl_output_file_close(&file, r == 0, err);
 	if (r < 0 && closed >= 0)
 		return hl_error_set(err, r, "cannot write '%s'", save);
@@ -122,11 +123,27 @@ static int save_heap(const struct hl_heap *heap, struct hl_error *err)
 
 /* ---- once ---- */
 
-static int read_heap(struct hl_heap **ret_heap, struct hl_error *err)
+/* With stacks, where a recorder in the process knows them. */
+static int read_heap(struct hl_resident **ret_resident, struct hl_error *err)
 {
-	struct hl_heap_settings settings = {.want_pins = true};
+	struct hl_heap_settings settings = {.want_pins = true, .stop = hl_heap_target_stops()};
+	struct hl_error why = {0};
 
-	return hl_heap_target_read(&settings, ret_heap, err);
+	if (hl_heap_target_pid() &&
+	    hl_resident_read(hl_heap_target_pid(), &settings, ret_resident, &why) == 0) {
+		if ((*ret_resident)->heap)
+			return 0;
+		hl_resident_free(*ret_resident);
+	}
+	struct hl_resident *resident = calloc(1, sizeof(*resident));
+	if (!resident)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_heap_target_read(&settings, &resident->heap, err);
+	if (r < 0)
+		hl_resident_free(resident);
+	else
+		*ret_resident = resident;
+	return r;
 }
 
 static int run_once(void)
@@ -134,29 +151,30 @@ static int run_once(void)
 	bool force = hl_view_options_parse_output().force;
 	struct hl_report_output output;
 	struct hl_error err = {0};
-	struct hl_heap *heap = NULL;
+	struct hl_resident *resident = NULL;
 	int status = HL_EXIT_DONE;
 
 	int r = save ? hl_output_file_check(save, force, NULL, 0, &err)
 		     : hl_report_output_check(NULL, 0, &err);
 	if (r == 0)
-		r = read_heap(&heap, &err);
+		r = read_heap(&resident, &err);
 	if (r == 0)
-		r = save ? save_heap(heap, &err) : hl_report_output_open(&output, true, &err);
+		r = save ? save_heap(resident, &err) : hl_report_output_open(&output, true, &err);
 	if (r == 0 && !save) {
 		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = hl_report_output_close(&output, hl_heap_view(heap, &how), &err);
+		r = hl_report_output_close(&output, hl_heap_view(resident->heap, resident, &how),
+					   &err);
 	}
 	if (r == 0)
-		status = check_limits(heap);
-	hl_heap_free(heap);
+		status = check_limits(resident->heap);
+	hl_resident_free(resident);
 	return r < 0 ? hl_cli_error("%s", err.text) : status;
 }
 
 /* ---- again and again ---- */
 
 /* All at once, so that a terminal does not flicker. */
-static int show(const struct hl_heap *heap, const struct hl_view_output *output)
+static int show(const struct hl_resident *resident, const struct hl_view_output *output)
 {
 	char *text = NULL;
 	size_t size;
@@ -168,7 +186,7 @@ static int show(const struct hl_heap *heap, const struct hl_view_output *output)
 					    .json = output->json,
 					    .color = output->color,
 					    .row_limit = row_limit};
-	int r = hl_heap_view(heap, &how);
+	int r = hl_heap_view(resident->heap, resident, &how);
 	if (fclose(buffer) != 0 && r == 0)
 		r = -ENOMEM;
 	if (r == 0 && isatty(STDOUT_FILENO) && !output->json)
@@ -190,20 +208,20 @@ static int run_watch(void)
 
 	for (bool first = true;; first = false) {
 		struct hl_error err = {0};
-		struct hl_heap *heap = NULL;
-		int r = read_heap(&heap, &err);
+		struct hl_resident *resident = NULL;
+		int r = read_heap(&resident, &err);
 		if (r == 0 && first)
-			start_ticks = heap->process.start_ticks;
-		bool is_another = r == 0 && heap->process.start_ticks != start_ticks;
+			start_ticks = resident->heap->process.start_ticks;
+		bool is_another = r == 0 && resident->heap->process.start_ticks != start_ticks;
 		if ((r == -ESRCH && !first) || is_another) {
-			hl_heap_free(heap);
+			hl_resident_free(resident);
 			break; /* it has ended, as everything does */
 		}
 		if (r == 0)
-			r = show(heap, &output);
+			r = show(resident, &output);
 		if (r == 0 && status == HL_EXIT_DONE)
-			status = check_limits(heap);
-		hl_heap_free(heap);
+			status = check_limits(resident->heap);
+		hl_resident_free(resident);
 		if (r < 0)
 			return hl_cli_error("%s",
 					    err.text[0] ? err.text : "cannot write the report");

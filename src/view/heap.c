@@ -2,7 +2,9 @@
 /* The heap on one screen: where resident memory is, the arenas, what could go back. */
 #include "view/heap.h"
 
+#include "base/cleanup.h"
 #include "heap/heap_figures.h"
+#include "view/heap_stacks.h"
 
 #include <inttypes.h>
 
@@ -65,8 +67,17 @@ static const struct hl_column part_columns[] = {
 	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct part, bytes), HL_COLUMN_OMITTED},
 };
 
-static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
+static void put_part(void *emit, const char *name, uint64_t bytes)
 {
+	hl_table_row(emit, &(struct part){name, bytes}, 0);
+}
+
+/* In text, live blocks are followed by their stacks, as far as these are of the walked heap. */
+static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
+		    const struct hl_heap_stacks *stacks)
+{
+	int r = 0;
+
 	const struct hl_heap_rss *rss = &heap->rss;
 	const struct part parts[] = {
 		{"live blocks", rss->live_bytes},
@@ -84,9 +95,12 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("resident", part_columns),
 						.sum = rss->rss_bytes});
-	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
+	for (size_t i = 0; i < HL_COUNT_OF(parts); i++) {
 		if (parts[i].bytes || hl_emit_is_json(emit))
 			hl_table_row(emit, &parts[i], 0);
+		if (i == 0 && !hl_emit_is_json(emit))
+			r = hl_heap_stacks_each(stacks, put_part, emit);
+	}
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
 		if (rss->anonymous[i] || hl_emit_is_json(emit))
 			hl_table_row(emit,
@@ -95,6 +109,7 @@ static void emit_rss(struct hl_emit *emit, const struct hl_heap *heap)
 	if (!hl_emit_is_json(emit))
 		hl_table_row(emit, &(struct part){"RSS", rss->rss_bytes}, 0);
 	hl_table_end(emit);
+	return r == 0 && hl_emit_is_json(emit) ? hl_heap_stacks_emit(emit, stacks) : r;
 }
 
 /* ---- arenas ---- */
@@ -127,13 +142,17 @@ static const struct hl_column arena_columns[] = {
 	{"overhead_bytes", NULL, HL_COLUMN_BYTES, MEMBER(overhead_bytes)},
 };
 
-int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *options)
+int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
+		 const struct hl_emit_options *options)
 {
+	HL_CLEANUP(hl_heap_stacks_release) struct hl_heap_stacks stacks = {0};
 	size_t count = heap->arena_count, shown = count;
 	struct hl_heap_figures figures;
 	struct hl_emit *emit;
 
-	int r = hl_emit_open(options, "heap/1", &emit);
+	int r = hl_heap_stacks_init(&stacks, resident);
+	if (r == 0)
+		r = hl_emit_open(options, "heap/1", &emit);
 	if (r < 0)
 		return r;
 	hl_heap_emit_head(emit, heap);
@@ -150,7 +169,7 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *optio
 	hl_emit_unsigned(emit, "rereads", heap->rereads);
 	hl_emit_unsigned(emit, "abandoned", heap->abandoned);
 	hl_emit_object_end(emit);
-	emit_rss(emit, heap);
+	r = emit_rss(emit, heap, &stacks);
 	if (!hl_emit_is_json(emit))
 		shown = hl_emit_shown(emit, options->row_limit, 0, count);
 	hl_emit_blank(emit);
@@ -166,5 +185,6 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *optio
 			     hl_format_plural(heap->mp_mmapped_blocks));
 	hl_heap_answers_emit(emit, heap);
 	hl_heap_emit_notes(emit, heap);
-	return hl_emit_finish(emit);
+	int finished = hl_emit_finish(emit);
+	return r < 0 ? r : finished;
 }

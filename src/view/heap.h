@@ -18,13 +18,16 @@ struct hl_beam_instances;
 struct hl_heap_figures;
 struct hl_leaks;
 struct hl_owners;
+struct hl_resident;
 struct hl_slabs;
 
 /* ---- reports; each returns 0, -ENOMEM, or the output's error ---- */
 
 /* One screen: where resident memory is, each arena, what malloc_trim would return, and the
- * questions that people ask, answered. */
-int hl_heap_view(const struct hl_heap *heap, const struct hl_emit_options *options);
+ * questions that people ask, answered. ${resident}, of the same walk, says whose the live blocks in
+ * RAM are; NULL: it is unknown. */
+int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
+		 const struct hl_emit_options *options);
 
 /* Resident pages that few live bytes keep. */
 int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *options);

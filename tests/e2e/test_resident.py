@@ -7,7 +7,7 @@ import os
 import subprocess
 
 import harness
-from harness import HEAPLINE, program, run
+from harness import HEAPLINE, need, program, run
 
 PAGE = 4096
 
@@ -129,6 +129,42 @@ class Resident(harness.TestCase):
         # The hash knows what was requested, of which the program says the usable size.
         self.expect(recorded, found, slack=2003 * 64)
         self.assertGreater(total["resident_bytes"], 20 << 20)
+
+    def expect_balance(self, pid):
+        """The parts of Rss add up to what the kernel says, to the page; returns {innermost function:
+        bytes} of live blocks."""
+        harness.wait_until(lambda: harness.process_state(pid) == "S", "the program to wait")
+        run([HEAPLINE, "heap", "-p", str(pid)])  # maps what it reads of libraries
+        before = rss_of(pid)
+        result = run([HEAPLINE, "heap", "--json", "--stop", "-p", str(pid)])
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(rss_of(pid), before)
+        heap = json.loads(result.stdout)
+        parts = {row["part"]: row["bytes"] for row in heap["resident"]}
+        stacks = {}
+        for row in heap["stacks"]:
+            name = row["stack"][0] if row["stack"] else ""
+            stacks[name] = stacks.get(name, 0) + row["bytes"]
+        self.assertEqual(heap["total"]["rss_bytes"], before)
+        self.assertEqual(sum(parts.values()), before)
+        self.assertEqual(sum(stacks.values()), parts["live blocks"])
+        return stacks
+
+    def test_the_balance_of_a_heap_goes_down_to_stacks(self):
+        with self.start() as recorded:
+            stacks = self.expect_balance(recorded.pid)
+            self.expect(recorded, stacks)
+            self.assertLess(stacks.get("", 0), PAGE)  # of before the recorder
+            text = run([HEAPLINE, "heap", "-p", str(recorded.pid)]).stdout
+        self.assertRegex(text, r"\n  touched < main < \S+ +8.0 MiB ")
+
+    def test_the_balance_of_python_goes_down_to_stacks(self):
+        code = ("kept = [b'x' * 5000 for _ in range(2000)]\n"
+                "print('ready', flush=True); input()")
+        with Recorded(self.path("test.hl"), [need("python3"), "-c", code]) as recorded:
+            stacks = self.expect_balance(recorded.pid)
+        self.assertGreater(sum(stacks.values()), 8 << 20)
+        self.assertLess(stacks.get("", 0), 64 << 10)
 
     def test_what_is_swapped_out_is_told_apart(self):
         with self.start() as recorded:

@@ -103,6 +103,11 @@ static struct hl_heap sample_heap(void)
 
 typedef int heap_view(const struct hl_heap *heap, const struct hl_emit_options *options);
 
+static int view_heap(const struct hl_heap *heap, const struct hl_emit_options *options)
+{
+	return hl_heap_view(heap, NULL, options);
+}
+
 static int write_view(heap_view *view, const struct hl_heap *heap, bool json, char **ret_text)
 {
 	size_t size;
@@ -127,7 +132,7 @@ static void the_screen_has_every_part(void **state)
 	(void)state;
 	struct hl_heap heap = sample_heap();
 	char *text;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	static const char *const parts[] = {
 		"pid 4711, 5 threads",
 		"glibc 2.36",
@@ -175,7 +180,7 @@ static void resident_parts_add_up_in_json(void **state)
 {
 	(void)state;
 	struct hl_heap heap = sample_heap();
-	json_t *root = json_of(hl_heap_view, &heap), *part;
+	json_t *root = json_of(view_heap, &heap), *part;
 	json_int_t sum = 0;
 	size_t i;
 	json_array_foreach(json_object_get(root, "resident"), i, part) sum += member(part, "bytes");
@@ -187,7 +192,7 @@ static void json_has_each_arena_and_the_sums(void **state)
 {
 	(void)state;
 	struct hl_heap heap = sample_heap();
-	json_t *root = json_of(hl_heap_view, &heap);
+	json_t *root = json_of(view_heap, &heap);
 	const json_t *rows = json_object_get(root, "rows"), *total = json_object_get(root, "total");
 	static const char *const keys[] = {
 		"system_bytes",	  "inuse_bytes",     "tcache_bytes", "fastbin_bytes",
@@ -230,7 +235,7 @@ static void expect_answer(const struct hl_heap_rss *rss, uint64_t trimmable, con
 	heap.arenas = &arena;
 	heap.arena_count = 1;
 	heap.rss = *rss;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_says(text, answer);
 	free(text);
 }
@@ -292,19 +297,19 @@ static void too_many_arenas_are_a_yes_or_a_no(void **state)
 	struct hl_heap heap = sample_heap();
 	struct hl_heap_arena many[4] = {arenas[0], arenas[0], arenas[0], arenas[1]};
 	char *text;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_says(text, "no: 2 arenas have 36.0 MiB free in memory, 6.0 MiB of it outside");
 	assert_says(text, "1 without a thread, with 6.0 MiB free");
 	assert_null(strstr(text, "MALLOC_ARENA_MAX"));
 	free(text);
 	heap.arenas = many;
 	heap.arena_count = 4;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_says(text, "yes: 4 arenas have 96.0 MiB free in memory, 66.0 MiB of it outside");
 	assert_says(text, "MALLOC_ARENA_MAX=2");
 	free(text);
 	heap.arena_count = 1;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_says(text, "no: there is one");
 	free(text);
 }
@@ -315,18 +320,18 @@ static void answers_name_no_memory_that_is_not_there(void **state)
 	struct hl_heap heap = sample_heap();
 	struct hl_heap_arena untrimmable[2] = {arenas[0], arenas[1]};
 	char *text;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_says(text, "the largest unused top of an arena is 7.0 MiB");
 	free(text);
 	untrimmable[0].trimmable_bytes = untrimmable[1].trimmable_bytes = 0;
 	heap.arenas = untrimmable;
 	heap.pin_count = 0;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_says(text, "malloc_trim(0) give back?\n  nothing: ");
 	assert_says(text, "none: no small live block pins much memory");
 	free(text);
 	heap.from_core = true;
-	assert_int_equal(write_view(hl_heap_view, &heap, false, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, false, &text), 0);
 	assert_null(strstr(text, "-p 4711"));
 	free(text);
 }
@@ -349,7 +354,7 @@ static void a_snapshot_is_read_as_it_was(void **state)
 	struct hl_heap_figures was, is;
 	char path[] = "/tmp/heapline-test-XXXXXX", *text;
 	close(mkstemp(path));
-	assert_int_equal(write_view(hl_heap_view, &heap, true, &text), 0);
+	assert_int_equal(write_view(view_heap, &heap, true, &text), 0);
 	write_file(path, text);
 	free(text);
 	hl_heap_figures_of(&heap, &was);
@@ -434,7 +439,7 @@ static int write_and_free(heap_view *view, bool json)
 static void reports_without_memory_say_so(void **state)
 {
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_heap_view, true))
+	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(view_heap, true))
 	assert_int_equal(r, -ENOMEM);
 	FOR_EACH_FAILING_ALLOCATION(r, write_and_free(hl_pins_view, true))
 	assert_int_equal(r, -ENOMEM);

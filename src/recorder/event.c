@@ -232,9 +232,10 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 }
 
 /* The cell of the thread's stack, where there are providers of script frames. */
-static struct hl_cell *script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				   const struct hl_registers *caller,
-				   const struct hl_recall_slot *place)
+static __attribute__((noinline)) struct hl_cell *script_cell(struct hl_recorder *recorder,
+							     struct hl_thread *thread,
+							     const struct hl_registers *caller,
+							     const struct hl_recall_slot *place)
 {
 	if (thread->looked_ahead)
 		return thread->ahead;
@@ -414,7 +415,9 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	uint64_t slack = hl_libc_usable_size(block) - requested;
 	if (HL_UNLIKELY(slack >= HL_BLOCK_SLACK_IN_HASH))
 		return false;
-	struct hl_cell *cell = stack_cell(recorder, thread, caller, place, begins);
+	struct hl_cell *cell = way & HL_MODE_SCRIPT
+				       ? script_cell(recorder, thread, caller, place)
+				       : stack_cell(recorder, thread, caller, place, begins);
 	if (HL_UNLIKELY(!cell)) {
 		thread->last_block = NULL;
 		count_lost(thread, requested);
@@ -430,7 +433,11 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 						const struct hl_recall_slot *place)
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, false) &&
-	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false))
+	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false) &&
+	    !alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED | HL_MODE_SCRIPT,
+			    false) &&
+	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED | HL_MODE_SCRIPT,
+			    false))
 		count_alloc(thread, block, requested, NULL, false, caller, place);
 }
 

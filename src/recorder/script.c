@@ -240,7 +240,7 @@ static inline uint64_t place_of(const struct hl_script_frame *frame, uint32_t pr
 {
 	uint64_t place;
 
-	memcpy(&place, &frame->at, sizeof(place));
+	__builtin_memcpy(&place, &frame->at, sizeof(place)); /* no call, as memcpy() is here */
 	return place | (uint64_t)provider << 56;
 }
 

@@ -202,6 +202,8 @@ const char *hl_summary_symbols(const struct hl_profile *profile,
 {
 	if (profile->imported)
 		return "imported";
+	if (module->script)
+		return "script";
 	return module->used ? hl_symbols_source_name(module->symbols) : "unused";
 }
 

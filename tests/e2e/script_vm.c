@@ -2,10 +2,15 @@
 /*
  * A program with an interpreter of its own, which tells its recorder what it runs, if there is one.
  *
- *	script_vm COUNT [fork]
+ *	script_vm COUNT [fork | modes | wait]
  *
- * Two threads run the script "shop.vm", the first COUNT times, the second twice as often; with
- * "fork" a child then runs it twice more. Blocks stay allocated. The script, by its lines:
+ * Two threads run the script "shop.vm", the first COUNT times, the second twice as often. Then, with
+ *
+ *	fork	a child runs it twice more
+ *	modes	the main thread runs it twice in each mode of recording
+ *	wait	the program says "ready" and waits for the end of its input
+ *
+ * Blocks stay allocated. The script, by its lines:
  *
  *	 1  function main
  *	 2	order()
@@ -29,6 +34,7 @@
 #include "heapline/heapline.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -36,6 +42,7 @@
 
 #pragma weak hl_frame_provider_register
 #pragma weak hl_frame_function_freed
+#pragma weak hl_mode_set
 
 /* ---- the interpreter ---- */
 
@@ -264,13 +271,25 @@ int main(int argc, char **argv)
 			return 1;
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	if (argc > 2 && strcmp(argv[2], "fork") == 0) {
+	const char *then = argc > 2 ? argv[2] : "";
+	if (strcmp(then, "fork") == 0) {
 		pid_t child = fork();
 		if (child == 0) {
 			work((void *)2);
 			_exit(0);
 		}
 		waitpid(child, NULL, 0);
+	}
+	for (int mode = HL_CLOSED; hl_mode_set && strcmp(then, "modes") == 0 && mode <= HL_LOG_FAST;
+	     mode++) {
+		hl_mode_set((enum hl_recording_mode)mode);
+		work((void *)2);
+	}
+	if (strcmp(then, "wait") == 0) {
+		puts("ready");
+		fflush(stdout);
+		while (getchar() != EOF)
+			;
 	}
 	return 0;
 }

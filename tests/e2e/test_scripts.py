@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Frames of scripts that a program's own interpreter runs, against what its script says."""
 
+import json
 import os
+import subprocess
 
 import harness
 
@@ -121,6 +123,69 @@ class ScriptsTest(harness.TestCase):
 
     def test_the_program_runs_unrecorded(self):
         self.assertEqual(harness.run([harness.program("script_vm"), "3"]).status, 0)
+
+    def test_samples_have_lines(self):
+        recording = self.record_vm(str(10 * COUNT), options=("--sample", "1024"))
+        report = harness.report("lines", recording, "--value", "alloc")
+        self.assertEqual(set(lines_of(report)), set(BYTES_OF_LINES))
+        self.assertNotIn("script_unmatched", report["lost"])
+
+    def test_lines_are_exact_across_switches_of_the_mode(self):
+        for mode in ("closed", *harness.RECORDING_MODES):
+            with self.subTest(mode=mode):
+                before = 0 if mode == "closed" else RUNS
+                self.assert_lines(self.record_vm(str(COUNT), "modes", mode=mode), before + 4 * 2)
+
+    def test_views_over_time_name_functions_of_scripts(self):
+        recording = self.record_vm(str(COUNT), mode="log-fast", options=("--events",))
+        report = harness.report("timeline", recording, "--by", "function", "--heaviest", "12")
+        names = {key["name"] for key in report["keys"]}
+        self.assertLessEqual({"order", "item", "price", "first", "second"}, names)
+        rows = harness.report("events", recording, "--dump", "--stacks")["rows"]
+        allocated = [row["name"] for row in rows if row["bytes"] == 400]
+        self.assertEqual(allocated, ["price"] * RUNS)
+
+    def test_a_running_program_shows_scripts(self):
+        recording = self.path("vm.hl")
+        environment = {"XDG_RUNTIME_DIR": self.directory}
+        with harness.Waiting(harness.record_command(recording, [harness.program("script_vm"), str(COUNT), "wait"]),
+                             env=environment, stderr=subprocess.DEVNULL) as collector:
+            pid, = harness.children_of(collector.pid)
+            result = harness.run([harness.HEAPLINE, "allocations", "-p", str(pid), "--json"], env=environment)
+            self.assertEqual(result.status, 0, result.stderr)
+            counts = {(row["origin"], row["type"]): sum(slot["blocks"] if isinstance(slot, dict) else slot
+                                                        for slot in row["histogram"])
+                      for row in json.loads(result.stdout)["rows"]}
+            self.assertEqual(counts["shop", "price"], RUNS)
+            self.assertEqual(counts["shop", "item"], 2 * RUNS)
+
+            def shown():
+                live = harness.run([harness.HEAPLINE, "live", "-p", str(pid), "--once", "--json"], env=environment)
+                self.assertEqual(live.status, 0, live.stderr)
+                return {row["name"]: row["flat_bytes"] for row in json.loads(live.stdout)["rows"]}
+            harness.wait_until(lambda: shown().get("price") == 400 * RUNS, "the recording to be saved")
+
+    def test_sources_of_scripts_are_annotated(self):
+        recording = self.record_vm(str(COUNT))
+        with open(self.path("shop.vm"), "w", encoding="utf-8") as source:
+            source.writelines(f"line {number}\n" for number in range(1, 60))
+        run = harness.run([harness.HEAPLINE, "annotate", "--json", "--value", "alloc", "^price$", recording],
+                          cwd=self.directory)
+        self.assertEqual(run.status, 0, run.stderr)
+        line, = [row for row in json.loads(run.stdout)["rows"] if row["flat_bytes"]]
+        self.assertEqual((line["line"], line["flat_bytes"], line["source"]), (31, 400 * RUNS, "line 31"))
+
+    def test_pictures_and_other_tools_get_scripts(self):
+        recording = self.record_vm(str(COUNT))
+        for command in (["flame"], ["export", "--format", "speedscope"], ["graph", "--format", "dot"], ["tree"]):
+            with self.subTest(command=command):
+                path = self.path("out")
+                run = harness.run([harness.HEAPLINE, *command, "--value", "alloc", "--focus", "^price$", "-f", "-o", path,
+                                   recording])
+                self.assertEqual(run.status, 0, run.stderr)
+                with open(path, encoding="utf-8") as output:
+                    text = output.read()
+                self.assertTrue("price" in text and "shop.vm" in text)
 
     def test_modules_are_runtimes(self):
         rows = harness.report("top", self.record_vm(str(COUNT)), "--value", "alloc")["rows"]

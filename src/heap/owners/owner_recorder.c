@@ -44,15 +44,45 @@ struct node_source {
 	const struct hl_recording_process *process; /* NULL: the region's */
 };
 
+/* Whether ${number} is a place in a script that is known. */
+static bool find_place(const struct node_source *source, uint32_t number,
+		       struct hl_region_place *ret_place)
+{
+	const struct hl_recording_process *process = source->process;
+
+	if (!process)
+		return hl_region_sites_find(source->view, number, ret_place);
+	if (!number || number > process->site_count)
+		return false;
+	const struct hl_recording_site *site = &process->sites[number - 1];
+	const char *provider = process->providers[site->provider].name;
+	const char *function = process->site_names[site->function];
+	const char *file = process->site_names[site->source];
+	*ret_place = (struct hl_region_place){
+		.provider = provider,
+		.function = function,
+		.source = file,
+		.provider_bytes = (uint32_t)strlen(provider),
+		.function_bytes = (uint32_t)strlen(function),
+		.source_bytes = (uint32_t)strlen(file),
+		.line = site->line,
+	};
+	return true;
+}
+
 static int name_frame(const struct node_source *source, struct hl_owner_names *names,
 		      uint64_t frame, struct hl_owner_name *ret_name)
 {
 	const struct hl_recording_process *process = source->process;
 	struct hl_recording_module module;
+	struct hl_region_place place;
+	uint32_t site;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
 	uint32_t count =
 		process ? process->module_count : hl_region_read_module_count(source->view);
 
+	if (hl_frame_key_is_site(frame, &site) && find_place(source, site, &place))
+		return hl_owner_names_find_in_script(names, &place, ret_name);
 	if (id == HL_MODULE_NONE || id > count)
 		return name_in(names, NULL, frame, ret_name);
 	if (process)

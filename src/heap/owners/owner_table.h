@@ -47,6 +47,10 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				const struct hl_recording_module *module, uint64_t address,
 				struct hl_owner_name *ret_name);
 
+/* The place in a script that ${place} tells of: its runtime is the file. 0 or -ENOMEM. */
+int hl_owner_names_find_in_script(struct hl_owner_names *names, const struct hl_region_place *place,
+				  struct hl_owner_name *ret_name);
+
 void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */
 
 /* ---- owner_counts.c: blocks counted by a number that stands for their owner ---- */

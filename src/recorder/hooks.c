@@ -13,6 +13,7 @@
 #include "recorder/libc.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
+#include "unwind/saved.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -97,11 +98,12 @@ static inline bool passes(struct hl_thread *thread, const void *freed)
 }
 
 /* Before a real allocation. */
-static inline const struct hl_recall_slot *begin(struct hl_thread *thread,
-						 const struct hl_registers *caller)
+static inline const struct hl_recall_slot *
+begin(struct hl_thread *thread, const struct hl_registers *caller, const uint64_t *saved)
 {
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
 
+	thread->saved = saved;
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	return place;
 }
@@ -127,7 +129,7 @@ static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread 
 			return pass_malloc(size);
 	}
 	const struct hl_registers *caller = HL_CALLER_AT(caller_sp, caller_bp);
-	const struct hl_recall_slot *place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
 	return finish(thread, hl_libc.malloc(size), size, caller, place);
 }
 
@@ -159,7 +161,7 @@ HL_EXPORT void *HL_HOOK(calloc)(size_t count, size_t size)
 	if (passes(thread, NULL))
 		return hl_libc.calloc(count, size);
 	const struct hl_registers *caller = HL_CALLER;
-	const struct hl_recall_slot *place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
 	/* When the product overflows, the real calloc fails and nothing is recorded. */
 	return finish(thread, hl_libc.calloc(count, size), count * size, caller, place);
 }
@@ -212,13 +214,14 @@ HL_EXPORT void HL_HOOK(free)(void *block)
 
 /* realloc of an existing block: counts as a free and an allocation, unless it fails. */
 static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool sampled,
-			const struct hl_registers *caller)
+			const struct hl_registers *caller, const uint64_t *saved)
 {
 	struct hl_block old;
 	uint64_t usable;
 	bool known = hl_event_take(thread, block, &old, &usable);
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
 
+	thread->saved = saved;
 	if (sampled)
 		hl_event_look_ahead(thread, caller, place);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
@@ -237,7 +240,8 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	return moved;
 }
 
-static inline void *realloc_from(void *block, size_t size, const struct hl_registers *caller)
+static inline void *realloc_from(void *block, size_t size, const struct hl_registers *caller,
+				 const uint64_t *saved)
 {
 	if (HL_UNLIKELY(hl_libc_is_bootstrap(block)))
 		return move_out_of_bootstrap(block, size);
@@ -250,14 +254,14 @@ static inline void *realloc_from(void *block, size_t size, const struct hl_regis
 	if (passes(thread, block))
 		return hl_libc.realloc(block, size);
 	if (block)
-		return reallocate(thread, block, size, sampled, caller);
-	const struct hl_recall_slot *place = begin(thread, caller);
+		return reallocate(thread, block, size, sampled, caller, saved);
+	const struct hl_recall_slot *place = begin(thread, caller, saved);
 	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
 }
 
 HL_EXPORT void *HL_HOOK(realloc)(void *block, size_t size)
 {
-	return realloc_from(block, size, HL_CALLER);
+	return realloc_from(block, size, HL_CALLER, HL_SAVED_HERE());
 }
 
 /* By realloc, so that a real reallocarray that calls realloc is not counted twice. */
@@ -267,28 +271,28 @@ HL_EXPORT void *HL_HOOK(reallocarray)(void *block, size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return hl_libc_fail_array(block, count, size);
-	return realloc_from(block, bytes, HL_CALLER);
+	return realloc_from(block, bytes, HL_CALLER, HL_SAVED_HERE());
 }
 
 /* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */
-#define HOOK_ALIGNED(REAL, SIZE, CALL)                                      \
-	do {                                                                \
-		if (!hl_libc_resolve() || !hl_libc.REAL) {                  \
-			hl_libc_refuse();                                   \
-			return NULL;                                        \
-		}                                                           \
-		if (hl_sample_passes(SIZE))                                 \
-			return hl_libc.CALL;                                \
-		struct hl_thread *thread = hl_thread_enter();               \
-		if (HL_UNLIKELY(!thread)) {                                 \
-			hl_event_nested_alloc(SIZE);                        \
-			return hl_libc.CALL;                                \
-		}                                                           \
-		if (passes(thread, NULL))                                   \
-			return hl_libc.CALL;                                \
-		const struct hl_registers *caller = HL_CALLER;              \
-		const struct hl_recall_slot *place = begin(thread, caller); \
-		return finish(thread, hl_libc.CALL, SIZE, caller, place);   \
+#define HOOK_ALIGNED(REAL, SIZE, CALL)                                                       \
+	do {                                                                                 \
+		if (!hl_libc_resolve() || !hl_libc.REAL) {                                   \
+			hl_libc_refuse();                                                    \
+			return NULL;                                                         \
+		}                                                                            \
+		if (hl_sample_passes(SIZE))                                                  \
+			return hl_libc.CALL;                                                 \
+		struct hl_thread *thread = hl_thread_enter();                                \
+		if (HL_UNLIKELY(!thread)) {                                                  \
+			hl_event_nested_alloc(SIZE);                                         \
+			return hl_libc.CALL;                                                 \
+		}                                                                            \
+		if (passes(thread, NULL))                                                    \
+			return hl_libc.CALL;                                                 \
+		const struct hl_registers *caller = HL_CALLER;                               \
+		const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE()); \
+		return finish(thread, hl_libc.CALL, SIZE, caller, place);                    \
 	} while (0)
 
 HL_EXPORT void *HL_HOOK(aligned_alloc)(size_t alignment, size_t size)
@@ -325,7 +329,7 @@ HL_EXPORT int HL_HOOK(posix_memalign)(void **ret_block, size_t alignment, size_t
 	if (passes(thread, NULL))
 		return hl_libc.posix_memalign(ret_block, alignment, size);
 	const struct hl_registers *caller = HL_CALLER;
-	const struct hl_recall_slot *place = begin(thread, caller);
+	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
 	int error = hl_libc.posix_memalign(ret_block, alignment, size);
 	finish(thread, error ? NULL : *ret_block, size, caller, place);
 	return error;

@@ -3,6 +3,7 @@
 #include "recorder/modules.h"
 
 #include "recorder/libc.h"
+#include "recorder/lua_modules.h"
 #include "recorder/module_file.h"
 #include "recorder/sys.h"
 
@@ -232,6 +233,26 @@ static int64_t find_gone(const struct hl_modules *modules, const struct hl_regio
 	return -1;
 }
 
+static const Elf64_Dyn *find_dynamic(const struct hl_region_module *module, const char *name)
+{
+	struct program_headers headers = program_headers(module, name);
+
+	for (size_t i = 0; headers.first && i < headers.count; i++)
+		if (headers.first[i].p_type == PT_DYNAMIC)
+			return (const Elf64_Dyn *)(module->load_bias + headers.first[i].p_vaddr);
+	return NULL;
+}
+
+/* Has events ask for script frames where the module is an interpreter. */
+static void look_for_scripts(struct hl_modules *modules, const struct hl_region_module *module,
+			     const char *name)
+{
+	struct hl_exports exports = hl_exports_of(find_dynamic(module, name), module->load_bias);
+
+	if (hl_lua_modules_note(&exports, module->start, module->end))
+		atomic_fetch_or(&modules->region->header->mode, HL_MODE_SCRIPT);
+}
+
 /* Its index or -1. Under the lock. */
 static int64_t find_or_add(struct hl_modules *modules, const struct dl_find_object *object,
 			   bool *ret_replaced)
@@ -251,6 +272,7 @@ static int64_t find_or_add(struct hl_modules *modules, const struct dl_find_obje
 	index = find_gone(modules, &module, name);
 	if (index < 0)
 		index = add_entry(modules, &module, name);
+	look_for_scripts(modules, &module, name);
 	if (index < 0)
 		return index;
 	modules->entries[index].gone = false;

@@ -10,6 +10,7 @@
 
 #include "recorder/block.h"
 #include "recorder/cells.h"
+#include "recorder/lua_modules.h"
 #include "recorder/mappings.h"
 #include "recorder/modules.h"
 #include "recorder/node.h"
@@ -95,6 +96,7 @@ struct hl_recorder {
 	/* From here on a forked child has nothing until it starts. */
 	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_modules modules;
 	struct hl_script_sites sites;
+	_Atomic(struct hl_lua_cache *) lua_caches[HL_LUA_MODULES_MAX];
 	struct hl_unwind unwind;
 };
 

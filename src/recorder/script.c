@@ -335,6 +335,8 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 		.walk = &thread->walk,
 	};
 	thread->saved = NULL;
+	if (HL_UNLIKELY(hl_lua_modules_pending))
+		hl_lua_modules_probe(recorder);
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
 		return NULL;
 	if (!own->depth)

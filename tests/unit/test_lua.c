@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -30,6 +29,8 @@
 static struct hl_unwind unwinder;
 static struct hl_walk walk;
 static struct hl_lua lua;
+static struct hl_lua_cache cache;
+static const struct hl_lua_reader reader = {&unwinder, &walk, &cache};
 
 /* ---- the process, as the recorder would have it ---- */
 
@@ -48,14 +49,6 @@ static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_
 		.load_bias = found.dlfo_link_map->l_addr,
 	};
 	return true;
-}
-
-static void *map(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return memory == MAP_FAILED ? NULL : memory;
 }
 
 static struct hl_lua_api api_of_library(void)
@@ -85,12 +78,15 @@ static struct hl_lua_api api_of_library(void)
 
 static enum hl_lua_problem open_api(const struct hl_lua_api *api)
 {
-	struct hl_lua_host host = {.unwind = &unwinder, .map = map, .node_count = NODES};
+	void *memory = calloc(1, HL_LUA_PROBE_BYTES);
 
 	memset(&lua, 0, sizeof(lua));
 	unwinder.find_module = find_module;
 	hl_walk_begin(&walk, true);
-	return hl_lua_open(&lua, api, &host, &walk);
+	assert_non_null(memory);
+	enum hl_lua_problem problem = hl_lua_open(&lua, api, &reader, memory);
+	free(memory);
+	return problem;
 }
 
 /* A number for the native stack that has just been walked: equal frames, equal numbers. */
@@ -182,7 +178,7 @@ static void look(const struct hl_script_caller *caller)
 		walk.frames[i].node = i + 1;
 	struct hl_script_caller at_node = *caller;
 	at_node.native_node = node_of_walk();
-	uint32_t count = hl_lua_capture(&lua, &walk, &at_node, frames, LEVELS_MAX, &truncated);
+	uint32_t count = hl_lua_capture(&lua, &reader, &at_node, frames, LEVELS_MAX, &truncated);
 	assert_false(truncated);
 	if (count)
 		hl_lua_describe(&lua, &frames[0], &place);

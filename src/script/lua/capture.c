@@ -5,8 +5,9 @@
 #include "unwind/memory.h"
 #include "unwind/saved.h"
 
-#define EVALS_MAX	  64u	     /* of a stack; outer ones are left out */
-#define EVALS_ROOM	  (1u << 20) /* of all stacks; further ones are searched each time */
+#include <assert.h>
+
+#define EVALS_MAX	  63u /* of a stack; outer ones are left out */
 #define INSTRUCTION_BYTES 4u
 #define OPCODE_MASK	  0x3fu /* 5.1 */
 #define OPCODE_CALL	  28u
@@ -135,29 +136,34 @@ static bool keep_eval(void *context, const struct hl_saved_frame *frame)
 	return search->count < EVALS_MAX;
 }
 
-#define KNOWN_SHIFT 32
+#define NODE_SHIFT  32
+#define COUNT_SHIFT 26
+#define COUNT_MASK  63u
+#define FIRST_MASK  ((1u << COUNT_SHIFT) - 1)
+
+static_assert(EVALS_MAX <= COUNT_MASK && HL_LUA_EVALS < FIRST_MASK, "an entry holds them");
 
 /* Remembers what was found for ${node}, if there is room. */
-static void keep_search(struct hl_lua *lua, const struct search *search, uint32_t node)
+static void keep_search(struct hl_lua_cache *cache, const struct search *search, uint32_t node)
 {
-	if (node >= lua->host.node_count)
-		return;
-	uint32_t first = atomic_load_explicit(&lua->eval_count, memory_order_relaxed);
+	uint32_t first = atomic_load_explicit(&cache->eval_count, memory_order_relaxed);
+
 	do {
-		if (EVALS_ROOM - first < search->count)
+		if (HL_LUA_EVALS - first < search->count)
 			return;
-	} while (!atomic_compare_exchange_weak_explicit(&lua->eval_count, &first,
+	} while (!atomic_compare_exchange_weak_explicit(&cache->eval_count, &first,
 							first + search->count, memory_order_relaxed,
 							memory_order_relaxed));
 	for (uint32_t i = 0; i < search->count; i++)
-		lua->evals[first + i] = search->evals[i];
-	/* Release: who reads the number sees the frames. */
-	atomic_store_explicit(&lua->nodes[node],
-			      (uint64_t)search->count << KNOWN_SHIFT | (first + 1),
+		cache->evals[first + i] = search->evals[i];
+	/* Release: who reads the entry sees the frames. */
+	atomic_store_explicit(&cache->nodes[node % HL_LUA_NODES],
+			      (uint64_t)node << NODE_SHIFT | search->count << COUNT_SHIFT |
+				      (first + 1),
 			      memory_order_release);
 }
 
-static void search_evals(struct hl_lua *lua, struct hl_walk *walk,
+static void search_evals(struct hl_lua *lua, const struct hl_lua_reader *reader,
 			 const struct hl_script_caller *caller, struct search *search)
 {
 	uint64_t saved[HL_SAVED_COUNT] = {0};
@@ -169,7 +175,7 @@ static void search_evals(struct hl_lua *lua, struct hl_walk *walk,
 	search->start = caller->registers;
 	search->start_saved = saved;
 	search->count = 0;
-	hl_saved_walk(lua->host.unwind, walk, caller->registers, saved, keep_eval, search);
+	hl_saved_walk(reader->unwind, reader->walk, caller->registers, saved, keep_eval, search);
 }
 
 /* ---- values of eval frames ---- */
@@ -366,32 +372,36 @@ static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 	return chain.count;
 }
 
-static __attribute__((noinline)) uint32_t capture_new(struct hl_lua *lua, struct hl_walk *walk,
+static __attribute__((noinline)) uint32_t capture_new(struct hl_lua *lua,
+						      const struct hl_lua_reader *reader,
 						      const struct hl_script_caller *caller,
 						      struct hl_script_frame *frames, uint32_t max,
 						      bool *ret_truncated)
 {
 	struct search search;
 
-	search_evals(lua, walk, caller, &search);
-	keep_search(lua, &search, caller->native_node);
-	return capture_evals(lua, walk, caller, search.evals, search.count, frames, max,
+	search_evals(lua, reader, caller, &search);
+	if (reader->cache)
+		keep_search(reader->cache, &search, caller->native_node);
+	return capture_evals(lua, reader->walk, caller, search.evals, search.count, frames, max,
 			     ret_truncated);
 }
 
-uint32_t hl_lua_capture(struct hl_lua *lua, struct hl_walk *walk,
+uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 			const struct hl_script_caller *caller, struct hl_script_frame *frames,
 			uint32_t max, bool *ret_truncated)
 {
+	struct hl_lua_cache *cache = reader->cache;
 	uint32_t node = caller->native_node;
-	uint64_t known = HL_LIKELY(node < lua->host.node_count)
-				 ? atomic_load_explicit(&lua->nodes[node], memory_order_acquire)
-				 : 0;
+	uint64_t known = HL_LIKELY(cache) ? atomic_load_explicit(&cache->nodes[node % HL_LUA_NODES],
+								 memory_order_acquire)
+					  : 0;
 
-	if (HL_UNLIKELY(!known))
-		return capture_new(lua, walk, caller, frames, max, ret_truncated);
-	uint32_t count = (uint32_t)(known >> KNOWN_SHIFT);
-	return count ? capture_evals(lua, walk, caller, &lua->evals[(uint32_t)known - 1], count,
+	if (HL_UNLIKELY(!known || known >> NODE_SHIFT != node))
+		return capture_new(lua, reader, caller, frames, max, ret_truncated);
+	uint32_t count = (uint32_t)known >> COUNT_SHIFT;
+	return count ? capture_evals(lua, reader->walk, caller,
+				     &cache->evals[((uint32_t)known & FIRST_MASK) - 1], count,
 				     frames, max, ret_truncated)
 		     : 0;
 }

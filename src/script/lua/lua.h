@@ -29,13 +29,6 @@ struct hl_lua_api {
 		pushcclosure, checkstack, getstack, getinfo, sethook;
 };
 
-/* What hl_lua_open() is given. */
-struct hl_lua_host {
-	struct hl_unwind *unwind;
-	void *(*map)(size_t bytes); /* zero-filled memory, or NULL; as hl_private_map_new() */
-	uint32_t node_count;	    /* native nodes have smaller numbers */
-};
-
 /*
  * Of an eval frame, where it may have a value: the compiler chooses for each part of so long a
  * function. Word w lies w words below the frame's CFA. Words 2 to 7 can only have what the function
@@ -64,25 +57,40 @@ struct hl_lua_eval {
 #define HL_LUA_REGISTER(k) (INT32_MIN + 1 + (int32_t)(k))
 #define HL_LUA_UNKNOWN	   INT32_MIN
 
+/* What was proved of an interpreter; valid in forked children, too. */
 struct hl_lua {
 	struct hl_lua_layout layout;
-	struct hl_lua_host host;
 	uint64_t eval_start, eval_end;
 	struct hl_lua_place state[HL_LUA_PLACES], pc[HL_LUA_PLACES]; /* likely ones first */
 	/* Return addresses into functions that call luaV_execute(), and from bit 48 on which words had
 	 * the state whenever it was known. */
 	_Atomic uint64_t callers[HL_LUA_CALLERS_MAX];
-	/* By native node: number of its first eval frame + 1, and above bit 32 how many there are. */
-	_Atomic uint64_t *nodes;
-	struct hl_lua_eval *evals;
-	_Atomic uint32_t eval_count;
 	_Atomic uint64_t refused; /* captures in which a state was not in order */
+};
+
+#define HL_LUA_NODES (1u << 16)
+#define HL_LUA_EVALS (1u << 18)
+
+/* The eval frames of native stacks, remembered by their nodes. Zero-initialize. When it is full, or two
+ * stacks want one place, stacks are searched again. */
+struct hl_lua_cache {
+	/* The node << 32 | number of eval frames << 26 | number of the first + 1. */
+	_Atomic uint64_t nodes[HL_LUA_NODES];
+	_Atomic uint32_t eval_count;
+	struct hl_lua_eval evals[HL_LUA_EVALS];
+};
+
+/* By what a thread reads stacks. */
+struct hl_lua_reader {
+	struct hl_unwind *unwind;
+	struct hl_walk *walk;
+	struct hl_lua_cache *cache; /* NULL: there is none */
 };
 
 /* How hl_lua_open() went; texts for messages. */
 enum hl_lua_problem {
 	HL_LUA_PROVED,
-	HL_LUA_NO_MEMORY,
+	HL_LUA_UNKNOWN_VERSION,
 	HL_LUA_NO_STATE,   /* lua_newstate() or a call in the private state failed */
 	HL_LUA_NO_EVAL,	   /* luaV_execute() was not found on the stack */
 	HL_LUA_NO_PLACE,   /* it has its state nowhere all the time */
@@ -92,15 +100,17 @@ enum hl_lua_problem {
 const char *hl_lua_problem_text(enum hl_lua_problem problem);
 
 /*
- * Runs the probe: some hundred microseconds, with calls of the interpreter's functions, but none of
- * the target's allocator. ${walk}: of the calling thread. ${lua} is zero, and usable when
- * HL_LUA_PROVED is returned.
+ * Runs the probe: a millisecond, with calls of the interpreter's functions, but none of the target's
+ * allocator. ${memory}: HL_LUA_PROBE_BYTES that are zero, not needed afterwards. ${lua} is zero, and
+ * usable when HL_LUA_PROVED is returned. One at a time.
  */
-enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api,
-				const struct hl_lua_host *host, struct hl_walk *walk);
+#define HL_LUA_PROBE_BYTES ((size_t)5 << 18)
 
-/* As capture of hl_script_provider, with the calling thread's ${walk}. */
-uint32_t hl_lua_capture(struct hl_lua *lua, struct hl_walk *walk,
+enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api,
+				const struct hl_lua_reader *reader, void *memory);
+
+/* As capture of hl_script_provider. */
+uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 			const struct hl_script_caller *caller, struct hl_script_frame *frames,
 			uint32_t max, bool *ret_truncated);
 

@@ -15,6 +15,7 @@
 
 #include "unwind/saved.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define MEMORY_BYTES	 (1u << 20)
@@ -72,7 +73,7 @@ struct line {
 struct probe {
 	struct hl_lua *lua;
 	const struct hl_lua_api *api;
-	struct hl_walk *walk;
+	const struct hl_lua_reader *reader;
 	uint8_t *memory;
 	size_t used;
 	lua_state *state;
@@ -344,8 +345,8 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 			hl_lua_number((uint64_t)debug, probe->lua->layout.debug_first_line)};
 	memcpy(saved, caller->saved, sizeof(saved) - sizeof(saved[0]));
 	saved[HL_SAVED_RBP] = caller->registers->bp;
-	hl_saved_walk(probe->lua->host.unwind, probe->walk, caller->registers, saved, read_eval,
-		      &contents);
+	hl_saved_walk(probe->reader->unwind, probe->reader->walk, caller->registers, saved,
+		      read_eval, &contents);
 	if (!contents.found)
 		return;
 	uint64_t state = (uint64_t)probe->state, pc = saved_pc(probe);
@@ -395,7 +396,7 @@ static void prove(struct probe *probe, const struct hl_script_caller *caller)
 		return;
 	}
 	struct line line = probe->lines[probe->proved++];
-	uint32_t count = hl_lua_capture(probe->lua, probe->walk, caller, &frame, 1, &truncated);
+	uint32_t count = hl_lua_capture(probe->lua, probe->reader, caller, &frame, 1, &truncated);
 	if (line.line == UINT32_MAX)
 		return; /* a C function runs */
 	if (!count || !hl_lua_describe(probe->lua, &frame, &place) || place.line != line.line ||
@@ -414,7 +415,7 @@ static void compare_levels(struct probe *probe, const struct hl_script_caller *c
 	uint32_t level = 0, count = 0;
 
 	if (is_sound(probe))
-		count = hl_lua_capture(probe->lua, probe->walk, caller, frames, FRAMES_MAX,
+		count = hl_lua_capture(probe->lua, probe->reader, caller, frames, FRAMES_MAX,
 				       &truncated);
 
 	while (get_info(probe, (int)level + 1, debug)) {
@@ -456,7 +457,7 @@ static int in_script(lua_state *state)
 	if (running->pass == PASS_FIND) {
 		memcpy(all, saved, HL_SAVED_RBP * sizeof(*saved));
 		all[HL_SAVED_RBP] = registers.bp;
-		hl_saved_walk(running->lua->host.unwind, running->walk, &registers, all,
+		hl_saved_walk(running->reader->unwind, running->reader->walk, &registers, all,
 			      note_function, running);
 	}
 	if (running->pass == PASS_PROVE)
@@ -544,35 +545,33 @@ static enum hl_lua_problem run_all(struct probe *probe)
 	return probe->differences || !probe->levels ? HL_LUA_OTHER_LINES : HL_LUA_PROVED;
 }
 
-#define EVALS_BYTES ((size_t)(1u << 20) * sizeof(struct hl_lua_eval))
+static_assert(sizeof(struct probe) + MEMORY_BYTES <= HL_LUA_PROBE_BYTES, "there is room");
 
 enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api,
-				const struct hl_lua_host *host, struct hl_walk *walk)
+				const struct hl_lua_reader *reader, void *memory)
 {
 	const struct hl_lua_layout *layout = hl_lua_layout(api->version);
-	struct probe *probe = host->map(sizeof(*probe) + MEMORY_BYTES);
+	struct hl_lua_reader without_cache = {.unwind = reader->unwind, .walk = reader->walk};
+	struct probe *probe = memory;
 
-	lua->host = *host;
-	lua->nodes = host->map(host->node_count * sizeof(*lua->nodes));
-	lua->evals = host->map(EVALS_BYTES);
-	if (!layout || !probe || !lua->nodes || !lua->evals)
-		return HL_LUA_NO_MEMORY;
+	if (!layout)
+		return HL_LUA_UNKNOWN_VERSION;
 	lua->layout = *layout;
-	*probe = (struct probe){
-		.lua = lua,
-		.api = api,
-		.walk = walk,
-		.memory = (uint8_t *)(probe + 1),
-	};
+	probe->lua = lua;
+	probe->api = api;
+	probe->reader = &without_cache;
+	probe->memory = (uint8_t *)(probe + 1);
 	running = probe;
-	return run_all(probe);
+	enum hl_lua_problem problem = run_all(probe);
+	running = NULL;
+	return problem;
 }
 
 const char *hl_lua_problem_text(enum hl_lua_problem problem)
 {
 	static const char *const texts[] = {
 		[HL_LUA_PROVED] = "its frames are read",
-		[HL_LUA_NO_MEMORY] = "there is no memory",
+		[HL_LUA_UNKNOWN_VERSION] = "its version is not known",
 		[HL_LUA_NO_STATE] = "a private state cannot be made",
 		[HL_LUA_NO_EVAL] = "its main function is not found on the stack",
 		[HL_LUA_NO_PLACE] = "its main function keeps the state nowhere",

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a loaded module exports, read from its dynamic section in memory. Takes no lock. */
+#pragma once
+
+#include <elf.h>
+#include <stdint.h>
+
+struct hl_exports {
+	uint64_t load_bias;
+	const Elf64_Sym *symbols;
+	const char *names;
+	const uint32_t *hash; /* DT_GNU_HASH; NULL: nothing is found */
+};
+
+/* ${dynamic}: the module's dynamic section; NULL: it has none. */
+struct hl_exports hl_exports_of(const Elf64_Dyn *dynamic, uint64_t load_bias);
+
+/* The address of the function called ${name}; 0: there is none. */
+uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Interpreters of Lua in this process; see lua_modules.h. */
+#include "recorder/lua_modules.h"
+
+#include "recorder/recorder.h"
+#include "recorder/sys.h"
+#include "script/lua/lua.h"
+
+#include <string.h>
+
+enum phase {
+	PHASE_NONE,
+	PHASE_FOUND,
+	PHASE_PROBING,
+	PHASE_PROVED,
+	PHASE_REFUSED, /* its frames cannot be read, or it is gone */
+};
+
+/* All outlive the recorder: a forked child starts another one. */
+static struct interpreter {
+	_Atomic uint32_t phase;
+	uint64_t start, end;
+	struct hl_lua_api api;
+	struct hl_lua lua;
+} interpreters[HL_LUA_MODULES_MAX];
+
+_Atomic bool hl_lua_modules_pending;
+
+/* ---- found ---- */
+
+/* By functions that came with a version. */
+static enum hl_lua_version version_of(const struct hl_exports *exports)
+{
+	if (hl_exports_find(exports, "luaJIT_setmode"))
+		return HL_LUA_NONE;
+	if (hl_exports_find(exports, "lua_numbertocstring"))
+		return HL_LUA_55;
+	if (hl_exports_find(exports, "lua_setwarnf"))
+		return HL_LUA_54;
+	if (hl_exports_find(exports, "lua_rotate"))
+		return HL_LUA_53;
+	return hl_exports_find(exports, "lua_pcallk") ? HL_LUA_52 : HL_LUA_51;
+}
+
+static bool find_api(const struct hl_exports *exports, struct hl_lua_api *ret_api)
+{
+	struct hl_lua_api api = {
+		.newstate = hl_exports_find(exports, "lua_newstate"),
+		.close = hl_exports_find(exports, "lua_close"),
+		.load = hl_exports_find(exports, "lua_load"),
+		.pcall = hl_exports_find(exports, "lua_pcallk"),
+		.pushcclosure = hl_exports_find(exports, "lua_pushcclosure"),
+		.checkstack = hl_exports_find(exports, "lua_checkstack"),
+		.getstack = hl_exports_find(exports, "lua_getstack"),
+		.getinfo = hl_exports_find(exports, "lua_getinfo"),
+		.sethook = hl_exports_find(exports, "lua_sethook"),
+	};
+
+	if (!api.pcall)
+		api.pcall = hl_exports_find(exports, "lua_pcall");
+	if (!api.newstate || !api.close || !api.load || !api.pcall || !api.pushcclosure ||
+	    !api.checkstack || !api.getstack || !api.getinfo || !api.sethook)
+		return false;
+	api.version = version_of(exports);
+	*ret_api = api;
+	return api.version != HL_LUA_NONE;
+}
+
+/* Another module has taken its place. */
+static void retire_overlapping(uint64_t start, uint64_t end, uint64_t newstate)
+{
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		struct interpreter *it = &interpreters[i];
+		if (it->phase != PHASE_NONE && it->start < end && start < it->end &&
+		    it->api.newstate != newstate)
+			it->phase = PHASE_REFUSED;
+	}
+}
+
+bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end)
+{
+	struct hl_lua_api api = {0};
+	bool is_lua = find_api(exports, &api);
+
+	retire_overlapping(start, end, api.newstate);
+	for (uint32_t i = 0; is_lua && i < HL_LUA_MODULES_MAX; i++) {
+		struct interpreter *it = &interpreters[i];
+		if (it->phase != PHASE_NONE && it->api.newstate != api.newstate)
+			continue;
+		if (it->phase == PHASE_PROVED || it->phase == PHASE_REFUSED)
+			return false; /* known from before a fork */
+		it->start = start;
+		it->end = end;
+		it->api = api;
+		it->phase = PHASE_FOUND;
+		hl_lua_modules_pending = true;
+		return true;
+	}
+	return false;
+}
+
+/* ---- a provider ---- */
+
+static struct hl_lua_cache *cache_of(struct hl_recorder *recorder, const struct interpreter *it)
+{
+	_Atomic(struct hl_lua_cache *) *place = &recorder->lua_caches[it - interpreters];
+	struct hl_lua_cache *cache = atomic_load_explicit(place, memory_order_acquire);
+
+	if (HL_LIKELY(cache))
+		return cache;
+	struct hl_lua_cache *made = hl_private_map_new(sizeof(*made));
+	if (made && !atomic_compare_exchange_strong(place, &cache, made))
+		hl_private_map_free(made, sizeof(*made));
+	else
+		cache = made;
+	return cache;
+}
+
+static uint32_t capture(void *state, const struct hl_script_caller *caller,
+			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	struct interpreter *it = state;
+
+	if (HL_UNLIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED))
+		return 0;
+	struct hl_lua_reader reader = {
+		.unwind = caller->unwind,
+		.walk = caller->walk,
+		.cache = cache_of(hl_recorder, it),
+	};
+	return hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
+}
+
+static bool describe(void *state, const struct hl_script_frame *frame,
+		     struct hl_script_place *ret_place)
+{
+	const struct interpreter *it = state;
+
+	return hl_lua_describe(&it->lua, frame, ret_place);
+}
+
+/* ---- the probe ---- */
+
+#define STACK_BYTES ((size_t)512 << 10)
+
+/* In one mapping, with the stack at its end. */
+struct room {
+	struct interpreter *interpreter;
+	struct hl_lua_reader reader;
+	enum hl_lua_problem problem;
+	struct hl_walk walk;
+	_Alignas(4096) uint8_t memory[HL_LUA_PROBE_BYTES];
+	uint8_t stack[STACK_BYTES];
+};
+
+static void run_probe(void *context)
+{
+	struct room *room = context;
+	struct interpreter *it = room->interpreter;
+
+	room->problem = hl_lua_open(&it->lua, &it->api, &room->reader, room->memory);
+}
+
+/* The thread's own stack may be small. Vector registers are kept, since who allocates may know that an
+ * allocator leaves them alone. */
+static __attribute__((noinline)) void call_on_stack(void *top, void (*function)(void *),
+						    void *context)
+{
+	__asm__ volatile("mov %%rsp, %%rbx\n\t"
+			 "lea -528(%[top]), %%rsp\n\t"
+			 "fxsave64 (%%rsp)\n\t"
+			 "call *%[function]\n\t"
+			 "fxrstor64 (%%rsp)\n\t"
+			 "mov %%rbx, %%rsp"
+			 : "+D"(context)
+			 : [top] "r"(top), [function] "r"(function)
+			 : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "cc",
+			   "memory");
+}
+
+/* A program has its interpreter beside code of its own: then what lies where is not known. */
+static void offer(struct interpreter *it)
+{
+	struct hl_script_provider provider = {
+		.name = "lua",
+		.capture = capture,
+		.describe = describe,
+		.state = it,
+		.eval_start = it->lua.eval_start,
+		.eval_end = it->lua.eval_end,
+	};
+
+	it->phase = PHASE_PROVED;
+	if (hl_script_register(&provider) < 0)
+		it->phase = PHASE_REFUSED;
+}
+
+static void probe(struct hl_recorder *recorder, struct interpreter *it)
+{
+	uint64_t before;
+	struct room *room = hl_private_map_new(sizeof(*room));
+
+	it->phase = room ? PHASE_PROBING : PHASE_REFUSED;
+	if (!room)
+		return;
+	room->interpreter = it;
+	room->reader = (struct hl_lua_reader){&recorder->unwind, &room->walk, NULL};
+	/* Handlers must not find the thread on that stack. */
+	hl_sys_block_signals(&before);
+	call_on_stack(room->stack + STACK_BYTES, run_probe, room);
+	hl_sys_restore_signals(&before);
+	if (room->problem == HL_LUA_PROVED)
+		offer(it);
+	else
+		it->phase = PHASE_REFUSED;
+	hl_private_map_free(room, sizeof(*room));
+}
+
+void hl_lua_modules_probe(struct hl_recorder *recorder)
+{
+	if (!atomic_exchange(&hl_lua_modules_pending, false))
+		return;
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
+		if (interpreters[i].phase == PHASE_FOUND)
+			probe(recorder, &interpreters[i]);
+}

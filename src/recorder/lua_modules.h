@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Finds interpreters of Lua among the modules of the process, and makes them providers of script
+ * frames: a module is looked at when it is entered, and probed at the next allocation, outside of all
+ * locks.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "recorder/exports.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hl_recorder;
+struct hl_region_header;
+
+#define HL_LUA_MODULES_MAX 2u /* of one process; further ones have no frames */
+
+/* A module at [${start}, ${end}) has been entered. True: it must be probed. Under a lock. */
+bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end);
+
+extern HL_HIDDEN _Atomic bool hl_lua_modules_pending;
+
+/* Probes what has been noted. On a thread that is recording, without locks. */
+void hl_lua_modules_probe(struct hl_recorder *recorder);

@@ -38,32 +38,72 @@ static uint32_t hash_of(const char *name)
 	return hash;
 }
 
-static bool is_same(const char *a, const char *b)
+static bool is_prefix(const char *prefix, const char *name)
 {
-	for (; *a && *a == *b; a++)
-		b++;
-	return *a == *b;
+	for (; *prefix && *prefix == *name; prefix++)
+		name++;
+	return !*prefix;
 }
 
 /* The table: counts of buckets, of symbols outside of it, of words of a filter, a shift; the filter;
  * for each bucket the first symbol; for each symbol its hash, odd for the last one of a bucket. */
+struct table {
+	uint32_t bucket_count, first;
+	const uint32_t *buckets, *hashes;
+};
+
+static struct table table_of(const struct hl_exports *exports)
+{
+	const uint32_t *head = exports->hash;
+
+	if (!head)
+		return (struct table){0};
+	const uint32_t *buckets = head + 4 + 2 * head[2];
+	return (struct table){head[0], head[1], buckets, buckets + head[0]};
+}
+
+static const char *name_of(const struct hl_exports *exports, const Elf64_Sym *symbol)
+{
+	bool is_function = ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx;
+
+	return is_function ? exports->names + symbol->st_name : "";
+}
+
 uint64_t hl_exports_find(const struct hl_exports *exports, const char *name)
 {
-	const uint32_t *table = exports->hash;
+	struct table table = table_of(exports);
 	uint32_t hash = hash_of(name);
 
-	if (!table || !table[0])
+	if (!table.bucket_count)
 		return 0;
-	const uint32_t *buckets = table + 4 + 2 * table[2], *hashes = buckets + table[0];
-	uint32_t first = table[1], at = buckets[hash % table[0]];
-	for (; at >= first; at++) {
+	for (uint32_t at = table.buckets[hash % table.bucket_count]; at >= table.first; at++) {
 		const Elf64_Sym *symbol = &exports->symbols[at];
-		if ((hashes[at - first] | 1) == (hash | 1) &&
-		    ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx &&
-		    is_same(exports->names + symbol->st_name, name))
+		if ((table.hashes[at - table.first] | 1) == (hash | 1) &&
+		    is_prefix(name, name_of(exports, symbol)) &&
+		    is_prefix(name_of(exports, symbol), name))
 			return exports->load_bias + symbol->st_value;
-		if (hashes[at - first] & 1)
+		if (table.hashes[at - table.first] & 1)
 			break;
 	}
 	return 0;
+}
+
+void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t *ret_start,
+		      uint64_t *ret_end)
+{
+	struct table table = table_of(exports);
+
+	*ret_start = *ret_end = 0;
+	for (uint32_t i = 0; i < table.bucket_count; i++)
+		for (uint32_t at = table.buckets[i]; at >= table.first; at++) {
+			const Elf64_Sym *symbol = &exports->symbols[at];
+			uint64_t start = exports->load_bias + symbol->st_value;
+			uint64_t end = start + symbol->st_size;
+			if (is_prefix(prefix, name_of(exports, symbol))) {
+				*ret_start = *ret_start && *ret_start < start ? *ret_start : start;
+				*ret_end = *ret_end > end ? *ret_end : end;
+			}
+			if (table.hashes[at - table.first] & 1)
+				break;
+		}
 }

@@ -20,6 +20,7 @@ enum phase {
 static struct interpreter {
 	_Atomic uint32_t phase;
 	uint64_t start, end;
+	uint64_t text_start, text_end; /* code that is the interpreter's own */
 	struct hl_lua_api api;
 	struct hl_lua lua;
 } interpreters[HL_LUA_MODULES_MAX];
@@ -77,7 +78,8 @@ static void retire_overlapping(uint64_t start, uint64_t end, uint64_t newstate)
 	}
 }
 
-bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end)
+bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end,
+			 bool is_program)
 {
 	struct hl_lua_api api = {0};
 	bool is_lua = find_api(exports, &api);
@@ -92,6 +94,11 @@ bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint6
 		it->start = start;
 		it->end = end;
 		it->api = api;
+		it->text_start = start;
+		it->text_end = end;
+		/* A linker puts the files of an archive one after the other. */
+		if (is_program)
+			hl_exports_range(exports, "lua", &it->text_start, &it->text_end);
 		it->phase = PHASE_FOUND;
 		hl_lua_modules_pending = true;
 		return true;
@@ -178,7 +185,6 @@ static __attribute__((noinline)) void call_on_stack(void *top, void (*function)(
 			   "memory");
 }
 
-/* A program has its interpreter beside code of its own: then what lies where is not known. */
 static void offer(struct interpreter *it)
 {
 	struct hl_script_provider provider = {
@@ -188,6 +194,8 @@ static void offer(struct interpreter *it)
 		.state = it,
 		.eval_start = it->lua.eval_start,
 		.eval_end = it->lua.eval_end,
+		.text_start = it->text_start,
+		.text_end = it->text_end,
 	};
 
 	it->phase = PHASE_PROVED;

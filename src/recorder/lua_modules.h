@@ -18,8 +18,10 @@ struct hl_region_header;
 
 #define HL_LUA_MODULES_MAX 2u /* of one process; further ones have no frames */
 
-/* A module at [${start}, ${end}) has been entered. True: it must be probed. Under a lock. */
-bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end);
+/* A module at [${start}, ${end}) has been entered, the program or a library. True: it must be probed.
+ * Under a lock. */
+bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end,
+			 bool is_program);
 
 extern HL_HIDDEN _Atomic bool hl_lua_modules_pending;
 

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Runs a script of Lua: lua_host SCRIPT [ledger]
+ *
+ * With "ledger" it writes, for each line of the script on which something was allocated, "line bytes
+ * blocks", as lua_getinfo() says under a hook that has the interpreter save its program counter. The
+ * same allocations happen without it. A child that the script makes by fork() goes on without a ledger.
+ */
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LINES_MAX   256
+#define STACK_SLOTS 1000 /* so that hooks, which need some, do not move the stack */
+
+static bool has_ledger, is_running;
+static lua_State *main_state, *running;
+static size_t bytes_by_line[LINES_MAX], blocks_by_line[LINES_MAX];
+
+static void no_hook(lua_State *state, lua_Debug *debug)
+{
+	(void)state, (void)debug;
+}
+
+/* The line that the innermost function in Lua of ${state} is on; 0: there is none. */
+static int line_of(lua_State *state)
+{
+	lua_Debug debug;
+
+	for (int level = 0; lua_getstack(state, level, &debug); level++) {
+		lua_getinfo(state, "Sl", &debug);
+		if (*debug.what != 'C' && debug.currentline > 0)
+			return debug.currentline;
+	}
+	return 0;
+}
+
+static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes)
+{
+	(void)context, (void)old_bytes;
+	if (!bytes) {
+		free(block);
+		return NULL;
+	}
+	if (has_ledger && is_running) {
+		int line = line_of(running);
+		if (!line)
+			line = line_of(main_state);
+		bytes_by_line[line % LINES_MAX] += bytes;
+		blocks_by_line[line % LINES_MAX]++;
+	}
+	return realloc(block, bytes);
+}
+
+/* enter([coroutine]): that one runs from now on, else the caller. */
+static int enter(lua_State *state)
+{
+	running = lua_isthread(state, 1) ? lua_tothread(state, 1) : state;
+	lua_checkstack(running, STACK_SLOTS);
+	if (has_ledger)
+		lua_sethook(running, no_hook, LUA_VERSION_NUM == 501 ? LUA_MASKLINE : LUA_MASKCOUNT,
+			    1000000000);
+	return 0;
+}
+
+/* fork(): 0 in the child; the caller waits for it. */
+static int fork_child(lua_State *state)
+{
+	pid_t pid = has_ledger ? -1 : fork();
+
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	lua_pushinteger(state, pid);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		fprintf(stderr, "usage: lua_host SCRIPT [ledger]\n");
+		return 2;
+	}
+	has_ledger = argc > 2;
+	main_state = lua_newstate(allocate, NULL);
+	luaL_openlibs(main_state);
+	lua_gc(main_state, LUA_GCSTOP, 0);
+	lua_pushcfunction(main_state, enter);
+	lua_setglobal(main_state, "enter");
+	lua_pushcfunction(main_state, fork_child);
+	lua_setglobal(main_state, "fork");
+	int result = luaL_loadfile(main_state, argv[1]);
+	enter(main_state);
+	is_running = true;
+	if (!result)
+		result = lua_pcall(main_state, 0, 0, 0);
+	is_running = false;
+	if (result)
+		fprintf(stderr, "%s\n", lua_tostring(main_state, -1));
+	for (int line = 1; has_ledger && line < LINES_MAX; line++)
+		if (blocks_by_line[line])
+			printf("%d %zu %zu\n", line, bytes_by_line[line], blocks_by_line[line]);
+	lua_close(main_state);
+	return result ? 1 : 0;
+}

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lines of Lua: record and attach name them in programs that know nothing of it."""
+
+import os
+import signal
+import subprocess
+
+import attaching
+import harness
+from harness import HEAPLINE, wait_until
+
+LEAK = """
+local kept = {}
+local function work(i)
+  local t = {}
+  for j = 1, 10 do t[j] = {j, i} end
+  return #t
+end
+local function leak(i)
+  kept[#kept + 1] = {name = 'leaked ' .. i, data = {i, i, i}}
+end
+local function round()
+  for i = 1, 3000 do
+    work(i)
+    leak(i)
+  end
+end
+io.write('ready\\n') io.flush()
+if io.read() == 'leak' then
+  round()
+  collectgarbage()
+  io.write('leaked\\n') io.flush()
+  io.read()
+end
+os.exit(0)
+"""
+LEAK_LINE = 9
+INTERPRETERS = ("lua5.1", "lua5.4")
+
+
+def game():
+    return os.path.join(harness.SOURCES, "lua_game.lua")
+
+
+def rows(recording, *options):
+    return harness.report("lines", recording, *options)["rows"]
+
+
+def lines_of(recording, script, *options):
+    """(bytes, blocks) allocated by line of the script."""
+    return {row["line"]: [row["bytes"], row["objects"]]
+            for row in rows(recording, "--value", "alloc", "--stack", "script", *options)
+            if row["file"] == script}
+
+
+class EachLine(harness.TestCase):
+    """Every byte and block of a game-like script has the line that the interpreter itself says."""
+
+    def check(self, version, moved=()):
+        host = harness.program("lua_host" + version)
+        ledger = harness.run([host, game(), "ledger"])
+        self.assertEqual(ledger.status, 0, ledger.stderr)
+        expected = {int(line): [int(size), int(blocks)] for line, size, blocks in
+                    (text.split() for text in ledger.stdout.splitlines())}
+        for line, to in moved:
+            expected[to] = [sum(pair) for pair in zip(expected.pop(line), expected[to])]
+        recording = self.path("game.hl")
+        result = harness.run(harness.record_command(recording, [host, game()]))
+        self.assertEqual(result.status, 0, result.stderr)
+        parent = harness.processes(recording)[0]["pid"]
+        self.assertEqual(lines_of(recording, game(), "-p", str(parent)), expected)
+
+    def test_of_5_1(self):
+        # The ledger's hook needs room on the stack, which then grows on a line of the callee.
+        self.check("51", [(50, 53)])
+
+    def test_of_5_2(self):
+        self.check("52")
+
+    def test_of_5_3(self):
+        self.check("53")
+
+    def test_of_5_4(self):
+        self.check("54")
+
+    def test_of_a_forked_child(self):
+        host = harness.program("lua_host54")
+        recording = self.path("game.hl")
+        harness.run(harness.record_command(recording, [host, game()]))
+        processes = harness.processes(recording)
+        self.assertEqual(len(processes), 2)
+        lines = lines_of(recording, game(), "-p", str(processes[1]["pid"]))
+        self.assertGreater(sum(size for size, _ in lines.values()), 5000)
+
+
+class Interpreters(harness.TestCase):
+    """A leak in a script is the first row, in Debian's stripped interpreters."""
+
+    def check_first(self, recording, script):
+        first = rows(recording, "--value", "inuse")[0]
+        self.assertEqual((first["file"], first["line"]), (script, LEAK_LINE))
+        top = harness.report("top", recording, "--value", "inuse", "--stack", "script")["rows"][0]
+        self.assertIn(f"<{os.path.basename(script)}:{LEAK_LINE - 1}>", top["name"])
+
+    def script(self):
+        path = self.path("leak.lua")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(LEAK)
+        return path
+
+    def test_record_names_the_line(self):
+        for name in INTERPRETERS:
+            with self.subTest(name):
+                recording, script = self.path(name + ".hl"), self.script()
+                lua = subprocess.Popen(
+                    harness.record_command(recording, [harness.need(name), script]),
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                self.assertEqual(lua.stdout.readline(), "ready\n")
+                lua.communicate("leak\n\n", timeout=harness.TIMEOUT_S)
+                self.assertEqual(lua.returncode, 0)
+                self.check_first(recording, script)
+
+
+class Attached(attaching.TestCase, Interpreters):
+    """The same in one that runs already."""
+
+    def test_record_names_the_line(self):
+        for name in INTERPRETERS:
+            with self.subTest(name):
+                script = self.script()
+                lua = subprocess.Popen([harness.need(name), script], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True)
+                try:
+                    self.assertEqual(lua.stdout.readline(), "ready\n")
+                    with self.attached(lua.pid):
+                        lua.stdin.write("leak\n")
+                        lua.stdin.flush()
+                        self.assertEqual(lua.stdout.readline(), "leaked\n")
+                        self.ctl(lua.pid, "detach")
+                    self.check_first(self.recording, script)
+                    lua.communicate("\n", timeout=harness.TIMEOUT_S)
+                    self.assertEqual(lua.returncode, 0)
+                finally:
+                    lua.kill()
+                    lua.wait()
+
+
+class Redis(harness.TestCase):
+    """A script that a server was sent."""
+
+    def test_eval_has_the_line_of_the_script(self):
+        server, client = harness.need("redis-server"), harness.need("redis-cli")
+        recording, socket = self.path("redis.hl"), self.path("redis.socket")
+        redis = subprocess.Popen(
+            harness.record_command(recording, [server, "--port", "0", "--unixsocket", socket,
+                                               "--save", ""]), stdout=subprocess.DEVNULL)
+        ask = [client, "-s", socket]
+        try:
+            wait_until(lambda: harness.run([*ask, "ping"]).stdout == "PONG\n", "the server")
+            script = "local t = {}\nfor i = 1, 20000 do\n  t[i] = {i, 'value' .. i}\nend\nreturn #t"
+            self.assertEqual(harness.run([*ask, "eval", script, "0"]).stdout.strip(), "20000")
+            harness.run([*ask, "shutdown", "nosave"])
+            self.assertEqual(redis.wait(harness.TIMEOUT_S), 0)
+        finally:
+            if redis.poll() is None:
+                redis.send_signal(signal.SIGTERM)
+                redis.wait()
+        first = rows(recording)[0]
+        self.assertEqual((first["file"], first["line"]), ("user_script", 3))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -71,7 +71,7 @@ static int read_names(const struct hl_region_view *view, struct hl_recording_pro
 	size_t capacity = 0;
 	int r = add_name(process, places, &capacity, UINT32_MAX, "", 0);
 
-	for (uint32_t at = 0; r == 0 && at < end;) {
+	for (uint32_t at = 0; r == 0 && at < end && process->site_name_count < HL_SITES_MAX;) {
 		struct hl_region_name name;
 		uint32_t left = end - at;
 		if (left < sizeof(name))

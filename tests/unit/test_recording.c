@@ -109,6 +109,10 @@ static struct hl_recording_value values[] = {
 static struct hl_recording_thread threads[] = {{.tid = UINT32_MAX, .name = "sixteen bytes ok"},
 					       {.tid = 2, .name = "\xff"}};
 
+static struct hl_recording_provider providers[] = {{"l\xffua", 1, UINT64_MAX, 3, 4}};
+static struct hl_recording_site sites[] = {{0, 1, 0, UINT32_MAX, 7}};
+static char *site_names[] = {"", "a \x80"};
+
 static struct hl_recording_process sample_process(void)
 {
 	return (struct hl_recording_process){
@@ -133,6 +137,12 @@ static struct hl_recording_process sample_process(void)
 		.nodes = nodes,
 		.values = values,
 		.threads = threads,
+		.provider_count = 1,
+		.site_count = 1,
+		.site_name_count = 2,
+		.providers = providers,
+		.sites = sites,
+		.site_names = site_names,
 	};
 }
 
@@ -186,6 +196,13 @@ static void assert_is_sample_tables(const struct hl_recording_process *p)
 	assert_memory_equal(p->values, values, sizeof(values));
 	assert_int_equal(p->thread_count, 2);
 	assert_memory_equal(p->threads, threads, sizeof(threads));
+	assert_int_equal(p->provider_count, 1);
+	assert_string_equal(p->providers[0].name, providers[0].name);
+	assert_true(p->providers[0].eval_end == UINT64_MAX && p->providers[0].text_end == 4);
+	assert_int_equal(p->site_count, 1);
+	assert_memory_equal(p->sites, sites, sizeof(sites));
+	assert_int_equal(p->site_name_count, 2);
+	assert_string_equal(p->site_names[1], site_names[1]);
 }
 
 static void assert_is_sample_process(const struct hl_recording_process *p)

@@ -2,6 +2,8 @@
 /* Regions become recordings, whatever a target may have written into them. */
 #include "collector/region_read.h"
 
+#include "base/frame_key.h"
+
 #include "fail_allocations.h"
 #include "fake_region.h"
 #include "recording/recording_files.h"
@@ -340,6 +342,86 @@ static void wild_modules_have_no_name(void **state)
 	hl_recording_process_release(&process);
 }
 
+static uint32_t add_name(struct fake_region *fake, const char *text)
+{
+	uint32_t at = fake->header->name_bytes, bytes = (uint32_t)strlen(text);
+	struct hl_region_name *name =
+		(struct hl_region_name *)((char *)fake_area(fake, HL_AREA_NAMES) + at);
+
+	name->bytes = bytes;
+	memcpy(name->text, text, bytes);
+	fake->header->name_bytes = at + hl_region_name_bytes(bytes);
+	return at;
+}
+
+static struct hl_region_site *add_site(struct fake_region *fake, uint32_t function, uint32_t source)
+{
+	struct hl_region_site *site = fake_area(fake, HL_AREA_SITES);
+
+	site += fake->header->site_count++;
+	*site = (struct hl_region_site){.function = function, .source = source, .line = 7};
+	return site;
+}
+
+static void add_script(struct fake_region *fake)
+{
+	fake->header->provider_count = 1;
+	strcpy(fake->header->providers[0].name, "lua");
+	fake->header->providers[0].eval_start = 0x77;
+	uint32_t source = add_name(fake, "main.lua");
+	add_site(fake, add_name(fake, "handle"), source);
+	fake_add_node(fake, 0, hl_site_frame_key(1, true));
+}
+
+static void sites_of_scripts_and_their_names_are_read(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_place place;
+
+	add_script(fake);
+	struct hl_recording_process process = read_region(fake);
+	assert_int_equal(process.provider_count, 1);
+	assert_string_equal(process.providers[0].name, "lua");
+	assert_int_equal(process.providers[0].eval_start, 0x77);
+	assert_int_equal(process.site_count, 1);
+	assert_string_equal(process.site_names[process.sites[0].function], "handle");
+	assert_string_equal(process.site_names[process.sites[0].source], "main.lua");
+	assert_int_equal(process.sites[0].line, 7);
+	assert_true(process.nodes[0].frame == hl_site_frame_key(1, true));
+	hl_recording_process_release(&process);
+	assert_true(hl_region_sites_find(&view, 1, &place));
+	assert_memory_equal(place.function, "handle", place.function_bytes);
+	assert_int_equal(place.source_bytes, strlen("main.lua"));
+	assert_int_equal(place.provider_bytes, 3);
+	assert_false(hl_region_sites_find(&view, 0, &place));
+	assert_false(hl_region_sites_find(&view, 2, &place));
+}
+
+static void wild_sites_have_no_name(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_place place;
+
+	add_script(fake);
+	add_site(fake, 2, UINT32_MAX);
+	add_site(fake, 0, 0)->provider = 3;
+	((struct hl_region_name *)fake_area(fake, HL_AREA_NAMES))->bytes = UINT32_MAX;
+	fake_add_node(fake, 0, hl_site_frame_key(4, false));
+	struct hl_recording_process process = read_region(fake);
+	assert_int_equal(process.site_count, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(process.sites[i].provider, 0);
+		assert_string_equal(process.site_names[process.sites[i].function], "");
+	}
+	assert_true(process.nodes[1].frame == hl_site_frame_key(0, false));
+	assert_true(process.lost.damaged >= 3);
+	hl_recording_process_release(&process);
+	for (uint32_t number = 2; number <= 3; number++)
+		assert_false(hl_region_sites_find(&view, number, &place));
+}
+
 /* Overwrites ${count} random words at the beginning of random areas and in the header. */
 static void scribble(struct fake_region *fake, unsigned *seed, int count)
 {
@@ -386,6 +468,7 @@ static void whatever_a_target_scribbles_the_recording_can_be_read(void **state)
 		fake_add_thread(&fake, "main");
 		for (uint32_t i = 0; i < 20; i++)
 			fake_allocate(fake_add_cell(&fake, fake_add_node(&fake, i, i + 1), 0), i);
+		add_script(&fake);
 		scribble(&fake, &random, 40);
 		struct hl_recording_process process = read_region(&fake);
 		assert_can_be_written_and_read(&process);
@@ -417,6 +500,7 @@ static void each_failing_allocation_is_an_error_and_leaves_nothing(void **state)
 	struct hl_recording_process process = {0};
 
 	fake_add_module(fake, "/bin/program");
+	add_script(fake);
 	fake_allocate(fake_add_cell(fake, fake_add_node(fake, 0, 1), 0), 1);
 	struct hl_region_view view = fake_view(fake);
 	FOR_EACH_FAILING_ALLOCATION(r, read_again(&view, &process))
@@ -424,6 +508,7 @@ static void each_failing_allocation_is_an_error_and_leaves_nothing(void **state)
 		assert_int_equal(r, -ENOMEM);
 		assert_null(process.values);
 		assert_int_equal(process.node_count, 0);
+		assert_null(process.sites);
 	}
 	hl_recording_process_release(&process);
 }
@@ -447,6 +532,8 @@ int main(void)
 		IN_REGION(a_layout_that_does_not_fit_is_refused),
 		IN_REGION(a_cell_of_no_thread_counts_under_the_first),
 		IN_REGION(wild_modules_have_no_name),
+		IN_REGION(sites_of_scripts_and_their_names_are_read),
+		IN_REGION(wild_sites_have_no_name),
 		IN_REGION(whatever_a_target_scribbles_the_recording_can_be_read),
 		IN_REGION(each_failing_allocation_is_an_error_and_leaves_nothing),
 	};

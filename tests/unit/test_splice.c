@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where frames of scripts stand in stacks, whatever calls of interpreters there are. */
+#include "profile/splice.h"
+
+#include "base/frame_key.h"
+#include "profile/filter.h"
+#include "recording/recording.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fail_allocations.h"
+#include "stacks.h"
+
+/*
+ * A stack is a text: words that are names are native functions, E and F calls of the main functions
+ * of two interpreters, I other code of the first one; ".a" is the function a of a script of the
+ * first, ":a" of the second, and with '>' before it native code has called it.
+ */
+#define NODES_MAX 64
+#define EVAL	  0x1000u
+#define INTERNAL  0x2000u
+#define OTHER	  0x3000u
+
+static char *names[] = {"", "s.script", "a", "b", "c", "d"};
+
+static struct hl_recording_provider runtimes[] = {
+	{"one", EVAL, EVAL + 16, INTERNAL, INTERNAL + 16},
+	{"two", OTHER, OTHER + 16, 0, 0},
+};
+
+static struct hl_recording_site sites[8]; /* a to d of the first, a to d of the second */
+static struct hl_recording_node nodes[NODES_MAX];
+static struct hl_recording_value values[NODES_MAX];
+static struct hl_recording_thread threads[] = {{.tid = 1}};
+
+static struct hl_recording_process process;
+
+static uint64_t key_of(const char *word)
+{
+	bool is_entry = *word == '>';
+
+	word += is_entry;
+	if (*word == '.' || *word == ':')
+		return hl_site_frame_key((uint32_t)(word[1] - 'a' + (*word == ':' ? 4 : 0) + 1),
+					 is_entry);
+	if (!strcmp(word, "mmap"))
+		return hl_pseudo_frame_key(HL_PSEUDO_MMAP);
+	if (!strcmp(word, "lost"))
+		return hl_site_frame_key(0, false);
+	return *word == 'E'   ? EVAL
+	       : *word == 'F' ? OTHER
+	       : *word == 'I' ? INTERNAL
+			      : 0x100 + (uint64_t)*word;
+}
+
+static void begin(void)
+{
+	for (uint32_t i = 0; i < 8; i++)
+		sites[i] = (struct hl_recording_site){
+			.provider = i / 4, .function = 2 + i % 4, .source = 1, .line = 10 + i};
+	process = (struct hl_recording_process){
+		.pid = 1,
+		.executable = "",
+		.complete = true,
+		.end = HL_END_EXITED,
+		.thread_count = 1,
+		.provider_count = 2,
+		.site_count = 8,
+		.site_name_count = 6,
+		.nodes = nodes,
+		.values = values,
+		.threads = threads,
+		.providers = runtimes,
+		.sites = sites,
+		.site_names = names,
+	};
+}
+
+/* One block of ${bytes}. */
+static void add(const char *text, uint64_t bytes)
+{
+	char *copy = strdup(text), *rest = copy, *word;
+	uint32_t parent = 0;
+
+	while ((word = strsep(&rest, " "))) {
+		nodes[process.node_count++] = (struct hl_recording_node){key_of(word), parent};
+		parent = process.node_count;
+	}
+	values[process.value_count++] = (struct hl_recording_value){
+		.node = parent, .alloc_bytes = bytes, .alloc_objects = 1};
+	free(copy);
+}
+
+static struct hl_profile *load(void)
+{
+	char *command[] = {NULL};
+	struct hl_recording recording = {
+		.name = "r",
+		.tool_version = "",
+		.command = command,
+		.host = "",
+		.kernel = "",
+		.mode = "mem-fast",
+		.complete = true,
+		.process_count = 1,
+		.processes = &process,
+	};
+	struct hl_profile *profile;
+	struct hl_error err = {0};
+
+	if (hl_profile_load(&recording, &(struct hl_profile_selection){.keep_rows = true}, &profile,
+			    &err) < 0)
+		fail_msg("%s", err.text);
+	return profile;
+}
+
+/* What the only stack with figures is called: native functions by their addresses, 0x1000. */
+static void assert_becomes(const char *text, enum hl_stack_kind kind, const char *expected,
+			   uint64_t unmatched)
+{
+	char found[256] = "";
+
+	begin();
+	add(text, 100);
+	struct hl_profile *profile = load();
+	assert_int_equal(hl_splice(profile, kind, NULL), 0);
+	for (uint32_t i = 0; i < profile->node_count; i++)
+		if (profile->counters[i].alloc_bytes && i)
+			path_of(profile, i, found, sizeof(found));
+	assert_string_equal(found, expected);
+	assert_int_equal(profile->lost.script_unmatched, unmatched);
+	assert_int_equal(profile->row_count, 1);
+	hl_profile_free(profile);
+}
+
+static void groups_stand_in_place_of_calls(void **state)
+{
+	(void)state;
+	assert_becomes("m E x >.a .b", HL_STACK_MIXED, "0x16d;a;b;0x178", 0);
+	assert_becomes("m E x E I y >.a .b >.c", HL_STACK_MIXED, "0x16d;a;b;0x178;c;0x179", 0);
+	assert_becomes("m I E >.a", HL_STACK_MIXED, "0x16d;a", 0);
+}
+
+static void stacks_without_scripts_stay(void **state)
+{
+	(void)state;
+	assert_becomes("m E I x", HL_STACK_MIXED, "0x16d;0x1000;0x2000;0x178", 0);
+	assert_becomes("m x", HL_STACK_MIXED, "0x16d;0x178", 0);
+}
+
+static void one_kind_can_be_shown_alone(void **state)
+{
+	(void)state;
+	assert_becomes("m E x >.a .b", HL_STACK_NATIVE, "0x16d;0x1000;0x178", 0);
+	assert_becomes("m E x >.a .b", HL_STACK_SCRIPT, "a;b", 0);
+	assert_becomes("m x", HL_STACK_SCRIPT, "[native]", 0);
+}
+
+static void what_says_how_memory_came_stays_innermost(void **state)
+{
+	(void)state;
+	assert_becomes("m E x >.a mmap", HL_STACK_MIXED, "0x16d;a;0x178;[mmap]", 0);
+	assert_becomes("m E x >.a mmap", HL_STACK_NATIVE, "0x16d;0x1000;0x178;[mmap]", 0);
+	assert_becomes("m E x >.a mmap", HL_STACK_SCRIPT, "a;[mmap]", 0);
+}
+
+static void the_innermost_group_belongs_to_the_innermost_call(void **state)
+{
+	(void)state;
+	assert_becomes("m E x E >.a", HL_STACK_MIXED, "0x16d;0x1000;0x178;a", 1);
+	assert_becomes("m E x >.a >.b .c", HL_STACK_MIXED, "0x16d;a;b;c;0x178", 1);
+	assert_becomes("m x >.a .b", HL_STACK_MIXED, "0x16d;0x178;a;b", 1);
+	/* The outer frames of a script that is too deep were cut off. */
+	assert_becomes("m E .a .b", HL_STACK_MIXED, "0x16d;a;b", 0);
+}
+
+static void runtimes_are_told_apart(void **state)
+{
+	(void)state;
+	assert_becomes("m E F x E >.a >.b >:c :d", HL_STACK_MIXED, "0x16d;a;c;d;0x178;b", 0);
+	assert_becomes("m E F x >.a", HL_STACK_MIXED, "0x16d;a;0x3000;0x178", 0);
+}
+
+static void places_that_are_not_known_are_kept(void **state)
+{
+	(void)state;
+	assert_becomes("m E >.a lost", HL_STACK_MIXED, "0x16d;a;[unknown]", 0);
+}
+
+static int64_t bytes_at(const struct hl_profile *profile, const char *path)
+{
+	char found[128];
+	int64_t bytes = 0;
+
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		path_of(profile, i, found, sizeof(found));
+		bytes += strcmp(found, path) ? 0 : profile->counters[i].alloc_bytes;
+	}
+	return bytes;
+}
+
+static void stacks_that_look_alike_become_one(void **state)
+{
+	(void)state;
+	begin();
+	add("m E x >.a .b", 1);
+	add("m E I x >.a .b", 2);
+	add("m E x >.a >.b", 4); /* as unmatched as can be, but the same functions */
+	struct hl_profile *profile = load();
+	assert_int_equal(hl_splice(profile, HL_STACK_MIXED, NULL), 0);
+	assert_int_equal(profile->node_count, 5);
+	assert_int_equal(bytes_at(profile, "0x16d;a;b;0x178"), 7);
+	/* Nothing happens again. */
+	assert_int_equal(hl_splice(profile, HL_STACK_NATIVE, NULL), 0);
+	assert_int_equal(bytes_at(profile, "0x16d;a;b;0x178"), 7);
+	hl_profile_free(profile);
+}
+
+static void ids_that_are_kept_elsewhere_follow(void **state)
+{
+	(void)state;
+	begin();
+	add("m E x >.a", 0); /* nothing counts there */
+	struct hl_profile *profile = load();
+	uint32_t leaf = (uint32_t)profile->node_count - 1;
+	uint32_t ids[] = {leaf, HL_NODE_LEFT_OUT, 0};
+	assert_int_equal(hl_splice(profile, HL_STACK_SCRIPT, &(struct hl_node_ids){ids, 3}), 0);
+	char found[64];
+	path_of(profile, ids[0], found, sizeof(found));
+	assert_string_equal(found, "a");
+	assert_true(ids[1] == HL_NODE_LEFT_OUT);
+	assert_int_equal(ids[2], 0);
+	hl_profile_free(profile);
+}
+
+static void functions_of_scripts_are_told_apart_by_where_they_begin(void **state)
+{
+	(void)state;
+	begin();
+	sites[1].function = sites[0].function;
+	sites[0].first_line = 1;
+	sites[1].first_line = 2;
+	add("m E >.a .b", 1);
+	struct hl_profile *profile = load();
+	assert_int_equal(hl_splice(profile, HL_STACK_SCRIPT, NULL), 0);
+	const struct hl_profile_node *outer = &profile->nodes[1], *inner = &profile->nodes[2];
+	assert_int_not_equal(profile->frames[outer->frame].function,
+			     profile->frames[inner->frame].function);
+	hl_profile_free(profile);
+}
+
+static int splice_loaded(struct hl_profile *profile)
+{
+	return hl_splice(profile, HL_STACK_SCRIPT, NULL);
+}
+
+static void each_failing_allocation_is_an_error(void **state)
+{
+	int failures = 0;
+
+	(void)state;
+	begin();
+	add("m E x E >.a .b >.c", 1);
+	add("m x", 2);
+	struct hl_profile *profile = load();
+	FOR_EACH_FAILING_ALLOCATION(r, splice_loaded(profile))
+	{
+		assert_int_equal(r, -ENOMEM);
+		hl_profile_free(profile);
+		profile = load();
+		failures++;
+	}
+	assert_true(failures > 10);
+	hl_profile_free(profile);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(groups_stand_in_place_of_calls),
+		cmocka_unit_test(stacks_without_scripts_stay),
+		cmocka_unit_test(one_kind_can_be_shown_alone),
+		cmocka_unit_test(what_says_how_memory_came_stays_innermost),
+		cmocka_unit_test(the_innermost_group_belongs_to_the_innermost_call),
+		cmocka_unit_test(runtimes_are_told_apart),
+		cmocka_unit_test(places_that_are_not_known_are_kept),
+		cmocka_unit_test(stacks_that_look_alike_become_one),
+		cmocka_unit_test(ids_that_are_kept_elsewhere_follow),
+		cmocka_unit_test(functions_of_scripts_are_told_apart_by_where_they_begin),
+		cmocka_unit_test(each_failing_allocation_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -48,7 +48,8 @@ static void see_words(struct search *search, uint64_t address, const uint64_t *w
 	if (!graph->on_root)
 		hl_graph_see_root(graph, words, count, has_headers);
 	else if (!graph->error)
-		graph->error = graph->on_root(graph->root_context, address, words, count);
+		graph->error =
+			graph->on_root(graph->root_context, address, words, count, has_headers);
 }
 
 static void see_window(struct search *search, uint64_t start, uint64_t end)

@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads a process and finds who keeps its blocks; see holders.h. */
+#include "heap/graph/holders.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "heap/glibc.h"
+#include "heap/graph/block_edges.h"
+#include "heap/graph/holder_sums.h"
+#include "heap/owners/block_owners.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Words of one stack that are copied to walk it: 8 MiB. */
+#define STACK_WORDS_MAX (UINT64_C(1) << 20)
+
+/* Words this near to each other that no symbol names are one holder, such as an array. */
+#define GAP_MAX 16u
+
+#define REGISTERS (sizeof(struct user_regs_struct) / 8)
+
+/* A word of a root that leads to a block. */
+struct root_word {
+	uint64_t
+		address; /* of a register: thread * REGISTERS + its number, less than any address */
+	uint32_t node;
+	uint32_t holder;
+};
+
+/* What was seen of the roots at one moment. */
+struct look {
+	struct hl_root_thread *threads;
+	size_t thread_count, thread_capacity;
+	struct root_word *words;
+	size_t word_count, word_capacity;
+};
+
+/* A process that runs on is looked at before and after its heap is read: a pointer may move meanwhile. */
+#define LOOKS_MAX 2u
+
+struct finder {
+	pid_t pid; /* 0: a core file */
+	const struct hl_holders_settings *settings;
+	struct hl_holders *holders;
+	struct hl_error *err;
+	struct hl_memory *memory;
+	struct hl_glibc glibc;
+	struct hl_extents heap, foreign;
+	struct hl_graph graph;
+	struct hl_class_names classes;
+	struct hl_block_edges edges;
+	struct look looks[LOOKS_MAX], *look;
+	unsigned look_count;
+	struct hl_index holder_index;
+	struct hl_digraph digraph;
+	struct hl_dominators dominators;
+	struct hl_block_owners *owners; /* NULL: stacks are not asked for */
+	uint64_t stop_began_ns;		/* 0: it runs */
+	struct hl_error cannot_stop;
+};
+
+/* ---- roots ---- */
+
+static int take_thread(struct look *look, const uint64_t *words)
+{
+	struct hl_root_thread thread = {0};
+
+	memcpy(&thread.registers, words, sizeof(thread.registers));
+	return HL_ARRAY_APPEND(look->threads, look->thread_count, look->thread_capacity, thread);
+}
+
+/* Keeps what lies above the stack pointer of a thread, as far as it comes in one piece. */
+static int copy_stack(struct look *look, uint64_t address, const uint64_t *words, size_t count)
+{
+	uint64_t end = address + count * 8;
+
+	for (size_t i = 0; i < look->thread_count; i++) {
+		struct hl_root_thread *thread = &look->threads[i];
+		uint64_t sp = thread->registers.rsp & ~UINT64_C(7);
+		uint64_t from = thread->count ? thread->start + thread->count * 8 : sp;
+		if (from < address || from >= end || thread->count >= STACK_WORDS_MAX)
+			continue;
+		size_t added = (size_t)(end - from) / 8;
+		if (HL_ARRAY_RESERVE(thread->words, thread->capacity, thread->count + added) < 0)
+			return -ENOMEM;
+		thread->start = sp;
+		memcpy(thread->words + thread->count, words + (from - address) / 8, added * 8);
+		thread->count += added;
+	}
+	return 0;
+}
+
+static int take_word(struct look *look, uint64_t address, uint32_t node)
+{
+	return HL_ARRAY_APPEND(look->words, look->word_count, look->word_capacity,
+			       (struct root_word){.address = address, .node = node});
+}
+
+static int take_root(void *context, uint64_t address, const uint64_t *words, size_t count,
+		     bool has_headers)
+{
+	struct finder *finder = context;
+	const struct hl_block_edges *edges = &finder->edges;
+	struct look *look = finder->look;
+	uint32_t node;
+	int r = address ? copy_stack(look, address, words, count) : take_thread(look, words);
+
+	uint64_t registers = (look->thread_count - 1) * REGISTERS;
+	for (size_t i = 0; i < count && r == 0; i++) {
+		uint64_t at = address ? address + i * 8 : registers + i;
+		node = hl_block_edges_node(edges, words[i]);
+		/* Inside malloc and free a block may be known by its header alone. */
+		if (!node && has_headers && !(words[i] & 15)) {
+			node = hl_block_edges_node(edges, words[i] + 16);
+			if (node && hl_block_edges_address(edges, node) != words[i] + 16)
+				node = 0;
+		}
+		if (node)
+			r = take_word(look, at, node);
+	}
+	return r;
+}
+
+static int stop(struct finder *finder, struct hl_error *err)
+{
+	uint64_t now = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_memory_stop(finder->memory, err);
+
+	if (r == 0)
+		finder->stop_began_ns = now;
+	return r;
+}
+
+static void go_on(struct finder *finder)
+{
+	hl_memory_go_on(finder->memory);
+	if (finder->stop_began_ns)
+		finder->holders->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - finder->stop_began_ns;
+	finder->stop_began_ns = 0;
+}
+
+static bool stands_still(const struct finder *finder)
+{
+	return !finder->pid || finder->settings->stop;
+}
+
+static int see_roots(struct finder *finder)
+{
+	struct hl_graph *graph = &finder->graph;
+
+	finder->look = &finder->looks[finder->look_count++];
+	graph->on_root = take_root;
+	graph->root_context = finder;
+	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
+	    stop(finder, &finder->cannot_stop) == -ESRCH)
+		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
+	int r = hl_graph_see_roots(graph, &finder->glibc, &finder->heap, &finder->foreign,
+				   !stands_still(finder));
+	if (!stands_still(finder))
+		go_on(finder);
+	return r;
+}
+
+/* ---- reading ---- */
+
+static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	struct finder *finder = context;
+
+	(void)last_word;
+	return hl_graph_add(&finder->graph, address, usable_bytes);
+}
+
+static int take_foreign(void *context, uint64_t start, uint64_t end)
+{
+	struct finder *finder = context;
+
+	return hl_extents_add(&finder->foreign, start, end);
+}
+
+static int walk(struct finder *finder)
+{
+	struct hl_heap *heap = finder->holders->heap;
+	const struct hl_heap_settings settings = {
+		.block = take_block, .foreign = take_foreign, .context = finder};
+	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_heap_walk(finder->memory, &settings, heap, finder->err);
+
+	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
+	if (r == 0)
+		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap);
+	return r == 0 ? hl_graph_settle(&finder->graph, &finder->heap) : r;
+}
+
+static int read_process(struct finder *finder)
+{
+	struct hl_holders *holders = finder->holders;
+	/* What is no glibc's heap, the walk explains better. */
+	bool has_glibc = hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0;
+	int r = hl_graph_init(&finder->graph, finder->memory);
+
+	holders->heap->was_stopped = stands_still(finder);
+	if (r == 0 && has_glibc && finder->pid && finder->settings->stop)
+		r = stop(finder, finder->err);
+	if (r == 0)
+		r = walk(finder);
+	holders->live = (struct hl_leak_sum){finder->graph.live_blocks, finder->graph.live_bytes};
+	finder->classes =
+		(struct hl_class_names){.graph = &finder->graph, .names = &holders->names};
+	if (r == 0)
+		r = hl_block_edges_init(&finder->edges, &finder->graph, &finder->classes);
+	if (r == 0)
+		r = see_roots(finder);
+	if (r == 0)
+		r = hl_block_edges_read(&finder->edges);
+	if (r == 0 && !stands_still(finder))
+		r = see_roots(finder);
+	go_on(finder);
+	return r;
+}
+
+/* ---- holders ---- */
+
+static int find_holder(struct finder *finder, const struct hl_root_name *name, uint32_t *ret_holder)
+{
+	struct hl_holders *holders = finder->holders;
+	uint32_t hash = hl_hash_pair(hl_hash_pair(name->kind, name->name),
+				     hl_hash_pair(name->module, name->place)),
+		 at = hash, id;
+
+	while ((id = hl_index_next(&finder->holder_index, hash, &at))) {
+		const struct hl_holder *holder = &holders->holders[id - 1];
+		if (holder->kind == (enum hl_holder_kind)name->kind && holder->name == name->name &&
+		    holder->module == name->module && holder->place == name->place) {
+			*ret_holder = id - 1;
+			return 0;
+		}
+	}
+	const struct hl_holder added = {.kind = (enum hl_holder_kind)name->kind,
+					.name = name->name,
+					.module = name->module,
+					.place = name->place,
+					.start = name->start};
+	/* The last one stands for all that are too many. */
+	if (holders->holder_count == HL_BLOCK_EDGES_HOLDERS_MAX) {
+		*ret_holder = HL_BLOCK_EDGES_HOLDERS_MAX - 1;
+		return 0;
+	}
+	int r = HL_ARRAY_APPEND(holders->holders, holders->holder_count, holders->holder_capacity,
+				added);
+	*ret_holder = (uint32_t)holders->holder_count - 1;
+	return r == 0 ? hl_index_add(&finder->holder_index, hash, *ret_holder + 1) : r;
+}
+
+static int compare_words(const void *left, const void *right)
+{
+	const struct root_word *a = left, *b = right;
+
+	if (a->address != b->address)
+		return a->address < b->address ? -1 : 1;
+	return (a->node > b->node) - (a->node < b->node);
+}
+
+static int find_name(struct hl_root_names *names, const struct look *look, uint64_t address,
+		     struct hl_root_name *ret_name)
+{
+	size_t thread = address / REGISTERS;
+
+	if (thread >= look->thread_count)
+		return hl_root_names_find(names, address, ret_name);
+	return hl_root_names_find_register(names, thread, look->threads[thread].registers.rsp,
+					   (unsigned)(address % REGISTERS), ret_name);
+}
+
+/* Gives each word of a look its holder. */
+static int name_words(struct finder *finder, struct hl_root_names *names, struct look *look)
+{
+	struct hl_root_name name = {0};
+	uint64_t last = 0;
+	uint32_t holder = 0;
+	int r = hl_root_names_set_threads(names, look->threads, look->thread_count);
+
+	if (look->word_count)
+		qsort(look->words, look->word_count, sizeof(*look->words), compare_words);
+	for (size_t i = 0; i < look->word_count && r == 0; i++) {
+		uint64_t address = look->words[i].address;
+		bool is_same = address >= name.start && address < name.end;
+		bool was_nameless = name.kind == HL_ROOT_VARIABLE && name.end && !name.name;
+		struct hl_root_name found = name;
+		if (!is_same)
+			r = find_name(names, look, address, &found);
+		bool goes_on = was_nameless && found.kind == name.kind && !found.name &&
+			       found.module == name.module && address - last <= GAP_MAX;
+		if (r == 0 && !is_same && !goes_on)
+			r = find_holder(finder, &found, &holder);
+		name = found;
+		last = address;
+		look->words[i].holder = holder;
+	}
+	return r;
+}
+
+static int name_roots(struct finder *finder)
+{
+	struct hl_root_names *names = NULL;
+	int r = hl_root_names_new(finder->memory, &finder->holders->names, &names);
+
+	for (unsigned i = 0; i < finder->look_count && r == 0; i++)
+		r = name_words(finder, names, &finder->looks[i]);
+	hl_root_names_free(names);
+	return r;
+}
+
+static int compare_holders(const void *left, const void *right)
+{
+	const struct root_word *a = left, *b = right;
+
+	if (a->holder != b->holder)
+		return a->holder < b->holder ? -1 : 1;
+	return compare_words(left, right);
+}
+
+/* Appends the words of later looks to those of the first. */
+static int join_looks(struct finder *finder)
+{
+	struct look *first = &finder->looks[0];
+	int r = 0;
+
+	for (unsigned i = 1; i < finder->look_count; i++)
+		for (size_t k = 0; k < finder->looks[i].word_count && r == 0; k++)
+			r = HL_ARRAY_APPEND(first->words, first->word_count, first->word_capacity,
+					    finder->looks[i].words[k]);
+	if (first->word_count)
+		qsort(first->words, first->word_count, sizeof(*first->words), compare_holders);
+	return r;
+}
+
+static int add_holders(struct finder *finder)
+{
+	struct hl_holders *holders = finder->holders;
+	const struct look *look = &finder->looks[0];
+	int r = join_looks(finder);
+
+	for (size_t i = 0; i < look->word_count && r == 0; i++) {
+		const struct root_word *word = &look->words[i];
+		if (!i || word->holder != look->words[i - 1].holder) {
+			r = hl_block_edges_add_holder(&finder->edges);
+			holders->holders[word->holder].first_word = word->address;
+		}
+		if (r == 0)
+			r = hl_block_edges_add_to_holder(&finder->edges, word->node);
+	}
+	finder->digraph = hl_block_edges_finish(&finder->edges);
+	holders->edges = finder->edges.edge_count - HL_BLOCK_EDGES_HOLDERS_MAX;
+	return r;
+}
+
+/* ---- what is asked for ---- */
+
+static int match_frame(void *context, const struct hl_block_frame *frame)
+{
+	return regexec(context, frame->function, 0, NULL, 0) == 0;
+}
+
+static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t usable_bytes)
+{
+	const struct finder *finder = context;
+	const struct hl_holders_settings *settings = finder->settings;
+	const struct hl_block_label *label =
+		&finder->edges.labels[finder->edges.block_labels[node]];
+	uint64_t owner;
+
+	if (settings->address && settings->address - block >= usable_bytes)
+		return 0;
+	/* malloc() rounds up to granules, less the header; what has a mapping of its own, to pages. */
+	if (settings->size &&
+	    (usable_bytes < settings->size ||
+	     (usable_bytes >= settings->size + 16 && usable_bytes > 24 && usable_bytes & 15)))
+		return 0;
+	if (settings->type &&
+	    (!label->type ||
+	     regexec(settings->type, hl_strings_text(&finder->holders->names, label->type), 0, NULL,
+		     0) != 0))
+		return 0;
+	if (!settings->stack)
+		return 1;
+	owner = hl_block_owners_find(finder->owners, block, usable_bytes);
+	return owner ? hl_block_owners_each_frame(finder->owners, owner, match_frame,
+						  (void *)settings->stack)
+		     : 0;
+}
+
+static int open_owners(struct finder *finder)
+{
+	if (!finder->settings->stack)
+		return 0;
+	if (!finder->pid)
+		return hl_error_set(finder->err, -ENODATA,
+				    "cannot find stacks in a core file: it has no recorder to ask; "
+				    "ask by --class or --size");
+	int r = hl_block_owners_new(finder->pid, &finder->owners, finder->err);
+	return r == -ENODATA
+		       ? hl_error_set(finder->err, r,
+				      "cannot find stacks of process %d: neither a recorder "
+				      "nor tags are in it; start it with 'heapline record', or "
+				      "ask by --class or --size",
+				      finder->pid)
+		       : r;
+}
+
+/* ---- the chain to one block ---- */
+
+/* The word of a block by which it leads to ${node}. */
+struct sought {
+	const struct hl_block_edges *edges;
+	uint32_t node;
+	uint64_t address; /* 0: not found yet */
+};
+
+static int seek_word(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	struct sought *sought = context;
+
+	for (size_t i = 0; i < count && !sought->address; i++)
+		if (hl_block_edges_node(sought->edges, words[i]) == sought->node)
+			sought->address = address + i * 8;
+	return sought->address != 0;
+}
+
+/* Adds the step from ${node} to ${next}, which is 0 at the end. */
+static int add_step(struct finder *finder, uint32_t node, uint32_t next)
+{
+	struct hl_holders *holders = finder->holders;
+	const struct hl_block_edges *edges = &finder->edges;
+	const struct look *look = &finder->looks[0];
+	struct hl_holder_step step = {0};
+	int r = 0;
+
+	if (node > edges->blocks) {
+		step.holder = node - edges->blocks;
+		size_t at = HL_LOWER_BOUND(i, look->word_count,
+					   look->words[i].holder < step.holder - 1);
+		while (at < look->word_count && look->words[at].node != next)
+			at++;
+		if (at < look->word_count)
+			step.address = look->words[at].address;
+		step.offset = step.address - holders->holders[step.holder - 1].start;
+	} else {
+		struct sought sought = {edges, next, 0};
+		step.address = hl_block_edges_address(edges, node);
+		step.size = hl_graph_usable(&finder->graph, step.address);
+		step.type = edges->labels[edges->block_labels[node]].type;
+		if (next)
+			r = hl_graph_read(&finder->graph, step.address, step.address + step.size, 0,
+					  seek_word, &sought);
+		if (sought.address)
+			step.offset = sought.address - step.address;
+	}
+	return r < 0 ? r
+		     : HL_ARRAY_APPEND(holders->chain, holders->chain_count,
+				       holders->chain_capacity, step);
+}
+
+/* Finds the shortest way from the root to ${target}: ${before} has the node before each. */
+static void find_way(const struct hl_digraph *graph, uint32_t target, uint32_t *before,
+		     uint32_t *waiting)
+{
+	uint32_t taken = 0, count = 1;
+
+	memset(before, 0xff, graph->count * sizeof(*before));
+	waiting[0] = before[0] = 0;
+	while (taken < count && before[target] == UINT32_MAX) {
+		uint32_t node = waiting[taken++];
+		for (uint32_t i = graph->nodes[node].first; i < graph->nodes[node + 1].first; i++)
+			if (before[graph->targets[i]] == UINT32_MAX) {
+				before[graph->targets[i]] = node;
+				waiting[count++] = graph->targets[i];
+			}
+	}
+}
+
+static int find_chain(struct finder *finder, uint32_t target)
+{
+	uint32_t *before = hl_dominators_array(finder->digraph.count, sizeof(*before));
+	uint32_t *waiting = hl_dominators_array(finder->digraph.count, sizeof(*waiting));
+	uint32_t count = 0;
+	int r = before && waiting ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		find_way(&finder->digraph, target, before, waiting);
+		finder->graph.window_end = 0;
+		for (uint32_t node = target; node && before[node] != UINT32_MAX;
+		     node = before[node])
+			waiting[count++] = node;
+	}
+	for (; count && r == 0; count--)
+		r = add_step(finder, waiting[count - 1], count > 1 ? waiting[count - 2] : 0);
+	free(before);
+	free(waiting);
+	return r;
+}
+
+static int follow_address(struct finder *finder)
+{
+	uint64_t address = finder->settings->address;
+	uint32_t node = address ? hl_block_edges_node(&finder->edges, address) : 0;
+	uint64_t block = node ? hl_block_edges_address(&finder->edges, node) : 0;
+
+	if (!address)
+		return 0;
+	if (!node || address - block >= hl_graph_usable(&finder->graph, block))
+		return hl_error_set(finder->err, -ENODATA,
+				    "cannot find who keeps 0x%" PRIx64
+				    ": no live block is there; 'heapline leaks --show N' and "
+				    "debuggers name blocks",
+				    address);
+	return find_chain(finder, node);
+}
+
+/* ---- all ---- */
+
+static int note_blind_spots(struct finder *finder)
+{
+	struct hl_holders *holders = finder->holders;
+	struct hl_heap_arena total;
+	int r = 0;
+
+	hl_heap_total(holders->heap, &total);
+	if (!stands_still(finder))
+		r = hl_heap_note(
+			holders->heap, "%s",
+			"the process ran on while it was read, so a block whose pointer moved "
+			"may be in the wrong row; --stop gives one moment");
+	if (r == 0 && finder->cannot_stop.text[0])
+		r = hl_heap_note(holders->heap,
+				 "registers could not be read, so a block that only a register "
+				 "leads to counts as lost: %s",
+				 finder->cannot_stop.text);
+	if (r == 0 && total.unscanned_bytes)
+		r = hl_heap_note(holders->heap, "%s",
+				 "blocks that only unscanned memory leads to count as lost");
+	return r;
+}
+
+static int find(struct finder *finder)
+{
+	int r = open_owners(finder);
+
+	if (r == 0)
+		r = read_process(finder);
+	if (r == 0)
+		r = name_roots(finder);
+	if (r == 0)
+		r = add_holders(finder);
+	if (r == 0)
+		r = hl_dominators_find(&finder->digraph, &finder->dominators);
+	if (r == 0)
+		r = hl_holder_sums_make(finder->holders, &finder->edges, &finder->digraph,
+					&finder->dominators, is_selected, finder);
+	if (r == 0)
+		r = follow_address(finder);
+	return r == 0 ? note_blind_spots(finder) : r;
+}
+
+static void release(struct finder *finder)
+{
+	for (unsigned i = 0; i < LOOKS_MAX; i++) {
+		for (size_t k = 0; k < finder->looks[i].thread_count; k++)
+			free(finder->looks[i].threads[k].words);
+		free(finder->looks[i].threads);
+		free(finder->looks[i].words);
+	}
+	hl_dominators_release(&finder->dominators);
+	hl_block_edges_release(&finder->edges);
+	hl_class_names_release(&finder->classes);
+	hl_graph_release(&finder->graph);
+	hl_extents_release(&finder->heap);
+	hl_extents_release(&finder->foreign);
+	hl_index_release(&finder->holder_index);
+	hl_block_owners_free(finder->owners);
+	hl_memory_free(finder->memory);
+}
+
+int hl_holders_read(pid_t pid, const char *core, const struct hl_holders_settings *settings,
+		    struct hl_holders **ret_holders, struct hl_error *err)
+{
+	struct hl_holders *holders = calloc(1, sizeof(*holders));
+	struct finder finder = {
+		.pid = core ? 0 : pid, .settings = settings, .holders = holders, .err = err};
+	int r = holders && (holders->heap = hl_heap_new()) ? 0 : -ENOMEM;
+
+	if (r == 0 && core)
+		r = hl_memory_core_open(core, &finder.memory, &holders->heap->process, err);
+	else if (r == 0 && (r = hl_process_facts_read(pid, &holders->heap->process, err)) == 0)
+		r = hl_memory_live_open(pid, &finder.memory, err);
+	if (r == 0) {
+		holders->heap->from_core = core != NULL;
+		r = find(&finder);
+	}
+	release(&finder);
+	if (r == 0) {
+		*ret_holders = holders;
+		return 0;
+	}
+	hl_holders_free(holders);
+	return hl_error_set(err, r, "cannot find who keeps blocks: %s",
+			    r == -E2BIG ? "there are more than 4 billion of them, or of words that "
+					  "lead to them"
+					: strerror(-r));
+}
+
+void hl_holders_free(struct hl_holders *holders)
+{
+	if (!holders)
+		return;
+	hl_heap_free(holders->heap);
+	hl_strings_release(&holders->names);
+	free(holders->holders);
+	free(holders->branches);
+	free(holders->children);
+	free(holders->chain);
+	free(holders);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who keeps the blocks of a heap.
+ *
+ *	holder	a variable, a function's frame on a stack, or a mapping, whose words lead to blocks
+ *	held	by a holder: what would become free if the holder let go; so of a block with what
+ *		hangs on it. Each block is held by one holder, shared by several, or lost
+ *	shared	several holders lead there, each without the others
+ *	lost	no holder leads there
+ *
+ * Unlike for leaks any word into a block counts, be it to its start or its inside.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/strings.h"
+#include "heap/graph/leaks.h"
+#include "heap/graph/root_names.h"
+#include "heap/heap.h"
+
+#include <regex.h>
+
+enum hl_holder_kind {
+	HL_HOLDER_VARIABLE = HL_ROOT_VARIABLE,
+	HL_HOLDER_THREAD_VARIABLE = HL_ROOT_THREAD_VARIABLE,
+	HL_HOLDER_FRAME = HL_ROOT_FRAME,
+	HL_HOLDER_MAPPING = HL_ROOT_MAPPING,
+	HL_HOLDER_SHARED,
+	HL_HOLDER_LOST,
+};
+
+#define HL_HOLDER_MEMBERS_MAX 8u
+
+struct hl_holder {
+	enum hl_holder_kind kind;
+	uint32_t name, module, place; /* as in struct hl_root_name */
+	uint64_t start;
+	struct hl_leak_sum held;
+	struct hl_leak_sum shared; /* what it leads to and others do, too */
+	uint32_t branch;	   /* in hl_holders.branches */
+	uint64_t first_word;	   /* where the first word lies that leads to a block; 0: none */
+	/* Of what is shared: the holders, in hl_holders.holders; more than there is room for are
+	 * not told apart, and the count is then 0. */
+	uint32_t members[HL_HOLDER_MEMBERS_MAX];
+	uint32_t member_count;
+};
+
+/* Blocks that hang on the same, of one class, or of none and similar sizes; a chain of such blocks is
+ * one branch. */
+struct hl_holder_branch {
+	uint32_t parent;	     /* branch; 0, which is the whole, is its own */
+	uint32_t holder;	     /* if it stands for one: its index + 1 */
+	uint32_t type;		     /* class, in hl_holders.names; 0: not known */
+	uint64_t size_min, size_max; /* usable bytes of each block */
+	struct hl_leak_sum own, held;
+	uint32_t children, child_count; /* in hl_holders.children, the largest first */
+};
+
+/* One step from a holder to a block. */
+struct hl_holder_step {
+	uint64_t address; /* of a block; of a holder the word's */
+	uint64_t offset;  /* of the word that leads on: from the block, or the holder's start */
+	uint64_t size;	  /* usable bytes of the block */
+	uint32_t type;
+	uint32_t holder; /* of the first step: its index + 1 */
+};
+
+struct hl_holders {
+	struct hl_heap *heap;
+	struct hl_strings names;
+	struct hl_holder *holders; /* in no order; see branches[0] */
+	size_t holder_count, holder_capacity;
+	struct hl_holder_branch *branches; /* [0] is the whole, of which holders are the children */
+	size_t branch_count, branch_capacity;
+	uint32_t *children;
+	struct hl_leak_sum live;     /* all live blocks */
+	struct hl_leak_sum selected; /* those that were asked for: the sum of all holders */
+	uint64_t edges;
+	struct hl_holder_step *chain; /* to settings->address; empty: it is lost */
+	size_t chain_count, chain_capacity;
+	uint64_t stopped_ns;
+};
+
+/* What is asked for; zero: all blocks. */
+struct hl_holders_settings {
+	bool stop;	      /* all threads stand still meanwhile */
+	uint64_t address;     /* the block that it lies in alone */
+	uint64_t size;	      /* blocks of malloc(size) */
+	const regex_t *type;  /* blocks whose class it matches; NULL: any */
+	const regex_t *stack; /* blocks allocated by a stack of which it matches a function */
+};
+
+/*
+ * Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,
+ * as hl_heap_read(); -ENODATA: no block is at the address, or stacks are not known. Memory: 48 bytes for each block and 8 for each word that leads to one.
+ */
+int hl_holders_read(pid_t pid, const char *core, const struct hl_holders_settings *settings,
+		    struct hl_holders **ret_holders, struct hl_error *err);
+
+void hl_holders_free(struct hl_holders *holders); /* NULL is fine */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the memory is called in which a program begins to look for its blocks: variables by their
+ * symbols, thread-local ones too, frames of stacks by their functions, other mappings.
+ */
+#pragma once
+
+#include "base/strings.h"
+#include "heap/memory.h"
+
+enum hl_root_kind {
+	HL_ROOT_VARIABLE,
+	HL_ROOT_THREAD_VARIABLE,
+	HL_ROOT_FRAME,
+	HL_ROOT_MAPPING,
+};
+
+/* Texts are numbers in the strings of hl_root_names_new(). */
+struct hl_root_name {
+	enum hl_root_kind kind;
+	uint32_t name;	     /* variable or function; 0: not known */
+	uint32_t module;     /* the file's name, or that of the mapping */
+	uint32_t place;	     /* ".bss+0x40"; of a mapping where it begins */
+	uint64_t start, end; /* all of it is called the same */
+};
+
+/* A thread as it stood still, and a copy of its stack from the stack pointer on. */
+struct hl_root_thread {
+	struct user_regs_struct registers;
+	uint64_t start; /* address of words[0] */
+	uint64_t *words;
+	size_t count, capacity;
+};
+
+struct hl_root_names;
+
+/* Both must outlive the names. Reads the files that ${memory} maps; costlier work is done when first
+ * needed. 0 or -ENOMEM. */
+int hl_root_names_new(struct hl_memory *memory, struct hl_strings *strings,
+		      struct hl_root_names **ret_names);
+
+/* Walks the stacks of ${threads}, which take the place of those given before. 0 or -ENOMEM. */
+int hl_root_names_set_threads(struct hl_root_names *names, const struct hl_root_thread *threads,
+			      size_t count);
+
+/* 0 or -ENOMEM. What nothing is known of is a mapping without a name. */
+int hl_root_names_find(struct hl_root_names *names, uint64_t address,
+		       struct hl_root_name *ret_name);
+
+/* The same of word ${number} of the registers of a thread, whose stack pointer is ${sp}: the frame
+ * whose value it is. */
+int hl_root_names_find_register(struct hl_root_names *names, size_t thread, uint64_t sp,
+				unsigned number, struct hl_root_name *ret_name);
+
+void hl_root_names_free(struct hl_root_names *names); /* NULL is fine */

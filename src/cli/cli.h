@@ -151,6 +151,7 @@ extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;
 extern const struct hl_verb hl_verb_pins;
 extern const struct hl_verb hl_verb_leaks;
+extern const struct hl_verb hl_verb_holders;
 extern const struct hl_verb hl_verb_doctor;
 extern const struct hl_verb hl_verb_version;
 extern const struct hl_verb hl_verb_help;

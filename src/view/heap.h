@@ -16,6 +16,7 @@
 
 struct hl_beam_instances;
 struct hl_heap_figures;
+struct hl_holders;
 struct hl_leaks;
 struct hl_owners;
 struct hl_resident;
@@ -34,6 +35,20 @@ int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *optio
 
 /* Lost and possibly lost blocks, by type and size. */
 int hl_leaks_view(const struct hl_leaks *leaks, const struct hl_emit_options *options);
+
+/* How holders are shown. */
+struct hl_holders_report {
+	struct hl_emit_options emit;
+	bool tree;
+	uint64_t depth_limit;	 /* of the tree; 0: none */
+	bool chain, chain_alone; /* to the block at the address that was asked for */
+};
+
+/* Who keeps blocks. */
+int hl_holders_view(const struct hl_holders *holders, const struct hl_holders_report *report);
+
+/* The same as folded lines of bytes, from the holder to the blocks. */
+void hl_holders_fold(FILE *out, const struct hl_holders *holders);
 
 /* What has changed from one snapshot to a later one. */
 int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap_figures *after,

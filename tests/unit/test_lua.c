@@ -318,17 +318,33 @@ static const char game[] =
 	"  enter(states[i])\n"
 	"  coroutine.resume(states[i], i)\n"
 	"  enter()\n"
+	"end\n"
+	"if newproxy then\n"
+	"  setmetatable = function(t, m)\n"
+	"    local proxy = newproxy(true)\n"
+	"    getmetatable(proxy).__gc = m.__gc\n"
+	"    return proxy\n"
+	"  end\n"
+	"end\n"
+	"local last = {}\n"
+	"for i = 1, 2000 do\n"
+	"  setmetatable({}, {\n"
+	"    __gc = function(t)\n"
+	"      last[1] = 'finalized ' .. i\n"
+	"      last[2] = {i}\n"
+	"    end})\n"
 	"end\n";
 
-static void play(bool has_truth)
+static void play(bool has_truth, bool collects)
 {
 	lua_State *state = lua_newstate(allocate, NULL);
 
 	assert_non_null(state);
 	oracle.has_truth = has_truth;
-	oracle.allocations = oracle.empty = 0;
+	oracle.allocations = oracle.empty = oracle.compared = oracle.differences = 0;
 	luaL_openlibs(state);
-	lua_gc(state, LUA_GCSTOP, 0);
+	if (!collects)
+		lua_gc(state, LUA_GCSTOP, 0);
 	assert_int_equal(luaL_loadbuffer(state, game, sizeof(game) - 1, "@game.lua"), 0);
 	lua_pushcfunction(state, enter);
 	enter(state);
@@ -350,18 +366,32 @@ static void test_lines_are_those_that_lua_says(void **context)
 	if (problem)
 		print_error("%s\n", hl_lua_problem_text(problem));
 	assert_int_equal(problem, HL_LUA_PROVED);
-	play(true);
+	play(true, false);
 	uint32_t allocations = oracle.allocations;
 	print_message("%u allocations, %u compared, %u without a frame, %u wrong\n", allocations,
 		      oracle.compared, oracle.empty, oracle.differences);
 	assert_true(oracle.compared > 20000);
 	assert_int_equal(oracle.differences, 0);
 	assert_int_equal(oracle.empty, 0);
-	play(false);
+	play(false, false);
 	print_message("%u without a hook, %u wrong; %lu refused\n", oracle.allocations,
 		      oracle.lines_differ, atomic_load(&lua.refused));
 	assert_int_equal(oracle.allocations, allocations);
 	assert_int_equal(oracle.lines_differ, 0);
+}
+
+/* Finalizers run in the middle of whatever allocates. */
+static void test_lines_are_right_while_garbage_is_collected(void **context)
+{
+	struct hl_lua_api api = api_of_library();
+
+	(void)context;
+	assert_int_equal(open_api(&api), HL_LUA_PROVED);
+	play(true, true);
+	print_message("%u allocations, %u compared, %u without a frame, %u wrong\n",
+		      oracle.allocations, oracle.compared, oracle.empty, oracle.differences);
+	assert_true(oracle.compared > 20000);
+	assert_int_equal(oracle.differences, 0);
 }
 
 static void test_another_version_is_refused(void **context)
@@ -379,6 +409,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_another_version_is_refused),
 		cmocka_unit_test(test_lines_are_those_that_lua_says),
+		cmocka_unit_test(test_lines_are_right_while_garbage_is_collected),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Captures the frames of Lua on the calling thread's stack; see lua.h. */
+#include "script/lua/layouts.h"
 #include "script/lua/lua.h"
 
 #include "unwind/memory.h"
@@ -206,7 +207,8 @@ struct chain {
 	uint64_t live[HL_LUA_PLACES];
 };
 
-static inline uint64_t proto_of(const struct hl_lua_layout *layout, uint64_t call)
+static inline __attribute__((always_inline)) uint64_t proto_of(const struct hl_lua_layout *layout,
+							       uint64_t call)
 {
 	uint64_t function = hl_lua_word(call, layout->call_function);
 
@@ -222,10 +224,7 @@ static inline uint64_t proto_of(const struct hl_lua_layout *layout, uint64_t cal
  * another line. */
 static inline uint16_t print_of(uint64_t code, uint32_t count, uint32_t first_line)
 {
-	uint64_t mixed = (code ^ (uint64_t)count << 40 ^ (uint64_t)first_line << 20) *
-			 UINT64_C(0x9e3779b97f4a7c15);
-
-	return (uint16_t)(mixed >> 48);
+	return (uint16_t)((code >> 4) + count * 33 + first_line * 5);
 }
 
 /* The next program counter of a call may be the first after the code. */
@@ -234,8 +233,8 @@ static inline bool is_in_code(uint64_t pc, uint64_t code, uint32_t count)
 	return pc - code - 1 < (uint64_t)count * INSTRUCTION_BYTES && !(pc % INSTRUCTION_BYTES);
 }
 
-static inline struct hl_script_frame frame_of(const struct hl_lua_layout *layout, uint64_t proto,
-					      uint64_t pc, const uint64_t *live)
+static inline __attribute__((always_inline)) struct hl_script_frame
+frame_of(const struct hl_lua_layout *layout, uint64_t proto, uint64_t pc, const uint64_t *live)
 {
 	uint64_t code = hl_lua_word(proto, layout->proto_code);
 	uint32_t count = hl_lua_number(proto, layout->proto_code_count);
@@ -248,9 +247,8 @@ static inline struct hl_script_frame frame_of(const struct hl_lua_layout *layout
 		}
 	return (struct hl_script_frame){
 		.function = proto,
-		/* The instruction before the next one. */
-		.at = is_in_code(pc, code, count) ? (uint32_t)((pc - code) / INSTRUCTION_BYTES) - 1
-						  : 0,
+		/* The instruction before the next one; hl_lua_describe() checks it. */
+		.at = (uint32_t)((pc - code) / INSTRUCTION_BYTES) - 1,
 		.print = print_of(code, count, first_line),
 	};
 }
@@ -264,8 +262,8 @@ static inline bool is_plain_call(uint64_t pc)
 }
 
 /* 5.1: an array, in which nothing says who has called. */
-static inline void walk_array(const struct hl_lua_layout *layout, uint64_t state,
-			      struct chain *chain)
+static inline __attribute__((always_inline)) void walk_array(const struct hl_lua_layout *layout,
+							     uint64_t state, struct chain *chain)
 {
 	uint64_t call = hl_lua_word(state, layout->state_call);
 	uint64_t base = hl_lua_word(state, layout->state_base_call);
@@ -291,8 +289,8 @@ static inline void walk_array(const struct hl_lua_layout *layout, uint64_t state
 		inner->is_entry = true;
 }
 
-static inline void walk_list(const struct hl_lua_layout *layout, uint64_t state,
-			     struct chain *chain)
+static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_layout *layout,
+							    uint64_t state, struct chain *chain)
 {
 	uint64_t call = hl_lua_word(state, layout->state_call);
 	const uint64_t *live = layout->keeps_pc ? NULL : chain->live;
@@ -306,13 +304,20 @@ static inline void walk_list(const struct hl_lua_layout *layout, uint64_t state,
 		if (chain->count == chain->max)
 			return;
 		struct hl_script_frame *frame = &chain->frames[chain->count++];
-		*frame = frame_of(layout, proto, hl_lua_word(call, layout->call_pc), live);
 		uint32_t status = layout->entry_bit > UINT16_MAX
 					  ? hl_lua_number(call, layout->call_status)
 					  : hl_lua_byte(call, layout->call_status);
-		frame->is_entry = !(status & layout->entry_bit) == layout->entry_if_clear;
+		struct hl_script_frame it =
+			frame_of(layout, proto, hl_lua_word(call, layout->call_pc), live);
+		it.is_entry = !(status & layout->entry_bit) == layout->entry_if_clear;
+		*frame = it;
 		live = NULL;
 	}
+}
+
+const struct hl_lua_layout *hl_lua_layout(enum hl_lua_version version)
+{
+	return version > HL_LUA_NONE && version <= HL_LUA_55 ? &hl_lua_layouts[version] : NULL;
 }
 
 /* With offsets that the compiler knows. */

@@ -65,5 +65,3 @@ static inline uint8_t hl_lua_byte(uint64_t object, uint8_t offset)
 {
 	return *(const uint8_t *)(object + offset);
 }
-
-extern HL_HIDDEN const struct hl_lua_layout hl_lua_layouts[];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The layouts of the versions of Lua; see layout.h. */
+/* The layouts of the versions of Lua; see layout.h. For capture.c alone: what it reads of them the compiler
+ * must know. */
+#pragma once
+
 #include "script/lua/layout.h"
 
 #define TAG_FUNCTION	6
@@ -9,7 +12,7 @@
 #define CALL_FRESH_54	(1u << 2)
 #define CALL_FRESH_55	(1u << 16)
 
-const struct hl_lua_layout hl_lua_layouts[] = {
+static const struct hl_lua_layout hl_lua_layouts[] = {
 	[HL_LUA_51] =
 		{
 			.version = HL_LUA_51,
@@ -148,8 +151,3 @@ const struct hl_lua_layout hl_lua_layouts[] = {
 			.debug_first_line = 52,
 		},
 };
-
-const struct hl_lua_layout *hl_lua_layout(enum hl_lua_version version)
-{
-	return version > HL_LUA_NONE && version <= HL_LUA_55 ? &hl_lua_layouts[version] : NULL;
-}

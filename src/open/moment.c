@@ -165,6 +165,7 @@ int hl_moment_profile(const struct hl_log_source *source,
 	copy.values = NULL;
 	copy.threads = NULL;
 	copy.module_count = copy.node_count = copy.value_count = copy.thread_count = 0;
+	copy.knows_resident = false; /* it is of other nodes, and of now */
 	of_one.processes = &copy;
 	of_one.process_count = 1;
 	int r = copy_state(state, process, &copy);

@@ -137,9 +137,9 @@ static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread 
  * they need a frame or save a register. */
 HL_EXPORT void *HL_HOOK(malloc)(size_t size)
 {
-	struct hl_thread *thread = hl_thread_self();
+	struct hl_thread *thread = HL_CALLER_THREAD;
 
-	if (hl_sample_passes(size))
+	if (hl_sample_thread_passes(thread, size))
 		return hl_libc.malloc(size);
 	if (HL_UNLIKELY(!hl_thread_try_enter(thread))) {
 		thread = NULL;
@@ -195,7 +195,7 @@ static __attribute__((noinline)) void free_any(void *block, struct hl_thread *th
 
 HL_EXPORT void HL_HOOK(free)(void *block)
 {
-	struct hl_thread *thread = hl_thread_self();
+	struct hl_thread *thread = HL_CALLER_THREAD;
 
 	if (!block)
 		return;

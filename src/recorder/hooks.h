@@ -45,3 +45,13 @@ void hl_hooks_mapping_record(bool wanted);
 		.sp = (SP),                         \
 		.bp = (BP),                         \
 	})
+
+/* hl_thread_self() in a hook: the stub of the image has found the thread's slot, and has it in its
+ * frame. */
+#ifdef HL_ATTACHED
+#define HL_CALLER_THREAD                                                                           \
+	((struct hl_thread *)(*(struct hl_attached_slot **)(HL_CALLER_FRAME - HL_IMAGE_STUB_SLOT)) \
+		 ->thread)
+#else
+#define HL_CALLER_THREAD hl_thread_self()
+#endif

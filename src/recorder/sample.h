@@ -31,12 +31,10 @@ uint32_t hl_sample_draw(struct hl_thread *thread);
 /* What the sampled block at ${address} counts for. */
 struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_block block);
 
-/* True when an allocation of ${requested} bytes by this thread is not sampled and may pass through.
- */
-static inline bool hl_sample_passes(uint64_t requested)
+/* True when an allocation of ${requested} bytes by ${thread}, the calling one or NULL, is not sampled
+ * and may pass through. */
+static inline bool hl_sample_thread_passes(struct hl_thread *thread, uint64_t requested)
 {
-	struct hl_thread *thread = hl_thread_self();
-
 	if (HL_LIKELY(!thread || !thread->sampling))
 		return false;
 	/* The allocator calls itself, for a request that has been counted. */
@@ -47,4 +45,10 @@ static inline bool hl_sample_passes(uint64_t requested)
 		return false;
 	thread->sample_countdown -= (int64_t)(requested ? requested : 1);
 	return HL_LIKELY(thread->sample_countdown > 0);
+}
+
+/* The same of the calling thread. */
+static inline bool hl_sample_passes(uint64_t requested)
+{
+	return hl_sample_thread_passes(hl_thread_self(), requested);
 }

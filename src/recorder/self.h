@@ -46,6 +46,9 @@ static inline uint32_t hl_self_place(uint64_t key)
 	return (uint32_t)(key * HL_SELF_MIX >> (64 - HL_SELF_BITS));
 }
 
+/* How far below its frame pointer a stub has the slot of the thread. */
+#define HL_IMAGE_STUB_SLOT 80
+
 /* The slot of the calling thread, which is in a hook: the way there has found its slot. */
 static inline struct hl_attached_slot *hl_self_slot(void)
 {

@@ -18,11 +18,13 @@
 #define INSIDE	   "8"
 #define TID	   "12"
 #define TID_OFFSET "16"
+#define SLOT	   "-80"
 
 static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 		      offsetof(struct hl_attached_slot, inside) == 8 &&
 		      offsetof(struct hl_attached_slot, tid) == 12 &&
-		      offsetof(struct hl_attached_slot, tid_offset) == 16,
+		      offsetof(struct hl_attached_slot, tid_offset) == 16 &&
+		      HL_IMAGE_STUB_SLOT == 80,
 	      "the assembler goes by these");
 
 #define TEXT_OF(X) #X
@@ -128,7 +130,7 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 				       "cmpl $0, hl_self_gate(%%rip)\n\t"                  \
 				       "je 8f\n\t"                                         \
 				       "call hl_image_" #NAME "\n\t" RESULT LOAD_REGISTERS \
-				       "mov -80(%%rbp), %%r10\n\t"                         \
+				       "mov " SLOT "(%%rbp), %%r10\n\t"                    \
 				       "decl " INSIDE "(%%r10)\n\t" LEAVE "ret\n"          \
 				       "8:\n\t"                                            \
 				       "decl " INSIDE "(%%r10)\n\t"                        \

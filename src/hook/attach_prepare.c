@@ -102,13 +102,20 @@ static uint64_t put_long_jump(struct hl_attach_block *block, uint64_t target)
 	return at;
 }
 
+/*
+ * glibc's functions call others of their library, of other files: no caller can know that they leave
+ * a register alone.
+ */
 static uint64_t hook_of(const struct hl_attach *attach, const struct hl_entry *entry, int rule)
 {
 	const struct hl_attached attached = hl_image_attached(&attach->image);
 
-	return rule == HL_ATTACH_NO_RULE
-		       ? attached.hooks[entry->hook]
-		       : attached.rule_stubs + (uint64_t)rule * HL_ATTACHED_RULE_STUB_BYTES;
+	if (rule != HL_ATTACH_NO_RULE)
+		return attached.rule_stubs + (uint64_t)rule * HL_ATTACHED_RULE_STUB_BYTES;
+	if (attach->found.has_glibc_chunks && attached.light_hooks[entry->hook] &&
+	    !strcmp(entry->module, main_entry(attach)->module))
+		return attached.light_hooks[entry->hook];
+	return attached.hooks[entry->hook];
 }
 
 /* Reads all of a function and the padding behind it, for jumps back to its beginning. */

@@ -123,6 +123,9 @@ struct hl_attached {
 	 * result, 0 or a negative errno. */
 	uint64_t room, room_bytes;
 	int64_t room_result;
+	/* The same hooks, faster, for functions whose callers rely on nothing but the calling convention;
+	 * 0 where there are only those above. */
+	uint64_t light_hooks[HL_HOOK_COUNT];
 };
 
 /* What `start` is told. */

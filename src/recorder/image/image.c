@@ -133,6 +133,12 @@ struct hl_attached hl_attached = {
 #undef STUB
 				[HL_HOOK_LIBRARIES] = (uint64_t)hl_image_stub_libraries,
 		},
+	.light_hooks =
+		{
+#define STUB(NAME, HOOK) [HOOK] = (uint64_t)hl_image_light_stub_##NAME,
+			HL_IMAGE_STUBS(STUB)
+#undef STUB
+		},
 	.start = (uint64_t)start,
 	.stop = (uint64_t)stop,
 	.stack_top = (uint64_t)(stack + sizeof(stack)),

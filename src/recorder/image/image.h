@@ -85,7 +85,9 @@ void hl_image_libraries(void);
 	HL_IMAGE_WITH_RESULT(STUB) \
 	HL_IMAGE_FREERS(STUB)
 
-#define STUB(NAME, HOOK) HL_HIDDEN void hl_image_stub_##NAME(void);
+#define STUB(NAME, HOOK)                           \
+	HL_HIDDEN void hl_image_stub_##NAME(void); \
+	HL_HIDDEN void hl_image_light_stub_##NAME(void);
 HL_IMAGE_STUBS(STUB)
 #undef STUB
 

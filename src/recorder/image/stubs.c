@@ -6,8 +6,8 @@
  * address in it. Behind the count it only returns.
  *
  * All general registers but the result come back as they were: a caller that was compiled with the
- * function may know which of them it leaves alone (-fipa-ra). For the same reason the image uses no
- * vector registers but in sample.c.
+ * function may know which of them it leaves alone (-fipa-ra). Functions of which that is known not to be so
+ * have light stubs. For the same reason the image uses no vector registers but in sample.c.
  */
 #include "recorder/image/image.h"
 #include "recorder/self.h"
@@ -142,6 +142,65 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 
 HL_IMAGE_WITH_RESULT(STUB)
 HL_IMAGE_FREERS(STUB_VOID)
+
+/* ---- functions that keep to the calling convention ---- */
+
+#define PUSH_FRAME             \
+	"push %%rbp\n\t"       \
+	"mov %%rsp, %%rbp\n\t" \
+	"sub $72, %%rsp\n\t"
+#define STORE_ARGUMENTS             \
+	"mov %%rdi, -16(%%rbp)\n\t" \
+	"mov %%rsi, -24(%%rbp)\n\t" \
+	"mov %%rdx, -32(%%rbp)\n\t"
+
+/* Around a call of hl_image_find() or hl_image_at_closed_gate(), with the frame and nothing below it. */
+#define BEFORE_RARE                                    \
+	STORE_ARGUMENTS                                \
+	"lock incl hl_attached+%c[without](%%rip)\n\t" \
+	"sub $8, %%rsp\n\t"
+#define AFTER_RARE          \
+	"add $8, %%rsp\n\t" \
+	"lock decl hl_attached+%c[without](%%rip)\n\t" LOAD_ARGUMENTS
+
+#define ENTER_LIGHT                        \
+	"endbr64\n"                        \
+	"0:\n\t"                           \
+	"cmpl $0, hl_self_gate(%%rip)\n\t" \
+	"je 7f\n\t" PUSH_FRAME FIND_SLOT "push %%r10\n\t"
+
+#define RARE_LIGHT                                                                        \
+	"3:\n\t" BEFORE_RARE "call hl_image_find\n\t" AFTER_RARE "mov %%rax, %%r10\n\t"   \
+	"test %%r10, %%r10\n\t"                                                           \
+	"jnz 2b\n\t"                                                                      \
+	"leave\n\t" PASS "7:\n\t"                                                         \
+	"cmpl $0, hl_image_left(%%rip)\n\t"                                               \
+	"jne 9f\n\t" PUSH_FRAME BEFORE_RARE "call hl_image_at_closed_gate\n\t" AFTER_RARE \
+	"leave\n\t"                                                                       \
+	"test %%al, %%al\n\t"                                                             \
+	"jnz 0b\n"                                                                        \
+	"9:\n\t" PASS
+
+/* As above, but keeps no registers: their callers expect none to be kept. The frame has the same form. */
+#define STUB_LIGHT(NAME, HOOK)                                                              \
+	__attribute__((naked, used, aligned(64))) void hl_image_light_stub_##NAME(void)     \
+	{                                                                                   \
+		__asm__ volatile(ENTER_LIGHT "incl " INSIDE "(%%r10)\n\t"                   \
+					     "cmpl $0, hl_self_gate(%%rip)\n\t"             \
+					     "je 8f\n\t"                                    \
+					     "call hl_image_" #NAME "\n\t"                  \
+					     "mov " SLOT "(%%rbp), %%r10\n\t"               \
+					     "decl " INSIDE "(%%r10)\n\t"                   \
+					     "leave\n\t"                                    \
+					     "ret\n"                                        \
+					     "8:\n\t"                                       \
+					     "decl " INSIDE "(%%r10)\n\t"                   \
+					     "leave\n\t" PASS RARE_LIGHT ::OPERANDS(HOOK)); \
+	}
+
+HL_IMAGE_STUBS(STUB_LIGHT)
+
+/* ---- libraries ---- */
 
 /*
  * The stub of HL_HOOK_LIBRARIES works without a thread pointer: it is counted with the threads that have no

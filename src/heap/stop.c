@@ -63,18 +63,6 @@ static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 			    strerror(-code));
 }
 
-/* Whether the thread has ended, and only its number is left. */
-static bool is_zombie(pid_t tid)
-{
-	char text[512];
-	const char *end;
-
-	if (hl_proc_read(tid, "stat", text, sizeof(text)) < 0)
-		return true;
-	end = strrchr(text, ')');
-	return end && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
-}
-
 /* Interrupts all threads that are not interrupted yet; returns their number. */
 static int interrupt_new(struct hl_stop *stop)
 {
@@ -93,7 +81,9 @@ static int interrupt_new(struct hl_stop *stop)
 			break;
 		if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
 			int code = -errno;
-			r = code == -ESRCH || is_zombie(tid) ? 0 : code; /* it has just ended */
+			r = code == -ESRCH || hl_process_has_ended(tid)
+				    ? 0
+				    : code; /* it has just ended */
 			continue;
 		}
 		stop->threads[stop->count++] = (struct stopped_thread){.tid = tid};

@@ -78,23 +78,6 @@ static bool is_libc(const struct hl_map *map)
 	       strncmp(name, "ld-musl", 7) == 0;
 }
 
-/* AT_ENTRY, or 0. */
-static uint64_t read_entry(pid_t pid)
-{
-	HL_FREED char *text = NULL;
-	size_t length = 0;
-	Elf64_auxv_t item;
-
-	if (hl_proc_read_all(pid, "auxv", &text, &length) < 0)
-		return 0;
-	for (size_t at = 0; at + sizeof(item) <= length; at += sizeof(item)) {
-		memcpy(&item, text + at, sizeof(item));
-		if (item.a_type == AT_ENTRY)
-			return item.a_un.a_val;
-	}
-	return 0;
-}
-
 bool hl_gadgets_find(const struct hl_remote *remote, pid_t pid, const struct hl_maps *maps,
 		     struct hl_gadgets *ret_gadgets)
 {
@@ -113,7 +96,7 @@ bool hl_gadgets_find(const struct hl_remote *remote, pid_t pid, const struct hl_
 		}
 	}
 	if (!are_found(&gadgets)) {
-		uint64_t entry = read_entry(pid);
+		uint64_t entry = hl_process_auxv(pid, AT_ENTRY);
 		if (!entry)
 			return false;
 		gadgets = (struct hl_gadgets){

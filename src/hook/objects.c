@@ -11,10 +11,8 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
-#define AUXV_MAX	   64
 #define LINKED_OBJECTS_MAX 65536 /* a list in memory may be damaged, and never end */
 #define DYNAMIC_MAX	   512
 
@@ -315,20 +313,15 @@ static void put_at(struct hl_objects *objects, size_t from, size_t to)
 /* The program by its headers, which the kernel has told it. */
 static bool put_program_first(struct hl_objects *objects)
 {
-	ElfW(auxv_t) auxv[AUXV_MAX] = {0};
-	ssize_t size = hl_proc_read(objects->pid, "auxv", (char *)auxv, sizeof(auxv));
+	uint64_t headers = hl_process_auxv(objects->pid, AT_PHDR);
+	const struct hl_map *map = hl_maps_find(objects->maps, headers);
 
-	for (size_t i = 0; size > 0 && i < (size_t)size / sizeof(*auxv); i++) {
-		if (auxv[i].a_type != AT_PHDR)
-			continue;
-		const struct hl_map *map = hl_maps_find(objects->maps, auxv[i].a_un.a_val);
-		for (size_t k = 0; map && k < objects->count; k++)
-			if (objects->objects[k].headers == auxv[i].a_un.a_val ||
-			    hl_maps_same_file(objects->objects[k].map, map)) {
-				put_at(objects, k, 0);
-				return true;
-			}
-	}
+	for (size_t i = 0; map && i < objects->count; i++)
+		if (objects->objects[i].headers == headers ||
+		    hl_maps_same_file(objects->objects[i].map, map)) {
+			put_at(objects, i, 0);
+			return true;
+		}
 	return false;
 }
 

@@ -160,24 +160,6 @@ int hl_remote_list(const struct hl_remote *remote, pid_t **ret_tids, size_t *ret
 	return 0;
 }
 
-/* 'S', 'R', 'D' ...; 'X' when it is gone. */
-static char thread_state(pid_t tid)
-{
-	char text[512];
-	const char *end = NULL;
-
-	if (hl_proc_read(tid, "stat", text, sizeof(text)) > 0)
-		end = strrchr(text, ')');
-	return end && end[1] == ' ' ? end[2] : 'X';
-}
-
-static bool has_ended(pid_t tid)
-{
-	char state = thread_state(tid);
-
-	return state == 'Z' || state == 'X';
-}
-
 /* Waits for threads that are about to end: the process would else not end before we do. A main thread
  * that has ended before others is told when they have, and the process ends without that. */
 static void reap(struct hl_remote *remote)
@@ -188,7 +170,7 @@ static void reap(struct hl_remote *remote)
 		size_t left = 0;
 		bool is_coming = false;
 		for (size_t i = 0; i < remote->ending_count; i++) {
-			bool was_over = has_ended(remote->ending[i]);
+			bool was_over = hl_process_has_ended(remote->ending[i]);
 			if (is_reaped(remote, remote->ending[i]))
 				continue;
 			is_coming |= !was_over;
@@ -231,7 +213,7 @@ int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline
 		if (looks < LOOKS_AT_ONCE)
 			continue;
 		/* That of a main thread is not told before that of all others. */
-		if (looks % LOOKS_PER_STATE == 0 && has_ended(tid))
+		if (looks % LOOKS_PER_STATE == 0 && hl_process_has_ended(tid))
 			return -ESRCH;
 		if (now_ns() > deadline_ns)
 			return -EAGAIN;
@@ -322,7 +304,7 @@ static const char *late_reason(pid_t tid)
 	long number = -1;
 	unsigned long flags = 0;
 
-	if (thread_state(tid) != 'D')
+	if (hl_process_state(tid) != 'D')
 		return "did not stop in time";
 	if (hl_proc_read(tid, "syscall", text, sizeof(text)) > 0)
 		sscanf(text, "%ld %lx", &number, &flags);
@@ -372,7 +354,7 @@ static int seize(struct hl_remote *remote, pid_t tid, struct hl_error *err)
 	if (hl_remote_trace(PTRACE_SEIZE, tid, 0, (const void *)options) < 0) {
 		int code = -errno;
 		drop(remote, thread, false);
-		if (code == -ESRCH || has_ended(tid))
+		if (code == -ESRCH || hl_process_has_ended(tid))
 			return 0;
 		return refuse_seize(remote, tid, code, err);
 	}
@@ -452,7 +434,7 @@ static int try_each(struct hl_remote *remote, struct hl_error *err)
 		return r;
 	for (size_t i = 0; i < count; i++) {
 		struct hl_remote_thread *thread;
-		char state = thread_state(tids[i]);
+		char state = hl_process_state(tids[i]);
 		if (state == 'Z' || state == 'X')
 			continue;
 		r = state == 'D' ? -EAGAIN
@@ -502,7 +484,7 @@ static int await_kernel(const struct hl_remote *remote, uint64_t deadline_ns, st
 	int r = list_threads(remote->pid, &tids, &count);
 
 	for (size_t i = 0; r == 0 && i < count; i++) {
-		while (thread_state(tids[i]) == 'D') {
+		while (hl_process_state(tids[i]) == 'D') {
 			if (now_ns() > deadline_ns)
 				return refuse_late(remote, tids[i], err);
 			rest_ns(ROUND_NS);

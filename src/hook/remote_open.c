@@ -15,7 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KERNEL_THREAD_FLAG 0x00200000u /* Linux' PF_KTHREAD, in /proc/PID/stat */
+#define STAT_FLAGS	   9	       /* its field of /proc/PID/stat */
+#define KERNEL_THREAD_FLAG 0x00200000u /* Linux' PF_KTHREAD, there */
 
 /* ---- seccomp ---- */
 
@@ -176,14 +177,9 @@ static int open_memory(struct hl_remote *remote, struct hl_error *err)
 
 static bool is_kernel_thread(pid_t pid)
 {
-	char text[512];
-	unsigned flags = 0;
-	const char *end = NULL;
+	uint64_t flags;
 
-	if (hl_proc_read(pid, "stat", text, sizeof(text)) > 0)
-		end = strrchr(text, ')');
-	return end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-	       (flags & KERNEL_THREAD_FLAG);
+	return hl_process_stat_field(pid, STAT_FLAGS, &flags) == 0 && (flags & KERNEL_THREAD_FLAG);
 }
 
 /* Who it is, before anything of it is opened. */

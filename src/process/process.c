@@ -9,6 +9,8 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <elf.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -57,20 +59,72 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 	return 0;
 }
 
-/* The 22nd field, counted after the name, the second, which may itself contain anything. */
+/* ---- stat and auxv ---- */
+
+#define STAT_BYTES	 1024
+#define STAT_START_TICKS 22
+#define AUXV_MAX	 64
+
+/* What follows the name, the second field, which may itself contain anything. */
+static int read_stat(pid_t tid, char text[STAT_BYTES], const char **ret_after_name)
+{
+	ssize_t length = hl_proc_read(tid, "stat", text, STAT_BYTES);
+
+	if (length < 0)
+		return (int)length;
+	const char *end = strrchr(text, ')');
+	if (!end || end[1] != ' ')
+		return -EBADMSG;
+	*ret_after_name = end + 1;
+	return 0;
+}
+
+char hl_process_state(pid_t tid)
+{
+	char text[STAT_BYTES];
+	const char *at = NULL;
+
+	return read_stat(tid, text, &at) < 0 ? 'X' : at[1];
+}
+
+bool hl_process_has_ended(pid_t tid)
+{
+	char state = hl_process_state(tid);
+
+	return state == 'Z' || state == 'X';
+}
+
+int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number)
+{
+	char text[STAT_BYTES];
+	const char *at = NULL;
+
+	int r = read_stat(pid, text, &at);
+	for (int before = 3; r == 0 && at && before < field; before++)
+		at = strchr(at + 1, ' ');
+	if (r < 0 || !at)
+		return r < 0 ? r : -EBADMSG;
+	*ret_number = strtoull(at, NULL, 10);
+	return 0;
+}
+
+uint64_t hl_process_auxv(pid_t pid, uint64_t type)
+{
+	Elf64_auxv_t items[AUXV_MAX];
+	ssize_t size = hl_proc_read(pid, "auxv", (char *)items, sizeof(items));
+
+	for (size_t i = 0; size > 0 && i < (size_t)size / sizeof(*items); i++)
+		if (items[i].a_type == type)
+			return items[i].a_un.a_val;
+	return 0;
+}
+
 static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
-	char stat[1024];
+	int r = hl_process_stat_field(pid, STAT_START_TICKS, &facts->start_ticks);
 
-	ssize_t length = hl_proc_read(pid, "stat", stat, sizeof(stat));
-	if (length < 0)
-		return hl_proc_error(pid, (int)length, "the start time", err);
-	const char *at = strrchr(stat, ')');
-	for (int field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	if (!at)
-		return hl_proc_error(pid, -EBADMSG, "the start time", err);
-	facts->start_ticks = strtoull(at, NULL, 10);
+	if (r < 0)
+		return hl_proc_error(pid, r, "the start time", err);
 	uint64_t ticks_per_s = (uint64_t)sysconf(_SC_CLK_TCK);
 	facts->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME) - hl_clock_ns(CLOCK_BOOTTIME) +
 				   facts->start_ticks * (HL_NS_PER_SECOND / ticks_per_s);

@@ -59,6 +59,20 @@ struct hl_process_condition {
 int hl_process_condition_read(pid_t pid, struct hl_process_condition *ret_condition,
 			      struct hl_error *err);
 
+/* The state of a process or a thread, 'S', 'R', 'D' ...; 'Z' when it has ended and nobody has waited for it
+ * yet, 'X' when there is none. */
+char hl_process_state(pid_t tid);
+
+/* Whether it has ended: state 'Z' or 'X'. */
+bool hl_process_has_ended(pid_t tid);
+
+/* The number in ${field} of /proc/PID/stat, counted from 1 as in proc(5), after the state. 0; -EBADMSG;
+ * what hl_proc_read() says. */
+int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number);
+
+/* What the kernel told the program of ${pid} for ${type}, AT_ENTRY ...; 0 when that cannot be read. */
+uint64_t hl_process_auxv(pid_t pid, uint64_t type);
+
 /* Whether ${pid} is in another ${kind} of namespace, "mnt" or "user", than this process. 0 or 1, or
  * a negative errno when that cannot be told. */
 int hl_process_is_elsewhere(pid_t pid, const char *kind);

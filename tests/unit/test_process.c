@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -556,6 +557,41 @@ static void the_condition_of_a_process_is_told(void **state)
 	assert_int_equal(hl_process_condition_read(child, &condition, NULL), -ESRCH);
 }
 
+static void states_and_fields_are_read_behind_any_name(void **state)
+{
+	uint64_t parent = 0;
+	pid_t child = fork();
+	int status;
+
+	(void)state;
+	if (child == 0) {
+		prctl(PR_SET_NAME, ") Z (1 2");
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_int_equal(hl_process_state(child), 'T');
+	assert_false(hl_process_has_ended(child));
+	assert_int_equal(hl_process_stat_field(child, 4, &parent), 0);
+	assert_int_equal(parent, getpid());
+	assert_int_equal(hl_process_stat_field(child, 1000, &parent), -EBADMSG);
+	kill(child, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)child, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	assert_int_equal(hl_process_state(child), 'Z');
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(hl_process_state(child), 'X');
+	assert_true(hl_process_has_ended(child));
+	assert_int_equal(hl_process_stat_field(child, 4, &parent), -ESRCH);
+	assert_int_equal(parent, getpid());
+}
+
+static void what_the_kernel_told_a_program_is_read(void **state)
+{
+	(void)state;
+	assert_int_equal(hl_process_auxv(getpid(), AT_ENTRY), getauxval(AT_ENTRY));
+	assert_int_equal(hl_process_auxv(getpid(), 4711), 0);
+}
+
 static void cpu_time_grows(void **state)
 {
 	int64_t before = hl_process_cpu_ns(getpid());
@@ -737,6 +773,8 @@ int main(void)
 		cmocka_unit_test(paths_do_not_lead_out_of_a_root),
 		cmocka_unit_test(our_own_facts_are_right),
 		cmocka_unit_test(the_condition_of_a_process_is_told),
+		cmocka_unit_test(states_and_fields_are_read_behind_any_name),
+		cmocka_unit_test(what_the_kernel_told_a_program_is_read),
 		cmocka_unit_test(cpu_time_grows),
 		cmocka_unit_test(a_name_may_hold_anything),
 		cmocka_unit_test(threads_are_listed_by_name),

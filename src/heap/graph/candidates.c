@@ -118,6 +118,27 @@ int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *gra
 	return r;
 }
 
+/* Whether the sizes of the chunk and of its neighbour say that it is in use. */
+static bool is_in_use(struct hl_memory *memory, const struct hl_candidate *candidate)
+{
+	uint64_t size, next, end = candidate->address + candidate->usable_bytes;
+
+	if (hl_memory_read(memory, candidate->address - 8, &size, sizeof(size)) < 0)
+		return false;
+	if (size & HL_CHUNK_MMAPPED)
+		return true;
+	return (size & ~HL_CHUNK_FLAGS) == candidate->usable_bytes + HL_CHUNK_HEADER &&
+	       hl_memory_read(memory, end, &next, sizeof(next)) == 0 &&
+	       next & HL_CHUNK_IN_USE_BEFORE;
+}
+
+int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph)
+{
+	for (size_t i = 0; i < candidates->count; i++)
+		candidates->items[i].is_live = is_in_use(graph->memory, &candidates->items[i]);
+	return hl_candidates_compare(candidates, graph);
+}
+
 void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct hl_graph *graph)
 {
 	size_t kept = 0;
@@ -152,9 +173,9 @@ bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
 	return false;
 }
 
-/* The chunks in the lists of all arenas and tcaches, sorted. */
-static int list_cached(struct hl_memory *memory, const struct hl_glibc *glibc, uint32_t arenas,
-		       const struct hl_addresses *tcaches, struct hl_addresses *chunks)
+int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
+			      uint32_t arenas, const struct hl_addresses *tcaches,
+			      struct hl_addresses *chunks)
 {
 	uint64_t address = glibc->main_arena;
 	struct hl_glibc_arena arena;
@@ -176,7 +197,7 @@ int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph
 			       const struct hl_addresses *tcaches)
 {
 	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
-	int r = list_cached(graph->memory, glibc, arenas, tcaches, &chunks);
+	int r = hl_candidates_list_cached(graph->memory, glibc, arenas, tcaches, &chunks);
 
 	graph->window_end = 0;
 	for (size_t i = 0; i < candidates->count && r == 0; i++) {

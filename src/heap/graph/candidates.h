@@ -9,6 +9,7 @@
 
 struct hl_glibc;
 struct hl_graph;
+struct hl_memory;
 
 struct hl_candidate {
 	uint64_t address, usable_bytes;
@@ -40,6 +41,9 @@ bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph 
  */
 int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *graph);
 
+/* The same where there was no walk: their sizes say whether they are live. */
+int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph);
+
 /* Removes those that ${graph} has reached. */
 void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct hl_graph *graph);
 
@@ -53,3 +57,8 @@ bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
 int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
 			       const struct hl_glibc *glibc, uint32_t arenas,
 			       const struct hl_addresses *tcaches);
+
+/* Appends the chunks in those lists of a process that stands still, sorted. 0 or -ENOMEM. */
+int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
+			      uint32_t arenas, const struct hl_addresses *tcaches,
+			      struct hl_addresses *chunks);

@@ -104,6 +104,9 @@ struct hl_graph {
 	uint64_t window_start, window_end;
 	struct hl_graph_word waiting[HL_GRAPH_WAITING];
 	unsigned waiting_at;
+	/* The process stands still, perhaps in the middle of moving free chunks: a header that a
+	 * stack or a register leads to may be one of a list that no arena has. */
+	bool follows_links, has_safe_links;
 	uint64_t went_on_ns; /* when hl_graph_see_roots() let the process go on; 0: it did not */
 	int error;	     /* the first one of a callback, or -ENOMEM */
 };

@@ -3,12 +3,15 @@
 #include "heap/graph/leaks.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file_print.h"
 #include "heap/glibc.h"
 #include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
+#include "heap/graph/still.h"
 #include "heap/graph/sweep.h"
+#include "heap/graph/word_filter.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
 
@@ -41,6 +44,7 @@ struct finder {
 	struct hl_sweep *sweep;
 	struct hl_candidates candidates;
 	struct hl_addresses tcaches; /* blocks of their size */
+	struct hl_addresses anchors; /* see still.h */
 	size_t cursor;		     /* the candidate that the walk is at */
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool is_exact;		     /* the look that is taken is to stop the process */
@@ -134,6 +138,16 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 	return hl_graph_add(&finder->graph, address, usable_bytes);
 }
 
+static int take_anchor(struct finder *finder, uint64_t address)
+{
+	struct hl_addresses *anchors = &finder->anchors;
+	uint64_t last = anchors->count ? anchors->addresses[anchors->count - 1] : 0;
+
+	if (!finder->settings->stop || (address > last && address - last < HL_STILL_ANCHOR_BYTES))
+		return 0;
+	return HL_ARRAY_APPEND(anchors->addresses, anchors->count, anchors->capacity, address);
+}
+
 /* Of blocks that are no candidates the words matter. */
 static int take_again(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
@@ -145,8 +159,9 @@ static int take_again(void *context, uint64_t address, uint64_t usable_bytes, ui
 	add_live(finder, usable_bytes);
 	if (!hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes))
 		hl_sweep_add(finder->sweep, address, address + (usable_bytes & ~UINT64_C(7)));
-	if (size < cache_size || size >= cache_size + HL_CHUNK_MIN)
-		return 0;
+	int r = take_anchor(finder, address);
+	if (r < 0 || size < cache_size || size >= cache_size + HL_CHUNK_MIN)
+		return r;
 	return HL_ARRAY_APPEND(finder->tcaches.addresses, finder->tcaches.count,
 			       finder->tcaches.capacity, address);
 }
@@ -260,7 +275,7 @@ static int look_for_candidates(struct finder *finder)
 {
 	int r = begin_standing(finder);
 
-	finder->tcaches.count = 0;
+	finder->tcaches.count = finder->anchors.count = 0;
 	if (r == 0)
 		r = hl_candidates_make_graph(&finder->candidates, &finder->graph);
 	if (r == 0)
@@ -349,6 +364,59 @@ static int look_again(struct finder *finder)
 	return r == 0 && finder->candidates.count ? drop_cached(finder) : r;
 }
 
+/* Opens the memory for the exact look. What is known of the heap stays, as there is no walk. */
+static int begin_exact(struct finder *finder, struct hl_word_filter *filter)
+{
+	struct hl_graph *graph = &finder->graph;
+
+	release_look(finder);
+	int r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
+	if (r == 0)
+		r = hl_graph_init(graph, finder->memory);
+	if (r == 0)
+		r = hl_candidates_make_graph(&finder->candidates, graph);
+	if (r == 0)
+		r = hl_graph_settle(graph, &finder->heap);
+	if (r < 0)
+		return r;
+	graph->follows_links = true;
+	graph->has_safe_links = finder->glibc.layout->safe_linking;
+	hl_word_filter_fill(filter, graph);
+	hl_addresses_sort(&finder->anchors);
+	finder->leaks->heap->was_stopped = finder->is_exact = true;
+	return stop_outside_malloc(finder);
+}
+
+/* The process stands still from here on until the caller lets it go on. */
+static int look_while_still(struct finder *finder)
+{
+	HL_FREED struct hl_word_filter *filter = calloc(1, sizeof(*filter));
+	const struct hl_still still = {&finder->graph,
+				       filter,
+				       &finder->glibc,
+				       &finder->heap,
+				       &finder->anchors,
+				       &finder->tcaches,
+				       finder->arena_count + ARENAS_MORE};
+	int r = filter ? begin_exact(finder, filter) : -ENOMEM;
+
+	if (r == 0)
+		r = see_roots(finder);
+	if (r == 0)
+		r = hl_still_see_heap(&still);
+	if (r == -E2BIG) {
+		/* Too many words lead to candidates: the slower way needs less memory. */
+		go_on(finder);
+		return look_for_candidates(finder);
+	}
+	if (r == 0)
+		r = hl_graph_drain(&finder->graph);
+	if (r == 0)
+		r = hl_graph_explain_inner(&finder->graph);
+	finder->leaks->passes++;
+	return r;
+}
+
 static int look_exactly(struct finder *finder)
 {
 	int r = hl_stop_check(finder->pid, finder->err);
@@ -359,9 +427,7 @@ static int look_exactly(struct finder *finder)
 	 * chunks that are in no list, and programs of one thread take no lock that would say so. */
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
-	finder->is_exact = true;
-	r = look_for_candidates(finder);
-	return r == 0 ? intersect(finder) : r;
+	return look_while_still(finder);
 }
 
 /* ---- the whole ---- */
@@ -426,6 +492,11 @@ static int find(struct finder *finder)
 	if (r == 0)
 		r = hl_leak_rows_reach_possible(rows);
 	go_on(finder);
+	/* What is lost nobody can change: what has changed since is in use. */
+	if (r == 0 && finder->is_exact)
+		r = hl_candidates_compare_sizes(&finder->candidates, &finder->graph);
+	if (r == 0 && finder->is_exact)
+		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
 		r = open_owners(finder, &owners);
 	if (r == 0)
@@ -449,6 +520,7 @@ static int find_with(struct finder *finder, struct hl_leaks **ret_leaks)
 	hl_extents_release(&finder->heap);
 	hl_extents_release(&finder->foreign);
 	hl_addresses_release(&finder->tcaches);
+	hl_addresses_release(&finder->anchors);
 	hl_candidates_release(&finder->candidates);
 	if (r < 0) {
 		hl_leaks_free(finder->leaks);

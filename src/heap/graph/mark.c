@@ -3,12 +3,16 @@
 #include "heap/graph/graph.h"
 
 #include "base/array.h"
+#include "heap/glibc.h"
 
 #define WINDOW_BYTES (UINT64_C(256) << 10)
 
 /* Pointers inside blocks that are kept for later: 8 MiB. What comes beyond counts as starts, so that
  * nothing is called lost that is not. */
 #define INNER_MAX (UINT64_C(1) << 20)
+
+#define LINKS_MAX   (1u << 20)
+#define FASTBIN_MAX 183u /* size of a chunk in a fastbin, with its flags */
 
 /* ---- words ---- */
 
@@ -95,6 +99,34 @@ static void follow_waiting(struct hl_graph *graph)
 	}
 }
 
+static bool is_present(const struct hl_graph *graph, uint64_t address)
+{
+	const struct hl_pages *pages = &graph->pages;
+	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
+
+	return run < pages->count && pages->runs[run].start <= address;
+}
+
+/* Reaches the blocks of free chunks that hang on ${chunk}: malloc_consolidate() takes a whole fastbin
+ * and then has its chunks in no list. */
+static void follow_links(struct hl_graph *graph, uint64_t chunk)
+{
+	struct {
+		uint64_t size, link;
+	} words;
+	uint64_t block;
+
+	for (unsigned i = 0; i < LINKS_MAX && !(chunk & 15) && is_present(graph, chunk); i++) {
+		if (hl_memory_read(graph->memory, chunk + 8, &words, sizeof(words)) < 0 ||
+		    (words.size & ~HL_CHUNK_FLAGS) < HL_CHUNK_MIN || words.size > FASTBIN_MAX)
+			return;
+		if (hl_graph_find(graph, chunk + HL_CHUNK_BLOCK, &block) &&
+		    block == chunk + HL_CHUNK_BLOCK && !hl_graph_is_reached(graph, block))
+			hl_graph_reach(graph, block);
+		chunk = words.link ^ (graph->has_safe_links ? (chunk + HL_CHUNK_BLOCK) >> 12 : 0);
+	}
+}
+
 void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t count,
 		       bool has_headers)
 {
@@ -103,6 +135,8 @@ void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t cou
 	for (size_t i = 0; i < count; i++) {
 		uint64_t word = words[i];
 		follow_later(graph, word, 0);
+		if (has_headers && graph->follows_links)
+			follow_links(graph, word);
 		if (has_headers && !(word & 15) && hl_graph_find(graph, word + 16, &block) &&
 		    block == word + 16)
 			follow_later(graph, block, 0);

@@ -3,6 +3,7 @@
 #include "heap/graph/sweep.h"
 
 #include "heap/glibc.h"
+#include "heap/graph/word_filter.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -11,12 +12,6 @@
 #define BATCH_SPANS  4096u
 #define BATCH_BYTES  (UINT64_C(4) << 20) /* from the first span's start to the last one's end */
 #define BATCHES	     4u
-
-/* The filter has a bit for each stretch of 512 bytes, by its hash; blocks of more than 64 KiB are
- * known by their range instead. */
-#define STRETCH_BITS 9u
-#define FILTER_BITS  19u
-#define FILTERED_MAX (UINT64_C(64) << 10)
 
 struct batch {
 	struct hl_extent spans[BATCH_SPANS];
@@ -27,8 +22,7 @@ struct batch {
 struct hl_sweep {
 	struct hl_graph *graph;
 	struct hl_memory *memory;
-	uint64_t large_first, large_bytes; /* where blocks are that the filter leaves out */
-	uint64_t filter[(1u << FILTER_BITS) / 64];
+	struct hl_word_filter filter;
 	int error; /* of the reader */
 	int scan_error;
 	pthread_t thread;
@@ -42,19 +36,11 @@ struct hl_sweep {
 
 /* ---- reading ---- */
 
-static uint32_t filter_bit(uint64_t address)
-{
-	return (uint32_t)(address >> STRETCH_BITS) * UINT32_C(0x9e3779b1) >> (32 - FILTER_BITS);
-}
-
 static void see_words(struct hl_sweep *sweep, const uint64_t *words, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		uint32_t bit = filter_bit(words[i]);
-		if (sweep->filter[bit / 64] >> bit % 64 & 1 ||
-		    words[i] - sweep->large_first < sweep->large_bytes)
+	for (size_t i = 0; i < count; i++)
+		if (hl_word_filter_passes(&sweep->filter, words[i]))
 			hl_graph_see_root(sweep->graph, &words[i], 1, false);
-	}
 }
 
 /* Sees those parts of ${batch} from its span *${next} on that lie in the window. */
@@ -170,27 +156,6 @@ void hl_sweep_add(struct hl_sweep *sweep, uint64_t start, uint64_t end)
 
 /* ---- all ---- */
 
-/* What was reached by now need not be found. */
-static void set_filter(struct hl_sweep *sweep)
-{
-	uint64_t first = UINT64_MAX, end = 0;
-
-	for (uint64_t block = 0; (block = hl_graph_next_lost(sweep->graph, block)); block += 16) {
-		uint64_t last = block + hl_graph_usable(sweep->graph, block);
-		if (last - block > FILTERED_MAX) {
-			first = block < first ? block : first;
-			end = last;
-			continue;
-		}
-		for (uint64_t at = block >> STRETCH_BITS; at <= last >> STRETCH_BITS; at++) {
-			uint32_t bit = filter_bit(at << STRETCH_BITS);
-			sweep->filter[bit / 64] |= UINT64_C(1) << bit % 64;
-		}
-	}
-	sweep->large_first = first;
-	sweep->large_bytes = first < end ? end - first : 0;
-}
-
 int hl_sweep_begin(struct hl_graph *graph, struct hl_sweep **ret_sweep)
 {
 	struct hl_sweep *sweep = calloc(1, sizeof(*sweep));
@@ -200,7 +165,8 @@ int hl_sweep_begin(struct hl_graph *graph, struct hl_sweep **ret_sweep)
 		return -ENOMEM;
 	sweep->graph = graph;
 	sweep->memory = graph->memory;
-	set_filter(sweep);
+	/* What was reached by now need not be found. */
+	hl_word_filter_fill(&sweep->filter, graph);
 	pthread_mutex_init(&sweep->mutex, NULL);
 	pthread_cond_init(&sweep->changed, NULL);
 	sigfillset(&all); /* signals are for the caller's thread */

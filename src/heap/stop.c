@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "process/interrupted_call.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ struct stopped_thread {
 	pid_t tid;
 	int signal;	 /* that came first, and is still to be delivered */
 	bool is_stopped; /* else it was interrupted, and will stop */
+	bool repeats;	 /* makes a system call again that the stop has ended */
 };
 
 struct hl_stop {
@@ -95,6 +97,19 @@ static int interrupt_new(struct hl_stop *stop)
 	return r < 0 ? r : found;
 }
 
+/* Lets the thread make again a system call that the stop has ended: at once, so that it does if we are
+ * killed. */
+static void repeat_call(struct stopped_thread *thread)
+{
+	struct user_regs_struct registers;
+
+	if (thread->signal || ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) < 0 ||
+	    !hl_interrupted_call_ended(thread->tid, &registers))
+		return;
+	hl_interrupted_call_repeat(&registers);
+	thread->repeats = ptrace(PTRACE_SETREGS, thread->tid, NULL, &registers) == 0;
+}
+
 /* Waits until a thread stops or ends. 0 or -ETIMEDOUT. */
 static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 {
@@ -111,6 +126,7 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 			/* another stop than that for a signal has an event in the upper half */
 			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
 			thread->is_stopped = true;
+			repeat_call(thread);
 			return 0;
 		}
 		if (hl_clock_ns(CLOCK_MONOTONIC) > deadline)
@@ -169,39 +185,16 @@ int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *co
 
 /* ---- going on ---- */
 
-/* Whether a signal waits that ${tid} does not block. */
-static bool has_signal(pid_t tid)
-{
-	static const char *const fields[] = {"\nSigPnd:", "\nShdPnd:", "\nSigBlk:"};
-	unsigned long long sets[HL_COUNT_OF(fields)];
-	char text[4096];
-
-	if (hl_proc_read(tid, "status", text, sizeof(text)) < 0)
-		return true;
-	for (size_t i = 0; i < HL_COUNT_OF(fields); i++) {
-		const char *field = strstr(text, fields[i]);
-		if (!field)
-			return true;
-		sets[i] = strtoull(field + strlen(fields[i]), NULL, 16);
-	}
-	return (sets[0] | sets[1]) & ~sets[2];
-}
-
-/*
- * Most system calls that a stop interrupts the kernel makes again by itself. epoll_wait() and its
- * like end with EINTR instead, see signal(7), which a program need not expect where no signal came.
- * Such a call is made again, from its instruction of two bytes on; a timeout begins again.
- */
-static void call_again(const struct stopped_thread *thread)
+/* A signal that came while the thread stood still ends the call that would be made again, as it would
+ * have ended the first one. */
+static void end_call(const struct stopped_thread *thread)
 {
 	struct user_regs_struct registers;
 
-	if (thread->signal || ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) < 0 ||
-	    (long long)registers.orig_rax < 0 || (long long)registers.rax != -EINTR ||
-	    has_signal(thread->tid))
+	if (!thread->repeats || !hl_interrupted_call_has_signal(thread->tid) ||
+	    ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) < 0)
 		return;
-	registers.rax = registers.orig_rax;
-	registers.rip -= 2;
+	hl_interrupted_call_end(&registers);
 	ptrace(PTRACE_SETREGS, thread->tid, NULL, &registers);
 }
 
@@ -212,7 +205,7 @@ void hl_stop_end(struct hl_stop *stop)
 	/* Threads that hang in the kernel cannot be detached: the kernel does it when we end. */
 	for (size_t i = 0; i < stop->count; i++) {
 		if (stop->threads[i].is_stopped)
-			call_again(&stop->threads[i]);
+			end_call(&stop->threads[i]);
 		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
 		       (void *)(intptr_t)stop->threads[i].signal);
 	}

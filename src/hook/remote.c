@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "process/interrupted_call.h"
 #include "process/process.h"
 
 #include <dirent.h>
@@ -244,53 +245,14 @@ int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_
 
 /* ---- interrupted system calls ---- */
 
-/* Those that end with EINTR after any stop, even without a signal: see signal(7). */
-static const short ending_calls[] = {
-	SYS_read,	  SYS_write,	     SYS_readv,		 SYS_writev,
-	SYS_recvfrom,	  SYS_recvmsg,	     SYS_recvmmsg,	 SYS_sendto,
-	SYS_sendmsg,	  SYS_sendmmsg,	     SYS_accept,	 SYS_accept4,
-	SYS_connect,	  SYS_epoll_wait,    SYS_epoll_pwait,	 SYS_semop,
-	SYS_semtimedop,	  SYS_msgrcv,	     SYS_msgsnd,	 SYS_rt_sigtimedwait,
-	SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
-#ifdef SYS_epoll_pwait2
-	SYS_epoll_pwait2,
-#endif
-};
-
-/* The number after "${key}:" of /proc/PID/status, in hexadecimal. */
-static uint64_t read_set(const char *status, const char *key)
-{
-	const char *at = strstr(status, key);
-
-	return at ? strtoull(at + strlen(key) + 1, NULL, 16) : 0;
-}
-
-/* Whether a signal is on its way that the thread does not block. */
-static bool has_signal(pid_t tid)
-{
-	char status[8192];
-
-	if (hl_proc_read(tid, "status", status, sizeof(status)) < 0)
-		return true;
-	return (read_set(status, "\nSigPnd") | read_set(status, "\nShdPnd")) &
-	       ~read_set(status, "\nSigBlk");
-}
-
 /* If our stop alone ended a system call with EINTR, the thread makes it again. */
 static void mend_call(struct hl_remote_thread *thread)
 {
 	struct user_regs_struct *registers = &thread->registers;
-	bool does_end = false;
 
-	if ((int64_t)registers->rax != -EINTR || (int64_t)registers->orig_rax < 0)
+	if (!hl_interrupted_call_ended(thread->tid, registers))
 		return;
-	for (size_t i = 0; i < HL_COUNT_OF(ending_calls); i++)
-		does_end |= ending_calls[i] == (int64_t)registers->orig_rax;
-	if (!does_end || has_signal(thread->tid))
-		return;
-	registers->rax = registers->orig_rax;
-	registers->orig_rax = UINT64_MAX; /* not in a system call */
-	registers->rip -= 2;		  /* the instruction's bytes */
+	hl_interrupted_call_repeat(registers);
 	/* At once, so that it is mended even if we end. */
 	hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, registers);
 }

@@ -360,6 +360,20 @@ class Unharmed(harness.TestCase):
                 self.assertEqual(result.status, 0, result.stderr)
         self.assertEqual(planted.process.returncode, 0)
 
+    def test_each_call_that_waits_goes_on(self):
+        with subprocess.Popen([program("waiting_calls")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True) as waits:
+            self.assertEqual(waits.stdout.readline(), "ready\n")
+            tasks = [int(task) for task in os.listdir(f"/proc/{waits.pid}/task")]
+            self.assertGreater(len(tasks), 10)
+            harness.wait_until(lambda: {harness.process_state(task) for task in tasks} == {"S"},
+                               "the threads to wait")
+            for options in (["heap", "--stop"], ["leaks"], ["leaks", "--stop"]) * 3:
+                result = run([HEAPLINE, *options, "-p", str(waits.pid)])
+                self.assertEqual(result.status, 0, result.stderr)
+            said, _ = waits.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual((waits.returncode, said), (0, ""))
+
     def test_a_killed_heapline_leaves_the_process_running(self):
         with Planted("leaks", "blocks", "arenas") as planted:
             for delay in range(20):

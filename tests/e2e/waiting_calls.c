@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waits in each system call that a stop may interrupt, a thread for each, until its standard input
+ * ends. A call that returns before is named, and its status is 1.
+ */
+#include <errno.h>
+#include <linux/aio_abi.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HOUR_S	3600
+#define HOUR_MS (HOUR_S * 1000)
+
+static const struct timespec hour = {.tv_sec = HOUR_S};
+static int ends[2]; /* of a pipe that nobody writes to */
+
+static int in_epoll_wait(void)
+{
+	struct epoll_event event;
+
+	return epoll_wait(epoll_create1(0), &event, 1, HOUR_MS);
+}
+
+static int in_epoll_pwait(void)
+{
+	struct epoll_event event;
+	sigset_t none;
+
+	sigemptyset(&none);
+	return epoll_pwait(epoll_create1(0), &event, 1, -1, &none);
+}
+
+static int in_nanosleep(void)
+{
+	return nanosleep(&hour, NULL);
+}
+
+static int in_clock_nanosleep(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += HOUR_S;
+	errno = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	return errno ? -1 : 0;
+}
+
+static int in_poll(void)
+{
+	struct pollfd one = {.fd = ends[0], .events = POLLIN};
+
+	return poll(&one, 1, HOUR_MS);
+}
+
+static int in_ppoll(void)
+{
+	struct pollfd one = {.fd = ends[0], .events = POLLIN};
+
+	return ppoll(&one, 1, &hour, NULL);
+}
+
+static int in_select(void)
+{
+	struct timeval left = {.tv_sec = HOUR_S};
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(ends[0], &set);
+	return select(ends[0] + 1, &set, NULL, NULL, &left);
+}
+
+static int in_read(void)
+{
+	char byte;
+
+	return (int)read(ends[0], &byte, 1);
+}
+
+static int in_recv(void)
+{
+	const struct timeval limit = {.tv_sec = HOUR_S};
+	int sockets[2];
+	char byte;
+
+	socketpair(AF_UNIX, SOCK_STREAM, 0, sockets);
+	setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	return (int)recv(sockets[0], &byte, 1, 0);
+}
+
+static int semaphores, messages;
+
+static int in_semop(void)
+{
+	struct sembuf take = {.sem_op = -1};
+
+	return semop(semaphores, &take, 1);
+}
+
+static int in_semtimedop(void)
+{
+	struct sembuf take = {.sem_op = -1};
+
+	return semtimedop(semaphores, &take, 1, &hour);
+}
+
+static int in_msgrcv(void)
+{
+	struct {
+		long type;
+		char text[8];
+	} message;
+
+	return (int)msgrcv(messages, &message, sizeof(message.text), 0, 0);
+}
+
+static int in_sigtimedwait(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	return sigtimedwait(&set, NULL, &hour);
+}
+
+static aio_context_t requests;
+
+static int in_io_getevents(void)
+{
+	struct io_event event;
+
+	return (int)syscall(SYS_io_getevents, requests, 1, 1, &event, NULL);
+}
+
+static uint32_t word;
+
+static int in_futex(void)
+{
+	return (int)syscall(SYS_futex, &word, FUTEX_WAIT, 0, NULL, NULL, 0);
+}
+
+static int in_futex_with_a_timeout(void)
+{
+	return (int)syscall(SYS_futex, &word, FUTEX_WAIT, 0, &hour, NULL, 0);
+}
+
+static const struct wait {
+	const char *name;
+	int (*call)(void);
+} waits[] = {
+	{"epoll_wait", in_epoll_wait},
+	{"epoll_pwait", in_epoll_pwait},
+	{"nanosleep", in_nanosleep},
+	{"clock_nanosleep", in_clock_nanosleep},
+	{"poll", in_poll},
+	{"ppoll", in_ppoll},
+	{"select", in_select},
+	{"read", in_read},
+	{"recv", in_recv},
+	{"semop", in_semop},
+	{"semtimedop", in_semtimedop},
+	{"msgrcv", in_msgrcv},
+	{"sigtimedwait", in_sigtimedwait},
+	{"io_getevents", in_io_getevents},
+	{"futex", in_futex},
+	{"futex with a timeout", in_futex_with_a_timeout},
+	{"pause", pause},
+};
+
+static void *stay(void *context)
+{
+	const struct wait *wait = context;
+	int result = wait->call();
+
+	/* Calls that this kernel or container does not have say nothing. */
+	if (result < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == EIDRM))
+		return NULL;
+	printf("%s returned %d: %s\n", wait->name, result, strerror(errno));
+	fflush(stdout);
+	_exit(1);
+}
+
+int main(void)
+{
+	sigset_t set;
+	char byte;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	semaphores = semget(IPC_PRIVATE, 1, 0600);
+	messages = msgget(IPC_PRIVATE, 0600);
+	syscall(SYS_io_setup, 1, &requests);
+	if (pipe(ends) < 0)
+		return 2;
+	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+		pthread_t thread;
+		if (pthread_create(&thread, NULL, stay, (void *)(uintptr_t)&waits[i]))
+			return 2;
+	}
+	puts("ready");
+	fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+	semctl(semaphores, 0, IPC_RMID);
+	msgctl(messages, IPC_RMID, NULL);
+	_exit(0);
+}

@@ -57,7 +57,7 @@ def find_references(pid, address):
 
 def explain(pid, block):
     """Prints what a block is that was called lost, and what becomes of it."""
-    address, size = int(block["address"], 16), block["bytes"]
+    address, size = int(block["address"], 16), block["size"]
     print(f"  {block['address']} {size} bytes, {block.get('type') or 'no class'}, "
           f"words {block['words']} text {block['text']!r}")
     for _ in range(REVISITS):
@@ -80,19 +80,24 @@ def scan(heapline, pid, options):
 
 
 def soak(heapline, name, pid, options, scans):
-    bad = blocks = 0
+    """What is lost in all scans is lost; what is lost in some is a false report."""
+    bad, always = 0, None
+    seen = {}
     for number in range(scans):
         report = scan(heapline, pid, options)
-        total = report["total"]
-        lost = total["lost_blocks"] + total["indirect_blocks"]
-        if lost:
-            bad, blocks = bad + 1, blocks + lost
-            print(f"{name} {' '.join(options)}: scan {number}: {lost} blocks after "
-                  f"{total['passes']} passes", flush=True)
-            for block in report["blocks"][:5]:
+        blocks = {block["address"]: block for block in report["blocks"]}
+        always = set(blocks) if always is None else always & set(blocks)
+        new = [block for address, block in blocks.items() if address not in seen]
+        seen.update(blocks)
+        if number and new:
+            bad += 1
+            print(f"{name} {' '.join(options)}: scan {number}: {len(new)} new blocks after "
+                  f"{report['total']['passes']} passes", flush=True)
+            for block in new[:5]:
                 explain(pid, block)
     how = "--stop" if options else "running"
-    print(f"{name}, {how}: {bad} of {scans} scans, {blocks} blocks", flush=True)
+    print(f"{name}, {how}: {scans} scans; {len(always or ())} blocks lost in all of them, "
+          f"{len(seen) - len(always or ())} in some (in {bad} scans after the first)", flush=True)
 
 
 def main():

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that lose blocks and say which: planted and planted_cxx, one for each of their kinds."""
+
+import re
+import struct
+import subprocess
+from contextlib import contextmanager
+
+NAMES = ("planted", "planted_cxx")
+
+
+def kinds_of(program):
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+
+
+@contextmanager
+def start(program, kind):
+    """Yields the number of the process, and the usable bytes of each lost block by its address."""
+    with subprocess.Popen([program, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
+        blocks = {}
+        try:
+            for line in process.stdout:
+                if line == "ready\n":
+                    break
+                _, hidden, size = line.split()
+                blocks[~int(hidden) & (1 << 64) - 1] = int(size)
+            yield process.pid, blocks
+        finally:
+            process.kill()
+
+
+def find_words(pid, blocks):
+    """Where words lie outside the heap's lost blocks that lead to one of them."""
+    found = []
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        lines = [re.match(r"(\w+)-(\w+) (\S+) \S+ \S+ \S+\s*(.*)", line).groups() for line in maps]
+    inside = sorted((address, address + size) for address, size in blocks.items())
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for start_, end_, mode, path in lines:
+            if not mode.startswith("rw") or path.startswith("[v"):
+                continue
+            first, last = int(start_, 16), int(end_, 16)
+            memory.seek(first)
+            data = memory.read(last - first)
+            for offset, (word,) in enumerate(struct.iter_unpack("<Q", data)):
+                at = first + offset * 8
+                if word in blocks and not any(low <= at < high for low, high in inside):
+                    found.append(f"the word at 0x{at:x} ({path or 'no file'}) leads to 0x{word:x}")
+    return found

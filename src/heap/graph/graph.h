@@ -102,6 +102,8 @@ struct hl_graph {
 	size_t cursor_region, cursor_page; /* where hl_graph_take() goes on */
 	uint64_t *window;		   /* a copy of [window_start, window_end) */
 	uint64_t window_start, window_end;
+	uint64_t read_end,
+		ahead_bytes; /* of the last window: its end, and how much it was to hold */
 	struct hl_graph_word waiting[HL_GRAPH_WAITING];
 	unsigned waiting_at;
 	/* The process stands still, perhaps in the middle of moving free chunks: a header that a

@@ -152,6 +152,13 @@ static bool load(struct hl_graph *graph, uint64_t at, uint64_t end)
 	uint64_t page_end = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
 	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= at);
 
+	/* Where one window follows the other, as in a list in order, the next one is twice as large. */
+	bool follows = at >= graph->read_end && at - graph->read_end < HL_GRAPH_PAGE_BYTES;
+	graph->ahead_bytes = !follows				 ? HL_GRAPH_PAGE_BYTES
+			     : graph->ahead_bytes < WINDOW_BYTES ? 2 * graph->ahead_bytes
+								 : WINDOW_BYTES;
+	if (end < at + graph->ahead_bytes)
+		end = at + graph->ahead_bytes;
 	graph->window_end = 0;
 	if (run == pages->count || pages->runs[run].start > at)
 		return false;
@@ -166,7 +173,7 @@ static bool load(struct hl_graph *graph, uint64_t at, uint64_t end)
 			return false;
 	}
 	graph->window_start = at;
-	graph->window_end = end;
+	graph->window_end = graph->read_end = end;
 	return true;
 }
 

@@ -4,8 +4,8 @@
  *
  * Link with -lheapline, or leave the symbols weak and check them: they are there only when the
  * recorder is preloaded or linked. Without a collector (heapline record) the recorder passes every
- * call through, and these functions say so. All functions are thread-safe and async-signal-safe,
- * allocate nothing and keep errno.
+ * call through, and these functions say so. All functions are thread-safe and, but for
+ * hl_frame_provider_register(), async-signal-safe, allocate nothing and keep errno.
  */
 #ifndef HEAPLINE_H
 #define HEAPLINE_H
@@ -128,8 +128,10 @@ struct hl_frame_provider {
 	 */
 	uint32_t (*capture)(void *state, const struct hl_frame_caller *caller,
 			    struct hl_frame *frames, uint32_t max, int *ret_truncated);
-	/* Says what a frame that capture() has just given is called, 1, or 0 when it is not known. It is asked once for each
-	 * place, while the function lives. */
+	/*
+	 * Says what a frame that capture() has just given is called: 1, or 0 when it is not known.
+	 * Asked when the place is new to the thread, so while the function lives.
+	 */
 	int (*describe)(void *state, const struct hl_frame *frame,
 			struct hl_frame_place *ret_place);
 	void *state;			   /* is given to both */
@@ -141,8 +143,8 @@ struct hl_frame_provider {
 
 /*
  * Has ${provider}, which is copied, asked at each recorded allocation from now on, for good; what
- * it points to must stay. 0, -EINVAL, or -ENOSPC after four of them. Where nothing is recorded it
- * costs nothing.
+ * it points to must stay. Not for signal handlers. 0, -EINVAL, or -ENOSPC after four of them, one of
+ * which may be heapline's own. Where nothing is recorded it costs nothing.
  */
 int hl_frame_provider_register(const struct hl_frame_provider *provider);
 

@@ -641,6 +641,44 @@ static void texts_are_there_once_and_end(void **state)
 	assert_refused(*state, -EBADMSG, "no end");
 }
 
+/* Packs the sample, of which the first frame is said to be ${part} of module ${provider}. */
+static void pack_script(const struct place *place, uint8_t part, uint32_t provider)
+{
+	struct hl_profile *profile = load((struct hl_profile_selection){0});
+
+	profile->modules[1].script = true;
+	profile->frames[1].part = part;
+	profile->frames[1].provider = provider;
+	write_pack(place, profile);
+	hl_profile_free(profile);
+}
+
+static void what_frames_are_to_scripts_is_packed(void **state)
+{
+	const char *const names = "names refer";
+	const struct place *place = *state;
+	struct hl_profile *profile;
+
+	pack_script(place, HL_PART_ENTRY, 1);
+	int fd = open(place->path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(hl_pack_read(fd, place->path, NULL, &profile, NULL), 0);
+	close(fd);
+	assert_int_equal(profile->frames[1].part, HL_PART_ENTRY);
+	assert_int_equal(profile->frames[1].provider, 1);
+	assert_int_equal(profile->frames[2].part, HL_PART_NATIVE);
+	assert_true(profile->modules[1].script);
+	assert_false(profile->modules[2].script);
+	hl_profile_free(profile);
+	pack_script(place, HL_PART_INTERPRETER + 1, 1);
+	assert_refused(place, -EBADMSG, names);
+	pack_script(place, HL_PART_SCRIPT, 999);
+	assert_refused(place, -EBADMSG, names);
+	pack_script(place, HL_PART_SCRIPT, 0);
+	assert_refused(place, -EBADMSG, names);
+	pack_script(place, HL_PART_NATIVE, 1);
+	assert_refused(place, -EBADMSG, names);
+}
+
 static void booleans_are_zero_or_one(void **state)
 {
 	const uint8_t two = 2;
@@ -725,9 +763,9 @@ static void the_bytes_of_a_row_are_those_of_its_columns(void **state)
 {
 	static const struct hl_columns *const all[] = {
 		&hl_pack_process_columns,  &hl_pack_thread_columns, &hl_pack_module_columns,
-		&hl_pack_function_columns, &hl_pack_frame_columns,  &hl_pack_node_columns,
-		&hl_pack_row_columns,	   &hl_pack_size_columns,   &hl_node_columns,
-		&hl_value_columns};
+		&hl_pack_function_columns, &hl_pack_script_columns, &hl_pack_frame_columns,
+		&hl_pack_node_columns,	   &hl_pack_row_columns,    &hl_pack_size_columns,
+		&hl_node_columns,	   &hl_value_columns};
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(all); i++) {
@@ -752,6 +790,7 @@ int main(void)
 		IN_PLACE(what_refers_to_nothing_is_refused),
 		IN_PLACE(a_tree_out_of_preorder_is_refused),
 		IN_PLACE(texts_are_there_once_and_end),
+		IN_PLACE(what_frames_are_to_scripts_is_packed),
 		IN_PLACE(booleans_are_zero_or_one),
 		IN_PLACE(malformed_keys_are_named),
 		IN_PLACE(a_section_that_ends_within_a_row_is_refused),

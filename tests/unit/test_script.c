@@ -400,8 +400,6 @@ static void *allocate_as_thread(void *context)
 		if (i % 1000 == id)
 			hl_script_forget(10 + i % 7);
 	}
-	struct hl_thread *thread = hl_thread_self();
-	hl_thread_end(thread);
 	return NULL;
 }
 
@@ -457,6 +455,12 @@ static void there_are_no_more_than_four_providers(void **state)
 	assert_int_equal(hl_script_register(&two), -ENOSPC);
 }
 
+static int prepare(void **state)
+{
+	(void)state;
+	return hl_thread_init(NULL) ? 0 : -1;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -473,5 +477,5 @@ int main(void)
 		cmocka_unit_test(there_are_no_more_than_four_providers),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, prepare, NULL);
 }

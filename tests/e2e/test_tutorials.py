@@ -135,6 +135,17 @@ class Tutorials(unittest.TestCase):
         self.assertIn("the doors open", log)
         self.assertEqual(after, "nothing is mapped\n")
 
+    def test_the_variable_that_keeps_memory_is_found(self):
+        for command in ("gcc", "bash"):
+            harness.need(command)
+        said = self.play("who-keeps-it.md", {})
+        _, lost, table, tree, chain, _ = said
+        self.assertRegex(lost, r"\b0 B in 0 blocks are lost")
+        self.assertRegex(table, r"4,000 +variable +sessions +server \.bss\+0x\w+ +2000 x block of 24 B ->")
+        self.assertRegex(tree, r"sessions \(server \.bss")
+        self.assertRegex(chain, r"\nsessions\+120 \(.*\(\+16\) -> 0x\w+, 4,008 B\n")
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "held.svg")))
+
     def assert_leak(self, top):
         total = top["total"]["inuse_bytes"]
         self.assertGreater(total, 100_000)

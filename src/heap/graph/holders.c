@@ -97,6 +97,32 @@ static int take_word(struct look *look, uint64_t address, uint32_t node)
 			       (struct root_word){.address = address, .node = node});
 }
 
+/*
+ * In a system call no function has a use for registers that calls do not keep (r11 to r8, rax, its
+ * arguments and its number), nor for the red zone below the stack pointer. What is left there from
+ * earlier functions would share what others keep.
+ */
+#define CALL_FIRST (offsetof(struct user_regs_struct, r11) / 8)
+#define CALL_LAST  (offsetof(struct user_regs_struct, orig_rax) / 8)
+
+#define RED_ZONE_BYTES 128u
+
+static bool is_left_over(const struct look *look, uint64_t address)
+{
+	size_t thread = address / REGISTERS, number = address % REGISTERS;
+
+	if (thread < look->thread_count)
+		return (int64_t)look->threads[thread].registers.orig_rax >= 0 &&
+		       number >= CALL_FIRST && number <= CALL_LAST;
+	for (size_t i = 0; i < look->thread_count; i++) {
+		const struct user_regs_struct *registers = &look->threads[i].registers;
+		if ((int64_t)registers->orig_rax >= 0 && address < registers->rsp &&
+		    address >= registers->rsp - RED_ZONE_BYTES)
+			return true;
+	}
+	return false;
+}
+
 static int take_root(void *context, uint64_t address, const uint64_t *words, size_t count,
 		     bool has_headers)
 {
@@ -116,7 +142,7 @@ static int take_root(void *context, uint64_t address, const uint64_t *words, siz
 			if (node && hl_block_edges_address(edges, node) != words[i] + 16)
 				node = 0;
 		}
-		if (node)
+		if (node && !(has_headers && is_left_over(look, at)))
 			r = take_word(look, at, node);
 	}
 	return r;

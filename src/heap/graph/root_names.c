@@ -464,10 +464,11 @@ static void follow_registers(struct walk *walk, Dwfl_Frame *state)
 	Dwarf_Word value;
 
 	for (size_t i = 0; i < KEPT_COUNT; i++) {
-		bool has = dwfl_frame_reg(state, (unsigned)kept_registers[i], &value) == 0;
+		/* What the frame before says nothing of, it has not touched. */
+		bool has = dwfl_frame_reg(state, kept_registers[i], &value) == 0;
 		if (walk->count == 1)
-			walk->registers[i] = value;
-		walk->is_known[i] = walk->is_known[i] || !has || walk->registers[i] != value;
+			walk->registers[i] = has ? value : 0;
+		walk->is_known[i] = walk->is_known[i] || (has && walk->registers[i] != value);
 		if (!walk->is_known[i])
 			walk->of_registers[i] = walk->frame.name;
 	}

@@ -411,7 +411,7 @@ static void emit_total(struct hl_emit *emit, const struct hl_holders *holders)
 	hl_emit_object_end(emit);
 	hl_emit_blank(emit);
 	if (is_part)
-		hl_emit_line(emit, "%s in %s block%s that were asked for, of %s in %s",
+		hl_emit_line(emit, "asked for: %s in %s block%s, of %s in %s",
 			     HL_HEAP_BYTES(holders->selected.bytes),
 			     HL_HEAP_COUNT(holders->selected.blocks),
 			     hl_format_plural(holders->selected.blocks),

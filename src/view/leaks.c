@@ -204,6 +204,9 @@ int hl_leaks_view(const struct hl_leaks *leaks, const struct hl_emit_options *op
 	emit_total(emit, leaks);
 	emit_rows(emit, leaks, options->row_limit);
 	emit_blocks(emit, leaks);
+	hl_emit_blank(emit);
+	hl_emit_line(emit, "who keeps the rest: 'heapline holders %s'",
+		     leaks->heap->from_core ? "--core FILE" : "-p PID");
 	hl_heap_emit_notes(emit, leaks->heap);
 	return hl_emit_finish(emit);
 }

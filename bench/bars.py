@@ -8,6 +8,7 @@ from event_bars import event_figures
 from faults import faults_figures
 from figure import MIB, Figure, view_figure
 from heap import heap_figures
+from holders import holders_figures
 from join import join_figures
 from leaks import leaks_figures
 from log_bars import log_figures
@@ -187,4 +188,5 @@ def figures(results):
         *heap_figures(results.heap),
         *join_figures(results.join),
         *leaks_figures(results.leaks),
+        *holders_figures(results.holders),
     ]

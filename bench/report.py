@@ -38,6 +38,7 @@ class Results:
     heap: HeapWalk = None
     join: Joined = None
     leaks: dict = None
+    holders: object = None
     load_before: tuple = field(default_factory=os.getloadavg)
 
     def add(self, case, table):
@@ -204,5 +205,6 @@ that stands still.
 - Joining (`bench/join.py`): a process is entered and left again and again; how long all its threads stood still is \
 measured from the first stop to the last go. After each cycle the counts are compared with the program's own. The pair \
 is that of the part about stacks, under `record` and under `attach`.
+- Holders (`bench/holders.py`): the fastest of 3 rounds, in processor time of the tool.
 - Lost blocks (`bench/leaks.py`): the fastest of 3 rounds, in processor time of the tool; with `--stop` the \
 least wall time that the target stood still."""

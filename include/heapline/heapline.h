@@ -165,6 +165,122 @@ int hl_tag_push(const char *name);
 /* Back to the tag before. 0, -EINVAL without a push before, -EOPNOTSUPP as above. */
 int hl_tag_pop(void);
 
+/*
+ * ---- annotations: header-only, for programs that link nothing of heapline ----
+ *
+ * What a program tells of its pools, and marks and modes that it sets, where it may be recorded or not:
+ * by `heapline record`, which preloads the recorder, or by `heapline attach`, while it runs. Without
+ * a recorder each costs the test of one word, and does nothing. Needs gcc or clang for x86-64; elsewhere, and
+ * with HL_WITHOUT_ANNOTATIONS defined before this header, they are empty. In what a compiler makes
+ * of several files of one object there is one copy of the word, and a note that says where it is.
+ */
+
+#define HL_POOL_NAME_BYTES 63 /* of a pool's name; the rest is cut off */
+
+#if defined(__x86_64__) && defined(__ELF__) && !defined(HL_WITHOUT_ANNOTATIONS)
+
+/* A function that heapline hooks; it goes on to the preloaded recorder's, or returns 0. */
+#define HL_HERE_(name)                                     \
+	".weak hl_recorded_" name "\n"                     \
+	".globl hl_" name "_here\n"                        \
+	".hidden hl_" name "_here\n"                       \
+	".type hl_" name "_here, @function\n"              \
+	".balign 16\n"                                     \
+	"hl_" name "_here:\n"                              \
+	".cfi_startproc\n"                                 \
+	"endbr64\n"                                        \
+	"movq hl_recorded_" name "@GOTPCREL(%rip), %rax\n" \
+	"testq %rax, %rax\n"                               \
+	"je 1f\n"                                          \
+	"jmp *%rax\n"                                      \
+	"1: ret\n"                                         \
+	".cfi_endproc\n"                                   \
+	".size hl_" name "_here, . - hl_" name "_here\n"
+
+/* The word is not 0 while somebody records: it has the address of a function of the preloaded recorder, or
+ * what heapline writes. */
+/* clang-format off */
+__asm__(".pushsection .text.hl_here,\"axG\",@progbits,hl_here,comdat\n"
+	HL_HERE_("pool_alloc")
+	HL_HERE_("pool_free")
+	HL_HERE_("mark")
+	HL_HERE_("mode")
+	".popsection\n"
+	".pushsection .data.hl_here,\"awG\",@progbits,hl_here,comdat\n"
+	".globl hl_is_recorded_here\n"
+	".hidden hl_is_recorded_here\n"
+	".type hl_is_recorded_here, @object\n"
+	".size hl_is_recorded_here, 8\n"
+	".balign 8\n"
+	"hl_is_recorded_here: .quad hl_recorded_pool_alloc\n"
+	".popsection\n"
+	".pushsection .note.heapline,\"aG\",@note,hl_here,comdat\n"
+	".balign 4\n"
+	".long 9, 40, 1\n"
+	".asciz \"heapline\"\n"
+	".balign 4\n"
+	".quad hl_is_recorded_here - .\n"
+	".quad hl_pool_alloc_here - .\n"
+	".quad hl_pool_free_here - .\n"
+	".quad hl_mark_here - .\n"
+	".quad hl_mode_here - .\n"
+	".popsection\n");
+/* clang-format on */
+
+#undef HL_HERE_
+
+extern __attribute__((visibility("hidden"))) const void *volatile hl_is_recorded_here;
+__attribute__((visibility("hidden"))) void hl_pool_alloc_here(const char *pool, const void *block,
+							      size_t size);
+__attribute__((visibility("hidden"))) void hl_pool_free_here(const char *pool, const void *block);
+__attribute__((visibility("hidden"))) int hl_mark_here(const char *name);
+__attribute__((visibility("hidden"))) int hl_mode_here(int mode);
+
+#define HL_IF_RECORDED_(call)                                      \
+	do {                                                       \
+		if (__builtin_expect(hl_is_recorded_here != 0, 0)) \
+			(void)(call);                              \
+	} while (0)
+
+#else
+#define HL_IF_RECORDED_(call) ((void)0)
+#endif
+
+/*
+ * ${block}, ${size} bytes, has been cut from a pool. Recorded as a block of its own, with the stack of the
+ * caller and below it a frame "[pool NAME]", until hl_pool_free(); the memory that the pool has from
+ * malloc() counts for that as always. ${pool} names it in all of the program, one line. A NULL block is
+ * none. Thread-safe, async-signal-safe; keeps errno.
+ */
+static inline void hl_pool_alloc(const char *pool, const void *block, size_t size)
+{
+	(void)pool, (void)block, (void)size;
+	HL_IF_RECORDED_(hl_pool_alloc_here(pool, block, size));
+}
+
+/* The block is free again; NULL is fine. One that was allocated unrecorded counts as an unmatched free. */
+static inline void hl_pool_free(const char *pool, const void *block)
+{
+	(void)pool, (void)block;
+	HL_IF_RECORDED_(hl_pool_free_here(pool, block));
+}
+
+/* hl_mark() and hl_mode_set() for programs that do not link -lheapline: they do nothing where nobody records, or
+ * where the mark or mode cannot be set. */
+static inline void hl_note_mark(const char *name)
+{
+	(void)name;
+	HL_IF_RECORDED_(hl_mark_here(name));
+}
+
+static inline void hl_note_mode(enum hl_recording_mode mode)
+{
+	(void)mode;
+	HL_IF_RECORDED_(hl_mode_here((int)mode));
+}
+
+#undef HL_IF_RECORDED_
+
 #ifdef __cplusplus
 }
 #endif

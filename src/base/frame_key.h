@@ -61,6 +61,9 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | frame;
 }
 
+/* The provider whose sites are pools of the program, see recorder/script.h. */
+#define HL_POOL_PROVIDER "pool"
+
 /*
  * Frames of scripts, see script/provider.h: the low bits are HL_SITE_FRAME, HL_SITE_ENTRY if native
  * code called it, and the number of the site. Site 0 stands for places that could not be told.

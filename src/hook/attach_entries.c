@@ -119,9 +119,18 @@ static bool has_gone(const struct hl_attach *attach, const struct hl_record_patc
 	return !map || (uint32_t)map->inode != patch->file;
 }
 
-/* The kernel's breakpoint for a uprobe, one byte, stays where it has been put over a jump. */
-static bool restore_entry(struct hl_attach *attach, const struct hl_record_patch *patch)
+/* Of an annotation: whether the program calls it at all. */
+static bool set_word(struct hl_attach *attach, uint32_t index, uint64_t value)
 {
+	uint64_t word = attach->patches[index].word;
+
+	return !word || hl_remote_write(attach->remote, word, &value, sizeof(value));
+}
+
+/* The kernel's breakpoint for a uprobe, one byte, stays where it has been put over a jump. */
+static bool restore_entry(struct hl_attach *attach, uint32_t index)
+{
+	const struct hl_record_patch *patch = &attach->record.patches[index];
 	uint8_t jump[HL_PATCH_BYTES], original[HL_PATCH_BYTES];
 
 	memcpy(jump, patch->jump, sizeof(jump));
@@ -129,7 +138,7 @@ static bool restore_entry(struct hl_attach *attach, const struct hl_record_patch
 	if (has_code(attach, patch->address, original))
 		return true;
 	if (has_code(attach, patch->address, jump))
-		return write_entry(attach, patch->address, original);
+		return set_word(attach, index, 0) && write_entry(attach, patch->address, original);
 	jump[0] = original[0] = BREAKPOINT;
 	if (has_code(attach, patch->address, jump))
 		return write_entry(attach, patch->address, original);
@@ -141,20 +150,22 @@ bool hl_attach_restore_entries(struct hl_attach *attach)
 	bool all = true;
 
 	for (uint32_t i = 0; i < attach->record.patch_count; i++)
-		all &= restore_entry(attach, &attach->record.patches[i]);
+		all &= restore_entry(attach, i);
 	return all;
 }
 
-bool hl_attach_write_patch(struct hl_attach *attach, const struct hl_record_patch *patch)
+bool hl_attach_write_patch(struct hl_attach *attach, uint32_t index)
 {
+	const struct hl_record_patch *patch = &attach->record.patches[index];
+
 	return has_code(attach, patch->address, patch->original) &&
-	       write_entry(attach, patch->address, patch->jump);
+	       write_entry(attach, patch->address, patch->jump) && set_word(attach, index, 1);
 }
 
 static bool write_patches(struct hl_attach *attach)
 {
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
-		if (hl_attach_write_patch(attach, &attach->record.patches[i]))
+		if (hl_attach_write_patch(attach, i))
 			continue;
 		attach->is_patched = !hl_attach_restore_entries(attach);
 		return false;

@@ -254,7 +254,7 @@ static bool activate(struct hl_attach_watch *watch, const struct hl_entry *entry
 			       sizeof(rule)) &&
 	       tell_patch(attach, index) && tell_patch_count(attach) &&
 	       hl_clock_ns(CLOCK_MONOTONIC) - watch->begin_ns < ANSWERING_NS &&
-	       hl_attach_write_patch(attach, in_record);
+	       hl_attach_write_patch(attach, index);
 }
 
 static int find_rule(const struct hl_attach *attach)

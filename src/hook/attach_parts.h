@@ -41,7 +41,8 @@ struct hl_attach_patch {
 	uint8_t entry_bytes;	 /* of the instructions that were moved */
 	uint8_t twin[HL_ENTRY_MAX];
 	const struct hl_entry *entry;
-	int rule; /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */
+	uint64_t word; /* of struct hl_entry */
+	int rule;      /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */
 };
 
 static_assert(HL_HOOK_COUNT + HL_ATTACHED_RULES_MAX <= HL_ENTRIES_MAX, "all can be patched");
@@ -131,7 +132,7 @@ int hl_attach_patch_entries(struct hl_attach *attach, struct hl_error *err);
 bool hl_attach_restore_entries(struct hl_attach *attach);
 
 /* Writes one patch where nobody runs. False where the code is not what it was. */
-bool hl_attach_write_patch(struct hl_attach *attach, const struct hl_record_patch *patch);
+bool hl_attach_write_patch(struct hl_attach *attach, uint32_t index);
 
 /* ---- attach_late.c ---- */
 

@@ -174,6 +174,7 @@ int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *ent
 	block->used += (moved.code_bytes + UINT64_C(15)) & ~UINT64_C(15);
 	patch->entry = entry;
 	patch->rule = rule;
+	patch->word = entry->word;
 	patch->trampoline = trampoline;
 	patch->room = block->address + start;
 	patch->room_end = block->address + block->used;

@@ -273,7 +273,21 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 				 .size_at = rule->size_at,
 				 .count_at = rule->count_at,
 				 .pointer_at = rule->pointer_at,
-				 .is_asked = rule->is_asked};
+				 .is_asked = rule->is_asked,
+				 .tells = rule->tells};
+}
+
+static void add_visited(const struct hl_objects *objects, const struct hl_hook_rules *rules,
+			struct hl_rule_visit visit, struct hl_entries *entries)
+{
+	struct hl_definition found;
+	size_t rule;
+
+	while (hl_rule_lookup_next(objects, rules, &visit, &rule, &found)) {
+		struct hl_entry entry = ruled_entry(&rules->rules[rule]);
+		entry.word = visit.word;
+		add_entry(entries, entry, true, rules->rules[rule].symbol, &found);
+	}
 }
 
 static void add_ruled(const struct search *search, bool is_asked, bool are_extra,
@@ -503,6 +517,8 @@ static int add_all(const struct search *search, bool has_usual, struct hl_entrie
 	add_ruled(search, false, true, entries);
 	if (has_usual)
 		add_operators(search, entries);
+	add_visited(&search->objects, search->rules,
+		    (struct hl_rule_visit){.first_name = NAME_COUNT, .tells_alone = true}, entries);
 	add_program(&search->objects, entries);
 	return r;
 }
@@ -550,9 +566,6 @@ int hl_entries_find_more(pid_t pid, const struct hl_maps *maps, const struct hl_
 	HL_CLEANUP(hl_objects_release) struct hl_objects objects = {.memory = -1};
 	HL_FREED const char **names =
 		calloc(HL_RULE_LOOKUP_NAMES * rules->count + 1, sizeof(*names));
-	struct hl_rule_visit visit = {0};
-	struct hl_definition found;
-	size_t rule;
 
 	if (!names)
 		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
@@ -562,9 +575,7 @@ int hl_entries_find_more(pid_t pid, const struct hl_maps *maps, const struct hl_
 	if (r < 0)
 		return r;
 	*ret_entries = (struct hl_entries){0};
-	while (hl_rule_lookup_next(&objects, rules, &visit, &rule, &found))
-		add_entry(ret_entries, ruled_entry(&rules->rules[rule]), true,
-			  rules->rules[rule].symbol, &found);
+	add_visited(&objects, rules, (struct hl_rule_visit){0}, ret_entries);
 	return 0;
 }
 
@@ -575,11 +586,13 @@ struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t rea
 		[HL_HOOK_CALLOC] = {.size_at = 2, .count_at = 1},
 		[HL_HOOK_REALLOC] = {.size_at = 2, .pointer_at = 1},
 		[HL_HOOK_REALLOCARRAY] = {.size_at = 3, .count_at = 2, .pointer_at = 1},
-		[HL_HOOK_FREE] = {.pointer_at = 1, .frees = 1},
+		[HL_HOOK_FREE] = {.pointer_at = 1, .does = HL_RULE_FREES},
 		[HL_HOOK_POSIX_MEMALIGN] = {.size_at = 3, .result_at = 1},
 	};
 	struct hl_attached_rule rule = usual[entry->hook];
 
+	if (entry->tells)
+		return (struct hl_attached_rule){.real = real, .does = (uint8_t)entry->tells};
 	rule.real = real;
 	rule.size_at = entry->size_at ? entry->size_at : rule.size_at;
 	rule.count_at = entry->count_at ? entry->count_at : rule.count_at;

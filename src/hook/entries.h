@@ -19,6 +19,8 @@ struct hl_entry {
 	char module[64];		       /* the file's name, for messages */
 	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
 	uint8_t alignment_at;		       /* of one that throws; 0: it has no such argument */
+	enum hl_rule_does tells;	       /* of heapline.h; else HL_RULE_ALLOCATES */
+	uint64_t word;			       /* of such one: 1 while it is patched; 0: none */
 	bool is_asked;			       /* --hook names it */
 	bool throws;			       /* an exception may leave it */
 	bool is_of_malloc; /* extra, and its blocks are those of malloc() and free() */

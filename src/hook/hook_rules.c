@@ -306,6 +306,26 @@ static int read_file(const char *path, struct hl_hook_rules *rules, struct hl_er
 	return hl_hook_rules_parse(text, length, path, rules, err);
 }
 
+/* What programs have of heapline.h; objects.c finds it. */
+static int add_annotations(struct hl_hook_rules *rules, struct hl_error *err)
+{
+	static const struct hl_hook_rule told[] = {
+		{.symbol = "hl_pool_alloc_here", .tells = HL_RULE_TELLS_ALLOC},
+		{.symbol = "hl_pool_free_here", .tells = HL_RULE_TELLS_FREE},
+		{.symbol = "hl_mark_here", .tells = HL_RULE_TELLS_MARK},
+		{.symbol = "hl_mode_here", .tells = HL_RULE_TELLS_MODE},
+	};
+
+	for (size_t i = 0; i < HL_COUNT_OF(told); i++) {
+		struct hl_hook_rule rule = told[i];
+		rule.holds = true;
+		strcpy(rule.when, HL_HOOK_ANNOTATED_WORD);
+		if (HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0)
+			return hl_error_set(err, -ENOMEM, "cannot add a hook: out of memory");
+	}
+	return 0;
+}
+
 int hl_hook_rules_make(const char *const *hooks, const char *presets,
 		       struct hl_hook_rules *ret_rules, struct hl_error *err)
 {
@@ -313,8 +333,10 @@ int hl_hook_rules_make(const char *const *hooks, const char *presets,
 
 	if (!presets)
 		presets = getenv("HEAPLINE_PRESETS");
-	int r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline", &rules,
-				    err);
+	int r = add_annotations(&rules, err);
+	if (r == 0)
+		r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline",
+					&rules, err);
 	if (r == 0 && presets && presets[0])
 		r = read_file(presets, &rules, err);
 	for (; r == 0 && hooks && *hooks; hooks++)

@@ -22,11 +22,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HL_HOOK_NAME_MAX      128
-#define HL_HOOK_ARGUMENTS_MAX 6 /* that are passed in registers */
+#define HL_HOOK_NAME_MAX       128
+#define HL_HOOK_ANNOTATED_WORD "hl_is_recorded_here"
+#define HL_HOOK_ARGUMENTS_MAX  6 /* that are passed in registers */
 
 struct hl_hook_rule {
 	enum hl_hook call; /* MALLOC, CALLOC, REALLOC or FREE: what the function does */
+	/* Of functions of heapline.h what they tell: each object may have a copy, and ${when} is the
+	 * word beside it that is not 0 while somebody records. Else HL_RULE_ALLOCATES. */
+	enum hl_rule_does tells;
 	uint8_t size_at, count_at, pointer_at; /* its arguments, from 1; 0: as usual */
 	uint64_t address;		       /* in the file; 0: it has a symbol */
 	char symbol[HL_HOOK_NAME_MAX];	       /* or the address' digits */

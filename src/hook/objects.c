@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "hook/hook_rules.h"
 #include "process/process.h"
 
 #include <fcntl.h>
@@ -85,6 +86,33 @@ static void read_symbols(const struct hl_objects *objects, struct hl_object *obj
 		while (next_name(objects, &visit, &name))
 			keep_symbol(&object->symbols[name], &all.symbol, object->bias,
 				    table == HL_ELF_DYNSYM);
+	}
+}
+
+/*
+ * What heapline.h puts into programs, by the note that it leaves: it is there in stripped files, too. Of each
+ * name the distance from where that distance stands.
+ */
+static void read_annotations(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
+{
+	static const char *const told[] = {HL_HOOK_ANNOTATED_WORD, "hl_pool_alloc_here",
+					   "hl_pool_free_here", "hl_mark_here", "hl_mode_here"};
+	GElf_Shdr header;
+	GElf_Nhdr note;
+	size_t name_at, at, name;
+	uint64_t distance;
+	Elf_Scn *section = hl_elf_find_section(elf, ".note.heapline", &header);
+	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
+
+	if (!content || !gelf_getnote(content, 0, &note, &name_at, &at) ||
+	    note.n_descsz < HL_COUNT_OF(told) * sizeof(distance))
+		return;
+	for (size_t i = 0; i < HL_COUNT_OF(told); i++, at += sizeof(distance)) {
+		struct name_visit visit = visit_names(told[i]);
+		memcpy(&distance, (const char *)content->d_buf + at, sizeof(distance));
+		while (next_name(objects, &visit, &name))
+			object->symbols[name] = (struct hl_object_symbol){
+				.address = header.sh_addr + at + distance + object->bias};
 	}
 }
 
@@ -252,6 +280,7 @@ static int add_object(struct hl_objects *objects, const struct hl_map *map)
 	read_headers(added, elf);
 	read_symbols(objects, added, elf, HL_ELF_DYNSYM);
 	read_symbols(objects, added, elf, HL_ELF_SYMTAB);
+	read_annotations(objects, added, elf);
 	read_slots(objects, added, elf);
 	return 0;
 }

@@ -114,7 +114,7 @@ int hl_rule_lookup(const struct hl_objects *objects, struct hl_hook_rules *rules
 	struct lookup lookup = {objects, rules, first_name, allocator};
 
 	for (size_t i = 0; i < rules->count; i++)
-		if (holds(&lookup, i)) {
+		if (!rules->rules[i].tells && holds(&lookup, i)) {
 			rules->rules[i].holds = true;
 			ret_found[i] = find_function(&lookup, i);
 		}
@@ -161,15 +161,22 @@ bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_
 			 struct hl_rule_visit *visit, size_t *ret_rule,
 			 struct hl_definition *ret_found)
 {
-	const struct lookup lookup = {objects, rules, 0, NULL};
+	const struct lookup lookup = {objects, rules, visit->first_name, NULL};
 
 	for (; visit->object < objects->count; visit->object++, visit->rule = 0)
 		while (visit->rule < rules->count) {
 			size_t rule = visit->rule++;
+			if (visit->tells_alone && !rules->rules[rule].tells)
+				continue;
 			if (!holds(&lookup, rule))
 				continue;
 			*ret_found = find_in(&lookup, &objects->objects[visit->object], rule);
 			*ret_rule = rule;
+			visit->word = rules->rules[rule].tells
+					      ? objects->objects[visit->object]
+							.symbols[symbol_of(&lookup, rule) + 1]
+							.address
+					      : 0;
 			if (ret_found->object)
 				return true;
 		}
@@ -189,7 +196,7 @@ bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_de
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct hl_hook_rule *rule = &rules->rules[i];
 		bool is_usual = hl_rule_lookup_is_usual(rule);
-		if (!found[i].object || rule->is_asked != is_asked)
+		if (rule->tells || !found[i].object || rule->is_asked != is_asked)
 			continue;
 		/* Blocks that are freed or moved unseen would be counted for good. */
 		if (!is_usual && (rule->call == HL_HOOK_FREE || rule->call == HL_HOOK_REALLOC))

@@ -21,10 +21,13 @@ int hl_rule_lookup(const struct hl_objects *objects, struct hl_hook_rules *rules
 		   const struct hl_object *allocator, bool may_come,
 		   struct hl_definition *ret_found, struct hl_error *err);
 
-/* Visits the functions of libraries that were loaded later, and their rules; of each library all that
- * rules name. Names of the rules are the only ones. Zero-initialize ${visit}. */
+/* Visits all functions in each of the objects that rules name, as those of libraries that were loaded
+ * later, and have not been called yet. Zero-initialize but for what is said. */
 struct hl_rule_visit {
+	size_t first_name;   /* where the names of the rules begin; given */
+	bool tells_alone;    /* functions of heapline.h alone; given */
 	size_t object, rule; /* to be looked at next */
+	uint64_t word;	     /* of a function of heapline.h; 0: there is none */
 };
 
 bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_rules *rules,

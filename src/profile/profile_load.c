@@ -19,7 +19,7 @@
 struct source {
 	const struct hl_recording_process *process;
 	uint32_t *modules;  /* profile module of modules[i] */
-	uint32_t *runtimes; /* profile module of providers[i] */
+	uint32_t *runtimes; /* profile module of providers[i]; 0: of pools */
 	uint32_t *sites;    /* builder frame of site i * 2, and + 1 as an entry; 0: not yet */
 	uint32_t *nodes;    /* builder node of node id i; [0] is the root */
 	uint32_t *threads;  /* profile thread of threads[i]; UNRESOLVED: not selected */
@@ -94,8 +94,11 @@ static int map_site(struct hl_builder *builder, struct source *source,
 			.file = file,
 			.line = site->line,
 		};
-		int r = hl_builder_site(builder, &symbol, source->runtimes[site->provider],
-					&frames[0], &frames[1]);
+		uint32_t runtime = source->runtimes[site->provider];
+		int r = runtime ? hl_builder_site(builder, &symbol, runtime, &frames[0], &frames[1])
+				: hl_builder_frame(builder, &symbol, 0, 0, &frames[0]);
+		if (!runtime)
+			frames[1] = frames[0];
 		if (r < 0)
 			return r;
 	}
@@ -198,8 +201,11 @@ static int map_runtimes(struct hl_builder *builder, struct source *source)
 	source->sites = calloc(process->site_count + (size_t)1, 2 * sizeof(*source->sites));
 	if (!source->runtimes || !source->sites)
 		return -ENOMEM;
+	/* Pools are no scripts: their frames say by which way memory came. */
 	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
-		r = hl_builder_runtime(builder, process->providers[i].name, &source->runtimes[i]);
+		if (strcmp(process->providers[i].name, HL_POOL_PROVIDER) != 0)
+			r = hl_builder_runtime(builder, process->providers[i].name,
+					       &source->runtimes[i]);
 	return r;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The public C API; see heapline.h. */
+#define HL_WITHOUT_ANNOTATIONS /* those are for programs */
 #include "heapline/heapline.h"
 
 #include "base/clock.h"

@@ -353,10 +353,11 @@ static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const
 }
 
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
- */
+ * ${pool}: NULL, or the name of what it was cut from. */
 static inline __attribute__((always_inline)) void
 count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, const uint64_t *known,
-	    bool is_ruled, const struct hl_registers *caller, const struct hl_recall_slot *place)
+	    bool is_ruled, const struct hl_registers *caller, const struct hl_recall_slot *place,
+	    const char *pool)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = read_mode(recorder);
@@ -372,6 +373,8 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	struct hl_cell *cell = HL_UNLIKELY(mode & HL_MODE_SCRIPT)
 				       ? script_cell(recorder, thread, caller, place)
 				       : stack_cell(recorder, thread, caller, place, false);
+	if (pool)
+		cell = hl_script_pool_cell(recorder, thread, cell, pool);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
@@ -438,7 +441,7 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 			    false) &&
 	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED | HL_MODE_SCRIPT,
 			    false))
-		count_alloc(thread, block, requested, NULL, false, caller, place);
+		count_alloc(thread, block, requested, NULL, false, caller, place, NULL);
 }
 
 /* For a place that hl_recall_begins() and does not hl_recall_ends(). */
@@ -448,7 +451,7 @@ static __attribute__((noinline)) void alloc_by_parts(struct hl_thread *thread, c
 						     const struct hl_recall_slot *place)
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, true))
-		count_alloc(thread, block, requested, NULL, false, caller, place);
+		count_alloc(thread, block, requested, NULL, false, caller, place, NULL);
 }
 
 /* What is done here is what most events are: it calls nothing, but jumps on where that is not
@@ -483,7 +486,7 @@ void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t 
 			  uint64_t usable, const struct hl_registers *caller)
 {
 	count_alloc(thread, block, requested, &usable, false, caller,
-		    hl_recall_locate(&thread->recall, &thread->walk, caller));
+		    hl_recall_locate(&thread->recall, &thread->walk, caller), NULL);
 }
 
 static inline __attribute__((always_inline)) struct hl_cell *
@@ -668,7 +671,14 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place)
 {
-	count_alloc(thread, block, requested, &requested, true, caller, place);
+	count_alloc(thread, block, requested, &requested, true, caller, place, NULL);
+}
+
+void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
+			 const struct hl_registers *caller, const char *pool)
+{
+	count_alloc(thread, block, requested, &requested, true, caller,
+		    hl_event_locate(thread, caller), pool);
 }
 
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)

@@ -83,6 +83,11 @@ bool hl_event_take_ruled(const void *block, struct hl_block *ret_block);
 void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it);
 void hl_event_free_ruled(struct hl_thread *thread, const void *block);
 
+/* The same for a block that has been cut from pool ${pool}; see script.h. It is taken and freed as those
+ * above. */
+void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
+			 const struct hl_registers *caller, const char *pool);
+
 /* Whether ${block} is in the block table, under either key, or possibly so. */
 static inline bool hl_event_may_hold(const void *block)
 {

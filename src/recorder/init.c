@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Where the library comes to life. Linked with -z initfirst, so before the constructors of every
  * other library. */
+#include "recorder/annotations.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
 #include "recorder/start.h"
@@ -13,6 +14,7 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 		return;
 	hl_kin_keep_arguments(argv, environment);
 	hl_start(environment);
+	hl_annotations_begin();
 }
 
 static __attribute__((destructor)) void end(void)

@@ -84,7 +84,10 @@ static void announce(struct hl_region_header *header, uint32_t count)
 	}
 	/* Who sees the number sees the providers. */
 	atomic_store_explicit(&header->provider_count, count, memory_order_release);
-	if (count)
+	bool is_asked = false;
+	for (uint32_t i = 0; i < count; i++)
+		is_asked |= providers[i].capture != NULL;
+	if (is_asked)
 		atomic_fetch_or(&header->mode, HL_MODE_SCRIPT);
 }
 
@@ -295,6 +298,8 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	for (uint32_t i = 0; i < count; i++) {
 		bool truncated = false;
 		uint32_t max = HL_SCRIPT_DEPTH_MAX - depth;
+		if (!providers[i].capture)
+			continue;
 		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
 						       &truncated);
 		frames = frames < max ? frames : max;
@@ -352,6 +357,62 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 	if (HL_LIKELY(cell))
 		*known = (struct known_pair){nodes, cell};
 	return cell;
+}
+
+/* ---- pools ---- */
+
+/* The number of the provider whose sites are pools, registered at the first one; UINT32_MAX: there are too
+ * many others. */
+static uint32_t pool_provider(void)
+{
+	static const struct hl_script_provider pools = {.name = HL_POOL_PROVIDER};
+	static _Atomic uint32_t lock, known; /* + 1 */
+	uint32_t number = atomic_load(&known);
+
+	if (HL_LIKELY(number))
+		return number - 1;
+	hl_spin_lock(&lock);
+	if (!atomic_load(&known) && hl_script_register(&pools) == 0) {
+		number = atomic_load(&provider_count);
+		while (number && providers[number - 1].name != pools.name)
+			number--;
+		atomic_store(&known, number);
+	}
+	hl_spin_unlock(&lock);
+	return atomic_load(&known) - 1;
+}
+
+static uint32_t find_pool(struct hl_recorder *recorder, const char *pool)
+{
+	static const char before[] = "[pool ";
+	char text[sizeof(before) + HL_POOL_NAME_MAX + 1];
+	uint32_t number = 0, bytes = sizeof(before) - 1;
+	struct hl_region_site site = {.provider = pool_provider()};
+
+	if (site.provider == UINT32_MAX)
+		return 0;
+	memcpy(text, before, bytes);
+	for (; *pool && bytes < sizeof(before) - 1 + HL_POOL_NAME_MAX; pool++)
+		text[bytes++] = (unsigned char)*pool < ' ' || *pool == ';' ? '?' : *pool;
+	text[bytes++] = ']';
+	hl_spin_lock(&recorder->sites.lock);
+	if (put_name(&recorder->sites, &recorder->region, text, bytes, &site.function) &&
+	    put_name(&recorder->sites, &recorder->region, "", 0, &site.source))
+		number = put_site(&recorder->sites, &recorder->region, site);
+	hl_spin_unlock(&recorder->sites.lock);
+	return number;
+}
+
+struct hl_cell *hl_script_pool_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    struct hl_cell *stack, const char *pool)
+{
+	uint32_t site = stack ? find_pool(recorder, pool) : 0;
+
+	if (!site)
+		return stack;
+	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node,
+				       hl_site_frame_key(site, false));
+	return node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->region, node);
 }
 
 void hl_script_release(struct hl_thread *thread)

@@ -55,4 +55,11 @@ void hl_script_announce(struct hl_recorder *recorder);
 struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 			       struct hl_cell *stack, const struct hl_registers *caller);
 
+#define HL_POOL_NAME_MAX 63u /* bytes; longer names are cut */
+
+/* The cell of pool ${pool} below that of the stack: a frame "[pool NAME]". ${stack} itself where
+ * there is no room for its name; NULL when there is no memory. ${stack} may be NULL. */
+struct hl_cell *hl_script_pool_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    struct hl_cell *stack, const char *pool);
+
 void hl_script_release(struct hl_thread *thread);

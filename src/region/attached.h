@@ -87,6 +87,16 @@ hl_attached_rule_frame_sum(const uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS])
 #define HL_ATTACHED_RULES_MAX	    48u
 #define HL_ATTACHED_RULE_STUB_BYTES 32u
 
+enum hl_rule_does {
+	HL_RULE_ALLOCATES, /* and may free the block at ${pointer_at} */
+	HL_RULE_FREES,	   /* and nothing else */
+	/* Functions of heapline.h, which do nothing by themselves: */
+	HL_RULE_TELLS_ALLOC, /* (pool, block, size) */
+	HL_RULE_TELLS_FREE,  /* (pool, block) */
+	HL_RULE_TELLS_MARK,  /* (name) */
+	HL_RULE_TELLS_MODE,  /* (enum hl_mode) */
+};
+
 /*
  * A function beyond those above, which has one of HL_ATTACHED_RULES_MAX stubs. Its arguments are
  * numbered from 1; 0: it has no such argument. Blocks of such functions may be cut from blocks of
@@ -96,7 +106,7 @@ struct hl_attached_rule {
 	uint64_t real; /* its trampoline */
 	uint8_t size_at, count_at, pointer_at, alignment_at;
 	uint8_t result_at; /* where to it writes the block, as posix_memalign() does; 0: it returns it */
-	uint8_t frees; /* and nothing else; all others allocate */
+	uint8_t does;	   /* enum hl_rule_does */
 	uint8_t throws; /* an exception may leave it: malloc() or memalign() is called in its place */
 	uint8_t is_of_malloc; /* its blocks are those of malloc() and free() */
 };

@@ -52,7 +52,8 @@ struct hl_script_provider {
 	/*
 	 * Fills ${frames} with what the interpreters of the calling thread run now, innermost
 	 * first; returns how many, at most ${max}. *${ret_truncated}, false at the call, becomes
-	 * true when there are more. 0: nothing runs.
+	 * true when there are more. 0: nothing runs. NULL: it is never asked, as its sites are
+	 * pools.
 	 */
 	uint32_t (*capture)(void *state, const struct hl_script_caller *caller,
 			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);

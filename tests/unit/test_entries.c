@@ -145,10 +145,10 @@ static void rules_leave_the_hooks_to_the_usual_functions(void **state)
 	struct hl_attached_rule rule = hl_entry_rule(extra_of(&found, "arena_alloc"), 77);
 	assert_int_equal(rule.real, 77);
 	assert_int_equal(rule.size_at, 1);
-	assert_false(rule.frees || rule.count_at || rule.pointer_at || rule.is_of_malloc);
+	assert_false(rule.does || rule.count_at || rule.pointer_at || rule.is_of_malloc);
 	assert_int_equal(hl_entry_rule(extra_of(&found, "pool_alloc"), 0).size_at, 2);
 	rule = hl_entry_rule(extra_of(&found, "pool_free"), 0);
-	assert_true(rule.frees && rule.pointer_at == 2 && !rule.size_at);
+	assert_true(rule.does == HL_RULE_FREES && rule.pointer_at == 2 && !rule.size_at);
 }
 
 static void the_arguments_of_extra_functions_are_those_of_their_kind(void **state)

@@ -84,7 +84,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 	if (!start->usable_size)
 		recorder->hash_only = true; /* the array keeps a block's slack, not its size */
 	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
-		recorder->has_rules |= start->rules[i].real && !start->rules[i].is_of_malloc;
+		recorder->has_rules |= hl_image_rule_has_keys(&start->rules[i]);
 	recorder->counts_layers = start->counts_layers;
 	recorder->region.collector_pid = start->collector_pid;
 	recorder->modules.eh_frame = start->eh_frame;

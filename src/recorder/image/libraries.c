@@ -93,7 +93,7 @@ static void wait_for_answer(_Atomic uint32_t *libraries, uint32_t asked)
 static void note_rules(void)
 {
 	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
-		if (hl_image_rules[i].real && !hl_image_rules[i].is_of_malloc)
+		if (hl_image_rule_has_keys(&hl_image_rules[i]))
 			hl_recorder->has_rules = true;
 }
 

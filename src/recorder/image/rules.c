@@ -8,12 +8,18 @@
  */
 #include "recorder/image/image.h"
 
+#include "base/clock.h"
 #include "recorder/event.h"
 #include "recorder/hooks.h"
 #include "recorder/libc.h"
+#include "recorder/pools.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
 #include "unwind/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
 
 #define PAGE_BYTES  UINT64_C(4096)
 #define STACK_WORDS 8 /* of arguments that do not fit in registers */
@@ -304,6 +310,44 @@ static void leave_for_it(const struct call *call)
 		hl_thread_leave(thread);
 }
 
+/* ---- what the program tells by heapline.h ---- */
+
+static int64_t change_mode(struct hl_region_header *header, uint64_t mode)
+{
+	if (mode >= HL_MODE_COUNT)
+		return -EINVAL;
+	if (hl_mode_logs((enum hl_mode)mode) && !header->areas[HL_AREA_RINGS].capacity)
+		return -EOPNOTSUPP;
+	if (hl_mode_switch(&header->mode, (enum hl_mode)mode) == (enum hl_mode)mode)
+		return 0;
+	/* The figures over time show why they change. */
+	char text[HL_MARK_MAX + 1] = HL_MODE_MARK;
+	const char *name = hl_mode_names[mode];
+	memcpy(text + strlen(text), name, strlen(name) + 1);
+	hl_mailbox_mark(&header->mailbox, hl_clock_ns(CLOCK_MONOTONIC), text);
+	return 0;
+}
+
+/* Nothing is left to be called. */
+static bool told(const struct call *call, uint64_t *ret_result)
+{
+	struct hl_region_header *header = hl_recorder->region.header;
+	const char *name = (const char *)argument(call, 1);
+	const void *block = (const void *)argument(call, 2);
+
+	*ret_result = 0;
+	if (call->rule->does == HL_RULE_TELLS_ALLOC)
+		hl_pools_alloc(name, block, argument(call, 3), call->caller);
+	else if (call->rule->does == HL_RULE_TELLS_FREE)
+		hl_pools_free(block);
+	else if (call->rule->does == HL_RULE_TELLS_MARK)
+		*ret_result = (uint64_t)hl_mailbox_mark(&header->mailbox,
+							hl_clock_ns(CLOCK_MONOTONIC), name);
+	else
+		*ret_result = (uint64_t)change_mode(header, (uint32_t)argument(call, 1));
+	return false;
+}
+
 /* ---- the hook ---- */
 
 /*
@@ -326,8 +370,10 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	call.size = argument(&call, rule->size_at);
 	if (rule->count_at)
 		call.size *= argument(&call, rule->count_at);
-	if (rule->frees)
+	if (rule->does == HL_RULE_FREES)
 		return release(&call);
+	if (rule->does != HL_RULE_ALLOCATES)
+		return told(&call, ret_result);
 	/* Functions of one layer call each other. */
 	return (counts_layers && call.slot->rule_frame) ||
 	       allocate(&call, counts_layers, ret_result);

@@ -26,6 +26,8 @@ static int read_providers(const struct hl_region_view *view, uint32_t count,
 			.eval_end = from->eval_end,
 			.text_start = from->text_start,
 			.text_end = from->text_end,
+			.alloc_start = from->alloc_start,
+			.alloc_end = from->alloc_end,
 		};
 		if (!to->name)
 			return -ENOMEM;

@@ -87,6 +87,7 @@ enum hl_frame_part {
 	HL_PART_ENTRY,	     /* the same, called by native code */
 	HL_PART_EVAL,	     /* the interpreter's main function, which runs scripts */
 	HL_PART_INTERPRETER, /* other code of the interpreter */
+	HL_PART_ALLOCATES,   /* the same, and what it calls is the host's allocator */
 };
 
 struct hl_profile_frame {

@@ -120,9 +120,12 @@ static void mark_interpreter(struct hl_builder *builder, const struct source *so
 	for (uint32_t i = 0; i < process->provider_count; i++) {
 		const struct hl_recording_provider *it = &process->providers[i];
 		bool is_eval = is_within(pc, it->eval_start, it->eval_end);
-		if (is_eval || is_within(pc, it->text_start, it->text_end))
+		bool allocates = is_within(pc, it->alloc_start, it->alloc_end);
+		if (is_eval || allocates || is_within(pc, it->text_start, it->text_end))
 			hl_builder_mark(builder, module, address,
-					is_eval ? HL_PART_EVAL : HL_PART_INTERPRETER,
+					is_eval	    ? HL_PART_EVAL
+					: allocates ? HL_PART_ALLOCATES
+						    : HL_PART_INTERPRETER,
 					source->runtimes[i]);
 	}
 }

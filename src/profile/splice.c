@@ -197,6 +197,7 @@ static int put_mixed(struct splicing *splicing, const struct stack *stack, uint3
 {
 	struct match matches[RUNTIMES_MAX];
 	size_t count = count_matches(splicing, stack, matches);
+	bool is_allocator = false;
 	int r = 0;
 
 	*ret_unmatched = false;
@@ -204,7 +205,9 @@ static int put_mixed(struct splicing *splicing, const struct stack *stack, uint3
 		*ret_unmatched |= matches[i].calls != matches[i].groups;
 	for (size_t at = 0; r == 0 && at < stack->scripts; at++) {
 		struct match *match = match_of(splicing, at, matches, count);
-		if (!match)
+		if (match)
+			is_allocator = frame_at(splicing, at)->part == HL_PART_ALLOCATES;
+		if (!match && !is_allocator)
 			r = put(splicing, node, splicing->path[at]);
 		else if (frame_at(splicing, at)->part == HL_PART_EVAL)
 			r = put_call(splicing, stack, match, at, node);

@@ -196,6 +196,8 @@ static void offer(struct interpreter *it)
 		.eval_end = it->lua.eval_end,
 		.text_start = it->text_start,
 		.text_end = it->text_end,
+		.alloc_start = it->lua.alloc_start,
+		.alloc_end = it->lua.alloc_end,
 	};
 
 	it->phase = PHASE_PROVED;

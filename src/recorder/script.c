@@ -81,6 +81,8 @@ static void announce(struct hl_region_header *header, uint32_t count)
 		to->eval_end = from->eval_end;
 		to->text_start = from->text_start;
 		to->text_end = from->text_end;
+		to->alloc_start = from->alloc_start;
+		to->alloc_end = from->alloc_end;
 	}
 	/* Who sees the number sees the providers. */
 	atomic_store_explicit(&header->provider_count, count, memory_order_release);

@@ -31,8 +31,9 @@ struct hl_recording_module {
  * Addresses are those of the process. */
 struct hl_recording_provider {
 	char *name;
-	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
-	uint64_t text_start, text_end; /* all of its own code; 0: unknown */
+	uint64_t eval_start, eval_end;	 /* the interpreter's main function; 0: unknown */
+	uint64_t text_start, text_end;	 /* all of its own code; 0: unknown */
+	uint64_t alloc_start, alloc_end; /* code that calls the host's allocator; 0: unknown */
 };
 
 /* A place in a script. Site number n is sites[n - 1]. */

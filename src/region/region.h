@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 11u
+#define HL_REGION_VERSION 12u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -216,8 +216,9 @@ static inline uint32_t hl_region_name_bytes(uint32_t bytes)
 /* A provider of script frames. Addresses are those of the process. */
 struct hl_region_provider {
 	char name[24];
-	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
-	uint64_t text_start, text_end; /* all of its own code; 0: unknown */
+	uint64_t eval_start, eval_end;	 /* the interpreter's main function; 0: unknown */
+	uint64_t text_start, text_end;	 /* all of its own code; 0: unknown */
+	uint64_t alloc_start, alloc_end; /* code that calls the host's allocator; 0: unknown */
 };
 
 struct hl_region_node {

@@ -63,4 +63,6 @@ struct hl_script_provider {
 	void *state;
 	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
 	uint64_t text_start, text_end; /* all code that is the interpreter's own; 0: unknown */
+	/* Code of it that calls the host's allocator: what that calls is as good as its own; 0: unknown. */
+	uint64_t alloc_start, alloc_end;
 };

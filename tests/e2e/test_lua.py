@@ -71,6 +71,18 @@ class EachLine(harness.TestCase):
         parent = harness.processes(recording)[0]["pid"]
         self.assertEqual(lines_of(recording, game(), "-p", str(parent)), expected)
 
+    def test_the_hosts_allocator_is_folded(self):
+        for version in ("51", "52", "53", "54"):
+            with self.subTest(version):
+                recording = self.path("game.hl")
+                harness.run(harness.record_command(
+                    recording, [harness.program("lua_host" + version), game()]))
+                size = {True: 0, False: 0}
+                for row in rows(recording, "--value", "alloc"):
+                    size[row["file"] == game()] += row["bytes"]
+                # Buffers of lauxlib, which calls the allocator by itself, and what is no script's.
+                self.assertGreater(size[True], 2 * size[False])
+
     def test_of_5_1(self):
         # The ledger's hook needs room on the stack, which then grows on a line of the callee.
         self.check("51", [(50, 53)])

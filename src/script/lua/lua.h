@@ -61,6 +61,7 @@ struct hl_lua_eval {
 struct hl_lua {
 	struct hl_lua_layout layout;
 	uint64_t eval_start, eval_end;
+	uint64_t alloc_start, alloc_end; /* functions that call the allocator; 0: not known */
 	struct hl_lua_place state[HL_LUA_PLACES], pc[HL_LUA_PLACES]; /* likely ones first */
 	/* Return addresses into functions that call luaV_execute(), and from bit 48 on which words had
 	 * the state whenever it was known. */

@@ -30,7 +30,8 @@
 #define HUGE_COUNT	 1000000000
 #define STACK_SLOTS	 200 /* so that hooks, which need some, do not move the stack */
 #define VALUE_BYTES	 16u
-#define OBJECT_BYTES	 128u /* at least as far as a Proto is read, and half of it a CallInfo */
+#define OBJECT_BYTES	 128u  /* at least as far as a Proto is read, and half of it a CallInfo */
+#define ALLOC_BYTES_MAX	 2048u /* from the first to the last function that calls the allocator */
 #define CALLS_MAX	 64u
 
 typedef void lua_state;
@@ -198,7 +199,8 @@ static void find_eval(struct probe *probe)
 /* What an eval frame has in its registers and words. */
 struct contents {
 	const struct hl_lua *lua;
-	bool found;
+	bool found, has_caller;
+	uint64_t alloc_start, alloc_end; /* the function that has called the allocator */
 	uint64_t registers[HL_SAVED_COUNT];
 	uint64_t words[1 + WORDS_MAX]; /* by number, from 1 on */
 	uint32_t word_count;
@@ -209,6 +211,11 @@ HL_READS_STACK static bool read_eval(void *context, const struct hl_saved_frame 
 	struct contents *contents = context;
 	const struct hl_lua *lua = contents->lua;
 
+	if (!contents->has_caller) {
+		contents->has_caller = true;
+		contents->alloc_start = frame->function_start;
+		contents->alloc_end = frame->function_end;
+	}
 	if (frame->pc - lua->eval_start >= lua->eval_end - lua->eval_start)
 		return true;
 	contents->found = frame->cfa != 0;
@@ -327,6 +334,17 @@ static bool is_sound(const struct probe *probe)
 	return false;
 }
 
+/* They lie side by side, in lmem.c; where they were inlined into others nothing is said. */
+static void note_alloc(struct hl_lua *lua, const struct contents *contents)
+{
+	bool is_first = !lua->alloc_end;
+
+	if (is_first || contents->alloc_start < lua->alloc_start)
+		lua->alloc_start = contents->alloc_start;
+	if (is_first || contents->alloc_end > lua->alloc_end)
+		lua->alloc_end = contents->alloc_end;
+}
+
 static void learn(struct probe *probe, const struct hl_script_caller *caller)
 {
 	struct contents contents = {.lua = probe->lua};
@@ -349,6 +367,7 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 		      read_eval, &contents);
 	if (!contents.found)
 		return;
+	note_alloc(probe->lua, &contents);
 	uint64_t state = (uint64_t)probe->state, pc = saved_pc(probe);
 	count_places(probe->state_counts, &contents, state, state);
 	/* Some instructions have passed over the next one, an operand of theirs. */
@@ -539,6 +558,8 @@ static enum hl_lua_problem run_all(struct probe *probe)
 		/* The state does not change, so words may have it from an earlier call. */
 		choose_places(probe->state_counts, WORDS_MAX + 1, lua->state);
 		choose_places(probe->pc_counts, HL_LUA_KEPT_LAST + 1, lua->pc);
+		if (lua->alloc_end - lua->alloc_start > ALLOC_BYTES_MAX)
+			lua->alloc_start = lua->alloc_end = 0;
 		if (lua->state[0].kind == HL_LUA_NOWHERE)
 			return HL_LUA_NO_PLACE;
 	}

@@ -109,7 +109,7 @@ static struct hl_recording_value values[] = {
 static struct hl_recording_thread threads[] = {{.tid = UINT32_MAX, .name = "sixteen bytes ok"},
 					       {.tid = 2, .name = "\xff"}};
 
-static struct hl_recording_provider providers[] = {{"l\xffua", 1, UINT64_MAX, 3, 4}};
+static struct hl_recording_provider providers[] = {{"l\xffua", 1, UINT64_MAX, 3, 4, 5, 6}};
 static struct hl_recording_site sites[] = {{0, 1, 0, UINT32_MAX, 7}};
 static char *site_names[] = {"", "a \x80"};
 

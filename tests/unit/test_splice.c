@@ -20,19 +20,20 @@
 
 /*
  * A stack is a text: words that are names are native functions, E and F calls of the main functions
- * of two interpreters, I other code of the first one; ".a" is the function a of a script of the
+ * of two interpreters, I other code of the first one, A what of it calls the allocator; ".a" is the function a of a script of the
  * first, ":a" of the second, and with '>' before it native code has called it.
  */
 #define NODES_MAX 64
 #define EVAL	  0x1000u
 #define INTERNAL  0x2000u
 #define OTHER	  0x3000u
+#define ALLOCATES 0x4000u
 
 static char *names[] = {"", "s.script", "a", "b", "c", "d"};
 
 static struct hl_recording_provider runtimes[] = {
-	{"one", EVAL, EVAL + 16, INTERNAL, INTERNAL + 16},
-	{"two", OTHER, OTHER + 16, 0, 0},
+	{"one", EVAL, EVAL + 16, INTERNAL, INTERNAL + 16, ALLOCATES, ALLOCATES + 16},
+	{"two", OTHER, OTHER + 16, 0, 0, 0, 0},
 };
 
 static struct hl_recording_site sites[8]; /* a to d of the first, a to d of the second */
@@ -57,6 +58,7 @@ static uint64_t key_of(const char *word)
 	return *word == 'E'   ? EVAL
 	       : *word == 'F' ? OTHER
 	       : *word == 'I' ? INTERNAL
+	       : *word == 'A' ? ALLOCATES
 			      : 0x100 + (uint64_t)*word;
 }
 
@@ -188,6 +190,14 @@ static void runtimes_are_told_apart(void **state)
 	assert_becomes("m E F x >.a", HL_STACK_MIXED, "0x16d;a;0x3000;0x178", 0);
 }
 
+static void the_allocator_of_the_host_is_folded(void **state)
+{
+	(void)state;
+	assert_becomes("m E I A x y >.a", HL_STACK_MIXED, "0x16d;a", 0);
+	assert_becomes("m E A x E y >.a >.b", HL_STACK_MIXED, "0x16d;a;b;0x179", 0);
+	assert_becomes("m A x", HL_STACK_MIXED, "0x16d;0x4000;0x178", 0);
+}
+
 static void places_that_are_not_known_are_kept(void **state)
 {
 	(void)state;
@@ -290,6 +300,7 @@ int main(void)
 		cmocka_unit_test(what_says_how_memory_came_stays_innermost),
 		cmocka_unit_test(the_innermost_group_belongs_to_the_innermost_call),
 		cmocka_unit_test(runtimes_are_told_apart),
+		cmocka_unit_test(the_allocator_of_the_host_is_folded),
 		cmocka_unit_test(places_that_are_not_known_are_kept),
 		cmocka_unit_test(stacks_that_look_alike_become_one),
 		cmocka_unit_test(ids_that_are_kept_elsewhere_follow),

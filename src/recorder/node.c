@@ -321,13 +321,16 @@ static uint32_t intern_together(struct hl_region_map *region, struct hl_node_cac
 		__builtin_prefetch(cache_slot(cache, *hash));
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		if (!hl_self_is_own_code(frames[i].key)) {
+		const struct hl_node_cache_slot *slot = cache_slot(cache, hashes[i]);
+		if (hl_self_is_own_code(frames[i].key)) {
+			/* its node is the parent's */
+		} else if (slot->frame == frames[i].key && slot->parent == parent) {
+			parent = slot->node;
+		} else {
 			struct key key = {frames[i].key, parent, hashes[i]};
-			struct hl_node_cache_slot *slot = cache_slot(cache, hashes[i]);
-			if (!asked && (slot->frame != key.frame || slot->parent != parent)) {
-				asked = true;
+			if (!asked)
 				prefetch(region, cache, frames + i, hashes + i, count - i);
-			}
+			asked = true;
 			parent = intern_key(region, cache, &key);
 			if (HL_UNLIKELY(parent == HL_NODE_NONE))
 				return i;

@@ -43,6 +43,12 @@ int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end)
 			       (struct hl_extent){start, end});
 }
 
+void hl_extents_sort(struct hl_extents *extents)
+{
+	if (extents->count)
+		qsort(extents->extents, extents->count, sizeof(*extents->extents), compare);
+}
+
 bool hl_extents_hold(const struct hl_extents *extents, uint64_t address)
 {
 	size_t i = first_after(extents, address);

@@ -93,6 +93,8 @@ static void mark_recorders(const char *text, struct hl_maps *maps)
 			continue;
 		if (is_recorders(map, line, (size_t)(end - line)))
 			map->flags |= HL_MAP_RECORDER;
+		if (!map->inode && has_flag(line, (size_t)(end - line), " nr "))
+			map->flags |= HL_MAP_NORESERVE;
 	}
 }
 
@@ -124,6 +126,8 @@ static void live_go_on(struct hl_memory *memory)
 	live->stop = NULL;
 }
 
+#define KEPT_FLAGS (uint32_t)(HL_MAP_RECORDER | HL_MAP_NORESERVE)
+
 /* The recorder's own mappings are those that were known before: smaps of a large process would take
  * longer than it may stand still. */
 static int read_maps_again(struct live_memory *live, struct hl_error *err)
@@ -135,7 +139,7 @@ static int read_maps_again(struct live_memory *live, struct hl_error *err)
 		return r;
 	for (size_t i = 0; i < maps.count; i++) {
 		const struct hl_map *before = hl_maps_find(&live->base.maps, maps.maps[i].start);
-		maps.maps[i].flags |= before ? before->flags & HL_MAP_RECORDER : 0;
+		maps.maps[i].flags |= before ? before->flags & KEPT_FLAGS : 0;
 	}
 	hl_maps_release(&live->base.maps);
 	live->base.maps = maps;

@@ -15,6 +15,7 @@ enum hl_map_flag {
 	HL_MAP_EXEC = 1 << 2,
 	HL_MAP_SHARED = 1 << 3,
 	HL_MAP_RECORDER = 1 << 4, /* heapline's own; set by those who know, hl_memory_live_open() */
+	HL_MAP_NORESERVE = 1 << 5, /* made by MAP_NORESERVE; set as the one above it */
 };
 
 struct hl_map {

@@ -115,6 +115,7 @@ static int compare_large(const void *left, const void *right)
 
 int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents)
 {
+	uint64_t mask = graph->memory->page_bytes - 1, scanned = 0;
 	int r = 0;
 
 	if (graph->region_count)
@@ -131,9 +132,15 @@ int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents)
 	graph->pending = calloc(graph->region_count / 64 + 1, sizeof(*graph->pending));
 	if (!graph->pending)
 		return -ENOMEM;
-	for (size_t i = 0; i < extents->count && r == 0; i++)
-		r = hl_memory_scan(graph->memory, extents->extents[i].start,
-				   extents->extents[i].end, &graph->pages);
+	/* Extents of single blocks may share pages. */
+	for (size_t i = 0; i < extents->count && r == 0; i++) {
+		uint64_t start = extents->extents[i].start & ~mask;
+		uint64_t end = (extents->extents[i].end + mask) & ~mask;
+		start = start > scanned ? start : scanned;
+		if (start < end)
+			r = hl_memory_scan(graph->memory, start, end, &graph->pages);
+		scanned = end > scanned ? end : scanned;
+	}
 	return r;
 }
 

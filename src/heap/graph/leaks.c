@@ -11,6 +11,7 @@
 #include "heap/graph/graph.h"
 #include "heap/graph/still.h"
 #include "heap/graph/sweep.h"
+#include "heap/graph/table_walk.h"
 #include "heap/graph/word_filter.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
@@ -47,6 +48,7 @@ struct finder {
 	struct hl_addresses anchors; /* see still.h */
 	size_t cursor;		     /* the candidate that the walk is at */
 	uint32_t arena_count;	     /* as the last walk found them */
+	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */
 	uint64_t stop_began_ns;	     /* 0: the process runs */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
@@ -213,6 +215,25 @@ static int begin_look(struct finder *finder)
 	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
 }
 
+/* What no walk knows, a recorder may. ${without}: what is returned where there is none. */
+static int walk_table(struct finder *finder,
+		      int (*block)(void *context, uint64_t address, uint64_t usable_bytes,
+				   uint64_t last_word),
+		      int without)
+{
+	const struct hl_table_walk walk = {
+		.block = block, .foreign = take_foreign, .context = finder};
+	struct hl_error why = {0};
+
+	if (finder->still || !finder->glibc.layout)
+		return without;
+	int r = hl_table_walk(finder->pid, finder->memory, &walk, &finder->heap,
+			      finder->leaks->heap, &why);
+	hl_extents_sort(&finder->foreign);
+	finder->has_table = r == 0;
+	return r == -ENODATA || r == -ENOTSUP ? without : r;
+}
+
 static int walk(struct finder *finder, int (*block)(void *context, uint64_t address,
 						    uint64_t usable_bytes, uint64_t last_word))
 {
@@ -223,12 +244,24 @@ static int walk(struct finder *finder, int (*block)(void *context, uint64_t addr
 
 	finder->foreign.count = 0;
 	finder->leaks->live = (struct hl_leak_sum){0};
-	int r = hl_heap_walk(finder->memory, &settings, heap, finder->err);
+	struct hl_error why = {0};
+	int r = hl_heap_walk(finder->memory, &settings, heap, &why);
 
-	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
+	bool is_walked = r == 0;
 	finder->arena_count = (uint32_t)heap->arena_count;
-	return r == 0 ? hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap)
-		      : r;
+	finder->heap.count = 0;
+	if (is_walked)
+		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap);
+	if ((is_walked && r == 0 && hl_table_walk_is_wanted(finder->memory)) || r == -ENOTSUP)
+		r = walk_table(finder, block, is_walked ? 0 : r);
+	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
+	if (r < 0 && why.text[0])
+		hl_error_set(finder->err, r, "%s%s", why.text,
+			     r == -ENOTSUP && !finder->still
+				     ? "; of a program started with 'heapline record', 'heapline "
+				       "leaks' finds the blocks in the recorder's table"
+				     : "");
+	return r;
 }
 
 static int begin_standing(struct finder *finder)
@@ -427,7 +460,12 @@ static int look_exactly(struct finder *finder)
 	 * chunks that are in no list, and programs of one thread take no lock that would say so. */
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
-	return look_while_still(finder);
+	if (!finder->has_table)
+		return look_while_still(finder);
+	/* Free memory of other allocators cannot be told from blocks without the table. */
+	finder->is_exact = true;
+	r = look_for_candidates(finder);
+	return r == 0 ? intersect(finder) : r;
 }
 
 /* ---- the whole ---- */
@@ -493,9 +531,9 @@ static int find(struct finder *finder)
 		r = hl_leak_rows_reach_possible(rows);
 	go_on(finder);
 	/* What is lost nobody can change: what has changed since is in use. */
-	if (r == 0 && finder->is_exact)
+	if (r == 0 && finder->is_exact && !finder->has_table)
 		r = hl_candidates_compare_sizes(&finder->candidates, &finder->graph);
-	if (r == 0 && finder->is_exact)
+	if (r == 0 && finder->is_exact && !finder->has_table)
 		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
 		r = open_owners(finder, &owners);

@@ -206,9 +206,12 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 		if (can_hold_roots(search->map))
 			r = hl_extents_gaps(heap, search->map->start, search->map->end, see_gap,
 					    search);
-		for (size_t k = 0; k < foreign->count && r == 0; k++) {
+		size_t k = HL_LOWER_BOUND(at, foreign->count,
+					  foreign->extents[at].start < search->map->start);
+		for (; k < foreign->count && foreign->extents[k].start < search->map->end && r == 0;
+		     k++) {
 			const struct hl_extent *part = &foreign->extents[k];
-			if (part->start >= search->map->start && part->end <= search->map->end)
+			if (part->end <= search->map->end)
 				r = see_gap(search, part->start, part->end);
 		}
 	}

@@ -94,10 +94,13 @@ struct each {
 static int give(void *context, const struct hl_listed_block *block)
 {
 	const struct each *each = context;
-	struct hl_owned_block owned = {
-		.address = block->address, .most_bytes = block->most_bytes, .number = block->node};
+	struct hl_block_size size = hl_block_sizes_find(each->sizes, block);
+	const struct hl_owned_block owned = {.address = block->address,
+					     .bytes = size.bytes,
+					     .most_bytes = size.most_bytes,
+					     .number = block->node,
+					     .is_exact = size.is_exact};
 
-	owned.bytes = hl_block_sizes_find(each->sizes, block, &owned.is_exact);
 	return each->visit(each->context, &owned);
 }
 

@@ -91,14 +91,14 @@ static int keep_slots(struct hl_block_reader *reader, const struct hl_maps *maps
 	return r;
 }
 
-/* The slots of ${shard}, as they were when its ${used} was read twice alike; the caller's to free.
+/* The slots of a shard, as they were when its `used` was read twice alike, if it ever was; the caller's to free.
  * Blocks that come and go leave ${used} as it was: reading again would not find them more surely.
  */
 static int read_slots(struct hl_block_reader *reader, uint64_t place,
 		      struct hl_block_slot **ret_slots, uint64_t *ret_count)
 {
 	for (int tries = 0; tries < SHARD_TRIES; tries++) {
-		struct hl_block_shard before, after;
+		struct hl_block_shard before, after = {0};
 		int r = hl_owners_read_memory(reader->pid, place, &before, sizeof(before));
 		if (r < 0)
 			return r;
@@ -113,7 +113,9 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 			  : 0;
 		if (r == 0)
 			r = hl_owners_read_memory(reader->pid, place, &after, sizeof(after));
-		if (r == 0 && after.slots == before.slots && after.used == before.used) {
+		/* A shard that never rests is taken as it was while it stayed in its place. */
+		bool is_same = after.used == before.used || tries == SHARD_TRIES - 1;
+		if (r == 0 && after.slots == before.slots && is_same) {
 			*ret_slots = slots;
 			*ret_count = count;
 			return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How large the blocks of a recorder's table are, where no allocator can be asked. The array form
- * holds slack alone. But the counters know what each stack has in use: where all its blocks have the
- * same slack they are taken to be of one size, the mean; else the mean is an estimate. No block
+ * holds slack alone. But the counters know what each stack has in use: the size of a single block;
+ * the mean of several, which is the size of each where there are many, all with the same slack, and
+ * none of them has another block behind it that would be too near. No block is larger than all of its stack, nor
  * reaches into the next one.
  */
 #include "heap/owners/owner_table.h"
@@ -12,11 +13,14 @@
 
 #define COUNT_MAX (UINT64_C(1) << 62) /* events of one thread at one node: more are damage */
 
+#define MANY 16 /* blocks: fewer may be of several sizes by chance */
+
 /* Of one stack. */
 struct node_sizes {
 	int64_t bytes, blocks; /* in use, by the counters */
 	uint32_t slack;	       /* of its first block in the array, and one more; 0: it has none */
 	bool differs;	       /* another block has another slack */
+	uint64_t least_gap;    /* from one of its blocks to the next of any stack */
 };
 
 struct hl_block_sizes {
@@ -32,6 +36,8 @@ static int take_slack(void *context, const struct hl_listed_block *block)
 		return 0;
 	struct node_sizes *node = &sizes->nodes[block->node];
 	node->differs |= node->slack && node->slack != block->slack + 1;
+	if (!node->slack || block->most_bytes < node->least_gap)
+		node->least_gap = block->most_bytes;
 	node->slack = block->slack + 1;
 	return 0;
 }
@@ -78,23 +84,33 @@ int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_read
 	return 0;
 }
 
-uint64_t hl_block_sizes_find(const struct hl_block_sizes *sizes,
-			     const struct hl_listed_block *block, bool *ret_is_exact)
+struct hl_block_size hl_block_sizes_find(const struct hl_block_sizes *sizes,
+					 const struct hl_listed_block *block)
 {
 	static const struct node_sizes unknown;
 	const struct node_sizes *node =
 		block->node <= sizes->node_count ? &sizes->nodes[block->node] : &unknown;
-	uint64_t bytes;
+	struct hl_block_size size = {.bytes = block->requested, .most_bytes = block->most_bytes};
 
 	if (block->has_size) {
-		*ret_is_exact = true;
-		return block->requested;
+		size.is_exact = true;
+	} else if (node->blocks > 0 && node->bytes >= 0) {
+		uint64_t most = (uint64_t)node->bytes + block->slack;
+		size.bytes = (uint64_t)(node->bytes / node->blocks) + block->slack;
+		size.is_exact = node->blocks == 1 ||
+				(node->blocks >= MANY && !node->differs &&
+				 node->bytes % node->blocks == 0 && node->least_gap >= size.bytes);
+		size.most_bytes = most < size.most_bytes ? most : size.most_bytes;
+	} else {
+		size.bytes = block->slack;
 	}
-	bool has_mean = node->blocks > 0 && node->bytes >= 0;
-	bytes = (has_mean ? (uint64_t)(node->bytes / node->blocks) : 0) + block->slack;
-	*ret_is_exact = has_mean && !node->differs && node->bytes % node->blocks == 0 &&
-			bytes <= block->most_bytes;
-	return bytes < block->most_bytes ? bytes : block->most_bytes;
+	if (size.bytes > block->most_bytes) {
+		size.bytes = block->most_bytes;
+		size.is_exact = false;
+	}
+	if (size.is_exact)
+		size.most_bytes = size.bytes;
+	return size;
 }
 
 void hl_block_sizes_free(struct hl_block_sizes *sizes)

@@ -219,9 +219,13 @@ struct hl_block_sizes;
 int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_reader *blocks,
 		       struct hl_block_sizes **ret_sizes);
 
-/* The bytes of ${block}: requested ones of the hash, else usable ones. ${ret_is_exact}: else it is
- * the mean of its stack. */
-uint64_t hl_block_sizes_find(const struct hl_block_sizes *sizes,
-			     const struct hl_listed_block *block, bool *ret_is_exact);
+struct hl_block_size {
+	uint64_t bytes;	     /* requested ones of the hash, else usable ones */
+	uint64_t most_bytes; /* it cannot have more */
+	bool is_exact;	     /* else ${bytes} is the mean of its stack */
+};
+
+struct hl_block_size hl_block_sizes_find(const struct hl_block_sizes *sizes,
+					 const struct hl_listed_block *block);
 
 void hl_block_sizes_free(struct hl_block_sizes *sizes); /* NULL is fine */

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Blocks by a recorder's table, for the graph; see table_walk.h. */
+#include "heap/graph/table_walk.h"
+
+#include "heap/memory.h"
+#include "heap/other_allocators.h"
+#include "heap/owners/block_owners.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096u
+
+/* The graph has a granule of 16 bytes for a block's start and one more. Smaller blocks, and those that
+ * lie between granules, are roots: what they lead to is not lost, and they themselves are not. */
+#define BLOCK_MIN 17u
+
+struct walking {
+	const struct hl_table_walk *walk;
+	const struct hl_maps *maps;
+	const struct hl_extents *known; /* whose blocks were given already */
+	struct hl_extents found;
+	struct hl_extent small; /* blocks that are roots, in a row; end 0: none */
+	bool knows_all;
+	bool has_guesses;
+};
+
+static int flush_small(struct walking *walking)
+{
+	struct hl_extent small = walking->small;
+
+	walking->small = (struct hl_extent){0};
+	return small.end ? walking->walk->foreign(walking->walk->context, small.start, small.end)
+			 : 0;
+}
+
+/* Slabs of small blocks are given as a whole, so that they are few. */
+static int add_small(struct walking *walking, uint64_t start, uint64_t end)
+{
+	struct hl_extent *small = &walking->small;
+	int r = 0;
+
+	if (small->end && start - small->end >= PAGE_BYTES)
+		r = flush_small(walking);
+	if (!small->end)
+		small->start = start;
+	small->end = end;
+	return r;
+}
+
+/* [${start}, ${end}), or what of it comes after the last extent. */
+static int add_extent(struct hl_extents *extents, uint64_t start, uint64_t end)
+{
+	struct hl_extent *last = extents->count ? &extents->extents[extents->count - 1] : NULL;
+
+	if (!last || start > last->end)
+		return hl_extents_add(extents, start, end);
+	if (end > last->end)
+		last->end = end;
+	return 0;
+}
+
+/* Bytes that the graph can express, ${bytes} at least: a multiple of 16, or 8 more. */
+static uint64_t round_up(uint64_t bytes)
+{
+	uint64_t rest = bytes & 15;
+
+	return rest == 0 ? bytes : rest <= 8 ? (bytes | 15) - 7 : (bytes | 15) + 1;
+}
+
+static int take(void *context, const struct hl_owned_block *block)
+{
+	struct walking *walking = context;
+	const struct hl_map *map = hl_maps_find(walking->maps, block->address);
+	uint64_t start = block->address, bytes = block->bytes, most;
+
+	if (!map || hl_extents_hold(walking->known, start))
+		return 0;
+	most = map->end - start < block->most_bytes ? map->end - start : block->most_bytes;
+	/* Too much keeps other blocks from being called lost; too little would make them so. */
+	if (!block->is_exact)
+		bytes = most;
+	walking->has_guesses |= !block->is_exact;
+	bytes = bytes < most ? bytes : most;
+	bool is_whole = walking->knows_all && map->flags & HL_MAP_NORESERVE;
+	bool is_small = start & 15 || bytes < BLOCK_MIN;
+	if (is_whole && add_extent(&walking->found, map->start, map->end) < 0)
+		return -ENOMEM;
+	if (is_small)
+		return is_whole ? add_small(walking, start & ~UINT64_C(7),
+					    (start + bytes + 7) & ~UINT64_C(7))
+				: 0;
+	bytes = round_up(bytes);
+	if (!is_whole &&
+	    add_extent(&walking->found, start, start + ((bytes + 8) & ~UINT64_C(15))) < 0)
+		return -ENOMEM;
+	return walking->walk->block(walking->walk->context, start, bytes, 0);
+}
+
+/* ---- extents ---- */
+
+static int unite(struct hl_extents *extents, const struct hl_extents *more)
+{
+	struct hl_extents all = {0};
+	int r = 0;
+
+	for (size_t i = 0; i < more->count && r == 0; i++)
+		r = hl_extents_add(extents, more->extents[i].start, more->extents[i].end);
+	hl_extents_sort(extents);
+	for (size_t i = 0; i < extents->count && r == 0; i++)
+		r = add_extent(&all, extents->extents[i].start, extents->extents[i].end);
+	hl_extents_release(extents);
+	*extents = all;
+	return r;
+}
+
+/* ---- the whole ---- */
+
+bool hl_table_walk_is_wanted(const struct hl_memory *memory)
+{
+	return hl_other_allocator_library(&memory->maps).allocator;
+}
+
+static int describe(const struct walking *walking, struct hl_heap *heap)
+{
+	struct hl_other_found other = hl_other_allocator_library(walking->maps);
+	int r = 0;
+
+	if (!walking->known->count)
+		snprintf(heap->allocator, sizeof(heap->allocator), "%s, by the recorder's table",
+			 other.allocator ? other.allocator->name : "the program's own allocator");
+	if (!walking->knows_all)
+		r = hl_heap_note(
+			heap, "%s",
+			"blocks that were allocated before the recorder came are not known, "
+			"so all memory between blocks counts as the program's: what old "
+			"pointers there lead to is not reported");
+	if (r == 0 && walking->has_guesses)
+		r = hl_heap_note(
+			heap, "%s",
+			"the sizes of some blocks are upper bounds; "
+			"'heapline record --mode mem-record' keeps the size of each block");
+	return r;
+}
+
+int hl_table_walk(pid_t pid, const struct hl_memory *memory, const struct hl_table_walk *walk,
+		  struct hl_extents *extents, struct hl_heap *heap, struct hl_error *err)
+{
+	struct walking walking = {
+		.walk = walk,
+		.maps = &memory->maps,
+		.known = extents,
+		.knows_all = hl_maps_have_file(&memory->maps, "libheapline.so"),
+	};
+	struct hl_block_owners *owners = NULL;
+
+	int r = hl_block_owners_new(pid, &owners, err);
+	if (r == 0)
+		r = hl_block_owners_each(owners, take, &walking);
+	if (r == 0)
+		r = flush_small(&walking);
+	if (r == 0)
+		r = describe(&walking, heap);
+	if (r == 0)
+		r = unite(extents, &walking.found);
+	hl_block_owners_free(owners);
+	hl_extents_release(&walking.found);
+	return r;
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lost blocks of allocators that cannot be walked, by the block table of a recorder."""
+
+import json
+import os
+import subprocess
+
+import busy_programs
+import harness
+from harness import HEAPLINE, need, program, run
+
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+ALLOCATORS = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
+TOO_SMALL = 16  # blocks of up to that many bytes count as held
+
+
+def installed():
+    found = [name for name in ALLOCATORS if os.path.exists(f"{LIBRARIES}/{name}")]
+    if not found:
+        raise harness.unittest.SkipTest("no allocator besides glibc's is installed")
+    return found
+
+
+class Recorded:
+    """A program with another allocator under `heapline record`, when it has said that it is ready."""
+
+    def __init__(self, recording, library, mode, command, environment=None):
+        preload = {"LD_PRELOAD": f"{LIBRARIES}/{library}"}
+        self.collector = subprocess.Popen(
+            harness.record_command(recording, command, mode, ["-f"]), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=dict(os.environ, **preload, **(environment or {})))
+        self.said = {}
+        for line in self.collector.stdout:
+            word, *numbers = line.split()
+            if word == "ready":
+                break
+            self.said[word] = [int(number) for number in numbers]
+        self.pid = harness.children_of(self.collector.pid)[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.collector.stdin.close()
+        self.collector.stdout.close()
+        self.collector.wait(harness.TIMEOUT_S)
+
+
+def ask(pid, *options):
+    result = run([HEAPLINE, "leaks", "--json", "-p", str(pid), *options])
+    if result.status:
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout)
+
+
+class LeaksTables(harness.TestCase):
+    def each(self, command, environment=None):
+        for library in installed():
+            for mode in "mem-fast", "mem-record":
+                with self.subTest((library, mode)):
+                    with Recorded(self.path("test.hl"), library, mode, command,
+                                  environment) as recorded:
+                        yield recorded
+
+    def test_planted_leaks_are_found_with_their_stacks(self):
+        for recorded in self.each([program("leaks"), "kept", "blocks", "list", "tree", "ring"]):
+            blocks = recorded.said["lost"][0]
+            for options in [], ["--stop"]:
+                report = ask(recorded.pid, *options)
+                total = report["total"]
+                found = total["lost_blocks"] + total["possible_blocks"]
+                self.assertLessEqual(found, blocks, report)
+                self.assertGreaterEqual(found, blocks - TOO_SMALL, report)
+                self.assertIn("by the recorder's table", report["allocator"])
+                stacks = [row["stack"] for row in report["rows"]]
+                self.assertEqual(sum("plant_blocks" in stack for stack in stacks), 1, stacks)
+                self.assertEqual(sum("plant_list" in stack or "node" in stack
+                                     for stack in stacks), 3, stacks)
+
+    def test_what_is_kept_is_not_lost(self):
+        for recorded in self.each([program("leaks"), "kept", "register", "epoll"]):
+            for options in [], ["--stop"]:
+                self.assertEqual(ask(recorded.pid, *options)["rows"], [])
+
+    def test_a_busy_python_has_lost_nothing(self):
+        command = [need("python3"), "-c", busy_programs.PYTHON]
+        for recorded in self.each(command, {"PYTHONMALLOC": "malloc"}):
+            for options in [], ["--stop"]:
+                report = ask(recorded.pid, *options)
+                self.assertEqual(report["total"]["lost_blocks"], 0, report["rows"])
+
+    def test_without_a_recorder_it_says_what_helps(self):
+        environment = dict(os.environ, LD_PRELOAD=f"{LIBRARIES}/{installed()[0]}")
+        with subprocess.Popen([program("leaks"), "blocks"], env=environment, text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            while process.stdout.readline() != "ready\n":
+                pass
+            result = run([HEAPLINE, "leaks", "-p", str(process.pid)])
+            process.stdin.close()
+        self.assert_refused(result, "cannot be read from outside")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -373,7 +373,7 @@ static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 				chain.live[k] = 0;
 		walk_calls(lua->layout.version, state, &chain);
 	}
-	*ret_truncated |= chain.count == max;
+	*ret_truncated = chain.count == max;
 	return chain.count;
 }
 

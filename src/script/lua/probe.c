@@ -402,7 +402,7 @@ static void prove(struct probe *probe, const struct hl_script_caller *caller)
 	struct hl_script_frame frame = {0};
 	struct hl_script_place place = {0};
 	uint8_t debug[DEBUG_BYTES];
-	bool truncated;
+	bool truncated = false;
 
 	if (is_moving_stack(probe) || !get_info(probe, 0, debug))
 		return;
@@ -430,7 +430,7 @@ static void compare_levels(struct probe *probe, const struct hl_script_caller *c
 	struct hl_script_frame frames[FRAMES_MAX];
 	struct hl_script_place place;
 	uint8_t debug[DEBUG_BYTES];
-	bool truncated;
+	bool truncated = false;
 	uint32_t level = 0, count = 0;
 
 	if (is_sound(probe))

@@ -8,15 +8,13 @@ import subprocess
 import attaching
 import harness
 
-SECONDS = 120
-
 
 class Cycles(attaching.TestCase):
     def enter(self, cycles, threads, *kinds):
         """attach_cycles.c compares counts, mappings, descriptors and priorities after each cycle."""
         result = subprocess.run(
             [harness.program("attach_cycles"), str(cycles), "2", str(threads), *kinds],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=harness.TIMEOUT_S, check=False)
         self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
         told = json.loads(result.stdout)
         self.assertEqual((told["cycles"], told["failures"], told["status"]), (cycles, 0, 0))

@@ -638,7 +638,8 @@ class WithoutCollector(CtlCase):
 class WhoIsWho(CtlCase):
     def test_processes_that_are_not_recorded_are_refused(self):
         self.start()
-        self.assert_refused(self.ctl(os.getpid(), "status"), "not being recorded")
+        result = self.ask_undisturbed(self.ctl, os.getpid(), "status")
+        self.assert_refused(result, "not being recorded")
         gone = subprocess.Popen(["true"])
         gone.wait()
         self.assert_refused(self.ctl(gone.pid, "status"), "no such process")
@@ -647,8 +648,8 @@ class WhoIsWho(CtlCase):
         recorded = self.start()
         os.mkdir(self.path("other"), 0o700)
         for pid in (recorded.pid, recorded.collector.pid):
-            result = harness.run([HEAPLINE, "ctl", "-p", str(pid), "status"],
-                                 env={"XDG_RUNTIME_DIR": self.path("other")})
+            result = self.ask_undisturbed(harness.run, [HEAPLINE, "ctl", "-p", str(pid), "status"],
+                                          env={"XDG_RUNTIME_DIR": self.path("other")})
             self.assert_refused(result, "set XDG_RUNTIME_DIR as it was for 'heapline record'")
 
     def test_the_right_one_of_several_collectors_is_found(self):

@@ -33,8 +33,11 @@
 #define OBJECT_BYTES	 128u  /* at least as far as a Proto is read, and half of it a CallInfo */
 #define ALLOC_BYTES_MAX	 2048u /* from the first to the last function that calls the allocator */
 #define CALLS_MAX	 64u
+#define STRING_ADDED_MAX 16u /* bytes of fields that a host has added */
 
 typedef void lua_state;
+
+static const char chunk_name[] = "=heapline"; /* a short string, which has its bytes in itself */
 
 static const char script[] =
 	"local probe, x = ...\n"
@@ -127,7 +130,7 @@ static int load_script(const struct probe *probe)
 		lua_state *, reader_fn *, void *, const char *, const char *))probe->api->load;
 	bool is_read = false;
 
-	return load(probe->state, read_script, &is_read, "=heapline", NULL);
+	return load(probe->state, read_script, &is_read, chunk_name, NULL);
 }
 
 static void no_hook(lua_state *state, void *debug)
@@ -242,15 +245,27 @@ static void count_places(uint32_t counts[PLACES], const struct contents *content
 		counts[HL_SAVED_COUNT + w] += contents->words[w] - first <= last - first;
 }
 
+/* What the running function was compiled to; 0 when it is of C. */
+static uint64_t running_proto(const struct probe *probe)
+{
+	const struct hl_lua_layout *layout = &probe->lua->layout;
+	uint64_t call = hl_lua_word((uint64_t)probe->state, layout->state_call);
+	uint64_t function = hl_lua_word(call, layout->call_function);
+	uint64_t closure = hl_lua_word(function, 0);
+
+	if ((hl_lua_byte(function, 8) & 0x7f) != layout->closure_tag ||
+	    (layout->closure_is_c && hl_lua_byte(closure, layout->closure_is_c)))
+		return 0;
+	return hl_lua_word(closure, layout->closure_proto);
+}
+
 /* The pc that the running call has saved; 0 when it is of a C function. */
 static uint64_t saved_pc(const struct probe *probe)
 {
 	const struct hl_lua_layout *layout = &probe->lua->layout;
 	uint64_t state = (uint64_t)probe->state, call = hl_lua_word(state, layout->state_call);
-	uint64_t function = hl_lua_word(call, layout->call_function);
 
-	if ((hl_lua_byte(function, 8) & 0x7f) != layout->closure_tag ||
-	    (layout->closure_is_c && hl_lua_byte(hl_lua_word(function, 0), layout->closure_is_c)))
+	if (!running_proto(probe))
 		return 0;
 	return layout->state_pc ? hl_lua_word(state, layout->state_pc)
 				: hl_lua_word(call, layout->call_pc);
@@ -292,7 +307,7 @@ static bool is_sound_proto(const struct probe *probe, uint64_t proto)
 		!hl_lua_number(proto, layout->proto_absolute_count) ||
 		is_own(probe, hl_lua_word(proto, layout->proto_absolute_lines),
 		       hl_lua_number(proto, layout->proto_absolute_count) * UINT64_C(8))) &&
-	       is_own(probe, source, layout->string_bytes + sizeof("=heapline"));
+	       is_own(probe, source, layout->string_bytes + sizeof(chunk_name));
 }
 
 static bool is_sound_call(const struct probe *probe, uint64_t call)
@@ -334,6 +349,29 @@ static bool is_sound(const struct probe *probe)
 	return false;
 }
 
+/* Hosts add fields to strings, as skynet's interpreter has an identifier before the length: the bytes
+ * begin where the script's name is. False: it is nowhere. */
+static bool find_string_bytes(struct probe *probe, uint64_t source)
+{
+	struct hl_lua_layout *layout = &probe->lua->layout;
+
+	for (uint8_t added = 0; added <= STRING_ADDED_MAX; added = (uint8_t)(added + 8)) {
+		uint8_t at = (uint8_t)(layout->string_bytes + added);
+		uint8_t length_at = (uint8_t)(layout->string_long_length + added);
+		uint32_t length = layout->string_short_length
+					  ? hl_lua_byte(source, layout->string_short_length)
+					  : hl_lua_number(source, length_at);
+		if (length != sizeof(chunk_name) - 1 ||
+		    !is_own(probe, source + at, sizeof(chunk_name)) ||
+		    memcmp((const void *)(source + at), chunk_name, sizeof(chunk_name)) != 0)
+			continue;
+		layout->string_bytes = at;
+		layout->string_long_length = length_at;
+		return true;
+	}
+	return false;
+}
+
 /* They lie side by side, in lmem.c; where they were inlined into others nothing is said. */
 static void note_alloc(struct hl_lua *lua, const struct contents *contents)
 {
@@ -354,6 +392,12 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 	if (is_moving_stack(probe) || !get_info(probe, 0, debug))
 		return;
 	if (!is_sound(probe)) {
+		probe->differences++;
+		return;
+	}
+	uint64_t proto = running_proto(probe);
+	if (proto &&
+	    !find_string_bytes(probe, hl_lua_word(proto, probe->lua->layout.proto_source))) {
 		probe->differences++;
 		return;
 	}
@@ -440,8 +484,8 @@ static void compare_levels(struct probe *probe, const struct hl_script_caller *c
 	while (get_info(probe, (int)level + 1, debug)) {
 		if (level == count || !hl_lua_describe(probe->lua, &frames[level], &place) ||
 		    place.line != hl_lua_number((uint64_t)debug, layout->debug_line) ||
-		    place.source_bytes != sizeof("heapline") - 1 ||
-		    memcmp(place.source, "heapline", place.source_bytes) != 0 ||
+		    place.source_bytes != sizeof(chunk_name) - 2 ||
+		    memcmp(place.source, chunk_name + 1, place.source_bytes) != 0 ||
 		    frames[level].is_entry != (level + 1 == count))
 			probe->differences++;
 
@@ -555,6 +599,8 @@ static enum hl_lua_problem run_all(struct probe *probe)
 			return HL_LUA_NO_EVAL;
 		if (probe->pass != PASS_LEARN)
 			continue;
+		if (probe->differences)
+			return HL_LUA_OTHER_LINES;
 		/* The state does not change, so words may have it from an earlier call. */
 		choose_places(probe->state_counts, WORDS_MAX + 1, lua->state);
 		choose_places(probe->pc_counts, HL_LUA_KEPT_LAST + 1, lua->pc);

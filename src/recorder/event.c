@@ -624,11 +624,13 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 {
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 
-	if (HL_UNLIKELY(!cell))
+	/* Without an entry this is a child: a handler has forked since the caller looked. */
+	if (HL_UNLIKELY(!cell || !entry))
 		return false;
-	free_in_array(recorder, thread, block, hl_block_entry_at(&recorder->blocks, block), cell,
-		      hl_libc_usable_size(block), read_mode(recorder));
+	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block),
+		      read_mode(recorder));
 	return true;
 }
 

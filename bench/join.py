@@ -118,7 +118,7 @@ def measure_join(machine, heapline):
     for row, (count, threads, _) in STORMS.items():
         joined.stops[row] = cycles(machine.build, 5 if machine.small else count, MILLISECONDS,
                                    16 if machine.small else threads)
-    if shutil.which("redis-server"):
+    if shutil.which("redis-server") and shutil.which("redis-benchmark"):
         joined.stops[REDIS] = measure_redis(machine)
     return joined
 
@@ -126,6 +126,8 @@ def measure_join(machine, heapline):
 def stop_figure(joined, row, max_us):
     figure = Figure(f"`attach`: {row} stopped, p99 of in and out", f"{max_us / 1000:.0f} ms")
     said = joined.stops.get(row.removeprefix("all ")) if joined else None
+    if joined and row == REDIS and not said:
+        figure.measured = "skipped: 'redis-server' or 'redis-benchmark' is not installed"
     if said:
         worst = max(said["patch_p99_us"], said["detach_p99_us"])
         figure.measured = (f"{said['patch_p99_us'] / 1000:.1f} and "

@@ -35,8 +35,8 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
 		     heap->process.pid, heap->process.threads,
 		     hl_format_plural(heap->process.threads), heap->allocator);
-	hl_emit_line(emit, "%s chunks read in %s, %s", HL_HEAP_COUNT(heap->chunks),
-		     hl_format_duration(heap->walk_ns, took),
+	hl_emit_line(emit, "%s%sread in %s, %s", heap->chunks ? HL_HEAP_COUNT(heap->chunks) : "",
+		     heap->chunks ? " chunks " : "", hl_format_duration(heap->walk_ns, took),
 		     heap->from_core	 ? "from a core file"
 		     : heap->was_stopped ? "while it stood still"
 					 : "while it ran");

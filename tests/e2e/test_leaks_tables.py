@@ -9,43 +9,9 @@ import subprocess
 import busy_programs
 import harness
 from harness import HEAPLINE, need, program, run
+from other_allocators import MODES, Recorded, installed, preload
 
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-ALLOCATORS = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
 TOO_SMALL = 16  # blocks of up to that many bytes count as held
-
-
-def installed():
-    found = [name for name in ALLOCATORS if os.path.exists(f"{LIBRARIES}/{name}")]
-    if not found:
-        raise harness.unittest.SkipTest("no allocator besides glibc's is installed")
-    return found
-
-
-class Recorded:
-    """A program with another allocator under `heapline record`, when it has said that it is ready."""
-
-    def __init__(self, recording, library, mode, command, environment=None):
-        preload = {"LD_PRELOAD": f"{LIBRARIES}/{library}"}
-        self.collector = subprocess.Popen(
-            harness.record_command(recording, command, mode, ["-f"]), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=dict(os.environ, **preload, **(environment or {})))
-        self.said = {}
-        for line in self.collector.stdout:
-            word, *numbers = line.split()
-            if word == "ready":
-                break
-            self.said[word] = [int(number) for number in numbers]
-        self.pid = harness.children_of(self.collector.pid)[0]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.collector.stdin.close()
-        self.collector.stdout.close()
-        self.collector.wait(harness.TIMEOUT_S)
 
 
 def ask(pid, *options):
@@ -58,15 +24,15 @@ def ask(pid, *options):
 class LeaksTables(harness.TestCase):
     def each(self, command, environment=None):
         for library in installed():
-            for mode in "mem-fast", "mem-record":
+            for mode in MODES:
                 with self.subTest((library, mode)):
-                    with Recorded(self.path("test.hl"), library, mode, command,
-                                  environment) as recorded:
+                    with Recorded(self.path("test.hl"), mode, command,
+                                  {**preload(library), **(environment or {})}) as recorded:
                         yield recorded
 
     def test_planted_leaks_are_found_with_their_stacks(self):
         for recorded in self.each([program("leaks"), "kept", "blocks", "list", "tree", "ring"]):
-            blocks = recorded.said["lost"][0]
+            blocks = next(int(line[1]) for line in recorded.lines if line[0] == "lost")
             for options in [], ["--stop"]:
                 report = ask(recorded.pid, *options)
                 total = report["total"]
@@ -92,7 +58,7 @@ class LeaksTables(harness.TestCase):
                 self.assertEqual(report["total"]["lost_blocks"], 0, report["rows"])
 
     def test_without_a_recorder_it_says_what_helps(self):
-        environment = dict(os.environ, LD_PRELOAD=f"{LIBRARIES}/{installed()[0]}")
+        environment = dict(os.environ, **preload(installed()[0]))
         with subprocess.Popen([program("leaks"), "blocks"], env=environment, text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             while process.stdout.readline() != "ready\n":

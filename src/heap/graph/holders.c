@@ -3,10 +3,11 @@
 #include "heap/graph/holders.h"
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "heap/glibc.h"
 #include "heap/graph/block_edges.h"
+#include "heap/graph/block_walk.h"
 #include "heap/graph/holder_sums.h"
+#include "heap/graph/stand.h"
 #include "heap/owners/block_owners.h"
 
 #include <inttypes.h>
@@ -56,7 +57,8 @@ struct finder {
 	struct hl_digraph digraph;
 	struct hl_dominators dominators;
 	struct hl_block_owners *owners; /* NULL: stacks are not asked for */
-	uint64_t stop_began_ns;		/* 0: it runs */
+	struct hl_stand stand;
+	bool has_table; /* blocks come from a recorder's table, too */
 	struct hl_error cannot_stop;
 };
 
@@ -148,22 +150,10 @@ static int take_root(void *context, uint64_t address, const uint64_t *words, siz
 	return r;
 }
 
-static int stop(struct finder *finder, struct hl_error *err)
-{
-	uint64_t now = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_memory_stop(finder->memory, err);
-
-	if (r == 0)
-		finder->stop_began_ns = now;
-	return r;
-}
-
 static void go_on(struct finder *finder)
 {
-	hl_memory_go_on(finder->memory);
-	if (finder->stop_began_ns)
-		finder->holders->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - finder->stop_began_ns;
-	finder->stop_began_ns = 0;
+	hl_stand_end(&finder->stand, finder->memory, finder->graph.went_on_ns);
+	finder->graph.went_on_ns = 0;
 }
 
 static bool stands_still(const struct finder *finder)
@@ -179,7 +169,7 @@ static int see_roots(struct finder *finder)
 	graph->on_root = take_root;
 	graph->root_context = finder;
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
-	    stop(finder, &finder->cannot_stop) == -ESRCH)
+	    hl_stand_begin(&finder->stand, finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
 	int r = hl_graph_see_roots(graph, &finder->glibc, &finder->heap, &finder->foreign,
 				   !stands_still(finder));
@@ -207,16 +197,31 @@ static int take_foreign(void *context, uint64_t start, uint64_t end)
 
 static int walk(struct finder *finder)
 {
-	struct hl_heap *heap = finder->holders->heap;
-	const struct hl_heap_settings settings = {
-		.block = take_block, .foreign = take_foreign, .context = finder};
-	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_heap_walk(finder->memory, &settings, heap, finder->err);
+	const struct hl_block_walk walk = {.pid = finder->pid,
+					   .memory = finder->memory,
+					   .block = take_block,
+					   .foreign = take_foreign,
+					   .context = finder,
+					   .takes_small = true,
+					   .command = "holders"};
+	int r = hl_block_walk(&walk, finder->holders->heap, &finder->heap, &finder->has_table,
+			      finder->err);
 
-	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
-	if (r == 0)
-		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap);
+	hl_extents_sort(&finder->foreign);
 	return r == 0 ? hl_graph_settle(&finder->graph, &finder->heap) : r;
+}
+
+static int stop_outside_malloc(struct finder *finder)
+{
+	bool is_locked = false;
+	int r = hl_stand_begin_outside_malloc(&finder->stand, finder->memory, &finder->glibc,
+					      &is_locked, finder->err);
+
+	return r == 0 && is_locked
+		       ? hl_heap_note(finder->holders->heap, "%s",
+				      "a thread was inside malloc or free: blocks that it was "
+				      "moving may be missing, or in the wrong row")
+		       : r;
 }
 
 static int read_process(struct finder *finder)
@@ -228,7 +233,7 @@ static int read_process(struct finder *finder)
 
 	holders->heap->was_stopped = stands_still(finder);
 	if (r == 0 && has_glibc && finder->pid && finder->settings->stop)
-		r = stop(finder, finder->err);
+		r = stop_outside_malloc(finder);
 	if (r == 0)
 		r = walk(finder);
 	holders->live = (struct hl_leak_sum){finder->graph.live_blocks, finder->graph.live_bytes};
@@ -243,6 +248,7 @@ static int read_process(struct finder *finder)
 	if (r == 0 && !stands_still(finder))
 		r = see_roots(finder);
 	go_on(finder);
+	holders->stopped_ns = finder->stand.stopped_ns;
 	return r;
 }
 
@@ -399,10 +405,12 @@ static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t us
 
 	if (settings->address && settings->address - block >= usable_bytes)
 		return 0;
-	/* malloc() rounds up to granules, less the header; what has a mapping of its own, to pages. */
-	if (settings->size &&
-	    (usable_bytes < settings->size ||
-	     (usable_bytes >= settings->size + 16 && usable_bytes > 24 && usable_bytes & 15)))
+	/* malloc() rounds up to granules, less the header; what has a mapping of its own, to pages. Other
+	 * allocators have four sizes or more between powers of two. */
+	uint64_t more = finder->has_table && settings->size / 4 > 16 ? settings->size / 4 : 16;
+	bool may_be_rounded = usable_bytes < settings->size + more || usable_bytes <= 24 ||
+			      (!(usable_bytes & 15) && !finder->has_table);
+	if (settings->size && (usable_bytes < settings->size || !may_be_rounded))
 		return 0;
 	if (settings->type &&
 	    (!label->type ||

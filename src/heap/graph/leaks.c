@@ -7,11 +7,12 @@
 #include "base/clock.h"
 #include "base/file_print.h"
 #include "heap/glibc.h"
+#include "heap/graph/block_walk.h"
 #include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
+#include "heap/graph/stand.h"
 #include "heap/graph/still.h"
 #include "heap/graph/sweep.h"
-#include "heap/graph/table_walk.h"
 #include "heap/graph/word_filter.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
@@ -26,9 +27,7 @@
 #define PASSES_QUIET 2u /* that remove nothing end the search */
 #define PAUSE_US     10000
 
-#define STOPS_MAX     1000u /* how often to wait for all threads to leave the allocator */
-#define STOP_PAUSE_US 200
-#define ARENAS_MORE   64u /* that may have come since the last walk */
+#define ARENAS_MORE 64u /* that may have come since the last walk */
 
 struct finder {
 	pid_t pid;		 /* 0: it is ${still} */
@@ -50,7 +49,7 @@ struct finder {
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */
-	uint64_t stop_began_ns;	     /* 0: the process runs */
+	struct hl_stand stand;
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
 
@@ -66,41 +65,9 @@ static void go_on(struct finder *finder)
 {
 	if (!finder->memory)
 		return;
-	hl_memory_go_on(finder->memory);
-	uint64_t ended_ns = finder->graph.went_on_ns;
-	if (!ended_ns)
-		ended_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	if (finder->stop_began_ns)
-		finder->leaks->stopped_ns += ended_ns - finder->stop_began_ns;
-	finder->stop_began_ns = finder->graph.went_on_ns = 0;
-}
-
-static int stop(struct finder *finder, struct hl_error *err)
-{
-	uint64_t now = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_memory_stop(finder->memory, err);
-
-	if (r == 0)
-		finder->stop_began_ns = now;
-	return r;
-}
-
-/* Whether a thread is changing an arena: chunks may then be in no list. */
-static bool is_any_arena_locked(struct finder *finder)
-{
-	uint64_t address = finder->glibc.main_arena;
-	struct hl_glibc_arena arena;
-
-	for (uint32_t i = 0; i < finder->arena_count + ARENAS_MORE; i++) {
-		if (hl_glibc_state_arena(finder->memory, &finder->glibc, address, &arena) < 0)
-			return false; /* damaged: it will not get better */
-		if (arena.is_locked)
-			return true;
-		address = arena.next;
-		if (address == finder->glibc.main_arena)
-			break;
-	}
-	return false;
+	hl_stand_end(&finder->stand, finder->memory, finder->graph.went_on_ns);
+	finder->graph.went_on_ns = 0;
+	finder->leaks->stopped_ns = finder->stand.stopped_ns;
 }
 
 static int note_locked(struct finder *finder)
@@ -112,15 +79,11 @@ static int note_locked(struct finder *finder)
 
 static int stop_outside_malloc(struct finder *finder)
 {
-	for (unsigned tries = 1;; tries++) {
-		int r = stop(finder, finder->err);
-		if (r < 0 || !is_any_arena_locked(finder))
-			return r;
-		if (tries == STOPS_MAX)
-			return note_locked(finder);
-		go_on(finder);
-		usleep(STOP_PAUSE_US);
-	}
+	bool is_locked = false;
+	int r = hl_stand_begin_outside_malloc(&finder->stand, finder->memory, &finder->glibc,
+					      &is_locked, finder->err);
+
+	return r == 0 && is_locked ? note_locked(finder) : r;
 }
 
 /* ---- one look ---- */
@@ -179,7 +142,7 @@ static int take_foreign(void *context, uint64_t start, uint64_t end)
 static int see_roots(struct finder *finder)
 {
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
-	    stop(finder, &finder->cannot_stop) == -ESRCH)
+	    hl_stand_begin(&finder->stand, finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
 	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
 				   !stands_still(finder));
@@ -215,52 +178,23 @@ static int begin_look(struct finder *finder)
 	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
 }
 
-/* What no walk knows, a recorder may. ${without}: what is returned where there is none. */
-static int walk_table(struct finder *finder,
-		      int (*block)(void *context, uint64_t address, uint64_t usable_bytes,
-				   uint64_t last_word),
-		      int without)
-{
-	const struct hl_table_walk walk = {
-		.block = block, .foreign = take_foreign, .context = finder};
-	struct hl_error why = {0};
-
-	if (finder->still || !finder->glibc.layout)
-		return without;
-	int r = hl_table_walk(finder->pid, finder->memory, &walk, &finder->heap,
-			      finder->leaks->heap, &why);
-	hl_extents_sort(&finder->foreign);
-	finder->has_table = r == 0;
-	return r == -ENODATA || r == -ENOTSUP ? without : r;
-}
-
 static int walk(struct finder *finder, int (*block)(void *context, uint64_t address,
 						    uint64_t usable_bytes, uint64_t last_word))
 {
-	struct hl_heap *heap = finder->leaks->heap;
-	const struct hl_heap_settings settings = {
-		.block = block, .foreign = take_foreign, .context = finder};
-	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
+	/* Later looks compare with the lists of glibc. */
+	const struct hl_block_walk walk = {.pid = finder->glibc.layout ? finder->pid : 0,
+					   .memory = finder->memory,
+					   .block = block,
+					   .foreign = take_foreign,
+					   .context = finder,
+					   .command = "leaks"};
 
-	finder->foreign.count = 0;
+	finder->heap.count = finder->foreign.count = 0;
 	finder->leaks->live = (struct hl_leak_sum){0};
-	struct hl_error why = {0};
-	int r = hl_heap_walk(finder->memory, &settings, heap, &why);
-
-	bool is_walked = r == 0;
-	finder->arena_count = (uint32_t)heap->arena_count;
-	finder->heap.count = 0;
-	if (is_walked)
-		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &finder->heap);
-	if ((is_walked && r == 0 && hl_table_walk_is_wanted(finder->memory)) || r == -ENOTSUP)
-		r = walk_table(finder, block, is_walked ? 0 : r);
-	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
-	if (r < 0 && why.text[0])
-		hl_error_set(finder->err, r, "%s%s", why.text,
-			     r == -ENOTSUP && !finder->still
-				     ? "; of a program started with 'heapline record', 'heapline "
-				       "leaks' finds the blocks in the recorder's table"
-				     : "");
+	int r = hl_block_walk(&walk, finder->leaks->heap, &finder->heap, &finder->has_table,
+			      finder->err);
+	hl_extents_sort(&finder->foreign);
+	finder->arena_count = (uint32_t)finder->leaks->heap->arena_count;
 	return r;
 }
 
@@ -272,7 +206,8 @@ static int begin_standing(struct finder *finder)
 	bool has_glibc = r == 0 && hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0;
 	if (has_glibc && finder->is_exact)
 		r = stop_outside_malloc(finder);
-	else if (has_glibc && finder->still && is_any_arena_locked(finder))
+	else if (has_glibc && finder->still &&
+		 hl_stand_is_any_arena_locked(finder->memory, &finder->glibc))
 		r = note_locked(finder);
 	return r;
 }
@@ -365,7 +300,7 @@ static int drop_cached(struct finder *finder)
 	if (finder->cannot_stop.text[0] ||
 	    !hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc))
 		return 0;
-	int r = stop(finder, &finder->cannot_stop);
+	int r = hl_stand_begin(&finder->stand, finder->memory, &finder->cannot_stop);
 	if (r < 0)
 		return r == -ESRCH ? r : 0;
 	r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,

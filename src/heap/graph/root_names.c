@@ -22,7 +22,7 @@
 /* glibc's struct pthread begins with its own address and that of its dtv, which has two words for
  * each module with thread-local storage, from number 1 on. */
 #define PTHREAD_DTV	 8u
-#define PTHREAD_BYTES	 4096u
+#define PTHREAD_BYTES	 2560u /* 2,368 in glibc 2.36; a mapping of the program's may come next */
 #define STATIC_TLS_BYTES (UINT64_C(1) << 20) /* at most; it lies before struct pthread */
 
 /* Numbers of registers in DWARF (System V ABI x86-64, figure 3.36). */

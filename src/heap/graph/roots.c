@@ -56,7 +56,7 @@ static void see_window(struct search *search, uint64_t start, uint64_t end)
 {
 	/* The lists of the main arena lead to free chunks; from others that lie in the heap. */
 	uint64_t own = search->glibc->main_arena,
-		 own_end = own + search->glibc->layout->arena.bytes;
+		 own_end = own + (own ? search->glibc->layout->arena.bytes : 0);
 	uint64_t *words = search->window;
 
 	for (uint64_t at = start > own ? start : own; at < end && at < own_end; at += 8)

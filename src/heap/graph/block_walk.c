@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks by a recorder's table, for the graph; see table_walk.h. */
-#include "heap/graph/table_walk.h"
+/* Blocks by a walk, and by a recorder's table, for the graph; see block_walk.h. */
+#include "heap/graph/block_walk.h"
 
+#include "base/clock.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
 #include "heap/owners/block_owners.h"
@@ -13,12 +14,13 @@
 
 #define PAGE_BYTES 4096u
 
-/* The graph has a granule of 16 bytes for a block's start and one more. Smaller blocks, and those that
- * lie between granules, are roots: what they lead to is not lost, and they themselves are not. */
+/* The graph has a granule of 16 bytes for a block's start, and one more for the mark of a lost block.
+ * Blocks between granules, and those without room for the mark where it is needed, are roots: what
+ * they lead to is not lost, and they themselves are not. */
 #define BLOCK_MIN 17u
 
 struct walking {
-	const struct hl_table_walk *walk;
+	const struct hl_block_walk *walk;
 	const struct hl_maps *maps;
 	const struct hl_extents *known; /* whose blocks were given already */
 	struct hl_extents found;
@@ -85,7 +87,7 @@ static int take(void *context, const struct hl_owned_block *block)
 	walking->has_guesses |= !block->is_exact;
 	bytes = bytes < most ? bytes : most;
 	bool is_whole = walking->knows_all && map->flags & HL_MAP_NORESERVE;
-	bool is_small = start & 15 || bytes < BLOCK_MIN;
+	bool is_small = start & 15 || (bytes < BLOCK_MIN && !walking->walk->takes_small);
 	if (is_whole && add_extent(&walking->found, map->start, map->end) < 0)
 		return -ENOMEM;
 	if (is_small)
@@ -118,11 +120,6 @@ static int unite(struct hl_extents *extents, const struct hl_extents *more)
 
 /* ---- the whole ---- */
 
-bool hl_table_walk_is_wanted(const struct hl_memory *memory)
-{
-	return hl_other_allocator_library(&memory->maps).allocator;
-}
-
 static int describe(const struct walking *walking, struct hl_heap *heap)
 {
 	struct hl_other_found other = hl_other_allocator_library(walking->maps);
@@ -135,8 +132,7 @@ static int describe(const struct walking *walking, struct hl_heap *heap)
 		r = hl_heap_note(
 			heap, "%s",
 			"blocks that were allocated before the recorder came are not known, "
-			"so all memory between blocks counts as the program's: what old "
-			"pointers there lead to is not reported");
+			"so old pointers in memory between blocks count like the program's own");
 	if (r == 0 && walking->has_guesses)
 		r = hl_heap_note(
 			heap, "%s",
@@ -145,18 +141,20 @@ static int describe(const struct walking *walking, struct hl_heap *heap)
 	return r;
 }
 
-int hl_table_walk(pid_t pid, const struct hl_memory *memory, const struct hl_table_walk *walk,
-		  struct hl_extents *extents, struct hl_heap *heap, struct hl_error *err)
+/* Gives the blocks that lie outside of ${extents}, and adds to these what they occupy. */
+static int walk_table(const struct hl_block_walk *walk, struct hl_extents *extents,
+		      struct hl_heap *heap, struct hl_error *err)
 {
+	const struct hl_maps *maps = &walk->memory->maps;
 	struct walking walking = {
 		.walk = walk,
-		.maps = &memory->maps,
+		.maps = maps,
 		.known = extents,
-		.knows_all = hl_maps_have_file(&memory->maps, "libheapline.so"),
+		.knows_all = hl_maps_have_file(maps, "libheapline.so"),
 	};
 	struct hl_block_owners *owners = NULL;
 
-	int r = hl_block_owners_new(pid, &owners, err);
+	int r = hl_block_owners_new(walk->pid, &owners, err);
 	if (r == 0)
 		r = hl_block_owners_each(owners, take, &walking);
 	if (r == 0)
@@ -168,4 +166,39 @@ int hl_table_walk(pid_t pid, const struct hl_memory *memory, const struct hl_tab
 	hl_block_owners_free(owners);
 	hl_extents_release(&walking.found);
 	return r;
+}
+
+int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
+		  struct hl_extents *extents, bool *ret_has_table, struct hl_error *err)
+{
+	const struct hl_heap_settings settings = {
+		.block = walk->block, .foreign = walk->foreign, .context = walk->context};
+	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
+	struct hl_error why = {0}, no_table = {0};
+
+	*ret_has_table = false;
+	int r = hl_heap_walk(walk->memory, &settings, heap, &why);
+	bool is_walked = r == 0;
+	if (is_walked)
+		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, extents);
+	bool is_wanted = is_walked
+				 ? hl_other_allocator_library(&walk->memory->maps).allocator != NULL
+				 : r == -ENOTSUP;
+	if (r < 0 && !(is_wanted && walk->pid))
+		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
+	if (is_wanted && walk->pid) {
+		int tabled = walk_table(walk, extents, heap, &no_table);
+		*ret_has_table = tabled == 0;
+		if (tabled < 0 && tabled != -ENODATA && tabled != -ENOTSUP)
+			return hl_error_set(err, tabled, "%s",
+					    no_table.text[0] ? no_table.text : strerror(-tabled));
+		if (tabled < 0 && !is_walked)
+			return hl_error_set(
+				err, r,
+				"%s; of a program started with 'heapline record', "
+				"'heapline %s' finds the blocks in the recorder's table",
+				why.text, walk->command);
+	}
+	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
+	return 0;
 }

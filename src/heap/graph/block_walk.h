@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The blocks of a process, for the graph: those of glibc's heap by a walk, those of allocators that
+ * cannot be walked by the table of a recorder in the process.
+ *
+ * Of the latter only the blocks are known, not the free memory between them. Mappings in which the
+ * table has blocks, and that were made in the way of allocators (MAP_NORESERVE), are the allocator's
+ * as a whole: what else lies there are free blocks, which still hold old pointers, and its own lists.
+ * But a recorder that came later than the program's first blocks does not know these: then all that is
+ * no block counts as a root, and less is found.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "heap/extents.h"
+#include "heap/heap.h"
+
+#include <sys/types.h>
+
+struct hl_glibc;
+struct hl_memory;
+
+struct hl_block_walk {
+	pid_t pid; /* 0: no recorder can be asked, as of a core file */
+	struct hl_memory *memory;
+	/* As hl_heap_settings.block and .foreign; the latter gets blocks of the table that are too
+	 * small for the graph, too. */
+	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);
+	int (*foreign)(void *context, uint64_t start, uint64_t end);
+	void *context;
+	bool takes_small;    /* blocks of up to 16 bytes are given to ${block} where they can be */
+	const char *command; /* that errors advise */
+};
+
+/*
+ * Gives all live blocks: those of glibc's heap by a walk, those of other allocators by the table of a
+ * recorder, if there is one. ${extents}, empty before, get what the blocks occupy; ${heap} gets what the walk found, what is
+ * not certain, and how long it took; ${ret_has_table} is whether the table gave blocks. 0; or a negative errno with a sentence:
+ * -ENOTSUP when there is no heap that can be walked, and no recorder.
+ */
+int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
+		  struct hl_extents *extents, bool *ret_has_table, struct hl_error *err);

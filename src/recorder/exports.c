@@ -88,22 +88,29 @@ uint64_t hl_exports_find(const struct hl_exports *exports, const char *name)
 	return 0;
 }
 
-void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t *ret_start,
-		      uint64_t *ret_end)
+void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t inside,
+		      uint64_t *ret_start, uint64_t *ret_end)
 {
 	struct table table = table_of(exports);
+	uint64_t first = inside, last = inside, low = 0, high = UINT64_MAX;
 
-	*ret_start = *ret_end = 0;
 	for (uint32_t i = 0; i < table.bucket_count; i++)
 		for (uint32_t at = table.buckets[i]; at >= table.first; at++) {
 			const Elf64_Sym *symbol = &exports->symbols[at];
+			const char *name = name_of(exports, symbol);
 			uint64_t start = exports->load_bias + symbol->st_value;
 			uint64_t end = start + symbol->st_size;
-			if (is_prefix(prefix, name_of(exports, symbol))) {
-				*ret_start = *ret_start && *ret_start < start ? *ret_start : start;
-				*ret_end = *ret_end > end ? *ret_end : end;
+			if (is_prefix(prefix, name)) {
+				first = start < first ? start : first;
+				last = end > last ? end : last;
+			} else if (*name && end <= inside) {
+				low = end > low ? end : low;
+			} else if (*name && start > inside) {
+				high = start < high ? start : high;
 			}
 			if (table.hashes[at - table.first] & 1)
 				break;
 		}
+	*ret_start = first > low ? first : low;
+	*ret_end = last < high ? last : high;
 }

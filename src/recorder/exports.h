@@ -15,9 +15,12 @@ struct hl_exports {
 /* ${dynamic}: the module's dynamic section; NULL: it has none. */
 struct hl_exports hl_exports_of(const Elf64_Dyn *dynamic, uint64_t load_bias);
 
-/* From the first to the last exported function whose name begins with ${prefix}; empty: there is none. */
-void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t *ret_start,
-		      uint64_t *ret_end);
+/*
+ * The code around ${inside}, an exported function whose name begins with ${prefix}: from the first to
+ * the last of such functions without another exported one in between.
+ */
+void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t inside,
+		      uint64_t *ret_start, uint64_t *ret_end);
 
 /* The address of the function called ${name}; 0: there is none. */
 uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);

@@ -96,9 +96,10 @@ bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint6
 		it->api = api;
 		it->text_start = start;
 		it->text_end = end;
-		/* A linker puts the files of an archive one after the other. */
+		/* A linker puts the files of an archive one after the other, but not with LTO. */
 		if (is_program)
-			hl_exports_range(exports, "lua", &it->text_start, &it->text_end);
+			hl_exports_range(exports, "lua", api.newstate, &it->text_start,
+					 &it->text_end);
 		it->phase = PHASE_FOUND;
 		hl_lua_modules_pending = true;
 		return true;

@@ -337,6 +337,26 @@ static void warn_of_allocator(struct hl_collector *collector, const struct hl_tr
 				program->executable, function);
 }
 
+/* Says once for each program why lines of its scripts are missing. The program may have written anything
+ * there. */
+static void warn_of_scripts(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	const struct hl_region_refusal *refusal = &tracked->region.header->refusal;
+	char reason[HL_REFUSAL_MAX];
+
+	if (atomic_load_explicit(&refusal->state, memory_order_acquire) != HL_REFUSAL_WRITTEN)
+		return;
+	memcpy(reason, refusal->reason, sizeof(reason));
+	for (size_t i = 0; i < sizeof(reason) && reason[i]; i++)
+		if (reason[i] < ' ' || reason[i] > '~')
+			return;
+	hl_archive_warn(
+		&collector->archive,
+		"'%s' runs Lua, but its frames stay native: %.*s; heapline.h(3) has the calls "
+		"by which a program names them itself",
+		tracked->identity.executable, (int)sizeof(reason), reason);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
@@ -354,6 +374,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 				"allocated in such a namespace is not seen",
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
 	warn_of_allocator(collector, tracked);
+	warn_of_scripts(collector, tracked);
 	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {
 		refuse(collector, tracked->pid,

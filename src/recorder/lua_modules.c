@@ -29,11 +29,23 @@ _Atomic bool hl_lua_modules_pending;
 
 /* ---- found ---- */
 
+static void refuse(struct hl_region_header *header, enum hl_lua_problem problem)
+{
+	struct hl_region_refusal *refusal = &header->refusal;
+	const char *reason = hl_lua_problem_text(problem);
+	uint32_t none = HL_REFUSAL_NONE;
+
+	if (!atomic_compare_exchange_strong(&refusal->state, &none, HL_REFUSAL_WRITING))
+		return;
+	for (size_t i = 0; reason[i] && i < sizeof(refusal->reason) - 1; i++)
+		refusal->reason[i] = reason[i];
+	/* Release: who sees it sees the reason. */
+	atomic_store_explicit(&refusal->state, HL_REFUSAL_WRITTEN, memory_order_release);
+}
+
 /* By functions that came with a version. */
 static enum hl_lua_version version_of(const struct hl_exports *exports)
 {
-	if (hl_exports_find(exports, "luaJIT_setmode"))
-		return HL_LUA_NONE;
 	if (hl_exports_find(exports, "lua_numbertocstring"))
 		return HL_LUA_55;
 	if (hl_exports_find(exports, "lua_setwarnf"))
@@ -64,7 +76,7 @@ static bool find_api(const struct hl_exports *exports, struct hl_lua_api *ret_ap
 		return false;
 	api.version = version_of(exports);
 	*ret_api = api;
-	return api.version != HL_LUA_NONE;
+	return true;
 }
 
 /* Another module has taken its place. */
@@ -78,13 +90,17 @@ static void retire_overlapping(uint64_t start, uint64_t end, uint64_t newstate)
 	}
 }
 
-bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end,
-			 bool is_program)
+bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_exports *exports,
+			 uint64_t start, uint64_t end, bool is_program)
 {
 	struct hl_lua_api api = {0};
 	bool is_lua = find_api(exports, &api);
 
 	retire_overlapping(start, end, api.newstate);
+	if (is_lua && hl_exports_find(exports, "luaJIT_setmode")) {
+		refuse(header, HL_LUA_JIT);
+		return false;
+	}
 	for (uint32_t i = 0; is_lua && i < HL_LUA_MODULES_MAX; i++) {
 		struct interpreter *it = &interpreters[i];
 		if (it->phase != PHASE_NONE && it->api.newstate != api.newstate)
@@ -220,10 +236,12 @@ static void probe(struct hl_recorder *recorder, struct interpreter *it)
 	hl_sys_block_signals(&before);
 	call_on_stack(room->stack + STACK_BYTES, run_probe, room);
 	hl_sys_restore_signals(&before);
-	if (room->problem == HL_LUA_PROVED)
+	if (room->problem == HL_LUA_PROVED) {
 		offer(it);
-	else
+	} else {
 		it->phase = PHASE_REFUSED;
+		refuse(recorder->region.header, room->problem);
+	}
 	hl_private_map_free(room, sizeof(*room));
 }
 

@@ -19,9 +19,9 @@ struct hl_region_header;
 #define HL_LUA_MODULES_MAX 2u /* of one process; further ones have no frames */
 
 /* A module at [${start}, ${end}) has been entered, the program or a library. True: it must be probed.
- * Under a lock. */
-bool hl_lua_modules_note(const struct hl_exports *exports, uint64_t start, uint64_t end,
-			 bool is_program);
+ * ${header} is told of one that cannot be read. Under a lock. */
+bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_exports *exports,
+			 uint64_t start, uint64_t end, bool is_program);
 
 extern HL_HIDDEN _Atomic bool hl_lua_modules_pending;
 

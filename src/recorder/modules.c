@@ -249,7 +249,8 @@ static void look_for_scripts(struct hl_modules *modules, const struct hl_region_
 {
 	struct hl_exports exports = hl_exports_of(find_dynamic(module, name), module->load_bias);
 
-	if (hl_lua_modules_note(&exports, module->start, module->end, !*name))
+	if (hl_lua_modules_note(modules->region->header, &exports, module->start, module->end,
+				!*name))
 		atomic_fetch_or(&modules->region->header->mode, HL_MODE_SCRIPT);
 }
 

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 12u
+#define HL_REGION_VERSION 13u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -308,6 +308,16 @@ struct hl_region_kin {
 	char title[HL_KIN_TITLE_MAX];
 };
 
+#define HL_REFUSAL_MAX 128 /* bytes of the reason */
+
+/* Why the frames of an interpreter stay native: of the first that cannot be read. */
+struct hl_region_refusal {
+	_Atomic uint32_t state; /* HL_REFUSAL_* */
+	char reason[HL_REFUSAL_MAX];
+};
+
+enum { HL_REFUSAL_NONE, HL_REFUSAL_WRITING, HL_REFUSAL_WRITTEN };
+
 /*
  * Libraries that are loaded while the process runs, see attached.h. Whoever has loaded one, and holds
  * the loader's lock, asks and waits until heapline has patched what is to be recorded of it: no
@@ -388,6 +398,7 @@ struct hl_region_header {
 	struct hl_introspection_box introspection;
 	struct hl_region_kin kin;
 	_Atomic uint32_t libraries; /* hl_libraries_word() */
+	struct hl_region_refusal refusal;
 };
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB

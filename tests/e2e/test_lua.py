@@ -158,6 +158,18 @@ class Attached(attaching.TestCase, Interpreters):
                     lua.wait()
 
 
+class LuaJIT(harness.TestCase):
+    """Is not read, and the recording says so."""
+
+    def test_a_warning_says_that_its_frames_stay_native(self):
+        recording = self.path("jit.hl")
+        luajit = os.path.realpath(harness.need("luajit"))
+        result = harness.run(harness.record_command(recording, [luajit, "-e", "io.open('/dev/null')"]))
+        self.assertEqual(result.status, 0, result.stderr)
+        [warning] = harness.info(recording)["recording"]["warnings"]
+        self.assertIn(f"'{luajit}' runs Lua, but its frames stay native: it is LuaJIT", warning)
+
+
 class Redis(harness.TestCase):
     """A script that a server was sent."""
 

@@ -72,7 +72,8 @@ static int take_thread(struct look *look, const uint64_t *words)
 	return HL_ARRAY_APPEND(look->threads, look->thread_count, look->thread_capacity, thread);
 }
 
-/* Keeps what lies above the stack pointer of a thread, as far as it comes in one piece. */
+/* Keeps what lies above the stack pointer of a thread, as far as it comes in one piece. Frames end below
+ * struct pthread; the next mapping may begin just after it. */
 static int copy_stack(struct look *look, uint64_t address, const uint64_t *words, size_t count)
 {
 	uint64_t end = address + count * 8;
@@ -80,10 +81,12 @@ static int copy_stack(struct look *look, uint64_t address, const uint64_t *words
 	for (size_t i = 0; i < look->thread_count; i++) {
 		struct hl_root_thread *thread = &look->threads[i];
 		uint64_t sp = thread->registers.rsp & ~UINT64_C(7);
+		uint64_t own = thread->registers.fs_base & ~UINT64_C(7);
 		uint64_t from = thread->count ? thread->start + thread->count * 8 : sp;
-		if (from < address || from >= end || thread->count >= STACK_WORDS_MAX)
+		uint64_t to = own > sp && own < end ? own : end;
+		if (from < address || from >= to || thread->count >= STACK_WORDS_MAX)
 			continue;
-		size_t added = (size_t)(end - from) / 8;
+		size_t added = (size_t)(to - from) / 8;
 		if (HL_ARRAY_RESERVE(thread->words, thread->capacity, thread->count + added) < 0)
 			return -ENOMEM;
 		thread->start = sp;

@@ -209,7 +209,7 @@ static int put_mixed(struct splicing *splicing, const struct stack *stack, uint3
 			is_allocator = frame_at(splicing, at)->part == HL_PART_ALLOCATES;
 		if (!match && !is_allocator)
 			r = put(splicing, node, splicing->path[at]);
-		else if (frame_at(splicing, at)->part == HL_PART_EVAL)
+		else if (match && frame_at(splicing, at)->part == HL_PART_EVAL)
 			r = put_call(splicing, stack, match, at, node);
 	}
 	/* Groups without any call of a main function. */

@@ -62,7 +62,10 @@ static int add_counters(struct packing *packing, uint32_t type,
 	for (uint32_t i = 0; i < node_count; i++)
 		if (hl_profile_counters_any(&counters[i]))
 			rows[count++] = (struct hl_profile_row){i, HL_PACK_NO_THREAD, counters[i]};
-	return add_structs(packing, type, &hl_pack_row_columns, rows, count);
+	int r = add_structs(packing, type, &hl_pack_row_columns, rows, count);
+	if (r == 0 && type == HL_PACK_ROWS && packing->has_resident)
+		r = add_structs(packing, HL_PACK_RESIDENT, &hl_pack_resident_columns, rows, count);
+	return r;
 }
 
 static bool has_scripts(const struct hl_profile *profile)
@@ -114,7 +117,7 @@ static int add_sections(struct packing *packing)
 		r = profile->thread_count ? add_structs(packing, HL_PACK_ROWS, &hl_pack_row_columns,
 							profile->rows, profile->row_count)
 					  : add_counters(packing, HL_PACK_ROWS, profile->counters);
-	if (r == 0 && packing->has_resident)
+	if (r == 0 && packing->has_resident && profile->thread_count)
 		r = add_structs(packing, HL_PACK_RESIDENT, &hl_pack_resident_columns, profile->rows,
 				profile->row_count);
 	if (r == 0)
@@ -131,8 +134,8 @@ int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *lo
 	struct packing packing = {
 		.profile = profile,
 		.err = err,
-		.has_resident =
-			profile->thread_count && profile->known[HL_VALUE_RESIDENT][HL_UNIT_BYTES],
+		.has_resident = profile->known[HL_VALUE_RESIDENT][HL_UNIT_BYTES] ||
+				profile->known[HL_VALUE_SWAPPED][HL_UNIT_BYTES],
 	};
 
 	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK,

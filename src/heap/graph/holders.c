@@ -410,10 +410,11 @@ static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t us
 		return 0;
 	/* malloc() rounds up to granules, less the header; what has a mapping of its own, to pages. Other
 	 * allocators have four sizes or more between powers of two. */
-	uint64_t more = finder->has_table && settings->size / 4 > 16 ? settings->size / 4 : 16;
-	bool may_be_rounded = usable_bytes < settings->size + more || usable_bytes <= 24 ||
-			      (!(usable_bytes & 15) && !finder->has_table);
-	if (settings->size && (usable_bytes < settings->size || !may_be_rounded))
+	uint64_t rounding = 16 + (usable_bytes & 15 ? 0 : finder->memory->page_bytes);
+	if (finder->has_table)
+		rounding = settings->size / 4 > 16 ? settings->size / 4 : 16;
+	if (settings->size && (usable_bytes < settings->size ||
+			       (usable_bytes - settings->size >= rounding && usable_bytes > 24)))
 		return 0;
 	if (settings->type &&
 	    (!label->type ||

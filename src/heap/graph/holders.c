@@ -112,17 +112,24 @@ static int take_word(struct look *look, uint64_t address, uint32_t node)
 
 #define RED_ZONE_BYTES 128u
 
+/* Also where a call that our stop has ended will be made again (interrupted_call.h): then rcx still
+ * has the address behind the instruction. */
+static bool is_in_call(const struct user_regs_struct *registers)
+{
+	return (int64_t)registers->orig_rax >= 0 || registers->rcx == registers->rip + 2;
+}
+
 static bool is_left_over(const struct look *look, uint64_t address)
 {
 	size_t thread = address / REGISTERS, number = address % REGISTERS;
 
 	if (thread < look->thread_count)
-		return (int64_t)look->threads[thread].registers.orig_rax >= 0 &&
-		       number >= CALL_FIRST && number <= CALL_LAST;
+		return is_in_call(&look->threads[thread].registers) && number >= CALL_FIRST &&
+		       number <= CALL_LAST;
 	for (size_t i = 0; i < look->thread_count; i++) {
 		const struct user_regs_struct *registers = &look->threads[i].registers;
-		if ((int64_t)registers->orig_rax >= 0 && address < registers->rsp &&
-		    address >= registers->rsp - RED_ZONE_BYTES)
+		if (address < registers->rsp && address >= registers->rsp - RED_ZONE_BYTES &&
+		    is_in_call(registers))
 			return true;
 	}
 	return false;

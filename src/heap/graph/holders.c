@@ -378,6 +378,17 @@ static int join_looks(struct finder *finder)
 	return r;
 }
 
+/* Whether ${address} stands for a register in one of the looks. */
+static bool is_register(const struct finder *finder, uint64_t address)
+{
+	size_t threads = 0;
+
+	for (unsigned i = 0; i < finder->look_count; i++)
+		if (finder->looks[i].thread_count > threads)
+			threads = finder->looks[i].thread_count;
+	return address / REGISTERS < threads;
+}
+
 static int add_holders(struct finder *finder)
 {
 	struct hl_holders *holders = finder->holders;
@@ -386,10 +397,11 @@ static int add_holders(struct finder *finder)
 
 	for (size_t i = 0; i < look->word_count && r == 0; i++) {
 		const struct root_word *word = &look->words[i];
-		if (!i || word->holder != look->words[i - 1].holder) {
+		if (!i || word->holder != look->words[i - 1].holder)
 			r = hl_block_edges_add_holder(&finder->edges);
+		if (!holders->holders[word->holder].first_word &&
+		    !is_register(finder, word->address))
 			holders->holders[word->holder].first_word = word->address;
-		}
 		if (r == 0)
 			r = hl_block_edges_add_to_holder(&finder->edges, word->node);
 	}
@@ -488,9 +500,13 @@ static int add_step(struct finder *finder, uint32_t node, uint32_t next)
 					   look->words[i].holder < step.holder - 1);
 		while (at < look->word_count && look->words[at].node != next)
 			at++;
-		if (at < look->word_count)
+		if (at < look->word_count && !is_register(finder, look->words[at].address))
 			step.address = look->words[at].address;
-		step.offset = step.address - holders->holders[step.holder - 1].start;
+		/* Others begin in each thread, or each call, elsewhere. */
+		const struct hl_holder *holder = &holders->holders[step.holder - 1];
+		if (step.address &&
+		    (holder->kind == HL_HOLDER_VARIABLE || holder->kind == HL_HOLDER_MAPPING))
+			step.offset = step.address - holder->start;
 	} else {
 		struct sought sought = {edges, next, 0};
 		step.address = hl_block_edges_address(edges, node);

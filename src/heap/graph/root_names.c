@@ -482,9 +482,13 @@ static int add_frame(Dwfl_Frame *state, void *context)
 	Dwarf_Addr pc;
 	bool is_activation;
 
-	if (walk->count == FRAMES_MAX || dwfl_frame_reg(state, DWARF_SP, &sp) != 0 ||
+	if (dwfl_frame_reg(state, DWARF_SP, &sp) != 0 ||
 	    !dwfl_frame_pc(state, &pc, &is_activation))
 		return DWARF_CB_ABORT;
+	if (walk->count == FRAMES_MAX) {
+		walk->frame.name.end = sp;
+		return DWARF_CB_ABORT;
+	}
 	if (walk->count++ == 0)
 		sp -= RED_ZONE_BYTES;
 	else if (sp <= walk->frame.name.start)
@@ -508,6 +512,8 @@ static int walk_stack(struct hl_root_names *names, size_t number)
 	dwfl_getthread_frames(names->dwfl, (pid_t)number + 1, add_frame, &walk);
 	if (names->error < 0 || !walk.count || !map)
 		return names->error;
+	if (walk.frame.name.end)
+		return add_part(names, &walk.frame);
 	/* The outermost frame reaches to what the thread has of its own, or to the end. */
 	walk.frame.name.end = map->end;
 	if (thread->registers.fs_base > walk.frame.name.start &&

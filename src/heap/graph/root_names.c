@@ -17,6 +17,7 @@
 #define OVERLAPS_MAX   8u    /* how many symbols before the nearest may enclose an address */
 #define FRAMES_MAX     512u  /* of a thread; what lies further out is called by its mapping */
 #define LIBRARIES_MAX  4096u /* of a list that may be damaged */
+#define DYNAMIC_MAX    (UINT64_C(64) << 10) /* bytes of a section of which a file may say anything */
 #define RED_ZONE_BYTES 128u
 
 /* glibc's struct pthread begins with its own address and that of its dtv, which has two words for
@@ -277,7 +278,8 @@ static uint64_t find_libraries(struct hl_root_names *names)
 	for (size_t i = 0; i < names->module_count; i++) {
 		if (!find_segment(&names->modules[i], PT_DYNAMIC, &segment, &bias))
 			continue;
-		for (uint64_t at = 0; at + sizeof(pair) <= segment.p_memsz; at += sizeof(pair)) {
+		for (uint64_t at = 0; at < segment.p_memsz && at < DYNAMIC_MAX;
+		     at += sizeof(pair)) {
 			if (hl_memory_read(names->memory, segment.p_vaddr + bias + at, pair,
 					   sizeof(pair)) < 0 ||
 			    pair[0] == DT_NULL)

@@ -109,6 +109,7 @@ struct hl_graph {
 	/* The process stands still, perhaps in the middle of moving free chunks: a header that a
 	 * stack or a register leads to may be one of a list that no arena has. */
 	bool follows_links, has_safe_links;
+	unsigned links; /* that were followed so far; each is a system call while it stands still */
 	uint64_t went_on_ns; /* when hl_graph_see_roots() let the process go on; 0: it did not */
 	int error;	     /* the first one of a callback, or -ENOMEM */
 };

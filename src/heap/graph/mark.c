@@ -11,7 +11,7 @@
  * nothing is called lost that is not. */
 #define INNER_MAX (UINT64_C(1) << 20)
 
-#define LINKS_MAX   (1u << 20)
+#define LINKS_MAX   (1u << 20) /* in all: a program's own ring may look like such a list */
 #define FASTBIN_MAX 183u /* size of a chunk in a fastbin, with its flags */
 
 /* ---- words ---- */
@@ -116,7 +116,8 @@ static void follow_links(struct hl_graph *graph, uint64_t chunk)
 	} words;
 	uint64_t block;
 
-	for (unsigned i = 0; i < LINKS_MAX && !(chunk & 15) && is_present(graph, chunk); i++) {
+	for (; graph->links < LINKS_MAX && !(chunk & 15) && is_present(graph, chunk);
+	     graph->links++) {
 		if (hl_memory_read(graph->memory, chunk + 8, &words, sizeof(words)) < 0 ||
 		    (words.size & ~HL_CHUNK_FLAGS) < HL_CHUNK_MIN || words.size > FASTBIN_MAX)
 			return;

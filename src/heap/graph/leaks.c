@@ -45,7 +45,6 @@ struct finder {
 	struct hl_candidates candidates;
 	struct hl_addresses tcaches; /* blocks of their size */
 	struct hl_addresses anchors; /* see still.h */
-	size_t cursor;		     /* the candidate that the walk is at */
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */

@@ -9,8 +9,6 @@
 #include "process/pagemap.h"
 #include "region/block_format.h"
 
-#include <string.h>
-
 #define PAGE_ENTRIES   1024u /* entries of the array that are read at once: 16 KiB of heap */
 #define TABLE_PAGE     4096u
 #define SHARD_TRIES    8
@@ -49,13 +47,13 @@ static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t b
 	return hl_pagemap_scan(reader->pagemap, start, end, &reader->pages);
 }
 
-/* Copies ${bytes} from ${start}; what is not there reads as zero. */
+/* Copies ${bytes} from ${start} to ${ret_bytes}, which are zero before: what is not there is not
+ * written, so a table that claims to be huge takes no memory. */
 static int read_present(struct hl_block_reader *reader, uint64_t start, void *ret_bytes,
 			uint64_t bytes)
 {
 	int r = find_pages(reader, start & ~(uint64_t)(TABLE_PAGE - 1), bytes + start % TABLE_PAGE);
 
-	memset(ret_bytes, 0, bytes);
 	for (size_t i = 0; i < reader->pages.count && r == 0; i++) {
 		const struct hl_page_run *run = &reader->pages.runs[i];
 		uint64_t from = run->start > start ? run->start : start;
@@ -91,9 +89,9 @@ static int keep_slots(struct hl_block_reader *reader, const struct hl_maps *maps
 	return r;
 }
 
-/* The slots of a shard, as they were when its `used` was read twice alike, if it ever was; the caller's to free.
- * Blocks that come and go leave ${used} as it was: reading again would not find them more surely.
- */
+/* The slots of a shard, as they were when its `used` was read twice alike, if it ever was; the
+ * caller's to free. Blocks that come and go leave `used` as it was: reading again would not find
+ * them more surely. */
 static int read_slots(struct hl_block_reader *reader, uint64_t place,
 		      struct hl_block_slot **ret_slots, uint64_t *ret_count)
 {
@@ -105,7 +103,7 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 		if (before.bits > SHARD_BITS_MAX)
 			return -EBADMSG;
 		uint64_t count = before.slots ? UINT64_C(1) << before.bits : 0;
-		struct hl_block_slot *slots = malloc(count * sizeof(*slots) + 1);
+		struct hl_block_slot *slots = calloc(count + 1, sizeof(*slots));
 		if (!slots)
 			return -ENOMEM;
 		r = count ? read_present(reader, (uintptr_t)before.slots, slots,
@@ -187,7 +185,7 @@ static bool move_to(struct hl_block_reader *reader, uint64_t address)
 
 	if (number != reader->leaf_number) {
 		reader->leaf_number = number;
-		reader->page = 0;
+		reader->page = reader->leaf = 0;
 		if (read_present(reader, reader->array + number * sizeof(uint64_t), &reader->leaf,
 				 sizeof(reader->leaf)) < 0 ||
 		    (reader->leaf && find_pages(reader, reader->leaf,
@@ -297,7 +295,7 @@ static int list_leaf(struct listing *listing, uint64_t number, uint64_t leaf)
 static int list_array(struct listing *listing)
 {
 	struct hl_block_reader *reader = listing->reader;
-	uint64_t *leaves = malloc(sizeof(struct hl_block_array));
+	uint64_t *leaves = calloc(1, sizeof(struct hl_block_array));
 
 	reader->leaf_number = UINT64_MAX; /* what was found of it is overwritten */
 	if (!leaves)

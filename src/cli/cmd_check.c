@@ -100,10 +100,10 @@ static int collect_limits(struct hl_check_limits *limits)
 /* ---- running the program ---- */
 
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
-static int record(char **command, int count, const char *path, bool needs_log)
+static int record(char **command, int count, const char *path, bool force, bool needs_log)
 {
-	const char *words[] = {"heapline", "record", "--quiet",	 "--output",
-			       path,	   "--mode", "log-fast", "--"};
+	const char *words[] = {"heapline", "record",  "--quiet", "--output", path,
+			       "--force",  "--mode", "log-fast", "--"};
 	size_t word_count = HL_COUNT_OF(words), used = 0;
 	HL_FREED const char **line = calloc(word_count + (size_t)count + 1, sizeof(*line));
 	int status;
@@ -112,7 +112,7 @@ static int record(char **command, int count, const char *path, bool needs_log)
 	if (!line)
 		return -ENOMEM;
 	for (size_t i = 0; i < word_count; i++)
-		if (needs_log || (i != 5 && i != 6))
+		if ((force || i != 5) && (needs_log || (i != 6 && i != 7)))
 			line[used++] = words[i];
 	memcpy(&line[used], command, (size_t)count * sizeof(*line));
 	int r = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char **)line, environ);
@@ -217,20 +217,25 @@ static int check_recording(const struct hl_check_limits *limits, const char *pat
 
 /* ---- all ---- */
 
-/* The recording of a program that ran: none where 'record' has said why. */
-static bool is_recorded(int status, const char *path)
+/* The recording of a program that ran: none where 'record' has said why. ${was_there}: it then left
+ * an older one at ${path}. */
+static bool is_recorded(int status, const char *path, bool was_there)
 {
-	if (access(path, F_OK) == 0)
+	bool has_failed = status >= STATUS_FAILED && status <= STATUS_NOT_FOUND;
+
+	if (access(path, F_OK) == 0 && !(was_there && has_failed))
 		return true;
-	if (status < STATUS_FAILED || status > STATUS_NOT_FOUND)
+	if (!has_failed)
 		hl_cli_error("cannot check the program: nothing of it was recorded");
 	return false;
 }
 
 static int check_command(const struct hl_check_limits *limits, int argc, char **argv)
 {
-	char folder[PATH_MAX], path[PATH_MAX + 16];
+	char folder[PATH_MAX] = "", path[PATH_MAX + 16];
 	const char *recorded = recording_path ? recording_path : path;
+	bool was_there = recording_path && access(recording_path, F_OK) == 0;
+	bool force = hl_view_options_parse_output().force;
 	bool needs_log = false, is_crossed = false;
 	struct hl_error err = {0};
 
@@ -239,10 +244,10 @@ static int check_command(const struct hl_check_limits *limits, int argc, char **
 	if (!recording_path && make_folder(folder, sizeof(folder), &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
-	int status = record(argv, argc, recorded, needs_log), r = 0;
+	int status = record(argv, argc, recorded, force, needs_log), r = 0;
 	if (status < 0)
 		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
-	else if (is_recorded(status, recorded))
+	else if (is_recorded(status, recorded, was_there))
 		r = check_recording(limits, recorded, true, &is_crossed, &err);
 	else
 		r = -ENODATA;

@@ -153,16 +153,14 @@ static void remove_folder(const char *folder)
 
 /* ---- reports ---- */
 
-static int write_file(const struct hl_check *check, const char *path, bool force,
+static int write_file(const struct hl_check *check, const char *path,
 		      void (*write)(const struct hl_check *check, FILE *out), struct hl_error *err)
 {
 	struct hl_output_file file;
 
 	if (!path)
 		return 0;
-	int r = hl_output_file_check(path, force, NULL, 0, err);
-	if (r == 0)
-		r = hl_output_file_open(&file, path, err);
+	int r = hl_output_file_open(&file, path, err);
 	if (r < 0)
 		return r;
 	write(check, file.out);
@@ -182,9 +180,9 @@ static int write_reports(const struct hl_check *check, bool has_command, struct 
 	const struct hl_view_output to = hl_view_options_parse_output();
 	struct hl_report_output output;
 
-	int r = write_file(check, junit_path, to.force, hl_check_write_junit, err);
+	int r = write_file(check, junit_path, hl_check_write_junit, err);
 	if (r == 0)
-		r = write_file(check, markdown_path, to.force, hl_check_write_markdown, err);
+		r = write_file(check, markdown_path, hl_check_write_markdown, err);
 	if (r < 0)
 		return r;
 	if (has_command && !to.path)
@@ -285,7 +283,12 @@ static int run_check(int argc, char **argv)
 		status = collect_limits(&limits);
 	if (status != HL_EXIT_DONE)
 		return status;
+	bool force = hl_view_options_parse_output().force;
 	int r = hl_report_output_check(argv, is_command ? 0 : 1, &err);
+	if (r == 0 && junit_path)
+		r = hl_output_file_check(junit_path, force, argv, is_command ? 0 : 1, &err);
+	if (r == 0 && markdown_path)
+		r = hl_output_file_check(markdown_path, force, argv, is_command ? 0 : 1, &err);
 	if (r == 0 && is_command)
 		return check_command(&limits, argc, argv);
 	if (r == 0)

@@ -49,7 +49,10 @@ static int parse_rate(const char *text, uint64_t *ret_number)
 	int r = parse_number(number, ret_number);
 	for (size_t i = 0; i < HL_COUNT_OF(units) && r == 0; i++)
 		if (!strcmp(slash, units[i].name)) {
-			*ret_number = (uint64_t)((double)*ret_number * units[i].per_minute);
+			double rate = (double)*ret_number * units[i].per_minute;
+			if (rate >= 0x1p63)
+				return -EINVAL;
+			*ret_number = (uint64_t)rate;
 			return 0;
 		}
 	return -EINVAL;

@@ -81,15 +81,21 @@ static int collect_limits(struct hl_check_limits *limits)
 				given[kind]);
 	}
 	limits->baseline = baseline;
-	if (allowed && hl_check_limits_allow(limits, allowed) < 0)
-		return hl_cli_usage_error(&hl_verb_check, "--allow takes a percentage, not '%s'",
-					  allowed);
 	if (baseline)
 		r = hl_check_limits_add_baseline(limits, NULL, focus);
-	if (r == 0 && (limits_path || (!has_words && access(LIMITS_FILE, F_OK) == 0)))
+	bool reads = limits_path || (!has_words && access(LIMITS_FILE, F_OK) == 0);
+	if (reads && focus && !has_words)
+		return hl_cli_usage_error(&hl_verb_check,
+					  "--focus is for limits on the command line; in a file each "
+					  "table has a focus of its own");
+	if (r == 0 && reads)
 		r = hl_check_limits_read(limits, limits_path ? limits_path : LIMITS_FILE, &err);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
+	/* The command line has the last word. */
+	if (allowed && hl_check_limits_allow(limits, allowed) < 0)
+		return hl_cli_usage_error(&hl_verb_check, "--allow takes a percentage, not '%s'",
+					  allowed);
 	if (!limits->count)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "no limit to check; name one, such as '--peak 200M', or "

@@ -2,9 +2,9 @@
 /*
  * Reads regions; see region_read.h.
  *
- * Order: cells, then nodes, then threads, modules and their strings, sites and their names. The recorder publishes a node
- * before it counts at it, and a module before it makes nodes in it, so whatever was read refers
- * only to what can still be read.
+ * Order: cells, then nodes, then threads, modules and their strings, sites and their names. The
+ * recorder publishes a node before it counts at it, and a module before it makes nodes in it, so
+ * whatever was read refers only to what can still be read.
  */
 #include "collector/region_read.h"
 

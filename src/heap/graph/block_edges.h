@@ -3,8 +3,8 @@
  * The blocks of a graph as numbered nodes, with their edges in memory: node 0 is the root, then come
  * the live blocks by address, then holders, to which the edges of the root lead.
  *
- *	hl_block_edges_init() on a settled graph; _read(); _begin_holders();
- *	{ _add_holder() { _add_to_holder() } }; _finish()
+ *	hl_block_edges_init() on a settled graph; _read(); { _add_holder(); { _add_to_holder() } };
+ *	_finish()
  */
 #pragma once
 

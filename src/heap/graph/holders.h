@@ -93,7 +93,8 @@ struct hl_holders_settings {
 
 /*
  * Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,
- * as hl_heap_read(); -ENODATA: no block is at the address, or stacks are not known. Memory: 48 bytes for each block and 8 for each word that leads to one.
+ * as hl_heap_read(); -ENODATA: no block is at the address, or stacks are not known. Memory: 48 bytes
+ * for each block and 8 for each word that leads to one.
  */
 int hl_holders_read(pid_t pid, const char *core, const struct hl_holders_settings *settings,
 		    struct hl_holders **ret_holders, struct hl_error *err);

@@ -85,9 +85,9 @@ static int collect_limits(struct hl_check_limits *limits)
 		r = hl_check_limits_add_baseline(limits, NULL, focus);
 	bool reads = limits_path || (!has_words && access(LIMITS_FILE, F_OK) == 0);
 	if (reads && focus && !has_words)
-		return hl_cli_usage_error(&hl_verb_check,
-					  "--focus is for limits on the command line; in a file each "
-					  "table has a focus of its own");
+		return hl_cli_usage_error(
+			&hl_verb_check, "--focus is for limits on the command line; in a file each "
+					"table has a focus of its own");
 	if (r == 0 && reads)
 		r = hl_check_limits_read(limits, limits_path ? limits_path : LIMITS_FILE, &err);
 	if (r < 0)
@@ -108,7 +108,7 @@ static int collect_limits(struct hl_check_limits *limits)
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
 static int record(char **command, int count, const char *path, bool force, bool needs_log)
 {
-	const char *words[] = {"heapline", "record",  "--quiet", "--output", path,
+	const char *words[] = {"heapline", "record", "--quiet",	 "--output", path,
 			       "--force",  "--mode", "log-fast", "--"};
 	size_t word_count = HL_COUNT_OF(words), used = 0;
 	HL_FREED const char **line = calloc(word_count + (size_t)count + 1, sizeof(*line));

@@ -38,7 +38,7 @@ struct hl_holder {
 	struct hl_leak_sum held;
 	struct hl_leak_sum shared; /* what it leads to and others do, too */
 	uint32_t branch;	   /* in hl_holders.branches */
-	uint64_t first_word;	   /* where the first word lies that leads to a block; 0: a register */
+	uint64_t first_word; /* where the first word lies that leads to a block; 0: a register */
 	/* Of what is shared: the holders, in hl_holders.holders; more than there is room for are
 	 * not told apart, and the count is then 0. */
 	uint32_t members[HL_HOLDER_MEMBERS_MAX];
@@ -59,9 +59,9 @@ struct hl_holder_branch {
 /* One step from a holder to a block. */
 struct hl_holder_step {
 	uint64_t address; /* of a block; of a holder the word's, 0 if that is a register */
-	uint64_t offset;  /* of the word that leads on: from the block, or from the start of a holder
+	uint64_t offset; /* of the word that leads on: from the block, or from the start of a holder
 			     that has one: a variable or a mapping */
-	uint64_t size;	  /* usable bytes of the block */
+	uint64_t size;	 /* usable bytes of the block */
 	uint32_t type;
 	uint32_t holder; /* of the first step: its index + 1 */
 };

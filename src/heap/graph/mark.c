@@ -12,7 +12,7 @@
 #define INNER_MAX (UINT64_C(1) << 20)
 
 #define LINKS_MAX   (1u << 20) /* in all: a program's own ring may look like such a list */
-#define FASTBIN_MAX 183u /* size of a chunk in a fastbin, with its flags */
+#define FASTBIN_MAX 183u       /* size of a chunk in a fastbin, with its flags */
 
 /* ---- words ---- */
 

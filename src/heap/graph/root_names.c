@@ -484,8 +484,7 @@ static int add_frame(Dwfl_Frame *state, void *context)
 	Dwarf_Addr pc;
 	bool is_activation;
 
-	if (dwfl_frame_reg(state, DWARF_SP, &sp) != 0 ||
-	    !dwfl_frame_pc(state, &pc, &is_activation))
+	if (dwfl_frame_reg(state, DWARF_SP, &sp) != 0 || !dwfl_frame_pc(state, &pc, &is_activation))
 		return DWARF_CB_ABORT;
 	if (walk->count == FRAMES_MAX) {
 		walk->frame.name.end = sp;

@@ -205,8 +205,11 @@ int hl_leaks_view(const struct hl_leaks *leaks, const struct hl_emit_options *op
 	emit_rows(emit, leaks, options->row_limit);
 	emit_blocks(emit, leaks);
 	hl_emit_blank(emit);
-	hl_emit_line(emit, "who keeps the rest: 'heapline holders %s'",
-		     leaks->heap->from_core ? "--core FILE" : "-p PID");
+	if (leaks->heap->from_core)
+		hl_emit_line(emit, "who keeps the rest: 'heapline holders --core FILE'");
+	else
+		hl_emit_line(emit, "who keeps the rest: 'heapline holders -p %d'",
+			     (int)leaks->heap->process.pid);
 	hl_heap_emit_notes(emit, leaks->heap);
 	return hl_emit_finish(emit);
 }

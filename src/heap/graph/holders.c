@@ -598,6 +598,15 @@ static int note_blind_spots(struct finder *finder)
 				 "registers could not be read, so a block that only a register "
 				 "leads to counts as lost: %s",
 				 finder->cannot_stop.text);
+	if (r == 0 && finder->edges.holders == HL_BLOCK_EDGES_HOLDERS_MAX) {
+		const struct hl_holder *last = &holders->holders[HL_BLOCK_EDGES_HOLDERS_MAX - 1];
+		r = hl_heap_note(
+			holders->heap,
+			"there are %u holders or more: the row of '%s' stands for the last "
+			"of them and all others",
+			HL_BLOCK_EDGES_HOLDERS_MAX,
+			hl_strings_text(&holders->names, last->name ? last->name : last->place));
+	}
 	if (r == 0 && total.unscanned_bytes)
 		r = hl_heap_note(holders->heap, "%s",
 				 "blocks that only unscanned memory leads to count as lost");

@@ -182,7 +182,7 @@ int hl_tag_pop(void);
 /* A function that heapline hooks; it goes on to the preloaded recorder's, or returns 0. */
 #define HL_HERE_(name)                                     \
 	".weak hl_recorded_" name "\n"                     \
-	".globl hl_" name "_here\n"                        \
+	".weak hl_" name "_here\n"                         \
 	".hidden hl_" name "_here\n"                       \
 	".type hl_" name "_here, @function\n"              \
 	".balign 16\n"                                     \
@@ -197,17 +197,19 @@ int hl_tag_pop(void);
 	".cfi_endproc\n"                                   \
 	".size hl_" name "_here, . - hl_" name "_here\n"
 
-/* The word is not 0 while somebody records: it has the address of a function of the preloaded recorder, or
- * what heapline writes. */
+/* The word is not 0 while somebody records: it has the address of a function of the preloaded
+ * recorder, or what heapline writes. With -flto this stands in one assembly several times, and
+ * clang's plugin takes strong symbols for duplicates. */
 /* clang-format off */
-__asm__(".pushsection .text.hl_here,\"axG\",@progbits,hl_here,comdat\n"
+__asm__(".ifndef hl_is_recorded_here\n"
+	".pushsection .text.hl_here,\"axG\",@progbits,hl_here,comdat\n"
 	HL_HERE_("pool_alloc")
 	HL_HERE_("pool_free")
 	HL_HERE_("mark")
 	HL_HERE_("mode")
 	".popsection\n"
 	".pushsection .data.hl_here,\"awG\",@progbits,hl_here,comdat\n"
-	".globl hl_is_recorded_here\n"
+	".weak hl_is_recorded_here\n"
 	".hidden hl_is_recorded_here\n"
 	".type hl_is_recorded_here, @object\n"
 	".size hl_is_recorded_here, 8\n"
@@ -224,7 +226,8 @@ __asm__(".pushsection .text.hl_here,\"axG\",@progbits,hl_here,comdat\n"
 	".quad hl_pool_free_here - .\n"
 	".quad hl_mark_here - .\n"
 	".quad hl_mode_here - .\n"
-	".popsection\n");
+	".popsection\n"
+	".endif\n");
 /* clang-format on */
 
 #undef HL_HERE_

@@ -115,6 +115,7 @@ static inline void *finish(struct hl_thread *thread, void *block, size_t size,
 	hl_thread_set(thread, HL_RECORDING);
 	if (HL_LIKELY(block))
 		hl_event_alloc(thread, block, size, caller, place);
+	thread->saved = NULL; /* other hooks have none */
 	hl_thread_leave(thread);
 	return block;
 }
@@ -236,6 +237,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	if (moved && sampled)
 		hl_event_alloc(thread, moved, size, caller, place);
 	hl_event_look_back(thread);
+	thread->saved = NULL;
 	hl_thread_leave(thread);
 	return moved;
 }

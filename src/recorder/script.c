@@ -341,7 +341,6 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 		.unwind = &recorder->unwind,
 		.walk = &thread->walk,
 	};
-	thread->saved = NULL;
 	if (HL_UNLIKELY(hl_lua_modules_pending))
 		hl_lua_modules_probe(recorder);
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))

@@ -2,10 +2,12 @@
 /* Interpreters of Lua in this process; see lua_modules.h. */
 #include "recorder/lua_modules.h"
 
+#include "recorder/libc.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 #include "script/lua/lua.h"
 
+#include <dlfcn.h>
 #include <string.h>
 
 enum phase {
@@ -245,11 +247,33 @@ static void probe(struct hl_recorder *recorder, struct interpreter *it)
 	hl_private_map_free(room, sizeof(*room));
 }
 
+/* It may have been unloaded since it was found: the next sample may come long after. */
+static bool is_loaded(const struct interpreter *it)
+{
+	struct dl_find_object object;
+
+	return _dl_find_object((void *)it->api.newstate, &object) == 0 &&
+	       (uint64_t)object.dlfo_map_start == it->start;
+}
+
 void hl_lua_modules_probe(struct hl_recorder *recorder)
 {
-	if (!atomic_exchange(&hl_lua_modules_pending, false))
+	/* Only one thread probes: this is the pid of its process, or 0. A forked child inherits its
+	 * parent's. */
+	static _Atomic uint32_t prober;
+	uint32_t self = hl_sys_getpid(), seen = atomic_load(&prober);
+
+	if (seen == self || !atomic_compare_exchange_strong(&prober, &seen, self))
 		return;
-	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
-		if (interpreters[i].phase == PHASE_FOUND)
+	hl_lua_modules_pending = false;
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		uint32_t found = PHASE_FOUND;
+		if (interpreters[i].phase != PHASE_FOUND)
+			continue;
+		if (is_loaded(&interpreters[i]))
 			probe(recorder, &interpreters[i]);
+		else
+			atomic_compare_exchange_strong(&interpreters[i].phase, &found, PHASE_NONE);
+	}
+	atomic_store(&prober, 0);
 }

@@ -158,8 +158,9 @@ bool hl_attach_write_patch(struct hl_attach *attach, uint32_t index)
 {
 	const struct hl_record_patch *patch = &attach->record.patches[index];
 
-	return has_code(attach, patch->address, patch->original) &&
-	       write_entry(attach, patch->address, patch->jump) && set_word(attach, index, 1);
+	/* The jump last: it is not to stay where false is returned. */
+	return has_code(attach, patch->address, patch->original) && set_word(attach, index, 1) &&
+	       write_entry(attach, patch->address, patch->jump);
 }
 
 static bool write_patches(struct hl_attach *attach)

@@ -413,6 +413,16 @@ static bool start(struct hl_attach_watch *watch)
 	return r == 0;
 }
 
+/* Whoever waits goes on, and nobody asks any more. */
+static void say_unwatched(const struct hl_attach_watch *watch)
+{
+	uint32_t word = atomic_load(&watch->header->libraries);
+
+	atomic_store(&watch->header->libraries,
+		     hl_libraries_word(hl_libraries_answers(word) + 1, HL_LIBRARIES_UNWATCHED));
+	wake(watch);
+}
+
 void hl_attach_watch_begin(struct hl_attach *attach)
 {
 	struct hl_attach_watch *watch = calloc(1, sizeof(*watch));
@@ -429,11 +439,14 @@ void hl_attach_watch_begin(struct hl_attach *attach)
 	watch->header = header;
 	for (uint32_t i = 0; i < attach->record.block_count; i++)
 		watch->fixed[i] = attach->blocks[i].used;
+	/* Before the maps are read: a library that came unasked after that would be found, and
+	 * patched, with the next one, when it runs already. */
+	atomic_store(&watch->header->libraries, HL_LIBRARIES_WATCHED);
 	if (hl_maps_read(attach->pid, &watch->known, NULL) < 0 || !start(watch)) {
+		say_unwatched(watch);
 		free_watch(watch);
 		return;
 	}
-	atomic_store(&watch->header->libraries, HL_LIBRARIES_WATCHED);
 	attach->watch = watch;
 }
 
@@ -446,10 +459,7 @@ void hl_attach_watch_end(struct hl_attach *attach)
 	watch->is_over = true;
 	wake(watch);
 	pthread_join(watch->thread, NULL);
-	uint32_t word = atomic_load(&watch->header->libraries);
-	atomic_store(&watch->header->libraries,
-		     hl_libraries_word(hl_libraries_answers(word) + 1, HL_LIBRARIES_UNWATCHED));
-	wake(watch);
+	say_unwatched(watch);
 	/* Entries of patches are of the watch. */
 	for (uint32_t i = 0; i < attach->record.patch_count; i++)
 		if (attach->record.patches[i].is_late)

@@ -112,12 +112,9 @@ static void retire_unloaded(void)
 	hl_rule_cache_invalidate(&hl_recorder->unwind);
 }
 
-void hl_image_libraries(void)
+static void note_change(void)
 {
 	_Atomic uint32_t *libraries = &hl_recorder->region.header->libraries;
-	uint64_t before;
-
-	hl_sys_block_signals(&before);
 	uint32_t word = atomic_load(libraries);
 	uint32_t asked = hl_libraries_word(hl_libraries_answers(word), HL_LIBRARIES_ASKED);
 	if (hl_libraries_state_of(word) == HL_LIBRARIES_WATCHED &&
@@ -127,5 +124,15 @@ void hl_image_libraries(void)
 		note_rules();
 	}
 	retire_unloaded();
+}
+
+void hl_image_libraries(void)
+{
+	uint64_t before;
+
+	hl_sys_block_signals(&before);
+	/* Once more: a handler may have forked since the stub looked, and this be the child. */
+	if (atomic_load(&hl_self_gate.started))
+		note_change();
 	hl_sys_restore_signals(&before);
 }

@@ -280,11 +280,18 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 static void add_visited(const struct hl_objects *objects, const struct hl_hook_rules *rules,
 			struct hl_rule_visit visit, struct hl_entries *entries)
 {
+	enum { OF_ONE_OBJECT = 4 }; /* annotations, in the order of enum hl_rule_does */
 	struct hl_definition found;
+	bool has_room = true;
 	size_t rule;
 
 	while (hl_rule_lookup_next(objects, rules, &visit, &rule, &found)) {
 		struct hl_entry entry = ruled_entry(&rules->rules[rule]);
+		/* Without room all of an object's are left out, so that frees are not missed alone. */
+		if (entry.tells == HL_RULE_TELLS_ALLOC)
+			has_room = entries->extra_count + OF_ONE_OBJECT <= HL_ATTACHED_RULES_MAX;
+		if (entry.tells && !has_room)
+			continue;
 		entry.word = visit.word;
 		add_entry(entries, entry, true, rules->rules[rule].symbol, &found);
 	}

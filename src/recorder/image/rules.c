@@ -306,8 +306,10 @@ static void leave_for_it(const struct call *call)
 	slot->closing = slot->rule_closing;
 	slot->rule_frame = 0;
 	if (thread &&
-	    atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IN_ALLOCATOR)
+	    atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IN_ALLOCATOR) {
+		hl_event_look_back(thread);
 		hl_thread_leave(thread);
+	}
 }
 
 /* ---- what the program tells by heapline.h ---- */
@@ -340,10 +342,10 @@ static bool told(const struct call *call, uint64_t *ret_result)
 		hl_pools_alloc(name, block, argument(call, 3), call->caller);
 	else if (call->rule->does == HL_RULE_TELLS_FREE)
 		hl_pools_free(block);
-	else if (call->rule->does == HL_RULE_TELLS_MARK)
+	else if (call->rule->does == HL_RULE_TELLS_MARK && name)
 		*ret_result = (uint64_t)hl_mailbox_mark(&header->mailbox,
 							hl_clock_ns(CLOCK_MONOTONIC), name);
-	else
+	else if (call->rule->does == HL_RULE_TELLS_MODE)
 		*ret_result = (uint64_t)change_mode(header, (uint32_t)argument(call, 1));
 	return false;
 }

@@ -144,11 +144,15 @@ static bool keep_eval(void *context, const struct hl_saved_frame *frame)
 
 static_assert(EVALS_MAX <= COUNT_MASK && HL_LUA_EVALS < FIRST_MASK, "an entry holds them");
 
-/* Remembers what was found for ${node}, if there is room. */
+/* Remembers what was found for ${node}, if there is room. What a node replaces leaves its frames
+ * behind, so replacing ends when half of them are used. */
 static void keep_search(struct hl_lua_cache *cache, const struct search *search, uint32_t node)
 {
 	uint32_t first = atomic_load_explicit(&cache->eval_count, memory_order_relaxed);
 
+	if (first > HL_LUA_EVALS / 2 &&
+	    atomic_load_explicit(&cache->nodes[node % HL_LUA_NODES], memory_order_relaxed))
+		return;
 	do {
 		if (HL_LUA_EVALS - first < search->count)
 			return;

@@ -792,7 +792,8 @@ void hl_event_nested_free(const void *block)
 		return;
 	if (hl_block_may_hold(&recorder->blocks, block))
 		free_nested(recorder, block, block, hl_libc_usable_size(block));
-	hl_event_nested_free_ruled(block);
+	if (hl_recorder_has_rules(recorder))
+		hl_event_nested_free_ruled(block);
 }
 
 void hl_event_nested_free_ruled(const void *block)
@@ -800,8 +801,7 @@ void hl_event_nested_free_ruled(const void *block)
 	struct hl_recorder *recorder = hl_recorder;
 	const void *key = hl_block_ruled_key(block);
 
-	if (hl_recorder_is_running(recorder) && hl_recorder_has_rules(recorder) &&
-	    hl_block_may_hold(&recorder->blocks, key))
+	if (hl_recorder_is_running(recorder) && hl_block_may_hold(&recorder->blocks, key))
 		free_nested(recorder, block, key, 0);
 }
 

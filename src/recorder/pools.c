@@ -23,10 +23,13 @@ void hl_pools_alloc(const char *pool, const void *block, size_t size,
 
 void hl_pools_free(const void *block)
 {
-	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
-
-	if (!thread)
+	if (!block)
 		return;
+	struct hl_thread *thread = hl_thread_enter();
+	if (!thread) {
+		hl_event_nested_free_ruled(block);
+		return;
+	}
 	hl_event_free_ruled(thread, block);
 	hl_thread_leave(thread);
 }

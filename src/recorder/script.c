@@ -93,6 +93,11 @@ static void announce(struct hl_region_header *header, uint32_t count)
 		atomic_fetch_or(&header->mode, HL_MODE_SCRIPT);
 }
 
+void hl_script_enter_child(void)
+{
+	atomic_store(&registering, 0);
+}
+
 void hl_script_announce(struct hl_recorder *recorder)
 {
 	announce(recorder->region.header, atomic_load(&provider_count));
@@ -364,22 +369,22 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 
 /* The number of the provider whose sites are pools, registered at the first one; UINT32_MAX: there are too
  * many others. */
-static uint32_t pool_provider(void)
+static uint32_t pool_provider(struct hl_recorder *recorder)
 {
 	static const struct hl_script_provider pools = {.name = HL_POOL_PROVIDER};
-	static _Atomic uint32_t lock, known; /* + 1 */
+	static _Atomic uint32_t known; /* + 1 */
 	uint32_t number = atomic_load(&known);
 
 	if (HL_LIKELY(number))
 		return number - 1;
-	hl_spin_lock(&lock);
+	hl_spin_lock(&recorder->sites.lock);
 	if (!atomic_load(&known) && hl_script_register(&pools) == 0) {
 		number = atomic_load(&provider_count);
 		while (number && providers[number - 1].name != pools.name)
 			number--;
 		atomic_store(&known, number);
 	}
-	hl_spin_unlock(&lock);
+	hl_spin_unlock(&recorder->sites.lock);
 	return atomic_load(&known) - 1;
 }
 
@@ -388,7 +393,7 @@ static uint32_t find_pool(struct hl_recorder *recorder, const char *pool)
 	static const char before[] = "[pool ";
 	char text[sizeof(before) + HL_POOL_NAME_MAX + 1];
 	uint32_t number = 0, bytes = sizeof(before) - 1;
-	struct hl_region_site site = {.provider = pool_provider()};
+	struct hl_region_site site = {.provider = pool_provider(recorder)};
 
 	if (site.provider == UINT32_MAX)
 		return 0;

@@ -47,6 +47,9 @@ int hl_script_register(const struct hl_script_provider *provider);
  * on any thread before the address can be used again. Async-signal-safe. */
 void hl_script_forget(uint64_t function);
 
+/* In a forked child, at once: a thread that was registering is in the parent. */
+void hl_script_enter_child(void);
+
 /* Tells the region of ${recorder} of all providers. */
 void hl_script_announce(struct hl_recorder *recorder);
 

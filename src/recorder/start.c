@@ -108,6 +108,7 @@ static void after_fork_in_child(void)
 	struct hl_thread *thread = hl_thread_self();
 
 	hl_kin_enter_child();
+	hl_script_enter_child();
 	if (!hl_thread_is_inside(thread))
 		return;
 	/* Puts one that is closed and full in the place of the region, which is the parent's. */

@@ -14,6 +14,9 @@
 #define OPCODE_CALL	  28u
 #define OPCODE_TAILCALL	  29u
 #define USER_SPACE_END	  (UINT64_C(1) << 47)
+#define PAGE_BYTES	  UINT64_C(4096)
+#define STATE_BYTES	  128u /* as far as one is read, and more */
+#define TAG_THREAD	  8u   /* of every version */
 
 /* Of hl_lua.callers. */
 #define CALLER_SHIFT   48
@@ -114,7 +117,19 @@ HL_READS_STACK static uint32_t word_of_state(struct hl_lua *lua, const struct hl
 	return words_with(frame, known, cfa[-(int)word]) == known ? word : 0;
 }
 
-static bool keep_eval(void *context, const struct hl_saved_frame *frame)
+/* Whether a state lies there: a word that a caller keeps may agree with a register by chance, and the
+ * state will be read. */
+static bool is_state(uint64_t state)
+{
+	uint64_t last = state + STATE_BYTES - 1;
+
+	return state && state < USER_SPACE_END && !(state & 7) &&
+	       hl_memory_page_is_readable(state & ~(PAGE_BYTES - 1)) &&
+	       hl_memory_page_is_readable(last & ~(PAGE_BYTES - 1)) &&
+	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD;
+}
+
+HL_READS_STACK static bool keep_eval(void *context, const struct hl_saved_frame *frame)
 {
 	struct search *search = context;
 	struct hl_lua *lua = search->lua;
@@ -122,7 +137,7 @@ static bool keep_eval(void *context, const struct hl_saved_frame *frame)
 	if (frame->pc - lua->eval_start >= lua->eval_end - lua->eval_start)
 		return true;
 	uint32_t word = frame->cfa ? word_of_state(lua, frame) : 0;
-	if (!word) {
+	if (!word || !is_state(*(const uint64_t *)(frame->cfa - 8 * (uint64_t)word))) {
 		atomic_fetch_add_explicit(&lua->refused, 1, memory_order_relaxed);
 		return false;
 	}

@@ -115,6 +115,7 @@ static void retire_unloaded(void)
 static void note_change(void)
 {
 	_Atomic uint32_t *libraries = &hl_recorder->region.header->libraries;
+
 	uint32_t word = atomic_load(libraries);
 	uint32_t asked = hl_libraries_word(hl_libraries_answers(word), HL_LIBRARIES_ASKED);
 	if (hl_libraries_state_of(word) == HL_LIBRARIES_WATCHED &&

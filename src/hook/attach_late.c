@@ -326,14 +326,15 @@ static void patch_new(struct hl_attach_watch *watch, const struct hl_maps *new)
 	}
 }
 
-/* ${may_patch}: whoever has loaded a library waits. */
+/* ${may_patch}: whoever has loaded a library waits. Otherwise all that is there is left as it is,
+ * also what is just being loaded. */
 static void look(struct hl_attach_watch *watch, bool may_patch)
 {
 	struct hl_attach *attach = watch->attach;
 	struct hl_maps maps = {0}, new = {0};
 
 	watch->begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	if (is_loading(attach) || hl_maps_read(attach->pid, &maps, NULL) < 0)
+	if ((may_patch && is_loading(attach)) || hl_maps_read(attach->pid, &maps, NULL) < 0)
 		return;
 	forget_gone(watch, &maps);
 	int r = find_new(watch, &maps, &new);
@@ -373,8 +374,9 @@ static void *run(void *context)
 			wake(watch);
 			break;
 		case HL_LIBRARIES_MISSED:
-			look(watch, false);
-			change(watch, word, 0, HL_LIBRARIES_WATCHED);
+			/* First, as in hl_attach_watch_begin(). */
+			if (change(watch, word, 0, HL_LIBRARIES_WATCHED))
+				look(watch, false);
 			break;
 		default:
 			sleep_until_changed(watch, word);

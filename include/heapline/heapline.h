@@ -251,8 +251,8 @@ __attribute__((visibility("hidden"))) int hl_mode_here(int mode);
 
 /*
  * ${block}, ${size} bytes, has been cut from a pool. Recorded as a block of its own, with the stack of the
- * caller and below it a frame "[pool NAME]", until hl_pool_free(); the memory that the pool has from
- * malloc() counts for that as always. ${pool} names it in all of the program, one line. A NULL block is
+ * caller and below it a frame "[pool NAME]", until hl_pool_free(), or until another block begins there:
+ * a pool may be reset without a word. The memory that the pool has from malloc() counts for that as always. ${pool} names it in all of the program, one line. A NULL block is
  * none. Thread-safe, async-signal-safe; keeps errno.
  */
 static inline void hl_pool_alloc(const char *pool, const void *block, size_t size)

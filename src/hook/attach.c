@@ -60,9 +60,11 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 {
 	if (hl_maps_have_file(&attach->maps, "libheapline.so"))
 		return hl_error_set(err, -EBUSY,
-				    "process %d has the recorder already, since its start; ask it "
-				    "by 'heapline ctl -p %d status'",
-				    attach->pid, attach->pid);
+				    "process %d has the recorder already: 'heapline ctl -p %d "
+				    "status' asks it if it is recorded; if it is only linked with "
+				    "libheapline, start it with 'heapline record', or look from "
+				    "outside with 'heapline stacks -p %d 60'",
+				    attach->pid, attach->pid, attach->pid);
 	attach->has_record = hl_record_page_find(attach->remote, &attach->maps, &attach->record);
 	if (!attach->has_record)
 		return 0;

@@ -679,6 +679,15 @@ void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t 
 void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
 			 const struct hl_registers *caller, const char *pool)
 {
+	struct hl_block before;
+
+	/* What was cut from a pool that was reset has gone without a word. */
+	if (hl_event_take_ruled(block, &before))
+		finish_free(thread, block, before, before.requested, false);
+	if (requested > PTRDIFF_MAX) {
+		count_lost(thread, 0);
+		return;
+	}
 	count_alloc(thread, block, requested, &requested, true, caller,
 		    hl_event_locate(thread, caller), pool);
 }

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   "HLJOINED"
-#define HL_ATTACHED_VERSION 1u
+#define HL_ATTACHED_VERSION 2u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
 /* The functions that have hooks, by their usual names. */

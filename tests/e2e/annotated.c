@@ -48,6 +48,19 @@ LINKAGE SITE void give(struct pool *pool, void *block, size_t size)
 	hl_pool_free(pool->name, block);
 }
 
+/* As after a reset of the pool: each block ends the one before. */
+LINKAGE SITE void cut_again(struct pool *pool);
+LINKAGE SITE void cut_again(struct pool *pool)
+{
+	for (size_t i = 0; i < 3; i++) {
+		pool->blocks++;
+		pool->bytes += 16;
+		hl_pool_alloc(pool->name, pool->chunk + CHUNK / 2, 16);
+	}
+	pool->kept_blocks++;
+	pool->kept_bytes += 16;
+}
+
 LINKAGE SITE void work(struct pool *pool);
 LINKAGE SITE void work(struct pool *pool)
 {
@@ -61,6 +74,7 @@ LINKAGE SITE void work(struct pool *pool)
 		if (i % 3)
 			give(pool, block, i % 200);
 	}
+	cut_again(pool);
 	hl_pool_free(pool->name, NULL);
 	printf("%s %zu %zu %zu %zu\n", pool->name, pool->blocks, pool->bytes, pool->kept_blocks,
 	       pool->kept_bytes);

@@ -43,7 +43,10 @@ class Joined:
 
 def cycles(build, *arguments):
     """What attach_cycles says, which compares counts and what is left after each cycle."""
-    result = subprocess.run([build / "tests" / "e2e" / "attach_cycles", *map(str, arguments)],
+    program = build / "tests" / "e2e" / "attach_cycles"
+    if not program.exists():
+        raise RunFailed("needs a build with tests (meson setup -Dtests=true), which has attach_cycles")
+    result = subprocess.run([program, *map(str, arguments)],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if result.returncode:
         raise RunFailed(f"attach_cycles: {result.stderr.strip() or result.stdout.strip()}")

@@ -80,7 +80,7 @@ def scan(heapline, pid, options):
 
 
 def soak(heapline, name, pid, options, scans):
-    """What is lost in all scans is lost; what is lost in some is a false report."""
+    """A block that every scan reports is lost; one that only some report is a false report."""
     bad, always = 0, None
     seen = {}
     for number in range(scans):

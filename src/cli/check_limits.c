@@ -144,8 +144,8 @@ static void cut_comment(char *line)
 	}
 }
 
-/* What stands between quotes, or all of it where there are none; NULL: one quote is missing, or an
- * escape is there, which none of our values needs but as "\\". */
+/* Removes the quotes around ${value}, if it has any. NULL when the closing quote is missing, or the
+ * text has another escape than \\ and \". */
 static char *unquote(char *value)
 {
 	size_t length = strlen(value);

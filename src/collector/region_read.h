@@ -64,8 +64,8 @@ int hl_region_read_module(const struct hl_region_view *view, uint32_t index,
 /* As it stands: frame 0 when it is not there yet, any parent. */
 struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, uint32_t id);
 
-/* Fills providers, sites and their names of ${process}, which has none yet. 0 or -ENOMEM, after which
- * what is there is to be released. */
+/* Fills providers, sites and their names of ${process}, which has none yet. 0 or -ENOMEM; the caller
+ * releases ${process} in either case. */
 int hl_region_sites_read(const struct hl_region_view *view, struct hl_recording_process *process);
 
 /* A place in a script. Texts lie in the region and are not terminated. */

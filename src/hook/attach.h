@@ -58,7 +58,7 @@ void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t cap
 /* The same of libraries that were loaded later. After hl_attach_detach(). */
 void hl_attach_late_problem(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
-/* Writes which function `--hook` names in a library that is not loaded yet; "" when there is none. */
+/* Names the first function of `--hook` whose library is not loaded yet; "" if all are loaded. */
 void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
 /*

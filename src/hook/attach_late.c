@@ -5,11 +5,6 @@
  * The recorder hooks _dl_debug_state(). A thread that has changed what is loaded waits there, with the
  * loader's lock, before anything in a new library is called: so patches are written without stopping
  * anybody. When a library goes, what was patched in it is forgotten, while the same thread waits.
- *
- * Whoever else has something to do in new libraries does it in patch_new(): it is handed the
- * mappings of their code, and each function that it wants patched is a struct hl_entry that patch()
- * takes, with a rule's stub. To have a hook of one's own, add it to enum hl_hook, and give
- * hl_attach_prepare_patch() HL_ATTACH_NO_RULE: hl_image_real[] is written as rules are.
  */
 #include "hook/attach_parts.h"
 

@@ -389,7 +389,7 @@ uint64_t hl_objects_debug_place(const struct hl_objects *objects)
 	return 0;
 }
 
-/* The list of what is linked, which the linker shows to debuggers; 0: there is none. */
+/* The address of the first struct link_map, the linker's list of modules; 0 if there is none. */
 static uint64_t linked_list(const struct hl_objects *objects)
 {
 	uint64_t at = hl_objects_debug_place(objects), place = 0, list;

@@ -19,7 +19,7 @@ static bool is_in_file(const struct hl_class_names *classes, uint64_t address)
 				      map[-1].end == map->start));
 }
 
-/* The name that the compiler gave to the type, "3Foo"; false when there is none. */
+/* Reads the mangled name of the type, "3Foo". False if it cannot be read. */
 static bool read_type_name(const struct hl_class_names *classes, uint64_t table,
 			   char ret_name[CLASS_NAME_MAX])
 {

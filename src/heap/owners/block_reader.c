@@ -47,8 +47,8 @@ static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t b
 	return hl_pagemap_scan(reader->pagemap, start, end, &reader->pages);
 }
 
-/* Copies ${bytes} from ${start} to ${ret_bytes}, which are zero before: what is not there is not
- * written, so a table that claims to be huge takes no memory. */
+/* Copies the pages of [${start}, ${start} + ${bytes}) that are in memory to ${ret_bytes}, which the
+ * caller has zeroed. Other pages are not written, so a table that claims to be huge takes no memory. */
 static int read_present(struct hl_block_reader *reader, uint64_t start, void *ret_bytes,
 			uint64_t bytes)
 {

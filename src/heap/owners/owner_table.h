@@ -179,8 +179,8 @@ struct hl_block_reader;
 /*
  * ${array}, ${hash}: where the tables are in process ${pid}; array 0: there is only the hash. What
  * the hash holds is read now. Only pages that are in memory are read. ${maps}, the process' mappings,
- * tell blocks of functions that rules name from others; NULL: there are none. 0, -ENOMEM, -EBADMSG
- * when it makes no sense, or as process_vm_readv and hl_pagemap_open().
+ * tell blocks of functions that rules name from others; NULL: no rules. Returns 0, -ENOMEM, -EBADMSG
+ * when a table contradicts itself, or the error of process_vm_readv() or hl_pagemap_open().
  */
 int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, uint64_t hash,
 			struct hl_block_reader **ret_reader);

@@ -764,6 +764,22 @@ static void lose_free(struct hl_recorder *recorder, const void *key, uint64_t us
 		count_lost_in_header(recorder, it.requested);
 }
 
+/*
+ * A free in the middle of a call of the allocator: its thread holds no lock of ours and can wait for
+ * one. A handler has to give up on a busy shard; that would lose free after free here while the shard's
+ * holder waits for a processor.
+ */
+static void free_in_allocator(struct hl_recorder *recorder, struct hl_thread *thread,
+			      const void *block, const void *key, uint64_t usable)
+{
+	struct hl_block it;
+
+	hl_thread_set(thread, HL_RECORDING); /* a handler is not to wait for it */
+	if (hl_block_take(&recorder->blocks, key, usable, &it))
+		count_free(thread, block, it, key == block ? usable : it.requested);
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+}
+
 /* ${key}: of ${block}, in the block table. */
 static void free_nested(struct hl_recorder *recorder, const void *block, const void *key,
 			uint64_t usable)
@@ -774,6 +790,10 @@ static void free_nested(struct hl_recorder *recorder, const void *block, const v
 
 	if (!hl_thread_is_inside(thread)) {
 		lose_free(recorder, key, usable);
+		return;
+	}
+	if (is_of_allocator(thread)) {
+		free_in_allocator(recorder, thread, block, key, usable);
 		return;
 	}
 	if (!hl_block_try_take(&recorder->blocks, key, usable, &pending.block, &busy)) {

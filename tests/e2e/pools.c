@@ -15,11 +15,13 @@
 #define ARENA_BYTES  ((size_t)64 << 20)
 #define HEADER_BYTES 16
 #define ROUNDS	     2000
+#define SWEPT	     300
 
 struct pool {
 	char *arena; /* NULL: over malloc() */
 	size_t used;
 	jmp_buf *left_to;
+	void **dead; /* NULL-terminated blocks that the next allocation frees first */
 };
 
 struct figures {
@@ -39,12 +41,17 @@ SITE void *cut(struct pool *pool, size_t size)
 	return piece + HEADER_BYTES;
 }
 
+SITE int my_free(struct pool *pool, void *block);
+
 SITE void *my_alloc(struct pool *pool, int flags, size_t size);
 SITE void *my_alloc(struct pool *pool, int flags, size_t size)
 {
 	KEEP(flags);
 	if (pool->left_to)
 		longjmp(*pool->left_to, 1);
+	for (void **block = pool->dead; block && *block; block++)
+		my_free(pool, *block);
+	pool->dead = NULL;
 	return cut(pool, size);
 }
 
@@ -54,7 +61,6 @@ SITE void *my_calloc(struct pool *pool, size_t count, size_t size)
 	return memset(cut(pool, count * size), 0, count * size);
 }
 
-SITE int my_free(struct pool *pool, void *block);
 SITE int my_free(struct pool *pool, void *block)
 {
 	if (block && !pool->arena)
@@ -127,6 +133,23 @@ SITE void by_realloc(struct pool *pool, struct figures *figures)
 		my_free(pool, block);
 		take(figures, 10 + i);
 	}
+}
+
+/* As a garbage collector, frees many blocks within one allocation. */
+SITE void by_sweep(struct pool *pool, struct figures *figures);
+SITE void by_sweep(struct pool *pool, struct figures *figures)
+{
+	void *dead[SWEPT + 1] = {NULL};
+
+	for (size_t i = 0; i < SWEPT; i++) {
+		dead[i] = my_alloc(pool, 1, i);
+		give(figures, i);
+	}
+	pool->dead = dead;
+	KEEP(my_alloc(pool, 1, SWEPT));
+	give(figures, SWEPT);
+	for (size_t i = 0; i < SWEPT; i++)
+		take(figures, i);
 }
 
 SITE void by_malloc(struct figures *figures);
@@ -212,7 +235,7 @@ static void print_figures(const char *name, const struct figures *it)
 int main(void)
 {
 	static struct pool pool;
-	static struct figures by[4];
+	static struct figures by[5];
 	static pthread_t threads[THREADS];
 	char line[64];
 
@@ -239,11 +262,13 @@ int main(void)
 		by_alloc(&pool, &by[0]);
 		by_calloc(&pool, &by[1]);
 		by_realloc(&pool, &by[2]);
-		by_malloc(&by[3]);
+		by_sweep(&pool, &by[3]);
+		by_malloc(&by[4]);
 		print_figures("by_alloc", &by[0]);
 		print_figures("by_calloc", &by[1]);
 		print_figures("by_realloc", &by[2]);
-		print_figures("by_malloc", &by[3]);
+		print_figures("by_sweep", &by[3]);
+		print_figures("by_malloc", &by[4]);
 		puts("done");
 	}
 	calm(threads);

@@ -9,6 +9,7 @@ read as text in its layout, with tabs.
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -74,10 +75,22 @@ def missing_lines(path):
     return [at for at in found if at is not None]
 
 
+def sources_in(folders):
+    """What git knows or would add: not what a build has made."""
+    listed = subprocess.run(["git", "-C", TREE, "ls-files", "-z", "--cached", "--others",
+                             "--exclude-standard", "--", *folders],
+                            capture_output=True, check=False)
+    if listed.returncode:
+        print("skipped: not a git work tree")
+        sys.exit(77)
+    paths = [TREE / name for name in listed.stdout.decode().split("\0")]
+    return sorted(path for path in paths if path.suffix in (".c", ".h") and path.is_file())
+
+
 def main(arguments):
     folders = [folder for folder in arguments if folder != "--fix"] or FOLDERS
     count = 0
-    for path in sorted(path for folder in folders for path in (TREE / folder).rglob("*.[ch]")):
+    for path in sources_in(folders):
         missing = missing_lines(path)
         if "--fix" in arguments and missing:
             lines = path.read_text().split("\n")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline leaks: live blocks that nobody can free any more. */
+#include "bpf/sleepers.h"
 #include "bpf/trace.h"
 #include "cli/heap_target.h"
 #include "cli/trace_run.h"
@@ -124,11 +125,13 @@ static int run_leaks(int argc, char **argv)
 	HL_CLEANUP(hl_leak_ignore_release) struct hl_leak_ignore ignore = {0};
 	const struct hl_view_output to = hl_view_options_parse_output();
 	const struct hl_trace_output kept = {.path = to.path, .force = to.force};
-	const struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
-						   .show = show_count,
-						   .ignore = &ignore,
-						   .want_stacks = is_recording(to.path)};
+	struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
+					     .show = show_count,
+					     .ignore = &ignore,
+					     .want_stacks = is_recording(to.path)};
 	struct hl_directory directory = {.fd = -1};
+	struct hl_sleepers *sleepers = NULL;
+	struct hl_sleeper_source source;
 	struct hl_leaks *leaks = NULL;
 	struct hl_error err = {0};
 	enum hl_report_form form;
@@ -145,6 +148,11 @@ static int run_leaks(int argc, char **argv)
 				     : hl_report_output_check(NULL, 0, &err);
 	if (r == 0 && ignore_path)
 		r = hl_leak_ignore_read(&ignore, ignore_path, &err);
+	if (r == 0 && !hl_heap_target_core() &&
+	    hl_sleepers_new(hl_heap_target_pid(), &sleepers) == 0) {
+		source = hl_sleepers_source(sleepers);
+		settings.sleepers = &source;
+	}
 	if (r == 0)
 		r = hl_leaks_read(hl_heap_target_pid(), hl_heap_target_core(), &settings, &leaks,
 				  &err);
@@ -156,6 +164,7 @@ static int run_leaks(int argc, char **argv)
 	if (r == 0)
 		status = check_limit(leaks);
 	hl_leaks_free(leaks);
+	hl_sleepers_free(sleepers);
 	return r < 0 ? hl_cli_error("%s", err.text) : status;
 }
 

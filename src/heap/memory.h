@@ -10,6 +10,7 @@
 #include "process/maps.h"
 #include "process/pagemap.h"
 #include "process/process.h"
+#include "process/sleeper.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -35,12 +36,17 @@ struct hl_memory_kind {
 	/* Calls ${visit} for each thread of a process that stands still, until it returns non-zero;
 	 * returns that. NULL where there are none. */
 	int (*threads)(struct hl_memory *memory, hl_thread_visit *visit, void *context);
+	/* As `stop`, but may leave threads alone that sleep; `has_moved` tells whether one of these has
+	 * run since. NULL where `stop` is. */
+	int (*hold)(struct hl_memory *memory, struct hl_error *err);
+	bool (*has_moved)(struct hl_memory *memory);
 };
 
 struct hl_memory {
 	const struct hl_memory_kind *kind;
 	struct hl_maps maps;
 	uint64_t page_bytes;
+	uint64_t stopped_ns; /* how long threads were stopped, in stops that have ended */
 };
 
 static inline int hl_memory_read(struct hl_memory *memory, uint64_t address, void *bytes,
@@ -65,6 +71,18 @@ static inline int hl_memory_stop(struct hl_memory *memory, struct hl_error *err)
 	return memory->kind->stop ? memory->kind->stop(memory, err) : 0;
 }
 
+/* Stops what runs. Unless hl_memory_has_moved() says so afterwards, nothing has run from here to
+ * there. */
+static inline int hl_memory_hold(struct hl_memory *memory, struct hl_error *err)
+{
+	return memory->kind->hold ? memory->kind->hold(memory, err) : 0;
+}
+
+static inline bool hl_memory_has_moved(struct hl_memory *memory)
+{
+	return memory->kind->has_moved && memory->kind->has_moved(memory);
+}
+
 static inline void hl_memory_go_on(struct hl_memory *memory)
 {
 	if (memory->kind->go_on)
@@ -86,6 +104,9 @@ static inline void hl_memory_free(struct hl_memory *memory)
 /* The memory of ${pid}. 0; -ESRCH; -EACCES; -ENOMEM, with a sentence. */
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
 
+/* Lets hl_memory_hold() ask ${source}, which must live as long. */
+void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleeper_source *source);
+
 /* Opens the memory in a core file and fills ${facts}, which must be empty and are to be released,
  * on failure, too. 0; -EBADMSG when it is not a core file; another negative errno, with a sentence.
  * */
@@ -101,11 +122,17 @@ int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
 struct hl_stop;
 
 /*
- * Stops all threads of ${pid}, also those that begin meanwhile. 0; or with a sentence and with
- * nothing stopped: -EBUSY when it is traced already; -EACCES; -ESRCH; -ETIMEDOUT when a thread does
- * not stop, as it hangs in the kernel; -ENOMEM. The same thread must call hl_stop_end().
+ * Stops all threads of ${pid} but those in ${sleepers}, also those that begin meanwhile. 0,
+ * ${ret_stop} being NULL if there is no other thread; or with a sentence and with nothing stopped:
+ * -EBUSY when it is traced already; -EACCES; -ESRCH; -ETIMEDOUT when a thread does not stop, as it
+ * hangs in the kernel; -ENOMEM. The same thread must call hl_stop_end().
  */
-int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err);
+int hl_stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_count,
+		  struct hl_stop **ret_stop, struct hl_error *err);
+
+/* The thread ${tid} among ${count} sleepers; NULL: it is not there. */
+const struct hl_sleeper *hl_stop_find_sleeper(const struct hl_sleeper *sleepers, size_t count,
+					      pid_t tid);
 
 /* Whether another process traces ${pid}, so that it cannot be stopped: 0, or -EBUSY with the
  * sentence of hl_stop_begin(). */

@@ -2,6 +2,8 @@
 /* The memory of a running process, by process_vm_readv and its page map. */
 #include "heap/memory.h"
 
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -11,11 +13,17 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define HOLDS_MAX 3u /* attempts to leave sleepers alone */
+
 struct live_memory {
 	struct hl_memory base;
 	pid_t pid;
 	struct hl_pagemap *pagemap;
-	struct hl_stop *stop; /* NULL: it runs */
+	struct hl_stop *stop; /* NULL: nothing is stopped */
+	uint64_t stopped_since_ns;
+	const struct hl_sleeper_source *source; /* NULL: nobody tells */
+	struct hl_sleeper *sleepers;		/* that are not stopped */
+	size_t sleeper_count;
 };
 
 static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
@@ -40,11 +48,25 @@ static int live_open_file(struct hl_memory *memory, const struct hl_map *map)
 	return hl_maps_open_file(((struct live_memory *)memory)->pid, map);
 }
 
+static void live_go_on(struct hl_memory *memory)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+
+	if (live->stop) {
+		hl_stop_end(live->stop);
+		memory->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - live->stopped_since_ns;
+	}
+	live->stop = NULL;
+	free(live->sleepers);
+	live->sleepers = NULL;
+	live->sleeper_count = 0;
+}
+
 static void live_free(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 
-	hl_stop_end(live->stop);
+	live_go_on(memory);
 	hl_pagemap_free(live->pagemap);
 	hl_maps_release(&memory->maps);
 	free(live);
@@ -118,14 +140,6 @@ static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 	return 0;
 }
 
-static void live_go_on(struct hl_memory *memory)
-{
-	struct live_memory *live = (struct live_memory *)memory;
-
-	hl_stop_end(live->stop);
-	live->stop = NULL;
-}
-
 #define KEPT_FLAGS (uint32_t)(HL_MAP_RECORDER | HL_MAP_NORESERVE)
 
 /* The recorder's own mappings are those that were known before: smaps of a large process would take
@@ -146,25 +160,81 @@ static int read_maps_again(struct live_memory *live, struct hl_error *err)
 	return 0;
 }
 
+/* ---- standing still ---- */
+
+/* Stops all threads but the sleepers. */
+static int stop_others(struct live_memory *live, struct hl_error *err)
+{
+	live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = hl_stop_begin(live->pid, live->sleepers, live->sleeper_count, &live->stop, err);
+
+	if (r == 0)
+		r = read_maps_again(live, err);
+	if (r < 0)
+		live_go_on(&live->base);
+	return r;
+}
+
 static int live_stop(struct hl_memory *memory, struct hl_error *err)
 {
-	struct live_memory *live = (struct live_memory *)memory;
-	int r = hl_stop_begin(live->pid, &live->stop, err);
+	return stop_others((struct live_memory *)memory, err);
+}
 
-	if (r == 0 && (r = read_maps_again(live, err)) < 0)
+static bool live_has_moved(struct hl_memory *memory)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+	HL_FREED struct hl_sleeper *now = NULL;
+	size_t count;
+
+	if (!live->sleeper_count)
+		return false;
+	if (live->source->read(live->source->context, &now, &count) < 0)
+		return true;
+	for (size_t i = 0; i < live->sleeper_count; i++) {
+		const struct hl_sleeper *sleeper =
+			hl_stop_find_sleeper(now, count, live->sleepers[i].tid);
+		if (!sleeper || sleeper->switches != live->sleepers[i].switches)
+			return true;
+	}
+	return false;
+}
+
+/* A sleeper may wake, and start threads, before the others are stopped. */
+static int live_hold(struct hl_memory *memory, struct hl_error *err)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+
+	for (unsigned tries = 0; live->source && tries < HOLDS_MAX; tries++) {
+		if (live->source->read(live->source->context, &live->sleepers,
+				       &live->sleeper_count) < 0)
+			break;
+		int r = stop_others(live, err);
+		if (r < 0 || !live_has_moved(memory))
+			return r;
 		live_go_on(memory);
-	return r;
+	}
+	return live_stop(memory, err);
 }
 
 static int live_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)
 {
 	const struct live_memory *live = (struct live_memory *)memory;
 
-	return live->stop ? hl_stop_threads(live->stop, visit, context) : 0;
+	int r = live->stop ? hl_stop_threads(live->stop, visit, context) : 0;
+
+	for (size_t i = 0; i < live->sleeper_count && r == 0; i++)
+		r = visit(context, &live->sleepers[i].registers);
+	return r;
 }
 
-static const struct hl_memory_kind live_kind = {live_read,  live_scan, live_open_file, live_stop,
-						live_go_on, live_free, live_threads};
+static const struct hl_memory_kind live_kind = {live_read,    live_scan,  live_open_file,
+						live_stop,    live_go_on, live_free,
+						live_threads, live_hold,  live_has_moved};
+
+void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleeper_source *source)
+{
+	((struct live_memory *)memory)->source = source;
+}
 
 /* Whether memory may be read at all: maps and page map need less than reading does. */
 static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *err)

@@ -28,9 +28,19 @@ struct stopped_thread {
 
 struct hl_stop {
 	pid_t pid;
+	const struct hl_sleeper *sleepers; /* that are left alone */
+	size_t sleeper_count;
 	struct stopped_thread *threads;
 	size_t count, capacity;
 };
+
+const struct hl_sleeper *hl_stop_find_sleeper(const struct hl_sleeper *sleepers, size_t count,
+					      pid_t tid)
+{
+	size_t at = HL_LOWER_BOUND(i, count, sleepers[i].tid < tid);
+
+	return at < count && sleepers[at].tid == tid ? &sleepers[at] : NULL;
+}
 
 static struct stopped_thread *find_thread(struct hl_stop *stop, pid_t tid)
 {
@@ -76,7 +86,8 @@ static int interrupt_new(struct hl_stop *stop)
 		return r;
 	for (size_t i = 0; i < count && r == 0; i++) {
 		pid_t tid = threads[i].tid;
-		if (find_thread(stop, tid))
+		if (find_thread(stop, tid) ||
+		    hl_stop_find_sleeper(stop->sleepers, stop->sleeper_count, tid))
 			continue;
 		r = HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1);
 		if (r < 0)
@@ -152,24 +163,27 @@ static int stop_all(struct hl_stop *stop)
 				return -ETIMEDOUT;
 		}
 	} while (found > 0);
-	return stop->count ? 0 : -ESRCH;
+	return stop->count || stop->sleeper_count ? 0 : -ESRCH;
 }
 
-int hl_stop_begin(pid_t pid, struct hl_stop **ret_stop, struct hl_error *err)
+int hl_stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_count,
+		  struct hl_stop **ret_stop, struct hl_error *err)
 {
 	struct hl_stop *stop = calloc(1, sizeof(*stop));
 
 	if (!stop)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	stop->pid = pid;
+	*stop = (struct hl_stop){.pid = pid, .sleepers = sleepers, .sleeper_count = sleeper_count};
 	int r = stop_all(stop);
-	if (r < 0) {
+	if (r < 0)
 		r = refuse(stop, r, err);
+	if (r < 0 || !stop->count) {
 		hl_stop_end(stop);
-		return r;
+		stop = NULL;
 	}
-	*ret_stop = stop;
-	return 0;
+	if (r == 0)
+		*ret_stop = stop;
+	return r;
 }
 
 int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context)

@@ -170,10 +170,13 @@ static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 	hl_emit_unsigned(emit, "passes", leaks->passes);
 	hl_emit_unsigned(emit, "stopped_us", leaks->stopped_ns / 1000);
 	hl_emit_object_end(emit);
-	if (!leaks->heap->from_core)
+	const char *plural = leaks->passes == 1 ? "" : "es";
+	if (!leaks->heap->from_core && leaks->stopped_ns)
 		hl_emit_line(emit, "%u pass%s over the process, which stood still for %s in all",
-			     leaks->passes, leaks->passes == 1 ? "" : "es",
-			     hl_format_duration(leaks->stopped_ns, stopped));
+			     leaks->passes, plural, hl_format_duration(leaks->stopped_ns, stopped));
+	else if (!leaks->heap->from_core)
+		hl_emit_line(emit, "%u pass%s over the process, which was not stopped",
+			     leaks->passes, plural);
 	hl_emit_blank(emit);
 	hl_emit_line(emit, "of %s in %s live block%s", HL_HEAP_BYTES(leaks->live.bytes),
 		     HL_HEAP_COUNT(leaks->live.blocks), hl_format_plural(leaks->live.blocks));

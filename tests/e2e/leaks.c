@@ -256,6 +256,32 @@ static void wait_in_epoll(void)
 		abort();
 }
 
+/* The only pointer to a block is in a register of a thread that runs. */
+static void *spin(void *unused)
+{
+	void *only = malloc(444);
+	unsigned long count = 0;
+
+	memset(only, 0, 444);
+	pthread_barrier_wait(&standing);
+	wipe();
+	__asm__ volatile("mov %1, %%r12\n\txor %1, %1\n1:\tadd $1, %0\n\tjmp 1b"
+			 : "+r"(count), "+r"(only)
+			 :
+			 : "r12", "memory");
+	return unused;
+}
+
+static void keep_spinning(void)
+{
+	pthread_t thread;
+
+	pthread_barrier_init(&standing, NULL, 2);
+	if (pthread_create(&thread, NULL, spin, NULL) != 0)
+		abort();
+	pthread_barrier_wait(&standing);
+}
+
 /* The only pointer to a block lies in memory that the program got from the break, amidst malloc's. */
 static void keep_in_break(void)
 {
@@ -302,8 +328,9 @@ static const struct kind {
 	{"blocks", plant_blocks}, {"mapped", plant_mapped},    {"list", plant_list},
 	{"tree", plant_tree},	  {"ring", plant_ring},	       {"rings", plant_rings},
 	{"inner", plant_inner},	  {"ended", plant_ended},      {"arenas", plant_arenas},
-	{"kept", keep_all},	  {"register", keep_register}, {"epoll", wait_in_epoll},
-	{"damaged", damage},	  {"later", wait_for_letter},  {"break", keep_in_break},
+	{"kept", keep_all},	  {"register", keep_register}, {"spin", keep_spinning},
+	{"epoll", wait_in_epoll}, {"damaged", damage},	       {"later", wait_for_letter},
+	{"break", keep_in_break},
 };
 
 int main(int argc, char **argv)

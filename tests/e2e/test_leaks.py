@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 import attaching
 import busy_programs
@@ -55,9 +56,22 @@ class Planted:
         self.process.wait(harness.TIMEOUT_S)
 
 
-def ask(*options):
+# Programs that root starts like this may not use BPF.
+WITHOUT_BPF = (["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"] if os.geteuid() == 0 else [])
+
+
+def need_sleepers():
+    """Skips where BPF may not tell which threads sleep."""
+    result = run([HEAPLINE, "page-events", "-p", str(os.getpid()), "0.01"])
+    if result.status:
+        raise unittest.SkipTest(result.stderr.strip())
+    if os.stat("/proc/self/ns/pid").st_ino != 0xeffffffc:
+        raise unittest.SkipTest("the tests run in a PID namespace")
+
+
+def ask(*options, prefix=()):
     """The report on a process or a core file."""
-    result = run([HEAPLINE, "leaks", "--json", *map(str, options)])
+    result = run([*prefix, HEAPLINE, "leaks", "--json", *map(str, options)])
     if result.status:
         raise AssertionError(result.stderr)
     return json.loads(result.stdout)
@@ -394,6 +408,35 @@ class Unharmed(harness.TestCase):
             self.assertEqual(resident(), before)
             self.assertEqual(tracer_of(planted.pid), "0")
 
+    def test_a_process_that_sleeps_is_not_stopped(self):
+        need_sleepers()
+        with Planted("leaks", "register", "epoll", "list", "tree") as planted:
+            def switches():
+                return [re.findall(r"ctxt_switches:\s+(\d+)", status.read_text("utf-8"))
+                        for status in sorted(Path(f"/proc/{planted.pid}/task").glob("*/status"))]
+            before = switches()
+            report = ask("-p", planted.pid)
+            said = run([HEAPLINE, "leaks", "-p", str(planted.pid)]).stdout
+            self.assertEqual(switches(), before)
+            stopped = ask("-p", planted.pid, prefix=WITHOUT_BPF)
+            self.assertNotEqual(switches(), before)
+        self.assertEqual(report["total"]["stopped_us"], 0)
+        self.assertGreater(stopped["total"]["stopped_us"], 0)
+        self.assertEqual(figures(report), figures(stopped))
+        self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]],
+                         planted.said["lost"])
+        self.assertEqual(report["notes"], [])
+        self.assertIn("the process, which was not stopped\n", said)
+
+    def test_of_threads_that_run_and_sleep_those_that_run_are_stopped(self):
+        need_sleepers()
+        with Planted("leaks", "register", "epoll", "list", "spin") as planted:
+            report = ask("-p", planted.pid)
+        self.assertGreater(report["total"]["stopped_us"], 0)
+        self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]],
+                         planted.said["lost"])
+        self.assertEqual(report["notes"], [])
+
     def test_no_system_call_is_interrupted(self):
         with Planted("leaks", "epoll") as planted:
             ask("-p", planted.pid)
@@ -438,7 +481,7 @@ class Unharmed(harness.TestCase):
                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL) as gdb:
                 harness.wait_until(lambda: tracer_of(planted.pid) != "0", "gdb")
-                report = ask("-p", planted.pid)
+                report = ask("-p", planted.pid, prefix=WITHOUT_BPF)
                 self.assert_refused(run([HEAPLINE, "leaks", "-p", str(planted.pid), "--stop"]),
                                     "traces it")
                 gdb.communicate("detach\nquit\n", timeout=harness.TIMEOUT_S)

@@ -110,8 +110,7 @@ struct hl_graph {
 	 * stack or a register leads to may be one of a list that no arena has. */
 	bool follows_links, has_safe_links;
 	unsigned links; /* that were followed so far; each is a system call while it stands still */
-	uint64_t went_on_ns; /* when hl_graph_see_roots() let the process go on; 0: it did not */
-	int error;	     /* the first one of a callback, or -ENOMEM */
+	int error;	/* the first one of a callback, or -ENOMEM */
 };
 
 /* The bits for ${address}; NULL: no block is near. */
@@ -223,8 +222,8 @@ int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, s
 /*
  * Sees all roots: registers, stacks, and all other memory but that of the heap in ${heap} and the
  * lists of ${glibc}; ${foreign} are parts of the heap's pages that are not malloc's. Registers are
- * those of a process that stands still; if ${goes_on}, it does so once they and the stacks were
- * seen. 0 or a negative errno.
+ * those of a process that stands still or is held; if ${goes_on}, it does so once they and the
+ * stacks were seen, a second time if a thread ran meanwhile. 0 or a negative errno.
  */
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		       const struct hl_extents *heap, const struct hl_extents *foreign,

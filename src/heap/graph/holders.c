@@ -57,8 +57,7 @@ struct finder {
 	struct hl_digraph digraph;
 	struct hl_dominators dominators;
 	struct hl_block_owners *owners; /* NULL: stacks are not asked for */
-	struct hl_stand stand;
-	bool has_table; /* blocks come from a recorder's table, too */
+	bool has_table;			/* blocks come from a recorder's table, too */
 	struct hl_error cannot_stop;
 };
 
@@ -160,12 +159,6 @@ static int take_root(void *context, uint64_t address, const uint64_t *words, siz
 	return r;
 }
 
-static void go_on(struct finder *finder)
-{
-	hl_stand_end(&finder->stand, finder->memory, finder->graph.went_on_ns);
-	finder->graph.went_on_ns = 0;
-}
-
 static bool stands_still(const struct finder *finder)
 {
 	return !finder->pid || finder->settings->stop;
@@ -179,13 +172,10 @@ static int see_roots(struct finder *finder)
 	graph->on_root = take_root;
 	graph->root_context = finder;
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
-	    hl_stand_begin(&finder->stand, finder->memory, &finder->cannot_stop) == -ESRCH)
+	    hl_memory_stop(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	int r = hl_graph_see_roots(graph, &finder->glibc, &finder->heap, &finder->foreign,
-				   !stands_still(finder));
-	if (!stands_still(finder))
-		go_on(finder);
-	return r;
+	return hl_graph_see_roots(graph, &finder->glibc, &finder->heap, &finder->foreign,
+				  !stands_still(finder));
 }
 
 /* ---- reading ---- */
@@ -224,8 +214,8 @@ static int walk(struct finder *finder)
 static int stop_outside_malloc(struct finder *finder)
 {
 	bool is_locked = false;
-	int r = hl_stand_begin_outside_malloc(&finder->stand, finder->memory, &finder->glibc,
-					      &is_locked, finder->err);
+	int r = hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &is_locked,
+					      finder->err);
 
 	return r == 0 && is_locked
 		       ? hl_heap_note(finder->holders->heap, "%s",
@@ -257,8 +247,8 @@ static int read_process(struct finder *finder)
 		r = hl_block_edges_read(&finder->edges);
 	if (r == 0 && !stands_still(finder))
 		r = see_roots(finder);
-	go_on(finder);
-	holders->stopped_ns = finder->stand.stopped_ns;
+	hl_memory_go_on(finder->memory);
+	holders->stopped_ns = finder->memory->stopped_ns;
 	return r;
 }
 

@@ -48,7 +48,6 @@ struct finder {
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */
-	struct hl_stand stand;
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
 
@@ -58,15 +57,6 @@ struct finder {
 static bool stands_still(const struct finder *finder)
 {
 	return finder->still || finder->is_exact;
-}
-
-static void go_on(struct finder *finder)
-{
-	if (!finder->memory)
-		return;
-	hl_stand_end(&finder->stand, finder->memory, finder->graph.went_on_ns);
-	finder->graph.went_on_ns = 0;
-	finder->leaks->stopped_ns = finder->stand.stopped_ns;
 }
 
 static int note_locked(struct finder *finder)
@@ -79,8 +69,8 @@ static int note_locked(struct finder *finder)
 static int stop_outside_malloc(struct finder *finder)
 {
 	bool is_locked = false;
-	int r = hl_stand_begin_outside_malloc(&finder->stand, finder->memory, &finder->glibc,
-					      &is_locked, finder->err);
+	int r = hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &is_locked,
+					      finder->err);
 
 	return r == 0 && is_locked ? note_locked(finder) : r;
 }
@@ -141,21 +131,30 @@ static int take_foreign(void *context, uint64_t start, uint64_t end)
 static int see_roots(struct finder *finder)
 {
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
-	    hl_stand_begin(&finder->stand, finder->memory, &finder->cannot_stop) == -ESRCH)
+	    hl_memory_hold(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
-				   !stands_still(finder));
-	if (!stands_still(finder))
-		go_on(finder);
-	return r;
+	return hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
+				  !stands_still(finder));
 }
 
 static void release_look(struct finder *finder)
 {
 	hl_graph_release(&finder->graph);
-	if (!finder->still)
+	if (finder->memory && !finder->still) {
+		hl_memory_go_on(finder->memory);
+		finder->leaks->stopped_ns += finder->memory->stopped_ns;
 		hl_memory_free(finder->memory);
+	}
 	finder->memory = NULL;
+}
+
+static int open_memory(struct finder *finder)
+{
+	int r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
+
+	if (r == 0)
+		hl_memory_live_set_sleepers(finder->memory, finder->settings->sleepers);
+	return r;
 }
 
 static int begin_look(struct finder *finder)
@@ -173,7 +172,7 @@ static int begin_look(struct finder *finder)
 		return hl_graph_init(&finder->graph, finder->memory = finder->still);
 	r = hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
 	if (r == 0)
-		r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
+		r = open_memory(finder);
 	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
 }
 
@@ -299,7 +298,7 @@ static int drop_cached(struct finder *finder)
 	if (finder->cannot_stop.text[0] ||
 	    !hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc))
 		return 0;
-	int r = hl_stand_begin(&finder->stand, finder->memory, &finder->cannot_stop);
+	int r = hl_memory_hold(finder->memory, &finder->cannot_stop);
 	if (r < 0)
 		return r == -ESRCH ? r : 0;
 	r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,
@@ -307,7 +306,7 @@ static int drop_cached(struct finder *finder)
 	if (r == 0)
 		r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
 				       &finder->foreign, true);
-	go_on(finder);
+	hl_memory_go_on(finder->memory);
 	return r == 0 ? drop_reached(finder) : r;
 }
 
@@ -337,7 +336,7 @@ static int begin_exact(struct finder *finder, struct hl_word_filter *filter)
 	struct hl_graph *graph = &finder->graph;
 
 	release_look(finder);
-	int r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
+	int r = open_memory(finder);
 	if (r == 0)
 		r = hl_graph_init(graph, finder->memory);
 	if (r == 0)
@@ -373,7 +372,7 @@ static int look_while_still(struct finder *finder)
 		r = hl_still_see_heap(&still);
 	if (r == -E2BIG) {
 		/* Too many words lead to candidates: the slower way needs less memory. */
-		go_on(finder);
+		hl_memory_go_on(finder->memory);
 		return look_for_candidates(finder);
 	}
 	if (r == 0)
@@ -463,7 +462,8 @@ static int find(struct finder *finder)
 		r = hl_leak_rows_new(finder->leaks, &finder->graph, finder->settings, &rows);
 	if (r == 0)
 		r = hl_leak_rows_reach_possible(rows);
-	go_on(finder);
+	if (finder->memory)
+		hl_memory_go_on(finder->memory);
 	/* What is lost nobody can change: what has changed since is in use. */
 	if (r == 0 && finder->is_exact && !finder->has_table)
 		r = hl_candidates_compare_sizes(&finder->candidates, &finder->graph);

@@ -64,19 +64,20 @@ struct hl_leaks {
 	struct hl_leak_block *blocks; /* the largest, with what they lead to */
 	size_t block_count;
 	uint32_t passes;
-	uint64_t stopped_ns; /* how long all threads stood still, in all */
+	uint64_t stopped_ns; /* how long threads were stopped, in all */
 };
 
 struct hl_leaks_settings {
 	bool stop;   /* the last look is exact: all threads stand still, none is in the allocator */
 	size_t show; /* how many blocks to keep */
-	const struct hl_leak_ignore *ignore; /* NULL: nothing is left out */
-	bool want_stacks;		     /* for hl_leaks.stacks */
+	const struct hl_leak_ignore *ignore;	  /* NULL: nothing is left out */
+	bool want_stacks;			  /* for hl_leaks.stacks */
+	const struct hl_sleeper_source *sleepers; /* NULL: all threads are stopped */
 };
 
 /* Reads ${pid}, or the core file ${core} if that is not NULL. 0 or a negative errno with a sentence,
- * as hl_heap_read(). The target is not changed; without settings->stop its threads are stopped for a
- * moment in each look, to read their registers and stacks. */
+ * as hl_heap_read(). The target is not changed; without settings->stop its threads, but for sleepers
+ * that are known, are stopped for a moment in each look, to read their registers and stacks. */
 int hl_leaks_read(pid_t pid, const char *core, const struct hl_leaks_settings *settings,
 		  struct hl_leaks **ret_leaks, struct hl_error *err);
 

@@ -3,7 +3,6 @@
 #include "heap/graph/graph.h"
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "base/compiler.h"
 #include "heap/glibc.h"
 
@@ -218,6 +217,20 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 	return r;
 }
 
+/* Registers and stacks. */
+static int see_stacks(struct search *search, const struct hl_extents *heap,
+		      const struct hl_extents *foreign)
+{
+	search->count = 0;
+	int r = hl_memory_threads(search->graph->memory, add_thread, search);
+
+	search->stacks_only = true;
+	if (r == 0)
+		r = see_mappings(search, heap, foreign);
+	search->stacks_only = false;
+	return r;
+}
+
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		       const struct hl_extents *heap, const struct hl_extents *foreign,
 		       bool goes_on)
@@ -228,15 +241,15 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		return -ENOMEM;
 	search->graph = graph;
 	search->glibc = glibc;
-	int r = hl_memory_threads(graph->memory, add_thread, search);
-	search->stacks_only = true;
-	if (r == 0)
-		r = see_mappings(search, heap, foreign);
-	if (goes_on) {
+	int r = see_stacks(search, heap, foreign);
+	if (r == 0 && goes_on && hl_memory_has_moved(graph->memory)) {
 		hl_memory_go_on(graph->memory);
-		graph->went_on_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		/* Of a process that a debugger has they were seen once, as well as can be. */
+		r = hl_memory_stop(graph->memory, NULL);
+		r = r == 0 ? see_stacks(search, heap, foreign) : r == -ESRCH ? r : 0;
 	}
-	search->stacks_only = false;
+	if (goes_on)
+		hl_memory_go_on(graph->memory);
 	search->others_only = true;
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);

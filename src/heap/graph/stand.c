@@ -2,7 +2,6 @@
 /* Stopping a process to look at it; see stand.h. */
 #include "heap/graph/stand.h"
 
-#include "base/clock.h"
 #include "heap/glibc.h"
 #include "heap/memory.h"
 
@@ -11,26 +10,6 @@
 #define STOPS_MAX     1000u
 #define STOP_PAUSE_US 200
 #define ARENAS_MAX    16384u /* more are a damaged list; glibc makes 8 for each processor */
-
-int hl_stand_begin(struct hl_stand *stand, struct hl_memory *memory, struct hl_error *err)
-{
-	uint64_t now = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_memory_stop(memory, err);
-
-	if (r == 0)
-		stand->began_ns = now;
-	return r;
-}
-
-void hl_stand_end(struct hl_stand *stand, struct hl_memory *memory, uint64_t went_on_ns)
-{
-	hl_memory_go_on(memory);
-	if (!went_on_ns)
-		went_on_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	if (stand->began_ns)
-		stand->stopped_ns += went_on_ns - stand->began_ns;
-	stand->began_ns = 0;
-}
 
 bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glibc *glibc)
 {
@@ -49,12 +28,11 @@ bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glib
 	return false;
 }
 
-int hl_stand_begin_outside_malloc(struct hl_stand *stand, struct hl_memory *memory,
-				  const struct hl_glibc *glibc, bool *ret_is_locked,
-				  struct hl_error *err)
+int hl_stand_begin_outside_malloc(struct hl_memory *memory, const struct hl_glibc *glibc,
+				  bool *ret_is_locked, struct hl_error *err)
 {
 	for (unsigned tries = 1;; tries++) {
-		int r = hl_stand_begin(stand, memory, err);
+		int r = hl_memory_stop(memory, err);
 		if (r < 0)
 			return r;
 		bool is_locked = hl_stand_is_any_arena_locked(memory, glibc);
@@ -62,7 +40,7 @@ int hl_stand_begin_outside_malloc(struct hl_stand *stand, struct hl_memory *memo
 			*ret_is_locked = is_locked;
 			return 0;
 		}
-		hl_stand_end(stand, memory, 0);
+		hl_memory_go_on(memory);
 		usleep(STOP_PAUSE_US);
 	}
 }

@@ -61,8 +61,10 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | frame;
 }
 
-/* The provider whose sites are pools of the program, see recorder/script.h. */
-#define HL_POOL_PROVIDER "pool"
+/* The providers whose sites are labels of blocks, see recorder/script.h. */
+#define HL_POOL_PROVIDER    "pool"
+#define HL_TYPE_PROVIDER    "type"
+#define HL_SERVICE_PROVIDER "service"
 
 /*
  * Frames of scripts, see script/provider.h: the low bits are HL_SITE_FRAME, HL_SITE_ENTRY if native

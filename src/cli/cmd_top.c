@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* heapline top: functions, lines, addresses, modules or threads, heaviest first. */
+/* heapline top: functions, lines, threads and what else rows stand for, heaviest first. */
 #include "cli/view_options.h"
 
 static struct hl_view_command command = {
@@ -9,11 +9,13 @@ static struct hl_view_command command = {
 };
 
 /* In the order of enum hl_view_key and enum hl_view_sort. */
-static const char *const by_words[] = {"function", "line", "address", "module", "thread", NULL};
+static const char *const by_words[] = {"function", "line", "address", "module",
+				       "thread",   "type", "service", NULL};
 static const char *const sort_words[] = {"flat", "cum", NULL};
 
 static const struct hl_option options[] = {
-	{"by", 'b', "KEY", "what a row is: function, line, address, module or thread",
+	{"by", 'b', "KEY",
+	 "what a row is: function, line, address, module, thread, type or service",
 	 HL_OPTION_CHOICE, &command.options.by, by_words},
 	{"sort", 's', "KEY", "flat (own) or cum (with callees) first (default: flat)",
 	 HL_OPTION_CHOICE, &command.options.sort, sort_words},

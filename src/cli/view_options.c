@@ -19,14 +19,15 @@ enum color {
 static int value = -1; /* -1: the first of default_values that the profile knows */
 static int unit = -1;  /* -1: bytes, or objects where the value has no bytes */
 static int color = COLOR_AUTO;
-static int stack = HL_STACK_MIXED;
+static int stack = HL_STACK_MIXED, root;
 static const char *process, *thread;
 static const char *output;
 static bool json, no_pager, force, plumbing;
-static struct hl_option_texts at, focus, ignore, hide;
+static struct hl_option_texts at, focus, ignore, hide, type, service;
 static struct hl_option_range between;
 static uint64_t jobs;
 
+static const char *const root_words[] = {"function", "type", "service", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 
 const struct hl_option hl_view_value_options[] = {
@@ -79,6 +80,11 @@ const struct hl_option hl_view_stack_options[] = {
 	{"stack", 0, "KIND",
 	 "of programs that run scripts: native, script or mixed frames (default: mixed)",
 	 HL_OPTION_CHOICE, &stack, hl_stack_kind_names},
+	{"root", 0, "KIND", "what stacks begin with: function, type or service (default: function)",
+	 HL_OPTION_CHOICE, &root, root_words},
+	{"type", 0, "RE", "show only blocks whose type matches", HL_OPTION_TEXTS, &type, NULL},
+	{"service", 0, "RE", "show only blocks of services that match", HL_OPTION_TEXTS, &service,
+	 NULL},
 	{0},
 };
 
@@ -206,12 +212,14 @@ int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *f
 	struct hl_error err = {0};
 
 	if (!take_expressions(&focus, filter->focus) ||
-	    !take_expressions(&ignore, filter->ignore) || !take_expressions(&hide, filter->hide))
+	    !take_expressions(&ignore, filter->ignore) || !take_expressions(&hide, filter->hide) ||
+	    !take_expressions(&type, filter->type) || !take_expressions(&service, filter->service))
 		return hl_cli_usage_error(verb,
-					  "--focus, --ignore and --hide can be given %d times each "
-					  "at most",
+					  "--focus, --ignore, --hide, --type and --service can be "
+					  "given %d times each at most",
 					  HL_FILTER_EXPRESSIONS_MAX);
 	filter->stack = (enum hl_stack_kind)stack;
+	filter->root = root == 1 ? HL_PART_TYPE : root == 2 ? HL_PART_SERVICE : HL_PART_NATIVE;
 	filter->fold_plumbing = !plumbing && hl_verb_shares(verb, hl_view_plumbing_options);
 	int r = hl_filter_check(filter, &err);
 	if (r == -ENOMEM)

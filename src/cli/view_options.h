@@ -13,7 +13,7 @@ extern const struct hl_option hl_view_unit_options[];	   /* --unit, where there 
 extern const struct hl_option hl_view_selection_options[]; /* --process --thread --at --jobs */
 extern const struct hl_option hl_view_history_options[];   /* --process --between --jobs */
 extern const struct hl_option hl_view_filter_options[];	   /* --focus --ignore --hide */
-extern const struct hl_option hl_view_stack_options[];	   /* --stack */
+extern const struct hl_option hl_view_stack_options[];	   /* --stack --root --type --service */
 /* --plumbing; verbs that lack it show whole stacks, for other programs. */
 extern const struct hl_option hl_view_plumbing_options[];
 extern const struct hl_option hl_view_json_options[];	/* --json */

@@ -260,6 +260,11 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		operands.selection.filler = &hl_resident_filler;
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_filter(verb, &operands.filter);
+	if (command.options.by == HL_VIEW_BY_TYPE || command.options.by == HL_VIEW_BY_SERVICE) {
+		operands.filter.root =
+			command.options.by == HL_VIEW_BY_TYPE ? HL_PART_TYPE : HL_PART_SERVICE;
+		operands.filter.root_alone = true;
+	}
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_between(verb, &operands.range);
 	if (status == HL_EXIT_DONE && argc == 0)

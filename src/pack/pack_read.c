@@ -167,7 +167,7 @@ static bool scripts_are_valid(struct hl_profile *profile)
 {
 	for (size_t i = 1; i < profile->frame_count; i++) {
 		const struct hl_profile_frame *frame = &profile->frames[i];
-		if (frame->part > HL_PART_ALLOCATES || frame->provider >= profile->module_count ||
+		if (frame->part > HL_PART_LAST || frame->provider >= profile->module_count ||
 		    (frame->part != HL_PART_NATIVE) != (frame->provider != 0))
 			return false;
 		if (frame->provider)

@@ -203,6 +203,14 @@ int hl_builder_site(struct hl_builder *builder, const struct hl_symbols_frame *s
 	return r < 0 ? r : intern_frame(builder, symbol, runtime, 0, HL_PART_ENTRY, ret_entry);
 }
 
+int hl_builder_label(struct hl_builder *builder, const char *name, uint32_t runtime,
+		     enum hl_frame_part part, uint32_t *ret_frame)
+{
+	const struct hl_symbols_frame symbol = {.function = name, .function_file = "", .file = ""};
+
+	return intern_frame(builder, &symbol, runtime, 0, part, ret_frame);
+}
+
 /* The frame of an address outside every module, or of an enum hl_pseudo_frame. */
 static int add_bare_frame(struct hl_builder *builder, uint32_t module, uint64_t address)
 {

@@ -73,6 +73,11 @@ int hl_builder_runtime(struct hl_builder *builder, const char *name, uint32_t *r
 int hl_builder_site(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
 		    uint32_t runtime, uint32_t *ret_frame, uint32_t *ret_entry);
 
+/* The frame of the label ${name}, a type or a service, of which ${runtime} is a module as above. 0 or
+ * -ENOMEM. */
+int hl_builder_label(struct hl_builder *builder, const char *name, uint32_t runtime,
+		     enum hl_frame_part part, uint32_t *ret_frame);
+
 /* Says that the frames of ${address} in ${module}, which has a node, are ${part} of ${runtime}. */
 void hl_builder_mark(struct hl_builder *builder, uint32_t module, uint64_t address,
 		     enum hl_frame_part part, uint32_t runtime);

@@ -15,14 +15,16 @@ enum role {
 	FOCUS,
 	IGNORE,
 	HIDE,
+	TYPE,
+	SERVICE,
 	ROLE_COUNT,
 };
 
-static const char *const role_names[ROLE_COUNT] = {"focus", "ignore", "hide"};
+static const char *const role_names[ROLE_COUNT] = {"focus", "ignore", "hide", "type", "service"};
 
 #define EXPRESSIONS_MAX (ROLE_COUNT * HL_FILTER_EXPRESSIONS_MAX)
 
-static_assert(EXPRESSIONS_MAX <= 32, "each has a bit of a mark");
+static_assert(EXPRESSIONS_MAX <= 64, "each has a bit of a mark");
 
 struct expression {
 	enum role role;
@@ -33,13 +35,14 @@ struct expression {
 struct expressions {
 	struct expression each[EXPRESSIONS_MAX];
 	size_t count;
-	uint32_t bits[ROLE_COUNT]; /* of the expressions of each role: 1 << index */
+	uint64_t bits[ROLE_COUNT]; /* of the expressions of each role: 1 << index */
 };
 
 struct filtering {
 	struct hl_profile *profile;
 	struct expressions expressions;
-	uint32_t *marks; /* by frame: the bits of what matches it */
+	const struct hl_filter *filter;
+	uint64_t *marks; /* by frame: the bits of what matches it */
 	bool *chosen;	 /* by node: its stack is chosen */
 };
 
@@ -48,7 +51,8 @@ struct filtering {
 static int compile_all(struct expressions *expressions, const struct hl_filter *filter,
 		       struct hl_error *err)
 {
-	const char *const *const texts[ROLE_COUNT] = {filter->focus, filter->ignore, filter->hide};
+	const char *const *const texts[ROLE_COUNT] = {filter->focus, filter->ignore, filter->hide,
+						      filter->type, filter->service};
 	char origin[32];
 
 	for (unsigned role = 0; role < ROLE_COUNT; role++) {
@@ -61,7 +65,7 @@ static int compile_all(struct expressions *expressions, const struct hl_filter *
 				return r;
 			expression->role = (enum role)role;
 			expression->text = texts[role][i];
-			expressions->bits[role] |= 1u << expressions->count++;
+			expressions->bits[role] |= UINT64_C(1) << expressions->count++;
 		}
 	}
 	return 0;
@@ -89,19 +93,30 @@ static bool matches(const regex_t *expression, const struct hl_profile *profile,
 	return text && regexec(expression, hl_profile_text(profile, text), 0, NULL, 0) == 0;
 }
 
+/* Expressions for labels say nothing of frames, nor others of labels. */
+static bool matches_label(const struct expression *expression, const struct hl_profile *profile,
+			  const struct hl_profile_frame *frame)
+{
+	return (expression->role == TYPE      ? frame->part == HL_PART_TYPE
+		: expression->role == SERVICE ? frame->part == HL_PART_SERVICE
+					      : false) &&
+	       matches(&expression->compiled, profile, profile->functions[frame->function].name);
+}
+
 /* Functions first: they are fewer than frames. */
 static int mark_frames(struct filtering *filtering)
 {
 	const struct hl_profile *profile = filtering->profile;
-	HL_FREED uint32_t *function_marks =
+	const struct expression *each = filtering->expressions.each;
+	HL_FREED uint64_t *function_marks =
 		calloc(profile->function_count, sizeof(*function_marks));
 
 	filtering->marks = calloc(profile->frame_count, sizeof(*filtering->marks));
 	if (!function_marks || !filtering->marks)
 		return -ENOMEM;
 	for (size_t index = 0; index < filtering->expressions.count; index++) {
-		const regex_t *expression = &filtering->expressions.each[index].compiled;
-		uint32_t bit = 1u << index;
+		const regex_t *expression = &each[index].compiled;
+		uint64_t bit = UINT64_C(1) << index;
 		for (size_t i = 1; i < profile->function_count; i++) {
 			const struct hl_profile_function *function = &profile->functions[i];
 			if (matches(expression, profile, function->name) ||
@@ -109,27 +124,42 @@ static int mark_frames(struct filtering *filtering)
 			    matches(expression, profile, profile->modules[function->module].path))
 				function_marks[i] |= bit;
 		}
-		for (size_t i = 1; i < profile->frame_count; i++)
-			if (function_marks[profile->frames[i].function] & bit ||
-			    matches(expression, profile, profile->frames[i].file))
+		for (size_t i = 1; i < profile->frame_count; i++) {
+			const struct hl_profile_frame *frame = &profile->frames[i];
+			bool is_label = hl_frame_part_is_label(frame->part);
+			if (is_label || each[index].role >= TYPE
+				    ? matches_label(&each[index], profile, frame)
+				    : function_marks[frame->function] & bit ||
+					      matches(expression, profile, frame->file))
 				filtering->marks[i] |= bit;
+		}
 	}
 	return 0;
 }
 
 /* ---- stacks ---- */
 
-static uint32_t marks_of(const struct filtering *filtering, uint32_t node)
+static uint64_t marks_of(const struct filtering *filtering, uint32_t node)
 {
 	return filtering->marks[filtering->profile->nodes[node].frame];
+}
+
+static bool is_hidden(const struct filtering *filtering, uint32_t node)
+{
+	const struct hl_filter *filter = filtering->filter;
+	uint8_t part = filtering->profile->frames[filtering->profile->nodes[node].frame].part;
+
+	return marks_of(filtering, node) & filtering->expressions.bits[HIDE] ||
+	       (part != filter->root && (filter->root_alone || hl_frame_part_is_label(part)));
 }
 
 /* A stack bears the marks of all its frames. */
 static int choose_stacks(struct filtering *filtering)
 {
 	const struct hl_profile *profile = filtering->profile;
-	const uint32_t *bits = filtering->expressions.bits;
-	HL_FREED uint32_t *marks = calloc(profile->node_count, sizeof(*marks));
+	const uint64_t *bits = filtering->expressions.bits;
+	const uint64_t wanted = bits[FOCUS] | bits[TYPE] | bits[SERVICE];
+	HL_FREED uint64_t *marks = calloc(profile->node_count, sizeof(*marks));
 
 	filtering->chosen = calloc(profile->node_count, sizeof(*filtering->chosen));
 	if (!marks || !filtering->chosen)
@@ -137,8 +167,7 @@ static int choose_stacks(struct filtering *filtering)
 	for (uint32_t i = 0; i < profile->node_count; i++) {
 		if (i)
 			marks[i] = marks[profile->nodes[i].parent] | marks_of(filtering, i);
-		filtering->chosen[i] =
-			(marks[i] & bits[FOCUS]) == bits[FOCUS] && !(marks[i] & bits[IGNORE]);
+		filtering->chosen[i] = (marks[i] & wanted) == wanted && !(marks[i] & bits[IGNORE]);
 	}
 	return 0;
 }
@@ -162,7 +191,7 @@ static int rebuild(struct filtering *filtering, const struct hl_node_ids *follow
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		uint32_t parent = new_node[profile->nodes[i].parent];
 		new_node[i] = parent;
-		if (kept[i] && !(marks_of(filtering, i) & filtering->expressions.bits[HIDE]) &&
+		if (kept[i] && !is_hidden(filtering, i) &&
 		    hl_builder_child(&builder, parent, profile->nodes[i].frame, &new_node[i]) < 0)
 			return -ENOMEM;
 	}
@@ -171,7 +200,8 @@ static int rebuild(struct filtering *filtering, const struct hl_node_ids *follow
 	for (size_t i = 0; i < profile->node_count; i++)
 		new_node[i] = final_ids[new_node[i]];
 	int r = hl_retree(profile, HL_TAKE(tree->nodes), tree->node_count, new_node,
-			  filtering->chosen, follow);
+			  hl_filter_has_expressions(filtering->filter) ? filtering->chosen : NULL,
+			  follow);
 	hl_profile_free(tree);
 	return r;
 }
@@ -203,16 +233,27 @@ static int describe(struct filtering *filtering)
 
 bool hl_filter_has_expressions(const struct hl_filter *filter)
 {
-	return filter->focus[0] || filter->ignore[0] || filter->hide[0];
+	return filter->focus[0] || filter->ignore[0] || filter->hide[0] || filter->type[0] ||
+	       filter->service[0];
+}
+
+static bool has_labels(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->frame_count; i++)
+		if (hl_frame_part_is_label(profile->frames[i].part))
+			return true;
+	return false;
 }
 
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    const struct hl_node_ids *follow, struct hl_error *err)
 {
-	HL_CLEANUP(release_filtering) struct filtering filtering = {.profile = profile};
+	HL_CLEANUP(release_filtering)
+	struct filtering filtering = {.profile = profile, .filter = filter};
 	int r = hl_splice(profile, filter->stack, follow);
 
-	if (r == 0 && hl_filter_has_expressions(filter)) {
+	if (r == 0 &&
+	    (hl_filter_has_expressions(filter) || filter->root_alone || has_labels(profile))) {
 		r = compile_all(&filtering.expressions, filter, err);
 		if (r == 0)
 			r = mark_frames(&filtering);
@@ -220,7 +261,7 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 			r = choose_stacks(&filtering);
 		if (r == 0)
 			r = rebuild(&filtering, follow);
-		if (r == 0)
+		if (r == 0 && hl_filter_has_expressions(filter))
 			r = describe(&filtering);
 	}
 	if (r == 0 && filter->fold_plumbing)

@@ -51,6 +51,12 @@ int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follo
 /* Expressions; of each role, those that are not used are NULL and come last. */
 struct hl_filter {
 	enum hl_stack_kind stack; /* which frames of scripts; the rest is chosen among these */
+	/* HL_PART_TYPE or HL_PART_SERVICE: the label that stacks begin with; HL_PART_NATIVE: none. */
+	enum hl_frame_part root;
+	bool root_alone; /* nothing is left of a stack but that */
+	/* Keep only blocks whose type, or service, each of these matches. */
+	const char *type[HL_FILTER_EXPRESSIONS_MAX];
+	const char *service[HL_FILTER_EXPRESSIONS_MAX];
 	/* Keep only stacks in which each of these matches some frame. */
 	const char *focus[HL_FILTER_EXPRESSIONS_MAX];
 	/* Leave out stacks with a frame that one of these matches. */

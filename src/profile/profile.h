@@ -88,7 +88,15 @@ enum hl_frame_part {
 	HL_PART_EVAL,	     /* the interpreter's main function, which runs scripts */
 	HL_PART_INTERPRETER, /* other code of the interpreter */
 	HL_PART_ALLOCATES,   /* the same, and what it calls is the host's allocator */
+	HL_PART_TYPE,	     /* no frame, but the type of the blocks */
+	HL_PART_SERVICE,     /* the service that they belong to */
+	HL_PART_LAST = HL_PART_SERVICE,
 };
+
+static inline bool hl_frame_part_is_label(uint8_t part)
+{
+	return part == HL_PART_TYPE || part == HL_PART_SERVICE;
+}
 
 struct hl_profile_frame {
 	uint64_t address; /* in the module's file; without a module, in the process */

@@ -74,6 +74,15 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 
 /* ---- the tree ---- */
 
+/* What the sites of ${provider} are. Pools are native: their frames say by which way memory came. */
+static enum hl_frame_part part_of(const struct hl_recording_provider *provider)
+{
+	return strcmp(provider->name, HL_POOL_PROVIDER) == 0	  ? HL_PART_NATIVE
+	       : strcmp(provider->name, HL_TYPE_PROVIDER) == 0	  ? HL_PART_TYPE
+	       : strcmp(provider->name, HL_SERVICE_PROVIDER) == 0 ? HL_PART_SERVICE
+								  : HL_PART_SCRIPT;
+}
+
 /* Adds a place in a script. */
 static int map_site(struct hl_builder *builder, struct source *source,
 		    const struct hl_recording_node *node, uint32_t number, uint32_t *ret_node)
@@ -95,9 +104,13 @@ static int map_site(struct hl_builder *builder, struct source *source,
 			.line = site->line,
 		};
 		uint32_t runtime = source->runtimes[site->provider];
-		int r = runtime ? hl_builder_site(builder, &symbol, runtime, &frames[0], &frames[1])
+		enum hl_frame_part part = part_of(&process->providers[site->provider]);
+		int r = hl_frame_part_is_label(part) ? hl_builder_label(builder, symbol.function,
+									runtime, part, &frames[0])
+			: runtime
+				? hl_builder_site(builder, &symbol, runtime, &frames[0], &frames[1])
 				: hl_builder_frame(builder, &symbol, 0, 0, &frames[0]);
-		if (!runtime)
+		if (part != HL_PART_SCRIPT)
 			frames[1] = frames[0];
 		if (r < 0)
 			return r;
@@ -204,9 +217,8 @@ static int map_runtimes(struct hl_builder *builder, struct source *source)
 	source->sites = calloc(process->site_count + (size_t)1, 2 * sizeof(*source->sites));
 	if (!source->runtimes || !source->sites)
 		return -ENOMEM;
-	/* Pools are no scripts: their frames say by which way memory came. */
 	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
-		if (strcmp(process->providers[i].name, HL_POOL_PROVIDER) != 0)
+		if (part_of(&process->providers[i]) != HL_PART_NATIVE)
 			r = hl_builder_runtime(builder, process->providers[i].name,
 					       &source->runtimes[i]);
 	return r;

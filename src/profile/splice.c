@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const hl_stack_kind_names[] = {"mixed", "native", "script", NULL};
 
@@ -68,6 +69,7 @@ static int make_native_frame(struct splicing *splicing)
  * way memory came. */
 struct stack {
 	size_t scripts, rest, end;
+	uint32_t type, service; /* frames of labels, which are not part of the path; 0: none */
 };
 
 /* Reads the path of ${node}. */
@@ -80,9 +82,20 @@ static int read_stack(struct splicing *splicing, uint32_t node, struct stack *re
 		depth++;
 	if (HL_ARRAY_RESERVE(splicing->path, splicing->path_capacity, depth + 1) < 0)
 		return -ENOMEM;
-	for (uint32_t at = node, place = (uint32_t)depth; at; at = profile->nodes[at].parent)
-		splicing->path[--place] = profile->nodes[at].frame;
-	struct stack stack = {.end = depth};
+	struct stack stack = {0};
+	size_t first = depth;
+	for (uint32_t at = node; at; at = profile->nodes[at].parent) {
+		uint32_t frame = profile->nodes[at].frame;
+		if (profile->frames[frame].part == HL_PART_TYPE)
+			stack.type = frame;
+		else if (profile->frames[frame].part == HL_PART_SERVICE)
+			stack.service = frame;
+		else
+			splicing->path[--first] = frame;
+	}
+	depth -= first;
+	memmove(splicing->path, splicing->path + first, depth * sizeof(*splicing->path));
+	stack.end = depth;
 	while (stack.scripts < depth && !is_script(frame_at(splicing, stack.scripts)))
 		stack.scripts++;
 	stack.rest = stack.scripts;
@@ -227,6 +240,10 @@ static int splice_node(struct splicing *splicing, uint32_t node, bool *ret_unmat
 
 	*ret_unmatched = false;
 	int r = read_stack(splicing, node, &stack);
+	if (r == 0 && stack.type)
+		r = hl_builder_child(&splicing->tree, *to, stack.type, to);
+	if (r == 0 && stack.service)
+		r = hl_builder_child(&splicing->tree, *to, stack.service, to);
 	if (r < 0)
 		return r;
 	if (splicing->kind == HL_STACK_MIXED && stack.scripts < stack.rest)

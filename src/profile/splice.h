@@ -7,7 +7,9 @@
  *	group	frames of scripts from one that native code called up to the next such one: what
  *		one call of the interpreter's main function runs
  *
- * The innermost group belongs to the innermost call of the main function, and so on outward.
+ * The innermost group belongs to the innermost call of the main function, and so on outward. Labels of
+ * blocks, their type and their service, come to stand before the outermost frame, in this order; filter.h says
+ * which of them stay.
  */
 #pragma once
 

@@ -374,7 +374,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 				       ? script_cell(recorder, thread, caller, place)
 				       : stack_cell(recorder, thread, caller, place, false);
 	if (pool)
-		cell = hl_script_pool_cell(recorder, thread, cell, pool);
+		cell = hl_script_label_cell(recorder, thread, cell, HL_LABEL_POOL, pool);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);

@@ -24,8 +24,9 @@ static _Atomic uint32_t registering;
 static _Atomic uint32_t generations[1u << GENERATION_BITS];
 static _Atomic uint32_t epoch;
 
-#define SITE_BITS 12 /* of a thread's table of places and their sites */
-#define PAIR_BITS 10 /* of its table of cells */
+#define SITE_BITS  12 /* of a thread's table of places and their sites */
+#define PAIR_BITS  10 /* of its tables of cells */
+#define LABEL_BITS 6  /* of its table of labels */
 
 /* A frame of the last capture. */
 struct step {
@@ -46,6 +47,14 @@ struct known_pair {
 	struct hl_cell *cell;
 };
 
+/* By where the text stands, which need not stay the same. */
+struct known_label {
+	const char *name;
+	enum hl_label kind;
+	uint32_t site;
+	char text[HL_LABEL_NAME_MAX + 1];
+};
+
 struct hl_script_thread {
 	uint32_t epoch; /* as it was when the path was remembered */
 	uint32_t depth;
@@ -53,6 +62,8 @@ struct hl_script_thread {
 	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
 	struct known_site sites[1u << SITE_BITS];
 	struct known_pair pairs[1u << PAIR_BITS];
+	struct known_label labels[1u << LABEL_BITS];
+	struct known_pair labelled[1u << PAIR_BITS]; /* by a label's site and the node above */
 };
 
 static uint64_t mix(uint64_t value)
@@ -207,6 +218,13 @@ static uint32_t put_site(struct hl_script_sites *sites, struct hl_region_map *re
 
 /* ---- from frames to nodes ---- */
 
+static inline struct hl_script_thread *own_of(struct hl_thread *thread)
+{
+	if (HL_UNLIKELY(!thread->script))
+		thread->script = hl_private_map_new(sizeof(*thread->script));
+	return thread->script;
+}
+
 static uint32_t describe(struct hl_recorder *recorder, const struct hl_script_frame *frame,
 			 uint32_t provider)
 {
@@ -335,10 +353,9 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 {
 	if (HL_UNLIKELY(!stack))
 		return NULL;
-	if (HL_UNLIKELY(!thread->script) &&
-	    !(thread->script = hl_private_map_new(sizeof(*thread->script))))
+	struct hl_script_thread *own = own_of(thread);
+	if (HL_UNLIKELY(!own))
 		return NULL;
-	struct hl_script_thread *own = thread->script;
 	const struct hl_script_caller whole = {
 		.registers = caller,
 		.saved = thread->saved,
@@ -365,42 +382,50 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 	return cell;
 }
 
-/* ---- pools ---- */
+/* ---- labels ---- */
 
-/* The number of the provider whose sites are pools, registered at the first one; UINT32_MAX: there are too
- * many others. */
-static uint32_t pool_provider(struct hl_recorder *recorder)
+static const struct hl_script_provider label_providers[HL_LABEL_COUNT] = {
+	[HL_LABEL_POOL] = {.name = HL_POOL_PROVIDER},
+	[HL_LABEL_TYPE] = {.name = HL_TYPE_PROVIDER},
+	[HL_LABEL_SERVICE] = {.name = HL_SERVICE_PROVIDER},
+};
+
+/* The number of the provider whose sites are labels of ${kind}, registered at the first one; UINT32_MAX: there
+ * are too many others. */
+static uint32_t label_provider(struct hl_recorder *recorder, enum hl_label kind)
 {
-	static const struct hl_script_provider pools = {.name = HL_POOL_PROVIDER};
-	static _Atomic uint32_t known; /* + 1 */
-	uint32_t number = atomic_load(&known);
+	static _Atomic uint32_t known[HL_LABEL_COUNT]; /* + 1 */
+	uint32_t number = atomic_load(&known[kind]);
 
 	if (HL_LIKELY(number))
 		return number - 1;
 	hl_spin_lock(&recorder->sites.lock);
-	if (!atomic_load(&known) && hl_script_register(&pools) == 0) {
+	if (!atomic_load(&known[kind]) && hl_script_register(&label_providers[kind]) == 0) {
 		number = atomic_load(&provider_count);
-		while (number && providers[number - 1].name != pools.name)
+		while (number && providers[number - 1].name != label_providers[kind].name)
 			number--;
-		atomic_store(&known, number);
+		atomic_store(&known[kind], number);
 	}
 	hl_spin_unlock(&recorder->sites.lock);
-	return atomic_load(&known) - 1;
+	return atomic_load(&known[kind]) - 1;
 }
 
-static uint32_t find_pool(struct hl_recorder *recorder, const char *pool)
+/* A pool is a frame like others, which says by its name what it is. */
+static uint32_t put_label(struct hl_recorder *recorder, enum hl_label kind, const char *name,
+			  uint32_t name_bytes)
 {
-	static const char before[] = "[pool ";
-	char text[sizeof(before) + HL_POOL_NAME_MAX + 1];
-	uint32_t number = 0, bytes = sizeof(before) - 1;
-	struct hl_region_site site = {.provider = pool_provider(recorder)};
+	static const char pool[] = "[pool ";
+	char text[sizeof(pool) + HL_LABEL_NAME_MAX];
+	uint32_t number = 0, bytes = kind == HL_LABEL_POOL ? sizeof(pool) - 1 : 0;
+	struct hl_region_site site = {.provider = label_provider(recorder, kind)};
 
 	if (site.provider == UINT32_MAX)
 		return 0;
-	memcpy(text, before, bytes);
-	for (; *pool && bytes < sizeof(before) - 1 + HL_POOL_NAME_MAX; pool++)
-		text[bytes++] = (unsigned char)*pool < ' ' || *pool == ';' ? '?' : *pool;
-	text[bytes++] = ']';
+	memcpy(text, pool, bytes);
+	for (uint32_t i = 0; i < name_bytes; i++)
+		text[bytes++] = (unsigned char)name[i] < ' ' || name[i] == ';' ? '?' : name[i];
+	if (kind == HL_LABEL_POOL)
+		text[bytes++] = ']';
 	hl_spin_lock(&recorder->sites.lock);
 	if (put_name(&recorder->sites, &recorder->region, text, bytes, &site.function) &&
 	    put_name(&recorder->sites, &recorder->region, "", 0, &site.source))
@@ -409,16 +434,48 @@ static uint32_t find_pool(struct hl_recorder *recorder, const char *pool)
 	return number;
 }
 
-struct hl_cell *hl_script_pool_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				    struct hl_cell *stack, const char *pool)
+/* The site of label ${name}; 0 without room. */
+static uint32_t find_label(struct hl_recorder *recorder, struct hl_script_thread *own,
+			   enum hl_label kind, const char *name)
 {
-	uint32_t site = stack ? find_pool(recorder, pool) : 0;
+	struct known_label *known = &own->labels[mix((uintptr_t)name + kind) >> (64 - LABEL_BITS)];
+	uint32_t bytes = 0;
+
+	if (HL_LIKELY(known->site && known->name == name && known->kind == kind)) {
+		while (name[bytes] && name[bytes] == known->text[bytes])
+			bytes++;
+		if (HL_LIKELY(name[bytes] == known->text[bytes] || bytes == HL_LABEL_NAME_MAX))
+			return known->site;
+	}
+	known->kind = kind;
+	known->name = name;
+	for (bytes = 0; bytes < HL_LABEL_NAME_MAX && name[bytes]; bytes++)
+		known->text[bytes] = name[bytes];
+	known->text[bytes] = '\0';
+	known->site = put_label(recorder, kind, known->text, bytes);
+	return known->site;
+}
+
+struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				     struct hl_cell *stack, enum hl_label kind, const char *name)
+{
+	struct hl_script_thread *own = stack ? own_of(thread) : NULL;
+	uint32_t site = own ? find_label(recorder, own, kind, name) : 0;
 
 	if (!site)
 		return stack;
+	uint64_t nodes = (uint64_t)site << HL_NODE_BITS | stack->node;
+	struct known_pair *known = &own->labelled[mix(nodes) >> (64 - PAIR_BITS)];
+	if (HL_LIKELY(known->nodes == nodes))
+		return known->cell;
 	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node,
 				       hl_site_frame_key(site, false));
-	return node == HL_NODE_NONE ? NULL : hl_cells_get(&thread->cells, &recorder->region, node);
+	if (HL_UNLIKELY(node == HL_NODE_NONE))
+		return NULL;
+	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
+	if (HL_LIKELY(cell))
+		*known = (struct known_pair){nodes, cell};
+	return cell;
 }
 
 void hl_script_release(struct hl_thread *thread)

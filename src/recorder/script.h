@@ -58,11 +58,25 @@ void hl_script_announce(struct hl_recorder *recorder);
 struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 			       struct hl_cell *stack, const struct hl_registers *caller);
 
-#define HL_POOL_NAME_MAX 63u /* bytes; longer names are cut */
+/*
+ * Labels: what else is known of a block than where it was allocated. Each is a frame below the stack, of a
+ * provider of its own. Views leave types and services out of stacks unless asked for them.
+ */
+enum hl_label {
+	HL_LABEL_POOL,	  /* what the block was cut from: a frame "[pool NAME]" */
+	HL_LABEL_TYPE,	  /* what it is, in the words of its runtime: "table" */
+	HL_LABEL_SERVICE, /* which part of the program it belongs to */
+	HL_LABEL_COUNT,
+};
 
-/* The cell of pool ${pool} below that of the stack: a frame "[pool NAME]". ${stack} itself where
- * there is no room for its name; NULL when there is no memory. ${stack} may be NULL. */
-struct hl_cell *hl_script_pool_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				    struct hl_cell *stack, const char *pool);
+#define HL_LABEL_NAME_MAX 63u /* bytes; longer names are cut */
+
+/*
+ * The cell of label ${name} of ${kind} below that of the stack, to be given in the order of enum
+ * hl_label where a block has several. ${stack} itself where there is no room for the name; NULL when there is
+ * no memory. ${stack} may be NULL. A thread remembers names by where they stand.
+ */
+struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				     struct hl_cell *stack, enum hl_label kind, const char *name);
 
 void hl_script_release(struct hl_thread *thread);

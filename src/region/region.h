@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 13u
+#define HL_REGION_VERSION 14u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -211,7 +211,7 @@ static inline uint32_t hl_region_name_bytes(uint32_t bytes)
 	return ((uint32_t)sizeof(struct hl_region_name) + bytes + 3) & ~UINT32_C(3);
 }
 
-#define HL_SCRIPT_PROVIDERS_MAX 4u
+#define HL_SCRIPT_PROVIDERS_MAX 8u
 
 /* A provider of script frames. Addresses are those of the process. */
 struct hl_region_provider {

@@ -13,7 +13,8 @@
 const char *const hl_keys_by_names[] = {
 	[HL_VIEW_BY_FUNCTION] = "function", [HL_VIEW_BY_LINE] = "line",
 	[HL_VIEW_BY_ADDRESS] = "address",   [HL_VIEW_BY_MODULE] = "module",
-	[HL_VIEW_BY_THREAD] = "thread",	    [HL_VIEW_BY_STACK] = "stack",
+	[HL_VIEW_BY_THREAD] = "thread",	    [HL_VIEW_BY_TYPE] = "type",
+	[HL_VIEW_BY_SERVICE] = "service",   [HL_VIEW_BY_STACK] = "stack",
 	[HL_VIEW_BY_TOTAL] = "total",
 };
 
@@ -138,7 +139,7 @@ int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl
 		keys->count = keys->tree.count;
 		return r;
 	}
-	if (by > HL_VIEW_BY_MODULE)
+	if (by == HL_VIEW_BY_THREAD || by == HL_VIEW_BY_TOTAL)
 		return -EINVAL;
 	int r = intern(keys, profile, by);
 	if (r == 0 && by == HL_VIEW_BY_FUNCTION)
@@ -160,6 +161,8 @@ void hl_keys_release(struct hl_keys *keys)
 /* ---- words ---- */
 
 static const struct hl_keys_label no_stack = {.name = HL_KEYS_NO_STACK, .file = "", .module = ""};
+static const struct hl_keys_label no_type = {.name = "[no type]", .file = "", .module = ""};
+static const struct hl_keys_label no_service = {.name = "[no service]", .file = "", .module = ""};
 
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key)
@@ -167,7 +170,9 @@ struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_p
 	if (keys->by == HL_VIEW_BY_STACK)
 		return hl_keys_node_label(profile, &keys->tree.nodes[key]);
 	if (!key)
-		return no_stack;
+		return keys->by == HL_VIEW_BY_TYPE	? no_type
+		       : keys->by == HL_VIEW_BY_SERVICE ? no_service
+							: no_stack;
 	struct hl_keys_label label = hl_keys_frame_label(profile, keys->frames[key]);
 	if (keys->by == HL_VIEW_BY_MODULE)
 		return (struct hl_keys_label){

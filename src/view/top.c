@@ -51,6 +51,8 @@ static const struct hl_column columns[] = {
 	{"name", "function", HL_COLUMN_TEXT, MEMBER(label.name), NAME, BY(LINE)},
 	{"name", "module", HL_COLUMN_TEXT, MEMBER(label.name), NAME | PLACE | KEY, BY(MODULE)},
 	{"name", "thread", HL_COLUMN_TEXT, MEMBER(label.name), NAME | KEY, BY(THREAD)},
+	{"name", "type", HL_COLUMN_TEXT, MEMBER(label.name), NAME | KEY, BY(TYPE)},
+	{"name", "service", HL_COLUMN_TEXT, MEMBER(label.name), NAME | KEY, BY(SERVICE)},
 	{"file", NULL, HL_COLUMN_TEXT, MEMBER(label.file), .shown_if = BY_FRAME},
 	{"line", NULL, HL_COLUMN_COUNT, MEMBER(label.line), .shown_if = BY_FRAME},
 	{"module", NULL, HL_COLUMN_TEXT, MEMBER(label.module), .shown_if = BY_FRAME},

@@ -22,7 +22,9 @@ enum hl_view_key {
 	HL_VIEW_BY_LINE,
 	HL_VIEW_BY_ADDRESS,
 	HL_VIEW_BY_MODULE,
-	HL_VIEW_BY_THREAD, /* needs profile->threads; in diff: HL_VIEW_BY_STACK in its place */
+	HL_VIEW_BY_THREAD,  /* needs profile->threads; in diff: HL_VIEW_BY_STACK in its place */
+	HL_VIEW_BY_TYPE,    /* of profiles of which hl_filter_apply() left that alone */
+	HL_VIEW_BY_SERVICE, /* the same */
 	HL_VIEW_BY_STACK,
 	HL_VIEW_BY_TOTAL, /* timeline: all in one */
 };

@@ -669,7 +669,7 @@ static void what_frames_are_to_scripts_is_packed(void **state)
 	assert_true(profile->modules[1].script);
 	assert_false(profile->modules[2].script);
 	hl_profile_free(profile);
-	pack_script(place, HL_PART_ALLOCATES + 1, 1);
+	pack_script(place, HL_PART_LAST + 1, 1);
 	assert_refused(place, -EBADMSG, names);
 	pack_script(place, HL_PART_SCRIPT, 999);
 	assert_refused(place, -EBADMSG, names);

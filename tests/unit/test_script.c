@@ -447,12 +447,45 @@ static void frames_of_two_providers_stand_one_after_the_other(void **state)
 	stop();
 }
 
-static void there_are_no_more_than_four_providers(void **state)
+static void labels_are_frames_below_the_stack(void **state)
 {
+	char changing[] = "table", longest[HL_LABEL_NAME_MAX + 8];
+
 	(void)state;
-	assert_int_equal(hl_script_register(&two), 0);
-	assert_int_equal(hl_script_register(&two), 0);
-	assert_int_equal(hl_script_register(&two), -ENOSPC);
+	start();
+	struct hl_thread *thread = hl_thread_enter();
+	assert_non_null(thread);
+	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, 0, 0x1000);
+	struct hl_cell *stack = hl_cells_get(&thread->cells, &recorder->region, node);
+#define LABEL(kind, name) hl_script_label_cell(recorder, thread, stack, HL_LABEL_##kind, name)
+	struct hl_cell *table = LABEL(TYPE, changing);
+	assert_ptr_not_equal(table, stack);
+	assert_ptr_equal(LABEL(TYPE, changing), table);
+	assert_ptr_equal(LABEL(TYPE, "table"), table);
+	assert_ptr_not_equal(LABEL(SERVICE, changing), table);
+	changing[4] = '\0'; /* what is remembered of the place is no longer true */
+	assert_ptr_not_equal(LABEL(TYPE, changing), table);
+	assert_ptr_equal(LABEL(TYPE, "tabl"), LABEL(TYPE, changing));
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	struct hl_cell *cut = LABEL(TYPE, longest);
+	longest[HL_LABEL_NAME_MAX] = 'y';
+	assert_ptr_equal(LABEL(TYPE, longest), cut);
+	stack = NULL;
+	assert_null(LABEL(TYPE, "table"));
+#undef LABEL
+	hl_thread_leave(thread);
+	stop();
+}
+
+static void the_number_of_providers_is_limited(void **state)
+{
+	int r = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i <= HL_SCRIPT_PROVIDERS_MAX && r == 0; i++)
+		r = hl_script_register(&two);
+	assert_int_equal(r, -ENOSPC);
 }
 
 static int prepare(void **state)
@@ -474,7 +507,8 @@ int main(void)
 		cmocka_unit_test(without_memory_allocations_count_as_lost),
 		cmocka_unit_test(threads_share_sites),
 		cmocka_unit_test(frames_of_two_providers_stand_one_after_the_other),
-		cmocka_unit_test(there_are_no_more_than_four_providers),
+		cmocka_unit_test(labels_are_frames_below_the_stack),
+		cmocka_unit_test(the_number_of_providers_is_limited),
 	};
 
 	return cmocka_run_group_tests(tests, prepare, NULL);

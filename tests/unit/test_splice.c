@@ -21,7 +21,8 @@
 /*
  * A stack is a text: words that are names are native functions, E and F calls of the main functions
  * of two interpreters, I other code of the first one, A what of it calls the allocator; ".a" is the function a of a script of the
- * first, ":a" of the second, and with '>' before it native code has called it.
+ * first, ":a" of the second, and with '>' before it native code has called it; "#a" is the type a, "@a" the
+ * service a.
  */
 #define NODES_MAX 64
 #define EVAL	  0x1000u
@@ -34,9 +35,11 @@ static char *names[] = {"", "s.script", "a", "b", "c", "d"};
 static struct hl_recording_provider runtimes[] = {
 	{"one", EVAL, EVAL + 16, INTERNAL, INTERNAL + 16, ALLOCATES, ALLOCATES + 16},
 	{"two", OTHER, OTHER + 16, 0, 0, 0, 0},
+	{.name = HL_TYPE_PROVIDER},
+	{.name = HL_SERVICE_PROVIDER},
 };
 
-static struct hl_recording_site sites[8]; /* a to d of the first, a to d of the second */
+static struct hl_recording_site sites[16]; /* a to d of each of the runtimes */
 static struct hl_recording_node nodes[NODES_MAX];
 static struct hl_recording_value values[NODES_MAX];
 static struct hl_recording_thread threads[] = {{.tid = 1}};
@@ -51,6 +54,9 @@ static uint64_t key_of(const char *word)
 	if (*word == '.' || *word == ':')
 		return hl_site_frame_key((uint32_t)(word[1] - 'a' + (*word == ':' ? 4 : 0) + 1),
 					 is_entry);
+	if (*word == '#' || *word == '@')
+		return hl_site_frame_key((uint32_t)(word[1] - 'a' + (*word == '#' ? 8 : 12) + 1),
+					 is_entry);
 	if (!strcmp(word, "mmap"))
 		return hl_pseudo_frame_key(HL_PSEUDO_MMAP);
 	if (!strcmp(word, "lost"))
@@ -64,7 +70,7 @@ static uint64_t key_of(const char *word)
 
 static void begin(void)
 {
-	for (uint32_t i = 0; i < 8; i++)
+	for (uint32_t i = 0; i < 16; i++)
 		sites[i] = (struct hl_recording_site){
 			.provider = i / 4, .function = 2 + i % 4, .source = 1, .line = 10 + i};
 	process = (struct hl_recording_process){
@@ -73,8 +79,8 @@ static void begin(void)
 		.complete = true,
 		.end = HL_END_EXITED,
 		.thread_count = 1,
-		.provider_count = 2,
-		.site_count = 8,
+		.provider_count = 4,
+		.site_count = 16,
 		.site_name_count = 6,
 		.nodes = nodes,
 		.values = values,
@@ -266,6 +272,62 @@ static void functions_of_scripts_are_told_apart_by_where_they_begin(void **state
 	hl_profile_free(profile);
 }
 
+/* What is left of all stacks by ${filter}: "path bytes" for each, in the order of paths. */
+static void assert_left(const struct hl_filter *filter, const char *expected)
+{
+	char found[256] = "", path[128];
+	struct hl_error err = {0};
+
+	begin();
+	add("m E x >.a #a", 1);
+	add("m E x >@c .a #b", 2);
+	add("m E x >.a @c #a", 4);
+	add("m x @d", 8);
+	add("m x", 16);
+	struct hl_profile *profile = load();
+	assert_int_equal(hl_filter_apply(filter, profile, NULL, &err), 0);
+	for (uint32_t i = 0; i < profile->node_count; i++) {
+		if (!profile->counters[i].alloc_bytes)
+			continue;
+		path_of(profile, i, path, sizeof(path));
+		size_t used = strlen(found);
+		snprintf(found + used, sizeof(found) - used, "%s %d,", i ? path : "",
+			 (int)profile->counters[i].alloc_bytes);
+	}
+	assert_string_equal(found, expected);
+	hl_profile_free(profile);
+}
+
+static void labels_are_left_out_unless_asked_for(void **state)
+{
+	(void)state;
+	assert_left(&(struct hl_filter){0}, "0x16d;a;0x178 7,0x16d;0x178 24,");
+	assert_left(&(struct hl_filter){.stack = HL_STACK_SCRIPT}, "a 7,[native] 24,");
+}
+
+static void stacks_begin_with_the_label_that_is_asked_for(void **state)
+{
+	(void)state;
+	assert_left(&(struct hl_filter){.root = HL_PART_TYPE},
+		    "a;0x16d;a;0x178 5,b;0x16d;a;0x178 2,0x16d;0x178 24,");
+	assert_left(&(struct hl_filter){.root = HL_PART_SERVICE},
+		    "0x16d;a;0x178 1,0x16d;0x178 16,c;0x16d;a;0x178 6,d;0x16d;0x178 8,");
+	assert_left(&(struct hl_filter){.root = HL_PART_SERVICE, .root_alone = true},
+		    " 17,c 6,d 8,");
+}
+
+static void blocks_are_chosen_by_their_labels(void **state)
+{
+	(void)state;
+	assert_left(&(struct hl_filter){.type = {"a"}}, "0x16d;a;0x178 5,");
+	assert_left(&(struct hl_filter){.type = {"^b$"}}, "0x16d;a;0x178 2,");
+	assert_left(&(struct hl_filter){.service = {"c|d"}}, "0x16d;a;0x178 6,0x16d;0x178 8,");
+	assert_left(&(struct hl_filter){.service = {"c"}, .type = {"a"}}, "0x16d;a;0x178 4,");
+	/* A frame is no label, and a label no frame. */
+	assert_left(&(struct hl_filter){.service = {"a"}}, "");
+	assert_left(&(struct hl_filter){.focus = {"^d$"}}, "");
+}
+
 static int splice_loaded(struct hl_profile *profile)
 {
 	return hl_splice(profile, HL_STACK_SCRIPT, NULL);
@@ -305,6 +367,9 @@ int main(void)
 		cmocka_unit_test(stacks_that_look_alike_become_one),
 		cmocka_unit_test(ids_that_are_kept_elsewhere_follow),
 		cmocka_unit_test(functions_of_scripts_are_told_apart_by_where_they_begin),
+		cmocka_unit_test(labels_are_left_out_unless_asked_for),
+		cmocka_unit_test(stacks_begin_with_the_label_that_is_asked_for),
+		cmocka_unit_test(blocks_are_chosen_by_their_labels),
 		cmocka_unit_test(each_failing_allocation_is_an_error),
 	};
 

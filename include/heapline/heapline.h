@@ -134,9 +134,11 @@ struct hl_frame_provider {
 	 */
 	int (*describe)(void *state, const struct hl_frame *frame,
 			struct hl_frame_place *ret_place);
-	void *state;			   /* is given to both */
-	const void *eval_start, *eval_end; /* code of the main function; NULL: frames of scripts
-					      stand below all native ones */
+	void *state; /* is given to both */
+	const void *eval_start,
+		*eval_end; /* code of the main function: only for stacks with a frame
+					      of it is capture() asked; NULL: for all stacks, and
+					      frames of scripts stand below all native ones */
 	const void *text_start,
 		*text_end; /* code that is left out of stacks with frames of scripts; NULL: none */
 };

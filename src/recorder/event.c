@@ -162,43 +162,66 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
 	return node ? node : HL_NODE_NONE;
 }
 
-/* What hl_recall carries: the address of the stack's cell, and in the lowest bit whether the walk
- * was incomplete. */
+/* What hl_recall carries: the address of the stack's cell, and in its lowest bits whether the walk
+ * was incomplete, and whether providers of script frames are asked. */
 #define TAG_INCOMPLETE UINT64_C(1)
+#define TAG_ASKS       UINT64_C(2)
+#define TAG_BITS       (TAG_INCOMPLETE | TAG_ASKS)
 
-static __attribute__((noinline)) struct hl_cell *walk_to_cell(struct hl_recorder *recorder,
-							      struct hl_thread *thread,
-							      const struct hl_registers *caller,
-							      bool keep)
+static __attribute__((noinline)) uint64_t walk_to_tag(struct hl_recorder *recorder,
+						      struct hl_thread *thread,
+						      const struct hl_registers *caller, bool keep)
 {
 	struct hl_walk *walk = &thread->walk;
 	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
+	bool asks = HL_UNLIKELY(hl_script_has_evals()) && hl_script_is_asked(walk, kept);
 
 	uint32_t node = intern_frames(recorder, thread, kept);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
-		return NULL;
+		return 0;
 	thread->in_region->truncated_stacks += walk->truncated;
-	thread->in_region->incomplete_stacks += walk->incomplete;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
-	if (keep && HL_LIKELY(cell))
-		hl_recall_keep(&thread->recall, walk, kept, caller,
-			       (uint64_t)cell | walk->incomplete);
-	return cell;
+	if (HL_UNLIKELY(!cell))
+		return 0;
+	uint64_t tag =
+		(uint64_t)cell | (walk->incomplete ? TAG_INCOMPLETE : 0) | (asks ? TAG_ASKS : 0);
+	if (keep)
+		hl_recall_keep(&thread->recall, walk, kept, caller, tag);
+	return tag;
 }
 
-/* What hl_recall carries, as it is kept. */
-static inline struct hl_cell *cell_of_tag(struct hl_thread *thread, uint64_t tag)
+static inline struct hl_cell *stack_of_tag(uint64_t tag)
 {
-	if (HL_UNLIKELY(tag & TAG_INCOMPLETE))
-		thread->in_region->incomplete_stacks++;
-	return (struct hl_cell *)(tag & ~TAG_INCOMPLETE);
+	return (struct hl_cell *)(tag & ~TAG_BITS);
 }
 
-/* The cell of the calling thread's stack; NULL when there is no memory for it. ${begins}, a
- * constant: the place hl_recall_begins() and does not hl_recall_ends(). */
-static inline struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-					 const struct hl_registers *caller,
-					 const struct hl_recall_slot *place, bool begins)
+static __attribute__((noinline)) struct hl_cell *cell_of_marked(struct hl_recorder *recorder,
+								struct hl_thread *thread,
+								const struct hl_registers *caller,
+								uint64_t tag)
+{
+	struct hl_cell *stack = stack_of_tag(tag);
+
+	thread->in_region->incomplete_stacks += tag & TAG_INCOMPLETE;
+	/* It may have become one that asks since hl_event_look_ahead(). */
+	return tag & TAG_ASKS && !thread->looked_ahead
+		       ? hl_script_cell(recorder, thread, stack, caller)
+		       : stack;
+}
+
+/* The cell of what hl_recall carries, with the frames of scripts; NULL when there is no memory for it. */
+static inline struct hl_cell *cell_of_tag(struct hl_recorder *recorder, struct hl_thread *thread,
+					  const struct hl_registers *caller, uint64_t tag)
+{
+	return HL_UNLIKELY(tag & TAG_BITS) ? cell_of_marked(recorder, thread, caller, tag)
+					   : stack_of_tag(tag);
+}
+
+/* What hl_recall carries for the calling thread's stack; 0 when there is no memory for it. ${begins},
+ * a constant: the place hl_recall_begins() and does not hl_recall_ends(). */
+static inline uint64_t stack_tag(struct hl_recorder *recorder, struct hl_thread *thread,
+				 const struct hl_registers *caller,
+				 const struct hl_recall_slot *place, bool begins)
 {
 	struct hl_recall *recall = &thread->recall;
 	bool wanted = begins || hl_recall_wants(recall);
@@ -211,11 +234,32 @@ static inline struct hl_cell *stack_cell(struct hl_recorder *recorder, struct hl
 		tag = hl_recall_find(recall, &recorder->unwind, &thread->walk, caller, place);
 	}
 	if (HL_UNLIKELY(!tag))
-		return walk_to_cell(recorder, thread, caller, wanted);
-	struct hl_cell *cell = cell_of_tag(thread, tag);
+		return walk_to_tag(recorder, thread, caller, wanted);
 	if (HL_UNLIKELY(hl_recall_check_every))
-		hl_recall_check(recorder, thread, caller, cell->node, tag & TAG_INCOMPLETE);
-	return cell;
+		hl_recall_check(recorder, thread, caller, stack_of_tag(tag)->node,
+				tag & TAG_INCOMPLETE);
+	return tag;
+}
+
+/* The cell of the calling thread's stack, with the frames of scripts. ${begins}: as above. */
+static inline struct hl_cell *find_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+					const struct hl_registers *caller,
+					const struct hl_recall_slot *place, bool begins)
+{
+	if (!begins && HL_UNLIKELY(thread->ahead))
+		return thread->ahead;
+	return cell_of_tag(recorder, thread, caller,
+			   stack_tag(recorder, thread, caller, place, begins));
+}
+
+/* The same in ${mode}, which may want interpreters to be probed first. */
+static struct hl_cell *cell_in_mode(struct hl_recorder *recorder, struct hl_thread *thread,
+				    const struct hl_registers *caller,
+				    const struct hl_recall_slot *place, uint32_t mode)
+{
+	if (HL_UNLIKELY(mode & HL_MODE_PROBE))
+		hl_lua_modules_probe(recorder);
+	return find_cell(recorder, thread, caller, place, false);
 }
 
 /* The cell of the pseudo frame ${key} below that of a stack; NULL when there is no memory for it.
@@ -231,25 +275,10 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 		       : hl_cells_get(&thread->cells, &recorder->region, node);
 }
 
-/* The cell of the thread's stack, where there are providers of script frames. */
-static __attribute__((noinline)) struct hl_cell *script_cell(struct hl_recorder *recorder,
-							     struct hl_thread *thread,
-							     const struct hl_registers *caller,
-							     const struct hl_recall_slot *place)
+struct hl_cell *hl_event_find_ahead(struct hl_thread *thread, const struct hl_registers *caller,
+				    const struct hl_recall_slot *place)
 {
-	if (thread->looked_ahead)
-		return thread->ahead;
-	return hl_script_cell(recorder, thread, stack_cell(recorder, thread, caller, place, false),
-			      caller);
-}
-
-void hl_event_look_ahead_now(struct hl_thread *thread, const struct hl_registers *caller,
-			     const struct hl_recall_slot *place)
-{
-	if (is_closed(hl_recorder))
-		return;
-	thread->ahead = script_cell(hl_recorder, thread, caller, place);
-	thread->looked_ahead = true;
+	return cell_in_mode(hl_recorder, thread, caller, place, read_mode(hl_recorder));
 }
 
 /* The cell of blocks of ${requested} bytes of a stack, by size class. */
@@ -370,9 +399,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	}
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
-	struct hl_cell *cell = HL_UNLIKELY(mode & HL_MODE_SCRIPT)
-				       ? script_cell(recorder, thread, caller, place)
-				       : stack_cell(recorder, thread, caller, place, false);
+	struct hl_cell *cell = cell_in_mode(recorder, thread, caller, place, mode);
 	if (pool)
 		cell = hl_script_label_cell(recorder, thread, cell, HL_LABEL_POOL, pool);
 	if (HL_UNLIKELY(recorder->sizes))
@@ -388,7 +415,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 }
 
 /* The bits of the mode that say whether an event only counts, and is logged. */
-#define WAY_BITS    (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_SCRIPT | HL_MODE_MASK)
+#define WAY_BITS    (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_PROBE | HL_MODE_MASK)
 #define WAY_COUNTED HL_MODE_MEM_FAST
 #define WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 
@@ -418,9 +445,7 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	uint64_t slack = hl_libc_usable_size(block) - requested;
 	if (HL_UNLIKELY(slack >= HL_BLOCK_SLACK_IN_HASH))
 		return false;
-	struct hl_cell *cell = way & HL_MODE_SCRIPT
-				       ? script_cell(recorder, thread, caller, place)
-				       : stack_cell(recorder, thread, caller, place, begins);
+	struct hl_cell *cell = find_cell(recorder, thread, caller, place, begins);
 	if (HL_UNLIKELY(!cell)) {
 		thread->last_block = NULL;
 		count_lost(thread, requested);
@@ -436,12 +461,31 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 						const struct hl_recall_slot *place)
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, false) &&
-	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false) &&
-	    !alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED | HL_MODE_SCRIPT,
-			    false) &&
-	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED | HL_MODE_SCRIPT,
-			    false))
+	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false))
 		count_alloc(thread, block, requested, NULL, false, caller, place, NULL);
+}
+
+void hl_event_alloc_ahead(struct hl_thread *thread, const void *block, uint64_t requested,
+			  const struct hl_registers *caller, const struct hl_recall_slot *place)
+{
+	alloc_any(thread, block, requested, caller, place);
+}
+
+/* For a tag that says more than the cell. */
+static __attribute__((noinline)) void alloc_marked(struct hl_thread *thread, const void *block,
+						   uint64_t requested,
+						   const struct hl_registers *caller, uint64_t tag,
+						   hl_block_entry *entry, uint64_t slack)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	struct hl_cell *cell = cell_of_marked(recorder, thread, caller, tag);
+
+	if (HL_LIKELY(cell)) {
+		add_in_array(recorder, thread, block, requested, entry, slack, cell, WAY_COUNTED);
+	} else {
+		thread->last_block = NULL;
+		count_lost(thread, requested);
+	}
 }
 
 /* For a place that hl_recall_begins() and does not hl_recall_ends(). */
@@ -478,8 +522,12 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 		return;
 	}
 	hl_recall_count_hit(&thread->recall);
-	add_in_array(recorder, thread, block, requested, entry, usable - requested,
-		     cell_of_tag(thread, place->tag), WAY_COUNTED);
+	if (HL_UNLIKELY(place->tag & TAG_BITS))
+		alloc_marked(thread, block, requested, caller, place->tag, entry,
+			     usable - requested);
+	else
+		add_in_array(recorder, thread, block, requested, entry, usable - requested,
+			     stack_of_tag(place->tag), WAY_COUNTED);
 }
 
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -867,9 +915,7 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 		return;
 	const struct hl_recall_slot *place =
 		hl_recall_locate(&thread->recall, &thread->walk, caller);
-	struct hl_cell *cell = HL_UNLIKELY(mode & HL_MODE_SCRIPT)
-				       ? script_cell(recorder, thread, caller, place)
-				       : stack_cell(recorder, thread, caller, place, false);
+	struct hl_cell *cell = cell_in_mode(recorder, thread, caller, place, mode);
 	cell = pseudo_cell(recorder, thread, cell, hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
 		count_lost(thread, end - start);

@@ -21,25 +21,32 @@ static inline const struct hl_recall_slot *hl_event_locate(struct hl_thread *thr
 	return hl_recall_locate(&thread->recall, &thread->walk, caller);
 }
 
-void hl_event_look_ahead_now(struct hl_thread *thread, const struct hl_registers *caller,
-			     const struct hl_recall_slot *place);
+struct hl_cell *hl_event_find_ahead(struct hl_thread *thread, const struct hl_registers *caller,
+				    const struct hl_recall_slot *place);
 
 /*
- * Before a reallocation: what the thread's interpreters run is asked now, since they may keep it in the
- * very block that moves. Ends with hl_event_look_back(); at most one allocation is recorded in between.
+ * Before a reallocation: what the thread's interpreters run is asked now and not afterwards, since they
+ * may keep it in the very block that moves. Ends with hl_event_look_back(); at most one allocation is
+ * recorded in between. True: by hl_event_alloc_ahead(), or it would be looked for twice.
  */
-static inline void hl_event_look_ahead(struct hl_thread *thread, const struct hl_registers *caller,
+static inline bool hl_event_look_ahead(struct hl_thread *thread, const struct hl_registers *caller,
 				       const struct hl_recall_slot *place)
 {
 	uint32_t mode = atomic_load_explicit(&hl_recorder->region.header->mode,
 					     memory_order_relaxed); /* as read_mode() */
 
-	if (HL_UNLIKELY(mode & HL_MODE_SCRIPT))
-		hl_event_look_ahead_now(thread, caller, place);
+	if (HL_UNLIKELY(mode & (HL_MODE_SCRIPT | HL_MODE_PROBE)))
+		thread->ahead = hl_event_find_ahead(thread, caller, place);
+	thread->looked_ahead = true;
+	return HL_UNLIKELY(thread->ahead);
 }
+
+void hl_event_alloc_ahead(struct hl_thread *thread, const void *block, uint64_t requested,
+			  const struct hl_registers *caller, const struct hl_recall_slot *place);
 
 static inline void hl_event_look_back(struct hl_thread *thread)
 {
+	thread->ahead = NULL;
 	thread->looked_ahead = false;
 }
 

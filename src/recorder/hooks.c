@@ -223,8 +223,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
 
 	thread->saved = saved;
-	if (sampled)
-		hl_event_look_ahead(thread, caller, place);
+	bool looked = sampled && hl_event_look_ahead(thread, caller, place);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	void *moved = hl_libc.realloc(block, size);
 
@@ -234,7 +233,9 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 		hl_event_put_back(thread, block, old, usable);
 	else if (known)
 		hl_event_count_free(thread, block, old, usable);
-	if (moved && sampled)
+	if (moved && looked)
+		hl_event_alloc_ahead(thread, moved, size, caller, place);
+	else if (moved && sampled)
 		hl_event_alloc(thread, moved, size, caller, place);
 	hl_event_look_back(thread);
 	thread->saved = NULL;

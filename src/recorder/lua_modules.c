@@ -27,8 +27,6 @@ static struct interpreter {
 	struct hl_lua lua;
 } interpreters[HL_LUA_MODULES_MAX];
 
-_Atomic bool hl_lua_modules_pending;
-
 /* ---- found ---- */
 
 static void refuse(struct hl_region_header *header, enum hl_lua_problem problem)
@@ -119,7 +117,6 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 			hl_exports_range(exports, "lua", api.newstate, &it->text_start,
 					 &it->text_end);
 		it->phase = PHASE_FOUND;
-		hl_lua_modules_pending = true;
 		return true;
 	}
 	return false;
@@ -265,7 +262,8 @@ void hl_lua_modules_probe(struct hl_recorder *recorder)
 
 	if (seen == self || !atomic_compare_exchange_strong(&prober, &seen, self))
 		return;
-	hl_lua_modules_pending = false;
+	/* Before the phases are read: who finds another one sets the phase first, then the flag. */
+	atomic_fetch_and(&recorder->region.header->mode, ~HL_MODE_PROBE);
 	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
 		uint32_t found = PHASE_FOUND;
 		if (interpreters[i].phase != PHASE_FOUND)

@@ -23,7 +23,5 @@ struct hl_region_header;
 bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_exports *exports,
 			 uint64_t start, uint64_t end, bool is_program);
 
-extern HL_HIDDEN _Atomic bool hl_lua_modules_pending;
-
 /* Probes what has been noted. On a thread that is recording, without locks. */
 void hl_lua_modules_probe(struct hl_recorder *recorder);

@@ -243,7 +243,7 @@ static const Elf64_Dyn *find_dynamic(const struct hl_region_module *module, cons
 	return NULL;
 }
 
-/* Has events ask for script frames where the module is an interpreter. */
+/* Has the next event probe the module where it is an interpreter. */
 static void look_for_scripts(struct hl_modules *modules, const struct hl_region_module *module,
 			     const char *name)
 {
@@ -251,7 +251,7 @@ static void look_for_scripts(struct hl_modules *modules, const struct hl_region_
 
 	if (hl_lua_modules_note(modules->region->header, &exports, module->start, module->end,
 				!*name))
-		atomic_fetch_or(&modules->region->header->mode, HL_MODE_SCRIPT);
+		atomic_fetch_or(&modules->region->header->mode, HL_MODE_PROBE);
 }
 
 /* Its index or -1. Under the lock. */

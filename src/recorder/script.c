@@ -14,6 +14,7 @@
 static struct hl_script_provider providers[HL_SCRIPT_PROVIDERS_MAX];
 static _Atomic uint32_t provider_count;
 static _Atomic uint32_t registering;
+struct hl_script_evals hl_script_evals;
 
 /*
  * A function's address leads to one of these numbers, which hl_script_forget() raises: what was
@@ -97,11 +98,24 @@ static void announce(struct hl_region_header *header, uint32_t count)
 	}
 	/* Who sees the number sees the providers. */
 	atomic_store_explicit(&header->provider_count, count, memory_order_release);
-	bool is_asked = false;
-	for (uint32_t i = 0; i < count; i++)
-		is_asked |= providers[i].capture != NULL;
-	if (is_asked)
+	if (hl_script_has_evals())
 		atomic_fetch_or(&header->mode, HL_MODE_SCRIPT);
+}
+
+/* Under the lock. */
+static void add_eval(const struct hl_script_provider *provider)
+{
+	uint32_t count = atomic_load_explicit(&hl_script_evals.count, memory_order_relaxed);
+	uint64_t start = provider->eval_start;
+
+	if (!provider->capture)
+		return;
+	hl_script_evals.of[count] = (struct hl_script_eval){
+		.start = start,
+		.bytes = start ? provider->eval_end - start : UINT64_MAX,
+	};
+	/* Release: who sees it counted sees it. */
+	atomic_store_explicit(&hl_script_evals.count, count + 1, memory_order_release);
 }
 
 void hl_script_enter_child(void)
@@ -123,8 +137,12 @@ int hl_script_register(const struct hl_script_provider *provider)
 	if (count < HL_SCRIPT_PROVIDERS_MAX) {
 		providers[count] = *provider;
 		atomic_store_explicit(&provider_count, count + 1, memory_order_release);
-		if (hl_recorder_is_running(hl_recorder))
+		add_eval(provider);
+		if (hl_recorder_is_running(hl_recorder)) {
 			announce(hl_recorder->region.header, count + 1);
+			/* Only after that: stacks that are walked from now on are asked for. */
+			hl_rule_cache_invalidate(&hl_recorder->unwind);
+		}
 	} else {
 		r = -ENOSPC;
 	}
@@ -138,6 +156,32 @@ void hl_script_forget(uint64_t function)
 	 * the one before is gone. */
 	atomic_fetch_add_explicit(generation_of(function), 1, memory_order_release);
 	atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+}
+
+/* ---- which stacks are asked for ---- */
+
+static bool is_eval(uint64_t key, uint32_t count)
+{
+	uint64_t pc = key & HL_FRAME_PC_MASK;
+	bool is_inside = false;
+
+	for (uint32_t i = 0; i < count; i++)
+		is_inside |= pc - hl_script_evals.of[i].start < hl_script_evals.of[i].bytes;
+	return is_inside;
+}
+
+bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept)
+{
+	uint32_t count = atomic_load_explicit(&hl_script_evals.count, memory_order_acquire);
+	uint32_t flag = kept ? walk->frames[kept - 1].flags & HL_FRAME_IN_SCRIPT : 0;
+
+	for (uint32_t i = kept; i < walk->depth; i++) {
+		struct hl_walk_frame *frame = &walk->frames[i];
+		flag |= is_eval(frame->key, count) ? HL_FRAME_IN_SCRIPT : 0;
+		frame->flags = (frame->flags & ~(uint32_t)HL_FRAME_IN_SCRIPT) | flag;
+	}
+	/* Of others it is not known. */
+	return flag || walk->incomplete || walk->truncated;
 }
 
 /* ---- names and sites in the region; under the lock ---- */
@@ -363,8 +407,6 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 		.unwind = &recorder->unwind,
 		.walk = &thread->walk,
 	};
-	if (HL_UNLIKELY(hl_lua_modules_pending))
-		hl_lua_modules_probe(recorder);
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
 		return NULL;
 	if (!own->depth)

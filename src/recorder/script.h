@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Script frames: asks the providers what the calling thread's interpreters run, and interns it
- * below the node of the native stack, outermost first. Where nobody has registered a provider
- * nothing of this runs: HL_MODE_SCRIPT in the region's mode says so.
+ * below the node of the native stack, outermost first.
+ *
+ * Only stacks with a frame of an interpreter's main function can run a script. Whether one has, is
+ * found out when it is walked, and remembered with it: others cost the same as where there are no
+ * interpreters. A new provider makes that out of date, as if modules had changed.
  *
  * The frames of a thread's last allocation are remembered, and those outward of the first that
  * differs are not looked up again. A path of script frames has a node of its own below the root, at
@@ -23,6 +26,7 @@
 struct hl_recorder;
 struct hl_thread;
 struct hl_registers;
+struct hl_walk;
 
 #define HL_SITE_HEADS_BITS 14
 
@@ -52,6 +56,26 @@ void hl_script_enter_child(void);
 
 /* Tells the region of ${recorder} of all providers. */
 void hl_script_announce(struct hl_recorder *recorder);
+
+/* Code of the main functions of all providers that are asked; of one that does not say where its own
+ * is, all code. */
+struct hl_script_evals {
+	_Atomic uint32_t count;
+	struct hl_script_eval {
+		uint64_t start, bytes;
+	} of[HL_SCRIPT_PROVIDERS_MAX];
+};
+
+extern HL_HIDDEN struct hl_script_evals hl_script_evals;
+
+static inline bool hl_script_has_evals(void)
+{
+	return atomic_load_explicit(&hl_script_evals.count, memory_order_relaxed);
+}
+
+/* Whether providers are to be asked below the stack that hl_walk_capture() has just put into ${walk},
+ * returning ${kept}. To be called for each capture while there are providers. */
+bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept);
 
 /* The cell of what the thread's interpreters run, below that of the native stack; ${stack} itself
  * where nothing runs. NULL when there is no memory for it. ${stack} may be NULL. */

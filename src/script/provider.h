@@ -61,7 +61,9 @@ struct hl_script_provider {
 	bool (*describe)(void *state, const struct hl_script_frame *frame,
 			 struct hl_script_place *ret_place);
 	void *state;
-	uint64_t eval_start, eval_end; /* the interpreter's main function; 0: unknown */
+	/* The interpreter's main function: only for stacks with a frame of it is it asked. 0: unknown, for
+	 * all stacks. */
+	uint64_t eval_start, eval_end;
 	uint64_t text_start, text_end; /* all code that is the interpreter's own; 0: unknown */
 	/* Code of it that calls the host's allocator: what that calls is as good as its own; 0: unknown. */
 	uint64_t alloc_start, alloc_end;

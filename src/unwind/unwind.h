@@ -106,7 +106,8 @@ struct hl_walk_frame {
 enum hl_walk_frame_flag {
 	HL_FRAME_NEEDS_BP =
 		1 << 0, /* the step out of this frame, or of one outward, depends on bp */
-	HL_FRAME_SAVES_BP = 1 << 1, /* word[1] is where the frame saved its caller's bp */
+	HL_FRAME_SAVES_BP = 1 << 1,  /* word[1] is where the frame saved its caller's bp */
+	HL_FRAME_IN_SCRIPT = 1 << 2, /* the caller's: see hl_script_is_asked() */
 };
 
 /* A thread's last walk and the workplace of its next. Zero-initialize; about 160 KiB, touched as

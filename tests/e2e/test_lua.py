@@ -3,6 +3,7 @@
 """Lines of Lua: record and attach name them in programs that know nothing of it."""
 
 import os
+import re
 import signal
 import subprocess
 
@@ -104,6 +105,52 @@ class EachLine(harness.TestCase):
         self.assertEqual(len(processes), 2)
         lines = lines_of(recording, game(), "-p", str(processes[1]["pid"]))
         self.assertGreater(sum(size for size, _ in lines.values()), 5000)
+
+
+class Mixed(harness.TestCase):
+    """Stacks with Lua and without, in one process: each block has the stack that it was allocated with."""
+
+    COUNT = 3000
+    CALLERS = (
+        "main",
+        "main;work_alone",
+        "start_thread;work_alone",
+        "main;function <mixed:12>;function <mixed:2>;work_in_lua",
+        "main;function <mixed:12>;resume;function <mixed:5>;work_in_lua",
+    )
+    LINES = {3: 100 + 700, 7: 100 + 700}
+
+    def stacks(self, recording, value, unit):
+        """{stack from main() or the thread's beginning on: figure}, of work()."""
+        output = harness.run([HEAPLINE, "folded", "--value", value, "--unit", unit, "--stack", "mixed",
+                              "--focus", "^work$", recording])
+        self.assertEqual(output.status, 0, output.stderr)
+        return {re.sub(r"^.*?;(?=main;|start_thread;)", "", stack): int(number) for stack, number in
+                (line.rsplit(" ", 1) for line in output.stdout.splitlines())}
+
+    def expected(self, of_work, of_grow):
+        return {caller + stack: self.COUNT * number for caller in self.CALLERS
+                for stack, number in ((";work", of_work), (";work;grow", of_grow)) if number}
+
+    def check(self, *options, mode="mem-fast"):
+        recording = self.path("mixed.hl")
+        result = harness.run(harness.record_command(
+            recording, [harness.program("lua_mixed"), str(self.COUNT)], mode, options))
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(self.stacks(recording, "alloc", "bytes"), self.expected(100, 700))
+        self.assertEqual(self.stacks(recording, "alloc", "objects"), self.expected(1, 1))
+        self.assertEqual(self.stacks(recording, "inuse", "bytes"), self.expected(0, 700))
+        lines = lines_of(recording, "mixed")
+        for line, size in self.LINES.items():
+            self.assertGreaterEqual(lines[line][0], size * self.COUNT)  # and buffers of Lua's own
+
+    def test_lines_are_exact_in_all_modes(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                self.check(mode=mode)
+
+    def test_lines_are_exact_with_sizes(self):
+        self.check("--sizes")
 
 
 class Interpreters(harness.TestCase):

@@ -135,8 +135,8 @@ static const struct hl_script_provider one = {
 	.name = "one",
 	.capture = capture,
 	.describe = describe,
-	.eval_start = 0x100,
-	.eval_end = 0x200,
+	.eval_start = 0x1000,
+	.eval_end = 0x3000,
 };
 static const struct hl_script_provider two = {
 	.name = "a name of more bytes than there is room for",
@@ -272,9 +272,55 @@ static void a_provider_can_come_while_the_recorder_runs(void **state)
 	const struct hl_region_header *header = recorder->region.header;
 	assert_int_equal(atomic_load(&header->provider_count), 1);
 	assert_string_equal(header->providers[0].name, "one");
-	assert_int_equal(header->providers[0].eval_start, 0x100);
-	assert_int_equal(header->providers[0].eval_end, 0x200);
+	assert_int_equal(header->providers[0].eval_start, 0x1000);
+	assert_int_equal(header->providers[0].eval_end, 0x3000);
 	stop();
+}
+
+static void stacks_without_an_eval_frame_are_not_asked_for(void **state)
+{
+	(void)state;
+	start();
+	RUN(0, 1, 10);
+	allocate(1, 0x3000);
+	allocate(2, 0x2fff);
+	allocate(3, 0xfff);
+	assert_allocated("3000;", 1);
+	assert_allocated("fff;", 1);
+	assert_allocated("2fff;>f1 a.script:10;", 1);
+	stop();
+}
+
+static void set_walk(struct hl_walk *walk, uint32_t depth, const uint64_t *keys)
+{
+	walk->depth = depth;
+	for (uint32_t i = 0; i < depth; i++)
+		walk->frames[i] = (struct hl_walk_frame){.key = keys[i]};
+}
+
+/* The outermost frame comes first, and a module's number stands above the program counter. */
+static void what_calls_an_eval_frame_does_not_ask_and_what_it_calls_does(void **state)
+{
+	struct hl_walk *walk = calloc(1, sizeof(*walk));
+
+	(void)state;
+	set_walk(walk, 4, (uint64_t[]){0x10, UINT64_C(3) << 48 | 0x1500, 0x20, 0x30});
+	walk->frames[2].flags = HL_FRAME_NEEDS_BP;
+	assert_true(hl_script_is_asked(walk, 0));
+	assert_int_equal(walk->frames[2].flags & HL_FRAME_NEEDS_BP, HL_FRAME_NEEDS_BP);
+	/* Kept frames are not looked at again, whatever they are. */
+	for (uint32_t depth = 4; depth > 0; depth--) {
+		walk->depth = depth;
+		assert_int_equal(hl_script_is_asked(walk, depth), depth > 1);
+	}
+	walk->depth = 2;
+	walk->frames[1] = (struct hl_walk_frame){.key = 0x40};
+	assert_false(hl_script_is_asked(walk, 1));
+	walk->frames[0].flags |= HL_FRAME_IN_SCRIPT;
+	assert_false(hl_script_is_asked(walk, 0));
+	walk->incomplete = true;
+	assert_true(hl_script_is_asked(walk, 2));
+	free(walk);
 }
 
 static void frames_that_stay_are_not_looked_up_again(void **state)
@@ -499,6 +545,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_a_provider_stacks_are_native),
 		cmocka_unit_test(a_provider_can_come_while_the_recorder_runs),
+		cmocka_unit_test(stacks_without_an_eval_frame_are_not_asked_for),
+		cmocka_unit_test(what_calls_an_eval_frame_does_not_ask_and_what_it_calls_does),
 		cmocka_unit_test(frames_that_stay_are_not_looked_up_again),
 		cmocka_unit_test(an_address_that_is_used_anew_is_another_function),
 		cmocka_unit_test(what_nothing_is_known_of_is_kept_as_that),

@@ -28,8 +28,8 @@ static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "a process that is being recorded, or heapline record itself",
 	 HL_OPTION_PID, &pid, NULL},
 	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
-	{"all", 0, NULL, "mode, mark, log-segments: all processes of the recording", HL_OPTION_FLAG,
-	 &all, NULL},
+	{"all", 0, NULL, "mode, mark, reset, log-segments: all processes of the recording",
+	 HL_OPTION_FLAG, &all, NULL},
 	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG, &force,
 	 NULL},
 	{"json", 0, NULL, "status: as JSON", HL_OPTION_FLAG, &json, NULL},
@@ -48,6 +48,7 @@ static const struct {
 	{"mark", HL_CONTROL_MARK, "a name"},
 	{"snapshot", HL_CONTROL_SNAPSHOT, "a path for it"},
 	{"log-segments", HL_CONTROL_SEGMENTS, "a number"},
+	{"reset", HL_CONTROL_RESET, NULL},
 	{"detach", HL_CONTROL_DETACH, NULL},
 };
 
@@ -334,6 +335,10 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 		hl_cli_note("switched %s to mode '%s'", whom, argument);
 	else if (request->verb == HL_CONTROL_MARK)
 		hl_cli_note("marked %s", whom);
+	else if (request->verb == HL_CONTROL_RESET)
+		hl_cli_note("reset %s: allocated, temporary and peak count from now on; what is in "
+			    "use stays",
+			    whom);
 	else if (request->verb == HL_CONTROL_SEGMENTS)
 		hl_cli_note("keeping %u segment%s of the log of %s from now on", request->segments,
 			    hl_format_plural(request->segments), whom);
@@ -373,8 +378,8 @@ static int control(struct hl_control_request *request, const char *argument, str
 }
 
 /* For completion. */
-static const char *const action_words[] = {"status",	   "mode",   "mark", "snapshot",
-					   "log-segments", "detach", NULL};
+static const char *const action_words[] = {"status",	   "mode",  "mark",   "snapshot",
+					   "log-segments", "reset", "detach", NULL};
 
 static int run_ctl(int argc, char **argv)
 {
@@ -384,13 +389,14 @@ static int run_ctl(int argc, char **argv)
 
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_ctl, "'ctl' needs an action: status, mode, "
-							"mark, snapshot, log-segments or detach");
+							"mark, snapshot, log-segments, reset or "
+							"detach");
 	while (action < HL_COUNT_OF(actions) && strcmp(argv[0], actions[action].name) != 0)
 		action++;
 	if (action == HL_COUNT_OF(actions))
 		return hl_cli_usage_error(&hl_verb_ctl,
 					  "no action '%s': not status, mode, mark, snapshot, "
-					  "log-segments or detach",
+					  "log-segments, reset or detach",
 					  argv[0]);
 	const char *argument = actions[action].argument;
 	int operands = argument ? 2 : 1;
@@ -417,7 +423,7 @@ const struct hl_verb hl_verb_ctl = {
 	.name = "ctl",
 	.group = HL_GROUP_RECORD,
 	.arguments = "-p PID (status | mode MODE | mark NAME | snapshot OUT.hl | log-segments N | "
-		     "detach)",
+		     "reset | detach)",
 	.words = action_words,
 	.summary = "query or control a running recording",
 	.options = options,

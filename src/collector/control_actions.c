@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define RESET_MARK "reset"
+
 /* ---- processes ---- */
 
 uint64_t hl_control_actions_tick(const struct hl_tracked *tracked)
@@ -103,6 +105,23 @@ static int mark(const struct hl_control_subject *subject, struct hl_tracked *tra
 	if (r < 0)
 		return hl_error_set(err, r, "cannot mark process %d: %s", tracked->pid,
 				    strerror(-r));
+	return 0;
+}
+
+static int reset(const struct hl_control_subject *subject, struct hl_tracked *tracked,
+		 const struct hl_control_request *request, struct hl_error *err)
+{
+	uint64_t tick = hl_control_actions_tick(tracked);
+
+	(void)request;
+	int r = hl_tracked_reset(tracked);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot reset process %d: out of memory", tracked->pid);
+	hl_archive_note_reset(subject->archive);
+	if (hl_control_actions_mark(subject, tracked, tick, RESET_MARK) < 0)
+		hl_archive_warn(subject->archive,
+				"process %d was reset without a mark: it has too many already",
+				tracked->pid);
 	return 0;
 }
 
@@ -207,6 +226,8 @@ char *hl_control_actions_act(const struct hl_control_subject *subject,
 		if (request->pid == 0)
 			subject->limits->segments_kept = request->segments;
 		return answer_act(subject, request, keep);
+	case HL_CONTROL_RESET:
+		return answer_act(subject, request, reset);
 	case HL_CONTROL_ALLOCATOR:
 		return answer_act(subject, request, ask_allocator);
 	default:

@@ -111,9 +111,8 @@ static json_t *describe_process(const struct hl_tracked *tracked, const struct l
 		mode < HL_MODE_COUNT ? hl_mode_names[mode] : "unknown", "inuse_bytes",
 		(json_int_t)figures.inuse_bytes, "inuse_objects", (json_int_t)figures.inuse_objects,
 		"peak_bytes", (json_int_t)figures.peak_bytes, "stack_nodes",
-		(json_int_t)figures.stack_nodes, "events",
-		(json_int_t)(figures.alloc_objects + figures.free_objects), "lost_events",
-		(json_int_t)figures.lost_events, "lost_log_events",
+		(json_int_t)figures.stack_nodes, "events", (json_int_t)figures.events,
+		"lost_events", (json_int_t)figures.lost_events, "lost_log_events",
 		(json_int_t)figures.lost_log_events, "damaged", tracked->totals.damaged, "ms",
 		(json_int_t)hl_control_actions_tick(tracked));
 	if (!object || !tracked->log)

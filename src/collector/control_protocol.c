@@ -82,6 +82,7 @@ static const struct {
 	[HL_CONTROL_SNAPSHOT] = {"snapshot", check_path},
 	[HL_CONTROL_REPLACE] = {"replace-snapshot", check_path},
 	[HL_CONTROL_SEGMENTS] = {"log-segments", check_segments},
+	[HL_CONTROL_RESET] = {"reset", check_nothing},
 	[HL_CONTROL_ALLOCATOR] = {"ask-allocator", check_nothing},
 	[HL_CONTROL_DETACH] = {"detach", check_nothing},
 };

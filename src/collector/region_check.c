@@ -75,6 +75,9 @@ bool hl_region_check_total(const struct hl_region_view *view, int64_t inuse_byte
 	uint64_t mark = atomic_load(&header->peak_mark);
 	int64_t held;
 
+	/* What threads hold back follows the marks, and goes on with that of before a reset. */
+	if (view->reset && view->reset->peak_mark > mark)
+		mark = view->reset->peak_mark;
 	if (threads > HL_THREADS_MAX || mark > BLOCK_BYTES_MAX ||
 	    __builtin_sub_overflow(inuse_bytes, atomic_load(&header->inuse_bytes), &held))
 		return false;

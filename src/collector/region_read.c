@@ -109,20 +109,20 @@ static int64_t difference(uint64_t a, uint64_t b)
 	return (int64_t)(a - b);
 }
 
-/* Fills ${value} from the cell in ${place}, with the values at the last mark as its peak. */
-static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, uint32_t epoch,
-		      struct hl_recording_value *value)
+/* Fills ${value} from ${cell}, that in ${place} of the chunk, with the values at the last mark as its
+ * peak. What was counted before the reset goes off both sides, so that what is in use stays: the frees may then
+ * be below zero. */
+static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, struct hl_cell cell,
+		      struct hl_cell_base base, uint32_t epoch, struct hl_recording_value *value)
 {
-	struct hl_cell cell = chunk->cells[place];
-
 	*value = (struct hl_recording_value){
 		.node = cell.node,
 		.thread = chunk->thread,
-		.alloc_bytes = cell.alloc_bytes,
-		.alloc_objects = cell.alloc_objects,
-		.free_bytes = cell.free_bytes,
-		.free_objects = cell.free_objects,
-		.temporary_objects = cell.temporary_objects,
+		.alloc_bytes = cell.alloc_bytes - base.alloc_bytes,
+		.alloc_objects = cell.alloc_objects - base.alloc_objects,
+		.free_bytes = cell.free_bytes - base.alloc_bytes,
+		.free_objects = cell.free_objects - base.alloc_objects,
+		.temporary_objects = cell.temporary_objects - base.temporary_objects,
 		.slack_bytes = cell.slack_bytes,
 	};
 	bool marked = cell.epoch == epoch;
@@ -130,6 +130,13 @@ static void read_cell(const struct hl_cell_chunk *chunk, uint32_t place, uint32_
 		marked ? cell.at_peak_bytes : difference(cell.alloc_bytes, cell.free_bytes);
 	value->peak_objects = marked ? chunk->at_peak_objects[place]
 				     : difference(cell.alloc_objects, cell.free_objects);
+}
+
+/* Counters only grow. */
+static bool is_since(const struct hl_cell *cell, struct hl_cell_base base)
+{
+	return cell->alloc_bytes >= base.alloc_bytes && cell->alloc_objects >= base.alloc_objects &&
+	       cell->temporary_objects >= base.temporary_objects;
 }
 
 /* Returns the number of values; ${ret_damaged} is that of cells and chunks that cannot be. */
@@ -140,13 +147,15 @@ static uint32_t read_chunks(const struct hl_region_view *view, uint32_t chunks, 
 	uint32_t count = 0;
 
 	*ret_damaged = 0;
-	for (const struct hl_cell_chunk *end = chunk + chunks; chunk < end; chunk++) {
+	for (size_t first = 0; first < (size_t)chunks * HL_CHUNK_CELLS;
+	     first += HL_CHUNK_CELLS, chunk++) {
 		uint32_t used = used_cells(chunk);
 		*ret_damaged += atomic_load(&chunk->used) > HL_CHUNK_CELLS;
 		for (uint32_t i = 0; i < used; i++) {
 			struct hl_cell cell = chunk->cells[i];
-			if (hl_region_check_cell(&cell, most) && cell.node)
-				read_cell(chunk, i, epoch, &values[count++]);
+			struct hl_cell_base base = hl_region_base_of(view, first + i);
+			if (hl_region_check_cell(&cell, most) && cell.node && is_since(&cell, base))
+				read_cell(chunk, i, cell, base, epoch, &values[count++]);
 			else
 				++*ret_damaged;
 		}

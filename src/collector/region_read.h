@@ -13,6 +13,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a cell had counted at a reset. */
+struct hl_cell_base {
+	uint64_t alloc_bytes, alloc_objects;
+	uint64_t free_objects;
+	uint64_t temporary_objects;
+};
+
+/*
+ * The reset from which figures count. The counters themselves go on, as the recorder is their only writer:
+ * what they were is taken off whenever they are read. Zero-initialize: there was none.
+ */
+struct hl_region_base {
+	struct hl_cell_base *cells; /* those of a chunk after those of the one before */
+	size_t cell_count;	    /* later ones count from zero */
+	uint64_t peak_mark;	    /* the highest of all before */
+};
+
 /* A mapped region. */
 struct hl_region_view {
 	const void *base;
@@ -22,6 +39,7 @@ struct hl_region_view {
 						  not believed */
 	const int *fd; /* the region's memfd, which knows how much of it is backed by memory; NULL:
 			  the region is believed */
+	const struct hl_region_base *reset; /* NULL: there was no reset */
 };
 
 /* CLOCK_MONOTONIC, to place the peak in time. */
@@ -40,6 +58,23 @@ struct hl_region_times {
  */
 int hl_region_read(const struct hl_region_view *view, const struct hl_region_times *times,
 		   struct hl_recording_process *process, struct hl_error *err);
+
+/*
+ * Resets: what was allocated and freed, what was temporary and the peak count from here on; what is in
+ * use stays. ${base} is that of the view's later readings, and as it was on failure. Each cell is read at a
+ * moment of its own; of a thread in the middle of an event, that event may count in part. 0 or -ENOMEM.
+ */
+int hl_region_base_take(const struct hl_region_view *view, struct hl_region_base *base);
+
+void hl_region_base_release(struct hl_region_base *base);
+
+/* What cell ${index}, counted from the first of the area, had counted at the reset. */
+static inline struct hl_cell_base hl_region_base_of(const struct hl_region_view *view, size_t index)
+{
+	const struct hl_region_base *base = view->reset;
+
+	return base && index < base->cell_count ? base->cells[index] : (struct hl_cell_base){0};
+}
 
 /* A number that differs when the counters have changed since (but for a wrap of 64 bits). Costs one
  * pass over the cells. */
@@ -115,7 +150,7 @@ bool hl_region_check_total(const struct hl_region_view *view, int64_t inuse_byte
 /* ---- sums at a glance ---- */
 
 struct hl_region_figures {
-	uint64_t alloc_objects, free_objects;
+	uint64_t events; /* allocations and frees */
 	int64_t inuse_bytes, inuse_objects;
 	int64_t peak_bytes; /* within 1 %: of the last mark, or now when that is more */
 	uint32_t stack_nodes;

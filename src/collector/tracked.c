@@ -51,6 +51,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	hl_tracked_end_log(tracked, &untold);
 	hl_drain_orders_release(&tracked->orders);
 	close(tracked->pidfd);
+	hl_region_base_release(&tracked->base);
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
 	free(tracked);
@@ -163,6 +164,7 @@ struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked)
 		.bytes = tracked->region.bytes,
 		.layout = &tracked->region.layout,
 		.fd = &tracked->region.fd,
+		.reset = &tracked->base,
 	};
 }
 
@@ -215,7 +217,18 @@ bool hl_tracked_has_changed(struct hl_tracked *tracked)
 	struct hl_region_view view = hl_tracked_view(tracked);
 
 	tracked->activity = hl_region_read_activity(&view);
-	return !tracked->saved || tracked->activity != tracked->saved_activity;
+	return !tracked->saved || tracked->was_reset ||
+	       tracked->activity != tracked->saved_activity;
+}
+
+int hl_tracked_reset(struct hl_tracked *tracked)
+{
+	struct hl_region_view view = hl_tracked_view(tracked);
+
+	int r = hl_region_base_take(&view, &tracked->base);
+	if (r == 0)
+		tracked->was_reset = true;
+	return r;
 }
 
 static struct hl_tracked_totals add_up(const struct hl_recording_process *process)
@@ -293,6 +306,7 @@ int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 	if (r < 0)
 		return r;
 	tracked->saved = true;
+	tracked->was_reset = false;
 	tracked->saved_activity = tracked->activity;
 	return 0;
 }

@@ -72,6 +72,7 @@ struct hl_tracked {
 	uint32_t sequence;
 	int pidfd;
 	struct hl_region region;
+	struct hl_region_base base;    /* of the last reset */
 	struct hl_drain_thread *log;   /* NULL: there is none, or it has ended */
 	bool log_failed;	       /* it could not be begun when the program switched to it */
 	struct hl_drain_orders orders; /* for it */
@@ -91,6 +92,7 @@ struct hl_tracked {
 	uint64_t activity, saved_activity;    /* hl_region_read_activity(), when last asked
 						 and at the last save */
 	bool saved;			      /* at least once */
+	bool was_reset;			      /* since the last save */
 	bool mode_marked;		      /* its mode was switched, and a mark says so */
 	struct hl_tracked_totals totals;      /* at the last save, or try */
 };
@@ -142,6 +144,9 @@ bool hl_tracked_is_running(const struct hl_tracked *tracked);
 
 /* Whether anything has been counted since the last save. */
 bool hl_tracked_has_changed(struct hl_tracked *tracked);
+
+/* See hl_region_base_take(). */
+int hl_tracked_reset(struct hl_tracked *tracked);
 
 /* The region as the collector sees it. */
 struct hl_region_view hl_tracked_view(const struct hl_tracked *tracked);

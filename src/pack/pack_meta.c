@@ -93,6 +93,7 @@ static const struct hl_field fields[] = {
 	HL_FIELD(hl_profile, U64, base_moment_ms),
 	HL_FIELD(hl_profile, BOOL, snapshot, .optional = true),
 	HL_FIELD(hl_profile, BOOL, attached, .optional = true),
+	HL_FIELD(hl_profile, U64, reset_ns, .optional = true),
 	HL_FIELD(hl_profile, U64, unrecorded_children, .optional = true),
 	HL_FIELD(hl_profile, U64, refused_children, .optional = true),
 	HL_FIELD(hl_profile, BOOL, resident_is_mean, .optional = true),

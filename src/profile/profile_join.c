@@ -314,6 +314,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	joined->complete = from->complete;
 	joined->snapshot = from->snapshot;
 	joined->attached = from->attached;
+	joined->reset_ns = from->reset_ns;
 	joined->running = from->running;
 	joined->unrecorded_children = from->unrecorded_children;
 	joined->refused_children = from->refused_children;

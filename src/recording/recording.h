@@ -183,6 +183,9 @@ struct hl_recording {
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns;
+	/* After the start: since when what was allocated, what was temporary and the peak count, of
+	 * processes that were reset then; 0: from the start. */
+	uint64_t reset_ns;
 	bool complete;	 /* the collector finished it */
 	bool snapshot;	 /* a copy that was taken while it went on */
 	bool attached;	 /* it began in the middle of a running process' life */

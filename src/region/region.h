@@ -385,6 +385,7 @@ struct hl_region_header {
 	_Alignas(64) _Atomic uint32_t chunk_count; /* cell chunks given out */
 	_Alignas(64) _Atomic int64_t
 		inuse_bytes; /* threads add their share now and then; the sum of cells is exact */
+	/* The collector writes these three, too, at a reset. */
 	_Alignas(64) _Atomic uint32_t peak_epoch;
 	_Atomic uint64_t peak_mark; /* bytes in use at the last mark, as far as threads had added */
 	_Atomic uint64_t peak_mark_ns; /* CLOCK_MONOTONIC of the last mark */

@@ -86,8 +86,9 @@ int64_t hl_live_rate(const struct hl_live *live, struct hl_aggregate_figures now
 		       last->events == live->samples[(count - 2) % HL_LIVE_SAMPLES_MAX].events;
 	if (live->end[0] || is_idle || !live->shots[HL_LIVE_BEFORE].profile || to <= from)
 		return 0;
-	return (int64_t)((double)hl_aggregate_figure(more, unit) * HL_NS_PER_SECOND /
-			 (double)(to - from));
+	double allocated = (double)hl_aggregate_figure(more, unit);
+	/* Less: they were reset meanwhile. */
+	return allocated < 0 ? 0 : (int64_t)(allocated * HL_NS_PER_SECOND / (double)(to - from));
 }
 
 int64_t hl_live_figure(const struct hl_live *live, const struct hl_live_row *row, int cum,

@@ -217,6 +217,12 @@ void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *
 	if (profile->attached)
 		hl_notices_add(notices, "attached at %s; blocks allocated before are not counted",
 			       hl_format_time(profile->start_realtime_ns, number));
+	if (profile->reset_ns)
+		hl_notices_add(
+			notices,
+			"reset at %s: what was allocated, what was temporary and the peak count "
+			"from then on, what is in use from the start",
+			hl_format_time(profile->start_realtime_ns + profile->reset_ns, number));
 	if (profile->snapshot)
 		hl_notices_add(notices,
 			       "a snapshot, taken while the recording went on: what came after "

@@ -82,6 +82,8 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 		hl_emit_boolean(emit, "snapshot", true);
 	if (profile->attached)
 		hl_emit_boolean(emit, "attached", true);
+	if (profile->reset_ns)
+		hl_emit_integer(emit, "reset_ms", (int64_t)(profile->reset_ns / NS_PER_MS));
 	if (profile->running)
 		hl_emit_boolean(emit, "running", true);
 	hl_emit_array(emit, "warnings");

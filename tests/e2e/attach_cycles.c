@@ -83,7 +83,8 @@ struct recorded {
 
 static struct recorded read_region(int fd, const struct hl_region_header *layout, const void *base)
 {
-	struct hl_region_view view = {base, layout->region_bytes, layout, &fd};
+	struct hl_region_view view = {
+		.base = base, .bytes = layout->region_bytes, .layout = layout, .fd = &fd};
 	struct hl_region_times times = {0, UINT64_MAX / 2};
 	struct hl_recording_process process = {.complete = true};
 	struct hl_error err;

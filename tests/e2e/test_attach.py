@@ -332,6 +332,33 @@ class Control(Attach):
         self.assertTrue(copy["snapshot"] and copy["attached"])
         self.assertEqual(target.end(), 7)
 
+    def test_a_reset_amid_a_storm_counts_from_there(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                target = self.target()
+                start = target.ledger()
+                with self.attached(target.pid, "--mode", mode):
+                    self.await_events(target.pid)
+                    before = target.ledger()
+                    self.ctl(target.pid, "reset")
+                    after = target.ledger()
+                    self.await_events(target.pid)
+                    self.ctl(target.pid, "detach")
+                    end = target.ledger()
+                self.assertEqual(target.end(), 7)
+                total = report("info", self.recording)["total"]
+                edge = EDGES * target.threads
+                self.assertTrue(end.allocs - after.allocs - edge <= total["alloc_objects"]
+                                <= end.allocs - before.allocs + edge, total)
+                self.assertTrue(end.alloc_bytes - after.alloc_bytes - edge * BYTES_MAX
+                                <= total["alloc_bytes"]
+                                <= end.alloc_bytes - before.alloc_bytes + edge * BYTES_MAX, total)
+                kept = end.allocs - end.frees - (start.allocs - start.frees)
+                self.assert_near(total["inuse_objects"], kept, edge, "in use")
+                kept = end.alloc_bytes - end.free_bytes - (start.alloc_bytes - start.free_bytes)
+                self.assert_near(total["inuse_bytes"], kept, edge * BYTES_MAX, "bytes in use")
+                self.assert_nothing_lost(self.recording)
+
     def test_who_owns_its_blocks_is_known(self):
         with harness.Waiting([harness.program("waits")]) as process:
             with self.attached(process.pid, "-d", "2"):

@@ -175,6 +175,89 @@ class Status(CtlCase):
         self.assertEqual(self.status(child)["recording"], self.status(recorded.pid)["recording"])
 
 
+class Reset(CtlCase):
+    def site(self, recording, value):
+        row = harness.top_rows(recording, value).get("alloc_site", {})
+        return row.get("cum_objects", 0), row.get("cum_bytes", 0)
+
+    def test_figures_count_from_a_reset_and_what_is_in_use_stays(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recorded = self.start(mode, name=f"{mode}.hl")
+                recorded.ask("alloc 2000")
+                recorded.ask("release 1500")
+                high = self.row(recorded)["peak_bytes"]
+                self.ctl_well(recorded.pid, "reset")
+                self.assertEqual(self.row(recorded)["events"], 0)
+                recorded.ask("alloc 203")
+                recorded.ask("release 101")
+                row = self.row(recorded)
+                self.assertEqual(row["events"], 203 + 101)
+                self.assertLess(row["peak_bytes"], high - 1200 * 127)
+                snapshot = self.path(f"{mode}-snapshot.hl")
+                self.ctl_well(recorded.pid, "snapshot", snapshot)
+                recorded.ask("alloc 7")
+                self.assertEqual(recorded.end()[0], 0)
+                # The block by which start() sees that it records is the first to be freed.
+                left = 2001 - 1500 + 203 - 101
+                for recording, more in ((snapshot, 0), (recorded.recording, 7)):
+                    self.assertEqual(self.site(recording, "alloc"), (203 + more,
+                                                                     (203 + more) * 127))
+                    self.assertEqual(self.site(recording, "inuse"), (left + more,
+                                                                     (left + more) * 127))
+                    peak = self.site(recording, "peak")[0]
+                    self.assertTrue(left <= peak <= 2001 - 1500 + 203, peak)
+                    info = harness.info(recording)
+                    self.assertEqual(info["lost"]["damaged"], 0)
+                    self.assertGreater(info["recording"]["reset_ms"], 0)
+                    self.assertIn("\nreset at 20", harness.run([HEAPLINE, "top", recording]).stdout)
+                self.assertIn("reset", self.marks_in_meta(recorded.recording))
+                if mode in LOG_MODES:  # the history is whole
+                    self.assertIn("reset", self.marks(recorded.recording))
+                    rows = report("timeline", recorded.recording)["rows"]
+                    self.assertGreaterEqual(max(row["bytes"] for row in rows), 2001 * 127)
+
+    def test_a_recording_without_a_reset_has_the_same_in_use(self):
+        """A reset changes nothing of what is in use: at no stack, and not in the sum."""
+        totals = []
+        for resets in (0, 3):
+            recorded = self.start(name=f"{resets}.hl")
+            for _ in range(3):
+                recorded.ask("alloc 211")
+                if resets:
+                    self.ctl_well(recorded.pid, "reset")
+                recorded.ask("release 100")
+            recorded.end()
+            totals.append({name: row["cum_bytes"] for name, row
+                           in harness.top_rows(recorded.recording, "inuse").items()})
+        self.assertEqual(totals[0], totals[1])
+
+    def test_all_processes_are_reset_or_one(self):
+        recorded = self.start()
+        child = recorded.ask("fork")
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+
+        def events():
+            return {row["pid"]: row["events"] for row in self.status(recorded.pid)["rows"]}
+        harness.wait_until(lambda: events().get(child), "the child")
+        self.assertGreater(min(events().values()), 0)
+        self.ctl_well(child, "reset")
+        self.assertEqual(events()[child], 0)
+        self.assertGreater(events()[recorded.pid], 0)
+        self.ctl_well(child, "--all", "reset")
+        self.assertEqual(set(events().values()), {0})
+
+    def test_a_packed_recording_says_that_it_was_reset(self):
+        recorded = self.start()
+        recorded.ask("alloc 100")
+        self.ctl_well(recorded.pid, "reset")
+        recorded.end()
+        packed = self.path("packed.hlpack")
+        self.assertEqual(harness.run([HEAPLINE, "pack", recorded.recording, "-o", packed]).status, 0)
+        for name in (recorded.recording, packed):
+            self.assertGreater(report("top", name)["recording"]["reset_ms"], 0)
+
+
 class Mode(CtlCase):
     def test_closed_programs_are_not_counted_until_they_are_switched_back(self):
         for mode in harness.RECORDING_MODES:

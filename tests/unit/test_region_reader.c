@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,6 +46,18 @@ static struct hl_recording_process read_region(const struct fake_region *fake)
 	struct hl_error err = {0};
 
 	assert_int_equal(hl_region_read(&view, &times, &process, &err), 0);
+	return process;
+}
+
+/* The same after a reset. */
+static struct hl_recording_process read_since(const struct fake_region *fake,
+					      const struct hl_region_base *base)
+{
+	struct hl_region_view view = fake_view(fake);
+	struct hl_recording_process process = {0};
+
+	view.reset = base;
+	assert_int_equal(hl_region_read(&view, &times, &process, NULL), 0);
 	return process;
 }
 
@@ -100,6 +113,174 @@ static void an_untouched_region_is_an_empty_process(void **state)
 	assert_int_equal(process.module_count, 0);
 	assert_int_equal(process.thread_count, 1);
 	hl_recording_process_release(&process);
+}
+
+/* ---- resets ---- */
+
+static void a_reset_counts_from_zero_and_keeps_what_is_in_use(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_base base = {0};
+	struct hl_region_figures figures;
+
+	fake_add_module(fake, "/bin/program");
+	fake_add_thread(fake, "first");
+	uint32_t node = fake_add_node(fake, 0, MODULE_1 | 0x10);
+	struct hl_cell *cell = fake_add_cell(fake, node, 0);
+	*cell = (struct hl_cell){.node = node,
+				 .alloc_bytes = 1000,
+				 .alloc_objects = 10,
+				 .free_bytes = 400,
+				 .free_objects = 4,
+				 .temporary_objects = 3,
+				 .at_peak_bytes = 900};
+	*fake_at_peak_objects(cell) = 9;
+	fake->header->peak_mark = 900;
+	fake->header->inuse_bytes = 600;
+	assert_int_equal(hl_region_base_take(&view, &base), 0);
+	assert_int_equal(fake->header->peak_mark, 600);
+	struct hl_recording_process process = read_since(fake, &base);
+	struct hl_recording_value expected = {.node = 1,
+					      .free_bytes = (uint64_t)-600,
+					      .free_objects = (uint64_t)-6,
+					      .peak_bytes = 600,
+					      .peak_objects = 6};
+	assert_int_equal(process.value_count, 1);
+	assert_memory_equal(&process.values[0], &expected, sizeof(expected));
+	hl_recording_process_release(&process);
+
+	/* One older block goes, two new ones come, and one of a stack that was not there before. */
+	cell->at_peak_bytes = 600;
+	*fake_at_peak_objects(cell) = 6;
+	cell->epoch = fake->header->peak_epoch;
+	cell->free_bytes += 100;
+	cell->free_objects++;
+	cell->temporary_objects++;
+	fake_allocate(cell, 30);
+	fake_allocate(cell, 30);
+	fake_allocate(fake_add_cell(fake, node, 0), 7);
+	view.reset = &base;
+	hl_region_figures_read(&view, &figures);
+	assert_int_equal(figures.events, 4);
+	assert_int_equal(figures.inuse_bytes, 567);
+	assert_int_equal(figures.inuse_objects, 8);
+	assert_int_equal(figures.peak_bytes, 600);
+	process = read_since(fake, &base);
+	assert_int_equal(process.value_count, 2);
+	expected = (struct hl_recording_value){.node = 1,
+					       .alloc_bytes = 60,
+					       .alloc_objects = 2,
+					       .free_bytes = (uint64_t)-500,
+					       .free_objects = (uint64_t)-5,
+					       .temporary_objects = 1,
+					       .peak_bytes = 600,
+					       .peak_objects = 6};
+	assert_memory_equal(&process.values[0], &expected, sizeof(expected));
+	assert_int_equal(process.values[1].alloc_bytes, 7);
+	assert_int_equal(process.lost.damaged, 0);
+	hl_recording_process_release(&process);
+
+	/* A second reset counts from there. */
+	assert_int_equal(hl_region_base_take(&view, &base), 0);
+	process = read_since(fake, &base);
+	for (uint32_t i = 0; i < process.value_count; i++)
+		assert_int_equal(process.values[i].alloc_objects, 0);
+	hl_recording_process_release(&process);
+	hl_region_base_release(&base);
+}
+
+static void counters_below_those_of_the_reset_are_damaged(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_base base = {0};
+
+	struct hl_cell *cell = fake_add_cell(fake, fake_add_node(fake, 0, 0x10), 0);
+	fake_allocate(cell, 30);
+	assert_int_equal(hl_region_base_take(&view, &base), 0);
+	cell->alloc_bytes = 7;
+	struct hl_recording_process process = read_since(fake, &base);
+	assert_int_equal(process.value_count, 0);
+	assert_int_equal(process.lost.damaged, 1);
+	hl_recording_process_release(&process);
+	hl_region_base_release(&base);
+}
+
+/* What threads hold back is a share of the mark that they saw last, be it one of before. */
+static void a_reset_far_below_the_peak_is_no_damage(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_base base = {0};
+	int64_t held = INT64_C(1) << 30;
+
+	fake_add_thread(fake, "first");
+	fake->header->peak_mark = UINT64_C(1) << 40;
+	fake->header->inuse_bytes = 1000;
+	assert_true(hl_region_check_total(&view, held));
+	assert_int_equal(hl_region_base_take(&view, &base), 0);
+	assert_false(hl_region_check_total(&view, held));
+	view.reset = &base;
+	assert_true(hl_region_check_total(&view, held));
+	hl_region_base_release(&base);
+}
+
+static void a_reset_without_memory_leaves_the_last_one(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_base base = {0};
+
+	fake_allocate(fake_add_cell(fake, fake_add_node(fake, 0, 0x10), 0), 30);
+	assert_int_equal(hl_region_base_take(&view, &base), 0);
+	const struct hl_cell_base *cells = base.cells;
+	assert_int_equal(WITH_ALLOCATIONS(0, hl_region_base_take(&view, &base)), -ENOMEM);
+	assert_ptr_equal(base.cells, cells);
+	hl_region_base_release(&base);
+}
+
+#define STORM_BYTES 48
+
+struct storm {
+	struct hl_cell *cell;
+	_Atomic bool is_over;
+};
+
+/* As the recorder counts: bytes first, then the block, and some work until the next. */
+__attribute__((no_sanitize("thread"))) static void *count(void *argument)
+{
+	struct storm *storm = argument;
+	volatile struct hl_cell *cell = storm->cell;
+
+	while (!storm->is_over) {
+		cell->alloc_bytes += STORM_BYTES;
+		cell->alloc_objects++;
+		for (int i = 0; i < 10; i++)
+			__builtin_ia32_pause();
+	}
+	return NULL;
+}
+
+/* But for one event, where the thread loses its processor between the two. */
+static void bytes_and_blocks_are_reset_at_one_moment(void **state)
+{
+	struct fake_region *fake = *state;
+	struct hl_region_view view = fake_view(fake);
+	struct hl_region_base base = {0};
+	pthread_t thread;
+
+	struct storm storm = {fake_add_cell(fake, fake_add_node(fake, 0, 0x10), 0), false};
+	assert_int_equal(pthread_create(&thread, NULL, count, &storm), 0);
+	for (int i = 0; i < 10000; i++) {
+		assert_int_equal(hl_region_base_take(&view, &base), 0);
+		int64_t bytes = (int64_t)base.cells[0].alloc_bytes;
+		int64_t blocks = (int64_t)base.cells[0].alloc_objects;
+		assert_in_range(bytes - blocks * STORM_BYTES, 0, STORM_BYTES);
+	}
+	storm.is_over = true;
+	pthread_join(thread, NULL);
+	hl_region_base_release(&base);
 }
 
 static void losses_of_threads_and_process_are_added_up(void **state)
@@ -520,6 +701,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_REGION(cells_become_values_of_their_nodes),
 		IN_REGION(an_untouched_region_is_an_empty_process),
+		IN_REGION(a_reset_counts_from_zero_and_keeps_what_is_in_use),
+		IN_REGION(counters_below_those_of_the_reset_are_damaged),
+		IN_REGION(a_reset_far_below_the_peak_is_no_damage),
+		IN_REGION(a_reset_without_memory_leaves_the_last_one),
+		IN_REGION(bytes_and_blocks_are_reset_at_one_moment),
 		IN_REGION(losses_of_threads_and_process_are_added_up),
 		IN_REGION(the_peak_is_that_of_the_last_mark),
 		IN_REGION(now_is_the_peak_when_more_is_in_use_than_at_the_mark),

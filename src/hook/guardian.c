@@ -9,10 +9,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +28,8 @@ struct hl_guardian {
 	_Atomic pid_t *loans; /* LOANS_MAX tids, 0 = free; shared with the guardian */
 	size_t used;	      /* loans from here on were never made */
 	pid_t process;
-	int pipe; /* is never written to */
+	int pipe;		/* is never written to */
+	uint64_t usual_runtime; /* of a thread whose turns nobody has set */
 	bool has_begun;
 };
 
@@ -69,6 +71,31 @@ static _Noreturn void guard(_Atomic pid_t *loans, const int pipe[2])
 	for (size_t i = 0; i < LOANS_MAX; i++)
 		take_back(&loans[i]);
 	_exit(0);
+}
+
+/* struct sched_attr of linux/sched/types.h, which libc's headers do not go with. */
+struct attributes {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+static bool read_attributes(pid_t tid, struct attributes *ret_attributes)
+{
+	return syscall(SYS_sched_getattr, tid, ret_attributes, sizeof(*ret_attributes), 0) == 0;
+}
+
+/* Whether set_usual() makes the thread again what it is. Since Linux 6.12 a thread may have turns of its
+ * own length, which are told as runtime. */
+static bool is_usual(const struct hl_guardian *guardian, pid_t tid)
+{
+	struct attributes attributes;
+
+	return read_attributes(tid, &attributes) && attributes.policy == SCHED_OTHER &&
+	       !attributes.flags && !attributes.nice &&
+	       attributes.runtime == guardian->usual_runtime;
 }
 
 /* Whether what hl_guardian_lift() does can be undone: the flag that spares children is cleared with
@@ -115,6 +142,9 @@ int hl_guardian_new(struct hl_guardian **ret_guardian)
 		return -ENOMEM;
 	guardian->loans = mmap(NULL, LOANS_MAX * sizeof(*guardian->loans), PROT_READ | PROT_WRITE,
 			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct attributes own = {0};
+	if (read_attributes(0, &own))
+		guardian->usual_runtime = own.runtime; /* set_usual() has just made it so */
 	int r = guardian->loans == MAP_FAILED ? -ENOMEM : start(guardian);
 	if (r < 0) {
 		if (guardian->loans != MAP_FAILED)
@@ -164,10 +194,7 @@ static _Atomic pid_t *find_loan(const struct hl_guardian *guardian, pid_t tid)
 
 void hl_guardian_lift(struct hl_guardian *guardian, pid_t tid)
 {
-	if (!guardian || !guardian->has_begun || sched_getscheduler(tid) != SCHED_OTHER)
-		return;
-	errno = 0;
-	if (getpriority(PRIO_PROCESS, (id_t)tid) != 0 || errno)
+	if (!guardian || !guardian->has_begun || !is_usual(guardian, tid))
 		return;
 	_Atomic pid_t *loan = find_loan(guardian, 0);
 	if (!loan && guardian->used < LOANS_MAX)

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <linux/sched.h>
 #include <signal.h>
@@ -21,12 +22,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATIENCE_NS	(HL_NS_PER_SECOND / 2)	/* with all threads */
-#define ONE_PATIENCE_NS (HL_NS_PER_SECOND / 10) /* with one of several that will do */
-#define ROUND_NS	1000000 /* until a thread in the kernel is looked at again */
-#define LOOK_AGAIN_NS	20000
-#define LOOKS_AT_ONCE	50 /* before the first rest: most threads stop within microseconds */
-#define LOOKS_PER_STATE 64 /* whether a thread has ended is looked at more rarely */
+#define PATIENCE_NS	 (HL_NS_PER_SECOND / 2)	 /* with all threads */
+#define LATE_PATIENCE_NS 20000000		 /* with all, where one waits in the kernel */
+#define ONE_PATIENCE_NS	 (HL_NS_PER_SECOND / 10) /* with one of several that will do */
+#define ROUND_NS	 1000000 /* until a thread in the kernel is looked at again */
+#define LOOK_AGAIN_NS	 20000
+#define LOOKS_AT_ONCE	 50 /* before the first rest: most threads stop within microseconds */
+#define LOOKS_PER_STATE	 64 /* whether a thread has ended is looked at more rarely */
 
 static uint64_t now_ns(void)
 {
@@ -259,19 +261,24 @@ static void mend_call(struct hl_remote_thread *thread)
 
 /* ---- stopping ---- */
 
-/* What makes a thread late, for a sentence. */
-static const char *late_reason(pid_t tid)
+static bool waits_for_child(pid_t tid)
 {
 	char text[256];
 	long number = -1;
 	unsigned long flags = 0;
 
-	if (hl_process_state(tid) != 'D')
-		return "did not stop in time";
 	if (hl_proc_read(tid, "syscall", text, sizeof(text)) > 0)
 		sscanf(text, "%ld %lx", &number, &flags);
-	if (number == SYS_vfork || number == SYS_clone3 ||
-	    (number == SYS_clone && (flags & CLONE_VFORK)))
+	return number == SYS_vfork || number == SYS_clone3 ||
+	       (number == SYS_clone && (flags & CLONE_VFORK));
+}
+
+/* What makes a thread late, for a sentence. */
+static const char *late_reason(pid_t tid)
+{
+	if (hl_process_state(tid) != 'D')
+		return "did not stop in time";
+	if (waits_for_child(tid))
 		return "waits for a process that it has started by vfork()";
 	return "waits in the kernel, where it cannot be interrupted";
 }
@@ -438,21 +445,53 @@ int hl_remote_stop_one(struct hl_remote *remote, struct hl_error *err)
 
 /* ---- all threads ---- */
 
-/* A thread that stays in the kernel is found before any other is stopped for its sake. */
-static int await_kernel(const struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)
+/*
+ * A thread that stays in the kernel is found before any other is stopped for its sake. It may wait for
+ * a lock of the kernel that one of hundreds of others holds, which gets a processor only when it
+ * is about to be stopped, so this is tried once, and for a moment.
+ */
+static int await_kernel(struct hl_remote *remote, struct hl_error *err)
 {
 	HL_FREED pid_t *tids = NULL;
 	size_t count = 0;
+	uint64_t deadline_ns = now_ns() + PATIENCE_NS;
 	int r = list_threads(remote->pid, &tids, &count);
 
+	remote->patience_ns = PATIENCE_NS;
 	for (size_t i = 0; r == 0 && i < count; i++) {
-		while (hl_process_state(tids[i]) == 'D') {
-			if (now_ns() > deadline_ns)
-				return refuse_late(remote, tids[i], err);
-			rest_ns(ROUND_NS);
+		bool is_late = false;
+		while (!is_late && hl_process_state(tids[i]) == 'D') {
+			is_late = now_ns() > deadline_ns;
+			if (!is_late)
+				rest_ns(ROUND_NS);
 		}
+		if (is_late && waits_for_child(tids[i]))
+			return refuse_late(remote, tids[i], err);
+		if (is_late)
+			remote->patience_ns = LATE_PATIENCE_NS;
 	}
 	return r == -ESRCH ? refuse_ended(remote, err) : r;
+}
+
+/* A path takes the kernel longer to follow than all else that a thread's stop takes. */
+static int open_children(struct hl_remote *remote, pid_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
+	struct hl_remote_children children = {tid, open(path, O_RDONLY | O_CLOEXEC)};
+	int r = HL_ARRAY_APPEND(remote->children, remote->children_count, remote->children_capacity,
+				children);
+	if (r < 0 && children.file >= 0)
+		close(children.file);
+	return r;
+}
+
+static void close_children(struct hl_remote *remote)
+{
+	while (remote->children_count)
+		if (remote->children[--remote->children_count].file >= 0)
+			close(remote->children[remote->children_count].file);
 }
 
 /* Seizes those threads of ${pid} that are not ours yet; their number. */
@@ -465,6 +504,8 @@ static int seize_new(struct hl_remote *remote, pid_t pid, struct hl_error *err)
 	for (size_t i = 0; r >= 0 && i < count; i++) {
 		r = seize(remote, tids[i], err);
 		found += r > 0;
+		if (r > 0 && open_children(remote, tids[i]) < 0)
+			r = hl_error_set(err, -ENOMEM, "out of memory");
 	}
 	return r < 0 && r != -ESRCH ? r : found;
 }
@@ -493,7 +534,7 @@ static int stop_process(struct hl_remote *remote, pid_t pid, struct hl_error *er
 			if (!remote->threads[i].stopped)
 				interrupt(remote, remote->threads[i].tid);
 		/* Before the first stop, nobody waits for us. */
-		uint64_t deadline = remote->first_stop_ns + PATIENCE_NS;
+		uint64_t deadline = remote->first_stop_ns + remote->patience_ns;
 		int r = await_all(remote, deadline, err);
 		if (r < 0)
 			return r;
@@ -508,14 +549,15 @@ static int stop_process(struct hl_remote *remote, pid_t pid, struct hl_error *er
 }
 
 /* Adds the children of a thread that share its memory: vfork() and clone(CLONE_VM). */
-static int add_sharers(struct hl_remote *remote, pid_t tid)
+static int add_sharers(struct hl_remote *remote, const struct hl_remote_children *of)
 {
 	HL_FREED char *children = NULL;
 	size_t length = 0;
 	char name[48];
 
-	snprintf(name, sizeof(name), "task/%d/children", tid);
-	int r = hl_proc_read_all(tid, name, &children, &length);
+	snprintf(name, sizeof(name), "task/%d/children", of->tid);
+	int r = of->file >= 0 ? hl_proc_read_open(of->file, &children, &length)
+			      : hl_proc_read_all(of->tid, name, &children, &length);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	char *rest = children;
@@ -538,10 +580,12 @@ static int stop_processes(struct hl_remote *remote, struct hl_error *err)
 	remote->process_count = 0;
 	int r = HL_ARRAY_APPEND(remote->processes, remote->process_count, remote->process_capacity,
 				remote->pid);
+	for (size_t i = 0; r == 0 && i < remote->thread_count; i++)
+		r = open_children(remote, remote->threads[i].tid); /* seized already */
 	for (size_t i = 0; r == 0 && i < remote->process_count; i++) {
 		r = stop_process(remote, remote->processes[i], err);
-		for (; r == 0 && looked_at < remote->thread_count; looked_at++)
-			r = add_sharers(remote, remote->threads[looked_at].tid);
+		for (; r == 0 && looked_at < remote->children_count; looked_at++)
+			r = add_sharers(remote, &remote->children[looked_at]);
 	}
 	if (r == 0 && !remote->thread_count)
 		return refuse_ended(remote, err);
@@ -550,7 +594,7 @@ static int stop_processes(struct hl_remote *remote, struct hl_error *err)
 
 int hl_remote_stop_all(struct hl_remote *remote, struct hl_error *err)
 {
-	int r = await_kernel(remote, now_ns() + PATIENCE_NS, err);
+	int r = await_kernel(remote, err);
 
 	if (r < 0)
 		return r;
@@ -594,6 +638,7 @@ void hl_remote_continue(struct hl_remote *remote)
 		remote->stopped_us = (uint32_t)((now_ns() - remote->first_stop_ns) / 1000);
 	remote->first_stop_ns = 0;
 	hl_guardian_end(remote->guardian); /* others run now */
+	close_children(remote);
 	reap(remote);
 }
 
@@ -621,5 +666,6 @@ void hl_remote_free(struct hl_remote *remote)
 	free(remote->threads);
 	free(remote->ending);
 	free(remote->processes);
+	free(remote->children);
 	free(remote);
 }

@@ -35,9 +35,16 @@ struct hl_remote {
 	size_t thread_count, thread_capacity;
 	pid_t *ending; /* threads that were ours, and are to be waited for */
 	size_t ending_count, ending_capacity;
+	/* What lists the children of each thread that is stopped with all others: opened before. */
+	struct hl_remote_children {
+		pid_t tid;
+		int file; /* -1: descriptors are short */
+	} * children;
+	size_t children_count, children_capacity;
 	pid_t *processes; /* that share the memory, the first is ${pid} */
 	size_t process_count, process_capacity;
 	uint64_t first_stop_ns; /* 0: nothing is stopped */
+	uint64_t patience_ns;	/* from that on, until all have stopped */
 	uint32_t stopped_us;
 
 	struct hl_maps maps; /* while a thread makes calls */

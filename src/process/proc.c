@@ -41,15 +41,12 @@ ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
 	return (ssize_t)length;
 }
 
-int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length)
+int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length)
 {
-	HL_CLOSED int fd = open_file(pid, file);
 	HL_FREED char *text = NULL;
 	size_t capacity = 0, length = 0;
 	ssize_t got = 1;
 
-	if (fd < 0)
-		return fd;
 	while (got > 0) {
 		if (HL_ARRAY_RESERVE(text, capacity, length + READ_BYTES) < 0)
 			return -ENOMEM;
@@ -62,6 +59,13 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 	*ret_length = length;
 	*ret_text = HL_TAKE(text);
 	return 0;
+}
+
+int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length)
+{
+	HL_CLOSED int fd = open_file(pid, file);
+
+	return fd < 0 ? fd : hl_proc_read_open(fd, ret_text, ret_length);
 }
 
 const char *hl_proc_access_remedy(void)

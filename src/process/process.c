@@ -65,10 +65,11 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 #define STAT_START_TICKS 22
 #define AUXV_MAX	 64
 
-/* What follows the name, the second field, which may itself contain anything. */
-static int read_stat(pid_t tid, char text[STAT_BYTES], const char **ret_after_name)
+/* What follows the name, the second field, which may itself contain anything. ${file}: "stat". */
+static int read_stat(pid_t pid, const char *file, char text[STAT_BYTES],
+		     const char **ret_after_name)
 {
-	ssize_t length = hl_proc_read(tid, "stat", text, STAT_BYTES);
+	ssize_t length = hl_proc_read(pid, file, text, STAT_BYTES);
 
 	if (length < 0)
 		return (int)length;
@@ -81,10 +82,12 @@ static int read_stat(pid_t tid, char text[STAT_BYTES], const char **ret_after_na
 
 char hl_process_state(pid_t tid)
 {
-	char text[STAT_BYTES];
+	char text[STAT_BYTES], file[32];
 	const char *at = NULL;
 
-	return read_stat(tid, text, &at) < 0 ? 'X' : at[1];
+	/* The one of the process adds the times of all its threads up. */
+	snprintf(file, sizeof(file), "task/%d/stat", tid);
+	return read_stat(tid, file, text, &at) < 0 ? 'X' : at[1];
 }
 
 bool hl_process_has_ended(pid_t tid)
@@ -99,7 +102,7 @@ int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number)
 	char text[STAT_BYTES];
 	const char *at = NULL;
 
-	int r = read_stat(pid, text, &at);
+	int r = read_stat(pid, "stat", text, &at);
 	for (int before = 3; r == 0 && at && before < field; before++)
 		at = strchr(at + 1, ' ');
 	if (r < 0 || !at)

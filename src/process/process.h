@@ -21,6 +21,9 @@ ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity);
 /* The same for a file of any length, into memory that the caller frees. */
 int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length);
 
+/* The same of a file that is open, from where it is read next. */
+int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length);
+
 /* What helps where a process may not be read. */
 const char *hl_proc_access_remedy(void);
 

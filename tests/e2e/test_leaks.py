@@ -142,6 +142,13 @@ class Leaks(harness.TestCase):
                         self.assertEqual(report["rows"], [])
                         self.assertEqual(report["total"]["possible_blocks"], 0)
 
+    def test_free_chunks_that_malloc_is_moving_are_not_lost(self):
+        self.expect_planted("detached")
+        with Planted("leaks", "detached", "list") as planted:
+            report = ask("-p", planted.pid)
+        self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]],
+                         planted.said["lost"])
+
     def test_rows_are_sizes_and_blocks_show_how_they_begin(self):
         with Planted("leaks", "blocks", "mapped") as planted:
             report = ask("-p", planted.pid, "--show", 3)

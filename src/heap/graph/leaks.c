@@ -288,10 +288,17 @@ static int intersect(struct finder *finder)
 	return r == 0 ? drop_reached(finder) : r;
 }
 
+static void follow_links(struct finder *finder)
+{
+	finder->graph.follows_links = true;
+	finder->graph.has_safe_links = finder->glibc.layout->safe_linking;
+}
+
 /*
  * A block that is freed and allocated again and again may be live whenever it is walked over, and
  * free whenever it is read, with the same words. And the walk cannot follow a list of free chunks
- * while its first ones change. So the last word is that of the lists, with all threads stopped.
+ * while its first ones change. So the last word is that of the lists, with all threads stopped: of
+ * those, too, that malloc_consolidate() has taken from their arena and keeps in a register.
  */
 static int drop_cached(struct finder *finder)
 {
@@ -303,6 +310,7 @@ static int drop_cached(struct finder *finder)
 		return r == -ESRCH ? r : 0;
 	r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,
 				       finder->arena_count + ARENAS_MORE, &finder->tcaches);
+	follow_links(finder);
 	if (r == 0)
 		r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
 				       &finder->foreign, true);
@@ -345,8 +353,7 @@ static int begin_exact(struct finder *finder, struct hl_word_filter *filter)
 		r = hl_graph_settle(graph, &finder->heap);
 	if (r < 0)
 		return r;
-	graph->follows_links = true;
-	graph->has_safe_links = finder->glibc.layout->safe_linking;
+	follow_links(finder);
 	hl_word_filter_fill(filter, graph);
 	hl_addresses_sort(&finder->anchors);
 	finder->leaks->heap->was_stopped = finder->is_exact = true;

@@ -14,14 +14,18 @@ ROUNDS = 3
 PASS_MAX_S = {"order": 1.2, "random": 2.5}  # kind of linked_blocks
 STOP_KIND = "lost"  # blocks that are lost are looked for once more while all threads stand still
 STOPPED_MAX_S = 0.4  # a GiB
+CONVERGED_MAX_S = 4
 HEAP_SHARE_MAX, OWN_MAX = 0.03, 64 * MIB
 
 
 @dataclass
 class LeaksRun:
-    """Processor time of a pass, bytes of the heap and of heapline, how long all threads stood."""
+    """Processor time of a pass and of all, bytes of the heap and of heapline, how long all threads
+    stood."""
 
     pass_s: float
+    all_s: float
+    passes: int
     heap: int
     resident: int
     stopped_s: float = 0
@@ -49,8 +53,8 @@ def measure_links(machine, heapline, kind, *options):
             raise RunFailed("linked_blocks ended early")
         for _ in range(rounds):
             total, seconds, resident = run_once(heapline, target.pid, *options)
-            runs.append(LeaksRun(seconds / total["passes"], total["live_bytes"], resident,
-                                 total.get("stopped_us", 0) / 1e6))
+            runs.append(LeaksRun(seconds / total["passes"], seconds, total["passes"],
+                                 total["live_bytes"], resident, total["stopped_us"] / 1e6))
         target.stdin.close()
     return runs
 
@@ -60,6 +64,7 @@ def measure_leaks(machine, heapline):
             for kind in PASS_MAX_S}
     stopped = measure_links(machine, heapline, STOP_KIND, "--stop")
     runs[STOP_KIND] = min(stopped, key=lambda run: run.stopped_s)
+    runs["converged"] = min(measure_links(machine, heapline, STOP_KIND), key=lambda run: run.all_s)
     return runs
 
 
@@ -72,13 +77,18 @@ def leaks_figures(runs):
             figure.measured = f"{runs[kind].pass_s:.2f} s"
             figure.met = runs[kind].pass_s <= limit
         figures.append(figure)
+    converged = Figure("`leaks`: all passes over 11 million blocks, linked at random, every 1,000th lost",
+                       f"{CONVERGED_MAX_S} s")
     memory = Figure("`leaks`: memory of heapline", "3 % of the heap and 64 MiB")
     stopped = Figure("`leaks --stop`: all threads stand still", f"{STOPPED_MAX_S} s a GiB")
     if runs:
+        run = runs["converged"]
+        converged.measured = f"{run.all_s:.2f} s, {run.passes} passes"
+        converged.met = run.all_s <= CONVERGED_MAX_S
         run = runs["random"]
         memory.measured = f"{run.resident / MIB:.0f} MiB for {run.heap / MIB:.0f} MiB"
         memory.met = run.resident <= HEAP_SHARE_MAX * run.heap + OWN_MAX
         run = runs[STOP_KIND]
         a_gib = run.stopped_s * (1 << 30) / run.heap
         stopped.measured, stopped.met = f"{a_gib:.2f} s a GiB", a_gib <= STOPPED_MAX_S
-    return [*figures, memory, stopped]
+    return [*figures, converged, memory, stopped]

@@ -37,6 +37,12 @@ struct look {
 	size_t word_count, word_capacity;
 };
 
+/* A stack or tag, and whether its blocks are asked for. */
+struct owner {
+	uint64_t number;
+	bool matches;
+};
+
 /* A process that runs on is looked at before and after its heap is read: a pointer may move meanwhile. */
 #define LOOKS_MAX 2u
 
@@ -57,7 +63,10 @@ struct finder {
 	struct hl_digraph digraph;
 	struct hl_dominators dominators;
 	struct hl_block_owners *owners; /* NULL: stacks are not asked for */
-	bool has_table;			/* blocks come from a recorder's table, too */
+	struct owner *asked;		/* owners of blocks that were met */
+	size_t asked_count, asked_capacity;
+	struct hl_index asked_index; /* by number */
+	bool has_table;		     /* blocks come from a recorder's table, too */
 	struct hl_error cannot_stop;
 };
 
@@ -407,9 +416,29 @@ static int match_frame(void *context, const struct hl_block_frame *frame)
 	return regexec(context, frame->function, 0, NULL, 0) == 0;
 }
 
+/* 1: blocks of the owner ${number} are asked for; 0; or a negative errno. */
+static int matches_stack(struct finder *finder, uint64_t number)
+{
+	uint32_t hash = hl_hash_pair(number, 0), at = hash, id;
+	struct owner owner = {.number = number};
+
+	while ((id = hl_index_next(&finder->asked_index, hash, &at)))
+		if (finder->asked[id - 1].number == number)
+			return finder->asked[id - 1].matches;
+	int r = hl_block_owners_each_frame(finder->owners, number, match_frame,
+					   (void *)finder->settings->stack);
+	if (r < 0)
+		return r;
+	owner.matches = r > 0;
+	r = HL_ARRAY_APPEND(finder->asked, finder->asked_count, finder->asked_capacity, owner);
+	if (r == 0)
+		r = hl_index_add(&finder->asked_index, hash, (uint32_t)finder->asked_count);
+	return r < 0 ? r : owner.matches;
+}
+
 static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t usable_bytes)
 {
-	const struct finder *finder = context;
+	struct finder *finder = context;
 	const struct hl_holders_settings *settings = finder->settings;
 	const struct hl_block_label *label =
 		&finder->edges.labels[finder->edges.block_labels[node]];
@@ -433,9 +462,7 @@ static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t us
 	if (!settings->stack)
 		return 1;
 	owner = hl_block_owners_find(finder->owners, block, usable_bytes);
-	return owner ? hl_block_owners_each_frame(finder->owners, owner, match_frame,
-						  (void *)settings->stack)
-		     : 0;
+	return owner ? matches_stack(finder, owner) : 0;
 }
 
 static int open_owners(struct finder *finder)
@@ -638,6 +665,8 @@ static void release(struct finder *finder)
 	hl_extents_release(&finder->heap);
 	hl_extents_release(&finder->foreign);
 	hl_index_release(&finder->holder_index);
+	hl_index_release(&finder->asked_index);
+	free(finder->asked);
 	hl_block_owners_free(finder->owners);
 	hl_memory_free(finder->memory);
 }

@@ -92,7 +92,7 @@ def soak(heapline, name, pid, options, scans):
         if number and new:
             bad += 1
             print(f"{name} {' '.join(options)}: scan {number}: {len(new)} new blocks after "
-                  f"{report['total']['passes']} passes", flush=True)
+                  f"{report['total']['passes']} passes; {report['notes']}", flush=True)
             for block in new[:5]:
                 explain(pid, block)
     how = "--stop" if options else "running"

@@ -65,16 +65,21 @@ int hl_candidates_collect(struct hl_candidates *candidates, struct hl_graph *gra
 	return r;
 }
 
+void hl_candidates_forget_walk(struct hl_candidates *candidates)
+{
+	candidates->cursor = 0;
+	for (size_t i = 0; i < candidates->count; i++)
+		candidates->items[i].is_live = false;
+}
+
 int hl_candidates_make_graph(struct hl_candidates *candidates, struct hl_graph *graph)
 {
 	int r = 0;
 
-	candidates->cursor = 0;
-	for (size_t i = 0; i < candidates->count && r == 0; i++) {
-		candidates->items[i].is_live = false;
+	hl_candidates_forget_walk(candidates);
+	for (size_t i = 0; i < candidates->count && r == 0; i++)
 		r = hl_graph_add(graph, candidates->items[i].address,
 				 candidates->items[i].usable_bytes);
-	}
 	return r;
 }
 

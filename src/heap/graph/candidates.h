@@ -33,6 +33,9 @@ int hl_candidates_collect(struct hl_candidates *candidates, struct hl_graph *gra
 /* Adds the candidates to ${graph}, for a new look. 0 or -ENOMEM. */
 int hl_candidates_make_graph(struct hl_candidates *candidates, struct hl_graph *graph);
 
+/* Begins another walk over the same graph: no candidate was met yet. */
+void hl_candidates_forget_walk(struct hl_candidates *candidates);
+
 /* A walk found this live block. Whether it is a candidate. */
 bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph *graph,
 			uint64_t address, uint64_t usable_bytes);

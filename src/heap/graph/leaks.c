@@ -48,6 +48,7 @@ struct finder {
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */
+	bool is_locked;		     /* all the time: an arena, of what stands still */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
 
@@ -59,20 +60,10 @@ static bool stands_still(const struct finder *finder)
 	return finder->still || finder->is_exact;
 }
 
-static int note_locked(struct finder *finder)
-{
-	return hl_heap_note(finder->leaks->heap, "%s",
-			    "a thread was inside malloc or free: blocks that it was moving may be "
-			    "reported though they are not lost");
-}
-
 static int stop_outside_malloc(struct finder *finder)
 {
-	bool is_locked = false;
-	int r = hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &is_locked,
-					      finder->err);
-
-	return r == 0 && is_locked ? note_locked(finder) : r;
+	return hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &finder->is_locked,
+					     finder->err);
 }
 
 /* ---- one look ---- */
@@ -120,6 +111,17 @@ static int take_again(void *context, uint64_t address, uint64_t usable_bytes, ui
 			       finder->tcaches.capacity, address);
 }
 
+static int take_candidate(void *context, uint64_t address, uint64_t usable_bytes,
+			  uint64_t last_word)
+{
+	struct finder *finder = context;
+
+	(void)last_word;
+	add_live(finder, usable_bytes);
+	hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes);
+	return 0;
+}
+
 static int take_foreign(void *context, uint64_t start, uint64_t end)
 {
 	struct finder *finder = context;
@@ -157,20 +159,26 @@ static int open_memory(struct finder *finder)
 	return r;
 }
 
-static int begin_look(struct finder *finder)
+static int begin_heap(struct finder *finder)
 {
 	struct hl_leaks *leaks = finder->leaks;
-	int r;
 
-	release_look(finder);
 	hl_heap_free(leaks->heap);
 	leaks->heap = hl_heap_new();
 	if (!leaks->heap)
 		return -ENOMEM;
 	leaks->heap->was_stopped = stands_still(finder);
-	if (finder->still)
+	return finder->still
+		       ? 0
+		       : hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
+}
+
+static int begin_look(struct finder *finder)
+{
+	release_look(finder);
+	int r = begin_heap(finder);
+	if (r == 0 && finder->still)
 		return hl_graph_init(&finder->graph, finder->memory = finder->still);
-	r = hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
 	if (r == 0)
 		r = open_memory(finder);
 	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
@@ -204,9 +212,8 @@ static int begin_standing(struct finder *finder)
 	bool has_glibc = r == 0 && hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0;
 	if (has_glibc && finder->is_exact)
 		r = stop_outside_malloc(finder);
-	else if (has_glibc && finder->still &&
-		 hl_stand_is_any_arena_locked(finder->memory, &finder->glibc))
-		r = note_locked(finder);
+	else if (has_glibc && finder->still)
+		finder->is_locked = hl_stand_is_any_arena_locked(finder->memory, &finder->glibc);
 	return r;
 }
 
@@ -318,6 +325,18 @@ static int drop_cached(struct finder *finder)
 	return r == 0 ? drop_reached(finder) : r;
 }
 
+/* Keeps what is still live: malloc_consolidate() may have joined chunks to others, with their words
+ * left in them, before the lists were read. */
+static int drop_freed(struct finder *finder)
+{
+	int r = begin_heap(finder);
+
+	hl_candidates_forget_walk(&finder->candidates);
+	if (r == 0)
+		r = walk(finder, take_candidate);
+	return r == 0 ? intersect(finder) : r;
+}
+
 static int look_again(struct finder *finder)
 {
 	struct hl_leaks *leaks = finder->leaks;
@@ -335,7 +354,9 @@ static int look_again(struct finder *finder)
 			r = intersect(finder);
 		quiet = finder->candidates.count == before ? quiet + 1 : 0;
 	}
-	return r == 0 && finder->candidates.count ? drop_cached(finder) : r;
+	if (r == 0 && finder->candidates.count)
+		r = drop_cached(finder);
+	return r == 0 && finder->candidates.count ? drop_freed(finder) : r;
 }
 
 /* Opens the memory for the exact look. What is known of the heap stays, as there is no walk. */
@@ -422,6 +443,10 @@ static int note_blind_spots(struct finder *finder)
 				 "registers could not be read, so a block that only a register "
 				 "leads to may be reported: %s",
 				 finder->cannot_stop.text);
+	if (r == 0 && finder->is_locked)
+		r = hl_heap_note(leaks->heap, "%s",
+				 "a thread was inside malloc or free: blocks that it was moving "
+				 "may be reported though they are not lost");
 	if (r == 0 && total.unscanned_bytes)
 		r = hl_heap_note(leaks->heap, "%s",
 				 "blocks that only unscanned memory leads to are reported as lost");
@@ -475,7 +500,9 @@ static int find(struct finder *finder)
 	if (r == 0 && finder->is_exact && !finder->has_table)
 		r = hl_candidates_compare_sizes(&finder->candidates, &finder->graph);
 	if (r == 0 && finder->is_exact && !finder->has_table)
-		r = hl_graph_drain(&finder->graph);
+		r = drop_reached(finder);
+	if (r == 0 && finder->is_exact && !finder->has_table && finder->candidates.count)
+		r = drop_freed(finder);
 	if (r == 0)
 		r = open_owners(finder, &owners);
 	if (r == 0)

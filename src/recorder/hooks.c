@@ -134,37 +134,55 @@ static __attribute__((noinline)) void *malloc_any(size_t size, struct hl_thread 
 	return finish(thread, hl_libc.malloc(size), size, caller, place);
 }
 
-/* malloc() and free() end here where nothing is to be recorded: they call nothing, but jump on, before
- * they need a frame or save a register. */
+/* The same. */
+static __attribute__((noinline)) void *calloc_any(size_t count, size_t size,
+						  struct hl_thread *thread, uint64_t caller_sp,
+						  uint64_t caller_bp)
+{
+	if (HL_UNLIKELY(!thread)) {
+		thread = hl_thread_enter();
+		if (!thread)
+			return pass_calloc(count, size);
+	}
+	const struct hl_registers *caller = HL_CALLER_AT(caller_sp, caller_bp);
+	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
+	/* When the product overflows, the real calloc fails and nothing is recorded. */
+	return finish(thread, hl_libc.calloc(count, size), count * size, caller, place);
+}
+
+/* Whether a call passes through before anything is entered or called, which ${freed}, NULL or a block,
+ * does not forbid. If not, *${thread} has entered, or has become NULL. */
+static inline __attribute__((always_inline)) bool passes_at_once(struct hl_thread **thread,
+								 const void *freed)
+{
+	if (HL_UNLIKELY(!hl_thread_try_enter(*thread))) {
+		*thread = NULL;
+	} else if (HL_UNLIKELY(hl_event_passes(*thread, freed))) {
+		if (hl_thread_try_leave(*thread))
+			return true;
+		*thread = NULL;
+	}
+	return false;
+}
+
+/* malloc(), calloc(), realloc() and free() end here where nothing is to be recorded: they call nothing,
+ * but jump on, before they need a frame or save a register. */
 HL_EXPORT void *HL_HOOK(malloc)(size_t size)
 {
 	struct hl_thread *thread = HL_CALLER_THREAD;
 
-	if (hl_sample_thread_passes(thread, size))
+	if (hl_sample_thread_passes(thread, size) || passes_at_once(&thread, NULL))
 		return hl_libc.malloc(size);
-	if (HL_UNLIKELY(!hl_thread_try_enter(thread))) {
-		thread = NULL;
-	} else if (HL_UNLIKELY(hl_event_passes(thread, NULL))) {
-		if (hl_thread_try_leave(thread))
-			return hl_libc.malloc(size);
-		thread = NULL;
-	}
 	return malloc_any(size, thread, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 HL_EXPORT void *HL_HOOK(calloc)(size_t count, size_t size)
 {
-	if (hl_sample_passes(count * size))
+	struct hl_thread *thread = HL_CALLER_THREAD;
+
+	if (hl_sample_thread_passes(thread, count * size) || passes_at_once(&thread, NULL))
 		return hl_libc.calloc(count, size);
-	struct hl_thread *thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread))
-		return pass_calloc(count, size);
-	if (passes(thread, NULL))
-		return hl_libc.calloc(count, size);
-	const struct hl_registers *caller = HL_CALLER;
-	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
-	/* When the product overflows, the real calloc fails and nothing is recorded. */
-	return finish(thread, hl_libc.calloc(count, size), count * size, caller, place);
+	return calloc_any(count, size, thread, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 /* All that is not common; whether ${block} is still to be freed. ${thread}: NULL or entered, and left
@@ -243,28 +261,39 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	return moved;
 }
 
-static inline void *realloc_from(void *block, size_t size, const struct hl_registers *caller,
-				 const uint64_t *saved)
+/* ${thread}: entered, or NULL. */
+static __attribute__((noinline)) void *realloc_any(void *block, size_t size,
+						   struct hl_thread *thread, bool sampled,
+						   uint64_t caller_sp, uint64_t caller_bp)
+{
+	if (HL_UNLIKELY(!thread)) {
+		thread = hl_thread_enter();
+		if (!thread)
+			return pass_realloc(block, size);
+	}
+	const struct hl_registers *caller = HL_CALLER_AT(caller_sp, caller_bp);
+	if (block)
+		return reallocate(thread, block, size, sampled, caller, HL_SAVED_HERE());
+	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
+	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
+}
+
+static inline __attribute__((always_inline)) void *realloc_from(void *block, size_t size,
+								struct hl_thread *thread,
+								uint64_t caller_sp,
+								uint64_t caller_bp)
 {
 	if (HL_UNLIKELY(hl_libc_is_bootstrap(block)))
 		return move_out_of_bootstrap(block, size);
-	bool sampled = !hl_sample_passes(size);
-	if (!sampled && !(block && hl_event_may_hold(block)))
+	bool sampled = !hl_sample_thread_passes(thread, size);
+	if ((!sampled && !(block && hl_event_may_hold(block))) || passes_at_once(&thread, block))
 		return hl_libc.realloc(block, size);
-	struct hl_thread *thread = hl_thread_enter();
-	if (HL_UNLIKELY(!thread))
-		return pass_realloc(block, size);
-	if (passes(thread, block))
-		return hl_libc.realloc(block, size);
-	if (block)
-		return reallocate(thread, block, size, sampled, caller, saved);
-	const struct hl_recall_slot *place = begin(thread, caller, saved);
-	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
+	return realloc_any(block, size, thread, sampled, caller_sp, caller_bp);
 }
 
 HL_EXPORT void *HL_HOOK(realloc)(void *block, size_t size)
 {
-	return realloc_from(block, size, HL_CALLER, HL_SAVED_HERE());
+	return realloc_from(block, size, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 /* By realloc, so that a real reallocarray that calls realloc is not counted twice. */
@@ -274,7 +303,7 @@ HL_EXPORT void *HL_HOOK(reallocarray)(void *block, size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return hl_libc_fail_array(block, count, size);
-	return realloc_from(block, bytes, HL_CALLER, HL_SAVED_HERE());
+	return realloc_from(block, bytes, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 /* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */

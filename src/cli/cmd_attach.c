@@ -98,6 +98,11 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 	hl_record_say_result(&summary, name);
 	if (hl_record_is_quiet())
 		return;
+	if (summary.unrecorded_children)
+		hl_cli_note("children that process %" PRIu64
+			    " forked pass through the recorder and "
+			    "are not recorded; 'heapline attach -p CHILD' joins one of them",
+			    pid);
 	if (times.detach_us)
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
 			    " stood still for %.1f ms to attach and %.1f ms to detach, one thread "

@@ -5,6 +5,7 @@ import contextlib
 import glob
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import threading
 
 import attaching
 import harness
-from harness import wait_until
+from harness import HEAPLINE, wait_until
 
 TIMES = 3  # each is joined, in turn with a log and without
 OTHER_USER = {"user": 65534, "group": 65534, "extra_groups": []}
@@ -28,6 +29,22 @@ print("ready", flush=True)
 sys.stdin.read()
 os._exit(0)
 """
+
+PROCESSES = """
+import multiprocessing, sys
+def work(n):
+    sys.exit(sum(len("visitor " + str(i) * 200) for i in range(n)) % 97)
+multiprocessing.set_start_method("fork")
+print("ready", flush=True)
+for line in sys.stdin:
+    children = [multiprocessing.Process(target=work, args=(1000,)) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    print(*[child.exitcode for child in children], flush=True)
+"""
+EXIT_STATUS = sum(len("visitor " + str(i) * 200) for i in range(1000)) % 97
 
 NODE = """
 let kept = [];
@@ -149,6 +166,36 @@ class Targets(attaching.TestCase):
     def test_python(self):
         self.check([sys.executable, "-c", PYTHON], 100)
 
+    def assert_says_unrecorded(self, at_least, most):
+        """The recording of a process whose children were not recorded."""
+        info = harness.info(self.recording)
+        self.assertTrue(at_least <= info["lost"]["unrecorded_children"] <= most, info)
+        self.assertRegex(harness.run([HEAPLINE, "top", self.recording]).stdout,
+                         r"\nUNSEEN: \d+ child(ren)? ran unrecorded")
+
+    def join_child(self, pid):
+        """While its parent is joined, too."""
+        recording, self.recording = self.recording, self.path("child.hl")
+        try:
+            self.join(pid, 10)
+        finally:
+            self.recording = recording
+
+    def test_children_that_python_forks_later(self):
+        def work():
+            process.stdin.write("work\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline().split(), [str(EXIT_STATUS)] * 3)
+        with harness.Waiting([sys.executable, "-c", PROCESSES]) as process:
+            with self.attached(process.pid) as attach:
+                work()
+                attach.send_signal(signal.SIGINT)
+                attach.wait(attaching.ENDS_IN_S)
+                self.assertIn("'heapline attach -p CHILD' joins one of them", attach.stderr.read())
+            self.assert_says_unrecorded(3, 3)
+            work()
+        self.assertEqual(process.returncode, 0)
+
     def test_node(self):
         self.check([harness.need("node"), "-e", NODE], 100)
 
@@ -185,14 +232,15 @@ class Targets(attaching.TestCase):
             finally:
                 process.kill()
 
-    def test_nginx(self):
+    @contextlib.contextmanager
+    def nginx(self):
         nginx = harness.need("nginx")
         os.mkdir(self.path("root"))
         os.chmod(self.directory, 0o755)
         self.write("root/index.html", "text\n" * 1000)
         conf = self.write("conf", NGINX.format(folder=self.directory))
         with self.server([nginx, "-p", self.directory, "-c", conf]) as process:
-            [worker] = wait_until(lambda: harness.children_of(process.pid), "a worker")
+            wait_until(lambda: harness.children_of(process.pid), "a worker")
             served, end = [], threading.Event()
 
             def ask():
@@ -204,13 +252,30 @@ class Targets(attaching.TestCase):
             thread = threading.Thread(target=ask)
             thread.start()
             try:
-                self.join(worker, 100)
+                yield process
             finally:
                 end.set()
                 thread.join()
             self.assertTrue(served and all(served))
 
-    def test_postgres(self):
+    def test_nginx(self):
+        with self.nginx() as process:
+            self.join(harness.children_of(process.pid)[0], 100)
+
+    def test_workers_that_nginx_forks_later(self):
+        with self.nginx() as process:
+            [before] = harness.children_of(process.pid)
+            with self.attached(process.pid) as attach:
+                process.send_signal(signal.SIGHUP)
+                [worker] = wait_until(lambda: [child for child in harness.children_of(process.pid)
+                                               if child != before], "another worker")
+                self.join_child(worker)
+                attach.send_signal(signal.SIGINT)
+            self.assert_says_unrecorded(1, 1)
+
+    @contextlib.contextmanager
+    def postgres(self):
+        """The server, and the beginning of commands for a session."""
         harness.need_other_user(65534)
         programs, psql = need_postgres(), harness.need("psql")
         data = self.path("data")
@@ -220,13 +285,32 @@ class Targets(attaching.TestCase):
         self.assertEqual(made.status, 0, made.stderr)
         session = [psql, "-h", self.directory, "-U", "tester", "-d", "postgres", "-At"]
         with self.server([f"{programs}/postgres", "-D", data, "-k", self.directory, "-c",
-                          "listen_addresses="], cwd="/", **OTHER_USER):
+                          "listen_addresses="], cwd="/", **OTHER_USER) as process:
             wait_until(lambda: harness.run([*session, "-c", "select 1"]).stdout == "1\n", "it")
-            with self.load([*session, "-c", SQL]):
-                query = "select pid from pg_stat_activity where query like 'do%' and state='active'"
-                pid = wait_until(lambda: harness.run([*session, "-c", query]).stdout, "a backend")
-                self.join(int(pid), 100)
-            harness.run([*session, "-c", f"select pg_terminate_backend({pid})"])
+            yield process, session
+
+    @contextlib.contextmanager
+    def backend(self, session):
+        """Its number, while it works."""
+        with self.load([*session, "-c", SQL]):
+            query = "select pid from pg_stat_activity where query like 'do%' and state='active'"
+            pid = int(wait_until(lambda: harness.run([*session, "-c", query]).stdout, "a backend"))
+            yield pid
+        harness.run([*session, "-c", f"select pg_terminate_backend({pid})"])
+
+    def test_postgres(self):
+        with self.postgres() as (_, session), self.backend(session) as pid:
+            self.join(pid, 100)
+
+    def test_backends_that_postgres_forks_later(self):
+        with self.postgres() as (process, session):
+            with self.attached(process.pid) as attach:
+                with self.backend(session) as pid:
+                    self.join_child(pid)
+                attach.send_signal(signal.SIGINT)
+            # This backend, those that were asked for it, and the server's own helpers
+            self.assert_says_unrecorded(2, 100)
+            self.assertEqual(harness.run([*session, "-c", "select 1"]).stdout, "1\n")
 
 
 if __name__ == "__main__":

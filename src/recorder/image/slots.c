@@ -256,7 +256,7 @@ struct hl_attached_slot *hl_image_find(void)
 /*
  * In a forked child. What the recorder has mapped is there, as it was in the parent, for a child that
  * a signal handler forked out of a hook, and which goes on with that: its count tells. Whoever is in
- * no hook needs none of it.
+ * no hook needs none of it, and tells the parent's heapline that it is there.
  */
 static void leave(void)
 {
@@ -269,8 +269,10 @@ static void leave(void)
 		if (atomic_load_explicit(&hl_self_slots[i].key, memory_order_relaxed) == key &&
 		    atomic_load_explicit(&hl_self_slots[i].inside, memory_order_relaxed))
 			return;
-	if (atomic_compare_exchange_strong(&hl_image_left, &none, 1))
-		hl_private_map_release();
+	if (!atomic_compare_exchange_strong(&hl_image_left, &none, 1))
+		return;
+	atomic_fetch_add(&hl_recorder->region.header->kin.unrecorded, 1); /* it is one */
+	hl_private_map_release();
 }
 
 /* True when it is open now. Without signals: in the child of a handler that forks it stays closed. */

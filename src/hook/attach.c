@@ -76,6 +76,8 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 	/* What a forked child has of its parent's recorder counts nothing. */
 	if (attach->record.target_pid != hl_record_page_inner_pid(attach->pid))
 		return 0;
+	if (hl_attach_has_lost_owner(attach))
+		return 0;
 	if (!hl_record_page_is_from_here(&attach->record))
 		return hl_error_set(err, -EBUSY,
 				    "process %d is attached to from another PID namespace; end "
@@ -146,6 +148,7 @@ void hl_attach_free(struct hl_attach *attach)
 	if (!attach)
 		return;
 	hl_attach_watch_end(attach);
+	hl_attach_disown(attach);
 	if (attach->region_copy >= 0)
 		close(attach->region_copy);
 	hl_attach_forget_blocks(attach);
@@ -398,6 +401,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 	int r = hl_remote_stop_one(attach->remote, err);
 	if (r < 0)
 		return r;
+	hl_attach_own(attach);
 	int result = start_by_thread(attach, region_bytes);
 	hl_remote_continue(attach->remote);
 	if (result < 0) {

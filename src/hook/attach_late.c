@@ -25,7 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The recorder goes on by itself after four times as long, if it cannot see that we live. */
+/* The recorder takes its question back before, unless it was told a wrong time. */
 #define ANSWERING_NS (5 * HL_NS_PER_SECOND)
 
 #define LOOK_NS (HL_NS_PER_SECOND / 5) /* whether the watch is over */
@@ -187,7 +187,8 @@ static int place_block(struct hl_attach_watch *watch, uint32_t index)
 	attached.room_result = -EIO;
 	if (!attach->may_map_code)
 		return -EPERM;
-	if (!hl_remote_write(attach->remote, at + offsetof(struct hl_attached, room),
+	if (hl_libraries_state_of(word) != HL_LIBRARIES_ANSWERING ||
+	    !hl_remote_write(attach->remote, at + offsetof(struct hl_attached, room),
 			     &block->address, sizeof(block->address)) ||
 	    !hl_remote_write(attach->remote, at + offsetof(struct hl_attached, room_bytes),
 			     &block->size, sizeof(block->size)) ||
@@ -232,8 +233,8 @@ static void drop_blocks(struct hl_attach *attach, uint32_t first)
 	}
 }
 
-/* The image's rule first, then the record, then the jump: each is right without the next. */
-static bool activate(struct hl_attach_watch *watch, const struct hl_entry *entry,
+/* The image's rule first, then the record, later the jump: each is right without the next. */
+static bool announce(struct hl_attach_watch *watch, const struct hl_entry *entry,
 		     const struct hl_map *map)
 {
 	struct hl_attach *attach = watch->attach;
@@ -247,9 +248,7 @@ static bool activate(struct hl_attach_watch *watch, const struct hl_entry *entry
 	patch->in_record.file = in_record->file = (uint32_t)map->inode;
 	return hl_remote_write(attach->remote, rules + (uint64_t)patch->rule * sizeof(rule), &rule,
 			       sizeof(rule)) &&
-	       tell_patch(attach, index) && tell_patch_count(attach) &&
-	       hl_clock_ns(CLOCK_MONOTONIC) - watch->begin_ns < ANSWERING_NS &&
-	       hl_attach_write_patch(attach, index);
+	       tell_patch(attach, index) && tell_patch_count(attach);
 }
 
 static int find_rule(const struct hl_attach *attach)
@@ -259,9 +258,9 @@ static int find_rule(const struct hl_attach *attach)
 	return rule < (int)HL_ATTACHED_RULES_MAX ? rule : -ENOSPC;
 }
 
-/* Whether calls of the function are recorded from here on. */
-static bool patch(struct hl_attach_watch *watch, const struct hl_entry *it,
-		  const struct hl_map *map)
+/* Whether the function's patch is ready but for the jump. */
+static bool make_ready(struct hl_attach_watch *watch, const struct hl_entry *it,
+		       const struct hl_map *map)
 {
 	struct hl_attach *attach = watch->attach;
 	uint32_t block_count = attach->record.block_count;
@@ -278,7 +277,7 @@ static bool patch(struct hl_attach_watch *watch, const struct hl_entry *it,
 	if (r == 0) {
 		attach->rules_used |= UINT64_C(1) << rule;
 		r = place(watch, block_count);
-		if (r == 0 && activate(watch, entry, map))
+		if (r == 0 && announce(watch, entry, map))
 			return true;
 		forget(attach, attach->record.patch_count - 1);
 	}
@@ -301,9 +300,47 @@ static int find_new(const struct hl_attach_watch *watch, const struct hl_maps *m
 	return 0;
 }
 
+static void say_no_room(struct hl_attach *attach, const struct hl_entry *entry)
+{
+	snprintf(attach->late_problem, sizeof(attach->late_problem),
+		 "not recorded are calls of '%s' of '%s', which was loaded later: there is no room "
+		 "for "
+		 "the jump",
+		 entry->name, entry->module);
+}
+
+static void say_missed(struct hl_attach *attach, const struct hl_map *map)
+{
+	snprintf(attach->late_problem, sizeof(attach->late_problem),
+		 "not recorded are functions that rules name in '%s', which was loaded when "
+		 "heapline "
+		 "did not answer",
+		 hl_path_basename(map->path));
+}
+
+/* Writes the jumps of all that was made ready since there were ${first}: at once, so that whoever waits
+ * may go at any time before. False when nobody waits any more. */
+static bool write_jumps(struct hl_attach_watch *watch, uint32_t first)
+{
+	struct hl_attach *attach = watch->attach;
+	uint32_t word = atomic_load(&watch->header->libraries);
+	bool may_write = hl_libraries_state_of(word) == HL_LIBRARIES_ANSWERING &&
+			 change(watch, word, 0, HL_LIBRARIES_WRITING);
+
+	for (uint32_t i = attach->record.patch_count; i-- > first;) {
+		const struct hl_entry *entry = attach->patches[i].entry;
+		if (may_write && hl_attach_write_patch(attach, i))
+			continue;
+		say_no_room(attach, entry);
+		forget(attach, i);
+	}
+	return may_write;
+}
+
 static void patch_new(struct hl_attach_watch *watch, const struct hl_maps *new)
 {
 	struct hl_attach *attach = watch->attach;
+	uint32_t first = attach->record.patch_count;
 	struct hl_entries found;
 	struct hl_error ignored;
 
@@ -313,12 +350,11 @@ static void patch_new(struct hl_attach_watch *watch, const struct hl_maps *new)
 	for (uint32_t i = 0; i < found.extra_count; i++) {
 		const struct hl_entry *entry = &found.extras[i];
 		const struct hl_map *map = hl_maps_find(new, entry->address);
-		if (map && !patch(watch, entry, map))
-			snprintf(attach->late_problem, sizeof(attach->late_problem),
-				 "not recorded are calls of '%s' of '%s', which was loaded later: "
-				 "there is no room for the jump",
-				 entry->name, entry->module);
+		if (map && !make_ready(watch, entry, map))
+			say_no_room(attach, entry);
 	}
+	if (attach->record.patch_count > first && !write_jumps(watch, first))
+		say_missed(attach, &new->maps[0]);
 }
 
 /* ${may_patch}: whoever has loaded a library waits. Otherwise all that is there is left as it is,
@@ -338,17 +374,23 @@ static void look(struct hl_attach_watch *watch, bool may_patch)
 	if (may_patch && r == 0)
 		patch_new(watch, &new);
 	else if (new.count)
-		snprintf(
-			attach->late_problem, sizeof(attach->late_problem),
-			"not recorded are functions that rules name in '%s', which was loaded when "
-			"heapline did not answer",
-			hl_path_basename(new.maps[0].path));
+		say_missed(attach, &new.maps[0]);
 	free(new.maps);
 	struct hl_maps known = {0};
 	if (hl_maps_read(attach->pid, &known, NULL) == 0) {
 		hl_maps_release(&watch->known);
 		watch->known = known;
 	}
+}
+
+/* Unless whoever asked has gone on. */
+static void answer(const struct hl_attach_watch *watch, uint32_t answers)
+{
+	if (!change(watch, hl_libraries_word(answers, HL_LIBRARIES_ANSWERING), 1,
+		    HL_LIBRARIES_WATCHED))
+		change(watch, hl_libraries_word(answers, HL_LIBRARIES_WRITING), 1,
+		       HL_LIBRARIES_WATCHED);
+	wake(watch);
 }
 
 static void *run(void *context)
@@ -362,11 +404,7 @@ static void *run(void *context)
 			if (!change(watch, word, 0, HL_LIBRARIES_ANSWERING))
 				break;
 			look(watch, true);
-			change(watch,
-			       hl_libraries_word(hl_libraries_answers(word),
-						 HL_LIBRARIES_ANSWERING),
-			       1, HL_LIBRARIES_WATCHED);
-			wake(watch);
+			answer(watch, hl_libraries_answers(word));
 			break;
 		case HL_LIBRARIES_MISSED:
 			/* First, as in hl_attach_watch_begin(). */

@@ -145,6 +145,15 @@ void hl_attach_watch_begin(struct hl_attach *attach);
 /* No thread of the target waits for us any more, and ${attach} is the caller's alone. */
 void hl_attach_watch_end(struct hl_attach *attach);
 
+/* ---- attach_owner.c ---- */
+
+/* From here on whoever looks sees whether this thread lives; and no more. One recorder at a time. */
+void hl_attach_own(const struct hl_attach *attach);
+void hl_attach_disown(const struct hl_attach *attach);
+
+/* Whether the heapline that has brought in the recorder that was found has ended for certain. */
+bool hl_attach_has_lost_owner(const struct hl_attach *attach);
+
 /* ---- attach_leave.c ---- */
 
 /* Whether the record page is still there: another program may have taken the process' place. */

@@ -324,14 +324,15 @@ enum { HL_REFUSAL_NONE, HL_REFUSAL_WRITING, HL_REFUSAL_WRITTEN };
  * Libraries that are loaded while the process runs, see attached.h. Whoever has loaded one, and holds
  * the loader's lock, asks and waits until heapline has patched what is to be recorded of it: no
  * function of it has run by then. Both sides wait on header.libraries: a state, and above it the number of
- * answers so far.
+ * answers so far. Whoever has waited for too long takes the question back, in any state but WRITING.
  */
 enum hl_libraries_state {
 	HL_LIBRARIES_UNWATCHED, /* nobody would answer */
 	HL_LIBRARIES_WATCHED,
 	HL_LIBRARIES_ASKED,
-	HL_LIBRARIES_ANSWERING, /* heapline writes code */
+	HL_LIBRARIES_ANSWERING, /* heapline makes patches ready */
 	HL_LIBRARIES_ROOM,	/* the program maps what hl_attached.room says, then ANSWERING */
+	HL_LIBRARIES_WRITING,	/* it writes code; a matter of microseconds */
 	HL_LIBRARIES_MISSED,	/* nobody waits any more; heapline goes on with WATCHED */
 };
 
@@ -401,6 +402,9 @@ struct hl_region_header {
 	struct hl_introspection_box introspection;
 	struct hl_region_kin kin;
 	_Atomic uint32_t libraries; /* hl_libraries_word() */
+	/* Of the heapline that has brought the recorder in, its thread as it sees itself: a robust futex,
+	 * which the kernel marks with FUTEX_OWNER_DIED whatever ends it. 0: there is none. */
+	_Atomic uint32_t owner;
 	struct hl_region_refusal refusal;
 };
 

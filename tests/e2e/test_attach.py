@@ -568,6 +568,54 @@ class Programs(Attach):
         self.assertIn("recorded", result.stderr)
         self.assert_allocates()
 
+    def test_a_heapline_that_was_killed_in_another_pid_namespace_is_followed(self):
+        harness.need_root()
+        target = harness.program("attach_target")
+        # No shell has the end of the pipe: it stays open.
+        script = (f"sleep 1000 | {target} {self.path('ledger')} 2 & "
+                  f"until [ \"$(readlink /proc/$!/exe)\" = {target} ]; do sleep 0.05; done; "
+                  f"{HEAPLINE} attach --comm attach_target -o {self.path('inner.hl')}; sleep 1000")
+        with subprocess.Popen([harness.need("unshare"), "--pid", "--fork", "--kill-child",
+                               "--mount-proc", "sh", "-c", script], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL,
+                              env=dict(os.environ, **self.environment)) as outer:
+            try:
+                pid, tool = (wait_until(lambda name=name: self.find_below(outer.pid, name), name)
+                             for name in ("attach_target", "heapline"))
+                # Its recording appears when all is ready.
+                wait_until(lambda: os.path.exists(self.path("inner.hl")) and
+                           "memfd:heapline" in self.maps_of(pid), "it to be joined")
+                result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-o", self.recording])
+                self.assert_refused(result, "from another PID namespace")
+                os.kill(tool, signal.SIGKILL)
+                wait_until(lambda: not self.find_below(outer.pid, "heapline"), "its end")
+                self.attach(pid, "-d", "0.5")
+                self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 1000)
+                self.assert_nothing_lost(self.recording)
+                # The ledger's column is of times when malloc is patched; once it was not.
+                before = Ledger(self.path("ledger"))
+                self.attach(pid, "-d", "0.5")
+                self.assert_like_ledger(before, Ledger(self.path("ledger")), 2)
+                self.assertNotIn("memfd:heapline", self.maps_of(pid))
+                self.assertIn(harness.process_state(pid), "RS")
+            finally:
+                outer.kill()
+
+    def maps_of(self, pid):
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            return maps.read()
+
+    def find_below(self, pid, name):
+        """The descendant that is called NAME; None when there is none."""
+        for child in harness.children_of(pid):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{child}/comm", encoding="utf-8") as comm:
+                    if comm.read() == name + "\n":
+                        return child
+            if found := self.find_below(child, name):
+                return found
+        return None
+
     def test_what_cannot_be_joined_is_refused_in_one_sentence(self):
         stripped = harness.program("waits_static_stripped")
         with harness.Waiting([stripped]) as process:

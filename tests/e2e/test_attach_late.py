@@ -118,6 +118,32 @@ class Late(attaching.TestCase):
             self.assertEqual(self.recorded(), ledger)
         self.assertEqual(process.returncode, 0)
 
+    def test_heapline_that_is_stopped_amid_an_answer_holds_nobody_up(self):
+        def blocks():
+            """What is recorded of libraries by now, after one more has come."""
+            self.ask(process, "1")
+            self.ctl(process.pid, "snapshot", "-f", self.path("now.hl"))
+            return harness.top_rows(self.path("now.hl"), "alloc")["by_late"]["flat_objects"]
+
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            with self.attached(process.pid, *HOOKS) as attach:
+                before = blocks()
+                attach.send_signal(signal.SIGSTOP)
+                harness.wait_until(lambda: harness.process_state(attach.pid) == "T", "it to stop")
+                with subprocess.Popen([harness.program("answering"), str(attach.pid)],
+                                      stdout=subprocess.PIPE, text=True) as answering:
+                    self.ask(process, self.open_copy())
+                    said, _ = answering.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(said, "asked\ngone on\n")
+                self.assertEqual(harness.process_state(attach.pid), "T")
+                attach.send_signal(signal.SIGCONT)
+                harness.wait_until(lambda: blocks() > before, "the next library to be recorded")
+                attach.send_signal(signal.SIGINT)
+            warnings = harness.info(self.recording)["recording"]["warnings"]
+            self.assertEqual(warnings, ["not recorded are functions that rules name in "
+                                        "'late_pool.so.2', which was loaded when heapline did not answer"])
+        self.assertEqual(process.returncode, 0)
+
     def test_a_library_that_is_not_named_is_a_mistake(self):
         with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
             result = self.attach(process.pid, "--hook=malloc=late_take(size=2)", "-d", "0.1", status=1)

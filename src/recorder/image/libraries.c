@@ -25,22 +25,31 @@
 #define PATIENCE_NS  (2 * HL_NS_PER_SECOND)  /* for one that may be stopped */
 #define ANSWERING_NS (20 * HL_NS_PER_SECOND) /* for one whose end would not be seen; see late.c */
 
-/* Whether nobody will answer, as far as can be told. */
-static bool is_in_vain(_Atomic uint32_t *libraries, uint32_t asked, uint64_t waited_ns)
+/* Where the kernel cannot tell, it is there as long as its number is. */
+static bool has_ended(bool *ret_is_known)
 {
 	const struct hl_region_map *region = &hl_recorder->region;
-	uint32_t missed = hl_libraries_word(hl_libraries_answers(asked) + 1, HL_LIBRARIES_MISSED);
-	bool is_known = region->collector_pid > 0;
+	uint32_t owner = atomic_load(&region->header->owner);
 
-	if (waited_ns >= LOOK_NS && is_known && !hl_region_map_collector_exists(region)) {
+	*ret_is_known = owner || region->collector_pid > 0;
+	return owner & FUTEX_OWNER_DIED ||
+	       (region->collector_pid > 0 && !hl_region_map_collector_exists(region));
+}
+
+/* Whether nobody will answer, as far as can be told. ${word}: what was there just now. */
+static bool is_in_vain(_Atomic uint32_t *libraries, uint32_t word, uint64_t waited_ns)
+{
+	uint32_t missed = hl_libraries_word(hl_libraries_answers(word) + 1, HL_LIBRARIES_MISSED);
+	bool is_known, ended = has_ended(&is_known);
+
+	if (waited_ns >= LOOK_NS && ended) {
 		atomic_store(libraries, HL_LIBRARIES_UNWATCHED);
 		return true;
 	}
 	/* One that writes code is not to be left alone with it, unless it has ended. */
-	if (waited_ns >= ANSWERING_NS && !is_known)
-		return true;
-	return waited_ns >= PATIENCE_NS &&
-	       atomic_compare_exchange_strong(libraries, &asked, missed);
+	if (hl_libraries_state_of(word) == HL_LIBRARIES_WRITING)
+		return waited_ns >= ANSWERING_NS && !is_known;
+	return waited_ns >= PATIENCE_NS && atomic_compare_exchange_strong(libraries, &word, missed);
 }
 
 static int64_t map_room(void)
@@ -84,7 +93,10 @@ static void wait_for_answer(_Atomic uint32_t *libraries, uint32_t asked)
 			continue;
 		}
 		hl_sys6(SYS_futex, (long)libraries, FUTEX_WAIT, word, (long)&look, 0, 0);
-		if (is_in_vain(libraries, asked, hl_clock_ns(CLOCK_MONOTONIC) - begin_ns))
+		/* With what is there now: for one that has answered meanwhile nobody waits. */
+		word = atomic_load(libraries);
+		if (hl_libraries_answers(word) == hl_libraries_answers(asked) &&
+		    is_in_vain(libraries, word, hl_clock_ns(CLOCK_MONOTONIC) - begin_ns))
 			return;
 	}
 }

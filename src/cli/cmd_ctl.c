@@ -86,6 +86,13 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 
 /* ---- whom ---- */
 
+/* Whether it has a recorder, or is heapline itself, or nobody can tell. */
+static bool may_be_recorded(const struct hl_maps *maps)
+{
+	return !maps->count || hl_maps_have_file(maps, "libheapline.so") ||
+	       hl_maps_have_file(maps, "memfd:heapline") || hl_maps_have_file(maps, "heapline");
+}
+
 int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const char *remedy,
 		   struct hl_error *err)
 {
@@ -102,13 +109,13 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 				    "cannot %s process %d: it is another user's; run as that "
 				    "user or as root",
 				    wanted, process);
-	if (silent[0])
+	hl_maps_read(process, &maps, NULL);
+	if (silent[0] && may_be_recorded(&maps))
 		return hl_error_set(err, -ETIMEDOUT,
 				    "cannot %s process %d: it may be recorded by a collector "
 				    "that does not answer "
 				    "(process %s); is that stopped?",
 				    wanted, process, silent);
-	hl_maps_read(process, &maps, NULL);
 	if (hl_maps_have_file(&maps, "libheapline-tags.so"))
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: 'heapline record --tags' tags its "

@@ -721,7 +721,7 @@ class WithoutCollector(CtlCase):
 class WhoIsWho(CtlCase):
     def test_processes_that_are_not_recorded_are_refused(self):
         self.start()
-        result = self.ask_undisturbed(self.ctl, os.getpid(), "status")
+        result = self.ctl(os.getpid(), "status")
         self.assert_refused(result, "not being recorded")
         gone = subprocess.Popen(["true"])
         gone.wait()
@@ -915,9 +915,14 @@ class Clients(CtlCase):
         os.kill(recorded.collector.pid, signal.SIGSTOP)
         try:
             result = self.ctl(recorded.pid, "status")
+            # One without a recorder is nobody's, whoever is stopped.
+            with subprocess.Popen(["sleep", "1000"]) as other:
+                others = self.ctl(other.pid, "status")
+                other.kill()
         finally:
             os.kill(recorded.collector.pid, signal.SIGCONT)
         self.assert_refused(result, str(recorded.collector.pid), "does not answer")
+        self.assert_refused(others, f"process {other.pid}: it is not being recorded")
 
 
 if __name__ == "__main__":

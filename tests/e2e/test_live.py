@@ -196,7 +196,7 @@ class Text(LiveCase):
         self.assertEqual([json.loads(line)["state"] for line in lines], ["ended"])
 
     def test_a_process_that_is_not_recorded_is_refused_with_what_works(self):
-        result = self.ask_undisturbed(self.live, "-p", str(os.getpid()), "--once")
+        result = self.live("-p", str(os.getpid()), "--once")
         self.assert_refused(result, "it is not being recorded")
         # Where this user may not join it, it is traced, or recorded from its start.
         self.assertRegex(result.stderr, f"'heapline (attach|stacks) -p {os.getpid()}'")

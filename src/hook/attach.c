@@ -58,12 +58,13 @@ static int or_changed(const struct hl_attach *attach, int r, struct hl_error *er
 
 static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 {
-	if (hl_maps_have_file(&attach->maps, "libheapline.so"))
+	/* One that is only linked, and has nowhere to record to, passes all calls on. */
+	if (hl_maps_have_file(&attach->maps, "libheapline.so") &&
+	    hl_maps_have_file(&attach->maps, "memfd:heapline"))
 		return hl_error_set(err, -EBUSY,
 				    "process %d has the recorder already: 'heapline ctl -p %d "
-				    "status' asks it if it is recorded; if it is only linked with "
-				    "libheapline, start it with 'heapline record', or look from "
-				    "outside with 'heapline stacks -p %d 60'",
+				    "status' asks it if it is recorded, and 'heapline stacks -p %d "
+				    "60' looks from outside",
 				    attach->pid, attach->pid, attach->pid);
 	attach->has_record = hl_record_page_find(attach->remote, &attach->maps, &attach->record);
 	if (!attach->has_record)

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RECORDER "libheapline.so"
+
 #define VDSO_BYTES_MAX (1u << 15)
 
 enum known_name {
@@ -73,10 +75,13 @@ struct search {
 
 /* ---- which definition of a name the process reaches ---- */
 
-/* glibc's loader has a malloc for the time before libc is there. */
+/* glibc's loader has a malloc for the time before libc is there; a recorder that is linked passes calls
+ * on. */
 static bool counts(const struct hl_object *object, size_t name)
 {
-	return name == HL_HOOK_LIBRARIES || !hl_path_is_glibc_loader(object->map->path);
+	return name == HL_HOOK_LIBRARIES ||
+	       (!hl_path_is_glibc_loader(object->map->path) &&
+		strncmp(hl_path_basename(object->map->path), RECORDER, strlen(RECORDER)) != 0);
 }
 
 /*
@@ -107,10 +112,13 @@ static struct hl_definition find_function(const struct search *search, size_t na
 	if (search->program_is_first && hl_object_symbol_is_function(own))
 		return hl_objects_definition(objects, name,
 					     own->is_indirect ? own->reached : own->address);
-	for (size_t i = 0; i < objects->count && !found.object; i++)
+	for (size_t i = 0; i < objects->count && !found.object; i++) {
 		if (counts(&objects->objects[i], name))
 			found = hl_objects_definition(objects, name,
 						      objects->objects[i].symbols[name].reached);
+		if (found.object && !counts(found.object, name))
+			found.object = NULL;
+	}
 	for (size_t i = 0; i < objects->count && !found.object; i++) {
 		const struct hl_object *object = &objects->objects[i];
 		const struct hl_object_symbol *symbol = &object->symbols[name];

@@ -616,6 +616,32 @@ class Programs(Attach):
                 return found
         return None
 
+    def test_a_program_that_is_linked_with_the_recorder_is_joined(self):
+        library = {"LD_LIBRARY_PATH": os.path.join(harness.BUILD, "src/recorder")}
+        with subprocess.Popen([harness.program("control")], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE, env=dict(os.environ, **library)) as process:
+            def ask(line):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                return int(process.stdout.readline())
+            ask("alloc 101")
+            for _ in range(2):
+                before = traces_of(process.pid)
+                with self.attached(process.pid) as attach:
+                    self.assertEqual(ask("alloc 1009"), 1009)
+                    self.assertEqual(ask("release 100"), 100)
+                    attach.send_signal(signal.SIGINT)
+                for value, blocks in (("alloc", 1009), ("inuse", 1009)):
+                    row = harness.top_rows(self.recording, value)["alloc_site"]
+                    self.assertEqual((row["flat_objects"], row["flat_bytes"]),
+                                     (blocks, blocks * 127))
+                ask("alloc 3")
+                ask("release 900")
+                self.assertEqual(traces_of(process.pid)[1:], before[1:])
+                self.assertNotIn("memfd:heapline", self.maps_of(process.pid))
+            process.stdin.close()
+            self.assertEqual(process.wait(harness.TIMEOUT_S), 0)
+
     def test_what_cannot_be_joined_is_refused_in_one_sentence(self):
         stripped = harness.program("waits_static_stripped")
         with harness.Waiting([stripped]) as process:

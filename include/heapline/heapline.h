@@ -5,7 +5,8 @@
  * Link with -lheapline, or leave the symbols weak and check them: they are there only when the
  * recorder is preloaded or linked. Without a collector (heapline record) the recorder passes every
  * call through, and these functions say so. All functions are thread-safe and, but for
- * hl_frame_provider_register(), async-signal-safe, allocate nothing and keep errno.
+ * hl_frame_provider_register(), hl_report_lines() and hl_report_times(), async-signal-safe, allocate nothing and keep
+ * errno.
  */
 #ifndef HEAPLINE_H
 #define HEAPLINE_H
@@ -87,6 +88,65 @@ int hl_log_segments_get(void);
 /* Keeps the newest ${count} segments, 1 to 1,000,000, and deletes older ones. 0, -EINVAL, or as
  * above. */
 int hl_log_segments_set(unsigned count);
+
+/* ---- figures of lines, for programs that show their own ---- */
+
+#define HL_REASON_BYTES 256
+
+/* Bytes in use that were allocated at one place. */
+struct hl_line {
+	const char *
+		place; /* path of a source, of C or of a script; MODULE(FUNCTION) where no line is known */
+	uint32_t line; /* from 1; 0: unknown */
+	uint32_t reserved;
+	int64_t bytes; /* 0: all that was allocated there has been freed */
+};
+
+/* Of one report. Set size to sizeof(struct hl_line_report) before the call. */
+struct hl_line_report {
+	size_t size;
+	int64_t total_bytes;
+	size_t count;
+	const struct hl_line *lines;  /* largest first */
+	char reason[HL_REASON_BYTES]; /* why there is none: a sentence; "" when all is well */
+	void *memory[2];	      /* the library's */
+	size_t memory_bytes[2];
+};
+
+#define HL_REPORT_NOW INT64_C(-1)
+
+/*
+ * Fills ${report} with what this process has in use by line: now, or where there is a log at the highest point of the
+ * 100 ms interval that holds ${ms}, counted from when the recording of the process began. The collector finds the names,
+ * so that this takes as long as `heapline lines` does, but nothing of the process: no memory of its
+ * allocator, no other thread's time. Not for signal handlers. Works without a recorder's library, too, in a process
+ * that was joined. 0; -EINVAL for a size that is not known; or with the reason -ENOTCONN when nothing is being
+ * recorded, -EREMOTEIO when the collector refuses, as for a moment that the log does not hold, -ETIMEDOUT, or another
+ * negative errno. hl_report_lines_free() frees a report that was given, once.
+ */
+int hl_report_lines(int64_t ms, struct hl_line_report *report);
+void hl_report_lines_free(struct hl_line_report *report);
+
+/* The highest point of an interval of 100 ms. */
+struct hl_time {
+	int64_t ms; /* when the interval began, since the recording of the process did */
+	int64_t bytes;
+};
+
+/* Set size to sizeof(struct hl_time_report) before the call. */
+struct hl_time_report {
+	size_t size;
+	size_t count;
+	const struct hl_time *times;
+	char reason[HL_REASON_BYTES];
+	void *memory;
+	size_t memory_bytes;
+};
+
+/* The same over time, from the log, which is read with ${jobs} threads of heapline (0: one for each core). Intervals in
+ * which nothing happened have none. As hl_report_lines(); a process without a log is refused. */
+int hl_report_times(unsigned jobs, struct hl_time_report *report);
+void hl_report_times_free(struct hl_time_report *report);
 
 /* ---- frames of scripts, for programs that run an interpreter ---- */
 

@@ -11,6 +11,8 @@ static struct hl_view_command command = {
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show N lines and the sum of the rest; 0: all (default: all)",
 	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
+	{"freed", 0, NULL, "show lines whose memory was all freed, too, with 0 bytes",
+	 HL_OPTION_FLAG, &command.options.lines.freed, NULL},
 	{0},
 };
 

@@ -7,6 +7,7 @@
 #include "collector/control_client.h"
 #include "collector/control_protocol.h"
 #include "collector/mailbox_reader.h"
+#include "collector/report_child.h"
 #include "collector/snapshot.h"
 #include "region/ring.h"
 
@@ -23,12 +24,13 @@
 /* So that a flood of clients does not keep the collector from its recorders. */
 #define EVENTS_PER_DISPATCH 32
 
-/* epoll's cookie: one of these, plus the index of a client. */
+/* epoll's cookie: one of these, plus the index of a client; and after all of these its report. */
 enum event {
 	EVENT_SOCKET,
 	EVENT_TIMER,
 	EVENT_SNAPSHOT,
 	EVENT_CLIENT,
+	EVENT_REPORT = EVENT_CLIENT + CLIENTS_MAX,
 };
 
 /* A sequence number that no process has: there are never that many. */
@@ -40,9 +42,10 @@ struct hl_control {
 	int directory_fd, socket_fd; /* -1: nobody is listened to */
 	bool deaf;		     /* for want of descriptors; until the next poll */
 	struct hl_control_client clients[CLIENTS_MAX];
-	struct hl_snapshot *snapshot;		   /* NULL: none is being made */
-	struct hl_control_client *snapshot_client; /* who waits for it; NULL: a program */
-	uint32_t snapshot_sequence;		   /* of that program */
+	struct hl_report_child *reports[CLIENTS_MAX]; /* by client; NULL: it waits for none */
+	struct hl_snapshot *snapshot;		      /* NULL: none is being made */
+	struct hl_control_client *snapshot_client;    /* who waits for it; NULL: a program */
+	uint32_t snapshot_sequence;		      /* of that program */
 };
 
 /* ---- making ---- */
@@ -263,6 +266,46 @@ void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *trac
 		take_report(control, tracked);
 }
 
+/* ---- reports of lines and times ---- */
+
+static void drop_report(struct hl_control *control, size_t client)
+{
+	if (!control->reports[client])
+		return;
+	unwatch(control, hl_report_child_fd(control->reports[client]));
+	hl_report_child_free(control->reports[client]);
+	control->reports[client] = NULL;
+}
+
+static int begin_report(struct hl_control *control, struct hl_control_client *client,
+			const struct hl_control_request *request, struct hl_error *err)
+{
+	size_t index = (size_t)(client - control->clients);
+
+	int r = hl_report_child_begin(&control->subject, request, &control->reports[index], err);
+	if (r < 0)
+		return r;
+	r = watch(control, hl_report_child_fd(control->reports[index]), EPOLLIN,
+		  EVENT_REPORT + index);
+	if (r == 0)
+		return 0;
+	drop_report(control, index);
+	return hl_error_set(err, r, "cannot wait for the report: %s", strerror(-r));
+}
+
+static void end_report_of(struct hl_control *control, size_t client)
+{
+	struct hl_error err = {0};
+	char *text = NULL;
+
+	if (!control->reports[client])
+		return;
+	int r = hl_report_child_end(control->reports[client], &text, &err);
+	drop_report(control, client);
+	answer(control, &control->clients[client],
+	       r < 0 ? hl_control_answer_error(err.text) : text);
+}
+
 /* ---- clients ---- */
 
 static void on_client(struct hl_control *control, struct hl_control_client *client)
@@ -282,14 +325,18 @@ static void on_client(struct hl_control *control, struct hl_control_client *clie
 		return;
 	bool is_copy = request.verb == HL_CONTROL_SNAPSHOT || request.verb == HL_CONTROL_REPLACE;
 	bool is_end = request.verb == HL_CONTROL_DETACH;
-	if (r == 0 && !is_copy && !is_end) {
+	bool is_report = request.verb == HL_CONTROL_LINES || request.verb == HL_CONTROL_TIMES;
+	if (request.pid == 0 && (is_report || request.verb == HL_CONTROL_FIND))
+		request.pid = client->pid;
+	if (r == 0 && !is_copy && !is_end && !is_report) {
 		answer(control, client, hl_control_actions_act(&control->subject, &request));
 		return;
 	}
 	if (r == 0)
 		r = is_end ? hl_control_actions_check_detach(&control->subject, request.pid, &err)
-			   : begin_snapshot(control, request.argument,
-					    request.verb == HL_CONTROL_REPLACE, &err);
+		    : is_report ? begin_report(control, client, &request, &err)
+				: begin_snapshot(control, request.argument,
+						 request.verb == HL_CONTROL_REPLACE, &err);
 	if (r < 0) {
 		answer(control, client, hl_control_answer_error(err.text));
 		return;
@@ -335,7 +382,7 @@ static void on_socket(struct hl_control *control)
 	} else if (watch(control, fd, EPOLLIN, EVENT_CLIENT + i) < 0) {
 		close(fd);
 	} else {
-		hl_control_client_begin(&control->clients[i], fd);
+		hl_control_client_begin(&control->clients[i], fd, peer.pid);
 		on_client(control, &control->clients[i]);
 	}
 }
@@ -372,7 +419,9 @@ void hl_control_dispatch(struct hl_control *control)
 	for (int i = 0; i < EVENTS_PER_DISPATCH; i++) {
 		if (epoll_wait(control->epoll_fd, &event, 1, 0) != 1)
 			return;
-		if (event.data.u64 >= EVENT_CLIENT)
+		if (event.data.u64 >= EVENT_REPORT)
+			end_report_of(control, event.data.u64 - EVENT_REPORT);
+		else if (event.data.u64 >= EVENT_CLIENT)
 			on_client(control, &control->clients[event.data.u64 - EVENT_CLIENT]);
 		else if (event.data.u64 == EVENT_SNAPSHOT)
 			end_snapshot(control);
@@ -387,6 +436,8 @@ void hl_control_close(struct hl_control *control)
 {
 	if (control->snapshot)
 		end_snapshot(control);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		drop_report(control, i);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		if (control->clients[i].state != HL_CLIENT_LEAVING)
 			hl_control_client_end(&control->clients[i]);

@@ -20,10 +20,11 @@ static void be_patient(struct hl_control_client *client)
 	client->deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 }
 
-void hl_control_client_begin(struct hl_control_client *client, int fd)
+void hl_control_client_begin(struct hl_control_client *client, int fd, pid_t pid)
 {
 	client->state = HL_CLIENT_ASKING;
 	client->fd = fd;
+	client->pid = pid;
 	client->size = client->sent = 0;
 	client->answer = NULL;
 	be_patient(client);

@@ -19,6 +19,7 @@ enum hl_control_client_state {
 struct hl_control_client {
 	enum hl_control_client_state state;
 	int fd;
+	pid_t pid;	      /* who asks */
 	uint64_t deadline_ns; /* of asking and of taking the answer */
 	size_t size;	      /* bytes of the line so far */
 	char *answer;	      /* the client's */
@@ -26,8 +27,8 @@ struct hl_control_client {
 	char line[HL_CONTROL_LINE_MAX];
 };
 
-/* Takes ${fd} over, which does not block. */
-void hl_control_client_begin(struct hl_control_client *client, int fd);
+/* Takes ${fd} over, which does not block, of process ${pid}. */
+void hl_control_client_begin(struct hl_control_client *client, int fd, pid_t pid);
 
 /* Closes the connection. */
 void hl_control_client_end(struct hl_control_client *client);

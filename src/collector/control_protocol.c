@@ -63,6 +63,16 @@ static int check_segments(struct hl_control_request *request, struct hl_error *e
 			    NAME_SHOWN_MAX, text, HL_LOG_SEGMENTS_MAX);
 }
 
+static int check_number(struct hl_control_request *request, struct hl_error *err)
+{
+	const char *text = request->argument;
+
+	if (strspn(text, "0123456789") == strlen(text) && strlen(text) < 16)
+		return 0;
+	return hl_error_set(err, -EINVAL, "'%.*s' is not a number; give one, or nothing",
+			    NAME_SHOWN_MAX, text);
+}
+
 static int check_nothing(struct hl_control_request *request, struct hl_error *err)
 {
 	if (request->argument[0] == '\0')
@@ -85,6 +95,8 @@ static const struct {
 	[HL_CONTROL_RESET] = {"reset", check_nothing},
 	[HL_CONTROL_ALLOCATOR] = {"ask-allocator", check_nothing},
 	[HL_CONTROL_DETACH] = {"detach", check_nothing},
+	[HL_CONTROL_LINES] = {"lines", check_number},
+	[HL_CONTROL_TIMES] = {"times", check_number},
 };
 
 const char *hl_control_protocol_verb(enum hl_control_verb verb)

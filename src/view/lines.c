@@ -85,7 +85,8 @@ int hl_lines_view(const struct hl_profile *profile, const struct hl_view_options
 	int r = hl_rows_init(&rows, profile, &by_line);
 	/* Rows that are only callers have nothing of their own. */
 	for (size_t i = 0; i < rows.count; i++)
-		if (hl_aggregate_any(rows.rows[i].flat))
+		if (hl_aggregate_any(rows.rows[i].flat) ||
+		    (options->lines.freed && rows.rows[i].leaf))
 			rows.rows[kept++] = rows.rows[i];
 	rows.count = kept;
 	if (r == 0)

@@ -64,7 +64,7 @@ static int by_weight(const void *left, const void *right, void *context)
 /* Sums by key what was allocated there and in what it called, and marks where stacks with any of
  * the value end. */
 static int sum_flat_and_cum(struct hl_rows *rows, const struct hl_profile *profile,
-			    enum hl_value value)
+			    enum hl_value value, bool freed)
 {
 	struct hl_aggregate sums = {0};
 
@@ -82,7 +82,8 @@ static int sum_flat_and_cum(struct hl_rows *rows, const struct hl_profile *profi
 		hl_aggregate_figures_of(&profile->counters[0], value);
 	rows->rows[0].leaf = true;
 	for (uint32_t i = 1; i < profile->node_count; i++)
-		if (hl_aggregate_any(hl_aggregate_figures_of(&profile->counters[i], value)))
+		if (hl_aggregate_any(hl_aggregate_figures_of(&profile->counters[i], value)) ||
+		    (freed && profile->counters[i].alloc_objects))
 			rows->rows[hl_keys_of_node(&rows->keys, profile, i)].leaf = true;
 	return 0;
 }
@@ -100,7 +101,7 @@ static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
 	if (!rows->rows)
 		return -ENOMEM;
 	if (!compares(options))
-		r = sum_flat_and_cum(rows, profile, options->value);
+		r = sum_flat_and_cum(rows, profile, options->value, options->lines.freed);
 	for (uint32_t i = 0; compares(options) && i < profile->node_count; i++) {
 		struct hl_row *row = &rows->rows[hl_keys_of_node(&rows->keys, profile, i)];
 		struct hl_aggregate_figures before =
@@ -116,7 +117,8 @@ static int collect_keys(struct hl_rows *rows, const struct hl_profile *profile,
 		struct hl_row row = rows->rows[key];
 		row.delta = hl_aggregate_difference(row.before, row.flat);
 		if (compares(options) ? !hl_aggregate_any(row.delta)
-				      : !hl_aggregate_any(row.flat) && !hl_aggregate_any(row.cum))
+				      : !hl_aggregate_any(row.flat) && !hl_aggregate_any(row.cum) &&
+						!(options->lines.freed && row.leaf))
 			continue;
 		row.id = key;
 		row.label = hl_keys_label(&rows->keys, profile, key);

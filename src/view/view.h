@@ -91,6 +91,9 @@ struct hl_view_options {
 		bool stacks; /* lists them */
 	} info;
 	struct {
+		bool freed; /* lines whose memory was all freed, too */
+	} lines;
+	struct {
 		double valley; /* percent of its height that in use falls by on both sides */
 	} peaks;
 	struct {

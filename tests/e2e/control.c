@@ -14,6 +14,8 @@
  *	status		hl_status.mode
  *	small		hl_status_get() with the size that hl_status had at first
  *	everywhere	hl_mark() in a signal handler, and in four threads at once
+ *	lines MS	hl_report_lines(), MS or -1: the bytes in use of line alloc_site, or its error
+ *	times		hl_report_times(): the bytes of the last interval, or its error
  *	become UID	setresuid()
  *	fork		a child that waits for a minute; its PID
  *
@@ -24,6 +26,7 @@
 #include <heapline/heapline.h>
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -31,6 +34,7 @@
 #include <unistd.h>
 
 #define THREADS		 4
+#define ALLOC_LINE	 46 /* of alloc_site, for lines() */
 #define MARKS_OF_THREADS 100
 
 /* Blocks in the order of their allocation; in static memory, so that no other allocation counts. */
@@ -39,7 +43,7 @@ static unsigned first, end;
 
 static SITE void alloc_site(void)
 {
-	void *block = malloc(127);
+	void *block = malloc(127); /* ALLOC_LINE */
 
 	KEEP(block);
 	if (end < sizeof(blocks) / sizeof(*blocks))
@@ -149,6 +153,52 @@ static int small_status(void)
 	return r;
 }
 
+/* The sum is right, the order too, and what is asked of the kernel alone is not in the figures. */
+static int lines(int ms)
+{
+	struct hl_line_report report_of_lines = {.size = sizeof(report_of_lines)};
+	int64_t sum = 0, last = INT64_MAX;
+	int found = 0;
+
+	struct mallinfo2 before = mallinfo2();
+	int r = hl_report_lines(ms, &report_of_lines);
+	struct mallinfo2 after = mallinfo2();
+	REQUIRE(before.uordblks == after.uordblks && before.hblks == after.hblks);
+	REQUIRE((r == 0) == !report_of_lines.reason[0]);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < report_of_lines.count; i++) {
+		const struct hl_line *line = &report_of_lines.lines[i];
+		const char *name = strrchr(line->place, '/');
+		REQUIRE(line->bytes <= last);
+		last = line->bytes;
+		sum += line->bytes;
+		if (name && !strcmp(name, "/control.c") && line->line == ALLOC_LINE)
+			found = (int)line->bytes;
+	}
+	REQUIRE(sum == report_of_lines.total_bytes);
+	hl_report_lines_free(&report_of_lines);
+	report_of_lines.size--;
+	REQUIRE(hl_report_lines(ms, &report_of_lines) == -EINVAL);
+	return found;
+}
+
+static int times(void)
+{
+	struct hl_time_report report_of_times = {.size = sizeof(report_of_times)};
+
+	int r = hl_report_times(1, &report_of_times);
+	REQUIRE((r == 0) == !report_of_times.reason[0]);
+	if (r < 0)
+		return r;
+	REQUIRE(report_of_times.count > 0);
+	for (size_t i = 1; i < report_of_times.count; i++)
+		REQUIRE(report_of_times.times[i - 1].ms < report_of_times.times[i].ms);
+	int bytes = (int)report_of_times.times[report_of_times.count - 1].bytes;
+	hl_report_times_free(&report_of_times);
+	return bytes;
+}
+
 static int become(uid_t user)
 {
 	return setresuid(user, user, user);
@@ -194,6 +244,10 @@ static int obey(const char *verb, const char *argument)
 		return mode();
 	if (!strcmp(verb, "small"))
 		return small_status();
+	if (!strcmp(verb, "lines"))
+		return lines(atoi(argument));
+	if (!strcmp(verb, "times"))
+		return times();
 	if (!strcmp(verb, "become"))
 		return become((uid_t)atoi(argument));
 	REQUIRE(!strcmp(verb, "fork"));

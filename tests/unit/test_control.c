@@ -34,7 +34,8 @@ static void requests_come_back_as_they_were_written(void **state)
 		[HL_CONTROL_MODE] = "log-fast", [HL_CONTROL_MARK] = "a name with spaces ",
 		[HL_CONTROL_SNAPSHOT] = "/x y", [HL_CONTROL_REPLACE] = "/\xff",
 		[HL_CONTROL_SEGMENTS] = "12",	[HL_CONTROL_ALLOCATOR] = "",
-		[HL_CONTROL_DETACH] = "",
+		[HL_CONTROL_DETACH] = "",	[HL_CONTROL_LINES] = "1300",
+		[HL_CONTROL_TIMES] = "",
 	};
 
 	(void)state;
@@ -126,7 +127,7 @@ static void begin(struct conversation *conversation)
 	int fds[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-	hl_control_client_begin(&conversation->client, fds[0]);
+	hl_control_client_begin(&conversation->client, fds[0], getpid());
 	conversation->other = fds[1];
 }
 

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs heapline's views for programs that ask; see report_child.h. */
+#include "collector/report_child.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ARGUMENTS_MAX	 20
+#define REPORT_BYTES_MAX ((off_t)64 << 20)
+
+/* What its sentences begin with. */
+static const char own_name[] = "heapline: ";
+
+struct hl_report_child {
+	pid_t pid;
+	int pidfd, text_fd, sentence_fd;
+};
+
+/* The recording's directory, whatever it was called when it began. */
+static int path_of(const struct hl_archive *archive, char ret_path[PATH_MAX])
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", archive->directory.fd);
+	ssize_t length = readlink(link, ret_path, PATH_MAX - 1);
+	if (length < 0)
+		return -errno;
+	ret_path[length] = '\0';
+	return 0;
+}
+
+static int spawn(struct hl_report_child *child, char **arguments)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none, usual;
+
+	/* The collector holds signals back, and ignores some. */
+	sigemptyset(&none);
+	sigemptyset(&usual);
+	sigaddset(&usual, SIGPIPE);
+	sigaddset(&usual, SIGXFSZ);
+	if (posix_spawn_file_actions_init(&actions))
+		return -ENOMEM;
+	if (posix_spawnattr_init(&attributes)) {
+		posix_spawn_file_actions_destroy(&actions);
+		return -ENOMEM;
+	}
+	int error =
+		posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	if (!error)
+		error = posix_spawn_file_actions_adddup2(&actions, child->text_fd, STDOUT_FILENO);
+	if (!error)
+		error = posix_spawn_file_actions_adddup2(&actions, child->sentence_fd,
+							 STDERR_FILENO);
+	if (!error) {
+		posix_spawnattr_setsigmask(&attributes, &none);
+		posix_spawnattr_setsigdefault(&attributes, &usual);
+		posix_spawnattr_setflags(&attributes,
+					 POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+		error = posix_spawn(&child->pid, "/proc/self/exe", &actions, &attributes, arguments,
+				    environ);
+	}
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attributes);
+	return -error;
+}
+
+static int begin(struct hl_report_child *child, const struct hl_control_subject *subject,
+		 const struct hl_tracked *tracked, const struct hl_control_request *request)
+{
+	char process[32], path[PATH_MAX], *arguments[ARGUMENTS_MAX] = {"heapline"};
+	size_t count = 1;
+
+	int r = path_of(subject->archive, path);
+	if (r < 0)
+		return r;
+	child->text_fd = memfd_create("heapline-report", MFD_CLOEXEC);
+	child->sentence_fd = memfd_create("heapline-report", MFD_CLOEXEC);
+	if (child->text_fd < 0 || child->sentence_fd < 0)
+		return -errno;
+	snprintf(process, sizeof(process), "%d/%" PRIu32, tracked->pid, tracked->sequence);
+	if (request->verb == HL_CONTROL_TIMES) {
+		arguments[count++] = "timeline";
+		arguments[count++] = "--format=csv";
+		if (request->argument[0])
+			arguments[count++] = "--jobs";
+	} else {
+		arguments[count++] = "lines";
+		arguments[count++] = "--value=inuse";
+		arguments[count++] = "--freed";
+		arguments[count++] = "--rows=0";
+		if (request->argument[0])
+			arguments[count++] = "--at";
+	}
+	if (request->argument[0])
+		arguments[count++] = (char *)request->argument;
+	arguments[count++] = "--color=never";
+	arguments[count++] = "--no-pager";
+	arguments[count++] = "--process";
+	arguments[count++] = process;
+	arguments[count++] = "--";
+	arguments[count++] = path;
+	r = spawn(child, arguments);
+	if (r < 0)
+		return r;
+	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+	return child->pidfd < 0 ? -errno : 0;
+}
+
+int hl_report_child_begin(const struct hl_control_subject *subject,
+			  const struct hl_control_request *request,
+			  struct hl_report_child **ret_child, struct hl_error *err)
+{
+	struct hl_tracked *tracked = *subject->tracked;
+
+	while (tracked && (tracked->pid != request->pid || !hl_tracked_is_running(tracked)))
+		tracked = tracked->next;
+	if (!tracked)
+		return hl_error_set(err, -ESRCH, "process %d is not recorded here, or has ended",
+				    request->pid);
+	struct hl_report_child *child = malloc(sizeof(*child));
+	if (!child)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	*child = (struct hl_report_child){.pidfd = -1, .text_fd = -1, .sentence_fd = -1};
+	int r = hl_archive_save(subject->archive, tracked, false);
+	if (r == 0)
+		r = hl_archive_save_meta(subject->archive, false);
+	if (r < 0) {
+		*err = subject->archive->failure;
+	} else {
+		r = begin(child, subject, tracked, request);
+		if (r < 0)
+			hl_error_set(err, r, "cannot begin the report: %s", strerror(-r));
+	}
+	if (r < 0) {
+		hl_report_child_free(child);
+		return r;
+	}
+	*ret_child = child;
+	return 0;
+}
+
+int hl_report_child_fd(const struct hl_report_child *child)
+{
+	return child->pidfd;
+}
+
+/* All that was written to ${fd}, with a NUL; to be freed. */
+static int read_back(int fd, char **ret_text, size_t *ret_size)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	if (status.st_size > REPORT_BYTES_MAX)
+		return -EFBIG;
+	char *text = malloc((size_t)status.st_size + 1);
+	ssize_t size = text ? pread(fd, text, (size_t)status.st_size, 0) : -1;
+	if (size < 0) {
+		int r = text ? -errno : -ENOMEM;
+		free(text);
+		return r;
+	}
+	text[size] = '\0';
+	*ret_text = text;
+	*ret_size = (size_t)size;
+	return 0;
+}
+
+int hl_report_child_end(const struct hl_report_child *child, char **ret_text, struct hl_error *err)
+{
+	HL_FREED char *sentences = NULL;
+	char *text;
+	size_t size, length;
+
+	/* Its status may be another's to fetch, who reaps all children: a view that fails writes nothing. */
+	int r = read_back(child->text_fd, &text, &size);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read the report: %s", strerror(-r));
+	if (size) {
+		*ret_text = text;
+		return 0;
+	}
+	free(text);
+	r = read_back(child->sentence_fd, &sentences, &length);
+	const char *sentence = r == 0 ? strstr(sentences, own_name) : NULL;
+	sentence =
+		sentence ? sentence + strlen(own_name) : "heapline ended while it wrote the report";
+	return hl_error_set(err, -EIO, "%.*s", (int)strcspn(sentence, "\n"), sentence);
+}
+
+void hl_report_child_free(struct hl_report_child *child)
+{
+	if (!child)
+		return;
+	/* By the descriptor: the number may be another's, where somebody else has reaped it. */
+	if (child->pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
+	if (child->pid > 0)
+		waitpid(child->pid, NULL, 0);
+	if (child->pidfd >= 0)
+		close(child->pidfd);
+	if (child->text_fd >= 0)
+		close(child->text_fd);
+	if (child->sentence_fd >= 0)
+		close(child->sentence_fd);
+	free(child);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A report that a program asks for while it is recorded, as heapline itself writes it: by another process, since to
+ * find the names of lines takes a while, memory, and reading files that may be damaged.
+ */
+#pragma once
+
+#include "collector/control_actions.h"
+
+struct hl_report_child;
+
+/* Saves the process of a checked request, LINES or TIMES, and begins the report. 0 or a negative errno with a
+ * sentence. */
+int hl_report_child_begin(const struct hl_control_subject *subject,
+			  const struct hl_control_request *request,
+			  struct hl_report_child **ret_child, struct hl_error *err);
+
+/* Readable (poll) when the report is done. */
+int hl_report_child_fd(const struct hl_report_child *child);
+
+/* Of a report that is done: its text, which the caller frees. 0, or a negative errno with the sentence that heapline
+ * gave. */
+int hl_report_child_end(const struct hl_report_child *child, char **ret_text, struct hl_error *err);
+
+/* Ends one that is not done. NULL is fine. */
+void hl_report_child_free(struct hl_report_child *child);

@@ -60,6 +60,9 @@ static struct text source_of(const struct hl_lua_layout *layout, uint64_t proto)
 	struct text source = string_at(layout, string);
 	if (source.count && (*source.bytes == '@' || *source.bytes == '='))
 		return (struct text){source.bytes + 1, source.count - 1};
+	/* No script begins with a slash: a host has forgotten the '@' before a path. */
+	if (source.count && *source.bytes == '/')
+		return source;
 	return name_of_string(source);
 }
 

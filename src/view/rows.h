@@ -10,6 +10,7 @@
 
 struct hl_row {
 	struct hl_keys_label label; /* by stack, of its leaf */
+	uint32_t rank;		    /* in a table, from 1; the view's */
 	uint32_t id;		    /* the key; by thread, the index of profile->threads */
 	struct hl_aggregate_figures flat, cum;
 	bool leaf; /* something was allocated right there, freed since or not */

@@ -22,8 +22,9 @@ void hl_table_figures(struct hl_emit *emit, const struct hl_profile *profile, en
 
 const char *hl_table_title(const struct hl_emit *emit, const struct hl_column *column)
 {
-	return column->kind == HL_COLUMN_OTHER ? hl_unit_names[hl_unit_other(emit->unit)]
-					       : column->title;
+	return column->kind == HL_COLUMN_OTHER && !strcmp(column->title, "other")
+		       ? hl_unit_names[hl_unit_other(emit->unit)]
+		       : column->title;
 }
 
 bool hl_table_is_number(const struct hl_column *column)

@@ -26,7 +26,7 @@ enum hl_column_kind {
 	HL_COLUMN_NUMBER,  /* an integer without commas, such as a PID */
 	HL_COLUMN_ADDRESS, /* 0x7f00 */
 	HL_COLUMN_FIGURE,  /* text: in the chosen unit; JSON: KEY_bytes and KEY_objects, if known */
-	HL_COLUMN_OTHER,   /* text: a figure in the other unit, under that unit's name, if known */
+	HL_COLUMN_OTHER, /* text: a figure in the other unit, if known; titled "other" it has that unit's name */
 	HL_COLUMN_BAR,	   /* text: the share of a number as "####............" */
 	HL_COLUMN_SHARE,   /* text: 12.3 %, of the table's whole or sum */
 	HL_COLUMN_STACK,   /* text: frames joined by ';'; JSON: an array of names */

@@ -5,8 +5,15 @@
 #include "view/table.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define ROWS_DEFAULT 30
+
+/* A dump of skynet-mprof, whose own tables number their rows and count the blocks of callees; by the unit that is not
+ * chosen. */
+#define DUMP_WITH_OBJECTS (1u << 30)
+#define DUMP_WITH_BYTES	  (1u << 31)
+#define IS_DUMP		  (DUMP_WITH_OBJECTS | DUMP_WITH_BYTES)
 
 #define BY(key) (1u << HL_VIEW_BY_##key)
 #define BY_NAME (BY(FUNCTION) | BY(ADDRESS)) /* rows stand for what has the name */
@@ -35,12 +42,15 @@ static void tid(struct hl_emit *emit, const void *row, const void *context)
 #define BY_FRAME     (BY_NAME | BY(LINE) | BY(MODULE))
 
 static const struct hl_column columns[] = {
+	{NULL, "no", HL_COLUMN_NUMBER, MEMBER(rank), .shown_if = IS_DUMP},
 	{"flat", "flat", HL_COLUMN_FIGURE, MEMBER(flat)},
 	{NULL, "flat%", HL_COLUMN_SHARE, MEMBER(flat)},
 	{"cum", "cum", HL_COLUMN_FIGURE, MEMBER(cum)},
 	{NULL, "cum%", HL_COLUMN_SHARE, MEMBER(cum)},
 	/* In the unit that was not chosen, and called after it: "objects" or "bytes". */
 	{NULL, "other", HL_COLUMN_OTHER, MEMBER(flat), HL_COLUMN_OMITTED},
+	{NULL, "cum objects", HL_COLUMN_OTHER, MEMBER(cum), HL_COLUMN_OMITTED, DUMP_WITH_OBJECTS},
+	{NULL, "cum bytes", HL_COLUMN_OTHER, MEMBER(cum), HL_COLUMN_OMITTED, DUMP_WITH_BYTES},
 	{"pid", "pid", HL_COLUMN_NUMBER, .cell = pid, .shown_if = BY(THREAD)},
 	{"tid", "tid", HL_COLUMN_NUMBER, .cell = tid, .shown_if = BY(THREAD)},
 	{NULL, "where", HL_COLUMN_TEXT, AT, .flags = PLACE | KEY, .shown_if = BY(LINE)},
@@ -77,6 +87,9 @@ int hl_top_view(const struct hl_profile *profile, const struct hl_view_options *
 	if (r < 0)
 		return hl_summary_fail(profile, r, err);
 	int64_t whole = hl_aggregate_figure(rows.total, options->unit);
+	unsigned facts = 1u << options->by;
+	if (strcmp(hl_profile_text(profile, profile->source), "mprof") == 0)
+		facts |= options->unit == HL_UNIT_BYTES ? DUMP_WITH_OBJECTS : DUMP_WITH_BYTES;
 	size_t shown = hl_emit_shown(emit, options->row_limit, ROWS_DEFAULT, rows.count);
 	hl_emit_text(emit, "by", hl_keys_by_names[options->by]);
 	for (size_t i = 0; options->by == HL_VIEW_BY_THREAD && i < rows.count; i++)
@@ -88,9 +101,10 @@ int hl_top_view(const struct hl_profile *profile, const struct hl_view_options *
 		hl_emit_blank(emit);
 	}
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = profile,
-						.facts = 1u << options->by, .whole = rows.total});
+						.facts = facts, .whole = rows.total});
 	for (size_t i = 0; i < shown; i++) {
-		const struct hl_row *row = &rows.rows[i];
+		struct hl_row *row = &rows.rows[i];
+		row->rank = (uint32_t)i + 1;
 		int64_t weight = hl_aggregate_figure(
 			options->sort == HL_VIEW_SORT_FLAT ? row->flat : row->cum, options->unit);
 		hl_table_row(emit, row, hl_rows_emphasis(i, weight, whole));

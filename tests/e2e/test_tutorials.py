@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import harness
 
@@ -145,6 +146,27 @@ class Tutorials(unittest.TestCase):
         self.assertRegex(tree, r"sessions \(server \.bss")
         self.assertRegex(chain, r"\nsessions\+120 \(.*\(\+16\) -> 0x\w+, 4,008 B\n")
         self.assertTrue(os.path.exists(os.path.join(self.folder, "held.svg")))
+
+    def test_a_leak_in_a_script_is_found_from_outside_and_from_inside(self):
+        for command in ("lua5.4", "bash"):
+            harness.need(command)
+        need_attach(self.folder)
+        module = os.path.join(harness.BUILD, "lua/heapline_lua5.4.so")
+        if not os.path.exists(module):
+            self.skipTest("heapline was built without the headers of Lua 5.4")
+        with unittest.mock.patch.dict(os.environ, LUA_CPATH_5_4=module):
+            said = self.play("lua-leak.md", {})
+        _, top, lines, _, inside, cured = said
+        [first, *_] = re.findall(r"^ *[0-9.]+ .*(?:function|chunk).*$", top, re.M)
+        self.assertRegex(first, r" game\.lua:[45].* function <game\.lua:3>$")
+        self.assertRegex(lines, r"\b5\b.*table\.insert\(inbox")
+        with open(os.path.join(self.folder, "leak.svg"), encoding="utf-8") as file:
+            self.assertIn("function &lt;game.lua:3&gt;", file.read())
+        first, size = re.search(r"^grown by [0-9]+\n(\S+) line:5 size:([0-9]+)$", inside, re.M).groups()
+        self.assertEqual(first, "game.lua")
+        self.assertGreater(int(size), 10000 * 64)
+        self.assertNotIn("game.lua line:5 ", cured)
+        self.assertRegex(cured, r"-[0-9.]+ [KM]iB")
 
     def assert_leak(self, top):
         total = top["total"]["inuse_bytes"]

@@ -337,24 +337,31 @@ static void warn_of_allocator(struct hl_collector *collector, const struct hl_tr
 				program->executable, function);
 }
 
+/* Whether ${text} ends within ${bytes}, and a terminal shows all of it. */
+static bool is_plain_text(const char *text, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		if (!text[i])
+			return true;
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	}
+	return false;
+}
+
 /* Says once for each program why lines of its scripts are missing. The program may have written anything
  * there. */
 static void warn_of_scripts(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	const struct hl_region_refusal *refusal = &tracked->region.header->refusal;
-	char reason[HL_REFUSAL_MAX];
 
 	if (atomic_load_explicit(&refusal->state, memory_order_acquire) != HL_REFUSAL_WRITTEN)
 		return;
-	memcpy(reason, refusal->reason, sizeof(reason));
-	for (size_t i = 0; i < sizeof(reason) && reason[i]; i++)
-		if (reason[i] < ' ' || reason[i] > '~')
-			return;
-	hl_archive_warn(
-		&collector->archive,
-		"'%s' runs Lua, but its frames stay native: %.*s; heapline.h(3) has the calls "
-		"by which a program names them itself",
-		tracked->identity.executable, (int)sizeof(reason), reason);
+	const struct hl_region_refusal said = *refusal;
+	if (is_plain_text(said.runtime, sizeof(said.runtime)) &&
+	    is_plain_text(said.reason, sizeof(said.reason)))
+		hl_archive_warn(&collector->archive, "'%s' runs %s, but its frames stay native: %s",
+				tracked->identity.executable, said.runtime, said.reason);
 }
 
 /* The last save of a process; on success nothing of it stays in memory. */

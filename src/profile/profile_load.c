@@ -132,7 +132,8 @@ static void mark_interpreter(struct hl_builder *builder, const struct source *so
 
 	for (uint32_t i = 0; i < process->provider_count; i++) {
 		const struct hl_recording_provider *it = &process->providers[i];
-		bool is_eval = is_within(pc, it->eval_start, it->eval_end);
+		bool is_eval = is_within(pc, it->eval_start, it->eval_end) ||
+			       is_within(pc, it->cold_start, it->cold_end);
 		bool allocates = is_within(pc, it->alloc_start, it->alloc_end);
 		if (is_eval || allocates || is_within(pc, it->text_start, it->text_end))
 			hl_builder_mark(builder, module, address,

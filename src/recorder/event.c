@@ -12,6 +12,7 @@
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/node.h"
+#include "recorder/python_modules.h"
 #include "recorder/recall_check.h"
 #include "recorder/sample.h"
 
@@ -257,8 +258,10 @@ static struct hl_cell *cell_in_mode(struct hl_recorder *recorder, struct hl_thre
 				    const struct hl_registers *caller,
 				    const struct hl_recall_slot *place, uint32_t mode)
 {
-	if (HL_UNLIKELY(mode & HL_MODE_PROBE))
-		hl_lua_modules_probe(recorder);
+	if (HL_UNLIKELY(mode & HL_MODE_PROBE)) {
+		hl_lua_modules_probe(recorder); /* which first takes the bit off */
+		hl_python_modules_open(recorder);
+	}
 	return find_cell(recorder, thread, caller, place, false);
 }
 

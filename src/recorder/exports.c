@@ -62,30 +62,40 @@ static struct table table_of(const struct hl_exports *exports)
 	return (struct table){head[0], head[1], buckets, buckets + head[0]};
 }
 
-static const char *name_of(const struct hl_exports *exports, const Elf64_Sym *symbol)
+static bool is_function(const Elf64_Sym *symbol)
 {
-	bool is_function = ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx;
-
-	return is_function ? exports->names + symbol->st_name : "";
+	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx;
 }
 
-uint64_t hl_exports_find(const struct hl_exports *exports, const char *name)
+static const char *name_of(const struct hl_exports *exports, const Elf64_Sym *symbol)
+{
+	return is_function(symbol) ? exports->names + symbol->st_name : "";
+}
+
+const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name)
 {
 	struct table table = table_of(exports);
 	uint32_t hash = hash_of(name);
 
 	if (!table.bucket_count)
-		return 0;
+		return NULL;
 	for (uint32_t at = table.buckets[hash % table.bucket_count]; at >= table.first; at++) {
 		const Elf64_Sym *symbol = &exports->symbols[at];
-		if ((table.hashes[at - table.first] | 1) == (hash | 1) &&
-		    is_prefix(name, name_of(exports, symbol)) &&
-		    is_prefix(name_of(exports, symbol), name))
-			return exports->load_bias + symbol->st_value;
+		const char *found = exports->names + symbol->st_name;
+		if ((table.hashes[at - table.first] | 1) == (hash | 1) && symbol->st_shndx &&
+		    is_prefix(name, found) && is_prefix(found, name))
+			return symbol;
 		if (table.hashes[at - table.first] & 1)
 			break;
 	}
-	return 0;
+	return NULL;
+}
+
+uint64_t hl_exports_find(const struct hl_exports *exports, const char *name)
+{
+	const Elf64_Sym *symbol = hl_exports_symbol(exports, name);
+
+	return symbol && is_function(symbol) ? exports->load_bias + symbol->st_value : 0;
 }
 
 void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t inside,

@@ -31,16 +31,7 @@ static struct interpreter {
 
 static void refuse(struct hl_region_header *header, enum hl_lua_problem problem)
 {
-	struct hl_region_refusal *refusal = &header->refusal;
-	const char *reason = hl_lua_problem_text(problem);
-	uint32_t none = HL_REFUSAL_NONE;
-
-	if (!atomic_compare_exchange_strong(&refusal->state, &none, HL_REFUSAL_WRITING))
-		return;
-	for (size_t i = 0; reason[i] && i < sizeof(refusal->reason) - 1; i++)
-		refusal->reason[i] = reason[i];
-	/* Release: who sees it sees the reason. */
-	atomic_store_explicit(&refusal->state, HL_REFUSAL_WRITTEN, memory_order_release);
+	hl_script_refuse(header, "Lua", hl_lua_problem_text(problem));
 }
 
 /* By functions that came with a version. */

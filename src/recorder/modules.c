@@ -5,6 +5,7 @@
 #include "recorder/libc.h"
 #include "recorder/lua_modules.h"
 #include "recorder/module_file.h"
+#include "recorder/python_modules.h"
 #include "recorder/sys.h"
 
 #include <dlfcn.h>
@@ -245,12 +246,14 @@ static const Elf64_Dyn *find_dynamic(const struct hl_region_module *module, cons
 
 /* Has the next event probe the module where it is an interpreter. */
 static void look_for_scripts(struct hl_modules *modules, const struct hl_region_module *module,
-			     const char *name)
+			     const struct dl_find_object *object)
 {
+	const char *name = object->dlfo_link_map->l_name;
 	struct hl_exports exports = hl_exports_of(find_dynamic(module, name), module->load_bias);
 
-	if (hl_lua_modules_note(modules->region->header, &exports, module->start, module->end,
-				!*name))
+	bool is_lua = hl_lua_modules_note(modules->region->header, &exports, module->start,
+					  module->end, !*name);
+	if (hl_python_modules_note(&exports, object) || is_lua)
 		atomic_fetch_or(&modules->region->header->mode, HL_MODE_PROBE);
 }
 
@@ -273,7 +276,7 @@ static int64_t find_or_add(struct hl_modules *modules, const struct dl_find_obje
 	index = find_gone(modules, &module, name);
 	if (index < 0)
 		index = add_entry(modules, &module, name);
-	look_for_scripts(modules, &module, name);
+	look_for_scripts(modules, &module, object);
 	if (index < 0)
 		return index;
 	modules->entries[index].gone = false;
@@ -387,4 +390,5 @@ void hl_modules_retire_unloaded(struct hl_modules *modules)
 			      entry->loaded != object.dlfo_link_map;
 	}
 	hl_spin_unlock(&modules->lock);
+	hl_python_modules_retire_unloaded();
 }

@@ -91,6 +91,8 @@ static void announce(struct hl_region_header *header, uint32_t count)
 		memcpy(to->name, from->name, bytes);
 		to->eval_start = from->eval_start;
 		to->eval_end = from->eval_end;
+		to->cold_start = from->cold_start;
+		to->cold_end = from->cold_end;
 		to->text_start = from->text_start;
 		to->text_end = from->text_end;
 		to->alloc_start = from->alloc_start;
@@ -110,12 +112,17 @@ static void add_eval(const struct hl_script_provider *provider)
 
 	if (!provider->capture)
 		return;
-	hl_script_evals.of[count] = (struct hl_script_eval){
+	hl_script_evals.of[count++] = (struct hl_script_eval){
 		.start = start,
 		.bytes = start ? provider->eval_end - start : UINT64_MAX,
 	};
+	if (provider->cold_start)
+		hl_script_evals.of[count++] = (struct hl_script_eval){
+			.start = provider->cold_start,
+			.bytes = provider->cold_end - provider->cold_start,
+		};
 	/* Release: who sees it counted sees it. */
-	atomic_store_explicit(&hl_script_evals.count, count + 1, memory_order_release);
+	atomic_store_explicit(&hl_script_evals.count, count, memory_order_release);
 }
 
 void hl_script_enter_child(void)
@@ -182,6 +189,25 @@ bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept)
 	}
 	/* Of others it is not known. */
 	return flag || walk->incomplete || walk->truncated;
+}
+
+static void copy_text(char *to, const char *from, size_t bytes)
+{
+	for (size_t i = 0; from[i] && i < bytes - 1; i++)
+		to[i] = from[i];
+}
+
+void hl_script_refuse(struct hl_region_header *header, const char *runtime, const char *reason)
+{
+	struct hl_region_refusal *refusal = &header->refusal;
+	uint32_t none = HL_REFUSAL_NONE;
+
+	if (!atomic_compare_exchange_strong(&refusal->state, &none, HL_REFUSAL_WRITING))
+		return;
+	copy_text(refusal->runtime, runtime, sizeof(refusal->runtime));
+	copy_text(refusal->reason, reason, sizeof(refusal->reason));
+	/* Release: who sees it sees the reason. */
+	atomic_store_explicit(&refusal->state, HL_REFUSAL_WRITTEN, memory_order_release);
 }
 
 /* ---- names and sites in the region; under the lock ---- */

@@ -24,6 +24,7 @@
 #define HL_SCRIPT_DEPTH_MAX 256u /* frames of one stack; outer ones are cut off, and counted */
 
 struct hl_recorder;
+struct hl_region_header;
 struct hl_thread;
 struct hl_registers;
 struct hl_walk;
@@ -51,6 +52,9 @@ int hl_script_register(const struct hl_script_provider *provider);
  * on any thread before the address can be used again. Async-signal-safe. */
 void hl_script_forget(uint64_t function);
 
+/* Has the collector say once why frames of ${runtime} stay native. Async-signal-safe. */
+void hl_script_refuse(struct hl_region_header *header, const char *runtime, const char *reason);
+
 /* In a forked child, at once: a thread that was registering is in the parent. */
 void hl_script_enter_child(void);
 
@@ -63,7 +67,7 @@ struct hl_script_evals {
 	_Atomic uint32_t count;
 	struct hl_script_eval {
 		uint64_t start, bytes;
-	} of[HL_SCRIPT_PROVIDERS_MAX];
+	} of[2 * HL_SCRIPT_PROVIDERS_MAX]; /* a main function may lie in two parts */
 };
 
 extern HL_HIDDEN struct hl_script_evals hl_script_evals;

@@ -32,6 +32,7 @@ struct hl_recording_module {
 struct hl_recording_provider {
 	char *name;
 	uint64_t eval_start, eval_end;	 /* the interpreter's main function; 0: unknown */
+	uint64_t cold_start, cold_end;	 /* a part of it that lies elsewhere; 0: none */
 	uint64_t text_start, text_end;	 /* all of its own code; 0: unknown */
 	uint64_t alloc_start, alloc_end; /* code that calls the host's allocator; 0: unknown */
 };

@@ -168,6 +168,8 @@ static const struct hl_field provider_fields[] = {
 	HL_FIELD(hl_recording_provider, U64, eval_end),
 	HL_FIELD(hl_recording_provider, U64, text_start),
 	HL_FIELD(hl_recording_provider, U64, text_end),
+	HL_FIELD(hl_recording_provider, U64, cold_start, .optional = true),
+	HL_FIELD(hl_recording_provider, U64, cold_end, .optional = true),
 	HL_FIELD(hl_recording_provider, U64, alloc_start, .optional = true),
 	HL_FIELD(hl_recording_provider, U64, alloc_end, .optional = true),
 	{0},

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 14u
+#define HL_REGION_VERSION 15u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -219,6 +219,7 @@ static inline uint32_t hl_region_name_bytes(uint32_t bytes)
 struct hl_region_provider {
 	char name[24];
 	uint64_t eval_start, eval_end;	 /* the interpreter's main function; 0: unknown */
+	uint64_t cold_start, cold_end;	 /* a part of it that lies elsewhere; 0: none */
 	uint64_t text_start, text_end;	 /* all of its own code; 0: unknown */
 	uint64_t alloc_start, alloc_end; /* code that calls the host's allocator; 0: unknown */
 };
@@ -310,11 +311,13 @@ struct hl_region_kin {
 	char title[HL_KIN_TITLE_MAX];
 };
 
-#define HL_REFUSAL_MAX 128 /* bytes of the reason */
+#define HL_REFUSAL_MAX	       160 /* bytes of the reason */
+#define HL_REFUSAL_RUNTIME_MAX 16
 
 /* Why the frames of an interpreter stay native: of the first that cannot be read. */
 struct hl_region_refusal {
-	_Atomic uint32_t state; /* HL_REFUSAL_* */
+	_Atomic uint32_t state;		      /* HL_REFUSAL_* */
+	char runtime[HL_REFUSAL_RUNTIME_MAX]; /* "Lua", with its NUL */
 	char reason[HL_REFUSAL_MAX];
 };
 

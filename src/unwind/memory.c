@@ -3,7 +3,9 @@
 #include "unwind/memory.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define PAGE_BYTES	 UINT64_C(4096)
 #define KERNEL_SET_BYTES 8L /* the size of the kernel's sigset_t */
@@ -28,6 +30,22 @@ bool hl_memory_page_is_readable(uint64_t page)
 			   "r"(set_bytes)
 			 : "rcx", "r11", "memory");
 	return result == -EINVAL;
+}
+
+/* A wait for no time begins with a comparison: EAGAIN says that the number differs. */
+bool hl_memory_has_number(uint64_t address, uint32_t number)
+{
+	const struct timespec no_time = {0};
+	long result;
+
+	register const struct timespec *timeout __asm__("r10") = &no_time;
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"((long)SYS_futex), "D"(address),
+			   "S"((long)(FUTEX_WAIT | FUTEX_PRIVATE_FLAG)), "d"((long)number),
+			   "r"(timeout)
+			 : "rcx", "r11", "memory");
+	return result == -ETIMEDOUT;
 }
 
 /* Extends the known range to ${page}; false when a page on the way cannot be read. */

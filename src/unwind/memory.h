@@ -8,6 +8,10 @@
 /* Asks the kernel whether the page at ${page} can be read; no fault, errno is kept. */
 bool hl_memory_page_is_readable(uint64_t page);
 
+/* Whether the 4 bytes at ${address}, a multiple of 4, can be read and are ${number}. The kernel reads
+ * them: another thread may unmap them meanwhile. */
+bool hl_memory_has_number(uint64_t address, uint32_t number);
+
 /* Asks the kernel about the page, and the pages between it and those already known; keeps what it
  * learned in walk->stack_low and stack_high. */
 bool hl_memory_prove_readable(struct hl_walk *walk, uint64_t address);

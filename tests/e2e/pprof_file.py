@@ -57,20 +57,22 @@ class PprofFile:
         self.types = [texts[first(type_, 1)] for type_ in types]
         self.units = [texts[first(type_, 2)] for type_ in types]
         self.default = texts[first(profile, DEFAULT_SAMPLE_TYPE)]
-        names = {}
+        functions = {}
         for function in map(fields, profile[FUNCTION]):
-            names[first(function, 1)] = texts[first(function, 2)]
+            functions[first(function, 1)] = texts[first(function, 2)], texts[first(function, 4)]
         self._locations = {}
         for location in map(fields, profile[LOCATION]):
             lines = [fields(line) for line in location[4]]
-            self._locations[first(location, 1)] = [names[first(line, 1)] for line in lines]
-        self.samples = [self._sample(fields(data)) for data in profile[SAMPLE]]
+            self._locations[first(location, 1)] = [(*functions[first(line, 1)], first(line, 2)) for line in lines]
+        # The same stacks as lists of (function, file, line).
+        self.places = [self._sample(fields(data)) for data in profile[SAMPLE]]
+        self.samples = [([place[0] for place in stack], values) for stack, values in self.places]
 
     def _sample(self, sample):
         ids = [id_ for part in sample[1] for id_ in packed(part)]
         values = [value for part in sample[2] for value in packed(part)]
         assert len(values) == len(self.types)
-        return [name for id_ in ids for name in self._locations[id_]], values
+        return [place for id_ in ids for place in self._locations[id_]], values
 
     def top(self, type_):
         """{function: (flat, cum)} of one type, recursion counted once; without zeros."""

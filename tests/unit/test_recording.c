@@ -109,7 +109,8 @@ static struct hl_recording_value values[] = {
 static struct hl_recording_thread threads[] = {{.tid = UINT32_MAX, .name = "sixteen bytes ok"},
 					       {.tid = 2, .name = "\xff"}};
 
-static struct hl_recording_provider providers[] = {{"l\xffua", 1, UINT64_MAX, 3, 4, 5, 6}};
+static struct hl_recording_provider providers[] = {
+	{"l\xffua", 1, UINT64_MAX, 3, 4, 5, 6, 7, UINT64_MAX}};
 static struct hl_recording_site sites[] = {{0, 1, 0, UINT32_MAX, 7}};
 static char *site_names[] = {"", "a \x80"};
 
@@ -198,7 +199,8 @@ static void assert_is_sample_tables(const struct hl_recording_process *p)
 	assert_memory_equal(p->threads, threads, sizeof(threads));
 	assert_int_equal(p->provider_count, 1);
 	assert_string_equal(p->providers[0].name, providers[0].name);
-	assert_true(p->providers[0].eval_end == UINT64_MAX && p->providers[0].text_end == 4);
+	assert_true(p->providers[0].eval_end == UINT64_MAX && p->providers[0].cold_end == 4 &&
+		    p->providers[0].alloc_end == UINT64_MAX);
 	assert_int_equal(p->site_count, 1);
 	assert_memory_equal(p->sites, sites, sizeof(sites));
 	assert_int_equal(p->site_name_count, 2);

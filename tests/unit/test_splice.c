@@ -33,8 +33,9 @@
 static char *names[] = {"", "s.script", "a", "b", "c", "d"};
 
 static struct hl_recording_provider runtimes[] = {
-	{"one", EVAL, EVAL + 16, INTERNAL, INTERNAL + 16, ALLOCATES, ALLOCATES + 16},
-	{"two", OTHER, OTHER + 16, 0, 0, 0, 0},
+	{"one", EVAL, EVAL + 8, EVAL + 8, EVAL + 16, INTERNAL, INTERNAL + 16, ALLOCATES,
+	 ALLOCATES + 16},
+	{"two", OTHER, OTHER + 16, 0, 0, 0, 0, 0, 0},
 	{.name = HL_TYPE_PROVIDER},
 	{.name = HL_SERVICE_PROVIDER},
 };

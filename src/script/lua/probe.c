@@ -634,16 +634,19 @@ enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api
 	return problem;
 }
 
+/* What to do about all of them. */
+#define REMEDY "; heapline.h(3) has the calls by which a program names them itself"
+
 const char *hl_lua_problem_text(enum hl_lua_problem problem)
 {
 	static const char *const texts[] = {
 		[HL_LUA_PROVED] = "its frames are read",
-		[HL_LUA_UNKNOWN_VERSION] = "its version is not known",
-		[HL_LUA_JIT] = "it is LuaJIT, whose frames heapline does not read",
-		[HL_LUA_NO_STATE] = "a private state cannot be made",
-		[HL_LUA_NO_EVAL] = "its main function is not found on the stack",
-		[HL_LUA_NO_PLACE] = "its main function keeps the state nowhere",
-		[HL_LUA_OTHER_LINES] = "what is read differs from what lua_getinfo() says",
+		[HL_LUA_UNKNOWN_VERSION] = "its version is not known" REMEDY,
+		[HL_LUA_JIT] = "it is LuaJIT, whose frames heapline does not read" REMEDY,
+		[HL_LUA_NO_STATE] = "a private state cannot be made" REMEDY,
+		[HL_LUA_NO_EVAL] = "its main function is not found on the stack" REMEDY,
+		[HL_LUA_NO_PLACE] = "its main function keeps the state nowhere" REMEDY,
+		[HL_LUA_OTHER_LINES] = "what is read differs from what lua_getinfo() says" REMEDY,
 	};
 
 	return texts[problem];

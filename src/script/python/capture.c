@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Captures the frames of Python that the calling thread runs; see python.h. */
+#include "script/python/python.h"
+
+#include "base/compiler.h"
+#include "unwind/memory.h"
+#include "unwind/saved.h"
+
+#define USER_SPACE_END (UINT64_C(1) << 47)
+#define PAGE_BYTES     UINT64_C(4096)
+#define TAG_MASK       UINT64_C(7) /* of a frame's reference to its code, from 3.14 on */
+
+/* Captures that must be in order before one is read without checks, and how many may fail until then. */
+#define PROOFS	     16u
+#define FAILURES     4u
+#define CHECKED_MAX  1024u /* frames; of a deeper stack the inner ones are checked */
+#define FRAME_BYTES  112u  /* as far as one is read, and more */
+#define CODE_BYTES   144u
+#define TYPE_BYTES   56u
+#define STRING_BYTES 32u
+
+/* ---- the thread's state ---- */
+
+typedef uint64_t state_fn(void);
+
+static uint64_t thread_pointer(void)
+{
+	uint64_t pointer;
+
+	__asm__("mov %%fs:0, %0" : "=r"(pointer));
+	return pointer;
+}
+
+/* Until 3.11 the current state is that of the thread that has the lock. */
+static inline bool is_shared(const struct hl_python *python)
+{
+	return python->layout->minor < 12;
+}
+
+/*
+ * ${current}, which may be of any thread, and may end at any moment: so it is not read, but the kernel is
+ * asked whether its thread is the calling one. glibc's and musl's pthread_self() is the thread
+ * pointer.
+ */
+static __attribute__((noinline)) bool is_of_this_thread(const struct hl_python *python,
+							uint64_t current)
+{
+	uint32_t at = python->layout->minor < 11 ? 176 : 152; /* thread_id */
+	uint64_t self = thread_pointer();
+
+	return hl_memory_has_number(current + at, (uint32_t)self) &&
+	       hl_memory_has_number(current + at + 4, (uint32_t)(self >> 32));
+}
+
+/*
+ * The state that has the frames of the calling thread; 0: it has none. A thread without the lock runs
+ * nothing, and its frames stay as they were. A thread that has been in several interpreters has a
+ * state in each, and its own is the first of them.
+ */
+static inline uint64_t find_state(const struct hl_python *python)
+{
+	uint64_t current = ((state_fn *)python->api.current_state)();
+
+	if (HL_LIKELY(current) && !is_shared(python))
+		return current;
+	uint64_t own = ((state_fn *)python->api.own_state)();
+	if (HL_LIKELY(current == own) || !current || !own)
+		return own;
+	return is_of_this_thread(python, current) ? current : own;
+}
+
+/* ---- frames ---- */
+
+static inline uint64_t first_frame(const struct hl_python_layout *layout, uint64_t state)
+{
+	uint64_t frame = hl_python_word(state, layout->state_frame);
+
+	return layout->has_cframe && frame ? hl_python_word(frame, layout->cframe_frame) : frame;
+}
+
+/* A code object of the interpreter itself, which calls __init__() of a class: no function of anybody. */
+static inline bool is_helper(const struct hl_python *python, const struct hl_python_layout *layout,
+			     uint64_t code)
+{
+	return code - python->api.start < python->api.end - python->api.start &&
+	       hl_python_word(code, layout->code_file) == hl_python_word(code, layout->code_name);
+}
+
+/*
+ * Another code object at the same address mostly differs in one of these: where its texts are, how
+ * long they are, and how they begin and end.
+ */
+static __attribute__((noinline)) uint32_t print_of(const struct hl_python_layout *layout,
+						   uint64_t code)
+{
+	uint64_t name = hl_python_word(code, layout->code_name);
+	uint64_t file = hl_python_word(code, layout->code_file);
+	uint64_t lines = hl_python_word(code, layout->code_lines);
+	uint64_t print = hl_python_number(code, layout->code_first_line);
+	const uint64_t parts[] = {name, file, lines};
+
+	for (unsigned i = 0; i < 3; i++) {
+		if (!parts[i])
+			continue;
+		/* The count, and of a string the hash of all of it, where it has been asked for. */
+		print = (print ^ parts[i] ^ hl_python_word(parts[i], 16) ^
+			 hl_python_word(parts[i], 24)) *
+			UINT64_C(0x9e3779b97f4a7c15);
+	}
+	uint64_t count = file ? hl_python_word(file, 16) : 0;
+	if (count >= 8) { /* in any width, these bytes are part of it */
+		uint64_t end;
+		__builtin_memcpy(&end, (const char *)file + layout->ascii_bytes + count - 8, 8);
+		print = (print ^ end) * UINT64_C(0x9e3779b97f4a7c15);
+	}
+	return (uint32_t)(print >> 32);
+}
+
+static inline uint32_t at_of(const struct hl_python_layout *layout, uint64_t frame, uint64_t code)
+{
+	if (layout->at_is_index)
+		return hl_python_number(frame, layout->frame_at) + 1;
+	uint64_t at = hl_python_word(frame, layout->frame_at) - code - layout->code_bytes;
+	return (uint32_t)((int64_t)at / layout->instruction_bytes) + 1;
+}
+
+static inline __attribute__((always_inline)) uint32_t
+walk_frames(const struct hl_python *python, const struct hl_python_layout *layout, uint64_t state,
+	    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	const bool told = python->ends_are_told;
+	uint32_t count = 0;
+
+	for (uint64_t frame = first_frame(layout, state), outer; frame; frame = outer) {
+		outer = hl_python_word(frame, layout->frame_previous);
+		uint8_t mark = layout->frame_mark ? hl_python_byte(frame, layout->frame_mark) : 1;
+		if (layout->mark_owner && mark >= layout->mark_owner) {
+			if (count)
+				frames[count - 1].is_entry = true;
+			continue;
+		}
+		uint64_t code = hl_python_word(frame, layout->frame_code) & ~TAG_MASK;
+		if (layout->mark_owner && HL_UNLIKELY(is_helper(python, layout, code)))
+			continue;
+		if (HL_UNLIKELY(count == max)) {
+			*ret_truncated = true;
+			break;
+		}
+		uint32_t print = told ? 0 : print_of(layout, code);
+		frames[count++] = (struct hl_script_frame){
+			.function = code | (uint64_t)(print >> 16) << HL_PYTHON_CODE_BITS,
+			.at = at_of(layout, frame, code),
+			.print = (uint16_t)print,
+			.is_entry = !layout->mark_owner && mark,
+		};
+	}
+	return count;
+}
+
+/* With offsets that the compiler knows. */
+#define WALK(minor)                                                                                \
+	case minor:                                                                                \
+		return walk_frames(python, &hl_python_layouts[(minor)-HL_PYTHON_MINOR_MIN], state, \
+				   frames, max, ret_truncated)
+
+static uint32_t walk(const struct hl_python *python, uint64_t state, struct hl_script_frame *frames,
+		     uint32_t max, bool *ret_truncated)
+{
+	switch (python->layout->minor) {
+		WALK(8);
+		WALK(9);
+		WALK(10);
+		WALK(11);
+		WALK(12);
+		WALK(13);
+		WALK(14);
+	default:
+		return 0;
+	}
+}
+
+/* ---- proof ---- */
+
+static bool is_readable(uint64_t address, uint32_t bytes)
+{
+	uint64_t page = address & ~(PAGE_BYTES - 1),
+		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
+
+	return address && address < USER_SPACE_END && !(address & 7) &&
+	       hl_memory_page_is_readable(page) &&
+	       (last == page || hl_memory_page_is_readable(last));
+}
+
+/* Whether ${object} has a type that is called ${name}, of at most seven bytes. */
+static bool is_of_type(uint64_t object, const char *name, uint64_t *ret_type)
+{
+	if (!is_readable(object, STRING_BYTES))
+		return false;
+	uint64_t type = hl_python_word(object, HL_PYTHON_TYPE);
+	if (!is_readable(type, TYPE_BYTES))
+		return false;
+	uint64_t text = hl_python_word(type, HL_PYTHON_TYPE_NAME);
+	if (!is_readable(text & ~UINT64_C(7), 16))
+		return false;
+	for (const char *at = (const char *)text; *at == *name; at++, name++)
+		if (!*name) {
+			*ret_type = type;
+			return true;
+		}
+	return false;
+}
+
+/* The type may have been copied into a program that was linked against the library: it is the one that
+ * code objects have. */
+static bool is_code(const struct hl_python *python, uint64_t code, uint64_t *ret_type)
+{
+	const struct hl_python_layout *layout = python->layout;
+	uint64_t string, bytes;
+
+	return !(code & 15) && is_readable(code, CODE_BYTES) &&
+	       is_of_type(code, "code", ret_type) &&
+	       is_of_type(hl_python_word(code, layout->code_name), "str", &string) &&
+	       is_of_type(hl_python_word(code, layout->code_file), "str", &string) &&
+	       is_of_type(hl_python_word(code, layout->code_lines), "bytes", &bytes);
+}
+
+static bool is_at_in_code(const struct hl_python_layout *layout, uint64_t code, uint32_t at)
+{
+	uint64_t count = hl_python_word(code, HL_PYTHON_SIZE);
+
+	/* Until 3.10 the instructions are an object of their own, at 48. */
+	if (layout->at_is_index)
+		return at <= hl_python_word(hl_python_word(code, 48), HL_PYTHON_SIZE);
+	return at <= count + 1;
+}
+
+struct calls {
+	const struct hl_python *python;
+	uint32_t count;
+};
+
+static bool count_call(void *context, const struct hl_saved_frame *frame)
+{
+	struct calls *calls = context;
+	const struct hl_python *it = calls->python;
+
+	calls->count += frame->pc - it->api.eval_start < it->api.eval_end - it->api.eval_start ||
+			frame->pc - it->cold_start < it->cold_end - it->cold_start;
+	return true;
+}
+
+/* How often native code has called the main function; fewer, where the stack cannot be walked to its end.
+ */
+static uint32_t count_calls(const struct hl_python *python, const struct hl_script_caller *caller)
+{
+	struct calls calls = {.python = python};
+	uint64_t saved[HL_SAVED_COUNT] = {0};
+
+	for (unsigned k = 0; caller->saved && k < HL_SAVED_RBP; k++)
+		saved[k] = caller->saved[k];
+	saved[HL_SAVED_RBP] = caller->registers->bp;
+	hl_saved_walk(caller->unwind, caller->walk, caller->registers, saved, count_call, &calls);
+	return calls.count;
+}
+
+/* Whether all that walk_frames() reads is there and in order. *${ret_marks}: entries among the frames. */
+static bool check_frames(const struct hl_python *python, uint64_t state, uint64_t *ret_type,
+			 uint32_t *ret_marks)
+{
+	const struct hl_python_layout *layout = python->layout;
+	uint32_t marks = 0;
+
+	if (!is_readable(state, 184) ||
+	    (layout->has_cframe && hl_python_word(state, layout->state_frame) &&
+	     !is_readable(hl_python_word(state, layout->state_frame), 16)))
+		return false;
+	uint64_t frame = first_frame(layout, state);
+	for (uint32_t i = 0; frame && i < CHECKED_MAX; i++) {
+		if (!is_readable(frame, FRAME_BYTES))
+			return false;
+		uint8_t mark = layout->frame_mark ? hl_python_byte(frame, layout->frame_mark) : 1;
+		uint64_t code = hl_python_word(frame, layout->frame_code) & ~TAG_MASK;
+		bool is_mark = layout->mark_owner && mark >= layout->mark_owner;
+		if (mark > layout->mark_owner + 1u)
+			return false;
+		if (!is_mark && !(is_code(python, code, ret_type) &&
+				  is_at_in_code(layout, code, at_of(layout, frame, code))))
+			return false;
+		marks += layout->mark_owner ? is_mark : mark;
+		frame = hl_python_word(frame, layout->frame_previous);
+	}
+	*ret_marks = marks;
+	return true;
+}
+
+static __attribute__((noinline)) bool prove(struct hl_python *python, uint64_t state,
+					    const struct hl_script_caller *caller)
+{
+	uint32_t marks = 0;
+	uint64_t type = 0;
+	uint32_t calls = count_calls(python, caller);
+
+	if (!calls || hl_python_is_refused(python))
+		return false; /* nothing runs, or nothing that can be compared */
+	if (!check_frames(python, state, &type, &marks) || calls > marks) {
+		atomic_fetch_add_explicit(&python->failures, 1, memory_order_relaxed);
+		return false;
+	}
+	atomic_store_explicit(&python->code_type, type, memory_order_relaxed);
+	atomic_fetch_add_explicit(&python->proofs, 1, memory_order_release);
+	return true;
+}
+
+bool hl_python_is_refused(const struct hl_python *python)
+{
+	return atomic_load_explicit(&python->proofs, memory_order_relaxed) < PROOFS &&
+	       atomic_load_explicit(&python->failures, memory_order_relaxed) >= FAILURES;
+}
+
+uint32_t hl_python_capture(struct hl_python *python, const struct hl_script_caller *caller,
+			   struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	uint64_t state = find_state(python);
+
+	if (!state)
+		return 0;
+	if (HL_UNLIKELY(atomic_load_explicit(&python->proofs, memory_order_acquire) < PROOFS) &&
+	    !prove(python, state, caller))
+		return 0;
+	return walk(python, state, frames, max, ret_truncated);
+}

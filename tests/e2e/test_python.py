@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lines of Python: record and attach name them in programs that know nothing of it."""
+
+import collections
+import functools
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import attaching
+import harness
+from harness import HEAPLINE
+from pprof_file import PprofFile
+
+COUNT = 500_000
+LESS = 20_000  # where only the way in differs
+ORACLE_FUNCTION = "oracle_block"
+
+
+def interpreters():
+    """Of all versions on this machine; further ones by HEAPLINE_PYTHONS, paths with ':' between them."""
+    paths = [shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin") for minor in range(8, 15)]
+    paths += os.environ.get("HEAPLINE_PYTHONS", "").split(":")
+    return [path for path in paths if path]
+
+
+def expression(python, text):
+    return subprocess.run([python, "-c", f"import sysconfig, sys; print({text})"], check=True,
+                          capture_output=True, text=True).stdout.strip()
+
+
+@functools.lru_cache(maxsize=None)
+def build_oracle(python):
+    """The directory of the extension for ${python}; None without its headers."""
+    include = expression(python, "sysconfig.get_paths()['include']")
+    if not os.path.exists(os.path.join(include, "Python.h")) or not shutil.which("cc"):
+        return None
+    directory = tempfile.mkdtemp(prefix="python_oracle.")
+    unittest.addModuleCleanup(shutil.rmtree, directory, ignore_errors=True)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-w", f"-I{include}", "-o",
+                    os.path.join(directory, "python_oracle.so"),
+                    os.path.join(harness.SOURCES, "python_oracle.c")], check=True)
+    return directory
+
+
+def told(path):
+    """{stack: [blocks, bytes]} by the interpreter."""
+    found = collections.defaultdict(lambda: [0, 0])
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            blocks, size, stack = line.rstrip("\n").split(" ", 2)
+            found[stack][0] += int(blocks)
+            found[stack][1] += int(size)
+    return dict(found)
+
+
+class OracleCase(harness.TestCase):
+    """Each block of an extension against what the interpreter says of its frames."""
+
+    def recorded(self, recording, pid):
+        """{stack: [blocks, bytes]} of the extension's blocks, by the recording."""
+        path = self.path("stacks.pb.gz")
+        result = harness.run([HEAPLINE, "export", "--format", "pprof", "--value", "alloc", "-p", str(pid),
+                              "-f", "-o", path, recording])
+        self.assertEqual(result.status, 0, result.stderr)
+        file = PprofFile(path)
+        columns = [file.types.index("alloc_objects"), file.types.index("alloc_space")]
+        found = collections.defaultdict(lambda: [0, 0])
+        for stack, values in file.places:
+            if stack[0][0] != ORACLE_FUNCTION:
+                continue
+            places = [f"{name}:{line};" for _, name, line in reversed(stack) if name.endswith((".py", ">"))]
+            for i, column in enumerate(columns):
+                found["".join(places)][i] += values[column]
+        return dict(found)
+
+    def assert_equal_stacks(self, recording, pid, dump, at_least):
+        expected, found = told(dump), self.recorded(recording, pid)
+        wrong = {stack: (expected.get(stack), found.get(stack)) for stack in {*expected, *found}
+                 if expected.get(stack) != found.get(stack)}
+        self.assertEqual(wrong, {})
+        self.assertGreaterEqual(sum(blocks for blocks, _ in expected.values()), at_least)
+
+    def check(self, python, count, environment=(), mode="mem-fast"):
+        oracle = build_oracle(python)
+        if not oracle:
+            self.skipTest(f"'{python}' has no headers, or there is no C compiler")
+        recording, dump = self.path("places.hl"), self.path("dump")
+        result = harness.run(
+            harness.record_command(recording, [python, os.path.join(harness.SOURCES, "python_places.py"),
+                                               dump, str(count)], mode),
+            env={"PYTHONPATH": oracle, **dict(environment)})
+        self.assertEqual((result.status, result.stdout), (0, "done\n"), result.stderr)
+        parent, child = (process["pid"] for process in harness.processes(recording))
+        self.assert_equal_stacks(recording, parent, dump, count)
+        self.assert_equal_stacks(recording, child, dump + ".child", 1000)
+        return recording
+
+
+class EachBlock(OracleCase):
+    def test_has_the_lines_that_the_interpreter_says(self):
+        for python in interpreters():
+            with self.subTest(python):
+                self.check(python, COUNT)
+
+    def test_with_objects_by_malloc(self):
+        for python in interpreters():
+            with self.subTest(python):
+                self.check(python, LESS, {"PYTHONMALLOC": "malloc"})
+
+    def test_in_a_log(self):
+        for python in interpreters()[:1]:
+            self.check(python, LESS, mode="log-record")
+
+    def test_no_call_of_the_main_function_is_left_without_frames(self):
+        for python in interpreters():
+            with self.subTest(python):
+                recording = self.check(python, LESS)
+                self.assertNotIn("script_unmatched",
+                                 harness.report("top", recording)["lost"])
+
+
+class Attached(OracleCase, attaching.TestCase):
+    """The same in an interpreter that runs already."""
+
+    def test_has_the_lines_that_the_interpreter_says(self):
+        for python in interpreters():
+            with self.subTest(python):
+                self.join(python, COUNT)
+
+    def test_twice(self):
+        python = harness.need("/usr/bin/python3")
+        for _ in range(2):
+            self.join(python, LESS)
+
+    def join(self, python, count):
+        oracle, dump = build_oracle(python), self.path("dump")
+        if not oracle:
+            self.skipTest(f"'{python}' has no headers, or there is no C compiler")
+        with harness.Waiting([python, os.path.join(harness.SOURCES, "python_places.py"), dump, str(count), "wait"],
+                             {"PYTHONPATH": oracle}) as process:
+            with self.attached(process.pid):
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline(), "done\n")
+                self.ctl(process.pid, "detach")
+            self.assert_equal_stacks(self.recording, process.pid, dump, count)
+            process.stdin.write("\n")
+        self.assertEqual(process.returncode, 0)
+
+
+if __name__ == "__main__":
+    harness.main()

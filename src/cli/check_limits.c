@@ -190,12 +190,25 @@ static int begin_table(struct reading *at, char *line, struct hl_error *err)
 	return 0;
 }
 
+/* Whether the table has the limit ${kind} already. */
+static bool is_set(const struct reading *at, size_t kind)
+{
+	for (size_t i = at->first; i < at->limits->count; i++) {
+		const struct hl_check_limit *limit = &at->limits->limits[i];
+		if (limit->kind == (enum hl_check_kind)kind && !limit->is_of_baseline)
+			return true;
+	}
+	return false;
+}
+
 static int set(struct reading *at, const char *key, char *value, struct hl_error *err)
 {
 	struct hl_check_limits *limits = at->limits;
 	int r = 0;
 
 	if (!strcmp(key, "focus")) {
+		if (at->focus)
+			return fail(at, err, "the table has two values of", key);
 		at->focus = value;
 		return 0;
 	}
@@ -214,6 +227,8 @@ static int set(struct reading *at, const char *key, char *value, struct hl_error
 			kind++;
 		if (kind == HL_CHECK_COUNT)
 			return fail(at, err, "there is no limit", key);
+		if (is_set(at, kind))
+			return fail(at, err, "the table has two values of", key);
 		r = hl_check_limits_add(limits, (enum hl_check_kind)kind, value, at->title, NULL);
 	}
 	if (r == -E2BIG)

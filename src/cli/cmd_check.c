@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,40 +24,59 @@
 
 extern char **environ;
 
-static const char *given[HL_CHECK_COUNT];
-static const char *baseline, *allowed, *limits_path, *focus, *junit_path, *markdown_path,
-	*recording_path;
+/* Each at most once, which check_repeats() sees to. */
+static struct hl_option_texts given[HL_CHECK_COUNT];
+static struct hl_option_texts baseline, allowed, limits_path, focus, junit_path, markdown_path,
+	recording_path;
 
 static const struct hl_option options[] = {
-	{"peak", 0, "BYTES", "limit the bytes in use at the peak", HL_OPTION_TEXT,
+	{"peak", 0, "BYTES", "limit the bytes in use at the peak", HL_OPTION_TEXTS,
 	 &given[HL_CHECK_PEAK], NULL},
-	{"inuse-at-end", 0, "BYTES", "limit the bytes in use at the end", HL_OPTION_TEXT,
+	{"inuse-at-end", 0, "BYTES", "limit the bytes in use at the end", HL_OPTION_TEXTS,
 	 &given[HL_CHECK_INUSE], NULL},
-	{"allocs", 0, "N", "limit the number of allocations", HL_OPTION_TEXT,
+	{"allocs", 0, "N", "limit the number of allocations", HL_OPTION_TEXTS,
 	 &given[HL_CHECK_ALLOCS], NULL},
 	{"leak-per-stack", 0, "BYTES", "limit the bytes in use at the end that one stack allocated",
-	 HL_OPTION_TEXT, &given[HL_CHECK_PER_STACK], NULL},
-	{"growth", 0, "RATE", "limit steady growth: 1M/min, 64K/s, 10M/h", HL_OPTION_TEXT,
+	 HL_OPTION_TEXTS, &given[HL_CHECK_PER_STACK], NULL},
+	{"growth", 0, "RATE", "limit steady growth: 1M/min, 64K/s, 10M/h", HL_OPTION_TEXTS,
 	 &given[HL_CHECK_GROWTH], NULL},
-	{"rss", 0, "BYTES", "limit the resident memory of the process", HL_OPTION_TEXT,
+	{"rss", 0, "BYTES", "limit the resident memory of the process", HL_OPTION_TEXTS,
 	 &given[HL_CHECK_RSS], NULL},
+	{"lost", 0, "BYTES", "limit the bytes that nothing leads to, of a recording by 'leaks -o'",
+	 HL_OPTION_TEXTS, &given[HL_CHECK_LOST], NULL},
 	{"baseline", 0, "NAME.hl",
 	 "limit peak, in use at the end and allocations to those of another recording",
-	 HL_OPTION_TEXT, &baseline, NULL},
+	 HL_OPTION_TEXTS, &baseline, NULL},
 	{"allow", 0, "PERCENT", "exceed the baseline by at most PERCENT (default: 0)",
-	 HL_OPTION_TEXT, &allowed, NULL},
-	{"focus", 0, "RE", "check only stacks with a frame that matches RE", HL_OPTION_TEXT, &focus,
-	 NULL},
+	 HL_OPTION_TEXTS, &allowed, NULL},
+	{"focus", 0, "RE", "check only stacks with a frame that matches RE", HL_OPTION_TEXTS,
+	 &focus, NULL},
 	{"limits", 0, "FILE", "read limits from FILE (default: " LIMITS_FILE ", where it exists)",
-	 HL_OPTION_TEXT, &limits_path, NULL},
-	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXT, &junit_path,
+	 HL_OPTION_TEXTS, &limits_path, NULL},
+	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXTS, &junit_path,
 	 NULL},
-	{"markdown", 0, "FILE", "also write the verdicts as a Markdown table", HL_OPTION_TEXT,
+	{"markdown", 0, "FILE", "also write the verdicts as a Markdown table", HL_OPTION_TEXTS,
 	 &markdown_path, NULL},
-	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXT,
+	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS,
 	 &recording_path, NULL},
 	{0},
 };
+
+/* What was given, or NULL. */
+static const char *text_of(const struct hl_option_texts *texts)
+{
+	return texts->count ? texts->texts[0] : NULL;
+}
+
+/* Of two equal options one would be passed over. */
+static int check_repeats(void)
+{
+	for (const struct hl_option *option = options; option->name; option++)
+		if (((const struct hl_option_texts *)option->target)->count > 1)
+			return hl_cli_usage_error(
+				&hl_verb_check, "--%s is given twice; give it once", option->name);
+	return HL_EXIT_DONE;
+}
 
 HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
 
@@ -64,38 +84,40 @@ HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
 
 static int collect_limits(struct hl_check_limits *limits)
 {
-	bool has_words = baseline != NULL;
+	const char *path = text_of(&limits_path);
+	bool has_words = baseline.count > 0;
 	struct hl_error err = {0};
 	int r = 0;
 
 	for (size_t kind = 0; kind < HL_CHECK_COUNT; kind++) {
-		if (!given[kind])
+		const char *text = text_of(&given[kind]);
+		if (!text)
 			continue;
 		has_words = true;
-		if (hl_check_limits_add(limits, (enum hl_check_kind)kind, given[kind], NULL,
-					focus) < 0)
+		if (hl_check_limits_add(limits, (enum hl_check_kind)kind, text, NULL,
+					text_of(&focus)) < 0)
 			return hl_cli_usage_error(
 				&hl_verb_check, "--%s takes %s, not '%s'", hl_check_names[kind],
 				kind == HL_CHECK_GROWTH ? "a rate such as 1M/min"
 							: "a number such as 200M or 1e6",
-				given[kind]);
+				text);
 	}
-	limits->baseline = baseline;
-	if (baseline)
-		r = hl_check_limits_add_baseline(limits, NULL, focus);
-	bool reads = limits_path || (!has_words && access(LIMITS_FILE, F_OK) == 0);
-	if (reads && focus && !has_words)
+	limits->baseline = text_of(&baseline);
+	if (limits->baseline)
+		r = hl_check_limits_add_baseline(limits, NULL, text_of(&focus));
+	bool reads = path || (!has_words && access(LIMITS_FILE, F_OK) == 0);
+	if (reads && focus.count && !has_words)
 		return hl_cli_usage_error(
 			&hl_verb_check, "--focus is for limits on the command line; in a file each "
 					"table has a focus of its own");
 	if (r == 0 && reads)
-		r = hl_check_limits_read(limits, limits_path ? limits_path : LIMITS_FILE, &err);
+		r = hl_check_limits_read(limits, path ? path : LIMITS_FILE, &err);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	/* The command line has the last word. */
-	if (allowed && hl_check_limits_allow(limits, allowed) < 0)
+	if (allowed.count && hl_check_limits_allow(limits, text_of(&allowed)) < 0)
 		return hl_cli_usage_error(&hl_verb_check, "--allow takes a percentage, not '%s'",
-					  allowed);
+					  text_of(&allowed));
 	if (!limits->count)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "no limit to check; name one, such as '--peak 200M', or "
@@ -104,6 +126,39 @@ static int collect_limits(struct hl_check_limits *limits)
 }
 
 /* ---- running the program ---- */
+
+static volatile sig_atomic_t recorder_pid; /* 0: 'heapline record' does not run */
+static volatile sig_atomic_t ended_by;	   /* the signal; 0: none */
+
+/* 'record' ends the program and its recording. What a terminal sends it gets by itself. */
+static void pass_on(int signal_number, siginfo_t *about, void *unused)
+{
+	(void)unused;
+	ended_by = signal_number;
+	if (about->si_code <= 0 && recorder_pid)
+		kill(recorder_pid, signal_number);
+}
+
+/* From here on these signals end heapline by end_by_signal(), when nothing is left behind. Who
+ * ignores one, as nohup(1) does, goes on ignoring it. */
+static void delay_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	const struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
+	struct sigaction old;
+
+	for (size_t i = 0; i < HL_COUNT_OF(signals); i++)
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+			sigaction(signals[i], &action, NULL);
+}
+
+static void end_by_signal(void)
+{
+	if (!ended_by)
+		return;
+	signal(ended_by, SIG_DFL);
+	raise(ended_by);
+}
 
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
 static int record(char **command, int count, const char *path, bool force, bool needs_log)
@@ -124,9 +179,14 @@ static int record(char **command, int count, const char *path, bool force, bool 
 	int r = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char **)line, environ);
 	if (r != 0)
 		return -r;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
+	recorder_pid = pid;
+	if (ended_by)
+		kill(pid, ended_by); /* it came before that could be known */
+	while ((r = waitpid(pid, &status, 0)) < 0 && errno == EINTR)
+		;
+	recorder_pid = 0;
+	if (r < 0)
+		return -errno;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -186,9 +246,9 @@ static int write_reports(const struct hl_check *check, bool has_command, struct 
 	const struct hl_view_output to = hl_view_options_parse_output();
 	struct hl_report_output output;
 
-	int r = write_file(check, junit_path, hl_check_write_junit, err);
+	int r = write_file(check, text_of(&junit_path), hl_check_write_junit, err);
 	if (r == 0)
-		r = write_file(check, markdown_path, hl_check_write_markdown, err);
+		r = write_file(check, text_of(&markdown_path), hl_check_write_markdown, err);
 	if (r < 0)
 		return r;
 	if (has_command && !to.path)
@@ -207,16 +267,22 @@ static int check_recording(const struct hl_check_limits *limits, const char *pat
 	const struct hl_check_settings settings = {.limits = limits->limits,
 						   .limit_count = limits->count,
 						   .path = path,
-						   .is_kept = !has_command || recording_path,
+						   .is_kept = !has_command || recording_path.count,
 						   .baseline = limits->baseline,
 						   .allow_percent = limits->allow_percent};
 
 	int r = hl_check_run(&settings, &check, err);
 	if (r == 0)
 		r = write_reports(check, has_command, err);
-	if (r == 0)
-		*ret_crossed = check->crossed > 0;
-	return r;
+	if (r < 0)
+		return r;
+	*ret_crossed = check->crossed > 0;
+	return check->is_damaged && !check->crossed
+		       ? hl_error_set(err, -EBADMSG,
+				      "cannot tell whether limits were kept: '%s' is damaged, so "
+				      "figures may be too small; record it again",
+				      hl_profile_text(check->profile, check->profile->name))
+		       : 0;
 }
 
 /* ---- all ---- */
@@ -237,26 +303,28 @@ static bool is_recorded(int status, const char *path, bool was_there)
 static int check_command(const struct hl_check_limits *limits, int argc, char **argv)
 {
 	char folder[PATH_MAX] = "", path[PATH_MAX + 16];
-	const char *recorded = recording_path ? recording_path : path;
-	bool was_there = recording_path && access(recording_path, F_OK) == 0;
+	const char *recorded = recording_path.count ? text_of(&recording_path) : path;
+	bool was_there = recording_path.count && access(recorded, F_OK) == 0;
 	bool force = hl_view_options_parse_output().force;
 	bool needs_log = false, is_crossed = false;
 	struct hl_error err = {0};
 
+	delay_signals();
 	for (size_t i = 0; i < limits->count; i++)
 		needs_log |= hl_check_needs_log(limits->limits[i].kind);
-	if (!recording_path && make_folder(folder, sizeof(folder), &err) < 0)
+	if (!recording_path.count && make_folder(folder, sizeof(folder), &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
 	int status = record(argv, argc, recorded, force, needs_log), r = 0;
 	if (status < 0)
 		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
-	else if (is_recorded(status, recorded, was_there))
+	else if (!ended_by && is_recorded(status, recorded, was_there))
 		r = check_recording(limits, recorded, true, &is_crossed, &err);
 	else
 		r = -ENODATA;
-	if (!recording_path)
+	if (!recording_path.count)
 		remove_folder(folder);
+	end_by_signal();
 	if (err.text[0])
 		hl_cli_error("%s", err.text);
 	if (is_crossed)
@@ -280,21 +348,31 @@ static int run_check(int argc, char **argv)
 		return hl_cli_usage_error(
 			&hl_verb_check, "there is one recording to check; a command stands behind "
 					"'--', after all options");
-	if (!is_command && recording_path)
+	if (!is_command && recording_path.count)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "'--recording' is for a command; '%s' is a recording",
 					  argv[0]);
-	int status = hl_report_output_choose_form(&hl_verb_check, false, false, &form);
+	if (is_command && given[HL_CHECK_LOST].count)
+		return hl_cli_usage_error(
+			&hl_verb_check,
+			"'--lost' is for a recording by 'heapline leaks -p PID -o "
+			"NAME.hl'; of a command '--inuse-at-end' limits what is not "
+			"freed");
+	int status = check_repeats();
+	if (status == HL_EXIT_DONE)
+		status = hl_report_output_choose_form(&hl_verb_check, false, false, &form);
 	if (status == HL_EXIT_DONE)
 		status = collect_limits(&limits);
 	if (status != HL_EXIT_DONE)
 		return status;
 	bool force = hl_view_options_parse_output().force;
 	int r = hl_report_output_check(argv, is_command ? 0 : 1, &err);
-	if (r == 0 && junit_path)
-		r = hl_output_file_check(junit_path, force, argv, is_command ? 0 : 1, &err);
-	if (r == 0 && markdown_path)
-		r = hl_output_file_check(markdown_path, force, argv, is_command ? 0 : 1, &err);
+	if (r == 0 && junit_path.count)
+		r = hl_output_file_check(text_of(&junit_path), force, argv, is_command ? 0 : 1,
+					 &err);
+	if (r == 0 && markdown_path.count)
+		r = hl_output_file_check(text_of(&markdown_path), force, argv, is_command ? 0 : 1,
+					 &err);
 	if (r == 0 && is_command)
 		return check_command(&limits, argc, argv);
 	if (r == 0)

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "open/open.h"
+#include "profile/trace_kind.h"
 #include "view/growth_rows.h"
 #include "view/stack_path.h"
 
@@ -14,8 +15,8 @@
 
 #define SECONDS_PER_MINUTE 60
 
-const char *const hl_check_names[HL_CHECK_COUNT] = {"peak",	      "inuse-at-end", "allocs",
-						    "leak-per-stack", "growth",	      "rss"};
+const char *const hl_check_names[HL_CHECK_COUNT] = {
+	"peak", "inuse-at-end", "allocs", "leak-per-stack", "growth", "rss", "lost"};
 
 static const struct figure {
 	enum hl_value value;
@@ -25,9 +26,24 @@ static const struct figure {
 	[HL_CHECK_INUSE] = {HL_VALUE_INUSE, HL_UNIT_BYTES},
 	[HL_CHECK_ALLOCS] = {HL_VALUE_ALLOC, HL_UNIT_OBJECTS},
 	[HL_CHECK_PER_STACK] = {HL_VALUE_INUSE, HL_UNIT_BYTES},
+	[HL_CHECK_LOST] = {HL_VALUE_INUSE, HL_UNIT_BYTES},
 };
 
-HL_DEFINE_FREE_AT(struct hl_history, hl_history_free)
+/* The recording as limits with one focus need it; each part is opened when the first of them asks. */
+struct opened {
+	const char *focus;
+	struct hl_profile *profile, *joined; /* to its baseline */
+	struct hl_history *history;
+	struct hl_filter filter; /* of the history */
+};
+
+struct checking {
+	const struct hl_check_settings *settings;
+	struct hl_check *check;
+	struct opened *opened; /* one for each focus */
+	size_t opened_count;
+	struct hl_error *err;
+};
 
 /* Less than nothing is in use where blocks were freed that had been allocated before. */
 static uint64_t at_least_nothing(int64_t figure)
@@ -144,22 +160,9 @@ static int judge_growth(struct hl_check_verdict *verdict, struct hl_history *his
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
-static int judge_history(struct hl_check_verdict *verdict, const char *path, struct hl_error *err)
+static int judge_rss(struct hl_check_verdict *verdict, const struct hl_history *history,
+		     const char *path, struct hl_error *err)
 {
-	HL_CLEANUP(hl_history_free_at) struct hl_history *history = NULL;
-	const struct hl_filter filter = {.focus = {verdict->limit.focus}, .fold_plumbing = true};
-	const struct hl_profile_selection all = {0};
-
-	int r = hl_history_open(path, &all, &HL_HISTORY_ALL, &filter, &history, err);
-	if (r == -ENOENT)
-		return hl_error_set(err, r,
-				    "cannot check '%s': '%s' has no log; record it with '--mode "
-				    "log-fast'",
-				    hl_check_names[verdict->limit.kind], path);
-	if (r < 0)
-		return r;
-	if (verdict->limit.kind == HL_CHECK_GROWTH)
-		return judge_growth(verdict, history, err);
 	for (size_t i = 0; i < history->point_count; i++)
 		if (history->points[i].rss_bytes > verdict->figure)
 			verdict->figure = history->points[i].rss_bytes;
@@ -169,27 +172,122 @@ static int judge_history(struct hl_check_verdict *verdict, const char *path, str
 	return 0;
 }
 
+/* ---- what limits are judged by ---- */
+
+static struct opened *find_opened(struct checking *checking, const char *focus)
+{
+	struct opened *opened = checking->opened;
+
+	while (opened < checking->opened + checking->opened_count &&
+	       (!opened->focus != !focus || (focus && strcmp(opened->focus, focus) != 0)))
+		opened++;
+	if (opened == checking->opened + checking->opened_count) {
+		*opened = (struct opened){.focus = focus};
+		checking->opened_count++;
+	}
+	return opened;
+}
+
+static int open_history(struct checking *checking, struct opened *opened, enum hl_check_kind kind)
+{
+	const struct hl_profile_selection all = {0};
+	const char *path = checking->settings->path;
+
+	if (opened->history)
+		return 0;
+	opened->filter = (struct hl_filter){.focus = {opened->focus}, .fold_plumbing = true};
+	int r = hl_history_open(path, &all, &HL_HISTORY_ALL, &opened->filter, &opened->history,
+				checking->err);
+	if (r == -ENOENT)
+		return hl_error_set(checking->err, r,
+				    "cannot check '%s': '%s' has no log; record it with '--mode "
+				    "log-fast'",
+				    hl_check_names[kind], path);
+	if (r == 0)
+		checking->check->is_damaged |= opened->history->log->damaged != NULL;
+	return r;
+}
+
+static int open_figures(struct checking *checking, struct opened *opened, bool with_baseline)
+{
+	const struct hl_check_settings *settings = checking->settings;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *before = NULL;
+	int r = opened->profile ? 0
+				: open_profile(settings->path, opened->focus, &opened->profile,
+					       checking->err);
+
+	if (r < 0 || !with_baseline || opened->joined)
+		return r;
+	r = open_profile(settings->baseline, opened->focus, &before, checking->err);
+	if (r == 0)
+		r = hl_profile_join(before, opened->profile, false, &opened->joined, checking->err);
+	if (r == 0)
+		checking->check->is_damaged |= before->lost.damaged > 0;
+	return r;
+}
+
+static int judge(struct checking *checking, struct hl_check_verdict *verdict)
+{
+	const struct hl_check_settings *settings = checking->settings;
+	const struct hl_check_limit *limit = &verdict->limit;
+	struct opened *opened = find_opened(checking, limit->focus);
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(checking->check->profile);
+	int r;
+
+	if (limit->kind == HL_CHECK_LOST && (!kind || strcmp(kind->verb, "leaks") != 0))
+		return hl_error_set(checking->err, -ENODATA,
+				    "cannot check 'lost': '%s' does not tell it; 'heapline leaks "
+				    "-p PID -o NAME.hl' makes a recording of what is lost",
+				    settings->path);
+	if (hl_check_needs_log(limit->kind)) {
+		r = open_history(checking, opened, limit->kind);
+		if (r < 0)
+			return r;
+		return limit->kind == HL_CHECK_GROWTH
+			       ? judge_growth(verdict, opened->history, checking->err)
+			       : judge_rss(verdict, opened->history, settings->path, checking->err);
+	}
+	r = open_figures(checking, opened, limit->is_of_baseline);
+	return r < 0 ? r
+		     : judge_profile(verdict,
+				     limit->is_of_baseline ? opened->joined : opened->profile,
+				     settings->allow_percent, checking->err);
+}
+
 /* ---- all limits ---- */
 
-static int judge(struct hl_check_verdict *verdict, const struct hl_check_settings *settings,
-		 struct hl_error *err)
+static int judge_all(struct checking *checking)
 {
-	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
-	HL_CLEANUP(hl_profile_free_at) struct hl_profile *before = NULL;
-	HL_CLEANUP(hl_profile_free_at) struct hl_profile *joined = NULL;
-	const struct hl_check_limit *limit = &verdict->limit;
+	const struct hl_check_settings *settings = checking->settings;
+	struct hl_check *check = checking->check;
+	/* What has no focus is all of the recording, which reports begin with. */
+	struct opened *whole = find_opened(checking, NULL);
+	int r = open_figures(checking, whole, false);
 
-	if (hl_check_needs_log(limit->kind))
-		return judge_history(verdict, settings->path, err);
-	int r = open_profile(settings->path, limit->focus, &profile, err);
-	if (r == 0 && limit->is_of_baseline) {
-		r = open_profile(settings->baseline, limit->focus, &before, err);
-		if (r == 0)
-			r = hl_profile_join(before, profile, false, &joined, err);
+	if (r < 0)
+		return r;
+	check->profile = whole->profile;
+	check->is_damaged = check->profile->lost.damaged > 0;
+	for (size_t i = 0; i < settings->limit_count && r == 0; i++) {
+		struct hl_check_verdict *verdict = &check->verdicts[check->count++];
+		verdict->limit = settings->limits[i];
+		r = judge(checking, verdict);
+		verdict->is_crossed = verdict->figure > verdict->limit.most;
+		check->crossed += verdict->is_crossed;
 	}
-	return r < 0 ? r
-		     : judge_profile(verdict, joined ? joined : profile, settings->allow_percent,
-				     err);
+	return r;
+}
+
+static void release(struct checking *checking)
+{
+	for (size_t i = 0; i < checking->opened_count; i++) {
+		struct opened *opened = &checking->opened[i];
+		if (opened->profile != checking->check->profile)
+			hl_profile_free(opened->profile);
+		hl_profile_free(opened->joined);
+		hl_history_free(opened->history);
+	}
+	free(checking->opened);
 }
 
 HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
@@ -198,20 +296,19 @@ int hl_check_run(const struct hl_check_settings *settings, struct hl_check **ret
 		 struct hl_error *err)
 {
 	HL_CLEANUP(hl_check_free_at) struct hl_check *check = calloc(1, sizeof(*check));
+	struct checking checking = {.settings = settings, .check = check, .err = err};
 
-	if (check)
+	if (check) {
 		check->verdicts = calloc(settings->limit_count, sizeof(*check->verdicts));
-	if (!check || !check->verdicts)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	check->is_kept = settings->is_kept;
-	int r = hl_open_profile(settings->path, NULL, &check->profile, err);
-	for (size_t i = 0; i < settings->limit_count && r == 0; i++) {
-		struct hl_check_verdict *verdict = &check->verdicts[check->count++];
-		verdict->limit = settings->limits[i];
-		r = judge(verdict, settings, err);
-		verdict->is_crossed = verdict->figure > verdict->limit.most;
-		check->crossed += verdict->is_crossed;
+		checking.opened = calloc(settings->limit_count + 1, sizeof(*checking.opened));
 	}
+	if (!check || !check->verdicts || !checking.opened) {
+		free(checking.opened);
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	}
+	check->is_kept = settings->is_kept;
+	int r = judge_all(&checking);
+	release(&checking);
 	if (r == 0)
 		*ret_check = HL_TAKE(check);
 	return r;

@@ -22,6 +22,7 @@ enum hl_check_kind {
 	HL_CHECK_PER_STACK, /* bytes in use at the end that one stack has allocated */
 	HL_CHECK_GROWTH,    /* bytes per minute of steady growth; needs a log */
 	HL_CHECK_RSS,	    /* bytes resident at most; needs a log */
+	HL_CHECK_LOST,	    /* bytes that nothing leads to; needs a recording by 'heapline leaks' */
 	HL_CHECK_COUNT,
 };
 
@@ -56,6 +57,7 @@ struct hl_check {
 	size_t count, crossed;
 	struct hl_profile *profile; /* the recording, all of it */
 	bool is_kept;		    /* it can be looked at afterwards */
+	bool is_damaged;	    /* it, its log or its baseline: figures may be too small */
 };
 
 struct hl_check_settings {

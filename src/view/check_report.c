@@ -17,6 +17,7 @@ static const char *const units[HL_CHECK_COUNT] = {
 	[HL_CHECK_PEAK] = "bytes",	 [HL_CHECK_INUSE] = "bytes",
 	[HL_CHECK_ALLOCS] = "objects",	 [HL_CHECK_PER_STACK] = "bytes",
 	[HL_CHECK_GROWTH] = "bytes/min", [HL_CHECK_RSS] = "bytes",
+	[HL_CHECK_LOST] = "bytes",
 };
 
 const char *hl_check_format(enum hl_check_kind kind, uint64_t number,
@@ -132,6 +133,7 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 		return r;
 	hl_summary_members(emit, check->profile, NULL);
 	hl_emit_unsigned(emit, "crossed", check->crossed);
+	hl_emit_boolean(emit, "damaged", check->is_damaged);
 	hl_summary_facts(emit, check->profile);
 	hl_notices_of_profile(&notices, check->profile);
 	hl_notices_emit(&notices, emit);

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """`heapline check`: limits are crossed exactly where they should be, and reports say by whom."""
 
+import glob
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import unittest
 import xml.etree.ElementTree
@@ -120,6 +123,7 @@ class Check(harness.TestCase):
                 ("[check]\npeak\n", 2, "no '=' stands in 'peak'"),
                 ("[check]\npeak = \"1\n", 2, "quotes or escapes are wrong in the value of 'peak'"),
                 ("[check]\nallow = lots\n", 2, "no percentage is 'lots'"),
+                ("[check]\npeak = 1\nallocs = 1\npeak = 2\n", 4, "the table has two values of 'peak'"),
                 ("[check.]\npeak = 1\n", 1, "no name stands in '[check.'")):
             with self.subTest(text=text):
                 with open(self.path("limits"), "w", encoding="utf-8") as file:
@@ -148,6 +152,62 @@ class Check(harness.TestCase):
         kept = self.check("--peak", "1G", "--recording", self.path("kept.hl"), "--", *run_1)
         self.assertEqual(kept.status, 0, kept.stderr)
         self.assertEqual(harness.info(self.path("kept.hl"))["recording"]["processes"], 1)
+
+    def test_a_signal_leaves_nothing_behind(self):
+        tmp = self.path("tmp")
+        os.mkdir(tmp)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number), subprocess.Popen(
+                    [HEAPLINE, "check", "--peak", "1G", "--", "sleep", "100"],
+                    env=dict(os.environ, TMPDIR=tmp), stderr=subprocess.PIPE) as check:
+                harness.wait_until(lambda: glob.glob(f"{tmp}/*/check.hl/*"), "the recording")
+                recorder, = harness.children_of(check.pid)
+                harness.wait_until(lambda: harness.children_of(recorder), "the program")
+                sleeper, = harness.children_of(recorder)
+                check.send_signal(number)
+                check.communicate(timeout=harness.TIMEOUT_S)
+                self.assertEqual(check.returncode, -number)
+                self.assertEqual(os.listdir(tmp), [])
+                self.assertFalse(os.path.exists(f"/proc/{sleeper}"))
+
+    def test_a_damaged_recording_is_no_success(self):
+        recording = self.record_run(1)
+        self.assertEqual(self.check("--peak", "1G", recording).status, 0)
+        damaged = self.path("damaged.hl")
+        run(harness.record_command(damaged, [program("overwrite"), "objects"]))
+        result = self.check("--peak", "1G", "--json", "--junit", self.path("d.xml"), damaged)
+        self.assertEqual(result.status, 1)
+        self.assertTrue(json.loads(result.stdout)["damaged"])
+        self.assertIn("record it again", result.stderr)
+        suite = xml.etree.ElementTree.parse(self.path("d.xml")).getroot()[0]
+        self.assertEqual((suite.get("tests"), suite.get("errors")), ("2", "1"))
+        self.assertEqual(self.check("--allocs", "0", damaged).status, 3)
+
+    def test_a_recording_is_opened_once(self):
+        need("strace")
+        recording = self.record_run(1)
+        result = run(["strace", "-f", "-e", "trace=openat", "-o", self.path("calls"), HEAPLINE, "check",
+                      "--peak", "1G", "--allocs", "1G", "--inuse-at-end", "1G", "--leak-per-stack", "1G",
+                      recording])
+        self.assertEqual(result.status, 0, result.stderr)
+        with open(self.path("calls"), encoding="utf-8") as calls:
+            self.assertEqual(len(re.findall(r'"[^"]*recording\.hlm"', calls.read())), 1)
+
+    def test_what_leaks_finds_has_a_limit(self):
+        command = [HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", program("leaks"), "list"]
+        with harness.Waiting(command) as started:
+            pid, = harness.children_of(started.pid)
+            found = run([HEAPLINE, "leaks", "-p", str(pid), "-o", self.path("lost.hl")])
+            self.assertEqual(found.status, 0, found.stderr)
+        row, = self.verdicts("--lost", "0", self.path("lost.hl"))
+        self.assertTrue(row["crossed"] and row["figure"] > 0)
+        self.assertIn("plant_list", row["stack"])
+        row, = self.verdicts("--lost", str(row["figure"]), "--junit", self.path("l.xml"),
+                             self.path("lost.hl"))
+        self.assertFalse(row["crossed"])
+        suite = xml.etree.ElementTree.parse(self.path("l.xml")).getroot()[0]
+        self.assertIsNotNone(suite.find("testcase[@name='lost']"))
+        self.assert_refused(self.check("--lost", "0", self.record_run(1)), "'heapline leaks -p PID")
 
     def test_growth_and_rss_are_measured_over_time(self):
         result = self.check("--json", "--growth", "1M/min", "--rss", "1K", "-o", self.path("c.json"),
@@ -186,6 +246,9 @@ class Check(harness.TestCase):
                 (["--peak", "1M"], 2, "no recording and no command"),
                 (["--peak", "lots", recording], 2, "--peak takes a number"),
                 (["--growth", "1M", recording], 2, "--growth takes a rate"),
+                (["--peak", "1M", "--peak", "2M", recording], 2, "--peak is given twice"),
+                (["--peak", "1M", "--junit", "a", "--junit", "b", recording], 2, "--junit is given twice"),
+                (["--lost", "0", "--", "true"], 2, "'--inuse-at-end' limits"),
                 (["--peak", "1M", "--allow", "-5%", recording], 2, "--allow takes a percentage"),
                 (["--peak", "1M", "./a", "b"], 2, "a command stands behind '--'"),
                 (["--peak", "1M", self.path("none.hl")], 1, "none.hl"),

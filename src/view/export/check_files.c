@@ -47,8 +47,14 @@ void hl_check_write_junit(const struct hl_check *check, FILE *out)
 	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
 		     "  <testsuite name=\"");
 	put_xml(out, hl_profile_text(profile, profile->command));
-	fprintf(out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" time=\"%.3f\">\n",
-		check->count, check->crossed, (double)profile->duration_ns / 1e9);
+	fprintf(out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%d\" time=\"%.3f\">\n",
+		check->count + check->is_damaged, check->crossed, check->is_damaged,
+		(double)profile->duration_ns / 1e9);
+	if (check->is_damaged)
+		fputs("    <testcase classname=\"heapline.check\" name=\"recording\">\n"
+		      "      <error message=\"the recording is damaged: figures may be too "
+		      "small\"/>\n    </testcase>\n",
+		      out);
 	for (size_t i = 0; i < check->count; i++) {
 		const struct hl_check_verdict *verdict = &check->verdicts[i];
 		fputs("    <testcase classname=\"heapline.check\" name=\"", out);
@@ -83,6 +89,8 @@ void hl_check_write_markdown(const struct hl_check *check, FILE *out)
 	fputs("### Memory of ", out);
 	put_code(out, hl_profile_text(profile, profile->command));
 	fprintf(out, ": %zu of %zu limits crossed\n\n", check->crossed, check->count);
+	if (check->is_damaged)
+		fputs("**The recording is damaged: figures may be too small.**\n\n", out);
 	fputs("| | limit | figure | at most | most of it by |\n|---|---|---:|---:|---|\n", out);
 	for (size_t i = 0; i < check->count; i++) {
 		const struct hl_check_verdict *verdict = &check->verdicts[i];

@@ -144,28 +144,6 @@ static int64_t number(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* A command line as one text, to be freed; NULL for want of memory. */
-static char *join(const json_t *words)
-{
-	char *line = NULL;
-	size_t size, i;
-	const json_t *word;
-	FILE *out = open_memstream(&line, &size);
-
-	if (!out)
-		return NULL;
-	json_array_foreach(words, i, word)
-	{
-		char *bytes = hl_control_ask_bytes(word);
-		fprintf(out, "%s%s", i ? " " : "", bytes ? bytes : "");
-		free(bytes);
-	}
-	if (fclose(out) == 0)
-		return line;
-	free(line);
-	return NULL;
-}
-
 struct process {
 	int64_t pid, sequence, ms, inuse_bytes, inuse_objects, peak_bytes, stack_nodes;
 	int64_t events, lost_events, lost_log_events, log_segments, log_segments_kept, log_bytes;
@@ -215,7 +193,7 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 	json_array_foreach(processes, i, process)
 	{
 		HL_FREED char *mode = hl_control_ask_bytes(json_object_get(process, "mode"));
-		HL_FREED char *command = join(json_object_get(process, "command"));
+		HL_FREED char *command = hl_control_ask_words(json_object_get(process, "command"));
 		const struct process row = {
 			.pid = number(process, "pid"),
 			.sequence = number(process, "sequence"),
@@ -243,7 +221,7 @@ static int show(const json_t *status, struct hl_error *err)
 {
 	const struct hl_emit_options how = {.out = stdout, .json = json};
 	HL_FREED char *path = hl_control_ask_bytes(json_object_get(status, "recording"));
-	HL_FREED char *command = join(json_object_get(status, "command"));
+	HL_FREED char *command = hl_control_ask_words(json_object_get(status, "command"));
 	HL_FREED char *mode = hl_control_ask_bytes(json_object_get(status, "mode"));
 	int64_t ended = number(status, "ended");
 	struct hl_emit *emit;

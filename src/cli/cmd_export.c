@@ -39,6 +39,7 @@ static int run_export(int argc, char **argv)
 
 	format = hl_view_options_choose_format(&command, format, FORMAT_PPROF);
 	command.view = views[format];
+	command.profiles_max = format == FORMAT_PPROF ? 2 : 1;
 	command.binary = format == FORMAT_PPROF;
 	command.keep_rows = format == FORMAT_JSON;
 	return hl_view_run(&hl_verb_export, argc, argv, &command);
@@ -47,7 +48,7 @@ static int run_export(int argc, char **argv)
 const struct hl_verb hl_verb_export = {
 	.name = "export",
 	.group = HL_GROUP_FILES,
-	.arguments = "[NAME.hl]",
+	.arguments = "[[BEFORE] NAME.hl]",
 	.summary = "write a file for other tools, such as pprof or speedscope",
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,

@@ -9,6 +9,7 @@
 #include "collector/control_protocol.h"
 #include "recording/fields.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -179,9 +180,30 @@ char *hl_control_ask_bytes(const json_t *text)
 	return hl_text_from_json(text, &bytes) == 0 ? bytes : strdup("");
 }
 
+char *hl_control_ask_words(const json_t *words)
+{
+	char *line = NULL;
+	size_t size, i;
+	const json_t *word;
+	FILE *out = open_memstream(&line, &size);
+
+	if (!out)
+		return NULL;
+	json_array_foreach(words, i, word)
+	{
+		char *bytes = hl_control_ask_bytes(word);
+		fprintf(out, "%s%s", i ? " " : "", bytes ? bytes : "");
+		free(bytes);
+	}
+	if (fclose(out) == 0)
+		return line;
+	free(line);
+	return NULL;
+}
+
 /* ---- the search ---- */
 
-/* Asks one collector whether it records ${pid}; those that do not answer do not. */
+/* Asks one collector whether it records ${pid} (0: takes any); those that do not answer do not. */
 static int consider(struct hl_control_peers *peers, int directory_fd, pid_t collector, pid_t pid)
 {
 	const struct hl_control_request request = {.verb = HL_CONTROL_FIND, .pid = pid};
@@ -194,7 +216,8 @@ static int consider(struct hl_control_peers *peers, int directory_fd, pid_t coll
 			 length ? ", " : "", collector);
 	if (r < 0)
 		return 0;
-	bool records = collector == pid || json_is_true(json_object_get(answer, "recorded"));
+	bool records =
+		!pid || collector == pid || json_is_true(json_object_get(answer, "recorded"));
 	if (records)
 		r = HL_ARRAY_RESERVE(peers->peers, peers->capacity, peers->count + 1);
 	if (records && r == 0) {
@@ -224,9 +247,9 @@ static int search_directory(struct hl_control_peers *peers, int directory_fd, pi
 	return r;
 }
 
-/* Directories that were looked at: XDG_RUNTIME_DIR is mostly /run/user/UID. */
+/* Directories of one user that were looked at: XDG_RUNTIME_DIR is mostly /run/user/UID. */
 struct seen {
-	struct stat directories[2 * HL_CONTROL_PLACES];
+	struct stat directories[HL_CONTROL_PLACES];
 	unsigned count;
 };
 
@@ -244,15 +267,16 @@ static bool is_seen(struct seen *seen, int fd)
 	return false;
 }
 
-static int search_user(struct hl_control_peers *peers, struct seen *seen, uid_t uid, pid_t pid)
+static int search_user(struct hl_control_peers *peers, uid_t uid, pid_t pid)
 {
+	struct seen seen = {0};
 	int r = 0;
 
 	for (unsigned place = 0; r == 0 && place < HL_CONTROL_PLACES; place++) {
 		int fd = hl_control_directory_open(place, uid);
 		if (fd < 0)
 			continue;
-		if (!is_seen(seen, fd))
+		if (!is_seen(&seen, fd))
 			r = search_directory(peers, fd, pid);
 		close(fd);
 	}
@@ -261,15 +285,55 @@ static int search_user(struct hl_control_peers *peers, struct seen *seen, uid_t 
 
 int hl_control_ask_search(pid_t pid, struct hl_control_peers *peers)
 {
-	struct seen seen = {0};
 	struct stat status;
 	char path[32];
 
 	*peers = (struct hl_control_peers){0};
-	int r = search_user(peers, &seen, geteuid(), pid);
+	int r = search_user(peers, geteuid(), pid);
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	if (r == 0 && geteuid() == 0 && stat(path, &status) == 0 && status.st_uid != 0)
-		r = search_user(peers, &seen, status.st_uid, pid);
+		r = search_user(peers, status.st_uid, pid);
+	return r;
+}
+
+/* Appends the users whose number follows ${prefix} in the names of ${directory}, once each. */
+static int add_users(const char *directory, const char *prefix, uid_t **users, size_t *count,
+		     size_t *capacity)
+{
+	DIR *stream = opendir(directory);
+	int r = 0;
+
+	for (const struct dirent *entry; stream && r == 0 && (entry = readdir(stream));) {
+		const char *digits = entry->d_name + strlen(prefix);
+		char *end;
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+			continue;
+		unsigned long uid = strtoul(digits, &end, 10);
+		bool is_known = end == digits || *end || uid > UINT32_MAX;
+		for (size_t i = 0; !is_known && i < *count; i++)
+			is_known = (*users)[i] == uid;
+		if (!is_known)
+			r = HL_ARRAY_APPEND(*users, *count, *capacity, (uid_t)uid);
+	}
+	if (stream)
+		closedir(stream);
+	return r;
+}
+
+int hl_control_ask_list(struct hl_control_peers *peers)
+{
+	HL_FREED uid_t *users = NULL;
+	size_t count = 0, capacity = 0;
+	uid_t self = geteuid();
+
+	*peers = (struct hl_control_peers){0};
+	int r = HL_ARRAY_APPEND(users, count, capacity, self);
+	if (r == 0 && self == 0)
+		r = add_users("/run/user", "", &users, &count, &capacity);
+	if (r == 0 && self == 0)
+		r = add_users("/tmp", "heapline-", &users, &count, &capacity);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = search_user(peers, users[i], 0);
 	return r;
 }
 

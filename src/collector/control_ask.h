@@ -30,6 +30,9 @@ struct hl_control_peers {
  */
 int hl_control_ask_search(pid_t pid, struct hl_control_peers *peers);
 
+/* Finds all collectors of this user; for root, those of all users. As above. */
+int hl_control_ask_list(struct hl_control_peers *peers);
+
 void hl_control_ask_release(struct hl_control_peers *peers);
 
 /*
@@ -42,3 +45,6 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 /* A text of an answer as bytes, which the caller frees; NULL for want of memory, "" when there is
  * no text. */
 char *hl_control_ask_bytes(const json_t *text);
+
+/* A command line of an answer as one text, to be freed; NULL for want of memory. */
+char *hl_control_ask_words(const json_t *words);

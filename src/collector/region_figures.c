@@ -14,7 +14,7 @@ void hl_region_figures_read(const struct hl_region_view *view,
 	uint32_t chunk_count = hl_region_read_chunk_count(view);
 	uint32_t thread_count = hl_region_read_thread_count(view);
 	/* Unsigned, so that sums of nonsense wrap */
-	uint64_t inuse_bytes = 0, inuse_objects = 0, events = 0;
+	uint64_t alloc_bytes = 0, free_bytes = 0, alloc_objects = 0, free_objects = 0, events = 0;
 
 	for (uint32_t chunk = 0; chunk < chunk_count; chunk++) {
 		uint32_t used = atomic_load_explicit(&chunks[chunk].used, memory_order_acquire);
@@ -24,16 +24,22 @@ void hl_region_figures_read(const struct hl_region_view *view,
 				hl_region_base_of(view, chunk * (size_t)HL_CHUNK_CELLS + i);
 			if (!hl_region_check_cell(cell, COUNT_MAX))
 				continue;
-			inuse_bytes += cell->alloc_bytes - cell->free_bytes;
-			inuse_objects += cell->alloc_objects - cell->free_objects;
+			alloc_bytes += cell->alloc_bytes;
+			free_bytes += cell->free_bytes;
+			alloc_objects += cell->alloc_objects;
+			free_objects += cell->free_objects;
 			events += cell->alloc_objects - base.alloc_objects + cell->free_objects -
 				  base.free_objects;
 		}
 	}
 	struct hl_region_figures figures = {
+		.alloc_bytes = alloc_bytes,
+		.free_bytes = free_bytes,
+		.alloc_objects = alloc_objects,
+		.free_objects = free_objects,
 		.events = events,
-		.inuse_bytes = (int64_t)inuse_bytes,
-		.inuse_objects = (int64_t)inuse_objects,
+		.inuse_bytes = (int64_t)(alloc_bytes - free_bytes),
+		.inuse_objects = (int64_t)(alloc_objects - free_objects),
 		.peak_bytes = (int64_t)atomic_load(&header->peak_mark),
 		.stack_nodes = hl_region_read_node_count(view),
 		.lost_events = atomic_load(&header->lost_events),

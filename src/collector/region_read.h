@@ -150,7 +150,8 @@ bool hl_region_check_total(const struct hl_region_view *view, int64_t inuse_byte
 /* ---- sums at a glance ---- */
 
 struct hl_region_figures {
-	uint64_t events; /* allocations and frees */
+	uint64_t alloc_bytes, free_bytes, alloc_objects, free_objects; /* whatever was reset */
+	uint64_t events; /* allocations and frees since the last reset */
 	int64_t inuse_bytes, inuse_objects;
 	int64_t peak_bytes; /* within 1 %: of the last mark, or now when that is more */
 	uint32_t stack_nodes;

@@ -114,7 +114,8 @@ static int find_locations(struct locations *locations, const struct hl_profile *
 	}
 	/* Backwards, so that it is known of every node whether figures lie below it. */
 	for (uint32_t i = (uint32_t)profile->node_count; i-- > 1;) {
-		if (!is_called_from[i] && !hl_profile_counters_any(&profile->counters[i]))
+		if (!is_called_from[i] && !hl_profile_counters_any(&profile->counters[i]) &&
+		    !(profile->base && hl_profile_counters_any(&profile->base[i])))
 			continue;
 		locations->all[locations->of_node[i]].used = true;
 		is_called_from[caller_of(locations, profile, i)] = true;
@@ -239,7 +240,10 @@ static void put_head(struct exporter *exporter, const struct hl_view_options *op
 	whole.period_type = &period_type;
 	whole.period = profile->sample_bytes ? (int64_t)profile->sample_bytes : 1;
 	whole.time_nanos = (int64_t)profile->start_realtime_ns;
+	/* Of two moments of one recording: what lies between them. */
 	whole.duration_nanos = (int64_t)profile->duration_ns;
+	if (profile->base_duration_ns < profile->duration_ns)
+		whole.duration_nanos -= (int64_t)profile->base_duration_ns;
 	put(exporter, &whole);
 	put_described(exporter, HL_PPROF_COMMAND, profile->command);
 	put_described(exporter, HL_PPROF_MODE, profile->mode);
@@ -386,6 +390,7 @@ static void put_locations(struct exporter *exporter)
 
 /* ---- samples ---- */
 
+/* What the node's own figures are, or, where two profiles are compared, have become more by. */
 static void put_sample(struct exporter *exporter, uint32_t node)
 {
 	const struct hl_profile *profile = exporter->profile;
@@ -393,10 +398,18 @@ static void put_sample(struct exporter *exporter, uint32_t node)
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Sample sample = PPROF__SAMPLE__INIT;
 	int64_t values[HL_PPROF_TYPE_COUNT];
+	bool is_any = false;
 
-	for (size_t i = 0; i < exporter->type_count; i++)
-		values[i] = hl_profile_figure(counters, exporter->types[i]->value,
-					      exporter->types[i]->unit);
+	for (size_t i = 0; i < exporter->type_count; i++) {
+		enum hl_value value = exporter->types[i]->value;
+		enum hl_unit unit = exporter->types[i]->unit;
+		values[i] = hl_profile_figure(counters, value, unit);
+		if (profile->base)
+			values[i] -= hl_profile_figure(&profile->base[node], value, unit);
+		is_any |= values[i] != 0;
+	}
+	if (!is_any)
+		return;
 	for (uint32_t at = node; at; at = caller_of(&exporter->locations, profile, at))
 		exporter->stack[sample.n_location_id++] = exporter->locations.of_node[at];
 	sample.location_id = exporter->stack;
@@ -447,8 +460,7 @@ int hl_pprof_view(const struct hl_profile *profile, const struct hl_view_options
 		put_mappings(&exporter);
 		put_locations(&exporter);
 		for (uint32_t i = 0; i < profile->node_count; i++)
-			if (hl_profile_counters_any(&profile->counters[i]))
-				put_sample(&exporter, i);
+			put_sample(&exporter, i);
 		r = hl_gzip_writer_finish(exporter.gzip);
 		r = exporter.error ? exporter.error : r;
 	}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline serve: recordings and recorded processes of this host over HTTP. */
+#include "cli/cli.h"
+
+#include "base/cleanup.h"
+#include "serve/serve.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEFAULT_HOST "127.0.0.1"
+#define DEFAULT_PORT 7373
+#define TOKEN_LEAST  16 /* bytes */
+#define TOKEN_MOST   256
+
+static const char *listen_at;
+static const char *token_file;
+
+static const struct hl_option options[] = {
+	{"listen", 0, "ADDRESS",
+	 "HOST:PORT or PORT, HOST an IPv4 address (default: 127.0.0.1:7373)", HL_OPTION_TEXT,
+	 &listen_at, NULL},
+	{"token-file", 0, "FILE", "answer only who sends what FILE holds", HL_OPTION_TEXT,
+	 &token_file, NULL},
+	{0},
+};
+
+static int read_address(struct sockaddr_in *ret_address, struct hl_error *err)
+{
+	char host[INET_ADDRSTRLEN] = DEFAULT_HOST;
+	uint64_t port = DEFAULT_PORT;
+	const char *colon = listen_at ? strrchr(listen_at, ':') : NULL;
+	size_t length = colon ? (size_t)(colon - listen_at) : 0;
+
+	*ret_address = (struct sockaddr_in){.sin_family = AF_INET};
+	if (length && length < sizeof(host))
+		snprintf(host, sizeof(host), "%.*s", (int)length, listen_at);
+	if (length >= sizeof(host) || inet_pton(AF_INET, host, &ret_address->sin_addr) != 1 ||
+	    (listen_at &&
+	     (hl_option_parse_number(colon ? colon + 1 : listen_at, false, &port) < 0 ||
+	      port > UINT16_MAX)))
+		return hl_error_set(
+			err, -EINVAL,
+			"cannot listen on '%s': that is no IPv4 address and port; write "
+			"one as 127.0.0.1:7373",
+			listen_at);
+	ret_address->sin_port = htons((uint16_t)port);
+	return 0;
+}
+
+static bool is_loopback(const struct sockaddr_in *address)
+{
+	return ntohl(address->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* The first line of the file, which others must not be able to read. */
+static int read_token(char token[TOKEN_MOST + 1], struct hl_error *err)
+{
+	HL_CLOSED int fd = open(token_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat status;
+
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return hl_error_set(err, -errno, "cannot read the token in '%s': %s", token_file,
+				    strerror(errno));
+	if (!S_ISREG(status.st_mode) || (status.st_mode & 077))
+		return hl_error_set(err, -EPERM,
+				    "cannot use the token in '%s': others may read it; 'chmod 600 "
+				    "%s' keeps it secret",
+				    token_file, token_file);
+	ssize_t size = read(fd, token, TOKEN_MOST);
+	if (size < 0)
+		return hl_error_set(err, -errno, "cannot read the token in '%s': %s", token_file,
+				    strerror(errno));
+	token[size] = '\0';
+	token[strcspn(token, "\r\n")] = '\0';
+	size_t length = strlen(token);
+	for (size_t i = 0; i < length; i++)
+		if (!isgraph((unsigned char)token[i]))
+			length = 0;
+	if (length < TOKEN_LEAST)
+		return hl_error_set(err, -EINVAL,
+				    "cannot use the token in '%s': its first line has to be %d to "
+				    "%d letters and digits without spaces; 'openssl rand -hex 16' "
+				    "makes one",
+				    token_file, TOKEN_LEAST, TOKEN_MOST);
+	return 0;
+}
+
+static int check_directories(const char *const *directories, size_t count, struct hl_error *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct stat status;
+		int r = stat(directories[i], &status) < 0 ? -errno : 0;
+		if (r == 0 && !S_ISDIR(status.st_mode))
+			r = -ENOTDIR;
+		if (r < 0)
+			return hl_error_set(err, r,
+					    "cannot serve the recordings in '%s': %s; name a "
+					    "directory that holds them",
+					    directories[i], strerror(-r));
+	}
+	return 0;
+}
+
+static int serve(struct hl_serve_options *how, struct hl_error *err)
+{
+	char host[INET_ADDRSTRLEN];
+	struct hl_serve *server;
+	sigset_t ends;
+	unsigned port;
+	int signal_number;
+
+	/* Blocked before the server's threads begin, so that none of them takes it. */
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	int r = hl_serve_start(how, &server, &port, err);
+	if (r < 0)
+		return r;
+	inet_ntop(AF_INET, &how->address.sin_addr, host, sizeof(host));
+	hl_cli_note("serving on http://%s:%u/ until Ctrl-C", host, port);
+	sigwait(&ends, &signal_number);
+	hl_serve_stop(server);
+	return 0;
+}
+
+static int run_serve(int argc, char **argv)
+{
+	static const char *const here[] = {"."};
+	char token[TOKEN_MOST + 1];
+	struct hl_error err = {0};
+	struct hl_serve_options how = {
+		.directories = argc ? (const char *const *)argv : here,
+		.directory_count = argc ? (size_t)argc : 1,
+	};
+
+	int r = read_address(&how.address, &err);
+	if (r == 0 && token_file)
+		r = read_token(token, &err);
+	how.token = token_file ? token : NULL;
+	if (r == 0 && !token_file && !is_loopback(&how.address))
+		r = hl_error_set(&err, -EPERM,
+				 "cannot listen on '%s' without a token: whoever reaches it could "
+				 "read what it serves; add --token-file FILE",
+				 listen_at);
+	if (r == 0)
+		r = check_directories(how.directories, how.directory_count, &err);
+	if (r == 0)
+		r = serve(&how, &err);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_serve = {
+	.name = "serve",
+	.group = HL_GROUP_LIVE,
+	.arguments = "[DIRECTORY...]",
+	.summary = "serve recordings and recorded processes of this host over HTTP",
+	.options = options,
+	.run = run_serve,
+};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What there is to serve on this host: processes that are being recorded, as their collectors tell,
+ * and recordings that lie in directories.
+ *
+ * A request names an entry of the catalog; no path is ever made of what a request says.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A running process that is recorded. Figures since its recording began; bytes. */
+struct hl_catalog_process {
+	pid_t pid;
+	uint32_t recording; /* index */
+	uint32_t sequence;  /* of the process in it */
+	char *command;	    /* all its words */
+	char mode[16];
+	int64_t ms; /* of recording */
+	int64_t inuse_bytes, inuse_objects, peak_bytes;
+	int64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
+	int64_t lost_events, lost_log_events;
+	int64_t region_bytes; /* memory that the recorder shares with its collector */
+	int64_t rss_bytes;
+};
+
+struct hl_catalog_recording {
+	char *name; /* its file's, followed by ~2, ~3 ... where several are called so */
+	char *path;
+	pid_t collector; /* that writes it; 0: it is complete, or its collector is gone */
+	int64_t changed_s;
+};
+
+struct hl_catalog {
+	struct hl_catalog_process *processes;
+	struct hl_catalog_recording *recordings; /* those that go on are first */
+	size_t process_count, process_capacity, recording_count, recording_capacity;
+};
+
+/*
+ * Reads what collectors of this user tell (for root, those of all users) and lists the ${count}
+ * ${directories}, whose recordings are called NAME.hl. A collector that does not answer within two
+ * seconds and a directory that cannot be read are left out. 0 or -ENOMEM; to be released in any case.
+ * Thread-safe.
+ */
+int hl_catalog_read(struct hl_catalog *catalog, const char *const *directories, size_t count);
+
+void hl_catalog_release(struct hl_catalog *catalog);
+
+/* NULL: there is none. */
+const struct hl_catalog_process *hl_catalog_process(const struct hl_catalog *catalog, pid_t pid);
+const struct hl_catalog_recording *hl_catalog_recording(const struct hl_catalog *catalog,
+							const char *name);

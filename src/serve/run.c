@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs verbs; see run.h. */
+#include "serve/run.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define ARGUMENTS_MAX  32
+#define TURN_WAIT_S    10
+#define COMPLAINT_MAX  2000 /* bytes of standard error that are looked at */
+#define EXIT_USAGE     2
+#define SENTENCE_BEGIN "heapline: "
+
+extern char **environ;
+
+/* ---- turns ---- */
+
+static sem_t turns;
+
+static __attribute__((constructor)) void init_turns(void)
+{
+	sem_init(&turns, 0, HL_RUN_AT_ONCE);
+}
+
+static bool take_turn(void)
+{
+	struct timespec until;
+	int r;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += TURN_WAIT_S;
+	do
+		r = sem_timedwait(&turns, &until);
+	while (r < 0 && errno == EINTR);
+	return r == 0;
+}
+
+/* ---- one child ---- */
+
+/* Sets the child's output to ${out}, ${complaints}, and its signals to what they were at first. */
+static int spawn(const char *verb, char *const *arguments, int out, int complaints, pid_t *ret_pid)
+{
+	char *line[ARGUMENTS_MAX] = {"heapline", (char *)verb};
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	sigset_t none;
+
+	for (size_t i = 0; arguments[i]; i++) {
+		if (i + 3 >= ARGUMENTS_MAX)
+			return -E2BIG;
+		line[i + 2] = arguments[i];
+	}
+	sigemptyset(&none);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attributes);
+	int r = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+	if (r == 0)
+		r = posix_spawn_file_actions_adddup2(&files, complaints, STDERR_FILENO);
+	if (r == 0)
+		r = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+	if (r == 0)
+		r = posix_spawnattr_setsigmask(&attributes, &none);
+	if (r == 0)
+		r = posix_spawn(ret_pid, "/proc/self/exe", &files, &attributes, line, environ);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attributes);
+	return -r;
+}
+
+static void limit(pid_t pid)
+{
+	const struct rlimit bytes = {HL_RUN_BYTES_MAX, HL_RUN_BYTES_MAX}, no_core = {0, 0};
+
+	prlimit(pid, RLIMIT_FSIZE, &bytes, NULL);
+	prlimit(pid, RLIMIT_CORE, &no_core, NULL);
+}
+
+/* Waits for ${pid}, and ends it when it takes too long. Its status as wait() gives it, or a negative
+ * errno. */
+static int wait_for(pid_t pid)
+{
+	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + HL_RUN_SECONDS_MAX * HL_NS_PER_SECOND;
+	HL_CLOSED int pidfd = pidfd_open(pid, 0);
+	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
+	int status, r = pidfd < 0 ? -errno : 0;
+
+	while (pidfd >= 0) {
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		if (now_ns >= deadline_ns) {
+			r = -ETIMEDOUT;
+			break;
+		}
+		int ready = poll(&poller, 1, (int)((deadline_ns - now_ns) / 1000000 + 1));
+		if (ready > 0)
+			break;
+		if (ready < 0 && errno != EINTR)
+			r = -errno;
+	}
+	if (r < 0)
+		kill(pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return r < 0 ? r : status;
+}
+
+/* The child's own sentence, without its beginning. */
+static int fail(int complaints, int code, const char *verb, struct hl_error *err)
+{
+	char text[COMPLAINT_MAX + 1];
+	ssize_t size = pread(complaints, text, COMPLAINT_MAX, 0);
+
+	text[size > 0 ? size : 0] = '\0';
+	const char *sentence = strstr(text, SENTENCE_BEGIN);
+	if (!sentence)
+		return hl_error_set(err, code, "'heapline %s' failed and did not say why", verb);
+	sentence += strlen(SENTENCE_BEGIN);
+	return hl_error_set(err, code, "%.*s", (int)strcspn(sentence, "\n"), sentence);
+}
+
+static int run(const char *verb, char *const *arguments, int out, struct hl_error *err)
+{
+	HL_CLOSED int complaints = memfd_create("complaints", MFD_CLOEXEC);
+	pid_t pid;
+
+	int r = complaints < 0 ? -errno : spawn(verb, arguments, out, complaints, &pid);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot start 'heapline %s': %s", verb, strerror(-r));
+	limit(pid);
+	int status = wait_for(pid);
+	if (status == -ETIMEDOUT)
+		return hl_error_set(err, status,
+				    "'heapline %s' took longer than %d s; ask for less, or run it "
+				    "by hand",
+				    verb, HL_RUN_SECONDS_MAX);
+	if (status < 0)
+		return hl_error_set(err, status, "cannot wait for 'heapline %s': %s", verb,
+				    strerror(-status));
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ)
+		return hl_error_set(err, -EFBIG,
+				    "the answer of 'heapline %s' is larger than %d MiB; ask for "
+				    "less, or run it by hand",
+				    verb, (int)(HL_RUN_BYTES_MAX >> 20));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	bool is_usage = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_USAGE;
+	return fail(complaints, is_usage ? -EINVAL : -EIO, verb, err);
+}
+
+int hl_run_verb(const char *verb, char *const *arguments, uint64_t *ret_bytes, struct hl_error *err)
+{
+	HL_CLOSED int out = memfd_create("answer", MFD_CLOEXEC);
+	struct stat status;
+
+	if (out < 0)
+		return hl_error_set(err, -errno, "cannot make room for an answer: %s",
+				    strerror(errno));
+	if (!take_turn())
+		return hl_error_set(err, -EBUSY,
+				    "%d others are being answered already; ask again later",
+				    HL_RUN_AT_ONCE);
+	int r = run(verb, arguments, out, err);
+	sem_post(&turns);
+	if (r < 0)
+		return r;
+	if (fstat(out, &status) < 0)
+		return hl_error_set(err, -errno, "cannot read an answer: %s", strerror(errno));
+	*ret_bytes = (uint64_t)status.st_size;
+	return hl_cleanup_take_fd(&out);
+}

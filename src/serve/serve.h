@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Serves the catalog over HTTP: read-only, to whom has the token where there is one. */
+#pragma once
+
+#include "base/error.h"
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define HL_SERVE_CONNECTIONS_MAX  64
+#define HL_SERVE_CONNECTION_BYTES ((size_t)32 << 10) /* of a request */
+#define HL_SERVE_TIMEOUT_S	  30		     /* that a connection may be silent */
+
+struct hl_serve_options {
+	struct sockaddr_in address;	/* port 0: any free one */
+	const char *token;		/* NULL: nobody is asked for one */
+	const char *const *directories; /* with recordings */
+	size_t directory_count;
+};
+
+struct hl_serve;
+
+/*
+ * Begins to serve, on threads of its own; ${options} must stay valid. 0 with *${ret_serve} and the port in
+ * *${ret_port}, or a negative errno with a sentence.
+ */
+int hl_serve_start(const struct hl_serve_options *options, struct hl_serve **ret_serve,
+		   unsigned *ret_port, struct hl_error *err);
+
+/* Waits for what is being answered. */
+void hl_serve_stop(struct hl_serve *serve);

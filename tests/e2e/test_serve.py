@@ -1,0 +1,457 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""`heapline serve`: what it answers equals the views, and whoever asks cannot do more than read."""
+
+import base64
+import contextlib
+import glob
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import harness
+from pprof_file import PprofFile
+
+BLOCK_BYTES = 127  # of control.c's alloc_site
+CONNECTIONS_MAX = 64
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+class Server:
+    """`heapline serve` on a free port of loopback."""
+
+    def __init__(self, directory, *options, tmpdir):
+        self.process = subprocess.Popen(
+            [harness.HEAPLINE, "serve", "--listen", "127.0.0.1:0", *options, directory],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, TMPDIR=tmpdir))
+        line = self.process.stderr.readline()
+        found = re.search(r"http://([0-9.]+):(\d+)/", line)
+        if not found:
+            raise AssertionError(f"it does not serve: {line}{self.process.stderr.read()}")
+        self.port = int(found[2])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(harness.TIMEOUT_S)
+        self.process.stderr.close()
+
+    def ask(self, path, method="GET", **headers):
+        """(status, headers, body)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=harness.TIMEOUT_S)
+        with contextlib.closing(connection):
+            connection.putrequest(method, path, skip_host="Host" in headers)
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def get(self, path):
+        status, _, body = self.ask(path)
+        if status != 200:
+            raise AssertionError(f"'{path}': {status} {body.decode()}")
+        return body
+
+    def refusal(self, path, method="GET", **headers):
+        """(status, sentence)"""
+        status, _, body = self.ask(path, method, **headers)
+        return status, json.loads(body)["error"]
+
+
+class Recorded:
+    """A program under record that allocates what it is told."""
+
+    def __init__(self, recording, options=()):
+        self.recording = recording
+        self.process = subprocess.Popen(
+            harness.record_command(recording, [harness.program("control")], options=options),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.tell("alloc 0")
+        self.pid = harness.children_of(self.process.pid)[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.wait(harness.TIMEOUT_S)
+        self.process.stdout.close()
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+
+def metrics(text):
+    """{name: {pid: value}}"""
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, labels, value = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\d+)", line).groups()
+            pid = re.search(r'pid="(\d+)"', labels or "")
+            found.setdefault(name, {})[int(pid[1]) if pid else None] = int(value)
+    return found
+
+
+class ServeTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.recordings = self.path("recordings")
+        os.mkdir(self.recordings)
+
+    def start_recorded(self, name="live.hl", **options):
+        recorded = Recorded(os.path.join(self.recordings, name), **options)
+        self.enterContext(recorded)
+        return recorded
+
+    def start(self, *options):
+        self.server = self.enterContext(Server(self.recordings, *options, tmpdir=self.directory))
+        return self.server
+
+    def is_waiting(self):
+        """Whether the server waits for what comes after its first snapshot."""
+        tasks = f"/proc/{self.server.process.pid}/task"
+        has_child = False
+        for task in os.listdir(tasks):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                with open(f"{tasks}/{task}/children", encoding="ascii") as file:
+                    has_child |= bool(file.read())
+        return glob.glob(self.path("heapline-serve-*/before.hl")) and not has_child
+
+    def profile(self, server, path):
+        file = self.path("profile.pb.gz")
+        with open(file, "wb") as out:
+            out.write(server.get(path))
+        return PprofFile(file)
+
+
+class AnswersTest(ServeTest):
+    def test_metrics_are_the_figures_of_the_process(self):
+        recorded = self.start_recorded()
+        server = self.start()
+        before = metrics(server.get("/metrics").decode())
+        recorded.tell("alloc 1000")
+        recorded.tell("release 300")
+        after = metrics(server.get("/metrics").decode())
+
+        def growth(name):
+            return after[name][recorded.pid] - before[name][recorded.pid]
+
+        self.assertEqual(growth("heapline_allocated_objects_total"), 1000)
+        self.assertEqual(growth("heapline_allocated_bytes_total"), 1000 * BLOCK_BYTES)
+        self.assertEqual(growth("heapline_freed_objects_total"), 300)
+        self.assertEqual(growth("heapline_freed_bytes_total"), 300 * BLOCK_BYTES)
+        self.assertEqual(growth("heapline_inuse_objects"), 700)
+        self.assertEqual(growth("heapline_inuse_bytes"), 700 * BLOCK_BYTES)
+        self.assertGreater(after["heapline_resident_bytes"][recorded.pid], 100 << 10)
+        self.assertGreater(after["heapline_recorder_bytes"][recorded.pid], 4096)
+        self.assertEqual(after["heapline_lost_events_total"][recorded.pid], 0)
+
+    def test_prometheus_accepts_the_metrics(self):
+        promtool = harness.need("promtool")
+        self.start_recorded()
+        text = self.start().get("/metrics").decode()
+        result = subprocess.run([promtool, "check", "metrics"], input=text, text=True,
+                                capture_output=True, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+
+    def test_prometheus_scrapes_them_with_a_token_and_can_be_asked(self):
+        prometheus = harness.need("prometheus")
+        recorded = self.start_recorded()
+        recorded.tell("alloc 1000")
+        token = self.path("token")
+        with open(os.open(token, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(TOKEN + "\n")
+        server = self.start("--token-file", token)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        config = self.path("prometheus.yml")
+        with open(config, "w", encoding="ascii") as file:
+            json.dump({"scrape_configs": [{
+                "job_name": "heapline", "scrape_interval": "1s",
+                "authorization": {"credentials_file": token},
+                "static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}]}, file)
+        with subprocess.Popen(
+                [prometheus, f"--config.file={config}", f"--web.listen-address=127.0.0.1:{port}",
+                 f"--storage.tsdb.path={self.path('data')}"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            self.addCleanup(process.kill)
+            query = urllib.parse.quote(f'heapline_inuse_bytes{{pid="{recorded.pid}"}}')
+
+            def scraped():
+                try:
+                    with urllib.request.urlopen(
+                            f"http://127.0.0.1:{port}/api/v1/query?query={query}") as response:
+                        return json.load(response)["data"]["result"]
+                except (urllib.error.URLError, ConnectionError):
+                    return None
+
+            result = harness.wait_until(scraped, "Prometheus to have scraped it")
+            process.kill()
+        self.assertEqual(result[0]["metric"]["command"], "control")
+        self.assertGreaterEqual(int(result[0]["value"][1]), 1000 * BLOCK_BYTES)
+
+    def test_profiles_have_the_sums_of_top(self):
+        recorded = self.start_recorded()
+        recorded.tell("alloc 1000")
+        recorded.tell("release 300")
+        server = self.start()
+        snapshot = self.path("snapshot.hl")
+        result = harness.run([harness.HEAPLINE, "ctl", "-p", str(recorded.pid), "snapshot", snapshot])
+        self.assertEqual(result.status, 0, result.stderr)
+        expected = harness.info(snapshot)["total"]
+
+        def is_saved():
+            profile = self.profile(server, f"/debug/pprof/heap?pid={recorded.pid}")
+            return profile if profile.top("inuse_objects")["alloc_site"][0] == 700 else None
+
+        heap = harness.wait_until(is_saved, "the collector to save the recording")
+        self.assertEqual(heap.default, "inuse_space")
+        for type_, figure in (("inuse_space", "inuse_bytes"), ("inuse_objects", "inuse_objects"),
+                              ("alloc_space", "alloc_bytes"), ("alloc_objects", "alloc_objects")):
+            flat = sum(row[0] for row in heap.top(type_).values())
+            self.assertEqual(flat, expected[figure], type_)
+        allocs = self.profile(server, f"/debug/pprof/allocs?pid={recorded.pid}")
+        self.assertEqual(allocs.default, "alloc_space")
+
+    def test_seconds_give_what_comes_within_them(self):
+        recorded = self.start_recorded()
+        recorded.tell("alloc 1000")
+        server = self.start()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/debug/pprof/allocs?pid={recorded.pid}&seconds=10")
+            harness.wait_until(self.is_waiting, "the first snapshot")
+            recorded.tell("alloc 50")
+            recorded.tell("release 1010")
+            response = connection.getresponse()
+            body = response.read()
+        self.assertEqual(response.status, 200, body)
+        file = self.path("growth.pb.gz")
+        with open(file, "wb") as out:
+            out.write(body)
+        growth = PprofFile(file)
+        self.assertEqual(growth.top("alloc_objects")["alloc_site"][0], 50)
+        self.assertEqual(growth.top("inuse_objects")["alloc_site"][0], 50 - 1010)
+
+    def test_views_are_those_of_heapline(self):
+        self.record_well([harness.program("known_answer")], name="recordings/known.hl")
+        server = self.start()
+        known = os.path.join(self.recordings, "known.hl")
+        for path, command in (
+                ("/api/top?recording=known.hl&rows=3&value=alloc",
+                 ["top", "--json", "--rows", "3", "-v", "alloc", known]),
+                ("/api/info?recording=known.hl", ["info", "--json", known]),
+                ("/api/lines?recording=known.hl&focus=main",
+                 ["lines", "--json", "--focus", "main", known]),
+                ("/api/tree?recording=known.hl&plumbing=", ["tree", "--json", "--plumbing", known]),
+                ("/api/diff?recording=known.hl&before=known.hl", ["diff", "--json", known, known]),
+                ("/report?recording=known.hl", ["report", known])):
+            with self.subTest(path=path):
+                expected = harness.run([harness.HEAPLINE, *command])
+                self.assertEqual(expected.status, 0, expected.stderr)
+                self.assertEqual(server.get(path).decode(), expected.stdout)
+
+    def test_the_heap_of_a_process_is_read_as_it_is(self):
+        recorded = self.start_recorded()
+        recorded.tell("alloc 1000")
+        heap = json.loads(self.start().get(f"/api/heap?pid={recorded.pid}"))
+        self.assertEqual(heap["schema"], "heapline/heap/1")
+        self.assertGreaterEqual(heap["total"]["inuse_bytes"], 1000 * BLOCK_BYTES)
+
+    def test_the_page_lists_what_there_is_and_its_links_work(self):
+        self.record_well([harness.program("known_answer")], name='recordings/a "quoted" <name>.hl')
+        recorded = self.start_recorded()
+        server = self.start()
+        harness.wait_until(lambda: server.ask(f"/api/info?pid={recorded.pid}")[0] == 200,
+                           "a first save")
+        page = server.get("/").decode()
+        self.assertIn("a &#34;quoted&#34; &#60;name&#62;.hl", page)
+        self.assertNotIn("<name>", page)
+        links = {link.replace("&amp;", "&") for link in re.findall(r'href="([^"]+)"', page)}
+        self.assertGreaterEqual(len(links), 10)
+        for link in sorted(links):
+            with self.subTest(link=link):
+                server.get(link)
+
+    def test_two_processes_are_told_apart(self):
+        one, other = self.start_recorded("one.hl"), self.start_recorded("other.hl")
+        one.tell("alloc 10")
+        other.tell("alloc 20")
+        server = self.start()
+        status, sentence = server.refusal("/debug/pprof/heap")
+        self.assertEqual(status, 400)
+        self.assertRegex(sentence, "^[0-9]+ processes are being recorded")
+        for recorded, count in ((one, 10), (other, 20)):
+            path = f"/api/top?pid={recorded.pid}&value=alloc&unit=objects&focus=alloc_site"
+
+            def is_saved(path=path, count=count):
+                status, _, body = server.ask(path)
+                return status == 200 and json.loads(body)["total"]["alloc_objects"] == count
+
+            harness.wait_until(is_saved, "the collector to save the recording")
+
+
+class RefusalsTest(ServeTest):
+    def test_what_is_asked_wrongly_gets_a_sentence(self):
+        self.record_well([harness.program("known_answer")], name="recordings/a.hl")
+        server = self.start()
+        for path, expected in (
+                ("/nothing", 404), ("/api/", 404), ("/api/record", 404), ("/api/top/x", 404),
+                ("/api/top?recording=../recordings/a.hl", 404), ("/../../etc/passwd", 404),
+                ("/api/top?recording=/etc/passwd", 404), ("/%2e%2e/%2e%2e/etc/passwd", 404),
+                ("/api/top?pid=1", 404), ("/api/heap?pid=1", 404),
+                ("/api/top?recording=a.hl&output=/tmp/x", 400), ("/api/leaks?ignore=/etc/shadow", 400),
+                ("/api/heap?stop=", 400), ("/api/top?recording=a.hl&rows=many", 400),
+                ("/api/top?recording=a.hl&focus=(", 400), ("/api/diff?recording=a.hl", 400),
+                ("/debug/pprof/heap?seconds=0&pid=1", 400), ("/metrics?rows=1", 400),
+                ("/debug/pprof/heap?seconds=601", 400), ("/api/top?pid=-1", 400),
+                ("/debug/pprof/heap?recording=a.hl&seconds=1", 400),
+                ("/api/top?recording=a.hl&focus=" + "x" * 2000, 400),
+                ("/?" + "&".join(f"a{i}=1" for i in range(100)), 400)):
+            with self.subTest(path=path[:80]):
+                status, sentence = server.refusal(path)
+                self.assertEqual(status, expected, sentence)
+                self.assertGreater(len(sentence), 10)
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
+            with self.subTest(method=method):
+                self.assertEqual(server.ask("/metrics", method)[0], 405)
+        self.assertEqual(server.ask("/metrics", "HEAD")[0], 200)
+
+    def test_damaged_recordings_cost_an_answer_and_no_more(self):
+        for name in ("empty.hl", "folder.hl"):
+            path = os.path.join(self.recordings, name)
+            if name.startswith("folder"):
+                os.mkdir(path)
+            else:
+                with open(path, "wb"):
+                    pass
+        os.symlink("/etc", os.path.join(self.recordings, "link.hl"))
+        server = self.start()
+        self.assertNotIn(b"link.hl", server.get("/"))
+        self.assertEqual(server.ask("/api/top?recording=link.hl")[0], 404)
+        for name in ("empty.hl", "folder.hl"):
+            status, sentence = server.refusal(f"/api/top?recording={name}")
+            self.assertEqual(status, 500)
+            self.assertIn(name, sentence)
+
+    def test_nobody_without_the_token_is_answered(self):
+        token = self.path("token")
+        with open(os.open(token, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(TOKEN)
+        server = self.start("--token-file", token)
+
+        def basic(text):
+            return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
+
+        for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {TOKEN}x"},
+                        {"Authorization": f"Bearer {TOKEN[:-1]}"}, basic("me:wrong"), basic(TOKEN),
+                        {"Authorization": "Basic !!!"}, {"Authorization": "x" * 5000}):
+            with self.subTest(headers=headers):
+                self.assertEqual(server.ask("/metrics", **headers)[0], 401)
+        for headers in ({"Authorization": f"Bearer {TOKEN}"}, basic(f"me:{TOKEN}")):
+            self.assertEqual(server.ask("/metrics", **headers)[0], 200)
+        # With a token any name of the host will do: a proxy's, for one.
+        headers = {"Authorization": f"Bearer {TOKEN}", "Host": "metrics.example"}
+        self.assertEqual(server.ask("/metrics", **headers)[0], 200)
+
+    def test_pages_of_other_sites_cannot_ask(self):
+        server = self.start()
+        self.assertEqual(server.ask("/metrics", Host="evil.example")[0], 403)
+        self.assertEqual(server.ask("/metrics", Host=f"localhost:{server.port}")[0], 200)
+
+    def test_bad_settings_are_refused(self):
+        open_token = self.path("open")
+        with open(open_token, "w", encoding="ascii") as file:
+            file.write(TOKEN)
+        os.chmod(open_token, 0o644)
+        short = self.path("short")
+        with open(os.open(short, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write("short")
+        server = self.start()
+        for options, part in (
+                (["--listen", "0.0.0.0:0"], "without a token"), (["--listen", "nonsense"], "127.0.0.1:7373"),
+                (["--listen", "127.0.0.1:70000"], "127.0.0.1:7373"),
+                (["--listen", f"127.0.0.1:{server.port}"], "cannot listen on"),
+                (["--token-file", open_token], "chmod 600"), (["--token-file", short], "16 to 256"),
+                (["--token-file", self.path("none")], "No such file"),
+                ([self.path("none")], "No such file")):
+            with self.subTest(options=options):
+                result = harness.run([harness.HEAPLINE, "serve", *options], timeout=60)
+                self.assert_refused(result, part)
+
+
+class BoundsTest(ServeTest):
+    def test_a_thousand_connections_that_say_nothing_are_bounded(self):
+        recorded = self.start_recorded()
+        server = self.start()
+        server.get("/metrics")
+        sockets = []
+        with contextlib.ExitStack() as stack:
+            for _ in range(1000):
+                try:
+                    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                except OSError:
+                    break
+                stack.enter_context(connection)
+                sockets.append(connection)
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
+            self.assertLessEqual(threads, CONNECTIONS_MAX + 4)
+        self.assertGreater(len(sockets), CONNECTIONS_MAX)
+        figures = harness.wait_until(lambda: self.try_metrics(server), "it to answer again")
+        self.assertIn(recorded.pid, figures["heapline_inuse_bytes"])
+
+    @staticmethod
+    def try_metrics(server):
+        try:
+            return metrics(server.get("/metrics").decode())
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def test_it_ends_at_once_while_somebody_waits(self):
+        recorded = self.start_recorded()
+        server = self.start()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        with contextlib.closing(connection):
+            connection.request("GET", f"/debug/pprof/heap?pid={recorded.pid}&seconds=600")
+            harness.wait_until(self.is_waiting, "the first snapshot")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(60), 0)
+
+    def test_another_users_processes_are_not_there(self):
+        uid = 65534
+        harness.need_other_user(uid)
+        recorded = self.start_recorded()
+        with subprocess.Popen([harness.HEAPLINE, "serve", "--listen", "127.0.0.1:0", "/"],
+                              stderr=subprocess.PIPE, text=True, user=uid, group=uid,
+                              extra_groups=[]) as process:
+            self.addCleanup(process.kill)
+            port = re.search(r":(\d+)/", process.stderr.readline())[1]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+                self.assertNotIn(recorded.pid, metrics(response.read().decode()).get(
+                    "heapline_inuse_bytes", {}))
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api/heap?pid={recorded.pid}")
+            self.assertEqual(refused.exception.code, 404)
+            process.terminate()
+            process.wait(harness.TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    harness.main()

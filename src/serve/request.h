@@ -42,7 +42,7 @@ struct hl_request {
 
 /*
  * Reads ${path} and its ${count} ${arguments}, which must outlive ${ret_request}. 0; with a sentence
- * for who asks, -ENOENT (there is nothing like that), -EINVAL (it cannot be asked like that) or
+ * for the caller, -ENOENT (there is nothing like that), -EINVAL (it cannot be asked like that) or
  * -ENOMEM. To be released in any case.
  */
 int hl_request_parse(const char *path, const struct hl_request_argument *arguments, size_t count,

@@ -50,6 +50,13 @@ static inline uint32_t hl_cells_place(const struct hl_cells *cells, uint32_t nod
 	return (node * UINT32_C(0x9e3779b1)) >> cells->shift;
 }
 
+/* Has what hl_cells_find() reads first come into the cache. */
+static inline void hl_cells_prefetch(const struct hl_cells *cells, uint32_t node)
+{
+	if (HL_LIKELY(cells->slots))
+		__builtin_prefetch(&cells->slots[hl_cells_place(cells, node)]);
+}
+
 /* The calling thread's cell for ${node}, which is not 0; NULL when it has none yet. */
 static inline struct hl_cell *hl_cells_find(const struct hl_cells *cells,
 					    const struct hl_region_map *region, uint32_t node)

@@ -181,13 +181,16 @@ static __attribute__((noinline)) uint64_t walk_to_tag(struct hl_recorder *record
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return 0;
 	thread->in_region->truncated_stacks += walk->truncated;
+	/* Where the cell is comes into the cache meanwhile. */
+	hl_cells_prefetch(&thread->cells, node);
+	uint64_t *place = keep ? hl_recall_keep(&thread->recall, walk, kept, caller) : NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell))
 		return 0;
 	uint64_t tag =
 		(uint64_t)cell | (walk->incomplete ? TAG_INCOMPLETE : 0) | (asks ? TAG_ASKS : 0);
-	if (keep)
-		hl_recall_keep(&thread->recall, walk, kept, caller, tag);
+	if (place)
+		*place = tag;
 	return tag;
 }
 

@@ -167,8 +167,10 @@ static void put_result(struct hl_recall *recall, const struct hl_recall_slot *sl
 	results[0] = (struct hl_recall_result){slot->serial, slot->join_node, slot->tag};
 }
 
-/* Keeps the slot, whose serial follows from what was in its place. Whether its frames were. */
-static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_slot *slot)
+/* Keeps the slot, whose serial follows from what was in its place. Whether its frames were.
+ * *${ret_place}: where it is kept. */
+static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_slot *slot,
+		     struct hl_recall_slot **ret_place)
 {
 	uint64_t set = hl_recall_set_of(hash);
 
@@ -182,6 +184,7 @@ static bool put_slot(struct hl_recall *recall, uint64_t hash, struct hl_recall_s
 	if (is_known && place->join_node != slot->join_node)
 		put_result(recall, place);
 	*place = *slot;
+	*ret_place = place;
 	return is_known;
 }
 
@@ -196,12 +199,13 @@ static uint32_t find_value(const struct hl_recall_slot *slot, uint64_t value)
 }
 
 /* Keeps the stack, or part of one, that begins with ${innermost} in the state ${at}. Returns its
- * join, or NULL if it cannot be recalled. *${ret_part}: what begins at the join is to be kept as a
- * part, as the frames up to there were known already and yet the stack was not recalled. */
+ * join, or NULL if it cannot be recalled. *${ret_place}: where it is kept. *${ret_part}: what begins at
+ * the join is to be kept as a part, as the frames up to there were known already and yet the stack was
+ * not recalled. */
 static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const struct hl_walk *walk,
 					     const struct hl_walk_frame *innermost,
 					     const struct hl_registers *at, uint64_t tag,
-					     bool *ret_part)
+					     struct hl_recall_slot **ret_place, bool *ret_part)
 {
 	struct words words = {.count = 0};
 	uint32_t inner = 0;
@@ -236,14 +240,17 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	/* In a frame that a signal interrupted, the lookup pc is no return address minus one. */
 	uint64_t return_address = (join->key & HL_FRAME_PC_MASK) + 1;
 	slot.join_ra = (knows_bp ? find_value(&slot, return_address) : HL_RECALL_WORDS) & 15u;
-	*ret_part = put_slot(recall, hash, &slot) && slot.join_ra < HL_RECALL_WORDS;
+	*ret_part = put_slot(recall, hash, &slot, ret_place) && slot.join_ra < HL_RECALL_WORDS;
 	return join;
 }
 
-void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
-		    const struct hl_registers *at, uint64_t tag)
+uint64_t *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
+			 const struct hl_registers *at)
 {
 	struct hl_registers from = *at;
+	struct hl_recall_slot *whole = NULL, *place = NULL;
+	uint32_t serial = 0;
+	uint64_t tag = 0;
 
 	if (recall->generation != walk->generation) {
 		recall->generation = walk->generation;
@@ -252,9 +259,15 @@ void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32
 	bool goes_on = !walk->truncated && walk->depth >= 2;
 	const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1];
 	for (uint32_t parts = 0; goes_on && parts <= HL_RECALL_PARTS; parts++) {
-		frame = keep_slot(recall, walk, frame, &from, tag, &goes_on);
-		if (!frame || frame < &walk->frames[kept])
-			return;
+		frame = keep_slot(recall, walk, frame, &from, tag, &place, &goes_on);
+		if (!frame)
+			break;
+		if (!whole) {
+			whole = place;
+			serial = place->serial;
+		}
+		if (frame < &walk->frames[kept])
+			break;
 		from = (struct hl_registers){
 			.pc = ((frame->key & HL_FRAME_PC_MASK) + 1) | PART_MARK,
 			.sp = frame->sp,
@@ -262,4 +275,6 @@ void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32
 		};
 		tag = frame->node;
 	}
+	/* A part may have taken its place. */
+	return whole && whole->serial == serial ? &whole->tag : NULL;
 }

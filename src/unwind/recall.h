@@ -104,11 +104,11 @@ struct hl_recall {
 /*
  * Keeps the stack for recall that hl_walk_capture(unwind, walk, at) has just returned, with
  * ${kept}. All its frames have their nodes: two stacks have one node where all frames from there
- * outward are alike. ${tag} is not 0. Does nothing for stacks that cannot be recalled: truncated,
- * of one frame, or with words far from sp.
+ * outward are alike. Returns where its tag, which is not 0, is to be written; until then it is not
+ * recalled. NULL for stacks that cannot be: truncated, of one frame, or with words far from sp.
  */
-void hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
-		    const struct hl_registers *at, uint64_t tag);
+uint64_t *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
+			 const struct hl_registers *at);
 
 /* Gives the credit for the hits since the last time. */
 static inline void hl_recall_settle(struct hl_recall *recall)

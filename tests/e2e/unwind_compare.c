@@ -254,8 +254,9 @@ static void keep(struct thread *thread, const struct hl_registers *at, uint32_t 
 		if (i >= kept)
 			frame->node = (uint32_t)hash;
 	}
-	if (walk->depth)
-		hl_recall_keep(&thread->recall, walk, kept, at, hash);
+	uint64_t *place = walk->depth ? hl_recall_keep(&thread->recall, walk, kept, at) : NULL;
+	if (place)
+		*place = hash;
 }
 
 /* The hash of the stack when it was recalled; else 0, and it is in thread->walk. */

@@ -51,9 +51,10 @@ uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	return 0;
 }
 
-void __wrap_hl_recall_keep(void);
-void __wrap_hl_recall_keep(void)
+uint64_t *__wrap_hl_recall_keep(void);
+uint64_t *__wrap_hl_recall_keep(void)
 {
+	return NULL;
 }
 
 /* The made-up allocator rounds up to 16, and each size has addresses of its own. */

@@ -35,9 +35,10 @@ uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	return 0;
 }
 
-void __wrap_hl_recall_keep(void);
-void __wrap_hl_recall_keep(void)
+uint64_t *__wrap_hl_recall_keep(void);
+uint64_t *__wrap_hl_recall_keep(void)
 {
+	return NULL;
 }
 
 static _Atomic bool refused;

@@ -173,7 +173,9 @@ static bool is_recalled_right(uint64_t recalled, const struct hl_registers *at)
 	recalls += recalled != 0;
 	if (recalled)
 		return recalled == tag_of(&walk);
-	hl_recall_keep(&recall, &walk, kept, at, tag_of(&walk));
+	uint64_t *place = hl_recall_keep(&recall, &walk, kept, at);
+	if (place)
+		*place = tag_of(&walk);
 	return true;
 }
 

@@ -26,7 +26,9 @@ enum known_name {
 	NAME_FIND_OBJECT,
 	NAME_STACK_END,
 	NAME_LIBC_MALLOC, /* glibc's other name of its malloc */
-	NAME_ALLOCATORS,  /* from here on: allocators[] */
+	NAME_CURRENT_SERVICE,
+	NAME_SERVICE_OF,
+	NAME_ALLOCATORS, /* from here on: allocators[] */
 };
 
 /* Who has a function of this name beside malloc is that allocator. */
@@ -63,6 +65,8 @@ static const char *const usual_names[NAME_ALLOCATORS] = {
 	[NAME_FIND_OBJECT] = "_dl_find_object",
 	[NAME_STACK_END] = "__libc_stack_end",
 	[NAME_LIBC_MALLOC] = "__libc_malloc",
+	[NAME_CURRENT_SERVICE] = "skynet_current_handle",
+	[NAME_SERVICE_OF] = "skynet_context_handle",
 };
 
 struct search {
@@ -281,6 +285,7 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 				 .size_at = rule->size_at,
 				 .count_at = rule->count_at,
 				 .pointer_at = rule->pointer_at,
+				 .type_at = rule->type_at,
 				 .is_asked = rule->is_asked,
 				 .tells = rule->tells};
 }
@@ -298,7 +303,7 @@ static void add_visited(const struct hl_objects *objects, const struct hl_hook_r
 		/* Without room all of an object's are left out, so that frees are not missed alone. */
 		if (entry.tells == HL_RULE_TELLS_ALLOC)
 			has_room = entries->extra_count + OF_ONE_OBJECT <= HL_ATTACHED_RULES_MAX;
-		if (entry.tells && !has_room)
+		if (entry.tells && entry.tells != HL_RULE_TELLS_SERVICE && !has_room)
 			continue;
 		entry.word = visit.word;
 		add_entry(entries, entry, true, rules->rules[rule].symbol, &found);
@@ -454,6 +459,8 @@ static void add_program(const struct hl_objects *objects, struct hl_entries *ent
 
 	entries->find_object = first_address(objects, NAME_FIND_OBJECT);
 	entries->clock_gettime = find_clock(objects);
+	entries->current_service = first_address(objects, NAME_CURRENT_SERVICE);
+	entries->service_of = first_address(objects, NAME_SERVICE_OF);
 	entries->program_headers = program->headers;
 	entries->program_header_count = program->header_count;
 	entries->program_entry = program->entry;
@@ -613,6 +620,7 @@ struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t rea
 	rule.count_at = entry->count_at ? entry->count_at : rule.count_at;
 	rule.pointer_at = entry->pointer_at ? entry->pointer_at : rule.pointer_at;
 	rule.alignment_at = entry->alignment_at;
+	rule.type_at = entry->type_at;
 	rule.throws = entry->throws;
 	rule.is_of_malloc = entry->is_of_malloc;
 	return rule;

@@ -18,6 +18,7 @@ struct hl_entry {
 	char name[64];			       /* of the symbol */
 	char module[64];		       /* the file's name, for messages */
 	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
+	uint8_t type_at;		       /* 0: it has no such argument */
 	uint8_t alignment_at;		       /* of one that throws; 0: it has no such argument */
 	enum hl_rule_does tells;	       /* of heapline.h; else HL_RULE_ALLOCATES */
 	uint64_t word;			       /* of such one: 1 while it is patched; 0: none */
@@ -41,6 +42,8 @@ struct hl_entries {
 	uint64_t usable_size;	/* 0: there is none */
 	uint64_t find_object;	/* _dl_find_object; 0: there is none */
 	uint64_t clock_gettime; /* of the vdso; 0: there is none */
+	uint64_t current_service,
+		service_of; /* of skynet, see recorder/services.h; 0: there are none */
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
 	uint64_t program_entry;				/* AT_ENTRY */
 	uint64_t eh_frame, eh_frame_bytes;		/* of the program; 0: none */

@@ -25,12 +25,12 @@ extern const size_t hl_presets_size;
 static const struct call {
 	const char *name;
 	enum hl_hook hook;
-	uint8_t size_at, count_at, pointer_at;
+	uint8_t size_at, count_at, pointer_at, type_at;
 } calls[] = {
-	{"malloc", HL_HOOK_MALLOC, 1, 0, 0},
-	{"calloc", HL_HOOK_CALLOC, 2, 1, 0},
-	{"realloc", HL_HOOK_REALLOC, 2, 0, 1},
-	{"free", HL_HOOK_FREE, 0, 0, 1},
+	{"malloc", HL_HOOK_MALLOC, 1, 0, 0, 0},
+	{"calloc", HL_HOOK_CALLOC, 2, 1, 0, 0},
+	{"realloc", HL_HOOK_REALLOC, 2, 0, 1, 0},
+	{"free", HL_HOOK_FREE, 0, 0, 1, 0},
 };
 
 static const char out_of_memory[] = "out of memory";
@@ -101,9 +101,11 @@ static const char *take_argument(struct reader *reader, struct call *places)
 		place = &places->count_at;
 	else if (strcmp(name, "ptr") == 0)
 		place = &places->pointer_at;
+	else if (strcmp(name, "type") == 0)
+		place = &places->type_at;
 	else
-		return "arguments are called size, count and ptr";
-	if (!*place)
+		return "arguments are called size, count, ptr and type";
+	if (place == &places->type_at ? places->hook != HL_HOOK_REALLOC : !*place)
 		return unknown;
 	if (number[1] || number[0] < '1' || number[0] > '0' + HL_HOOK_ARGUMENTS_MAX)
 		return "arguments have the numbers 1 to 6";
@@ -172,6 +174,7 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 	rule.size_at = places.size_at == call->size_at ? 0 : places.size_at;
 	rule.count_at = places.count_at == call->count_at ? 0 : places.count_at;
 	rule.pointer_at = places.pointer_at == call->pointer_at ? 0 : places.pointer_at;
+	rule.type_at = places.type_at;
 	*ret_rule = rule;
 	return NULL;
 }
@@ -201,8 +204,12 @@ static const char *parse_line(struct reader line, struct hl_hook_rule *current,
 		return NULL;
 	int preset = take_line_of(line, "preset", current->preset);
 	if (preset > 0)
-		current->when[0] = '\0';
+		current->when[0] = '\0', current->is_beside = false;
 	int when = preset ? 0 : take_line_of(line, "when", current->when);
+	if (!preset && !when) {
+		when = take_line_of(line, "beside", current->when);
+		current->is_beside |= when > 0;
+	}
 	if (preset < 0 || when < 0)
 		return "one name must follow";
 	if (when && !current->preset[0])
@@ -214,6 +221,7 @@ static const char *parse_line(struct reader line, struct hl_hook_rule *current,
 		return wrong;
 	memcpy(rule.preset, current->preset, sizeof(rule.preset));
 	memcpy(rule.when, current->when, sizeof(rule.when));
+	rule.is_beside = current->is_beside;
 	rule.holds = !rule.preset[0];
 	return HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0
 		       ? out_of_memory
@@ -306,7 +314,7 @@ static int read_file(const char *path, struct hl_hook_rules *rules, struct hl_er
 	return hl_hook_rules_parse(text, length, path, rules, err);
 }
 
-/* What programs have of heapline.h; objects.c finds it. */
+/* What programs have of heapline.h, which objects.c finds, and who begins services in skynet. */
 static int add_annotations(struct hl_hook_rules *rules, struct hl_error *err)
 {
 	static const struct hl_hook_rule told[] = {
@@ -314,12 +322,14 @@ static int add_annotations(struct hl_hook_rules *rules, struct hl_error *err)
 		{.symbol = "hl_pool_free_here", .tells = HL_RULE_TELLS_FREE},
 		{.symbol = "hl_mark_here", .tells = HL_RULE_TELLS_MARK},
 		{.symbol = "hl_mode_here", .tells = HL_RULE_TELLS_MODE},
+		{.symbol = "skynet_module_instance_init", .tells = HL_RULE_TELLS_SERVICE},
 	};
 
 	for (size_t i = 0; i < HL_COUNT_OF(told); i++) {
 		struct hl_hook_rule rule = told[i];
 		rule.holds = true;
-		strcpy(rule.when, HL_HOOK_ANNOTATED_WORD);
+		if (rule.tells != HL_RULE_TELLS_SERVICE)
+			strcpy(rule.when, HL_HOOK_ANNOTATED_WORD);
 		if (HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0)
 			return hl_error_set(err, -ENOMEM, "cannot add a hook: out of memory");
 	}

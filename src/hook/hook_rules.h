@@ -6,11 +6,13 @@
  *	malloc=pool_alloc(size=2)		the size is its second argument
  *	calloc=my_zalloc(count=2,size=3)	usually count=1,size=2
  *	realloc=my_resize(ptr=2,size=3)		usually ptr=1,size=2
+ *	realloc=lalloc(ptr=2,type=3,size=4)	an allocator of Lua, which is told the type of a new block
  *	free=libpool.so!pool_free(ptr=2)	a function of that file, whatever its version
  *	free=program!0x401a30			an address as the file has it
  *
  * A file of presets has such lines, "preset NAME", which begins a preset, and "when SYMBOL": the
- * preset holds of itself where a process defines that symbol. Others are asked for: `--hook @NAME`.
+ * preset holds of itself where a process defines that symbol; or "beside SYMBOL", where its functions count even
+ * if they are of the object that malloc is of. Others are asked for: `--hook @NAME`.
  * Rules before the first preset always hold. '#' begins a comment.
  */
 #pragma once
@@ -32,14 +34,16 @@ struct hl_hook_rule {
 	 * word beside it that is not 0 while somebody records. Else HL_RULE_ALLOCATES. */
 	enum hl_rule_does tells;
 	uint8_t size_at, count_at, pointer_at; /* its arguments, from 1; 0: as usual */
+	uint8_t type_at;		       /* 0: there is no such argument */
 	uint64_t address;		       /* in the file; 0: it has a symbol */
 	char symbol[HL_HOOK_NAME_MAX];	       /* or the address' digits */
 	char module[HL_HOOK_NAME_MAX];	       /* the file's name; "": any */
 	char preset[HL_HOOK_NAME_MAX];	       /* "": none */
 	char when[HL_HOOK_NAME_MAX];	       /* the symbol that it depends on; "": none */
-	bool is_asked;			       /* by --hook; that it does not apply is an error */
-	bool holds;			       /* whether or not there is ${when} */
-	bool is_awaited;		       /* asked for, and in no library that is loaded yet */
+	bool is_beside;	 /* reached by others than the malloc of its own object */
+	bool is_asked;	 /* by --hook; that it does not apply is an error */
+	bool holds;	 /* whether or not there is ${when} */
+	bool is_awaited; /* asked for, and in no library that is loaded yet */
 };
 
 /* Zero-initialize for none. */

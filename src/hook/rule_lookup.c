@@ -54,7 +54,8 @@ static bool is_within(const struct lookup *lookup, const struct hl_object *objec
 {
 	const struct hl_objects *objects = lookup->objects;
 
-	if (lookup->rules->rules[rule].is_asked || object != lookup->allocator)
+	if (lookup->rules->rules[rule].is_asked || lookup->rules->rules[rule].is_beside ||
+	    object != lookup->allocator)
 		return false;
 	for (size_t i = 0; i < objects->count; i++)
 		if (&objects->objects[i] != object &&

@@ -388,11 +388,11 @@ static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const
 }
 
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
- * ${pool}: NULL, or the name of what it was cut from. */
+ * ${label}: NULL, or what else is known of it. */
 static inline __attribute__((always_inline)) void
 count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, const uint64_t *known,
 	    bool is_ruled, const struct hl_registers *caller, const struct hl_recall_slot *place,
-	    const char *pool)
+	    enum hl_label kind, const char *label)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = read_mode(recorder);
@@ -406,8 +406,8 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
 	struct hl_cell *cell = cell_in_mode(recorder, thread, caller, place, mode);
-	if (pool)
-		cell = hl_script_label_cell(recorder, thread, cell, HL_LABEL_POOL, pool);
+	if (label)
+		cell = hl_script_label_cell(recorder, thread, cell, kind, label);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
@@ -468,7 +468,8 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, false) &&
 	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false))
-		count_alloc(thread, block, requested, NULL, false, caller, place, NULL);
+		count_alloc(thread, block, requested, NULL, false, caller, place, HL_LABEL_COUNT,
+			    NULL);
 }
 
 void hl_event_alloc_ahead(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -501,7 +502,8 @@ static __attribute__((noinline)) void alloc_by_parts(struct hl_thread *thread, c
 						     const struct hl_recall_slot *place)
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, true))
-		count_alloc(thread, block, requested, NULL, false, caller, place, NULL);
+		count_alloc(thread, block, requested, NULL, false, caller, place, HL_LABEL_COUNT,
+			    NULL);
 }
 
 /* What is done here is what most events are: it calls nothing, but jumps on where that is not
@@ -540,7 +542,7 @@ void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t 
 			  uint64_t usable, const struct hl_registers *caller)
 {
 	count_alloc(thread, block, requested, &usable, false, caller,
-		    hl_recall_locate(&thread->recall, &thread->walk, caller), NULL);
+		    hl_recall_locate(&thread->recall, &thread->walk, caller), HL_LABEL_COUNT, NULL);
 }
 
 static inline __attribute__((always_inline)) struct hl_cell *
@@ -725,9 +727,10 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 /* ---- blocks of functions that rules name ---- */
 
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
-			  const struct hl_registers *caller, const struct hl_recall_slot *place)
+			  const struct hl_registers *caller, const struct hl_recall_slot *place,
+			  const char *type)
 {
-	count_alloc(thread, block, requested, &requested, true, caller, place, NULL);
+	count_alloc(thread, block, requested, &requested, true, caller, place, HL_LABEL_TYPE, type);
 }
 
 void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -743,7 +746,7 @@ void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t r
 		return;
 	}
 	count_alloc(thread, block, requested, &requested, true, caller,
-		    hl_event_locate(thread, caller), pool);
+		    hl_event_locate(thread, caller), HL_LABEL_POOL, pool);
 }
 
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)

@@ -82,10 +82,11 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 /*
  * Blocks of functions that rules name (region/attached.h) are in the hash, by keys that no other
  * block has: what the allocator cuts from a block of malloc() may begin where that one does. Their
- * usable bytes are those asked for.
+ * usable bytes are those asked for. ${type}: NULL, or a label.
  */
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
-			  const struct hl_registers *caller, const struct hl_recall_slot *place);
+			  const struct hl_registers *caller, const struct hl_recall_slot *place,
+			  const char *type);
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block);
 void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it);
 void hl_event_free_ruled(struct hl_thread *thread, const void *block);

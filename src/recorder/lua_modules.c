@@ -266,3 +266,26 @@ void hl_lua_modules_probe(struct hl_recorder *recorder)
 	}
 	atomic_store(&prober, 0);
 }
+
+/* ---- types ---- */
+
+/* 5.4 has put closed variables before prototypes. */
+static bool counts_upvalues(void)
+{
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
+		if (interpreters[i].phase != PHASE_NONE && interpreters[i].api.version < HL_LUA_54)
+			return false;
+	return true;
+}
+
+const char *hl_lua_modules_type(uint64_t tag)
+{
+	enum { STRING = 4, UPVALUE = 9, TYPES = 7 };
+	static const char *const names[TYPES] = {"string", "table",   "function", "userdata",
+						 "thread", "upvalue", "proto"};
+	uint64_t index = tag - STRING;
+
+	if (tag == UPVALUE && !counts_upvalues())
+		index++;
+	return index < TYPES ? names[index] : "part of an object";
+}

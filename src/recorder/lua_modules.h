@@ -23,5 +23,9 @@ struct hl_region_header;
 bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_exports *exports,
 			 uint64_t start, uint64_t end, bool is_program);
 
+/* What ${tag}, which an interpreter of 5.2 or later gives its allocator as the old size of a new block, says that it
+ * is: "table". The versions of all interpreters of a process are taken to count alike. */
+const char *hl_lua_modules_type(uint64_t tag);
+
 /* Probes what has been noted. On a thread that is recording, without locks. */
 void hl_lua_modules_probe(struct hl_recorder *recorder);

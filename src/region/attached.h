@@ -95,6 +95,8 @@ enum hl_rule_does {
 	HL_RULE_TELLS_FREE,  /* (pool, block) */
 	HL_RULE_TELLS_MARK,  /* (name) */
 	HL_RULE_TELLS_MODE,  /* (enum hl_mode) */
+	/* A function of the program, before it is called: */
+	HL_RULE_TELLS_SERVICE, /* (module, instance, context, arguments); see recorder/services.h */
 };
 
 /*
@@ -107,8 +109,9 @@ struct hl_attached_rule {
 	uint8_t size_at, count_at, pointer_at, alignment_at;
 	uint8_t result_at; /* where to it writes the block, as posix_memalign() does; 0: it returns it */
 	uint8_t does;	   /* enum hl_rule_does */
-	uint8_t throws; /* an exception may leave it: malloc() or memalign() is called in its place */
-	uint8_t is_of_malloc; /* its blocks are those of malloc() and free() */
+	uint8_t throws : 1; /* an exception may leave it: malloc() or memalign() is called in its place */
+	uint8_t is_of_malloc : 1; /* its blocks are those of malloc() and free() */
+	uint8_t type_at;	  /* of a new block, its type in Lua; see hl_lua_modules_type() */
 };
 
 static_assert(sizeof(struct hl_attached_rule) == 16, "the assembler goes by it");
@@ -153,8 +156,9 @@ struct hl_attached_start {
 	uint64_t stack_end;	  /* of the main thread; 0: unknown */
 	uint8_t has_glibc_chunks; /* see recorder/libc.h */
 	uint8_t may_read_tsc;
-	uint8_t may_read_fs_base; /* by rdfsbase; 0: by a system call */
-	int32_t collector_pid;	  /* as the target sees it; 0: unknown */
+	uint8_t may_read_fs_base;	      /* by rdfsbase; 0: by a system call */
+	int32_t collector_pid;		      /* as the target sees it; 0: unknown */
+	uint64_t current_service, service_of; /* see hl_services_open(); 0: there are none */
 	/* Whether calls that a function of a rule makes of others are counted, too. */
 	uint8_t counts_layers;
 	struct hl_attached_rule rules[HL_ATTACHED_RULES_MAX];

@@ -6,6 +6,7 @@
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
 #include "recorder/self.h"
+#include "recorder/services.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
@@ -86,6 +87,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
 		recorder->has_rules |= hl_image_rule_has_keys(&start->rules[i]);
 	recorder->counts_layers = start->counts_layers;
+	hl_services_open(start->current_service, start->service_of);
 	recorder->region.collector_pid = start->collector_pid;
 	recorder->modules.eh_frame = start->eh_frame;
 	recorder->modules.eh_frame_bytes = start->eh_frame_bytes;

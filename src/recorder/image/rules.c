@@ -12,10 +12,13 @@
 #include "recorder/event.h"
 #include "recorder/hooks.h"
 #include "recorder/libc.h"
+#include "recorder/lua_modules.h"
 #include "recorder/pools.h"
 #include "recorder/sample.h"
+#include "recorder/services.h"
 #include "recorder/thread.h"
 #include "unwind/memory.h"
+#include "unwind/saved.h"
 
 #include <errno.h>
 #include <string.h>
@@ -33,7 +36,8 @@ struct call {
 	const uint64_t *arguments; /* downwards */
 	const struct hl_registers *caller;
 	uint64_t block, size; /* that it takes, and asks for */
-	uint64_t frame;	      /* of the stub */
+	const uint64_t *saved;
+	uint64_t frame; /* of the stub */
 	struct hl_attached_slot *slot;
 };
 
@@ -118,10 +122,15 @@ static uint64_t block_of(const struct call *call, uint64_t result)
 static void record(struct hl_thread *thread, const struct call *call, uint64_t block,
 		   const struct hl_recall_slot *place)
 {
+	const char *type = call->rule->type_at && !call->block
+				   ? hl_lua_modules_type(argument(call, call->rule->type_at))
+				   : NULL;
+
 	if (call->rule->is_of_malloc)
 		hl_event_alloc(thread, (const void *)block, call->size, call->caller, place);
 	else
-		hl_event_alloc_ruled(thread, (const void *)block, call->size, call->caller, place);
+		hl_event_alloc_ruled(thread, (const void *)block, call->size, call->caller, place,
+				     type);
 }
 
 struct taken {
@@ -248,7 +257,9 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 		return true;
 	struct taken taken = take(thread, call);
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
+	thread->saved = call->saved;
 	if (HL_UNLIKELY(counts_layers)) {
+		thread->saved = NULL;
 		hl_thread_leave(thread);
 	} else {
 		if (call->block && sampled)
@@ -264,6 +275,7 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 	*ret_result = result;
 	if (HL_UNLIKELY(!thread))
 		return false;
+	thread->saved = call->saved;
 	hl_thread_set(thread, HL_RECORDING);
 	if (taken.is_known && !block && call->size)
 		put_back(thread, call, taken);
@@ -272,6 +284,7 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 	if (block && sampled)
 		record(thread, call, block, place);
 	hl_event_look_back(thread);
+	thread->saved = NULL;
 	hl_thread_leave(thread);
 	return call->rule->throws && !block;
 }
@@ -308,6 +321,7 @@ static void leave_for_it(const struct call *call)
 	if (thread &&
 	    atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IN_ALLOCATOR) {
 		hl_event_look_back(thread);
+		thread->saved = NULL;
 		hl_thread_leave(thread);
 	}
 }
@@ -338,6 +352,11 @@ static bool told(const struct call *call, uint64_t *ret_result)
 	const void *block = (const void *)argument(call, 2);
 
 	*ret_result = 0;
+	if (call->rule->does == HL_RULE_TELLS_SERVICE) {
+		hl_services_name(name, (const void *)argument(call, 3),
+				 (const char *)argument(call, 4));
+		return true;
+	}
 	if (call->rule->does == HL_RULE_TELLS_ALLOC)
 		hl_pools_alloc(name, block, argument(call, 3), call->caller);
 	else if (call->rule->does == HL_RULE_TELLS_FREE)
@@ -361,6 +380,7 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	const struct hl_attached_rule *rule = &hl_image_rules[number];
 	struct call call = {.rule = rule,
 			    .arguments = arguments,
+			    .saved = HL_SAVED_HERE(),
 			    .caller = HL_CALLER,
 			    .frame = HL_CALLER_FRAME,
 			    .slot = hl_self_slot()};

@@ -63,6 +63,8 @@ static void functions_are_named_by_symbol_file_or_address(void **state)
 	rule = asked("free=app!0x401A30(ptr=2)");
 	assert_string_equal(rule.module, "app");
 	assert_int_equal(rule.address, 0x401a30);
+	rule = asked("realloc=lalloc(ptr=2,type=3,size=4)");
+	assert_int_equal(rule.type_at, 3);
 }
 
 static void what_makes_no_sense_is_refused_in_one_sentence(void **state)
@@ -97,6 +99,8 @@ static void what_makes_no_sense_is_refused_in_one_sentence(void **state)
 		"malloc=0x0",
 		"malloc=0x10000000000000000",
 		"malloc=f(length=1)",
+		"malloc=f(type=1)",
+		"realloc=f(type=0)",
 		"@",
 		"@nobody",
 	};
@@ -138,26 +142,32 @@ static void presets_hold_where_they_say_or_when_asked_for(void **state)
 				   "preset prefixed\n"
 				   "when p_malloc\n"
 				   "malloc=p_malloc\n"
+				   "preset within\n"
+				   "beside w_malloc\n"
+				   "malloc=w_malloc\n"
 				   "preset last\n"
 				   "malloc=l_malloc";
 	struct hl_hook_rules rules = {0};
 	struct hl_error err = {0};
 
 	assert_int_equal(hl_hook_rules_parse(text, strlen(text), "test", &rules, &err), 0);
-	assert_int_equal(rules.count, 4);
+	assert_int_equal(rules.count, 5);
 	assert_true(rules.rules[0].holds);
 	assert_false(rules.rules[0].is_asked);
 	assert_false(rules.rules[1].holds);
 	assert_string_equal(rules.rules[1].when, "");
 	assert_false(rules.rules[2].holds);
 	assert_string_equal(rules.rules[2].when, "p_malloc");
-	assert_string_equal(rules.rules[3].when, "");
+	assert_string_equal(rules.rules[3].when, "w_malloc");
+	assert_true(rules.rules[3].is_beside);
+	assert_string_equal(rules.rules[4].when, "");
+	assert_false(rules.rules[2].is_beside || rules.rules[4].is_beside);
 	assert_int_equal(hl_hook_rules_ask("@pool", &rules, &err), 0);
 	assert_true(rules.rules[1].holds && rules.rules[1].is_asked);
-	assert_false(rules.rules[2].holds || rules.rules[3].holds);
+	assert_false(rules.rules[2].holds || rules.rules[4].holds);
 	assert_int_equal(hl_hook_rules_ask("@nobody", &rules, &err), -ENOENT);
 	assert_string_equal(err.text,
-			    "there is no preset 'nobody'; there are pool, prefixed, last");
+			    "there is no preset 'nobody'; there are pool, prefixed, within, last");
 	hl_hook_rules_release(&rules);
 }
 

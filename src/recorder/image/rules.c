@@ -122,9 +122,11 @@ static uint64_t block_of(const struct call *call, uint64_t result)
 static void record(struct hl_thread *thread, const struct call *call, uint64_t block,
 		   const struct hl_recall_slot *place)
 {
-	const char *type = call->rule->type_at && !call->block
-				   ? hl_lua_modules_type(argument(call, call->rule->type_at))
-				   : NULL;
+	/* What grows is an array of some object. */
+	const char *type =
+		call->rule->type_at
+			? hl_lua_modules_type(call->block ? 0 : argument(call, call->rule->type_at))
+			: NULL;
 
 	if (call->rule->is_of_malloc)
 		hl_event_alloc(thread, (const void *)block, call->size, call->caller, place);

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Services in Lua: each block has the service that it is of and its type, whichever thread allocated it, as
+the host counts them itself. With SKYNET_DIR, of a built checkout of skynet, too."""
+
+import os
+import subprocess
+
+import attaching
+import harness
+
+SCRIPT = os.path.join(harness.SOURCES, "lua_services.lua")
+TYPES = {0: "part of an object", 4: "string", 5: "table", 6: "function", 7: "userdata", 8: "thread",
+         9: "upvalue", 10: "proto"}
+RECEIVE = "receive"  # the function in C that allocates what is kept, and the line of the script that calls it
+KEEP_LINE = 15
+
+
+def sums(recording, key, *options, value="alloc"):
+    """{row: [bytes, blocks]}"""
+    rows = harness.report("top", recording, "--by", key, "--value", value, *options)["rows"]
+    return {row["name"]: [row["flat_bytes"], row["flat_objects"]] for row in rows}
+
+
+def add(sum_of, key, figures):
+    for i, figure in enumerate(figures):
+        sum_of.setdefault(key, [0, 0])[i] += figure
+
+
+class Ledger:
+    def __init__(self, lines):
+        self.services, self.types = {}, {}
+        for words in map(str.split, lines):
+            if words == ["done"]:
+                return
+            figures = [int(word) for word in words[-2:]]
+            if figures[1]:
+                add(self.services, words[1], figures)
+                add(self.types, TYPES[int(words[2])] if words[0] == "lua" else "[no type]", figures)
+        raise AssertionError("it ended")
+
+
+class Host(attaching.TestCase):
+    def ask(self, process, command):
+        process.stdin.write(command + "\n")
+        process.stdin.flush()
+        return iter(process.stdout.readline, "")
+
+    def start(self, *prefix):
+        process = subprocess.Popen([*prefix, harness.program("lua_services"), SCRIPT], text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def end(self, process):
+        process.stdin.close()
+        self.assertEqual(process.wait(), 0)
+
+    def check(self, ledger, names):
+        services = sums(self.recording, "service")
+        self.assertEqual({names[name]: services.get(names[name]) for name in ledger.services},
+                         {names[name]: figures for name, figures in ledger.services.items()})
+        total = [sum(figures) for figures in zip(*services.values())]
+        for key in ("type", "function"):
+            self.assertEqual([sum(figures) for figures in zip(*sums(self.recording, key).values())], total)
+        of_services = "|".join(names[name] for name in ledger.services)
+        self.assertEqual(sums(self.recording, "type", "--service", f"^({of_services})$"), ledger.types)
+        lost = harness.info(self.recording)["lost"]
+        self.assertEqual({name: count for name, count in lost.items() if count}, {})
+
+    def check_leak(self, service, messages):
+        stacks = harness.folded(self.recording, "inuse", "objects", "--service", service, "--focus",
+                                RECEIVE)
+        self.assertEqual(sum(stacks.values()), messages)
+        rows = harness.report("lines", self.recording, "--value", "inuse", "--stack", "script", "--service",
+                              service)["rows"]
+        self.assertEqual([row["objects"] for row in rows if row["file"] == SCRIPT and row["line"] == KEEP_LINE],
+                         [messages])
+        rooted = harness.folded(self.recording, "inuse", "objects", "--root", "service", "--focus", RECEIVE)
+        self.assertEqual({stack[0] for stack in rooted}, {service})
+
+    def test_what_is_recorded_from_the_start_is_the_hosts_ledger(self):
+        for mode in ("mem-fast", "log-record"):
+            with self.subTest(mode):
+                self.recording = self.path(mode + ".hl")
+                process = self.start(*harness.record_command(self.recording, [], mode))
+                next(self.ask(process, "round 200"))
+                ledger = Ledger(self.ask(process, "ledger"))
+                self.end(process)
+                names = {name: f"{name} :{handle:08x}"
+                         for handle, name in enumerate(("echo", "hoarder", "idle"), 1)}
+                self.assertEqual(set(ledger.services), set(names))
+                self.check(ledger, names)
+                self.check_leak(names["hoarder"], 200)
+
+    def test_what_is_recorded_after_joining_is_the_hosts_ledger(self):
+        process = self.start()
+        next(self.ask(process, "round 20"))
+        Ledger(self.ask(process, "ledger"))
+        with self.attached(process.pid):
+            next(self.ask(process, "round 200"))
+            ledger = Ledger(self.ask(process, "ledger"))
+            self.ctl(process.pid, "detach")
+        self.end(process)
+        # Who began before has told its name to nobody.
+        self.check(ledger, {"echo": ":00000001", "hoarder": ":00000002", "idle": ":00000003"})
+
+
+CONFIG = """
+root = "./"
+luaservice = root.."service/?.lua;{directory}/?.lua"
+lualoader = root.."lualib/loader.lua"
+lua_path = root.."lualib/?.lua;"..root.."lualib/?/init.lua"
+lua_cpath = root.."luaclib/?.so"
+cpath = root.."cservice/?.so"
+thread = 4
+harbor = 0
+start = "calls"
+bootstrap = "snlua bootstrap"
+"""
+CALLS = """
+local skynet = require "skynet"
+require "skynet.manager"
+skynet.start(function()
+  local hoarder = skynet.newservice("hoarder", "one")
+  for i = 1, 500 do
+    skynet.call(hoarder, "lua", {{i, "text " .. i}})
+  end
+  print("used " .. skynet.call(hoarder, "lua"))
+  io.flush()
+  while not io.open "{directory}/go" do
+    skynet.sleep(10)
+  end
+  skynet.abort()
+end)
+"""
+HOARDER = """
+local skynet = require "skynet"
+local kept = {}
+skynet.start(function()
+  skynet.dispatch("lua", function(_, _, message)
+    kept[#kept + 1] = message and {message, skynet.pack(message)}
+    skynet.ret(skynet.pack(collectgarbage "count"))
+  end)
+end)
+"""
+HOARD_LINE = 6
+
+
+class Skynet(attaching.TestCase):
+    """The real one, as it was built: with jemalloc or without."""
+
+    def test_what_a_service_keeps_is_found_by_service_and_line(self):
+        directory = os.environ.get("SKYNET_DIR")
+        if not directory:
+            self.skipTest("SKYNET_DIR is not set: it names a checkout of skynet that has been built")
+        for name, text in (("calls.lua", CALLS.format(directory=self.directory)), ("hoarder.lua", HOARDER),
+                           ("config", CONFIG.format(directory=self.directory))):
+            with open(self.path(name), "w", encoding="utf-8") as file:
+                file.write(text)
+        recording = self.path("skynet.hl")
+        snapshot = self.path("snapshot.hl")
+        with subprocess.Popen(harness.record_command(recording, ["./skynet", self.path("config")]), text=True,
+                              cwd=directory, stdout=subprocess.PIPE) as process:
+            self.addCleanup(process.kill)
+            used = next(float(line.split()[1]) for line in process.stdout if line.startswith("used"))
+            pid = next(child for child in harness.children_of(process.pid)
+                       if os.path.basename(os.readlink(f"/proc/{child}/exe")) == "skynet")
+            self.ctl(pid, "snapshot", snapshot)
+            with open(self.path("go"), "w", encoding="utf-8"):
+                pass
+            process.stdout.read()
+            self.assertEqual(process.wait(), 0)
+        services = sums(snapshot, "service", value="inuse")
+        hoarder = next(name for name in services if name.startswith("hoarder one :"))
+        of_lua = sum(figures[0] for name, figures in sums(
+            snapshot, "type", "--service", hoarder, value="inuse").items() if name != "[no type]")
+        # As the service says itself; its state was begun by another one.
+        self.assertAlmostEqual(of_lua / 1024, used, delta=used / 20)
+        rows = harness.report("lines", snapshot, "--value", "inuse", "--stack", "script", "--service",
+                              hoarder)["rows"]
+        kept = next(row for row in rows if os.path.basename(row["file"]) == "hoarder.lua")
+        self.assertEqual(kept["line"], HOARD_LINE)
+        packed = harness.folded(snapshot, "inuse", "objects", "--service", hoarder, "--type", "table")
+        self.assertGreater(sum(packed.values()), 500)
+
+
+if __name__ == "__main__":
+    harness.main()

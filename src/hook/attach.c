@@ -384,9 +384,9 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
 		const struct hl_attach_patch *patch = &attach->patches[i];
 		if (patch->rule == HL_ATTACH_NO_RULE)
-			start.real[patch->entry->hook] = patch->trampoline;
+			start.real[patch->entry->hook] = patch->real;
 		else
-			start.rules[patch->rule] = hl_entry_rule(patch->entry, patch->trampoline);
+			start.rules[patch->rule] = hl_entry_rule(patch->entry, patch->real);
 	}
 	if (!hl_remote_write(attach->remote, attached.start_room, &start, sizeof(start)) ||
 	    !hl_attach_set_state(attach, HL_RECORD_STARTED))

@@ -241,7 +241,7 @@ static bool announce(struct hl_attach_watch *watch, const struct hl_entry *entry
 	uint32_t index = attach->record.patch_count - 1;
 	struct hl_attach_patch *patch = &attach->patches[index];
 	struct hl_record_patch *in_record = &attach->record.patches[index];
-	const struct hl_attached_rule rule = hl_entry_rule(entry, patch->trampoline);
+	const struct hl_attached_rule rule = hl_entry_rule(entry, patch->real);
 	uint64_t rules = hl_image_attached(&attach->image).rules;
 
 	patch->in_record.is_late = in_record->is_late = 1;

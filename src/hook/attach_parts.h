@@ -29,14 +29,15 @@ struct hl_attach_block {
 	uint64_t used; /* up to the next free place for a trampoline */
 };
 
-/* For one patch: a jump, if the hook is far, and the trampoline. */
-#define HL_ATTACH_ROOM_MAX (16 + HL_TRAMPOLINE_MAX)
+/* For one patch: the way to the hook, and the trampoline, with the first instruction before it. */
+#define HL_ATTACH_ROOM_MAX (32 + 16 + HL_TRAMPOLINE_MAX)
 
 #define HL_ATTACH_NO_RULE (-1)
 
 struct hl_attach_patch {
 	struct hl_record_patch in_record;
-	uint64_t trampoline;
+	uint64_t trampoline; /* of what stands where the jump is */
+	uint64_t real;	     /* of the whole function: begins before that with what is not moved */
 	uint64_t room, room_end; /* of the block: the trampoline, and the jump before it */
 	uint8_t entry_bytes;	 /* of the instructions that were moved */
 	uint8_t twin[HL_ENTRY_MAX];

@@ -90,15 +90,28 @@ static int choose_block(struct hl_attach *attach, const struct hl_entry *entry,
 	return make_block(attach, entry, HL_ATTACH_PAGE_BYTES, err);
 }
 
-/* In an island: a jump to any address. Where it lies. */
-static uint64_t put_long_jump(struct hl_attach_block *block, uint64_t target)
+/* The way from an entry to ${hook}, wherever that is; on it ${stack_bytes} are added to the stack
+ * pointer, which the function's first instruction has taken. Where it begins. */
+static uint64_t put_way(struct hl_attach_block *block, int32_t stack_bytes, uint64_t hook)
 {
+	static const uint8_t add[] = {0x48, 0x8d, 0xa4, 0x24};	/* lea stack_bytes(%rsp), %rsp */
 	static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
 	uint64_t at = block->address + block->used;
+	uint8_t *code = block->bytes + block->used, *start = code;
 
-	memcpy(block->bytes + block->used, jump, sizeof(jump));
-	memcpy(block->bytes + block->used + sizeof(jump), &target, sizeof(target));
-	block->used += 16;
+	if (stack_bytes) {
+		memcpy(code, add, sizeof(add));
+		memcpy(code + sizeof(add), &stack_bytes, sizeof(stack_bytes));
+		code += sizeof(add) + sizeof(stack_bytes);
+	}
+	if (hl_relocate_jump(at + (uint64_t)(code - start), hook, code) == 0) {
+		code += HL_PATCH_BYTES;
+	} else {
+		memcpy(code, jump, sizeof(jump));
+		memcpy(code + sizeof(jump), &hook, sizeof(hook));
+		code += sizeof(jump) + sizeof(hook);
+	}
+	block->used += ((uint64_t)(code - start) + 15) & ~UINT64_C(15);
 	return at;
 }
 
@@ -143,14 +156,49 @@ static int read_function(struct hl_attach *attach, const struct hl_entry *entry,
 	return 0;
 }
 
+/* Where a jump for ${entry} stands behind the first ${first_bytes}, which take ${stack_bytes} of the
+ * stack. ${code} is the function's. */
+static int prepare_behind(struct hl_attach *attach, const struct hl_entry *entry, uint64_t hook,
+			  struct hl_attach_block *block, const uint8_t *code, size_t size,
+			  size_t first_bytes, int32_t stack_bytes, struct hl_error *err)
+{
+	struct hl_attach_patch *patch = &attach->patches[attach->record.patch_count];
+	uint64_t address = entry->address + first_bytes, start = block->used;
+	uint64_t function_bytes = entry->bytes ? entry->bytes - first_bytes : 0;
+	struct hl_relocated moved;
+
+	*patch = (struct hl_attach_patch){.entry = entry, .word = entry->word};
+	if (stack_bytes || !hl_room_reaches(hook, 1, address))
+		hook = put_way(block, stack_bytes, hook);
+	patch->real = block->address + block->used;
+	patch->trampoline = patch->real + first_bytes;
+	int r = hl_relocate(code + first_bytes, size - first_bytes, address, function_bytes,
+			    patch->trampoline, &moved, err);
+	if (r == 0)
+		r = hl_relocate_jump(address, hook, patch->in_record.jump);
+	if (r < 0) {
+		block->used = start;
+		return r;
+	}
+	memcpy(block->bytes + block->used, code, first_bytes);
+	memcpy(block->bytes + block->used + first_bytes, moved.code, moved.code_bytes);
+	block->used += (first_bytes + moved.code_bytes + UINT64_C(15)) & ~UINT64_C(15);
+	patch->room = block->address + start;
+	patch->room_end = block->address + block->used;
+	patch->entry_bytes = moved.entry_bytes;
+	memcpy(patch->twin, moved.twin, sizeof(patch->twin));
+	patch->in_record.address = address;
+	memcpy(patch->in_record.original, code + first_bytes, HL_PATCH_BYTES);
+	return 0;
+}
+
 int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
 			    struct hl_error *err)
 {
 	HL_FREED uint8_t *code = NULL;
 	size_t size = 0;
-	struct hl_relocated moved;
+	int32_t stack_bytes;
 	struct hl_attach_block *block;
-	struct hl_attach_patch *patch = &attach->patches[attach->record.patch_count];
 
 	int r = choose_block(attach, entry, &block, err);
 	if (r < 0)
@@ -158,30 +206,20 @@ int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *ent
 	r = read_function(attach, entry, &code, &size, err);
 	if (r < 0)
 		return r;
-	uint64_t start = block->used, hook = hook_of(attach, entry, rule);
-	if (!hl_room_reaches(hook, 1, entry->address))
-		hook = put_long_jump(block, hook);
-	uint64_t trampoline = block->address + block->used;
-	*patch = (struct hl_attach_patch){0};
-	r = hl_relocate(code, size, entry->address, entry->bytes, trampoline, &moved, err);
-	if (r == 0)
-		r = hl_relocate_jump(entry->address, hook, patch->in_record.jump);
-	if (r < 0) {
-		block->used = start;
-		return r;
+	uint64_t hook = hook_of(attach, entry, rule);
+	size_t first_bytes =
+		hl_relocate_first(code, size, entry->address, entry->bytes, &stack_bytes);
+	r = first_bytes ? prepare_behind(attach, entry, hook, block, code, size, first_bytes,
+					 stack_bytes, err)
+			: -ENOTSUP;
+	if (r == -ENOTSUP) {
+		*err = (struct hl_error){0};
+		r = prepare_behind(attach, entry, hook, block, code, size, 0, 0, err);
 	}
-	memcpy(block->bytes + block->used, moved.code, moved.code_bytes);
-	block->used += (moved.code_bytes + UINT64_C(15)) & ~UINT64_C(15);
-	patch->entry = entry;
+	if (r < 0)
+		return r;
+	struct hl_attach_patch *patch = &attach->patches[attach->record.patch_count];
 	patch->rule = rule;
-	patch->word = entry->word;
-	patch->trampoline = trampoline;
-	patch->room = block->address + start;
-	patch->room_end = block->address + block->used;
-	patch->entry_bytes = moved.entry_bytes;
-	memcpy(patch->twin, moved.twin, sizeof(patch->twin));
-	patch->in_record.address = entry->address;
-	memcpy(patch->in_record.original, code, HL_PATCH_BYTES);
 	attach->record.patches[attach->record.patch_count++] = patch->in_record;
 	return 0;
 }

@@ -454,6 +454,48 @@ int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64
 	return 0;
 }
 
+/* Whether nothing of the instruction is left but flags, which no function expects of its caller, once
+ * ${ret_stack_bytes} are added to the stack pointer. */
+static bool can_be_undone(const struct instruction *it, int32_t *ret_stack_bytes)
+{
+	const ZydisDecodedOperand *operands = it->operands;
+
+	*ret_stack_bytes = 0;
+	switch (it->decoded.mnemonic) {
+	case ZYDIS_MNEMONIC_ENDBR64:
+	case ZYDIS_MNEMONIC_NOP:
+	case ZYDIS_MNEMONIC_TEST:
+	case ZYDIS_MNEMONIC_CMP:
+		return !(it->decoded.attributes & ZYDIS_ATTRIB_IS_RELATIVE);
+	case ZYDIS_MNEMONIC_PUSH:
+		*ret_stack_bytes = sizeof(uint64_t);
+		return operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER && operands[0].size == 64;
+	case ZYDIS_MNEMONIC_SUB:
+		*ret_stack_bytes = (int32_t)operands[1].imm.value.s;
+		return operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+		       operands[0].reg.value == ZYDIS_REGISTER_RSP &&
+		       operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+	default:
+		return false;
+	}
+}
+
+size_t hl_relocate_first(const uint8_t *code, size_t code_bytes, uint64_t address,
+			 uint64_t function_bytes, int32_t *ret_stack_bytes)
+{
+	struct move move = {.code = code,
+			    .code_bytes = code_bytes,
+			    .address = address,
+			    .function_bytes = function_bytes};
+	struct instruction it;
+
+	if (!decode(code, code_bytes, address, &it) || !can_be_undone(&it, ret_stack_bytes) ||
+	    (function_bytes && function_bytes <= it.decoded.length) ||
+	    find_jump_back(&move, it.decoded.length))
+		return 0;
+	return it.decoded.length;
+}
+
 int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_BYTES])
 {
 	int32_t distance;

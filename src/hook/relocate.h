@@ -46,5 +46,14 @@ struct hl_relocated {
 int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64_t function_bytes,
 		uint64_t trampoline, struct hl_relocated *ret_relocated, struct hl_error *err);
 
+/*
+ * Bytes of the function's first instruction, where a patch may stand behind it, for the sake of a uprobe there: the
+ * kernel puts a breakpoint in the place of that instruction, makes what the file says, and goes on
+ * behind it. 0 where there is none: the instruction does more than ${ret_stack_bytes} can undo, which
+ * it takes from the stack pointer, or the function jumps back to it. The bytes may run anywhere.
+ */
+size_t hl_relocate_first(const uint8_t *code, size_t code_bytes, uint64_t address,
+			 uint64_t function_bytes, int32_t *ret_stack_bytes);
+
 /* Writes the patch: a jump from ${address} to ${hook}. -ERANGE when that is too far. */
 int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_BYTES]);

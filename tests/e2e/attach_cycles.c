@@ -2,16 +2,18 @@
 /*
  * Enters a process that allocates in many threads, and leaves it, again and again:
  *
- *	attach_cycles CYCLES MILLISECONDS THREADS [threads|forks|signals|libraries|killed[:STEP]]...
- *	attach_cycles CYCLES MILLISECONDS pid:PID
+ *	attach_cycles CYCLES MILLISECONDS THREADS [seconds:SECONDS]
+ *		      [threads|forks|signals|libraries|killed[:STEP]]...
+ *	attach_cycles CYCLES MILLISECONDS pid:PID [seconds:SECONDS]
  *
  * Each time the recorder's count is compared with the program's own, and what is left behind is
  * looked for. `killed`: before each cycle another process does the same and is killed, each time at
  * another of its steps: at equal distances from a random one on, or, with `killed:STEP`, at one after
- * the other from that on; CYCLES 0: at each step. One line of JSON tells how long all threads stood
+ * the other from that on; CYCLES 0: at each step. `seconds`: no cycle begins after that time. One line of JSON tells how long all threads stood
  * still; status 1: something was wrong.
  */
 #include "attach_storm.h"
+#include "base/clock.h"
 #include "collector/region_read.h"
 #include "hook/attach.h"
 #include "kill_steps.h"
@@ -363,6 +365,16 @@ static unsigned kinds_of(char **words)
 	return kinds;
 }
 
+/* When the last cycle may begin. */
+static uint64_t deadline_of(char **words)
+{
+	unsigned seconds = 0;
+
+	for (; *words; words++)
+		sscanf(*words, "seconds:%u", &seconds);
+	return seconds ? hl_clock_ns(CLOCK_MONOTONIC) + seconds * HL_NS_PER_SECOND : UINT64_MAX;
+}
+
 /* The steps at which others are killed. */
 struct kills {
 	unsigned count;
@@ -439,8 +451,10 @@ int main(int argc, char **argv)
 	uint32_t *bring = calloc(cycles, sizeof(*bring)), *patch = calloc(cycles, sizeof(*patch));
 	uint32_t *detach = calloc(cycles, sizeof(*detach));
 	REQUIRE(cycles && bring && patch && detach);
-	unsigned killed = 0;
-	for (unsigned i = 0; i < cycles; i++) {
+	unsigned killed = 0, done = 0;
+	uint64_t deadline_ns = deadline_of(argv + 4);
+	for (; done < cycles && hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns; done++) {
+		unsigned i = done;
 		struct hl_attach_times times;
 		long step = kills.first + i * kills.stride;
 		if (kinds & KILLED) {
@@ -456,11 +470,11 @@ int main(int argc, char **argv)
 	int status = 0;
 	REQUIRE(is_others || waitpid(target, &status, 0) == target);
 	printf("{");
-	print_times("bring", bring, cycles);
-	print_times("patch", patch, cycles);
-	print_times("detach", detach, cycles);
+	print_times("bring", bring, done);
+	print_times("patch", patch, done);
+	print_times("detach", detach, done);
 	printf("\"cycles\": %u, \"killed\": %u, \"steps\": %ld, \"allocations\": %" PRIu64
 	       ", \"status\": %d, \"failures\": %u}\n",
-	       cycles, killed, ledger->steps, total, status, failures);
+	       done, killed, ledger->steps, total, status, failures);
 	return failures || status;
 }

@@ -18,13 +18,14 @@
 #define PAUSE_NS	       1000000
 
 static struct storm_ledger *ledger;
-static const volatile uint8_t *entry; /* of malloc */
+static const volatile uint64_t *entry; /* of malloc */
+static uint64_t words_before[2];       /* there */
 static _Atomic uint64_t signals;
 
-/* Its entry begins with a jump. */
+/* Among its first instructions is a jump that was not there. */
 static bool is_hooked(void)
 {
-	return *entry == 0xe9;
+	return entry[0] != words_before[0] || entry[1] != words_before[1];
 }
 
 SITE static void *allocate(struct storm_count *count, size_t size)
@@ -122,6 +123,8 @@ void storm(struct storm_ledger *shared, unsigned threads, unsigned kinds)
 
 	ledger = shared;
 	entry = dlsym(RTLD_DEFAULT, "malloc");
+	words_before[0] = entry[0];
+	words_before[1] = entry[1];
 	signal(SIGUSR1, on_signal);
 	for (unsigned i = 0; i < threads; i++) {
 		workers[i].index = i;

@@ -5,10 +5,13 @@ Every test script ends with `harness.main()`. Meson sets HL_BUILD (the build dir
 HL_PROGRAMS (where the recorded test programs were built).
 """
 
+import ctypes
 import json
 import os
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -142,6 +145,33 @@ class Waiting:
         self.process.stdout.read()
         self.process.wait(TIMEOUT_S)
         self.process.stdout.close()
+
+
+def symbol_address(path, function):
+    """Of the file, where its code lies at offsets that are its addresses."""
+    for option in ("--defined-only", "-D"):
+        symbols = run([need("nm"), option, path]).stdout
+        if found := re.search(rf"^([0-9a-f]+) [tTwWi] {function}(?:@.*)?$", symbols, re.M):
+            return int(found[1], 16)
+    raise AssertionError(f"'{path}' has no function '{function}'")
+
+
+def set_probe(test, pid, path, offset, returns=False):
+    """A uprobe or uretprobe in a process, as another tool would set it, until what is returned is closed."""
+    source = "/sys/bus/event_source/devices/uprobe"
+    if not os.path.exists(source):
+        test.skipTest("this kernel has no uprobes")
+    with open(f"{source}/type", encoding="ascii") as file:
+        kind = int(file.read())
+    name = ctypes.create_string_buffer(path.encode())
+    # struct perf_event_attr: type, size, config (bit 0: return), ..., config1, config2
+    attributes = struct.pack("<IIQ", kind, 112, returns) + bytes(40)
+    attributes += struct.pack("<QQ", ctypes.addressof(name), offset) + bytes(40)
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.syscall(298, attributes, pid, -1, -1, 0)  # perf_event_open
+    if fd < 0:
+        test.skipTest(f"no probe can be set: {os.strerror(ctypes.get_errno())}")
+    return os.fdopen(fd, "rb", buffering=0)
 
 
 def process_state(pid):

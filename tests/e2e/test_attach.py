@@ -306,6 +306,56 @@ class Residue(Attach):
         self.assertEqual(target.end(), 7)
 
 
+class Probes(Attach):
+    def untouched(self, pid, functions):
+        """File and offset of those functions whose first instruction is as it was."""
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            libc = next(line.split() for line in maps if "/libc.so.6" in line and "r-xp" in line)
+        path, bias = libc[5], int(libc[0].split("-")[0], 16) - int(libc[2], 16)
+        with open(f"/proc/{pid}/mem", "rb") as memory, open(path, "rb") as file:
+            for function in functions:
+                offset = harness.symbol_address(path, function)
+                memory.seek(bias + offset)
+                file.seek(offset)
+                if memory.read(1) == file.read(1):
+                    yield path, offset
+
+    def probed(self, target, returns):
+        """Sets probes, and has the target come by."""
+        functions = "malloc", "free", "calloc", "realloc"
+        probes = [harness.set_probe(self, target.pid, path, offset, returns)
+                  for path, offset in self.untouched(target.pid, functions)]
+        if not probes:
+            self.skipTest("no first instruction of this libc can be undone")
+        allocs = target.ledger().allocs
+        wait_until(lambda: target.ledger().allocs > allocs + 10000, "allocations")
+        return probes
+
+    def test_probes_that_another_tool_sets_on_what_is_patched(self):
+        """The kernel makes the instruction that the file has there, and goes on behind it."""
+        target = self.target()
+        before = target.ledger()
+        with self.attached(target.pid) as attach:
+            for probe in self.probed(target, returns=False):
+                probe.close()
+            attach.send_signal(signal.SIGINT)
+        self.assert_like_ledger(before, target.ledger(), target.threads)
+        self.assertEqual(target.end(), 7)
+
+    def test_probes_that_outlive_the_recorder(self):
+        for returns in (False, True):
+            with self.subTest(returns=returns):
+                target = self.target()
+                with self.attached(target.pid) as attach:
+                    probes = self.probed(target, returns)
+                    attach.send_signal(signal.SIGINT)
+                self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 10000)
+                for probe in probes:
+                    probe.close()
+                self.assertTrue(target.is_alive())
+                self.assertEqual(target.end(), 7)
+
+
 class Control(Attach):
     def look(self, pid):
         live = harness.run([HEAPLINE, "live", "-p", str(pid), "--once"], env=self.environment)

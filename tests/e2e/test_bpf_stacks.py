@@ -8,7 +8,6 @@ at each of them, while the program waits at a gate.
 """
 
 import collections
-import ctypes
 import os
 import re
 import struct
@@ -63,28 +62,6 @@ def parse(text):
                 frames.append((os.path.realpath(path) if "/" in path else path, address))
             stacks[tuple(frames[-FRAMES_MAX:])] += int(words[0])
     return stacks, losses
-
-
-class ReturnProbe:
-    """A uretprobe on a function of a process, as another tool would set it."""
-
-    def __init__(self, test, pid, program, function):
-        symbols = harness.run([harness.need("nm"), program]).stdout
-        address = int(re.search(rf"^([0-9a-f]+) [tT] {function}$", symbols, re.M)[1], 16)
-        source = "/sys/bus/event_source/devices/uprobe"
-        if not os.path.exists(source):
-            test.skipTest("this kernel has no uprobes")
-        with open(f"{source}/type", encoding="ascii") as file:
-            kind = int(file.read())
-        path = ctypes.create_string_buffer(program.encode())
-        # struct perf_event_attr: type, size, config (bit 0: return), ..., config1, config2
-        attributes = struct.pack("<IIQ", kind, 112, 1) + bytes(40)
-        attributes += struct.pack("<QQ", ctypes.addressof(path), address) + bytes(40)
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd = libc.syscall(298, attributes, pid, -1, -1, 0)  # perf_event_open
-        if fd < 0:
-            test.skipTest(f"no probe can be set: {os.strerror(ctypes.get_errno())}")
-        test.addCleanup(os.close, fd)
 
 
 class Gate:
@@ -262,7 +239,9 @@ class BpfStacks(harness.TestCase):
         gate = Gate(self.path("gate"))
         env = {"LD_PRELOAD": harness.program("gate.so"), "HEAPLINE_TEST_GATE": gate.path}
         collector, pid = self.start_recorded([program], gate, env)
-        ReturnProbe(self, pid, program, "large_frame")
+        probe = harness.set_probe(self, pid, program, harness.symbol_address(program, "large_frame"),
+                                  returns=True)
+        self.addCleanup(probe.close)
         gate.let_go()
         gate.await_program()
         gate.let_go()

@@ -496,6 +496,56 @@ static void patches_reach_two_gigabytes(void **state)
 	assert_memory_equal(code, ((uint8_t[]){0xe9, 0, 0, 0, 0x80}), sizeof(code));
 }
 
+static void patches_may_stand_behind_instructions_that_can_be_undone(void **state)
+{
+	static const struct {
+		const char *what;
+		uint8_t bytes, first;
+		int32_t stack_bytes;
+		uint8_t code[16];
+	} functions[] = {
+		{"push %rbx", 8, 1, 8, {0x53}},
+		{"push %r12", 8, 2, 8, {0x41, 0x54}},
+		{"endbr64", 8, 4, 0, {0xf3, 0x0f, 0x1e, 0xfa}},
+		{"test %rdi, %rdi", 8, 3, 0, {0x48, 0x85, 0xff}},
+		{"sub $24, %rsp", 8, 4, 24, {0x48, 0x83, 0xec, 24}},
+		{"sub $0x118, %rsp", 12, 7, 0x118, {0x48, 0x81, 0xec, 0x18, 1, 0, 0}},
+		{"push %r12 of unknown length", 0, 2, 8, {0x41, 0x54}},
+		{"push %r12 that is all", 2, 0, 0, {0x41, 0x54}},
+		{"sub $8, %rdi", 8, 0, 0, {0x48, 0x83, 0xef, 8}},
+		{"sub %rax, %rsp", 8, 0, 0, {0x48, 0x29, 0xc4}},
+		{"push $1", 8, 0, 0, {0x6a, 1}},
+		{"mov %rdi, %rax", 8, 0, 0, {0x48, 0x89, 0xf8}},
+		{"cmpb $0, 16(%rip)", 12, 0, 0, {0x80, 0x3d, 16, 0, 0, 0, 0}},
+		{"push %rbx that is jumped to",
+		 8,
+		 0,
+		 0,
+		 {0x53, 0x90, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xf8}},
+		{"push %rbx behind which is jumped to",
+		 8,
+		 1,
+		 8,
+		 {0x53, 0x90, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xf9}},
+		{"a breakpoint", 8, 0, 0, {0xcc, 0x54}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(functions); i++) {
+		uint8_t code[sizeof(functions[i].code)];
+		int32_t stack_bytes = -1;
+		memcpy(code, functions[i].code, sizeof(code));
+		for (size_t at = sizeof(code); at > 0 && !code[at - 1] && at > functions[i].first;
+		     at--)
+			code[at - 1] = 0x90;
+		size_t first = hl_relocate_first(code, sizeof(code), ADDRESS, functions[i].bytes,
+						 &stack_bytes);
+		if (first != functions[i].first ||
+		    (first && stack_bytes != functions[i].stack_bytes))
+			fail_msg("%s: %zu, %d", functions[i].what, first, stack_bytes);
+	}
+}
+
 static int make_writable(void **state)
 {
 	(void)state;
@@ -515,6 +565,7 @@ int main(void)
 		cmocka_unit_test(jumps_into_a_moved_loop_are_refused),
 		cmocka_unit_test(trampolines_that_become_too_long_are_refused),
 		cmocka_unit_test(patches_reach_two_gigabytes),
+		cmocka_unit_test(patches_may_stand_behind_instructions_that_can_be_undone),
 	};
 
 	return cmocka_run_group_tests(tests, make_writable, NULL);

@@ -120,8 +120,9 @@ static inline uint32_t at_of(const struct hl_python_layout *layout, uint64_t fra
 {
 	if (layout->at_is_index)
 		return hl_python_number(frame, layout->frame_at) + 1;
+	/* One instruction before the first: the function has not begun. */
 	uint64_t at = hl_python_word(frame, layout->frame_at) - code - layout->code_bytes;
-	return (uint32_t)((int64_t)at / layout->instruction_bytes) + 1;
+	return (uint32_t)((int64_t)at >> 1) + 1;
 }
 
 static inline __attribute__((always_inline)) uint32_t
@@ -147,12 +148,12 @@ walk_frames(const struct hl_python *python, const struct hl_python_layout *layou
 			break;
 		}
 		uint32_t print = told ? 0 : print_of(layout, code);
-		frames[count++] = (struct hl_script_frame){
-			.function = code | (uint64_t)(print >> 16) << HL_PYTHON_CODE_BITS,
-			.at = at_of(layout, frame, code),
-			.print = (uint16_t)print,
-			.is_entry = !layout->mark_owner && mark,
-		};
+		bool is_entry = !layout->mark_owner && mark;
+		uint64_t place = at_of(layout, frame, code) | (uint64_t)(uint16_t)print << 32 |
+				 (uint64_t)is_entry << 48;
+		/* In one piece, as it is compared: loads wait for several smaller stores. */
+		frames[count].function = code | (uint64_t)(print >> 16) << HL_PYTHON_CODE_BITS;
+		__builtin_memcpy(&frames[count++].at, &place, sizeof(place));
 	}
 	return count;
 }

@@ -93,11 +93,13 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 	region.header = base;
 	region.fd = fd;
 	atomic_init(&region.layout.mode, hl_mode_first(settings->mode));
-	atomic_init(&region.layout.flags, (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
-						  (settings->sizes ? HL_REGION_SIZES : 0u) |
-						  (settings->lossy ? HL_REGION_LOSSY : 0u) |
-						  (settings->follow ? HL_REGION_FOLLOW : 0u) |
-						  (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
+	atomic_init(&region.layout.flags,
+		    (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
+			    (settings->sizes ? HL_REGION_SIZES : 0u) |
+			    (settings->no_scripts ? HL_REGION_NO_SCRIPTS : 0u) |
+			    (settings->lossy ? HL_REGION_LOSSY : 0u) |
+			    (settings->follow ? HL_REGION_FOLLOW : 0u) |
+			    (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
 	region.layout.sample_bytes = settings->sample_bytes;
 	*region.header = region.layout;
 	*ret_region = region;

@@ -13,8 +13,9 @@ struct hl_region_settings {
 	enum hl_mode mode;
 	bool mappings;
 	bool sizes;
-	bool lossy;  /* full rings drop events */
-	bool follow; /* programs that the target starts are recorded, too */
+	bool no_scripts; /* interpreters are not looked for */
+	bool lossy;	 /* full rings drop events */
+	bool follow;	 /* programs that the target starts are recorded, too */
 	uint64_t sample_bytes;
 };
 

@@ -249,6 +249,9 @@ static void look_for_scripts(struct hl_modules *modules, const struct hl_region_
 			     const struct dl_find_object *object)
 {
 	const char *name = object->dlfo_link_map->l_name;
+
+	if (atomic_load(&modules->region->header->flags) & HL_REGION_NO_SCRIPTS)
+		return;
 	struct hl_exports exports = hl_exports_of(find_dynamic(module, name), module->load_bias);
 
 	bool is_lua = hl_lua_modules_note(modules->region->header, &exports, module->start,

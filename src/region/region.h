@@ -141,6 +141,7 @@ enum hl_region_flag {
 				      reading the clock is forbidden */
 	HL_REGION_FOLLOW = 1 << 5, /* programs that the target starts are recorded, too; until the
 				      collector takes the flag away */
+	HL_REGION_NO_SCRIPTS = 1 << 6, /* interpreters are not looked for */
 };
 
 /*

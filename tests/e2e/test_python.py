@@ -124,6 +124,56 @@ class EachBlock(OracleCase):
                                  harness.report("top", recording)["lost"])
 
 
+HOSTED = """
+import host
+from python_oracle import allocate
+def outer():
+    allocate(100)
+    host.run_again(inner)
+def inner():
+    allocate(200)
+    sorted([1, 2], key=lambda value: allocate(300) or value)
+for i in range(50):
+    outer()
+"""
+
+
+class Embedded(OracleCase):
+    """A program of its own, in its interpreter and in a sub-interpreter."""
+
+    def test_has_the_lines_that_the_interpreter_says(self):
+        for python in interpreters():
+            with self.subTest(python):
+                self.embed(python)
+
+    def embed(self, python):
+        oracle = build_oracle(python)
+        library = expression(python, "'/'.join(sysconfig.get_config_vars('LIBDIR', 'LDLIBRARY'))")
+        if not oracle or not library.endswith(".so") or not os.path.exists(library):
+            self.skipTest(f"'{python}' has no headers or no shared library, or there is no C compiler")
+        host, directory = self.path("host"), os.path.dirname(library)
+        subprocess.run(["cc", "-w", "-I" + expression(python, "sysconfig.get_paths()['include']"), "-o", host,
+                        os.path.join(harness.SOURCES, "python_host.c"), library, f"-Wl,-rpath,{directory}"], check=True)
+        recording = self.path("host.hl")
+        result = harness.run(harness.record_command(recording, [host, oracle, HOSTED]),
+                             env={"PYTHONHOME": expression(python, "sys.base_prefix")}, cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assert_equal_stacks(recording, harness.processes(recording)[0]["pid"], self.path("dump"), 400)
+        self.assertNotIn("script_unmatched", harness.report("top", recording)["lost"])
+
+
+class LeftNative(harness.TestCase):
+    def test_without_scripts_no_frame_is_pythons(self):
+        recording = self.path("native.hl")
+        python = harness.need("/usr/bin/python3")
+        result = harness.run(harness.record_command(recording, [python, "-c", "print('done')"],
+                                                    options=("--no-scripts",)))
+        self.assertEqual((result.status, result.stdout), (0, "done\n"), result.stderr)
+        names = {row["name"] for row in harness.report("top", recording, "--value", "alloc", "-n", "0")["rows"]}
+        self.assertTrue(any("PyEval_EvalFrameDefault" in name or name.startswith("Py") for name in names), names)
+        self.assertNotIn("<module>", names)
+
+
 class Attached(OracleCase, attaching.TestCase):
     """The same in an interpreter that runs already."""
 

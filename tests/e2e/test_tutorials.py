@@ -168,6 +168,15 @@ class Tutorials(unittest.TestCase):
         self.assertNotIn("game.lua line:5 ", cured)
         self.assertRegex(cured, r"-[0-9.]+ [KM]iB")
 
+    def test_the_line_of_python_that_grows_is_found(self):
+        for command in ("python3", "bash"):
+            harness.need(command)
+        need_attach(self.folder)
+        _, _, lines, tree, small = self.play("python.md", {})
+        self.assertRegex(lines, r"(?m)\A(?:(?:attached|note:).*\n)*(\S*/)?server\.py line:20 size:[0-9]+$")
+        self.assertRegex(tree, r"wrapper\b")
+        self.assertRegex(small, r"(?m)^(\S*/)?kept\.py line:3 size:[0-9]+$")
+
     def assert_leak(self, top):
         total = top["total"]["inuse_bytes"]
         self.assertGreater(total, 100_000)

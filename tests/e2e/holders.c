@@ -4,26 +4,16 @@
  * `deepest ADDRESS` of the last block of a chain, `ready`, and waits for the end of its input.
  * With "damaged" the header of a chunk is written over.
  */
-#include <malloc.h>
+#include "counted_blocks.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define LIST 1000
 #define RING 50
-
-struct node {
-	struct node *next, *other;
-	char pad[40];
-};
-
-struct sum {
-	unsigned long blocks, bytes;
-};
 
 struct node *volatile global_list;
 static struct node *volatile static_ring;
@@ -32,33 +22,6 @@ static __thread struct node *volatile of_thread;
 static struct node *volatile shared_left, *volatile shared_right;
 static struct node *volatile chain;
 static pthread_barrier_t standing;
-
-/* Leaves no copy of a pointer where a root would be seen. */
-static __attribute__((noinline)) void wipe(void)
-{
-	volatile char stack[32768];
-
-	for (size_t i = 0; i < sizeof(stack); i++)
-		stack[i] = 0;
-	__asm__ volatile("xor %%ebx, %%ebx\n\txor %%r12d, %%r12d\n\txor %%r13d, %%r13d\n\t"
-			 "xor %%r14d, %%r14d\n\txor %%r15d, %%r15d"
-			 :
-			 :
-			 : "rbx", "r12", "r13", "r14", "r15", "rax", "rcx", "rdx", "rsi", "rdi",
-			   "r8", "r9", "r10", "r11", "memory");
-}
-
-static void *block(size_t size, struct sum *sum)
-{
-	void *new = malloc(size);
-
-	if (!new)
-		abort();
-	memset(new, 0, malloc_usable_size(new));
-	sum->blocks++;
-	sum->bytes += malloc_usable_size(new);
-	return new;
-}
 
 static struct node *list(int count, struct sum *sum)
 {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Containers of C++ whose holders are known; says what holders.c does.
+#include "wipe.h"
+
 #include <malloc.h>
 #include <unistd.h>
 
@@ -85,14 +87,6 @@ static __attribute__((noinline)) void plant()
 	for (int i = 0; i < 200; i++)
 		ducks.push_back(new zoo::duck);
 	say("ducks", before, true);
-}
-
-static __attribute__((noinline)) void wipe()
-{
-	volatile char stack[32768];
-
-	for (size_t i = 0; i < sizeof(stack); i++)
-		stack[i] = 0;
 }
 
 int main()

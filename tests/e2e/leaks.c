@@ -6,61 +6,24 @@
  * of them, then "ready", and waits for the end of its input. Exits with 1 if what it keeps has
  * changed, or if a system call of its threads was interrupted.
  */
+#include "counted_blocks.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define THREADS 3
 
-struct node {
-	struct node *next, *other;
-	char pad[40];
-};
-
-struct sum {
-	unsigned long blocks, bytes;
-};
-
 static struct sum lost, indirect, possible;
 static void *volatile kept[64];
 static __thread void *volatile of_thread;
 static pthread_barrier_t standing;
 static volatile int interrupted;
-
-/* Leaves no copy of a pointer where a root would be seen. */
-static __attribute__((noinline)) void wipe(void)
-{
-	volatile char stack[32768];
-
-	for (size_t i = 0; i < sizeof(stack); i++)
-		stack[i] = 0;
-	__asm__ volatile("xor %%ebx, %%ebx\n\txor %%r12d, %%r12d\n\txor %%r13d, %%r13d\n\t"
-			 "xor %%r14d, %%r14d\n\txor %%r15d, %%r15d"
-			 :
-			 :
-			 : "rbx", "r12", "r13", "r14", "r15", "rax", "rcx", "rdx", "rsi", "rdi",
-			   "r8", "r9", "r10", "r11", "memory");
-}
-
-static void *block(size_t size, struct sum *sum)
-{
-	void *new = malloc(size);
-
-	if (!new)
-		abort();
-	memset(new, 0, malloc_usable_size(new));
-	sum->blocks++;
-	sum->bytes += malloc_usable_size(new);
-	return new;
-}
 
 static struct node *node(struct sum *sum)
 {

@@ -6,6 +6,8 @@
 // its input.
 #include "program.h"
 
+#include "wipe.h"
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -193,14 +195,6 @@ void take_from_queue()
 		delete taken;
 		waiting--;
 	}
-}
-
-__attribute__((noinline)) void wipe()
-{
-	volatile char stack[32768];
-
-	for (std::size_t i = 0; i < sizeof(stack); i++)
-		stack[i] = 0;
 }
 
 } // namespace

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "wipe.h"
+
 #include <malloc.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,21 +42,6 @@ static inline void forget_planted(void *block)
 			planted[i] = planted[--planted_count];
 			return;
 		}
-}
-
-/* Leaves no copy of a pointer where a root would be seen. */
-static __attribute__((noinline)) void wipe(void)
-{
-	volatile char stack[65536];
-
-	for (size_t i = 0; i < sizeof(stack); i++)
-		stack[i] = 0;
-	__asm__ volatile("xor %%ebx, %%ebx\n\txor %%r12d, %%r12d\n\txor %%r13d, %%r13d\n\t"
-			 "xor %%r14d, %%r14d\n\txor %%r15d, %%r15d"
-			 :
-			 :
-			 : "rbx", "r12", "r13", "r14", "r15", "rax", "rcx", "rdx", "rsi", "rdi",
-			   "r8", "r9", "r10", "r11", "memory");
 }
 
 static inline int wait_for_end(void)

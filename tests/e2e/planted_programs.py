@@ -1,12 +1,49 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs that lose blocks and say which: planted and planted_cxx, one for each of their kinds."""
+"""Programs that know their blocks and tell: what is lost, what keeps them. Of planted and planted_cxx
+there is one for each of their kinds."""
 
 import re
+import resource
 import struct
 import subprocess
 from contextlib import contextmanager
 
+import harness
+
 NAMES = ("planted", "planted_cxx")
+
+
+class Telling:
+    """A program that tells line by line what it planted, then "ready", and waits for the end of its
+    input; ``cores``: it may leave a core file."""
+
+    def __init__(self, *command, cores=False, cwd=None):
+        limit = resource.RLIM_INFINITY if cores else 0
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=cwd,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
+        self.pid = self.process.pid
+        self.listen()
+
+    def hear(self, word, *words):
+        """Takes in a line."""
+        raise NotImplementedError
+
+    def listen(self):
+        for line in self.process.stdout:
+            word, *words = line.split()
+            if word == "ready":
+                break
+            self.hear(word, *words)
+        harness.wait_until(lambda: harness.process_state(self.pid) == "S", "the program to wait")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(harness.TIMEOUT_S)
 
 
 def kinds_of(program):

@@ -3,42 +3,24 @@
 """Who keeps the blocks of programs that know it themselves."""
 
 import json
-import resource
-import subprocess
-import unittest
 
 import harness
+import planted_programs
 from harness import HEAPLINE, need, program, run
 
 
-class Kept:
+class Kept(planted_programs.Telling):
     """A program that says what keeps its blocks: by name, its kind, blocks and bytes."""
 
-    def __init__(self, *words, cores=False, cwd=None, command=()):
-        limit = resource.RLIM_INFINITY if cores else 0
-        self.process = subprocess.Popen(
-            [*command] or [program("holders"), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, cwd=cwd,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
-        self.pid = self.process.pid
+    def __init__(self, *words, command=(), **options):
         self.holders, self.deepest = {}, None
-        for line in self.process.stdout:
-            word, *words = line.split()
-            if word == "ready":
-                break
-            if word == "deepest":
-                self.deepest = words[0]
-            elif word == "holder":
-                self.holders[words[0]] = (words[1], int(words[2]), int(words[3]))
-        harness.wait_until(lambda: harness.process_state(self.pid) == "S", "the program to wait")
+        super().__init__(*([*command] or [program("holders"), *words]), **options)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(harness.TIMEOUT_S)
+    def hear(self, word, *words):
+        if word == "deepest":
+            self.deepest = words[0]
+        elif word == "holder":
+            self.holders[words[0]] = (words[1], int(words[2]), int(words[3]))
 
 
 def ask(*options):

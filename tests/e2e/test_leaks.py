@@ -5,7 +5,6 @@
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -22,38 +21,20 @@ from harness import HEAPLINE, need, program, run
 SCANS = 8  # of each busy program, running and stopped; bench/leaks_soak.py makes more
 
 
-class Planted:
+class Planted(planted_programs.Telling):
     """A program that says what it has lost."""
 
-    def __init__(self, name, *kinds, cores=False, cwd=None):
-        limit = resource.RLIM_INFINITY if cores else 0
-        self.process = subprocess.Popen(
-            [program(name), *kinds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            cwd=cwd, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
-        self.pid = self.process.pid
+    def __init__(self, name, *kinds, **options):
         self.said = {}
-        self.listen()
+        super().__init__(program(name), *kinds, **options)
 
-    def listen(self):
-        for line in self.process.stdout:
-            word, *numbers = line.split()
-            if word == "ready":
-                break
-            self.said[word] = [int(number) for number in numbers]
-        harness.wait_until(lambda: harness.process_state(self.pid) == "S", "the program to wait")
+    def hear(self, word, *words):
+        self.said[word] = [int(number) for number in words]
 
     def plant_later(self):
         self.process.stdin.write("x")
         self.process.stdin.flush()
         self.listen()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(harness.TIMEOUT_S)
 
 
 # Programs that root starts like this may not use BPF.

@@ -361,6 +361,55 @@ static int add_resident(struct filling *filling, const struct source *source,
 	return r;
 }
 
+/* ---- interpreters whose own memory was not seen ---- */
+
+#define UNSEEN_MIN \
+	1000 /* allocations of what scripts call, from which on one of Lua itself is to be expected */
+
+/* Whether a provider that is asked knows which code of it calls the host's allocator. */
+static bool knows_allocator(const struct loading *loading)
+{
+	for (size_t i = 0; i < loading->source_count; i++) {
+		const struct hl_recording_process *process = loading->sources[i].process;
+		for (uint32_t p = 0; p < process->provider_count; p++)
+			if (process->providers[p].alloc_end)
+				return true;
+	}
+	return false;
+}
+
+/* Where scripts run and nothing was allocated by the interpreter itself, the host gives it memory that the
+ * recorder does not see. */
+static int warn_of_unseen(struct hl_profile *profile, const struct loading *loading)
+{
+	enum { RUNS = 1, ALLOCATES = 2 };
+	HL_FREED uint8_t *stacks = NULL; /* by node: what is on it */
+	int64_t of_scripts = 0;
+
+	if (!knows_allocator(loading))
+		return 0;
+	stacks = calloc(profile->node_count, sizeof(*stacks));
+	if (!stacks)
+		return -ENOMEM;
+	for (size_t i = 1; i < profile->node_count; i++) {
+		uint8_t part = profile->frames[profile->nodes[i].frame].part;
+		stacks[i] =
+			stacks[profile->nodes[i].parent] | (part == HL_PART_EVAL	? RUNS
+							    : part == HL_PART_ALLOCATES ? ALLOCATES
+											: 0);
+		if (profile->counters[i].alloc_objects && stacks[i] & ALLOCATES)
+			return 0;
+		of_scripts += stacks[i] & RUNS ? profile->counters[i].alloc_objects : 0;
+	}
+	if (of_scripts < UNSEEN_MIN)
+		return 0;
+	return hl_profile_warn(
+		profile, "memory of Lua itself was not seen: the program gives Lua an allocator "
+			 "of its own, which does not call malloc; name that function, its "
+			 "lua_Alloc: 'heapline attach -p PID --hook "
+			 "realloc=FUNCTION(ptr=2,type=3,size=4)'");
+}
+
 /* ---- all of it ---- */
 
 static int build_tree(struct loading *loading)
@@ -443,6 +492,8 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	profile->unfiltered_total = profile->total;
 	if (r == 0 && loading->selection.tid)
 		r = hl_profile_warn_of_earlier_threads(profile);
+	if (r == 0)
+		r = warn_of_unseen(profile, loading);
 	return r < 0 ? r : hl_profile_warn_of_pauses(profile);
 }
 

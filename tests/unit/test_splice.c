@@ -329,6 +329,29 @@ static void blocks_are_chosen_by_their_labels(void **state)
 	assert_left(&(struct hl_filter){.focus = {"^d$"}}, "");
 }
 
+/* How many warnings there are of ${count} blocks that what a script calls has allocated, and of ${own} of the
+ * interpreter itself. */
+static size_t warnings_of(uint64_t count, uint64_t own)
+{
+	begin();
+	add("m E x >.a", 1);
+	values[0].alloc_objects = count;
+	if (own)
+		add("m E A >.a", 1);
+	struct hl_profile *profile = load();
+	size_t warnings = profile->warning_count;
+	hl_profile_free(profile);
+	return warnings;
+}
+
+static void an_interpreter_whose_memory_is_not_seen_is_a_warning(void **state)
+{
+	(void)state;
+	assert_int_equal(warnings_of(1000000, 0), 1);
+	assert_int_equal(warnings_of(1000000, 1), 0);
+	assert_int_equal(warnings_of(10, 0), 0); /* who knows */
+}
+
 static int splice_loaded(struct hl_profile *profile)
 {
 	return hl_splice(profile, HL_STACK_SCRIPT, NULL);
@@ -371,6 +394,7 @@ int main(void)
 		cmocka_unit_test(labels_are_left_out_unless_asked_for),
 		cmocka_unit_test(stacks_begin_with_the_label_that_is_asked_for),
 		cmocka_unit_test(blocks_are_chosen_by_their_labels),
+		cmocka_unit_test(an_interpreter_whose_memory_is_not_seen_is_a_warning),
 		cmocka_unit_test(each_failing_allocation_is_an_error),
 	};
 

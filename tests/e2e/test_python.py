@@ -162,6 +162,103 @@ class Embedded(OracleCase):
         self.assertNotIn("script_unmatched", harness.report("top", recording)["lost"])
 
 
+LEAKS = {
+    "plain script": """
+kept = []
+def leak(i):
+    kept.append(bytes(1000 + i % 100))  # planted
+for i in range(2000):
+    leak(i)
+import os
+os._exit(0)
+""",
+    "asyncio": """
+import asyncio, os
+kept = []
+async def handle(reader, writer):
+    line = await reader.readline()
+    kept.append(line * 200)  # planted
+    writer.close()
+async def main():
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    for i in range(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"a line of a client\\n")
+        await reader.read()
+        writer.close()
+    os._exit(0)
+asyncio.run(main())
+""",
+    "numpy": """
+import os
+import numpy
+kept = []
+for i in range(500):
+    kept.append(numpy.zeros(2000) + i)  # planted
+os._exit(0)
+""",
+    "pytest": """
+import os
+kept = []
+def test_leak():
+    for i in range(20000):
+        kept.append(bytes(1000))  # planted
+    os._exit(0)
+""",
+    "spawned process": """
+import multiprocessing, os
+def work():
+    kept = []
+    for i in range(2000):
+        kept.append(bytes(1000))  # planted
+    os._exit(0)
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+""",
+    "forked process": """
+import multiprocessing, os
+def work():
+    kept = []
+    for i in range(2000):
+        kept.append(bytes(1000))  # planted
+    os._exit(0)
+if __name__ == "__main__":
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+""",
+}
+NEEDS = {"numpy": "numpy", "pytest": "pytest"}
+
+
+class Leaks(harness.TestCase):
+    """What a program keeps is the first row, by file and line."""
+
+    def test_is_the_first_row(self):
+        for kind in LEAKS:
+            with self.subTest(kind):
+                self.check(kind)
+
+    def check(self, kind):
+        python, script = harness.need("/usr/bin/python3"), self.path("test_leak.py")
+        if kind in NEEDS and harness.run([python, "-c", f"import {NEEDS[kind]}"]).status != 0:
+            self.skipTest(f"'{python}' has no module '{NEEDS[kind]}'")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(LEAKS[kind])
+        line = 1 + next(i for i, text in enumerate(LEAKS[kind].splitlines()) if "# planted" in text)
+        command = [python, "-m", "pytest", "-q", script] if kind == "pytest" else [python, script]
+        recording = self.path(kind.replace(" ", "_") + ".hl")
+        result = harness.run(harness.record_command(recording, command), cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        # Functions of numpy are no part of the interpreter, and have no lines of their own.
+        options = ("--stack", "script") if kind == "numpy" else ()
+        first = harness.report("lines", recording, "--value", "inuse", *options)["rows"][0]
+        self.assertEqual((os.path.basename(first["file"]), first["line"]), ("test_leak.py", line))
+
+
 class LeftNative(harness.TestCase):
     def test_without_scripts_no_frame_is_pythons(self):
         recording = self.path("native.hl")

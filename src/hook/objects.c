@@ -234,6 +234,10 @@ static void read_headers(struct hl_object *object, Elf *elf)
 		if (segment.p_type == PT_DYNAMIC)
 			object->dynamic = segment.p_vaddr + object->bias;
 		object->has_loader |= segment.p_type == PT_INTERP;
+		if (segment.p_type == PT_LOAD && segment.p_flags & PF_X && !object->code_end) {
+			object->code_start = segment.p_vaddr + object->bias;
+			object->code_end = object->code_start + segment.p_memsz;
+		}
 	}
 }
 
@@ -265,7 +269,7 @@ static int add_object(struct hl_objects *objects, const struct hl_map *map)
 	struct hl_object object = {.map = map};
 	uint64_t address;
 
-	if (!elf || !hl_elf_address(elf, map->offset, true, &address))
+	if (!elf || !hl_elf_address(elf, map->offset, map->flags & HL_MAP_EXEC, &address))
 		return 0;
 	object.bias = map->start - address;
 	if (is_known(objects, map, object.bias))
@@ -285,6 +289,20 @@ static int add_object(struct hl_objects *objects, const struct hl_map *map)
 	return 0;
 }
 
+/* Programs may move their code to huge pages: anonymous memory then lies behind the file's header. */
+static bool is_moved_code(const struct hl_map *map)
+{
+	return map->flags & HL_MAP_EXEC && !map->inode && !map->path[0];
+}
+
+static bool may_be_object(const struct hl_maps *maps, size_t i)
+{
+	const struct hl_map *map = &maps->maps[i];
+
+	return map->inode && (map->flags & HL_MAP_EXEC ||
+			      (!map->offset && i + 1 < maps->count && is_moved_code(map + 1)));
+}
+
 static int add_all(struct hl_objects *objects)
 {
 	int r = hl_index_reserve(&objects->index, objects->name_count);
@@ -294,7 +312,7 @@ static int add_all(struct hl_objects *objects)
 				 hl_hash_bytes(objects->names[i], strlen(objects->names[i])),
 				 (uint32_t)i + 1);
 	for (size_t i = 0; i < objects->maps->count && r == 0; i++)
-		if (objects->maps->maps[i].flags & HL_MAP_EXEC && objects->maps->maps[i].inode)
+		if (may_be_object(objects->maps, i))
 			r = add_object(objects, &objects->maps->maps[i]);
 	return r;
 }
@@ -304,6 +322,8 @@ bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_objec
 {
 	const struct hl_map *map = hl_maps_find(objects->maps, address);
 
+	if (map && is_moved_code(map))
+		return address >= object->code_start && address < object->code_end;
 	if (!map || !(map->flags & HL_MAP_EXEC) || !hl_maps_same_file(map, object->map))
 		return false;
 	/* of the copy of the file that the object is, if it is loaded twice */

@@ -33,11 +33,13 @@ static inline bool hl_object_symbol_is_function(const struct hl_object_symbol *s
 }
 
 struct hl_object {
-	const struct hl_map *map; /* of its code */
-	uint64_t bias;		  /* what its addresses in the process have more than in the file */
-	uint64_t dynamic;	  /* its dynamic section; 0: it has none */
+	const struct hl_map
+		*map;	  /* of its code, or of its header where that was moved to huge pages */
+	uint64_t bias;	  /* what its addresses in the process have more than in the file */
+	uint64_t dynamic; /* its dynamic section; 0: it has none */
 	uint64_t headers, header_count; /* program headers; 0: not in memory */
 	uint64_t entry;
+	uint64_t code_start, code_end;	  /* where its code was mapped */
 	bool has_loader;		  /* it asks for a dynamic loader */
 	bool has_symbols;		  /* any that are not exported */
 	struct hl_object_symbol *symbols; /* by name */

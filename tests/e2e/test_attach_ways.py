@@ -15,7 +15,7 @@ import harness
 from harness import HEAPLINE, process_state, wait_until
 
 WAYS = ("", "_static", "_static_pie", "_musl", "_musl_static", "_jemalloc", "_jemalloc_in",
-        "_jemalloc_static", "_mimalloc", "_mimalloc_in", "_tcmalloc", "_own", "_cookie")
+        "_jemalloc_static", "_mimalloc", "_mimalloc_in", "_tcmalloc", "_own", "_huge", "_cookie")
 # A thread that ends has glibc free what it keeps of freed blocks, as if they were blocks again.
 KEPT_BY_GLIBC = 2 * 64 * 7
 GLIBC = ("", "_static", "_static_pie")
@@ -23,7 +23,7 @@ MUSL = ("_musl", "_musl_static")  # much of it comes without information about i
 
 
 # seccomp(2): a filter that returns one action for one system call, and permits all others
-PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER_MODE = 22, 38, 2
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER_MODE, STRICT_MODE = 22, 38, 2, 1
 PR_SET_TSC, TSC_SIGSEGV = 26, 2
 PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
 RET_KILL, RET_ERRNO_EPERM, RET_ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
@@ -54,6 +54,18 @@ def prctl_before_exec(option, argument):
         if prctl(option, argument, 0, 0, 0):
             raise OSError(ctypes.get_errno(), "the kernel does not know this")
     return change
+
+
+# What python itself calls is forbidden then; it ends by the only exit() that is not.
+STRICT = f"""
+import ctypes
+libc = ctypes.CDLL(None)
+byte, syscall, prctl, read = ctypes.create_string_buffer(1), libc.syscall, libc.prctl, libc.read
+print("ready", flush=True)
+if prctl({PR_SET_SECCOMP}, {STRICT_MODE}, 0, 0, 0) == 0:
+    read(0, byte, 1)
+    syscall({SYS_EXIT}, 7)
+"""
 
 
 class Ledger(attaching.TestCase):
@@ -191,6 +203,32 @@ class States(Ledger):
                 self.assert_not_joined(process, "seccomp filter does not permit", name)
                 wait_until(lambda pid=process.pid: process_state(pid) == "S", "it to wait")
             self.assertEqual(process.returncode, 7)
+
+    def test_a_process_that_may_read_and_write_alone_is_refused(self):
+        with subprocess.Popen([sys.executable, "-c", STRICT], stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL) as process:
+            def is_strict():
+                with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+                    return f"\nSeccomp:\t{STRICT_MODE}\n" in status.read()
+            wait_until(is_strict, "the sandbox")
+            wait_until(lambda: process_state(process.pid) == "S", "it to wait")
+            self.assert_not_joined(process, "seccomp")
+            self.assertEqual(process_state(process.pid), "S")
+            process.communicate(b"x", timeout=harness.TIMEOUT_S)
+        self.assertEqual(process.returncode, 7)
+
+    def test_calls_that_wait_go_on(self):
+        """A thread waits in each call that a stop may interrupt; none returns, by an error or by itself."""
+        with subprocess.Popen([harness.program("waiting_calls")], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE) as waits:
+            self.assertEqual(waits.stdout.readline(), "ready\n")
+            tasks = [int(task) for task in os.listdir(f"/proc/{waits.pid}/task")]
+            self.assertGreater(len(tasks), 10)
+            wait_until(lambda: {process_state(task) for task in tasks} == {"S"}, "them to wait")
+            for mode in ("mem-fast", "log-fast") * 2:
+                self.attach(waits.pid, "-d", "0.1", "--mode", mode)
+            said, _ = waits.communicate(timeout=harness.TIMEOUT_S)
+        self.assertEqual((waits.returncode, said), (0, ""))
 
     def test_a_process_without_files_is_joined(self):
         """Not even its own, nor /proc."""

@@ -196,6 +196,25 @@ static void logs_are_kept_only_where_there_are_any(void **state)
 	assert_int_equal(fixture->limits.segments_kept, 3);
 }
 
+static void a_reset_is_marked_and_saved(void **state)
+{
+	struct fixture *fixture = *state;
+	struct hl_tracked *tracked = fixture->tracked;
+
+	hl_tracked_has_changed(tracked);
+	tracked->saved = true;
+	tracked->saved_activity = tracked->activity;
+	assert_false(hl_tracked_has_changed(tracked));
+	assert_error(fixture, "heapline/1 reset 1", "not recorded here");
+	assert_int_equal(fixture->archive.meta.reset_ns, 0);
+	assert_done(fixture, "heapline/1 reset 0");
+	assert_true(fixture->archive.meta.reset_ns > 0);
+	assert_true(fixture->archive.meta_is_stale);
+	assert_int_equal(fixture->archive.meta.mark_count, 1);
+	assert_string_equal(fixture->archive.meta.marks[0].name, "reset");
+	assert_true(hl_tracked_has_changed(tracked));
+}
+
 static void a_recorder_is_taken_out_only_where_it_was_brought_in(void **state)
 {
 	struct fixture *fixture = *state;
@@ -439,6 +458,7 @@ int main(void)
 		TEST_WITH_RECORDING(any_mode_follows_any_other),
 		TEST_WITH_RECORDING(nothing_is_done_to_processes_that_have_ended),
 		TEST_WITH_RECORDING(logs_are_kept_only_where_there_are_any),
+		TEST_WITH_RECORDING(a_reset_is_marked_and_saved),
 		TEST_WITH_RECORDING(a_recorder_is_taken_out_only_where_it_was_brought_in),
 		TEST_WITH_RECORDING(a_recording_takes_so_many_marks_and_no_more),
 		TEST_WITH_RECORDING(marks_fail_cleanly_for_want_of_memory),

@@ -38,7 +38,7 @@ struct hl_status {
 	int32_t mode;	       /* enum hl_recording_mode */
 	uint64_t sample_bytes; /* mean distance of samples; 0 = every allocation is recorded */
 	int64_t inuse_bytes;   /* within 1 % of the peak */
-	uint64_t peak_bytes;   /* within 1 % */
+	uint64_t peak_bytes;   /* within 1 %; since the last reset */
 	uint64_t stack_nodes;
 	/* Fields from here on came later: a smaller size, up to here, is known, too. */
 	uint64_t reports_asked; /* hl_report() calls that returned 0 */

@@ -116,7 +116,8 @@ static void add_emptiness(struct hl_notices *notices, const struct hl_profile *p
 	else if (!strcmp(hl_profile_text(profile, profile->mode), "closed"))
 		hl_notices_warn(notices, "EMPTY: recorded in mode 'closed', which counts nothing");
 	else
-		hl_notices_warn(notices, "EMPTY: not one allocation was recorded");
+		hl_notices_warn(notices, "EMPTY: not one allocation was recorded%s",
+				profile->reset_ns ? " since the reset, and nothing is in use" : "");
 }
 
 void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile_lost *lost)

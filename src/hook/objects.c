@@ -289,7 +289,7 @@ static int add_object(struct hl_objects *objects, const struct hl_map *map)
 	return 0;
 }
 
-/* Programs may move their code to huge pages: anonymous memory then lies behind the file's header. */
+/* Programs may move their code to huge pages: anonymous memory then follows the header of the file. */
 static bool is_moved_code(const struct hl_map *map)
 {
 	return map->flags & HL_MAP_EXEC && !map->inode && !map->path[0];

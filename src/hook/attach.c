@@ -290,9 +290,13 @@ static int say_refusal(const struct hl_attach *attach, long r, struct hl_error *
 {
 	if (r == -ESRCH)
 		return hl_attach_ended(attach, err);
+	const char *remedy =
+		r == -EMFILE ? "; it has used up its file descriptors"
+		/* Docker's profile allows pidfd_getfd(2) with that alone. */
+		: r == -EPERM ? "; in a container, give heapline the capability CAP_SYS_PTRACE"
+			      : "";
 	return hl_error_set(err, (int)r, "process %d cannot take the recorder in: %s%s",
-			    attach->pid, strerror((int)-r),
-			    r == -EMFILE ? "; it has used up its file descriptors" : "");
+			    attach->pid, strerror((int)-r), remedy);
 }
 
 /* Takes out what a heapline that was killed has left. */

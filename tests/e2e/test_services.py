@@ -4,6 +4,7 @@
 the host counts them itself. With SKYNET_DIR, of a built checkout of skynet, too."""
 
 import os
+import re
 import subprocess
 
 import attaching
@@ -186,6 +187,52 @@ class Skynet(attaching.TestCase):
         self.assertEqual(kept["line"], HOARD_LINE)
         packed = harness.folded(snapshot, "inuse", "objects", "--service", hoarder, "--type", "table")
         self.assertGreater(sum(packed.values()), 500)
+
+
+GROWING = """
+local skynet = require "skynet"
+require "skynet.manager"
+skynet.start(function()
+  local hoarder = skynet.newservice("hoarder", "one")
+  print "ready"
+  io.flush()
+  while not io.open "{directory}/go" do
+    skynet.call(hoarder, "lua", {{"text " .. skynet.now()}})
+    skynet.sleep(1)
+  end
+  skynet.abort()
+end)
+"""
+
+
+class Tutorial(attaching.TestCase):
+    def test_its_commands_find_the_line(self):
+        checkout = os.environ.get("SKYNET_DIR")
+        if not checkout:
+            self.skipTest("SKYNET_DIR is not set: it names a checkout of skynet that has been built")
+        for name, text in (("calls.lua", GROWING.format(directory=self.directory)), ("hoarder.lua", HOARDER),
+                           ("config", CONFIG.format(directory=self.directory))):
+            with open(self.path(name), "w", encoding="utf-8") as file:
+                file.write(text)
+        with open(os.path.join(harness.SOURCES, "../../docs/tutorials/skynet.md"), encoding="utf-8") as file:
+            blocks = re.findall(r"^```sh\n(.*?)^```$", file.read(), re.M | re.S)
+        with subprocess.Popen(["./skynet", self.path("config")], cwd=checkout, text=True,
+                              stdout=subprocess.PIPE) as process:
+            self.addCleanup(process.kill)
+            next(line for line in process.stdout if line == "ready\n")
+            environment = dict(os.environ, PID=str(process.pid),
+                               PATH=os.path.dirname(harness.HEAPLINE) + os.pathsep + os.environ["PATH"])
+            said = [subprocess.run(["bash", "-ec", block], cwd=self.directory, env=environment, check=True,
+                                   capture_output=True, text=True).stdout for block in blocks]
+            with open(self.path("go"), "w", encoding="utf-8"):
+                pass
+            process.stdout.read()
+            self.assertEqual(process.wait(), 0)
+        self.assertRegex(said[1], r":0000000\w")
+        self.assertRegex(said[2], r"table[\s\S]*\[no type\]|\[no type\][\s\S]*table")
+        self.assertRegex(said[3], rf"hoarder.lua line:{HOARD_LINE} ")
+        with open(self.path("game.svg"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r":0000000\w")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,14 @@ static int choose_operand(const struct hl_verb *verb, const struct hl_view_comma
 
 /* ---- profiles ---- */
 
+static bool has_scripts(const struct hl_profile *profile)
+{
+	for (uint32_t i = 1; i < profile->module_count; i++)
+		if (profile->modules[i].script)
+			return true;
+	return false;
+}
+
 static int open_filtered(const struct operands *operands, size_t path, struct hl_moment at,
 			 struct hl_profile **ret_profile, struct hl_error *err)
 {
@@ -108,6 +116,10 @@ static int open_filtered(const struct operands *operands, size_t path, struct hl
 	int r = hl_open_profile(operands->paths[path], &selection, &profile, err);
 	if (r == 0)
 		r = hl_filter_apply(&operands->filter, profile, NULL, err);
+	if (r == 0 && operands->filter.stack == HL_STACK_SCRIPT && !has_scripts(profile))
+		hl_cli_note("'%s' has no frames of scripts, so that all is [native]; its head or "
+			    "'heapline info' says where an interpreter could not be read",
+			    hl_profile_text(profile, profile->name));
 	if (r == 0)
 		*ret_profile = HL_TAKE(profile);
 	return r;

@@ -316,7 +316,7 @@ static void warn_of_address_space(struct hl_collector *collector, const struct h
 }
 
 /* Warns once for each program, of the last EXAMINED_MAX programs. */
-static void warn_of_allocator(struct hl_collector *collector, const struct hl_tracked *tracked)
+static void warn_of_program(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	const struct hl_identity *program = &tracked->identity;
 
@@ -335,6 +335,13 @@ static void warn_of_allocator(struct hl_collector *collector, const struct hl_tr
 				"allocations are not seen; 'heapline stacks -p PID' traces them "
 				"while it runs",
 				program->executable, function);
+	char version[HL_EXAMINE_LUA_MAX];
+	if (hl_examine_hidden_lua(program->executable, version))
+		hl_archive_warn(
+			&collector->archive,
+			"'%s' has %s linked into it, none of whose functions it exports, so "
+			"that lines of scripts are not seen; link it with -rdynamic",
+			program->executable, version);
 }
 
 /* Whether ${text} ends within ${bytes}, and a terminal shows all of it. */
@@ -380,7 +387,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 				"process %d asked for %u namespace%s by dlmopen(); what is "
 				"allocated in such a namespace is not seen",
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
-	warn_of_allocator(collector, tracked);
+	warn_of_program(collector, tracked);
 	warn_of_scripts(collector, tracked);
 	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {

@@ -257,3 +257,49 @@ const char *hl_examine_allocator(const char *path)
 				return allocators[i];
 	return NULL;
 }
+
+/* ---- interpreters ---- */
+
+static bool exports_lua(Elf *elf)
+{
+	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+
+	while (hl_elf_symbols_next(&exported))
+		if (exported.symbol.st_shndx != SHN_UNDEF && !strcmp(exported.name, "lua_newstate"))
+			return true;
+	return false;
+}
+
+/* The version that stands after ${mark} in constants, up to the next space. */
+static bool find_version(const Elf_Data *constants, const char *mark, const char *name,
+			 char ret_version[HL_EXAMINE_LUA_MAX])
+{
+	const char *end = (const char *)constants->d_buf + constants->d_size;
+	const char *found = memmem(constants->d_buf, constants->d_size, mark, strlen(mark));
+	const char *at = found ? found + strlen(mark) : end;
+	size_t length = 0;
+
+	while (at + length < end && length < 12 && strchr("0123456789.-beta", at[length]) &&
+	       at[length])
+		length++;
+	if (!length)
+		return false;
+	snprintf(ret_version, HL_EXAMINE_LUA_MAX, "%s %.*s", name, (int)length, at);
+	return true;
+}
+
+bool hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX])
+{
+	GElf_Shdr header;
+
+	HL_CLOSED int fd = open_program(path);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".rodata", &header) : NULL;
+	const Elf_Data *constants = section ? elf_rawdata(section, NULL) : NULL;
+	if (!constants || !constants->d_buf || exports_lua(elf))
+		return false;
+	/* lua_ident from 5.2 on, that of 5.1, and what LuaJIT calls itself */
+	return find_version(constants, "$LuaVersion: Lua ", "Lua", ret_version) ||
+	       find_version(constants, "$Lua: Lua ", "Lua", ret_version) ||
+	       find_version(constants, "LuaJIT 2.", "LuaJIT 2", ret_version);
+}

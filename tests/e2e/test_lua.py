@@ -216,6 +216,29 @@ class LuaJIT(harness.TestCase):
         [warning] = harness.info(recording)["recording"]["warnings"]
         self.assertIn(f"'{luajit}' runs Lua, but its frames stay native: it is LuaJIT", warning)
 
+    def test_what_it_maps_is_counted_with_mappings(self):
+        recording = self.path("jit.hl")
+        script = "local t = {} for i = 1, 100000 do t[i] = {i} end"
+        command = [harness.need("luajit"), "-e", script]
+        result = harness.run(harness.record_command(recording, command, options=["--mappings"]))
+        self.assertEqual(result.status, 0, result.stderr)
+        top = harness.report("top", recording, "--value", "peak", "--by", "module")
+        self.assertGreater(top["total"]["peak_bytes"], 100000 * 32)
+
+
+class Hidden(harness.TestCase):
+    """An interpreter that exports nothing is not found, and the recording says so."""
+
+    def test_a_warning_names_the_version(self):
+        host = harness.program("lua_host_hidden")
+        recording = self.path("hidden.hl")
+        result = harness.run(harness.record_command(recording, [host, game()]))
+        self.assertEqual(result.status, 0, result.stderr)
+        [warning] = harness.info(recording)["recording"]["warnings"]
+        self.assertRegex(warning, f"'{host}' has Lua 5.4.[0-9]+ linked into it, none of whose functions")
+        scripts = harness.run([harness.HEAPLINE, "top", "--stack", "script", recording])
+        self.assertIn("has no frames of scripts", scripts.stderr)
+
 
 class Redis(harness.TestCase):
     """A script that a server was sent."""

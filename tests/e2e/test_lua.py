@@ -226,6 +226,44 @@ class LuaJIT(harness.TestCase):
         self.assertGreater(top["total"]["peak_bytes"], 100000 * 32)
 
 
+YIELDED = """
+local function inner(i)
+  coroutine.yield()
+  local t = {i, i}
+  return pcall(function() return {i, t} end)
+end
+local resume = coroutine.resume
+for i = 1, 100 do
+  local co = coroutine.create(function()
+    pcall(pcall, inner, i)
+  end)
+  resume(co)
+  pcall(function() resume(co) end)
+end
+"""
+
+
+class Yielded(harness.TestCase):
+    """Coroutines that yielded inside of pcall(), whose calls by native code are gone when they go on."""
+
+    def test_frames_fit_the_calls_of_the_interpreter(self):
+        script = self.path("yielded.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(YIELDED)
+        for name in ("lua5.2", "lua5.3", "lua5.4"):
+            with self.subTest(name):
+                recording = self.path(name + ".hl")
+                result = harness.run(harness.record_command(recording, [harness.need(name), script]))
+                self.assertEqual(result.status, 0, result.stderr)
+                report = harness.report("lines", recording, "--value", "alloc")
+                self.assertNotIn("script_unmatched", report["lost"])
+                blocks = {row["line"]: row["objects"] for row in report["rows"] if row["file"] == script}
+                self.assertGreaterEqual(blocks[4], 200)
+                folded = harness.run([harness.HEAPLINE, "folded", "--value", "alloc", "--stack", "script", recording])
+                self.assertRegex(folded.stdout, r"main chunk;function <yielded.lua:13>;"
+                                 r"function <yielded.lua:9>;function <yielded.lua:2>;function <yielded.lua:5> [1-9]")
+
+
 class Hidden(harness.TestCase):
     """An interpreter that exports nothing is not found, and the recording says so."""
 

@@ -224,6 +224,7 @@ struct chain {
 	uint32_t count, max;
 	/* Of the running call: values of which the first in its code is the pc. */
 	uint64_t live[HL_LUA_PLACES];
+	uint32_t entries; /* of the frames of the state that is read now */
 };
 
 static inline __attribute__((always_inline)) uint64_t proto_of(const struct hl_lua_layout *layout,
@@ -329,6 +330,7 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 		struct hl_script_frame it =
 			frame_of(layout, proto, hl_lua_word(call, layout->call_pc), live);
 		it.is_entry = !(status & layout->entry_bit) == layout->entry_if_clear;
+		chain->entries += it.is_entry;
 		*frame = it;
 		live = NULL;
 	}
@@ -367,24 +369,47 @@ static inline bool is_in_order(const struct hl_lua_layout *layout, uint64_t stat
 
 /* ---- capture ---- */
 
+/*
+ * A coroutine that yielded within lua_pcallk() or the like, and was resumed, has been called by native code more often than
+ * luaV_execute() stands on the stack for it: the calls between were left by the yield, and lua_resume() goes on in their place, one
+ * after the other. The outermost of its ${evals} calls stands for all of these.
+ */
+static void join_entries(struct chain *chain, uint32_t first, uint32_t evals)
+{
+	uint32_t entry = 0, last = chain->entries;
+
+	if (chain->count == chain->max)
+		return; /* where it was cut off the numbers say nothing */
+	for (uint32_t i = first; i < chain->count; i++) {
+		entry += chain->frames[i].is_entry;
+		chain->frames[i].is_entry &= entry < evals || entry == last;
+	}
+}
+
 static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 			      const struct hl_script_caller *caller,
 			      const struct hl_lua_eval *evals, uint32_t count,
 			      struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
 	struct chain chain = {.frames = frames, .max = max};
+	uint32_t first = 0, evals_of_state = 0;
 	uint64_t last = 0, state, address;
 
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < count; i++, evals_of_state++) {
 		if (!load(walk, caller, evals[i].return_at, &address) ||
 		    address != evals[i].return_address ||
 		    !load(walk, caller, evals[i].state_at, &state) ||
 		    (state != last && !is_in_order(&lua->layout, state))) {
 			atomic_fetch_add_explicit(&lua->refused, 1, memory_order_relaxed);
+			chain.entries = 0; /* its calls are not all known */
 			break;
 		}
 		if (state == last)
 			continue;
+		if (HL_UNLIKELY(chain.entries > evals_of_state))
+			join_entries(&chain, first, evals_of_state);
+		chain.entries = evals_of_state = 0;
+		first = chain.count;
 		last = state;
 		for (uint32_t k = 0; k < HL_LUA_PLACES; k++)
 			if (i || lua->layout.keeps_pc ||
@@ -392,6 +417,8 @@ static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 				chain.live[k] = 0;
 		walk_calls(lua->layout.version, state, &chain);
 	}
+	if (HL_UNLIKELY(chain.entries > evals_of_state))
+		join_entries(&chain, first, evals_of_state);
 	*ret_truncated = chain.count == max;
 	return chain.count;
 }

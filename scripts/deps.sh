@@ -16,13 +16,14 @@ packages() {
 		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev libmicrohttpd-dev scdoc \
 		clang bpftool libbpf-dev linux-libc-dev erlang-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
+	# Neither do haproxy, lighttpd-modules-lua and prosody stand here, for that reason; their tests skip.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
 	check) echo libcmocka-dev libunwind-dev clang clang-format libclang-rt-14-dev g++ \
 		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
 		rustc python3 python3-dev python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
 		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev prometheus \
-		erlang-tools cmake python3-pytest liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.4 luajit \
+		erlang-tools cmake python3-pytest liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit \
 		libmimalloc2.0 libtcmalloc-minimal4 ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;

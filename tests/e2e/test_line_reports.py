@@ -251,6 +251,29 @@ class FromLua(Scripts, harness.TestCase):
                                           for row in result.stdout.splitlines()[1:])
 
     @with_each_lua
+    def test_luarocks_has_what_it_needs_in_the_rockspec(self, program):
+        tree = os.path.join(harness.SOURCES, "../..")
+        version = VERSIONS[program]
+        folder = f"/usr/include/lua{version}"
+        compiler = harness.need("gcc")
+        if not os.path.exists(os.path.join(folder, "lua.h")):
+            self.skipTest(f"the headers of Lua {version} are not in {folder}")
+        tell = self.script("dofile(arg[1]) local m = build.modules.heapline "
+                           "print(table.concat(m.sources, ' ')) print(table.concat(m.incdirs, ' ')) "
+                           "print(table.concat(m.defines, ' '))")
+        rockspec = os.path.join(tree, "lua/heapline-scm-1.rockspec")
+        sources, folders, defines = harness.run([harness.need(program), tell, rockspec]).stdout.splitlines()
+        made = self.path("heapline.so")
+        # As its builtin back-end does.
+        built = harness.run([compiler, "-O2", "-fPIC", "-shared", "-o", made, "-I" + folder,
+                             *["-D" + name for name in defines.split()],
+                             *["-I" + name for name in folders.split()], *sources.split()], cwd=tree)
+        self.assertEqual((built.status, built.stderr), (0, ""))
+        result = harness.run([harness.need(program), self.script(ALONE)],
+                             env={"XDG_RUNTIME_DIR": self.directory, "MODULE": made})
+        self.assertEqual((result.status, len(result.stdout.splitlines())), (0, 8), result.stderr)
+
+    @with_each_lua
     def test_without_a_recording_each_function_returns_nil_and_why(self, program):
         result = harness.run([harness.need(program), self.script(ALONE)],
                              env=self.where(VERSIONS[program]))

@@ -97,6 +97,7 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 		    (settings->mappings ? HL_REGION_MAPPINGS : 0u) |
 			    (settings->sizes ? HL_REGION_SIZES : 0u) |
 			    (settings->no_scripts ? HL_REGION_NO_SCRIPTS : 0u) |
+			    (settings->no_objects ? HL_REGION_NO_OBJECTS : 0u) |
 			    (settings->lossy ? HL_REGION_LOSSY : 0u) |
 			    (settings->follow ? HL_REGION_FOLLOW : 0u) |
 			    (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));

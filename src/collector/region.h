@@ -14,6 +14,7 @@ struct hl_region_settings {
 	bool mappings;
 	bool sizes;
 	bool no_scripts; /* interpreters are not looked for */
+	bool no_objects; /* of interpreters */
 	bool lossy;	 /* full rings drop events */
 	bool follow;	 /* programs that the target starts are recorded, too */
 	uint64_t sample_bytes;

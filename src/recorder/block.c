@@ -113,6 +113,15 @@ static __attribute__((noinline)) bool set_beside_array(struct hl_block_table *ta
 	return hl_block_hash_set(table->hash, at, block);
 }
 
+hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address)
+{
+	struct hl_block_array *array = array_for(table, (uintptr_t)address);
+
+	if (array && !leaf_of(array, (uintptr_t)address))
+		make_leaf(array, (uintptr_t)address);
+	return hl_block_entry_at(table, address);
+}
+
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
 		  struct hl_block block, uint64_t usable)
 {
@@ -124,7 +133,7 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 	if (HL_UNLIKELY(!in_array))
 		return set_beside_array(table, array, at, block);
 	uint64_t slack = usable - block.requested;
-	if (HL_LIKELY(slack < HL_BLOCK_SLACK_IN_HASH))
+	if (HL_LIKELY(slack <= HL_BLOCK_SLACK_MAX))
 		return hl_block_array_set(array, at, hl_block_entry_of(block.node, slack));
 	return hl_block_hash_set(table->hash, at, block) &&
 	       hl_block_array_set(array, at, hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH));
@@ -136,7 +145,7 @@ static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 	struct hl_block_array *array = array_for(table, at);
 
 	uint32_t entry = HL_LIKELY(array) ? hl_block_array_take(array, at) : 0;
-	if (HL_UNLIKELY(!entry))
+	if (HL_UNLIKELY(!entry || hl_block_entry_is_size(entry)))
 		return hl_block_hash_may_hold(table->hash, at) &&
 		       hl_block_hash_take(table->hash, at, ret_block, ret_busy);
 	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;

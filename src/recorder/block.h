@@ -71,6 +71,9 @@ static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *tab
 	return HL_LIKELY(leaf) ? &leaf[granule % HL_BLOCK_LEAF_ENTRIES] : NULL;
 }
 
+/* The same, made if need be; NULL where the address has none, or without memory. */
+hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address);
+
 /* Where no memory is mapped beside what is at ${address}: half of the address space away. */
 static inline const void *hl_block_ruled_key(const void *address)
 {

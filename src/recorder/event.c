@@ -13,6 +13,7 @@
 #include "recorder/libc.h"
 #include "recorder/node.h"
 #include "recorder/python_modules.h"
+#include "recorder/python_objects.h"
 #include "recorder/recall_check.h"
 #include "recorder/sample.h"
 
@@ -177,6 +178,8 @@ static __attribute__((noinline)) uint64_t walk_to_tag(struct hl_recorder *record
 	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
 	bool asks = HL_UNLIKELY(hl_script_has_evals()) && hl_script_is_asked(walk, kept);
 
+	if (HL_UNLIKELY(hl_python_objects_pending))
+		hl_python_objects_look();
 	uint32_t node = intern_frames(recorder, thread, kept);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return 0;
@@ -449,7 +452,7 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	if (HL_UNLIKELY(!entry))
 		return false;
 	uint64_t slack = hl_libc_usable_size(block) - requested;
-	if (HL_UNLIKELY(slack >= HL_BLOCK_SLACK_IN_HASH))
+	if (HL_UNLIKELY(slack > HL_BLOCK_SLACK_MAX))
 		return false;
 	struct hl_cell *cell = find_cell(recorder, thread, caller, place, begins);
 	if (HL_UNLIKELY(!cell)) {
@@ -517,7 +520,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 
 	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != WAY_COUNTED ||
 			!hl_libc_read_usable_size(block, &usable) ||
-			usable - requested >= HL_BLOCK_SLACK_IN_HASH ||
+			usable - requested > HL_BLOCK_SLACK_MAX ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
 			hl_recall_check_every || !thread->recall.credit ||
 			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
@@ -771,6 +774,199 @@ void hl_event_free_ruled(struct hl_thread *thread, const void *block)
 	/* Of a block of malloc() the call of free() within will tell. */
 	else if (!hl_block_may_hold(&hl_recorder->blocks, block))
 		count_unmatched(hl_recorder, thread);
+}
+
+/* ---- objects of interpreters ---- */
+
+static uint64_t object_usable(uint64_t requested)
+{
+	return (requested + 15) & ~UINT64_C(15);
+}
+
+/* A stale size would make an object of one granule a larger one. */
+static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t requested)
+{
+	uint64_t usable = object_usable(requested);
+	uint32_t granules = (uint32_t)(usable >> HL_BLOCK_GRANULE_BITS);
+
+	atomic_store_explicit(entry,
+			      hl_block_entry_of(node, HL_BLOCK_OBJECT + (usable - requested)),
+			      memory_order_relaxed);
+	if (HL_LIKELY(granules > 1))
+		atomic_store_explicit(entry + 1, granules, memory_order_relaxed);
+	else if (hl_block_entry_is_size(atomic_load_explicit(entry + 1, memory_order_relaxed)))
+		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
+}
+
+/* Takes the object of which ${entry} is, and holds ${value}. */
+static inline struct hl_block take_object(hl_block_entry *entry, uint32_t value)
+{
+	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
+
+	atomic_store_explicit(entry, 0, memory_order_relaxed);
+	if (HL_LIKELY(hl_block_entry_is_size(next)))
+		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
+	return (struct hl_block){
+		.node = value >> HL_BLOCK_SLACK_BITS,
+		.requested = hl_block_object_bytes(next) - (value & HL_BLOCK_OBJECT_SLACK_MASK),
+	};
+}
+
+/* The array's entry for an object that is allocated in ${mode}; NULL: the hash is for it. */
+static inline hl_block_entry *entry_for_object(struct hl_recorder *recorder, uint32_t mode,
+					       const void *block)
+{
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+
+	if (HL_UNLIKELY(!hl_mode_has_array(hl_mode_of(mode))))
+		return NULL;
+	if (HL_LIKELY(entry))
+		return entry;
+	return hl_event_wants_array(recorder, mode) ? hl_block_entry_make(&recorder->blocks, block)
+						    : NULL;
+}
+
+/* ${cell} may be NULL. */
+static inline __attribute__((always_inline)) void add_object(struct hl_thread *thread,
+							     const void *block, uint64_t requested,
+							     hl_block_entry *entry,
+							     struct hl_cell *cell, uint32_t mode)
+{
+	if (HL_UNLIKELY(!cell)) {
+		thread->last_block = NULL;
+		count_lost(thread, requested);
+		return;
+	}
+	set_object(entry, cell->node, requested);
+	add_alloc(hl_recorder, thread, block, cell, (struct hl_weight){requested, 1},
+		  slack_of(object_usable(requested), requested), mode);
+}
+
+static __attribute__((noinline)) void alloc_object_any(struct hl_thread *thread, const void *block,
+						       uint64_t requested,
+						       const struct hl_registers *caller,
+						       const struct hl_recall_slot *place)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	const uint32_t mode = read_mode(recorder);
+	uint64_t usable = object_usable(requested);
+	hl_block_entry *entry = HL_LIKELY(thread->plain && !(mode & HL_MODE_ASKED))
+					? entry_for_object(recorder, mode, block)
+					: NULL;
+
+	if (HL_UNLIKELY(!entry))
+		count_alloc(thread, block, requested, &usable, true, caller, place, NULL);
+	else
+		add_object(thread, block, requested, entry,
+			   cell_in_mode(recorder, thread, caller, place, mode), mode);
+}
+
+/* For a place that hl_recall_begins() and does not hl_recall_ends(). */
+static __attribute__((noinline)) void alloc_object_by_parts(struct hl_thread *thread,
+							    const void *block, uint64_t requested,
+							    const struct hl_registers *caller,
+							    const struct hl_recall_slot *place,
+							    hl_block_entry *entry)
+{
+	add_object(thread, block, requested, entry,
+		   find_cell(hl_recorder, thread, caller, place, true), WAY_COUNTED);
+}
+
+static __attribute__((noinline)) void alloc_marked_object(struct hl_thread *thread,
+							  const void *block, uint64_t requested,
+							  const struct hl_registers *caller,
+							  uint64_t tag, hl_block_entry *entry)
+{
+	add_object(thread, block, requested, entry,
+		   cell_of_marked(hl_recorder, thread, caller, tag), WAY_COUNTED);
+}
+
+/* As hl_event_alloc(). */
+void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t requested,
+			   const struct hl_registers *caller, const struct hl_recall_slot *place)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+
+	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != WAY_COUNTED ||
+			!entry || hl_recall_check_every || !thread->recall.credit ||
+			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
+					  place))) {
+		alloc_object_any(thread, block, requested, caller, place);
+		return;
+	}
+	if (HL_UNLIKELY(!hl_recall_ends(place, &thread->walk))) {
+		alloc_object_by_parts(thread, block, requested, caller, place, entry);
+		return;
+	}
+	hl_recall_count_hit(&thread->recall);
+	if (HL_UNLIKELY(place->tag & TAG_BITS))
+		alloc_marked_object(thread, block, requested, caller, place->tag, entry);
+	else
+		add_object(thread, block, requested, entry, stack_of_tag(place->tag), WAY_COUNTED);
+}
+
+bool hl_event_take_object(const void *block, struct hl_block *ret_block)
+{
+	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
+	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+
+	if (HL_UNLIKELY(!hl_block_entry_is_object(value)))
+		return hl_block_hash_may_hold(hl_recorder->blocks.hash,
+					      (uintptr_t)hl_block_ruled_key(block)) &&
+		       hl_event_take_ruled(block, ret_block);
+	*ret_block = take_object(entry, value);
+	return true;
+}
+
+static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, const void *block)
+{
+	struct hl_block it;
+
+	if (!hl_event_take_object(block, &it))
+		return false;
+	bool temporary = thread->last_block == block;
+	thread->last_block = NULL;
+	finish_free(thread, block, it, object_usable(it.requested), temporary);
+	return true;
+}
+
+/* As hl_event_free_plain(). */
+bool hl_event_free_object(struct hl_thread *thread, const void *block)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+
+	struct hl_cell *cell = hl_block_entry_is_object(value)
+				       ? hl_cells_find(&thread->cells, &recorder->region,
+						       value >> HL_BLOCK_SLACK_BITS)
+				       : NULL;
+	if (HL_UNLIKELY(!cell || !thread->plain || read_mode(recorder) & HL_MODE_LOGGING))
+		return free_object_any(thread, block);
+	struct hl_block it = take_object(entry, value);
+	cell->temporary_objects += thread->last_block == block;
+	thread->last_block = NULL;
+	add_free(recorder, thread, cell, (struct hl_weight){it.requested, 1},
+		 slack_of(object_usable(it.requested), it.requested), 0);
+	return true;
+}
+
+void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it)
+{
+	count_free(thread, block, it, object_usable(it.requested));
+}
+
+void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry =
+		thread->plain ? entry_for_object(recorder, read_mode(recorder), block) : NULL;
+
+	if (HL_LIKELY(entry))
+		set_object(entry, it.node, it.requested);
+	else
+		hl_event_put_back_ruled(thread, block, it);
 }
 
 void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,

@@ -96,6 +96,22 @@ void hl_event_free_ruled(struct hl_thread *thread, const void *block);
 void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
 			 const struct hl_registers *caller, const char *pool);
 
+/*
+ * Objects of an interpreter, of up to HL_EVENT_OBJECT_BYTES, which its own allocator cuts from arenas in steps of 16
+ * bytes. They are in the array, or in the hash by the keys of ruled blocks, so no block of malloc() is taken
+ * for one.
+ */
+#define HL_EVENT_OBJECT_BYTES 512u
+
+void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t requested,
+			   const struct hl_registers *caller, const struct hl_recall_slot *place);
+/* False, and nothing happens, where no object is known at ${block}. */
+bool hl_event_free_object(struct hl_thread *thread, const void *block);
+/* As hl_event_take() and what follows it. */
+bool hl_event_take_object(const void *block, struct hl_block *ret_block);
+void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it);
+void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it);
+
 /* Whether ${block} is in the block table, under either key, or possibly so. */
 static inline bool hl_event_may_hold(const void *block)
 {

@@ -50,10 +50,15 @@ static struct hl_thread *enter(void *caller, uint64_t bytes)
 	    hl_libc_same_module(caller, (void *)hl_libc.malloc))
 		return NULL;
 	struct hl_thread *thread = hl_thread_enter();
-	if (thread)
-		hl_thread_set(thread, HL_IN_ALLOCATOR);
-	else
+	if (!thread) {
 		hl_event_nested_alloc(bytes);
+		return NULL;
+	}
+	if (thread->maps_arena) {
+		hl_thread_leave(thread);
+		return NULL;
+	}
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	return thread;
 }
 

@@ -6,6 +6,7 @@
 #include "recorder/lua_modules.h"
 #include "recorder/module_file.h"
 #include "recorder/python_modules.h"
+#include "recorder/python_objects.h"
 #include "recorder/sys.h"
 
 #include <dlfcn.h>
@@ -248,16 +249,16 @@ static const Elf64_Dyn *find_dynamic(const struct hl_region_module *module, cons
 static void look_for_scripts(struct hl_modules *modules, const struct hl_region_module *module,
 			     const struct dl_find_object *object)
 {
+	struct hl_region_header *header = modules->region->header;
 	const char *name = object->dlfo_link_map->l_name;
-
-	if (atomic_load(&modules->region->header->flags) & HL_REGION_NO_SCRIPTS)
-		return;
 	struct hl_exports exports = hl_exports_of(find_dynamic(module, name), module->load_bias);
 
-	bool is_lua = hl_lua_modules_note(modules->region->header, &exports, module->start,
-					  module->end, !*name);
+	hl_python_objects_note(header, &exports);
+	if (atomic_load(&header->flags) & HL_REGION_NO_SCRIPTS)
+		return;
+	bool is_lua = hl_lua_modules_note(header, &exports, module->start, module->end, !*name);
 	if (hl_python_modules_note(&exports, object) || is_lua)
-		atomic_fetch_or(&modules->region->header->mode, HL_MODE_PROBE);
+		atomic_fetch_or(&header->mode, HL_MODE_PROBE);
 }
 
 /* Its index or -1. Under the lock. */

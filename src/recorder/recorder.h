@@ -69,9 +69,10 @@ struct hl_thread {
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_ring_writer ring;
-	struct hl_cell *ahead;		 /* what hl_event_look_ahead() has found, or NULL */
-	bool looked_ahead;		 /* and interpreters are not to be asked */
-	const uint64_t *saved;		 /* of the caller, for script/provider.h; NULL: unknown */
+	bool maps_arena;       /* what it maps is for blocks that are recorded one by one */
+	struct hl_cell *ahead; /* what hl_event_look_ahead() has found, or NULL */
+	bool looked_ahead;     /* and interpreters are not to be asked */
+	const uint64_t *saved; /* of the caller, for script/provider.h; NULL: unknown */
 	struct hl_script_thread *script; /* for script.h; NULL until it is needed */
 	struct hl_walk *check_walk;	 /* for recall_check.h; NULL until it is needed */
 	uint32_t unchecked;		 /* stacks recalled since the last comparison */

@@ -25,6 +25,7 @@ struct hl_block {
 #define HL_BLOCK_LEAF_ENTRIES  (UINT64_C(1) << (HL_BLOCK_LEAF_BITS - HL_BLOCK_GRANULE_BITS))
 #define HL_BLOCK_SLACK_BITS    8
 #define HL_BLOCK_SLACK_IN_HASH 255u /* the entry says only: look in the hash */
+#define HL_BLOCK_SLACK_MAX     223u /* larger values have meanings of their own */
 
 /* node << HL_BLOCK_SLACK_BITS | slack; 0: no block. */
 typedef _Atomic uint32_t hl_block_entry;
@@ -36,6 +37,31 @@ struct hl_block_array {
 static inline uint32_t hl_block_entry_of(uint32_t node, uint64_t slack)
 {
 	return node << HL_BLOCK_SLACK_BITS | (uint32_t)slack;
+}
+
+/*
+ * An object that an interpreter's own allocator has cut from an arena, in steps of a granule: in place of
+ * its slack HL_BLOCK_OBJECT + slack. If it is larger than a granule, the entry of the second one
+ * says how many it has, with node 0; else that entry is another block's, or 0.
+ */
+#define HL_BLOCK_OBJECT		   224u
+#define HL_BLOCK_OBJECT_SLACK_MASK 15u
+
+static inline int hl_block_entry_is_object(uint32_t entry)
+{
+	return (entry & (HL_BLOCK_SLACK_IN_HASH & ~HL_BLOCK_OBJECT_SLACK_MASK)) == HL_BLOCK_OBJECT;
+}
+
+/* Whether it begins no block, but says how large one is. */
+static inline int hl_block_entry_is_size(uint32_t entry)
+{
+	return entry && !(entry >> HL_BLOCK_SLACK_BITS);
+}
+
+/* Usable bytes of an object, of which ${next} is the second granule's entry. */
+static inline uint64_t hl_block_object_bytes(uint32_t next)
+{
+	return (hl_block_entry_is_size(next) ? next : UINT64_C(1)) << HL_BLOCK_GRANULE_BITS;
 }
 
 static inline uint64_t hl_block_place_in_leaf(uintptr_t address)

@@ -142,6 +142,8 @@ enum hl_region_flag {
 	HL_REGION_FOLLOW = 1 << 5, /* programs that the target starts are recorded, too; until the
 				      collector takes the flag away */
 	HL_REGION_NO_SCRIPTS = 1 << 6, /* interpreters are not looked for */
+	HL_REGION_NO_OBJECTS =
+		1 << 7, /* objects that an interpreter cuts from arenas are not recorded */
 };
 
 /*

@@ -204,17 +204,29 @@ static bool move_to(struct hl_block_reader *reader, uint64_t address)
 	return false;
 }
 
+/* An object does not reach into another page of entries. */
+static uint64_t object_bytes(const struct hl_block_reader *reader, size_t place)
+{
+	uint32_t next = place + 1 < PAGE_ENTRIES ? reader->entries[place + 1] : 0;
+
+	return hl_block_object_bytes(next) - (reader->entries[place] & HL_BLOCK_OBJECT_SLACK_MASK);
+}
+
 bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint64_t usable,
 			  struct hl_block *ret_block)
 {
 	bool in_array = reader->array && !(address & 15) && !(address >> HL_BLOCK_ADDRESS_BITS) &&
 			move_to(reader, address);
-	uint32_t entry =
-		in_array ? reader->entries[hl_block_place_in_leaf(address) & (PAGE_ENTRIES - 1)]
-			 : 0;
+	size_t place = hl_block_place_in_leaf(address) & (PAGE_ENTRIES - 1);
+	uint32_t entry = in_array ? reader->entries[place] : 0;
 	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
 
-	if (!entry || slack == HL_BLOCK_SLACK_IN_HASH)
+	if (hl_block_entry_is_object(entry)) {
+		*ret_block = (struct hl_block){.node = entry >> HL_BLOCK_SLACK_BITS,
+					       .requested = object_bytes(reader, place)};
+		return true;
+	}
+	if (!entry || hl_block_entry_is_size(entry) || slack == HL_BLOCK_SLACK_IN_HASH)
 		return find_in_hash(reader, address, ret_block);
 	*ret_block = (struct hl_block){.node = entry >> HL_BLOCK_SLACK_BITS,
 				       .requested = usable > slack ? usable - slack : 0};
@@ -251,9 +263,11 @@ static int list_hashed(struct listing *listing)
 						      .requested = kept->block.requested});
 }
 
-static int list_entry(struct listing *listing, uint64_t address, uint32_t entry)
+/* The entry is at ${place} of those that were read last. */
+static int list_entry(struct listing *listing, uint64_t address, size_t place)
 {
 	const struct hl_block_reader *reader = listing->reader;
+	uint32_t entry = reader->entries[place];
 	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
 	int r = 0;
 
@@ -265,6 +279,12 @@ static int list_entry(struct listing *listing, uint64_t address, uint32_t entry)
 	if (r != 0 || slack == HL_BLOCK_SLACK_IN_HASH)
 		return r == 0 && in_hash ? list_hashed(listing) : r;
 	listing->hashed += in_hash;
+	if (hl_block_entry_is_object(entry))
+		return list(listing,
+			    (struct hl_listed_block){.address = address,
+						     .node = entry >> HL_BLOCK_SLACK_BITS,
+						     .has_size = true,
+						     .requested = object_bytes(reader, place)});
 	return list(listing, (struct hl_listed_block){.address = address,
 						      .node = entry >> HL_BLOCK_SLACK_BITS,
 						      .slack = slack});
@@ -283,11 +303,10 @@ static int list_leaf(struct listing *listing, uint64_t number, uint64_t leaf)
 			uint64_t first = (at - leaf) / sizeof(uint32_t);
 			r = hl_owners_read_memory(reader->pid, at, reader->entries, TABLE_PAGE);
 			for (size_t k = 0; k < PAGE_ENTRIES && r == 0; k++)
-				if (reader->entries[k])
+				if (reader->entries[k] >> HL_BLOCK_SLACK_BITS)
 					r = list_entry(
 						listing,
-						base + ((first + k) << HL_BLOCK_GRANULE_BITS),
-						reader->entries[k]);
+						base + ((first + k) << HL_BLOCK_GRANULE_BITS), k);
 		}
 	return r;
 }

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Around the allocator of Python's objects; see python_objects.h. Compiled with -fno-omit-frame-pointer, see
+ * HL_CALLER.
+ *
+ * The real functions run outside of any event: what they ask malloc() for counts by its own hook, which are
+ * large blocks, the arenas' table, and small blocks where no arena can be had. Blocks that it counted
+ * are not counted here.
+ */
+#include "recorder/hooks.h"
+
+#include "recorder/event.h"
+#include "recorder/python_objects.h"
+#include "recorder/sample.h"
+#include "recorder/thread.h"
+
+/* Larger ones, and those of no size, are malloc()'s. */
+static inline bool is_small(size_t size)
+{
+	return size - 1 < HL_EVENT_OBJECT_BYTES;
+}
+
+/* Before the real call: of a thread that has been recorded, what hl_event_locate() gives, and a number that
+ * changes with each allocation that its hooks record. */
+struct before {
+	struct hl_thread *thread;
+	const struct hl_recall_slot *place;
+	uint32_t seen;
+};
+
+static inline struct before look(struct hl_thread *thread, const struct hl_registers *caller)
+{
+	if (HL_UNLIKELY(!thread))
+		return (struct before){0};
+	return (struct before){thread, hl_event_locate(thread, caller), thread->alloc_events};
+}
+
+static __attribute__((noinline)) void *count_first(void *block, size_t size,
+						   const struct hl_registers *caller)
+{
+	struct hl_thread *thread = hl_thread_enter();
+
+	if (!thread) {
+		hl_event_nested_alloc(size);
+		return block;
+	}
+	if (!hl_event_passes(thread, NULL))
+		hl_event_alloc_object(thread, block, size, caller, hl_event_locate(thread, caller));
+	hl_thread_leave(thread);
+	return block;
+}
+
+static inline void *count(void *block, size_t size, struct before before,
+			  const struct hl_registers *caller)
+{
+	struct hl_thread *thread = before.thread;
+
+	if (HL_UNLIKELY(!block))
+		return NULL;
+	if (HL_UNLIKELY(!hl_thread_try_enter(thread)))
+		return count_first(block, size, caller);
+	bool is_malloced =
+		HL_UNLIKELY(thread->alloc_events != before.seen) && thread->last_block == block;
+	if (HL_LIKELY(!is_malloced && !hl_event_passes(thread, NULL)))
+		hl_event_alloc_object(thread, block, size, caller, before.place);
+	hl_thread_leave(thread);
+	return block;
+}
+
+static void *object_malloc(void *context, size_t size)
+{
+	struct hl_thread *thread = hl_thread_self();
+
+	if (HL_UNLIKELY(!is_small(size)) || hl_sample_thread_passes(thread, size))
+		return hl_python_real.malloc(context, size);
+	const struct hl_registers *caller = HL_CALLER;
+	struct before before = look(thread, caller);
+	return count(hl_python_real.malloc(context, size), size, before, caller);
+}
+
+static void *object_calloc(void *context, size_t number, size_t size)
+{
+	struct hl_thread *thread = hl_thread_self();
+	size_t bytes;
+
+	if (__builtin_mul_overflow(number, size, &bytes) || !is_small(bytes) ||
+	    hl_sample_thread_passes(thread, bytes))
+		return hl_python_real.calloc(context, number, size);
+	const struct hl_registers *caller = HL_CALLER;
+	struct before before = look(thread, caller);
+	return count(hl_python_real.calloc(context, number, size), bytes, before, caller);
+}
+
+static void object_free(void *context, void *block)
+{
+	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
+
+	if (HL_LIKELY(thread)) {
+		hl_event_free_object(thread, block);
+		hl_thread_leave(thread);
+	} else if (block) {
+		hl_event_nested_free_ruled(block);
+	}
+	hl_python_real.free(context, block);
+}
+
+/* Takes ${block} off the table: a part of it may be another thread's while it is moved. */
+static bool take(void *block, struct hl_block *ret_old)
+{
+	struct hl_thread *thread = hl_thread_enter();
+
+	if (HL_UNLIKELY(!thread))
+		return false;
+	bool known = hl_event_take_object(block, ret_old);
+	hl_thread_leave(thread);
+	return known;
+}
+
+static void count_free(void *block, struct hl_block old, bool failed)
+{
+	struct hl_thread *thread = hl_thread_enter();
+
+	if (HL_UNLIKELY(!thread))
+		return;
+	if (HL_UNLIKELY(failed))
+		hl_event_put_back_object(thread, block, old);
+	else
+		hl_event_count_free_object(thread, block, old);
+	hl_thread_leave(thread);
+}
+
+/* What was not recorded and stays where it is, stays so: it is malloc()'s, or was there before. */
+static void *object_realloc(void *context, void *block, size_t size)
+{
+	struct hl_thread *thread = hl_thread_self();
+	struct hl_block old;
+	bool known = block && take(block, &old);
+
+	if (!known && !is_small(size))
+		return hl_python_real.realloc(context, block, size);
+	const struct hl_registers *caller = HL_CALLER;
+	struct before before = look(thread, caller);
+	void *moved = hl_python_real.realloc(context, block, size);
+	if (known)
+		count_free(block, old, !moved);
+	if (!is_small(size) || (block && !known && moved == block) ||
+	    hl_sample_thread_passes(thread, size))
+		return moved;
+	return count(moved, size, before, caller);
+}
+
+/* Other things that are allocated as arenas are, stacks of frames for one, are smaller, and mappings as any. */
+#define ARENA_BYTES_MIN ((size_t)256 << 10)
+
+static void set_mapping(bool is_arena)
+{
+	struct hl_thread *thread = hl_thread_self();
+
+	if (thread)
+		thread->maps_arena = is_arena;
+}
+
+static void *arena_allocate(void *context, size_t size)
+{
+	set_mapping(size >= ARENA_BYTES_MIN);
+	void *arena = hl_python_real_arenas.allocate(context, size);
+	set_mapping(false);
+	return arena;
+}
+
+static void arena_free(void *context, void *arena, size_t size)
+{
+	set_mapping(size >= ARENA_BYTES_MIN);
+	hl_python_real_arenas.free(context, arena, size);
+	set_mapping(false);
+}
+
+const struct hl_python_arenas hl_hooks_python_arenas = {
+	.allocate = arena_allocate,
+	.free = arena_free,
+};
+
+const struct hl_python_allocator hl_hooks_python = {
+	.malloc = object_malloc,
+	.calloc = object_calloc,
+	.realloc = object_realloc,
+	.free = object_free,
+};

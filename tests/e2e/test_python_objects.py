@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Objects of Python, which its allocator cuts from arenas: each is recorded, once."""
+
+import os
+
+import harness
+from harness import RECORDING_MODES, processes, report, top_rows
+
+SMALL = ("small_malloc", "small_calloc", "small_realloc")
+KEPT = 20_011
+
+# Blocks that grow from a small one to a large one, and shrink again; frames, generators, exceptions.
+WORKLOAD = """
+import gc, json, re, sys
+def grow(n):
+    text = b''
+    array = bytearray()
+    for i in range(n):
+        array += b'x' * (i % 97)
+        if i % 50 == 49:
+            del array[7:]
+    return array
+def generate(n):
+    for i in range(n):
+        yield {str(i): (i, [i] * (i % 80))}
+def fail(n):
+    try:
+        return 1 // 0 if not n else fail(n - 1)
+    except ZeroDivisionError as error:
+        raise ValueError(n) from error
+kept = [*generate(2000)]
+lines = json.dumps(kept)
+json.loads(lines)
+for depth in range(40):
+    try:
+        fail(depth)
+    except ValueError:
+        pass
+grow(3000)
+re.compile('(a|b)*c{3,5}' * 20)
+exec('def f%d(): return [x for x in range(9)]\\n' * 50 % tuple(range(50)))
+gc.collect()
+"""
+
+THREADS = """
+import threading
+def work():
+    kept = []
+    for i in range(20000):
+        kept.append((i, float(i)))
+        if i % 3:
+            kept.pop(i % len(kept))
+threads = [threading.Thread(target=work) for _ in range(5)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+INTERPRETERS = """
+import _xxsubinterpreters as interpreters
+for _ in range(4):
+    it = interpreters.create()
+    interpreters.run_string(it, 'kept = [str(i) * 3 for i in range(5000)]; import json; json.dumps(kept)')
+    interpreters.destroy(it)
+"""
+
+FORK = """
+import os
+kept = [float(i) for i in range(5000)]
+child = os.fork()
+kept += [str(i) for i in range(3000 if child else 9000)]
+if child:
+    os.waitpid(child, 0)
+"""
+
+PLANTED = f"""
+kept = []
+def plant():
+    for number in range({KEPT}):
+        kept.append(float(number))
+plant()
+"""
+
+
+class Objects(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.python = harness.need("/usr/bin/python3")
+        self.oracle = harness.program("objects_oracle.so")
+
+    def record_python(self, script, *arguments, mode="mem-fast", options=(), env=None):
+        return self.record_well([self.python, *arguments, "-c", script], mode=mode, options=options,
+                                env={"PYTHONHASHSEED": "0", **(env or {})})[1]
+
+    def record_with_oracle(self, script, **options):
+        """The recording, and what the oracle has counted in each process, in order of pids."""
+        recording = self.record_python(script, env={"LD_PRELOAD": self.oracle,
+                                                    "ORACLE": self.path("oracle")}, **options)
+        counted = []
+        for name in sorted(os.listdir(self.directory)):
+            if name.startswith("oracle."):
+                with open(self.path(name), encoding="ascii") as file:
+                    counted.append({line.split()[0]: tuple(map(int, line.split()[1:]))
+                                    for line in file})
+                os.unlink(self.path(name))
+        self.assertTrue(counted, "the oracle has seen no Python")
+        return recording, counted
+
+    def small(self, recording, value, sequence=None):
+        rows = top_rows(recording, value, sequence)
+        return (sum(rows[name]["flat_objects"] for name in SMALL if name in rows),
+                sum(rows[name]["flat_bytes"] for name in SMALL if name in rows))
+
+    def assert_equal_counts(self, script, **options):
+        recording, (counted,) = self.record_with_oracle(script, **options)
+        self.assertGreater(counted["allocated"][0], 20_000)
+        self.assertEqual(self.small(recording, "alloc"), counted["allocated"])
+        self.assertEqual(self.small(recording, "inuse"), counted["inuse"])
+        self.assert_nothing_lost(recording)
+        return recording
+
+    def test_each_object_is_recorded_once_in_every_mode(self):
+        for mode in RECORDING_MODES:
+            with self.subTest(mode=mode):
+                self.assert_equal_counts(WORKLOAD, mode=mode)
+
+    def test_objects_have_size_classes(self):
+        self.assert_equal_counts(WORKLOAD, options=["--sizes"])
+
+    def test_objects_of_threads_are_recorded(self):
+        self.assert_equal_counts(THREADS)
+
+    def test_objects_of_other_interpreters_of_the_process_are_recorded(self):
+        self.assert_equal_counts(INTERPRETERS)
+
+    def test_a_forked_child_records_its_own_objects(self):
+        recording, counted = self.record_with_oracle(FORK)
+        rows = [row["sequence"] for row in processes(recording)
+                if self.small(recording, "alloc", row["sequence"])[0]]
+        self.assertEqual(len(rows), 2)
+        self.assertCountEqual([self.small(recording, "alloc", row) for row in rows],
+                              [each["allocated"] for each in counted])
+
+    def test_samples_of_objects_stand_for_all(self):
+        recording, (counted,) = self.record_with_oracle(WORKLOAD, options=["--sample", "512"])
+        blocks, size = self.small(recording, "alloc")
+        # Several thousand samples: five standard deviations are less than a tenth.
+        self.assertAlmostEqual(size / counted["allocated"][1], 1, delta=0.1)
+        self.assertAlmostEqual(blocks / counted["allocated"][0], 1, delta=0.1)
+
+    def planted(self, recording):
+        return report("info", recording)["total"]["alloc_objects"]
+
+    def test_objects_are_recorded_whatever_the_environment_says_of_the_allocator(self):
+        for options, env in (((), {"PYTHONMALLOC": "pymalloc"}), ((), {"PYTHONMALLOC": "debug"}),
+                             (("-X", "dev"), {}), ((), {"PYTHONMALLOC": "malloc"})):
+            with self.subTest(options=options, env=env):
+                with_objects = self.planted(self.record_python(PLANTED, *options, env=env))
+                without = self.planted(self.record_python("", *options, env=env))
+                self.assertAlmostEqual(with_objects - without, 2 * KEPT, delta=KEPT / 10)
+
+    def test_where_all_objects_are_of_malloc_none_counts_twice(self):
+        env = {"PYTHONMALLOC": "malloc"}
+        counts = [self.planted(self.record_python(WORKLOAD, env=env, options=options))
+                  for options in ((), ["--no-objects"])]
+        self.assertEqual(*counts)
+
+    def test_arenas_do_not_count_beside_their_objects(self):
+        mapped = [sum(row["flat_bytes"] for name, row in
+                      top_rows(self.record_python(PLANTED, options=options), "alloc").items()
+                      if name == "[mmap]")
+                  for options in (["--mappings"], ["--mappings", "--no-objects"])]
+        self.assertGreaterEqual(mapped[1] - mapped[0], KEPT * 48)
+
+    def test_objects_can_be_left_out(self):
+        recording, _ = self.record_with_oracle(WORKLOAD, options=["--no-objects"])
+        self.assertEqual(self.small(recording, "alloc"), (0, 0))
+
+
+if __name__ == "__main__":
+    harness.main()

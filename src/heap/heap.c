@@ -47,6 +47,24 @@ static int note_other(const struct hl_other_found *other, struct hl_heap *heap)
 			    hl_other_allocator_remedy(other, pid_of(heap), remedy));
 }
 
+static int read_python(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		       struct hl_heap *heap, struct hl_error *err)
+{
+	int r = settings->stop ? hl_memory_stop(memory, err) : 0;
+
+	if (r < 0)
+		return r;
+	r = hl_python_arenas_read(memory, &heap->python);
+	if (settings->stop)
+		hl_memory_go_on(memory);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read Python's arenas: %s", strerror(-r));
+	if (!heap->python.pool_bytes && hl_heap_note(heap, "no arenas of Python's objects are in "
+							   "the process") < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	return 0;
+}
+
 int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
 		 struct hl_heap *heap, struct hl_error *err)
 {
@@ -78,6 +96,8 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 	if (r == 0 && !settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
+	if (r == 0 && settings->want_python)
+		r = read_python(memory, settings, heap, err);
 	if (r == 0 && other.allocator && (r = note_other(&other, heap)) < 0)
 		hl_error_set(err, r, "out of memory");
 	return r;

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "heap/carriers.h"
+#include "heap/python_arenas.h"
 #include "process/process.h"
 
 #include <stdbool.h>
@@ -108,6 +109,7 @@ struct hl_heap {
 	uint64_t mmapped_bytes, mmapped_blocks;
 	uint64_t mp_mmapped_bytes, mp_mmapped_blocks;
 	struct hl_heap_rss rss;
+	struct hl_python_arenas python;
 	struct hl_heap_pin *pins; /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
@@ -119,6 +121,7 @@ struct hl_heap {
 struct hl_heap_settings {
 	bool stop; /* exact: the threads stand still while an arena is walked */
 	bool want_pins;
+	bool want_python; /* what lies in the arenas of Python's objects */
 	bool only_arenas; /* whether it can be read, and by which allocator it is: no block is */
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */

@@ -5,17 +5,13 @@
 #include "base/compiler.h"
 #include "base/names.h"
 #include "heap/extents.h"
+#include "heap/python_arenas.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* V8 and pymalloc map memory in pieces of at least this size, V8 at multiples of it. */
+/* V8 maps memory in pieces of at least this size, at multiples of it. */
 #define PIECE_BYTES (UINT64_C(256) << 10)
-
-/* Pools of pymalloc have POOL_MAX bytes since Python 3.10, and had POOL_MIN before. */
-#define POOL_MAX     (UINT64_C(16) << 10)
-#define POOL_MIN     (UINT64_C(4) << 10)
-#define POOL_SAMPLES 32u
 
 /* The JVM puts its heap below 32 GiB, so that pointers fit into 32 bits; executables that are
  * mapped anywhere, and their libraries, lie far above. Larger heaps are not known. */
@@ -60,43 +56,6 @@ static struct runtimes find_runtimes(const struct hl_maps *maps)
 	return runtimes;
 }
 
-/* ---- pymalloc ---- */
-
-/* How a pool of pymalloc begins (Objects/obmalloc.c, struct pool_header). */
-struct pool {
-	uint32_t count, padding;
-	uint64_t freeblock, next, previous;
-	uint32_t arena, size_class, next_offset, max_next_offset;
-};
-
-/* Whether a pool of ${bytes} begins with ${pool}: its last block's offset says its size class. */
-static bool is_pool(const struct pool *pool, uint64_t bytes)
-{
-	uint64_t block = ((uint64_t)pool->size_class + 1) * 16;
-
-	return pool->size_class < 64 && pool->max_next_offset == bytes - block &&
-	       pool->next_offset <= bytes && pool->next_offset >= sizeof(*pool) &&
-	       pool->count <= bytes / block;
-}
-
-/* Whether pools begin at most of the sampled places. */
-static bool holds_pools(struct hl_memory *memory, uint64_t start, uint64_t end,
-			const struct hl_pages *pages)
-{
-	uint64_t step = ((end - start) / POOL_SAMPLES + POOL_MAX) & ~(POOL_MAX - 1);
-	unsigned asked = 0, found = 0;
-	struct pool pool;
-
-	for (uint64_t at = (start + POOL_MAX - 1) & ~(POOL_MAX - 1); at < end; at += step) {
-		if (!hl_pages_contain(pages, at) ||
-		    hl_memory_read(memory, at, &pool, sizeof(pool)) < 0)
-			continue;
-		asked++;
-		found += is_pool(&pool, POOL_MAX) || is_pool(&pool, POOL_MIN);
-	}
-	return found && found >= asked / 2;
-}
-
 /* ---- all ---- */
 
 static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct runtimes *runtimes,
@@ -119,7 +78,7 @@ static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct run
 		return HL_ANONYMOUS_V8;
 	if (start >= GO_START && start < GO_END)
 		return HL_ANONYMOUS_GO;
-	if (end - start >= PIECE_BYTES && holds_pools(memory, start, end, pages))
+	if (hl_python_arenas_pool_bytes(memory, start, end, pages))
 		return HL_ANONYMOUS_PYTHON;
 	return HL_ANONYMOUS_OTHER;
 }

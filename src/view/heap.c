@@ -142,6 +142,69 @@ static const struct hl_column arena_columns[] = {
 	{"overhead_bytes", NULL, HL_COLUMN_BYTES, MEMBER(overhead_bytes)},
 };
 
+/* ---- Python's arenas ---- */
+
+struct class
+{
+	uint64_t block_bytes, pools, used_blocks, used_bytes, free_blocks, free_bytes;
+};
+
+#define CLASS(name) HL_MEMBER(struct class, name)
+
+static const struct hl_column class_columns[] = {
+	{"block_bytes", "Python block", HL_COLUMN_BYTES, CLASS(block_bytes), HL_COLUMN_KEY},
+	{"pools", "pools", HL_COLUMN_COUNT, CLASS(pools)},
+	{"used_blocks", "used blocks", HL_COLUMN_COUNT, CLASS(used_blocks)},
+	{"used_bytes", "used", HL_COLUMN_BYTES, CLASS(used_bytes)},
+	{"free_blocks", "pinned blocks", HL_COLUMN_COUNT, CLASS(free_blocks)},
+	{"free_bytes", "pinned", HL_COLUMN_BYTES, CLASS(free_bytes)},
+};
+
+static struct class class_of(const struct hl_python_arenas *python, uint32_t number)
+{
+	const struct hl_python_class *it = &python->classes[number];
+	uint64_t bytes = hl_python_block_bytes(number);
+
+	return (struct class){bytes,	       it->pools,
+			      it->used_blocks, it->used_blocks * bytes,
+			      it->free_blocks, it->free_blocks * bytes};
+}
+
+static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *python)
+{
+	struct class sum = {0};
+
+	if (!python->pool_bytes)
+		return;
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("python_classes", class_columns)});
+	for (uint32_t i = 0; i < HL_PYTHON_CLASSES; i++) {
+		const struct class it = class_of(python, i);
+		sum.pools += it.pools;
+		sum.used_bytes += it.used_bytes;
+		sum.free_bytes += it.free_bytes;
+		if (it.pools)
+			hl_table_row(emit, &it, 0);
+	}
+	hl_table_end(emit);
+	hl_emit_object(emit, "python");
+	hl_emit_unsigned(emit, "arenas", python->arenas);
+	hl_emit_unsigned(emit, "pool_bytes", python->pool_bytes);
+	hl_emit_unsigned(emit, "pools", sum.pools);
+	hl_emit_unsigned(emit, "used_bytes", sum.used_bytes);
+	hl_emit_unsigned(emit, "free_bytes", sum.free_bytes);
+	hl_emit_unsigned(emit, "free_pools", python->free_pools);
+	hl_emit_object_end(emit);
+	hl_emit_line(
+		emit,
+		"Python's objects use %s of %s pools in %s arenas; %s are free for objects of the "
+		"same sizes alone, and %s in %s empty pools",
+		HL_HEAP_BYTES(sum.used_bytes), HL_HEAP_COUNT(sum.pools),
+		HL_HEAP_COUNT(python->arenas), HL_HEAP_BYTES(sum.free_bytes),
+		HL_HEAP_BYTES(python->free_pools * python->pool_bytes),
+		HL_HEAP_COUNT(python->free_pools));
+}
+
 int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 		 const struct hl_emit_options *options)
 {
@@ -183,6 +246,7 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 			     HL_HEAP_BYTES(heap->mp_mmapped_bytes),
 			     HL_HEAP_COUNT(heap->mp_mmapped_blocks),
 			     hl_format_plural(heap->mp_mmapped_blocks));
+	emit_python(emit, &heap->python);
 	hl_heap_answers_emit(emit, heap);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Pools of pymalloc, known by their headers; see python_arenas.h. */
+#include "heap/python_arenas.h"
+
+#include "base/array.h"
+#include "base/compiler.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Pools of pymalloc have POOL_MAX bytes since Python 3.10, and had POOL_MIN before; arenas at least
+ * ARENA_MIN. */
+#define POOL_MAX     (UINT64_C(16) << 10)
+#define POOL_MIN     (UINT64_C(4) << 10)
+#define POOL_SAMPLES 32u
+#define ARENA_MIN    (UINT64_C(256) << 10)
+
+/* How a pool of pymalloc begins (Objects/obmalloc.c, struct pool_header). */
+struct pool {
+	uint32_t used, padding;
+	uint64_t free_block, next, previous;
+	uint32_t arena, size_class, next_offset, max_next_offset;
+};
+
+static uint64_t capacity(const struct pool *pool, uint64_t bytes)
+{
+	return (bytes - sizeof(*pool)) / hl_python_block_bytes(pool->size_class);
+}
+
+/* Whether a pool of ${bytes} begins with ${pool}: its last block's offset says its size class. */
+static bool is_pool(const struct pool *pool, uint64_t bytes)
+{
+	return pool->size_class < HL_PYTHON_CLASSES &&
+	       pool->max_next_offset == bytes - hl_python_block_bytes(pool->size_class) &&
+	       pool->next_offset <= bytes && pool->next_offset >= sizeof(*pool) &&
+	       pool->used <= capacity(pool, bytes);
+}
+
+uint64_t hl_python_arenas_pool_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
+				     const struct hl_pages *pages)
+{
+	uint64_t step = ((end - start) / POOL_SAMPLES + POOL_MAX) & ~(POOL_MAX - 1);
+	unsigned asked = 0, large = 0, small = 0;
+	struct pool pool;
+
+	if (end - start < ARENA_MIN)
+		return 0;
+	for (uint64_t at = (start + POOL_MAX - 1) & ~(POOL_MAX - 1); at < end; at += step) {
+		if (!hl_pages_contain(pages, at) ||
+		    hl_memory_read(memory, at, &pool, sizeof(pool)) < 0)
+			continue;
+		asked++;
+		large += is_pool(&pool, POOL_MAX);
+		small += is_pool(&pool, POOL_MIN);
+	}
+	if (!(large + small) || large + small < asked / 2)
+		return 0;
+	return large >= small ? POOL_MAX : POOL_MIN;
+}
+
+/* ---- all arenas ---- */
+
+struct reading {
+	struct hl_python_arenas *arenas;
+	uint32_t *numbers; /* of the arenas, one for each pool */
+	size_t count, capacity;
+};
+
+/* A pool that is free now was used: what has never been has no header. */
+static int count_pool(struct reading *reading, const struct pool *pool, uint64_t bytes)
+{
+	struct hl_python_class *class = &reading->arenas->classes[pool->size_class];
+	const uint32_t arena = pool->arena;
+
+	if (!pool->used) {
+		reading->arenas->free_pools++;
+	} else {
+		class->pools++;
+		class->used_blocks += pool->used;
+		class->free_blocks += capacity(pool, bytes) - pool->used;
+	}
+	return HL_ARRAY_APPEND(reading->numbers, reading->count, reading->capacity, arena);
+}
+
+static int read_pools(struct hl_memory *memory, const struct hl_map *map, uint64_t bytes,
+		      const struct hl_pages *pages, struct reading *reading)
+{
+	struct pool pool;
+	int r = 0;
+
+	for (uint64_t at = (map->start + bytes - 1) & ~(bytes - 1); at < map->end && r == 0;
+	     at += bytes) {
+		if (!hl_pages_contain(pages, at))
+			continue;
+		r = hl_memory_read(memory, at, &pool, sizeof(pool));
+		if (r == 0 && is_pool(&pool, bytes))
+			r = count_pool(reading, &pool, bytes);
+		if (r == -EFAULT)
+			r = 0; /* an arena that has gone meanwhile */
+	}
+	return r;
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+	const uint32_t *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+/* Each interpreter numbers its own, since Python 3.12: those of one number are in mappings apart. */
+static uint64_t count_different(uint32_t *numbers, size_t count)
+{
+	uint64_t different = 0;
+
+	if (count)
+		qsort(numbers, count, sizeof(*numbers), compare_numbers);
+	for (size_t i = 0; i < count; i++)
+		different += i == 0 || numbers[i] != numbers[i - 1];
+	return different;
+}
+
+static bool may_hold_arenas(const struct hl_map *map)
+{
+	return !map->inode && !map->path[0] && map->flags & HL_MAP_WRITE &&
+	       !(map->flags & (HL_MAP_SHARED | HL_MAP_EXEC | HL_MAP_RECORDER));
+}
+
+int hl_python_arenas_read(struct hl_memory *memory, struct hl_python_arenas *ret_arenas)
+{
+	struct hl_python_arenas arenas = {0};
+	struct hl_pages pages = {0};
+	int r = 0;
+
+	for (size_t i = 0; i < memory->maps.count && r == 0; i++) {
+		const struct hl_map *map = &memory->maps.maps[i];
+		struct reading reading = {.arenas = &arenas};
+		if (!may_hold_arenas(map))
+			continue;
+		pages.count = 0;
+		pages.page_count = 0;
+		r = hl_memory_scan(memory, map->start, map->end, &pages);
+		uint64_t bytes =
+			r == 0 ? hl_python_arenas_pool_bytes(memory, map->start, map->end, &pages)
+			       : 0;
+		if (bytes) {
+			arenas.pool_bytes = bytes;
+			r = read_pools(memory, map, bytes, &pages, &reading);
+			arenas.arenas += count_different(reading.numbers, reading.count);
+		}
+		free(reading.numbers);
+	}
+	hl_pages_release(&pages);
+	if (r == 0)
+		*ret_arenas = arenas;
+	return r;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The arenas of Python's own allocator, pymalloc, as an interpreter without debug information shows them:
+ * by the pools that they are cut into.
+ *
+ *	arena	what pymalloc maps; unmapped when all of its pools are free
+ *	pool	a part of an arena, for blocks of one size class; free when none of its blocks is used
+ */
+#pragma once
+
+#include "heap/memory.h"
+
+#include <stdint.h>
+
+#define HL_PYTHON_CLASSES 32u /* of 16 bytes each */
+
+struct hl_python_class {
+	uint64_t pools;	      /* with a block that is used */
+	uint64_t used_blocks; /* which keep their pools */
+	uint64_t free_blocks; /* of these pools: kept for blocks of this size alone */
+};
+
+struct hl_python_arenas {
+	uint64_t pool_bytes; /* 0: there are no arenas */
+	uint64_t arenas;
+	/* Pools that were used and are free now, kept by the arena's other pools. Those that have never
+	 * been used are not counted. */
+	uint64_t free_pools;
+	struct hl_python_class classes[HL_PYTHON_CLASSES];
+};
+
+/* Bytes of a block of class ${number}. */
+static inline uint64_t hl_python_block_bytes(uint32_t number)
+{
+	return (number + UINT64_C(1)) * 16;
+}
+
+/* Whether most of what is in memory of [${start}, ${end}), of which ${pages} are, are pools; of how many bytes. 0: no. */
+uint64_t hl_python_arenas_pool_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
+				     const struct hl_pages *pages);
+
+/*
+ * Reads all arenas of the process: of CPython 3.8 to 3.14, of all its interpreters. Pages that are not in memory are
+ * not touched. Figures are exact where the process stands still. 0; -ESRCH, -EACCES, -ENOMEM.
+ */
+int hl_python_arenas_read(struct hl_memory *memory, struct hl_python_arenas *ret_arenas);

@@ -180,6 +180,7 @@ static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *pyt
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("python_classes", class_columns)});
 	for (uint32_t i = 0; i < HL_PYTHON_CLASSES; i++) {
 		const struct class it = class_of(python, i);
+
 		sum.pools += it.pools;
 		sum.used_bytes += it.used_bytes;
 		sum.free_bytes += it.free_bytes;

@@ -855,7 +855,8 @@ static __attribute__((noinline)) void alloc_object_any(struct hl_thread *thread,
 					: NULL;
 
 	if (HL_UNLIKELY(!entry))
-		count_alloc(thread, block, requested, &usable, true, caller, place, NULL);
+		count_alloc(thread, block, requested, &usable, true, caller, place, HL_LABEL_COUNT,
+			    NULL);
 	else
 		add_object(thread, block, requested, entry,
 			   cell_in_mode(recorder, thread, caller, place, mode), mode);

@@ -144,12 +144,11 @@ static const struct hl_column arena_columns[] = {
 
 /* ---- Python's arenas ---- */
 
-struct class
-{
+struct size_class {
 	uint64_t block_bytes, pools, used_blocks, used_bytes, free_blocks, free_bytes;
 };
 
-#define CLASS(name) HL_MEMBER(struct class, name)
+#define CLASS(name) HL_MEMBER(struct size_class, name)
 
 static const struct hl_column class_columns[] = {
 	{"block_bytes", "Python block", HL_COLUMN_BYTES, CLASS(block_bytes), HL_COLUMN_KEY},
@@ -160,26 +159,26 @@ static const struct hl_column class_columns[] = {
 	{"free_bytes", "pinned", HL_COLUMN_BYTES, CLASS(free_bytes)},
 };
 
-static struct class class_of(const struct hl_python_arenas *python, uint32_t number)
+static struct size_class class_of(const struct hl_python_arenas *python, uint32_t number)
 {
 	const struct hl_python_class *it = &python->classes[number];
 	uint64_t bytes = hl_python_block_bytes(number);
 
-	return (struct class){bytes,	       it->pools,
-			      it->used_blocks, it->used_blocks * bytes,
-			      it->free_blocks, it->free_blocks * bytes};
+	return (struct size_class){bytes,	    it->pools,
+				   it->used_blocks, it->used_blocks * bytes,
+				   it->free_blocks, it->free_blocks * bytes};
 }
 
 static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *python)
 {
-	struct class sum = {0};
+	struct size_class sum = {0};
 
 	if (!python->pool_bytes)
 		return;
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("python_classes", class_columns)});
 	for (uint32_t i = 0; i < HL_PYTHON_CLASSES; i++) {
-		const struct class it = class_of(python, i);
+		const struct size_class it = class_of(python, i);
 
 		sum.pools += it.pools;
 		sum.used_bytes += it.used_bytes;

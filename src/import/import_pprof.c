@@ -77,6 +77,9 @@ static int read_comment_text(struct importer *importer, uint64_t index)
 	if (!strncmp(text, HL_PPROF_MODE, strlen(HL_PPROF_MODE)))
 		return hl_strings_intern(&profile->strings, text + strlen(HL_PPROF_MODE),
 					 &profile->mode);
+	if (!strncmp(text, HL_PPROF_RUNTIME, strlen(HL_PPROF_RUNTIME)))
+		return hl_builder_runtime(&importer->builder, text + strlen(HL_PPROF_RUNTIME),
+					  &(uint32_t){0});
 	bool is_warning = !strncmp(text, WARNING, strlen(WARNING));
 	return hl_profile_warn(profile, "%s", text + (is_warning ? strlen(WARNING) : 0));
 }

@@ -311,6 +311,8 @@ static void put_mappings(struct exporter *exporter)
 		part.n_mapping = 1;
 		part.mapping = (Pprof__Mapping *[]){&mapping};
 		put(exporter, &part);
+		if (module->script)
+			put_described(exporter, HL_PPROF_RUNTIME, module->path);
 	}
 }
 

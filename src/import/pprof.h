@@ -34,7 +34,7 @@ extern const char *const hl_pprof_unit_names[];
 /* Prefixes of comments that hold what pprof has no field for. */
 #define HL_PPROF_COMMAND "command: "
 #define HL_PPROF_MODE	 "mode: "
-#define HL_PPROF_RUNTIME "script runtime: " /* the file of a mapping that is none */
+#define HL_PPROF_RUNTIME "script runtime: " /* which is the file of a mapping */
 
 struct hl_pprof_column {
 	char *name, *unit;		  /* as the file has them */

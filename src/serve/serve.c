@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "serve/catalog.h"
+#include "serve/http.h"
 #include "serve/pages.h"
 #include "serve/request.h"
 #include "serve/run.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <ftw.h>
 #include <jansson.h>
-#include <microhttpd.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,8 @@
 #define JSON_TYPE     "application/json"
 #define HTML_TYPE     "text/html; charset=utf-8"
 #define PROFILE_TYPE  "application/octet-stream"
+
+static struct hl_http http;
 
 struct hl_serve {
 	const struct hl_serve_options *options;
@@ -39,16 +41,16 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned
 {
 	if (!response)
 		return MHD_NO;
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, "X-Frame-Options", "DENY");
-	MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+	http.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	http.add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	http.add_response_header(response, "X-Content-Type-Options", "nosniff");
+	http.add_response_header(response, "X-Frame-Options", "DENY");
+	http.add_response_header(response, "Referrer-Policy", "no-referrer");
 	if (status == MHD_HTTP_UNAUTHORIZED)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
-					"Basic realm=\"heapline\"");
-	enum MHD_Result result = MHD_queue_response(connection, status, response);
-	MHD_destroy_response(response);
+		http.add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+					 "Basic realm=\"heapline\"");
+	enum MHD_Result result = http.queue_response(connection, status, response);
+	http.destroy_response(response);
 	return result;
 }
 
@@ -66,7 +68,7 @@ static enum MHD_Result send_error(struct MHD_Connection *connection, unsigned st
 		return MHD_NO;
 	return send_response(
 		connection, status, JSON_TYPE,
-		MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE));
+		http.create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE));
 }
 
 static unsigned status_of(int r)
@@ -103,8 +105,8 @@ static bool is_token(const char *token, const char *given)
 
 static bool has_token(struct MHD_Connection *connection, const char *token)
 {
-	const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-							 MHD_HTTP_HEADER_AUTHORIZATION);
+	const char *header = http.lookup_connection_value(connection, MHD_HEADER_KIND,
+							  MHD_HTTP_HEADER_AUTHORIZATION);
 	char *password = NULL;
 
 	if (!header)
@@ -112,10 +114,10 @@ static bool has_token(struct MHD_Connection *connection, const char *token)
 	if (!strncasecmp(header, "Bearer ", strlen("Bearer ")))
 		return is_token(token, header + strlen("Bearer "));
 	/* For programs that know names and passwords alone; any name. */
-	char *name = MHD_basic_auth_get_username_password(connection, &password);
+	char *name = http.basic_auth_get_username_password(connection, &password);
 	bool is_right = password && is_token(token, password);
-	MHD_free(name);
-	MHD_free(password);
+	http.free(name);
+	http.free(password);
 	return is_right;
 }
 
@@ -127,7 +129,7 @@ static bool names_loopback(struct MHD_Connection *connection)
 {
 	static const char *const names[] = {"localhost", "127.0.0.1"};
 	const char *host =
-		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+		http.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 	size_t length = host ? strcspn(host, ":") : 0;
 
 	if (!host)
@@ -330,12 +332,12 @@ static enum MHD_Result answer_by_verb(struct hl_serve *serve, struct MHD_Connect
 		r = hl_run_verb(request->verb, line.arguments, &bytes, &err);
 	if (r < 0)
 		return send_error(connection, status_of(r), err.text);
-	struct MHD_Response *response = MHD_create_response_from_fd64(bytes, r); /* closes it */
+	struct MHD_Response *response = http.create_response_from_fd64(bytes, r); /* closes it */
 	if (!response)
 		close(r);
 	else if (request->refresh) {
 		snprintf(seconds, sizeof(seconds), "%u", request->refresh);
-		MHD_add_response_header(response, "Refresh", seconds);
+		http.add_response_header(response, "Refresh", seconds);
 	}
 	return send_response(connection, MHD_HTTP_OK, types[request->kind], response);
 }
@@ -357,7 +359,7 @@ static enum MHD_Result answer_by_catalog(struct MHD_Connection *connection,
 		return MHD_NO;
 	}
 	return send_response(connection, MHD_HTTP_OK, is_index ? HTML_TYPE : HL_METRICS_TYPE,
-			     MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE));
+			     http.create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE));
 }
 
 struct arguments {
@@ -385,7 +387,7 @@ static enum MHD_Result answer(struct hl_serve *serve, struct MHD_Connection *con
 	struct arguments arguments = {0};
 	struct hl_error err = {0};
 
-	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, take_argument, &arguments);
+	http.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, take_argument, &arguments);
 	if (arguments.count > ARGUMENTS_MAX)
 		return send_error(connection, MHD_HTTP_BAD_REQUEST, "there are too many arguments");
 	int r = hl_request_parse(path, arguments.all, arguments.count, &request, &err);
@@ -437,15 +439,18 @@ int hl_serve_start(const struct hl_serve_options *options, struct hl_serve **ret
 {
 	const struct sockaddr_in *address = &options->address;
 	char host[INET_ADDRSTRLEN];
-	struct hl_serve *serve = calloc(1, sizeof(*serve));
 
+	int r = hl_http_load(&http, err);
+	if (r < 0)
+		return r;
+	struct hl_serve *serve = calloc(1, sizeof(*serve));
 	inet_ntop(AF_INET, &address->sin_addr, host, sizeof(host));
 	if (!serve)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	serve->options = options;
 	serve->stop_fd = eventfd(0, EFD_CLOEXEC);
 	errno = 0;
-	serve->daemon = MHD_start_daemon(
+	serve->daemon = http.start_daemon(
 		MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
 			MHD_USE_ITC,
 		0, NULL, NULL, take_request, serve, MHD_OPTION_SOCK_ADDR, address,
@@ -453,10 +458,10 @@ int hl_serve_start(const struct hl_serve_options *options, struct hl_serve **ret
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HL_SERVE_CONNECTION_BYTES,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HL_SERVE_TIMEOUT_S, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info =
-		serve->daemon ? MHD_get_daemon_info(serve->daemon, MHD_DAEMON_INFO_BIND_PORT)
+		serve->daemon ? http.get_daemon_info(serve->daemon, MHD_DAEMON_INFO_BIND_PORT)
 			      : NULL;
 	if (!info) {
-		int r = errno ? -errno : -EIO;
+		r = errno ? -errno : -EIO;
 		hl_serve_stop(serve);
 		return hl_error_set(err, r,
 				    "cannot listen on %s:%u: %s; choose another address with "
@@ -472,7 +477,7 @@ void hl_serve_stop(struct hl_serve *serve)
 {
 	eventfd_write(serve->stop_fd, 1);
 	if (serve->daemon)
-		MHD_stop_daemon(serve->daemon);
+		http.stop_daemon(serve->daemon);
 	close(serve->stop_fd);
 	free(serve);
 }

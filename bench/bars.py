@@ -15,7 +15,7 @@ from log_bars import log_figures
 from stacks import stacks_figures
 from suite import geometric_mean
 from tags import tags_figures
-from tools import CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, PLAIN, SAMPLE
+from tools import CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, NATIVE, PLAIN, SAMPLE, TRACEMALLOC
 from views import Views
 from workloads import ring_title
 
@@ -74,6 +74,18 @@ def scaling_figure(results):
     return figure
 
 
+def objects_figure(results, title):
+    figure = Figure("python3 JSON, every object with Python and native stack: processor time, "
+                    "mem-fast / plain", "at most 1.5, and a third of what tracemalloc adds")
+    plain, ours, theirs = (results.cpu(title, tool) for tool in (PLAIN, MEM_FAST, TRACEMALLOC))
+    if plain and ours:
+        figure.measured = f"{ours / plain:.2f}"
+        if theirs:
+            figure.measured += f" (tracemalloc with 25 frames {theirs / plain:.1f})"
+        figure.met = ours / plain <= 1.5 and (not theirs or 3 * (ours - plain) <= theirs - plain)
+    return figure
+
+
 def suite_figure(results):
     figure = Figure("mimalloc-bench: geometric mean of processor time, mem-fast / plain",
                     "at most 1.6, and a quarter of heaptrack's")
@@ -97,7 +109,8 @@ def time_figures(results):
         tool_figure(results, CLOSED, 3),
         tool_figure(results, SAMPLE, 3),
         scaling_figure(results),
-        ratio_figure(results, "python3 JSON", title_of("python"), 1.25),
+        ratio_figure(results, "python3 JSON, native stacks", title_of("python"), 1.25, NATIVE),
+        objects_figure(results, title_of("objects")),
         ratio_figure(results, "cc1plus", title_of("cc1plus"), 1.2),
         ratio_figure(results, "clang++ -O2 on templates", title_of("clang"), 1.35),
         ratio_figure(results, "Rust program", title_of("rust"), 1.35),

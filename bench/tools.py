@@ -16,6 +16,10 @@ LOG_RECORD = "heapline log-record"
 LOG_FAST = "heapline log-fast"
 SAMPLE = "heapline mem-fast --sample 512K"
 HEAPTRACK = "heaptrack --raw"
+NATIVE = "heapline mem-fast --no-scripts"
+NO_OBJECTS = "heapline mem-fast --no-objects"
+TRACEMALLOC = "tracemalloc, 25 frames"
+OF_PYTHON = (NATIVE, NO_OBJECTS, TRACEMALLOC)  # what differs where Python runs
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ def heapline_tools(program):
         LOG_RECORD: ("--mode", "log-record"),
         LOG_FAST: ("--mode", "log-fast"),
         SAMPLE: ("--mode", "mem-fast", "--sample", "512K"),
+        NATIVE: ("--mode", "mem-fast", "--no-scripts"),
+        NO_OBJECTS: ("--mode", "mem-fast", "--no-objects"),
     }
     return [record_tool(program, name, *options) for name, options in modes.items()]
 
@@ -77,6 +83,7 @@ def rival_tools():
         Tool("jemalloc prof, 512 KiB", baseline="jemalloc, no profile", absent=no_jemalloc,
              environment={"LD_PRELOAD": str(JEMALLOC),
                           "MALLOC_CONF": "prof:true,lg_prof_sample:19"}),
+        Tool(TRACEMALLOC, environment={"PYTHONTRACEMALLOC": "25"}),
     ]
 
 

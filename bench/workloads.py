@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, PLAIN, SAMPLE
+from tools import (CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, NATIVE, NO_OBJECTS, PLAIN, SAMPLE,
+                   TRACEMALLOC)
 
 BENCH = Path(__file__).resolve().parent
 TREE = BENCH.parent
@@ -21,7 +22,7 @@ NS_PER_PAIR = "ns a pair"
 
 # A tool that needs more than this many times the plain run is not waited for.
 PATIENCE = 12
-PATIENCE_FLOOR_S = 30
+PATIENCE_FLOOR_S = 60
 
 
 class TooSlow(Exception):
@@ -189,14 +190,28 @@ class ShortCase(Case):
 
 
 class PythonCase(TimedCase):
+    """Native stacks alone, as other tools have, and those with the frames of Python."""
+
     part = "python"
-    tools = RingCase.tools
+    tools = (*RingCase.tools, NATIVE)
     title = "python3 on JSON, PYTHONMALLOC=malloc"
     program = "/usr/bin/python3"
     environment = {"PYTHONMALLOC": "malloc"}
 
     def command(self, machine):
         return [self.program, TREE / "demo" / "json_workload.py", 1 if machine.small else 20]
+
+
+class ObjectsCase(PythonCase):
+    """Every object, which no other tool for native code sees."""
+
+    part = "objects"
+    tools = (PLAIN, MEM_FAST, NATIVE, NO_OBJECTS, TRACEMALLOC)
+    title = "python3 on JSON, every object"
+    environment = {}
+
+    def command(self, machine):
+        return [*super().command(machine)[:-1], 1 if machine.small else 5]
 
 
 class ScriptCase(TimedCase):
@@ -313,7 +328,7 @@ RING_CHAINS = (12, 20)
 def timed_cases():
     rings = [RingCase(depth, threads) for depth in RING_DEPTHS for threads in RING_THREADS]
     rings += [RingCase(24, 1, chain) for chain in RING_CHAINS]
-    return [*rings, PythonCase(), CompilerCase(),
+    return [*rings, PythonCase(), ObjectsCase(), CompilerCase(),
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
             ScriptCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
             ShortCase("`true`", "/bin/true"),

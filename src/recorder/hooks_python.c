@@ -67,7 +67,7 @@ static inline void *count(void *block, size_t size, struct before before,
 	return block;
 }
 
-static void *object_malloc(void *context, size_t size)
+static void *python_object_malloc(void *context, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 
@@ -78,7 +78,7 @@ static void *object_malloc(void *context, size_t size)
 	return count(hl_python_real.malloc(context, size), size, before, caller);
 }
 
-static void *object_calloc(void *context, size_t number, size_t size)
+static void *python_object_calloc(void *context, size_t number, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 	size_t bytes;
@@ -91,7 +91,7 @@ static void *object_calloc(void *context, size_t number, size_t size)
 	return count(hl_python_real.calloc(context, number, size), bytes, before, caller);
 }
 
-static void object_free(void *context, void *block)
+static void python_object_free(void *context, void *block)
 {
 	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
 
@@ -130,7 +130,7 @@ static void count_free(void *block, struct hl_block old, bool failed)
 }
 
 /* What was not recorded and stays where it is, stays so: it is malloc()'s, or was there before. */
-static void *object_realloc(void *context, void *block, size_t size)
+static void *python_object_realloc(void *context, void *block, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 	struct hl_block old;
@@ -181,8 +181,8 @@ const struct hl_python_arenas hl_hooks_python_arenas = {
 };
 
 const struct hl_python_allocator hl_hooks_python = {
-	.malloc = object_malloc,
-	.calloc = object_calloc,
-	.realloc = object_realloc,
-	.free = object_free,
+	.malloc = python_object_malloc,
+	.calloc = python_object_calloc,
+	.realloc = python_object_realloc,
+	.free = python_object_free,
 };

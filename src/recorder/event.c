@@ -186,14 +186,18 @@ static __attribute__((noinline)) uint64_t walk_to_tag(struct hl_recorder *record
 	thread->in_region->truncated_stacks += walk->truncated;
 	/* Where the cell is comes into the cache meanwhile. */
 	hl_cells_prefetch(&thread->cells, node);
-	uint64_t *place = keep ? hl_recall_keep(&thread->recall, walk, kept, caller) : NULL;
+	struct hl_recall_slot *place =
+		keep ? hl_recall_keep(&thread->recall, walk, kept, caller) : NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
-	if (HL_UNLIKELY(!cell))
+	if (HL_UNLIKELY(!cell)) {
+		if (place)
+			hl_recall_drop(place);
 		return 0;
+	}
 	uint64_t tag =
 		(uint64_t)cell | (walk->incomplete ? TAG_INCOMPLETE : 0) | (asks ? TAG_ASKS : 0);
 	if (place)
-		*place = tag;
+		place->tag = tag;
 	return tag;
 }
 

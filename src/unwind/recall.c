@@ -244,8 +244,8 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	return join;
 }
 
-uint64_t *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
-			 const struct hl_registers *at)
+struct hl_recall_slot *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk,
+				      uint32_t kept, const struct hl_registers *at)
 {
 	struct hl_registers from = *at;
 	struct hl_recall_slot *whole = NULL, *place = NULL;
@@ -276,5 +276,5 @@ uint64_t *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, u
 		tag = frame->node;
 	}
 	/* A part may have taken its place. */
-	return whole && whole->serial == serial ? &whole->tag : NULL;
+	return whole && whole->serial == serial ? whole : NULL;
 }

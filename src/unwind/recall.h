@@ -104,11 +104,18 @@ struct hl_recall {
 /*
  * Keeps the stack for recall that hl_walk_capture(unwind, walk, at) has just returned, with
  * ${kept}. All its frames have their nodes: two stacks have one node where all frames from there
- * outward are alike. Returns where its tag, which is not 0, is to be written; until then it is not
- * recalled. NULL for stacks that cannot be: truncated, of one frame, or with words far from sp.
+ * outward are alike. Returns where its tag, which is not 0, is to be written before anything is
+ * recalled, or hl_recall_drop() to be called. NULL for stacks that cannot be: truncated, of one frame,
+ * or with words far from sp.
  */
-uint64_t *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk, uint32_t kept,
-			 const struct hl_registers *at);
+struct hl_recall_slot *hl_recall_keep(struct hl_recall *recall, const struct hl_walk *walk,
+				      uint32_t kept, const struct hl_registers *at);
+
+/* Its stack has no tag. */
+static inline void hl_recall_drop(struct hl_recall_slot *slot)
+{
+	slot->serial = 0;
+}
 
 /* Gives the credit for the hits since the last time. */
 static inline void hl_recall_settle(struct hl_recall *recall)

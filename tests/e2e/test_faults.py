@@ -103,6 +103,12 @@ class Memory(Faults):
                     left = harness.top_rows(recording, "inuse").get("exhaust_site", nothing)
                     self.assertEqual((left["cum_bytes"], left["cum_objects"]), (0, 0))
 
+    def test_stacks_that_there_is_no_memory_for_are_counted_as_lost(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                _, recording = self.compare_exhaustion([harness.program("many_stacks")], mode)
+                self.assertGreater(harness.info(recording)["lost"]["events"], 0)
+
     def test_a_program_that_starts_with_little_address_space_ends_as_alone(self):
         for kilobytes in (1000000, 300000, 100000, 50000):
             with self.subTest(kilobytes=kilobytes):

@@ -254,9 +254,10 @@ static void keep(struct thread *thread, const struct hl_registers *at, uint32_t 
 		if (i >= kept)
 			frame->node = (uint32_t)hash;
 	}
-	uint64_t *place = walk->depth ? hl_recall_keep(&thread->recall, walk, kept, at) : NULL;
+	struct hl_recall_slot *place =
+		walk->depth ? hl_recall_keep(&thread->recall, walk, kept, at) : NULL;
 	if (place)
-		*place = hash;
+		place->tag = hash;
 }
 
 /* The hash of the stack when it was recalled; else 0, and it is in thread->walk. */

@@ -35,8 +35,8 @@ uint32_t __wrap_hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 	return 0;
 }
 
-uint64_t *__wrap_hl_recall_keep(void);
-uint64_t *__wrap_hl_recall_keep(void)
+struct hl_recall_slot *__wrap_hl_recall_keep(void);
+struct hl_recall_slot *__wrap_hl_recall_keep(void)
 {
 	return NULL;
 }

@@ -173,9 +173,9 @@ static bool is_recalled_right(uint64_t recalled, const struct hl_registers *at)
 	recalls += recalled != 0;
 	if (recalled)
 		return recalled == tag_of(&walk);
-	uint64_t *place = hl_recall_keep(&recall, &walk, kept, at);
+	struct hl_recall_slot *place = hl_recall_keep(&recall, &walk, kept, at);
 	if (place)
-		*place = tag_of(&walk);
+		place->tag = tag_of(&walk);
 	return true;
 }
 

@@ -291,7 +291,11 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 struct hl_cell *hl_event_find_ahead(struct hl_thread *thread, const struct hl_registers *caller,
 				    const struct hl_recall_slot *place)
 {
-	return cell_in_mode(hl_recorder, thread, caller, place, read_mode(hl_recorder));
+	uint32_t mode = read_mode(hl_recorder);
+
+	return hl_mode_of(mode) == HL_MODE_CLOSED
+		       ? NULL
+		       : cell_in_mode(hl_recorder, thread, caller, place, mode);
 }
 
 /* The cell of blocks of ${requested} bytes of a stack, by size class. */

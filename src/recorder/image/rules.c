@@ -128,11 +128,13 @@ static void record(struct hl_thread *thread, const struct call *call, uint64_t b
 			? hl_lua_modules_type(call->block ? 0 : argument(call, call->rule->type_at))
 			: NULL;
 
-	if (call->rule->is_of_malloc)
-		hl_event_alloc(thread, (const void *)block, call->size, call->caller, place);
-	else
+	if (!call->rule->is_of_malloc)
 		hl_event_alloc_ruled(thread, (const void *)block, call->size, call->caller, place,
 				     type);
+	else if (HL_UNLIKELY(thread->ahead))
+		hl_event_alloc_ahead(thread, (const void *)block, call->size, call->caller, place);
+	else
+		hl_event_alloc(thread, (const void *)block, call->size, call->caller, place);
 }
 
 struct taken {

@@ -307,6 +307,8 @@ static __attribute__((noinline)) bool prove(struct hl_python *python, uint64_t s
 		atomic_fetch_add_explicit(&python->failures, 1, memory_order_relaxed);
 		return false;
 	}
+	if (!type)
+		return false; /* entries alone, as where the last function has just returned */
 	atomic_store_explicit(&python->code_type, type, memory_order_relaxed);
 	atomic_fetch_add_explicit(&python->proofs, 1, memory_order_release);
 	return true;

@@ -29,6 +29,7 @@
 #define LOOK_AGAIN_NS	 20000
 #define LOOKS_AT_ONCE	 50 /* before the first rest: most threads stop within microseconds */
 #define LOOKS_PER_STATE	 64 /* whether a thread has ended is looked at more rarely */
+#define DESCRIPTORS_LEFT 64 /* for all else, below the limit, where there are more threads */
 
 static uint64_t now_ns(void)
 {
@@ -480,6 +481,10 @@ static int open_children(struct hl_remote *remote, pid_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
 	struct hl_remote_children children = {tid, open(path, O_RDONLY | O_CLOEXEC)};
+	if (children.file >= sysconf(_SC_OPEN_MAX) - DESCRIPTORS_LEFT) {
+		close(children.file);
+		children.file = -1;
+	}
 	int r = HL_ARRAY_APPEND(remote->children, remote->children_count, remote->children_capacity,
 				children);
 	if (r < 0 && children.file >= 0)

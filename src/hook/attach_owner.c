@@ -48,7 +48,7 @@ void hl_attach_disown(const struct hl_attach *attach)
 {
 	if (owned.attach != attach)
 		return;
-	atomic_store(&owned.header->owner, 0);
+	atomic_store(&owned.header->owner, FUTEX_OWNER_DIED);
 	syscall(SYS_set_robust_list, owned.before, sizeof(*owned.before));
 	munmap(owned.header, sizeof(*owned.header));
 	owned.attach = NULL;
@@ -65,7 +65,7 @@ bool hl_attach_has_lost_owner(const struct hl_attach *attach)
 		    hl_remote_read(attach->remote, map->start, &header, sizeof(header)) &&
 		    !memcmp(header.magic, HL_REGION_MAGIC, sizeof(header.magic)) &&
 		    header.version == HL_REGION_VERSION && header.pid == attach->record.target_pid)
-			return !header.owner || header.owner & FUTEX_OWNER_DIED;
+			return header.owner & FUTEX_OWNER_DIED; /* 0: it may just be coming */
 	}
 	return false;
 }

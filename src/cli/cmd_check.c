@@ -125,6 +125,20 @@ static int collect_limits(struct hl_check_limits *limits)
 	return HL_EXIT_DONE;
 }
 
+/* A command leaves no recording of lost blocks: better said before it runs than after. */
+static int check_kinds(const struct hl_check_limits *limits)
+{
+	for (size_t i = 0; i < limits->count; i++)
+		if (limits->limits[i].kind == HL_CHECK_LOST)
+			return hl_cli_usage_error(
+				&hl_verb_check,
+				"'%s' is for a recording by 'heapline leaks -p PID -o NAME.hl'; of "
+				"a command '%s' limits what is not freed",
+				given[HL_CHECK_LOST].count ? "--lost" : "lost",
+				given[HL_CHECK_LOST].count ? "--inuse-at-end" : "inuse-at-end");
+	return HL_EXIT_DONE;
+}
+
 /* ---- running the program ---- */
 
 static volatile sig_atomic_t recorder_pid; /* 0: 'heapline record' does not run */
@@ -277,11 +291,11 @@ static int check_recording(const struct hl_check_limits *limits, const char *pat
 	if (r < 0)
 		return r;
 	*ret_crossed = check->crossed > 0;
-	return check->is_damaged && !check->crossed
+	return check->damaged && !check->crossed
 		       ? hl_error_set(err, -EBADMSG,
 				      "cannot tell whether limits were kept: '%s' is damaged, so "
 				      "figures may be too small; record it again",
-				      hl_profile_text(check->profile, check->profile->name))
+				      check->damaged)
 		       : 0;
 }
 
@@ -352,17 +366,13 @@ static int run_check(int argc, char **argv)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "'--recording' is for a command; '%s' is a recording",
 					  argv[0]);
-	if (is_command && given[HL_CHECK_LOST].count)
-		return hl_cli_usage_error(
-			&hl_verb_check,
-			"'--lost' is for a recording by 'heapline leaks -p PID -o "
-			"NAME.hl'; of a command '--inuse-at-end' limits what is not "
-			"freed");
 	int status = check_repeats();
 	if (status == HL_EXIT_DONE)
 		status = hl_report_output_choose_form(&hl_verb_check, false, false, &form);
 	if (status == HL_EXIT_DONE)
 		status = collect_limits(&limits);
+	if (status == HL_EXIT_DONE && is_command)
+		status = check_kinds(&limits);
 	if (status != HL_EXIT_DONE)
 		return status;
 	bool force = hl_view_options_parse_output().force;

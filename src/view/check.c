@@ -203,8 +203,8 @@ static int open_history(struct checking *checking, struct opened *opened, enum h
 				    "cannot check '%s': '%s' has no log; record it with '--mode "
 				    "log-fast'",
 				    hl_check_names[kind], path);
-	if (r == 0)
-		checking->check->is_damaged |= opened->history->log->damaged != NULL;
+	if (r == 0 && opened->history->log->damaged)
+		checking->check->damaged = path;
 	return r;
 }
 
@@ -221,8 +221,8 @@ static int open_figures(struct checking *checking, struct opened *opened, bool w
 	r = open_profile(settings->baseline, opened->focus, &before, checking->err);
 	if (r == 0)
 		r = hl_profile_join(before, opened->profile, false, &opened->joined, checking->err);
-	if (r == 0)
-		checking->check->is_damaged |= before->lost.damaged > 0;
+	if (r == 0 && before->lost.damaged && !checking->check->damaged)
+		checking->check->damaged = settings->baseline;
 	return r;
 }
 
@@ -267,7 +267,8 @@ static int judge_all(struct checking *checking)
 	if (r < 0)
 		return r;
 	check->profile = whole->profile;
-	check->is_damaged = check->profile->lost.damaged > 0;
+	if (check->profile->lost.damaged)
+		check->damaged = settings->path;
 	for (size_t i = 0; i < settings->limit_count && r == 0; i++) {
 		struct hl_check_verdict *verdict = &check->verdicts[check->count++];
 		verdict->limit = settings->limits[i];

@@ -57,7 +57,9 @@ struct hl_check {
 	size_t count, crossed;
 	struct hl_profile *profile; /* the recording, all of it */
 	bool is_kept;		    /* it can be looked at afterwards */
-	bool is_damaged;	    /* it, its log or its baseline: figures may be too small */
+	/* Which is damaged, it (or its log) or the baseline, so that figures may be too small: the
+	 * path, as long as hl_check_settings and the profile live; NULL: none is. */
+	const char *damaged;
 };
 
 struct hl_check_settings {

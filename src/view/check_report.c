@@ -133,7 +133,7 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 		return r;
 	hl_summary_members(emit, check->profile, NULL);
 	hl_emit_unsigned(emit, "crossed", check->crossed);
-	hl_emit_boolean(emit, "damaged", check->is_damaged);
+	hl_emit_boolean(emit, "damaged", check->damaged != NULL);
 	hl_summary_facts(emit, check->profile);
 	hl_notices_of_profile(&notices, check->profile);
 	hl_notices_emit(&notices, emit);

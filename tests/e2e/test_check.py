@@ -183,6 +183,31 @@ class Check(harness.TestCase):
         self.assertEqual((suite.get("tests"), suite.get("errors")), ("2", "1"))
         self.assertEqual(self.check("--allocs", "0", damaged).status, 3)
 
+    def test_a_damaged_baseline_is_no_success(self):
+        recording, damaged = self.record_run(1), self.path("damaged.hl")
+        words = "--focus", "^overwritten_site", recording
+        self.assertEqual(self.check("--baseline", recording, *words).status, 0)
+        run(harness.record_command(damaged, [program("overwrite"), "objects"]))
+        result = self.check("--baseline", damaged, *words)
+        self.assertEqual(result.status, 1, result.stdout + result.stderr)
+        self.assertIn(f"'{damaged}' is damaged", result.stderr)
+
+    def test_a_damaged_log_is_no_success(self):
+        command = [sys.executable, "-c", "import time; time.sleep(0.5)"]
+        recording = self.record_well(command, mode="log-fast")[1]
+        self.assertEqual(self.check("--rss", "1G", recording).status, 0)
+        log = max(glob.glob(os.path.join(recording, "*.hll")), key=os.path.getsize)
+        with open(log, "r+b") as file:
+            # What is inside is read only where there is no index.
+            for place in os.path.getsize(log) // 2, os.path.getsize(log) - 64:
+                file.seek(place)
+                file.write(b"\xa5" * 64)
+        result = self.check("--rss", "1G", recording)
+        self.assertEqual(result.status, 1, result.stdout + result.stderr)
+        self.assertIn(f"'{recording}' is damaged", result.stderr)
+        self.assertEqual(self.check("--peak", "1G", recording).status, 0)
+        self.assertEqual(self.check("--rss", "1K", recording).status, 3)
+
     def test_a_recording_is_opened_once(self):
         need("strace")
         recording = self.record_run(1)
@@ -240,7 +265,9 @@ class Check(harness.TestCase):
         self.assertIn("exists", again.stderr)
 
     def test_what_cannot_be_checked_is_refused(self):
-        recording = self.record_run(1)
+        recording, limits = self.record_run(1), self.path("limits")
+        with open(limits, "w", encoding="utf-8") as file:
+            file.write("[check]\npeak = 1\n[check.server]\nlost = 0\n")
         for words, status, reason in (
                 ([recording], 2, "no limit to check"),
                 (["--peak", "1M"], 2, "no recording and no command"),
@@ -249,6 +276,7 @@ class Check(harness.TestCase):
                 (["--peak", "1M", "--peak", "2M", recording], 2, "--peak is given twice"),
                 (["--peak", "1M", "--junit", "a", "--junit", "b", recording], 2, "--junit is given twice"),
                 (["--lost", "0", "--", "true"], 2, "'--inuse-at-end' limits"),
+                (["--limits", limits, "--", "touch", "ran"], 2, "'inuse-at-end' limits"),
                 (["--peak", "1M", "--allow", "-5%", recording], 2, "--allow takes a percentage"),
                 (["--peak", "1M", "./a", "b"], 2, "a command stands behind '--'"),
                 (["--peak", "1M", self.path("none.hl")], 1, "none.hl"),
@@ -258,6 +286,7 @@ class Check(harness.TestCase):
                 result = self.check(*words, cwd=self.path(""))
                 self.assertEqual(result.status, status, result.stderr)
                 self.assertIn(reason, result.stderr)
+        self.assertFalse(os.path.exists(self.path("ran")))
 
 
 class Recipes(harness.TestCase):

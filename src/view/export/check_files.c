@@ -43,14 +43,15 @@ static void put_xml(FILE *out, const char *text)
 void hl_check_write_junit(const struct hl_check *check, FILE *out)
 {
 	const struct hl_profile *profile = check->profile;
+	bool is_damaged = check->damaged != NULL;
 
 	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
 		     "  <testsuite name=\"");
 	put_xml(out, hl_profile_text(profile, profile->command));
 	fprintf(out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%d\" time=\"%.3f\">\n",
-		check->count + check->is_damaged, check->crossed, check->is_damaged,
+		check->count + is_damaged, check->crossed, is_damaged,
 		(double)profile->duration_ns / 1e9);
-	if (check->is_damaged)
+	if (is_damaged)
 		fputs("    <testcase classname=\"heapline.check\" name=\"recording\">\n"
 		      "      <error message=\"the recording is damaged: figures may be too "
 		      "small\"/>\n    </testcase>\n",
@@ -89,7 +90,7 @@ void hl_check_write_markdown(const struct hl_check *check, FILE *out)
 	fputs("### Memory of ", out);
 	put_code(out, hl_profile_text(profile, profile->command));
 	fprintf(out, ": %zu of %zu limits crossed\n\n", check->crossed, check->count);
-	if (check->is_damaged)
+	if (check->damaged)
 		fputs("**The recording is damaged: figures may be too small.**\n\n", out);
 	fputs("| | limit | figure | at most | most of it by |\n|---|---|---:|---:|---|\n", out);
 	for (size_t i = 0; i < check->count; i++) {

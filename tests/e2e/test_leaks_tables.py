@@ -12,6 +12,9 @@ from harness import HEAPLINE, need, program, run
 from other_allocators import MODES, Recorded, installed, preload
 
 TOO_SMALL = 16  # blocks of up to that many bytes count as held
+MUSL = ("leaks_musl", "leaks_musl_static")
+PLANTED = ("kept", "blocks", "list", "tree", "ring")
+KEPT = ("kept", "register", "epoll")
 
 
 def ask(pid, *options):
@@ -30,25 +33,46 @@ class LeaksTables(harness.TestCase):
                                   {**preload(library), **(environment or {})}) as recorded:
                         yield recorded
 
+    def each_of_musl(self, *kinds):
+        for name in MUSL:
+            for mode in MODES:
+                with self.subTest((name, mode)):
+                    with Recorded(self.path("test.hl"), mode, [program(name), *kinds], {}) as recorded:
+                        yield recorded
+
+    def expect_planted(self, recorded):
+        blocks = next(int(line[1]) for line in recorded.lines if line[0] == "lost")
+        for options in [], ["--stop"]:
+            report = ask(recorded.pid, *options)
+            total = report["total"]
+            found = total["lost_blocks"] + total["possible_blocks"]
+            self.assertLessEqual(found, blocks, report)
+            self.assertGreaterEqual(found, blocks - TOO_SMALL, report)
+            self.assertIn("by the recorder's table", report["allocator"])
+            stacks = [row["stack"] for row in report["rows"]]
+            self.assertEqual(sum("plant_blocks" in stack for stack in stacks), 1, stacks)
+            self.assertEqual(sum("plant_list" in stack or "node" in stack
+                                 for stack in stacks), 3, stacks)
+
     def test_planted_leaks_are_found_with_their_stacks(self):
-        for recorded in self.each([program("leaks"), "kept", "blocks", "list", "tree", "ring"]):
-            blocks = next(int(line[1]) for line in recorded.lines if line[0] == "lost")
-            for options in [], ["--stop"]:
-                report = ask(recorded.pid, *options)
-                total = report["total"]
-                found = total["lost_blocks"] + total["possible_blocks"]
-                self.assertLessEqual(found, blocks, report)
-                self.assertGreaterEqual(found, blocks - TOO_SMALL, report)
-                self.assertIn("by the recorder's table", report["allocator"])
-                stacks = [row["stack"] for row in report["rows"]]
-                self.assertEqual(sum("plant_blocks" in stack for stack in stacks), 1, stacks)
-                self.assertEqual(sum("plant_list" in stack or "node" in stack
-                                     for stack in stacks), 3, stacks)
+        for recorded in self.each([program("leaks"), *PLANTED]):
+            self.expect_planted(recorded)
+
+    def test_planted_leaks_of_musl_are_found_with_their_stacks(self):
+        for recorded in self.each_of_musl(*PLANTED):
+            self.expect_planted(recorded)
 
     def test_what_is_kept_is_not_lost(self):
-        for recorded in self.each([program("leaks"), "kept", "register", "epoll"]):
+        for recorded in self.each([program("leaks"), *KEPT]):
             for options in [], ["--stop"]:
                 self.assertEqual(ask(recorded.pid, *options)["rows"], [])
+
+    def test_what_is_kept_under_musl_is_not_lost(self):
+        for recorded in self.each_of_musl(*KEPT):
+            for options in [], ["--stop"]:
+                self.assertEqual(ask(recorded.pid, *options)["rows"], [])
+                held = run([HEAPLINE, "holders", "--json", "-p", str(recorded.pid), *options])
+                self.assertEqual(json.loads(held.stdout)["total"]["lost_bytes"], 0, held)
 
     def test_a_busy_python_has_lost_nothing(self):
         command = [need("python3"), "-c", busy_programs.PYTHON]
@@ -66,6 +90,13 @@ class LeaksTables(harness.TestCase):
             result = run([HEAPLINE, "leaks", "-p", str(process.pid)])
             process.stdin.close()
         self.assert_refused(result, "cannot be read from outside")
+
+    def test_without_a_recorder_it_says_what_helps_under_musl(self):
+        for name in MUSL:
+            with self.subTest(name), harness.Waiting([program(name), "kept"]) as process:
+                for verb in "leaks", "holders":
+                    self.assert_refused(run([HEAPLINE, verb, "-p", str(process.pid)]),
+                                        f"'heapline {verb}' finds the blocks in the recorder's table")
 
 
 if __name__ == "__main__":

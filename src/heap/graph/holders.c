@@ -236,12 +236,12 @@ static int stop_outside_malloc(struct finder *finder)
 static int read_process(struct finder *finder)
 {
 	struct hl_holders *holders = finder->holders;
-	/* What is no glibc's heap, the walk explains better. */
-	bool has_glibc = hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0;
 	int r = hl_graph_init(&finder->graph, finder->memory);
 
 	holders->heap->was_stopped = stands_still(finder);
-	if (r == 0 && has_glibc && finder->pid && finder->settings->stop)
+	/* What is no glibc's heap, the walk explains better. */
+	hl_glibc_roots_find(finder->memory, &finder->glibc, NULL);
+	if (r == 0 && finder->pid && finder->settings->stop)
 		r = stop_outside_malloc(finder);
 	if (r == 0)
 		r = walk(finder);

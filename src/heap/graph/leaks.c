@@ -98,7 +98,8 @@ static int take_again(void *context, uint64_t address, uint64_t usable_bytes, ui
 {
 	struct finder *finder = context;
 	uint64_t size = usable_bytes + HL_CHUNK_HEADER;
-	uint64_t cache_size = hl_glibc_state_tcache_size(finder->glibc.layout);
+	const struct hl_glibc_layout *layout = finder->glibc.layout;
+	uint64_t cache_size = layout ? hl_glibc_state_tcache_size(layout) : UINT64_MAX;
 
 	(void)last_word;
 	add_live(finder, usable_bytes);
@@ -187,8 +188,7 @@ static int begin_look(struct finder *finder)
 static int walk(struct finder *finder, int (*block)(void *context, uint64_t address,
 						    uint64_t usable_bytes, uint64_t last_word))
 {
-	/* Later looks compare with the lists of glibc. */
-	const struct hl_block_walk walk = {.pid = finder->glibc.layout ? finder->pid : 0,
+	const struct hl_block_walk walk = {.pid = finder->pid,
 					   .memory = finder->memory,
 					   .block = block,
 					   .foreign = take_foreign,
@@ -208,11 +208,13 @@ static int begin_standing(struct finder *finder)
 {
 	int r = begin_look(finder);
 
+	if (r < 0)
+		return r;
 	/* What is no glibc's heap, the walk explains better. */
-	bool has_glibc = r == 0 && hl_glibc_roots_find(finder->memory, &finder->glibc, NULL) == 0;
-	if (has_glibc && finder->is_exact)
+	hl_glibc_roots_find(finder->memory, &finder->glibc, NULL);
+	if (finder->is_exact)
 		r = stop_outside_malloc(finder);
-	else if (has_glibc && finder->still)
+	else if (finder->still)
 		finder->is_locked = hl_stand_is_any_arena_locked(finder->memory, &finder->glibc);
 	return r;
 }
@@ -309,7 +311,7 @@ static void follow_links(struct finder *finder)
  */
 static int drop_cached(struct finder *finder)
 {
-	if (finder->cannot_stop.text[0] ||
+	if (!finder->glibc.layout || finder->cannot_stop.text[0] ||
 	    !hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc))
 		return 0;
 	int r = hl_memory_hold(finder->memory, &finder->cannot_stop);

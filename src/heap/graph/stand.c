@@ -16,7 +16,7 @@ bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glib
 	uint64_t address = glibc->main_arena;
 	struct hl_glibc_arena arena;
 
-	for (uint32_t i = 0; i < ARENAS_MAX; i++) {
+	for (uint32_t i = 0; i < ARENAS_MAX && glibc->layout; i++) {
 		if (hl_glibc_state_arena(memory, glibc, address, &arena) < 0)
 			return false; /* damaged: it will not get better */
 		if (arena.is_locked)

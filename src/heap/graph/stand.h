@@ -10,7 +10,7 @@
 struct hl_glibc;
 struct hl_memory;
 
-/* Whether a thread is changing an arena: chunks may then be in no list. */
+/* Whether a thread is changing an arena: chunks may then be in no list. Not where ${glibc} was not found. */
 bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glibc *glibc);
 
 /*

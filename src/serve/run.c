@@ -58,7 +58,7 @@ static int spawn(const char *verb, char *const *arguments, int out, int complain
 	char *line[ARGUMENTS_MAX] = {"heapline", (char *)verb};
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attributes;
-	sigset_t none;
+	sigset_t none, usual;
 
 	for (size_t i = 0; arguments[i]; i++) {
 		if (i + 3 >= ARGUMENTS_MAX)
@@ -66,6 +66,8 @@ static int spawn(const char *verb, char *const *arguments, int out, int complain
 		line[i + 2] = arguments[i];
 	}
 	sigemptyset(&none);
+	sigemptyset(&usual);
+	sigaddset(&usual, SIGPIPE); /* the server ignores it */
 	posix_spawn_file_actions_init(&files);
 	posix_spawnattr_init(&attributes);
 	int r = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -74,7 +76,10 @@ static int spawn(const char *verb, char *const *arguments, int out, int complain
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(&files, complaints, STDERR_FILENO);
 	if (r == 0)
-		r = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+		r = posix_spawnattr_setflags(&attributes,
+					     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	if (r == 0)
+		r = posix_spawnattr_setsigdefault(&attributes, &usual);
 	if (r == 0)
 		r = posix_spawnattr_setsigmask(&attributes, &none);
 	if (r == 0)
@@ -108,10 +113,10 @@ static int wait_for(pid_t pid)
 			break;
 		}
 		int ready = poll(&poller, 1, (int)((deadline_ns - now_ns) / 1000000 + 1));
-		if (ready > 0)
-			break;
 		if (ready < 0 && errno != EINTR)
 			r = -errno;
+		if (ready > 0 || r < 0)
+			break;
 	}
 	if (r < 0)
 		kill(pid, SIGKILL);

@@ -125,15 +125,17 @@ static bool has_token(struct MHD_Connection *connection, const char *token)
  * Whether the request was meant for this host. A page of another one can have its name resolve to
  * 127.0.0.1 and would then read what is here, if nobody has to say a token.
  */
-static bool names_loopback(struct MHD_Connection *connection)
+static bool names_loopback(const struct hl_serve *serve, struct MHD_Connection *connection)
 {
-	static const char *const names[] = {"localhost", "127.0.0.1"};
+	char own[INET_ADDRSTRLEN] = "";
+	const char *const names[] = {"localhost", "127.0.0.1", own};
 	const char *host =
 		http.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 	size_t length = host ? strcspn(host, ":") : 0;
 
 	if (!host)
 		return true;
+	inet_ntop(AF_INET, &serve->options->address.sin_addr, own, sizeof(own));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strlen(names[i]) == length && !strncasecmp(names[i], host, length))
 			return true;
@@ -282,6 +284,7 @@ static int add_operands(struct hl_serve *serve, const struct hl_catalog *catalog
 				    "in place of recording=NAME");
 	if (r == 0 && request->before)
 		r = choose_recording(catalog, request->before, &before, err);
+	add(line, "--"); /* paths are what collectors of other users say, where root serves */
 	if (r == 0 && before)
 		add(line, before);
 	if (r == 0)
@@ -409,7 +412,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
 	const char *token = serve->options->token;
 
 	(void)version, (void)body;
-	/* The first call comes before the headers have been answered to. */
+	/* libmicrohttpd calls once with the headers alone; answers wait for the next call. */
 	if (!*state) {
 		*state = &begun;
 		return MHD_YES;
@@ -425,10 +428,10 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
 		return send_error(connection, MHD_HTTP_UNAUTHORIZED,
 				  "the token is missing or wrong; send it as a bearer token or as "
 				  "a password");
-	if (!token && !names_loopback(connection))
+	if (!token && !names_loopback(serve, connection))
 		return send_error(connection, MHD_HTTP_FORBIDDEN,
-				  "heapline serve without a token only answers to localhost and "
-				  "127.0.0.1");
+				  "heapline serve without a token only answers to localhost, "
+				  "127.0.0.1 and the address that it listens on");
 	return answer(serve, connection, path);
 }
 

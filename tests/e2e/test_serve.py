@@ -46,9 +46,9 @@ class Server:
         self.process.wait(harness.TIMEOUT_S)
         self.process.stderr.close()
 
-    def ask(self, path, method="GET", **headers):
+    def ask(self, path, method="GET", address="127.0.0.1", **headers):
         """(status, headers, body)"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=harness.TIMEOUT_S)
+        connection = http.client.HTTPConnection(address, self.port, timeout=harness.TIMEOUT_S)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_host="Host" in headers)
             for name, value in headers.items():
@@ -376,6 +376,13 @@ class RefusalsTest(ServeTest):
         server = self.start()
         self.assertEqual(server.ask("/metrics", Host="evil.example")[0], 403)
         self.assertEqual(server.ask("/metrics", Host=f"localhost:{server.port}")[0], 200)
+        self.assertEqual(server.ask("/metrics", Host=f"127.0.0.2:{server.port}")[0], 403)
+
+    def test_a_server_on_another_loopback_address_answers_to_it(self):
+        server = self.start("--listen", "127.0.0.2:0")
+        own = f"127.0.0.2:{server.port}"
+        self.assertEqual(server.ask("/metrics", address="127.0.0.2", Host=own)[0], 200)
+        self.assertEqual(server.ask("/metrics", address="127.0.0.2", Host="evil.example")[0], 403)
 
     def test_bad_settings_are_refused(self):
         open_token = self.path("open")

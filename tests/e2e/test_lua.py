@@ -132,11 +132,15 @@ class Mixed(harness.TestCase):
         return {caller + stack: self.COUNT * number for caller in self.CALLERS
                 for stack, number in ((";work", of_work), (";work;grow", of_grow)) if number}
 
-    def check(self, *options, mode="mem-fast"):
+    def record(self, *options, mode="mem-fast", arguments=()):
         recording = self.path("mixed.hl")
         result = harness.run(harness.record_command(
-            recording, [harness.program("lua_mixed"), str(self.COUNT)], mode, options))
+            recording, [harness.program("lua_mixed"), str(self.COUNT), *arguments], mode, options))
         self.assertEqual(result.status, 0, result.stderr)
+        return recording
+
+    def check(self, *options, mode="mem-fast"):
+        recording = self.record(*options, mode=mode)
         self.assertEqual(self.stacks(recording, "alloc", "bytes"), self.expected(100, 700))
         self.assertEqual(self.stacks(recording, "alloc", "objects"), self.expected(1, 1))
         self.assertEqual(self.stacks(recording, "inuse", "bytes"), self.expected(0, 700))
@@ -151,6 +155,21 @@ class Mixed(harness.TestCase):
 
     def test_lines_are_exact_with_sizes(self):
         self.check("--sizes")
+
+    def test_native_stacks_are_those_of_the_probe_alone(self):
+        """What one thread allocates while another probes the interpreter has native frames, and what it
+        allocates later, from the same stacks, has not."""
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                stacks = self.stacks(self.record(mode=mode, arguments=["early"]), "alloc", "objects")
+                for leaf in (";work", ";work;grow"):
+                    native = sum(number for stack, number in stacks.items()
+                                 if stack.endswith(";work_in_lua" + leaf) and "<mixed:" not in stack)
+                    scripts = [stacks.get(caller + leaf, 0) for caller in self.CALLERS if "<mixed:" in caller]
+                    self.assertGreaterEqual(min(scripts), self.COUNT)  # those after the probe
+                    self.assertEqual(sum(scripts) + native, 2 * 2 * self.COUNT)
+                    self.assertEqual([stacks[caller + leaf] for caller in self.CALLERS[:3]],
+                                     [2 * self.COUNT, self.COUNT, self.COUNT])
 
 
 class Interpreters(harness.TestCase):

@@ -56,6 +56,10 @@ static int by_weight(const void *left, const void *right, void *context)
 		order = a->leaf != b->leaf ? (a->leaf ? -1 : 1) : flat ? flat : cum;
 	if (!order)
 		order = strcmp(a->label.name, b->label.name);
+	if (!order)
+		order = strcmp(a->label.file, b->label.file);
+	if (!order)
+		order = (a->label.line > b->label.line) - (a->label.line < b->label.line);
 	return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 
 #define ARGUMENTS_MAX	 20
 #define REPORT_BYTES_MAX ((off_t)64 << 20)
+#define CPU_SECONDS_MAX	 60
 
 /* What its sentences begin with. */
 static const char own_name[] = "heapline: ";
@@ -117,8 +119,14 @@ static int begin(struct hl_report_child *child, const struct hl_control_subject 
 	r = spawn(child, arguments);
 	if (r < 0)
 		return r;
+	prlimit(child->pid, RLIMIT_CPU, &(struct rlimit){CPU_SECONDS_MAX, CPU_SECONDS_MAX}, NULL);
+	prlimit(child->pid, RLIMIT_FSIZE, &(struct rlimit){REPORT_BYTES_MAX, REPORT_BYTES_MAX},
+		NULL);
 	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
-	return child->pidfd < 0 ? -errno : 0;
+	r = child->pidfd < 0 ? -errno : 0;
+	if (r < 0)
+		kill(child->pid, SIGKILL); /* nobody would see that it ends */
+	return r;
 }
 
 int hl_report_child_begin(const struct hl_control_subject *subject,

@@ -79,6 +79,8 @@ static unsigned status_of(int r)
 		return MHD_HTTP_NOT_FOUND;
 	case -EINVAL:
 		return MHD_HTTP_BAD_REQUEST;
+	case -EIO: /* the verb's own: of what was asked for, not of the server */
+		return MHD_HTTP_UNPROCESSABLE_CONTENT;
 	case -EBUSY:
 		return MHD_HTTP_SERVICE_UNAVAILABLE;
 	case -ETIMEDOUT:

@@ -177,7 +177,7 @@ import asyncio, os
 kept = []
 async def handle(reader, writer):
     line = await reader.readline()
-    kept.append(line * 200)  # planted
+    kept.append(line * 2000)  # planted
     writer.close()
 async def main():
     server = await asyncio.start_server(handle, "127.0.0.1", 0)

@@ -349,7 +349,7 @@ class RefusalsTest(ServeTest):
         self.assertEqual(server.ask("/api/top?recording=link.hl")[0], 404)
         for name in ("empty.hl", "folder.hl"):
             status, sentence = server.refusal(f"/api/top?recording={name}")
-            self.assertEqual(status, 500)
+            self.assertEqual(status, 422)
             self.assertIn(name, sentence)
 
     def test_nobody_without_the_token_is_answered(self):

@@ -26,7 +26,7 @@ static _Atomic uint32_t generations[1u << GENERATION_BITS];
 static _Atomic uint32_t epoch;
 
 #define SITE_BITS  12 /* of a thread's table of places and their sites */
-#define PAIR_BITS  10 /* of its tables of cells */
+#define PAIR_BITS  12 /* of its tables of cells */
 #define LABEL_BITS 6  /* of its table of labels */
 
 /* A frame of the last capture. */

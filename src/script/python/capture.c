@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Captures the frames of Python that the calling thread runs; see python.h. */
-#include "script/python/python.h"
+#include "script/python/layouts.h"
 
 #include "base/compiler.h"
 #include "unwind/memory.h"

@@ -9,7 +9,7 @@
  *	mark	what says that native code entered a frame: a bit of it, or, since 3.12, a frame
  *		without code outward of it; until 3.10 native code enters every frame
  *
- * Where a version has its fields is known from its headers (layouts.c) and compared with what the
+ * Where a version has its fields is known from its headers (layouts.h) and compared with what the
  * interpreter says of itself. Nothing is believed before the first frames have been found in order
  * by a reader that cannot fault.
  *
@@ -51,7 +51,7 @@ struct hl_python_layout {
 		text_bytes; /* where the characters of a string are, of others than ASCII */
 };
 
-/* The newest layouts are those of enum values: hl_python_layouts[minor - 8]. */
+/* hl_python_layouts[minor - 8] is the layout of version 3.minor. */
 #define HL_PYTHON_MINOR_MIN 8u
 #define HL_PYTHON_MINOR_MAX 14u
 
@@ -104,9 +104,6 @@ bool hl_python_describe(const struct hl_python *python, const struct hl_script_f
 			struct hl_script_place *ret_place);
 
 /* ---- for the sources of this directory and their tests ---- */
-
-extern const struct hl_python_layout
-	hl_python_layouts[HL_PYTHON_MINOR_MAX - HL_PYTHON_MINOR_MIN + 1];
 
 static inline uint64_t hl_python_word(uint64_t object, uint32_t offset)
 {

@@ -7,6 +7,7 @@ import resource
 import struct
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
 import harness
 
@@ -36,6 +37,12 @@ class Telling:
                 break
             self.hear(word, *words)
         harness.wait_until(lambda: harness.process_state(self.pid) == "S", "the program to wait")
+
+    def wait_for_threads(self):
+        """Until each of its threads sleeps, and was switched away from."""
+        tasks = Path(f"/proc/{self.pid}/task")
+        harness.wait_until(lambda: all(task.read_text("ascii") != "running\n" for task in tasks.glob("*/syscall")),
+                           "the program's threads to wait")
 
     def __enter__(self):
         return self

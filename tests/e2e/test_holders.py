@@ -15,6 +15,7 @@ class Kept(planted_programs.Telling):
     def __init__(self, *words, command=(), **options):
         self.holders, self.deepest = {}, None
         super().__init__(*([*command] or [program("holders"), *words]), **options)
+        self.wait_for_threads()
 
     def hear(self, word, *words):
         if word == "deepest":

@@ -403,6 +403,7 @@ class Unharmed(harness.TestCase):
             def resident():
                 with open(f"/proc/{planted.pid}/smaps_rollup", encoding="ascii") as rollup:
                     return re.search(r"Rss:.*", rollup.read())[0]
+            planted.wait_for_threads()
             before = resident()
             for options in ((), ("--stop",)):
                 ask("-p", planted.pid, *options)
@@ -415,6 +416,7 @@ class Unharmed(harness.TestCase):
             def switches():
                 return [re.findall(r"ctxt_switches:\s+(\d+)", status.read_text("utf-8"))
                         for status in sorted(Path(f"/proc/{planted.pid}/task").glob("*/status"))]
+            planted.wait_for_threads()
             before = switches()
             report = ask("-p", planted.pid)
             said = run([HEAPLINE, "leaks", "-p", str(planted.pid)]).stdout

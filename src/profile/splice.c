@@ -220,9 +220,12 @@ static int put_mixed(struct splicing *splicing, const struct stack *stack, uint3
 		struct match *match = match_of(splicing, at, matches, count);
 		if (match)
 			is_allocator = frame_at(splicing, at)->part == HL_PART_ALLOCATES;
-		if (!match && !is_allocator)
+		bool is_call = match && frame_at(splicing, at)->part == HL_PART_EVAL;
+		/* The outermost frame stays, an interpreter's own, too: it is that of stacks without
+		 * scripts. */
+		if ((!match && !is_allocator) || (at == 0 && !is_call))
 			r = put(splicing, node, splicing->path[at]);
-		else if (match && frame_at(splicing, at)->part == HL_PART_EVAL)
+		else if (is_call)
 			r = put_call(splicing, stack, match, at, node);
 	}
 	/* Groups without any call of a main function. */

@@ -185,7 +185,7 @@ class FullDisk(LogTestCase):
         script = ("mount -t tmpfs -o size=1m heapline-test \"$0\" && saved=$1 && shift && \"$@\"; "
                   "status=$?; cp -r \"$0/test.hl\" \"$saved\"; exit $status")
         command = harness.record_command(f"{small}/test.hl", [sys.executable, "-c", RANDOM_BLOCKS],
-                                         "log-fast", KEEP)
+                                         "log-fast", [*KEEP, "--no-scripts", "--no-objects"])
         result = harness.run(["unshare", "-m", "/bin/sh", "-c", script, small, saved, *command])
         self.assertEqual(result.status, 0, result.stderr)
         replay, status = events(saved, "--replay")

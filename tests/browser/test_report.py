@@ -331,8 +331,8 @@ class Filters(PageCase):
         for role in ("focus", "ignore", "hide"):
             with self.subTest(role=role):
                 self.open(Files.page)
-                self.add(role, "Dict|_json")
-                self.assert_as_with(f"--{role}", "Dict|_json")
+                self.add(role, "PyDict|_json")
+                self.assert_as_with(f"--{role}", "PyDict|_json")
 
     def test_filters_add_up_and_go_one_by_one(self):
         self.add("focus", "_json")

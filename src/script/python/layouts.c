@@ -212,8 +212,8 @@ const char *hl_python_problem_text(enum hl_python_problem problem)
 			"it was built without a global interpreter lock; use one with it",
 		[HL_PYTHON_OTHER_LAYOUT] =
 			"its structures are not laid out as in the release; use a released one",
-		[HL_PYTHON_NOT_PROVED] = "what was read at its first allocations was not in order; "
-					 "use a released version",
+		[HL_PYTHON_NOT_PROVED] =
+			"its first frames were not in order; use a released version",
 	};
 
 	return texts[problem];

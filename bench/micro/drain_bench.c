@@ -103,7 +103,8 @@ static void start(struct bench *bench, int directory_fd)
 		atomic_fetch_or(&bench->shared.header->flags, HL_REGION_STAMPS);
 	atomic_store(&bench->shared.header->state, HL_REGION_RUNNING);
 	struct hl_drain_settings settings = {
-		.view = {bench->shared.header, bench->layout.region_bytes, &bench->layout, NULL},
+		.view = {bench->shared.header, bench->layout.region_bytes, &bench->layout, NULL,
+			 NULL},
 		.executable = "/usr/bin/target",
 		.pid = getpid(),
 		.directory_fd = directory_fd,

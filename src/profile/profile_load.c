@@ -105,8 +105,9 @@ static int map_site(struct hl_builder *builder, struct source *source,
 		};
 		uint32_t runtime = source->runtimes[site->provider];
 		enum hl_frame_part part = part_of(&process->providers[site->provider]);
-		int r = hl_frame_part_is_label(part) ? hl_builder_label(builder, symbol.function,
-									runtime, part, &frames[0])
+		int r = hl_frame_part_is_label((uint8_t)part)
+				? hl_builder_label(builder, symbol.function, runtime, part,
+						   &frames[0])
 			: runtime
 				? hl_builder_site(builder, &symbol, runtime, &frames[0], &frames[1])
 				: hl_builder_frame(builder, &symbol, 0, 0, &frames[0]);

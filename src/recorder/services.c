@@ -44,8 +44,9 @@ static const char *thread_of(uint32_t handle)
 {
 	static const char *const threads[] = {"main thread", "socket thread", "timer thread",
 					      "monitor thread"};
+	uint32_t number = UINT32_MAX - handle;
 
-	return -handle <= HL_COUNT_OF(threads) ? threads[-handle - 1] : NULL;
+	return number < HL_COUNT_OF(threads) ? threads[number] : NULL;
 }
 
 static uint32_t put_text(char *text, const char *from, uint32_t bytes)

@@ -251,7 +251,7 @@ static int try_once(unsigned milliseconds, unsigned threads, unsigned cycle, boo
 		    struct sums *ret_before, struct hl_attach_times *ret_times,
 		    struct recorded *ret_recorded, struct hl_error *err)
 {
-	struct hl_attach_settings settings = {NULL};
+	struct hl_attach_settings settings = {0};
 	struct hl_region_header layout;
 	struct hl_attach *attach;
 	int fd;

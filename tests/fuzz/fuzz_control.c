@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		return 0;
 	size_t step = bytes[0] ? bytes[0] : size;
 	require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
-	hl_control_client_begin(&client, fds[0]);
+	hl_control_client_begin(&client, fds[0], 0);
 	for (size_t at = 1; r == -EAGAIN && at < size; at += step) {
 		size_t part = size - at < step ? size - at : step;
 		require(send(fds[1], bytes + at, part, MSG_NOSIGNAL) == (ssize_t)part);

@@ -380,8 +380,7 @@ static void other_versions_and_layouts_are_refused(void **state)
 /* Whatever the frames hold: nothing faults, and nothing is yielded. */
 static void frames_that_are_not_in_order_are_refused(void **state)
 {
-	static const uint64_t values[] = {8, 0x60000000, UINT64_C(1) << 63,
-					  (uint64_t)memory + 4};
+	static const uint64_t values[] = {8, 0x60000000, UINT64_C(1) << 63, (uint64_t)memory + 4};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)

@@ -193,7 +193,7 @@ static bool is_readable(uint64_t address, uint32_t bytes)
 }
 
 /* Whether ${object} has a type that is called ${name}, of at most seven bytes. */
-static bool is_of_type(uint64_t object, const char *name, uint64_t *ret_type)
+HL_READS_STACK static bool is_of_type(uint64_t object, const char *name, uint64_t *ret_type)
 {
 	if (!is_readable(object, STRING_BYTES))
 		return false;

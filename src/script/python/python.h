@@ -105,17 +105,17 @@ bool hl_python_describe(const struct hl_python *python, const struct hl_script_f
 
 /* ---- for the sources of this directory and their tests ---- */
 
-static inline uint64_t hl_python_word(uint64_t object, uint32_t offset)
+HL_READS_STACK static inline uint64_t hl_python_word(uint64_t object, uint32_t offset)
 {
 	return *(const uint64_t *)(object + offset);
 }
 
-static inline uint32_t hl_python_number(uint64_t object, uint32_t offset)
+HL_READS_STACK static inline uint32_t hl_python_number(uint64_t object, uint32_t offset)
 {
 	return *(const uint32_t *)(object + offset);
 }
 
-static inline uint8_t hl_python_byte(uint64_t object, uint32_t offset)
+HL_READS_STACK static inline uint8_t hl_python_byte(uint64_t object, uint32_t offset)
 {
 	return *(const uint8_t *)(object + offset);
 }

@@ -35,9 +35,8 @@ step() {
 	"$@"
 }
 
-# PYTHONMALLOC=malloc: each object becomes a call of malloc, so that each can be seen.
-step env PYTHONMALLOC=malloc "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
-step "$heapline" top --rows 15 "$recording"
+step "$heapline" record -f -o "$recording" -- "$python" demo/json_workload.py
+step "$heapline" top --rows 15 --stack script "$recording"
 
 # suggest WHAT HEAPLINE-ARGUMENTS...
 suggest() {

@@ -6,30 +6,21 @@
  * the threads, and the total is marked as a new peak once it exceeds the last mark by mark/256. So
  * the true maximum is at most mark/128 above a mark.
  */
-#include "recorder/event.h"
+#include "recorder/event_parts.h"
 
 #include "base/clock.h"
 #include "recorder/introspect.h"
-#include "recorder/libc.h"
 #include "recorder/node.h"
 #include "recorder/python_modules.h"
 #include "recorder/python_objects.h"
-#include "recorder/recall_check.h"
-#include "recorder/sample.h"
 
 #include <time.h>
 
 #define PEAK_STEP_SHIFT 8
 
-/* The mode with its flags. It may change at any time, so each event reads it once. */
-static uint32_t read_mode(const struct hl_recorder *recorder)
-{
-	return atomic_load_explicit(&recorder->region.header->mode, memory_order_relaxed);
-}
-
 static bool is_closed(const struct hl_recorder *recorder)
 {
-	return hl_mode_of(read_mode(recorder)) == HL_MODE_CLOSED;
+	return hl_mode_of(hl_event_mode(recorder)) == HL_MODE_CLOSED;
 }
 
 /* Samples are few: the hash with its filter answers for all other blocks without touching a page
@@ -77,68 +68,6 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 	thread->flush_bytes = (int64_t)((mark >> PEAK_STEP_SHIFT) / (threads ? threads : 1));
 }
 
-/* The share is within +-flush_bytes, so it can leave that by one end only. */
-static void add_inuse(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t bytes)
-{
-	thread->unflushed_bytes += (int64_t)bytes;
-	if (HL_UNLIKELY(thread->unflushed_bytes > thread->flush_bytes))
-		hl_event_flush(recorder, thread);
-}
-
-static void take_inuse(struct hl_recorder *recorder, struct hl_thread *thread, uint64_t bytes)
-{
-	thread->unflushed_bytes -= (int64_t)bytes;
-	if (HL_UNLIKELY(thread->unflushed_bytes + thread->flush_bytes < 0))
-		hl_event_flush(recorder, thread);
-}
-
-/* Chunks lie on pages of their own, so a cell's address leads to its chunk. */
-static int64_t *at_peak_objects(struct hl_cell *cell)
-{
-	struct hl_cell_chunk *chunk =
-		(struct hl_cell_chunk *)((uintptr_t)cell & ~(uintptr_t)(HL_CHUNK_BYTES - 1));
-
-	return &chunk->at_peak_objects[cell - chunk->cells];
-}
-
-/* Before a cell changes: keeps what it held at the last peak mark. The epoch is written last, see
- * hl_cell. */
-static void keep_peak(const struct hl_recorder *recorder, struct hl_cell *cell)
-{
-	uint32_t epoch =
-		atomic_load_explicit(&recorder->region.header->peak_epoch, memory_order_relaxed);
-
-	if (cell->epoch == epoch)
-		return;
-	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
-	*at_peak_objects(cell) = (int64_t)(cell->alloc_objects - cell->free_objects);
-	atomic_signal_fence(memory_order_release);
-	cell->epoch = epoch;
-	atomic_signal_fence(memory_order_release);
-}
-
-static void begin_logged_event(struct hl_recorder *recorder, struct hl_thread *thread)
-{
-	if (HL_UNLIKELY(!thread->ring.ring))
-		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
-	hl_ring_writer_begin(&thread->ring);
-}
-
-/* Before anything of an event is counted in ${mode}; log_event() ends it. */
-static void begin_event(struct hl_recorder *recorder, struct hl_thread *thread,
-			struct hl_cell *cell, uint32_t mode)
-{
-	if (HL_UNLIKELY(mode & HL_MODE_LOGGING))
-		begin_logged_event(recorder, thread);
-	keep_peak(recorder, cell);
-}
-
-static void count_lost(struct hl_thread *thread, uint64_t bytes)
-{
-	thread->in_region->lost_events++;
-	thread->in_region->lost_bytes += bytes;
-}
-
 /* For threads that have no slot, because there was no memory or no number left for one. */
 static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 {
@@ -164,15 +93,8 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
 	return node ? node : HL_NODE_NONE;
 }
 
-/* What hl_recall carries: the address of the stack's cell, and in its lowest bits whether the walk
- * was incomplete, and whether providers of script frames are asked. */
-#define TAG_INCOMPLETE UINT64_C(1)
-#define TAG_ASKS       UINT64_C(2)
-#define TAG_BITS       (TAG_INCOMPLETE | TAG_ASKS)
-
-static __attribute__((noinline)) uint64_t walk_to_tag(struct hl_recorder *recorder,
-						      struct hl_thread *thread,
-						      const struct hl_registers *caller, bool keep)
+uint64_t hl_event_walk_to_tag(struct hl_recorder *recorder, struct hl_thread *thread,
+			      const struct hl_registers *caller, bool keep)
 {
 	struct hl_walk *walk = &thread->walk;
 	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
@@ -194,85 +116,34 @@ static __attribute__((noinline)) uint64_t walk_to_tag(struct hl_recorder *record
 			hl_recall_drop(place);
 		return 0;
 	}
-	uint64_t tag =
-		(uint64_t)cell | (walk->incomplete ? TAG_INCOMPLETE : 0) | (asks ? TAG_ASKS : 0);
+	uint64_t tag = (uint64_t)cell | (walk->incomplete ? HL_EVENT_TAG_INCOMPLETE : 0) |
+		       (asks ? HL_EVENT_TAG_ASKS : 0);
 	if (place)
 		place->tag = tag;
 	return tag;
 }
 
-static inline struct hl_cell *stack_of_tag(uint64_t tag)
+struct hl_cell *hl_event_cell_of_marked(struct hl_recorder *recorder, struct hl_thread *thread,
+					const struct hl_registers *caller, uint64_t tag)
 {
-	return (struct hl_cell *)(tag & ~TAG_BITS);
-}
+	struct hl_cell *stack = hl_event_stack_of_tag(tag);
 
-static __attribute__((noinline)) struct hl_cell *cell_of_marked(struct hl_recorder *recorder,
-								struct hl_thread *thread,
-								const struct hl_registers *caller,
-								uint64_t tag)
-{
-	struct hl_cell *stack = stack_of_tag(tag);
-
-	thread->in_region->incomplete_stacks += tag & TAG_INCOMPLETE;
+	thread->in_region->incomplete_stacks += tag & HL_EVENT_TAG_INCOMPLETE;
 	/* It may have become one that asks since hl_event_look_ahead(). */
-	return tag & TAG_ASKS && !thread->looked_ahead
+	return tag & HL_EVENT_TAG_ASKS && !thread->looked_ahead
 		       ? hl_script_cell(recorder, thread, stack, caller)
 		       : stack;
 }
 
-/* The cell of what hl_recall carries, with the frames of scripts; NULL when there is no memory for it. */
-static inline struct hl_cell *cell_of_tag(struct hl_recorder *recorder, struct hl_thread *thread,
-					  const struct hl_registers *caller, uint64_t tag)
-{
-	return HL_UNLIKELY(tag & TAG_BITS) ? cell_of_marked(recorder, thread, caller, tag)
-					   : stack_of_tag(tag);
-}
-
-/* What hl_recall carries for the calling thread's stack; 0 when there is no memory for it. ${begins},
- * a constant: the place hl_recall_begins() and does not hl_recall_ends(). */
-static inline uint64_t stack_tag(struct hl_recorder *recorder, struct hl_thread *thread,
-				 const struct hl_registers *caller,
-				 const struct hl_recall_slot *place, bool begins)
-{
-	struct hl_recall *recall = &thread->recall;
-	bool wanted = begins || hl_recall_wants(recall);
-	uint64_t tag = 0;
-
-	if (begins) {
-		tag = hl_recall_by_parts(recall, place, &thread->walk, caller);
-		hl_recall_count(recall, tag);
-	} else if (HL_LIKELY(wanted)) {
-		tag = hl_recall_find(recall, &recorder->unwind, &thread->walk, caller, place);
-	}
-	if (HL_UNLIKELY(!tag))
-		return walk_to_tag(recorder, thread, caller, wanted);
-	if (HL_UNLIKELY(hl_recall_check_every))
-		hl_recall_check(recorder, thread, caller, stack_of_tag(tag)->node,
-				tag & TAG_INCOMPLETE);
-	return tag;
-}
-
-/* The cell of the calling thread's stack, with the frames of scripts. ${begins}: as above. */
-static inline struct hl_cell *find_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-					const struct hl_registers *caller,
-					const struct hl_recall_slot *place, bool begins)
-{
-	if (!begins && HL_UNLIKELY(thread->ahead))
-		return thread->ahead;
-	return cell_of_tag(recorder, thread, caller,
-			   stack_tag(recorder, thread, caller, place, begins));
-}
-
-/* The same in ${mode}, which may want interpreters to be probed first. */
-static struct hl_cell *cell_in_mode(struct hl_recorder *recorder, struct hl_thread *thread,
-				    const struct hl_registers *caller,
-				    const struct hl_recall_slot *place, uint32_t mode)
+struct hl_cell *hl_event_cell_in_mode(struct hl_recorder *recorder, struct hl_thread *thread,
+				      const struct hl_registers *caller,
+				      const struct hl_recall_slot *place, uint32_t mode)
 {
 	if (HL_UNLIKELY(mode & HL_MODE_PROBE)) {
 		hl_lua_modules_probe(recorder); /* which first takes the bit off */
 		hl_python_modules_open(recorder);
 	}
-	return find_cell(recorder, thread, caller, place, false);
+	return hl_event_find_cell(recorder, thread, caller, place, false);
 }
 
 /* The cell of the pseudo frame ${key} below that of a stack; NULL when there is no memory for it.
@@ -291,11 +162,11 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 struct hl_cell *hl_event_find_ahead(struct hl_thread *thread, const struct hl_registers *caller,
 				    const struct hl_recall_slot *place)
 {
-	uint32_t mode = read_mode(hl_recorder);
+	uint32_t mode = hl_event_mode(hl_recorder);
 
 	return hl_mode_of(mode) == HL_MODE_CLOSED
 		       ? NULL
-		       : cell_in_mode(hl_recorder, thread, caller, place, mode);
+		       : hl_event_cell_in_mode(hl_recorder, thread, caller, place, mode);
 }
 
 /* The cell of blocks of ${requested} bytes of a stack, by size class. */
@@ -322,55 +193,6 @@ static struct hl_weight weigh(const struct hl_recorder *recorder, const void *ad
 	return hl_sample_weight(recorder->region.header->sample_bytes, address, block);
 }
 
-static inline void write_event(struct hl_recorder *recorder, struct hl_thread *thread,
-			       uint32_t node, struct hl_weight weight, bool is_free)
-{
-	if (HL_UNLIKELY(!thread->ring.ring ||
-			!hl_ring_writer_put(&thread->ring, &recorder->region, node, weight.bytes,
-					    weight.objects, is_free))) {
-		thread->in_region->lost_log_events++;
-		hl_ring_writer_end(&thread->ring);
-	}
-}
-
-/* Writes the event into the log, if ${mode}, that of begin_event(), has one. Without a log it costs
- * a branch, no call. */
-static inline void log_event(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode,
-			     uint32_t node, struct hl_weight weight, bool is_free)
-{
-	if (HL_UNLIKELY(mode & HL_MODE_LOGGING))
-		write_event(recorder, thread, node, weight, is_free);
-}
-
-/* Counts an allocation that ${weight} stands for, each block with ${slack}, and logs it if ${mode}
- * does. */
-static inline __attribute__((always_inline)) void
-add_alloc(struct hl_recorder *recorder, struct hl_thread *thread, const void *block,
-	  struct hl_cell *cell, struct hl_weight weight, uint64_t slack, uint32_t mode)
-{
-	begin_event(recorder, thread, cell, mode);
-	cell->alloc_bytes += weight.bytes;
-	cell->alloc_objects += weight.objects;
-	cell->slack_bytes += (int64_t)(slack * weight.objects);
-	thread->alloc_events++;
-	thread->last_block = block;
-	add_inuse(recorder, thread, weight.bytes);
-	log_event(recorder, thread, mode, cell->node, weight, false);
-}
-
-/* The same for a free. */
-static inline __attribute__((always_inline)) void
-add_free(struct hl_recorder *recorder, struct hl_thread *thread, struct hl_cell *cell,
-	 struct hl_weight weight, uint64_t slack, uint32_t mode)
-{
-	begin_event(recorder, thread, cell, mode);
-	cell->free_bytes += weight.bytes;
-	cell->free_objects += weight.objects;
-	cell->slack_bytes -= (int64_t)(slack * weight.objects);
-	take_inuse(recorder, thread, weight.bytes);
-	log_event(recorder, thread, mode, cell->node, weight, true);
-}
-
 /* Whether an allocation is to be recorded in ${mode}: one comparison nearly always decides. */
 static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode)
 {
@@ -380,12 +202,6 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 	if (mode & HL_MODE_ASKED)
 		hl_introspect(recorder, thread);
 	return hl_mode_of(mode) != HL_MODE_CLOSED;
-}
-
-/* A block of the real malloc without a known size has no slack. */
-static inline uint64_t slack_of(uint64_t usable, uint64_t requested)
-{
-	return hl_libc_knows_usable_size() ? usable - requested : 0;
 }
 
 static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const void *block,
@@ -406,7 +222,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	    enum hl_label kind, const char *label)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	const uint32_t mode = read_mode(recorder);
+	const uint32_t mode = hl_event_mode(recorder);
 
 	thread->last_block = NULL;
 	struct hl_block it = {.requested = requested};
@@ -416,7 +232,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	}
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
-	struct hl_cell *cell = cell_in_mode(recorder, thread, caller, place, mode);
+	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
 	if (label)
 		cell = hl_script_label_cell(recorder, thread, cell, kind, label);
 	if (HL_UNLIKELY(recorder->sizes))
@@ -424,37 +240,24 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
 	if (HL_UNLIKELY(!cell || !keep_block(recorder, mode, block, it, usable, is_ruled))) {
-		count_lost(thread, requested);
+		hl_event_lose(thread, requested);
 		return;
 	}
-	add_alloc(recorder, thread, block, cell, weigh(recorder, block, it),
-		  slack_of(usable, requested), mode);
+	hl_event_add_alloc(recorder, thread, block, cell, weigh(recorder, block, it),
+			   hl_event_slack(usable, requested), mode);
 }
 
-/* The bits of the mode that say whether an event only counts, and is logged. */
-#define WAY_BITS    (HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_PROBE | HL_MODE_MASK)
-#define WAY_COUNTED HL_MODE_MEM_FAST
-#define WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
-
-static inline __attribute__((always_inline)) void
-add_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void *block,
-	     uint64_t requested, hl_block_entry *entry, uint64_t slack, struct hl_cell *cell,
-	     uint32_t way)
-{
-	atomic_store_explicit(entry, hl_block_entry_of(cell->node, slack), memory_order_relaxed);
-	add_alloc(recorder, thread, block, cell, (struct hl_weight){requested, 1}, slack, way);
-}
+static const struct hl_event_kind of_block;
 
 /* The usual event, in the mode of ${way}, a constant: the block fits into the array. False, and
- * nothing has happened, in all other cases. ${begins}: as in stack_cell(). */
+ * nothing has happened, in all other cases. */
 static inline __attribute__((always_inline)) bool
 alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
-	       const struct hl_registers *caller, const struct hl_recall_slot *place, uint32_t way,
-	       bool begins)
+	       const struct hl_registers *caller, const struct hl_recall_slot *place, uint32_t way)
 {
 	struct hl_recorder *recorder = hl_recorder;
 
-	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != way))
+	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way))
 		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 	if (HL_UNLIKELY(!entry))
@@ -462,13 +265,8 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	uint64_t slack = hl_libc_usable_size(block) - requested;
 	if (HL_UNLIKELY(slack > HL_BLOCK_SLACK_MAX))
 		return false;
-	struct hl_cell *cell = find_cell(recorder, thread, caller, place, begins);
-	if (HL_UNLIKELY(!cell)) {
-		thread->last_block = NULL;
-		count_lost(thread, requested);
-		return true;
-	}
-	add_in_array(recorder, thread, block, requested, entry, slack, cell, way);
+	hl_event_add_or_lose(&of_block, thread, block, requested, entry, slack,
+			     hl_event_find_cell(recorder, thread, caller, place, false), way);
 	return true;
 }
 
@@ -477,8 +275,8 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 						const struct hl_registers *caller,
 						const struct hl_recall_slot *place)
 {
-	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, false) &&
-	    !alloc_in_array(thread, block, requested, caller, place, WAY_LOGGED, false))
+	if (!alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_COUNTED) &&
+	    !alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_LOGGED))
 		count_alloc(thread, block, requested, NULL, false, caller, place, HL_LABEL_COUNT,
 			    NULL);
 }
@@ -489,64 +287,48 @@ void hl_event_alloc_ahead(struct hl_thread *thread, const void *block, uint64_t 
 	alloc_any(thread, block, requested, caller, place);
 }
 
-/* For a tag that says more than the cell. */
 static __attribute__((noinline)) void alloc_marked(struct hl_thread *thread, const void *block,
 						   uint64_t requested,
 						   const struct hl_registers *caller, uint64_t tag,
 						   hl_block_entry *entry, uint64_t slack)
 {
-	struct hl_recorder *recorder = hl_recorder;
-	struct hl_cell *cell = cell_of_marked(recorder, thread, caller, tag);
-
-	if (HL_LIKELY(cell)) {
-		add_in_array(recorder, thread, block, requested, entry, slack, cell, WAY_COUNTED);
-	} else {
-		thread->last_block = NULL;
-		count_lost(thread, requested);
-	}
+	hl_event_marked_of(&of_block, thread, block, requested, caller, tag, entry, slack);
 }
 
-/* For a place that hl_recall_begins() and does not hl_recall_ends(). */
 static __attribute__((noinline)) void alloc_by_parts(struct hl_thread *thread, const void *block,
 						     uint64_t requested,
 						     const struct hl_registers *caller,
-						     const struct hl_recall_slot *place)
+						     const struct hl_recall_slot *place,
+						     hl_block_entry *entry, uint64_t slack)
 {
-	if (!alloc_in_array(thread, block, requested, caller, place, WAY_COUNTED, true))
-		count_alloc(thread, block, requested, NULL, false, caller, place, HL_LABEL_COUNT,
-			    NULL);
+	hl_event_by_parts_of(&of_block, thread, block, requested, caller, place, entry, slack);
 }
 
-/* What is done here is what most events are: it calls nothing, but jumps on where that is not
- * enough, while nothing has happened. */
+static inline bool read_usable(const void *block, uint64_t requested, size_t *ret_usable)
+{
+	(void)requested;
+	return hl_libc_read_usable_size(block, ret_usable);
+}
+
+static inline void set_block(hl_block_entry *entry, uint32_t node, uint64_t requested,
+			     uint64_t slack)
+{
+	(void)requested;
+	atomic_store_explicit(entry, hl_block_entry_of(node, slack), memory_order_relaxed);
+}
+
+static const struct hl_event_kind of_block = {
+	.read_usable = read_usable,
+	.set = set_block,
+	.any = alloc_any,
+	.by_parts = alloc_by_parts,
+	.marked = alloc_marked,
+};
+
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
 		    const struct hl_registers *caller, const struct hl_recall_slot *place)
 {
-	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry;
-	size_t usable;
-
-	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != WAY_COUNTED ||
-			!hl_libc_read_usable_size(block, &usable) ||
-			usable - requested > HL_BLOCK_SLACK_MAX ||
-			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			hl_recall_check_every || !thread->recall.credit ||
-			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
-					  place))) {
-		alloc_any(thread, block, requested, caller, place);
-		return;
-	}
-	if (HL_UNLIKELY(!hl_recall_ends(place, &thread->walk))) {
-		alloc_by_parts(thread, block, requested, caller, place);
-		return;
-	}
-	hl_recall_count_hit(&thread->recall);
-	if (HL_UNLIKELY(place->tag & TAG_BITS))
-		alloc_marked(thread, block, requested, caller, place->tag, entry,
-			     usable - requested);
-	else
-		add_in_array(recorder, thread, block, requested, entry, usable - requested,
-			     stack_of_tag(place->tag), WAY_COUNTED);
+	hl_event_alloc_of(&of_block, thread, block, requested, caller, place);
 }
 
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -563,11 +345,11 @@ count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint
 
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, it.node);
 	if (HL_UNLIKELY(!cell)) {
-		count_lost(thread, it.requested);
+		hl_event_lose(thread, it.requested);
 		return NULL;
 	}
-	add_free(recorder, thread, cell, weigh(recorder, block, it), slack_of(usable, it.requested),
-		 read_mode(recorder));
+	hl_event_add_free(recorder, thread, cell, weigh(recorder, block, it),
+			  hl_event_slack(usable, it.requested), hl_event_mode(recorder));
 	return cell;
 }
 
@@ -642,6 +424,12 @@ static inline __attribute__((always_inline)) void finish_free(struct hl_thread *
 		cell->temporary_objects++;
 }
 
+void hl_event_finish_free(struct hl_thread *thread, const void *block, struct hl_block it,
+			  uint64_t usable, bool temporary)
+{
+	finish_free(thread, block, it, usable, temporary);
+}
+
 void hl_event_free(struct hl_thread *thread, const void *block)
 {
 	bool temporary = thread->last_block == block;
@@ -674,7 +462,8 @@ free_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void
 	atomic_store_explicit(entry, 0, memory_order_relaxed);
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
-	add_free(recorder, thread, cell, (struct hl_weight){usable - slack, 1}, slack, logging);
+	hl_event_add_free(recorder, thread, cell, (struct hl_weight){usable - slack, 1}, slack,
+			  logging);
 }
 
 /* The node of a block that is in the array, of which ${value} is the entry; or 0. */
@@ -697,7 +486,7 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 	if (HL_UNLIKELY(!cell || !entry))
 		return false;
 	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block),
-		      read_mode(recorder));
+		      hl_event_mode(recorder));
 	return true;
 }
 
@@ -713,7 +502,7 @@ bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 	uint32_t node = node_in_array(atomic_load_explicit(entry, memory_order_relaxed));
 	if (HL_UNLIKELY(!node))
 		return false;
-	if (HL_UNLIKELY(read_mode(recorder) & HL_MODE_LOGGING ||
+	if (HL_UNLIKELY(hl_event_mode(recorder) & HL_MODE_LOGGING ||
 			!hl_libc_read_usable_size(block, &usable)))
 		return free_plain_any(thread, block, node);
 	struct hl_cell *cell = hl_cells_find(&thread->cells, &recorder->region, node);
@@ -744,6 +533,13 @@ void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t 
 	count_alloc(thread, block, requested, &requested, true, caller, place, HL_LABEL_TYPE, type);
 }
 
+void hl_event_alloc_in_hash(struct hl_thread *thread, const void *block, uint64_t requested,
+			    uint64_t usable, const struct hl_registers *caller,
+			    const struct hl_recall_slot *place)
+{
+	count_alloc(thread, block, requested, &usable, true, caller, place, HL_LABEL_COUNT, NULL);
+}
+
 void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
 			 const struct hl_registers *caller, const char *pool)
 {
@@ -753,7 +549,7 @@ void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t r
 	if (hl_event_take_ruled(block, &before))
 		finish_free(thread, block, before, before.requested, false);
 	if (requested > PTRDIFF_MAX) {
-		count_lost(thread, 0);
+		hl_event_lose(thread, 0);
 		return;
 	}
 	count_alloc(thread, block, requested, &requested, true, caller,
@@ -768,7 +564,7 @@ bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)
 void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it)
 {
 	if (!hl_block_hash_set(hl_recorder->blocks.hash, (uintptr_t)hl_block_ruled_key(block), it))
-		count_lost(thread, it.requested);
+		hl_event_lose(thread, it.requested);
 }
 
 void hl_event_free_ruled(struct hl_thread *thread, const void *block)
@@ -784,208 +580,14 @@ void hl_event_free_ruled(struct hl_thread *thread, const void *block)
 		count_unmatched(hl_recorder, thread);
 }
 
-/* ---- objects of interpreters ---- */
-
-static uint64_t object_usable(uint64_t requested)
-{
-	return (requested + 15) & ~UINT64_C(15);
-}
-
-/* A stale size would make an object of one granule a larger one. */
-static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t requested)
-{
-	uint64_t usable = object_usable(requested);
-	uint32_t granules = (uint32_t)(usable >> HL_BLOCK_GRANULE_BITS);
-
-	atomic_store_explicit(entry,
-			      hl_block_entry_of(node, HL_BLOCK_OBJECT + (usable - requested)),
-			      memory_order_relaxed);
-	if (HL_LIKELY(granules > 1))
-		atomic_store_explicit(entry + 1, granules, memory_order_relaxed);
-	else if (hl_block_entry_is_size(atomic_load_explicit(entry + 1, memory_order_relaxed)))
-		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
-}
-
-/* Takes the object of which ${entry} is, and holds ${value}. */
-static inline struct hl_block take_object(hl_block_entry *entry, uint32_t value)
-{
-	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
-
-	atomic_store_explicit(entry, 0, memory_order_relaxed);
-	if (HL_LIKELY(hl_block_entry_is_size(next)))
-		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
-	return (struct hl_block){
-		.node = value >> HL_BLOCK_SLACK_BITS,
-		.requested = hl_block_object_bytes(next) - (value & HL_BLOCK_OBJECT_SLACK_MASK),
-	};
-}
-
-/* The array's entry for an object that is allocated in ${mode}; NULL: the hash is for it. */
-static inline hl_block_entry *entry_for_object(struct hl_recorder *recorder, uint32_t mode,
-					       const void *block)
-{
-	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-
-	if (HL_UNLIKELY(!hl_mode_has_array(hl_mode_of(mode))))
-		return NULL;
-	if (HL_LIKELY(entry))
-		return entry;
-	return hl_event_wants_array(recorder, mode) ? hl_block_entry_make(&recorder->blocks, block)
-						    : NULL;
-}
-
-/* ${cell} may be NULL. */
-static inline __attribute__((always_inline)) void add_object(struct hl_thread *thread,
-							     const void *block, uint64_t requested,
-							     hl_block_entry *entry,
-							     struct hl_cell *cell, uint32_t mode)
-{
-	if (HL_UNLIKELY(!cell)) {
-		thread->last_block = NULL;
-		count_lost(thread, requested);
-		return;
-	}
-	set_object(entry, cell->node, requested);
-	add_alloc(hl_recorder, thread, block, cell, (struct hl_weight){requested, 1},
-		  slack_of(object_usable(requested), requested), mode);
-}
-
-static __attribute__((noinline)) void alloc_object_any(struct hl_thread *thread, const void *block,
-						       uint64_t requested,
-						       const struct hl_registers *caller,
-						       const struct hl_recall_slot *place)
-{
-	struct hl_recorder *recorder = hl_recorder;
-	const uint32_t mode = read_mode(recorder);
-	uint64_t usable = object_usable(requested);
-	hl_block_entry *entry = HL_LIKELY(thread->plain && !(mode & HL_MODE_ASKED))
-					? entry_for_object(recorder, mode, block)
-					: NULL;
-
-	if (HL_UNLIKELY(!entry))
-		count_alloc(thread, block, requested, &usable, true, caller, place, HL_LABEL_COUNT,
-			    NULL);
-	else
-		add_object(thread, block, requested, entry,
-			   cell_in_mode(recorder, thread, caller, place, mode), mode);
-}
-
-/* For a place that hl_recall_begins() and does not hl_recall_ends(). */
-static __attribute__((noinline)) void alloc_object_by_parts(struct hl_thread *thread,
-							    const void *block, uint64_t requested,
-							    const struct hl_registers *caller,
-							    const struct hl_recall_slot *place,
-							    hl_block_entry *entry)
-{
-	add_object(thread, block, requested, entry,
-		   find_cell(hl_recorder, thread, caller, place, true), WAY_COUNTED);
-}
-
-static __attribute__((noinline)) void alloc_marked_object(struct hl_thread *thread,
-							  const void *block, uint64_t requested,
-							  const struct hl_registers *caller,
-							  uint64_t tag, hl_block_entry *entry)
-{
-	add_object(thread, block, requested, entry,
-		   cell_of_marked(hl_recorder, thread, caller, tag), WAY_COUNTED);
-}
-
-/* As hl_event_alloc(). */
-void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t requested,
-			   const struct hl_registers *caller, const struct hl_recall_slot *place)
-{
-	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-
-	if (HL_UNLIKELY(!thread->plain || (read_mode(recorder) & WAY_BITS) != WAY_COUNTED ||
-			!entry || hl_recall_check_every || !thread->recall.credit ||
-			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
-					  place))) {
-		alloc_object_any(thread, block, requested, caller, place);
-		return;
-	}
-	if (HL_UNLIKELY(!hl_recall_ends(place, &thread->walk))) {
-		alloc_object_by_parts(thread, block, requested, caller, place, entry);
-		return;
-	}
-	hl_recall_count_hit(&thread->recall);
-	if (HL_UNLIKELY(place->tag & TAG_BITS))
-		alloc_marked_object(thread, block, requested, caller, place->tag, entry);
-	else
-		add_object(thread, block, requested, entry, stack_of_tag(place->tag), WAY_COUNTED);
-}
-
-bool hl_event_take_object(const void *block, struct hl_block *ret_block)
-{
-	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
-	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
-
-	if (HL_UNLIKELY(!hl_block_entry_is_object(value)))
-		return hl_block_hash_may_hold(hl_recorder->blocks.hash,
-					      (uintptr_t)hl_block_ruled_key(block)) &&
-		       hl_event_take_ruled(block, ret_block);
-	*ret_block = take_object(entry, value);
-	return true;
-}
-
-static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, const void *block)
-{
-	struct hl_block it;
-
-	if (!hl_event_take_object(block, &it))
-		return false;
-	bool temporary = thread->last_block == block;
-	thread->last_block = NULL;
-	finish_free(thread, block, it, object_usable(it.requested), temporary);
-	return true;
-}
-
-/* As hl_event_free_plain(). */
-bool hl_event_free_object(struct hl_thread *thread, const void *block)
-{
-	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
-
-	struct hl_cell *cell = hl_block_entry_is_object(value)
-				       ? hl_cells_find(&thread->cells, &recorder->region,
-						       value >> HL_BLOCK_SLACK_BITS)
-				       : NULL;
-	if (HL_UNLIKELY(!cell || !thread->plain || read_mode(recorder) & HL_MODE_LOGGING))
-		return free_object_any(thread, block);
-	struct hl_block it = take_object(entry, value);
-	cell->temporary_objects += thread->last_block == block;
-	thread->last_block = NULL;
-	add_free(recorder, thread, cell, (struct hl_weight){it.requested, 1},
-		 slack_of(object_usable(it.requested), it.requested), 0);
-	return true;
-}
-
-void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it)
-{
-	count_free(thread, block, it, object_usable(it.requested));
-}
-
-void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it)
-{
-	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry =
-		thread->plain ? entry_for_object(recorder, read_mode(recorder), block) : NULL;
-
-	if (HL_LIKELY(entry))
-		set_object(entry, it.node, it.requested);
-	else
-		hl_event_put_back_ruled(thread, block, it);
-}
-
 void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_block it,
 		       uint64_t usable)
 {
 	struct hl_recorder *recorder = hl_recorder;
 
-	bool in_array = hl_event_wants_array(recorder, read_mode(recorder));
+	bool in_array = hl_event_wants_array(recorder, hl_event_mode(recorder));
 	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable))
-		count_lost(thread, it.requested);
+		hl_event_lose(thread, it.requested);
 }
 
 /* In the image the calls that the allocator makes of itself come by the hooks, too: realloc(NULL)
@@ -1011,7 +613,7 @@ void hl_event_nested_alloc(uint64_t requested)
 	if (is_of_allocator(thread))
 		return;
 	if (hl_thread_is_inside(thread))
-		count_lost(thread, requested);
+		hl_event_lose(thread, requested);
 	else
 		count_lost_in_header(recorder, requested);
 }
@@ -1060,14 +662,14 @@ static void free_nested(struct hl_recorder *recorder, const void *block, const v
 	}
 	if (!hl_block_try_take(&recorder->blocks, key, usable, &pending.block, &busy)) {
 		if (busy)
-			count_lost(thread, 0);
+			hl_event_lose(thread, 0);
 		return;
 	}
 	if (key != block)
 		pending.usable = pending.block.requested;
 	uint32_t count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed);
 	if (count == HL_PENDING_MAX) {
-		count_lost(thread, pending.block.requested);
+		hl_event_lose(thread, pending.block.requested);
 		return;
 	}
 	thread->pending[count] = pending;
@@ -1105,17 +707,18 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell)) {
-		count_lost(thread, bytes);
+		hl_event_lose(thread, bytes);
 		return;
 	}
-	add_free(recorder, thread, cell, (struct hl_weight){bytes, last}, 0, read_mode(recorder));
+	hl_event_add_free(recorder, thread, cell, (struct hl_weight){bytes, last}, 0,
+			  hl_event_mode(recorder));
 }
 
 void hl_event_unmap(struct hl_thread *thread, uint64_t start, uint64_t end, uint64_t bound)
 {
 	thread->last_block = NULL;
 	if (!hl_mappings_remove(&hl_recorder->mappings, start, end, bound, count_unmapped, thread))
-		count_lost(thread, end - start);
+		hl_event_lose(thread, end - start);
 }
 
 void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum hl_pseudo_frame way,
@@ -1124,20 +727,20 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 	struct hl_recorder *recorder = hl_recorder;
 
 	hl_event_unmap(thread, start, end, HL_MAPPING_ANY);
-	const uint32_t mode = read_mode(recorder);
+	const uint32_t mode = hl_event_mode(recorder);
 	if (hl_mode_of(mode) == HL_MODE_CLOSED)
 		return;
 	const struct hl_recall_slot *place =
 		hl_recall_locate(&thread->recall, &thread->walk, caller);
-	struct hl_cell *cell = cell_in_mode(recorder, thread, caller, place, mode);
+	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
 	cell = pseudo_cell(recorder, thread, cell, hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {
-		count_lost(thread, end - start);
+		hl_event_lose(thread, end - start);
 		return;
 	}
-	begin_event(recorder, thread, cell, mode);
+	hl_event_begin(recorder, thread, cell, mode);
 	cell->alloc_bytes += end - start;
 	cell->alloc_objects++;
-	add_inuse(recorder, thread, end - start);
-	log_event(recorder, thread, mode, cell->node, (struct hl_weight){end - start, 1}, false);
+	hl_event_add_inuse(recorder, thread, end - start);
+	hl_event_log(recorder, thread, mode, cell->node, (struct hl_weight){end - start, 1}, false);
 }

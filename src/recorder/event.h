@@ -5,6 +5,12 @@
 
 #include "recorder/recorder.h"
 
+/* The mode with its flags. It may change at any time, so each event reads it once. */
+static inline uint32_t hl_event_mode(const struct hl_recorder *recorder)
+{
+	return atomic_load_explicit(&recorder->region.header->mode, memory_order_relaxed);
+}
+
 /* Whether blocks that are allocated in ${mode} go into the array of the block table, which is made
  * if need be. Without memory for it the hash takes all. */
 bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode);
@@ -32,8 +38,7 @@ struct hl_cell *hl_event_find_ahead(struct hl_thread *thread, const struct hl_re
 static inline bool hl_event_look_ahead(struct hl_thread *thread, const struct hl_registers *caller,
 				       const struct hl_recall_slot *place)
 {
-	uint32_t mode = atomic_load_explicit(&hl_recorder->region.header->mode,
-					     memory_order_relaxed); /* as read_mode() */
+	uint32_t mode = hl_event_mode(hl_recorder);
 
 	if (HL_UNLIKELY(mode & (HL_MODE_SCRIPT | HL_MODE_PROBE)))
 		thread->ahead = hl_event_find_ahead(thread, caller, place);
@@ -125,8 +130,7 @@ static inline bool hl_event_may_hold(const void *block)
 /* Nothing is recorded now and nothing asked. */
 static inline bool hl_event_is_closed(const struct hl_thread *thread)
 {
-	uint32_t mode = atomic_load_explicit(&hl_recorder->region.header->mode,
-					     memory_order_relaxed); /* as read_mode() */
+	uint32_t mode = hl_event_mode(hl_recorder);
 
 	return HL_UNLIKELY(!(mode & (HL_MODE_ASKED | HL_MODE_MASK))) && !thread->sampling;
 }

@@ -20,13 +20,16 @@ static uint64_t watch_s;
 static const char *save;
 static bool diff;
 static bool python_arenas;
+static bool python_types;
 static struct hl_option_texts fail_above;
 
 static const struct hl_option options[] = {
-	{"rows", 'n', "N", "show at most N arenas; 0: all (default: 20)", HL_OPTION_COUNT,
+	{"rows", 'n', "N", "show at most N arenas, or types; 0: all (default: 20)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
 	{"python-arenas", 0, NULL, "also show the arenas of Python's objects, by size class",
 	 HL_OPTION_FLAG, &python_arenas, NULL},
+	{"python-types", 0, NULL, "the same, and Python's objects by type", HL_OPTION_FLAG,
+	 &python_types, NULL},
 	{"watch", 'w', "SECONDS", "repeat every SECONDS, until the process ends or Ctrl-C",
 	 HL_OPTION_COUNT, &watch_s, HL_BOUNDS(0, WATCH_MAX_S)},
 	{"save", 0, "FILE", "save the state to FILE, for --diff", HL_OPTION_TEXT, &save, NULL},
@@ -129,8 +132,10 @@ static int save_heap(const struct hl_resident *resident, struct hl_error *err)
 /* With stacks, where a recorder in the process knows them. */
 static int read_heap(struct hl_resident **ret_resident, struct hl_error *err)
 {
-	struct hl_heap_settings settings = {
-		.want_pins = true, .want_python = python_arenas, .stop = hl_heap_target_stops()};
+	struct hl_heap_settings settings = {.want_pins = true,
+					    .want_python = python_arenas,
+					    .want_python_types = python_types,
+					    .stop = hl_heap_target_stops()};
 	struct hl_error why = {0};
 
 	if (hl_heap_target_pid() &&

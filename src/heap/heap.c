@@ -54,13 +54,18 @@ static int read_python(struct hl_memory *memory, const struct hl_heap_settings *
 
 	if (r < 0)
 		return r;
-	r = hl_python_arenas_read(memory, &heap->python);
+	r = hl_python_arenas_read(memory, heap->python_usage ? hl_python_usage_add_pool : NULL,
+				  heap->python_usage, &heap->python);
+	if (r == 0 && heap->python_usage)
+		r = hl_python_usage_make(heap->python_usage);
 	if (settings->stop)
 		hl_memory_go_on(memory);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read Python's arenas: %s", strerror(-r));
-	if (!heap->python.pool_bytes && hl_heap_note(heap, "no arenas of Python's objects are in "
-							   "the process") < 0)
+	bool has_objects = heap->python_usage && heap->python_usage->total.objects;
+	if (!heap->python.pool_bytes && !has_objects &&
+	    hl_heap_note(heap, "no arenas of Python's objects are in "
+			       "the process") < 0)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	return 0;
 }
@@ -74,6 +79,9 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	int r = hl_glibc_roots_find(memory, &glibc, err);
 
 	heap->page_bytes = memory->page_bytes;
+	if (r == 0 && settings->want_python_types &&
+	    !(heap->python_usage = hl_python_usage_new(memory)))
+		return hl_error_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
 	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator)
@@ -96,7 +104,7 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 	if (r == 0 && !settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
-	if (r == 0 && settings->want_python)
+	if (r == 0 && (settings->want_python || settings->want_python_types))
 		r = read_python(memory, settings, heap, err);
 	if (r == 0 && other.allocator && (r = note_other(&other, heap)) < 0)
 		hl_error_set(err, r, "out of memory");
@@ -207,6 +215,7 @@ void hl_heap_free(struct hl_heap *heap)
 		return;
 	hl_process_facts_release(&heap->process);
 	hl_carriers_release(&heap->carriers);
+	hl_python_usage_free(heap->python_usage);
 	free(heap->arenas);
 	free(heap->pins);
 	free(heap->notes);

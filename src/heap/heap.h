@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "heap/carriers.h"
 #include "heap/python_arenas.h"
+#include "heap/python_usage.h"
 #include "process/process.h"
 
 #include <stdbool.h>
@@ -110,7 +111,8 @@ struct hl_heap {
 	uint64_t mp_mmapped_bytes, mp_mmapped_blocks;
 	struct hl_heap_rss rss;
 	struct hl_python_arenas python;
-	struct hl_heap_pin *pins; /* by returned_bytes, falling */
+	struct hl_python_usage *python_usage; /* NULL if it is not wanted */
+	struct hl_heap_pin *pins;	      /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
 	struct hl_heap_note *notes;
@@ -121,7 +123,8 @@ struct hl_heap {
 struct hl_heap_settings {
 	bool stop; /* exact: the threads stand still while an arena is walked */
 	bool want_pins;
-	bool want_python; /* what lies in the arenas of Python's objects */
+	bool want_python;	/* what lies in the arenas of Python's objects */
+	bool want_python_types; /* and its objects by type */
 	bool only_arenas; /* whether it can be read, and by which allocator it is: no block is */
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */

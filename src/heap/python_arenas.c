@@ -11,7 +11,7 @@
 
 /* Pools of pymalloc have POOL_MAX bytes since Python 3.10, and had POOL_MIN before; arenas at least
  * ARENA_MIN. */
-#define POOL_MAX     (UINT64_C(16) << 10)
+#define POOL_MAX     ((uint64_t)HL_PYTHON_POOL_BYTES_MAX)
 #define POOL_MIN     (UINT64_C(4) << 10)
 #define POOL_SAMPLES 32u
 #define ARENA_MIN    (UINT64_C(256) << 10)
@@ -59,10 +59,48 @@ uint64_t hl_python_arenas_pool_bytes(struct hl_memory *memory, uint64_t start, u
 	return large >= small ? POOL_MAX : POOL_MIN;
 }
 
+/* ---- one pool ---- */
+
+int hl_python_pool_read(struct hl_memory *memory, uint64_t address, uint64_t bytes,
+			struct hl_python_pool *ret_pool)
+{
+	struct pool pool;
+	uint32_t free = 0;
+
+	int r = hl_memory_read(memory, address, ret_pool->words, bytes);
+	if (r < 0)
+		return r;
+	memcpy(&pool, ret_pool->words, sizeof(pool));
+	if (!is_pool(&pool, bytes))
+		return -EAGAIN;
+	ret_pool->block_bytes = (uint32_t)hl_python_block_bytes(pool.size_class);
+	ret_pool->first = sizeof(pool);
+	ret_pool->blocks = (uint32_t)capacity(&pool, bytes);
+	ret_pool->used = pool.used;
+	/* Blocks from the offset on were never used. The others that are free are a list. */
+	for (uint32_t i = 0; i < ret_pool->blocks; i++) {
+		ret_pool->is_free[i] =
+			ret_pool->first + i * ret_pool->block_bytes >= pool.next_offset;
+		free += ret_pool->is_free[i];
+	}
+	for (uint64_t at = pool.free_block; at; free++) {
+		uint64_t offset = at - address - sizeof(pool);
+		uint64_t number = offset / ret_pool->block_bytes;
+		if (offset % ret_pool->block_bytes || number >= ret_pool->blocks ||
+		    ret_pool->is_free[number])
+			return -EAGAIN;
+		ret_pool->is_free[number] = 1;
+		at = ret_pool->words[(at - address) / 8];
+	}
+	return free + pool.used == ret_pool->blocks ? 0 : -EAGAIN;
+}
+
 /* ---- all arenas ---- */
 
 struct reading {
 	struct hl_python_arenas *arenas;
+	int (*pool)(void *context, uint64_t address, uint64_t bytes);
+	void *context;
 	uint32_t *numbers; /* of the arenas, one for each pool */
 	size_t count, capacity;
 };
@@ -94,8 +132,11 @@ static int read_pools(struct hl_memory *memory, const struct hl_map *map, uint64
 		if (!hl_pages_contain(pages, at))
 			continue;
 		r = hl_memory_read(memory, at, &pool, sizeof(pool));
+		bool is_used = r == 0 && is_pool(&pool, bytes) && pool.used;
 		if (r == 0 && is_pool(&pool, bytes))
 			r = count_pool(reading, &pool, bytes);
+		if (r == 0 && is_used && reading->pool)
+			r = reading->pool(reading->context, at, bytes);
 		if (r == -EFAULT)
 			r = 0; /* an arena that has gone meanwhile */
 	}
@@ -127,7 +168,9 @@ static bool may_hold_arenas(const struct hl_map *map)
 	       !(map->flags & (HL_MAP_SHARED | HL_MAP_EXEC | HL_MAP_RECORDER));
 }
 
-int hl_python_arenas_read(struct hl_memory *memory, struct hl_python_arenas *ret_arenas)
+int hl_python_arenas_read(struct hl_memory *memory,
+			  int (*pool)(void *context, uint64_t address, uint64_t bytes),
+			  void *context, struct hl_python_arenas *ret_arenas)
 {
 	struct hl_python_arenas arenas = {0};
 	struct hl_pages pages = {0};
@@ -135,7 +178,7 @@ int hl_python_arenas_read(struct hl_memory *memory, struct hl_python_arenas *ret
 
 	for (size_t i = 0; i < memory->maps.count && r == 0; i++) {
 		const struct hl_map *map = &memory->maps.maps[i];
-		struct reading reading = {.arenas = &arenas};
+		struct reading reading = {.arenas = &arenas, .pool = pool, .context = context};
 		if (!may_hold_arenas(map))
 			continue;
 		pages.count = 0;

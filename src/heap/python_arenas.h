@@ -39,8 +39,27 @@ static inline uint64_t hl_python_block_bytes(uint32_t number)
 uint64_t hl_python_arenas_pool_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
 				     const struct hl_pages *pages);
 
+/* A pool as it was at one moment. */
+#define HL_PYTHON_POOL_BYTES_MAX (16u << 10)
+
+struct hl_python_pool {
+	uint32_t block_bytes;
+	uint32_t first,
+		blocks; /* offset of the first block; how many there are, used ones and free ones */
+	uint32_t used;
+	uint8_t is_free[HL_PYTHON_POOL_BYTES_MAX / 16]; /* by block */
+	uint64_t words[HL_PYTHON_POOL_BYTES_MAX / 8];
+};
+
+/* Reads the pool at ${address} of ${bytes}. 0; -EAGAIN if it changed meanwhile; -EFAULT, -ESRCH, -EACCES. */
+int hl_python_pool_read(struct hl_memory *memory, uint64_t address, uint64_t bytes,
+			struct hl_python_pool *ret_pool);
+
 /*
  * Reads all arenas of the process: of CPython 3.8 to 3.14, of all its interpreters. Pages that are not in memory are
- * not touched. Figures are exact where the process stands still. 0; -ESRCH, -EACCES, -ENOMEM.
+ * not touched. Figures are exact where the process stands still. Calls ${pool}, if it is not NULL, with each pool that
+ * has a used block, until it returns non-zero, and returns that. 0; -ESRCH, -EACCES, -ENOMEM.
  */
-int hl_python_arenas_read(struct hl_memory *memory, struct hl_python_arenas *ret_arenas);
+int hl_python_arenas_read(struct hl_memory *memory,
+			  int (*pool)(void *context, uint64_t address, uint64_t bytes),
+			  void *context, struct hl_python_arenas *ret_arenas);

@@ -205,6 +205,64 @@ static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *pyt
 		HL_HEAP_COUNT(python->free_pools));
 }
 
+/* ---- Python's objects by type ---- */
+
+static void type_name(struct hl_emit *emit, const void *row, const void *usage)
+{
+	const struct hl_python_usage_row *it = row;
+
+	hl_cell_text(emit,
+		     it->name ? hl_strings_text(&((const struct hl_python_usage *)usage)->names,
+						it->name)
+			      : "(no object)");
+}
+
+static void type_bytes(struct hl_emit *emit, const void *row, const void *usage)
+{
+	const struct hl_python_usage_row *it = row;
+
+	(void)usage;
+	hl_cell_unsigned(emit, it->object_bytes + it->part_bytes);
+}
+
+#define USAGE(name) HL_MEMBER(struct hl_python_usage_row, name)
+
+static const struct hl_column type_columns[] = {
+	{"type", "Python type", HL_COLUMN_TEXT, .cell = type_name,
+	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
+	{"objects", "objects", HL_COLUMN_COUNT, USAGE(objects)},
+	{"bytes", "bytes", HL_COLUMN_BYTES, .cell = type_bytes},
+	{"object_bytes", "objects' own", HL_COLUMN_BYTES, USAGE(object_bytes), OMITTED},
+	{"part_bytes", "of it parts", HL_COLUMN_BYTES, USAGE(part_bytes), BLANK},
+	{"pinned_bytes", "pinned", HL_COLUMN_BYTES, USAGE(pinned_bytes), BLANK},
+};
+
+static void emit_python_types(struct hl_emit *emit, const struct hl_python_usage *usage,
+			      uint64_t row_limit)
+{
+	if (!usage || !usage->row_count)
+		return;
+	size_t shown = hl_emit_is_json(emit) ? usage->row_count
+					     : hl_emit_shown(emit, row_limit, 0, usage->row_count);
+	hl_emit_blank(emit);
+	hl_table_begin(
+		emit, &(struct hl_table){HL_TABLE("python_types", type_columns), .context = usage});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &usage->rows[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, usage->row_count - shown, "-n");
+	hl_emit_object(emit, "python_objects");
+	hl_emit_unsigned(emit, "objects", usage->total.objects);
+	hl_emit_unsigned(emit, "bytes", usage->total.object_bytes + usage->total.part_bytes);
+	hl_emit_unsigned(emit, "pinned_bytes", usage->total.pinned_bytes);
+	hl_emit_unsigned(emit, "unscanned_bytes", usage->unscanned_bytes);
+	hl_emit_object_end(emit);
+	hl_emit_line(emit, "%s objects of Python have %s; %s of pools could not be read",
+		     HL_HEAP_COUNT(usage->total.objects),
+		     HL_HEAP_BYTES(usage->total.object_bytes + usage->total.part_bytes),
+		     HL_HEAP_BYTES(usage->unscanned_bytes));
+}
+
 int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 		 const struct hl_emit_options *options)
 {
@@ -247,6 +305,7 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 			     HL_HEAP_COUNT(heap->mp_mmapped_blocks),
 			     hl_format_plural(heap->mp_mmapped_blocks));
 	emit_python(emit, &heap->python);
+	emit_python_types(emit, heap->python_usage, options->row_limit);
 	hl_heap_answers_emit(emit, heap);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Arenas of Python's objects, read from outside, as the interpreter itself describes them."""
+"""Python's objects and their arenas, read from outside, as the interpreter itself describes them."""
 
 import json
 import os
@@ -18,6 +18,61 @@ del kept[1::2], kept[7::11], kept[5000:9000]
 keep_one_of_many = [object() for _ in range(40000)][::200]
 describe, pause = sys._debugmallocstats, signal.pause
 describe(); pause()
+"""
+
+# What is made between two looks, and what the interpreter says of it after the second.
+STAGES = """
+import collections, gc, json, sys
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+class Slots:
+    __slots__ = ("first", "second")
+
+class Plain:
+    def __init__(self, number):
+        self.number, self.other = number % 100, None
+
+class Derived(dict):
+    pass
+
+def pause():
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+def make():
+    yield (Slots() for i in range(5000))
+    yield (Plain(i) for i in range(4000))
+    yield (Derived(word=i % 100) for i in range(700))
+    yield ([None] * (i % 150) for i in range(3000))
+    yield ({key: None for key in range(i % 40)} for i in range(2000))
+    yield (set(range(i % 100)) for i in range(1500))
+    yield ((i % 100,) * (i % 30 + 1) for i in range(2500))
+    yield (i + 0.5 for i in range(6000))
+    yield (2 ** 70 + i for i in range(1200))
+    yield ("%d %s" % (i, "x" * (i % 900)) for i in range(7000))
+    yield (bytearray(i) for i in range(1000))
+    yield (collections.deque([None] * 300) for i in range(200))
+    if numpy:
+        yield (numpy.zeros(i) for i in range(1, 1000))
+
+gc.collect()
+gc.disable()
+kept = []
+pause()
+kept = [list(objects) for objects in make()]
+gc.collect()
+pause()
+counts, sizes = collections.Counter(), collections.Counter()
+for it in (it for objects in [kept, *kept] for it in objects):
+    counts[type(it).__name__] += 1
+    sizes[type(it).__name__] += sys.getsizeof(it)
+if sys.version_info < (3, 11):  # each object with attributes has a dictionary
+    counts["dict"] += len(kept[1])
+    sizes["dict"] += sum(sys.getsizeof(vars(it)) for it in kept[1])
+print(json.dumps([counts, sizes]))
 """
 
 CLASS = re.compile(r"^ +\d+ +(\d+) +(\d+) +(\d+) +(\d+)$")
@@ -81,6 +136,52 @@ class Arenas(harness.TestCase):
         if not os.path.exists(core):
             self.skipTest("gcore may not attach here")
         self.assert_as_described(json.loads(self.heap("--core", core, "--json")), text)
+
+    def types(self, pid):
+        report = json.loads(self.heap("--python-types", "-p", str(pid), "--stop", "--json"))
+        total = report["python_objects"]
+        self.assertEqual(total["unscanned_bytes"], 0)
+        self.assertEqual(total["objects"], sum(row["objects"] for row in report["python_types"]))
+        self.assertEqual(total["pinned_bytes"], report.get("python", {"free_bytes": 0})["free_bytes"])
+        return {row["type"]: row for row in report["python_types"]}
+
+    def grown(self, **environment):
+        """{type: (objects, bytes)} that came between two looks, and {type: objects}, {type: bytes} of Python."""
+        process = subprocess.Popen([harness.need("/usr/bin/python3"), "-c", STAGES],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, **environment})
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        looks = []
+        for _ in range(2):
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            looks.append(self.types(process.pid))
+            process.stdin.write("\n")
+            process.stdin.flush()
+        counts, sizes = json.loads(process.stdout.readline())
+        none = {"objects": 0, "bytes": 0}
+        return {name.rpartition(".")[2]: tuple(row[key] - looks[0].get(name, none)[key]
+                                               for key in ("objects", "bytes"))
+                for name, row in looks[1].items()}, counts, sizes
+
+    def assert_grown_as_described(self, **environment):
+        grown, counts, sizes = self.grown(**environment)
+        self.assertGreater(len(counts), 11)
+        for name, count in counts.items():
+            with self.subTest(type=name, **environment):
+                objects, size = grown[name]
+                # The interpreter's own strings come and go.
+                self.assertAlmostEqual(objects, count, delta=5 if name == "str" else 0)
+                # Python counts what it asked for; each object has at most a block of its own and one part or
+                # a few, and blocks are multiples of 16 bytes.
+                self.assertGreaterEqual(size, sizes[name] * 0.99)
+                self.assertLess(size, sizes[name] * 1.05 + 48 * count)
+
+    def test_objects_by_type_are_those_that_python_has_made(self):
+        self.assert_grown_as_described()
+
+    def test_objects_that_malloc_gave_are_found_as_well(self):
+        self.assert_grown_as_described(PYTHONMALLOC="malloc")
 
     def test_a_program_without_python_has_no_arenas(self):
         with harness.Waiting(["/bin/sh", "-c", "echo ready; read line; :"]) as process:

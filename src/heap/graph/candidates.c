@@ -6,8 +6,6 @@
 #include "heap/glibc.h"
 #include "heap/graph/graph.h"
 
-#define READ_AHEAD (UINT64_C(256) << 10)
-
 void hl_candidates_release(struct hl_candidates *candidates)
 {
 	free(candidates->items);
@@ -39,7 +37,7 @@ static int read_words(struct hl_graph *graph, struct hl_candidate *candidate)
 {
 	uint64_t block = candidate->address, usable = candidate->usable_bytes;
 	struct words words = {.hash = usable};
-	int r = hl_graph_read(graph, block, block + usable, block + READ_AHEAD, hash_words, &words);
+	int r = hl_graph_read(graph, block, block + usable, 0, hash_words, &words);
 
 	candidate->first_word = words.first;
 	candidate->hash = (uint32_t)(words.hash >> 32);
@@ -137,10 +135,12 @@ static bool is_in_use(struct hl_memory *memory, const struct hl_candidate *candi
 	       next & HL_CHUNK_IN_USE_BEFORE;
 }
 
-int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph)
+int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph,
+				bool has_sizes)
 {
 	for (size_t i = 0; i < candidates->count; i++)
-		candidates->items[i].is_live = is_in_use(graph->memory, &candidates->items[i]);
+		candidates->items[i].is_live =
+			!has_sizes || is_in_use(graph->memory, &candidates->items[i]);
 	return hl_candidates_compare(candidates, graph);
 }
 

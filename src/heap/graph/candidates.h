@@ -44,8 +44,10 @@ bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph 
  */
 int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *graph);
 
-/* The same where there was no walk: their sizes say whether they are live. */
-int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph);
+/* The same where there was no walk: their sizes say whether they are live, if all are glibc's
+ * (${has_sizes}); otherwise all are taken for live. */
+int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph,
+				bool has_sizes);
 
 /* Removes those that ${graph} has reached. */
 void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct hl_graph *graph);

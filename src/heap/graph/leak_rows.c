@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-#define READ_AHEAD (UINT64_C(256) << 10)
-
 /* A lost block, and in which row it counts. */
 struct owner {
 	struct hl_leak_block block;
@@ -208,8 +206,8 @@ static int refer_all(struct hl_leak_rows *rows)
 	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(graph, block));
 	     block += 16) {
 		struct referring referring = {graph, block};
-		r = hl_graph_read(graph, block, block + hl_graph_usable(graph, block),
-				  block + READ_AHEAD, refer, &referring);
+		r = hl_graph_read(graph, block, block + hl_graph_usable(graph, block), 0, refer,
+				  &referring);
 	}
 	return r;
 }

@@ -14,6 +14,7 @@
 #include "heap/graph/still.h"
 #include "heap/graph/sweep.h"
 #include "heap/graph/word_filter.h"
+#include "heap/graph/word_search.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
 
@@ -48,6 +49,7 @@ struct finder {
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */
+	bool is_unwalked;	     /* it was taken without a walk */
 	bool is_locked;		     /* all the time: an arena, of what stands still */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
@@ -74,42 +76,44 @@ static void add_live(struct finder *finder, uint64_t usable_bytes)
 	finder->leaks->live.bytes += usable_bytes;
 }
 
+/* Keeps what later looks want to know of a live block: where chunks begin, and which blocks may be
+ * tcaches. */
+static int keep_place(struct finder *finder, uint64_t address, uint64_t usable_bytes)
+{
+	const struct hl_glibc_layout *layout = finder->glibc.layout;
+	uint64_t cache_size = layout ? hl_glibc_state_tcache_size(layout) : UINT64_MAX;
+	uint64_t size = usable_bytes + HL_CHUNK_HEADER;
+	struct hl_addresses *anchors = &finder->anchors, *tcaches = &finder->tcaches;
+	uint64_t last = anchors->count ? anchors->addresses[anchors->count - 1] : 0;
+	int r = 0;
+
+	if (finder->settings->stop && (address <= last || address - last >= HL_STILL_ANCHOR_BYTES))
+		r = HL_ARRAY_APPEND(anchors->addresses, anchors->count, anchors->capacity, address);
+	if (r < 0 || size < cache_size || size >= cache_size + HL_CHUNK_MIN)
+		return r;
+	return HL_ARRAY_APPEND(tcaches->addresses, tcaches->count, tcaches->capacity, address);
+}
+
 static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
 	struct finder *finder = context;
 
 	(void)last_word;
 	add_live(finder, usable_bytes);
-	return hl_graph_add(&finder->graph, address, usable_bytes);
-}
-
-static int take_anchor(struct finder *finder, uint64_t address)
-{
-	struct hl_addresses *anchors = &finder->anchors;
-	uint64_t last = anchors->count ? anchors->addresses[anchors->count - 1] : 0;
-
-	if (!finder->settings->stop || (address > last && address - last < HL_STILL_ANCHOR_BYTES))
-		return 0;
-	return HL_ARRAY_APPEND(anchors->addresses, anchors->count, anchors->capacity, address);
+	int r = keep_place(finder, address, usable_bytes);
+	return r == 0 ? hl_graph_add(&finder->graph, address, usable_bytes) : r;
 }
 
 /* Of blocks that are no candidates the words matter. */
 static int take_again(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
 	struct finder *finder = context;
-	uint64_t size = usable_bytes + HL_CHUNK_HEADER;
-	const struct hl_glibc_layout *layout = finder->glibc.layout;
-	uint64_t cache_size = layout ? hl_glibc_state_tcache_size(layout) : UINT64_MAX;
 
 	(void)last_word;
 	add_live(finder, usable_bytes);
 	if (!hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes))
 		hl_sweep_add(finder->sweep, address, address + (usable_bytes & ~UINT64_C(7)));
-	int r = take_anchor(finder, address);
-	if (r < 0 || size < cache_size || size >= cache_size + HL_CHUNK_MIN)
-		return r;
-	return HL_ARRAY_APPEND(finder->tcaches.addresses, finder->tcaches.count,
-			       finder->tcaches.capacity, address);
+	return keep_place(finder, address, usable_bytes);
 }
 
 static int take_candidate(void *context, uint64_t address, uint64_t usable_bytes,
@@ -120,7 +124,7 @@ static int take_candidate(void *context, uint64_t address, uint64_t usable_bytes
 	(void)last_word;
 	add_live(finder, usable_bytes);
 	hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes);
-	return 0;
+	return keep_place(finder, address, usable_bytes);
 }
 
 static int take_foreign(void *context, uint64_t start, uint64_t end)
@@ -196,6 +200,7 @@ static int walk(struct finder *finder, int (*block)(void *context, uint64_t addr
 					   .command = "leaks"};
 
 	finder->heap.count = finder->foreign.count = 0;
+	finder->tcaches.count = finder->anchors.count = 0;
 	finder->leaks->live = (struct hl_leak_sum){0};
 	int r = hl_block_walk(&walk, finder->leaks->heap, &finder->heap, &finder->has_table,
 			      finder->err);
@@ -250,7 +255,6 @@ static int look_for_candidates(struct finder *finder)
 {
 	int r = begin_standing(finder);
 
-	finder->tcaches.count = finder->anchors.count = 0;
 	if (r == 0)
 		r = hl_candidates_make_graph(&finder->candidates, &finder->graph);
 	if (r == 0)
@@ -275,6 +279,52 @@ static int look_for_candidates(struct finder *finder)
 	return r;
 }
 
+/* Opens the memory for a look without a walk: what is known of the heap stays. */
+static int begin_unwalked(struct finder *finder, struct hl_word_filter *filter)
+{
+	struct hl_graph *graph = &finder->graph;
+
+	release_look(finder);
+	int r = open_memory(finder);
+	if (r == 0)
+		r = hl_graph_init(graph, finder->memory);
+	if (r == 0)
+		r = hl_candidates_make_graph(&finder->candidates, graph);
+	if (r == 0)
+		r = hl_graph_settle(graph, &finder->heap);
+	if (r < 0)
+		return r;
+	hl_word_filter_fill(filter, graph);
+	if (!finder->is_exact)
+		return 0;
+	finder->leaks->heap->was_stopped = finder->is_unwalked = true;
+	return stop_outside_malloc(finder);
+}
+
+/*
+ * Looks for words that lead to a candidate in all pages of the heap, live or free. -E2BIG: there are
+ * some, and only a walk tells whether they lie in live blocks.
+ */
+static int look_for_words(struct finder *finder)
+{
+	HL_FREED struct hl_word_filter *filter = calloc(1, sizeof(*filter));
+	HL_CLEANUP(hl_word_hits_release) struct hl_word_hits hits = {0};
+	int r = filter ? begin_unwalked(finder, filter) : -ENOMEM;
+
+	if (r == 0)
+		r = see_roots(finder);
+	if (r == 0)
+		r = hl_word_search(&finder->graph, filter, &finder->heap, 0, &hits);
+	if (r == 0 && !stands_still(finder))
+		r = see_roots(finder);
+	if (r == 0)
+		r = hl_graph_drain(&finder->graph);
+	if (r == 0)
+		r = hl_graph_explain_inner(&finder->graph);
+	finder->leaks->passes += r == 0;
+	return r;
+}
+
 /* ---- several looks ---- */
 
 /* Reaches what dropped candidates lead to: it may still be in use. */
@@ -293,6 +343,15 @@ static int drop_reached(struct finder *finder)
 static int intersect(struct finder *finder)
 {
 	int r = hl_candidates_compare(&finder->candidates, &finder->graph);
+
+	return r == 0 ? drop_reached(finder) : r;
+}
+
+/* The same without a walk: sizes say what is live. */
+static int compare_unwalked(struct finder *finder)
+{
+	int r = hl_candidates_compare_sizes(&finder->candidates, &finder->graph,
+					    !finder->has_table);
 
 	return r == 0 ? drop_reached(finder) : r;
 }
@@ -339,6 +398,17 @@ static int drop_freed(struct finder *finder)
 	return r == 0 ? intersect(finder) : r;
 }
 
+/* Takes for live what is in a list of free chunks, unless it has to walk; the end sets that right. */
+static int look_once_more(struct finder *finder)
+{
+	int r = look_for_words(finder);
+
+	if (r == 0)
+		return compare_unwalked(finder);
+	r = r == -E2BIG ? look_for_candidates(finder) : r;
+	return r == 0 ? intersect(finder) : r;
+}
+
 static int look_again(struct finder *finder)
 {
 	struct hl_leaks *leaks = finder->leaks;
@@ -351,36 +421,12 @@ static int look_again(struct finder *finder)
 	       (leaks->passes < PASSES_MIN || quiet < PASSES_QUIET)) {
 		size_t before = finder->candidates.count;
 		usleep(PAUSE_US);
-		r = look_for_candidates(finder);
-		if (r == 0)
-			r = intersect(finder);
+		r = look_once_more(finder);
 		quiet = finder->candidates.count == before ? quiet + 1 : 0;
 	}
 	if (r == 0 && finder->candidates.count)
 		r = drop_cached(finder);
 	return r == 0 && finder->candidates.count ? drop_freed(finder) : r;
-}
-
-/* Opens the memory for the exact look. What is known of the heap stays, as there is no walk. */
-static int begin_exact(struct finder *finder, struct hl_word_filter *filter)
-{
-	struct hl_graph *graph = &finder->graph;
-
-	release_look(finder);
-	int r = open_memory(finder);
-	if (r == 0)
-		r = hl_graph_init(graph, finder->memory);
-	if (r == 0)
-		r = hl_candidates_make_graph(&finder->candidates, graph);
-	if (r == 0)
-		r = hl_graph_settle(graph, &finder->heap);
-	if (r < 0)
-		return r;
-	follow_links(finder);
-	hl_word_filter_fill(filter, graph);
-	hl_addresses_sort(&finder->anchors);
-	finder->leaks->heap->was_stopped = finder->is_exact = true;
-	return stop_outside_malloc(finder);
 }
 
 /* The process stands still from here on until the caller lets it go on. */
@@ -394,8 +440,10 @@ static int look_while_still(struct finder *finder)
 				       &finder->anchors,
 				       &finder->tcaches,
 				       finder->arena_count + ARENAS_MORE};
-	int r = filter ? begin_exact(finder, filter) : -ENOMEM;
 
+	hl_addresses_sort(&finder->anchors);
+	int r = filter ? begin_unwalked(finder, filter) : -ENOMEM;
+	follow_links(finder);
 	if (r == 0)
 		r = see_roots(finder);
 	if (r == 0)
@@ -423,10 +471,14 @@ static int look_exactly(struct finder *finder)
 	 * chunks that are in no list, and programs of one thread take no lock that would say so. */
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
+	finder->is_exact = true;
 	if (!finder->has_table)
 		return look_while_still(finder);
 	/* Free memory of other allocators cannot be told from blocks without the table. */
-	finder->is_exact = true;
+	r = look_for_words(finder);
+	if (r != -E2BIG)
+		return r;
+	finder->is_unwalked = false;
 	r = look_for_candidates(finder);
 	return r == 0 ? intersect(finder) : r;
 }
@@ -499,11 +551,9 @@ static int find(struct finder *finder)
 	if (finder->memory)
 		hl_memory_go_on(finder->memory);
 	/* What is lost nobody can change: what has changed since is in use. */
-	if (r == 0 && finder->is_exact && !finder->has_table)
-		r = hl_candidates_compare_sizes(&finder->candidates, &finder->graph);
-	if (r == 0 && finder->is_exact && !finder->has_table)
-		r = drop_reached(finder);
-	if (r == 0 && finder->is_exact && !finder->has_table && finder->candidates.count)
+	if (r == 0 && finder->is_unwalked)
+		r = compare_unwalked(finder);
+	if (r == 0 && finder->is_unwalked && finder->candidates.count)
 		r = drop_freed(finder);
 	if (r == 0)
 		r = open_owners(finder, &owners);

@@ -4,22 +4,11 @@
 
 #include "heap/glibc.h"
 #include "heap/graph/candidates.h"
-#include "heap/graph/word_filter.h"
+#include "heap/graph/word_search.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-#define TASK_BYTES   (UINT64_C(1) << 20)
 #define WINDOW_BYTES (UINT64_C(64) << 10)
-#define THREADS_MAX  16u
 #define HITS_MAX     (UINT64_C(1) << 20) /* of each thread: 16 MiB */
 #define STEPS_MAX    65536u		 /* from an anchor */
-
-/* A word outside the candidates that leads to one. */
-struct hit {
-	uint64_t address, word;
-};
 
 struct arena {
 	uint64_t address, top;
@@ -28,9 +17,7 @@ struct arena {
 struct search {
 	const struct hl_still *still;
 	struct hl_graph *graph;
-	struct hl_pages pages; /* of the heap, in RAM now */
-	struct hl_extents tasks;
-	atomic_size_t next_task;
+	struct hl_word_hits found;
 	struct hl_addresses cached; /* chunks in lists of arenas and thread caches */
 	struct arena *arenas;
 	size_t arena_count, arena_capacity;
@@ -38,97 +25,12 @@ struct search {
 	uint64_t window[WINDOW_BYTES / 8];
 };
 
-struct reader {
-	struct search *search;
-	pthread_t thread;
-	struct hit *hits;
-	size_t count, capacity;
-	int error;
-};
-
-/* ---- all pages ---- */
-
-static int note_hit(struct reader *reader, uint64_t address, uint64_t word)
-{
-	const struct hl_graph *graph = reader->search->graph;
-	uint64_t block, source;
-
-	if (!hl_graph_find(graph, word, &block) || hl_graph_is_reached(graph, block))
-		return 0;
-	if (hl_graph_find(graph, address, &source) && !hl_graph_is_reached(graph, source))
-		return 0; /* a candidate's own */
-	return reader->count == HITS_MAX
-		       ? -E2BIG
-		       : HL_ARRAY_APPEND(reader->hits, reader->count, reader->capacity,
-					 (struct hit){address, word});
-}
-
-static void *read_tasks(void *context)
-{
-	struct reader *reader = context;
-	struct search *search = reader->search;
-	uint64_t *words = malloc(TASK_BYTES);
-	size_t at;
-
-	if (!words)
-		reader->error = -ENOMEM;
-	while (reader->error == 0 &&
-	       (at = atomic_fetch_add(&search->next_task, 1)) < search->tasks.count) {
-		const struct hl_extent *task = &search->tasks.extents[at];
-		reader->error = hl_memory_read(search->graph->memory, task->start, words,
-					       task->end - task->start);
-		for (size_t i = 0; reader->error == 0 && i < (task->end - task->start) / 8; i++)
-			if (hl_word_filter_passes(search->still->filter, words[i]))
-				reader->error = note_hit(reader, task->start + i * 8, words[i]);
-	}
-	free(words);
-	return NULL;
-}
-
-static int list_tasks(struct search *search)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < search->still->heap->count && r == 0; i++) {
-		const struct hl_extent *extent = &search->still->heap->extents[i];
-		r = hl_memory_scan(search->graph->memory, extent->start, extent->end,
-				   &search->pages);
-	}
-	for (size_t i = 0; i < search->pages.count && r == 0; i++) {
-		const struct hl_page_run *run = &search->pages.runs[i];
-		for (uint64_t at = run->start, to; at < run->end && r == 0; at = to) {
-			to = run->end - at > TASK_BYTES ? at + TASK_BYTES : run->end;
-			r = hl_extents_add(&search->tasks, at, to);
-		}
-	}
-	return r;
-}
-
-/* The caller reads as well; where no thread can be had, alone. */
-static int read_all(struct search *search, struct reader *readers, size_t count)
-{
-	size_t started = 1;
-	int r = 0;
-
-	for (size_t i = 0; i < count; i++)
-		readers[i] = (struct reader){.search = search};
-	while (started < count &&
-	       pthread_create(&readers[started].thread, NULL, read_tasks, &readers[started]) == 0)
-		started++;
-	read_tasks(&readers[0]);
-	for (size_t i = 1; i < started; i++)
-		pthread_join(readers[i].thread, NULL);
-	for (size_t i = 0; i < started && r == 0; i++)
-		r = readers[i].error;
-	return r;
-}
-
 /* ---- what lies at an address ---- */
 
 /* Reads a word of the heap; false: it is not in RAM. */
 static bool read_word(struct search *search, uint64_t address, uint64_t *ret_word)
 {
-	const struct hl_pages *pages = &search->pages;
+	const struct hl_pages *pages = &search->found.pages;
 
 	if (address < search->window_start || address >= search->window_end) {
 		uint64_t start = address & ~(search->graph->memory->page_bytes - 1);
@@ -254,8 +156,7 @@ static void reach_cached(struct search *search)
 
 static void release(struct search *search)
 {
-	hl_pages_release(&search->pages);
-	hl_extents_release(&search->tasks);
+	hl_word_hits_release(&search->found);
 	hl_addresses_release(&search->cached);
 	free(search->arenas);
 	free(search);
@@ -263,31 +164,22 @@ static void release(struct search *search)
 
 int hl_still_see_heap(const struct hl_still *still)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t count = processors < 1			? 1
-		       : processors > (long)THREADS_MAX ? THREADS_MAX
-							: (size_t)processors;
 	struct search *search = calloc(1, sizeof(*search));
-	struct reader readers[THREADS_MAX] = {0};
 
 	if (!search)
 		return -ENOMEM;
 	search->still = still;
 	search->graph = still->graph;
-	int r = list_tasks(search);
-	if (r == 0)
-		r = list_arenas(search);
+	int r = list_arenas(search);
 	if (r == 0) {
 		reach_cached(search);
-		r = read_all(search, readers, count);
+		r = hl_word_search(still->graph, still->filter, still->heap, HITS_MAX,
+				   &search->found);
 	}
-	for (size_t i = 0; i < count; i++) {
-		for (size_t k = 0; k < readers[i].count && r == 0; k++) {
-			const struct hit *hit = &readers[i].hits[k];
-			if (!is_no_reference(search, hit->address))
-				hl_graph_see_root(still->graph, &hit->word, 1, false);
-		}
-		free(readers[i].hits);
+	for (size_t i = 0; i < search->found.count && r == 0; i++) {
+		const struct hl_word_hit *hit = &search->found.hits[i];
+		if (!is_no_reference(search, hit->address))
+			hl_graph_see_root(still->graph, &hit->word, 1, false);
 	}
 	release(search);
 	return r < 0 ? r : still->graph->error;

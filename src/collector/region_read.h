@@ -103,17 +103,6 @@ struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, 
  * releases ${process} in either case. */
 int hl_region_sites_read(const struct hl_region_view *view, struct hl_recording_process *process);
 
-/* A place in a script. Texts lie in the region and are not terminated. */
-struct hl_region_place {
-	const char *provider, *function, *source;
-	uint32_t provider_bytes, function_bytes, source_bytes;
-	uint32_t line;
-};
-
-/* Site ${number}, for a caller that reads while the target runs. False: it is not there, or damaged. */
-bool hl_region_sites_find(const struct hl_region_view *view, uint32_t number,
-			  struct hl_region_place *ret_place);
-
 /* How many records of ${size} bytes of an area, out of ${claimed}, may be read. */
 uint32_t hl_region_read_bounded(const struct hl_region_view *view, enum hl_area_id id,
 				uint64_t claimed, size_t size);

@@ -106,48 +106,6 @@ static uint32_t find_name(const struct places *places, uint32_t start)
 	return low < places->count && places->starts[low] == start ? (uint32_t)low : 0;
 }
 
-/* The name that begins at ${start}; false where there cannot be one. */
-static bool read_name(const struct hl_region_view *view, uint32_t start, const char **ret_text,
-		      uint32_t *ret_bytes)
-{
-	uint32_t end = hl_region_read_bounded(view, HL_AREA_NAMES, HL_NAMES_BYTES, 1);
-	const char *area = hl_region_read_area(view, HL_AREA_NAMES);
-	struct hl_region_name name;
-
-	if (start > end || end - start < sizeof(name))
-		return false;
-	memcpy(&name, area + start, sizeof(name));
-	if (name.bytes > HL_SITE_NAME_MAX || name.bytes > end - start - sizeof(name))
-		return false;
-	*ret_text = area + start + sizeof(name);
-	*ret_bytes = name.bytes;
-	return true;
-}
-
-bool hl_region_sites_find(const struct hl_region_view *view, uint32_t number,
-			  struct hl_region_place *ret_place)
-{
-	const struct hl_region_header *header = view->base;
-	const struct hl_region_site *shared = hl_region_read_area(view, HL_AREA_SITES);
-	struct hl_region_place place;
-
-	uint32_t count = hl_region_read_bounded(
-		view, HL_AREA_SITES,
-		atomic_load_explicit(&header->site_count, memory_order_acquire), sizeof(*shared));
-	if (!number || number > count)
-		return false;
-	struct hl_region_site site = shared[number - 1];
-	if (site.provider >= HL_SCRIPT_PROVIDERS_MAX ||
-	    !read_name(view, site.function, &place.function, &place.function_bytes) ||
-	    !read_name(view, site.source, &place.source, &place.source_bytes))
-		return false;
-	place.provider = header->providers[site.provider].name;
-	place.provider_bytes = (uint32_t)strnlen(place.provider, sizeof(header->providers[0].name));
-	place.line = site.line;
-	*ret_place = place;
-	return true;
-}
-
 int hl_region_sites_read(const struct hl_region_view *view, struct hl_recording_process *process)
 {
 	const struct hl_region_header *header = view->base;

@@ -252,6 +252,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 	struct filtering filtering = {.profile = profile, .filter = filter};
 	int r = hl_splice(profile, filter->stack, follow);
 
+	if (r == 0 && filter->fold_plumbing)
+		r = hl_plumbing_fold(profile, follow);
 	if (r == 0 &&
 	    (hl_filter_has_expressions(filter) || filter->root_alone || has_labels(profile))) {
 		r = compile_all(&filtering.expressions, filter, err);
@@ -264,8 +266,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		if (r == 0 && hl_filter_has_expressions(filter))
 			r = describe(&filtering);
 	}
-	if (r == 0 && filter->fold_plumbing)
-		r = hl_plumbing_fold(profile, follow);
+	if (r == 0 && filter->fold_plumbing && filter->hide[0])
+		r = hl_plumbing_fold(profile, follow); /* what stood above a hidden frame */
 	if (r == -ENOMEM)
 		hl_error_set(err, r, "cannot filter '%s': out of memory",
 			     hl_profile_text(profile, profile->name));

@@ -39,10 +39,14 @@ int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t 
 	      const uint32_t *new_node, const bool *chosen, const struct hl_node_ids *follow);
 
 /*
- * What allocation plumbing (symbols/plumbing.h) allocated goes to its callers: folds the plumbing of all stacks of ${profile}, sets profile->plumbing_folded where there was
- * some, and has ${follow}, unless NULL, follow. 0 or -ENOMEM, which changes nothing.
+ * What allocation plumbing (symbols/plumbing.h) allocated goes to its callers: folds the plumbing of all stacks of
+ * ${profile}, sets profile->plumbing_folded where there was some, and has ${follow}, unless NULL, follow. 0 or -ENOMEM,
+ * after which no stack has changed.
  */
 int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow);
+
+/* Which functions of ${profile} are plumbing, to be freed; NULL: -ENOMEM. */
+bool *hl_plumbing_find(const struct hl_profile *profile);
 
 /* ---- filters ---- */
 
@@ -63,7 +67,7 @@ struct hl_filter {
 	const char *ignore[HL_FILTER_EXPRESSIONS_MAX];
 	/* Leave frames out that one of these matches; what they hold is their caller's. */
 	const char *hide[HL_FILTER_EXPRESSIONS_MAX];
-	/* What is left has its allocation plumbing folded, see plumbing.h. */
+	/* Allocation plumbing is folded, see plumbing.h: no expression matches what is not shown. */
 	bool fold_plumbing;
 };
 
@@ -77,7 +81,8 @@ bool hl_filter_has_expressions(const struct hl_filter *filter);
 int hl_filter_check(const struct hl_filter *filter, struct hl_error *err);
 
 /*
- * Applies ${filter} to ${profile}: its nodes, counters, rows, sizes and totals are then those of
+ * Applies ${filter} to ${profile}. First its stacks become what views show: script frames are put in their places, plumbing is
+ * folded. Then the expressions choose among these. Its nodes, counters, rows, sizes and totals are then those of
  * what is left, and the ids of ${follow}, unless NULL, those of its new nodes. 0; as
  * hl_filter_check(); -ENOMEM, after which the profile is good for hl_profile_free() alone.
  */

@@ -45,24 +45,42 @@ static int rebuild(struct hl_profile *profile, uint32_t *receiver, const struct 
 	return hl_retree(profile, nodes, count, receiver, NULL, follow);
 }
 
-int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow)
+static const struct hl_profile_frame *frame_of(const struct hl_profile *profile, uint32_t node)
 {
-	HL_FREED bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
-	HL_FREED uint32_t *receiver = calloc(profile->node_count + 1, sizeof(*receiver));
-	struct hl_plumbing plumbing;
-	bool folds = false;
+	return &profile->frames[profile->nodes[node].frame];
+}
 
-	if (!is_plumbing || !receiver)
-		return -ENOMEM;
+/* By function; NULL without memory. To be freed. */
+bool *hl_plumbing_find(const struct hl_profile *profile)
+{
+	bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
+	struct hl_plumbing plumbing;
+
+	if (!is_plumbing)
+		return NULL;
 	hl_plumbing_init(&plumbing);
 	for (size_t i = 1; i < profile->function_count; i++)
 		is_plumbing[i] =
 			!profile->modules[profile->functions[i].module].script &&
 			hl_plumbing_matches(&plumbing,
 					    hl_profile_text(profile, profile->functions[i].name));
+	return is_plumbing;
+}
+
+int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow)
+{
+	HL_FREED bool *is_plumbing = hl_plumbing_find(profile);
+	HL_FREED uint32_t *receiver = calloc(profile->node_count + 1, sizeof(*receiver));
+	bool folds = false;
+
+	if (!is_plumbing || !receiver)
+		return -ENOMEM;
+	profile->folds_plumbing = true;
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		const struct hl_profile_node *node = &profile->nodes[i];
-		bool folded = is_plumbing[profile->frames[node->frame].function] && node->parent;
+		bool is_outermost = !node->parent ||
+				    hl_frame_part_is_label(frame_of(profile, node->parent)->part);
+		bool folded = is_plumbing[frame_of(profile, i)->function] && !is_outermost;
 		receiver[i] = folded ? receiver[node->parent] : i;
 		folds |= folded;
 	}

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file_print.h"
 #include "base/strings.h"
+#include "recording/script_stack.h"
 #include "symbols/symbols.h"
 
 #include <stdbool.h>
@@ -79,24 +80,6 @@ struct hl_profile_function {
 	uint32_t file, line; /* where it begins; 0 when unknown */
 	uint32_t module;
 };
-
-/* What a frame is to the scripts of a stack; see splice.h. */
-enum hl_frame_part {
-	HL_PART_NATIVE,
-	HL_PART_SCRIPT,	     /* a place in a script */
-	HL_PART_ENTRY,	     /* the same, called by native code */
-	HL_PART_EVAL,	     /* the interpreter's main function, which runs scripts */
-	HL_PART_INTERPRETER, /* other code of the interpreter */
-	HL_PART_ALLOCATES,   /* the same, and what it calls is the host's allocator */
-	HL_PART_TYPE,	     /* no frame, but the type of the blocks */
-	HL_PART_SERVICE,     /* the service that they belong to */
-	HL_PART_LAST = HL_PART_SERVICE,
-};
-
-static inline bool hl_frame_part_is_label(uint8_t part)
-{
-	return part == HL_PART_TYPE || part == HL_PART_SERVICE;
-}
 
 struct hl_profile_frame {
 	uint64_t address; /* in the module's file; without a module, in the process */
@@ -237,7 +220,8 @@ struct hl_profile {
 	uint32_t filter; /* 0: all stacks are here */
 	struct hl_profile_counters unfiltered_total;
 	bool spliced;	      /* script frames stand where they were asked for; see splice.h */
-	bool plumbing_folded; /* frames of allocation plumbing were left out, see plumbing.h */
+	bool folds_plumbing;  /* views leave frames of allocation plumbing out, see plumbing.h */
+	bool plumbing_folded; /* some were */
 
 	/* Where it is of a moment (open/moment.h): which, as a clause, and in milliseconds. */
 	uint32_t moment; /* 0: of the whole recording */

@@ -74,15 +74,6 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 
 /* ---- the tree ---- */
 
-/* What the sites of ${provider} are. Pools are native: their frames say by which way memory came. */
-static enum hl_frame_part part_of(const struct hl_recording_provider *provider)
-{
-	return strcmp(provider->name, HL_POOL_PROVIDER) == 0	  ? HL_PART_NATIVE
-	       : strcmp(provider->name, HL_TYPE_PROVIDER) == 0	  ? HL_PART_TYPE
-	       : strcmp(provider->name, HL_SERVICE_PROVIDER) == 0 ? HL_PART_SERVICE
-								  : HL_PART_SCRIPT;
-}
-
 /* Adds a place in a script. */
 static int map_site(struct hl_builder *builder, struct source *source,
 		    const struct hl_recording_node *node, uint32_t number, uint32_t *ret_node)
@@ -104,7 +95,8 @@ static int map_site(struct hl_builder *builder, struct source *source,
 			.line = site->line,
 		};
 		uint32_t runtime = source->runtimes[site->provider];
-		enum hl_frame_part part = part_of(&process->providers[site->provider]);
+		enum hl_frame_part part =
+			hl_frame_part_of_site(&process->providers[site->provider]);
 		int r = hl_frame_part_is_label((uint8_t)part)
 				? hl_builder_label(builder, symbol.function, runtime, part,
 						   &frames[0])
@@ -120,11 +112,6 @@ static int map_site(struct hl_builder *builder, struct source *source,
 				ret_node);
 }
 
-static bool is_within(uint64_t pc, uint64_t start, uint64_t end)
-{
-	return pc >= start && pc < end;
-}
-
 /* Says of a native frame whether it is an interpreter's. */
 static void mark_interpreter(struct hl_builder *builder, const struct source *source, uint64_t pc,
 			     uint32_t module, uint64_t address)
@@ -132,16 +119,9 @@ static void mark_interpreter(struct hl_builder *builder, const struct source *so
 	const struct hl_recording_process *process = source->process;
 
 	for (uint32_t i = 0; i < process->provider_count; i++) {
-		const struct hl_recording_provider *it = &process->providers[i];
-		bool is_eval = is_within(pc, it->eval_start, it->eval_end) ||
-			       is_within(pc, it->cold_start, it->cold_end);
-		bool allocates = is_within(pc, it->alloc_start, it->alloc_end);
-		if (is_eval || allocates || is_within(pc, it->text_start, it->text_end))
-			hl_builder_mark(builder, module, address,
-					is_eval	    ? HL_PART_EVAL
-					: allocates ? HL_PART_ALLOCATES
-						    : HL_PART_INTERPRETER,
-					source->runtimes[i]);
+		enum hl_frame_part part = hl_frame_part_of_code(&process->providers[i], pc);
+		if (part != HL_PART_NATIVE)
+			hl_builder_mark(builder, module, address, part, source->runtimes[i]);
 	}
 }
 
@@ -220,7 +200,7 @@ static int map_runtimes(struct hl_builder *builder, struct source *source)
 	if (!source->runtimes || !source->sites)
 		return -ENOMEM;
 	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
-		if (part_of(&process->providers[i]) != HL_PART_NATIVE)
+		if (hl_frame_part_of_site(&process->providers[i]) != HL_PART_NATIVE)
 			r = hl_builder_runtime(builder, process->providers[i].name,
 					       &source->runtimes[i]);
 	return r;

@@ -18,10 +18,11 @@ const char *const hl_stack_kind_names[] = {"mixed", "native", "script", NULL};
 struct splicing {
 	struct hl_profile *profile;
 	enum hl_stack_kind kind;
-	struct hl_builder tree; /* of the new stacks; its frames are the profile's */
-	uint32_t *new_node;	/* by node of the profile: of the tree */
-	uint32_t *path;		/* frames of one stack, outermost first */
-	size_t path_capacity;
+	struct hl_builder tree;	     /* of the new stacks; its frames are the profile's */
+	uint32_t *new_node;	     /* by node of the profile: of the tree */
+	struct hl_stack_frame *path; /* of one stack, outermost first; ids are those of frames */
+	uint32_t *mixed;	     /* the frames of that stack mixed */
+	size_t path_capacity, mixed_capacity;
 	uint32_t native_frame; /* "[native]"; 0: not made yet */
 };
 
@@ -30,16 +31,7 @@ static void release_splicing(struct splicing *splicing)
 	hl_builder_release(&splicing->tree);
 	free(splicing->new_node);
 	free(splicing->path);
-}
-
-static const struct hl_profile_frame *frame_at(const struct splicing *splicing, size_t place)
-{
-	return &splicing->profile->frames[splicing->path[place]];
-}
-
-static bool is_script(const struct hl_profile_frame *frame)
-{
-	return frame->part == HL_PART_SCRIPT || frame->part == HL_PART_ENTRY;
+	free(splicing->mixed);
 }
 
 /* The frame of "[native]", for stacks that are of no script. */
@@ -65,11 +57,10 @@ static int make_native_frame(struct splicing *splicing)
 
 /* ---- one stack ---- */
 
-/* A path: native frames up to ${scripts}, those of scripts up to ${rest}, then what says by which
- * way memory came. */
+/* The path of a node without its labels. */
 struct stack {
-	size_t scripts, rest, end;
-	uint32_t type, service; /* frames of labels, which are not part of the path; 0: none */
+	struct hl_script_stack path;
+	uint32_t type, service; /* frames; 0: none */
 };
 
 /* Reads the path of ${node}. */
@@ -85,22 +76,17 @@ static int read_stack(struct splicing *splicing, uint32_t node, struct stack *re
 	struct stack stack = {0};
 	size_t first = depth;
 	for (uint32_t at = node; at; at = profile->nodes[at].parent) {
-		uint32_t frame = profile->nodes[at].frame;
-		if (profile->frames[frame].part == HL_PART_TYPE)
-			stack.type = frame;
-		else if (profile->frames[frame].part == HL_PART_SERVICE)
-			stack.service = frame;
+		uint32_t id = profile->nodes[at].frame;
+		const struct hl_profile_frame *frame = &profile->frames[id];
+		if (frame->part == HL_PART_TYPE)
+			stack.type = id;
+		else if (frame->part == HL_PART_SERVICE)
+			stack.service = id;
 		else
-			splicing->path[--first] = frame;
+			splicing->path[--first] =
+				(struct hl_stack_frame){id, frame->provider, frame->part};
 	}
-	depth -= first;
-	memmove(splicing->path, splicing->path + first, depth * sizeof(*splicing->path));
-	stack.end = depth;
-	while (stack.scripts < depth && !is_script(frame_at(splicing, stack.scripts)))
-		stack.scripts++;
-	stack.rest = stack.scripts;
-	while (stack.rest < depth && is_script(frame_at(splicing, stack.rest)))
-		stack.rest++;
+	stack.path = hl_script_stack(splicing->path + first, depth - first);
 	*ret_stack = stack;
 	return 0;
 }
@@ -117,121 +103,24 @@ static int put(struct splicing *splicing, uint32_t *node, uint32_t frame)
 	return hl_builder_child(&splicing->tree, *node, frame, node);
 }
 
-static int put_run(struct splicing *splicing, uint32_t *node, size_t from, size_t to)
+static int put_run(struct splicing *splicing, uint32_t *node, const struct hl_script_stack *path,
+		   size_t from, size_t to)
 {
 	int r = 0;
 
 	for (size_t i = from; r == 0 && i < to; i++)
-		r = put(splicing, node, splicing->path[i]);
+		r = put(splicing, node, path->frames[i].id);
 	return r;
 }
 
-/* Where the group that begins at ${from} ends; groups of several runtimes follow each other. */
-static size_t end_of_group(const struct splicing *splicing, const struct stack *stack, size_t from)
-{
-	size_t at = from + 1;
-
-	while (at < stack->rest && frame_at(splicing, at)->part == HL_PART_SCRIPT &&
-	       frame_at(splicing, at)->provider == frame_at(splicing, from)->provider)
-		at++;
-	return at;
-}
-
-/* The groups of one runtime in one stack, and the calls of its main function. */
-struct match {
-	uint32_t runtime;
-	size_t groups, calls;
-	size_t next; /* where its next group begins */
-};
-
-#define RUNTIMES_MAX 8 /* groups of more are put at the end */
-
-static size_t count_matches(const struct splicing *splicing, const struct stack *stack,
-			    struct match matches[RUNTIMES_MAX])
-{
-	size_t count = 0;
-
-	for (size_t at = stack->scripts; at < stack->rest; at = end_of_group(splicing, stack, at)) {
-		uint32_t runtime = frame_at(splicing, at)->provider;
-		size_t i = 0;
-		while (i < count && matches[i].runtime != runtime)
-			i++;
-		if (i == RUNTIMES_MAX)
-			break;
-		if (i == count)
-			matches[count++] = (struct match){.runtime = runtime, .next = at};
-		matches[i].groups++;
-	}
-	for (size_t at = 0; at < stack->scripts; at++)
-		for (size_t i = 0; i < count; i++)
-			matches[i].calls += frame_at(splicing, at)->part == HL_PART_EVAL &&
-					    frame_at(splicing, at)->provider == matches[i].runtime;
-	return count;
-}
-
-/* The runtime of ${place} among the matches, if that is a frame of an interpreter; or NULL. */
-static struct match *match_of(const struct splicing *splicing, size_t place, struct match *matches,
-			      size_t count)
-{
-	const struct hl_profile_frame *frame = frame_at(splicing, place);
-
-	for (size_t i = 0; i < count; i++)
-		if (frame->part != HL_PART_NATIVE && frame->provider == matches[i].runtime)
-			return &matches[i];
-	return NULL;
-}
-
-static int put_group(struct splicing *splicing, const struct stack *stack, struct match *match,
-		     uint32_t *node)
-{
-	size_t end = end_of_group(splicing, stack, match->next);
-
-	int r = put_run(splicing, node, match->next, end);
-	match->next = end;
-	match->groups--;
-	return r;
-}
-
-/* One call of the main function: its group, and before the first call all that have none. */
-static int put_call(struct splicing *splicing, const struct stack *stack, struct match *match,
-		    size_t place, uint32_t *node)
-{
-	int r = 0;
-
-	if (match->calls-- > match->groups)
-		return put(splicing, node, splicing->path[place]);
-	while (r == 0 && match->groups > match->calls)
-		r = put_group(splicing, stack, match, node);
-	return r;
-}
-
-static int put_mixed(struct splicing *splicing, const struct stack *stack, uint32_t *node,
+static int put_mixed(struct splicing *splicing, const struct hl_script_stack *path, uint32_t *node,
 		     bool *ret_unmatched)
 {
-	struct match matches[RUNTIMES_MAX];
-	size_t count = count_matches(splicing, stack, matches);
-	bool is_allocator = false;
-	int r = 0;
+	int r = HL_ARRAY_RESERVE(splicing->mixed, splicing->mixed_capacity, path->count);
 
-	*ret_unmatched = false;
-	for (size_t i = 0; i < count; i++)
-		*ret_unmatched |= matches[i].calls != matches[i].groups;
-	for (size_t at = 0; r == 0 && at < stack->scripts; at++) {
-		struct match *match = match_of(splicing, at, matches, count);
-		if (match)
-			is_allocator = frame_at(splicing, at)->part == HL_PART_ALLOCATES;
-		bool is_call = match && frame_at(splicing, at)->part == HL_PART_EVAL;
-		/* The outermost frame stays, an interpreter's own, too: it is that of stacks without
-		 * scripts. */
-		if ((!match && !is_allocator) || (at == 0 && !is_call))
-			r = put(splicing, node, splicing->path[at]);
-		else if (is_call)
-			r = put_call(splicing, stack, match, at, node);
-	}
-	/* Groups without any call of a main function. */
-	for (size_t i = 0; i < count; i++)
-		while (r == 0 && matches[i].groups)
-			r = put_group(splicing, stack, &matches[i], node);
+	size_t count = r < 0 ? 0 : hl_script_stack_mix(path, splicing->mixed, ret_unmatched);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = put(splicing, node, splicing->mixed[i]);
 	return r;
 }
 
@@ -249,15 +138,16 @@ static int splice_node(struct splicing *splicing, uint32_t node, bool *ret_unmat
 		r = hl_builder_child(&splicing->tree, *to, stack.service, to);
 	if (r < 0)
 		return r;
-	if (splicing->kind == HL_STACK_MIXED && stack.scripts < stack.rest)
-		r = put_mixed(splicing, &stack, to, ret_unmatched);
-	else if (splicing->kind != HL_STACK_SCRIPT)
-		r = put_run(splicing, to, 0, stack.scripts);
-	else if (stack.scripts < stack.rest)
-		r = put_run(splicing, to, stack.scripts, stack.rest);
+	const struct hl_script_stack *path = &stack.path;
+	if (splicing->kind == HL_STACK_MIXED && path->scripts < path->rest)
+		return put_mixed(splicing, path, to, ret_unmatched);
+	if (splicing->kind != HL_STACK_SCRIPT)
+		r = put_run(splicing, to, path, 0, path->scripts);
+	else if (path->scripts < path->rest)
+		r = put_run(splicing, to, path, path->scripts, path->rest);
 	else if (node)
 		r = put(splicing, to, splicing->native_frame);
-	return r < 0 ? r : put_run(splicing, to, stack.rest, stack.end);
+	return r < 0 ? r : put_run(splicing, to, path, path->rest, path->count);
 }
 
 /* ---- all of them ---- */

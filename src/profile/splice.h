@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Puts the frames of scripts where they belong. A recording keeps them below the innermost native
- * frame (recorder/script.h); a reader wants to see them in place of the calls of the interpreter
- * that ran them.
- *
- *	group	frames of scripts from one that native code called up to the next such one: what
- *		one call of the interpreter's main function runs
- *
- * The innermost group belongs to the innermost call of the main function, and so on outward. Labels of
- * blocks, their type and their service, come to stand before the outermost frame, in this order; filter.h says
- * which of them stay.
+ * Gives the stacks of a profile the frames of scripts that a view asks for; which these are in a mixed stack,
+ * recording/script_stack.h says. Labels of blocks, their type and their service, come to stand before the
+ * outermost frame, in this order; filter.h says which of them stay.
  */
 #pragma once
 

@@ -99,8 +99,12 @@ static void add_emptiness(struct hl_notices *notices, const struct hl_profile *p
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
-		hl_notices_warn(notices, "EMPTY: %s leaves no stack",
-				hl_profile_text(profile, profile->filter));
+		hl_notices_warn(notices, "EMPTY: %s leaves no stack%s",
+				hl_profile_text(profile, profile->filter),
+				profile->plumbing_folded
+					? "; with --plumbing, functions that are folded "
+					  "into their callers match too"
+					: "");
 	else if (profile->imported)
 		hl_notices_warn(notices, "EMPTY: there is no stack in the file");
 	else if (kind && kind->no_stack && profile->node_count == 1 && !profile->filter)

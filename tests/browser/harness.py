@@ -53,8 +53,8 @@ def ask(verb, recording, *words):
 
 
 def record_python(recording, *words, options=()):
-    """Records a Python program, every object of which is an allocation, with native stacks."""
-    subprocess.run([HEAPLINE, "record", "--no-scripts", "-o", recording, *options, "--", "/usr/bin/python3", *words],
+    """Records a Python program, every object of which is an allocation."""
+    subprocess.run([HEAPLINE, "record", "-o", recording, *options, "--", "/usr/bin/python3", *words],
                    check=True, capture_output=True, timeout=TIMEOUT_S,
                    env={**os.environ, "PYTHONMALLOC": "malloc"})
 

@@ -3,7 +3,7 @@
 
 import contextlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 import harness
 from harness import ask, heapline
@@ -318,14 +318,27 @@ class Filters(PageCase):
         self.run_script("document.getElementById('filter-role').value = arguments[0]", role)
         self.find("#filter-text").send_keys(text, Keys.ENTER)
 
-    def assert_as_with(self, *options):
-        rows = ask("top", Files.after, "-n", "0", *options)["rows"]
+    def assert_as_with(self, *options, recording=None, more_than=3):
+        rows = ask("top", recording or Files.after, "-n", "0", *options)["rows"]
         expected = Counter((row["name"], row["flat_bytes"], row["cum_bytes"]) for row in rows
                            if row["flat_bytes"] or row["cum_bytes"])
         found = Counter((name, flat, cum) for name, _, flat, cum, *_ in self.table("functions")
                         if flat or cum)
         self.assertEqual(found, expected)
-        self.assertGreater(len(found), 3)
+        self.assertGreater(len(found), more_than)
+
+    def test_filters_choose_among_what_is_shown_and_mind_letters_case(self):
+        stacks = Files.folder / "plumbing.txt"
+        stacks.write_text("main;serve;handle;std::map::operator[];my_alloc;xmalloc 500\n"
+                          "main;serve;log_line;xmalloc 70\nmain;Serve;xmalloc 9\n")
+        page = Files.write_page("plumbing", stacks)
+        for role, text in (("focus", "xmalloc"), ("focus", "serve"), ("focus", "std::"),
+                           ("ignore", "xmalloc"), ("ignore", "Serve"), ("hide", "my_alloc"),
+                           ("hide", "xmalloc|log_line")):
+            with self.subTest(role=role, text=text):
+                self.open(page)
+                self.add(role, text)
+                self.assert_as_with(f"--{role}", text, recording=stacks, more_than=-1)
 
     def test_filters_show_what_top_shows_with_them(self):
         for role in ("focus", "ignore", "hide"):
@@ -457,17 +470,21 @@ class Comparison(PageCase):
         self.assert_quiet()
 
     def sums(self, recording):
-        rows = ask("top", recording, "--value", "alloc", "-n", "0")["rows"]
-        return {(row["name"], row["module"]): (row["flat_bytes"], row["cum_bytes"]) for row in rows}
+        """By name, which several functions of a script may have."""
+        sums = defaultdict(Counter)
+        for row in ask("top", recording, "--value", "alloc", "-n", "0")["rows"]:
+            sums[row["name"]].update(flat=row["flat_bytes"], cum=row["cum_bytes"])
+        return sums
 
     def test_functions_have_the_figures_of_both_and_their_growth(self):
         before, after = self.sums(Files.before), self.sums(Files.after)
-        none = (0, 0)
-        expected = Counter()
-        for name, module in before.keys() | after.keys():
-            old, new = before.get((name, module), none), after.get((name, module), none)
-            expected[(name, old[0], new[0], new[0] - old[0], old[1], new[1], new[1] - old[1])] += 1
-        found = Counter((row[0], *row[2:]) for row in self.table("functions"))
+        expected = {name: tuple(figure for key in ("flat", "cum")
+                                for figure in (before[name][key], after[name][key],
+                                               after[name][key] - before[name][key]))
+                    for name in before.keys() | after.keys()}
+        found = {}
+        for name, _, *figures in self.table("functions"):
+            found[name] = tuple(map(sum, zip(figures, found.get(name, (0,) * 6))))
         self.assertEqual(found, expected)
 
     def test_the_widths_can_be_those_of_before_of_after_and_of_growth(self):

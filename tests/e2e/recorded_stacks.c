@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Prints the stacks of the first process in a recording as walk_trace does: how many blocks were
- * allocated there, and the lookup pcs, outermost first, as FILE+ADDRESS.
+ * allocated there, and the lookup pcs, outermost first, as FILE+ADDRESS, without frames of scripts.
  *
  *	recorded_stacks RECORDING
  */
@@ -14,9 +14,12 @@ static void print_stack(const struct hl_recording_process *process, uint32_t nod
 {
 	uint64_t frame = process->nodes[node - 1].frame, pc = frame & HL_FRAME_PC_MASK;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
+	uint32_t site;
 
 	if (process->nodes[node - 1].parent)
 		print_stack(process, process->nodes[node - 1].parent);
+	if (hl_frame_key_is_site(frame, &site))
+		return;
 	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT) {
 		printf(" ?+%#lx", pc);
 		return;

@@ -144,7 +144,7 @@ class BpfStacks(harness.TestCase):
     def start_recorded(self, command, gate, env):
         """The process of heapline and that of the program, which waits at the gate."""
         collector = subprocess.Popen(
-            harness.record_command(self.path("whole.hl"), command, options=["--no-scripts"]),
+            harness.record_command(self.path("whole.hl"), command),
             env=dict(os.environ, **env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, start_new_session=True)
 

@@ -325,7 +325,7 @@ class Owners(unittest.TestCase):
         """What is read from outside is what the recording has in use in the end."""
         with tempfile.TemporaryDirectory() as scratch:
             recording = os.path.join(scratch, "r.hl")
-            command = [HEAPLINE, "record", "--no-scripts", "-q", "--mode", mode, "-o", recording,
+            command = [HEAPLINE, "record", "-q", "--mode", mode, "-o", recording,
                        "--"]
             with waiting_python(*command) as recorder:
                 python = harness.children_of(recorder.pid)[0]

@@ -259,6 +259,25 @@ static void hidden_frames_are_part_of_a_run(void **state)
 	hl_profile_free(profile);
 }
 
+static void expressions_match_no_frame_that_is_folded(void **state)
+{
+	const struct hl_filter filters[] = {
+		{.focus = {"operator new|xmalloc"}, .fold_plumbing = true},
+		{.focus = {"std::for_each"}, .fold_plumbing = true},
+		{.ignore = {"operator new|xmalloc"}, .fold_plumbing = true},
+	};
+	static const int64_t left[] = {0, 32 + 64, EVERYTHING};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(filters); i++) {
+		uint32_t ids[SAMPLE_COUNT + 1];
+		struct hl_profile *profile = make_profile(ids);
+		assert_int_equal(hl_filter_apply(&filters[i], profile, NULL, NULL), 0);
+		assert_int_equal(profile->total.alloc_bytes, left[i]);
+		hl_profile_free(profile);
+	}
+}
+
 static void what_an_expression_left_out_is_followed_nowhere(void **state)
 {
 	const struct hl_filter filter = {.ignore = {"^visit$"}, .fold_plumbing = true};
@@ -275,13 +294,13 @@ static void what_an_expression_left_out_is_followed_nowhere(void **state)
 
 static void a_profile_without_plumbing_stays(void **state)
 {
-	const struct hl_filter filter = {.hide = {"std::|operator new|xmalloc"},
-					 .fold_plumbing = true};
+	const struct hl_filter filter = {.hide = {"std::|operator new|xmalloc"}};
 	uint32_t ids[SAMPLE_COUNT + 1];
 	struct hl_profile *profile = make_profile(ids);
 
 	(void)state;
 	assert_int_equal(hl_filter_apply(&filter, profile, NULL, NULL), 0);
+	assert_int_equal(hl_plumbing_fold(profile, NULL), 0);
 	assert_false(profile->plumbing_folded);
 	check_node(profile, "main;visit", 32 + 64);
 	hl_profile_free(profile);
@@ -313,6 +332,7 @@ int main(void)
 		cmocka_unit_test(functions_of_programs_are_none),
 		cmocka_unit_test(runs_at_leaves_are_folded_and_no_others),
 		cmocka_unit_test(hidden_frames_are_part_of_a_run),
+		cmocka_unit_test(expressions_match_no_frame_that_is_folded),
 		cmocka_unit_test(what_an_expression_left_out_is_followed_nowhere),
 		cmocka_unit_test(a_profile_without_plumbing_stays),
 		cmocka_unit_test(want_of_memory_changes_nothing),

@@ -557,8 +557,6 @@ static void add_script(struct fake_region *fake)
 static void sites_of_scripts_and_their_names_are_read(void **state)
 {
 	struct fake_region *fake = *state;
-	struct hl_region_view view = fake_view(fake);
-	struct hl_region_place place;
 
 	add_script(fake);
 	struct hl_recording_process process = read_region(fake);
@@ -571,19 +569,11 @@ static void sites_of_scripts_and_their_names_are_read(void **state)
 	assert_int_equal(process.sites[0].line, 7);
 	assert_true(process.nodes[0].frame == hl_site_frame_key(1, true));
 	hl_recording_process_release(&process);
-	assert_true(hl_region_sites_find(&view, 1, &place));
-	assert_memory_equal(place.function, "handle", place.function_bytes);
-	assert_int_equal(place.source_bytes, strlen("main.lua"));
-	assert_int_equal(place.provider_bytes, 3);
-	assert_false(hl_region_sites_find(&view, 0, &place));
-	assert_false(hl_region_sites_find(&view, 2, &place));
 }
 
 static void wild_sites_have_no_name(void **state)
 {
 	struct fake_region *fake = *state;
-	struct hl_region_view view = fake_view(fake);
-	struct hl_region_place place;
 
 	add_script(fake);
 	add_site(fake, 2, UINT32_MAX);
@@ -599,8 +589,6 @@ static void wild_sites_have_no_name(void **state)
 	assert_true(process.nodes[1].frame == hl_site_frame_key(0, false));
 	assert_true(process.lost.damaged >= 3);
 	hl_recording_process_release(&process);
-	for (uint32_t number = 2; number <= 3; number++)
-		assert_false(hl_region_sites_find(&view, number, &place));
 }
 
 /* Overwrites ${count} random words at the beginning of random areas and in the header. */

@@ -153,7 +153,7 @@ static int64_t member(const json_t *object, const char *key)
 /* Skips the columns before the figures. */
 static void skip_to_figures(const json_t *object, const uint8_t **at)
 {
-	int64_t count = 4 * (member(object, "functions") - 1) + 3 * (member(object, "frames") - 1) +
+	int64_t count = 5 * (member(object, "functions") - 1) + 3 * (member(object, "frames") - 1) +
 			2 * (member(object, "nodes") - 1) + member(object, "leaves");
 
 	for (int64_t i = 0; i < count; i++)

@@ -75,7 +75,11 @@ export interface Report {
   summary: Summary;
   figureNames: string[];
   texts: string[];
-  functions: { count: number; name: Uint32Array; file: Uint32Array; line: Uint32Array; module: Uint32Array };
+  functions: {
+    count: number; name: Uint32Array; file: Uint32Array; line: Uint32Array; module: Uint32Array;
+    /** 1: allocation plumbing, which is folded where it ends a stack. */
+    plumbing: Uint32Array;
+  };
   frames: { count: number; functionId: Uint32Array; file: Uint32Array; line: Uint32Array };
   /** In preorder: the subtree of a node is the run of nodes from its own id to `end`. */
   nodes: { count: number; parent: Uint32Array; end: Uint32Array; frame: Uint32Array };
@@ -123,8 +127,8 @@ function readFigures(reader: ColumnReader, content: Content): Figures {
 }
 
 function readFunctions(reader: ColumnReader, count: number): Report["functions"] {
-  const [name, file, line, module] = [1, 2, 3, 4].map(() => reader.ids(count, 1));
-  return { count, name, file, line, module };
+  const [name, file, line, module, plumbing] = [1, 2, 3, 4, 5].map(() => reader.ids(count, 1));
+  return { count, name, file, line, module, plumbing };
 }
 
 function readFrames(reader: ColumnReader, count: number): Report["frames"] {

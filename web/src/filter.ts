@@ -14,14 +14,15 @@ export interface Rule {
   isName: boolean;
 }
 
-/** Whether the box's text is found in a name; text that is no expression is looked for as it is. */
-export function finder(text: string): (name: string) => boolean {
+/** Whether the text is found in a name; text that is no expression is looked for as it is. */
+export function finder(text: string, ignoresCase: boolean): (name: string) => boolean {
   try {
-    const expression = new RegExp(text, "i");
+    const expression = new RegExp(text, ignoresCase ? "i" : "");
     return (name) => expression.test(name);
   } catch {
-    const wanted = text.toLowerCase();
-    return (name) => name.toLowerCase().includes(wanted);
+    const fold = (name: string) => (ignoresCase ? name.toLowerCase() : name);
+    const wanted = fold(text);
+    return (name) => fold(name).includes(wanted);
   }
 }
 
@@ -53,7 +54,7 @@ export class Filter {
   /** By frame: whether the rule matches it, as in src/profile/filter.c. */
   private framesOf(rule: Rule): Uint8Array {
     const { frames, functions, texts, summary } = this.report;
-    const isFound = rule.isName ? (name: string) => name === rule.text : finder(rule.text);
+    const isFound = rule.isName ? (name: string) => name === rule.text : finder(rule.text, false);
     const paths = rule.isName ? [] : summary.modules.map((module) => isFound(module.path));
     const found = new Map<number, boolean>();
     const matches = (text: number) => {
@@ -99,6 +100,13 @@ export class Filter {
     return kept;
   }
 
+  /** The node that has what `node` holds: plumbing that stood above a hidden frame is folded too, as by hl_plumbing_fold(). */
+  private withoutPlumbing(node: number): number {
+    const { nodes, frames, functions } = this.report;
+    while (nodes.parent[node] && functions.plumbing[frames.functionId[nodes.frame[node]]]) node = nodes.parent[node];
+    return node;
+  }
+
   /** Takes frames out of the tree; what they hold is their callers'. Nodes stay in preorder. */
   private leaveOut(hidden: Uint8Array[]): void {
     const { nodes, leaves } = this.whole;
@@ -116,6 +124,6 @@ export class Filter {
     const end = new Uint32Array(count).map((_, i) => i + 1);
     for (let i = count - 1; i > 0; i--) end[parent[i]] = Math.max(end[parent[i]], end[i]);
     this.report.nodes = { count, parent: parent.subarray(0, count), end, frame: frame.subarray(0, count) };
-    this.report.leaves = leaves.map((node) => place[node]);
+    this.report.leaves = leaves.map((node) => (hidden.length ? this.withoutPlumbing(place[node]) : place[node]));
   }
 }

@@ -58,9 +58,10 @@ export class Search {
     this.apply();
   }
 
-  /** What the box says is a regular expression, as in the pictures of `heapline flame`; else plain text. */
+  /** What the box says is a regular expression, as in the pictures of `heapline flame`, or else plain text. Unlike a filter
+   *  it takes no notice of letters' case. */
   private matcher(): (name: string) => boolean {
-    return this.exactName !== null ? (name) => name === this.exactName : finder(this.box.value);
+    return this.exactName !== null ? (name) => name === this.exactName : finder(this.box.value, true);
   }
 
   private matches(): Uint8Array {

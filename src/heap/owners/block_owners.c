@@ -215,6 +215,8 @@ int hl_block_owners_copy_stacks(const struct hl_block_owners *owners,
 	uint32_t *marks = calloc((size_t)node_count + 1, sizeof(*marks));
 	if (!process->nodes || !process->modules || !marks)
 		r = -ENOMEM;
+	if (r == 0)
+		r = hl_region_sites_read(view, process);
 	for (; r == 0 && process->module_count < module_count; process->module_count++)
 		if ((r = copy_module(owners, process->module_count,
 				     &process->modules[process->module_count])) < 0)

@@ -62,17 +62,18 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 						  (char *)region.base + at, bytes);
 		}
 	}
-	if (r < 0) {
-		munmap(region.base, region.bytes);
-		return r;
-	}
 	*ret_region = region;
 	ret_region->view = (struct hl_region_view){
 		.base = region.base, .bytes = region.bytes, .layout = &ret_region->layout};
-	return 0;
+	if (r == 0)
+		r = hl_region_sites_read(&ret_region->view, &ret_region->scripts);
+	if (r < 0)
+		hl_open_region_release(ret_region);
+	return r;
 }
 
 void hl_open_region_release(struct hl_open_region *region)
 {
+	hl_recording_process_release(&region->scripts);
 	munmap(region->base, region->bytes);
 }

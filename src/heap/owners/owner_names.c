@@ -203,31 +203,6 @@ int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
 	return find_function(names, file, in_file, ret_name);
 }
 
-static int intern_bytes(struct hl_owner_names *names, const char *text, uint32_t bytes,
-			uint32_t *ret_id)
-{
-	HL_FREED char *copy = strndup(text, bytes);
-
-	return copy ? hl_strings_intern(&names->strings, copy, ret_id) : -ENOMEM;
-}
-
-int hl_owner_names_find_in_script(struct hl_owner_names *names, const struct hl_region_place *place,
-				  struct hl_owner_name *ret_name)
-{
-	uint32_t file, function, source;
-
-	if (intern_bytes(names, place->provider, place->provider_bytes, &file) < 0 ||
-	    intern_bytes(names, place->function, place->function_bytes, &function) < 0 ||
-	    intern_bytes(names, place->source, place->source_bytes, &source) < 0)
-		return -ENOMEM;
-	*ret_name = (struct hl_owner_name){
-		.file = hl_strings_text(&names->strings, file),
-		.function = hl_strings_text(&names->strings, function),
-		.source = hl_strings_text(&names->strings, source),
-	};
-	return 0;
-}
-
 void hl_owner_names_free(struct hl_owner_names *names)
 {
 	if (!names)

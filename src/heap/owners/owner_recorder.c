@@ -6,8 +6,11 @@
  */
 #include "heap/owners/owner_table.h"
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "heap/heap.h"
+#include "recording/script_stack.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,52 +40,114 @@ static int name_in(struct hl_owner_names *names, const struct hl_recording_modul
 	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, ret_name);
 }
 
+/* ---- stacks ---- */
+
 /* Where stack nodes and modules are: in a region, or in a process that was read from one, whose
  * nodes have numbers of their own. */
 struct node_source {
 	const struct hl_region_view *view;
 	const struct hl_recording_process *process; /* NULL: the region's */
+	const struct hl_recording_process *scripts; /* whose sites the frames name */
+	/* The frames of one stack, outermost first, and the numbers of those that views show. */
+	uint64_t *keys;
+	struct hl_stack_frame *frames;
+	uint32_t *shown;
+	size_t key_capacity, frame_capacity, shown_capacity;
 };
 
-/* Whether ${number} is a place in a script that is known. */
-static bool find_place(const struct node_source *source, uint32_t number,
-		       struct hl_region_place *ret_place)
+static void release_source(struct node_source *source)
+{
+	free(source->keys);
+	free(source->frames);
+	free(source->shown);
+}
+
+static const struct hl_recording_site *find_site(const struct node_source *source, uint64_t frame)
+{
+	const struct hl_recording_process *scripts = source->scripts;
+	uint32_t site;
+
+	return hl_frame_key_is_site(frame, &site) && site && site <= scripts->site_count
+		       ? &scripts->sites[site - 1]
+		       : NULL;
+}
+
+/* What the frame is to scripts, as profile_load.c has it. */
+static struct hl_stack_frame classify(const struct node_source *source, uint64_t frame)
+{
+	const struct hl_recording_process *scripts = source->scripts;
+	const struct hl_recording_site *site = find_site(source, frame);
+	struct hl_stack_frame classified = {.part = HL_PART_NATIVE};
+
+	if (site) {
+		classified.runtime = site->provider;
+		classified.part = hl_frame_part_of_site(&scripts->providers[site->provider]);
+		if (classified.part == HL_PART_SCRIPT && frame & HL_SITE_ENTRY)
+			classified.part = HL_PART_ENTRY;
+		return classified;
+	}
+	uint64_t module = frame >> HL_MODULE_SHIFT;
+	for (uint32_t i = 0; module != HL_MODULE_SCRIPT && i < scripts->provider_count; i++) {
+		enum hl_frame_part part =
+			hl_frame_part_of_code(&scripts->providers[i], frame & HL_FRAME_PC_MASK);
+		if (part != HL_PART_NATIVE)
+			classified = (struct hl_stack_frame){.runtime = i, .part = part};
+	}
+	return classified;
+}
+
+/* Reads the frames of ${node} that views show. A node for a size class is no frame, nor is a label. */
+static int read_stack(struct node_source *source, uint32_t node, size_t *ret_shown)
 {
 	const struct hl_recording_process *process = source->process;
+	uint32_t node_count =
+		process ? process->node_count : hl_region_read_node_count(source->view);
+	uint32_t size_class;
+	size_t count = 0;
+	bool unmatched;
 
-	if (!process)
-		return hl_region_sites_find(source->view, number, ret_place);
-	if (!number || number > process->site_count)
-		return false;
-	const struct hl_recording_site *site = &process->sites[number - 1];
-	const char *provider = process->providers[site->provider].name;
-	const char *function = process->site_names[site->function];
-	const char *file = process->site_names[site->source];
-	*ret_place = (struct hl_region_place){
-		.provider = provider,
-		.function = function,
-		.source = file,
-		.provider_bytes = (uint32_t)strlen(provider),
-		.function_bytes = (uint32_t)strlen(function),
-		.source_bytes = (uint32_t)strlen(file),
-		.line = site->line,
-	};
-	return true;
+	/* What is read while it is written may contradict itself: no stack has more frames than
+	 * there are nodes. */
+	for (uint32_t left = node_count; node && node <= node_count && left; left--) {
+		struct hl_recording_node found = process ? process->nodes[node - 1]
+							 : hl_region_read_node(source->view, node);
+		node = found.parent;
+		if (!hl_frame_key_is_size(found.frame, &size_class) &&
+		    !hl_frame_part_is_label((uint8_t)classify(source, found.frame).part) &&
+		    HL_ARRAY_APPEND(source->keys, count, source->key_capacity, found.frame) < 0)
+			return -ENOMEM;
+	}
+	if (HL_ARRAY_RESERVE(source->frames, source->frame_capacity, count + 1) < 0 ||
+	    HL_ARRAY_RESERVE(source->shown, source->shown_capacity, count + 1) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		size_t key = count - 1 - i;
+		source->frames[i] = classify(source, source->keys[key]);
+		source->frames[i].id = (uint32_t)key;
+	}
+	const struct hl_script_stack stack = hl_script_stack(source->frames, count);
+	*ret_shown = hl_script_stack_mix(&stack, source->shown, &unmatched);
+	return 0;
 }
 
 static int name_frame(const struct node_source *source, struct hl_owner_names *names,
 		      uint64_t frame, struct hl_owner_name *ret_name)
 {
-	const struct hl_recording_process *process = source->process;
+	const struct hl_recording_process *process = source->process, *scripts = source->scripts;
+	const struct hl_recording_site *site = find_site(source, frame);
 	struct hl_recording_module module;
-	struct hl_region_place place;
-	uint32_t site;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
 	uint32_t count =
 		process ? process->module_count : hl_region_read_module_count(source->view);
 
-	if (hl_frame_key_is_site(frame, &site) && find_place(source, site, &place))
-		return hl_owner_names_find_in_script(names, &place, ret_name);
+	if (site) {
+		*ret_name = (struct hl_owner_name){
+			.file = scripts->providers[site->provider].name,
+			.function = scripts->site_names[site->function],
+			.source = scripts->site_names[site->source],
+		};
+		return 0;
+	}
 	if (id == HL_MODULE_NONE || id > count)
 		return name_in(names, NULL, frame, ret_name);
 	if (process)
@@ -95,23 +160,17 @@ static int name_frame(const struct node_source *source, struct hl_owner_names *n
 	return r;
 }
 
-/* Who called the allocator, or the plumbing that did; a node for a size class is no frame. */
-static int name_node(const struct node_source *source, struct hl_owner_names *names, uint32_t node,
+/* Who called the allocator, or the plumbing that did. */
+static int name_node(struct node_source *source, struct hl_owner_names *names, uint32_t node,
 		     struct hl_owner_name *ret_name)
 {
-	const struct hl_recording_process *process = source->process;
-	uint32_t count = process ? process->node_count : hl_region_read_node_count(source->view);
-	uint32_t size_class;
-	int r = name_in(names, NULL, 0, ret_name);
-	bool goes_on = true;
+	size_t left;
+	int r = read_stack(source, node, &left);
 
-	while (r == 0 && goes_on && node && node <= count) {
-		struct hl_recording_node found = process ? process->nodes[node - 1]
-							 : hl_region_read_node(source->view, node);
-		node = found.parent;
-		if (hl_frame_key_is_size(found.frame, &size_class))
-			continue;
-		r = name_frame(source, names, found.frame, ret_name);
+	if (r == 0)
+		r = name_in(names, NULL, 0, ret_name);
+	for (bool goes_on = true; r == 0 && goes_on && left-- > 0;) {
+		r = name_frame(source, names, source->keys[source->shown[left]], ret_name);
 		goes_on = ret_name->is_plumbing;
 	}
 	return r;
@@ -122,17 +181,14 @@ int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_
 				 int (*visit)(void *context, const struct hl_owner_name *name),
 				 void *context)
 {
-	const struct node_source source = {.view = &region->view};
-	uint32_t size_class;
-	int r = 0;
+	HL_CLEANUP(release_source)
+	struct node_source source = {.view = &region->view, .scripts = &region->scripts};
+	size_t left;
+	int r = read_stack(&source, node, &left);
 
-	while (r == 0 && node && node <= hl_region_read_node_count(&region->view)) {
-		struct hl_recording_node found = hl_region_read_node(&region->view, node);
+	while (r == 0 && left-- > 0) {
 		struct hl_owner_name name;
-		node = found.parent;
-		if (hl_frame_key_is_size(found.frame, &size_class))
-			continue;
-		r = name_frame(&source, names, found.frame, &name);
+		r = name_frame(&source, names, source.keys[source.shown[left]], &name);
 		if (r == 0)
 			r = visit(context, &name);
 	}
@@ -142,8 +198,9 @@ int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_
 static int name_all(const struct hl_open_region *region, struct hl_owner_names *names,
 		    const struct hl_owner_counts *counts, struct hl_owners *owners)
 {
+	HL_CLEANUP(release_source)
+	struct node_source source = {.view = &region->view, .scripts = &region->scripts};
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
-	const struct node_source source = {.view = &region->view};
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < counts->count; i++) {
@@ -189,7 +246,8 @@ static int take_hashed(void *context, const struct hl_listed_block *block)
 static int add_means(const struct hl_recording_process *process, struct hl_owner_names *names,
 		     const struct hl_owner_count *sums, struct hl_owner_rows *rows)
 {
-	const struct node_source source = {.process = process};
+	HL_CLEANUP(release_source)
+	struct node_source source = {.process = process, .scripts = process};
 	int r = 0;
 
 	for (uint32_t node = 1; r == 0 && node <= process->node_count; node++) {

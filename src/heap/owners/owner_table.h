@@ -47,10 +47,6 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				const struct hl_recording_module *module, uint64_t address,
 				struct hl_owner_name *ret_name);
 
-/* The place in a script that ${place} tells of: its runtime is the file. 0 or -ENOMEM. */
-int hl_owner_names_find_in_script(struct hl_owner_names *names, const struct hl_region_place *place,
-				  struct hl_owner_name *ret_name);
-
 void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */
 
 /* ---- owner_counts.c: blocks counted by a number that stands for their owner ---- */
@@ -120,8 +116,8 @@ int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
 
 struct hl_open_region;
 
-/* Calls ${visit} with the names of the frames of ${node}, the innermost first, until it returns
- * non-zero; returns that. */
+/* Calls ${visit} with the names of the frames of ${node}, those of scripts in place of the interpreter's, the
+ * innermost first, until it returns non-zero; returns that. */
 int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_owner_names *names,
 				 uint32_t node,
 				 int (*visit)(void *context, const struct hl_owner_name *name),
@@ -154,6 +150,7 @@ struct hl_open_region {
 	size_t bytes;
 	struct hl_region_header layout; /* a copy, checked */
 	struct hl_region_view view;
+	struct hl_recording_process scripts; /* its sites and their runtimes, and nothing else */
 };
 
 /* 0; -ENODATA when there is no recorder in ${pid}, or one of another version; or a negative errno.

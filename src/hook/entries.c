@@ -287,6 +287,7 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 				 .pointer_at = rule->pointer_at,
 				 .type_at = rule->type_at,
 				 .is_asked = rule->is_asked,
+				 .is_beside = rule->is_beside,
 				 .tells = rule->tells};
 }
 
@@ -623,5 +624,6 @@ struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t rea
 	rule.type_at = entry->type_at;
 	rule.throws = entry->throws;
 	rule.is_of_malloc = entry->is_of_malloc;
+	rule.is_beside = entry->is_beside;
 	return rule;
 }

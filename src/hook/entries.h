@@ -25,6 +25,7 @@ struct hl_entry {
 	bool is_asked;			       /* --hook names it */
 	bool throws;			       /* an exception may leave it */
 	bool is_of_malloc; /* extra, and its blocks are those of malloc() and free() */
+	bool is_beside;	   /* extra, and its blocks lie in no block of malloc() */
 };
 
 #define HL_ENTRIES_MAX 64

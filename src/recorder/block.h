@@ -74,6 +74,51 @@ static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *tab
 /* The same, made if need be; NULL where the address has none, or without memory. */
 hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address);
 
+/*
+ * An object as in region/block_format.h. ${entry} is that of its address, where an object of ${requested} bytes may
+ * be; see hl_block_holds_object().
+ */
+static inline uint64_t hl_block_object_usable(uint64_t requested)
+{
+	return (requested + 15) & ~UINT64_C(15);
+}
+
+/* Tools read the second entry with the first one: both are in one page of the array. */
+static inline bool hl_block_holds_object(const void *address, uint64_t requested)
+{
+	return requested <= HL_BLOCK_OBJECT_BYTES_MAX &&
+	       (~hl_block_place_in_leaf((uintptr_t)address) & (HL_BLOCK_PAGE_ENTRIES - 1));
+}
+
+/* A stale size would make an object of one granule a larger one. */
+static inline void hl_block_object_set(hl_block_entry *entry, uint32_t node, uint64_t requested)
+{
+	uint64_t usable = hl_block_object_usable(requested);
+	uint32_t granules = (uint32_t)(usable >> HL_BLOCK_GRANULE_BITS);
+
+	atomic_store_explicit(entry,
+			      hl_block_entry_of(node, HL_BLOCK_OBJECT + (usable - requested)),
+			      memory_order_relaxed);
+	if (HL_LIKELY(granules > 1))
+		atomic_store_explicit(entry + 1, granules, memory_order_relaxed);
+	else if (hl_block_entry_is_size(atomic_load_explicit(entry + 1, memory_order_relaxed)))
+		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
+}
+
+/* Takes the object of which ${entry} is, and holds ${value}. */
+static inline struct hl_block hl_block_object_take(hl_block_entry *entry, uint32_t value)
+{
+	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
+
+	atomic_store_explicit(entry, 0, memory_order_relaxed);
+	if (HL_LIKELY(hl_block_entry_is_size(next)))
+		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
+	return (struct hl_block){
+		.node = value >> HL_BLOCK_SLACK_BITS,
+		.requested = hl_block_object_bytes(next) - (value & HL_BLOCK_OBJECT_SLACK_MASK),
+	};
+}
+
 /* Where no memory is mapped beside what is at ${address}: half of the address space away. */
 static inline const void *hl_block_ruled_key(const void *address)
 {

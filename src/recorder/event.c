@@ -38,11 +38,16 @@ static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 	return true;
 }
 
-bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode)
+bool hl_event_wants_objects(struct hl_recorder *recorder, uint32_t mode)
 {
 	return hl_mode_has_array(hl_mode_of(mode)) &&
 	       (HL_LIKELY(atomic_load_explicit(&recorder->blocks.array, memory_order_relaxed)) ||
 		add_array(recorder));
+}
+
+bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode)
+{
+	return HL_LIKELY(!recorder->objects_only) && hl_event_wants_objects(recorder, mode);
 }
 
 void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
@@ -380,6 +385,26 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 	return false;
 }
 
+/* The array's entry of the object at ${block}; NULL: it has none there. */
+static inline hl_block_entry *entry_of_object(const void *block)
+{
+	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
+
+	return entry && hl_block_entry_is_object(atomic_load_explicit(entry, memory_order_relaxed))
+		       ? entry
+		       : NULL;
+}
+
+static inline bool take_object(const void *block, struct hl_block *ret_block)
+{
+	hl_block_entry *entry = entry_of_object(block);
+
+	if (entry)
+		*ret_block = hl_block_object_take(
+			entry, atomic_load_explicit(entry, memory_order_relaxed));
+	return entry;
+}
+
 /* A block that a function of a rule gave may be freed by free(), and layers may both have it. */
 static __attribute__((noinline)) bool take_either(struct hl_thread *thread, const void *block,
 						  struct hl_block *ret_block, uint64_t *ret_usable)
@@ -387,6 +412,10 @@ static __attribute__((noinline)) bool take_either(struct hl_thread *thread, cons
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_block ruled;
 
+	if (take_object(block, ret_block)) {
+		*ret_usable = ret_block->requested;
+		return true;
+	}
 	bool is_plain = hl_block_take(&recorder->blocks, block, *ret_usable, ret_block);
 	bool is_ruled =
 		(!is_plain || recorder->counts_layers) && hl_event_take_ruled(block, &ruled);
@@ -466,10 +495,10 @@ free_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void
 			  logging);
 }
 
-/* The node of a block that is in the array, of which ${value} is the entry; or 0. */
+/* The node of a block of malloc() that is in the array, of which ${value} is the entry; or 0. */
 static inline uint32_t node_in_array(uint32_t value)
 {
-	bool elsewhere = (value & HL_BLOCK_SLACK_IN_HASH) == HL_BLOCK_SLACK_IN_HASH;
+	bool elsewhere = (value & HL_BLOCK_SLACK_IN_HASH) > HL_BLOCK_SLACK_MAX;
 
 	return HL_UNLIKELY(elsewhere) ? 0 : value >> HL_BLOCK_SLACK_BITS;
 }
@@ -558,7 +587,8 @@ void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t r
 
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)
 {
-	return hl_block_take(&hl_recorder->blocks, hl_block_ruled_key(block), 0, ret_block);
+	return HL_LIKELY(take_object(block, ret_block)) ||
+	       hl_block_take(&hl_recorder->blocks, hl_block_ruled_key(block), 0, ret_block);
 }
 
 void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it)
@@ -618,13 +648,23 @@ void hl_event_nested_alloc(uint64_t requested)
 		count_lost_in_header(recorder, requested);
 }
 
+/* As hl_block_try_take(), of ${block} by ${key}. */
+static bool try_take(struct hl_recorder *recorder, const void *block, const void *key,
+		     uint64_t usable, struct hl_block *ret_block, bool *ret_busy)
+{
+	*ret_busy = false;
+	return (key != block && take_object(block, ret_block)) ||
+	       hl_block_try_take(&recorder->blocks, key, usable, ret_block, ret_busy);
+}
+
 /* A free by a thread without a slot. */
-static void lose_free(struct hl_recorder *recorder, const void *key, uint64_t usable)
+static void lose_free(struct hl_recorder *recorder, const void *block, const void *key,
+		      uint64_t usable)
 {
 	struct hl_block it = {0};
 	bool busy;
 
-	if (hl_block_try_take(&recorder->blocks, key, usable, &it, &busy) || busy)
+	if (try_take(recorder, block, key, usable, &it, &busy) || busy)
 		count_lost_in_header(recorder, it.requested);
 }
 
@@ -639,7 +679,8 @@ static void free_in_allocator(struct hl_recorder *recorder, struct hl_thread *th
 	struct hl_block it;
 
 	hl_thread_set(thread, HL_RECORDING); /* a handler is not to wait for it */
-	if (hl_block_take(&recorder->blocks, key, usable, &it))
+	if ((key != block && take_object(block, &it)) ||
+	    hl_block_take(&recorder->blocks, key, usable, &it))
 		count_free(thread, block, it, key == block ? usable : it.requested);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 }
@@ -653,14 +694,14 @@ static void free_nested(struct hl_recorder *recorder, const void *block, const v
 	bool busy;
 
 	if (!hl_thread_is_inside(thread)) {
-		lose_free(recorder, key, usable);
+		lose_free(recorder, block, key, usable);
 		return;
 	}
 	if (is_of_allocator(thread)) {
 		free_in_allocator(recorder, thread, block, key, usable);
 		return;
 	}
-	if (!hl_block_try_take(&recorder->blocks, key, usable, &pending.block, &busy)) {
+	if (!try_take(recorder, block, key, usable, &pending.block, &busy)) {
 		if (busy)
 			hl_event_lose(thread, 0);
 		return;
@@ -683,7 +724,7 @@ void hl_event_nested_free(const void *block)
 
 	if (!hl_recorder_is_running(recorder))
 		return;
-	if (hl_block_may_hold(&recorder->blocks, block))
+	if (hl_block_may_hold(&recorder->blocks, block) && !entry_of_object(block))
 		free_nested(recorder, block, block, hl_libc_usable_size(block));
 	if (hl_recorder_has_rules(recorder))
 		hl_event_nested_free_ruled(block);
@@ -694,7 +735,8 @@ void hl_event_nested_free_ruled(const void *block)
 	struct hl_recorder *recorder = hl_recorder;
 	const void *key = hl_block_ruled_key(block);
 
-	if (hl_recorder_is_running(recorder) && hl_block_may_hold(&recorder->blocks, key))
+	if (hl_recorder_is_running(recorder) &&
+	    (entry_of_object(block) || hl_block_may_hold(&recorder->blocks, key)))
 		free_nested(recorder, block, key, 0);
 }
 

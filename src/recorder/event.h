@@ -14,6 +14,8 @@ static inline uint32_t hl_event_mode(const struct hl_recorder *recorder)
 /* Whether blocks that are allocated in ${mode} go into the array of the block table, which is made
  * if need be. Without memory for it the hash takes all. */
 bool hl_event_wants_array(struct hl_recorder *recorder, uint32_t mode);
+/* The same of objects, for which it need not be known what malloc() sets aside. */
+bool hl_event_wants_objects(struct hl_recorder *recorder, uint32_t mode);
 
 /* ${block} was allocated for a request of ${requested} bytes by the caller at ${caller}. ${place}:
  * hl_event_locate(), asked before the real allocation. */
@@ -87,11 +89,17 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 /*
  * Blocks of functions that rules name (region/attached.h) are in the hash, by keys that no other
  * block has: what the allocator cuts from a block of malloc() may begin where that one does. Their
- * usable bytes are those asked for. ${type}: NULL, or a label.
+ * usable bytes are those asked for. ${type}: NULL, or a label. _beside(): those of an allocator beside malloc()
+ * lie in no block of it, and are in the array, as objects are.
  */
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place,
 			  const char *type);
+void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t requested,
+			   const struct hl_registers *caller, const struct hl_recall_slot *place,
+			   const char *type);
+/* Nothing is counted where no block is known at ${block}. */
+void hl_event_free_beside(struct hl_thread *thread, const void *block);
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block);
 void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it);
 void hl_event_free_ruled(struct hl_thread *thread, const void *block);
@@ -112,8 +120,7 @@ void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t
 			   const struct hl_registers *caller, const struct hl_recall_slot *place);
 /* False, and nothing happens, where no object is known at ${block}. */
 bool hl_event_free_object(struct hl_thread *thread, const void *block);
-/* As hl_event_take() and what follows it. */
-bool hl_event_take_object(const void *block, struct hl_block *ret_block);
+/* As hl_event_take() and what follows it; taken as ruled blocks are. */
 void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it);
 void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it);
 

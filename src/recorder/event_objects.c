@@ -2,54 +2,20 @@
 /* Counts objects of interpreters; see event.h. They are in two entries of the array, see decision 53. */
 #include "recorder/event_parts.h"
 
-static inline uint64_t object_usable(uint64_t requested)
-{
-	return (requested + 15) & ~UINT64_C(15);
-}
-
-/* A stale size would make an object of one granule a larger one. */
-static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t requested,
-			      uint64_t slack)
-{
-	(void)slack; /* 0 where none is counted */
-	uint64_t usable = object_usable(requested);
-	uint32_t granules = (uint32_t)(usable >> HL_BLOCK_GRANULE_BITS);
-
-	atomic_store_explicit(entry,
-			      hl_block_entry_of(node, HL_BLOCK_OBJECT + (usable - requested)),
-			      memory_order_relaxed);
-	if (HL_LIKELY(granules > 1))
-		atomic_store_explicit(entry + 1, granules, memory_order_relaxed);
-	else if (hl_block_entry_is_size(atomic_load_explicit(entry + 1, memory_order_relaxed)))
-		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
-}
-
-/* Takes the object of which ${entry} is, and holds ${value}. */
-static inline struct hl_block take_object(hl_block_entry *entry, uint32_t value)
-{
-	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
-
-	atomic_store_explicit(entry, 0, memory_order_relaxed);
-	if (HL_LIKELY(hl_block_entry_is_size(next)))
-		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
-	return (struct hl_block){
-		.node = value >> HL_BLOCK_SLACK_BITS,
-		.requested = hl_block_object_bytes(next) - (value & HL_BLOCK_OBJECT_SLACK_MASK),
-	};
-}
-
 /* The array's entry for an object that is allocated in ${mode}; NULL: the hash is for it. */
 static inline hl_block_entry *entry_for_object(struct hl_recorder *recorder, uint32_t mode,
-					       const void *block)
+					       const void *block, uint64_t requested)
 {
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 
-	if (HL_UNLIKELY(!hl_mode_has_array(hl_mode_of(mode))))
+	if (HL_UNLIKELY(!hl_mode_has_array(hl_mode_of(mode)) ||
+			!hl_block_holds_object(block, requested)))
 		return NULL;
 	if (HL_LIKELY(entry))
 		return entry;
-	return hl_event_wants_array(recorder, mode) ? hl_block_entry_make(&recorder->blocks, block)
-						    : NULL;
+	return hl_event_wants_objects(recorder, mode)
+		       ? hl_block_entry_make(&recorder->blocks, block)
+		       : NULL;
 }
 
 static const struct hl_event_kind of_object;
@@ -61,9 +27,9 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = hl_event_mode(recorder);
-	uint64_t usable = object_usable(requested);
+	uint64_t usable = hl_block_object_usable(requested);
 	hl_block_entry *entry = HL_LIKELY(thread->plain && !(mode & HL_MODE_ASKED))
-					? entry_for_object(recorder, mode, block)
+					? entry_for_object(recorder, mode, block, requested)
 					: NULL;
 
 	if (HL_UNLIKELY(!entry))
@@ -94,9 +60,15 @@ static __attribute__((noinline)) void alloc_marked(struct hl_thread *thread, con
 
 static inline bool read_usable(const void *block, uint64_t requested, size_t *ret_usable)
 {
-	(void)block;
-	*ret_usable = requested + hl_event_slack(object_usable(requested), requested);
-	return true;
+	*ret_usable = requested + hl_event_slack(hl_block_object_usable(requested), requested);
+	return hl_block_holds_object(block, requested);
+}
+
+static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t requested,
+			      uint64_t slack)
+{
+	(void)slack; /* 0 where none is counted */
+	hl_block_object_set(entry, node, requested);
 }
 
 static const struct hl_event_kind of_object = {
@@ -113,33 +85,44 @@ void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t
 	hl_event_alloc_of(&of_object, thread, block, requested, caller, place);
 }
 
-bool hl_event_take_object(const void *block, struct hl_block *ret_block)
+void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t requested,
+			   const struct hl_registers *caller, const struct hl_recall_slot *place,
+			   const char *type)
 {
-	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
-	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+	struct hl_recorder *recorder = hl_recorder;
+	const uint32_t mode = hl_event_mode(recorder);
+	hl_block_entry *entry = HL_LIKELY(thread->plain && !(mode & HL_MODE_ASKED))
+					? entry_for_object(recorder, mode, block, requested)
+					: NULL;
 
-	if (HL_UNLIKELY(!hl_block_entry_is_object(value)))
-		return hl_block_hash_may_hold(hl_recorder->blocks.hash,
-					      (uintptr_t)hl_block_ruled_key(block)) &&
-		       hl_event_take_ruled(block, ret_block);
-	*ret_block = take_object(entry, value);
-	return true;
+	if (HL_UNLIKELY(!entry)) {
+		hl_event_alloc_ruled(thread, block, requested, caller, place, type);
+		return;
+	}
+	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
+	if (type)
+		cell = hl_script_label_cell(recorder, thread, cell, HL_LABEL_TYPE, type);
+	hl_event_add_or_lose(&of_object, thread, block, requested, entry, 0, cell, mode);
 }
 
-static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, const void *block)
+static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, const void *block,
+						      bool has_slack)
 {
 	struct hl_block it;
 
-	if (!hl_event_take_object(block, &it))
+	if (!hl_event_take_ruled(block, &it))
 		return false;
 	bool temporary = thread->last_block == block;
 	thread->last_block = NULL;
-	hl_event_finish_free(thread, block, it, object_usable(it.requested), temporary);
+	hl_event_finish_free(thread, block, it,
+			     has_slack ? hl_block_object_usable(it.requested) : it.requested,
+			     temporary);
 	return true;
 }
 
-/* As hl_event_free_plain(). */
-bool hl_event_free_object(struct hl_thread *thread, const void *block)
+/* As hl_event_free_plain(). ${has_slack}, a constant. */
+static inline __attribute__((always_inline)) bool free_object(struct hl_thread *thread,
+							      const void *block, bool has_slack)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
@@ -150,28 +133,41 @@ bool hl_event_free_object(struct hl_thread *thread, const void *block)
 						       value >> HL_BLOCK_SLACK_BITS)
 				       : NULL;
 	if (HL_UNLIKELY(!cell || !thread->plain || hl_event_mode(recorder) & HL_MODE_LOGGING))
-		return free_object_any(thread, block);
-	struct hl_block it = take_object(entry, value);
+		return free_object_any(thread, block, has_slack);
+	struct hl_block it = hl_block_object_take(entry, value);
+	uint64_t usable = has_slack ? hl_block_object_usable(it.requested) : it.requested;
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
 	hl_event_add_free(recorder, thread, cell, (struct hl_weight){it.requested, 1},
-			  hl_event_slack(object_usable(it.requested), it.requested), 0);
+			  hl_event_slack(usable, it.requested), 0);
 	return true;
+}
+
+bool hl_event_free_object(struct hl_thread *thread, const void *block)
+{
+	return free_object(thread, block, true);
+}
+
+void hl_event_free_beside(struct hl_thread *thread, const void *block)
+{
+	if (!free_object(thread, block, false))
+		thread->last_block = NULL;
 }
 
 void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it)
 {
-	hl_event_count_free(thread, block, it, object_usable(it.requested));
+	hl_event_count_free(thread, block, it, hl_block_object_usable(it.requested));
 }
 
 void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry =
-		thread->plain ? entry_for_object(recorder, hl_event_mode(recorder), block) : NULL;
+	hl_block_entry *entry = thread->plain ? entry_for_object(recorder, hl_event_mode(recorder),
+								 block, it.requested)
+					      : NULL;
 
 	if (HL_LIKELY(entry))
-		set_object(entry, it.node, it.requested, 0);
+		hl_block_object_set(entry, it.node, it.requested);
 	else
 		hl_event_put_back_ruled(thread, block, it);
 }

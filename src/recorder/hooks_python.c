@@ -111,7 +111,7 @@ static bool take(void *block, struct hl_block *ret_old)
 
 	if (HL_UNLIKELY(!thread))
 		return false;
-	bool known = hl_event_take_object(block, ret_old);
+	bool known = hl_event_take_ruled(block, ret_old);
 	hl_thread_leave(thread);
 	return known;
 }

@@ -84,6 +84,7 @@ struct hl_recorder {
 	_Atomic uint32_t phase;
 	bool sampling;
 	_Atomic bool hash_only; /* no block goes into the array of the block table */
+	bool objects_only;	/* and of malloc() none, objects do */
 	bool sizes;		/* blocks count by size class, too */
 	bool inherits;		/* a forked child: its parent's blocks are not in the table */
 	bool has_rules;		/* blocks have keys of two kinds, see event.h; in the image alone */

@@ -111,6 +111,7 @@ struct hl_attached_rule {
 	uint8_t does;	   /* enum hl_rule_does */
 	uint8_t throws : 1; /* an exception may leave it: malloc() or memalign() is called in its place */
 	uint8_t is_of_malloc : 1; /* its blocks are those of malloc() and free() */
+	uint8_t is_beside : 1;	  /* its blocks lie in no block of malloc() */
 	uint8_t type_at;	  /* of a new block, its type in Lua; see hl_lua_modules_type() */
 };
 

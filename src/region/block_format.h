@@ -46,6 +46,8 @@ static inline uint32_t hl_block_entry_of(uint32_t node, uint64_t slack)
  */
 #define HL_BLOCK_OBJECT		   224u
 #define HL_BLOCK_OBJECT_SLACK_MASK 15u
+#define HL_BLOCK_OBJECT_BYTES_MAX  (HL_BLOCK_SLACK_IN_HASH << HL_BLOCK_GRANULE_BITS)
+#define HL_BLOCK_PAGE_ENTRIES	   1024u /* in a page; the two entries of an object are in one */
 
 static inline int hl_block_entry_is_object(uint32_t entry)
 {

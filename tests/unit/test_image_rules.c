@@ -34,6 +34,7 @@ enum rule {
 	SAME_ALLOC,
 	SAME_FREE,
 	NEW,
+	LUA,
 	RULE_COUNT,
 };
 
@@ -141,7 +142,23 @@ static uint64_t same(uint64_t first)
 	return first;
 }
 
+/* ---- as Lua's: it frees by size 0, and calls no malloc() ---- */
+
+static char *lua_next; /* what it gives */
+
+static void *lua_alloc(void *context, void *block, size_t old_size, size_t size)
+{
+	(void)context, (void)old_size;
+	if (!size || !lua_next)
+		return NULL;
+	if (block && block != lua_next)
+		memmove(lua_next, block, size < old_size ? size : old_size);
+	return lua_next;
+}
+
 /* ---- the image ---- */
+
+static bool knows_usable = true;
 
 static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers)
 {
@@ -150,7 +167,7 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 		.real = {[HL_HOOK_MALLOC] = (uint64_t)modest_malloc,
 			 [HL_HOOK_REALLOC] = (uint64_t)realloc,
 			 [HL_HOOK_FREE] = (uint64_t)free},
-		.usable_size = (uint64_t)malloc_usable_size,
+		.usable_size = knows_usable ? (uint64_t)malloc_usable_size : 0,
 		.program_headers = getauxval(AT_PHDR),
 		.program_header_count = getauxval(AT_PHNUM),
 		.may_read_tsc = 1,
@@ -182,6 +199,11 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 					 .size_at = 1,
 					 .throws = 1,
 					 .is_of_malloc = 1},
+				[LUA] = {.real = (uint64_t)lua_alloc,
+					 .pointer_at = 2,
+					 .type_at = 3,
+					 .size_at = 4,
+					 .is_beside = 1},
 			},
 	};
 
@@ -293,6 +315,75 @@ static void functions_are_called_with_all_of_their_arguments(void **state)
 	assert_int_equal(release(NULL), 0);
 	assert_counted(1, 100, 1, 100);
 	end();
+}
+
+static void *lua(void *block, size_t old_size, size_t size)
+{
+	return RULE(__typeof__(lua_alloc), LUA)(NULL, block, old_size, size);
+}
+
+/* Every address of 24 KiB and a bit, of which one is the last of a page of the array: a size may not lie
+ * behind it. Blocks lie close together, as they do where sizes have classes. */
+static void fill_and_free(char *arena, size_t bytes, size_t step, size_t size)
+{
+	size_t count = bytes / step, freed = 0;
+	uint64_t at_start = counted().free_objects, inuse = counted().alloc_bytes;
+
+	for (size_t i = 0; i < count; i++) {
+		lua_next = arena + i * step;
+		assert_ptr_equal(lua(NULL, 5, size), lua_next);
+	}
+	assert_int_equal(counted().alloc_bytes - inuse, count * size);
+	for (size_t first = 0; first < 3; first++)
+		for (size_t i = first; i < count; i += 3, freed++)
+			assert_null(lua(arena + i * step, size, 0));
+	assert_int_equal(counted().free_objects - at_start, count);
+	assert_int_equal(freed, count);
+}
+
+static void blocks_of_an_allocator_beside_malloc_are_those_that_its_callers_have(void **state)
+{
+	(void)state;
+	static _Alignas(4096) char arena[24 << 10];
+	static const size_t sizes[][2] = {{8, 7},	{8, 8},	     {16, 1},	 {16, 16},
+					  {32, 17},	{48, 48},    {512, 499}, {4096, 4080},
+					  {4096, 4081}, {8192, 8000}};
+
+	for (size_t i = 0; i < 2 * HL_COUNT_OF(modes); i++) {
+		knows_usable = i % 2;
+		start(modes[i / 2], 0, false);
+		for (size_t k = 0; k < HL_COUNT_OF(sizes); k++)
+			fill_and_free(arena, sizeof(arena), sizes[k][0], sizes[k][1]);
+		struct sums sums = counted();
+		assert_int_equal(sums.alloc_bytes, sums.free_bytes);
+		assert_int_equal(sums.alloc_objects, sums.free_objects);
+		assert_int_equal(count_unmatched(), 0);
+		end();
+	}
+	knows_usable = true;
+}
+
+static void a_block_beside_malloc_may_grow_and_stays_where_it_cannot(void **state)
+{
+	(void)state;
+	static _Alignas(4096) char arena[4096];
+
+	for (size_t i = 0; i < HL_COUNT_OF(modes); i++) {
+		start(modes[i], 0, false);
+		lua_next = arena;
+		assert_ptr_equal(lua(NULL, 4, 40), arena);
+		assert_ptr_equal(lua(arena, 40, 90), arena);
+		lua_next = arena + 1024;
+		assert_ptr_equal(lua(arena, 90, 200), arena + 1024);
+		lua_next = NULL;
+		assert_null(lua(arena + 1024, 200, 3000));
+		assert_counted(3, 330, 2, 130);
+		assert_null(lua(arena + 1024, 200, 0));
+		assert_null(
+			lua(arena + 1024, 200, 0)); /* was there before us, for all that we know */
+		assert_counted(3, 330, 3, 330);
+		end();
+	}
 }
 
 /* The first piece begins where the block that it is cut from does. */
@@ -558,6 +649,9 @@ static void threads_without_a_thread_pointer_pass_through(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			blocks_of_an_allocator_beside_malloc_are_those_that_its_callers_have),
+		cmocka_unit_test(a_block_beside_malloc_may_grow_and_stays_where_it_cannot),
 		cmocka_unit_test(functions_are_called_with_all_of_their_arguments),
 		cmocka_unit_test(pieces_and_the_block_that_they_are_cut_from_are_told_apart),
 		cmocka_unit_test(arguments_of_all_kinds_are_found),

@@ -9,7 +9,7 @@
 #include "process/pagemap.h"
 #include "region/block_format.h"
 
-#define PAGE_ENTRIES   1024u /* entries of the array that are read at once: 16 KiB of heap */
+#define PAGE_ENTRIES   HL_BLOCK_PAGE_ENTRIES /* that are read at once: 16 KiB of heap */
 #define TABLE_PAGE     4096u
 #define SHARD_TRIES    8
 #define SHARD_BITS_MAX 32

@@ -83,7 +83,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 	    !hl_recorder_set_up(recorder, region, bytes, start->may_read_tsc))
 		return -ENOMEM;
 	if (!start->usable_size)
-		recorder->hash_only = true; /* the array keeps a block's slack, not its size */
+		recorder->objects_only = true; /* the array keeps a block's slack, not its size */
 	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
 		recorder->has_rules |= hl_image_rule_has_keys(&start->rules[i]);
 	recorder->counts_layers = start->counts_layers;

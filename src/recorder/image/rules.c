@@ -128,7 +128,10 @@ static void record(struct hl_thread *thread, const struct call *call, uint64_t b
 			? hl_lua_modules_type(call->block ? 0 : argument(call, call->rule->type_at))
 			: NULL;
 
-	if (!call->rule->is_of_malloc)
+	if (HL_LIKELY(call->rule->is_beside))
+		hl_event_alloc_beside(thread, (const void *)block, call->size, call->caller, place,
+				      type);
+	else if (!call->rule->is_of_malloc)
 		hl_event_alloc_ruled(thread, (const void *)block, call->size, call->caller, place,
 				     type);
 	else if (HL_UNLIKELY(thread->ahead))
@@ -204,7 +207,9 @@ static void count_free(struct hl_thread *thread, const struct call *call)
 {
 	struct taken taken;
 
-	if (HL_LIKELY(!call->slot->rule_frame)) {
+	if (HL_LIKELY(call->rule->is_beside)) {
+		hl_event_free_beside(thread, (const void *)call->block);
+	} else if (HL_LIKELY(!call->slot->rule_frame)) {
 		hl_event_free_ruled(thread, (const void *)call->block);
 	} else {
 		/* The block that a realloc() moves has been taken already. */
@@ -396,7 +401,8 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	call.size = argument(&call, rule->size_at);
 	if (rule->count_at)
 		call.size *= argument(&call, rule->count_at);
-	if (rule->does == HL_RULE_FREES)
+	/* Lua frees by size 0. */
+	if (rule->does == HL_RULE_FREES || (rule->type_at && !call.size))
 		return release(&call);
 	if (rule->does != HL_RULE_ALLOCATES)
 		return told(&call, ret_result);

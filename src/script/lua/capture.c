@@ -391,10 +391,13 @@ static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 			      const struct hl_lua_eval *evals, uint32_t count,
 			      struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
-	struct chain chain = {.frames = frames, .max = max};
+	struct chain chain; /* ${live} is set for each state */
 	uint32_t first = 0, evals_of_state = 0;
 	uint64_t last = 0, state, address;
 
+	chain.frames = frames;
+	chain.max = max;
+	chain.count = chain.entries = 0;
 	for (uint32_t i = 0; i < count; i++, evals_of_state++) {
 		if (!load(walk, caller, evals[i].return_at, &address) ||
 		    address != evals[i].return_address ||

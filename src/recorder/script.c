@@ -59,12 +59,15 @@ struct known_label {
 struct hl_script_thread {
 	uint32_t epoch; /* as it was when the path was remembered */
 	uint32_t depth;
+	/* The provider of the outermost steps, if the memory is its own, and how many they are. */
+	uint32_t first, first_frames;
 	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
 	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
 	struct known_site sites[1u << SITE_BITS];
 	struct known_pair pairs[1u << PAIR_BITS];
 	struct known_label labels[1u << LABEL_BITS];
 	struct known_pair labelled[1u << PAIR_BITS]; /* by a label's site and the node above */
+	struct hl_script_memory memory;		     /* of the first provider */
 };
 
 static uint64_t mix(uint64_t value)
@@ -395,11 +398,20 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		uint32_t max = HL_SCRIPT_DEPTH_MAX - depth;
 		if (!providers[i].capture)
 			continue;
+		own->memory.known = !depth && own->depth && own->first == i ? own->first_frames : 0;
+		own->memory.kept = 0;
 		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
 						       &truncated);
 		frames = frames < max ? frames : max;
 		thread->in_region->truncated_stacks += truncated;
-		if (HL_UNLIKELY(!add_frames(recorder, thread, frames, i, depth, &kept)))
+		if (!depth && frames + own->memory.kept) {
+			depth = kept = own->memory.kept;
+			own->first = i;
+			own->first_frames = depth + frames;
+		} else if (frames) {
+			own->first = HL_SCRIPT_PROVIDERS_MAX; /* the memory may be this one's */
+		}
+		if (frames && HL_UNLIKELY(!add_frames(recorder, thread, frames, i, depth, &kept)))
 			return false;
 		depth += frames;
 	}
@@ -418,6 +430,17 @@ static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thre
 	return node;
 }
 
+/* Of the path, which is not empty, below ${native}. */
+static inline uint64_t pair_nodes(const struct hl_script_thread *own, uint32_t native)
+{
+	return (uint64_t)native << HL_NODE_BITS | own->path[own->depth - 1].node;
+}
+
+static inline struct known_pair *pair_of(struct hl_script_thread *own, uint32_t native)
+{
+	return &own->pairs[mix(pair_nodes(own, native)) >> (64 - PAIR_BITS)];
+}
+
 struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 			       struct hl_cell *stack, const struct hl_registers *caller)
 {
@@ -432,13 +455,17 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 		.native_node = stack->node,
 		.unwind = &recorder->unwind,
 		.walk = &thread->walk,
+		.memory = &own->memory,
 	};
+	/* Mostly the path stays the same: what that leads to comes into the cache meanwhile. */
+	if (HL_LIKELY(own->depth))
+		__builtin_prefetch(pair_of(own, stack->node)->cell, 1);
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
 		return NULL;
 	if (!own->depth)
 		return stack;
-	uint64_t nodes = (uint64_t)stack->node << HL_NODE_BITS | own->path[own->depth - 1].node;
-	struct known_pair *known = &own->pairs[mix(nodes) >> (64 - PAIR_BITS)];
+	uint64_t nodes = pair_nodes(own, stack->node);
+	struct known_pair *known = pair_of(own, stack->node);
 	if (HL_LIKELY(known->nodes == nodes))
 		return known->cell;
 	uint32_t node = intern_path(recorder, thread, stack->node);

@@ -36,6 +36,23 @@ struct hl_script_place {
 	uint32_t first_line; /* of the function; 0: unknown */
 };
 
+/*
+ * What a provider remembers of its last capture in the calling thread, so that it need not read once more
+ * what it finds unchanged.
+ */
+#define HL_SCRIPT_MEMORY_BYTES 24576u
+
+struct hl_script_memory {
+	/* How many frames it gave then, if the recorder has them and none of their functions has ended
+	 * since; or 0. */
+	uint32_t known;
+	/* 0 at the call. The provider may say how many of them, the outermost ones, are as they were: then only
+	 * the others are in ${frames}, and count. */
+	uint32_t kept;
+	_Alignas(
+		64) unsigned char bytes[HL_SCRIPT_MEMORY_BYTES]; /* the provider's; zero at first */
+};
+
 /* Who allocates. */
 struct hl_script_caller {
 	const struct hl_registers *registers; /* of the function that called the allocator */
@@ -43,6 +60,7 @@ struct hl_script_caller {
 	uint32_t native_node;	  /* equal numbers: the same native stack */
 	struct hl_unwind *unwind; /* rules of native code */
 	struct hl_walk *walk;	  /* of the thread, which knows its stack; frames are to stay */
+	struct hl_script_memory *memory;
 };
 
 #define HL_SCRIPT_NAME_BYTES 24 /* with the NUL */

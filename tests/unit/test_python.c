@@ -132,18 +132,25 @@ static uint8_t *make_code(const char *name)
 	return code;
 }
 
-static uint8_t *make_frame(uint8_t *back, uint8_t *code)
+static void put_code(uint8_t *frame, uint8_t *code)
 {
 	const struct version *it = image->version;
-	uint8_t *frame = make(128);
 
-	put(frame, it->frame_back, (uint64_t)back);
 	/* The lowest bit is a tag in 3.14. */
 	put(frame, it->frame_code, (uint64_t)code | (it->number >> 16 == 0x030e));
 	if (it->number)
 		put(frame, it->frame_at, (uint64_t)code + it->instructions + 4);
 	else
 		put_number(frame, it->frame_at, (uint32_t)it->lasti);
+}
+
+static uint8_t *make_frame(uint8_t *back, uint8_t *code)
+{
+	const struct version *it = image->version;
+	uint8_t *frame = make(128);
+
+	put(frame, it->frame_back, (uint64_t)back);
+	put_code(frame, code);
 	return frame;
 }
 
@@ -291,8 +298,10 @@ static struct hl_python_api api_of_image(void)
 	};
 }
 
-static __attribute__((noinline)) uint32_t
-capture(struct hl_python *python, struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+static __attribute__((noinline)) uint32_t capture_with(struct hl_python *python,
+						       struct hl_script_memory *of_thread,
+						       struct hl_script_frame *frames, uint32_t max,
+						       bool *ret_truncated)
 {
 	struct hl_registers registers;
 	const struct hl_script_caller caller = {
@@ -300,12 +309,22 @@ capture(struct hl_python *python, struct hl_script_frame *frames, uint32_t max, 
 		.native_node = 1,
 		.unwind = &unwinder,
 		.walk = &walk,
+		.memory = of_thread,
 	};
 
+	of_thread->kept = 0;
 	__asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"
 			 : "=r"(registers.pc), "=r"(registers.sp), "=r"(registers.bp));
 	*ret_truncated = false;
 	return hl_python_capture(python, &caller, frames, max, ret_truncated);
+}
+
+static uint32_t capture(struct hl_python *python, struct hl_script_frame *frames, uint32_t max,
+			bool *ret_truncated)
+{
+	static struct hl_script_memory nothing_known;
+
+	return capture_with(python, &nothing_known, frames, max, ret_truncated);
 }
 
 /* ---- tests ---- */
@@ -404,10 +423,123 @@ static void frames_that_are_not_in_order_are_refused(void **state)
 		}
 }
 
+static uint8_t *innermost(void)
+{
+	const struct version *it = image->version;
+	uint64_t frame, state = (uint64_t)image->state;
+
+	memcpy(&frame, (void *)(state + it->state), sizeof(frame));
+	if (it->cframe || it->number >> 16 == 0x030c)
+		memcpy(&frame, (void *)(frame + it->cframe), sizeof(frame));
+	return (uint8_t *)frame;
+}
+
+static void run(uint8_t *frame)
+{
+	const struct version *it = image->version;
+	uint64_t state = (uint64_t)image->state, cframe;
+
+	memcpy(&cframe, (void *)(state + it->state), sizeof(cframe));
+	if (it->cframe || it->number >> 16 == 0x030c)
+		put((uint8_t *)cframe, it->cframe, (uint64_t)frame);
+	else
+		put(image->state, it->state, (uint64_t)frame);
+}
+
+static uint8_t *outward_of(uint8_t *frame, unsigned count)
+{
+	for (uint64_t outer; count--; frame = (uint8_t *)outer)
+		memcpy(&outer, frame + image->version->frame_back, sizeof(outer));
+	return frame;
+}
+
+/* What a program does to its frames between two allocations: returns and calls, by native code or not, goes on
+ * within a function, or changes one far out, as a generator's do. */
+static void go_on(unsigned draw, uint8_t *const codes[2], uint8_t *spare)
+{
+	const struct version *it = image->version;
+	uint8_t *frame = innermost(), *any = outward_of(frame, draw / 8 % 12);
+
+	switch (draw % 8) {
+	case 0:
+		run(outward_of(frame, 1 + draw / 8 % 3));
+		break;
+	case 1:
+	case 2: /* where another one may have been */
+		memcpy(spare, outward_of(frame, 8), 128);
+		put(spare, it->frame_back, (uint64_t)frame);
+		if (it->mark && spare[it->mark] == 3)
+			put_code(spare, codes[draw / 8 % 2]);
+		if (it->mark)
+			spare[it->mark] = it->mark_value == 1 && draw / 8 % 2;
+		run(spare);
+		break;
+	case 3:
+	case 4:
+		any[it->frame_at] = (uint8_t)(any[it->frame_at] + 2 * (draw / 8 % 4));
+		break;
+	case 5:
+		if (it->mark_value != 3 || any[it->mark] != 3)
+			put_code(any, codes[draw / 16 % 2]);
+		break;
+	case 6:
+		if (it->mark_value == 1)
+			any[it->mark] ^= 1;
+		break;
+	default:
+		break;
+	}
+}
+
+static void check_what_is_kept(const struct version *version)
+{
+	static struct hl_script_memory known;
+	struct hl_script_frame path[4 * MARKS], frames[4 * MARKS], whole[4 * MARKS];
+	struct hl_python python = {0};
+	uint32_t depth = 0, kept = 0;
+	bool truncated;
+
+	memset(&known, 0, sizeof(known));
+	make_image(version);
+	const struct hl_python_api api = api_of_image();
+	uint8_t *codes[2] = {make_code("one"), make_code("other")}, *spares = make(64 * 128);
+	assert_int_equal(hl_python_open(&python, &api), HL_PYTHON_FITS);
+	for (int i = 0; i < 40; i++)
+		assert_frames(&python);
+	python.ends_are_told = true;
+	for (unsigned i = 0, random = 1; i < 2000; i++) {
+		random = random * 1103515245 + 12345;
+		if (i % 64 == 0)
+			make_image(version);
+		else
+			go_on(random >> 16, codes, spares + i % 64 * 128);
+		known.known = i % 50 ? depth : 0;
+		uint32_t count = capture_with(&python, &known, frames, 4 * MARKS, &truncated);
+		assert_true(known.kept <= known.known);
+		for (uint32_t k = 0; k < count; k++)
+			path[known.kept + k] = frames[count - 1 - k];
+		depth = known.kept + count;
+		kept += known.kept;
+		assert_int_equal(capture(&python, whole, 4 * MARKS, &truncated), depth);
+		for (uint32_t k = 0; k < depth; k++)
+			assert_memory_equal(&path[k], &whole[depth - 1 - k], sizeof(*path));
+	}
+	assert_true(kept > 2000 * MARKS / 2);
+}
+
+static void what_is_kept_of_a_capture_is_what_a_walk_finds(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
+		check_what_is_kept(&versions[i]);
+	check_what_is_kept(&version_10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames_of_each_version_are_read),
+		cmocka_unit_test(what_is_kept_of_a_capture_is_what_a_walk_finds),
 		cmocka_unit_test(other_versions_and_layouts_are_refused),
 		cmocka_unit_test(frames_that_are_not_in_order_are_refused),
 	};

@@ -6,6 +6,8 @@
 #include "unwind/memory.h"
 #include "unwind/saved.h"
 
+#include <assert.h>
+
 #define USER_SPACE_END (UINT64_C(1) << 47)
 #define PAGE_BYTES     UINT64_C(4096)
 #define TAG_MASK       UINT64_C(7) /* of a frame's reference to its code, from 3.14 on */
@@ -125,36 +127,161 @@ static inline uint32_t at_of(const struct hl_python_layout *layout, uint64_t fra
 	return (uint32_t)((int64_t)at >> 1) + 1;
 }
 
+/* Where its instruction is, as the interpreter keeps it. */
+static inline uint64_t raw_at(const struct hl_python_layout *layout, uint64_t frame)
+{
+	return layout->at_is_index ? hl_python_number(frame, layout->frame_at)
+				   : hl_python_word(frame, layout->frame_at);
+}
+
+static inline uint8_t mark_of(const struct hl_python_layout *layout, uint64_t frame)
+{
+	return layout->frame_mark ? hl_python_byte(frame, layout->frame_mark) : 1;
+}
+
+/* ---- what is as it was ---- */
+
+/*
+ * All that is read of a frame: if it is as it was, what is given of the frame is, too, and where the next
+ * one outward is. So once a frame is found at which the last capture came by, those outward of it are
+ * compared where they were, without a load that waits for another.
+ */
+struct step {
+	uint64_t frame, previous, code, at;
+	uint8_t mark;
+	bool is_given;	/* the frame is among those that are given */
+	uint16_t given; /* how many of the steps up to this one, the outermost first, are */
+};
+
+#define STEPS_MAX  256u
+#define PLACE_BITS 6
+
+struct memory {
+	uint32_t depth;
+	uint8_t places[1u
+		       << PLACE_BITS]; /* by a hash of the frame, its step, where that is right */
+	struct step steps[STEPS_MAX];  /* outermost first */
+	struct step fresh[STEPS_MAX];  /* of the capture that goes on, innermost first */
+};
+
+static_assert(sizeof(struct memory) <= HL_SCRIPT_MEMORY_BYTES, "the recorder has room for it");
+
+static inline uint8_t *place_of(struct memory *memory, uint64_t frame)
+{
+	return &memory->places[frame * UINT64_C(0x9e3779b97f4a7c15) >> (64 - PLACE_BITS)];
+}
+
+/*
+ * Whether a frame is as it was in ${step}. Where the address of an instruction is kept, it is one in its code
+ * object, and tells a mark from a function.
+ */
+static inline __attribute__((always_inline)) bool
+is_unchanged(const struct hl_python_layout *layout, const struct step *step)
+{
+	uint64_t frame = step->frame;
+
+	return hl_python_word(frame, layout->frame_previous) == step->previous &&
+	       raw_at(layout, frame) == step->at &&
+	       (!layout->at_is_index || hl_python_word(frame, layout->frame_code) == step->code) &&
+	       (layout->mark_owner || mark_of(layout, frame) == step->mark);
+}
+
+/* The outermost ${depth} steps end with the innermost that is not as it was; 0: all of those are. */
+static inline __attribute__((always_inline)) uint32_t
+changed_depth(const struct hl_python_layout *layout, const struct memory *memory, uint32_t depth)
+{
+	const struct step *step = memory->steps + depth;
+
+	while (step-- != memory->steps)
+		if (!is_unchanged(layout, step))
+			return (uint32_t)(step + 1 - memory->steps);
+	return 0;
+}
+
+/* Puts the ${count} fresh steps inward of the outermost ${kept}; how many frames those gave. */
+static inline uint32_t remember(struct memory *memory, uint32_t kept, uint32_t count)
+{
+	const uint16_t kept_given = kept ? memory->steps[kept - 1].given : 0;
+	uint16_t given = kept_given;
+
+	for (; count; kept++) {
+		struct step *step = &memory->steps[kept];
+		*step = memory->fresh[--count];
+		given = (uint16_t)(given + step->is_given);
+		step->given = given;
+		*place_of(memory, step->frame) = (uint8_t)kept;
+	}
+	memory->depth = kept;
+	return kept_given;
+}
+
+/* ---- the walk ---- */
+
+/* What ${frame}, which runs ${code}, gives. */
+static inline __attribute__((always_inline)) void give(const struct hl_python *python,
+						       const struct hl_python_layout *layout,
+						       uint64_t frame, uint64_t code, uint8_t mark,
+						       struct hl_script_frame *ret_frame)
+{
+	uint32_t print = python->ends_are_told ? 0 : print_of(layout, code);
+	bool is_entry = !layout->mark_owner && mark;
+	uint64_t place = at_of(layout, frame, code) | (uint64_t)(uint16_t)print << 32 |
+			 (uint64_t)is_entry << 48;
+
+	/* In one piece, as it is compared: loads wait for several smaller stores. */
+	ret_frame->function = code | (uint64_t)(print >> 16) << HL_PYTHON_CODE_BITS;
+	__builtin_memcpy(&ret_frame->at, &place, sizeof(place));
+}
+
+#define TOO_DEEP UINT32_MAX /* to be remembered; nothing is, and the walk may be made again */
+
 static inline __attribute__((always_inline)) uint32_t
 walk_frames(const struct hl_python *python, const struct hl_python_layout *layout, uint64_t state,
-	    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+	    struct hl_script_frame *frames, uint32_t max, struct hl_script_memory *known,
+	    bool *ret_truncated)
 {
-	const bool told = python->ends_are_told;
-	uint32_t count = 0;
+	struct memory *memory = (struct memory *)known->bytes;
+	uint32_t count = 0, fresh = 0, kept = 0;
+	uint32_t depth = memory->depth; /* of the steps that may be as they were */
 
+	memory->depth = 0;
+	if (!depth || memory->steps[depth - 1].given != known->known || !python->ends_are_told)
+		depth = 0;
 	for (uint64_t frame = first_frame(layout, state), outer; frame; frame = outer) {
-		outer = hl_python_word(frame, layout->frame_previous);
-		uint8_t mark = layout->frame_mark ? hl_python_byte(frame, layout->frame_mark) : 1;
-		if (layout->mark_owner && mark >= layout->mark_owner) {
-			if (count)
-				frames[count - 1].is_entry = true;
-			continue;
+		uint8_t mark = mark_of(layout, frame);
+		bool is_mark = layout->mark_owner && mark >= layout->mark_owner;
+		uint32_t at = *place_of(memory, frame);
+		/* A mark is told of the frame inward of it, so it is kept with that alone. */
+		if (at < depth && memory->steps[at].frame == frame && !is_mark) {
+			depth = changed_depth(layout, memory, at + 1);
+			if (HL_LIKELY(!depth)) {
+				kept = at + 1;
+				break;
+			}
+			depth--;
 		}
-		uint64_t code = hl_python_word(frame, layout->frame_code) & ~TAG_MASK;
-		if (layout->mark_owner && HL_UNLIKELY(is_helper(python, layout, code)))
+		outer = hl_python_word(frame, layout->frame_previous);
+		uint64_t word = hl_python_word(frame, layout->frame_code), code = word & ~TAG_MASK;
+		bool is_given = !is_mark && !(layout->mark_owner &&
+					      HL_UNLIKELY(is_helper(python, layout, code)));
+		if (HL_LIKELY(fresh < STEPS_MAX))
+			memory->fresh[fresh] = (struct step){
+				frame, outer, word, raw_at(layout, frame), mark, is_given, 0};
+		fresh++;
+		if (is_mark && count)
+			frames[count - 1].is_entry = true;
+		if (!is_given)
 			continue;
 		if (HL_UNLIKELY(count == max)) {
 			*ret_truncated = true;
-			break;
+			return count;
 		}
-		uint32_t print = told ? 0 : print_of(layout, code);
-		bool is_entry = !layout->mark_owner && mark;
-		uint64_t place = at_of(layout, frame, code) | (uint64_t)(uint16_t)print << 32 |
-				 (uint64_t)is_entry << 48;
-		/* In one piece, as it is compared: loads wait for several smaller stores. */
-		frames[count].function = code | (uint64_t)(print >> 16) << HL_PYTHON_CODE_BITS;
-		__builtin_memcpy(&frames[count++].at, &place, sizeof(place));
+		give(python, layout, frame, code, mark, &frames[count++]);
 	}
+	if (HL_UNLIKELY(kept + fresh > STEPS_MAX || kept + fresh > max))
+		return kept ? TOO_DEEP : count;
+	if (HL_LIKELY(python->ends_are_told))
+		known->kept = remember(memory, kept, fresh);
 	return count;
 }
 
@@ -162,10 +289,10 @@ walk_frames(const struct hl_python *python, const struct hl_python_layout *layou
 #define WALK(minor)                                                                                \
 	case minor:                                                                                \
 		return walk_frames(python, &hl_python_layouts[(minor)-HL_PYTHON_MINOR_MIN], state, \
-				   frames, max, ret_truncated)
+				   frames, max, known, ret_truncated)
 
 static uint32_t walk(const struct hl_python *python, uint64_t state, struct hl_script_frame *frames,
-		     uint32_t max, bool *ret_truncated)
+		     uint32_t max, struct hl_script_memory *known, bool *ret_truncated)
 {
 	switch (python->layout->minor) {
 		WALK(8);
@@ -330,5 +457,9 @@ uint32_t hl_python_capture(struct hl_python *python, const struct hl_script_call
 	if (HL_UNLIKELY(atomic_load_explicit(&python->proofs, memory_order_acquire) < PROOFS) &&
 	    !prove(python, state, caller))
 		return 0;
-	return walk(python, state, frames, max, ret_truncated);
+	uint32_t count;
+	do
+		count = walk(python, state, frames, max, caller->memory, ret_truncated);
+	while (HL_UNLIKELY(count == TOO_DEEP));
+	return count;
 }

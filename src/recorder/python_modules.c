@@ -21,6 +21,7 @@ static struct interpreter {
 	_Atomic uint32_t phase;
 	struct hl_python_api api;
 	struct hl_python python;
+	hl_python_unchanged_fn *is_unchanged;
 	/* Of its code objects, in place of which ours stands; 0: its own stands there. */
 	_Atomic uint64_t end_of_code;
 } interpreters[HL_PYTHON_MODULES_MAX];
@@ -112,14 +113,18 @@ typedef void end_fn(void *code);
 static void end_code(void *code)
 {
 	uint64_t type = hl_python_word((uint64_t)code, HL_PYTHON_TYPE);
-	end_fn *end = NULL;
+	uint64_t end = 0;
 
 	hl_script_forget((uint64_t)code);
-	for (uint32_t i = 0; i < HL_PYTHON_MODULES_MAX && !end; i++)
-		if (atomic_load_explicit(&interpreters[i].python.code_type, memory_order_relaxed) ==
-		    type)
-			end = (end_fn *)atomic_load(&interpreters[i].end_of_code);
-	end(code);
+	/* Where ours stands at least one is known, and the type is that of one. */
+	for (uint32_t i = 0; i < HL_PYTHON_MODULES_MAX; i++) {
+		struct interpreter *it = &interpreters[i];
+		uint64_t own = atomic_load(&it->end_of_code);
+		if (own && (!end || atomic_load_explicit(&it->python.code_type,
+							 memory_order_relaxed) == type))
+			end = own;
+	}
+	((end_fn *)end)(code);
 }
 
 /* Has code objects of ${it}, the type of which is known since one has been seen, end by us. */
@@ -174,6 +179,14 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	return count;
 }
 
+static bool is_unchanged(void *state, const struct hl_script_memory *memory)
+{
+	struct interpreter *it = state;
+
+	return HL_LIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_OPEN) &&
+	       it->is_unchanged(&it->python, memory);
+}
+
 static bool describe(void *state, const struct hl_script_frame *frame,
 		     struct hl_script_place *ret_place)
 {
@@ -188,6 +201,7 @@ static void open_interpreter(struct hl_recorder *recorder, struct interpreter *i
 	struct hl_script_provider provider = {
 		.name = "python",
 		.capture = capture,
+		.is_unchanged = is_unchanged,
 		.describe = describe,
 		.state = it,
 		.eval_start = it->api.eval_start,
@@ -199,6 +213,8 @@ static void open_interpreter(struct hl_recorder *recorder, struct interpreter *i
 	};
 	uint32_t opening = PHASE_OPENING;
 
+	if (problem == HL_PYTHON_FITS)
+		it->is_unchanged = hl_python_unchanged(&it->python);
 	if (problem != HL_PYTHON_FITS)
 		refuse(recorder, it, problem);
 	else if (hl_script_register(&provider) == 0)

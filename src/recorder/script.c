@@ -61,6 +61,8 @@ struct hl_script_thread {
 	uint32_t depth;
 	/* The provider of the outermost steps, if the memory is its own, and how many they are. */
 	uint32_t first, first_frames;
+	/* That provider, where no other is asked and it can say that nothing has changed; or NULL. */
+	const struct hl_script_provider *quick;
 	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
 	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
 	struct known_site sites[1u << SITE_BITS];
@@ -148,6 +150,8 @@ int hl_script_register(const struct hl_script_provider *provider)
 		providers[count] = *provider;
 		atomic_store_explicit(&provider_count, count + 1, memory_order_release);
 		add_eval(provider);
+		/* Release: who finds nothing changed since has asked all who were to be asked. */
+		atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
 		if (hl_recorder_is_running(hl_recorder)) {
 			announce(hl_recorder->region.header, count + 1);
 			/* Only after that: stacks that are walked from now on are asked for. */
@@ -387,7 +391,7 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	struct hl_script_thread *own = thread->script;
 	uint32_t count = atomic_load_explicit(&provider_count, memory_order_acquire);
 	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
-	uint32_t kept = 0, depth = 0;
+	uint32_t kept = 0, depth = 0, asked = 0;
 
 	if (own->epoch != now) {
 		own->epoch = now;
@@ -398,6 +402,7 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		uint32_t max = HL_SCRIPT_DEPTH_MAX - depth;
 		if (!providers[i].capture)
 			continue;
+		asked++;
 		own->memory.known = !depth && own->depth && own->first == i ? own->first_frames : 0;
 		own->memory.kept = 0;
 		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
@@ -416,6 +421,9 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		depth += frames;
 	}
 	own->depth = depth;
+	own->quick = depth && asked == 1 && providers[own->first].is_unchanged
+			     ? &providers[own->first]
+			     : NULL;
 	return true;
 }
 
@@ -436,17 +444,18 @@ static inline uint64_t pair_nodes(const struct hl_script_thread *own, uint32_t n
 	return (uint64_t)native << HL_NODE_BITS | own->path[own->depth - 1].node;
 }
 
-static inline struct known_pair *pair_of(struct hl_script_thread *own, uint32_t native)
+static inline struct known_pair *pair_of(struct hl_script_thread *own, uint64_t nodes)
 {
-	return &own->pairs[mix(pair_nodes(own, native)) >> (64 - PAIR_BITS)];
+	return &own->pairs[mix(nodes) >> (64 - PAIR_BITS)];
 }
 
-struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-			       struct hl_cell *stack, const struct hl_registers *caller)
+static __attribute__((noinline)) struct hl_cell *find_cell(struct hl_recorder *recorder,
+							   struct hl_thread *thread,
+							   struct hl_cell *stack,
+							   const struct hl_registers *caller)
 {
-	if (HL_UNLIKELY(!stack))
-		return NULL;
 	struct hl_script_thread *own = own_of(thread);
+
 	if (HL_UNLIKELY(!own))
 		return NULL;
 	const struct hl_script_caller whole = {
@@ -457,15 +466,12 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 		.walk = &thread->walk,
 		.memory = &own->memory,
 	};
-	/* Mostly the path stays the same: what that leads to comes into the cache meanwhile. */
-	if (HL_LIKELY(own->depth))
-		__builtin_prefetch(pair_of(own, stack->node)->cell, 1);
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
 		return NULL;
 	if (!own->depth)
 		return stack;
 	uint64_t nodes = pair_nodes(own, stack->node);
-	struct known_pair *known = pair_of(own, stack->node);
+	struct known_pair *known = pair_of(own, nodes);
 	if (HL_LIKELY(known->nodes == nodes))
 		return known->cell;
 	uint32_t node = intern_path(recorder, thread, stack->node);
@@ -475,6 +481,26 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 	if (HL_LIKELY(cell))
 		*known = (struct known_pair){nodes, cell};
 	return cell;
+}
+
+/* What is done here is what most events need: nothing has changed. */
+struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+			       struct hl_cell *stack, const struct hl_registers *caller)
+{
+	if (HL_UNLIKELY(!stack))
+		return NULL;
+	struct hl_script_thread *own = thread->script;
+	if (HL_LIKELY(own && own->depth && own->quick &&
+		      own->epoch == atomic_load_explicit(&epoch, memory_order_acquire))) {
+		uint64_t nodes = pair_nodes(own, stack->node);
+		const struct known_pair *known = pair_of(own, nodes);
+		struct hl_cell *cell = known->nodes == nodes ? known->cell : NULL;
+		/* Meanwhile it comes into the cache. */
+		__builtin_prefetch(cell, 1);
+		if (HL_LIKELY(own->quick->is_unchanged(own->quick->state, &own->memory) && cell))
+			return cell;
+	}
+	return find_cell(recorder, thread, stack, caller);
 }
 
 /* ---- labels ---- */

@@ -75,6 +75,11 @@ struct hl_script_provider {
 	 */
 	uint32_t (*capture)(void *state, const struct hl_script_caller *caller,
 			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);
+	/*
+	 * Whether all frames are as they were when capture() was last called in this thread, with ${memory}, as
+	 * far as that is quickly said. NULL: capture() is called each time.
+	 */
+	bool (*is_unchanged)(void *state, const struct hl_script_memory *memory);
 	/* Says what a frame that capture() has just given is called. False: it is not known. */
 	bool (*describe)(void *state, const struct hl_script_frame *frame,
 			 struct hl_script_place *ret_place);

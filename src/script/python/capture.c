@@ -34,9 +34,9 @@ static uint64_t thread_pointer(void)
 }
 
 /* Until 3.11 the current state is that of the thread that has the lock. */
-static inline bool is_shared(const struct hl_python *python)
+static inline bool is_shared(const struct hl_python_layout *layout)
 {
-	return python->layout->minor < 12;
+	return layout->minor < 12;
 }
 
 /*
@@ -59,11 +59,12 @@ static __attribute__((noinline)) bool is_of_this_thread(const struct hl_python *
  * nothing, and its frames stay as they were. A thread that has been in several interpreters has a
  * state in each, and its own is the first of them.
  */
-static inline uint64_t find_state(const struct hl_python *python)
+static inline uint64_t find_state(const struct hl_python *python,
+				  const struct hl_python_layout *layout)
 {
 	uint64_t current = ((state_fn *)python->api.current_state)();
 
-	if (HL_LIKELY(current) && !is_shared(python))
+	if (HL_LIKELY(current) && !is_shared(layout))
 		return current;
 	uint64_t own = ((state_fn *)python->api.own_state)();
 	if (HL_LIKELY(current == own) || !current || !own)
@@ -307,6 +308,54 @@ static uint32_t walk(const struct hl_python *python, uint64_t state, struct hl_s
 	}
 }
 
+/* All that it needs has been proved by the capture that filled ${known}. */
+static inline __attribute__((always_inline)) bool
+is_all_unchanged(const struct hl_python *python, const struct hl_python_layout *layout,
+		 const struct hl_script_memory *known)
+{
+	const struct memory *memory = (const struct memory *)known->bytes;
+	uint32_t depth = memory->depth;
+	uint64_t state = find_state(python, layout);
+
+	return depth && state && first_frame(layout, state) == memory->steps[depth - 1].frame &&
+	       !changed_depth(layout, memory, depth);
+}
+
+#define UNCHANGED(minor)                                                                         \
+	static bool is_unchanged_##minor(const struct hl_python *python,                         \
+					 const struct hl_script_memory *known)                   \
+	{                                                                                        \
+		return is_all_unchanged(python, &hl_python_layouts[(minor)-HL_PYTHON_MINOR_MIN], \
+					known);                                                  \
+	}
+UNCHANGED(8)
+UNCHANGED(9)
+UNCHANGED(10)
+UNCHANGED(11)
+UNCHANGED(12)
+UNCHANGED(13)
+UNCHANGED(14)
+
+hl_python_unchanged_fn *hl_python_unchanged(const struct hl_python *python)
+{
+	switch (python->layout->minor) {
+	case 8:
+		return is_unchanged_8;
+	case 9:
+		return is_unchanged_9;
+	case 10:
+		return is_unchanged_10;
+	case 11:
+		return is_unchanged_11;
+	case 12:
+		return is_unchanged_12;
+	case 13:
+		return is_unchanged_13;
+	default:
+		return is_unchanged_14;
+	}
+}
+
 /* ---- proof ---- */
 
 static bool is_readable(uint64_t address, uint32_t bytes)
@@ -450,7 +499,7 @@ bool hl_python_is_refused(const struct hl_python *python)
 uint32_t hl_python_capture(struct hl_python *python, const struct hl_script_caller *caller,
 			   struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
-	uint64_t state = find_state(python);
+	uint64_t state = find_state(python, python->layout);
 
 	if (!state)
 		return 0;

@@ -100,12 +100,6 @@ void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool al
 	archive->meta_is_stale = true;
 }
 
-void hl_archive_note_reset(struct hl_archive *archive)
-{
-	archive->meta.reset_ns = hl_clock_ns(CLOCK_MONOTONIC) - archive->start_ns;
-	archive->meta_is_stale = true;
-}
-
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name)
 {
 	struct hl_recording *meta = &archive->meta;

@@ -54,9 +54,6 @@ void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
  */
 void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool all);
 
-/* Notes that figures of some process count from now on. */
-void hl_archive_note_reset(struct hl_archive *archive);
-
 /* Adds the mark ${name}, set ${ms} after the start of process ${pid}. 0, -ENOMEM, or -EAGAIN when
  * there are too many. */
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);

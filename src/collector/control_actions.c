@@ -117,7 +117,6 @@ static int reset(const struct hl_control_subject *subject, struct hl_tracked *tr
 	int r = hl_tracked_reset(tracked);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot reset process %d: out of memory", tracked->pid);
-	hl_archive_note_reset(subject->archive);
 	if (hl_control_actions_mark(subject, tracked, tick, RESET_MARK) < 0)
 		hl_archive_warn(subject->archive,
 				"process %d was reset without a mark: it has too many already",

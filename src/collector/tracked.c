@@ -226,8 +226,10 @@ int hl_tracked_reset(struct hl_tracked *tracked)
 	struct hl_region_view view = hl_tracked_view(tracked);
 
 	int r = hl_region_base_take(&view, &tracked->base);
-	if (r == 0)
+	if (r == 0) {
 		tracked->was_reset = true;
+		tracked->reset_ns = hl_clock_ns(CLOCK_MONOTONIC) - tracked->start_ns;
+	}
 	return r;
 }
 
@@ -279,6 +281,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 		.recording_start_ns = tracked->recording_start_ns,
 		.start_realtime_ns = tracked->start_realtime_ns,
 		.duration_ns = now_ns - tracked->start_ns,
+		.reset_ns = tracked->reset_ns,
 		.complete = complete,
 		.end = tracked->end,
 		.end_status = tracked->end_status,

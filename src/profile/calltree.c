@@ -121,7 +121,7 @@ static void add_figures(struct merging *merging, uint32_t node, enum hl_value va
 /* A line of a group of which there are several. */
 struct line {
 	uint32_t group, frame;
-	int64_t sum; /* with what it calls */
+	int64_t sum, base; /* with what it calls */
 };
 
 struct lines {
@@ -138,6 +138,7 @@ static int add_to_line(struct lines *lines, const struct hl_profile *profile, st
 		struct line *found = &lines->lines[id - 1];
 		if (found->group == line.group && is_same_line(profile, found->frame, line.frame)) {
 			found->sum += line.sum;
+			found->base += line.base;
 			return 0;
 		}
 	}
@@ -149,35 +150,47 @@ static int add_to_line(struct lines *lines, const struct hl_profile *profile, st
 	return r;
 }
 
-/* Gives each group with calls from several lines the frame of the heaviest of them. */
+/* Gives each group with calls from several lines the frame of the heaviest of them. Of two profiles that are compared
+ * the later one has the say, but for groups that only the earlier one has. */
 static int choose_lines(struct merging *merging, enum hl_value value, enum hl_unit unit,
 			struct lines *lines)
 {
 	const struct hl_profile *profile = merging->profile;
 	HL_FREED int64_t *sums = calloc(profile->node_count, sizeof(*sums));
+	HL_FREED int64_t *base = calloc(profile->node_count, sizeof(*base));
 	HL_FREED int64_t *heaviest = calloc(merging->count, sizeof(*heaviest)); /* by group */
+	HL_FREED bool *has_sum = calloc(merging->count, sizeof(*has_sum));
 
-	if (!sums || !heaviest)
+	if (!sums || !base || !heaviest || !has_sum)
 		return -ENOMEM;
 	for (size_t i = profile->node_count; i-- > 1;) {
 		uint32_t group = merging->group_of[i];
 		sums[i] += hl_profile_figure(&profile->counters[i], value, unit);
 		sums[profile->nodes[i].parent] += sums[i];
+		if (profile->base)
+			base[i] += hl_profile_figure(&profile->base[i], value, unit);
+		base[profile->nodes[i].parent] += base[i];
 		if (merging->groups[group].several_lines &&
 		    add_to_line(lines, profile,
-				(struct line){group, profile->nodes[i].frame, sums[i]}) < 0)
+				(struct line){group, profile->nodes[i].frame, sums[i], base[i]}) <
+			    0)
 			return -ENOMEM;
 	}
-	for (size_t i = 0; i < lines->count; i++) /* but those without any do not count */
-		merging->groups[lines->lines[i].group].several_lines = false;
+	for (size_t i = 0; i < lines->count; i++) {
+		const struct line *line = &lines->lines[i];
+		/* Lines without any do not count. */
+		merging->groups[line->group].several_lines = false;
+		has_sum[line->group] |= line->sum != 0;
+	}
 	/* Of equal ones the first in the profile wins. */
 	for (size_t i = 0; i < lines->count; i++) {
 		const struct line *line = &lines->lines[i];
 		struct group *group = &merging->groups[line->group];
-		group->several_lines |= line->sum && heaviest[line->group];
-		if (!line->sum || (heaviest[line->group] && line->sum < heaviest[line->group]))
+		int64_t weight = has_sum[line->group] ? line->sum : line->base;
+		group->several_lines |= weight && heaviest[line->group];
+		if (!weight || (heaviest[line->group] && weight < heaviest[line->group]))
 			continue;
-		heaviest[line->group] = line->sum;
+		heaviest[line->group] = weight;
 		group->frame = line->frame;
 	}
 	return 0;

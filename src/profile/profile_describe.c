@@ -105,6 +105,11 @@ int hl_profile_describe_process(struct hl_profile *profile,
 			},
 	};
 
+	if (process->reset_ns) {
+		uint64_t start_ns = process->start_realtime_ns - profile->start_realtime_ns;
+		if (profile->reset_ns < start_ns + process->reset_ns)
+			profile->reset_ns = start_ns + process->reset_ns;
+	}
 	if (intern_words(&profile->strings, process->command, process->name, &described.command) <
 		    0 ||
 	    hl_strings_intern(&profile->strings, process->executable, &described.executable) < 0 ||
@@ -168,7 +173,6 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 	profile->complete = recording->complete;
 	profile->snapshot = recording->snapshot;
 	profile->attached = recording->attached;
-	profile->reset_ns = recording->reset_ns;
 	profile->running = recording->running;
 	for (size_t i = 0; i < HL_COUNT_OF(texts); i++)
 		if (hl_strings_intern(&profile->strings, texts[i].text, texts[i].id) < 0)

@@ -108,6 +108,8 @@ struct hl_recording_process {
 					are told from its own; 0: not known */
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns; /* from start to end, or to the last save */
+	uint64_t reset_ns;    /* after the start: since when what was allocated, what was temporary
+				 and the peak count; 0: from the start */
 	bool complete;	 /* saved after the process' last event (else the collector was interrupted:
 			    figures of the last save) */
 	bool own_malloc; /* the program brings a malloc of its own that was not seen */
@@ -184,9 +186,6 @@ struct hl_recording {
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns;
 	uint64_t duration_ns;
-	/* After the start: since when what was allocated, what was temporary and the peak count, of
-	 * processes that were reset then; 0: from the start. */
-	uint64_t reset_ns;
 	bool complete;	 /* the collector finished it */
 	bool snapshot;	 /* a copy that was taken while it went on */
 	bool attached;	 /* it began in the middle of a running process' life */

@@ -85,29 +85,27 @@ static int intern(struct hl_keys *keys, const struct hl_profile *profile, enum h
 	return 0;
 }
 
-/* Gives each function the heaviest of its lines: by what they allocated themselves, where ${flat}
- * and there is any, else with what they call. */
-static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, enum hl_value value,
-			enum hl_unit unit, bool flat)
+/* Gives each function that is not ${decided} the heaviest of its lines by ${counters}: by what they allocated
+ * themselves, where ${flat} and there is any, else with what they call. */
+static int choose_lines_by(struct hl_keys *keys, const struct hl_keys *lines,
+			   const struct hl_profile *profile,
+			   const struct hl_profile_counters *counters, enum hl_value value,
+			   enum hl_unit unit, bool flat, bool *decided)
 {
 	struct line {
 		int64_t flat, cum;
 	};
-	HL_CLEANUP(hl_keys_release) struct hl_keys lines = {0};
 	HL_FREED int64_t *sums = calloc(profile->node_count, sizeof(*sums));
 	HL_FREED int64_t *flat_sums = calloc(keys->count, sizeof(*flat_sums));
 	HL_FREED int64_t *heaviest = calloc(keys->count, sizeof(*heaviest));
+	HL_FREED struct line *of_line = calloc(lines->count, sizeof(*of_line));
 
-	keys->several = calloc(keys->count, sizeof(*keys->several));
-	if (intern(&lines, profile, BY_LINE_OF_FUNCTION) < 0)
-		return -ENOMEM;
-	HL_FREED struct line *of_line = calloc(lines.count, sizeof(*of_line));
-	if (!sums || !flat_sums || !heaviest || !keys->several || !of_line)
+	if (!sums || !flat_sums || !heaviest || !of_line)
 		return -ENOMEM;
 	for (size_t i = profile->node_count; i-- > 1;) {
 		uint32_t frame = profile->nodes[i].frame;
-		struct line *line = &of_line[lines.of_frame[frame]];
-		int64_t own = hl_profile_figure(&profile->counters[i], value, unit);
+		struct line *line = &of_line[lines->of_frame[frame]];
+		int64_t own = hl_profile_figure(&counters[i], value, unit);
 		sums[i] += own;
 		sums[profile->nodes[i].parent] += sums[i];
 		line->flat += own;
@@ -117,9 +115,10 @@ static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, 
 	/* Of equal ones the last in the profile wins. */
 	for (size_t i = profile->node_count; i-- > 1;) {
 		uint32_t frame = profile->nodes[i].frame, key = keys->of_frame[frame];
-		uint32_t line = lines.of_frame[frame];
+		uint32_t line = lines->of_frame[frame];
 		int64_t figure = flat_sums[key] > 0 ? of_line[line].flat : of_line[line].cum;
-		if (!figure || (heaviest[key] && line == lines.of_frame[keys->frames[key]]))
+		if (decided[key] || !figure ||
+		    (heaviest[key] && line == lines->of_frame[keys->frames[key]]))
 			continue;
 		keys->several[key] |= heaviest[key] != 0;
 		if (figure > heaviest[key]) {
@@ -127,7 +126,27 @@ static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, 
 			keys->frames[key] = frame;
 		}
 	}
+	for (size_t key = 0; key < keys->count; key++)
+		decided[key] |= heaviest[key] != 0;
 	return 0;
+}
+
+/* Of two profiles that are compared the later one has the say, but for functions that only the earlier one has. */
+static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, enum hl_value value,
+			enum hl_unit unit, bool flat)
+{
+	HL_CLEANUP(hl_keys_release) struct hl_keys lines = {0};
+	HL_FREED bool *decided = calloc(keys->count, sizeof(*decided));
+
+	keys->several = calloc(keys->count, sizeof(*keys->several));
+	if (!decided || !keys->several || intern(&lines, profile, BY_LINE_OF_FUNCTION) < 0)
+		return -ENOMEM;
+	int r = choose_lines_by(keys, &lines, profile, profile->counters, value, unit, flat,
+				decided);
+	if (r == 0 && profile->base)
+		r = choose_lines_by(keys, &lines, profile, profile->base, value, unit, flat,
+				    decided);
+	return r;
 }
 
 int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,

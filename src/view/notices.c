@@ -225,8 +225,9 @@ void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *
 	if (profile->reset_ns)
 		hl_notices_add(
 			notices,
-			"reset at %s: what was allocated, what was temporary and the peak count "
+			"%s at %s: what was allocated, what was temporary and the peak count "
 			"from then on, what is in use from the start",
+			profile->process_count > 1 ? "a process was reset" : "reset",
 			hl_format_time(profile->start_realtime_ns + profile->reset_ns, number));
 	if (profile->snapshot)
 		hl_notices_add(notices,

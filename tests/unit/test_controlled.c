@@ -206,9 +206,9 @@ static void a_reset_is_marked_and_saved(void **state)
 	tracked->saved_activity = tracked->activity;
 	assert_false(hl_tracked_has_changed(tracked));
 	assert_error(fixture, "heapline/1 reset 1", "not recorded here");
-	assert_int_equal(fixture->archive.meta.reset_ns, 0);
+	assert_int_equal(tracked->reset_ns, 0);
 	assert_done(fixture, "heapline/1 reset 0");
-	assert_true(fixture->archive.meta.reset_ns > 0);
+	assert_true(tracked->reset_ns > 0);
 	assert_true(fixture->archive.meta_is_stale);
 	assert_int_equal(fixture->archive.meta.mark_count, 1);
 	assert_string_equal(fixture->archive.meta.marks[0].name, "reset");

@@ -111,6 +111,26 @@ static void lines_modules_and_stacks_are_compared_as_well(void **state)
 		    "less:61 25>24 -1 0, gone:5 30>0 -30 -3, ");
 }
 
+static void what_only_the_earlier_one_has_is_shown_by_its_heaviest_line(void **state)
+{
+	static const struct stack before[] = {{"main:1;gone:5", 10, 1},
+					      {"main:1;gone:9", 90, 9},
+					      {"main:2;gone:7", 30, 1},
+					      {NULL, 0, 0}};
+	static const struct stack after[] = {{"main:3;fresh:4", 1, 1}, {NULL, 0, 0}};
+	static const enum hl_view_key keys[] = {HL_VIEW_BY_FUNCTION, HL_VIEW_BY_STACK};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(keys); i++) {
+		json_t *report = json_of_join(before, after, options_by(keys[i]));
+		json_t *rows = json_object_get(report, "rows");
+		const json_t *gone = json_array_get(rows, json_array_size(rows) - 1);
+		assert_string_equal(json_string_value(json_object_get(gone, "name")), "gone");
+		assert_int_equal(number(gone, "line"), 9);
+		json_decref(report);
+	}
+}
+
 static void stacks_have_their_frames(void **state)
 {
 	json_t *report = json_of_join(before_stacks, after_stacks, options_by(HL_VIEW_BY_STACK));
@@ -226,6 +246,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(functions_that_grew_come_first_and_those_that_shrank_last),
 		cmocka_unit_test(lines_modules_and_stacks_are_compared_as_well),
+		cmocka_unit_test(what_only_the_earlier_one_has_is_shown_by_its_heaviest_line),
 		cmocka_unit_test(stacks_have_their_frames),
 		cmocka_unit_test(deltas_add_up_to_the_growth_of_the_whole),
 		cmocka_unit_test(rows_can_be_sorted_by_size),

@@ -408,6 +408,25 @@ static void the_reversed_call_tree_begins_with_what_allocated(void **state)
 
 /* ---- selection ---- */
 
+static void a_reset_is_said_of_the_process_that_was_reset(void **state)
+{
+	struct hl_recording_process processes[] = {sample_process(), sample_process()};
+	struct hl_recording recording = recording_of(processes, 2);
+
+	(void)state;
+	recording.start_realtime_ns = processes[0].start_realtime_ns = 1000;
+	processes[1].start_realtime_ns = 1500;
+	processes[1].pid = 101;
+	processes[1].sequence = 1;
+	processes[1].reset_ns = 70;
+	for (uint32_t pid = 0; pid <= 101; pid = pid ? pid + 1 : 100) {
+		struct hl_profile *profile =
+			load(&recording, &(struct hl_profile_selection){.pid = pid});
+		assert_int_equal(profile->reset_ns, pid == 100 ? 0 : 570);
+		hl_profile_free(profile);
+	}
+}
+
 static void one_thread_can_be_selected(void **state)
 {
 	struct hl_profile *profile = load_sample(&(struct hl_profile_selection){.tid = 101});
@@ -530,6 +549,7 @@ static void want_of_memory_is_an_error_wherever_it_strikes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_reset_is_said_of_the_process_that_was_reset),
 		cmocka_unit_test(flat_sums_to_the_total_for_every_value),
 		cmocka_unit_test(the_outermost_function_has_all_and_recursion_counts_once),
 		cmocka_unit_test(sums_by_any_key_of_frames_are_possible),

@@ -2,7 +2,10 @@
 /* Saves recorded processes; see tracked.h. */
 #include "collector/tracked.h"
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/frame_key.h"
 #include "collector/region_read.h"
 
 #include <errno.h>
@@ -25,6 +28,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		return -ENOMEM;
 	}
 	hl_drain_orders_init(&tracked->orders);
+	tracked->code_files = HL_CODE_FILES_NONE;
 	tracked->pid = pid;
 	tracked->pidfd = pidfd;
 	tracked->attached = memfd >= 0;
@@ -37,6 +41,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		hl_tracked_free(tracked);
 		return r;
 	}
+	hl_code_files_refresh(&tracked->code_files, pid);
 	hl_mailbox_reader_init(&tracked->mailbox, &tracked->region.header->mailbox, 0);
 	*ret_tracked = tracked;
 	return 0;
@@ -54,6 +59,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	hl_region_base_release(&tracked->base);
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
+	hl_code_files_release(&tracked->code_files);
 	free(tracked);
 }
 
@@ -104,8 +110,10 @@ void hl_tracked_look(struct hl_tracked *tracked)
 		tracked->is_another = true;
 	}
 	/* A program that is about to be replaced has said its last. */
-	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing))
+	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing)) {
 		hl_identity_refresh(&tracked->identity, tracked->pid);
+		hl_code_files_refresh(&tracked->code_files, tracked->pid);
+	}
 }
 
 /* What it called itself when it ended. */
@@ -261,9 +269,62 @@ static void name_main_module(struct hl_recording_process *process)
 	}
 }
 
-/* Writes the process' file as it stands. The totals are known before it is written. */
+static int by_address(const void *left, const void *right)
+{
+	const struct hl_code_place *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/* The addresses of frames outside every module, each once. */
+static int find_code(const struct hl_recording_process *process, struct hl_code_place **ret_places,
+		     size_t *ret_count)
+{
+	struct hl_code_place *places = NULL;
+	size_t count = 0, capacity = 0, kept = 0;
+
+	for (uint32_t i = 0; i < process->node_count; i++) {
+		uint64_t frame = process->nodes[i].frame;
+		const struct hl_code_place place = {.address = frame};
+		if (frame && frame >> HL_MODULE_SHIFT == HL_MODULE_NONE &&
+		    HL_ARRAY_APPEND(places, count, capacity, place) < 0) {
+			free(places);
+			return -ENOMEM;
+		}
+	}
+	if (count)
+		qsort(places, count, sizeof(*places), by_address);
+	for (size_t i = 0; i < count; i++)
+		if (!kept || places[kept - 1].address != places[i].address)
+			places[kept++] = places[i];
+	*ret_places = places;
+	*ret_count = kept;
+	return 0;
+}
+
+/* Names code by what its runtime has written until ${now_ns}. */
+static int name_code(const struct hl_code_files *files, uint64_t now_ns,
+		     struct hl_recording_process *process)
+{
+	HL_FREED struct hl_code_place *places = NULL;
+	size_t count;
+
+	int r = find_code(process, &places, &count);
+	if (r < 0 || !count)
+		return r;
+	process->code = calloc(count, sizeof(*process->code));
+	r = process->code ? hl_code_files_read(files, now_ns, places, count) : -ENOMEM;
+	for (size_t i = 0; process->code && i < count; i++)
+		if (places[i].name)
+			process->code[process->code_count++] =
+				(struct hl_recording_code){places[i].address, places[i].name};
+	return r;
+}
+
+/* Writes the process' file as it stands. The totals are known before it is written. ${is_last}: no other
+ * file of this directory will replace it, so that it has all names. */
 static int write_file(const struct hl_tracked *tracked, int directory_fd, bool complete,
-		      struct hl_tracked_totals *ret_totals, struct hl_error *err)
+		      bool is_last, struct hl_tracked_totals *ret_totals, struct hl_error *err)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
 	uint64_t now_ns = tracked->end_ns ? tracked->end_ns : hl_clock_ns(CLOCK_MONOTONIC);
@@ -292,8 +353,11 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	if (r == 0) {
 		*ret_totals = add_up(&process);
 		name_main_module(&process);
-		r = hl_recording_write_process(directory_fd, &process, err);
+		if (is_last && name_code(&tracked->code_files, now_ns, &process) < 0)
+			r = hl_error_set(err, -ENOMEM, "cannot name code: out of memory");
 	}
+	if (r == 0)
+		r = hl_recording_write_process(directory_fd, &process, err);
 	/* These stay the tracked process' own. */
 	process.executable = process.successor = process.name = NULL;
 	process.command = NULL;
@@ -304,7 +368,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 		    struct hl_error *err)
 {
-	int r = write_file(tracked, directory_fd, complete, &tracked->totals, err);
+	int r = write_file(tracked, directory_fd, complete, complete, &tracked->totals, err);
 
 	if (r < 0)
 		return r;
@@ -318,5 +382,5 @@ int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct h
 {
 	struct hl_tracked_totals totals;
 
-	return write_file(tracked, directory_fd, tracked->end_ns != 0, &totals, err);
+	return write_file(tracked, directory_fd, tracked->end_ns != 0, true, &totals, err);
 }

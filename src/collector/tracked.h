@@ -6,6 +6,7 @@
 #include "collector/drain.h"
 #include "collector/mailbox_reader.h"
 #include "collector/region.h"
+#include "process/code_names.h"
 #include "recording/recording.h"
 
 #include <stdbool.h>
@@ -79,6 +80,7 @@ struct hl_tracked {
 	struct hl_drain_orders orders; /* for it */
 	struct hl_mailbox_reader mailbox;
 	struct hl_identity identity;
+	struct hl_code_files code_files;
 	uint64_t recording_start_ns; /* see recording.h */
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */

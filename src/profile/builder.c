@@ -88,8 +88,8 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
 
 /* ---- functions and frames ---- */
 
-/* Functions are told apart by name and module, and those of scripts by where they begin; of others
- * that is as the first one says. */
+/* Functions are told apart by name and module, and those of scripts or of no module by where they
+ * begin; of others that is as the first one says. */
 static int intern_function(struct hl_builder *builder, const struct hl_symbols_frame *symbol,
 			   uint32_t module, uint32_t *ret_function)
 {
@@ -104,7 +104,7 @@ static int intern_function(struct hl_builder *builder, const struct hl_symbols_f
 	while ((id = hl_index_next(&builder->function_index, hash, &at)))
 		if (profile->functions[id].name == function.name &&
 		    profile->functions[id].module == module &&
-		    (!profile->modules[module].script ||
+		    ((module && !profile->modules[module].script) ||
 		     (profile->functions[id].file == function.file &&
 		      profile->functions[id].line == function.line))) {
 			*ret_function = id;

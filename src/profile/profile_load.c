@@ -112,6 +112,35 @@ static int map_site(struct hl_builder *builder, struct source *source,
 				ret_node);
 }
 
+static int compare_code(const void *key, const void *element)
+{
+	const uint64_t *address = key;
+	const struct hl_recording_code *code = element;
+
+	return (*address > code->address) - (*address < code->address);
+}
+
+/* Adds an address outside every module, by the name that its runtime gave it. */
+static int map_code(struct hl_builder *builder, const struct hl_recording_process *process,
+		    uint32_t parent, uint64_t address, uint32_t *ret_node)
+{
+	const struct hl_recording_code *code =
+		process->code_count ? bsearch(&address, process->code, process->code_count,
+					      sizeof(*process->code), compare_code)
+				    : NULL;
+	struct hl_symbols_frame symbol;
+	uint32_t frame;
+
+	if (!code)
+		return hl_builder_node(builder, parent, 0, address, ret_node);
+	HL_FREED char *name = strdup(code->name);
+	if (!name)
+		return -ENOMEM;
+	hl_symbols_split(name, &symbol);
+	int r = hl_builder_frame(builder, &symbol, 0, address, &frame);
+	return r < 0 ? r : hl_builder_child(builder, parent, frame, ret_node);
+}
+
 /* Says of a native frame whether it is an interpreter's. */
 static void mark_interpreter(struct hl_builder *builder, const struct source *source, uint64_t pc,
 			     uint32_t module, uint64_t address)
@@ -148,8 +177,10 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 		module = source->modules[number - 1];
 		address -= process->modules[number - 1].load_bias;
 	}
-	int r = hl_builder_node(builder, source->nodes[node->parent], module, address,
-				&source->nodes[id]);
+	int r = module ? hl_builder_node(builder, source->nodes[node->parent], module, address,
+					 &source->nodes[id])
+		       : map_code(builder, process, source->nodes[node->parent], address,
+				  &source->nodes[id]);
 	if (r == 0 && number != HL_MODULE_SCRIPT)
 		mark_interpreter(builder, source, node->frame & HL_FRAME_PC_MASK, module, address);
 	return r;

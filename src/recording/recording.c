@@ -55,6 +55,9 @@ void hl_recording_process_release(struct hl_recording_process *process)
 		free(process->providers[i].name);
 	for (uint32_t i = 0; i < process->site_name_count; i++)
 		free(process->site_names[i]);
+	for (uint32_t i = 0; i < process->code_count; i++)
+		free(process->code[i].name);
+	free(process->code);
 	free(process->providers);
 	free(process->sites);
 	free(process->site_names);

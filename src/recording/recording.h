@@ -44,6 +44,12 @@ struct hl_recording_site {
 	uint32_t line, first_line; /* first_line: of the function; 0: unknown */
 };
 
+/* Code that lies in no module, by a name as its runtime wrote it for perf. */
+struct hl_recording_code {
+	uint64_t address; /* as in frame keys */
+	char *name;
+};
+
 /* Node ids are 1 .. node_count; nodes[id - 1] describes id. A parent is 0 (root) or any smaller or
  * larger valid id, without cycles. */
 struct hl_recording_node {
@@ -130,6 +136,9 @@ struct hl_recording_process {
 	struct hl_recording_provider *providers;
 	struct hl_recording_site *sites;
 	char **site_names;
+
+	uint32_t code_count;
+	struct hl_recording_code *code; /* in rising order of address; none twice */
 
 	bool knows_resident;   /* else the members below are zero */
 	bool resident_is_mean; /* blocks that only the recorder knows count with the mean size of

@@ -182,6 +182,9 @@ static const struct hl_field site_fields[] = {
 	HL_FIELD(hl_recording_site, U32, first_line), {0},
 };
 
+static const struct hl_field code_fields[] = {
+	HL_FIELD(hl_recording_code, U64, address), HL_FIELD(hl_recording_code, TEXT, name), {0}};
+
 static const struct hl_field process_fields[] = {
 	HL_FIELD(hl_recording_process, U32, pid),
 	HL_FIELD(hl_recording_process, U32, parent_pid),
@@ -218,6 +221,9 @@ static const struct hl_field process_fields[] = {
 		       .unless_empty = true),
 	HL_FIELD_ITEMS(hl_recording_process, sites, site_count, site_fields,
 		       .items = HL_ITEMS_TUPLES, .max = HL_RECORDING_SITES_MAX, .optional = true,
+		       .unless_empty = true),
+	HL_FIELD_ITEMS(hl_recording_process, code, code_count, code_fields,
+		       .items = HL_ITEMS_TUPLES, .max = HL_RECORDING_NODES_MAX, .optional = true,
 		       .unless_empty = true),
 	{0},
 };
@@ -273,6 +279,15 @@ static int check_sites(const struct hl_field_source *source,
 	return 0;
 }
 
+static int check_code(const struct hl_field_source *source,
+		      const struct hl_recording_process *process)
+{
+	for (uint32_t i = 1; i < process->code_count; i++)
+		if (process->code[i].address <= process->code[i - 1].address)
+			return hl_fields_blame(source, "code");
+	return 0;
+}
+
 int hl_recording_json_read_process(const char *text, size_t size, const char *path,
 				   struct hl_recording_process *process, struct hl_error *err)
 {
@@ -282,5 +297,7 @@ int hl_recording_json_read_process(const char *text, size_t size, const char *pa
 	int r = hl_fields_parse(&source, text, size, &root);
 	if (r == 0)
 		r = hl_fields_read(&source, process_fields, root, process);
-	return r < 0 ? r : check_sites(&source, process);
+	if (r == 0)
+		r = check_sites(&source, process);
+	return r < 0 ? r : check_code(&source, process);
 }

@@ -81,6 +81,14 @@ const char *hl_symbols_source_name(enum hl_symbols_source source);
 void hl_symbols_free(struct hl_symbols *symbols); /* NULL is fine */
 
 /*
+ * Splits ${name}, which a runtime wrote for code that it made, into what ${ret_frame} says: function,
+ * file and line where it begins. Knows the forms of V8 ("JS:~work /app/shop.js:3:15", whatever its
+ * tiers, so that a function stays one) and LuaJIT ("TRACE_7::shop.lua:3"); any other name is the
+ * function's. Texts are within ${name}, which changes.
+ */
+void hl_symbols_split(char *name, struct hl_symbols_frame *ret_frame);
+
+/*
  * A copy of ${name} as the programmer wrote it: C++ and Rust names demangled, suffixes of
  * compilers' clones (".cold", ".isra.0") cut off. NULL when that changes nothing, or when out of
  * memory; the caller then uses the name as it is.

@@ -113,6 +113,7 @@ static struct hl_recording_provider providers[] = {
 	{"l\xffua", 1, UINT64_MAX, 3, 4, 5, 6, 7, UINT64_MAX}};
 static struct hl_recording_site sites[] = {{0, 1, 0, UINT32_MAX, 7}};
 static char *site_names[] = {"", "a \x80"};
+static struct hl_recording_code code[] = {{1, "JS:~f \xff:1"}, {UINT64_MAX, ""}};
 
 static struct hl_recording_process sample_process(void)
 {
@@ -144,6 +145,8 @@ static struct hl_recording_process sample_process(void)
 		.providers = providers,
 		.sites = sites,
 		.site_names = site_names,
+		.code_count = 2,
+		.code = code,
 	};
 }
 
@@ -205,6 +208,9 @@ static void assert_is_sample_tables(const struct hl_recording_process *p)
 	assert_memory_equal(p->sites, sites, sizeof(sites));
 	assert_int_equal(p->site_name_count, 2);
 	assert_string_equal(p->site_names[1], site_names[1]);
+	assert_int_equal(p->code_count, 2);
+	assert_true(p->code[1].address == UINT64_MAX);
+	assert_string_equal(p->code[0].name, code[0].name);
 }
 
 static void assert_is_sample_process(const struct hl_recording_process *p)

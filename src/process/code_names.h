@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names of machine code that lies in no file, by what the runtime that made it writes for perf:
+ * perf-PID.map, lines of `START SIZE NAME` in hexadecimal, and jit-PID.dump (jitdump), binary
+ * records with timestamps. Both may be anything: they are the target's.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct hl_code_place {
+	uint64_t address;
+	char *name; /* NULL: not known; else to be freed */
+};
+
+/*
+ * Names those of ${count} ${places}, in rising order of address, that have no name yet, by the text
+ * of a map or the bytes of a dump. The last line that has an address names it; of a dump, the newest
+ * record that is not younger than ${before_ns} of CLOCK_MONOTONIC. What makes no sense is left out,
+ * and in a dump, where records have no marks to begin again at, all after it. 0 or -ENOMEM.
+ */
+int hl_code_names_map(const char *text, size_t length, struct hl_code_place *places, size_t count);
+int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
+		       struct hl_code_place *places, size_t count);
+
+/* Where a process may have such files, which can be read after its end, too. */
+struct hl_code_files {
+	int directory_fds[2]; /* /tmp as the process sees it, and where it works; -1: unknown */
+	uint32_t pid, uid;    /* pid: in its own namespace, which is in the files' names */
+};
+
+#define HL_CODE_FILES_NONE ((struct hl_code_files){.directory_fds = {-1, -1}})
+
+/* Looks again, unless ${pid} has ended: a process may change its user, its root and where it works.
+ * ${files} is to be released. */
+void hl_code_files_refresh(struct hl_code_files *files, pid_t pid);
+
+/* Names places by these files, those that belong to the process' user or to root; see above. What is
+ * longer than 128 MiB counts by its end, a dump by its beginning. */
+int hl_code_files_read(const struct hl_code_files *files, uint64_t before_ns,
+		       struct hl_code_place *places, size_t count);
+
+void hl_code_files_release(struct hl_code_files *files);

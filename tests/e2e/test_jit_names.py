@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Code that runtimes make while they run has the names that they write for perf."""
+
+import os
+import signal
+import subprocess
+
+import attaching
+import harness
+from harness import HEAPLINE, wait_until
+
+LEAK = """
+const kept = [];
+function leak(i) {
+  kept.push(Buffer.allocUnsafeSlow(100000 + i % 7));
+}
+function rounds(n) {
+  for (let i = 0; i < n; i++) leak(i);
+}
+"""
+LEAK_LINE = 3
+ROUNDS = 3000
+AT_ONCE = f"rounds({ROUNDS});"
+ON_INPUT = f"""
+rounds({ROUNDS}); kept.length = 0; // compiled before it is joined
+console.log('ready');
+process.stdin.once('data', () => {{ rounds({ROUNDS}); console.log('leaked'); }});
+process.stdin.once('end', () => process.exit(0));
+"""
+
+
+def functions(recording, *options):
+    """{name: (file, line, bytes with callees)}"""
+    rows = harness.report("top", recording, "--sort", "cum", "-n", "0", *options)["rows"]
+    return {row["name"]: (row["file"], row["line"], row["cum_bytes"]) for row in rows}
+
+
+class Node(attaching.TestCase):
+    """Functions of JavaScript, in node with --perf-basic-prof, which writes /tmp/perf-PID.map."""
+
+    def setUp(self):
+        super().setUp()
+        # Whose callees are inlined, has their memory.
+        self.node = [harness.need("node"), "--perf-basic-prof", "--no-turbo-inlining"]
+        if harness.run([*self.node, "-e", ""], cwd=self.directory).status != 0:
+            self.skipTest("this node does not know --perf-basic-prof")
+
+    def script(self, text):
+        path = self.path("leak.js")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(LEAK + text)
+        return path
+
+    def tidy(self, pid):
+        """Node leaves its map behind."""
+        if os.path.exists(f"/tmp/perf-{pid}.map"):
+            os.unlink(f"/tmp/perf-{pid}.map")
+
+    def check(self, script):
+        file, line, size = functions(self.recording, "--value", "alloc")["leak"]
+        self.assertEqual((file, line), (script, LEAK_LINE))
+        # Calls of the interpreter before it was compiled have no names.
+        self.assertGreater(size, ROUNDS * 100000 // 2)
+
+    def test_of_a_recorded_program(self):
+        script = self.script(AT_ONCE)
+        result = harness.run(harness.record_command(
+            self.recording, [*self.node, script]), cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.tidy(harness.processes(self.recording)[0]["pid"])
+        self.check(script)  # the map is gone
+
+    def test_of_a_joined_program(self):
+        script = self.script(ON_INPUT)
+        with harness.Waiting([*self.node, script], cwd=self.directory) as process:
+            self.addCleanup(self.tidy, process.pid)
+            with self.attached(process.pid) as attach:
+                process.stdin.write("leak\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline().strip(), "leaked")
+                attach.send_signal(signal.SIGINT)
+        self.check(script)
+
+    def test_in_a_log(self):
+        script = self.script(AT_ONCE)
+        result = harness.run(harness.record_command(
+            self.recording, [*self.node, script], mode="log-fast"), cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.tidy(harness.processes(self.recording)[0]["pid"])
+        self.assertIn("leak", functions(self.recording, "--at", "peak"))
+
+
+class Dump(harness.TestCase):
+    """A jitdump in the directory where the program works."""
+
+    def check(self, command, mode="mem-fast"):
+        recording = self.path("jit.hl")
+        result = harness.run(harness.record_command(recording, command, mode=mode),
+                             cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        found = functions(recording, "--value", "alloc")
+        self.assertEqual({name: found[name][2] for name in ("newer", "moved") if name in found},
+                         {"newer": 10000, "moved": 30000})
+        self.assertFalse({"older", "not yet"} & set(found))
+        return recording
+
+    def test_names_the_newest_code_until_the_end(self):
+        recording = self.check([harness.program("jit_code")])
+        for name in os.listdir(self.directory):
+            if name.endswith(".dump"):
+                os.unlink(self.path(name))
+        self.assertIn("newer", functions(recording, "--value", "alloc"))
+        packed = self.path("packed.hlpack")
+        result = harness.run([HEAPLINE, "pack", "-o", packed, recording])
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertIn("newer", functions(packed, "--value", "alloc"))
+
+    def test_has_the_number_of_the_processs_own_namespace(self):
+        harness.need_root()
+        unshare = [harness.need("unshare"), "--pid", "--fork", "--mount-proc"]
+        if harness.run([*unshare, "true"]).status != 0:
+            self.skipTest("no PID namespace can be made")
+        self.check([*unshare, harness.program("jit_code")])
+
+
+class Hostile(harness.TestCase):
+    """Files that a process could put there to harm who records it."""
+
+    def names(self, put):
+        """Functions of jit_code, which ${put} is told the path of its map before it runs."""
+        recording = self.path("jit.hl")
+        ready = self.path("ready")
+        with subprocess.Popen(
+                harness.record_command(recording, [
+                    "sh", "-c", f'echo $$ > {ready}.new; mv {ready}.new {ready}; read go; '
+                    f'exec {harness.program("jit_code")} -']),
+                stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self.directory) as record:
+            wait_until(lambda: os.path.exists(ready), "the shell")
+            with open(ready, encoding="ascii") as file:
+                path = f"/tmp/perf-{int(file.read())}.map"
+            put(path)
+            try:
+                record.communicate(b"go\n", timeout=harness.TIMEOUT_S)
+            finally:
+                os.unlink(path)
+            self.assertEqual(record.returncode, 0)
+        names = set(functions(recording, "--value", "alloc"))
+        self.assertIn("main", names)
+        return names
+
+    def put_map(self, path):
+        with open(path, "w", encoding="ascii") as file:
+            file.write("0 ffffffffffffff anything\n")
+
+    def test_a_file_of_the_user_is_read(self):
+        self.assertIn("anything", self.names(self.put_map))
+
+    def test_a_fifo_is_not_waited_for(self):
+        self.assertNotIn("anything", self.names(os.mkfifo))
+
+    def test_a_link_is_not_followed(self):
+        def put(path):
+            self.put_map(self.path("elsewhere"))
+            os.symlink(self.path("elsewhere"), path)
+        self.assertNotIn("anything", self.names(put))
+
+    def test_a_file_of_another_user_is_not_read(self):
+        harness.need_root()
+
+        def put(path):
+            self.put_map(path)
+            os.chown(path, 65534, 65534)
+        self.assertNotIn("anything", self.names(put))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -34,6 +34,7 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_pins,
 	&hl_verb_leaks,
 	&hl_verb_holders,
+	&hl_verb_services,
 	&hl_verb_beam,
 	&hl_verb_export,
 	&hl_verb_info,

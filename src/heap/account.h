@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds up the chunks that a walk reports, by arena, by carrier and by page; then all other memory
- * that is in RAM. */
+/* Adds up the chunks that a walk reports, by arena, by carrier and by page. */
 #pragma once
 
 #include "heap/glibc.h"
@@ -87,9 +86,3 @@ void hl_account_release(struct hl_account *account);
 /* A carrier that is one block: [${start}, ${end}), with the block at ${block}. */
 int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,
 		       uint64_t last_word);
-
-/* ---- rss.c ---- */
-
-/* Adds to ${heap}->rss all present pages in which no carrier lies, then sets its sum. 0 or a
- * negative errno. */
-int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap);

@@ -74,6 +74,7 @@ struct hl_heap_rss {
 	uint64_t other_allocator_bytes; /* jemalloc, mimalloc, tcmalloc, where one is there */
 	uint64_t recorder_bytes;	/* heapline's own, in a program under `record` */
 	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
+	uint64_t code_bytes;			/* of file_bytes, what can be executed */
 	uint64_t anonymous[HL_ANONYMOUS_COUNT]; /* whose the last are: their sum */
 	uint64_t largest_start, largest_bytes;	/* of those without an owner */
 };
@@ -160,6 +161,10 @@ int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 struct hl_heap *hl_heap_new(void);
 
 struct hl_memory;
+
+/* Adds all present pages of ${memory} in which no carrier of ${heap} lies, then sets the sum. 0 or a
+ * negative errno. */
+int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap);
 
 /* Reads the heap in ${memory}, which may be stopped already, into ${heap}, which is new but for the
  * facts of the process. As hl_heap_read(). */

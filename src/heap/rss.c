@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Memory in RAM outside of the heap: stacks, files, other mappings and who has mapped them. */
-#include "heap/account.h"
+#include "heap/heap.h"
 
 #include "base/compiler.h"
 #include "base/names.h"
 #include "heap/extents.h"
+#include "heap/memory.h"
 #include "heap/python_arenas.h"
 
 #include <errno.h>
@@ -124,6 +125,8 @@ static int add_gap(void *context, uint64_t start, uint64_t end)
 				: others->is_stack		     ? &rss->stack_bytes
 								     : &anonymous;
 		*sum += run->end - run->start;
+		if (sum == &rss->file_bytes && others->map->flags & HL_MAP_EXEC)
+			rss->code_bytes += run->end - run->start;
 	}
 	if (!anonymous)
 		return r;

@@ -12,29 +12,37 @@
 
 /* ---- head ---- */
 
-void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
+void hl_heap_emit_process(struct hl_emit *emit, const struct hl_process_facts *process,
+			  const char *allocator)
 {
-	char command[512] = "", shortened[512], took[HL_FORMAT_MAX], time[HL_FORMAT_MAX];
+	char command[512] = "", shortened[512];
 	size_t used = 0;
 
-	for (char **word = heap->process.command; word && *word && used < sizeof(command); word++)
+	for (char **word = process->command; word && *word && used < sizeof(command); word++)
 		used += (size_t)snprintf(command + used, sizeof(command) - used, "%s%s",
 					 used ? " " : "", *word);
 	hl_emit_object(emit, "process");
 	hl_emit_text(emit, "command", command);
-	hl_emit_integer(emit, "pid", heap->process.pid);
-	hl_emit_integer(emit, "threads", heap->process.threads);
+	hl_emit_integer(emit, "pid", process->pid);
+	hl_emit_integer(emit, "threads", process->threads);
 	hl_emit_object_end(emit);
+	hl_emit_line(emit, "%s (pid %d, %" PRIu32 " thread%s)%s%s",
+		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
+		     process->pid, process->threads, hl_format_plural(process->threads),
+		     allocator[0] ? ", " : "", allocator);
+}
+
+void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
+{
+	char took[HL_FORMAT_MAX], time[HL_FORMAT_MAX];
+
+	hl_heap_emit_process(emit, &heap->process, heap->allocator);
 	hl_emit_text(emit, "taken", hl_format_time(heap->taken_realtime_ns, time));
 	hl_emit_text(emit, "allocator", heap->allocator);
 	hl_emit_boolean(emit, "from_core", heap->from_core);
 	hl_emit_boolean(emit, "stopped", heap->was_stopped);
 	hl_emit_unsigned(emit, "walk_ns", heap->walk_ns);
 	hl_emit_unsigned(emit, "chunks", heap->chunks);
-	hl_emit_line(emit, "%s (pid %d, %" PRIu32 " thread%s), %s",
-		     hl_format_shortened(command, COMMAND_COLUMNS, shortened, sizeof(shortened)),
-		     heap->process.pid, heap->process.threads,
-		     hl_format_plural(heap->process.threads), heap->allocator);
 	hl_emit_line(emit, "%s%sread in %s, %s", heap->chunks ? HL_HEAP_COUNT(heap->chunks) : "",
 		     heap->chunks ? " chunks " : "", hl_format_duration(heap->walk_ns, took),
 		     heap->from_core	 ? "from a core file"

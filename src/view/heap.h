@@ -20,6 +20,7 @@ struct hl_holders;
 struct hl_leaks;
 struct hl_owners;
 struct hl_resident;
+struct hl_services;
 struct hl_slabs;
 
 /* ---- reports; each returns 0, -ENOMEM, or the output's error ---- */
@@ -61,7 +62,14 @@ int hl_owners_view(const struct hl_owners *owners, pid_t pid,
 /* Slabs that the allocator of process ${pid} reports. */
 int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options);
 
+/* What services have, and all else that is in RAM. */
+int hl_services_view(const struct hl_services *services, const struct hl_emit_options *options);
+
 /* ---- parts of a report that was begun ---- */
+
+/* Which process it is, and its ${allocator}; "": that does not matter. */
+void hl_heap_emit_process(struct hl_emit *emit, const struct hl_process_facts *process,
+			  const char *allocator);
 
 /* Which process it was and how it was read: members, and the lines on top of tables. */
 void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap);

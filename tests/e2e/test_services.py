@@ -3,8 +3,10 @@
 """Services in Lua: each block has the service that it is of and its type, whichever thread allocated it, as
 the host counts them itself. With SKYNET_DIR, of a built checkout of skynet, too."""
 
+import json
 import os
 import re
+import socket
 import subprocess
 
 import attaching
@@ -72,6 +74,35 @@ class Host(attaching.TestCase):
         lost = harness.info(self.recording)["lost"]
         self.assertEqual({name: count for name, count in lost.items() if count}, {})
 
+    def check_sheet(self, pid, names):
+        """What `services` says is what the recorder has counted and the kernel says."""
+        sheet = harness.report("services", str(pid), "-p")
+        self.assertEqual(sheet["by"], "service")
+        status = next(row for row in json.loads(self.ctl(pid, "status", "--json").stdout)["rows"]
+                      if row["pid"] == pid)
+        total = sheet["total"]
+        self.assertEqual([total["inuse_bytes"], total["inuse_blocks"]],
+                         [status["inuse_bytes"], status["inuse_objects"]])
+        rows = {row["service"]: row for row in sheet["rows"]}
+        self.assertLessEqual(set(names), set(rows))
+        for key in "inuse_bytes", "lua_bytes", "lua_blocks", "c_bytes", "c_blocks", "resident_bytes":
+            self.assertEqual(sum(row[key] for row in rows.values()), total[key], key)
+        parts = {row["part"]: row["bytes"] for row in sheet["resident"]}
+        self.assertEqual(parts["blocks of all services"], total["resident_bytes"])
+        self.assertEqual(sum(parts.values()), total["rss_bytes"])
+        self.assertLess(abs(parts["remainder"]), total["rss_bytes"] / 50)
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+            rss = next(int(line.split()[1]) * 1024 for line in file if line.startswith("Rss:"))
+        self.assertAlmostEqual(total["rss_bytes"], rss, delta=rss / 50)
+        self.assertEqual(sheet["lost"], {"events": 0, "unscanned_bytes": 0})
+        return rows
+
+    def check_kept(self, rows, name, messages):
+        """The hoarder keeps a block of 100 bytes in C for each message, and its objects in Lua."""
+        self.assertEqual([rows[name]["c_bytes"], rows[name]["c_blocks"]], [100 * messages, messages])
+        self.assertEqual({row["c_blocks"] for row in rows.values() if row["handle"] in (1, 3)}, {0})
+        self.assertGreater(rows[name]["lua_blocks"], 2 * messages)
+
     def check_leak(self, service, messages):
         stacks = harness.folded(self.recording, "inuse", "objects", "--service", service, "--focus",
                                 RECEIVE)
@@ -90,9 +121,12 @@ class Host(attaching.TestCase):
                 process = self.start(*harness.record_command(self.recording, [], mode))
                 next(self.ask(process, "round 200"))
                 ledger = Ledger(self.ask(process, "ledger"))
-                self.end(process)
+                child = next(child for child in harness.children_of(process.pid)
+                             if os.path.basename(os.readlink(f"/proc/{child}/exe")) == "lua_services")
                 names = {name: f"{name} :{handle:08x}"
                          for handle, name in enumerate(("echo", "hoarder", "idle"), 1)}
+                self.check_kept(self.check_sheet(child, names.values()), names["hoarder"], 200)
+                self.end(process)
                 self.assertEqual(set(ledger.services), set(names))
                 self.check(ledger, names)
                 self.check_leak(names["hoarder"], 200)
@@ -104,6 +138,8 @@ class Host(attaching.TestCase):
         with self.attached(process.pid):
             next(self.ask(process, "round 200"))
             ledger = Ledger(self.ask(process, "ledger"))
+            rows = self.check_sheet(process.pid, [":00000001", ":00000002"])  # the third one is idle
+            self.check_kept(rows, ":00000002", 200)
             self.ctl(process.pid, "detach")
         self.end(process)
         # Who began before has told its name to nobody.
@@ -127,6 +163,7 @@ local skynet = require "skynet"
 require "skynet.manager"
 skynet.start(function()
   local hoarder = skynet.newservice("hoarder", "one")
+  skynet.newservice("debug_console", "127.0.0.1", {port})
   for i = 1, 500 do
     skynet.call(hoarder, "lua", {{i, "text " .. i}})
   end
@@ -151,30 +188,68 @@ end)
 HOARD_LINE = 6
 
 
+COOKIE_BYTES = 16  # before each block of C
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def ask_console(port, command):
+    """{handle: number} of what skynet's debug console answers, of lines like ':0000000a\t24108'."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as console:
+        console.sendall(command.encode() + b"\n")
+        answer = b""
+        while b"<CMD OK>" not in answer:
+            answer += console.recv(1 << 16)
+    return {int(handle, 16): float(number)
+            for handle, number in re.findall(r"^:(\w{8})\t([\d.]+)", answer.decode(), re.M)}
+
+
 class Skynet(attaching.TestCase):
     """The real one, as it was built: with jemalloc or without."""
+
+    def check_sheet(self, sheet, cmem, mem):
+        """`services` has what the console says, but for what is going on meanwhile."""
+        rows = {row["handle"]: row for row in sheet["rows"]}
+        for handle, bytes_of_c in cmem.items():
+            row = rows.get(handle)
+            if row and row["service"].startswith(("hoarder", "datacenterd", "service_mgr", "cdummy")):
+                # Blocks of calloc() have a cookie of up to twice the size of an element.
+                self.assertAlmostEqual(row["c_bytes"] + COOKIE_BYTES * row["c_blocks"], bytes_of_c, delta=64)
+        for handle, kib in mem.items():
+            if rows[handle]["service"].startswith(("hoarder", "datacenterd", "service_mgr", "cdummy")):
+                self.assertAlmostEqual(rows[handle]["lua_bytes"] / 1024, kib, delta=6)
+        self.assertEqual(sum(part["bytes"] for part in sheet["resident"]), sheet["total"]["rss_bytes"])
 
     def test_what_a_service_keeps_is_found_by_service_and_line(self):
         directory = os.environ.get("SKYNET_DIR")
         if not directory:
             self.skipTest("SKYNET_DIR is not set: it names a checkout of skynet that has been built")
-        for name, text in (("calls.lua", CALLS.format(directory=self.directory)), ("hoarder.lua", HOARDER),
+        port = free_port()
+        calls = CALLS.format(directory=self.directory, port=port)
+        for name, text in (("calls.lua", calls), ("hoarder.lua", HOARDER),
                            ("config", CONFIG.format(directory=self.directory))):
             with open(self.path(name), "w", encoding="utf-8") as file:
                 file.write(text)
         recording = self.path("skynet.hl")
         snapshot = self.path("snapshot.hl")
         with subprocess.Popen(harness.record_command(recording, ["./skynet", self.path("config")]), text=True,
-                              cwd=directory, stdout=subprocess.PIPE) as process:
+                              cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             self.addCleanup(process.kill)
             used = next(float(line.split()[1]) for line in process.stdout if line.startswith("used"))
             pid = next(child for child in harness.children_of(process.pid)
                        if os.path.basename(os.readlink(f"/proc/{child}/exe")) == "skynet")
+            mem, cmem = ask_console(port, "mem"), ask_console(port, "cmem")
+            sheet = harness.report("services", str(pid), "-p")
             self.ctl(pid, "snapshot", snapshot)
             with open(self.path("go"), "w", encoding="utf-8"):
                 pass
             process.stdout.read()
             self.assertEqual(process.wait(), 0)
+        self.check_sheet(sheet, cmem, mem)
         services = sums(snapshot, "service", value="inuse")
         hoarder = next(name for name in services if name.startswith("hoarder one :"))
         of_lua = sum(figures[0] for name, figures in sums(
@@ -229,8 +304,9 @@ class Tutorial(attaching.TestCase):
             process.stdout.read()
             self.assertEqual(process.wait(), 0)
         self.assertRegex(said[1], r":0000000\w")
-        self.assertRegex(said[2], r"table[\s\S]*\[no type\]|\[no type\][\s\S]*table")
-        self.assertRegex(said[3], rf"hoarder.lua line:{HOARD_LINE} ")
+        self.assertRegex(said[2], r"(?m)^:0000000\w .*\n[\s\S]*^RSS ")
+        self.assertRegex(said[3], r"table[\s\S]*\[no type\]|\[no type\][\s\S]*table")
+        self.assertRegex(said[4], rf"hoarder.lua line:{HOARD_LINE} ")
         with open(self.path("game.svg"), encoding="utf-8") as file:
             self.assertRegex(file.read(), r":0000000\w")
 

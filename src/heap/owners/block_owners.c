@@ -4,11 +4,15 @@
 
 #include "base/frame_key.h"
 #include "heap/owners/owner_table.h"
+#include "recording/script_stack.h"
 #include "tags/tag_word.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LABEL_DEPTH_MAX \
+	1024u /* more frames than scripts have: nodes of a damaged region may form a ring */
 
 struct hl_block_owners {
 	pid_t pid;
@@ -117,6 +121,53 @@ int hl_block_owners_each(struct hl_block_owners *owners, hl_owned_block_visit *v
 	r = hl_block_reader_each(owners->blocks, give, &each);
 	hl_block_sizes_free(sizes);
 	return r;
+}
+
+int hl_block_owners_sums(const struct hl_block_owners *owners, struct hl_block_sum **ret_sums)
+{
+	return owners->source == HL_OWNERS_RECORDER
+		       ? hl_block_sums_read(&owners->region.view, ret_sums)
+		       : -ENODATA;
+}
+
+uint64_t hl_block_owners_lost_events(const struct hl_block_owners *owners)
+{
+	struct hl_region_figures figures = {0};
+
+	if (owners->source == HL_OWNERS_RECORDER)
+		hl_region_figures_read(&owners->region.view, &figures);
+	return figures.lost_events;
+}
+
+void hl_block_owners_labels(const struct hl_block_owners *owners, uint64_t number,
+			    struct hl_block_labels *ret_labels)
+{
+	const struct hl_recording_process *scripts = &owners->region.scripts;
+	uint32_t size_class, site;
+
+	*ret_labels = (struct hl_block_labels){0};
+	if (owners->source != HL_OWNERS_RECORDER)
+		return;
+	/* Labels are among the frames of scripts, which lie below all native ones. */
+	for (unsigned i = 0; i < LABEL_DEPTH_MAX && number; i++) {
+		struct hl_recording_node node =
+			hl_region_read_node(&owners->region.view, (uint32_t)number);
+		bool is_site = hl_frame_key_is_site(node.frame, &site);
+		if (!is_site && !hl_frame_key_is_size(node.frame, &size_class))
+			break;
+		number = node.parent;
+		if (!is_site || !site || site > scripts->site_count)
+			continue;
+		const struct hl_recording_site *label = &scripts->sites[site - 1];
+		enum hl_frame_part part =
+			hl_frame_part_of_site(&scripts->providers[label->provider]);
+		if (part == HL_PART_TYPE)
+			ret_labels->type = scripts->site_names[label->function];
+		if (part == HL_PART_SERVICE) {
+			ret_labels->service = scripts->site_names[label->function];
+			ret_labels->handle = label->line;
+		}
+	}
 }
 
 uint64_t hl_block_owners_count(const struct hl_block_owners *owners)

@@ -42,6 +42,27 @@ int hl_block_owners_each(struct hl_block_owners *owners, hl_owned_block_visit *v
 /* How many stacks there are: their numbers are smaller than that. 0 where tags are the source. */
 uint64_t hl_block_owners_count(const struct hl_block_owners *owners);
 
+/* What a stack has in use by the recorder's counters: requested bytes. */
+struct hl_block_sum {
+	int64_t bytes, blocks;
+};
+
+/* ret_sums[number] of each stack, as of when the owners were opened; to be freed. 0; -ENODATA where tags are the source; -ENOMEM. */
+int hl_block_owners_sums(const struct hl_block_owners *owners, struct hl_block_sum **ret_sums);
+
+/* Allocations that the recorder could not count. */
+uint64_t hl_block_owners_lost_events(const struct hl_block_owners *owners);
+
+/* What the blocks of a stack are labelled with; NULL: there is no such label. Texts are valid until the owners are
+ * freed. */
+struct hl_block_labels {
+	const char *service, *type;
+	uint32_t handle; /* of the service */
+};
+
+void hl_block_owners_labels(const struct hl_block_owners *owners, uint64_t number,
+			    struct hl_block_labels *ret_labels);
+
 struct hl_recording_node;
 
 /*

@@ -17,15 +17,15 @@
 
 /* Of one stack. */
 struct node_sizes {
-	int64_t bytes, blocks; /* in use, by the counters */
-	uint32_t slack;	       /* of its first block in the array, and one more; 0: it has none */
-	bool differs;	       /* another block has another slack */
-	uint64_t least_gap;    /* from one of its blocks to the next of any stack */
+	uint32_t slack;	    /* of its first block in the array, and one more; 0: it has none */
+	bool differs;	    /* another block has another slack */
+	uint64_t least_gap; /* from one of its blocks to the next of any stack */
 };
 
 struct hl_block_sizes {
 	uint32_t node_count;
-	struct node_sizes *nodes; /* by id */
+	struct hl_block_sum *sums; /* by id */
+	struct node_sizes *nodes;  /* by id */
 };
 
 static int take_slack(void *context, const struct hl_listed_block *block)
@@ -42,24 +42,29 @@ static int take_slack(void *context, const struct hl_listed_block *block)
 	return 0;
 }
 
-/* What each node has in use, by all cells. */
-static void add_cells(const struct hl_region_view *view, struct hl_block_sizes *sizes)
+int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **ret_sums)
 {
 	const struct hl_cell_chunk *chunks = hl_region_read_area(view, HL_AREA_CELLS);
 	uint32_t chunk_count = hl_region_read_chunk_count(view);
+	uint32_t node_count = hl_region_read_node_count(view);
+	struct hl_block_sum *sums = calloc(node_count + (size_t)1, sizeof(*sums));
+
+	if (!sums)
+		return -ENOMEM;
 
 	for (uint32_t chunk = 0; chunk < chunk_count; chunk++) {
 		uint32_t used = atomic_load_explicit(&chunks[chunk].used, memory_order_acquire);
 		for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++) {
 			const struct hl_cell *cell = &chunks[chunk].cells[i];
-			if (cell->node > sizes->node_count ||
-			    !hl_region_check_cell(cell, COUNT_MAX))
+			if (cell->node > node_count || !hl_region_check_cell(cell, COUNT_MAX))
 				continue;
-			struct node_sizes *node = &sizes->nodes[cell->node];
-			node->bytes += (int64_t)(cell->alloc_bytes - cell->free_bytes);
-			node->blocks += (int64_t)(cell->alloc_objects - cell->free_objects);
+			sums[cell->node].bytes += (int64_t)(cell->alloc_bytes - cell->free_bytes);
+			sums[cell->node].blocks +=
+				(int64_t)(cell->alloc_objects - cell->free_objects);
 		}
 	}
+	*ret_sums = sums;
+	return 0;
 }
 
 int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_reader *blocks,
@@ -71,11 +76,9 @@ int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_read
 		return -ENOMEM;
 	sizes->node_count = hl_region_read_node_count(&region->view);
 	sizes->nodes = calloc(sizes->node_count + (size_t)1, sizeof(*sizes->nodes));
-	int r = sizes->nodes ? 0 : -ENOMEM;
-	if (r == 0) {
-		add_cells(&region->view, sizes);
+	int r = sizes->nodes ? hl_block_sums_read(&region->view, &sizes->sums) : -ENOMEM;
+	if (r == 0)
 		r = hl_block_reader_each(blocks, take_slack, sizes);
-	}
 	if (r < 0) {
 		hl_block_sizes_free(sizes);
 		return r;
@@ -87,19 +90,19 @@ int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_read
 struct hl_block_size hl_block_sizes_find(const struct hl_block_sizes *sizes,
 					 const struct hl_listed_block *block)
 {
-	static const struct node_sizes unknown;
-	const struct node_sizes *node =
-		block->node <= sizes->node_count ? &sizes->nodes[block->node] : &unknown;
+	uint32_t id = block->node <= sizes->node_count ? block->node : 0; /* 0: nothing is known */
+	const struct node_sizes *node = &sizes->nodes[id];
+	const struct hl_block_sum *sum = &sizes->sums[id];
 	struct hl_block_size size = {.bytes = block->requested, .most_bytes = block->most_bytes};
 
 	if (block->has_size) {
 		size.is_exact = true;
-	} else if (node->blocks > 0 && node->bytes >= 0) {
-		uint64_t most = (uint64_t)node->bytes + block->slack;
-		size.bytes = (uint64_t)(node->bytes / node->blocks) + block->slack;
-		size.is_exact = node->blocks == 1 ||
-				(node->blocks >= MANY && !node->differs &&
-				 node->bytes % node->blocks == 0 && node->least_gap >= size.bytes);
+	} else if (sum->blocks > 0 && sum->bytes >= 0) {
+		uint64_t most = (uint64_t)sum->bytes + block->slack;
+		size.bytes = (uint64_t)(sum->bytes / sum->blocks) + block->slack;
+		size.is_exact = sum->blocks == 1 ||
+				(sum->blocks >= MANY && !node->differs &&
+				 sum->bytes % sum->blocks == 0 && node->least_gap >= size.bytes);
 		size.most_bytes = most < size.most_bytes ? most : size.most_bytes;
 	} else {
 		size.bytes = block->slack;
@@ -117,6 +120,7 @@ void hl_block_sizes_free(struct hl_block_sizes *sizes)
 {
 	if (!sizes)
 		return;
+	free(sizes->sums);
 	free(sizes->nodes);
 	free(sizes);
 }

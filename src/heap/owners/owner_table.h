@@ -6,7 +6,7 @@
 #include "base/index.h"
 #include "collector/region_read.h"
 #include "heap/heap.h"
-#include "heap/owners/owners.h"
+#include "heap/owners/block_owners.h"
 #include "process/maps.h"
 #include "recording/recording.h"
 #include "region/block_format.h"
@@ -209,6 +209,9 @@ int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *
 void hl_block_reader_free(struct hl_block_reader *reader); /* NULL is fine */
 
 /* ---- block_sizes.c: how large its blocks are, where no allocator can be asked ---- */
+
+/* What each node of ${view} has in use, by the counters: by id, to be freed. 0 or -ENOMEM. */
+int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **ret_sums);
 
 struct hl_block_sizes;
 

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Adds up stacks by the labels of their blocks; see services.h. */
+#include "heap/owners/services.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/index.h"
+#include "heap/memory.h"
+#include "heap/owners/block_owners.h"
+#include "heap/owners/resident.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct summing {
+	struct hl_services *services;
+	struct hl_index index; /* of services, + 1 */
+};
+
+/* ---- rows ---- */
+
+/* The one with the longest name stays: a service is first known by its handle alone. */
+static int rename_to(struct hl_service *service, const char *name)
+{
+	if (!name || (service->name && strlen(service->name) >= strlen(name)))
+		return 0;
+	char *copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	free(service->name);
+	service->name = copy;
+	return 0;
+}
+
+static bool is_same(const struct hl_service *service, uint32_t handle, const char *name)
+{
+	if (handle || service->handle || !name || !service->name)
+		return service->handle == handle && !service->name == !name;
+	return strcmp(service->name, name) == 0;
+}
+
+/* The row of ${handle}, or, where that is 0, of ${name}. */
+static int find(struct summing *summing, uint32_t handle, const char *name,
+		struct hl_service **ret_service)
+{
+	struct hl_services *services = summing->services;
+	uint32_t hash = handle ? hl_hash_pair(handle, 0)
+			       : hl_hash_bytes(name ? name : "", name ? strlen(name) : 0);
+	uint32_t id, at = hash;
+
+	while ((id = hl_index_next(&summing->index, hash, &at)))
+		if (is_same(&services->services[id - 1], handle, name))
+			break;
+	if (!id) {
+		int r = HL_ARRAY_APPEND(services->services, services->count, services->capacity,
+					(struct hl_service){.handle = handle});
+		if (r == 0)
+			r = hl_index_add(&summing->index, hash, (uint32_t)services->count);
+		if (r < 0)
+			return r;
+		id = (uint32_t)services->count;
+	}
+	*ret_service = &services->services[id - 1];
+	return rename_to(*ret_service, name);
+}
+
+static void add(struct hl_service *service, bool is_lua, const struct hl_block_sum *sum,
+		uint64_t resident_bytes)
+{
+	*(is_lua ? &service->lua_bytes : &service->c_bytes) += sum->bytes;
+	*(is_lua ? &service->lua_blocks : &service->c_blocks) += sum->blocks;
+	service->resident_bytes += resident_bytes;
+}
+
+static bool has_any(const struct hl_block_sum *sum, const struct hl_resident_bytes *bytes)
+{
+	return sum->bytes || sum->blocks || bytes->resident;
+}
+
+/* Whether blocks have services, or types. */
+static void look_at_labels(const struct hl_resident *resident, const struct hl_block_sum *sums,
+			   bool *ret_has_services, bool *ret_has_types)
+{
+	*ret_has_services = *ret_has_types = false;
+	for (size_t number = 1; number < resident->stack_count; number++) {
+		struct hl_block_labels labels;
+		if (!has_any(&sums[number], &resident->stacks[number]))
+			continue;
+		hl_block_owners_labels(resident->owners, number, &labels);
+		*ret_has_services |= labels.service != NULL;
+		*ret_has_types |= labels.type != NULL;
+	}
+}
+
+static int add_stacks(const struct hl_resident *resident, const struct hl_block_sum *sums,
+		      struct summing *summing)
+{
+	struct hl_services *services = summing->services;
+
+	for (size_t number = 1; number < resident->stack_count; number++) {
+		const struct hl_resident_bytes *bytes = &resident->stacks[number];
+		struct hl_block_labels labels;
+		struct hl_service *service;
+		if (!has_any(&sums[number], bytes))
+			continue;
+		hl_block_owners_labels(resident->owners, number, &labels);
+		int r = services->by_type ? find(summing, 0, labels.type, &service)
+					  : find(summing, labels.handle, labels.service, &service);
+		if (r < 0)
+			return r;
+		add(service, labels.type != NULL, &sums[number], bytes->resident);
+		add(&services->total, labels.type != NULL, &sums[number], bytes->resident);
+	}
+	return 0;
+}
+
+static int heavier(const void *left, const void *right)
+{
+	const struct hl_service *a = left, *b = right;
+	int64_t x = a->lua_bytes + a->c_bytes, y = b->lua_bytes + b->c_bytes;
+
+	if (x != y)
+		return x < y ? 1 : -1;
+	return (a->handle > b->handle) - (a->handle < b->handle);
+}
+
+/* ---- all that is in RAM ---- */
+
+/* Takes off ${sum} what it has of ${bytes}; returns the rest. */
+static uint64_t take_off(uint64_t *sum, uint64_t bytes)
+{
+	uint64_t taken = bytes < *sum ? bytes : *sum;
+
+	*sum -= taken;
+	return bytes - taken;
+}
+
+static void add_parts(const struct hl_heap *heap, const struct hl_resident *resident,
+		      struct hl_services *services)
+{
+	const struct hl_heap_rss *rss = &heap->rss;
+	uint64_t *parts = services->parts, walked = 0, sum = 0;
+	uint64_t of_allocator = rss->other_allocator_bytes;
+	uint64_t other = rss->anonymous_bytes - rss->anonymous[HL_ANONYMOUS_VARIABLES];
+
+	for (size_t number = 1; number < resident->stack_count; number++)
+		walked += resident->stacks[number].walked;
+	uint64_t listed = services->total.resident_bytes - walked;
+	services->is_walked = resident->heap && walked >= listed;
+	if (!services->is_walked) {
+		of_allocator +=
+			rss->anonymous[HL_ANONYMOUS_OTHER] + rss->anonymous[HL_ANONYMOUS_BREAK];
+		other -= rss->anonymous[HL_ANONYMOUS_OTHER] + rss->anonymous[HL_ANONYMOUS_BREAK];
+	}
+	parts[HL_SERVICES_VARIABLES] = rss->anonymous[HL_ANONYMOUS_VARIABLES];
+	/* Blocks that no walk met lie in mappings of an allocator, of others, or in variables. */
+	listed = take_off(&of_allocator, listed);
+	listed = take_off(&other, listed);
+	take_off(&parts[HL_SERVICES_VARIABLES], listed);
+	parts[HL_SERVICES_BLOCKS] = services->total.resident_bytes;
+	parts[HL_SERVICES_OLDER] = rss->live_bytes > walked ? rss->live_bytes - walked : 0;
+	parts[HL_SERVICES_ALLOCATOR] = of_allocator + rss->cached_bytes + rss->free_bytes +
+				       rss->overhead_bytes + rss->unscanned_bytes;
+	parts[HL_SERVICES_RECORDER] = rss->recorder_bytes;
+	parts[HL_SERVICES_STACKS] = rss->stack_bytes;
+	parts[HL_SERVICES_CODE] = rss->code_bytes;
+	parts[HL_SERVICES_FILES] = rss->file_bytes - rss->code_bytes;
+	parts[HL_SERVICES_SHARED] = rss->shared_bytes;
+	parts[HL_SERVICES_OTHER] = other;
+	for (unsigned part = 0; part < HL_SERVICES_PARTS; part++)
+		sum += parts[part];
+	services->remainder_bytes = (int64_t)(services->rss_bytes - sum);
+	services->unscanned_bytes = rss->unscanned_bytes;
+}
+
+/* All pages where the allocator cannot be walked, as the pages of an empty heap. */
+static int read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err)
+{
+	struct hl_memory *memory = NULL;
+	struct hl_heap *heap = hl_heap_new();
+
+	int r = heap ? hl_memory_live_open(pid, &memory, err) : -ENOMEM;
+	if (r == 0)
+		r = hl_rss_add_others(memory, heap);
+	hl_memory_free(memory);
+	if (r < 0) {
+		hl_heap_free(heap);
+		return r;
+	}
+	*ret_heap = heap;
+	return 0;
+}
+
+/* ---- the whole ---- */
+
+static int refuse(pid_t pid, struct hl_error *err)
+{
+	return hl_error_set(err, -ENODATA,
+			    "the recorder in process %d has seen neither services nor "
+			    "types; 'heapline heap -p %d' shows where its memory is, "
+			    "'heapline lines' of its recording which scripts have it, and "
+			    "heapline-services(1) what hosts are known",
+			    (int)pid, (int)pid);
+}
+
+static int sum_up(const struct hl_resident *resident, struct hl_services *services, pid_t pid,
+		  struct hl_error *err)
+{
+	struct summing summing = {.services = services};
+	HL_FREED struct hl_block_sum *sums = NULL;
+	bool has_services, has_types;
+	int r = hl_block_owners_sums(resident->owners, &sums);
+
+	if (r < 0)
+		return r;
+	look_at_labels(resident, sums, &has_services, &has_types);
+	if (!has_services && !has_types)
+		return refuse(pid, err);
+	services->by_type = !has_services;
+	services->lost_events = hl_block_owners_lost_events(resident->owners);
+	r = add_stacks(resident, sums, &summing);
+	hl_index_release(&summing.index);
+	if (r == 0 && services->count)
+		qsort(services->services, services->count, sizeof(*services->services), heavier);
+	return r;
+}
+
+static int read_all(pid_t pid, const struct hl_resident *resident, struct hl_services *services,
+		    struct hl_error *err)
+{
+	struct hl_heap *pages = NULL;
+	struct hl_process_rss rss;
+
+	int r = sum_up(resident, services, pid, err);
+	if (r == 0 && !resident->heap)
+		r = read_pages(pid, &pages, err);
+	if (r == 0)
+		r = hl_process_rss_read(pid, &rss, err);
+	if (r == 0) {
+		services->rss_bytes = rss.rss_pages * (uint64_t)sysconf(_SC_PAGESIZE);
+		add_parts(pages ? pages : resident->heap, resident, services);
+	}
+	hl_heap_free(pages);
+	return r;
+}
+
+int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_error *err)
+{
+	const struct hl_heap_settings settings = {0};
+	struct hl_services *services = calloc(1, sizeof(*services));
+	struct hl_resident *resident = NULL;
+
+	int r = services ? hl_process_facts_read(pid, &services->process, err) : -ENOMEM;
+	if (r == 0)
+		r = hl_resident_read(pid, &settings, &resident, err);
+	if (r == 0)
+		r = read_all(pid, resident, services, err);
+	hl_resident_free(resident);
+	if (r < 0) {
+		hl_services_free(services);
+		return err && err->text[0] ? r : hl_error_set(err, r, "%s", strerror(-r));
+	}
+	*ret_services = services;
+	return 0;
+}
+
+void hl_services_free(struct hl_services *services)
+{
+	if (!services)
+		return;
+	for (size_t i = 0; i < services->count; i++)
+		free(services->services[i].name);
+	free(services->services);
+	hl_process_facts_release(&services->process);
+	free(services);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The balance sheet of a process with services: what each has in use, as Lua's memory and as C's, by the
+ * counters of its recorder; what of that is in RAM; and all else that is in RAM, up to Rss.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "heap/heap.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A service, or, where the program has none, a type of blocks. */
+struct hl_service {
+	char *name;		       /* NULL: blocks that have none */
+	uint64_t handle;	       /* 0: it has none */
+	int64_t lua_bytes, lua_blocks; /* of blocks with a type, which Lua alone gives */
+	int64_t c_bytes, c_blocks;     /* of all others */
+	uint64_t resident_bytes;       /* of both: usable bytes in RAM */
+};
+
+/* Where resident memory is. Their sum and the remainder are Rss. */
+enum hl_services_part {
+	HL_SERVICES_BLOCKS, /* resident_bytes of all services */
+	HL_SERVICES_OLDER,  /* live blocks that the recorder does not know */
+	HL_SERVICES_ALLOCATOR, /* what else the allocator has, such as slack and free blocks; of one that cannot be
+				  walked, older blocks as well */
+	HL_SERVICES_RECORDER,
+	HL_SERVICES_STACKS,
+	HL_SERVICES_CODE,
+	HL_SERVICES_FILES,
+	HL_SERVICES_SHARED,
+	HL_SERVICES_VARIABLES,
+	HL_SERVICES_OTHER,
+	HL_SERVICES_PARTS,
+};
+
+struct hl_services {
+	struct hl_process_facts process;
+	bool by_type;	/* there are no services: rows are types */
+	bool is_walked; /* most blocks are in glibc's heap, so that older ones are known */
+	struct hl_service *services; /* the heaviest first */
+	size_t count, capacity;
+	struct hl_service total;
+	uint64_t parts[HL_SERVICES_PARTS];
+	uint64_t rss_bytes; /* as the kernel says */
+	int64_t remainder_bytes; /* of Rss, that is in no part: what changed while it was read, and pages of devices */
+	uint64_t lost_events, unscanned_bytes;
+};
+
+/*
+ * Reads process ${pid} while it goes on. 0; or a negative errno with a sentence: -ENODATA when no
+ * recorder is in it, or one that has seen neither a service nor a type.
+ */
+int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_error *err);
+
+void hl_services_free(struct hl_services *services); /* NULL is fine */

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "process/code_names.h"
 #include "recording/recording.h"
 #include "recording/recording_files.h"
 
@@ -26,6 +27,7 @@ struct hl_trace_result {
 	struct hl_trace_value *values;	/* by node */
 	size_t value_capacity;
 	struct hl_trace_value pseudo_values[HL_COUNT_OF(pseudo_frames)];
+	struct hl_code_files code_files;
 	uint64_t start_ns; /* of the monotonic clock */
 	size_t figure_capacity;
 };
@@ -73,6 +75,8 @@ int hl_trace_result_new(const struct hl_process_facts *facts, const char *mode,
 
 	if (!result)
 		return -ENOMEM;
+	result->code_files = HL_CODE_FILES_NONE;
+	hl_code_files_refresh(&result->code_files, facts->pid);
 	result->recording = calloc(1, sizeof(*result->recording));
 	int r = result->recording ? describe(result->recording, facts, mode) : -ENOMEM;
 	if (r < 0) {
@@ -289,6 +293,8 @@ int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_en
 	int r = process->nodes ? 0 : hl_trace_result_stacks(result, NULL, 0, NULL, 0);
 	if (r == 0)
 		r = fill_process(result);
+	if (r == 0)
+		r = hl_code_files_name(&result->code_files, hl_clock_ns(CLOCK_MONOTONIC), process);
 	if (r < 0)
 		return r;
 	recording->duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - result->start_ns;
@@ -308,6 +314,7 @@ void hl_trace_result_free(struct hl_trace_result *result)
 	if (!result)
 		return;
 	hl_recording_free(result->recording);
+	hl_code_files_release(&result->code_files);
 	free(result->values);
 	free(result);
 }

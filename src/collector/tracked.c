@@ -2,10 +2,7 @@
 /* Saves recorded processes; see tracked.h. */
 #include "collector/tracked.h"
 
-#include "base/array.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/frame_key.h"
 #include "collector/region_read.h"
 
 #include <errno.h>
@@ -269,58 +266,6 @@ static void name_main_module(struct hl_recording_process *process)
 	}
 }
 
-static int by_address(const void *left, const void *right)
-{
-	const struct hl_code_place *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
-/* The addresses of frames outside every module, each once. */
-static int find_code(const struct hl_recording_process *process, struct hl_code_place **ret_places,
-		     size_t *ret_count)
-{
-	struct hl_code_place *places = NULL;
-	size_t count = 0, capacity = 0, kept = 0;
-
-	for (uint32_t i = 0; i < process->node_count; i++) {
-		uint64_t frame = process->nodes[i].frame;
-		const struct hl_code_place place = {.address = frame};
-		if (frame && frame >> HL_MODULE_SHIFT == HL_MODULE_NONE &&
-		    HL_ARRAY_APPEND(places, count, capacity, place) < 0) {
-			free(places);
-			return -ENOMEM;
-		}
-	}
-	if (count)
-		qsort(places, count, sizeof(*places), by_address);
-	for (size_t i = 0; i < count; i++)
-		if (!kept || places[kept - 1].address != places[i].address)
-			places[kept++] = places[i];
-	*ret_places = places;
-	*ret_count = kept;
-	return 0;
-}
-
-/* Names code by what its runtime has written until ${now_ns}. */
-static int name_code(const struct hl_code_files *files, uint64_t now_ns,
-		     struct hl_recording_process *process)
-{
-	HL_FREED struct hl_code_place *places = NULL;
-	size_t count;
-
-	int r = find_code(process, &places, &count);
-	if (r < 0 || !count)
-		return r;
-	process->code = calloc(count, sizeof(*process->code));
-	r = process->code ? hl_code_files_read(files, now_ns, places, count) : -ENOMEM;
-	for (size_t i = 0; process->code && i < count; i++)
-		if (places[i].name)
-			process->code[process->code_count++] =
-				(struct hl_recording_code){places[i].address, places[i].name};
-	return r;
-}
-
 /* Writes the process' file as it stands. The totals are known before it is written. ${is_last}: no other
  * file of this directory will replace it, so that it has all names. */
 static int write_file(const struct hl_tracked *tracked, int directory_fd, bool complete,
@@ -353,7 +298,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	if (r == 0) {
 		*ret_totals = add_up(&process);
 		name_main_module(&process);
-		if (is_last && name_code(&tracked->code_files, now_ns, &process) < 0)
+		if (is_last && hl_code_files_name(&tracked->code_files, now_ns, &process) < 0)
 			r = hl_error_set(err, -ENOMEM, "cannot name code: out of memory");
 	}
 	if (r == 0)

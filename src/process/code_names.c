@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/frame_key.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 
 /* Code is met newest first, so that an address that has a name keeps it. */
 struct naming {
-	struct hl_code_place *places;
+	struct hl_recording_code *places;
 	size_t count;
 	uint32_t
 		*next; /* by place: itself if it has no name, else one nearer to the next without */
@@ -33,7 +34,7 @@ static void release_naming(struct naming *naming)
 	free(naming->next);
 }
 
-static int init_naming(struct naming *naming, struct hl_code_place *places, size_t count)
+static int init_naming(struct naming *naming, struct hl_recording_code *places, size_t count)
 {
 	uint32_t *next = calloc(count + 1, sizeof(*next));
 
@@ -57,7 +58,7 @@ static size_t next_unnamed(uint32_t *next, size_t at)
 static int name_code(struct naming *naming, uint64_t start, uint64_t bytes, const char *name,
 		     size_t name_bytes)
 {
-	struct hl_code_place *places = naming->places;
+	struct hl_recording_code *places = naming->places;
 	size_t low = 0, high = naming->count;
 
 	while (low < high) {
@@ -106,7 +107,8 @@ static bool parse_number(const char **at, const char *end, uint64_t *ret_number)
 	return true;
 }
 
-int hl_code_names_map(const char *text, size_t length, struct hl_code_place *places, size_t count)
+int hl_code_names_map(const char *text, size_t length, struct hl_recording_code *places,
+		      size_t count)
 {
 	HL_CLEANUP(release_naming) struct naming naming = {0};
 	int r = init_naming(&naming, places, count);
@@ -258,7 +260,7 @@ static void name_moved(struct dump *dump)
 }
 
 int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
-		       struct hl_code_place *places, size_t count)
+		       struct hl_recording_code *places, size_t count)
 {
 	HL_CLEANUP(release_naming) struct naming naming = {0};
 	HL_CLEANUP(release_dump) struct dump dump = {0};
@@ -322,7 +324,7 @@ static int read_file(int directory_fd, const char *name, uint32_t uid, bool last
 }
 
 static int read_map(int directory_fd, const struct hl_code_files *files,
-		    struct hl_code_place *places, size_t count)
+		    struct hl_recording_code *places, size_t count)
 {
 	HL_FREED char *text = NULL;
 	char name[32];
@@ -334,7 +336,7 @@ static int read_map(int directory_fd, const struct hl_code_files *files,
 }
 
 static int read_dump(int directory_fd, const struct hl_code_files *files, uint64_t before_ns,
-		     struct hl_code_place *places, size_t count)
+		     struct hl_recording_code *places, size_t count)
 {
 	HL_FREED char *bytes = NULL;
 	char name[32];
@@ -346,8 +348,8 @@ static int read_dump(int directory_fd, const struct hl_code_files *files, uint64
 		     : r;
 }
 
-int hl_code_files_read(const struct hl_code_files *files, uint64_t before_ns,
-		       struct hl_code_place *places, size_t count)
+static int read_files(const struct hl_code_files *files, uint64_t before_ns,
+		      struct hl_recording_code *places, size_t count)
 {
 	int r = 0;
 
@@ -358,6 +360,52 @@ int hl_code_files_read(const struct hl_code_files *files, uint64_t before_ns,
 	return r == 0 && files->directory_fds[0] >= 0
 		       ? read_map(files->directory_fds[0], files, places, count)
 		       : r;
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct hl_recording_code *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/* The addresses of frames outside every module, each once. */
+static int find_code(const struct hl_recording_process *process,
+		     struct hl_recording_code **ret_places, size_t *ret_count)
+{
+	HL_FREED struct hl_recording_code *places = NULL;
+	size_t count = 0, capacity = 0, kept = 0;
+
+	for (uint32_t i = 0; i < process->node_count; i++) {
+		const struct hl_recording_code place = {.address = process->nodes[i].frame};
+		if (place.address && place.address >> HL_MODULE_SHIFT == HL_MODULE_NONE &&
+		    HL_ARRAY_APPEND(places, count, capacity, place) < 0)
+			return -ENOMEM;
+	}
+	if (count)
+		qsort(places, count, sizeof(*places), by_address);
+	for (size_t i = 0; i < count; i++)
+		if (!kept || places[kept - 1].address != places[i].address)
+			places[kept++] = places[i];
+	*ret_places = HL_TAKE(places);
+	*ret_count = kept;
+	return 0;
+}
+
+int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
+		       struct hl_recording_process *process)
+{
+	struct hl_recording_code *places = NULL;
+	size_t count = 0;
+
+	int r = find_code(process, &places, &count);
+	if (r == 0 && count)
+		r = read_files(files, before_ns, places, count);
+	for (size_t i = 0; i < count; i++)
+		if (places[i].name)
+			places[process->code_count++] = places[i];
+	process->code = places;
+	return r;
 }
 
 /* The last number of a line of /proc/PID/status: of Uid, the one of files that it makes; of NSpid,

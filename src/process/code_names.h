@@ -6,24 +6,22 @@
  */
 #pragma once
 
+#include "recording/recording.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct hl_code_place {
-	uint64_t address;
-	char *name; /* NULL: not known; else to be freed */
-};
-
 /*
- * Names those of ${count} ${places}, in rising order of address, that have no name yet, by the text
+ * Names those of ${count} ${places}, in rising order of address, whose name is NULL, by the text
  * of a map or the bytes of a dump. The last line that has an address names it; of a dump, the newest
  * record that is not younger than ${before_ns} of CLOCK_MONOTONIC. What makes no sense is left out,
  * and in a dump, where records have no marks to begin again at, all after it. 0 or -ENOMEM.
  */
-int hl_code_names_map(const char *text, size_t length, struct hl_code_place *places, size_t count);
+int hl_code_names_map(const char *text, size_t length, struct hl_recording_code *places,
+		      size_t count);
 int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
-		       struct hl_code_place *places, size_t count);
+		       struct hl_recording_code *places, size_t count);
 
 /* Where a process may have such files, which can be read after its end, too. */
 struct hl_code_files {
@@ -37,9 +35,12 @@ struct hl_code_files {
  * ${files} is to be released. */
 void hl_code_files_refresh(struct hl_code_files *files, pid_t pid);
 
-/* Names places by these files, those that belong to the process' user or to root; see above. What is
- * longer than 128 MiB counts by its end, a dump by its beginning. */
-int hl_code_files_read(const struct hl_code_files *files, uint64_t before_ns,
-		       struct hl_code_place *places, size_t count);
+/*
+ * Gives ${process} the names of its frames outside every module, by what these files said until
+ * ${before_ns}. Files count that belong to the process' user or to root; of one that is longer than
+ * 128 MiB its end, and of a dump its beginning. 0 or -ENOMEM.
+ */
+int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
+		       struct hl_recording_process *process);
 
 void hl_code_files_release(struct hl_code_files *files);

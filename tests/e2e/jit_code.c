@@ -3,10 +3,14 @@
  * Allocates below code that it made itself, and writes jit-PID.dump in the working directory as a
  * runtime does: the first piece of code lies where another one lay, the second one has been moved.
  *
- * Usage: jit_code [-]: with -, without that file
+ * Usage: jit_code [- | wait]
+ *
+ *	-	without that file
+ *	wait	says "ready" before it allocates, and "done" after that; each time goes on at the next line of input
  */
 #include "program.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,21 +86,33 @@ static void write_dump(const uint8_t *code)
 	REQUIRE(!fclose(dump));
 }
 
+static void wait_after(const char *word)
+{
+	puts(word);
+	fflush(stdout);
+	for (int c; (c = getchar()) != '\n' && c != EOF;)
+		;
+}
+
 int main(int argc, char **argv)
 {
 	uint8_t *code =
 		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	(void)argv;
 	REQUIRE(code != MAP_FAILED);
 	memcpy(code, made, sizeof(made));
 	memcpy(code + 4096, made, sizeof(made));
 	REQUIRE(!mprotect(code, 8192, PROT_READ | PROT_EXEC));
-	if (argc == 1)
+	bool waits = argc > 1 && !strcmp(argv[1], "wait");
+	if (argc == 1 || waits)
 		write_dump(code);
+	if (waits)
+		wait_after("ready");
 	for (int i = 0; i < 10; i++) {
 		KEEP(((made_fn *)(uintptr_t)code)(1000, malloc));
 		KEEP(((made_fn *)(uintptr_t)(code + 4096))(3000, malloc));
 	}
+	if (waits)
+		wait_after("done");
 	return 0;
 }

@@ -124,6 +124,32 @@ class Dump(harness.TestCase):
         self.check([*unshare, harness.program("jit_code")])
 
 
+class FromOutside(harness.TestCase):
+    """A trace by BPF programs."""
+
+    def test_names_code_as_a_recording_does(self):
+        harness.need_root()
+        recording = self.path("jit.hl")
+        with harness.Waiting([harness.program("jit_code"), "wait"], cwd=self.directory) as program:
+            with subprocess.Popen([HEAPLINE, "stacks", "-p", str(program.pid), "--verbose", "-o", recording],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as trace:
+                said = []
+                for line in trace.stderr:
+                    said.append(line)
+                    if "counting, by" in line:
+                        break
+                else:
+                    self.skipTest("no trace can be made here: " + "".join(said)[-200:])
+                program.stdin.write("go\n")
+                program.stdin.flush()
+                self.assertEqual(program.stdout.readline(), "done\n")
+                trace.send_signal(signal.SIGINT)
+                trace.stderr.read()
+            self.assertEqual(trace.returncode, 0)
+        found = functions(recording)
+        self.assertEqual((found["newer"][2], found["moved"][2]), (10000, 30000))
+
+
 class Hostile(harness.TestCase):
     """Files that a process could put there to harm who records it."""
 

@@ -11,10 +11,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	enum { PLACES = 16 };
-	struct hl_code_place places[PLACES];
+	struct hl_recording_code places[PLACES];
 
 	for (size_t i = 0; i < PLACES; i++)
-		places[i] = (struct hl_code_place){.address = 0x100 * i};
+		places[i] = (struct hl_recording_code){.address = 0x100 * i};
 	require(hl_code_names_dump(bytes, size, 1 << 20, places, PLACES) == 0);
 	require(hl_code_names_map((const char *)bytes, size, places, PLACES) == 0);
 	for (size_t i = 0; i < PLACES; i++) {

@@ -24,7 +24,7 @@ char *__wrap_strndup(const char *text, size_t bytes)
 #define PLACES 4
 
 /* ${names} has a text for each of the addresses 0x100, 0x180, 0x200 and 0x2ff; NULL: no name. */
-static void assert_names(struct hl_code_place *places, const char *const names[PLACES])
+static void assert_names(struct hl_recording_code *places, const char *const names[PLACES])
 {
 	for (size_t i = 0; i < PLACES; i++) {
 		if (!names[i])
@@ -46,7 +46,7 @@ static void assert_names(struct hl_code_place *places, const char *const names[P
 
 static void assert_map(const char *text, const char *const names[PLACES])
 {
-	struct hl_code_place places[PLACES] = NEW_PLACES;
+	struct hl_recording_code places[PLACES] = NEW_PLACES;
 
 	assert_int_equal(hl_code_names_map(text, strlen(text), places, PLACES), 0);
 	assert_names(places, names);
@@ -121,7 +121,7 @@ static void put_load(struct dump *dump, uint64_t time_ns, uint64_t start, uint64
 static void assert_dump(const struct dump *dump, uint64_t before_ns,
 			const char *const names[PLACES])
 {
-	struct hl_code_place places[PLACES] = NEW_PLACES;
+	struct hl_recording_code places[PLACES] = NEW_PLACES;
 
 	assert_int_equal(hl_code_names_dump(dump->bytes, dump->size, before_ns, places, PLACES), 0);
 	assert_names(places, names);
@@ -182,7 +182,7 @@ static void a_dump_ends_where_it_makes_no_sense(void **state)
 	assert_dump(&dump, 1, none);
 }
 
-static int name_by_both(const struct dump *dump, struct hl_code_place *places)
+static int name_by_both(const struct dump *dump, struct hl_recording_code *places)
 {
 	static const char map[] = "100 200 map\n";
 
@@ -193,7 +193,7 @@ static int name_by_both(const struct dump *dump, struct hl_code_place *places)
 static void what_has_a_name_keeps_it(void **state)
 {
 	(void)state;
-	struct hl_code_place places[PLACES] = NEW_PLACES;
+	struct hl_recording_code places[PLACES] = NEW_PLACES;
 	struct dump dump = new_dump(0);
 
 	put_load(&dump, 1, 0x180, 1, 1, "dump");
@@ -204,7 +204,7 @@ static void what_has_a_name_keeps_it(void **state)
 static void want_of_memory_is_an_error(void **state)
 {
 	(void)state;
-	struct hl_code_place places[PLACES] = NEW_PLACES;
+	struct hl_recording_code places[PLACES] = NEW_PLACES;
 	struct dump dump = new_dump(0);
 
 	put_load(&dump, 1, 0x180, 1, 1, "dump");

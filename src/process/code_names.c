@@ -292,10 +292,19 @@ int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
 
 /* ---- files ---- */
 
+static bool is_usable(const struct hl_code_files *files, const struct stat *status)
+{
+	int64_t written_s = status->st_mtim.tv_sec;
+
+	/* The clock of files is some ms behind. */
+	return S_ISREG(status->st_mode) && (!status->st_uid || status->st_uid == files->uid) &&
+	       written_s + 1 >= (int64_t)(files->start_realtime_ns / 1000000000);
+}
+
 /* The end of the file where it is too long and ${last}, else its beginning. Nothing, which is no
- * error, where it is not there, no file, or somebody else's. */
-static int read_file(int directory_fd, const char *name, uint32_t uid, bool last, char **ret_bytes,
-		     size_t *ret_size)
+ * error, where it is not there, no file, somebody else's, or too old. */
+static int read_file(int directory_fd, const char *name, const struct hl_code_files *files,
+		     bool last, char **ret_bytes, size_t *ret_size)
 {
 	struct stat status;
 	HL_CLOSED int fd =
@@ -303,8 +312,7 @@ static int read_file(int directory_fd, const char *name, uint32_t uid, bool last
 
 	*ret_bytes = NULL;
 	*ret_size = 0;
-	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
-	    (status.st_uid && status.st_uid != uid))
+	if (fd < 0 || fstat(fd, &status) < 0 || !is_usable(files, &status))
 		return 0;
 	size_t size = (size_t)status.st_size, got = 0;
 	off_t from = 0;
@@ -331,7 +339,7 @@ static int read_map(int directory_fd, const struct hl_code_files *files,
 	size_t size;
 
 	snprintf(name, sizeof(name), "perf-%u.map", files->pid);
-	int r = read_file(directory_fd, name, files->uid, true, &text, &size);
+	int r = read_file(directory_fd, name, files, true, &text, &size);
 	return text ? hl_code_names_map(text, size, places, count) : r;
 }
 
@@ -343,7 +351,7 @@ static int read_dump(int directory_fd, const struct hl_code_files *files, uint64
 	size_t size;
 
 	snprintf(name, sizeof(name), "jit-%u.dump", files->pid);
-	int r = read_file(directory_fd, name, files->uid, false, &bytes, &size);
+	int r = read_file(directory_fd, name, files, false, &bytes, &size);
 	return bytes ? hl_code_names_dump((const uint8_t *)bytes, size, before_ns, places, count)
 		     : r;
 }
@@ -429,6 +437,8 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 	const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 				     .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	struct hl_code_files found = HL_CODE_FILES_NONE;
+	struct hl_process_facts facts;
+	struct hl_error err = {0};
 	char path[32], status[4096];
 
 	snprintf(path, sizeof(path), "/proc/%d/root", pid);
@@ -440,6 +450,16 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/cwd", pid);
 	found.directory_fds[0] = (int)syscall(SYS_openat2, root, "tmp", &how, sizeof(how));
 	found.directory_fds[1] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (size_t i = 0; i < 2; i++)
+		if (found.directory_fds[i] < 0) { /* it is ending */
+			found.directory_fds[i] = files->directory_fds[i];
+			files->directory_fds[i] = -1;
+		}
+	found.start_realtime_ns = files->start_realtime_ns;
+	if (!found.start_realtime_ns && hl_process_facts_read(pid, &facts, &err) == 0) {
+		found.start_realtime_ns = facts.start_realtime_ns;
+		hl_process_facts_release(&facts);
+	}
 	hl_code_files_release(files);
 	*files = found;
 }

@@ -27,6 +27,8 @@ int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
 struct hl_code_files {
 	int directory_fds[2]; /* /tmp as the process sees it, and where it works; -1: unknown */
 	uint32_t pid, uid;    /* pid: in its own namespace, which is in the files' names */
+	uint64_t
+		start_realtime_ns; /* of the process: older files are of another one with its pid */
 };
 
 #define HL_CODE_FILES_NONE ((struct hl_code_files){.directory_fds = {-1, -1}})
@@ -37,7 +39,7 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid);
 
 /*
  * Gives ${process} the names of its frames outside every module, by what these files said until
- * ${before_ns}. Files count that belong to the process' user or to root; of one that is longer than
+ * ${before_ns}. Files count that belong to the process' user or to root, and are not older than it; of one that is longer than
  * 128 MiB its end, and of a dump its beginning. 0 or -ENOMEM.
  */
 int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,

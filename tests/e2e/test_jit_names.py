@@ -5,6 +5,7 @@
 import os
 import signal
 import subprocess
+import time
 
 import attaching
 import harness
@@ -197,6 +198,12 @@ class Hostile(harness.TestCase):
         def put(path):
             self.put_map(path)
             os.chown(path, 65534, 65534)
+        self.assertNotIn("anything", self.names(put))
+
+    def test_a_file_that_is_older_than_the_process_is_not_read(self):
+        def put(path):
+            self.put_map(path)
+            os.utime(path, (0, time.time() - 3600))
         self.assertNotIn("anything", self.names(put))
 
 

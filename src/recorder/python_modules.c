@@ -21,7 +21,7 @@ static struct interpreter {
 	_Atomic uint32_t phase;
 	struct hl_python_api api;
 	struct hl_python python;
-	hl_python_unchanged_fn *is_unchanged;
+	hl_python_recapture_fn *recapture;
 	/* Of its code objects, in place of which ours stands; 0: its own stands there. */
 	_Atomic uint64_t end_of_code;
 } interpreters[HL_PYTHON_MODULES_MAX];
@@ -179,12 +179,14 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	return count;
 }
 
-static bool is_unchanged(void *state, const struct hl_script_memory *memory)
+static uint32_t recapture(void *state, struct hl_script_memory *memory,
+			  struct hl_script_frame *frames, uint32_t max)
 {
 	struct interpreter *it = state;
 
-	return HL_LIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_OPEN) &&
-	       it->is_unchanged(&it->python, memory);
+	return HL_LIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_OPEN)
+		       ? it->recapture(&it->python, memory, frames, max)
+		       : HL_SCRIPT_GAVE_UP;
 }
 
 static bool describe(void *state, const struct hl_script_frame *frame,
@@ -201,7 +203,7 @@ static void open_interpreter(struct hl_recorder *recorder, struct interpreter *i
 	struct hl_script_provider provider = {
 		.name = "python",
 		.capture = capture,
-		.is_unchanged = is_unchanged,
+		.recapture = recapture,
 		.describe = describe,
 		.state = it,
 		.eval_start = it->api.eval_start,
@@ -214,7 +216,7 @@ static void open_interpreter(struct hl_recorder *recorder, struct interpreter *i
 	uint32_t opening = PHASE_OPENING;
 
 	if (problem == HL_PYTHON_FITS)
-		it->is_unchanged = hl_python_unchanged(&it->python);
+		it->recapture = hl_python_recapture(&it->python);
 	if (problem != HL_PYTHON_FITS)
 		refuse(recorder, it, problem);
 	else if (hl_script_register(&provider) == 0)

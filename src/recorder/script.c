@@ -61,7 +61,7 @@ struct hl_script_thread {
 	uint32_t depth;
 	/* The provider of the outermost steps, if the memory is its own, and how many they are. */
 	uint32_t first, first_frames;
-	/* That provider, where no other is asked and it can say that nothing has changed; or NULL. */
+	/* That provider, where no other is asked and it has a quick way; or NULL. */
 	const struct hl_script_provider *quick;
 	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
 	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
@@ -421,9 +421,8 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		depth += frames;
 	}
 	own->depth = depth;
-	own->quick = depth && asked == 1 && providers[own->first].is_unchanged
-			     ? &providers[own->first]
-			     : NULL;
+	own->quick = depth && asked == 1 && providers[own->first].recapture ? &providers[own->first]
+									    : NULL;
 	return true;
 }
 
@@ -449,25 +448,12 @@ static inline struct known_pair *pair_of(struct hl_script_thread *own, uint64_t 
 	return &own->pairs[mix(nodes) >> (64 - PAIR_BITS)];
 }
 
-static __attribute__((noinline)) struct hl_cell *find_cell(struct hl_recorder *recorder,
-							   struct hl_thread *thread,
-							   struct hl_cell *stack,
-							   const struct hl_registers *caller)
+/* The cell of the path below ${stack}. */
+static struct hl_cell *path_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				 struct hl_cell *stack)
 {
-	struct hl_script_thread *own = own_of(thread);
+	struct hl_script_thread *own = thread->script;
 
-	if (HL_UNLIKELY(!own))
-		return NULL;
-	const struct hl_script_caller whole = {
-		.registers = caller,
-		.saved = thread->saved,
-		.native_node = stack->node,
-		.unwind = &recorder->unwind,
-		.walk = &thread->walk,
-		.memory = &own->memory,
-	};
-	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
-		return NULL;
 	if (!own->depth)
 		return stack;
 	uint64_t nodes = pair_nodes(own, stack->node);
@@ -483,24 +469,65 @@ static __attribute__((noinline)) struct hl_cell *find_cell(struct hl_recorder *r
 	return cell;
 }
 
+/* What the quick way has found: ${count} frames inward of those that are kept. */
+static __attribute__((noinline)) struct hl_cell *cell_of_changed(struct hl_recorder *recorder,
+								 struct hl_thread *thread,
+								 struct hl_cell *stack,
+								 uint32_t count)
+{
+	struct hl_script_thread *own = thread->script;
+	uint32_t kept = own->memory.kept, depth = kept + count;
+
+	if (count && HL_UNLIKELY(!add_frames(recorder, thread, count, own->first, kept, &kept)))
+		return NULL;
+	own->depth = own->first_frames = depth;
+	return path_cell(recorder, thread, stack);
+}
+
+static __attribute__((noinline)) struct hl_cell *cell_of_capture(struct hl_recorder *recorder,
+								 struct hl_thread *thread,
+								 struct hl_cell *stack,
+								 const struct hl_registers *caller)
+{
+	struct hl_script_thread *own = own_of(thread);
+
+	if (HL_UNLIKELY(!own))
+		return NULL;
+	const struct hl_script_caller whole = {
+		.registers = caller,
+		.saved = thread->saved,
+		.native_node = stack->node,
+		.unwind = &recorder->unwind,
+		.walk = &thread->walk,
+		.memory = &own->memory,
+	};
+	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
+		return NULL;
+	return path_cell(recorder, thread, stack);
+}
+
 /* What is done here is what most events need: nothing has changed. */
 struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 			       struct hl_cell *stack, const struct hl_registers *caller)
 {
+	struct hl_script_thread *own = thread->script;
+
 	if (HL_UNLIKELY(!stack))
 		return NULL;
-	struct hl_script_thread *own = thread->script;
-	if (HL_LIKELY(own && own->depth && own->quick &&
-		      own->epoch == atomic_load_explicit(&epoch, memory_order_acquire))) {
-		uint64_t nodes = pair_nodes(own, stack->node);
-		const struct known_pair *known = pair_of(own, nodes);
-		struct hl_cell *cell = known->nodes == nodes ? known->cell : NULL;
-		/* Meanwhile it comes into the cache. */
-		__builtin_prefetch(cell, 1);
-		if (HL_LIKELY(own->quick->is_unchanged(own->quick->state, &own->memory) && cell))
-			return cell;
-	}
-	return find_cell(recorder, thread, stack, caller);
+	if (HL_UNLIKELY(!own || !own->depth || !own->quick ||
+			own->epoch != atomic_load_explicit(&epoch, memory_order_acquire)))
+		return cell_of_capture(recorder, thread, stack, caller);
+	uint64_t nodes = pair_nodes(own, stack->node);
+	const struct known_pair *known = pair_of(own, nodes);
+	struct hl_cell *cell = known->nodes == nodes ? known->cell : NULL;
+	__builtin_prefetch(cell, 1); /* it comes into the cache meanwhile */
+	own->memory.known = own->depth;
+	uint32_t count = own->quick->recapture(own->quick->state, &own->memory, own->frames,
+					       HL_SCRIPT_DEPTH_MAX);
+	if (HL_LIKELY(cell && !count && own->memory.kept == own->depth))
+		return cell;
+	return count == HL_SCRIPT_GAVE_UP ? cell_of_capture(recorder, thread, stack, caller)
+					  : cell_of_changed(recorder, thread, stack, count);
 }
 
 /* ---- labels ---- */

@@ -63,6 +63,8 @@ struct hl_script_caller {
 	struct hl_script_memory *memory;
 };
 
+#define HL_SCRIPT_GAVE_UP UINT32_MAX
+
 #define HL_SCRIPT_NAME_BYTES 24 /* with the NUL */
 
 struct hl_script_provider {
@@ -76,10 +78,11 @@ struct hl_script_provider {
 	uint32_t (*capture)(void *state, const struct hl_script_caller *caller,
 			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);
 	/*
-	 * Whether all frames are as they were when capture() was last called in this thread, with ${memory}, as
-	 * far as that is quickly said. NULL: capture() is called each time.
+	 * As capture() where all of the thread's frames are those that ${memory} knows of, which leads to them faster;
+	 * HL_SCRIPT_GAVE_UP: capture() is to be called. NULL: it always is.
 	 */
-	bool (*is_unchanged)(void *state, const struct hl_script_memory *memory);
+	uint32_t (*recapture)(void *state, struct hl_script_memory *memory,
+			      struct hl_script_frame *frames, uint32_t max);
 	/* Says what a frame that capture() has just given is called. False: it is not known. */
 	bool (*describe)(void *state, const struct hl_script_frame *frame,
 			 struct hl_script_place *ret_place);

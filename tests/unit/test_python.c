@@ -514,7 +514,13 @@ static void check_what_is_kept(const struct version *version)
 		else
 			go_on(random >> 16, codes, spares + i % 64 * 128);
 		known.known = i % 50 ? depth : 0;
-		uint32_t count = capture_with(&python, &known, frames, 4 * MARKS, &truncated);
+		known.kept = 0;
+		uint32_t count =
+			known.known && i % 3
+				? hl_python_recapture(&python)(&python, &known, frames, 4 * MARKS)
+				: HL_SCRIPT_GAVE_UP;
+		if (count == HL_SCRIPT_GAVE_UP)
+			count = capture_with(&python, &known, frames, 4 * MARKS, &truncated);
 		assert_true(known.kept <= known.known);
 		for (uint32_t k = 0; k < count; k++)
 			path[known.kept + k] = frames[count - 1 - k];

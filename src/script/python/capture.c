@@ -234,8 +234,6 @@ static inline __attribute__((always_inline)) void give(const struct hl_python *p
 	__builtin_memcpy(&ret_frame->at, &place, sizeof(place));
 }
 
-#define TOO_DEEP UINT32_MAX /* to be remembered; nothing is, and the walk may be made again */
-
 static inline __attribute__((always_inline)) uint32_t
 walk_frames(const struct hl_python *python, const struct hl_python_layout *layout, uint64_t state,
 	    struct hl_script_frame *frames, uint32_t max, struct hl_script_memory *known,
@@ -280,7 +278,7 @@ walk_frames(const struct hl_python *python, const struct hl_python_layout *layou
 		give(python, layout, frame, code, mark, &frames[count++]);
 	}
 	if (HL_UNLIKELY(kept + fresh > STEPS_MAX || kept + fresh > max))
-		return kept ? TOO_DEEP : count;
+		return kept ? HL_SCRIPT_GAVE_UP : count; /* nothing is remembered now */
 	if (HL_LIKELY(python->ends_are_told))
 		known->kept = remember(memory, kept, fresh);
 	return count;
@@ -308,51 +306,93 @@ static uint32_t walk(const struct hl_python *python, uint64_t state, struct hl_s
 	}
 }
 
-/* All that it needs has been proved by the capture that filled ${known}. */
-static inline __attribute__((always_inline)) bool
-is_all_unchanged(const struct hl_python *python, const struct hl_python_layout *layout,
-		 const struct hl_script_memory *known)
+/* Whether the function of the innermost step, which has changed, only runs on, as a loop does. */
+static inline __attribute__((always_inline)) bool runs_on(const struct hl_python_layout *layout,
+							  const struct step *step)
 {
-	const struct memory *memory = (const struct memory *)known->bytes;
-	uint32_t depth = memory->depth;
-	uint64_t state = find_state(python, layout);
+	uint64_t frame = step->frame;
 
-	return depth && state && first_frame(layout, state) == memory->steps[depth - 1].frame &&
-	       !changed_depth(layout, memory, depth);
+	return step->is_given && hl_python_word(frame, layout->frame_code) == step->code &&
+	       hl_python_word(frame, layout->frame_previous) == step->previous &&
+	       mark_of(layout, frame) == step->mark;
 }
 
-#define UNCHANGED(minor)                                                                         \
-	static bool is_unchanged_##minor(const struct hl_python *python,                         \
-					 const struct hl_script_memory *known)                   \
-	{                                                                                        \
-		return is_all_unchanged(python, &hl_python_layouts[(minor)-HL_PYTHON_MINOR_MIN], \
-					known);                                                  \
-	}
-UNCHANGED(8)
-UNCHANGED(9)
-UNCHANGED(10)
-UNCHANGED(11)
-UNCHANGED(12)
-UNCHANGED(13)
-UNCHANGED(14)
+/* Whether the frame that is given of the innermost of ${depth} steps is followed by a mark. */
+static inline __attribute__((always_inline)) bool
+is_before_mark(const struct hl_python_layout *layout, const struct memory *memory, uint32_t depth)
+{
+	const struct step *step = memory->steps + depth - 1;
 
-hl_python_unchanged_fn *hl_python_unchanged(const struct hl_python *python)
+	while (layout->mark_owner && step-- != memory->steps)
+		if (step->is_given || step->mark >= layout->mark_owner)
+			return !step->is_given;
+	return false;
+}
+
+/* All that it needs has been proved by the capture that filled ${known}. */
+static inline __attribute__((always_inline)) uint32_t
+recapture(const struct hl_python *python, const struct hl_python_layout *layout,
+	  struct hl_script_memory *known, struct hl_script_frame *frames, uint32_t max)
+{
+	struct memory *memory = (struct memory *)known->bytes;
+	uint32_t depth = memory->depth;
+	bool truncated = false;
+
+	uint64_t state = HL_LIKELY(depth) ? find_state(python, layout) : 0;
+	if (HL_UNLIKELY(!state))
+		return HL_SCRIPT_GAVE_UP;
+	struct step *last = &memory->steps[depth - 1];
+	bool is_last = first_frame(layout, state) == last->frame;
+	uint32_t changed = is_last ? changed_depth(layout, memory, depth) : depth;
+	if (!changed) {
+		known->kept = last->given;
+		return 0;
+	}
+	if (is_last && changed == depth && runs_on(layout, last) &&
+	    !changed_depth(layout, memory, depth - 1)) {
+		give(python, layout, last->frame, last->code & ~TAG_MASK, last->mark, frames);
+		frames->is_entry |= is_before_mark(layout, memory, depth);
+		last->at = raw_at(layout, last->frame);
+		known->kept = last->given - 1u;
+		return 1;
+	}
+	uint32_t count = walk_frames(python, layout, state, frames, max, known, &truncated);
+	return truncated ? HL_SCRIPT_GAVE_UP : count;
+}
+
+#define RECAPTURE(minor)                                                                          \
+	static uint32_t recapture_##minor(const struct hl_python *python,                         \
+					  struct hl_script_memory *memory,                        \
+					  struct hl_script_frame *frames, uint32_t max)           \
+	{                                                                                         \
+		return recapture(python, &hl_python_layouts[(minor)-HL_PYTHON_MINOR_MIN], memory, \
+				 frames, max);                                                    \
+	}
+RECAPTURE(8)
+RECAPTURE(9)
+RECAPTURE(10)
+RECAPTURE(11)
+RECAPTURE(12)
+RECAPTURE(13)
+RECAPTURE(14)
+
+hl_python_recapture_fn *hl_python_recapture(const struct hl_python *python)
 {
 	switch (python->layout->minor) {
 	case 8:
-		return is_unchanged_8;
+		return recapture_8;
 	case 9:
-		return is_unchanged_9;
+		return recapture_9;
 	case 10:
-		return is_unchanged_10;
+		return recapture_10;
 	case 11:
-		return is_unchanged_11;
+		return recapture_11;
 	case 12:
-		return is_unchanged_12;
+		return recapture_12;
 	case 13:
-		return is_unchanged_13;
+		return recapture_13;
 	default:
-		return is_unchanged_14;
+		return recapture_14;
 	}
 }
 
@@ -509,6 +549,6 @@ uint32_t hl_python_capture(struct hl_python *python, const struct hl_script_call
 	uint32_t count;
 	do
 		count = walk(python, state, frames, max, caller->memory, ret_truncated);
-	while (HL_UNLIKELY(count == TOO_DEEP));
+	while (HL_UNLIKELY(count == HL_SCRIPT_GAVE_UP));
 	return count;
 }

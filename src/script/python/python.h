@@ -99,10 +99,11 @@ bool hl_python_is_refused(const struct hl_python *python);
 uint32_t hl_python_capture(struct hl_python *python, const struct hl_script_caller *caller,
 			   struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);
 
-/* As is_unchanged of hl_script_provider, for the interpreter's version. */
-typedef bool hl_python_unchanged_fn(const struct hl_python *python,
-				    const struct hl_script_memory *memory);
-hl_python_unchanged_fn *hl_python_unchanged(const struct hl_python *python);
+/* As recapture of hl_script_provider, for the interpreter's version. */
+typedef uint32_t hl_python_recapture_fn(const struct hl_python *python,
+					struct hl_script_memory *memory,
+					struct hl_script_frame *frames, uint32_t max);
+hl_python_recapture_fn *hl_python_recapture(const struct hl_python *python);
 
 /* As describe of hl_script_provider. */
 bool hl_python_describe(const struct hl_python *python, const struct hl_script_frame *frame,

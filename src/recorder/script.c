@@ -194,8 +194,7 @@ bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept)
 		flag |= is_eval(frame->key, count) ? HL_FRAME_IN_SCRIPT : 0;
 		frame->flags = (frame->flags & ~(uint32_t)HL_FRAME_IN_SCRIPT) | flag;
 	}
-	/* Of others it is not known. */
-	return flag || walk->incomplete || walk->truncated;
+	return flag;
 }
 
 static void copy_text(char *to, const char *from, size_t bytes)

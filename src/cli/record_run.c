@@ -13,8 +13,10 @@
 #define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
 #define LOG_SEGMENTS	  10
 
-/* Of what a save has freed, for the next one. glibc takes no M_MMAP_THRESHOLD above half of it. */
-#define KEPT_BYTES (64 << 20)
+/* Larger tables of a save, and of a log, are mapped: they go back to the kernel when they are freed, and leave
+ * no holes when they grow. What is smaller stays for the next save. */
+#define MAPPED_BYTES (1 << 20)
+#define KEPT_BYTES   (8 << 20)
 
 /* ---- options ---- */
 
@@ -140,8 +142,7 @@ char *hl_record_name(const char *command, pid_t pid)
 int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
 		    struct hl_error *err)
 {
-	/* To get memory from the kernel for each save costs as much as what is done in it. */
-	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES / 2);
+	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 	return hl_collector_begin(collector, name, force, pid, err);
 }

@@ -27,7 +27,7 @@
 
 /* Saves may take 1/SAVE_SHARE of a core's time: the next is due after SAVE_SHARE times the cost of
  * the last. */
-#define SAVE_SHARE 40
+#define SAVE_SHARE 100
 
 /* After a hello of the program that record started, and of what replaces it by exec: a recording
  * whose collector is killed before the next second names it all the same. */

@@ -75,6 +75,15 @@ static void say_unseen(const struct hl_attach *attach, struct hl_collector *coll
 	hl_collector_warn(collector, unseen);
 }
 
+/* At once, so that whoever waits for the recording can make room. */
+static void say_failure(const char *sentence)
+{
+	hl_cli_note("%s; process %" PRIu64
+		    " runs on and is counted, and the recording is written when that is possible "
+		    "again; make room, or end heapline and attach with '-o' elsewhere",
+		    sentence, pid);
+}
+
 /* What libraries have brought since, and was not patched. */
 static void warn_late(const struct hl_attach *attach, struct hl_collector *collector)
 {
@@ -116,10 +125,11 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 
 /* ---- the whole ---- */
 
+/* ${ret_incomplete}: not all could be written, which has been said. */
 static int record(struct hl_attach *attach, const struct hl_process_facts *facts,
-		  struct hl_error *err)
+		  bool *ret_incomplete, struct hl_error *err)
 {
-	const struct hl_collector_settings settings = hl_record_settings(facts->command);
+	struct hl_collector_settings settings = hl_record_settings(facts->command);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_FREED char *name = hl_record_name(facts->comm, facts->pid);
 	struct hl_collector_summary summary;
@@ -128,6 +138,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 
 	if (!name)
 		return hl_error_set(err, -ENOMEM, "out of memory");
+	settings.on_failure = say_failure;
 	int r = hl_collector_new(&settings, &collector, err);
 	if (r == 0)
 		r = hl_record_begin(collector, name, facts->pid, err);
@@ -151,6 +162,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	hl_collector_finish(collector, &summary);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);
+	*ret_incomplete = summary.incomplete;
 	return left;
 }
 
@@ -180,6 +192,7 @@ static int run_attach(int argc, char **argv)
 	const struct hl_attach_settings settings = {
 		.hooks = rules, .presets = presets, .counts_layers = counts_layers};
 	struct hl_error err = {0};
+	bool is_incomplete = false;
 
 	if (argc > 0)
 		return hl_cli_usage_error(&hl_verb_attach, "unexpected argument '%s'", argv[0]);
@@ -206,8 +219,10 @@ static int run_attach(int argc, char **argv)
 	/* From here on Ctrl-C must not leave the process half joined. */
 	hl_launch_defer_signals();
 	if (r == 0)
-		r = record(attach, &facts, &err);
-	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+		r = record(attach, &facts, &is_incomplete, &err);
+	if (r < 0)
+		return hl_cli_error("%s", err.text);
+	return is_incomplete ? HL_EXIT_FAILED : HL_EXIT_DONE;
 }
 
 const struct hl_verb hl_verb_attach = {

@@ -25,6 +25,7 @@ struct patient {
 	int pid;
 	struct hl_process_condition condition;
 	struct hl_maps maps;	    /* empty where they may not be read */
+	bool has_recorder;	    /* whether it is recorded or not */
 	int recorded;		    /* 0: it is; -ENODATA: in mode 'closed'; else it is not */
 	char recording[PATH_MAX];   /* of which this is the name */
 	struct hl_error unrecorded; /* why not */
@@ -442,6 +443,15 @@ static void say_linking(struct patient *patient)
 			      hl_elf_loader(elf) ? "dynamically linked" : "statically linked");
 }
 
+static void say_recorder(const struct patient *patient)
+{
+	if (!patient->has_recorder || is_recorded(patient) || patient->recorded == -EALREADY)
+		return;
+	hl_doctor_say(patient->doctor, "target", "recorder",
+		      "left behind by a heapline that has ended; it counts nothing%s",
+		      patient->joinable == 0 ? ", and 'heapline attach' takes its place" : "");
+}
+
 int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_facts *facts,
 			    struct hl_error *err)
 {
@@ -450,6 +460,7 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 	if (hl_maps_read(facts->pid, &patient.maps, err) == -ESRCH)
 		return -ESRCH; /* has none, or has ended */
 	err->text[0] = '\0';
+	patient.has_recorder = hl_maps_mark_recorder(facts->pid, &patient.maps);
 	hl_process_condition_read(facts->pid, &patient.condition, NULL);
 	patient.recorded =
 		hl_trace_recorded_check(facts->pid, patient.recording, &patient.unrecorded);
@@ -457,6 +468,7 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 	find_command(&patient);
 	say_condition(&patient);
 	say_linking(&patient);
+	say_recorder(&patient);
 	judge_record(&patient);
 	judge_attach(&patient);
 	judge_ctl(&patient);

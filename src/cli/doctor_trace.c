@@ -40,7 +40,7 @@ static void add_code(const struct hl_maps *maps, const struct hl_target *target,
 	const struct hl_target_mapping *mapping = &target->mappings[index];
 	const struct hl_map *map = hl_maps_find(maps, mapping->start);
 
-	if (!map)
+	if (!map || map->flags & HL_MAP_RECORDER)
 		return;
 	code->bytes += mapping->end - mapping->start;
 	code->covered_bytes += hl_target_covered_bytes(target, index);

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "collector/collector.h"
 #include "recording/recording_files.h"
 
 #include <errno.h>
@@ -12,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, char **command,
-		    const struct hl_region_settings *settings, struct hl_error *err)
+int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
+		    const struct hl_collector_settings *settings, struct hl_error *err)
 {
-	*archive = (struct hl_archive){0};
+	*archive = (struct hl_archive){.on_failure = settings->on_failure};
 	int r = hl_directory_init(&archive->directory, path, replace, err);
 	if (r < 0)
 		return r;
@@ -23,11 +24,11 @@ int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, 
 	archive->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	archive->meta = (struct hl_recording){
 		.tool_version = (char *)HL_VERSION,
-		.command = command,
+		.command = settings->command,
 		.host = archive->system.nodename,
 		.kernel = archive->system.release,
-		.mode = (char *)hl_mode_names[settings->mode],
-		.sample_bytes = settings->sample_bytes,
+		.mode = (char *)hl_mode_names[settings->region.mode],
+		.sample_bytes = settings->region.sample_bytes,
 		.start_realtime_ns = hl_clock_ns(CLOCK_REALTIME),
 		.warnings = archive->warnings.texts,
 	};
@@ -139,7 +140,10 @@ static int note(struct hl_archive *archive, int r, const struct hl_error *err)
 	if (r < 0) {
 		archive->failure = *err;
 		hl_archive_warn(archive, "%s", err->text);
+		if (!archive->is_failing && archive->on_failure)
+			archive->on_failure(err->text);
 	}
+	archive->is_failing = r < 0;
 	return r;
 }
 

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/utsname.h>
 
+struct hl_collector_settings;
+
 struct hl_archive {
 	struct hl_directory directory;
 	struct hl_recording meta; /* refers to the members below; owns its marks alone */
@@ -23,11 +25,13 @@ struct hl_archive {
 	uint32_t revivals;	 /* how often the directory had to be made again */
 	bool meta_is_stale;	 /* has a warning that is not on disk */
 	struct hl_error failure; /* the last that happened; empty when none did */
+	bool is_failing;	 /* the last write failed */
+	void (*on_failure)(const char *sentence); /* see struct hl_collector_settings */
 };
 
-/* ${command} must stay. A full disk is no failure: the recording then begins when there is room. */
-int hl_archive_init(struct hl_archive *archive, const char *path, bool replace, char **command,
-		    const struct hl_region_settings *settings, struct hl_error *err);
+/* settings->command must stay. A full disk is no failure: the recording then begins when there is room. */
+int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
+		    const struct hl_collector_settings *settings, struct hl_error *err);
 void hl_archive_release(struct hl_archive *archive);
 
 /* The recording that is replaced is not needed any more. */

@@ -214,8 +214,7 @@ static void begin_control(struct hl_collector *collector)
 int hl_collector_begin(struct hl_collector *collector, const char *path, bool replace,
 		       pid_t program, struct hl_error *err)
 {
-	int r = hl_archive_init(&collector->archive, path, replace, collector->settings.command,
-				&collector->settings.region, err);
+	int r = hl_archive_init(&collector->archive, path, replace, &collector->settings, err);
 
 	if (r < 0)
 		return r;

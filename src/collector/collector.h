@@ -22,6 +22,8 @@ struct hl_collector_settings {
 	struct hl_region_settings region; /* region.follow: record children, too */
 	struct hl_log_limits log;	  /* in modes with a log */
 	char **command;			  /* NULL-terminated; must stay until hl_collector_free */
+	/* Called when the recording cannot be written, once until it can be again; NULL: nobody listens. */
+	void (*on_failure)(const char *sentence);
 };
 
 struct hl_collector_summary {

@@ -74,70 +74,13 @@ static void live_free(struct hl_memory *memory)
 
 /* ---- mappings ---- */
 
-static bool has_flag(const char *line, size_t length, const char *flag)
-{
-	return memmem(line, length, flag, strlen(flag)) != NULL;
-}
-
-/*
- * Whether ${map}, whose VmFlags are ${line}, is the recorder's own memory. What is preloaded is not
- * inherited on fork (shared mappings) or wiped (private ones). What attach brings is private and not
- * read ahead, and not dumped (recorder/image/private_map.c) or without huge pages
- * (hook/attach_place.c), which nobody else says of memory without a file.
- */
-static bool is_recorders(const struct hl_map *map, const char *line, size_t length)
-{
-	if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
-		return has_flag(line, length, " dc ");
-	if (map->inode)
-		return false;
-	return has_flag(line, length, " wf ") ||
-	       (has_flag(line, length, " rr ") &&
-		(has_flag(line, length, " dd ") || has_flag(line, length, " nh ")));
-}
-
-static void mark_recorders(const char *text, struct hl_maps *maps)
-{
-	struct hl_map *map = NULL;
-	size_t index = 0;
-
-	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-		unsigned long long start, map_end;
-		if (sscanf(line, "%llx-%llx ", &start, &map_end) == 2) {
-			while (index < maps->count && maps->maps[index].start < start)
-				index++;
-			map = index < maps->count && maps->maps[index].start == start
-				      ? &maps->maps[index]
-				      : NULL;
-			continue;
-		}
-		if (!map || strncmp(line, "VmFlags:", 8) != 0)
-			continue;
-		if (is_recorders(map, line, (size_t)(end - line)))
-			map->flags |= HL_MAP_RECORDER;
-		if (!map->inode && has_flag(line, (size_t)(end - line), " nr "))
-			map->flags |= HL_MAP_NORESERVE;
-	}
-}
-
 static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 {
-	bool has_recorder = false;
-	char *text = NULL;
-	size_t length;
 	int r = hl_maps_read(pid, ret_maps, err);
 
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < ret_maps->count; i++)
-		if (strcmp(ret_maps->maps[i].path, "/memfd:heapline") == 0) {
-			ret_maps->maps[i].flags |= HL_MAP_RECORDER;
-			has_recorder = true;
-		}
-	if (has_recorder && hl_proc_read_all(pid, "smaps", &text, &length) == 0)
-		mark_recorders(text, ret_maps);
-	free(text);
-	return 0;
+	if (r == 0)
+		hl_maps_mark_recorder(pid, ret_maps);
+	return r;
 }
 
 #define KEPT_FLAGS (uint32_t)(HL_MAP_RECORDER | HL_MAP_NORESERVE)

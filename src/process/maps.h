@@ -14,7 +14,7 @@ enum hl_map_flag {
 	HL_MAP_WRITE = 1 << 1,
 	HL_MAP_EXEC = 1 << 2,
 	HL_MAP_SHARED = 1 << 3,
-	HL_MAP_RECORDER = 1 << 4, /* heapline's own; set by those who know, hl_memory_live_open() */
+	HL_MAP_RECORDER = 1 << 4,  /* heapline's own; set by hl_maps_mark_recorder() */
 	HL_MAP_NORESERVE = 1 << 5, /* made by MAP_NORESERVE; set as the one above it */
 };
 
@@ -46,6 +46,12 @@ int hl_maps_parse(const char *text, size_t length, struct hl_maps *ret_maps, str
 
 /* The mapping that holds ${address}, or NULL. */
 const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
+
+/*
+ * Marks mappings of the recorder of ${pid} with HL_MAP_RECORDER, and with HL_MAP_NORESERVE what was made so, if there is a recorder.
+ * Returns whether there is one. What smaps does not tell stays without a mark.
+ */
+bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps);
 
 /* Whether a file is mapped whose name is ${name}, or that with a version behind a dot. */
 bool hl_maps_have_file(const struct hl_maps *maps, const char *name);

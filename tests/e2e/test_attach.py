@@ -511,6 +511,9 @@ class Ends(Attach):
                     attach.kill()
                     attach.wait()
                 self.assertTrue(target.is_alive())
+                told = harness.run([HEAPLINE, "doctor", "-p", str(target.pid)]).stdout
+                self.assertIn("left behind by a heapline that has ended", told)
+                self.assertNotIn("JIT", told)
                 before = target.ledger()
                 wait_until(lambda: target.ledger().allocs + target.ledger().frees >
                            before.allocs + before.frees + 10000, "the program to go on")
@@ -520,6 +523,30 @@ class Ends(Attach):
                 self.assertEqual(others, others_before)
                 self.assertEqual(code_of(ranges), code_of(ranges_before))
                 self.assertEqual(target.end(), 7)
+
+
+    def test_a_full_disk_is_said_at_once_and_at_the_end_by_the_status(self):
+        harness.need_root()
+        target, small = self.target(), self.path("small")
+        os.mkdir(small)
+        script = ('mount -t tmpfs -o size=64k heapline-test "$0" && '
+                  'cat /dev/zero 2>/dev/null >"$0/filler"; exec "$@"')
+        attach = subprocess.Popen(
+            ["unshare", "-m", "/bin/sh", "-c", script, small, HEAPLINE, "attach", "-p",
+             str(target.pid), "-o", f"{small}/full.hl"], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(attach.stderr.close)
+        self.addCleanup(attach.kill)
+        said = ""
+        while "No space left on device" not in said:
+            said = attach.stderr.readline()
+            self.assertTrue(said, "heapline ended and did not say why")
+        self.assertIn("make room", said)
+        before = target.ledger()
+        wait_until(lambda: target.ledger().allocs > before.allocs, "the program to go on")
+        attach.send_signal(signal.SIGINT)
+        self.assertIn("incomplete", attach.communicate(timeout=harness.TIMEOUT_S)[1])
+        self.assertEqual(attach.returncode, 1)
+        self.assertEqual(target.end(), 7)
 
 
 class Programs(Attach):

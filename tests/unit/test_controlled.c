@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What is done to a recording that goes on: answers, marks, snapshots, orders to its log. */
+#include "collector/collector.h"
 #include "collector/control.h"
 #include "collector/control_actions.h"
 #include "collector/drain.h"
@@ -41,7 +42,8 @@ static void path_in(const struct fixture *fixture, const char *name, char path[2
 static int setup(void **state)
 {
 	static char *command[] = {"program", "two \xff words", NULL};
-	static const struct hl_region_settings settings = {.mode = HL_MODE_MEM_FAST};
+	static const struct hl_collector_settings settings = {.region = {.mode = HL_MODE_MEM_FAST},
+							      .command = command};
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	char path[256];
 
@@ -49,10 +51,11 @@ static int setup(void **state)
 		return -1;
 	setenv("XDG_RUNTIME_DIR", fixture->directory, 1);
 	path_in(fixture, "test.hl", path);
-	if (hl_archive_init(&fixture->archive, path, false, command, &settings, NULL) < 0)
+	if (hl_archive_init(&fixture->archive, path, false, &settings, NULL) < 0)
 		return -1;
 	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	if (hl_tracked_new(getpid(), pidfd, &settings, UINT64_MAX, -1, &fixture->tracked) < 0)
+	if (hl_tracked_new(getpid(), pidfd, &settings.region, UINT64_MAX, -1, &fixture->tracked) <
+	    0)
 		return -1;
 	atomic_store(&fixture->tracked->region.header->state, HL_REGION_RUNNING);
 	fixture->mode = HL_MODE_MEM_FAST;

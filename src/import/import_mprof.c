@@ -450,7 +450,7 @@ static int finish(struct mprof *mprof, struct hl_profile **ret_profile)
 static int read_mprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
 		      struct hl_error *err)
 {
-	struct mprof mprof = {.input = input, .offset = LENGTH_BYTES};
+	struct mprof mprof = {.input = input, .offset = LENGTH_BYTES, .values.tell_sizes = true};
 
 	if (!has_right_length(input))
 		return bad(&mprof, 0,

@@ -21,6 +21,7 @@ struct hl_import_value {
 struct hl_import_values {
 	struct hl_import_value *items;
 	size_t count, capacity;
+	bool tell_sizes; /* each value is of blocks of one size: profile->sizes are made of them */
 };
 
 /* 0 or -ENOMEM. */

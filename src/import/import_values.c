@@ -3,6 +3,7 @@
 #include "import/import_stacks.h"
 
 #include "base/array.h"
+#include "base/frame_key.h"
 #include "base/names.h"
 
 #include <math.h>
@@ -11,6 +12,13 @@
 int hl_import_values_add(struct hl_import_values *values, const struct hl_import_value *value)
 {
 	return HL_ARRAY_APPEND(values->items, values->count, values->capacity, *value);
+}
+
+static uint32_t size_class_of(const struct hl_profile_counters *counters)
+{
+	return counters->alloc_objects > 0 && counters->alloc_bytes > 0
+		       ? hl_size_class((uint64_t)(counters->alloc_bytes / counters->alloc_objects))
+		       : 0;
 }
 
 int hl_import_values_finish(const struct hl_import_values *values, bool has_base,
@@ -27,12 +35,22 @@ int hl_import_values_finish(const struct hl_import_values *values, bool has_base
 		if (!profile->base)
 			return -ENOMEM;
 	}
+	if (values->tell_sizes) {
+		profile->sizes = calloc(values->count + 1, sizeof(*profile->sizes));
+		if (!profile->sizes)
+			return -ENOMEM;
+	}
 	for (size_t i = 0; i < values->count; i++) {
 		const struct hl_import_value *value = &values->items[i];
 		uint32_t node = final_ids[value->node];
 		const struct hl_profile_counters base = {.alloc_bytes = value->base_bytes};
 		hl_profile_counters_add(&profile->counters[node], &value->counters);
 		hl_profile_counters_add(&profile->total, &value->counters);
+		if (values->tell_sizes)
+			profile->sizes[profile->size_count++] = (struct hl_profile_size){
+				.node = node,
+				.size_class = size_class_of(&value->counters),
+				.counters = value->counters};
 		if (!has_base)
 			continue;
 		hl_profile_counters_add(&profile->base[node], &base);

@@ -202,7 +202,8 @@ static bool figures_are_valid(const struct hl_profile *profile)
 			return false;
 	for (size_t i = 0; i < profile->size_count; i++)
 		if (profile->sizes[i].node >= profile->node_count ||
-		    profile->sizes[i].thread >= profile->thread_count ||
+		    (profile->sizes[i].thread >= profile->thread_count &&
+		     (!profile->imported || profile->sizes[i].thread)) ||
 		    profile->sizes[i].size_class >= HL_SIZE_CLASS_COUNT)
 			return false;
 	return rows_are_valid(profile, profile->rows, profile->row_count, !profile->thread_count);

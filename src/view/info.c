@@ -111,6 +111,7 @@ static void inuse(struct hl_emit *emit, const void *row, const void *context)
 #define FIGURES		   (HL_UNIT_COUNT * HL_VALUE_COUNT)
 #define ALONE(value, unit) (KNOWS(value, unit) << FIGURES)
 #define KNOWS_FREED(unit)  (1u << (2 * FIGURES + HL_UNIT_##unit))
+#define TELLS_SIZES	   (1u << (2 * FIGURES + HL_UNIT_COUNT)) /* other tools' files that do */
 
 static unsigned facts_of(const struct hl_profile *profile)
 {
@@ -126,6 +127,8 @@ static unsigned facts_of(const struct hl_profile *profile)
 		facts |= KNOWS_FREED(BYTES);
 	if (facts & KNOWS(ALLOC, OBJECTS) && facts & KNOWS(INUSE, OBJECTS))
 		facts |= KNOWS_FREED(OBJECTS);
+	if (profile->imported && profile->size_count)
+		facts |= TELLS_SIZES;
 	return facts;
 }
 
@@ -249,12 +252,18 @@ static const struct hl_column function_columns[] = {
 	{"name", "function", HL_COLUMN_TEXT, FUNCTION(label.name)},
 };
 
+struct stack_row {
+	struct hl_profile_counters counters;
+	int64_t inuse_bytes, inuse_objects;
+	int64_t block_bytes; /* of each block, TELLS_SIZES */
+	uint32_t node;
+};
+
 /* By the first figures that rows show: those of what was allocated, else in use, else the peak. */
-static int heaviest_first(const void *left, const void *right, void *context)
+static int heaviest_first(const void *left, const void *right)
 {
-	const uint32_t *a = left, *b = right;
-	const struct hl_profile_counters *counters = context;
-	const struct hl_profile_counters *x = &counters[*a], *y = &counters[*b];
+	const struct stack_row *a = left, *b = right;
+	const struct hl_profile_counters *x = &a->counters, *y = &b->counters;
 
 	if (x->alloc_bytes != y->alloc_bytes)
 		return x->alloc_bytes < y->alloc_bytes ? 1 : -1;
@@ -262,14 +271,40 @@ static int heaviest_first(const void *left, const void *right, void *context)
 		return x->alloc_objects < y->alloc_objects ? 1 : -1;
 	if (x->peak_bytes != y->peak_bytes)
 		return x->peak_bytes < y->peak_bytes ? 1 : -1;
-	return (*a > *b) - (*a < *b);
+	return (a->node > b->node) - (a->node < b->node);
 }
 
-struct stack_row {
-	struct hl_profile_counters counters;
-	int64_t inuse_bytes, inuse_objects;
-	uint32_t node;
-};
+static void add_row(struct stack_row *rows, size_t *count, uint32_t node,
+		    const struct hl_profile_counters *counters)
+{
+	if (!hl_profile_counters_any(counters))
+		return;
+	rows[(*count)++] = (struct stack_row){
+		.counters = *counters,
+		.inuse_bytes = counters->alloc_bytes - counters->free_bytes,
+		.inuse_objects = counters->alloc_objects - counters->free_objects,
+		.block_bytes = counters->alloc_objects > 0
+				       ? counters->alloc_bytes / counters->alloc_objects
+				       : 0,
+		.node = node,
+	};
+}
+
+/* A row for each stack, or, where the file tells sizes, for each size of its blocks: the heaviest first. */
+static size_t make_rows(const struct hl_profile *profile, unsigned facts, struct stack_row *rows)
+{
+	size_t count = 0;
+
+	if (facts & TELLS_SIZES)
+		for (size_t i = 0; i < profile->size_count; i++)
+			add_row(rows, &count, profile->sizes[i].node, &profile->sizes[i].counters);
+	else
+		for (uint32_t i = 0; i < profile->node_count; i++)
+			add_row(rows, &count, i, &profile->counters[i]);
+	if (count)
+		qsort(rows, count, sizeof(*rows), heaviest_first);
+	return count;
+}
 
 static void stack(struct hl_emit *emit, const void *node, const void *context)
 {
@@ -313,13 +348,15 @@ static const struct hl_column stack_columns[] = {
 	{"resident_bytes", NULL, BYTES(counters.resident_bytes),
 	 .shown_if = KNOWS(RESIDENT, BYTES)},
 	{"swapped_bytes", NULL, BYTES(counters.swapped_bytes), .shown_if = KNOWS(SWAPPED, BYTES)},
+	{"block_bytes", "each", BYTES(block_bytes), .shown_if = TELLS_SIZES},
 	{"stack", "stack", HL_COLUMN_STACK, NODE(stack)},
 	{"frames", NULL, HL_COLUMN_FRAMES, NODE(frames)},
 };
 
 static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile, unsigned facts)
 {
-	HL_FREED uint32_t *order = calloc(profile->node_count, sizeof(*order));
+	size_t most = facts & TELLS_SIZES ? profile->size_count : profile->node_count;
+	HL_FREED struct stack_row *rows = calloc(most, sizeof(*rows));
 
 	HL_CLEANUP(path_release)
 	struct path path = {
@@ -328,9 +365,8 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile, u
 		.texts = calloc(profile->node_count, sizeof(*path.texts)),
 		.frames = calloc(profile->node_count, sizeof(*path.frames)),
 	};
-	size_t count = 0;
 
-	if (!order || !path.frame_texts || !path.texts || !path.frames)
+	if (!rows || !path.frame_texts || !path.texts || !path.frames)
 		return -ENOMEM;
 	/* "function (module+0xoffset)", as addresses lie in the module's file: enough to find the
 	 * instruction again. Where there is no module, the address in the process. */
@@ -347,11 +383,6 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile, u
 			return -ENOMEM;
 		}
 	}
-	for (uint32_t i = 0; i < profile->node_count; i++)
-		if (hl_profile_counters_any(&profile->counters[i]))
-			order[count++] = i;
-	if (count)
-		qsort_r(order, count, sizeof(*order), heaviest_first, profile->counters);
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("functions", function_columns)});
 	for (uint32_t i = 1; i < profile->frame_count; i++)
@@ -364,16 +395,9 @@ static int emit_stacks(struct hl_emit *emit, const struct hl_profile *profile, u
 	hl_emit_blank(emit);
 	hl_table_begin_streamed(emit, &(struct hl_table){HL_TABLE("stacks", stack_columns),
 							 .context = &path, .facts = facts});
-	for (size_t i = 0; i < count; i++) {
-		const struct hl_profile_counters *counters = &profile->counters[order[i]];
-		const struct stack_row row = {
-			.counters = *counters,
-			.inuse_bytes = counters->alloc_bytes - counters->free_bytes,
-			.inuse_objects = counters->alloc_objects - counters->free_objects,
-			.node = order[i],
-		};
-		hl_table_row(emit, &row, 0);
-	}
+	size_t count = make_rows(profile, facts, rows);
+	for (size_t i = 0; i < count; i++)
+		hl_table_row(emit, &rows[i], 0);
 	hl_table_end(emit);
 	return 0;
 }

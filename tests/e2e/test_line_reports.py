@@ -118,6 +118,16 @@ h.pool_alloc('pool', h, 10) h.pool_free('pool', h)
 """
 
 
+DIFFERENT = PRELUDE + """
+local report = {total_size = 1, mem_report = {'a.lua line:1 size:1'}}
+tell('same', #h.diff(report, report).mem_report)
+for i, wrong in ipairs {{}, {total_size = 1, mem_report = {'?'}}, 'text'} do
+  tell('before' .. i, select(2, pcall(h.diff, wrong, report)))
+  tell('after' .. i, select(2, pcall(h.diff, report, wrong)))
+end
+"""
+
+
 def module(version):
     path = os.path.join(harness.BUILD, f"lua/heapline_lua{version}.so")
     if not os.path.exists(path):
@@ -282,6 +292,15 @@ class FromLua(Scripts, harness.TestCase):
         self.assertEqual(len(rows), 8)
         for row in rows:
             self.assertRegex(row, "\tnil\tno collector of this user records this process; ")
+
+    @with_each_lua
+    def test_what_is_no_report_has_no_difference(self, program):
+        result = harness.run([harness.need(program), self.script(DIFFERENT)], env=self.where(VERSIONS[program]))
+        rows = [row.split("\t") for row in result.stdout.splitlines()]
+        self.assertEqual((rows[0][:2], len(rows)), (["same", "0"], 7), result.stderr)
+        for name, said, _ in rows[1:]:
+            self.assertIn(f"bad argument #{1 if name.startswith('before') else 2} to 'diff'", said)
+            self.assertNotIn("heapline.diff:", said)
 
     def test_luajit_loads_the_module_of_5_1(self):
         result = harness.run([harness.need("luajit"), self.script(ALONE)],

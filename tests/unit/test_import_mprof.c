@@ -107,6 +107,12 @@ static void functions_of_mprof_are_symbols_in_modules_or_addresses(void **state)
 	assert_true(profile->known[HL_VALUE_ALLOC][HL_UNIT_BYTES]);
 	assert_false(profile->known[HL_VALUE_PEAK][HL_UNIT_BYTES]);
 	assert_int_equal(profile->warning_count, 0);
+	/* Each stack of the file is of blocks of one size. */
+	assert_int_equal(profile->size_count, 2);
+	assert_int_equal(profile->sizes[0].node, node);
+	assert_int_equal(profile->sizes[0].size_class, 7); /* 64 to 127: 1009 bytes in 11 blocks */
+	assert_int_equal(profile->sizes[0].counters.free_bytes, 101);
+	assert_int_equal(profile->sizes[1].size_class, 4);
 	hl_profile_free(profile);
 }
 

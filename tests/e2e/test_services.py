@@ -146,6 +146,27 @@ class Host(attaching.TestCase):
         self.check(ledger, {"echo": ":00000001", "hoarder": ":00000002", "idle": ":00000003"})
 
 
+class Refused(attaching.TestCase):
+    """Without what the sheet is made of, what would help is said."""
+
+    def refuse(self, pid):
+        result = harness.run([harness.HEAPLINE, "services", "-p", str(pid)])
+        self.assertEqual((result.status, result.stdout), (1, ""))
+        return result.stderr
+
+    def test_a_process_that_is_not_recorded(self):
+        with subprocess.Popen(["sleep", "60"]) as process:
+            self.assertIn(f"'heapline attach -p {process.pid}' records it", self.refuse(process.pid))
+            process.kill()
+
+    def test_a_program_without_services_and_types(self):
+        with subprocess.Popen(["sleep", "60"]) as process:
+            with self.attached(process.pid):
+                self.assertIn("has seen neither services nor types", self.refuse(process.pid))
+                self.ctl(process.pid, "detach")
+            process.kill()
+
+
 CONFIG = """
 root = "./"
 luaservice = root.."service/?.lua;{directory}/?.lua"

@@ -150,7 +150,7 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 	hl_emit_unsigned(emit, "unscanned_bytes", services->unscanned_bytes);
 	hl_emit_object_end(emit);
 	hl_emit_line(
-		emit, "%s in use in %s blocks since it is recorded",
+		emit, "%s in use in %s blocks allocated since the recording began",
 		hl_format_bytes(total->lua_bytes + total->c_bytes, (char[HL_FORMAT_MAX]){""}),
 		hl_format_count(total->lua_blocks + total->c_blocks, (char[HL_FORMAT_MAX]){""}));
 	if (services->lost_events)

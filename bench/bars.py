@@ -133,9 +133,10 @@ def memory_figures(results):
                          item.recorder <= item.allowed())
                   for item in results.footprints if not item.blocks]
     return figures_of + [Figure(f"recorder's memory, mem-fast, {item.title}",
-                                "at most 8 bytes a block",
-                                f"{item.recorder / item.blocks:.2f} bytes a block",
-                                item.recorder <= 8 * item.blocks)
+                                "at most 8 bytes a block, and 1 MiB for the recorder's start",
+                                f"{item.recorder / item.blocks:.2f} bytes a block: "
+                                f"{item.recorder / MIB:.1f} MiB",
+                                item.recorder <= 8 * item.blocks + MIB)
                          for item in results.footprints if item.blocks]
 
 

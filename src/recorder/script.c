@@ -42,9 +42,10 @@ struct known_site {
 	uint32_t site;
 };
 
-/* Cells by native node << HL_NODE_BITS | node of the path. */
+/* Cells by number of the native stack's cell << HL_NODE_BITS | node of the path. Those of labels: by the
+ * label's site << HL_NODE_BITS | node of the stack. */
 struct known_pair {
-	uint64_t nodes;
+	uint64_t key;
 	struct hl_cell *cell;
 };
 
@@ -436,15 +437,18 @@ static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thre
 	return node;
 }
 
-/* Of the path, which is not empty, below ${native}. */
-static inline uint64_t pair_nodes(const struct hl_script_thread *own, uint32_t native)
+/* Of the path, which is not empty, below ${stack}. That is not read: a cell at which nothing counts is not in the cache. */
+static inline uint64_t pair_key(const struct hl_recorder *recorder,
+				const struct hl_script_thread *own, const struct hl_cell *stack)
 {
-	return (uint64_t)native << HL_NODE_BITS | own->path[own->depth - 1].node;
+	uint64_t number = (uint64_t)(stack - (const struct hl_cell *)recorder->region.chunks);
+
+	return number << HL_NODE_BITS | own->path[own->depth - 1].node;
 }
 
-static inline struct known_pair *pair_of(struct hl_script_thread *own, uint64_t nodes)
+static inline struct known_pair *pair_of(struct hl_script_thread *own, uint64_t key)
 {
-	return &own->pairs[mix(nodes) >> (64 - PAIR_BITS)];
+	return &own->pairs[mix(key) >> (64 - PAIR_BITS)];
 }
 
 /* The cell of the path below ${stack}. */
@@ -455,16 +459,16 @@ static struct hl_cell *path_cell(struct hl_recorder *recorder, struct hl_thread 
 
 	if (!own->depth)
 		return stack;
-	uint64_t nodes = pair_nodes(own, stack->node);
-	struct known_pair *known = pair_of(own, nodes);
-	if (HL_LIKELY(known->nodes == nodes))
+	uint64_t key = pair_key(recorder, own, stack);
+	struct known_pair *known = pair_of(own, key);
+	if (HL_LIKELY(known->key == key))
 		return known->cell;
 	uint32_t node = intern_path(recorder, thread, stack->node);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_LIKELY(cell))
-		*known = (struct known_pair){nodes, cell};
+		*known = (struct known_pair){key, cell};
 	return cell;
 }
 
@@ -516,9 +520,9 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 	if (HL_UNLIKELY(!own || !own->depth || !own->quick ||
 			own->epoch != atomic_load_explicit(&epoch, memory_order_acquire)))
 		return cell_of_capture(recorder, thread, stack, caller);
-	uint64_t nodes = pair_nodes(own, stack->node);
-	const struct known_pair *known = pair_of(own, nodes);
-	struct hl_cell *cell = known->nodes == nodes ? known->cell : NULL;
+	uint64_t key = pair_key(recorder, own, stack);
+	const struct known_pair *known = pair_of(own, key);
+	struct hl_cell *cell = known->key == key ? known->cell : NULL;
 	__builtin_prefetch(cell, 1); /* it comes into the cache meanwhile */
 	own->memory.known = own->depth;
 	uint32_t count = own->quick->recapture(own->quick->state, &own->memory, own->frames,
@@ -613,7 +617,7 @@ struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thr
 		return stack;
 	uint64_t nodes = (uint64_t)site << HL_NODE_BITS | stack->node;
 	struct known_pair *known = &own->labelled[mix(nodes) >> (64 - PAIR_BITS)];
-	if (HL_LIKELY(known->nodes == nodes))
+	if (HL_LIKELY(known->key == nodes))
 		return known->cell;
 	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node,
 				       hl_site_frame_key(site, false));

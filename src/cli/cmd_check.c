@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline check: whether a program kept within limits, for tests and CI. */
 #include "base/cleanup.h"
+#include "base/self.h"
 #include "cli/check_limits.h"
 #include "cli/output.h"
 #include "cli/view_options.h"
@@ -10,7 +11,6 @@
 #include <ftw.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,8 +21,6 @@
 /* As env(1): 'heapline record' has failed, not the program. */
 #define STATUS_FAILED	 125
 #define STATUS_NOT_FOUND 127
-
-extern char **environ;
 
 /* Each at most once, which check_repeats() sees to. */
 static struct hl_option_texts given[HL_CHECK_COUNT];
@@ -190,9 +188,9 @@ static int record(char **command, int count, const char *path, bool force, bool 
 		if ((force || i != 5) && (needs_log || (i != 6 && i != 7)))
 			line[used++] = words[i];
 	memcpy(&line[used], command, (size_t)count * sizeof(*line));
-	int r = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char **)line, environ);
-	if (r != 0)
-		return -r;
+	int r = hl_self_spawn((char **)line, -1, -1, &pid);
+	if (r < 0)
+		return r;
 	recorder_pid = pid;
 	if (ended_by)
 		kill(pid, ended_by); /* it came before that could be known */

@@ -78,16 +78,12 @@ static int64_t number(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* Resident bytes and threads of a process; nothing when it has ended. Asks nothing of it. */
 static void add_memory(pid_t process, struct hl_live_sample *sample)
 {
-	char status[4096];
+	const struct hl_process_status status = hl_process_status_read(process);
 
-	if (hl_proc_read(process, "status", status, sizeof(status)) <= 0)
-		return;
-	const char *rss = strstr(status, "\nVmRSS:"), *threads = strstr(status, "\nThreads:");
-	sample->rss_bytes += rss ? 1024 * strtoll(rss + strlen("\nVmRSS:"), NULL, 10) : 0;
-	sample->threads += threads ? strtoll(threads + strlen("\nThreads:"), NULL, 10) : 0;
+	sample->rss_bytes += status.rss_bytes;
+	sample->threads += status.threads;
 }
 
 static void add_status(const json_t *process, struct hl_live_sample *sample)

@@ -152,6 +152,12 @@ static int run_serve(int argc, char **argv)
 				 "cannot listen on '%s' without a token: whoever reaches it could "
 				 "read what it serves; add --token-file FILE",
 				 listen_at);
+	if (r == 0 && !token_file && geteuid() == 0)
+		r = hl_error_set(
+			&err, -EPERM,
+			"cannot serve as root without a token: every user of this host "
+			"could read the processes of all others; add --token-file FILE, or "
+			"serve as another user");
 	if (r == 0)
 		r = check_directories(how.directories, how.directory_count, &err);
 	if (r == 0)

@@ -401,6 +401,8 @@ static void on_timer(struct hl_control *control)
 		if (client->state != HL_CLIENT_WAITING && client->state != HL_CLIENT_LEAVING &&
 		    client->deadline_ns < now_ns)
 			hl_control_client_end(client);
+		if (control->reports[i])
+			hl_report_child_check(control->reports[i], now_ns);
 	}
 	if (control->snapshot && hl_snapshot_is_done(control->snapshot))
 		end_snapshot(control);

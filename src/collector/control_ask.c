@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 /* A search comes by collectors that may be stopped, and by sockets of other programs. */
 #define FIND_WAIT_NS  (2 * HL_NS_PER_SECOND)
 #define ASK_WAIT_NS   (20 * HL_NS_PER_SECOND)
+#define SILENCE_NS    (30 * HL_NS_PER_SECOND)
+#define SILENT_MAX    16 /* of more, the first are asked again earlier */
 #define WAIT_FOR_EVER UINT64_MAX
 
 #define ANSWER_BYTES_MAX ((size_t)64 << 20)
@@ -203,13 +206,50 @@ char *hl_control_ask_words(const json_t *words)
 
 /* ---- the search ---- */
 
+/* Collectors that did not answer, so that not each request waits for them. */
+static struct {
+	pthread_mutex_t lock;
+	struct {
+		pid_t pid;
+		uint64_t until_ns; /* then they are asked again */
+	} each[SILENT_MAX];
+} silent = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool is_silent(pid_t pid, uint64_t now_ns)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&silent.lock);
+	for (size_t i = 0; i < SILENT_MAX; i++)
+		found |= silent.each[i].pid == pid && now_ns < silent.each[i].until_ns;
+	pthread_mutex_unlock(&silent.lock);
+	return found;
+}
+
+static void note_silence(pid_t pid, uint64_t now_ns)
+{
+	size_t at = 0;
+
+	pthread_mutex_lock(&silent.lock);
+	for (size_t i = 1; i < SILENT_MAX; i++)
+		if (silent.each[i].until_ns < silent.each[at].until_ns)
+			at = i;
+	silent.each[at].pid = pid;
+	silent.each[at].until_ns = now_ns + SILENCE_NS;
+	pthread_mutex_unlock(&silent.lock);
+}
+
 /* Asks one collector whether it records ${pid} (0: takes any); those that do not answer do not. */
 static int consider(struct hl_control_peers *peers, int directory_fd, pid_t collector, pid_t pid)
 {
 	const struct hl_control_request request = {.verb = HL_CONTROL_FIND, .pid = pid};
 	json_t *answer;
-	int r = ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer);
 
+	if (peers->skips_silent && is_silent(collector, hl_clock_ns(CLOCK_MONOTONIC)))
+		return 0;
+	int r = ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer);
+	if (r == -ETIMEDOUT)
+		note_silence(collector, hl_clock_ns(CLOCK_MONOTONIC));
 	size_t length = strlen(peers->silent);
 	if (r == -ETIMEDOUT && length + sizeof(", 4294967295") <= sizeof(peers->silent))
 		snprintf(peers->silent + length, sizeof(peers->silent) - length, "%s%d",
@@ -326,7 +366,7 @@ int hl_control_ask_list(struct hl_control_peers *peers)
 	size_t count = 0, capacity = 0;
 	uid_t self = geteuid();
 
-	*peers = (struct hl_control_peers){0};
+	*peers = (struct hl_control_peers){.skips_silent = true};
 	int r = HL_ARRAY_APPEND(users, count, capacity, self);
 	if (r == 0 && self == 0)
 		r = add_users("/run/user", "", &users, &count, &capacity);

@@ -6,6 +6,7 @@
 #include "collector/control_protocol.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -20,7 +21,8 @@ struct hl_control_peer {
 struct hl_control_peers {
 	struct hl_control_peer *peers;
 	size_t count, capacity;
-	char silent[128]; /* collectors that do not answer, as "412, 508"; more are left out */
+	bool skips_silent; /* who did not answer a short while ago is not asked */
+	char silent[128];  /* collectors that do not answer, as "412, 508"; more are left out */
 };
 
 /*
@@ -30,7 +32,10 @@ struct hl_control_peers {
  */
 int hl_control_ask_search(pid_t pid, struct hl_control_peers *peers);
 
-/* Finds all collectors of this user; for root, those of all users. As above. */
+/*
+ * Finds all collectors of this user; for root, those of all users. As above, but who did not answer is not asked again for 30 s, so
+ * that not each look waits for it. Thread-safe.
+ */
 int hl_control_ask_list(struct hl_control_peers *peers);
 
 void hl_control_ask_release(struct hl_control_peers *peers);

@@ -2,13 +2,12 @@
 /* Runs heapline's views for programs that ask; see report_child.h. */
 #include "collector/report_child.h"
 
-#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/self.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +21,13 @@
 #define ARGUMENTS_MAX	 20
 #define REPORT_BYTES_MAX ((off_t)64 << 20)
 #define CPU_SECONDS_MAX	 60
-
-/* What its sentences begin with. */
-static const char own_name[] = "heapline: ";
+#define SECONDS_MAX	 120 /* also of waiting, as for files on a network */
 
 struct hl_report_child {
 	pid_t pid;
 	int pidfd, text_fd, sentence_fd;
+	uint64_t deadline_ns;
+	bool is_late; /* and was ended */
 };
 
 /* The recording's directory, whatever it was called when it began. */
@@ -42,43 +41,6 @@ static int path_of(const struct hl_archive *archive, char ret_path[PATH_MAX])
 		return -errno;
 	ret_path[length] = '\0';
 	return 0;
-}
-
-static int spawn(struct hl_report_child *child, char **arguments)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	sigset_t none, usual;
-
-	/* The collector holds signals back, and ignores some. */
-	sigemptyset(&none);
-	sigemptyset(&usual);
-	sigaddset(&usual, SIGPIPE);
-	sigaddset(&usual, SIGXFSZ);
-	if (posix_spawn_file_actions_init(&actions))
-		return -ENOMEM;
-	if (posix_spawnattr_init(&attributes)) {
-		posix_spawn_file_actions_destroy(&actions);
-		return -ENOMEM;
-	}
-	int error =
-		posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	if (!error)
-		error = posix_spawn_file_actions_adddup2(&actions, child->text_fd, STDOUT_FILENO);
-	if (!error)
-		error = posix_spawn_file_actions_adddup2(&actions, child->sentence_fd,
-							 STDERR_FILENO);
-	if (!error) {
-		posix_spawnattr_setsigmask(&attributes, &none);
-		posix_spawnattr_setsigdefault(&attributes, &usual);
-		posix_spawnattr_setflags(&attributes,
-					 POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-		error = posix_spawn(&child->pid, "/proc/self/exe", &actions, &attributes, arguments,
-				    environ);
-	}
-	posix_spawn_file_actions_destroy(&actions);
-	posix_spawnattr_destroy(&attributes);
-	return -error;
 }
 
 static int begin(struct hl_report_child *child, const struct hl_control_subject *subject,
@@ -116,7 +78,7 @@ static int begin(struct hl_report_child *child, const struct hl_control_subject 
 	arguments[count++] = process;
 	arguments[count++] = "--";
 	arguments[count++] = path;
-	r = spawn(child, arguments);
+	r = hl_self_spawn(arguments, child->text_fd, child->sentence_fd, &child->pid);
 	if (r < 0)
 		return r;
 	prlimit(child->pid, RLIMIT_CPU, &(struct rlimit){CPU_SECONDS_MAX, CPU_SECONDS_MAX}, NULL);
@@ -143,7 +105,12 @@ int hl_report_child_begin(const struct hl_control_subject *subject,
 	struct hl_report_child *child = malloc(sizeof(*child));
 	if (!child)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	*child = (struct hl_report_child){.pidfd = -1, .text_fd = -1, .sentence_fd = -1};
+	*child = (struct hl_report_child){
+		.pidfd = -1,
+		.text_fd = -1,
+		.sentence_fd = -1,
+		.deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + SECONDS_MAX * HL_NS_PER_SECOND,
+	};
 	int r = hl_archive_save(subject->archive, tracked, false);
 	if (r == 0)
 		r = hl_archive_save_meta(subject->archive, false);
@@ -165,6 +132,14 @@ int hl_report_child_begin(const struct hl_control_subject *subject,
 int hl_report_child_fd(const struct hl_report_child *child)
 {
 	return child->pidfd;
+}
+
+void hl_report_child_check(struct hl_report_child *child, uint64_t now_ns)
+{
+	if (child->is_late || now_ns < child->deadline_ns)
+		return;
+	child->is_late = true;
+	syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
 }
 
 /* All that was written to ${fd}, with a NUL; to be freed. */
@@ -191,10 +166,12 @@ static int read_back(int fd, char **ret_text, size_t *ret_size)
 
 int hl_report_child_end(const struct hl_report_child *child, char **ret_text, struct hl_error *err)
 {
-	HL_FREED char *sentences = NULL;
-	char *text;
-	size_t size, length;
+	char sentences[HL_SELF_SENTENCE_MAX], *text = NULL;
+	size_t size = 0;
 
+	if (child->is_late)
+		return hl_error_set(err, -ETIMEDOUT, "the report took longer than %d s",
+				    SECONDS_MAX);
 	/* Its status may be another's to fetch, who reaps all children: a view that fails writes nothing. */
 	int r = read_back(child->text_fd, &text, &size);
 	if (r < 0)
@@ -204,11 +181,9 @@ int hl_report_child_end(const struct hl_report_child *child, char **ret_text, st
 		return 0;
 	}
 	free(text);
-	r = read_back(child->sentence_fd, &sentences, &length);
-	const char *sentence = r == 0 ? strstr(sentences, own_name) : NULL;
-	sentence =
-		sentence ? sentence + strlen(own_name) : "heapline ended while it wrote the report";
-	return hl_error_set(err, -EIO, "%.*s", (int)strcspn(sentence, "\n"), sentence);
+	const char *sentence = hl_self_sentence(child->sentence_fd, sentences);
+	return hl_error_set(err, -EIO, "%s",
+			    sentence ? sentence : "heapline ended while it wrote the report");
 }
 
 void hl_report_child_free(struct hl_report_child *child)

@@ -18,6 +18,9 @@ int hl_report_child_begin(const struct hl_control_subject *subject,
 /* Readable (poll) when the report is done. */
 int hl_report_child_fd(const struct hl_report_child *child);
 
+/* Ends it when it has taken too long; for every now and then. */
+void hl_report_child_check(struct hl_report_child *child, uint64_t now_ns);
+
 /* Of a report that is done: its text, which the caller frees. 0, or a negative errno with the sentence that heapline
  * gave. */
 int hl_report_child_end(const struct hl_report_child *child, char **ret_text, struct hl_error *err);

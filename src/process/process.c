@@ -271,6 +271,18 @@ int64_t hl_process_cpu_ns(pid_t pid)
 	return (int64_t)used.tv_sec * (int64_t)HL_NS_PER_SECOND + used.tv_nsec;
 }
 
+struct hl_process_status hl_process_status_read(pid_t pid)
+{
+	char status[8192];
+
+	if (hl_proc_read(pid, "status", status, sizeof(status)) <= 0)
+		return (struct hl_process_status){0};
+	return (struct hl_process_status){
+		.rss_bytes = 1024 * (int64_t)value_of(status, "VmRSS"),
+		.threads = (int64_t)value_of(status, "Threads"),
+	};
+}
+
 int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err)
 {
 	char rollup[4096], status[8192];

@@ -87,6 +87,14 @@ int64_t hl_process_cpu_ns(pid_t pid);
  * not tell. */
 uint64_t hl_process_wait_ns(pid_t pid);
 
+/* What its file status says, which the kernel writes without a look at its mappings. */
+struct hl_process_status {
+	int64_t rss_bytes, threads;
+};
+
+/* All zero of one that has ended. */
+struct hl_process_status hl_process_status_read(pid_t pid);
+
 /* What smaps_rollup says of memory in RAM. Pages are of the system's page size. */
 struct hl_process_rss {
 	uint64_t rss_pages;

@@ -12,35 +12,27 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define STATUS_WAIT_NS	 (2 * HL_NS_PER_SECOND)
-#define RECORDINGS_MAX	 1000 /* of all directories; further ones are left out */
+#define SILENCE_NS	 (30 * HL_NS_PER_SECOND)
+#define SILENT_MAX	 16   /* of more, the first are asked again earlier */
+#define RECORDINGS_MAX	 1000 /* older ones are counted as left out */
 #define RECORDING_SUFFIX ".hl"
 
 /* ---- recordings ---- */
 
-/* Whether another recording is called ${name}. */
-static bool is_taken(const struct hl_catalog *catalog, const char *name)
-{
-	return hl_catalog_recording(catalog, name) != NULL;
-}
-
 /* Takes over ${path}. 0 or -ENOMEM. */
-static int add_recording(struct hl_catalog *catalog, char *path, pid_t collector, int64_t changed_s)
+static int add_recording(struct hl_catalog *catalog, char *path, pid_t collector,
+			 const struct stat *status)
 {
-	const char *base = hl_path_basename(path);
 	HL_FREED char *owned_path = path;
-	HL_FREED char *name = strdup(base);
+	HL_FREED char *name = strdup(hl_path_basename(path));
 
-	for (unsigned number = 2; name && is_taken(catalog, name); number++) {
-		free(name);
-		if (asprintf(&name, "%s~%u", base, number) < 0)
-			name = NULL;
-	}
 	if (!name || HL_ARRAY_RESERVE(catalog->recordings, catalog->recording_capacity,
 				      catalog->recording_count + 1) < 0)
 		return -ENOMEM;
@@ -48,20 +40,59 @@ static int add_recording(struct hl_catalog *catalog, char *path, pid_t collector
 		.name = HL_TAKE(name),
 		.path = HL_TAKE(owned_path),
 		.collector = collector,
-		.changed_s = changed_s,
+		.changed_s = status->st_mtim.tv_sec,
+		.device = status->st_dev,
+		.inode = status->st_ino,
 	};
 	return 0;
+}
+
+static int by_name(const void *left, const void *right)
+{
+	const struct hl_catalog_recording *const *a = left, *const *b = right;
+
+	return strcmp((*a)->name, (*b)->name);
+}
+
+static int add_number(struct hl_catalog_recording *recording)
+{
+	char *name;
+
+	if (asprintf(&name, "%s~%" PRIx64, recording->name,
+		     (uint64_t)recording->device << 32 ^ recording->inode) < 0)
+		return -ENOMEM;
+	free(recording->name);
+	recording->name = name;
+	return 0;
+}
+
+/* Adds to each name that several have a number, which is the file's own: it stays, whatever else comes and goes. */
+static int tell_apart(struct hl_catalog *catalog)
+{
+	size_t count = catalog->recording_count, end;
+	HL_FREED struct hl_catalog_recording **sorted = calloc(count + 1, sizeof(*sorted));
+	int r = sorted ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < count; i++)
+		sorted[i] = &catalog->recordings[i];
+	if (r == 0)
+		qsort(sorted, count, sizeof(*sorted), by_name);
+	for (size_t i = 0; r == 0 && i < count; i = end) {
+		for (end = i + 1; end < count && by_name(&sorted[i], &sorted[end]) == 0;)
+			end++;
+		for (size_t k = i; r == 0 && end > i + 1 && k < end; k++)
+			r = add_number(sorted[k]);
+	}
+	return r;
 }
 
 /* Whether one that goes on is the one at ${status}. */
 static bool is_live(const struct hl_catalog *catalog, const struct stat *status)
 {
-	struct stat other;
-
 	for (size_t i = 0; i < catalog->recording_count; i++)
 		if (catalog->recordings[i].collector &&
-		    stat(catalog->recordings[i].path, &other) == 0 &&
-		    other.st_dev == status->st_dev && other.st_ino == status->st_ino)
+		    catalog->recordings[i].device == status->st_dev &&
+		    catalog->recordings[i].inode == status->st_ino)
 			return true;
 	return false;
 }
@@ -84,14 +115,13 @@ static int add_directory(struct hl_catalog *catalog, const char *directory)
 		char *path;
 		/* A link would lead out of the directory. */
 		if (!is_recordings_name(entry->d_name) ||
-		    catalog->recording_count >= RECORDINGS_MAX ||
 		    fstatat(dirfd(stream), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    (!S_ISDIR(status.st_mode) && !S_ISREG(status.st_mode)) ||
 		    is_live(catalog, &status))
 			continue;
 		r = asprintf(&path, "%s/%s", directory, entry->d_name) < 0
 			    ? -ENOMEM
-			    : add_recording(catalog, path, 0, status.st_mtim.tv_sec);
+			    : add_recording(catalog, path, 0, &status);
 	}
 	if (stream)
 		closedir(stream);
@@ -103,16 +133,6 @@ static int add_directory(struct hl_catalog *catalog, const char *directory)
 static int64_t number(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
-}
-
-static int64_t read_rss(pid_t pid)
-{
-	char status[4096];
-
-	if (hl_proc_read(pid, "status", status, sizeof(status)) <= 0)
-		return 0;
-	const char *rss = strstr(status, "\nVmRSS:");
-	return rss ? 1024 * strtoll(rss + strlen("\nVmRSS:"), NULL, 10) : 0;
 }
 
 static int add_process(struct hl_catalog *catalog, const json_t *from)
@@ -135,7 +155,7 @@ static int add_process(struct hl_catalog *catalog, const json_t *from)
 		.lost_events = number(from, "lost_events"),
 		.lost_log_events = number(from, "lost_log_events"),
 		.region_bytes = number(from, "region_bytes"),
-		.rss_bytes = read_rss(pid),
+		.rss_bytes = hl_process_status_read(pid).rss_bytes,
 	};
 
 	snprintf(process.mode, sizeof(process.mode), "%s", mode ? mode : "");
@@ -160,7 +180,7 @@ static int add_collector(struct hl_catalog *catalog, struct hl_control_peer *pee
 	if (stat(peer->recording, &status) < 0 || hl_control_ask(peer, &request, &answer, NULL) < 0)
 		return 0;
 	char *path = strdup(peer->recording);
-	int r = path ? add_recording(catalog, path, peer->pid, status.st_mtim.tv_sec) : -ENOMEM;
+	int r = path ? add_recording(catalog, path, peer->pid, &status) : -ENOMEM;
 	json_array_foreach(json_object_get(answer, "processes"), i, process) if (r == 0) r =
 		add_process(catalog, process);
 	json_decref(answer);
@@ -175,7 +195,18 @@ static int newest_first(const void *left, const void *right)
 
 	if (a->changed_s != b->changed_s)
 		return a->changed_s < b->changed_s ? 1 : -1;
-	return strcmp(a->name, b->name);
+	return strcmp(a->path, b->path);
+}
+
+/* The newest stay. */
+static void leave_out(struct hl_catalog *catalog, size_t first)
+{
+	for (; catalog->recording_count > first; catalog->left_out++) {
+		struct hl_catalog_recording *last =
+			&catalog->recordings[--catalog->recording_count];
+		free(last->name);
+		free(last->path);
+	}
 }
 
 int hl_catalog_read(struct hl_catalog *catalog, const char *const *directories, size_t count)
@@ -186,12 +217,17 @@ int hl_catalog_read(struct hl_catalog *catalog, const char *const *directories, 
 	int r = hl_control_ask_list(&peers);
 	for (size_t i = 0; r == 0 && i < peers.count; i++)
 		r = add_collector(catalog, &peers.peers[i]);
+	/* Processes name those that go on by their place, which they keep. */
 	size_t live = catalog->recording_count;
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = add_directory(catalog, directories[i]);
+	if (r == 0)
+		r = tell_apart(catalog);
 	if (r == 0 && catalog->recording_count > live)
 		qsort(catalog->recordings + live, catalog->recording_count - live,
 		      sizeof(*catalog->recordings), newest_first);
+	if (r == 0)
+		leave_out(catalog, live > RECORDINGS_MAX ? live : RECORDINGS_MAX);
 	return r;
 }
 

@@ -28,22 +28,25 @@ struct hl_catalog_process {
 };
 
 struct hl_catalog_recording {
-	char *name; /* its file's, followed by ~2, ~3 ... where several are called so */
+	char *name; /* its file's, followed by ~ and a number of its own where several are called so */
 	char *path;
 	pid_t collector; /* that writes it; 0: it is complete, or its collector is gone */
 	int64_t changed_s;
+	dev_t device; /* of its file or directory, which tell it from others */
+	ino_t inode;
 };
 
 struct hl_catalog {
 	struct hl_catalog_process *processes;
 	struct hl_catalog_recording *recordings; /* those that go on are first */
 	size_t process_count, process_capacity, recording_count, recording_capacity;
+	size_t left_out; /* recordings, the oldest, of which there were too many */
 };
 
 /*
  * Reads what collectors of this user tell (for root, those of all users) and lists the ${count}
- * ${directories}, whose recordings are called NAME.hl. A collector that does not answer within two
- * seconds and a directory that cannot be read are left out. 0 or -ENOMEM; to be released in any case.
+ * ${directories}, whose recordings are called NAME.hl. A directory that cannot be read is left out, and so is a collector
+ * that does not answer within two seconds, for the next thirty. 0 or -ENOMEM; to be released in any case.
  * Thread-safe.
  */
 int hl_catalog_read(struct hl_catalog *catalog, const char *const *directories, size_t count);

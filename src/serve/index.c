@@ -132,5 +132,11 @@ void hl_serve_index(const struct hl_catalog *catalog, FILE *out)
 	      out);
 	for (size_t i = 0; i < catalog->recording_count; i++)
 		put_recording(out, &catalog->recordings[i]);
-	fputs(catalog->recording_count ? "</table></body></html>\n" : "</body></html>\n", out);
+	fputs(catalog->recording_count ? "</table>\n" : "", out);
+	if (catalog->left_out)
+		fprintf(out,
+			"<p>%zu older recordings are not listed. Serve fewer directories to see "
+			"them.</p>\n",
+			catalog->left_out);
+	fputs("</body></html>\n", out);
 }

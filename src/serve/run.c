@@ -4,13 +4,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/self.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -20,13 +19,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define ARGUMENTS_MAX  32
-#define TURN_WAIT_S    10
-#define COMPLAINT_MAX  2000 /* bytes of standard error that are looked at */
-#define EXIT_USAGE     2
-#define SENTENCE_BEGIN "heapline: "
-
-extern char **environ;
+#define ARGUMENTS_MAX 32
+#define TURN_WAIT_S   10
+#define EXIT_USAGE    2
 
 /* ---- turns ---- */
 
@@ -52,41 +47,16 @@ static bool take_turn(void)
 
 /* ---- one child ---- */
 
-/* Sets the child's output to ${out}, ${complaints}, and its signals to what they were at first. */
 static int spawn(const char *verb, char *const *arguments, int out, int complaints, pid_t *ret_pid)
 {
 	char *line[ARGUMENTS_MAX] = {"heapline", (char *)verb};
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	sigset_t none, usual;
 
 	for (size_t i = 0; arguments[i]; i++) {
 		if (i + 3 >= ARGUMENTS_MAX)
 			return -E2BIG;
 		line[i + 2] = arguments[i];
 	}
-	sigemptyset(&none);
-	sigemptyset(&usual);
-	sigaddset(&usual, SIGPIPE); /* the server ignores it */
-	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attributes);
-	int r = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&files, complaints, STDERR_FILENO);
-	if (r == 0)
-		r = posix_spawnattr_setflags(&attributes,
-					     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	if (r == 0)
-		r = posix_spawnattr_setsigdefault(&attributes, &usual);
-	if (r == 0)
-		r = posix_spawnattr_setsigmask(&attributes, &none);
-	if (r == 0)
-		r = posix_spawn(ret_pid, "/proc/self/exe", &files, &attributes, line, environ);
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attributes);
-	return -r;
+	return hl_self_spawn(line, out, complaints, ret_pid);
 }
 
 static void limit(pid_t pid)
@@ -126,23 +96,10 @@ static int wait_for(pid_t pid)
 	return r < 0 ? r : status;
 }
 
-/* The child's own sentence, without its beginning. */
-static int fail(int complaints, int code, const char *verb, struct hl_error *err)
-{
-	char text[COMPLAINT_MAX + 1];
-	ssize_t size = pread(complaints, text, COMPLAINT_MAX, 0);
-
-	text[size > 0 ? size : 0] = '\0';
-	const char *sentence = strstr(text, SENTENCE_BEGIN);
-	if (!sentence)
-		return hl_error_set(err, code, "'heapline %s' failed and did not say why", verb);
-	sentence += strlen(SENTENCE_BEGIN);
-	return hl_error_set(err, code, "%.*s", (int)strcspn(sentence, "\n"), sentence);
-}
-
 static int run(const char *verb, char *const *arguments, int out, struct hl_error *err)
 {
 	HL_CLOSED int complaints = memfd_create("complaints", MFD_CLOEXEC);
+	char text[HL_SELF_SENTENCE_MAX];
 	pid_t pid;
 
 	int r = complaints < 0 ? -errno : spawn(verb, arguments, out, complaints, &pid);
@@ -166,7 +123,10 @@ static int run(const char *verb, char *const *arguments, int out, struct hl_erro
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	bool is_usage = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_USAGE;
-	return fail(complaints, is_usage ? -EINVAL : -EIO, verb, err);
+	const char *sentence = hl_self_sentence(complaints, text);
+	int code = is_usage ? -EINVAL : -EIO;
+	return sentence ? hl_error_set(err, code, "%s", sentence)
+			: hl_error_set(err, code, "'heapline %s' failed and did not say why", verb);
 }
 
 int hl_run_verb(const char *verb, char *const *arguments, uint64_t *ret_bytes, struct hl_error *err)

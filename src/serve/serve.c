@@ -396,8 +396,9 @@ static enum MHD_Result answer(struct hl_serve *serve, struct MHD_Connection *con
 	if (arguments.count > ARGUMENTS_MAX)
 		return send_error(connection, MHD_HTTP_BAD_REQUEST, "there are too many arguments");
 	int r = hl_request_parse(path, arguments.all, arguments.count, &request, &err);
+	bool lists = request.kind == HL_REQUEST_INDEX || request.name || request.before;
 	if (r == 0 && hl_catalog_read(&catalog, serve->options->directories,
-				      serve->options->directory_count) < 0)
+				      lists ? serve->options->directory_count : 0) < 0)
 		r = hl_error_set(&err, -ENOMEM, "out of memory");
 	if (r < 0)
 		return send_error(connection, status_of(r), err.text);

@@ -24,14 +24,29 @@ CONNECTIONS_MAX = 64
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
+OTHER_USER = 65534
+
+
+def write_token(path):
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+        file.write(TOKEN)
+
+
 class Server:
     """`heapline serve` on a free port of loopback."""
 
-    def __init__(self, directory, *options, tmpdir):
+    def __init__(self, directory, *options, tmpdir, user=None):
+        self.headers = {}
+        if os.geteuid() == 0 and user is None and "--token-file" not in options:
+            token = os.path.join(tmpdir, "token")
+            write_token(token)
+            options += ("--token-file", token)
+            self.headers = {"Authorization": f"Bearer {TOKEN}"}
+        who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         self.process = subprocess.Popen(
             [harness.HEAPLINE, "serve", "--listen", "127.0.0.1:0", *options, directory],
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env=dict(os.environ, TMPDIR=tmpdir))
+            env=dict(os.environ, TMPDIR=tmpdir), **who)
         line = self.process.stderr.readline()
         found = re.search(r"http://([0-9.]+):(\d+)/", line)
         if not found:
@@ -51,7 +66,7 @@ class Server:
         connection = http.client.HTTPConnection(address, self.port, timeout=harness.TIMEOUT_S)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_host="Host" in headers)
-            for name, value in headers.items():
+            for name, value in {**self.headers, **headers}.items():
                 connection.putheader(name, value)
             connection.endheaders()
             response = connection.getresponse()
@@ -120,6 +135,14 @@ class ServeTest(harness.TestCase):
     def start(self, *options):
         self.server = self.enterContext(Server(self.recordings, *options, tmpdir=self.directory))
         return self.server
+
+    def start_without_token(self, *options):
+        """Of a user who may do so."""
+        user = None
+        if os.geteuid() == 0:
+            harness.need_other_user(OTHER_USER)
+            user = OTHER_USER
+        return self.enterContext(Server("/", *options, tmpdir="/tmp", user=user))
 
     def is_waiting(self):
         """Whether the server waits for what comes after its first snapshot."""
@@ -234,7 +257,8 @@ class AnswersTest(ServeTest):
         server = self.start()
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         with contextlib.closing(connection):
-            connection.request("GET", f"/debug/pprof/allocs?pid={recorded.pid}&seconds=10")
+            connection.request("GET", f"/debug/pprof/allocs?pid={recorded.pid}&seconds=10",
+                               headers=server.headers)
             harness.wait_until(self.is_waiting, "the first snapshot")
             recorded.tell("alloc 50")
             recorded.tell("release 1010")
@@ -290,6 +314,46 @@ class AnswersTest(ServeTest):
         for link in own:
             with self.subTest(link=link):
                 server.get(link)
+
+    def test_recordings_of_one_name_keep_theirs(self):
+        folders = [self.path(name) for name in ("one", "two")]
+        for folder in folders:
+            os.mkdir(folder)
+            self.record_well([harness.program("known_answer")],
+                             name=os.path.join(os.path.basename(folder), "same.hl"))
+        names = []
+        for order in (folders, folders[::-1]):
+            with Server(order[0], order[1], tmpdir=self.directory) as server:
+                page = server.get("/").decode()
+                names.append(set(re.findall(r"/api/top\?recording=(same[^\"]*)", page)))
+                for name in names[-1]:
+                    server.get(f"/api/top?recording={name}")
+        self.assertEqual(names[0], names[1])
+        self.assertEqual(len(names[0]), 2)
+
+    def test_more_recordings_than_are_listed_are_counted(self):
+        for number in range(1003):
+            with open(os.path.join(self.recordings, f"r{number}.hl"), "w", encoding="ascii"):
+                pass
+        page = self.start().get("/").decode()
+        self.assertRegex(page, r"\d+ older recordings are not listed")
+
+    def test_a_collector_that_did_not_answer_is_left_alone_for_a_while(self):
+        recorded, other = self.start_recorded("stopped.hl"), self.start_recorded("other.hl")
+        server = self.start()
+
+        def seen():
+            return metrics(server.get("/metrics").decode())["heapline_inuse_bytes"]
+
+        self.assertIn(recorded.pid, seen())
+        os.kill(recorded.process.pid, signal.SIGSTOP)
+        try:
+            self.assertNotIn(recorded.pid, seen())
+        finally:
+            os.kill(recorded.process.pid, signal.SIGCONT)
+        figures = seen()
+        self.assertNotIn(recorded.pid, figures)
+        self.assertIn(other.pid, figures)
 
     def test_two_processes_are_told_apart(self):
         one, other = self.start_recorded("one.hl"), self.start_recorded("other.hl")
@@ -354,8 +418,7 @@ class RefusalsTest(ServeTest):
 
     def test_nobody_without_the_token_is_answered(self):
         token = self.path("token")
-        with open(os.open(token, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write(TOKEN)
+        write_token(token)
         server = self.start("--token-file", token)
 
         def basic(text):
@@ -372,14 +435,19 @@ class RefusalsTest(ServeTest):
         headers = {"Authorization": f"Bearer {TOKEN}", "Host": "metrics.example"}
         self.assertEqual(server.ask("/metrics", **headers)[0], 200)
 
+    def test_root_asks_for_a_token(self):
+        harness.need_root()
+        result = harness.run([harness.HEAPLINE, "serve", self.recordings], timeout=60)
+        self.assert_refused(result, "--token-file")
+
     def test_pages_of_other_sites_cannot_ask(self):
-        server = self.start()
+        server = self.start_without_token()
         self.assertEqual(server.ask("/metrics", Host="evil.example")[0], 403)
         self.assertEqual(server.ask("/metrics", Host=f"localhost:{server.port}")[0], 200)
         self.assertEqual(server.ask("/metrics", Host=f"127.0.0.2:{server.port}")[0], 403)
 
     def test_a_server_on_another_loopback_address_answers_to_it(self):
-        server = self.start("--listen", "127.0.0.2:0")
+        server = self.start_without_token("--listen", "127.0.0.2:0")
         own = f"127.0.0.2:{server.port}"
         self.assertEqual(server.ask("/metrics", address="127.0.0.2", Host=own)[0], 200)
         self.assertEqual(server.ask("/metrics", address="127.0.0.2", Host="evil.example")[0], 403)
@@ -392,14 +460,16 @@ class RefusalsTest(ServeTest):
         short = self.path("short")
         with open(os.open(short, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
             file.write("short")
+        right = self.path("right")
+        write_token(right)
         server = self.start()
         for options, part in (
                 (["--listen", "0.0.0.0:0"], "without a token"), (["--listen", "nonsense"], "127.0.0.1:7373"),
                 (["--listen", "127.0.0.1:70000"], "127.0.0.1:7373"),
-                (["--listen", f"127.0.0.1:{server.port}"], "cannot listen on"),
+                (["--listen", f"127.0.0.1:{server.port}", "--token-file", right], "cannot listen on"),
                 (["--token-file", open_token], "chmod 600"), (["--token-file", short], "16 to 256"),
                 (["--token-file", self.path("none")], "No such file"),
-                ([self.path("none")], "No such file")):
+                (["--token-file", right, self.path("none")], "No such file")):
             with self.subTest(options=options):
                 result = harness.run([harness.HEAPLINE, "serve", *options], timeout=60)
                 self.assert_refused(result, part)
@@ -439,13 +509,14 @@ class BoundsTest(ServeTest):
         server = self.start()
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         with contextlib.closing(connection):
-            connection.request("GET", f"/debug/pprof/heap?pid={recorded.pid}&seconds=600")
+            connection.request("GET", f"/debug/pprof/heap?pid={recorded.pid}&seconds=600",
+                               headers=server.headers)
             harness.wait_until(self.is_waiting, "the first snapshot")
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(60), 0)
 
     def test_another_users_processes_are_not_there(self):
-        uid = 65534
+        uid = OTHER_USER
         harness.need_other_user(uid)
         recorded = self.start_recorded()
         with subprocess.Popen([harness.HEAPLINE, "serve", "--listen", "127.0.0.1:0", "/"],

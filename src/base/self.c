@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Spawns /proc/self/exe; see self.h. */
+#include "base/self.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SENTENCE_BEGIN "heapline: "
+
+extern char **environ;
+
+/* Who begins it may hold signals back, and ignore some. */
+static int set_signals(posix_spawnattr_t *attributes)
+{
+	sigset_t none, usual;
+
+	sigemptyset(&none);
+	sigemptyset(&usual);
+	sigaddset(&usual, SIGPIPE);
+	sigaddset(&usual, SIGXFSZ);
+	int error = posix_spawnattr_setflags(attributes,
+					     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	if (!error)
+		error = posix_spawnattr_setsigdefault(attributes, &usual);
+	return error ? error : posix_spawnattr_setsigmask(attributes, &none);
+}
+
+static int set_streams(posix_spawn_file_actions_t *files, int out, int complaints)
+{
+	int error = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+
+	if (!error)
+		error = posix_spawn_file_actions_adddup2(files, out, STDOUT_FILENO);
+	return error ? error : posix_spawn_file_actions_adddup2(files, complaints, STDERR_FILENO);
+}
+
+int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pid)
+{
+	bool has_own = out >= 0;
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+
+	if (posix_spawn_file_actions_init(&files))
+		return -ENOMEM;
+	if (posix_spawnattr_init(&attributes)) {
+		posix_spawn_file_actions_destroy(&files);
+		return -ENOMEM;
+	}
+	int error = has_own ? set_streams(&files, out, complaints) : 0;
+	if (!error && has_own)
+		error = set_signals(&attributes);
+	if (!error)
+		error = posix_spawn(ret_pid, "/proc/self/exe", &files, &attributes, arguments,
+				    environ);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attributes);
+	return -error;
+}
+
+const char *hl_self_sentence(int complaints, char text[HL_SELF_SENTENCE_MAX])
+{
+	ssize_t size = pread(complaints, text, HL_SELF_SENTENCE_MAX - 1, 0);
+
+	text[size > 0 ? size : 0] = '\0';
+	char *sentence = strstr(text, SENTENCE_BEGIN);
+	if (!sentence)
+		return NULL;
+	sentence += strlen(SENTENCE_BEGIN);
+	sentence[strcspn(sentence, "\n")] = '\0';
+	return sentence;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs heapline itself, for what one of its verbs does. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/*
+ * Begins heapline with ${arguments}, NULL-terminated, the first of which is "heapline". It writes to ${out} and ${complaints},
+ * reads nothing, and takes signals as a program does that a shell begins; both -1: it has the standard streams and
+ * the signals of its parent. 0 or a negative errno.
+ */
+int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pid);
+
+#define HL_SELF_SENTENCE_MAX 2000 /* bytes, with the NUL */
+
+/* The first sentence that it wrote to ${complaints}, a file, without "heapline: " before it; NULL: none. In ${text}. */
+const char *hl_self_sentence(int complaints, char text[HL_SELF_SENTENCE_MAX]);

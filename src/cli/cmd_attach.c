@@ -108,9 +108,9 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 	if (hl_record_is_quiet())
 		return;
 	if (summary.unrecorded_children)
-		hl_cli_note("children that process %" PRIu64
-			    " forked pass through the recorder and "
-			    "are not recorded; 'heapline attach -p CHILD' joins one of them",
+		hl_cli_note("some children that process %" PRIu64
+			    " forked could not be recorded; 'heapline attach -p CHILD' joins one "
+			    "of them",
 			    pid);
 	if (times.detach_us)
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
@@ -121,6 +121,24 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
 			    " stood still for %.1f ms to attach, one thread of it for %.1f ms",
 			    pid, times.patch_us / 1e3, times.bring_us / 1e3);
+}
+
+/* ---- children ---- */
+
+struct joining {
+	struct hl_attach *attach;
+	struct hl_collector *collector;
+};
+
+static void join_children(void *context)
+{
+	struct joining *joining = context;
+	struct hl_attach_child child;
+
+	while (hl_attach_next_child(joining->attach, &child)) {
+		int r = hl_collector_adopt_child(joining->collector, child.pid, child.region_fd);
+		hl_attach_answer_child(joining->attach, &child, r == 0);
+	}
 }
 
 /* ---- the whole ---- */
@@ -150,6 +168,10 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		return r;
 	}
 	hl_collector_keep(collector);
+	struct joining joining = {attach, collector};
+	int children_fd = hl_attach_follow(attach);
+	if (children_fd >= 0)
+		hl_collector_heed(collector, children_fd, join_children, &joining);
 	say_beginning(facts, name);
 	say_unseen(attach, collector);
 	if (duration_seconds > 0)

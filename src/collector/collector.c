@@ -54,6 +54,7 @@ enum event {
 	EVENT_SOCKET,
 	EVENT_TIMER,
 	EVENT_CONTROL,
+	EVENT_HEEDED,
 	EVENT_WAITING,
 	EVENT_TRACKED = EVENT_WAITING + WAITING_MAX,
 };
@@ -84,6 +85,8 @@ struct hl_collector {
 	uint32_t examined_count;
 	uint64_t next_save_ns;
 	uint32_t revivals_seen; /* of the archive's directory */
+	hl_collector_ready_fn *ready;
+	void *ready_context;
 	struct hl_collector_summary summary;
 };
 
@@ -539,8 +542,9 @@ static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bo
 		save_soon(collector);
 }
 
-int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
-		       uint64_t *ret_region_bytes, struct hl_error *err)
+/* Makes ${region_fd} a region for process ${pid}, and follows that. */
+static int take_in(struct hl_collector *collector, pid_t pid, int region_fd,
+		   struct hl_tracked **ret_tracked)
 {
 	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
 	struct hl_tracked *tracked;
@@ -549,24 +553,63 @@ int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
 	if (pidfd < 0) {
 		int r = -errno;
 		close(region_fd);
-		return hl_error_set(err, r, "cannot watch process %d: %s", pid, strerror(-r));
+		return r;
 	}
 	prlimit(pid, RLIMIT_AS, NULL, &limit);
 	int r = hl_tracked_new(pid, pidfd, &collector->settings.region, limit.rlim_cur, region_fd,
 			       &tracked);
 	if (r < 0)
-		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
+		return r;
 	r = follow(collector, tracked);
 	if (r < 0) {
 		hl_tracked_free(tracked);
-		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
+		return r;
 	}
+	enter(collector, tracked, false);
+	warn_of_address_space(collector, tracked, limit.rlim_cur);
+	*ret_tracked = tracked;
+	return 0;
+}
+
+int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
+		       uint64_t *ret_region_bytes, struct hl_error *err)
+{
+	struct hl_tracked *tracked;
+
+	int r = take_in(collector, pid, region_fd, &tracked);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
 	collector->archive.meta.attached = ran_before;
 	tracked->ran_before = ran_before;
 	*ret_region_bytes = tracked->region.bytes;
-	enter(collector, tracked, false);
-	warn_of_address_space(collector, tracked, limit.rlim_cur);
 	return 0;
+}
+
+int hl_collector_adopt_child(struct hl_collector *collector, pid_t pid, int region_fd)
+{
+	struct hl_tracked *tracked;
+
+	/* A process that asks twice tells nothing that is worth a warning. */
+	if (find_running(collector, pid)) {
+		close(region_fd);
+		return -EEXIST;
+	}
+	int r = take_in(collector, pid, region_fd, &tracked);
+	if (r < 0) {
+		refuse(collector, pid, reason_of(-r), true);
+		return r;
+	}
+	hl_tracked_set_forked(tracked);
+	tracked->ran_before = true;
+	return 0;
+}
+
+int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready_fn *ready,
+		      void *context)
+{
+	collector->ready = ready;
+	collector->ready_context = context;
+	return watch(collector, fd, EVENT_HEEDED);
 }
 
 /* A pid that says hello again has begun another program. */
@@ -737,6 +780,8 @@ static void on_event(struct hl_collector *collector, uint64_t cookie)
 		on_waiting(collector, &collector->waiting[cookie - EVENT_WAITING]);
 	else if (cookie == EVENT_CONTROL)
 		hl_control_dispatch(collector->control);
+	else if (cookie == EVENT_HEEDED)
+		collector->ready(collector->ready_context);
 	else if (cookie == EVENT_TIMER)
 		on_second(collector);
 	else

@@ -66,10 +66,21 @@ int hl_collector_begin(struct hl_collector *collector, const char *path, bool re
 /*
  * Takes in a process whose recorder is brought in, and will map the region that ${region_fd}, an
  * empty memfd, becomes; it is taken over also on failure. ${ran_before}: not from its beginning. The process counts as recorded, and a
- * recorder must begin in it, or the recording be abandoned. Its children are not recorded.
+ * recorder must begin in it, or the recording be abandoned.
  */
 int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
 		       uint64_t *ret_region_bytes, struct hl_error *err);
+
+/*
+ * The same for process ${pid}, which one of those has forked. Its recorder waits, and begins as soon as it
+ * is told; it counts itself as unrecorded otherwise. 0 or a negative errno.
+ */
+int hl_collector_adopt_child(struct hl_collector *collector, pid_t pid, int region_fd);
+
+/* Calls ${ready} whenever ${fd} is readable, from hl_collector_dispatch(). 0 or a negative errno. */
+typedef void hl_collector_ready_fn(void *context);
+int hl_collector_heed(struct hl_collector *collector, int fd, hl_collector_ready_fn *ready,
+		      void *context);
 
 /* Adds ${sentence} to the recording's warnings. */
 void hl_collector_warn(struct hl_collector *collector, const char *sentence);

@@ -93,7 +93,8 @@ void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracke
 	const struct hl_region_kin *kin = &tracked->region.header->kin;
 
 	unrecorded->started += plausible(&kin->started);
-	unrecorded->forked += plausible(&kin->unrecorded);
+	unrecorded->forked += plausible(&kin->unrecorded) +
+			      plausible(&tracked->region.header->children.unrecorded);
 	unrecorded->awaited += plausible(&kin->awaited);
 }
 

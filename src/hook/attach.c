@@ -3,6 +3,7 @@
 #include "hook/attach_parts.h"
 
 #include "base/cleanup.h"
+#include "process/process.h"
 
 #include <asm/hwcap2.h>
 #include <asm/prctl.h>
@@ -149,6 +150,7 @@ void hl_attach_free(struct hl_attach *attach)
 	if (!attach)
 		return;
 	hl_attach_watch_end(attach);
+	hl_attach_children_free(attach);
 	hl_attach_disown(attach);
 	if (attach->region_copy >= 0)
 		close(attach->region_copy);
@@ -284,6 +286,27 @@ static bool may_map_code(struct hl_attach *attach)
 	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls), &ignored) == 0;
 }
 
+/* Whether a forked child may do what it takes to be recorded. */
+static bool may_follow(struct hl_attach *attach)
+{
+	static const struct hl_seccomp_call calls[] = {
+		{"memfd_create", SYS_memfd_create, {0, MFD_CLOEXEC | MFD_ALLOW_SEALING}},
+		{"prctl", SYS_prctl, {PR_GET_SECCOMP}},
+	};
+	struct hl_error ignored;
+
+	return hl_remote_check_calls(attach->remote, calls, HL_COUNT_OF(calls), &ignored) == 0;
+}
+
+static bool has_filter(const struct hl_attach *attach)
+{
+	struct hl_process_condition condition;
+	struct hl_error ignored;
+
+	return hl_process_condition_read(attach->pid, &condition, &ignored) == 0 &&
+	       condition.seccomp_mode != 0;
+}
+
 /* ---- bringing, by one stopped thread ---- */
 
 static int say_refusal(const struct hl_attach *attach, long r, struct hl_error *err)
@@ -336,6 +359,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 	}
 	if (r == 0) {
 		attach->may_map_code = may_map_code(attach);
+		attach->may_follow = may_follow(attach);
 		attach->region_copy = fcntl(*ret_region_fd, F_DUPFD_CLOEXEC, 0);
 	}
 	return r < 0 ? or_changed(attach, say_refusal(attach, r, err), err) : 0;
@@ -383,6 +407,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		/* In another namespace of processes it has another number, or none. */
 		.collector_pid = (pid_t)attach->record.target_pid == attach->pid ? getpid() : 0,
 		.counts_layers = attach->counts_layers,
+		.has_filter = has_filter(attach),
 	};
 
 	for (uint32_t i = 0; i < attach->record.patch_count; i++) {
@@ -428,8 +453,15 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 
 int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err)
 {
-	hl_attach_watch_end(attach);
-	int r = hl_attach_give_back(attach, wait_ms, err);
+	struct hl_error problem = {0};
 
+	hl_attach_watch_end(attach);
+	hl_attach_children_end(attach);
+	int r = hl_attach_give_back(attach, wait_ms, err);
+	int left = hl_attach_leave_children(attach, wait_ms, &problem);
+	if ((r == 0 || r == -ESRCH) && left < 0) {
+		*err = problem;
+		return left;
+	}
 	return r == -ESRCH ? 0 : r;
 }

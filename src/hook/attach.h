@@ -51,6 +51,26 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
  */
 int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
 
+/*
+ * After hl_attach_patch(): children that the process forks from here on, and theirs, ask for regions of their
+ * own, and wait. The descriptor is readable when some do, and not the caller's to close; or a negative errno:
+ * they run unrecorded. hl_attach_next_child() says which, false if none does;
+ * its process may be anybody's by the time that it is looked at. ${region_fd}, an empty memfd, becomes the
+ * caller's. hl_attach_answer_child() lets it go on; ${has_region}: the region is laid out. They are left with
+ * their parent, by hl_attach_detach().
+ */
+struct hl_attach_child {
+	pid_t pid;
+	int region_fd;
+	uint32_t place;
+	uint64_t post;
+};
+
+int hl_attach_follow(struct hl_attach *attach);
+bool hl_attach_next_child(struct hl_attach *attach, struct hl_attach_child *ret_child);
+void hl_attach_answer_child(struct hl_attach *attach, const struct hl_attach_child *child,
+			    bool has_region);
+
 /* Writes what allocates or frees in the process without being recorded, once it is patched; "" when
  * nothing is known to. */
 void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity);

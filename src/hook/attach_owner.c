@@ -37,18 +37,18 @@ void hl_attach_own(const struct hl_attach *attach)
 	owned.header = header;
 	owned.entry.next = &owned.head.list;
 	owned.head.list.next = &owned.entry;
-	owned.head.futex_offset = (char *)&owned.header->owner - (char *)&owned.entry;
+	owned.head.futex_offset = (char *)&owned.header->children.owner - (char *)&owned.entry;
 	/* Where it fails, as in a sandbox, nobody will see our end, and none is seen too early. */
 	syscall(SYS_get_robust_list, 0, &owned.before, &owned.before_bytes);
 	syscall(SYS_set_robust_list, &owned.head, sizeof(owned.head));
-	atomic_store(&owned.header->owner, (uint32_t)gettid());
+	atomic_store(&owned.header->children.owner, (uint32_t)gettid());
 }
 
 void hl_attach_disown(const struct hl_attach *attach)
 {
 	if (owned.attach != attach)
 		return;
-	atomic_store(&owned.header->owner, FUTEX_OWNER_DIED);
+	atomic_store(&owned.header->children.owner, FUTEX_OWNER_DIED);
 	syscall(SYS_set_robust_list, owned.before, sizeof(*owned.before));
 	munmap(owned.header, sizeof(*owned.header));
 	owned.attach = NULL;
@@ -58,14 +58,26 @@ bool hl_attach_has_lost_owner(const struct hl_attach *attach)
 {
 	static const char region[] = "/memfd:heapline";
 	struct hl_region_header header;
+	struct hl_region_children children;
 
 	for (size_t i = 0; i < attach->maps.count; i++) {
 		const struct hl_map *map = &attach->maps.maps[i];
-		if (!map->offset && !strncmp(map->path, region, strlen(region)) &&
+		if (strncmp(map->path, region, strlen(region)) != 0)
+			continue;
+		/* In a forked child there is this page of its parent's region, and its own region. */
+		if (map->offset == HL_REGION_CHILDREN_START &&
+		    hl_remote_read(attach->remote,
+				   map->start + offsetof(struct hl_region_header, children) -
+					   HL_REGION_CHILDREN_START,
+				   &children, sizeof(children)))
+			return children.owner & FUTEX_OWNER_DIED;
+		if (!map->offset &&
 		    hl_remote_read(attach->remote, map->start, &header, sizeof(header)) &&
 		    !memcmp(header.magic, HL_REGION_MAGIC, sizeof(header.magic)) &&
-		    header.version == HL_REGION_VERSION && header.pid == attach->record.target_pid)
-			return header.owner & FUTEX_OWNER_DIED; /* 0: it may just be coming */
+		    header.version == HL_REGION_VERSION &&
+		    header.pid == attach->record.target_pid && header.children.owner)
+			return header.children.owner &
+			       FUTEX_OWNER_DIED; /* 0: it may just be coming */
 	}
 	return false;
 }

@@ -63,12 +63,14 @@ struct hl_attach {
 	struct hl_record_page record; /* as in the target */
 	bool has_record;	      /* it is there */
 	bool is_patched;
-	bool may_be_inside;	       /* some thread */
-	struct hl_attach_watch *watch; /* NULL: libraries that come later are not hooked */
-	bool may_map_code;	       /* on its own, as far as its seccomp filters say */
-	int region_copy;	       /* a descriptor for that; -1: none */
-	int region_fd;		       /* its number in the target */
-	int leftovers[16];	       /* numbers of such, of a heapline that was killed */
+	bool may_be_inside;		     /* some thread */
+	struct hl_attach_watch *watch;	     /* NULL: libraries that come later are not hooked */
+	struct hl_attach_children *children; /* NULL: they are not recorded */
+	bool may_map_code;		     /* on its own, as far as its seccomp filters say */
+	bool may_follow;   /* forked children may be recorded, as far as these say */
+	int region_copy;   /* a descriptor for that; -1: none */
+	int region_fd;	   /* its number in the target */
+	int leftovers[16]; /* numbers of such, of a heapline that was killed */
 	uint32_t leftover_count;
 	char late_problem[256]; /* what was not patched in libraries that came later; the watch's */
 	struct hl_attach_times times;
@@ -145,6 +147,16 @@ void hl_attach_watch_begin(struct hl_attach *attach);
 
 /* No thread of the target waits for us any more, and ${attach} is the caller's alone. */
 void hl_attach_watch_end(struct hl_attach *attach);
+
+/* ---- attach_children.c ---- */
+
+/* From here on none waits for us. */
+void hl_attach_children_end(struct hl_attach *attach);
+
+/* Takes the recorder out of those that have it. As hl_attach_detach(), for the first that cannot be left. */
+int hl_attach_leave_children(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
+
+void hl_attach_children_free(struct hl_attach *attach);
 
 /* ---- attach_owner.c ---- */
 

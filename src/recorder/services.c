@@ -106,6 +106,11 @@ void hl_services_open(uint64_t current, uint64_t handle_of)
 		hl_script_register(&provider);
 }
 
+void hl_services_enter_child(void)
+{
+	atomic_store(&known, NULL);
+}
+
 /* ---- names ---- */
 
 static struct names *names_of_all(void)

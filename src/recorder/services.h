@@ -12,5 +12,8 @@
  * ${handle_of} says that of a context; 0: there is no such function. Before the recorder runs. */
 void hl_services_open(uint64_t current, uint64_t handle_of);
 
+/* In a forked child: the names are gone with its parent's memory. */
+void hl_services_enter_child(void);
+
 /* The service of ${context} begins: ${module}, whose first word is its name, and what it is given, or NULL. */
 void hl_services_name(const void *module, const void *context, const char *arguments);

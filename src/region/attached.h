@@ -48,7 +48,7 @@ enum hl_hook {
  * What the image knows of a thread. Slots are found by the thread pointer, %fs:0, which is its own
  * address in every process with threads of glibc or musl; threads without one pass through. A thread that reuses the thread-local
  * storage of one that has ended takes its slot over: it is seen by the tid that libc keeps there.
- * In a forked child they are those of its parent, and nobody counts there any more.
+ * In a forked child they are those of its parent, until it is recorded itself.
  */
 struct hl_attached_slot {
 	_Atomic uint64_t key;	/* %fs:0; 0, 1 = free; UINT64_MAX: nobody gets it */
@@ -162,6 +162,8 @@ struct hl_attached_start {
 	uint64_t current_service, service_of; /* see hl_services_open(); 0: there are none */
 	/* Whether calls that a function of a rule makes of others are counted, too. */
 	uint8_t counts_layers;
+	/* The process runs under a seccomp filter, which permits what a forked child calls to be recorded. */
+	uint8_t has_filter;
 	struct hl_attached_rule rules[HL_ATTACHED_RULES_MAX];
 };
 

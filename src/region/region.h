@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 15u
+#define HL_REGION_VERSION 16u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -359,6 +359,61 @@ static inline uint32_t hl_libraries_answers(uint32_t word)
 	return word / HL_LIBRARIES_STATES;
 }
 
+/*
+ * Forked children of a process that heapline has entered, and their children, ask for regions of their own
+ * in the header of the region of the first one: the page with this stays mapped in them, and nothing
+ * else of that region. A child puts a post into a free place, rings the bell, and waits on the upper
+ * half of the post.
+ */
+#define HL_CHILD_POSTS 32u
+
+/* A post that is gone has been refused. */
+enum hl_child_state {
+	HL_CHILD_POSTED = 1, /* the child may take it back */
+	HL_CHILD_TAKEN,	     /* heapline looks at it; the child may take it back, too */
+	HL_CHILD_JOINED,     /* its memfd is a region; the child takes it away */
+};
+
+#define HL_CHILD_STATES 4u
+
+/* A post: the state, the child's descriptor of an empty memfd, and its pid as it sees itself. */
+static inline uint64_t hl_child_post(uint32_t pid, uint32_t fd, enum hl_child_state state)
+{
+	return ((uint64_t)fd * HL_CHILD_STATES + state) << 32 | pid;
+}
+
+static inline uint32_t hl_child_post_pid(uint64_t post)
+{
+	return (uint32_t)post;
+}
+
+static inline uint32_t hl_child_post_fd(uint64_t post)
+{
+	return (uint32_t)(post >> 32) / HL_CHILD_STATES;
+}
+
+static inline enum hl_child_state hl_child_post_state(uint64_t post)
+{
+	return (enum hl_child_state)(post >> 32 & (HL_CHILD_STATES - 1));
+}
+
+struct hl_region_children {
+	_Atomic uint64_t posts[HL_CHILD_POSTS]; /* 0: free */
+	_Atomic uint32_t bell;			/* counts posts; heapline waits on it */
+	_Atomic uint32_t is_heard;		/* 0: nobody would come */
+	/* Forked children that are not recorded. */
+	_Atomic uint32_t unrecorded;
+	/* Of the heapline that has brought the recorder in, its thread as it sees itself: a robust futex,
+	 * which the kernel marks with FUTEX_OWNER_DIED whatever ends it. 0: there is none. */
+	_Atomic uint32_t owner;
+};
+
+/* The futex. */
+static inline uint32_t *hl_child_post_futex(_Atomic uint64_t *post)
+{
+	return (uint32_t *)post + 1;
+}
+
 struct hl_region_header {
 	char magic[8];
 	uint32_t version;
@@ -408,11 +463,16 @@ struct hl_region_header {
 	struct hl_introspection_box introspection;
 	struct hl_region_kin kin;
 	_Atomic uint32_t libraries; /* hl_libraries_word() */
-	/* Of the heapline that has brought the recorder in, its thread as it sees itself: a robust futex,
-	 * which the kernel marks with FUTEX_OWNER_DIED whatever ends it. 0: there is none. */
-	_Atomic uint32_t owner;
 	struct hl_region_refusal refusal;
+	struct hl_region_children children;
 };
+
+/* The pages of the header that have that, from the region's start. */
+#define HL_REGION_CHILDREN_START (offsetof(struct hl_region_header, children) & ~(size_t)4095)
+#define HL_REGION_CHILDREN_BYTES \
+	(((sizeof(struct hl_region_header) + 4095) & ~(size_t)4095) - HL_REGION_CHILDREN_START)
+
+static_assert(HL_REGION_CHILDREN_START > 0, "such a mapping is no region");
 
 /* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB
  * for rings; memory is used only as needed). In less the rings get what the rest leaves, unless

@@ -5,11 +5,14 @@
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
+#include "recorder/script.h"
 #include "recorder/self.h"
 #include "recorder/services.h"
 #include "recorder/sys.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 
 uint64_t hl_image_real[HL_HOOK_COUNT];
 uint32_t hl_image_main_tid;
@@ -66,9 +69,23 @@ static void *map_region(const struct hl_attached_start *start, size_t *ret_bytes
 	void *region = hl_region_map_open(start->region_fd, ret_bytes);
 	if (!region)
 		return NULL;
-	hl_private_map_adopt(region, *ret_bytes);
 	HL_SYS(SYS_munlock, region, *ret_bytes, 0);
 	return HL_SYS(SYS_mprotect, region, *ret_bytes, PROT_READ | PROT_WRITE) < 0 ? NULL : region;
+}
+
+/* Remembers what is to be given back with all else; of the first process' region not the page that
+ * its children need. */
+static void adopt_region(char *region, size_t bytes)
+{
+	size_t end = HL_REGION_CHILDREN_START + HL_REGION_CHILDREN_BYTES;
+
+	if (hl_image_children) {
+		hl_private_map_adopt(region, bytes);
+		return;
+	}
+	hl_image_children = &((struct hl_region_header *)region)->children;
+	hl_private_map_adopt(region, HL_REGION_CHILDREN_START);
+	hl_private_map_adopt(region + end, bytes - end);
 }
 
 static int64_t set_up(const struct hl_attached_start *start)
@@ -78,6 +95,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 	void *region = map_region(start, &bytes);
 	if (!region)
 		return -ENOMEM;
+	adopt_region(region, bytes);
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
 	if (!recorder || (!start->find_object && !hl_image_objects_init()) ||
 	    !hl_recorder_set_up(recorder, region, bytes, start->may_read_tsc))
@@ -85,9 +103,8 @@ static int64_t set_up(const struct hl_attached_start *start)
 	if (!start->usable_size)
 		recorder->objects_only = true; /* the array keeps a block's slack, not its size */
 	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
-		recorder->has_rules |= hl_image_rule_has_keys(&start->rules[i]);
+		recorder->has_rules |= hl_image_rule_has_keys(&hl_image_rules[i]);
 	recorder->counts_layers = start->counts_layers;
-	hl_services_open(start->current_service, start->service_of);
 	recorder->region.collector_pid = start->collector_pid;
 	recorder->modules.eh_frame = start->eh_frame;
 	recorder->modules.eh_frame_bytes = start->eh_frame_bytes;
@@ -103,21 +120,59 @@ static int64_t start(const struct hl_attached_start *start)
 		return -EALREADY;
 	hl_image_libc_init(start);
 	take_functions(start);
+	hl_services_open(start->current_service, start->service_of);
 	hl_image_main_tid = (uint32_t)start->main_tid;
 	int64_t result = make_gate() ? set_up(start) : -ENOTSUP;
 	hl_sys_close(start->region_fd);
 	if (result < 0)
-		hl_private_map_release();
+		hl_image_give_back();
 	else
 		hl_image_open(start->may_read_fs_base);
 	return result;
 }
 
+void hl_image_give_back(void)
+{
+	hl_recorder = NULL;
+	hl_private_map_release();
+	if (hl_image_children)
+		hl_sys_munmap((void *)((uintptr_t)hl_image_children & ~(uintptr_t)4095),
+			      HL_REGION_CHILDREN_BYTES);
+	hl_image_children = NULL;
+}
+
+/* All else is as it was told to the first process. */
+bool hl_image_start_child(int region_fd)
+{
+	struct stat status;
+
+	hl_recorder = NULL;
+	hl_private_map_release();
+	if (HL_SYS(SYS_fstat, region_fd, &status, 0) < 0)
+		return false;
+	start_room.region_fd = region_fd;
+	start_room.region_bytes = (uint64_t)status.st_size;
+	hl_image_main_tid = hl_sys_getpid();
+	hl_services_enter_child();
+	hl_script_enter_child();
+	if (set_up(&start_room) < 0)
+		return false;
+	hl_recorder->inherits = true;
+	hl_image_open(start_room.may_read_fs_base);
+	return true;
+}
+
+bool hl_image_may_ask(void)
+{
+	long mode = HL_SYS(SYS_prctl, PR_GET_SECCOMP, 0, 0);
+
+	return mode == 0 || (mode > 0 && start_room.has_filter);
+}
+
 static int64_t stop(void)
 {
 	hl_image_close();
-	hl_recorder = NULL;
-	hl_private_map_release();
+	hl_image_give_back();
 	return 0;
 }
 

@@ -6,7 +6,7 @@
  *
  *	stub	the way from a patched function into its hook; counts the thread in and out
  *	gate	open while the recorder runs and a thread pointer has been set, and closed in forked
- *		children, which pass through for good
+ *		children until they have regions of their own; those that get none pass through
  */
 #pragma once
 
@@ -24,8 +24,30 @@ extern HL_HIDDEN struct hl_attached_rule hl_image_rules[HL_ATTACHED_RULES_MAX];
 
 extern HL_HIDDEN uint32_t hl_image_main_tid;
 
-/* 1 once a forked child has given its parent's memory back. */
+/* 1 once a forked child gives its parent's memory back, unless it is recorded itself. */
 extern HL_HIDDEN _Atomic uint32_t hl_image_left;
+
+/* In the region of the process that heapline has entered, of which this is a child, or which it is;
+ * NULL: not mapped. */
+extern HL_HIDDEN struct hl_region_children *hl_image_children;
+
+/* ---- image.c ---- */
+
+/* Unmaps all but the image. No hook is in progress, or ever again. */
+void hl_image_give_back(void);
+
+/* In a forked child: gives back what it has of its parent, and begins with the region of ${region_fd}.
+ * False without memory. */
+bool hl_image_start_child(int region_fd);
+
+/* Whether no sandbox has come since heapline looked whether one forbids what hl_image_ask() does. */
+bool hl_image_may_ask(void);
+
+/* ---- children.c ---- */
+
+/* Has heapline make a region for this forked child. Its descriptor; -1: it is not to be recorded. Takes
+ * two seconds at most. Signals are blocked. */
+int hl_image_ask(void);
 
 /* ---- slots.c ---- */
 
@@ -63,6 +85,9 @@ void hl_image_objects_note_unloaded(void);
 
 /* The hook of HL_HOOK_LIBRARIES, for threads of any kind. */
 void hl_image_libraries(void);
+
+/* Whether heapline has ended. Where the kernel cannot tell, it is there as long as its number is. */
+bool hl_image_has_lost_heapline(bool *ret_is_known);
 
 /* ---- stubs.c ---- */
 

@@ -25,11 +25,10 @@
 #define PATIENCE_NS  (2 * HL_NS_PER_SECOND)  /* for one that may be stopped */
 #define ANSWERING_NS (20 * HL_NS_PER_SECOND) /* for one whose end would not be seen; see late.c */
 
-/* Where the kernel cannot tell, it is there as long as its number is. */
-static bool has_ended(bool *ret_is_known)
+bool hl_image_has_lost_heapline(bool *ret_is_known)
 {
 	const struct hl_region_map *region = &hl_recorder->region;
-	uint32_t owner = atomic_load(&region->header->owner);
+	uint32_t owner = atomic_load(&hl_image_children->owner);
 
 	*ret_is_known = owner || region->collector_pid > 0;
 	return owner & FUTEX_OWNER_DIED ||
@@ -40,7 +39,7 @@ static bool has_ended(bool *ret_is_known)
 static bool is_in_vain(_Atomic uint32_t *libraries, uint32_t word, uint64_t waited_ns)
 {
 	uint32_t missed = hl_libraries_word(hl_libraries_answers(word) + 1, HL_LIBRARIES_MISSED);
-	bool is_known, ended = has_ended(&is_known);
+	bool is_known, ended = hl_image_has_lost_heapline(&is_known);
 
 	if (waited_ns >= LOOK_NS && ended) {
 		atomic_store(libraries, HL_LIBRARIES_UNWATCHED);

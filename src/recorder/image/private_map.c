@@ -106,9 +106,9 @@ void hl_private_map_release(void)
 {
 	for (uint32_t i = 0; i < MAPPINGS_MAX; i++) {
 		uintptr_t address = atomic_load(&mappings[i].address);
-		if (address <= RESERVED)
-			continue;
-		hl_sys_munmap((void *)address, mappings[i].bytes);
-		atomic_store(&mappings[i].address, 0);
+		if (address > RESERVED)
+			hl_sys_munmap((void *)address, mappings[i].bytes);
+		if (address) /* reserved by a thread that a forked child does not have, too */
+			atomic_store(&mappings[i].address, 0);
 	}
 }

@@ -253,29 +253,59 @@ struct hl_attached_slot *hl_image_find(void)
 	return slot;
 }
 
+/* Of the threads that a forked child has not; its own keeps its slot, as it may be on the way to it. */
+static void forget_threads(uint64_t key)
+{
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		struct hl_attached_slot *slot = &hl_self_slots[i];
+		uint64_t seen = atomic_load_explicit(&slot->key, memory_order_relaxed);
+		if (seen <= KEY_REAPED || seen == KEY_NOBODY)
+			continue;
+		bool is_own = seen == key;
+		uint32_t tid = is_own ? hl_sys_gettid() : 0;
+		*slot = (struct hl_attached_slot){.key = is_own ? key : KEY_REAPED, .tid = tid};
+		if (is_own)
+			slot->tid_offset = find_tid(slot, key, tid);
+	}
+}
+
 /*
- * In a forked child. What the recorder has mapped is there, as it was in the parent, for a child that
- * a signal handler forked out of a hook, and which goes on with that: its count tells. Whoever is in
- * no hook needs none of it, and tells the parent's heapline that it is there.
+ * In a forked child, by its first thread. What the recorder has mapped is there, as it was in the parent,
+ * for a child that a signal handler forked out of a hook, and which goes on with that: its count tells.
+ * Whoever is in no hook needs none of it. True: it is recorded from here on; else the parent's heapline
+ * is told that it is there. Where another thread was on its way to its slot, or this one was when a
+ * handler forked, nobody could tell who is still in the image: such a child is not recorded.
  */
-static void leave(void)
+static bool begin_child(void)
 {
 	uint64_t key = thread_pointer();
 	uint32_t none = 0;
 
 	if (hl_sys_gettid() != hl_sys_getpid())
-		return;
+		return false;
 	for (uint32_t i = 0; i < SLOTS; i++)
 		if (atomic_load_explicit(&hl_self_slots[i].key, memory_order_relaxed) == key &&
 		    atomic_load_explicit(&hl_self_slots[i].inside, memory_order_relaxed))
-			return;
+			return false;
 	if (!atomic_compare_exchange_strong(&hl_image_left, &none, 1))
-		return;
-	atomic_fetch_add(&hl_recorder->region.header->kin.unrecorded, 1); /* it is one */
-	hl_private_map_release();
+		return false;
+	bool is_alone = key && atomic_load(&hl_attached.inside_without_slot) == 1;
+	int region_fd = is_alone ? hl_image_ask() : -1;
+	if (region_fd >= 0) {
+		forget_threads(key);
+		bool is_recorded = hl_image_start_child(region_fd);
+		hl_sys_close(region_fd);
+		if (is_recorded) {
+			atomic_store(&hl_image_left, 0);
+			return true;
+		}
+	}
+	atomic_fetch_add(&hl_image_children->unrecorded, 1); /* it is one */
+	hl_image_give_back();
+	return false;
 }
 
-/* True when it is open now. Without signals: in the child of a handler that forks it stays closed. */
+/* True when it is open now. Without signals: in the child of a handler that forks it is another's. */
 bool hl_image_at_closed_gate(void)
 {
 	uint64_t before;
@@ -287,9 +317,9 @@ bool hl_image_at_closed_gate(void)
 	bool is_open = !is_forked && try_open();
 	if (!is_forked && !is_open)
 		count_lost();
-	hl_sys_restore_signals(&before);
 	if (is_forked)
-		leave();
+		is_open = begin_child();
+	hl_sys_restore_signals(&before);
 	return is_open;
 }
 

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Children that a joined process forks are recorded from the fork on, and left with it."""
+
+import contextlib
+import os
+import signal
+import time
+
+import attaching
+import harness
+from harness import wait_until
+
+# As in forking.c
+BLOCK_BYTES, CHILD_BLOCKS, MORE_BLOCKS, STORM_BLOCKS, AT_ONCE = 101, 1009, 211, 37, 8
+FREED = CHILD_BLOCKS // 2
+
+
+class Children(attaching.TestCase):
+    PROGRAM = "forking"
+
+    def setUp(self):
+        super().setUp()
+        self.children = []
+
+    def ask(self, process, command):
+        """The number that it answers."""
+        process.stdin.write(command + "\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
+
+    def fork(self, process, command="fork"):
+        child = self.ask(process, command)
+        self.children.append(child)
+        return child
+
+    def kill(self, pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def target(self):
+        with harness.Waiting([harness.program(self.PROGRAM)]) as process:
+            try:
+                yield process
+            finally:
+                for child in self.children:
+                    self.kill(child)
+
+    def end(self, attach):
+        attach.send_signal(signal.SIGINT)
+        attach.wait(attaching.ENDS_IN_S)
+
+    def rows(self):
+        return {row["pid"]: row for row in harness.processes(self.recording)}
+
+    def assert_left(self, pid):
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            for line in maps:
+                self.assertNotIn("memfd:heapline", line)
+                self.assertFalse("r-xp" in line and len(line.split()) == 5, line)
+        self.assertNotIn("heapline", " ".join(os.readlink(f"/proc/{pid}/fd/{fd}")
+                                              for fd in os.listdir(f"/proc/{pid}/fd")))
+
+    def assert_counts(self, row, allocated, freed):
+        self.assertEqual((row["alloc_bytes"], row["inuse_bytes"]),
+                         (allocated * BLOCK_BYTES, (allocated - freed) * BLOCK_BYTES), row)
+        self.assertEqual(row["lost_events"], 0)
+
+    def test_each_block_of_children_and_their_children_is_counted(self):
+        for mode in ("mem-fast", "mem-record", "log-fast"):
+            with self.subTest(mode), self.target() as process:
+                with self.attached(process.pid, "--mode", mode) as attach:
+                    child, nested = self.fork(process), self.fork(process, "nest")
+                    [between] = [pid for pid in harness.children_of(process.pid) if pid != child]
+                    self.children.append(between)
+                    os.kill(child, signal.SIGUSR1)
+                    time.sleep(0.1)
+                    self.end(attach)
+                rows = self.rows()
+                self.assert_counts(rows[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)
+                self.assert_counts(rows[between], CHILD_BLOCKS, FREED)
+                self.assert_counts(rows[nested], MORE_BLOCKS, 0)
+                self.assertEqual(rows[nested]["parent_pid"], between)
+                lost = harness.info(self.recording)["lost"]
+                self.assertNotIn("unrecorded_children",
+                                 {what for what, number in lost.items() if number})
+                self.assertEqual(lost["unmatched_frees"], 0)  # inherited ones are no such
+                for pid in (process.pid, child, between, nested):
+                    self.assert_left(pid)
+                os.kill(child, signal.SIGUSR1)
+                self.attach(child, "-d", "0.01")
+                self.assert_left(child)
+
+    def test_a_recording_goes_on_when_the_parent_has_ended(self):
+        with self.target() as process:
+            with self.attached(process.pid) as attach:
+                child = self.fork(process)
+                process.kill()
+                process.wait()
+                os.kill(child, signal.SIGUSR1)
+                time.sleep(0.1)
+                self.assertIsNone(attach.poll())
+                self.kill(child)
+                self.assertEqual(attach.wait(attaching.ENDS_IN_S), 0)
+        self.assert_counts(self.rows()[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)
+
+    def test_a_child_that_is_killed_is_complete(self):
+        with self.target() as process:
+            with self.attached(process.pid) as attach:
+                child = self.fork(process)
+                self.kill(child)
+                self.end(attach)
+            self.assert_counts(self.rows()[child], CHILD_BLOCKS, FREED)
+
+    def test_a_child_that_becomes_another_program_ends_there(self):
+        with self.target() as process:
+            with self.attached(process.pid) as attach:
+                child = self.fork(process, "exec")
+                wait_until(lambda: "sleep" in open(f"/proc/{child}/comm", encoding="ascii").read(),
+                           "the other program")
+                time.sleep(1.5)  # the collector looks once a second
+                self.end(attach)
+            self.assert_counts(self.rows()[child], CHILD_BLOCKS, FREED)
+            self.assertTrue(os.path.exists(f"/proc/{child}"))
+
+    def test_children_of_a_heapline_that_was_killed_can_be_joined(self):
+        with self.target() as process:
+            with self.attached(process.pid, expected=-signal.SIGKILL) as attach:
+                child = self.fork(process)
+                said = self.attach(child, status=1).stderr
+                self.assertIn(f"process {child} is attached to already, by pid {attach.pid}", said)
+                attach.kill()
+                attach.wait()
+            os.kill(child, signal.SIGUSR1)
+            late = self.fork(process)  # does not wait for an answer
+            for pid in (child, process.pid):
+                self.attach(pid, "-d", "0.01")
+                self.assert_left(pid)
+            self.attach(late, "-d", "0.01")
+
+    def test_a_stopped_heapline_holds_children_for_two_seconds_at_most(self):
+        with self.target() as process:
+            with self.attached(process.pid) as attach:
+                attach.send_signal(signal.SIGSTOP)
+                child = self.fork(process)
+                attach.send_signal(signal.SIGCONT)
+                self.end(attach)
+            self.assertNotIn(child, self.rows())
+            self.assertEqual(harness.info(self.recording)["lost"]["unrecorded_children"], 1)
+
+    def test_a_storm_of_forks_is_joined_and_left(self):
+        with self.target() as process:
+            process.stdin.write("storm 2000\n")
+            process.stdin.flush()
+            recorded = 0
+            for time_of in range(10):
+                self.attach(process.pid, "-d", "0.2", "--mode",
+                            ("mem-fast", "log-fast")[time_of % 2])
+                rows = self.rows()
+                rows.pop(process.pid)
+                # At the end some are left in the middle.
+                partial = [row for row in rows.values()
+                           if row["alloc_bytes"] < STORM_BLOCKS * BLOCK_BYTES]
+                for row in rows.values():
+                    if row not in partial:
+                        self.assert_counts(row, STORM_BLOCKS, 0)
+                self.assertLessEqual(len(partial), AT_ONCE)
+                recorded += len(rows) - len(partial)
+            self.assertEqual(process.stdout.readline(), "0\n")
+            self.assertGreater(recorded, 10)
+
+
+class StaticMusl(Children):
+    """Without glibc's list of modules, and its frames."""
+
+    PROGRAM = "forking_musl"
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -44,7 +44,11 @@ class Node(attaching.TestCase):
         super().setUp()
         # Whose callees are inlined, has their memory.
         self.node = [harness.need("node"), "--perf-basic-prof", "--no-turbo-inlining"]
-        if harness.run([*self.node, "-e", ""], cwd=self.directory).status != 0:
+        with subprocess.Popen([*self.node, "-e", ""], stderr=subprocess.DEVNULL,
+                              cwd=self.directory) as probe:
+            probe.wait(harness.TIMEOUT_S)
+        self.tidy(probe.pid)
+        if probe.returncode != 0:
             self.skipTest("this node does not know --perf-basic-prof")
 
     def script(self, text):

@@ -5,14 +5,17 @@
 #include "base/frame_key.h"
 #include "recorder/private_map.h"
 #include "recorder/script.h"
+#include "unwind/memory.h"
 
 #include <string.h>
 
 #define NAME_BITS  12 /* services whose names are known at a time */
 #define NAME_BYTES (HL_LABEL_NAME_MAX - sizeof(" :00000000") + 1)
 
+#define BEING_WRITTEN UINT32_MAX /* no service has this handle */
+
 struct name {
-	_Atomic uint32_t handle; /* 0: not known, or being written */
+	_Atomic uint32_t handle; /* 0: not known; BEING_WRITTEN */
 	uint32_t bytes;
 	char text[NAME_BYTES];
 };
@@ -151,12 +154,16 @@ void hl_services_name(const void *module, const void *context, const char *argum
 	struct names *names =
 		current_handle && handle_of_context && context ? names_of_all() : NULL;
 	uint32_t handle = names ? handle_of_context(context) : 0, bytes = 0;
-	const char *kind = *(const char *const *)module;
 
-	if (!handle)
+	/* Another program may have a function of this name. */
+	if (!handle || !hl_memory_page_is_readable((uint64_t)module & ~UINT64_C(4095)))
 		return;
+	const char *kind = *(const char *const *)module;
 	struct name *name = &names->of[handle % HL_COUNT_OF(names->of)];
-	atomic_store_explicit(&name->handle, 0, memory_order_relaxed);
+	/* Of two that begin at once and would have the same place, one is shown by its handle alone. */
+	if (atomic_exchange_explicit(&name->handle, BEING_WRITTEN, memory_order_acquire) ==
+	    BEING_WRITTEN)
+		return;
 	atomic_thread_fence(memory_order_release);
 	/* Who runs scripts is known by the script. */
 	if (kind && !(arguments && is_snlua(kind)))

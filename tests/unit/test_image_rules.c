@@ -4,6 +4,7 @@
 #include "../image_host.h"
 
 #include <malloc.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/auxv.h>
@@ -35,6 +36,7 @@ enum rule {
 	SAME_FREE,
 	NEW,
 	LUA,
+	LAUNCH,
 	RULE_COUNT,
 };
 
@@ -156,6 +158,27 @@ static void *lua_alloc(void *context, void *block, size_t old_size, size_t size)
 	return lua_next;
 }
 
+/* ---- services ---- */
+
+static __thread uint32_t current;
+
+static uint32_t current_service(void)
+{
+	return current;
+}
+
+static uint32_t service_of(const void *context)
+{
+	return *(const uint32_t *)context;
+}
+
+static int launch(const void *module, void *instance, const uint32_t *context,
+		  const char *arguments)
+{
+	(void)module, (void)instance, (void)context, (void)arguments;
+	return 0;
+}
+
 /* ---- the image ---- */
 
 static bool knows_usable = true;
@@ -168,6 +191,8 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 			 [HL_HOOK_REALLOC] = (uint64_t)realloc,
 			 [HL_HOOK_FREE] = (uint64_t)free},
 		.usable_size = knows_usable ? (uint64_t)malloc_usable_size : 0,
+		.current_service = (uint64_t)current_service,
+		.service_of = (uint64_t)service_of,
 		.program_headers = getauxval(AT_PHDR),
 		.program_header_count = getauxval(AT_PHNUM),
 		.may_read_tsc = 1,
@@ -204,6 +229,8 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 					 .type_at = 3,
 					 .size_at = 4,
 					 .is_beside = 1},
+				[LAUNCH] = {.real = (uint64_t)launch,
+					    .does = HL_RULE_TELLS_SERVICE},
 			},
 	};
 
@@ -384,6 +411,91 @@ static void a_block_beside_malloc_may_grow_and_stays_where_it_cannot(void **stat
 		assert_counted(3, 330, 3, 330);
 		end();
 	}
+}
+
+struct launcher {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	uint32_t first_handle;
+	char arguments[48];
+	char block[16];
+};
+
+enum { LAUNCHES = 500, SAME_PLACE = 1 << 12 };
+
+/* Begins services, each of which allocates a block. */
+static void *run_launcher(void *context)
+{
+	static const char *const module[] = {"snlua"};
+	struct launcher *it = context;
+
+	for (uint32_t i = 0; i < LAUNCHES; i++) {
+		uint32_t handle = it->first_handle + i * SAME_PLACE;
+		pthread_barrier_wait(it->barrier);
+		RULE(__typeof__(launch), LAUNCH)(module, NULL, &handle, it->arguments);
+		current = handle;
+		RULE(__typeof__(same), SAME_ALLOC)((uint64_t)it->block);
+		RULE(__typeof__(same), SAME_FREE)((uint64_t)it->block);
+	}
+	return NULL;
+}
+
+/* Each name has the letters of one launcher alone, and the handle of a service that it began. */
+static uint32_t count_names(void)
+{
+	uint32_t end = atomic_load(&region->name_bytes), count = 0;
+	char text[HL_SITE_NAME_MAX + 1];
+
+	for (uint32_t at = 0; at < end;) {
+		const struct hl_region_name *name =
+			(const void *)((char *)area(HL_AREA_NAMES) + at);
+		memcpy(text, name->text, name->bytes);
+		text[name->bytes] = '\0';
+		const char *handle = strrchr(text, ':');
+		bool has_x = strchr(text, 'x'), has_y = strchr(text, 'y');
+		assert_false(has_x && has_y);
+		if (has_x || has_y) {
+			assert_non_null(handle);
+			assert_int_equal(strtoul(handle + 1, NULL, 16) >> 28, has_x ? 1 : 2);
+			count++;
+		}
+		at += (uint32_t)hl_region_name_bytes(name->bytes);
+	}
+	return count;
+}
+
+static void names_of_services_that_begin_at_once_are_not_mixed(void **state)
+{
+	(void)state;
+	static struct launcher launchers[] = {{.first_handle = 0x10000005},
+					      {.first_handle = 0x20000005}};
+	pthread_barrier_t barrier;
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	pthread_barrier_init(&barrier, NULL, HL_COUNT_OF(launchers));
+	for (size_t i = 0; i < HL_COUNT_OF(launchers); i++) {
+		launchers[i].barrier = &barrier;
+		memset(launchers[i].arguments, i ? 'y' : 'x', sizeof(launchers[i].arguments) - 1);
+		assert_int_equal(
+			pthread_create(&launchers[i].thread, NULL, run_launcher, &launchers[i]), 0);
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(launchers); i++)
+		pthread_join(launchers[i].thread, NULL);
+	assert_true(count_names() > 0);
+	pthread_barrier_destroy(&barrier);
+	end();
+}
+
+static void a_function_with_the_name_of_skynets_is_not_believed(void **state)
+{
+	(void)state;
+	static const uint32_t none = 0, handle = 0x10000005;
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	RULE(__typeof__(launch), LAUNCH)(NULL, NULL, &none, "xx");
+	RULE(__typeof__(launch), LAUNCH)((void *)16, NULL, &handle, "xx");
+	assert_int_equal(atomic_load(&region->name_bytes), 0);
+	end();
 }
 
 /* The first piece begins where the block that it is cut from does. */
@@ -652,6 +764,8 @@ int main(void)
 		cmocka_unit_test(
 			blocks_of_an_allocator_beside_malloc_are_those_that_its_callers_have),
 		cmocka_unit_test(a_block_beside_malloc_may_grow_and_stays_where_it_cannot),
+		cmocka_unit_test(names_of_services_that_begin_at_once_are_not_mixed),
+		cmocka_unit_test(a_function_with_the_name_of_skynets_is_not_believed),
 		cmocka_unit_test(functions_are_called_with_all_of_their_arguments),
 		cmocka_unit_test(pieces_and_the_block_that_they_are_cut_from_are_told_apart),
 		cmocka_unit_test(arguments_of_all_kinds_are_found),

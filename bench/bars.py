@@ -113,6 +113,7 @@ def time_figures(results):
         objects_figure(results, title_of("objects")),
         ratio_figure(results, "cc1plus", title_of("cc1plus"), 1.2),
         ratio_figure(results, "clang++ -O2 on templates", title_of("clang"), 1.35),
+        ratio_figure(results, "skynet, all of C and Lua", title_of("skynet"), 1.6),
         ratio_figure(results, "Rust program", title_of("rust"), 1.35),
         ratio_figure(results, "redis-server, 16 in a pipeline", title_of("redis", ", 16 in"), 1.15),
         ratio_figure(results, "redis-server, no pipeline", title_of("redis", ", 1 in"), 1.03),

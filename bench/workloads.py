@@ -214,6 +214,28 @@ class ObjectsCase(PythonCase):
         return [*super().command(machine)[:-1], 1 if machine.small else 5]
 
 
+class SkynetCase(TimedCase):
+    """Messages between services of skynet, a checkout that has been built: tables that are packed, unpacked and
+    copied, and all that they allocate in Lua and in C.
+    """
+
+    part = "skynet"
+    title = "skynet, messages between 8 services"
+    tools = (PLAIN, MEM_FAST, LOG_FAST)
+    checkout = os.environ.get("SKYNET_DIR", "")
+
+    def missing(self):
+        return "" if self.checkout else "needs SKYNET_DIR, a checkout of skynet that has been built"
+
+    def prepare(self, machine):
+        shutil.copytree(BENCH / "programs" / "skynet", machine.scratch / "skynet")
+        self.environment = {"SKYNET_DIR": os.path.abspath(self.checkout),
+                            "SKYNET_CALLS": "100" if machine.small else "10000"}  # of each pair
+
+    def command(self, machine):
+        return [Path(self.checkout).resolve() / "skynet", machine.scratch / "skynet" / "config"]
+
+
 class ScriptCase(TimedCase):
     """A script of bench/programs that makes many small objects."""
 
@@ -328,7 +350,7 @@ RING_CHAINS = (12, 20)
 def timed_cases():
     rings = [RingCase(depth, threads) for depth in RING_DEPTHS for threads in RING_THREADS]
     rings += [RingCase(24, 1, chain) for chain in RING_CHAINS]
-    return [*rings, PythonCase(), ObjectsCase(), CompilerCase(),
+    return [*rings, PythonCase(), ObjectsCase(), SkynetCase(), CompilerCase(),
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
             ScriptCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
             ShortCase("`true`", "/bin/true"),

@@ -101,7 +101,7 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 	}
 	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
 	if (type)
-		cell = hl_script_label_cell(recorder, thread, cell, HL_LABEL_TYPE, type);
+		cell = hl_script_type_cell(recorder, thread, cell, type);
 	hl_event_add_or_lose(&of_object, thread, block, requested, entry, 0, cell, mode);
 }
 

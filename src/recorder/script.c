@@ -47,6 +47,9 @@ struct known_site {
 struct known_pair {
 	uint64_t key;
 	struct hl_cell *cell;
+	/* Of a stack, what it allocated last: a label, and the cell with it; NULL: nothing yet. */
+	const char *type;
+	struct hl_cell *of_type;
 };
 
 /* By where the text stands, which need not stay the same. */
@@ -67,6 +70,7 @@ struct hl_script_thread {
 	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
 	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
 	struct known_site sites[1u << SITE_BITS];
+	struct known_pair *last; /* of a stack, that was asked for; NULL: none */
 	struct known_pair pairs[1u << PAIR_BITS];
 	struct known_label labels[1u << LABEL_BITS];
 	struct known_pair labelled[1u << PAIR_BITS]; /* by a label's site and the node above */
@@ -448,7 +452,8 @@ static inline uint64_t pair_key(const struct hl_recorder *recorder,
 
 static inline struct known_pair *pair_of(struct hl_script_thread *own, uint64_t key)
 {
-	return &own->pairs[mix(key) >> (64 - PAIR_BITS)];
+	own->last = &own->pairs[mix(key) >> (64 - PAIR_BITS)];
+	return own->last;
 }
 
 /* The cell of the path below ${stack}. */
@@ -468,7 +473,7 @@ static struct hl_cell *path_cell(struct hl_recorder *recorder, struct hl_thread 
 		return NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_LIKELY(cell))
-		*known = (struct known_pair){key, cell};
+		*known = (struct known_pair){.key = key, .cell = cell};
 	return cell;
 }
 
@@ -607,6 +612,24 @@ static uint32_t find_label(struct hl_recorder *recorder, struct hl_script_thread
 	return known->site;
 }
 
+struct hl_cell *hl_script_type_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    struct hl_cell *stack, const char *type)
+{
+	struct known_pair *last = stack && thread->script ? thread->script->last : NULL;
+
+	if (!last || last->cell != stack)
+		return hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
+	if (HL_UNLIKELY(last->type != type)) {
+		struct hl_cell *cell =
+			hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
+		if (!cell)
+			return NULL;
+		last->type = type;
+		last->of_type = cell;
+	}
+	return last->of_type;
+}
+
 struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				     struct hl_cell *stack, enum hl_label kind, const char *name)
 {
@@ -625,7 +648,7 @@ struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thr
 		return NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_LIKELY(cell))
-		*known = (struct known_pair){nodes, cell};
+		*known = (struct known_pair){.key = nodes, .cell = cell};
 	return cell;
 }
 

@@ -107,4 +107,8 @@ enum hl_label {
 struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				     struct hl_cell *stack, enum hl_label kind, const char *name);
 
+/* The same of HL_LABEL_TYPE, where ${type} is a constant: a stack mostly allocates one type. */
+struct hl_cell *hl_script_type_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    struct hl_cell *stack, const char *type);
+
 void hl_script_release(struct hl_thread *thread);

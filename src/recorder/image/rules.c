@@ -93,8 +93,10 @@ static uint64_t sum_at(uint64_t frame)
 static uint64_t call_from(const struct call *call, bool counts_layers)
 {
 	struct hl_attached_slot *slot = call->slot;
-	const struct hl_attached_slot before =
-		*slot; /* an operator may be called by another rule's */
+	/* An operator may be called by another rule's. */
+	const int32_t closing = slot->closing, rule_inside = slot->rule_inside;
+	const int32_t rule_closing = slot->rule_closing;
+	const uint64_t rule_sum = slot->rule_sum, rule_frame = slot->rule_frame;
 
 	slot->rule_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed);
 	slot->rule_closing = slot->closing;
@@ -102,11 +104,11 @@ static uint64_t call_from(const struct call *call, bool counts_layers)
 	slot->rule_frame = call->frame;
 	slot->closing += counts_layers;
 	uint64_t result = call_safe(call);
-	slot->closing = before.closing;
-	slot->rule_inside = before.rule_inside;
-	slot->rule_closing = before.rule_closing;
-	slot->rule_sum = before.rule_sum;
-	slot->rule_frame = before.rule_frame;
+	slot->closing = closing;
+	slot->rule_inside = rule_inside;
+	slot->rule_closing = rule_closing;
+	slot->rule_sum = rule_sum;
+	slot->rule_frame = rule_frame;
 	return result;
 }
 

@@ -612,24 +612,6 @@ static uint32_t find_label(struct hl_recorder *recorder, struct hl_script_thread
 	return known->site;
 }
 
-struct hl_cell *hl_script_type_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-				    struct hl_cell *stack, const char *type)
-{
-	struct known_pair *last = stack && thread->script ? thread->script->last : NULL;
-
-	if (!last || last->cell != stack)
-		return hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
-	if (HL_UNLIKELY(last->type != type)) {
-		struct hl_cell *cell =
-			hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
-		if (!cell)
-			return NULL;
-		last->type = type;
-		last->of_type = cell;
-	}
-	return last->of_type;
-}
-
 struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				     struct hl_cell *stack, enum hl_label kind, const char *name)
 {
@@ -650,6 +632,24 @@ struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thr
 	if (HL_LIKELY(cell))
 		*known = (struct known_pair){.key = nodes, .cell = cell};
 	return cell;
+}
+
+struct hl_cell *hl_script_type_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				    struct hl_cell *stack, const char *type)
+{
+	struct known_pair *last = stack && thread->script ? thread->script->last : NULL;
+
+	if (!last || last->cell != stack)
+		return hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
+	if (HL_UNLIKELY(last->type != type)) {
+		struct hl_cell *cell =
+			hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
+		if (!cell)
+			return NULL;
+		last->type = type;
+		last->of_type = cell;
+	}
+	return last->of_type;
 }
 
 void hl_script_release(struct hl_thread *thread)

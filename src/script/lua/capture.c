@@ -222,8 +222,10 @@ HL_READS_STACK static bool load(struct hl_walk *walk, const struct hl_script_cal
 struct chain {
 	struct hl_script_frame *frames;
 	uint32_t count, max;
-	/* Of the running call: values of which the first in its code is the pc. */
-	uint64_t live[HL_LUA_PLACES];
+	/* Of the running call: the first value in its code is the pc. NULL: the state has it, or is another's. */
+	const struct hl_lua_eval *running;
+	struct hl_walk *walk;
+	const struct hl_script_caller *caller;
 	uint32_t entries; /* of the frames of the state that is read now */
 };
 
@@ -254,17 +256,21 @@ static inline bool is_in_code(uint64_t pc, uint64_t code, uint32_t count)
 }
 
 static inline __attribute__((always_inline)) struct hl_script_frame
-frame_of(const struct hl_lua_layout *layout, uint64_t proto, uint64_t pc, const uint64_t *live)
+frame_of(const struct hl_lua_layout *layout, const struct chain *chain, uint64_t proto, uint64_t pc,
+	 const struct hl_lua_eval *running)
 {
 	uint64_t code = hl_lua_word(proto, layout->proto_code);
 	uint32_t count = hl_lua_number(proto, layout->proto_code_count);
 	uint32_t first_line = hl_lua_number(proto, layout->proto_first_line);
 
-	for (uint32_t i = 0; live && i < HL_LUA_PLACES; i++)
-		if (is_in_code(live[i], code, count)) {
-			pc = live[i];
+	for (uint32_t i = 0; running && i < HL_LUA_PLACES; i++) {
+		uint64_t live;
+		if (load(chain->walk, chain->caller, running->pc_at[i], &live) &&
+		    is_in_code(live, code, count)) {
+			pc = live;
 			break;
 		}
+	}
 	return (struct hl_script_frame){
 		.function = proto,
 		/* The instruction before the next one; hl_lua_describe() checks it. */
@@ -288,7 +294,7 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 	uint64_t call = hl_lua_word(state, layout->state_call);
 	uint64_t base = hl_lua_word(state, layout->state_base_call);
 	uint64_t pc = hl_lua_word(state, layout->state_pc);
-	const uint64_t *live = chain->live;
+	const struct hl_lua_eval *running = chain->running;
 	struct hl_script_frame *inner = NULL;
 
 	for (; call > base; call -= layout->call_bytes) {
@@ -300,9 +306,9 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 			return;
 		if (proto) {
 			inner = &chain->frames[chain->count++];
-			*inner = frame_of(layout, proto, pc, live);
+			*inner = frame_of(layout, chain, proto, pc, running);
 		}
-		live = NULL;
+		running = NULL;
 		pc = hl_lua_word(call - layout->call_bytes, layout->call_pc);
 	}
 	if (inner)
@@ -313,12 +319,12 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 							    uint64_t state, struct chain *chain)
 {
 	uint64_t call = hl_lua_word(state, layout->state_call);
-	const uint64_t *live = layout->keeps_pc ? NULL : chain->live;
+	const struct hl_lua_eval *running = chain->running;
 
 	for (uint64_t outer; (outer = hl_lua_word(call, layout->call_previous)); call = outer) {
 		uint64_t proto = proto_of(layout, call);
 		if (!proto) {
-			live = NULL;
+			running = NULL;
 			continue;
 		}
 		if (chain->count == chain->max)
@@ -328,11 +334,11 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 					  ? hl_lua_number(call, layout->call_status)
 					  : hl_lua_byte(call, layout->call_status);
 		struct hl_script_frame it =
-			frame_of(layout, proto, hl_lua_word(call, layout->call_pc), live);
+			frame_of(layout, chain, proto, hl_lua_word(call, layout->call_pc), running);
 		it.is_entry = !(status & layout->entry_bit) == layout->entry_if_clear;
 		chain->entries += it.is_entry;
 		*frame = it;
-		live = NULL;
+		running = NULL;
 	}
 }
 
@@ -391,13 +397,10 @@ static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 			      const struct hl_lua_eval *evals, uint32_t count,
 			      struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
-	struct chain chain; /* ${live} is set for each state */
+	struct chain chain = {.frames = frames, .max = max, .walk = walk, .caller = caller};
 	uint32_t first = 0, evals_of_state = 0;
 	uint64_t last = 0, state, address;
 
-	chain.frames = frames;
-	chain.max = max;
-	chain.count = chain.entries = 0;
 	for (uint32_t i = 0; i < count; i++, evals_of_state++) {
 		if (!load(walk, caller, evals[i].return_at, &address) ||
 		    address != evals[i].return_address ||
@@ -414,10 +417,7 @@ static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
 		chain.entries = evals_of_state = 0;
 		first = chain.count;
 		last = state;
-		for (uint32_t k = 0; k < HL_LUA_PLACES; k++)
-			if (i || lua->layout.keeps_pc ||
-			    !load(walk, caller, evals[0].pc_at[k], &chain.live[k]))
-				chain.live[k] = 0;
+		chain.running = i || lua->layout.keeps_pc ? NULL : evals;
 		walk_calls(lua->layout.version, state, &chain);
 	}
 	if (HL_UNLIKELY(chain.entries > evals_of_state))

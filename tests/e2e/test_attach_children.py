@@ -171,6 +171,25 @@ class Children(attaching.TestCase):
             self.assertGreater(recorded, 10)
 
 
+class Namespaces(attaching.TestCase):
+    def test_children_in_another_pid_and_mount_namespace_are_found(self):
+        """As a sidecar container finds them, or the host: they know themselves by other numbers."""
+        harness.need_root()
+        with harness.Waiting([harness.need("unshare"), "--pid", "--mount", "--fork", "--kill-child",
+                              harness.program("forking")]) as process:
+            [inner] = harness.children_of(process.pid)
+            with self.attached(inner) as attach:
+                process.stdin.write("fork\n")
+                process.stdin.flush()
+                self.assertLess(int(process.stdout.readline()), 10)
+                [child] = harness.children_of(inner)
+                attach.send_signal(signal.SIGINT)
+                attach.wait(attaching.ENDS_IN_S)
+            os.kill(child, signal.SIGKILL)
+            rows = {row["pid"]: row for row in harness.processes(self.recording)}
+            self.assertEqual(rows[child]["alloc_bytes"], CHILD_BLOCKS * BLOCK_BYTES)
+
+
 class StaticMusl(Children):
     """Without glibc's list of modules, and its frames."""
 

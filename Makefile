@@ -21,6 +21,7 @@ help:
 	@echo 'make check    install what the tests need, build every variant, run every test'
 	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
 	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
+	@echo 'make deb      Debian packages of the last commit, in $(BUILD)-deb/'
 	@echo 'make format   run clang-format over the sources'
 	@echo 'make clean    remove everything that the other commands built'
 
@@ -31,7 +32,7 @@ demo:
 	@scripts/demo.sh $(BUILD)
 
 check:
-	@scripts/deps.sh build check
+	@scripts/deps.sh build deb check
 	@python3 scripts/check.py $(ONLY)
 
 bench: all
@@ -42,10 +43,14 @@ install: all
 	meson configure $(BUILD) --prefix=$(PREFIX)
 	DESTDIR="$(DESTDIR)" meson install -C $(BUILD)
 
+deb:
+	@scripts/deps.sh build deb
+	@scripts/deb.sh $(BUILD)-deb
+
 format:
 	@python3 scripts/check.py --fix-format
 
 clean:
-	rm -rf $(BUILD) build-check demo.hl
+	rm -rf $(BUILD) $(BUILD)-deb build-check demo.hl
 
-.PHONY: all help deps demo check bench install format clean
+.PHONY: all help deps demo check bench install deb format clean

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs the Debian packages that a task needs, or says what is missing.
 #
-#   scripts/deps.sh SET...            installs what is missing of the sets: build, check, bench
+#   scripts/deps.sh SET...            installs what is missing of the sets: build, check, deb, bench
 #   scripts/deps.sh --missing SET...  installs nothing; names what is missing and exits with 1 if
 #                                     anything is
 #
@@ -24,11 +24,12 @@ packages() {
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
 		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev prometheus \
 		erlang-tools cmake python3-pytest liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit \
-		libmimalloc2.0 libtcmalloc-minimal4 ;;
+		libmimalloc2.0 libtcmalloc-minimal4 lintian ;;
+	deb) echo debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;
 	*)
-		echo "deps.sh: unknown set '$1'; there are: build check bench" >&2
+		echo "deps.sh: unknown set '$1'; there are: build check deb bench" >&2
 		exit 2
 		;;
 	esac

@@ -17,9 +17,9 @@
 static const struct {
 	const char *file, *built_in, *variable, *says;
 } libraries[] = {
-	[HL_PRELOAD_RECORDER] = {"libheapline.so", "src/recorder/", "HEAPLINE_RECORDER",
+	[HL_PRELOAD_RECORDER] = {"libheapline.so.0", "src/recorder/", "HEAPLINE_RECORDER",
 				 "the recorder"},
-	[HL_PRELOAD_TAGS] = {"libheapline-tags.so", "src/tags/", "HEAPLINE_TAGS",
+	[HL_PRELOAD_TAGS] = {"libheapline-tags.so.0", "src/tags/", "HEAPLINE_TAGS",
 			     "the library for tags"},
 };
 

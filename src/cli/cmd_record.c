@@ -31,7 +31,6 @@ enum {
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
 static bool mappings;
-static bool no_objects;
 static bool tags;
 static bool no_follow;
 static bool wait_for_all;
@@ -40,9 +39,6 @@ static uint64_t preloaded;
 static const struct hl_option options[] = {
 	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG, &mappings,
 	 NULL},
-	{"no-objects", 0, NULL,
-	 "leave out what interpreters allocate from arenas of their own: small objects of Python",
-	 HL_OPTION_FLAG, &no_objects, NULL},
 	{"tags", 0, NULL,
 	 "record nothing; tag each block with who allocated it, for 'heapline allocations -p PID'",
 	 HL_OPTION_FLAG, &tags, NULL},
@@ -148,7 +144,6 @@ static struct hl_collector_settings make_settings(char **command)
 	struct hl_collector_settings settings = hl_record_settings(command);
 
 	settings.region.mappings = mappings;
-	settings.region.no_objects = no_objects;
 	settings.region.follow = !no_follow;
 	return settings;
 }
@@ -278,7 +273,7 @@ static int run_record(int argc, char **argv)
 					  argc > 0 ? argv[0] : "--tags");
 	if (argc == 0 && !preloaded)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
-	if (tags && (hl_record_has_options() || mappings || no_objects))
+	if (tags && (hl_record_has_options() || mappings))
 		return hl_cli_usage_error(
 			&hl_verb_record,
 			"'--tags' makes no recording; leave out the other options");

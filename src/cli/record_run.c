@@ -24,6 +24,7 @@ static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
 static bool sizes;
 static bool no_scripts;
+static bool no_objects;
 static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
 static uint64_t log_segments = LOG_SEGMENTS;
 static bool events;
@@ -46,6 +47,9 @@ const struct hl_option hl_record_options[] = {
 	 HL_OPTION_FLAG, &sizes, NULL},
 	{"no-scripts", 0, NULL, "leave frames of Python and Lua native: less to do for each block",
 	 HL_OPTION_FLAG, &no_scripts, NULL},
+	{"no-objects", 0, NULL,
+	 "leave out what interpreters allocate from arenas of their own: small objects of Python",
+	 HL_OPTION_FLAG, &no_objects, NULL},
 	{"log-segment-size", 0, "BYTES",
 	 "with a log: start a new file of the log after BYTES (default: 100M)", HL_OPTION_BYTES,
 	 &log_segment_bytes, HL_BOUNDS(1, UINT64_MAX)},
@@ -72,7 +76,7 @@ static bool is_about_log(void)
 
 bool hl_record_has_options(void)
 {
-	return output || is_about_log() || sample_bytes || sizes || no_scripts;
+	return output || is_about_log() || sample_bytes || sizes || no_scripts || no_objects;
 }
 
 bool hl_record_is_quiet(void)
@@ -98,6 +102,7 @@ struct hl_collector_settings hl_record_settings(char **command)
 		.region = {.mode = (enum hl_mode)mode,
 			   .sizes = sizes,
 			   .no_scripts = no_scripts,
+			   .no_objects = no_objects,
 			   .lossy = lossy,
 			   .sample_bytes = sample_bytes},
 		.log = {.segment_bytes = log_segment_bytes,

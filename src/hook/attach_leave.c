@@ -32,13 +32,20 @@ static int stays(const struct hl_attach *attach, const char *reason, struct hl_e
 	return hl_error_set(err, -EIO, "the recorder stays in process %d: %s", attach->pid, reason);
 }
 
-static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
+static int stop_all(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
 {
 	int r;
 
 	while ((r = hl_remote_stop_all(attach->remote, err)) == -EAGAIN &&
 	       hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns)
 		hl_attach_pause(OUTSIDE_PAUSE_NS);
+	return r;
+}
+
+static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_error *err)
+{
+	int r = stop_all(attach, deadline_ns, err);
+
 	if (r < 0)
 		return r;
 	attach->is_patched = !hl_attach_restore_entries(attach);
@@ -47,6 +54,116 @@ static int unpatch(struct hl_attach *attach, uint64_t deadline_ns, struct hl_err
 	return attach->is_patched ? stays(attach, "another tool has changed its code since", err)
 				  : 0;
 }
+
+/* False where something else lies there by now. */
+static bool read_attached(const struct hl_attach *attach, struct hl_attached *ret_attached)
+{
+	return hl_remote_read(attach->remote, attach->record.attached, ret_attached,
+			      sizeof(*ret_attached)) &&
+	       !memcmp(ret_attached->magic, HL_ATTACHED_MAGIC, sizeof(ret_attached->magic)) &&
+	       ret_attached->version == HL_ATTACHED_VERSION &&
+	       ret_attached->slot_count <= SLOTS_MAX;
+}
+
+/* ---- Python's objects ---- */
+
+/* The interpreter keeps the addresses in its data, once for each domain, and once for each layer above. */
+#define PLACES_MAX 64u
+#define SCAN_WORDS 8192u
+#define ROW_BYTES  (HL_OBJECT_HOOK_COUNT * sizeof(uint64_t))
+
+/* Data of a file, or what follows it (.bss). */
+static bool is_data(const struct hl_maps *maps, size_t at)
+{
+	const struct hl_map *map = &maps->maps[at];
+
+	return map->flags & HL_MAP_WRITE && !(map->flags & HL_MAP_SHARED) &&
+	       (map->inode || (at > 0 && map[-1].inode && map[-1].end == map->start));
+}
+
+/* Finds rows of our hooks' addresses in [${at}, ${end}). */
+static uint32_t find_rows(const struct hl_attach *attach, const struct hl_attached *attached,
+			  uint64_t at, uint64_t end, uint64_t places[PLACES_MAX], uint32_t count)
+{
+	uint64_t words[SCAN_WORDS];
+
+	while (at + ROW_BYTES <= end) {
+		uint64_t bytes = end - at < sizeof(words) ? end - at : sizeof(words);
+		if (!hl_remote_read(attach->remote, at, words, bytes))
+			return count;
+		for (size_t i = 0; i + HL_OBJECT_HOOK_COUNT <= bytes / 8; i++)
+			if (words[i] == attached->object_hooks[0] && count < PLACES_MAX &&
+			    !memcmp(words + i, attached->object_hooks, ROW_BYTES))
+				places[count++] = at + i * 8;
+		/* A row may lie across the end of what was read. */
+		at += bytes - (bytes < sizeof(words) ? 0 : ROW_BYTES);
+	}
+	return count;
+}
+
+/* How many places have the addresses of our hooks; or a negative errno. */
+static int find_objects(const struct hl_attach *attach, const struct hl_attached *attached,
+			uint64_t places[PLACES_MAX], struct hl_error *err)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	uint32_t count = 0;
+	int r = hl_maps_read(attach->pid, &maps, err);
+
+	for (size_t i = 0; i < maps.count && r == 0; i++)
+		if (is_data(&maps, i))
+			count = find_rows(attach, attached, maps.maps[i].start, maps.maps[i].end,
+					  places, count);
+	return r < 0 ? r : (int)count;
+}
+
+/*
+ * Gives the interpreter the functions of its own allocator again, while nobody runs. The context is the same
+ * for both. *${ret_restored} is whether there was anything to do: then somebody may be on the way to a hook.
+ */
+static int restore_objects(struct hl_attach *attach, uint64_t deadline_ns, bool *ret_restored,
+			   struct hl_error *err)
+{
+	uint64_t places[PLACES_MAX], row[HL_OBJECT_HOOK_COUNT];
+	struct hl_attached attached;
+
+	*ret_restored = false;
+	if (attach->record.state != HL_RECORD_STARTED || !read_attached(attach, &attached) ||
+	    !attached.object_real[0])
+		return 0;
+	int count = find_objects(attach, &attached, places, err);
+	if (count <= 0)
+		return count;
+	if (hl_clock_ns(CLOCK_MONOTONIC) >= deadline_ns)
+		return stays(attach, "its Python keeps on setting the recorder's allocator", err);
+	int r = stop_all(attach, deadline_ns, err);
+	if (r < 0)
+		return r;
+	for (int i = 0; i < count; i++)
+		if (hl_remote_read(attach->remote, places[i], row, ROW_BYTES) &&
+		    !memcmp(row, attached.object_hooks, ROW_BYTES))
+			hl_remote_write(attach->remote, places[i], attached.object_real, ROW_BYTES);
+	hl_remote_continue(attach->remote);
+	*ret_restored = true;
+	return 0;
+}
+
+/* Whether the thread has loaded the address of a hook of objects, and is about to call it. In a system call nobody is. */
+static bool will_call_hook(const struct hl_attached *attached,
+			   const struct hl_remote_thread *thread)
+{
+	uint64_t registers[sizeof(thread->registers) / 8];
+
+	if (!attached->object_real[0] || (int64_t)thread->registers.orig_rax >= 0)
+		return false;
+	memcpy(registers, &thread->registers, sizeof(registers));
+	for (size_t i = 0; i < HL_COUNT_OF(registers); i++)
+		for (size_t k = 0; k < HL_OBJECT_HOOK_COUNT; k++)
+			if (registers[i] == attached->object_hooks[k])
+				return true;
+	return false;
+}
+
+/* ---- threads ---- */
 
 /* A function of a rule that was left by longjmp() is counted no more. */
 static int32_t frames_of(struct hl_attach *attach, const struct hl_attached_slot *slot)
@@ -59,16 +176,6 @@ static int32_t frames_of(struct hl_attach *attach, const struct hl_attached_slot
 	     hl_attached_rule_frame_sum(words) != slot->rule_sum))
 		return slot->rule_inside - 1;
 	return slot->inside;
-}
-
-/* False where something else lies there by now. */
-static bool read_attached(const struct hl_attach *attach, struct hl_attached *ret_attached)
-{
-	return hl_remote_read(attach->remote, attach->record.attached, ret_attached,
-			      sizeof(*ret_attached)) &&
-	       !memcmp(ret_attached->magic, HL_ATTACHED_MAGIC, sizeof(ret_attached->magic)) &&
-	       ret_attached->version == HL_ATTACHED_VERSION &&
-	       ret_attached->slot_count <= SLOTS_MAX;
 }
 
 /* How many frames of hooks the thread with this thread pointer has on its stack. */
@@ -99,7 +206,7 @@ static bool is_outside(struct hl_attach *attach, const struct hl_remote_thread *
 						   attach->record.blocks[i].address +
 							   attach->record.blocks[i].bytes};
 	if (hl_code_range_holds(ranges, attach->record.block_count, thread->registers.rip) ||
-	    !read_attached(attach, &attached) ||
+	    !read_attached(attach, &attached) || will_call_hook(&attached, thread) ||
 	    frames_inside(attach, &attached, thread->registers.fs_base))
 		return false;
 	return !hl_whereabouts_will_return(attach->remote, thread, ranges,
@@ -183,14 +290,20 @@ static int remove_by_thread(struct hl_attach *attach, struct hl_error *err)
 int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err)
 {
 	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + wait_ms * UINT64_C(1000000);
+	bool had_objects = false;
 
 	if (!attach->has_record)
 		return 0;
 	if (!hl_attach_is_there(attach))
 		return 0;
 	int r = attach->is_patched ? unpatch(attach, deadline_ns, err) : 0;
-	if (r == 0 && attach->may_be_inside)
-		r = wait_for_threads(attach, deadline_ns, err);
+	/* As long as a thread is inside it may set the hooks of objects. */
+	do {
+		if (r == 0)
+			r = restore_objects(attach, deadline_ns, &had_objects, err);
+		if (r == 0 && attach->may_be_inside)
+			r = wait_for_threads(attach, deadline_ns, err);
+	} while (r == 0 && had_objects);
 	if (r == 0)
 		r = check_sandbox(attach, err);
 	if (r == 0)

@@ -20,6 +20,41 @@ static inline bool is_small(size_t size)
 	return size - 1 < HL_EVENT_OBJECT_BYTES;
 }
 
+/* ---- the real functions ---- */
+
+static inline void *real_malloc(void *context, size_t size)
+{
+	hl_self_begin_call();
+	void *block = hl_python_real.malloc(context, size);
+	hl_self_end_call();
+	return block;
+}
+
+static inline void *real_calloc(void *context, size_t number, size_t size)
+{
+	hl_self_begin_call();
+	void *block = hl_python_real.calloc(context, number, size);
+	hl_self_end_call();
+	return block;
+}
+
+static inline void *real_realloc(void *context, void *block, size_t size)
+{
+	hl_self_begin_call();
+	void *moved = hl_python_real.realloc(context, block, size);
+	hl_self_end_call();
+	return moved;
+}
+
+static inline void real_free(void *context, void *block)
+{
+	hl_self_begin_call();
+	hl_python_real.free(context, block);
+	hl_self_end_call();
+}
+
+/* ---- hooks ---- */
+
 /* Before the real call: of a thread that has been recorded, what hl_event_locate() gives, and a number that
  * changes with each allocation that its hooks record. */
 struct before {
@@ -67,31 +102,31 @@ static inline void *count(void *block, size_t size, struct before before,
 	return block;
 }
 
-static void *python_object_malloc(void *context, size_t size)
+void *HL_HOOK(python_object_malloc)(void *context, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 
 	if (HL_UNLIKELY(!is_small(size)) || hl_sample_thread_passes(thread, size))
-		return hl_python_real.malloc(context, size);
+		return real_malloc(context, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
-	return count(hl_python_real.malloc(context, size), size, before, caller);
+	return count(real_malloc(context, size), size, before, caller);
 }
 
-static void *python_object_calloc(void *context, size_t number, size_t size)
+void *HL_HOOK(python_object_calloc)(void *context, size_t number, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 	size_t bytes;
 
 	if (__builtin_mul_overflow(number, size, &bytes) || !is_small(bytes) ||
 	    hl_sample_thread_passes(thread, bytes))
-		return hl_python_real.calloc(context, number, size);
+		return real_calloc(context, number, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
-	return count(hl_python_real.calloc(context, number, size), bytes, before, caller);
+	return count(real_calloc(context, number, size), bytes, before, caller);
 }
 
-static void python_object_free(void *context, void *block)
+void HL_HOOK(python_object_free)(void *context, void *block)
 {
 	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
 
@@ -101,7 +136,7 @@ static void python_object_free(void *context, void *block)
 	} else if (block) {
 		hl_event_nested_free_ruled(block);
 	}
-	hl_python_real.free(context, block);
+	real_free(context, block);
 }
 
 /* Takes ${block} off the table: a part of it may be another thread's while it is moved. */
@@ -130,17 +165,17 @@ static void count_free(void *block, struct hl_block old, bool failed)
 }
 
 /* What was not recorded and stays where it is, stays so: it is malloc()'s, or was there before. */
-static void *python_object_realloc(void *context, void *block, size_t size)
+void *HL_HOOK(python_object_realloc)(void *context, void *block, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 	struct hl_block old;
 	bool known = block && take(block, &old);
 
 	if (!known && !is_small(size))
-		return hl_python_real.realloc(context, block, size);
+		return real_realloc(context, block, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
-	void *moved = hl_python_real.realloc(context, block, size);
+	void *moved = real_realloc(context, block, size);
 	if (known)
 		count_free(block, old, !moved);
 	if (!is_small(size) || (block && !known && moved == block) ||
@@ -148,6 +183,9 @@ static void *python_object_realloc(void *context, void *block, size_t size)
 		return moved;
 	return count(moved, size, before, caller);
 }
+
+/* The image has hooks with stubs before them, and leaves arenas alone. */
+#ifndef HL_ATTACHED
 
 /* Other things that are allocated as arenas are, stacks of frames for one, are smaller, and mappings as any. */
 #define ARENA_BYTES_MIN ((size_t)256 << 10)
@@ -186,3 +224,5 @@ const struct hl_python_allocator hl_hooks_python = {
 	.realloc = python_object_realloc,
 	.free = python_object_free,
 };
+
+#endif

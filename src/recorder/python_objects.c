@@ -15,8 +15,7 @@ enum domain {
 };
 
 struct api {
-	void (*get_allocator)(int domain, struct hl_python_allocator *ret_allocator);
-	void (*set_allocator)(int domain, struct hl_python_allocator *allocator);
+	hl_python_allocator_fn *get_allocator, *set_allocator;
 	void (*get_arenas)(struct hl_python_arenas *ret_arenas);
 	void (*set_arenas)(struct hl_python_arenas *arenas);
 	int (*is_initialized)(void);
@@ -47,6 +46,21 @@ static bool is_same(const struct hl_python_allocator *a, const struct hl_python_
 	       a->free == b->free;
 }
 
+#ifndef HL_ATTACHED
+
+void hl_python_objects_call(hl_python_allocator_fn *function, int domain,
+			    struct hl_python_allocator *allocator)
+{
+	function(domain, allocator);
+}
+
+void hl_python_objects_take(const struct hl_python_allocator *real)
+{
+	(void)real;
+}
+
+#endif
+
 /*
  * Whether the interpreter begins with pymalloc: it serves two domains and the third has malloc(). Without
  * it all three have; and where threads run in parallel no two have the same.
@@ -55,24 +69,29 @@ static bool find_real(const struct api *it)
 {
 	struct hl_python_allocator raw, memory, object;
 
-	it->get_allocator(DOMAIN_RAW, &raw);
-	it->get_allocator(DOMAIN_MEM, &memory);
-	it->get_allocator(DOMAIN_OBJECT, &object);
+	hl_python_objects_call(it->get_allocator, DOMAIN_RAW, &raw);
+	hl_python_objects_call(it->get_allocator, DOMAIN_MEM, &memory);
+	hl_python_objects_call(it->get_allocator, DOMAIN_OBJECT, &object);
 	if (!is_same(&memory, &object) || object.malloc == raw.malloc || object.context)
 		return false;
 	hl_python_real = object;
+	hl_python_objects_take(&object);
 	return true;
 }
 
 void hl_python_objects_note(const struct hl_region_header *header, const struct hl_exports *exports)
 {
-	if (!hooks || api.get_allocator || atomic_load(&header->flags) & HL_REGION_NO_OBJECTS)
+	uint32_t flags = atomic_load(&header->flags);
+
+	/* Where arenas cannot be left out of the mappings their objects would count twice. */
+	if (!hooks || api.get_allocator || flags & HL_REGION_NO_OBJECTS ||
+	    (!arena_hooks && flags & HL_REGION_MAPPINGS))
 		return;
 	struct api found = {
-		.get_allocator = (void (*)(int, struct hl_python_allocator *))hl_exports_find(
-			exports, "PyMem_GetAllocator"),
-		.set_allocator = (void (*)(int, struct hl_python_allocator *))hl_exports_find(
-			exports, "PyMem_SetAllocator"),
+		.get_allocator =
+			(hl_python_allocator_fn *)hl_exports_find(exports, "PyMem_GetAllocator"),
+		.set_allocator =
+			(hl_python_allocator_fn *)hl_exports_find(exports, "PyMem_SetAllocator"),
 		.get_arenas = (void (*)(struct hl_python_arenas *))hl_exports_find(
 			exports, "PyObject_GetArenaAllocator"),
 		.set_arenas = (void (*)(struct hl_python_arenas *))hl_exports_find(
@@ -83,12 +102,15 @@ void hl_python_objects_note(const struct hl_region_header *header, const struct 
 		.state_of_thread =
 			(void *(*)(void))hl_exports_find(exports, "PyGILState_GetThisThreadState"),
 	};
+	if (!found.thread_state) /* 3.13 */
+		found.thread_state =
+			(void *(*)(void))hl_exports_find(exports, "PyThreadState_GetUnchecked");
 	if (!found.get_allocator || !found.set_allocator || !found.get_arenas ||
 	    !found.set_arenas || !found.is_initialized || !found.thread_state ||
 	    !found.state_of_thread || !find_real(&found))
 		return;
 	api = found;
-	maps_arenas = atomic_load(&header->flags) & HL_REGION_MAPPINGS;
+	maps_arenas = flags & HL_REGION_MAPPINGS;
 	atomic_store(&hl_python_objects_pending, true);
 }
 
@@ -127,12 +149,12 @@ static bool wrap(enum domain domain)
 {
 	struct hl_python_allocator now;
 
-	api.get_allocator(domain, &now);
+	hl_python_objects_call(api.get_allocator, domain, &now);
 	struct hl_python_allocator wrapped = *hooks;
 	if (is_same(&now, hooks))
 		return true;
 	if (is_real(&now)) {
-		api.set_allocator(domain, &wrapped);
+		hl_python_objects_call(api.set_allocator, domain, &wrapped);
 		return true;
 	}
 	struct debug_context *debug = debug_context(now.context, domain);

@@ -26,6 +26,9 @@ struct hl_python_allocator {
 	void (*free)(void *context, void *block);
 };
 
+/* PyMem_GetAllocator() and PyMem_SetAllocator(). */
+typedef void hl_python_allocator_fn(int domain, struct hl_python_allocator *allocator);
+
 /* As PyObjectArenaAllocator, since 3.4. */
 struct hl_python_arenas {
 	void *context;
@@ -52,3 +55,12 @@ void hl_python_objects_note(const struct hl_region_header *header,
 /* Wraps what is found by now, if the calling thread may: before the interpreter starts, or
  * while it holds the interpreter's lock. Else it stays pending. */
 void hl_python_objects_look(void);
+
+/* ---- of the shell ---- */
+
+/* Calls one of these two. */
+void hl_python_objects_call(hl_python_allocator_fn *function, int domain,
+			    struct hl_python_allocator *allocator);
+
+/* Told of what the hooks take the place of, before they do. */
+void hl_python_objects_take(const struct hl_python_allocator *real);

@@ -94,6 +94,17 @@ static inline bool hl_self_is_nested(void)
 	return atomic_load_explicit(&slot->inside, memory_order_relaxed) - slot->closing > 1;
 }
 
+/* Around what a hook calls of the program that counts as if there were no hook. */
+static inline void hl_self_begin_call(void)
+{
+	hl_self_slot()->closing++;
+}
+
+static inline void hl_self_end_call(void)
+{
+	hl_self_slot()->closing--;
+}
+
 /* Whether this is a forked child, in the middle of an event of its parent. */
 static inline bool hl_self_is_forked(void)
 {
@@ -131,6 +142,14 @@ static inline bool *hl_self_changing_slot(void)
 static inline bool hl_self_is_nested(void)
 {
 	return false; /* calls of the allocator's own functions do not come by the hooks */
+}
+
+static inline void hl_self_begin_call(void)
+{
+}
+
+static inline void hl_self_end_call(void)
+{
 }
 
 static inline bool hl_self_is_own_code(uint64_t address)

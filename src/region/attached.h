@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   "HLJOINED"
-#define HL_ATTACHED_VERSION 2u
+#define HL_ATTACHED_VERSION 3u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
 /* The functions that have hooks, by their usual names. */
@@ -42,6 +42,18 @@ enum hl_hook {
 	 * what is loaded, with its lock held. */
 	HL_HOOK_LIBRARIES,
 	HL_HOOK_COUNT,
+};
+
+/*
+ * The allocator of Python's objects. Its functions are not patched: the recorder has the interpreter call hooks in their
+ * place. Wherever the interpreter keeps the four addresses they stand in this order.
+ */
+enum hl_object_hook {
+	HL_OBJECT_MALLOC,
+	HL_OBJECT_CALLOC,
+	HL_OBJECT_REALLOC,
+	HL_OBJECT_FREE,
+	HL_OBJECT_HOOK_COUNT,
 };
 
 /*
@@ -140,6 +152,9 @@ struct hl_attached {
 	/* The same hooks, faster, for functions whose callers rely on nothing but the calling convention;
 	 * 0 where there are only those above. */
 	uint64_t light_hooks[HL_HOOK_COUNT];
+	uint64_t object_hooks[HL_OBJECT_HOOK_COUNT];
+	uint64_t object_real
+		[HL_OBJECT_HOOK_COUNT]; /* what they take the place of; 0 until they do */
 };
 
 /* What `start` is told. */

@@ -298,8 +298,8 @@ static const char *what_else_there_is(struct figures *of)
 		say_who_maps(of);
 	/* How those who own a runtime's objects see them. */
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_PYTHON], rss->rss_bytes, MUCH_PERCENT))
-		say(of, "; started with PYTHONMALLOC=malloc, Python takes each object from malloc, "
-			"and 'heapline record' shows all");
+		say(of, "; 'heapline heap -p %d --python-types' lists Python's objects by type",
+		    of->heap->process.pid);
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_JAVA], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; 'jcmd %d GC.class_histogram' lists Java objects by class",
 		    of->heap->process.pid);

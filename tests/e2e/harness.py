@@ -202,13 +202,13 @@ def processes(recording):
 FIGURES = ("flat_bytes", "flat_objects", "cum_bytes", "cum_objects")
 
 
-def top_rows(recording, value, sequence=None):
+def top_rows(recording, value, sequence=None, options=()):
     """{function name: row} of `top`, with plumbing; functions of one name are added up, absent
     figures are 0."""
     selection = [] if sequence is None else ["--process", f"/{sequence}"]
     rows = {}
     for row in report("top", recording, "--plumbing", "--value", value, "--rows", "0",
-                      *selection)["rows"]:
+                      *selection, *options)["rows"]:
         sums = rows.setdefault(row["name"], dict.fromkeys(FIGURES, 0))
         for key in FIGURES:
             sums[key] += row.get(key, 0)

@@ -3,6 +3,7 @@
 
 import os
 
+import attaching
 import harness
 from harness import RECORDING_MODES, processes, report, top_rows
 
@@ -80,12 +81,78 @@ def plant():
 plant()
 """
 
+# heapline comes first, and wraps the allocator at a call of malloc by a thread with the interpreter's lock.
+LATE = """
+import ctypes, os, sys
+old = [float(i) for i in range(10000)]
+print("ready", flush=True)
+sys.stdin.readline()
+large = [bytearray(1000 * i) for i in range(50)]
+ctypes.CDLL(os.environ["LATE"])
+del old[::2]
+"""
 
-class Objects(harness.TestCase):
+STORM = """
+import ctypes, sys, threading
+class Allocator(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("context", "malloc", "calloc", "realloc", "free")]
+def allocators():
+    both = [Allocator(), Allocator()]
+    for domain, it in enumerate(both, 1):
+        ctypes.pythonapi.PyMem_GetAllocator(domain, ctypes.byref(it))
+    return [bytes(it) for it in both]
+before = allocators()
+stops = False
+sums = []
+def work():
+    rounds = 0
+    while not stops:
+        kept = [(float(i), str(i), bytearray(i * 3)) for i in range(400)]
+        assert sum(it[0] for it in kept) == 79800
+        rounds += 1
+    sums.append(rounds)
+threads = [threading.Thread(target=work) for _ in range(6)]
+for thread in threads: thread.start()
+print("ready", flush=True)
+sys.stdin.readline()
+stops = True
+for thread in threads: thread.join()
+print(allocators() == before, all(sums), flush=True)
+"""
+
+
+class TestCase(harness.TestCase):
     def setUp(self):
         super().setUp()
         self.python = harness.need("/usr/bin/python3")
         self.oracle = harness.program("objects_oracle.so")
+
+    def small(self, recording, value, sequence=None):
+        # In native stacks what the allocator takes from malloc for itself has other leaves.
+        rows = top_rows(recording, value, sequence, ["--stack", "native"])
+        return (sum(rows[name]["flat_objects"] for name in SMALL if name in rows),
+                sum(rows[name]["flat_bytes"] for name in SMALL if name in rows))
+
+    def counted(self):
+        """What the oracle has counted in each process, in order of pids."""
+        counted = []
+        for name in sorted(os.listdir(self.directory)):
+            if name.startswith("oracle."):
+                with open(self.path(name), encoding="ascii") as file:
+                    counted.append({line.split()[0]: tuple(map(int, line.split()[1:]))
+                                    for line in file})
+                os.unlink(self.path(name))
+        self.assertTrue(counted, "the oracle has seen no Python")
+        return counted
+
+    def assert_equal_counts(self, recording, counted):
+        self.assertGreater(counted["allocated"][0], 20_000)
+        self.assertEqual(self.small(recording, "alloc"), counted["allocated"])
+        self.assertEqual(self.small(recording, "inuse"), counted["inuse"])
+        self.assert_nothing_lost(recording)
+
+
+class Objects(TestCase):
 
     def record_python(self, script, *arguments, mode="mem-fast", options=(), env=None):
         return self.record_well([self.python, *arguments, "-c", script], mode=mode, options=options,
@@ -95,42 +162,25 @@ class Objects(harness.TestCase):
         """The recording, and what the oracle has counted in each process, in order of pids."""
         recording = self.record_python(script, env={"LD_PRELOAD": self.oracle,
                                                     "ORACLE": self.path("oracle")}, **options)
-        counted = []
-        for name in sorted(os.listdir(self.directory)):
-            if name.startswith("oracle."):
-                with open(self.path(name), encoding="ascii") as file:
-                    counted.append({line.split()[0]: tuple(map(int, line.split()[1:]))
-                                    for line in file})
-                os.unlink(self.path(name))
-        self.assertTrue(counted, "the oracle has seen no Python")
-        return recording, counted
+        return recording, self.counted()
 
-    def small(self, recording, value, sequence=None):
-        rows = top_rows(recording, value, sequence)
-        return (sum(rows[name]["flat_objects"] for name in SMALL if name in rows),
-                sum(rows[name]["flat_bytes"] for name in SMALL if name in rows))
-
-    def assert_equal_counts(self, script, **options):
+    def assert_recorded(self, script, **options):
         recording, (counted,) = self.record_with_oracle(script, **options)
-        self.assertGreater(counted["allocated"][0], 20_000)
-        self.assertEqual(self.small(recording, "alloc"), counted["allocated"])
-        self.assertEqual(self.small(recording, "inuse"), counted["inuse"])
-        self.assert_nothing_lost(recording)
-        return recording
+        self.assert_equal_counts(recording, counted)
 
     def test_each_object_is_recorded_once_in_every_mode(self):
         for mode in RECORDING_MODES:
             with self.subTest(mode=mode):
-                self.assert_equal_counts(WORKLOAD, mode=mode)
+                self.assert_recorded(WORKLOAD, mode=mode)
 
     def test_objects_have_size_classes(self):
-        self.assert_equal_counts(WORKLOAD, options=["--sizes"])
+        self.assert_recorded(WORKLOAD, options=["--sizes"])
 
     def test_objects_of_threads_are_recorded(self):
-        self.assert_equal_counts(THREADS)
+        self.assert_recorded(THREADS)
 
     def test_objects_of_other_interpreters_of_the_process_are_recorded(self):
-        self.assert_equal_counts(INTERPRETERS, options=["--no-scripts"])
+        self.assert_recorded(INTERPRETERS, options=["--no-scripts"])
 
     def test_a_forked_child_records_its_own_objects(self):
         recording, counted = self.record_with_oracle(FORK)
@@ -174,6 +224,44 @@ class Objects(harness.TestCase):
     def test_objects_can_be_left_out(self):
         recording, _ = self.record_with_oracle(WORKLOAD, options=["--no-objects"])
         self.assertEqual(self.small(recording, "alloc"), (0, 0))
+
+
+class Attached(attaching.TestCase, TestCase):
+    """The same in an interpreter that runs already."""
+
+    def test_each_object_from_then_on_is_recorded_once_in_every_mode(self):
+        for script in (WORKLOAD, THREADS):
+            for mode in RECORDING_MODES:
+                with self.subTest(mode=mode, threads=script == THREADS):
+                    environment = {"ORACLE": self.path("oracle"), "LATE": self.oracle,
+                                   "PYTHONHASHSEED": "0"}
+                    with harness.Waiting([self.python, "-c", LATE + script], environment) as process:
+                        with self.attached(process.pid, "--mode", mode):
+                            process.stdin.write("\n")
+                            process.stdin.flush()
+                            process.wait(attaching.ENDS_IN_S)
+                    self.assertEqual(process.returncode, 0)
+                    self.assert_equal_counts(self.recording, *self.counted())
+
+    def test_a_storm_of_threads_has_its_own_allocator_again(self):
+        with harness.Waiting([self.python, "-c", STORM]) as process:
+            for _ in range(5):
+                self.attach(process.pid, "-d", "0.3")
+                self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 1000)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), "True True\n")
+        self.assertEqual(process.returncode, 0)
+
+    def test_objects_can_be_left_out(self):
+        means = []
+        with harness.Waiting([self.python, "-c", STORM]) as process:
+            for options in ((), ("--no-objects",)):
+                self.attach(process.pid, "-d", "0.3", *options)
+                total = report("info", self.recording)["total"]
+                means.append(total["alloc_bytes"] / total["alloc_objects"])
+            process.stdin.write("\n")
+        self.assertLess(means[0] * 2, means[1])
 
 
 if __name__ == "__main__":

@@ -172,10 +172,10 @@ class Tutorials(unittest.TestCase):
         for command in ("python3", "bash"):
             harness.need(command)
         need_attach(self.folder)
-        _, _, lines, tree, small = self.play("python.md", {})
+        _, _, lines, tree, types, *_ = self.play("python.md", {})
         self.assertRegex(lines, r"(?m)\A(?:(?:attached|note:).*\n)*(\S*/)?server\.py line:20 size:[0-9]+$")
         self.assertRegex(tree, r"wrapper\b")
-        self.assertRegex(small, r"(?m)^(\S*/)?kept\.py line:3 size:[0-9]+$")
+        self.assertRegex(types, r"(?m)^str +[0-9,]+ ")
 
     def assert_leak(self, top):
         total = top["total"]["inuse_bytes"]

@@ -282,7 +282,7 @@ static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
 		      "60' shows");
 	expect_answer(&rss, 0,
 		      "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is Python objects");
-	expect_answer(&rss, 0, "PYTHONMALLOC=malloc");
+	expect_answer(&rss, 0, "'heapline heap -p 4711 --python-types' lists");
 	rss.anonymous[HL_ANONYMOUS_OTHER] = 80 * MIB;
 	rss.anonymous[HL_ANONYMOUS_PYTHON] = 10 * MIB;
 	rss.largest_start = 0x7f0000000000;

@@ -2,6 +2,7 @@
 /* Start and end of the recorder in a process that was entered; see region/attached.h. */
 #include "recorder/image/image.h"
 
+#include "recorder/hooks.h"
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
@@ -14,7 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-uint64_t hl_image_real[HL_HOOK_COUNT];
+uint64_t hl_image_real[HL_HOOK_COUNT + HL_OBJECT_HOOK_COUNT];
 uint32_t hl_image_main_tid;
 
 /* ---- start ---- */
@@ -43,7 +44,7 @@ static void take_functions(const struct hl_attached_start *start)
 
 	for (size_t i = 0; i < HL_COUNT_OF(functions); i++)
 		*(uint64_t *)functions[i].place = start->real[functions[i].hook];
-	memcpy(hl_image_real, start->real, sizeof(hl_image_real));
+	memcpy(hl_image_real, start->real, sizeof(start->real));
 	memcpy(hl_image_rules, start->rules, sizeof(hl_image_rules));
 	hl_libc.dlclose = start->real[HL_HOOK_DLCLOSE] ? hl_image_close_library : NULL;
 	hl_libc.usable_size = (size_t(*)(void *))start->usable_size;
@@ -105,6 +106,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
 		recorder->has_rules |= hl_image_rule_has_keys(&hl_image_rules[i]);
 	recorder->counts_layers = start->counts_layers;
+	hl_python_objects_use(&hl_hooks_python, NULL);
 	recorder->region.collector_pid = start->collector_pid;
 	recorder->modules.eh_frame = start->eh_frame;
 	recorder->modules.eh_frame_bytes = start->eh_frame_bytes;
@@ -196,6 +198,12 @@ struct hl_attached hl_attached = {
 			HL_IMAGE_STUBS(STUB)
 #undef STUB
 		},
+	.object_hooks =
+		{
+#define STUB(NAME, HOOK) [HOOK - HL_HOOK_COUNT] = (uint64_t)hl_image_light_stub_##NAME,
+			HL_IMAGE_OBJECT_STUBS(STUB)
+#undef STUB
+		},
 	.start = (uint64_t)start,
 	.stop = (uint64_t)stop,
 	.stack_top = (uint64_t)(stack + sizeof(stack)),
@@ -203,6 +211,35 @@ struct hl_attached hl_attached = {
 	.rule_stubs = (uint64_t)hl_image_rule_stubs,
 	.rules = (uint64_t)hl_image_rules,
 };
+
+/* ---- Python's objects ---- */
+
+/* Stubs count threads in and out. */
+const struct hl_python_allocator hl_hooks_python = {
+	.malloc = (void *(*)(void *, size_t))hl_image_light_stub_python_object_malloc,
+	.calloc = (void *(*)(void *, size_t, size_t))hl_image_light_stub_python_object_calloc,
+	.realloc = (void *(*)(void *, void *, size_t))hl_image_light_stub_python_object_realloc,
+	.free = (void (*)(void *, void *))hl_image_light_stub_python_object_free,
+};
+
+void hl_python_objects_call(hl_python_allocator_fn *function, int domain,
+			    struct hl_python_allocator *allocator)
+{
+	hl_image_call((uint64_t)function, (uint64_t)domain, (uint64_t)allocator);
+}
+
+void hl_python_objects_take(const struct hl_python_allocator *real)
+{
+	const uint64_t functions[] = {
+		[HL_OBJECT_MALLOC] = (uint64_t)real->malloc,
+		[HL_OBJECT_CALLOC] = (uint64_t)real->calloc,
+		[HL_OBJECT_REALLOC] = (uint64_t)real->realloc,
+		[HL_OBJECT_FREE] = (uint64_t)real->free,
+	};
+
+	memcpy(hl_image_real + HL_HOOK_COUNT, functions, sizeof(functions));
+	memcpy(hl_attached.object_real, functions, sizeof(functions));
+}
 
 /* ---- introspect.h ---- */
 

@@ -16,8 +16,8 @@
 
 extern HL_EXPORT struct hl_attached hl_attached;
 
-/* The trampolines of the target's functions. */
-extern HL_HIDDEN uint64_t hl_image_real[HL_HOOK_COUNT];
+/* The trampolines of the target's functions; then the functions of Python's allocator themselves. */
+extern HL_HIDDEN uint64_t hl_image_real[HL_HOOK_COUNT + HL_OBJECT_HOOK_COUNT];
 
 /* What the functions are that have stubs of rules. */
 extern HL_HIDDEN struct hl_attached_rule hl_image_rules[HL_ATTACHED_RULES_MAX];
@@ -114,6 +114,16 @@ bool hl_image_has_lost_heapline(bool *ret_is_known);
 	HL_HIDDEN void hl_image_stub_##NAME(void); \
 	HL_HIDDEN void hl_image_light_stub_##NAME(void);
 HL_IMAGE_STUBS(STUB)
+#undef STUB
+
+#define HL_IMAGE_OBJECT_STUBS(STUB)                                    \
+	STUB(python_object_malloc, HL_HOOK_COUNT + HL_OBJECT_MALLOC)   \
+	STUB(python_object_calloc, HL_HOOK_COUNT + HL_OBJECT_CALLOC)   \
+	STUB(python_object_realloc, HL_HOOK_COUNT + HL_OBJECT_REALLOC) \
+	STUB(python_object_free, HL_HOOK_COUNT + HL_OBJECT_FREE)
+
+#define STUB(NAME, HOOK) HL_HIDDEN void hl_image_light_stub_##NAME(void);
+HL_IMAGE_OBJECT_STUBS(STUB)
 #undef STUB
 
 HL_HIDDEN void hl_image_stub_libraries(void);

@@ -206,6 +206,31 @@ def test_leak():
         kept.append(bytes(1000))  # planted
     os._exit(0)
 """,
+    "gunicorn": """
+import os, signal, socket, threading
+from gunicorn.app.base import BaseApplication
+kept = []
+def application(environ, start_response):
+    kept.append(bytes(1000))  # planted
+    if len(kept) == 1000:
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(0)
+    start_response("200 OK", [])
+    return []
+def ask():
+    while True:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect("socket")
+            client.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            client.recv(4096)
+class Server(BaseApplication):
+    def load_config(self):
+        self.cfg.set("bind", "unix:socket")
+        self.cfg.set("post_fork", lambda server, worker: threading.Thread(target=ask, daemon=True).start())
+    def load(self):
+        return application
+Server().run()
+""",
     "spawned process": """
 import multiprocessing, os
 def work():
@@ -231,7 +256,7 @@ if __name__ == "__main__":
     process.join()
 """,
 }
-NEEDS = {"numpy": "numpy", "pytest": "pytest"}
+NEEDS = {"numpy": "numpy", "pytest": "pytest", "gunicorn": "gunicorn"}
 
 
 class Leaks(harness.TestCase):

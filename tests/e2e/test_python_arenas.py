@@ -75,6 +75,27 @@ if sys.version_info < (3, 11):  # each object with attributes has a dictionary
 print(json.dumps([counts, sizes]))
 """
 
+# Objects with one reference more than there are words that lead to them.
+REFERRED = """
+import ctypes, sys
+class Page:
+    __slots__ = ("text",)
+pages = []
+for i in range(3000):
+    page = Page()
+    page.text = "x" * (800 + i % 50)
+    pages.append(page)
+for i in range(500):
+    lost = str(i) * 600
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
+for i in range(700):
+    number = i + 0.5
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(number))
+lost = number = None
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
 CLASS = re.compile(r"^ +\d+ +(\d+) +(\d+) +(\d+) +(\d+)$")
 
 
@@ -188,6 +209,26 @@ class Arenas(harness.TestCase):
             report = json.loads(self.heap("-p", str(process.pid), "--json"))
         self.assertNotIn("python", report)
         self.assertTrue(any("no arenas" in note for note in report["notes"]))
+
+    def referred(self, verb, *options, **environment):
+        with harness.Waiting([harness.need("/usr/bin/python3"), "-c", REFERRED], environment) as process:
+            result = harness.run([HEAPLINE, verb, "-p", str(process.pid), "--stop", "--json", *options])
+        self.assertEqual(result.status, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_lost_objects_are_named_by_their_types(self):
+        for environment, kinds in (({}, {"str": 500}), ({"PYTHONMALLOC": "malloc"}, {"str": 500, "float": 700})):
+            rows = self.referred("leaks", **environment)["rows"]
+            for kind, count in kinds.items():
+                with self.subTest(type=kind, **environment):
+                    lost = sum(row["lost_blocks"] + row["possible_blocks"]
+                               for row in rows if row["type"] == kind)
+                    # A word that nobody will use may still lead to a few, and the interpreter has lost some.
+                    self.assertAlmostEqual(lost, count, delta=count * 0.05)
+
+    def test_objects_of_a_type_are_asked_for(self):
+        report = self.referred("holders", "--class", "^Page$", PYTHONMALLOC="malloc")
+        self.assertEqual(report["total"]["selected_blocks"], 3000)
 
 
 if __name__ == "__main__":

@@ -174,7 +174,9 @@ static int resolve_batch(struct hl_block_edges *edges)
 struct reading {
 	struct hl_block_edges *edges;
 	uint32_t node;
-	uint64_t block, first_word;
+	uint64_t block;
+	uint64_t words[HL_CLASS_WORDS]; /* it begins with */
+	size_t word_count;
 };
 
 /* Words that may lead to blocks are kept until their bits have come from memory. */
@@ -185,8 +187,10 @@ static int take_words(void *context, uint64_t address, const uint64_t *words, si
 	const struct hl_graph *graph = edges->graph;
 	int r = 0;
 
-	if (address == reading->block && count)
-		reading->first_word = words[0];
+	if (address == reading->block) {
+		reading->word_count = count < HL_CLASS_WORDS ? count : HL_CLASS_WORDS;
+		memcpy(reading->words, words, reading->word_count * sizeof(*words));
+	}
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct hl_graph_page *page = hl_graph_page(graph, words[i]);
 		if (page)
@@ -223,11 +227,9 @@ static int label_block(struct reading *reading, uint64_t usable)
 {
 	struct hl_block_edges *edges = reading->edges;
 	struct hl_block_label label = {.size_min = usable, .size_max = usable};
-	uint64_t word = reading->first_word;
-	int r = 0;
+	int r = hl_class_names_find(edges->classes, reading->block, usable, reading->words,
+				    reading->word_count, &label.type);
 
-	if (word && !(word & 7) && !hl_graph_page(edges->graph, word))
-		r = hl_class_names_find(edges->classes, word, &label.type);
 	if (!label.type && usable > EXACT_SIZE_MAX) {
 		label.size_min = (UINT64_C(1) << (63 - __builtin_clzll(usable - 1))) + 1;
 		label.size_max = (label.size_min - 1) * 2;
@@ -238,7 +240,7 @@ static int label_block(struct reading *reading, uint64_t usable)
 static int read_block(void *context, uint32_t node, uint64_t block)
 {
 	struct hl_block_edges *edges = context;
-	struct reading reading = {edges, node, block, 0};
+	struct reading reading = {.edges = edges, .node = node, .block = block};
 	uint64_t usable = hl_graph_usable(edges->graph, block);
 	int r = hl_graph_read(edges->graph, block, block + usable, block + READ_AHEAD, take_words,
 			      &reading);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Classes of C++ by the virtual tables that objects begin with; see class_names.h. */
+/* Classes of C++ and types of Python; see class_names.h. */
 #include "heap/graph/class_names.h"
 
 #include "base/array.h"
@@ -10,6 +10,19 @@
 
 #define CLASS_NAME_MAX 1024u
 #define PREFIX	       "_ZTS" /* of the name of a type's name */
+
+/* Addresses that are no types of Python, after which the process is taken to have no Python. */
+#define PYTHON_TRIES 4096u
+
+void hl_class_names_init(struct hl_class_names *ret_classes, struct hl_graph *graph,
+			 struct hl_strings *names)
+{
+	*ret_classes = (struct hl_class_names){
+		.graph = graph,
+		.names = names,
+		.python = {.memory = graph->memory, .names = names},
+	};
+}
 
 static bool is_in_file(const struct hl_class_names *classes, uint64_t address)
 {
@@ -67,12 +80,11 @@ static int name_class(struct hl_class_names *classes, uint64_t word, uint32_t *r
 	return r;
 }
 
-int hl_class_names_find(struct hl_class_names *classes, uint64_t word, uint32_t *ret_name)
+static int find_class(struct hl_class_names *classes, uint64_t word, uint32_t *ret_name)
 {
 	uint32_t hash = hl_hash_pair(word, 0), at = hash, id;
 
-	*ret_name = 0;
-	if (!is_in_file(classes, word))
+	if (!word || word & 7 || hl_graph_page(classes->graph, word) || !is_in_file(classes, word))
 		return 0;
 	while ((id = hl_index_next(&classes->index, hash, &at)))
 		if (classes->words[id - 1].word == word) {
@@ -89,9 +101,42 @@ int hl_class_names_find(struct hl_class_names *classes, uint64_t word, uint32_t 
 	return r;
 }
 
+static int find_python_type(struct hl_class_names *classes, const uint64_t *words, size_t count,
+			    uint32_t *ret_name)
+{
+	struct hl_python_types *python = &classes->python;
+	uint32_t type = 0;
+
+	if (!classes->has_python && python->count >= PYTHON_TRIES)
+		return 0;
+	int r = hl_python_types_find(python, words, count, &type);
+	if (r == 0 && type) {
+		classes->has_python = true;
+		*ret_name = python->types[type - 1].name;
+	}
+	return r;
+}
+
+int hl_class_names_find(struct hl_class_names *classes, uint64_t block, uint64_t bytes,
+			const uint64_t *words, size_t count, uint32_t *ret_name)
+{
+	size_t needed = bytes / 8 < HL_CLASS_WORDS ? bytes / 8 : HL_CLASS_WORDS;
+	uint64_t whole[HL_CLASS_WORDS];
+
+	*ret_name = 0;
+	/* A block is read in pieces where what was read ahead ends. */
+	if (count < needed && hl_graph_copy(classes->graph, block, whole, needed * 8) == 0) {
+		words = whole;
+		count = needed;
+	}
+	int r = count ? find_class(classes, words[0], ret_name) : 0;
+	return r == 0 && !*ret_name ? find_python_type(classes, words, count, ret_name) : r;
+}
+
 void hl_class_names_release(struct hl_class_names *classes)
 {
 	hl_index_release(&classes->index);
+	hl_python_types_release(&classes->python);
 	free(classes->words);
 	*classes = (struct hl_class_names){0};
 }

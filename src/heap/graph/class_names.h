@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Classes of C++ by the virtual tables that objects begin with. */
+/* Classes of C++ by the virtual tables that objects begin with, and types of Python. */
 #pragma once
 
 #include "base/index.h"
 #include "base/strings.h"
+#include "heap/python_types.h"
+
+#include <stdbool.h>
 
 struct hl_graph;
+
+#define HL_CLASS_WORDS HL_PYTHON_WORDS /* of a block, that tell its class */
 
 /* What the first word of a block says of its class. */
 struct hl_class_word {
@@ -13,17 +18,24 @@ struct hl_class_word {
 	uint32_t type; /* in hl_class_names.names; 0: it is no virtual table's address */
 };
 
-/* Initialize the first two members, which must outlive it, and zero the others. */
 struct hl_class_names {
 	struct hl_graph *graph; /* whose memory is read */
 	struct hl_strings *names;
 	struct hl_class_word *words;
 	size_t count, capacity;
 	struct hl_index index;
+	struct hl_python_types python;
+	bool has_python; /* a type was found */
 };
 
-/* The class of a block that begins with ${word}, in classes->names; 0: it is not known. Each word is
- * looked up in the process' memory once. 0 or -ENOMEM. */
-int hl_class_names_find(struct hl_class_names *classes, uint64_t word, uint32_t *ret_name);
+/* Both must outlive ${ret_classes}. */
+void hl_class_names_init(struct hl_class_names *ret_classes, struct hl_graph *graph,
+			 struct hl_strings *names);
+
+/* The class of the block at ${block} of ${bytes}, which begins with ${count} ${words}, as far as they were read; in
+ * classes->names; 0: it is not known. Each address that may stand for a class is looked up in the process' memory
+ * once. 0 or -ENOMEM. */
+int hl_class_names_find(struct hl_class_names *classes, uint64_t block, uint64_t bytes,
+			const uint64_t *words, size_t count, uint32_t *ret_name);
 
 void hl_class_names_release(struct hl_class_names *classes);

@@ -246,8 +246,7 @@ static int read_process(struct finder *finder)
 	if (r == 0)
 		r = walk(finder);
 	holders->live = (struct hl_leak_sum){finder->graph.live_blocks, finder->graph.live_bytes};
-	finder->classes =
-		(struct hl_class_names){.graph = &finder->graph, .names = &holders->names};
+	hl_class_names_init(&finder->classes, &finder->graph, &holders->names);
 	if (r == 0)
 		r = hl_block_edges_init(&finder->edges, &finder->graph, &finder->classes);
 	if (r == 0)

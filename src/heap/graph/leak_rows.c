@@ -32,7 +32,9 @@ struct ring_block {
 #define RING_BLOCKS_MAX (1u << 20)
 
 struct possible_block {
-	uint64_t address, usable_bytes, first_word;
+	uint64_t address, usable_bytes;
+	uint64_t words[HL_CLASS_WORDS]; /* it begins with */
+	size_t word_count;
 };
 
 struct hl_leak_rows {
@@ -124,8 +126,8 @@ static int find_row(struct hl_leak_rows *rows, uint64_t block, uint64_t size, co
 		row.owner = hl_block_owners_find(rows->owners, block, size);
 	if (!row.owner)
 		row.size = size;
-	if (!row.owner && count)
-		r = hl_class_names_find(&rows->classes, words[0], &row.type);
+	if (!row.owner)
+		r = hl_class_names_find(&rows->classes, block, size, words, count, &row.type);
 	uint32_t hash = hl_hash_pair(row.owner, hl_hash_pair(row.type, row.size)), at = hash;
 	while (r == 0 && (id = hl_index_next(&rows->index, hash, &at))) {
 		const struct hl_leak_row *found = &leaks->rows[id - 1];
@@ -147,9 +149,12 @@ static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
 			 const uint64_t *words, size_t count)
 {
 	struct hl_leak_rows *rows = context;
+	struct possible_block possible = {.address = block, .usable_bytes = usable_bytes};
 
+	possible.word_count = count < HL_CLASS_WORDS ? count : HL_CLASS_WORDS;
+	memcpy(possible.words, words, possible.word_count * sizeof(*words));
 	return HL_ARRAY_APPEND(rows->possible, rows->possible_count, rows->possible_capacity,
-			       (struct possible_block){block, usable_bytes, count ? words[0] : 0});
+			       possible);
 }
 
 int hl_leak_rows_reach_possible(struct hl_leak_rows *rows)
@@ -169,8 +174,8 @@ int hl_leak_rows_add_possible(struct hl_leak_rows *rows, struct hl_block_owners 
 	rows->owners = owners;
 	for (size_t i = 0; i < rows->possible_count && r == 0; i++) {
 		const struct possible_block *block = &rows->possible[i];
-		r = find_row(rows, block->address, block->usable_bytes, &block->first_word, 1,
-			     &row);
+		r = find_row(rows, block->address, block->usable_bytes, block->words,
+			     block->word_count, &row);
 		if (r == 0)
 			add(&rows->leaks->rows[row].possible, block->usable_bytes);
 	}
@@ -420,7 +425,7 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph,
 	}
 	rows->leaks = leaks;
 	rows->graph = graph;
-	rows->classes = (struct hl_class_names){.graph = graph, .names = &leaks->names};
+	hl_class_names_init(&rows->classes, graph, &leaks->names);
 	rows->settings = settings;
 	*ret_rows = rows;
 	return 0;

@@ -83,10 +83,11 @@ static inline uint64_t hl_block_object_usable(uint64_t requested)
 	return (requested + 15) & ~UINT64_C(15);
 }
 
-/* Tools read the second entry with the first one: both are in one page of the array. */
+/* Tools read the second entry with the first one: both are in one page of the array. An object of
+ * no bytes would be taken as one of a granule. */
 static inline bool hl_block_holds_object(const void *address, uint64_t requested)
 {
-	return requested <= HL_BLOCK_OBJECT_BYTES_MAX &&
+	return requested - 1 < HL_BLOCK_OBJECT_BYTES_MAX &&
 	       (~hl_block_place_in_leaf((uintptr_t)address) & (HL_BLOCK_PAGE_ENTRIES - 1));
 }
 
@@ -99,10 +100,14 @@ static inline void hl_block_object_set(hl_block_entry *entry, uint32_t node, uin
 	atomic_store_explicit(entry,
 			      hl_block_entry_of(node, HL_BLOCK_OBJECT + (usable - requested)),
 			      memory_order_relaxed);
-	if (HL_LIKELY(granules > 1))
+	if (HL_LIKELY(granules > 1)) {
 		atomic_store_explicit(entry + 1, granules, memory_order_relaxed);
-	else if (hl_block_entry_is_size(atomic_load_explicit(entry + 1, memory_order_relaxed)))
-		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
+		return;
+	}
+	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
+	/* Another thread's block may begin there meanwhile. */
+	if (HL_UNLIKELY(hl_block_entry_is_size(next)))
+		atomic_compare_exchange_strong(entry + 1, &next, 0);
 }
 
 /* Takes the object of which ${entry} is, and holds ${value}. */

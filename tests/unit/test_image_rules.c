@@ -36,6 +36,8 @@ enum rule {
 	SAME_FREE,
 	NEW,
 	LUA,
+	BESIDE_ALLOC,
+	BESIDE_FREE,
 	LAUNCH,
 	RULE_COUNT,
 };
@@ -158,6 +160,15 @@ static void *lua_alloc(void *context, void *block, size_t old_size, size_t size)
 	return lua_next;
 }
 
+/* ---- beside malloc() ---- */
+
+static _Alignas(64) char beside[64];
+
+static void *beside_alloc(size_t size)
+{
+	return size <= sizeof(beside) ? beside : NULL;
+}
+
 /* ---- services ---- */
 
 static __thread uint32_t current;
@@ -229,6 +240,13 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 					 .type_at = 3,
 					 .size_at = 4,
 					 .is_beside = 1},
+				[BESIDE_ALLOC] = {.real = (uint64_t)beside_alloc,
+						  .size_at = 1,
+						  .is_beside = 1},
+				[BESIDE_FREE] = {.real = (uint64_t)same,
+						 .pointer_at = 1,
+						 .does = HL_RULE_FREES,
+						 .is_beside = 1},
 				[LAUNCH] = {.real = (uint64_t)launch,
 					    .does = HL_RULE_TELLS_SERVICE},
 			},
@@ -409,6 +427,18 @@ static void a_block_beside_malloc_may_grow_and_stays_where_it_cannot(void **stat
 		assert_null(
 			lua(arena + 1024, 200, 0)); /* was there before us, for all that we know */
 		assert_counted(3, 330, 3, 330);
+		end();
+	}
+}
+
+static void blocks_of_no_bytes_beside_malloc_are_counted_as_that(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(modes); i++) {
+		start(modes[i], 0, false);
+		assert_ptr_equal(RULE(__typeof__(beside_alloc), BESIDE_ALLOC)(0), beside);
+		RULE(__typeof__(same), BESIDE_FREE)((uint64_t)beside);
+		assert_counted(1, 0, 1, 0);
 		end();
 	}
 }
@@ -764,6 +794,7 @@ int main(void)
 		cmocka_unit_test(
 			blocks_of_an_allocator_beside_malloc_are_those_that_its_callers_have),
 		cmocka_unit_test(a_block_beside_malloc_may_grow_and_stays_where_it_cannot),
+		cmocka_unit_test(blocks_of_no_bytes_beside_malloc_are_counted_as_that),
 		cmocka_unit_test(names_of_services_that_begin_at_once_are_not_mixed),
 		cmocka_unit_test(a_function_with_the_name_of_skynets_is_not_believed),
 		cmocka_unit_test(functions_are_called_with_all_of_their_arguments),

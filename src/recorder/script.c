@@ -393,8 +393,9 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		    const struct hl_script_caller *caller)
 {
 	struct hl_script_thread *own = thread->script;
-	uint32_t count = atomic_load_explicit(&provider_count, memory_order_acquire);
+	/* The epoch first: with the one that a new provider begins, that is among those that are asked. */
 	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
+	uint32_t count = atomic_load_explicit(&provider_count, memory_order_acquire);
 	uint32_t kept = 0, depth = 0, asked = 0;
 
 	if (own->epoch != now) {
@@ -530,6 +531,7 @@ struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *t
 	struct hl_cell *cell = known->key == key ? known->cell : NULL;
 	__builtin_prefetch(cell, 1); /* it comes into the cache meanwhile */
 	own->memory.known = own->depth;
+	own->memory.kept = 0;
 	uint32_t count = own->quick->recapture(own->quick->state, &own->memory, own->frames,
 					       HL_SCRIPT_DEPTH_MAX);
 	if (HL_LIKELY(cell && !count && own->memory.kept == own->depth))

@@ -132,9 +132,27 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 	return true;
 }
 
+/* What the quick way of the first provider does. */
+static enum { GIVES_UP, KEEPS_ALL, GIVES_ALL } quick;
+
+static uint32_t recapture(void *state, struct hl_script_memory *memory,
+			  struct hl_script_frame *frames, uint32_t max)
+{
+	const struct hl_script_caller caller = {.native_node = 1};
+	bool truncated;
+
+	if (quick == GIVES_ALL)
+		return capture(state, &caller, frames, max, &truncated);
+	if (quick == GIVES_UP)
+		return HL_SCRIPT_GAVE_UP;
+	memory->kept = memory->known;
+	return 0;
+}
+
 static const struct hl_script_provider one = {
 	.name = "one",
 	.capture = capture,
+	.recapture = recapture,
 	.describe = describe,
 	.eval_start = 0x1000,
 	.eval_end = 0x3000,
@@ -350,6 +368,23 @@ static void frames_that_stay_are_not_looked_up_again(void **state)
 	stop();
 }
 
+static void what_a_provider_kept_once_is_not_kept_the_next_time(void **state)
+{
+	(void)state;
+	start();
+	RUN(0, 1, 10, 2, 20);
+	allocate(1, 0x1000);
+	quick = KEEPS_ALL;
+	allocate(2, 0x1000);
+	assert_allocated("1000;>f1 a.script:10;f2 a.script:20;", 2);
+	quick = GIVES_ALL;
+	RUN(0, 3, 30, 4, 40, 5, 50);
+	allocate(3, 0x1000);
+	assert_allocated("1000;>f3 a.script:30;f4 a.script:40;f5 a.script:50;", 1);
+	quick = GIVES_UP;
+	stop();
+}
+
 static void an_address_that_is_used_anew_is_another_function(void **state)
 {
 	(void)state;
@@ -549,6 +584,7 @@ int main(void)
 		cmocka_unit_test(stacks_without_an_eval_frame_are_not_asked_for),
 		cmocka_unit_test(what_calls_an_eval_frame_does_not_ask_and_what_it_calls_does),
 		cmocka_unit_test(frames_that_stay_are_not_looked_up_again),
+		cmocka_unit_test(what_a_provider_kept_once_is_not_kept_the_next_time),
 		cmocka_unit_test(an_address_that_is_used_anew_is_another_function),
 		cmocka_unit_test(what_nothing_is_known_of_is_kept_as_that),
 		cmocka_unit_test(sizes_are_told_apart_below_scripts),

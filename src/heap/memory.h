@@ -12,6 +12,7 @@
 #include "process/process.h"
 #include "process/sleeper.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
@@ -59,6 +60,21 @@ static inline int hl_memory_scan(struct hl_memory *memory, uint64_t start, uint6
 				 struct hl_pages *pages)
 {
 	return memory->kind->scan(memory, start, end, pages);
+}
+
+/* As hl_memory_read(); also -EFAULT, and nothing is touched, where a page is not in memory. */
+static inline int hl_memory_read_present(struct hl_memory *memory, uint64_t address, void *bytes,
+					 size_t length)
+{
+	uint64_t mask = memory->page_bytes - 1, start = address & ~mask;
+	uint64_t end = (address + length + mask) & ~mask;
+	struct hl_pages pages = {0};
+
+	int r = hl_memory_scan(memory, start, end, &pages);
+	if (r == 0 && pages.page_count != (end - start) / memory->page_bytes)
+		r = -EFAULT;
+	hl_pages_release(&pages);
+	return r == 0 ? hl_memory_read(memory, address, bytes, length) : r;
 }
 
 static inline int hl_memory_open_file(struct hl_memory *memory, const struct hl_map *map)

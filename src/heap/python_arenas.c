@@ -3,6 +3,7 @@
 #include "heap/python_arenas.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/compiler.h"
 
 #include <errno.h>
@@ -61,27 +62,54 @@ uint64_t hl_python_arenas_pool_bytes(struct hl_memory *memory, uint64_t start, u
 
 /* ---- one pool ---- */
 
+/* Reads the pages in memory of the first ${length} bytes, which ${ret_pages} then has. The others are zero. */
+static int read_pages(struct hl_memory *memory, uint64_t address, uint64_t length, uint64_t *words,
+		      struct hl_pages *ret_pages)
+{
+	uint64_t end = (address + length + memory->page_bytes - 1) & ~(memory->page_bytes - 1);
+
+	memset(words, 0, end - address);
+	int r = hl_memory_scan(memory, address, end, ret_pages);
+	for (size_t i = 0; i < ret_pages->count && r == 0; i++) {
+		const struct hl_page_run *run = &ret_pages->runs[i];
+		r = hl_memory_read(memory, run->start, &words[(run->start - address) / 8],
+				   run->end - run->start);
+	}
+	return r;
+}
+
 int hl_python_pool_read(struct hl_memory *memory, uint64_t address, uint64_t bytes,
 			struct hl_python_pool *ret_pool)
 {
+	HL_CLEANUP(hl_pages_release) struct hl_pages pages = {0};
 	struct pool pool;
 	uint32_t free = 0;
 
-	int r = hl_memory_read(memory, address, ret_pool->words, bytes);
+	int r = hl_memory_read_present(memory, address, &pool, sizeof(pool));
+	if (r < 0)
+		return r;
+	uint64_t length = pool.next_offset;
+	if (!is_pool(&pool, bytes))
+		return -EAGAIN;
+	r = read_pages(memory, address, length, ret_pool->words, &pages);
 	if (r < 0)
 		return r;
 	memcpy(&pool, ret_pool->words, sizeof(pool));
-	if (!is_pool(&pool, bytes))
-		return -EAGAIN;
 	ret_pool->block_bytes = (uint32_t)hl_python_block_bytes(pool.size_class);
+	if (!is_pool(&pool, bytes) || pool.next_offset != length ||
+	    (length - sizeof(pool)) % ret_pool->block_bytes)
+		return -EAGAIN;
 	ret_pool->first = sizeof(pool);
 	ret_pool->blocks = (uint32_t)capacity(&pool, bytes);
 	ret_pool->used = pool.used;
-	/* Blocks from the offset on were never used. The others that are free are a list. */
+	/* Blocks from the offset on were never used. The others that are free are a list. Each but
+	 * those has been written to at its start; its end may be in a page that is not there. */
 	for (uint32_t i = 0; i < ret_pool->blocks; i++) {
-		ret_pool->is_free[i] =
-			ret_pool->first + i * ret_pool->block_bytes >= pool.next_offset;
+		uint32_t offset = ret_pool->first + i * ret_pool->block_bytes;
+		ret_pool->is_free[i] = offset >= length;
 		free += ret_pool->is_free[i];
+		if (offset < length && !hl_pages_contain(&pages, address + offset))
+			return -EFAULT;
 	}
 	for (uint64_t at = pool.free_block; at; free++) {
 		uint64_t offset = at - address - sizeof(pool);

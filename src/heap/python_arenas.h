@@ -39,7 +39,7 @@ static inline uint64_t hl_python_block_bytes(uint32_t number)
 uint64_t hl_python_arenas_pool_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
 				     const struct hl_pages *pages);
 
-/* A pool as it was at one moment. */
+/* A pool as it was at one moment. Words of blocks that were never used are not read. */
 #define HL_PYTHON_POOL_BYTES_MAX (16u << 10)
 
 struct hl_python_pool {
@@ -51,7 +51,8 @@ struct hl_python_pool {
 	uint64_t words[HL_PYTHON_POOL_BYTES_MAX / 8];
 };
 
-/* Reads the pool at ${address} of ${bytes}. 0; -EAGAIN if it changed meanwhile; -EFAULT, -ESRCH, -EACCES. */
+/* Reads the pool at ${address} of ${bytes}. 0; -EAGAIN if it changed meanwhile; -EFAULT if blocks of it are not in memory;
+ * -ESRCH, -EACCES, -ENOMEM. */
 int hl_python_pool_read(struct hl_memory *memory, uint64_t address, uint64_t bytes,
 			struct hl_python_pool *ret_pool);
 

@@ -24,26 +24,14 @@ struct type_object {
 #define BODY_BYTES_MAX (INT64_C(1) << 20)
 #define CHAIN_MAX      8u /* types of types */
 
-/* Pages that are not in memory are left alone: any word may be taken for a type's address. */
-static bool read_present(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
-{
-	uint64_t mask = memory->page_bytes - 1, start = address & ~mask;
-	uint64_t end = (address + length + mask) & ~mask;
-	struct hl_pages pages = {0};
-
-	bool is_present = hl_memory_scan(memory, start, end, &pages) == 0 &&
-			  pages.page_count == (end - start) / memory->page_bytes;
-	hl_pages_release(&pages);
-	return is_present && hl_memory_read(memory, address, bytes, length) == 0;
-}
-
 static bool read_type(struct hl_memory *memory, uint64_t address, struct type_object *ret_type)
 {
 	const struct hl_map *map = address & 7 ? NULL : hl_maps_find(&memory->maps, address);
 
-	/* Types are written to: their references are counted. */
+	/* Types are written to: their references are counted. Any word may be taken for a type's
+	 * address. */
 	if (!map || !(map->flags & HL_MAP_WRITE) ||
-	    !read_present(memory, address, ret_type, sizeof(*ret_type)))
+	    hl_memory_read_present(memory, address, ret_type, sizeof(*ret_type)) < 0)
 		return false;
 	return ret_type->flags & FLAG_READY && (uint32_t)ret_type->references &&
 	       ret_type->body_bytes >= 16 && ret_type->body_bytes < BODY_BYTES_MAX &&
@@ -120,11 +108,12 @@ int hl_python_types_find(struct hl_python_types *types, const uint64_t *words, s
 	int r = 0;
 
 	*ret_type = 0;
-	for (uint32_t head = 0; head <= HL_PYTHON_HEAD_MAX && r == 0; head += 16) {
+	for (uint32_t head = 0; head / 8 + 2 <= count && head <= HL_PYTHON_HEAD_MAX && r == 0;
+	     head += 16) {
 		const uint64_t *object = words + head / 8;
 		uint32_t id;
 		/* More than 32 bits count no references of an object in a block. */
-		if (head / 8 + 2 > count || !object[0] || object[0] >> 32)
+		if (!object[0] || object[0] >> 32)
 			continue;
 		r = find_type(types, object[1], &id);
 		const struct hl_python_type *type = r == 0 ? &types->types[id - 1] : NULL;

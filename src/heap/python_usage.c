@@ -102,26 +102,30 @@ int hl_python_usage_add_pool(void *context, uint64_t address, uint64_t bytes)
 
 /*
  * Points *${ret_words} to up to ${bytes} at ${address}, valid until the next call, and returns how many words
- * there are: fewer where memory ends. One read serves the blocks of a page.
+ * there are: fewer where the next page is not in memory. One read serves the blocks of a page.
  */
 static size_t read_words(struct hl_python_usage *usage, uint64_t address, uint64_t bytes,
 			 const uint64_t **ret_words)
 {
-	uint64_t end = (address & ~UINT64_C(4095)) + 4096;
+	struct hl_memory *memory = usage->types.memory;
+	uint64_t page_end = (address & ~UINT64_C(4095)) + 4096;
 
 	if (bytes > SEARCHED_MAX)
 		bytes = SEARCHED_MAX;
-	if (address + bytes > end)
-		end = address + bytes;
 	if (address < usage->window_start || address + bytes > usage->window_end) {
-		usage->window_start = usage->window_end = 0;
-		if (end - address > sizeof(usage->window))
-			end = address + sizeof(usage->window);
-		if (hl_memory_read(usage->types.memory, address, usage->window, end - address) < 0)
+		uint64_t end = address + bytes > page_end ? address + bytes : page_end;
+		int r = hl_memory_read_present(memory, address, usage->window, end - address);
+		if (r < 0 && end > page_end) {
+			end = page_end;
+			r = hl_memory_read_present(memory, address, usage->window, end - address);
+		}
+		usage->window_start = r < 0 ? 0 : address;
+		usage->window_end = r < 0 ? 0 : end;
+		if (r < 0)
 			return 0;
-		usage->window_start = address;
-		usage->window_end = end;
 	}
+	if (bytes > usage->window_end - address)
+		bytes = usage->window_end - address;
 	*ret_words = &usage->window[(address - usage->window_start) / 8];
 	return bytes / 8;
 }

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 
 import harness
@@ -96,6 +97,9 @@ print("ready", flush=True)
 sys.stdin.readline()
 """
 
+PAGE_BYTES, PAGE_ENTRY = os.sysconf("SC_PAGE_SIZE"), struct.Struct("=Q")
+PAGE_PRESENT = 1 << 63
+
 CLASS = re.compile(r"^ +\d+ +(\d+) +(\d+) +(\d+) +(\d+)$")
 
 
@@ -107,6 +111,22 @@ def described(text):
             size, *numbers = map(int, match.groups())
             classes[size] = tuple(numbers)
     return classes, int(re.search(r"arenas allocated current += +([\d,]+)", text)[1].replace(",", ""))
+
+
+def present_pages(pid):
+    """How many pages of each writable mapping are in memory."""
+    pages = {}
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, \
+            open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
+        for line in maps:
+            addresses, access = line.split()[:2]
+            first, end = (int(address, 16) // PAGE_BYTES for address in addresses.split("-"))
+            if access.startswith("rw"):
+                entries = os.pread(pagemap.fileno(), (end - first) * PAGE_ENTRY.size,
+                                   first * PAGE_ENTRY.size)
+                pages[addresses] = sum(entry & PAGE_PRESENT != 0
+                                       for entry, in PAGE_ENTRY.iter_unpack(entries))
+    return pages
 
 
 class Arenas(harness.TestCase):
@@ -165,6 +185,12 @@ class Arenas(harness.TestCase):
         self.assertEqual(total["objects"], sum(row["objects"] for row in report["python_types"]))
         self.assertEqual(total["pinned_bytes"], report.get("python", {"free_bytes": 0})["free_bytes"])
         return {row["type"]: row for row in report["python_types"]}
+
+    def test_no_page_is_touched_that_is_not_in_memory(self):
+        pid, _ = self.start(FRAGMENTED)
+        before = present_pages(pid)
+        self.heap("--python-types", "-p", str(pid))
+        self.assertEqual(present_pages(pid), before)
 
     def grown(self, **environment):
         """{type: (objects, bytes)} that came between two looks, and {type: objects}, {type: bytes} of Python."""

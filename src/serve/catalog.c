@@ -19,8 +19,6 @@
 #include <sys/stat.h>
 
 #define STATUS_WAIT_NS	 (2 * HL_NS_PER_SECOND)
-#define SILENCE_NS	 (30 * HL_NS_PER_SECOND)
-#define SILENT_MAX	 16   /* of more, the first are asked again earlier */
 #define RECORDINGS_MAX	 1000 /* older ones are counted as left out */
 #define RECORDING_SUFFIX ".hl"
 

@@ -152,7 +152,7 @@ static bool is_child(const struct hl_attach *attach, pid_t pid, uint32_t inner)
 	return memory_fd >= 0 && has_our_page(attach, memory_fd);
 }
 
-/* The process that sees itself as ${inner}; 0: it has ended, or is not ours. */
+/* The process that sees itself as ${inner}, or 0 if it has ended or is not ours. */
 static pid_t find_child(const struct hl_attach *attach, uint32_t inner)
 {
 	pid_t found = 0;

@@ -385,7 +385,7 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 	return false;
 }
 
-/* The array's entry of the object at ${block}; NULL: it has none there. */
+/* The array's entry of the object at ${block}; NULL if no object is there. */
 static inline hl_block_entry *entry_of_object(const void *block)
 {
 	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);

@@ -22,7 +22,7 @@ struct hl_exports hl_exports_of(const Elf64_Dyn *dynamic, uint64_t load_bias);
 void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t inside,
 		      uint64_t *ret_start, uint64_t *ret_end);
 
-/* The address of the function called ${name}; 0: there is none. */
+/* The address of the function called ${name}, or 0. */
 uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);
 
 /* The symbol called ${name}, a function's or a variable's; NULL: there is none. */

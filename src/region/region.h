@@ -404,7 +404,7 @@ struct hl_region_children {
 	/* Forked children that are not recorded. */
 	_Atomic uint32_t unrecorded;
 	/* Of the heapline that has brought the recorder in, its thread as it sees itself: a robust futex,
-	 * which the kernel marks with FUTEX_OWNER_DIED whatever ends it. 0: there is none. */
+	 * which the kernel marks with FUTEX_OWNER_DIED whatever ends it; or 0. */
 	_Atomic uint32_t owner;
 };
 

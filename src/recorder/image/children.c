@@ -34,7 +34,7 @@ static int make_memfd(void)
 	return fd == -EINVAL ? (int)HL_SYS(SYS_memfd_create, name, flags, 0) : fd;
 }
 
-/* NULL: there is no free place. */
+/* NULL if no place is free. */
 static _Atomic uint64_t *put(uint64_t post)
 {
 	for (uint32_t i = 0; i < HL_CHILD_POSTS; i++) {

@@ -73,7 +73,7 @@ char *strchr(const char *text, int wanted)
 
 /* ---- the process ---- */
 
-static uint64_t real_clock_gettime, real_find_object; /* 0: there is none */
+static uint64_t real_clock_gettime, real_find_object; /* 0 where the target has none */
 static uint64_t program_headers, program_header_count;
 
 void *__libc_stack_end;

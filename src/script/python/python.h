@@ -45,7 +45,7 @@ struct hl_python_layout {
 	uint8_t instruction_bytes; /* what one step of the number is */
 	enum hl_python_lines lines_kind;
 	uint8_t code_first_line, code_file, code_name;
-	uint8_t code_full_name;		/* 0: there is none */
+	uint8_t code_full_name;		/* 0 if it has none */
 	uint8_t code_lines, code_bytes; /* table; instructions, in the object itself */
 	uint8_t ascii_bytes,
 		text_bytes; /* where the characters of a string are, of others than ASCII */

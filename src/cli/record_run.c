@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
@@ -144,9 +145,21 @@ char *hl_record_name(const char *command, pid_t pid)
 	return name;
 }
 
+/* Each process that is recorded takes four. The program has been forked by now, and has its own limit. */
+static void allow_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
 		    struct hl_error *err)
 {
+	allow_descriptors();
 	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 	return hl_collector_begin(collector, name, force, pid, err);

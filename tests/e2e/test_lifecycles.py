@@ -2,6 +2,7 @@
 """Processes that fork, exec, are spawned, become daemons, or cut themselves off."""
 
 import os
+import sys
 
 import harness
 
@@ -9,6 +10,25 @@ PARENT = ("parent_site", 1009, 17)
 CHILD = ("child_site", 103, 19)
 LEAF = ("leaf_site", 107, 23)
 NOBODY = 65534
+
+# Forty children that live until the last one has begun; then the program says how many files it may open.
+AT_ONCE = """
+import os, resource, signal
+ready, begun = os.pipe()
+children = []
+for _ in range(40):
+    children.append(os.fork())
+    if not children[-1]:
+        bytearray(1000)
+        os.write(begun, b"x")
+        signal.pause()
+for child in children:
+    os.read(ready, 1)
+for child in children:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
 
 
 class Lifecycle(harness.TestCase):
@@ -151,6 +171,13 @@ class Lifecycle(harness.TestCase):
 
     def test_children_of_a_program_that_may_open_one_file_more_are_recorded(self):
         self.assert_parent_and_child(self.run_scenario("one-more-file"))
+
+    def test_more_processes_at_a_time_than_descriptors_may_be_open_are_recorded(self):
+        few = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "-"]
+        command = harness.record_command(self.path("test.hl"), [sys.executable, "-c", AT_ONCE])
+        result = harness.run([*few, *command])
+        self.assertEqual((result.status, result.stdout), (0, "64\n"), result.stderr)
+        self.assertEqual(len(harness.processes(self.path("test.hl"))), 1 + 40)
 
     def test_programs_that_are_execed_with_one_free_descriptor_are_recorded(self):
         recording = self.run_scenario("exec-with-one-more-file")

@@ -292,6 +292,7 @@ static bool may_follow(struct hl_attach *attach)
 	static const struct hl_seccomp_call calls[] = {
 		{"memfd_create", SYS_memfd_create, {0, MFD_CLOEXEC | MFD_ALLOW_SEALING}},
 		{"prctl", SYS_prctl, {PR_GET_SECCOMP}},
+		{"fstat", SYS_fstat, {0}},
 	};
 	struct hl_error ignored;
 

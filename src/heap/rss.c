@@ -65,9 +65,13 @@ static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct run
 {
 	const struct hl_map *map = &memory->maps.maps[index];
 
-	/* A file's own pages, or what follows its data without a gap: the .bss, of no file. */
-	if (map->inode || (index && map[-1].inode && map[-1].end == map->start &&
-			   !(map[-1].flags & HL_MAP_SHARED)))
+	if (map->inode)
+		return HL_ANONYMOUS_VARIABLES;
+	/* Arenas may follow a library's data without a gap, too. */
+	if (hl_python_arenas_pool_bytes(memory, start, end, pages))
+		return HL_ANONYMOUS_PYTHON;
+	/* What follows a file's data without a gap: the .bss, of no file. */
+	if (index && map[-1].inode && map[-1].end == map->start && !(map[-1].flags & HL_MAP_SHARED))
 		return HL_ANONYMOUS_VARIABLES;
 	if (map->flags & HL_MAP_EXEC)
 		return HL_ANONYMOUS_CODE;
@@ -79,8 +83,6 @@ static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct run
 		return HL_ANONYMOUS_V8;
 	if (start >= GO_START && start < GO_END)
 		return HL_ANONYMOUS_GO;
-	if (hl_python_arenas_pool_bytes(memory, start, end, pages))
-		return HL_ANONYMOUS_PYTHON;
 	return HL_ANONYMOUS_OTHER;
 }
 

@@ -343,6 +343,14 @@ static int leave(const struct hl_attach *attach, pid_t pid, uint32_t wait_ms, st
 	return r;
 }
 
+/* Not once it has ended or runs another program. */
+static bool has_us(const struct hl_attach *attach, const struct joined *child)
+{
+	HL_CLOSED int memory_fd = open_memory(child->pid);
+
+	return memory_fd >= 0 && has_our_page(attach, memory_fd) && !has_ended(child->pidfd);
+}
+
 int hl_attach_leave_children(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err)
 {
 	struct hl_attach_children *children = attach->children;
@@ -353,7 +361,7 @@ int hl_attach_leave_children(struct hl_attach *attach, uint32_t wait_ms, struct 
 		if (has_ended(children->joined[i].pidfd))
 			continue;
 		int r = leave(attach, children->joined[i].pid, wait_ms, &problem);
-		if (r < 0 && r != -ESRCH && result == 0) {
+		if (r < 0 && result == 0 && has_us(attach, &children->joined[i])) {
 			result = r;
 			*err = problem;
 		}

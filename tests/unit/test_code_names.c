@@ -84,7 +84,8 @@ struct dump {
 static void put(struct dump *dump, const void *bytes, size_t size)
 {
 	assert_true(dump->size + size <= sizeof(dump->bytes));
-	memcpy(dump->bytes + dump->size, bytes, size);
+	if (size)
+		memcpy(dump->bytes + dump->size, bytes, size);
 	dump->size += size;
 }
 

@@ -362,6 +362,12 @@ static void follow_links(struct finder *finder)
 	finder->graph.has_safe_links = finder->glibc.layout->safe_linking;
 }
 
+static bool any_looks_cached(const struct finder *finder)
+{
+	return finder->glibc.layout &&
+	       hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc);
+}
+
 /*
  * A block that is freed and allocated again and again may be live whenever it is walked over, and
  * free whenever it is read, with the same words. And the walk cannot follow a list of free chunks
@@ -370,8 +376,7 @@ static void follow_links(struct finder *finder)
  */
 static int drop_cached(struct finder *finder)
 {
-	if (!finder->glibc.layout || finder->cannot_stop.text[0] ||
-	    !hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc))
+	if (finder->cannot_stop.text[0] || !any_looks_cached(finder))
 		return 0;
 	int r = hl_memory_hold(finder->memory, &finder->cannot_stop);
 	if (r < 0)
@@ -398,35 +403,65 @@ static int drop_freed(struct finder *finder)
 	return r == 0 ? intersect(finder) : r;
 }
 
-/* Takes for live what is in a list of free chunks, unless it has to walk; the end sets that right. */
-static int look_once_more(struct finder *finder)
+/*
+ * Whether words in all pages of the heap leave the candidates alone, once more. In a process that works
+ * on them a walk has to say what is free: one look in which any of them is dropped, or may be, and all
+ * later ones walk.
+ */
+static int look_without_walk(struct finder *finder, bool *ret_is_quiet)
 {
-	int r = look_for_words(finder);
+	size_t before = finder->candidates.count;
+	int r = any_looks_cached(finder) ? -E2BIG : look_for_words(finder);
 
 	if (r == 0)
-		return compare_unwalked(finder);
-	r = r == -E2BIG ? look_for_candidates(finder) : r;
-	return r == 0 ? intersect(finder) : r;
+		r = compare_unwalked(finder);
+	*ret_is_quiet = r == 0 && finder->candidates.count == before;
+	return r == -E2BIG ? 0 : r;
+}
+
+/* Drops what is in lists of free chunks, or has been. */
+static int drop_free(struct finder *finder)
+{
+	int r = finder->candidates.count ? drop_cached(finder) : 0;
+
+	return r == 0 && finder->candidates.count ? drop_freed(finder) : r;
+}
+
+static int look_with_walks(struct finder *finder)
+{
+	unsigned looks = 0, quiet = 0;
+	int r = 0;
+
+	while (r == 0 && finder->candidates.count && finder->leaks->passes < PASSES_MAX &&
+	       (looks + 1 < PASSES_MIN || quiet < PASSES_QUIET)) {
+		size_t before = finder->candidates.count;
+		usleep(PAUSE_US);
+		r = look_for_candidates(finder);
+		if (r == 0)
+			r = intersect(finder);
+		quiet = finder->candidates.count == before ? quiet + 1 : 0;
+		looks++;
+	}
+	return r == 0 ? drop_free(finder) : r;
 }
 
 static int look_again(struct finder *finder)
 {
 	struct hl_leaks *leaks = finder->leaks;
-	unsigned quiet = 0;
+	bool is_quiet = true;
 	int r = look(finder);
 
 	if (r == 0)
 		r = hl_candidates_collect(&finder->candidates, &finder->graph);
-	while (r == 0 && finder->candidates.count && leaks->passes < PASSES_MAX &&
-	       (leaks->passes < PASSES_MIN || quiet < PASSES_QUIET)) {
-		size_t before = finder->candidates.count;
+	while (r == 0 && is_quiet && finder->candidates.count && leaks->passes < PASSES_MIN) {
 		usleep(PAUSE_US);
-		r = look_once_more(finder);
-		quiet = finder->candidates.count == before ? quiet + 1 : 0;
+		r = look_without_walk(finder, &is_quiet);
 	}
-	if (r == 0 && finder->candidates.count)
-		r = drop_cached(finder);
-	return r == 0 && finder->candidates.count ? drop_freed(finder) : r;
+	if (r < 0 || !is_quiet)
+		return r < 0 ? r : look_with_walks(finder);
+	size_t before = finder->candidates.count;
+	r = drop_free(finder);
+	return r == 0 && finder->candidates.count < before ? look_with_walks(finder) : r;
 }
 
 /* The process stands still from here on until the caller lets it go on. */

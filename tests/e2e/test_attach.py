@@ -685,13 +685,17 @@ class Programs(Attach):
 
     def find_below(self, pid, name):
         """The descendant that is called NAME; None when there is none."""
-        with contextlib.suppress(OSError):  # it may end meanwhile
-            for child in harness.children_of(pid):
+        try:
+            children = harness.children_of(pid)
+        except OSError:  # it has ended meanwhile
+            return None
+        for child in children:
+            with contextlib.suppress(OSError):
                 with open(f"/proc/{child}/comm", encoding="utf-8") as comm:
                     if comm.read() == name + "\n":
                         return child
-                if found := self.find_below(child, name):
-                    return found
+            if found := self.find_below(child, name):
+                return found
         return None
 
     def test_a_program_that_is_linked_with_the_recorder_is_joined(self):

@@ -74,7 +74,7 @@ static uint64_t count_between(const struct hl_heap_window *from, const struct hl
 	return calls;
 }
 
-/* ${calibration} goes on meanwhile; NULL: there is none. */
+/* ${calibration} goes on meanwhile; NULL if there is none. */
 static int wait_window(const struct hl_heap_limit *limit, int for_ms,
 		       struct hl_heap_calibration *calibration, struct hl_heap_window *ret_from,
 		       struct hl_heap_window *ret_to, struct hl_error *err)

@@ -195,7 +195,7 @@ double hl_heap_cost_slowdown(const struct hl_heap_rate *rate, double cost_percen
 
 /*
  * The smallest power of two for settings->sample_bytes with which tracing costs ${percent} of a
- * core at most, from HL_HEAP_SAMPLE_MIN to HL_HEAP_SAMPLE_MAX; 0: there is none.
+ * core at most, from HL_HEAP_SAMPLE_MIN to HL_HEAP_SAMPLE_MAX; 0 if there is none.
  */
 uint64_t hl_heap_cost_fitting_sample(const struct hl_heap_rate *rate,
 				     const struct hl_heap_settings *settings, double trap_ns,

@@ -63,7 +63,7 @@ int hl_output_file_write_packed(const struct hl_profile *profile, const struct h
 /* ---- the pager ---- */
 
 struct hl_pager {
-	pid_t pid; /* 0: there is none */
+	pid_t pid; /* 0 if there is none */
 	FILE *out; /* the pager, or standard output */
 	int input; /* what the pager reads; the minder's */
 	bool minded;

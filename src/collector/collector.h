@@ -109,7 +109,7 @@ bool hl_collector_has_running(const struct hl_collector *collector);
 bool hl_collector_is_to_detach(const struct hl_collector *collector);
 
 /* Tells whoever asked, after hl_collector_finish(), that the recorder is out of the process, or in
- * ${problem}, a sentence, why not; NULL: there is none. */
+ * ${problem}, a sentence, why not; NULL if there is none. */
 void hl_collector_tell_detached(struct hl_collector *collector, const char *problem);
 
 /*

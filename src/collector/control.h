@@ -31,7 +31,7 @@ void hl_control_dispatch(struct hl_control *control);
 /* Whether somebody asked for the recorder to be taken out, and waits for it. */
 bool hl_control_is_to_detach(const struct hl_control *control);
 
-/* Answers all who did: it has been, or ${problem}, a sentence (NULL: there is none). */
+/* Answers all who did: it has been, or ${problem}, a sentence (NULL if there is none). */
 void hl_control_tell_detached(struct hl_control *control, const char *problem);
 
 /* Does what the process' mailbox asks for. ${last}: the process has ended. */

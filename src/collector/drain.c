@@ -33,7 +33,7 @@ struct hl_drain {
 	struct hl_log_writer *writer;
 	struct hl_event_writer *events;	    /* NULL: events are not kept */
 	struct hl_region_names event_names; /* for its thread */
-	struct hl_drain_orders *orders;	    /* NULL: there are none */
+	struct hl_drain_orders *orders;	    /* NULL if there are none */
 	struct hl_intervals intervals;
 	struct hl_ring_set rings; /* by thread slot */
 	uint32_t node_count;	  /* known to exist */

@@ -75,7 +75,7 @@ struct hl_tracked {
 	struct hl_region region;
 	struct hl_region_base base;    /* of the last reset */
 	uint64_t reset_ns;	       /* after start_ns; 0: there was none */
-	struct hl_drain_thread *log;   /* NULL: there is none, or it has ended */
+	struct hl_drain_thread *log;   /* NULL if there is none, or it has ended */
 	bool log_failed;	       /* it could not be begun when the program switched to it */
 	struct hl_drain_orders orders; /* for it */
 	struct hl_mailbox_reader mailbox;

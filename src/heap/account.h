@@ -21,7 +21,7 @@ struct hl_pins {
 	uint64_t block, block_bytes; /* the largest */
 	bool is_blocked;	     /* a chunk that is large or not the program's keeps it */
 	bool straddles;		     /* a live block began on the page before */
-	struct hl_heap_pin run;	     /* end 0: there is none */
+	struct hl_heap_pin run;	     /* end 0 if there is none */
 	uint64_t run_first_chunk;
 };
 

@@ -19,7 +19,7 @@ struct hl_other_allocator {
 
 /* An allocator in a process. */
 struct hl_other_found {
-	const struct hl_other_allocator *allocator; /* NULL: there is none */
+	const struct hl_other_allocator *allocator; /* NULL if there is none */
 	bool is_built_in;			    /* into the program; else it is a library */
 	bool is_stripped;			    /* the program has no symbols */
 };

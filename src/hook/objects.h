@@ -85,7 +85,7 @@ bool hl_objects_peek(const struct hl_objects *objects, uint64_t address, void *b
 bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_object *object,
 			 uint64_t address);
 
-/* A function, and the object that has it; NULL: there is none. */
+/* A function, and the object that has it; NULL if there is none. */
 struct hl_definition {
 	const struct hl_object *object;
 	uint64_t address, bytes;

@@ -27,7 +27,7 @@ struct hl_history {
 	const struct hl_log_point *points; /* the range, a part of log->points */
 	size_t point_count;		   /* at least 1 */
 	struct hl_log_options reading;
-	const struct hl_filter *filter; /* of the profile; NULL: there is none */
+	const struct hl_filter *filter; /* of the profile; NULL if there is none */
 	struct hl_profile *profile;	/* has the figures of the range, and no nodes until
 					   hl_history_survey() */
 	uint32_t *profile_nodes;	/* by node of the log: its node of the profile, or

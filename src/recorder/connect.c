@@ -225,7 +225,7 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 /* A hello and its welcome. */
 struct request {
 	enum hl_hello_kind kind;
-	void *region; /* NULL: there is none */
+	void *region; /* NULL if there is none */
 	size_t bytes;
 	int32_t collector_pid;
 };

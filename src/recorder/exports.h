@@ -25,5 +25,5 @@ void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint
 /* The address of the function called ${name}, or 0. */
 uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);
 
-/* The symbol called ${name}, a function's or a variable's; NULL: there is none. */
+/* The symbol called ${name}, a function's or a variable's; NULL if there is none. */
 const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name);

@@ -162,7 +162,7 @@ enum resize_way {
 };
 
 struct resizing {
-	word block; /* 0: there is none yet */
+	word block; /* 0 if there is none yet */
 	word size;  /* wanted */
 	enum resize_way way;
 };

@@ -173,7 +173,7 @@ bool hl_libc_same_module(void *a, void *b);
 const char *hl_libc_own_path(void);
 
 /* The definition of ${name} that the module of ${caller} would have reached: after us in the global
- * scope, else in its own. NULL: there is none. */
+ * scope, else in its own. NULL if there is none. */
 void *hl_libc_look_up(const char *name, void *caller);
 
 /* Memory for what dlsym() allocates while the allocator is being looked up; zero-filled, never

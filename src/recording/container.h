@@ -125,7 +125,7 @@ int hl_container_open(struct hl_container *container, int fd, const char *path, 
 int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
 		      void **ret_bytes, size_t *ret_size, struct hl_error *err);
 
-/* Where the first section of ${type} lies in the file, and its size there; false: there is none. */
+/* Where the first section of ${type} lies in the file, and its size there; false if there is none. */
 bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,
 			 uint64_t *ret_bytes);
 

@@ -122,7 +122,7 @@ struct hl_recording_process {
 	enum hl_process_end end;
 	int32_t end_status;
 	char *successor; /* with HL_END_EXEC: the program that took its place and was not recorded;
-			    "" or NULL: there is none */
+			    "" or NULL if there is none */
 	uint64_t peak_mark_ns; /* after start_realtime_ns */
 	struct hl_recording_lost lost;
 

@@ -174,7 +174,7 @@ struct hl_attached_start {
 	uint8_t may_read_tsc;
 	uint8_t may_read_fs_base;	      /* by rdfsbase; 0: by a system call */
 	int32_t collector_pid;		      /* as the target sees it; 0: unknown */
-	uint64_t current_service, service_of; /* see hl_services_open(); 0: there are none */
+	uint64_t current_service, service_of; /* see hl_services_open(); 0 if there are none */
 	/* Whether calls that a function of a rule makes of others are counted, too. */
 	uint8_t counts_layers;
 	/* The process runs under a seccomp filter, which permits what a forked child calls to be recorded. */

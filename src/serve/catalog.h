@@ -53,7 +53,7 @@ int hl_catalog_read(struct hl_catalog *catalog, const char *const *directories, 
 
 void hl_catalog_release(struct hl_catalog *catalog);
 
-/* NULL: there is none. */
+/* NULL if there is none. */
 const struct hl_catalog_process *hl_catalog_process(const struct hl_catalog *catalog, pid_t pid);
 const struct hl_catalog_recording *hl_catalog_recording(const struct hl_catalog *catalog,
 							const char *name);

@@ -24,7 +24,7 @@ static char *skip_kind(char *name)
 	return NULL;
 }
 
-/* Cuts the number after the last colon off; 0: there is none, and nothing is cut. */
+/* Cuts the number after the last colon off; 0 if there is none, and nothing is cut. */
 static uint32_t cut_number(char *text)
 {
 	char *colon = strrchr(text, ':'), *end;

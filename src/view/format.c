@@ -260,7 +260,7 @@ static bool begins_arguments(const char *text, size_t length)
 	return length < word || strncmp(text + length - word, operator_word, word) != 0;
 }
 
-/* The '>' that ends what the '<' at ${at} begins; NULL: there is none. */
+/* The '>' that ends what the '<' at ${at} begins; NULL if there is none. */
 static const char *end_of_arguments(const char *at)
 {
 	size_t depth = 0;

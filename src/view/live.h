@@ -27,7 +27,7 @@ struct hl_live_sample {
 };
 
 struct hl_live_shot {
-	struct hl_profile *profile; /* NULL: there is none */
+	struct hl_profile *profile; /* NULL if there is none */
 	uint64_t saved_ns;	    /* CLOCK_REALTIME */
 	uint64_t taken_ns;	    /* CLOCK_MONOTONIC: by hl_live_take() */
 };

@@ -266,7 +266,7 @@ void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 	graph->pending_count++;
 }
 
-/* Takes the first pending block of a page. False: there is none. */
+/* Takes the first pending block of a page. False if there is none. */
 static bool take_in_page(struct hl_graph_page *page, unsigned *ret_granule)
 {
 	for (unsigned word = 0; word < 4; word++)

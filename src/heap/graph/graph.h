@@ -171,7 +171,7 @@ bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block);
 /* Marks ${block}, which was not reached, as reached and pending. */
 void hl_graph_reach(struct hl_graph *graph, uint64_t block);
 
-/* Takes a pending block. False: there is none. */
+/* Takes a pending block. False if there is none. */
 bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block);
 
 /* Up to where pages in a row have pending blocks, from that of ${block} on. */

@@ -41,7 +41,7 @@ struct hl_leak_rows {
 	struct hl_leaks *leaks;
 	struct hl_graph *graph;
 	const struct hl_leaks_settings *settings;
-	struct hl_block_owners *owners; /* NULL: there are none */
+	struct hl_block_owners *owners; /* NULL if there are none */
 	struct hl_index index;		/* of rows */
 	struct hl_class_names classes;
 	struct owner owner;  /* whose blocks are being reached */

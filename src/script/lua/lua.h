@@ -85,7 +85,7 @@ struct hl_lua_cache {
 struct hl_lua_reader {
 	struct hl_unwind *unwind;
 	struct hl_walk *walk;
-	struct hl_lua_cache *cache; /* NULL: there is none */
+	struct hl_lua_cache *cache; /* NULL if there is none */
 };
 
 /* How hl_lua_open() went; texts for messages. */

@@ -11,6 +11,9 @@
 
 #include "fail_allocations.h"
 #include "glibc_image.h"
+#include "heap/glibc.h"
+#include "heap/graph/candidates.h"
+#include "heap/graph/graph.h"
 #include "heap/graph/leaks.h"
 
 #define ROOTS UINT64_C(0x7f1240000000) /* a mapping after all others */
@@ -135,6 +138,54 @@ static void pointers_to_the_inside_make_possible_ones(void **state)
 	image_release(&builder.image);
 }
 
+/* Blocks that a list of free chunks led through, and that became parts of a larger one since. */
+static void blocks_that_were_merged_into_a_free_chunk_are_not_lost(void **state)
+{
+	const uint64_t block = ROOTS + 0x110, chunk = ROOTS + 0x80, bin = ROOTS + 0x800;
+	struct hl_extents extents = {0};
+	struct hl_candidates candidates = {0};
+	struct hl_addresses no_tcaches = {0};
+	struct hl_glibc glibc;
+	struct hl_graph graph;
+	uint64_t blocks[8];
+
+	(void)state;
+	make(&versions[10], blocks);
+	hl_glibc_roots_find(&builder.image.base, &glibc, NULL);
+	assert_non_null(glibc.layout);
+	uint64_t link = ROOTS + 0x10;
+	*image_word(&builder.image, block) = glibc.layout->safe_linking ? link ^ block >> 12 : link;
+	assert_int_equal(hl_extents_add(&extents, ROOTS, ROOTS + IMAGE_PAGE), 0);
+	assert_int_equal(hl_graph_init(&graph, &builder.image.base), 0);
+	assert_int_equal(hl_graph_add(&graph, block, 72), 0);
+	assert_int_equal(hl_graph_settle(&graph, &extents), 0);
+	assert_int_equal(hl_candidates_collect(&candidates, &graph), 0);
+	assert_int_equal(candidates.count, 1);
+	assert_true(hl_candidates_any_looks_cached(&candidates, &graph, &glibc));
+	assert_true(hl_candidates_meet(&candidates, &graph, block, 72));
+
+	*image_word(&builder.image, chunk + 8) = 0x100 | HL_CHUNK_IN_USE_BEFORE;
+	*image_word(&builder.image, chunk + 16) = *image_word(&builder.image, chunk + 24) = bin;
+	*image_word(&builder.image, bin + 16) = chunk;
+	assert_int_equal(hl_candidates_reach_cached(&candidates, &graph, &glibc, 1, &no_tcaches),
+			 0);
+	assert_false(hl_graph_is_reached(&graph, block)); /* one neighbour does not lead back */
+	*image_word(&builder.image, bin + 24) = chunk;
+	*image_word(&builder.image, chunk + 8) = 0x90 | HL_CHUNK_IN_USE_BEFORE;
+	assert_int_equal(hl_candidates_reach_cached(&candidates, &graph, &glibc, 1, &no_tcaches),
+			 0);
+	assert_false(hl_graph_is_reached(&graph, block)); /* the chunk ends before the block */
+	*image_word(&builder.image, chunk + 8) = 0x100 | HL_CHUNK_IN_USE_BEFORE;
+	assert_int_equal(hl_candidates_reach_cached(&candidates, &graph, &glibc, 1, &no_tcaches),
+			 0);
+	assert_true(hl_graph_is_reached(&graph, block));
+
+	hl_candidates_release(&candidates);
+	hl_graph_release(&graph);
+	hl_extents_release(&extents);
+	image_release(&builder.image);
+}
+
 static int clear(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
 {
 	(void)context;
@@ -219,6 +270,7 @@ int main(void)
 		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
 		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
 		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
+		cmocka_unit_test(blocks_that_were_merged_into_a_free_chunk_are_not_lost),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

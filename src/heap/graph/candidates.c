@@ -197,12 +197,51 @@ int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *g
 	return r == 0 ? hl_glibc_state_cached(memory, glibc, tcaches, chunks) : r;
 }
 
+/* How far before a block the free chunk may begin that it became part of. */
+#define MERGED_BYTES 65536u
+
+/* Whether ${chunk}, whose header and links are ${words}, reaches to ${end} and is in a bin: its
+ * neighbours in the list lead back to it. */
+static bool is_binned(struct hl_memory *memory, uint64_t chunk, uint64_t end, const uint64_t *words)
+{
+	uint64_t size = words[1] & ~HL_CHUNK_FLAGS, next = words[2], previous = words[3], back, on;
+
+	return chunk + size >= end && !(size & 15) && !((next | previous) & 15) &&
+	       hl_memory_read(memory, next + HL_CHUNK_BLOCK + 8, &back, sizeof(back)) == 0 &&
+	       hl_memory_read(memory, previous + HL_CHUNK_BLOCK, &on, sizeof(on)) == 0 &&
+	       back == chunk && on == chunk;
+}
+
+/* Whether malloc_consolidate() has made ${candidate} a part of a larger free chunk, which leaves its
+ * header and words as they were. ${words} have room for what is read. */
+static bool was_merged(const struct hl_graph *graph, const struct hl_candidate *candidate,
+		       uint64_t *words)
+{
+	const struct hl_pages *pages = &graph->pages;
+	uint64_t chunk = candidate->address - HL_CHUNK_BLOCK, block = candidate->address;
+	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= chunk);
+
+	if (run == pages->count || pages->runs[run].start > chunk)
+		return false;
+	uint64_t start = pages->runs[run].start;
+	if (chunk - start > MERGED_BYTES)
+		start = chunk - MERGED_BYTES;
+	if (hl_memory_read(graph->memory, start, words, block + 16 - start) < 0)
+		return false;
+	for (uint64_t at = chunk; at >= start; at -= 16)
+		if (is_binned(graph->memory, at, block + 16, &words[(at - start) / 8]))
+			return true;
+	return false;
+}
+
 int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
 			       const struct hl_glibc *glibc, uint32_t arenas,
 			       const struct hl_addresses *tcaches)
 {
 	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
-	int r = hl_candidates_list_cached(graph->memory, glibc, arenas, tcaches, &chunks);
+	HL_FREED uint64_t *words = malloc(MERGED_BYTES + 2 * HL_CHUNK_BLOCK);
+	int r = words ? hl_candidates_list_cached(graph->memory, glibc, arenas, tcaches, &chunks)
+		      : -ENOMEM;
 
 	graph->window_end = 0;
 	for (size_t i = 0; i < candidates->count && r == 0; i++) {
@@ -212,10 +251,12 @@ int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph
 		uint64_t chunk = candidate->address - HL_CHUNK_BLOCK;
 		size_t at = hl_addresses_at(&chunks, chunk);
 		bool is_listed = at < chunks.count && chunks.addresses[at] == chunk;
-		if (!is_listed)
-			r = compare(graph, candidate);
-		else if (!hl_graph_is_reached(graph, candidate->address))
+		if (hl_graph_is_reached(graph, candidate->address))
+			continue;
+		if (is_listed || was_merged(graph, candidate, words))
 			hl_graph_reach(graph, candidate->address);
+		else
+			r = compare(graph, candidate);
 	}
 	return r;
 }

@@ -57,7 +57,8 @@ bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
 				    const struct hl_graph *graph, const struct hl_glibc *glibc);
 
 /* Reaches, in a process that stands still, those of them that are in such a list: of one of up to
- * ${arenas} arenas, or of those blocks ${tcaches} that are one. Also those whose words have changed.
+ * ${arenas} arenas, or of those blocks ${tcaches} that are one. Also those that have become a part of
+ * a larger free chunk which begins at most 64 KiB before them, and those whose words have changed.
  * 0 or a negative errno. */
 int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
 			       const struct hl_glibc *glibc, uint32_t arenas,

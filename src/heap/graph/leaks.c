@@ -27,6 +27,7 @@
 #define PASSES_MAX   20u
 #define PASSES_QUIET 2u /* that remove nothing end the search */
 #define PAUSE_US     10000
+#define HOLDS	     3u /* in which lists of free chunks are read */
 
 #define ARENAS_MORE 64u /* that may have come since the last walk */
 
@@ -372,23 +373,32 @@ static bool any_looks_cached(const struct finder *finder)
  * A block that is freed and allocated again and again may be live whenever it is walked over, and
  * free whenever it is read, with the same words. And the walk cannot follow a list of free chunks
  * while its first ones change. So the last word is that of the lists, with all threads stopped: of
- * those, too, that malloc_consolidate() has taken from their arena and keeps in a register.
+ * those, too, that malloc_consolidate() has taken from their arena and keeps in a register. A thread may
+ * stand where a chunk is in no list at all, so this asks at several moments.
  */
 static int drop_cached(struct finder *finder)
 {
-	if (finder->cannot_stop.text[0] || !any_looks_cached(finder))
-		return 0;
-	int r = hl_memory_hold(finder->memory, &finder->cannot_stop);
-	if (r < 0)
-		return r == -ESRCH ? r : 0;
-	r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,
-				       finder->arena_count + ARENAS_MORE, &finder->tcaches);
-	follow_links(finder);
-	if (r == 0)
-		r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
-				       &finder->foreign, true);
-	hl_memory_go_on(finder->memory);
-	return r == 0 ? drop_reached(finder) : r;
+	int r = 0;
+
+	for (unsigned i = 0; i < HOLDS && r == 0 && any_looks_cached(finder); i++) {
+		if (i)
+			usleep(PAUSE_US);
+		if (finder->cannot_stop.text[0])
+			break;
+		r = hl_memory_hold(finder->memory, &finder->cannot_stop);
+		if (r < 0)
+			return r == -ESRCH ? r : 0;
+		r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,
+					       finder->arena_count + ARENAS_MORE, &finder->tcaches);
+		follow_links(finder);
+		if (r == 0)
+			r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
+					       &finder->foreign, true);
+		hl_memory_go_on(finder->memory);
+		if (r == 0)
+			r = drop_reached(finder);
+	}
+	return r;
 }
 
 /* Keeps what is still live: malloc_consolidate() may have joined chunks to others, with their words

@@ -154,6 +154,8 @@ static int add_process(struct hl_catalog *catalog, const json_t *from)
 		.lost_log_events = number(from, "lost_log_events"),
 		.region_bytes = number(from, "region_bytes"),
 		.rss_bytes = hl_process_status_read(pid).rss_bytes,
+		.cached_bytes = -1,
+		.retained_bytes = -1,
 	};
 
 	snprintf(process.mode, sizeof(process.mode), "%s", mode ? mode : "");

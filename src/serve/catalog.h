@@ -25,6 +25,7 @@ struct hl_catalog_process {
 	int64_t lost_events, lost_log_events;
 	int64_t region_bytes; /* memory that the recorder shares with its collector */
 	int64_t rss_bytes;
+	int64_t cached_bytes, retained_bytes; /* by malloc; -1: not known, see heaps.h */
 };
 
 struct hl_catalog_recording {

@@ -33,6 +33,10 @@ static const struct metric {
 	METRIC("heapline_freed_objects_total", "counter", free_objects,
 	       "Blocks freed since the recording began."),
 	METRIC("heapline_resident_bytes", "gauge", rss_bytes, "Rss of the process."),
+	METRIC("heapline_cached_bytes", "gauge", cached_bytes,
+	       "Freed bytes in malloc's caches of threads and fastbins; at most a minute old."),
+	METRIC("heapline_retained_bytes", "gauge", retained_bytes,
+	       "Free bytes in RAM that malloc has not given back; at most a minute old."),
 	METRIC("heapline_recorder_bytes", "gauge", region_bytes,
 	       "Memory that the recorder shares with its collector."),
 	METRIC("heapline_lost_events_total", "counter", lost_events,
@@ -72,6 +76,8 @@ void hl_serve_metrics(const struct hl_catalog *catalog, FILE *out)
 			const struct hl_catalog_process *process = &catalog->processes[i];
 			int64_t value;
 			memcpy(&value, (const char *)process + metric->member, sizeof(value));
+			if (value < 0) /* not known */
+				continue;
 			fprintf(out, "%s{pid=\"%d\",command=\"", metric->name, process->pid);
 			put_command(out, process->command);
 			fprintf(out, "\"} %" PRId64 "\n", value);

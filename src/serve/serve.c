@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "serve/catalog.h"
+#include "serve/heaps.h"
 #include "serve/http.h"
 #include "serve/pages.h"
 #include "serve/request.h"
@@ -30,6 +31,7 @@ static struct hl_http http;
 struct hl_serve {
 	const struct hl_serve_options *options;
 	struct MHD_Daemon *daemon;
+	struct hl_serve_heaps *heaps;
 	int stop_fd; /* can be read when it ends */
 };
 
@@ -347,8 +349,8 @@ static enum MHD_Result answer_by_verb(struct hl_serve *serve, struct MHD_Connect
 	return send_response(connection, MHD_HTTP_OK, types[request->kind], response);
 }
 
-static enum MHD_Result answer_by_catalog(struct MHD_Connection *connection,
-					 const struct hl_catalog *catalog,
+static enum MHD_Result answer_by_catalog(struct hl_serve *serve, struct MHD_Connection *connection,
+					 struct hl_catalog *catalog,
 					 const struct hl_request *request)
 {
 	bool is_index = request->kind == HL_REQUEST_INDEX;
@@ -358,6 +360,8 @@ static enum MHD_Result answer_by_catalog(struct MHD_Connection *connection,
 
 	if (!out)
 		return MHD_NO;
+	if (!is_index)
+		hl_serve_heaps_fill(serve->heaps, catalog);
 	(is_index ? hl_serve_index : hl_serve_metrics)(catalog, out);
 	if (fclose(out) != 0) {
 		free(text);
@@ -403,7 +407,7 @@ static enum MHD_Result answer(struct hl_serve *serve, struct MHD_Connection *con
 	if (r < 0)
 		return send_error(connection, status_of(r), err.text);
 	return request.verb ? answer_by_verb(serve, connection, &catalog, &request)
-			    : answer_by_catalog(connection, &catalog, &request);
+			    : answer_by_catalog(serve, connection, &catalog, &request);
 }
 
 static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
@@ -451,9 +455,14 @@ int hl_serve_start(const struct hl_serve_options *options, struct hl_serve **ret
 		return r;
 	struct hl_serve *serve = calloc(1, sizeof(*serve));
 	inet_ntop(AF_INET, &address->sin_addr, host, sizeof(host));
-	if (!serve)
+	struct hl_serve_heaps *heaps = hl_serve_heaps_new();
+	if (!serve || !heaps) {
+		free(serve);
+		hl_serve_heaps_free(heaps);
 		return hl_error_set(err, -ENOMEM, "out of memory");
+	}
 	serve->options = options;
+	serve->heaps = heaps;
 	serve->stop_fd = eventfd(0, EFD_CLOEXEC);
 	errno = 0;
 	serve->daemon = http.start_daemon(
@@ -485,5 +494,6 @@ void hl_serve_stop(struct hl_serve *serve)
 	if (serve->daemon)
 		http.stop_daemon(serve->daemon);
 	close(serve->stop_fd);
+	hl_serve_heaps_free(serve->heaps);
 	free(serve);
 }

@@ -183,6 +183,19 @@ class AnswersTest(ServeTest):
         self.assertGreater(after["heapline_recorder_bytes"][recorded.pid], 4096)
         self.assertEqual(after["heapline_lost_events_total"][recorded.pid], 0)
 
+    def test_metrics_say_what_malloc_keeps(self):
+        recorded = self.start_recorded()
+        recorded.tell("alloc 1000")
+        recorded.tell("release 1000")
+        found = metrics(self.start().get("/metrics").decode())
+        result = harness.run([harness.HEAPLINE, "heap", "-p", str(recorded.pid), "--json"])
+        total = json.loads(result.stdout)["total"]
+        self.assertGreater(total["free_resident_bytes"] + total["tcache_bytes"], 4096)
+        self.assertEqual(found["heapline_cached_bytes"][recorded.pid],
+                         total["tcache_bytes"] + total["fastbin_bytes"])
+        self.assertEqual(found["heapline_retained_bytes"][recorded.pid],
+                         total["free_resident_bytes"])
+
     def test_prometheus_accepts_the_metrics(self):
         promtool = harness.need("promtool")
         self.start_recorded()

@@ -233,11 +233,11 @@ static void begin_log(struct hl_control *control, struct hl_tracked *tracked)
 	struct hl_region_header *header = tracked->region.header;
 	struct hl_error err = {0};
 
-	if (tracked->log || tracked->log_failed ||
+	if (tracked->log || tracked->log_is_over ||
 	    !(atomic_load(&header->mode) & HL_MODE_LOGGING) ||
 	    hl_control_actions_begin_log(&control->subject, tracked, &err) == 0)
 		return;
-	tracked->log_failed = true;
+	tracked->log_is_over = true;
 	/* Nobody reads its rings: they must not be waited for. */
 	atomic_fetch_or(&header->flags, HL_REGION_LOSSY);
 	hl_archive_warn(control->subject.archive, "%s", err.text);

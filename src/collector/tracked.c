@@ -201,6 +201,7 @@ void hl_tracked_end_log(struct hl_tracked *tracked, struct hl_log_losses *ret_lo
 		hl_drain_thread_stop(tracked->log, ret_losses);
 	ret_losses->lost_marks = tracked->orders.lost_marks;
 	tracked->log = NULL;
+	tracked->log_is_over = true;
 }
 
 bool hl_tracked_has_begun(const struct hl_tracked *tracked)

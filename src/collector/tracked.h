@@ -76,7 +76,7 @@ struct hl_tracked {
 	struct hl_region_base base;    /* of the last reset */
 	uint64_t reset_ns;	       /* after start_ns; 0: there was none */
 	struct hl_drain_thread *log;   /* NULL if there is none, or it has ended */
-	bool log_failed;	       /* it could not be begun when the program switched to it */
+	bool log_is_over;	       /* has ended or could not be begun; none is begun again */
 	struct hl_drain_orders orders; /* for it */
 	struct hl_mailbox_reader mailbox;
 	struct hl_identity identity;

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import harness
 
@@ -317,6 +318,9 @@ class RecordingGone(Faults):
         self.assertRegex(steps.messages.decode(), r"heapline: .*test\.hl")
 
 
+JSON_WORKLOAD = str(Path(__file__).resolve().parents[2] / "demo" / "json_workload.py")
+
+
 class FullFileSystem(Faults):
     def fill_and_finish(self, namespaces, size, **options):
         """Records on a small tmpfs in namespaces of its own that fills up meanwhile."""
@@ -345,6 +349,19 @@ class FullFileSystem(Faults):
     def test_a_full_file_system_is_reported_at_the_end(self):
         harness.need_root()
         self.fill_and_finish(["-m"], "64k")
+
+    def test_a_full_file_system_is_not_blamed_on_the_program(self):
+        harness.need_root()
+        mounted = self.path("small")
+        os.mkdir(mounted)
+        result = harness.run([
+            "unshare", "-m", "/bin/sh", "-c",
+            'mount -t tmpfs -o size=1m heapline-test "$0" && '
+            '"$1" record --mode log-fast -o "$0/test.hl" -- /usr/bin/python3 "$2" 2 >&2; '
+            '"$1" info "$0/test.hl"',
+            mounted, harness.HEAPLINE, JSON_WORKLOAD])
+        self.assertIn("No space left on device", result.stderr)
+        self.assertNotIn("damaged", result.stdout)
 
     def test_a_file_system_too_small_from_the_start_is_reported(self):
         harness.need_root()

@@ -130,15 +130,16 @@ struct joining {
 	struct hl_collector *collector;
 };
 
-static void join_children(void *context)
+/* One at a time: a program that forks without end must not keep the collector from all else. */
+static void join_child(void *context)
 {
 	struct joining *joining = context;
 	struct hl_attach_child child;
 
-	while (hl_attach_next_child(joining->attach, &child)) {
-		int r = hl_collector_adopt_child(joining->collector, child.pid, child.region_fd);
-		hl_attach_answer_child(joining->attach, &child, r == 0);
-	}
+	if (!hl_attach_next_child(joining->attach, &child))
+		return;
+	int r = hl_collector_adopt_child(joining->collector, child.pid, child.region_fd);
+	hl_attach_answer_child(joining->attach, &child, r == 0);
 }
 
 /* ---- the whole ---- */
@@ -171,7 +172,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	struct joining joining = {attach, collector};
 	int children_fd = hl_attach_follow(attach);
 	if (children_fd >= 0)
-		hl_collector_heed(collector, children_fd, join_children, &joining);
+		hl_collector_heed(collector, children_fd, join_child, &joining);
 	say_beginning(facts, name);
 	say_unseen(attach, collector);
 	if (duration_seconds > 0)

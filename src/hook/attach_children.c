@@ -223,14 +223,10 @@ static int take(const struct hl_attach *attach, uint64_t post, struct hl_attach_
 	return 0;
 }
 
-bool hl_attach_next_child(struct hl_attach *attach, struct hl_attach_child *ret_child)
+static bool take_posted(const struct hl_attach *attach, struct hl_attach_child *ret_child)
 {
 	struct hl_attach_children *children = attach->children;
-	eventfd_t ignored;
 
-	if (!children)
-		return false;
-	eventfd_read(children->event_fd, &ignored);
 	for (uint32_t i = 0; i < HL_CHILD_POSTS; i++) {
 		_Atomic uint64_t *place = &children->header->children.posts[i];
 		uint64_t post = atomic_load(place);
@@ -248,6 +244,22 @@ bool hl_attach_next_child(struct hl_attach *attach, struct hl_attach_child *ret_
 		answer(children, i, post, false);
 	}
 	return false;
+}
+
+bool hl_attach_next_child(struct hl_attach *attach, struct hl_attach_child *ret_child)
+{
+	struct hl_attach_children *children = attach->children;
+	eventfd_t ignored;
+
+	if (!children)
+		return false;
+	if (take_posted(attach, ret_child))
+		return true;
+	eventfd_read(children->event_fd, &ignored);
+	if (!take_posted(attach, ret_child)) /* came meanwhile */
+		return false;
+	eventfd_write(children->event_fd, 1); /* there may be more */
+	return true;
 }
 
 static bool has_ended(int pidfd)

@@ -265,10 +265,11 @@ static void emit_python_types(struct hl_emit *emit, const struct hl_python_usage
 	hl_emit_unsigned(emit, "pinned_bytes", usage->total.pinned_bytes);
 	hl_emit_unsigned(emit, "unscanned_bytes", usage->unscanned_bytes);
 	hl_emit_object_end(emit);
-	hl_emit_line(emit, "%s objects of Python have %s; %s of pools could not be read",
-		     HL_HEAP_COUNT(usage->total.objects),
-		     HL_HEAP_BYTES(usage->total.object_bytes + usage->total.part_bytes),
-		     HL_HEAP_BYTES(usage->unscanned_bytes));
+	hl_emit_line(emit, "%s objects of Python have %s", HL_HEAP_COUNT(usage->total.objects),
+		     HL_HEAP_BYTES(usage->total.object_bytes + usage->total.part_bytes));
+	if (usage->unscanned_bytes)
+		hl_emit_line(emit, "%s of pools could not be read",
+			     HL_HEAP_BYTES(usage->unscanned_bytes));
 }
 
 int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,

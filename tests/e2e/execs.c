@@ -191,13 +191,16 @@ static void overwrite_stack(void)
 	memset((char *)stack, 'x', sizeof(stack));
 }
 
-/* What the shell was given stays valid when nobody returns from the call. */
+/*
+ * What the shell was given stays valid when nobody returns from the call. libc kills the shell when
+ * the signal interrupts its wait, and lets it go on when the signal comes before.
+ */
 static int jump_out_of_system(void)
 {
 	signal(SIGUSR1, jump_out);
 	unsetenv("LD_PRELOAD");
 	if (!sigsetjmp(interrupted, 1)) {
-		system("kill -USR1 $PPID; exec sleep 1000");
+		system("kill -USR1 $PPID; exec sleep 2");
 		return 1;
 	}
 	overwrite_stack();

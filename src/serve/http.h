@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * libmicrohttpd, loaded when it is needed: with the libraries that it brings along, every start of
- * heapline would take a millisecond more, and one for each recorded program is often the collector.
+ * libmicrohttpd, loaded when it is needed (base/library.h): GnuTLS, which it brings along, takes a millisecond.
  */
 #pragma once
 

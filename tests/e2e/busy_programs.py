@@ -83,20 +83,24 @@ def _postgres(directory):
             with subprocess.Popen([*bench, "-n", "-T", "100000"], **quiet) as load:
                 try:
                     time.sleep(WARM_S)
-                    yield _backend_of(server.pid)
+                    yield _child_of(server.pid, "[local]")
                 finally:
                     load.kill()
         finally:
             server.terminate()
 
 
-def _backend_of(server):
-    with open(f"/proc/{server}/task/{server}/children", encoding="ascii") as children:
-        for child in children.read().split():
-            with open(f"/proc/{child}/cmdline", encoding="utf-8") as words:
-                if "[local]" in words.read():
-                    return int(child)
-    return None
+def _child_of(server, title):
+    """The first child of a server whose title has this word, as soon as there is one."""
+    limit = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < limit:
+        with open(f"/proc/{server}/task/{server}/children", encoding="ascii") as children:
+            for child in children.read().split():
+                with open(f"/proc/{child}/cmdline", encoding="utf-8") as words:
+                    if title in words.read():
+                        return int(child)
+        time.sleep(0.1)
+    raise RuntimeError(f"process {server} has no child '{title}'")
 
 
 @contextmanager
@@ -118,9 +122,7 @@ def _nginx(directory):
             with subprocess.Popen([bench, "-s", "--compressed", "--unix-socket", f"{directory}/socket",
                                    "http://x/text?[1-100000000]"], **quiet) as load:
                 try:
-                    with open(f"/proc/{server.pid}/task/{server.pid}/children",
-                              encoding="ascii") as children:
-                        yield int(children.read().split()[0])
+                    yield _child_of(server.pid, "worker process")
                 finally:
                     load.kill()
         finally:

@@ -33,9 +33,11 @@ for file in bin/heapline include/heapline/heapline.h share/man/man1/heapline-rec
 	lib/x86_64-linux-gnu/pkgconfig/heapline.pc lib/x86_64-linux-gnu/lua/5.4/heapline.so; do
 	[[ -e $usr/$file || -L $usr/$file ]] || { echo "no $file in the packages"; exit 1; }
 done
-unit=$(find "$folder/root" -name heapline-serve.service)
-grep -q '^ExecStart=/usr/bin/heapline serve' "$unit"
-if command -v systemd-analyze >/dev/null; then
-	sed "s|^ExecStart=/usr/bin|ExecStart=$usr/bin|" "$unit" >"$folder/heapline-serve.service"
-	systemd-analyze verify --man=no "$folder/heapline-serve.service"
-fi
+for verb in serve push; do
+	unit=$(find "$folder/root" -name heapline-$verb.service)
+	grep -q "^ExecStart=/usr/bin/heapline $verb" "$unit"
+	if command -v systemd-analyze >/dev/null; then
+		sed "s|^ExecStart=/usr/bin|ExecStart=$usr/bin|" "$unit" >"$folder/heapline-$verb.service"
+		systemd-analyze verify --man=no "$folder/heapline-$verb.service"
+	fi
+done

@@ -13,7 +13,7 @@ packages() {
 	case $1 in
 	build) echo gcc libc6-dev meson ninja-build pkgconf libdw-dev libelf-dev libzstd-dev \
 		libxxhash-dev libsmartcols-dev libncurses-dev libjansson-dev libiberty-dev \
-		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev libmicrohttpd-dev scdoc \
+		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev scdoc \
 		clang bpftool libbpf-dev linux-libc-dev erlang-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# Neither do haproxy, lighttpd-modules-lua and prosody stand here, for that reason; their tests skip.
@@ -22,7 +22,7 @@ packages() {
 		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
 		rustc python3 python3-dev python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
-		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev prometheus \
+		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev prometheus clickhouse-server \
 		erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit \
 		libmimalloc2.0 libtcmalloc-minimal4 lintian ;;
 	deb) echo debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;

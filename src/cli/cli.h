@@ -147,6 +147,8 @@ extern const struct hl_verb hl_verb_pack;
 extern const struct hl_verb hl_verb_info;
 extern const struct hl_verb hl_verb_live;
 extern const struct hl_verb hl_verb_serve;
+extern const struct hl_verb hl_verb_push;
+extern const struct hl_verb hl_verb_fleet;
 extern const struct hl_verb hl_verb_services;
 extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline check: whether a program kept within limits, for tests and CI. */
 #include "base/cleanup.h"
-#include "base/self.h"
 #include "cli/check_limits.h"
 #include "cli/output.h"
+#include "cli/record_child.h"
 #include "cli/view_options.h"
 #include "view/check.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,10 +16,6 @@
 #include <unistd.h>
 
 #define LIMITS_FILE ".heapline.toml"
-
-/* As env(1): 'heapline record' has failed, not the program. */
-#define STATUS_FAILED	 125
-#define STATUS_NOT_FOUND 127
 
 /* Each at most once, which check_repeats() sees to. */
 static struct hl_option_texts given[HL_CHECK_COUNT];
@@ -175,20 +170,18 @@ static void end_by_signal(void)
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
 static int record(char **command, int count, const char *path, bool force, bool needs_log)
 {
-	const char *words[] = {"heapline", "record", "--quiet",	 "--output", path,
-			       "--force",  "--mode", "log-fast", "--"};
-	size_t word_count = HL_COUNT_OF(words), used = 0;
-	HL_FREED const char **line = calloc(word_count + (size_t)count + 1, sizeof(*line));
+	const char *how[4] = {NULL};
+	size_t used = 0;
 	int status;
 	pid_t pid;
 
-	if (!line)
-		return -ENOMEM;
-	for (size_t i = 0; i < word_count; i++)
-		if ((force || i != 5) && (needs_log || (i != 6 && i != 7)))
-			line[used++] = words[i];
-	memcpy(&line[used], command, (size_t)count * sizeof(*line));
-	int r = hl_self_spawn((char **)line, -1, -1, &pid);
+	if (force)
+		how[used++] = "--force";
+	if (needs_log) {
+		how[used++] = "--mode";
+		how[used++] = "log-fast";
+	}
+	int r = hl_record_child_start(command, count, path, how, &pid);
 	if (r < 0)
 		return r;
 	recorder_pid = pid;
@@ -197,36 +190,7 @@ static int record(char **command, int count, const char *path, bool force, bool 
 	while ((r = waitpid(pid, &status, 0)) < 0 && errno == EINTR)
 		;
 	recorder_pid = 0;
-	if (r < 0)
-		return -errno;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* A folder for a recording that is not kept. 0 or a negative errno with a sentence. */
-static int make_folder(char *folder, size_t size, struct hl_error *err)
-{
-	const char *parent = getenv("TMPDIR");
-
-	snprintf(folder, size, "%s/heapline-check-XXXXXX", parent && *parent ? parent : "/tmp");
-	if (mkdtemp(folder))
-		return 0;
-	int r = -errno;
-	return hl_error_set(err, r, "cannot make a folder '%s' for the recording: %s", folder,
-			    strerror(-r));
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-	(void)status;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
-
-static void remove_folder(const char *folder)
-{
-	if (nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) != 0)
-		hl_cli_note("cannot remove '%s': %s", folder, strerror(errno));
+	return r < 0 ? -errno : hl_record_child_status(status);
 }
 
 /* ---- reports ---- */
@@ -303,7 +267,7 @@ static int check_recording(const struct hl_check_limits *limits, const char *pat
  * an older one at ${path}. */
 static bool is_recorded(int status, const char *path, bool was_there)
 {
-	bool has_failed = status >= STATUS_FAILED && status <= STATUS_NOT_FOUND;
+	bool has_failed = status >= HL_RECORD_FAILED && status <= HL_RECORD_NOT_FOUND;
 
 	if (access(path, F_OK) == 0 && !(was_there && has_failed))
 		return true;
@@ -324,7 +288,7 @@ static int check_command(const struct hl_check_limits *limits, int argc, char **
 	delay_signals();
 	for (size_t i = 0; i < limits->count; i++)
 		needs_log |= hl_check_needs_log(limits->limits[i].kind);
-	if (!recording_path.count && make_folder(folder, sizeof(folder), &err) < 0)
+	if (!recording_path.count && hl_record_child_folder(folder, sizeof(folder), &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
 	int status = record(argv, argc, recorded, force, needs_log), r = 0;
@@ -335,7 +299,7 @@ static int check_command(const struct hl_check_limits *limits, int argc, char **
 	else
 		r = -ENODATA;
 	if (!recording_path.count)
-		remove_folder(folder);
+		hl_record_child_remove(folder);
 	end_by_signal();
 	if (err.text[0])
 		hl_cli_error("%s", err.text);

@@ -28,6 +28,8 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_folded,
 	&hl_verb_live,
 	&hl_verb_serve,
+	&hl_verb_push,
+	&hl_verb_fleet,
 	&hl_verb_heap,
 	&hl_verb_carriers,
 	&hl_verb_allocations,

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "fleet/query.h"
 #include "import/gzip.h"
 #include "import/import_text.h"
 #include "import/importer.h"
@@ -21,6 +22,7 @@
 /* Ten times what the largest programs give, and what any machine has memory for. */
 #define INFLATED_MAX (UINT32_C(256) << 20)
 #define MAGIC	     "HEAPLINE" /* of every file of heapline's own */
+#define SQLITE_MARK  "SQLite format 3"
 
 /* In the order of how sure their marks are: folded text has none and comes last. */
 static const struct hl_importer *const importers[] = {
@@ -227,6 +229,16 @@ static void set_duration(struct hl_profile *profile)
 		profile->duration_ns = profile->processes[0].duration_ns;
 }
 
+static int open_store(const struct hl_input *input, struct hl_profile **ret_profile,
+		      struct hl_error *err)
+{
+	HL_FREED char *url = hl_fleet_url(input->name);
+
+	if (!url)
+		return fail(err, -ENOMEM, input->name);
+	return hl_fleet_profile(url, ret_profile, err);
+}
+
 int hl_open_profile_input(struct hl_input *input, const struct hl_profile_selection *selection,
 			  struct hl_profile **ret_profile, struct hl_error *err)
 {
@@ -243,6 +255,8 @@ int hl_open_profile_input(struct hl_input *input, const struct hl_profile_select
 		r = hl_input_make_file(input, err);
 		if (r == 0)
 			r = hl_pack_read(input->fd, input->name, selection, ret_profile, err);
+	} else if (hl_input_begins_with(input, SQLITE_MARK, strlen(SQLITE_MARK))) {
+		r = open_store(input, ret_profile, err);
 	} else if (selection && (selection->pid || selection->by_sequence || selection->tid)) {
 		r = hl_error_set(err, -EINVAL,
 				 "cannot select a process or thread of '%s': it is another tool's "
@@ -261,6 +275,8 @@ int hl_open_profile(const char *path, const struct hl_profile_selection *selecti
 {
 	HL_CLEANUP(hl_input_close) struct hl_input input = HL_INPUT_NONE;
 
+	if (hl_fleet_is_url(path))
+		return hl_fleet_profile(path, ret_profile, err);
 	if (!hl_input_is_directory(path)) {
 		int r = hl_input_open(&input, path, err);
 		return r < 0 ? r : hl_open_profile_input(&input, selection, ret_profile, err);

@@ -10,7 +10,7 @@
 #include "profile/profile.h"
 
 /*
- * The profile in ${path}; "-" is standard input. 0 or a negative errno with a sentence, as
+ * The profile in ${path}; "-" is standard input, and a URL of fleet/store.h names a store. 0 or a negative errno with a sentence, as
  * hl_profile_load(). Processes and threads can be selected in recordings alone.
  */
 int hl_open_profile(const char *path, const struct hl_profile_selection *selection,

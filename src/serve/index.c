@@ -2,8 +2,8 @@
 /* The page /; see pages.h. */
 #include "serve/pages.h"
 
+#include "base/utf8.h"
 #include "view/format.h"
-#include "view/utf8.h"
 
 #include <ctype.h>
 #include <string.h>

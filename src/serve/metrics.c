@@ -4,7 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
-#include "view/utf8.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stddef.h>

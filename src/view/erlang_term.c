@@ -4,7 +4,7 @@
 #include "view/heap.h"
 
 #include "base/cleanup.h"
-#include "view/utf8.h"
+#include "base/utf8.h"
 
 #include <ctype.h>
 #include <errno.h>

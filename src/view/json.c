@@ -2,7 +2,7 @@
 /* A streaming JSON writer (RFC 8259); see json.h. */
 #include "view/json.h"
 
-#include "view/utf8.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 

@@ -568,6 +568,8 @@ void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profil
 	}
 	if (options->value == HL_VALUE_INUSE && profile->snapshot)
 		meaning = "not freed when the snapshot was taken";
+	else if (options->value == HL_VALUE_INUSE && profile->imported)
+		meaning = "allocated and not freed";
 	else if (options->value == HL_VALUE_INUSE && !profile->complete && !profile->imported)
 		meaning = "not freed at the last save";
 	if (kind)

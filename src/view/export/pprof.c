@@ -8,9 +8,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/encode.h"
+#include "base/utf8.h"
 #include "import/gzip.h"
 #include "view/summary.h"
-#include "view/utf8.h"
 
 #include "pprof.pb-c.h"
 

@@ -5,9 +5,9 @@
  */
 #include "view/pictures/graph.h"
 
+#include "base/utf8.h"
 #include "view/format.h"
 #include "view/keys.h"
-#include "view/utf8.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  */
 #include "view/pictures/svg.h"
 
-#include "view/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>

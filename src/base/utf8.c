@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Decodes UTF-8; see utf8.h. */
-#include "view/utf8.h"
+#include "base/utf8.h"
 
 int hl_utf8_length(const char *text)
 {

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A store in ClickHouse, over its HTTP interface; see store.h. */
+#include "fleet/store.h"
+
+#include "base/cleanup.h"
+#include "fleet/web.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+
+#define PORT		 "8123"
+#define TLS_PORT	 "8443"
+#define DATABASE	 "heapline"
+#define NAME_MAX_BYTES	 64
+#define HAS_CODECS	 20 /* major versions from this one on have LowCardinality, CODEC and TTL */
+#define UNKNOWN_TABLE	 60
+#define UNKNOWN_DATABASE 81
+
+struct clickhouse {
+	struct hl_fleet_store store;
+	struct hl_web *web;
+	char *url;  /* "http://HOST:PORT/" */
+	char *user; /* NULL: none */
+	char database[NAME_MAX_BYTES + 1];
+};
+
+static struct clickhouse *of(struct hl_fleet_store *store)
+{
+	return (struct clickhouse *)store;
+}
+
+/* ---- opening ---- */
+
+static void clickhouse_free(struct hl_fleet_store *store)
+{
+	struct clickhouse *server = of(store);
+
+	hl_web_free(server->web);
+	free(server->url);
+	free(server->user);
+	free(server);
+}
+
+/* Parts of [USER[:PASSWORD]@]HOST[:PORT][/DATABASE], which is changed. 0, -EINVAL or -ENOMEM. */
+static int parse(struct clickhouse *server, char *place)
+{
+	char *at = strrchr(place, '@'), *host = at ? at + 1 : place;
+	char *slash = strchr(host, '/');
+	const char *database = slash && slash[1] ? slash + 1 : DATABASE;
+
+	if (at)
+		*at = '\0';
+	if (slash)
+		*slash = '\0';
+	char *end = strchr(host, ']'), *colon = strrchr(end ? end : host, ':');
+	const char *port = colon ? colon + 1 : PORT;
+	if (colon)
+		*colon = '\0';
+	if (!*host || strspn(port, "0123456789") != strlen(port) || !*port ||
+	    strlen(database) > NAME_MAX_BYTES)
+		return -EINVAL;
+	for (const char *c = database; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '_')
+			return -EINVAL;
+	strcpy(server->database, database);
+	server->user = at ? strdup(place) : NULL;
+	if ((at && !server->user) ||
+	    asprintf(&server->url, "http%s://%s:%s/", strcmp(port, TLS_PORT) == 0 ? "s" : "", host,
+		     port) < 0 ||
+	    asprintf(&server->store.name, "%s%s:%s/%s", hl_fleet_clickhouse.scheme, host, port,
+		     database) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static int clickhouse_open(const char *rest, bool creates, struct hl_fleet_store **ret_store,
+			   struct hl_error *err)
+{
+	struct clickhouse *server = calloc(1, sizeof(*server));
+	HL_FREED char *place = strdup(rest);
+
+	(void)creates;
+	if (!server || !place) {
+		free(server);
+		return -ENOMEM;
+	}
+	server->store.backend = &hl_fleet_clickhouse;
+	int r = parse(server, place);
+	if (r == -EINVAL)
+		hl_error_set(err, r,
+			     "cannot open the store: ClickHouse is named as "
+			     "clickhouse://HOST:PORT/DATABASE, "
+			     "the database by letters, digits and '_'");
+	if (r == 0)
+		r = hl_web_new(&server->web, err);
+	if (r < 0)
+		hl_fleet_free(&server->store);
+	else
+		*ret_store = &server->store;
+	return r;
+}
+
+/* ---- requests ---- */
+
+/* What its errors mean: all begin with "Code: 60", and old servers answer them all with status 500. */
+static int judge(struct clickhouse *server, int r, const char *answer, struct hl_error *err)
+{
+	static const int may_pass[] = {159, 164, 202, 209, 210, 241, 242, 252, 319};
+	int code = 0;
+
+	if (r >= 0 || r == -ENOMEM || !answer || sscanf(answer, "Code: %d", &code) != 1)
+		return r;
+	if (code == UNKNOWN_TABLE || code == UNKNOWN_DATABASE) {
+		*err = (struct hl_error){0};
+		return hl_error_set(err, -ENODATA,
+				    "cannot use '%s': it has no tables yet; 'heapline fleet init "
+				    "--db %s' makes them",
+				    server->store.name, server->store.name);
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(may_pass); i++)
+		if (code == may_pass[i])
+			return -EAGAIN;
+	return -EREMOTEIO;
+}
+
+/* Sends ${body}, ${size} bytes; ${statement}: what is to be done with it, NULL when it is the statement. ${in}: within the database. */
+static int post(struct clickhouse *server, bool in, const char *statement, const char *body,
+		size_t size, struct hl_web_answer *ret_answer, struct hl_error *err)
+{
+	HL_FREED char *url = NULL;
+
+	if (asprintf(&url, "%s?database=%s%s%s", server->url, in ? server->database : "default",
+		     statement ? "&query=" : "", statement ? statement : "") < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	const struct hl_web_request request = {.url = url,
+					       .name = server->store.name,
+					       .user = server->user,
+					       .body = body,
+					       .size = size};
+	int r = hl_web_post(server->web, &request, ret_answer, err);
+	return judge(server, r, ret_answer->text, err);
+}
+
+static int execute(struct clickhouse *server, bool in, const char *sql, struct hl_error *err)
+{
+	struct hl_web_answer answer = {0};
+
+	int r = post(server, in, NULL, sql, strlen(sql), &answer, err);
+	free(answer.text);
+	return r;
+}
+
+static int clickhouse_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
+			  void *context, struct hl_error *err)
+{
+	struct hl_web_answer answer = {0};
+	char *cells[32];
+
+	int r = post(of(store), true, NULL, sql, strlen(sql), &answer, err);
+	char *line = answer.text;
+	while (r == 0 && *line) {
+		char *end = strchrnul(line, '\n'), *next = *end ? end + 1 : end, *cell;
+		size_t count = 0;
+		*end = '\0';
+		while (count < HL_COUNT_OF(cells) && (cell = hl_fleet_take_cell(&line)))
+			cells[count++] = cell;
+		r = take(context, cells, count);
+		line = next;
+	}
+	free(answer.text);
+	return r;
+}
+
+/* ---- tables ---- */
+
+static int take_major(void *context, char **cells, size_t count)
+{
+	(void)count;
+	*(int *)context = (int)strtol(cells[0], NULL, 10);
+	return 0;
+}
+
+/* The names of labels, each after a comma and with ${type}. */
+static void put_labels(FILE *sql, const char *type)
+{
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
+		fprintf(sql, ", %s%s", hl_fleet_label_names[i], type);
+}
+
+static int create(struct clickhouse *server, int table, bool has_codecs, unsigned keep_days,
+		  struct hl_error *err)
+{
+	static const char figures[] = "inuse_bytes, inuse_objects, alloc_bytes, alloc_objects";
+	const char *packed = has_codecs ? " CODEC(ZSTD(1))" : "";
+	HL_FREED char *sql = NULL;
+	size_t size;
+	FILE *out = open_memstream(&sql, &size);
+
+	if (!out)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	switch (table) {
+	case 0:
+		fprintf(out, "CREATE TABLE IF NOT EXISTS sessions (session Int64, began_ms Int64, "
+			     "last_ms "
+			     "Int64, until_ms Int64, ended_ms Int64");
+		put_labels(out, has_codecs ? " LowCardinality(String)" : " String");
+		fprintf(out, ") ENGINE = ReplacingMergeTree(last_ms) ORDER BY session");
+		break;
+	case 1:
+		fprintf(out,
+			"CREATE TABLE IF NOT EXISTS stacks (stack Int64, frames String%s) ENGINE = "
+			"ReplacingMergeTree ORDER BY stack",
+			packed);
+		break;
+	case 2:
+		/* By stack first: the numbers of stacks, which do not compress, are then long runs. */
+		fprintf(out,
+			"CREATE TABLE IF NOT EXISTS deltas (session Int64%s, ms Int64%s, stack "
+			"Int64%s, "
+			"inuse_bytes Int64%s, inuse_objects Int64%s, alloc_bytes Int64%s, "
+			"alloc_objects "
+			"Int64%s) ENGINE = MergeTree PARTITION BY toYYYYMM(toDateTime(intDiv(ms, "
+			"1000))) "
+			"ORDER BY (stack, session, ms)",
+			packed, has_codecs ? " CODEC(DoubleDelta, ZSTD(1))" : "", packed, packed,
+			packed, packed, packed);
+		break;
+	case 3:
+		fprintf(out, "CREATE TABLE IF NOT EXISTS totals (session Int64, stack Int64, "
+			     "inuse_bytes "
+			     "Int64, inuse_objects Int64, alloc_bytes Int64, alloc_objects Int64) "
+			     "ENGINE = "
+			     "SummingMergeTree ORDER BY (session, stack)");
+		break;
+	case 4:
+		fprintf(out,
+			"CREATE MATERIALIZED VIEW IF NOT EXISTS totals_of_deltas TO totals AS "
+			"SELECT session, "
+			"stack, %s FROM deltas",
+			figures);
+		break;
+	default:
+		fprintf(out,
+			"ALTER TABLE deltas MODIFY TTL toDateTime(intDiv(ms, 1000)) + INTERVAL %u "
+			"DAY",
+			keep_days);
+	}
+	int r = fclose(out) == 0 ? execute(server, true, sql, err)
+				 : hl_error_set(err, -ENOMEM, "out of memory");
+	return r;
+}
+
+static int clickhouse_init(struct hl_fleet_store *store, unsigned keep_days, struct hl_error *err)
+{
+	struct clickhouse *server = of(store);
+	char sql[128];
+	int major = 0;
+
+	snprintf(sql, sizeof(sql), "CREATE DATABASE IF NOT EXISTS %s", server->database);
+	int r = execute(server, false, sql, err);
+	if (r == 0)
+		r = clickhouse_ask(store, "SELECT version()", take_major, &major, err);
+	bool has_codecs = major >= HAS_CODECS;
+	for (int table = 0; r == 0 && table < 5 + (has_codecs && keep_days); table++)
+		r = create(server, table, has_codecs, keep_days, err);
+	if (r == 0 && keep_days && !has_codecs)
+		r = hl_error_set(
+			err, -EOPNOTSUPP,
+			"'%s' (version %d) cannot delete old rows by itself; leave out --keep, and "
+			"drop partitions of 'deltas', which are months",
+			store->name, major);
+	return r;
+}
+
+/* ---- inserting ---- */
+
+static void put_stacks(const struct hl_fleet_window *window, FILE *out)
+{
+	for (size_t i = 0; i < window->stack_count; i++) {
+		fprintf(out, "%" PRId64 "\t", window->stacks[i].stack);
+		hl_fleet_put_cell(out, window->stacks[i].frames);
+		putc('\n', out);
+	}
+}
+
+static void put_deltas(const struct hl_fleet_window *window, FILE *out)
+{
+	for (size_t i = 0; i < window->row_count; i++) {
+		const struct hl_fleet_row *row = &window->rows[i];
+		fprintf(out,
+			"%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64
+			"\t%" PRId64 "\n",
+			window->session, window->ms, row->stack, row->inuse_bytes,
+			row->inuse_objects, row->alloc_bytes, row->alloc_objects);
+	}
+}
+
+static void put_session(const struct hl_fleet_window *window, FILE *out)
+{
+	fprintf(out, "%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64,
+		window->session, window->began_ms, window->ms, window->until_ms, window->ended_ms);
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++) {
+		putc('\t', out);
+		hl_fleet_put_cell(out, window->labels[i]);
+	}
+	putc('\n', out);
+}
+
+static int insert_into(struct clickhouse *server, const char *statement,
+		       void (*put)(const struct hl_fleet_window *window, FILE *out),
+		       const struct hl_fleet_window *window, struct hl_error *err)
+{
+	struct hl_web_answer answer = {0};
+	HL_FREED char *body = NULL;
+	size_t size;
+	FILE *out = open_memstream(&body, &size);
+
+	if (out)
+		put(window, out);
+	if (!out || fclose(out) != 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = post(server, true, statement, body, size, &answer, err);
+	free(answer.text);
+	return r;
+}
+
+static int take_count(void *context, char **cells, size_t count)
+{
+	(void)count;
+	*(bool *)context = strcmp(cells[0], "0") != 0;
+	return 0;
+}
+
+/* A block of rows is there as a whole or not at all. */
+static int clickhouse_insert(struct hl_fleet_store *store, const struct hl_fleet_window *window,
+			     bool repeated, struct hl_error *err)
+{
+	struct clickhouse *server = of(store);
+	bool is_there = false;
+	char sql[160];
+	int r = 0;
+
+	if (repeated && window->row_count) {
+		snprintf(sql, sizeof(sql),
+			 "SELECT COUNT(*) FROM deltas WHERE session = %" PRId64
+			 " AND ms = %" PRId64,
+			 window->session, window->ms);
+		r = clickhouse_ask(store, sql, take_count, &is_there, err);
+	}
+	if (r == 0 && window->stack_count)
+		r = insert_into(server, "INSERT%20INTO%20stacks%20FORMAT%20TabSeparated",
+				put_stacks, window, err);
+	if (r == 0 && window->row_count && !is_there)
+		r = insert_into(server, "INSERT%20INTO%20deltas%20FORMAT%20TabSeparated",
+				put_deltas, window, err);
+	if (r == 0)
+		r = insert_into(server, "INSERT%20INTO%20sessions%20FORMAT%20TabSeparated",
+				put_session, window, err);
+	return r;
+}
+
+const struct hl_fleet_backend hl_fleet_clickhouse = {
+	.scheme = "clickhouse://",
+	.open = clickhouse_open,
+	.free = clickhouse_free,
+	.init = clickhouse_init,
+	.insert = clickhouse_insert,
+	.ask = clickhouse_ask,
+	.escapes_by_backslash = true,
+	.divides = "intDiv",
+};

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Builds questions and reads answers; see query.h. */
+#include "fleet/query.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+
+#include <inttypes.h>
+
+/* ---- SQL ---- */
+
+/* A statement that is being built. */
+struct statement {
+	const struct hl_fleet_store *store;
+	FILE *out;
+	char *text;
+	size_t size;
+};
+
+static int statement_begin(struct statement *statement, const struct hl_fleet_store *store,
+			   struct hl_error *err)
+{
+	*statement = (struct statement){.store = store};
+	statement->out = open_memstream(&statement->text, &statement->size);
+	return statement->out ? 0 : hl_error_set(err, -ENOMEM, "out of memory");
+}
+
+/* Asks it, and releases it. */
+static int statement_ask(struct statement *statement, struct hl_fleet_store *store,
+			 hl_fleet_take_row *take, void *context, struct hl_error *err)
+{
+	int r = fclose(statement->out) == 0
+			? hl_fleet_ask(store, statement->text, take, context, err)
+			: -ENOMEM;
+
+	free(statement->text);
+	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
+}
+
+static void put_conditions(struct statement *sql, const struct hl_fleet_selection *selection)
+{
+	const char *word = " WHERE";
+
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++) {
+		if (!selection->labels[i])
+			continue;
+		fprintf(sql->out, "%s %s = ", word, hl_fleet_label_names[i]);
+		hl_fleet_put_text(sql->store, sql->out, selection->labels[i]);
+		word = " AND";
+	}
+}
+
+/* " AND session IN (...)": those that were watched at at_ms, or all. */
+static void put_sessions(struct statement *sql, const struct hl_fleet_selection *selection,
+			 bool alive)
+{
+	int64_t at = selection->at_ms;
+
+	fprintf(sql->out, " AND session IN (SELECT session FROM sessions");
+	put_conditions(sql, selection);
+	if (alive)
+		fprintf(sql->out,
+			" GROUP BY session HAVING MIN(began_ms) <= %" PRId64
+			" AND MAX(until_ms) >= %" PRId64
+			" AND (MAX(ended_ms) = 0 OR MAX(ended_ms) >= %" PRId64 ")",
+			at, at, at);
+	putc(')', sql->out);
+}
+
+/* Which sessions count in a part of a union, and by what. */
+enum part {
+	INUSE,	    /* what is in use in those that were watched */
+	INUSE_EVER, /* the same in all */
+	ALLOC,	    /* what all allocated */
+};
+
+/* ${sign}: "" or "-". */
+static void put_part(struct statement *sql, const struct hl_fleet_selection *selection,
+		     const char *key, const char *stacks, enum part part, const char *table,
+		     const char *sign, int64_t after_ms, int64_t until_ms)
+{
+	bool inuse = part != ALLOC;
+
+	/* Zeroes are of the columns' type, which one kind of store insists on. */
+	fprintf(sql->out,
+		"SELECT %s AS k, %s%s AS a, %s%s AS b, %s%s AS c, %s%s AS d FROM %s WHERE 1 = 1",
+		key, inuse ? sign : "0 * ", "inuse_bytes", inuse ? sign : "0 * ", "inuse_objects",
+		inuse ? "0 * " : sign, "alloc_bytes", inuse ? "0 * " : sign, "alloc_objects",
+		table);
+	if (after_ms)
+		fprintf(sql->out, " AND ms > %" PRId64, after_ms);
+	if (until_ms)
+		fprintf(sql->out, " AND ms <= %" PRId64, until_ms);
+	if (stacks)
+		fprintf(sql->out, " AND stack IN (%s)", stacks);
+	put_sessions(sql, selection, part == INUSE);
+}
+
+static int64_t number(const char *cell)
+{
+	return strtoll(cell, NULL, 10);
+}
+
+/* ---- sessions ---- */
+
+static int take_session(void *context, char **cells, size_t count)
+{
+	struct hl_fleet_sessions *sessions = context;
+	struct hl_fleet_session session = {0};
+	int64_t *const numbers[] = {&session.session, &session.began_ms, &session.last_ms,
+				    &session.until_ms, &session.ended_ms};
+	int r = count == HL_COUNT_OF(numbers) + HL_FLEET_LABEL_COUNT ? 0 : -EBADMSG;
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(numbers); i++)
+		*numbers[i] = number(cells[i]);
+	for (size_t i = 0; r == 0 && i < HL_FLEET_LABEL_COUNT; i++) {
+		uint32_t id;
+		r = hl_strings_intern(&sessions->texts, cells[HL_COUNT_OF(numbers) + i], &id);
+		if (r == 0)
+			session.labels[i] = hl_strings_text(&sessions->texts, id);
+	}
+	return r == 0 ? HL_ARRAY_APPEND(sessions->all, sessions->count, sessions->capacity, session)
+		      : r;
+}
+
+int hl_fleet_sessions_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			   struct hl_fleet_sessions *sessions, struct hl_error *err)
+{
+	struct statement sql;
+
+	*sessions = (struct hl_fleet_sessions){0};
+	int r = statement_begin(&sql, store, err);
+	if (r < 0)
+		return r;
+	fprintf(sql.out,
+		"SELECT session, MIN(began_ms), MAX(last_ms), MAX(until_ms), MAX(ended_ms)");
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
+		fprintf(sql.out, ", MAX(%s)", hl_fleet_label_names[i]);
+	fprintf(sql.out, " FROM sessions");
+	put_conditions(&sql, selection);
+	fprintf(sql.out, " GROUP BY session ORDER BY session");
+	return statement_ask(&sql, store, take_session, sessions, err);
+}
+
+void hl_fleet_sessions_release(struct hl_fleet_sessions *sessions)
+{
+	free(sessions->all);
+	hl_strings_release(&sessions->texts);
+	*sessions = (struct hl_fleet_sessions){0};
+}
+
+bool hl_fleet_session_is_alive(const struct hl_fleet_session *session, int64_t ms)
+{
+	return session->began_ms <= ms && session->until_ms >= ms &&
+	       (!session->ended_ms || session->ended_ms >= ms);
+}
+
+int64_t hl_fleet_sessions_last_ms(const struct hl_fleet_sessions *sessions)
+{
+	int64_t last_ms = 0;
+
+	for (size_t i = 0; i < sessions->count; i++)
+		if (sessions->all[i].last_ms > last_ms)
+			last_ms = sessions->all[i].last_ms;
+	return last_ms;
+}
+
+/* ---- sums ---- */
+
+static int take_sum(void *context, char **cells, size_t count)
+{
+	struct hl_fleet_sums *sums = context;
+
+	if (count != 5)
+		return -EBADMSG;
+	return HL_ARRAY_APPEND(sums->all, sums->count, sums->capacity,
+			       (struct hl_fleet_sum){number(cells[0]), number(cells[1]),
+						     number(cells[2]), number(cells[3]),
+						     number(cells[4])});
+}
+
+int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+		       const char *key, const char *stacks, struct hl_fleet_sums *sums,
+		       struct hl_error *err)
+{
+	static const char and_also[] = " UNION ALL ";
+	int64_t at = selection->at_ms, since = selection->since_ms;
+	struct statement sql;
+
+	*sums = (struct hl_fleet_sums){0};
+	int r = statement_begin(&sql, store, err);
+	if (r < 0)
+		return r;
+	/* What is in use at a moment is all that ever was, but for what changed later: old deltas need not be kept. */
+	fprintf(sql.out, "SELECT k, SUM(a), SUM(b), SUM(c), SUM(d) FROM (");
+	put_part(&sql, selection, key, stacks, INUSE, "totals", "", 0, 0);
+	fputs(and_also, sql.out);
+	put_part(&sql, selection, key, stacks, INUSE, "deltas", "-", at, 0);
+	fputs(and_also, sql.out);
+	put_part(&sql, selection, key, stacks, ALLOC, since ? "deltas" : "totals", "", since,
+		 since ? at : 0);
+	if (!since) {
+		fputs(and_also, sql.out);
+		put_part(&sql, selection, key, stacks, ALLOC, "deltas", "-", at, 0);
+	}
+	fprintf(sql.out, ") GROUP BY k ORDER BY k");
+	return statement_ask(&sql, store, take_sum, sums, err);
+}
+
+int hl_fleet_levels_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			 const char *stacks, struct hl_fleet_sums *sums, struct hl_error *err)
+{
+	struct statement sql;
+
+	*sums = (struct hl_fleet_sums){0};
+	int r = statement_begin(&sql, store, err);
+	if (r < 0)
+		return r;
+	fprintf(sql.out, "SELECT k, SUM(a), SUM(b), SUM(c), SUM(d) FROM (");
+	put_part(&sql, selection, "session", stacks, INUSE_EVER, "totals", "", 0, 0);
+	fputs(" UNION ALL ", sql.out);
+	put_part(&sql, selection, "session", stacks, INUSE_EVER, "deltas", "-", selection->at_ms,
+		 0);
+	fprintf(sql.out, ") GROUP BY k ORDER BY k");
+	return statement_ask(&sql, store, take_sum, sums, err);
+}
+
+static int by_key(const void *left, const void *right)
+{
+	int64_t a = ((const struct hl_fleet_sum *)left)->key;
+	int64_t b = ((const struct hl_fleet_sum *)right)->key;
+
+	return (a > b) - (a < b);
+}
+
+const struct hl_fleet_sum *hl_fleet_sums_find(const struct hl_fleet_sums *sums, int64_t key)
+{
+	const struct hl_fleet_sum wanted = {.key = key};
+
+	return sums->count ? bsearch(&wanted, sums->all, sums->count, sizeof(wanted), by_key)
+			   : NULL;
+}
+
+void hl_fleet_sums_release(struct hl_fleet_sums *sums)
+{
+	free(sums->all);
+	*sums = (struct hl_fleet_sums){0};
+}
+
+/* ---- steps ---- */
+
+static int take_step(void *context, char **cells, size_t count)
+{
+	struct hl_fleet_steps *steps = context;
+
+	if (count != 4)
+		return -EBADMSG;
+	return HL_ARRAY_APPEND(steps->all, steps->count, steps->capacity,
+			       (struct hl_fleet_step){number(cells[0]), number(cells[1]),
+						      number(cells[2]), number(cells[3])});
+}
+
+int hl_fleet_steps_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			int64_t step_ms, const char *stacks, struct hl_fleet_steps *steps,
+			struct hl_error *err)
+{
+	struct statement sql;
+
+	*steps = (struct hl_fleet_steps){0};
+	int r = statement_begin(&sql, store, err);
+	if (r < 0)
+		return r;
+	fprintf(sql.out, "SELECT session, ");
+	hl_fleet_put_quotient(store, sql.out, "ms", step_ms);
+	fprintf(sql.out,
+		" AS step, SUM(inuse_bytes), SUM(alloc_bytes) FROM deltas WHERE ms > %" PRId64
+		" AND ms <= %" PRId64,
+		selection->since_ms, selection->at_ms);
+	if (stacks)
+		fprintf(sql.out, " AND stack IN (%s)", stacks);
+	put_sessions(&sql, selection, false);
+	fprintf(sql.out, " GROUP BY session, step");
+	return statement_ask(&sql, store, take_step, steps, err);
+}
+
+/* ---- stacks ---- */
+
+int hl_fleet_stacks_ask(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			hl_fleet_take_row *take, void *context, struct hl_error *err)
+{
+	struct statement sql;
+
+	int r = statement_begin(&sql, store, err);
+	if (r < 0)
+		return r;
+	fprintf(sql.out,
+		"SELECT stack, MAX(frames) FROM stacks WHERE stack IN (SELECT stack FROM totals "
+		"WHERE 1 = 1");
+	put_sessions(&sql, selection, false);
+	fprintf(sql.out, ") GROUP BY stack");
+	return statement_ask(&sql, store, take, context, err);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Questions to a store, in the SQL that both of its kinds understand. */
+#pragma once
+
+#include "fleet/store.h"
+#include "profile/profile.h"
+
+/* Which sessions, and when. Zero: all, now. */
+struct hl_fleet_selection {
+	const char *labels[HL_FLEET_LABEL_COUNT]; /* NULL: any */
+	int64_t at_ms;	  /* what was in use then; 0: at the latest look at any of them */
+	int64_t since_ms; /* what was allocated from then to at_ms; 0: from the beginning */
+	bool mean; /* figures are divided by the number of processes that were watched at at_ms */
+};
+
+/*
+ * The text "${url}?service=api&at=1700000000000&..." that says both, to be freed; NULL for want of memory.
+ */
+char *hl_fleet_selection_write(const struct hl_fleet_selection *selection, const char *url);
+
+/*
+ * Reads the selection in ${url}, a copy of which *${ret_storage} holds for as long as it is used, to be freed. 0, -EINVAL with a
+ * sentence, or -ENOMEM.
+ */
+int hl_fleet_selection_read(const char *url, struct hl_fleet_selection *ret_selection,
+			    char **ret_storage, struct hl_error *err);
+
+/* Writes which sessions they are as clauses: "service api, host web-1, "; nothing for all of them. */
+void hl_fleet_selection_describe(const struct hl_fleet_selection *selection, FILE *out);
+
+/* Writes ${ms} as a local time to the second, and returns ${text}. */
+const char *hl_fleet_put_time(int64_t ms, char text[32]);
+
+/* A session that ${selection} chooses, whether or not it was watched at its at_ms. */
+struct hl_fleet_session {
+	int64_t session;
+	int64_t began_ms, last_ms, until_ms, ended_ms;
+	const char *labels[HL_FLEET_LABEL_COUNT];
+};
+
+struct hl_fleet_sessions {
+	struct hl_fleet_session *all; /* in the order of their numbers */
+	size_t count, capacity;
+	struct hl_strings texts; /* of the labels */
+};
+
+/* To be released in any case. As hl_fleet_ask(). */
+int hl_fleet_sessions_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			   struct hl_fleet_sessions *sessions, struct hl_error *err);
+void hl_fleet_sessions_release(struct hl_fleet_sessions *sessions);
+
+/* Whether it was watched at ${ms}. */
+bool hl_fleet_session_is_alive(const struct hl_fleet_session *session, int64_t ms);
+
+/* The latest look at any of them; 0: there is none. */
+int64_t hl_fleet_sessions_last_ms(const struct hl_fleet_sessions *sessions);
+
+/* Sums of deltas by a key: a stack or a session. */
+struct hl_fleet_sum {
+	int64_t key;
+	int64_t inuse_bytes, inuse_objects;
+	int64_t alloc_bytes, alloc_objects;
+};
+
+struct hl_fleet_sums {
+	struct hl_fleet_sum *all; /* in the order of their keys */
+	size_t count, capacity;
+};
+
+/* NULL if there is none. */
+const struct hl_fleet_sum *hl_fleet_sums_find(const struct hl_fleet_sums *sums, int64_t key);
+void hl_fleet_sums_release(struct hl_fleet_sums *sums);
+
+/*
+ * What was in use at selection->at_ms (not 0) in the sessions that were watched then, and what all sessions allocated until
+ * then: by ${key}, "stack" or "session"; of ${stacks}, a list "1, 2, 3", alone (NULL: of all). To be released in any case. As hl_fleet_ask().
+ */
+int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+		       const char *key, const char *stacks, struct hl_fleet_sums *sums,
+		       struct hl_error *err);
+
+/* The same of all sessions, by session: of one that ended before at_ms, what was in use when it did. Nothing that was allocated. */
+int hl_fleet_levels_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			 const char *stacks, struct hl_fleet_sums *sums, struct hl_error *err);
+
+/* What changed in one session within one step of time. */
+struct hl_fleet_step {
+	int64_t session, step; /* number ${step} of those that are ${step_ms} long, from 1970 on */
+	int64_t inuse_bytes, alloc_bytes;
+};
+
+struct hl_fleet_steps {
+	struct hl_fleet_step *all;
+	size_t count, capacity;
+};
+
+/* Between since_ms and at_ms, in any order; ${steps}->all is to be freed. As hl_fleet_sums_read(). */
+int hl_fleet_steps_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			int64_t step_ms, const char *stacks, struct hl_fleet_steps *steps,
+			struct hl_error *err);
+
+/* Asks for the frames of all stacks of ${selection}; rows are a stack and its frames. As hl_fleet_ask(). */
+int hl_fleet_stacks_ask(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			hl_fleet_take_row *take, void *context, struct hl_error *err);
+
+/*
+ * The profile of what ${url} names: a store and a selection. 0 or a negative errno with a sentence; -ENODATA when nothing is selected.
+ */
+int hl_fleet_profile(const char *url, struct hl_profile **ret_profile, struct hl_error *err);

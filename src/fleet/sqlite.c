@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A store in a file of SQLite; see store.h. */
+#include "fleet/store.h"
+
+#include "base/cleanup.h"
+#include "base/library.h"
+
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#define LIBRARY	       "libsqlite3.so.0"
+#define WAIT_MS	       5000	    /* for another process that writes */
+#define APPLICATION_ID "1212966508" /* "HLfl" */
+#define MS_PER_DAY     INT64_C(86400000)
+#define PRUNE_EVERY_MS INT64_C(3600000)
+
+#define FUNCTIONS(FUNCTION)    \
+	FUNCTION(open_v2)      \
+	FUNCTION(close)        \
+	FUNCTION(busy_timeout) \
+	FUNCTION(exec)         \
+	FUNCTION(prepare_v2)   \
+	FUNCTION(finalize)     \
+	FUNCTION(bind_int64)   \
+	FUNCTION(bind_text)    \
+	FUNCTION(step)         \
+	FUNCTION(reset)        \
+	FUNCTION(changes)      \
+	FUNCTION(column_count) \
+	FUNCTION(column_text)  \
+	FUNCTION(errmsg)
+
+/* sqlite3_open_v2() and so on. */
+static struct {
+#define MEMBER(name) __typeof__(&sqlite3_##name) name;
+	FUNCTIONS(MEMBER)
+#undef MEMBER
+} library;
+
+struct sqlite_store {
+	struct hl_fleet_store store;
+	sqlite3 *db;
+	sqlite3_stmt *add_session, *add_stack, *add_delta, *add_total;
+	int64_t pruned_ms;
+};
+
+/* The file is known as a store before it has a table. */
+static const char schema[] =
+	"PRAGMA application_id = " APPLICATION_ID ";"
+	"PRAGMA journal_mode = WAL;"
+	"BEGIN IMMEDIATE;"
+	"CREATE TABLE IF NOT EXISTS sessions (session INTEGER PRIMARY KEY, began_ms INTEGER NOT "
+	"NULL,"
+	" last_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
+	" service TEXT NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL, command TEXT NOT NULL,"
+	" pid TEXT NOT NULL, build_id TEXT NOT NULL, container TEXT NOT NULL, pod TEXT NOT NULL);"
+	"CREATE TABLE IF NOT EXISTS stacks (stack INTEGER PRIMARY KEY, frames TEXT NOT NULL);"
+	"CREATE TABLE IF NOT EXISTS deltas (session INTEGER NOT NULL, ms INTEGER NOT NULL, stack "
+	"INTEGER NOT NULL,"
+	" inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT "
+	"NULL,"
+	" alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, ms, stack)) WITHOUT ROWID;"
+	"CREATE TABLE IF NOT EXISTS totals (session INTEGER NOT NULL, stack INTEGER NOT NULL,"
+	" inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT "
+	"NULL,"
+	" alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, stack)) WITHOUT ROWID;"
+	"CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, number INTEGER NOT NULL);"
+	"COMMIT";
+
+static struct sqlite_store *of(struct hl_fleet_store *store)
+{
+	return (struct sqlite_store *)store;
+}
+
+/* Sets the sentence for ${code} of the library. A full disk may have room again. */
+static int fail(struct sqlite_store *sqlite, int code, const char *what, struct hl_error *err)
+{
+	int primary = code & 0xff;
+	bool passes = primary == SQLITE_BUSY || primary == SQLITE_LOCKED ||
+		      primary == SQLITE_FULL || primary == SQLITE_IOERR || primary == SQLITE_NOMEM;
+
+	return hl_error_set(err, passes ? -EAGAIN : -EIO, "cannot %s '%s': %s", what,
+			    sqlite->store.name, library.errmsg(sqlite->db));
+}
+
+static int execute(struct sqlite_store *sqlite, const char *sql, const char *what,
+		   struct hl_error *err)
+{
+	int code = library.exec(sqlite->db, sql, NULL, NULL, NULL);
+
+	return code == SQLITE_OK ? 0 : fail(sqlite, code, what, err);
+}
+
+/* ---- opening ---- */
+
+static void sqlite_free(struct hl_fleet_store *store)
+{
+	struct sqlite_store *sqlite = of(store);
+
+	library.finalize(sqlite->add_session);
+	library.finalize(sqlite->add_stack);
+	library.finalize(sqlite->add_delta);
+	library.finalize(sqlite->add_total);
+	library.close(sqlite->db);
+	free(sqlite);
+}
+
+/* Takes the first cell of an answer, a number. */
+static int take_number(void *context, char **cells, size_t count)
+{
+	(void)count;
+	*(int64_t *)context = strtoll(cells[0], NULL, 10);
+	return 0;
+}
+
+static int sqlite_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
+		      void *context, struct hl_error *err);
+
+/* Whether it is a store, and no database of somebody else. */
+static int check_owner(struct sqlite_store *sqlite, struct hl_error *err)
+{
+	int64_t id = 0, tables = 0;
+
+	int r = sqlite_ask(&sqlite->store, "PRAGMA application_id", take_number, &id, err);
+	if (r == 0)
+		r = sqlite_ask(&sqlite->store, "SELECT COUNT(*) FROM sqlite_master", take_number,
+			       &tables, err);
+	if (r == 0 && tables && id != strtoll(APPLICATION_ID, NULL, 10))
+		r = hl_error_set(err, -EINVAL,
+				 "cannot use '%s': it is another program's database; name a new "
+				 "file",
+				 sqlite->store.name);
+	return r;
+}
+
+static int sqlite_open(const char *path, bool creates, struct hl_fleet_store **ret_store,
+		       struct hl_error *err)
+{
+	static const char *const names[] = {FUNCTIONS(HL_LIBRARY_NAME)};
+	int flags = SQLITE_OPEN_READWRITE | (creates ? SQLITE_OPEN_CREATE : 0);
+	struct stat status;
+
+	int r = hl_library_load(LIBRARY, "sqlite3_", names, HL_COUNT_OF(names), &library,
+				"open the store", "libsqlite3-0", err);
+	if (r < 0)
+		return r;
+	if (!creates && stat(path, &status) < 0)
+		return hl_error_set(err, -errno,
+				    "cannot open the store '%s': %s; 'heapline push --to %s' fills "
+				    "one",
+				    path, strerror(errno), path);
+	struct sqlite_store *sqlite = calloc(1, sizeof(*sqlite));
+	if (!sqlite)
+		return -ENOMEM;
+	sqlite->store = (struct hl_fleet_store){.backend = &hl_fleet_sqlite, .name = strdup(path)};
+	int code =
+		sqlite->store.name ? library.open_v2(path, &sqlite->db, flags, NULL) : SQLITE_NOMEM;
+	if (code == SQLITE_CANTOPEN && !creates) { /* it may be another user's */
+		library.close(sqlite->db);
+		code = library.open_v2(path, &sqlite->db, SQLITE_OPEN_READONLY, NULL);
+	}
+	if (code != SQLITE_OK)
+		r = sqlite->store.name ? fail(sqlite, code, "open the store", err) : -ENOMEM;
+	else
+		library.busy_timeout(sqlite->db, WAIT_MS);
+	if (r == 0)
+		r = check_owner(sqlite, err);
+	if (r < 0)
+		hl_fleet_free(&sqlite->store);
+	else
+		*ret_store = &sqlite->store;
+	return r;
+}
+
+static int sqlite_init(struct hl_fleet_store *store, unsigned keep_days, struct hl_error *err)
+{
+	char sql[100];
+
+	snprintf(sql, sizeof(sql), "INSERT OR REPLACE INTO settings VALUES ('keep_days', %u)",
+		 keep_days);
+	int r = execute(of(store), schema, "make the tables of", err);
+	return r == 0 ? execute(of(store), sql, "make the tables of", err) : r;
+}
+
+/* ---- inserting ---- */
+
+static int prepare(struct sqlite_store *sqlite, const char *sql, sqlite3_stmt **statement,
+		   struct hl_error *err)
+{
+	if (*statement)
+		return 0;
+	int code = library.prepare_v2(sqlite->db, sql, -1, statement, NULL);
+	if (code == SQLITE_OK)
+		return 0;
+	return strstr(library.errmsg(sqlite->db), "no such table")
+		       ? hl_error_set(err, -ENODATA, "cannot use '%s': it has no tables yet",
+				      sqlite->store.name)
+		       : fail(sqlite, code, "use", err);
+}
+
+static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
+{
+	static const char add_session[] =
+		"INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, "
+		"?13) "
+		"ON CONFLICT DO UPDATE SET last_ms = ?3, until_ms = ?4, ended_ms = ?5";
+	int r = prepare(sqlite, add_session, &sqlite->add_session, err);
+
+	if (r == 0)
+		r = prepare(sqlite, "INSERT OR IGNORE INTO stacks VALUES (?1, ?2)",
+			    &sqlite->add_stack, err);
+	if (r == 0)
+		r = prepare(sqlite,
+			    "INSERT OR IGNORE INTO deltas VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			    &sqlite->add_delta, err);
+	if (r == 0)
+		r = prepare(
+			sqlite,
+			"INSERT INTO totals VALUES (?1, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE "
+			"SET inuse_bytes = inuse_bytes + ?4, inuse_objects = inuse_objects + ?5, "
+			"alloc_bytes = alloc_bytes + ?6, alloc_objects = alloc_objects + ?7",
+			&sqlite->add_total, err);
+	return r;
+}
+
+static int run(struct sqlite_store *sqlite, sqlite3_stmt *statement, struct hl_error *err)
+{
+	int code = library.step(statement);
+
+	library.reset(statement);
+	return code == SQLITE_DONE ? 0 : fail(sqlite, code, "write to", err);
+}
+
+static int add_session(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		       struct hl_error *err)
+{
+	const int64_t numbers[] = {window->session, window->began_ms, window->ms, window->until_ms,
+				   window->ended_ms};
+	int at = 0;
+
+	for (size_t i = 0; i < HL_COUNT_OF(numbers); i++)
+		library.bind_int64(sqlite->add_session, ++at, numbers[i]);
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
+		library.bind_text(sqlite->add_session, ++at, window->labels[i], -1, SQLITE_STATIC);
+	return run(sqlite, sqlite->add_session, err);
+}
+
+/* Adds to the totals what the table of deltas did not have yet. */
+static int add_row(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		   const struct hl_fleet_row *row, struct hl_error *err)
+{
+	const int64_t numbers[] = {window->session,   window->ms,	  row->stack,
+				   row->inuse_bytes,  row->inuse_objects, row->alloc_bytes,
+				   row->alloc_objects};
+
+	for (int i = 0; i < (int)HL_COUNT_OF(numbers); i++) {
+		library.bind_int64(sqlite->add_delta, i + 1, numbers[i]);
+		library.bind_int64(sqlite->add_total, i + 1, numbers[i]);
+	}
+	int r = run(sqlite, sqlite->add_delta, err);
+	return r == 0 && library.changes(sqlite->db) ? run(sqlite, sqlite->add_total, err) : r;
+}
+
+/* Deletes what is older than is kept, once an hour. */
+static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *err)
+{
+	int64_t days = 0;
+	char sql[512];
+
+	if (now_ms < sqlite->pruned_ms + PRUNE_EVERY_MS)
+		return 0;
+	sqlite->pruned_ms = now_ms;
+	int r = sqlite_ask(&sqlite->store, "SELECT number FROM settings WHERE name = 'keep_days'",
+			   take_number, &days, err);
+	if (r < 0 || !days)
+		return r;
+	int64_t oldest_ms = now_ms - days * MS_PER_DAY;
+	snprintf(sql, sizeof(sql),
+		 "DELETE FROM deltas WHERE ms < %" PRId64 ";"
+		 "DELETE FROM totals WHERE session IN (SELECT session FROM sessions WHERE until_ms "
+		 "< "
+		 "%" PRId64 ");"
+		 "DELETE FROM sessions WHERE until_ms < %" PRId64 ";"
+		 "DELETE FROM stacks WHERE stack NOT IN (SELECT stack FROM totals)",
+		 oldest_ms, oldest_ms, oldest_ms);
+	return execute(sqlite, sql, "write to", err);
+}
+
+static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_window *window,
+			 bool repeated, struct hl_error *err)
+{
+	struct sqlite_store *sqlite = of(store);
+
+	(void)repeated; /* the key of deltas finds it */
+	int r = prepare_all(sqlite, err);
+	if (r == 0)
+		r = execute(sqlite, "BEGIN IMMEDIATE", "write to", err);
+	if (r < 0)
+		return r;
+	r = add_session(sqlite, window, err);
+	for (size_t i = 0; r == 0 && i < window->stack_count; i++) {
+		library.bind_int64(sqlite->add_stack, 1, window->stacks[i].stack);
+		library.bind_text(sqlite->add_stack, 2, window->stacks[i].frames, -1,
+				  SQLITE_STATIC);
+		r = run(sqlite, sqlite->add_stack, err);
+	}
+	for (size_t i = 0; r == 0 && i < window->row_count; i++)
+		r = add_row(sqlite, window, &window->rows[i], err);
+	if (r == 0)
+		r = prune(sqlite, window->ms, err);
+	if (r == 0)
+		r = execute(sqlite, "COMMIT", "write to", err);
+	if (r < 0)
+		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
+	return r;
+}
+
+/* ---- asking ---- */
+
+static int sqlite_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
+		      void *context, struct hl_error *err)
+{
+	struct sqlite_store *sqlite = of(store);
+	sqlite3_stmt *statement = NULL;
+	int code = SQLITE_DONE;
+
+	int r = prepare(sqlite, sql, &statement, err);
+	if (r < 0)
+		return r;
+	size_t count = (size_t)library.column_count(statement);
+	HL_FREED char **cells = calloc(count + 1, sizeof(*cells));
+	r = cells ? 0 : -ENOMEM;
+	while (r == 0 && (code = library.step(statement)) == SQLITE_ROW) {
+		for (size_t i = 0; i < count; i++) {
+			const unsigned char *cell = library.column_text(statement, (int)i);
+			cells[i] = cell ? (char *)cell : (char[]){""};
+		}
+		r = take(context, cells, count);
+	}
+	library.finalize(statement);
+	return r == 0 && code != SQLITE_DONE ? fail(sqlite, code, "read", err) : r;
+}
+
+const struct hl_fleet_backend hl_fleet_sqlite = {
+	.scheme = "sqlite:",
+	.open = sqlite_open,
+	.free = sqlite_free,
+	.init = sqlite_init,
+	.insert = sqlite_insert,
+	.ask = sqlite_ask,
+};

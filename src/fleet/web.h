@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests over HTTP and HTTPS by libcurl, which is loaded when it is needed (base/library.h). */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+#define HL_WEB_CONNECT_S  5
+#define HL_WEB_ANSWER_S	  30
+#define HL_WEB_ANSWER_MAX (1L << 30) /* bytes; more is refused */
+
+struct hl_web_request {
+	const char *url;
+	const char *name;	  /* of the host, for messages: the URL may hold a password */
+	const char *user;	  /* NAME:PASSWORD; NULL: none */
+	const char *content_type; /* NULL: text/plain */
+	const char *header;	  /* one more, "Name: value"; NULL: none */
+	const void *body;	  /* sent by POST */
+	size_t size;
+};
+
+/* The answer, with a NUL after it, to be freed. */
+struct hl_web_answer {
+	char *text;
+	size_t size;
+};
+
+struct hl_web;
+
+/* Keeps connections from one request to the next. 0 or a negative errno with a sentence. Used by one thread. */
+int hl_web_new(struct hl_web **ret_web, struct hl_error *err);
+void hl_web_free(struct hl_web *web); /* NULL is fine */
+
+/*
+ * Sends ${request}. 0 with an answer of status 200 to 299. With a sentence: -EAGAIN when the same request may succeed later (no
+ * connection, no answer in time, status 429 or 5xx); -EREMOTEIO when it is refused, and ${ret_answer} then holds what was said; -ENOMEM.
+ * The answer is to be freed unless it is NULL.
+ */
+int hl_web_post(struct hl_web *web, const struct hl_web_request *request,
+		struct hl_web_answer *ret_answer, struct hl_error *err);

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Windows as text; see window.h. */
+#include "fleet/window.h"
+
+#include "base/array.h"
+#include "base/utf8.h"
+
+#include <inttypes.h>
+
+#define MAGIC "heapline window 1"
+
+const char *const hl_fleet_label_names[] = {"service",	"version",   "host", "command", "pid",
+					    "build_id", "container", "pod",  NULL};
+
+void hl_fleet_window_release(struct hl_fleet_window *window)
+{
+	free(window->stacks);
+	free(window->rows);
+	*window = (struct hl_fleet_window){0};
+}
+
+/* ---- cells ---- */
+
+void hl_fleet_put_cell(FILE *out, const char *text)
+{
+	static const char special[] = "\\\t\n", letters[] = "\\tn";
+
+	while (*text) {
+		const char *found = strchr(special, *text);
+		size_t bytes = (size_t)hl_utf8_length(text);
+		if (found)
+			fprintf(out, "\\%c", letters[found - special]);
+		else if ((unsigned char)*text < ' ' || *text == 0x7f)
+			putc(' ', out);
+		else if (!bytes)
+			fputs("\xef\xbf\xbd", out);
+		else
+			fwrite(text, 1, bytes, out);
+		text += bytes ? bytes : 1;
+	}
+}
+
+char *hl_fleet_take_cell(char **line)
+{
+	char *cell = *line, *to = cell;
+
+	if (!cell)
+		return NULL;
+	char *end = strchrnul(cell, '\t');
+	*line = *end ? end + 1 : NULL;
+	*end = '\0';
+	for (const char *from = cell; *from; from++) {
+		bool escaped = *from == '\\' && from[1];
+		if (escaped)
+			from++;
+		*to++ = !escaped ? *from : *from == 't' ? '\t' : *from == 'n' ? '\n' : *from;
+	}
+	*to = '\0';
+	return cell;
+}
+
+/* 0 or -EBADMSG. */
+static int take_number(char **line, int64_t *ret_number)
+{
+	const char *cell = hl_fleet_take_cell(line);
+	char *end;
+
+	if (!cell || !*cell)
+		return -EBADMSG;
+	errno = 0;
+	*ret_number = strtoll(cell, &end, 10);
+	return *end || errno ? -EBADMSG : 0;
+}
+
+/* ---- windows ---- */
+
+void hl_fleet_window_write(const struct hl_fleet_window *window, FILE *out)
+{
+	fprintf(out,
+		MAGIC "\n%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%zu\t%zu",
+		window->session, window->began_ms, window->ms, window->until_ms, window->ended_ms,
+		window->stack_count, window->row_count);
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++) {
+		putc('\t', out);
+		hl_fleet_put_cell(out, window->labels[i]);
+	}
+	putc('\n', out);
+	for (size_t i = 0; i < window->stack_count; i++) {
+		fprintf(out, "%" PRId64 "\t", window->stacks[i].stack);
+		hl_fleet_put_cell(out, window->stacks[i].frames);
+		putc('\n', out);
+	}
+	for (size_t i = 0; i < window->row_count; i++) {
+		const struct hl_fleet_row *row = &window->rows[i];
+		fprintf(out, "%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
+			row->stack, row->inuse_bytes, row->inuse_objects, row->alloc_bytes,
+			row->alloc_objects);
+	}
+}
+
+/* The next line of ${*text}, ended by NUL; NULL after the last one. */
+static char *take_line(char **text)
+{
+	char *line = *text, *end = line ? strchr(line, '\n') : NULL;
+
+	if (!end)
+		return NULL;
+	*end = '\0';
+	*text = end + 1;
+	return line;
+}
+
+static int read_head(char *line, struct hl_fleet_window *window, int64_t *ret_stacks,
+		     int64_t *ret_rows)
+{
+	int64_t *const numbers[] = {&window->session,  &window->began_ms, &window->ms,
+				    &window->until_ms, &window->ended_ms, ret_stacks,
+				    ret_rows};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(numbers); i++)
+		r = take_number(&line, numbers[i]);
+	for (size_t i = 0; r == 0 && i < HL_FLEET_LABEL_COUNT; i++) {
+		window->labels[i] = hl_fleet_take_cell(&line);
+		r = window->labels[i] ? 0 : -EBADMSG;
+	}
+	return r == 0 && (line || *ret_stacks < 0 || *ret_rows < 0) ? -EBADMSG : r;
+}
+
+static int read_stack(char *line, struct hl_fleet_window *window)
+{
+	struct hl_fleet_stack stack = {0};
+
+	int r = line ? take_number(&line, &stack.stack) : -EBADMSG;
+	stack.frames = r == 0 ? hl_fleet_take_cell(&line) : NULL;
+	if (!stack.frames || line)
+		return -EBADMSG;
+	return HL_ARRAY_APPEND(window->stacks, window->stack_count, window->stack_capacity, stack);
+}
+
+static int read_row(char *line, struct hl_fleet_window *window)
+{
+	struct hl_fleet_row row = {0};
+	int64_t *const numbers[] = {&row.stack, &row.inuse_bytes, &row.inuse_objects,
+				    &row.alloc_bytes, &row.alloc_objects};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(numbers); i++)
+		r = take_number(&line, numbers[i]);
+	if (r < 0 || line)
+		return -EBADMSG;
+	return HL_ARRAY_APPEND(window->rows, window->row_count, window->row_capacity, row);
+}
+
+int hl_fleet_window_read(char *text, size_t size, struct hl_fleet_window *window)
+{
+	char *end = text + size, *line = take_line(&text);
+	int64_t stacks = 0, rows = 0;
+
+	*window = (struct hl_fleet_window){0};
+	if (!line || strcmp(line, MAGIC) != 0)
+		return -EBADMSG;
+	line = take_line(&text);
+	int r = line ? read_head(line, window, &stacks, &rows) : -EBADMSG;
+	for (int64_t i = 0; r == 0 && i < stacks; i++)
+		r = read_stack(take_line(&text), window);
+	for (int64_t i = 0; r == 0 && i < rows; i++)
+		r = read_row(take_line(&text), window);
+	return r == 0 && text != end ? -EBADMSG : r;
+}

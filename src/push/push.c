@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The rounds of `heapline push`; see push.h. */
+#include "push/push.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "open/open.h"
+#include "push/sink.h"
+#include "push/spool.h"
+#include "serve/catalog.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define MS_PER_NS	1000000
+#define PAUSE_MOST_MS	60000 /* between attempts while the sink is away */
+#define STATE_DIRECTORY "heapline"
+
+struct hl_push {
+	const struct hl_push_settings *settings;
+	struct hl_push_sink *sink;
+	struct hl_push_spool *spool;
+	struct hl_push_session **sessions;
+	size_t count, capacity;
+	uint32_t *done; /* of the one recording: sequence numbers of processes that have ended */
+	size_t done_count, done_capacity;
+	int64_t last_ms;	  /* of the round before; 0: none */
+	int64_t away_ms;	  /* since when the sink does not answer; 0: it does */
+	int64_t pause_ms, try_ms; /* the next attempt is at try_ms */
+	struct hl_push_figures_sent sent;
+	bool was_refused; /* and that was said */
+};
+
+static void say(struct hl_push *push, const char *format, ...) HL_PRINTF(2, 3);
+
+static void say(struct hl_push *push, const char *format, ...)
+{
+	struct hl_error sentence = {0};
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sentence.text, sizeof(sentence.text), format, args);
+	va_end(args);
+	push->settings->say(sentence.text);
+}
+
+static int64_t now_ms(void)
+{
+	return (int64_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS);
+}
+
+/* ---- sending ---- */
+
+static void note_away(struct hl_push *push, const struct hl_error *why)
+{
+	if (!push->away_ms) {
+		push->away_ms = now_ms();
+		push->pause_ms = push->settings->every_ms;
+		say(push, "%s; what is pushed waits in '%s' until it can be sent", why->text,
+		    push->settings->spool);
+	} else if (push->pause_ms < PAUSE_MOST_MS) {
+		push->pause_ms =
+			push->pause_ms * 2 < PAUSE_MOST_MS ? push->pause_ms * 2 : PAUSE_MOST_MS;
+	}
+	push->try_ms = now_ms() + push->pause_ms;
+}
+
+static void note_back(struct hl_push *push)
+{
+	if (push->away_ms)
+		say(push, "sending again after %" PRId64 " s", (now_ms() - push->away_ms) / 1000);
+	push->away_ms = 0;
+}
+
+/* Sums of what the sink has are not what sessions believe: they ask again. */
+static void forget_sessions(struct hl_push *push)
+{
+	for (size_t i = 0; push->sink->kind->recall && i < push->count; i++)
+		hl_push_session_forget(push->sessions[i]);
+}
+
+static void note_refused(struct hl_push *push, const struct hl_error *why)
+{
+	push->sent.dropped++;
+	if (!push->was_refused)
+		say(push, "%s; it was not sent", why->text);
+	push->was_refused = true;
+	forget_sessions(push);
+}
+
+/* Sends ${bytes}, which may be changed. 0 when that is done with, be it refused; -EAGAIN when it is to be kept. */
+static int send_bytes(struct hl_push *push, char *bytes, size_t size, bool repeated)
+{
+	struct hl_error why = {0};
+
+	int r = push->sink->kind->send(push->sink, bytes, size, repeated, &why);
+	if (r == -EAGAIN || r == -ENOMEM) {
+		note_away(push, &why);
+		return -EAGAIN;
+	}
+	note_back(push);
+	if (r < 0)
+		note_refused(push, &why);
+	else
+		push->sent.windows++;
+	return 0;
+}
+
+static void empty_spool(struct hl_push *push)
+{
+	while (hl_push_spool_count(push->spool)) {
+		struct hl_error why = {0};
+		HL_FREED char *bytes = NULL;
+		size_t size;
+		int r = hl_push_spool_first(push->spool, &bytes, &size, &why);
+		if (r < 0)
+			note_refused(push, &why);
+		else
+			r = send_bytes(push, bytes, size, true);
+		if (r == -EAGAIN)
+			return;
+		hl_push_spool_pop(push->spool);
+	}
+}
+
+static void keep(struct hl_push *push, const char *bytes, size_t size)
+{
+	struct hl_error why = {0};
+	uint64_t dropped = 0;
+
+	int r = hl_push_spool_add(push->spool, bytes, size, &dropped, &why);
+	if (r < 0 && !push->sent.dropped)
+		say(push, "%s; what could not be sent is lost", why.text);
+	else if (dropped && !push->sent.dropped)
+		say(push,
+		    "the spool '%s' is full: the oldest windows are dropped from now on; "
+		    "--spool-max gives it more room",
+		    push->settings->spool);
+	push->sent.dropped += dropped;
+	if (dropped)
+		forget_sessions(push);
+}
+
+/* Nothing overtakes what waits. */
+static void deliver(struct hl_push *push, char *bytes, size_t size)
+{
+	HL_FREED char *copy = NULL; /* to keep, for sending changes the other one */
+	int r = -EAGAIN;
+
+	if (push->away_ms || hl_push_spool_count(push->spool)) {
+		keep(push, bytes, size);
+		return;
+	}
+	copy = malloc(size + 1);
+	if (copy) {
+		memcpy(copy, bytes, size + 1);
+		r = send_bytes(push, copy, size, false);
+	}
+	if (r < 0)
+		keep(push, bytes, size);
+}
+
+/* ---- looking ---- */
+
+/* What the sink has of it. 0; -EAGAIN when that is not known yet; -ENOMEM. */
+static int learn(struct hl_push *push, struct hl_push_session *session)
+{
+	struct hl_error why = {0};
+
+	if (session->is_known || !push->sink->kind->recall) {
+		session->is_known = true;
+		return 0;
+	}
+	if (push->away_ms || hl_push_spool_count(push->spool))
+		return -EAGAIN;
+	int r = push->sink->kind->recall(push->sink, session, &why);
+	if (r == -EAGAIN)
+		note_away(push, &why);
+	session->is_known = r == 0;
+	if (r < 0)
+		hl_push_session_forget(session);
+	if (r < 0 && r != -EAGAIN && r != -ENOMEM && !push->was_refused) {
+		push->was_refused = true;
+		say(push, "%s", why.text);
+	}
+	return r == 0 || r == -ENOMEM ? r : -EAGAIN;
+}
+
+static int encode_and_deliver(struct hl_push *push, const struct hl_push_look *look)
+{
+	int64_t from_ms =
+		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
+	HL_FREED char *bytes = NULL;
+	struct hl_error why = {0};
+	size_t size;
+	FILE *out = open_memstream(&bytes, &size);
+
+	if (!out)
+		return -ENOMEM;
+	int r = push->sink->kind->encode(push->sink, look, from_ms, out, &why);
+	if (fclose(out) != 0)
+		return -ENOMEM;
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0) {
+		note_refused(push, &why);
+		return 0;
+	}
+	push->sent.stacks += look->window.stack_count;
+	push->sent.rows += look->window.row_count;
+	deliver(push, bytes, size);
+	return 0;
+}
+
+/* *${ret_done}: it has ended, and all of it was sent. 0 or -ENOMEM. */
+static int look_at(struct hl_push *push, struct hl_push_session *session, bool *ret_done)
+{
+	HL_CLEANUP(hl_push_look_release) struct hl_push_look look = {0};
+	struct hl_profile *profile = NULL;
+	struct hl_error why = {0};
+	bool ended = false;
+
+	int r = hl_push_session_read(session, &push->settings->labels, &profile, &ended, &why);
+	if (r == -ENOENT || r == -ENODATA || r == -ESRCH) { /* nothing is saved yet, or any more */
+		*ret_done = !session->is_seen;
+		return 0;
+	}
+	if (r < 0 && r != -ENOMEM) {
+		if (!push->was_refused)
+			say(push, "%s", why.text);
+		push->was_refused = true;
+		push->sent.dropped++;
+		*ret_done = true;
+		return 0;
+	}
+	if (r == 0)
+		r = learn(push, session);
+	if (r < 0) {
+		hl_profile_free(profile);
+		return r == -EAGAIN ? 0 : r;
+	}
+	r = hl_push_session_look(session, profile, now_ms(), push->settings->every_ms, ended,
+				 &look);
+	if (r == 0)
+		r = encode_and_deliver(push, &look);
+	*ret_done = ended || !session->is_seen;
+	return r;
+}
+
+/* ---- whom ---- */
+
+static bool is_done(const struct hl_push *push, uint32_t sequence)
+{
+	for (size_t i = 0; i < push->done_count; i++)
+		if (push->done[i] == sequence)
+			return true;
+	return false;
+}
+
+static int meet(struct hl_push *push, const char *recording, pid_t pid, uint32_t sequence)
+{
+	for (size_t i = 0; i < push->count; i++) {
+		struct hl_push_session *session = push->sessions[i];
+		if (session->pid == pid && session->sequence == sequence &&
+		    !strcmp(session->recording, recording)) {
+			session->is_seen = true;
+			return 0;
+		}
+	}
+	struct hl_push_session *session = hl_push_session_new(recording, pid, sequence);
+	if (session)
+		session->is_seen = true;
+	if (!session || HL_ARRAY_APPEND(push->sessions, push->count, push->capacity, session) < 0) {
+		hl_push_session_free(session);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Those that collectors record now; *${ret_any}: one of them may go on. */
+static int meet_recorded(struct hl_push *push, bool *ret_any)
+{
+	const char *wanted = push->settings->recording;
+	HL_CLEANUP(hl_catalog_release) struct hl_catalog catalog;
+	struct stat recording = {0};
+	bool is_there = wanted && stat(wanted, &recording) == 0;
+
+	int r = hl_catalog_read(&catalog, NULL, 0);
+	for (size_t i = 0; r == 0 && i < catalog.process_count; i++) {
+		const struct hl_catalog_process *process = &catalog.processes[i];
+		const struct hl_catalog_recording *where = &catalog.recordings[process->recording];
+		if (wanted ? !is_there || where->inode != recording.st_ino ||
+				     where->device != recording.st_dev
+			   : push->settings->pid && process->pid != push->settings->pid)
+			continue;
+		*ret_any = true;
+		r = meet(push, wanted ? wanted : where->path, process->pid, process->sequence);
+	}
+	return r;
+}
+
+/* All processes of the one recording that were not looked at to their end. */
+static int meet_ended(struct hl_push *push, bool last)
+{
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	struct hl_error why = {0};
+
+	int r = hl_open_profile(push->settings->recording, NULL, &profile, &why);
+	if (r < 0 && r != -ENOMEM) {
+		if (last || r != -ENOENT) /* else it has not begun */
+			say(push, "%s", why.text);
+		return 0;
+	}
+	for (size_t i = 0; r == 0 && i < profile->process_count; i++)
+		if (!is_done(push, profile->processes[i].sequence))
+			r = meet(push, push->settings->recording, (pid_t)profile->processes[i].pid,
+				 profile->processes[i].sequence);
+	return r;
+}
+
+int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, struct hl_error *err)
+{
+	int64_t began_ms = now_ms();
+	size_t left = 0;
+
+	*ret_goes_on = false;
+	if (!push->away_ms || began_ms >= push->try_ms)
+		empty_spool(push);
+	if (push->away_ms && began_ms >= push->try_ms && !hl_push_spool_count(push->spool))
+		push->away_ms = 0; /* nothing waits that could tell: the next window will */
+	for (size_t i = 0; i < push->count; i++)
+		push->sessions[i]->is_seen = false;
+	int r = meet_recorded(push, ret_goes_on);
+	if (r == 0 && push->settings->recording && (last || !*ret_goes_on))
+		r = meet_ended(push, last);
+	for (size_t i = 0; i < push->count; i++) {
+		struct hl_push_session *session = push->sessions[i];
+		bool done = false;
+		if (r == 0)
+			r = look_at(push, session, &done);
+		if (r == 0 && done)
+			r = HL_ARRAY_APPEND(push->done, push->done_count, push->done_capacity,
+					    session->sequence);
+		if (r == 0 && done)
+			hl_push_session_free(session);
+		else
+			push->sessions[left++] = session;
+	}
+	push->count = left;
+	push->last_ms = began_ms;
+	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
+}
+
+/* ---- all of it ---- */
+
+char *hl_push_spool_path(const char *url)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	const char *place = strrchr(url, '@'); /* without a user and a password */
+	uint32_t number = hl_hash_bytes(place ? place : url, strlen(place ? place : url));
+	char *path = NULL;
+	int length = -1;
+
+	if (state && *state == '/')
+		length = asprintf(&path, "%s/" STATE_DIRECTORY "/push-%08x", state, number);
+	else if (home && *home == '/')
+		length = asprintf(&path, "%s/.local/state/" STATE_DIRECTORY "/push-%08x", home,
+				  number);
+	return length < 0 ? NULL : path;
+}
+
+int hl_push_new(const struct hl_push_settings *settings, struct hl_push **ret_push,
+		struct hl_error *err)
+{
+	struct hl_push *push = calloc(1, sizeof(*push));
+
+	if (!push)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	push->settings = settings;
+	int r = hl_push_sink_open(settings->url, &push->sink, err);
+	if (r == 0)
+		r = hl_push_spool_open(settings->spool, settings->spool_bytes, &push->spool, err);
+	if (r < 0)
+		hl_push_free(push);
+	else
+		*ret_push = push;
+	return r;
+}
+
+void hl_push_free(struct hl_push *push)
+{
+	if (!push)
+		return;
+	if (push->spool)
+		empty_spool(push);
+	for (size_t i = 0; i < push->count; i++)
+		hl_push_session_free(push->sessions[i]);
+	hl_push_sink_free(push->sink);
+	hl_push_spool_free(push->spool);
+	free(push->sessions);
+	free(push->done);
+	free(push);
+}
+
+struct hl_push_figures_sent hl_push_sent(const struct hl_push *push)
+{
+	return push->sent;
+}
+
+size_t hl_push_waiting(const struct hl_push *push)
+{
+	return hl_push_spool_count(push->spool);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One recorded process as `heapline push` knows it: its labels, and the figures of each stack that were taken from it last, so that
+ * the next look yields what changed.
+ */
+#pragma once
+
+#include "base/index.h"
+#include "fleet/window.h"
+#include "profile/profile.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct hl_push_figures {
+	int64_t stack;
+	int64_t inuse_bytes, inuse_objects, alloc_bytes, alloc_objects; /* that were taken */
+	int64_t now[4]; /* the same, of the look at hand */
+	uint32_t node;	/* of the look's profile, which has `now`; 0: none */
+};
+
+struct hl_push_session {
+	int64_t id;
+	pid_t pid;
+	uint32_t sequence; /* of the process in its recording */
+	char *recording;   /* path */
+	char *labels[HL_FLEET_LABEL_COUNT];
+	int64_t began_ms;
+	bool is_known; /* what the sink has of it: nothing, or `figures` */
+	bool is_seen;  /* when recorders were last looked for */
+	struct hl_push_figures *figures;
+	size_t count, capacity;
+	struct hl_index index; /* of figures by stack; ids are indices + 1 */
+};
+
+/* What one look yields. */
+struct hl_push_look {
+	struct hl_fleet_window window;
+	struct hl_profile *
+		profile; /* its counters are what was allocated since the look before, and what is in use */
+	char *texts; /* that the window's frames lie in */
+};
+
+/* Labels that the user gives; NULL: as the process has it. */
+struct hl_push_labels {
+	const char *service, *version;
+};
+
+/* The session of a process. Its labels are found when it is looked at. NULL for want of memory. */
+struct hl_push_session *hl_push_session_new(const char *recording, pid_t pid, uint32_t sequence);
+void hl_push_session_free(struct hl_push_session *session); /* NULL is fine */
+
+/* Says that the sink has ${figures} of ${stack}. 0 or -ENOMEM. */
+int hl_push_session_add(struct hl_push_session *session, int64_t stack, const int64_t figures[4]);
+
+/* Forgets what the sink has: it is to be asked again. */
+void hl_push_session_forget(struct hl_push_session *session);
+
+/*
+ * Reads the session's process from its recording and fills its labels in when they are not known yet. *${ret_ended}: it has ended. To be
+ * freed. 0 or a negative errno with a sentence; -EINVAL for labels that cannot be stored.
+ */
+int hl_push_session_read(struct hl_push_session *session, const struct hl_push_labels *given,
+			 struct hl_profile **ret_profile, bool *ret_ended, struct hl_error *err);
+
+/*
+ * What changed since the last look, in ${ret_look}, which takes over ${profile}; what the session knows is then as the look says. ${now_ms}:
+ * CLOCK_REALTIME; ${every_ms} until the next look. 0 or -ENOMEM, after which the session is to be forgotten. To be released in any case.
+ */
+int hl_push_session_look(struct hl_push_session *session, struct hl_profile *profile,
+			 int64_t now_ms, int64_t every_ms, bool ended,
+			 struct hl_push_look *ret_look);
+void hl_push_look_release(struct hl_push_look *look);
+
+/* ---- where a process runs ---- */
+
+#define HL_PUSH_CONTAINER_MAX 65
+
+/*
+ * Finds the container and the pod in ${cgroups}, what /proc/PID/cgroup holds: names as docker, podman, containerd, CRI-O and Kubernetes
+ * give them. "" where there is none.
+ */
+void hl_push_find_container(const char *cgroups, char container[HL_PUSH_CONTAINER_MAX],
+			    char pod[HL_PUSH_CONTAINER_MAX]);

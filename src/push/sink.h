@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where looks go: the seam of `heapline push`. A look is encoded at once and sent at once, or from the spool when the sink is back,
+ * so what is sent is always what was encoded.
+ */
+#pragma once
+
+#include "push/session.h"
+
+struct hl_push_sink;
+
+/*
+ * The sink at ${url}: a store (fleet/store.h), or http:// and https:// for a server that takes pprof as Pyroscope does. 0 or a negative
+ * errno with a sentence.
+ */
+int hl_push_sink_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
+void hl_push_sink_free(struct hl_push_sink *sink); /* NULL is fine */
+
+/* ---- what a kind of sink has; a sink begins with it ---- */
+
+struct hl_push_sink_kind {
+	void (*free)(struct hl_push_sink *sink);
+
+	/* Writes ${look}, of a window that began at ${from_ms}, to ${out}, whose errors it leaves there. 0 or a negative errno with a
+	 * sentence. */
+	int (*encode)(struct hl_push_sink *sink, const struct hl_push_look *look, int64_t from_ms,
+		      FILE *out, struct hl_error *err);
+
+	/*
+	 * Sends what was encoded, ${size} bytes with a NUL after them, which it may change. ${repeated}: it may have arrived already. With a
+	 * sentence: -EAGAIN when the same may succeed later; any other negative errno when it is refused for good.
+	 */
+	int (*send)(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
+		    struct hl_error *err);
+
+	/* Tells ${session} what the sink has of it. As send(). NULL: it needs no figures from before. */
+	int (*recall)(struct hl_push_sink *sink, struct hl_push_session *session,
+		      struct hl_error *err);
+};
+
+struct hl_push_sink {
+	const struct hl_push_sink_kind *kind;
+};
+
+/* ---- the kinds ---- */
+
+int hl_push_store_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
+int hl_push_pyroscope_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);

@@ -1,0 +1,615 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""`heapline push` and `heapline fleet`: what is sent and stored equals what views show, whatever becomes of the backend."""
+
+import contextlib
+import email
+import glob
+import http.server
+import io
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+import urllib.parse
+
+import harness
+from harness import HEAPLINE
+from pprof_file import PprofFile
+from test_tutorials import Session, blocks_of, free_port
+
+STEP_BYTES, STEP_OBJECTS = 1009 * 127, 1009  # what steps.c allocates for each byte it reads
+FLEET = os.path.join(harness.SOURCES, "../../docs/fleet.md")
+OFTEN = ("--every", "0.1")
+
+
+class Backend(http.server.ThreadingHTTPServer):
+    """Takes requests, or does what `mood` says: fail (status 500), refuse (400), cut, answer after taking (lose), hang."""
+
+    daemon_threads = True
+
+    def __init__(self, port=0):
+        self.bodies, self.paths, self.mood, self.woken = [], [], "", threading.Event()
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.port = self.server_address[1]
+        self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.woken.set()
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+    def handle_error(self, *_):
+        pass
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        server, body = self.server, self.rfile.read(int(self.headers["Content-Length"]))
+        if server.mood == "cut":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if server.mood == "hang":
+            server.woken.wait(harness.TIMEOUT_S)
+            return
+        status = {"fail": 500, "refuse": 400}.get(server.mood, 200)
+        if status == 200:
+            server.paths.append(self.path)
+            server.bodies.append((self.headers["Content-Type"], body))
+        if server.mood == "lose":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(b"said by the backend\n")
+
+    def log_message(self, *_):
+        pass
+
+
+def parts_of(content_type, body):
+    """{name: bytes} of a form, read by Python's own parser of such messages."""
+    message = email.message_from_bytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
+    return {re.search('name="([^"]+)"', part["Content-Disposition"])[1]: part.get_payload(decode=True)
+            for part in message.get_payload()}
+
+
+@contextlib.contextmanager
+def clickhouse(folder):
+    """A server of Debian's own on loopback; its URL."""
+    server = harness.need("clickhouse-server")
+    port = free_port()
+    users = ("<yandex><profiles><default/></profiles><quotas><default/></quotas><users><default><password/>"
+             "<networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default>"
+             "</users></yandex>")
+    with open(f"{folder}/users.xml", "w", encoding="ascii") as file:
+        file.write(users)
+    with open(f"{folder}/config.xml", "w", encoding="ascii") as file:
+        file.write(f"<yandex><logger><level>error</level><log>{folder}/log</log><errorlog>{folder}/err</errorlog>"
+                   f"</logger><http_port>{port}</http_port><tcp_port>{free_port()}</tcp_port>"
+                   f"<listen_host>127.0.0.1</listen_host><path>{folder}/data/</path><tmp_path>{folder}/tmp/</tmp_path>"
+                   f"<mark_cache_size>67108864</mark_cache_size><users_config>{folder}/users.xml</users_config>"
+                   "<default_profile>default</default_profile><default_database>default</default_database></yandex>")
+
+    def answers():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return b"Ok." in connection.makefile("rb").read()
+        return None
+
+    with subprocess.Popen([server, f"--config-file={folder}/config.xml"], cwd=folder, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            harness.wait_until(lambda: process.poll() is not None or answers(), "ClickHouse")
+            if process.poll() is not None:
+                raise AssertionError("clickhouse-server does not run")
+            yield f"clickhouse://127.0.0.1:{port}/heapline_test"
+        finally:
+            process.kill()
+
+
+class PushCase(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.store, self.spool = self.path("fleet.db"), self.path("spool")
+        self.environment = {"XDG_STATE_HOME": self.directory, "XDG_RUNTIME_DIR": self.directory}
+
+    def push(self, to, *arguments, **options):
+        return harness.run([HEAPLINE, "push", "--to", to, "--spool", self.spool, *arguments],
+                           env=self.environment, **options)
+
+    def push_well(self, to, *arguments):
+        result = self.push(to, *arguments)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+
+    def fleet(self, question, *options, db=None):
+        result = harness.run([HEAPLINE, "fleet", question, "--db", db or self.store, *options, "--json"])
+        self.assertEqual(result.status, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def ask(self, sql):
+        with contextlib.closing(sqlite3.connect(self.store)) as store:
+            return store.execute(sql).fetchall()
+
+    def record_program(self):
+        """A recording of scripts and native code, with thousands of stacks."""
+        _, recording = self.record_well([harness.need("python3"), "-c", "import json, re; x = [str(i) for i in range(9999)]"])
+        return recording
+
+
+def by_place(report):
+    """{(function, module, file): figures}, whatever folder modules and files were in."""
+    rows = {}
+    for row in report["rows"]:
+        key = row["name"], os.path.basename(row["module"]), os.path.basename(row["file"])
+        sums = rows.setdefault(key, dict.fromkeys(harness.FIGURES, 0))
+        for figure in harness.FIGURES:
+            sums[figure] += row[figure]
+    return rows
+
+
+class Recordings(PushCase):
+    def assert_equals_views(self, recording, db):
+        for value in ("inuse", "alloc"):
+            with self.subTest(db=db, value=value):
+                stored = self.fleet("top", "--value", value, db=db)
+                shown = harness.report("top", recording, "--value", value)
+                self.assertEqual(by_place(stored), by_place(shown))
+                self.assertGreater(len(shown["rows"]), 20)
+                self.assertEqual({key: stored["total"][key] for key in ("inuse_bytes", "alloc_objects")},
+                                 {key: shown["total"][key] for key in ("inuse_bytes", "alloc_objects")})
+
+    def test_what_is_stored_equals_the_recording(self):
+        recording = self.record_program()
+        self.push_well(self.store, recording)
+        self.assert_equals_views(recording, self.store)
+        self.push_well(self.store, recording)
+        self.assert_equals_views(recording, self.store)  # again changes nothing
+
+    def test_clickhouse_answers_as_sqlite_does(self):
+        recording = self.record_program()
+        with clickhouse(self.directory) as url:
+            self.push_well(url, "--service", "it's \\ a \"service\"", recording)
+            self.push_well(self.store, "--service", "it's \\ a \"service\"", recording)
+            self.assert_equals_views(recording, url)
+            self.push_well(url, recording)
+            self.assert_equals_views(recording, url)
+            for question in (["growth", "--by", "version"], ["hosts", "--focus", "PyObject"],
+                             ["growth", "--service", "it's \\ a \"service\""], ["diff"], ["top", "--by", "module"]):
+                with self.subTest(question=question):
+                    rows = self.fleet(*question)["rows"]
+                    self.assertEqual(self.fleet(*question, db=url)["rows"], rows)
+                    self.assertTrue(rows)
+            result = harness.run([HEAPLINE, "fleet", "init", "--db", url, "--keep", "3"])
+            self.assertIn(result.status, (0, 1))  # old servers delete nothing, and that is said
+            self.assertIn("--keep" if result.status else "", result.stderr)
+
+    def test_every_view_opens_a_store(self):
+        recording = self.record_program()
+        self.push_well(self.store, "--service", "shop", recording)
+        result = harness.run([HEAPLINE, "tree", "--json", f"sqlite:{self.store}?service=shop"])
+        self.assertEqual(result.status, 0, result.stderr)
+        for name in ("out.svg", "out.hl"):
+            result = harness.run([HEAPLINE, "fleet", "top", "--db", self.store, "-o", self.path(name)])
+            self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(harness.report("info", self.path("out.hl"))["total"],
+                         harness.report("info", f"sqlite:{self.store}")["total"])
+        with open(self.path("out.svg"), encoding="utf-8") as picture:
+            self.assertIn("</svg>", picture.read())
+
+    def test_pyroscope_gets_what_the_views_show(self):
+        recording = self.record_program()
+        with Backend() as backend:
+            self.push_well(f"http://127.0.0.1:{backend.port}", "--service", "shop{a=b}, c", "--version", "1.4-β",
+                           recording)
+        path, = backend.paths
+        url = urllib.parse.urlsplit(path)
+        query = urllib.parse.parse_qs(url.query, strict_parsing=True)
+        self.assertEqual(url.path, "/ingest")
+        name = re.fullmatch(r"([^{]*)\{([^{}]*)\}", query["name"][0])
+        self.assertEqual(name[1], "shop_a_b___c")
+        labels = dict(label.split("=") for label in name[2].split(","))
+        self.assertEqual(labels["version"], "1.4-__")
+        self.assertEqual(int(labels["pid"]), harness.info(recording)["recording"]["pid"])
+        self.assertLess(int(query["from"][0]), int(query["until"][0]))
+        parts = parts_of(*backend.bodies[0])
+        self.assertEqual(set(parts), {"profile", "sample_type_config"})
+        kinds = json.loads(parts["sample_type_config"])
+        with open(self.path("got.pb.gz"), "wb") as file:
+            file.write(parts["profile"])
+        profile = PprofFile(self.path("got.pb.gz"))
+        self.assertEqual(dict(zip(profile.types, profile.units)),
+                         {"inuse_space": "bytes", "inuse_objects": "count", "alloc_space": "bytes",
+                          "alloc_objects": "count"})
+        self.assertEqual({name: kind["units"] for name, kind in kinds.items()},
+                         {name: "bytes" if "space" in name else "objects" for name in profile.types})
+        total = harness.info(recording)["total"]
+        for type_, figure in (("inuse_space", "inuse_bytes"), ("inuse_objects", "inuse_objects"),
+                              ("alloc_space", "alloc_bytes"), ("alloc_objects", "alloc_objects")):
+            column = profile.types.index(type_)
+            self.assertEqual(sum(values[column] for _, values in profile.samples), total[figure], type_)
+
+    def test_labels_that_cannot_be_stored_are_refused(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        result = self.push(self.store, "--service", "x" * 65536, recording)
+        self.assertEqual(result.status, 1)
+        self.assertIn("'service' has 65536 bytes", result.stderr)
+        names = ["tab\there", "line\nbreak", "quo'te\"s", "back\\slash", b"not \xff UTF-8".decode(errors="surrogateescape")]
+        for name in names:
+            self.assertEqual(self.push(self.store, "--service", name, recording).status, 0)
+            self.assertEqual({row["name"] for row in self.fleet("growth")["rows"]},
+                             {os.fsencode(name).decode(errors="replace")})
+            os.unlink(self.store)
+
+    def test_what_is_no_store_is_refused(self):
+        other = self.path("other.db")
+        with contextlib.closing(sqlite3.connect(other)) as database:
+            database.execute("CREATE TABLE theirs (a)")
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        self.assert_refused(self.push(other, recording), "another program's database")
+        for options, why in (([self.path("none.db")], "heapline push"), (["ftp://host/x"], "neither"),
+                             (["clickhouse://host/a-b"], "letters, digits"),
+                             ([recording], "cannot")):
+            result = harness.run([HEAPLINE, "fleet", "top", "--db", *options])
+            self.assert_refused(result, why)
+        self.push_well(self.store, recording)
+        result = harness.run([HEAPLINE, "fleet", "top", "--db", self.store, "--service", "nobody"])
+        self.assert_refused(result, "fleet hosts --db")
+        result = harness.run([HEAPLINE, "top", f"sqlite:{self.store}?colour=red"])
+        self.assert_refused(result, "not by 'colour'")
+
+    def test_versions_and_hosts_are_compared_per_process(self):
+        for version, byte_count in (("1", 2), ("2", 4), ("2", 8)):
+            _, recording = self.record_steps(byte_count)
+            self.push_well(self.store, "--service", "shop", "--version", version, recording)
+        # Of ended processes only those are watched that ended at the moment: ask for it.
+        self.ask_nothing("UPDATE sessions SET ended_ms = 0, until_ms = until_ms + 1000000")
+        diff = self.fleet("diff", "--version", "2", "--against", "1")
+        row, = [row for row in diff["rows"] if row["name"] == "step_site"]
+        self.assertEqual((row["before_bytes"], row["after_bytes"]), (2 * STEP_BYTES, 6 * STEP_BYTES))
+        growth = self.fleet("growth", "--by", "version", "--focus", "step_site")["rows"]
+        self.assertEqual([(row["name"], row["processes"], row["inuse_bytes"], row["growth_bytes"]) for row in growth],
+                         [("2", 2, 12 * STEP_BYTES, 12 * STEP_BYTES), ("1", 1, 2 * STEP_BYTES, 2 * STEP_BYTES)])
+        hosts = self.fleet("hosts", "--focus", "step_site")["rows"]
+        self.assertEqual([row["inuse_bytes"] for row in hosts], [14 * STEP_BYTES])
+        self.assertEqual(self.fleet("hosts", "--focus", "no_such_function")["rows"][0]["inuse_bytes"], 0)
+
+    def ask_nothing(self, sql):
+        with contextlib.closing(sqlite3.connect(self.store)) as store:
+            store.execute(sql)
+            store.commit()
+
+    def record_steps(self, count):
+        read, write = os.pipe()
+        os.write(write, b"x" * count)
+        os.close(write)
+        try:
+            return self.record([harness.program("steps")], stdin=read)
+        finally:
+            os.close(read)
+
+
+class Processes(PushCase):
+    """A program that allocates when it is told, and a pusher beside it."""
+
+    def setUp(self):
+        super().setUp()
+        self.recording = self.path("test.hl")
+        self.recorder = self.start(harness.record_command(self.recording, [harness.program("steps")]),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.step()
+        self.pid, = harness.children_of(self.recorder.pid)
+        self.steps = 1
+
+    def start(self, command, **options):
+        process = subprocess.Popen(command, text=True, cwd=self.directory, start_new_session=True,
+                                   env=dict(os.environ, **self.environment), **options)
+        self.addCleanup(self.kill, process)
+        return process
+
+    def kill(self, process):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def step(self):
+        self.recorder.stdin.write("x")
+        self.recorder.stdin.flush()
+        self.assertEqual(self.recorder.stdout.readline(), "step\n")
+        self.steps = getattr(self, "steps", 0) + 1
+
+    def end(self):
+        self.recorder.stdin.close()
+        self.recorder.wait(harness.TIMEOUT_S)
+
+    def wait_for_save(self):
+        harness.wait_until(lambda: self.push(self.path("other.db"), "--once", "-p", str(self.pid)).status == 0,
+                           "a save")
+
+    def start_push(self, to, *options, whom=None):
+        with open(self.path("said"), "w", encoding="utf-8") as said:
+            return self.start([HEAPLINE, "push", "--to", to, "--spool", self.spool, *OFTEN, *options,
+                               *(whom or ("-p", str(self.pid)))], stderr=said)
+
+    def said(self):
+        with open(self.path("said"), encoding="utf-8") as file:
+            return file.read()
+
+    def stored(self, column="inuse_bytes"):
+        """Sums of the stacks of step_site; the store is written to meanwhile."""
+        with contextlib.suppress(sqlite3.OperationalError):
+            return self.ask(f"SELECT SUM({column}) FROM totals WHERE stack IN "
+                            "(SELECT stack FROM stacks WHERE frames LIKE '%step_site%')")[0][0] or 0
+        return 0
+
+    def wait_for(self, steps, backend=None):
+        """Until as many steps are in the store, or came to a backend since it was born."""
+        if backend is None:
+            harness.wait_until(lambda: self.stored() == steps * STEP_BYTES, f"{steps} steps in the store")
+        else:
+            harness.wait_until(lambda: self.received(backend) == steps * STEP_BYTES, f"{steps} steps to arrive")
+
+    def received(self, backend):
+        """The sum of what was allocated in all profiles that came."""
+        total = 0
+        for content_type, body in list(backend.bodies):
+            with open(self.path("got.pb.gz"), "wb") as file:
+                file.write(parts_of(content_type, body)["profile"])
+            profile = PprofFile(self.path("got.pb.gz"))
+            total += profile.top("alloc_space").get("step_site", (0, 0))[0]
+        return total
+
+    def test_changes_of_a_process_are_stored_until_it_ends(self):
+        pusher = self.start_push(self.store, "--service", "shop")
+        self.wait_for(1)
+        self.step()
+        self.step()
+        self.wait_for(3)
+        row, = self.fleet("growth")["rows"]
+        self.assertEqual((row["name"], row["processes"]), ("shop", 1))
+        moments = self.fleet("when", "--since", "30s", "--step", "1", "--focus", "step_site")["rows"]
+        self.assertEqual(moments[-1]["inuse_bytes"], 3 * STEP_BYTES)
+        self.assertEqual(sum(row["alloc_bytes"] for row in moments), 3 * STEP_BYTES)
+        self.end()
+        self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0, self.said())
+        self.assertEqual(self.said(), "")
+        self.assertEqual(self.stored("alloc_objects"), 3 * STEP_OBJECTS)
+        ended, = self.ask("SELECT ended_ms = last_ms FROM sessions")
+        self.assertEqual(ended, (1,))
+
+    def test_a_pusher_that_was_killed_is_followed_by_another(self):
+        for steps in range(1, 4):
+            pusher = self.start_push(self.store, whom=("--all",) if steps == 2 else None)
+            self.wait_for(steps)
+            os.kill(pusher.pid, signal.SIGKILL)
+            pusher.wait()
+            self.step()
+        pusher = self.start_push(self.store)
+        self.wait_for(4)
+        pusher.send_signal(signal.SIGTERM)
+        self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0)
+        self.assertEqual(self.stored("alloc_bytes"), 4 * STEP_BYTES)
+        self.assertEqual(self.ask("SELECT COUNT(*) FROM sessions"), [(1,)])
+
+    def test_an_outage_loses_nothing_and_is_said_once(self):
+        for mood in ("fail", "cut", "gone"):
+            with self.subTest(mood=mood), Backend() as backend:
+                port = backend.port
+                pusher = self.start_push(f"http://127.0.0.1:{port}")
+                steps = self.steps
+                self.wait_for(steps, backend)
+                with contextlib.ExitStack() as stack:
+                    if mood == "gone":
+                        backend.shutdown()
+                        backend.server_close()
+                    else:
+                        backend.mood = mood
+                    for _ in range(3):
+                        self.step()
+                        harness.wait_until(lambda: os.path.isdir(self.spool) and
+                                           len(glob.glob(f"{self.spool}/*.push")) > 2, "windows in the spool")
+                    if mood == "gone":
+                        again = stack.enter_context(Backend(port))
+                        again.bodies = backend.bodies
+                    backend.mood = ""
+                    self.wait_for(steps + 3, backend)
+                    harness.wait_until(lambda: "sending again" in self.said(), "the end of the outage")
+                    pusher.send_signal(signal.SIGINT)
+                    self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0)
+                self.assertEqual(len(self.said().splitlines()), 2, self.said())
+                self.assertEqual(glob.glob(f"{self.spool}/*.push"), [])
+
+    def test_answers_that_are_lost_count_nothing_twice(self):
+        """SQLite knows a window by its time; ClickHouse is asked before it is sent again."""
+        with clickhouse(self.directory) as url:
+            port = int(re.search(r":(\d+)/", url)[1])
+            with Relay(port) as relay:
+                pusher = self.start_push(url.replace(str(port), str(relay.port)), "--service", "shop")
+
+                def total():
+                    result = harness.run([HEAPLINE, "fleet", "hosts", "--db", url, "--focus", "step_site", "--json"])
+                    return sum(row["inuse_bytes"] for row in json.loads(result.stdout or '{"rows": []}')["rows"])
+
+                harness.wait_until(lambda: relay.count > 6 and total() == self.steps * STEP_BYTES, "the first steps")
+                relay.loses_answers = True
+                self.step()
+                harness.wait_until(lambda: "cannot reach" in self.said(), "an outage")
+                relay.loses_answers = False
+                self.step()
+                harness.wait_until(lambda: total() == self.steps * STEP_BYTES, "all steps")
+                pusher.send_signal(signal.SIGTERM)
+                self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0, self.said())
+            self.assertEqual(total(), self.steps * STEP_BYTES)
+
+    def test_a_full_spool_drops_the_oldest_and_sums_are_right_again(self):
+        pusher = self.start_push(self.store)
+        self.wait_for(self.steps)
+        holder = sqlite3.connect(self.store, isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        harness.wait_until(lambda: "is locked" in self.said(), "an outage")
+        for index in range(200):  # what another push left there
+            with open(f"{self.spool}/{index + 16:016x}.push", "wb") as file:
+                file.write(b"x" * 1000)
+        holder.execute("ROLLBACK")
+        holder.close()
+        pusher.send_signal(signal.SIGTERM)
+        pusher.wait(harness.TIMEOUT_S)
+        self.step()
+        result = self.push(self.store, "--spool-max", "64K", "--once", "-p", str(self.pid))
+        self.assertEqual(result.status, 1)
+        self.assertIn("it is damaged", result.stderr)
+        self.assertEqual(glob.glob(f"{self.spool}/*.push"), [])
+
+        def push_again():
+            result = self.push(self.store, "--once", "-p", str(self.pid))
+            self.assertEqual((result.status, result.stderr), (0, ""))
+            return self.stored() == self.steps * STEP_BYTES
+
+        harness.wait_until(push_again, "all steps in the store")
+
+    def test_a_spool_that_is_full_says_so_once(self):
+        with Backend() as backend:
+            self.wait_for_save()
+            backend.mood = "fail"
+            pusher = self.start_push(f"http://127.0.0.1:{backend.port}", "--spool-max", "64K")
+            harness.wait_until(lambda: "is full" in self.said(), "a full spool")
+            self.assertLessEqual(sum(map(os.path.getsize, glob.glob(f"{self.spool}/*.push"))), 64 << 10)
+            pusher.send_signal(signal.SIGTERM)
+            self.assertEqual(pusher.wait(harness.TIMEOUT_S), 1)
+            self.assertEqual(self.said().count("is full"), 1)
+            self.assertRegex(self.said(), r"windows? (was|were) dropped")
+
+    def test_what_is_refused_is_said_and_dropped(self):
+        with Backend() as backend:
+            self.wait_for_save()
+            backend.mood = "refuse"
+            result = self.push(f"http://127.0.0.1:{backend.port}", "--once", "-p", str(self.pid))
+            self.assertEqual(result.status, 1)
+            self.assertIn("answered with status 400: said by the backend", result.stderr)
+            self.assertIn("1 window was dropped", result.stderr)
+
+    def test_the_program_does_not_notice_a_backend_that_hangs(self):
+        with Backend() as backend:
+            backend.mood = "hang"
+            pusher = self.start_push(f"http://127.0.0.1:{backend.port}")
+            for _ in range(3):
+                self.step()
+            pusher.kill()
+            backend.woken.set()
+            self.end()
+
+    def test_usage_errors_name_the_remedy(self):
+        for arguments, status, why in ((["-p", "1"], 2, "needs --to"), (["--to", "x.db"], 2, "nothing to push"),
+                                       (["--to", "x.db", "--all", "-p", "1"], 2, "exclude one another"),
+                                       (["--to", "x.db", "--every", "0.01", "--all"], 2, "0.1 or more"),
+                                       (["--to", "gopher://x", "--all"], 1, "clickhouse://"),
+                                       (["--to", "x.db", "missing.hl"], 1, "missing.hl"),
+                                       (["--to", "x.db", "-p", str(os.getpid())], 1, "attach")):
+            result = harness.run([HEAPLINE, "push", *arguments], env=self.environment, cwd=self.directory)
+            self.assertEqual(result.status, status, arguments)
+            self.assertIn(why, result.stderr)
+
+
+class Relay:
+    """Passes requests on to another port of loopback, and may lose the answers."""
+
+    def __init__(self, port):
+        self.to, self.loses_answers, self.count = port, False, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+
+    def run(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with contextlib.suppress(OSError), client, client.makefile("rb") as requests, \
+                socket.create_connection(("127.0.0.1", self.to)) as server, server.makefile("rb") as answers:
+            while head := self.read_message(requests):
+                server.sendall(head)
+                answer = self.read_message(answers)
+                self.count += 1
+                if self.loses_answers:
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                client.sendall(answer)
+
+    @staticmethod
+    def read_message(stream):
+        """A request or an answer of HTTP with all of its body."""
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            line = stream.readline()
+            if not line:
+                return head
+            head += line
+        if found := re.search(rb"(?i)content-length: (\d+)", head):
+            return head + stream.read(int(found[1]))
+        if not re.search(rb"(?i)transfer-encoding: chunked", head):
+            return head
+        body = b""
+        while not body.endswith(b"0\r\n\r\n"):
+            size = stream.readline()
+            body += size + stream.read(int(size, 16) + 2)
+        return head + body
+
+
+class Commands(PushCase):
+    def test_a_command_is_pushed_to_its_end_and_its_status_kept(self):
+        read, write = os.pipe()
+        os.write(write, b"xx")
+        os.close(write)
+        result = self.push(self.store, "--", harness.program("steps"), stdin=read)
+        os.close(read)
+        self.assertEqual((result.status, result.stderr), (5, ""))
+        self.assertEqual(result.stdout, "step\nstep\ndone\n")
+        rows = {row["name"]: row for row in self.fleet("top", "--value", "alloc")["rows"]}
+        self.assertEqual(rows["step_site"]["flat_objects"], 2 * STEP_OBJECTS)
+        self.assertEqual(self.push(self.store, "--", "/no/such/program").status, 127)
+
+    def test_children_are_sessions_of_their_own(self):
+        result = self.push(self.store, "--service", "all", "--", harness.need("sh"), "-c",
+                           f"{harness.program('lifecycle')} leaf; {harness.program('lifecycle')} leaf; true")
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(len([command for command, in self.ask("SELECT command FROM sessions")
+                              if "leaf" in command and not command.startswith("/bin/sh") and " -c " not in command]), 2)
+
+    def test_the_walk_through_a_fleet_does_what_it_says(self):
+        harness.need("python3")
+        with open(FLEET, encoding="utf-8") as file:
+            blocks = blocks_of(file.read().replace("sleep 2\n", "sleep 6\n"))
+        session = Session(self.directory)
+        self.addCleanup(session.end)
+        said = [session.run(block) for block in blocks]
+        self.assertRegex(said[1], r"(?m)^1\.1 +1 .*\n1\.0 +1 ")
+        self.assertRegex(said[2], r"render")
+        self.assertRegex(said[3], r"\n\S+ +2 ")
+
+
+if __name__ == "__main__":
+    harness.main()

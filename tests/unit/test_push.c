@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a look at a process yields, where it runs, and what waits in a spool. */
+#include "push/session.h"
+#include "push/spool.h"
+
+#include "fail_allocations.h"
+#include "stacks.h"
+#include "temporary.h"
+
+#include <errno.h>
+
+static const struct stack first[] = {
+	{"main:1;read:2", 100, 4}, {"main:1;write:3", 50, 1}, {NULL, 0, 0}};
+static const struct stack second[] = {{"main:1;read:2", 130, 5},
+				      {"main:1;write:3", 50, 1},
+				      {"main:1;fresh:4", 7, 1},
+				      {NULL, 0, 0}};
+
+static struct hl_push_session *new_session(void)
+{
+	struct hl_push_session *session = hl_push_session_new("x.hl", 1, 0);
+
+	assert_non_null(session);
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
+		session->labels[i] = strdup("x");
+	return session;
+}
+
+static int64_t sum_of(const struct hl_push_look *look)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < look->window.row_count; i++)
+		sum += look->window.rows[i].inuse_bytes;
+	return sum;
+}
+
+static void a_look_yields_what_changed_since_the_one_before(void **state)
+{
+	struct hl_push_session *session = new_session();
+	struct hl_push_look look;
+
+	(void)state;
+	assert_int_equal(hl_push_session_look(session, profile_of("a", first, 0x10), 1000, 15000,
+					      false, &look),
+			 0);
+	assert_int_equal(look.window.row_count, 2);
+	assert_int_equal(look.window.stack_count, 2);
+	assert_int_equal(sum_of(&look), 150);
+	assert_true(look.window.until_ms > 31000);
+	assert_string_equal(look.window.stacks[0].frames, "main\tapp\t/src/app.c\t1\t\t0\n"
+							  "read\tapp\t/src/app.c\t2\t\t0\n");
+	int64_t read = look.window.stacks[0].stack;
+	hl_push_look_release(&look);
+
+	/* Addresses are no part of a stack's number. */
+	assert_int_equal(hl_push_session_look(session, profile_of("a", second, 0x77), 2000, 15000,
+					      true, &look),
+			 0);
+	assert_int_equal(look.window.stack_count, 1);
+	assert_int_equal(look.window.row_count, 2);
+	assert_int_equal(sum_of(&look), 37);
+	assert_int_equal(look.window.rows[0].stack, read);
+	assert_int_equal(look.window.rows[0].alloc_objects, 1);
+	assert_int_equal(look.window.ended_ms, 2000);
+	/* The profile has what was allocated since, and all that is in use. */
+	int64_t alloc = 0, inuse = 0;
+	for (size_t i = 0; i < look.profile->node_count; i++) {
+		alloc += look.profile->counters[i].alloc_bytes;
+		inuse += hl_profile_figure(&look.profile->counters[i], HL_VALUE_INUSE,
+					   HL_UNIT_BYTES);
+	}
+	assert_int_equal(alloc, 37);
+	assert_int_equal(inuse, 187);
+	hl_push_look_release(&look);
+
+	/* Stacks of another build that are gone are in use no more, and figures that begin again are all new. */
+	assert_int_equal(hl_push_session_look(session, profile_of("a", first, 0x10), 3000, 15000,
+					      false, &look),
+			 0);
+	assert_int_equal(sum_of(&look), -37);
+	for (size_t i = 0; i < look.window.row_count; i++)
+		if (look.window.rows[i].stack == read)
+			assert_int_equal(look.window.rows[i].alloc_bytes, 100);
+	hl_push_look_release(&look);
+	hl_push_session_free(session);
+}
+
+static int look_once(void)
+{
+	long limit = allocations_left;
+	struct hl_push_look look;
+
+	allocations_left = -1;
+	struct hl_push_session *session = new_session();
+	struct hl_profile *profile = profile_of("a", second, 0);
+	allocations_left = limit;
+	int r = hl_push_session_look(session, profile, 1000, 15000, false, &look);
+	hl_push_look_release(&look);
+	hl_push_session_free(session);
+	return r;
+}
+
+static void a_look_without_memory_fails_and_loses_none(void **state)
+{
+	(void)state;
+	FOR_EACH_FAILING_ALLOCATION(r, look_once())
+	assert_int_equal(r, -ENOMEM);
+}
+
+static void what_a_sink_has_is_not_sent_again(void **state)
+{
+	struct hl_push_session *session = new_session();
+	struct hl_push_look look;
+
+	(void)state;
+	assert_int_equal(
+		hl_push_session_look(session, profile_of("a", first, 0), 1, 1, false, &look), 0);
+	const struct hl_fleet_row row = look.window.rows[0];
+	hl_push_look_release(&look);
+	hl_push_session_forget(session);
+	const int64_t figures[] = {row.inuse_bytes, row.inuse_objects, row.alloc_bytes,
+				   row.alloc_objects};
+	assert_int_equal(hl_push_session_add(session, row.stack, figures), 0);
+	assert_int_equal(
+		hl_push_session_look(session, profile_of("a", first, 0), 2, 1, false, &look), 0);
+	assert_int_equal(look.window.row_count, 1);
+	assert_int_equal(sum_of(&look), 50);
+	hl_push_look_release(&look);
+	hl_push_session_free(session);
+}
+
+#define ID   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define UUID "2d9f6a51-7b1c-4a0e-9c55-0f6f3a1b2c3d"
+
+static void containers_and_pods_are_found_in_cgroups(void **state)
+{
+	static const struct {
+		const char *cgroups, *container, *pod;
+	} cases[] = {
+		{"0::/system.slice/docker-" ID ".scope\n", ID, ""},
+		{"12:cpu:/docker/" ID "\n0::/\n", ID, ""},
+		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-"
+		 "pod2d9f6a51_7b1c_4a0e_9c55_0f6f3a1b2c3d.slice/cri-containerd-" ID ".scope\n",
+		 ID, UUID},
+		{"3:memory:/kubepods/besteffort/pod" UUID "/" ID "\n", ID, UUID},
+		{"0::/machine.slice/libpod-" ID ".scope/container\n", ID, ""},
+		{"0::/user.slice/user-1000.slice/session-3.scope\n", "", ""},
+		{"0::/x/" ID "0\n", "", ""}, /* too long */
+		{"0::/podium\n", "", ""},
+		{"", "", ""},
+	};
+	char container[HL_PUSH_CONTAINER_MAX], pod[HL_PUSH_CONTAINER_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
+		hl_push_find_container(cases[i].cgroups, container, pod);
+		assert_string_equal(container, cases[i].container);
+		assert_string_equal(pod, cases[i].pod);
+	}
+}
+
+static void assert_first(struct hl_push_spool *spool, const char *expected)
+{
+	struct hl_error err = {0};
+	char *bytes;
+	size_t size;
+
+	assert_int_equal(hl_push_spool_first(spool, &bytes, &size, &err), 0);
+	assert_string_equal(bytes, expected);
+	assert_int_equal(size, strlen(expected));
+	free(bytes);
+}
+
+static void a_spool_keeps_the_newest_in_order(void **state)
+{
+	char directory[TEMPORARY_MAX], path[TEMPORARY_MAX + 16];
+	struct hl_push_spool *spool, *other;
+	struct hl_error err = {0};
+	uint64_t dropped = 0;
+	char *bytes;
+	size_t size;
+
+	(void)state;
+	assert_int_equal(make_temporary(directory), 0);
+	snprintf(path, sizeof(path), "%s/a/b", directory);
+	assert_int_equal(hl_push_spool_open(path, 10, &spool, &err), 0);
+	assert_int_equal(hl_push_spool_first(spool, &bytes, &size, &err), -ENOENT);
+	assert_int_equal(hl_push_spool_add(spool, "one", 3, &dropped, &err), 0);
+	assert_int_equal(hl_push_spool_add(spool, "two", 3, &dropped, &err), 0);
+	assert_int_equal(hl_push_spool_open(path, 10, &other, &err), -EBUSY);
+	assert_int_equal(dropped, 0);
+	assert_int_equal(hl_push_spool_add(spool, "three", 5, &dropped, &err), 0);
+	assert_int_equal(dropped, 1);
+	assert_first(spool, "two");
+	hl_push_spool_free(spool);
+	/* The next one finds what is left. */
+	err = (struct hl_error){0};
+	assert_int_equal(hl_push_spool_open(path, 10, &spool, &err), 0);
+	assert_int_equal(hl_push_spool_count(spool), 2);
+	assert_first(spool, "two");
+	hl_push_spool_pop(spool);
+	assert_first(spool, "three");
+	assert_int_equal(hl_push_spool_add(spool, "more than ten", 13, &dropped, &err), 0);
+	assert_int_equal(dropped, 3);
+	assert_int_equal(hl_push_spool_count(spool), 0);
+	hl_push_spool_free(spool);
+	assert_int_equal(remove_temporary(directory), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_look_yields_what_changed_since_the_one_before),
+		cmocka_unit_test(a_look_without_memory_fails_and_loses_none),
+		cmocka_unit_test(what_a_sink_has_is_not_sent_again),
+		cmocka_unit_test(containers_and_pods_are_found_in_cgroups),
+		cmocka_unit_test(a_spool_keeps_the_newest_in_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -7,6 +7,7 @@ from pathlib import Path
 from event_bars import event_figures
 from faults import faults_figures
 from figure import MIB, Figure, view_figure
+from fleet import fleet_figures
 from heap import heap_figures
 from holders import holders_figures
 from join import join_figures
@@ -204,4 +205,5 @@ def figures(results):
         *join_figures(results.join),
         *leaks_figures(results.leaks),
         *holders_figures(results.holders),
+        *fleet_figures(results.fleet),
     ]

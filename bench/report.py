@@ -38,6 +38,7 @@ class Results:
     heap: HeapWalk = None
     join: Joined = None
     leaks: dict = None
+    fleet: object = None
     holders: object = None
     load_before: tuple = field(default_factory=os.getloadavg)
 

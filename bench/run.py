@@ -20,6 +20,7 @@ sys.path.insert(0, str(TREE / "scripts"))
 
 from events import measure_events  # noqa: E402
 from faults import measure_faults  # noqa: E402
+from fleet import measure_fleet  # noqa: E402
 from heap import measure_heap  # noqa: E402
 from holders import measure_holders  # noqa: E402
 from join import measure_join  # noqa: E402
@@ -39,7 +40,7 @@ from workloads import Machine, RunFailed, TooSlow, timed_cases  # noqa: E402
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 CASES = [*timed_cases(), *server_cases(), *suite_cases()]
 PARTS = (*dict.fromkeys(case.part for case in CASES), "memory", "symbols", "views", "logs",
-         "events", "stacks", "faults", "tags", "heap", "join", "leaks", "holders")
+         "events", "stacks", "faults", "tags", "heap", "join", "leaks", "holders", "fleet")
 
 
 @dataclass
@@ -154,6 +155,7 @@ def measure_others(options, machine, heapline, results):
         "join": ("joining", "join", lambda: measure_join(machine, heapline)),
         "holders": ("holders", "holders", lambda: measure_holders(machine, heapline)),
         "leaks": ("lost blocks", "leaks", lambda: measure_leaks(machine, heapline)),
+        "fleet": ("a fleet", "fleet", lambda: measure_fleet(machine, heapline)),
         "faults": ("page faults", "faults", lambda: measure_faults(machine, heapline)),
     }
     for part, (title, place, measure) in others.items():

@@ -28,8 +28,8 @@ static uint64_t keep_days, row_limit = HL_EMIT_ROWS_DEFAULT;
 static double step_s;
 
 static const struct hl_option options[] = {
-	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://[USER:PASSWORD@]HOST[:PORT]/DATABASE",
-	 HL_OPTION_TEXT, &db, NULL},
+	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://HOST/DATABASE", HL_OPTION_TEXT, &db,
+	 NULL},
 	{"service", 0, "NAME", "only processes of this service", HL_OPTION_TEXT, &service, NULL},
 	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, &version, NULL},
 	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, &host, NULL},

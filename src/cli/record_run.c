@@ -2,6 +2,7 @@
 /* Options of recordings, their names, and what is said at the end; see record_run.h. */
 #include "cli/record_run.h"
 
+#include "base/clock.h"
 #include "base/names.h"
 #include "view/format.h"
 
@@ -30,6 +31,7 @@ static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
 static uint64_t log_segments = LOG_SEGMENTS;
 static bool events;
 static bool lossy;
+static double save_every_s = 1;
 static const char *output;
 static bool force;
 static bool quiet;
@@ -64,6 +66,9 @@ const struct hl_option hl_record_options[] = {
 	{"lossy", 0, NULL,
 	 "with a log: drop events instead of blocking a thread whose buffer is full",
 	 HL_OPTION_FLAG, &lossy, NULL},
+	{"save-every", 0, "SECONDS",
+	 "save the recording every SECONDS while the program runs (default: 1)", HL_OPTION_SECONDS,
+	 &save_every_s, NULL},
 	{"quiet", 'q', NULL, "print nothing at the end unless something went wrong", HL_OPTION_FLAG,
 	 &quiet, NULL},
 	{0},
@@ -77,7 +82,8 @@ static bool is_about_log(void)
 
 bool hl_record_has_options(void)
 {
-	return output || is_about_log() || sample_bytes || sizes || no_scripts || no_objects;
+	return output || is_about_log() || sample_bytes || sizes || no_scripts || no_objects ||
+	       save_every_s > 1;
 }
 
 bool hl_record_is_quiet(void)
@@ -87,6 +93,8 @@ bool hl_record_is_quiet(void)
 
 int hl_record_check_options(const struct hl_verb *verb)
 {
+	if (save_every_s < 1)
+		return hl_cli_usage_error(verb, "--save-every takes 1 or more");
 	mode = (int)hl_mode_of_word(mode);
 	/* What begins closed can be switched to a mode with a log. */
 	if (is_about_log() && mode != HL_MODE_CLOSED && !hl_mode_logs((enum hl_mode)mode))
@@ -109,6 +117,7 @@ struct hl_collector_settings hl_record_settings(char **command)
 		.log = {.segment_bytes = log_segment_bytes,
 			.segments_kept = (uint32_t)log_segments,
 			.events = events},
+		.save_every_ns = (uint64_t)(save_every_s * (double)HL_NS_PER_SECOND),
 		.command = command,
 	};
 }

@@ -32,6 +32,7 @@
 /* After a hello of the program that record started, and of what replaces it by exec: a recording
  * whose collector is killed before the next second names it all the same. */
 #define FIRST_SAVE_NS 20000000
+#define SAVE_EARLY_NS (HL_NS_PER_SECOND / 2) /* the timer may come a little before its second */
 
 /* Processes that have ended and could not be saved stay in memory for another try, at most this
  * many; of more, the oldest is given up. */
@@ -83,7 +84,8 @@ struct hl_collector {
 		ino_t inode;
 	} examined[EXAMINED_MAX]; /* programs that were searched for allocators */
 	uint32_t examined_count;
-	uint64_t next_save_ns;
+	uint64_t next_save_ns;	/* by what the last one cost */
+	uint64_t next_round_ns; /* by --save-every; new processes do not wait for it */
 	uint32_t revivals_seen; /* of the archive's directory */
 	hl_collector_ready_fn *ready;
 	void *ready_context;
@@ -107,6 +109,8 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	if (!collector)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	collector->settings = *settings;
+	if (!collector->settings.save_every_ns)
+		collector->settings.save_every_ns = HL_NS_PER_SECOND;
 	collector->archive.directory.fd = -1;
 	collector->reception.fd = collector->reception.reserve_fd = -1;
 	for (int i = 0; i < WAITING_MAX; i++)
@@ -722,6 +726,15 @@ static bool save_changed(struct hl_collector *collector)
 	return any;
 }
 
+/* Whether a process goes on of which nothing was saved yet. */
+static bool has_new(const struct hl_collector *collector)
+{
+	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
+		if (!it->end_ns && !it->saved)
+			return true;
+	return false;
+}
+
 static void on_second(struct hl_collector *collector)
 {
 	uint64_t expirations;
@@ -742,8 +755,9 @@ static void on_second(struct hl_collector *collector)
 		if (!it->end_ns && !hl_tracked_has_begun(it) &&
 		    now_ns - it->start_ns < HL_NS_PER_SECOND)
 			wait_ns = FIRST_SAVE_NS;
-	bool is_due = now_ns >= collector->next_save_ns;
-	if (!is_due && collector->next_save_ns - now_ns < wait_ns)
+	bool is_due = now_ns >= collector->next_save_ns &&
+		      (now_ns >= collector->next_round_ns || has_new(collector));
+	if (collector->next_save_ns > now_ns && collector->next_save_ns - now_ns < wait_ns)
 		wait_ns = collector->next_save_ns - now_ns;
 	if (wait_ns < HL_NS_PER_SECOND)
 		start_timer(collector, wait_ns);
@@ -764,6 +778,7 @@ static void on_second(struct hl_collector *collector)
 	}
 	cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	collector->next_save_ns = now_ns + SAVE_SHARE * cpu_ns;
+	collector->next_round_ns = now_ns + collector->settings.save_every_ns - SAVE_EARLY_NS;
 }
 
 /* ---- events ---- */

@@ -50,13 +50,13 @@ static void put_conditions(struct statement *sql, const struct hl_fleet_selectio
 	}
 }
 
-/* " AND session IN (...)": those that were watched at at_ms, or all. */
+/* "session IN (...)": those that ${selection} chooses and, where ${alive}, that were watched at at_ms. */
 static void put_sessions(struct statement *sql, const struct hl_fleet_selection *selection,
 			 bool alive)
 {
 	int64_t at = selection->at_ms;
 
-	fprintf(sql->out, " AND session IN (SELECT session FROM sessions");
+	fprintf(sql->out, "session IN (SELECT session FROM sessions");
 	put_conditions(sql, selection);
 	if (alive)
 		fprintf(sql->out,
@@ -67,33 +67,27 @@ static void put_sessions(struct statement *sql, const struct hl_fleet_selection 
 	putc(')', sql->out);
 }
 
-/* Which sessions count in a part of a union, and by what. */
-enum part {
-	INUSE,	    /* what is in use in those that were watched */
-	INUSE_EVER, /* the same in all */
-	ALLOC,	    /* what all allocated */
-};
-
-/* ${sign}: "" or "-". */
-static void put_part(struct statement *sql, const struct hl_fleet_selection *selection,
-		     const char *key, const char *stacks, enum part part, const char *table,
-		     const char *sign, int64_t after_ms, int64_t until_ms)
+/* " WHERE ...": rows of the sessions and ${stacks} that are chosen, those after ${after_ms} where that is not 0. */
+static void put_rows(struct statement *sql, const struct hl_fleet_selection *selection,
+		     const char *stacks, int64_t after_ms)
 {
-	bool inuse = part != ALLOC;
-
-	/* Zeroes are of the columns' type, which one kind of store insists on. */
-	fprintf(sql->out,
-		"SELECT %s AS k, %s%s AS a, %s%s AS b, %s%s AS c, %s%s AS d FROM %s WHERE 1 = 1",
-		key, inuse ? sign : "0 * ", "inuse_bytes", inuse ? sign : "0 * ", "inuse_objects",
-		inuse ? "0 * " : sign, "alloc_bytes", inuse ? "0 * " : sign, "alloc_objects",
-		table);
+	fputs(" WHERE ", sql->out);
+	put_sessions(sql, selection, false);
 	if (after_ms)
 		fprintf(sql->out, " AND ms > %" PRId64, after_ms);
-	if (until_ms)
-		fprintf(sql->out, " AND ms <= %" PRId64, until_ms);
 	if (stacks)
 		fprintf(sql->out, " AND stack IN (%s)", stacks);
-	put_sessions(sql, selection, part == INUSE);
+}
+
+/* "SELECT ${key} AS k, ... AS a, ... FROM ${table}": what was in use and allocated, each times a factor. */
+static void put_figures(struct statement *sql, const char *key, const char *inuse,
+			const char *alloc, const char *table)
+{
+	fprintf(sql->out,
+		"SELECT %s AS k, inuse_bytes * %s AS a, inuse_objects * %s AS b, alloc_bytes * %s "
+		"AS c, "
+		"alloc_objects * %s AS d FROM %s",
+		key, inuse, inuse, alloc, alloc, table);
 }
 
 static int64_t number(const char *cell)
@@ -179,30 +173,52 @@ static int take_sum(void *context, char **cells, size_t count)
 						     number(cells[4])});
 }
 
+/* "(session IN (...))" and the like, to be freed; NULL for want of memory. */
+static char *factor_of(const struct hl_fleet_store *store,
+		       const struct hl_fleet_selection *selection, const char *sign,
+		       const char *condition)
+{
+	struct statement sql;
+
+	if (statement_begin(&sql, store, NULL) < 0)
+		return NULL;
+	fprintf(sql.out, "(%s(", sign);
+	put_sessions(&sql, selection, true);
+	fprintf(sql.out, "%s))", condition);
+	if (fclose(sql.out) == 0)
+		return sql.text;
+	free(sql.text);
+	return NULL;
+}
+
 int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
 		       const char *key, const char *stacks, struct hl_fleet_sums *sums,
 		       struct hl_error *err)
 {
-	static const char and_also[] = " UNION ALL ";
 	int64_t at = selection->at_ms, since = selection->since_ms;
+	char later[48], allocated[96];
 	struct statement sql;
 
 	*sums = (struct hl_fleet_sums){0};
-	int r = statement_begin(&sql, store, err);
+	snprintf(later, sizeof(later), " AND ms > %" PRId64, at);
+	if (since)
+		snprintf(allocated, sizeof(allocated), "(ms > %" PRId64 " AND ms <= %" PRId64 ")",
+			 since, at);
+	else
+		snprintf(allocated, sizeof(allocated), "(-1 * (ms > %" PRId64 "))", at);
+	HL_FREED char *now = factor_of(store, selection, "", "");
+	HL_FREED char *not_yet = factor_of(store, selection, "-1 * ", later);
+	int r = now && not_yet ? statement_begin(&sql, store, err)
+			       : hl_error_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		return r;
 	/* What is in use at a moment is all that ever was, but for what changed later: old deltas need not be kept. */
 	fprintf(sql.out, "SELECT k, SUM(a), SUM(b), SUM(c), SUM(d) FROM (");
-	put_part(&sql, selection, key, stacks, INUSE, "totals", "", 0, 0);
-	fputs(and_also, sql.out);
-	put_part(&sql, selection, key, stacks, INUSE, "deltas", "-", at, 0);
-	fputs(and_also, sql.out);
-	put_part(&sql, selection, key, stacks, ALLOC, since ? "deltas" : "totals", "", since,
-		 since ? at : 0);
-	if (!since) {
-		fputs(and_also, sql.out);
-		put_part(&sql, selection, key, stacks, ALLOC, "deltas", "-", at, 0);
-	}
+	put_figures(&sql, key, now, since ? "0" : "1", "totals");
+	put_rows(&sql, selection, stacks, 0);
+	fputs(" UNION ALL ", sql.out);
+	put_figures(&sql, key, not_yet, allocated, "deltas");
+	put_rows(&sql, selection, stacks, since && since < at ? since : at);
 	fprintf(sql.out, ") GROUP BY k ORDER BY k");
 	return statement_ask(&sql, store, take_sum, sums, err);
 }
@@ -217,10 +233,11 @@ int hl_fleet_levels_read(struct hl_fleet_store *store, const struct hl_fleet_sel
 	if (r < 0)
 		return r;
 	fprintf(sql.out, "SELECT k, SUM(a), SUM(b), SUM(c), SUM(d) FROM (");
-	put_part(&sql, selection, "session", stacks, INUSE_EVER, "totals", "", 0, 0);
+	put_figures(&sql, "session", "1", "0", "totals");
+	put_rows(&sql, selection, stacks, 0);
 	fputs(" UNION ALL ", sql.out);
-	put_part(&sql, selection, "session", stacks, INUSE_EVER, "deltas", "-", selection->at_ms,
-		 0);
+	put_figures(&sql, "session", "-1", "0", "deltas");
+	put_rows(&sql, selection, stacks, selection->at_ms);
 	fprintf(sql.out, ") GROUP BY k ORDER BY k");
 	return statement_ask(&sql, store, take_sum, sums, err);
 }
@@ -272,14 +289,9 @@ int hl_fleet_steps_read(struct hl_fleet_store *store, const struct hl_fleet_sele
 		return r;
 	fprintf(sql.out, "SELECT session, ");
 	hl_fleet_put_quotient(store, sql.out, "ms", step_ms);
-	fprintf(sql.out,
-		" AS step, SUM(inuse_bytes), SUM(alloc_bytes) FROM deltas WHERE ms > %" PRId64
-		" AND ms <= %" PRId64,
-		selection->since_ms, selection->at_ms);
-	if (stacks)
-		fprintf(sql.out, " AND stack IN (%s)", stacks);
-	put_sessions(&sql, selection, false);
-	fprintf(sql.out, " GROUP BY session, step");
+	fprintf(sql.out, " AS step, SUM(inuse_bytes), SUM(alloc_bytes) FROM deltas");
+	put_rows(&sql, selection, stacks, selection->since_ms);
+	fprintf(sql.out, " AND ms <= %" PRId64 " GROUP BY session, step", selection->at_ms);
 	return statement_ask(&sql, store, take_step, steps, err);
 }
 
@@ -294,9 +306,8 @@ int hl_fleet_stacks_ask(struct hl_fleet_store *store, const struct hl_fleet_sele
 	if (r < 0)
 		return r;
 	fprintf(sql.out,
-		"SELECT stack, MAX(frames) FROM stacks WHERE stack IN (SELECT stack FROM totals "
-		"WHERE 1 = 1");
-	put_sessions(&sql, selection, false);
+		"SELECT stack, MAX(frames) FROM stacks WHERE stack IN (SELECT stack FROM totals");
+	put_rows(&sql, selection, NULL, 0);
 	fprintf(sql.out, ") GROUP BY stack");
 	return statement_ask(&sql, store, take, context, err);
 }

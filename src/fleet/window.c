@@ -21,21 +21,28 @@ void hl_fleet_window_release(struct hl_fleet_window *window)
 
 /* ---- cells ---- */
 
+/* Bytes at ${text} that are written as they are, most of which names consist of. */
+static size_t plain_bytes(const char *text)
+{
+	size_t count = 0;
+
+	while (text[count] >= ' ' && text[count] < 0x7f && text[count] != '\\')
+		count++;
+	return count;
+}
+
 void hl_fleet_put_cell(FILE *out, const char *text)
 {
-	static const char special[] = "\\\t\n", letters[] = "\\tn";
-
 	while (*text) {
-		const char *found = strchr(special, *text);
-		size_t bytes = (size_t)hl_utf8_length(text);
-		if (found)
-			fprintf(out, "\\%c", letters[found - special]);
-		else if ((unsigned char)*text < ' ' || *text == 0x7f)
-			putc(' ', out);
-		else if (!bytes)
-			fputs("\xef\xbf\xbd", out);
-		else
+		size_t bytes = plain_bytes(text);
+		if (!bytes && (unsigned char)*text >= 0x80)
+			bytes = (size_t)hl_utf8_length(text);
+		if (bytes)
 			fwrite(text, 1, bytes, out);
+		else if (*text == '\\' || *text == '\t' || *text == '\n')
+			fputs(*text == '\\' ? "\\\\" : *text == '\t' ? "\\t" : "\\n", out);
+		else
+			fputs((unsigned char)*text < 0x80 ? " " : "\xef\xbf\xbd", out);
 		text += bytes ? bytes : 1;
 	}
 }

@@ -266,9 +266,10 @@ struct hl_profile_selection {
 	uint32_t tid;	/* 0: every thread */
 	bool keep_rows; /* profile->rows are wanted */
 	struct hl_moment at;
-	unsigned jobs;	      /* threads that read a log; 0: as many as there are cores */
-	uint32_t **ret_nodes; /* of one process: the profile's node of each of its node ids, to be
+	unsigned jobs;		/* threads that read a log; 0: as many as there are cores */
+	uint32_t **ret_nodes;	/* of one process: the profile's node of each of its node ids, to be
 				 freed by the caller; NULL: not wanted */
+	size_t *ret_node_count; /* how many these are, id 0 included; NULL: not wanted */
 	struct hl_recording_filler *filler; /* of recordings that are directories; NULL: none */
 	struct hl_file_finder *files;	    /* NULL: files are where their paths say */
 	const struct hl_known_names *names; /* what is in them needs no files; NULL: nothing */

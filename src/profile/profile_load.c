@@ -548,6 +548,8 @@ int hl_profile_load(const struct hl_recording *recording,
 			nodes[i] = final_ids[source->nodes[i]];
 		if (nodes)
 			*loading.selection.ret_nodes = nodes;
+		if (nodes && loading.selection.ret_node_count)
+			*loading.selection.ret_node_count = count + 1;
 		r = nodes ? 0 : -ENOMEM;
 	}
 	if (r == 0)

@@ -24,6 +24,7 @@ struct hl_push {
 	struct hl_push_spool *spool;
 	struct hl_push_session **sessions;
 	size_t count, capacity;
+	struct hl_push_stacks told;
 	uint32_t *done; /* of the one recording: sequence numbers of processes that have ended */
 	size_t done_count, done_capacity;
 	int64_t last_ms;	  /* of the round before; 0: none */
@@ -77,6 +78,7 @@ static void note_back(struct hl_push *push)
 /* Sums of what the sink has are not what sessions believe: they ask again. */
 static void forget_sessions(struct hl_push *push)
 {
+	hl_push_stacks_release(&push->told);
 	for (size_t i = 0; push->sink->kind->recall && i < push->count; i++)
 		hl_push_session_forget(push->sessions[i]);
 }
@@ -222,7 +224,10 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 	struct hl_error why = {0};
 	bool ended = false;
 
-	int r = hl_push_session_read(session, &push->settings->labels, &profile, &ended, &why);
+	/* A sink without a memory of its own gets all that is in use each time. */
+	bool wants_profile = !push->sink->kind->recall || !session->is_seen || !session->is_known;
+	int r = hl_push_session_read(session, &push->settings->labels, wants_profile, &profile,
+				     &ended, &why);
 	if (r == -ENOENT || r == -ENODATA || r == -ESRCH) { /* nothing is saved yet, or any more */
 		*ret_done = !session->is_seen;
 		return 0;
@@ -241,8 +246,8 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 		hl_profile_free(profile);
 		return r == -EAGAIN ? 0 : r;
 	}
-	r = hl_push_session_look(session, profile, now_ms(), push->settings->every_ms, ended,
-				 &look);
+	r = hl_push_session_look(session, profile, &push->told, now_ms(), push->settings->every_ms,
+				 ended, &look);
 	if (r == 0)
 		r = encode_and_deliver(push, &look);
 	*ret_done = ended || !session->is_seen;
@@ -399,6 +404,7 @@ void hl_push_free(struct hl_push *push)
 		hl_push_session_free(push->sessions[i]);
 	hl_push_sink_free(push->sink);
 	hl_push_spool_free(push->spool);
+	hl_push_stacks_release(&push->told);
 	free(push->sessions);
 	free(push->done);
 	free(push);

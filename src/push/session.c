@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What changed in a process since the last look; see session.h. */
+/* One recorded process, its labels and its figures; see session.h. */
 #include "push/session.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/names.h"
 #include "open/open.h"
 #include "process/process.h"
 #include "profile/filter.h"
+#include "recording/recording_files.h"
 
 #define XXH_INLINE_ALL
+#include <fcntl.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #define MS_PER_NS 1000000
-#define SLACK_MS  5000 /* a look may be late by as much */
 
 /* ---- sessions ---- */
 
@@ -37,6 +40,8 @@ void hl_push_session_forget(struct hl_push_session *session)
 {
 	session->is_known = false;
 	session->count = 0;
+	free(session->stacks);
+	session->stacks = NULL;
 	hl_index_release(&session->index);
 }
 
@@ -52,18 +57,26 @@ void hl_push_session_free(struct hl_push_session *session)
 	free(session);
 }
 
-/* The figures of ${stack}, zero when it is new; NULL for want of memory. */
-static struct hl_push_figures *find_figures(struct hl_push_session *session, int64_t stack)
+struct hl_push_figures *hl_push_figures_find(const struct hl_push_session *session, int64_t stack)
 {
 	uint32_t hash = (uint32_t)stack, at = hash, id;
 
 	while ((id = hl_index_next(&session->index, hash, &at)))
 		if (session->figures[id - 1].stack == stack)
 			return &session->figures[id - 1];
+	return NULL;
+}
+
+struct hl_push_figures *hl_push_figures_add(struct hl_push_session *session, int64_t stack)
+{
+	struct hl_push_figures *known = hl_push_figures_find(session, stack);
+
+	if (known)
+		return known;
 	if (HL_ARRAY_APPEND(session->figures, session->count, session->capacity,
 			    (struct hl_push_figures){.stack = stack}) < 0)
 		return NULL;
-	if (hl_index_add(&session->index, hash, (uint32_t)session->count) < 0) {
+	if (hl_index_add(&session->index, (uint32_t)stack, (uint32_t)session->count) < 0) {
 		session->count--;
 		return NULL;
 	}
@@ -72,14 +85,11 @@ static struct hl_push_figures *find_figures(struct hl_push_session *session, int
 
 int hl_push_session_add(struct hl_push_session *session, int64_t stack, const int64_t figures[4])
 {
-	struct hl_push_figures *known = find_figures(session, stack);
+	struct hl_push_figures *known = hl_push_figures_add(session, stack);
 
 	if (!known)
 		return -ENOMEM;
-	known->inuse_bytes = figures[0];
-	known->inuse_objects = figures[1];
-	known->alloc_bytes = figures[2];
-	known->alloc_objects = figures[3];
+	memcpy(known->taken, figures, sizeof(known->taken));
 	return 0;
 }
 
@@ -156,18 +166,135 @@ static int64_t make_id(const struct hl_push_session *session, const struct hl_pr
 	return length < 0 ? 0 : (int64_t)(XXH3_64bits(text, (size_t)length) & INT64_MAX);
 }
 
-int hl_push_session_read(struct hl_push_session *session, const struct hl_push_labels *given,
-			 struct hl_profile **ret_profile, bool *ret_ended, struct hl_error *err)
+/* ---- reading ---- */
+
+/* The file of the process within its recording, open; -1 when there is none. */
+static int open_file(const struct hl_push_session *session)
 {
-	const struct hl_profile_selection selection = {
-		.pid = (uint32_t)session->pid, .by_sequence = true, .sequence = session->sequence};
+	HL_FREED char *path = NULL;
+
+	if (asprintf(&path, "%s/" HL_PROCESS_FILE, session->recording, session->sequence,
+		     (uint32_t)session->pid) < 0)
+		return -1;
+	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+/* When it was written; 0 where that cannot be told. */
+static uint64_t written_ns(int fd)
+{
+	struct stat status;
+
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return 0;
+	return (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
+	       (uint64_t)status.st_mtim.tv_nsec;
+}
+
+/* Sums up the values of ${process} by stack. -ESTALE when there are stacks that are not known. */
+static int add_values(struct hl_push_session *session, const struct hl_recording_process *process)
+{
+	if (process->node_count + (size_t)1 != session->stack_count)
+		return -ESTALE;
+	for (size_t i = 0; i < session->count; i++)
+		memset(session->figures[i].now, 0, sizeof(session->figures[i].now));
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		struct hl_push_figures *figures =
+			value->node < session->stack_count
+				? hl_push_figures_find(session, session->stacks[value->node])
+				: NULL;
+		if (!figures)
+			return -ESTALE;
+		figures->now[0] += (int64_t)(value->alloc_bytes - value->free_bytes);
+		figures->now[1] += (int64_t)(value->alloc_objects - value->free_objects);
+		figures->now[2] += (int64_t)value->alloc_bytes;
+		figures->now[3] += (int64_t)value->alloc_objects;
+	}
+	return 0;
+}
+
+/* Takes the figures of known stacks alone. 0; -ESTALE when that is not enough. */
+static int read_values(struct hl_push_session *session, bool *ret_ended)
+{
+	HL_CLEANUP(hl_recording_process_release) struct hl_recording_process process = {0};
+	HL_CLOSED int fd = open_file(session);
+	uint64_t saved_ns = written_ns(fd);
+
+	if (!session->stacks || !saved_ns)
+		return -ESTALE;
+	if (saved_ns == session->saved_ns) {
+		for (size_t i = 0; i < session->count; i++)
+			memcpy(session->figures[i].now, session->figures[i].taken,
+			       sizeof(session->figures[i].now));
+		*ret_ended = false;
+		return 0;
+	}
+	int r = hl_recording_read_process(fd, session->recording, &process, NULL);
+	if (r == 0)
+		r = add_values(session, &process);
+	for (size_t i = 0; r < 0 && i < session->count; i++)
+		memset(session->figures[i].now, 0, sizeof(session->figures[i].now));
+	if (r < 0)
+		return -ESTALE;
+	session->saved_ns = saved_ns;
+	*ret_ended = process.complete;
+	return 0;
+}
+
+/* Notes the stacks of the recorder's own nodes, which are those ${nodes} of ${profile}, for read_values(). */
+static int note_stacks(struct hl_push_session *session, const struct hl_profile *profile,
+		       const uint32_t *nodes, size_t count)
+{
+	HL_FREED int64_t *numbers = hl_push_number_stacks(profile);
+
+	free(session->stacks);
+	session->stacks = count ? calloc(count, sizeof(*session->stacks)) : NULL;
+	session->stack_count = count;
+	if (!numbers || (count && !session->stacks))
+		return -ENOMEM;
+	for (size_t i = 1; i < count; i++)
+		session->stacks[i] = nodes[i] < profile->node_count ? numbers[nodes[i]] : 0;
+	return 0;
+}
+
+static int read_profile(struct hl_push_session *session, struct hl_profile **ret_profile,
+			struct hl_error *err)
+{
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_FREED uint32_t *nodes = NULL;
+	HL_CLOSED int fd = open_file(session);
+	size_t count = 0;
+	const struct hl_profile_selection selection = {.pid = (uint32_t)session->pid,
+						       .by_sequence = true,
+						       .sequence = session->sequence,
+						       .ret_nodes = &nodes,
+						       .ret_node_count = &count};
 	/* Stacks are as views show them. */
 	const struct hl_filter filter = {.fold_plumbing = true};
+
+	/* Of the file before it is read: what is saved meanwhile is read again. */
+	session->saved_ns = written_ns(fd);
+	int r = hl_open_profile(session->recording, &selection, &profile, err);
+	const struct hl_node_ids follow = {nodes, count};
+	if (r == 0)
+		r = hl_filter_apply(&filter, profile, nodes ? &follow : NULL, err);
+	if (r == 0)
+		r = note_stacks(session, profile, nodes, count);
+	if (r == 0)
+		*ret_profile = HL_TAKE(profile);
+	return r;
+}
+
+int hl_push_session_read(struct hl_push_session *session, const struct hl_push_labels *given,
+			 bool wants_profile, struct hl_profile **ret_profile, bool *ret_ended,
+			 struct hl_error *err)
+{
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 
-	int r = hl_open_profile(session->recording, &selection, &profile, err);
-	if (r == 0)
-		r = hl_filter_apply(&filter, profile, NULL, err);
+	*ret_profile = NULL;
+	if (!wants_profile && read_values(session, ret_ended) == 0)
+		return 0;
+	int r = read_profile(session, &profile, err);
 	if (r < 0)
 		return r;
 	if (!session->id) {
@@ -183,188 +310,4 @@ int hl_push_session_read(struct hl_push_session *session, const struct hl_push_l
 	*ret_ended = profile->processes[0].complete || !profile->running;
 	*ret_profile = HL_TAKE(profile);
 	return 0;
-}
-
-/* ---- looks ---- */
-
-/* Numbers of frames and stacks are made of names alone, so that they are the same on every host and in every build. */
-static uint64_t hash_text(const char *text, uint64_t seed)
-{
-	return XXH3_64bits_withSeed(text, strlen(text), seed);
-}
-
-static uint64_t hash_frame(const struct hl_profile *profile, const struct hl_profile_frame *frame)
-{
-	const struct hl_profile_function *function = &profile->functions[frame->function];
-	const char *module = hl_profile_text(profile, profile->modules[function->module].path);
-	uint64_t hash = hash_text(hl_profile_text(profile, function->name), frame->line);
-
-	hash = hash_text(hl_path_basename(module), hash);
-	hash = hash_text(hl_profile_text(profile, function->file), hash);
-	return hash_text(hl_profile_text(profile, frame->file), hash);
-}
-
-/* By node, to be freed; NULL for want of memory. */
-static int64_t *number_stacks(const struct hl_profile *profile)
-{
-	HL_FREED uint64_t *frames = calloc(profile->frame_count + 1, sizeof(*frames));
-	int64_t *stacks = calloc(profile->node_count + 1, sizeof(*stacks));
-
-	if (!frames || !stacks) {
-		free(stacks);
-		return NULL;
-	}
-	for (size_t i = 0; i < profile->frame_count; i++)
-		frames[i] = hash_frame(profile, &profile->frames[i]);
-	for (size_t i = 1; i < profile->node_count; i++) {
-		const struct hl_profile_node *node = &profile->nodes[i];
-		const uint64_t pair[] = {(uint64_t)stacks[node->parent], frames[node->frame]};
-		stacks[i] = (int64_t)(XXH3_64bits(pair, sizeof(pair)) & INT64_MAX);
-	}
-	return stacks;
-}
-
-static void put_name(FILE *out, const char *name)
-{
-	for (; *name; name++)
-		putc(*name == '\t' || *name == '\n' ? ' ' : *name, out);
-}
-
-/* See struct hl_fleet_stack. */
-static void put_frames(FILE *out, const struct hl_profile *profile, uint32_t node)
-{
-	if (profile->nodes[node].parent)
-		put_frames(out, profile, profile->nodes[node].parent);
-	const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
-	const struct hl_profile_function *function = &profile->functions[frame->function];
-	put_name(out, hl_profile_text(profile, function->name));
-	putc('\t', out);
-	put_name(out, hl_path_basename(
-			      hl_profile_text(profile, profile->modules[function->module].path)));
-	putc('\t', out);
-	put_name(out, hl_profile_text(profile, frame->file));
-	fprintf(out, "\t%u\t", frame->line);
-	if (function->file != frame->file)
-		put_name(out, hl_profile_text(profile, function->file));
-	fprintf(out, "\t%u%s\n", function->line,
-		profile->modules[function->module].script ? "\tscript" : "");
-}
-
-/* Sums up what each stack has now. Nodes with the same names count at the first of them. */
-static int take_figures(struct hl_push_session *session, struct hl_profile *profile,
-			const int64_t *stacks)
-{
-	for (uint32_t i = 0; i < profile->node_count; i++) {
-		struct hl_profile_counters *counters = &profile->counters[i];
-		struct hl_push_figures *figures;
-		if (!i || !hl_profile_counters_any(counters))
-			continue;
-		figures = find_figures(session, stacks[i]);
-		if (!figures)
-			return -ENOMEM;
-		if (!figures->node)
-			figures->node = i;
-		figures->now[0] += counters->alloc_bytes - counters->free_bytes;
-		figures->now[1] += counters->alloc_objects - counters->free_objects;
-		figures->now[2] += counters->alloc_bytes;
-		figures->now[3] += counters->alloc_objects;
-		*counters = (struct hl_profile_counters){0};
-	}
-	return 0;
-}
-
-/* What was allocated since: after 'ctl reset' figures begin at 0 again. */
-static int64_t grown(int64_t before, int64_t now)
-{
-	return now >= before ? now - before : now;
-}
-
-/* Adds the row of one stack, and makes its figures those that were taken. */
-static int add_row(struct hl_push_look *look, struct hl_push_figures *figures)
-{
-	const int64_t *now = figures->now;
-	const struct hl_fleet_row row = {
-		.stack = figures->stack,
-		.inuse_bytes = now[0] - figures->inuse_bytes,
-		.inuse_objects = now[1] - figures->inuse_objects,
-		.alloc_bytes = grown(figures->alloc_bytes, now[2]),
-		.alloc_objects = grown(figures->alloc_objects, now[3]),
-	};
-	struct hl_fleet_window *window = &look->window;
-
-	if (figures->node)
-		look->profile->counters[figures->node] = (struct hl_profile_counters){
-			.alloc_bytes = row.alloc_bytes,
-			.alloc_objects = row.alloc_objects,
-			.free_bytes = row.alloc_bytes - now[0],
-			.free_objects = row.alloc_objects - now[1],
-		};
-	figures->inuse_bytes = now[0];
-	figures->inuse_objects = now[1];
-	figures->alloc_bytes = now[2];
-	figures->alloc_objects = now[3];
-	memset(figures->now, 0, sizeof(figures->now));
-	return row.inuse_bytes || row.inuse_objects || row.alloc_bytes || row.alloc_objects
-		       ? HL_ARRAY_APPEND(window->rows, window->row_count, window->row_capacity, row)
-		       : 0;
-}
-
-/* Writes the frames of the stacks from number ${first} on, which are new. */
-static int add_stacks(struct hl_push_session *session, size_t first, struct hl_push_look *look)
-{
-	struct hl_fleet_window *window = &look->window;
-	size_t size;
-	FILE *out = open_memstream(&look->texts, &size);
-	int r = out ? 0 : -ENOMEM;
-
-	for (size_t i = first; r == 0 && i < session->count; i++) {
-		const struct hl_push_figures *figures = &session->figures[i];
-		fflush(out); /* so that size is known: where the text begins */
-		r = HL_ARRAY_APPEND(window->stacks, window->stack_count, window->stack_capacity,
-				    (struct hl_fleet_stack){figures->stack, (const char *)size});
-		put_frames(out, look->profile, figures->node);
-		putc('\0', out);
-	}
-	if (out && fclose(out) != 0)
-		r = -ENOMEM;
-	for (size_t i = 0; i < window->stack_count; i++)
-		window->stacks[i].frames =
-			r == 0 ? look->texts + (size_t)window->stacks[i].frames : "";
-	return r;
-}
-
-int hl_push_session_look(struct hl_push_session *session, struct hl_profile *profile,
-			 int64_t now_ms, int64_t every_ms, bool ended,
-			 struct hl_push_look *ret_look)
-{
-	HL_FREED int64_t *stacks = NULL;
-	size_t known = session->count;
-
-	*ret_look = (struct hl_push_look){
-		.profile = profile,
-		.window = {.session = session->id,
-			   .began_ms = session->began_ms,
-			   .ms = now_ms,
-			   .until_ms = now_ms + 2 * every_ms + SLACK_MS,
-			   .ended_ms = ended ? now_ms : 0},
-	};
-	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
-		ret_look->window.labels[i] = session->labels[i];
-	stacks = number_stacks(profile);
-	int r = stacks ? take_figures(session, profile, stacks) : -ENOMEM;
-	if (r == 0)
-		r = add_stacks(session, known, ret_look);
-	for (size_t i = 0; r == 0 && i < session->count; i++) {
-		r = add_row(ret_look, &session->figures[i]);
-		session->figures[i].node = 0;
-	}
-	return r;
-}
-
-void hl_push_look_release(struct hl_push_look *look)
-{
-	hl_fleet_window_release(&look->window);
-	hl_profile_free(look->profile);
-	free(look->texts);
-	*look = (struct hl_push_look){0};
 }

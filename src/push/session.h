@@ -14,9 +14,9 @@
 
 struct hl_push_figures {
 	int64_t stack;
-	int64_t inuse_bytes, inuse_objects, alloc_bytes, alloc_objects; /* that were taken */
-	int64_t now[4]; /* the same, of the look at hand */
-	uint32_t node;	/* of the look's profile, which has `now`; 0: none */
+	/* In use: bytes, objects; allocated: bytes, objects. As they were taken, and of the look at hand. */
+	int64_t taken[4], now[4];
+	uint32_t node; /* of the look's profile, which has `now`; 0: none */
 };
 
 struct hl_push_session {
@@ -31,15 +31,28 @@ struct hl_push_session {
 	struct hl_push_figures *figures;
 	size_t count, capacity;
 	struct hl_index index; /* of figures by stack; ids are indices + 1 */
+	/* By the recorder's own ids of nodes, for as long as no new ones come; NULL: not known. */
+	int64_t *stacks;
+	size_t stack_count;
+	uint64_t saved_ns; /* when what was read last was written, CLOCK_REALTIME */
 };
 
 /* What one look yields. */
 struct hl_push_look {
 	struct hl_fleet_window window;
-	struct hl_profile *
-		profile; /* its counters are what was allocated since the look before, and what is in use */
+	/* Its counters are what was allocated since the look before, and what is in use. NULL: it was not read. */
+	struct hl_profile *profile;
 	char *texts; /* that the window's frames lie in */
 };
+
+/* The stacks that a sink was told the frames of. Zero-initialize for none. */
+struct hl_push_stacks {
+	int64_t *all;
+	size_t count, capacity;
+	struct hl_index index; /* by stack; ids are indices + 1 */
+};
+
+void hl_push_stacks_release(struct hl_push_stacks *stacks);
 
 /* Labels that the user gives; NULL: as the process has it. */
 struct hl_push_labels {
@@ -57,20 +70,34 @@ int hl_push_session_add(struct hl_push_session *session, int64_t stack, const in
 void hl_push_session_forget(struct hl_push_session *session);
 
 /*
- * Reads the session's process from its recording and fills its labels in when they are not known yet. *${ret_ended}: it has ended. To be
- * freed. 0 or a negative errno with a sentence; -EINVAL for labels that cannot be stored.
+ * Reads the session's process from its recording and fills its labels in when they are not known yet. *${ret_profile}, to be freed, is NULL
+ * where only figures of known stacks have changed, unless ${wants_profile}: naming functions takes most of the time. *${ret_ended}: it has
+ * ended. 0 or a negative errno with a sentence; -EINVAL for labels that cannot be stored.
  */
 int hl_push_session_read(struct hl_push_session *session, const struct hl_push_labels *given,
-			 struct hl_profile **ret_profile, bool *ret_ended, struct hl_error *err);
+			 bool wants_profile, struct hl_profile **ret_profile, bool *ret_ended,
+			 struct hl_error *err);
 
 /*
- * What changed since the last look, in ${ret_look}, which takes over ${profile}; what the session knows is then as the look says. ${now_ms}:
- * CLOCK_REALTIME; ${every_ms} until the next look. 0 or -ENOMEM, after which the session is to be forgotten. To be released in any case.
+ * What changed since the last look, in ${ret_look}, which takes over ${profile}, just read; what the session knows is then as the look
+ * says. Frames are those of stacks that are not in ${told}, to which they are added. ${now_ms}: CLOCK_REALTIME; ${every_ms} until the next look. 0 or -ENOMEM, after which the session is to be forgotten. To be
+ * released in any case.
  */
 int hl_push_session_look(struct hl_push_session *session, struct hl_profile *profile,
-			 int64_t now_ms, int64_t every_ms, bool ended,
+			 struct hl_push_stacks *told, int64_t now_ms, int64_t every_ms, bool ended,
 			 struct hl_push_look *ret_look);
 void hl_push_look_release(struct hl_push_look *look);
+
+/* ---- parts ---- */
+
+/* NULL if there are none. */
+struct hl_push_figures *hl_push_figures_find(const struct hl_push_session *session, int64_t stack);
+
+/* The same, zero when they are new; NULL for want of memory. */
+struct hl_push_figures *hl_push_figures_add(struct hl_push_session *session, int64_t stack);
+
+/* The number of each node's stack, which is made of names alone: the same on every host and in every build. To be freed; NULL for want of memory. */
+int64_t *hl_push_number_stacks(const struct hl_profile *profile);
 
 /* ---- where a process runs ---- */
 

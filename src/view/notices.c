@@ -234,9 +234,7 @@ void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *
 			       "a snapshot, taken while the recording went on: what came after "
 			       "it is not in its figures");
 	else if (profile->running)
-		hl_notices_add(notices,
-			       "running: figures are those of the recording's last save, which "
-			       "comes once a second");
+		hl_notices_add(notices, "running: figures are those of the recording's last save");
 	else if (!profile->complete && !profile->imported)
 		hl_notices_warn(notices, "INCOMPLETE: the recording was interrupted; figures are "
 					 "those of its last save");

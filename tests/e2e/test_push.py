@@ -192,6 +192,19 @@ class Recordings(PushCase):
             self.assertIn(result.status, (0, 1))  # old servers delete nothing, and that is said
             self.assertIn("--keep" if result.status else "", result.stderr)
 
+    def test_a_recording_is_followed_to_its_end(self):
+        """Most looks read figures of known stacks alone; what they add up to is the whole."""
+        recording = self.path("grows.hl")
+        script = ("import json, time\nkept = []\nfor i in range(12):\n    kept.append([str(j) for j in range(i * 200)])\n"
+                  "    kept.append(json.dumps(kept)) if i % 4 == 3 else None\n    time.sleep(0.3)\n")
+        with subprocess.Popen(harness.record_command(recording, [harness.need("python3"), "-c", script]),
+                              env=dict(os.environ, **self.environment), stderr=subprocess.DEVNULL) as recorder:
+            harness.wait_until(lambda: os.path.exists(recording), "the recording")
+            self.push_well(self.store, *OFTEN, recording)
+            recorder.wait(harness.TIMEOUT_S)
+        self.assertGreater(self.ask("SELECT COUNT(DISTINCT ms) FROM deltas")[0][0], 2)
+        self.assert_equals_views(recording, self.store)
+
     def test_every_view_opens_a_store(self):
         recording = self.record_program()
         self.push_well(self.store, "--service", "shop", recording)
@@ -297,7 +310,7 @@ class Recordings(PushCase):
             os.close(read)
 
 
-class Processes(PushCase):
+class ProcessCase(PushCase):
     """A program that allocates when it is told, and a pusher beside it."""
 
     def setUp(self):
@@ -370,6 +383,8 @@ class Processes(PushCase):
             total += profile.top("alloc_space").get("step_site", (0, 0))[0]
         return total
 
+
+class Processes(ProcessCase):
     def test_changes_of_a_process_are_stored_until_it_ends(self):
         pusher = self.start_push(self.store, "--service", "shop")
         self.wait_for(1)
@@ -400,7 +415,7 @@ class Processes(PushCase):
         pusher.send_signal(signal.SIGTERM)
         self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0)
         self.assertEqual(self.stored("alloc_bytes"), 4 * STEP_BYTES)
-        self.assertEqual(self.ask("SELECT COUNT(*) FROM sessions"), [(1,)])
+        self.assertEqual(self.ask(f"SELECT COUNT(*) FROM sessions WHERE pid = '{self.pid}'"), [(1,)])
 
     def test_an_outage_loses_nothing_and_is_said_once(self):
         for mood in ("fail", "cut", "gone"):
@@ -519,6 +534,25 @@ class Processes(PushCase):
             result = harness.run([HEAPLINE, "push", *arguments], env=self.environment, cwd=self.directory)
             self.assertEqual(result.status, status, arguments)
             self.assertIn(why, result.stderr)
+
+
+class RareSaves(ProcessCase):
+    def test_saves_can_be_rare_and_nothing_is_missing_at_the_end(self):
+        self.end()
+        command = harness.record_command(self.recording, [harness.program("steps")], options=("--save-every", "3600"))
+        self.recorder = self.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.step()
+        pid, = harness.children_of(self.recorder.pid)
+        status = [HEAPLINE, "ctl", "-p", str(pid), "status", "--json"]
+        harness.wait_until(lambda: "step_site" in harness.run([HEAPLINE, "top", self.recording]).stdout, "the first save")
+        self.step()
+        self.step()
+        known = json.loads(harness.run(status, env=self.environment).stdout)["rows"][0]["inuse_bytes"]
+        self.assertGreaterEqual(known, 3 * STEP_BYTES)
+        self.assertLess(harness.top_rows(self.recording, "inuse")["step_site"]["flat_bytes"], 3 * STEP_BYTES)
+        self.end()
+        self.assertEqual(harness.top_rows(self.recording, "inuse")["step_site"]["flat_bytes"], 3 * STEP_BYTES)
+        self.kill(self.recorder)
 
 
 class Relay:

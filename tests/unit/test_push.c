@@ -38,11 +38,12 @@ static int64_t sum_of(const struct hl_push_look *look)
 static void a_look_yields_what_changed_since_the_one_before(void **state)
 {
 	struct hl_push_session *session = new_session();
+	struct hl_push_stacks told = {0};
 	struct hl_push_look look;
 
 	(void)state;
-	assert_int_equal(hl_push_session_look(session, profile_of("a", first, 0x10), 1000, 15000,
-					      false, &look),
+	assert_int_equal(hl_push_session_look(session, profile_of("a", first, 0x10), &told, 1000,
+					      15000, false, &look),
 			 0);
 	assert_int_equal(look.window.row_count, 2);
 	assert_int_equal(look.window.stack_count, 2);
@@ -54,8 +55,8 @@ static void a_look_yields_what_changed_since_the_one_before(void **state)
 	hl_push_look_release(&look);
 
 	/* Addresses are no part of a stack's number. */
-	assert_int_equal(hl_push_session_look(session, profile_of("a", second, 0x77), 2000, 15000,
-					      true, &look),
+	assert_int_equal(hl_push_session_look(session, profile_of("a", second, 0x77), &told, 2000,
+					      15000, true, &look),
 			 0);
 	assert_int_equal(look.window.stack_count, 1);
 	assert_int_equal(look.window.row_count, 2);
@@ -75,28 +76,31 @@ static void a_look_yields_what_changed_since_the_one_before(void **state)
 	hl_push_look_release(&look);
 
 	/* Stacks of another build that are gone are in use no more, and figures that begin again are all new. */
-	assert_int_equal(hl_push_session_look(session, profile_of("a", first, 0x10), 3000, 15000,
-					      false, &look),
+	assert_int_equal(hl_push_session_look(session, profile_of("a", first, 0x10), &told, 3000,
+					      15000, false, &look),
 			 0);
 	assert_int_equal(sum_of(&look), -37);
 	for (size_t i = 0; i < look.window.row_count; i++)
 		if (look.window.rows[i].stack == read)
 			assert_int_equal(look.window.rows[i].alloc_bytes, 100);
 	hl_push_look_release(&look);
+	hl_push_stacks_release(&told);
 	hl_push_session_free(session);
 }
 
 static int look_once(void)
 {
 	long limit = allocations_left;
+	struct hl_push_stacks told = {0};
 	struct hl_push_look look;
 
 	allocations_left = -1;
 	struct hl_push_session *session = new_session();
 	struct hl_profile *profile = profile_of("a", second, 0);
 	allocations_left = limit;
-	int r = hl_push_session_look(session, profile, 1000, 15000, false, &look);
+	int r = hl_push_session_look(session, profile, &told, 1000, 15000, false, &look);
 	hl_push_look_release(&look);
+	hl_push_stacks_release(&told);
 	hl_push_session_free(session);
 	return r;
 }
@@ -111,11 +115,13 @@ static void a_look_without_memory_fails_and_loses_none(void **state)
 static void what_a_sink_has_is_not_sent_again(void **state)
 {
 	struct hl_push_session *session = new_session();
+	struct hl_push_stacks told = {0};
 	struct hl_push_look look;
 
 	(void)state;
 	assert_int_equal(
-		hl_push_session_look(session, profile_of("a", first, 0), 1, 1, false, &look), 0);
+		hl_push_session_look(session, profile_of("a", first, 0), &told, 1, 1, false, &look),
+		0);
 	const struct hl_fleet_row row = look.window.rows[0];
 	hl_push_look_release(&look);
 	hl_push_session_forget(session);
@@ -123,10 +129,12 @@ static void what_a_sink_has_is_not_sent_again(void **state)
 				   row.alloc_objects};
 	assert_int_equal(hl_push_session_add(session, row.stack, figures), 0);
 	assert_int_equal(
-		hl_push_session_look(session, profile_of("a", first, 0), 2, 1, false, &look), 0);
+		hl_push_session_look(session, profile_of("a", first, 0), &told, 2, 1, false, &look),
+		0);
 	assert_int_equal(look.window.row_count, 1);
 	assert_int_equal(sum_of(&look), 50);
 	hl_push_look_release(&look);
+	hl_push_stacks_release(&told);
 	hl_push_session_free(session);
 }
 

@@ -35,7 +35,7 @@ static const struct hl_option options[] = {
 	 &given[HL_CHECK_GROWTH], NULL},
 	{"rss", 0, "BYTES", "limit the resident memory of the process", HL_OPTION_TEXTS,
 	 &given[HL_CHECK_RSS], NULL},
-	{"lost", 0, "BYTES", "limit the bytes that nothing leads to, of a recording by 'leaks -o'",
+	{"lost", 0, "BYTES", "limit the bytes that nothing leads to when a process exits",
 	 HL_OPTION_TEXTS, &given[HL_CHECK_LOST], NULL},
 	{"baseline", 0, "NAME.hl",
 	 "limit peak, in use at the end and allocations to those of another recording",
@@ -118,20 +118,6 @@ static int collect_limits(struct hl_check_limits *limits)
 	return HL_EXIT_DONE;
 }
 
-/* A command leaves no recording of lost blocks: better said before it runs than after. */
-static int check_kinds(const struct hl_check_limits *limits)
-{
-	for (size_t i = 0; i < limits->count; i++)
-		if (limits->limits[i].kind == HL_CHECK_LOST)
-			return hl_cli_usage_error(
-				&hl_verb_check,
-				"'%s' is for a recording by 'heapline leaks -p PID -o NAME.hl'; of "
-				"a command '%s' limits what is not freed",
-				given[HL_CHECK_LOST].count ? "--lost" : "lost",
-				given[HL_CHECK_LOST].count ? "--inuse-at-end" : "inuse-at-end");
-	return HL_EXIT_DONE;
-}
-
 /* ---- running the program ---- */
 
 static volatile sig_atomic_t recorder_pid; /* 0: 'heapline record' does not run */
@@ -168,9 +154,10 @@ static void end_by_signal(void)
 }
 
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
-static int record(char **command, int count, const char *path, bool force, bool needs_log)
+static int record(char **command, int count, const char *path, bool force, bool needs_log,
+		  bool leaks)
 {
-	const char *how[4] = {NULL};
+	const char *how[5] = {NULL};
 	size_t used = 0;
 	int status;
 	pid_t pid;
@@ -181,6 +168,8 @@ static int record(char **command, int count, const char *path, bool force, bool 
 		how[used++] = "--mode";
 		how[used++] = "log-fast";
 	}
+	if (leaks)
+		how[used++] = "--leaks";
 	int r = hl_record_child_start(command, count, path, how, &pid);
 	if (r < 0)
 		return r;
@@ -282,16 +271,18 @@ static int check_command(const struct hl_check_limits *limits, int argc, char **
 	const char *recorded = recording_path.count ? text_of(&recording_path) : path;
 	bool was_there = recording_path.count && access(recorded, F_OK) == 0;
 	bool force = hl_view_options_parse_output().force;
-	bool needs_log = false, is_crossed = false;
+	bool needs_log = false, needs_leaks = false, is_crossed = false;
 	struct hl_error err = {0};
 
 	delay_signals();
-	for (size_t i = 0; i < limits->count; i++)
+	for (size_t i = 0; i < limits->count; i++) {
 		needs_log |= hl_check_needs_log(limits->limits[i].kind);
+		needs_leaks |= limits->limits[i].kind == HL_CHECK_LOST;
+	}
 	if (!recording_path.count && hl_record_child_folder(folder, sizeof(folder), &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
-	int status = record(argv, argc, recorded, force, needs_log), r = 0;
+	int status = record(argv, argc, recorded, force, needs_log, needs_leaks), r = 0;
 	if (status < 0)
 		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
 	else if (!ended_by && is_recorded(status, recorded, was_there))
@@ -333,8 +324,6 @@ static int run_check(int argc, char **argv)
 		status = hl_report_output_choose_form(&hl_verb_check, false, false, &form);
 	if (status == HL_EXIT_DONE)
 		status = collect_limits(&limits);
-	if (status == HL_EXIT_DONE && is_command)
-		status = check_kinds(&limits);
 	if (status != HL_EXIT_DONE)
 		return status;
 	bool force = hl_view_options_parse_output().force;

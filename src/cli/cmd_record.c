@@ -33,6 +33,7 @@ enum {
 static bool mappings;
 static bool tags;
 static bool no_follow;
+static bool leaks;
 static bool wait_for_all;
 static uint64_t preloaded;
 
@@ -46,6 +47,9 @@ static const struct hl_option options[] = {
 	 NULL},
 	{"wait", 0, NULL, "keep recording until the last descendant of the program has ended",
 	 HL_OPTION_FLAG, &wait_for_all, NULL},
+	{"leaks", 0, NULL,
+	 "when a process exits, look for lost blocks; they are in NAME.lost-0.hl and so on",
+	 HL_OPTION_FLAG, &leaks, NULL},
 	{"preloaded", 0, "FD",
 	 "record the program at the other end of socket FD; the recorder says so, see "
 	 "HEAPLINE_RECORD",
@@ -145,6 +149,7 @@ static struct hl_collector_settings make_settings(char **command)
 
 	settings.region.mappings = mappings;
 	settings.region.follow = !no_follow;
+	settings.region.leaks = leaks;
 	return settings;
 }
 

@@ -301,6 +301,9 @@ static void end_report_of(struct hl_control *control, size_t client)
 	if (!control->reports[client])
 		return;
 	int r = hl_report_child_end(control->reports[client], &text, &err);
+	if (r < 0 && hl_report_child_is_of_leaks(control->reports[client]))
+		hl_archive_warn(control->subject.archive, "what is lost could not be found: %s",
+				err.text);
 	drop_report(control, client);
 	answer(control, &control->clients[client],
 	       r < 0 ? hl_control_answer_error(err.text) : text);
@@ -325,7 +328,8 @@ static void on_client(struct hl_control *control, struct hl_control_client *clie
 		return;
 	bool is_copy = request.verb == HL_CONTROL_SNAPSHOT || request.verb == HL_CONTROL_REPLACE;
 	bool is_end = request.verb == HL_CONTROL_DETACH;
-	bool is_report = request.verb == HL_CONTROL_LINES || request.verb == HL_CONTROL_TIMES;
+	bool is_report = request.verb == HL_CONTROL_LINES || request.verb == HL_CONTROL_TIMES ||
+			 request.verb == HL_CONTROL_LEAKS;
 	if (request.pid == 0 && (is_report || request.verb == HL_CONTROL_FIND))
 		request.pid = client->pid;
 	if (r == 0 && !is_copy && !is_end && !is_report) {

@@ -97,6 +97,7 @@ static const struct {
 	[HL_CONTROL_DETACH] = {"detach", check_nothing},
 	[HL_CONTROL_LINES] = {"lines", check_number},
 	[HL_CONTROL_TIMES] = {"times", check_number},
+	[HL_CONTROL_LEAKS] = {"leaks", check_nothing},
 };
 
 const char *hl_control_protocol_verb(enum hl_control_verb verb)

@@ -5,7 +5,7 @@
  *
  *	heapline/1 VERB PID[ ARGUMENT]\n
  *
- * PID is that of a recorded process, 0 stands for all of them; in FIND, LINES and TIMES for the caller. The argument is the rest of the
+ * PID is that of a recorded process, 0 stands for all of them; in FIND, LINES, TIMES and LEAKS for the caller. The argument is the rest of the
  * line, any bytes but NUL and newline. An answer has a member `error`, a sentence, or what the verb
  * is about; see docs/format.md. LINES and TIMES are answered as the views write them: lines of text.
  */
@@ -35,6 +35,7 @@ enum hl_control_verb {
 	HL_CONTROL_DETACH, /* ends a recording by 'heapline attach'; answered when it has ended */
 	HL_CONTROL_LINES,  /* 'heapline lines' of PID; argument: none, for now, or at how many ms */
 	HL_CONTROL_TIMES, /* 'heapline timeline' of PID as CSV; argument: none, or how many threads */
+	HL_CONTROL_LEAKS, /* 'heapline leaks' of PID, which waits: a recording beside the collector's own */
 	HL_CONTROL_VERBS,
 };
 

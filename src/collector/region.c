@@ -99,6 +99,7 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 			    (settings->no_scripts ? HL_REGION_NO_SCRIPTS : 0u) |
 			    (settings->no_objects ? HL_REGION_NO_OBJECTS : 0u) |
 			    (settings->lossy ? HL_REGION_LOSSY : 0u) |
+			    (settings->leaks ? HL_REGION_LEAKS : 0u) |
 			    (settings->follow ? HL_REGION_FOLLOW : 0u) |
 			    (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
 	region.layout.sample_bytes = settings->sample_bytes;

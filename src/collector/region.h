@@ -16,6 +16,7 @@ struct hl_region_settings {
 	bool no_scripts; /* interpreters are not looked for */
 	bool no_objects; /* of interpreters */
 	bool lossy;	 /* full rings drop events */
+	bool leaks;	 /* processes that exit have their lost blocks looked for */
 	bool follow;	 /* programs that the target starts are recorded, too */
 	uint64_t sample_bytes;
 };

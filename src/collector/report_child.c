@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/self.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +28,8 @@ struct hl_report_child {
 	pid_t pid;
 	int pidfd, text_fd, sentence_fd;
 	uint64_t deadline_ns;
-	bool is_late; /* and was ended */
+	bool is_late;	 /* and was ended */
+	char *recording; /* that it writes in place of a text; NULL: none */
 };
 
 /* The recording's directory, whatever it was called when it began. */
@@ -41,6 +43,22 @@ static int path_of(const struct hl_archive *archive, char ret_path[PATH_MAX])
 		return -errno;
 	ret_path[length] = '\0';
 	return 0;
+}
+
+static int spawn(struct hl_report_child *child, char *const *arguments)
+{
+	int r = hl_self_spawn(arguments, child->text_fd, child->sentence_fd, &child->pid);
+
+	if (r < 0)
+		return r;
+	prlimit(child->pid, RLIMIT_CPU, &(struct rlimit){CPU_SECONDS_MAX, CPU_SECONDS_MAX}, NULL);
+	prlimit(child->pid, RLIMIT_FSIZE, &(struct rlimit){REPORT_BYTES_MAX, REPORT_BYTES_MAX},
+		NULL);
+	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+	r = child->pidfd < 0 ? -errno : 0;
+	if (r < 0)
+		kill(child->pid, SIGKILL); /* nobody would see that it ends */
+	return r;
 }
 
 static int begin(struct hl_report_child *child, const struct hl_control_subject *subject,
@@ -57,6 +75,15 @@ static int begin(struct hl_report_child *child, const struct hl_control_subject 
 	if (child->text_fd < 0 || child->sentence_fd < 0)
 		return -errno;
 	snprintf(process, sizeof(process), "%d/%" PRIu32, tracked->pid, tracked->sequence);
+	if (request->verb == HL_CONTROL_LEAKS) {
+		if (!(child->recording = hl_recording_lost_path(path, tracked->sequence)))
+			return -ENOMEM;
+		snprintf(process, sizeof(process), "%d", tracked->pid);
+		char *const leaks[] = {"leaks", "--stop", "--force",	   "-p",
+				       process, "-o",	  child->recording};
+		memcpy(arguments + count, leaks, sizeof(leaks));
+		return spawn(child, arguments);
+	}
 	if (request->verb == HL_CONTROL_TIMES) {
 		arguments[count++] = "timeline";
 		arguments[count++] = "--format=csv";
@@ -78,17 +105,7 @@ static int begin(struct hl_report_child *child, const struct hl_control_subject 
 	arguments[count++] = process;
 	arguments[count++] = "--";
 	arguments[count++] = path;
-	r = hl_self_spawn(arguments, child->text_fd, child->sentence_fd, &child->pid);
-	if (r < 0)
-		return r;
-	prlimit(child->pid, RLIMIT_CPU, &(struct rlimit){CPU_SECONDS_MAX, CPU_SECONDS_MAX}, NULL);
-	prlimit(child->pid, RLIMIT_FSIZE, &(struct rlimit){REPORT_BYTES_MAX, REPORT_BYTES_MAX},
-		NULL);
-	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
-	r = child->pidfd < 0 ? -errno : 0;
-	if (r < 0)
-		kill(child->pid, SIGKILL); /* nobody would see that it ends */
-	return r;
+	return spawn(child, arguments);
 }
 
 int hl_report_child_begin(const struct hl_control_subject *subject,
@@ -127,6 +144,11 @@ int hl_report_child_begin(const struct hl_control_subject *subject,
 	}
 	*ret_child = child;
 	return 0;
+}
+
+bool hl_report_child_is_of_leaks(const struct hl_report_child *child)
+{
+	return child->recording != NULL;
 }
 
 int hl_report_child_fd(const struct hl_report_child *child)
@@ -176,6 +198,10 @@ int hl_report_child_end(const struct hl_report_child *child, char **ret_text, st
 	int r = read_back(child->text_fd, &text, &size);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the report: %s", strerror(-r));
+	if (child->recording && hl_recording_is_there(child->recording)) {
+		free(text);
+		return (*ret_text = hl_control_answer_done()) ? 0 : -ENOMEM;
+	}
 	if (size) {
 		*ret_text = text;
 		return 0;
@@ -201,5 +227,6 @@ void hl_report_child_free(struct hl_report_child *child)
 		close(child->text_fd);
 	if (child->sentence_fd >= 0)
 		close(child->sentence_fd);
+	free(child->recording);
 	free(child);
 }

@@ -9,8 +9,8 @@
 
 struct hl_report_child;
 
-/* Saves the process of a checked request, LINES or TIMES, and begins the report. 0 or a negative errno with a
- * sentence. */
+/* Saves the process of a checked request, LINES, TIMES or LEAKS, and begins the report; that of LEAKS is a recording, see
+ * recording/recording_files.h. 0 or a negative errno with a sentence. */
 int hl_report_child_begin(const struct hl_control_subject *subject,
 			  const struct hl_control_request *request,
 			  struct hl_report_child **ret_child, struct hl_error *err);
@@ -20,6 +20,9 @@ int hl_report_child_fd(const struct hl_report_child *child);
 
 /* Ends it when it has taken too long; for every now and then. */
 void hl_report_child_check(struct hl_report_child *child, uint64_t now_ns);
+
+/* Whether it looks for lost blocks, which nobody asked for at a terminal. */
+bool hl_report_child_is_of_leaks(const struct hl_report_child *child);
 
 /* Of a report that is done: its text, which the caller frees. 0, or a negative errno with the sentence that heapline
  * gave. */

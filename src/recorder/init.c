@@ -2,13 +2,17 @@
 /* Where the library comes to life. Linked with -z initfirst, so before the constructors of every
  * other library. */
 #include "recorder/annotations.h"
+#include "recorder/ask_collector.h"
 #include "recorder/hooks.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
 #include "recorder/start.h"
+#include "recorder/sys.h"
 
 #include <link.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 /* What the program is linked with, before it has run; what comes later is noted as stacks show it. */
 static void note_interpreters(void)
@@ -35,7 +39,25 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 		note_interpreters();
 }
 
+/*
+ * Has the collector look for blocks that nothing leads to any more, once all that the program does at its exit is done. It waits for
+ * that, for a minute at most.
+ */
+static void look_for_leaks(void)
+{
+	char reason[HL_ASK_REASON_BYTES];
+	struct hl_answer answer = {0};
+
+	/* Some systems let only ancestors look into a process, and the one that looks is a sibling. */
+	HL_SYS(SYS_prctl, PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0);
+	if (hl_ask_collector("leaks 0", &answer, reason) == 0)
+		hl_answer_release(&answer);
+}
+
 static __attribute__((destructor)) void end(void)
 {
 	hl_kin_keep_title();
+	if (hl_recorder_is_running(hl_recorder) &&
+	    atomic_load(&hl_recorder->region.header->flags) & HL_REGION_LEAKS)
+		look_for_leaks();
 }

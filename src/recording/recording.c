@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -402,6 +403,27 @@ static bool has_collector(DIR *directory)
 	if (!has)
 		flock(fd, LOCK_UN);
 	return has;
+}
+
+char *hl_recording_lost_path(const char *path, uint32_t sequence)
+{
+	size_t length = strlen(path), suffix = strlen(HL_SUFFIX);
+	char *lost;
+
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	if (length > suffix && !strncmp(path + length - suffix, HL_SUFFIX, suffix))
+		length -= suffix;
+	return asprintf(&lost, "%.*s.lost-%" PRIu32 HL_SUFFIX, (int)length, path, sequence) < 0
+		       ? NULL
+		       : lost;
+}
+
+bool hl_recording_is_there(const char *path)
+{
+	HL_FREED char *meta = NULL;
+
+	return asprintf(&meta, "%s/" HL_META_FILE, path) >= 0 && access(meta, F_OK) == 0;
 }
 
 int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err)

@@ -215,6 +215,15 @@ struct hl_recording {
 /* Reads the recording in directory ${path}. 0 or a negative errno with a sentence in ${err}. */
 int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err);
 
+/*
+ * The recording of what process ${sequence} of the recording ${path} had lost when it exited: "app.lost-0.hl" beside "app.hl". To be freed;
+ * NULL for want of memory.
+ */
+char *hl_recording_lost_path(const char *path, uint32_t sequence);
+
+/* Whether there is a recording at ${path}. */
+bool hl_recording_is_there(const char *path);
+
 void hl_recording_free(struct hl_recording *recording); /* NULL is fine */
 
 /*

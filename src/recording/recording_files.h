@@ -5,6 +5,7 @@
 #include "recording/container.h"
 #include "recording/recording.h"
 
+#define HL_SUFFIX	".hl" /* that names of recordings have by custom */
 #define HL_META_FILE	"recording.hlm"
 #define HL_PROCESS_FILE "process-%u-%u.hlp" /* sequence, pid */
 

@@ -144,6 +144,8 @@ enum hl_region_flag {
 	HL_REGION_NO_SCRIPTS = 1 << 6, /* interpreters are not looked for */
 	HL_REGION_NO_OBJECTS =
 		1 << 7, /* objects that an interpreter cuts from arenas are not recorded */
+	HL_REGION_LEAKS =
+		1 << 8, /* a process that exits asks for its lost blocks to be looked for */
 };
 
 /*

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "open/open.h"
 #include "profile/trace_kind.h"
+#include "recording/recording.h"
 #include "view/growth_rows.h"
 #include "view/stack_path.h"
 
@@ -226,6 +227,56 @@ static int open_figures(struct checking *checking, struct opened *opened, bool w
 	return r;
 }
 
+/* What one process had lost when it exited is added to ${verdict}, which gets the heaviest stack of all. */
+static int add_lost(struct checking *checking, struct hl_check_verdict *verdict,
+		    const struct hl_profile_process *process)
+{
+	const char *path = checking->settings->path;
+	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_FREED char *lost = hl_recording_lost_path(path, process->sequence);
+	struct hl_check_verdict one = {.limit = verdict->limit};
+
+	if (!lost)
+		return hl_error_set(checking->err, -ENOMEM, "out of memory");
+	int r = hl_recording_is_there(lost)
+			? open_profile(lost, verdict->limit.focus, &profile, checking->err)
+			: -ENOENT;
+	if (r == -ENOENT || (r == 0 && profile->processes[0].pid != process->pid))
+		return hl_error_set(
+			checking->err, -ENODATA,
+			"cannot check 'lost' of process %u, which %s: nobody has looked for its "
+			"lost blocks; 'heapline record --leaks' looks when a process exits, "
+			"'heapline leaks -p PID -o NAME.hl' in a running one",
+			process->pid, hl_profile_text(checking->check->profile, process->end));
+	if (r == 0)
+		r = judge_profile(&one, profile, 0, checking->err);
+	if (r < 0)
+		return r;
+	verdict->figure += one.figure;
+	if (one.blame && (!verdict->blame || one.blame_figure > verdict->blame_figure)) {
+		free(verdict->blame);
+		verdict->blame = HL_TAKE(one.blame);
+		verdict->blame_figure = one.blame_figure;
+	}
+	free(one.blame);
+	return 0;
+}
+
+/* Of all processes but those that went on as other programs, which took their memory away. */
+static int judge_lost(struct checking *checking, struct hl_check_verdict *verdict)
+{
+	const struct hl_profile *profile = checking->check->profile;
+	int r = profile->process_count ? 0
+				       : hl_error_set(checking->err, -ENODATA,
+						      "cannot check 'lost': '%s' does not tell it",
+						      checking->settings->path);
+
+	for (size_t i = 0; r == 0 && i < profile->process_count; i++)
+		if (!hl_profile_was_replaced(profile, &profile->processes[i]))
+			r = add_lost(checking, verdict, &profile->processes[i]);
+	return r;
+}
+
 static int judge(struct checking *checking, struct hl_check_verdict *verdict)
 {
 	const struct hl_check_settings *settings = checking->settings;
@@ -235,10 +286,7 @@ static int judge(struct checking *checking, struct hl_check_verdict *verdict)
 	int r;
 
 	if (limit->kind == HL_CHECK_LOST && (!kind || strcmp(kind->verb, "leaks") != 0))
-		return hl_error_set(checking->err, -ENODATA,
-				    "cannot check 'lost': '%s' does not tell it; 'heapline leaks "
-				    "-p PID -o NAME.hl' makes a recording of what is lost",
-				    settings->path);
+		return judge_lost(checking, verdict);
 	if (hl_check_needs_log(limit->kind)) {
 		r = open_history(checking, opened, limit->kind);
 		if (r < 0)

@@ -22,7 +22,7 @@ enum hl_check_kind {
 	HL_CHECK_PER_STACK, /* bytes in use at the end that one stack has allocated */
 	HL_CHECK_GROWTH,    /* bytes per minute of steady growth; needs a log */
 	HL_CHECK_RSS,	    /* bytes resident at most; needs a log */
-	HL_CHECK_LOST,	    /* bytes that nothing leads to; needs a recording by 'heapline leaks' */
+	HL_CHECK_LOST, /* bytes that nothing leads to; of a recording by 'heapline leaks', or by 'record --leaks' */
 	HL_CHECK_COUNT,
 };
 

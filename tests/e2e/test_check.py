@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,46 @@ int main(void) {
     for (int i = 0; i < 3; i++) {
         volatile char *block = malloc(BYTES);
         block[0] = 1;
+    }
+    return 0;
+}
+"""
+
+# Loses 10 blocks of 1000 bytes, in a child too, beside a thread that runs on; ends as its words say.
+LOSES = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept;
+static __attribute__((noinline)) void lose(void) {
+    for (int i = 0; i < 10; i++) {
+        volatile char *block = malloc(1000);
+        block[0] = 1;
+    }
+}
+static void *run(void *unused) {
+    volatile char *block = malloc(555);
+    for (;;)
+        block[0]++;
+    return unused;
+}
+int main(int count, char **words) {
+    pthread_t thread;
+    char byte;
+    kept = malloc(77);
+    for (int i = 1; i < count; i++) {
+        if (!strcmp(words[i], "lose"))
+            lose();
+        if (!strcmp(words[i], "thread"))
+            pthread_create(&thread, NULL, run, NULL);
+        if (!strcmp(words[i], "fork") && fork())
+            wait(NULL);
+        if (!strcmp(words[i], "read") && read(0, &byte, 1) < 0)
+            return 1;
+        if (!strcmp(words[i], "at-once"))
+            _exit(0);
     }
     return 0;
 }
@@ -234,6 +275,54 @@ class Check(harness.TestCase):
         self.assertIsNotNone(suite.find("testcase[@name='lost']"))
         self.assert_refused(self.check("--lost", "0", self.record_run(1)), "'heapline leaks -p PID")
 
+    def build_loses(self):
+        with open(self.path("loses.c"), "w", encoding="ascii") as file:
+            file.write(LOSES)
+        subprocess.run([harness.need("gcc"), "-g", "-O1", "-pthread", "-o", self.path("loses"), self.path("loses.c")],
+                       check=True)
+        return self.path("loses")
+
+    def verdict_of_command(self, limit, *words):
+        report = self.path("verdict.json")
+        result = self.check("--json", "--force", "-o", report, "--lost", *limit, "--", *words)
+        with open(report, encoding="utf-8") as file:
+            row, = json.load(file)["rows"]
+        self.assertEqual(result.status, 3 if row["crossed"] else 0, result.stderr)
+        return row
+
+    def test_what_a_command_loses_has_a_limit(self):
+        loses = self.build_loses()
+        for words, lost in (([], 0), (["lose"], 10000), (["thread", "lose"], 10000), (["fork", "lose"], 20000),
+                            (["lose", "thread"], 10000)):
+            for _ in range(3):  # always the same
+                with self.subTest(words=words):
+                    row = self.verdict_of_command(["0"], loses, *words)
+                    self.assertEqual(row["figure"], lost)
+                    self.assertEqual("lose < main" in row.get("stack", ""), lost > 0)
+        row = self.verdict_of_command(["10000"], loses, "lose")
+        self.assertFalse(row["crossed"])
+        row = self.verdict_of_command(["0", "--focus", "no_such_function"], loses, "lose")
+        self.assertEqual(row["figure"], 0)
+        kept = self.path("kept.hl")
+        self.check("--lost", "0", "--recording", kept, "--", loses, "lose")
+        row, = self.verdicts("--lost", "0", kept)
+        self.assertEqual(row["figure"], 10000)
+        result = self.check("--lost", "0", "--", loses, "lose", "at-once")
+        self.assertEqual(result.status, 1)
+        self.assertIn("nobody has looked for its lost blocks", result.stderr)
+
+    def test_who_looks_for_lost_blocks_does_not_hold_the_program(self):
+        command = [HEAPLINE, "record", "-q", "--leaks", "-o", self.path("r.hl"), "--", self.build_loses(), "lose", "read"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as recorder:
+            pid, = harness.wait_until(lambda: harness.children_of(recorder.pid), "the program")
+            harness.wait_until(lambda: os.path.exists(self.path("r.hl")) and
+                               "lose" in run([HEAPLINE, "top", self.path("r.hl")]).stdout, "a save")
+            ended = os.pidfd_open(pid)
+            recorder.kill()
+            recorder.stdin.close()
+            self.assertTrue(select.select([ended], [], [], harness.TIMEOUT_S)[0])
+            os.close(ended)
+
     def test_growth_and_rss_are_measured_over_time(self):
         result = self.check("--json", "--growth", "1M/min", "--rss", "1K", "-o", self.path("c.json"),
                             "--", sys.executable, "-c", STEADY)
@@ -275,8 +364,7 @@ class Check(harness.TestCase):
                 (["--growth", "1M", recording], 2, "--growth takes a rate"),
                 (["--peak", "1M", "--peak", "2M", recording], 2, "--peak is given twice"),
                 (["--peak", "1M", "--junit", "a", "--junit", "b", recording], 2, "--junit is given twice"),
-                (["--lost", "0", "--", "true"], 2, "'--inuse-at-end' limits"),
-                (["--limits", limits, "--", "touch", "ran"], 2, "'inuse-at-end' limits"),
+                (["--limits", limits, recording], 1, "nobody has looked for its lost blocks"),
                 (["--peak", "1M", "--allow", "-5%", recording], 2, "--allow takes a percentage"),
                 (["--peak", "1M", "./a", "b"], 2, "a command stands behind '--'"),
                 (["--peak", "1M", self.path("none.hl")], 1, "none.hl"),
@@ -286,7 +374,6 @@ class Check(harness.TestCase):
                 result = self.check(*words, cwd=self.path(""))
                 self.assertEqual(result.status, status, result.stderr)
                 self.assertIn(reason, result.stderr)
-        self.assertFalse(os.path.exists(self.path("ran")))
 
 
 class Recipes(harness.TestCase):

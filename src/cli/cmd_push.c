@@ -165,13 +165,17 @@ static void say(const char *sentence)
 static void say_result(const struct hl_push *push)
 {
 	const struct hl_push_figures_sent sent = hl_push_sent(push);
-	size_t waiting = hl_push_waiting(push);
+	size_t waiting = hl_push_waiting(push), unknown = hl_push_unknown(push);
 
 	if (waiting)
 		hl_cli_note(
 			"%zu window%s wait%s in the spool for the next 'heapline push' to the same "
 			"place",
 			waiting, waiting == 1 ? "" : "s", waiting == 1 ? "s" : "");
+	if (unknown)
+		hl_cli_note(
+			"of %zu process%s nothing was pushed; push %s again when the store answers",
+			unknown, unknown == 1 ? "" : "es", unknown == 1 ? "it" : "them");
 	if (sent.dropped)
 		hl_cli_note("%llu window%s dropped", (unsigned long long)sent.dropped,
 			    sent.dropped == 1 ? " was" : "s were");
@@ -241,6 +245,7 @@ static int run_push(int argc, char **argv)
 					    .recording = is_command ? path
 							 : argc	    ? argv[0]
 								    : NULL,
+					    .is_new = is_command,
 					    .pid = (pid_t)pid,
 					    .say = say};
 	if (!place)
@@ -270,7 +275,8 @@ static int run_push(int argc, char **argv)
 		say_result(push);
 	const struct hl_push_figures_sent sent =
 		push ? hl_push_sent(push) : (struct hl_push_figures_sent){0};
-	if (r == 0 && once && !sent.windows && !sent.dropped && !hl_push_waiting(push))
+	size_t unknown = push ? hl_push_unknown(push) : 0;
+	if (r == 0 && once && !sent.windows && !sent.dropped && !unknown && !hl_push_waiting(push))
 		r = hl_error_set(
 			&err, -ENODATA,
 			"nothing was pushed: nobody is recorded, or nothing is saved yet, which "
@@ -282,7 +288,7 @@ static int run_push(int argc, char **argv)
 		return hl_cli_error("%s", err.text);
 	if (is_command && program.status >= 0)
 		return program.status;
-	return sent.dropped ? HL_EXIT_FAILED : HL_EXIT_DONE;
+	return sent.dropped || unknown ? HL_EXIT_FAILED : HL_EXIT_DONE;
 }
 
 const struct hl_verb hl_verb_push = {

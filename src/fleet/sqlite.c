@@ -134,6 +134,21 @@ static int check_owner(struct sqlite_store *sqlite, struct hl_error *err)
 	return r;
 }
 
+/*
+ * Opens a file that is not ours to write. Where somebody writes to it, his log is there and is read too; where nobody does, SQLite
+ * would have to make one, unless it is told that nothing changes.
+ */
+static int open_read_only(struct sqlite_store *sqlite, const char *path)
+{
+	HL_FREED char *log = NULL, *uri = NULL;
+
+	if (asprintf(&log, "%s-wal", path) < 0 || asprintf(&uri, "file:%s?immutable=1", path) < 0)
+		return SQLITE_NOMEM;
+	if (access(log, F_OK) == 0 || strpbrk(path, "?#%"))
+		return library.open_v2(path, &sqlite->db, SQLITE_OPEN_READONLY, NULL);
+	return library.open_v2(uri, &sqlite->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+}
+
 static int sqlite_open(const char *path, bool creates, struct hl_fleet_store **ret_store,
 		       struct hl_error *err)
 {
@@ -154,12 +169,11 @@ static int sqlite_open(const char *path, bool creates, struct hl_fleet_store **r
 	if (!sqlite)
 		return -ENOMEM;
 	sqlite->store = (struct hl_fleet_store){.backend = &hl_fleet_sqlite, .name = strdup(path)};
-	int code =
-		sqlite->store.name ? library.open_v2(path, &sqlite->db, flags, NULL) : SQLITE_NOMEM;
-	if (code == SQLITE_CANTOPEN && !creates) { /* it may be another user's */
-		library.close(sqlite->db);
-		code = library.open_v2(path, &sqlite->db, SQLITE_OPEN_READONLY, NULL);
-	}
+	int code = SQLITE_NOMEM;
+	if (sqlite->store.name)
+		code = !creates && access(path, W_OK) < 0
+			       ? open_read_only(sqlite, path)
+			       : library.open_v2(path, &sqlite->db, flags, NULL);
 	if (code != SQLITE_OK)
 		r = sqlite->store.name ? fail(sqlite, code, "open the store", err) : -ENOMEM;
 	else
@@ -262,7 +276,7 @@ static int add_row(struct sqlite_store *sqlite, const struct hl_fleet_window *wi
 	return r == 0 && library.changes(sqlite->db) ? run(sqlite, sqlite->add_total, err) : r;
 }
 
-/* Deletes what is older than is kept, once an hour. */
+/* Deletes what is older than is kept, once an hour. Stacks stay: whoever pushes has sent their frames, and does not again. */
 static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *err)
 {
 	int64_t days = 0;
@@ -279,10 +293,8 @@ static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *e
 	snprintf(sql, sizeof(sql),
 		 "DELETE FROM deltas WHERE ms < %" PRId64 ";"
 		 "DELETE FROM totals WHERE session IN (SELECT session FROM sessions WHERE until_ms "
-		 "< "
-		 "%" PRId64 ");"
-		 "DELETE FROM sessions WHERE until_ms < %" PRId64 ";"
-		 "DELETE FROM stacks WHERE stack NOT IN (SELECT stack FROM totals)",
+		 "< %" PRId64 ");"
+		 "DELETE FROM sessions WHERE until_ms < %" PRId64,
 		 oldest_ms, oldest_ms, oldest_ms);
 	return execute(sqlite, sql, "write to", err);
 }

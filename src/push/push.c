@@ -11,6 +11,7 @@
 #include "serve/catalog.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -54,13 +55,13 @@ static int64_t now_ms(void)
 
 /* ---- sending ---- */
 
-static void note_away(struct hl_push *push, const struct hl_error *why)
+/* ${consequence}: a clause. */
+static void note_away(struct hl_push *push, const struct hl_error *why, const char *consequence)
 {
 	if (!push->away_ms) {
 		push->away_ms = now_ms();
 		push->pause_ms = push->settings->every_ms;
-		say(push, "%s; what is pushed waits in '%s' until it can be sent", why->text,
-		    push->settings->spool);
+		say(push, "%s; %s", why->text, consequence);
 	} else if (push->pause_ms < PAUSE_MOST_MS) {
 		push->pause_ms =
 			push->pause_ms * 2 < PAUSE_MOST_MS ? push->pause_ms * 2 : PAUSE_MOST_MS;
@@ -99,7 +100,11 @@ static int send_bytes(struct hl_push *push, char *bytes, size_t size, bool repea
 
 	int r = push->sink->kind->send(push->sink, bytes, size, repeated, &why);
 	if (r == -EAGAIN || r == -ENOMEM) {
-		note_away(push, &why);
+		char consequence[PATH_MAX + 64];
+		snprintf(consequence, sizeof(consequence),
+			 "what is pushed waits in '%s' until it can be sent",
+			 push->settings->spool);
+		note_away(push, &why, consequence);
 		return -EAGAIN;
 	}
 	note_back(push);
@@ -166,28 +171,28 @@ static void deliver(struct hl_push *push, char *bytes, size_t size)
 
 /* ---- looking ---- */
 
-/* What the sink has of it. 0; -EAGAIN when that is not known yet; -ENOMEM. */
+/* What the sink has of it. 0; -EAGAIN when that is not known yet; -ENOMEM; or another negative errno, when it cannot be known, which
+ * was said. */
 static int learn(struct hl_push *push, struct hl_push_session *session)
 {
 	struct hl_error why = {0};
 
-	if (session->is_known || !push->sink->kind->recall) {
+	if (session->is_known || !push->sink->kind->recall || push->settings->is_new) {
 		session->is_known = true;
 		return 0;
 	}
 	if (push->away_ms || hl_push_spool_count(push->spool))
 		return -EAGAIN;
 	int r = push->sink->kind->recall(push->sink, session, &why);
-	if (r == -EAGAIN)
-		note_away(push, &why);
 	session->is_known = r == 0;
-	if (r < 0)
-		hl_push_session_forget(session);
-	if (r < 0 && r != -EAGAIN && r != -ENOMEM && !push->was_refused) {
-		push->was_refused = true;
-		say(push, "%s", why.text);
-	}
-	return r == 0 || r == -ENOMEM ? r : -EAGAIN;
+	if (r == 0)
+		return 0;
+	hl_push_session_forget(session);
+	if (r == -EAGAIN)
+		note_away(push, &why, "nothing of it is pushed until it answers what it has");
+	else if (r != -ENOMEM)
+		note_refused(push, &why);
+	return r;
 }
 
 static int encode_and_deliver(struct hl_push *push, const struct hl_push_look *look)
@@ -244,7 +249,8 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 		r = learn(push, session);
 	if (r < 0) {
 		hl_profile_free(profile);
-		return r == -EAGAIN ? 0 : r;
+		*ret_done = r != -EAGAIN;
+		return r == -ENOMEM ? r : 0;
 	}
 	r = hl_push_session_look(session, profile, &push->told, now_ms(), push->settings->every_ms,
 				 ended, &look);
@@ -408,6 +414,15 @@ void hl_push_free(struct hl_push *push)
 	free(push->sessions);
 	free(push->done);
 	free(push);
+}
+
+size_t hl_push_unknown(const struct hl_push *push)
+{
+	size_t unknown = 0;
+
+	for (size_t i = 0; i < push->count; i++)
+		unknown += push->sink->kind->recall && !push->sessions[i]->is_known;
+	return unknown;
 }
 
 struct hl_push_figures_sent hl_push_sent(const struct hl_push *push)

@@ -15,6 +15,7 @@ struct hl_push_settings {
 	struct hl_push_labels labels;
 	/* What is pushed: one recording, one process, or, when both are zero, all that are being recorded on this host. */
 	const char *recording;
+	bool is_new; /* nothing of the recording can be at the sink yet */
 	pid_t pid;
 	/* Hears what happened, a sentence at a time: an outage, its end, what was dropped. */
 	void (*say)(const char *sentence);
@@ -41,6 +42,9 @@ void hl_push_free(struct hl_push *push);
 int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, struct hl_error *err);
 
 struct hl_push_figures_sent hl_push_sent(const struct hl_push *push);
+
+/* Processes of which nothing was sent, because the sink could not be asked what it has of them. */
+size_t hl_push_unknown(const struct hl_push *push);
 
 /* Windows that wait in the spool. */
 size_t hl_push_waiting(const struct hl_push *push);

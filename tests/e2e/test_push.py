@@ -279,6 +279,37 @@ class Recordings(PushCase):
         result = harness.run([HEAPLINE, "top", f"sqlite:{self.store}?colour=red"])
         self.assert_refused(result, "not by 'colour'")
 
+    def test_what_cannot_be_stored_is_no_success(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        self.push_well(self.store, recording)
+        damaged = self.path("damaged.db")
+        with open(self.store, "rb") as good, open(damaged, "wb") as bad:
+            bad.write(good.read(4096) + bytes(range(256)) * 100)
+        result = self.push(damaged, recording)
+        self.assertEqual(result.status, 1)
+        self.assertRegex(result.stderr, "malformed|not a database")
+        closed = f"http://127.0.0.1:{free_port()}"
+        result = self.push(closed.replace("http", "clickhouse"), recording)
+        self.assertEqual(result.status, 1)
+        self.assertIn("of 1 process nothing was pushed", result.stderr)
+        # Of a command nothing can be there, so it can wait.
+        result = self.push(closed.replace("http", "clickhouse"), "--", harness.program("lifecycle"), "leaf")
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(len(glob.glob(f"{self.spool}/*.push")), 1)
+
+    def test_a_store_can_be_asked_by_who_may_not_write_to_it(self):
+        harness.need_other_user(65534)
+        recording = self.record_program()
+        self.push_well(self.store, recording)
+        os.chmod(self.directory, 0o755)
+        os.chmod(self.store, 0o444)
+        ask = [HEAPLINE, "fleet", "top", "--db", self.store, "--json"]
+        before = os.listdir(self.directory)
+        result = harness.run(ask, user=65534, group=65534, extra_groups=[])
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["rows"], self.fleet("top")["rows"])
+        self.assertEqual(os.listdir(self.directory), before)
+
     def test_versions_and_hosts_are_compared_per_process(self):
         for version, byte_count in (("1", 2), ("2", 4), ("2", 8)):
             _, recording = self.record_steps(byte_count)

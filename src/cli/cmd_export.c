@@ -4,6 +4,7 @@
 
 enum format {
 	FORMAT_PPROF,
+	FORMAT_GPERFTOOLS,
 	FORMAT_FOLDED,
 	FORMAT_SPEEDSCOPE,
 	FORMAT_HEAPTRACK_FOLDED,
@@ -13,11 +14,12 @@ enum format {
 
 static int format = -1; /* -1: what the name of the output says, else pprof */
 
-static const char *const format_words[] = {"pprof", "folded", "speedscope", "heaptrack-folded",
-					   "csv",   "json",   NULL};
+static const char *const format_words[] = {
+	"pprof", "gperftools", "folded", "speedscope", "heaptrack-folded", "csv", "json", NULL};
 
 static hl_view *const views[] = {
 	[FORMAT_PPROF] = hl_pprof_view,
+	[FORMAT_GPERFTOOLS] = hl_gperftools_view,
 	[FORMAT_FOLDED] = hl_folded_view,
 	[FORMAT_SPEEDSCOPE] = hl_speedscope_view,
 	[FORMAT_HEAPTRACK_FOLDED] = hl_heaptrack_view,
@@ -27,8 +29,9 @@ static hl_view *const views[] = {
 
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT",
-	 "pprof, folded, speedscope, heaptrack-folded, csv or json (default: as FILE is named, "
-	 "else pprof)",
+	 "pprof, gperftools, folded, speedscope, heaptrack-folded, csv or json (default: as FILE "
+	 "is "
+	 "named, else pprof)",
 	 HL_OPTION_CHOICE, &format, format_words},
 	{0},
 };

@@ -16,13 +16,14 @@ static const struct route {
 	const char *path;
 	enum hl_request_kind kind;
 	const char *verb;
-	const char *value; /* --value of the verb; NULL: its own choice */
+	const char *option, *value; /* of the verb; NULL: none */
 } routes[] = {
-	{"/", HL_REQUEST_INDEX, NULL, NULL},
-	{"/metrics", HL_REQUEST_METRICS, NULL, NULL},
-	{"/debug/pprof/heap", HL_REQUEST_PROFILE, "export", NULL},
-	{"/debug/pprof/allocs", HL_REQUEST_PROFILE, "export", "alloc"},
-	{"/report", HL_REQUEST_REPORT, "report", NULL},
+	{"/", HL_REQUEST_INDEX, NULL, NULL, NULL},
+	{"/metrics", HL_REQUEST_METRICS, NULL, NULL, NULL},
+	{"/debug/pprof/heap", HL_REQUEST_PROFILE, "export", NULL, NULL},
+	{"/debug/pprof/allocs", HL_REQUEST_PROFILE, "export", "value", "alloc"},
+	{"/pprof/heap", HL_REQUEST_PROFILE, "export", "format", "gperftools"},
+	{"/report", HL_REQUEST_REPORT, "report", NULL, NULL},
 };
 
 #define API "/api/"
@@ -69,7 +70,8 @@ static int find_route(const char *path, struct hl_request *request, struct hl_er
 			continue;
 		request->kind = routes[i].kind;
 		request->verb = routes[i].verb;
-		int r = routes[i].value ? add_option(request, "value", routes[i].value) : 0;
+		int r = routes[i].option ? add_option(request, routes[i].option, routes[i].value)
+					 : 0;
 		return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 	}
 	bool is_api = !strncmp(path, API, strlen(API));

@@ -303,8 +303,6 @@ static int make_line(struct hl_serve *serve, const struct hl_catalog *catalog,
 
 	for (size_t i = 0; i < request->option_count; i++)
 		add(line, request->options[i]);
-	if (request->kind == HL_REQUEST_PROFILE)
-		add(line, "--format=pprof");
 	if (request->kind == HL_REQUEST_VIEW || request->kind == HL_REQUEST_HEAP)
 		add(line, "--json");
 	if (request->kind != HL_REQUEST_HEAP)

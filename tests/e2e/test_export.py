@@ -5,6 +5,7 @@ import csv
 import glob
 import io
 import json
+import re
 from collections import Counter
 
 import harness
@@ -59,6 +60,29 @@ class Exports(harness.TestCase):
                         continue
                     with self.subTest(command=command[0], type=type_):
                         self.assertEqual(exported.top(type_), top_of_view(recording, value, unit))
+
+    def assert_text(self, tool, option, recording, value, unit):
+        """The heaviest functions, which these tools add up by name."""
+        result = harness.run([harness.need(tool), "--text", "--show_bytes", "--nodefraction=0", f"--{option}",
+                              self.export(recording, "gperftools")])
+        self.assertEqual(result.status, 0, result.stderr)
+        found = {name: int(flat) for flat, name in
+                 re.findall(r"(?m)^ *(\d+) +[\d.]+% +[\d.]+% +\d+ +[\d.]+% (.+)$", result.stdout)}
+        expected = {re.sub("^<(.*)>$", r"[\1]", name): flat for name, (flat, _) in
+                    top_of_view(recording, value, unit).items()}
+        self.assertEqual(sum(found.values()), sum(expected.values()))
+        largest = sorted(expected, key=expected.get)[-10:]
+        self.assertEqual({name: found.get(name, 0) for name in largest}, {name: expected[name] for name in largest})
+
+    def test_pprofs_of_allocators_show_what_top_shows(self):
+        _, recording = self.record_well([harness.program("known_answer")])
+        for tool in ("google-pprof", "jeprof"):
+            for option, value, unit in (("inuse_space", "inuse", "bytes"), ("inuse_objects", "inuse", "objects"),
+                                        ("alloc_space", "alloc", "bytes"), ("alloc_objects", "alloc", "objects")):
+                with self.subTest(tool=tool, option=option):
+                    self.assert_text(tool, option, recording, value, unit)
+        _, scripts = self.record_well(program())
+        self.assert_text("google-pprof", "alloc_objects", scripts, "alloc", "objects")
 
     def test_an_exported_file_is_read_with_the_same_figures(self):
         _, recording = self.record_well(program())

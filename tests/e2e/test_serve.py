@@ -263,6 +263,9 @@ class AnswersTest(ServeTest):
             self.assertEqual(flat, expected[figure], type_)
         allocs = self.profile(server, f"/debug/pprof/allocs?pid={recorded.pid}")
         self.assertEqual(allocs.default, "alloc_space")
+        text = server.get(f"/pprof/heap?pid={recorded.pid}").decode()
+        self.assertTrue(text.startswith("--- symbol\n"))
+        self.assertIn(f"\nheap profile: {expected['inuse_objects']}: {expected['inuse_bytes']} [", text)
 
     def test_seconds_give_what_comes_within_them(self):
         recorded = self.start_recorded()

@@ -119,6 +119,12 @@ int hl_report_child_begin(const struct hl_control_subject *subject,
 	if (!tracked)
 		return hl_error_set(err, -ESRCH, "process %d is not recorded here, or has ended",
 				    request->pid);
+	if (request->verb == HL_CONTROL_LEAKS && !(tracked->region.layout.flags & HL_REGION_LEAKS))
+		return hl_error_set(
+			err, -EINVAL,
+			"this recording was not begun with '--leaks'; 'heapline leaks -p %d' "
+			"looks for lost blocks at once",
+			request->pid);
 	struct hl_report_child *child = malloc(sizeof(*child));
 	if (!child)
 		return hl_error_set(err, -ENOMEM, "out of memory");

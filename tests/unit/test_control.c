@@ -36,6 +36,7 @@ static void requests_come_back_as_they_were_written(void **state)
 		[HL_CONTROL_SEGMENTS] = "12",	[HL_CONTROL_ALLOCATOR] = "",
 		[HL_CONTROL_RESET] = "",	[HL_CONTROL_DETACH] = "",
 		[HL_CONTROL_LINES] = "1300",	[HL_CONTROL_TIMES] = "",
+		[HL_CONTROL_LEAKS] = "",
 	};
 
 	(void)state;

@@ -44,6 +44,10 @@ struct hl_symbols_entry_function {
 /* The entry that ${entry} is an instance of; follows such links to the end. */
 Dwarf_Die hl_symbols_entry_origin(Dwarf_Die entry);
 
+/* What ${entry} is called with its scopes, as the demangler writes it, without parameters; for functions that
+ * have no linkage name, and types. 0 or -ENOMEM. */
+int hl_symbols_entry_name(Dwarf_Die *entry, struct hl_strings *strings, uint32_t *ret_name);
+
 /* Names the function at ${entry}, an origin. 0 or -ENOMEM. */
 int hl_symbols_entry_function(Dwarf_Die *entry, struct hl_strings *strings,
 			      struct hl_symbols_entry_function *ret_function);

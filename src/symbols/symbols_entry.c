@@ -223,8 +223,7 @@ static bool has_scopes(Dwarf_Die *entry)
 	}
 }
 
-/* The name of a function without a linkage name, with its scopes. */
-static int intern_qualified(Dwarf_Die *entry, struct hl_strings *strings, uint32_t *ret_name)
+int hl_symbols_entry_name(Dwarf_Die *entry, struct hl_strings *strings, uint32_t *ret_name)
 {
 	const char *name = text_attribute(entry, DW_AT_name);
 	char *text = NULL;
@@ -254,7 +253,7 @@ int hl_symbols_entry_function(Dwarf_Die *entry, struct hl_strings *strings,
 	struct hl_symbols_entry_function function = {.has_linkage_name = name != NULL};
 	char *demangled = name ? hl_symbols_demangle(name) : NULL;
 	int r = name ? hl_strings_intern(strings, demangled ? demangled : name, &function.name)
-		     : intern_qualified(entry, strings, &function.name);
+		     : hl_symbols_entry_name(entry, strings, &function.name);
 	free(demangled);
 	/* A function that the compiler made, such as gcc's operator() of a lambda, begins at the
 	 * line of its class. */

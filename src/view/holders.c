@@ -62,7 +62,7 @@ static void put_holder(FILE *out, const struct hl_holders *holders, const struct
 		fprintf(out, "[shared by %u] ", holder->member_count);
 	for (uint32_t i = 0; i < holder->member_count; i++)
 		fprintf(out, "%s%s", i ? ", " : "",
-			short_name(holders, &holders->holders[holder->members[i]]));
+			text_of(holders, holders->holders[holder->members[i]].label));
 }
 
 /* "zoo::duck", "56 B", "1 KiB to 2 KiB". */
@@ -177,7 +177,7 @@ static void members_cell(struct hl_emit *emit, const void *row, const void *cont
 	const char *names[HL_HOLDER_MEMBERS_MAX];
 
 	for (uint32_t i = 0; i < holder->member_count; i++)
-		names[i] = short_name(holders, &holders->holders[holder->members[i]]);
+		names[i] = text_of(holders, holders->holders[holder->members[i]].label);
 	hl_cell_stack(emit, names, holder->member_count);
 }
 
@@ -320,8 +320,9 @@ static void put_step(FILE *out, const struct hl_holders *holders, const void *el
 
 	if (step->holder) {
 		const struct hl_holder *holder = &holders->holders[step->holder - 1];
-		fputs(short_name(holders, holder), out);
-		if (holder->name && step->offset && holder->kind != HL_HOLDER_FRAME)
+		fprintf(out, "%s%s", short_name(holders, holder), text_of(holders, step->member));
+		if (holder->name && !step->member && step->offset &&
+		    holder->kind != HL_HOLDER_FRAME)
 			fprintf(out, "+%" PRIu64, step->offset);
 		fputs(" (", out);
 		put_where(out, holders, holder);
@@ -343,24 +344,44 @@ static const struct hl_column step_columns[] = {
 	{"address", NULL, HL_COLUMN_ADDRESS, HL_MEMBER(struct hl_holder_step, address)},
 	{"offset", NULL, HL_COLUMN_COUNT, HL_MEMBER(struct hl_holder_step, offset)},
 	{"size", NULL, HL_COLUMN_BYTES, HL_MEMBER(struct hl_holder_step, size)},
+	{"type", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder_step, type, name_cell)},
+	{"member", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder_step, member, name_cell)},
 };
 
-/* One line: "cache (libfoo.so .bss+0x40) -> 0x5560 (+24) -> 0x5580, 56 B". */
+/* How many steps follow that are the same: of a list. */
+static size_t count_same(const struct hl_holders *holders, size_t from)
+{
+	const struct hl_holder_step *step = &holders->chain[from];
+	size_t count = 1;
+
+	while (!step->holder && step->member && from + count + 1 < holders->chain_count &&
+	       step[count].member == step->member && step[count].offset == step->offset)
+		count++;
+	return count;
+}
+
+/* One line: "cache (libfoo.so .bss+0x40) -> buckets[17] (+136) -> 0x5560 (+24) -> 0x5580, 56 B". */
 static void emit_chain_line(struct hl_emit *emit, const struct hl_holders *holders)
 {
 	char *text = NULL, bytes[HL_FORMAT_MAX];
-	size_t size;
+	size_t size, same;
 	FILE *out = open_memstream(&text, &size);
 
-	for (size_t i = 0; out && i < holders->chain_count; i++) {
+	for (size_t i = 0; out && i < holders->chain_count; i += same) {
 		const struct hl_holder_step *step = &holders->chain[i];
+		same = count_same(holders, i);
 		if (i)
 			fputs(" -> ", out);
-		put_step(out, holders, step);
+		if (step->member && !step->holder)
+			fputs(text_of(holders, step->member), out);
+		else
+			put_step(out, holders, step);
 		if (i + 1 == holders->chain_count)
 			fprintf(out, ", %s", hl_format_exact_bytes(step->size, bytes));
 		else if (!step->holder)
 			fprintf(out, " (+%" PRIu64 ")", step->offset);
+		if (same > 1)
+			fprintf(out, " x %zu", same);
 	}
 	if (out && fclose(out) == 0)
 		hl_emit_line(emit, "%s", text);
@@ -469,7 +490,9 @@ static void put_frame(FILE *out, const struct hl_holders *holders,
 	size_t size;
 	FILE *name = open_memstream(&text, &size);
 
-	if (name)
+	if (name && branch->holder && holders->holders[branch->holder - 1].label)
+		fputs(text_of(holders, holders->holders[branch->holder - 1].label), name);
+	else if (name)
 		put_branch(name, holders, branch);
 	if (name && fclose(name) == 0)
 		for (const char *at = text; *at; at++)

@@ -93,7 +93,7 @@ class Holders(harness.TestCase):
         self.assertEqual(steps[-1]["address"], planted.deepest)
         self.assertEqual(report["total"]["selected_blocks"], 1)
         self.assertEqual([row["name"] for row in report["rows"]], ["chain"])
-        self.assertRegex(text.stdout, r"chain \(holders \.bss\+0x\w+\) -> 0x\w+ \(\+24\) -> 0x\w+ "
+        self.assertRegex(text.stdout, r"chain \(holders \.bss\+0x\w+\) -> 0x\w+ node \(\+24\) -> 0x\w+ "
                                       rf"\(\+8\) -> {planted.deepest}, 4,008 B")
         self.assertNotIn("global_list", text.stdout)
         self.assertEqual(nowhere.status, 1)

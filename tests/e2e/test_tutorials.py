@@ -144,7 +144,7 @@ class Tutorials(unittest.TestCase):
         self.assertRegex(lost, r"\b0 B in 0 blocks are lost")
         self.assertRegex(table, r"4,000 +variable +sessions +server \.bss\+0x\w+ +2000 x block of 24 B ->")
         self.assertRegex(tree, r"sessions \(server \.bss")
-        self.assertRegex(chain, r"\nsessions\+120 \(.*\(\+16\) -> 0x\w+, 4,008 B\n")
+        self.assertRegex(chain, r"\nsessions\[15\] \(server \.bss\+0x\w+\) -> buffer \(\+16\) -> 0x\w+, 4,008 B\n")
         self.assertTrue(os.path.exists(os.path.join(self.folder, "held.svg")))
 
     def test_a_leak_in_a_script_is_found_from_outside_and_from_inside(self):

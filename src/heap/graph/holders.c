@@ -6,11 +6,13 @@
 #include "heap/glibc.h"
 #include "heap/graph/block_edges.h"
 #include "heap/graph/block_walk.h"
+#include "heap/graph/declared_types.h"
 #include "heap/graph/holder_sums.h"
 #include "heap/graph/stand.h"
 #include "heap/owners/block_owners.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Words of one stack that are copied to walk it: 8 MiB. */
@@ -59,6 +61,7 @@ struct finder {
 	struct hl_block_edges edges;
 	struct look looks[LOOKS_MAX], *look;
 	unsigned look_count;
+	struct hl_root_names *names;
 	struct hl_index holder_index;
 	struct hl_digraph digraph;
 	struct hl_dominators dominators;
@@ -262,6 +265,19 @@ static int read_process(struct finder *finder)
 
 /* ---- holders ---- */
 
+static int make_label(struct hl_strings *names, struct hl_holder *holder)
+{
+	const char *module = hl_strings_text(names, holder->module);
+	char *text;
+
+	if (asprintf(&text, "%s%s%s", module, *module ? " " : "",
+		     hl_strings_text(names, holder->place)) < 0)
+		return -ENOMEM;
+	int r = hl_strings_intern(names, text, &holder->label);
+	free(text);
+	return r;
+}
+
 static int find_holder(struct finder *finder, const struct hl_root_name *name, uint32_t *ret_holder)
 {
 	struct hl_holders *holders = finder->holders;
@@ -277,18 +293,21 @@ static int find_holder(struct finder *finder, const struct hl_root_name *name, u
 			return 0;
 		}
 	}
-	const struct hl_holder added = {.kind = (enum hl_holder_kind)name->kind,
-					.name = name->name,
-					.module = name->module,
-					.place = name->place,
-					.start = name->start};
+	struct hl_holder added = {.kind = (enum hl_holder_kind)name->kind,
+				  .name = name->name,
+				  .module = name->module,
+				  .place = name->place,
+				  .label = name->name,
+				  .start = name->start};
 	/* The last one stands for all that are too many. */
 	if (holders->holder_count == HL_BLOCK_EDGES_HOLDERS_MAX) {
 		*ret_holder = HL_BLOCK_EDGES_HOLDERS_MAX - 1;
 		return 0;
 	}
-	int r = HL_ARRAY_APPEND(holders->holders, holders->holder_count, holders->holder_capacity,
-				added);
+	int r = added.label ? 0 : make_label(&holders->names, &added);
+	if (r == 0)
+		r = HL_ARRAY_APPEND(holders->holders, holders->holder_count,
+				    holders->holder_capacity, added);
 	*ret_holder = (uint32_t)holders->holder_count - 1;
 	return r == 0 ? hl_index_add(&finder->holder_index, hash, *ret_holder + 1) : r;
 }
@@ -343,12 +362,10 @@ static int name_words(struct finder *finder, struct hl_root_names *names, struct
 
 static int name_roots(struct finder *finder)
 {
-	struct hl_root_names *names = NULL;
-	int r = hl_root_names_new(finder->memory, &finder->holders->names, &names);
+	int r = hl_root_names_new(finder->memory, &finder->holders->names, &finder->names);
 
 	for (unsigned i = 0; i < finder->look_count && r == 0; i++)
-		r = name_words(finder, names, &finder->looks[i]);
-	hl_root_names_free(names);
+		r = name_words(finder, finder->names, &finder->looks[i]);
 	return r;
 }
 
@@ -578,6 +595,60 @@ static int find_chain(struct finder *finder, uint32_t target)
 	return r;
 }
 
+/* What is known of the object at the beginning of a block, which a pointer to ${target} leads to. */
+static int know_object(struct finder *finder, struct hl_declared_types *types,
+		       struct hl_holder_step *step, struct hl_declared *target)
+{
+	struct hl_holders *holders = finder->holders;
+	struct hl_declared object = {0};
+	uint64_t table;
+	int r = 0;
+
+	/* By its virtual table a block's class is known better than by a pointer to a base. Types of Python are
+	 * not what C calls them. */
+	if (step->type && !finder->classes.has_python &&
+	    hl_graph_copy(&finder->graph, step->address, &table, sizeof(table)) == 0)
+		r = hl_declared_types_object(types, step->address,
+					     hl_strings_text(&holders->names, step->type), table,
+					     &object);
+	if (object.address)
+		*target = object;
+	else if (target->address - step->address >= step->size)
+		target->address = 0;
+	if (r == 0 && !step->type && target->address == step->address)
+		r = hl_declared_types_name(types, target, &step->type);
+	return r;
+}
+
+/* Names the words of the chain by the types that are declared for them, as far as these go. */
+static int name_chain(struct finder *finder)
+{
+	struct hl_holders *holders = finder->holders;
+	struct hl_declared_types *types = NULL;
+	struct hl_declared object = {0}, target;
+	uint64_t value;
+	int r = holders->chain_count ? hl_declared_types_new(finder->names, &holders->names, &types)
+				     : 0;
+
+	for (size_t i = 0; i < holders->chain_count && r == 0; i++) {
+		struct hl_holder_step *step = &holders->chain[i];
+		uint64_t word = step->holder ? step->address : step->address + step->offset;
+		if (!step->holder)
+			r = know_object(finder, types, step, &object);
+		else if (word)
+			r = hl_declared_types_variable(types, word, &object);
+		if (r < 0 || i + 1 == holders->chain_count || !word ||
+		    hl_graph_copy(&finder->graph, word, &value, sizeof(value)) < 0)
+			continue;
+		r = hl_declared_types_word(types, &object,
+					   step->holder ? 0 : step->address + step->size, word,
+					   value, &step->member, &target);
+		object = target;
+	}
+	hl_declared_types_free(types);
+	return r;
+}
+
 static int follow_address(struct finder *finder)
 {
 	uint64_t address = finder->settings->address;
@@ -592,7 +663,8 @@ static int follow_address(struct finder *finder)
 				    ": no live block is there; 'heapline leaks --show N' and "
 				    "debuggers name blocks",
 				    address);
-	return find_chain(finder, node);
+	int r = find_chain(finder, node);
+	return r == 0 ? name_chain(finder) : r;
 }
 
 /* ---- all ---- */
@@ -657,6 +729,7 @@ static void release(struct finder *finder)
 		free(finder->looks[i].threads);
 		free(finder->looks[i].words);
 	}
+	hl_root_names_free(finder->names);
 	hl_dominators_release(&finder->dominators);
 	hl_block_edges_release(&finder->edges);
 	hl_class_names_release(&finder->classes);

@@ -34,6 +34,7 @@ enum hl_holder_kind {
 struct hl_holder {
 	enum hl_holder_kind kind;
 	uint32_t name, module, place; /* as in struct hl_root_name */
+	uint32_t label;		      /* the name, else module and place: "bash .bss+0x40" */
 	uint64_t start;
 	struct hl_leak_sum held;
 	struct hl_leak_sum shared; /* what it leads to and others do, too */
@@ -62,7 +63,10 @@ struct hl_holder_step {
 	uint64_t offset; /* of the word that leads on: from the block, or from the start of a holder
 			     that has one: a variable or a mapping */
 	uint64_t size;	 /* usable bytes of the block */
-	uint32_t type;
+	uint32_t type;	 /* of the block, in names; 0: not known */
+	uint32_t
+		member; /* what the word is called in the block or variable: "stats.buckets[17]", of a
+			    variable ".stats.buckets[17]"; 0: not known */
 	uint32_t holder; /* of the first step: its index + 1 */
 };
 

@@ -202,11 +202,18 @@ static const struct symbol *symbol_at(const struct module *module, uint64_t addr
 	return NULL;
 }
 
+/* A static variable of a function has a number behind its name in C: "cache.0". */
 static int intern_symbol(struct hl_root_names *names, const char *name, uint32_t *ret_id)
 {
-	char *demangled = hl_symbols_demangle(name);
-	int r = hl_strings_intern(names->strings, demangled ? demangled : name, ret_id);
+	char *demangled = hl_symbols_demangle(name), text[256];
+	const char *dot = demangled ? NULL : strrchr(name, '.');
 
+	if (dot && dot > name && dot[1] && !dot[1 + strspn(dot + 1, "0123456789")] &&
+	    (size_t)(dot - name) < sizeof(text)) {
+		snprintf(text, sizeof(text), "%.*s", (int)(dot - name), name);
+		name = text;
+	}
+	int r = hl_strings_intern(names->strings, demangled ? demangled : name, ret_id);
 	free(demangled);
 	return r;
 }
@@ -598,6 +605,31 @@ int hl_root_names_find(struct hl_root_names *names, uint64_t address, struct hl_
 	if (r == 0 && end < names->part_count && names->parts[end].name.start < ret_name->end)
 		ret_name->end = names->parts[end].name.start;
 	return r;
+}
+
+bool hl_root_names_place(struct hl_root_names *names, uint64_t address,
+			 struct hl_root_place *ret_place)
+{
+	size_t end = HL_LOWER_BOUND(i, names->part_count, names->parts[i].name.start <= address);
+	const struct part *part = part_at(names, end, address);
+	const struct module *module = part ? part->tls : module_at(names, address);
+
+	if (!module)
+		return false;
+	*ret_place = (struct hl_root_place){.module = (size_t)(module - names->modules),
+					    .is_thread_local = part != NULL,
+					    .offset = part ? address - part->name.start : 0};
+	return true;
+}
+
+size_t hl_root_names_modules(const struct hl_root_names *names)
+{
+	return names->module_count;
+}
+
+Dwarf *hl_root_names_dwarf(struct hl_root_names *names, size_t module, uint64_t *ret_bias)
+{
+	return dwfl_module_getdwarf(names->modules[module].module, ret_bias);
 }
 
 int hl_root_names_find_register(struct hl_root_names *names, size_t thread, uint64_t sp,

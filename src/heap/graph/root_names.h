@@ -8,6 +8,8 @@
 #include "base/strings.h"
 #include "heap/memory.h"
 
+#include <elfutils/libdw.h>
+
 enum hl_root_kind {
 	HL_ROOT_VARIABLE,
 	HL_ROOT_THREAD_VARIABLE,
@@ -51,5 +53,22 @@ int hl_root_names_find(struct hl_root_names *names, uint64_t address,
  * whose value it is. */
 int hl_root_names_find_register(struct hl_root_names *names, size_t thread, uint64_t sp,
 				unsigned number, struct hl_root_name *ret_name);
+
+/* The file of an address: its number among all, and for thread-local storage how far it is in it. */
+struct hl_root_place {
+	size_t module;
+	bool is_thread_local;
+	uint64_t offset;
+};
+
+/* False: the address is of no file's data. */
+bool hl_root_names_place(struct hl_root_names *names, uint64_t address,
+			 struct hl_root_place *ret_place);
+
+size_t hl_root_names_modules(const struct hl_root_names *names);
+
+/* The debug information of a file, as for symbols: its own, a separate file's, or from debuginfod. An address
+ * in memory is one of it + ${ret_bias}. NULL: there is none. */
+Dwarf *hl_root_names_dwarf(struct hl_root_names *names, size_t module, uint64_t *ret_bias);
 
 void hl_root_names_free(struct hl_root_names *names); /* NULL is fine */

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
-#include "cli/resident_fill.h"
+#include "cli/live_fill.h"
 #include "collector/control_ask.h"
 #include "collector/snapshot.h"
 #include "process/maps.h"
@@ -289,8 +289,8 @@ static void end_snapshot(const char *path)
 {
 	struct hl_error err = {0};
 
-	if (hl_resident_fill_snapshot(path, &err) < 0)
-		hl_cli_note("'%s' does not say what is in RAM: %s", path, err.text);
+	if (hl_live_fill_snapshot(path, &err) < 0)
+		hl_cli_note("'%s' lacks what processes themselves would say: %s", path, err.text);
 	hl_cli_note("wrote '%s'; see 'heapline top %s'", path, path);
 }
 

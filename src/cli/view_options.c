@@ -271,6 +271,8 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 		return "because the earlier recording is a snapshot";
 	if (!profile->complete)
 		return "because the recording is not finished";
+	if (profile->has_types_of_inuse)
+		return "because types are known of what is in use alone";
 	if (profile->base && !differs_in(profile, HL_VALUE_PEAK) &&
 	    differs_in(profile, HL_VALUE_INUSE))
 		return "because the peaks are equal";

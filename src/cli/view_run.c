@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* From operands to a loaded profile and a view of it; see view_options.h. */
 #include "base/cleanup.h"
+#include "cli/live_fill.h"
 #include "cli/output.h"
-#include "cli/resident_fill.h"
 #include "cli/terminal_progress.h"
 #include "open/open.h"
 #include "profile/profile.h"
@@ -268,8 +268,6 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		status = hl_view_options_obey_name(verb, &command);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_selection(verb, &operands.selection);
-	if (hl_view_options_ask_pages())
-		operands.selection.filler = &hl_resident_filler;
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_filter(verb, &operands.filter);
 	if (command.options.by == HL_VIEW_BY_TYPE || command.options.by == HL_VIEW_BY_SERVICE) {
@@ -277,6 +275,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 			command.options.by == HL_VIEW_BY_TYPE ? HL_PART_TYPE : HL_PART_SERVICE;
 		operands.filter.root_alone = true;
 	}
+	operands.selection.filler =
+		hl_live_filler(hl_view_options_ask_pages(), hl_filter_asks_types(&operands.filter));
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_between(verb, &operands.range);
 	if (status == HL_EXIT_DONE && argc == 0)

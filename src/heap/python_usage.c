@@ -208,6 +208,12 @@ static void add_row(struct hl_python_usage_row *sum, const struct hl_python_usag
 	sum->pinned_bytes += added->pinned_bytes;
 }
 
+static uint32_t name_of(const struct hl_python_usage *usage,
+			const struct hl_python_usage_block *block)
+{
+	return block->type ? usage->types.types[block->type - 1].name : 0;
+}
+
 static int add_up(struct hl_python_usage *usage)
 {
 	for (size_t i = 0; i < usage->block_count; i++) {
@@ -215,7 +221,7 @@ static int add_up(struct hl_python_usage *usage)
 		bool is_object = block->type && !block->is_part;
 		if (!block->type && !block->is_of_pool)
 			continue;
-		uint32_t name = block->type ? usage->types.types[block->type - 1].name : 0;
+		uint32_t name = name_of(usage, block);
 		if (HL_ARRAY_RESERVE_ZEROED(usage->rows, usage->row_capacity, name + 1u) < 0)
 			return -ENOMEM;
 		if (usage->row_count <= name)
@@ -263,13 +269,28 @@ static void sort_rows(struct hl_python_usage *usage)
 		qsort(usage->rows, kept, sizeof(*usage->rows), compare_rows);
 }
 
-int hl_python_usage_make(struct hl_python_usage *usage)
+static int find_all(struct hl_python_usage *usage)
 {
 	if (usage->block_count)
 		qsort(usage->blocks, usage->block_count, sizeof(*usage->blocks), compare_blocks);
 	int r = find_types(usage);
-	if (r == 0)
-		r = find_parts(usage);
+	return r == 0 ? find_parts(usage) : r;
+}
+
+int hl_python_usage_each(struct hl_python_usage *usage,
+			 int (*visit)(void *context, uint32_t name, bool is_part), void *context)
+{
+	int r = find_all(usage);
+
+	for (size_t i = 0; i < usage->block_count && r == 0; i++)
+		r = visit(context, name_of(usage, &usage->blocks[i]), usage->blocks[i].is_part);
+	return r;
+}
+
+int hl_python_usage_make(struct hl_python_usage *usage)
+{
+	int r = find_all(usage);
+
 	if (r == 0)
 		r = add_up(usage);
 	sort_rows(usage);

@@ -12,6 +12,8 @@
 #include "base/strings.h"
 #include "heap/python_types.h"
 
+#include <stdbool.h>
+
 #define HL_PYTHON_WINDOW_WORDS 512u
 
 /* One type, or several of one name. */
@@ -49,5 +51,13 @@ int hl_python_usage_add_pool(void *usage, uint64_t address, uint64_t bytes);
 
 /* Makes the rows, of all blocks that were added, and forgets the blocks, which take 24 bytes each. 0; -ENOMEM, -ESRCH. */
 int hl_python_usage_make(struct hl_python_usage *usage);
+
+/*
+ * In place of rows: calls ${visit} with each block that was added, in rising order of address, until it returns
+ * non-zero, and returns that. ${name} is that of its type, in hl_python_usage.names; 0: the block is neither an object
+ * nor a part of one. 0; -ENOMEM, -ESRCH.
+ */
+int hl_python_usage_each(struct hl_python_usage *usage,
+			 int (*visit)(void *context, uint32_t name, bool is_part), void *context);
 
 void hl_python_usage_free(struct hl_python_usage *usage); /* NULL is fine */

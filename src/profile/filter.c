@@ -245,6 +245,27 @@ static bool has_labels(const struct hl_profile *profile)
 	return false;
 }
 
+/* Types that the recorder knew count what was freed and the peak as well; those that were read from the process do not. */
+static int look_at_types(struct hl_profile *profile)
+{
+	HL_FREED bool *typed = calloc(profile->node_count, sizeof(*typed));
+
+	if (!typed)
+		return -ENOMEM;
+	profile->has_no_types = profile->has_types_of_inuse = true;
+	for (size_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_node *node = &profile->nodes[i];
+		typed[i] = typed[node->parent] || profile->frames[node->frame].part == HL_PART_TYPE;
+		if (!typed[i])
+			continue;
+		profile->has_no_types = false;
+		if (profile->counters[i].free_objects || profile->counters[i].peak_objects)
+			profile->has_types_of_inuse = false;
+	}
+	profile->has_types_of_inuse = profile->has_types_of_inuse && !profile->has_no_types;
+	return 0;
+}
+
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    const struct hl_node_ids *follow, struct hl_error *err)
 {
@@ -254,6 +275,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 
 	if (r == 0 && filter->fold_plumbing)
 		r = hl_plumbing_fold(profile, follow);
+	if (r == 0 && hl_filter_asks_types(filter))
+		r = look_at_types(profile);
 	if (r == 0 &&
 	    (hl_filter_has_expressions(filter) || filter->root_alone || has_labels(profile))) {
 		r = compile_all(&filtering.expressions, filter, err);

@@ -71,6 +71,12 @@ struct hl_filter {
 	bool fold_plumbing;
 };
 
+/* Whether it matters to ${filter} of which type blocks are. */
+static inline bool hl_filter_asks_types(const struct hl_filter *filter)
+{
+	return filter->root == HL_PART_TYPE || filter->type[0];
+}
+
 /* Whether ${filter} chooses stacks or frames, folding aside. */
 bool hl_filter_has_expressions(const struct hl_filter *filter);
 

@@ -219,6 +219,8 @@ struct hl_profile {
 	 */
 	uint32_t filter; /* 0: all stacks are here */
 	struct hl_profile_counters unfiltered_total;
+	/* Types were asked for, see filter.h, and no block has one; or blocks in use alone have. */
+	bool has_no_types, has_types_of_inuse;
 	bool spliced;	      /* script frames stand where they were asked for; see splice.h */
 	bool folds_plumbing;  /* views leave frames of allocation plumbing out, see plumbing.h */
 	bool plumbing_folded; /* some were */

@@ -183,6 +183,18 @@ static const struct hl_keys_label no_stack = {.name = HL_KEYS_NO_STACK, .file = 
 static const struct hl_keys_label no_type = {.name = "[no type]", .file = "", .module = ""};
 static const struct hl_keys_label no_service = {.name = "[no service]", .file = "", .module = ""};
 
+const char *hl_keys_types_advice(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->module_count; i++)
+		if (profile->modules[i].script &&
+		    !strcmp(hl_profile_text(profile, profile->modules[i].path), "python"))
+			return "types of Python's objects are read from the process while it "
+			       "runs: name its recording then, or a snapshot of 'heapline ctl -p "
+			       "PID snapshot OUT.hl'";
+	return "Lua tells types to its allocator alone, from 5.2 on, so that they are known where "
+	       "a rule names that allocator and its arguments; see --hook in heapline-attach(1)";
+}
+
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
 				   uint32_t key)
 {

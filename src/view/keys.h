@@ -48,6 +48,9 @@ static inline uint32_t hl_keys_of_node(const struct hl_keys *keys, const struct 
 	return node ? keys->of_frame[profile->nodes[node].frame] : 0;
 }
 
+/* How the types of blocks come to be known, of a profile in which none are; a sentence without a dot. */
+const char *hl_keys_types_advice(const struct hl_profile *profile);
+
 /* What every view calls the stack of what was allocated with no frame at all. */
 #define HL_KEYS_NO_STACK "[no stack]"
 

@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "profile/trace_kind.h"
 #include "view/format.h"
+#include "view/keys.h"
 #include "view/summary.h"
 
 #include <errno.h>
@@ -99,12 +100,14 @@ static void add_emptiness(struct hl_notices *notices, const struct hl_profile *p
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
-		hl_notices_warn(notices, "EMPTY: %s leaves no stack%s",
+		hl_notices_warn(notices, "EMPTY: %s leaves no stack%s%s",
 				hl_profile_text(profile, profile->filter),
-				profile->plumbing_folded
+				profile->has_no_types ? ": no block has a type; "
+				: profile->plumbing_folded
 					? "; with --plumbing, functions that are folded "
 					  "into their callers match too"
-					: "");
+					: "",
+				profile->has_no_types ? hl_keys_types_advice(profile) : "");
 	else if (profile->imported)
 		hl_notices_warn(notices, "EMPTY: there is no stack in the file");
 	else if (kind && kind->no_stack && profile->node_count == 1 && !profile->filter)

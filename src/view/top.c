@@ -69,16 +69,14 @@ static const struct hl_column columns[] = {
 };
 
 /* Why no block has the label that rows are of. */
-static void explain_labels(struct hl_emit *emit, const struct hl_rows *rows, enum hl_view_key by)
+static void explain_labels(struct hl_emit *emit, const struct hl_profile *profile,
+			   const struct hl_rows *rows, enum hl_view_key by)
 {
 	for (size_t i = 0; i < rows->count; i++)
 		if (rows->rows[i].id)
 			return;
 	if (by == HL_VIEW_BY_TYPE)
-		hl_emit_line(emit,
-			     "no block here has a type: Lua tells types to its allocator alone, "
-			     "from 5.2 on, so that they are known where a rule names that "
-			     "allocator and its arguments; see --hook in heapline-attach(1)");
+		hl_emit_line(emit, "no block here has a type: %s", hl_keys_types_advice(profile));
 	if (by == HL_VIEW_BY_SERVICE)
 		hl_emit_line(emit, "no block here has a service: those of skynet are known; see "
 				   "heapline-services(1)");
@@ -128,7 +126,7 @@ int hl_top_view(const struct hl_profile *profile, const struct hl_view_options *
 	hl_table_end(emit);
 	hl_emit_more(emit, rows.count - shown, "-n");
 	if (rows.count)
-		explain_labels(emit, &rows, options->by);
+		explain_labels(emit, profile, &rows, options->by);
 	r = hl_summary_end(emit, profile);
 	return r < 0 ? hl_summary_fail(profile, r, err) : 0;
 }

@@ -64,7 +64,7 @@ class Resident(harness.TestCase):
     def snapshot(self, recorded, name="now.hl"):
         result = run([HEAPLINE, "ctl", "-p", str(recorded.pid), "snapshot", self.path(name)])
         self.assertEqual(result.status, 0, result.stderr)
-        self.assertNotIn("does not say", result.stderr)
+        self.assertNotIn("lacks", result.stderr)
         return self.path(name)
 
     def expect(self, recorded, found, slack=0):

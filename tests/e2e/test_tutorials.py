@@ -172,9 +172,10 @@ class Tutorials(unittest.TestCase):
         for command in ("python3", "bash"):
             harness.need(command)
         need_attach(self.folder)
-        _, _, lines, tree, types, *_ = self.play("python.md", {})
+        _, _, lines, tree, kinds, types, *_ = self.play("python.md", {})
         self.assertRegex(lines, r"(?m)\A(?:(?:attached|note:).*\n)*(\S*/)?server\.py line:20 size:[0-9]+$")
         self.assertRegex(tree, r"wrapper\b")
+        self.assertRegex(kinds, r"(?m)^ *[0-9.]+ [KM]iB .* str$")
         self.assertRegex(types, r"(?m)^str +[0-9,]+ ")
 
     def assert_leak(self, top):

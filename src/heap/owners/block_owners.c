@@ -99,8 +99,10 @@ static int give(void *context, const struct hl_listed_block *block)
 {
 	const struct each *each = context;
 	struct hl_block_size size = hl_block_sizes_find(each->sizes, block);
+	uint64_t slack = block->slack < size.bytes ? block->slack : size.bytes;
 	const struct hl_owned_block owned = {.address = block->address,
 					     .bytes = size.bytes,
+					     .requested = size.bytes - slack,
 					     .most_bytes = size.most_bytes,
 					     .number = block->node,
 					     .is_exact = size.is_exact};
@@ -177,18 +179,51 @@ uint64_t hl_block_owners_count(const struct hl_block_owners *owners)
 		       : 0;
 }
 
+bool hl_block_owners_have_runtime(const struct hl_block_owners *owners, const char *name)
+{
+	const struct hl_recording_process *scripts = &owners->region.scripts;
+
+	for (uint32_t i = 0; i < scripts->provider_count; i++)
+		if (!strcmp(scripts->providers[i].name, name))
+			return true;
+	return false;
+}
+
+/* Frames of modules that were not known keep the lower bits alone. */
+static bool is_same_frame(uint64_t one, uint64_t other)
+{
+	return !((one ^ other) & HL_FRAME_PC_MASK);
+}
+
+/* Whether ${nodes} has all stacks, by their numbers. One that is being made has no frame yet. */
+static bool has_all(const struct hl_block_owners *owners, const struct hl_recording_node *nodes,
+		    uint32_t count, uint32_t *ret_ids)
+{
+	uint64_t numbers = hl_block_owners_count(owners);
+	bool is_same = numbers > 1 && numbers - 1 <= count;
+
+	for (uint64_t number = 0; number < numbers && is_same; number++) {
+		struct hl_recording_node node =
+			hl_region_read_node(&owners->region.view, (uint32_t)number);
+		is_same = !number || !node.frame ||
+			  is_same_frame(nodes[number - 1].frame, node.frame);
+		ret_ids[number] = (uint32_t)number;
+	}
+	return is_same;
+}
+
 bool hl_block_owners_match(const struct hl_block_owners *owners,
 			   const struct hl_recording_node *nodes, uint32_t count, uint32_t *ret_ids)
 {
 	uint64_t numbers = hl_block_owners_count(owners);
 	uint32_t at = 0;
 
+	if (has_all(owners, nodes, count, ret_ids))
+		return true;
 	for (uint64_t number = 0; number < numbers; number++) {
 		struct hl_recording_node node =
 			hl_region_read_node(&owners->region.view, (uint32_t)number);
-		/* Frames of modules that were not known keep the lower bits alone. */
-		bool is_same = number && at < count &&
-			       !((nodes[at].frame ^ node.frame) & HL_FRAME_PC_MASK) &&
+		bool is_same = number && at < count && is_same_frame(nodes[at].frame, node.frame) &&
 			       (node.parent >= number || nodes[at].parent == ret_ids[node.parent]);
 		ret_ids[number] = is_same ? ++at : 0;
 	}

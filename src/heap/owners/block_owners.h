@@ -24,6 +24,7 @@ uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 /* A block by the recorder's table alone, whatever allocator it is of. */
 struct hl_owned_block {
 	uint64_t address, bytes;
+	uint64_t requested;  /* of ${bytes} */
 	uint64_t most_bytes; /* it cannot have more; of the last block this may be UINT64_MAX */
 	uint64_t number;     /* of its stack */
 	bool is_exact;	     /* else ${bytes} is the mean size of the stack's blocks */
@@ -65,10 +66,14 @@ void hl_block_owners_labels(const struct hl_block_owners *owners, uint64_t numbe
 
 struct hl_recording_node;
 
+/* Whether it knows frames of the runtime ${name}: "python". */
+bool hl_block_owners_have_runtime(const struct hl_block_owners *owners, const char *name);
+
 /*
  * Which of ${nodes}, those of a recording of the process, each stack is: its id in ret_ids[number],
  * of hl_block_owners_count() numbers; 0: it is newer. A recording leaves out what was not there yet
- * when it was saved. False when they are another process', or of a program before exec: no other has
+ * when it was saved; one that was saved later, and not before its end, has each stack by its number.
+ * False when they are another process', or of a program before exec: no other has
  * the same code at the same places.
  */
 bool hl_block_owners_match(const struct hl_block_owners *owners,

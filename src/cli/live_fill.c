@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Resident bytes of running processes as parts of their recordings; see resident_fill.h. */
-#include "cli/resident_fill.h"
+/* Resident bytes and types of running processes as parts of their recordings; see live_fill.h. */
+#include "cli/live_fill.h"
 
 #include "base/cleanup.h"
 #include "heap/owners/block_owners.h"
+#include "heap/owners/object_types.h"
 #include "heap/owners/resident.h"
 #include "recording/recording.h"
 
@@ -35,7 +36,7 @@ static int copy(const struct hl_resident *resident, const uint32_t *ids,
 }
 
 /* -ESRCH, too, when another program has the number, or the place, of ${process} by now. */
-static int fill_process(struct hl_recording_process *process, struct hl_error *err)
+static int fill_pages(struct hl_recording_process *process, struct hl_error *err)
 {
 	const struct hl_heap_settings settings = {0};
 	struct hl_resident *resident = NULL;
@@ -54,30 +55,54 @@ static int fill_process(struct hl_recording_process *process, struct hl_error *e
 	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }
 
-int hl_resident_fill(struct hl_recording *recording, struct hl_error *err)
+/* A process without Python has no types, which is no failure. */
+static int fill_types(struct hl_recording_process *process, struct hl_error *err)
+{
+	struct hl_object_types *types = NULL;
+	int r = hl_object_types_read((pid_t)process->pid, &types, err);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r == 0 && (r = hl_type_fill(process, types)) < 0)
+		hl_error_set(err, r, "%s", strerror(-r));
+	hl_object_types_free(types);
+	return r;
+}
+
+/* Fills the processes that have not ended. One that has ended meanwhile is left out. Types come last: they
+ * are nodes that the process does not have. */
+static int fill(struct hl_recording *recording, bool wants_pages, bool wants_types,
+		struct hl_error *err)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < recording->process_count && r == 0; i++) {
 		struct hl_recording_process *process = &recording->processes[i];
 		struct hl_error why = {0};
-		if (process->complete || process->knows_resident)
+		if (process->complete)
 			continue;
-		r = fill_process(process, &why);
+		if (wants_pages && !process->knows_resident)
+			r = fill_pages(process, &why);
 		if (r < 0 && r != -ESRCH)
 			return hl_error_set(err, r, "cannot tell what is in RAM: %s", why.text);
+		r = r == 0 && wants_types ? fill_types(process, &why) : 0;
+		if (r < 0 && r != -ESRCH)
+			return hl_error_set(err, r, "cannot tell the types of Python's objects: %s",
+					    why.text);
 		r = 0;
 	}
 	return r;
 }
 
-int hl_resident_fill_snapshot(const char *path, struct hl_error *err)
+/* ---- recordings in directories ---- */
+
+int hl_live_fill_snapshot(const char *path, struct hl_error *err)
 {
 	struct hl_recording *recording = NULL;
 	int r = hl_recording_open(path, &recording, err);
 
 	if (r == 0)
-		r = hl_resident_fill(recording, err);
+		r = fill(recording, true, true, err);
 	HL_CLOSED int directory = r < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0 && directory < 0)
 		r = hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
@@ -88,11 +113,46 @@ int hl_resident_fill_snapshot(const char *path, struct hl_error *err)
 	return r;
 }
 
+int hl_live_fill_types(const char *path, pid_t pid, const struct hl_object_types *types,
+		       struct hl_error *err)
+{
+	struct hl_recording *recording = NULL;
+	int r = hl_recording_open(path, &recording, err);
+
+	HL_CLOSED int directory = r < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r == 0 && directory < 0)
+		r = hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
+	for (uint32_t i = 0; r == 0 && i < recording->process_count; i++) {
+		struct hl_recording_process *process = &recording->processes[i];
+		if (process->pid != (uint32_t)pid)
+			continue;
+		r = hl_type_fill(process, types);
+		r = r < 0 ? hl_error_set(err, r, "%s", strerror(-r))
+			  : hl_recording_write_process(directory, process, err);
+		break;
+	}
+	hl_recording_free(recording);
+	return r;
+}
+
+/* ---- recordings that go on ---- */
+
+static struct {
+	struct hl_recording_filler filler;
+	bool pages, types;
+} wishes;
+
 static int fill_running(struct hl_recording_filler *filler, struct hl_recording *recording,
 			struct hl_error *err)
 {
 	(void)filler;
-	return recording->running ? hl_resident_fill(recording, err) : 0;
+	return recording->running ? fill(recording, wishes.pages, wishes.types, err) : 0;
 }
 
-struct hl_recording_filler hl_resident_filler = {.fill = fill_running};
+struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types)
+{
+	wishes.filler.fill = fill_running;
+	wishes.pages = wants_pages;
+	wishes.types = wants_types;
+	return wants_pages || wants_types ? &wishes.filler : NULL;
+}

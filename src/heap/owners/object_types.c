@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Counts Python's live blocks by stack and type; see object_types.h. */
+#include "heap/owners/object_types.h"
+
+#include "base/array.h"
+#include "heap/memory.h"
+#include "heap/owners/owner_table.h"
+#include "heap/python_usage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PARTS_NAME_MAX (HL_PYTHON_NAME_BYTES + sizeof(" (parts)"))
+
+struct listed {
+	uint32_t number;
+	uint64_t requested;
+};
+
+struct reading {
+	struct hl_object_types *types;
+	struct listed *blocks; /* in rising order of address */
+	size_t count, capacity;
+	size_t next;	 /* the one whose type is told next */
+	uint32_t *parts; /* by the name of a type, that of its parts; 0: it has had none */
+	size_t parts_capacity;
+	struct hl_owner_counts sums; /* by stack << 32 | name */
+};
+
+static int list(void *context, const struct hl_owned_block *block)
+{
+	struct reading *reading = context;
+	const struct listed listed = {(uint32_t)block->number, block->requested};
+
+	int r = hl_python_usage_add(reading->types->usage, block->address, block->bytes);
+	return r < 0 ? r
+		     : HL_ARRAY_APPEND(reading->blocks, reading->count, reading->capacity, listed);
+}
+
+/* Turns the name of a type into that of its parts. */
+static int name_parts(struct reading *reading, uint32_t *name)
+{
+	struct hl_strings *names = &reading->types->usage->names;
+	char text[PARTS_NAME_MAX];
+
+	if (HL_ARRAY_RESERVE_ZEROED(reading->parts, reading->parts_capacity, *name + (size_t)1) < 0)
+		return -ENOMEM;
+	uint32_t *known = &reading->parts[*name];
+	snprintf(text, sizeof(text), "%s (parts)", hl_strings_text(names, *name));
+	int r = *known ? 0 : hl_strings_intern(names, text, known);
+	*name = *known;
+	return r;
+}
+
+static int add(void *context, uint32_t name, bool is_part)
+{
+	struct reading *reading = context;
+	const struct listed *block = &reading->blocks[reading->next++];
+	int r = is_part ? name_parts(reading, &name) : 0;
+
+	return r < 0 || !name
+		       ? r
+		       : hl_owner_counts_add(&reading->sums, (uint64_t)block->number << 32 | name,
+					     block->requested, 1);
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct hl_owner_count *a = left, *b = right;
+
+	return (a->key > b->key) - (a->key < b->key);
+}
+
+static int make_rows(struct reading *reading)
+{
+	struct hl_object_types *types = reading->types;
+	struct hl_owner_counts *sums = &reading->sums;
+
+	types->names = &types->usage->names;
+	types->rows = calloc(sums->count + 1, sizeof(*types->rows));
+	if (!types->rows)
+		return -ENOMEM;
+	if (sums->count)
+		qsort(sums->counts, sums->count, sizeof(*sums->counts), compare);
+	for (; types->count < sums->count; types->count++) {
+		const struct hl_owner_count *sum = &sums->counts[types->count];
+		types->rows[types->count] = (struct hl_object_type){
+			.number = (uint32_t)(sum->key >> 32),
+			.type = (uint32_t)sum->key,
+			.blocks = sum->blocks,
+			.bytes = sum->bytes,
+		};
+	}
+	return 0;
+}
+
+/* By its frames; or, where none are recorded, by the files that CPython is in. */
+static bool has_python(const struct hl_block_owners *owners, const struct hl_maps *maps)
+{
+	bool found = hl_block_owners_have_runtime(owners, "python");
+
+	for (size_t i = 0; i < maps->count && !found; i++) {
+		const char *slash = strrchr(maps->maps[i].path, '/');
+		const char *name = slash ? slash + 1 : "";
+		found = !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
+	}
+	return found;
+}
+
+static int read_all(pid_t pid, struct hl_memory *memory, struct reading *reading,
+		    struct hl_error *err)
+{
+	struct hl_object_types *types = reading->types;
+	struct hl_error why = {0};
+
+	int r = hl_block_owners_new(pid, &types->owners, &why);
+	if (r == 0 && hl_block_owners_source(types->owners) != HL_OWNERS_RECORDER)
+		r = -ENODATA;
+	if (r == -ENODATA)
+		return hl_error_set(err, r, "no recorder in process %d knows its stacks", (int)pid);
+	if (r < 0)
+		return hl_error_set(err, r, "%s", why.text);
+	if (!has_python(types->owners, &memory->maps))
+		return hl_error_set(err, -ENOENT, "process %d has no Python", (int)pid);
+	types->usage = hl_python_usage_new(memory);
+	if (!types->usage)
+		return -ENOMEM;
+	r = hl_block_owners_each(types->owners, list, reading);
+	if (r == 0)
+		r = hl_python_usage_each(types->usage, add, reading);
+	return r == 0 ? make_rows(reading) : r;
+}
+
+int hl_object_types_read(pid_t pid, struct hl_object_types **ret_types, struct hl_error *err)
+{
+	struct hl_object_types *types = calloc(1, sizeof(*types));
+	struct reading reading = {.types = types, .sums.shape = {.start = 1, .width = 1}};
+	struct hl_memory *memory = NULL;
+	struct hl_error why = {0};
+
+	int r = types ? hl_memory_live_open(pid, &memory, &why) : -ENOMEM;
+	if (r == 0)
+		r = read_all(pid, memory, &reading, &why);
+	hl_memory_free(memory);
+	hl_owner_counts_release(&reading.sums);
+	free(reading.blocks);
+	free(reading.parts);
+	if (r < 0) {
+		hl_object_types_free(types);
+		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
+	}
+	*ret_types = types;
+	return 0;
+}
+
+void hl_object_types_free(struct hl_object_types *types)
+{
+	if (!types)
+		return;
+	hl_block_owners_free(types->owners);
+	hl_python_usage_free(types->usage);
+	free(types->rows);
+	free(types);
+}

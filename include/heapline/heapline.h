@@ -65,8 +65,8 @@ int hl_mode_set(enum hl_recording_mode mode);
 /*
  * Notes the moment under ${name}: in the log where there is one, else in the recording. A name is
  * one line of 1 to HL_MARK_NAME_MAX bytes without control characters. 0, -ENOTCONN when nothing is
- * being recorded, -EINVAL or -ENAMETOOLONG for the name, -EAGAIN when the collector, which looks
- * ten times a second, has 64 marks of this process to fetch.
+ * being recorded, -EINVAL or -ENAMETOOLONG for the name, -EAGAIN when the collector, which fetches
+ * them ten times a second at most, has 64 marks of this process to fetch.
  */
 int hl_mark(const char *name);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The collector's events: hellos, ends of processes, the second; see collector.h. */
+/* The collector's events: hellos, ends of processes, the timer; see collector.h. */
 #include "collector/collector.h"
 
 #include "base/clock.h"
@@ -186,14 +186,22 @@ static void start_timer(struct hl_collector *collector, uint64_t first_ns)
 	timerfd_settime(collector->timer_fd, 0, &timer, NULL);
 }
 
-static void save_soon(struct hl_collector *collector)
+/* The timer comes in ${ns} at the latest. A program that is replaced again and again does not put it off. */
+static void look_within(struct hl_collector *collector, uint64_t ns)
 {
 	struct itimerspec left;
 
 	timerfd_gettime(collector->timer_fd, &left);
-	/* A program that is replaced again and again must not put the save off. */
-	if (left.it_value.tv_sec || left.it_value.tv_nsec > FIRST_SAVE_NS)
-		start_timer(collector, FIRST_SAVE_NS);
+	if ((uint64_t)left.it_value.tv_sec * HL_NS_PER_SECOND + (uint64_t)left.it_value.tv_nsec >
+	    ns)
+		start_timer(collector, ns);
+}
+
+/* To be called when the list of processes has changed. */
+static void listen_to_mailboxes(struct hl_collector *collector)
+{
+	if (collector->control)
+		hl_control_listen(collector->control);
 }
 
 /* Where this fails, the recording goes on with a warning that it cannot be controlled. */
@@ -259,6 +267,7 @@ static void forget(struct hl_collector *collector, struct hl_tracked *tracked)
 	while (*link != tracked)
 		link = &(*link)->next;
 	*link = tracked->next;
+	listen_to_mailboxes(collector);
 	hl_unrecorded_keep(&collector->unrecorded, tracked);
 	hl_tracked_free(tracked);
 }
@@ -542,8 +551,9 @@ static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bo
 	collector->summary.processes++;
 	tracked->arrived = arrived;
 	collector->unrecorded.arrived += arrived;
-	if (tracked->pid == collector->program)
-		save_soon(collector);
+	look_within(collector,
+		    tracked->pid == collector->program ? FIRST_SAVE_NS : HL_NS_PER_SECOND);
+	listen_to_mailboxes(collector);
 }
 
 /* Makes ${region_fd} a region for process ${pid}, and follows that. */
@@ -578,7 +588,7 @@ static int take_in(struct hl_collector *collector, pid_t pid, int region_fd,
 int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd, bool ran_before,
 		       uint64_t *ret_region_bytes, struct hl_error *err)
 {
-	struct hl_tracked *tracked;
+	struct hl_tracked *tracked = NULL;
 
 	int r = take_in(collector, pid, region_fd, &tracked);
 	if (r < 0)
@@ -591,7 +601,7 @@ int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
 
 int hl_collector_adopt_child(struct hl_collector *collector, pid_t pid, int region_fd)
 {
-	struct hl_tracked *tracked;
+	struct hl_tracked *tracked = NULL;
 
 	/* A process that asks twice tells nothing that is worth a warning. */
 	if (find_running(collector, pid)) {
@@ -700,9 +710,11 @@ static void on_socket(struct hl_collector *collector)
 	place->caller = caller;
 	place->deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + HL_HELLO_WAIT_MS * UINT64_C(1000000);
 	on_waiting(collector, place);
+	if (place->caller.fd >= 0)
+		look_within(collector, HL_NS_PER_SECOND);
 }
 
-/* ---- the second ---- */
+/* ---- the timer ---- */
 
 /* Saves what has changed; tries ended processes again. */
 static bool save_changed(struct hl_collector *collector)
@@ -711,8 +723,11 @@ static bool save_changed(struct hl_collector *collector)
 
 	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
 		next = it->next; /* save_last frees it */
-		if (!it->end_ns)
+		if (!it->end_ns) {
 			hl_tracked_look(it);
+			if (collector->control)
+				hl_control_read_mailbox(collector->control, it, false);
+		}
 		/* What heapline brought into its memory is gone. */
 		if (!it->end_ns && it->attached && it->is_another) {
 			hl_tracked_set_end(it, HL_END_RUNNING);
@@ -735,21 +750,34 @@ static bool has_new(const struct hl_collector *collector)
 	return false;
 }
 
-static void on_second(struct hl_collector *collector)
+/* Turns away those who have not said hello in time. Returns whether some still may. */
+static bool check_waiting(struct hl_collector *collector, uint64_t now_ns)
+{
+	bool any = false;
+
+	for (int i = 0; i < WAITING_MAX; i++) {
+		struct waiting *waiting = &collector->waiting[i];
+		if (waiting->caller.fd < 0)
+			continue;
+		any |= waiting->deadline_ns > now_ns;
+		if (waiting->deadline_ns > now_ns)
+			continue;
+		collector->strangers++;
+		stop_waiting(waiting);
+	}
+	return any;
+}
+
+static void on_timer(struct hl_collector *collector)
 {
 	uint64_t expirations;
 
 	if (read(collector->timer_fd, &expirations, sizeof(expirations)) < 0)
 		return;
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	for (int i = 0; i < WAITING_MAX; i++) {
-		struct waiting *waiting = &collector->waiting[i];
-		if (waiting->caller.fd < 0 || waiting->deadline_ns > now_ns)
-			continue;
-		collector->strangers++;
-		stop_waiting(waiting);
-	}
-	uint64_t wait_ns = HL_NS_PER_SECOND;
+	uint64_t wait_ns = check_waiting(collector, now_ns) || has_new(collector)
+				   ? HL_NS_PER_SECOND
+				   : collector->settings.save_every_ns;
 	/* On a busy machine a program may begin later than its first save. */
 	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
 		if (!it->end_ns && !hl_tracked_has_begun(it) &&
@@ -759,7 +787,7 @@ static void on_second(struct hl_collector *collector)
 		      (now_ns >= collector->next_round_ns || has_new(collector));
 	if (collector->next_save_ns > now_ns && collector->next_save_ns - now_ns < wait_ns)
 		wait_ns = collector->next_save_ns - now_ns;
-	if (wait_ns < HL_NS_PER_SECOND)
+	if (wait_ns != HL_NS_PER_SECOND)
 		start_timer(collector, wait_ns);
 	if (!is_due)
 		return;
@@ -798,7 +826,7 @@ static void on_event(struct hl_collector *collector, uint64_t cookie)
 	else if (cookie == EVENT_HEEDED)
 		collector->ready(collector->ready_context);
 	else if (cookie == EVENT_TIMER)
-		on_second(collector);
+		on_timer(collector);
 	else
 		on_socket(collector);
 }

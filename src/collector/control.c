@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
+#include "collector/bell.h"
 #include "collector/control_client.h"
 #include "collector/control_protocol.h"
 #include "collector/mailbox_reader.h"
@@ -28,6 +29,7 @@
 enum event {
 	EVENT_SOCKET,
 	EVENT_TIMER,
+	EVENT_BELL,
 	EVENT_SNAPSHOT,
 	EVENT_CLIENT,
 	EVENT_REPORT = EVENT_CLIENT + CLIENTS_MAX,
@@ -39,6 +41,9 @@ enum event {
 struct hl_control {
 	struct hl_control_subject subject;
 	int epoll_fd, timer_fd;
+	bool is_ticking;	     /* the timer is set */
+	struct hl_bell *bell;	     /* NULL: the kernel has none, or no means */
+	bool hears_all;		     /* bell listens to all processes */
 	int directory_fd, socket_fd; /* -1: nobody is listened to */
 	bool deaf;		     /* for want of descriptors; until the next poll */
 	struct hl_control_client clients[CLIENTS_MAX];
@@ -62,6 +67,21 @@ static void unwatch(struct hl_control *control, int fd)
 	epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+/* Without a bell, which not every kernel has, mailboxes are looked at by the timer. */
+static int make_bell(struct hl_control *control)
+{
+	int r = hl_bell_new(&control->bell);
+
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	r = watch(control, hl_bell_fd(control->bell), EPOLLIN, EVENT_BELL);
+	if (r < 0) {
+		hl_bell_free(control->bell);
+		control->bell = NULL;
+	}
+	return 0;
+}
+
 int hl_control_new(const struct hl_control_subject *subject, struct hl_control **ret_control)
 {
 	struct hl_control *control = calloc(1, sizeof(*control));
@@ -70,18 +90,18 @@ int hl_control_new(const struct hl_control_subject *subject, struct hl_control *
 		return -ENOMEM;
 	control->subject = *subject;
 	control->directory_fd = control->socket_fd = -1;
-	const struct timespec interval = {.tv_nsec = HL_MAILBOX_POLL_MS * 1000000L};
-	const struct itimerspec often = {.it_interval = interval, .it_value = interval};
 	control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	control->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	int r = control->epoll_fd < 0 || control->timer_fd < 0 ||
-				timerfd_settime(control->timer_fd, 0, &often, NULL) < 0
+	int r = control->epoll_fd < 0 || control->timer_fd < 0
 			? -errno
 			: watch(control, control->timer_fd, EPOLLIN, EVENT_TIMER);
+	if (r == 0)
+		r = make_bell(control);
 	if (r < 0) {
 		hl_control_free(control);
 		return r;
 	}
+	hl_control_listen(control);
 	*ret_control = control;
 	return 0;
 }
@@ -393,6 +413,57 @@ static void on_socket(struct hl_control *control)
 
 /* ---- events ---- */
 
+/* Whether somebody must be looked at again and again. */
+static bool has_to_look(const struct hl_control *control)
+{
+	if (!control->hears_all || control->snapshot || control->deaf)
+		return true;
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (control->clients[i].state != HL_CLIENT_NONE)
+			return true;
+	return false;
+}
+
+static void set_timer(struct hl_control *control)
+{
+	bool ticks = has_to_look(control);
+
+	if (ticks == control->is_ticking)
+		return;
+	const struct timespec interval = {.tv_nsec = ticks ? HL_MAILBOX_POLL_MS * 1000000L : 0};
+	const struct itimerspec timer = {.it_interval = interval, .it_value = interval};
+	timerfd_settime(control->timer_fd, 0, &timer, NULL);
+	control->is_ticking = ticks;
+}
+
+void hl_control_listen(struct hl_control *control)
+{
+	struct hl_mailbox *mailboxes[HL_BELLS_MAX];
+	size_t count = 0;
+
+	control->hears_all = control->bell;
+	for (struct hl_tracked *it = *control->subject.tracked; it && control->bell;
+	     it = it->next) {
+		if (it->end_ns)
+			continue;
+		if (count == HL_BELLS_MAX) {
+			control->hears_all = false;
+			break;
+		}
+		mailboxes[count++] = it->mailbox.mailbox;
+	}
+	if (control->bell)
+		hl_bell_listen(control->bell, mailboxes, count);
+	set_timer(control);
+}
+
+static void read_mailboxes(struct hl_control *control)
+{
+	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)
+		if (!it->end_ns)
+			hl_control_read_mailbox(control, it, false);
+}
+
 static void on_timer(struct hl_control *control)
 {
 	uint64_t expirations;
@@ -412,9 +483,25 @@ static void on_timer(struct hl_control *control)
 		end_snapshot(control);
 	if (control->deaf)
 		control->deaf = watch(control, control->socket_fd, EPOLLIN, EVENT_SOCKET) < 0;
-	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)
-		if (!it->end_ns)
-			hl_control_read_mailbox(control, it, false);
+	read_mailboxes(control);
+}
+
+static void on_event(struct hl_control *control, uint64_t cookie)
+{
+	if (cookie >= EVENT_REPORT) {
+		end_report_of(control, cookie - EVENT_REPORT);
+	} else if (cookie >= EVENT_CLIENT) {
+		on_client(control, &control->clients[cookie - EVENT_CLIENT]);
+	} else if (cookie == EVENT_SNAPSHOT) {
+		end_snapshot(control);
+	} else if (cookie == EVENT_TIMER) {
+		on_timer(control);
+	} else if (cookie == EVENT_BELL) {
+		hl_bell_answer(control->bell);
+		read_mailboxes(control);
+	} else {
+		on_socket(control);
+	}
 }
 
 void hl_control_dispatch(struct hl_control *control)
@@ -424,18 +511,10 @@ void hl_control_dispatch(struct hl_control *control)
 	/* One at a time: what one event ends, another of the same batch might name. */
 	for (int i = 0; i < EVENTS_PER_DISPATCH; i++) {
 		if (epoll_wait(control->epoll_fd, &event, 1, 0) != 1)
-			return;
-		if (event.data.u64 >= EVENT_REPORT)
-			end_report_of(control, event.data.u64 - EVENT_REPORT);
-		else if (event.data.u64 >= EVENT_CLIENT)
-			on_client(control, &control->clients[event.data.u64 - EVENT_CLIENT]);
-		else if (event.data.u64 == EVENT_SNAPSHOT)
-			end_snapshot(control);
-		else if (event.data.u64 == EVENT_TIMER)
-			on_timer(control);
-		else
-			on_socket(control);
+			break;
+		on_event(control, event.data.u64);
 	}
+	set_timer(control);
 }
 
 void hl_control_close(struct hl_control *control)
@@ -462,6 +541,7 @@ void hl_control_free(struct hl_control *control)
 	hl_control_close(control);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		hl_control_client_end(&control->clients[i]);
+	hl_bell_free(control->bell);
 	if (control->timer_fd >= 0)
 		close(control->timer_fd);
 	if (control->epoll_fd >= 0)

@@ -34,5 +34,8 @@ bool hl_control_is_to_detach(const struct hl_control *control);
 /* Answers all who did: it has been, or ${problem}, a sentence (NULL if there is none). */
 void hl_control_tell_detached(struct hl_control *control, const char *problem);
 
+/* To be called when the list of processes has changed, and before a region of one that was on it is unmapped. */
+void hl_control_listen(struct hl_control *control);
+
 /* Does what the process' mailbox asks for. ${last}: the process has ended. */
 void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *tracked, bool last);

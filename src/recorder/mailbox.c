@@ -2,11 +2,21 @@
 /* The program's side of the mailbox; see mailbox.h. */
 #include "region/mailbox.h"
 
+#include "recorder/sys.h"
+
+#include <linux/futex.h>
 #include <string.h>
 
 static bool is_closed(const struct hl_mailbox *mailbox)
 {
 	return atomic_load_explicit(&mailbox->closed, memory_order_relaxed);
+}
+
+/* After what was posted. Where the kernel refuses, the collector looks when it saves next. */
+static void ring(struct hl_mailbox *mailbox)
+{
+	atomic_fetch_add_explicit(&mailbox->bell, 1, memory_order_release);
+	HL_SYS(SYS_futex, &mailbox->bell, FUTEX_WAKE, 1);
 }
 
 /*
@@ -48,12 +58,14 @@ int hl_mailbox_mark(struct hl_mailbox *mailbox, uint64_t time_ns, const char *te
 	struct hl_mark_slot *slot = claim(mailbox, &number);
 	if (!slot) {
 		atomic_fetch_add_explicit(&mailbox->refused_marks, 1, memory_order_relaxed);
+		ring(mailbox);
 		return -EAGAIN;
 	}
 	slot->time_ns = time_ns;
 	memcpy(slot->text, text, (size_t)length + 1);
 	/* Release: who sees the turn sees the mark. */
 	atomic_store_explicit(&slot->turn, HL_MAILBOX_TURN(number) + 1, memory_order_release);
+	ring(mailbox);
 	return 0;
 }
 
@@ -73,6 +85,7 @@ int hl_mailbox_report(struct hl_mailbox *mailbox, const char *path)
 	memcpy(mailbox->report_path, path, length + 1);
 	atomic_fetch_add_explicit(&mailbox->reports_asked, 1, memory_order_relaxed);
 	atomic_store_explicit(&mailbox->report_state, HL_REPORT_ASKED, memory_order_release);
+	ring(mailbox);
 	return 0;
 }
 
@@ -94,5 +107,6 @@ int hl_mailbox_set_segments(struct hl_mailbox *mailbox, uint32_t count)
 	if (count == 0 || count > HL_LOG_SEGMENTS_MAX)
 		return -EINVAL;
 	atomic_store_explicit(&mailbox->log_segments, count, memory_order_relaxed);
+	ring(mailbox);
 	return 0;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The mailbox in the region's header: a program's messages to the collector, through heapline.h.
- * Any thread posts, in signal handlers too; the collector polls, and believes nothing.
+ * Any thread posts, in signal handlers too; the collector believes nothing of it.
  *
  *   mark     a name and when it was set; mark number p lies in slot p % HL_MAILBOX_MARKS
  *   lap      times that all slots have been used: p / HL_MAILBOX_MARKS
  *   turn     of a slot: 2 * lap while it is free for that lap, + 1 once its mark is complete
  *   report   a request for a copy of the recording as it stands; one at a time
+ *   bell     changes with everything that is posted; a futex that the collector sleeps on
  */
 #pragma once
 
@@ -43,10 +44,11 @@ struct hl_mailbox {
 	_Atomic uint64_t reports_asked;
 	_Atomic uint32_t refused_marks; /* for want of a free slot */
 	_Atomic uint32_t report_state;	/* enum hl_report_state */
+	_Atomic uint32_t bell;
 	/* The collector's. */
 	_Alignas(64) _Atomic uint64_t reports_done;
 	_Atomic int32_t report_error; /* of the last one done: 0 or a negative errno */
-	_Atomic uint32_t closed;      /* nobody polls any more */
+	_Atomic uint32_t closed;      /* nobody looks any more */
 	/* Segments of the log that are kept; 0: there is no log. The last writer wins. */
 	_Atomic uint32_t log_segments;
 	char report_path[HL_REPORT_PATH_BYTES];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The mailbox between a program and its collector, from both sides. */
+#include "collector/bell.h"
 #include "collector/mailbox_reader.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -272,6 +275,95 @@ static void a_collector_that_has_left_is_asked_nothing(void **state)
 	assert_int_equal(hl_mailbox_set_segments(&both->mailbox, 3), -ENOTCONN);
 }
 
+/* ---- the bell ---- */
+
+static struct hl_bell *new_bell(struct hl_mailbox *const *mailboxes, size_t count)
+{
+	struct hl_bell *bell;
+
+	int r = hl_bell_new(&bell);
+	if (r == -ENOSYS) {
+		print_message("skipped: this kernel has no futex_waitv (Linux 5.16)\n");
+		skip();
+	}
+	assert_int_equal(r, 0);
+	hl_bell_listen(bell, mailboxes, count);
+	return bell;
+}
+
+static void wait_for_ring(struct hl_bell *bell)
+{
+	struct pollfd poller = {.fd = hl_bell_fd(bell), .events = POLLIN};
+
+	assert_int_equal(poll(&poller, 1, -1), 1);
+	hl_bell_answer(bell);
+}
+
+static void everything_that_is_posted_rings(void **state)
+{
+	struct both *both = *state;
+	struct hl_mailbox *mailbox = &both->mailbox;
+	uint32_t rings = 0;
+
+	hl_mailbox_reader_tell_segments(&both->reader, 10);
+	for (unsigned i = 0; i < HL_MAILBOX_MARKS; i++)
+		assert_int_equal(hl_mailbox_mark(mailbox, i, "mark"), 0);
+	assert_int_equal(atomic_load(&mailbox->bell), rings += HL_MAILBOX_MARKS);
+	/* What is refused, too: there is something to fetch. */
+	assert_int_equal(hl_mailbox_mark(mailbox, 1, "mark"), -EAGAIN);
+	assert_int_equal(atomic_load(&mailbox->bell), ++rings);
+	assert_int_equal(hl_mailbox_report(mailbox, "path"), 0);
+	assert_int_equal(atomic_load(&mailbox->bell), ++rings);
+	assert_int_equal(hl_mailbox_set_segments(mailbox, 3), 0);
+	assert_int_equal(atomic_load(&mailbox->bell), ++rings);
+}
+
+static void a_ring_wakes_who_listens(void **state)
+{
+	struct both *both = *state;
+	struct hl_mailbox *mailbox = &both->mailbox;
+	struct hl_bell *bell = new_bell(&mailbox, 1);
+
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(hl_mailbox_mark(mailbox, i, "mark"), 0);
+		wait_for_ring(bell);
+	}
+	hl_bell_free(bell);
+}
+
+static void what_was_posted_before_anybody_listened_rings(void **state)
+{
+	struct both *both = *state;
+	struct hl_mailbox *mailbox = &both->mailbox;
+	struct hl_bell *bell = new_bell(NULL, 0);
+
+	assert_int_equal(hl_mailbox_mark(mailbox, 1, "mark"), 0);
+	hl_bell_listen(bell, &mailbox, 1);
+	wait_for_ring(bell);
+	hl_bell_free(bell);
+}
+
+static void a_mailbox_may_go_once_it_is_not_listened_to(void **state)
+{
+	struct both *both = *state;
+	struct hl_mailbox *mailboxes[] = {&both->mailbox, NULL};
+	struct hl_bell *bell = new_bell(mailboxes, 1);
+
+	for (unsigned i = 0; i < 100; i++) {
+		mailboxes[1] = mmap(NULL, sizeof(*mailboxes[1]), PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(mailboxes[1], MAP_FAILED);
+		hl_bell_listen(bell, mailboxes, 2);
+		assert_int_equal(hl_mailbox_mark(mailboxes[1], i, "mark"), 0);
+		hl_bell_listen(bell, mailboxes, 1);
+		munmap(mailboxes[1], sizeof(*mailboxes[1]));
+	}
+	hl_bell_answer(bell);
+	assert_int_equal(hl_mailbox_mark(mailboxes[0], 1, "mark"), 0);
+	wait_for_ring(bell);
+	hl_bell_free(bell);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -287,6 +379,10 @@ int main(void)
 		TEST(who_writes_the_number_of_segments_last_is_right),
 		TEST(numbers_of_segments_that_make_no_sense_are_put_right),
 		TEST(a_collector_that_has_left_is_asked_nothing),
+		TEST(everything_that_is_posted_rings),
+		TEST(a_ring_wakes_who_listens),
+		TEST(what_was_posted_before_anybody_listened_rings),
+		TEST(a_mailbox_may_go_once_it_is_not_listened_to),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,3 +169,15 @@ bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64
 	*ret_busy = false;
 	return take(table, (uintptr_t)address, usable, ret_block, ret_busy);
 }
+
+uint32_t hl_block_node(const struct hl_block_table *table, const void *address)
+{
+	const hl_block_entry *entry = hl_block_entry_at(table, address);
+	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0, node;
+
+	if (value && (value & HL_BLOCK_SLACK_IN_HASH) != HL_BLOCK_SLACK_IN_HASH)
+		return value >> HL_BLOCK_SLACK_BITS;
+	node = hl_block_hash_node(table->hash, (uintptr_t)address);
+	return node ? node
+		    : hl_block_hash_node(table->hash, (uintptr_t)hl_block_ruled_key(address));
+}

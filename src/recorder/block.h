@@ -130,6 +130,9 @@ static inline const void *hl_block_ruled_key(const void *address)
 	return (const void *)((uintptr_t)address ^ UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - 1));
 }
 
+/* The node of the block at ${address}, by whichever key it is known; 0: it is not. A look that nobody waits for. */
+uint32_t hl_block_node(const struct hl_block_table *table, const void *address);
+
 /* The two forms, for hl_block_* and for tests. */
 struct hl_block_array *hl_block_array_new(void);
 bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry);
@@ -141,6 +144,9 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 /* ${ret_busy}: NULL = wait for a locked shard; else give up on it and set this. */
 bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
 			bool *ret_busy);
+
+/* The node of the block at ${address}; 0: there is none, or its shard is busy. */
+uint32_t hl_block_hash_node(struct hl_block_hash *hash, uintptr_t address);
 
 static inline uint64_t hl_block_hash_address(uintptr_t address)
 {

@@ -158,3 +158,19 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl
 	hl_spin_unlock(&shard->lock);
 	return found;
 }
+
+uint32_t hl_block_hash_node(struct hl_block_hash *hash, uintptr_t address)
+{
+	struct hl_block_shard *shard = shard_of(hash, hl_block_hash_address(address));
+	uint32_t node = 0;
+
+	if (!hl_block_hash_may_hold(hash, address) || !hl_spin_try(&shard->lock))
+		return 0;
+	if (shard->slots) {
+		struct hl_block_slot slot = shard->slots[find(shard, address)];
+		if (slot.address)
+			node = hl_block_of_slot(slot).node;
+	}
+	hl_spin_unlock(&shard->lock);
+	return node;
+}

@@ -2,6 +2,7 @@
 /* Interpreters of Lua in this process; see lua_modules.h. */
 #include "recorder/lua_modules.h"
 
+#include "base/frame_key.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
@@ -58,6 +59,8 @@ static bool find_api(const struct hl_exports *exports, struct hl_lua_api *ret_ap
 		.getstack = hl_exports_find(exports, "lua_getstack"),
 		.getinfo = hl_exports_find(exports, "lua_getinfo"),
 		.sethook = hl_exports_find(exports, "lua_sethook"),
+		.newthread = hl_exports_find(exports, "lua_newthread"),
+		.resume = hl_exports_find(exports, "lua_resume"),
 	};
 
 	if (!api.pcall)
@@ -130,6 +133,49 @@ static struct hl_lua_cache *cache_of(struct hl_recorder *recorder, const struct 
 	return cache;
 }
 
+/* ---- who has made a coroutine ----
+ *
+ * One that runs a C function has no frame in Lua. It is a block as others, so the stack is known that has
+ * allocated it: the innermost frame of a script there stands for the coroutine. */
+
+#define PROVIDER_NAME "lua"
+#define MADE_AT	      1u /* a function that none is: the frame is site number "at" */
+
+static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
+{
+	const struct hl_region_map *region = &hl_recorder->region;
+	uint32_t node = hl_block_node(&hl_recorder->blocks, (const void *)block), site;
+
+	for (; node; node = region->nodes[node].parent) {
+		uint64_t key =
+			atomic_load_explicit(&region->nodes[node].frame, memory_order_relaxed);
+		if (!hl_frame_key_is_site(key, &site) || !site ||
+		    memcmp(region->header->providers[region->sites[site - 1].provider].name,
+			   PROVIDER_NAME, sizeof(PROVIDER_NAME)) != 0)
+			continue;
+		*ret_frame = (struct hl_script_frame){.function = MADE_AT, .at = site};
+		return true;
+	}
+	return false;
+}
+
+static void describe_site(uint32_t number, struct hl_script_place *ret_place)
+{
+	const struct hl_region_map *region = &hl_recorder->region;
+	const struct hl_region_site *site = &region->sites[number - 1];
+	const struct hl_region_name *function = (void *)(region->names + site->function);
+	const struct hl_region_name *source = (void *)(region->names + site->source);
+
+	*ret_place = (struct hl_script_place){
+		.function = function->text,
+		.function_bytes = function->bytes,
+		.source = source->text,
+		.source_bytes = source->bytes,
+		.line = site->line,
+		.first_line = site->first_line,
+	};
+}
+
 static uint32_t capture(void *state, const struct hl_script_caller *caller,
 			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
@@ -141,6 +187,7 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 		.unwind = caller->unwind,
 		.walk = caller->walk,
 		.cache = cache_of(hl_recorder, it),
+		.find_maker = find_maker,
 	};
 	return hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
 }
@@ -150,6 +197,10 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 {
 	const struct interpreter *it = state;
 
+	if (frame->function == MADE_AT) {
+		describe_site(frame->at, ret_place);
+		return true;
+	}
 	return hl_lua_describe(&it->lua, frame, ret_place);
 }
 
@@ -173,6 +224,8 @@ static void run_probe(void *context)
 	struct interpreter *it = room->interpreter;
 
 	room->problem = hl_lua_open(&it->lua, &it->api, &room->reader, room->memory);
+	if (room->problem == HL_LUA_PROVED)
+		hl_lua_learn_coroutines(&it->lua, &it->api, &room->reader, room->memory);
 }
 
 /* The thread's own stack may be small. Vector registers are kept, since who allocates may know that an
@@ -195,12 +248,14 @@ static __attribute__((noinline)) void call_on_stack(void *top, void (*function)(
 static void offer(struct interpreter *it)
 {
 	struct hl_script_provider provider = {
-		.name = "lua",
+		.name = PROVIDER_NAME,
 		.capture = capture,
 		.describe = describe,
 		.state = it,
 		.eval_start = it->lua.eval_start,
 		.eval_end = it->lua.eval_end,
+		.resume_start = it->lua.resume_start,
+		.resume_end = it->lua.resume_end,
 		.text_start = it->text_start,
 		.text_end = it->text_end,
 		.alloc_start = it->lua.alloc_start,
@@ -221,7 +276,7 @@ static void probe(struct hl_recorder *recorder, struct interpreter *it)
 	if (!room)
 		return;
 	room->interpreter = it;
-	room->reader = (struct hl_lua_reader){&recorder->unwind, &room->walk, NULL};
+	room->reader = (struct hl_lua_reader){.unwind = &recorder->unwind, .walk = &room->walk};
 	/* Handlers must not find the thread on that stack. */
 	hl_sys_block_signals(&before);
 	call_on_stack(room->stack + STACK_BYTES, run_probe, room);

@@ -131,6 +131,11 @@ static void add_eval(const struct hl_script_provider *provider)
 			.start = provider->cold_start,
 			.bytes = provider->cold_end - provider->cold_start,
 		};
+	if (provider->resume_start)
+		hl_script_evals.of[count++] = (struct hl_script_eval){
+			.start = provider->resume_start,
+			.bytes = provider->resume_end - provider->resume_start,
+		};
 	/* Release: who sees it counted sees it. */
 	atomic_store_explicit(&hl_script_evals.count, count, memory_order_release);
 }

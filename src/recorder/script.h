@@ -67,7 +67,7 @@ struct hl_script_evals {
 	_Atomic uint32_t count;
 	struct hl_script_eval {
 		uint64_t start, bytes;
-	} of[2 * HL_SCRIPT_PROVIDERS_MAX]; /* a main function may lie in two parts */
+	} of[3 * HL_SCRIPT_PROVIDERS_MAX]; /* a main function may lie in two parts */
 };
 
 extern HL_HIDDEN struct hl_script_evals hl_script_evals;

@@ -56,7 +56,8 @@ struct hl_script_stack hl_script_stack(const struct hl_stack_frame *frames, size
 struct match {
 	uint32_t runtime;
 	size_t groups, calls;
-	size_t next; /* where its next group begins */
+	size_t entries; /* groups that native code called: one that begins otherwise has no call */
+	size_t next;	/* where its next group begins */
 };
 
 #define RUNTIMES_MAX \
@@ -104,6 +105,7 @@ static void count_matches(struct mixing *mixing)
 		if (i == count)
 			matches[count++] = (struct match){.runtime = runtime, .next = at};
 		matches[i].groups++;
+		matches[i].entries += stack->frames[at].part == HL_PART_ENTRY;
 	}
 	for (size_t at = 0; at < stack->scripts; at++)
 		for (size_t i = 0; i < count; i++)
@@ -148,7 +150,8 @@ size_t hl_script_stack_mix(const struct hl_script_stack *stack, uint32_t *ret_id
 	count_matches(&mixing);
 	*ret_unmatched = false;
 	for (size_t i = 0; i < mixing.match_count; i++)
-		*ret_unmatched |= mixing.matches[i].calls != mixing.matches[i].groups;
+		*ret_unmatched |= mixing.matches[i].calls != mixing.matches[i].groups &&
+				  mixing.matches[i].calls != mixing.matches[i].entries;
 	for (size_t at = 0; at < stack->scripts; at++) {
 		const struct hl_stack_frame *frame = &stack->frames[at];
 		struct match *match = match_of(&mixing, frame);

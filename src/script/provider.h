@@ -90,8 +90,9 @@ struct hl_script_provider {
 	/* The interpreter's main function: only for stacks with a frame of it is it asked. 0: unknown, for
 	 * all stacks. */
 	uint64_t eval_start, eval_end;
-	uint64_t cold_start, cold_end; /* what the compiler moved out of it; 0: nothing */
-	uint64_t text_start, text_end; /* all code that is the interpreter's own; 0: unknown */
+	uint64_t cold_start, cold_end;	   /* what the compiler moved out of it; 0: nothing */
+	uint64_t resume_start, resume_end; /* for stacks with a frame of this, too; 0: nothing */
+	uint64_t text_start, text_end;	   /* all code that is the interpreter's own; 0: unknown */
 	/* Code of it that calls the host's allocator: what that calls is as good as its own; 0: unknown. */
 	uint64_t alloc_start, alloc_end;
 };

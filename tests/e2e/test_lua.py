@@ -283,6 +283,38 @@ class Yielded(harness.TestCase):
                                  r"function <yielded.lua:9>;function <yielded.lua:2>;function <yielded.lua:5> [1-9]")
 
 
+IN_C = """
+local kept = {}
+local function begin()
+  return coroutine.wrap(string.rep)
+end
+for i = 1, 100 do
+  local run = begin()
+  kept[i] = run('x' .. i, 1000)
+end
+"""
+
+
+class InC(harness.TestCase):
+    """A coroutine that runs a function in C is charged to the line that made it, not to the one that resumes it."""
+
+    def test_the_line_that_made_it_is_charged(self):
+        script = self.path("in_c.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(IN_C)
+        for name in ("lua5.2", "lua5.3", "lua5.4"):
+            for mode in ("mem-fast", "log-record"):
+                with self.subTest(name, mode=mode):
+                    recording = self.path(name + mode + ".hl")
+                    result = harness.run(harness.record_command(recording, [harness.need(name), script], mode))
+                    self.assertEqual(result.status, 0, result.stderr)
+                    report = harness.report("lines", recording, "--value", "alloc")
+                    self.assertNotIn("script_unmatched", report["lost"])
+                    size = {row["line"]: row["bytes"] for row in report["rows"] if row["file"] == script}
+                    self.assertGreater(size[4], 100 * 1000 * 3)
+                    self.assertLess(size[8], 50000)
+
+
 class Hidden(harness.TestCase):
     """An interpreter that exports nothing is not found, and the recording says so."""
 

@@ -30,7 +30,8 @@ static struct hl_unwind unwinder;
 static struct hl_walk walk;
 static struct hl_lua lua;
 static struct hl_lua_cache cache;
-static const struct hl_lua_reader reader = {&unwinder, &walk, &cache};
+static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame);
+static const struct hl_lua_reader reader = {&unwinder, &walk, &cache, find_maker};
 
 /* ---- the process, as the recorder would have it ---- */
 
@@ -72,6 +73,8 @@ static struct hl_lua_api api_of_library(void)
 		.getstack = (uint64_t)lua_getstack,
 		.getinfo = (uint64_t)lua_getinfo,
 		.sethook = (uint64_t)lua_sethook,
+		.newthread = (uint64_t)lua_newthread,
+		.resume = (uint64_t)lua_resume,
 	};
 
 	return api;
@@ -86,6 +89,8 @@ static enum hl_lua_problem open_api(const struct hl_lua_api *api)
 	hl_walk_begin(&walk, true);
 	assert_non_null(memory);
 	enum hl_lua_problem problem = hl_lua_open(&lua, api, &reader, memory);
+	if (problem == HL_LUA_PROVED)
+		hl_lua_learn_coroutines(&lua, api, &reader, memory);
 	free(memory);
 	return problem;
 }
@@ -399,6 +404,110 @@ static void test_lines_are_right_while_garbage_is_collected(void **context)
 	assert_int_equal(oracle.differences, 0);
 }
 
+/* ---- coroutines that run C functions ---- */
+
+#define MADE 12345u /* instead of a site */
+
+static struct {
+	bool is_on;
+	uint64_t made;	/* the block of the coroutine */
+	uint64_t asked; /* the block that find_maker() was asked for last */
+	uint32_t in_c;	/* frames of the coroutine's maker that were innermost */
+	uint32_t outer; /* and the line outward of it */
+} coroutines;
+
+static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
+{
+	coroutines.asked = block;
+	*ret_frame = (struct hl_script_frame){.function = MADE};
+	return block == coroutines.made;
+}
+
+static void *allocate_noting(void *context, void *block, size_t old_bytes, size_t bytes)
+{
+	const uint64_t *saved = HL_SAVED_HERE();
+	const uint64_t *frame = __builtin_frame_address(0);
+	struct hl_registers registers = {frame[1], (uint64_t)(frame + 2), frame[0]};
+	struct hl_script_caller caller = {.registers = &registers, .saved = saved};
+	struct hl_script_frame frames[LEVELS_MAX];
+	bool truncated = false;
+
+	(void)context, (void)old_bytes;
+	if (!bytes) {
+		free(block);
+		return NULL;
+	}
+	if (coroutines.is_on) {
+		hl_walk_capture(&unwinder, &walk, &registers);
+		caller.native_node = node_of_walk();
+		uint32_t count =
+			hl_lua_capture(&lua, &reader, &caller, frames, LEVELS_MAX, &truncated);
+		if (count && frames[0].function == MADE) {
+			assert_false(frames[0].is_entry);
+			coroutines.in_c++;
+			struct hl_script_place place = {0};
+			if (count > 1 && hl_lua_describe(&lua, &frames[1], &place))
+				coroutines.outer = place.line;
+		}
+	}
+	return realloc(block, bytes);
+}
+
+/* coroutine.create(), which in 5.1 takes no function in C. */
+static int create(lua_State *state)
+{
+	lua_State *coroutine = lua_newthread(state);
+
+	lua_pushvalue(state, 1);
+	lua_xmove(state, coroutine, 1);
+	return 1;
+}
+
+/* note(coroutine): it and what follows is looked at. */
+static int note(lua_State *state)
+{
+	coroutines.made = (uint64_t)lua_tothread(state, 1) - lua.coroutine_offset;
+	coroutines.is_on = true;
+	return 0;
+}
+
+static void test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker(void **context)
+{
+	static const char script[] = "local note, body, create = ...\n"
+				     "local co = create(body)\n"
+				     "note(co)\n"
+				     "local ok, text = coroutine.resume(co, 'ab', 5000)\n"
+				     "note(co)\n"
+				     "assert(ok and #text == 10000)\n";
+	struct hl_lua_api api = api_of_library();
+
+	(void)context;
+	assert_int_equal(open_api(&api), HL_LUA_PROVED);
+	assert_int_not_equal(lua.resume_start, 0);
+#if LUA_VERSION_NUM >= 505
+	lua_State *state = lua_newstate(allocate_noting, NULL, 0);
+#else
+	lua_State *state = lua_newstate(allocate_noting, NULL);
+#endif
+	memset(&coroutines, 0, sizeof(coroutines));
+	luaL_openlibs(state);
+	assert_int_equal(luaL_loadbuffer(state, script, sizeof(script) - 1, "@co.lua"), 0);
+	lua_pushcfunction(state, note);
+	lua_getglobal(state, "string");
+	lua_getfield(state, -1, "rep");
+	lua_remove(state, -2);
+	lua_pushcfunction(state, create);
+	int result = lua_pcall(state, 3, 0, 0);
+	coroutines.is_on = false;
+	if (result)
+		print_error("%s\n", lua_tostring(state, -1));
+	assert_int_equal(result, 0);
+	lua_close(state);
+	assert_int_equal(coroutines.asked, coroutines.made);
+	assert_true(coroutines.in_c >= 1);
+	assert_int_equal(coroutines.outer, 4);
+}
+
 static void test_another_version_is_refused(void **context)
 {
 	struct hl_lua_api api = api_of_library();
@@ -445,6 +554,8 @@ int main(void)
 #if LUA_VERSION_NUM >= 503
 		cmocka_unit_test(test_fields_that_a_host_added_to_strings_are_passed_over),
 #endif
+		cmocka_unit_test(
+			test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker),
 		cmocka_unit_test(test_another_version_is_refused),
 		cmocka_unit_test(test_lines_are_those_that_lua_says),
 		cmocka_unit_test(test_lines_are_right_while_garbage_is_collected),

@@ -129,11 +129,28 @@ static bool is_state(uint64_t state)
 	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD;
 }
 
+/* Of the frames of lua_resume() only an innermost one is of a coroutine that runs no function in Lua. */
+static void keep_resume(struct search *search, const struct hl_saved_frame *frame)
+{
+	int32_t state_at = place_in(search, frame, search->lua->resume_state);
+
+	if (search->count || state_at == HL_LUA_UNKNOWN)
+		return;
+	search->evals[search->count++] = (struct hl_lua_eval){
+		.return_address = frame->pc + 1,
+		.return_at = words_from(search, frame->sp - 8),
+		.state_at = state_at,
+		.is_resume = true,
+	};
+}
+
 HL_READS_STACK static bool keep_eval(void *context, const struct hl_saved_frame *frame)
 {
 	struct search *search = context;
 	struct hl_lua *lua = search->lua;
 
+	if (frame->pc - lua->resume_start < lua->resume_end - lua->resume_start)
+		keep_resume(search, frame);
 	if (frame->pc - lua->eval_start >= lua->eval_end - lua->eval_start)
 		return true;
 	uint32_t word = frame->cfa ? word_of_state(lua, frame) : 0;
@@ -392,16 +409,37 @@ static void join_entries(struct chain *chain, uint32_t first, uint32_t evals)
 	}
 }
 
-static uint32_t capture_evals(struct hl_lua *lua, struct hl_walk *walk,
+/* What runs in the coroutine of ${eval} has no frame of a script: that of its maker is to stand for it. */
+static __attribute__((noinline)) uint32_t maker_of(const struct hl_lua *lua,
+						   const struct hl_lua_reader *reader,
+						   const struct hl_script_caller *caller,
+						   const struct hl_lua_eval *eval,
+						   struct hl_script_frame *ret_frame)
+{
+	uint64_t address, state;
+
+	return reader->find_maker && load(reader->walk, caller, eval->return_at, &address) &&
+	       address == eval->return_address &&
+	       load(reader->walk, caller, eval->state_at, &state) &&
+	       reader->find_maker(state - lua->coroutine_offset, ret_frame) &&
+	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD;
+}
+
+static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *reader,
 			      const struct hl_script_caller *caller,
 			      const struct hl_lua_eval *evals, uint32_t count,
 			      struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
+	struct hl_walk *walk = reader->walk;
 	struct chain chain = {.frames = frames, .max = max, .walk = walk, .caller = caller};
-	uint32_t first = 0, evals_of_state = 0;
+	uint32_t first = 0, evals_of_state = 0, i = 0;
 	uint64_t last = 0, state, address;
 
-	for (uint32_t i = 0; i < count; i++, evals_of_state++) {
+	if (HL_UNLIKELY(count && evals[0].is_resume && max)) {
+		chain.count = first = maker_of(lua, reader, caller, &evals[0], frames);
+		i = 1;
+	}
+	for (; i < count; i++, evals_of_state++) {
 		if (!load(walk, caller, evals[i].return_at, &address) ||
 		    address != evals[i].return_address ||
 		    !load(walk, caller, evals[i].state_at, &state) ||
@@ -437,7 +475,7 @@ static __attribute__((noinline)) uint32_t capture_new(struct hl_lua *lua,
 	search_evals(lua, reader, caller, &search);
 	if (reader->cache)
 		keep_search(reader->cache, &search, caller->native_node);
-	return capture_evals(lua, reader->walk, caller, search.evals, search.count, frames, max,
+	return capture_evals(lua, reader, caller, search.evals, search.count, frames, max,
 			     ret_truncated);
 }
 
@@ -454,7 +492,7 @@ uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 	if (HL_UNLIKELY(!known || known >> NODE_SHIFT != node))
 		return capture_new(lua, reader, caller, frames, max, ret_truncated);
 	uint32_t count = (uint32_t)known >> COUNT_SHIFT;
-	return count ? capture_evals(lua, reader->walk, caller,
+	return count ? capture_evals(lua, reader, caller,
 				     &cache->evals[((uint32_t)known & FIRST_MASK) - 1], count,
 				     frames, max, ret_truncated)
 		     : 0;

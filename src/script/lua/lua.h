@@ -27,6 +27,7 @@ struct hl_lua_api {
 	enum hl_lua_version version;
 	uint64_t newstate, close, load, pcall, /* or lua_pcallk() */
 		pushcclosure, checkstack, getstack, getinfo, sethook;
+	uint64_t newthread, resume; /* 0: coroutines that run C functions are not told apart */
 };
 
 /*
@@ -45,12 +46,14 @@ struct hl_lua_place {
 	uint32_t index; /* enum hl_saved_register, or the word */
 };
 
-/* An eval frame of a native stack, in words from the innermost frame's stack pointer on. */
+/* An eval frame of a native stack, in words from the innermost frame's stack pointer on. The innermost one may be of
+ * lua_resume() instead: then a coroutine runs a C function. */
 struct hl_lua_eval {
 	uint64_t return_address; /* into luaV_execute() ... */
 	int32_t return_at;	 /* ... and where it is: then the rest is right, too */
 	int32_t state_at;
 	int32_t pc_at[HL_LUA_PLACES]; /* the first that has an address in the function's code */
+	bool is_resume;
 };
 
 /* In place of a word: in a register of enum hl_saved_register. */
@@ -63,6 +66,9 @@ struct hl_lua {
 	uint64_t eval_start, eval_end;
 	uint64_t alloc_start, alloc_end; /* functions that call the allocator; 0: not known */
 	struct hl_lua_place state[HL_LUA_PLACES], pc[HL_LUA_PLACES]; /* likely ones first */
+	uint64_t resume_start, resume_end; /* of lua_resume(); 0: coroutines are not told apart */
+	struct hl_lua_place resume_state;  /* of its frame: the coroutine ... */
+	uint32_t coroutine_offset;	   /* ... and where in its block that begins, in bytes */
 	/* Return addresses into functions that call luaV_execute(), and from bit 48 on which words had
 	 * the state whenever it was known. */
 	_Atomic uint64_t callers[HL_LUA_CALLERS_MAX];
@@ -86,6 +92,8 @@ struct hl_lua_reader {
 	struct hl_unwind *unwind;
 	struct hl_walk *walk;
 	struct hl_lua_cache *cache; /* NULL if there is none */
+	/* The frame that made the block at ${block}, a coroutine; false: it is not known. NULL: none is. */
+	bool (*find_maker)(uint64_t block, struct hl_script_frame *ret_frame);
 };
 
 /* How hl_lua_open() went; texts for messages. */
@@ -111,7 +119,11 @@ const char *hl_lua_problem_text(enum hl_lua_problem problem);
 enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api,
 				const struct hl_lua_reader *reader, void *memory);
 
-/* As capture of hl_script_provider. */
+/* After that: what struct hl_lua says of coroutines, if it can be learnt. ${memory}: as above. */
+void hl_lua_learn_coroutines(struct hl_lua *lua, const struct hl_lua_api *api,
+			     const struct hl_lua_reader *reader, void *memory);
+
+/* As capture of hl_script_provider. A coroutine that runs a C function has the frame of its maker. */
 uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 			const struct hl_script_caller *caller, struct hl_script_frame *frames,
 			uint32_t max, bool *ret_truncated);

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Learns how a coroutine that runs a C function is found: no frame of the interpreter's main function
+ * has its state, but lua_resume() does, in a register or word of its own frame. A few coroutines of a
+ * private state tell which, and where in its block a coroutine begins.
+ */
+#include "script/lua/lua.h"
+
+#include "unwind/saved.h"
+
+#include <string.h>
+
+#define MEMORY_BYTES ((size_t)1 << 19)
+#define ROUNDS	     4u
+#define WORDS_MAX    32u /* of the frame of lua_resume() */
+#define RECENT	     16u
+#define OFFSET_MAX   64u
+
+typedef void lua_state;
+
+/* Of the frame of lua_resume(): bit k for register k, bit HL_SAVED_COUNT + w for word w. */
+#define WORD_BIT(w) (UINT64_C(1) << (HL_SAVED_COUNT + (w)))
+
+static struct trial {
+	struct hl_lua *lua;
+	const struct hl_lua_api *api;
+	const struct hl_lua_reader *reader;
+	uint8_t *memory;
+	size_t used;
+	uint64_t recent
+		[RECENT]; /* blocks; a collection may allocate, too, when a coroutine is made */
+	uint32_t blocks;
+	uint64_t coroutine; /* that runs now */
+	uint64_t places;    /* that had the running one each time */
+	uint32_t seen;
+} * running; /* one at a time, as C functions of Lua have no context */
+
+static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes)
+{
+	struct trial *trial = context;
+	size_t rounded = (bytes + 15) & ~(size_t)15;
+
+	if (!bytes || rounded > MEMORY_BYTES - trial->used)
+		return NULL;
+	void *moved = trial->memory + trial->used;
+	trial->used += rounded;
+	trial->recent[trial->blocks++ % RECENT] = (uint64_t)moved;
+	if (block)
+		memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+	return moved;
+}
+
+HL_READS_STACK static bool look(void *context, const struct hl_saved_frame *frame)
+{
+	struct trial *trial = context;
+	uint64_t resume = trial->api->resume, places = 0;
+
+	if (resume - frame->function_start >= frame->function_end - frame->function_start)
+		return true;
+	trial->lua->resume_start = frame->function_start;
+	trial->lua->resume_end = frame->function_end;
+	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
+		if (frame->at[k] && *frame->at[k] == trial->coroutine)
+			places |= UINT64_C(1) << k;
+	for (unsigned w = 1; w <= WORDS_MAX && frame->cfa - 8 * (uint64_t)w >= frame->sp; w++)
+		if (((const uint64_t *)frame->cfa)[-(int)w] == trial->coroutine)
+			places |= WORD_BIT(w);
+	trial->places &= places;
+	trial->seen++;
+	return false;
+}
+
+/* What the coroutines run. */
+static int in_coroutine(lua_state *state)
+{
+	const uint64_t *saved = HL_SAVED_HERE();
+	const uint64_t *frame = __builtin_frame_address(0);
+	struct hl_registers registers = {frame[1], (uint64_t)(frame + 2), frame[0]};
+	uint64_t all[HL_SAVED_COUNT];
+
+	(void)state;
+	memcpy(all, saved, HL_SAVED_RBP * sizeof(*saved));
+	all[HL_SAVED_RBP] = registers.bp;
+	hl_saved_walk(running->reader->unwind, running->reader->walk, &registers, all, look,
+		      running);
+	return 0;
+}
+
+/* Where the recent block begins that has ${address}. */
+static uint64_t block_at(const struct trial *trial, uint64_t address)
+{
+	uint64_t block = 0;
+
+	for (uint32_t i = 0; i < RECENT; i++)
+		if (trial->recent[i] <= address && trial->recent[i] > block)
+			block = trial->recent[i];
+	return block;
+}
+
+/* 5.1 has no caller among its arguments. */
+static int resume(const struct hl_lua_api *api, lua_state *coroutine, lua_state *from)
+{
+	int results;
+
+	if (api->version == HL_LUA_51)
+		return ((int (*)(lua_state *, int))api->resume)(coroutine, 0);
+	return ((int (*)(lua_state *, lua_state *, int, int *))api->resume)(coroutine, from, 0,
+									    &results);
+}
+
+/* All are made before the first one runs: a word that is left from the making of one has another. */
+static void run_rounds(struct trial *trial, lua_state *state)
+{
+	const struct hl_lua_api *api = trial->api;
+
+	lua_state *(*newthread)(lua_state *) = (lua_state * (*)(lua_state *)) api->newthread;
+	void (*push)(lua_state *, int (*)(lua_state *), int) =
+		(void (*)(lua_state *, int (*)(lua_state *), int))api->pushcclosure;
+	lua_state *coroutines[ROUNDS];
+
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		coroutines[i] = newthread(state);
+		uint64_t offset =
+			(uint64_t)coroutines[i] - block_at(trial, (uint64_t)coroutines[i]);
+		if (offset > OFFSET_MAX || (i && offset != trial->lua->coroutine_offset))
+			return;
+		trial->lua->coroutine_offset = (uint32_t)offset;
+		push(coroutines[i], in_coroutine, 0);
+	}
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		trial->coroutine = (uint64_t)coroutines[i];
+		if (resume(api, coroutines[i], state) != 0)
+			return;
+	}
+}
+
+static struct hl_lua_place place_of(uint64_t places)
+{
+	uint32_t first = (uint32_t)__builtin_ctzll(places);
+
+	return first < HL_SAVED_COUNT
+		       ? (struct hl_lua_place){HL_LUA_IN_REGISTER, first}
+		       : (struct hl_lua_place){HL_LUA_IN_WORD, first - HL_SAVED_COUNT};
+}
+
+void hl_lua_learn_coroutines(struct hl_lua *lua, const struct hl_lua_api *api,
+			     const struct hl_lua_reader *reader, void *memory)
+{
+	lua_state *(*newstate)(void *(*)(void *, void *, size_t, size_t), void *, unsigned) =
+		(lua_state * (*)(void *(*)(void *, void *, size_t, size_t), void *, unsigned))
+			api->newstate;
+	struct trial trial = {
+		.lua = lua, .api = api, .reader = reader, .memory = memory, .places = UINT64_MAX};
+
+	lua_state *state = api->newthread && api->resume ? newstate(allocate, &trial, 0) : NULL;
+	if (!state)
+		return;
+	running = &trial;
+	run_rounds(&trial, state);
+	running = NULL;
+	((void (*)(lua_state *))api->close)(state);
+	if (trial.seen == ROUNDS && trial.places)
+		lua->resume_state = place_of(trial.places);
+	else
+		lua->resume_start = lua->resume_end = 0;
+}

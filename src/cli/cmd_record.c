@@ -92,19 +92,20 @@ static void say_end(const struct hl_collector_summary *summary, const char *name
 
 /* ---- programs that the recorder is brought into as they begin ---- */
 
-static int enter_program(struct hl_launch *launch, struct hl_collector *collector,
+static int enter_program(struct hl_launch *launch, struct hl_collector *collector, bool at_entry,
 			 struct hl_attach **ret_attach, struct hl_error *err)
 {
-	const struct hl_attach_settings settings = {0};
+	const struct hl_attach_settings settings = {.at_entry = at_entry};
 
 	int r = hl_attach_open_caught(launch->pid, &settings, ret_attach, err);
 	return r < 0 ? r : hl_record_join(collector, launch->pid, *ret_attach, false, err);
 }
 
 /* The program waits to begin; from here to its end. */
-static int run_program(struct hl_launch *launch, struct hl_collector *collector, bool is_entered,
-		       const char *command, const char *name)
+static int run_program(struct hl_launch *launch, struct hl_collector *collector,
+		       const struct hl_examined *examined, const char *command, const char *name)
 {
+	const bool is_entered = examined->entered;
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 	struct hl_collector_summary summary;
 	struct hl_error err = {0};
@@ -129,7 +130,7 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
 		return status_of_exec(r);
 	}
-	if (is_entered && enter_program(launch, collector, &attach, &err) < 0) {
+	if (is_entered && enter_program(launch, collector, examined->at_entry, &attach, &err) < 0) {
 		hl_collector_abandon(collector);
 		hl_attach_free(attach); /* ends the program */
 		attach = NULL;
@@ -181,7 +182,7 @@ static int record_program(const char *recorder, const struct hl_examined *examin
 		return say_error(&err, STATUS_FAILED);
 	name = hl_record_name(argv[0], launch.pid);
 	if (name)
-		status = run_program(&launch, collector, examined->entered, argv[0], name);
+		status = run_program(&launch, collector, examined, argv[0], name);
 	else
 		hl_cli_error("out of memory");
 	hl_launch_release(&launch);

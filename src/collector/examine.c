@@ -24,6 +24,9 @@
 /* Of a #! line; the kernel reads no more. */
 #define SCRIPT_LINE_BYTES 256
 
+/* What a preset of src/hook/presets.txt is beside: no library that is preloaded has functions of rules. */
+#define BESIDE_MALLOC "skynet_lalloc"
+
 /* ---- finding ---- */
 
 static bool is_runnable(const char *path)
@@ -135,7 +138,7 @@ static struct hl_examined judge_loader(Elf *elf)
 	return refuse(NULL, NULL);
 }
 
-static bool defines_malloc(Elf *elf)
+static bool exports(Elf *elf, const char *name)
 {
 	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
 
@@ -143,7 +146,7 @@ static bool defines_malloc(Elf *elf)
 		const GElf_Sym *symbol = &exported.symbol;
 		unsigned type = GELF_ST_TYPE(symbol->st_info);
 		/* An undefined symbol may have a value, too: the address of its PLT entry. */
-		if (strcmp(exported.name, "malloc") == 0 && symbol->st_shndx != SHN_UNDEF &&
+		if (strcmp(exported.name, name) == 0 && symbol->st_shndx != SHN_UNDEF &&
 		    symbol->st_value && GELF_ST_BIND(symbol->st_info) != STB_LOCAL &&
 		    (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE))
 			return true;
@@ -184,8 +187,14 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 		return refuse("it is built with AddressSanitizer, which lets no library come "
 			      "before its own",
 			      "build it without -fsanitize=address");
-	return loader.entered || !defines_malloc(elf) ? loader
-						      : enter("it brings a malloc of its own");
+	if (loader.entered)
+		return loader;
+	if (exports(elf, "malloc"))
+		return enter("it brings a malloc of its own");
+	if (!exports(elf, BESIDE_MALLOC))
+		return loader;
+	return (struct hl_examined){.entered = "it has an allocator beside malloc",
+				    .at_entry = true};
 }
 
 static int open_program(const char *path)

@@ -21,6 +21,7 @@ struct hl_examined {
 	/* Why the recorder must be brought in as the program begins; NULL: it is preloaded. */
 	const char *entered;
 	bool is_static; /* preloading does nothing to it, and may be left for its children */
+	bool at_entry;	/* as it begins: once its libraries are loaded */
 };
 
 /*

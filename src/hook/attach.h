@@ -25,6 +25,7 @@ struct hl_attach_settings {
 	const char *presets;	  /* a file of presets; NULL: $HEAPLINE_PRESETS, if it is set */
 	/* Calls that functions of rules make of others that allocate count, too. */
 	bool counts_layers;
+	bool at_entry; /* of a caught program: once its libraries are loaded and have begun */
 };
 
 /* How long the target stood still, in microseconds. */
@@ -85,7 +86,7 @@ void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t ca
  * For a program from its first instruction on. hl_attach_catch(), before ${child}, a child of ours,
  * executes a program; hl_attach_open_caught() in place of hl_attach_open(), with the same errors.
  * The program waits until hl_attach_patch() has succeeded; after any error it has been killed before
- * its first instruction, at the latest by hl_attach_free().
+ * its first instruction, or the first of its own, at the latest by hl_attach_free().
  */
 int hl_attach_catch(pid_t child, struct hl_error *err);
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,

@@ -39,6 +39,9 @@ int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *er
  */
 int hl_remote_catch(pid_t child, struct hl_error *err);
 int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
+/* The same at the program's entry, when its libraries are loaded and their constructors have run; until then a
+ * breakpoint stands there, so that it ends if heapline does. */
+int hl_remote_open_at_entry(pid_t child, struct hl_remote **ret_remote, struct hl_error *err);
 void hl_remote_release(struct hl_remote *remote);
 
 /*

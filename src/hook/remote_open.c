@@ -246,11 +246,15 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 		      : 0;
 }
 
+enum beginning { RUNS_ALREADY, AT_START, AT_ENTRY_POINT };
+
 /* Its one thread is ours already, and stopped. */
-static int take_caught(struct hl_remote *remote, struct hl_error *err)
+static int take_caught(struct hl_remote *remote, enum beginning beginning, struct hl_error *err)
 {
 	remote->is_child = true;
 	int r = hl_remote_await_start(remote);
+	if (r == 0 && beginning == AT_ENTRY_POINT)
+		r = hl_remote_run_to_entry(remote);
 	struct hl_remote_thread *thread = r == 0 ? hl_remote_add(remote, remote->pid) : NULL;
 	if (r == 0 && !thread)
 		r = -ENOMEM;
@@ -263,7 +267,7 @@ static int take_caught(struct hl_remote *remote, struct hl_error *err)
 		     : 0;
 }
 
-static int open_remote(pid_t pid, bool is_caught, struct hl_remote **ret_remote,
+static int open_remote(pid_t pid, enum beginning beginning, struct hl_remote **ret_remote,
 		       struct hl_error *err)
 {
 	struct hl_remote *remote = calloc(1, sizeof(*remote));
@@ -272,8 +276,8 @@ static int open_remote(pid_t pid, bool is_caught, struct hl_remote **ret_remote,
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	remote->pid = pid;
 	remote->memory = -1;
-	remote->is_held = is_caught;
-	int r = is_caught ? take_caught(remote, err) : 0;
+	remote->is_held = beginning != RUNS_ALREADY;
+	int r = remote->is_held ? take_caught(remote, beginning, err) : 0;
 	if (r == 0)
 		r = check_process(remote, err);
 	if (r == 0)
@@ -294,10 +298,15 @@ static int open_remote(pid_t pid, bool is_caught, struct hl_remote **ret_remote,
 
 int hl_remote_open(pid_t pid, struct hl_remote **ret_remote, struct hl_error *err)
 {
-	return open_remote(pid, false, ret_remote, err);
+	return open_remote(pid, RUNS_ALREADY, ret_remote, err);
 }
 
 int hl_remote_open_caught(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
 {
-	return open_remote(child, true, ret_remote, err);
+	return open_remote(child, AT_START, ret_remote, err);
+}
+
+int hl_remote_open_at_entry(pid_t child, struct hl_remote **ret_remote, struct hl_error *err)
+{
+	return open_remote(child, AT_ENTRY_POINT, ret_remote, err);
 }

@@ -78,3 +78,5 @@ int hl_remote_call_end(struct hl_remote *remote);
 /* Waits until the program of a caught process is about to run its first instruction. 0; -ESRCH when
  * the process has ended; -EAGAIN. */
 int hl_remote_await_start(struct hl_remote *remote);
+/* After that: until it is about to run the first one of its own, not of its dynamic linker. */
+int hl_remote_run_to_entry(struct hl_remote *remote);

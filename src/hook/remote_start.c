@@ -3,8 +3,10 @@
 #include "hook/remote_parts.h"
 
 #include "base/clock.h"
+#include "process/process.h"
 
 #include <errno.h>
+#include <linux/auxvec.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,6 +14,11 @@
 
 /* Between the start of a program and its first instruction nothing waits for anybody. */
 #define PATIENCE_NS (5 * HL_NS_PER_SECOND)
+
+/* The dynamic linker may wait for a disk. */
+#define LOADING_PATIENCE_NS (120 * HL_NS_PER_SECOND)
+
+#define TRAP_OPCODE UINT64_C(0xcc) /* int3 */
 
 int hl_remote_catch(pid_t child, struct hl_error *err)
 {
@@ -48,6 +55,50 @@ int hl_remote_await_start(struct hl_remote *remote)
 	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
 	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
 	return hl_remote_await_interrupt(remote, remote->pid, deadline);
+}
+
+/* Signals on the way are the program's. */
+static int await_breakpoint(const struct hl_remote *remote, uint64_t entry,
+			    struct user_regs_struct *ret_registers)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LOADING_PATIENCE_NS;
+	uintptr_t signal = 0;
+	int status;
+
+	for (;;) {
+		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
+		int r = hl_remote_await(remote, remote->pid, deadline, &status);
+		if (r == 0 && hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, ret_registers) < 0)
+			r = -ESRCH;
+		if (r < 0 || (!(status >> 16) && WSTOPSIG(status) == SIGTRAP &&
+			      ret_registers->rip == entry + 1))
+			return r;
+		signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
+	}
+}
+
+int hl_remote_run_to_entry(struct hl_remote *remote)
+{
+	const uint64_t entry = hl_process_auxv(remote->pid, AT_ENTRY);
+	struct user_regs_struct registers;
+
+	errno = 0;
+	uint64_t code = (uint64_t)hl_remote_trace(PTRACE_PEEKTEXT, remote->pid, entry, NULL);
+	uint64_t with_trap = (code & ~UINT64_C(0xff)) | TRAP_OPCODE;
+	if (errno ||
+	    hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry, (const void *)with_trap) < 0)
+		return -errno;
+	int r = await_breakpoint(remote, entry, &registers);
+	if (r < 0)
+		return r;
+	registers.rip = entry;
+	if (hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry, (const void *)code) < 0 ||
+	    hl_remote_trace(PTRACE_SETREGS, remote->pid, 0, &registers) < 0)
+		return -errno;
+	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
+	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
+	return hl_remote_await_interrupt(remote, remote->pid,
+					 hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
 }
 
 void hl_remote_release(struct hl_remote *remote)

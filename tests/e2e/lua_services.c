@@ -5,7 +5,7 @@
  * malloc() is the program's own, and puts a cookie before each block of an allocator with a prefix, which Lua
  * is given without one. Lua is linked statically. Services run on whichever thread is free, and what is
  * allocated meanwhile is theirs by a handle in thread-local storage. Functions that heapline knows skynet by
- * have its names.
+ * have its names. Built with LIBC_MALLOC it has no malloc() of its own, as skynet without jemalloc.
  *
  * Reads commands: "round N" has each service get N messages; "ledger" writes "c SERVICE bytes blocks" and "lua
  * SERVICE TYPE bytes blocks" of what was allocated since the last ledger, then "done".
@@ -25,6 +25,13 @@
 #include <sys/mman.h>
 
 #define EXPORT __attribute__((visibility("default"), noinline))
+
+#ifdef LIBC_MALLOC
+
+#define pre_realloc realloc
+#define pre_free    free
+
+#else
 
 /* ---- the allocator with a prefix ---- */
 
@@ -101,6 +108,8 @@ EXPORT void *pre_realloc(void *block, size_t size)
 	return moved;
 }
 
+#endif
+
 /* ---- services, and what they have allocated ---- */
 
 #define SERVICES_MAX 8
@@ -149,6 +158,8 @@ static void count_c(size_t bytes)
 	if (handle <= SERVICES_MAX)
 		add(&of_c[handle], bytes);
 }
+
+#ifndef LIBC_MALLOC
 
 /* ---- malloc, with a cookie ---- */
 
@@ -222,6 +233,8 @@ EXPORT int posix_memalign(void **ret_block, size_t alignment, size_t size)
 	return 0;
 }
 
+#endif
+
 /* ---- Lua ---- */
 
 EXPORT void *skynet_lalloc(void *block, size_t old_bytes, size_t bytes)
@@ -253,6 +266,9 @@ static __attribute__((noinline)) void *receive(size_t bytes)
 {
 	void *message = malloc(bytes);
 
+#ifdef LIBC_MALLOC
+	count_c(bytes);
+#endif
 	memset(message, 1, bytes);
 	return message;
 }
@@ -290,7 +306,20 @@ static int init_service(void *instance, struct context *context, const char *arg
 	return 0;
 }
 
-static const char *script;
+/* Read once, by the main thread: the C library allocates for a file. */
+static char chunk_name[4096] = "@", script[1 << 16];
+static size_t script_bytes;
+
+static bool read_script(const char *path)
+{
+	FILE *file = fopen(path, "r");
+
+	if (!file)
+		return false;
+	strncat(chunk_name, path, sizeof(chunk_name) - 2);
+	script_bytes = fread(script, 1, sizeof(script), file);
+	return fclose(file) == 0 && script_bytes < sizeof(script);
+}
 
 static bool start_state(struct context *context)
 {
@@ -299,7 +328,8 @@ static bool start_state(struct context *context)
 	lua_pushstring(context->state, context->name);
 	lua_setglobal(context->state, "name");
 	lua_register(context->state, "receive", call_receive);
-	return luaL_dofile(context->state, script) == LUA_OK;
+	return luaL_loadbuffer(context->state, script, script_bytes, chunk_name) == LUA_OK &&
+	       lua_pcall(context->state, 0, 0, 0) == LUA_OK;
 }
 
 static void dispatch(struct context *context, int message)
@@ -365,7 +395,8 @@ int main(int argc, char **argv)
 		return 2;
 	pthread_setspecific(key, (void *)(uintptr_t)MAIN_THREAD);
 	has_key = true;
-	script = argv[1];
+	if (!read_script(argv[1]))
+		return 2;
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		struct context *context = &contexts[++context_count];
 		context->handle = context_count;

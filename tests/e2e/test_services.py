@@ -44,13 +44,15 @@ class Ledger:
 
 
 class Host(attaching.TestCase):
+    program = "lua_services"
+
     def ask(self, process, command):
         process.stdin.write(command + "\n")
         process.stdin.flush()
         return iter(process.stdout.readline, "")
 
     def start(self, *prefix):
-        process = subprocess.Popen([*prefix, harness.program("lua_services"), SCRIPT], text=True,
+        process = subprocess.Popen([*prefix, harness.program(self.program), SCRIPT], text=True,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
@@ -122,7 +124,7 @@ class Host(attaching.TestCase):
                 next(self.ask(process, "round 200"))
                 ledger = Ledger(self.ask(process, "ledger"))
                 child = next(child for child in harness.children_of(process.pid)
-                             if os.path.basename(os.readlink(f"/proc/{child}/exe")) == "lua_services")
+                             if os.path.basename(os.readlink(f"/proc/{child}/exe")) == self.program)
                 names = {name: f"{name} :{handle:08x}"
                          for handle, name in enumerate(("echo", "hoarder", "idle"), 1)}
                 self.check_kept(self.check_sheet(child, names.values()), names["hoarder"], 200)
@@ -144,6 +146,12 @@ class Host(attaching.TestCase):
         self.end(process)
         # Who began before has told its name to nobody.
         self.check(ledger, {"echo": ":00000001", "hoarder": ":00000002", "idle": ":00000003"})
+
+
+class HostWithoutMalloc(Host):
+    """As skynet without jemalloc: the recorder comes in once the C library is there."""
+
+    program = "lua_services_libc"
 
 
 class Refused(attaching.TestCase):

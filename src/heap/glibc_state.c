@@ -185,16 +185,21 @@ uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_gli
 		return 0;
 	if (hl_glibc_state_tcache(memory, glibc, address + HL_CHUNK_BLOCK, &chunks) < 0)
 		return 0;
-	/* It is the second word of all chunks. */
+	/* It is the second word of most chunks: the program may have taken others meanwhile. By Boyer
+	 * and Moore's vote. */
+	size_t agreed = 0;
+	int votes = 0;
 	for (size_t i = 0; i < chunks.count; i++) {
 		uint64_t at = chunks.addresses[i] + HL_CHUNK_BLOCK + 8;
 		if (hl_memory_read(memory, at, &word, sizeof(word)) < 0)
 			continue;
-		if (key && word != key)
-			return 0;
-		key = word;
+		if (!votes)
+			key = word;
+		votes += word == key ? 1 : -1;
 	}
-	return key;
+	for (size_t i = 0; i < chunks.count; i++)
+		agreed += hl_glibc_state_has_key(memory, chunks.addresses[i], key);
+	return 2 * agreed > chunks.count ? key : 0;
 }
 
 /* Whether the block at ${address} can be a tcache: lists are empty where their count is 0, and

@@ -215,6 +215,25 @@ static void unknown_versions_are_refused(void **state)
 	}
 }
 
+/* A busy thread takes chunks from its cache while the number is looked for in them. */
+static void chunks_that_left_a_cache_do_not_hide_its_number(void **state)
+{
+	static struct builder builder;
+	const struct version *version = &versions[10];
+	struct hl_glibc glibc;
+
+	(void)state;
+	builder_make(&builder, version);
+	assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, NULL), 0);
+	for (uint64_t list = 3; list < 24; list += 10) {
+		uint64_t head = HEAP_BASE + 16 + version->entries + list * 8;
+		*builder_word(&builder, *builder_word(&builder, head) + 8) = list;
+		assert_int_equal(hl_glibc_state_tcache_key(&builder.image.base, &glibc, HEAP_BASE),
+				 KEY);
+	}
+	image_release(&builder.image);
+}
+
 static void a_heap_without_memory_is_empty(void **state)
 {
 	static struct builder builder;
@@ -549,6 +568,7 @@ int main(void)
 		cmocka_unit_test(symbols_agree_with_what_is_found_without_them),
 		cmocka_unit_test(a_stopped_walk_waits_until_no_thread_is_inside_malloc),
 		cmocka_unit_test(unknown_versions_are_refused),
+		cmocka_unit_test(chunks_that_left_a_cache_do_not_hide_its_number),
 		cmocka_unit_test(a_heap_without_memory_is_empty),
 		cmocka_unit_test(an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk),
 		cmocka_unit_test(an_overwritten_top_is_found_by_the_chunks),

@@ -15,6 +15,7 @@
 #include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
 #include "heap/graph/leaks.h"
+#include "heap/graph/still.h"
 
 #define ROOTS UINT64_C(0x7f1240000000) /* a mapping after all others */
 
@@ -138,52 +139,96 @@ static void pointers_to_the_inside_make_possible_ones(void **state)
 	image_release(&builder.image);
 }
 
-/* Blocks that a list of free chunks led through, and that became parts of a larger one since. */
-static void blocks_that_were_merged_into_a_free_chunk_are_not_lost(void **state)
-{
-	const uint64_t block = ROOTS + 0x110, chunk = ROOTS + 0x80, bin = ROOTS + 0x800;
-	struct hl_extents extents = {0};
-	struct hl_candidates candidates = {0};
-	struct hl_addresses no_tcaches = {0};
+/* What may pass for a block of 72 bytes. */
+struct likely {
+	uint64_t block, cached, fast, remains;
 	struct hl_glibc glibc;
+	struct hl_extents extents;
+	struct hl_candidates candidates;
 	struct hl_graph graph;
+};
+
+static int take_large(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
+{
+	uint64_t *block = context;
+
+	(void)last_word;
+	if (usable == 20000 - HL_CHUNK_HEADER && !*block)
+		*block = address;
+	return 0;
+}
+
+/* The remains of a chunk that became a part of a larger block lie in its middle. */
+static void make_likely(struct likely *likely)
+{
+	const struct hl_heap_settings settings = {.block = take_large, .context = &likely->remains};
+	const struct version *version = &versions[10];
+	struct hl_heap heap = {0};
 	uint64_t blocks[8];
 
-	(void)state;
-	make(&versions[10], blocks);
-	hl_glibc_roots_find(&builder.image.base, &glibc, NULL);
-	assert_non_null(glibc.layout);
-	uint64_t link = ROOTS + 0x10;
-	*image_word(&builder.image, block) = glibc.layout->safe_linking ? link ^ block >> 12 : link;
-	assert_int_equal(hl_extents_add(&extents, ROOTS, ROOTS + IMAGE_PAGE), 0);
-	assert_int_equal(hl_graph_init(&graph, &builder.image.base), 0);
-	assert_int_equal(hl_graph_add(&graph, block, 72), 0);
-	assert_int_equal(hl_graph_settle(&graph, &extents), 0);
-	assert_int_equal(hl_candidates_collect(&candidates, &graph), 0);
-	assert_int_equal(candidates.count, 1);
-	assert_true(hl_candidates_any_looks_cached(&candidates, &graph, &glibc));
-	assert_true(hl_candidates_meet(&candidates, &graph, block, 72));
+	memset(likely, 0, sizeof(*likely));
+	make(version, blocks);
+	assert_int_equal(hl_heap_walk(&builder.image.base, &settings, &heap, NULL), 0);
+	hl_carriers_release(&heap.carriers);
+	free(heap.arenas);
+	free(heap.notes);
+	likely->block = blocks[4];
+	likely->cached = *image_word(&builder.image, HEAP_BASE + 16 + version->entries + 3 * 8);
+	likely->fast = *image_word(&builder.image, MAIN_ARENA + version->fastbins + 2 * 8) + 16;
+	likely->remains += 4096;
+	*image_word(&builder.image, likely->remains - 8) = 80 | HL_CHUNK_IN_USE_BEFORE;
+	*image_word(&builder.image, likely->remains + 72) = 96 | HL_CHUNK_IN_USE_BEFORE;
+	hl_glibc_roots_find(&builder.image.base, &likely->glibc, NULL);
+	assert_non_null(likely->glibc.layout);
+	const uint64_t found[] = {likely->block, likely->cached, likely->fast, likely->remains};
+	const uint64_t end = HEAP_BASE + HEAP_PAGES * IMAGE_PAGE;
+	assert_int_equal(hl_extents_add(&likely->extents, HEAP_BASE, end), 0);
+	assert_int_equal(hl_graph_init(&likely->graph, &builder.image.base), 0);
+	for (size_t i = 0; i < 4; i++) {
+		uint64_t size = *image_word(&builder.image, found[i] - 8) & ~HL_CHUNK_FLAGS;
+		assert_int_equal(hl_graph_add(&likely->graph, found[i], size - 8), 0);
+	}
+	assert_int_equal(hl_graph_settle(&likely->graph, &likely->extents), 0);
+	assert_int_equal(hl_candidates_collect(&likely->candidates, &likely->graph), 0);
+	assert_int_equal(likely->candidates.count, 4);
+}
 
-	*image_word(&builder.image, chunk + 8) = 0x100 | HL_CHUNK_IN_USE_BEFORE;
-	*image_word(&builder.image, chunk + 16) = *image_word(&builder.image, chunk + 24) = bin;
-	*image_word(&builder.image, bin + 16) = chunk;
-	assert_int_equal(hl_candidates_reach_cached(&candidates, &graph, &glibc, 1, &no_tcaches),
-			 0);
-	assert_false(hl_graph_is_reached(&graph, block)); /* one neighbour does not lead back */
-	*image_word(&builder.image, bin + 24) = chunk;
-	*image_word(&builder.image, chunk + 8) = 0x90 | HL_CHUNK_IN_USE_BEFORE;
-	assert_int_equal(hl_candidates_reach_cached(&candidates, &graph, &glibc, 1, &no_tcaches),
-			 0);
-	assert_false(hl_graph_is_reached(&graph, block)); /* the chunk ends before the block */
-	*image_word(&builder.image, chunk + 8) = 0x100 | HL_CHUNK_IN_USE_BEFORE;
-	assert_int_equal(hl_candidates_reach_cached(&candidates, &graph, &glibc, 1, &no_tcaches),
-			 0);
-	assert_true(hl_graph_is_reached(&graph, block));
-
-	hl_candidates_release(&candidates);
-	hl_graph_release(&graph);
-	hl_extents_release(&extents);
+/* Only the block was not reached. */
+static void check_likely(struct likely *likely)
+{
+	assert_false(hl_graph_is_reached(&likely->graph, likely->block));
+	assert_true(hl_graph_is_reached(&likely->graph, likely->cached));
+	assert_true(hl_graph_is_reached(&likely->graph, likely->fast));
+	assert_true(hl_graph_is_reached(&likely->graph, likely->remains));
+	hl_candidates_release(&likely->candidates);
+	hl_graph_release(&likely->graph);
+	hl_extents_release(&likely->extents);
 	image_release(&builder.image);
+}
+
+static void only_blocks_that_a_walk_meets_are_proven(void **state)
+{
+	struct likely likely;
+
+	(void)state;
+	make_likely(&likely);
+	assert_int_equal(
+		hl_candidates_prove(&likely.candidates, &likely.graph, &likely.glibc, false), 0);
+	check_likely(&likely);
+}
+
+static void only_blocks_that_chunks_before_them_lead_to_are_proven(void **state)
+{
+	uint64_t first = HEAP_BASE + 16; /* the thread's cache */
+	const struct hl_addresses anchors = {&first, 1, 1};
+	struct likely likely;
+
+	(void)state;
+	make_likely(&likely);
+	const struct hl_still still = {
+		&likely.graph, NULL, &likely.glibc, &likely.extents, &anchors, &anchors, 2};
+	assert_int_equal(hl_still_prove(&still), 0);
+	check_likely(&likely);
 }
 
 static int clear(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
@@ -270,7 +315,8 @@ int main(void)
 		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
 		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
 		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
-		cmocka_unit_test(blocks_that_were_merged_into_a_free_chunk_are_not_lost),
+		cmocka_unit_test(only_blocks_that_a_walk_meets_are_proven),
+		cmocka_unit_test(only_blocks_that_chunks_before_them_lead_to_are_proven),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

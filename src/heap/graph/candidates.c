@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "heap/glibc.h"
+#include "heap/glibc_reader.h"
 #include "heap/graph/graph.h"
 
 void hl_candidates_release(struct hl_candidates *candidates)
@@ -42,6 +43,11 @@ static int read_words(struct hl_graph *graph, struct hl_candidate *candidate)
 	candidate->first_word = words.first;
 	candidate->hash = (uint32_t)(words.hash >> 32);
 	return r;
+}
+
+static void free_heap(struct hl_heap **heap)
+{
+	hl_heap_free(*heap);
 }
 
 /* ---- looks ---- */
@@ -154,6 +160,42 @@ void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct h
 	candidates->count = kept;
 }
 
+/* ---- a walk while the process stands still ---- */
+
+struct meeting {
+	struct hl_candidates *candidates;
+	const struct hl_graph *graph;
+};
+
+static int meet(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	struct meeting *meeting = context;
+
+	(void)last_word;
+	hl_candidates_meet(meeting->candidates, meeting->graph, address, usable_bytes);
+	return 0;
+}
+
+int hl_candidates_prove(struct hl_candidates *candidates, struct hl_graph *graph,
+			const struct hl_glibc *glibc, bool has_table)
+{
+	struct meeting meeting = {candidates, graph};
+	const struct hl_heap_settings settings = {.block = meet, .context = &meeting};
+	HL_CLEANUP(hl_extents_release) struct hl_extents walked = {0};
+	HL_CLEANUP(free_heap) struct hl_heap *heap = hl_heap_new();
+
+	hl_candidates_forget_walk(candidates);
+	int r = heap ? hl_glibc_heap_read(graph->memory, glibc, &settings, heap, NULL) : -ENOMEM;
+	if (r == 0)
+		r = hl_extents_of_carriers(&heap->carriers, graph->memory->page_bytes, &walked);
+	if (r == 0 && (heap->abandoned || hl_memory_has_moved(graph->memory)))
+		r = -EAGAIN;
+	for (size_t i = 0; i < candidates->count && r == 0 && has_table; i++)
+		candidates->items[i].is_live |=
+			!hl_extents_hold(&walked, candidates->items[i].address);
+	return r == 0 ? hl_candidates_compare(candidates, graph) : r;
+}
+
 /* ---- lists of free chunks ---- */
 
 /* A link is 0 in the last chunk of a list, else it leads to another chunk or its block. */
@@ -195,68 +237,4 @@ int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *g
 			break;
 	}
 	return r == 0 ? hl_glibc_state_cached(memory, glibc, tcaches, chunks) : r;
-}
-
-/* How far before a block the free chunk may begin that it became part of. */
-#define MERGED_BYTES 65536u
-
-/* Whether ${chunk}, whose header and links are ${words}, reaches to ${end} and is in a bin: its
- * neighbours in the list lead back to it. */
-static bool is_binned(struct hl_memory *memory, uint64_t chunk, uint64_t end, const uint64_t *words)
-{
-	uint64_t size = words[1] & ~HL_CHUNK_FLAGS, next = words[2], previous = words[3], back, on;
-
-	return chunk + size >= end && !(size & 15) && !((next | previous) & 15) &&
-	       hl_memory_read(memory, next + HL_CHUNK_BLOCK + 8, &back, sizeof(back)) == 0 &&
-	       hl_memory_read(memory, previous + HL_CHUNK_BLOCK, &on, sizeof(on)) == 0 &&
-	       back == chunk && on == chunk;
-}
-
-/* Whether malloc_consolidate() has made ${candidate} a part of a larger free chunk, which leaves its
- * header and words as they were. ${words} have room for what is read. */
-static bool was_merged(const struct hl_graph *graph, const struct hl_candidate *candidate,
-		       uint64_t *words)
-{
-	const struct hl_pages *pages = &graph->pages;
-	uint64_t chunk = candidate->address - HL_CHUNK_BLOCK, block = candidate->address;
-	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= chunk);
-
-	if (run == pages->count || pages->runs[run].start > chunk)
-		return false;
-	uint64_t start = pages->runs[run].start;
-	if (chunk - start > MERGED_BYTES)
-		start = chunk - MERGED_BYTES;
-	if (hl_memory_read(graph->memory, start, words, block + 16 - start) < 0)
-		return false;
-	for (uint64_t at = chunk; at >= start; at -= 16)
-		if (is_binned(graph->memory, at, block + 16, &words[(at - start) / 8]))
-			return true;
-	return false;
-}
-
-int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
-			       const struct hl_glibc *glibc, uint32_t arenas,
-			       const struct hl_addresses *tcaches)
-{
-	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
-	HL_FREED uint64_t *words = malloc(MERGED_BYTES + 2 * HL_CHUNK_BLOCK);
-	int r = words ? hl_candidates_list_cached(graph->memory, glibc, arenas, tcaches, &chunks)
-		      : -ENOMEM;
-
-	graph->window_end = 0;
-	for (size_t i = 0; i < candidates->count && r == 0; i++) {
-		const struct hl_candidate *candidate = &candidates->items[i];
-		if (!looks_cached(candidate, graph, glibc))
-			continue;
-		uint64_t chunk = candidate->address - HL_CHUNK_BLOCK;
-		size_t at = hl_addresses_at(&chunks, chunk);
-		bool is_listed = at < chunks.count && chunks.addresses[at] == chunk;
-		if (hl_graph_is_reached(graph, candidate->address))
-			continue;
-		if (is_listed || was_merged(graph, candidate, words))
-			hl_graph_reach(graph, candidate->address);
-		else
-			r = compare(graph, candidate);
-	}
-	return r;
 }

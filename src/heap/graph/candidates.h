@@ -49,20 +49,21 @@ int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *gra
 int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph,
 				bool has_sizes);
 
+/*
+ * Reaches, in a process that stands still, those that are no live blocks now, or whose words have
+ * changed: walks its whole heap, as only the way from the first chunk on tells a chunk from the remains
+ * of one. ${has_table}: those outside glibc's heap are left alone. 0; -EAGAIN, and none was reached, if
+ * a thread stands in the middle of a change, or has run meanwhile; another negative errno.
+ */
+int hl_candidates_prove(struct hl_candidates *candidates, struct hl_graph *graph,
+			const struct hl_glibc *glibc, bool has_table);
+
 /* Removes those that ${graph} has reached. */
 void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct hl_graph *graph);
 
 /* Whether one begins as free chunks do in the lists of tcaches and fastbins. */
 bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
 				    const struct hl_graph *graph, const struct hl_glibc *glibc);
-
-/* Reaches, in a process that stands still, those of them that are in such a list: of one of up to
- * ${arenas} arenas, or of those blocks ${tcaches} that are one. Also those that have become a part of
- * a larger free chunk which begins at most 64 KiB before them, and those whose words have changed.
- * 0 or a negative errno. */
-int hl_candidates_reach_cached(struct hl_candidates *candidates, struct hl_graph *graph,
-			       const struct hl_glibc *glibc, uint32_t arenas,
-			       const struct hl_addresses *tcaches);
 
 /* Appends the chunks in those lists of a process that stands still, sorted. 0 or -ENOMEM. */
 int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *glibc,

@@ -27,7 +27,13 @@
 #define PASSES_MAX   20u
 #define PASSES_QUIET 2u /* that remove nothing end the search */
 #define PAUSE_US     10000
-#define HOLDS	     3u /* in which lists of free chunks are read */
+#define HOLDS	     3u /* in which it is asked what is free */
+
+#define HOLD_TRIES    50u /* until no thread is inside malloc */
+#define HOLD_PAUSE_US 200
+
+/* A heap of up to this size is walked while its threads stand still: for some 10 ms. */
+#define HELD_WALK_BYTES (UINT64_C(32) << 20)
 
 #define ARENAS_MORE 64u /* that may have come since the last walk */
 
@@ -88,7 +94,7 @@ static int keep_place(struct finder *finder, uint64_t address, uint64_t usable_b
 	uint64_t last = anchors->count ? anchors->addresses[anchors->count - 1] : 0;
 	int r = 0;
 
-	if (finder->settings->stop && (address <= last || address - last >= HL_STILL_ANCHOR_BYTES))
+	if (address <= last || address - last >= HL_STILL_ANCHOR_BYTES)
 		r = HL_ARRAY_APPEND(anchors->addresses, anchors->count, anchors->capacity, address);
 	if (r < 0 || size < cache_size || size >= cache_size + HL_CHUNK_MIN)
 		return r;
@@ -369,27 +375,81 @@ static bool any_looks_cached(const struct finder *finder)
 	       hl_candidates_any_looks_cached(&finder->candidates, &finder->graph, &finder->glibc);
 }
 
+static struct hl_still still_of(struct finder *finder, const struct hl_word_filter *filter)
+{
+	hl_addresses_sort(&finder->anchors);
+	return (struct hl_still){&finder->graph,
+				 filter,
+				 &finder->glibc,
+				 &finder->heap,
+				 &finder->anchors,
+				 &finder->tcaches,
+				 finder->arena_count + ARENAS_MORE};
+}
+
+static bool is_small(const struct finder *finder)
+{
+	struct hl_heap_arena total;
+
+	hl_heap_total(finder->leaks->heap, &total);
+	return total.system_bytes <= HELD_WALK_BYTES;
+}
+
+/* Sleepers are left alone, unless ${stops_all}. */
+static int hold_outside_malloc(struct finder *finder, bool stops_all)
+{
+	for (unsigned tries = 1;; tries++) {
+		int r = stops_all ? hl_memory_stop(finder->memory, &finder->cannot_stop)
+				  : hl_memory_hold(finder->memory, &finder->cannot_stop);
+		if (r < 0 || tries == HOLD_TRIES ||
+		    !hl_stand_is_any_arena_locked(finder->memory, &finder->glibc))
+			return r;
+		hl_memory_go_on(finder->memory);
+		usleep(HOLD_PAUSE_US);
+	}
+}
+
+/* Reaches what is no live block now. As hl_candidates_prove(). */
+static int prove(struct finder *finder, bool is_walked)
+{
+	const struct hl_still still = still_of(finder, NULL);
+
+	if (is_walked)
+		return hl_candidates_prove(&finder->candidates, &finder->graph, &finder->glibc,
+					   finder->has_table);
+	int r = finder->has_table ? 0 : hl_still_prove(&still);
+	return r == 0 ? hl_candidates_compare_sizes(&finder->candidates, &finder->graph,
+						    !finder->has_table)
+		      : r;
+}
+
 /*
  * A block that is freed and allocated again and again may be live whenever it is walked over, and
  * free whenever it is read, with the same words. And the walk cannot follow a list of free chunks
- * while its first ones change. So the last word is that of the lists, with all threads stopped: of
- * those, too, that malloc_consolidate() has taken from their arena and keeps in a register. A thread may
- * stand where a chunk is in no list at all, so this asks at several moments.
+ * while its first ones change. So the last word is that of a walk with all threads stopped; of a heap
+ * that is too large for that, of the lists. Chunks that malloc_consolidate() has taken from their arena
+ * hang on a register. A thread may stand where a chunk is in no list at all, so this asks at several
+ * moments.
  */
-static int drop_cached(struct finder *finder)
+static int drop_unproven(struct finder *finder, bool *ret_is_proven)
 {
+	bool is_walked = is_small(finder), has_moved = false;
 	int r = 0;
 
-	for (unsigned i = 0; i < HOLDS && r == 0 && any_looks_cached(finder); i++) {
+	for (unsigned i = 0; i < HOLDS && r == 0 && finder->glibc.layout &&
+			     (!*ret_is_proven || any_looks_cached(finder));
+	     i++) {
 		if (i)
 			usleep(PAUSE_US);
 		if (finder->cannot_stop.text[0])
 			break;
-		r = hl_memory_hold(finder->memory, &finder->cannot_stop);
+		r = hold_outside_malloc(finder, has_moved);
 		if (r < 0)
 			return r == -ESRCH ? r : 0;
-		r = hl_candidates_reach_cached(&finder->candidates, &finder->graph, &finder->glibc,
-					       finder->arena_count + ARENAS_MORE, &finder->tcaches);
+		r = prove(finder, is_walked);
+		has_moved = r == -EAGAIN;
+		*ret_is_proven |= r == 0 && !finder->has_table;
+		r = has_moved ? 0 : r;
 		follow_links(finder);
 		if (r == 0)
 			r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
@@ -401,8 +461,7 @@ static int drop_cached(struct finder *finder)
 	return r;
 }
 
-/* Keeps what is still live: malloc_consolidate() may have joined chunks to others, with their words
- * left in them, before the lists were read. */
+/* Keeps what a walk still finds live. */
 static int drop_freed(struct finder *finder)
 {
 	int r = begin_heap(finder);
@@ -429,12 +488,13 @@ static int look_without_walk(struct finder *finder, bool *ret_is_quiet)
 	return r == -E2BIG ? 0 : r;
 }
 
-/* Drops what is in lists of free chunks, or has been. */
+/* Drops what is no live block. */
 static int drop_free(struct finder *finder)
 {
-	int r = finder->candidates.count ? drop_cached(finder) : 0;
+	bool is_proven = false;
+	int r = finder->candidates.count ? drop_unproven(finder, &is_proven) : 0;
 
-	return r == 0 && finder->candidates.count ? drop_freed(finder) : r;
+	return r == 0 && !is_proven && finder->candidates.count ? drop_freed(finder) : r;
 }
 
 static int look_with_walks(struct finder *finder)
@@ -478,17 +538,12 @@ static int look_again(struct finder *finder)
 static int look_while_still(struct finder *finder)
 {
 	HL_FREED struct hl_word_filter *filter = calloc(1, sizeof(*filter));
-	const struct hl_still still = {&finder->graph,
-				       filter,
-				       &finder->glibc,
-				       &finder->heap,
-				       &finder->anchors,
-				       &finder->tcaches,
-				       finder->arena_count + ARENAS_MORE};
+	const struct hl_still still = still_of(finder, filter);
 
-	hl_addresses_sort(&finder->anchors);
 	int r = filter ? begin_unwalked(finder, filter) : -ENOMEM;
 	follow_links(finder);
+	if (r == 0 && (r = prove(finder, is_small(finder))) == -EAGAIN)
+		r = 0;
 	if (r == 0)
 		r = see_roots(finder);
 	if (r == 0)

@@ -8,7 +8,11 @@
 
 #define WINDOW_BYTES (UINT64_C(64) << 10)
 #define HITS_MAX     (UINT64_C(1) << 20) /* of each thread: 16 MiB */
-#define STEPS_MAX    65536u		 /* from an anchor */
+#define STEPS_MAX    (1u << 19)		 /* from an anchor */
+
+/* Whether a chunk is one now, or the remains of one, those before it tell: the more of them, the surer. */
+#define LEAD_MAX (UINT64_C(8) << 20)
+#define LEAD_ALL (UINT64_C(64) << 20) /* of all candidates together: some 30 ms */
 
 struct arena {
 	uint64_t address, top;
@@ -18,7 +22,8 @@ struct search {
 	const struct hl_still *still;
 	struct hl_graph *graph;
 	struct hl_word_hits found;
-	struct hl_addresses cached; /* chunks in lists of arenas and thread caches */
+	const struct hl_pages *pages; /* of the heap, in RAM */
+	struct hl_addresses cached;   /* chunks in lists of arenas and thread caches */
 	struct arena *arenas;
 	size_t arena_count, arena_capacity;
 	uint64_t window_start, window_end;
@@ -30,7 +35,7 @@ struct search {
 /* Reads a word of the heap; false: it is not in RAM. */
 static bool read_word(struct search *search, uint64_t address, uint64_t *ret_word)
 {
-	const struct hl_pages *pages = &search->found.pages;
+	const struct hl_pages *pages = search->pages;
 
 	if (address < search->window_start || address >= search->window_end) {
 		uint64_t start = address & ~(search->graph->memory->page_bytes - 1);
@@ -49,18 +54,15 @@ static bool read_word(struct search *search, uint64_t address, uint64_t *ret_wor
 	return true;
 }
 
-/* The chunk in which ${address} lies, found from the last anchor before it. False: not known. */
-static bool find_chunk(struct search *search, uint64_t address, uint64_t *ret_chunk,
-		       uint64_t *ret_size)
+/* Goes from ${chunk} on to the one in which ${address} lies, and to that chunk's words for the program.
+ * False: no chunks lead there. */
+static bool go_on_to(struct search *search, uint64_t chunk, uint64_t address, uint64_t *ret_chunk,
+		     uint64_t *ret_size)
 {
-	const struct hl_addresses *anchors = search->still->anchors;
-	size_t at = HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] <= address);
 	uint64_t size;
 
-	if (!at)
-		return false;
-	uint64_t chunk = anchors->addresses[at - 1] - HL_CHUNK_BLOCK;
-	for (unsigned step = 0; step < STEPS_MAX; step++, chunk += size & ~HL_CHUNK_FLAGS) {
+	for (unsigned step = 0; step < STEPS_MAX && chunk <= address;
+	     step++, chunk += size & ~HL_CHUNK_FLAGS) {
 		if (!read_word(search, chunk + 8, &size) ||
 		    (size & ~HL_CHUNK_FLAGS) < HL_CHUNK_MIN || size & 8 ||
 		    (size & ~HL_CHUNK_FLAGS) > UINT64_MAX - chunk - 16)
@@ -72,6 +74,17 @@ static bool find_chunk(struct search *search, uint64_t address, uint64_t *ret_ch
 		}
 	}
 	return false;
+}
+
+/* The chunk in which ${address} lies, found from the last anchor before it. False: not known. */
+static bool find_chunk(struct search *search, uint64_t address, uint64_t *ret_chunk,
+		       uint64_t *ret_size)
+{
+	const struct hl_addresses *anchors = search->still->anchors;
+	size_t at = HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] <= address);
+
+	return at && go_on_to(search, anchors->addresses[at - 1] - HL_CHUNK_BLOCK, address,
+			      ret_chunk, ret_size);
 }
 
 /* Reads a word of the heap or of an arena's struct. */
@@ -95,6 +108,17 @@ static bool is_listed(struct search *search, uint64_t chunk)
 	       read_link(search, previous + HL_CHUNK_BLOCK, &forth) && forth == chunk;
 }
 
+/* Whether the chunk is free though its neighbours take it for used: the top, or one in a list. */
+static bool is_kept(struct search *search, uint64_t chunk)
+{
+	size_t at = hl_addresses_at(&search->cached, chunk);
+
+	for (size_t i = 0; i < search->arena_count; i++)
+		if (search->arenas[i].top == chunk)
+			return true;
+	return at < search->cached.count && search->cached.addresses[at] == chunk;
+}
+
 /*
  * Whether the word at ${address} is no reference: it lies in a chunk that is proven free, or in an
  * arena's own struct. An anchor may have gone since, with old sizes left behind, so what cannot be
@@ -109,14 +133,33 @@ static bool is_no_reference(struct search *search, uint64_t address)
 			return true;
 	if (!find_chunk(search, address, &chunk, &size) || size & HL_CHUNK_MMAPPED)
 		return false;
-	for (size_t i = 0; i < search->arena_count; i++)
-		if (search->arenas[i].top == chunk)
-			return true;
-	size_t at = hl_addresses_at(&search->cached, chunk);
-	if (at < search->cached.count && search->cached.addresses[at] == chunk)
+	return is_kept(search, chunk) ||
+	       (read_word(search, chunk + (size & ~HL_CHUNK_FLAGS) + 8, &next) &&
+		!(next & HL_CHUNK_IN_USE_BEFORE) && is_listed(search, chunk));
+}
+
+/* Whether the chunks from ${lead} before it lead to ${block}, and it is in use. Where none lead past
+ * it, as one of another heap cannot, it is tried from nearer. */
+static bool is_block(struct search *search, uint64_t block, uint64_t lead)
+{
+	const struct hl_addresses *anchors = search->still->anchors;
+	uint64_t chunk, size;
+
+	if (!read_word(search, block - HL_CHUNK_HEADER, &size))
+		return false;
+	if (size & HL_CHUNK_MMAPPED)
 		return true;
-	return read_word(search, chunk + (size & ~HL_CHUNK_FLAGS) + 8, &next) &&
-	       !(next & HL_CHUNK_IN_USE_BEFORE) && is_listed(search, chunk);
+	for (;; lead /= 2) {
+		size_t at =
+			HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] + lead <= block);
+		if (at && go_on_to(search, anchors->addresses[at - 1] - HL_CHUNK_BLOCK, block,
+				   &chunk, &size))
+			return chunk == block - HL_CHUNK_BLOCK && !is_kept(search, chunk) &&
+			       read_word(search, chunk + (size & ~HL_CHUNK_FLAGS) + 8, &size) &&
+			       size & HL_CHUNK_IN_USE_BEFORE;
+		if (!lead)
+			return false;
+	}
 }
 
 static int list_arenas(struct search *search)
@@ -162,7 +205,7 @@ static void release(struct search *search)
 	free(search);
 }
 
-int hl_still_see_heap(const struct hl_still *still)
+static int begin(const struct hl_still *still, struct search **ret_search)
 {
 	struct search *search = calloc(1, sizeof(*search));
 
@@ -170,12 +213,44 @@ int hl_still_see_heap(const struct hl_still *still)
 		return -ENOMEM;
 	search->still = still;
 	search->graph = still->graph;
+	search->pages = &still->graph->pages;
 	int r = list_arenas(search);
-	if (r == 0) {
-		reach_cached(search);
-		r = hl_word_search(still->graph, still->filter, still->heap, HITS_MAX,
-				   &search->found);
-	}
+	if (r < 0)
+		release(search);
+	else
+		*ret_search = search;
+	return r;
+}
+
+int hl_still_prove(const struct hl_still *still)
+{
+	uint64_t count = 0, block = 0;
+	struct search *search;
+	int r = begin(still, &search);
+
+	if (r < 0)
+		return r;
+	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16)
+		count++;
+	uint64_t lead = count ? LEAD_ALL / count : 0;
+	lead = lead < LEAD_MAX ? lead : LEAD_MAX;
+	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16)
+		if (!is_block(search, block, lead))
+			hl_graph_reach(still->graph, block);
+	release(search);
+	return still->graph->error;
+}
+
+int hl_still_see_heap(const struct hl_still *still)
+{
+	struct search *search;
+	int r = begin(still, &search);
+
+	if (r < 0)
+		return r;
+	reach_cached(search);
+	search->pages = &search->found.pages;
+	r = hl_word_search(still->graph, still->filter, still->heap, HITS_MAX, &search->found);
 	for (size_t i = 0; i < search->found.count && r == 0; i++) {
 		const struct hl_word_hit *hit = &search->found.hits[i];
 		if (!is_no_reference(search, hit->address))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What leads to candidates from the heap of a process that stands still. A walk would take too long:
+ * What leads to candidates from the heap of a process that stands still, and whether they are blocks. A walk would take too long:
  * all pages in RAM are read once, by all processors, and only where a word leads to a candidate
  * heapline looks what lies there.
  */
@@ -24,6 +24,10 @@ struct hl_still {
 	const struct hl_addresses *tcaches; /* blocks of their size */
 	uint32_t arenas;		    /* at most */
 };
+
+/* Reaches candidates that are no blocks now, as chunks from up to 8 MiB before them tell; from less if
+ * there are many. ${filter} and ${heap} do not matter. 0 or a negative errno. */
+int hl_still_prove(const struct hl_still *still);
 
 /* Sees the words of live blocks that are no candidates, and reaches candidates that lie in lists of
  * free chunks. 0; -E2BIG when too many words lead to candidates; another negative errno. */

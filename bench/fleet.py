@@ -106,10 +106,15 @@ def ask(place, sql, database="heapline"):
 
 
 def fill(place, hosts):
-    """A day of hosts with one process each; the sizes of a stack's blocks are its own."""
+    """
+    A day of hosts with one process each. Numbers of processes and stacks are hashes, a process is first looked at at any millisecond and then at even
+    seconds, and any stack may be
+    the one of CHANGED_EACH that changed; the sizes of a stack's blocks are its own.
+    """
     end_ms = int(time.time() * 1000)
-    began_ms = end_ms - (HOURS + 1) * HOUR_MS
-    ask(place, "INSERT INTO sessions SELECT toInt64(number), "
+    began_ms = end_ms // 2000 * 2000 - (HOURS + 1) * HOUR_MS
+    session = "toInt64(intHash64({0} + 1000000) % 9223372036854775807)"
+    ask(place, f"INSERT INTO sessions SELECT {session.format('number')}, "
                f"{began_ms}, {end_ms}, {end_ms + HOUR_MS}, 0, concat('service-', toString(number % 20)), "
                "concat('1.', toString(number % 3)), concat('host-', toString(number)), 'server', '1', '', '', '' "
                f"FROM system.numbers LIMIT {hosts}")
@@ -117,18 +122,18 @@ def fill(place, hosts):
     ask(place, f"INSERT INTO stacks SELECT toInt64(intHash64(number) % 9223372036854775807), "
                f"concat('{frames}', 'leaf_', toString(number), '\tserver\t/src/leaf.c\t1\t\t1\n') "
                f"FROM system.numbers LIMIT {STACKS}")
-    stack = "toInt64(intHash64(number % {0}) % 9223372036854775807)"
-    size = f"(16 + 8 * (intHash32(number % {STACKS}) % 60))"
     for hour in range(HOURS + 1):  # all stacks at first, then those that changed in an hour
-        every = 1 if hour == 0 else CHANGED_EACH
-        objects, more = "(intHash32(number + 7) % 40)", "(intHash32(number + 9) % 40)"
-        one = stack.format(STACKS) if every == 1 else \
-            f"toInt64(intHash64((number * {CHANGED_EACH} + {hour}) % {STACKS}) % 9223372036854775807)"
-        changed = STACKS // every
-        ask(place, f"INSERT INTO deltas SELECT toInt64(intDiv(number, {changed})), "
-                   f"toInt64({began_ms + hour * HOUR_MS} + 15000 * (intDiv(number, {changed}) % 240)), {one}, "
-                   f"toInt64({size} * {objects}), toInt64({objects}), toInt64({size} * ({objects} + {more})), "
-                   f"toInt64({objects} + {more}) FROM system.numbers LIMIT {hosts * changed}")
+        each = 1 if hour == 0 else CHANGED_EACH
+        host, rank = f"intDiv(number, {STACKS // each})", f"number % {STACKS // each}"
+        stack = f"({rank}) * {each} + intHash32(number * 25 + {hour}) % {each}"
+        size = f"(16 + 8 * (intHash32({stack}) % 60))"
+        late = f"intHash32({host}) % 2000" if hour == 0 else "0"
+        objects, more = f"(intHash32(number * 31 + {hour}) % 40)", f"(1 + intHash32(number * 37 + {hour}) % 40)"
+        ask(place, f"INSERT INTO changes (session, ms, stack, inuse_bytes, inuse_objects, alloc_bytes, alloc_objects) SELECT "
+                   f"{session.format(host)}, toInt64({began_ms + hour * HOUR_MS} + intHash32({host} * 25 + {hour}) % {HOUR_MS // 2000} * 2000 + {late}), "
+                   f"toInt64(intHash64({stack}) % 9223372036854775807), toInt64({size} * {objects}), toInt64({objects}), "
+                   f"toInt64({size} * ({objects} + {more})), toInt64({objects} + {more}) "
+                   f"FROM system.numbers LIMIT {hosts * STACKS // each}")
     ask(place, "OPTIMIZE TABLE deltas FINAL")
     ask(place, "OPTIMIZE TABLE totals FINAL")
 

@@ -2,6 +2,11 @@
 /* Decodes UTF-8; see utf8.h. */
 #include "base/utf8.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLACEMENT "\uFFFD"
+
 int hl_utf8_length(const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
@@ -35,6 +40,21 @@ int hl_utf8_decode(const char *text, uint32_t *ret_code_point)
 		code_point = code_point << 6 | (at[i] & 0x3f);
 	*ret_code_point = code_point;
 	return length;
+}
+
+char *hl_utf8_clean(const char *text)
+{
+	char *clean = malloc(strlen(text) * strlen(REPLACEMENT) + 1), *end = clean;
+
+	for (; clean && *text; text++) {
+		int length = hl_utf8_length(text);
+		end = mempcpy(end, length ? text : REPLACEMENT,
+			      length ? (size_t)length : strlen(REPLACEMENT));
+		text += length ? length - 1 : 0;
+	}
+	if (clean)
+		*end = '\0';
+	return clean;
 }
 
 bool hl_utf8_is_control(uint32_t code_point)

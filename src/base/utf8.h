@@ -11,6 +11,9 @@ int hl_utf8_length(const char *text);
 /* The same, and the code point in ${ret_code_point}. */
 int hl_utf8_decode(const char *text, uint32_t *ret_code_point);
 
+/* A copy of ${text} with U+FFFD for each byte that is not UTF-8, to be freed; NULL for want of memory. */
+char *hl_utf8_clean(const char *text);
+
 /*
  * Whether a terminal or a browser may obey ${code_point} instead of showing it: controls (C0, DEL,
  * C1), and the overrides and isolates of direction, with which a name could pose as another one.

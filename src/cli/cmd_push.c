@@ -31,10 +31,12 @@ static double every_s = EVERY_S;
 static uint64_t spool_bytes = SPOOL_BYTES;
 static uint64_t pid;
 static uint64_t sample_bytes;
-static bool all, once;
+static bool all, once, experimental;
 
 static const struct hl_option options[] = {
-	{"to", 0, "URL", "FILE.db (SQLite), clickhouse://HOST/DATABASE, or http://HOST (Pyroscope)",
+	{"to", 0, "URL",
+	 "FILE.db (SQLite), clickhouse://HOST/DATABASE, http://HOST (Pyroscope), or "
+	 "otlp+http://HOST (OpenTelemetry)",
 	 HL_OPTION_TEXT, &to, NULL},
 	{"every", 0, "SECONDS", "look every SECONDS (default: 15)", HL_OPTION_SECONDS, &every_s,
 	 NULL},
@@ -50,6 +52,8 @@ static const struct hl_option options[] = {
 	{"sample", 0, "BYTES", "record COMMAND by samples, as 'record --sample' does",
 	 HL_OPTION_BYTES, &sample_bytes, HL_BOUNDS(1, UINT64_C(1) << 40)},
 	{"once", 0, NULL, "look once, and end", HL_OPTION_FLAG, &once, NULL},
+	{"experimental", 0, NULL, "allow otlp+http://, whose profiles are in development",
+	 HL_OPTION_FLAG, &experimental, NULL},
 	{"spool", 0, "DIR", "keep in DIR what cannot be sent (default: in ~/.local/state/heapline)",
 	 HL_OPTION_TEXT, &spool, NULL},
 	{"spool-max", 0, "BYTES", "keep at most BYTES there, the newest (default: 64M)",
@@ -238,6 +242,7 @@ static int run_push(int argc, char **argv)
 	HL_FREED char *url = hl_fleet_url(to);
 	HL_FREED char *place = spool ? strdup(spool) : hl_push_spool_path(to);
 	struct hl_push_settings settings = {.url = url,
+					    .experimental = experimental,
 					    .spool = place,
 					    .spool_bytes = spool_bytes,
 					    .every_ms = (int64_t)llround(every_s * 1000),

@@ -187,10 +187,44 @@ static void put_labels(FILE *sql, const char *type)
 		fprintf(sql, ", %s%s", hl_fleet_label_names[i], type);
 }
 
+/*
+ * What is inserted into "changes" goes into "deltas" and "totals"; it is kept by neither name. The columns of deltas hold the same in fewer bytes, since
+ * old servers pack columns by LZ4 alone, to which a number of 64 bits costs some 3 bytes however small it is:
+ *
+ *	day		a partition, so that questions about the last hours read little
+ *	stack		comes first in the order, so that it makes long runs
+ *	tick, late_ms	2 s of the day, and what is left: mostly nothing
+ *	x_low, x_high	x_low + 256 * x_high, the high one 0 for small numbers of objects
+ *	size		of an object; x_rest are bytes beyond x_objects * size, 0 where all have one size
+ */
+static const char deltas[] =
+	"CREATE TABLE IF NOT EXISTS deltas (stack Int64%1$s, day Date%1$s, session Int64%1$s, tick "
+	"UInt16%1$s, late_ms Int16%1$s, inuse_low Int8%1$s, inuse_high Int64%1$s, alloc_low "
+	"Int8%1$s, alloc_high Int64%1$s, size Int64%1$s, inuse_rest Int64%1$s, alloc_rest "
+	"Int64%1$s, "
+	"ms Int64 ALIAS toInt64(toUInt16(day)) * 86400000 + tick * 2000 + late_ms, "
+	"inuse_bytes Int64 ALIAS (inuse_low + 256 * inuse_high) * size + inuse_rest, "
+	"inuse_objects Int64 ALIAS inuse_low + 256 * inuse_high, "
+	"alloc_bytes Int64 ALIAS (alloc_low + 256 * alloc_high) * size + alloc_rest, "
+	"alloc_objects Int64 ALIAS alloc_low + 256 * alloc_high) "
+	"ENGINE = MergeTree PARTITION BY day ORDER BY (stack, session, tick)";
+
+static const char deltas_of_changes[] =
+	"CREATE MATERIALIZED VIEW IF NOT EXISTS deltas_of_changes TO deltas AS SELECT stack, "
+	"toDate(toUInt16(intDiv(ms, 86400000))) AS day, session, "
+	"toUInt16(intDiv(ms % 86400000, 2000)) AS tick, toInt16(ms % 2000) AS late_ms, "
+	"toInt8(inuse_objects) AS inuse_low, intDiv(inuse_objects - inuse_low, 256) AS inuse_high, "
+	"toInt8(alloc_objects) AS alloc_low, intDiv(alloc_objects - alloc_low, 256) AS alloc_high, "
+	"if(alloc_objects = 0, intDivOrZero(inuse_bytes, inuse_objects), "
+	"intDivOrZero(alloc_bytes, alloc_objects)) AS size, "
+	"inuse_bytes - inuse_objects * size AS inuse_rest, "
+	"alloc_bytes - alloc_objects * size AS alloc_rest FROM changes";
+
 static int create(struct clickhouse *server, int table, bool has_codecs, unsigned keep_days,
 		  struct hl_error *err)
 {
-	static const char figures[] = "inuse_bytes, inuse_objects, alloc_bytes, alloc_objects";
+	static const char figures[] = "session Int64, %sstack Int64, inuse_bytes Int64, "
+				      "inuse_objects Int64, alloc_bytes Int64, alloc_objects Int64";
 	const char *packed = has_codecs ? " CODEC(ZSTD(1))" : "";
 	HL_FREED char *sql = NULL;
 	size_t size;
@@ -201,8 +235,7 @@ static int create(struct clickhouse *server, int table, bool has_codecs, unsigne
 	switch (table) {
 	case 0:
 		fprintf(out, "CREATE TABLE IF NOT EXISTS sessions (session Int64, began_ms Int64, "
-			     "last_ms "
-			     "Int64, until_ms Int64, ended_ms Int64");
+			     "last_ms Int64, until_ms Int64, ended_ms Int64");
 		put_labels(out, has_codecs ? " LowCardinality(String)" : " String");
 		fprintf(out, ") ENGINE = ReplacingMergeTree(last_ms) ORDER BY session");
 		break;
@@ -213,37 +246,29 @@ static int create(struct clickhouse *server, int table, bool has_codecs, unsigne
 			packed);
 		break;
 	case 2:
-		/* By stack first: the numbers of stacks, which do not compress, are then long runs. */
-		fprintf(out,
-			"CREATE TABLE IF NOT EXISTS deltas (session Int64%s, ms Int64%s, stack "
-			"Int64%s, "
-			"inuse_bytes Int64%s, inuse_objects Int64%s, alloc_bytes Int64%s, "
-			"alloc_objects "
-			"Int64%s) ENGINE = MergeTree PARTITION BY toYYYYMM(toDateTime(intDiv(ms, "
-			"1000))) "
-			"ORDER BY (stack, session, ms)",
-			packed, has_codecs ? " CODEC(DoubleDelta, ZSTD(1))" : "", packed, packed,
-			packed, packed, packed);
+		fprintf(out, deltas, packed);
 		break;
 	case 3:
-		fprintf(out, "CREATE TABLE IF NOT EXISTS totals (session Int64, stack Int64, "
-			     "inuse_bytes "
-			     "Int64, inuse_objects Int64, alloc_bytes Int64, alloc_objects Int64) "
-			     "ENGINE = "
-			     "SummingMergeTree ORDER BY (session, stack)");
+		fprintf(out, "CREATE TABLE IF NOT EXISTS totals (");
+		fprintf(out, figures, "");
+		fprintf(out, ") ENGINE = SummingMergeTree ORDER BY (session, stack)");
 		break;
 	case 4:
+		fprintf(out, "CREATE TABLE IF NOT EXISTS changes (");
+		fprintf(out, figures, "ms Int64, ");
+		fprintf(out, ") ENGINE = Null");
+		break;
+	case 5:
+		fputs(deltas_of_changes, out);
+		break;
+	case 6:
 		fprintf(out,
-			"CREATE MATERIALIZED VIEW IF NOT EXISTS totals_of_deltas TO totals AS "
-			"SELECT session, "
-			"stack, %s FROM deltas",
-			figures);
+			"CREATE MATERIALIZED VIEW IF NOT EXISTS totals_of_changes TO totals AS "
+			"SELECT session, stack, inuse_bytes, inuse_objects, alloc_bytes, "
+			"alloc_objects FROM changes");
 		break;
 	default:
-		fprintf(out,
-			"ALTER TABLE deltas MODIFY TTL toDateTime(intDiv(ms, 1000)) + INTERVAL %u "
-			"DAY",
-			keep_days);
+		fprintf(out, "ALTER TABLE deltas MODIFY TTL day + INTERVAL %u DAY", keep_days);
 	}
 	int r = fclose(out) == 0 ? execute(server, true, sql, err)
 				 : hl_error_set(err, -ENOMEM, "out of memory");
@@ -261,13 +286,13 @@ static int clickhouse_init(struct hl_fleet_store *store, unsigned keep_days, str
 	if (r == 0)
 		r = clickhouse_ask(store, "SELECT version()", take_major, &major, err);
 	bool has_codecs = major >= HAS_CODECS;
-	for (int table = 0; r == 0 && table < 5 + (has_codecs && keep_days); table++)
+	for (int table = 0; r == 0 && table < 7 + (has_codecs && keep_days); table++)
 		r = create(server, table, has_codecs, keep_days, err);
 	if (r == 0 && keep_days && !has_codecs)
 		r = hl_error_set(
 			err, -EOPNOTSUPP,
 			"'%s' (version %d) cannot delete old rows by itself; leave out --keep, and "
-			"drop partitions of 'deltas', which are months",
+			"drop partitions of 'deltas', which are days",
 			store->name, major);
 	return r;
 }
@@ -283,7 +308,7 @@ static void put_stacks(const struct hl_fleet_window *window, FILE *out)
 	}
 }
 
-static void put_deltas(const struct hl_fleet_window *window, FILE *out)
+static void put_changes(const struct hl_fleet_window *window, FILE *out)
 {
 	for (size_t i = 0; i < window->row_count; i++) {
 		const struct hl_fleet_row *row = &window->rows[i];
@@ -351,8 +376,8 @@ static int clickhouse_insert(struct hl_fleet_store *store, const struct hl_fleet
 		r = insert_into(server, "INSERT%20INTO%20stacks%20FORMAT%20TabSeparated",
 				put_stacks, window, err);
 	if (r == 0 && window->row_count && !is_there)
-		r = insert_into(server, "INSERT%20INTO%20deltas%20FORMAT%20TabSeparated",
-				put_deltas, window, err);
+		r = insert_into(server, "INSERT%20INTO%20changes%20FORMAT%20TabSeparated",
+				put_changes, window, err);
 	if (r == 0)
 		r = insert_into(server, "INSERT%20INTO%20sessions%20FORMAT%20TabSeparated",
 				put_session, window, err);
@@ -368,4 +393,5 @@ const struct hl_fleet_backend hl_fleet_clickhouse = {
 	.ask = clickhouse_ask,
 	.escapes_by_backslash = true,
 	.divides = "intDiv",
+	.has_days = true,
 };

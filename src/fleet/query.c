@@ -73,8 +73,10 @@ static void put_rows(struct statement *sql, const struct hl_fleet_selection *sel
 {
 	fputs(" WHERE ", sql->out);
 	put_sessions(sql, selection, false);
-	if (after_ms)
-		fprintf(sql->out, " AND ms > %" PRId64, after_ms);
+	if (after_ms) {
+		fputs(" AND ", sql->out);
+		hl_fleet_put_after(sql->store, sql->out, after_ms);
+	}
 	if (stacks)
 		fprintf(sql->out, " AND stack IN (%s)", stacks);
 }
@@ -195,17 +197,16 @@ int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selec
 		       const char *key, const char *stacks, struct hl_fleet_sums *sums,
 		       struct hl_error *err)
 {
-	int64_t at = selection->at_ms, since = selection->since_ms;
-	char later[48], allocated[96];
+	int64_t at = selection->at_ms;
+	int64_t since = selection->since_ms < at ? selection->since_ms : at;
+	char later[48] = "", allocated[96] = "-1";
 	struct statement sql;
 
 	*sums = (struct hl_fleet_sums){0};
-	snprintf(later, sizeof(later), " AND ms > %" PRId64, at);
-	if (since)
-		snprintf(allocated, sizeof(allocated), "(ms > %" PRId64 " AND ms <= %" PRId64 ")",
-			 since, at);
-	else
-		snprintf(allocated, sizeof(allocated), "(-1 * (ms > %" PRId64 "))", at);
+	if (since) {
+		snprintf(later, sizeof(later), " AND ms > %" PRId64, at);
+		snprintf(allocated, sizeof(allocated), "(ms <= %" PRId64 ")", at);
+	}
 	HL_FREED char *now = factor_of(store, selection, "", "");
 	HL_FREED char *not_yet = factor_of(store, selection, "-1 * ", later);
 	int r = now && not_yet ? statement_begin(&sql, store, err)
@@ -218,7 +219,7 @@ int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selec
 	put_rows(&sql, selection, stacks, 0);
 	fputs(" UNION ALL ", sql.out);
 	put_figures(&sql, key, not_yet, allocated, "deltas");
-	put_rows(&sql, selection, stacks, since && since < at ? since : at);
+	put_rows(&sql, selection, stacks, since ? since : at);
 	fprintf(sql.out, ") GROUP BY k ORDER BY k");
 	return statement_ask(&sql, store, take_sum, sums, err);
 }

@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 
+#define MS_PER_DAY 86400000
+
 static const struct hl_fleet_backend *const backends[] = {&hl_fleet_sqlite, &hl_fleet_clickhouse};
 
 static const struct hl_fleet_backend *find_backend(const char *url)
@@ -91,4 +93,11 @@ void hl_fleet_put_quotient(const struct hl_fleet_store *store, FILE *sql, const 
 		fprintf(sql, "%s(%s, %" PRId64 ")", store->backend->divides, column, divisor);
 	else
 		fprintf(sql, "%s / %" PRId64, column, divisor);
+}
+
+void hl_fleet_put_after(const struct hl_fleet_store *store, FILE *sql, int64_t ms)
+{
+	if (store->backend->has_days)
+		fprintf(sql, "day >= toDate(%" PRId64 ") AND ", ms / MS_PER_DAY);
+	fprintf(sql, "ms > %" PRId64, ms);
 }

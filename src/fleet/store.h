@@ -59,6 +59,9 @@ void hl_fleet_put_text(const struct hl_fleet_store *store, FILE *sql, const char
 void hl_fleet_put_quotient(const struct hl_fleet_store *store, FILE *sql, const char *column,
 			   int64_t divisor);
 
+/* "ms > 1700000000000". */
+void hl_fleet_put_after(const struct hl_fleet_store *store, FILE *sql, int64_t ms);
+
 /* ---- for the backends ---- */
 
 /* A store begins with this. */
@@ -79,6 +82,7 @@ struct hl_fleet_backend {
 		   void *context, struct hl_error *err);
 	bool escapes_by_backslash;
 	const char *divides; /* a function of two numbers; NULL: the operator does */
+	bool has_days;	     /* deltas are parted by a column 'day' */
 };
 
 extern const struct hl_fleet_backend hl_fleet_sqlite, hl_fleet_clickhouse;

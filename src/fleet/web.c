@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/library.h"
+#include "base/utf8.h"
 
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
@@ -118,22 +119,79 @@ static int set_options(struct hl_web *web, const struct hl_web_request *request,
 	return 0;
 }
 
-static int judge(struct hl_web *web, const struct hl_web_request *request, CURLcode code,
-		 const struct body *body, struct hl_error *err)
-{
-	long status = 0;
+/* ---- places ---- */
 
+bool hl_web_is_url(const char *url)
+{
+	return !strncmp(url, "http://", strlen("http://")) ||
+	       !strncmp(url, "https://", strlen("https://"));
+}
+
+void hl_web_place_release(struct hl_web_place *place)
+{
+	free(place->url);
+	free(place->name);
+	free(place->user);
+	*place = (struct hl_web_place){0};
+}
+
+int hl_web_place_parse(const char *url, const char *port, const char *path,
+		       struct hl_web_place *place)
+{
+	const char *host = strstr(url, "://") + strlen("://");
+	const char *at = memrchr(host, '@', strcspn(host, "/"));
+	const char *rest = at ? at + 1 : host;
+	size_t scheme = (size_t)(host - url), length = strlen(rest), tail = strlen(path);
+
+	while (length && rest[length - 1] == '/')
+		length--;
+	size_t authority = strcspn(rest, "/");
+	const char *end = memchr(rest, ']', authority); /* of an address of IPv6 */
+	const char *name = end ? end : rest;
+	bool has_port = memchr(name, ':', authority - (size_t)(name - rest));
+	bool has_path = length >= tail && !strncmp(rest + length - tail, path, tail);
+	*place = (struct hl_web_place){0};
+	if (at && !(place->user = strndup(host, (size_t)(at - host))))
+		return -ENOMEM;
+	if (asprintf(&place->name, "%.*s%.*s", (int)scheme, url, (int)length, rest) < 0)
+		place->name = NULL;
+	if (asprintf(&place->url, "%.*s%.*s%s%s%.*s%s", (int)scheme, url, (int)authority, rest,
+		     port && !has_port ? ":" : "", port && !has_port ? port : "",
+		     (int)(length - authority), rest + authority, has_path ? "" : path) < 0)
+		place->url = NULL;
+	return place->name && place->url ? 0 : -ENOMEM;
+}
+
+/* ---- requests ---- */
+
+/* Bytes of the first line of ${text} that can be shown: none of what is no text. */
+static size_t words_of(const char *text)
+{
+	size_t length = strcspn(text, "\r\n"), most = length < WORDS ? length : WORDS, count = 0;
+	uint32_t code_point;
+
+	while (count < most) {
+		int bytes = hl_utf8_decode(text + count, &code_point);
+		if (!bytes || hl_utf8_is_control(code_point))
+			return 0;
+		count += (size_t)bytes;
+	}
+	return count;
+}
+
+static int judge(struct hl_web *web, const struct hl_web_request *request, CURLcode code,
+		 const struct hl_web_answer *answer, struct hl_error *err)
+{
 	if (code != CURLE_OK)
 		return hl_error_set(err, -EAGAIN, "cannot reach '%s': %s", request->name,
 				    web->curl.easy_strerror(code));
-	web->curl.easy_getinfo(web->handle, CURLINFO_RESPONSE_CODE, &status);
-	if (status >= 200 && status < 300)
+	if (answer->status >= 200 && answer->status < 300)
 		return 0;
-	size_t words = body->text ? strcspn(body->text, "\r\n") : 0;
-	return hl_error_set(err, status == 429 || status >= 500 ? -EAGAIN : -EREMOTEIO,
-			    "'%s' answered with status %ld%s%.*s", request->name, status,
-			    words ? ": " : "", (int)(words < WORDS ? words : WORDS),
-			    words ? body->text : "");
+	int words = (int)words_of(answer->text);
+	return hl_error_set(err,
+			    answer->status == 429 || answer->status >= 500 ? -EAGAIN : -EREMOTEIO,
+			    "'%s' answered with status %ld%s%.*s", request->name, answer->status,
+			    words ? ": " : "", words, answer->text);
 }
 
 int hl_web_post(struct hl_web *web, const struct hl_web_request *request,
@@ -141,15 +199,23 @@ int hl_web_post(struct hl_web *web, const struct hl_web_request *request,
 {
 	struct body body = {0};
 
+	*ret_answer = (struct hl_web_answer){0};
 	int r = HL_ARRAY_RESERVE(body.text, body.capacity, 1);
 	if (r == 0) {
 		body.text[0] = '\0';
 		r = set_options(web, request, &body);
 	}
-	if (r == 0)
-		r = judge(web, request, web->curl.easy_perform(web->handle), &body, err);
+	if (r == 0) {
+		CURLcode code = web->curl.easy_perform(web->handle);
+		*ret_answer = (struct hl_web_answer){body.text, body.size, 0};
+		if (code == CURLE_OK)
+			web->curl.easy_getinfo(web->handle, CURLINFO_RESPONSE_CODE,
+					       &ret_answer->status);
+		r = judge(web, request, code, ret_answer, err);
+	} else {
+		free(body.text);
+	}
 	web->curl.slist_free_all(web->headers);
 	web->headers = NULL;
-	*ret_answer = (struct hl_web_answer){body.text, body.size};
 	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }

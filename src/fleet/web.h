@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define HL_WEB_CONNECT_S  5
@@ -24,7 +25,24 @@ struct hl_web_request {
 struct hl_web_answer {
 	char *text;
 	size_t size;
+	long status; /* 0: there was no answer */
 };
+
+/* Whether it begins with http:// or https://. */
+bool hl_web_is_url(const char *url);
+
+/* Where requests go. Zero-initialize for nowhere. */
+struct hl_web_place {
+	char *url;  /* without a user, with a port and a path */
+	char *name; /* for messages */
+	char *user; /* NAME:PASSWORD; NULL: none */
+};
+
+/* Parts of ${url}, http[s]://[USER:PASSWORD@]HOST[:PORT][/...]: ${port} is added where there is none (NULL: none is), and ${path} where it
+ * does not end with it. 0 or -ENOMEM. To be released in any case. */
+int hl_web_place_parse(const char *url, const char *port, const char *path,
+		       struct hl_web_place *place);
+void hl_web_place_release(struct hl_web_place *place);
 
 struct hl_web;
 

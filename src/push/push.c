@@ -18,6 +18,7 @@
 #define MS_PER_NS	1000000
 #define PAUSE_MOST_MS	60000 /* between attempts while the sink is away */
 #define STATE_DIRECTORY "heapline"
+#define EVEN_MS		2000
 
 struct hl_push {
 	const struct hl_push_settings *settings;
@@ -221,6 +222,18 @@ static int encode_and_deliver(struct hl_push *push, const struct hl_push_look *l
 	return 0;
 }
 
+/* The time of a look, later than that of the one before. Looks that are rare come at even seconds, which stores keep in fewer bytes. */
+static int64_t choose_ms(const struct hl_push *push, const struct hl_push_session *session)
+{
+	int64_t ms = now_ms(), even = ms - ms % EVEN_MS;
+	/* Of the first one an earlier push may have chosen the even second already. */
+	bool is_rare = session->look_ms && push->settings->every_ms >= 2 * EVEN_MS;
+
+	if (is_rare && even > session->look_ms)
+		return even;
+	return ms > session->look_ms ? ms : session->look_ms + 1;
+}
+
 /* *${ret_done}: it has ended, and all of it was sent. 0 or -ENOMEM. */
 static int look_at(struct hl_push *push, struct hl_push_session *session, bool *ret_done)
 {
@@ -252,8 +265,9 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 		*ret_done = r != -EAGAIN;
 		return r == -ENOMEM ? r : 0;
 	}
-	r = hl_push_session_look(session, profile, &push->told, now_ms(), push->settings->every_ms,
-				 ended, &look);
+	session->look_ms = choose_ms(push, session);
+	r = hl_push_session_look(session, profile, &push->told, session->look_ms,
+				 push->settings->every_ms, ended, &look);
 	if (r == 0)
 		r = encode_and_deliver(push, &look);
 	*ret_done = ended || !session->is_seen;
@@ -390,7 +404,7 @@ int hl_push_new(const struct hl_push_settings *settings, struct hl_push **ret_pu
 	if (!push)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	push->settings = settings;
-	int r = hl_push_sink_open(settings->url, &push->sink, err);
+	int r = hl_push_sink_open(settings->url, settings->experimental, &push->sink, err);
 	if (r == 0)
 		r = hl_push_spool_open(settings->spool, settings->spool_bytes, &push->spool, err);
 	if (r < 0)

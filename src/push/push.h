@@ -8,7 +8,8 @@
 #include "push/session.h"
 
 struct hl_push_settings {
-	const char *url;   /* of the sink, see sink.h */
+	const char *url; /* of the sink, see sink.h */
+	bool experimental;
 	const char *spool; /* directory */
 	uint64_t spool_bytes;
 	int64_t every_ms;

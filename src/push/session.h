@@ -34,6 +34,7 @@ struct hl_push_session {
 	/* By the recorder's own ids of nodes, for as long as no new ones come; NULL: not known. */
 	int64_t *stacks;
 	size_t stack_count;
+	int64_t look_ms;   /* of the last look; 0: there was none */
 	uint64_t saved_ns; /* when what was read last was written, CLOCK_REALTIME */
 };
 

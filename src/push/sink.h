@@ -10,10 +10,11 @@
 struct hl_push_sink;
 
 /*
- * The sink at ${url}: a store (fleet/store.h), or http:// and https:// for a server that takes pprof as Pyroscope does. 0 or a negative
- * errno with a sentence.
+ * The sink at ${url}: a store (fleet/store.h); http:// and https:// for a server that takes pprof as Pyroscope does; otlp+http:// and
+ * otlp+https:// for one of OpenTelemetry, where ${experimental} allows it. 0 or a negative errno with a sentence.
  */
-int hl_push_sink_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
+int hl_push_sink_open(const char *url, bool experimental, struct hl_push_sink **ret_sink,
+		      struct hl_error *err);
 void hl_push_sink_free(struct hl_push_sink *sink); /* NULL is fine */
 
 /* ---- what a kind of sink has; a sink begins with it ---- */
@@ -46,3 +47,5 @@ struct hl_push_sink {
 
 int hl_push_store_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
 int hl_push_pyroscope_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
+int hl_push_otlp_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
+bool hl_push_otlp_is_url(const char *url);

@@ -24,9 +24,7 @@ static const char value_kinds[] =
 struct pyroscope {
 	struct hl_push_sink sink;
 	struct hl_web *web;
-	char *url;  /* of /ingest, without a user */
-	char *name; /* for messages */
-	char *user; /* NULL: none */
+	struct hl_web_place place;
 };
 
 static void pyroscope_free(struct hl_push_sink *sink)
@@ -34,9 +32,7 @@ static void pyroscope_free(struct hl_push_sink *sink)
 	struct pyroscope *pyroscope = (struct pyroscope *)sink;
 
 	hl_web_free(pyroscope->web);
-	free(pyroscope->url);
-	free(pyroscope->name);
-	free(pyroscope->user);
+	hl_web_place_release(&pyroscope->place);
 	free(pyroscope);
 }
 
@@ -121,12 +117,12 @@ static int pyroscope_send(struct hl_push_sink *sink, char *bytes, size_t size, b
 		return hl_error_set(err, -EBADMSG,
 				    "cannot read a profile from the spool: it is damaged");
 	*end = '\0';
-	if (asprintf(&url, "%s%s", pyroscope->url, bytes) < 0)
+	if (asprintf(&url, "%s%s", pyroscope->place.url, bytes) < 0)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	const struct hl_web_request request = {
 		.url = url,
-		.name = pyroscope->name,
-		.user = pyroscope->user,
+		.name = pyroscope->place.name,
+		.user = pyroscope->place.user,
 		.content_type = "multipart/form-data; boundary=" BOUNDARY,
 		.body = end + 1,
 		.size = size - (size_t)(end + 1 - bytes),
@@ -142,28 +138,6 @@ static const struct hl_push_sink_kind kind = {
 	.send = pyroscope_send,
 };
 
-/* Takes USER:PASSWORD@ out of ${url}, and adds /ingest where it is not there. 0 or -ENOMEM. */
-static int parse(struct pyroscope *pyroscope, const char *url)
-{
-	const char *host = strstr(url, "://") + strlen("://");
-	const char *at = memchr(host, '@', strcspn(host, "/"));
-	const char *rest = at ? at + 1 : host;
-	size_t length = strlen(rest);
-
-	while (length && rest[length - 1] == '/')
-		length--;
-	bool has_path = length >= strlen(INGEST) &&
-			!strncmp(rest + length - strlen(INGEST), INGEST, strlen(INGEST));
-	if (at && !(pyroscope->user = strndup(host, (size_t)(at - host))))
-		return -ENOMEM;
-	return asprintf(&pyroscope->name, "%.*s%.*s", (int)(host - url), url, (int)length, rest) <
-				       0 ||
-			       asprintf(&pyroscope->url, "%s%s", pyroscope->name,
-					has_path ? "" : INGEST) < 0
-		       ? -ENOMEM
-		       : 0;
-}
-
 int hl_push_pyroscope_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err)
 {
 	struct pyroscope *pyroscope = calloc(1, sizeof(*pyroscope));
@@ -171,7 +145,7 @@ int hl_push_pyroscope_open(const char *url, struct hl_push_sink **ret_sink, stru
 	if (!pyroscope)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	pyroscope->sink.kind = &kind;
-	int r = parse(pyroscope, url);
+	int r = hl_web_place_parse(url, NULL, INGEST, &pyroscope->place);
 	r = r == 0 ? hl_web_new(&pyroscope->web, err) : hl_error_set(err, r, "out of memory");
 	if (r < 0)
 		pyroscope_free(&pyroscope->sink);

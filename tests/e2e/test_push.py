@@ -20,6 +20,7 @@ import urllib.parse
 
 import harness
 from harness import HEAPLINE
+from otlp_file import OtlpRequest
 from pprof_file import PprofFile
 from test_tutorials import Session, blocks_of, free_port
 
@@ -35,6 +36,7 @@ class Backend(http.server.ThreadingHTTPServer):
 
     def __init__(self, port=0):
         self.bodies, self.paths, self.mood, self.woken = [], [], "", threading.Event()
+        self.status, self.answer = 0, b"said by the backend\n"  # instead of what the mood says
         super().__init__(("127.0.0.1", port), _Handler)
         self.port = self.server_address[1]
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
@@ -59,8 +61,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if server.mood == "hang":
             server.woken.wait(harness.TIMEOUT_S)
             return
-        status = {"fail": 500, "refuse": 400}.get(server.mood, 200)
-        if status == 200:
+        status = server.status or {"fail": 500, "refuse": 400}.get(server.mood, 200)
+        if status == 200 or server.status:
             server.paths.append(self.path)
             server.bodies.append((self.headers["Content-Type"], body))
         if server.mood == "lose":
@@ -68,7 +70,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"said by the backend\n")
+        self.wfile.write(server.answer)
 
     def log_message(self, *_):
         pass
@@ -249,6 +251,65 @@ class Recordings(PushCase):
                               ("alloc_space", "alloc_bytes"), ("alloc_objects", "alloc_objects")):
             column = profile.types.index(type_)
             self.assertEqual(sum(values[column] for _, values in profile.samples), total[figure], type_)
+
+    def test_opentelemetry_gets_what_the_views_show(self):
+        recording = self.record_program()
+        name = "shop \"a\"\n" + b"\xff".decode(errors="surrogateescape")
+        with Backend() as backend:
+            url = f"otlp+http://127.0.0.1:{backend.port}"
+            result = self.push(url, recording)
+            self.assert_refused(result, "in development and may change; --experimental sends them")
+            self.push_well(url, "--experimental", "--service", name, "--version", "1.4", recording)
+        self.assertEqual(backend.paths, ["/v1development/profiles"])
+        (content_type, body), = backend.bodies
+        self.assertEqual(content_type, "application/x-protobuf")
+        request = OtlpRequest(body)
+        # As `heapline top` has it, by total and by function.
+        for kind, value, unit in (("inuse_space", "inuse", "bytes"), ("inuse_objects", "inuse", "objects"),
+                                  ("alloc_space", "alloc", "bytes"), ("alloc_objects", "alloc", "objects")):
+            shown = harness.report("top", recording, "--value", value)
+            self.assertEqual(request.total(kind), shown["total"][f"{value}_{unit}"], kind)
+            flat = {}
+            for row in shown["rows"]:
+                flat[row["name"]] = flat.get(row["name"], 0) + row[f"flat_{unit}"]
+            self.assertEqual(request.flat(kind), {name: figure for name, figure in flat.items() if figure}, kind)
+            profile = request.profiles[kind]
+            self.assertEqual(profile["unit"], "bytes" if unit == "bytes" else "count")
+            self.assertGreater(profile["duration_ns"], 0)
+        self.assertEqual(len({profile["id"] for profile in request.profiles.values()}), 4)
+        process = harness.info(recording)["recording"]
+        self.assertEqual(request.resource["service.name"], "shop \"a\"\n\ufffd")
+        self.assertEqual(request.resource["service.version"], "1.4")
+        self.assertEqual(request.resource["process.pid"], process["pid"])
+        self.assertEqual(request.resource["host.name"], socket.gethostname())
+        self.assertRegex(request.resource["process.executable.build_id.gnu"], "^[0-9a-f]{16,}$")
+        self.assertEqual(request.scope[0], "heapline")
+        # Entry 0 of each table is empty; no text stands there twice.
+        self.assertEqual([table[0] for number, table in request.tables.items() if number != 4], [{}] * 5)
+        self.assertEqual(request.texts[0], "")
+        self.assertEqual(len(set(request.texts)), len(request.texts))
+        places = {place for stack, _ in request.profiles["alloc_space"]["samples"] for place in stack}
+        self.assertTrue(any(os.path.basename(module).startswith("python3") for _, _, _, module, *_ in places))
+
+    def test_what_servers_of_opentelemetry_say_is_understood(self):
+        """Only what its specification calls passing is tried again; a part that was rejected is no success."""
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        refusal = b"\x08\x03\x12\x0anot today\n"
+        part = b"\x0a\x0c\x08\x03\x12\x08too much"
+        for status, answer, said, waits in ((400, refusal, "answered with status 400: not today", 0),
+                                            (500, refusal, "answered with status 500: not today", 0),
+                                            (503, b"", "answered with status 503", 1),
+                                            (429, b"", "answered with status 429", 1),
+                                            (200, part, "rejected 3 of 4 profiles: too much", 0)):
+            with self.subTest(status=status), Backend() as backend:
+                backend.status, backend.answer = status, answer
+                result = self.push(f"otlp+http://127.0.0.1:{backend.port}/base/", "--experimental", recording)
+                self.assertIn(said, result.stderr)
+                self.assertEqual(result.status, 0 if waits else 1)
+                self.assertEqual(len(glob.glob(f"{self.spool}/*.push")), waits)
+                self.assertEqual(set(backend.paths), {"/base/v1development/profiles"})
+                for name in glob.glob(f"{self.spool}/*.push"):
+                    os.unlink(name)
 
     def test_labels_that_cannot_be_stored_are_refused(self):
         _, recording = self.record_well([harness.program("lifecycle"), "leaf"])

@@ -149,22 +149,15 @@ static void fail(struct exporter *exporter, int error)
 static void put_text(struct exporter *exporter, const char *text)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
-	char *clean = malloc(strlen(text) * strlen("\uFFFD") + 1), *end = clean;
+	HL_FREED char *clean = hl_utf8_clean(text);
 
 	if (!clean) {
 		fail(exporter, -ENOMEM);
 		return;
 	}
-	while (*text) {
-		int length = hl_utf8_length(text);
-		end = mempcpy(end, length ? text : "\uFFFD", length ? (size_t)length : 3);
-		text += length ? length : 1;
-	}
-	*end = '\0';
 	part.n_string_table = 1;
 	part.string_table = &clean;
 	put(exporter, &part);
-	free(clean);
 }
 
 /* The index of ${text} in the string table, where it is put when it is new. */

@@ -119,12 +119,18 @@ static bool has_gone(const struct hl_attach *attach, const struct hl_record_patc
 	return !map || (uint32_t)map->inode != patch->file;
 }
 
-/* Of an annotation: whether the program calls it at all. */
+/*
+ * Of an annotation: whether the program calls it at all. A library that is just being loaded is relocated
+ * only after this, by glibc before 2.41, and its word becomes the relocation's addend.
+ */
 static bool set_word(struct hl_attach *attach, uint32_t index, uint64_t value)
 {
-	uint64_t word = attach->patches[index].word;
+	const struct hl_attach_patch *patch = &attach->patches[index];
+	uint64_t addend = attach->record.patches[index].is_late ? patch->word_addend : 0;
 
-	return !word || hl_remote_write(attach->remote, word, &value, sizeof(value));
+	return (!addend || hl_remote_write(attach->remote, addend, &value, sizeof(value))) &&
+	       (!patch->word ||
+		hl_remote_write(attach->remote, patch->word, &value, sizeof(value)));
 }
 
 /* The kernel's breakpoint for a uprobe, one byte, stays where it has been put over a jump. */

@@ -42,8 +42,8 @@ struct hl_attach_patch {
 	uint8_t entry_bytes;	 /* of the instructions that were moved */
 	uint8_t twin[HL_ENTRY_MAX];
 	const struct hl_entry *entry;
-	uint64_t word; /* of struct hl_entry */
-	int rule;      /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */
+	uint64_t word, word_addend; /* of struct hl_entry */
+	int rule;		    /* its number in the image; HL_ATTACH_NO_RULE: it has a hook */
 };
 
 static_assert(HL_HOOK_COUNT + HL_ATTACHED_RULES_MAX <= HL_ENTRIES_MAX, "all can be patched");

@@ -167,7 +167,8 @@ static int prepare_behind(struct hl_attach *attach, const struct hl_entry *entry
 	uint64_t function_bytes = entry->bytes ? entry->bytes - first_bytes : 0;
 	struct hl_relocated moved;
 
-	*patch = (struct hl_attach_patch){.entry = entry, .word = entry->word};
+	*patch = (struct hl_attach_patch){
+		.entry = entry, .word = entry->word, .word_addend = entry->word_addend};
 	if (stack_bytes || !hl_room_reaches(hook, 1, address))
 		hook = put_way(block, stack_bytes, hook);
 	patch->real = block->address + block->used;

@@ -304,9 +304,11 @@ static void add_visited(const struct hl_objects *objects, const struct hl_hook_r
 		/* Without room all of an object's are left out, so that frees are not missed alone. */
 		if (entry.tells == HL_RULE_TELLS_ALLOC)
 			has_room = entries->extra_count + OF_ONE_OBJECT <= HL_ATTACHED_RULES_MAX;
-		if (entry.tells && entry.tells != HL_RULE_TELLS_SERVICE && !has_room)
+		bool is_annotation = entry.tells && entry.tells != HL_RULE_TELLS_SERVICE;
+		if (is_annotation && !has_room)
 			continue;
-		entry.word = visit.word;
+		entry.word = is_annotation ? found.object->annotated_word : 0;
+		entry.word_addend = is_annotation ? found.object->word_addend : 0;
 		add_entry(entries, entry, true, rules->rules[rule].symbol, &found);
 	}
 }

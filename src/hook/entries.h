@@ -22,6 +22,7 @@ struct hl_entry {
 	uint8_t alignment_at;		       /* of one that throws; 0: it has no such argument */
 	enum hl_rule_does tells;	       /* of heapline.h; else HL_RULE_ALLOCATES */
 	uint64_t word;			       /* of such one: 1 while it is patched; 0: none */
+	uint64_t word_addend;		       /* see struct hl_object */
 	bool is_asked;			       /* --hook names it */
 	bool throws;			       /* an exception may leave it */
 	bool is_of_malloc; /* extra, and its blocks are those of malloc() and free() */

@@ -113,6 +113,8 @@ static void read_annotations(const struct hl_objects *objects, struct hl_object 
 		while (next_name(objects, &visit, &name))
 			object->symbols[name] = (struct hl_object_symbol){
 				.address = header.sh_addr + at + distance + object->bias};
+		if (i == 0)
+			object->annotated_word = header.sh_addr + at + distance + object->bias;
 	}
 }
 
@@ -209,9 +211,14 @@ static void read_slots(const struct hl_objects *objects, struct hl_object *objec
 						   ? elf_getdata(symbols, NULL)
 						   : NULL;
 		Elf_Data *content = elf_getdata(section, NULL);
-		for (int i = 0; content && gelf_getrela(content, i, &entry); i++)
+		for (int i = 0; content && gelf_getrela(content, i, &entry); i++) {
 			read_relocation(objects, object, elf, &entry, symbol_content,
 					table.sh_link);
+			if (object->annotated_word == entry.r_offset + object->bias)
+				object->word_addend = header.sh_addr + object->bias +
+						      i * sizeof(Elf64_Rela) +
+						      offsetof(Elf64_Rela, r_addend);
+		}
 	}
 }
 

@@ -173,11 +173,6 @@ bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_
 				continue;
 			*ret_found = find_in(&lookup, &objects->objects[visit->object], rule);
 			*ret_rule = rule;
-			visit->word = rules->rules[rule].tells
-					      ? objects->objects[visit->object]
-							.symbols[symbol_of(&lookup, rule) + 1]
-							.address
-					      : 0;
 			if (ret_found->object)
 				return true;
 		}

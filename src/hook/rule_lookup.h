@@ -27,7 +27,6 @@ struct hl_rule_visit {
 	size_t first_name;   /* where the names of the rules begin; given */
 	bool tells_alone;    /* functions of heapline.h alone; given */
 	size_t object, rule; /* to be looked at next */
-	uint64_t word;	     /* of a function of heapline.h; 0 if there is none */
 };
 
 bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_rules *rules,

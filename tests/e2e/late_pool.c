@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A library with an allocator of its own, over memory that it maps; its constructor allocates, too.
- * Its destructor frees half of what was kept, and leaves the memory where it is.
+ * Its destructor frees half of what was kept, and leaves the memory where it is. With TELLS it tells of
+ * its blocks by heapline.h.
  */
+#ifdef TELLS
+#include <heapline/heapline.h>
+#else
+#define hl_pool_alloc(pool, block, size) ((void)0)
+#define hl_pool_free(pool, block)	 ((void)0)
+#endif
+
 #include "late_pool.h"
 #include "program.h"
 
@@ -23,6 +31,7 @@ __attribute__((visibility("default"))) SITE void *late_take(int flags, size_t si
 	KEEP(flags);
 	used += (size + 15) / 16 * 16;
 	REQUIRE(used <= ARENA_BYTES);
+	hl_pool_alloc("late", block, size);
 	return block;
 }
 
@@ -30,6 +39,7 @@ __attribute__((visibility("default"))) SITE int late_give(void *block, int flags
 __attribute__((visibility("default"))) SITE int late_give(void *block, int flags)
 {
 	KEEP(flags);
+	hl_pool_free("late", block);
 	return *(char *)block = 1;
 }
 

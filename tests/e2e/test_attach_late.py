@@ -11,6 +11,7 @@ import attaching
 import harness
 
 LIBRARY = harness.program("late_pool.so")
+ANNOTATED = harness.program("late_annotated.so")
 HOOKS = ["--hook=malloc=late_pool.so!late_take(size=2)", "--hook=free=late_pool.so!late_give"]
 
 
@@ -24,6 +25,17 @@ def code_of(pid):
                 memory.seek(start)
                 found[line] = memory.read(end - start)
     return found
+
+
+def read_only_mappings(pid, path):
+    """Code, tables and relocations, but for those that the dynamic linker has written to."""
+    found = []
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        for line in maps:
+            if line.rstrip().endswith(path) and line.split()[1] in ("r--p", "r-xp"):
+                start, end = (int(text, 16) for text in line.split()[0].split("-"))
+                found.append((start, end, int(line.split()[2], 16)))
+    return found[:3]  # header, code, constants; not what is read-only after relocation
 
 
 class Late(attaching.TestCase):
@@ -43,8 +55,8 @@ class Late(attaching.TestCase):
         shutil.copy(LIBRARY, path)
         return f"open {path}"
 
-    def recorded(self, allowed=()):
-        rows = [harness.top_rows(self.recording, value).get("by_late") for value in ("alloc", "inuse")]
+    def recorded(self, allowed=(), function="by_late"):
+        rows = [harness.top_rows(self.recording, value).get(function) for value in ("alloc", "inuse")]
         lost = harness.info(self.recording)["lost"]
         self.assertEqual({what: number for what, number in lost.items() if number and what not in allowed}, {})
         return [row[key] if row else 0 for row in rows for key in ("flat_objects", "flat_bytes")]
@@ -67,6 +79,29 @@ class Late(attaching.TestCase):
                 attach.send_signal(signal.SIGINT)
             # each thread may hold a block from before
             self.assertEqual(self.recorded(allowed=["unmatched_frees"]), ledger)
+        self.assertEqual(process.returncode, 0)
+
+    def test_pools_of_libraries_that_tell_of_them(self):
+        with harness.Waiting([harness.program("late_host"), ANNOTATED]) as process:
+            for mode in ("mem-fast", "log-record"):
+                with self.attached(process.pid, "--mode", mode) as attach:
+                    ledger = self.ask(process, "20")
+                    attach.send_signal(signal.SIGINT)
+                self.assertEqual(self.recorded(function="[pool late]"), ledger)
+        self.assertEqual(process.returncode, 0)
+
+    def test_a_library_that_tells_stays_and_is_as_before(self):
+        with harness.Waiting([harness.program("late_host"), LIBRARY]) as process:
+            with self.attached(process.pid) as attach:
+                ledger = self.ask(process, f"open {ANNOTATED}")
+                attach.send_signal(signal.SIGINT)
+            self.assertEqual(self.recorded(function="[pool late]"), ledger)
+            with open(ANNOTATED, "rb") as file, open(f"/proc/{process.pid}/mem", "rb") as memory:
+                for start, end, offset in read_only_mappings(process.pid, ANNOTATED):
+                    file.seek(offset)
+                    memory.seek(start)
+                    expected = file.read(end - start)
+                    self.assertEqual(memory.read(end - start)[:len(expected)], expected, hex(start))
         self.assertEqual(process.returncode, 0)
 
     def test_detaching_restores_what_is_open(self):

@@ -25,6 +25,7 @@
 #define PATIENCE_NS	 (HL_NS_PER_SECOND / 2)	 /* with all threads */
 #define LATE_PATIENCE_NS 20000000		 /* with all, where one waits in the kernel */
 #define ONE_PATIENCE_NS	 (HL_NS_PER_SECOND / 10) /* with one of several that will do */
+#define FREE_PATIENCE_NS (30 * HL_NS_PER_SECOND) /* at the end, with what has only to run */
 #define ROUND_NS	 1000000 /* until a thread in the kernel is looked at again */
 #define LOOK_AGAIN_NS	 20000
 #define LOOKS_AT_ONCE	 50 /* before the first rest: most threads stop within microseconds */
@@ -652,15 +653,28 @@ uint32_t hl_remote_stopped_us(const struct hl_remote *remote)
 	return remote->stopped_us;
 }
 
+/* Whether a thread is about to stop that waits for no more than a processor, or a lock of the kernel. */
+static bool is_short_of_time(const struct hl_remote *remote)
+{
+	for (size_t i = 0; i < remote->thread_count; i++) {
+		char state = hl_process_state(remote->threads[i].tid);
+		if (state == 'R' || (state == 'D' && !waits_for_child(remote->threads[i].tid)))
+			return true;
+	}
+	return false;
+}
+
 void hl_remote_free(struct hl_remote *remote)
 {
 	if (!remote)
 		return;
-	uint64_t deadline = now_ns() + PATIENCE_NS;
+	uint64_t deadline = now_ns() + PATIENCE_NS, last = deadline + FREE_PATIENCE_NS;
 	if (remote->is_held) /* as if it had never been started */
 		kill(remote->pid, SIGKILL);
 	hl_remote_release(remote);
-	while ((remote->thread_count || remote->ending_count) && now_ns() < deadline) {
+	/* One that stopped later would stay so until we end. */
+	while ((remote->thread_count || remote->ending_count) &&
+	       (now_ns() < deadline || (is_short_of_time(remote) && now_ns() < last))) {
 		rest_ns(ROUND_NS);
 		hl_remote_continue(remote);
 	}

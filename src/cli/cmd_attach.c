@@ -16,9 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long a thread that is inside the recorder is waited for. */
-#define LEAVE_WAIT_MS 2000
-
 static uint64_t pid;
 static double duration_seconds;
 static struct hl_option_texts hooks;
@@ -126,25 +123,6 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 			    pid, times.patch_us / 1e3, times.bring_us / 1e3);
 }
 
-/* ---- children ---- */
-
-struct joining {
-	struct hl_attach *attach;
-	struct hl_collector *collector;
-};
-
-/* One at a time: a program that forks without end must not keep the collector from all else. */
-static void join_child(void *context)
-{
-	struct joining *joining = context;
-	struct hl_attach_child child;
-
-	if (!hl_attach_next_child(joining->attach, &child))
-		return;
-	int r = hl_collector_adopt_child(joining->collector, child.pid, child.region_fd);
-	hl_attach_answer_child(joining->attach, &child, r == 0);
-}
-
 /* ---- the whole ---- */
 
 /* ${ret_incomplete}: not all could be written, which has been said. */
@@ -168,16 +146,12 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		r = hl_record_begin(collector, name, facts->pid, err);
 	if (r < 0)
 		return r;
-	r = hl_record_join(collector, facts->pid, attach, true, err);
+	r = hl_record_join(collector, facts->pid, attach, true, true, err);
 	if (r < 0) {
 		hl_collector_abandon(collector);
 		return r;
 	}
 	hl_collector_keep(collector);
-	struct joining joining = {attach, collector};
-	int children_fd = hl_attach_follow(attach);
-	if (children_fd >= 0)
-		hl_collector_heed(collector, children_fd, join_child, &joining);
 	say_beginning(facts, name);
 	say_unseen(attach, collector);
 	if (duration_seconds > 0)
@@ -187,7 +161,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	/* Its table of blocks leaves with the recorder. Without types the recording is whole as well. */
 	(void)hl_object_types_read((pid_t)pid, &types, NULL);
-	left = hl_attach_detach(attach, LEAVE_WAIT_MS, err);
+	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
 	if (types && hl_live_fill_types(name, (pid_t)pid, types, &why) < 0)

@@ -98,7 +98,8 @@ static int enter_program(struct hl_launch *launch, struct hl_collector *collecto
 	const struct hl_attach_settings settings = {.at_entry = at_entry};
 
 	int r = hl_attach_open_caught(launch->pid, &settings, ret_attach, err);
-	return r < 0 ? r : hl_record_join(collector, launch->pid, *ret_attach, false, err);
+	return r < 0 ? r
+		     : hl_record_join(collector, launch->pid, *ret_attach, false, !no_follow, err);
 }
 
 /* The program waits to begin; from here to its end. */
@@ -139,6 +140,9 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 	}
 	hl_collector_keep(collector);
 	int status = hl_launch_supervise(launch, collector);
+	/* Children of it that run on are left as if they had never been recorded. */
+	if (is_entered && hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, &err) < 0)
+		hl_collector_warn(collector, err.text);
 	hl_collector_finish(collector, &summary);
 	say_end(&summary, name, command);
 	return status;

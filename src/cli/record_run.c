@@ -109,6 +109,7 @@ struct hl_collector_settings hl_record_settings(char **command)
 {
 	return (struct hl_collector_settings){
 		.region = {.mode = (enum hl_mode)mode,
+			   .follow = true,
 			   .sizes = sizes,
 			   .no_scripts = no_scripts,
 			   .no_objects = no_objects,
@@ -190,11 +191,34 @@ static const char *format_unseen(const struct hl_collector_summary *summary, cha
 	return text;
 }
 
-/* A thread that is inside is waited for. */
-#define UNDO_WAIT_MS 2000
+static struct joining {
+	struct hl_collector *collector;
+	struct hl_attach *attach;
+} joining;
+
+/* One at a time: a program that forks without end must not keep the collector from all else. */
+static void join_child(void *context)
+{
+	const struct joining *to = context;
+	struct hl_attach_child child;
+
+	if (!hl_attach_next_child(to->attach, &child))
+		return;
+	int r = hl_collector_adopt_child(to->collector, child.pid, child.region_fd);
+	hl_attach_answer_child(to->attach, &child, r == 0);
+}
+
+static void follow(struct hl_collector *collector, struct hl_attach *attach)
+{
+	int fd = hl_attach_follow(attach);
+
+	joining = (struct joining){collector, attach};
+	if (fd >= 0)
+		hl_collector_heed(collector, fd, join_child, &joining);
+}
 
 int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
-		   bool ran_before, struct hl_error *err)
+		   bool ran_before, bool follows, struct hl_error *err)
 {
 	struct hl_error ignored = {0};
 	uint64_t region_bytes;
@@ -204,10 +228,12 @@ int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *
 	if (r < 0)
 		return r;
 	r = hl_collector_adopt(collector, pid, region_fd, ran_before, &region_bytes, err);
+	if (r == 0 && follows)
+		follow(collector, attach);
 	if (r == 0)
 		r = hl_attach_patch(attach, region_bytes, err);
 	if (r < 0)
-		hl_attach_detach(attach, UNDO_WAIT_MS, &ignored);
+		hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, &ignored);
 	return r;
 }
 

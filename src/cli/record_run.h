@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* How long a thread that is inside the recorder is waited for. */
+#define HL_RECORD_LEAVE_WAIT_MS 2000
+
 /* For the shared_options of a verb. */
 extern const struct hl_option hl_record_options[]; /* --output --force --mode --sample ... */
 
@@ -33,10 +36,11 @@ char *hl_record_name(const char *command, pid_t pid);
 int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
 		    struct hl_error *err);
 
-/* Brings the recorder into a process that was opened. ${ran_before}: not from its beginning. Whatever
- * fails, the process is as it was. */
+/* Brings the recorder into a process that was opened. ${ran_before}: not from its beginning. ${follows}: into
+ * children that it forks from here on, too, and theirs, as long as ${collector} and ${attach} are there, the only ones
+ * in this program. Whatever fails, the process is as it was. */
 int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
-		   bool ran_before, struct hl_error *err);
+		   bool ran_before, bool follows, struct hl_error *err);
 
 /* What went wrong, and what was not seen. */
 void hl_record_say_problems(const struct hl_collector_summary *summary, const char *name);

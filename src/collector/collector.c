@@ -614,7 +614,7 @@ int hl_collector_adopt_child(struct hl_collector *collector, pid_t pid, int regi
 		return r;
 	}
 	hl_tracked_set_forked(tracked);
-	tracked->ran_before = true;
+	tracked->ran_before = collector->archive.meta.attached;
 	return 0;
 }
 

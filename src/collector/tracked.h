@@ -88,7 +88,7 @@ struct hl_tracked {
 	int end_status;
 	char first_name[HL_IDENTITY_NAME_MAX]; /* of a forked child: its parent's; else "" */
 	bool attached;			       /* the recorder was brought into it */
-	bool ran_before;		       /* and it ran already then */
+	bool ran_before;		       /* and it, or its parent, ran already then */
 	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */

@@ -53,8 +53,8 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
 
 /*
- * After hl_attach_patch(): children that the process forks from here on, and theirs, ask for regions of their
- * own, and wait. The descriptor is readable when some do, until hl_attach_next_child() has returned false, and
+ * Before hl_attach_patch(), once the region has been laid out: children that the process forks from there on, and
+ * theirs, ask for regions of their own, and wait. The descriptor is readable when some do, until hl_attach_next_child() has returned false, and
  * not the caller's to close; or a negative errno: they run unrecorded. hl_attach_next_child() says which, false
  * if none does; its process may be anybody's by the time that it is looked at. ${region_fd}, an empty memfd, becomes the
  * caller's. hl_attach_answer_child() lets it go on; ${has_region}: the region is laid out. They are left with

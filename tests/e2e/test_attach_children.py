@@ -16,9 +16,7 @@ BLOCK_BYTES, CHILD_BLOCKS, MORE_BLOCKS, STORM_BLOCKS, AT_ONCE = 101, 1009, 211, 
 FREED = CHILD_BLOCKS // 2
 
 
-class Children(attaching.TestCase):
-    PROGRAM = "forking"
-
+class Forking(attaching.TestCase):
     def setUp(self):
         super().setUp()
         self.children = []
@@ -38,19 +36,6 @@ class Children(attaching.TestCase):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
-    @contextlib.contextmanager
-    def target(self):
-        with harness.Waiting([harness.program(self.PROGRAM)]) as process:
-            try:
-                yield process
-            finally:
-                for child in self.children:
-                    self.kill(child)
-
-    def end(self, attach):
-        attach.send_signal(signal.SIGINT)
-        attach.wait(attaching.ENDS_IN_S)
-
     def rows(self):
         return {row["pid"]: row for row in harness.processes(self.recording)}
 
@@ -66,6 +51,23 @@ class Children(attaching.TestCase):
         self.assertEqual((row["alloc_bytes"], row["inuse_bytes"]),
                          (allocated * BLOCK_BYTES, (allocated - freed) * BLOCK_BYTES), row)
         self.assertEqual(row["lost_events"], 0)
+
+
+class Children(Forking):
+    PROGRAM = "forking"
+
+    @contextlib.contextmanager
+    def target(self):
+        with harness.Waiting([harness.program(self.PROGRAM)]) as process:
+            try:
+                yield process
+            finally:
+                for child in self.children:
+                    self.kill(child)
+
+    def end(self, attach):
+        attach.send_signal(signal.SIGINT)
+        attach.wait(attaching.ENDS_IN_S)
 
     def test_each_block_of_children_and_their_children_is_counted(self):
         for mode in ("mem-fast", "mem-record", "log-fast"):
@@ -194,6 +196,98 @@ class StaticMusl(Children):
     """Without glibc's list of modules, and its frames."""
 
     PROGRAM = "forking_musl"
+
+
+class OfEnteredPrograms(Forking):
+    """Programs that `record` brings the recorder into as they begin."""
+
+    @contextlib.contextmanager
+    def recorded(self, program, *options):
+        """From its beginning to its end; its children, which have its standard output, too, run on."""
+        waiting = harness.Waiting(harness.record_command(self.recording, [harness.program(program)],
+                                                         options=options))
+        try:
+            yield waiting.process
+        finally:
+            waiting.process.stdin.close()
+            waiting.process.wait(harness.TIMEOUT_S)
+            waiting.process.stdout.close()
+
+    def check(self, program):
+        for mode in ("mem-fast", "log-fast"):
+            with self.subTest(mode), self.recorded(program, "--mode", mode) as process:
+                child, nested = self.fork(process), self.fork(process, "nest")
+                [target] = harness.children_of(process.pid)
+                [between] = [pid for pid in harness.children_of(target) if pid != child]
+                self.children.append(between)
+                os.kill(child, signal.SIGUSR1)
+                time.sleep(0.1)
+            self.assertEqual(process.returncode, 0)
+            rows = self.rows()
+            self.assert_counts(rows[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)
+            self.assert_counts(rows[between], CHILD_BLOCKS, FREED)
+            self.assert_counts(rows[nested], MORE_BLOCKS, 0)
+            self.assertEqual(rows[nested]["parent_pid"], between)
+            lost = harness.info(self.recording)["lost"]
+            self.assertEqual((lost["unrecorded_children"], lost["unmatched_frees"]), (0, 0))
+            for pid in self.children:
+                self.assert_left(pid)
+                self.kill(pid)
+            self.children.clear()
+
+    def tearDown(self):
+        for pid in self.children:
+            self.kill(pid)
+
+    def test_of_static_musl(self):
+        self.check("forking_musl")
+
+    def test_of_musl(self):
+        self.check("forking_musl_dynamic")
+
+    def test_of_a_malloc_of_its_own(self):
+        self.check("forking_own_malloc")
+
+    def test_of_static_glibc(self):
+        self.check("forking_static")
+
+    def test_are_waited_for_when_asked(self):
+        with self.recorded("forking_own_malloc", "--wait") as process:
+            child = self.fork(process)
+            process.stdin.close()
+            [target] = harness.children_of(process.pid)
+            wait_until(lambda: not os.path.exists(f"/proc/{target}"), "the program's end")
+            os.kill(child, signal.SIGUSR1)
+            time.sleep(0.1)
+            self.assertIsNone(process.poll())
+            self.kill(child)
+        self.assert_counts(self.rows()[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)
+
+    def test_are_left_alone_when_asked(self):
+        with self.recorded("forking_own_malloc", "--no-follow") as process:
+            child = self.fork(process)
+        self.assertNotIn(child, self.rows())
+        self.assertEqual(harness.info(self.recording)["lost"]["unrecorded_children"], 0)
+
+    def test_that_become_other_programs_end_there(self):
+        with self.recorded("forking_own_malloc") as process:
+            child = self.fork(process, "exec")
+            wait_until(lambda: "sleep" in open(f"/proc/{child}/comm", encoding="ascii").read(),
+                       "the other program")
+        self.assert_counts(self.rows()[child], CHILD_BLOCKS, FREED)
+        self.assertTrue(os.path.exists(f"/proc/{child}"))
+
+    def test_a_storm_of_forks(self):
+        with self.recorded("forking_own_malloc") as process:
+            [target] = harness.children_of(process.pid)
+            self.assertEqual(self.ask(process, "storm 50"), 0)
+        rows = self.rows()
+        rows.pop(target)
+        for row in rows.values():
+            self.assert_counts(row, STORM_BLOCKS, 0)
+        unseen = harness.info(self.recording)["lost"]["unrecorded_children"]
+        self.assertEqual(len(rows) + unseen, 50)
+        self.assertGreater(len(rows), 5)
 
 
 if __name__ == "__main__":

@@ -289,6 +289,7 @@ static bool begin_child(void)
 			return false;
 	if (!atomic_compare_exchange_strong(&hl_image_left, &none, 1))
 		return false;
+	bool is_followed = atomic_load(&hl_recorder->region.header->flags) & HL_REGION_FOLLOW;
 	bool is_alone = key && atomic_load(&hl_attached.inside_without_slot) == 1;
 	int region_fd = is_alone ? hl_image_ask() : -1;
 	if (region_fd >= 0) {
@@ -300,7 +301,8 @@ static bool begin_child(void)
 			return true;
 		}
 	}
-	atomic_fetch_add(&hl_image_children->unrecorded, 1); /* it is one */
+	if (is_followed)
+		atomic_fetch_add(&hl_image_children->unrecorded, 1); /* it is one */
 	hl_image_give_back();
 	return false;
 }

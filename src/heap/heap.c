@@ -96,6 +96,17 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 				    other.is_built_in ? ", built into its program" : "",
 				    hl_other_allocator_remedy(&other, pid_of(heap), remedy));
 	}
+	if (memory->is_cut_off && (r == -ENOTSUP || r == -EFAULT)) {
+		if (err)
+			err->text[0] = '\0'; /* it is a consequence */
+		return hl_error_set(
+			err, -EBADMSG,
+			"the core file is cut off, and what leads to the heap is missing; "
+			"a full disk or 'ulimit -c' may be why");
+	}
+	if (r == 0 && memory->is_cut_off &&
+	    (r = hl_heap_note(heap, "%s", "the core file is cut off: memory is missing")) < 0)
+		hl_error_set(err, r, "out of memory");
 	if (r == 0 && glibc.minor == 0)
 		heap->is_stripped = hl_other_allocator_built_in(memory).is_stripped;
 	size_t length = r == -ENOTSUP && err ? strlen(err->text) : 0;

@@ -272,8 +272,13 @@ static int read_notes(const uint8_t *bytes, size_t length, struct core_memory *c
 
 /* ---- opening ---- */
 
-/* Adds a mapping, and the part of it that the file holds: less than all if the file was cut short.
- * */
+static bool is_cut_off(const struct core_memory *core, const Elf64_Phdr *segment)
+{
+	return segment->p_offset > core->length ||
+	       segment->p_filesz > core->length - segment->p_offset;
+}
+
+/* Adds a mapping, and the part of it that the file holds: less than all if the file was cut off. */
 static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 {
 	struct hl_maps *maps = &core->base.maps;
@@ -294,12 +299,10 @@ static int add_segment(struct core_memory *core, const Elf64_Phdr *segment)
 		free(map.path);
 		return -ENOMEM;
 	}
+	if (is_cut_off(core, segment))
+		length = segment->p_offset < core->length ? core->length - segment->p_offset : 0;
 	if (length > segment->p_memsz)
 		length = segment->p_memsz;
-	if (segment->p_offset >= core->length)
-		length = 0;
-	else if (length > core->length - segment->p_offset)
-		length = core->length - segment->p_offset;
 	if (!length)
 		return 0;
 	return HL_ARRAY_APPEND(core->parts, core->count, core->capacity,
@@ -344,14 +347,14 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 	const uint8_t *segments = core->bytes + header.e_phoff;
 	for (uint64_t i = 0; i < count && r == 0; i++) {
 		memcpy(&segment, segments + i * sizeof(segment), sizeof(segment));
+		core->base.is_cut_off |= is_cut_off(core, &segment);
 		if (segment.p_type == PT_LOAD)
 			r = add_segment(core, &segment);
 	}
 	/* Notes name mappings, so they come after all of them. */
 	for (uint64_t i = 0; i < count && r == 0; i++) {
 		memcpy(&segment, segments + i * sizeof(segment), sizeof(segment));
-		if (segment.p_type == PT_NOTE && segment.p_offset <= core->length &&
-		    segment.p_filesz <= core->length - segment.p_offset)
+		if (segment.p_type == PT_NOTE && !is_cut_off(core, &segment))
 			r = read_notes(core->bytes + segment.p_offset, segment.p_filesz, core,
 				       facts);
 	}

@@ -365,6 +365,16 @@ class Cores(harness.TestCase):
         self.assertEqual(figures(live), figures(core))
         self.assertTrue(core["from_core"])
 
+    def test_a_core_that_is_cut_off_is_said(self):
+        gcore = need("gcore")
+        with harness.Waiting([program("leaks"), "blocks"]) as process:
+            self.assertEqual(run([gcore, "-o", self.path("core"), str(process.pid)]).status, 0)
+        core = f"{self.path('core')}.{process.pid}"
+        for part in (1.01, 2):
+            os.truncate(core, int(os.path.getsize(core) / part))
+            for verb in ("heap", "leaks", "holders"):
+                self.assert_refused(run([HEAPLINE, verb, "--core", core]), "core file is cut off")
+
     def test_a_pipe_where_a_mapped_file_was_is_not_opened(self):
         gcore = need("gcore")
         with open("/proc/self/maps", encoding="utf-8") as maps:

@@ -601,9 +601,10 @@ static int note_blind_spots(struct finder *finder)
 		r = hl_heap_note(leaks->heap, "%s",
 				 "a thread was inside malloc or free: blocks that it was moving "
 				 "may be reported though they are not lost");
-	if (r == 0 && total.unscanned_bytes)
-		r = hl_heap_note(leaks->heap, "%s",
-				 "blocks that only unscanned memory leads to are reported as lost");
+	if (r == 0 && (total.unscanned_bytes || finder->memory->is_cut_off))
+		r = hl_heap_note(leaks->heap,
+				 "blocks that only %s memory leads to are reported as lost",
+				 finder->memory->is_cut_off ? "missing" : "unscanned");
 	return r;
 }
 

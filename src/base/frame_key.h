@@ -105,6 +105,14 @@ static inline bool hl_frame_key_is_size(uint64_t key, uint32_t *ret_size_class)
 	return true;
 }
 
+/* In a walk, generated code of which somebody knows how to leave it, see unwind.h: the low bits are its address, above those of all
+ * pseudo frames. */
+static inline bool hl_frame_key_is_generated(uint64_t key)
+{
+	return key >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT && !(key & HL_SITE_FRAME) &&
+	       (key & HL_FRAME_PC_MASK) >= 4096;
+}
+
 /* Whether a process with ${module_count} modules can have a frame of this key. */
 static inline bool hl_frame_key_is_valid(uint64_t key, uint32_t module_count)
 {

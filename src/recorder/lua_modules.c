@@ -4,10 +4,14 @@
 
 #include "base/frame_key.h"
 #include "recorder/libc.h"
+#include "recorder/node.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 #include "script/lua/lua.h"
+#include "script/luajit/luajit.h"
+#include "unwind/rule_cache.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <string.h>
 
@@ -26,14 +30,11 @@ static struct interpreter {
 	uint64_t text_start, text_end; /* code that is the interpreter's own */
 	struct hl_lua_api api;
 	struct hl_lua lua;
+	bool is_jit; /* it is LuaJIT: what is known of it is in the next one */
+	struct hl_luajit jit;
 } interpreters[HL_LUA_MODULES_MAX];
 
 /* ---- found ---- */
-
-static void refuse(struct hl_region_header *header, enum hl_lua_problem problem)
-{
-	hl_script_refuse(header, "Lua", hl_lua_problem_text(problem));
-}
 
 /* By functions that came with a version. */
 static enum hl_lua_version version_of(const struct hl_exports *exports)
@@ -73,6 +74,16 @@ static bool find_api(const struct hl_exports *exports, struct hl_lua_api *ret_ap
 	return true;
 }
 
+/* LuaJIT has what Lua 5.1 exports. Without GC64 its lua_newstate() only prints an error. */
+#define NEWSTATE_BYTES_MIN 128u
+
+static bool is_known_jit(const struct hl_exports *exports, const struct hl_lua_api *api)
+{
+	const Elf64_Sym *newstate = hl_exports_symbol(exports, "lua_newstate");
+
+	return newstate && newstate->st_size >= NEWSTATE_BYTES_MIN && api->newthread && api->resume;
+}
+
 /* Another module has taken its place. */
 static void retire_overlapping(uint64_t start, uint64_t end, uint64_t newstate)
 {
@@ -89,10 +100,11 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 {
 	struct hl_lua_api api = {0};
 	bool is_lua = find_api(exports, &api);
+	bool is_jit = is_lua && hl_exports_find(exports, "luaJIT_setmode");
 
 	retire_overlapping(start, end, api.newstate);
-	if (is_lua && hl_exports_find(exports, "luaJIT_setmode")) {
-		refuse(header, HL_LUA_JIT);
+	if (is_jit && !is_known_jit(exports, &api)) {
+		hl_script_refuse(header, "LuaJIT", hl_luajit_problem_text(HL_LUAJIT_OTHER_BUILD));
 		return false;
 	}
 	for (uint32_t i = 0; is_lua && i < HL_LUA_MODULES_MAX; i++) {
@@ -104,6 +116,7 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 		it->start = start;
 		it->end = end;
 		it->api = api;
+		it->is_jit = is_jit;
 		it->text_start = start;
 		it->text_end = end;
 		/* A linker puts the files of an archive one after the other, but not with LTO. */
@@ -118,16 +131,17 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 
 /* ---- a provider ---- */
 
-static struct hl_lua_cache *cache_of(struct hl_recorder *recorder, const struct interpreter *it)
+/* Of ${bytes}. */
+static void *cache_of(struct hl_recorder *recorder, const struct interpreter *it, size_t bytes)
 {
-	_Atomic(struct hl_lua_cache *) *place = &recorder->lua_caches[it - interpreters];
-	struct hl_lua_cache *cache = atomic_load_explicit(place, memory_order_acquire);
+	_Atomic(void *) *place = &recorder->lua_caches[it - interpreters];
+	void *cache = atomic_load_explicit(place, memory_order_acquire);
 
 	if (HL_LIKELY(cache))
 		return cache;
-	struct hl_lua_cache *made = hl_private_map_new(sizeof(*made));
+	void *made = hl_private_map_new(bytes);
 	if (made && !atomic_compare_exchange_strong(place, &cache, made))
-		hl_private_map_free(made, sizeof(*made));
+		hl_private_map_free(made, bytes);
 	else
 		cache = made;
 	return cache;
@@ -186,7 +200,7 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	struct hl_lua_reader reader = {
 		.unwind = caller->unwind,
 		.walk = caller->walk,
-		.cache = cache_of(hl_recorder, it),
+		.cache = cache_of(hl_recorder, it, sizeof(struct hl_lua_cache)),
 		.find_maker = find_maker,
 	};
 	return hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
@@ -204,15 +218,59 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 	return hl_lua_describe(&it->lua, frame, ret_place);
 }
 
+static uint32_t capture_jit(void *state, const struct hl_script_caller *caller,
+			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	struct interpreter *it = state;
+
+	if (HL_UNLIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED))
+		return 0;
+	return hl_luajit_capture(&it->jit,
+				 cache_of(hl_recorder, it, sizeof(struct hl_luajit_cache)), caller,
+				 frames, max, ret_truncated);
+}
+
+static bool describe_jit(void *state, const struct hl_script_frame *frame,
+			 struct hl_script_place *ret_place)
+{
+	const struct interpreter *it = state;
+
+	return hl_luajit_describe(&it->jit, frame, ret_place);
+}
+
+uint64_t hl_lua_modules_find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
+{
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		struct interpreter *it = &interpreters[i];
+		uint32_t phase = atomic_load_explicit(&it->phase, memory_order_acquire);
+		uint64_t bytes = phase == PHASE_PROVED && it->is_jit
+					 ? hl_luajit_trace_frame(&it->jit, walk, sp)
+					 : 0;
+		if (!bytes)
+			continue;
+		uint64_t rule = hl_rule_cache_find(
+			unwind, atomic_load_explicit(&unwind->generation, memory_order_relaxed),
+			it->jit.vm_start);
+		atomic_store_explicit(&hl_node_generated_key,
+				      (rule & ~HL_RULE_MASK) | it->jit.vm_start,
+				      memory_order_relaxed);
+		return bytes;
+	}
+	return 0;
+}
+
 /* ---- the probe ---- */
 
-#define STACK_BYTES ((size_t)512 << 10)
+static_assert(HL_LUAJIT_PROBE_BYTES <= HL_LUA_PROBE_BYTES, "one room is for both");
+
+#define FFI_CALL_BYTES 128u
+#define STACK_BYTES    ((size_t)512 << 10)
 
 /* In one mapping, with the stack at its end. */
 struct room {
 	struct interpreter *interpreter;
 	struct hl_lua_reader reader;
-	enum hl_lua_problem problem;
+	const char *problem; /* NULL: it is proved */
 	struct hl_walk walk;
 	_Alignas(4096) uint8_t memory[HL_LUA_PROBE_BYTES];
 	uint8_t stack[STACK_BYTES];
@@ -223,8 +281,15 @@ static void run_probe(void *context)
 	struct room *room = context;
 	struct interpreter *it = room->interpreter;
 
-	room->problem = hl_lua_open(&it->lua, &it->api, &room->reader, room->memory);
-	if (room->problem == HL_LUA_PROVED)
+	if (it->is_jit) {
+		enum hl_luajit_problem jit = hl_luajit_open(
+			&it->jit, &it->api, room->reader.unwind, &room->walk, room->memory);
+		room->problem = jit == HL_LUAJIT_PROVED ? NULL : hl_luajit_problem_text(jit);
+		return;
+	}
+	enum hl_lua_problem lua = hl_lua_open(&it->lua, &it->api, &room->reader, room->memory);
+	room->problem = lua == HL_LUA_PROVED ? NULL : hl_lua_problem_text(lua);
+	if (!room->problem)
 		hl_lua_learn_coroutines(&it->lua, &it->api, &room->reader, room->memory);
 }
 
@@ -245,15 +310,28 @@ static __attribute__((noinline)) void call_on_stack(void *top, void (*function)(
 			   "memory");
 }
 
+/* The assembly lies beside what exports functions; behind it is the one that calls for the FFI. */
+static void add_assembly(struct interpreter *it)
+{
+	uint64_t end = it->jit.vm_end + FFI_CALL_BYTES;
+
+	if (it->jit.vm_start < it->text_start)
+		it->text_start = it->jit.vm_start;
+	if (end > it->text_end)
+		it->text_end = end;
+}
+
 static void offer(struct interpreter *it)
 {
+	if (it->is_jit)
+		add_assembly(it);
 	struct hl_script_provider provider = {
-		.name = PROVIDER_NAME,
-		.capture = capture,
-		.describe = describe,
+		.name = it->is_jit ? "luajit" : PROVIDER_NAME,
+		.capture = it->is_jit ? capture_jit : capture,
+		.describe = it->is_jit ? describe_jit : describe,
 		.state = it,
-		.eval_start = it->lua.eval_start,
-		.eval_end = it->lua.eval_end,
+		.eval_start = it->is_jit ? it->jit.vm_start : it->lua.eval_start,
+		.eval_end = it->is_jit ? it->jit.vm_end : it->lua.eval_end,
 		.resume_start = it->lua.resume_start,
 		.resume_end = it->lua.resume_end,
 		.text_start = it->text_start,
@@ -281,11 +359,12 @@ static void probe(struct hl_recorder *recorder, struct interpreter *it)
 	hl_sys_block_signals(&before);
 	call_on_stack(room->stack + STACK_BYTES, run_probe, room);
 	hl_sys_restore_signals(&before);
-	if (room->problem == HL_LUA_PROVED) {
+	if (!room->problem) {
 		offer(it);
 	} else {
 		it->phase = PHASE_REFUSED;
-		refuse(recorder->region.header, room->problem);
+		hl_script_refuse(recorder->region.header, it->is_jit ? "LuaJIT" : "Lua",
+				 room->problem);
 	}
 	hl_private_map_free(room, sizeof(*room));
 }
@@ -333,6 +412,14 @@ static bool counts_upvalues(void)
 	return true;
 }
 
+static bool has_jit(void)
+{
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
+		if (interpreters[i].phase != PHASE_NONE && interpreters[i].is_jit)
+			return true;
+	return false;
+}
+
 const char *hl_lua_modules_type(uint64_t tag)
 {
 	enum { STRING = 4, UPVALUE = 9, TYPES = 7 };
@@ -340,6 +427,8 @@ const char *hl_lua_modules_type(uint64_t tag)
 						 "thread", "upvalue", "proto"};
 	uint64_t index = tag - STRING;
 
+	if (!tag && has_jit())
+		return NULL; /* it says nothing of any block */
 	if (tag == UPVALUE && !counts_upvalues())
 		index++;
 	return index < TYPES ? names[index] : "part of an object";

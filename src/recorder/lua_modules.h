@@ -15,6 +15,8 @@
 
 struct hl_recorder;
 struct hl_region_header;
+struct hl_unwind;
+struct hl_walk;
 
 #define HL_LUA_MODULES_MAX 2u /* of one process; further ones have no frames */
 
@@ -24,8 +26,11 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 			 uint64_t start, uint64_t end, bool is_program);
 
 /* What ${tag}, which an interpreter of 5.2 or later gives its allocator as the old size of a new block, says that it
- * is: "table". The versions of all interpreters of a process are taken to count alike. */
+ * is: "table"; NULL where it says nothing. The versions of all interpreters of a process are taken to count alike. */
 const char *hl_lua_modules_type(uint64_t tag);
+
+/* As hl_find_generated_fn: traces of LuaJIT. */
+uint64_t hl_lua_modules_find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
 
 /* Probes what has been noted. On a thread that is recording, without locks. */
 void hl_lua_modules_probe(struct hl_recorder *recorder);

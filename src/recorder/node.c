@@ -285,6 +285,8 @@ uint32_t hl_node_intern(struct hl_region_map *region, struct hl_node_cache *cach
 /* Frames that are looked for together: their memory is asked for before the first is needed. */
 #define TOGETHER 16u
 
+_Atomic uint64_t hl_node_generated_key;
+
 /* Has the places in the index come of those frames that the cache hardly knows. */
 static void prefetch(const struct hl_region_map *region, struct hl_node_cache *cache,
 		     const struct hl_walk_frame *frames, const uint32_t *hashes, uint32_t count)
@@ -293,11 +295,11 @@ static void prefetch(const struct hl_region_map *region, struct hl_node_cache *c
 	const _Atomic uint32_t *table = region->index + table_start(bits);
 
 	for (uint32_t i = 0; i < count; i++)
-		if (cache_slot(cache, hashes[i])->frame != frames[i].key)
+		if (cache_slot(cache, hashes[i])->frame != hl_node_key(&frames[i]))
 			__builtin_prefetch((const void *)&table[hashes[i] & mask]);
 	/* The node that the first place of each names is nearly always the one. */
 	for (uint32_t i = 0; i < count; i++) {
-		if (cache_slot(cache, hashes[i])->frame == frames[i].key)
+		if (cache_slot(cache, hashes[i])->frame == hl_node_key(&frames[i]))
 			continue;
 		uint32_t slot =
 			atomic_load_explicit(&table[hashes[i] & mask], memory_order_relaxed);
@@ -315,19 +317,19 @@ static uint32_t intern_together(struct hl_region_map *region, struct hl_node_cac
 	bool asked = false;
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (!hl_self_is_own_code(frames[i].key))
-			*hash = hash_path(*hash, frames[i].key);
+		if (!hl_self_is_own_code(hl_node_key(&frames[i])))
+			*hash = hash_path(*hash, hl_node_key(&frames[i]));
 		hashes[i] = *hash;
 		__builtin_prefetch(cache_slot(cache, *hash));
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		const struct hl_node_cache_slot *slot = cache_slot(cache, hashes[i]);
-		if (hl_self_is_own_code(frames[i].key)) {
+		if (hl_self_is_own_code(hl_node_key(&frames[i]))) {
 			/* its node is the parent's */
-		} else if (slot->frame == frames[i].key && slot->parent == parent) {
+		} else if (slot->frame == hl_node_key(&frames[i]) && slot->parent == parent) {
 			parent = slot->node;
 		} else {
-			struct key key = {frames[i].key, parent, hashes[i]};
+			struct key key = {hl_node_key(&frames[i]), parent, hashes[i]};
 			if (!asked)
 				prefetch(region, cache, frames + i, hashes + i, count - i);
 			asked = true;

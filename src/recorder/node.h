@@ -22,6 +22,17 @@ struct hl_node_cache {
 	} slots[HL_NODE_CACHE_SLOTS];
 };
 
+/* What stands for hl_frame_key_is_generated() code: a frame of the interpreter that has made it. */
+extern HL_HIDDEN _Atomic uint64_t hl_node_generated_key;
+
+/* Of the node of ${frame}. All code that LuaJIT has generated is one place: which trace runs, its script frames say. */
+static inline uint64_t hl_node_key(const struct hl_walk_frame *frame)
+{
+	return HL_UNLIKELY(hl_frame_key_is_generated(frame->key))
+		       ? atomic_load_explicit(&hl_node_generated_key, memory_order_relaxed)
+		       : frame->key;
+}
+
 /* Makes the first table of the index. False when there is no memory. Once, before any other call.
  */
 bool hl_node_init(struct hl_region_map *region);

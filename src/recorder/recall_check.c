@@ -75,8 +75,9 @@ static bool is_stack_of(const struct hl_region_map *region, uint32_t node,
 			const struct hl_walk *walk)
 {
 	for (uint32_t i = walk->depth; i-- > 0; node = region->nodes[node].parent)
-		if (!node || atomic_load_explicit(&region->nodes[node].frame,
-						  memory_order_relaxed) != walk->frames[i].key)
+		if (!node ||
+		    atomic_load_explicit(&region->nodes[node].frame, memory_order_relaxed) !=
+			    hl_node_key(&walk->frames[i]))
 			return false;
 	return node == 0;
 }

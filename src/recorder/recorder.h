@@ -98,7 +98,7 @@ struct hl_recorder {
 	/* From here on a forked child has nothing until it starts. */
 	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_modules modules;
 	struct hl_script_sites sites;
-	_Atomic(struct hl_lua_cache *) lua_caches[HL_LUA_MODULES_MAX];
+	_Atomic(void *) lua_caches[HL_LUA_MODULES_MAX];
 	struct hl_unwind unwind;
 };
 

@@ -191,7 +191,7 @@ static bool is_eval(uint64_t key, uint32_t count)
 
 	for (uint32_t i = 0; i < count; i++)
 		is_inside |= pc - hl_script_evals.of[i].start < hl_script_evals.of[i].bytes;
-	return is_inside;
+	return is_inside || hl_frame_key_is_generated(key);
 }
 
 bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept)

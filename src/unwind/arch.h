@@ -43,6 +43,12 @@ enum hl_rule_bp {
 #define HL_RULE_FRAME_POINTER \
 	(HL_RULE_BP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | UINT64_C(2) << 24)
 
+/* CFA = rsp + ${bytes}, the caller's rbp at CFA - 16. */
+static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
+{
+	return HL_RULE_SP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | bytes / 8 << 24;
+}
+
 /* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
 #define HL_ENTRY_CODE_BYTES 128u
 

@@ -109,6 +109,28 @@ static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_m
 	return has_frame_pointer(module, &file, pc) ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
 }
 
+static void put_rule(struct hl_unwind *unwind, uint32_t generation, uint64_t pc, uint64_t rule)
+{
+	struct hl_rule_slot *slot = hl_rule_slot_of(unwind, pc);
+
+	atomic_store_explicit(&slot->rule, rule, memory_order_relaxed);
+	atomic_store_explicit(&slot->check, rule ^ hl_rule_key(generation, pc),
+			      memory_order_relaxed);
+}
+
+uint64_t hl_rule_cache_generated(struct hl_unwind *unwind, struct hl_walk *walk,
+				 uint32_t generation, uint64_t pc, uint64_t sp)
+{
+	uint64_t bytes = unwind->find_generated ? unwind->find_generated(unwind, walk, sp) : 0;
+
+	if (!bytes)
+		return 0;
+	uint64_t rule = hl_arch_rule_of_frame(bytes) | (uint64_t)HL_MODULE_SCRIPT
+							       << HL_MODULE_SHIFT;
+	put_rule(unwind, generation, pc, rule);
+	return rule;
+}
+
 uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint64_t pc)
 {
 	struct hl_unwind_module module = {0};
@@ -116,10 +138,7 @@ uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint6
 
 	if (unwind->find_module(unwind, pc, &module))
 		rule = rule_in_module(unwind, &module, pc) | (uint64_t)module.id << HL_MODULE_SHIFT;
-	struct hl_rule_slot *slot = hl_rule_slot_of(unwind, pc);
-	atomic_store_explicit(&slot->rule, rule, memory_order_relaxed);
-	atomic_store_explicit(&slot->check, rule ^ hl_rule_key(generation, pc),
-			      memory_order_relaxed);
+	put_rule(unwind, generation, pc, rule);
 	return rule;
 }
 

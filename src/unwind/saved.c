@@ -63,9 +63,11 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 		struct hl_arch_reads reads = {0};
 		uint64_t no_context = 0;
 		bool is_known = find_function(unwind, at.pc, &function);
-		hl_rule rule =
-			is_known ? hl_arch_rule(&function.state, function.is_signal_frame)
-				 : hl_rule_cache_find(unwind, generation, at.pc) & HL_RULE_MASK;
+		uint64_t rule = is_known ? hl_arch_rule(&function.state, function.is_signal_frame)
+					 : hl_rule_cache_find(unwind, generation, at.pc);
+		if (!rule)
+			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp);
+		rule &= HL_RULE_MASK;
 		frame.pc = at.pc;
 		frame.sp = at.sp;
 		bool is_out = goes_on(rule) &&

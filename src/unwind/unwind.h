@@ -11,7 +11,8 @@
  *	frame key	(module id << 48) | lookup pc; in a frame that nobody called, a signal's or
  *			makecontext's, the return address. The id separates modules that lived at
  *			one address after each other. Id 0: code of no known module (JIT). Id
- *			HL_MODULE_SCRIPT: reserved for frames of scripts.
+ *			HL_MODULE_SCRIPT: in a walk, generated code that was found by find_generated;
+ *			else reserved for frames of scripts.
  *	generation	a count of module changes; rules and walks of an older generation are not
  *			used again
  */
@@ -55,6 +56,7 @@ struct hl_unwind_file {
 };
 
 struct hl_unwind;
+struct hl_walk;
 
 /*
  * Finds the module that holds ${pc}. Called on a miss of the rule cache only. Must be
@@ -72,6 +74,13 @@ typedef bool hl_find_module_fn(struct hl_unwind *unwind, uint64_t pc,
 typedef struct hl_unwind_file hl_find_file_fn(struct hl_unwind *unwind,
 					      const struct hl_unwind_module *module);
 
+/*
+ * Whether ${sp} is the stack pointer of generated code that keeps no frame pointer but a frame of known size: how
+ * many bytes above it its caller's begins, where the return address is the last word and the caller's rbp the one before; 0: it is not. Otherwise as
+ * hl_find_module_fn. Called for code of no module.
+ */
+typedef uint64_t hl_find_generated_fn(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
+
 /* One slot of the rule cache: written without a lock, so each half proves the other (check = key ^
  * rule). */
 struct hl_rule_slot {
@@ -84,7 +93,8 @@ struct hl_rule_slot {
 /* Shared by all threads of a process. Zero-initialize, then set find_module. */
 struct hl_unwind {
 	hl_find_module_fn *find_module;
-	hl_find_file_fn *find_file; /* may be NULL */
+	hl_find_file_fn *find_file;	      /* may be NULL */
+	hl_find_generated_fn *find_generated; /* may be NULL */
 	_Atomic uint32_t generation;
 	struct hl_rule_slot slots[HL_RULE_SLOTS];
 };

@@ -71,7 +71,7 @@ static __attribute__((noinline)) bool step_any(struct hl_walk *walk, struct hl_a
 		hl_arch_step(walk, rule & HL_RULE_MASK, at, interrupted_context, &reads);
 
 	frame->key += hl_rule_is_at_next(rule & HL_RULE_MASK);
-	if (rule >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT)
+	if (rule >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT && !hl_arch_is_plain(rule))
 		frame->key = hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE);
 	frame->flags = hl_arch_uses_bp(rule) ? HL_FRAME_NEEDS_BP : 0;
 	if (outcome == HL_STEP_OUT && at->pc > HL_FRAME_PC_MASK)
@@ -253,6 +253,8 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 		if (HL_UNLIKELY(fresh == HL_MAX_FRAMES))
 			break;
 		uint64_t rule = hl_rule_cache_find(unwind, generation, at.pc);
+		if (HL_UNLIKELY(!rule))
+			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp);
 		struct hl_walk_frame *frame = &walk->fresh[fresh++];
 		frame->sp = at.sp;
 		frame->bp = at.bp;

@@ -4,7 +4,7 @@
  *
  * With "ledger" it writes, for each line of the script on which something was allocated, "line bytes
  * blocks", as lua_getinfo() says under a hook that has the interpreter save its program counter. The
- * same allocations happen without it. A child that the script makes by fork() goes on without a ledger.
+ * same allocations happen without it, so nothing is compiled by LuaJIT. A child that the script makes by fork() goes on without a ledger.
  */
 #include <lauxlib.h>
 #include <lua.h>
@@ -90,6 +90,8 @@ int main(int argc, char **argv)
 	has_ledger = argc > 2;
 	main_state = lua_newstate(allocate, NULL);
 	luaL_openlibs(main_state);
+	if (luaL_dostring(main_state, "if jit then jit.off() end"))
+		return 1;
 	lua_gc(main_state, LUA_GCSTOP, 0);
 	lua_pushcfunction(main_state, enter);
 	lua_setglobal(main_state, "enter");

@@ -224,27 +224,6 @@ class Attached(attaching.TestCase, Interpreters):
                     lua.wait()
 
 
-class LuaJIT(harness.TestCase):
-    """Is not read, and the recording says so."""
-
-    def test_a_warning_says_that_its_frames_stay_native(self):
-        recording = self.path("jit.hl")
-        luajit = os.path.realpath(harness.need("luajit"))
-        result = harness.run(harness.record_command(recording, [luajit, "-e", "io.open('/dev/null')"]))
-        self.assertEqual(result.status, 0, result.stderr)
-        [warning] = harness.info(recording)["recording"]["warnings"]
-        self.assertIn(f"'{luajit}' runs Lua, but its frames stay native: it is LuaJIT", warning)
-
-    def test_what_it_maps_is_counted_with_mappings(self):
-        recording = self.path("jit.hl")
-        script = "local t = {} for i = 1, 100000 do t[i] = {i} end"
-        command = [harness.need("luajit"), "-e", script]
-        result = harness.run(harness.record_command(recording, command, options=["--mappings"]))
-        self.assertEqual(result.status, 0, result.stderr)
-        top = harness.report("top", recording, "--value", "peak", "--by", "module")
-        self.assertGreater(top["total"]["peak_bytes"], 100000 * 32)
-
-
 YIELDED = """
 local function inner(i)
   coroutine.yield()

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Says what a frame of Lua is called: its source and line. */
+#include "script/lua/names.h"
+
 #include "script/lua/lua.h"
 
 #include <string.h>
@@ -15,19 +17,14 @@
 static char texts[TEXTS][TEXT_BYTES];
 static _Atomic uint32_t next_text;
 
-struct text {
-	const char *bytes;
-	uint32_t count;
-};
-
-static struct text string_at(const struct hl_lua_layout *layout, uint64_t string)
+static struct hl_lua_text string_at(const struct hl_lua_layout *layout, uint64_t string)
 {
 	bool is_long = !layout->string_short_length || (hl_lua_byte(string, 8) & TAG_LONG_STRING);
 	uint64_t bytes = string + layout->string_bytes;
 
 	if (is_long && layout->string_is_pointer)
 		bytes = *(const uint64_t *)bytes;
-	return (struct text){
+	return (struct hl_lua_text){
 		(const char *)bytes,
 		is_long ? hl_lua_number(string, layout->string_long_length)
 			: hl_lua_byte(string, layout->string_short_length),
@@ -35,7 +32,7 @@ static struct text string_at(const struct hl_lua_layout *layout, uint64_t string
 }
 
 /* [string "the first line"]: a chunk that was no file is its own source. */
-static struct text name_of_string(struct text chunk)
+static struct hl_lua_text name_of_string(struct hl_lua_text chunk)
 {
 	static const char head[] = "[string \"", tail[] = "\"]", cut[] = "...\"]";
 	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS];
@@ -48,22 +45,25 @@ static struct text name_of_string(struct text chunk)
 	memcpy(name, head, bytes);
 	memcpy(name + bytes, chunk.bytes, count);
 	memcpy(name + bytes + count, is_cut ? cut : tail, tail_bytes);
-	return (struct text){name, bytes + count + tail_bytes};
+	return (struct hl_lua_text){name, bytes + count + tail_bytes};
 }
 
-static struct text source_of(const struct hl_lua_layout *layout, uint64_t proto)
+struct hl_lua_text hl_lua_source_name(struct hl_lua_text source)
 {
-	uint64_t string = hl_lua_word(proto, layout->proto_source);
-
-	if (!string)
-		return (struct text){"?", 1};
-	struct text source = string_at(layout, string);
 	if (source.count && (*source.bytes == '@' || *source.bytes == '='))
-		return (struct text){source.bytes + 1, source.count - 1};
+		return (struct hl_lua_text){source.bytes + 1, source.count - 1};
 	/* No script begins with a slash: a host has forgotten the '@' before a path. */
 	if (source.count && *source.bytes == '/')
 		return source;
 	return name_of_string(source);
+}
+
+static struct hl_lua_text source_of(const struct hl_lua_layout *layout, uint64_t proto)
+{
+	uint64_t string = hl_lua_word(proto, layout->proto_source);
+
+	return string ? hl_lua_source_name(string_at(layout, string))
+		      : (struct hl_lua_text){"?", 1};
 }
 
 /* A byte for each instruction: what its line has more than the one before; from time to time the line
@@ -109,15 +109,14 @@ static char *put_number(char *at, uint32_t number)
 	return at;
 }
 
-/* A function has no name of its own; it is known by where it begins. */
-static struct text name_of(struct text source, uint32_t first_line)
+struct hl_lua_text hl_lua_function_name(struct hl_lua_text source, uint32_t first_line)
 {
 	static const char head[] = "function <";
 	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS], *at = name;
 	uint32_t skipped = 0, room = TEXT_BYTES - sizeof(head) - 16;
 
 	if (!first_line)
-		return (struct text){"main chunk", 10};
+		return (struct hl_lua_text){"main chunk", 10};
 	for (uint32_t i = 0; i < source.count; i++)
 		if (source.bytes[i] == '/')
 			skipped = i + 1;
@@ -129,7 +128,17 @@ static struct text name_of(struct text source, uint32_t first_line)
 	*at++ = ':';
 	at = put_number(at, first_line);
 	*at++ = '>';
-	return (struct text){name, (uint32_t)(at - name)};
+	return (struct hl_lua_text){name, (uint32_t)(at - name)};
+}
+
+struct hl_lua_text hl_lua_numbered_name(const char *what, uint32_t number)
+{
+	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS], *at = name;
+
+	while (*what)
+		*at++ = *what++;
+	at = put_number(at, number);
+	return (struct hl_lua_text){name, (uint32_t)(at - name)};
 }
 
 bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *frame,
@@ -138,9 +147,9 @@ bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *fra
 	const struct hl_lua_layout *layout = &lua->layout;
 	uint64_t proto = frame->function;
 
-	struct text source = source_of(layout, proto);
+	struct hl_lua_text source = source_of(layout, proto);
 	uint32_t first_line = hl_lua_number(proto, layout->proto_first_line);
-	struct text name = name_of(source, first_line);
+	struct hl_lua_text name = hl_lua_function_name(source, first_line);
 	*ret_place = (struct hl_script_place){
 		.function = name.bytes,
 		.function_bytes = name.count,

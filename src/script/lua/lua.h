@@ -100,7 +100,6 @@ struct hl_lua_reader {
 enum hl_lua_problem {
 	HL_LUA_PROVED,
 	HL_LUA_UNKNOWN_VERSION,
-	HL_LUA_JIT,	   /* it is LuaJIT, which keeps frames in other ways */
 	HL_LUA_NO_STATE,   /* lua_newstate() or a call in the private state failed */
 	HL_LUA_NO_EVAL,	   /* luaV_execute() was not found on the stack */
 	HL_LUA_NO_PLACE,   /* it has its state nowhere all the time */

@@ -642,8 +642,6 @@ const char *hl_lua_problem_text(enum hl_lua_problem problem)
 	static const char *const texts[] = {
 		[HL_LUA_PROVED] = "its frames are read",
 		[HL_LUA_UNKNOWN_VERSION] = "its version is not known" REMEDY,
-		[HL_LUA_JIT] = "it is LuaJIT, whose frames heapline does not read; --mappings "
-			       "counts what it maps" REMEDY,
 		[HL_LUA_NO_STATE] = "a private state cannot be made" REMEDY,
 		[HL_LUA_NO_EVAL] = "its main function is not found on the stack" REMEDY,
 		[HL_LUA_NO_PLACE] = "its main function keeps the state nowhere" REMEDY,

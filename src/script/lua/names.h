@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What functions and chunks of Lua are called, whatever interpreter runs them. */
+#pragma once
+
+#include <stdint.h>
+
+/* Not terminated. One that is put together stays valid for the next few of the process. */
+struct hl_lua_text {
+	const char *bytes;
+	uint32_t count;
+};
+
+/* Of a chunk that was loaded as ${source}: a path, what its host calls it, or its first line. */
+struct hl_lua_text hl_lua_source_name(struct hl_lua_text source);
+
+/* A function has no name of its own; it is known by where it begins. 0: it is no function, but a chunk. */
+struct hl_lua_text hl_lua_function_name(struct hl_lua_text source, uint32_t first_line);
+
+/* "trace 7": ${what}, a constant of a few letters, and ${number}. */
+struct hl_lua_text hl_lua_numbered_name(const char *what, uint32_t number);

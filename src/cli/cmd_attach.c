@@ -196,7 +196,10 @@ static int run_attach(int argc, char **argv)
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 	const char *rules[HL_OPTION_TEXTS_MAX + 1] = {NULL};
 	const struct hl_attach_settings settings = {
-		.hooks = rules, .presets = presets, .counts_layers = counts_layers};
+		.hooks = rules,
+		.presets = presets,
+		.counts_layers = counts_layers,
+		.no_objects = hl_record_settings(argv).region.no_objects};
 	struct hl_error err = {0};
 	bool is_incomplete = false;
 

@@ -51,7 +51,8 @@ const struct hl_option hl_record_options[] = {
 	{"no-scripts", 0, NULL, "leave frames of Python and Lua native: less to do for each block",
 	 HL_OPTION_FLAG, &no_scripts, NULL},
 	{"no-objects", 0, NULL,
-	 "leave out what interpreters allocate from arenas of their own: small objects of Python",
+	 "leave out what interpreters allocate from memory of their own: small objects of Python, "
+	 "all of LuaJIT",
 	 HL_OPTION_FLAG, &no_objects, NULL},
 	{"log-segment-size", 0, "BYTES",
 	 "with a log: start a new file of the log after BYTES (default: 100M)", HL_OPTION_BYTES,

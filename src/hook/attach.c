@@ -111,6 +111,8 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	attach->region_fd = attach->region_copy = -1;
 	attach->counts_layers = settings->counts_layers;
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
+	if (r == 0 && settings->no_objects)
+		hl_hook_rules_leave_out(&attach->rules, "luajit");
 	if (r == 0)
 		r = open_remote(pid, &attach->remote, err);
 	if (r == 0)

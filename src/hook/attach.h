@@ -25,6 +25,7 @@ struct hl_attach_settings {
 	const char *presets;	  /* a file of presets; NULL: $HEAPLINE_PRESETS, if it is set */
 	/* Calls that functions of rules make of others that allocate count, too. */
 	bool counts_layers;
+	bool no_objects; /* those of LuaJIT are left out; of Python, the region says it */
 	bool at_entry; /* of a caught program: once its libraries are loaded and have begun */
 };
 

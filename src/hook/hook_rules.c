@@ -358,6 +358,16 @@ int hl_hook_rules_make(const char *const *hooks, const char *presets,
 	return r;
 }
 
+void hl_hook_rules_leave_out(struct hl_hook_rules *rules, const char *preset)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < rules->count; i++)
+		if (rules->rules[i].is_asked || strcmp(rules->rules[i].preset, preset) != 0)
+			rules->rules[kept++] = rules->rules[i];
+	rules->count = kept;
+}
+
 void hl_hook_rules_release(struct hl_hook_rules *rules)
 {
 	free(rules->rules);

@@ -69,4 +69,7 @@ int hl_hook_rules_ask(const char *hook, struct hl_hook_rules *rules, struct hl_e
 int hl_hook_rules_make(const char *const *hooks, const char *presets,
 		       struct hl_hook_rules *ret_rules, struct hl_error *err);
 
+/* Those of a preset hold only if ${rules} ask for it. */
+void hl_hook_rules_leave_out(struct hl_hook_rules *rules, const char *preset);
+
 void hl_hook_rules_release(struct hl_hook_rules *rules);

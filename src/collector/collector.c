@@ -386,6 +386,25 @@ static void warn_of_scripts(struct hl_collector *collector, const struct hl_trac
 				tracked->identity.executable, said.runtime, said.reason);
 }
 
+/* A preloaded recorder cannot take the place of LuaJIT's own allocator. */
+static void warn_of_luajit(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	const struct hl_region_header *header = tracked->region.header;
+	uint32_t count = atomic_load_explicit(&header->provider_count, memory_order_acquire);
+
+	if (tracked->attached ||
+	    atomic_load(&header->flags) & (HL_REGION_NO_OBJECTS | HL_REGION_MAPPINGS))
+		return;
+	for (uint32_t i = 0; i < count && i < HL_SCRIPT_PROVIDERS_MAX; i++)
+		if (!strncmp(header->providers[i].name, "luajit",
+			     sizeof(header->providers[i].name)))
+			hl_archive_warn(&collector->archive,
+					"'%s' runs LuaJIT, whose objects are not seen, as its "
+					"allocator calls mmap() alone; 'heapline attach -p PID' "
+					"records them, and --mappings counts what it maps",
+					tracked->identity.executable);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
@@ -404,6 +423,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
 	warn_of_program(collector, tracked);
 	warn_of_scripts(collector, tracked);
+	warn_of_luajit(collector, tracked);
 	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {
 		refuse(collector, tracked->pid,

@@ -165,6 +165,34 @@ static bool needs_asan(Elf *elf)
 	return false;
 }
 
+static bool needs_library(Elf *elf, const char *start)
+{
+	GElf_Shdr header;
+	GElf_Dyn entry;
+	Elf_Scn *section = hl_elf_find_section(elf, ".dynamic", &header);
+	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
+
+	for (int i = 0; content && gelf_getdyn(content, i, &entry) && entry.d_tag != DT_NULL; i++) {
+		const char *name = entry.d_tag == DT_NEEDED
+					   ? elf_strptr(elf, header.sh_link, entry.d_un.d_val)
+					   : NULL;
+		if (name && strncmp(name, start, strlen(start)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Whether LuaJIT is in it, or in a library that it is linked with. */
+static bool has_luajit(Elf *elf)
+{
+	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+
+	while (hl_elf_symbols_next(&exported))
+		if (strcmp(exported.name, "luaJIT_setmode") == 0)
+			return true;
+	return needs_library(elf, "libluajit");
+}
+
 static struct hl_examined judge_elf(const char *path, Elf *elf)
 {
 	if (gelf_getclass(elf) != ELFCLASS64)
@@ -191,6 +219,7 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 		return loader;
 	if (exports(elf, "malloc"))
 		return enter("it brings a malloc of its own");
+	loader.has_luajit = has_luajit(elf);
 	if (!exports(elf, BESIDE_MALLOC))
 		return loader;
 	return (struct hl_examined){.entered = "it has an allocator beside malloc",

@@ -26,7 +26,7 @@ struct hl_attach_settings {
 	/* Calls that functions of rules make of others that allocate count, too. */
 	bool counts_layers;
 	bool no_objects; /* those of LuaJIT are left out; of Python, the region says it */
-	bool at_entry; /* of a caught program: once its libraries are loaded and have begun */
+	bool at_entry;	 /* of a caught program: once its libraries are loaded and have begun */
 };
 
 /* How long the target stood still, in microseconds. */

@@ -282,8 +282,8 @@ static void run_probe(void *context)
 	struct interpreter *it = room->interpreter;
 
 	if (it->is_jit) {
-		enum hl_luajit_problem jit = hl_luajit_open(
-			&it->jit, &it->api, room->reader.unwind, &room->walk, room->memory);
+		enum hl_luajit_problem jit = hl_luajit_open(&it->jit, &it->api, room->reader.unwind,
+							    &room->walk, room->memory);
 		room->problem = jit == HL_LUAJIT_PROVED ? NULL : hl_luajit_problem_text(jit);
 		return;
 	}

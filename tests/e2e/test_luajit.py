@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lines and traces of LuaJIT, and its objects, which its own allocator maps."""
+
+import os
+import subprocess
+
+import attaching
+import harness
+
+# A leak in a loop of its own, for which LuaJIT compiles a trace; what is kept in between is small.
+LEAK = """
+%s
+local kept, small = {}, {}
+local function leak(count)
+  for i = 1, count do
+    kept[#kept + 1] = {name = i, data = {i, i, i}}
+  end
+end
+local co = coroutine.wrap(function(count)
+  for i = 1, 30 do small[i] = {i} end
+  leak(count)
+end)
+io.write('ready\\n') io.flush()
+if io.read() == 'leak' then
+  co(20000)
+  collectgarbage()
+  io.write(collectgarbage('count') * 1024, '\\n') io.flush()
+  io.read()
+end
+os.exit(0)
+"""
+LOOP_LINE, LEAK_LINE = 4, 5
+
+
+def scripts(test):
+    """(path, whether it is compiled) of both."""
+    for name, first in (("compiled.lua", ""), ("interpreted.lua", "jit.off()")):
+        path = test.path(name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write((LEAK % first)[1:])
+        yield path, not first
+
+
+def game():
+    return os.path.join(harness.SOURCES, "lua_game.lua")
+
+
+class EachLine(harness.TestCase):
+    """Every byte and block of a game-like script has the line that the interpreter itself says."""
+
+    def lines(self, recording):
+        parent = harness.processes(recording)[0]["pid"]
+        report = harness.report("lines", recording, "--value", "alloc", "--stack", "script", "-p", str(parent))
+        self.assertNotIn("script_unmatched", report["lost"])
+        return {row["line"]: [row["bytes"], row["objects"]] for row in report["rows"] if row["file"] == game()}
+
+    def test_in_all_modes(self):
+        host = harness.program("lua_hostjit")
+        ledger = harness.run([host, game(), "ledger"])
+        self.assertEqual(ledger.status, 0, ledger.stderr)
+        expected = {int(line): [int(size), int(blocks)] for line, size, blocks in
+                    (text.split() for text in ledger.stdout.splitlines())}
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recording = self.path(f"{mode}.hl")
+                result = harness.run(harness.record_command(recording, [host, game()], mode))
+                self.assertEqual(result.status, 0, result.stderr)
+                self.assertEqual(self.lines(recording), expected)
+
+
+class Leaks(harness.TestCase):
+    """A leak in a script is the first row: its line where the script is interpreted, its trace where it is compiled."""
+
+    def check(self, recording, script, is_compiled, count):
+        row = harness.report("top", recording, "--value", "inuse")["rows"][0]
+        self.assertEqual((row["file"], row["line"]), (script, LOOP_LINE if is_compiled else LEAK_LINE))
+        self.assertRegex(row["name"], r"^trace [0-9]+$" if is_compiled else r"^function <interpreted.lua:3>$")
+        self.assertGreater(row["flat_objects"], 2 * 19000)
+        report = harness.report("lines", recording, "--value", "inuse", "--stack", "script")
+        self.assertNotIn("script_unmatched", report["lost"])
+        size = sum(row["bytes"] for row in report["rows"] if row["file"] == script)
+        # LuaJIT's own count has its libraries, too.
+        self.assertGreater(size, 0.9 * count)
+        self.assertLess(size, count)
+
+    def run_script(self, command):
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def test_record_names_it(self):
+        for script, is_compiled in scripts(self):
+            with self.subTest(script):
+                recording = script + ".hl"
+                luajit = self.run_script(harness.record_command(recording, [harness.need("luajit"), script]))
+                self.assertEqual(luajit.stdout.readline(), "ready\n")
+                output, _ = luajit.communicate("leak\n\n", timeout=harness.TIMEOUT_S)
+                self.assertEqual(luajit.returncode, 0)
+                self.check(recording, script, is_compiled, float(output))
+
+
+class Attached(attaching.TestCase, Leaks):
+    """The same in one that runs already."""
+
+    def test_record_names_it(self):
+        for script, is_compiled in scripts(self):
+            with self.subTest(script):
+                luajit = self.run_script([harness.need("luajit"), script])
+                try:
+                    self.assertEqual(luajit.stdout.readline(), "ready\n")
+                    with self.attached(luajit.pid):
+                        luajit.stdin.write("leak\n")
+                        luajit.stdin.flush()
+                        count = float(luajit.stdout.readline())
+                        self.ctl(luajit.pid, "detach")
+                    self.check(self.recording, script, is_compiled, count)
+                    luajit.communicate("\n", timeout=harness.TIMEOUT_S)
+                    self.assertEqual(luajit.returncode, 0)
+                finally:
+                    luajit.kill()
+                    luajit.wait()
+
+
+class States(harness.TestCase):
+    """States come and go; what one has in use is what it says itself."""
+
+    COUNT = 10000
+
+    def test_short_lived_states_leave_nothing(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recording = self.path(f"{mode}.hl")
+                result = harness.run(harness.record_command(
+                    recording, [harness.program("luajit_states"), str(self.COUNT)], mode))
+                self.assertEqual(result.status, 0, result.stderr)
+                total = harness.report("top", recording, "--value", "inuse")["total"]
+                kept = int(result.stdout)
+                # Beside it there is the buffer of standard output.
+                self.assertLess(abs(total["inuse_bytes"] - kept), 8192)
+                self.assertGreater(total["alloc_objects"], 100 * self.COUNT)
+
+
+class Preloaded(harness.TestCase):
+    """With --mappings the recorder is preloaded: what LuaJIT maps is counted as such."""
+
+    def test_what_it_maps_is_counted_with_mappings(self):
+        recording = self.path("jit.hl")
+        script = "local t = {} for i = 1, 100000 do t[i] = {i} end"
+        command = [harness.need("luajit"), "-e", script]
+        result = harness.run(harness.record_command(recording, command, options=["--mappings"]))
+        self.assertEqual(result.status, 0, result.stderr)
+        top = harness.report("top", recording, "--value", "peak", "--by", "module")
+        self.assertGreater(top["total"]["peak_bytes"], 100000 * 32)
+
+    def test_no_objects_leaves_them_out(self):
+        recording = self.path("jit.hl")
+        script = "local t = {} for i = 1, 100000 do t[i] = {i} end"
+        command = [harness.need("luajit"), "-e", script]
+        result = harness.run(harness.record_command(recording, command, options=["--no-objects"]))
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertLess(harness.report("top", recording, "--value", "peak")["total"]["peak_bytes"], 100000)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -226,14 +226,21 @@ static void read_facts(const char *program, struct hl_process_facts *ret_facts)
 		ret_facts->uid = status.st_uid;
 }
 
-/* Whether its heap may be one that can be read: its loader is glibc's, or it has glibc inside. */
-static bool may_have_glibc(Elf *elf)
+/* Whether its heap may be one that can be read: its loader is glibc's or musl's, or it has one of them
+ * inside, or nothing says what it has. */
+static bool may_be_readable(Elf *elf)
 {
+	struct hl_elf_symbols any = {.elf = elf, .tables = HL_ELF_SYMTAB};
 	const char *loader = hl_elf_loader(elf);
+	uint64_t address;
 
-	return hl_elf_is_native(elf) &&
-	       (loader ? hl_path_is_glibc_loader(loader)
-		       : hl_glibc_file_mp(elf, hl_glibc_layout_at(0)) != 0);
+	if (!hl_elf_is_native(elf))
+		return false;
+	if (loader)
+		return hl_path_is_glibc_loader(loader) || strstr(loader, "ld-musl");
+	return hl_glibc_file_mp(elf, hl_glibc_layout_at(0)) != 0 ||
+	       hl_elf_find_symbol(elf, HL_ELF_SYMTAB, "__malloc_context", &address) ||
+	       !hl_elf_symbols_next(&any);
 }
 
 void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const char *command)
@@ -266,9 +273,9 @@ void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const 
 				      traces[i].name);
 	}
 	hl_allocators_release_functions(&found);
-	if (elf && !may_have_glibc(elf))
+	if (elf && !may_be_readable(elf))
 		snprintf(hl_doctor_add(doctor, "heap", HL_DOCTOR_NO, "%s", "")->reason, 512,
-			 "only glibc's heap in a program of 64 bits can be read");
+			 "only the heaps of glibc and musl in a program of 64 bits can be read");
 	else
 		snprintf(hl_doctor_add(doctor, "heap", HL_DOCTOR_PARTLY,
 				       "%s & sleep 1; heapline doctor -p $!", command)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "heap/glibc_reader.h"
+#include "heap/musl.h"
 #include "heap/other_allocators.h"
 
 #include <errno.h>
@@ -70,11 +71,25 @@ static int read_python(struct hl_memory *memory, const struct hl_heap_settings *
 	return 0;
 }
 
+/* Reads the heap of musl, where there is none of glibc. -ENOTSUP: nor is there one of musl. */
+static int read_musl(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		     struct hl_heap *heap, struct hl_error *err)
+{
+	struct hl_musl musl;
+	int r = hl_musl_find(memory, &musl);
+
+	if (r < 0)
+		return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
+	if (err)
+		err->text[0] = '\0'; /* what was said of glibc does not matter then */
+	return hl_musl_heap_read(memory, &musl, settings, heap, err);
+}
+
 int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
 		 struct hl_heap *heap, struct hl_error *err)
 {
 	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
-	struct hl_glibc glibc;
+	struct hl_glibc glibc = {0};
 	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
 
@@ -84,6 +99,10 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
+	else if (r == -ENOTSUP)
+		r = read_musl(memory, settings, heap, err);
+	if (heap->is_musl && other.allocator && other.allocator->is_musl)
+		other.allocator = NULL;
 	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator)
 		other = hl_other_allocator_built_in(memory);
 	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap)))) {

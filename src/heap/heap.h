@@ -97,6 +97,7 @@ struct hl_heap {
 	struct hl_process_facts process; /* of a core: those that it states */
 	bool from_core;
 	bool was_stopped; /* the process stood still while it was read */
+	bool is_musl;	  /* its allocator was walked: blocks have the sizes that were asked for */
 	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;
 	uint64_t page_bytes;

@@ -14,18 +14,18 @@ static const struct hl_other_allocator allocators[] = {
 	{"jemalloc", "libjemalloc.", NULL, "<jemalloc>: ",
 	 "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true in the "
 	 "environment makes it write profiles that 'heapline top' reads",
-	 true, true},
-	{"mimalloc", "libmimalloc", NULL, "mimalloc: ", NULL, true, true},
+	 true, true, false},
+	{"mimalloc", "libmimalloc", NULL, "mimalloc: ", NULL, true, true, false},
 	{"tcmalloc", "libtcmalloc", NULL, "TCMALLOC_SAMPLE_PARAMETER",
 	 "HEAPPROFILE=/tmp/app in the environment makes the full tcmalloc write profiles that "
 	 "'heapline top' reads",
-	 true, true},
-	{"musl's malloc", "ld-musl", "-linux-musl/", NULL, NULL, false, true},
+	 true, true, false},
+	{"musl's malloc", "ld-musl", "-linux-musl/", NULL, NULL, false, true, true},
 	{"Go's runtime", "libgo.", NULL, "\xff Go buildinf:",
 	 "its own profiles (net/http/pprof, /debug/pprof/heap) open in 'heapline top'", false,
-	 false},
+	 false, false},
 	{"the address sanitizer's malloc", "libasan.", NULL,
-	 "AddressSanitizer: ", "run a build without the sanitizer", false, true},
+	 "AddressSanitizer: ", "run a build without the sanitizer", false, true, false},
 };
 
 struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)

@@ -15,6 +15,7 @@ struct hl_other_allocator {
 	const char *profiles; /* what else helps where it is built in; NULL: nothing */
 	bool can_be_asked;    /* by a recorder, where it is a library */
 	bool has_malloc;      /* under the names that are traced */
+	bool is_musl;	      /* which can be walked where it is the one since 1.2.1 */
 };
 
 /* An allocator in a process. */

@@ -140,6 +140,16 @@ static const char *what_it_is(struct figures *of)
 		    "nearly all of it is live, %s of %s: if it grows, it is a leak or a cache; ",
 		    live, all);
 		say_who_allocates(of);
+	} else if (of->heap->is_musl) {
+		say(of,
+		    "%s: malloc has %s in memory: %s live, %s its own, and %s free, in groups of "
+		    "which "
+		    "other blocks are in use",
+		    is_percent(rss->free_bytes, of->heap_bytes, MUCH_PERCENT)
+			    ? "fragmentation"
+			    : "no part stands out",
+		    all, live, HL_HEAP_BYTES(rss->overhead_bytes + rss->unscanned_bytes),
+		    HL_HEAP_BYTES(rss->free_bytes));
 	} else {
 		say(of,
 		    "%s: malloc has %s in memory: %s live, %s cached, %s its own, and %s free, of "
@@ -165,6 +175,12 @@ static const char *why_it_stays(struct figures *of)
 
 	if (!heap->arena_count)
 		return NULL;
+	if (heap->is_musl)
+		return "free() returns a group of blocks of one size once all of them are free, "
+		       "and a block "
+		       "of 128 KiB or more at once; groups that a program fills and empties again "
+		       "and "
+		       "again are kept";
 	say(of,
 	    "free() keeps what is free between live blocks. It returns a separately mapped block "
 	    "at once, and the end of the heap, where %s are free now, only when a free() leaves "
@@ -324,16 +340,17 @@ static const char *whether_it_grows(struct figures *of)
 static const struct {
 	const char *question;
 	const char *(*answer)(struct figures *of); /* NULL: the numbers do not tell */
+	bool of_glibc;				   /* it is not asked of other allocators */
 } questions[] = {
-	{"leak, retention or fragmentation?", what_it_is},
-	{"why does RSS not fall after free?", why_it_stays},
-	{"what would malloc_trim(0) give back?", what_trim_returns},
-	{"which live blocks keep pages?", what_pins},
-	{"are there too many arenas?", how_arenas_are},
-	{"how much is in thread caches?", what_caches_hold},
-	{"will the next request make the heap grow?", what_fits},
-	{"what is not malloc's?", what_else_there_is},
-	{"does it grow?", whether_it_grows},
+	{"leak, retention or fragmentation?", what_it_is, false},
+	{"why does RSS not fall after free?", why_it_stays, false},
+	{"what would malloc_trim(0) give back?", what_trim_returns, true},
+	{"which live blocks keep pages?", what_pins, true},
+	{"are there too many arenas?", how_arenas_are, true},
+	{"how much is in thread caches?", what_caches_hold, true},
+	{"will the next request make the heap grow?", what_fits, true},
+	{"what is not malloc's?", what_else_there_is, false},
+	{"does it grow?", whether_it_grows, false},
 };
 
 void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
@@ -357,7 +374,8 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
 		of.text[0] = '\0';
 		of.length = 0;
-		const char *answer = questions[i].answer(&of);
+		const char *answer =
+			heap->is_musl && questions[i].of_glibc ? NULL : questions[i].answer(&of);
 		if (!answer)
 			continue;
 		hl_emit_object(emit, NULL);

@@ -25,6 +25,7 @@ struct walking {
 	const struct hl_extents *known; /* whose blocks were given already */
 	struct hl_extents found;
 	struct hl_extent small; /* blocks that are roots, in a row; end 0: none */
+	uint64_t gap_max;	/* between blocks of such a row */
 	bool knows_all;
 	bool has_guesses;
 };
@@ -44,7 +45,7 @@ static int add_small(struct walking *walking, uint64_t start, uint64_t end)
 	struct hl_extent *small = &walking->small;
 	int r = 0;
 
-	if (small->end && start - small->end >= PAGE_BYTES)
+	if (small->end && start - small->end >= walking->gap_max)
 		r = flush_small(walking);
 	if (!small->end)
 		small->start = start;
@@ -70,6 +71,32 @@ static uint64_t round_up(uint64_t bytes)
 	uint64_t rest = bytes & 15;
 
 	return rest == 0 ? bytes : rest <= 8 ? (bytes | 15) - 7 : (bytes | 15) + 1;
+}
+
+/* Slots of musl have room for 4 bytes more than the block, so of 16 bytes it may ask for 12. */
+#define SMALLEST_SLOT_BYTES 12u
+#define SECOND_SLOT_BYTES   24u
+
+/* A block of a walk: of musl they have any size. Where the mark is needed, those of 13 to 16 bytes are
+ * given the second granule that their slot has. */
+static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	struct walking *walking = context;
+	const struct hl_block_walk *walk = walking->walk;
+
+	if (usable_bytes <= SMALLEST_SLOT_BYTES && !walk->takes_small)
+		return add_small(walking, address, address + ((usable_bytes + 7) & ~UINT64_C(7)));
+	if (usable_bytes < BLOCK_MIN && !walk->takes_small)
+		usable_bytes = SECOND_SLOT_BYTES;
+	return walk->block(walk->context, address, round_up(usable_bytes ? usable_bytes : 1),
+			   last_word);
+}
+
+static int take_walked_foreign(void *context, uint64_t start, uint64_t end)
+{
+	const struct walking *walking = context;
+
+	return walking->walk->foreign(walking->walk->context, start, end);
 }
 
 static int take(void *context, const struct hl_owned_block *block)
@@ -150,6 +177,7 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 		.walk = walk,
 		.maps = maps,
 		.known = extents,
+		.gap_max = PAGE_BYTES,
 		.knows_all = hl_maps_have_file(maps, "libheapline.so"),
 	};
 	struct hl_block_owners *owners = NULL;
@@ -171,19 +199,24 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 		  struct hl_extents *extents, bool *ret_has_table, struct hl_error *err)
 {
+	/* Between small blocks of musl lie others, and groups of others. */
+	struct walking walking = {.walk = walk, .gap_max = 1};
 	const struct hl_heap_settings settings = {
-		.block = walk->block, .foreign = walk->foreign, .context = walk->context};
+		.block = take_walked, .foreign = take_walked_foreign, .context = &walking};
 	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_error why = {0}, no_table = {0};
 
-	*ret_has_table = false;
 	int r = hl_heap_walk(walk->memory, &settings, heap, &why);
 	bool is_walked = r == 0;
 	if (is_walked)
+		r = flush_small(&walking);
+	if (is_walked && r == 0)
 		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, extents);
 	bool is_wanted = is_walked
-				 ? hl_other_allocator_library(&walk->memory->maps).allocator != NULL
+				 ? !heap->is_musl &&
+					   hl_other_allocator_library(&walk->memory->maps).allocator
 				 : r == -ENOTSUP;
+	*ret_has_table = heap->is_musl;
 	if (r < 0 && !(is_wanted && walk->pid))
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
 	if (is_wanted && walk->pid) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The blocks of a process, for the graph: those of glibc's heap by a walk, those of allocators that
+ * The blocks of a process, for the graph: those of glibc's heap and of musl's by a walk, those of allocators that
  * cannot be walked by the table of a recorder in the process.
  *
  * Of the latter only the blocks are known, not the free memory between them. Mappings in which the
@@ -33,9 +33,9 @@ struct hl_block_walk {
 };
 
 /*
- * Gives all live blocks: those of glibc's heap by a walk, those of other allocators by the table of a
+ * Gives all live blocks: those of glibc's heap and of musl's by a walk, those of other allocators by the table of a
  * recorder, if there is one. ${extents}, empty before, get what the blocks occupy; ${heap} gets what the walk found, what is
- * not certain, and how long it took; ${ret_has_table} is whether the table gave blocks. 0; or a negative errno with a sentence:
+ * not certain, and how long it took; ${ret_has_table} is whether there are blocks that are no chunks of glibc's. 0; or a negative errno with a sentence:
  * -ENOTSUP when there is no heap that can be walked, and no recorder.
  */
 int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,

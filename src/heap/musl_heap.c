@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Walks the groups of musl's allocator; see musl.h. */
+#include "heap/musl.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "heap/extents.h"
+#include "heap/heap.h"
+#include "heap/musl_layout.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define AREAS_MAX  (1u << 20)	       /* of a list that may be damaged */
+#define DEPTH_MAX  8u		       /* groups in slots of groups; sizes halve at least */
+#define TRIES	   3u		       /* how often a group is read until it fits together */
+#define BUFFER_MAX (UINT64_C(1) << 20) /* groups of more than one slot are smaller */
+
+/* Bytes of a slot in units, by its class: four between powers of two from 8 on, so that a power of two
+ * less a header holds a whole number of them. */
+static const uint16_t class_units[HL_MUSL_CLASSES] = {
+	1,    2,    3,	  4,	5,    6,    7,	  8,	9,    10,   12,	  15,
+	18,   20,   25,	  31,	36,   42,   50,	  63,	72,   84,   102,  127,
+	146,  170,  204,  255,	292,  340,  409,  511,	584,  682,  818,  1023,
+	1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191};
+
+struct area {
+	uint64_t address;
+	uint8_t bytes[HL_MUSL_AREA_BYTES];
+};
+
+/* A stretch of a slot. */
+struct stretch {
+	uint64_t start, end;
+	bool is_live; /* else free */
+};
+
+struct walker {
+	struct hl_memory *memory;
+	const struct hl_musl *musl;
+	const struct hl_heap_settings *settings;
+	struct hl_heap *heap;
+	struct area *areas; /* by address once all are read */
+	size_t area_count, area_capacity;
+	struct hl_musl_meta *groups; /* those that lie in no other, by address */
+	size_t group_count, group_capacity;
+	struct hl_log2_shape free_shape;
+
+	/* of the current carrier */
+	struct hl_carrier *carrier;
+	struct hl_pages pages;
+	size_t cursor;
+
+	/* of the group that is being read, with those in its slots */
+	uint8_t *buffer; /* a copy of it; buffer_bytes 0: it is large, and read where needed */
+	uint64_t buffer_start, buffer_bytes;
+	struct stretch *stretches;
+	size_t stretch_count, stretch_capacity;
+	uint64_t bad_bytes, bad_slots, first_bad; /* slots that do not fit */
+	uint64_t abandoned, first_abandoned;	  /* of all groups */
+};
+
+/* ---- metas ---- */
+
+static int by_address(const void *left, const void *right)
+{
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+static int by_group(const void *left, const void *right)
+{
+	const struct hl_musl_meta *a = left, *b = right;
+
+	return (a->group > b->group) - (a->group < b->group);
+}
+
+static uint64_t stride_of(const struct hl_musl_meta *meta)
+{
+	if (!meta->last_slot && meta->pages)
+		return meta->pages * HL_MUSL_PAGE - HL_MUSL_UNIT;
+	return meta->size_class < HL_MUSL_CLASSES
+		       ? (uint64_t)class_units[meta->size_class] * HL_MUSL_UNIT
+		       : 0;
+}
+
+static uint64_t length_of(const struct hl_musl_meta *meta)
+{
+	return meta->pages ? meta->pages * HL_MUSL_PAGE
+			   : HL_MUSL_UNIT + stride_of(meta) * (meta->last_slot + 1);
+}
+
+/* Whether a meta is one of a group that can be there. */
+static bool makes_sense(const struct walker *walker, const struct hl_musl_meta *meta)
+{
+	uint64_t stride = stride_of(meta), end = meta->group + length_of(meta);
+	const struct hl_maps *maps = &walker->memory->maps;
+
+	return meta->group && meta->group % HL_MUSL_UNIT == 0 && stride && end > meta->group &&
+	       hl_maps_find(maps, meta->group) && hl_maps_find(maps, end - 1) &&
+	       HL_MUSL_UNIT + stride * (meta->last_slot + 1) <= length_of(meta);
+}
+
+/* Reads all areas. A list that does not end in a process that runs was read while it grew. */
+static int read_areas(struct walker *walker)
+{
+	uint64_t address = walker->musl->first_area;
+
+	for (size_t i = 0; address && i < AREAS_MAX; i++) {
+		if (HL_ARRAY_RESERVE(walker->areas, walker->area_capacity, walker->area_count + 1) <
+		    0)
+			return -ENOMEM;
+		struct area *area = &walker->areas[walker->area_count];
+		area->address = address;
+		if (address % HL_MUSL_AREA_BYTES ||
+		    hl_memory_read_present(walker->memory, address, area->bytes,
+					   sizeof(area->bytes)) < 0 ||
+		    hl_musl_word(area->bytes) != walker->musl->secret)
+			break;
+		walker->area_count++;
+		address = hl_musl_word(area->bytes + HL_MUSL_AREA_NEXT);
+		if (address == walker->musl->first_area)
+			break;
+	}
+	if (walker->area_count)
+		qsort(walker->areas, walker->area_count, sizeof(*walker->areas), by_address);
+	return 0;
+}
+
+static int list_groups(struct walker *walker)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < walker->area_count; i++)
+		for (uint32_t k = 0; k < HL_MUSL_AREA_METAS && r == 0; k++) {
+			uint32_t at = HL_MUSL_AREA_FIRST + k * HL_MUSL_META_BYTES;
+			const struct hl_musl_meta meta = hl_musl_meta(walker->areas[i].address + at,
+								      walker->areas[i].bytes + at);
+			if ((meta.pages || meta.is_donated) && makes_sense(walker, &meta))
+				r = HL_ARRAY_APPEND(walker->groups, walker->group_count,
+						    walker->group_capacity, meta);
+		}
+	if (walker->group_count)
+		qsort(walker->groups, walker->group_count, sizeof(*walker->groups), by_group);
+	return r;
+}
+
+/* The meta at ${address}, as it was read with all others, or now. False: none can be there. */
+static bool find_meta(const struct walker *walker, uint64_t address, bool now,
+		      struct hl_musl_meta *ret_meta)
+{
+	uint64_t page = address & ~(uint64_t)(HL_MUSL_AREA_BYTES - 1), at = address - page;
+	size_t i = HL_LOWER_BOUND(k, walker->area_count, walker->areas[k].address < page);
+	uint8_t bytes[HL_MUSL_META_BYTES];
+	uint64_t check;
+
+	if (at < HL_MUSL_AREA_FIRST || (at - HL_MUSL_AREA_FIRST) % HL_MUSL_META_BYTES ||
+	    at + HL_MUSL_META_BYTES > HL_MUSL_AREA_BYTES)
+		return false;
+	bool is_known = i < walker->area_count && walker->areas[i].address == page;
+	if (is_known && !now) {
+		*ret_meta = hl_musl_meta(address, walker->areas[i].bytes + at);
+		return true;
+	}
+	if (hl_memory_read_present(walker->memory, page, &check, sizeof(check)) < 0 ||
+	    check != walker->musl->secret ||
+	    hl_memory_read_present(walker->memory, address, bytes, sizeof(bytes)) < 0)
+		return false;
+	*ret_meta = hl_musl_meta(address, bytes);
+	return true;
+}
+
+/* ---- memory of a group ---- */
+
+static int fill_buffer(struct walker *walker, const struct hl_musl_meta *meta)
+{
+	uint64_t start = meta->group, end = start + length_of(meta);
+
+	walker->buffer_start = start;
+	walker->buffer_bytes = 0;
+	if (end - start > BUFFER_MAX || meta->size_class == HL_MUSL_CLASS_ALONE)
+		return 0;
+	memset(walker->buffer, 0, end - start);
+	size_t first = HL_LOWER_BOUND(i, walker->pages.count, walker->pages.runs[i].end <= start);
+	for (size_t i = first; i < walker->pages.count && walker->pages.runs[i].start < end; i++) {
+		const struct hl_page_run *run = &walker->pages.runs[i];
+		uint64_t from = run->start > start ? run->start : start;
+		uint64_t to = run->end < end ? run->end : end;
+		int r = hl_memory_read(walker->memory, from, walker->buffer + (from - start),
+				       to - from);
+		if (r < 0)
+			return r;
+	}
+	walker->buffer_bytes = end - start;
+	return 0;
+}
+
+/* Copies what is in memory; what is not was never written to. */
+static bool copy(const struct walker *walker, uint64_t address, void *bytes, size_t length)
+{
+	if (walker->buffer_bytes) {
+		if (address < walker->buffer_start ||
+		    address + length > walker->buffer_start + walker->buffer_bytes)
+			return false;
+		memcpy(bytes, walker->buffer + (address - walker->buffer_start), length);
+		return true;
+	}
+	return hl_memory_read_present(walker->memory, address, bytes, length) == 0;
+}
+
+/* ---- slots ---- */
+
+struct slot {
+	uint64_t start, end; /* of what blocks may have */
+	uint64_t storage;    /* where slot 0 of the group begins */
+	uint32_t number;
+};
+
+/* The bytes before a block. */
+struct header {
+	uint32_t far_offset; /* in units from slot 0, where the near one has no room */
+	uint8_t is_far, number_and_rest;
+	uint16_t offset;
+};
+
+static bool read_header(const struct walker *walker, uint64_t block, struct header *ret_header)
+{
+	return copy(walker, block - sizeof(*ret_header), ret_header, sizeof(*ret_header));
+}
+
+/* Whether ${header} is that of a block at ${block} in the slot. */
+static bool fits(const struct slot *slot, uint64_t block, const struct header *header)
+{
+	uint64_t offset = header->is_far ? header->far_offset : header->offset;
+
+	return (header->number_and_rest & 31) == slot->number &&
+	       offset == (block - slot->storage) / HL_MUSL_UNIT &&
+	       header->number_and_rest >> 5 <= HL_MUSL_REST_FAR;
+}
+
+/* Sets where the block of a slot in use lies. False: the slot does not fit together, as it is just being given
+ * away or freed. */
+static bool find_block(const struct walker *walker, const struct slot *slot, uint64_t *ret_start,
+		       uint64_t *ret_end)
+{
+	uint64_t block = slot->start;
+	struct header header;
+	uint32_t rest;
+
+	if (!read_header(walker, block, &header))
+		return false;
+	if (header.number_and_rest >> 5 == HL_MUSL_REST_LATER) {
+		block += (uint64_t)header.offset * HL_MUSL_UNIT;
+		if (block <= slot->start || block >= slot->end ||
+		    !read_header(walker, block, &header))
+			return false;
+	}
+	if (!fits(slot, block, &header))
+		return false;
+	rest = header.number_and_rest >> 5;
+	if (rest == HL_MUSL_REST_FAR &&
+	    (!copy(walker, slot->end - sizeof(rest), &rest, sizeof(rest)) ||
+	     rest < HL_MUSL_REST_FAR))
+		return false;
+	if (rest > slot->end - block)
+		return false;
+	*ret_start = block;
+	*ret_end = slot->end - rest;
+	return true;
+}
+
+static int add_stretch(struct walker *walker, uint64_t start, uint64_t end, bool is_live)
+{
+	return HL_ARRAY_APPEND(walker->stretches, walker->stretch_count, walker->stretch_capacity,
+			       (struct stretch){start, end, is_live});
+}
+
+static void blame(struct walker *walker, uint64_t address, uint64_t bytes)
+{
+	if (!walker->bad_slots++)
+		walker->first_bad = address;
+	walker->bad_bytes += bytes;
+}
+
+static int read_slots(struct walker *walker, const struct hl_musl_meta *meta, bool now,
+		      unsigned depth);
+
+static int read_slot(struct walker *walker, const struct slot *slot, bool now, unsigned depth)
+{
+	struct hl_musl_meta nested;
+	struct header header;
+	uint64_t address, start, end;
+
+	bool is_nested = read_header(walker, slot->start, &header) &&
+			 header.number_and_rest >> 5 == HL_MUSL_REST_NESTED;
+	if (!is_nested && find_block(walker, slot, &start, &end))
+		return add_stretch(walker, start, end, true);
+	if (is_nested && depth < DEPTH_MAX &&
+	    copy(walker, slot->start, &address, sizeof(address)) &&
+	    (find_meta(walker, address, now, &nested) && nested.group == slot->start &&
+	     makes_sense(walker, &nested) &&
+	     slot->start + length_of(&nested) <= slot->end + HL_MUSL_TRAILER))
+		return read_slots(walker, &nested, now, depth + 1);
+	blame(walker, slot->start, slot->end - slot->start);
+	return 0;
+}
+
+/* Finds blocks and free slots of a group and of groups in its slots. */
+static int read_slots(struct walker *walker, const struct hl_musl_meta *meta, bool now,
+		      unsigned depth)
+{
+	uint64_t stride = stride_of(meta), storage = meta->group + HL_MUSL_UNIT, owner;
+	int r = 0;
+
+	if (!copy(walker, meta->group, &owner, sizeof(owner)) || owner != meta->address) {
+		blame(walker, meta->group, length_of(meta));
+		return 0;
+	}
+	for (uint32_t i = 0; i <= meta->last_slot && r == 0; i++) {
+		const struct slot slot = {.start = storage + i * stride,
+					  .end = storage + (i + 1) * stride - HL_MUSL_TRAILER,
+					  .storage = storage,
+					  .number = i};
+		r = meta->free >> i & 1 ? add_stretch(walker, slot.start, slot.end, false)
+					: read_slot(walker, &slot, now, depth);
+	}
+	return r;
+}
+
+/* ---- sums ---- */
+
+static int account_live(struct walker *walker, const struct stretch *stretch)
+{
+	const struct hl_heap_settings *settings = walker->settings;
+	uint64_t bytes = stretch->end - stretch->start;
+	uint64_t resident =
+		hl_pages_bytes_in(&walker->pages, stretch->start, stretch->end, &walker->cursor);
+
+	walker->heap->arenas[0].inuse_blocks++;
+	walker->heap->arenas[0].inuse_bytes += bytes;
+	walker->carrier->allocated_blocks++;
+	walker->carrier->allocated_bytes += bytes;
+	walker->heap->rss.live_bytes += resident;
+	int r = settings->block ? settings->block(settings->context, stretch->start, bytes, 0) : 0;
+	return r == 0 && settings->resident
+		       ? settings->resident(settings->context, stretch->start, bytes, resident)
+		       : r;
+}
+
+static void account_free(struct walker *walker, const struct stretch *stretch)
+{
+	struct hl_heap_arena *arena = &walker->heap->arenas[0];
+	struct hl_carrier *carrier = walker->carrier;
+	uint64_t bytes = stretch->end - stretch->start;
+	uint64_t resident =
+		hl_pages_bytes_in(&walker->pages, stretch->start, stretch->end, &walker->cursor);
+
+	arena->free_blocks++;
+	arena->free_bytes += bytes;
+	arena->free_resident_bytes += resident;
+	carrier->free_blocks++;
+	carrier->free_bytes += bytes;
+	carrier->free_resident_bytes += resident;
+	carrier->free_histogram.counts[hl_log2_slot(&walker->free_shape, bytes)]++;
+	if (bytes > carrier->largest_free_bytes)
+		carrier->largest_free_bytes = bytes;
+	if (bytes > arena->largest_free_bytes)
+		arena->largest_free_bytes = bytes;
+	walker->heap->rss.free_bytes += resident;
+}
+
+static int account_group(struct walker *walker)
+{
+	int r = 0;
+
+	walker->heap->chunks += walker->stretch_count;
+	for (size_t i = 0; i < walker->stretch_count && r == 0; i++)
+		if (walker->stretches[i].is_live)
+			r = account_live(walker, &walker->stretches[i]);
+		else
+			account_free(walker, &walker->stretches[i]);
+	if (!walker->bad_slots)
+		return r;
+	if (!walker->abandoned)
+		walker->first_abandoned = walker->first_bad;
+	walker->abandoned += walker->bad_slots;
+	walker->carrier->unscanned_bytes += walker->bad_bytes;
+	walker->heap->arenas[0].unscanned_bytes += walker->bad_bytes;
+	return r;
+}
+
+/* Reads a group, again where it does not fit together: it changes while it is read. One that has gone
+ * meanwhile has no blocks. */
+static int read_group(struct walker *walker, const struct hl_musl_meta *known)
+{
+	struct hl_musl_meta meta = *known;
+	int r = 0;
+
+	for (unsigned i = 0; i < TRIES && r == 0; i++) {
+		walker->stretch_count = 0;
+		walker->bad_bytes = walker->bad_slots = 0;
+		if (i && (!find_meta(walker, known->address, true, &meta) ||
+			  meta.group != known->group || length_of(&meta) != length_of(known) ||
+			  !makes_sense(walker, &meta)))
+			return 0;
+		walker->heap->rereads += i > 0;
+		r = fill_buffer(walker, &meta);
+		if (r == -EFAULT) { /* unmapped, or about to be */
+			r = 0;
+			continue;
+		}
+		if (r == 0)
+			r = read_slots(walker, &meta, i > 0, 0);
+		if (!walker->bad_slots)
+			break;
+	}
+	return r == 0 ? account_group(walker) : r;
+}
+
+/* ---- carriers ---- */
+
+static int begin_carrier(struct walker *walker, const char *type, uint64_t start, uint64_t end)
+{
+	uint64_t mask = walker->memory->page_bytes - 1;
+	struct hl_carrier *carrier = hl_carriers_add(&walker->heap->carriers);
+
+	if (!carrier)
+		return -ENOMEM;
+	snprintf(carrier->allocator, sizeof(carrier->allocator), "musl");
+	snprintf(carrier->type, sizeof(carrier->type), "%s", type);
+	carrier->address = start;
+	carrier->total_bytes = end - start;
+	carrier->block_kinds = 1;
+	strcpy(carrier->blocks[0].type, "block");
+	walker->heap->arenas[0].carriers++;
+	walker->heap->arenas[0].system_bytes += end - start;
+	walker->carrier = carrier;
+	walker->cursor = 0;
+	walker->pages.count = walker->pages.page_count = 0;
+	int r = hl_memory_scan(walker->memory, start & ~mask, (end + mask) & ~mask, &walker->pages);
+	if (r == 0)
+		carrier->resident_bytes =
+			hl_pages_bytes_in(&walker->pages, start, end, &walker->cursor);
+	walker->cursor = 0;
+	return r;
+}
+
+/* What no block and no free slot has is the allocator's. */
+static void end_carrier(struct walker *walker, uint64_t live_before, uint64_t free_before)
+{
+	struct hl_heap_rss *rss = &walker->heap->rss;
+	struct hl_carrier *carrier = walker->carrier;
+	uint64_t known = rss->live_bytes - live_before + (rss->free_bytes - free_before);
+	uint64_t rest = carrier->resident_bytes > known ? carrier->resident_bytes - known : 0;
+	uint64_t unscanned = carrier->unscanned_bytes < rest ? carrier->unscanned_bytes : rest;
+
+	rss->unscanned_bytes += unscanned;
+	rss->overhead_bytes += rest - unscanned;
+	carrier->blocks[0].count = carrier->allocated_blocks;
+	carrier->blocks[0].bytes = carrier->allocated_bytes;
+}
+
+/* [${start}, ${end}) shares a page with donated groups, and is a module's. */
+static int pass_foreign(struct walker *walker, uint64_t start, uint64_t end)
+{
+	const struct hl_heap_settings *settings = walker->settings;
+	struct hl_heap_rss *rss = &walker->heap->rss;
+	size_t cursor = 0;
+
+	if (start >= end)
+		return 0;
+	uint64_t resident = hl_pages_bytes_in(&walker->pages, start, end, &cursor);
+	rss->anonymous[HL_ANONYMOUS_VARIABLES] += resident;
+	rss->anonymous_bytes += resident;
+	return settings->foreign ? settings->foreign(settings->context, start, end) : 0;
+}
+
+/* Reads the groups from ${first} on that lie one after the other; ${ret_next} is the first that does not.
+ * ${before} is where the carrier before ends. */
+static int read_carrier(struct walker *walker, size_t first, uint64_t before, size_t *ret_next)
+{
+	const struct hl_musl_meta *groups = walker->groups;
+	uint64_t mask = walker->memory->page_bytes - 1, start = groups[first].group;
+	uint64_t end = start + length_of(&groups[first]);
+	uint64_t live = walker->heap->rss.live_bytes, free = walker->heap->rss.free_bytes;
+	size_t next = first + 1;
+
+	while (next < walker->group_count && groups[next].group == end)
+		end += length_of(&groups[next++]);
+	int r = begin_carrier(walker, groups[first].is_donated ? "donated" : "groups", start, end);
+	for (size_t i = first; i < next && r == 0; i++)
+		r = read_group(walker, &groups[i]);
+	if (r < 0)
+		return r;
+	end_carrier(walker, live, free);
+	uint64_t page = start & ~mask, page_end = (end + mask) & ~mask;
+	if (next < walker->group_count && groups[next].group < page_end)
+		page_end = groups[next].group;
+	r = pass_foreign(walker, before > page ? before : page, start);
+	*ret_next = next;
+	return r == 0 ? pass_foreign(walker, end, page_end) : r;
+}
+
+static int read_carriers(struct walker *walker)
+{
+	uint64_t before = 0;
+	int r = 0;
+
+	for (size_t i = 0, next; i < walker->group_count && r == 0; i = next) {
+		next = i + 1;
+		/* Metas that were read while groups came and went may name the same memory. */
+		if (walker->groups[i].group < before)
+			continue;
+		r = read_carrier(walker, i, before, &next);
+		before = walker->groups[next - 1].group + length_of(&walker->groups[next - 1]);
+	}
+	for (size_t i = 0, next; i < walker->area_count && r == 0; i = next) {
+		uint64_t end = walker->areas[i].address;
+		for (next = i; next < walker->area_count && walker->areas[next].address == end;
+		     next++)
+			end += HL_MUSL_AREA_BYTES;
+		r = begin_carrier(walker, "metas", walker->areas[i].address, end);
+		if (r == 0)
+			end_carrier(walker, walker->heap->rss.live_bytes,
+				    walker->heap->rss.free_bytes);
+	}
+	return r;
+}
+
+/* ---- all ---- */
+
+static int describe(struct walker *walker)
+{
+	struct hl_heap *heap = walker->heap;
+	struct hl_heap_arena *arena = &heap->arenas[0];
+	uint64_t known = arena->inuse_bytes + arena->free_bytes + arena->unscanned_bytes;
+
+	arena->overhead_bytes = arena->system_bytes > known ? arena->system_bytes - known : 0;
+	arena->max_system_bytes = arena->system_bytes;
+	heap->abandoned = walker->abandoned;
+	if (walker->settings->want_pins &&
+	    hl_heap_note(heap, "which blocks keep nearly empty pages in memory is counted in "
+			       "glibc's heap alone") < 0)
+		return -ENOMEM;
+	if (!walker->abandoned)
+		return 0;
+	return hl_heap_note(
+		heap,
+		"%llu place%s did not fit together, the first at 0x%llx: the heap %s; what "
+		"lies there is unscanned",
+		(unsigned long long)walker->abandoned, walker->abandoned > 1 ? "s" : "",
+		(unsigned long long)walker->first_abandoned,
+		heap->was_stopped ? "is damaged, or a thread stands in the allocator"
+				  : "changed too fast, or is damaged");
+}
+
+static int walk(struct walker *walker)
+{
+	struct hl_heap *heap = walker->heap;
+	int r = HL_ARRAY_APPEND(heap->arenas, heap->arena_count, heap->arena_capacity,
+				(struct hl_heap_arena){.address = walker->musl->context});
+
+	if (r < 0 || walker->settings->only_arenas)
+		return r;
+	walker->buffer = malloc(BUFFER_MAX);
+	r = walker->buffer ? read_areas(walker) : -ENOMEM;
+	if (r == 0)
+		r = list_groups(walker);
+	if (r == 0)
+		r = read_carriers(walker);
+	return r == 0 ? describe(walker) : r;
+}
+
+int hl_musl_heap_read(struct hl_memory *memory, const struct hl_musl *musl,
+		      const struct hl_heap_settings *settings, struct hl_heap *heap,
+		      struct hl_error *err)
+{
+	struct walker walker = {.memory = memory, .musl = musl, .settings = settings, .heap = heap};
+
+	walker.free_shape = settings->free_shape.width ? settings->free_shape
+						       : (struct hl_log2_shape){512, 14, false};
+	heap->carriers.shape = walker.free_shape;
+	snprintf(heap->allocator, sizeof(heap->allocator), "musl's mallocng");
+	int r = settings->stop ? hl_memory_stop(memory, err) : 0;
+	if (r < 0)
+		return r;
+	heap->was_stopped = heap->was_stopped || settings->stop;
+	heap->is_musl = true;
+	r = walk(&walker);
+	if (settings->stop)
+		hl_memory_go_on(memory);
+	free(walker.areas);
+	free(walker.groups);
+	free(walker.buffer);
+	free(walker.stretches);
+	hl_pages_release(&walker.pages);
+	return r < 0 ? hl_error_set(err, r, "cannot read the heap: %s", strerror(-r)) : r;
+}

@@ -123,6 +123,7 @@ static int check(int argc, char **argv, struct hl_holders_settings *settings, bo
 					    "--json writes no recording; name another output");
 	settings->stop = hl_heap_target_stops();
 	settings->size = size_wanted;
+	settings->names_words = !tree && hl_view_options_parse_output().json;
 	return status;
 }
 
@@ -143,7 +144,7 @@ static int run_holders(int argc, char **argv)
 	struct hl_holders *holders = NULL;
 	struct hl_error err = {0};
 	regex_t stack, class;
-	bool records;
+	bool records = false;
 
 	int status = check(argc, argv, &settings, &records);
 	if (status != HL_EXIT_DONE)

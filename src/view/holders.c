@@ -200,6 +200,7 @@ static const struct hl_column columns[] = {
 	{"module", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder, module, name_cell)},
 	{"place", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder, place, name_cell)},
 	{"word", NULL, HL_COLUMN_ADDRESS, MEMBER(first_word)},
+	{"member", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder, member, name_cell)},
 	{"holders", NULL, HL_COLUMN_STACK, .cell = members_cell},
 };
 

@@ -86,6 +86,14 @@ class Chains(harness.TestCase):
                          [("", ".inner.buckets[17]", 152), ("entry", "next", 0), ("entry", "next", 0),
                           ("entry", "value", 16), ("", "", 0)])
 
+    def test_rows_in_json_name_the_first_word(self):
+        with Chained(program("chains")) as chained:
+            rows = json.loads(ask("-p", chained.pid, "--json"))["rows"]
+        members = {row["name"]: row["member"] for row in rows}
+        for name, member in {"table": ".inner.buckets[17]", "row": "[5]", "grid": "[2][1]", "sessions": "",
+                             "of_thread": ".buffers[2].bytes", "local": ".buffers[1].bytes"}.items():
+            self.assertEqual(members[name], member, name)
+
     def test_a_list_is_one_step(self):
         with Chained(program("chains")) as chained:
             address, = [address for address, chain in chained.chains.items() if chain.startswith("list ")]
@@ -101,6 +109,8 @@ class Chains(harness.TestCase):
         with Chained(path) as chained:
             address = next(iter(chained.chains))
             bare = ask("-p", chained.pid, "--path", address, env={"DEBUGINFOD_URLS": ""})
+            rows = json.loads(ask("-p", chained.pid, "--json", env={"DEBUGINFOD_URLS": ""}))["rows"]
+        self.assertEqual({row["member"] for row in rows if row["module"] == "chains"}, {""})
         self.assertNotIn("next", bare)
         self.assertRegex(bare, r"\.bss\+0x\w+ \(chains\)")
         self.change("objcopy", f"--add-gnu-debuglink={self.path('apart')}", path)

@@ -122,20 +122,21 @@ int hl_declared_types_word(struct hl_declared_types *types, const struct hl_decl
 			   uint64_t end, uint64_t word, uint64_t value, uint32_t *ret_member,
 			   struct hl_declared *ret_target)
 {
-	uint64_t bytes = end ? end - object->address : hl_symbols_type_bytes(&object->type);
 	struct hl_symbols_member member;
 	bool is_whole = false;
 
 	*ret_member = 0;
-	ret_target->address = 0;
-	if (!object->address || word < object->address ||
-	    !hl_symbols_member_find(&object->type, bytes,
-				    bytes & 15 ? SLACK_BYTES : PAGE_SLACK_BYTES,
-				    word - object->address, &member))
+	if (ret_target)
+		ret_target->address = 0;
+	if (!object->address || word < object->address)
+		return 0;
+	uint64_t bytes = end ? end - object->address : hl_symbols_type_bytes(&object->type);
+	uint64_t slack = bytes & 15 ? SLACK_BYTES : PAGE_SLACK_BYTES;
+	if (!hl_symbols_member_find(&object->type, bytes, slack, word - object->address, &member))
 		return 0;
 	int r = hl_strings_intern(types->strings, member.path + (end && member.path[0] == '.'),
 				  ret_member);
-	if (r == 0 && member.has_target)
+	if (r == 0 && ret_target && member.has_target)
 		r = complete(types, &member.target, &is_whole);
 	if (r == 0 && is_whole)
 		*ret_target = (struct hl_declared){value, member.target};

@@ -31,7 +31,8 @@ int hl_declared_types_object(struct hl_declared_types *types, uint64_t address, 
 /*
  * The word at ${word}, whose value is ${value}, in a block that ends at ${end} and of which ${object} is
  * known, or in a variable (${end} 0). ${ret_member} is what it is called, in the strings:
- * "stats.buckets[17]", in variables ".stats.buckets[17]"; 0: nothing. 0 or -ENOMEM.
+ * "stats.buckets[17]", in variables ".stats.buckets[17]"; 0: nothing. ${ret_target} (may be NULL) is what it
+ * points to. 0 or -ENOMEM.
  */
 int hl_declared_types_word(struct hl_declared_types *types, const struct hl_declared *object,
 			   uint64_t end, uint64_t word, uint64_t value, uint32_t *ret_member,

@@ -649,6 +649,30 @@ static int name_chain(struct finder *finder)
 	return r;
 }
 
+/* Names the first word of each variable. */
+static int name_first_words(struct finder *finder)
+{
+	struct hl_holders *holders = finder->holders;
+	struct hl_declared_types *types = NULL;
+	struct hl_declared variable;
+	int r = finder->settings->names_words
+			? hl_declared_types_new(finder->names, &holders->names, &types)
+			: 0;
+
+	for (size_t i = 0; i < holders->holder_count && types && r == 0; i++) {
+		struct hl_holder *holder = &holders->holders[i];
+		if (!holder->first_word || (holder->kind != HL_HOLDER_VARIABLE &&
+					    holder->kind != HL_HOLDER_THREAD_VARIABLE))
+			continue;
+		r = hl_declared_types_variable(types, holder->first_word, &variable);
+		if (r == 0)
+			r = hl_declared_types_word(types, &variable, 0, holder->first_word, 0,
+						   &holder->member, NULL);
+	}
+	hl_declared_types_free(types);
+	return r;
+}
+
 static int follow_address(struct finder *finder)
 {
 	uint64_t address = finder->settings->address;
@@ -718,6 +742,8 @@ static int find(struct finder *finder)
 					&finder->dominators, is_selected, finder);
 	if (r == 0)
 		r = follow_address(finder);
+	if (r == 0)
+		r = name_first_words(finder);
 	return r == 0 ? note_blind_spots(finder) : r;
 }
 

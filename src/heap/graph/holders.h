@@ -40,6 +40,7 @@ struct hl_holder {
 	struct hl_leak_sum shared; /* what it leads to and others do, too */
 	uint32_t branch;	   /* in hl_holders.branches */
 	uint64_t first_word; /* where the first word lies that leads to a block; 0: a register */
+	uint32_t member;     /* what it is called in the variable, ".buckets[17]"; 0: not known */
 	/* Of what is shared: the holders, in hl_holders.holders; more than there is room for are
 	 * not told apart, and the count is then 0. */
 	uint32_t members[HL_HOLDER_MEMBERS_MAX];
@@ -89,6 +90,7 @@ struct hl_holders {
 /* What is asked for; zero: all blocks. */
 struct hl_holders_settings {
 	bool stop;	      /* all threads stand still meanwhile */
+	bool names_words;     /* first words of variables are called by their members */
 	uint64_t address;     /* the block that it lies in alone */
 	uint64_t size;	      /* blocks of malloc(size) */
 	const regex_t *type;  /* blocks whose class it matches; NULL: any */

@@ -29,8 +29,10 @@
 #define ROUND_NS	 1000000 /* until a thread in the kernel is looked at again */
 #define LOOK_AGAIN_NS	 20000
 #define LOOKS_AT_ONCE	 50 /* before the first rest: most threads stop within microseconds */
-#define LOOKS_PER_STATE	 64 /* whether a thread has ended is looked at more rarely */
-#define DESCRIPTORS_LEFT 64 /* for all else, below the limit, where there are more threads */
+#define MANY_THREADS	 100
+#define TURN_NS		 2000 /* that a thread takes to stop, on one of two processors */
+#define LOOKS_PER_STATE	 64   /* whether a thread has ended is looked at more rarely */
+#define DESCRIPTORS_LEFT 64   /* for all else, below the limit, where there are more threads */
 
 static uint64_t now_ns(void)
 {
@@ -215,6 +217,8 @@ int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline
 		int r = look(remote, tid, ret_status);
 		if (r)
 			return r < 0 ? r : 0;
+		if (!deadline_ns)
+			return -EAGAIN;
 		if (looks < LOOKS_AT_ONCE)
 			continue;
 		/* That of a main thread is not told before that of all others. */
@@ -338,7 +342,6 @@ static void interrupt(struct hl_remote *remote, pid_t tid)
 	if (!remote->first_stop_ns)
 		remote->first_stop_ns = now_ns();
 	hl_remote_trace(PTRACE_INTERRUPT, tid, 0, NULL);
-	hl_guardian_lift(remote->guardian, tid);
 }
 
 /* Waits until an interrupted thread has stopped, and reads its registers. 0; -EAGAIN; -ESRCH when
@@ -374,6 +377,7 @@ static int stop_thread(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns
 		return -ESRCH;
 	if (!thread->stopped) {
 		interrupt(remote, tid);
+		hl_guardian_lift(remote->guardian, tid);
 		r = await_thread(remote, thread, deadline_ns);
 		if (r < 0)
 			return r;
@@ -516,6 +520,39 @@ static int seize_new(struct hl_remote *remote, pid_t pid, struct hl_error *err)
 	return r < 0 && r != -ESRCH ? r : found;
 }
 
+/* Takes in what has stopped; how many threads have not. */
+static size_t take_stopped(struct hl_remote *remote)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < remote->thread_count;) {
+		struct hl_remote_thread *thread = &remote->threads[i];
+		int r = thread->stopped ? 0 : await_thread(remote, thread, 0);
+		left += r == -EAGAIN;
+		i += r != -ESRCH; /* then another one is there */
+	}
+	return left;
+}
+
+/*
+ * To lift a thread and to lower it takes as long as all else that stops it. Each of many runs for a few
+ * microseconds, if only at its next turn, and where nobody else has work for the processors these turns come
+ * at once. So they have some time, as long as half of them use it; the others are lifted.
+ */
+static void lift_late(struct hl_remote *remote)
+{
+	size_t left = remote->thread_count, before = 2 * left;
+
+	while (left >= MANY_THREADS && left <= before / 2) {
+		rest_ns((long)left * TURN_NS);
+		before = left;
+		left = take_stopped(remote);
+	}
+	for (size_t i = 0; left && i < remote->thread_count; i++)
+		if (!remote->threads[i].stopped)
+			hl_guardian_lift(remote->guardian, remote->threads[i].tid);
+}
+
 static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)
 {
 	for (size_t i = 0; i < remote->thread_count;) {
@@ -529,6 +566,17 @@ static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_e
 	return 0;
 }
 
+/* Whether all threads of the first process are ours, and none of another: the kernel counts them by links. */
+static bool has_all_threads(const struct hl_remote *remote)
+{
+	char path[32];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", remote->pid);
+	return remote->process_count == 1 && stat(path, &file) == 0 &&
+	       file.st_nlink == remote->thread_count + 2;
+}
+
 /* A thread that runs may start another, so this looks again until it finds none. */
 static int stop_process(struct hl_remote *remote, pid_t pid, struct hl_error *err)
 {
@@ -539,12 +587,13 @@ static int stop_process(struct hl_remote *remote, pid_t pid, struct hl_error *er
 		for (size_t i = 0; i < remote->thread_count; i++)
 			if (!remote->threads[i].stopped)
 				interrupt(remote, remote->threads[i].tid);
+		lift_late(remote);
 		/* Before the first stop, nobody waits for us. */
 		uint64_t deadline = remote->first_stop_ns + remote->patience_ns;
 		int r = await_all(remote, deadline, err);
 		if (r < 0)
 			return r;
-		if (!found)
+		if (!found || has_all_threads(remote))
 			return 0;
 		if (now_ns() > deadline)
 			return hl_error_set(err, -EAGAIN,

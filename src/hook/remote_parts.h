@@ -61,7 +61,8 @@ struct hl_remote_thread *hl_remote_add(struct hl_remote *remote, pid_t tid);
 
 struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t tid);
 
-/* Waits for the next stop of a thread. 0; -ESRCH when it has ended; -EAGAIN at the ${deadline}. */
+/* Waits for the next stop of a thread. 0; -ESRCH when it has ended; -EAGAIN at the ${deadline}, where that is 0 after
+ * one look. */
 int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
 		    int *ret_status);
 

@@ -3,6 +3,7 @@
 #include "hook/whereabouts.h"
 
 #include <string.h>
+#include <sys/uio.h>
 
 #define STACK_WORDS 2048
 
@@ -24,6 +25,16 @@ static bool is_restorer(const struct hl_remote *remote, uint64_t address)
 		!memcmp(code, with_eax, sizeof(with_eax)));
 }
 
+/* All by one call, up to the first page that is not there: threads stand still meanwhile, and there may be
+ * hundreds. Negative where that is forbidden. */
+static ssize_t read_at_once(pid_t tid, uint64_t start, uint64_t words[STACK_WORDS])
+{
+	struct iovec own = {words, STACK_WORDS * sizeof(*words)};
+	struct iovec theirs = {(void *)(uintptr_t)start, own.iov_len};
+
+	return process_vm_readv(tid, &own, 1, &theirs, 1, 0);
+}
+
 /* Words from the stack pointer on; a page at a time, since the stack may end. */
 static size_t read_stack(const struct hl_remote *remote, const struct hl_remote_thread *thread,
 			 uint64_t words[STACK_WORDS])
@@ -31,6 +42,9 @@ static size_t read_stack(const struct hl_remote *remote, const struct hl_remote_
 	uint64_t start = thread->registers.rsp & ~UINT64_C(7), at = start;
 	uint64_t end = start + STACK_WORDS * sizeof(*words);
 
+	ssize_t got = read_at_once(thread->tid, start, words);
+	if (got > 0)
+		return (size_t)got / sizeof(*words);
 	while (at < end) {
 		uint64_t next = (at | 4095) + 1;
 		next = next < end ? next : end;

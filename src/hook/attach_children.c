@@ -28,18 +28,16 @@
 
 #define LOOK_NS (HL_NS_PER_SECOND / 5) /* whether this is over */
 
-/* A child has seen its answer by then, unless it is stopped or has been killed. */
-#define SEEN_NS (3 * HL_NS_PER_SECOND)
-
 struct hl_attach_children {
 	struct hl_region_header *header;
 	pthread_t thread;
 	_Atomic bool is_over;
 	int event_fd;
-	uint64_t answered_ns[HL_CHILD_POSTS]; /* by place; 0: not answered */
 	struct joined {
 		pid_t pid;
 		int pidfd;
+		uint32_t place; /* where it asked */
+		uint64_t post;	/* and how */
 	} * joined;
 	size_t count, capacity;
 };
@@ -188,18 +186,30 @@ static void answer(struct hl_attach_children *children, uint32_t place, uint64_t
 	_Atomic uint64_t *at = &children->header->children.posts[place];
 	uint64_t taken = with_state(post, HL_CHILD_TAKEN);
 
-	children->answered_ns[place] = hl_clock_ns(CLOCK_MONOTONIC);
 	if (atomic_compare_exchange_strong(at, &taken,
 					   joined ? with_state(post, HL_CHILD_JOINED) : 0))
 		wake_child(at);
 }
 
-/* A child that was killed leaves its answer there. */
+static bool has_ended(int pidfd)
+{
+	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&poller, 1, 0) == 1;
+}
+
+/* A child that was killed leaves its answer there; one that is stopped will see it. */
 static void sweep(struct hl_attach_children *children, uint32_t place, uint64_t word)
 {
-	if (hl_child_post_state(word) == HL_CHILD_JOINED &&
-	    hl_clock_ns(CLOCK_MONOTONIC) - children->answered_ns[place] >= SEEN_NS)
-		atomic_compare_exchange_strong(&children->header->children.posts[place], &word, 0);
+	if (hl_child_post_state(word) != HL_CHILD_JOINED)
+		return;
+	for (size_t i = 0; i < children->count; i++) {
+		const struct joined *child = &children->joined[i];
+		if (child->place == place && with_state(child->post, HL_CHILD_JOINED) == word &&
+		    !has_ended(child->pidfd))
+			return;
+	}
+	atomic_compare_exchange_strong(&children->header->children.posts[place], &word, 0);
 }
 
 /* Opens the process that asks, and its region. 0 or a negative errno. */
@@ -262,13 +272,6 @@ bool hl_attach_next_child(struct hl_attach *attach, struct hl_attach_child *ret_
 	return true;
 }
 
-static bool has_ended(int pidfd)
-{
-	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
-
-	return poll(&poller, 1, 0) == 1;
-}
-
 static void forget_ended(struct hl_attach_children *children)
 {
 	size_t left = 0;
@@ -294,7 +297,7 @@ static bool sign(struct hl_attach *attach, const struct hl_attach_child *child)
 	forget_ended(children);
 	if (memory_fd < 0 || pidfd < 0 || !has_our_page(attach, memory_fd) ||
 	    HL_ARRAY_APPEND(children->joined, children->count, children->capacity,
-			    ((struct joined){child->pid, pidfd})) < 0) {
+			    ((struct joined){child->pid, pidfd, child->place, child->post})) < 0) {
 		if (pidfd >= 0)
 			close(pidfd);
 		return false;

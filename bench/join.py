@@ -4,6 +4,7 @@
     bench/join.py BUILD CYCLES   enters and leaves a process CYCLES times, while its threads come and
                                  go, fork, get signals and load libraries, and compares its counts
     bench/join.py BUILD killed   is killed at each of its steps, and comes back
+    bench/join.py BUILD orphans  the same from where children that the process forks ask for it
 """
 
 import json
@@ -156,8 +157,10 @@ def main():
     build, count = Path(sys.argv[1]), sys.argv[2]
     if count == "killed":
         said = cycles(build, 0, 1, 3, "killed")
+    elif count == "orphans":
+        said = cycles(build, 0, MILLISECONDS, 3, "forks", "joined", "killed")
     else:
-        said = cycles(build, count, MILLISECONDS, 16, "threads", "forks", "signals", "libraries")
+        said = cycles(build, count, MILLISECONDS, 16, "threads", "forks", "signals", "libraries", "joined")
     print(json.dumps(said))
 
 

@@ -3,11 +3,11 @@
  * Enters a process that allocates in many threads, and leaves it, again and again:
  *
  *	attach_cycles CYCLES MILLISECONDS THREADS [seconds:SECONDS]
- *		      [threads|forks|signals|libraries|killed[:STEP]]...
+ *		      [threads|forks|signals|libraries|joined|killed[:STEP]]...
  *	attach_cycles CYCLES MILLISECONDS pid:PID [seconds:SECONDS]
  *
  * Each time the recorder's count is compared with the program's own, and what is left behind is
- * looked for. `killed`: before each cycle another process does the same and is killed, each time at
+ * looked for. `joined`: children that it forks are entered as well; then steps count from there on. `killed`: before each cycle another process does the same and is killed, each time at
  * another of its steps: at equal distances from a random one on, or, with `killed:STEP`, at one after
  * the other from that on; CYCLES 0: at each step. `seconds`: no cycle begins after that time. One line of JSON tells how long all threads stood
  * still; status 1: something was wrong.
@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -38,12 +39,17 @@
 #define BUSY_TRIES     8 /* where the machine has no time for a thread to stop */
 #define DETACH_WAIT_MS 5000
 #define FAILURES_TOLD  10
-#define KILLED	       (1u << 4) /* beside enum storm_kind */
-#define PATIENCE_MS    60000	 /* for what happens by itself */
+#define JOINED	       (1u << 4) /* beside enum storm_kind */
+#define KILLED	       (1u << 5)
+#define CHILDREN_MAX   256   /* of a cycle */
+#define PATIENCE_MS    60000 /* for what happens by itself */
 
 static struct storm_ledger *ledger;
 static pid_t target;
+static unsigned kinds; /* of what the target does */
 static unsigned failures;
+static unsigned long whole_children; /* each of whose allocations was recorded */
+static long kill_step = -1; /* of this tool, once children ask it; -1: it is not to be killed */
 
 static void tell(const char *what, unsigned cycle, uint64_t a, uint64_t b)
 {
@@ -51,7 +57,7 @@ static void tell(const char *what, unsigned cycle, uint64_t a, uint64_t b)
 		fprintf(stderr, "cycle %u: %s: %" PRIu64 ", %" PRIu64 "\n", cycle, what, a, b);
 }
 
-static void start_target(unsigned threads, unsigned kinds)
+static void start_target(unsigned threads)
 {
 	target = fork();
 	REQUIRE(target >= 0);
@@ -196,12 +202,13 @@ static bool has_ended(void)
 /* An allocation that began in one cycle must not end in the next. */
 static void let_all_go_on(unsigned threads, unsigned cycle)
 {
-	uint64_t before[STORM_THREADS_MAX];
+	uint64_t before[STORM_THREADS_MAX], forks = ledger->forks;
 	unsigned gone_on = 0;
 
 	for (unsigned i = 0; i < threads; i++)
 		before[i] = ledger->counts[i].all;
-	for (unsigned waited_ms = 0; gone_on < threads; waited_ms++) {
+	for (unsigned waited_ms = 0;
+	     gone_on < threads || (kinds & STORM_FORKS && ledger->forks < forks + 2); waited_ms++) {
 		if (waited_ms == PATIENCE_MS || has_ended()) {
 			tell(waited_ms == PATIENCE_MS ? "threads that go on, out of"
 						      : "the target has ended; went on, out of",
@@ -232,6 +239,13 @@ static void detach(struct hl_attach *attach, unsigned cycle)
 		end_test(cycle, &err);
 }
 
+/* ---- children ---- */
+
+struct child {
+	int fd;
+	struct hl_region_header layout, *base;
+};
+
 static struct hl_region_header *make_region(int fd, struct hl_region_header *layout)
 {
 	hl_region_layout(layout, 0, HL_MODE_MEM_FAST);
@@ -244,6 +258,44 @@ static struct hl_region_header *make_region(int fd, struct hl_region_header *lay
 	return base;
 }
 
+/* Enters children that the target forks, for so long. Their number. */
+static unsigned attend(struct hl_attach *attach, int asked_fd, unsigned milliseconds,
+		       struct child children[CHILDREN_MAX])
+{
+	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + milliseconds * UINT64_C(1000000);
+	struct pollfd poller = {.fd = asked_fd, .events = POLLIN};
+	struct hl_attach_child asked;
+	unsigned count = 0;
+
+	while (hl_clock_ns(CLOCK_MONOTONIC) < end_ns) {
+		poll(&poller, 1, 1);
+		while (count < CHILDREN_MAX && hl_attach_next_child(attach, &asked)) {
+			struct child *child = &children[count++];
+			child->fd = asked.region_fd;
+			child->base = make_region(child->fd, &child->layout);
+			hl_attach_answer_child(attach, &asked, true);
+		}
+	}
+	return count;
+}
+
+/* One at a time lives: the last may have been left amid its work. Others have done that, or not waited. */
+static void check_children(struct child *children, unsigned count, unsigned cycle)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct child *child = &children[i];
+		struct recorded recorded = read_region(child->fd, &child->layout, child->base);
+		bool is_whole = recorded.allocated == STORM_CHILD_BLOCKS && !recorded.in_use;
+		bool is_last = i + 1 == count && recorded.allocated <= STORM_CHILD_BLOCKS;
+		whole_children += is_whole;
+		if ((!is_whole && recorded.allocated && !is_last) || recorded.lost)
+			tell("allocations of a child, and events lost", cycle, recorded.allocated,
+			     recorded.lost);
+		munmap(child->base, child->layout.region_bytes);
+		close(child->fd);
+	}
+}
+
 /* ${was_hooked}: somebody may have entered since all threads went on last. ${ret_before}: what the
  * program had counted before; nothing is hooked then. -EAGAIN when a thread did not stop in time,
  * which leaves nothing behind; other errors end the test. */
@@ -254,7 +306,9 @@ static int try_once(unsigned milliseconds, unsigned threads, unsigned cycle, boo
 	struct hl_attach_settings settings = {0};
 	struct hl_region_header layout;
 	struct hl_attach *attach;
-	int fd;
+	static struct child children[CHILDREN_MAX];
+	int fd, asked_fd = -1;
+	unsigned count = 0;
 
 	int r = hl_attach_open(target, &settings, &attach, err);
 	if (r < 0)
@@ -268,10 +322,17 @@ static int try_once(unsigned milliseconds, unsigned threads, unsigned cycle, boo
 		let_all_go_on(threads, cycle);
 	*ret_before = add_up(threads);
 	struct hl_region_header *base = make_region(fd, &layout);
+	if (kinds & JOINED)
+		asked_fd = hl_attach_follow(attach);
 	r = hl_attach_patch(attach, layout.region_bytes, err);
-	if (r == 0)
+	if (kill_step >= 0)
+		kill_at_step(kill_step);
+	if (r == 0 && kinds & JOINED)
+		count = attend(attach, asked_fd, milliseconds, children);
+	else if (r == 0)
 		usleep(milliseconds * 1000);
 	detach(attach, cycle);
+	check_children(children, count, cycle);
 	*ret_times = hl_attach_times(attach);
 	hl_attach_free(attach);
 	if (r == 0)
@@ -311,7 +372,10 @@ static bool is_killed(long step, unsigned milliseconds, unsigned cycle, _Atomic 
 	if (tool == 0) {
 		struct sums before;
 		struct hl_attach_times times;
-		kill_at_step(step);
+		if (kinds & JOINED)
+			kill_step = step;
+		else
+			kill_at_step(step);
 		record_once(milliseconds, 0, cycle, true, &before, &times);
 		*ret_steps = steps_gone();
 		_exit(0);
@@ -356,13 +420,14 @@ static void print_times(const char *name, uint32_t *us, unsigned count)
 
 static unsigned kinds_of(char **words)
 {
-	static const char *const names[] = {"threads", "forks", "signals", "libraries", "killed"};
-	unsigned kinds = 0;
+	static const char *const names[] = {"threads",	 "forks",  "signals",
+					    "libraries", "joined", "killed"};
+	unsigned found = 0;
 
 	for (; *words; words++)
-		for (unsigned i = 0; i < 5; i++)
-			kinds |= strncmp(*words, names[i], strlen(names[i])) ? 0 : 1u << i;
-	return kinds;
+		for (unsigned i = 0; i < HL_COUNT_OF(names); i++)
+			found |= strncmp(*words, names[i], strlen(names[i])) ? 0 : 1u << i;
+	return found;
 }
 
 /* When the last cycle may begin. */
@@ -397,7 +462,7 @@ static struct kills plan_kills(char **words, unsigned cycles, unsigned milliseco
 }
 
 /* Enters and leaves the target, and looks whether all of it is as it should be. */
-static uint64_t check_cycle(unsigned cycle, unsigned milliseconds, unsigned threads, unsigned kinds,
+static uint64_t check_cycle(unsigned cycle, unsigned milliseconds, unsigned threads,
 			    const struct residue *at_first, struct hl_attach_times *ret_times)
 {
 	struct sums before;
@@ -432,17 +497,18 @@ int main(int argc, char **argv)
 	REQUIRE(argc >= 4);
 	unsigned cycles = (unsigned)atoi(argv[1]), milliseconds = (unsigned)atoi(argv[2]);
 	bool is_others = !strncmp(argv[3], "pid:", 4); /* of which nothing is known */
-	unsigned threads = is_others ? 0 : (unsigned)atoi(argv[3]), kinds = kinds_of(argv + 4);
+	unsigned threads = is_others ? 0 : (unsigned)atoi(argv[3]);
 	uint64_t total = 0;
 	struct kills kills = {0};
 
 	ledger = mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	REQUIRE(ledger != MAP_FAILED && threads <= STORM_THREADS_MAX);
+	kinds = kinds_of(argv + 4);
 	if (is_others)
 		target = atoi(argv[3] + 4);
 	else
-		start_target(threads, kinds);
+		start_target(threads);
 	struct residue at_first = look_for_residue(threads);
 	if (kinds & KILLED) {
 		kills = plan_kills(argv + 4, cycles, milliseconds);
@@ -461,7 +527,7 @@ int main(int argc, char **argv)
 			killed += is_killed(step, milliseconds, i, &ledger->steps);
 			check_after_kill(threads, i, step);
 		}
-		total += check_cycle(i, milliseconds, threads, kinds, &at_first, &times);
+		total += check_cycle(i, milliseconds, threads, &at_first, &times);
 		bring[i] = times.bring_us;
 		patch[i] = times.patch_us;
 		detach[i] = times.detach_us;
@@ -474,7 +540,7 @@ int main(int argc, char **argv)
 	print_times("patch", patch, done);
 	print_times("detach", detach, done);
 	printf("\"cycles\": %u, \"killed\": %u, \"steps\": %ld, \"allocations\": %" PRIu64
-	       ", \"status\": %d, \"failures\": %u}\n",
-	       done, killed, ledger->steps, total, status, failures);
+	       ", \"children\": %lu, \"status\": %d, \"failures\": %u}\n",
+	       done, killed, ledger->steps, total, whole_children, status, failures);
 	return failures || status;
 }

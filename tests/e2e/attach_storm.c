@@ -94,7 +94,7 @@ static void fork_once(void)
 	pid_t child = fork();
 
 	if (child == 0) {
-		for (int i = 0; i < 100; i++) {
+		for (int i = 0; i < STORM_CHILD_BLOCKS; i++) {
 			void *block = malloc(100);
 			KEEP(block);
 			free(block);
@@ -103,6 +103,7 @@ static void fork_once(void)
 	}
 	int status = 0;
 	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+	ledger->forks++;
 }
 
 static void load_once(void)

@@ -5,8 +5,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define STORM_THREADS_MAX 512
-#define STORM_KEPT	  64 /* blocks that each thread keeps at most */
+#define STORM_THREADS_MAX  512
+#define STORM_KEPT	   64  /* blocks that each thread keeps at most */
+#define STORM_CHILD_BLOCKS 100 /* that each child allocates, and frees */
 
 /* One thread writes, padded to cache lines. */
 struct storm_count {
@@ -19,7 +20,8 @@ struct storm_count {
 struct storm_ledger {
 	_Atomic uint32_t ready; /* threads that run */
 	_Atomic uint32_t stop;
-	_Atomic long steps; /* of a tool that enters it and is killed */
+	_Atomic uint64_t forks; /* children that have ended */
+	_Atomic long steps;	/* of a tool that enters it and is killed */
 	struct storm_count counts[STORM_THREADS_MAX];
 };
 

@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -64,6 +67,31 @@ int __wrap_sched_setscheduler(pid_t tid, int policy, const struct sched_param *p
 	int r = __real_sched_setscheduler(tid, policy, param);
 	int code = errno;
 	step();
+	errno = code;
+	return r;
+}
+
+/* Only what takes in a child, in the thread that does all else: others wait by this, too. */
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...)
+{
+	bool is_step = number == SYS_pidfd_open || number == SYS_pidfd_getfd;
+	va_list arguments;
+	long values[6];
+
+	va_start(arguments, number);
+	for (int i = 0; i < 6; i++)
+		values[i] = va_arg(arguments, long);
+	va_end(arguments);
+	if (is_step)
+		step();
+	long r = __real_syscall(number, values[0], values[1], values[2], values[3], values[4],
+				values[5]);
+	int code = errno;
+	if (is_step)
+		step();
 	errno = code;
 	return r;
 }

@@ -27,6 +27,16 @@ class Cycles(attaching.TestCase):
         self.assertGreater(told["steps"], 500)
         self.assertGreater(told["killed"], 50)
 
+    def test_a_tool_that_is_killed_while_children_wait_for_it(self):
+        told = self.enter(60, 3, "forks", "joined", "killed")
+        self.assertGreater(told["steps"], 50)
+        self.assertGreater(told["killed"], 20)
+        self.assertGreater(told["children"], 2)
+
+    def test_all_at_once_with_children_that_are_entered_too(self):
+        told = self.enter(200, 4, "threads", "forks", "signals", "libraries", "joined")
+        self.assertGreater(told["children"], 10)
+
     def test_threads_that_stay(self):
         self.enter(60, 4)
 

@@ -263,7 +263,7 @@ uint64_t hl_lua_modules_find_trace(struct hl_unwind *unwind, struct hl_walk *wal
 
 static_assert(HL_LUAJIT_PROBE_BYTES <= HL_LUA_PROBE_BYTES, "one room is for both");
 
-#define FFI_CALL_BYTES 128u
+#define FFI_CALL_BYTES 192u
 #define STACK_BYTES    ((size_t)512 << 10)
 
 /* In one mapping, with the stack at its end. */

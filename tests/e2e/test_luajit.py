@@ -139,6 +139,61 @@ class States(harness.TestCase):
                 self.assertGreater(total["alloc_objects"], 100 * self.COUNT)
 
 
+def storm():
+    return os.path.join(harness.SOURCES, "luajit_storm.lua")
+
+
+class Storm(harness.TestCase):
+    """Traces are made, left and thrown away all the time, and others come to lie at their addresses."""
+
+    def test_frames_fit_the_calls_of_the_interpreter(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                recording = self.path(f"{mode}.hl")
+                result = harness.run(harness.record_command(recording, [harness.need("luajit"), storm(), "10"], mode))
+                self.assertEqual(result.status, 0, result.stderr)
+                report = harness.report("lines", recording, "--value", "inuse")
+                self.assertNotIn("script_unmatched", report["lost"])
+                # Beside it: the buffer of standard output, and what libgcc registers for the code of traces.
+                self.assertLess(abs(report["total"]["inuse_bytes"] - float(result.stdout)), 32768)
+                names = {row["name"] for row in harness.report("top", recording, "--value", "alloc")["rows"]}
+                self.assertGreater(sum(name.startswith("trace ") for name in names), 20)
+                self.assertIn("[trace compiler]", names)
+
+
+class JoinedStorm(attaching.TestCase):
+    """Joined and left again and again meanwhile, it goes on as if alone."""
+
+    def test_it_ends_as_alone(self):
+        luajit = subprocess.Popen([harness.need("luajit"), storm(), "150"], stdout=subprocess.PIPE, text=True)
+        try:
+            for _ in range(5):
+                with self.attached(luajit.pid):
+                    self.ctl(luajit.pid, "detach")
+            output, _ = luajit.communicate(timeout=harness.TIMEOUT_S)
+            self.assertEqual(luajit.returncode, 0)
+            self.assertGreater(float(output), 100000)
+        finally:
+            luajit.kill()
+            luajit.wait()
+
+
+class Neovim(harness.TestCase):
+    """A program that is linked with it."""
+
+    def test_a_leak_in_a_script_is_the_first_row(self):
+        recording, script = self.path("nvim.hl"), self.path("leak.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("kept = {}\nfor i = 1, 50000 do\n  kept[i] = {name = i, data = {i, i, i}}\nend\n")
+        command = [harness.need("nvim"), "--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", "luafile " + script, "-c", "q"]
+        result = harness.run(harness.record_command(recording, command))
+        self.assertEqual(result.status, 0, result.stderr)
+        row = harness.report("top", recording, "--value", "inuse")["rows"][0]
+        self.assertEqual((row["file"], row["line"]), (script, 2))
+        self.assertRegex(row["name"], "^trace [0-9]+$")
+        self.assertGreater(row["flat_objects"], 2 * 49000)
+
+
 class Preloaded(harness.TestCase):
     """With --mappings the recorder is preloaded: what LuaJIT maps is counted as such."""
 
@@ -150,6 +205,19 @@ class Preloaded(harness.TestCase):
         self.assertEqual(result.status, 0, result.stderr)
         top = harness.report("top", recording, "--value", "peak", "--by", "module")
         self.assertGreater(top["total"]["peak_bytes"], 100000 * 32)
+
+    def test_lines_of_what_malloc_gives_and_a_warning(self):
+        recording, script = self.path("jit.hl"), self.path("open.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("local kept = {}\nfor i = 1, 20 do\n  kept[i] = io.open('/dev/null')\nend\nos.exit(0)\n")
+        # Through a program without LuaJIT, which executes it.
+        command = ["/usr/bin/env", harness.need("luajit"), script]
+        result = harness.run(harness.record_command(recording, command))
+        self.assertEqual(result.status, 0, result.stderr)
+        [warning] = harness.info(recording)["recording"]["warnings"]
+        self.assertIn("runs LuaJIT, whose objects are not seen", warning)
+        rows = harness.report("lines", recording, "--value", "inuse", "--stack", "script")["rows"]
+        self.assertEqual([(row["line"], row["objects"]) for row in rows if row["file"] == script], [(3, 20)])
 
     def test_no_objects_leaves_them_out(self):
         recording = self.path("jit.hl")

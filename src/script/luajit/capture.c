@@ -14,7 +14,7 @@
 #define TRACES_MAX     65535u
 #define GLOBAL_BYTES   16384u /* as far as the array of traces is looked for */
 
-const char hl_luajit_c, hl_luajit_trace;
+const char hl_luajit_c, hl_luajit_compiler, hl_luajit_trace;
 
 /* ---- states ---- */
 
@@ -217,6 +217,7 @@ struct chain {
 	uint32_t group;			/* where the one of the VM frame that is at hand begins */
 	const struct hl_luajit_vm *vms; /* of the state, ... */
 	uint32_t vm_count, vm;		/* ... how many, and which one is at hand */
+	const char *native;		/* what a VM frame is that has no function of Lua */
 	uint64_t sp;
 };
 
@@ -277,7 +278,8 @@ static uint64_t put_trace(struct chain *chain, uint64_t global, uint32_t number)
 static void end_group(struct chain *chain)
 {
 	if (chain->count == chain->group)
-		put(chain, (struct hl_script_frame){.function = (uint64_t)&hl_luajit_c});
+		put(chain, (struct hl_script_frame){.function = (uint64_t)chain->native});
+	chain->native = &hl_luajit_c;
 	if (chain->count > chain->group)
 		chain->frames[chain->count - 1].is_entry = true;
 	chain->group = chain->count;
@@ -357,6 +359,8 @@ HL_READS_STACK static bool walk_state(struct chain *chain, uint64_t state)
 	uint64_t global = lj_word(state, LJ_STATE_GLOBAL), entry_pc = 0;
 	uint64_t base = lj_word(state, LJ_STATE_BASE);
 
+	if (!chain->count && LJ_IS_COMPILING((int32_t)lj_number(global, chain->lj->vmstate_at)))
+		chain->native = &hl_luajit_compiler;
 	if (is_trace) {
 		base = lj_word(global, chain->lj->current_at + LJ_SLOT);
 		entry_pc = put_trace(chain, global, running_trace(chain->lj, state));
@@ -406,7 +410,11 @@ static uint32_t capture_vms(struct hl_luajit *lj, const struct hl_script_caller 
 			    const struct hl_luajit_vm *vms, uint32_t count,
 			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
-	struct chain chain = {.lj = lj, .frames = frames, .max = max, .sp = caller->registers->sp};
+	struct chain chain = {.lj = lj,
+			      .frames = frames,
+			      .max = max,
+			      .native = &hl_luajit_c,
+			      .sp = caller->registers->sp};
 	bool is_in_order = true;
 	uint32_t next;
 

@@ -32,6 +32,7 @@ static uint32_t line_of(uint64_t proto, uint32_t at)
 bool hl_luajit_describe(const struct hl_luajit *lj, const struct hl_script_frame *frame,
 			struct hl_script_place *ret_place)
 {
+	static const char compiler[] = "[trace compiler]";
 	bool is_trace = frame->at & HL_LUAJIT_IS_TRACE;
 	uint64_t proto = frame->function;
 	uint32_t at = frame->at, first_line = 0;
@@ -47,6 +48,9 @@ bool hl_luajit_describe(const struct hl_luajit *lj, const struct hl_script_frame
 					   LJ_INSTRUCTION)
 			      : HL_LUAJIT_NOWHERE;
 		proto = is_known ? lj_word(frame->function, LJ_TRACE_PROTO) : 0;
+	} else if (proto == (uint64_t)&hl_luajit_compiler) {
+		name = (struct hl_lua_text){compiler, sizeof(compiler) - 1};
+		proto = 0;
 	} else if (proto == (uint64_t)&hl_luajit_c) {
 		proto = 0;
 	}

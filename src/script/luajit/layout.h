@@ -71,6 +71,9 @@ enum {
 /* First line of functions of the interpreter's own libraries that are in Lua. */
 #define LJ_IS_BUILTIN UINT32_MAX
 
+/* States of the interpreter, which are negative: of what records a path, optimizes it, and makes the code. */
+#define LJ_IS_COMPILING(vmstate) (~(vmstate) >= 4 && ~(vmstate) <= 6)
+
 #define LJ_POINTER_MASK ((UINT64_C(1) << 47) - 1)
 
 static inline uint64_t lj_word(uint64_t object, uint64_t offset)
@@ -104,5 +107,6 @@ static inline uint64_t lj_proto(uint64_t function)
 /* of a trace, with its number. */
 #define HL_LUAJIT_IS_TRACE UINT32_C(0x80000000)
 
-/* In the place of a function: a call of native code by native code; and a trace of which no more is known. */
-extern HL_HIDDEN const char hl_luajit_c, hl_luajit_trace;
+/* In the place of a function: a call of native code by native code; the same by which a trace is made; and a trace of which no
+ * more is known. */
+extern HL_HIDDEN const char hl_luajit_c, hl_luajit_compiler, hl_luajit_trace;

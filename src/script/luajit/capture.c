@@ -240,17 +240,17 @@ static void put(struct chain *chain, struct hl_script_frame frame)
 }
 
 /* ${pc}: of the next instruction. */
-static inline void put_function(struct chain *chain, uint64_t function, uint64_t pc)
+static inline __attribute__((always_inline)) struct hl_script_frame frame_of(uint64_t function,
+									     uint64_t pc)
 {
 	uint64_t proto = lj_proto(function), offset = pc - proto - LJ_PROTO_BYTES;
 	bool is_inside = offset - 1 < (uint64_t)lj_number(proto, LJ_PROTO_COUNT) * LJ_INSTRUCTION;
 
-	put(chain,
-	    (struct hl_script_frame){
-		    .function = proto,
-		    .at = is_inside ? (uint32_t)(offset / LJ_INSTRUCTION) - 1 : HL_LUAJIT_NOWHERE,
-		    .print = print_of(proto),
-	    });
+	return (struct hl_script_frame){
+		.function = proto,
+		.at = is_inside ? (uint32_t)(offset / LJ_INSTRUCTION) - 1 : HL_LUAJIT_NOWHERE,
+		.print = print_of(proto),
+	};
 }
 
 /* The trace itself. Returns where the one began that was entered from the interpreter, as if it were the pc after it; 0: unknown. */
@@ -313,6 +313,38 @@ static bool has_called(uint64_t link, uint64_t frame)
 	       lj_word(frame - 3 * LJ_SLOT, 0) == LJ_CALLBACK;
 }
 
+static inline bool is_lua(uint64_t function)
+{
+	return lj_byte(function, LJ_FUNCTION_KIND) == LJ_FUNCTION_IS_LUA;
+}
+
+/* A call instruction says in its second byte how far up its callee's frame is. */
+static inline uint64_t distance_of(uint64_t link)
+{
+	return (2 + (uint64_t)lj_byte(link - LJ_INSTRUCTION, 1)) * LJ_SLOT;
+}
+
+/* Most frames: called by Lua, above ${bottom}. Returns the first other one; *${pc} is of the frame at hand, before and after. */
+static uint64_t walk_plain(struct chain *chain, uint64_t bottom, uint64_t frame, uint64_t *pc)
+{
+	struct hl_script_frame *next = chain->frames + chain->count;
+	struct hl_script_frame *end = chain->frames + chain->max;
+	uint64_t at = *pc, link;
+
+	for (; next < end && frame > bottom; frame -= distance_of(link)) {
+		link = lj_word(frame, 0);
+		uint64_t function = lj_word(frame - LJ_SLOT, 0) & LJ_POINTER_MASK;
+		if (link & LJ_LINK_IS_PLAIN)
+			break;
+		if (HL_LIKELY(is_lua(function)))
+			*next++ = frame_of(function, at);
+		at = link;
+	}
+	chain->count = (uint32_t)(next - chain->frames);
+	*pc = at;
+	return frame;
+}
+
 /* ${frame}, the address of the innermost link; ${entry_pc}: that of a trace; 0: none. */
 static bool walk_links(struct chain *chain, uint64_t state, uint64_t frame, uint64_t entry_pc)
 {
@@ -323,13 +355,14 @@ static bool walk_links(struct chain *chain, uint64_t state, uint64_t frame, uint
 
 	/* Below the first link there is none; a state that is being made has no stack. */
 	while (bytes && frame - stack - LJ_SLOT - 1 < bytes - LJ_SLOT) {
-		pass_native(chain, stack, frame);
+		if (is_saved)
+			pass_native(chain, stack, frame);
 		uint64_t link = lj_word(frame, 0);
 		uint64_t function = lj_word(frame - LJ_SLOT, 0) & LJ_POINTER_MASK;
-		if (function != state && !is_pseudo &&
-		    lj_byte(function, LJ_FUNCTION_KIND) == LJ_FUNCTION_IS_LUA)
-			put_function(chain, function,
-				     entry_pc ? entry_pc : (is_saved ? saved_pc(chain) : pc));
+		if (function != state && !is_pseudo && is_lua(function))
+			put(chain,
+			    frame_of(function,
+				     entry_pc ? entry_pc : (is_saved ? saved_pc(chain) : pc)));
 		if (chain->count == chain->max)
 			return true;
 		entry_pc = 0;
@@ -341,13 +374,12 @@ static bool walk_links(struct chain *chain, uint64_t state, uint64_t frame, uint
 		pc = is_plain ? link : lj_word(frame - 2 * LJ_SLOT, 0);
 		if (!is_plain && has_called(link, frame) && chain->vm < chain->vm_count)
 			end_group(chain);
-		/* A call instruction says in its second byte how far up its callee's frame is. */
-		uint64_t distance =
-			is_plain ? (2 + (uint64_t)lj_byte(link - LJ_INSTRUCTION, 1)) * LJ_SLOT
-				 : link & ~(uint64_t)LJ_LINK_KIND;
+		uint64_t distance = is_plain ? distance_of(link) : link & ~(uint64_t)LJ_LINK_KIND;
 		if (!distance || distance >= bytes)
 			return false;
 		frame -= distance;
+		if (is_plain)
+			frame = walk_plain(chain, stack + LJ_SLOT, frame, &pc);
 	}
 	return true;
 }

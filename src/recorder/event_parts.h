@@ -13,6 +13,7 @@
 #include "recorder/libc.h"
 #include "recorder/recall_check.h"
 #include "recorder/sample.h"
+#include "recorder/script.h"
 
 /* The share is within +-flush_bytes, so it can leave that by one end only. */
 static inline void hl_event_add_inuse(struct hl_recorder *recorder, struct hl_thread *thread,
@@ -300,8 +301,13 @@ hl_event_marked_of(const struct hl_event_kind *kind, struct hl_thread *thread, c
 		   uint64_t requested, const struct hl_registers *caller, uint64_t tag,
 		   hl_block_entry *entry, uint64_t slack)
 {
-	hl_event_add_or_lose(kind, thread, block, requested, entry, slack,
-			     hl_event_cell_of_marked(hl_recorder, thread, caller, tag),
+	struct hl_recorder *recorder = hl_recorder;
+	struct hl_cell *cell =
+		HL_LIKELY((tag & HL_EVENT_TAG_BITS) == HL_EVENT_TAG_ASKS && !thread->looked_ahead)
+			? hl_script_cell(recorder, thread, hl_event_stack_of_tag(tag), caller)
+			: hl_event_cell_of_marked(recorder, thread, caller, tag);
+
+	hl_event_add_or_lose(kind, thread, block, requested, entry, slack, cell,
 			     HL_EVENT_WAY_COUNTED);
 }
 

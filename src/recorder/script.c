@@ -7,7 +7,9 @@
 #include "recorder/private_map.h"
 #include "recorder/recorder.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 /* What is registered outlives the recorder: a forked child starts another one. */
@@ -25,9 +27,12 @@ struct hl_script_evals hl_script_evals;
 static _Atomic uint32_t generations[1u << GENERATION_BITS];
 static _Atomic uint32_t epoch;
 
-#define SITE_BITS  12 /* of a thread's table of places and their sites */
-#define PAIR_BITS  12 /* of its tables of cells */
-#define LABEL_BITS 6  /* of its table of labels */
+#define SITE_BITS     12 /* of a thread's table of places and their sites */
+#define STEP_BITS     11 /* of its table of steps */
+#define PAIR_BITS     11 /* of its table of cells, two by two */
+#define TYPE_BITS     11 /* of its table of types */
+#define LABELLED_BITS 12
+#define LABEL_BITS    6 /* of its table of labels */
 
 /* A frame of the last capture. */
 struct step {
@@ -42,14 +47,25 @@ struct known_site {
 	uint32_t site;
 };
 
-/* Cells by number of the native stack's cell << HL_NODE_BITS | node of the path. Those of labels: by the
- * label's site << HL_NODE_BITS | node of the stack. */
+/* What a frame becomes outward of which the path has the node ${parent}. */
+struct known_step {
+	uint64_t function, place;
+	uint32_t parent, generation;
+	uint64_t key;
+	uint32_t node; /* 0: nothing is known here */
+};
+
+/* Cells, of paths below a native stack and of labels; see pair_key() and hl_script_label_cell() for the keys. */
 struct known_pair {
 	uint64_t key;
 	struct hl_cell *cell;
-	/* Of a stack, what it allocated last: a label, and the cell with it; NULL: nothing yet. */
+};
+
+/* What a stack allocated last: a type, and the cell with it. */
+struct known_type {
+	const struct hl_cell *stack;
 	const char *type;
-	struct hl_cell *of_type;
+	struct hl_cell *cell;
 };
 
 /* By where the text stands, which need not stay the same. */
@@ -67,14 +83,17 @@ struct hl_script_thread {
 	uint32_t first, first_frames;
 	/* That provider, where no other is asked and it has a quick way; or NULL. */
 	const struct hl_script_provider *quick;
+	uint32_t
+		changed; /* what that way has found in the event that goes on; or HL_SCRIPT_GAVE_UP */
 	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
 	struct hl_script_frame frames[HL_SCRIPT_DEPTH_MAX];
 	struct known_site sites[1u << SITE_BITS];
-	struct known_pair *last; /* of a stack, that was asked for; NULL: none */
-	struct known_pair pairs[1u << PAIR_BITS];
+	struct known_step steps[1u << STEP_BITS];
+	struct known_pair pairs[1u << PAIR_BITS][2]; /* the newer one first */
+	struct known_type types[1u << TYPE_BITS];
 	struct known_label labels[1u << LABEL_BITS];
-	struct known_pair labelled[1u << PAIR_BITS]; /* by a label's site and the node above */
-	struct hl_script_memory memory;		     /* of the first provider */
+	struct known_pair labelled[1u << LABELLED_BITS]; /* by a label's site and the node above */
+	struct hl_script_memory memory;			 /* of the first provider */
 };
 
 static uint64_t mix(uint64_t value)
@@ -358,6 +377,34 @@ static inline uint64_t place_of(const struct hl_script_frame *frame, uint32_t pr
 	return place | (uint64_t)provider << 56;
 }
 
+/* Makes ${step}, whose function and place are known, that of ${frame} outward of which the path has the node
+ * ${parent}. False without nodes. */
+static inline bool find_step(struct hl_recorder *recorder, struct hl_thread *thread,
+			     const struct hl_script_frame *frame, uint32_t provider,
+			     uint32_t parent, struct step *step)
+{
+	struct hl_script_thread *own = thread->script;
+	uint64_t hash = mix(step->function ^ mix(step->place)) ^ mix(parent);
+	struct known_step *known = &own->steps[hash >> (64 - STEP_BITS)];
+	uint32_t generation =
+		atomic_load_explicit(generation_of(step->function), memory_order_acquire);
+
+	if (HL_UNLIKELY(known->function != step->function || known->place != step->place ||
+			known->parent != parent || known->generation != generation ||
+			!known->node)) {
+		uint32_t site = find_site(recorder, own, frame, step->place, provider);
+		uint64_t key = hl_site_frame_key(site, frame->is_entry);
+		uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, parent, key);
+		if (HL_UNLIKELY(node == HL_NODE_NONE))
+			return false;
+		*known = (struct known_step){step->function, step->place, parent,
+					     generation,     key,	  node};
+	}
+	step->key = known->key;
+	step->node = known->node;
+	return true;
+}
+
 /*
  * Adds ${count} frames of ${provider}, innermost first, to the path, from its step ${depth} on.
  * *${kept}: how many steps, from the outermost, are as they were. False without nodes.
@@ -380,15 +427,13 @@ static bool add_frames(struct hl_recorder *recorder, struct hl_thread *thread, u
 	uint32_t node = step == own->path ? 0 : step[-1].node;
 	for (; step < end; step++) {
 		frame--;
-		uint64_t place = place_of(frame, provider);
-		uint32_t site = find_site(recorder, own, frame, place, provider);
-		uint64_t key = hl_site_frame_key(site, frame->is_entry);
-		node = hl_node_intern(&recorder->region, &thread->nodes, node, key);
-		if (HL_UNLIKELY(node == HL_NODE_NONE)) {
+		step->function = frame->function;
+		step->place = place_of(frame, provider);
+		if (HL_UNLIKELY(!find_step(recorder, thread, frame, provider, node, step))) {
 			own->depth = 0;
 			return false;
 		}
-		*step = (struct step){frame->function, place, key, node};
+		node = step->node;
 	}
 	return true;
 }
@@ -447,19 +492,20 @@ static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thre
 	return node;
 }
 
-/* Of the path, which is not empty, below ${stack}. That is not read: a cell at which nothing counts is not in the cache. */
-static inline uint64_t pair_key(const struct hl_recorder *recorder,
-				const struct hl_script_thread *own, const struct hl_cell *stack)
+/* Of the path, which is not empty, below ${stack}: node of the path, and above it the address of the cell
+ * without its lowest bits, which are 0, and its highest, which all cells share. The cell is not read: one at which
+ * nothing counts is not in the cache. */
+static inline uint64_t pair_key(const struct hl_script_thread *own, const struct hl_cell *stack)
 {
-	uint64_t number = (uint64_t)(stack - (const struct hl_cell *)recorder->region.chunks);
-
-	return number << HL_NODE_BITS | own->path[own->depth - 1].node;
+	static_assert(offsetof(struct hl_cell_chunk, cells) % 64 == 0, "six bits");
+	return (uint64_t)stack << (HL_NODE_BITS - 6) | own->path[own->depth - 1].node;
 }
 
 static inline struct known_pair *pair_of(struct hl_script_thread *own, uint64_t key)
 {
-	own->last = &own->pairs[mix(key) >> (64 - PAIR_BITS)];
-	return own->last;
+	struct known_pair *pair = own->pairs[mix(key) >> (64 - PAIR_BITS)];
+
+	return pair + (pair[1].key == key);
 }
 
 /* The cell of the path below ${stack}. */
@@ -470,7 +516,7 @@ static struct hl_cell *path_cell(struct hl_recorder *recorder, struct hl_thread 
 
 	if (!own->depth)
 		return stack;
-	uint64_t key = pair_key(recorder, own, stack);
+	uint64_t key = pair_key(own, stack);
 	struct known_pair *known = pair_of(own, key);
 	if (HL_LIKELY(known->key == key))
 		return known->cell;
@@ -478,8 +524,10 @@ static struct hl_cell *path_cell(struct hl_recorder *recorder, struct hl_thread 
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
-	if (HL_LIKELY(cell))
+	if (HL_LIKELY(cell)) {
+		known[1] = known[0]; /* the first of the two, as neither is this one */
 		*known = (struct known_pair){.key = key, .cell = cell};
+	}
 	return cell;
 }
 
@@ -520,29 +568,35 @@ static __attribute__((noinline)) struct hl_cell *cell_of_capture(struct hl_recor
 	return path_cell(recorder, thread, stack);
 }
 
-/* What is done here is what most events need: nothing has changed. */
-struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-			       struct hl_cell *stack, const struct hl_registers *caller)
+struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *stack)
 {
 	struct hl_script_thread *own = thread->script;
 
-	if (HL_UNLIKELY(!stack))
+	if (HL_UNLIKELY(!own))
 		return NULL;
-	if (HL_UNLIKELY(!own || !own->depth || !own->quick ||
+	own->changed = HL_SCRIPT_GAVE_UP;
+	if (HL_UNLIKELY(!own->depth || !own->quick ||
 			own->epoch != atomic_load_explicit(&epoch, memory_order_acquire)))
-		return cell_of_capture(recorder, thread, stack, caller);
-	uint64_t key = pair_key(recorder, own, stack);
+		return NULL;
+	uint64_t key = pair_key(own, stack);
 	const struct known_pair *known = pair_of(own, key);
 	struct hl_cell *cell = known->key == key ? known->cell : NULL;
 	__builtin_prefetch(cell, 1); /* it comes into the cache meanwhile */
 	own->memory.known = own->depth;
 	own->memory.kept = 0;
-	uint32_t count = own->quick->recapture(own->quick->state, &own->memory, own->frames,
-					       HL_SCRIPT_DEPTH_MAX);
-	if (HL_LIKELY(cell && !count && own->memory.kept == own->depth))
-		return cell;
-	return count == HL_SCRIPT_GAVE_UP ? cell_of_capture(recorder, thread, stack, caller)
-					  : cell_of_changed(recorder, thread, stack, count);
+	own->changed = own->quick->recapture(own->quick->state, &own->memory, own->frames,
+					     HL_SCRIPT_DEPTH_MAX);
+	return HL_LIKELY(!own->changed && own->memory.kept == own->depth) ? cell : NULL;
+}
+
+struct hl_cell *hl_script_other_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				     struct hl_cell *stack, const struct hl_registers *caller)
+{
+	const struct hl_script_thread *own = thread->script;
+
+	return !own || own->changed == HL_SCRIPT_GAVE_UP
+		       ? cell_of_capture(recorder, thread, stack, caller)
+		       : cell_of_changed(recorder, thread, stack, own->changed);
 }
 
 /* ---- labels ---- */
@@ -628,7 +682,7 @@ struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thr
 	if (!site)
 		return stack;
 	uint64_t nodes = (uint64_t)site << HL_NODE_BITS | stack->node;
-	struct known_pair *known = &own->labelled[mix(nodes) >> (64 - PAIR_BITS)];
+	struct known_pair *known = &own->labelled[mix(nodes) >> (64 - LABELLED_BITS)];
 	if (HL_LIKELY(known->key == nodes))
 		return known->cell;
 	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node,
@@ -644,19 +698,19 @@ struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thr
 struct hl_cell *hl_script_type_cell(struct hl_recorder *recorder, struct hl_thread *thread,
 				    struct hl_cell *stack, const char *type)
 {
-	struct known_pair *last = stack && thread->script ? thread->script->last : NULL;
+	struct hl_script_thread *own = stack ? own_of(thread) : NULL;
 
-	if (!last || last->cell != stack)
-		return hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
-	if (HL_UNLIKELY(last->type != type)) {
+	if (HL_UNLIKELY(!own))
+		return stack;
+	struct known_type *known = &own->types[mix((uintptr_t)stack) >> (64 - TYPE_BITS)];
+	if (HL_UNLIKELY(known->stack != stack || known->type != type)) {
 		struct hl_cell *cell =
 			hl_script_label_cell(recorder, thread, stack, HL_LABEL_TYPE, type);
 		if (!cell)
 			return NULL;
-		last->type = type;
-		last->of_type = cell;
+		*known = (struct known_type){stack, type, cell};
 	}
-	return last->of_type;
+	return known->cell;
 }
 
 void hl_script_release(struct hl_thread *thread)

@@ -81,10 +81,22 @@ static inline bool hl_script_has_evals(void)
  * returning ${kept}. To be called for each capture while there are providers. */
 bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept);
 
-/* The cell of what the thread's interpreters run, below that of the native stack; ${stack} itself
- * where nothing runs. NULL when there is no memory for it. ${stack} may be NULL. */
-struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
-			       struct hl_cell *stack, const struct hl_registers *caller);
+/* The cell of what the thread's interpreters run, below that of the native stack, where they run what they ran at the
+ * last event, as they mostly do; NULL: hl_script_other_cell() is to be called. */
+struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *stack);
+
+/* The same after that; ${stack} itself where nothing runs. NULL when there is no memory for it. */
+struct hl_cell *hl_script_other_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+				     struct hl_cell *stack, const struct hl_registers *caller);
+
+static inline struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struct hl_thread *thread,
+					     struct hl_cell *stack,
+					     const struct hl_registers *caller)
+{
+	struct hl_cell *cell = hl_script_same_cell(thread, stack);
+
+	return HL_LIKELY(cell) ? cell : hl_script_other_cell(recorder, thread, stack, caller);
+}
 
 /*
  * Labels: what else is known of a block than where it was allocated. Each is a frame below the stack, of a

@@ -191,11 +191,11 @@ is_unchanged(const struct hl_python_layout *layout, const struct step *step)
 static inline __attribute__((always_inline)) uint32_t
 changed_depth(const struct hl_python_layout *layout, const struct memory *memory, uint32_t depth)
 {
-	const struct step *step = memory->steps + depth;
-
-	while (step-- != memory->steps)
-		if (!is_unchanged(layout, step))
+	for (const struct step *step = memory->steps + depth; step != memory->steps;) {
+		step--;
+		if (HL_UNLIKELY(!is_unchanged(layout, step)))
 			return (uint32_t)(step + 1 - memory->steps);
+	}
 	return 0;
 }
 

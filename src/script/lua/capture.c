@@ -409,6 +409,15 @@ static void join_entries(struct chain *chain, uint32_t first, uint32_t evals)
 	}
 }
 
+/* Whether a function has begun to run in the coroutine: before, whoever resumes it makes room on its stack. */
+static bool has_begun(const struct hl_lua_layout *layout, uint64_t state)
+{
+	uint64_t call = hl_lua_word(state, layout->state_call);
+
+	return layout->version == HL_LUA_51 ? call != hl_lua_word(state, layout->state_base_call)
+					    : hl_lua_word(call, layout->call_previous) != 0;
+}
+
 /* What runs in the coroutine of ${eval} has no frame of a script: that of its maker is to stand for it. */
 static __attribute__((noinline)) uint32_t maker_of(const struct hl_lua *lua,
 						   const struct hl_lua_reader *reader,
@@ -422,7 +431,7 @@ static __attribute__((noinline)) uint32_t maker_of(const struct hl_lua *lua,
 	       address == eval->return_address &&
 	       load(reader->walk, caller, eval->state_at, &state) &&
 	       reader->find_maker(state - lua->coroutine_offset, ret_frame) &&
-	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD;
+	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD && has_begun(&lua->layout, state);
 }
 
 static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *reader,

@@ -30,11 +30,9 @@ static bool is_readable(uint64_t address, uint64_t bytes)
 	return true;
 }
 
-/* Whether a state lies there; the kernel is asked, but for one that has been seen to be a state. */
-static bool is_state(struct hl_luajit *lj, uint64_t state)
+/* Whether a state lies there; the kernel is asked. */
+static bool find_state(struct hl_luajit *lj, uint64_t state)
 {
-	if (HL_LIKELY(state && state == atomic_load_explicit(&lj->known, memory_order_relaxed)))
-		return true;
 	if (!is_readable(state, LJ_STATE_BYTES) || lj_byte(state, LJ_TYPE) != LJ_TYPE_THREAD)
 		return false;
 	uint64_t global = lj_word(state, LJ_STATE_GLOBAL);
@@ -42,6 +40,15 @@ static bool is_state(struct hl_luajit *lj, uint64_t state)
 		return false;
 	atomic_store_explicit(&lj->known, state, memory_order_relaxed);
 	return true;
+}
+
+/* The same for the state of a VM frame that is one by its return address. Such a state lives, so that one which has been seen to
+ * be a state still is. */
+static bool is_state(struct hl_luajit *lj, uint64_t state)
+{
+	return HL_LIKELY(state &&
+			 state == atomic_load_explicit(&lj->known, memory_order_relaxed)) ||
+	       find_state(lj, state);
 }
 
 /* Whether the innermost VM frame of ${state} is at ${vm}. */
@@ -63,11 +70,12 @@ static uint32_t running_trace(const struct hl_luajit *lj, uint64_t state)
 
 /* ---- the VM frames of a native stack ---- */
 
+/* A word of the stack may be what is left of a state that was closed, and unmapped. */
 HL_READS_STACK static bool is_vm(struct hl_luajit *lj, struct hl_walk *walk, uint64_t vm)
 {
 	return !(vm & 15) && hl_memory_is_readable(walk, vm + LJ_VM_STATE) &&
 	       hl_memory_is_readable(walk, vm + LJ_VM_BYTES - 8) &&
-	       is_state(lj, *(const uint64_t *)(vm + LJ_VM_STATE));
+	       find_state(lj, *(const uint64_t *)(vm + LJ_VM_STATE));
 }
 
 HL_READS_STACK uint64_t hl_luajit_trace_frame(struct hl_luajit *lj, struct hl_walk *walk,

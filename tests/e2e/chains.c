@@ -145,6 +145,7 @@ static __attribute__((noinline)) void plant_unknown(void)
 static __attribute__((noinline)) void plant_local(void)
 {
 	static struct session local;
+
 	struct session *volatile reached = &local;
 
 	reached->buffers[1].bytes = kept("local.buffers[1].bytes");

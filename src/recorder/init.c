@@ -39,11 +39,22 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 		note_interpreters();
 }
 
+/* About as much as asking takes. */
+#define ASKING_BYTES 4096
+
+/* Addresses of blocks that events have left on the stack must not look like words of the frames that ask. */
+static __attribute__((noinline)) void wipe_stack(void)
+{
+	char below[ASKING_BYTES];
+
+	explicit_bzero(below, sizeof(below));
+}
+
 /*
  * Has the collector look for blocks that nothing leads to any more, once all that the program does at its exit is done. It waits for
  * that, for a minute at most.
  */
-static void look_for_leaks(void)
+static __attribute__((noinline)) void look_for_leaks(void)
 {
 	char reason[HL_ASK_REASON_BYTES];
 	struct hl_answer answer = {0};
@@ -58,6 +69,8 @@ static __attribute__((destructor)) void end(void)
 {
 	hl_kin_keep_title();
 	if (hl_recorder_is_running(hl_recorder) &&
-	    atomic_load(&hl_recorder->region.header->flags) & HL_REGION_LEAKS)
+	    atomic_load(&hl_recorder->region.header->flags) & HL_REGION_LEAKS) {
+		wipe_stack();
 		look_for_leaks();
+	}
 }

@@ -8,6 +8,7 @@
  */
 #include "collector/region_read.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* What may be backed by memory but not yet in the file's count of blocks. */
 #define BACKED_SLOP (UINT64_C(16) << 20)
@@ -259,9 +261,22 @@ static void check_total(const struct hl_region_view *view, uint64_t most,
 	}
 }
 
+/* New ids of the nodes of a region. */
+struct node_map {
+	uint32_t first,
+		count; /* up to the first they are the old ones; there are none after the count */
+	uint32_t *ids; /* of the others; 0: that node is not there */
+};
+
+static uint32_t new_id(const struct node_map *map, uint32_t id)
+{
+	if (id > map->count)
+		return 0;
+	return id <= map->first ? id : map->ids[id - map->first - 1];
+}
+
 /* Drops values of unknown nodes and those that say nothing, and renumbers the rest. */
-static void adopt_values(struct hl_recording_process *process, const uint32_t *map,
-			 uint32_t old_node_count)
+static void adopt_values(struct hl_recording_process *process, const struct node_map *map)
 {
 	uint32_t kept = 0;
 
@@ -270,11 +285,11 @@ static void adopt_values(struct hl_recording_process *process, const uint32_t *m
 		if (!value.alloc_objects && !value.free_objects && !value.alloc_bytes &&
 		    !value.free_bytes && !value.peak_bytes && !value.peak_objects)
 			continue;
-		if (value.node > old_node_count || !map[value.node]) {
+		value.node = new_id(map, value.node);
+		if (!value.node) {
 			process->lost.damaged++;
 			continue;
 		}
-		value.node = map[value.node];
 		if (value.thread >= process->thread_count) {
 			process->lost.damaged++;
 			value.thread = 0;
@@ -421,70 +436,172 @@ struct hl_recording_node hl_region_read_node(const struct hl_region_view *view, 
 	return (struct hl_recording_node){.frame = frame, .parent = shared[id].parent};
 }
 
-/* Numbers the nodes that are there in a row. ${ret_map}[id] is the new id of an old one, 0 for one
- * that is not there; it has *${ret_old_count} + 1 numbers and is the caller's to free. */
-static int read_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
-		      uint32_t **ret_map, uint32_t *ret_old_count)
+/* Hangs nodes on the root that would close a cycle. The parents of the first ${first} nodes of the tree, which
+ * are not among ${nodes}, are all before their children: no cycle goes through them. */
+static int cut_cycles(struct hl_recording_node *nodes, uint32_t first, uint32_t count)
 {
-	uint32_t count = hl_region_read_node_count(view), kept = 0;
-	struct hl_recording_node *nodes = malloc((count + (size_t)1) * sizeof(*nodes));
-	uint32_t *map = malloc((count + (size_t)1) * sizeof(*map));
+	HL_FREED uint32_t *parents = malloc(2 * (size_t)count * sizeof(*parents));
+
+	if (!parents)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		parents[i] = nodes[i].parent;
+		nodes[i].parent = parents[i] <= first ? 0 : parents[i] - first;
+	}
+	hl_recording_repair_tree(nodes, count, parents + count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (nodes[i].parent)
+			nodes[i].parent = parents[i];
+		else if (parents[i] <= first)
+			nodes[i].parent = parents[i];
+	}
+	return 0;
+}
+
+/*
+ * Reads the nodes after the first *${map} keeps and numbers those that are there in a row. Returns how many, or -ENOMEM.
+ * *${ret_sound}: of how many at the beginning the ids stay and parents come before their children.
+ */
+static int64_t number_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
+			    struct node_map *map, uint32_t *ret_sound)
+{
+	uint32_t first = map->first, left = map->count - first, kept = 0, sound = 0;
+	struct hl_recording_node *nodes = malloc((left + (size_t)1) * sizeof(*nodes));
+
+	process->nodes = nodes;
+	map->ids = malloc((left + (size_t)1) * sizeof(*map->ids));
+	if (!nodes || !map->ids)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < left; i++) {
+		struct hl_recording_node node = hl_region_read_node(view, first + i + 1);
+		map->ids[i] = node.frame ? first + kept + 1 : 0;
+		nodes[kept] = node;
+		kept += node.frame != 0;
+		sound += sound == i && node.frame && node.parent <= first + i;
+	}
+	*ret_sound = sound;
+	return kept;
+}
+
+static int read_nodes(const struct hl_region_view *view, struct hl_recording_process *process,
+		      struct node_map *map, uint32_t *ret_sound)
+{
 	bool is_ordered = true;
 	uint64_t orphans = 0;
 
-	process->nodes = nodes;
-	*ret_map = map;
-	*ret_old_count = count;
-	if (!nodes || !map)
-		return -ENOMEM;
-	map[0] = 0;
-	for (uint32_t id = 1; id <= count; id++) {
-		struct hl_recording_node node = hl_region_read_node(view, id);
-		map[id] = node.frame ? kept + 1 : 0;
-		nodes[kept] = node;
-		kept += node.frame != 0;
-	}
-	process->node_count = kept;
+	int64_t kept = number_nodes(view, process, map, ret_sound);
+	if (kept < 0)
+		return (int)kept;
+	struct hl_recording_node *nodes = process->nodes;
+	process->node_count = map->first + (uint32_t)kept;
 	process->lost.damaged += atomic_load(&header_of(view)->node_count) > HL_NODE_MAX;
 	for (uint32_t i = 0; i < kept; i++) {
 		uint32_t parent = nodes[i].parent;
-		nodes[i].parent = parent <= count ? map[parent] : 0;
-		is_ordered &= nodes[i].parent <= i;
+		nodes[i].parent = new_id(map, parent);
+		is_ordered &= nodes[i].parent <= map->first + i;
 		orphans += parent && !nodes[i].parent;
 	}
 	/* While the process runs, the parents of nodes may not be there yet. */
 	process->lost.damaged += is_over(process) ? orphans : 0;
-	if (is_ordered)
+	return is_ordered ? 0 : cut_cycles(nodes, map->first, (uint32_t)kept);
+}
+
+/* ---- nodes that are known ---- */
+
+static uint64_t hash_piece(const struct hl_region_view *view, size_t piece)
+{
+	const struct hl_region_node *shared = hl_region_read_area(view, HL_AREA_NODES);
+
+	return XXH3_64bits(shared + 1 + piece * HL_REGION_PIECE_NODES,
+			   HL_REGION_PIECE_NODES * sizeof(*shared));
+}
+
+/*
+ * Finds how many pieces at the beginning are what they were, and hashes the rest before it is read: what
+ * changes meanwhile will not be known. An id can change: that of a node which two threads made at once is used again.
+ */
+static int begin_known(const struct hl_region_view *view, uint32_t node_count)
+{
+	struct hl_region_known *known = view->known;
+	size_t same = 0, pieces = node_count / HL_REGION_PIECE_NODES;
+
+	if (!known)
 		return 0;
-	uint32_t *marks = malloc(kept * sizeof(*marks));
-	if (!marks)
+	if (HL_ARRAY_RESERVE(known->hashes, known->capacity, pieces + 1) < 0)
 		return -ENOMEM;
-	hl_recording_repair_tree(nodes, kept, marks);
-	free(marks);
+	while (same < known->piece_count && same < pieces &&
+	       hash_piece(view, same) == known->hashes[same])
+		same++;
+	for (size_t piece = same; piece < pieces; piece++)
+		known->hashes[piece] = hash_piece(view, piece);
+	known->piece_count = same;
+	known->first_node = (uint32_t)same * HL_REGION_PIECE_NODES;
 	return 0;
+}
+
+/* The first ${sound} of the nodes that were read need not be read again. */
+static void end_known(struct hl_region_known *known, const struct hl_recording_process *process,
+		      uint32_t sound)
+{
+	known->piece_count = (known->first_node + sound) / HL_REGION_PIECE_NODES;
+	known->module_count = process->module_count;
+	known->site_count = process->site_count;
+}
+
+void hl_region_known_release(struct hl_region_known *known)
+{
+	free(known->hashes);
+	*known = (struct hl_region_known){0};
 }
 
 /* ---- the whole ---- */
 
+/* A frame in a module that is not known keeps its address and becomes one of no module. Returns whether it was
+ * one, or in a place of a script that is not known. */
+static bool mend_frame(struct hl_recording_process *process, uint64_t *frame)
+{
+	uint32_t site;
+
+	if (!hl_frame_key_is_valid(*frame, process->module_count))
+		*frame &= HL_FRAME_PC_MASK;
+	else if (hl_frame_key_is_site(*frame, &site) && site > process->site_count)
+		*frame = hl_site_frame_key(0, false);
+	else
+		return false;
+	process->lost.damaged++;
+	return true;
+}
+
 static int read_tables(const struct hl_region_view *view, const struct hl_region_times *times,
 		       struct hl_recording_process *process)
 {
-	HL_FREED uint32_t *map = NULL;
-	uint32_t old_count;
+	struct node_map map = {.count = 0};
+	uint32_t sound = 0;
 	uint64_t most = hl_region_check_most_events(view, times->now_ns - times->start_ns);
 
 	int r = read_values(view, most, process);
+	if (r == 0) {
+		map.count = hl_region_read_node_count(view);
+		r = begin_known(view, map.count);
+	}
+	if (r == 0) {
+		map.first = view->known ? view->known->first_node : 0;
+		r = read_nodes(view, process, &map, &sound);
+	}
 	if (r == 0)
-		r = read_nodes(view, process, &map, &old_count);
-	if (r < 0)
-		return r;
-	r = read_threads(view, most, process);
+		r = read_threads(view, most, process);
 	if (r == 0)
 		r = read_modules(view, process);
 	if (r == 0)
 		r = hl_region_sites_read(view, process);
+	/* A program that has written over these numbers */
+	if (r == 0 && map.first &&
+	    (process->module_count < view->known->module_count ||
+	     process->site_count < view->known->site_count))
+		r = -ESTALE;
 	if (r == 0)
-		adopt_values(process, map, old_count);
+		adopt_values(process, &map);
+	free(map.ids);
 	if (r == 0 && is_over(process))
 		r = drop_negative(process);
 	if (r == 0) {
@@ -497,18 +614,12 @@ static int read_tables(const struct hl_region_view *view, const struct hl_region
 			peak_ns = times->now_ns;
 		process->peak_mark_ns = peak_ns < times->start_ns ? 0 : peak_ns - times->start_ns;
 	}
-	/* A frame in a module that is not known keeps its address and becomes one of no module. */
-	for (uint32_t i = 0; r == 0 && i < process->node_count; i++) {
-		uint32_t site;
-		uint64_t *frame = &process->nodes[i].frame;
-		if (!hl_frame_key_is_valid(*frame, process->module_count)) {
-			*frame &= HL_FRAME_PC_MASK;
-			process->lost.damaged++;
-		} else if (hl_frame_key_is_site(*frame, &site) && site > process->site_count) {
-			*frame = hl_site_frame_key(0, false);
-			process->lost.damaged++;
-		}
-	}
+	uint32_t read = r == 0 ? process->node_count - map.first : 0;
+	for (uint32_t i = 0; i < read; i++)
+		if (mend_frame(process, &process->nodes[i].frame) && i < sound)
+			sound = i;
+	if (r == 0 && view->known)
+		end_known(view->known, process, sound);
 	return r;
 }
 
@@ -548,6 +659,12 @@ int hl_region_read(const struct hl_region_view *view, const struct hl_region_tim
 		return hl_error_set(err, -EINVAL, "cannot read a region: its areas do not fit it");
 	process->lost = (struct hl_recording_lost){0};
 	int r = read_tables(view, times, process);
+	if (r == -ESTALE) {
+		drop_tables(process);
+		process->lost = (struct hl_recording_lost){0};
+		view->known->piece_count = 0;
+		r = read_tables(view, times, process);
+	}
 	if (r < 0) {
 		drop_tables(process);
 		return hl_error_set(err, r, "cannot read a region: %s", strerror(-r));

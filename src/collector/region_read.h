@@ -30,6 +30,22 @@ struct hl_region_base {
 	uint64_t peak_mark;	    /* the highest of all before */
 };
 
+/* Nodes are read, and known again, in pieces of this many. */
+#define HL_REGION_PIECE_NODES 512u
+
+/*
+ * The first stack nodes of a region, as they were read at the last time. Those that are still the same
+ * are not read again. Zero-initialize.
+ */
+struct hl_region_known {
+	uint64_t *hashes; /* of pieces of nodes as they lie in the region */
+	size_t piece_count;
+	size_t capacity;
+	uint32_t module_count, site_count; /* what the nodes refer to is among these */
+	uint32_t first_node; /* of the last reading: nodes up to this id were the same, and are not
+				among those that were read */
+};
+
 /* A mapped region. */
 struct hl_region_view {
 	const void *base;
@@ -40,6 +56,7 @@ struct hl_region_view {
 	const int *fd; /* the region's memfd, which knows how much of it is backed by memory; NULL:
 			  the region is believed */
 	const struct hl_region_base *reset; /* NULL: there was no reset */
+	struct hl_region_known *known; /* NULL: all nodes are read. Of a process that is not over */
 };
 
 /* CLOCK_MONOTONIC, to place the peak in time. */
@@ -51,7 +68,8 @@ struct hl_region_times {
 /*
  * Fills modules, nodes, values, threads, sites, lost, own_malloc and peak_mark_ns of ${process}, which
  * must not own any yet. A node that two threads made at once occurs twice; a parent's id may be
- * larger than its children's. What cannot be is left out and counted as damaged; of a process that
+ * larger than its children's. Where nodes are known, nodes[0] has the id first_node + 1, and node_count
+ * counts all. What cannot be is left out and counted as damaged; of a process that
  * is complete that includes stacks of which more was freed than allocated.
  * Returns 0, -ENOMEM, or -EINVAL when the layout does not fit the region; ${process} then owns
  * nothing new.
@@ -67,6 +85,8 @@ int hl_region_read(const struct hl_region_view *view, const struct hl_region_tim
 int hl_region_base_take(const struct hl_region_view *view, struct hl_region_base *base);
 
 void hl_region_base_release(struct hl_region_base *base);
+
+void hl_region_known_release(struct hl_region_known *known);
 
 /* What cell ${index}, counted from the first of the area, had counted at the reset. */
 static inline struct hl_cell_base hl_region_base_of(const struct hl_region_view *view, size_t index)

@@ -44,6 +44,12 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 	return 0;
 }
 
+static void forget_saves(struct hl_tracked *tracked)
+{
+	hl_region_known_release(&tracked->known);
+	hl_recording_kept_release(&tracked->kept);
+}
+
 void hl_tracked_free(struct hl_tracked *tracked)
 {
 	struct hl_log_losses untold;
@@ -53,6 +59,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	hl_tracked_end_log(tracked, &untold);
 	hl_drain_orders_release(&tracked->orders);
 	close(tracked->pidfd);
+	forget_saves(tracked);
 	hl_region_base_release(&tracked->base);
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
@@ -267,12 +274,17 @@ static void name_main_module(struct hl_recording_process *process)
 	}
 }
 
-/* Writes the process' file as it stands. The totals are known before it is written. ${is_last}: no other
- * file of this directory will replace it, so that it has all names. */
+/*
+ * Writes the process' file as it stands. The totals are known before it is written. ${known} and ${kept}: of the last
+ * time, so that only what has changed since costs time; NULL: no other file of this directory will replace it, so
+ * that it has all names.
+ */
 static int write_file(const struct hl_tracked *tracked, int directory_fd, bool complete,
-		      bool is_last, struct hl_tracked_totals *ret_totals, struct hl_error *err)
+		      struct hl_region_known *known, struct hl_recording_kept *kept,
+		      struct hl_tracked_totals *ret_totals, struct hl_error *err)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
+	bool is_last = !known;
 	uint64_t now_ns = tracked->end_ns ? tracked->end_ns : hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_region_times times = {tracked->start_ns, now_ns};
 	/* Of a forked child its parent's name is not one that it gave itself. */
@@ -295,6 +307,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 		.successor = (char *)hl_tracked_successor(tracked),
 	};
 
+	view.known = known;
 	int r = hl_region_read(&view, &times, &process, err);
 	if (r == 0) {
 		*ret_totals = add_up(&process);
@@ -303,7 +316,9 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 			r = hl_error_set(err, -ENOMEM, "cannot name code: out of memory");
 	}
 	if (r == 0)
-		r = hl_recording_write_process(directory_fd, &process, err);
+		r = is_last ? hl_recording_write_process(directory_fd, &process, err)
+			    : hl_recording_write_process_again(directory_fd, &process,
+							       known->first_node, kept, err);
 	/* These stay the tracked process' own. */
 	process.executable = process.successor = process.name = NULL;
 	process.command = NULL;
@@ -314,10 +329,13 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 		    struct hl_error *err)
 {
-	int r = write_file(tracked, directory_fd, complete, complete, &tracked->totals, err);
+	int r = write_file(tracked, directory_fd, complete, complete ? NULL : &tracked->known,
+			   &tracked->kept, &tracked->totals, err);
 
-	if (r < 0)
+	if (r < 0) {
+		forget_saves(tracked);
 		return r;
+	}
 	tracked->saved = true;
 	tracked->was_reset = false;
 	tracked->saved_activity = tracked->activity;
@@ -328,5 +346,5 @@ int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct h
 {
 	struct hl_tracked_totals totals;
 
-	return write_file(tracked, directory_fd, tracked->end_ns != 0, true, &totals, err);
+	return write_file(tracked, directory_fd, tracked->end_ns != 0, NULL, NULL, &totals, err);
 }

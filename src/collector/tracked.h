@@ -6,7 +6,9 @@
 #include "collector/drain.h"
 #include "collector/mailbox_reader.h"
 #include "collector/region.h"
+#include "collector/region_read.h"
 #include "process/code_names.h"
+#include "recording/kept.h"
 #include "recording/recording.h"
 
 #include <stdbool.h>
@@ -75,6 +77,8 @@ struct hl_tracked {
 	struct hl_region region;
 	struct hl_region_base base;    /* of the last reset */
 	uint64_t reset_ns;	       /* after start_ns; 0: there was none */
+	struct hl_region_known known;  /* what the last save has read of region, and ... */
+	struct hl_recording_kept kept; /* ... has written */
 	struct hl_drain_thread *log;   /* NULL if there is none, or it has ended */
 	bool log_is_over;	       /* has ended or could not be begun; none is begun again */
 	struct hl_drain_orders orders; /* for it */

@@ -71,6 +71,15 @@ static void copy_column(char *out, size_t out_step, const char *in, size_t in_st
 		copy_strided(out, out_step, in, in_step, size, rows);
 }
 
+void hl_columns_split(const struct hl_columns *columns, size_t column, const void *structs,
+		      size_t rows, void *ret_bytes)
+{
+	const struct hl_column *chosen = &columns->columns[column];
+
+	copy_column(ret_bytes, chosen->size, (const char *)structs + chosen->offset,
+		    columns->struct_bytes, chosen->size, rows);
+}
+
 int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
 		     uint32_t type, const void *structs, size_t rows, struct hl_error *err)
 {
@@ -84,8 +93,7 @@ int hl_columns_write(const struct hl_columns *columns, struct hl_container_write
 		for (size_t row = 0; r == 0 && row < rows; row += count) {
 			const char *in = (const char *)structs + row * columns->struct_bytes;
 			count = rows - row < most ? rows - row : most;
-			copy_column(piece, column->size, in + column->offset, columns->struct_bytes,
-				    column->size, count);
+			hl_columns_split(columns, c, in, count, piece);
 			r = hl_container_writer_append(writer, piece, count * column->size, err);
 		}
 	}

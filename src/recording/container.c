@@ -141,16 +141,43 @@ static bool begin_frame(struct hl_container_writer *writer, size_t size)
 	       !ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(writer->zstd, size));
 }
 
-int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
-			      size_t size, struct hl_error *err)
+static int begin_section(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
+			 struct hl_error *err)
 {
 	assert(writer->added < writer->header.section_count && !writer->hash);
 	writer->hash = XXH3_createState();
-	if (!writer->hash || (flags & HL_SECTION_ZSTD && !begin_frame(writer, size)))
+	if (!writer->hash)
 		return write_error(writer, ENOMEM, err);
 	XXH3_64bits_reset(writer->hash);
+	writer->takes_frames = false;
 	writer->table[writer->added] = (struct hl_section_entry){.type = type, .flags = flags};
 	return 0;
+}
+
+int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type, uint32_t flags,
+			      size_t size, struct hl_error *err)
+{
+	int r = begin_section(writer, type, flags, err);
+
+	if (r == 0 && flags & HL_SECTION_ZSTD && !begin_frame(writer, size))
+		return write_error(writer, ENOMEM, err);
+	return r;
+}
+
+int hl_container_writer_begin_frames(struct hl_container_writer *writer, uint32_t type,
+				     struct hl_error *err)
+{
+	int r = begin_section(writer, type, HL_SECTION_ZSTD, err);
+
+	writer->takes_frames = true;
+	return r;
+}
+
+int hl_container_writer_append_frames(struct hl_container_writer *writer, const void *stored,
+				      size_t stored_bytes, size_t raw_bytes, struct hl_error *err)
+{
+	writer->table[writer->added].raw_bytes += raw_bytes;
+	return store(writer, stored, stored_bytes, err);
 }
 
 int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
@@ -168,7 +195,7 @@ int hl_container_writer_end(struct hl_container_writer *writer, struct hl_error 
 {
 	struct hl_section_entry *entry = &writer->table[writer->added];
 
-	int r = entry->flags & HL_SECTION_ZSTD
+	int r = entry->flags & HL_SECTION_ZSTD && !writer->takes_frames
 			? compress_and_store(writer, NULL, 0, ZSTD_e_end, err)
 			: 0;
 	if (r < 0)

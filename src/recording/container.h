@@ -65,6 +65,7 @@ struct hl_container_writer {
 	uint32_t added;
 	uint64_t position;
 	struct XXH3_state_s *hash; /* of the section that has begun; else NULL */
+	bool takes_frames;	   /* it consists of frames that the caller has made */
 	struct ZSTD_CCtx_s *zstd;  /* NULL until a section is compressed */
 	uint8_t *compressed;	   /* what zstd puts out */
 };
@@ -91,6 +92,13 @@ int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type,
 int hl_container_writer_append(struct hl_container_writer *writer, const void *bytes, size_t size,
 			       struct hl_error *err);
 int hl_container_writer_end(struct hl_container_writer *writer, struct hl_error *err);
+
+/* The same for a section that consists of zstd frames which the caller has: begin, append any number of
+ * times ${stored_bytes} that hold ${raw_bytes}, _end(). */
+int hl_container_writer_begin_frames(struct hl_container_writer *writer, uint32_t type,
+				     struct hl_error *err);
+int hl_container_writer_append_frames(struct hl_container_writer *writer, const void *stored,
+				      size_t stored_bytes, size_t raw_bytes, struct hl_error *err);
 
 /* Writes a compressed section of the texts of ${strings}, each with its NUL, by id from 1 on. */
 int hl_container_writer_add_texts(struct hl_container_writer *writer, uint32_t type,
@@ -152,6 +160,10 @@ extern const struct hl_columns hl_resident_columns; /* struct hl_recording_resid
  * sentence. */
 int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
 		     uint32_t type, const void *structs, size_t rows, struct hl_error *err);
+
+/* Copies column ${column} of ${rows} structs to ${ret_bytes}, one value after another. */
+void hl_columns_split(const struct hl_columns *columns, size_t column, const void *structs,
+		      size_t rows, void *ret_bytes);
 
 /*
  * Loads a section of at most ${rows_max} rows into an array that the caller frees, the pointer at

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "recording/container.h"
+#include "recording/kept.h"
 #include "recording/recording_files.h"
 
 #include <dirent.h>
@@ -119,8 +120,28 @@ int hl_recording_write_meta(int directory_fd, const struct hl_recording *recordi
 	return r;
 }
 
-int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
-			       struct hl_error *err)
+/* ${kept}: NULL, or what is kept of the last time. */
+static int write_tables(struct hl_container_writer *writer,
+			const struct hl_recording_process *process, uint32_t first_node,
+			struct hl_recording_kept *kept, struct hl_error *err)
+{
+	if (!kept) {
+		int r = hl_columns_write(&hl_node_columns, writer, HL_SECTION_NODES, process->nodes,
+					 process->node_count, err);
+		return r < 0 ? r
+			     : hl_columns_write(&hl_value_columns, writer, HL_SECTION_VALUES,
+						process->values, process->value_count, err);
+	}
+	int r = hl_kept_columns_write(&kept->nodes, &hl_node_columns, writer, HL_SECTION_NODES,
+				      process->nodes, first_node, process->node_count, err);
+	return r < 0 ? r
+		     : hl_kept_columns_write(&kept->values, &hl_value_columns, writer,
+					     HL_SECTION_VALUES, process->values, 0,
+					     process->value_count, err);
+}
+
+static int write_process(int directory_fd, const struct hl_recording_process *process,
+			 uint32_t first_node, struct hl_recording_kept *kept, struct hl_error *err)
 {
 	char name[64];
 
@@ -133,11 +154,7 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 	if (r == 0)
 		r = add_json(&writer, hl_recording_json_write_process(process), err);
 	if (r == 0)
-		r = hl_columns_write(&hl_node_columns, &writer, HL_SECTION_NODES, process->nodes,
-				     process->node_count, err);
-	if (r == 0)
-		r = hl_columns_write(&hl_value_columns, &writer, HL_SECTION_VALUES, process->values,
-				     process->value_count, err);
+		r = write_tables(&writer, process, first_node, kept, err);
 	if (r == 0 && process->knows_resident)
 		r = hl_columns_write(&hl_resident_columns, &writer, HL_SECTION_RESIDENT,
 				     process->resident, process->resident_count, err);
@@ -145,6 +162,29 @@ int hl_recording_write_process(int directory_fd, const struct hl_recording_proce
 		r = hl_container_writer_finish(&writer, false, err);
 	hl_container_writer_release(&writer);
 	return r;
+}
+
+int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
+			       struct hl_error *err)
+{
+	return write_process(directory_fd, process, 0, NULL, err);
+}
+
+int hl_recording_write_process_again(int directory_fd, const struct hl_recording_process *process,
+				     uint32_t first_node, struct hl_recording_kept *kept,
+				     struct hl_error *err)
+{
+	int r = write_process(directory_fd, process, first_node, kept, err);
+
+	if (r < 0)
+		hl_recording_kept_release(kept);
+	return r;
+}
+
+void hl_recording_kept_release(struct hl_recording_kept *kept)
+{
+	hl_kept_columns_release(&kept->nodes);
+	hl_kept_columns_release(&kept->values);
 }
 
 /* ---- the tree of stack nodes ---- */

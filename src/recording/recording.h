@@ -237,6 +237,18 @@ int hl_recording_write_meta(int directory_fd, const struct hl_recording *recordi
 int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
 			       struct hl_error *err);
 
+struct hl_recording_kept; /* kept.h */
+
+/*
+ * The same, of which only what has changed since the last time is compressed. nodes[0] of ${process} has the id ${first_node} + 1;
+ * the first ${first_node}, a multiple of HL_KEPT_ROWS, are those of the last time. After a failure nothing is kept.
+ */
+int hl_recording_write_process_again(int directory_fd, const struct hl_recording_process *process,
+				     uint32_t first_node, struct hl_recording_kept *kept,
+				     struct hl_error *err);
+
+void hl_recording_kept_release(struct hl_recording_kept *kept);
+
 /* A copy of ${words}, as `command` and `warnings` are: NULL-terminated, each text of its own; empty
  * for NULL. NULL when out of memory. */
 char **hl_recording_copy_words(char *const *words);

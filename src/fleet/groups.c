@@ -21,16 +21,15 @@ static struct hl_fleet_group *find_group(struct hl_fleet_groups *groups, const c
 	return &groups->all[groups->count - 1];
 }
 
-static void add(struct hl_fleet_group *group, uint64_t processes, const struct hl_fleet_sum *now,
-		const struct hl_fleet_sum *before)
+/* Adds what one session has at the end, ${inuse} bytes where it is ${alive}, and had, ${earlier} bytes, at the beginning. */
+static void add(struct hl_fleet_group *group, bool alive, int64_t inuse, int64_t earlier,
+		int64_t alloc)
 {
-	int64_t inuse = now ? now->inuse_bytes : 0, earlier = before ? before->inuse_bytes : 0;
-
-	group->processes += processes;
+	group->processes += alive;
 	group->inuse_bytes += inuse;
 	group->before_bytes += earlier;
 	group->growth_bytes += inuse - earlier;
-	group->alloc_bytes += now ? now->alloc_bytes : 0;
+	group->alloc_bytes += alloc;
 }
 
 static int by_growth(const void *left, const void *right)
@@ -55,30 +54,30 @@ int hl_fleet_groups_read(struct hl_fleet_store *store, const struct hl_fleet_sel
 			 enum hl_fleet_label label, const char *stacks, bool by_size,
 			 struct hl_fleet_groups *groups, struct hl_error *err)
 {
-	HL_CLEANUP(hl_fleet_sums_release) struct hl_fleet_sums now = {0}, before = {0};
-	struct hl_fleet_selection earlier = *selection;
+	HL_CLEANUP(hl_fleet_sums_release) struct hl_fleet_sums levels = {0}, changes = {0};
 
-	earlier.at_ms = selection->since_ms;
-	earlier.since_ms = 0;
 	*groups = (struct hl_fleet_groups){.total = {.name = "sum"}};
 	int r = hl_fleet_sessions_read(store, selection, &groups->sessions, err);
 	if (r == 0)
-		r = hl_fleet_sums_read(store, selection, "session", stacks, &now, err);
+		r = hl_fleet_levels_read(store, selection, stacks, &levels, err);
 	if (r == 0)
-		r = hl_fleet_sums_read(store, &earlier, "session", stacks, &before, err);
+		r = hl_fleet_changes_read(store, selection, stacks, &changes, err);
 	for (size_t i = 0; r == 0 && i < groups->sessions.count; i++) {
 		const struct hl_fleet_session *session = &groups->sessions.all[i];
-		const struct hl_fleet_sum *new = hl_fleet_sums_find(&now, session->session);
-		const struct hl_fleet_sum *old = hl_fleet_sums_find(&before, session->session);
+		const struct hl_fleet_sum *level = hl_fleet_sums_find(&levels, session->session);
+		const struct hl_fleet_sum *change = hl_fleet_sums_find(&changes, session->session);
 		bool alive = hl_fleet_session_is_alive(session, selection->at_ms);
-		if (!alive && !hl_fleet_session_is_alive(session, selection->since_ms) &&
-		    !(new &&new->alloc_bytes))
+		bool was_alive = hl_fleet_session_is_alive(session, selection->since_ms);
+		int64_t bytes = level ? level->inuse_bytes : 0;
+		int64_t alloc = change ? change->alloc_bytes : 0;
+		int64_t earlier = was_alive ? bytes - (change ? change->inuse_bytes : 0) : 0;
+		if (!alive && !was_alive && !alloc)
 			continue;
 		struct hl_fleet_group *group = find_group(groups, session->labels[label]);
 		if (!group)
 			return hl_error_set(err, -ENOMEM, "out of memory");
-		add(group, alive, new, old);
-		add(&groups->total, alive, new, old);
+		add(group, alive, alive ? bytes : 0, earlier, alloc);
+		add(&groups->total, alive, alive ? bytes : 0, earlier, alloc);
 	}
 	if (groups->count)
 		qsort(groups->all, groups->count, sizeof(*groups->all),

@@ -22,7 +22,7 @@ struct hl_fleet_groups {
 };
 
 /*
- * What the sessions of ${selection}, whose times are both set, have and had in use by ${label}; of ${stacks} alone, as in hl_fleet_sums_read(). Those
+ * What the sessions of ${selection}, whose times are both set, have and had in use by ${label}; of ${stacks} alone, as in hl_fleet_levels_read(). Those
  * that grew most come first, or, when ${by_size}, those that are largest. To be released in any case. As hl_fleet_ask().
  */
 int hl_fleet_groups_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,

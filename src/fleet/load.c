@@ -162,7 +162,7 @@ int hl_fleet_profile(const char *url, struct hl_profile **ret_profile, struct hl
 	for (size_t i = 0; r == 0 && i < sessions.count; i++)
 		alive += hl_fleet_session_is_alive(&sessions.all[i], selection.at_ms);
 	if (r == 0)
-		r = hl_fleet_sums_read(store, &selection, "stack", NULL, &sums, err);
+		r = hl_fleet_sums_read(store, &selection, &sums, err);
 	if (r == 0)
 		r = load(&(struct loader){.sums = &sums}, store, &selection, alive, ret_profile,
 			 err);

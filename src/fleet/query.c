@@ -67,29 +67,42 @@ static void put_sessions(struct statement *sql, const struct hl_fleet_selection 
 	putc(')', sql->out);
 }
 
+static bool chooses_all(const struct hl_fleet_selection *selection)
+{
+	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
+		if (selection->labels[i])
+			return false;
+	return true;
+}
+
 /* " WHERE ...": rows of the sessions and ${stacks} that are chosen, those after ${after_ms} where that is not 0. */
 static void put_rows(struct statement *sql, const struct hl_fleet_selection *selection,
 		     const char *stacks, int64_t after_ms)
 {
-	fputs(" WHERE ", sql->out);
-	put_sessions(sql, selection, false);
+	const char *word = " WHERE ";
+
+	if (!chooses_all(selection)) {
+		fputs(word, sql->out);
+		put_sessions(sql, selection, false);
+		word = " AND ";
+	}
 	if (after_ms) {
-		fputs(" AND ", sql->out);
+		fputs(word, sql->out);
 		hl_fleet_put_after(sql->store, sql->out, after_ms);
+		word = " AND ";
 	}
 	if (stacks)
-		fprintf(sql->out, " AND stack IN (%s)", stacks);
+		fprintf(sql->out, "%sstack IN (%s)", word, stacks);
 }
 
-/* "SELECT ${key} AS k, ... AS a, ... FROM ${table}": what was in use and allocated, each times a factor. */
-static void put_figures(struct statement *sql, const char *key, const char *inuse,
-			const char *alloc, const char *table)
+/* "SELECT stack AS k, ... AS a, ... FROM ${table}": what was in use and allocated, each times a factor. */
+static void put_figures(struct statement *sql, const char *inuse, const char *alloc,
+			const char *table)
 {
 	fprintf(sql->out,
-		"SELECT %s AS k, inuse_bytes * %s AS a, inuse_objects * %s AS b, alloc_bytes * %s "
-		"AS c, "
-		"alloc_objects * %s AS d FROM %s",
-		key, inuse, inuse, alloc, alloc, table);
+		"SELECT stack AS k, inuse_bytes * %s AS a, inuse_objects * %s AS b, "
+		"alloc_bytes * %s AS c, alloc_objects * %s AS d FROM %s",
+		inuse, inuse, alloc, alloc, table);
 }
 
 static int64_t number(const char *cell)
@@ -194,8 +207,7 @@ static char *factor_of(const struct hl_fleet_store *store,
 }
 
 int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
-		       const char *key, const char *stacks, struct hl_fleet_sums *sums,
-		       struct hl_error *err)
+		       struct hl_fleet_sums *sums, struct hl_error *err)
 {
 	int64_t at = selection->at_ms;
 	int64_t since = selection->since_ms < at ? selection->since_ms : at;
@@ -215,11 +227,11 @@ int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selec
 		return r;
 	/* What is in use at a moment is all that ever was, but for what changed later: old deltas need not be kept. */
 	fprintf(sql.out, "SELECT k, SUM(a), SUM(b), SUM(c), SUM(d) FROM (");
-	put_figures(&sql, key, now, since ? "0" : "1", "totals");
-	put_rows(&sql, selection, stacks, 0);
+	put_figures(&sql, now, since ? "0" : "1", "totals");
+	put_rows(&sql, selection, NULL, 0);
 	fputs(" UNION ALL ", sql.out);
-	put_figures(&sql, key, not_yet, allocated, "deltas");
-	put_rows(&sql, selection, stacks, since ? since : at);
+	put_figures(&sql, not_yet, allocated, "deltas");
+	put_rows(&sql, selection, NULL, since ? since : at);
 	fprintf(sql.out, ") GROUP BY k ORDER BY k");
 	return statement_ask(&sql, store, take_sum, sums, err);
 }
@@ -233,13 +245,27 @@ int hl_fleet_levels_read(struct hl_fleet_store *store, const struct hl_fleet_sel
 	int r = statement_begin(&sql, store, err);
 	if (r < 0)
 		return r;
-	fprintf(sql.out, "SELECT k, SUM(a), SUM(b), SUM(c), SUM(d) FROM (");
-	put_figures(&sql, "session", "1", "0", "totals");
+	fputs("SELECT k, SUM(a), 0, 0, 0 FROM (SELECT session AS k, inuse_bytes AS a FROM totals",
+	      sql.out);
 	put_rows(&sql, selection, stacks, 0);
-	fputs(" UNION ALL ", sql.out);
-	put_figures(&sql, "session", "-1", "0", "deltas");
+	fputs(" UNION ALL SELECT session AS k, -1 * inuse_bytes AS a FROM deltas", sql.out);
 	put_rows(&sql, selection, stacks, selection->at_ms);
-	fprintf(sql.out, ") GROUP BY k ORDER BY k");
+	fputs(") GROUP BY k ORDER BY k", sql.out);
+	return statement_ask(&sql, store, take_sum, sums, err);
+}
+
+int hl_fleet_changes_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			  const char *stacks, struct hl_fleet_sums *sums, struct hl_error *err)
+{
+	struct statement sql;
+
+	*sums = (struct hl_fleet_sums){0};
+	int r = statement_begin(&sql, store, err);
+	if (r < 0)
+		return r;
+	fputs("SELECT session AS k, SUM(inuse_bytes), 0, SUM(alloc_bytes), 0 FROM deltas", sql.out);
+	put_rows(&sql, selection, stacks, selection->since_ms);
+	fprintf(sql.out, " AND ms <= %" PRId64 " GROUP BY k ORDER BY k", selection->at_ms);
 	return statement_ask(&sql, store, take_sum, sums, err);
 }
 
@@ -306,9 +332,12 @@ int hl_fleet_stacks_ask(struct hl_fleet_store *store, const struct hl_fleet_sele
 	int r = statement_begin(&sql, store, err);
 	if (r < 0)
 		return r;
-	fprintf(sql.out,
-		"SELECT stack, MAX(frames) FROM stacks WHERE stack IN (SELECT stack FROM totals");
-	put_rows(&sql, selection, NULL, 0);
-	fprintf(sql.out, ") GROUP BY stack");
+	fputs("SELECT stack, MAX(frames) FROM stacks", sql.out);
+	if (!chooses_all(selection)) {
+		fputs(" WHERE stack IN (SELECT stack FROM totals", sql.out);
+		put_rows(&sql, selection, NULL, 0);
+		fputs(")", sql.out);
+	}
+	fputs(" GROUP BY stack", sql.out);
 	return statement_ask(&sql, store, take, context, err);
 }

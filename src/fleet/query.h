@@ -73,15 +73,19 @@ void hl_fleet_sums_release(struct hl_fleet_sums *sums);
 
 /*
  * What was in use at selection->at_ms (not 0) in the sessions that were watched then, and what all sessions allocated until
- * then: by ${key}, "stack" or "session"; of ${stacks}, a list "1, 2, 3", alone (NULL: of all). To be released in any case. As hl_fleet_ask().
+ * then: by stack. To be released in any case. As hl_fleet_ask().
  */
 int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
-		       const char *key, const char *stacks, struct hl_fleet_sums *sums,
-		       struct hl_error *err);
+		       struct hl_fleet_sums *sums, struct hl_error *err);
 
-/* The same of all sessions, by session: of one that ended before at_ms, what was in use when it did. Nothing that was allocated. */
+/* Bytes in use at at_ms of all sessions, by session: of one that ended before, those when it did. Of ${stacks}, a list "1, 2, 3", alone (NULL:
+ * of all). As hl_fleet_sums_read(). */
 int hl_fleet_levels_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
 			 const char *stacks, struct hl_fleet_sums *sums, struct hl_error *err);
+
+/* By how many bytes that changed between since_ms (not 0) and at_ms, and how many were allocated, by session. As hl_fleet_levels_read(). */
+int hl_fleet_changes_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
+			  const char *stacks, struct hl_fleet_sums *sums, struct hl_error *err);
 
 /* What changed in one session within one step of time. */
 struct hl_fleet_step {
@@ -94,7 +98,7 @@ struct hl_fleet_steps {
 	size_t count, capacity;
 };
 
-/* Between since_ms and at_ms, in any order; ${steps}->all is to be freed. As hl_fleet_sums_read(). */
+/* Between since_ms and at_ms, in any order; ${steps}->all is to be freed. As hl_fleet_levels_read(). */
 int hl_fleet_steps_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
 			int64_t step_ms, const char *stacks, struct hl_fleet_steps *steps,
 			struct hl_error *err);

@@ -40,7 +40,7 @@ struct hl_fleet_row {
 	int64_t alloc_bytes, alloc_objects;
 };
 
-/* A line for each frame, the root first, with cells separated by tabs: function, module, file and line, and where the function
+/* In UTF-8. A line for each frame, the root first, with cells separated by tabs: function, module, file and line, and where the function
  * begins: file ("": the same) and line; where the module is a runtime of scripts, "script" follows. */
 struct hl_fleet_stack {
 	int64_t stack;
@@ -54,7 +54,7 @@ struct hl_fleet_window {
 	int64_t ms;	  /* of the look that ended the window */
 	int64_t until_ms; /* without another look by then, nobody watches the process any more */
 	int64_t ended_ms; /* the process; 0: it had not */
-	const char *labels[HL_FLEET_LABEL_COUNT]; /* "" when unknown */
+	const char *labels[HL_FLEET_LABEL_COUNT]; /* in UTF-8; "" when unknown */
 	struct hl_fleet_stack *stacks;		  /* that were not in an earlier window */
 	struct hl_fleet_row *rows;		  /* of the stacks that changed */
 	size_t stack_count, stack_capacity, row_count, row_capacity;

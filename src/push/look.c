@@ -5,8 +5,10 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "base/utf8.h"
 
 #define XXH_INLINE_ALL
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
@@ -74,8 +76,15 @@ static int add_stack(struct hl_push_stacks *stacks, int64_t stack)
 
 static void put_name(FILE *out, const char *name)
 {
-	for (; *name; name++)
-		putc(*name == '\t' || *name == '\n' ? ' ' : *name, out);
+	for (int length; *name; name += length ? length : 1) {
+		length = hl_utf8_length(name);
+		if (!length)
+			fputs("\uFFFD", out);
+		else if (length == 1)
+			putc(iscntrl((unsigned char)*name) ? ' ' : *name, out);
+		else
+			fwrite(name, 1, (size_t)length, out);
+	}
 }
 
 /* A line of struct hl_fleet_stack. */
@@ -158,7 +167,7 @@ static int add_stacks(struct hl_push_session *session, size_t first, struct hl_p
 			return -ENOMEM;
 		r = HL_ARRAY_APPEND(window->stacks, window->stack_count, window->stack_capacity,
 				    (struct hl_fleet_stack){figures->stack, NULL});
-		put_frames(out, look->profile, &lines, figures->node);
+		put_frames(out, look->profile, &lines, session->now[i].node);
 		putc('\0', out);
 	}
 	if (out && fclose(out) != 0)
@@ -179,20 +188,36 @@ static int take_figures(struct hl_push_session *session, struct hl_profile *prof
 {
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		struct hl_profile_counters *counters = &profile->counters[i];
-		struct hl_push_figures *figures;
+		size_t index;
 		if (!hl_profile_counters_any(counters))
 			continue;
-		figures = hl_push_figures_add(session, stacks[i]);
-		if (!figures)
+		if (hl_push_figures_add(session, stacks[i], &index) < 0)
 			return -ENOMEM;
-		if (!figures->node)
-			figures->node = i;
-		figures->now[0] += counters->alloc_bytes - counters->free_bytes;
-		figures->now[1] += counters->alloc_objects - counters->free_objects;
-		figures->now[2] += counters->alloc_bytes;
-		figures->now[3] += counters->alloc_objects;
+		struct hl_push_now *now = &session->now[index];
+		if (!now->node)
+			now->node = i;
+		now->figures[0] += counters->alloc_bytes - counters->free_bytes;
+		now->figures[1] += counters->alloc_objects - counters->free_objects;
+		now->figures[2] += counters->alloc_bytes;
+		now->figures[3] += counters->alloc_objects;
 		*counters = (struct hl_profile_counters){0};
 	}
+	return 0;
+}
+
+/* From nodes of the profile to figures, so that the next look needs none. Stacks without figures are not known yet. */
+static int follow_nodes(struct hl_push_session *session, const struct hl_profile *profile,
+			const int64_t *stacks)
+{
+	HL_FREED uint32_t *figures = calloc(profile->node_count + 1, sizeof(*figures));
+
+	if (!figures)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < profile->node_count; i++)
+		figures[i] = hl_push_figures_find(session, stacks[i]);
+	for (size_t i = 1; session->nodes && i < session->node_count; i++)
+		session->nodes[i] =
+			session->nodes[i] < profile->node_count ? figures[session->nodes[i]] : 0;
 	return 0;
 }
 
@@ -203,9 +228,10 @@ static int64_t grown(int64_t before, int64_t now)
 }
 
 /* Adds the row of one stack, and makes its figures those that were taken. */
-static int add_row(struct hl_push_look *look, struct hl_push_figures *figures)
+static int add_row(struct hl_push_look *look, struct hl_push_figures *figures,
+		   const struct hl_push_now *looked)
 {
-	const int64_t *now = figures->now;
+	const int64_t *now = looked->figures;
 	const struct hl_fleet_row row = {
 		.stack = figures->stack,
 		.inuse_bytes = now[0] - figures->taken[0],
@@ -215,18 +241,35 @@ static int add_row(struct hl_push_look *look, struct hl_push_figures *figures)
 	};
 	struct hl_fleet_window *window = &look->window;
 
-	if (figures->node)
-		look->profile->counters[figures->node] = (struct hl_profile_counters){
+	if (looked->node)
+		look->profile->counters[looked->node] = (struct hl_profile_counters){
 			.alloc_bytes = row.alloc_bytes,
 			.alloc_objects = row.alloc_objects,
 			.free_bytes = row.alloc_bytes - now[0],
 			.free_objects = row.alloc_objects - now[1],
 		};
 	memcpy(figures->taken, now, sizeof(figures->taken));
-	memset(figures->now, 0, sizeof(figures->now));
 	return row.inuse_bytes || row.inuse_objects || row.alloc_bytes || row.alloc_objects
 		       ? HL_ARRAY_APPEND(window->rows, window->row_count, window->row_capacity, row)
 		       : 0;
+}
+
+/* Of a hundred processes only one is looked at at a time: what the others keep between looks counts. */
+static void keep_little(struct hl_push_session *session)
+{
+	struct hl_push_figures *fitting =
+		session->capacity > session->count
+			? realloc(session->figures, (session->count + 1) * sizeof(*fitting))
+			: NULL;
+
+	if (fitting) {
+		session->figures = fitting;
+		session->capacity = session->count + 1;
+	}
+	hl_index_release(&session->index);
+	free(session->now);
+	session->now = NULL;
+	session->now_count = session->now_capacity = 0;
 }
 
 int hl_push_session_look(struct hl_push_session *session, struct hl_profile *profile,
@@ -246,17 +289,20 @@ int hl_push_session_look(struct hl_push_session *session, struct hl_profile *pro
 	};
 	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
 		ret_look->window.labels[i] = session->labels[i];
-	if (profile)
+	int r = hl_push_figures_begin(session);
+	if (r == 0 && profile)
 		stacks = hl_push_number_stacks(profile);
-	int r = profile && !stacks ? -ENOMEM : 0;
+	if (profile && !stacks)
+		r = -ENOMEM;
 	if (r == 0 && profile)
 		r = take_figures(session, profile, stacks);
 	if (r == 0 && profile)
+		r = follow_nodes(session, profile, stacks);
+	if (r == 0 && profile)
 		r = add_stacks(session, known, told, ret_look);
-	for (size_t i = 0; r == 0 && i < session->count; i++) {
-		r = add_row(ret_look, &session->figures[i]);
-		session->figures[i].node = 0;
-	}
+	for (size_t i = 0; r == 0 && i < session->count; i++)
+		r = add_row(ret_look, &session->figures[i], &session->now[i]);
+	keep_little(session);
 	return r;
 }
 

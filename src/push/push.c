@@ -94,26 +94,32 @@ static void note_refused(struct hl_push *push, const struct hl_error *why)
 	forget_sessions(push);
 }
 
-/* Sends ${bytes}, which may be changed. 0 when that is done with, be it refused; -EAGAIN when it is to be kept. */
-static int send_bytes(struct hl_push *push, char *bytes, size_t size, bool repeated)
+/* What became of a window that was sent, ${r}. 0 when that is done with, be it refused; -EAGAIN when it is to be kept. */
+static int note_sent(struct hl_push *push, int r, const struct hl_error *why)
 {
-	struct hl_error why = {0};
-
-	int r = push->sink->kind->send(push->sink, bytes, size, repeated, &why);
 	if (r == -EAGAIN || r == -ENOMEM) {
 		char consequence[PATH_MAX + 64];
 		snprintf(consequence, sizeof(consequence),
 			 "what is pushed waits in '%s' until it can be sent",
 			 push->settings->spool);
-		note_away(push, &why, consequence);
+		note_away(push, why, consequence);
 		return -EAGAIN;
 	}
 	note_back(push);
 	if (r < 0)
-		note_refused(push, &why);
+		note_refused(push, why);
 	else
 		push->sent.windows++;
 	return 0;
+}
+
+/* Sends ${bytes}, which may be changed. As note_sent(). */
+static int send_bytes(struct hl_push *push, char *bytes, size_t size, bool repeated)
+{
+	struct hl_error why = {0};
+
+	int r = push->sink->kind->send(push->sink, bytes, size, repeated, &why);
+	return note_sent(push, r, &why);
 }
 
 static void empty_spool(struct hl_push *push)
@@ -151,21 +157,16 @@ static void keep(struct hl_push *push, const char *bytes, size_t size)
 		forget_sessions(push);
 }
 
-/* Nothing overtakes what waits. */
-static void deliver(struct hl_push *push, char *bytes, size_t size)
+static void send_or_keep(struct hl_push *push, char *bytes, size_t size)
 {
-	HL_FREED char *copy = NULL; /* to keep, for sending changes the other one */
+	char *copy = malloc(size + 1); /* to keep, for sending changes the other one */
 	int r = -EAGAIN;
 
-	if (push->away_ms || hl_push_spool_count(push->spool)) {
-		keep(push, bytes, size);
-		return;
-	}
-	copy = malloc(size + 1);
 	if (copy) {
 		memcpy(copy, bytes, size + 1);
 		r = send_bytes(push, copy, size, false);
 	}
+	free(copy);
 	if (r < 0)
 		keep(push, bytes, size);
 }
@@ -196,15 +197,24 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 	return r;
 }
 
-static int encode_and_deliver(struct hl_push *push, const struct hl_push_look *look)
+static int deliver(struct hl_push *push, const struct hl_push_look *look)
 {
 	int64_t from_ms =
 		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
+	/* Nothing overtakes what waits. */
+	bool waits = push->away_ms || hl_push_spool_count(push->spool);
 	HL_FREED char *bytes = NULL;
 	struct hl_error why = {0};
 	size_t size;
-	FILE *out = open_memstream(&bytes, &size);
 
+	if (!waits && push->sink->kind->send_look) {
+		int r = push->sink->kind->send_look(push->sink, look, &why);
+		if (note_sent(push, r, &why) == 0)
+			return 0;
+		waits = true;
+		why = (struct hl_error){0};
+	}
+	FILE *out = open_memstream(&bytes, &size);
 	if (!out)
 		return -ENOMEM;
 	int r = push->sink->kind->encode(push->sink, look, from_ms, out, &why);
@@ -212,13 +222,12 @@ static int encode_and_deliver(struct hl_push *push, const struct hl_push_look *l
 		return -ENOMEM;
 	if (r == -ENOMEM)
 		return r;
-	if (r < 0) {
+	if (r < 0)
 		note_refused(push, &why);
-		return 0;
-	}
-	push->sent.stacks += look->window.stack_count;
-	push->sent.rows += look->window.row_count;
-	deliver(push, bytes, size);
+	else if (waits)
+		keep(push, bytes, size);
+	else
+		send_or_keep(push, bytes, size);
 	return 0;
 }
 
@@ -269,7 +278,7 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 	r = hl_push_session_look(session, profile, &push->told, session->look_ms,
 				 push->settings->every_ms, ended, &look);
 	if (r == 0)
-		r = encode_and_deliver(push, &look);
+		r = deliver(push, &look);
 	*ret_done = ended || !session->is_seen;
 	return r;
 }

@@ -23,8 +23,8 @@ struct hl_push_settings {
 };
 
 struct hl_push_figures_sent {
-	uint64_t windows, stacks, rows; /* sent */
-	uint64_t dropped;		/* windows that never will be */
+	uint64_t windows;
+	uint64_t dropped; /* windows that never will be */
 };
 
 struct hl_push;

@@ -6,12 +6,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "base/utf8.h"
 #include "open/open.h"
 #include "process/process.h"
 #include "profile/filter.h"
 #include "recording/recording_files.h"
 
 #define XXH_INLINE_ALL
+#include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -40,8 +42,9 @@ void hl_push_session_forget(struct hl_push_session *session)
 {
 	session->is_known = false;
 	session->count = 0;
-	free(session->stacks);
-	session->stacks = NULL;
+	session->now_count = 0;
+	free(session->nodes);
+	session->nodes = NULL;
 	hl_index_release(&session->index);
 }
 
@@ -53,49 +56,78 @@ void hl_push_session_free(struct hl_push_session *session)
 	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
 		free(session->labels[i]);
 	free(session->figures);
+	free(session->now);
 	free(session->recording);
 	free(session);
 }
 
-struct hl_push_figures *hl_push_figures_find(const struct hl_push_session *session, int64_t stack)
+int hl_push_figures_begin(struct hl_push_session *session)
+{
+	if (HL_ARRAY_RESERVE(session->now, session->now_capacity, session->count) < 0)
+		return -ENOMEM;
+	if (session->now_count < session->count)
+		memset(&session->now[session->now_count], 0,
+		       (session->count - session->now_count) * sizeof(*session->now));
+	session->now_count = session->count;
+	return 0;
+}
+
+uint32_t hl_push_figures_find(const struct hl_push_session *session, int64_t stack)
 {
 	uint32_t hash = (uint32_t)stack, at = hash, id;
 
 	while ((id = hl_index_next(&session->index, hash, &at)))
 		if (session->figures[id - 1].stack == stack)
-			return &session->figures[id - 1];
-	return NULL;
+			return id;
+	return 0;
 }
 
-struct hl_push_figures *hl_push_figures_add(struct hl_push_session *session, int64_t stack)
+/* Looks that need no index have let it go. */
+static int complete_index(struct hl_push_session *session)
 {
-	struct hl_push_figures *known = hl_push_figures_find(session, stack);
+	int r = 0;
 
-	if (known)
-		return known;
-	if (HL_ARRAY_APPEND(session->figures, session->count, session->capacity,
-			    (struct hl_push_figures){.stack = stack}) < 0)
-		return NULL;
-	if (hl_index_add(&session->index, (uint32_t)stack, (uint32_t)session->count) < 0) {
-		session->count--;
-		return NULL;
+	for (size_t i = session->index.used; r == 0 && i < session->count; i++)
+		r = hl_index_add(&session->index, (uint32_t)session->figures[i].stack,
+				 (uint32_t)i + 1);
+	return r;
+}
+
+int hl_push_figures_add(struct hl_push_session *session, int64_t stack, size_t *ret_index)
+{
+	int r = complete_index(session);
+	uint32_t id = r == 0 ? hl_push_figures_find(session, stack) : 0;
+
+	if (r == 0 && !id) {
+		r = HL_ARRAY_APPEND(session->figures, session->count, session->capacity,
+				    (struct hl_push_figures){.stack = stack});
+		id = (uint32_t)session->count;
+		if (r == 0 && hl_push_figures_begin(session) < 0) {
+			session->count--;
+			r = -ENOMEM;
+		}
+		if (r == 0)
+			r = complete_index(session);
 	}
-	return &session->figures[session->count - 1];
+	if (r == 0)
+		*ret_index = id - 1;
+	return r;
 }
 
 int hl_push_session_add(struct hl_push_session *session, int64_t stack, const int64_t figures[4])
 {
-	struct hl_push_figures *known = hl_push_figures_add(session, stack);
+	size_t index;
 
-	if (!known)
-		return -ENOMEM;
-	memcpy(known->taken, figures, sizeof(known->taken));
-	return 0;
+	int r = hl_push_figures_add(session, stack, &index);
+	if (r == 0)
+		memcpy(session->figures[index].taken, figures,
+		       sizeof(session->figures[index].taken));
+	return r;
 }
 
 /* ---- labels ---- */
 
-/* Sets one; ${text} is as the process has it, any bytes. 0, -EINVAL with a sentence, or -ENOMEM. */
+/* Sets one, in UTF-8 and without control characters other than tabs and newlines; ${text} is as the process has it, any bytes. 0, -EINVAL with a sentence, or -ENOMEM. */
 static int set_label(struct hl_push_session *session, enum hl_fleet_label label, const char *text,
 		     struct hl_error *err)
 {
@@ -106,8 +138,13 @@ static int set_label(struct hl_push_session *session, enum hl_fleet_label label,
 			"%d; name it with --service or --version",
 			session->pid, hl_fleet_label_names[label], strlen(text),
 			HL_FLEET_LABEL_BYTES);
-	session->labels[label] = strdup(text);
-	return session->labels[label] ? 0 : -ENOMEM;
+	session->labels[label] = hl_utf8_clean(text);
+	if (!session->labels[label])
+		return -ENOMEM;
+	for (char *c = session->labels[label]; *c; c++)
+		if (iscntrl((unsigned char)*c) && *c != '\t' && *c != '\n')
+			*c = ' ';
+	return 0;
 }
 
 /* The build id of the executable in hexadecimal digits; "" when it is not known. */
@@ -193,67 +230,49 @@ static uint64_t written_ns(int fd)
 /* Sums up the values of ${process} by stack. -ESTALE when there are stacks that are not known. */
 static int add_values(struct hl_push_session *session, const struct hl_recording_process *process)
 {
-	if (process->node_count + (size_t)1 != session->stack_count)
+	if (process->node_count + (size_t)1 != session->node_count)
 		return -ESTALE;
-	for (size_t i = 0; i < session->count; i++)
-		memset(session->figures[i].now, 0, sizeof(session->figures[i].now));
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		const struct hl_recording_value *value = &process->values[i];
-		struct hl_push_figures *figures =
-			value->node < session->stack_count
-				? hl_push_figures_find(session, session->stacks[value->node])
-				: NULL;
+		uint32_t figures =
+			value->node < session->node_count ? session->nodes[value->node] : 0;
 		if (!figures)
 			return -ESTALE;
-		figures->now[0] += (int64_t)(value->alloc_bytes - value->free_bytes);
-		figures->now[1] += (int64_t)(value->alloc_objects - value->free_objects);
-		figures->now[2] += (int64_t)value->alloc_bytes;
-		figures->now[3] += (int64_t)value->alloc_objects;
+		int64_t *now = session->now[figures - 1].figures;
+		now[0] += (int64_t)(value->alloc_bytes - value->free_bytes);
+		now[1] += (int64_t)(value->alloc_objects - value->free_objects);
+		now[2] += (int64_t)value->alloc_bytes;
+		now[3] += (int64_t)value->alloc_objects;
 	}
 	return 0;
 }
 
-/* Takes the figures of known stacks alone. 0; -ESTALE when that is not enough. */
+/* Takes the figures of known stacks alone. 0; -ESTALE when that is not enough; -ENOMEM. */
 static int read_values(struct hl_push_session *session, bool *ret_ended)
 {
 	HL_CLEANUP(hl_recording_process_release) struct hl_recording_process process = {0};
 	HL_CLOSED int fd = open_file(session);
 	uint64_t saved_ns = written_ns(fd);
 
-	if (!session->stacks || !saved_ns)
+	if (!session->nodes || !saved_ns)
 		return -ESTALE;
+	session->now_count = 0;
+	if (hl_push_figures_begin(session) < 0)
+		return -ENOMEM;
 	if (saved_ns == session->saved_ns) {
 		for (size_t i = 0; i < session->count; i++)
-			memcpy(session->figures[i].now, session->figures[i].taken,
-			       sizeof(session->figures[i].now));
+			memcpy(session->now[i].figures, session->figures[i].taken,
+			       sizeof(session->now[i].figures));
 		*ret_ended = false;
 		return 0;
 	}
-	int r = hl_recording_read_process(fd, session->recording, &process, NULL);
+	int r = hl_recording_read_values(fd, session->recording, &process, NULL);
 	if (r == 0)
 		r = add_values(session, &process);
-	for (size_t i = 0; r < 0 && i < session->count; i++)
-		memset(session->figures[i].now, 0, sizeof(session->figures[i].now));
 	if (r < 0)
-		return -ESTALE;
+		return r == -ENOMEM ? r : -ESTALE;
 	session->saved_ns = saved_ns;
 	*ret_ended = process.complete;
-	return 0;
-}
-
-/* Notes the stacks of the recorder's own nodes, which are those ${nodes} of ${profile}, for read_values(). */
-static int note_stacks(struct hl_push_session *session, const struct hl_profile *profile,
-		       const uint32_t *nodes, size_t count)
-{
-	HL_FREED int64_t *numbers = hl_push_number_stacks(profile);
-
-	free(session->stacks);
-	session->stacks = count ? calloc(count, sizeof(*session->stacks)) : NULL;
-	session->stack_count = count;
-	if (!numbers || (count && !session->stacks))
-		return -ENOMEM;
-	for (size_t i = 1; i < count; i++)
-		session->stacks[i] = nodes[i] < profile->node_count ? numbers[nodes[i]] : 0;
 	return 0;
 }
 
@@ -278,11 +297,14 @@ static int read_profile(struct hl_push_session *session, struct hl_profile **ret
 	const struct hl_node_ids follow = {nodes, count};
 	if (r == 0)
 		r = hl_filter_apply(&filter, profile, nodes ? &follow : NULL, err);
-	if (r == 0)
-		r = note_stacks(session, profile, nodes, count);
-	if (r == 0)
-		*ret_profile = HL_TAKE(profile);
-	return r;
+	if (r < 0)
+		return r;
+	free(session->nodes);
+	session->nodes = HL_TAKE(nodes);
+	session->node_count = count;
+	session->now_count = 0;
+	*ret_profile = HL_TAKE(profile);
+	return hl_push_figures_begin(session);
 }
 
 int hl_push_session_read(struct hl_push_session *session, const struct hl_push_labels *given,
@@ -292,9 +314,10 @@ int hl_push_session_read(struct hl_push_session *session, const struct hl_push_l
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 
 	*ret_profile = NULL;
-	if (!wants_profile && read_values(session, ret_ended) == 0)
-		return 0;
-	int r = read_profile(session, &profile, err);
+	int r = wants_profile ? -ESTALE : read_values(session, ret_ended);
+	if (r != -ESTALE)
+		return r;
+	r = read_profile(session, &profile, err);
 	if (r < 0)
 		return r;
 	if (!session->id) {

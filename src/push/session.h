@@ -14,9 +14,14 @@
 
 struct hl_push_figures {
 	int64_t stack;
-	/* In use: bytes, objects; allocated: bytes, objects. As they were taken, and of the look at hand. */
-	int64_t taken[4], now[4];
-	uint32_t node; /* of the look's profile, which has `now`; 0: none */
+	/* In use: bytes, objects; allocated: bytes, objects. As they were taken last. */
+	int64_t taken[4];
+};
+
+/* The same of the look at hand. */
+struct hl_push_now {
+	int64_t figures[4];
+	uint32_t node; /* of the look's profile, which has them; 0: none */
 };
 
 struct hl_push_session {
@@ -30,10 +35,14 @@ struct hl_push_session {
 	bool is_seen;  /* when recorders were last looked for */
 	struct hl_push_figures *figures;
 	size_t count, capacity;
-	struct hl_index index; /* of figures by stack; ids are indices + 1 */
-	/* By the recorder's own ids of nodes, for as long as no new ones come; NULL: not known. */
-	int64_t *stacks;
-	size_t stack_count;
+	struct hl_index
+		index; /* of figures by stack, while a profile is looked at; ids are indices + 1 */
+	struct hl_push_now *now; /* of figures[i], during a look */
+	size_t now_count, now_capacity;
+	/* Indices + 1 of figures by the recorder's own ids of nodes, for as long as no new ones come; NULL: not known. What was just read
+	 * has nodes of the profile instead. */
+	uint32_t *nodes;
+	size_t node_count;
 	int64_t look_ms;   /* of the last look; 0: there was none */
 	uint64_t saved_ns; /* when what was read last was written, CLOCK_REALTIME */
 };
@@ -91,11 +100,14 @@ void hl_push_look_release(struct hl_push_look *look);
 
 /* ---- parts ---- */
 
-/* NULL if there are none. */
-struct hl_push_figures *hl_push_figures_find(const struct hl_push_session *session, int64_t stack);
+/* The index + 1 of the figures of ${stack}, once one was added in this look; 0: there are none. */
+uint32_t hl_push_figures_find(const struct hl_push_session *session, int64_t stack);
 
-/* The same, zero when they are new; NULL for want of memory. */
-struct hl_push_figures *hl_push_figures_add(struct hl_push_session *session, int64_t stack);
+/* The index of the figures of ${stack}, zero when they are new; with room in now[]. 0 or -ENOMEM. */
+int hl_push_figures_add(struct hl_push_session *session, int64_t stack, size_t *ret_index);
+
+/* Room in now[] for all figures, which are zero where they were not set before. 0 or -ENOMEM. */
+int hl_push_figures_begin(struct hl_push_session *session);
 
 /* The number of each node's stack, which is made of names alone: the same on every host and in every build. To be freed; NULL for want of memory. */
 int64_t *hl_push_number_stacks(const struct hl_profile *profile);

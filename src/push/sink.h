@@ -34,6 +34,10 @@ struct hl_push_sink_kind {
 	int (*send)(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
 		    struct hl_error *err);
 
+	/* Sends ${look} without encoding it first. As send(). NULL: it has to be encoded. */
+	int (*send_look)(struct hl_push_sink *sink, const struct hl_push_look *look,
+			 struct hl_error *err);
+
 	/* Tells ${session} what the sink has of it. As send(). NULL: it needs no figures from before. */
 	int (*recall)(struct hl_push_sink *sink, struct hl_push_session *session,
 		      struct hl_error *err);

@@ -33,6 +33,18 @@ static int store_encode(struct hl_push_sink *sink, const struct hl_push_look *lo
 	return 0;
 }
 
+static int insert(struct hl_push_sink *sink, const struct hl_fleet_window *window, bool repeated,
+		  struct hl_error *err)
+{
+	int r = hl_fleet_insert(store_of(sink), window, repeated, err);
+
+	if (r != -ENODATA)
+		return r;
+	*err = (struct hl_error){0};
+	r = hl_fleet_init(store_of(sink), 0, err);
+	return r == 0 ? hl_fleet_insert(store_of(sink), window, repeated, err) : r;
+}
+
 static int store_send(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
 		      struct hl_error *err)
 {
@@ -42,12 +54,13 @@ static int store_send(struct hl_push_sink *sink, char *bytes, size_t size, bool 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read a window from the spool: %s",
 				    r == -EBADMSG ? "it is damaged" : strerror(-r));
-	r = hl_fleet_insert(store_of(sink), &window, repeated, err);
-	if (r != -ENODATA)
-		return r;
-	*err = (struct hl_error){0};
-	r = hl_fleet_init(store_of(sink), 0, err);
-	return r == 0 ? hl_fleet_insert(store_of(sink), &window, repeated, err) : r;
+	return insert(sink, &window, repeated, err);
+}
+
+static int store_send_look(struct hl_push_sink *sink, const struct hl_push_look *look,
+			   struct hl_error *err)
+{
+	return insert(sink, &look->window, false, err);
 }
 
 static int take_figures(void *context, char **cells, size_t count)
@@ -81,6 +94,7 @@ static const struct hl_push_sink_kind kind = {
 	.free = store_free,
 	.encode = store_encode,
 	.send = store_send,
+	.send_look = store_send_look,
 	.recall = store_recall,
 };
 

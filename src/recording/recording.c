@@ -254,8 +254,7 @@ int hl_recording_read_meta(int fd, const char *path, struct hl_recording *record
 	return hl_recording_json_read(text, size, path, recording, err);
 }
 
-static int check_nodes_and_values(struct hl_recording_process *process, const char *path,
-				  struct hl_error *err)
+static int check_nodes(struct hl_recording_process *process, const char *path, struct hl_error *err)
 {
 	uint32_t count = process->node_count;
 
@@ -267,45 +266,78 @@ static int check_nodes_and_values(struct hl_recording_process *process, const ch
 	for (uint32_t i = 0; i < count; i++)
 		if (!hl_frame_key_is_valid(process->nodes[i].frame, process->module_count))
 			return damage(path, "a stack node names a module that is not there", err);
-	for (uint32_t i = 0; i < process->value_count; i++) {
-		const struct hl_recording_value *value = &process->values[i];
-		if (value->node == 0 || value->node > count)
-			return damage(path, "a value names a stack node that is not there", err);
-		if (value->thread >= process->thread_count)
-			return damage(path, "a value names a thread that is not there", err);
-	}
 	for (uint32_t i = 0; i < process->resident_count; i++)
 		if (process->resident[i].node == 0 || process->resident[i].node > count)
 			return damage(path, "a value names a stack node that is not there", err);
 	return 0;
 }
 
+static int check_values(const struct hl_recording_process *process, const char *path,
+			struct hl_error *err)
+{
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		if (value->node == 0 || value->node > process->node_count)
+			return damage(path, "a value names a stack node that is not there", err);
+		if (value->thread >= process->thread_count)
+			return damage(path, "a value names a thread that is not there", err);
+	}
+	return 0;
+}
+
+static int too_short(const char *path, struct hl_error *err)
+{
+	return damage(path, "a section is shorter than its rows", err);
+}
+
+/* What both ways of reading begin with: the description and the values. ${ret_container} is then open for more. */
+static int read_values(int fd, const char *path, struct hl_container *ret_container,
+		       struct hl_recording_process *process, struct hl_error *err)
+{
+	HL_FREED void *text = NULL;
+	size_t size, values = 0;
+
+	int r = hl_container_open(ret_container, fd, path, HL_KIND_PROCESS, err);
+	if (r == 0)
+		r = hl_container_load(ret_container, HL_SECTION_META, HL_META_BYTES_MAX, &text,
+				      &size, err);
+	if (r == 0)
+		r = hl_recording_json_read_process(text, size, path, process, err);
+	if (r == 0)
+		r = hl_columns_read(&hl_value_columns, ret_container, HL_SECTION_VALUES,
+				    process->value_count, 0, &process->values, &values, err);
+	if (r == 0 && values != process->value_count)
+		r = too_short(path, err);
+	return r;
+}
+
+int hl_recording_read_values(int fd, const char *path, struct hl_recording_process *process,
+			     struct hl_error *err)
+{
+	struct hl_container container;
+
+	int r = read_values(fd, path, &container, process, err);
+	return r < 0 ? r : check_values(process, path, err);
+}
+
 int hl_recording_read_process(int fd, const char *path, struct hl_recording_process *process,
 			      struct hl_error *err)
 {
 	struct hl_container container;
-	HL_FREED void *text = NULL;
-	size_t size, nodes = 0, values = 0, resident = 0;
+	size_t nodes = 0, resident = 0;
 
-	int r = hl_container_open(&container, fd, path, HL_KIND_PROCESS, err);
-	if (r == 0)
-		r = hl_container_load(&container, HL_SECTION_META, HL_META_BYTES_MAX, &text, &size,
-				      err);
-	if (r == 0)
-		r = hl_recording_json_read_process(text, size, path, process, err);
+	int r = read_values(fd, path, &container, process, err);
 	if (r == 0)
 		r = hl_columns_read(&hl_node_columns, &container, HL_SECTION_NODES,
 				    process->node_count, 0, &process->nodes, &nodes, err);
-	if (r == 0)
-		r = hl_columns_read(&hl_value_columns, &container, HL_SECTION_VALUES,
-				    process->value_count, 0, &process->values, &values, err);
 	if (r == 0 && process->knows_resident)
 		r = hl_columns_read(&hl_resident_columns, &container, HL_SECTION_RESIDENT,
 				    process->resident_count, 0, &process->resident, &resident, err);
-	if (r == 0 && (nodes != process->node_count || values != process->value_count ||
-		       resident != process->resident_count))
-		r = damage(path, "a section is shorter than its rows", err);
-	return r < 0 ? r : check_nodes_and_values(process, path, err);
+	if (r == 0 && (nodes != process->node_count || resident != process->resident_count))
+		r = too_short(path, err);
+	if (r == 0)
+		r = check_nodes(process, path, err);
+	return r < 0 ? r : check_values(process, path, err);
 }
 
 /* ---- reading the directory ---- */

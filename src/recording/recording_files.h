@@ -27,6 +27,10 @@ int hl_recording_read_meta(int fd, const char *path, struct hl_recording *record
 int hl_recording_read_process(int fd, const char *path, struct hl_recording_process *process,
 			      struct hl_error *err);
 
+/* The same without nodes and resident bytes: of a process whose nodes were read before, most of the work. */
+int hl_recording_read_values(int fd, const char *path, struct hl_recording_process *process,
+			     struct hl_error *err);
+
 #define HL_RECORDING_NODES_MAX	   ((UINT32_C(1) << 24) - 1)
 #define HL_RECORDING_VALUES_MAX	   (UINT32_C(1) << 26)
 #define HL_RECORDING_MODULES_MAX   16384u

@@ -17,6 +17,7 @@
 
 #define MS_PER_NS	1000000
 #define PAUSE_MOST_MS	60000 /* between attempts while the sink is away */
+#define FRESH_MS	3000  /* a collector saves for the first time before it answers */
 #define STATE_DIRECTORY "heapline"
 #define EVEN_MS		2000
 
@@ -335,13 +336,27 @@ static int meet_recorded(struct hl_push *push, bool *ret_any)
 	return r;
 }
 
-/* All processes of the one recording that were not looked at to their end. */
-static int meet_ended(struct hl_push *push, bool last)
+/* Whether something was written into the directory of the one recording a moment ago. */
+static bool is_fresh(const struct hl_push *push)
+{
+	struct stat recording;
+
+	return stat(push->settings->recording, &recording) == 0 &&
+	       now_ms() - (int64_t)recording.st_mtim.tv_sec * 1000 < FRESH_MS;
+}
+
+/* All processes of the one recording that were not looked at to their end. *${ret_any}: its collector may just not answer yet. */
+static int meet_ended(struct hl_push *push, bool last, bool *ret_any)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 	struct hl_error why = {0};
 
 	int r = hl_open_profile(push->settings->recording, NULL, &profile, &why);
+	bool is_complete = r == 0 && profile->complete;
+	if (!last && (r == 0 || r == -ENOENT) && !is_complete && is_fresh(push)) {
+		*ret_any = true;
+		return 0;
+	}
 	if (r < 0 && r != -ENOMEM) {
 		if (last || r != -ENOENT) /* else it has not begun */
 			say(push, "%s", why.text);
@@ -368,7 +383,7 @@ int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, stru
 		push->sessions[i]->is_seen = false;
 	int r = meet_recorded(push, ret_goes_on);
 	if (r == 0 && push->settings->recording && (last || !*ret_goes_on))
-		r = meet_ended(push, last);
+		r = meet_ended(push, last, ret_goes_on);
 	for (size_t i = 0; i < push->count; i++) {
 		struct hl_push_session *session = push->sessions[i];
 		bool done = false;

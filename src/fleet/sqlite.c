@@ -47,7 +47,8 @@ struct sqlite_store {
 };
 
 /*
- * Of who writes. A power cut may take the last windows, but damages nothing: what a store has of a process is asked before more is pushed.
+ * For a connection that writes. A power cut may take the last windows, but damages nothing: push asks what the store has of a process
+ * before it sends more.
  */
 static const char writing[] = "PRAGMA synchronous = NORMAL; PRAGMA cache_size = " CACHE_PAGES;
 

@@ -29,6 +29,16 @@ FLEET = os.path.join(harness.SOURCES, "../../docs/fleet.md")
 OFTEN = ("--every", "0.1")
 
 
+# In place of a pause, for busy machines and slow starts of python3.
+UNTIL_PUSHED = """\
+for attempt in $(seq 60); do
+	sleep 1
+	heapline fleet growth --db fleet.db --by version --since 1h 2>&1 | grep -A1 '^1[.]1  *1 .*MiB' | grep -q '^1[.]0  *1 ' &&
+		heapline fleet diff --db fleet.db --version 1.1 --against 1.0 2>&1 | grep -q render && break
+done
+"""
+
+
 class Backend(http.server.ThreadingHTTPServer):
     """Takes requests, or does what `mood` says: fail (status 500), refuse (400), cut, answer after taking (lose), hang."""
 
@@ -728,7 +738,7 @@ class Commands(PushCase):
     def test_the_walk_through_a_fleet_does_what_it_says(self):
         harness.need("python3")
         with open(FLEET, encoding="utf-8") as file:
-            blocks = blocks_of(file.read().replace("sleep 2\n", "sleep 6\n"))
+            blocks = blocks_of(file.read().replace("sleep 2\n", UNTIL_PUSHED))
         session = Session(self.directory)
         self.addCleanup(session.end)
         said = [session.run(block) for block in blocks]

@@ -82,7 +82,8 @@ class Advice(unittest.TestCase):
 
     def test_static_musl(self):
         found = self.advices([self.program("waits_musl_static")])
-        self.assertIn("found no heap of glibc", found["heap"])
+        self.assertIn("musl's mallocng", found["heap"])
+        self.assertIn("'heapline stacks -p", found["heap"])
 
     def test_32_bits(self):
         found = self.advices([self.program("waits_32")])

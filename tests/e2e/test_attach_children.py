@@ -254,8 +254,8 @@ class OfEnteredPrograms(Forking):
     def test_are_waited_for_when_asked(self):
         with self.recorded("forking_own_malloc", "--wait") as process:
             child = self.fork(process)
-            process.stdin.close()
             [target] = harness.children_of(process.pid)
+            process.stdin.close()  # its child becomes heapline's
             wait_until(lambda: not os.path.exists(f"/proc/{target}"), "the program's end")
             os.kill(child, signal.SIGUSR1)
             time.sleep(0.1)

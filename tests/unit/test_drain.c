@@ -92,7 +92,9 @@ static int setup(void **state)
 		begin_thread(lab, i);
 	assert_int_equal(make_temporary(lab->directory), 0);
 	lab->settings = (struct hl_drain_settings){
-		.view = {lab->region.header, lab->layout.region_bytes, &lab->layout, NULL, NULL},
+		.view = {.base = lab->region.header,
+			 .bytes = lab->layout.region_bytes,
+			 .layout = &lab->layout},
 		.executable = EXECUTABLE,
 		.pid = getpid(),
 		.sequence = PROCESS,

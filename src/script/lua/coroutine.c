@@ -97,11 +97,18 @@ static uint64_t block_at(const struct trial *trial, uint64_t address)
 	return block;
 }
 
-/* 5.1 has no caller among its arguments. */
-static int resume(const struct hl_lua_api *api, lua_state *coroutine, lua_state *from)
+/* 5.1 has no caller among its arguments. Registers that functions keep are cleared: what lua_resume() does not use
+ * must not have the coroutine by chance. */
+static __attribute__((noinline)) int resume(const struct hl_lua_api *api, lua_state *coroutine,
+					    lua_state *from)
 {
 	int results;
 
+	__asm__ volatile("xor %%ebx, %%ebx\n\txor %%r12d, %%r12d\n\txor %%r13d, %%r13d\n\t"
+			 "xor %%r14d, %%r14d\n\txor %%r15d, %%r15d"
+			 :
+			 :
+			 : "rbx", "r12", "r13", "r14", "r15", "cc");
 	if (api->version == HL_LUA_51)
 		return ((int (*)(lua_state *, int))api->resume)(coroutine, 0);
 	return ((int (*)(lua_state *, lua_state *, int, int *))api->resume)(coroutine, from, 0,

@@ -70,10 +70,9 @@ static void *run(void *argument)
 		if (atomic_load(&bell->is_over))
 			return NULL;
 		unsigned count = collect(bell, changes, bells);
-		if (count) {
-			wait_for_any(bells, count);
+		/* What is refused for good is looked at as often as a program that rings all the time. */
+		if (count && (wait_for_any(bells, count) >= 0 || errno == EAGAIN || errno == EINTR))
 			continue;
-		}
 		eventfd_write(bell->event_fd, 1);
 		/* A program that posts all the time costs no more than looking would. */
 		syscall(SYS_futex, &bell->changes, FUTEX_WAIT_PRIVATE, changes, &pause, NULL, 0);

@@ -494,6 +494,8 @@ static void on_event(struct hl_control *control, uint64_t cookie)
 		on_client(control, &control->clients[cookie - EVENT_CLIENT]);
 	} else if (cookie == EVENT_SNAPSHOT) {
 		end_snapshot(control);
+		/* A report that was asked for meanwhile has waited. */
+		read_mailboxes(control);
 	} else if (cookie == EVENT_TIMER) {
 		on_timer(control);
 	} else if (cookie == EVENT_BELL) {

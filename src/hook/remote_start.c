@@ -15,16 +15,16 @@
 /* Between the start of a program and its first instruction nothing waits for anybody. */
 #define PATIENCE_NS (5 * HL_NS_PER_SECOND)
 
-/* The dynamic linker may wait for a disk. */
-#define LOADING_PATIENCE_NS (120 * HL_NS_PER_SECOND)
+/* The dynamic linker may wait for a disk, and a constructor for anything. */
+#define LOADING_PATIENCE_NS (UINT64_C(86400) * HL_NS_PER_SECOND)
+
+#define CATCH_OPTIONS ((uintptr_t)(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD))
 
 #define TRAP_OPCODE UINT64_C(0xcc) /* int3 */
 
 int hl_remote_catch(pid_t child, struct hl_error *err)
 {
-	const uintptr_t options = PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
-
-	if (hl_remote_trace(PTRACE_SEIZE, child, 0, (const void *)options) == 0)
+	if (hl_remote_trace(PTRACE_SEIZE, child, 0, (const void *)CATCH_OPTIONS) == 0)
 		return 0;
 	return hl_error_set(err, -errno, "cannot stop process '%d' where it begins: %s", child,
 			    strerror(errno));
@@ -57,8 +57,41 @@ int hl_remote_await_start(struct hl_remote *remote)
 	return hl_remote_await_interrupt(remote, remote->pid, deadline);
 }
 
-/* Signals on the way are the program's. */
-static int await_breakpoint(const struct hl_remote *remote, uint64_t entry,
+/* Where a program begins, with a breakpoint on it. */
+struct entry {
+	uint64_t address, code;
+};
+
+static int set_breakpoint(const struct hl_remote *remote, struct entry *ret_entry)
+{
+	uint64_t address = hl_process_auxv(remote->pid, AT_ENTRY);
+
+	errno = 0;
+	uint64_t code = (uint64_t)hl_remote_trace(PTRACE_PEEKTEXT, remote->pid, address, NULL);
+	uint64_t with_trap = (code & ~UINT64_C(0xff)) | TRAP_OPCODE;
+	if (errno ||
+	    hl_remote_trace(PTRACE_POKETEXT, remote->pid, address, (const void *)with_trap) < 0)
+		return -errno;
+	*ret_entry = (struct entry){address, code};
+	return 0;
+}
+
+/* A child that a constructor forks has the breakpoint, too, and nobody there who waits for it. */
+static void free_child(const struct hl_remote *remote, const struct entry *entry)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+	unsigned long child;
+	int status;
+
+	if (hl_remote_trace(PTRACE_GETEVENTMSG, remote->pid, 0, &child) < 0 ||
+	    hl_remote_await(remote, (pid_t)child, deadline, &status) < 0)
+		return;
+	hl_remote_trace(PTRACE_POKETEXT, (pid_t)child, entry->address, (const void *)entry->code);
+	hl_remote_trace(PTRACE_DETACH, (pid_t)child, 0, NULL);
+}
+
+/* Signals on the way are the program's. It may have become another program, which has another entry. */
+static int await_breakpoint(const struct hl_remote *remote, struct entry *entry,
 			    struct user_regs_struct *ret_registers)
 {
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LOADING_PATIENCE_NS;
@@ -68,10 +101,14 @@ static int await_breakpoint(const struct hl_remote *remote, uint64_t entry,
 	for (;;) {
 		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
 		int r = hl_remote_await(remote, remote->pid, deadline, &status);
+		if (r == 0 && status >> 16 == PTRACE_EVENT_EXEC)
+			r = set_breakpoint(remote, entry);
+		else if (r == 0 && status >> 16 == PTRACE_EVENT_FORK)
+			free_child(remote, entry);
 		if (r == 0 && hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, ret_registers) < 0)
 			r = -ESRCH;
 		if (r < 0 || (!(status >> 16) && WSTOPSIG(status) == SIGTRAP &&
-			      ret_registers->rip == entry + 1))
+			      ret_registers->rip == entry->address + 1))
 			return r;
 		signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
 	}
@@ -79,20 +116,21 @@ static int await_breakpoint(const struct hl_remote *remote, uint64_t entry,
 
 int hl_remote_run_to_entry(struct hl_remote *remote)
 {
-	const uint64_t entry = hl_process_auxv(remote->pid, AT_ENTRY);
+	const uintptr_t with_forks = CATCH_OPTIONS | PTRACE_O_TRACEFORK;
 	struct user_regs_struct registers;
+	struct entry entry = {0};
 
-	errno = 0;
-	uint64_t code = (uint64_t)hl_remote_trace(PTRACE_PEEKTEXT, remote->pid, entry, NULL);
-	uint64_t with_trap = (code & ~UINT64_C(0xff)) | TRAP_OPCODE;
-	if (errno ||
-	    hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry, (const void *)with_trap) < 0)
-		return -errno;
-	int r = await_breakpoint(remote, entry, &registers);
+	int r = set_breakpoint(remote, &entry);
 	if (r < 0)
 		return r;
-	registers.rip = entry;
-	if (hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry, (const void *)code) < 0 ||
+	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)with_forks);
+	r = await_breakpoint(remote, &entry, &registers);
+	if (r < 0)
+		return r;
+	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)CATCH_OPTIONS);
+	registers.rip = entry.address;
+	if (hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry.address, (const void *)entry.code) <
+		    0 ||
 	    hl_remote_trace(PTRACE_SETREGS, remote->pid, 0, &registers) < 0)
 		return -errno;
 	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);

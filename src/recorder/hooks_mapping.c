@@ -166,6 +166,10 @@ HL_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
 	if (!thread)
 		return real_mremap(old, old_bytes, new_bytes, flags, wanted);
 	uint64_t bound = hl_mappings_next(&hl_recorder->mappings);
+	/* LuaJIT may move the stack that its frames are read from. */
+	hl_thread_set(thread, HL_RECORDING);
+	hl_event_look_ahead(thread, HL_CALLER, hl_event_locate(thread, HL_CALLER));
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	void *area = real_mremap(old, old_bytes, new_bytes, flags, wanted);
 	hl_thread_set(thread, HL_RECORDING);
 	if (area != MAP_FAILED) {
@@ -175,6 +179,7 @@ HL_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
 		hl_event_map(thread, (uint64_t)area, (uint64_t)area + page_up(new_bytes),
 			     HL_PSEUDO_MMAP, HL_CALLER);
 	}
+	hl_event_look_back(thread);
 	hl_thread_leave(thread);
 	return area;
 }

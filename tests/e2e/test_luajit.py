@@ -228,5 +228,53 @@ class Preloaded(harness.TestCase):
         self.assertLess(harness.report("top", recording, "--value", "peak")["total"]["peak_bytes"], 100000)
 
 
+# The stack of each coroutine grows until it is moved by mremap(), and the old one is gone.
+DEEP = """
+local function deep(n) if n == 0 then return 0 end return 1 + deep(n - 1) end
+io.write('ready\\n') io.flush()
+io.read()
+for i = 1, 5 do
+  local made = coroutine.create(function() return deep(60000) end)
+  local ok, said = coroutine.resume(made)
+  assert(not ok and said:find('stack overflow'), said)
+  collectgarbage()
+end
+io.write('done\\n') io.flush()
+io.read()
+"""
+
+
+class MovedStacks(attaching.TestCase):
+    """A state whose stack is being moved is not read."""
+
+    def test_with_mappings(self):
+        for option in "-jon", "-joff":
+            result = harness.run(harness.record_command(self.recording, [harness.need("luajit"), option, self.script()],
+                                                        options=["--mappings"]))
+            self.assertEqual(result.status, 0, result.stderr)
+
+    def test_with_layers(self):
+        luajit = subprocess.Popen([harness.need("luajit"), self.script()], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual(luajit.stdout.readline(), "ready\n")
+            with self.attached(luajit.pid, "--layers"):
+                luajit.stdin.write("go\n")
+                luajit.stdin.flush()
+                self.assertEqual(luajit.stdout.readline(), "done\n")
+                self.ctl(luajit.pid, "detach")
+            luajit.communicate("\n", timeout=harness.TIMEOUT_S)
+            self.assertEqual(luajit.returncode, 0)
+        finally:
+            luajit.kill()
+            luajit.wait()
+
+    def script(self):
+        path = self.path("deep.lua")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(DEEP)
+        return path
+
+
 if __name__ == "__main__":
     harness.main()

@@ -340,5 +340,56 @@ class Tutorial(attaching.TestCase):
             self.assertRegex(file.read(), r":0000000\w")
 
 
+# Runs its program once more, and forks a child that goes on to main().
+CONSTRUCTOR = """
+#include <stdlib.h>
+#include <unistd.h>
+pid_t child;
+__attribute__((constructor)) static void before(int count, char **words) {
+    (void)count;
+    if (!getenv("AGAIN")) {
+        setenv("AGAIN", "1", 1);
+        execv("/proc/self/exe", words);
+    }
+    child = fork();
+}
+"""
+
+# As skynet: an allocator beside malloc.
+BEGUN = """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern pid_t child;
+void *skynet_lalloc(void *block, size_t old, size_t size) { (void)old; return realloc(block, size); }
+int main(void) {
+    int status;
+    for (int i = 0; i < 100; i++)
+        if (!malloc(77)) return 1;
+    if (!child) return 7;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7 ? 3 : 1;
+}
+"""
+
+
+class Beginning(harness.TestCase):
+    """A program that is entered once its libraries are loaded goes on as it would, whatever they do on the way."""
+
+    def test_constructors_may_run_the_program_again_and_fork(self):
+        gcc = harness.need("gcc")
+        for name, text in (("begins.c", CONSTRUCTOR), ("main.c", BEGUN)):
+            with open(self.path(name), "w", encoding="ascii") as file:
+                file.write(text)
+        subprocess.run([gcc, "-shared", "-fPIC", "-o", self.path("libbegins.so"), self.path("begins.c")], check=True)
+        program = self.path("begins")
+        subprocess.run([gcc, "-rdynamic", "-o", program, self.path("main.c"), "-L", self.directory, "-lbegins",
+                        f"-Wl,-rpath,{self.directory}"], check=True)
+        recording = self.path("begins.hl")
+        result = harness.run(harness.record_command(recording, [program]))
+        self.assertEqual(result.status, 3, result.stderr)
+        total = harness.info(recording)["total"]
+        self.assertEqual((total["alloc_objects"], total["alloc_bytes"]), (100, 7700))
+
+
 if __name__ == "__main__":
     harness.main()

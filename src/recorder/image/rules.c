@@ -261,6 +261,7 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 	bool sampled = !hl_sample_passes(call->size);
 	struct hl_thread *thread = hl_thread_enter();
 	struct hl_registers const *caller = call->caller;
+	struct hl_cell *ahead = NULL;
 
 	if (HL_UNLIKELY(!thread))
 		return passes_nested(call);
@@ -269,12 +270,14 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 	struct taken taken = take(thread, call);
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
 	thread->saved = call->saved;
+	if (call->block && sampled)
+		hl_event_look_ahead(thread, caller, place);
 	if (HL_UNLIKELY(counts_layers)) {
+		ahead = thread->ahead; /* not for what is nested */
+		hl_event_look_back(thread);
 		thread->saved = NULL;
 		hl_thread_leave(thread);
 	} else {
-		if (call->block && sampled)
-			hl_event_look_ahead(thread, caller, place);
 		hl_thread_set(thread, HL_IN_ALLOCATOR);
 	}
 	uint64_t result = call_from(call, counts_layers);
@@ -282,6 +285,10 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 	if (HL_UNLIKELY(counts_layers)) {
 		thread = hl_thread_enter();
 		place = thread ? hl_event_locate(thread, caller) : NULL;
+		if (thread && call->block) {
+			thread->ahead = ahead;
+			thread->looked_ahead = true;
+		}
 	}
 	*ret_result = result;
 	if (HL_UNLIKELY(!thread))

@@ -62,7 +62,8 @@ HL_READS_STACK static bool look(void *context, const struct hl_saved_frame *fram
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
 		if (frame->at[k] && *frame->at[k] == trial->coroutine)
 			places |= UINT64_C(1) << k;
-	for (unsigned w = 1; w <= WORDS_MAX && frame->cfa - 8 * (uint64_t)w >= frame->sp; w++)
+	for (unsigned w = 1;
+	     frame->cfa && w <= WORDS_MAX && frame->cfa - 8 * (uint64_t)w >= frame->sp; w++)
 		if (((const uint64_t *)frame->cfa)[-(int)w] == trial->coroutine)
 			places |= WORD_BIT(w);
 	trial->places &= places;

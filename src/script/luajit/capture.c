@@ -57,15 +57,17 @@ static bool has_frame(uint64_t state, uint64_t vm)
 	return (lj_word(state, LJ_STATE_CFRAME) & ~(uint64_t)LJ_VM_FLAGS) == vm;
 }
 
-/* The number of the trace that ${state} runs; 0: it runs none. */
-static uint32_t running_trace(const struct hl_luajit *lj, uint64_t state)
+/* Whether ${state} runs a trace. Its number; 0: it is not known. */
+static bool runs_trace(const struct hl_luajit *lj, uint64_t state, uint32_t *ret_number)
 {
 	uint64_t global = lj_word(state, LJ_STATE_GLOBAL);
 	uint32_t number = lj_number(global, lj->vmstate_at);
-	bool is_on_trace = lj_word(global, lj->current_at) == state &&
-			   lj_word(global, lj->current_at + LJ_SLOT) && number - 1 < TRACES_MAX;
+	bool is_number = number - 1 < TRACES_MAX;
 
-	return is_on_trace ? number : 0;
+	*ret_number = is_number ? number : 0;
+	return (is_number || (int32_t)number == LJ_COLLECTING) &&
+	       lj_word(global, lj->current_at) == state &&
+	       lj_word(global, lj->current_at + LJ_SLOT);
 }
 
 /* ---- the VM frames of a native stack ---- */
@@ -81,12 +83,14 @@ HL_READS_STACK static bool is_vm(struct hl_luajit *lj, struct hl_walk *walk, uin
 HL_READS_STACK uint64_t hl_luajit_trace_frame(struct hl_luajit *lj, struct hl_walk *walk,
 					      uint64_t sp)
 {
+	uint32_t number;
+
 	for (uint64_t vm = sp + LJ_TRACE_SAVES; vm <= sp + LJ_TRACE_SAVES + LJ_TRACE_SPILLS_MAX;
 	     vm += 16) {
 		if (!is_vm(lj, walk, vm))
 			continue;
 		uint64_t state = *(const uint64_t *)(vm + LJ_VM_STATE);
-		if (has_frame(state, vm) && running_trace(lj, state))
+		if (has_frame(state, vm) && runs_trace(lj, state, &number))
 			return vm + LJ_VM_BYTES - sp;
 	}
 	return 0;
@@ -99,6 +103,7 @@ struct search {
 	uint64_t state; /* of the VM frame before */
 	struct hl_luajit_vm vms[VMS_MAX];
 	uint32_t count;
+	bool is_stale; /* a trace has another frame than the rule for it says */
 };
 
 static int32_t words_from(const struct search *search, uint64_t address)
@@ -111,11 +116,15 @@ HL_READS_STACK static bool keep_vm(void *context, const struct hl_saved_frame *f
 {
 	struct search *search = context;
 	struct hl_luajit *lj = search->lj;
-	bool is_trace =
-		!frame->function_start && !search->count && frame->cfa &&
-		hl_luajit_trace_frame(lj, search->walk, frame->sp) == frame->cfa - frame->sp;
+	uint64_t bytes = !frame->function_start && !search->count && frame->cfa
+				 ? hl_luajit_trace_frame(lj, search->walk, frame->sp)
+				 : 0;
+	bool is_trace = bytes && bytes == frame->cfa - frame->sp;
 	uint64_t vm = is_trace ? frame->cfa - LJ_VM_BYTES : frame->sp;
 
+	search->is_stale = bytes && !is_trace;
+	if (search->is_stale)
+		return false;
 	if (!is_trace && frame->pc - lj->vm_start >= lj->vm_end - lj->vm_start)
 		return true;
 	if (!frame->cfa || frame->cfa - LJ_VM_BYTES != vm || !is_vm(lj, search->walk, vm))
@@ -264,7 +273,7 @@ static inline __attribute__((always_inline)) struct hl_script_frame frame_of(uin
 /* The trace itself. Returns where the one began that was entered from the interpreter, as if it were the pc after it; 0: unknown. */
 static uint64_t put_trace(struct chain *chain, uint64_t global, uint32_t number)
 {
-	uint64_t trace = find_trace(chain->lj, global, number);
+	uint64_t trace = number ? find_trace(chain->lj, global, number) : 0;
 	struct hl_script_frame frame = {
 		.function = (uint64_t)&hl_luajit_trace,
 		.at = HL_LUAJIT_IS_TRACE | number,
@@ -402,8 +411,10 @@ HL_READS_STACK static bool walk_state(struct chain *chain, uint64_t state)
 	if (!chain->count && LJ_IS_COMPILING((int32_t)lj_number(global, chain->lj->vmstate_at)))
 		chain->native = &hl_luajit_compiler;
 	if (is_trace) {
+		uint32_t number;
+		runs_trace(chain->lj, state, &number);
 		base = lj_word(global, chain->lj->current_at + LJ_SLOT);
-		entry_pc = put_trace(chain, global, running_trace(chain->lj, state));
+		entry_pc = put_trace(chain, global, number);
 		entry_pc = entry_pc ? entry_pc : 1; /* in no code */
 	}
 	bool is_walked = walk_links(chain, state, base - LJ_SLOT, entry_pc);
@@ -433,6 +444,7 @@ static uint64_t state_of(struct hl_luajit *lj, const struct hl_script_caller *ca
 			 const struct hl_luajit_vm *vm)
 {
 	uint64_t address, state;
+	uint32_t number;
 
 	if (!load(caller->walk, caller, vm->return_at, &address) || address != vm->return_address ||
 	    !load(caller->walk, caller, vm->frame_at + LJ_VM_STATE / 8, &state))
@@ -440,7 +452,7 @@ static uint64_t state_of(struct hl_luajit *lj, const struct hl_script_caller *ca
 	if (!vm->is_trace)
 		return state;
 	uint64_t at = caller->registers->sp + (uint64_t)((int64_t)vm->frame_at * 8);
-	if (is_state(lj, state) && has_frame(state, at) && running_trace(lj, state))
+	if (is_state(lj, state) && has_frame(state, at) && runs_trace(lj, state, &number))
 		return state;
 	hl_rule_cache_invalidate(caller->unwind);
 	return 0;
@@ -517,6 +529,9 @@ static __attribute__((noinline)) uint32_t capture_new(struct hl_luajit *lj,
 
 	saved[HL_SAVED_RBP] = caller->registers->bp;
 	hl_saved_walk(caller->unwind, caller->walk, caller->registers, saved, keep_vm, &search);
+	/* Another trace is where one was that has been thrown away. */
+	if (search.is_stale)
+		hl_rule_cache_invalidate(caller->unwind);
 	if (cache)
 		keep_search(cache, &search, key);
 	return capture_vms(lj, caller, search.vms, search.count, frames, max, ret_truncated);

@@ -40,7 +40,8 @@ bool hl_luajit_describe(const struct hl_luajit *lj, const struct hl_script_frame
 
 	if (is_trace) {
 		uint32_t number = at & ~HL_LUAJIT_IS_TRACE;
-		name = hl_lua_numbered_name("trace ", number);
+		name = number ? hl_lua_numbered_name("trace ", number)
+			      : (struct hl_lua_text){"trace", 5};
 		bool is_known = proto != (uint64_t)&hl_luajit_trace;
 		at = is_known ? (uint32_t)((lj_word(frame->function, LJ_TRACE_PC) -
 					    lj_word(frame->function, LJ_TRACE_PROTO) -

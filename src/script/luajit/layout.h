@@ -72,6 +72,9 @@ enum {
 #define LJ_IS_BUILTIN UINT32_MAX
 
 /* States of the interpreter, which are negative: of what records a path, optimizes it, and makes the code. */
+/* A collection that a trace began has this in place of the trace's number. */
+#define LJ_COLLECTING (~2)
+
 #define LJ_IS_COMPILING(vmstate) (~(vmstate) >= 4 && ~(vmstate) <= 6)
 
 #define LJ_POINTER_MASK ((UINT64_C(1) << 47) - 1)

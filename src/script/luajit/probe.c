@@ -219,7 +219,7 @@ static void compare(struct probe *probe, const struct hl_script_caller *caller)
 	}
 	while (next < count && frames[next].function == (uint64_t)&hl_luajit_c)
 		next++;
-	probe->differences += next != count || !frames[count - 1].is_entry;
+	probe->differences += next != count || !count || !frames[count - 1].is_entry;
 }
 
 static void check(struct probe *probe, const struct hl_script_caller *caller)

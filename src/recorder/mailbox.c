@@ -58,6 +58,7 @@ int hl_mailbox_mark(struct hl_mailbox *mailbox, uint64_t time_ns, const char *te
 	struct hl_mark_slot *slot = claim(mailbox, &number);
 	if (!slot) {
 		atomic_fetch_add_explicit(&mailbox->refused_marks, 1, memory_order_relaxed);
+		ring(mailbox);
 		return -EAGAIN;
 	}
 	slot->time_ns = time_ns;

@@ -80,7 +80,7 @@ static int set_breakpoint(const struct hl_remote *remote, struct entry *ret_entr
 static void free_child(const struct hl_remote *remote, const struct entry *entry)
 {
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-	unsigned long child;
+	unsigned long child = 0;
 	int status;
 
 	if (hl_remote_trace(PTRACE_GETEVENTMSG, remote->pid, 0, &child) < 0 ||

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
 		    const struct hl_collector_settings *settings, struct hl_error *err)
@@ -131,6 +132,7 @@ static bool revive(struct hl_archive *archive)
 			archive->ended_files);
 	archive->ended_files = 0;
 	archive->revivals++;
+	archive->meta_is_stale = true;
 	return true;
 }
 
@@ -156,8 +158,10 @@ int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool
 		err = (struct hl_error){0};
 		r = hl_tracked_save(tracked, archive->directory.fd, last, &err);
 	}
-	if (r == 0 && last)
+	if (r == 0 && last) {
 		archive->ended_files++;
+		archive->meta_is_stale = true;
+	}
 	return note(archive, r, &err);
 }
 
@@ -177,4 +181,9 @@ int hl_archive_save_meta(struct hl_archive *archive, bool complete)
 	}
 	archive->meta_is_stale = r < 0;
 	return note(archive, r, &err);
+}
+
+int hl_archive_touch_meta(const struct hl_archive *archive)
+{
+	return utimensat(archive->directory.fd, HL_META_FILE, NULL, 0) < 0 ? -errno : 0;
 }

@@ -23,7 +23,7 @@ struct hl_archive {
 	uint64_t start_ns;
 	uint32_t ended_files;	 /* processes whose last save is in the directory */
 	uint32_t revivals;	 /* how often the directory had to be made again */
-	bool meta_is_stale;	 /* has a warning that is not on disk */
+	bool meta_is_stale;	 /* has what is not on disk */
 	struct hl_error failure; /* the last that happened; empty when none did */
 	bool is_failing;	 /* the last write failed */
 	void (*on_failure)(const char *sentence); /* see struct hl_collector_settings */
@@ -46,6 +46,9 @@ int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool
 
 /* Saves the meta data. ${complete}: the recording ends here; waits until all is on disk. */
 int hl_archive_save_meta(struct hl_archive *archive, bool complete);
+
+/* Where the meta data are as they were: sets the time of their file, by which readers find that processes were saved. 0 or a negative errno. */
+int hl_archive_touch_meta(const struct hl_archive *archive);
 
 /* Adds what the log of process ${pid} lacks to the recording. */
 void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,

@@ -815,7 +815,9 @@ static void on_timer(struct hl_collector *collector)
 	hl_archive_set_unrecorded(&collector->archive,
 				  hl_unrecorded_steady(&collector->unrecorded, collector->tracked),
 				  collector->unrecorded.refused);
-	if (save_changed(collector) || collector->archive.meta_is_stale)
+	bool any = save_changed(collector);
+	if (collector->archive.meta_is_stale ||
+	    (any && hl_archive_touch_meta(&collector->archive) < 0))
 		hl_archive_save_meta(&collector->archive, false);
 	/* Logs must not go on in a directory that has been deleted. */
 	if (collector->revivals_seen != collector->archive.revivals) {

@@ -2,100 +2,96 @@
 /* The columns of a packed recording; see pack_sections.h. */
 #include "pack/pack_sections.h"
 
-#define COLUMN(owner, member)                                                       \
-	{                                                                           \
-		offsetof(struct owner, member), sizeof(((struct owner *)0)->member) \
-	}
-
 #define COUNTER_COLUMNS(owner)                                                                  \
-	COLUMN(owner, counters.alloc_bytes), COLUMN(owner, counters.alloc_objects),             \
-		COLUMN(owner, counters.free_bytes), COLUMN(owner, counters.free_objects),       \
-		COLUMN(owner, counters.temporary_objects), COLUMN(owner, counters.slack_bytes), \
-		COLUMN(owner, counters.peak_bytes), COLUMN(owner, counters.peak_objects)
+	HL_COLUMN(owner, counters.alloc_bytes), HL_COLUMN(owner, counters.alloc_objects),       \
+		HL_COLUMN(owner, counters.free_bytes), HL_COLUMN(owner, counters.free_objects), \
+		HL_COLUMN(owner, counters.temporary_objects),                                   \
+		HL_COLUMN(owner, counters.slack_bytes), HL_COLUMN(owner, counters.peak_bytes),  \
+		HL_COLUMN(owner, counters.peak_objects)
 
 #define COUNTER_BYTES (8 * 8)
 
 static const struct hl_column process_columns[] = {
-	COLUMN(hl_profile_process, pid),
-	COLUMN(hl_profile_process, parent_pid),
-	COLUMN(hl_profile_process, sequence),
-	COLUMN(hl_profile_process, command),
-	COLUMN(hl_profile_process, executable),
-	COLUMN(hl_profile_process, end),
-	COLUMN(hl_profile_process, duration_ns),
-	COLUMN(hl_profile_process, complete),
-	COLUMN(hl_profile_process, own_malloc),
-	COLUMN(hl_profile_process, lost.events),
-	COLUMN(hl_profile_process, lost.bytes),
-	COLUMN(hl_profile_process, lost.truncated_stacks),
-	COLUMN(hl_profile_process, lost.incomplete_stacks),
-	COLUMN(hl_profile_process, lost.unmatched_frees),
-	COLUMN(hl_profile_process, lost.modules),
-	COLUMN(hl_profile_process, lost.unscanned_bytes),
+	HL_COLUMN(hl_profile_process, pid),
+	HL_COLUMN(hl_profile_process, parent_pid),
+	HL_COLUMN(hl_profile_process, sequence),
+	HL_COLUMN(hl_profile_process, command),
+	HL_COLUMN(hl_profile_process, executable),
+	HL_COLUMN(hl_profile_process, end),
+	HL_COLUMN(hl_profile_process, duration_ns),
+	HL_COLUMN(hl_profile_process, complete),
+	HL_COLUMN(hl_profile_process, own_malloc),
+	HL_COLUMN(hl_profile_process, lost.events),
+	HL_COLUMN(hl_profile_process, lost.bytes),
+	HL_COLUMN(hl_profile_process, lost.truncated_stacks),
+	HL_COLUMN(hl_profile_process, lost.incomplete_stacks),
+	HL_COLUMN(hl_profile_process, lost.unmatched_frees),
+	HL_COLUMN(hl_profile_process, lost.modules),
+	HL_COLUMN(hl_profile_process, lost.unscanned_bytes),
 };
 
 /* Of modules and processes, too: packed recordings of heapline 0.1 do not have these. */
 static const struct hl_column print_columns[] = {
-	COLUMN(hl_profile_module, print.bytes),
-	COLUMN(hl_profile_module, print.mtime_ns),
-	COLUMN(hl_profile_module, print.hash),
+	HL_COLUMN(hl_profile_module, print.bytes),
+	HL_COLUMN(hl_profile_module, print.mtime_ns),
+	HL_COLUMN(hl_profile_module, print.hash),
 };
 static const struct hl_column inherited_columns[] = {
-	COLUMN(hl_profile_process, lost.inherited_frees),
-	COLUMN(hl_profile_process, lost.damaged),
+	HL_COLUMN(hl_profile_process, lost.inherited_frees),
+	HL_COLUMN(hl_profile_process, lost.damaged),
 };
 
 static const struct hl_column thread_columns[] = {
-	COLUMN(hl_profile_thread, process),
-	COLUMN(hl_profile_thread, tid),
-	COLUMN(hl_profile_thread, name),
-	COLUMN(hl_profile_thread, earlier_threads),
+	HL_COLUMN(hl_profile_thread, process),
+	HL_COLUMN(hl_profile_thread, tid),
+	HL_COLUMN(hl_profile_thread, name),
+	HL_COLUMN(hl_profile_thread, earlier_threads),
 };
 
 static const struct hl_column module_columns[] = {
-	COLUMN(hl_profile_module, path),	   COLUMN(hl_profile_module, build_id),
-	COLUMN(hl_profile_module, build_id_bytes), COLUMN(hl_profile_module, used),
-	COLUMN(hl_profile_module, symbols),	   COLUMN(hl_profile_module, symbols_reason),
+	HL_COLUMN(hl_profile_module, path),	      HL_COLUMN(hl_profile_module, build_id),
+	HL_COLUMN(hl_profile_module, build_id_bytes), HL_COLUMN(hl_profile_module, used),
+	HL_COLUMN(hl_profile_module, symbols),	      HL_COLUMN(hl_profile_module, symbols_reason),
 };
 
 static const struct hl_column function_columns[] = {
-	COLUMN(hl_profile_function, name),
-	COLUMN(hl_profile_function, file),
-	COLUMN(hl_profile_function, line),
-	COLUMN(hl_profile_function, module),
+	HL_COLUMN(hl_profile_function, name),
+	HL_COLUMN(hl_profile_function, file),
+	HL_COLUMN(hl_profile_function, line),
+	HL_COLUMN(hl_profile_function, module),
 };
 
 static const struct hl_column frame_columns[] = {
-	COLUMN(hl_profile_frame, address), COLUMN(hl_profile_frame, function),
-	COLUMN(hl_profile_frame, file),	   COLUMN(hl_profile_frame, line),
-	COLUMN(hl_profile_frame, inlined),
+	HL_COLUMN(hl_profile_frame, address), HL_COLUMN(hl_profile_frame, function),
+	HL_COLUMN(hl_profile_frame, file),    HL_COLUMN(hl_profile_frame, line),
+	HL_COLUMN(hl_profile_frame, inlined),
 };
 
 static const struct hl_column script_columns[] = {
-	COLUMN(hl_profile_frame, part),
-	COLUMN(hl_profile_frame, provider),
+	HL_COLUMN(hl_profile_frame, part),
+	HL_COLUMN(hl_profile_frame, provider),
 };
 
 static const struct hl_column node_columns[] = {
-	COLUMN(hl_pack_node, depth),
-	COLUMN(hl_pack_node, frame),
+	HL_COLUMN(hl_pack_node, depth),
+	HL_COLUMN(hl_pack_node, frame),
 };
 
 static const struct hl_column row_columns[] = {
-	COLUMN(hl_profile_row, node),
-	COLUMN(hl_profile_row, thread),
+	HL_COLUMN(hl_profile_row, node),
+	HL_COLUMN(hl_profile_row, thread),
 	COUNTER_COLUMNS(hl_profile_row),
 };
 
 static const struct hl_column resident_columns[] = {
-	COLUMN(hl_profile_row, counters.resident_bytes),
-	COLUMN(hl_profile_row, counters.swapped_bytes),
+	HL_COLUMN(hl_profile_row, counters.resident_bytes),
+	HL_COLUMN(hl_profile_row, counters.swapped_bytes),
 };
 
 static const struct hl_column size_columns[] = {
-	COLUMN(hl_profile_size, node),
-	COLUMN(hl_profile_size, thread),
-	COLUMN(hl_profile_size, size_class),
+	HL_COLUMN(hl_profile_size, node),
+	HL_COLUMN(hl_profile_size, thread),
+	HL_COLUMN(hl_profile_size, size_class),
 	COUNTER_COLUMNS(hl_profile_size),
 };
 

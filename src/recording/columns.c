@@ -13,33 +13,29 @@
 /* Columns are compressed in pieces, which stay in the processor's cache. */
 #define PIECE_BYTES 32768
 
-#define COLUMN(owner, member)                                                       \
-	{                                                                           \
-		offsetof(struct owner, member), sizeof(((struct owner *)0)->member) \
-	}
-
 static const struct hl_column node_columns[] = {
-	COLUMN(hl_recording_node, frame),
-	COLUMN(hl_recording_node, parent),
+	HL_COLUMN(hl_recording_node, frame),
+	/* Most often the row before. */
+	{offsetof(struct hl_recording_node, parent), sizeof(uint32_t), true},
 };
 
 static const struct hl_column value_columns[] = {
-	COLUMN(hl_recording_value, node),
-	COLUMN(hl_recording_value, thread),
-	COLUMN(hl_recording_value, alloc_bytes),
-	COLUMN(hl_recording_value, alloc_objects),
-	COLUMN(hl_recording_value, free_bytes),
-	COLUMN(hl_recording_value, free_objects),
-	COLUMN(hl_recording_value, temporary_objects),
-	COLUMN(hl_recording_value, slack_bytes),
-	COLUMN(hl_recording_value, peak_bytes),
-	COLUMN(hl_recording_value, peak_objects),
+	HL_COLUMN(hl_recording_value, node),
+	HL_COLUMN(hl_recording_value, thread),
+	HL_COLUMN(hl_recording_value, alloc_bytes),
+	HL_COLUMN(hl_recording_value, alloc_objects),
+	HL_COLUMN(hl_recording_value, free_bytes),
+	HL_COLUMN(hl_recording_value, free_objects),
+	HL_COLUMN(hl_recording_value, temporary_objects),
+	HL_COLUMN(hl_recording_value, slack_bytes),
+	HL_COLUMN(hl_recording_value, peak_bytes),
+	HL_COLUMN(hl_recording_value, peak_objects),
 };
 
 static const struct hl_column resident_columns[] = {
-	COLUMN(hl_recording_resident, node),
-	COLUMN(hl_recording_resident, resident_bytes),
-	COLUMN(hl_recording_resident, swapped_bytes),
+	HL_COLUMN(hl_recording_resident, node),
+	HL_COLUMN(hl_recording_resident, resident_bytes),
+	HL_COLUMN(hl_recording_resident, swapped_bytes),
 };
 
 const struct hl_columns hl_node_columns = {node_columns, HL_COUNT_OF(node_columns),
@@ -71,21 +67,44 @@ static void copy_column(char *out, size_t out_step, const char *in, size_t in_st
 		copy_strided(out, out_step, in, in_step, size, rows);
 }
 
+/* Takes ${rows} numbers, ${step} bytes apart, from those of their rows; twice is as not at all. */
+static void subtract_from_rows(void *numbers, size_t step, size_t first, size_t rows)
+{
+	for (size_t i = 0; i < rows; i++) {
+		char *at = (char *)numbers + i * step;
+		uint32_t number;
+		memcpy(&number, at, sizeof(number));
+		number = (uint32_t)(first + i + 1) - number;
+		memcpy(at, &number, sizeof(number));
+	}
+}
+
+uint32_t hl_columns_flags(const struct hl_columns *columns)
+{
+	uint32_t flags = HL_SECTION_ZSTD;
+
+	for (size_t c = 0; c < columns->count; c++)
+		flags |= columns->columns[c].is_relative ? HL_SECTION_RELATIVE : 0;
+	return flags;
+}
+
 void hl_columns_split(const struct hl_columns *columns, size_t column, const void *structs,
-		      size_t rows, void *ret_bytes)
+		      size_t first, size_t rows, void *ret_bytes)
 {
 	const struct hl_column *chosen = &columns->columns[column];
 
 	copy_column(ret_bytes, chosen->size, (const char *)structs + chosen->offset,
 		    columns->struct_bytes, chosen->size, rows);
+	if (chosen->is_relative)
+		subtract_from_rows(ret_bytes, chosen->size, first, rows);
 }
 
 int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
 		     uint32_t type, const void *structs, size_t rows, struct hl_error *err)
 {
 	char piece[PIECE_BYTES];
-	int r = hl_container_writer_begin(writer, type, HL_SECTION_ZSTD, rows * columns->row_bytes,
-					  err);
+	int r = hl_container_writer_begin(writer, type, hl_columns_flags(columns),
+					  rows * columns->row_bytes, err);
 
 	for (size_t c = 0; c < columns->count; c++) {
 		const struct hl_column *column = &columns->columns[c];
@@ -93,7 +112,7 @@ int hl_columns_write(const struct hl_columns *columns, struct hl_container_write
 		for (size_t row = 0; r == 0 && row < rows; row += count) {
 			const char *in = (const char *)structs + row * columns->struct_bytes;
 			count = rows - row < most ? rows - row : most;
-			hl_columns_split(columns, c, in, count, piece);
+			hl_columns_split(columns, c, in, row, count, piece);
 			r = hl_container_writer_append(writer, piece, count * column->size, err);
 		}
 	}
@@ -147,7 +166,14 @@ int hl_columns_read(const struct hl_columns *columns, const struct hl_container 
 	char *structs = calloc(first + rows + 1, columns->struct_bytes);
 	if (!structs)
 		return hl_error_set(err, -ENOMEM, "cannot read '%s': out of memory", path);
-	hl_columns_join(columns, bytes, rows, structs + first * columns->struct_bytes);
+	structs += first * columns->struct_bytes;
+	hl_columns_join(columns, bytes, rows, structs);
+	for (size_t c = 0; c < columns->count; c++)
+		if (columns->columns[c].is_relative &&
+		    hl_container_flags(container, type) & HL_SECTION_RELATIVE)
+			subtract_from_rows(structs + columns->columns[c].offset,
+					   columns->struct_bytes, 0, rows);
+	structs -= first * columns->struct_bytes;
 	memcpy(ret_structs, &structs, sizeof(structs)); /* the pointer's own type is not known */
 	*ret_count = first + rows;
 	return 0;

@@ -30,6 +30,8 @@ static const uint8_t container_magic[8] = {'H', 'E', 'A', 'P', 'L', 'I', 'N', 'E
  */
 #define ZSTD_RATIO_MAX 32768u
 
+#define DAMAGED "a checksum does not match: the file is damaged"
+
 /* Formats change seldom: a larger version is damage. */
 #define VERSION_PLAUSIBLE 1000u
 
@@ -165,9 +167,9 @@ int hl_container_writer_begin(struct hl_container_writer *writer, uint32_t type,
 }
 
 int hl_container_writer_begin_frames(struct hl_container_writer *writer, uint32_t type,
-				     struct hl_error *err)
+				     uint32_t flags, struct hl_error *err)
 {
-	int r = begin_section(writer, type, HL_SECTION_ZSTD, err);
+	int r = begin_section(writer, type, flags, err);
 
 	writer->takes_frames = true;
 	return r;
@@ -369,7 +371,7 @@ static int check_section(const struct hl_container *container, const struct hl_s
 		done += size;
 	}
 	if (XXH3_64bits_digest(state) != entry->hash)
-		return damage(container, "a checksum does not match: the file is damaged", err);
+		return damage(container, DAMAGED, err);
 	return 0;
 }
 
@@ -402,8 +404,8 @@ bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind)
 	return found == kind;
 }
 
-int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
-		      struct hl_error *err)
+int hl_container_open_some(struct hl_container *container, int fd, const char *path, uint32_t kind,
+			   struct hl_error *err)
 {
 	*container = (struct hl_container){.fd = fd, .path = path};
 	struct stat status;
@@ -419,8 +421,17 @@ int hl_container_open(struct hl_container *container, int fd, const char *path, 
 			     sizeof(container->header), err);
 	if (r == 0)
 		r = check_table(container, (uint64_t)status.st_size, err);
+	return r;
+}
+
+int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
+		      struct hl_error *err)
+{
+	int r = hl_container_open_some(container, fd, path, kind, err);
+
 	if (r == 0)
 		r = check_sections(container, err);
+	container->is_checked = r == 0;
 	return r;
 }
 
@@ -442,7 +453,7 @@ static const struct hl_section_entry *find_section(const struct hl_container *co
 static int check_size(const struct hl_container *container, const struct hl_section_entry *entry,
 		      size_t max_bytes, struct hl_error *err)
 {
-	if (entry->flags & ~(uint32_t)HL_SECTION_ZSTD)
+	if (entry->flags & ~(uint32_t)(HL_SECTION_ZSTD | HL_SECTION_RELATIVE))
 		return damage(container, "a section is stored in an unknown way", err);
 	bool compressed = entry->flags & HL_SECTION_ZSTD;
 	if (!compressed && entry->raw_bytes != entry->stored_bytes)
@@ -471,6 +482,8 @@ int hl_container_load(const struct hl_container *container, uint32_t type, size_
 	r = read_all(container, stored, entry->stored_bytes, position, err);
 	if (r < 0)
 		return r;
+	if (!container->is_checked && XXH3_64bits(stored, entry->stored_bytes) != entry->hash)
+		return damage(container, DAMAGED, err);
 	if (entry->flags & HL_SECTION_ZSTD) {
 		raw = malloc(entry->raw_bytes + 1);
 		if (!raw)
@@ -485,6 +498,14 @@ int hl_container_load(const struct hl_container *container, uint32_t type, size_
 	*ret_bytes = HL_TAKE(raw);
 	*ret_size = entry->raw_bytes;
 	return 0;
+}
+
+uint32_t hl_container_flags(const struct hl_container *container, uint32_t type)
+{
+	uint64_t position;
+	const struct hl_section_entry *entry = find_section(container, type, &position);
+
+	return entry ? entry->flags : 0;
 }
 
 bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,

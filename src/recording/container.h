@@ -33,6 +33,7 @@ enum hl_section_flag {
 	HL_SECTION_ZSTD = 1 << 0,
 	HL_SECTION_HASHED_WITHIN = 1 << 1, /* its content is under hashes of its own: damage in it
 					      does not make the file unreadable */
+	HL_SECTION_RELATIVE = 1 << 2,	   /* see struct hl_column */
 };
 
 struct hl_section_entry {
@@ -96,7 +97,7 @@ int hl_container_writer_end(struct hl_container_writer *writer, struct hl_error 
 /* The same for a section that consists of zstd frames which the caller has: begin, append any number of
  * times ${stored_bytes} that hold ${raw_bytes}, _end(). */
 int hl_container_writer_begin_frames(struct hl_container_writer *writer, uint32_t type,
-				     struct hl_error *err);
+				     uint32_t flags, struct hl_error *err);
 int hl_container_writer_append_frames(struct hl_container_writer *writer, const void *stored,
 				      size_t stored_bytes, size_t raw_bytes, struct hl_error *err);
 
@@ -114,6 +115,7 @@ void hl_container_writer_release(struct hl_container_writer *writer);
 struct hl_container {
 	int fd;		  /* the caller's */
 	const char *path; /* for messages; the caller's */
+	bool is_checked;  /* its sections were; else each is when it is loaded */
 	struct hl_container_header header;
 	struct hl_section_entry table[HL_CONTAINER_SECTIONS_MAX];
 };
@@ -126,12 +128,19 @@ bool hl_container_detect(const uint8_t *bytes, size_t size, uint32_t kind);
 int hl_container_open(struct hl_container *container, int fd, const char *path, uint32_t kind,
 		      struct hl_error *err);
 
+/* The same for a caller that needs a few sections: each is checked when it is loaded. */
+int hl_container_open_some(struct hl_container *container, int fd, const char *path, uint32_t kind,
+			   struct hl_error *err);
+
 /*
  * Loads the first section of ${type} into memory that the caller frees; a NUL byte follows the
  * content. More than ${max_bytes} is refused before anything is allocated.
  */
 int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
 		      void **ret_bytes, size_t *ret_size, struct hl_error *err);
+
+/* The flags of the first section of ${type}; 0 if there is none. */
+uint32_t hl_container_flags(const struct hl_container *container, uint32_t type);
 
 /* Where the first section of ${type} lies in the file, and its size there; false if there is none. */
 bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,
@@ -143,7 +152,14 @@ bool hl_container_locate(const struct hl_container *container, uint32_t type, ui
 struct hl_column {
 	size_t offset;
 	size_t size;
+	/* A u32 that is stored as the number of its row, from 1 on, less itself; in sections without HL_SECTION_RELATIVE, which are older, as it is. */
+	bool is_relative;
 };
+
+#define HL_COLUMN(owner, member)                                                           \
+	{                                                                                  \
+		offsetof(struct owner, member), sizeof(((struct owner *)0)->member), false \
+	}
 
 struct hl_columns {
 	const struct hl_column *columns;
@@ -161,9 +177,12 @@ extern const struct hl_columns hl_resident_columns; /* struct hl_recording_resid
 int hl_columns_write(const struct hl_columns *columns, struct hl_container_writer *writer,
 		     uint32_t type, const void *structs, size_t rows, struct hl_error *err);
 
-/* Copies column ${column} of ${rows} structs to ${ret_bytes}, one value after another. */
+/* HL_SECTION_ZSTD, and what else the columns need. */
+uint32_t hl_columns_flags(const struct hl_columns *columns);
+
+/* Copies column ${column} of ${rows} structs, of which the first is row ${first}, to ${ret_bytes}, one value after another, as it is stored. */
 void hl_columns_split(const struct hl_columns *columns, size_t column, const void *structs,
-		      size_t rows, void *ret_bytes);
+		      size_t first, size_t rows, void *ret_bytes);
 
 /*
  * Loads a section of at most ${rows_max} rows into an array that the caller frees, the pointer at

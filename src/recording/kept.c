@@ -71,7 +71,7 @@ static int refresh(struct hl_kept_columns *kept, const struct hl_columns *column
 			struct hl_kept_piece *piece =
 				&kept->pieces[row / HL_KEPT_ROWS * columns->count + c];
 			size_t size = count * columns->columns[c].size;
-			hl_columns_split(columns, c, in, count, raw);
+			hl_columns_split(columns, c, in, row, count, raw);
 			uint64_t hash = XXH3_64bits(raw, size);
 			if (!piece->stored || piece->hash != hash || piece->raw_bytes != size)
 				r = compress(piece, &context, level, raw, size, hash);
@@ -114,7 +114,7 @@ int hl_kept_columns_write(struct hl_kept_columns *kept, const struct hl_columns 
 	if (set_count(kept, pieces * columns->count) < 0 ||
 	    refresh(kept, columns, writer->compression_level, structs, first, rows) < 0)
 		return out_of_memory(writer, err);
-	int r = hl_container_writer_begin_frames(writer, type, err);
+	int r = hl_container_writer_begin_frames(writer, type, hl_columns_flags(columns), err);
 	for (size_t c = 0; r == 0 && c < columns->count; c++)
 		r = write_column(kept, c, columns->count, writer, err);
 	return r < 0 ? r : hl_container_writer_end(writer, err);

@@ -290,21 +290,18 @@ static int too_short(const char *path, struct hl_error *err)
 	return damage(path, "a section is shorter than its rows", err);
 }
 
-/* What both ways of reading begin with: the description and the values. ${ret_container} is then open for more. */
-static int read_values(int fd, const char *path, struct hl_container *ret_container,
+/* What both ways of reading begin with: the description and the values of ${container}. */
+static int read_values(const struct hl_container *container, const char *path,
 		       struct hl_recording_process *process, struct hl_error *err)
 {
 	HL_FREED void *text = NULL;
 	size_t size, values = 0;
 
-	int r = hl_container_open(ret_container, fd, path, HL_KIND_PROCESS, err);
-	if (r == 0)
-		r = hl_container_load(ret_container, HL_SECTION_META, HL_META_BYTES_MAX, &text,
-				      &size, err);
+	int r = hl_container_load(container, HL_SECTION_META, HL_META_BYTES_MAX, &text, &size, err);
 	if (r == 0)
 		r = hl_recording_json_read_process(text, size, path, process, err);
 	if (r == 0)
-		r = hl_columns_read(&hl_value_columns, ret_container, HL_SECTION_VALUES,
+		r = hl_columns_read(&hl_value_columns, container, HL_SECTION_VALUES,
 				    process->value_count, 0, &process->values, &values, err);
 	if (r == 0 && values != process->value_count)
 		r = too_short(path, err);
@@ -316,7 +313,9 @@ int hl_recording_read_values(int fd, const char *path, struct hl_recording_proce
 {
 	struct hl_container container;
 
-	int r = read_values(fd, path, &container, process, err);
+	int r = hl_container_open_some(&container, fd, path, HL_KIND_PROCESS, err);
+	if (r == 0)
+		r = read_values(&container, path, process, err);
 	return r < 0 ? r : check_values(process, path, err);
 }
 
@@ -326,7 +325,9 @@ int hl_recording_read_process(int fd, const char *path, struct hl_recording_proc
 	struct hl_container container;
 	size_t nodes = 0, resident = 0;
 
-	int r = read_values(fd, path, &container, process, err);
+	int r = hl_container_open(&container, fd, path, HL_KIND_PROCESS, err);
+	if (r == 0)
+		r = read_values(&container, path, process, err);
 	if (r == 0)
 		r = hl_columns_read(&hl_node_columns, &container, HL_SECTION_NODES,
 				    process->node_count, 0, &process->nodes, &nodes, err);
@@ -498,6 +499,18 @@ bool hl_recording_is_there(const char *path)
 	return asprintf(&meta, "%s/" HL_META_FILE, path) >= 0 && access(meta, F_OK) == 0;
 }
 
+/* While it goes on, the meta data are not written at each save: it lasted until the last save of a process. */
+static void lengthen(struct hl_recording *recording)
+{
+	for (uint32_t i = 0; i < recording->process_count; i++) {
+		const struct hl_recording_process *process = &recording->processes[i];
+		uint64_t after_ns = process->start_realtime_ns - recording->start_realtime_ns;
+		if (process->start_realtime_ns >= recording->start_realtime_ns &&
+		    after_ns + process->duration_ns > recording->duration_ns)
+			recording->duration_ns = after_ns + process->duration_ns;
+	}
+}
+
 int hl_recording_open(const char *path, struct hl_recording **ret_recording, struct hl_error *err)
 {
 	DIR *directory = opendir(path);
@@ -520,6 +533,8 @@ int hl_recording_open(const char *path, struct hl_recording **ret_recording, str
 		return r;
 	}
 	recording->running = running && !recording->complete;
+	if (!recording->complete && !recording->snapshot)
+		lengthen(recording);
 	*ret_recording = recording;
 	return 0;
 }

@@ -31,21 +31,16 @@ struct stored_frame {
 	uint32_t inlined;
 };
 
-#define COLUMN(owner, member)                                                       \
-	{                                                                           \
-		offsetof(struct owner, member), sizeof(((struct owner *)0)->member) \
-	}
-
 static const struct hl_column address_members[] = {
-	COLUMN(hl_cached_address, address),
-	COLUMN(hl_cached_address, count),
-	COLUMN(hl_cached_address, by_dwarf),
+	HL_COLUMN(hl_cached_address, address),
+	HL_COLUMN(hl_cached_address, count),
+	HL_COLUMN(hl_cached_address, by_dwarf),
 };
 
 static const struct hl_column frame_members[] = {
-	COLUMN(stored_frame, function),	     COLUMN(stored_frame, function_file),
-	COLUMN(stored_frame, function_line), COLUMN(stored_frame, file),
-	COLUMN(stored_frame, line),	     COLUMN(stored_frame, inlined),
+	HL_COLUMN(stored_frame, function),	HL_COLUMN(stored_frame, function_file),
+	HL_COLUMN(stored_frame, function_line), HL_COLUMN(stored_frame, file),
+	HL_COLUMN(stored_frame, line),		HL_COLUMN(stored_frame, inlined),
 };
 
 static const struct hl_columns address_columns = {address_members, HL_COUNT_OF(address_members),

@@ -292,6 +292,29 @@ static void an_empty_process_is_read(void **state)
 	hl_recording_free(recording);
 }
 
+static void a_recording_that_goes_on_lasts_until_the_last_save_of_a_process(void **state)
+{
+	struct place *place = *state;
+	struct hl_recording meta = {.start_realtime_ns = 1000, .duration_ns = 10};
+	const struct hl_recording_process processes[] = {
+		{.pid = 1, .sequence = 0, .start_realtime_ns = 1001, .duration_ns = 70},
+		{.pid = 2, .sequence = 1, .start_realtime_ns = 1050, .duration_ns = 5},
+		{.pid = 3, .sequence = 2, .start_realtime_ns = 1, .duration_ns = 5000},
+	};
+	struct hl_error err = {0};
+
+	for (size_t i = 0; i < HL_COUNT_OF(processes); i++)
+		assert_int_equal(hl_recording_write_process(place->fd, &processes[i], &err), 0);
+	for (int complete = 0; complete < 2; complete++) {
+		struct hl_recording *recording;
+		meta.complete = complete;
+		assert_int_equal(hl_recording_write_meta(place->fd, &meta, &err), 0);
+		assert_int_equal(hl_recording_open(place->path, &recording, &err), 0);
+		assert_int_equal(recording->duration_ns, complete ? 10 : 71);
+		hl_recording_free(recording);
+	}
+}
+
 static void processes_come_by_sequence(void **state)
 {
 	struct place *place = *state;
@@ -544,6 +567,9 @@ static void indexes_out_of_range_and_cycles_are_refused(void **state)
 	struct hl_error err = {0};
 	write_process_sections(place, json, &node, sizeof(node), &value, sizeof(value));
 	assert_int_equal(hl_recording_open(place->path, &recording, &err), 0);
+	/* Without the flag, as older versions wrote them, parents are as they stand. */
+	assert_int_equal(recording->processes[0].nodes[0].parent, 0);
+	assert_int_equal(recording->processes[0].nodes[1].parent, 1);
 	hl_recording_free(recording);
 
 	assert_sections_refused(place, json, (struct two_nodes){{1, 2}, {2, 1}}, value, "a tree");
@@ -743,6 +769,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_PLACE(what_is_written_is_read),
 		IN_PLACE(an_empty_process_is_read),
+		IN_PLACE(a_recording_that_goes_on_lasts_until_the_last_save_of_a_process),
 		IN_PLACE(processes_come_by_sequence),
 		IN_PLACE(processes_of_another_recording_are_left_out_and_named),
 		IN_PLACE(a_missing_path_is_said),

@@ -63,10 +63,14 @@ void hl_reception_release(struct hl_reception *reception)
 	reception->fd = reception->reserve_fd = -1;
 }
 
-/* Without this the caller would wait in vain and the socket would stay readable for ever. */
+/*
+ * Without this the caller would wait in vain and the socket would stay readable for ever. Where another thread has taken the descriptor that
+ * was let go, the next one that is free becomes the reserve.
+ */
 static int refuse_for_want_of_descriptors(struct hl_reception *reception)
 {
-	close(reception->reserve_fd);
+	if (reception->reserve_fd >= 0)
+		close(reception->reserve_fd);
 	int fd = accept4(reception->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
@@ -78,7 +82,7 @@ int hl_reception_accept(struct hl_reception *reception, struct hl_caller *ret_ca
 {
 	int fd = accept4(reception->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && reception->reserve_fd >= 0)
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
 		return refuse_for_want_of_descriptors(reception);
 	if (fd < 0)
 		return errno == EINTR || errno == ECONNABORTED ? -EPERM : -errno;

@@ -65,7 +65,7 @@ struct before {
 
 static inline struct before look(struct hl_thread *thread, const struct hl_registers *caller)
 {
-	if (HL_UNLIKELY(!thread))
+	if (!hl_thread_is_whole(thread))
 		return (struct before){0};
 	return (struct before){thread, hl_event_locate(thread, caller), thread->alloc_events};
 }
@@ -194,7 +194,7 @@ static void set_mapping(bool is_arena)
 {
 	struct hl_thread *thread = hl_thread_self();
 
-	if (thread)
+	if (hl_thread_is_whole(thread))
 		thread->maps_arena = is_arena;
 }
 

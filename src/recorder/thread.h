@@ -29,6 +29,14 @@ void hl_thread_end(struct hl_thread *thread);
 void hl_thread_retire(struct hl_thread *thread);
 #endif
 
+/* Whether ${thread}, the calling one or NULL, is there as a whole. In a forked child its tail is not until it has entered, and never where the
+ * child is not recorded. */
+static inline bool hl_thread_is_whole(struct hl_thread *thread)
+{
+	return HL_LIKELY(thread && atomic_load_explicit(&thread->activity, memory_order_relaxed) !=
+					   HL_NOT_A_THREAD);
+}
+
 /* Begins an event, which ${thread}, the calling one or NULL, usually may. False, and nothing has
  * happened, where hl_thread_enter_slow() has to say. */
 static inline bool hl_thread_try_enter(struct hl_thread *thread)

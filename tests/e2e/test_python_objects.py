@@ -2,6 +2,8 @@
 """Objects of Python, which its allocator cuts from arenas: each is recorded, once."""
 
 import os
+import signal
+import subprocess
 
 import attaching
 import harness
@@ -54,6 +56,21 @@ def work():
 threads = [threading.Thread(target=work) for _ in range(5)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
+"""
+
+# Each child says by its status that it was not ended by a signal.
+FORKS = """
+import os, sys
+print("ready", flush=True)
+sys.stdin.readline()
+children = []
+for _ in range(20):
+    child = os.fork()
+    if not child:
+        kept = [bytearray(size) for size in range(300)]
+        os._exit(7)
+    children.append(child)
+print({os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children}, flush=True)
 """
 
 INTERPRETERS = """
@@ -262,6 +279,30 @@ class Attached(attaching.TestCase, TestCase):
                 means.append(total["alloc_bytes"] / total["alloc_objects"])
             process.stdin.write("\n")
         self.assertLess(means[0] * 2, means[1])
+
+
+class Unrecorded(harness.TestCase):
+    """Forked children of which there is no recorder: its memory is not theirs."""
+
+    def start(self, *command):
+        return subprocess.Popen(
+            [*command, harness.HEAPLINE, "record", "-o", self.path("test.hl"), "--", harness.need("/usr/bin/python3"),
+             "-c", FORKS], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_children_go_on_when_the_collector_has_died(self):
+        with self.start() as collector:
+            self.assertEqual(collector.stdout.readline(), "ready\n")
+            collector.send_signal(signal.SIGKILL)
+            collector.wait(harness.TIMEOUT_S)
+            collector.stdin.write("\n")
+            collector.stdin.flush()
+            self.assertEqual(collector.stdout.readline(), "{7}\n")
+
+    def test_children_go_on_when_the_collector_has_no_descriptors_for_them(self):
+        with self.start("sh", "-c", 'ulimit -n 24; exec "$@"', "sh") as collector:
+            said = collector.communicate("\n", harness.TIMEOUT_S)
+            self.assertEqual((collector.returncode, said[0]), (0, "ready\n{7}\n"), said[1])
+            self.assertIn("not recorded: Too many open files", said[1])
 
 
 if __name__ == "__main__":

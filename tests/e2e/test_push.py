@@ -39,6 +39,36 @@ done
 """
 
 
+# What 'fleet init --keep 30' has a ClickHouse of today make, by its reference documentation: codecs stand after the type of a stored column and
+# never at an ALIAS, which is not stored (CREATE TABLE, column compression codecs); a table's TTL is an expression of a Date (ALTER TABLE ... MODIFY TTL);
+# LowCardinality takes strings. Version 26.7 ran each of them.
+TODAYS_STATEMENTS = """\
+CREATE DATABASE IF NOT EXISTS d
+SELECT version()
+CREATE TABLE IF NOT EXISTS sessions (session Int64, began_ms Int64, last_ms Int64, until_ms Int64, ended_ms Int64, service LowCardinality(String), \
+version LowCardinality(String), host LowCardinality(String), command LowCardinality(String), pid LowCardinality(String), build_id LowCardinality(String), \
+container LowCardinality(String), pod LowCardinality(String)) ENGINE = ReplacingMergeTree(last_ms) ORDER BY session
+CREATE TABLE IF NOT EXISTS stacks (stack Int64, frames String CODEC(ZSTD(1))) ENGINE = ReplacingMergeTree ORDER BY stack
+CREATE TABLE IF NOT EXISTS deltas (stack Int64 CODEC(ZSTD(1)), day Date CODEC(ZSTD(1)), session Int64 CODEC(ZSTD(1)), tick UInt16 CODEC(ZSTD(1)), \
+late_ms Int16 CODEC(ZSTD(1)), inuse_low Int8 CODEC(ZSTD(1)), inuse_high Int64 CODEC(ZSTD(1)), alloc_low Int8 CODEC(ZSTD(1)), alloc_high Int64 CODEC(ZSTD(1)), \
+size Int64 CODEC(ZSTD(1)), inuse_rest Int64 CODEC(ZSTD(1)), alloc_rest Int64 CODEC(ZSTD(1)), \
+ms Int64 ALIAS toInt64(toUInt16(day)) * 86400000 + tick * 2000 + late_ms, inuse_bytes Int64 ALIAS (inuse_low + 256 * inuse_high) * size + inuse_rest, \
+inuse_objects Int64 ALIAS inuse_low + 256 * inuse_high, alloc_bytes Int64 ALIAS (alloc_low + 256 * alloc_high) * size + alloc_rest, \
+alloc_objects Int64 ALIAS alloc_low + 256 * alloc_high) ENGINE = MergeTree PARTITION BY day ORDER BY (stack, session, tick)
+CREATE TABLE IF NOT EXISTS totals (session Int64, stack Int64, inuse_bytes Int64, inuse_objects Int64, alloc_bytes Int64, alloc_objects Int64) \
+ENGINE = SummingMergeTree ORDER BY (session, stack)
+CREATE TABLE IF NOT EXISTS changes (session Int64, ms Int64, stack Int64, inuse_bytes Int64, inuse_objects Int64, alloc_bytes Int64, alloc_objects Int64) \
+ENGINE = Null
+CREATE MATERIALIZED VIEW IF NOT EXISTS deltas_of_changes TO deltas AS SELECT stack, toDate(toUInt16(intDiv(ms, 86400000))) AS day, session, \
+toUInt16(intDiv(ms % 86400000, 2000)) AS tick, toInt16(ms % 2000) AS late_ms, toInt8(inuse_objects) AS inuse_low, \
+intDiv(inuse_objects - inuse_low, 256) AS inuse_high, toInt8(alloc_objects) AS alloc_low, intDiv(alloc_objects - alloc_low, 256) AS alloc_high, \
+if(alloc_objects = 0, intDivOrZero(inuse_bytes, inuse_objects), intDivOrZero(alloc_bytes, alloc_objects)) AS size, \
+inuse_bytes - inuse_objects * size AS inuse_rest, alloc_bytes - alloc_objects * size AS alloc_rest FROM changes
+CREATE MATERIALIZED VIEW IF NOT EXISTS totals_of_changes TO totals AS SELECT session, stack, inuse_bytes, inuse_objects, alloc_bytes, alloc_objects FROM changes
+ALTER TABLE deltas MODIFY TTL day + INTERVAL 30 DAY
+"""
+
+
 class Backend(http.server.ThreadingHTTPServer):
     """Takes requests, or does what `mood` says: fail (status 500), refuse (400), cut, answer after taking (lose), hang."""
 
@@ -200,9 +230,32 @@ class Recordings(PushCase):
                     rows = self.fleet(*question)["rows"]
                     self.assertEqual(self.fleet(*question, db=url)["rows"], rows)
                     self.assertTrue(rows)
+            self.push_many_stacks(url, recording)
+            found, = self.fleet("hosts", "--service", "many", "--focus", "function_", db=url)["rows"]
+            self.assertEqual(found["inuse_bytes"], 40000 * 48)
             result = harness.run([HEAPLINE, "fleet", "init", "--db", url, "--keep", "3"])
             self.assertIn(result.status, (0, 1))  # old servers delete nothing, and that is said
             self.assertIn("--keep" if result.status else "", result.stderr)
+
+    def push_many_stacks(self, url, recording):
+        """A window of as many stacks that a list of them is longer than servers take unless they are told."""
+        now_ms = int(time.time() * 1000)
+        lines = ["heapline window 1", "\t".join(map(str, (
+            1, now_ms - 1000, now_ms, now_ms + 600_000, 0, 40000, 40000, "many", "", "host-many", "", "1", "", "", "")))]
+        lines += [f"{stack + 10 ** 18}\tfunction_{stack}\\t\\t\\t0\\t\\t0\\n" for stack in range(40000)]
+        lines += [f"{stack + 10 ** 18}\t48\t1\t48\t1" for stack in range(40000)]
+        os.makedirs(self.spool, exist_ok=True)
+        with open(f"{self.spool}/{1:016x}.push", "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+        self.push_well(url, recording)
+
+    def test_todays_clickhouse_gets_codecs_a_ttl_and_dictionaries(self):
+        with Backend() as backend:
+            backend.answer = b"26.7.2.1\n"
+            result = harness.run([HEAPLINE, "fleet", "init", "--db", f"clickhouse://127.0.0.1:{backend.port}/d", "--keep", "30"])
+            self.assertEqual((result.status, result.stderr), (0, ""))
+            said = [body.decode() + "\n" for _, body in backend.bodies]
+        self.assertEqual("".join(said), TODAYS_STATEMENTS)
 
     def test_a_recording_is_followed_to_its_end(self):
         """Most looks read figures of known stacks alone; what they add up to is the whole."""

@@ -548,9 +548,13 @@ static void lift_late(struct hl_remote *remote)
 		before = left;
 		left = take_stopped(remote);
 	}
-	for (size_t i = 0; left && i < remote->thread_count; i++)
-		if (!remote->threads[i].stopped)
-			hl_guardian_lift(remote->guardian, remote->threads[i].tid);
+	for (size_t i = 0; left && i < remote->thread_count;) {
+		struct hl_remote_thread *thread = &remote->threads[i];
+		int r = thread->stopped ? 0 : await_thread(remote, thread, 0);
+		if (r == -EAGAIN)
+			hl_guardian_lift(remote->guardian, thread->tid);
+		i += r != -ESRCH; /* then another one is there */
+	}
 }
 
 static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)

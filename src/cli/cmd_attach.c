@@ -5,6 +5,7 @@
 #include "cli/live_fill.h"
 #include "cli/record_run.h"
 #include "collector/launch.h"
+#include "heap/owners/lua_states.h"
 #include "heap/owners/object_types.h"
 #include "hook/attach.h"
 #include "hook/hook_rules.h"
@@ -40,7 +41,7 @@ static const struct hl_option options[] = {
 
 HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
 HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
-HL_DEFINE_FREE_AT(struct hl_object_types, hl_object_types_free)
+HL_DEFINE_FREE_AT(struct hl_inuse_labels, hl_inuse_labels_free)
 
 int hl_attach_check(pid_t process, struct hl_error *err)
 {
@@ -131,7 +132,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 {
 	struct hl_collector_settings settings = hl_record_settings(facts->command);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
-	HL_CLEANUP(hl_object_types_free_at) struct hl_object_types *types = NULL;
+	HL_CLEANUP(hl_inuse_labels_free_at) struct hl_inuse_labels *types = NULL, *ages = NULL;
 	HL_FREED char *name = hl_record_name(facts->comm, facts->pid);
 	struct hl_collector_summary summary;
 	struct hl_error why = {0};
@@ -159,13 +160,17 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
-	/* Its table of blocks leaves with the recorder. Without types the recording is whole as well. */
+	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
 	(void)hl_object_types_read((pid_t)pid, &types, NULL);
+	(void)hl_lua_ages_read((pid_t)pid, &ages, NULL);
 	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
-	if (types && hl_live_fill_types(name, (pid_t)pid, types, &why) < 0)
+	if (types && hl_live_fill_labels(name, (pid_t)pid, types, &why) < 0)
 		hl_cli_note("'%s' has no types of Python's objects: %s", name, why.text);
+	if (ages && hl_live_fill_labels(name, (pid_t)pid, ages, &why) < 0)
+		hl_cli_note("'%s' does not say what collections blocks of Lua have outlived: %s",
+			    name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);
 	*ret_incomplete = summary.incomplete;

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "heap/owners/block_owners.h"
+#include "heap/owners/lua_states.h"
 #include "heap/owners/object_types.h"
 #include "heap/owners/resident.h"
 #include "recording/recording.h"
@@ -13,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+struct wishes {
+	bool pages, types, ages;
+};
 
 /* ${ids}: the node of each stack. */
 static int copy(const struct hl_resident *resident, const uint32_t *ids,
@@ -55,24 +60,25 @@ static int fill_pages(struct hl_recording_process *process, struct hl_error *err
 	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }
 
-/* A process without Python has no types, which is no failure. */
-static int fill_types(struct hl_recording_process *process, struct hl_error *err)
+/* A process without Python has no types, and one without Lua no ages, which is no failure. */
+static int fill_labels(struct hl_recording_process *process,
+		       int (*read)(pid_t, struct hl_inuse_labels **, struct hl_error *),
+		       struct hl_error *err)
 {
-	struct hl_object_types *types = NULL;
-	int r = hl_object_types_read((pid_t)process->pid, &types, err);
+	struct hl_inuse_labels *labels = NULL;
+	int r = read((pid_t)process->pid, &labels, err);
 
 	if (r == -ENOENT)
 		return 0;
-	if (r == 0 && (r = hl_type_fill(process, types)) < 0)
+	if (r == 0 && (r = hl_label_fill(process, labels)) < 0)
 		hl_error_set(err, r, "%s", strerror(-r));
-	hl_object_types_free(types);
+	hl_inuse_labels_free(labels);
 	return r;
 }
 
-/* Fills the processes that have not ended. One that has ended meanwhile is left out. Types come last: they
+/* Fills the processes that have not ended. One that has ended meanwhile is left out. Labels come last: they
  * are nodes that the process does not have. */
-static int fill(struct hl_recording *recording, bool wants_pages, bool wants_types,
-		struct hl_error *err)
+static int fill(struct hl_recording *recording, struct wishes wishes, struct hl_error *err)
 {
 	int r = 0;
 
@@ -81,14 +87,20 @@ static int fill(struct hl_recording *recording, bool wants_pages, bool wants_typ
 		struct hl_error why = {0};
 		if (process->complete)
 			continue;
-		if (wants_pages && !process->knows_resident)
+		if (wishes.pages && !process->knows_resident)
 			r = fill_pages(process, &why);
 		if (r < 0 && r != -ESRCH)
 			return hl_error_set(err, r, "cannot tell what is in RAM: %s", why.text);
-		r = r == 0 && wants_types ? fill_types(process, &why) : 0;
+		r = r == 0 && wishes.types ? fill_labels(process, hl_object_types_read, &why) : r;
 		if (r < 0 && r != -ESRCH)
 			return hl_error_set(err, r, "cannot tell the types of Python's objects: %s",
 					    why.text);
+		r = r == 0 && wishes.ages ? fill_labels(process, hl_lua_ages_read, &why) : 0;
+		if (r < 0 && r != -ESRCH)
+			return hl_error_set(
+				err, r,
+				"cannot tell what collections Lua's blocks have outlived: %s",
+				why.text);
 		r = 0;
 	}
 	return r;
@@ -102,7 +114,7 @@ int hl_live_fill_snapshot(const char *path, struct hl_error *err)
 	int r = hl_recording_open(path, &recording, err);
 
 	if (r == 0)
-		r = fill(recording, true, true, err);
+		r = fill(recording, (struct wishes){true, true, true}, err);
 	HL_CLOSED int directory = r < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0 && directory < 0)
 		r = hl_error_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
@@ -113,8 +125,8 @@ int hl_live_fill_snapshot(const char *path, struct hl_error *err)
 	return r;
 }
 
-int hl_live_fill_types(const char *path, pid_t pid, const struct hl_object_types *types,
-		       struct hl_error *err)
+int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
+			struct hl_error *err)
 {
 	struct hl_recording *recording = NULL;
 	int r = hl_recording_open(path, &recording, err);
@@ -126,7 +138,7 @@ int hl_live_fill_types(const char *path, pid_t pid, const struct hl_object_types
 		struct hl_recording_process *process = &recording->processes[i];
 		if (process->pid != (uint32_t)pid)
 			continue;
-		r = hl_type_fill(process, types);
+		r = hl_label_fill(process, labels);
 		r = r < 0 ? hl_error_set(err, r, "%s", strerror(-r))
 			  : hl_recording_write_process(directory, process, err);
 		break;
@@ -139,20 +151,19 @@ int hl_live_fill_types(const char *path, pid_t pid, const struct hl_object_types
 
 static struct {
 	struct hl_recording_filler filler;
-	bool pages, types;
-} wishes;
+	struct wishes wishes;
+} live;
 
 static int fill_running(struct hl_recording_filler *filler, struct hl_recording *recording,
 			struct hl_error *err)
 {
 	(void)filler;
-	return recording->running ? fill(recording, wishes.pages, wishes.types, err) : 0;
+	return recording->running ? fill(recording, live.wishes, err) : 0;
 }
 
-struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types)
+struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types, bool wants_ages)
 {
-	wishes.filler.fill = fill_running;
-	wishes.pages = wants_pages;
-	wishes.types = wants_types;
-	return wants_pages || wants_types ? &wishes.filler : NULL;
+	live.filler.fill = fill_running;
+	live.wishes = (struct wishes){wants_pages, wants_types, wants_ages};
+	return wants_pages || wants_types || wants_ages ? &live.filler : NULL;
 }

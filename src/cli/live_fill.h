@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What running processes say of the blocks that a recording counts: what of each stack's is in RAM, and of which
- * types of Python they are. Types become labels of the blocks that are in use.
+ * types of Python they are. Types become labels of the blocks that are in use, and so does how
+ * many collections those of Lua have outlived.
  */
 #pragma once
 
@@ -9,23 +10,23 @@
 
 #include <sys/types.h>
 
-struct hl_object_types;
+struct hl_inuse_labels;
 
-/* For hl_profile_selection.filler: adds what is in RAM, types, or both to recordings that go on. NULL where neither is
+/* For hl_profile_selection.filler: adds what is in RAM, types, and ages of Lua's blocks to recordings that go on. NULL where neither is
  * wanted. Valid until the next call. */
-struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types);
+struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types, bool wants_ages);
 
 /* Reads the processes of the snapshot in directory ${path}, and writes what it found there. 0 or a
  * negative errno with a sentence; the snapshot is whole in any case. */
 int hl_live_fill_snapshot(const char *path, struct hl_error *err);
 
-/* Adds ${types}, read from process ${pid} before its recorder left, to its recording in directory ${path}. As above. */
-int hl_live_fill_types(const char *path, pid_t pid, const struct hl_object_types *types,
-		       struct hl_error *err);
+/* Adds ${labels}, read from process ${pid} before its recorder left, to its recording in directory ${path}. As above. */
+int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
+			struct hl_error *err);
 
-/* ---- type_fill.c ---- */
+/* ---- label_fill.c ---- */
 
 struct hl_recording_process;
 
-/* Labels what ${process} has in use. 0; -ESRCH if ${types} are of another program, -ENOMEM, or -E2BIG. */
-int hl_type_fill(struct hl_recording_process *process, const struct hl_object_types *types);
+/* Labels what ${process} has in use. 0; -ESRCH if ${labels} are of another program, -ENOMEM, or -E2BIG. */
+int hl_label_fill(struct hl_recording_process *process, const struct hl_inuse_labels *labels);

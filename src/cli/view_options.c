@@ -2,6 +2,7 @@
 /* The options that all views share, and what they mean; see view_options.h. */
 #include "cli/view_options.h"
 
+#include "base/frame_key.h"
 #include "profile/trace_kind.h"
 
 #include <ctype.h>
@@ -25,7 +26,7 @@ static const char *output;
 static bool json, no_pager, force, plumbing;
 static struct hl_option_texts at, focus, ignore, hide, type, service;
 static struct hl_option_range between;
-static uint64_t jobs;
+static uint64_t jobs, survived;
 
 static const char *const root_words[] = {"function", "type", "service", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
@@ -85,6 +86,9 @@ const struct hl_option hl_view_stack_options[] = {
 	{"type", 0, "RE", "show only blocks whose type matches", HL_OPTION_TEXTS, &type, NULL},
 	{"service", 0, "RE", "show only blocks of services that match", HL_OPTION_TEXTS, &service,
 	 NULL},
+	{"survived", 0, "N",
+	 "show only blocks of Lua in use that have outlived N full collections of their state",
+	 HL_OPTION_COUNT, &survived, HL_BOUNDS(1, HL_AGE_MAX)},
 	{0},
 };
 
@@ -218,6 +222,10 @@ int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *f
 					  "--focus, --ignore, --hide, --type and --service can be "
 					  "given %d times each at most",
 					  HL_FILTER_EXPRESSIONS_MAX);
+	if (survived && value >= 0 && value != HL_VALUE_INUSE)
+		return hl_cli_usage_error(verb,
+					  "--survived is about what is in use; leave --value out");
+	filter->survived = survived;
 	filter->stack = (enum hl_stack_kind)stack;
 	filter->root = root == 1 ? HL_PART_TYPE : root == 2 ? HL_PART_SERVICE : HL_PART_NATIVE;
 	filter->fold_plumbing = !plumbing && hl_verb_shares(verb, hl_view_plumbing_options);
@@ -265,6 +273,8 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 	if (profile->imported || !knows_some(profile, HL_VALUE_PEAK) ||
 	    !knows_some(profile, HL_VALUE_INUSE))
 		return NULL;
+	if (survived)
+		return "because --survived is about that";
 	if (profile->snapshot)
 		return "because this is a snapshot";
 	if (profile->base_snapshot)

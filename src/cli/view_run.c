@@ -276,7 +276,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		operands.filter.root_alone = true;
 	}
 	operands.selection.filler =
-		hl_live_filler(hl_view_options_ask_pages(), hl_filter_asks_types(&operands.filter));
+		hl_live_filler(hl_view_options_ask_pages(), hl_filter_asks_types(&operands.filter),
+			       operands.filter.survived > 0);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_between(verb, &operands.range);
 	if (status == HL_EXIT_DONE && argc == 0)

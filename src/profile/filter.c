@@ -3,6 +3,7 @@
 #include "profile/filter.h"
 
 #include "base/cleanup.h"
+#include "base/frame_key.h"
 #include "profile/builder.h"
 
 #include <assert.h>
@@ -24,7 +25,10 @@ static const char *const role_names[ROLE_COUNT] = {"focus", "ignore", "hide", "t
 
 #define EXPRESSIONS_MAX (ROLE_COUNT * HL_FILTER_EXPRESSIONS_MAX)
 
-static_assert(EXPRESSIONS_MAX <= 64, "each has a bit of a mark");
+static_assert(EXPRESSIONS_MAX < 64, "each has a bit of a mark");
+
+/* A mark of ages that are high enough. */
+#define SURVIVED (UINT64_C(1) << 63)
 
 struct expression {
 	enum role role;
@@ -103,6 +107,13 @@ static bool matches_label(const struct expression *expression, const struct hl_p
 	       matches(&expression->compiled, profile, profile->functions[frame->function].name);
 }
 
+/* How many collections the blocks of label ${frame} have outlived. */
+static uint64_t age_of(const struct hl_profile *profile, const struct hl_profile_frame *frame)
+{
+	return strtoull(hl_profile_text(profile, profile->functions[frame->function].name), NULL,
+			10);
+}
+
 /* Functions first: they are fewer than frames. */
 static int mark_frames(struct filtering *filtering)
 {
@@ -134,6 +145,10 @@ static int mark_frames(struct filtering *filtering)
 				filtering->marks[i] |= bit;
 		}
 	}
+	for (size_t i = 1; filtering->filter->survived && i < profile->frame_count; i++)
+		if (profile->frames[i].part == HL_PART_AGE &&
+		    age_of(profile, &profile->frames[i]) >= filtering->filter->survived)
+			filtering->marks[i] |= SURVIVED;
 	return 0;
 }
 
@@ -158,7 +173,8 @@ static int choose_stacks(struct filtering *filtering)
 {
 	const struct hl_profile *profile = filtering->profile;
 	const uint64_t *bits = filtering->expressions.bits;
-	const uint64_t wanted = bits[FOCUS] | bits[TYPE] | bits[SERVICE];
+	const uint64_t wanted = bits[FOCUS] | bits[TYPE] | bits[SERVICE] |
+				(filtering->filter->survived ? SURVIVED : 0);
 	HL_FREED uint64_t *marks = calloc(profile->node_count, sizeof(*marks));
 
 	filtering->chosen = calloc(profile->node_count, sizeof(*filtering->chosen));
@@ -224,6 +240,9 @@ static int describe(struct filtering *filtering)
 			expression->text);
 		separator = ", ";
 	}
+	if (filtering->filter->survived)
+		fprintf(out, "%ssurvived %llu", separator,
+			(unsigned long long)filtering->filter->survived);
 	int r = fclose(out) == 0 ? hl_strings_intern(&filtering->profile->strings, clause,
 						     &filtering->profile->filter)
 				 : -ENOMEM;
@@ -234,7 +253,7 @@ static int describe(struct filtering *filtering)
 bool hl_filter_has_expressions(const struct hl_filter *filter)
 {
 	return filter->focus[0] || filter->ignore[0] || filter->hide[0] || filter->type[0] ||
-	       filter->service[0];
+	       filter->service[0] || filter->survived;
 }
 
 static bool has_labels(const struct hl_profile *profile)
@@ -266,6 +285,32 @@ static int look_at_types(struct hl_profile *profile)
 	return 0;
 }
 
+/* Without ages it is not known what has outlived a collection. */
+static int look_at_ages(struct hl_profile *profile, struct hl_error *err)
+{
+	bool has_ages = false;
+
+	for (size_t i = 1; i < profile->frame_count; i++) {
+		if (profile->frames[i].part != HL_PART_AGE)
+			continue;
+		has_ages = true;
+		profile->has_generations |=
+			strstr(hl_profile_text(
+				       profile,
+				       profile->functions[profile->frames[i].function].name),
+			       HL_AGE_GENERATIONS) != NULL;
+	}
+	return has_ages ? 0
+			: hl_error_set(err, -ENODATA,
+				       "'%s' does not say which collections of Lua its blocks have "
+				       "outlived, which is "
+				       "read while a program runs: record it, and look at the "
+				       "recording before its end, "
+				       "make a snapshot by 'heapline ctl snapshot', or let "
+				       "'heapline attach' end first",
+				       hl_profile_text(profile, profile->name));
+}
+
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    const struct hl_node_ids *follow, struct hl_error *err)
 {
@@ -277,6 +322,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		r = hl_plumbing_fold(profile, follow);
 	if (r == 0 && hl_filter_asks_types(filter))
 		r = look_at_types(profile);
+	if (r == 0 && filter->survived)
+		r = look_at_ages(profile, err);
 	if (r == 0 &&
 	    (hl_filter_has_expressions(filter) || filter->root_alone || has_labels(profile))) {
 		r = compile_all(&filtering.expressions, filter, err);

@@ -60,7 +60,7 @@ static int make_native_frame(struct splicing *splicing)
 /* The path of a node without its labels. */
 struct stack {
 	struct hl_script_stack path;
-	uint32_t type, service; /* frames; 0: none */
+	uint32_t type, service, age; /* frames; 0: none */
 };
 
 /* Reads the path of ${node}. */
@@ -82,6 +82,8 @@ static int read_stack(struct splicing *splicing, uint32_t node, struct stack *re
 			stack.type = id;
 		else if (frame->part == HL_PART_SERVICE)
 			stack.service = id;
+		else if (frame->part == HL_PART_AGE)
+			stack.age = id;
 		else
 			splicing->path[--first] =
 				(struct hl_stack_frame){id, frame->provider, frame->part};
@@ -136,6 +138,8 @@ static int splice_node(struct splicing *splicing, uint32_t node, bool *ret_unmat
 		r = hl_builder_child(&splicing->tree, *to, stack.type, to);
 	if (r == 0 && stack.service)
 		r = hl_builder_child(&splicing->tree, *to, stack.service, to);
+	if (r == 0 && stack.age)
+		r = hl_builder_child(&splicing->tree, *to, stack.age, to);
 	if (r < 0)
 		return r;
 	const struct hl_script_stack *path = &stack.path;

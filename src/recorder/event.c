@@ -238,6 +238,8 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
 		return;
 	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
+	if (HL_UNLIKELY(thread->stamp.value))
+		hl_lua_states_stamp(thread, block);
 	if (label)
 		cell = hl_script_label_cell(recorder, thread, cell, kind, label);
 	if (HL_UNLIKELY(recorder->sizes))

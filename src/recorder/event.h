@@ -55,6 +55,7 @@ static inline void hl_event_look_back(struct hl_thread *thread)
 {
 	thread->ahead = NULL;
 	thread->looked_ahead = false;
+	thread->stamp.value = 0;
 }
 
 /* ${block} is about to be freed. */

@@ -11,6 +11,7 @@
 
 #include "recorder/event.h"
 #include "recorder/libc.h"
+#include "recorder/lua_states.h"
 #include "recorder/recall_check.h"
 #include "recorder/sample.h"
 #include "recorder/script.h"
@@ -243,6 +244,8 @@ hl_event_add_or_lose(const struct hl_event_kind *kind, struct hl_thread *thread,
 		     uint64_t requested, hl_block_entry *entry, uint64_t slack,
 		     struct hl_cell *cell, uint32_t way)
 {
+	if (HL_UNLIKELY(thread->stamp.value))
+		hl_lua_states_stamp(thread, block);
 	if (HL_LIKELY(cell)) {
 		hl_event_add_in_array(kind, thread, block, requested, entry, slack, cell, way);
 	} else {

@@ -4,6 +4,7 @@
 
 #include "base/frame_key.h"
 #include "recorder/libc.h"
+#include "recorder/lua_states.h"
 #include "recorder/node.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
@@ -62,6 +63,7 @@ static bool find_api(const struct hl_exports *exports, struct hl_lua_api *ret_ap
 		.sethook = hl_exports_find(exports, "lua_sethook"),
 		.newthread = hl_exports_find(exports, "lua_newthread"),
 		.resume = hl_exports_find(exports, "lua_resume"),
+		.gc = hl_exports_find(exports, "lua_gc"),
 	};
 
 	if (!api.pcall)
@@ -194,6 +196,7 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
 	struct interpreter *it = state;
+	uint64_t running = 0;
 
 	if (HL_UNLIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED))
 		return 0;
@@ -202,8 +205,17 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 		.walk = caller->walk,
 		.cache = cache_of(hl_recorder, it, sizeof(struct hl_lua_cache)),
 		.find_maker = find_maker,
+		.ret_state = &running,
 	};
-	return hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
+	uint32_t count = hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
+	uint32_t stamp = count ? hl_lua_states_same(&it->lua, running, caller->stamp) : 0;
+	if (HL_UNLIKELY(count && !stamp))
+		stamp = hl_lua_states_look(
+			hl_recorder, &it->lua, running,
+			frames[count - 1].function == MADE_AT ? NULL : &frames[count - 1],
+			caller->stamp);
+	caller->stamp->value = stamp;
+	return count;
 }
 
 static bool describe(void *state, const struct hl_script_frame *frame,
@@ -290,7 +302,7 @@ static void run_probe(void *context)
 	enum hl_lua_problem lua = hl_lua_open(&it->lua, &it->api, &room->reader, room->memory);
 	room->problem = lua == HL_LUA_PROVED ? NULL : hl_lua_problem_text(lua);
 	if (!room->problem)
-		hl_lua_learn_coroutines(&it->lua, &it->api, &room->reader, room->memory);
+		hl_lua_learn_states(&it->lua, &it->api, &room->reader, room->memory);
 }
 
 /* The thread's own stack may be small. Vector registers are kept, since who allocates may know that an

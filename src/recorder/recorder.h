@@ -20,6 +20,7 @@
 #include "recorder/script.h"
 #include "recorder/self.h"
 #include "recorder/spin.h"
+#include "region/lua_states.h"
 #include "region/protocol.h"
 #include "unwind/recall.h"
 #include "unwind/unwind.h"
@@ -49,6 +50,12 @@ struct hl_pending_free {
 	struct hl_block block;
 };
 
+struct hl_lua_stamp {
+	uint32_t value;			/* 0: none */
+	uint32_t number;		/* the last one's state, as in a stamp ... */
+	struct hl_lua_state_slot *slot; /* ... and its slot; or NULL */
+};
+
 struct hl_thread {
 	_Atomic uint32_t activity;	    /* enum hl_activity; written by its thread only */
 	uint32_t slot;			    /* in the region */
@@ -69,10 +76,11 @@ struct hl_thread {
 	struct hl_node_cache nodes;
 	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
 	struct hl_ring_writer ring;
-	bool maps_arena;       /* what it maps is for blocks that are recorded one by one */
-	struct hl_cell *ahead; /* what hl_event_look_ahead() has found, or NULL */
-	bool looked_ahead;     /* and interpreters are not to be asked */
-	const uint64_t *saved; /* of the caller, for script/provider.h; NULL: unknown */
+	bool maps_arena;	   /* what it maps is for blocks that are recorded one by one */
+	struct hl_lua_stamp stamp; /* of the block that is being allocated, see lua_states.h */
+	struct hl_cell *ahead;	   /* what hl_event_look_ahead() has found, or NULL */
+	bool looked_ahead;	   /* and interpreters are not to be asked */
+	const uint64_t *saved;	   /* of the caller, for script/provider.h; NULL: unknown */
 	struct hl_script_thread *script; /* for script.h; NULL until it is needed */
 	struct hl_walk *check_walk;	 /* for recall_check.h; NULL until it is needed */
 	uint32_t unchecked;		 /* stacks recalled since the last comparison */
@@ -99,6 +107,7 @@ struct hl_recorder {
 	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_modules modules;
 	struct hl_script_sites sites;
 	_Atomic(void *) lua_caches[HL_LUA_MODULES_MAX];
+	_Atomic(struct hl_lua_states *) lua_states; /* NULL: none so far */
 	struct hl_unwind unwind;
 };
 

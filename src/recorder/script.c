@@ -562,6 +562,7 @@ static __attribute__((noinline)) struct hl_cell *cell_of_capture(struct hl_recor
 		.unwind = &recorder->unwind,
 		.walk = &thread->walk,
 		.memory = &own->memory,
+		.stamp = &thread->stamp,
 	};
 	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
 		return NULL;

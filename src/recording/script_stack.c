@@ -14,6 +14,7 @@ enum hl_frame_part hl_frame_part_of_site(const struct hl_recording_provider *pro
 	return strcmp(provider->name, HL_POOL_PROVIDER) == 0	  ? HL_PART_NATIVE
 	       : strcmp(provider->name, HL_TYPE_PROVIDER) == 0	  ? HL_PART_TYPE
 	       : strcmp(provider->name, HL_SERVICE_PROVIDER) == 0 ? HL_PART_SERVICE
+	       : strcmp(provider->name, HL_AGE_PROVIDER) == 0	  ? HL_PART_AGE
 								  : HL_PART_SCRIPT;
 }
 

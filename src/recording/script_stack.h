@@ -26,12 +26,13 @@ enum hl_frame_part {
 	HL_PART_ALLOCATES,   /* the same, and what it calls is the host's allocator */
 	HL_PART_TYPE,	     /* no frame, but the type of the blocks */
 	HL_PART_SERVICE,     /* the service that they belong to */
-	HL_PART_LAST = HL_PART_SERVICE,
+	HL_PART_AGE,	     /* how many collections they have outlived */
+	HL_PART_LAST = HL_PART_AGE,
 };
 
 static inline bool hl_frame_part_is_label(uint8_t part)
 {
-	return part == HL_PART_TYPE || part == HL_PART_SERVICE;
+	return part >= HL_PART_TYPE && part <= HL_PART_AGE;
 }
 
 /* What the sites of ${provider} are. Pools are native: their frames say by which way memory came. */

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 17u
+#define HL_REGION_VERSION 18u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -439,6 +439,7 @@ struct hl_region_header {
 	 * from outside; block_array 0: so far there is only the hash. */
 	_Atomic uint64_t block_array;
 	uint64_t block_hash;
+	_Atomic uint64_t lua_states; /* the same of lua_states.h; 0: none so far */
 	_Atomic uint32_t module_count;
 	_Atomic uint32_t string_bytes;
 	_Atomic uint32_t thread_count; /* slots ever used */

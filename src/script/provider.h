@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct hl_lua_stamp;
 struct hl_registers;
 struct hl_unwind;
 struct hl_walk;
@@ -61,6 +62,7 @@ struct hl_script_caller {
 	struct hl_unwind *unwind; /* rules of native code */
 	struct hl_walk *walk;	  /* of the thread, which knows its stack; frames are to stay */
 	struct hl_script_memory *memory;
+	struct hl_lua_stamp *stamp; /* for Lua, see recorder/lua_states.h */
 };
 
 #define HL_SCRIPT_GAVE_UP UINT32_MAX

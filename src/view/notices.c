@@ -197,6 +197,11 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 				"native show both",
 				hl_format_count(lost->script_unmatched, count),
 				hl_format_plural(lost->script_unmatched));
+	if (profile->has_generations)
+		hl_notices_add(
+			notices,
+			"note: a state of Lua collects by generations: of its collections only the "
+			"major ones count, since others leave old garbage");
 	if (lost->modules)
 		hl_notices_warn(notices, "LOST: the names of %s module%s",
 				hl_format_count(lost->modules, count),

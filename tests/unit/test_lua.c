@@ -31,7 +31,7 @@ static struct hl_walk walk;
 static struct hl_lua lua;
 static struct hl_lua_cache cache;
 static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame);
-static const struct hl_lua_reader reader = {&unwinder, &walk, &cache, find_maker};
+static const struct hl_lua_reader reader = {&unwinder, &walk, &cache, find_maker, NULL};
 
 /* ---- the process, as the recorder would have it ---- */
 
@@ -75,6 +75,7 @@ static struct hl_lua_api api_of_library(void)
 		.sethook = (uint64_t)lua_sethook,
 		.newthread = (uint64_t)lua_newthread,
 		.resume = (uint64_t)lua_resume,
+		.gc = (uint64_t)lua_gc,
 	};
 
 	return api;
@@ -90,7 +91,7 @@ static enum hl_lua_problem open_api(const struct hl_lua_api *api)
 	assert_non_null(memory);
 	enum hl_lua_problem problem = hl_lua_open(&lua, api, &reader, memory);
 	if (problem == HL_LUA_PROVED)
-		hl_lua_learn_coroutines(&lua, api, &reader, memory);
+		hl_lua_learn_states(&lua, api, &reader, memory);
 	free(memory);
 	return problem;
 }
@@ -508,6 +509,27 @@ static void test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker(v
 	assert_int_equal(coroutines.outer, 4);
 }
 
+static void test_the_collector_is_found_where_the_version_has_it(void **context)
+{
+	const uint32_t white_at = LUA_VERSION_NUM == 501 ? 32 : LUA_VERSION_NUM <= 503 ? 84 : 100;
+	struct hl_lua_api api = api_of_library();
+
+	(void)context;
+	assert_int_equal(open_api(&api), HL_LUA_PROVED);
+	assert_int_equal(lua.collector.white_at, white_at);
+	lua_State *state = luaL_newstate();
+	uint64_t global = hl_lua_word((uint64_t)state, lua.layout.state_global);
+	int64_t debt = lua.collector.debt_sign *
+		       (int64_t)hl_lua_word(global, (uint8_t)(lua.collector.bytes_at + 8));
+	assert_int_equal((int64_t)hl_lua_word(global, (uint8_t)lua.collector.bytes_at) + debt,
+			 lua_gc(state, LUA_GCCOUNT, 0) * 1024 + lua_gc(state, LUA_GCCOUNTB, 0));
+	assert_int_equal(global + (uint64_t)lua.collector.main_at, (uint64_t)state);
+	lua_close(state);
+	api.gc = 0;
+	assert_int_equal(open_api(&api), HL_LUA_PROVED);
+	assert_int_equal(lua.collector.white_at, 0);
+}
+
 static void test_another_version_is_refused(void **context)
 {
 	struct hl_lua_api api = api_of_library();
@@ -556,6 +578,7 @@ int main(void)
 #endif
 		cmocka_unit_test(
 			test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker),
+		cmocka_unit_test(test_the_collector_is_found_where_the_version_has_it),
 		cmocka_unit_test(test_another_version_is_refused),
 		cmocka_unit_test(test_lines_are_those_that_lua_says),
 		cmocka_unit_test(test_lines_are_right_while_garbage_is_collected),

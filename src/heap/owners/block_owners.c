@@ -70,6 +70,11 @@ enum hl_owners_source hl_block_owners_source(const struct hl_block_owners *owner
 	return owners->source;
 }
 
+const struct hl_open_region *hl_block_owners_region(const struct hl_block_owners *owners)
+{
+	return owners->source == HL_OWNERS_RECORDER ? &owners->region : NULL;
+}
+
 uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 			      uint64_t usable_bytes)
 {

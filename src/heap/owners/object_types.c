@@ -3,6 +3,7 @@
 #include "heap/owners/object_types.h"
 
 #include "base/array.h"
+#include "base/frame_key.h"
 #include "heap/memory.h"
 #include "heap/owners/owner_table.h"
 #include "heap/python_usage.h"
@@ -18,7 +19,7 @@ struct listed {
 };
 
 struct reading {
-	struct hl_object_types *types;
+	struct hl_inuse_labels *types;
 	struct listed *blocks; /* in rising order of address */
 	size_t count, capacity;
 	size_t next;	 /* the one whose type is told next */
@@ -73,7 +74,7 @@ static int compare(const void *left, const void *right)
 
 static int make_rows(struct reading *reading)
 {
-	struct hl_object_types *types = reading->types;
+	struct hl_inuse_labels *types = reading->types;
 	struct hl_owner_counts *sums = &reading->sums;
 
 	types->names = &types->usage->names;
@@ -84,9 +85,9 @@ static int make_rows(struct reading *reading)
 		qsort(sums->counts, sums->count, sizeof(*sums->counts), compare);
 	for (; types->count < sums->count; types->count++) {
 		const struct hl_owner_count *sum = &sums->counts[types->count];
-		types->rows[types->count] = (struct hl_object_type){
+		types->rows[types->count] = (struct hl_inuse_label){
 			.number = (uint32_t)(sum->key >> 32),
-			.type = (uint32_t)sum->key,
+			.name = (uint32_t)sum->key,
 			.blocks = sum->blocks,
 			.bytes = sum->bytes,
 		};
@@ -110,7 +111,7 @@ static bool has_python(const struct hl_block_owners *owners, const struct hl_map
 static int read_all(pid_t pid, struct hl_memory *memory, struct reading *reading,
 		    struct hl_error *err)
 {
-	struct hl_object_types *types = reading->types;
+	struct hl_inuse_labels *types = reading->types;
 	struct hl_error why = {0};
 
 	int r = hl_block_owners_new(pid, &types->owners, &why);
@@ -131,9 +132,9 @@ static int read_all(pid_t pid, struct hl_memory *memory, struct reading *reading
 	return r == 0 ? make_rows(reading) : r;
 }
 
-int hl_object_types_read(pid_t pid, struct hl_object_types **ret_types, struct hl_error *err)
+int hl_object_types_read(pid_t pid, struct hl_inuse_labels **ret_types, struct hl_error *err)
 {
-	struct hl_object_types *types = calloc(1, sizeof(*types));
+	struct hl_inuse_labels *types = hl_inuse_labels_new(HL_TYPE_PROVIDER);
 	struct reading reading = {.types = types, .sums.shape = {.start = 1, .width = 1}};
 	struct hl_memory *memory = NULL;
 	struct hl_error why = {0};
@@ -146,19 +147,9 @@ int hl_object_types_read(pid_t pid, struct hl_object_types **ret_types, struct h
 	free(reading.blocks);
 	free(reading.parts);
 	if (r < 0) {
-		hl_object_types_free(types);
+		hl_inuse_labels_free(types);
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
 	}
 	*ret_types = types;
 	return 0;
-}
-
-void hl_object_types_free(struct hl_object_types *types)
-{
-	if (!types)
-		return;
-	hl_block_owners_free(types->owners);
-	hl_python_usage_free(types->usage);
-	free(types->rows);
-	free(types);
 }

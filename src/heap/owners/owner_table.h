@@ -169,6 +169,9 @@ int hl_open_region_refresh(struct hl_open_region *region);
 
 void hl_open_region_release(struct hl_open_region *region);
 
+/* That of ${owners}, and theirs; NULL where tags are the source. */
+const struct hl_open_region *hl_block_owners_region(const struct hl_block_owners *owners);
+
 /* ---- block_reader.c: its block table, read while the process goes on ---- */
 
 struct hl_block_reader;

@@ -459,6 +459,8 @@ static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *re
 		}
 		if (state == last)
 			continue;
+		if (!last && reader->ret_state)
+			*reader->ret_state = state;
 		if (HL_UNLIKELY(chain.entries > evals_of_state))
 			join_entries(&chain, first, evals_of_state);
 		chain.entries = evals_of_state = 0;

@@ -28,6 +28,7 @@ enum hl_lua_version {
 struct hl_lua_layout {
 	enum hl_lua_version version;
 	uint8_t state_top, state_stack, state_call;
+	uint8_t state_global;	 /* what all coroutines of one state share */
 	uint8_t state_base_call; /* 5.1: calls are an array that begins here; otherwise 0 */
 	uint8_t state_pc;	 /* 5.1: of the running call */
 	uint8_t call_function, call_previous, call_pc;

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "region/lua_states.h"
 #include "script/lua/layout.h"
 #include "script/provider.h"
 #include "unwind/unwind.h"
@@ -28,6 +29,7 @@ struct hl_lua_api {
 	uint64_t newstate, close, load, pcall, /* or lua_pcallk() */
 		pushcclosure, checkstack, getstack, getinfo, sethook;
 	uint64_t newthread, resume; /* 0: coroutines that run C functions are not told apart */
+	uint64_t gc;		    /* 0: collections are not counted */
 };
 
 /*
@@ -69,6 +71,7 @@ struct hl_lua {
 	uint64_t resume_start, resume_end; /* of lua_resume(); 0: coroutines are not told apart */
 	struct hl_lua_place resume_state;  /* of its frame: the coroutine ... */
 	uint32_t coroutine_offset;	   /* ... and where in its block that begins, in bytes */
+	struct hl_lua_collector collector; /* all zero: collections are not counted */
 	/* Return addresses into functions that call luaV_execute(), and from bit 48 on which words had
 	 * the state whenever it was known. */
 	_Atomic uint64_t callers[HL_LUA_CALLERS_MAX];
@@ -94,6 +97,7 @@ struct hl_lua_reader {
 	struct hl_lua_cache *cache; /* NULL if there is none */
 	/* The frame that made the block at ${block}, a coroutine; false: it is not known. NULL: none is. */
 	bool (*find_maker)(uint64_t block, struct hl_script_frame *ret_frame);
+	uint64_t *ret_state; /* NULL; or where the state goes that runs, if one does */
 };
 
 /* How hl_lua_open() went; texts for messages. */
@@ -118,9 +122,9 @@ const char *hl_lua_problem_text(enum hl_lua_problem problem);
 enum hl_lua_problem hl_lua_open(struct hl_lua *lua, const struct hl_lua_api *api,
 				const struct hl_lua_reader *reader, void *memory);
 
-/* After that: what struct hl_lua says of coroutines, if it can be learnt. ${memory}: as above. */
-void hl_lua_learn_coroutines(struct hl_lua *lua, const struct hl_lua_api *api,
-			     const struct hl_lua_reader *reader, void *memory);
+/* After that: what struct hl_lua says of coroutines and of collections, if it can be learnt. ${memory}: as above. */
+void hl_lua_learn_states(struct hl_lua *lua, const struct hl_lua_api *api,
+			 const struct hl_lua_reader *reader, void *memory);
 
 /* As capture of hl_script_provider. A coroutine that runs a C function has the frame of its maker. */
 uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Labels blocks in use with their types, in a recording that counts them without. A type is a node below
+ * Labels blocks in use with their types, or ages, in a recording that counts them without. A label is a node below
  * that of the stack, as if the recorder had known it at the allocation. What has been freed stays at the stack.
  */
 #include "cli/live_fill.h"
@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "heap/owners/block_owners.h"
-#include "heap/owners/object_types.h"
+#include "heap/owners/inuse_labels.h"
 #include "recording/recording.h"
 #include "recording/recording_files.h"
 
@@ -18,16 +18,16 @@
 
 struct labelling {
 	struct hl_recording_process *process;
-	const struct hl_object_types *types;
+	const struct hl_inuse_labels *labels;
 	size_t node_capacity, value_capacity, site_capacity, name_capacity;
-	uint32_t provider; /* of types */
+	uint32_t provider; /* of the labels */
 	uint32_t no_name;  /* the index of "" in site_names */
-	uint32_t *sites;   /* by name of a type, its site; 0: none yet */
+	uint32_t *sites;   /* by name of a label, its site; 0: none yet */
 	uint32_t *first;   /* by node: a value of it is values[first - 1], */
 	uint32_t *next;	   /* by value: and another one values[next - 1]; 0: there is none */
 };
 
-/* ---- types ---- */
+/* ---- labels ---- */
 
 static int add_name(struct labelling *labelling, const char *text, uint32_t *ret_index)
 {
@@ -49,13 +49,13 @@ static int find_provider(struct labelling *labelling)
 	size_t capacity = process->provider_count;
 
 	for (uint32_t i = 0; i < process->provider_count; i++)
-		if (!strcmp(process->providers[i].name, HL_TYPE_PROVIDER)) {
+		if (!strcmp(process->providers[i].name, labelling->labels->provider)) {
 			labelling->provider = i;
 			return 0;
 		}
 	if (process->provider_count == HL_RECORDING_PROVIDERS_MAX)
 		return -E2BIG;
-	char *name = strdup(HL_TYPE_PROVIDER);
+	char *name = strdup(labelling->labels->provider);
 	if (!name || HL_ARRAY_RESERVE(process->providers, capacity, capacity + 1) < 0) {
 		free(name);
 		return -ENOMEM;
@@ -65,10 +65,10 @@ static int find_provider(struct labelling *labelling)
 	return 0;
 }
 
-static int find_site(struct labelling *labelling, uint32_t type, uint32_t *ret_site)
+static int find_site(struct labelling *labelling, uint32_t label, uint32_t *ret_site)
 {
 	struct hl_recording_process *process = labelling->process;
-	uint32_t *site = &labelling->sites[type], name;
+	uint32_t *site = &labelling->sites[label], name;
 
 	if (*site) {
 		*ret_site = *site;
@@ -76,7 +76,7 @@ static int find_site(struct labelling *labelling, uint32_t type, uint32_t *ret_s
 	}
 	if (process->site_count == HL_RECORDING_SITES_MAX)
 		return -E2BIG;
-	int r = add_name(labelling, hl_strings_text(labelling->types->names, type), &name);
+	int r = add_name(labelling, hl_strings_text(labelling->labels->names, label), &name);
 	if (r == 0)
 		r = HL_ARRAY_APPEND(process->sites, process->site_count, labelling->site_capacity,
 				    (struct hl_recording_site){.provider = labelling->provider,
@@ -100,14 +100,14 @@ static int add_node(struct labelling *labelling, uint32_t parent, uint64_t frame
 	return r;
 }
 
-/* The node of blocks of ${type} of the stack ${id}. Size classes stay innermost. */
-static int make_node(struct labelling *labelling, uint32_t id, uint32_t type, uint32_t *ret_id)
+/* The node of blocks of ${label} of the stack ${id}. Size classes stay innermost. */
+static int make_node(struct labelling *labelling, uint32_t id, uint32_t label, uint32_t *ret_id)
 {
 	const struct hl_recording_node stack = labelling->process->nodes[id - 1];
 	uint32_t site, size_class;
 	bool has_size = hl_frame_key_is_size(stack.frame, &size_class);
 
-	int r = find_site(labelling, type, &site);
+	int r = find_site(labelling, label, &site);
 	if (r == 0)
 		r = add_node(labelling, has_size ? stack.parent : id,
 			     hl_site_frame_key(site, false), ret_id);
@@ -127,15 +127,15 @@ static uint64_t in_use(uint64_t allocated, uint64_t freed)
 	return allocated > freed ? allocated - freed : 0;
 }
 
-/* Moves what is in use of the stack of ${row} to its type, from one thread after the other: who allocated which
+/* Moves what is in use of the stack of ${row} to its label, from one thread after the other: who allocated which
  * block is not known. The process went on between the counters and the blocks, so there may be less. */
-static int move(struct labelling *labelling, const struct hl_object_type *row, uint32_t id)
+static int move(struct labelling *labelling, const struct hl_inuse_label *row, uint32_t id)
 {
 	struct hl_recording_process *process = labelling->process;
 	uint64_t blocks = row->blocks, bytes = row->bytes;
 	uint32_t node;
 
-	int r = make_node(labelling, id, row->type, &node);
+	int r = make_node(labelling, id, row->name, &node);
 	for (uint32_t i = labelling->first[id]; i && r == 0 && (blocks || bytes);
 	     i = labelling->next[i - 1]) {
 		struct hl_recording_value *value = &process->values[i - 1];
@@ -166,7 +166,7 @@ static int find_values(struct labelling *labelling)
 
 	labelling->first = calloc(process->node_count + (size_t)1, sizeof(*labelling->first));
 	labelling->next = calloc(process->value_count + (size_t)1, sizeof(*labelling->next));
-	labelling->sites = calloc(labelling->types->names->count + 1, sizeof(*labelling->sites));
+	labelling->sites = calloc(labelling->labels->names->count + 1, sizeof(*labelling->sites));
 	if (!labelling->first || !labelling->next || !labelling->sites)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < process->value_count; i++) {
@@ -177,26 +177,26 @@ static int find_values(struct labelling *labelling)
 	return 0;
 }
 
-int hl_type_fill(struct hl_recording_process *process, const struct hl_object_types *types)
+int hl_label_fill(struct hl_recording_process *process, const struct hl_inuse_labels *labels)
 {
 	struct labelling labelling = {.process = process,
-				      .types = types,
+				      .labels = labels,
 				      .node_capacity = process->node_count,
 				      .value_capacity = process->value_count,
 				      .site_capacity = process->site_count,
 				      .name_capacity = process->site_name_count};
-	HL_FREED uint32_t *ids = calloc(hl_block_owners_count(types->owners), sizeof(*ids));
+	HL_FREED uint32_t *ids = calloc(hl_block_owners_count(labels->owners), sizeof(*ids));
 
 	if (!ids)
 		return -ENOMEM;
-	if (!hl_block_owners_match(types->owners, process->nodes, process->node_count, ids))
+	if (!hl_block_owners_match(labels->owners, process->nodes, process->node_count, ids))
 		return -ESRCH;
 	int r = find_values(&labelling);
-	if (r == 0 && types->count && (r = find_provider(&labelling)) == 0)
+	if (r == 0 && labels->count && (r = find_provider(&labelling)) == 0)
 		r = add_name(&labelling, "", &labelling.no_name);
-	for (size_t i = 0; i < types->count && r == 0; i++) {
-		const struct hl_object_type *row = &types->rows[i];
-		if (row->number < hl_block_owners_count(types->owners) && ids[row->number])
+	for (size_t i = 0; i < labels->count && r == 0; i++) {
+		const struct hl_inuse_label *row = &labels->rows[i];
+		if (row->number < hl_block_owners_count(labels->owners) && ids[row->number])
 			r = move(&labelling, row, ids[row->number]);
 	}
 	free(labelling.first);

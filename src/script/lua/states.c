@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Learns how a coroutine that runs a C function is found: no frame of the interpreter's main function
- * has its state, but lua_resume() does, in a register or word of its own frame. A few coroutines of a
- * private state tell which, and where in its block a coroutine begins.
+ * Learns by a private state what is not needed for frames.
+ *
+ * How a coroutine that runs a C function is found: no frame of the interpreter's main function has its
+ * state, but lua_resume() does, in a register or word of its own frame. A few coroutines tell which, and
+ * where in its block a coroutine begins.
+ *
+ * Where the collector keeps its white (region/lua_states.h): a few collections tell. It is the one byte
+ * that alternates between two bits side by side, before the phase, which is a pause each time.
  */
 #include "script/lua/lua.h"
 
@@ -15,6 +20,10 @@
 #define WORDS_MAX    32u /* of the frame of lua_resume() */
 #define RECENT	     16u
 #define OFFSET_MAX   64u
+#define GLOBAL_BYTES 512u /* as far as the white is looked for */
+
+/* Of lua_gc(). */
+enum { COLLECT = 2, COUNT_KIB = 3, COUNT_BYTES = 4 };
 
 typedef void lua_state;
 
@@ -30,6 +39,7 @@ static struct trial {
 	uint64_t recent
 		[RECENT]; /* blocks; a collection may allocate, too, when a coroutine is made */
 	uint32_t blocks;
+	uint64_t first;	    /* block */
 	uint64_t coroutine; /* that runs now */
 	uint64_t places;    /* that had the running one each time */
 	uint32_t seen;
@@ -45,6 +55,8 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 	void *moved = trial->memory + trial->used;
 	trial->used += rounded;
 	trial->recent[trial->blocks++ % RECENT] = (uint64_t)moved;
+	if (!trial->first)
+		trial->first = (uint64_t)moved;
 	if (block)
 		memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
 	return moved;
@@ -151,8 +163,77 @@ static struct hl_lua_place place_of(uint64_t places)
 		       : (struct hl_lua_place){HL_LUA_IN_WORD, first - HL_SAVED_COUNT};
 }
 
-void hl_lua_learn_coroutines(struct hl_lua *lua, const struct hl_lua_api *api,
-			     const struct hl_lua_reader *reader, void *memory)
+/* ---- collections ---- */
+
+static const struct collector_facts {
+	uint8_t pause, sweep_first, sweep_last, minor_kind;
+	uint8_t bytes_at, base_at;
+	int8_t debt_sign;
+} facts_of[] = {
+	[HL_LUA_51] = {0, 2, 3, 0, 120, 0, 0},	[HL_LUA_52] = {5, 2, 4, 2, 16, 0, 1},
+	[HL_LUA_53] = {7, 2, 5, 0, 16, 0, 1},	[HL_LUA_54] = {8, 3, 6, 1, 16, 32, 1},
+	[HL_LUA_55] = {8, 3, 6, 1, 16, 40, -1},
+};
+
+/* Whether byte ${at} is the white after each of the collections that ${bytes} are of. */
+static bool is_white(uint8_t bytes[ROUNDS][GLOBAL_BYTES], uint32_t at, uint8_t pause)
+{
+	uint8_t one = bytes[0][at], other = bytes[1][at];
+	uint8_t bits = one ^ other, first = bits & (uint8_t)-bits;
+
+	if (!first || bits != (uint8_t)(first * 3) || !(one & bits) || !(other & bits))
+		return false;
+	for (uint32_t i = 0; i < ROUNDS; i++)
+		if (bytes[i][at] != (i % 2 ? other : one) || bytes[i][at + 1] != pause)
+			return false;
+	return true;
+}
+
+static void learn_collector(struct trial *trial, lua_state *state)
+{
+	static uint8_t bytes[ROUNDS][GLOBAL_BYTES];
+	int (*control)(lua_state *, int, int) = (int (*)(lua_state *, int, int))trial->api->gc;
+	const struct hl_lua_layout *layout = &trial->lua->layout;
+	const struct collector_facts *facts = &facts_of[layout->version];
+	uint64_t global = hl_lua_word((uint64_t)state, layout->state_global);
+	uint32_t found = 0, white_at = 0;
+
+	/* The bytes that are looked at may lie beyond the global, but not beyond the memory. */
+	if (!control || global - (uint64_t)trial->memory > MEMORY_BYTES - GLOBAL_BYTES)
+		return;
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		control(state, COLLECT, 0);
+		memcpy(bytes[i], (const void *)global, GLOBAL_BYTES);
+	}
+	for (uint32_t at = 1; at < GLOBAL_BYTES - 1; at++)
+		if (is_white(bytes, at, facts->pause)) {
+			white_at = at;
+			found++;
+		}
+	int64_t counted =
+		(int64_t)control(state, COUNT_KIB, 0) * 1024 + control(state, COUNT_BYTES, 0);
+	int64_t debt = (int64_t)hl_lua_word(global, (uint8_t)(facts->bytes_at + 8));
+	if (found != 1 ||
+	    counted != (int64_t)hl_lua_word(global, facts->bytes_at) + facts->debt_sign * debt)
+		return;
+	trial->lua->collector = (struct hl_lua_collector){
+		.white_at = white_at,
+		.sweep_first = facts->sweep_first,
+		.sweep_last = facts->sweep_last,
+		.minor_kind = facts->minor_kind,
+		.debt_sign = facts->debt_sign,
+		.bytes_at = facts->bytes_at,
+		.base_at = facts->base_at,
+		.main_at = (int32_t)((int64_t)state - (int64_t)global),
+		.global_at = layout->state_global,
+		.block_at = (int32_t)((int64_t)trial->first - (int64_t)global),
+	};
+}
+
+/* ---- both ---- */
+
+void hl_lua_learn_states(struct hl_lua *lua, const struct hl_lua_api *api,
+			 const struct hl_lua_reader *reader, void *memory)
 {
 	lua_state *(*newstate)(void *(*)(void *, void *, size_t, size_t), void *, unsigned) =
 		(lua_state * (*)(void *(*)(void *, void *, size_t, size_t), void *, unsigned))
@@ -160,12 +241,15 @@ void hl_lua_learn_coroutines(struct hl_lua *lua, const struct hl_lua_api *api,
 	struct trial trial = {
 		.lua = lua, .api = api, .reader = reader, .memory = memory, .places = UINT64_MAX};
 
-	lua_state *state = api->newthread && api->resume ? newstate(allocate, &trial, 0) : NULL;
+	lua_state *state = newstate(allocate, &trial, 0);
 	if (!state)
 		return;
-	running = &trial;
-	run_rounds(&trial, state);
-	running = NULL;
+	if (api->newthread && api->resume) {
+		running = &trial;
+		run_rounds(&trial, state);
+		running = NULL;
+	}
+	learn_collector(&trial, state);
 	((void (*)(lua_state *))api->close)(state);
 	if (trial.seen == ROUNDS && trial.places)
 		lua->resume_state = place_of(trial.places);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Labels of live blocks that were not known when they were allocated: blocks and bytes by stack and label. */
+#pragma once
+
+#include "base/strings.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hl_block_owners;
+struct hl_python_usage;
+
+/* Blocks of one stack and one label. */
+struct hl_inuse_label {
+	uint32_t number; /* of the stack, see block_owners.h */
+	uint32_t name;	 /* in hl_inuse_labels.names */
+	uint64_t blocks;
+	uint64_t
+		bytes; /* requested ones; of blocks whose size is not known the mean of their stack's */
+};
+
+struct hl_inuse_labels {
+	const char *provider;		/* what they are: HL_TYPE_PROVIDER, a constant */
+	struct hl_block_owners *owners; /* names the stacks */
+	struct hl_inuse_label *rows;	/* none twice */
+	size_t count;
+	const struct hl_strings *names;
+	struct hl_strings own_names;
+	struct hl_python_usage *usage; /* of types: has their names; or NULL */
+};
+
+/* Empty ones, with names of their own. NULL without memory. */
+struct hl_inuse_labels *hl_inuse_labels_new(const char *provider);
+
+void hl_inuse_labels_free(struct hl_inuse_labels *labels); /* NULL is fine */

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Counts collections of states of Lua, and stamps blocks; see lua_states.h. */
+#include "recorder/lua_states.h"
+
+#include "recorder/private_map.h"
+#include "recorder/spin.h"
+
+#include <string.h>
+
+static uint32_t place_of(uint64_t global)
+{
+	return (uint32_t)(global * UINT64_C(0x9e3779b97f4a7c15) >> 50);
+}
+
+static_assert(HL_LUA_STATES_INDEX == 1u << (64 - 50), "place_of()");
+
+/* NULL where there is no memory, or little, as for the array of blocks. */
+static struct hl_lua_states *states_of(struct hl_recorder *recorder)
+{
+	struct hl_lua_states *states =
+		atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
+
+	if (HL_LIKELY(states) || recorder->hash_only)
+		return states;
+	struct hl_lua_states *made = hl_private_map_new(sizeof(*made));
+	if (made && !atomic_compare_exchange_strong(&recorder->lua_states, &states, made)) {
+		hl_private_map_free(made, sizeof(*made));
+		return states;
+	}
+	if (made)
+		atomic_store(&recorder->region.header->lua_states, (uintptr_t)made);
+	return made;
+}
+
+/* ---- slots ---- */
+
+static struct hl_lua_state_slot *find(struct hl_lua_states *states, uint64_t global)
+{
+	uint16_t number;
+
+	for (uint32_t at = place_of(global);; at = (at + 1) % HL_LUA_STATES_INDEX) {
+		/* Acquire: who finds the number sees the slot. */
+		number = atomic_load_explicit(&states->index[at], memory_order_acquire);
+		if (!number)
+			return NULL;
+		struct hl_lua_state_slot *slot = &states->slots[number - 1];
+		if (atomic_load_explicit(&slot->global, memory_order_relaxed) == global)
+			return slot;
+	}
+}
+
+/* The number of ${collector}, which is added if it is a new one; HL_LUA_COLLECTORS_MAX: there is no room. */
+static uint32_t find_collector(struct hl_lua_states *states,
+			       const struct hl_lua_collector *collector)
+{
+	uint32_t count = atomic_load_explicit(&states->collector_count, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (memcmp(&states->collectors[i], collector, sizeof(*collector)) == 0)
+			return i;
+	if (count < HL_LUA_COLLECTORS_MAX) {
+		states->collectors[count] = *collector;
+		atomic_store_explicit(&states->collector_count, count + 1, memory_order_release);
+	}
+	return count;
+}
+
+static uint8_t white_of(const struct hl_lua_collector *collector, uint64_t global)
+{
+	return *(const uint8_t *)(global + collector->white_at);
+}
+
+static struct hl_lua_moment moment_of(const struct hl_lua_collector *collector, uint64_t global)
+{
+	const uint8_t *white = (const uint8_t *)(global + collector->white_at);
+
+	return (struct hl_lua_moment){white[0], white[1], white[2],
+				      *(const uint64_t *)(global + collector->base_at)};
+}
+
+static struct hl_lua_state_slot *add_locked(struct hl_recorder *recorder,
+					    struct hl_lua_states *states,
+					    const struct hl_lua_collector *collector,
+					    uint64_t global, const struct hl_script_place *place)
+{
+	struct hl_lua_state_slot *slot = find(states, global);
+	uint32_t count = atomic_load_explicit(&states->count, memory_order_relaxed);
+	uint32_t number = find_collector(states, collector), at = place_of(global);
+
+	if (slot)
+		return slot;
+	if (count == HL_LUA_STATES_MAX || number == HL_LUA_COLLECTORS_MAX)
+		return NULL;
+	slot = &states->slots[count];
+	slot->collector = (uint8_t)number;
+	slot->is_recorded = hl_block_node(&recorder->blocks,
+					  (const void *)(global + (uint64_t)collector->block_at));
+	for (uint32_t i = 0; i < place->source_bytes && i < HL_LUA_STATE_NAME_MAX; i++)
+		slot->name[i] = place->source[i];
+	slot->last = moment_of(collector, global);
+	atomic_store_explicit(&slot->white, slot->last.white, memory_order_relaxed);
+	atomic_store_explicit(&slot->global, global, memory_order_relaxed);
+	while (atomic_load_explicit(&states->index[at], memory_order_relaxed))
+		at = (at + 1) % HL_LUA_STATES_INDEX;
+	atomic_store_explicit(&states->count, count + 1, memory_order_release);
+	atomic_store_explicit(&states->index[at], (uint16_t)(count + 1), memory_order_release);
+	return slot;
+}
+
+static __attribute__((noinline)) struct hl_lua_state_slot *
+add(struct hl_recorder *recorder, struct hl_lua_states *states, const struct hl_lua *lua,
+    uint64_t global, const struct hl_script_frame *outermost)
+{
+	const struct hl_lua_collector *collector = &lua->collector;
+	struct hl_script_place place = {0};
+
+	if (outermost)
+		hl_lua_describe(lua, outermost, &place);
+	hl_spin_lock(&states->lock);
+	struct hl_lua_state_slot *slot = add_locked(recorder, states, collector, global, &place);
+	hl_spin_unlock(&states->lock);
+	if (!slot)
+		atomic_fetch_add_explicit(&states->refused, 1, memory_order_relaxed);
+	return slot;
+}
+
+/* ---- collections ---- */
+
+/*
+ * A state runs on one thread at a time, which alone writes its slot. Of two collections between which nothing was allocated below
+ * a script neither is seen: too few are counted, never too many.
+ */
+static __attribute__((noinline)) void
+count(struct hl_lua_state_slot *slot, const struct hl_lua_collector *collector, uint64_t global)
+{
+	struct hl_lua_moment now = moment_of(collector, global);
+	uint32_t collections = atomic_load_explicit(&slot->collections, memory_order_relaxed);
+
+	if (hl_lua_was_collected(collector, &slot->last, &now))
+		atomic_store_explicit(&slot->collections, collections + 1, memory_order_relaxed);
+	slot->last = now;
+	atomic_store_explicit(&slot->white, now.white, memory_order_relaxed);
+}
+
+uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *lua, uint64_t state,
+			    const struct hl_script_frame *outermost, struct hl_lua_stamp *stamp)
+{
+	const struct hl_lua_collector *collector = &lua->collector;
+	struct hl_lua_states *states = collector->white_at ? states_of(recorder) : NULL;
+
+	if (HL_UNLIKELY(!states))
+		return 0;
+	if (HL_UNLIKELY(!state))
+		return HL_LUA_STAMP_NONE;
+	uint64_t global = hl_lua_word(state, lua->layout.state_global);
+	struct hl_lua_state_slot *slot = find(states, global);
+	if (HL_UNLIKELY(!slot))
+		slot = add(recorder, states, lua, global, outermost);
+	if (HL_UNLIKELY(!slot))
+		return HL_LUA_STAMP_NONE;
+	if (HL_UNLIKELY(white_of(collector, global) !=
+			atomic_load_explicit(&slot->white, memory_order_relaxed)))
+		count(slot, collector, global);
+	stamp->slot = slot;
+	stamp->number = (uint32_t)(slot - states->slots);
+	return hl_lua_stamp(stamp->number,
+			    atomic_load_explicit(&slot->collections, memory_order_relaxed));
+}
+
+void hl_lua_states_stamp(struct hl_thread *thread, const void *block)
+{
+	struct hl_lua_states *states =
+		atomic_load_explicit(&hl_recorder->lua_states, memory_order_relaxed);
+	uintptr_t at = (uintptr_t)block;
+
+	uint32_t value = thread->stamp.value;
+
+	thread->stamp.value = 0;
+	/* Others have no entry of their own, and no tool asks for one. */
+	if (HL_UNLIKELY(at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
+		return;
+	hl_block_entry *leaf = atomic_load_explicit(
+		&states->stamps.leaves[at >> HL_BLOCK_LEAF_BITS], memory_order_acquire);
+	if (HL_LIKELY(leaf))
+		atomic_store_explicit(&leaf[hl_block_place_in_leaf(at)], value,
+				      memory_order_relaxed);
+	else
+		hl_block_array_set(&states->stamps, at, value);
+}

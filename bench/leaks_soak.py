@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--scans", type=int, default=1000)
     parser.add_argument("--stop", action="store_true", help="only with --stop")
     parser.add_argument("--running", action="store_true", help="only without")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     for name in arguments.names or busy_programs.NAMES:
         with tempfile.TemporaryDirectory() as directory:
             with busy_programs.start(name, directory, arguments.leaks_cxx) as pid:

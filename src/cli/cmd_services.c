@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* heapline services: the balance sheet of a process with services. */
+/* heapline services: the balance sheet of a process with services, or states of Lua. */
 #include "cli/output.h"
 #include "heap/owners/services.h"
 #include "view/heap.h"
@@ -48,7 +48,7 @@ const struct hl_verb hl_verb_services = {
 	.name = "services",
 	.group = HL_GROUP_ALLOCATORS,
 	.arguments = "-p PID",
-	.summary = "show what services have in Lua and C, and all else that is in RAM",
+	.summary = "show what services, or states of Lua, have in Lua and C, and all else in RAM",
 	.options = options,
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_services,

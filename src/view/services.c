@@ -9,17 +9,26 @@
 /* ---- services ---- */
 
 #define BY_SERVICE   1u
-#define BY_TYPE	     2u
+#define BY_STATE     2u
+#define BY_TYPE	     4u
 #define MEMBER(name) HL_MEMBER(struct hl_service, name)
+
+/* By enum hl_services_by. */
+static const struct words {
+	const char *by, *nobody, *blocks;
+	unsigned fact;
+} words_of[] = {
+	[HL_BY_SERVICE] = {"service", "[no service]", "blocks of all services", BY_SERVICE},
+	[HL_BY_STATE] = {"state", "[no state]", "blocks of all states, and of none", BY_STATE},
+	[HL_BY_TYPE] = {"type", "[no type]", "blocks of all types", BY_TYPE},
+};
 
 static void name(struct hl_emit *emit, const void *row, const void *context)
 {
 	const struct hl_service *service = row;
 	const struct hl_services *services = context;
 
-	hl_cell_text(emit, service->name       ? service->name
-			   : services->by_type ? "[no type]"
-					       : "[no service]");
+	hl_cell_text(emit, service->name ? service->name : words_of[services->by].nobody);
 }
 
 static void inuse_bytes(struct hl_emit *emit, const void *row, const void *context)
@@ -42,17 +51,22 @@ static void inuse_blocks(struct hl_emit *emit, const void *row, const void *cont
 
 static const struct hl_column service_columns[] = {
 	{"service", "service", HL_COLUMN_TEXT, NAME, .shown_if = BY_SERVICE},
+	{"state", "state", HL_COLUMN_TEXT, NAME, .shown_if = BY_STATE},
 	{"type", "type", HL_COLUMN_TEXT, NAME, .shown_if = BY_TYPE},
 	{"handle", NULL, HL_COLUMN_NUMBER, MEMBER(handle), .shown_if = BY_SERVICE},
+	{"number", "no.", HL_COLUMN_NUMBER, MEMBER(handle), .shown_if = BY_STATE},
 	{"inuse_bytes", "in use", HL_COLUMN_BYTES, .cell = inuse_bytes},
-	{"lua_bytes", "Lua", HL_COLUMN_BYTES, MEMBER(lua_bytes), .shown_if = BY_SERVICE},
-	{"c_bytes", "C", HL_COLUMN_BYTES, MEMBER(c_bytes), .shown_if = BY_SERVICE},
+	{"lua_bytes", "Lua", HL_COLUMN_BYTES, MEMBER(lua_bytes), .shown_if = BY_SERVICE | BY_STATE},
+	{"c_bytes", "C", HL_COLUMN_BYTES, MEMBER(c_bytes), .shown_if = BY_SERVICE | BY_STATE},
+	{"counted_bytes", "by its own count", HL_COLUMN_BYTES, MEMBER(counted_bytes),
+	 .shown_if = BY_STATE},
 	{"resident_bytes", "in RAM", HL_COLUMN_BYTES, MEMBER(resident_bytes)},
 	{NULL, "of RSS", HL_COLUMN_SHARE, MEMBER(resident_bytes)},
 	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, .cell = inuse_blocks,
 	 .flags = HL_COLUMN_OMITTED},
-	{"lua_blocks", NULL, HL_COLUMN_COUNT, MEMBER(lua_blocks), .shown_if = BY_SERVICE},
-	{"c_blocks", NULL, HL_COLUMN_COUNT, MEMBER(c_blocks), .shown_if = BY_SERVICE},
+	{"lua_blocks", NULL, HL_COLUMN_COUNT, MEMBER(lua_blocks),
+	 .shown_if = BY_SERVICE | BY_STATE},
+	{"c_blocks", NULL, HL_COLUMN_COUNT, MEMBER(c_blocks), .shown_if = BY_SERVICE | BY_STATE},
 };
 
 static void emit_services(struct hl_emit *emit, const struct hl_services *services,
@@ -65,7 +79,7 @@ static void emit_services(struct hl_emit *emit, const struct hl_services *servic
 	hl_emit_blank(emit);
 	hl_table_begin(emit,
 		       &(struct hl_table){HL_TABLE("rows", service_columns), .context = services,
-					  .facts = services->by_type ? BY_TYPE : BY_SERVICE,
+					  .facts = words_of[services->by].fact,
 					  .sum = hl_heap_number(services->rss_bytes)});
 	for (size_t i = 0; i < shown; i++)
 		hl_table_row(emit, &services->services[i], 0);
@@ -98,8 +112,7 @@ static void put_part(struct hl_emit *emit, const char *part, int64_t bytes)
 static void emit_parts(struct hl_emit *emit, const struct hl_services *services)
 {
 	const char *const names[HL_SERVICES_PARTS] = {
-		[HL_SERVICES_BLOCKS] =
-			services->by_type ? "blocks of all types" : "blocks of all services",
+		[HL_SERVICES_BLOCKS] = words_of[services->by].blocks,
 		[HL_SERVICES_OLDER] = "blocks from before the recording",
 		[HL_SERVICES_ALLOCATOR] =
 			services->is_walked ? "the allocator's slack and free memory"
@@ -131,11 +144,11 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 	const struct hl_service *total = &services->total;
 
 	hl_heap_emit_process(emit, &services->process, "");
-	hl_emit_text(emit, "by", services->by_type ? "type" : "service");
+	hl_emit_text(emit, "by", words_of[services->by].by);
 	hl_emit_object(emit, "total");
 	hl_emit_integer(emit, "inuse_bytes", total->lua_bytes + total->c_bytes);
 	hl_emit_integer(emit, "inuse_blocks", total->lua_blocks + total->c_blocks);
-	if (!services->by_type) {
+	if (services->by != HL_BY_TYPE) {
 		hl_emit_integer(emit, "lua_bytes", total->lua_bytes);
 		hl_emit_integer(emit, "lua_blocks", total->lua_blocks);
 		hl_emit_integer(emit, "c_bytes", total->c_bytes);

@@ -7,9 +7,12 @@
 #include "base/index.h"
 #include "heap/memory.h"
 #include "heap/owners/block_owners.h"
+#include "heap/owners/lua_states.h"
+#include "heap/owners/owner_table.h"
 #include "heap/owners/resident.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -106,8 +109,9 @@ static int add_stacks(const struct hl_resident *resident, const struct hl_block_
 		if (!has_any(&sums[number], bytes))
 			continue;
 		hl_block_owners_labels(resident->owners, number, &labels);
-		int r = services->by_type ? find(summing, 0, labels.type, &service)
-					  : find(summing, labels.handle, labels.service, &service);
+		int r = services->by == HL_BY_TYPE
+				? find(summing, 0, labels.type, &service)
+				: find(summing, labels.handle, labels.service, &service);
 		if (r < 0)
 			return r;
 		add(service, labels.type != NULL, &sums[number], bytes->resident);
@@ -115,6 +119,147 @@ static int add_stacks(const struct hl_resident *resident, const struct hl_block_
 	}
 	return 0;
 }
+
+/* ---- states of Lua ---- */
+
+struct by_state {
+	struct hl_services *services;
+	struct hl_lua_states_now *states;
+	uint64_t stack_count;
+	struct hl_owner_counts
+		shares; /* by stack << 32 | number of the state << 1 | whether Lua's own */
+};
+
+static int add_block(void *context, const struct hl_owned_block *block)
+{
+	struct by_state *by = context;
+	uint32_t age;
+	size_t index;
+
+	if (block->number >= by->stack_count)
+		return 0;
+	enum hl_lua_owner owner =
+		hl_lua_states_find(by->states, block->number, block->address, &index, &age);
+	uint64_t number = owner == HL_LUA_NOBODYS ? 0 : index + 1;
+	return hl_owner_counts_add(&by->shares,
+				   block->number << 32 | number << 1 | (owner == HL_LUA_OWN),
+				   block->requested, 1);
+}
+
+static int by_stack(const void *left, const void *right)
+{
+	const struct hl_owner_count *a = left, *b = right;
+
+	return (a->key > b->key) - (a->key < b->key);
+}
+
+static int64_t share_of(int64_t all, uint64_t part, uint64_t whole)
+{
+	return whole ? (int64_t)((double)all * (double)part / (double)whole) : 0;
+}
+
+/* Divides what the stack ${number} has by the counters among the states of its blocks, which are ${count} of ${shares}: mostly one. The last
+ * one gets what is left. */
+static void divide(const struct by_state *by, const struct hl_resident *resident, uint64_t number,
+		   const struct hl_owner_count *shares, size_t count, struct hl_block_sum sum)
+{
+	uint64_t bytes = 0, blocks = 0, left = resident->stacks[number].resident;
+	const uint64_t in_ram = left;
+	struct hl_block_labels labels;
+	struct hl_block_sum rest = sum;
+
+	hl_block_owners_labels(resident->owners, number, &labels);
+	for (size_t i = 0; i < count; i++) {
+		bytes += shares[i].bytes;
+		blocks += shares[i].blocks;
+	}
+	for (size_t i = 0; i < count || i == 0; i++) {
+		uint64_t key = count ? shares[i].key : 0;
+		bool is_last = i + 1 >= count;
+		bool is_lua = labels.type || key & 1;
+		struct hl_service *state = &by->services->services[(uint32_t)key >> 1];
+		const struct hl_block_sum part = {
+			is_last ? rest.bytes : share_of(sum.bytes, shares[i].bytes, bytes),
+			is_last ? rest.blocks : share_of(sum.blocks, shares[i].blocks, blocks)};
+		uint64_t ram =
+			is_last ? left
+				: (uint64_t)share_of((int64_t)in_ram, shares[i].bytes, bytes);
+		rest.bytes -= part.bytes;
+		rest.blocks -= part.blocks;
+		left -= ram;
+		add(state, is_lua, &part, ram);
+		add(&by->services->total, is_lua, &part, ram);
+	}
+}
+
+/* A row for each state, and before them one for blocks that have none. */
+static int make_states(struct by_state *by)
+{
+	struct hl_services *services = by->services;
+	size_t count = hl_lua_states_count(by->states);
+
+	if (HL_ARRAY_RESERVE(services->services, services->capacity, count + 1) < 0)
+		return -ENOMEM;
+	memset(services->services, 0, (count + 1) * sizeof(*services->services));
+	for (services->count = 1; services->count <= count; services->count++) {
+		struct hl_service *row = &services->services[services->count];
+		const struct hl_lua_state *state =
+			hl_lua_states_get(by->states, services->count - 1);
+		if (asprintf(&row->name, "%s%s", *state->name ? state->name : "state",
+			     state->is_open ? "" : " (closed)") < 0) {
+			row->name = NULL;
+			return -ENOMEM;
+		}
+		row->handle = services->count;
+		row->counted_bytes = state->counted_bytes;
+		services->total.counted_bytes += state->counted_bytes;
+	}
+	return 0;
+}
+
+static void drop_empty(struct hl_services *services)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < services->count; i++) {
+		struct hl_service *row = &services->services[i];
+		if (row->counted_bytes || row->lua_blocks || row->c_blocks || row->resident_bytes)
+			services->services[kept++] = *row;
+		else
+			free(row->name);
+	}
+	services->count = kept;
+}
+
+static int add_states(const struct hl_resident *resident, const struct hl_block_sum *sums,
+		      struct by_state *by)
+{
+	struct hl_owner_counts *shares = &by->shares;
+	size_t at = 0;
+	int r = make_states(by);
+
+	by->stack_count = resident->stack_count;
+	if (r == 0)
+		r = hl_block_owners_each(resident->owners, add_block, by);
+	if (r < 0)
+		return r;
+	if (shares->count)
+		qsort(shares->counts, shares->count, sizeof(*shares->counts), by_stack);
+	for (uint64_t number = 1; number < resident->stack_count; number++) {
+		while (at < shares->count && shares->counts[at].key >> 32 < number)
+			at++;
+		size_t first = at;
+		while (at < shares->count && shares->counts[at].key >> 32 == number)
+			at++;
+		if (has_any(&sums[number], &resident->stacks[number]))
+			divide(by, resident, number, shares->counts + first, at - first,
+			       sums[number]);
+	}
+	drop_empty(by->services);
+	return 0;
+}
+
+/* ---- the order of rows ---- */
 
 static int heavier(const void *left, const void *right)
 {
@@ -197,18 +342,39 @@ static int read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err
 
 static int refuse(pid_t pid, struct hl_error *err)
 {
-	return hl_error_set(err, -ENODATA,
-			    "the recorder in process %d has seen neither services nor "
-			    "types; 'heapline heap -p %d' shows where its memory is, "
-			    "'heapline lines' of its recording which scripts have it, and "
-			    "heapline-services(1) what hosts are known",
-			    (int)pid, (int)pid);
+	return hl_error_set(
+		err, -ENODATA,
+		"the recorder in process %d has seen neither services nor states of Lua "
+		"nor types; 'heapline heap -p %d' shows where its memory is, "
+		"'heapline lines' of its recording which scripts have it, and "
+		"heapline-services(1) what hosts are known",
+		(int)pid, (int)pid);
+}
+
+static int sum_rows(const struct hl_resident *resident, const struct hl_block_sum *sums,
+		    struct hl_services *services)
+{
+	struct summing summing = {.services = services};
+
+	int r = add_stacks(resident, sums, &summing);
+	hl_index_release(&summing.index);
+	return r;
+}
+
+static int sum_states(const struct hl_resident *resident, const struct hl_block_sum *sums,
+		      struct by_state *by)
+{
+	by->services->by = HL_BY_STATE;
+	int r = add_states(resident, sums, by);
+	hl_owner_counts_release(&by->shares);
+	hl_lua_states_free(by->states);
+	return r;
 }
 
 static int sum_up(const struct hl_resident *resident, struct hl_services *services, pid_t pid,
 		  struct hl_error *err)
 {
-	struct summing summing = {.services = services};
+	struct by_state by = {.services = services, .shares.shape = {.start = 1, .width = 1}};
 	HL_FREED struct hl_block_sum *sums = NULL;
 	bool has_services, has_types;
 	int r = hl_block_owners_sums(resident->owners, &sums);
@@ -216,12 +382,14 @@ static int sum_up(const struct hl_resident *resident, struct hl_services *servic
 	if (r < 0)
 		return r;
 	look_at_labels(resident, sums, &has_services, &has_types);
-	if (!has_services && !has_types)
+	r = has_services ? -ENOENT : hl_lua_states_new(resident->owners, &by.states);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (r < 0 && !has_services && !has_types)
 		return refuse(pid, err);
-	services->by_type = !has_services;
+	services->by = has_services ? HL_BY_SERVICE : HL_BY_TYPE;
 	services->lost_events = hl_block_owners_lost_events(resident->owners);
-	r = add_stacks(resident, sums, &summing);
-	hl_index_release(&summing.index);
+	r = by.states ? sum_states(resident, sums, &by) : sum_rows(resident, sums, services);
 	if (r == 0 && services->count)
 		qsort(services->services, services->count, sizeof(*services->services), heavier);
 	return r;

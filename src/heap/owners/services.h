@@ -12,13 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A service, or, where the program has none, a type of blocks. */
+/* A service; or, where the program has none, a state of Lua; or, where none was seen, a type of blocks. */
 struct hl_service {
-	char *name;		       /* NULL: blocks that have none */
-	uint64_t handle;	       /* 0: it has none */
-	int64_t lua_bytes, lua_blocks; /* of blocks with a type, which Lua alone gives */
-	int64_t c_bytes, c_blocks;     /* of all others */
-	uint64_t resident_bytes;       /* of both: usable bytes in RAM */
+	char *name;	 /* NULL: blocks that have none */
+	uint64_t handle; /* 0: it has none; of a state its number, from 1 on */
+	int64_t lua_bytes,
+		lua_blocks; /* of Lua: of blocks with a type, which it alone gives; or its own by their stacks */
+	int64_t c_bytes, c_blocks; /* of all others */
+	uint64_t resident_bytes;   /* of both: usable bytes in RAM */
+	uint64_t
+		counted_bytes; /* of a state: in use, as it counts itself, older blocks among them */
 };
 
 /* Where resident memory is. Their sum and the remainder are Rss. */
@@ -37,9 +40,15 @@ enum hl_services_part {
 	HL_SERVICES_PARTS,
 };
 
+enum hl_services_by {
+	HL_BY_SERVICE,
+	HL_BY_STATE,
+	HL_BY_TYPE,
+};
+
 struct hl_services {
 	struct hl_process_facts process;
-	bool by_type;	/* there are no services: rows are types */
+	enum hl_services_by by;
 	bool is_walked; /* most blocks are in glibc's heap, so that older ones are known */
 	struct hl_service *services; /* the heaviest first */
 	size_t count, capacity;
@@ -52,7 +61,7 @@ struct hl_services {
 
 /*
  * Reads process ${pid} while it goes on. 0; or a negative errno with a sentence: -ENODATA when no
- * recorder is in it, or one that has seen neither a service nor a type.
+ * recorder is in it, or one that has seen no service, no state of Lua and no type.
  */
 int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_error *err);
 

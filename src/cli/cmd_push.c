@@ -221,6 +221,8 @@ static int check_operands(int argc, char **argv, bool is_command)
 		return hl_cli_usage_error(&hl_verb_push,
 					  "--sample is for a command; recordings that go on "
 					  "are as they were started");
+	if (service && !*service)
+		return hl_cli_usage_error(&hl_verb_push, "--service takes a name");
 	if (every_s < EVERY_LEAST_S)
 		return hl_cli_usage_error(&hl_verb_push, "--every takes 0.1 or more");
 	return HL_EXIT_DONE;

@@ -45,7 +45,8 @@ static void put_conditions(struct statement *sql, const struct hl_fleet_selectio
 		if (!selection->labels[i])
 			continue;
 		fprintf(sql->out, "%s %s = ", word, hl_fleet_label_names[i]);
-		hl_fleet_put_text(sql->store, sql->out, selection->labels[i]);
+		HL_FREED char *stored = hl_fleet_label_clean(selection->labels[i]);
+		hl_fleet_put_text(sql->store, sql->out, stored ? stored : selection->labels[i]);
 		word = " AND";
 	}
 }

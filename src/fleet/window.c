@@ -5,12 +5,23 @@
 #include "base/array.h"
 #include "base/utf8.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 
 #define MAGIC "heapline window 1"
 
 const char *const hl_fleet_label_names[] = {"service",	"version",   "host", "command", "pid",
 					    "build_id", "container", "pod",  NULL};
+
+char *hl_fleet_label_clean(const char *text)
+{
+	char *clean = hl_utf8_clean(text);
+
+	for (char *c = clean; c && *c; c++)
+		if (iscntrl((unsigned char)*c) && *c != '\t' && *c != '\n')
+			*c = ' ';
+	return clean;
+}
 
 void hl_fleet_window_release(struct hl_fleet_window *window)
 {

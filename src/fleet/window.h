@@ -60,6 +60,9 @@ struct hl_fleet_window {
 	size_t stack_count, stack_capacity, row_count, row_capacity;
 };
 
+/* How a label is stored that is any bytes: in UTF-8 and without control characters other than tabs and newlines. To be freed; NULL for want of memory. */
+char *hl_fleet_label_clean(const char *text);
+
 /* Frees both arrays; the texts are the caller's. */
 void hl_fleet_window_release(struct hl_fleet_window *window);
 

@@ -33,6 +33,7 @@ struct hl_push {
 	int64_t last_ms;	  /* of the round before; 0: none */
 	int64_t away_ms;	  /* since when the sink does not answer; 0: it does */
 	int64_t pause_ms, try_ms; /* the next attempt is at try_ms */
+	bool is_tried;		  /* while away: the next window, or question, will tell */
 	struct hl_push_figures_sent sent;
 	bool was_refused; /* and that was said */
 };
@@ -57,6 +58,11 @@ static int64_t now_ms(void)
 
 /* ---- sending ---- */
 
+static bool is_away(const struct hl_push *push)
+{
+	return push->away_ms && !push->is_tried;
+}
+
 /* ${consequence}: a clause. */
 static void note_away(struct hl_push *push, const struct hl_error *why, const char *consequence)
 {
@@ -69,6 +75,7 @@ static void note_away(struct hl_push *push, const struct hl_error *why, const ch
 			push->pause_ms * 2 < PAUSE_MOST_MS ? push->pause_ms * 2 : PAUSE_MOST_MS;
 	}
 	push->try_ms = now_ms() + push->pause_ms;
+	push->is_tried = false;
 }
 
 static void note_back(struct hl_push *push)
@@ -76,6 +83,7 @@ static void note_back(struct hl_push *push)
 	if (push->away_ms)
 		say(push, "sending again after %" PRId64 " s", (now_ms() - push->away_ms) / 1000);
 	push->away_ms = 0;
+	push->is_tried = false;
 }
 
 /* Sums of what the sink has are not what sessions believe: they ask again. */
@@ -184,12 +192,14 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 		session->is_known = true;
 		return 0;
 	}
-	if (push->away_ms || hl_push_spool_count(push->spool))
+	if (is_away(push) || hl_push_spool_count(push->spool))
 		return -EAGAIN;
 	int r = push->sink->kind->recall(push->sink, session, &why);
 	session->is_known = r == 0;
-	if (r == 0)
+	if (r == 0) {
+		note_back(push);
 		return 0;
+	}
 	hl_push_session_forget(session);
 	if (r == -EAGAIN)
 		note_away(push, &why, "nothing of it is pushed until it answers what it has");
@@ -203,7 +213,7 @@ static int deliver(struct hl_push *push, const struct hl_push_look *look)
 	int64_t from_ms =
 		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
 	/* Nothing overtakes what waits. */
-	bool waits = push->away_ms || hl_push_spool_count(push->spool);
+	bool waits = is_away(push) || hl_push_spool_count(push->spool);
 	HL_FREED char *bytes = NULL;
 	struct hl_error why = {0};
 	size_t size;
@@ -378,7 +388,7 @@ int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, stru
 	if (!push->away_ms || began_ms >= push->try_ms)
 		empty_spool(push);
 	if (push->away_ms && began_ms >= push->try_ms && !hl_push_spool_count(push->spool))
-		push->away_ms = 0; /* nothing waits that could tell: the next window will */
+		push->is_tried = true; /* nothing waits that could tell */
 	for (size_t i = 0; i < push->count; i++)
 		push->sessions[i]->is_seen = false;
 	int r = meet_recorded(push, ret_goes_on);

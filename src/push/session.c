@@ -6,14 +6,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
-#include "base/utf8.h"
 #include "open/open.h"
 #include "process/process.h"
 #include "profile/filter.h"
 #include "recording/recording_files.h"
 
 #define XXH_INLINE_ALL
-#include <ctype.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -127,7 +125,7 @@ int hl_push_session_add(struct hl_push_session *session, int64_t stack, const in
 
 /* ---- labels ---- */
 
-/* Sets one, in UTF-8 and without control characters other than tabs and newlines; ${text} is as the process has it, any bytes. 0, -EINVAL with a sentence, or -ENOMEM. */
+/* Sets one; ${text} is as the process has it, any bytes. 0, -EINVAL with a sentence, or -ENOMEM. */
 static int set_label(struct hl_push_session *session, enum hl_fleet_label label, const char *text,
 		     struct hl_error *err)
 {
@@ -138,13 +136,8 @@ static int set_label(struct hl_push_session *session, enum hl_fleet_label label,
 			"%d; name it with --service or --version",
 			session->pid, hl_fleet_label_names[label], strlen(text),
 			HL_FLEET_LABEL_BYTES);
-	session->labels[label] = hl_utf8_clean(text);
-	if (!session->labels[label])
-		return -ENOMEM;
-	for (char *c = session->labels[label]; *c; c++)
-		if (iscntrl((unsigned char)*c) && *c != '\t' && *c != '\n')
-			*c = ' ';
-	return 0;
+	session->labels[label] = hl_fleet_label_clean(text);
+	return session->labels[label] ? 0 : -ENOMEM;
 }
 
 /* The build id of the executable in hexadecimal digits; "" when it is not known. */
@@ -169,8 +162,10 @@ static int fill_labels(struct hl_push_session *session, const struct hl_push_lab
 	char pid[16], build_id[2 * HL_BUILD_ID_MAX + 1], container[HL_PUSH_CONTAINER_MAX],
 		pod[HL_PUSH_CONTAINER_MAX], cgroups[4096];
 	HL_FREED char *program = strndup(command, strcspn(command, " "));
+	/* Nobody can name it otherwise; its beginning tells what runs. */
+	HL_FREED char *beginning = strndup(command, HL_FLEET_LABEL_BYTES);
 
-	if (!program)
+	if (!program || !beginning)
 		return -ENOMEM;
 	if (hl_proc_read(session->pid, "cgroup", cgroups, sizeof(cgroups)) < 0)
 		cgroups[0] = '\0'; /* it has ended */
@@ -181,7 +176,7 @@ static int fill_labels(struct hl_push_session *session, const struct hl_push_lab
 		[HL_FLEET_SERVICE] = given->service ? given->service : hl_path_basename(program),
 		[HL_FLEET_VERSION] = given->version ? given->version : "",
 		[HL_FLEET_HOST] = hl_profile_text(profile, profile->host),
-		[HL_FLEET_COMMAND] = command,
+		[HL_FLEET_COMMAND] = beginning,
 		[HL_FLEET_PID] = pid,
 		[HL_FLEET_BUILD_ID] = build_id,
 		[HL_FLEET_CONTAINER] = container,

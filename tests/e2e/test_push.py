@@ -76,7 +76,7 @@ class Backend(http.server.ThreadingHTTPServer):
 
     def __init__(self, port=0):
         self.bodies, self.paths, self.mood, self.woken = [], [], "", threading.Event()
-        self.status, self.answer = 0, b"said by the backend\n"  # instead of what the mood says
+        self.status, self.answer, self.refused = 0, b"said by the backend\n", 0  # status: instead of what the mood says
         super().__init__(("127.0.0.1", port), _Handler)
         self.port = self.server_address[1]
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
@@ -102,6 +102,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             server.woken.wait(harness.TIMEOUT_S)
             return
         status = server.status or {"fail": 500, "refuse": 400}.get(server.mood, 200)
+        server.refused += status >= 300
         if status == 200 or server.status:
             server.paths.append(self.path)
             server.bodies.append((self.headers["Content-Type"], body))
@@ -382,9 +383,24 @@ class Recordings(PushCase):
         names = ["tab\there", "line\nbreak", "quo'te\"s", "back\\slash", b"not \xff UTF-8".decode(errors="surrogateescape")]
         for name in names:
             self.assertEqual(self.push(self.store, "--service", name, recording).status, 0)
-            self.assertEqual({row["name"] for row in self.fleet("growth")["rows"]},
+            self.assertEqual({row["name"] for row in self.fleet("growth", "--service", name)["rows"]},
                              {os.fsencode(name).decode(errors="replace")})
             os.unlink(self.store)
+        self.assertEqual(self.push(self.store, "--service", "", recording).status, 2)
+
+    def test_of_a_long_command_line_the_beginning_is_kept(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf", "x" * 65536])
+        self.push_well(self.store, recording)
+        kept, = self.ask("SELECT length(command), service FROM sessions")
+        self.assertEqual(kept, (4096, "lifecycle"))
+
+    def test_an_answer_that_is_no_row_is_said(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        with Backend() as backend:
+            backend.answer = b"a page of another server\n"
+            result = self.push(f"clickhouse://127.0.0.1:{backend.port}/d", recording)
+        self.assertEqual(result.status, 1)
+        self.assertIn("no row of a store; it was not sent", result.stderr)
 
     def test_what_is_no_store_is_refused(self):
         other = self.path("other.db")
@@ -599,6 +615,20 @@ class Processes(ProcessCase):
                     self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0)
                 self.assertEqual(len(self.said().splitlines()), 2, self.said())
                 self.assertEqual(glob.glob(f"{self.spool}/*.push"), [])
+
+    def test_a_store_that_is_away_from_the_beginning_is_said_once(self):
+        """Nothing waits in the spool then: what the store has of the process is asked again and again."""
+        with Backend() as backend:
+            backend.mood, backend.answer = "fail", b""
+            pusher = self.start_push(f"clickhouse://127.0.0.1:{backend.port}/d")
+            harness.wait_until(lambda: "until it answers what it has" in self.said(), "an outage")
+            harness.wait_until(lambda: backend.refused >= 5, "more attempts")
+            backend.mood = ""
+            harness.wait_until(lambda: any("INTO%20sessions" in path for path in list(backend.paths)), "what is stored")
+            pusher.send_signal(signal.SIGTERM)
+            self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0, self.said())
+        self.assertEqual(len(self.said().splitlines()), 2, self.said())
+        self.assertIn("sending again", self.said())
 
     def test_answers_that_are_lost_count_nothing_twice(self):
         """SQLite knows a window by its time; ClickHouse is asked before it is sent again."""

@@ -11,6 +11,7 @@
 #define BY_SERVICE   1u
 #define BY_STATE     2u
 #define BY_TYPE	     4u
+#define HAS_QUEUES   8u
 #define MEMBER(name) HL_MEMBER(struct hl_service, name)
 
 /* By enum hl_services_by. */
@@ -64,6 +65,10 @@ static const struct hl_column service_columns[] = {
 	{NULL, "of RSS", HL_COLUMN_SHARE, MEMBER(resident_bytes)},
 	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, .cell = inuse_blocks,
 	 .flags = HL_COLUMN_OMITTED},
+	{"queued_messages", "waiting", HL_COLUMN_COUNT, MEMBER(queued_messages),
+	 .shown_if = HAS_QUEUES},
+	{"queued_bytes", "their bytes", HL_COLUMN_BYTES, MEMBER(queued_bytes),
+	 .shown_if = HAS_QUEUES},
 	{"lua_blocks", NULL, HL_COLUMN_COUNT, MEMBER(lua_blocks),
 	 .shown_if = BY_SERVICE | BY_STATE},
 	{"c_blocks", NULL, HL_COLUMN_COUNT, MEMBER(c_blocks), .shown_if = BY_SERVICE | BY_STATE},
@@ -79,7 +84,8 @@ static void emit_services(struct hl_emit *emit, const struct hl_services *servic
 	hl_emit_blank(emit);
 	hl_table_begin(emit,
 		       &(struct hl_table){HL_TABLE("rows", service_columns), .context = services,
-					  .facts = words_of[services->by].fact,
+					  .facts = words_of[services->by].fact |
+						   (services->has_queues ? HAS_QUEUES : 0),
 					  .sum = hl_heap_number(services->rss_bytes)});
 	for (size_t i = 0; i < shown; i++)
 		hl_table_row(emit, &services->services[i], 0);
@@ -154,6 +160,10 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 		hl_emit_integer(emit, "c_bytes", total->c_bytes);
 		hl_emit_integer(emit, "c_blocks", total->c_blocks);
 	}
+	if (services->has_queues) {
+		hl_emit_unsigned(emit, "queued_messages", total->queued_messages);
+		hl_emit_unsigned(emit, "queued_bytes", total->queued_bytes);
+	}
 	hl_emit_unsigned(emit, "resident_bytes", total->resident_bytes);
 	hl_emit_unsigned(emit, "rss_bytes", services->rss_bytes);
 	hl_emit_integer(emit, "remainder_bytes", services->remainder_bytes);
@@ -166,6 +176,8 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 		emit, "%s in use in %s blocks allocated since the recording began",
 		hl_format_bytes(total->lua_bytes + total->c_bytes, (char[HL_FORMAT_MAX]){""}),
 		hl_format_count(total->lua_blocks + total->c_blocks, (char[HL_FORMAT_MAX]){""}));
+	if (services->by == HL_BY_SERVICE && !services->has_queues)
+		hl_emit_line(emit, "messages that wait are not shown: %s", services->no_queues);
 	if (services->lost_events)
 		hl_emit_warning(emit, "%s allocations could not be counted",
 				HL_HEAP_COUNT(services->lost_events));

@@ -8,7 +8,8 @@
  * have its names. Built with LIBC_MALLOC it has no malloc() of its own, as skynet without jemalloc.
  *
  * Reads commands: "round N" has each service get N messages; "ledger" writes "c SERVICE bytes blocks" and "lua
- * SERVICE TYPE bytes blocks" of what was allocated since the last ledger, then "done".
+  * SERVICE TYPE bytes blocks" of what was allocated since the last ledger, then "done"; "send N" puts messages of 1 to N bytes into the queue of
+ * the second service; "forget" leaves a table of services that contradicts itself.
  */
 #include <lauxlib.h>
 #include <lua.h>
@@ -384,6 +385,67 @@ static void write_ledger(void)
 	memset(of_lua, 0, sizeof(of_lua));
 }
 
+/* ---- services in a table, and messages that wait for them, as skynet keeps them ---- */
+
+struct message {
+	uint32_t source;
+	int session;
+	void *data;
+	size_t size; /* the highest byte is the message's type */
+};
+
+struct queue {
+	int lock;
+	uint32_t handle;
+	int cap, head, tail, release, in_global, overload, overload_threshold;
+	struct message *messages;
+	struct queue *next;
+};
+
+struct service {
+	void *instance, *module, *user, *callback;
+	struct queue *queue;
+	void *log;
+	uint64_t cost, start;
+	char result[32];
+	uint32_t handle;
+};
+
+#define QUEUE_CAP  64
+#define SLOT_COUNT 4
+
+static struct message messages[SLOT_COUNT][QUEUE_CAP];
+static struct queue queues[SLOT_COUNT];
+static struct service services[SLOT_COUNT], *slots[SLOT_COUNT];
+static struct storage {
+	int write_lock, read_lock;
+	uint32_t harbor, next_handle;
+	int slot_count;
+	struct service **slots;
+} storage = {.slot_count = SLOT_COUNT, .slots = slots};
+static __attribute__((used)) struct storage *H = &storage;
+
+/* The queue begins near the end of its messages. */
+static void list_service(uint32_t handle)
+{
+	queues[handle] = (struct queue){.handle = handle,
+					.cap = QUEUE_CAP,
+					.head = QUEUE_CAP - 4,
+					.tail = QUEUE_CAP - 4,
+					.messages = messages[handle]};
+	services[handle].queue = &queues[handle];
+	services[handle].handle = handle;
+	slots[handle] = &services[handle];
+}
+
+static void send_to(uint32_t handle, size_t bytes)
+{
+	struct queue *queue = &queues[handle];
+
+	queue->messages[queue->tail].size = bytes | (size_t)10 << 56;
+	queue->tail = (queue->tail + 1) % QUEUE_CAP;
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {"echo", "hoarder", "idle"};
@@ -401,6 +463,7 @@ int main(int argc, char **argv)
 		struct context *context = &contexts[++context_count];
 		context->handle = context_count;
 		pthread_mutex_init(&context->running, NULL);
+		list_service(context->handle);
 		if (skynet_module_instance_init(&snlua, NULL, context, names[i]))
 			return 1;
 	}
@@ -413,6 +476,16 @@ int main(int argc, char **argv)
 			fflush(stdout);
 		} else if (!strcmp(command, "ledger")) {
 			write_ledger();
+		} else if (!strcmp(command, "send") && scanf("%d", &number) == 1) {
+			for (int i = 1; i <= number; i++)
+				send_to(2, (size_t)i);
+			printf("done\n");
+			fflush(stdout);
+		} else if (!strcmp(command, "forget")) {
+			slots[1] = slots[2]; /* it has another handle */
+			slots[3] = slots[2];
+			printf("done\n");
+			fflush(stdout);
 		}
 	}
 	return 0;

@@ -148,6 +148,40 @@ class Host(attaching.TestCase):
         self.check(ledger, {"echo": ":00000001", "hoarder": ":00000002", "idle": ":00000003"})
 
 
+    def test_messages_that_wait_are_those_in_the_queues(self):
+        process = self.start(*harness.record_command(self.recording, []))
+        next(self.ask(process, "round 20"))
+        child = next(child for child in harness.children_of(process.pid)
+                     if os.path.basename(os.readlink(f"/proc/{child}/exe")) == self.program)
+        for sent, messages, size in ((0, 0, 0), (10, 10, 55), (7, 17, 55 + 28)):
+            next(self.ask(process, f"send {sent}"))
+            sheet = harness.report("services", str(child), "-p")
+            self.assertEqual([(row["service"], row["queued_messages"], row["queued_bytes"])
+                              for row in sheet["rows"] if row["queued_messages"]],
+                             [("hoarder :00000002", messages, size)] if messages else [])
+            self.assertEqual([sheet["total"]["queued_messages"], sheet["total"]["queued_bytes"]],
+                             [messages, size])
+        next(self.ask(process, "forget"))
+        said = harness.run([harness.HEAPLINE, "services", "-p", str(child)])
+        self.assertIn("messages that wait are not shown: skynet's table of services is not where it is known "
+                      "to be", said.stdout)
+        self.end(process)
+
+    def test_without_symbols_it_says_that_queues_are_not_found(self):
+        stripped = self.path("stripped")
+        subprocess.run(["strip", "-o", stripped, harness.program(self.program)], check=True)
+        with subprocess.Popen([*harness.record_command(self.recording, []), stripped, SCRIPT], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            self.addCleanup(process.kill)
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            next(self.ask(process, "round 20"))
+            child = next(child for child in harness.children_of(process.pid)
+                         if os.readlink(f"/proc/{child}/exe") == stripped)
+            said = harness.run([harness.HEAPLINE, "services", "-p", str(child)])
+            process.stdin.close()
+        self.assertIn("no symbols that name skynet's table of services", said.stdout)
+
+
 class HostWithoutMalloc(Host):
     """As skynet without jemalloc: the recorder comes in once the C library is there."""
 
@@ -268,7 +302,12 @@ CALLS = """
 local skynet = require "skynet"
 require "skynet.manager"
 skynet.start(function()
-  local hoarder = skynet.newservice("hoarder", "one")
+    local hoarder = skynet.newservice("hoarder", "one")
+  local busy = skynet.newservice("busy")
+  skynet.send(busy, "lua", "hold")
+  for i = 1, {waiting} do
+    skynet.send(busy, "lua", string.rep("x", 1000))
+  end
   skynet.newservice("debug_console", "127.0.0.1", {port})
   for i = 1, 500 do
     skynet.call(hoarder, "lua", {{i, "text " .. i}})
@@ -292,6 +331,20 @@ skynet.start(function()
 end)
 """
 HOARD_LINE = 6
+# It is stopped in its first message, while the others wait.
+BUSY = """
+local skynet = require "skynet"
+skynet.start(function()
+  skynet.dispatch("lua", function(_, _, what)
+    while what == "hold" and not io.open "{directory}/go" do
+      os.execute "sleep 0.05"
+    end
+  end)
+end)
+"""
+WAITING = 70
+WAITING_BYTES = 1003  # as skynet.pack() writes a string of 1,000
+
 
 
 COOKIE_BYTES = 16  # before each block of C
@@ -341,8 +394,9 @@ class Skynet(attaching.TestCase):
         if not directory:
             self.skipTest("SKYNET_DIR is not set: it names a checkout of skynet that has been built")
         port = free_port()
-        calls = CALLS.format(directory=self.directory, port=port)
+        calls = CALLS.format(directory=self.directory, port=port, waiting=WAITING)
         for name, text in (("calls.lua", calls), ("hoarder.lua", HOARDER),
+                           ("busy.lua", BUSY.format(directory=self.directory)),
                            ("config", CONFIG.format(directory=self.directory))):
             with open(self.path(name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -362,6 +416,10 @@ class Skynet(attaching.TestCase):
             process.stdout.read()
             self.assertEqual(process.wait(), 0)
         self.check_sheet(sheet, cmem, mem, cookie_bytes(directory))
+        self.assertEqual([(row["queued_messages"], row["queued_bytes"]) for row in sheet["rows"]
+                          if row["service"].startswith("busy ")],
+                         # What `mem` has asked it waits, too.
+                         [(WAITING + 1, WAITING * WAITING_BYTES + len("xMEM"))])
         services = sums(snapshot, "service", value="inuse")
         hoarder = next(name for name in services if name.startswith("hoarder one :"))
         of_lua = sum(figures[0] for name, figures in sums(

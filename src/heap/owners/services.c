@@ -10,6 +10,7 @@
 #include "heap/owners/lua_states.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/resident.h"
+#include "heap/owners/skynet_queues.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -118,6 +119,50 @@ static int add_stacks(const struct hl_resident *resident, const struct hl_block_
 		add(&services->total, labels.type != NULL, &sums[number], bytes->resident);
 	}
 	return 0;
+}
+
+/* ---- messages ---- */
+
+static int add_queue(struct summing *summing, const struct hl_skynet_queue *queue)
+{
+	struct hl_services *services = summing->services;
+	struct hl_service *service = NULL;
+	int r = 0;
+
+	if (!queue->messages)
+		return 0;
+	for (size_t i = 0; i < services->count && !service; i++)
+		if (services->services[i].handle == queue->handle)
+			service = &services->services[i];
+	if (!service)
+		r = find(summing, queue->handle, NULL, &service);
+	if (r < 0)
+		return r;
+
+	service->queued_messages = queue->messages;
+	service->queued_bytes = queue->bytes;
+	services->total.queued_messages += queue->messages;
+	services->total.queued_bytes += queue->bytes;
+	return 0;
+}
+
+static int add_queues(struct summing *summing, pid_t pid)
+{
+	struct hl_services *services = summing->services;
+	HL_FREED struct hl_skynet_queue *queues = NULL;
+	size_t count = 0;
+
+	int r = hl_skynet_queues_read(pid, &queues, &count);
+	if (r == -ENOMEM)
+		return r;
+	services->has_queues = r == 0;
+	services->no_queues =
+		r == -ENOENT
+			? "the program's file has no symbols that name skynet's table of services"
+			: "skynet's table of services is not where it is known to be";
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = add_queue(summing, &queues[i]);
+	return services->has_queues ? r : 0;
 }
 
 /* ---- states of Lua ---- */
@@ -352,11 +397,14 @@ static int refuse(pid_t pid, struct hl_error *err)
 }
 
 static int sum_rows(const struct hl_resident *resident, const struct hl_block_sum *sums,
-		    struct hl_services *services)
+		    struct hl_services *services, pid_t pid)
 {
 	struct summing summing = {.services = services};
 
 	int r = add_stacks(resident, sums, &summing);
+	if (r == 0 && services->by == HL_BY_SERVICE)
+		r = add_queues(&summing, pid);
+
 	hl_index_release(&summing.index);
 	return r;
 }
@@ -389,7 +437,7 @@ static int sum_up(const struct hl_resident *resident, struct hl_services *servic
 		return refuse(pid, err);
 	services->by = has_services ? HL_BY_SERVICE : HL_BY_TYPE;
 	services->lost_events = hl_block_owners_lost_events(resident->owners);
-	r = by.states ? sum_states(resident, sums, &by) : sum_rows(resident, sums, services);
+	r = by.states ? sum_states(resident, sums, &by) : sum_rows(resident, sums, services, pid);
 	if (r == 0 && services->count)
 		qsort(services->services, services->count, sizeof(*services->services), heavier);
 	return r;

@@ -20,6 +20,8 @@ struct hl_service {
 		lua_blocks; /* of Lua: of blocks with a type, which it alone gives; or its own by their stacks */
 	int64_t c_bytes, c_blocks; /* of all others */
 	uint64_t resident_bytes;   /* of both: usable bytes in RAM */
+	uint64_t queued_messages,
+		queued_bytes; /* that wait for it: blocks of C of whoever sent them */
 	uint64_t
 		counted_bytes; /* of a state: in use, as it counts itself, older blocks among them */
 };
@@ -49,7 +51,9 @@ enum hl_services_by {
 struct hl_services {
 	struct hl_process_facts process;
 	enum hl_services_by by;
-	bool is_walked; /* most blocks are in glibc's heap, so that older ones are known */
+	bool has_queues;       /* messages that wait are known */
+	const char *no_queues; /* why not, where there are services; a constant */
+	bool is_walked;	       /* most blocks are in glibc's heap, so that older ones are known */
 	struct hl_service *services; /* the heaviest first */
 	size_t count, capacity;
 	struct hl_service total;

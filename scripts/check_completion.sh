@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Asks the bash completion what it offers, and has zsh and fish, where they are installed, parse
-# theirs: check_completion.sh HEAPLINE
+# Asks the completions of bash and, where it is installed, of fish what they offer, and has zsh parse its own:
+# check_completion.sh HEAPLINE
 set -eu
 scripts=$(cd "$(dirname "$0")" && pwd)
 source "$scripts/completion.bash"
@@ -53,6 +53,13 @@ offers_only top "" "app.hl app.hlpack"
 offers_only top --json no notes.txt # no recording has such a name
 offers_only top -o no notes.txt
 offers record ls ls
+offers check -- ls ls
+offers_only check "" "app.hl app.hlpack"
+offers_only push --to no notes.txt # a store may be a file
+offers_only push --to notes.txt "" "app.hl app.hlpack"
+offers push --to notes.txt -- ls ls
+offers_only fleet to top
+offers_only fleet top --db no notes.txt
 
 for shell in zsh fish; do
 	if command -v $shell >/dev/null; then
@@ -61,3 +68,21 @@ for shell in zsh fish; do
 		echo "skipped: completion.$shell is not parsed; $shell is not installed"
 	fi
 done
+
+# fish_offers LINE EXPECTED: all words that may come, without their meanings.
+fish_offers() {
+	local offered
+	offered=$(PATH=$(dirname "$program"):$PATH HOME=$folder fish --no-config -c "source $scripts/completion.fish
+		complete -C '$1'" | cut -f 1 | xargs)
+	[[ $offered == "$2" ]] && return
+	echo "fish completes '$1' by '$offered', not by '$2'"
+	exit 1
+}
+
+if command -v fish >/dev/null; then
+	fish_offers "heapline ver" version
+	fish_offers "heapline version --js" --json
+	fish_offers "heapline fleet to" top
+	fish_offers "heapline top " "app.hl/ app.hlpack"
+	fish_offers "heapline fleet top --db no" notes.txt
+fi

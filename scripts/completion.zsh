@@ -13,8 +13,8 @@ _heapline() {
 		:commands) _command_names -e ;;
 		*)
 			word=${line%%$'\t'*}
-			meaning=${line#*$'\t'}
-			described+=("${word//:/\\:}:$meaning")
+			meaning=${line#$word}
+			described+=("${word//:/\\:}${meaning/$'\t'/:}")
 			;;
 		esac
 	done

@@ -27,13 +27,20 @@ static bool offer_comm(const struct hl_named_process *process, void *context)
 	return true;
 }
 
-/* Files whose names end in .hl, or any, as the name of an argument says: "[BEFORE] NAME.hl". */
+/* Files whose names end in .hl, or any, as the name of an argument says: "[BEFORE] NAME.hl". A URL may be a file of SQLite. */
 static void offer_files(const char *argument)
 {
-	if (strstr(argument, ".hl"))
+	static const char *const names[] = {"FILE", "FOLDER", "DIR", "URL"};
+
+	if (strstr(argument, ".hl")) {
 		puts(":recordings");
-	else if (strstr(argument, "FILE") || strstr(argument, "FOLDER"))
-		puts(":files");
+		return;
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
+		if (strstr(argument, names[i])) {
+			puts(":files");
+			return;
+		}
 }
 
 /* The option with an argument that ${word} is, or NULL. */
@@ -54,9 +61,11 @@ static void complete_verb(const struct hl_verb *verb, int count, char **words)
 {
 	const struct hl_option *options[HL_OPTIONS_MAX], *option = NULL;
 	size_t option_count = hl_options_of(verb, options);
-	int operands = 0; /* before the last word */
+	int operands = 0;	 /* before the last word */
+	bool is_command = false; /* after "--" */
 
 	for (int i = 0; i < count - 1; i++) {
+		is_command |= !strcmp(words[i], "--");
 		if (takes_value(options, option_count, words[i]))
 			i++;
 		else if (words[i][0] != '-')
@@ -82,7 +91,7 @@ static void complete_verb(const struct hl_verb *verb, int count, char **words)
 				printf("--%s\t%s\n", options[i]->name, options[i]->help);
 	} else if (verb->words && !operands) {
 		offer_words(verb->words);
-	} else if (verb->stops_at_operand) {
+	} else if (verb->stops_at_operand && (is_command || !strstr(verb->arguments, ".hl"))) {
 		puts(":commands");
 	} else {
 		offer_files(verb->arguments);

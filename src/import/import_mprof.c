@@ -199,9 +199,19 @@ static void compare_symbols(const struct mprof *mprof, uint32_t module,
 		}
 }
 
+/* A library that was loaded by a relative path, as skynet's are, is found from the current directory now, and by its whole path from then on. */
+static int make_absolute(struct hl_profile *profile, uint32_t module)
+{
+	HL_FREED char *path =
+		realpath(hl_profile_text(profile, profile->modules[module].path), NULL);
+
+	return path ? hl_strings_intern(&profile->strings, path, &profile->modules[module].path)
+		    : 0;
+}
+
 static int look_at_file(const struct mprof *mprof, uint32_t module)
 {
-	const struct hl_profile *profile = mprof->builder.profile;
+	struct hl_profile *profile = mprof->builder.profile;
 	const char *path = hl_profile_text(profile, profile->modules[module].path);
 	struct mapping *mapping = &mprof->mappings[module];
 	struct exports exports = {0};
@@ -223,7 +233,7 @@ static int look_at_file(const struct mprof *mprof, uint32_t module)
 	compare_symbols(mprof, module, &exports);
 	free(exports.items);
 	mapping->is_there = mapping->has_base && !mapping->is_contradictory && !mapping->is_other;
-	return r;
+	return r == 0 && mapping->is_there && path[0] != '/' ? make_absolute(profile, module) : r;
 }
 
 /* Finds where each file was mapped, as far as the names say. */

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import struct
+import subprocess
 import unittest
 
 import harness
@@ -219,6 +220,33 @@ class Mprof(harness.TestCase):
                                 self.ranking(samples, value, sort == "flat")]
                     with self.subTest(file=number, value=value, sort=sort):
                         self.assertEqual(found, expected)
+
+
+    def test_files_that_lie_there_give_function_and_line(self):
+        """As skynet loads its libraries: by relative paths. An offset in a file that is gone stays what it is."""
+        compiler = harness.need("gcc")
+        source = "#include <stdlib.h>\n" + "void *packed(size_t size)\n{\n\treturn realloc(malloc(size), size);\n}\n"
+        with open(self.path("packed.c"), "w", encoding="ascii") as file:
+            file.write(source)
+        subprocess.run([compiler, "-g", "-O1", "-fPIC", "-shared", "-o", "packed.so", "packed.c"],
+                       cwd=self.directory, check=True)
+        offset = harness.symbol_address(self.path("packed.so"), "packed")
+        base = 0x7F1234560000
+        # Somewhere in its one line.
+        functions = {base + offset + 8: f"./packed.so(+0x{offset + 8:x}) [0x{base + offset + 8:x}]",
+                     0x7F7777770000: "./gone.so(+0xb55d) [0x7f7777770000]"}
+        with open(self.path("x.pro"), "wb") as file:
+            file.write(self.dump(functions, [((3, 300, 1, 100), [base + offset + 8]),
+                                             ((5, 70, 0, 0), [0x7F7777770000])]))
+
+        def rows(directory):
+            said = harness.run([harness.HEAPLINE, "top", "--json", self.path("x.pro")], cwd=directory)
+            return {row["name"]: (os.path.basename(row["file"]), row["line"])
+                    for row in json.loads(said.stdout)["rows"]}
+        self.assertEqual(rows(self.directory)["packed"], ("packed.c", 4))
+        self.assertIn("gone.so+0xb55d", rows(self.directory))
+        elsewhere = rows("/")
+        self.assertEqual(set(elsewhere), {"gone.so+0xb55d", f"packed.so+0x{offset + 8:x}"})
 
 
 class Folded(harness.TestCase):

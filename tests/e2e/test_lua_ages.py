@@ -86,6 +86,7 @@ io.read()
 os.exit(0)
 """
 COUNTED_LINE = 13
+COUNTED_BLOCKS = 200000
 VERSIONS = ("51", "52", "53", "54")
 
 
@@ -139,16 +140,17 @@ class Ages(attaching.TestCase):
         self.assertEqual(process.stdout.readline(), "begun\n")
         self.assertEqual(self.ask(process), "ready")
 
-    def saved(self, recording):
+    def saved(self):
         """All that the script has done is in the recording by now; a log may have no interval at first."""
-        line = FIRST_MAKER + 3
+        self.saved_with(FIRST_MAKER + 3, MADE[4] + 1)
 
-        def has_last_maker():
+    def saved_with(self, line, blocks, value="inuse"):
+        def has_blocks():
             result = harness.run([HEAPLINE, "lines", "--json", "--stack", "script", "--unit", "objects",
-                                  "--value", "inuse", recording])
+                                  "--value", value, self.recording])
             rows = json.loads(result.stdout)["rows"] if result.status == 0 else []
-            return any(row["line"] == line and row["objects"] > MADE[4] for row in rows)
-        wait_until(has_last_maker, "a save")
+            return any(row["line"] == line and row["objects"] >= blocks for row in rows)
+        wait_until(has_blocks, "a save")
 
     def test_a_recording_that_goes_on_says_what_outlived_each_collection(self):
         for version in VERSIONS:
@@ -156,7 +158,7 @@ class Ages(attaching.TestCase):
                 with self.subTest(version, mode=mode):
                     process = self.record(PHASES, harness.program("lua_host" + version), mode)
                     self.begin_phases(process)
-                    self.saved(self.recording)
+                    self.saved()
                     self.check_phases(self.recording)
                     self.end(process)
 
@@ -185,7 +187,7 @@ class Ages(attaching.TestCase):
     def test_what_c_has_that_a_script_called_is_not_of_lua(self):
         process = self.record(PHASES, harness.program("lua_host54"))
         self.begin_phases(process)
-        self.saved(self.recording)
+        self.saved()
         inuse = harness.report("lines", self.recording, "--value", "inuse", "--stack", "script",
                                "--unit", "objects")["rows"]
         blocks = {row["line"]: row["objects"] for row in inuse}[OPEN_LINE]
@@ -202,8 +204,7 @@ class Ages(attaching.TestCase):
                 process = self.record(COUNTED, command)
                 count, *expected = map(int, process.stdout.readline().split())
                 self.assertGreater(count, 4)
-                wait_until(lambda: self.survived(self.recording, 1).get(COUNTED_LINE, 0) >=
-                           expected[1], "a save")
+                self.saved_with(COUNTED_LINE, COUNTED_BLOCKS + 1, "alloc")
                 for n, most in enumerate(expected[:-1], 1):
                     # A finalizer runs after the sweep: what was allocated meanwhile has outlived one less,
                     # and what was allocated just before it, one more. The closure is one more block.
@@ -215,7 +216,7 @@ class Ages(attaching.TestCase):
     def test_of_generational_collections_the_major_ones_count(self):
         process = self.record("collectgarbage('generational')" + PHASES, harness.program("lua_host54"))
         self.begin_phases(process)
-        self.saved(self.recording)
+        self.saved()
         self.check_phases(self.recording)
         result = harness.run([HEAPLINE, "top", "--survived", "1", self.recording])
         self.assertIn("of its collections only the major ones count", result.stdout)
@@ -226,7 +227,7 @@ class Ages(attaching.TestCase):
                               harness.program("lua_host54"))
         count, *expected = map(int, process.stdout.readline().split())
         self.assertGreater(count, 20)
-        wait_until(lambda: self.survived(self.recording, 1), "a save")
+        self.saved_with(COUNTED_LINE + 1, COUNTED_BLOCKS + 1, "alloc")
         found = [self.survived(self.recording, n).get(COUNTED_LINE + 1, 0) for n in range(1, 7)]
         # Of its collections few are major ones; what has outlived one of these, has outlived one of all.
         self.assertLess(found[5], expected[5] / 2)

@@ -283,6 +283,14 @@ static int add(void *context, const struct hl_owned_block *block)
 	return hl_owner_counts_add(&aging->sums, block->number << 32 | age, block->requested, 1);
 }
 
+static int oldest_first(const void *left, const void *right)
+{
+	const struct hl_owner_count *a = left, *b = right;
+
+	return ((uint32_t)a->key < (uint32_t)b->key) - ((uint32_t)a->key > (uint32_t)b->key);
+}
+
+/* The oldest blocks come first: where the counters that they are taken from are those of an earlier moment, young ones are not in them. */
 static int make_rows(struct aging *aging)
 {
 	struct hl_inuse_labels *ages = aging->ages;
@@ -292,6 +300,9 @@ static int make_rows(struct aging *aging)
 	ages->rows = calloc(aging->sums.count + 1, sizeof(*ages->rows));
 	if (!ages->rows)
 		return -ENOMEM;
+	if (aging->sums.count)
+		qsort(aging->sums.counts, aging->sums.count, sizeof(*aging->sums.counts),
+		      oldest_first);
 	for (size_t i = 0; i < aging->sums.count && r == 0; i++) {
 		const struct hl_owner_count *sum = &aging->sums.counts[i];
 		struct hl_inuse_label *row = &ages->rows[ages->count++];

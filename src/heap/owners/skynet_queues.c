@@ -68,7 +68,7 @@ static int read_ring(const struct reading *reading, uint64_t ring, const struct 
 	return r;
 }
 
-/* -EPROTO where ${service} is none, or changes just now. */
+/* -EPROTO where there is no service at ${service}, or it changes just now. */
 static int read_service(const struct reading *reading, const struct locks *locks, uint64_t service,
 			uint32_t place, uint32_t slot_count, struct hl_skynet_queue *ret_queue)
 {

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads a process and finds who keeps its blocks; see holders.h. */
-#include "heap/graph/holders.h"
+#include "heap/graph/holder_parts.h"
 
 #include "base/array.h"
-#include "heap/glibc.h"
-#include "heap/graph/block_edges.h"
 #include "heap/graph/block_walk.h"
-#include "heap/graph/declared_types.h"
 #include "heap/graph/holder_sums.h"
 #include "heap/graph/stand.h"
-#include "heap/owners/block_owners.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,61 +17,9 @@
 /* Words this near to each other that no symbol names are one holder, such as an array. */
 #define GAP_MAX 16u
 
-#define REGISTERS (sizeof(struct user_regs_struct) / 8)
-
-/* A word of a root that leads to a block. */
-struct root_word {
-	uint64_t
-		address; /* of a register: thread * REGISTERS + its number, less than any address */
-	uint32_t node;
-	uint32_t holder;
-};
-
-/* What was seen of the roots at one moment. */
-struct look {
-	struct hl_root_thread *threads;
-	size_t thread_count, thread_capacity;
-	struct root_word *words;
-	size_t word_count, word_capacity;
-};
-
-/* A stack or tag, and whether its blocks are asked for. */
-struct owner {
-	uint64_t number;
-	bool matches;
-};
-
-/* A process that runs on is looked at before and after its heap is read: a pointer may move meanwhile. */
-#define LOOKS_MAX 2u
-
-struct finder {
-	pid_t pid; /* 0: a core file */
-	const struct hl_holders_settings *settings;
-	struct hl_holders *holders;
-	struct hl_error *err;
-	struct hl_memory *memory;
-	struct hl_glibc glibc;
-	struct hl_extents heap, foreign;
-	struct hl_graph graph;
-	struct hl_class_names classes;
-	struct hl_block_edges edges;
-	struct look looks[LOOKS_MAX], *look;
-	unsigned look_count;
-	struct hl_root_names *names;
-	struct hl_index holder_index;
-	struct hl_digraph digraph;
-	struct hl_dominators dominators;
-	struct hl_block_owners *owners; /* NULL: stacks are not asked for */
-	struct owner *asked;		/* owners of blocks that were met */
-	size_t asked_count, asked_capacity;
-	struct hl_index asked_index; /* by number */
-	bool has_table;		     /* blocks come from a recorder's table, too */
-	struct hl_error cannot_stop;
-};
-
 /* ---- roots ---- */
 
-static int take_thread(struct look *look, const uint64_t *words)
+static int take_thread(struct hl_holder_look *look, const uint64_t *words)
 {
 	struct hl_root_thread thread = {0};
 
@@ -85,7 +29,8 @@ static int take_thread(struct look *look, const uint64_t *words)
 
 /* Keeps what lies above the stack pointer of a thread, as far as it comes in one piece. Frames end below
  * struct pthread; the next mapping may begin just after it. */
-static int copy_stack(struct look *look, uint64_t address, const uint64_t *words, size_t count)
+static int copy_stack(struct hl_holder_look *look, uint64_t address, const uint64_t *words,
+		      size_t count)
 {
 	uint64_t end = address + count * 8;
 
@@ -107,10 +52,10 @@ static int copy_stack(struct look *look, uint64_t address, const uint64_t *words
 	return 0;
 }
 
-static int take_word(struct look *look, uint64_t address, uint32_t node)
+static int take_word(struct hl_holder_look *look, uint64_t address, uint32_t node)
 {
 	return HL_ARRAY_APPEND(look->words, look->word_count, look->word_capacity,
-			       (struct root_word){.address = address, .node = node});
+			       (struct hl_root_word){.address = address, .node = node});
 }
 
 /*
@@ -130,9 +75,9 @@ static bool is_in_call(const struct user_regs_struct *registers)
 	return (int64_t)registers->orig_rax >= 0 || registers->rcx == registers->rip + 2;
 }
 
-static bool is_left_over(const struct look *look, uint64_t address)
+static bool is_left_over(const struct hl_holder_look *look, uint64_t address)
 {
-	size_t thread = address / REGISTERS, number = address % REGISTERS;
+	size_t thread = address / HL_HOLDER_REGISTERS, number = address % HL_HOLDER_REGISTERS;
 
 	if (thread < look->thread_count)
 		return is_in_call(&look->threads[thread].registers) && number >= CALL_FIRST &&
@@ -149,13 +94,13 @@ static bool is_left_over(const struct look *look, uint64_t address)
 static int take_root(void *context, uint64_t address, const uint64_t *words, size_t count,
 		     bool has_headers)
 {
-	struct finder *finder = context;
+	struct hl_holder_finder *finder = context;
 	const struct hl_block_edges *edges = &finder->edges;
-	struct look *look = finder->look;
+	struct hl_holder_look *look = finder->look;
 	uint32_t node;
 	int r = address ? copy_stack(look, address, words, count) : take_thread(look, words);
 
-	uint64_t registers = (look->thread_count - 1) * REGISTERS;
+	uint64_t registers = (look->thread_count - 1) * HL_HOLDER_REGISTERS;
 	for (size_t i = 0; i < count && r == 0; i++) {
 		uint64_t at = address ? address + i * 8 : registers + i;
 		node = hl_block_edges_node(edges, words[i]);
@@ -171,12 +116,12 @@ static int take_root(void *context, uint64_t address, const uint64_t *words, siz
 	return r;
 }
 
-static bool stands_still(const struct finder *finder)
+static bool stands_still(const struct hl_holder_finder *finder)
 {
 	return !finder->pid || finder->settings->stop;
 }
 
-static int see_roots(struct finder *finder)
+static int see_roots(struct hl_holder_finder *finder)
 {
 	struct hl_graph *graph = &finder->graph;
 
@@ -194,7 +139,7 @@ static int see_roots(struct finder *finder)
 
 static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
-	struct finder *finder = context;
+	struct hl_holder_finder *finder = context;
 
 	(void)last_word;
 	return hl_graph_add(&finder->graph, address, usable_bytes);
@@ -202,12 +147,12 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 
 static int take_foreign(void *context, uint64_t start, uint64_t end)
 {
-	struct finder *finder = context;
+	struct hl_holder_finder *finder = context;
 
 	return hl_extents_add(&finder->foreign, start, end);
 }
 
-static int walk(struct finder *finder)
+static int walk(struct hl_holder_finder *finder)
 {
 	const struct hl_block_walk walk = {.pid = finder->pid,
 					   .memory = finder->memory,
@@ -223,7 +168,7 @@ static int walk(struct finder *finder)
 	return r == 0 ? hl_graph_settle(&finder->graph, &finder->heap) : r;
 }
 
-static int stop_outside_malloc(struct finder *finder)
+static int stop_outside_malloc(struct hl_holder_finder *finder)
 {
 	bool is_locked = false;
 	int r = hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &is_locked,
@@ -236,7 +181,7 @@ static int stop_outside_malloc(struct finder *finder)
 		       : r;
 }
 
-static int read_process(struct finder *finder)
+static int read_process(struct hl_holder_finder *finder)
 {
 	struct hl_holders *holders = finder->holders;
 	int r = hl_graph_init(&finder->graph, finder->memory);
@@ -278,7 +223,8 @@ static int make_label(struct hl_strings *names, struct hl_holder *holder)
 	return r;
 }
 
-static int find_holder(struct finder *finder, const struct hl_root_name *name, uint32_t *ret_holder)
+static int find_holder(struct hl_holder_finder *finder, const struct hl_root_name *name,
+		       uint32_t *ret_holder)
 {
 	struct hl_holders *holders = finder->holders;
 	uint32_t hash = hl_hash_pair(hl_hash_pair(name->kind, name->name),
@@ -314,26 +260,27 @@ static int find_holder(struct finder *finder, const struct hl_root_name *name, u
 
 static int compare_words(const void *left, const void *right)
 {
-	const struct root_word *a = left, *b = right;
+	const struct hl_root_word *a = left, *b = right;
 
 	if (a->address != b->address)
 		return a->address < b->address ? -1 : 1;
 	return (a->node > b->node) - (a->node < b->node);
 }
 
-static int find_name(struct hl_root_names *names, const struct look *look, uint64_t address,
-		     struct hl_root_name *ret_name)
+static int find_name(struct hl_root_names *names, const struct hl_holder_look *look,
+		     uint64_t address, struct hl_root_name *ret_name)
 {
-	size_t thread = address / REGISTERS;
+	size_t thread = address / HL_HOLDER_REGISTERS;
 
 	if (thread >= look->thread_count)
 		return hl_root_names_find(names, address, ret_name);
 	return hl_root_names_find_register(names, thread, look->threads[thread].registers.rsp,
-					   (unsigned)(address % REGISTERS), ret_name);
+					   (unsigned)(address % HL_HOLDER_REGISTERS), ret_name);
 }
 
 /* Gives each word of a look its holder. */
-static int name_words(struct finder *finder, struct hl_root_names *names, struct look *look)
+static int name_words(struct hl_holder_finder *finder, struct hl_root_names *names,
+		      struct hl_holder_look *look)
 {
 	struct hl_root_name name = {0};
 	uint64_t last = 0;
@@ -360,7 +307,7 @@ static int name_words(struct finder *finder, struct hl_root_names *names, struct
 	return r;
 }
 
-static int name_roots(struct finder *finder)
+static int name_roots(struct hl_holder_finder *finder)
 {
 	int r = hl_root_names_new(finder->memory, &finder->holders->names, &finder->names);
 
@@ -371,7 +318,7 @@ static int name_roots(struct finder *finder)
 
 static int compare_holders(const void *left, const void *right)
 {
-	const struct root_word *a = left, *b = right;
+	const struct hl_root_word *a = left, *b = right;
 
 	if (a->holder != b->holder)
 		return a->holder < b->holder ? -1 : 1;
@@ -379,9 +326,9 @@ static int compare_holders(const void *left, const void *right)
 }
 
 /* Appends the words of later looks to those of the first. */
-static int join_looks(struct finder *finder)
+static int join_looks(struct hl_holder_finder *finder)
 {
-	struct look *first = &finder->looks[0];
+	struct hl_holder_look *first = &finder->looks[0];
 	int r = 0;
 
 	for (unsigned i = 1; i < finder->look_count; i++)
@@ -393,29 +340,28 @@ static int join_looks(struct finder *finder)
 	return r;
 }
 
-/* Whether ${address} stands for a register in one of the looks. */
-static bool is_register(const struct finder *finder, uint64_t address)
+bool hl_holder_is_register(const struct hl_holder_finder *finder, uint64_t address)
 {
 	size_t threads = 0;
 
 	for (unsigned i = 0; i < finder->look_count; i++)
 		if (finder->looks[i].thread_count > threads)
 			threads = finder->looks[i].thread_count;
-	return address / REGISTERS < threads;
+	return address / HL_HOLDER_REGISTERS < threads;
 }
 
-static int add_holders(struct finder *finder)
+static int add_holders(struct hl_holder_finder *finder)
 {
 	struct hl_holders *holders = finder->holders;
-	const struct look *look = &finder->looks[0];
+	const struct hl_holder_look *look = &finder->looks[0];
 	int r = join_looks(finder);
 
 	for (size_t i = 0; i < look->word_count && r == 0; i++) {
-		const struct root_word *word = &look->words[i];
+		const struct hl_root_word *word = &look->words[i];
 		if (!i || word->holder != look->words[i - 1].holder)
 			r = hl_block_edges_add_holder(&finder->edges);
 		if (!holders->holders[word->holder].first_word &&
-		    !is_register(finder, word->address))
+		    !hl_holder_is_register(finder, word->address))
 			holders->holders[word->holder].first_word = word->address;
 		if (r == 0)
 			r = hl_block_edges_add_to_holder(&finder->edges, word->node);
@@ -433,10 +379,10 @@ static int match_frame(void *context, const struct hl_block_frame *frame)
 }
 
 /* 1: blocks of the owner ${number} are asked for; 0; or a negative errno. */
-static int matches_stack(struct finder *finder, uint64_t number)
+static int matches_stack(struct hl_holder_finder *finder, uint64_t number)
 {
 	uint32_t hash = hl_hash_pair(number, 0), at = hash, id;
-	struct owner owner = {.number = number};
+	struct hl_asked_owner owner = {.number = number};
 
 	while ((id = hl_index_next(&finder->asked_index, hash, &at)))
 		if (finder->asked[id - 1].number == number)
@@ -454,7 +400,7 @@ static int matches_stack(struct finder *finder, uint64_t number)
 
 static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t usable_bytes)
 {
-	struct finder *finder = context;
+	struct hl_holder_finder *finder = context;
 	const struct hl_holders_settings *settings = finder->settings;
 	const struct hl_block_label *label =
 		&finder->edges.labels[finder->edges.block_labels[node]];
@@ -481,7 +427,7 @@ static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t us
 	return owner ? matches_stack(finder, owner) : 0;
 }
 
-static int open_owners(struct finder *finder)
+static int open_owners(struct hl_holder_finder *finder)
 {
 	if (!finder->settings->stack)
 		return 0;
@@ -499,201 +445,9 @@ static int open_owners(struct finder *finder)
 		       : r;
 }
 
-/* ---- the chain to one block ---- */
-
-/* The word of a block by which it leads to ${node}. */
-struct sought {
-	const struct hl_block_edges *edges;
-	uint32_t node;
-	uint64_t address; /* 0: not found yet */
-};
-
-static int seek_word(void *context, uint64_t address, const uint64_t *words, size_t count)
-{
-	struct sought *sought = context;
-
-	for (size_t i = 0; i < count && !sought->address; i++)
-		if (hl_block_edges_node(sought->edges, words[i]) == sought->node)
-			sought->address = address + i * 8;
-	return sought->address != 0;
-}
-
-/* Adds the step from ${node} to ${next}, which is 0 at the end. */
-static int add_step(struct finder *finder, uint32_t node, uint32_t next)
-{
-	struct hl_holders *holders = finder->holders;
-	const struct hl_block_edges *edges = &finder->edges;
-	const struct look *look = &finder->looks[0];
-	struct hl_holder_step step = {0};
-	int r = 0;
-
-	if (node > edges->blocks) {
-		step.holder = node - edges->blocks;
-		size_t at = HL_LOWER_BOUND(i, look->word_count,
-					   look->words[i].holder < step.holder - 1);
-		while (at < look->word_count && look->words[at].node != next)
-			at++;
-		if (at < look->word_count && !is_register(finder, look->words[at].address))
-			step.address = look->words[at].address;
-		/* Others begin in each thread, or each call, elsewhere. */
-		const struct hl_holder *holder = &holders->holders[step.holder - 1];
-		if (step.address &&
-		    (holder->kind == HL_HOLDER_VARIABLE || holder->kind == HL_HOLDER_MAPPING))
-			step.offset = step.address - holder->start;
-	} else {
-		struct sought sought = {edges, next, 0};
-		step.address = hl_block_edges_address(edges, node);
-		step.size = hl_graph_usable(&finder->graph, step.address);
-		step.type = edges->labels[edges->block_labels[node]].type;
-		if (next)
-			r = hl_graph_read(&finder->graph, step.address, step.address + step.size, 0,
-					  seek_word, &sought);
-		if (sought.address)
-			step.offset = sought.address - step.address;
-	}
-	return r < 0 ? r
-		     : HL_ARRAY_APPEND(holders->chain, holders->chain_count,
-				       holders->chain_capacity, step);
-}
-
-/* Finds the shortest way from the root to ${target}: ${before} has the node before each. */
-static void find_way(const struct hl_digraph *graph, uint32_t target, uint32_t *before,
-		     uint32_t *waiting)
-{
-	uint32_t taken = 0, count = 1;
-
-	memset(before, 0xff, graph->count * sizeof(*before));
-	waiting[0] = before[0] = 0;
-	while (taken < count && before[target] == UINT32_MAX) {
-		uint32_t node = waiting[taken++];
-		for (uint32_t i = graph->nodes[node].first; i < graph->nodes[node + 1].first; i++)
-			if (before[graph->targets[i]] == UINT32_MAX) {
-				before[graph->targets[i]] = node;
-				waiting[count++] = graph->targets[i];
-			}
-	}
-}
-
-static int find_chain(struct finder *finder, uint32_t target)
-{
-	uint32_t *before = hl_dominators_array(finder->digraph.count, sizeof(*before));
-	uint32_t *waiting = hl_dominators_array(finder->digraph.count, sizeof(*waiting));
-	uint32_t count = 0;
-	int r = before && waiting ? 0 : -ENOMEM;
-
-	if (r == 0) {
-		find_way(&finder->digraph, target, before, waiting);
-		finder->graph.window_end = 0;
-		for (uint32_t node = target; node && before[node] != UINT32_MAX;
-		     node = before[node])
-			waiting[count++] = node;
-	}
-	for (; count && r == 0; count--)
-		r = add_step(finder, waiting[count - 1], count > 1 ? waiting[count - 2] : 0);
-	free(before);
-	free(waiting);
-	return r;
-}
-
-/* What is known of the object at the beginning of a block, which a pointer to ${target} leads to. */
-static int know_object(struct finder *finder, struct hl_declared_types *types,
-		       struct hl_holder_step *step, struct hl_declared *target)
-{
-	struct hl_holders *holders = finder->holders;
-	struct hl_declared object = {0};
-	uint64_t table;
-	int r = 0;
-
-	/* By its virtual table a block's class is known better than by a pointer to a base. Types of Python are
-	 * not what C calls them. */
-	if (step->type && !finder->classes.has_python &&
-	    hl_graph_copy(&finder->graph, step->address, &table, sizeof(table)) == 0)
-		r = hl_declared_types_object(types, step->address,
-					     hl_strings_text(&holders->names, step->type), table,
-					     &object);
-	if (object.address)
-		*target = object;
-	else if (target->address - step->address >= step->size)
-		target->address = 0;
-	if (r == 0 && !step->type && target->address == step->address)
-		r = hl_declared_types_name(types, target, &step->type);
-	return r;
-}
-
-/* Names the words of the chain by the types that are declared for them, as far as these go. */
-static int name_chain(struct finder *finder)
-{
-	struct hl_holders *holders = finder->holders;
-	struct hl_declared_types *types = NULL;
-	struct hl_declared object = {0}, target;
-	uint64_t value;
-	int r = holders->chain_count ? hl_declared_types_new(finder->names, &holders->names, &types)
-				     : 0;
-
-	for (size_t i = 0; i < holders->chain_count && r == 0; i++) {
-		struct hl_holder_step *step = &holders->chain[i];
-		uint64_t word = step->holder ? step->address : step->address + step->offset;
-		if (!step->holder)
-			r = know_object(finder, types, step, &object);
-		else if (word)
-			r = hl_declared_types_variable(types, word, &object);
-		if (r < 0 || i + 1 == holders->chain_count || !word ||
-		    hl_graph_copy(&finder->graph, word, &value, sizeof(value)) < 0)
-			continue;
-		r = hl_declared_types_word(types, &object,
-					   step->holder ? 0 : step->address + step->size, word,
-					   value, &step->member, &target);
-		object = target;
-	}
-	hl_declared_types_free(types);
-	return r;
-}
-
-/* Names the first word of each variable. */
-static int name_first_words(struct finder *finder)
-{
-	struct hl_holders *holders = finder->holders;
-	struct hl_declared_types *types = NULL;
-	struct hl_declared variable;
-	int r = finder->settings->names_words
-			? hl_declared_types_new(finder->names, &holders->names, &types)
-			: 0;
-
-	for (size_t i = 0; i < holders->holder_count && types && r == 0; i++) {
-		struct hl_holder *holder = &holders->holders[i];
-		if (!holder->first_word || (holder->kind != HL_HOLDER_VARIABLE &&
-					    holder->kind != HL_HOLDER_THREAD_VARIABLE))
-			continue;
-		r = hl_declared_types_variable(types, holder->first_word, &variable);
-		if (r == 0)
-			r = hl_declared_types_word(types, &variable, 0, holder->first_word, 0,
-						   &holder->member, NULL);
-	}
-	hl_declared_types_free(types);
-	return r;
-}
-
-static int follow_address(struct finder *finder)
-{
-	uint64_t address = finder->settings->address;
-	uint32_t node = address ? hl_block_edges_node(&finder->edges, address) : 0;
-	uint64_t block = node ? hl_block_edges_address(&finder->edges, node) : 0;
-
-	if (!address)
-		return 0;
-	if (!node || address - block >= hl_graph_usable(&finder->graph, block))
-		return hl_error_set(finder->err, -ENODATA,
-				    "cannot find who keeps 0x%" PRIx64
-				    ": no live block is there; 'heapline leaks --show N' and "
-				    "debuggers name blocks",
-				    address);
-	int r = find_chain(finder, node);
-	return r == 0 ? name_chain(finder) : r;
-}
-
 /* ---- all ---- */
 
-static int note_blind_spots(struct finder *finder)
+static int note_blind_spots(struct hl_holder_finder *finder)
 {
 	struct hl_holders *holders = finder->holders;
 	struct hl_heap_arena total;
@@ -725,7 +479,7 @@ static int note_blind_spots(struct finder *finder)
 	return r;
 }
 
-static int find(struct finder *finder)
+static int find(struct hl_holder_finder *finder)
 {
 	int r = open_owners(finder);
 
@@ -741,15 +495,15 @@ static int find(struct finder *finder)
 		r = hl_holder_sums_make(finder->holders, &finder->edges, &finder->digraph,
 					&finder->dominators, is_selected, finder);
 	if (r == 0)
-		r = follow_address(finder);
+		r = hl_holder_follow(finder);
 	if (r == 0)
-		r = name_first_words(finder);
+		r = hl_holder_name_words(finder);
 	return r == 0 ? note_blind_spots(finder) : r;
 }
 
-static void release(struct finder *finder)
+static void release(struct hl_holder_finder *finder)
 {
-	for (unsigned i = 0; i < LOOKS_MAX; i++) {
+	for (unsigned i = 0; i < HL_HOLDER_LOOKS_MAX; i++) {
 		for (size_t k = 0; k < finder->looks[i].thread_count; k++)
 			free(finder->looks[i].threads[k].words);
 		free(finder->looks[i].threads);
@@ -773,7 +527,7 @@ int hl_holders_read(pid_t pid, const char *core, const struct hl_holders_setting
 		    struct hl_holders **ret_holders, struct hl_error *err)
 {
 	struct hl_holders *holders = calloc(1, sizeof(*holders));
-	struct finder finder = {
+	struct hl_holder_finder finder = {
 		.pid = core ? 0 : pid, .settings = settings, .holders = holders, .err = err};
 	int r = holders && (holders->heap = hl_heap_new()) ? 0 : -ENOMEM;
 

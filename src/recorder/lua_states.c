@@ -20,7 +20,8 @@ static struct hl_lua_states *states_of(struct hl_recorder *recorder)
 	struct hl_lua_states *states =
 		atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
 
-	if (HL_LIKELY(states) || recorder->hash_only)
+	if (HL_LIKELY(states) || recorder->hash_only ||
+	    atomic_load_explicit(&recorder->no_lua_states, memory_order_relaxed))
 		return states;
 	struct hl_lua_states *made = hl_private_map_new(sizeof(*made));
 	if (made && !atomic_compare_exchange_strong(&recorder->lua_states, &states, made)) {
@@ -29,6 +30,8 @@ static struct hl_lua_states *states_of(struct hl_recorder *recorder)
 	}
 	if (made)
 		atomic_store(&recorder->region.header->lua_states, (uintptr_t)made);
+	else
+		atomic_store(&recorder->no_lua_states, true); /* not to be tried at each event */
 	return made;
 }
 

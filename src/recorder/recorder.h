@@ -108,6 +108,7 @@ struct hl_recorder {
 	struct hl_script_sites sites;
 	_Atomic(void *) lua_caches[HL_LUA_MODULES_MAX];
 	_Atomic(struct hl_lua_states *) lua_states; /* NULL: none so far */
+	_Atomic bool no_lua_states;		    /* there was no memory for them */
 	struct hl_unwind unwind;
 };
 

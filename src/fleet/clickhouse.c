@@ -344,19 +344,23 @@ static void put_session(const struct hl_fleet_window *window, FILE *out)
 	putc('\n', out);
 }
 
+/* Many small inserts are what a server copes with least: one has the rows of all windows. */
 static int insert_into(struct clickhouse *server, const char *statement,
 		       void (*put)(const struct hl_fleet_window *window, FILE *out),
-		       const struct hl_fleet_window *window, struct hl_error *err)
+		       const struct hl_fleet_window *const *windows, size_t count,
+		       struct hl_error *err)
 {
 	struct hl_web_answer answer = {0};
 	HL_FREED char *body = NULL;
 	size_t size;
 	FILE *out = open_memstream(&body, &size);
 
-	if (out)
-		put(window, out);
+	for (size_t i = 0; out && i < count; i++)
+		put(windows[i], out);
 	if (!out || fclose(out) != 0)
 		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (!size)
+		return 0;
 	int r = post(server, true, statement, body, size, &answer, err);
 	free(answer.text);
 	return r;
@@ -370,7 +374,8 @@ static int take_count(void *context, char **cells, size_t count)
 }
 
 /* A block of rows is there as a whole or not at all. */
-static int clickhouse_insert(struct hl_fleet_store *store, const struct hl_fleet_window *window,
+static int clickhouse_insert(struct hl_fleet_store *store,
+			     const struct hl_fleet_window *const *windows, size_t count,
 			     bool repeated, struct hl_error *err)
 {
 	struct clickhouse *server = of(store);
@@ -378,22 +383,22 @@ static int clickhouse_insert(struct hl_fleet_store *store, const struct hl_fleet
 	char sql[160];
 	int r = 0;
 
-	if (repeated && window->row_count) {
+	if (repeated && windows[0]->row_count) {
 		snprintf(sql, sizeof(sql),
 			 "SELECT COUNT(*) FROM deltas WHERE session = %" PRId64
 			 " AND ms = %" PRId64,
-			 window->session, window->ms);
+			 windows[0]->session, windows[0]->ms);
 		r = clickhouse_ask(store, sql, take_count, &is_there, err);
 	}
-	if (r == 0 && window->stack_count)
+	if (r == 0)
 		r = insert_into(server, "INSERT%20INTO%20stacks%20FORMAT%20TabSeparated",
-				put_stacks, window, err);
-	if (r == 0 && window->row_count && !is_there)
+				put_stacks, windows, count, err);
+	if (r == 0 && !is_there)
 		r = insert_into(server, "INSERT%20INTO%20changes%20FORMAT%20TabSeparated",
-				put_changes, window, err);
+				put_changes, windows, count, err);
 	if (r == 0)
 		r = insert_into(server, "INSERT%20INTO%20sessions%20FORMAT%20TabSeparated",
-				put_session, window, err);
+				put_session, windows, count, err);
 	return r;
 }
 

@@ -308,8 +308,24 @@ static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *e
 	return execute(sqlite, sql, "write to", err);
 }
 
-static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_window *window,
-			 bool repeated, struct hl_error *err)
+static int add_window(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		      struct hl_error *err)
+{
+	int r = add_session(sqlite, window, err);
+
+	for (size_t i = 0; r == 0 && i < window->stack_count; i++) {
+		library.bind_int64(sqlite->add_stack, 1, window->stacks[i].stack);
+		library.bind_text(sqlite->add_stack, 2, window->stacks[i].frames, -1,
+				  SQLITE_STATIC);
+		r = run(sqlite, sqlite->add_stack, err);
+	}
+	for (size_t i = 0; r == 0 && i < window->row_count; i++)
+		r = add_row(sqlite, window, &window->rows[i], err);
+	return r;
+}
+
+static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
+			 size_t count, bool repeated, struct hl_error *err)
 {
 	struct sqlite_store *sqlite = of(store);
 
@@ -319,17 +335,10 @@ static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_win
 		r = execute(sqlite, "BEGIN IMMEDIATE", "write to", err);
 	if (r < 0)
 		return r;
-	r = add_session(sqlite, window, err);
-	for (size_t i = 0; r == 0 && i < window->stack_count; i++) {
-		library.bind_int64(sqlite->add_stack, 1, window->stacks[i].stack);
-		library.bind_text(sqlite->add_stack, 2, window->stacks[i].frames, -1,
-				  SQLITE_STATIC);
-		r = run(sqlite, sqlite->add_stack, err);
-	}
-	for (size_t i = 0; r == 0 && i < window->row_count; i++)
-		r = add_row(sqlite, window, &window->rows[i], err);
-	if (r == 0)
-		r = prune(sqlite, window->ms, err);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = add_window(sqlite, windows[i], err);
+	if (r == 0 && count)
+		r = prune(sqlite, windows[count - 1]->ms, err);
 	if (r == 0)
 		r = execute(sqlite, "COMMIT", "write to", err);
 	if (r < 0)

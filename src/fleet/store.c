@@ -61,10 +61,10 @@ int hl_fleet_init(struct hl_fleet_store *store, unsigned keep_days, struct hl_er
 	return store->backend->init(store, keep_days, err);
 }
 
-int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *window,
-		    bool repeated, struct hl_error *err)
+int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
+		    size_t count, bool repeated, struct hl_error *err)
 {
-	return store->backend->insert(store, window, repeated, err);
+	return store->backend->insert(store, windows, count, repeated, err);
 }
 
 int hl_fleet_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,

@@ -39,11 +39,11 @@ void hl_fleet_free(struct hl_fleet_store *store); /* NULL is fine */
 int hl_fleet_init(struct hl_fleet_store *store, unsigned keep_days, struct hl_error *err);
 
 /*
- * Adds ${window}; again, it changes nothing. ${repeated}: it may be there already. As hl_fleet_init(); -ENODATA where there are no
- * tables yet.
+ * Adds ${count} windows together; again, they change nothing. ${repeated}: the one window may be there already. As hl_fleet_init(); -ENODATA where
+ * there are no tables yet. After a failure some may be there, each as a whole.
  */
-int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *window,
-		    bool repeated, struct hl_error *err);
+int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
+		    size_t count, bool repeated, struct hl_error *err);
 
 /* Takes one row of an answer, as texts; 0 or a negative errno, which ends the query. */
 typedef int hl_fleet_take_row(void *context, char **cells, size_t count);
@@ -76,8 +76,8 @@ struct hl_fleet_backend {
 		    struct hl_error *err);
 	void (*free)(struct hl_fleet_store *store);
 	int (*init)(struct hl_fleet_store *store, unsigned keep_days, struct hl_error *err);
-	int (*insert)(struct hl_fleet_store *store, const struct hl_fleet_window *window,
-		      bool repeated, struct hl_error *err);
+	int (*insert)(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
+		      size_t count, bool repeated, struct hl_error *err);
 	int (*ask)(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
 		   void *context, struct hl_error *err);
 	bool escapes_by_backslash;

@@ -20,6 +20,8 @@
 #define FRESH_MS	3000  /* a collector saves for the first time before it answers */
 #define STATE_DIRECTORY "heapline"
 #define EVEN_MS		2000
+#define BATCH_ROWS	50000 /* what is more than that is sent before the round has ended */
+#define ROWS_PER_STACK	10    /* the names of a stack take as much as some rows */
 
 struct hl_push {
 	const struct hl_push_settings *settings;
@@ -28,6 +30,9 @@ struct hl_push {
 	struct hl_push_session **sessions;
 	size_t count, capacity;
 	struct hl_push_stacks told;
+	struct hl_push_look
+		*looks; /* of this round, to be sent together; their labels are the sessions' */
+	size_t look_count, look_capacity, look_rows;
 	uint32_t *done; /* of the one recording: sequence numbers of processes that have ended */
 	size_t done_count, done_capacity;
 	int64_t last_ms;	  /* of the round before; 0: none */
@@ -166,18 +171,77 @@ static void keep(struct hl_push *push, const char *bytes, size_t size)
 		forget_sessions(push);
 }
 
-static void send_or_keep(struct hl_push *push, char *bytes, size_t size)
+/* ${repeated}: a part of it may have arrived. */
+static void send_or_keep(struct hl_push *push, char *bytes, size_t size, bool repeated)
 {
 	char *copy = malloc(size + 1); /* to keep, for sending changes the other one */
 	int r = -EAGAIN;
 
 	if (copy) {
 		memcpy(copy, bytes, size + 1);
-		r = send_bytes(push, copy, size, false);
+		r = send_bytes(push, copy, size, repeated);
 	}
 	free(copy);
 	if (r < 0)
 		keep(push, bytes, size);
+}
+
+/* Nothing overtakes what waits. */
+static bool has_to_wait(const struct hl_push *push)
+{
+	return is_away(push) || hl_push_spool_count(push->spool);
+}
+
+/* Encodes one look and sends it, or keeps it. 0 or -ENOMEM. */
+static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, bool repeated)
+{
+	int64_t from_ms =
+		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
+	HL_FREED char *bytes = NULL;
+	struct hl_error why = {0};
+	size_t size;
+	FILE *out = open_memstream(&bytes, &size);
+
+	if (!out)
+		return -ENOMEM;
+	int r = push->sink->kind->encode(push->sink, look, from_ms, out, &why);
+	if (fclose(out) != 0)
+		return -ENOMEM;
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		note_refused(push, &why);
+	else if (has_to_wait(push))
+		keep(push, bytes, size);
+	else
+		send_or_keep(push, bytes, size, repeated);
+	return 0;
+}
+
+/* Sends the looks that were taken together. Where that fails, each goes its own way: one may be refused, and the others not. 0 or -ENOMEM. */
+static int send_batch(struct hl_push *push)
+{
+	struct hl_error why = {0};
+	int sent = -EAGAIN, r = 0;
+
+	if (!push->look_count)
+		return 0;
+	if (!has_to_wait(push))
+		sent = push->sink->kind->send_looks(push->sink, push->looks, push->look_count,
+						    &why);
+	if (sent == 0) {
+		note_back(push);
+		push->sent.windows += push->look_count;
+	} else if ((sent == -EAGAIN || sent == -ENOMEM) && why.text[0]) {
+		note_sent(push, sent, &why);
+	}
+	for (size_t i = 0; i < push->look_count; i++) {
+		if (sent < 0 && r == 0)
+			r = deliver_alone(push, &push->looks[i], true);
+		hl_push_look_release(&push->looks[i]);
+	}
+	push->look_count = push->look_rows = 0;
+	return r;
 }
 
 /* ---- looking ---- */
@@ -208,38 +272,19 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 	return r;
 }
 
-static int deliver(struct hl_push *push, const struct hl_push_look *look)
+/* Takes over ${look}, or leaves it. 0 or -ENOMEM. */
+static int deliver(struct hl_push *push, struct hl_push_look *look)
 {
-	int64_t from_ms =
-		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
-	/* Nothing overtakes what waits. */
-	bool waits = is_away(push) || hl_push_spool_count(push->spool);
-	HL_FREED char *bytes = NULL;
-	struct hl_error why = {0};
-	size_t size;
-
-	if (!waits && push->sink->kind->send_look) {
-		int r = push->sink->kind->send_look(push->sink, look, &why);
-		if (note_sent(push, r, &why) == 0)
-			return 0;
-		waits = true;
-		why = (struct hl_error){0};
-	}
-	FILE *out = open_memstream(&bytes, &size);
-	if (!out)
+	if (!push->sink->kind->send_looks || has_to_wait(push))
+		return deliver_alone(push, look, false);
+	if (HL_ARRAY_RESERVE(push->looks, push->look_capacity, push->look_count + 1) < 0)
 		return -ENOMEM;
-	int r = push->sink->kind->encode(push->sink, look, from_ms, out, &why);
-	if (fclose(out) != 0)
-		return -ENOMEM;
-	if (r == -ENOMEM)
-		return r;
-	if (r < 0)
-		note_refused(push, &why);
-	else if (waits)
-		keep(push, bytes, size);
-	else
-		send_or_keep(push, bytes, size);
-	return 0;
+	hl_profile_free(look->profile);
+	look->profile = NULL;
+	push->look_rows += look->window.row_count + ROWS_PER_STACK * look->window.stack_count;
+	push->looks[push->look_count++] = *look;
+	*look = (struct hl_push_look){0};
+	return push->look_rows < BATCH_ROWS ? 0 : send_batch(push);
 }
 
 /* The time of a look, later than that of the one before. Looks that are rare come at even seconds, which stores keep in fewer bytes. */
@@ -396,13 +441,17 @@ int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, stru
 		r = meet_ended(push, last, ret_goes_on);
 	for (size_t i = 0; i < push->count; i++) {
 		struct hl_push_session *session = push->sessions[i];
-		bool done = false;
 		if (r == 0)
-			r = look_at(push, session, &done);
-		if (r == 0 && done)
+			r = look_at(push, session, &session->is_done);
+		if (r == 0 && session->is_done)
 			r = HL_ARRAY_APPEND(push->done, push->done_count, push->done_capacity,
 					    session->sequence);
-		if (r == 0 && done)
+	}
+	if (r == 0)
+		r = send_batch(push);
+	for (size_t i = 0; i < push->count; i++) {
+		struct hl_push_session *session = push->sessions[i];
+		if (r == 0 && session->is_done)
 			hl_push_session_free(session);
 		else
 			push->sessions[left++] = session;
@@ -454,12 +503,15 @@ void hl_push_free(struct hl_push *push)
 		return;
 	if (push->spool)
 		empty_spool(push);
+	for (size_t i = 0; i < push->look_count; i++)
+		hl_push_look_release(&push->looks[i]);
 	for (size_t i = 0; i < push->count; i++)
 		hl_push_session_free(push->sessions[i]);
 	hl_push_sink_free(push->sink);
 	hl_push_spool_free(push->spool);
 	hl_push_stacks_release(&push->told);
 	free(push->sessions);
+	free(push->looks);
 	free(push->done);
 	free(push);
 }

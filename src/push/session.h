@@ -33,6 +33,7 @@ struct hl_push_session {
 	int64_t began_ms;
 	bool is_known; /* what the sink has of it: nothing, or `figures` */
 	bool is_seen;  /* when recorders were last looked for */
+	bool is_done;  /* it has ended, and was looked at to its end */
 	struct hl_push_figures *figures;
 	size_t count, capacity;
 	struct hl_index

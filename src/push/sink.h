@@ -34,9 +34,12 @@ struct hl_push_sink_kind {
 	int (*send)(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
 		    struct hl_error *err);
 
-	/* Sends ${look} without encoding it first. As send(). NULL: it has to be encoded. */
-	int (*send_look)(struct hl_push_sink *sink, const struct hl_push_look *look,
-			 struct hl_error *err);
+	/*
+	 * Sends ${count} looks of which the profiles are not needed, without encoding them first. As send(); after a failure some of each
+	 * may have arrived. NULL: they have to be encoded.
+	 */
+	int (*send_looks)(struct hl_push_sink *sink, const struct hl_push_look *looks, size_t count,
+			  struct hl_error *err);
 
 	/* Tells ${session} what the sink has of it. As send(). NULL: it needs no figures from before. */
 	int (*recall)(struct hl_push_sink *sink, struct hl_push_session *session,

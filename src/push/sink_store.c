@@ -33,16 +33,16 @@ static int store_encode(struct hl_push_sink *sink, const struct hl_push_look *lo
 	return 0;
 }
 
-static int insert(struct hl_push_sink *sink, const struct hl_fleet_window *window, bool repeated,
-		  struct hl_error *err)
+static int insert(struct hl_push_sink *sink, const struct hl_fleet_window *const *windows,
+		  size_t count, bool repeated, struct hl_error *err)
 {
-	int r = hl_fleet_insert(store_of(sink), window, repeated, err);
+	int r = hl_fleet_insert(store_of(sink), windows, count, repeated, err);
 
 	if (r != -ENODATA)
 		return r;
 	*err = (struct hl_error){0};
 	r = hl_fleet_init(store_of(sink), 0, err);
-	return r == 0 ? hl_fleet_insert(store_of(sink), window, repeated, err) : r;
+	return r == 0 ? hl_fleet_insert(store_of(sink), windows, count, repeated, err) : r;
 }
 
 static int store_send(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
@@ -54,13 +54,20 @@ static int store_send(struct hl_push_sink *sink, char *bytes, size_t size, bool 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read a window from the spool: %s",
 				    r == -EBADMSG ? "it is damaged" : strerror(-r));
-	return insert(sink, &window, repeated, err);
+	const struct hl_fleet_window *const windows[] = {&window};
+	return insert(sink, windows, 1, repeated, err);
 }
 
-static int store_send_look(struct hl_push_sink *sink, const struct hl_push_look *look,
-			   struct hl_error *err)
+static int store_send_looks(struct hl_push_sink *sink, const struct hl_push_look *looks,
+			    size_t count, struct hl_error *err)
 {
-	return insert(sink, &look->window, false, err);
+	HL_FREED const struct hl_fleet_window **windows = calloc(count + 1, sizeof(*windows));
+
+	if (!windows)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < count; i++)
+		windows[i] = &looks[i].window;
+	return insert(sink, windows, count, false, err);
 }
 
 static int take_figures(void *context, char **cells, size_t count)
@@ -94,7 +101,7 @@ static const struct hl_push_sink_kind kind = {
 	.free = store_free,
 	.encode = store_encode,
 	.send = store_send,
-	.send_look = store_send_look,
+	.send_looks = store_send_looks,
 	.recall = store_recall,
 };
 

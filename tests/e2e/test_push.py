@@ -78,6 +78,7 @@ class Backend(http.server.ThreadingHTTPServer):
         self.bodies, self.paths, self.mood, self.woken = [], [], "", threading.Event()
         self.status, self.answer, self.refused = 0, b"said by the backend\n", 0  # status: instead of what the mood says
         super().__init__(("127.0.0.1", port), _Handler)
+        self.refuses = None  # a part of paths
         self.port = self.server_address[1]
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
         self.thread.start()
@@ -102,6 +103,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             server.woken.wait(harness.TIMEOUT_S)
             return
         status = server.status or {"fail": 500, "refuse": 400}.get(server.mood, 200)
+        if server.refuses and server.refuses in self.path:
+            status = 400
         server.refused += status >= 300
         if status == 200 or server.status:
             server.paths.append(self.path)
@@ -393,6 +396,31 @@ class Recordings(PushCase):
         self.push_well(self.store, recording)
         kept, = self.ask("SELECT length(command), service FROM sessions")
         self.assertEqual(kept, (4096, "lifecycle"))
+
+    def test_the_processes_of_a_round_are_one_insert_for_each_table(self):
+        _, recording = self.record_well([harness.need("sh"), "-c", f"{harness.program('lifecycle')} leaf; "
+                                         f"{harness.program('lifecycle')} leaf; true"])
+        with Backend() as backend:
+            backend.answer = b""
+            self.push_well(f"clickhouse://127.0.0.1:{backend.port}/d", recording)
+            inserts = {table: body.decode().splitlines() for path, (_, body) in zip(backend.paths, backend.bodies)
+                       for table in re.findall("INTO%20([a-z]+)", path)}
+            self.assertEqual(sum("INSERT" in path for path in backend.paths), 3)
+        sessions = {line.split("\t")[0] for line in inserts["sessions"]}
+        self.assertGreaterEqual(len(sessions), 2)
+        self.assertEqual({line.split("\t")[0] for line in inserts["changes"]}, sessions)
+        self.assertTrue({line.split("\t")[2] for line in inserts["changes"]} <=
+                        {line.split("\t")[0] for line in inserts["stacks"]})
+
+    def test_one_refused_insert_is_not_counted_twice(self):
+        """What an insert of all processes left half done is asked for before each is sent on its own."""
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        with Backend() as backend:
+            backend.answer, backend.refuses = b"", "INTO%20sessions"
+            result = self.push(f"clickhouse://127.0.0.1:{backend.port}/d", recording)
+            self.assertIn("answered with status 400", result.stderr)
+            asked = [body for _, body in backend.bodies if b"COUNT(*) FROM deltas" in body]
+            self.assertTrue(asked)
 
     def test_an_answer_that_is_no_row_is_said(self):
         _, recording = self.record_well([harness.program("lifecycle"), "leaf"])

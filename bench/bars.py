@@ -13,6 +13,7 @@ from holders import holders_figures
 from join import join_figures
 from leaks import leaks_figures
 from log_bars import log_figures
+from lua import lua_figures
 from stacks import stacks_figures
 from suite import geometric_mean
 from tags import tags_figures
@@ -115,6 +116,7 @@ def time_figures(results):
         ratio_figure(results, "cc1plus", title_of("cc1plus"), 1.2),
         ratio_figure(results, "clang++ -O2 on templates", title_of("clang"), 1.35),
         ratio_figure(results, "skynet, all of C and Lua", title_of("skynet"), 1.6),
+        ratio_figure(results, "skynet", title_of("skynet"), 1.02, CLOSED),
         ratio_figure(results, "Rust program", title_of("rust"), 1.35),
         ratio_figure(results, "redis-server, 16 in a pipeline", title_of("redis", ", 16 in"), 1.15),
         ratio_figure(results, "redis-server, no pipeline", title_of("redis", ", 1 in"), 1.03),
@@ -200,6 +202,7 @@ def figures(results):
         *event_figures(results),
         *stacks_figures(results.stacks),
         *faults_figures(results.faults),
+        *lua_figures(results.lua),
         *tags_figures(results.tags),
         *heap_figures(results.heap),
         *join_figures(results.join),

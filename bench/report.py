@@ -15,6 +15,7 @@ from figure import MIB
 from heap import HeapWalk
 from join import Joined
 from logs import Logs
+from lua import LuaCost
 from stacks import StacksCost
 from tags import TagsCost
 from views import Views
@@ -34,6 +35,7 @@ class Results:
     events: list = field(default_factory=list)  # of EventRun
     stacks: StacksCost = None
     faults: FaultsCost = None
+    lua: LuaCost = None
     tags: TagsCost = None
     heap: HeapWalk = None
     join: Joined = None
@@ -201,6 +203,9 @@ the trace runs, and kept.
 - Page faults (`bench/faults.py`): one process touches 16,384 fresh pages before and while a tool \
 looks on; the fastest of 15 rounds, in processor time of that process, and the difference of the two. \
 The bpftrace script counts the faults of each stack, which it walks by frame pointers.
+- Scripts of Lua (`bench/lua.py`): lua5.4 makes tables below 10 and below 60 calls, in turns with each tool; the fastest of \
+25 rounds, in processor time of the script. A frame costs a fiftieth of what the difference of the two depths grows by. \
+The growth is that of RSS, less that of the plain run.
 - Heap walks (`bench/heap.py`): the fastest of 10 rounds, in processor time of the tool, on a program \
 that stands still.
 - Joining (`bench/join.py`): a process is entered and left again and again; how long all its threads stood still is \

@@ -26,6 +26,7 @@ from holders import measure_holders  # noqa: E402
 from join import measure_join  # noqa: E402
 from leaks import measure_leaks  # noqa: E402
 from logs import measure_logs  # noqa: E402
+from lua import measure_lua  # noqa: E402
 from memory import all_footprints  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
@@ -40,7 +41,7 @@ from workloads import Machine, RunFailed, TooSlow, timed_cases  # noqa: E402
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 CASES = [*timed_cases(), *server_cases(), *suite_cases()]
 PARTS = (*dict.fromkeys(case.part for case in CASES), "memory", "symbols", "views", "logs",
-         "events", "stacks", "faults", "tags", "heap", "join", "leaks", "holders", "fleet")
+         "events", "stacks", "faults", "lua", "tags", "heap", "join", "leaks", "holders", "fleet")
 
 
 @dataclass
@@ -150,6 +151,7 @@ def measure_others(options, machine, heapline, results):
         "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),
         "events": ("events", "events", lambda: measure_events(machine, heapline)),
         "stacks": ("stacks", "stacks", lambda: measure_stacks(machine, heapline)),
+        "lua": ("scripts of Lua", "lua", lambda: measure_lua(machine, heapline)),
         "tags": ("tags", "tags", lambda: measure_tags(machine, heapline)),
         "heap": ("heap walks", "heap", lambda: measure_heap(machine)),
         "join": ("joining", "join", lambda: measure_join(machine, heapline)),

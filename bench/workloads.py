@@ -221,7 +221,7 @@ class SkynetCase(TimedCase):
 
     part = "skynet"
     title = "skynet, messages between 8 services"
-    tools = (PLAIN, MEM_FAST, LOG_FAST)
+    tools = (PLAIN, CLOSED, MEM_FAST, LOG_FAST)
     checkout = os.environ.get("SKYNET_DIR", "")
 
     def missing(self):

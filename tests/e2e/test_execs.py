@@ -182,7 +182,7 @@ class Execs(harness.TestCase):
         self.assertEqual(commands, [own, "server: checkpointer", "server: writer", f"[worker] {own}"])
 
     def test_a_recording_that_goes_on_is_not_called_interrupted(self):
-        recording = self.path("test.hl")
+        recording = self.path("goes-on.hl")
         with subprocess.Popen(harness.record_command(recording, ["sleep", "100"]),
                               stderr=subprocess.DEVNULL) as recorder:
             try:

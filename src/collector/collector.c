@@ -653,12 +653,12 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 	struct hl_tracked *before = find_running(collector, caller->pid), *tracked = NULL;
 	bool is_forked = hello->kind == HL_HELLO_FORK;
 
-	/* Asked before the answer, after which the new program may end, too. */
+	/* Asked before the answer, after which the new program may end, too, and its parent. */
 	if (before && !hl_tracked_check_end(before))
 		hl_tracked_set_end(before, HL_END_EXEC);
+	bool arrived = !is_forked && !before &&
+		       was_expected(collector, caller->pid, (pid_t)hl_identity_parent(caller->pid));
 	int r = welcome(collector, caller, hello, &tracked);
-	uint32_t parent = tracked ? tracked->identity.parent_pid : hl_identity_parent(caller->pid);
-	bool arrived = !is_forked && !before && was_expected(collector, caller->pid, (pid_t)parent);
 	if (tracked) {
 		enter(collector, tracked, arrived);
 		warn_of_address_space(collector, tracked, hello->address_space_limit);

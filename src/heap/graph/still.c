@@ -26,6 +26,7 @@ struct search {
 	struct hl_addresses cached;   /* chunks in lists of arenas and thread caches */
 	struct arena *arenas;
 	size_t arena_count, arena_capacity;
+	uint64_t window_bytes; /* read at once: little where it is far to the next address */
 	uint64_t window_start, window_end;
 	uint64_t window[WINDOW_BYTES / 8];
 };
@@ -42,8 +43,9 @@ static bool read_word(struct search *search, uint64_t address, uint64_t *ret_wor
 		size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
 		if (address & 7 || run == pages->count || pages->runs[run].start > address)
 			return false;
-		uint64_t end = pages->runs[run].end - start > WINDOW_BYTES ? start + WINDOW_BYTES
-									   : pages->runs[run].end;
+		uint64_t end = pages->runs[run].end;
+		if (end - start > search->window_bytes)
+			end = start + search->window_bytes;
 		search->window_start = search->window_end = 0;
 		if (hl_memory_read(search->graph->memory, start, search->window, end - start) < 0)
 			return false;
@@ -143,8 +145,11 @@ static bool is_no_reference(struct search *search, uint64_t address)
 static bool is_block(struct search *search, uint64_t block, uint64_t lead)
 {
 	const struct hl_addresses *anchors = search->still->anchors;
+	size_t first = HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] + lead <= block);
 	uint64_t chunk, size;
 
+	if (first) /* mostly one reading has all of it */
+		read_word(search, anchors->addresses[first - 1], &size);
 	if (!read_word(search, block - HL_CHUNK_HEADER, &size))
 		return false;
 	if (size & HL_CHUNK_MMAPPED)
@@ -214,6 +219,7 @@ static int begin(const struct hl_still *still, struct search **ret_search)
 	search->still = still;
 	search->graph = still->graph;
 	search->pages = &still->graph->pages;
+	search->window_bytes = WINDOW_BYTES;
 	int r = list_arenas(search);
 	if (r < 0)
 		release(search);
@@ -234,6 +240,9 @@ int hl_still_prove(const struct hl_still *still)
 		count++;
 	uint64_t lead = count ? LEAD_ALL / count : 0;
 	lead = lead < LEAD_MAX ? lead : LEAD_MAX;
+	uint64_t page_bytes = still->graph->memory->page_bytes;
+	while (search->window_bytes / 2 >= lead + page_bytes)
+		search->window_bytes /= 2;
 	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16)
 		if (!is_block(search, block, lead))
 			hl_graph_reach(still->graph, block);

@@ -208,8 +208,10 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 		.ret_state = &running,
 	};
 	uint32_t count = hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
-	uint32_t stamp = count ? hl_lua_states_same(&it->lua, running, caller->stamp) : 0;
-	if (HL_UNLIKELY(count && !stamp))
+	if (!count)
+		return 0; /* another interpreter's may be there */
+	uint32_t stamp = hl_lua_states_same(&it->lua, running, caller->stamp);
+	if (HL_UNLIKELY(!stamp))
 		stamp = hl_lua_states_look(
 			hl_recorder, &it->lua, running,
 			frames[count - 1].function == MADE_AT ? NULL : &frames[count - 1],

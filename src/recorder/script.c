@@ -452,6 +452,7 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		own->epoch = now;
 		own->depth = 0;
 	}
+	thread->stamp.value = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		bool truncated = false;
 		uint32_t max = HL_SCRIPT_DEPTH_MAX - depth;

@@ -213,6 +213,13 @@ class Ages(attaching.TestCase):
                     self.assertGreaterEqual(found, expected[n])
                 self.end(process)
 
+    def test_another_interpreter_in_the_process_takes_no_ages_away(self):
+        process = self.record(PHASES, harness.program("lua_beside"))
+        self.begin_phases(process)
+        self.saved()
+        self.check_phases(self.recording)
+        self.end(process)
+
     def test_of_generational_collections_the_major_ones_count(self):
         process = self.record("collectgarbage('generational')" + PHASES, harness.program("lua_host54"))
         self.begin_phases(process)

@@ -89,6 +89,21 @@ COUNTED_LINE = 13
 COUNTED_BLOCKS = 200000
 VERSIONS = ("51", "52", "53", "54")
 
+# It is collected all the time, and keeps what the last few collections have seen.
+ALWAYS = """
+local kept, bulk = {}, {}
+local function make() return {} end
+for i = 1, 100000 do bulk[i] = false end
+io.write("begun\\n") io.flush()
+local n = 0
+while true do
+  n = n + 1
+  kept[n % 10 + 1] = make()
+  collectgarbage()
+end
+"""
+ALWAYS_LINE = 3
+
 
 class Ages(attaching.TestCase):
     def start(self, script, command, *prefix):
@@ -212,6 +227,15 @@ class Ages(attaching.TestCase):
                     self.assertLessEqual(found, most + 1 + count)
                     self.assertGreaterEqual(found, expected[n])
                 self.end(process)
+
+    def test_what_is_allocated_while_it_is_read_has_outlived_none(self):
+        process = self.record(ALWAYS, harness.program("lua_host54"))
+        self.addCleanup(os.killpg, process.pid, signal.SIGTERM)
+        self.assertEqual(process.stdout.readline(), "begun\n")
+        self.saved_with(ALWAYS_LINE, 1000, "alloc")
+        for _ in range(5):
+            # The closure is one that lasts.
+            self.assertEqual(self.survived(self.recording, 500)[ALWAYS_LINE], 1)
 
     def test_another_interpreter_in_the_process_takes_no_ages_away(self):
         process = self.record(PHASES, harness.program("lua_beside"))

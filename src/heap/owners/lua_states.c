@@ -17,6 +17,7 @@
 #define DEPTH_MAX    4096u /* nodes of a damaged region may form a ring */
 #define TAG_THREAD   8u
 #define TAG_MASK     0x3fu
+#define AHEAD_MAX    65536 /* more collections than there are while blocks are read */
 #define PAGE_ENTRIES HL_BLOCK_PAGE_ENTRIES
 
 struct hl_lua_states_now {
@@ -226,6 +227,29 @@ static uint32_t read_stamp(struct hl_lua_states_now *now, uint64_t address)
 	return now->stamps[place % PAGE_ENTRIES];
 }
 
+/*
+ * A state goes on while blocks are read. What was stamped since it was read has outlived none of its collections; nor has
+ * what was allocated while the last one swept.
+ */
+static uint32_t age_of(struct hl_lua_states_now *now, size_t index, uint32_t stamp)
+{
+	struct hl_lua_state_slot *slot = &now->slots[index];
+	uint32_t collections = now->states[index].collections, newest;
+	uint32_t age = hl_lua_stamp_age(stamp, collections);
+	int32_t ahead = (int32_t)hl_lua_stamp_age(collections, stamp);
+
+	if (ahead >= AHEAD_MAX)
+		return age;
+	if (ahead > (int32_t)(slot->collections - collections) &&
+	    hl_owners_read_memory(now->region->pid,
+				  now->address + offsetof(struct hl_lua_states, slots) +
+					  index * sizeof(*slot) +
+					  offsetof(struct hl_lua_state_slot, collections),
+				  &newest, sizeof(newest)) == 0)
+		slot->collections = newest;
+	return ahead <= (int32_t)(slot->collections - collections) ? 0 : age;
+}
+
 enum hl_lua_owner hl_lua_states_find(struct hl_lua_states_now *now, uint64_t number,
 				     uint64_t address, size_t *ret_index, uint32_t *ret_age)
 {
@@ -240,9 +264,7 @@ enum hl_lua_owner hl_lua_states_find(struct hl_lua_states_now *now, uint64_t num
 	if (!slot || slot > now->count)
 		return HL_LUA_NOBODYS;
 	*ret_index = slot - 1;
-	/* One that was allocated while the last collection sweeps has outlived -1. */
-	uint32_t age = hl_lua_stamp_age(stamp, now->states[slot - 1].collections);
-	*ret_age = age == hl_lua_stamp_age(1, 0) ? 0 : age;
+	*ret_age = age_of(now, slot - 1, stamp);
 	return owner;
 }
 

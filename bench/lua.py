@@ -58,7 +58,7 @@ class Script:
 
 
 def growth(script, pairs):
-    """Bytes that the process grows by in so many pairs, once it has made some."""
+    """Bytes that the process grows by in that number of pairs, once it has made some."""
     script.make(max(1, pairs // 10))
     before = script.resident()
     script.make(pairs)

@@ -87,8 +87,9 @@ int hl_symbols_type_name(const Dwarf_Die *type, struct hl_strings *strings, uint
 	/* One without a name is called as its typedef. */
 	if (dwarf_hasattr(&peeled, DW_AT_name))
 		return hl_symbols_entry_name(&peeled, strings, ret_name);
-	while (!dwarf_hasattr(&named, DW_AT_name) && type_of(&named, DW_AT_type, &named))
-		;
+	for (int i = 0; i < LINKS_MAX && !dwarf_hasattr(&named, DW_AT_name); i++)
+		if (!type_of(&named, DW_AT_type, &named))
+			return 0;
 	return dwarf_hasattr(&named, DW_AT_name) ? hl_symbols_entry_name(&named, strings, ret_name)
 						 : 0;
 }

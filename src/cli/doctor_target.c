@@ -222,6 +222,12 @@ static void judge_attach(struct patient *patient)
 	if (is_recorded(patient))
 		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_NO, "%s", "")->reason,
 			 512, "it is being recorded in '%.400s'", patient->recording);
+	else if (patient->joinable == 0 && patient->condition.seccomp_mode)
+		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_PARTLY, "%s", command)
+				 ->reason,
+			 512,
+			 "it has a filter of system calls, which attach alone reads, as it stops a "
+			 "thread for that: it refuses, and names the call, if one is forbidden");
 	else if (patient->joinable == 0)
 		hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_YES, "%s", command);
 	else

@@ -18,6 +18,12 @@ AS_USER = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() 
 PTRACE_SEIZE = 0x4206
 
 PYTHON = "import sys; kept = [str(i) * 9 for i in range(9999)]; print('ready', flush=True); sys.stdin.read()"
+FILTERED = """import ctypes, struct, sys
+libc, rule = ctypes.CDLL(None), ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))  # allow all
+libc.prctl(38, 1, 0, 0, 0)
+libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(rule))), 0, 0)
+print("ready", flush=True)
+sys.stdin.read()"""
 HIDDEN = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print('ready', flush=True); sys.stdin.read()"
 
 
@@ -146,6 +152,12 @@ class Processes(Doctor):
             self.assertIn(f"process {os.getpid()} traces it", self.fact(said, "debugger"))
             self.assertNotIn("heap --core", rows)
             self.do(rows["heap"]["command"])
+
+    def test_what_a_filter_permits_shows_as_the_process_is_joined(self):
+        with Waiting([harness.need("/usr/bin/python3"), "-c", FILTERED]) as process:
+            said, rows = self.ask_process(process.pid)
+            self.assertEqual(rows["attach"]["works"], "partly")
+            self.assertIn("a filter of system calls", self.fact(said, "seccomp"))
 
     def test_a_recorded_process_is_asked_through_its_recorder(self):
         recording = self.path("a recording.hl")

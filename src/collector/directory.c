@@ -219,15 +219,16 @@ static int make(struct hl_directory *directory, bool replace, struct hl_error *e
 		if (directory->fd >= 0)
 			return 0;
 	}
-	if (errno == EEXIST && replace)
+	int code = errno;
+	if (code == EEXIST && replace)
 		return replace_existing(directory, err);
-	if (errno == EEXIST && is_owned(path))
+	if (code == EEXIST && is_owned(path))
 		return refuse_owned(path, err);
-	if (errno == EEXIST)
+	if (code == EEXIST)
 		return hl_error_set(
 			err, -EEXIST,
 			"cannot create '%s': it exists; use --force to replace a recording", path);
-	return hl_error_set(err, -errno, "cannot create '%s': %s", path, strerror(errno));
+	return hl_error_set(err, -code, "cannot create '%s': %s", path, strerror(code));
 }
 
 int hl_directory_init(struct hl_directory *directory, const char *path, bool replace,

@@ -59,12 +59,13 @@ bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl
 				       count_of(losses->missing_intervals, "interval").text, pid,
 				       strerror(-losses->error));
 	if (losses->missing_events)
-		any |= hl_warnings_add(warnings, "%s of process %d could not be kept: %s%s",
-				       count_of(losses->missing_events, "event").text, pid,
-				       strerror(-losses->event_error),
-				       losses->event_error == -ENOSPC
-					       ? " but what is left to the counters and the log"
-					       : "");
+		any |= hl_warnings_add(
+			warnings, "%s of process %d could not be kept: %s%s",
+			count_of(losses->missing_events, "event").text, pid,
+			strerror(-losses->event_error),
+			losses->event_error == -ENOSPC
+				? "; the room that is left is for the counters and the log"
+				: "");
 	if (losses->waiting_threads)
 		any |= hl_warnings_add(warnings,
 				       "%s of process %d stood still for up to %.1f s, because the "

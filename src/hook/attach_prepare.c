@@ -149,8 +149,11 @@ static int read_function(struct hl_attach *attach, const struct hl_entry *entry,
 	if (!hl_remote_read(attach->remote, entry->address, *ret_code, size)) {
 		free(*ret_code);
 		*ret_code = NULL;
-		return hl_error_set(err, -ENOTSUP, "the code of '%s' of process %d cannot be read",
-				    entry->name, attach->pid);
+		return hl_error_set(
+			err, -ENOTSUP,
+			"the code of '%s' of process %d cannot be read: it has ended, or runs "
+			"another program by now; try again",
+			entry->name, attach->pid);
 	}
 	*ret_size = size;
 	return 0;

@@ -104,7 +104,7 @@ static void start(struct bench *bench, int directory_fd)
 	atomic_store(&bench->shared.header->state, HL_REGION_RUNNING);
 	struct hl_drain_settings settings = {
 		.view = {bench->shared.header, bench->layout.region_bytes, &bench->layout, NULL,
-			 NULL},
+			 NULL, NULL},
 		.executable = "/usr/bin/target",
 		.pid = getpid(),
 		.directory_fd = directory_fd,

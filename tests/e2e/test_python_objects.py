@@ -243,6 +243,13 @@ class Objects(TestCase):
         self.assertEqual(self.small(recording, "alloc"), (0, 0))
 
 
+    def test_large_blocks_that_grow_belong_to_their_line(self):
+        recording = self.record_python("import os\nkept = [bytearray(2000) for _ in range(4000)]\nos._exit(0)\n")
+        first = harness.report("lines", recording, "--value", "inuse")["rows"][0]
+        self.assertEqual((first["file"], first["line"]), ("<string>", 2))
+        self.assertGreater(first["bytes"], 4000 * 2000)
+
+
 class Attached(attaching.TestCase, TestCase):
     """The same in an interpreter that runs already."""
 

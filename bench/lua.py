@@ -4,9 +4,9 @@
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 from figure import MIB, Figure
+from memory import find_program, resident
 from workloads import BENCH, RunFailed
 
 PROGRAM = "lua5.4"
@@ -45,12 +45,7 @@ class Script:
 
     def resident(self):
         """Bytes of the script's process, which the wrapper has started."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-        for number in [*children, pid]:
-            if Path(f"/proc/{number}/comm").read_text(encoding="utf-8").strip() == PROGRAM:
-                return 4096 * int(Path(f"/proc/{number}/statm").read_text(encoding="utf-8").split()[1])
-        raise RunFailed(f"no process of {PROGRAM} was found")
+        return resident(find_program(self.process.pid, PROGRAM))[0]
 
     def end(self):
         self.process.stdin.close()

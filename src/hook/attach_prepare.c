@@ -151,8 +151,8 @@ static int read_function(struct hl_attach *attach, const struct hl_entry *entry,
 		*ret_code = NULL;
 		return hl_error_set(
 			err, -ENOTSUP,
-			"the code of '%s' of process %d cannot be read: it has ended, or runs "
-			"another program by now; try again",
+			"the code of '%s' of process %d cannot be read; the process may have "
+			"ended, or have run another program; try again",
 			entry->name, attach->pid);
 	}
 	*ret_size = size;

@@ -520,8 +520,8 @@ static int seize_new(struct hl_remote *remote, pid_t pid, struct hl_error *err)
 	return r < 0 && r != -ESRCH ? r : found;
 }
 
-/* Takes in what has stopped; how many threads have not. */
-static size_t take_stopped(struct hl_remote *remote)
+/* Takes in what has stopped, and lifts the others if ${lifts}; how many threads have not. */
+static size_t take_stopped(struct hl_remote *remote, bool lifts)
 {
 	size_t left = 0;
 
@@ -529,6 +529,8 @@ static size_t take_stopped(struct hl_remote *remote)
 		struct hl_remote_thread *thread = &remote->threads[i];
 		int r = thread->stopped ? 0 : await_thread(remote, thread, 0);
 		left += r == -EAGAIN;
+		if (r == -EAGAIN && lifts)
+			hl_guardian_lift(remote->guardian, thread->tid);
 		i += r != -ESRCH; /* then another one is there */
 	}
 	return left;
@@ -546,15 +548,9 @@ static void lift_late(struct hl_remote *remote)
 	while (left >= MANY_THREADS && left <= before / 2) {
 		rest_ns((long)left * TURN_NS);
 		before = left;
-		left = take_stopped(remote);
+		left = take_stopped(remote, false);
 	}
-	for (size_t i = 0; left && i < remote->thread_count;) {
-		struct hl_remote_thread *thread = &remote->threads[i];
-		int r = thread->stopped ? 0 : await_thread(remote, thread, 0);
-		if (r == -EAGAIN)
-			hl_guardian_lift(remote->guardian, thread->tid);
-		i += r != -ESRCH; /* then another one is there */
-	}
+	take_stopped(remote, true);
 }
 
 static int await_all(struct hl_remote *remote, uint64_t deadline_ns, struct hl_error *err)

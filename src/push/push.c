@@ -20,7 +20,7 @@
 #define FRESH_MS	3000  /* a collector saves for the first time before it answers */
 #define STATE_DIRECTORY "heapline"
 #define EVEN_MS		2000
-#define BATCH_ROWS	50000 /* what is more than that is sent before the round has ended */
+#define BATCH_ROWS	50000 /* once there are as many, they are sent before the round ends */
 #define ROWS_PER_STACK	10    /* the names of a stack take as much as some rows */
 
 struct hl_push {

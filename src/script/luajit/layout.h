@@ -71,10 +71,9 @@ enum {
 /* First line of functions of the interpreter's own libraries that are in Lua. */
 #define LJ_IS_BUILTIN UINT32_MAX
 
-/* States of the interpreter, which are negative: of what records a path, optimizes it, and makes the code. */
-/* A collection that a trace began has this in place of the trace's number. */
-#define LJ_COLLECTING (~2)
-
+/* States of the interpreter, which are negative: of a collection, which has this in place of the number of the trace that began it; and
+ * of what records a path, optimizes it, and makes the code. */
+#define LJ_COLLECTING		 (~2)
 #define LJ_IS_COMPILING(vmstate) (~(vmstate) >= 4 && ~(vmstate) <= 6)
 
 #define LJ_POINTER_MASK ((UINT64_C(1) << 47) - 1)

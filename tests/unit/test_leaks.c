@@ -283,6 +283,59 @@ static void the_ring_that_leads_to_others_owns_them(void **state)
 	join_rings(3);
 }
 
+static unsigned reads;
+
+static int count_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
+{
+	reads++;
+	return image_kind.read(memory, address, bytes, length);
+}
+
+#define LIST_STEP 48u
+
+/* Reaches a list of blocks that fill an image, of which the one at ${first} is the head and each next
+ * one lies ${step} bytes further on; returns how often memory was read. */
+static unsigned reads_of_list(uint64_t first, int64_t step, unsigned count)
+{
+	struct hl_memory_kind counting = image_kind;
+	struct image image = {0};
+	struct hl_extents extents = {0};
+	struct hl_graph graph;
+
+	counting.read = count_read;
+	image_add(&image, HEAP_BASE, HEAP_PAGES * IMAGE_PAGE, "", 0);
+	image.base.kind = &counting;
+	assert_int_equal(hl_graph_init(&graph, &image.base), 0);
+	assert_int_equal(hl_extents_add(&extents, HEAP_BASE, HEAP_BASE + HEAP_PAGES * IMAGE_PAGE),
+			 0);
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t block = first + (uint64_t)(i * step);
+		assert_int_equal(hl_graph_add(&graph, block, LIST_STEP - HL_CHUNK_HEADER), 0);
+		if (i + 1 < count)
+			*image_word(&image, block) = block + (uint64_t)step;
+	}
+	assert_int_equal(hl_graph_settle(&graph, &extents), 0);
+	reads = 0;
+	hl_graph_see_root(&graph, &first, 1, false);
+	assert_int_equal(hl_graph_drain(&graph), 0);
+	assert_int_equal(hl_graph_next_lost(&graph, HEAP_BASE), 0);
+	hl_graph_release(&graph);
+	hl_extents_release(&extents);
+	image_release(&image);
+	return reads;
+}
+
+static void lists_in_order_are_read_in_large_pieces_upwards_and_downwards(void **state)
+{
+	const unsigned count = HEAP_PAGES * IMAGE_PAGE / LIST_STEP;
+	const uint64_t last = HEAP_BASE + (count - 1) * LIST_STEP;
+
+	(void)state;
+	/* pieces of 4 KiB at first, of 256 KiB at last */
+	assert_in_range(reads_of_list(HEAP_BASE, LIST_STEP, count), 3, 10);
+	assert_in_range(reads_of_list(last, -(int64_t)LIST_STEP, count), 3, 10);
+}
+
 static int find_all(void)
 {
 	const struct hl_leaks_settings settings = {.show = 4};
@@ -314,6 +367,7 @@ int main(void)
 		cmocka_unit_test(a_root_keeps_what_it_leads_to),
 		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
 		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
+		cmocka_unit_test(lists_in_order_are_read_in_large_pieces_upwards_and_downwards),
 		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
 		cmocka_unit_test(only_blocks_that_a_walk_meets_are_proven),
 		cmocka_unit_test(only_blocks_that_chunks_before_them_lead_to_are_proven),

@@ -146,34 +146,46 @@ void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t cou
 
 /* ---- reading ---- */
 
-/* Reads from ${at} on up to ${end}. Whether ${at} could be read. */
-static bool load(struct hl_graph *graph, uint64_t at, uint64_t end)
+/*
+ * Reads what lies around ${at}: whole pages, up to ${end}, better up to ${ahead}. Where windows
+ * follow each other, as in a list in order, upwards or downwards, each is twice as large as the one
+ * before. Whether ${at} could be read.
+ */
+static bool load(struct hl_graph *graph, uint64_t at, uint64_t end, uint64_t ahead)
 {
 	const struct hl_pages *pages = &graph->pages;
-	uint64_t page_end = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
+	const uint64_t mask = HL_GRAPH_PAGE_BYTES - 1;
+	uint64_t start = at & ~mask, page_end = start + HL_GRAPH_PAGE_BYTES;
 	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= at);
 
-	/* Where one window follows the other, as in a list in order, the next one is twice as large. */
-	bool follows = at >= graph->read_end && at - graph->read_end < HL_GRAPH_PAGE_BYTES;
-	graph->ahead_bytes = !follows				 ? HL_GRAPH_PAGE_BYTES
+	bool rises = at >= graph->read_end && at - graph->read_end < HL_GRAPH_PAGE_BYTES;
+	bool falls = at < graph->window_start && end + HL_GRAPH_PAGE_BYTES > graph->window_start;
+	graph->ahead_bytes = !rises && !falls			 ? HL_GRAPH_PAGE_BYTES
 			     : graph->ahead_bytes < WINDOW_BYTES ? 2 * graph->ahead_bytes
 								 : WINDOW_BYTES;
-	if (end < at + graph->ahead_bytes)
-		end = at + graph->ahead_bytes;
 	graph->window_end = 0;
 	if (run == pages->count || pages->runs[run].start > at)
 		return false;
+	if (falls)
+		start = page_end - pages->runs[run].start > graph->ahead_bytes
+				? page_end - graph->ahead_bytes
+				: pages->runs[run].start;
+	end = end > ahead ? end : ahead;
+	if (end < start + graph->ahead_bytes)
+		end = start + graph->ahead_bytes;
+	end = (end + mask) & ~mask;
 	if (end > pages->runs[run].end)
 		end = pages->runs[run].end;
-	if (end > at + WINDOW_BYTES)
-		end = at + WINDOW_BYTES;
-	if (hl_memory_read(graph->memory, at, graph->window, end - at) < 0) {
+	if (end > start + WINDOW_BYTES)
+		end = start + WINDOW_BYTES;
+	if (hl_memory_read(graph->memory, start, graph->window, end - start) < 0) {
 		/* A page has gone since. */
-		end = end < page_end ? end : page_end;
-		if (hl_memory_read(graph->memory, at, graph->window, end - at) < 0)
+		start = at & ~mask;
+		end = page_end;
+		if (hl_memory_read(graph->memory, start, graph->window, end - start) < 0)
 			return false;
 	}
-	graph->window_start = at;
+	graph->window_start = start;
 	graph->window_end = graph->read_end = end;
 	return true;
 }
@@ -199,7 +211,7 @@ int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t
 		return -ENOMEM;
 	for (uint64_t at = start, to; at < end && r == 0; at = to) {
 		if ((at < graph->window_start || at >= graph->window_end) &&
-		    !load(graph, at, end > ahead ? end : ahead)) {
+		    !load(graph, at, end, ahead)) {
 			to = next_present(graph, at);
 			continue;
 		}

@@ -208,14 +208,17 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 		.ret_state = &running,
 	};
 	uint32_t count = hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
-	if (!count)
+	if (!count && !caller->memory->kept)
 		return 0; /* another interpreter's may be there */
 	uint32_t stamp = hl_lua_states_same(&it->lua, running, caller->stamp);
-	if (HL_UNLIKELY(!stamp))
-		stamp = hl_lua_states_look(
-			hl_recorder, &it->lua, running,
-			frames[count - 1].function == MADE_AT ? NULL : &frames[count - 1],
-			caller->stamp);
+	if (HL_UNLIKELY(!stamp)) {
+		const struct hl_script_frame *outermost =
+			caller->memory->kept ? NULL : &frames[count - 1];
+		if (outermost && outermost->function == MADE_AT)
+			outermost = NULL;
+		stamp = hl_lua_states_look(hl_recorder, &it->lua, running, outermost,
+					   caller->stamp);
+	}
 	caller->stamp->value = stamp;
 	return count;
 }
@@ -344,6 +347,7 @@ static void offer(struct interpreter *it)
 		.capture = it->is_jit ? capture_jit : capture,
 		.describe = it->is_jit ? describe_jit : describe,
 		.state = it,
+		.remembers = it->api.version > HL_LUA_51,
 		.eval_start = it->is_jit ? it->jit.vm_start : it->lua.eval_start,
 		.eval_end = it->is_jit ? it->jit.vm_end : it->lua.eval_end,
 		.resume_start = it->lua.resume_start,

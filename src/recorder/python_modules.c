@@ -206,6 +206,7 @@ static void open_interpreter(struct hl_recorder *recorder, struct interpreter *i
 		.recapture = recapture,
 		.describe = describe,
 		.state = it,
+		.remembers = true,
 		.eval_start = it->api.eval_start,
 		.eval_end = it->api.eval_end,
 		.cold_start = it->python.cold_start,

@@ -79,8 +79,8 @@ struct known_label {
 struct hl_script_thread {
 	uint32_t epoch; /* as it was when the path was remembered */
 	uint32_t depth;
-	/* The provider of the outermost steps, if the memory is its own, and how many they are. */
-	uint32_t first, first_frames;
+	/* The provider whose the memory is, how many steps are outward of its own, and how many those are. */
+	uint32_t owner, owned_from, owned;
 	/* That provider, where no other is asked and it has a quick way; or NULL. */
 	const struct hl_script_provider *quick;
 	uint32_t
@@ -93,7 +93,7 @@ struct hl_script_thread {
 	struct known_type types[1u << TYPE_BITS];
 	struct known_label labels[1u << LABEL_BITS];
 	struct known_pair labelled[1u << LABELLED_BITS]; /* by a label's site and the node above */
-	struct hl_script_memory memory;			 /* of the first provider */
+	struct hl_script_memory memory;
 };
 
 static uint64_t mix(uint64_t value)
@@ -446,7 +446,7 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	/* The epoch first: with the one that a new provider begins, that is among those that are asked. */
 	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
 	uint32_t count = atomic_load_explicit(&provider_count, memory_order_acquire);
-	uint32_t kept = 0, depth = 0, asked = 0;
+	uint32_t kept = 0, depth = 0, asked = 0, owner = HL_SCRIPT_PROVIDERS_MAX;
 
 	if (own->epoch != now) {
 		own->epoch = now;
@@ -455,30 +455,36 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	thread->stamp.value = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		bool truncated = false;
-		uint32_t max = HL_SCRIPT_DEPTH_MAX - depth;
+		uint32_t from = depth, max = HL_SCRIPT_DEPTH_MAX - depth;
 		if (!providers[i].capture)
 			continue;
 		asked++;
-		own->memory.known = !depth && own->depth && own->first == i ? own->first_frames : 0;
+		bool is_known =
+			own->depth && own->owner == i && own->owned_from == depth && kept == depth;
+		own->memory.known = is_known ? own->owned : 0;
 		own->memory.kept = 0;
 		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
 						       &truncated);
 		frames = frames < max ? frames : max;
 		thread->in_region->truncated_stacks += truncated;
-		if (!depth && frames + own->memory.kept) {
-			depth = kept = own->memory.kept;
-			own->first = i;
-			own->first_frames = depth + frames;
-		} else if (frames) {
-			own->first = HL_SCRIPT_PROVIDERS_MAX; /* the memory may be this one's */
-		}
+		if (own->memory.kept)
+			kept = depth += own->memory.kept;
 		if (frames && HL_UNLIKELY(!add_frames(recorder, thread, frames, i, depth, &kept)))
 			return false;
 		depth += frames;
+		if (providers[i].remembers && depth > from) {
+			/* Of two such ones, who has written into it last is not known. */
+			owner = owner == HL_SCRIPT_PROVIDERS_MAX ? i : HL_SCRIPT_PROVIDERS_MAX + 1;
+			own->owned_from = from;
+			own->owned = depth - from;
+		}
 	}
 	own->depth = depth;
-	own->quick = depth && asked == 1 && providers[own->first].recapture ? &providers[own->first]
-									    : NULL;
+	own->owner = owner;
+	own->quick =
+		depth && asked == 1 && owner < HL_SCRIPT_PROVIDERS_MAX && providers[owner].recapture
+			? &providers[owner]
+			: NULL;
 	return true;
 }
 
@@ -541,9 +547,9 @@ static __attribute__((noinline)) struct hl_cell *cell_of_changed(struct hl_recor
 	struct hl_script_thread *own = thread->script;
 	uint32_t kept = own->memory.kept, depth = kept + count;
 
-	if (count && HL_UNLIKELY(!add_frames(recorder, thread, count, own->first, kept, &kept)))
+	if (count && HL_UNLIKELY(!add_frames(recorder, thread, count, own->owner, kept, &kept)))
 		return NULL;
-	own->depth = own->first_frames = depth;
+	own->depth = own->owned = depth;
 	return path_cell(recorder, thread, stack);
 }
 

@@ -41,7 +41,7 @@ struct hl_script_place {
  * What a provider remembers of its last capture in the calling thread, so that it need not read once more
  * what it finds unchanged.
  */
-#define HL_SCRIPT_MEMORY_BYTES 24576u
+#define HL_SCRIPT_MEMORY_BYTES 36864u
 
 struct hl_script_memory {
 	/* How many frames it gave then, if the recorder has them and none of their functions has ended
@@ -89,6 +89,7 @@ struct hl_script_provider {
 	bool (*describe)(void *state, const struct hl_script_frame *frame,
 			 struct hl_script_place *ret_place);
 	void *state;
+	bool remembers; /* capture() uses the memory */
 	/* The interpreter's main function: only for stacks with a frame of it is it asked. 0: unknown, for
 	 * all stacks. */
 	uint64_t eval_start, eval_end;

@@ -1,219 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Captures the frames of Lua on the calling thread's stack; see lua.h. */
+#include "script/lua/evals.h"
 #include "script/lua/layouts.h"
-#include "script/lua/lua.h"
 
 #include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <assert.h>
 
-#define EVALS_MAX	  63u /* of a stack; outer ones are left out */
 #define INSTRUCTION_BYTES 4u
 #define OPCODE_MASK	  0x3fu /* 5.1 */
 #define OPCODE_CALL	  28u
 #define OPCODE_TAILCALL	  29u
-#define USER_SPACE_END	  (UINT64_C(1) << 47)
-#define PAGE_BYTES	  UINT64_C(4096)
-#define STATE_BYTES	  128u /* as far as one is read, and more */
-#define TAG_THREAD	  8u   /* of every version */
-
-/* Of hl_lua.callers. */
-#define CALLER_SHIFT   48
-#define CALLER_ADDRESS ((UINT64_C(1) << CALLER_SHIFT) - 1)
-#define CALLER_WORDS   (UINT64_C(0xfc) << CALLER_SHIFT) /* HL_LUA_KEPT_FIRST to HL_LUA_KEPT_LAST */
-
-/* ---- the eval frames of a native stack ---- */
-
-struct search {
-	struct hl_lua *lua;
-	const struct hl_registers *start;
-	const uint64_t *start_saved;
-	struct hl_lua_eval evals[EVALS_MAX];
-	uint32_t count;
-};
-
-static int32_t words_from(const struct search *search, uint64_t address)
-{
-	return (int32_t)((int64_t)(address - search->start->sp) / 8);
-}
-
-/* The value of ${place}; 0: unknown. */
-HL_READS_STACK static uint64_t value_in(const struct hl_saved_frame *frame,
-					struct hl_lua_place place)
-{
-	if (place.kind == HL_LUA_IN_WORD) {
-		uint64_t at = frame->cfa - 8 * (uint64_t)place.index;
-		return at >= frame->sp && at < frame->cfa ? *(const uint64_t *)at : 0;
-	}
-	const uint64_t *at = place.kind == HL_LUA_IN_REGISTER ? frame->at[place.index] : NULL;
-	return at ? *at : 0;
-}
-
-static int32_t place_in(const struct search *search, const struct hl_saved_frame *frame,
-			struct hl_lua_place place)
-{
-	if (place.kind == HL_LUA_IN_WORD)
-		return frame->cfa ? words_from(search, frame->cfa - 8 * (uint64_t)place.index)
-				  : HL_LUA_UNKNOWN;
-	const uint64_t *at = place.kind == HL_LUA_IN_REGISTER ? frame->at[place.index] : NULL;
-	if (!at)
-		return HL_LUA_UNKNOWN;
-	uint64_t number = (uint64_t)(at - search->start_saved);
-	return number < HL_SAVED_COUNT ? HL_LUA_REGISTER(number) : words_from(search, (uint64_t)at);
-}
-
-/* The caller's entry; NULL when there is no room for it. */
-static _Atomic uint64_t *find_caller(struct hl_lua *lua, uint64_t caller)
-{
-	for (uint32_t i = 0; i < HL_LUA_CALLERS_MAX; i++) {
-		uint64_t known = 0, new = caller | CALLER_WORDS;
-		if (atomic_compare_exchange_strong(&lua->callers[i], &known, new) ||
-		    (known & CALLER_ADDRESS) == caller)
-			return &lua->callers[i];
-	}
-	return NULL;
-}
-
-/* The words of ${mask}, bits from CALLER_SHIFT on, that have ${value}. */
-HL_READS_STACK static uint64_t words_with(const struct hl_saved_frame *frame, uint64_t mask,
-					  uint64_t value)
-{
-	const uint64_t *cfa = (const uint64_t *)frame->cfa;
-
-	for (unsigned w = HL_LUA_KEPT_FIRST; w <= HL_LUA_KEPT_LAST; w++)
-		if (cfa[-(int)w] != value)
-			mask &= ~(UINT64_C(1) << (CALLER_SHIFT + w));
-	return mask & CALLER_WORDS;
-}
-
-/*
- * The word that has the state of an eval frame: by a register that a word agrees with, else by what
- * is known of the caller. 0: neither.
- */
-HL_READS_STACK static uint32_t word_of_state(struct hl_lua *lua, const struct hl_saved_frame *frame)
-{
-	const uint64_t *cfa = (const uint64_t *)frame->cfa;
-	_Atomic uint64_t *caller = find_caller(lua, cfa[-1]);
-	uint64_t known = caller ? atomic_load_explicit(caller, memory_order_relaxed) : 0;
-
-	if (frame->cfa - 8 * (uint64_t)HL_LUA_KEPT_LAST < frame->sp)
-		return 0;
-	for (uint32_t i = 0; i < HL_LUA_PLACES; i++) {
-		uint64_t value = value_in(frame, lua->state[i]);
-		uint64_t words = value ? words_with(frame, CALLER_WORDS, value) : 0;
-		if (!words || (caller && !(known & words)))
-			continue;
-		if (caller)
-			atomic_fetch_and_explicit(caller, words | CALLER_ADDRESS,
-						  memory_order_relaxed);
-		words = caller ? known & words : words;
-		return (uint32_t)__builtin_ctzll(words) - CALLER_SHIFT;
-	}
-	known &= CALLER_WORDS;
-	if (!known || known == CALLER_WORDS)
-		return 0;
-	uint32_t word = (uint32_t)__builtin_ctzll(known) - CALLER_SHIFT;
-	return words_with(frame, known, cfa[-(int)word]) == known ? word : 0;
-}
-
-/* Whether a state lies there: a word that a caller keeps may agree with a register by chance, and the
- * state will be read. */
-static bool is_state(uint64_t state)
-{
-	uint64_t last = state + STATE_BYTES - 1;
-
-	return state && state < USER_SPACE_END && !(state & 7) &&
-	       hl_memory_page_is_readable(state & ~(PAGE_BYTES - 1)) &&
-	       hl_memory_page_is_readable(last & ~(PAGE_BYTES - 1)) &&
-	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD;
-}
-
-/* Of the frames of lua_resume() only an innermost one is of a coroutine that runs no function in Lua. */
-static void keep_resume(struct search *search, const struct hl_saved_frame *frame)
-{
-	int32_t state_at = place_in(search, frame, search->lua->resume_state);
-
-	if (search->count || state_at == HL_LUA_UNKNOWN)
-		return;
-	search->evals[search->count++] = (struct hl_lua_eval){
-		.return_address = frame->pc + 1,
-		.return_at = words_from(search, frame->sp - 8),
-		.state_at = state_at,
-		.is_resume = true,
-	};
-}
-
-HL_READS_STACK static bool keep_eval(void *context, const struct hl_saved_frame *frame)
-{
-	struct search *search = context;
-	struct hl_lua *lua = search->lua;
-
-	if (frame->pc - lua->resume_start < lua->resume_end - lua->resume_start)
-		keep_resume(search, frame);
-	if (frame->pc - lua->eval_start >= lua->eval_end - lua->eval_start)
-		return true;
-	uint32_t word = frame->cfa ? word_of_state(lua, frame) : 0;
-	if (!word || !is_state(*(const uint64_t *)(frame->cfa - 8 * (uint64_t)word))) {
-		atomic_fetch_add_explicit(&lua->refused, 1, memory_order_relaxed);
-		return false;
-	}
-	struct hl_lua_eval eval = {
-		.return_address = frame->pc + 1,
-		.return_at = words_from(search, frame->sp - 8),
-		.state_at = words_from(search, frame->cfa - 8 * (uint64_t)word),
-	};
-	for (uint32_t i = 0; i < HL_LUA_PLACES; i++)
-		eval.pc_at[i] = place_in(search, frame, lua->pc[i]);
-	search->evals[search->count++] = eval;
-	return search->count < EVALS_MAX;
-}
-
-#define NODE_SHIFT  32
-#define COUNT_SHIFT 26
-#define COUNT_MASK  63u
-#define FIRST_MASK  ((1u << COUNT_SHIFT) - 1)
-
-static_assert(EVALS_MAX <= COUNT_MASK && HL_LUA_EVALS < FIRST_MASK, "an entry holds them");
-
-/* Remembers what was found for ${node}, if there is room. What a node replaces leaves its frames
- * behind, so replacing ends when half of them are used. */
-static void keep_search(struct hl_lua_cache *cache, const struct search *search, uint32_t node)
-{
-	uint32_t first = atomic_load_explicit(&cache->eval_count, memory_order_relaxed);
-
-	if (first > HL_LUA_EVALS / 2 &&
-	    atomic_load_explicit(&cache->nodes[node % HL_LUA_NODES], memory_order_relaxed))
-		return;
-	do {
-		if (HL_LUA_EVALS - first < search->count)
-			return;
-	} while (!atomic_compare_exchange_weak_explicit(&cache->eval_count, &first,
-							first + search->count, memory_order_relaxed,
-							memory_order_relaxed));
-	for (uint32_t i = 0; i < search->count; i++)
-		cache->evals[first + i] = search->evals[i];
-	/* Release: who reads the entry sees the frames. */
-	atomic_store_explicit(&cache->nodes[node % HL_LUA_NODES],
-			      (uint64_t)node << NODE_SHIFT | search->count << COUNT_SHIFT |
-				      (first + 1),
-			      memory_order_release);
-}
-
-static void search_evals(struct hl_lua *lua, const struct hl_lua_reader *reader,
-			 const struct hl_script_caller *caller, struct search *search)
-{
-	uint64_t saved[HL_SAVED_COUNT] = {0};
-
-	for (unsigned k = 0; caller->saved && k < HL_SAVED_RBP; k++)
-		saved[k] = caller->saved[k];
-	saved[HL_SAVED_RBP] = caller->registers->bp;
-	search->lua = lua;
-	search->start = caller->registers;
-	search->start_saved = saved;
-	search->count = 0;
-	hl_saved_walk(reader->unwind, reader->walk, caller->registers, saved, keep_eval, search);
-}
 
 /* ---- values of eval frames ---- */
 
@@ -239,11 +37,16 @@ HL_READS_STACK static bool load(struct hl_walk *walk, const struct hl_script_cal
 struct chain {
 	struct hl_script_frame *frames;
 	uint32_t count, max;
+	const struct hl_lua_eval *evals;
+	uint32_t eval, eval_count; /* the one whose state is read now, of all */
 	/* Of the running call: the first value in its code is the pc. NULL: the state has it, or is another's. */
 	const struct hl_lua_eval *running;
 	struct hl_walk *walk;
 	const struct hl_script_caller *caller;
-	uint32_t entries; /* of the frames of the state that is read now */
+	uint32_t entries;      /* of the frames of the state that is read now */
+	struct memory *memory; /* NULL: nothing is remembered */
+	uint32_t fresh;	       /* steps */
+	uint32_t kept;	       /* steps that are as they were, the outermost ones */
 };
 
 static inline __attribute__((always_inline)) uint64_t proto_of(const struct hl_lua_layout *layout,
@@ -266,33 +69,48 @@ static inline uint16_t print_of(uint64_t code, uint32_t count, uint32_t first_li
 	return (uint16_t)((code >> 4) + count * 33 + first_line * 5);
 }
 
+static inline __attribute__((always_inline)) uint16_t
+print_of_proto(const struct hl_lua_layout *layout, uint64_t proto)
+{
+	return print_of(hl_lua_word(proto, layout->proto_code),
+			hl_lua_number(proto, layout->proto_code_count),
+			hl_lua_number(proto, layout->proto_first_line));
+}
+
 /* The next program counter of a call may be the first after the code. */
 static inline bool is_in_code(uint64_t pc, uint64_t code, uint32_t count)
 {
 	return pc - code - 1 < (uint64_t)count * INSTRUCTION_BYTES && !(pc % INSTRUCTION_BYTES);
 }
 
-static inline __attribute__((always_inline)) struct hl_script_frame
-frame_of(const struct hl_lua_layout *layout, const struct chain *chain, uint64_t proto, uint64_t pc,
-	 const struct hl_lua_eval *running)
+/* Of a running call, whose state has kept ${pc}: that after the instruction that runs. */
+static inline __attribute__((always_inline)) uint64_t running_pc(const struct hl_lua_layout *layout,
+								 const struct chain *chain,
+								 uint64_t proto, uint64_t pc)
 {
 	uint64_t code = hl_lua_word(proto, layout->proto_code);
 	uint32_t count = hl_lua_number(proto, layout->proto_code_count);
-	uint32_t first_line = hl_lua_number(proto, layout->proto_first_line);
 
-	for (uint32_t i = 0; running && i < HL_LUA_PLACES; i++) {
+	for (uint32_t i = 0; i < HL_LUA_PLACES; i++) {
 		uint64_t live;
-		if (load(chain->walk, chain->caller, running->pc_at[i], &live) &&
-		    is_in_code(live, code, count)) {
-			pc = live;
-			break;
-		}
+		if (load(chain->walk, chain->caller, chain->running->pc_at[i], &live) &&
+		    is_in_code(live, code, count))
+			return live;
 	}
+	return pc;
+}
+
+static inline __attribute__((always_inline)) struct hl_script_frame
+frame_of(const struct hl_lua_layout *layout, uint64_t proto, uint64_t pc)
+{
+	uint64_t code = hl_lua_word(proto, layout->proto_code);
+
 	return (struct hl_script_frame){
 		.function = proto,
 		/* The instruction before the next one; hl_lua_describe() checks it. */
 		.at = (uint32_t)((pc - code) / INSTRUCTION_BYTES) - 1,
-		.print = print_of(code, count, first_line),
+		.print = print_of(code, hl_lua_number(proto, layout->proto_code_count),
+				  hl_lua_number(proto, layout->proto_first_line)),
 	};
 }
 
@@ -323,13 +141,210 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 			return;
 		if (proto) {
 			inner = &chain->frames[chain->count++];
-			*inner = frame_of(layout, chain, proto, pc, running);
+			if (running)
+				pc = running_pc(layout, chain, proto, pc);
+			*inner = frame_of(layout, proto, pc);
 		}
 		running = NULL;
 		pc = hl_lua_word(call - layout->call_bytes, layout->call_pc);
 	}
 	if (inner)
 		inner->is_entry = true;
+}
+
+/* While it moves a stack, 5.4.6 and later has offsets in place of pointers to it. */
+static inline bool is_in_order(const struct hl_lua_layout *layout, uint64_t state)
+{
+	return state && state < HL_LUA_SPACE_END && !(state & 7) &&
+	       hl_lua_word(state, layout->state_top) >= hl_lua_word(state, layout->state_stack);
+}
+
+/* The state of ${eval}. False: its frame is not what it was when it was searched. */
+static inline bool read_state(const struct chain *chain, const struct hl_lua_eval *eval,
+			      uint64_t *ret_state)
+{
+	uint64_t address;
+
+	return load(chain->walk, chain->caller, eval->return_at, &address) &&
+	       address == eval->return_address &&
+	       load(chain->walk, chain->caller, eval->state_at, ret_state);
+}
+
+/* ---- what is as it was ---- */
+
+/*
+ * All that is read of a call: if it is as it was, what is given of it is, too, and where its caller is. So
+ * once a call is found at which the last capture came by, those outward of it are compared where they were, without a
+ * load that waits for another.
+ */
+struct step {
+	uint64_t state, call, previous, closure;
+	uint64_t proto; /* 0: no function in Lua, so nothing is given of it */
+	uint64_t pc;
+	uint32_t shape;	  /* of the proto */
+	uint16_t given;	  /* how many of the steps up to this one, the outermost first, are */
+	uint16_t entries; /* of these, those of its state alone */
+	uint8_t tag;
+	bool is_entry;	   /* of the frames that are given */
+	bool is_outermost; /* of its state */
+};
+
+#define STEPS_MAX  256u
+#define PLACE_BITS 6
+
+struct memory {
+	uint32_t depth;
+	uint8_t places[1u << PLACE_BITS]; /* by a hash of the call, its step, where that is right */
+	struct step steps[STEPS_MAX];	  /* outermost first */
+	struct step fresh[STEPS_MAX];	  /* of the capture that goes on, innermost first */
+};
+
+static_assert(sizeof(struct memory) <= HL_SCRIPT_MEMORY_BYTES, "the recorder has room for it");
+
+static inline uint8_t *place_of_call(struct memory *memory, uint64_t call)
+{
+	return &memory->places[call * UINT64_C(0x9e3779b97f4a7c15) >> (64 - PLACE_BITS)];
+}
+
+static inline __attribute__((always_inline)) bool is_entry(const struct hl_lua_layout *layout,
+							   uint64_t call)
+{
+	uint32_t status = layout->entry_bit > UINT16_MAX ? hl_lua_number(call, layout->call_status)
+							 : hl_lua_byte(call, layout->call_status);
+
+	return !(status & layout->entry_bit) == layout->entry_if_clear;
+}
+
+/* Another function at the same address mostly differs in it. */
+static inline __attribute__((always_inline)) uint32_t shape_of(const struct hl_lua_layout *layout,
+							       uint64_t proto)
+{
+	return hl_lua_number(proto, layout->proto_code_count) * 33 +
+	       hl_lua_number(proto, layout->proto_first_line);
+}
+
+/*
+ * Whether ${call}, which is one of the thread's, is that of ${step}, with its pc there. What is compared last says nothing before
+ * the rest is equal, but can be read.
+ */
+static inline __attribute__((always_inline)) bool is_unchanged(const struct hl_lua_layout *layout,
+							       const struct step *step,
+							       uint64_t call, bool with_pc)
+{
+	uint64_t function = hl_lua_word(call, layout->call_function);
+
+	if ((hl_lua_word(call, layout->call_previous) ^ step->previous) |
+	    (hl_lua_word(function, 0) ^ step->closure))
+		return false;
+	if (HL_UNLIKELY(!step->proto))
+		return (hl_lua_byte(function, 8) & 0x7f) == step->tag;
+	return !((hl_lua_word(step->closure, layout->closure_proto) ^ step->proto) |
+		 (with_pc ? hl_lua_word(call, layout->call_pc) ^ step->pc : 0) |
+		 (uint64_t)(is_entry(layout, call) ^ step->is_entry) |
+		 (uint64_t)(shape_of(layout, step->proto) ^ step->shape));
+}
+
+/*
+ * Whether the step ${at}, whose call has been reached, and all outward of it are as they were: calls of the state that is read now, and
+ * then of those whose eval frames follow. Where calls would have to be joined they are not. See join_entries(). Of the step itself the
+ * pc counts only ${with_pc}.
+ */
+static inline __attribute__((always_inline)) bool are_unchanged(const struct hl_lua_layout *layout,
+								const struct chain *chain,
+								uint32_t at, bool with_pc)
+{
+	const struct step *step = &chain->memory->steps[at];
+	uint32_t entries = chain->entries + step->entries, evals = 1, next = chain->eval + 1;
+	uint64_t call = step->call;
+
+	for (;;) {
+		if (HL_UNLIKELY(!is_unchanged(layout, step, call, with_pc)))
+			return false;
+		with_pc = true;
+		if (HL_LIKELY(!step->is_outermost)) {
+			call = step->previous;
+			step--;
+			continue;
+		}
+		uint64_t state = 0;
+		for (; next < chain->eval_count; next++, evals++)
+			if (!read_state(chain, &chain->evals[next], &state) || state != step->state)
+				break;
+		if (entries > evals)
+			return false;
+		if (step-- == chain->memory->steps)
+			return next == chain->eval_count;
+		call = step->call;
+		if (state != step->state || !is_in_order(layout, state) ||
+		    hl_lua_word(state, layout->state_call) != call)
+			return false;
+		entries = step->entries;
+		evals = 1;
+		next++;
+	}
+}
+
+/* Puts the fresh steps inward of those that are kept; how many frames the latter gave. */
+static inline uint32_t remember(struct memory *memory, uint32_t kept, uint32_t count)
+{
+	const uint16_t kept_given = kept ? memory->steps[kept - 1].given : 0;
+	uint16_t given = kept_given;
+
+	for (; count; kept++) {
+		struct step *step = &memory->steps[kept];
+		*step = memory->fresh[--count];
+		given = (uint16_t)(given + (step->proto != 0));
+		step->given = given;
+		step->is_outermost = !kept || step[-1].state != step->state;
+		step->entries =
+			(uint16_t)(step->is_entry + (step->is_outermost ? 0 : step[-1].entries));
+		*place_of_call(memory, step->call) = (uint8_t)kept;
+	}
+	memory->depth = kept;
+	return kept_given;
+}
+
+/* ---- calls in a list ---- */
+
+/* Whether the call and all outward of it are as they were: then they are kept. */
+static inline __attribute__((always_inline)) bool
+keep(const struct hl_lua_layout *layout, uint64_t state, uint64_t call, struct chain *chain)
+{
+	struct memory *memory = chain->memory;
+	uint32_t at = *place_of_call(memory, call);
+
+	if (at >= memory->depth || memory->steps[at].call != call ||
+	    memory->steps[at].state != state ||
+	    memory->steps[at].given + chain->count > chain->max ||
+	    !are_unchanged(layout, chain, at, true))
+		return false;
+	chain->kept = at + 1;
+	return true;
+}
+
+/* The same of ${call}, which is the innermost of all and runs: its function may have gone on, as in a loop. */
+static inline __attribute__((always_inline)) bool
+keep_running(const struct hl_lua_layout *layout, uint64_t state, uint64_t call, struct chain *chain)
+{
+	uint32_t depth = chain->memory->depth;
+
+	if (!depth)
+		return false;
+	struct step *last = &chain->memory->steps[depth - 1];
+	if (last->call != call || last->state != state || last->given > chain->max ||
+	    !are_unchanged(layout, chain, depth - 1, false))
+		return false;
+	chain->kept = depth;
+	if (!last->proto)
+		return true;
+	uint64_t pc = running_pc(layout, chain, last->proto, hl_lua_word(call, layout->call_pc));
+	if (pc != last->pc) {
+		last->pc = pc;
+		chain->frames[0] = frame_of(layout, last->proto, pc);
+		chain->frames[0].is_entry = last->is_entry;
+		chain->count = 1;
+	}
+	return true;
 }
 
 static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_layout *layout,
@@ -339,23 +354,35 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 	const struct hl_lua_eval *running = chain->running;
 
 	for (uint64_t outer; (outer = hl_lua_word(call, layout->call_previous)); call = outer) {
-		uint64_t proto = proto_of(layout, call);
-		if (!proto) {
-			running = NULL;
-			continue;
-		}
-		if (chain->count == chain->max)
+		if (chain->memory && (running ? keep_running(layout, state, call, chain)
+					      : keep(layout, state, call, chain)))
 			return;
-		struct hl_script_frame *frame = &chain->frames[chain->count++];
-		uint32_t status = layout->entry_bit > UINT16_MAX
-					  ? hl_lua_number(call, layout->call_status)
-					  : hl_lua_byte(call, layout->call_status);
-		struct hl_script_frame it =
-			frame_of(layout, chain, proto, hl_lua_word(call, layout->call_pc), running);
-		it.is_entry = !(status & layout->entry_bit) == layout->entry_if_clear;
-		chain->entries += it.is_entry;
-		*frame = it;
+		uint64_t function = hl_lua_word(call, layout->call_function);
+		struct step step = {
+			.state = state,
+			.call = call,
+			.previous = outer,
+			.closure = hl_lua_word(function, 0),
+			.tag = hl_lua_byte(function, 8) & 0x7f,
+		};
+		if (step.tag == layout->closure_tag) {
+			if (chain->count == chain->max)
+				return;
+			struct hl_script_frame *frame = &chain->frames[chain->count++];
+			step.proto = hl_lua_word(step.closure, layout->closure_proto);
+			step.pc = hl_lua_word(call, layout->call_pc);
+			if (running)
+				step.pc = running_pc(layout, chain, step.proto, step.pc);
+			struct hl_script_frame it = frame_of(layout, step.proto, step.pc);
+			it.is_entry = step.is_entry = is_entry(layout, call);
+			step.shape = shape_of(layout, step.proto);
+			chain->entries += it.is_entry;
+			*frame = it;
+		}
 		running = NULL;
+		if (chain->memory && chain->fresh < STEPS_MAX)
+			chain->memory->fresh[chain->fresh] = step;
+		chain->fresh++;
 	}
 }
 
@@ -381,13 +408,6 @@ static void walk_calls(enum hl_lua_version version, uint64_t state, struct chain
 	default:
 		return;
 	}
-}
-
-/* While it moves a stack, 5.4.6 and later has offsets in place of pointers to it. */
-static inline bool is_in_order(const struct hl_lua_layout *layout, uint64_t state)
-{
-	return state && state < USER_SPACE_END && !(state & 7) &&
-	       hl_lua_word(state, layout->state_top) >= hl_lua_word(state, layout->state_stack);
 }
 
 /* ---- capture ---- */
@@ -418,20 +438,30 @@ static bool has_begun(const struct hl_lua_layout *layout, uint64_t state)
 					    : hl_lua_word(call, layout->call_previous) != 0;
 }
 
-/* What runs in the coroutine of ${eval} has no frame of a script: that of its maker is to stand for it. */
+/* What runs in the innermost coroutine has no frame of a script: that of its maker is to stand for it. */
 static __attribute__((noinline)) uint32_t maker_of(const struct hl_lua *lua,
 						   const struct hl_lua_reader *reader,
-						   const struct hl_script_caller *caller,
-						   const struct hl_lua_eval *eval,
+						   const struct chain *chain,
 						   struct hl_script_frame *ret_frame)
 {
-	uint64_t address, state;
+	uint64_t state;
 
-	return reader->find_maker && load(reader->walk, caller, eval->return_at, &address) &&
-	       address == eval->return_address &&
-	       load(reader->walk, caller, eval->state_at, &state) &&
+	return reader->find_maker && read_state(chain, &chain->evals[0], &state) &&
 	       reader->find_maker(state - lua->coroutine_offset, ret_frame) &&
-	       (hl_lua_byte(state, 8) & 0x3f) == TAG_THREAD && has_begun(&lua->layout, state);
+	       (hl_lua_byte(state, 8) & 0x3f) == HL_LUA_TAG_THREAD &&
+	       has_begun(&lua->layout, state);
+}
+
+/* What the thread remembers of calls in a list, if that is what the recorder has of its last capture. */
+static struct memory *memory_of(const struct hl_lua *lua, const struct hl_script_caller *caller)
+{
+	if (!caller->memory || lua->layout.version == HL_LUA_51)
+		return NULL;
+	struct memory *memory = (struct memory *)caller->memory->bytes;
+	uint32_t depth = memory->depth;
+	if (depth && memory->steps[depth - 1].given != caller->memory->known)
+		memory->depth = 0;
+	return memory;
 }
 
 static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *reader,
@@ -439,39 +469,60 @@ static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *re
 			      const struct hl_lua_eval *evals, uint32_t count,
 			      struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
-	struct hl_walk *walk = reader->walk;
-	struct chain chain = {.frames = frames, .max = max, .walk = walk, .caller = caller};
-	uint32_t first = 0, evals_of_state = 0, i = 0;
-	uint64_t last = 0, state, address;
+	struct chain chain = {
+		.frames = frames,
+		.max = max,
+		.evals = evals,
+		.eval_count = count,
+		.walk = reader->walk,
+		.caller = caller,
+		.memory = memory_of(lua, caller),
+	};
+	uint32_t first = 0, evals_of_state = 0;
+	uint64_t last = 0, state;
+	bool is_whole = true; /* what was read is all there is, and as it was read */
 
 	if (HL_UNLIKELY(count && evals[0].is_resume && max)) {
-		chain.count = first = maker_of(lua, reader, caller, &evals[0], frames);
-		i = 1;
+		chain.count = first = maker_of(lua, reader, &chain, frames);
+		chain.eval = 1;
+		chain.memory = NULL;
 	}
-	for (; i < count; i++, evals_of_state++) {
-		if (!load(walk, caller, evals[i].return_at, &address) ||
-		    address != evals[i].return_address ||
-		    !load(walk, caller, evals[i].state_at, &state) ||
+	for (; chain.eval < count && !chain.kept; chain.eval++, evals_of_state++) {
+		if (!read_state(&chain, &evals[chain.eval], &state) ||
 		    (state != last && !is_in_order(&lua->layout, state))) {
 			atomic_fetch_add_explicit(&lua->refused, 1, memory_order_relaxed);
 			chain.entries = 0; /* its calls are not all known */
+			is_whole = false;
 			break;
 		}
 		if (state == last)
 			continue;
 		if (!last && reader->ret_state)
 			*reader->ret_state = state;
-		if (HL_UNLIKELY(chain.entries > evals_of_state))
+		if (HL_UNLIKELY(chain.entries > evals_of_state)) {
 			join_entries(&chain, first, evals_of_state);
+			is_whole = false;
+		}
 		chain.entries = evals_of_state = 0;
 		first = chain.count;
 		last = state;
-		chain.running = i || lua->layout.keeps_pc ? NULL : evals;
+		chain.running = chain.eval || lua->layout.keeps_pc ? NULL : evals;
 		walk_calls(lua->layout.version, state, &chain);
 	}
-	if (HL_UNLIKELY(chain.entries > evals_of_state))
+	if (HL_UNLIKELY(!chain.kept && chain.entries > evals_of_state)) {
 		join_entries(&chain, first, evals_of_state);
+		is_whole = false;
+	}
 	*ret_truncated = chain.count == max;
+	if (chain.memory) {
+		is_whole &= chain.kept + chain.fresh <= STEPS_MAX && !*ret_truncated;
+		caller->memory->kept =
+			remember(chain.memory, chain.kept, is_whole ? chain.fresh : 0);
+		if (!chain.fresh)
+			caller->memory->kept -= chain.count; /* see keep_running() */
+		if (HL_UNLIKELY(!is_whole))
+			chain.memory->depth = 0;
+	}
 	return chain.count;
 }
 
@@ -481,13 +532,10 @@ static __attribute__((noinline)) uint32_t capture_new(struct hl_lua *lua,
 						      struct hl_script_frame *frames, uint32_t max,
 						      bool *ret_truncated)
 {
-	struct search search;
+	struct hl_lua_eval evals[HL_LUA_EVALS_MAX];
+	uint32_t count = hl_lua_search_evals(lua, reader, caller, evals);
 
-	search_evals(lua, reader, caller, &search);
-	if (reader->cache)
-		keep_search(reader->cache, &search, caller->native_node);
-	return capture_evals(lua, reader, caller, search.evals, search.count, frames, max,
-			     ret_truncated);
+	return capture_evals(lua, reader, caller, evals, count, frames, max, ret_truncated);
 }
 
 uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
@@ -500,11 +548,11 @@ uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 								 memory_order_acquire)
 					  : 0;
 
-	if (HL_UNLIKELY(!known || known >> NODE_SHIFT != node))
+	if (HL_UNLIKELY(!known || known >> HL_LUA_NODE_SHIFT != node))
 		return capture_new(lua, reader, caller, frames, max, ret_truncated);
-	uint32_t count = (uint32_t)known >> COUNT_SHIFT;
+	uint32_t count = (uint32_t)known >> HL_LUA_COUNT_SHIFT;
 	return count ? capture_evals(lua, reader, caller,
-				     &cache->evals[((uint32_t)known & FIRST_MASK) - 1], count,
-				     frames, max, ret_truncated)
+				     &cache->evals[((uint32_t)known & HL_LUA_FIRST_MASK) - 1],
+				     count, frames, max, ret_truncated)
 		     : 0;
 }

@@ -340,6 +340,12 @@ static void step_cell(struct hl_emit *emit, const void *row, const void *context
 	cell_of(emit, context, row, put_step);
 }
 
+static void stale_members(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_emit_boolean(emit, "stale", ((const struct hl_holder_step *)row)->is_stale);
+}
+
 static const struct hl_column step_columns[] = {
 	{"step", NULL, HL_COLUMN_TEXT, .cell = step_cell},
 	{"address", NULL, HL_COLUMN_ADDRESS, HL_MEMBER(struct hl_holder_step, address)},
@@ -347,6 +353,7 @@ static const struct hl_column step_columns[] = {
 	{"size", NULL, HL_COLUMN_BYTES, HL_MEMBER(struct hl_holder_step, size)},
 	{"type", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder_step, type, name_cell)},
 	{"member", NULL, HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_holder_step, member, name_cell)},
+	{"stale", NULL, HL_COLUMN_MEMBERS, .cell = stale_members},
 };
 
 /* How many steps follow that are the same: of a list. */
@@ -379,6 +386,8 @@ static void emit_chain_line(struct hl_emit *emit, const struct hl_holders *holde
 			put_step(out, holders, step);
 		if (i + 1 == holders->chain_count)
 			fprintf(out, ", %s", hl_format_exact_bytes(step->size, bytes));
+		else if (step->is_stale)
+			fputs(" (changed since)", out);
 		else if (!step->holder)
 			fprintf(out, " (+%" PRIu64 ")", step->offset);
 		if (same > 1)

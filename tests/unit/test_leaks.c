@@ -14,6 +14,7 @@
 #include "heap/glibc.h"
 #include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
+#include "heap/graph/holder_parts.h"
 #include "heap/graph/leaks.h"
 #include "heap/graph/still.h"
 
@@ -336,6 +337,55 @@ static void lists_in_order_are_read_in_large_pieces_upwards_and_downwards(void *
 	assert_in_range(reads_of_list(last, -(int64_t)LIST_STEP, count), 3, 10);
 }
 
+static void steps_of_a_chain_that_changed_since_are_told(void **state)
+{
+	const uint64_t blocks[] = {HEAP_BASE, HEAP_BASE + 48, HEAP_BASE + 96};
+	const struct hl_holders_settings settings = {.address = blocks[2]};
+	struct hl_holder holder = {.kind = HL_HOLDER_MAPPING, .start = ROOTS};
+	struct hl_holders holders = {.holders = &holder, .holder_count = 1};
+	struct hl_root_word word = {.address = ROOTS + 8};
+	struct hl_holder_finder finder = {.settings = &settings, .holders = &holders};
+	struct hl_extents extents = {0};
+	struct image image = {0};
+
+	(void)state;
+	image_add(&image, HEAP_BASE, IMAGE_PAGE, "", 0);
+	image_add(&image, ROOTS, IMAGE_PAGE, "", 0);
+	*image_word(&image, ROOTS + 8) = blocks[0];
+	*image_word(&image, blocks[0] + 8) = blocks[1];
+	*image_word(&image, blocks[1] + 16) = blocks[2];
+	assert_int_equal(hl_graph_init(&finder.graph, &image.base), 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(hl_graph_add(&finder.graph, blocks[i], 40), 0);
+	assert_int_equal(hl_extents_add(&extents, HEAP_BASE, HEAP_BASE + IMAGE_PAGE), 0);
+	assert_int_equal(hl_graph_settle(&finder.graph, &extents), 0);
+	hl_class_names_init(&finder.classes, &finder.graph, &holders.names);
+	assert_int_equal(hl_block_edges_init(&finder.edges, &finder.graph, &finder.classes), 0);
+	assert_int_equal(hl_block_edges_read(&finder.edges), 0);
+	assert_int_equal(hl_block_edges_add_holder(&finder.edges), 0);
+	word.node = hl_block_edges_node(&finder.edges, blocks[0]);
+	assert_int_equal(hl_block_edges_add_to_holder(&finder.edges, word.node), 0);
+	finder.digraph = hl_block_edges_finish(&finder.edges);
+	finder.looks[0].words = &word;
+	finder.looks[0].word_count = 1;
+	assert_int_equal(hl_root_names_new(&image.base, &holders.names, &finder.names), 0);
+	*image_word(&image, blocks[0] + 8) = 0;
+	assert_int_equal(hl_holder_follow(&finder), 0);
+	assert_int_equal(holders.chain_count, 4);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(holders.chain[i].is_stale, i == 1);
+	assert_int_equal(holders.chain[0].offset, 8);
+	assert_int_equal(holders.chain[2].offset, 16);
+	hl_root_names_free(finder.names);
+	hl_block_edges_release(&finder.edges);
+	hl_class_names_release(&finder.classes);
+	hl_graph_release(&finder.graph);
+	hl_strings_release(&holders.names);
+	hl_extents_release(&extents);
+	free(holders.chain);
+	image_release(&image);
+}
+
 static int find_all(void)
 {
 	const struct hl_leaks_settings settings = {.show = 4};
@@ -367,6 +417,7 @@ int main(void)
 		cmocka_unit_test(a_root_keeps_what_it_leads_to),
 		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
 		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
+		cmocka_unit_test(steps_of_a_chain_that_changed_since_are_told),
 		cmocka_unit_test(lists_in_order_are_read_in_large_pieces_upwards_and_downwards),
 		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
 		cmocka_unit_test(only_blocks_that_a_walk_meets_are_proven),

@@ -130,6 +130,18 @@ static int know_object(struct hl_holder_finder *finder, struct hl_declared_types
 	return r;
 }
 
+/* Whether the word of ${step}, which now is ${value}, still leads to the step after it. */
+static bool leads_on(const struct hl_holder_finder *finder, const struct hl_holder_step *step,
+		     uint64_t value)
+{
+	uint32_t next = hl_block_edges_node(&finder->edges, step[1].address);
+
+	return hl_block_edges_node(&finder->edges, value) == next ||
+	       /* on a stack, inside malloc and free: see take_root() */
+	       (step->holder &&
+		hl_block_edges_node(&finder->edges, value + HL_CHUNK_BLOCK) == next);
+}
+
 /* Names the words of the chain by the types that are declared for them, as far as these go. */
 static int name_chain(struct hl_holder_finder *finder)
 {
@@ -147,9 +159,14 @@ static int name_chain(struct hl_holder_finder *finder)
 			r = know_object(finder, types, step, &object);
 		else if (word)
 			r = hl_declared_types_variable(types, word, &object);
-		if (r < 0 || i + 1 == holders->chain_count || !word ||
-		    hl_graph_copy(&finder->graph, word, &value, sizeof(value)) < 0)
+		if (r < 0 || i + 1 == holders->chain_count || !word)
 			continue;
+		step->is_stale = hl_graph_copy(&finder->graph, word, &value, sizeof(value)) < 0 ||
+				 !leads_on(finder, step, value);
+		if (step->is_stale) {
+			step->offset = object.address = 0;
+			continue;
+		}
 		r = hl_declared_types_word(types, &object,
 					   step->holder ? 0 : step->address + step->size, word,
 					   value, &step->member, &target);

@@ -69,6 +69,8 @@ struct hl_holder_step {
 		member; /* what the word is called in the block or variable: "stats.buckets[17]", of a
 			    variable ".stats.buckets[17]"; 0: not known */
 	uint32_t holder; /* of the first step: its index + 1 */
+	/* The process went on, and the word leads elsewhere now: it has no name, and no offset. */
+	bool is_stale;
 };
 
 struct hl_holders {

@@ -41,6 +41,24 @@ enum hl_anonymous_kind {
 /* As reports show them: "Python objects (pymalloc's arenas)". */
 extern const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT];
 
+/* Runtimes that are loaded. */
+struct hl_runtimes {
+	bool has_v8, has_jvm;
+};
+
+struct hl_map;
+struct hl_maps;
+struct hl_memory;
+struct hl_pages;
+
+struct hl_runtimes hl_rss_find_runtimes(const struct hl_maps *maps);
+
+/* Who has mapped [${start}, ${end}), a part of ${map} that is not glibc's, of which ${pages} are in memory; ${map} is
+ * one of the maps of ${memory}. */
+enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_runtimes *runtimes,
+				   const struct hl_map *map, uint64_t start, uint64_t end,
+				   const struct hl_pages *pages);
+
 /* One arena of glibc. */
 struct hl_heap_arena {
 	uint64_t address; /* of its malloc_state */

@@ -34,15 +34,10 @@ const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT] = {
 	[HL_ANONYMOUS_OTHER] = "other anonymous mappings",
 };
 
-/* Runtimes that are loaded. */
-struct runtimes {
-	bool has_v8, has_jvm;
-};
-
-static struct runtimes find_runtimes(const struct hl_maps *maps)
+struct hl_runtimes hl_rss_find_runtimes(const struct hl_maps *maps)
 {
 	static const char *const v8[] = {"node", "nodejs", "deno", "chrome", "electron"};
-	struct runtimes runtimes = {0};
+	struct hl_runtimes runtimes = {0};
 
 	for (size_t i = 0; i < maps->count; i++) {
 		const char *name = hl_path_basename(maps->maps[i].path);
@@ -57,21 +52,18 @@ static struct runtimes find_runtimes(const struct hl_maps *maps)
 	return runtimes;
 }
 
-/* ---- all ---- */
-
-static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct runtimes *runtimes,
-				      size_t index, uint64_t start, uint64_t end,
-				      const struct hl_pages *pages)
+enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_runtimes *runtimes,
+				   const struct hl_map *map, uint64_t start, uint64_t end,
+				   const struct hl_pages *pages)
 {
-	const struct hl_map *map = &memory->maps.maps[index];
-
 	if (map->inode)
 		return HL_ANONYMOUS_VARIABLES;
 	/* Arenas may follow a library's data without a gap, too. */
 	if (hl_python_arenas_pool_bytes(memory, start, end, pages))
 		return HL_ANONYMOUS_PYTHON;
 	/* What follows a file's data without a gap: the .bss, of no file. */
-	if (index && map[-1].inode && map[-1].end == map->start && !(map[-1].flags & HL_MAP_SHARED))
+	if (map > memory->maps.maps && map[-1].inode && map[-1].end == map->start &&
+	    !(map[-1].flags & HL_MAP_SHARED))
 		return HL_ANONYMOUS_VARIABLES;
 	if (map->flags & HL_MAP_EXEC)
 		return HL_ANONYMOUS_CODE;
@@ -91,7 +83,7 @@ static enum hl_anonymous_kind kind_of(struct hl_memory *memory, const struct run
 struct others {
 	struct hl_memory *memory;
 	struct hl_heap_rss *rss;
-	struct runtimes runtimes;
+	struct hl_runtimes runtimes;
 	const struct hl_map *map;
 	bool is_stack; /* ${map} */
 	struct hl_pages pages;
@@ -132,9 +124,8 @@ static int add_gap(void *context, uint64_t start, uint64_t end)
 	}
 	if (!anonymous)
 		return r;
-	size_t index = (size_t)(others->map - others->memory->maps.maps);
-	enum hl_anonymous_kind kind =
-		kind_of(others->memory, &others->runtimes, index, start, end, &others->pages);
+	enum hl_anonymous_kind kind = hl_rss_kind(others->memory, &others->runtimes, others->map,
+						  start, end, &others->pages);
 	rss->anonymous[kind] += anonymous;
 	rss->anonymous_bytes += anonymous;
 	if (kind == HL_ANONYMOUS_OTHER && anonymous > rss->largest_bytes) {
@@ -148,7 +139,7 @@ int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 {
 	struct hl_heap_rss *rss = &heap->rss;
 	struct others others = {
-		.memory = memory, .rss = rss, .runtimes = find_runtimes(&memory->maps)};
+		.memory = memory, .rss = rss, .runtimes = hl_rss_find_runtimes(&memory->maps)};
 	struct hl_extents extents = {0};
 	int r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes, &extents);
 

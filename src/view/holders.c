@@ -50,6 +50,20 @@ static void put_where(FILE *out, const struct hl_holders *holders, const struct 
 	fprintf(out, "%s%s%s", module, *module && *place ? " " : "", place);
 }
 
+/* The same in brackets; of what has no one place ${address}, if it is not 0. */
+static void put_place_after(FILE *out, const struct hl_holders *holders,
+			    const struct hl_holder *holder, uint64_t address)
+{
+	if (holder->kind == HL_HOLDER_MAPPING && !holder->place) {
+		if (address)
+			fprintf(out, " (0x%" PRIx64 ")", address);
+		return;
+	}
+	fputs(" (", out);
+	put_where(out, holders, holder);
+	putc(')', out);
+}
+
 static void put_holder(FILE *out, const struct hl_holders *holders, const struct hl_holder *holder)
 {
 	if (holder->kind == HL_HOLDER_LOST)
@@ -237,11 +251,8 @@ static void put_tree_row(FILE *out, const struct hl_holders *holders, const void
 		return;
 	}
 	put_branch(out, holders, branch);
-	if (branch->holder && holders->holders[branch->holder - 1].module) {
-		fputs(" (", out);
-		put_where(out, holders, &holders->holders[branch->holder - 1]);
-		putc(')', out);
-	}
+	if (branch->holder && holders->holders[branch->holder - 1].module)
+		put_place_after(out, holders, &holders->holders[branch->holder - 1], 0);
 }
 
 static void tree_cell(struct hl_emit *emit, const void *row, const void *context)
@@ -325,9 +336,7 @@ static void put_step(FILE *out, const struct hl_holders *holders, const void *el
 		if (holder->name && !step->member && step->offset &&
 		    holder->kind != HL_HOLDER_FRAME)
 			fprintf(out, "+%" PRIu64, step->offset);
-		fputs(" (", out);
-		put_where(out, holders, holder);
-		putc(')', out);
+		put_place_after(out, holders, holder, step->address);
 		return;
 	}
 	fprintf(out, "0x%" PRIx64, step->address);

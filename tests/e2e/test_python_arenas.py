@@ -256,6 +256,13 @@ class Arenas(harness.TestCase):
         report = self.referred("holders", "--class", "^Page$", PYTHONMALLOC="malloc")
         self.assertEqual(report["total"]["selected_blocks"], 3000)
 
+    def test_what_arenas_keep_is_one_row_that_is_called_as_in_the_balance_sheet(self):
+        rows = self.referred("holders")["rows"]
+        of_python = [row for row in rows if row["holder"] == "Python objects (pymalloc's arenas)"]
+        self.assertEqual([(row["kind"], row["place"]) for row in of_python], [("mapping", "")])
+        self.assertIn(of_python[0]["holder"], {name for row in rows for name in row["holders"]})
+        self.assertFalse([row["holder"] for row in rows if row["holder"] == "[anon]" and row["held_bytes"] > 65536])
+
 
 if __name__ == "__main__":
     harness.main()

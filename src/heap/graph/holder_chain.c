@@ -47,8 +47,8 @@ static int add_step(struct hl_holder_finder *finder, uint32_t node, uint32_t nex
 			step.address = look->words[at].address;
 		/* Others begin in each thread, or each call, elsewhere. */
 		const struct hl_holder *holder = &holders->holders[step.holder - 1];
-		if (step.address &&
-		    (holder->kind == HL_HOLDER_VARIABLE || holder->kind == HL_HOLDER_MAPPING))
+		if (step.address && (holder->kind == HL_HOLDER_VARIABLE ||
+				     (holder->kind == HL_HOLDER_MAPPING && holder->place)))
 			step.offset = step.address - holder->start;
 	} else {
 		struct sought sought = {edges, next, 0};

@@ -213,10 +213,10 @@ static int read_process(struct hl_holder_finder *finder)
 static int make_label(struct hl_strings *names, struct hl_holder *holder)
 {
 	const char *module = hl_strings_text(names, holder->module);
+	const char *place = hl_strings_text(names, holder->place);
 	char *text;
 
-	if (asprintf(&text, "%s%s%s", module, *module ? " " : "",
-		     hl_strings_text(names, holder->place)) < 0)
+	if (asprintf(&text, "%s%s%s", module, *module && *place ? " " : "", place) < 0)
 		return -ENOMEM;
 	int r = hl_strings_intern(names, text, &holder->label);
 	free(text);

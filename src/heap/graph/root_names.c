@@ -4,8 +4,10 @@
 #include "heap/graph/root_names.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/names.h"
 #include "elf/elf.h"
+#include "heap/heap.h"
 #include "symbols/symbols.h"
 
 #include <elfutils/libdwfl.h>
@@ -68,6 +70,7 @@ struct hl_root_names {
 	const struct hl_root_thread *threads;
 	size_t thread_count;
 	struct hl_root_name *of_registers; /* KEPT_COUNT for each thread */
+	struct hl_runtimes runtimes;
 	int error;
 };
 
@@ -563,18 +566,39 @@ int hl_root_names_set_threads(struct hl_root_names *names, const struct hl_root_
 
 /* ---- all ---- */
 
+/* What a runtime keeps in a mapping without a name, as the balance sheet of a heap calls it; NULL: it is
+ * not known. */
+static const char *contents_of(struct hl_root_names *names, const struct hl_map *map)
+{
+	HL_CLEANUP(hl_pages_release) struct hl_pages pages = {0};
+
+	if (map->inode || map->path[0] ||
+	    hl_memory_scan(names->memory, map->start, map->end, &pages) < 0)
+		return NULL;
+	enum hl_anonymous_kind kind =
+		hl_rss_kind(names->memory, &names->runtimes, map, map->start, map->end, &pages);
+	return kind == HL_ANONYMOUS_PYTHON || kind == HL_ANONYMOUS_V8 ||
+			       kind == HL_ANONYMOUS_JAVA || kind == HL_ANONYMOUS_GO
+		       ? hl_rss_anonymous_names[kind]
+		       : NULL;
+}
+
 static int name_mapping(struct hl_root_names *names, uint64_t address,
 			struct hl_root_name *ret_name)
 {
 	const struct hl_map *map = hl_maps_find(&names->memory->maps, address);
+	const char *contents = map ? contents_of(names, map) : NULL;
 
 	*ret_name = (struct hl_root_name){.kind = HL_ROOT_MAPPING,
 					  .start = map ? map->start : address,
 					  .end = map ? map->end : address + 8};
 	int r = hl_strings_intern(names->strings,
-				  map && map->path[0] ? hl_path_basename(map->path) : "[anon]",
+				  contents		? contents
+				  : map && map->path[0] ? hl_path_basename(map->path)
+							: "[anon]",
 				  &ret_name->module);
-	return r == 0 ? intern_address(names, "", ret_name->start, &ret_name->place) : r;
+	/* All mappings of a runtime are one holder. */
+	return r < 0 || contents ? r : intern_address(names, "", ret_name->start, &ret_name->place);
 }
 
 /* The part that holds ${address}, of those that begin before ${end}; NULL: none. They overlap where a
@@ -659,6 +683,7 @@ int hl_root_names_new(struct hl_memory *memory, struct hl_strings *strings,
 		return -ENOMEM;
 	names->memory = memory;
 	names->strings = strings;
+	names->runtimes = hl_rss_find_runtimes(&memory->maps);
 	names->dwfl = dwfl_begin(&callbacks);
 	int r = names->dwfl ? add_modules(names) : -ENOMEM;
 	if (r == 0)

@@ -20,9 +20,10 @@ enum hl_root_kind {
 /* Texts are numbers in the strings of hl_root_names_new(). */
 struct hl_root_name {
 	enum hl_root_kind kind;
-	uint32_t name;	     /* variable or function; 0: not known */
-	uint32_t module;     /* the file's name, or that of the mapping */
-	uint32_t place;	     /* ".bss+0x40"; of a mapping where it begins */
+	uint32_t name;	 /* variable or function; 0: not known */
+	uint32_t module; /* the file's name, or that of the mapping */
+	uint32_t
+		place; /* ".bss+0x40"; of a mapping where it begins, 0: of all that a runtime has */
 	uint64_t start, end; /* all of it is called the same */
 };
 

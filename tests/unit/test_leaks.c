@@ -341,7 +341,7 @@ static void steps_of_a_chain_that_changed_since_are_told(void **state)
 {
 	const uint64_t blocks[] = {HEAP_BASE, HEAP_BASE + 48, HEAP_BASE + 96};
 	const struct hl_holders_settings settings = {.address = blocks[2]};
-	struct hl_holder holder = {.kind = HL_HOLDER_MAPPING, .start = ROOTS};
+	struct hl_holder holder = {.kind = HL_HOLDER_MAPPING, .place = 1, .start = ROOTS};
 	struct hl_holders holders = {.holders = &holder, .holder_count = 1};
 	struct hl_root_word word = {.address = ROOTS + 8};
 	struct hl_holder_finder finder = {.settings = &settings, .holders = &holders};

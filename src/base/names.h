@@ -24,6 +24,12 @@ static inline bool hl_path_is_glibc_loader(const char *path)
 	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld-2.", 5) == 0;
 }
 
+/* Whether ${path} is that of heapline's own recorder. */
+static inline bool hl_path_is_recorder(const char *path)
+{
+	return strncmp(hl_path_basename(path), "libheapline.so", 14) == 0;
+}
+
 /* A mark's name is short, on one line, and holds nothing that a terminal would obey. */
 #define HL_MARK_MAX 239 /* bytes */
 

@@ -3,6 +3,7 @@
 #include "profile/filter.h"
 
 #include "base/cleanup.h"
+#include "base/names.h"
 #include "symbols/plumbing.h"
 
 #include <errno.h>
@@ -54,16 +55,24 @@ static const struct hl_profile_frame *frame_of(const struct hl_profile *profile,
 bool *hl_plumbing_find(const struct hl_profile *profile)
 {
 	bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
+	HL_FREED bool *is_recorder = calloc(profile->module_count + 1, sizeof(*is_recorder));
 	struct hl_plumbing plumbing;
 
-	if (!is_plumbing)
+	if (!is_plumbing || !is_recorder) {
+		free(is_plumbing);
 		return NULL;
+	}
+	for (size_t i = 0; i < profile->module_count; i++)
+		is_recorder[i] =
+			hl_path_is_recorder(hl_profile_text(profile, profile->modules[i].path));
 	hl_plumbing_init(&plumbing);
-	for (size_t i = 1; i < profile->function_count; i++)
+	for (size_t i = 1; i < profile->function_count; i++) {
+		const struct hl_profile_function *function = &profile->functions[i];
 		is_plumbing[i] =
-			!profile->modules[profile->functions[i].module].script &&
-			hl_plumbing_matches(&plumbing,
-					    hl_profile_text(profile, profile->functions[i].name));
+			!profile->modules[function->module].script &&
+			(is_recorder[function->module] ||
+			 hl_plumbing_matches(&plumbing, hl_profile_text(profile, function->name)));
+	}
 	return is_plumbing;
 }
 

@@ -20,9 +20,9 @@ static inline bool is_small(size_t size)
 	return size - 1 < HL_EVENT_OBJECT_BYTES;
 }
 
-/* ---- the real functions: reports fold what has their names (symbols/plumbing.c) ---- */
+/* ---- the real functions ---- */
 
-static inline void *python_object_real_malloc(void *context, size_t size)
+static inline void *real_malloc(void *context, size_t size)
 {
 	hl_self_begin_call();
 	void *block = hl_python_real.malloc(context, size);
@@ -30,7 +30,7 @@ static inline void *python_object_real_malloc(void *context, size_t size)
 	return block;
 }
 
-static inline void *python_object_real_calloc(void *context, size_t number, size_t size)
+static inline void *real_calloc(void *context, size_t number, size_t size)
 {
 	hl_self_begin_call();
 	void *block = hl_python_real.calloc(context, number, size);
@@ -38,7 +38,7 @@ static inline void *python_object_real_calloc(void *context, size_t number, size
 	return block;
 }
 
-static inline void *python_object_real_realloc(void *context, void *block, size_t size)
+static inline void *real_realloc(void *context, void *block, size_t size)
 {
 	hl_self_begin_call();
 	void *moved = hl_python_real.realloc(context, block, size);
@@ -46,7 +46,7 @@ static inline void *python_object_real_realloc(void *context, void *block, size_
 	return moved;
 }
 
-static inline void python_object_real_free(void *context, void *block)
+static inline void real_free(void *context, void *block)
 {
 	hl_self_begin_call();
 	hl_python_real.free(context, block);
@@ -107,10 +107,10 @@ void *HL_HOOK(python_object_malloc)(void *context, size_t size)
 	struct hl_thread *thread = hl_thread_self();
 
 	if (HL_UNLIKELY(!is_small(size)) || hl_sample_thread_passes(thread, size))
-		return python_object_real_malloc(context, size);
+		return real_malloc(context, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
-	return count(python_object_real_malloc(context, size), size, before, caller);
+	return count(real_malloc(context, size), size, before, caller);
 }
 
 void *HL_HOOK(python_object_calloc)(void *context, size_t number, size_t size)
@@ -120,10 +120,10 @@ void *HL_HOOK(python_object_calloc)(void *context, size_t number, size_t size)
 
 	if (__builtin_mul_overflow(number, size, &bytes) || !is_small(bytes) ||
 	    hl_sample_thread_passes(thread, bytes))
-		return python_object_real_calloc(context, number, size);
+		return real_calloc(context, number, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
-	return count(python_object_real_calloc(context, number, size), bytes, before, caller);
+	return count(real_calloc(context, number, size), bytes, before, caller);
 }
 
 void HL_HOOK(python_object_free)(void *context, void *block)
@@ -136,7 +136,7 @@ void HL_HOOK(python_object_free)(void *context, void *block)
 	} else if (block) {
 		hl_event_nested_free_ruled(block);
 	}
-	python_object_real_free(context, block);
+	real_free(context, block);
 }
 
 /* Takes ${block} off the table: a part of it may be another thread's while it is moved. */
@@ -172,10 +172,10 @@ void *HL_HOOK(python_object_realloc)(void *context, void *block, size_t size)
 	bool known = block && take(block, &old);
 
 	if (!known && !is_small(size))
-		return python_object_real_realloc(context, block, size);
+		return real_realloc(context, block, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
-	void *moved = python_object_real_realloc(context, block, size);
+	void *moved = real_realloc(context, block, size);
 	if (known)
 		count_free(block, old, !moved);
 	if (!is_small(size) || (block && !known && moved == block) ||

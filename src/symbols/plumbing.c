@@ -76,7 +76,7 @@ static const char *const table[] = {
 	"PyMem_*", "_PyMem_*", "PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc",
 	"_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc", "_PyObject_AllocateArena",
 	"_PyObject_Arena*", "pymalloc_alloc", "pymalloc_realloc", "allocate_from_new_pool", "new_arena",
-	"arena_map_*", "python_object_*" /* our own */,
+	"arena_map_*",
 
 	/* ruby, lua, skynet, redis, openssl, sqlite */
 	"ruby_xmalloc*", "ruby_xcalloc*", "ruby_xrealloc*", "ruby_strdup", "ruby_mimmalloc",

@@ -4,8 +4,9 @@
  * who wanted the memory. operator new, the containers of C++ and Rust, wrappers such as xmalloc.
  *
  * A stack ends with a run of such frames, as long as every frame matches a pattern of the table in
- * plumbing.c. Folding gives what the run allocated to the frame outside of it; frames further out
- * are never touched. A stack that consists of plumbing alone keeps its outermost frame.
+ * plumbing.c, or is heapline's own recorder's, which passes on what an allocator that it has wrapped
+ * asks malloc() for. Folding gives what the run allocated to the frame outside of it; frames further
+ * out are never touched. A stack that consists of plumbing alone keeps its outermost frame.
  */
 #pragma once
 

@@ -310,6 +310,7 @@ static void list_nameless(const struct hl_profile *profile, bool changed, char n
 		bool has_changed =
 			module->symbols == HL_SYMBOLS_NONE && strstr(reason, HL_SYMBOLS_CHANGED);
 		if (profile->imported || !module->used || name == path ||
+		    (profile->folds_plumbing && hl_path_is_recorder(path)) ||
 		    module->symbols == HL_SYMBOLS_DWARF || has_changed != changed ||
 		    is_listed(names, name))
 			continue;

@@ -245,6 +245,25 @@ static void runs_at_leaves_are_folded_and_no_others(void **state)
 	hl_profile_free(profile);
 }
 
+static void frames_of_the_recorder_are_part_of_a_run(void **state)
+{
+	static const struct stack stacks[] = {
+		{"main;grow;PyObject_Realloc;libheapline.so.0.1.0+0x364!/lib/libheapline.so.0.1.0;"
+		 "_PyObject_Realloc",
+		 100, 1},
+		{NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
+	char path[256];
+
+	(void)state;
+	assert_int_equal(hl_plumbing_fold(profile, NULL), 0);
+	assert_int_equal(profile->node_count, 1 + 2);
+	path_of(profile, 2, path, sizeof(path));
+	assert_string_equal(path, "main;grow");
+	assert_int_equal(profile->counters[2].alloc_bytes, 100);
+	hl_profile_free(profile);
+}
+
 static void hidden_frames_are_part_of_a_run(void **state)
 {
 	const struct hl_filter filter = {.hide = {"^(visit|handle)$"}, .fold_plumbing = true};
@@ -331,6 +350,7 @@ int main(void)
 		cmocka_unit_test(functions_that_allocate_for_their_callers_are_plumbing),
 		cmocka_unit_test(functions_of_programs_are_none),
 		cmocka_unit_test(runs_at_leaves_are_folded_and_no_others),
+		cmocka_unit_test(frames_of_the_recorder_are_part_of_a_run),
 		cmocka_unit_test(hidden_frames_are_part_of_a_run),
 		cmocka_unit_test(expressions_match_no_frame_that_is_folded),
 		cmocka_unit_test(what_an_expression_left_out_is_followed_nowhere),

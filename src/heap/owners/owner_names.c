@@ -120,9 +120,12 @@ static struct named_file *find_file(struct hl_owner_names *names, uint32_t path,
 	return NULL;
 }
 
-static bool is_plumbing(const struct hl_owner_names *names, const char *function)
+static bool is_plumbing(const struct hl_owner_names *names, const struct named_file *file,
+			const char *function)
 {
-	return names->folds_plumbing && hl_plumbing_matches(&names->plumbing, function);
+	return names->folds_plumbing &&
+	       (hl_path_is_recorder(hl_strings_text(&names->strings, file->path)) ||
+		hl_plumbing_matches(&names->plumbing, function));
 }
 
 static int find_function(struct hl_owner_names *names, struct named_file *file, uint64_t address,
@@ -136,7 +139,7 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 	int r = hl_symbols_find(file->symbols, address, &frames, &count);
 	if (r < 0)
 		return r;
-	while (at + 1 < count && is_plumbing(names, frames[at].function))
+	while (at + 1 < count && is_plumbing(names, file, frames[at].function))
 		at++;
 	r = hl_strings_intern(&names->strings, frames[at].function, &function);
 	if (r == 0)
@@ -147,7 +150,7 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 		.file = hl_path_basename(hl_strings_text(&names->strings, file->path)),
 		.function = hl_strings_text(&names->strings, function),
 		.source = hl_strings_text(&names->strings, source),
-		.is_plumbing = is_plumbing(names, frames[at].function),
+		.is_plumbing = is_plumbing(names, file, frames[at].function),
 	};
 	return 0;
 }

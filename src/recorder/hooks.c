@@ -11,6 +11,7 @@
 #include "recorder/event.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
+#include "recorder/lua_modules.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
 #include "unwind/saved.h"
@@ -231,17 +232,20 @@ HL_EXPORT void HL_HOOK(free)(void *block)
 	free_any(block, thread);
 }
 
-/* realloc of an existing block: counts as a free and an allocation, unless it fails. */
+/* realloc of an existing block, or of a new one with a type: counts as a free and an allocation, unless it fails. */
 static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool sampled,
 			const struct hl_registers *caller, const uint64_t *saved)
 {
 	struct hl_block old;
 	uint64_t usable;
-	bool known = hl_event_take(thread, block, &old, &usable);
+	bool known = block && hl_event_take(thread, block, &old, &usable);
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
 
 	thread->saved = saved;
 	bool looked = sampled && hl_event_look_ahead(thread, caller, place);
+	if (looked && thread->type)
+		thread->ahead =
+			hl_script_type_cell(hl_recorder, thread, thread->ahead, thread->type);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	void *moved = hl_libc.realloc(block, size);
 
@@ -256,6 +260,7 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 	else if (moved && sampled)
 		hl_event_alloc(thread, moved, size, caller, place);
 	hl_event_look_back(thread);
+	thread->type = NULL;
 	thread->saved = NULL;
 	hl_thread_leave(thread);
 	return moved;
@@ -272,28 +277,38 @@ static __attribute__((noinline)) void *realloc_any(void *block, size_t size,
 			return pass_realloc(block, size);
 	}
 	const struct hl_registers *caller = HL_CALLER_AT(caller_sp, caller_bp);
-	if (block)
+	if (block || thread->type)
 		return reallocate(thread, block, size, sampled, caller, HL_SAVED_HERE());
 	const struct hl_recall_slot *place = begin(thread, caller, HL_SAVED_HERE());
 	return finish(thread, hl_libc.realloc(NULL, size), size, caller, place);
 }
 
-static inline __attribute__((always_inline)) void *realloc_from(void *block, size_t size,
-								struct hl_thread *thread,
-								uint64_t caller_sp,
-								uint64_t caller_bp)
+static inline __attribute__((always_inline)) void *
+realloc_from(void *block, size_t size, uint64_t third, struct hl_thread *thread, uint64_t caller_sp,
+	     uint64_t caller_bp)
 {
 	if (HL_UNLIKELY(hl_libc_is_bootstrap(block)))
 		return move_out_of_bootstrap(block, size);
 	bool sampled = !hl_sample_thread_passes(thread, size);
 	if ((!sampled && !(block && hl_event_may_hold(block))) || passes_at_once(&thread, block))
 		return hl_libc.realloc(block, size);
+	if (HL_UNLIKELY(atomic_load_explicit(&hl_lua_tells_types, memory_order_relaxed)) && thread)
+		thread->type =
+			hl_lua_modules_told_type(((const uint64_t *)caller_sp)[-1], !block, third);
 	return realloc_any(block, size, thread, sampled, caller_sp, caller_bp);
 }
 
-HL_EXPORT void *HL_HOOK(realloc)(void *block, size_t size)
+/* With a third argument: what its caller has left in that register. */
+#ifdef HL_ATTACHED
+void *HL_HOOK(realloc)(void *block, size_t size, uint64_t third);
+#else
+void *realloc_with_third(void *block, size_t size, uint64_t third) __asm__("realloc");
+#define hl_image_realloc realloc_with_third
+#endif
+
+HL_EXPORT void *hl_image_realloc(void *block, size_t size, uint64_t third)
 {
-	return realloc_from(block, size, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
+	return realloc_from(block, size, third, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 /* By realloc, so that a real reallocarray that calls realloc is not counted twice. */
@@ -303,7 +318,7 @@ HL_EXPORT void *HL_HOOK(reallocarray)(void *block, size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return hl_libc_fail_array(block, count, size);
-	return realloc_from(block, bytes, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
+	return realloc_from(block, bytes, 0, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
 }
 
 /* The aligned family: ${CALL} is the real call, of which ${REAL} is the function. */

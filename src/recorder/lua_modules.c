@@ -24,6 +24,15 @@ enum phase {
 	PHASE_REFUSED, /* its frames cannot be read, or it is gone */
 };
 
+/* What the interpreter says by third arguments; see hl_lua_modules_told_type(). */
+enum tags {
+	TAGS_UNSEEN, /* nothing but 0 so far */
+	TAGS_SEEN,
+	TAGS_REFUSED, /* they are something else */
+};
+
+_Atomic bool hl_lua_tells_types;
+
 /* All outlive the recorder: a forked child starts another one. */
 static struct interpreter {
 	_Atomic uint32_t phase;
@@ -31,7 +40,9 @@ static struct interpreter {
 	uint64_t text_start, text_end; /* code that is the interpreter's own */
 	struct hl_lua_api api;
 	struct hl_lua lua;
-	bool is_jit; /* it is LuaJIT: what is known of it is in the next one */
+	_Atomic uint64_t allocator; /* of the state that was seen first; 0: none has been */
+	_Atomic uint32_t tags;	    /* enum tags */
+	bool is_jit;		    /* it is LuaJIT: what is known of it is in the next one */
 	struct hl_luajit jit;
 } interpreters[HL_LUA_MODULES_MAX];
 
@@ -210,6 +221,12 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	uint32_t count = hl_lua_capture(&it->lua, &reader, caller, frames, max, ret_truncated);
 	if (!count && !caller->memory->kept)
 		return 0; /* another interpreter's may be there */
+	if (HL_UNLIKELY(!atomic_load_explicit(&it->allocator, memory_order_relaxed)) &&
+	    it->lua.tells_types && running)
+		atomic_store_explicit(
+			&it->allocator,
+			hl_lua_word(hl_lua_word(running, it->lua.layout.state_global), 0),
+			memory_order_relaxed);
 	uint32_t stamp = hl_lua_states_same(&it->lua, running, caller->stamp);
 	if (HL_UNLIKELY(!stamp)) {
 		const struct hl_script_frame *outermost =
@@ -361,6 +378,8 @@ static void offer(struct interpreter *it)
 	it->phase = PHASE_PROVED;
 	if (hl_script_register(&provider) < 0)
 		it->phase = PHASE_REFUSED;
+	else if (it->lua.tells_types)
+		atomic_store(&hl_lua_tells_types, true);
 }
 
 static void probe(struct hl_recorder *recorder, struct interpreter *it)
@@ -421,8 +440,11 @@ void hl_lua_modules_probe(struct hl_recorder *recorder)
 
 /* ---- types ---- */
 
-/* 5.4 has put closed variables before prototypes. */
-static bool counts_upvalues(void)
+#define TAG_FIRST   4u
+#define TAG_UPVALUE 9u /* or, before 5.4, of prototypes; the other is next */
+#define TAG_LAST    10u
+
+static bool has_new_order(void)
 {
 	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
 		if (interpreters[i].phase != PHASE_NONE && interpreters[i].api.version < HL_LUA_54)
@@ -430,24 +452,59 @@ static bool counts_upvalues(void)
 	return true;
 }
 
-static bool has_jit(void)
+/* LuaJIT says nothing of any block. */
+static bool means_something(void)
 {
-	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
-		if (interpreters[i].phase != PHASE_NONE && interpreters[i].is_jit)
-			return true;
-	return false;
+	bool is_known = false;
+
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		if (interpreters[i].phase == PHASE_NONE)
+			continue;
+		if (interpreters[i].is_jit)
+			return false;
+		is_known = true;
+	}
+	return is_known;
 }
 
 const char *hl_lua_modules_type(uint64_t tag)
 {
-	enum { STRING = 4, UPVALUE = 9, TYPES = 7 };
-	static const char *const names[TYPES] = {"string", "table",   "function", "userdata",
-						 "thread", "upvalue", "proto"};
-	uint64_t index = tag - STRING;
+	static const char *const names[] = {"string", "table",	 "function", "userdata",
+					    "thread", "upvalue", "proto"};
+	static const char *const older[] = {"proto", "upvalue"};
 
-	if (!tag && has_jit())
-		return NULL; /* it says nothing of any block */
-	if (tag == UPVALUE && !counts_upvalues())
-		index++;
-	return index < TYPES ? names[index] : "part of an object";
+	if (tag < TAG_FIRST || tag > TAG_LAST)
+		return means_something() ? "part of an object" : NULL;
+	return tag >= TAG_UPVALUE && !has_new_order() ? older[tag - TAG_UPVALUE]
+						      : names[tag - TAG_FIRST];
+}
+
+#define ALLOCATOR_BYTES 128u /* as far as its code may call realloc() */
+
+/* Whether a function that is called from ${pc} is called by the interpreter's allocator: an allocator that jumps to it has the
+ * interpreter's own function as its caller. */
+static bool is_allocator(const struct interpreter *it, uint64_t pc)
+{
+	uint64_t allocator = atomic_load_explicit(&it->allocator, memory_order_relaxed);
+
+	return pc - it->lua.alloc_start < it->lua.alloc_end - it->lua.alloc_start ||
+	       (allocator && pc - allocator < ALLOCATOR_BYTES);
+}
+
+const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third)
+{
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		struct interpreter *it = &interpreters[i];
+		if (atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED ||
+		    !it->lua.tells_types || !is_allocator(it, pc))
+			continue;
+		uint32_t tags = atomic_load_explicit(&it->tags, memory_order_relaxed);
+		uint64_t tag = is_new ? third : 0;
+		if (tag && tags != TAGS_REFUSED) {
+			tags = tag >= TAG_FIRST && tag <= TAG_LAST ? TAGS_SEEN : TAGS_REFUSED;
+			atomic_store_explicit(&it->tags, tags, memory_order_relaxed);
+		}
+		return tags == TAGS_SEEN ? hl_lua_modules_type(tag) : NULL;
+	}
+	return NULL;
 }

@@ -29,6 +29,15 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
  * is: "table"; NULL where it says nothing. The versions of all interpreters of a process are taken to count alike. */
 const char *hl_lua_modules_type(uint64_t tag);
 
+/*
+ * Most allocators of interpreters, luaL_newstate()'s among them, call realloc() with that old size still in the register of a third
+ * argument. What realloc(), called from ${pc} with ${third} there, is for; NULL: no interpreter says it. ${is_new}: of no block
+ * that grows, which is part of an object. Believed until an interpreter has ${third} where none can have it. To be called where
+ * hl_lua_tells_types.
+ */
+const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third);
+extern HL_HIDDEN _Atomic bool hl_lua_tells_types;
+
 /* As hl_find_generated_fn: traces of LuaJIT. */
 uint64_t hl_lua_modules_find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
 

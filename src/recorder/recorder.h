@@ -80,7 +80,8 @@ struct hl_thread {
 	struct hl_lua_stamp stamp; /* of the block that is being allocated, see lua_states.h */
 	struct hl_cell *ahead;	   /* what hl_event_look_ahead() has found, or NULL */
 	bool looked_ahead;	   /* and interpreters are not to be asked */
-	const uint64_t *saved;	   /* of the caller, for script/provider.h; NULL: unknown */
+	const char *type;      /* what the realloc() that runs is for, see lua_modules.h; or NULL */
+	const uint64_t *saved; /* of the caller, for script/provider.h; NULL: unknown */
 	struct hl_script_thread *script; /* for script.h; NULL until it is needed */
 	struct hl_walk *check_walk;	 /* for recall_check.h; NULL until it is needed */
 	uint32_t unchecked;		 /* stacks recalled since the last comparison */

@@ -191,8 +191,9 @@ const char *hl_keys_types_advice(const struct hl_profile *profile)
 			return "types of Python's objects are read from the process while it "
 			       "runs: name its recording then, or a snapshot of 'heapline ctl -p "
 			       "PID snapshot OUT.hl'";
-	return "Lua tells types to its allocator alone, from 5.2 on, so that they are known where "
-	       "a rule names that allocator and its arguments; see --hook in heapline-attach(1)";
+	return "Lua tells types to its allocator alone, from 5.2 on: they are known where that "
+	       "calls realloc(), as luaL_newstate()'s does, or where a rule of 'heapline attach "
+	       "--hook' names its arguments";
 }
 
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,

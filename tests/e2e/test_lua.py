@@ -37,7 +37,8 @@ end
 os.exit(0)
 """
 LEAK_LINE = 9
-INTERPRETERS = ("lua5.1", "lua5.4")
+LEAKED_TABLES = 2 * 3000
+INTERPRETERS = ("lua5.1", "lua5.2", "lua5.3", "lua5.4")
 
 
 def game():
@@ -175,11 +176,14 @@ class Mixed(harness.TestCase):
 class Interpreters(harness.TestCase):
     """A leak in a script is the first row, in Debian's stripped interpreters."""
 
-    def check_first(self, recording, script):
+    def check_first(self, recording, script, name):
         first = rows(recording, "--value", "inuse")[0]
         self.assertEqual((first["file"], first["line"]), (script, LEAK_LINE))
         top = harness.report("top", recording, "--value", "inuse", "--stack", "script")["rows"][0]
         self.assertIn(f"<{os.path.basename(script)}:{LEAK_LINE - 1}>", top["name"])
+        tables = rows(recording, "--value", "inuse", "--type", "^table$")
+        self.assertEqual([row["objects"] for row in tables if row["line"] == LEAK_LINE],
+                         [] if name == "lua5.1" else [LEAKED_TABLES])
 
     def script(self):
         path = self.path("leak.lua")
@@ -197,7 +201,7 @@ class Interpreters(harness.TestCase):
                 self.assertEqual(lua.stdout.readline(), "ready\n")
                 lua.communicate("leak\n\n", timeout=harness.TIMEOUT_S)
                 self.assertEqual(lua.returncode, 0)
-                self.check_first(recording, script)
+                self.check_first(recording, script, name)
 
 
 class Attached(attaching.TestCase, Interpreters):
@@ -216,7 +220,7 @@ class Attached(attaching.TestCase, Interpreters):
                         lua.stdin.flush()
                         self.assertEqual(lua.stdout.readline(), "leaked\n")
                         self.ctl(lua.pid, "detach")
-                    self.check_first(self.recording, script)
+                    self.check_first(self.recording, script, name)
                     lua.communicate("\n", timeout=harness.TIMEOUT_S)
                     self.assertEqual(lua.returncode, 0)
                 finally:

@@ -72,6 +72,7 @@ struct hl_lua {
 	struct hl_lua_place resume_state;  /* of its frame: the coroutine ... */
 	uint32_t coroutine_offset;	   /* ... and where in its block that begins, in bytes */
 	struct hl_lua_collector collector; /* all zero: collections are not counted */
+	bool tells_types; /* to its allocator, which is the first word of what coroutines share */
 	/* Return addresses into functions that call luaV_execute(), and from bit 48 on which words had
 	 * the state whenever it was known. */
 	_Atomic uint64_t callers[HL_LUA_CALLERS_MAX];

@@ -8,6 +8,8 @@
  *
  * Where the collector keeps its white (region/lua_states.h): a few collections tell. It is the one byte
  * that alternates between two bits side by side, before the phase, which is a pause each time.
+ *
+ * Whether it tells its allocator what a new block is for, and where it keeps that allocator.
  */
 #include "script/lua/lua.h"
 
@@ -230,7 +232,17 @@ static void learn_collector(struct trial *trial, lua_state *state)
 	};
 }
 
-/* ---- both ---- */
+/* ---- the allocator ---- */
+
+static void learn_allocator(struct hl_lua *lua, lua_state *state)
+{
+	uint64_t global = hl_lua_word((uint64_t)state, lua->layout.state_global);
+
+	lua->tells_types =
+		lua->layout.version > HL_LUA_51 && hl_lua_word(global, 0) == (uint64_t)allocate;
+}
+
+/* ---- all ---- */
 
 void hl_lua_learn_states(struct hl_lua *lua, const struct hl_lua_api *api,
 			 const struct hl_lua_reader *reader, void *memory)
@@ -250,6 +262,7 @@ void hl_lua_learn_states(struct hl_lua *lua, const struct hl_lua_api *api,
 		running = NULL;
 	}
 	learn_collector(&trial, state);
+	learn_allocator(lua, state);
 	((void (*)(lua_state *))api->close)(state);
 	if (trial.seen == ROUNDS && trial.places)
 		lua->resume_state = place_of(trial.places);

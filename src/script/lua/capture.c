@@ -69,14 +69,6 @@ static inline uint16_t print_of(uint64_t code, uint32_t count, uint32_t first_li
 	return (uint16_t)((code >> 4) + count * 33 + first_line * 5);
 }
 
-static inline __attribute__((always_inline)) uint16_t
-print_of_proto(const struct hl_lua_layout *layout, uint64_t proto)
-{
-	return print_of(hl_lua_word(proto, layout->proto_code),
-			hl_lua_number(proto, layout->proto_code_count),
-			hl_lua_number(proto, layout->proto_first_line));
-}
-
 /* The next program counter of a call may be the first after the code. */
 static inline bool is_in_code(uint64_t pc, uint64_t code, uint32_t count)
 {

@@ -152,16 +152,21 @@ static void move_some(struct hl_region_map *region, uint32_t bits)
 	uint32_t at = atomic_fetch_add_explicit(&region->moved[bits], MOVED_AT_ONCE,
 						memory_order_relaxed);
 	const _Atomic uint32_t *older = region->index + table_start(bits - 1) + at;
+	uint32_t ids[MOVED_AT_ONCE], count = 0;
 	for (uint32_t i = 0; i < MOVED_AT_ONCE && !(at >> (bits - 1)); i++) {
 		uint32_t id = atomic_load_explicit(&older[i], memory_order_acquire) & HL_NODE_MAX;
 		if (!id || !has_node(region, id))
 			continue;
-		const struct hl_region_node *node = &region->nodes[id];
+		__builtin_prefetch(&region->nodes[id]);
+		ids[count++] = id;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		const struct hl_region_node *node = &region->nodes[ids[i]];
 		struct key key = {atomic_load_explicit(&node->frame, memory_order_relaxed),
 				  node->parent, node->path_hash};
 		uint32_t place = key.hash & ((UINT32_C(1) << bits) - 1);
 		if (!probe(region, bits, &key, &place))
-			enter(region, bits, &key, place, id);
+			enter(region, bits, &key, place, ids[i]);
 	}
 }
 
@@ -283,7 +288,28 @@ uint32_t hl_node_intern(struct hl_region_map *region, struct hl_node_cache *cach
 /* ---- paths ---- */
 
 /* Frames that are looked for together: their memory is asked for before the first is needed. */
-#define TOGETHER 16u
+#define TOGETHER HL_NODE_KEYS_MAX
+
+uint32_t hl_node_intern_keys(struct hl_region_map *region, struct hl_node_cache *cache,
+			     uint32_t parent, const uint64_t *frames, uint32_t count)
+{
+	uint32_t bits = newest_bits(region), mask = (UINT32_C(1) << bits) - 1;
+	const _Atomic uint32_t *table = region->index + table_start(bits);
+	uint32_t hashes[TOGETHER];
+
+	if (HL_UNLIKELY(!has_node(region, parent)))
+		return HL_NODE_NONE;
+	uint32_t hash = region->nodes[parent].path_hash;
+	for (uint32_t i = 0; i < count; i++) {
+		hashes[i] = hash = hash_path(hash, frames[i]);
+		__builtin_prefetch((const void *)&table[hash & mask]);
+	}
+	for (uint32_t i = 0; i < count && parent != HL_NODE_NONE; i++) {
+		const struct key key = {frames[i], parent, hashes[i]};
+		parent = intern_key(region, cache, &key);
+	}
+	return parent;
+}
 
 _Atomic uint64_t hl_node_generated_key;
 

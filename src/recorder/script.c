@@ -492,10 +492,14 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t native)
 {
 	const struct hl_script_thread *own = thread->script;
+	uint64_t keys[HL_NODE_KEYS_MAX];
 	uint32_t node = native;
 
-	for (uint32_t i = 0; i < own->depth && node != HL_NODE_NONE; i++)
-		node = hl_node_intern(&recorder->region, &thread->nodes, node, own->path[i].key);
+	for (uint32_t i = 0, count; i < own->depth && node != HL_NODE_NONE; i += count) {
+		for (count = 0; count < HL_NODE_KEYS_MAX && i + count < own->depth; count++)
+			keys[count] = own->path[i + count].key;
+		node = hl_node_intern_keys(&recorder->region, &thread->nodes, node, keys, count);
+	}
 	return node;
 }
 

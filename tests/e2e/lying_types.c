@@ -33,7 +33,8 @@ __asm__(".section .debug_abbrev,\"\",@progbits\n\t"
 	".uleb128 7, 0x21\n\t.byte 0\n\t.uleb128 0x37, 7, 0, 0\n\t"	 /* its bound */
 	".uleb128 8, 0x13\n\t.byte 1\n\t.uleb128 3, 8, 0xb, 6, 0, 0\n\t" /* structure */
 	".uleb128 9, 0xd\n\t.byte 0\n\t.uleb128 3, 8, 0x49, 0x13, 0x6b, 0xb, 0xd, 0xb, 0, 0\n\t" /* bits */
-	".uleb128 10, 0xf\n\t.byte 0\n\t.uleb128 0x49, 0x13, 0, 0\n\t" /* pointer */
+	".uleb128 10, 0xf\n\t.byte 0\n\t.uleb128 0x49, 0x13, 0, 0\n\t"		/* pointer */
+	".uleb128 11, 0x13\n\t.byte 0\n\t.uleb128 0xb, 6, 0x49, 0x13, 0, 0\n\t" /* no name, but a type */
 	".byte 0\n\t"
 	".section .debug_info,\"\",@progbits\n\t"
 	"lying_unit: .long lying_end - lying_version\n\t"
@@ -53,26 +54,31 @@ __asm__(".section .debug_abbrev,\"\",@progbits\n\t"
 					0x10000000000) BOUND(0x10000000000) END ENTRY(flags, 8)
 					NAMED(flags) BYTES(8) ".uleb128 9\n\t" NAMED(bits) REFERENCE(
 						endless) ".byte 0, 64\n\t" END ENTRY(nowhere, 3)
-						NAMED(nowhere) ".long 0x7fffffff\n\t" VARIABLE(
-							ring_of_names,
-							first_name) VARIABLE(either_in_itself,
-									     either)
-							VARIABLE(doll_in_itself, russian_doll) VARIABLE(
-								without_bytes,
-								nothings) VARIABLE(array_of_itself,
-										   arrays)
-								VARIABLE(too_many,
-									 space) VARIABLE(bit_field,
-											 flags)
-									VARIABLE(outside, nowhere)
-										VARIABLE(to_itself,
-											 endless)
-											END
+						NAMED(nowhere) ".long 0x7fffffff\n\t" ENTRY(
+							nameless,
+							11) BYTES(8) REFERENCE(nameless) ENTRY(to_nameless,
+											       10) REFERENCE(nameless)
+							VARIABLE(without_a_name, to_nameless) VARIABLE(
+								ring_of_names,
+								first_name) VARIABLE(either_in_itself,
+										     either)
+								VARIABLE(doll_in_itself, russian_doll) VARIABLE(
+									without_bytes,
+									nothings) VARIABLE(array_of_itself,
+											   arrays)
+									VARIABLE(too_many, space) VARIABLE(
+										bit_field, flags)
+										VARIABLE(outside,
+											 nowhere)
+											VARIABLE(
+												to_itself,
+												endless)
+												END
 	"lying_end:\n\t"
 	".text\n");
 
 void *ring_of_names, *either_in_itself, *doll_in_itself, *without_bytes, *array_of_itself,
-	*too_many, *bit_field, *outside, *to_itself;
+	*too_many, *bit_field, *outside, *to_itself, *without_a_name;
 
 static void *keep(const char *chain)
 {
@@ -95,6 +101,7 @@ static __attribute__((noinline)) void plant(void)
 	bit_field = keep("bit_field -> ? (+0)");
 	outside = keep("outside -> ? (+0)");
 	to_itself = keep("to_itself -> [0] (+0)");
+	without_a_name = keep("without_a_name -> ? (+0)");
 }
 
 int main(void)

@@ -68,7 +68,7 @@ uint32_t hl_record_page_inner_pid(pid_t pid)
 {
 	char text[4096];
 
-	if (hl_proc_read(pid, "status", text, sizeof(text)) < 0)
+	if (hl_proc_read_status(pid, text, sizeof(text)) < 0)
 		return 0;
 	const char *line = strstr(text, "\nNSpid:");
 	if (!line)

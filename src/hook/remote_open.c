@@ -220,7 +220,7 @@ static bool has_shadow_stack(pid_t pid)
 {
 	char status[8192];
 
-	if (hl_proc_read(pid, "status", status, sizeof(status)) < 0)
+	if (hl_proc_read_status(pid, status, sizeof(status)) < 0)
 		return false;
 	const char *features = strstr(status, "\nx86_Thread_features:");
 	const char *found = features ? strstr(features, "shstk") : NULL;

@@ -443,7 +443,7 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/root", pid);
 	HL_CLOSED int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0 || hl_proc_read(pid, "status", status, sizeof(status)) < 0 ||
+	if (root < 0 || hl_proc_read_status(pid, status, sizeof(status)) < 0 ||
 	    !last_number(status, "\nUid:", &found.uid) ||
 	    !last_number(status, "\nNSpid:", &found.pid))
 		return;

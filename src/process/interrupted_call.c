@@ -39,7 +39,7 @@ bool hl_interrupted_call_has_signal(pid_t tid)
 {
 	char status[8192];
 
-	if (hl_proc_read(tid, "status", status, sizeof(status)) < 0)
+	if (hl_proc_read_status(tid, status, sizeof(status)) < 0)
 		return true;
 	return (read_set(status, "\nSigPnd") | read_set(status, "\nShdPnd")) &
 	       ~read_set(status, "\nSigBlk");

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The least that one read of a long file is asked for; the kernel itself gives a page at a time. */
@@ -25,7 +26,20 @@ static int open_file(pid_t pid, const char *file)
 	return errno == ENOENT ? -ESRCH : -errno;
 }
 
-ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
+/* Empties the line of groups as far as it has been read; the new length. */
+static size_t drop_groups(char *text, size_t length)
+{
+	char *line = strstr(text, "\nGroups:");
+
+	if (!line)
+		return length;
+	char *groups = line + strlen("\nGroups:"), *end = strchrnul(groups, '\n');
+	memmove(groups, end, strlen(end) + 1);
+	return length - (size_t)(end - groups);
+}
+
+static ssize_t read_file(pid_t pid, const char *file, bool drops_groups, char *text,
+			 size_t capacity)
 {
 	HL_CLOSED int fd = open_file(pid, file);
 
@@ -33,12 +47,25 @@ ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
 		return fd;
 	size_t length = 0;
 	ssize_t got = 0;
-	while (length < capacity - 1 && (got = read(fd, text + length, capacity - 1 - length)) > 0)
+	text[0] = '\0';
+	while (length < capacity - 1 &&
+	       (got = read(fd, text + length, capacity - 1 - length)) > 0) {
 		length += (size_t)got;
-	if (got < 0)
-		return -errno;
-	text[length] = '\0';
-	return (ssize_t)length;
+		text[length] = '\0';
+		if (drops_groups)
+			length = drop_groups(text, length);
+	}
+	return got < 0 ? -errno : (ssize_t)length;
+}
+
+ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity)
+{
+	return read_file(pid, file, false, text, capacity);
+}
+
+ssize_t hl_proc_read_status(pid_t pid, char *text, size_t capacity)
+{
+	return read_file(pid, "status", true, text, capacity);
 }
 
 int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length)

@@ -38,7 +38,7 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 {
 	char status[8192];
 
-	ssize_t length = hl_proc_read(pid, "status", status, sizeof(status));
+	ssize_t length = hl_proc_read_status(pid, status, sizeof(status));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the status", err);
 	pid_t process = (pid_t)value_of(status, "Tgid");
@@ -230,7 +230,7 @@ int hl_process_condition_read(pid_t pid, struct hl_process_condition *ret_condit
 	char status[8192], path[32];
 	struct stat file;
 
-	ssize_t length = hl_proc_read(pid, "status", status, sizeof(status));
+	ssize_t length = hl_proc_read_status(pid, status, sizeof(status));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the status", err);
 	const char *state = strstr(status, "\nState:\t");
@@ -275,7 +275,7 @@ struct hl_process_status hl_process_status_read(pid_t pid)
 {
 	char status[8192];
 
-	if (hl_proc_read(pid, "status", status, sizeof(status)) <= 0)
+	if (hl_proc_read_status(pid, status, sizeof(status)) <= 0)
 		return (struct hl_process_status){0};
 	return (struct hl_process_status){
 		.rss_bytes = 1024 * (int64_t)value_of(status, "VmRSS"),
@@ -291,7 +291,7 @@ int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_err
 	if (length == 0) /* of a zombie */
 		length = -ESRCH;
 	if (length > 0)
-		length = hl_proc_read(pid, "status", status, sizeof(status));
+		length = hl_proc_read_status(pid, status, sizeof(status));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the memory in use", err);
 	uint64_t page_kib = (uint64_t)sysconf(_SC_PAGESIZE) / 1024;

@@ -18,6 +18,9 @@
  */
 ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity);
 
+/* The same of /proc/PID/status without the groups, of which a process can have 65,536: other lines follow theirs. */
+ssize_t hl_proc_read_status(pid_t pid, char *text, size_t capacity);
+
 /* The same for a file of any length, into memory that the caller frees. */
 int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length);
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -557,6 +558,41 @@ static void the_condition_of_a_process_is_told(void **state)
 	assert_int_equal(hl_process_condition_read(child, &condition, NULL), -ESRCH);
 }
 
+/* The line of groups, of 11 bytes each, comes before most others of /proc/PID/status. */
+static void a_process_may_have_many_groups(void **state)
+{
+	static gid_t groups[4000];
+	struct hl_process_facts facts = {0};
+	char text[4096];
+	int status;
+
+	(void)state;
+	for (unsigned i = 0; i < HL_COUNT_OF(groups); i++)
+		groups[i] = 2000000000 + i;
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setgroups(HL_COUNT_OF(groups), groups) < 0)
+			_exit(1);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	if (WIFEXITED(status)) {
+		print_message("skipped: only root can give itself groups\n");
+		skip();
+	}
+	assert_int_equal(hl_process_facts_read(child, &facts, NULL), 0);
+	assert_int_equal(facts.threads, 1);
+	hl_process_facts_release(&facts);
+	assert_true(hl_process_status_read(child).rss_bytes > 0);
+	assert_true(hl_proc_read_status(child, text, sizeof(text)) > 0);
+	assert_non_null(strstr(text, "\nSigCgt:"));
+	assert_null(strstr(text, "2000000000"));
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+}
+
 static void states_and_fields_are_read_behind_any_name(void **state)
 {
 	uint64_t parent = 0;
@@ -773,6 +809,7 @@ int main(void)
 		cmocka_unit_test(paths_do_not_lead_out_of_a_root),
 		cmocka_unit_test(our_own_facts_are_right),
 		cmocka_unit_test(the_condition_of_a_process_is_told),
+		cmocka_unit_test(a_process_may_have_many_groups),
 		cmocka_unit_test(states_and_fields_are_read_behind_any_name),
 		cmocka_unit_test(what_the_kernel_told_a_program_is_read),
 		cmocka_unit_test(cpu_time_grows),

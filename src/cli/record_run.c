@@ -243,7 +243,13 @@ void hl_record_say_problems(const struct hl_collector_summary *summary, const ch
 	char *const *warnings = summary->warnings;
 	char unseen[64], count[HL_FORMAT_MAX];
 
-	if (summary->incomplete)
+	if (summary->unsaved)
+		hl_cli_note(
+			"the recording '%s' is incomplete: %s; the figures of %u of %u process%s "
+			"are missing, or those of an earlier save",
+			name, summary->failure, summary->unsaved, summary->processes,
+			summary->processes == 1 ? "" : "es");
+	else if (summary->incomplete)
 		hl_cli_note("the recording '%s' is incomplete: %s", name, summary->failure);
 	else if (warnings[0] && warnings[1])
 		hl_cli_note("%s; there is more: see 'heapline info %s'", warnings[0], name);

@@ -449,6 +449,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 static void give_up_saving(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
 	collector->summary.incomplete = true;
+	collector->summary.unsaved++;
 	count_in(&collector->summary, tracked);
 }
 

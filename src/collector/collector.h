@@ -43,6 +43,7 @@ struct hl_collector_summary {
 	bool own_malloc;     /* of some process nothing was seen, because its malloc is its own */
 	bool incomplete;     /* something could not be written in the end */
 	const char *failure; /* then the last reason, a sentence; the collector's */
+	uint32_t unsaved;    /* processes whose last save failed */
 	/* Sentences in the recording about what went wrong, NULL-terminated; the collector's. */
 	char *const *warnings;
 };

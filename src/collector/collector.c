@@ -439,6 +439,9 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	int r = hl_archive_save(&collector->archive, tracked, true);
 	if (r < 0)
 		return r;
+	if (tracked->totals.refused_names[0])
+		hl_archive_warn(&collector->archive, HL_CODE_FILE_REFUSED,
+				tracked->totals.refused_names, tracked->pid);
 	count_in(&collector->summary, tracked);
 	forget(collector, tracked);
 	return 0;

@@ -312,7 +312,8 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	if (r == 0) {
 		*ret_totals = add_up(&process);
 		name_main_module(&process);
-		if (is_last && hl_code_files_name(&tracked->code_files, now_ns, &process) < 0)
+		if (is_last && hl_code_files_name(&tracked->code_files, now_ns, &process,
+						  ret_totals->refused_names) < 0)
 			r = hl_error_set(err, -ENOMEM, "cannot name code: out of memory");
 	}
 	if (r == 0)

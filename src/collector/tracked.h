@@ -67,6 +67,7 @@ struct hl_tracked_totals {
 	uint64_t lost_events;
 	bool own_malloc;
 	bool damaged;
+	char refused_names[HL_CODE_FILE_NAME_MAX]; /* see hl_code_files_name() */
 };
 
 struct hl_tracked {

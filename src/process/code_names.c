@@ -292,19 +292,21 @@ int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
 
 /* ---- files ---- */
 
-static bool is_usable(const struct hl_code_files *files, const struct stat *status)
+static bool is_trusted(const struct hl_code_files *files, const struct stat *status)
 {
-	int64_t written_s = status->st_mtim.tv_sec;
+	return S_ISREG(status->st_mode) && (!status->st_uid || status->st_uid == files->uid);
+}
 
+static bool is_old(const struct hl_code_files *files, const struct stat *status)
+{
 	/* The clock of files is some ms behind. */
-	return S_ISREG(status->st_mode) && (!status->st_uid || status->st_uid == files->uid) &&
-	       written_s + 1 >= (int64_t)(files->start_realtime_ns / 1000000000);
+	return status->st_mtim.tv_sec + 1 < (int64_t)(files->start_realtime_ns / 1000000000);
 }
 
 /* The end of the file where it is too long and ${last}, else its beginning. Nothing, which is no
- * error, where it is not there, no file, somebody else's, or too old. */
+ * error, where it is not there or too old; nor where it is no file or somebody else's, which ${ret_refused} says. */
 static int read_file(int directory_fd, const char *name, const struct hl_code_files *files,
-		     bool last, char **ret_bytes, size_t *ret_size)
+		     bool last, char **ret_bytes, size_t *ret_size, char *ret_refused)
 {
 	struct stat status;
 	HL_CLOSED int fd =
@@ -312,8 +314,13 @@ static int read_file(int directory_fd, const char *name, const struct hl_code_fi
 
 	*ret_bytes = NULL;
 	*ret_size = 0;
-	if (fd < 0 || fstat(fd, &status) < 0 || !is_usable(files, &status))
+	if (fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || is_old(files, &status))
 		return 0;
+	if (fd < 0 || fstat(fd, &status) < 0 || !is_trusted(files, &status) ||
+	    is_old(files, &status)) {
+		snprintf(ret_refused, HL_CODE_FILE_NAME_MAX, "%s", name);
+		return 0;
+	}
 	size_t size = (size_t)status.st_size, got = 0;
 	off_t from = 0;
 	if (size > FILE_BYTES_MAX) {
@@ -332,41 +339,42 @@ static int read_file(int directory_fd, const char *name, const struct hl_code_fi
 }
 
 static int read_map(int directory_fd, const struct hl_code_files *files,
-		    struct hl_recording_code *places, size_t count)
+		    struct hl_recording_code *places, size_t count, char *ret_refused)
 {
 	HL_FREED char *text = NULL;
-	char name[32];
+	char name[HL_CODE_FILE_NAME_MAX];
 	size_t size;
 
 	snprintf(name, sizeof(name), "perf-%u.map", files->pid);
-	int r = read_file(directory_fd, name, files, true, &text, &size);
+	int r = read_file(directory_fd, name, files, true, &text, &size, ret_refused);
 	return text ? hl_code_names_map(text, size, places, count) : r;
 }
 
 static int read_dump(int directory_fd, const struct hl_code_files *files, uint64_t before_ns,
-		     struct hl_recording_code *places, size_t count)
+		     struct hl_recording_code *places, size_t count, char *ret_refused)
 {
 	HL_FREED char *bytes = NULL;
-	char name[32];
+	char name[HL_CODE_FILE_NAME_MAX];
 	size_t size;
 
 	snprintf(name, sizeof(name), "jit-%u.dump", files->pid);
-	int r = read_file(directory_fd, name, files, false, &bytes, &size);
+	int r = read_file(directory_fd, name, files, false, &bytes, &size, ret_refused);
 	return bytes ? hl_code_names_dump((const uint8_t *)bytes, size, before_ns, places, count)
 		     : r;
 }
 
 static int read_files(const struct hl_code_files *files, uint64_t before_ns,
-		      struct hl_recording_code *places, size_t count)
+		      struct hl_recording_code *places, size_t count, char *ret_refused)
 {
 	int r = 0;
 
 	/* Maps lie in /tmp alone. */
 	for (size_t i = 0; r == 0 && i < 2; i++)
 		if (files->directory_fds[i] >= 0)
-			r = read_dump(files->directory_fds[i], files, before_ns, places, count);
+			r = read_dump(files->directory_fds[i], files, before_ns, places, count,
+				      ret_refused);
 	return r == 0 && files->directory_fds[0] >= 0
-		       ? read_map(files->directory_fds[0], files, places, count)
+		       ? read_map(files->directory_fds[0], files, places, count, ret_refused)
 		       : r;
 }
 
@@ -401,14 +409,16 @@ static int find_code(const struct hl_recording_process *process,
 }
 
 int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
-		       struct hl_recording_process *process)
+		       struct hl_recording_process *process,
+		       char ret_refused[HL_CODE_FILE_NAME_MAX])
 {
 	struct hl_recording_code *places = NULL;
 	size_t count = 0;
 
+	ret_refused[0] = '\0';
 	int r = find_code(process, &places, &count);
 	if (r == 0 && count)
-		r = read_files(files, before_ns, places, count);
+		r = read_files(files, before_ns, places, count, ret_refused);
 	for (size_t i = 0; i < count; i++)
 		if (places[i].name)
 			places[process->code_count++] = places[i];

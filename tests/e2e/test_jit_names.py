@@ -158,8 +158,8 @@ class FromOutside(harness.TestCase):
 class Hostile(harness.TestCase):
     """Files that a process could put there to harm who records it."""
 
-    def names(self, put):
-        """Functions of jit_code, which ${put} is told the path of its map before it runs."""
+    def names(self, put, refused=False):
+        """Functions of jit_code, which ${put} is told the path of its map before it runs. ${refused}: a warning names the map."""
         recording = self.path("jit.hl")
         ready = self.path("ready")
         with subprocess.Popen(
@@ -178,6 +178,8 @@ class Hostile(harness.TestCase):
             self.assertEqual(record.returncode, 0)
         names = set(functions(recording, "--value", "alloc"))
         self.assertIn("main", names)
+        warnings = [warning for warning in harness.info(recording)["recording"]["warnings"] if "names of code" in warning]
+        self.assertEqual([os.path.basename(path) in warning for warning in warnings], [True] if refused else [])
         return names
 
     def put_map(self, path):
@@ -188,13 +190,13 @@ class Hostile(harness.TestCase):
         self.assertIn("anything", self.names(self.put_map))
 
     def test_a_fifo_is_not_waited_for(self):
-        self.assertNotIn("anything", self.names(os.mkfifo))
+        self.assertNotIn("anything", self.names(os.mkfifo, refused=True))
 
     def test_a_link_is_not_followed(self):
         def put(path):
             self.put_map(self.path("elsewhere"))
             os.symlink(self.path("elsewhere"), path)
-        self.assertNotIn("anything", self.names(put))
+        self.assertNotIn("anything", self.names(put, refused=True))
 
     def test_a_file_of_another_user_is_not_read(self):
         harness.need_root()
@@ -202,7 +204,7 @@ class Hostile(harness.TestCase):
         def put(path):
             self.put_map(path)
             os.chown(path, 65534, 65534)
-        self.assertNotIn("anything", self.names(put))
+        self.assertNotIn("anything", self.names(put, refused=True))
 
     def test_a_file_that_is_older_than_the_process_is_not_read(self):
         def put(path):

@@ -26,16 +26,18 @@ static bool looks_like_context(const uint8_t *bytes)
 	       hl_musl_word(bytes + HL_MUSL_CONTEXT_SHIFT) < 64;
 }
 
-static bool is_area(struct hl_memory *memory, uint64_t address, uint64_t secret)
+/* 0; -EFAULT where there is no area; or another negative errno. */
+static int check_area(struct hl_memory *memory, uint64_t address, uint64_t secret)
 {
 	uint64_t check;
+	int r = hl_memory_read_present(memory, address, &check, sizeof(check));
 
-	return hl_memory_read_present(memory, address, &check, sizeof(check)) == 0 &&
-	       check == secret;
+	return r == 0 && check != secret ? -EFAULT : r;
 }
 
-static bool seek(struct hl_memory *memory, const uint8_t *bytes, uint64_t start, uint64_t length,
-		 struct hl_musl *ret_musl)
+/* 0; -ENOTSUP when it is not there; -ENOMEM. */
+static int seek(struct hl_memory *memory, const uint8_t *bytes, uint64_t start, uint64_t length,
+		struct hl_musl *ret_musl)
 {
 	for (uint64_t at = 0; at + HL_MUSL_CONTEXT_BYTES <= length; at += 8) {
 		if (!looks_like_context(bytes + at))
@@ -44,14 +46,16 @@ static bool seek(struct hl_memory *memory, const uint8_t *bytes, uint64_t start,
 			.context = start + at,
 			.secret = hl_musl_word(bytes + at),
 			.first_area = hl_musl_word(bytes + at + HL_MUSL_CONTEXT_HEAD)};
-		if (is_area(memory, found.first_area, found.secret) &&
-		    is_area(memory, hl_musl_word(bytes + at + HL_MUSL_CONTEXT_TAIL),
-			    found.secret)) {
+		int r = check_area(memory, found.first_area, found.secret);
+		if (r == 0)
+			r = check_area(memory, hl_musl_word(bytes + at + HL_MUSL_CONTEXT_TAIL),
+				       found.secret);
+		if (r == 0)
 			*ret_musl = found;
-			return true;
-		}
+		if (r == 0 || r == -ENOMEM)
+			return r;
 	}
-	return false;
+	return -ENOTSUP;
 }
 
 /* A module's variables, and its .bss, which follows them without a file. */
@@ -80,14 +84,18 @@ int hl_musl_find(struct hl_memory *memory, struct hl_musl *ret_musl)
 			return -ENOMEM;
 		memset(bytes, 0, end - map->start);
 		pages.count = pages.page_count = 0;
-		if (hl_memory_scan(memory, map->start, end, &pages) < 0)
+		int r = hl_memory_scan(memory, map->start, end, &pages);
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
 			continue;
 		for (size_t k = 0; k < pages.count; k++)
 			(void)hl_memory_read(memory, pages.runs[k].start,
 					     bytes + (pages.runs[k].start - map->start),
 					     pages.runs[k].end - pages.runs[k].start);
-		if (seek(memory, bytes, map->start, end - map->start, ret_musl))
-			return 0;
+		r = seek(memory, bytes, map->start, end - map->start, ret_musl);
+		if (r != -ENOTSUP)
+			return r;
 	}
 	return -ENOTSUP;
 }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AREAS_MAX  (1u << 20)	       /* of a list that may be damaged */
+#define AREAS_MAX  (1u << 20)	       /* with 101 groups each */
 #define DEPTH_MAX  8u		       /* groups in slots of groups; sizes halve at least */
 #define TRIES	   3u		       /* how often a group is read until it fits together */
 #define BUFFER_MAX (UINT64_C(1) << 20) /* groups of more than one slot are smaller */
@@ -59,7 +59,17 @@ struct walker {
 	size_t stretch_count, stretch_capacity;
 	uint64_t bad_bytes, bad_slots, first_bad; /* slots that do not fit */
 	uint64_t abandoned, first_abandoned;	  /* of all groups */
+	bool out_of_memory;			  /* what then seems not to be there may be */
 };
+
+/* Copies what is in memory. */
+static bool read_present(struct walker *walker, uint64_t address, void *bytes, size_t length)
+{
+	int r = hl_memory_read_present(walker->memory, address, bytes, length);
+
+	walker->out_of_memory |= r == -ENOMEM;
+	return r == 0;
+}
 
 /* ---- metas ---- */
 
@@ -92,40 +102,63 @@ static uint64_t length_of(const struct hl_musl_meta *meta)
 			   : HL_MUSL_UNIT + stride_of(meta) * (meta->last_slot + 1);
 }
 
+/* Whether all of [${start}, ${end}) is mapped. */
+static bool is_mapped(const struct hl_maps *maps, uint64_t start, uint64_t end)
+{
+	const struct hl_map *map = hl_maps_find(maps, start);
+
+	while (map && map->end < end) {
+		const struct hl_map *next = map + 1;
+		map = next < maps->maps + maps->count && next->start == map->end ? next : NULL;
+	}
+	return map;
+}
+
 /* Whether a meta is one of a group that can be there. */
 static bool makes_sense(const struct walker *walker, const struct hl_musl_meta *meta)
 {
 	uint64_t stride = stride_of(meta), end = meta->group + length_of(meta);
-	const struct hl_maps *maps = &walker->memory->maps;
 
 	return meta->group && meta->group % HL_MUSL_UNIT == 0 && stride && end > meta->group &&
-	       hl_maps_find(maps, meta->group) && hl_maps_find(maps, end - 1) &&
+	       is_mapped(&walker->memory->maps, meta->group, end) &&
 	       HL_MUSL_UNIT + stride * (meta->last_slot + 1) <= length_of(meta);
 }
 
-/* Reads all areas. A list that does not end in a process that runs was read while it grew. */
+/* In rising order, each once. */
+static void sort_areas(struct walker *walker)
+{
+	size_t kept = 0;
+
+	if (walker->area_count)
+		qsort(walker->areas, walker->area_count, sizeof(*walker->areas), by_address);
+	for (size_t i = 0; i < walker->area_count; i++)
+		if (!kept || walker->areas[i].address != walker->areas[kept - 1].address)
+			walker->areas[kept++] = walker->areas[i];
+	walker->area_count = kept;
+}
+
+/* Reads all areas. A damaged list may lead back into itself, which is noticed at the latest when it has been
+ * read three times (Brent's algorithm). */
 static int read_areas(struct walker *walker)
 {
-	uint64_t address = walker->musl->first_area;
+	uint64_t address = walker->musl->first_area, lap = 0;
 
-	for (size_t i = 0; address && i < AREAS_MAX; i++) {
+	for (size_t i = 0; address && address != lap && i < AREAS_MAX; i++) {
 		if (HL_ARRAY_RESERVE(walker->areas, walker->area_capacity, walker->area_count + 1) <
 		    0)
 			return -ENOMEM;
 		struct area *area = &walker->areas[walker->area_count];
 		area->address = address;
 		if (address % HL_MUSL_AREA_BYTES ||
-		    hl_memory_read_present(walker->memory, address, area->bytes,
-					   sizeof(area->bytes)) < 0 ||
+		    !read_present(walker, address, area->bytes, sizeof(area->bytes)) ||
 		    hl_musl_word(area->bytes) != walker->musl->secret)
 			break;
 		walker->area_count++;
+		if ((i & (i + 1)) == 0)
+			lap = address;
 		address = hl_musl_word(area->bytes + HL_MUSL_AREA_NEXT);
-		if (address == walker->musl->first_area)
-			break;
 	}
-	if (walker->area_count)
-		qsort(walker->areas, walker->area_count, sizeof(*walker->areas), by_address);
+	sort_areas(walker);
 	return 0;
 }
 
@@ -148,7 +181,7 @@ static int list_groups(struct walker *walker)
 }
 
 /* The meta at ${address}, as it was read with all others, or now. False: none can be there. */
-static bool find_meta(const struct walker *walker, uint64_t address, bool now,
+static bool find_meta(struct walker *walker, uint64_t address, bool now,
 		      struct hl_musl_meta *ret_meta)
 {
 	uint64_t page = address & ~(uint64_t)(HL_MUSL_AREA_BYTES - 1), at = address - page;
@@ -164,9 +197,8 @@ static bool find_meta(const struct walker *walker, uint64_t address, bool now,
 		*ret_meta = hl_musl_meta(address, walker->areas[i].bytes + at);
 		return true;
 	}
-	if (hl_memory_read_present(walker->memory, page, &check, sizeof(check)) < 0 ||
-	    check != walker->musl->secret ||
-	    hl_memory_read_present(walker->memory, address, bytes, sizeof(bytes)) < 0)
+	if (!read_present(walker, page, &check, sizeof(check)) || check != walker->musl->secret ||
+	    !read_present(walker, address, bytes, sizeof(bytes)))
 		return false;
 	*ret_meta = hl_musl_meta(address, bytes);
 	return true;
@@ -198,7 +230,7 @@ static int fill_buffer(struct walker *walker, const struct hl_musl_meta *meta)
 }
 
 /* Copies what is in memory; what is not was never written to. */
-static bool copy(const struct walker *walker, uint64_t address, void *bytes, size_t length)
+static bool copy(struct walker *walker, uint64_t address, void *bytes, size_t length)
 {
 	if (walker->buffer_bytes) {
 		if (address < walker->buffer_start ||
@@ -207,7 +239,7 @@ static bool copy(const struct walker *walker, uint64_t address, void *bytes, siz
 		memcpy(bytes, walker->buffer + (address - walker->buffer_start), length);
 		return true;
 	}
-	return hl_memory_read_present(walker->memory, address, bytes, length) == 0;
+	return read_present(walker, address, bytes, length);
 }
 
 /* ---- slots ---- */
@@ -225,7 +257,7 @@ struct header {
 	uint16_t offset;
 };
 
-static bool read_header(const struct walker *walker, uint64_t block, struct header *ret_header)
+static bool read_header(struct walker *walker, uint64_t block, struct header *ret_header)
 {
 	return copy(walker, block - sizeof(*ret_header), ret_header, sizeof(*ret_header));
 }
@@ -242,7 +274,7 @@ static bool fits(const struct slot *slot, uint64_t block, const struct header *h
 
 /* Sets where the block of a slot in use lies. False: the slot does not fit together, as it is just being given
  * away or freed. */
-static bool find_block(const struct walker *walker, const struct slot *slot, uint64_t *ret_start,
+static bool find_block(struct walker *walker, const struct slot *slot, uint64_t *ret_start,
 		       uint64_t *ret_end)
 {
 	uint64_t block = slot->start;
@@ -570,6 +602,8 @@ static int walk(struct walker *walker)
 		r = list_groups(walker);
 	if (r == 0)
 		r = read_carriers(walker);
+	if (r == 0 && walker->out_of_memory)
+		r = -ENOMEM;
 	return r == 0 ? describe(walker) : r;
 }
 

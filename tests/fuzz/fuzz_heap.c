@@ -8,7 +8,6 @@
  */
 #include "heap/glibc.h"
 #include "heap/glibc_reader.h"
-#include "heap/graph/leaks.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -16,32 +15,10 @@
 #include <string.h>
 
 #include "glibc_image.h"
+#include "heap_checks.h"
 #include "scratch.h"
 
-#define DAMAGE_BYTES 12u
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-/* What must hold of any heap, whatever was read. */
-static void check(const struct hl_heap *heap)
-{
-	struct hl_heap_arena total;
-	uint64_t resident = 0;
-
-	hl_heap_total(heap, &total);
-	for (size_t i = 0; i < heap->carriers.count; i++) {
-		const struct hl_carrier *carrier = &heap->carriers.carriers[i];
-		require(carrier->allocated_bytes + carrier->cached_bytes + carrier->free_bytes +
-				carrier->unscanned_bytes <=
-			carrier->total_bytes);
-		require(carrier->free_resident_bytes <= carrier->free_bytes);
-		require(carrier->arena == UINT32_MAX || carrier->arena < heap->arena_count);
-		resident += carrier->resident_bytes;
-	}
-	require(total.trimmable_bytes <= resident);
-	for (size_t i = 0; i < heap->pin_count; i++)
-		require(heap->pins[i].returned_bytes <= heap->pins[i].end - heap->pins[i].start);
-}
 
 static void read_image(struct builder *builder)
 {
@@ -56,48 +33,14 @@ static void read_image(struct builder *builder)
 	hl_heap_free(heap);
 }
 
-/* What must hold of lost blocks, whatever was read. */
-static void check_leaks(struct hl_leaks *leaks)
-{
-	uint64_t blocks = leaks->lost.blocks + leaks->indirect.blocks + leaks->possible.blocks;
-	struct hl_leak_sum lost = {0}, possible = {0};
-
-	for (size_t i = 0; i < leaks->row_count; i++) {
-		lost.blocks += leaks->rows[i].lost.blocks;
-		lost.bytes += leaks->rows[i].lost.bytes;
-		possible.blocks += leaks->rows[i].possible.blocks;
-	}
-	require(blocks <= leaks->live.blocks);
-	require(lost.blocks == leaks->lost.blocks && lost.bytes == leaks->lost.bytes);
-	require(possible.blocks == leaks->possible.blocks);
-	require(leaks->block_count <= 5 && leaks->block_count <= leaks->lost.blocks);
-	hl_leaks_free(leaks);
-}
-
-static const struct hl_leaks_settings look = {.show = 5};
-
-static void damage(struct image *image, const uint8_t *bytes)
-{
-	struct image_part *part = &image->parts[bytes[0] % image->count];
-	uint32_t word = (uint32_t)bytes[1] | (uint32_t)bytes[2] << 8 | (uint32_t)bytes[3] << 16;
-
-	if (bytes[0] & 0x80)
-		part->absent[word % (part->length / IMAGE_PAGE)] = true;
-	else
-		memcpy(part->bytes + word % (part->length / 8) * 8, bytes + 4, 8);
-}
-
 static void fuzz_image(const uint8_t *bytes, size_t size)
 {
 	static struct builder builder;
 
 	builder_make(&builder, &versions[bytes[0] % VERSION_COUNT]);
-	for (bytes++, size--; size >= DAMAGE_BYTES; bytes += DAMAGE_BYTES, size -= DAMAGE_BYTES)
-		damage(&builder.image, bytes);
+	damage_all(&builder.image, bytes + 1, size - 1);
 	read_image(&builder);
-	struct hl_leaks *leaks;
-	if (hl_leaks_read_memory(&builder.image.base, &look, &leaks, NULL) == 0)
-		check_leaks(leaks);
+	look_for_leaks(&builder.image);
 	image_release(&builder.image);
 }
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Heaps of musl, laid out and then damaged as heap_checks.h says. */
+#include "heap/musl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "heap_checks.h"
+#include "musl_image.h"
+#include "scratch.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* Blocks lie one after the other. */
+static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+{
+	uint64_t *end = context;
+
+	(void)last_word;
+	require(address >= *end && address + usable_bytes >= address);
+	*end = address + usable_bytes;
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	struct musl_builder builder;
+	struct hl_musl musl;
+	uint64_t end = 0;
+	const struct hl_heap_settings settings = {.block = take_block, .context = &end};
+
+	musl_make(&builder);
+	damage_all(&builder.image, bytes, size);
+	struct hl_heap *heap = hl_heap_new();
+	require(heap);
+	if (hl_musl_find(&builder.image.base, &musl) == 0 &&
+	    hl_musl_heap_read(&builder.image.base, &musl, &settings, heap, NULL) == 0)
+		check(heap);
+	hl_heap_free(heap);
+	look_for_leaks(&builder.image);
+	image_release(&builder.image);
+	return 0;
+}

@@ -56,10 +56,11 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 
 	if (!elf)
 		return found;
-	struct hl_elf_symbols any = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
-	found.is_stripped = !hl_elf_symbols_next(&any);
+	/* First: what libelf has of sections before it reads the whole file, elf_end() does not free. */
 	size_t length;
 	const char *file = elf_rawfile(elf, &length);
+	struct hl_elf_symbols any = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
+	found.is_stripped = !hl_elf_symbols_next(&any);
 	for (size_t i = 0; i < HL_COUNT_OF(allocators) && !found.allocator; i++) {
 		const char *text = allocators[i].inside;
 		if (file && text && memmem(file, length, text, strlen(text)))

@@ -2,6 +2,7 @@
 /* musl's heap, whole and damaged, walked in images that are made up here. */
 #include "heap/heap.h"
 #include "heap/musl.h"
+#include "heap/other_allocators.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,6 +107,28 @@ static void a_group_that_begins_and_ends_in_different_mappings_is_none(void **st
 	image_release(&builder.image);
 }
 
+/* Under the address sanitizer it is an error to keep any of the file. */
+static void the_file_of_a_program_is_searched_and_given_back(void **state)
+{
+	struct musl_builder builder;
+	size_t capacity = 64u << 20;
+	char *file = malloc(capacity);
+	FILE *self = fopen("/proc/self/exe", "re");
+
+	(void)state;
+	assert_non_null(file);
+	assert_non_null(self);
+	musl_make(&builder);
+	builder.image.file = file;
+	builder.image.file_length = fread(file, 1, capacity, self);
+	fclose(self);
+	assert_in_range(builder.image.file_length, 1, capacity - 1);
+	struct hl_other_found found = hl_other_allocator_built_in(&builder.image.base);
+	assert_false(found.is_stripped);
+	image_release(&builder.image);
+	free(file);
+}
+
 static void want_of_memory_is_an_error(void **state)
 {
 	struct musl_builder builder;
@@ -129,6 +152,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_each_kind_of_group_are_found_to_the_byte),
 		cmocka_unit_test(areas_in_a_ring_are_read_once),
 		cmocka_unit_test(a_group_that_begins_and_ends_in_different_mappings_is_none),
+		cmocka_unit_test(the_file_of_a_program_is_searched_and_given_back),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

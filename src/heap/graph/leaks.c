@@ -572,9 +572,10 @@ static int look_exactly(struct finder *finder)
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
 	finder->is_exact = true;
-	if (!finder->has_table)
+	if (!finder->has_table && finder->glibc.layout)
 		return look_while_still(finder);
-	/* Free memory of other allocators cannot be told from blocks without the table. */
+	/* Free memory of other allocators cannot be told from blocks without the table; nor that of glibc, where
+	 * its arenas were found by the walk, and not before it. */
 	r = look_for_words(finder);
 	if (r != -E2BIG)
 		return r;

@@ -43,6 +43,11 @@ static int fail(const struct hl_log_source *source, int r, const struct hl_error
 				    "the log in '%s' holds no interval yet: the first is written "
 				    "after 100 ms; try again in a moment",
 				    path);
+	if (recording->running && r == -ENOENT && recording->process_count)
+		return hl_error_set(err, r,
+				    "'%s' holds no log so far: 'heapline ctl -p %u mode log-fast' "
+				    "begins one, whose first interval is written after 100 ms",
+				    path, recording->processes[0].pid);
 	if (r == -ENOENT && keeps_log(recording) && source->log.place.is_directory)
 		return hl_error_set(err, r,
 				    "'%s' was recorded in mode %s, but the files of this log, "

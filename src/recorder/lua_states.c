@@ -89,12 +89,12 @@ static struct hl_lua_state_slot *add_locked(struct hl_recorder *recorder,
 	struct hl_lua_state_slot *slot = find(states, global);
 	uint32_t count = atomic_load_explicit(&states->count, memory_order_relaxed);
 	uint32_t number = find_collector(states, collector), at = place_of(global);
+	bool is_new = !slot;
 
-	if (slot)
-		return slot;
-	if (count == HL_LUA_STATES_MAX || number == HL_LUA_COLLECTORS_MAX)
+	if (number == HL_LUA_COLLECTORS_MAX || (is_new && count == HL_LUA_STATES_MAX))
 		return NULL;
-	slot = &states->slots[count];
+	if (is_new)
+		slot = &states->slots[count];
 	slot->collector = (uint8_t)number;
 	slot->is_recorded = hl_block_node(&recorder->blocks,
 					  (const void *)(global + (uint64_t)collector->block_at));
@@ -102,6 +102,8 @@ static struct hl_lua_state_slot *add_locked(struct hl_recorder *recorder,
 		slot->name[i] = place->source[i];
 	slot->last = moment_of(collector, global);
 	atomic_store_explicit(&slot->white, slot->last.white, memory_order_relaxed);
+	if (!is_new)
+		return slot;
 	atomic_store_explicit(&slot->global, global, memory_order_relaxed);
 	while (atomic_load_explicit(&states->index[at], memory_order_relaxed))
 		at = (at + 1) % HL_LUA_STATES_INDEX;
@@ -149,15 +151,20 @@ uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *l
 			    const struct hl_script_frame *outermost, struct hl_lua_stamp *stamp)
 {
 	const struct hl_lua_collector *collector = &lua->collector;
-	struct hl_lua_states *states = collector->white_at ? states_of(recorder) : NULL;
+	struct hl_lua_states *states =
+		HL_LIKELY(collector->white_at)
+			? states_of(recorder)
+			: atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
 
 	if (HL_UNLIKELY(!states))
 		return 0;
-	if (HL_UNLIKELY(!state))
-		return HL_LUA_STAMP_NONE;
+	if (HL_UNLIKELY(!state || !collector->white_at))
+		return HL_LUA_STAMP_NONE; /* a block of another state may have lain there */
 	uint64_t global = hl_lua_word(state, lua->layout.state_global);
 	struct hl_lua_state_slot *slot = find(states, global);
-	if (HL_UNLIKELY(!slot))
+	/* An interpreter of another version may have had a state there. */
+	if (HL_UNLIKELY(!slot || memcmp(&states->collectors[slot->collector], collector,
+					sizeof(*collector)) != 0))
 		slot = add(recorder, states, lua, global, outermost);
 	if (HL_UNLIKELY(!slot))
 		return HL_LUA_STAMP_NONE;

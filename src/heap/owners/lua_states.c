@@ -8,6 +8,7 @@
 #include "recording/script_stack.h"
 #include "region/lua_states.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ struct hl_lua_states_now {
 	struct hl_lua_state_slot *slots;
 	struct hl_lua_state *states;
 	size_t count;
+	uint32_t refused;
 	uint8_t *kinds; /* by stack, enum hl_lua_owner + 1; 0: not looked at yet */
 	/* Where the last stamp was. */
 	uint64_t leaf_number, leaf, page; /* UINT64_MAX: none yet */
@@ -101,17 +103,22 @@ static void read_state(struct hl_lua_states_now *now, const struct hl_lua_collec
 static int read_states(struct hl_lua_states_now *now)
 {
 	struct hl_lua_collector collectors[HL_LUA_COLLECTORS_MAX];
-	uint32_t count;
+	uint32_t counts[2], count;
 
+	static_assert(offsetof(struct hl_lua_states, refused) ==
+			      offsetof(struct hl_lua_states, count) + sizeof(count),
+		      "both are read");
 	int r = hl_owners_read_memory(now->region->pid,
-				      now->address + offsetof(struct hl_lua_states, count), &count,
-				      sizeof(count));
+				      now->address + offsetof(struct hl_lua_states, count), counts,
+				      sizeof(counts));
 	if (r == 0)
 		r = hl_owners_read_memory(now->region->pid,
 					  now->address + offsetof(struct hl_lua_states, collectors),
 					  collectors, sizeof(collectors));
 	if (r < 0)
 		return r;
+	count = counts[0];
+	now->refused = counts[1];
 	now->count = count < HL_LUA_STATES_MAX ? count : HL_LUA_STATES_MAX;
 	now->slots = calloc(now->count + 1, sizeof(*now->slots));
 	now->states = calloc(now->count + 1, sizeof(*now->states));
@@ -151,6 +158,11 @@ int hl_lua_states_new(struct hl_block_owners *owners, struct hl_lua_states_now *
 size_t hl_lua_states_count(const struct hl_lua_states_now *states)
 {
 	return states->count;
+}
+
+bool hl_lua_states_are_full(const struct hl_lua_states_now *states)
+{
+	return states->refused;
 }
 
 const struct hl_lua_state *hl_lua_states_get(const struct hl_lua_states_now *states, size_t index)

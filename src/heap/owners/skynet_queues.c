@@ -53,18 +53,26 @@ struct reading {
 	size_t strange; /* slots with something else */
 };
 
+/* The messages that wait, piece by piece: the ring itself may be large. */
 static int read_ring(const struct reading *reading, uint64_t ring, const struct queue *queue,
 		     struct hl_skynet_queue *ret_queue)
 {
-	uint32_t messages =
-		queue->tail - queue->head + (queue->tail < queue->head ? queue->cap : 0);
-	HL_FREED struct message *all = calloc(queue->cap, sizeof(*all));
-	int r = all ? hl_owners_read_memory(reading->pid, ring, all, queue->cap * sizeof(*all))
-		    : -ENOMEM;
+	struct message piece[256];
+	uint32_t left = queue->tail - queue->head + (queue->tail < queue->head ? queue->cap : 0);
+	int r = 0;
 
-	*ret_queue = (struct hl_skynet_queue){.handle = queue->handle, .messages = messages};
-	for (uint32_t i = 0; i < messages && r == 0; i++)
-		ret_queue->bytes += all[(queue->head + i) % queue->cap].size & BYTES_OF_SIZE;
+	*ret_queue = (struct hl_skynet_queue){.handle = queue->handle, .messages = left};
+	for (uint32_t at = queue->head; left && r == 0; at %= queue->cap) {
+		uint32_t count = queue->cap - at < left ? queue->cap - at : left;
+		if (count > HL_COUNT_OF(piece))
+			count = HL_COUNT_OF(piece);
+		r = hl_owners_read_memory(reading->pid, ring + at * sizeof(*piece), piece,
+					  count * sizeof(*piece));
+		for (uint32_t i = 0; i < count && r == 0; i++)
+			ret_queue->bytes += piece[i].size & BYTES_OF_SIZE;
+		at += count;
+		left -= count;
+	}
 	return r;
 }
 

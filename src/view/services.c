@@ -3,7 +3,6 @@
 #include "view/heap.h"
 
 #include "heap/owners/services.h"
-#include "region/lua_states.h"
 
 #define ROWS_DEFAULT 30 /* for people */
 
@@ -179,11 +178,11 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 		hl_format_count(total->lua_blocks + total->c_blocks, (char[HL_FORMAT_MAX]){""}));
 	if (services->by == HL_BY_SERVICE && !services->has_queues)
 		hl_emit_line(emit, "messages that wait are not shown: %s", services->no_queues);
-	if (services->is_full)
+	if (services->state_max)
 		hl_emit_warning(emit,
 				"the recorder keeps the first %s states: blocks of those that came "
 				"later have none here",
-				HL_HEAP_COUNT(HL_LUA_STATES_MAX));
+				HL_HEAP_COUNT(services->state_max));
 	if (services->lost_events)
 		hl_emit_warning(emit, "%s allocations could not be counted",
 				HL_HEAP_COUNT(services->lost_events));

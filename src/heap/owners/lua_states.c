@@ -160,9 +160,9 @@ size_t hl_lua_states_count(const struct hl_lua_states_now *states)
 	return states->count;
 }
 
-bool hl_lua_states_are_full(const struct hl_lua_states_now *states)
+uint32_t hl_lua_states_max(const struct hl_lua_states_now *states)
 {
-	return states->refused;
+	return states->refused ? HL_LUA_STATES_MAX : 0;
 }
 
 const struct hl_lua_state *hl_lua_states_get(const struct hl_lua_states_now *states, size_t index)

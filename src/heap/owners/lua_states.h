@@ -30,8 +30,8 @@ struct hl_lua_states_now;
 int hl_lua_states_new(struct hl_block_owners *owners, struct hl_lua_states_now **ret_states);
 
 size_t hl_lua_states_count(const struct hl_lua_states_now *states);
-/* Whether there were more than the recorder keeps: blocks of the others are nobody's. */
-bool hl_lua_states_are_full(const struct hl_lua_states_now *states);
+/* How many the recorder keeps, where it has seen more: blocks of the others are nobody's. Else 0. */
+uint32_t hl_lua_states_max(const struct hl_lua_states_now *states);
 const struct hl_lua_state *hl_lua_states_get(const struct hl_lua_states_now *states, size_t index);
 
 /* Whose a block is. */

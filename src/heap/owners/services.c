@@ -413,7 +413,7 @@ static int sum_states(const struct hl_resident *resident, const struct hl_block_
 		      struct by_state *by)
 {
 	by->services->by = HL_BY_STATE;
-	by->services->is_full = hl_lua_states_are_full(by->states);
+	by->services->state_max = hl_lua_states_max(by->states);
 	int r = add_states(resident, sums, by);
 	hl_owner_counts_release(&by->shares);
 	hl_lua_states_free(by->states);

@@ -53,8 +53,8 @@ struct hl_services {
 	enum hl_services_by by;
 	bool has_queues;       /* messages that wait are known */
 	const char *no_queues; /* why not, where there are services; a constant */
-	uint32_t state_max; /* the recorder has seen more states, and keeps only so many; 0: all */
-	bool is_walked;	    /* most blocks are in glibc's heap, so that older ones are known */
+	uint32_t state_max;    /* that the recorder keeps, where it has seen more states; else 0 */
+	bool is_walked;	       /* most blocks are in glibc's heap, so that older ones are known */
 	struct hl_service *services; /* the heaviest first */
 	size_t count, capacity;
 	struct hl_service total;

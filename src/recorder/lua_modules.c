@@ -493,6 +493,8 @@ static bool is_allocator(const struct interpreter *it, uint64_t pc)
 
 const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third)
 {
+	if (hl_recorder->has_type_rules)
+		return NULL; /* of a host that tells what is Lua's from what is C's */
 	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
 		struct interpreter *it = &interpreters[i];
 		if (atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED ||

@@ -98,6 +98,7 @@ struct hl_recorder {
 	bool inherits;		/* a forked child: its parent's blocks are not in the table */
 	bool has_rules;		/* blocks have keys of two kinds, see event.h; in the image alone */
 	bool counts_layers;	/* and what they call counts, too */
+	bool has_type_rules;	/* one names where an interpreter tells types */
 	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

@@ -103,8 +103,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 		return -ENOMEM;
 	if (!start->usable_size)
 		recorder->objects_only = true; /* the array keeps a block's slack, not its size */
-	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
-		recorder->has_rules |= hl_image_rule_has_keys(&hl_image_rules[i]);
+	hl_image_note_rules(recorder);
 	recorder->counts_layers = start->counts_layers;
 	hl_python_objects_use(&hl_hooks_python, NULL);
 	recorder->region.collector_pid = start->collector_pid;

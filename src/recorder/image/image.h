@@ -128,11 +128,10 @@ HL_IMAGE_OBJECT_STUBS(STUB)
 
 HL_HIDDEN void hl_image_stub_libraries(void);
 
-/* Whether free() may be called for blocks of the rule's functions, whose keys are their own. */
-static inline bool hl_image_rule_has_keys(const struct hl_attached_rule *rule)
-{
-	return rule->real && !rule->is_of_malloc && rule->does <= HL_RULE_FREES;
-}
+struct hl_recorder;
+
+/* Tells ${recorder} what the rules that there are mean for it. */
+HL_HIDDEN void hl_image_note_rules(struct hl_recorder *recorder);
 
 /* Called by the stubs of rules; see rules.c. */
 bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result);

@@ -100,14 +100,6 @@ static void wait_for_answer(_Atomic uint32_t *libraries, uint32_t asked)
 	}
 }
 
-/* Rules of libraries that came later make keys of blocks ambiguous, too. */
-static void note_rules(void)
-{
-	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++)
-		if (hl_image_rule_has_keys(&hl_image_rules[i]))
-			hl_recorder->has_rules = true;
-}
-
 /* Where nobody else says that libraries have gone: a program that is entered as it begins has no
  * dlclose() yet. */
 static void retire_unloaded(void)
@@ -133,7 +125,7 @@ static void note_change(void)
 	    atomic_compare_exchange_strong(libraries, &word, asked)) {
 		HL_SYS(SYS_futex, libraries, FUTEX_WAKE, INT_MAX);
 		wait_for_answer(libraries, asked);
-		note_rules();
+		hl_image_note_rules(hl_recorder); /* libraries that came later have some */
 	}
 	retire_unloaded();
 }

@@ -344,6 +344,20 @@ static void leave_for_it(const struct call *call)
 	}
 }
 
+/* ---- what rules mean ---- */
+
+void hl_image_note_rules(struct hl_recorder *recorder)
+{
+	for (size_t i = 0; i < HL_ATTACHED_RULES_MAX; i++) {
+		const struct hl_attached_rule *rule = &hl_image_rules[i];
+		if (!rule->real)
+			continue;
+		/* Others' free() may be called for blocks whose keys are their own. */
+		recorder->has_rules |= !rule->is_of_malloc && rule->does <= HL_RULE_FREES;
+		recorder->has_type_rules |= rule->type_at != 0;
+	}
+}
+
 /* ---- what the program tells by heapline.h ---- */
 
 static int64_t change_mode(struct hl_region_header *header, uint64_t mode)

@@ -242,11 +242,11 @@ static int check_recording(const struct hl_check_limits *limits, const char *pat
 	if (r < 0)
 		return r;
 	*ret_crossed = check->crossed > 0;
-	return check->damaged && !check->crossed
+	return check->flawed && !check->crossed
 		       ? hl_error_set(err, -EBADMSG,
-				      "cannot tell whether limits were kept: '%s' is damaged, so "
-				      "figures may be too small; record it again",
-				      check->damaged)
+				      "cannot tell whether limits were kept: '%s' %s, so figures "
+				      "may be too small; record it again",
+				      check->flawed, check->flaw)
 		       : 0;
 }
 

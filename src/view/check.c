@@ -175,6 +175,18 @@ static int judge_rss(struct hl_check_verdict *verdict, const struct hl_history *
 
 /* ---- what limits are judged by ---- */
 
+/* ${path} is that of ${profile}. Figures of one that goes on, or of a moment of it, are what was asked for. */
+static void note_flaw(struct hl_check *check, const char *path, const struct hl_profile *profile)
+{
+	bool is_whole =
+		profile->complete || profile->running || profile->snapshot || profile->imported;
+
+	if (check->flawed || (is_whole && !profile->lost.damaged))
+		return;
+	check->flawed = path;
+	check->flaw = profile->lost.damaged ? HL_CHECK_DAMAGED : "was interrupted";
+}
+
 static struct opened *find_opened(struct checking *checking, const char *focus)
 {
 	struct opened *opened = checking->opened;
@@ -205,7 +217,7 @@ static int open_history(struct checking *checking, struct opened *opened, enum h
 				    "log-fast'",
 				    hl_check_names[kind], path);
 	if (r == 0 && opened->history->log->damaged)
-		checking->check->damaged = path;
+		checking->check->flawed = path, checking->check->flaw = HL_CHECK_DAMAGED;
 	return r;
 }
 
@@ -222,8 +234,8 @@ static int open_figures(struct checking *checking, struct opened *opened, bool w
 	r = open_profile(settings->baseline, opened->focus, &before, checking->err);
 	if (r == 0)
 		r = hl_profile_join(before, opened->profile, false, &opened->joined, checking->err);
-	if (r == 0 && before->lost.damaged && !checking->check->damaged)
-		checking->check->damaged = settings->baseline;
+	if (r == 0)
+		note_flaw(checking->check, settings->baseline, before);
 	return r;
 }
 
@@ -244,7 +256,7 @@ static int add_lost(struct checking *checking, struct hl_check_verdict *verdict,
 	if (r == -ENOENT || (r == 0 && profile->processes[0].pid != process->pid))
 		return hl_error_set(
 			checking->err, -ENODATA,
-			"cannot check 'lost' of process %u, which %s: nobody has looked for its "
+			"cannot check 'lost' of process %u (%s): nobody has looked for its "
 			"lost blocks; 'heapline record --leaks' looks when a process exits, "
 			"'heapline leaks -p PID -o NAME.hl' in a running one",
 			process->pid, hl_profile_text(checking->check->profile, process->end));
@@ -315,8 +327,7 @@ static int judge_all(struct checking *checking)
 	if (r < 0)
 		return r;
 	check->profile = whole->profile;
-	if (check->profile->lost.damaged)
-		check->damaged = settings->path;
+	note_flaw(check, settings->path, check->profile);
 	for (size_t i = 0; i < settings->limit_count && r == 0; i++) {
 		struct hl_check_verdict *verdict = &check->verdicts[check->count++];
 		verdict->limit = settings->limits[i];

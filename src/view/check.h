@@ -52,14 +52,17 @@ struct hl_check_verdict {
 	int64_t blame_figure;
 };
 
+#define HL_CHECK_DAMAGED "is damaged"
+
 struct hl_check {
 	struct hl_check_verdict *verdicts;
 	size_t count, crossed;
 	struct hl_profile *profile; /* the recording, all of it */
 	bool is_kept;		    /* it can be looked at afterwards */
-	/* Which is damaged, it (or its log) or the baseline, so that figures may be too small: the
-	 * path, as long as hl_check_settings and the profile live; NULL: none is. */
-	const char *damaged;
+	/* Which has a flaw, it (or its log) or the baseline, so that figures may be too small: the
+	 * path, as long as hl_check_settings and the profile live; NULL: none has. */
+	const char *flawed;
+	const char *flaw; /* HL_CHECK_DAMAGED or "was interrupted" */
 };
 
 struct hl_check_settings {
@@ -80,6 +83,10 @@ void hl_check_free(struct hl_check *check);
 #define HL_CHECK_FORMAT_MAX (HL_FORMAT_MAX + 8)
 const char *hl_check_format(enum hl_check_kind kind, uint64_t number,
 			    char buffer[HL_CHECK_FORMAT_MAX]);
+
+/* The figure and what it may be at most: exactly, where they differ by less than the rounding. */
+void hl_check_format_both(const struct hl_check_verdict *verdict, char figure[HL_CHECK_FORMAT_MAX],
+			  char most[HL_CHECK_FORMAT_MAX]);
 
 /* "peak", "allocs of the baseline (parser)". */
 void hl_check_put_name(FILE *out, const struct hl_check_limit *limit);

@@ -2,6 +2,7 @@
 /* What became of limits, as a table or JSON; see check.h. */
 #include "view/check.h"
 
+#include "base/encode.h"
 #include "view/format.h"
 #include "view/notices.h"
 #include "view/summary.h"
@@ -27,6 +28,21 @@ const char *hl_check_format(enum hl_check_kind kind, uint64_t number,
 
 	hl_format_figure(shown, kind != HL_CHECK_ALLOCS, buffer);
 	return kind == HL_CHECK_GROWTH ? strcat(buffer, "/min") : buffer;
+}
+
+void hl_check_format_both(const struct hl_check_verdict *verdict, char figure[HL_CHECK_FORMAT_MAX],
+			  char most[HL_CHECK_FORMAT_MAX])
+{
+	const struct hl_check_limit *limit = &verdict->limit;
+	char number[HL_GROUPED_MAX];
+	const char *unit = limit->kind == HL_CHECK_GROWTH ? "B/min" : "B";
+
+	hl_check_format(limit->kind, verdict->figure, figure);
+	hl_check_format(limit->kind, limit->most, most);
+	if (verdict->figure == limit->most || strcmp(figure, most) != 0)
+		return;
+	snprintf(figure, HL_CHECK_FORMAT_MAX, "%s %s", hl_grouped(number, verdict->figure), unit);
+	snprintf(most, HL_CHECK_FORMAT_MAX, "%s %s", hl_grouped(number, limit->most), unit);
 }
 
 void hl_check_put_name(FILE *out, const struct hl_check_limit *limit)
@@ -61,20 +77,20 @@ static void limit_name(struct hl_emit *emit, const void *row, const void *contex
 
 static void figure(struct hl_emit *emit, const void *row, const void *context)
 {
-	const struct hl_check_verdict *verdict = row;
-	char text[HL_CHECK_FORMAT_MAX];
+	char text[HL_CHECK_FORMAT_MAX], other[HL_CHECK_FORMAT_MAX];
 
 	(void)context;
-	hl_cell_text(emit, hl_check_format(verdict->limit.kind, verdict->figure, text));
+	hl_check_format_both(row, text, other);
+	hl_cell_text(emit, text);
 }
 
 static void most(struct hl_emit *emit, const void *row, const void *context)
 {
-	const struct hl_check_verdict *verdict = row;
-	char text[HL_CHECK_FORMAT_MAX];
+	char text[HL_CHECK_FORMAT_MAX], other[HL_CHECK_FORMAT_MAX];
 
 	(void)context;
-	hl_cell_text(emit, hl_check_format(verdict->limit.kind, verdict->limit.most, text));
+	hl_check_format_both(row, other, text);
+	hl_cell_text(emit, text);
 }
 
 static void outcome(struct hl_emit *emit, const void *row, const void *context)
@@ -133,7 +149,9 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 		return r;
 	hl_summary_members(emit, check->profile, NULL);
 	hl_emit_unsigned(emit, "crossed", check->crossed);
-	hl_emit_boolean(emit, "damaged", check->damaged != NULL);
+	hl_emit_boolean(emit, "damaged", check->flawed && !strcmp(check->flaw, HL_CHECK_DAMAGED));
+	hl_emit_boolean(emit, "interrupted",
+			check->flawed && strcmp(check->flaw, HL_CHECK_DAMAGED));
 	hl_summary_facts(emit, check->profile);
 	hl_notices_of_profile(&notices, check->profile);
 	hl_notices_emit(&notices, emit);
@@ -145,7 +163,8 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 	hl_table_end(emit);
 	hl_emit_blank(emit);
 	if (!check->crossed)
-		hl_emit_line(emit, "no limit of %zu was crossed", check->count);
+		hl_emit_line(emit, "no limit of %zu was crossed%s", check->count,
+			     check->flawed ? ", but figures may be too small" : "");
 	else if (check->is_kept)
 		hl_emit_line(emit, "%zu of %zu limits crossed; see 'heapline top %s'",
 			     check->crossed, check->count,

@@ -224,6 +224,33 @@ class Check(harness.TestCase):
         self.assertEqual((suite.get("tests"), suite.get("errors")), ("2", "1"))
         self.assertEqual(self.check("--allocs", "0", damaged).status, 3)
 
+    def test_an_interrupted_recording_is_no_success(self):
+        recording, sleep = self.path("killed.hl"), "import time; time.sleep(60)"
+        recorder = subprocess.Popen(harness.record_command(recording, [sys.executable, "-c", sleep]))
+        try:
+            harness.wait_until(lambda: os.path.exists(recording) and harness.info(recording)["total"]["alloc_objects"],
+                               "a save")
+        finally:
+            sleeper, = harness.children_of(recorder.pid)
+            recorder.kill()
+            recorder.wait()
+            os.kill(sleeper, signal.SIGKILL)
+        result = self.check("--peak", "1G", "--json", "--junit", self.path("k.xml"), recording)
+        self.assertEqual(result.status, 1)
+        self.assertEqual([json.loads(result.stdout)[name] for name in ("interrupted", "damaged")], [True, False])
+        self.assertIn(f"'{recording}' was interrupted", result.stderr)
+        suite = xml.etree.ElementTree.parse(self.path("k.xml")).getroot()[0]
+        self.assertEqual((suite.get("tests"), suite.get("errors")), ("2", "1"))
+        self.assertEqual(self.check("--allocs", "0", recording).status, 3)
+
+    def test_a_figure_that_rounds_to_its_limit_is_exact(self):
+        recording = self.record_run(1)
+        peak = harness.info(recording)["total"]["peak_bytes"]
+        result = self.check("--peak", str(peak - 1), "--markdown", self.path("exact.md"), recording)
+        self.assertIn(f"{peak:,} B  {peak - 1:,} B", result.stdout)
+        with open(self.path("exact.md"), encoding="utf-8") as file:
+            self.assertIn(f"| {peak:,} B | {peak - 1:,} B |", file.read())
+
     def test_a_damaged_baseline_is_no_success(self):
         recording, damaged = self.record_run(1), self.path("damaged.hl")
         words = "--focus", "^overwritten_site", recording

@@ -11,8 +11,8 @@ static void put_verdict(FILE *out, const struct hl_check_verdict *verdict)
 	enum hl_check_kind kind = verdict->limit.kind;
 	char number[HL_CHECK_FORMAT_MAX], most[HL_CHECK_FORMAT_MAX];
 
-	fprintf(out, "%s, at most %s", hl_check_format(kind, verdict->figure, number),
-		hl_check_format(kind, verdict->limit.most, most));
+	hl_check_format_both(verdict, number, most);
+	fprintf(out, "%s, at most %s", number, most);
 	if (verdict->is_crossed && verdict->blame)
 		fprintf(out, "; %s%s by %s",
 			hl_check_format(kind, (uint64_t)verdict->blame_figure, number),
@@ -43,19 +43,20 @@ static void put_xml(FILE *out, const char *text)
 void hl_check_write_junit(const struct hl_check *check, FILE *out)
 {
 	const struct hl_profile *profile = check->profile;
-	bool is_damaged = check->damaged != NULL;
+	bool is_flawed = check->flawed != NULL;
 
 	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
 		     "  <testsuite name=\"");
 	put_xml(out, hl_profile_text(profile, profile->command));
 	fprintf(out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%d\" time=\"%.3f\">\n",
-		check->count + is_damaged, check->crossed, is_damaged,
+		check->count + is_flawed, check->crossed, is_flawed,
 		(double)profile->duration_ns / 1e9);
-	if (is_damaged)
-		fputs("    <testcase classname=\"heapline.check\" name=\"recording\">\n"
-		      "      <error message=\"the recording is damaged: figures may be too "
-		      "small\"/>\n    </testcase>\n",
-		      out);
+	if (is_flawed)
+		fprintf(out,
+			"    <testcase classname=\"heapline.check\" name=\"recording\">\n"
+			"      <error message=\"the recording %s: figures may be too small\"/>\n"
+			"    </testcase>\n",
+			check->flaw);
 	for (size_t i = 0; i < check->count; i++) {
 		const struct hl_check_verdict *verdict = &check->verdicts[i];
 		fputs("    <testcase classname=\"heapline.check\" name=\"", out);
@@ -85,21 +86,20 @@ static void put_code(FILE *out, const char *text)
 void hl_check_write_markdown(const struct hl_check *check, FILE *out)
 {
 	const struct hl_profile *profile = check->profile;
-	char number[HL_CHECK_FORMAT_MAX];
+	char number[HL_CHECK_FORMAT_MAX], most[HL_CHECK_FORMAT_MAX];
 
 	fputs("### Memory of ", out);
 	put_code(out, hl_profile_text(profile, profile->command));
 	fprintf(out, ": %zu of %zu limits crossed\n\n", check->crossed, check->count);
-	if (check->damaged)
-		fputs("**The recording is damaged: figures may be too small.**\n\n", out);
+	if (check->flawed)
+		fprintf(out, "**The recording %s: figures may be too small.**\n\n", check->flaw);
 	fputs("| | limit | figure | at most | most of it by |\n|---|---|---:|---:|---|\n", out);
 	for (size_t i = 0; i < check->count; i++) {
 		const struct hl_check_verdict *verdict = &check->verdicts[i];
-		enum hl_check_kind kind = verdict->limit.kind;
 		fprintf(out, "| %s | ", verdict->is_crossed ? "**crossed**" : "ok");
 		hl_check_put_name(out, &verdict->limit);
-		fprintf(out, " | %s | ", hl_check_format(kind, verdict->figure, number));
-		fprintf(out, "%s | ", hl_check_format(kind, verdict->limit.most, number));
+		hl_check_format_both(verdict, number, most);
+		fprintf(out, " | %s | %s | ", number, most);
 		if (verdict->is_crossed && verdict->blame)
 			put_code(out, verdict->blame);
 		fputs(" |\n", out);

@@ -91,6 +91,7 @@ static const struct hl_field fields[] = {
 	HL_FIELD(hl_profile, U64, base_duration_ns),
 	HL_FIELD(hl_profile, INTERNED, base_moment),
 	HL_FIELD(hl_profile, U64, base_moment_ms),
+	HL_FIELD(hl_profile, INTERNED, base_source, .optional = true),
 	HL_FIELD(hl_profile, BOOL, snapshot, .optional = true),
 	HL_FIELD(hl_profile, BOOL, attached, .optional = true),
 	HL_FIELD(hl_profile, U64, reset_ns, .optional = true),

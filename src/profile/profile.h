@@ -203,6 +203,8 @@ struct hl_profile {
 	struct hl_profile_counters *base;
 	struct hl_profile_counters base_total;
 	uint32_t base_name; /* the earlier one's name */
+	uint32_t
+		base_source; /* as `source`, where it was imported, which says of a store which part; else 0 */
 	uint64_t base_duration_ns;
 	uint32_t base_moment; /* as `moment` below */
 	uint64_t base_moment_ms;

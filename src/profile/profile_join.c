@@ -271,7 +271,8 @@ static int add_base(struct hl_profile *joined, const struct side *before, struct
 	joined->base_duration_ns = from->duration_ns;
 	joined->base_moment_ms = from->moment_ms;
 	joined->base_snapshot = from->snapshot;
-	if (copy_text(joined, from, from->moment, &joined->base_moment) < 0)
+	if (copy_text(joined, from, from->moment, &joined->base_moment) < 0 ||
+	    copy_text(joined, from, from->imported ? from->source : 0, &joined->base_source) < 0)
 		return -ENOMEM;
 	return copy_text(joined, from, from->name, &joined->base_name);
 }

@@ -142,6 +142,9 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 	if (profile->base) {
 		hl_emit_object(emit, "base");
 		hl_emit_text(emit, "name", hl_profile_text(profile, profile->base_name));
+		if (profile->base_source)
+			hl_emit_text(emit, "source",
+				     hl_profile_text(profile, profile->base_source));
 		if (profile->base_moment)
 			hl_emit_integer(emit, "at_ms", profile->base_moment_ms);
 		hl_emit_integer(emit, "duration_ms",
@@ -495,8 +498,10 @@ void hl_summary_facts(struct hl_emit *emit, const struct hl_profile *profile)
 	if (profile->moment)
 		hl_emit_line(emit, "%s", hl_profile_text(profile, profile->moment));
 	if (profile->base) {
-		hl_emit_line(emit, "compared with %s%s%s",
+		hl_emit_line(emit, "compared with %s%s%s%s%s",
 			     hl_profile_text(profile, profile->base_name),
+			     profile->base_source ? ": " : "",
+			     hl_profile_text(profile, profile->base_source),
 			     profile->base_moment ? " " : "",
 			     hl_profile_text(profile, profile->base_moment));
 		hl_summary_totals_line(emit, profile, "before: ", &profile->base_total);

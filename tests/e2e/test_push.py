@@ -29,7 +29,7 @@ FLEET = os.path.join(harness.SOURCES, "../../docs/fleet.md")
 OFTEN = ("--every", "0.1")
 
 
-# In place of a pause, for busy machines and slow starts of python3.
+# In place of a loop without an end, until all has been pushed.
 UNTIL_PUSHED = """\
 for attempt in $(seq 60); do
 	sleep 1
@@ -485,6 +485,7 @@ class Recordings(PushCase):
         # Of ended processes only those are watched that ended at the moment: ask for it.
         self.ask_nothing("UPDATE sessions SET ended_ms = 0, until_ms = until_ms + 1000000")
         diff = self.fleet("diff", "--version", "2", "--against", "1")
+        self.assertRegex(diff["base"]["source"], r"version 1, at 20\d\d-")
         row, = [row for row in diff["rows"] if row["name"] == "step_site"]
         self.assertEqual((row["before_bytes"], row["after_bytes"]), (2 * STEP_BYTES, 6 * STEP_BYTES))
         growth = self.fleet("growth", "--by", "version", "--focus", "step_site")["rows"]
@@ -849,7 +850,7 @@ class Commands(PushCase):
     def test_the_walk_through_a_fleet_does_what_it_says(self):
         harness.need("python3")
         with open(FLEET, encoding="utf-8") as file:
-            blocks = blocks_of(file.read().replace("sleep 2\n", UNTIL_PUSHED))
+            blocks = blocks_of(re.sub(r"until heapline .*done\n", lambda _: UNTIL_PUSHED, file.read()))
         session = Session(self.directory)
         self.addCleanup(session.end)
         said = [session.run(block) for block in blocks]

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,24 +38,52 @@ static int read_maps(struct hl_attach *attach, struct hl_error *err)
 	return hl_maps_read(attach->pid, &attach->maps, err);
 }
 
-/* Where the main thread's stack begins, which is another place in each program. */
-static uint64_t stack_of(const struct hl_maps *maps)
+/* A process that ends gives its memory up first, and is over a moment later; one that executes a program
+ * has none for a moment. */
+#define ENDING_WAIT_MS 500
+#define ENDING_LOOK_MS 5
+
+static void remember_program(struct hl_attach *attach)
 {
-	for (size_t i = 0; i < maps->count; i++)
-		if (!strcmp(maps->maps[i].path, "[stack]"))
-			return maps->maps[i].end;
-	return 0;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", attach->pid);
+	attach->program = open(path, O_RDONLY | O_CLOEXEC);
+	attach->pidfd = (int)syscall(SYS_pidfd_open, attach->pid, 0);
 }
 
-/* What has failed may have so since the process has executed a program meanwhile: then says that. */
-static int or_changed(const struct hl_attach *attach, int r, struct hl_error *err)
+static void forget_program(struct hl_attach *attach)
 {
-	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	if (attach->program >= 0)
+		close(attach->program);
+	if (attach->pidfd >= 0)
+		close(attach->pidfd);
+	attach->program = attach->pidfd = -1;
+}
 
-	if (r == -ESRCH || !attach->maps.count || hl_maps_read(attach->pid, &maps, NULL) < 0 ||
-	    stack_of(&maps) == stack_of(&attach->maps))
+/* What has failed may have so since the process has ended, or executed another program, meanwhile: then
+ * that is the reason, and not where it was noticed. */
+static int or_gone(const struct hl_attach *attach, int r, struct hl_error *err)
+{
+	struct pollfd end = {.fd = attach->pidfd, .events = POLLIN};
+	char byte;
+
+	if (r >= 0 || r == -ENOMEM || attach->pidfd < 0)
 		return r;
-	return hl_attach_became_another(attach, err);
+	/* Of a program that is there no more nothing is read, without an error. */
+	bool has_left = attach->program >= 0 && pread(attach->program, &byte, 1, 0) == 0;
+	if (!has_left && !hl_process_has_ended(attach->pid))
+		return r;
+	for (int ms = 0; ms < ENDING_WAIT_MS; ms += ENDING_LOOK_MS) {
+		HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+		if (has_left && hl_maps_read(attach->pid, &maps, NULL) == 0)
+			return hl_attach_became_another(attach, err);
+		if (poll(&end, 1, ENDING_LOOK_MS) != 1)
+			continue;
+		*err = (struct hl_error){0};
+		return hl_attach_ended(attach, err);
+	}
+	return r;
 }
 
 static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
@@ -108,13 +137,18 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	if (!attach)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	attach->pid = pid;
-	attach->region_fd = attach->region_copy = -1;
+	attach->region_fd = attach->region_copy = attach->program = attach->pidfd = -1;
 	attach->counts_layers = settings->counts_layers;
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
 	if (r == 0 && settings->no_objects)
 		hl_hook_rules_leave_out(&attach->rules, "luajit");
+	/* A child that is caught has yet to execute the program. */
+	if (open_remote == hl_remote_open)
+		remember_program(attach);
 	if (r == 0)
 		r = open_remote(pid, &attach->remote, err);
+	if (open_remote != hl_remote_open)
+		remember_program(attach);
 	if (r == 0)
 		r = read_maps(attach, err);
 	if (r == 0)
@@ -122,7 +156,7 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	if (r == 0 && !attach->has_record)
 		r = find_entries(attach, err);
 	if (r < 0) {
-		r = or_changed(attach, r, err);
+		r = or_gone(attach, r, err);
 		hl_attach_free(attach);
 		return r;
 	}
@@ -160,6 +194,7 @@ void hl_attach_free(struct hl_attach *attach)
 		close(attach->region_copy);
 	hl_attach_forget_blocks(attach);
 	hl_remote_free(attach->remote);
+	forget_program(attach);
 	hl_maps_release(&attach->maps);
 	hl_hook_rules_release(&attach->rules);
 	free(attach);
@@ -346,16 +381,17 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 	if (r == 0)
 		r = check_sandbox(attach, err);
 	if (r < 0)
-		return (int)r;
+		return or_gone(attach, (int)r, err);
 	hl_attach_find_leftovers(attach);
 	for (int tries = 0; tries < ROOM_TRIES; tries++) {
-		if (tries > 0 && (r = read_maps(attach, err)) < 0)
-			return (int)r;
-		r = hl_attach_prepare(attach, err);
+		if (tries > 0)
+			r = read_maps(attach, err);
+		if (tries == 0 || r == 0)
+			r = hl_attach_prepare(attach, err);
 		if (r == 0)
 			r = hl_remote_stop_one(attach->remote, err);
 		if (r < 0)
-			return or_changed(attach, (int)r, err);
+			return or_gone(attach, (int)r, err);
 		r = hl_attach_place(attach, ret_region_fd);
 		hl_remote_continue(attach->remote);
 		attach->times.bring_us += hl_remote_stopped_us(attach->remote);
@@ -367,7 +403,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 		attach->may_follow = may_follow(attach);
 		attach->region_copy = fcntl(*ret_region_fd, F_DUPFD_CLOEXEC, 0);
 	}
-	return r < 0 ? or_changed(attach, say_refusal(attach, r, err), err) : 0;
+	return r < 0 ? or_gone(attach, say_refusal(attach, r, err), err) : 0;
 }
 
 /* ---- starting and patching ---- */
@@ -437,7 +473,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 
 	int r = hl_remote_stop_one(attach->remote, err);
 	if (r < 0)
-		return r;
+		return or_gone(attach, r, err);
 	hl_attach_own(attach);
 	int result = start_by_thread(attach, region_bytes);
 	hl_remote_continue(attach->remote);
@@ -451,6 +487,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		hl_attach_watch_begin(attach);
 		hl_remote_release(attach->remote);
 	} else {
+		r = or_gone(attach, r, err);
 		hl_attach_give_back(attach, 1000, &ignored);
 	}
 	return r;

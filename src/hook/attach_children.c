@@ -341,7 +341,7 @@ static int leave(const struct hl_attach *attach, pid_t pid, uint32_t wait_ms, st
 	if (!child)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	child->pid = pid;
-	child->region_fd = child->region_copy = -1;
+	child->region_fd = child->region_copy = child->program = child->pidfd = -1;
 	int r = hl_remote_open(pid, &child->remote, err);
 	child->has_record =
 		r == 0 &&

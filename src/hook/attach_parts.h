@@ -67,9 +67,11 @@ struct hl_attach {
 	struct hl_attach_watch *watch;	     /* NULL: libraries that come later are not hooked */
 	struct hl_attach_children *children; /* NULL: they are not recorded */
 	bool may_map_code;		     /* on its own, as far as its seccomp filters say */
-	bool may_follow;   /* forked children may be recorded, as far as these say */
-	int region_copy;   /* a descriptor for that; -1: none */
-	int region_fd;	   /* its number in the target */
+	bool may_follow; /* forked children may be recorded, as far as these say */
+	int program;	 /* /proc/PID/mem of it: see or_gone() in attach.c; -1: cannot be opened */
+	int pidfd;	 /* -1: none */
+	int region_copy; /* a descriptor for that; -1: none */
+	int region_fd;	 /* its number in the target */
 	int leftovers[16]; /* numbers of such, of a heapline that was killed */
 	uint32_t leftover_count;
 	char late_problem[256]; /* what was not patched in libraries that came later; the watch's */
@@ -78,13 +80,14 @@ struct hl_attach {
 
 static inline int hl_attach_ended(const struct hl_attach *attach, struct hl_error *err)
 {
-	return hl_error_set(err, -ESRCH, "process %d has ended", attach->pid);
+	return hl_error_set(err, -ESRCH, "process '%d' has ended", attach->pid);
 }
 
 static inline int hl_attach_became_another(const struct hl_attach *attach, struct hl_error *err)
 {
 	*err = (struct hl_error){0};
-	return hl_error_set(err, -EAGAIN, "process %d has just become another program; try again",
+	return hl_error_set(err, -EAGAIN,
+			    "process '%d' has executed another program meanwhile; try again",
 			    attach->pid);
 }
 

@@ -151,9 +151,9 @@ static int read_function(struct hl_attach *attach, const struct hl_entry *entry,
 		*ret_code = NULL;
 		return hl_error_set(
 			err, -ENOTSUP,
-			"the code of '%s' of process %d cannot be read; the process may have "
-			"ended, or have run another program; try again",
-			entry->name, attach->pid);
+			"the code of '%s' of process %d cannot be read: '%s' may just have been "
+			"unloaded; try again",
+			entry->name, attach->pid, entry->module);
 	}
 	*ret_size = size;
 	return 0;

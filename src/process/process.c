@@ -15,10 +15,15 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Longer command lines are cut; nobody reads megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
+
+/* At a process whose first thread has ended. */
+#define LOOKS_MAX     50
+#define LOOK_AGAIN_NS 2000000
 
 /* The number after "\n${key}:" in a file like /proc/PID/status; 0 when there is none. */
 static uint64_t value_of(const char *text, const char *key)
@@ -33,20 +38,41 @@ static uint64_t value_of(const char *text, const char *key)
 	return 0;
 }
 
+static bool says_ended(const char *status)
+{
+	const char *state = strstr(status, "\nState:\t");
+
+	return state && strchr("ZX", state[strlen("\nState:\t")]);
+}
+
+/*
+ * The first thread of a process that is being killed may end before the others, and that of one whose other
+ * thread executes a program does: a moment later there is no such process, or one like any other.
+ */
+static ssize_t read_settled_status(pid_t pid, char *status, size_t capacity)
+{
+	for (int looks = 1;; looks++) {
+		ssize_t length = hl_proc_read_status(pid, status, capacity);
+		if (length < 0 || looks == LOOKS_MAX || !says_ended(status) ||
+		    value_of(status, "Threads") <= 1)
+			return length;
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
+	}
+}
+
 /* Refuses what is no living process of its own. */
 static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
 	char status[8192];
 
-	ssize_t length = hl_proc_read_status(pid, status, sizeof(status));
+	ssize_t length = read_settled_status(pid, status, sizeof(status));
 	if (length < 0)
 		return hl_proc_error(pid, (int)length, "the status", err);
 	pid_t process = (pid_t)value_of(status, "Tgid");
-	const char *state = strstr(status, "\nState:\t");
 	if (process != pid)
 		return hl_error_set(err, -ESRCH, "'%d' is a thread of process '%d'; name that", pid,
 				    process);
-	if (state && strchr("ZX", state[strlen("\nState:\t")]))
+	if (says_ended(status))
 		return hl_error_set(err, -ESRCH,
 				    value_of(status, "Threads") > 1
 					    ? "the first thread of process '%d' has ended, and "

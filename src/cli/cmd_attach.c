@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static uint64_t pid;
@@ -126,6 +127,17 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 
 /* ---- the whole ---- */
 
+/* While the process is entered and left its threads may be hundreds that want the processor. Without the right to it this changes
+ * nothing. */
+static void hurry(bool hurries)
+{
+	static int niceness;
+
+	if (hurries)
+		niceness = getpriority(PRIO_PROCESS, 0);
+	setpriority(PRIO_PROCESS, 0, hurries ? PRIO_MIN : niceness); /* of this thread alone */
+}
+
 /* ${ret_incomplete}: not all could be written, which has been said. */
 static int record(struct hl_attach *attach, const struct hl_process_facts *facts,
 		  bool *ret_incomplete, struct hl_error *err)
@@ -152,6 +164,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		hl_collector_abandon(collector);
 		return r;
 	}
+	hurry(false);
 	hl_collector_keep(collector);
 	say_beginning(facts, name);
 	say_unseen(attach, collector);
@@ -160,6 +173,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
+	hurry(true);
 	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
 	(void)hl_object_types_read((pid_t)pid, &types, NULL);
 	(void)hl_lua_ages_read((pid_t)pid, &ages, NULL);
@@ -227,6 +241,7 @@ static int run_attach(int argc, char **argv)
 	for (size_t i = 0; i < hooks.count; i++)
 		rules[i] = hooks.texts[i];
 	hl_launch_guard_standard_streams();
+	hurry(true);
 	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
 	if (r == 0)
 		r = hl_attach_open((pid_t)pid, &settings, &attach, &err);

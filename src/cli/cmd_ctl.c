@@ -113,9 +113,9 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 	if (silent[0] && may_be_recorded(&maps))
 		return hl_error_set(err, -ETIMEDOUT,
 				    "cannot %s process %d: it may be recorded by a collector "
-				    "that does not answer "
-				    "(process %s); is that stopped?",
-				    wanted, process, silent);
+				    "that does not answer (process %s); if that is stopped, 'kill "
+				    "-CONT %s' lets it go on",
+				    wanted, process, silent, strchr(silent, ',') ? "PID" : silent);
 	if (hl_maps_have_file(&maps, "libheapline-tags.so"))
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: 'heapline record --tags' tags its "

@@ -114,6 +114,12 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 				    "process %d is attached to from another PID namespace; end "
 				    "the 'heapline attach' there",
 				    attach->pid);
+	if (hl_record_page_is_owned(&attach->record) &&
+	    hl_process_state((pid_t)attach->record.tool_pid) == 'T')
+		return hl_error_set(err, -EBUSY,
+				    "process %d is attached to already, by pid %" PRIu32
+				    ", which is stopped: 'kill -CONT %" PRIu32 "' lets it go on",
+				    attach->pid, attach->record.tool_pid, attach->record.tool_pid);
 	if (hl_record_page_is_owned(&attach->record))
 		return hl_error_set(err, -EBUSY,
 				    "process %d is attached to already, by pid %" PRIu32

@@ -182,6 +182,20 @@ static int refuse_owned(const char *path, struct hl_error *err)
 			    path);
 }
 
+static bool is_directory(const char *path)
+{
+	HL_CLOSED int fd = open_existing(path);
+
+	return fd >= 0 || (errno != ENOTDIR && errno != ELOOP);
+}
+
+static int refuse_other(const char *path, const char *verb, struct hl_error *err)
+{
+	return hl_error_set(err, -EEXIST,
+			    "cannot %s '%s': it is not a recording; choose another name with -o",
+			    verb, path);
+}
+
 static int replace_existing(struct hl_directory *directory, struct hl_error *err)
 {
 	const char *path = directory->path;
@@ -192,10 +206,7 @@ static int replace_existing(struct hl_directory *directory, struct hl_error *err
 	if (directory->fd >= 0 && !own(directory->fd))
 		return refuse_owned(path, err);
 	if (directory->fd < 0 || !may_be_replaced(directory->fd))
-		return hl_error_set(err, -EEXIST,
-				    "cannot replace '%s': it is not a recording; choose another "
-				    "name with -o",
-				    path);
+		return refuse_other(path, "replace", err);
 	int r = recover(directory->fd);
 	if (r == 0) {
 		r = set_aside(directory->fd);
@@ -224,6 +235,8 @@ static int make(struct hl_directory *directory, bool replace, struct hl_error *e
 		return replace_existing(directory, err);
 	if (code == EEXIST && is_owned(path))
 		return refuse_owned(path, err);
+	if (code == EEXIST && !is_directory(path))
+		return refuse_other(path, "create", err);
 	if (code == EEXIST)
 		return hl_error_set(
 			err, -EEXIST,

@@ -527,6 +527,7 @@ class Snapshot(CtlCase):
             pass
         self.assert_refused(self.ctl(recorded.pid, "snapshot", "-f", self.path("other")),
                             "not a recording")
+        self.assert_refused(self.ctl(recorded.pid, "snapshot", self.path("other/file")), "not a recording")
         self.ctl_well(recorded.pid, "snapshot", self.path("snapshot.hl"))
         self.assert_refused(self.ctl(recorded.pid, "snapshot", self.path("snapshot.hl")), "-f")
         recorded.ask("alloc 1009")

@@ -220,6 +220,13 @@ int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *ent
 		*err = (struct hl_error){0};
 		r = prepare_behind(attach, entry, hook, block, code, size, 0, 0, err);
 	}
+	if (r == -ENOTSUP) {
+		const struct hl_error why = *err;
+		*err = (struct hl_error){0};
+		return hl_error_set(
+			err, r, "'%s' of '%s': %s%s", entry->name, entry->module, why.text,
+			entry->is_asked ? "; have --hook name a function that calls it" : "");
+	}
 	if (r < 0)
 		return r;
 	struct hl_attach_patch *patch = &attach->patches[attach->record.patch_count];

@@ -177,6 +177,7 @@ class Rules(attaching.TestCase):
                     ("malloc=my_alloc(size=7)", "arguments have the numbers 1 to 6", 2),
                     ("malloc=my_alloc(size=3", "a ')' is missing", 2),
                     ("free=my_free(size=2)", "no such argument", 2),
+                    ("free=too_short(ptr=2)", "'too_short' of 'pools': the function", 1),
                     ("@nobody", "no preset 'nobody'", 2),
                     ("@nginx", "no function 'ngx_palloc'", 1)):
                 result = self.attach(process.pid, f"--hook={hook}", "-d", "0.1", status=status)

@@ -98,8 +98,8 @@ static struct hl_lua_state_slot *add_locked(struct hl_recorder *recorder,
 	slot->collector = (uint8_t)number;
 	slot->is_recorded = hl_block_node(&recorder->blocks,
 					  (const void *)(global + (uint64_t)collector->block_at));
-	for (uint32_t i = 0; i < place->source_bytes && i < HL_LUA_STATE_NAME_MAX; i++)
-		slot->name[i] = place->source[i];
+	for (uint32_t i = 0; i < HL_LUA_STATE_NAME_MAX; i++)
+		slot->name[i] = (char)(i < place->source_bytes ? place->source[i] : '\0');
 	slot->last = moment_of(collector, global);
 	atomic_store_explicit(&slot->white, slot->last.white, memory_order_relaxed);
 	if (!is_new)

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -434,6 +435,58 @@ static void test_lines_are_right_while_garbage_is_collected(void **context)
 	assert_int_equal(oracle.differences, 0);
 }
 
+#if LUA_VERSION_NUM >= 502 /* calls of 5.1 are not remembered */
+#define PROTO_BYTES 120u   /* and in some versions a word more, for collections */
+
+/* Allocates twice for one call, the first time while what its closure leads to lies in a page that is then gone. */
+static int allocate_twice(lua_State *state)
+{
+	static uint64_t *leads_to, proto;
+	static void *page;
+	lua_Debug caller;
+
+	if (!page) {
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(page, MAP_FAILED);
+		assert_true(lua_getstack(state, 1, &caller) && lua_getinfo(state, "f", &caller));
+		leads_to =
+			(uint64_t *)((uint64_t)lua_topointer(state, -1) + lua.layout.closure_proto);
+		lua_pop(state, 1);
+		proto = *leads_to;
+		*leads_to = (uint64_t)memcpy(page, (const void *)proto, PROTO_BYTES);
+		lua_newuserdata(state, 1);
+		*leads_to = proto;
+		assert_int_equal(munmap(page, 4096), 0);
+	} else {
+		lua_newuserdata(state, 1);
+	}
+	return 0;
+}
+
+static void test_a_function_that_was_remembered_and_is_gone_is_not_read(void **context)
+{
+	static const char script[] = "local allocate = ...\nfor i = 1, 2 do allocate() end";
+	struct hl_lua_api api = api_of_library();
+
+	(void)context;
+	assert_int_equal(open_api(&api), HL_LUA_PROVED);
+	lua_State *state = lua_newstate(allocate, NULL);
+	assert_non_null(state);
+	lua_gc(state, LUA_GCSTOP, 0);
+	assert_int_equal(luaL_loadbuffer(state, script, sizeof(script) - 1, "@twice.lua"), 0);
+	lua_pushcfunction(state, allocate_twice);
+	oracle.state = state;
+	oracle.has_truth = oracle.is_counting = true;
+	oracle.allocations = oracle.compared = oracle.differences = 0;
+	int result = lua_pcall(state, 1, 0, 0);
+	oracle.is_counting = false;
+	assert_int_equal(result, 0);
+	assert_true(oracle.compared >= 2);
+	assert_int_equal(oracle.differences, 0);
+	lua_close(state);
+}
+#endif
+
 /* ---- coroutines that run C functions ---- */
 
 #define MADE 12345u /* instead of a site */
@@ -608,6 +661,9 @@ int main(void)
 		cmocka_unit_test(
 			test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker),
 		cmocka_unit_test(test_the_collector_is_found_where_the_version_has_it),
+#if LUA_VERSION_NUM >= 502
+		cmocka_unit_test(test_a_function_that_was_remembered_and_is_gone_is_not_read),
+#endif
 		cmocka_unit_test(test_another_version_is_refused),
 		cmocka_unit_test(test_lines_are_those_that_lua_says),
 		cmocka_unit_test(test_lines_are_right_while_garbage_is_collected),

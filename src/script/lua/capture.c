@@ -216,8 +216,8 @@ static inline __attribute__((always_inline)) uint32_t shape_of(const struct hl_l
 }
 
 /*
- * Whether ${call}, which is one of the thread's, is that of ${step}, with its pc there. What is compared last says nothing before
- * the rest is equal, but can be read.
+ * Whether ${call}, which is one of the thread's, is that of ${step}, with its pc there. A function that has ended may be
+ * mapped no more, so its shape is read only once the closure, which the call keeps alive, has been seen to lead to it.
  */
 static inline __attribute__((always_inline)) bool is_unchanged(const struct hl_lua_layout *layout,
 							       const struct step *step,
@@ -230,8 +230,9 @@ static inline __attribute__((always_inline)) bool is_unchanged(const struct hl_l
 		return false;
 	if (HL_UNLIKELY(!step->proto))
 		return (hl_lua_byte(function, 8) & 0x7f) == step->tag;
-	return !((hl_lua_word(step->closure, layout->closure_proto) ^ step->proto) |
-		 (with_pc ? hl_lua_word(call, layout->call_pc) ^ step->pc : 0) |
+	if (HL_UNLIKELY(hl_lua_word(step->closure, layout->closure_proto) != step->proto))
+		return false;
+	return !((with_pc ? hl_lua_word(call, layout->call_pc) ^ step->pc : 0) |
 		 (uint64_t)(is_entry(layout, call) ^ step->is_entry) |
 		 (uint64_t)(shape_of(layout, step->proto) ^ step->shape));
 }

@@ -27,7 +27,6 @@
 	FUNCTION(bind_text)    \
 	FUNCTION(step)         \
 	FUNCTION(reset)        \
-	FUNCTION(changes)      \
 	FUNCTION(column_count) \
 	FUNCTION(column_text)  \
 	FUNCTION(errmsg)
@@ -42,7 +41,7 @@ static struct {
 struct sqlite_store {
 	struct hl_fleet_store store;
 	sqlite3 *db;
-	sqlite3_stmt *add_session, *add_stack, *add_delta, *add_total;
+	sqlite3_stmt *add_session, *add_stack, *find_delta, *add_delta, *add_totals;
 	int64_t pruned_ms;
 };
 
@@ -108,7 +107,8 @@ static void sqlite_free(struct hl_fleet_store *store)
 	library.finalize(sqlite->add_session);
 	library.finalize(sqlite->add_stack);
 	library.finalize(sqlite->add_delta);
-	library.finalize(sqlite->add_total);
+	library.finalize(sqlite->find_delta);
+	library.finalize(sqlite->add_totals);
 	library.close(sqlite->db);
 	free(sqlite);
 }
@@ -234,16 +234,22 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 		r = prepare(sqlite, "INSERT OR IGNORE INTO stacks VALUES (?1, ?2)",
 			    &sqlite->add_stack, err);
 	if (r == 0)
+		r = prepare(sqlite, "SELECT 1 FROM deltas WHERE session = ?1 AND ms = ?2 LIMIT 1",
+			    &sqlite->find_delta, err);
+	if (r == 0)
 		r = prepare(sqlite,
 			    "INSERT OR IGNORE INTO deltas VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 			    &sqlite->add_delta, err);
 	if (r == 0)
-		r = prepare(
-			sqlite,
-			"INSERT INTO totals VALUES (?1, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE "
-			"SET inuse_bytes = inuse_bytes + ?4, inuse_objects = inuse_objects + ?5, "
-			"alloc_bytes = alloc_bytes + ?6, alloc_objects = alloc_objects + ?7",
-			&sqlite->add_total, err);
+		r = prepare(sqlite,
+			    "INSERT INTO totals SELECT session, stack, inuse_bytes, inuse_objects, "
+			    "alloc_bytes, alloc_objects FROM deltas WHERE session = ?1 AND ms = ?2 "
+			    "ON CONFLICT DO UPDATE SET "
+			    "inuse_bytes = inuse_bytes + excluded.inuse_bytes, "
+			    "inuse_objects = inuse_objects + excluded.inuse_objects, "
+			    "alloc_bytes = alloc_bytes + excluded.alloc_bytes, "
+			    "alloc_objects = alloc_objects + excluded.alloc_objects",
+			    &sqlite->add_totals, err);
 	return r;
 }
 
@@ -269,20 +275,30 @@ static int add_session(struct sqlite_store *sqlite, const struct hl_fleet_window
 	return run(sqlite, sqlite->add_session, err);
 }
 
-/* Adds to the totals what the table of deltas did not have yet. */
-static int add_row(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
-		   const struct hl_fleet_row *row, struct hl_error *err)
+/* Adds the rows, and then their sums at once. A window is there as a whole or not at all. */
+static int add_rows(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		    struct hl_error *err)
 {
-	const int64_t numbers[] = {window->session,   window->ms,	  row->stack,
-				   row->inuse_bytes,  row->inuse_objects, row->alloc_bytes,
-				   row->alloc_objects};
+	sqlite3_stmt *const keyed[] = {sqlite->find_delta, sqlite->add_delta, sqlite->add_totals};
 
-	for (int i = 0; i < (int)HL_COUNT_OF(numbers); i++) {
-		library.bind_int64(sqlite->add_delta, i + 1, numbers[i]);
-		library.bind_int64(sqlite->add_total, i + 1, numbers[i]);
+	for (size_t i = 0; i < HL_COUNT_OF(keyed); i++) {
+		library.bind_int64(keyed[i], 1, window->session);
+		library.bind_int64(keyed[i], 2, window->ms);
 	}
-	int r = run(sqlite, sqlite->add_delta, err);
-	return r == 0 && library.changes(sqlite->db) ? run(sqlite, sqlite->add_total, err) : r;
+	int code = library.step(sqlite->find_delta);
+	library.reset(sqlite->find_delta);
+	if (code == SQLITE_ROW)
+		return 0;
+	int r = code == SQLITE_DONE ? 0 : fail(sqlite, code, "read", err);
+	for (size_t i = 0; r == 0 && i < window->row_count; i++) {
+		const struct hl_fleet_row *row = &window->rows[i];
+		const int64_t numbers[] = {row->stack, row->inuse_bytes, row->inuse_objects,
+					   row->alloc_bytes, row->alloc_objects};
+		for (size_t k = 0; k < HL_COUNT_OF(numbers); k++)
+			library.bind_int64(sqlite->add_delta, (int)k + 3, numbers[k]);
+		r = run(sqlite, sqlite->add_delta, err);
+	}
+	return r == 0 ? run(sqlite, sqlite->add_totals, err) : r;
 }
 
 /* Deletes what is older than is kept, once an hour. Stacks stay: whoever pushes has sent their frames, and does not again. */
@@ -319,9 +335,7 @@ static int add_window(struct sqlite_store *sqlite, const struct hl_fleet_window 
 				  SQLITE_STATIC);
 		r = run(sqlite, sqlite->add_stack, err);
 	}
-	for (size_t i = 0; r == 0 && i < window->row_count; i++)
-		r = add_row(sqlite, window, &window->rows[i], err);
-	return r;
+	return r == 0 && window->row_count ? add_rows(sqlite, window, err) : r;
 }
 
 static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,

@@ -254,6 +254,13 @@ static int add_row(struct hl_push_look *look, struct hl_push_figures *figures,
 		       : 0;
 }
 
+static int by_stack(const void *left, const void *right)
+{
+	const struct hl_fleet_row *a = left, *b = right;
+
+	return (a->stack > b->stack) - (a->stack < b->stack);
+}
+
 /* Of a hundred processes only one is looked at at a time: what the others keep between looks counts. */
 static void keep_little(struct hl_push_session *session)
 {
@@ -302,6 +309,10 @@ int hl_push_session_look(struct hl_push_session *session, struct hl_profile *pro
 		r = add_stacks(session, known, told, ret_look);
 	for (size_t i = 0; r == 0 && i < session->count; i++)
 		r = add_row(ret_look, &session->figures[i], &session->now[i]);
+	/* As stores have them: rows that follow each other are in the same pages. */
+	if (ret_look->window.row_count)
+		qsort(ret_look->window.rows, ret_look->window.row_count,
+		      sizeof(*ret_look->window.rows), by_stack);
 	keep_little(session);
 	return r;
 }

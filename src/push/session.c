@@ -125,19 +125,29 @@ int hl_push_session_add(struct hl_push_session *session, int64_t stack, const in
 
 /* ---- labels ---- */
 
-/* Sets one; ${text} is as the process has it, any bytes. 0, -EINVAL with a sentence, or -ENOMEM. */
+/* Sets one; ${text} is as the process has it, any bytes, of which some take more than they did. 0, -EINVAL with a sentence, or -ENOMEM. */
 static int set_label(struct hl_push_session *session, enum hl_fleet_label label, const char *text,
 		     struct hl_error *err)
 {
-	if (strlen(text) > HL_FLEET_LABEL_BYTES)
+	HL_FREED char *clean = hl_fleet_label_clean(text);
+
+	if (!clean)
+		return -ENOMEM;
+	size_t bytes = strlen(clean), cut = HL_FLEET_LABEL_BYTES;
+	if (bytes > cut && label != HL_FLEET_COMMAND)
 		return hl_error_set(
 			err, -EINVAL,
 			"cannot push process %d: its label '%s' has %zu bytes, and may have "
 			"%d; name it with --service or --version",
-			session->pid, hl_fleet_label_names[label], strlen(text),
-			HL_FLEET_LABEL_BYTES);
-	session->labels[label] = hl_fleet_label_clean(text);
-	return session->labels[label] ? 0 : -ENOMEM;
+			session->pid, hl_fleet_label_names[label], bytes, HL_FLEET_LABEL_BYTES);
+	if (bytes > cut) {
+		/* Nobody can name it otherwise; its beginning, of whole characters, tells what runs. */
+		while (((unsigned char)clean[cut] & 0xc0) == 0x80)
+			cut--;
+		clean[cut] = '\0';
+	}
+	session->labels[label] = HL_TAKE(clean);
+	return 0;
 }
 
 /* The build id of the executable in hexadecimal digits; "" when it is not known. */
@@ -162,10 +172,8 @@ static int fill_labels(struct hl_push_session *session, const struct hl_push_lab
 	char pid[16], build_id[2 * HL_BUILD_ID_MAX + 1], container[HL_PUSH_CONTAINER_MAX],
 		pod[HL_PUSH_CONTAINER_MAX], cgroups[4096];
 	HL_FREED char *program = strndup(command, strcspn(command, " "));
-	/* Nobody can name it otherwise; its beginning tells what runs. */
-	HL_FREED char *beginning = strndup(command, HL_FLEET_LABEL_BYTES);
 
-	if (!program || !beginning)
+	if (!program)
 		return -ENOMEM;
 	if (hl_proc_read(session->pid, "cgroup", cgroups, sizeof(cgroups)) < 0)
 		cgroups[0] = '\0'; /* it has ended */
@@ -176,7 +184,7 @@ static int fill_labels(struct hl_push_session *session, const struct hl_push_lab
 		[HL_FLEET_SERVICE] = given->service ? given->service : hl_path_basename(program),
 		[HL_FLEET_VERSION] = given->version ? given->version : "",
 		[HL_FLEET_HOST] = hl_profile_text(profile, profile->host),
-		[HL_FLEET_COMMAND] = beginning,
+		[HL_FLEET_COMMAND] = command,
 		[HL_FLEET_PID] = pid,
 		[HL_FLEET_BUILD_ID] = build_id,
 		[HL_FLEET_CONTAINER] = container,

@@ -383,6 +383,8 @@ class Recordings(PushCase):
         result = self.push(self.store, "--service", "x" * 65536, recording)
         self.assertEqual(result.status, 1)
         self.assertIn("'service' has 65536 bytes", result.stderr)
+        result = self.push(self.store, "--service", "\udcff" * 2000, recording)  # each becomes U+FFFD
+        self.assertIn("'service' has 6000 bytes", result.stderr)
         names = ["tab\there", "line\nbreak", "quo'te\"s", "back\\slash", b"not \xff UTF-8".decode(errors="surrogateescape")]
         for name in names:
             self.assertEqual(self.push(self.store, "--service", name, recording).status, 0)
@@ -392,10 +394,12 @@ class Recordings(PushCase):
         self.assertEqual(self.push(self.store, "--service", "", recording).status, 2)
 
     def test_of_a_long_command_line_the_beginning_is_kept(self):
-        _, recording = self.record_well([harness.program("lifecycle"), "leaf", "x" * 65536])
-        self.push_well(self.store, recording)
-        kept, = self.ask("SELECT length(command), service FROM sessions")
-        self.assertEqual(kept, (4096, "lifecycle"))
+        for long in "x" * 65536, "x" + "\udcff" * 4000:
+            _, recording = self.record_well([harness.program("lifecycle"), "leaf", long])
+            self.push_well(self.store, recording)
+            kept, = self.ask("SELECT length(CAST(command AS BLOB)), service FROM sessions")
+            self.assertIn(kept, [(count, "lifecycle") for count in range(4094, 4097)])  # whole characters
+            os.unlink(self.store)
 
     def test_the_processes_of_a_round_are_one_insert_for_each_table(self):
         _, recording = self.record_well([harness.need("sh"), "-c", f"{harness.program('lifecycle')} leaf; "

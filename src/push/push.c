@@ -443,7 +443,8 @@ int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, stru
 		struct hl_push_session *session = push->sessions[i];
 		if (r == 0)
 			r = look_at(push, session, &session->is_done);
-		if (r == 0 && session->is_done)
+		/* Of collectors' processes none is met again. */
+		if (r == 0 && session->is_done && push->settings->recording)
 			r = HL_ARRAY_APPEND(push->done, push->done_count, push->done_capacity,
 					    session->sequence);
 	}

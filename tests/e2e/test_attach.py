@@ -436,6 +436,15 @@ class Control(Attach):
         self.assertIn("was in mode 'closed'", text)
         self.assertEqual(target.end(), 7)
 
+    def test_none_of_its_threads_stays_in_a_hurry(self):
+        target = self.target()
+        with self.attached(target.pid) as attach:
+            wait_until(lambda: {os.getpriority(os.PRIO_PROCESS, int(thread))
+                                for thread in os.listdir(f"/proc/{attach.pid}/task")} ==
+                       {os.getpriority(os.PRIO_PROCESS, 0)}, "the usual niceness")
+            attach.send_signal(signal.SIGINT)
+        self.assertEqual(target.end(), 7)
+
     def test_signals_end_it(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):

@@ -49,6 +49,9 @@ int hl_attach_check(pid_t process, struct hl_error *err)
 	const struct hl_attach_settings settings = {0};
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 
+	if (hl_process_is_frozen(process))
+		return hl_error_set(err, -EAGAIN, "cannot enter process '%d': " HL_PROCESS_FROZEN,
+				    process);
 	return hl_attach_open(process, &settings, &attach, err);
 }
 
@@ -193,6 +196,12 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 			    name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);
+	if (left < 0)
+		hl_cli_note(
+			"its recorder stays in process %" PRIu64
+			", of which nothing is kept any more; once that can be stopped, 'heapline "
+			"attach -p %" PRIu64 " -d 1' takes it out",
+			pid, pid);
 	*ret_incomplete = summary.incomplete;
 	return left;
 }

@@ -7,6 +7,7 @@
 #include "collector/control_ask.h"
 #include "collector/snapshot.h"
 #include "process/maps.h"
+#include "process/process.h"
 #include "view/format.h"
 #include "view/table.h"
 
@@ -127,6 +128,9 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 				    "cannot %s process %d: no collector of it was found; if "
 				    "it is still being recorded, ask as the user who records it, "
 				    "and set XDG_RUNTIME_DIR as it was for 'heapline record'",
+				    wanted, process);
+	if (hl_process_is_frozen(process))
+		return hl_error_set(err, -EAGAIN, "cannot %s process %d: " HL_PROCESS_FROZEN,
 				    wanted, process);
 	if (hl_attach_check(process, &(struct hl_error){0}) == 0)
 		return hl_error_set(err, -ENOENT,

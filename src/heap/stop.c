@@ -71,6 +71,11 @@ static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 				    "cannot stop process '%d': the system does not permit it; run "
 				    "as root or as its user",
 				    (int)stop->pid);
+	if (code == -ETIMEDOUT)
+		return hl_error_set(err, code, "cannot stop process '%d': %s", (int)stop->pid,
+				    hl_process_is_frozen(stop->pid)
+					    ? HL_PROCESS_FROZEN
+					    : "a thread of it did not stop in time; try again");
 	return hl_error_set(err, code, "cannot stop process '%d': %s", (int)stop->pid,
 			    strerror(-code));
 }

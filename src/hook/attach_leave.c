@@ -37,7 +37,7 @@ static int stop_all(struct hl_attach *attach, uint64_t deadline_ns, struct hl_er
 	int r;
 
 	while ((r = hl_remote_stop_all(attach->remote, err)) == -EAGAIN &&
-	       hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns)
+	       hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns && !hl_process_is_frozen(attach->pid))
 		hl_attach_pause(OUTSIDE_PAUSE_NS);
 	return r;
 }

@@ -291,6 +291,9 @@ static const char *late_reason(pid_t tid)
 
 static int refuse_late(const struct hl_remote *remote, pid_t tid, struct hl_error *err)
 {
+	if (hl_process_is_frozen(remote->pid))
+		return hl_error_set(err, -EAGAIN, "cannot stop process '%d': " HL_PROCESS_FROZEN,
+				    remote->pid);
 	return hl_error_set(err, -EAGAIN, "cannot stop process '%d': its thread %d %s; try again",
 			    remote->pid, tid, late_reason(tid));
 }

@@ -72,6 +72,10 @@ char hl_process_state(pid_t tid);
 /* Whether it has ended: state 'Z' or 'X'. */
 bool hl_process_has_ended(pid_t tid);
 
+/* Whether its cgroup is frozen, as by 'docker pause', where cgroups are mounted in their usual place. */
+bool hl_process_is_frozen(pid_t pid);
+#define HL_PROCESS_FROZEN "its cgroup is frozen, as by 'docker pause'; let it go on, and try again"
+
 /* The number in ${field} of /proc/PID/stat, counted from 1 as in proc(5), after the state. 0; -EBADMSG;
  * what hl_proc_read() says. */
 int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number);

@@ -2,6 +2,7 @@
 """One program with every libc and allocator, and in every state in which processes are, is joined:
 the recording equals the program's ledger."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -248,6 +249,56 @@ class States(Ledger):
                     attach.send_signal(signal.SIGINT)
                 self.compare(kind, expected, older_frees)
             self.assertEqual(unshare.returncode, 7)
+
+    @contextlib.contextmanager
+    def freezer(self, process):
+        """A function that freezes the process, or with False lets it go on."""
+        for root, switch, words in (("/sys/fs/cgroup/freezer", "freezer.state", ("THAWED", "FROZEN")),
+                                    ("/sys/fs/cgroup", "cgroup.freeze", ("0", "1"))):
+            group = os.path.join(root, f"heapline-test-{os.getpid()}")
+            try:
+                os.mkdir(group)
+            except OSError:
+                continue
+            if os.path.exists(os.path.join(group, switch)):
+                break
+            os.rmdir(group)
+        else:
+            self.skipTest("no cgroup can be made here that freezes")
+
+        def write(file, text):
+            with open(os.path.join(group, file), "w", encoding="ascii") as out:
+                out.write(text)
+        write("cgroup.procs", str(process.pid))
+        try:
+            yield lambda freezes=True: write(switch, words[freezes])
+        finally:
+            write(switch, words[False])
+            with open(f"/proc/{os.getpid()}/cgroup", encoding="ascii") as file:
+                home = next(line.strip().split(":", 2)[2] for line in file
+                            if root.endswith(line.split(":")[1] or "cgroup"))
+            with open(f"{root}{home}/cgroup.procs", "w", encoding="ascii") as out:
+                out.write(str(process.pid))
+            os.rmdir(group)
+
+    def test_a_frozen_process_says_what_lets_it_go_on(self):
+        with self.waiting() as process, self.freezer(process) as freeze:
+            freeze()
+            self.assert_not_joined(process, "its cgroup is frozen")
+            doctor = harness.run([HEAPLINE, "doctor", "-p", str(process.pid)])
+            self.assertIn("its cgroup is frozen", doctor.stdout + doctor.stderr)
+            stop = harness.run([HEAPLINE, "heap", "-p", str(process.pid), "--stop"])
+            self.assertIn("its cgroup is frozen", stop.stderr)
+            freeze(False)
+            with self.attached(process.pid, expected=1) as attach:
+                freeze()
+                attach.send_signal(signal.SIGINT)
+                attach.wait(harness.TIMEOUT_S)
+                said = attach.stderr.read()
+            self.assertIn(f"'heapline attach -p {process.pid} -d 1' takes it out", said)
+            freeze(False)
+            self.join(process)
+        self.assertEqual(process.returncode, 7)
 
     def test_a_debugged_process_is_not_joined(self):
         with self.waiting() as process:

@@ -304,7 +304,7 @@ static bool is_old(const struct hl_code_files *files, const struct stat *status)
 }
 
 /* The end of the file where it is too long and ${last}, else its beginning. Nothing, which is no
- * error, where it is not there or too old; nor where it is no file or somebody else's, which ${ret_refused} says. */
+ * error, where it is not there or too old; nor where it cannot be opened, is no file or somebody else's, which ${ret_refused} says. */
 static int read_file(int directory_fd, const char *name, const struct hl_code_files *files,
 		     bool last, char **ret_bytes, size_t *ret_size, char *ret_refused)
 {

@@ -149,7 +149,8 @@ static int post(struct clickhouse *server, bool in, const char *statement, const
 					       .name = server->store.name,
 					       .user = server->user,
 					       .body = body,
-					       .size = size};
+					       .size = size,
+					       .is_sent_once = statement != NULL};
 	int r = hl_web_post(server->web, &request, ret_answer, err);
 	return judge(server, r, ret_answer->text, err);
 }
@@ -333,6 +334,18 @@ static void put_changes(const struct hl_fleet_window *window, FILE *out)
 	}
 }
 
+static void put_totals(const struct hl_fleet_window *window, FILE *out)
+{
+	for (size_t i = 0; i < window->row_count; i++) {
+		const struct hl_fleet_row *row = &window->rows[i];
+		fprintf(out,
+			"%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64
+			"\n",
+			window->session, row->stack, row->inuse_bytes, row->inuse_objects,
+			row->alloc_bytes, row->alloc_objects);
+	}
+}
+
 static void put_session(const struct hl_fleet_window *window, FILE *out)
 {
 	fprintf(out, "%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64,
@@ -373,13 +386,60 @@ static int take_count(void *context, char **cells, size_t count)
 	return 0;
 }
 
-/* A block of rows is there as a whole or not at all. */
+static int take_sums(void *context, char **cells, size_t count)
+{
+	int64_t *sums = context;
+
+	if (count != 4)
+		return -EBADMSG;
+	for (size_t i = 0; i < count; i++)
+		sums[i] = strtoll(cells[i], NULL, 10);
+	return 0;
+}
+
+/* What ${table} has of the stack of ${window}'s first row. */
+static int ask_sums(struct clickhouse *server, const char *table,
+		    const struct hl_fleet_window *window, int64_t sums[4], struct hl_error *err)
+{
+	char sql[240];
+
+	snprintf(sql, sizeof(sql),
+		 "SELECT SUM(inuse_bytes), SUM(inuse_objects), SUM(alloc_bytes), "
+		 "SUM(alloc_objects) FROM %s WHERE session = %" PRId64 " AND stack = %" PRId64,
+		 table, window->session, window->rows[0].stack);
+	return clickhouse_ask(&server->store, sql, take_sums, sums, err);
+}
+
+/*
+ * Of a window that deltas have: whether totals do not, as where the server wrote the first table and failed to write the second one. Windows of a session come one
+ * after the other, so totals lack this one or none. They are told by sums of all deltas; where old ones have been deleted, nothing is found to be lacking.
+ */
+static int lacks_totals(struct clickhouse *server, const struct hl_fleet_window *window,
+			bool *ret_lacks, struct hl_error *err)
+{
+	const struct hl_fleet_row *row = &window->rows[0];
+	const int64_t figures[4] = {row->inuse_bytes, row->inuse_objects, row->alloc_bytes,
+				    row->alloc_objects};
+	int64_t changed[4] = {0}, total[4] = {0};
+	bool lacks = true;
+
+	int r = ask_sums(server, "deltas", window, changed, err);
+	if (r == 0)
+		r = ask_sums(server, "totals", window, total, err);
+	for (size_t i = 0; i < HL_COUNT_OF(total); i++)
+		lacks &= changed[i] - total[i] == figures[i];
+	if (r == 0)
+		*ret_lacks = lacks;
+	return r;
+}
+
+/* A block of rows is in a table as a whole or not at all. */
 static int clickhouse_insert(struct hl_fleet_store *store,
 			     const struct hl_fleet_window *const *windows, size_t count,
 			     bool repeated, struct hl_error *err)
 {
 	struct clickhouse *server = of(store);
-	bool is_there = false;
+	bool is_there = false, lacks = false;
 	char sql[160];
 	int r = 0;
 
@@ -390,12 +450,17 @@ static int clickhouse_insert(struct hl_fleet_store *store,
 			 windows[0]->session, windows[0]->ms);
 		r = clickhouse_ask(store, sql, take_count, &is_there, err);
 	}
+	if (r == 0 && is_there)
+		r = lacks_totals(server, windows[0], &lacks, err);
 	if (r == 0)
 		r = insert_into(server, "INSERT%20INTO%20stacks%20FORMAT%20TabSeparated",
 				put_stacks, windows, count, err);
 	if (r == 0 && !is_there)
 		r = insert_into(server, "INSERT%20INTO%20changes%20FORMAT%20TabSeparated",
 				put_changes, windows, count, err);
+	if (r == 0 && lacks)
+		r = insert_into(server, "INSERT%20INTO%20totals%20FORMAT%20TabSeparated",
+				put_totals, windows, count, err);
 	if (r == 0)
 		r = insert_into(server, "INSERT%20INTO%20sessions%20FORMAT%20TabSeparated",
 				put_session, windows, count, err);

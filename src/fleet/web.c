@@ -111,6 +111,8 @@ static int set_options(struct hl_web *web, const struct hl_web_request *request,
 	web->curl.easy_setopt(web->handle, CURLOPT_HTTPHEADER, web->headers);
 	if (request->user)
 		web->curl.easy_setopt(web->handle, CURLOPT_USERPWD, request->user);
+	/* The library itself repeats what got no answer over a connection that it had kept. */
+	web->curl.easy_setopt(web->handle, CURLOPT_FRESH_CONNECT, request->is_sent_once ? 1L : 0L);
 	web->curl.easy_setopt(web->handle, CURLOPT_POST, 1L);
 	web->curl.easy_setopt(web->handle, CURLOPT_POSTFIELDS, request->body);
 	web->curl.easy_setopt(web->handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->size);

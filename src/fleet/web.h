@@ -19,6 +19,7 @@ struct hl_web_request {
 	const char *header;	  /* one more, "Name: value"; NULL: none */
 	const void *body;	  /* sent by POST */
 	size_t size;
+	bool is_sent_once; /* else one whose connection, used before, broke is sent again */
 };
 
 /* The answer, with a NUL after it, to be freed. */

@@ -17,6 +17,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
+import urllib.request
 
 import harness
 from harness import HEAPLINE
@@ -159,6 +160,9 @@ def clickhouse(folder):
             yield f"clickhouse://127.0.0.1:{port}/heapline_test"
         finally:
             process.kill()
+
+
+SUMMED = "inuse_bytes", "inuse_objects", "alloc_bytes", "alloc_objects"
 
 
 class PushCase(harness.TestCase):
@@ -426,6 +430,34 @@ class Recordings(PushCase):
             asked = [body for _, body in backend.bodies if b"COUNT(*) FROM deltas" in body]
             self.assertTrue(asked)
 
+    def test_totals_that_clickhouse_failed_to_write_come_with_the_next_attempt(self):
+        """One insert goes into two tables; here the server takes it into the first one only."""
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        with clickhouse(self.directory) as url:
+            def ask(sql):
+                place, database = re.search("//(.*)/(.*)", url).groups()
+                with urllib.request.urlopen(f"http://{place}/?database={database}", sql.encode()) as answer:
+                    return answer.read().decode()
+
+            self.assertEqual(harness.run([HEAPLINE, "fleet", "init", "--db", url]).status, 0)
+            columns = ", ".join(f"{name} Int64" for name in ("session", "stack", *SUMMED))
+            make = f"CREATE TABLE totals ({columns}%s) ENGINE = SummingMergeTree ORDER BY (session, stack)"
+            ask("DROP TABLE totals")
+            ask(make % ", unfilled Int64")
+            port = re.search(r":(\d+)/", url)[1]
+            with Relay(int(port)) as relay:
+                relay.loses = b"INTO%20changes"
+                self.assertIn("waits in", self.push(url.replace(port, str(relay.port)), recording).stderr)
+            sums = ", ".join(f"SUM({name})" for name in SUMMED)
+            stored = ask(f"SELECT {sums} FROM deltas")
+            self.assertNotEqual(stored.split(), ["0"] * 4)
+            self.assertEqual(ask("SELECT COUNT(*) FROM totals"), "0\n")
+            ask("DROP TABLE totals")
+            ask(make % "")
+            self.assertEqual(self.push(url, recording).status, 0)
+            self.assertEqual(ask(f"SELECT {sums} FROM deltas"), stored)
+            self.assertEqual(ask(f"SELECT {sums} FROM totals"), stored)
+
     def test_an_answer_that_is_no_row_is_said(self):
         _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
         with Backend() as backend:
@@ -675,10 +707,10 @@ class Processes(ProcessCase):
                     return sum(row["inuse_bytes"] for row in json.loads(result.stdout or '{"rows": []}')["rows"])
 
                 harness.wait_until(lambda: relay.count > 6 and total() == self.steps * STEP_BYTES, "the first steps")
-                relay.loses_answers = True
+                relay.loses = b""
                 self.step()
                 harness.wait_until(lambda: "cannot reach" in self.said(), "an outage")
-                relay.loses_answers = False
+                relay.loses = None
                 self.step()
                 harness.wait_until(lambda: total() == self.steps * STEP_BYTES, "all steps")
                 pusher.send_signal(signal.SIGTERM)
@@ -774,10 +806,10 @@ class RareSaves(ProcessCase):
 
 
 class Relay:
-    """Passes requests on to another port of loopback, and may lose the answers."""
+    """Passes requests on to another port of loopback, and may lose the answers from a request that has `loses` on."""
 
     def __init__(self, port):
-        self.to, self.loses_answers, self.count = port, False, 0
+        self.to, self.loses, self.count = port, None, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -806,7 +838,8 @@ class Relay:
                 server.sendall(head)
                 answer = self.read_message(answers)
                 self.count += 1
-                if self.loses_answers:
+                if self.loses is not None and self.loses in head:
+                    self.loses = b""
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(answer)

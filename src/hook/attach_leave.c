@@ -2,11 +2,10 @@
 /* Takes the recorder out; see attach_parts.h. */
 #include "hook/attach_parts.h"
 
-#include "process/process.h"
-
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "hook/whereabouts.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <string.h>

@@ -474,7 +474,7 @@ static int await_kernel(struct hl_remote *remote, struct hl_error *err)
 			if (!is_late)
 				rest_ns(ROUND_NS);
 		}
-		if (is_late && waits_for_child(tids[i]))
+		if (is_late && (waits_for_child(tids[i]) || hl_process_is_frozen(remote->pid)))
 			return refuse_late(remote, tids[i], err);
 		if (is_late)
 			remote->patience_ns = LATE_PATIENCE_NS;

@@ -243,9 +243,12 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 
 	thread->saved = saved;
 	bool looked = sampled && hl_event_look_ahead(thread, caller, place);
-	if (looked && thread->type)
-		thread->ahead =
-			hl_script_type_cell(hl_recorder, thread, thread->ahead, thread->type);
+	struct hl_cell *typed =
+		looked && thread->type
+			? hl_script_type_cell(hl_recorder, thread, thread->ahead, thread->type)
+			: NULL;
+	if (typed)
+		thread->ahead = typed;
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	void *moved = hl_libc.realloc(block, size);
 

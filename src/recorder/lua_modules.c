@@ -11,6 +11,7 @@
 #include "script/lua/lua.h"
 #include "script/luajit/luajit.h"
 #include "unwind/rule_cache.h"
+#include "unwind/saved.h"
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -40,9 +41,11 @@ static struct interpreter {
 	uint64_t text_start, text_end; /* code that is the interpreter's own */
 	struct hl_lua_api api;
 	struct hl_lua lua;
-	_Atomic uint64_t allocator; /* of the state that was seen first; 0: none has been */
-	_Atomic uint32_t tags;	    /* enum tags */
-	bool is_jit;		    /* it is LuaJIT: what is known of it is in the next one */
+	/* Code of the allocator of the state that was seen first; nothing where its end is not known. */
+	_Atomic uint64_t allocator; /* 0: none has been seen */
+	uint64_t allocator_end;
+	_Atomic uint32_t tags; /* enum tags */
+	bool is_jit;	       /* it is LuaJIT: what is known of it is in the next one */
 	struct hl_luajit jit;
 } interpreters[HL_LUA_MODULES_MAX];
 
@@ -203,6 +206,17 @@ static void describe_site(uint32_t number, struct hl_script_place *ret_place)
 	};
 }
 
+static __attribute__((noinline)) void learn_allocator(struct interpreter *it,
+						      struct hl_unwind *unwind, uint64_t state)
+{
+	uint64_t allocator = hl_lua_word(hl_lua_word(state, it->lua.layout.state_global), 0);
+	uint64_t start, end;
+
+	it->allocator_end = hl_saved_find_function(unwind, allocator, &start, &end) ? end : 0;
+	/* Release: who sees it sees its end. */
+	atomic_store_explicit(&it->allocator, allocator, memory_order_release);
+}
+
 static uint32_t capture(void *state, const struct hl_script_caller *caller,
 			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
@@ -223,10 +237,7 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 		return 0; /* another interpreter's may be there */
 	if (HL_UNLIKELY(!atomic_load_explicit(&it->allocator, memory_order_relaxed)) &&
 	    it->lua.tells_types && running)
-		atomic_store_explicit(
-			&it->allocator,
-			hl_lua_word(hl_lua_word(running, it->lua.layout.state_global), 0),
-			memory_order_relaxed);
+		learn_allocator(it, caller->unwind, running);
 	uint32_t stamp = hl_lua_states_same(&it->lua, running, caller->stamp);
 	if (HL_UNLIKELY(!stamp)) {
 		const struct hl_script_frame *outermost =
@@ -479,16 +490,15 @@ const char *hl_lua_modules_type(uint64_t tag)
 						      : names[tag - TAG_FIRST];
 }
 
-#define ALLOCATOR_BYTES 128u /* as far as its code may call realloc() */
-
 /* Whether a function that is called from ${pc} is called by the interpreter's allocator: an allocator that jumps to it has the
  * interpreter's own function as its caller. */
 static bool is_allocator(const struct interpreter *it, uint64_t pc)
 {
-	uint64_t allocator = atomic_load_explicit(&it->allocator, memory_order_relaxed);
+	uint64_t allocator = atomic_load_explicit(&it->allocator, memory_order_acquire);
 
-	return pc - it->lua.alloc_start < it->lua.alloc_end - it->lua.alloc_start ||
-	       (allocator && pc - allocator < ALLOCATOR_BYTES);
+	/* A return address behind a function's last call is its end. */
+	return pc - 1 - it->lua.alloc_start < it->lua.alloc_end - it->lua.alloc_start ||
+	       (allocator && pc > allocator && pc <= it->allocator_end);
 }
 
 const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third)
@@ -502,10 +512,11 @@ const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third)
 			continue;
 		uint32_t tags = atomic_load_explicit(&it->tags, memory_order_relaxed);
 		uint64_t tag = is_new ? third : 0;
-		if (tag && tags != TAGS_REFUSED) {
-			tags = tag >= TAG_FIRST && tag <= TAG_LAST ? TAGS_SEEN : TAGS_REFUSED;
-			atomic_store_explicit(&it->tags, tags, memory_order_relaxed);
-		}
+		if (tag > TAG_LAST || (tag && tag < TAG_FIRST))
+			atomic_store_explicit(&it->tags, tags = TAGS_REFUSED, memory_order_relaxed);
+		else if (tag && tags == TAGS_UNSEEN &&
+			 atomic_compare_exchange_strong(&it->tags, &tags, TAGS_SEEN))
+			tags = TAGS_SEEN;
 		return tags == TAGS_SEEN ? hl_lua_modules_type(tag) : NULL;
 	}
 	return NULL;

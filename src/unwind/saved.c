@@ -26,6 +26,18 @@ static bool find_function(struct hl_unwind *unwind, uint64_t pc,
 				    is_inside ? module.end : USER_SPACE_END, pc, ret_function) == 0;
 }
 
+bool hl_saved_find_function(struct hl_unwind *unwind, uint64_t pc, uint64_t *ret_start,
+			    uint64_t *ret_end)
+{
+	struct hl_cfi_function function;
+
+	if (!find_function(unwind, pc, &function))
+		return false;
+	*ret_start = function.begin;
+	*ret_end = function.end;
+	return true;
+}
+
 /* Where the caller's registers are, by the state of ${frame}. */
 static void step_registers(struct hl_saved_frame *frame, const struct hl_cfi_state *state)
 {

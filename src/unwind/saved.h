@@ -39,6 +39,10 @@ struct hl_saved_frame {
 	const uint64_t *at[HL_SAVED_COUNT];
 };
 
+/* Where the function begins and ends that holds ${pc}. False: there is no information about it. */
+bool hl_saved_find_function(struct hl_unwind *unwind, uint64_t pc, uint64_t *ret_start,
+			    uint64_t *ret_end);
+
 /* False ends the walk. */
 typedef bool hl_saved_visit_fn(void *context, const struct hl_saved_frame *frame);
 

@@ -181,6 +181,8 @@ static void note_flaw(struct hl_check *check, const char *path, const struct hl_
 	bool is_whole =
 		profile->complete || profile->running || profile->snapshot || profile->imported;
 
+	check->is_damaged |= profile->lost.damaged > 0;
+	check->is_interrupted |= !is_whole;
 	if (check->flawed || (is_whole && !profile->lost.damaged))
 		return;
 	check->flawed = path;
@@ -216,8 +218,11 @@ static int open_history(struct checking *checking, struct opened *opened, enum h
 				    "cannot check '%s': '%s' has no log; record it with '--mode "
 				    "log-fast'",
 				    hl_check_names[kind], path);
-	if (r == 0 && opened->history->log->damaged)
-		checking->check->flawed = path, checking->check->flaw = HL_CHECK_DAMAGED;
+	if (r == 0 && opened->history->log->damaged) {
+		checking->check->flawed = path;
+		checking->check->flaw = HL_CHECK_DAMAGED;
+		checking->check->is_damaged = true;
+	}
 	return r;
 }
 

@@ -62,7 +62,8 @@ struct hl_check {
 	/* Which has a flaw, it (or its log) or the baseline, so that figures may be too small: the
 	 * path, as long as hl_check_settings and the profile live; NULL: none has. */
 	const char *flawed;
-	const char *flaw; /* HL_CHECK_DAMAGED or "was interrupted" */
+	const char *flaw;		 /* HL_CHECK_DAMAGED or "was interrupted" */
+	bool is_damaged, is_interrupted; /* one of these is */
 };
 
 struct hl_check_settings {

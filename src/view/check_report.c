@@ -149,9 +149,8 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 		return r;
 	hl_summary_members(emit, check->profile, NULL);
 	hl_emit_unsigned(emit, "crossed", check->crossed);
-	hl_emit_boolean(emit, "damaged", check->flawed && !strcmp(check->flaw, HL_CHECK_DAMAGED));
-	hl_emit_boolean(emit, "interrupted",
-			check->flawed && strcmp(check->flaw, HL_CHECK_DAMAGED));
+	hl_emit_boolean(emit, "damaged", check->is_damaged);
+	hl_emit_boolean(emit, "interrupted", check->is_interrupted);
 	hl_summary_facts(emit, check->profile);
 	hl_notices_of_profile(&notices, check->profile);
 	hl_notices_emit(&notices, emit);

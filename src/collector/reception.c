@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define WANT_PAUSE_US 10000
+
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
@@ -74,6 +76,8 @@ static int refuse_for_want_of_descriptors(struct hl_reception *reception)
 	int fd = accept4(reception->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
+	else
+		usleep(WANT_PAUSE_US); /* the socket stays readable until somebody lets a descriptor go */
 	reception->reserve_fd = open("/", O_PATH | O_CLOEXEC);
 	return -EMFILE;
 }

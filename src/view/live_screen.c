@@ -74,6 +74,11 @@ static int draw(struct screen *screen)
 		if (page->first == first)
 			break;
 	}
+	if (!page->shown && !page->help && screen->live->row_count && LINES > 2) {
+		move(LINES - 2, 0); /* the last line names keys */
+		clrtoeol();
+		addnstr("no room for rows", COLS - 1);
+	}
 	refresh();
 	return 0;
 }

@@ -334,6 +334,7 @@ class Screen(LiveCase):
                     re.search(rf"^running.*(\n.*){{{lines - 1}}}q quit", now) and now,
                     "a full screen")
                 self.assertLessEqual(max(map(len, screen.splitlines())), columns)
+                self.assertEqual("no room for rows" in screen, lines == 5)
         self.assertRegex(screen, rf"(?m)^ *{STEP_TEXT} .*step_site")
 
     def test_colour_can_be_had_or_not(self):

@@ -32,6 +32,9 @@ enum tags {
 	TAGS_REFUSED, /* they are something else */
 };
 
+#define ALLOCATOR_SHIFT	    16
+#define ALLOCATOR_BYTES_MAX ((UINT64_C(1) << ALLOCATOR_SHIFT) - 1)
+
 _Atomic bool hl_lua_tells_types;
 
 /* All outlive the recorder: a forked child starts another one. */
@@ -41,9 +44,9 @@ static struct interpreter {
 	uint64_t text_start, text_end; /* code that is the interpreter's own */
 	struct hl_lua_api api;
 	struct hl_lua lua;
-	/* Code of the allocator of the state that was seen first; nothing where its end is not known. */
-	_Atomic uint64_t allocator; /* 0: none has been seen */
-	uint64_t allocator_end;
+	/* The allocator of a state that has been seen: its address << ALLOCATOR_SHIFT | bytes of its code, 0 where
+	 * its end is not known. 0: none has been. */
+	_Atomic uint64_t allocator;
 	_Atomic uint32_t tags; /* enum tags */
 	bool is_jit;	       /* it is LuaJIT: what is known of it is in the next one */
 	struct hl_luajit jit;
@@ -212,9 +215,11 @@ static __attribute__((noinline)) void learn_allocator(struct interpreter *it,
 	uint64_t allocator = hl_lua_word(hl_lua_word(state, it->lua.layout.state_global), 0);
 	uint64_t start, end;
 
-	it->allocator_end = hl_saved_find_function(unwind, allocator, &start, &end) ? end : 0;
-	/* Release: who sees it sees its end. */
-	atomic_store_explicit(&it->allocator, allocator, memory_order_release);
+	if (!hl_saved_find_function(unwind, allocator, &start, &end) ||
+	    end - allocator > ALLOCATOR_BYTES_MAX)
+		end = allocator;
+	atomic_store_explicit(&it->allocator, allocator << ALLOCATOR_SHIFT | (end - allocator),
+			      memory_order_relaxed);
 }
 
 static uint32_t capture(void *state, const struct hl_script_caller *caller,
@@ -494,11 +499,11 @@ const char *hl_lua_modules_type(uint64_t tag)
  * interpreter's own function as its caller. */
 static bool is_allocator(const struct interpreter *it, uint64_t pc)
 {
-	uint64_t allocator = atomic_load_explicit(&it->allocator, memory_order_acquire);
+	uint64_t known = atomic_load_explicit(&it->allocator, memory_order_relaxed);
 
 	/* A return address behind a function's last call is its end. */
 	return pc - 1 - it->lua.alloc_start < it->lua.alloc_end - it->lua.alloc_start ||
-	       (allocator && pc > allocator && pc <= it->allocator_end);
+	       pc - 1 - (known >> ALLOCATOR_SHIFT) < (known & ALLOCATOR_BYTES_MAX);
 }
 
 const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third)

@@ -301,15 +301,16 @@ realloc_from(void *block, size_t size, uint64_t third, struct hl_thread *thread,
 	return realloc_any(block, size, thread, sampled, caller_sp, caller_bp);
 }
 
-/* With a third argument: what its caller has left in that register. */
+/* With a third argument: what its caller has left in that register. libc's header declares realloc() otherwise. */
 #ifdef HL_ATTACHED
-void *HL_HOOK(realloc)(void *block, size_t size, uint64_t third);
+#define REALLOC HL_HOOK(realloc)
+void *REALLOC(void *block, size_t size, uint64_t third);
 #else
-void *realloc_with_third(void *block, size_t size, uint64_t third) __asm__("realloc");
-#define hl_image_realloc realloc_with_third
+#define REALLOC realloc_with_third
+void *REALLOC(void *block, size_t size, uint64_t third) __asm__("realloc");
 #endif
 
-HL_EXPORT void *hl_image_realloc(void *block, size_t size, uint64_t third)
+HL_EXPORT void *REALLOC(void *block, size_t size, uint64_t third)
 {
 	return realloc_from(block, size, third, HL_CALLER_THREAD, HL_CALLER_SP, HL_CALLER_BP);
 }

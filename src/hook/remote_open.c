@@ -233,6 +233,12 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 	const char *reason = NULL;
 	int r = hl_maps_read(remote->pid, &maps, err);
 
+	if (r == 0 && !remote->is_held && !hl_maps_are_32_bit(&maps) &&
+	    hl_remote_await_libraries(remote)) {
+		hl_maps_release(&maps);
+		maps = (struct hl_maps){0};
+		r = hl_maps_read(remote->pid, &maps, err);
+	}
 	if (r < 0)
 		return r;
 	if (hl_maps_are_32_bit(&maps))

@@ -81,3 +81,7 @@ int hl_remote_call_end(struct hl_remote *remote);
 int hl_remote_await_start(struct hl_remote *remote);
 /* After that: until it is about to run the first one of its own, not of its dynamic linker. */
 int hl_remote_run_to_entry(struct hl_remote *remote);
+
+/* Waits, a second at most, while the program of a process that was not caught is about to start, or its
+ * dynamic linker maps libraries: its code is not all there. Whether there was anything to wait for. */
+bool hl_remote_await_libraries(const struct hl_remote *remote);

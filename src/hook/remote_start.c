@@ -5,11 +5,14 @@
 #include "base/clock.h"
 #include "process/process.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <link.h>
 #include <linux/auxvec.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Between the start of a program and its first instruction nothing waits for anybody. */
@@ -143,4 +146,69 @@ void hl_remote_release(struct hl_remote *remote)
 {
 	remote->is_held = false;
 	hl_remote_continue(remote);
+}
+
+/* ---- programs that have only just begun ---- */
+
+/* From execve() to the program's own code it usually is a few milliseconds. */
+#define LIBRARIES_WAIT_NS HL_NS_PER_SECOND
+#define LIBRARIES_LOOK_NS (HL_NS_PER_SECOND / 1000)
+
+#define HEADERS_MAX 64
+#define DYNAMIC_MAX 256
+
+/* Where the dynamic section of a program with a dynamic linker lies; 0: nowhere. */
+static uint64_t find_dynamic(const struct hl_remote *remote, uint64_t headers, uint64_t count)
+{
+	Elf64_Phdr program[HEADERS_MAX];
+	uint64_t bias = 0, dynamic = 0;
+	bool has_linker = false;
+
+	if (count > HEADERS_MAX ||
+	    !hl_remote_read(remote, headers, program, count * sizeof(*program)))
+		return 0;
+	for (uint64_t i = 0; i < count; i++) {
+		has_linker |= program[i].p_type == PT_INTERP;
+		if (program[i].p_type == PT_PHDR)
+			bias = headers - program[i].p_vaddr;
+		if (program[i].p_type == PT_DYNAMIC)
+			dynamic = program[i].p_vaddr;
+	}
+	return has_linker && dynamic ? bias + dynamic : 0;
+}
+
+/* Whether execve() has yet to say where the program is, or the linker to map its libraries. A linker
+ * that tells debuggers nothing is not waited for. */
+static bool is_loading(const struct hl_remote *remote)
+{
+	uint64_t headers = hl_process_auxv(remote->pid, AT_PHDR);
+	uint64_t at =
+		headers ? find_dynamic(remote, headers, hl_process_auxv(remote->pid, AT_PHNUM)) : 0;
+	struct r_debug debug;
+	Elf64_Dyn entry;
+
+	if (!headers)
+		return true;
+	for (int i = 0; at && i < DYNAMIC_MAX; i++, at += sizeof(entry)) {
+		if (!hl_remote_read(remote, at, &entry, sizeof(entry)) || entry.d_tag == DT_NULL)
+			return false;
+		if (entry.d_tag == DT_DEBUG)
+			return !entry.d_un.d_ptr ||
+			       !hl_remote_read(remote, entry.d_un.d_ptr, &debug, sizeof(debug)) ||
+			       !debug.r_version || debug.r_state != RT_CONSISTENT;
+	}
+	return false;
+}
+
+bool hl_remote_await_libraries(const struct hl_remote *remote)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LIBRARIES_WAIT_NS;
+	bool has_waited = false;
+
+	while (is_loading(remote) && !hl_process_has_ended(remote->pid) &&
+	       hl_clock_ns(CLOCK_MONOTONIC) < deadline) {
+		nanosleep(&(struct timespec){.tv_nsec = LIBRARIES_LOOK_NS}, NULL);
+		has_waited = true;
+	}
+	return has_waited;
 }

@@ -73,6 +73,15 @@ if prctl({PR_SET_SECCOMP}, {STRICT_MODE}, 0, 0, 0) == 0:
 """
 
 
+def open_files(pid):
+    """What the descriptors of a process lead to."""
+    found = set()
+    with contextlib.suppress(FileNotFoundError):
+        for fd in os.scandir(f"/proc/{pid}/fd"):
+            found.add(os.readlink(fd))
+    return found
+
+
 class Ledger(attaching.TestCase):
     def ask(self, process):
         """Has the program allocate; its ledger, {function: figures}, and frees of older blocks."""
@@ -358,6 +367,25 @@ class States(Ledger):
                 killing.start()
                 self.assert_joined_or_gone(self.try_to_join(target.pid))
                 killing.join()
+
+    def test_a_process_that_has_just_begun_is_joined_when_its_libraries_are_there(self):
+        gate = self.path("gate")  # its dynamic linker waits for a writer
+        os.mkfifo(gate)
+        with subprocess.Popen([harness.program("attach_target"), self.path("ledger"), "1"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL,
+                              env=dict(os.environ, LD_PRELOAD=gate)) as target, \
+                subprocess.Popen([HEAPLINE, "attach", "-q", "-d", "0.01", "-p", str(target.pid),
+                                  "-o", self.recording], stderr=subprocess.PIPE,
+                                 text=True) as attach:
+            memory = f"/proc/{target.pid}/mem"
+            wait_until(lambda: attach.poll() is not None or memory in open_files(attach.pid),
+                       "heapline to look at it")
+            with open(gate, "wb"):
+                pass
+            self.assertEqual(attach.wait(harness.TIMEOUT_S), 0, attach.stderr.read())
+            target.stdin.close()
+            self.assertEqual(target.wait(harness.TIMEOUT_S), 7)
 
     def test_a_process_that_becomes_others_all_the_time_goes_on(self):
         script = self.path("script")

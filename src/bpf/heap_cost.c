@@ -24,9 +24,11 @@
 
 #define BUSY_PERCENT 90 /* a target that wants more is held up by probes */
 
-/* Of what a probe takes: as much as it takes more or less from one function and moment to the next.
- * Whatever a call takes itself below that cannot be told from it. */
-#define NOISE_SHARE 0.08
+/* Of what a probe takes: as much as it takes more or less from one function and moment to the next. */
+#define NOISE_SHARE 0.12
+
+/* A rate is known if noise makes it no more uncertain than by this factor, from least to most. */
+#define KNOWN_FACTOR 2.0
 
 /* ---- what a probe costs on this machine ---- */
 
@@ -101,10 +103,9 @@ static void price_calls(const struct hl_heap_settings *settings, double mean_byt
 	*ret_free_ns = settings->all ? 0 : FREE_TRAPS * trap_ns;
 }
 
-double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns,
-			   unsigned processors)
+double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns, unsigned most)
 {
-	double all = 100.0 * processors;
+	double all = 100.0 * most;
 	/* Threads that have ended took their waits along. */
 	double waited = fmax(0, 100.0 * (double)(int64_t)waited_ns / (double)elapsed_ns);
 
@@ -127,11 +128,25 @@ static double probe_ns(const struct hl_heap_counting *counting, uint64_t allocat
 	       (double)(allocations + frees);
 }
 
+/* What the target itself takes for a call, by subtraction. Where too little is left, the most that it can
+ * be, and how many times less it may be. */
+static double own_ns(double used_ns, double probed_ns, double least_ns, double *ret_doubt)
+{
+	double own = used_ns - probed_ns, noise = probed_ns * NOISE_SHARE;
+	double most = fmax(own, 0) + noise, least = fmax(own - noise, least_ns);
+
+	*ret_doubt = fmax(1, most / least);
+	if (*ret_doubt > KNOWN_FACTOR)
+		return most;
+	*ret_doubt = 1;
+	return fmax(own, least_ns);
+}
+
 struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 {
 	const struct hl_heap_counters *counters = &counting->counters;
 	const struct hl_heap_use *before = &counting->before, *during = &counting->during;
-	double seconds = (double)counting->elapsed_ns / 1e9, doubt = 1;
+	double seconds = (double)counting->elapsed_ns / 1e9, doubt;
 	uint64_t calls = 0;
 
 	for (int call = 0; call < HL_HEAP_CALLS; call++)
@@ -142,27 +157,24 @@ struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 	double mean_bytes =
 		allocations ? (double)counters->requested_bytes / (double)allocations : 0;
 	double calls_per_second = (double)calls / seconds;
-	double probed_ns = probe_ns(counting, allocations, frees, mean_bytes);
-	double own_ns = during->percent * 1e7 / calls_per_second - probed_ns;
-	if (own_ns < probed_ns * NOISE_SHARE) { /* frees may not have been counted */
-		own_ns = counting->prices.least_pair_ns * fmax((double)allocations, (double)frees) /
-			 (double)calls;
-		doubt = fmax(1, probed_ns * NOISE_SHARE / own_ns);
-	}
+	/* Frees may not have been counted. */
+	double least_ns = counting->prices.least_pair_ns *
+			  fmax((double)allocations, (double)frees) / (double)calls;
+	double own = own_ns(during->percent * 1e7 / calls_per_second,
+			    probe_ns(counting, allocations, frees, mean_bytes), least_ns, &doubt);
+	/* Of one that has time left all calls were counted. */
+	bool is_held_up = before->wanted >= BUSY_PERCENT || during->wanted >= BUSY_PERCENT;
 	double percent = before->wanted;
 	if (before->percent <= 0)
-		percent = during->wanted >= BUSY_PERCENT ? during->wanted
-							 : own_ns * calls_per_second / 1e7;
-	double times = 1;
-	if (during->wanted >= BUSY_PERCENT)
-		times = fmax(1, percent * 1e7 / own_ns / calls_per_second);
+		percent = is_held_up ? during->wanted : own * calls_per_second / 1e7;
+	double times = is_held_up ? percent * 1e7 / own / calls_per_second : 1;
 	return (struct hl_heap_rate){
-		.allocations_per_second = times * (double)allocations / seconds,
-		.frees_per_second = times * (double)frees / seconds,
-		.calls_per_second = times * calls_per_second,
+		.allocations_per_second = fmax(1, times) * (double)allocations / seconds,
+		.frees_per_second = fmax(1, times) * (double)frees / seconds,
+		.calls_per_second = fmax(1, times) * calls_per_second,
 		.mean_bytes = mean_bytes,
 		.percent_of_core = percent,
-		.doubt = times > 1 ? fmin(doubt, times) : 1,
+		.doubt = is_held_up ? fmax(1, fmin(1, times) * doubt) : 1,
 	};
 }
 

@@ -21,6 +21,8 @@
 #define LIMIT_MARGIN   0.8 /* what is advised takes this part of the limit at most */
 #define SAMPLE_ADVISED (UINT64_C(512) * 1024)
 
+#define STAT_THREADS 20 /* their number, of /proc/PID/stat */
+
 #define CALLS_TEXT_MAX	  32
 #define SLOWDOWN_TEXT_MAX 64
 #define REMEDY_TEXT_MAX	  256
@@ -34,12 +36,19 @@ static int open_window(const struct hl_heap_limit *limit, struct hl_heap_window 
 	struct hl_heap_window window = {.waited_ns = hl_process_wait_ns(pid),
 					.cpu_ns = hl_process_cpu_ns(pid),
 					.start_ns = hl_clock_ns(CLOCK_MONOTONIC)};
+
+	(void)hl_process_stat_field(pid, STAT_THREADS, &window.threads);
 	int r = hl_heap_program_counters(limit->program, &window.counters);
 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the rate of calls: %s", strerror(-r));
 	*ret_window = window;
 	return 0;
+}
+
+static unsigned processors(void)
+{
+	return (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* What happened from ${from} to ${to}; 0 percent when that cannot be told. */
@@ -51,9 +60,11 @@ static struct hl_heap_use used_between(const struct hl_heap_window *from,
 	if (from->cpu_ns < 0 || to->cpu_ns < from->cpu_ns || !elapsed_ns)
 		return (struct hl_heap_use){0};
 	double percent = (double)(to->cpu_ns - from->cpu_ns) / (double)elapsed_ns * 100;
+	uint64_t threads = from->threads > to->threads ? from->threads : to->threads;
 	return (struct hl_heap_use){
-		percent, hl_heap_cost_wanted(percent, to->waited_ns - from->waited_ns, elapsed_ns,
-					     (unsigned)sysconf(_SC_NPROCESSORS_ONLN))};
+		percent,
+		hl_heap_cost_wanted(percent, to->waited_ns - from->waited_ns, elapsed_ns,
+				    threads < processors() ? (unsigned)threads : processors())};
 }
 
 /* How many calls there were. */
@@ -80,24 +91,36 @@ static int wait_window(const struct hl_heap_limit *limit, int for_ms,
 		       struct hl_heap_window *ret_to, struct hl_error *err)
 {
 	const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
+	pid_t pid = limit->request->facts->pid;
+	bool was_runnable = true;
 	int r = open_window(limit, ret_from, err);
 
 	for (int ms = 0; r == 0 && ms < for_ms && !limit->request->is_enough(); ms += STEP_MS) {
 		nanosleep(&step, NULL);
+		was_runnable &= hl_process_state(pid) == 'R';
 		if (calibration)
 			hl_heap_cost_calibrate(calibration);
 	}
-	return r < 0 ? r : open_window(limit, ret_to, err);
+	if (r == 0)
+		r = open_window(limit, ret_to, err);
+	ret_to->was_runnable = r == 0 && was_runnable;
+	return r;
 }
 
 /* ---- what is said ---- */
 
-/* "412 thousand" */
-static const char *format_calls(double calls, char text[CALLS_TEXT_MAX])
+/* "412 thousand", "more than 3 million". */
+static const char *format_calls(const struct hl_heap_rate *rate, char text[CALLS_TEXT_MAX])
 {
-	bool millions = calls >= 1e6, thousands = calls >= 1e4;
+	double calls = rate->calls_per_second;
 
-	snprintf(text, CALLS_TEXT_MAX, "%.*f%s", millions ? 1 : 0,
+	if (rate->doubt > 1) {
+		double digit = pow(10, floor(log10(calls)));
+		calls = floor(calls / digit) * digit;
+	}
+	bool millions = calls >= 1e6, thousands = calls >= 1e4;
+	snprintf(text, CALLS_TEXT_MAX, "%s%.*f%s", rate->doubt > 1 ? "more than " : "",
+		 millions && rate->doubt <= 1 ? 1 : 0,
 		 millions    ? calls / 1e6
 		 : thousands ? calls / 1e3
 			     : calls,
@@ -107,10 +130,14 @@ static const char *format_calls(double calls, char text[CALLS_TEXT_MAX])
 	return text;
 }
 
-/* A limit that will hold, though the rate is another one then. */
-static unsigned limit_for(double percent)
+/* A limit that will hold, though the rate is another one then: of all processors at most, which permits
+ * anything. */
+static unsigned limit_for(const struct hl_heap_rate *rate, double percent)
 {
-	return (unsigned)ceil(percent / LIMIT_MARGIN / 10) * 10;
+	unsigned all = 100 * (unsigned)libbpf_num_possible_cpus();
+	double limit = ceil(percent / LIMIT_MARGIN / 10) * 10;
+
+	return rate->doubt > 1 || limit > all ? all : (unsigned)limit;
 }
 
 /* What would work: with some room, so that it does. */
@@ -119,28 +146,30 @@ static void format_remedy(const struct hl_heap_limit *limit, const struct hl_hea
 {
 	struct hl_heap_settings sampled = *limit->settings;
 	int pid = (int)limit->request->facts->pid;
-	uint64_t fitting = hl_heap_cost_fitting_sample(rate, limit->settings, limit->prices.trap_ns,
-						       (double)sampled.max_overhead * LIMIT_MARGIN);
+	double allowed = (double)sampled.max_overhead * LIMIT_MARGIN / rate->doubt;
+	uint64_t fitting =
+		hl_heap_cost_fitting_sample(rate, limit->settings, limit->prices.trap_ns, allowed);
 
 	sampled.sample_bytes = fitting ? fitting : SAMPLE_ADVISED;
 	double sampled_percent = hl_heap_cost(rate, &sampled, limit->prices.trap_ns);
 	if (fitting)
 		snprintf(text, REMEDY_TEXT_MAX,
-			 "use --sample %lluK (about %.0f %%), --max-overhead %u, or 'heapline "
+			 "use --sample %lluK (%s %.0f %%), --max-overhead %u, or 'heapline "
 			 "pgfault -p %d', which costs next to nothing",
-			 (unsigned long long)fitting / 1024, sampled_percent, limit_for(percent),
-			 pid);
+			 (unsigned long long)fitting / 1024, rate->doubt > 1 ? "at least" : "about",
+			 sampled_percent, limit_for(rate, percent), pid);
 	else if (sampled.sample_bytes > limit->settings->sample_bytes)
 		snprintf(text, REMEDY_TEXT_MAX,
-			 "use --sample %lluK --max-overhead %u (about %.0f %%), --max-overhead %u, "
+			 "use --sample %lluK --max-overhead %u (%s %.0f %%), --max-overhead %u, "
 			 "or 'heapline pgfault -p %d', which costs next to nothing",
-			 (unsigned long long)SAMPLE_ADVISED / 1024, limit_for(sampled_percent),
-			 sampled_percent, limit_for(percent), pid);
+			 (unsigned long long)SAMPLE_ADVISED / 1024,
+			 limit_for(rate, sampled_percent), rate->doubt > 1 ? "at least" : "about",
+			 sampled_percent, limit_for(rate, percent), pid);
 	else
 		snprintf(text, REMEDY_TEXT_MAX,
 			 "use --max-overhead %u, or 'heapline pgfault -p %d', which costs next to "
 			 "nothing",
-			 limit_for(percent), pid);
+			 limit_for(rate, percent), pid);
 }
 
 /* "" when it is not worth a word. */
@@ -152,7 +181,7 @@ static void format_slowdown(const struct hl_heap_rate *rate, double percent,
 	text[0] = '\0';
 	if (rate->doubt > 1)
 		snprintf(text, SLOWDOWN_TEXT_MAX, "each request takes %.0f to %.0f times as long",
-			 1 + (times - 1) / rate->doubt, times);
+			 times, 1 + (times - 1) * rate->doubt);
 	else if (times >= 1.05)
 		snprintf(text, SLOWDOWN_TEXT_MAX, "each request takes about %.1f times as long",
 			 times);
@@ -166,22 +195,24 @@ static int judge(struct hl_heap_limit *limit, const struct hl_heap_counting *cou
 	char calls[CALLS_TEXT_MAX], slowdown[SLOWDOWN_TEXT_MAX], remedy[REMEDY_TEXT_MAX];
 	struct hl_heap_rate rate = hl_heap_cost_rate(counting);
 	double trap_ns = limit->prices.trap_ns, percent = hl_heap_cost(&rate, settings, trap_ns);
+	const char *least = rate.doubt > 1 ? "at least " : "";
 
-	format_calls(rate.calls_per_second, calls);
+	format_calls(&rate, calls);
 	format_slowdown(&rate, percent, slowdown);
-	limit->request->note("%s allocator calls a second, %.0f ns for a probe: expect %.1f %% of "
-			     "a core more than the %.1f %% that the process uses%s%s",
-			     calls, trap_ns, percent, rate.percent_of_core, slowdown[0] ? "; " : "",
-			     slowdown);
-	if (percent <= (double)settings->max_overhead)
+	limit->request->note("%s allocator calls a second, %.0f ns for a probe: expect %s%.1f %% "
+			     "of a core more than the %.1f %% that the process uses%s%s",
+			     calls, trap_ns, least, percent, rate.percent_of_core,
+			     slowdown[0] ? "; " : "", slowdown);
+	if (percent * rate.doubt <= (double)settings->max_overhead)
 		return 0;
 	format_remedy(limit, &rate, percent, remedy);
 	hl_error_set(err, HL_TRACE_TOO_COSTLY,
-		     "%s process '%d' %s it %.0f %% of a core, more than the %llu %% of "
+		     "%s process '%d' %s it %s%.0f %% of a core, %s the %llu %% of "
 		     "--max-overhead: at %s allocator calls a second, %s; %s",
 		     counting->traced_with ? "ended: tracing" : "tracing",
 		     (int)limit->request->facts->pid,
-		     counting->traced_with ? "costs" : "would cost", percent,
+		     counting->traced_with ? "costs" : "would cost", least, percent,
+		     percent <= (double)settings->max_overhead ? "perhaps more than" : "more than",
 		     (unsigned long long)settings->max_overhead, calls,
 		     slowdown[0] ? slowdown : "that is a lot", remedy);
 	return HL_TRACE_TOO_COSTLY;

@@ -116,7 +116,7 @@ struct hl_heap_rate {
 	double allocations_per_second, frees_per_second, calls_per_second;
 	double mean_bytes;	/* of an allocation */
 	double percent_of_core; /* that the target uses without any probe */
-	double doubt;		/* the rates may be too high by this factor; 1: they are known */
+	double doubt;		/* the rates may be higher by this factor; 1: they are known */
 };
 
 /* What this machine takes for a call. */
@@ -170,16 +170,15 @@ struct hl_heap_prices hl_heap_cost_end_calibration(struct hl_heap_calibration *c
 /*
  * What a target that used ${percent} of a core, and of which threads that could run waited for
  * ${waited_ns} in all, would use if others did not keep it from running: more only if it hardly
- * waits for anything else.
+ * waits for anything else, and no more than ${most} of its threads can at a time.
  */
-double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns,
-			   unsigned processors);
+double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns, unsigned most);
 
 /*
  * The rate of calls without probes. For a target that wants a whole core it is higher than what
  * was counted, because probes took time from it: by the processor time of each call, less that of
- * its probe. Where next to nothing is left, the two cannot be told apart: then the target is taken
- * to do nothing but call its allocator, and the rate says how doubtful that is.
+ * its probe. Where next to nothing is left, the two cannot be told apart: then the rate is the least that
+ * it can be, and its doubt leads to that of a target that does nothing but call its allocator.
  */
 struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting);
 
@@ -281,6 +280,8 @@ void hl_heap_program_free(struct hl_heap_program *program); /* NULL is fine */
 /* What the target used and called since some moment. */
 struct hl_heap_window {
 	uint64_t start_ns, waited_ns;
+	uint64_t threads;  /* of the target */
+	bool was_runnable; /* its first thread, whenever that was looked at until then */
 	int64_t cpu_ns;
 	struct hl_heap_counters counters;
 };

@@ -188,7 +188,7 @@ int hl_moment_profile(const struct hl_log_source *source,
 	memset(profile->known, 0, sizeof(profile->known));
 	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
 	profile->known[HL_VALUE_INUSE][HL_UNIT_OBJECTS] = true;
-	profile->thread_count = 0;
+	profile->thread_count = profile->processes[0].thread_count = 0;
 	if (source->packed && hl_strings_intern(&profile->strings, HL_PACK_SOURCE "recording",
 						&profile->source) < 0) {
 		hl_profile_free(profile);

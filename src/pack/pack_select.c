@@ -204,7 +204,7 @@ void hl_pack_select_sum(struct hl_profile *profile)
 	for (size_t i = 0; i < profile->thread_count; i++) {
 		const struct hl_profile_thread *thread = &profile->threads[i];
 		struct hl_profile_process *process = &profile->processes[thread->process];
-		process->thread_count++;
+		process->thread_count += 1 + thread->earlier_threads;
 		hl_profile_counters_add(&process->total, &thread->total);
 	}
 	for (size_t i = 0; i < profile->process_count; i++) {

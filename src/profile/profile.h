@@ -112,7 +112,7 @@ struct hl_profile_lost {
 /* One process that the profile sums up. */
 struct hl_profile_process {
 	uint32_t pid, parent_pid, sequence;
-	uint32_t thread_count; /* selected ones */
+	uint32_t thread_count; /* selected ones, with those that had ended; 0: unknown */
 	uint32_t command;      /* words joined by spaces */
 	uint32_t executable;
 	uint32_t end; /* sentence: "exited with status 0" */

@@ -292,7 +292,7 @@ static int add_threads(struct filling *filling, struct source *source, uint32_t 
 			return -ENOMEM;
 		source->threads[i] = (uint32_t)profile->thread_count;
 		profile->threads[profile->thread_count++] = thread;
-		count++;
+		count += 1 + recorded->earlier_threads;
 	}
 	*ret_count = count;
 	return 0;

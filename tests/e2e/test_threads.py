@@ -91,6 +91,10 @@ class OneAfterAnother(harness.TestCase):
         self.assertRegex(shared[0]["name"], r"^worker-300 and \d+ earlier ones$")
         written = harness.run([harness.HEAPLINE, "top", "--thread", str(shared[0]["tid"]), recording])
         self.assertRegex(written.stdout, r"WARNING: the figures of thread \d+ include those of \d+ that")
+        packed = self.path("packed.hl")
+        self.assertEqual(harness.run([harness.HEAPLINE, "pack", "-o", packed, recording]).status, 0)
+        for file in recording, packed:
+            self.assertEqual(harness.info(file)["rows"][0]["threads"], 301)
 
 
 class AThousandAtOnce(harness.TestCase):

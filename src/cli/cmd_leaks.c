@@ -19,6 +19,7 @@ static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static uint64_t show_count;
 static uint64_t fail_above = UINT64_MAX;
 static const char *ignore_path;
+static bool at_exit;
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
@@ -30,6 +31,8 @@ static const struct hl_option options[] = {
 	 &ignore_path, NULL},
 	{"fail-above", 0, "BYTES", "exit with status 3 if more than BYTES are lost",
 	 HL_OPTION_BYTES, &fail_above, NULL},
+	{"at-exit", 0, NULL, "the process is about to end: a recording says that it has",
+	 HL_OPTION_FLAG, &at_exit, NULL},
 	{0},
 };
 
@@ -88,7 +91,8 @@ static int make_recording(const struct hl_leaks *leaks, struct hl_recording **re
 	for (size_t i = 0; i < leaks->heap->note_count && r == 0; i++)
 		r = hl_trace_result_warn(result, "%s", leaks->heap->notes[i].text);
 	if (r == 0)
-		r = hl_trace_result_recording(result, HL_END_RUNNING, ret_recording);
+		r = hl_trace_result_recording(result, at_exit ? HL_END_UNKNOWN : HL_END_RUNNING,
+					      ret_recording);
 	if (r == 0)
 		move_sites(stacks, &(*ret_recording)->processes[0]);
 	hl_trace_result_free(result);

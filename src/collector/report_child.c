@@ -79,8 +79,8 @@ static int begin(struct hl_report_child *child, const struct hl_control_subject 
 		if (!(child->recording = hl_recording_lost_path(path, tracked->sequence)))
 			return -ENOMEM;
 		snprintf(process, sizeof(process), "%d", tracked->pid);
-		char *const leaks[] = {"leaks", "--stop", "--force",	   "-p",
-				       process, "-o",	  child->recording};
+		char *const leaks[] = {"leaks", "--stop", "--at-exit", "--force",
+				       "-p",	process,  "-o",	       child->recording};
 		memcpy(arguments + count, leaks, sizeof(leaks));
 		return spawn(child, arguments);
 	}

@@ -334,6 +334,7 @@ class Check(harness.TestCase):
         self.check("--lost", "0", "--recording", kept, "--", loses, "lose")
         row, = self.verdicts("--lost", "0", kept)
         self.assertEqual(row["figure"], 10000)
+        self.assertEqual(harness.info(self.path("kept.lost-0.hl"))["rows"][0]["end"], "ended")
         result = self.check("--lost", "0", "--", loses, "lose", "at-once")
         self.assertEqual(result.status, 1)
         self.assertIn("nobody has looked for its lost blocks", result.stderr)

@@ -386,6 +386,37 @@ static void steps_of_a_chain_that_changed_since_are_told(void **state)
 	image_release(&image);
 }
 
+static int refuse_scan(struct hl_memory *memory, uint64_t start, uint64_t end,
+		       struct hl_pages *pages)
+{
+	(void)memory;
+	(void)start;
+	(void)end;
+	(void)pages;
+	return -ENOMEM;
+}
+
+static void a_mapping_is_without_a_name_only_if_it_was_looked_at(void **state)
+{
+	struct hl_memory_kind refusing = image_kind;
+	struct image image = {0};
+	struct hl_strings strings = {0};
+	struct hl_root_names *names;
+	struct hl_root_name name;
+
+	(void)state;
+	image_add(&image, ROOTS, IMAGE_PAGE, "", 0);
+	assert_int_equal(hl_root_names_new(&image.base, &strings, &names), 0);
+	assert_int_equal(hl_root_names_find(names, ROOTS, &name), 0);
+	assert_string_equal(hl_strings_text(&strings, name.module), "[anon]");
+	refusing.scan = refuse_scan;
+	image.base.kind = &refusing;
+	assert_int_equal(hl_root_names_find(names, ROOTS, &name), -ENOMEM);
+	hl_root_names_free(names);
+	hl_strings_release(&strings);
+	image_release(&image);
+}
+
 static int find_all(void)
 {
 	const struct hl_leaks_settings settings = {.show = 4};
@@ -418,6 +449,7 @@ int main(void)
 		cmocka_unit_test(a_page_that_is_not_in_memory_leads_nowhere),
 		cmocka_unit_test(pointers_to_the_inside_make_possible_ones),
 		cmocka_unit_test(steps_of_a_chain_that_changed_since_are_told),
+		cmocka_unit_test(a_mapping_is_without_a_name_only_if_it_was_looked_at),
 		cmocka_unit_test(lists_in_order_are_read_in_large_pieces_upwards_and_downwards),
 		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
 		cmocka_unit_test(only_blocks_that_a_walk_meets_are_proven),

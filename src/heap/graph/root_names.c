@@ -567,36 +567,43 @@ int hl_root_names_set_threads(struct hl_root_names *names, const struct hl_root_
 /* ---- all ---- */
 
 /* What a runtime keeps in a mapping without a name, as the balance sheet of a heap calls it; NULL: it is
- * not known. */
-static const char *contents_of(struct hl_root_names *names, const struct hl_map *map)
+ * not known. 0 or -ENOMEM. */
+static int find_contents(struct hl_root_names *names, const struct hl_map *map,
+			 const char **ret_contents)
 {
 	HL_CLEANUP(hl_pages_release) struct hl_pages pages = {0};
 
-	if (map->inode || map->path[0] ||
-	    hl_memory_scan(names->memory, map->start, map->end, &pages) < 0)
-		return NULL;
+	*ret_contents = NULL;
+	if (!map || map->inode || map->path[0])
+		return 0;
+	int r = hl_memory_scan(names->memory, map->start, map->end, &pages);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
 	enum hl_anonymous_kind kind =
 		hl_rss_kind(names->memory, &names->runtimes, map, map->start, map->end, &pages);
-	return kind == HL_ANONYMOUS_PYTHON || kind == HL_ANONYMOUS_V8 ||
-			       kind == HL_ANONYMOUS_JAVA || kind == HL_ANONYMOUS_GO
-		       ? hl_rss_anonymous_names[kind]
-		       : NULL;
+	if (kind == HL_ANONYMOUS_PYTHON || kind == HL_ANONYMOUS_V8 || kind == HL_ANONYMOUS_JAVA ||
+	    kind == HL_ANONYMOUS_GO)
+		*ret_contents = hl_rss_anonymous_names[kind];
+	return 0;
 }
 
 static int name_mapping(struct hl_root_names *names, uint64_t address,
 			struct hl_root_name *ret_name)
 {
 	const struct hl_map *map = hl_maps_find(&names->memory->maps, address);
-	const char *contents = map ? contents_of(names, map) : NULL;
+	const char *contents;
+	int r = find_contents(names, map, &contents);
 
+	if (r < 0)
+		return r;
 	*ret_name = (struct hl_root_name){.kind = HL_ROOT_MAPPING,
 					  .start = map ? map->start : address,
 					  .end = map ? map->end : address + 8};
-	int r = hl_strings_intern(names->strings,
-				  contents		? contents
-				  : map && map->path[0] ? hl_path_basename(map->path)
-							: "[anon]",
-				  &ret_name->module);
+	r = hl_strings_intern(names->strings,
+			      contents		    ? contents
+			      : map && map->path[0] ? hl_path_basename(map->path)
+						    : "[anon]",
+			      &ret_name->module);
 	/* All mappings of a runtime are one holder. */
 	return r < 0 || contents ? r : intern_address(names, "", ret_name->start, &ret_name->place);
 }

@@ -10,6 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What helps where the disk or its quota is full. */
+#define LOG_REMEDY                                                                            \
+	"; make room, record to another disk (-o), or keep less of the log (--log-segments, " \
+	"--log-segment-size)"
+#define EVENTS_REMEDY                                                                        \
+	" but what is left for the counters and the log; make room, record to another disk " \
+	"(-o), or keep fewer events (--log-segments, --log-segment-size)"
+
 /* "1 event", "1,234 events". */
 struct words {
 	char text[48];
@@ -23,6 +31,11 @@ static struct words count_of(uint64_t count, const char *noun)
 	snprintf(words.text, sizeof(words.text), "%s %s%s", hl_grouped(number, count), noun,
 		 count == 1 ? "" : "s");
 	return words;
+}
+
+static const char *remedy_for(int error, const char *remedy)
+{
+	return error == -ENOSPC || error == -EDQUOT ? remedy : "";
 }
 
 bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl_warnings *warnings)
@@ -54,18 +67,15 @@ bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl
 				       "the log of process %d lacks %s that could not be written",
 				       pid, count_of(losses->lost_marks, "mark").text);
 	if (losses->missing_intervals)
-		any |= hl_warnings_add(warnings,
-				       "%s of the log of process %d could not be written: %s",
-				       count_of(losses->missing_intervals, "interval").text, pid,
-				       strerror(-losses->error));
-	if (losses->missing_events)
 		any |= hl_warnings_add(
-			warnings, "%s of process %d could not be kept: %s%s",
-			count_of(losses->missing_events, "event").text, pid,
-			strerror(-losses->event_error),
-			losses->event_error == -ENOSPC
-				? "; the room that is left is for the counters and the log"
-				: "");
+			warnings, "%s of the log of process %d could not be written: %s%s",
+			count_of(losses->missing_intervals, "interval").text, pid,
+			strerror(-losses->error), remedy_for(losses->error, LOG_REMEDY));
+	if (losses->missing_events)
+		any |= hl_warnings_add(warnings, "%s of process %d could not be kept: %s%s",
+				       count_of(losses->missing_events, "event").text, pid,
+				       strerror(-losses->event_error),
+				       remedy_for(losses->event_error, EVENTS_REMEDY));
 	if (losses->waiting_threads)
 		any |= hl_warnings_add(warnings,
 				       "%s of process %d stood still for up to %.1f s, because the "

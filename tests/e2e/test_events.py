@@ -176,7 +176,8 @@ class FullDisk(LogTestCase):
         self.assertEqual((replay["equal"], status), (True, 0), replay)
         self.assertGreaterEqual(replay["files"]["missing_events"], 1)
         self.assertRegex(" ".join(harness.info(saved)["recording"]["warnings"]),
-                         r"\d+ events? of process \d+ could not be kept: No space left")
+                         r"\d+ events? of process \d+ could not be kept: No space left on device "
+                         r"but what is left for the counters and the log; make room, .*\(-o\)")
 
     def test_events_that_fill_the_disk_leave_room_for_the_counters(self):
         harness.need_root()

@@ -227,7 +227,7 @@ class FullDisk(LogTestCase):
         self.assertEqual(at_end(saved), counters(saved))
         self.assertRegex(" ".join(harness.info(saved)["recording"]["warnings"]),
                          r"\d+ intervals? of the log of process \d+ could not be written: "
-                         r"No space left")
+                         r"No space left on device; make room, .*\(-o\)")
 
 
 if __name__ == "__main__":

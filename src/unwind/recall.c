@@ -14,7 +14,8 @@ static bool has_join(const struct hl_recall_slot *slot, const struct hl_walk *wa
 
 	if (slot->join >= walk->depth ||
 	    join->sp != slot->sp + slot->join_offset * sizeof(uint64_t) ||
-	    (join->flags & HL_FRAME_NEEDS_BP && join->bp != slot->value[slot->join_bp]))
+	    (join->flags & HL_FRAME_NEEDS_BP &&
+	     (!slot->knows_bp || join->bp != slot->value[slot->join_bp])))
 		return false;
 	return join->node == slot->join_node ||
 	       (slot->join_ra < HL_RECALL_WORDS &&
@@ -54,6 +55,25 @@ static struct hl_registers join_of(const struct hl_recall_slot *slot, const stru
 	};
 }
 
+/* The part that begins at the join of ${slot}, in the state ${from}; NULL: none is known. */
+static inline const struct hl_recall_slot *part_at(struct hl_recall *recall,
+						   const struct hl_walk *walk,
+						   const struct hl_recall_slot *slot,
+						   const struct hl_registers *from)
+{
+	const struct hl_recall_slot *slots = recall->slots[0];
+	uint16_t *outward = &recall->outward[slot - slots];
+
+	const struct hl_recall_slot *part = slots + *outward;
+	if (HL_UNLIKELY(!hl_recall_has_frames(recall, part, from))) {
+		part = hl_recall_locate(recall, walk, from);
+		if (!hl_recall_has_frames(recall, part, from))
+			return NULL;
+		*outward = (uint16_t)(part - slots);
+	}
+	return part->bp_matters && !slot->knows_bp ? NULL : part;
+}
+
 uint64_t hl_recall_by_parts(struct hl_recall *recall, const struct hl_recall_slot *slot,
 			    const struct hl_walk *walk, const struct hl_registers *at)
 {
@@ -66,8 +86,8 @@ uint64_t hl_recall_by_parts(struct hl_recall *recall, const struct hl_recall_slo
 			return 0;
 		parts[count++] = slot;
 		from = join_of(slot, &from);
-		slot = hl_recall_locate(recall, walk, &from);
-		if (!hl_recall_has_frames(recall, slot, &from))
+		slot = part_at(recall, walk, slot, &from);
+		if (!slot)
 			return 0;
 	}
 	uint64_t tag = result_of(recall, slot, walk->frames[slot->join].node);
@@ -139,8 +159,9 @@ static uint64_t learn_shape(struct hl_recall *recall, const struct hl_registers 
 static bool has_same_frames(const struct hl_recall_slot *a, const struct hl_recall_slot *b)
 {
 	return a->pc == b->pc && a->sp == b->sp && a->join_offset == b->join_offset &&
-	       a->bp_matters == b->bp_matters && a->join_bp == b->join_bp &&
-	       a->join_ra == b->join_ra && memcmp(a->offset, b->offset, sizeof(a->offset)) == 0 &&
+	       a->bp_matters == b->bp_matters && a->knows_bp == b->knows_bp &&
+	       a->join_bp == b->join_bp && a->join_ra == b->join_ra &&
+	       memcmp(a->offset, b->offset, sizeof(a->offset)) == 0 &&
 	       memcmp(a->value, b->value, HL_RECALL_WORDS * sizeof(a->value[0])) == 0 &&
 	       (!a->bp_matters || a->value[HL_RECALL_WORDS] == b->value[HL_RECALL_WORDS]);
 }
@@ -234,12 +255,12 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 		slot.value[i] = words.value[i < words.count ? i : 0];
 	}
 	slot.join_bp = find_value(&slot, join->bp) & 15u;
-	bool knows_bp = slot.value[slot.join_bp] == join->bp;
-	if (join->flags & HL_FRAME_NEEDS_BP && !knows_bp)
+	slot.knows_bp = slot.value[slot.join_bp] == join->bp;
+	if (join->flags & HL_FRAME_NEEDS_BP && !slot.knows_bp)
 		return NULL;
 	/* In a frame that a signal interrupted, the lookup pc is no return address minus one. */
 	uint64_t return_address = (join->key & HL_FRAME_PC_MASK) + 1;
-	slot.join_ra = (knows_bp ? find_value(&slot, return_address) : HL_RECALL_WORDS) & 15u;
+	slot.join_ra = find_value(&slot, return_address) & 15u;
 	*ret_part = put_slot(recall, hash, &slot, ret_place) && slot.join_ra < HL_RECALL_WORDS;
 	return join;
 }

@@ -62,9 +62,10 @@ struct hl_recall_slot {
 	uint32_t join_node; /* of walk->frames[join] then */
 	uint16_t join;
 	uint16_t join_offset; /* of its sp */
-	uint8_t join_bp : 4;  /* where in value its bp can be read; counts if it needs bp */
+	uint8_t join_bp : 4;  /* where in value its bp can be read, if that is known */
 	uint8_t join_ra : 4; /* where its return address is; HL_RECALL_WORDS: no part begins there */
 	bool bp_matters;
+	bool knows_bp; /* at the join; if not, no frame from there outward may need it */
 	/* In the order in which the frames read them; places that are left over repeat the first. */
 	uint16_t offset[HL_RECALL_WORDS];
 	uint64_t value[HL_RECALL_WORDS + 1]; /* and bp at the point of capture */
@@ -99,6 +100,8 @@ struct hl_recall {
 	 * cannot be predicted. */
 	_Alignas(8) uint16_t checks[1u << HL_RECALL_SET_BITS][HL_RECALL_WAYS];
 	struct hl_recall_slot slots[1u << HL_RECALL_SET_BITS][HL_RECALL_WAYS];
+	/* By its number, the one that began last at the join of each slot: a guess. */
+	uint16_t outward[HL_RECALL_WAYS << HL_RECALL_SET_BITS];
 };
 
 /*

@@ -215,11 +215,31 @@ static void stacks_that_come_again_are_recalled(void **state)
 	assert_true(hl_walk_is_own(&walk, (uint64_t)__builtin_frame_address(0)));
 }
 
+/* Calls ${function} with a number in rbp, as code without frame pointers may. */
+__attribute__((naked)) static void call_with_number(void (*function)(unsigned)
+							    __attribute__((unused)),
+						    unsigned levels __attribute__((unused)))
+{
+	__asm__("push %rbp\n\t"
+		".cfi_adjust_cfa_offset 8\n\t"
+		".cfi_rel_offset rbp, 0\n\t"
+		"mov %esi, %ebp\n\t"
+		"mov %rdi, %rax\n\t"
+		"mov %esi, %edi\n\t"
+		"call *%rax\n\t"
+		"pop %rbp\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		".cfi_restore rbp\n\t"
+		"ret");
+}
+
 static NOINLINE void chain_right(unsigned levels);
 
 static NOINLINE void chain_left(unsigned levels)
 {
-	if (levels)
+	if (levels % 3 == 1)
+		call_with_number(chain_right, levels - 1);
+	else if (levels)
 		chain_right(levels - 1);
 	else
 		capture();

@@ -34,14 +34,13 @@ static bool resize(struct hl_cells *cells, uint32_t bits)
 	return true;
 }
 
-/* Room for one more slot below three quarters; without memory, for as long as one stays empty. */
+/* Room for one more slot below a half, as most events look for one; without memory, for as long as one stays empty. */
 static bool make_room(struct hl_cells *cells)
 {
 	if (!cells->slots)
 		return resize(cells, FIRST_BITS);
 	uint32_t bits = 32 - cells->shift, slots = UINT32_C(1) << bits;
-	return cells->used + 1 <= slots / 4 * 3 || resize(cells, bits + 1) ||
-	       cells->used + 2 <= slots;
+	return cells->used + 1 <= slots / 2 || resize(cells, bits + 1) || cells->used + 2 <= slots;
 }
 
 /* Takes the next chunk of the region. The chunk's thread is written before its first cell is

@@ -85,9 +85,19 @@ void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t
 	hl_event_alloc_of(&of_object, thread, block, requested, caller, place);
 }
 
-void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t requested,
-			   const struct hl_registers *caller, const struct hl_recall_slot *place,
-			   const char *type)
+/* ${mode}: a constant where that is known. */
+static inline __attribute__((always_inline)) void
+add_beside(struct hl_thread *thread, const void *block, uint64_t requested, const char *type,
+	   hl_block_entry *entry, struct hl_cell *cell, uint32_t mode)
+{
+	if (HL_LIKELY(type))
+		cell = hl_script_type_cell(hl_recorder, thread, cell, type);
+	hl_event_add_or_lose(&of_object, thread, block, requested, entry, 0, cell, mode);
+}
+
+static __attribute__((noinline)) void
+beside_any(struct hl_thread *thread, const void *block, uint64_t requested,
+	   const struct hl_registers *caller, const struct hl_recall_slot *place, const char *type)
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = hl_event_mode(recorder);
@@ -99,10 +109,48 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 		hl_event_alloc_ruled(thread, block, requested, caller, place, type);
 		return;
 	}
-	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
-	if (type)
-		cell = hl_script_type_cell(recorder, thread, cell, type);
-	hl_event_add_or_lose(&of_object, thread, block, requested, entry, 0, cell, mode);
+	add_beside(thread, block, requested, type, entry,
+		   hl_event_cell_in_mode(recorder, thread, caller, place, mode), mode);
+}
+
+static __attribute__((noinline)) void beside_by_parts(struct hl_thread *thread, const void *block,
+						      uint64_t requested,
+						      const struct hl_registers *caller,
+						      const struct hl_recall_slot *place,
+						      const char *type, hl_block_entry *entry)
+{
+	add_beside(thread, block, requested, type, entry,
+		   hl_event_find_cell(hl_recorder, thread, caller, place, true),
+		   HL_EVENT_WAY_COUNTED);
+}
+
+/* As hl_event_alloc_of() of a stack that runs a script. */
+void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t requested,
+			   const struct hl_registers *caller, const struct hl_recall_slot *place,
+			   const char *type)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	hl_block_entry *entry;
+
+	if (HL_UNLIKELY(!thread->plain ||
+			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
+			!hl_block_holds_object(block, requested) ||
+			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
+			hl_recall_check_every || !thread->recall.credit || thread->looked_ahead ||
+			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
+					  place) ||
+			(place->tag & HL_EVENT_TAG_BITS) != HL_EVENT_TAG_ASKS)) {
+		beside_any(thread, block, requested, caller, place, type);
+		return;
+	}
+	if (!hl_recall_ends(place, &thread->walk)) {
+		beside_by_parts(thread, block, requested, caller, place, type, entry);
+		return;
+	}
+	hl_recall_count_hit(&thread->recall);
+	add_beside(thread, block, requested, type, entry,
+		   hl_script_cell(recorder, thread, hl_event_stack_of_tag(place->tag), caller),
+		   HL_EVENT_WAY_COUNTED);
 }
 
 static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, const void *block,

@@ -92,7 +92,7 @@ hl_attached_rule_frame_sum(const uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS])
 	uint64_t sum = words[0];
 
 	for (uint32_t i = 2; i < HL_ATTACHED_RULE_FRAME_WORDS; i++)
-		sum = sum * UINT64_C(0x9e3779b97f4a7c15) + words[i];
+		sum += words[i];
 	return sum;
 }
 

@@ -134,7 +134,8 @@ struct hl_recorder;
 HL_HIDDEN void hl_image_note_rules(struct hl_recorder *recorder);
 
 /* Called by the stubs of rules; see rules.c. */
-bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result);
+bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result,
+		   struct hl_attached_slot *slot);
 
 /* The first of the stubs of rules. */
 HL_HIDDEN void hl_image_rule_stubs(void);

@@ -41,7 +41,7 @@ struct call {
 	struct hl_attached_slot *slot;
 };
 
-static uint64_t argument(const struct call *call, uint8_t at)
+static inline uint64_t argument(const struct call *call, uint8_t at)
 {
 	return at ? *(call->arguments - (at - 1)) : 0;
 }
@@ -84,7 +84,7 @@ static uint64_t call_safe(const struct call *call)
 	return aligned ? (uint64_t)aligned(alignment, call->size) : 0;
 }
 
-static uint64_t sum_at(uint64_t frame)
+static inline uint64_t sum_at(uint64_t frame)
 {
 	return hl_attached_rule_frame_sum((const uint64_t *)(frame - HL_ATTACHED_RULE_FRAME_BELOW));
 }
@@ -404,32 +404,101 @@ static bool told(const struct call *call, uint64_t *ret_result)
 /* ---- the hook ---- */
 
 /*
+ * Of an allocator of Lua, which has four arguments, whose blocks lie in none of malloc(), and which no function of another rule has
+ * called. A program in Lua calls little else, so the usual calls have a way of their own.
+ */
+static inline bool is_of_lua(const struct hl_attached_rule *rule,
+			     const struct hl_attached_slot *slot)
+{
+	return HL_LIKELY(rule->is_beside && rule->type_at && !slot->rule_frame);
+}
+
+/* Calls that are not the usual ones. */
+static __attribute__((noinline)) bool handle(struct call *call, uint64_t *ret_result)
+{
+	const struct hl_attached_rule *rule = call->rule;
+	bool counts_layers = hl_recorder->counts_layers && !rule->is_of_malloc;
+
+	if (HL_UNLIKELY(call->slot->rule_frame) && is_left(call))
+		leave_for_it(call);
+	call->block = argument(call, rule->pointer_at);
+	call->size = argument(call, rule->size_at);
+	if (rule->count_at)
+		call->size *= argument(call, rule->count_at);
+	/* Lua frees by size 0. */
+	if (rule->does == HL_RULE_FREES || (rule->type_at && !call->size))
+		return release(call);
+	if (rule->does != HL_RULE_ALLOCATES)
+		return told(call, ret_result);
+	/* Functions of one layer call each other. */
+	return (counts_layers && call->slot->rule_frame) ||
+	       allocate(call, counts_layers, ret_result);
+}
+
+typedef uint64_t lua_alloc_fn(uint64_t, uint64_t, uint64_t, uint64_t);
+
+/* All but frees of Lua; its new blocks go no farther than here. */
+static __attribute__((noinline)) bool allocate_any(const uint64_t *arguments, uint32_t number,
+						   uint64_t *ret_result,
+						   struct hl_attached_slot *slot)
+{
+	const uint64_t *saved = HL_SAVED_HERE();
+	const uint64_t *from = arguments + 1; /* argument n is from[-n] */
+	const struct hl_attached_rule *rule = &hl_image_rules[number];
+	const struct hl_registers *caller = HL_CALLER;
+	struct hl_thread *thread = (struct hl_thread *)slot->thread;
+
+	if (HL_UNLIKELY(!is_of_lua(rule, slot) || from[-rule->pointer_at] || !thread ||
+			!thread->plain || hl_event_is_closed(thread) ||
+			!hl_thread_try_enter(thread))) {
+		struct call call = {.rule = rule,
+				    .arguments = arguments,
+				    .saved = saved,
+				    .caller = caller,
+				    .frame = HL_CALLER_FRAME,
+				    .slot = slot};
+		return handle(&call, ret_result);
+	}
+	uint64_t size = from[-rule->size_at], type = from[-rule->type_at];
+	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
+	thread->saved = saved;
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	slot->rule_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed);
+	slot->rule_closing = slot->closing;
+	slot->rule_sum = sum_at(HL_CALLER_FRAME);
+	slot->rule_frame = HL_CALLER_FRAME;
+	uint64_t block = ((lua_alloc_fn *)rule->real)(from[-1], from[-2], from[-3], from[-4]);
+	slot->rule_frame = 0;
+	*ret_result = block;
+	hl_thread_set(thread, HL_RECORDING);
+	if (HL_LIKELY(block)) {
+		hl_event_alloc_beside(thread, (const void *)block, size, caller, place,
+				      hl_lua_modules_type(type));
+		hl_event_look_back(thread);
+	}
+	thread->saved = NULL;
+	hl_thread_leave(thread);
+	return false;
+}
+
+/*
  * ${arguments}: the first one, with the others below it. Whether the
  * call is to be made, as if nobody had come between; otherwise *${ret_result} is its result.
  */
-bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result)
+bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_result,
+		   struct hl_attached_slot *slot)
 {
 	const struct hl_attached_rule *rule = &hl_image_rules[number];
-	struct call call = {.rule = rule,
-			    .arguments = arguments,
-			    .saved = HL_SAVED_HERE(),
-			    .caller = HL_CALLER,
-			    .frame = HL_CALLER_FRAME,
-			    .slot = hl_self_slot()};
-	bool counts_layers = hl_recorder->counts_layers && !rule->is_of_malloc;
+	const uint64_t *from = arguments + 1;
+	struct hl_thread *thread = (struct hl_thread *)slot->thread;
+	const void *block;
 
-	if (HL_UNLIKELY(call.slot->rule_frame) && is_left(&call))
-		leave_for_it(&call);
-	call.block = argument(&call, rule->pointer_at);
-	call.size = argument(&call, rule->size_at);
-	if (rule->count_at)
-		call.size *= argument(&call, rule->count_at);
-	/* Lua frees by size 0. */
-	if (rule->does == HL_RULE_FREES || (rule->type_at && !call.size))
-		return release(&call);
-	if (rule->does != HL_RULE_ALLOCATES)
-		return told(&call, ret_result);
-	/* Functions of one layer call each other. */
-	return (counts_layers && call.slot->rule_frame) ||
-	       allocate(&call, counts_layers, ret_result);
+	if (!is_of_lua(rule, slot) || from[-rule->size_at] ||
+	    !(block = (const void *)from[-rule->pointer_at]) ||
+	    HL_UNLIKELY(!hl_thread_try_enter(thread)))
+		return allocate_any(arguments, number, ret_result, slot);
+	if (HL_LIKELY(!hl_event_passes_free(thread, block)))
+		hl_event_free_beside(thread, block);
+	hl_thread_leave(thread);
+	return true;
 }

@@ -252,6 +252,7 @@ __attribute__((naked, used, aligned(64))) void hl_image_stub_rule(void)
 				      "lea -16(%%rbp), %%rdi\n\t"
 				      "mov -80(%%rbp), %%esi\n\t"
 				      "lea -96(%%rbp), %%rdx\n\t"
+				      "mov %%r10, %%rcx\n\t"
 				      "call hl_image_rule\n\t"
 				      "mov -88(%%rbp), %%r10\n\t"
 				      "test %%al, %%al\n\t"

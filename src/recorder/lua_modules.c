@@ -243,7 +243,7 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	if (HL_UNLIKELY(!atomic_load_explicit(&it->allocator, memory_order_relaxed)) &&
 	    it->lua.tells_types && running)
 		learn_allocator(it, caller->unwind, running);
-	uint32_t stamp = hl_lua_states_same(&it->lua, running, caller->stamp);
+	uint32_t stamp = hl_lua_same_stamp(&it->lua, running, caller->stamp);
 	if (HL_UNLIKELY(!stamp)) {
 		const struct hl_script_frame *outermost =
 			caller->memory->kept ? NULL : &frames[count - 1];
@@ -254,6 +254,20 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	}
 	caller->stamp->value = stamp;
 	return count;
+}
+
+static uint32_t recapture(void *state, const struct hl_script_caller *caller,
+			  struct hl_script_frame *frames, uint32_t max)
+{
+	struct interpreter *it = state;
+	const struct hl_lua_cache *cache = atomic_load_explicit(
+		&hl_recorder->lua_caches[it - interpreters], memory_order_acquire);
+
+	(void)max; /* one frame at most */
+	return HL_LIKELY(cache &&
+			 atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_PROVED)
+		       ? hl_lua_recapture(&it->lua, cache, caller, frames)
+		       : HL_SCRIPT_GAVE_UP;
 }
 
 static bool describe(void *state, const struct hl_script_frame *frame,
@@ -378,9 +392,11 @@ static void offer(struct interpreter *it)
 	struct hl_script_provider provider = {
 		.name = it->is_jit ? "luajit" : PROVIDER_NAME,
 		.capture = it->is_jit ? capture_jit : capture,
+		.recapture = it->api.version > HL_LUA_51 ? recapture : NULL,
 		.describe = it->is_jit ? describe_jit : describe,
 		.state = it,
 		.remembers = it->api.version > HL_LUA_51,
+		.by_stack = true,
 		.eval_start = it->is_jit ? it->jit.vm_start : it->lua.eval_start,
 		.eval_end = it->is_jit ? it->jit.vm_end : it->lua.eval_end,
 		.resume_start = it->lua.resume_start,

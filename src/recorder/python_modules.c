@@ -179,13 +179,13 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	return count;
 }
 
-static uint32_t recapture(void *state, struct hl_script_memory *memory,
+static uint32_t recapture(void *state, const struct hl_script_caller *caller,
 			  struct hl_script_frame *frames, uint32_t max)
 {
 	struct interpreter *it = state;
 
 	return HL_LIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_OPEN)
-		       ? it->recapture(&it->python, memory, frames, max)
+		       ? it->recapture(&it->python, caller->memory, frames, max)
 		       : HL_SCRIPT_GAVE_UP;
 }
 

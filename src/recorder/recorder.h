@@ -50,12 +50,6 @@ struct hl_pending_free {
 	struct hl_block block;
 };
 
-struct hl_lua_stamp {
-	uint32_t value;			/* 0: none */
-	uint32_t number;		/* the last one's state, as in a stamp ... */
-	struct hl_lua_state_slot *slot; /* ... and its slot; or NULL */
-};
-
 struct hl_thread {
 	_Atomic uint32_t activity;	    /* enum hl_activity; written by its thread only */
 	uint32_t slot;			    /* in the region */

@@ -81,8 +81,9 @@ struct hl_script_thread {
 	uint32_t depth;
 	/* The provider whose the memory is, how many steps are outward of its own, and how many those are. */
 	uint32_t owner, owned_from, owned;
-	/* That provider, where no other is asked and it has a quick way; or NULL. */
-	const struct hl_script_provider *quick;
+	uint64_t outer_function; /* of ${outer} */
+	/* That provider, where it has a quick way, and ${outer}, or NULL, is all that is asked before it; or NULL. */
+	const struct hl_script_provider *quick, *outer;
 	uint32_t
 		changed; /* what that way has found in the event that goes on; or HL_SCRIPT_GAVE_UP */
 	struct step path[HL_SCRIPT_DEPTH_MAX]; /* outermost first */
@@ -93,6 +94,7 @@ struct hl_script_thread {
 	struct known_type types[1u << TYPE_BITS];
 	struct known_label labels[1u << LABEL_BITS];
 	struct known_pair labelled[1u << LABELLED_BITS]; /* by a label's site and the node above */
+	struct hl_script_caller caller;			 /* of the event that goes on */
 	struct hl_script_memory memory;
 };
 
@@ -323,11 +325,23 @@ static uint32_t put_site(struct hl_script_sites *sites, struct hl_region_map *re
 
 /* ---- from frames to nodes ---- */
 
+static __attribute__((noinline)) struct hl_script_thread *make_own(struct hl_thread *thread)
+{
+	struct hl_script_thread *own = hl_private_map_new(sizeof(*own));
+
+	if (own)
+		own->caller = (struct hl_script_caller){
+			.unwind = &hl_recorder->unwind,
+			.walk = &thread->walk,
+			.memory = &own->memory,
+			.stamp = &thread->stamp,
+		};
+	return thread->script = own;
+}
+
 static inline struct hl_script_thread *own_of(struct hl_thread *thread)
 {
-	if (HL_UNLIKELY(!thread->script))
-		thread->script = hl_private_map_new(sizeof(*thread->script));
-	return thread->script;
+	return HL_LIKELY(thread->script) ? thread->script : make_own(thread);
 }
 
 static uint32_t describe(struct hl_recorder *recorder, const struct hl_script_frame *frame,
@@ -447,6 +461,7 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
 	uint32_t count = atomic_load_explicit(&provider_count, memory_order_acquire);
 	uint32_t kept = 0, depth = 0, asked = 0, owner = HL_SCRIPT_PROVIDERS_MAX;
+	const struct hl_script_provider *outer = NULL, *last = NULL;
 
 	if (own->epoch != now) {
 		own->epoch = now;
@@ -459,6 +474,9 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		if (!providers[i].capture)
 			continue;
 		asked++;
+		last = &providers[i];
+		if (last->current)
+			outer = last;
 		bool is_known =
 			own->depth && own->owner == i && own->owned_from == depth && kept == depth;
 		own->memory.known = is_known ? own->owned : 0;
@@ -481,10 +499,10 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	}
 	own->depth = depth;
 	own->owner = owner;
-	own->quick =
-		depth && asked == 1 && owner < HL_SCRIPT_PROVIDERS_MAX && providers[owner].recapture
-			? &providers[owner]
-			: NULL;
+	const struct hl_script_provider *it = depth && owner < count ? &providers[owner] : NULL;
+	own->outer = outer;
+	own->outer_function = own->owned_from ? own->path[0].function : 0;
+	own->quick = it && it->recapture && last == it && asked == 1u + (outer != NULL) ? it : NULL;
 	return true;
 }
 
@@ -549,11 +567,12 @@ static __attribute__((noinline)) struct hl_cell *cell_of_changed(struct hl_recor
 								 uint32_t count)
 {
 	struct hl_script_thread *own = thread->script;
-	uint32_t kept = own->memory.kept, depth = kept + count;
+	uint32_t kept = own->owned_from + own->memory.kept, depth = kept + count;
 
 	if (count && HL_UNLIKELY(!add_frames(recorder, thread, count, own->owner, kept, &kept)))
 		return NULL;
-	own->depth = own->owned = depth;
+	own->depth = depth;
+	own->owned = depth - own->owned_from;
 	return path_cell(recorder, thread, stack);
 }
 
@@ -566,21 +585,24 @@ static __attribute__((noinline)) struct hl_cell *cell_of_capture(struct hl_recor
 
 	if (HL_UNLIKELY(!own))
 		return NULL;
-	const struct hl_script_caller whole = {
-		.registers = caller,
-		.saved = thread->saved,
-		.native_node = stack->node,
-		.unwind = &recorder->unwind,
-		.walk = &thread->walk,
-		.memory = &own->memory,
-		.stamp = &thread->stamp,
-	};
-	if (HL_UNLIKELY(!capture(recorder, thread, &whole)))
+	own->caller.registers = caller;
+	own->caller.saved = thread->saved;
+	own->caller.native_node = stack->node;
+	if (HL_UNLIKELY(!capture(recorder, thread, &own->caller)))
 		return NULL;
 	return path_cell(recorder, thread, stack);
 }
 
-struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *stack)
+/* Whether what gives the outermost frame gives the same one. */
+static inline bool is_same_outer(const struct hl_script_thread *own)
+{
+	const struct hl_script_provider *outer = own->outer;
+
+	return !outer || outer->current(outer->state) == own->outer_function;
+}
+
+struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *stack,
+				    const struct hl_registers *caller)
 {
 	struct hl_script_thread *own = thread->script;
 
@@ -588,17 +610,22 @@ struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *st
 		return NULL;
 	own->changed = HL_SCRIPT_GAVE_UP;
 	if (HL_UNLIKELY(!own->depth || !own->quick ||
-			own->epoch != atomic_load_explicit(&epoch, memory_order_acquire)))
+			own->epoch != atomic_load_explicit(&epoch, memory_order_acquire) ||
+			!is_same_outer(own)))
 		return NULL;
 	uint64_t key = pair_key(own, stack);
 	const struct known_pair *known = pair_of(own, key);
 	struct hl_cell *cell = known->key == key ? known->cell : NULL;
 	__builtin_prefetch(cell, 1); /* it comes into the cache meanwhile */
-	own->memory.known = own->depth;
+	own->memory.known = own->owned;
 	own->memory.kept = 0;
-	own->changed = own->quick->recapture(own->quick->state, &own->memory, own->frames,
+	own->caller.registers = caller;
+	own->caller.saved = thread->saved;
+	if (own->quick->by_stack)
+		own->caller.native_node = stack->node;
+	own->changed = own->quick->recapture(own->quick->state, &own->caller, own->frames,
 					     HL_SCRIPT_DEPTH_MAX);
-	return HL_LIKELY(!own->changed && own->memory.kept == own->depth) ? cell : NULL;
+	return HL_LIKELY(!own->changed && own->memory.kept == own->owned) ? cell : NULL;
 }
 
 struct hl_cell *hl_script_other_cell(struct hl_recorder *recorder, struct hl_thread *thread,

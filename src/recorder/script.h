@@ -83,7 +83,8 @@ bool hl_script_is_asked(struct hl_walk *walk, uint32_t kept);
 
 /* The cell of what the thread's interpreters run, below that of the native stack, where they run what they ran at the
  * last event, as they mostly do; NULL: hl_script_other_cell() is to be called. */
-struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *stack);
+struct hl_cell *hl_script_same_cell(struct hl_thread *thread, struct hl_cell *stack,
+				    const struct hl_registers *caller);
 
 /* The same after that; ${stack} itself where nothing runs. NULL when there is no memory for it. */
 struct hl_cell *hl_script_other_cell(struct hl_recorder *recorder, struct hl_thread *thread,
@@ -93,7 +94,7 @@ static inline struct hl_cell *hl_script_cell(struct hl_recorder *recorder, struc
 					     struct hl_cell *stack,
 					     const struct hl_registers *caller)
 {
-	struct hl_cell *cell = hl_script_same_cell(thread, stack);
+	struct hl_cell *cell = hl_script_same_cell(thread, stack, caller);
 
 	return HL_LIKELY(cell) ? cell : hl_script_other_cell(recorder, thread, stack, caller);
 }

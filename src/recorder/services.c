@@ -30,12 +30,18 @@ static _Atomic(struct names *) known;
 
 /* ---- as frames ---- */
 
+static uint64_t current(void *state)
+{
+	(void)state;
+	return current_handle();
+}
+
 static uint32_t capture(void *state, const struct hl_script_caller *caller,
 			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
-	uint32_t handle = current_handle();
+	uint64_t handle = current(state);
 
-	(void)state, (void)caller, (void)ret_truncated;
+	(void)caller, (void)ret_truncated;
 	if (!handle || !max)
 		return 0;
 	frames[0] = (struct hl_script_frame){.function = handle};
@@ -98,14 +104,18 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 	return true;
 }
 
-void hl_services_open(uint64_t current, uint64_t handle_of)
+void hl_services_open(uint64_t current_service, uint64_t handle_of)
 {
 	static const struct hl_script_provider provider = {
-		.name = HL_SERVICE_PROVIDER, .capture = capture, .describe = describe};
+		.name = HL_SERVICE_PROVIDER,
+		.capture = capture,
+		.current = current,
+		.describe = describe,
+	};
 
-	current_handle = (uint32_t(*)(void))current;
+	current_handle = (uint32_t(*)(void))current_service;
 	handle_of_context = (uint32_t(*)(const void *))handle_of;
-	if (current)
+	if (current_service)
 		hl_script_register(&provider);
 }
 

@@ -80,16 +80,19 @@ struct hl_script_provider {
 	uint32_t (*capture)(void *state, const struct hl_script_caller *caller,
 			    struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);
 	/*
-	 * As capture() where all of the thread's frames are those that ${memory} knows of, which leads to them faster;
-	 * HL_SCRIPT_GAVE_UP: capture() is to be called. NULL: it always is.
+	 * As capture() where the provider's last frames in this thread are those that the memory knows of, which leads to them
+	 * faster; HL_SCRIPT_GAVE_UP: capture() is to be called. NULL: it always is.
 	 */
-	uint32_t (*recapture)(void *state, struct hl_script_memory *memory,
+	uint32_t (*recapture)(void *state, const struct hl_script_caller *caller,
 			      struct hl_script_frame *frames, uint32_t max);
+	/* Of a provider that gives one frame or none: its function now, which is all that it says; 0: none. */
+	uint64_t (*current)(void *state);
 	/* Says what a frame that capture() has just given is called. False: it is not known. */
 	bool (*describe)(void *state, const struct hl_script_frame *frame,
 			 struct hl_script_place *ret_place);
 	void *state;
 	bool remembers; /* capture() uses the memory */
+	bool by_stack;	/* recapture() uses the native node, which is not there for others */
 	/* The interpreter's main function: only for stacks with a frame of it is it asked. 0: unknown, for
 	 * all stacks. */
 	uint64_t eval_start, eval_end;

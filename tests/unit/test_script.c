@@ -135,17 +135,17 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 /* What the quick way of the first provider does. */
 static enum { GIVES_UP, KEEPS_ALL, GIVES_ALL } quick;
 
-static uint32_t recapture(void *state, struct hl_script_memory *memory,
+static uint32_t recapture(void *state, const struct hl_script_caller *caller,
 			  struct hl_script_frame *frames, uint32_t max)
 {
-	const struct hl_script_caller caller = {.native_node = 1};
 	bool truncated;
 
+	assert_int_not_equal(caller->native_node, 0);
 	if (quick == GIVES_ALL)
-		return capture(state, &caller, frames, max, &truncated);
+		return capture(state, caller, frames, max, &truncated);
 	if (quick == GIVES_UP)
 		return HL_SCRIPT_GAVE_UP;
-	memory->kept = memory->known;
+	caller->memory->kept = caller->memory->known;
 	return 0;
 }
 
@@ -154,6 +154,8 @@ static const struct hl_script_provider one = {
 	.capture = capture,
 	.recapture = recapture,
 	.describe = describe,
+	.remembers = true,
+	.by_stack = true,
 	.eval_start = 0x1000,
 	.eval_end = 0x3000,
 };
@@ -162,6 +164,33 @@ static const struct hl_script_provider two = {
 	.capture = capture,
 	.describe = describe,
 	.state = (void *)1,
+};
+
+/* Gives one frame outward of those of the others, or none. */
+static _Atomic uint64_t service;
+
+static uint64_t current(void *state)
+{
+	(void)state;
+	return atomic_load(&service);
+}
+
+static uint32_t capture_service(void *state, const struct hl_script_caller *caller,
+				struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	(void)caller, (void)ret_truncated;
+	frames[0] = (struct hl_script_frame){.function = current(state)};
+	return frames[0].function && max;
+}
+
+static const struct hl_script_provider outer = {
+	.name = "service",
+	.capture = capture_service,
+	.current = current,
+	.describe = describe,
+	.state = (void *)2,
+	.eval_start = 0x1000,
+	.eval_end = 0x3000,
 };
 
 static void run(uint32_t provider, uint32_t depth, const uint32_t *functions_and_lines)
@@ -284,15 +313,16 @@ static void a_provider_can_come_while_the_recorder_runs(void **state)
 	start();
 	RUN(0, 1, 10, 2, 20);
 	allocate(1, 0x1000);
+	assert_int_equal(hl_script_register(&outer), 0);
 	assert_int_equal(hl_script_register(&one), 0);
 	allocate(2, 0x1000);
 	assert_allocated("1000;", 1);
 	assert_allocated("1000;>f1 a.script:10;f2 a.script:20;", 1);
 	const struct hl_region_header *header = recorder->region.header;
-	assert_int_equal(atomic_load(&header->provider_count), 1);
-	assert_string_equal(header->providers[0].name, "one");
-	assert_int_equal(header->providers[0].eval_start, 0x1000);
-	assert_int_equal(header->providers[0].eval_end, 0x3000);
+	assert_int_equal(atomic_load(&header->provider_count), 2);
+	assert_string_equal(header->providers[1].name, "one");
+	assert_int_equal(header->providers[1].eval_start, 0x1000);
+	assert_int_equal(header->providers[1].eval_end, 0x3000);
 	stop();
 }
 
@@ -382,6 +412,34 @@ static void what_a_provider_kept_once_is_not_kept_the_next_time(void **state)
 	allocate(3, 0x1000);
 	assert_allocated("1000;>f3 a.script:30;f4 a.script:40;f5 a.script:50;", 1);
 	quick = GIVES_UP;
+	stop();
+}
+
+static void the_quick_way_is_gone_only_where_the_outermost_frame_is_the_same(void **state)
+{
+	(void)state;
+	start();
+	service = 900;
+	RUN(0, 1, 10, 2, 20);
+	allocate(1, 0x1000);
+	quick = KEEPS_ALL;
+	allocate(2, 0x1000);
+	service = 901;
+	allocate(3, 0x1000);
+	allocate(4, 0x1000);
+	service = 0;
+	allocate(5, 0x1000);
+	assert_allocated("1000;f900 b.script:0;>f1 a.script:10;f2 a.script:20;", 2);
+	assert_allocated("1000;f901 b.script:0;>f1 a.script:10;f2 a.script:20;", 2);
+	assert_allocated("1000;>f1 a.script:10;f2 a.script:20;", 1);
+	service = 901;
+	allocate(6, 0x1000);
+	quick = GIVES_ALL;
+	RUN(0, 3, 30);
+	allocate(7, 0x1000);
+	assert_allocated("1000;f901 b.script:0;>f3 a.script:30;", 1);
+	quick = GIVES_UP;
+	service = 0;
 	stop();
 }
 
@@ -511,7 +569,7 @@ static void frames_of_two_providers_stand_one_after_the_other(void **state)
 	(void)state;
 	assert_int_equal(hl_script_register(&two), 0); /* before the start */
 	start();
-	assert_string_equal(recorder->region.header->providers[1].name, "a name of more bytes th");
+	assert_string_equal(recorder->region.header->providers[2].name, "a name of more bytes th");
 	RUN(0, 1, 10, 2, 20);
 	RUN(1, 1, 10);
 	allocate(1, 0x1000);
@@ -585,6 +643,7 @@ int main(void)
 		cmocka_unit_test(what_calls_an_eval_frame_does_not_ask_and_what_it_calls_does),
 		cmocka_unit_test(frames_that_stay_are_not_looked_up_again),
 		cmocka_unit_test(what_a_provider_kept_once_is_not_kept_the_next_time),
+		cmocka_unit_test(the_quick_way_is_gone_only_where_the_outermost_frame_is_the_same),
 		cmocka_unit_test(an_address_that_is_used_anew_is_another_function),
 		cmocka_unit_test(what_nothing_is_known_of_is_kept_as_that),
 		cmocka_unit_test(sizes_are_told_apart_below_scripts),

@@ -76,17 +76,17 @@ static inline bool is_in_code(uint64_t pc, uint64_t code, uint32_t count)
 }
 
 /* Of a running call, whose state has kept ${pc}: that after the instruction that runs. */
-static inline __attribute__((always_inline)) uint64_t running_pc(const struct hl_lua_layout *layout,
-								 const struct chain *chain,
-								 uint64_t proto, uint64_t pc)
+static inline __attribute__((always_inline)) uint64_t
+running_pc(const struct hl_lua_layout *layout, struct hl_walk *walk,
+	   const struct hl_script_caller *caller, const struct hl_lua_eval *running, uint64_t proto,
+	   uint64_t pc)
 {
 	uint64_t code = hl_lua_word(proto, layout->proto_code);
 	uint32_t count = hl_lua_number(proto, layout->proto_code_count);
 
 	for (uint32_t i = 0; i < HL_LUA_PLACES; i++) {
 		uint64_t live;
-		if (load(chain->walk, chain->caller, chain->running->pc_at[i], &live) &&
-		    is_in_code(live, code, count))
+		if (load(walk, caller, running->pc_at[i], &live) && is_in_code(live, code, count))
 			return live;
 	}
 	return pc;
@@ -134,7 +134,8 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 		if (proto) {
 			inner = &chain->frames[chain->count++];
 			if (running)
-				pc = running_pc(layout, chain, proto, pc);
+				pc = running_pc(layout, chain->walk, chain->caller, running, proto,
+						pc);
 			*inner = frame_of(layout, proto, pc);
 		}
 		running = NULL;
@@ -145,10 +146,14 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 }
 
 /* While it moves a stack, 5.4.6 and later has offsets in place of pointers to it. */
+static inline bool is_moving_stack(const struct hl_lua_layout *layout, uint64_t state)
+{
+	return hl_lua_word(state, layout->state_top) < hl_lua_word(state, layout->state_stack);
+}
+
 static inline bool is_in_order(const struct hl_lua_layout *layout, uint64_t state)
 {
-	return state && state < HL_LUA_SPACE_END && !(state & 7) &&
-	       hl_lua_word(state, layout->state_top) >= hl_lua_word(state, layout->state_stack);
+	return state && state < HL_LUA_SPACE_END && !(state & 7) && !is_moving_stack(layout, state);
 }
 
 /* The state of ${eval}. False: its frame is not what it was when it was searched. */
@@ -174,11 +179,11 @@ struct step {
 	uint64_t proto; /* 0: no function in Lua, so nothing is given of it */
 	uint64_t pc;
 	uint32_t shape;	  /* of the proto */
+	uint32_t status;  /* what it says of entries; see status_of() */
 	uint16_t given;	  /* how many of the steps up to this one, the outermost first, are */
-	uint16_t entries; /* of these, those of its state alone */
+	uint16_t entries; /* of these, those of its state alone that native code has called */
+	uint16_t outward; /* steps of its state outward of it */
 	uint8_t tag;
-	bool is_entry;	   /* of the frames that are given */
-	bool is_outermost; /* of its state */
 };
 
 #define STEPS_MAX  256u
@@ -198,21 +203,28 @@ static inline uint8_t *place_of_call(struct memory *memory, uint64_t call)
 	return &memory->places[call * UINT64_C(0x9e3779b97f4a7c15) >> (64 - PLACE_BITS)];
 }
 
-static inline __attribute__((always_inline)) bool is_entry(const struct hl_lua_layout *layout,
-							   uint64_t call)
+static inline __attribute__((always_inline)) uint32_t status_of(const struct hl_lua_layout *layout,
+								uint64_t call)
 {
 	uint32_t status = layout->entry_bit > UINT16_MAX ? hl_lua_number(call, layout->call_status)
 							 : hl_lua_byte(call, layout->call_status);
 
-	return !(status & layout->entry_bit) == layout->entry_if_clear;
+	return status & layout->entry_bit;
+}
+
+/* Whether native code has called what has that status. */
+static inline __attribute__((always_inline)) bool is_entry(const struct hl_lua_layout *layout,
+							   uint32_t status)
+{
+	return !status == layout->entry_if_clear;
 }
 
 /* Another function at the same address mostly differs in it. */
 static inline __attribute__((always_inline)) uint32_t shape_of(const struct hl_lua_layout *layout,
 							       uint64_t proto)
 {
-	return hl_lua_number(proto, layout->proto_code_count) * 33 +
-	       hl_lua_number(proto, layout->proto_first_line);
+	return hl_lua_number(proto, layout->proto_code_count) +
+	       hl_lua_number(proto, layout->proto_first_line) * 8;
 }
 
 /*
@@ -225,37 +237,31 @@ static inline __attribute__((always_inline)) bool is_unchanged(const struct hl_l
 {
 	uint64_t function = hl_lua_word(call, layout->call_function);
 
-	if ((hl_lua_word(call, layout->call_previous) ^ step->previous) |
-	    (hl_lua_word(function, 0) ^ step->closure))
+	if (HL_UNLIKELY(hl_lua_word(call, layout->call_previous) != step->previous ||
+			hl_lua_word(function, 0) != step->closure))
 		return false;
 	if (HL_UNLIKELY(!step->proto))
 		return (hl_lua_byte(function, 8) & 0x7f) == step->tag;
-	if (HL_UNLIKELY(hl_lua_word(step->closure, layout->closure_proto) != step->proto))
-		return false;
-	return !((with_pc ? hl_lua_word(call, layout->call_pc) ^ step->pc : 0) |
-		 (uint64_t)(is_entry(layout, call) ^ step->is_entry) |
-		 (uint64_t)(shape_of(layout, step->proto) ^ step->shape));
+	return HL_LIKELY(hl_lua_word(step->closure, layout->closure_proto) == step->proto &&
+			 !(with_pc && hl_lua_word(call, layout->call_pc) != step->pc) &&
+			 status_of(layout, call) == step->status &&
+			 shape_of(layout, step->proto) == step->shape);
 }
 
 /*
  * Whether the step ${at}, whose call has been reached, and all outward of it are as they were: calls of the state that is read now, and
- * then of those whose eval frames follow. Where calls would have to be joined they are not. See join_entries(). Of the step itself the
- * pc counts only ${with_pc}.
+ * then of those whose eval frames follow. Where calls would have to be joined they are not. See join_entries().
  */
-static inline __attribute__((always_inline)) bool are_unchanged(const struct hl_lua_layout *layout,
-								const struct chain *chain,
-								uint32_t at, bool with_pc)
+static inline __attribute__((always_inline)) bool
+are_unchanged(const struct hl_lua_layout *layout, const struct chain *chain, uint32_t at)
 {
 	const struct step *step = &chain->memory->steps[at];
 	uint32_t entries = chain->entries + step->entries, evals = 1, next = chain->eval + 1;
-	uint64_t call = step->call;
 
 	for (;;) {
-		if (HL_UNLIKELY(!is_unchanged(layout, step, call, with_pc)))
+		if (HL_UNLIKELY(!is_unchanged(layout, step, step->call, true)))
 			return false;
-		with_pc = true;
-		if (HL_LIKELY(!step->is_outermost)) {
-			call = step->previous;
+		if (HL_LIKELY(step->outward)) {
 			step--;
 			continue;
 		}
@@ -267,9 +273,8 @@ static inline __attribute__((always_inline)) bool are_unchanged(const struct hl_
 			return false;
 		if (step-- == chain->memory->steps)
 			return next == chain->eval_count;
-		call = step->call;
 		if (state != step->state || !is_in_order(layout, state) ||
-		    hl_lua_word(state, layout->state_call) != call)
+		    hl_lua_word(state, layout->state_call) != step->call)
 			return false;
 		entries = step->entries;
 		evals = 1;
@@ -278,7 +283,8 @@ static inline __attribute__((always_inline)) bool are_unchanged(const struct hl_
 }
 
 /* Puts the fresh steps inward of those that are kept; how many frames the latter gave. */
-static inline uint32_t remember(struct memory *memory, uint32_t kept, uint32_t count)
+static inline uint32_t remember(const struct hl_lua_layout *layout, struct memory *memory,
+				uint32_t kept, uint32_t count)
 {
 	const uint16_t kept_given = kept ? memory->steps[kept - 1].given : 0;
 	uint16_t given = kept_given;
@@ -288,9 +294,10 @@ static inline uint32_t remember(struct memory *memory, uint32_t kept, uint32_t c
 		*step = memory->fresh[--count];
 		given = (uint16_t)(given + (step->proto != 0));
 		step->given = given;
-		step->is_outermost = !kept || step[-1].state != step->state;
-		step->entries =
-			(uint16_t)(step->is_entry + (step->is_outermost ? 0 : step[-1].entries));
+		bool is_outermost = !kept || step[-1].state != step->state;
+		step->outward = is_outermost ? 0 : step[-1].outward + 1;
+		step->entries = (uint16_t)((step->proto && is_entry(layout, step->status)) +
+					   (is_outermost ? 0 : step[-1].entries));
 		*place_of_call(memory, step->call) = (uint8_t)kept;
 	}
 	memory->depth = kept;
@@ -309,34 +316,9 @@ keep(const struct hl_lua_layout *layout, uint64_t state, uint64_t call, struct c
 	if (at >= memory->depth || memory->steps[at].call != call ||
 	    memory->steps[at].state != state ||
 	    memory->steps[at].given + chain->count > chain->max ||
-	    !are_unchanged(layout, chain, at, true))
+	    !are_unchanged(layout, chain, at))
 		return false;
 	chain->kept = at + 1;
-	return true;
-}
-
-/* The same of ${call}, which is the innermost of all and runs: its function may have gone on, as in a loop. */
-static inline __attribute__((always_inline)) bool
-keep_running(const struct hl_lua_layout *layout, uint64_t state, uint64_t call, struct chain *chain)
-{
-	uint32_t depth = chain->memory->depth;
-
-	if (!depth)
-		return false;
-	struct step *last = &chain->memory->steps[depth - 1];
-	if (last->call != call || last->state != state || last->given > chain->max ||
-	    !are_unchanged(layout, chain, depth - 1, false))
-		return false;
-	chain->kept = depth;
-	if (!last->proto)
-		return true;
-	uint64_t pc = running_pc(layout, chain, last->proto, hl_lua_word(call, layout->call_pc));
-	if (pc != last->pc) {
-		last->pc = pc;
-		chain->frames[0] = frame_of(layout, last->proto, pc);
-		chain->frames[0].is_entry = last->is_entry;
-		chain->count = 1;
-	}
 	return true;
 }
 
@@ -347,8 +329,7 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 	const struct hl_lua_eval *running = chain->running;
 
 	for (uint64_t outer; (outer = hl_lua_word(call, layout->call_previous)); call = outer) {
-		if (chain->memory && (running ? keep_running(layout, state, call, chain)
-					      : keep(layout, state, call, chain)))
+		if (chain->memory && !running && keep(layout, state, call, chain))
 			return;
 		uint64_t function = hl_lua_word(call, layout->call_function);
 		struct step step = {
@@ -365,9 +346,11 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 			step.proto = hl_lua_word(step.closure, layout->closure_proto);
 			step.pc = hl_lua_word(call, layout->call_pc);
 			if (running)
-				step.pc = running_pc(layout, chain, step.proto, step.pc);
+				step.pc = running_pc(layout, chain->walk, chain->caller, running,
+						     step.proto, step.pc);
 			struct hl_script_frame it = frame_of(layout, step.proto, step.pc);
-			it.is_entry = step.is_entry = is_entry(layout, call);
+			step.status = status_of(layout, call);
+			it.is_entry = is_entry(layout, step.status);
 			step.shape = shape_of(layout, step.proto);
 			chain->entries += it.is_entry;
 			*frame = it;
@@ -478,6 +461,8 @@ static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *re
 	if (HL_UNLIKELY(count && evals[0].is_resume && max)) {
 		chain.count = first = maker_of(lua, reader, &chain, frames);
 		chain.eval = 1;
+		if (chain.memory)
+			chain.memory->depth = 0; /* what is given now is not what it has */
 		chain.memory = NULL;
 	}
 	for (; chain.eval < count && !chain.kept; chain.eval++, evals_of_state++) {
@@ -509,10 +494,8 @@ static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *re
 	*ret_truncated = chain.count == max;
 	if (chain.memory) {
 		is_whole &= chain.kept + chain.fresh <= STEPS_MAX && !*ret_truncated;
-		caller->memory->kept =
-			remember(chain.memory, chain.kept, is_whole ? chain.fresh : 0);
-		if (!chain.fresh)
-			caller->memory->kept -= chain.count; /* see keep_running() */
+		caller->memory->kept = remember(&lua->layout, chain.memory, chain.kept,
+						is_whole ? chain.fresh : 0);
 		if (HL_UNLIKELY(!is_whole))
 			chain.memory->depth = 0;
 	}
@@ -548,4 +531,114 @@ uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 				     &cache->evals[((uint32_t)known & HL_LUA_FIRST_MASK) - 1],
 				     count, frames, max, ret_truncated)
 		     : 0;
+}
+
+/* ---- capture where little has changed ---- */
+
+/* Whether all that the evals of one stack point at, which are in order, innermost first, lies where the thread has read before. */
+static inline bool are_readable(const struct hl_walk *walk, const struct hl_lua_eval *evals,
+				uint32_t count, uint64_t sp)
+{
+	uint64_t last = sp + (uint64_t)((int64_t)evals[count - 1].state_at * 8);
+
+	return !(sp & 7) && sp - 8 >= walk->stack_low && last < walk->stack_high;
+}
+
+/* Whether all that the last capture came by is as it was, but for the pc of the innermost call. */
+HL_READS_STACK static inline __attribute__((always_inline)) bool
+is_all_unchanged(const struct hl_lua_layout *layout, const struct memory *memory,
+		 const struct hl_lua_eval *eval, const struct hl_lua_eval *end, const uint64_t *sp)
+{
+	const struct step *step = &memory->steps[memory->depth - 1];
+
+	for (bool with_pc = false;; with_pc = true) {
+		const uint64_t state = step->state;
+		uint32_t evals = 0;
+		for (; eval < end && sp[eval->state_at] == state; eval++, evals++)
+			if (HL_UNLIKELY(sp[eval->return_at] != eval->return_address))
+				return false;
+		/* Calls that would have to be joined are not compared; see join_entries(). */
+		if (HL_UNLIKELY(!evals || step->entries > evals || is_moving_stack(layout, state) ||
+				hl_lua_word(state, layout->state_call) != step->call ||
+				!is_unchanged(layout, step, step->call, with_pc)))
+			return false;
+		for (uint32_t outward = step->outward; outward; outward--) {
+			step--;
+			if (HL_UNLIKELY(!is_unchanged(layout, step, step->call, true)))
+				return false;
+		}
+		if (step-- == memory->steps)
+			return eval == end;
+	}
+}
+
+/* The function of the innermost call may have gone on, as in a loop: then its frame is given. How many are. */
+static inline __attribute__((always_inline)) uint32_t
+go_on(const struct hl_lua_layout *layout, const struct hl_script_caller *caller,
+      const struct hl_lua_eval *running, struct step *last, struct hl_script_frame *frames)
+{
+	uint64_t pc = hl_lua_word(last->call, layout->call_pc);
+
+	if (!layout->keeps_pc)
+		pc = running_pc(layout, caller->walk, caller, running, last->proto, pc);
+	if (pc == last->pc)
+		return 0;
+	last->pc = pc;
+	frames[0] = frame_of(layout, last->proto, pc);
+	frames[0].is_entry = is_entry(layout, last->status);
+	return 1;
+}
+
+/*
+ * Mostly the innermost call is that of last time, and all outward of it is as it was: then no more is to be done than to compare it.
+ * HL_SCRIPT_GAVE_UP, and nothing has happened, in all other cases.
+ */
+static inline __attribute__((always_inline)) uint32_t
+compare(const struct hl_lua_layout *layout, const struct hl_lua *lua,
+	const struct hl_lua_eval *evals, uint32_t count, const struct hl_script_caller *caller,
+	struct hl_script_frame *frames)
+{
+	struct memory *memory = (struct memory *)caller->memory->bytes;
+	struct step *last = &memory->steps[memory->depth - 1];
+
+	if (HL_UNLIKELY(last->given != caller->memory->known ||
+			!is_all_unchanged(layout, memory, evals, evals + count,
+					  (const uint64_t *)caller->registers->sp)))
+		return HL_SCRIPT_GAVE_UP;
+	uint32_t stamp = hl_lua_same_stamp(lua, last->state, caller->stamp);
+	if (HL_UNLIKELY(!stamp))
+		return HL_SCRIPT_GAVE_UP;
+	caller->stamp->value = stamp;
+	uint32_t changed = last->proto ? go_on(layout, caller, evals, last, frames) : 0;
+	caller->memory->kept = last->given - changed;
+	return changed;
+}
+
+#define COMPARE(VERSION) \
+	case VERSION:    \
+		return compare(&hl_lua_layouts[VERSION], lua, evals, count, caller, frames)
+
+uint32_t hl_lua_recapture(const struct hl_lua *lua, const struct hl_lua_cache *cache,
+			  const struct hl_script_caller *caller, struct hl_script_frame *frames)
+{
+	const struct memory *memory = (const struct memory *)caller->memory->bytes;
+	uint32_t node = caller->native_node;
+	uint64_t known =
+		atomic_load_explicit(&cache->nodes[node % HL_LUA_NODES], memory_order_acquire);
+	uint32_t count = (uint32_t)known >> HL_LUA_COUNT_SHIFT;
+
+	if (HL_UNLIKELY(known >> HL_LUA_NODE_SHIFT != node || !count || !memory->depth))
+		return HL_SCRIPT_GAVE_UP;
+	const struct hl_lua_eval *evals = &cache->evals[((uint32_t)known & HL_LUA_FIRST_MASK) - 1];
+	if (HL_UNLIKELY(evals->is_resume ||
+			!are_readable(caller->walk, evals, count, caller->registers->sp)))
+		return HL_SCRIPT_GAVE_UP;
+	switch (lua->layout.version) {
+		COMPARE(HL_LUA_52);
+		COMPARE(HL_LUA_53);
+		COMPARE(HL_LUA_54);
+		COMPARE(HL_LUA_55);
+	default:
+		return HL_SCRIPT_GAVE_UP;
+	}
 }

@@ -132,6 +132,28 @@ uint32_t hl_lua_capture(struct hl_lua *lua, const struct hl_lua_reader *reader,
 			const struct hl_script_caller *caller, struct hl_script_frame *frames,
 			uint32_t max, bool *ret_truncated);
 
+/* As recapture of it, from 5.2 on, of states that have been collected no more since. */
+uint32_t hl_lua_recapture(const struct hl_lua *lua, const struct hl_lua_cache *cache,
+			  const struct hl_script_caller *caller, struct hl_script_frame *frames);
+
+/* The stamp of a block that is allocated while ${state} runs, if that is of the one that ran at the thread's last event,
+ * and has not been collected since; or 0. */
+static inline uint32_t hl_lua_same_stamp(const struct hl_lua *lua, uint64_t state,
+					 const struct hl_lua_stamp *stamp)
+{
+	const struct hl_lua_state_slot *slot = stamp->slot;
+
+	if (HL_UNLIKELY(!slot || !state))
+		return 0;
+	uint64_t global = hl_lua_word(state, lua->layout.state_global);
+	uint8_t white = *(const uint8_t *)(global + lua->collector.white_at);
+	if (HL_UNLIKELY(atomic_load_explicit(&slot->global, memory_order_relaxed) != global ||
+			atomic_load_explicit(&slot->white, memory_order_relaxed) != white))
+		return 0;
+	return hl_lua_stamp(stamp->number,
+			    atomic_load_explicit(&slot->collections, memory_order_relaxed));
+}
+
 /* As describe of hl_script_provider. */
 bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *frame,
 		     struct hl_script_place *ret_place);

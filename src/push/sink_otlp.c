@@ -128,9 +128,10 @@ static int otlp_send(struct hl_push_sink *sink, char *bytes, size_t size, bool r
 		.header = DEFLATE,
 		.body = bytes,
 		.size = size,
+		.is_sent_once = true,
 	};
 
-	(void)repeated; /* profiles have numbers of their own */
+	(void)repeated; /* profiles have numbers of their own, which not every server looks at */
 	int r = hl_web_post(otlp->web, &request, &answer, err);
 	if (r == 0)
 		r = judge_success(otlp, &answer, err);

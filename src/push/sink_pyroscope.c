@@ -112,7 +112,7 @@ static int pyroscope_send(struct hl_push_sink *sink, char *bytes, size_t size, b
 	struct hl_web_answer answer = {0};
 	HL_FREED char *url = NULL;
 
-	(void)repeated; /* the server cannot tell */
+	(void)repeated; /* the server cannot tell, so libcurl must not repeat it unasked */
 	if (!end)
 		return hl_error_set(err, -EBADMSG,
 				    "cannot read a profile from the spool: it is damaged");
@@ -126,6 +126,7 @@ static int pyroscope_send(struct hl_push_sink *sink, char *bytes, size_t size, b
 		.content_type = "multipart/form-data; boundary=" BOUNDARY,
 		.body = end + 1,
 		.size = size - (size_t)(end + 1 - bytes),
+		.is_sent_once = true,
 	};
 	int r = hl_web_post(pyroscope->web, &request, &answer, err);
 	free(answer.text);

@@ -80,6 +80,7 @@ class Backend(http.server.ThreadingHTTPServer):
         self.status, self.answer, self.refused = 0, b"said by the backend\n", 0  # status: instead of what the mood says
         super().__init__(("127.0.0.1", port), _Handler)
         self.refuses = None  # a part of paths
+        self.loses = 0  # the number of the request whose answer is lost; connections are kept then
         self.port = self.server_address[1]
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
         self.thread.start()
@@ -110,10 +111,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if status == 200 or server.status:
             server.paths.append(self.path)
             server.bodies.append((self.headers["Content-Type"], body))
-        if server.mood == "lose":
+        if server.mood == "lose" or (server.loses and len(server.bodies) == server.loses):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
+        if server.loses:
+            self.protocol_version, self.close_connection = "HTTP/1.1", False
         self.send_response(status)
+        self.send_header("Content-Length", str(len(server.answer)))
         self.end_headers()
         self.wfile.write(server.answer)
 
@@ -419,6 +423,16 @@ class Recordings(PushCase):
         self.assertEqual({line.split("\t")[0] for line in inserts["changes"]}, sessions)
         self.assertTrue({line.split("\t")[2] for line in inserts["changes"]} <=
                         {line.split("\t")[0] for line in inserts["stacks"]})
+
+    def test_what_gets_no_answer_is_not_repeated_in_silence(self):
+        """Over a connection that was kept libcurl would do so."""
+        _, recording = self.record_well([harness.need("sh"), "-c", f"{harness.program('lifecycle')} leaf; true"])
+        for scheme in "http", "otlp+http":
+            with self.subTest(scheme=scheme), Backend() as backend:
+                backend.answer, backend.loses = b"", 2
+                result = self.push(f"{scheme}://127.0.0.1:{backend.port}", "--experimental", recording)
+                self.assertIn("cannot reach", result.stderr)
+                self.assertEqual(backend.bodies[1], backend.bodies[2])
 
     def test_one_refused_insert_is_not_counted_twice(self):
         """What an insert of all processes left half done is asked for before each is sent on its own."""

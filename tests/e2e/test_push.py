@@ -471,6 +471,18 @@ class Recordings(PushCase):
             self.assertEqual(self.push(url, recording).status, 0)
             self.assertEqual(ask(f"SELECT {sums} FROM deltas"), stored)
             self.assertEqual(ask(f"SELECT {sums} FROM totals"), stored)
+            # With its answer, which names a column that nobody fills: that is for the server's people to mend.
+            ask("DROP TABLE totals")
+            ask(make % ", unfilled Int64")
+            _, recording = self.record_well([harness.program("lifecycle"), "leaf"], name="other.hl")
+            self.assertRegex(self.push(url, recording).stderr, "unfilled.* waits in")
+            twice = ask(f"SELECT {sums} FROM deltas")
+            self.assertEqual(twice.split(), [str(2 * int(sum_)) for sum_ in stored.split()])
+            ask("DROP TABLE totals")
+            ask(make % "")
+            self.assertEqual(self.push(url, recording).status, 0)
+            self.assertEqual(ask(f"SELECT {sums} FROM deltas"), twice)
+            self.assertEqual(ask(f"SELECT {sums} FROM totals"), stored)
 
     def test_an_answer_that_is_no_row_is_said(self):
         _, recording = self.record_well([harness.program("lifecycle"), "leaf"])

@@ -5,6 +5,8 @@
 #include "unwind/memory.h"
 #include "unwind/rule_cache.h"
 
+#include <assert.h>
+
 #define USER_SPACE_END (UINT64_C(1) << 47)
 
 static const uint8_t tracked[HL_SAVED_COUNT] = {
@@ -38,17 +40,53 @@ bool hl_saved_find_function(struct hl_unwind *unwind, uint64_t pc, uint64_t *ret
 	return true;
 }
 
-/* Where the caller's registers are, by the state of ${frame}. */
-static void step_registers(struct hl_saved_frame *frame, const struct hl_cfi_state *state)
+#define NOWHERE INT16_MIN
+
+/* Where the registers of the caller are, by ${state}. */
+static void note_words(struct hl_saved_row *row, const struct hl_cfi_state *state)
 {
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++) {
 		const struct hl_cfi_value *saved = &state->saved[tracked[k]];
-		uint64_t at = frame->cfa + (uint64_t)saved->offset;
+		bool is_word = saved->kind == HL_CFI_OFFSET && saved->offset < 0 &&
+			       saved->offset > 8 * INT16_MIN && !(saved->offset & 7);
+		row->words[k] = (int16_t)(is_word ? saved->offset / 8 : NOWHERE);
 		if (saved->kind == HL_CFI_UNSPECIFIED || saved->kind == HL_CFI_SAME)
-			continue;
-		bool is_word = saved->kind == HL_CFI_OFFSET && at >= frame->sp && at < frame->cfa &&
-			       !(at & 7);
-		frame->at[k] = is_word ? (const uint64_t *)at : NULL;
+			row->words[k] = 0;
+	}
+}
+
+/* The row of ${pc}: to run the program of a function takes thousands of instructions, and stacks go through the same ones. */
+static const struct hl_saved_row *find_row(struct hl_unwind *unwind, struct hl_walk *walk,
+					   uint32_t generation, uint64_t pc)
+{
+	static_assert(HL_COUNT_OF(walk->saved_rows[0].words) == HL_SAVED_COUNT, "a word for each");
+	struct hl_saved_row *row =
+		&walk->saved_rows[pc * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_SAVED_ROW_BITS)];
+	struct hl_cfi_function function = {0};
+
+	if (row->pc == pc && row->generation == generation)
+		return row;
+	*row = (struct hl_saved_row){.pc = pc, .generation = generation};
+	row->is_known = find_function(unwind, pc, &function);
+	if (row->is_known) {
+		row->rule = hl_arch_rule(&function.state, function.is_signal_frame);
+		row->function_start = function.begin;
+		row->function_end = function.end;
+		note_words(row, &function.state);
+	} else {
+		row->rule = hl_rule_cache_find(unwind, generation, pc);
+	}
+	return row;
+}
+
+static void step_registers(struct hl_saved_frame *frame, const struct hl_saved_row *row)
+{
+	for (unsigned k = 0; k < HL_SAVED_COUNT; k++) {
+		uint64_t at = frame->cfa + (uint64_t)((int64_t)row->words[k] * 8);
+		bool is_there =
+			row->is_known && row->words[k] != NOWHERE && at >= frame->sp && !(at & 7);
+		if (!row->is_known || row->words[k])
+			frame->at[k] = is_there ? (const uint64_t *)at : NULL;
 	}
 }
 
@@ -71,12 +109,10 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
 		frame.at[k] = &start_saved[k];
 	for (uint32_t depth = 0; depth < HL_MAX_FRAMES; depth++) {
-		struct hl_cfi_function function = {0};
 		struct hl_arch_reads reads = {0};
 		uint64_t no_context = 0;
-		bool is_known = find_function(unwind, at.pc, &function);
-		uint64_t rule = is_known ? hl_arch_rule(&function.state, function.is_signal_frame)
-					 : hl_rule_cache_find(unwind, generation, at.pc);
+		const struct hl_saved_row *row = find_row(unwind, walk, generation, at.pc);
+		uint64_t rule = row->rule;
 		if (!rule)
 			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp);
 		rule &= HL_RULE_MASK;
@@ -85,13 +121,10 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 		bool is_out = goes_on(rule) &&
 			      hl_arch_step(walk, rule, &at, &no_context, &reads) == HL_STEP_OUT;
 		frame.cfa = is_out ? at.sp : 0;
-		frame.function_start = function.begin;
-		frame.function_end = function.end;
+		frame.function_start = row->function_start;
+		frame.function_end = row->function_end;
 		if (!visit(context, &frame) || !is_out)
 			return;
-		for (unsigned k = 0; !is_known && k < HL_SAVED_COUNT; k++)
-			frame.at[k] = NULL;
-		if (is_known)
-			step_registers(&frame, &function.state);
+		step_registers(&frame, row);
 	}
 }

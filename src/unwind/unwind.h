@@ -120,7 +120,19 @@ enum hl_walk_frame_flag {
 	HL_FRAME_IN_SCRIPT = 1 << 2, /* the caller's: see hl_script_is_asked() */
 };
 
-/* A thread's last walk and the workplace of its next. Zero-initialize; about 160 KiB, touched as
+/* What call frame information says at one pc of the registers that functions keep; see saved.c. */
+struct hl_saved_row {
+	uint64_t pc; /* 0: none */
+	uint64_t function_start, function_end;
+	uint64_t rule;
+	uint32_t generation;
+	int16_t words[6]; /* where they are kept, from the CFA; 0: nothing has been done to them */
+	bool is_known;
+};
+
+#define HL_SAVED_ROW_BITS 9
+
+/* A thread's last walk and the workplace of its next. Zero-initialize; about 190 KiB, touched as
  * far as stacks are deep. */
 struct hl_walk {
 	uint32_t depth; /* frames of the last walk */
@@ -150,6 +162,7 @@ struct hl_walk {
 	} checks[2 * HL_MAX_FRAMES];
 	_Alignas(64) struct hl_walk_frame frames[HL_MAX_FRAMES];
 	struct hl_walk_frame fresh[HL_MAX_FRAMES];
+	struct hl_saved_row saved_rows[1u << HL_SAVED_ROW_BITS]; /* by pc */
 };
 
 /* Registers at the point of capture: of the caller of a hook, right after its call instruction. */

@@ -5,6 +5,7 @@
 #include "cli/live_fill.h"
 #include "cli/record_run.h"
 #include "collector/launch.h"
+#include "heap/owners/block_owners.h"
 #include "heap/owners/lua_states.h"
 #include "heap/owners/object_types.h"
 #include "hook/attach.h"
@@ -42,6 +43,7 @@ static const struct hl_option options[] = {
 
 HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
 HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
+HL_DEFINE_FREE_AT(struct hl_block_owners, hl_block_owners_free)
 HL_DEFINE_FREE_AT(struct hl_inuse_labels, hl_inuse_labels_free)
 
 int hl_attach_check(pid_t process, struct hl_error *err)
@@ -153,6 +155,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 {
 	struct hl_collector_settings settings = hl_record_settings(facts->command);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
+	HL_CLEANUP(hl_block_owners_free_at) struct hl_block_owners *owners = NULL;
 	HL_CLEANUP(hl_inuse_labels_free_at) struct hl_inuse_labels *types = NULL, *ages = NULL;
 	HL_FREED char *name = hl_record_name(facts->comm, facts->pid);
 	struct hl_collector_summary summary;
@@ -184,8 +187,10 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	hurry(true);
 	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
-	(void)hl_object_types_read((pid_t)pid, &types, NULL);
-	(void)hl_lua_ages_read((pid_t)pid, &ages, NULL);
+	if (hl_inuse_labels_open((pid_t)pid, &owners, NULL) == 0) {
+		(void)hl_lua_ages_read((pid_t)pid, owners, &ages, NULL);
+		(void)hl_object_types_read((pid_t)pid, owners, &types, NULL);
+	}
 	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);

@@ -60,13 +60,15 @@ static int fill_pages(struct hl_recording_process *process, struct hl_error *err
 	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }
 
+typedef int read_labels(pid_t pid, struct hl_block_owners *owners,
+			struct hl_inuse_labels **ret_labels, struct hl_error *err);
+
 /* A process without Python has no types, and one without Lua no ages, which is no failure. */
-static int fill_labels(struct hl_recording_process *process,
-		       int (*read)(pid_t, struct hl_inuse_labels **, struct hl_error *),
-		       struct hl_error *err)
+static int fill_kind(struct hl_recording_process *process, struct hl_block_owners *owners,
+		     read_labels *read, struct hl_error *err)
 {
 	struct hl_inuse_labels *labels = NULL;
-	int r = read((pid_t)process->pid, &labels, err);
+	int r = read((pid_t)process->pid, owners, &labels, err);
 
 	if (r == -ENOENT)
 		return 0;
@@ -74,6 +76,29 @@ static int fill_labels(struct hl_recording_process *process,
 		hl_error_set(err, r, "%s", strerror(-r));
 	hl_inuse_labels_free(labels);
 	return r;
+}
+
+static int fill_labels(struct hl_recording_process *process, struct wishes wishes,
+		       struct hl_error *err)
+{
+	const char *what = "what blocks are";
+	struct hl_block_owners *owners = NULL;
+	struct hl_error why = {0};
+	int r = 0;
+
+	if (wishes.types || wishes.ages)
+		r = hl_inuse_labels_open((pid_t)process->pid, &owners, &why);
+	if (r == 0 && wishes.types) {
+		what = "the types of Python's objects";
+		r = fill_kind(process, owners, hl_object_types_read, &why);
+	}
+	if (r == 0 && wishes.ages) {
+		what = "what collections Lua's blocks have outlived";
+		r = fill_kind(process, owners, hl_lua_ages_read, &why);
+	}
+	hl_block_owners_free(owners);
+	return r < 0 && r != -ESRCH ? hl_error_set(err, r, "cannot tell %s: %s", what, why.text)
+				    : r;
 }
 
 /* Fills the processes that have not ended. One that has ended meanwhile is left out. Labels come last: they
@@ -91,16 +116,10 @@ static int fill(struct hl_recording *recording, struct wishes wishes, struct hl_
 			r = fill_pages(process, &why);
 		if (r < 0 && r != -ESRCH)
 			return hl_error_set(err, r, "cannot tell what is in RAM: %s", why.text);
-		r = r == 0 && wishes.types ? fill_labels(process, hl_object_types_read, &why) : r;
+		if (r == 0)
+			r = fill_labels(process, wishes, err);
 		if (r < 0 && r != -ESRCH)
-			return hl_error_set(err, r, "cannot tell the types of Python's objects: %s",
-					    why.text);
-		r = r == 0 && wishes.ages ? fill_labels(process, hl_lua_ages_read, &why) : 0;
-		if (r < 0 && r != -ESRCH)
-			return hl_error_set(
-				err, r,
-				"cannot tell what collections Lua's blocks have outlived: %s",
-				why.text);
+			return r;
 		r = 0;
 	}
 	return r;

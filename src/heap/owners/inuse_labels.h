@@ -2,10 +2,12 @@
 /* Labels of live blocks that were not known when they were allocated: blocks and bytes by stack and label. */
 #pragma once
 
+#include "base/error.h"
 #include "base/strings.h"
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct hl_block_owners;
 struct hl_python_usage;
@@ -21,7 +23,7 @@ struct hl_inuse_label {
 
 struct hl_inuse_labels {
 	const char *provider;		/* what they are: HL_TYPE_PROVIDER, a constant */
-	struct hl_block_owners *owners; /* names the stacks */
+	struct hl_block_owners *owners; /* names the stacks; the reader's, who frees it later */
 	struct hl_inuse_label *rows;	/* none twice */
 	size_t count;
 	const struct hl_strings *names;
@@ -29,7 +31,11 @@ struct hl_inuse_labels {
 	struct hl_python_usage *usage; /* of types: has their names; or NULL */
 };
 
+/* Opens the block table of the recorder in process ${pid}, of which all kinds of labels are read; to be freed.
+ * 0; or a negative errno with a sentence, -ENODATA when there is no recorder that knows stacks. */
+int hl_inuse_labels_open(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err);
+
 /* Empty ones, with names of their own. NULL without memory. */
-struct hl_inuse_labels *hl_inuse_labels_new(const char *provider);
+struct hl_inuse_labels *hl_inuse_labels_new(const char *provider, struct hl_block_owners *owners);
 
 void hl_inuse_labels_free(struct hl_inuse_labels *labels); /* NULL is fine */

@@ -354,9 +354,7 @@ static int read_ages(pid_t pid, struct aging *aging, struct hl_error *err)
 {
 	struct hl_inuse_labels *ages = aging->ages;
 
-	int r = hl_block_owners_new(pid, &ages->owners, err);
-	if (r == 0)
-		r = hl_lua_states_new(ages->owners, &aging->states);
+	int r = hl_lua_states_new(ages->owners, &aging->states);
 	if (r == -ENOENT)
 		hl_error_set(err, r, "no state of Lua was seen in process %d", (int)pid);
 	if (r < 0)
@@ -366,9 +364,10 @@ static int read_ages(pid_t pid, struct aging *aging, struct hl_error *err)
 	return r == 0 ? make_rows(aging) : r;
 }
 
-int hl_lua_ages_read(pid_t pid, struct hl_inuse_labels **ret_ages, struct hl_error *err)
+int hl_lua_ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_labels **ret_ages,
+		     struct hl_error *err)
 {
-	struct hl_inuse_labels *ages = hl_inuse_labels_new(HL_AGE_PROVIDER);
+	struct hl_inuse_labels *ages = hl_inuse_labels_new(HL_AGE_PROVIDER, owners);
 	struct aging aging = {.ages = ages, .sums.shape = {.start = 1, .width = 1}};
 	struct hl_error why = {0};
 

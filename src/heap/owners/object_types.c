@@ -3,6 +3,7 @@
 #include "heap/owners/object_types.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "heap/memory.h"
 #include "heap/owners/owner_table.h"
@@ -96,52 +97,48 @@ static int make_rows(struct reading *reading)
 }
 
 /* By its frames; or, where none are recorded, by the files that CPython is in. */
-static bool has_python(const struct hl_block_owners *owners, const struct hl_maps *maps)
+static int has_python(pid_t pid, const struct hl_block_owners *owners, struct hl_error *err)
 {
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	bool found = hl_block_owners_have_runtime(owners, "python");
 
-	for (size_t i = 0; i < maps->count && !found; i++) {
-		const char *slash = strrchr(maps->maps[i].path, '/');
+	int r = found ? 0 : hl_maps_read(pid, &maps, err);
+	for (size_t i = 0; i < maps.count && !found; i++) {
+		const char *slash = strrchr(maps.maps[i].path, '/');
 		const char *name = slash ? slash + 1 : "";
 		found = !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
 	}
-	return found;
+	if (r == 0 && !found)
+		r = hl_error_set(err, -ENOENT, "process %d has no Python", (int)pid);
+	return r;
 }
 
-static int read_all(pid_t pid, struct hl_memory *memory, struct reading *reading,
-		    struct hl_error *err)
+static int read_all(struct hl_memory *memory, struct reading *reading)
 {
 	struct hl_inuse_labels *types = reading->types;
-	struct hl_error why = {0};
 
-	int r = hl_block_owners_new(pid, &types->owners, &why);
-	if (r == 0 && hl_block_owners_source(types->owners) != HL_OWNERS_RECORDER)
-		r = -ENODATA;
-	if (r == -ENODATA)
-		return hl_error_set(err, r, "no recorder in process %d knows its stacks", (int)pid);
-	if (r < 0)
-		return hl_error_set(err, r, "%s", why.text);
-	if (!has_python(types->owners, &memory->maps))
-		return hl_error_set(err, -ENOENT, "process %d has no Python", (int)pid);
 	types->usage = hl_python_usage_new(memory);
 	if (!types->usage)
 		return -ENOMEM;
-	r = hl_block_owners_each(types->owners, list, reading);
+	int r = hl_block_owners_each(types->owners, list, reading);
 	if (r == 0)
 		r = hl_python_usage_each(types->usage, add, reading);
 	return r == 0 ? make_rows(reading) : r;
 }
 
-int hl_object_types_read(pid_t pid, struct hl_inuse_labels **ret_types, struct hl_error *err)
+int hl_object_types_read(pid_t pid, struct hl_block_owners *owners,
+			 struct hl_inuse_labels **ret_types, struct hl_error *err)
 {
-	struct hl_inuse_labels *types = hl_inuse_labels_new(HL_TYPE_PROVIDER);
+	struct hl_inuse_labels *types = hl_inuse_labels_new(HL_TYPE_PROVIDER, owners);
 	struct reading reading = {.types = types, .sums.shape = {.start = 1, .width = 1}};
 	struct hl_memory *memory = NULL;
 	struct hl_error why = {0};
 
-	int r = types ? hl_memory_live_open(pid, &memory, &why) : -ENOMEM;
+	int r = types ? has_python(pid, owners, &why) : -ENOMEM;
 	if (r == 0)
-		r = read_all(pid, memory, &reading, &why);
+		r = hl_memory_live_open(pid, &memory, &why);
+	if (r == 0)
+		r = read_all(memory, &reading);
 	hl_memory_free(memory);
 	hl_owner_counts_release(&reading.sums);
 	free(reading.blocks);

@@ -13,7 +13,8 @@
 /*
  * Reads process ${pid} while it goes on, from pages that are in memory. Labels are types: "list"; of
  * blocks that belong to lists "list (parts)". Blocks that are neither objects nor parts of one
- * are in no row. 0; or a negative errno with a sentence, among them -ENODATA when there is no recorder that
- * knows stacks, and -ENOENT when there is no Python.
+ * are in no row. ${owners}: as hl_inuse_labels_open() gives them. 0; or a negative errno with a sentence, -ENOENT
+ * when there is no Python.
  */
-int hl_object_types_read(pid_t pid, struct hl_inuse_labels **ret_types, struct hl_error *err);
+int hl_object_types_read(pid_t pid, struct hl_block_owners *owners,
+			 struct hl_inuse_labels **ret_types, struct hl_error *err);

@@ -97,7 +97,7 @@ hl_attached_rule_frame_sum(const uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS])
 }
 
 #define HL_ATTACHED_RULES_MAX	    48u
-#define HL_ATTACHED_RULE_STUB_BYTES 32u
+#define HL_ATTACHED_RULE_STUB_BYTES 64u
 
 enum hl_rule_does {
 	HL_RULE_ALLOCATES, /* and may free the block at ${pointer_at} */

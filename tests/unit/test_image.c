@@ -559,6 +559,27 @@ static void children_of_vfork_take_no_thread_for_ended(void **state)
 	end();
 }
 
+/* ---- closed ---- */
+
+static void no_thread_enters_until_the_mode_is_another_one(void **state)
+{
+	(void)state;
+	struct hl_attached_start start = usual_start(HL_MODE_CLOSED, 0);
+
+	start_with(&start);
+	assert_int_equal(mprotect(region, 4096, PROT_READ | PROT_WRITE), 0);
+	hook_free(hook_malloc(70));
+	assert_int_equal(atomic_load(&region->thread_count), 0);
+	assert_int_equal(hl_mode_switch(&region->mode, HL_MODE_MEM_FAST), HL_MODE_CLOSED);
+	void *block = hook_malloc(50);
+	assert_int_equal(atomic_load(&region->thread_count), 1);
+	hl_mode_switch(&region->mode, HL_MODE_CLOSED);
+	hook_free(hook_malloc(70));
+	hook_free(block);
+	assert_counted(&(struct sums){50, 1, 50, 1});
+	end();
+}
+
 /* ---- the allocator calls itself ---- */
 
 static void *calloc_by_malloc(size_t count, size_t size)
@@ -1192,6 +1213,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(each_thread_has_its_slot_at_its_time),
 		cmocka_unit_test(what_ended_threads_had_is_given_to_others),
 		cmocka_unit_test(children_of_vfork_take_no_thread_for_ended),
+		cmocka_unit_test(no_thread_enters_until_the_mode_is_another_one),
 		cmocka_unit_test(calls_of_the_allocator_by_itself_are_not_counted),
 		cmocka_unit_test(they_are_not_sampled_twice),
 		cmocka_unit_test(what_destructors_do_is_counted),

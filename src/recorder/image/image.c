@@ -17,6 +17,7 @@
 
 uint64_t hl_image_real[HL_HOOK_COUNT + HL_OBJECT_HOOK_COUNT];
 uint32_t hl_image_main_tid;
+_Alignas(4096) char hl_image_header[HL_IMAGE_HEADER_BYTES];
 
 /* ---- start ---- */
 
@@ -59,6 +60,15 @@ static bool make_gate(void)
 	       hl_sys_madvise(&hl_self_gate, sizeof(hl_self_gate), MADV_WIPEONFORK) == 0;
 }
 
+/* Of ${region_fd}, or, if that is -1, of nothing. */
+static bool map_header(int region_fd)
+{
+	int flags = region_fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+
+	return hl_sys6(SYS_mmap, (long)hl_image_header, sizeof(hl_image_header), PROT_READ,
+		       flags | MAP_FIXED, region_fd, 0) == (long)hl_image_header;
+}
+
 /*
  * Makes all of the region accessible, backed or not: of what the parent has backed since, a forked
  * child that goes on with a hook knows, and must be able to touch it. What mlockall() has locked is
@@ -94,7 +104,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 	size_t bytes;
 
 	void *region = map_region(start, &bytes);
-	if (!region)
+	if (!region || !map_header(start->region_fd))
 		return -ENOMEM;
 	adopt_region(region, bytes);
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
@@ -136,6 +146,7 @@ void hl_image_give_back(void)
 {
 	hl_recorder = NULL;
 	hl_private_map_release();
+	map_header(-1);
 	if (hl_image_children)
 		hl_sys_munmap((void *)((uintptr_t)hl_image_children & ~(uintptr_t)4095),
 			      HL_REGION_CHILDREN_BYTES);

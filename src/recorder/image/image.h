@@ -31,6 +31,13 @@ extern HL_HIDDEN _Atomic uint32_t hl_image_left;
  * NULL: not mapped. */
 extern HL_HIDDEN struct hl_region_children *hl_image_children;
 
+/* The first page of the region's header, once more: stubs know where it is. With none of HL_IMAGE_BUSY in the mode nothing
+ * is recorded now nor has been before, so they go on at once. */
+#define HL_IMAGE_HEADER_BYTES 4096
+#define HL_IMAGE_BUSY	      (HL_MODE_ASKED | HL_MODE_USED | HL_MODE_MASK)
+
+extern HL_HIDDEN char hl_image_header[HL_IMAGE_HEADER_BYTES];
+
 /* ---- image.c ---- */
 
 /* Unmaps all but the image. No hook is in progress, or ever again. */

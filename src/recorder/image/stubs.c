@@ -76,13 +76,19 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 				     "jne 3f\n"                             \
 				     "2:\n\t"
 
+/* Where nothing is recorded, nor has been. The code of a library that dlclose() unloads must be forgotten all the same. */
+#define PASS_IDLE                                              \
+	".if %c[hook] - %c[dlclose]\n\t"                       \
+	"testl $%c[busy], hl_image_header+%c[mode](%%rip)\n\t" \
+	"jz 9f\n\t"                                            \
+	".endif\n\t"
+
 /* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
-#define ENTER                              \
-	"endbr64\n"                        \
-	"0:\n\t"                           \
-	"cmpl $0, hl_self_gate(%%rip)\n\t" \
-	"je 7f\n\t"                        \
-	"push %%rbp\n\t"                   \
+#define ENTER                                  \
+	"endbr64\n"                            \
+	"0:\n\t"                               \
+	"cmpl $0, hl_self_gate(%%rip)\n\t"     \
+	"je 7f\n\t" PASS_IDLE "push %%rbp\n\t" \
 	"mov %%rsp, %%rbp\n\t" PUSH_REGISTERS FIND_SLOT "push %%r10\n\t"
 
 /*
@@ -117,9 +123,12 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 	"mov -24(%%rbp), %%rsi\n\t" \
 	"mov -32(%%rbp), %%rdx\n\t"
 
-#define OPERANDS(HOOK)                                          \
-	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS), \
-		[without] "i"(offsetof(struct hl_attached, inside_without_slot))
+#define MODE_OPERANDS \
+	[busy] "i"((int)HL_IMAGE_BUSY), [mode] "i"(offsetof(struct hl_region_header, mode))
+#define OPERANDS(HOOK)                                                            \
+	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS),                   \
+		[without] "i"(offsetof(struct hl_attached, inside_without_slot)), \
+		[hook] "i"(HOOK), [dlclose] "i"(HL_HOOK_DLCLOSE), MODE_OPERANDS
 
 /* The gate is looked at once more: a signal handler may have forked on the way, and its child may have
  * given back all memory, unless the count was there by then. ${RESULT}: LOAD_RAX where there is none. */
@@ -167,7 +176,7 @@ HL_IMAGE_FREERS(STUB_VOID)
 	"endbr64\n"                        \
 	"0:\n\t"                           \
 	"cmpl $0, hl_self_gate(%%rip)\n\t" \
-	"je 7f\n\t" PUSH_FRAME FIND_SLOT "push %%r10\n\t"
+	"je 7f\n\t" PASS_IDLE PUSH_FRAME FIND_SLOT "push %%r10\n\t"
 
 #define RARE_LIGHT                                                                        \
 	"3:\n\t" BEFORE_RARE "call hl_image_find\n\t" AFTER_RARE "mov %%rax, %%r10\n\t"   \
@@ -280,20 +289,32 @@ __attribute__((naked, used, aligned(64))) void hl_image_stub_rule(void)
 				      "jmp 5b\n" ::OPERANDS(HL_HOOK_COUNT));
 }
 
+/* What functions tell is heard in any mode. */
 __attribute__((naked, used, aligned(64))) void hl_image_rule_stubs(void)
 {
 	__asm__ volatile(".set rule, 0\n\t"
 			 ".rept %c[count]\n\t"
 			 ".balign %c[bytes]\n\t"
 			 "endbr64\n\t"
+			 "cmpl $0, hl_self_gate(%%rip)\n\t"
+			 "je 1f\n\t"
+			 "testl $%c[busy], hl_image_header+%c[mode](%%rip)\n\t"
+			 "jz 2f\n"
+			 "1:\n\t"
 			 "push %%rbp\n\t"
 			 "mov %%rsp, %%rbp\n\t"
 			 "push %%rax\n\t"
 			 "mov $rule, %%eax\n\t"
-			 "jmp hl_image_stub_rule\n\t"
+			 "jmp hl_image_stub_rule\n"
+			 "2:\n\t"
+			 "cmpb $%c[frees], hl_image_rules+%c[rule]*rule+%c[does](%%rip)\n\t"
+			 "ja 1b\n\t"
+			 "jmp *hl_image_rules+%c[rule]*rule(%%rip)\n\t"
 			 ".set rule, rule + 1\n\t"
 			 ".endr" ::[count] "i"(HL_ATTACHED_RULES_MAX),
-			 [bytes] "i"(HL_ATTACHED_RULE_STUB_BYTES));
+			 [bytes] "i"(HL_ATTACHED_RULE_STUB_BYTES), [frees] "i"(HL_RULE_FREES),
+			 [rule] "i"(sizeof(struct hl_attached_rule)),
+			 [does] "i"(offsetof(struct hl_attached_rule, does)), MODE_OPERANDS);
 }
 
 /* ---- calls of the target's functions, which use vector registers as they like ---- */

@@ -100,13 +100,16 @@ static int intern_function(struct hl_builder *builder, const struct hl_symbols_f
 	if (hl_strings_intern(&profile->strings, symbol->function, &function.name) < 0 ||
 	    hl_strings_intern(&profile->strings, symbol->function_file, &function.file) < 0)
 		return -ENOMEM;
-	uint32_t hash = hl_hash_pair(function.name, module), at = hash;
+	bool by_place = !module || profile->modules[module].script;
+	uint32_t hash = hl_hash_pair(function.name, module);
+	if (by_place) /* every chunk of a script has one name, and there may be many chunks */
+		hash = hl_hash_pair(hash, hl_hash_pair(function.file, function.line));
+	uint32_t at = hash;
 	while ((id = hl_index_next(&builder->function_index, hash, &at)))
 		if (profile->functions[id].name == function.name &&
 		    profile->functions[id].module == module &&
-		    ((module && !profile->modules[module].script) ||
-		     (profile->functions[id].file == function.file &&
-		      profile->functions[id].line == function.line))) {
+		    (!by_place || (profile->functions[id].file == function.file &&
+				   profile->functions[id].line == function.line))) {
 			*ret_function = id;
 			return 0;
 		}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The profile: what is loaded from recordings made by hand adds up, and merges where it should. */
 #include "profile/aggregate.h"
+#include "profile/builder.h"
 #include "profile/calltree.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
@@ -294,6 +295,35 @@ static void equal_paths_with_different_build_ids_stay_apart(void **state)
 	hl_profile_free(profile);
 }
 
+/* A hash that many ids share makes every look-up a walk over all of them. */
+static void chunks_of_scripts_with_one_name_have_hashes_of_their_own(void **state)
+{
+	struct hl_builder builder;
+	uint32_t runtime, frame, entry, at, id, found;
+	char file[32];
+
+	(void)state;
+	assert_int_equal(hl_builder_init(&builder), 0);
+	assert_int_equal(hl_builder_runtime(&builder, "lua", &runtime), 0);
+	for (int i = 0; i < 1000; i++) {
+		const struct hl_symbols_frame symbol = {
+			.function = "main chunk", .function_file = file, .file = file, .line = 1};
+		snprintf(file, sizeof(file), "request %d", i);
+		assert_int_equal(hl_builder_site(&builder, &symbol, runtime, &frame, &entry), 0);
+	}
+	assert_int_equal(builder.function_index.used, 1000);
+	for (size_t i = 0; i < builder.function_index.capacity; i++) {
+		uint32_t hash = builder.function_index.slots[i].hash;
+		if (!builder.function_index.slots[i].id)
+			continue;
+		at = hash;
+		for (found = 0; (id = hl_index_next(&builder.function_index, hash, &at)); found++)
+			;
+		assert_in_range(found, 1, 2);
+	}
+	hl_builder_release(&builder);
+}
+
 static void the_call_tree_by_name_is_sorted_and_complete(void **state)
 {
 	struct hl_profile *profile = load_sample(NULL);
@@ -557,6 +587,7 @@ int main(void)
 		cmocka_unit_test(a_library_mapped_twice_is_one_module),
 		cmocka_unit_test(a_node_that_occurs_twice_is_one_stack),
 		cmocka_unit_test(equal_paths_with_different_build_ids_stay_apart),
+		cmocka_unit_test(chunks_of_scripts_with_one_name_have_hashes_of_their_own),
 		cmocka_unit_test(the_call_tree_by_name_is_sorted_and_complete),
 		cmocka_unit_test(every_node_of_the_profile_is_in_the_call_tree),
 		cmocka_unit_test(nodes_of_the_call_tree_have_a_frame_and_both_units),

@@ -139,6 +139,23 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 	       hl_block_array_set(array, at, hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH));
 }
 
+uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_block_entry *entry,
+		       uint64_t usable)
+{
+	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
+	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
+
+	if (!value || slack > HL_BLOCK_SLACK_MAX || slack > usable)
+		return value;
+	const struct hl_block block = {.node = value >> HL_BLOCK_SLACK_BITS,
+				       .requested = usable - slack};
+	if (hl_block_hash_set(table->hash, (uintptr_t)address, block)) {
+		value = hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH);
+		atomic_store_explicit(entry, value, memory_order_relaxed);
+	}
+	return value;
+}
+
 static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 		 struct hl_block *ret_block, bool *ret_busy)
 {

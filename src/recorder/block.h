@@ -75,6 +75,13 @@ static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *tab
 hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address);
 
 /*
+ * Moves the block at ${address}, of which ${entry} is and which nobody frees meanwhile, into the hash, if it is in the array. Then
+ * its entry, which is returned, differs from that of any block of this size that is allocated there later.
+ */
+uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_block_entry *entry,
+		       uint64_t usable);
+
+/*
  * An object as in region/block_format.h. ${entry} is that of its address, where an object of ${requested} bytes may
  * be; see hl_block_holds_object().
  */

@@ -245,8 +245,13 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 		learn_allocator(it, caller->unwind, running);
 	uint32_t stamp = hl_lua_same_stamp(&it->lua, running, caller->stamp);
 	if (HL_UNLIKELY(!stamp)) {
-		const struct hl_script_frame *outermost =
-			caller->memory->kept ? NULL : &frames[count - 1];
+		if (caller->memory->kept && hl_lua_states_is_new(hl_recorder, &it->lua, running)) {
+			/* Its calls lie where those of a closed one lay. It is named by the outermost frame. */
+			caller->memory->known = caller->memory->kept = 0;
+			count = hl_lua_capture(&it->lua, &reader, caller, frames, max,
+					       ret_truncated);
+		}
+		const struct hl_script_frame *outermost = count ? &frames[count - 1] : NULL;
 		if (outermost && outermost->function == MADE_AT)
 			outermost = NULL;
 		stamp = hl_lua_states_look(hl_recorder, &it->lua, running, outermost,

@@ -2,6 +2,7 @@
 /* Counts collections of states of Lua, and stamps blocks; see lua_states.h. */
 #include "recorder/lua_states.h"
 
+#include "recorder/libc.h"
 #include "recorder/private_map.h"
 #include "recorder/spin.h"
 
@@ -81,34 +82,104 @@ static struct hl_lua_moment moment_of(const struct hl_lua_collector *collector, 
 				      *(const uint64_t *)(global + collector->base_at)};
 }
 
+/* Whether ${slot}, which was found by the state's address, is this state's and not that of one before it. An interpreter of another
+ * version may have had a state there. */
+static bool is_of(const struct hl_lua_states *states, const struct hl_lua_state_slot *slot,
+		  const struct hl_lua_collector *collector)
+{
+	return !hl_lua_state_is_closed(slot) &&
+	       memcmp(&states->collectors[slot->collector], collector, sizeof(*collector)) == 0;
+}
+
+/* Takes ${slot} out of the index, and moves later members of its run back, as in block_hash.c. Who looks meanwhile may not find a
+ * slot that is there, and looks again with the lock. */
+static void close_locked(struct hl_lua_states *states, struct hl_lua_state_slot *slot)
+{
+	const uint32_t mask = HL_LUA_STATES_INDEX - 1;
+	uint32_t hole = place_of(atomic_load(&slot->global)), number;
+
+	while (atomic_load(&states->index[hole]) != (uint16_t)(slot - states->slots + 1))
+		hole = (hole + 1) & mask;
+	for (uint32_t at = hole; (number = atomic_load(&states->index[at = (at + 1) & mask]));) {
+		uint32_t home = place_of(atomic_load(&states->slots[number - 1].global));
+		if (((at - home) & mask) < ((at - hole) & mask))
+			continue;
+		atomic_store(&states->index[hole], (uint16_t)number);
+		hole = at;
+	}
+	atomic_store(&states->index[hole], 0);
+	atomic_store(&slot->global, 0);
+}
+
+/* A slot that is not in the index: one that was never taken, or that of a closed state; or NULL. */
+static struct hl_lua_state_slot *take_slot_locked(struct hl_lua_states *states)
+{
+	uint32_t count = atomic_load_explicit(&states->count, memory_order_relaxed);
+
+	if (count < HL_LUA_STATES_MAX) {
+		atomic_store_explicit(&states->count, count + 1, memory_order_release);
+		return &states->slots[count];
+	}
+	if (states->skip) {
+		states->skip--;
+		return NULL;
+	}
+	for (uint32_t tries = 0; tries < HL_LUA_STATES_MAX; tries++) {
+		struct hl_lua_state_slot *slot = &states->slots[states->next];
+		states->next = (states->next + 1) % HL_LUA_STATES_MAX;
+		if (!atomic_load(&slot->global))
+			return slot;
+		if (hl_lua_state_is_closed(slot)) {
+			close_locked(states, slot);
+			return slot;
+		}
+	}
+	states->skip = HL_LUA_STATES_MAX;
+	return NULL;
+}
+
+/* Marks the block of a state, so that one sees when it has been freed. */
+static void mark_block(struct hl_recorder *recorder, struct hl_lua_states *states,
+		       struct hl_lua_state_slot *slot, const void *block)
+{
+	hl_block_entry *entry = hl_block_entry_make(&recorder->blocks, block);
+
+	slot->is_recorded = hl_block_node(&recorder->blocks, block);
+	slot->mark =
+		entry && atomic_load_explicit(entry, memory_order_relaxed)
+			? hl_block_mark(&recorder->blocks, block, entry, hl_libc_usable_size(block))
+			: 0;
+	atomic_store(&slot->entry, entry ? entry : &states->no_entry);
+}
+
 static struct hl_lua_state_slot *add_locked(struct hl_recorder *recorder,
 					    struct hl_lua_states *states,
 					    const struct hl_lua_collector *collector,
 					    uint64_t global, const struct hl_script_place *place)
 {
 	struct hl_lua_state_slot *slot = find(states, global);
-	uint32_t count = atomic_load_explicit(&states->count, memory_order_relaxed);
 	uint32_t number = find_collector(states, collector), at = place_of(global);
-	bool is_new = !slot;
 
-	if (number == HL_LUA_COLLECTORS_MAX || (is_new && count == HL_LUA_STATES_MAX))
+	if (slot && is_of(states, slot, collector))
+		return slot;
+	if (slot)
+		close_locked(states, slot);
+	if (number == HL_LUA_COLLECTORS_MAX || !(slot = take_slot_locked(states)))
 		return NULL;
-	if (is_new)
-		slot = &states->slots[count];
 	slot->collector = (uint8_t)number;
-	slot->is_recorded = hl_block_node(&recorder->blocks,
-					  (const void *)(global + (uint64_t)collector->block_at));
 	for (uint32_t i = 0; i < HL_LUA_STATE_NAME_MAX; i++)
 		slot->name[i] = (char)(i < place->source_bytes ? place->source[i] : '\0');
+	/* What it had before was stamped with less. */
+	slot->first = atomic_load_explicit(&slot->collections, memory_order_relaxed) + 1;
+	atomic_store_explicit(&slot->collections, slot->first, memory_order_relaxed);
 	slot->last = moment_of(collector, global);
 	atomic_store_explicit(&slot->white, slot->last.white, memory_order_relaxed);
-	if (!is_new)
-		return slot;
-	atomic_store_explicit(&slot->global, global, memory_order_relaxed);
+	mark_block(recorder, states, slot, (const void *)(global + (uint64_t)collector->block_at));
+	atomic_store_explicit(&slot->global, global, memory_order_release);
 	while (atomic_load_explicit(&states->index[at], memory_order_relaxed))
 		at = (at + 1) % HL_LUA_STATES_INDEX;
-	atomic_store_explicit(&states->count, count + 1, memory_order_release);
-	atomic_store_explicit(&states->index[at], (uint16_t)(count + 1), memory_order_release);
+	atomic_store_explicit(&states->index[at], (uint16_t)(slot - states->slots + 1),
+			      memory_order_release);
 	return slot;
 }
 
@@ -162,9 +233,7 @@ uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *l
 		return HL_LUA_STAMP_NONE; /* a block of another state may have lain there */
 	uint64_t global = hl_lua_word(state, lua->layout.state_global);
 	struct hl_lua_state_slot *slot = find(states, global);
-	/* An interpreter of another version may have had a state there. */
-	if (HL_UNLIKELY(!slot || memcmp(&states->collectors[slot->collector], collector,
-					sizeof(*collector)) != 0))
+	if (HL_UNLIKELY(!slot || !is_of(states, slot, collector)))
 		slot = add(recorder, states, lua, global, outermost);
 	if (HL_UNLIKELY(!slot))
 		return HL_LUA_STAMP_NONE;
@@ -175,6 +244,18 @@ uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *l
 	stamp->number = (uint32_t)(slot - states->slots);
 	return hl_lua_stamp(stamp->number,
 			    atomic_load_explicit(&slot->collections, memory_order_relaxed));
+}
+
+bool hl_lua_states_is_new(struct hl_recorder *recorder, const struct hl_lua *lua, uint64_t state)
+{
+	struct hl_lua_states *states =
+		atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
+
+	if (!states || !state || !lua->collector.white_at || atomic_load(&states->skip))
+		return false;
+	const struct hl_lua_state_slot *slot =
+		find(states, hl_lua_word(state, lua->layout.state_global));
+	return !slot || !is_of(states, slot, &lua->collector);
 }
 
 void hl_lua_states_stamp(struct hl_thread *thread, const void *block)

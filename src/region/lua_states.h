@@ -65,24 +65,32 @@ static inline bool hl_lua_was_collected(const struct hl_lua_collector *collector
 #define HL_LUA_STATE_NAME_MAX 47u
 
 struct hl_lua_state_slot {
-	_Atomic uint64_t global;
+	_Atomic uint64_t global;      /* 0: the state has been closed, as one has seen */
 	_Atomic uint32_t collections; /* that have begun to sweep, as far as seen */
-	uint8_t collector;	      /* which of them */
-	_Atomic uint8_t white;	      /* as last seen, and in ${last} */
-	bool is_recorded;	      /* its own block is in the block table until it is closed */
-	struct hl_lua_moment last;    /* changes with the white */
+	uint32_t first;		      /* what ${collections} began with */
+	/* Of the state's own block in the array of blocks: ${mark} until the state is closed. */
+	_Atomic(hl_block_entry *) entry;
+	_Atomic uint32_t mark;
+	uint8_t collector;	   /* which of them */
+	_Atomic uint8_t white;	   /* as last seen, and in ${last} */
+	bool is_recorded;	   /* its own block is in the block table until it is closed */
+	struct hl_lua_moment last; /* changes with the white */
 	char name[HL_LUA_STATE_NAME_MAX + 1]; /* the script that ran when it was first seen */
 };
 
 /*
- * Slots are found by global through the index, and are never given back: a state that comes to lie where one was
- * closed takes its slot over.
+ * Slots are found by global through the index. Each state has one of its own, also if it lies where another one was
+ * closed. Once all are taken, those of closed states are taken again; ${collections} goes on from where it was, so that
+ * blocks that have outlived the former state are known by their stamps, which are older than ${first}.
  */
 struct hl_lua_states {
 	_Atomic uint32_t lock;
 	_Atomic uint32_t count;	  /* of slots */
 	_Atomic uint32_t refused; /* times that there was no room */
 	_Atomic uint32_t collector_count;
+	hl_block_entry no_entry; /* 0: for states whose block can have none */
+	uint32_t next;		 /* slot that may be taken again */
+	_Atomic uint32_t skip;	 /* times not to look for one, since none was found */
 	struct hl_lua_collector collectors[HL_LUA_COLLECTORS_MAX];
 	_Atomic uint16_t index
 		[HL_LUA_STATES_INDEX]; /* slot + 1, by the global's hash, then one after the other */
@@ -98,6 +106,15 @@ struct hl_lua_states {
 static inline uint32_t hl_lua_stamp(uint32_t slot, uint32_t collections)
 {
 	return (slot + 1) << HL_LUA_STAMP_BITS | (collections & ((1u << HL_LUA_STAMP_BITS) - 1));
+}
+
+/* Whether the state has certainly been closed. For the recorder. */
+static inline bool hl_lua_state_is_closed(const struct hl_lua_state_slot *slot)
+{
+	const hl_block_entry *entry = atomic_load_explicit(&slot->entry, memory_order_relaxed);
+
+	return atomic_load_explicit(entry, memory_order_relaxed) !=
+	       atomic_load_explicit(&slot->mark, memory_order_relaxed);
 }
 
 /* How many of the ${collections} of its state a block has outlived. */

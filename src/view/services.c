@@ -180,7 +180,7 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 		hl_emit_line(emit, "messages that wait are not shown: %s", services->no_queues);
 	if (services->state_max)
 		hl_emit_warning(emit,
-				"the recorder keeps the first %s states: blocks of those that came "
+				"the recorder keeps %s open states: blocks of those that came "
 				"later have none here",
 				HL_HEAP_COUNT(services->state_max));
 	if (services->lost_events)

@@ -3,16 +3,55 @@
  * States of Lua side by side: lua_states SCRIPT...
  *
  * Each script runs in a state of its own and leaves a function step(), which is called when a line "step" is read. After each step
- * it writes, for each state, the bytes that this has in use as it counts them, and then "done". A line "close" closes the last state.
+ * it writes, for each state, the bytes that this has in use as it counts them, and then "done". A line "close" closes the last state;
+ * "again" does so and begins one with the first script. "many" makes MANY states one after the other that call leak() and are
+ * closed. leak() allocates a block in C that outlives its state, so that the next one lies elsewhere.
  */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define STATES_MAX 8
+#define MANY	   9000
+
+static void *volatile leaked;
+
+static int leak(lua_State *state)
+{
+	static int count;
+
+	(void)state;
+	leaked = malloc(1024 + 16 * (size_t)(count++ % 7));
+	return 0;
+}
+
+static lua_State *begin(const char *script)
+{
+	lua_State *state = luaL_newstate();
+
+	luaL_openlibs(state);
+	lua_register(state, "leak", leak);
+	if (luaL_dofile(state, script)) {
+		fprintf(stderr, "%s\n", lua_tostring(state, -1));
+		exit(1);
+	}
+	return state;
+}
+
+static void make_many(void)
+{
+	for (int i = 0; i < MANY; i++) {
+		lua_State *state = luaL_newstate();
+		lua_register(state, "leak", leak);
+		if (luaL_dostring(state, "leak()"))
+			exit(1);
+		lua_close(state);
+	}
+}
 
 int main(int argc, char **argv)
 {
@@ -24,19 +63,19 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: lua_states SCRIPT...\n");
 		return 2;
 	}
-	for (int i = 0; i < count; i++) {
-		states[i] = luaL_newstate();
-		luaL_openlibs(states[i]);
-		if (luaL_dofile(states[i], argv[i + 1])) {
-			fprintf(stderr, "%s\n", lua_tostring(states[i], -1));
-			return 1;
-		}
-	}
+	for (int i = 0; i < count; i++)
+		states[i] = begin(argv[i + 1]);
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		if (!strcmp(line, "close\n"))
 			lua_close(states[--count]);
+		if (!strcmp(line, "many\n"))
+			make_many();
+		if (!strcmp(line, "again\n")) {
+			lua_close(states[count - 1]);
+			states[count - 1] = begin(argv[1]);
+		}
 		for (int i = 0; i < count && !strcmp(line, "step\n"); i++) {
 			lua_getglobal(states[i], "step");
 			if (lua_pcall(states[i], 0, 0, 0))

@@ -224,9 +224,9 @@ end
 class States(attaching.TestCase):
     """Each state of Lua has a row, and says what it has itself."""
 
-    def start(self, version, *prefix):
+    def start(self, version, *prefix, steps=STEPS):
         scripts = [self.path("one.lua"), self.path("two.lua")]
-        for path, text in zip(scripts, STEPS):
+        for path, text in zip(scripts, steps):
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
         process = subprocess.Popen([*prefix, harness.program("lua_states" + version), *scripts], text=True,
@@ -273,6 +273,29 @@ class States(attaching.TestCase):
                 self.assertNotIn(scripts[1], rows)
                 process.stdin.close()
                 process.wait()
+
+    def test_a_state_that_follows_a_closed_one(self):
+        """Each has its own row, also if it lies where the closed one lay or if there have been more states than rows. What outlives
+        a state is never another's."""
+        leaking = [text.replace("step()", "step() leak()") for text in STEPS]
+        for version, *commands in ("51", "again", "step"), ("54", "again", "step"), ("54", "many", "again", "step"):
+            with self.subTest(version=version, commands=commands):
+                self.recording = self.path("again.hl")
+                process, (script, closed) = self.start(version, *harness.record_command(self.recording, []), steps=leaking)
+                counted = [self.ask(process, command) for command in ("step", *commands)][-1]
+                pid = next(child for child in harness.children_of(process.pid)
+                           if os.readlink(f"/proc/{child}/exe").endswith("lua_states" + version))
+                rows = {(row["state"], row["number"]): row for row in harness.report("services", str(pid), "-p")["rows"]}
+                process.stdin.close()
+                process.wait()
+                old, new = sorted(number for name, number in rows if name == script)
+                self.assertEqual([rows[script, number]["counted_bytes"] for number in (old, new)], counted)
+                self.assertEqual([rows[script, number]["c_blocks"] for number in (old, new)], [2, 1])
+                self.assertIn(rows[script, new]["lua_blocks"], range(10001, 10010) if version == "51" else range(10000, 10010))
+                left = rows.pop((closed + " (closed)", 2))
+                self.assertEqual((left["counted_bytes"], left["c_blocks"]), (0, 1))
+                names = {name for name, number in rows if rows[name, number]["counted_bytes"]}
+                self.assertEqual(names, {script})
 
     def test_of_a_process_that_was_joined(self):
         process, scripts = self.start("54")

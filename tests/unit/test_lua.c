@@ -187,7 +187,8 @@ static void remember(const struct hl_script_caller *caller, const struct hl_scri
 	struct hl_script_frame fresh[LEVELS_MAX];
 	struct hl_script_caller remembering = *caller;
 	uint64_t global = hl_lua_word((uint64_t)oracle.state, lua.layout.state_global);
-	struct hl_lua_state_slot slot = {.global = global};
+	static hl_block_entry entry;
+	struct hl_lua_state_slot slot = {.global = global, .entry = &entry};
 	struct hl_lua_stamp stamp = {.slot = &slot};
 	bool truncated = false;
 

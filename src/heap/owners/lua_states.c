@@ -48,8 +48,13 @@ static bool is_open(struct hl_lua_states_now *now, const struct hl_lua_state_slo
 		    const struct hl_lua_collector *collector)
 {
 	uint64_t main = slot->global + (uint64_t)collector->main_at, global, tag;
+	uint32_t entry;
 
-	return (!slot->is_recorded ||
+	return slot->global &&
+	       hl_owners_read_memory(now->region->pid, (uintptr_t)slot->entry, &entry,
+				     sizeof(entry)) == 0 &&
+	       entry == slot->mark &&
+	       (!slot->is_recorded ||
 		hl_block_owners_find(now->owners, slot->global + (uint64_t)collector->block_at,
 				     0)) &&
 	       read_word(now, main + collector->global_at, &global) && global == slot->global &&
@@ -96,7 +101,7 @@ static void read_state(struct hl_lua_states_now *now, const struct hl_lua_collec
 	/* One that nothing has been allocated after is not counted yet; one that still sweeps has not ended. */
 	ret_state->collections += hl_lua_was_collected(collector, &slot->last, &moment);
 	if (moment.phase >= collector->sweep_first && moment.phase <= collector->sweep_last &&
-	    !hl_lua_is_minor(collector, &moment) && ret_state->collections)
+	    !hl_lua_is_minor(collector, &moment) && ret_state->collections != slot->first)
 		ret_state->collections--;
 }
 
@@ -275,8 +280,11 @@ enum hl_lua_owner hl_lua_states_find(struct hl_lua_states_now *now, uint64_t num
 	uint32_t stamp = read_stamp(now, address), slot = stamp >> HL_LUA_STAMP_BITS;
 	if (!slot || slot > now->count)
 		return HL_LUA_NOBODYS;
+	uint32_t age = age_of(now, slot - 1, stamp);
+	if (age > now->states[slot - 1].collections - now->slots[slot - 1].first)
+		return HL_LUA_NOBODYS; /* it has outlived a state that had this slot before */
 	*ret_index = slot - 1;
-	*ret_age = age_of(now, slot - 1, stamp);
+	*ret_age = age;
 	return owner;
 }
 

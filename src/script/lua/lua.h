@@ -148,7 +148,8 @@ static inline uint32_t hl_lua_same_stamp(const struct hl_lua *lua, uint64_t stat
 	uint64_t global = hl_lua_word(state, lua->layout.state_global);
 	uint8_t white = *(const uint8_t *)(global + lua->collector.white_at);
 	if (HL_UNLIKELY(atomic_load_explicit(&slot->global, memory_order_relaxed) != global ||
-			atomic_load_explicit(&slot->white, memory_order_relaxed) != white))
+			atomic_load_explicit(&slot->white, memory_order_relaxed) != white ||
+			hl_lua_state_is_closed(slot)))
 		return 0;
 	return hl_lua_stamp(stamp->number,
 			    atomic_load_explicit(&slot->collections, memory_order_relaxed));

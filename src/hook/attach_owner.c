@@ -71,7 +71,7 @@ bool hl_attach_has_lost_owner(const struct hl_attach *attach)
 					   HL_REGION_CHILDREN_START,
 				   &children, sizeof(children)))
 			return children.owner & FUTEX_OWNER_DIED;
-		if (!map->offset &&
+		if (!map->offset && map->flags & HL_MAP_WRITE &&
 		    hl_remote_read(attach->remote, map->start, &header, sizeof(header)) &&
 		    !memcmp(header.magic, HL_REGION_MAGIC, sizeof(header.magic)) &&
 		    header.version == HL_REGION_VERSION &&

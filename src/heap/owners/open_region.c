@@ -34,7 +34,8 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 	static const enum hl_area_id wanted[] = {HL_AREA_MODULES, HL_AREA_STRINGS, HL_AREA_SITES,
 						 HL_AREA_NAMES,	  HL_AREA_THREADS, HL_AREA_NODES,
 						 HL_AREA_CELLS};
-	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE);
+	/* What attach brings has a page of it mapped once more, read-only. */
+	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE, HL_MAP_WRITE);
 	struct hl_open_region region = {.pid = pid, .base = MAP_FAILED};
 
 	if (!map)

@@ -88,8 +88,9 @@ void hl_owner_rows_release(struct hl_owner_rows *rows);
 /* Adds a sentence. 0 or -ENOMEM. */
 int hl_owners_note(struct hl_owners *owners, const char *format, ...) HL_PRINTF(2, 3);
 
-/* The mapping that ${names} found of a file whose name begins with ${prefix}, or NULL. */
-const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix);
+/* The mapping that ${names} found of a file whose name begins with ${prefix}, with all of ${flags}, or NULL. */
+const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix,
+					 uint32_t flags);
 
 /* Walks the heap of ${pid} with ${block}, as hl_heap_read(), and keeps in ${owners} which allocator
  * it is and what was not scanned. ${ret_heap} may be NULL; else it is to be freed. */

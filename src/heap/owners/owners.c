@@ -82,12 +82,13 @@ int hl_owners_note(struct hl_owners *owners, const char *format, ...)
 	return r;
 }
 
-const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix)
+const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix,
+					 uint32_t flags)
 {
 	const struct hl_maps *maps = hl_owner_names_maps(names);
 
 	for (size_t i = 0; i < maps->count; i++)
-		if (!maps->maps[i].offset &&
+		if (!maps->maps[i].offset && (maps->maps[i].flags & flags) == flags &&
 		    strncmp(hl_path_basename(maps->maps[i].path), prefix, strlen(prefix)) == 0)
 			return &maps->maps[i];
 	return NULL;

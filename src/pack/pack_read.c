@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "profile/function_labels.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -233,7 +234,7 @@ static int load_names(struct reading *reading)
 		return r;
 	if (!names_are_valid(profile) || !scripts_are_valid(profile))
 		return damage(reading, "its names refer to what is not there");
-	return 0;
+	return hl_function_labels_set(profile) < 0 ? out_of_memory(reading) : 0;
 }
 
 static int load_figures(struct reading *reading)

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "profile/function_labels.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -455,6 +456,8 @@ int hl_builder_finish(struct hl_builder *builder, uint32_t **ret_final_ids,
 				      &profile->modules[i].symbols_reason) < 0)
 			return -ENOMEM;
 	}
+	if (hl_function_labels_set(profile) < 0)
+		return -ENOMEM;
 	place_nodes(builder, sizes, next_free, final_ids, profile->nodes);
 	profile->node_count = count;
 	for (size_t i = 0; i < profile->module_count; i++)

@@ -68,7 +68,7 @@ static int intern_group(struct merging *merging, uint32_t parent, uint32_t frame
 	const struct hl_profile *profile = merging->profile;
 	struct group group = {
 		.parent = parent,
-		.name = profile->functions[profile->frames[frame].function].name,
+		.name = profile->functions[profile->frames[frame].function].label,
 		.frame = frame,
 	};
 	uint32_t hash = hl_hash_pair(group.name, parent), at, id;
@@ -315,7 +315,7 @@ static int by_text(const void *left, const void *right)
 	return strcmp(((const struct ranked *)left)->text, ((const struct ranked *)right)->text);
 }
 
-/* The place of each function's name in order, by string id, to be freed in any case. Sorting groups
+/* The place of each function's label in order, by string id, to be freed in any case. Sorting groups
  * by number is cheap. */
 static int rank_names(const struct hl_profile *profile, uint32_t **ret_ranks)
 {
@@ -326,7 +326,7 @@ static int rank_names(const struct hl_profile *profile, uint32_t **ret_ranks)
 	if (!names || !ranks)
 		return -ENOMEM;
 	for (size_t i = 0; i < profile->function_count; i++) {
-		uint32_t id = profile->functions[i].name;
+		uint32_t id = profile->functions[i].label;
 		names[i] = (struct ranked){hl_profile_text(profile, id), id};
 	}
 	qsort(names, profile->function_count, sizeof(*names), by_text);

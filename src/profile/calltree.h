@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The call tree as people read it: one child for each function name, whatever addresses its calls
- * came from, and children in order of name. Reversed it begins with the functions that allocated,
+ * came from, and children in order of name. Functions of scripts from different sources stay apart. Reversed it begins with the functions that allocated,
  * and their callers are the children.
  */
 #pragma once
@@ -11,7 +11,7 @@
 struct hl_calltree_node {
 	uint32_t parent, end; /* preorder, as in hl_profile_node */
 	uint32_t depth;	      /* of the root: 0 */
-	uint32_t name;	      /* string id; of the root: 0 */
+	uint32_t name;	      /* string id of the functions' label; of the root: 0 */
 	uint32_t frame;	      /* of its frames in the profile one at its heaviest line; reversed, at
 				 that of its heaviest stack: for module, file and line */
 	bool several_lines;   /* it has frames at others */
@@ -29,7 +29,7 @@ struct hl_calltree {
 	uint32_t depth_max;
 };
 
-/* Merges the nodes of ${profile}; equal names of different modules become one. 0 or -ENOMEM. */
+/* Merges the nodes of ${profile}; equal labels of different modules become one. 0 or -ENOMEM. */
 int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 		     enum hl_value value, enum hl_unit unit);
 

@@ -77,6 +77,7 @@ struct hl_profile_module {
 
 struct hl_profile_function {
 	uint32_t name;
+	uint32_t label;	     /* see function_labels.h; nearly always the name */
 	uint32_t file, line; /* where it begins; 0 when unknown */
 	uint32_t module;
 };

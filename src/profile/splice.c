@@ -46,6 +46,7 @@ static int make_native_frame(struct splicing *splicing)
 	if (hl_strings_intern(&profile->strings, NATIVE_NAME, &function.name) < 0 ||
 	    HL_ARRAY_RESERVE(profile->functions, functions, functions + 1) < 0)
 		return -ENOMEM;
+	function.label = function.name;
 	profile->functions[profile->function_count] = function;
 	if (HL_ARRAY_RESERVE(profile->frames, frames, frames + 1) < 0)
 		return -ENOMEM;

@@ -223,12 +223,18 @@ struct hl_keys_label hl_keys_frame_label(const struct hl_profile *profile, uint3
 	const struct hl_profile_frame *frame = &profile->frames[id];
 	const struct hl_profile_function *function = &profile->functions[frame->function];
 
-	return (struct hl_keys_label){
+	struct hl_keys_label label = {
 		.name = hl_profile_text(profile, function->name),
 		.file = hl_profile_text(profile, frame->file),
 		.line = frame->line,
 		.module = hl_profile_text(profile, profile->modules[function->module].path),
 	};
+	if (function->label != function->name && function->file == frame->file)
+		/* The label is "NAME (END OF FILE)". */
+		label.telling_file = label.file + strlen(label.file) + strlen(label.name) +
+				     strlen(" ()") -
+				     strlen(hl_profile_text(profile, function->label));
+	return label;
 }
 
 struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
@@ -243,12 +249,14 @@ struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
 
 const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size)
 {
+	const char *file =
+		label->telling_file ? label->telling_file : hl_path_basename(label->file);
+
 	if (!label->file[0])
 		return hl_path_basename(label->module);
 	if (!label->line) /* which some files of other tools do not say */
-		return hl_path_basename(label->file);
-	snprintf(buffer, size, "%s:%u%s", hl_path_basename(label->file), label->line,
-		 label->several_lines ? ",..." : "");
+		return file;
+	snprintf(buffer, size, "%s:%u%s", file, label->line, label->several_lines ? ",..." : "");
 	return buffer;
 }
 

@@ -56,12 +56,14 @@ const char *hl_keys_types_advice(const struct hl_profile *profile);
 
 /* What there is to say of a key. Texts belong to the profile, are never NULL, "" when unknown. */
 struct hl_keys_label {
-	const char *name;   /* the function's; by module, the module's path */
-	const char *file;   /* of the call site: where it calls on, or allocates */
-	uint32_t line;	    /* 0 when unknown; by function, that of its heaviest call site */
-	bool several_lines; /* it has others */
-	const char *module; /* path */
-	uint64_t address;   /* by address, in the module's file */
+	const char *name;	  /* the function's; by module, the module's path */
+	const char *file;	  /* of the call site: where it calls on, or allocates */
+	const char *telling_file; /* the end of ${file} that tells the function from others of its
+				     name; NULL: the last name does */
+	uint32_t line;		  /* 0 when unknown; by function, that of its heaviest call site */
+	bool several_lines;	  /* it has others */
+	const char *module;	  /* path */
+	uint64_t address;	  /* by address, in the module's file */
 };
 
 /* Of key 0: HL_KEYS_NO_STACK. */

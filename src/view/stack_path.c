@@ -39,9 +39,11 @@ size_t hl_stack_path_fill(const struct hl_stack_path *path, uint32_t node)
 	uint32_t at = path->tree->heaviest[node];
 
 	for (size_t i = depth; i-- > 0; at = nodes[at].parent) {
+		const struct hl_profile_frame *frame = &path->profile->frames[nodes[at].frame];
 		const struct hl_keys_label label =
 			hl_keys_frame_label(path->profile, nodes[at].frame);
-		path->names[i] = label.name;
+		path->names[i] = hl_profile_text(path->profile,
+						 path->profile->functions[frame->function].label);
 		path->frames[i] =
 			(struct hl_emit_frame){label.name, label.module, label.file, label.line};
 	}

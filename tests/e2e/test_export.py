@@ -117,7 +117,7 @@ class Exports(harness.TestCase):
     def test_json_alone_gives_every_stack(self):
         _, recording = self.record_well(program())
         file = json.loads(self.exported_text(recording, "json"))
-        names = [function.get("name") for function in file["functions"]]
+        names = [function.get("label", function.get("name")) for function in file["functions"]]
         stacks, sums = [()], Counter()
         for node in file["nodes"][1:]:
             name = names[file["frames"][node["frame"]]["function"]]

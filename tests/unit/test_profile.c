@@ -324,6 +324,46 @@ static void chunks_of_scripts_with_one_name_have_hashes_of_their_own(void **stat
 	hl_builder_release(&builder);
 }
 
+static void functions_of_scripts_that_share_a_name_are_told_apart_by_source(void **state)
+{
+	static const struct {
+		const char *name, *source, *label;
+	} functions[] = {
+		{"main chunk", "lib/shop.lua", "main chunk (shop.lua)"},
+		{"main chunk", "[string \"a/b\"]", "main chunk ([string \"a/b\"])"},
+		{"new", "./ai/init.lua", "new (ai/init.lua)"},
+		{"new", "./bi/init.lua", "new (bi/init.lua)"},
+		{"new", "init.lua", "new (init.lua)"},
+		{"once", "lib/shop.lua", "once"},
+	};
+	struct hl_builder builder;
+	uint32_t runtime, frame, entry, node;
+	HL_CLEANUP(hl_calltree_release) struct hl_calltree tree = {0};
+	HL_FREED uint32_t *final_ids = NULL;
+	struct hl_profile *profile;
+
+	(void)state;
+	assert_int_equal(hl_builder_init(&builder), 0);
+	assert_int_equal(hl_builder_runtime(&builder, "lua", &runtime), 0);
+	for (size_t i = 0; i < HL_COUNT_OF(functions); i++) {
+		const struct hl_symbols_frame symbol = {.function = functions[i].name,
+							.function_file = functions[i].source,
+							.file = functions[i].source};
+		assert_int_equal(hl_builder_site(&builder, &symbol, runtime, &frame, &entry), 0);
+		assert_int_equal(hl_builder_child(&builder, 0, frame, &node), 0);
+	}
+	assert_int_equal(hl_builder_finish(&builder, &final_ids, &profile), 0);
+	assert_int_equal(hl_calltree_init(&tree, profile, HL_VALUE_INUSE, HL_UNIT_BYTES), 0);
+	assert_int_equal(tree.count, 1 + HL_COUNT_OF(functions));
+	for (size_t i = 0; i < HL_COUNT_OF(functions); i++) {
+		const struct hl_profile_function *function = &profile->functions[i + 1];
+		assert_string_equal(hl_profile_text(profile, function->name), functions[i].name);
+		assert_string_equal(hl_profile_text(profile, function->label), functions[i].label);
+	}
+	hl_profile_free(profile);
+	hl_builder_release(&builder);
+}
+
 static void the_call_tree_by_name_is_sorted_and_complete(void **state)
 {
 	struct hl_profile *profile = load_sample(NULL);
@@ -588,6 +628,7 @@ int main(void)
 		cmocka_unit_test(a_node_that_occurs_twice_is_one_stack),
 		cmocka_unit_test(equal_paths_with_different_build_ids_stay_apart),
 		cmocka_unit_test(chunks_of_scripts_with_one_name_have_hashes_of_their_own),
+		cmocka_unit_test(functions_of_scripts_that_share_a_name_are_told_apart_by_source),
 		cmocka_unit_test(the_call_tree_by_name_is_sorted_and_complete),
 		cmocka_unit_test(every_node_of_the_profile_is_in_the_call_tree),
 		cmocka_unit_test(nodes_of_the_call_tree_have_a_frame_and_both_units),

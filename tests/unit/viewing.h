@@ -17,6 +17,7 @@ static inline void rename_function(struct hl_profile *profile, uint32_t function
 {
 	assert_int_equal(
 		hl_strings_intern(&profile->strings, name, &profile->functions[function].name), 0);
+	profile->functions[function].label = profile->functions[function].name;
 }
 
 /* All that ${view} writes, notes too; to be freed. */

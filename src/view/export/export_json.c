@@ -81,6 +81,8 @@ static void put_names(struct hl_emit *emit, const struct hl_profile *profile)
 		const struct hl_profile_function *function = &profile->functions[i];
 		hl_emit_object(emit, NULL);
 		put_text(emit, profile, "name", function->name);
+		if (function->label != function->name) /* as folded has it */
+			put_text(emit, profile, "label", function->label);
 		put_text(emit, profile, "file", function->file);
 		put_number(emit, "line", function->line);
 		put_number(emit, "module", function->module);

@@ -20,9 +20,12 @@ static char *frame_text(const struct hl_profile *profile, const struct hl_calltr
 	if (!node->depth)
 		return strdup(HL_KEYS_NO_STACK);
 	const char *name = hl_profile_text(profile, node->name);
-	const char *file = hl_profile_text(profile, profile->frames[node->frame].file);
+	const struct hl_profile_frame *frame = &profile->frames[node->frame];
+	const char *file = hl_profile_text(profile, frame->file);
 	char *text;
 
+	if (profile->functions[frame->function].name != node->name) /* its label has the file */
+		file = "";
 	if (asprintf(&text, *file ? "%s (%s)" : "%s", name, hl_path_basename(file)) < 0)
 		return NULL;
 	return text;

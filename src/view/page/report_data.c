@@ -90,7 +90,7 @@ static int collect_texts(struct report_data *data)
 		return -ENOMEM;
 	data->text_count = 1;
 	for (size_t i = 1; i < profile->function_count; i++) {
-		collect_text(data, profile->functions[i].name);
+		collect_text(data, profile->functions[i].label);
 		collect_text(data, profile->functions[i].file);
 	}
 	for (size_t i = 1; i < profile->frame_count; i++)
@@ -377,7 +377,7 @@ static void put_columns(const struct report_data *data, FILE *out)
 	const struct hl_profile_node *nodes = profile->nodes;
 
 	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, data->text_of[functions[i].name]);
+		put_unsigned(out, data->text_of[functions[i].label]);
 	for (size_t i = 1; i < profile->function_count; i++)
 		put_unsigned(out, data->text_of[functions[i].file]);
 	for (size_t i = 1; i < profile->function_count; i++)

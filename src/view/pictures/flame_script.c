@@ -142,7 +142,7 @@ static void write_names(struct script *script)
 		uint32_t id = script->functions[i];
 		const struct hl_profile_function *function = &profile->functions[id];
 		hl_json_open(json, NULL, '[');
-		put_text(json, profile, function->name);
+		put_text(json, profile, function->label);
 		hl_json_integer(json, NULL, script->module_of[function->module] - 1);
 		put_text(json, profile, function->file);
 		hl_json_integer(json, NULL, function->line);

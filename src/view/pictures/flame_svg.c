@@ -166,7 +166,7 @@ static void put_labelled(const struct hl_flame_picture *picture, const struct ge
 	char figures[3 * HL_FORMAT_MAX], shortened[4 * HL_FLAME_NAME_CELLS];
 
 	if (frame->depth)
-		name = hl_profile_text(profile, profile->functions[frame->function].name);
+		name = hl_profile_text(profile, profile->functions[frame->function].label);
 	hl_flame_head_figure(frame->value, picture->options, value);
 	hl_flame_head_figure(frame->value - frame->base, picture->options, growth);
 	if (profile->base)

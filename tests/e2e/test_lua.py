@@ -204,6 +204,39 @@ class Interpreters(harness.TestCase):
                 self.check_first(recording, script, name)
 
 
+# Each chunk is garbage before the next one is loaded, which mostly comes to lie where it was.
+CHUNKS = """
+local load, kept = loadstring or load, {}
+for i = 1, 256 do kept[i] = 0 end
+for i = 1, 200 do
+  local lines = i <= 100 and 0 or 4
+  local chunk = load(("\\n"):rep(lines) .. "local kept, i = ... kept[i] = {1, 2, 3}",
+                     i <= 100 and "=old" or "=new")
+  chunk(kept, i)
+  chunk = nil
+  collectgarbage()
+end
+"""
+
+
+class Chunks(harness.TestCase):
+    def test_one_that_lies_where_another_was_has_its_own_lines(self):
+        script = self.path("chunks.lua")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(CHUNKS)
+        for name in (*INTERPRETERS, "luajit"):
+            with self.subTest(name):
+                recording = self.path(name + ".hl")
+                command = [harness.need(name), *(["-joff"] if name == "luajit" else []), script]
+                result = harness.run(harness.record_command(recording, command))
+                self.assertEqual(result.status, 0, result.stderr)
+                tables = {(row["file"], row["line"]): row["objects"]
+                          for row in rows(recording, "--value", "alloc", "--stack", "script")
+                          if row["file"] in ("old", "new")}
+                self.assertEqual(list(tables), [("new", 5), ("old", 1)])
+                self.assertEqual(len(set(tables.values())), 1, tables)
+
+
 class Attached(attaching.TestCase, Interpreters):
     """The same in one that runs already."""
 

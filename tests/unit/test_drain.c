@@ -572,8 +572,11 @@ static void each_loss_has_its_sentence(void **state)
 			    "because the collector did not read events");
 	assert_string_equal(warnings.texts[0], "the log of process 9 lacks 1 event: there was no "
 					       "room for them in its rings");
-	assert_string_equal(warnings.texts[3], "3 intervals of the log of process 9 could not be "
-					       "written: No space left on device");
+	assert_string_equal(
+		warnings.texts[3],
+		"3 intervals of the log of process 9 could not be written: No space left on "
+		"device; make room, record to another disk (-o), or keep less of the log "
+		"(--log-segments, --log-segment-size)");
 	hl_warnings_release(&warnings);
 }
 

@@ -2,16 +2,19 @@
 /* Captures the frames of Lua on the calling thread's stack; see lua.h. */
 #include "script/lua/evals.h"
 #include "script/lua/layouts.h"
+#include "script/lua/names.h"
 
 #include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define INSTRUCTION_BYTES 4u
 #define OPCODE_MASK	  0x3fu /* 5.1 */
 #define OPCODE_CALL	  28u
 #define OPCODE_TAILCALL	  29u
+#define PRINT_FACTOR	  UINT64_C(0x9e3779b97f4a7c15)
 
 /* ---- values of eval frames ---- */
 
@@ -35,6 +38,7 @@ HL_READS_STACK static bool load(struct hl_walk *walk, const struct hl_script_cal
 /* ---- the calls of a state ---- */
 
 struct chain {
+	const struct hl_lua_layout *learnt; /* of strings, to which a host may have added */
 	struct hl_script_frame *frames;
 	uint32_t count, max;
 	const struct hl_lua_eval *evals;
@@ -62,11 +66,45 @@ static inline __attribute__((always_inline)) uint64_t proto_of(const struct hl_l
 	return hl_lua_word(closure, layout->closure_proto);
 }
 
-/* Another function at the same address mostly has its code elsewhere, of another size, or comes from
- * another line. */
-static inline uint16_t print_of(uint64_t code, uint32_t count, uint32_t first_line)
+/* Long strings have no hash. */
+static __attribute__((noinline)) uint64_t print_of_long(const struct hl_lua_layout *layout,
+							uint64_t string)
 {
-	return (uint16_t)((code >> 4) + count * 33 + first_line * 5);
+	struct hl_lua_text text = hl_lua_string(layout, string);
+	uint64_t print = text.count;
+
+	for (uint32_t i = 0; i < 4 && text.count >= sizeof(uint64_t); i++) {
+		uint64_t word;
+		memcpy(&word, text.bytes + (text.count - sizeof(word)) * i / 3, sizeof(word));
+		print = (print ^ word) * PRINT_FACTOR;
+	}
+	return print;
+}
+
+/*
+ * Where another function has come to lie at the same address, it mostly is of another source, has its code elsewhere, of another
+ * size, or comes from another line. All strings but long ones have a hash, where every version has it. ${learnt}: the layout with
+ * what a host has added to strings.
+ */
+static inline __attribute__((always_inline)) uint32_t print_of(const struct hl_lua_layout *layout,
+							       const struct hl_lua_layout *learnt,
+							       uint64_t proto, uint64_t code,
+							       uint32_t at)
+{
+	uint64_t source = hl_lua_word(proto, layout->proto_source);
+	uint64_t lines = hl_lua_word(proto, layout->proto_lines);
+	uint32_t line_bytes = layout->proto_absolute_lines ? 1 : sizeof(uint32_t);
+	uint64_t print = (code >> 4) + hl_lua_number(proto, layout->proto_code_count) * 33 +
+			 hl_lua_number(proto, layout->proto_first_line) * 5 + (source >> 4);
+
+	if (HL_LIKELY(source))
+		print += HL_UNLIKELY(hl_lua_byte(source, 8) & HL_LUA_TAG_LONG)
+				 ? print_of_long(learnt, source)
+				 : hl_lua_number(source, HL_LUA_STRING_HASH);
+	if (HL_LIKELY(lines && at < hl_lua_number(proto, layout->proto_line_count)))
+		print += line_bytes == 1 ? *(const uint8_t *)(lines + at)
+					 : *(const uint32_t *)(lines + 4 * (uint64_t)at);
+	return (uint32_t)(print * PRINT_FACTOR >> 32);
 }
 
 /* The next program counter of a call may be the first after the code. */
@@ -93,16 +131,19 @@ running_pc(const struct hl_lua_layout *layout, struct hl_walk *walk,
 }
 
 static inline __attribute__((always_inline)) struct hl_script_frame
-frame_of(const struct hl_lua_layout *layout, uint64_t proto, uint64_t pc)
+frame_of(const struct hl_lua_layout *layout, const struct hl_lua_layout *learnt, uint64_t proto,
+	 uint64_t pc)
 {
 	uint64_t code = hl_lua_word(proto, layout->proto_code);
+	/* The instruction before the next one; hl_lua_describe() checks it. */
+	uint32_t at = (uint32_t)((pc - code) / INSTRUCTION_BYTES) - 1;
+
+	uint32_t print = print_of(layout, learnt, proto, code, at);
 
 	return (struct hl_script_frame){
-		.function = proto,
-		/* The instruction before the next one; hl_lua_describe() checks it. */
-		.at = (uint32_t)((pc - code) / INSTRUCTION_BYTES) - 1,
-		.print = print_of(code, hl_lua_number(proto, layout->proto_code_count),
-				  hl_lua_number(proto, layout->proto_first_line)),
+		.function = proto | (uint64_t)(print >> 16) << HL_LUA_PRINT_SHIFT,
+		.at = at,
+		.print = (uint16_t)print,
 	};
 }
 
@@ -136,7 +177,7 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 			if (running)
 				pc = running_pc(layout, chain->walk, chain->caller, running, proto,
 						pc);
-			*inner = frame_of(layout, proto, pc);
+			*inner = frame_of(layout, chain->learnt, proto, pc);
 		}
 		running = NULL;
 		pc = hl_lua_word(call - layout->call_bytes, layout->call_pc);
@@ -348,7 +389,8 @@ static inline __attribute__((always_inline)) void walk_list(const struct hl_lua_
 			if (running)
 				step.pc = running_pc(layout, chain->walk, chain->caller, running,
 						     step.proto, step.pc);
-			struct hl_script_frame it = frame_of(layout, step.proto, step.pc);
+			struct hl_script_frame it =
+				frame_of(layout, chain->learnt, step.proto, step.pc);
 			step.status = status_of(layout, call);
 			it.is_entry = is_entry(layout, step.status);
 			step.shape = shape_of(layout, step.proto);
@@ -446,6 +488,7 @@ static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *re
 			      struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
 {
 	struct chain chain = {
+		.learnt = &lua->layout,
 		.frames = frames,
 		.max = max,
 		.evals = evals,
@@ -574,8 +617,9 @@ is_all_unchanged(const struct hl_lua_layout *layout, const struct memory *memory
 
 /* The function of the innermost call may have gone on, as in a loop: then its frame is given. How many are. */
 static inline __attribute__((always_inline)) uint32_t
-go_on(const struct hl_lua_layout *layout, const struct hl_script_caller *caller,
-      const struct hl_lua_eval *running, struct step *last, struct hl_script_frame *frames)
+go_on(const struct hl_lua_layout *layout, const struct hl_lua_layout *learnt,
+      const struct hl_script_caller *caller, const struct hl_lua_eval *running, struct step *last,
+      struct hl_script_frame *frames)
 {
 	uint64_t pc = hl_lua_word(last->call, layout->call_pc);
 
@@ -584,7 +628,7 @@ go_on(const struct hl_lua_layout *layout, const struct hl_script_caller *caller,
 	if (pc == last->pc)
 		return 0;
 	last->pc = pc;
-	frames[0] = frame_of(layout, last->proto, pc);
+	frames[0] = frame_of(layout, learnt, last->proto, pc);
 	frames[0].is_entry = is_entry(layout, last->status);
 	return 1;
 }
@@ -609,7 +653,8 @@ compare(const struct hl_lua_layout *layout, const struct hl_lua *lua,
 	if (HL_UNLIKELY(!stamp))
 		return HL_SCRIPT_GAVE_UP;
 	caller->stamp->value = stamp;
-	uint32_t changed = last->proto ? go_on(layout, caller, evals, last, frames) : 0;
+	uint32_t changed =
+		last->proto ? go_on(layout, &lua->layout, caller, evals, last, frames) : 0;
 	caller->memory->kept = last->given - changed;
 	return changed;
 }

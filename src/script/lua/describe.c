@@ -2,11 +2,10 @@
 /* Says what a frame of Lua is called: its source and line. */
 #include "script/lua/names.h"
 
-#include "script/lua/lua.h"
+#include "script/lua/evals.h"
 
 #include <string.h>
 
-#define TAG_LONG_STRING 0x10
 #define STRING_NAME_MAX 40u
 
 /* Texts that are put together, one after the other: the next ones of the same thread and those of
@@ -17,9 +16,9 @@
 static char texts[TEXTS][TEXT_BYTES];
 static _Atomic uint32_t next_text;
 
-static struct hl_lua_text string_at(const struct hl_lua_layout *layout, uint64_t string)
+struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t string)
 {
-	bool is_long = !layout->string_short_length || (hl_lua_byte(string, 8) & TAG_LONG_STRING);
+	bool is_long = !layout->string_short_length || (hl_lua_byte(string, 8) & HL_LUA_TAG_LONG);
 	uint64_t bytes = string + layout->string_bytes;
 
 	if (is_long && layout->string_is_pointer)
@@ -62,7 +61,7 @@ static struct hl_lua_text source_of(const struct hl_lua_layout *layout, uint64_t
 {
 	uint64_t string = hl_lua_word(proto, layout->proto_source);
 
-	return string ? hl_lua_source_name(string_at(layout, string))
+	return string ? hl_lua_source_name(hl_lua_string(layout, string))
 		      : (struct hl_lua_text){"?", 1};
 }
 
@@ -145,7 +144,7 @@ bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *fra
 		     struct hl_script_place *ret_place)
 {
 	const struct hl_lua_layout *layout = &lua->layout;
-	uint64_t proto = frame->function;
+	uint64_t proto = frame->function & ((UINT64_C(1) << HL_LUA_PRINT_SHIFT) - 1);
 
 	struct hl_lua_text source = source_of(layout, proto);
 	uint32_t first_line = hl_lua_number(proto, layout->proto_first_line);

@@ -11,6 +11,9 @@
 #define HL_LUA_SPACE_END  (UINT64_C(1) << 47)
 #define HL_LUA_TAG_THREAD 8u /* of every version */
 
+/* Above the address of a frame's function are more bits of its print. */
+#define HL_LUA_PRINT_SHIFT 48
+
 /* An entry of hl_lua_cache.nodes. */
 #define HL_LUA_NODE_SHIFT  32
 #define HL_LUA_COUNT_SHIFT 26

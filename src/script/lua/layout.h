@@ -25,6 +25,9 @@ enum hl_lua_version {
 	HL_LUA_55,
 };
 
+#define HL_LUA_TAG_LONG	   0x10u /* of long strings, in their tag */
+#define HL_LUA_STRING_HASH 12u	 /* of other strings, in any version: where their hash is */
+
 struct hl_lua_layout {
 	enum hl_lua_version version;
 	uint8_t state_top, state_stack, state_call;

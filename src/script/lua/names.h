@@ -2,13 +2,16 @@
 /* What functions and chunks of Lua are called, whatever interpreter runs them. */
 #pragma once
 
-#include <stdint.h>
+#include "script/lua/layout.h"
 
 /* Not terminated. One that is put together stays valid for the next few of the process. */
 struct hl_lua_text {
 	const char *bytes;
 	uint32_t count;
 };
+
+/* The bytes of a string, which stay where it is. */
+struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t string);
 
 /* Of a chunk that was loaded as ${source}: a path, what its host calls it, or its first line. */
 struct hl_lua_text hl_lua_source_name(struct hl_lua_text source);

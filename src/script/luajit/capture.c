@@ -243,11 +243,22 @@ static uint64_t vm_of(const struct chain *chain, uint32_t index)
 	return chain->sp + (uint64_t)((int64_t)chain->vms[index].frame_at * 8);
 }
 
-/* Another function at the same address mostly has another size, or comes from another line. */
+/* Another function at the same address mostly has another size or source, or other lines. */
 static uint16_t print_of(uint64_t proto)
 {
-	return (uint16_t)((proto >> 4) + lj_number(proto, LJ_PROTO_COUNT) * 33 +
-			  lj_number(proto, LJ_PROTO_FIRST_LINE) * 5);
+	uint64_t source = lj_word(proto, LJ_PROTO_SOURCE);
+	uint64_t lines = lj_word(proto, LJ_PROTO_LINE_TABLE);
+	uint32_t count = lj_number(proto, LJ_PROTO_COUNT);
+	uint64_t print = (proto >> 4) + count * 33 + lj_number(proto, LJ_PROTO_FIRST_LINE) * 5 +
+			 lj_number(proto, LJ_PROTO_LINES) * 7;
+
+	/* All strings are interned; what has their hash is here or there, by the version. */
+	if (HL_LIKELY(source))
+		print += (source >> 4) + lj_number(source, LJ_STRING_HASH) * 3 +
+			 lj_number(source, LJ_STRING_HASH + 4);
+	if (HL_LIKELY(lines && count > 4))
+		print += lj_number(lines, 0);
+	return (uint16_t)(print * UINT64_C(0x9e3779b97f4a7c15) >> 48);
 }
 
 static void put(struct chain *chain, struct hl_script_frame frame)

@@ -39,6 +39,7 @@ enum {
 	LJ_PROTO_LINE_TABLE = 80,
 	LJ_PROTO_BYTES = 104,
 
+	LJ_STRING_HASH = 12,  /* two numbers that do not change, of which one is its hash */
 	LJ_STRING_BYTES = 24, /* where those of a string begin */
 
 	/* GCtrace */

@@ -5,7 +5,7 @@
  * Each script runs in a state of its own and leaves a function step(), which is called when a line "step" is read. After each step
  * it writes, for each state, the bytes that this has in use as it counts them, and then "done". A line "close" closes the last state;
  * "again" does so and begins one with the first script. "many" makes MANY states one after the other that call leak() and are
- * closed. leak() allocates a block in C that outlives its state, so that the next one lies elsewhere.
+ * closed; "kept" makes KEPT that are not, each with a hundred tables. leak() allocates a block in C that outlives its state, so that the next one lies elsewhere.
  */
 #include <lauxlib.h>
 #include <lua.h>
@@ -17,6 +17,7 @@
 
 #define STATES_MAX 8
 #define MANY	   9000
+#define KEPT	   4000
 
 static void *volatile leaked;
 
@@ -53,6 +54,15 @@ static void make_many(void)
 	}
 }
 
+static void make_kept(void)
+{
+	for (int i = 0; i < KEPT; i++) {
+		lua_State *state = luaL_newstate();
+		if (luaL_dostring(state, "t = {} for i = 1, 100 do t[i] = {} end"))
+			exit(1);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	lua_State *states[STATES_MAX];
@@ -72,6 +82,8 @@ int main(int argc, char **argv)
 			lua_close(states[--count]);
 		if (!strcmp(line, "many\n"))
 			make_many();
+		if (!strcmp(line, "kept\n"))
+			make_kept();
 		if (!strcmp(line, "again\n")) {
 			lua_close(states[count - 1]);
 			states[count - 1] = begin(argv[1]);

@@ -297,6 +297,23 @@ class States(attaching.TestCase):
                 names = {name for name, number in rows if rows[name, number]["counted_bytes"]}
                 self.assertEqual(names, {script})
 
+    def test_while_states_are_made(self):
+        """No row has the blocks of others."""
+        self.recording = self.path("made.hl")
+        process, _ = self.start("54", *harness.record_command(self.recording, []))
+        pid = next(child for child in harness.children_of(process.pid)
+                   if os.readlink(f"/proc/{child}/exe").endswith("lua_states54"))
+        process.stdin.write("kept\n")
+        process.stdin.flush()
+        options = str(pid), "-n", "0", "-p"
+        sheets = [harness.report("services", *options) for _ in range(4)]
+        self.assertEqual(process.stdout.readline().split()[-1], "done")
+        most = max(row["lua_blocks"] for row in harness.report("services", *options)["rows"] if row["number"])
+        for row in (row for sheet in sheets for row in sheet["rows"] if row["number"]):
+            self.assertLessEqual(row["lua_blocks"], most)
+        process.stdin.close()
+        process.wait()
+
     def test_of_a_process_that_was_joined(self):
         process, scripts = self.start("54")
         self.ask(process, "step")

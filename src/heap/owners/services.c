@@ -204,36 +204,46 @@ static int64_t share_of(int64_t all, uint64_t part, uint64_t whole)
 }
 
 /* Divides what the stack ${number} has by the counters among the states of its blocks, which are ${count} of ${shares}: mostly one. The last
- * one gets what is left. */
+ * one gets what is left. The program goes on: where blocks have been added since the counters were read, these are raised. */
 static void divide(const struct by_state *by, const struct hl_resident *resident, uint64_t number,
 		   const struct hl_owner_count *shares, size_t count, struct hl_block_sum sum)
 {
-	uint64_t bytes = 0, blocks = 0, left = resident->stacks[number].resident;
-	const uint64_t in_ram = left;
+	uint64_t bytes = 0, blocks = 0, ram = resident->stacks[number].resident;
+	uint64_t bytes_so_far = 0, blocks_so_far = 0, given_ram = 0;
+	struct hl_block_sum given = {0};
 	struct hl_block_labels labels;
-	struct hl_block_sum rest = sum;
 
 	hl_block_owners_labels(resident->owners, number, &labels);
 	for (size_t i = 0; i < count; i++) {
 		bytes += shares[i].bytes;
 		blocks += shares[i].blocks;
 	}
+	if ((int64_t)blocks > sum.blocks) {
+		sum.bytes = sum.blocks > 0 ? share_of(sum.bytes, blocks, (uint64_t)sum.blocks)
+					   : (int64_t)bytes;
+		sum.blocks = (int64_t)blocks;
+	}
 	for (size_t i = 0; i < count || i == 0; i++) {
 		uint64_t key = count ? shares[i].key : 0;
 		bool is_last = i + 1 >= count;
 		bool is_lua = labels.type || key & 1;
 		struct hl_service *state = &by->services->services[(uint32_t)key >> 1];
+		bytes_so_far += count ? shares[i].bytes : 0;
+		blocks_so_far += count ? shares[i].blocks : 0;
+		/* From sums: what is rounded down for one is not lost for the next. */
 		const struct hl_block_sum part = {
-			is_last ? rest.bytes : share_of(sum.bytes, shares[i].bytes, bytes),
-			is_last ? rest.blocks : share_of(sum.blocks, shares[i].blocks, blocks)};
-		uint64_t ram =
-			is_last ? left
-				: (uint64_t)share_of((int64_t)in_ram, shares[i].bytes, bytes);
-		rest.bytes -= part.bytes;
-		rest.blocks -= part.blocks;
-		left -= ram;
-		add(state, is_lua, &part, ram);
-		add(&by->services->total, is_lua, &part, ram);
+			(is_last ? sum.bytes : share_of(sum.bytes, bytes_so_far, bytes)) -
+				given.bytes,
+			(is_last ? sum.blocks : share_of(sum.blocks, blocks_so_far, blocks)) -
+				given.blocks};
+		uint64_t part_ram =
+			(is_last ? ram : (uint64_t)share_of((int64_t)ram, bytes_so_far, bytes)) -
+			given_ram;
+		given.bytes += part.bytes;
+		given.blocks += part.blocks;
+		given_ram += part_ram;
+		add(state, is_lua, &part, part_ram);
+		add(&by->services->total, is_lua, &part, part_ram);
 	}
 }
 
@@ -296,7 +306,7 @@ static int add_states(const struct hl_resident *resident, const struct hl_block_
 		size_t first = at;
 		while (at < shares->count && shares->counts[at].key >> 32 == number)
 			at++;
-		if (has_any(&sums[number], &resident->stacks[number]))
+		if (at > first || has_any(&sums[number], &resident->stacks[number]))
 			divide(by, resident, number, shares->counts + first, at - first,
 			       sums[number]);
 	}

@@ -2,6 +2,7 @@
 """Pages of real recordings, and what tests do on them and read from them."""
 
 import contextlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -29,6 +30,11 @@ READ_TABLE = """
         row.querySelector('.name').textContent, row.querySelector('.place').textContent,
         ...[...row.querySelectorAll('[data-figure]')].map(cell => Number(cell.dataset.figure))]);
 """
+
+
+def bare(name):
+    """Without the source that the page puts behind a name which functions of several scripts have."""
+    return re.sub(r" \([^()]*\)$", "", name)
 
 
 class Files:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import harness
 from harness import ask, heapline
-from report_page import Files, PageCase
+from report_page import Files, PageCase, bare
 
 with contextlib.suppress(ImportError):
     from selenium.webdriver.common.action_chains import ActionChains
@@ -57,7 +57,7 @@ def moment_of(state):
 def rows_at(recording, ms, unit="bytes"):
     """What `top --at` says: (name, flat, cum) of each function that had something."""
     rows = ask("top", recording, "--at", str(ms), "--unit", unit, "-n", "0")["rows"]
-    return Counter((row["name"], row[f"flat_{unit}"], row[f"cum_{unit}"]) for row in rows)
+    return Counter((bare(row["name"]), row[f"flat_{unit}"], row[f"cum_{unit}"]) for row in rows)
 
 
 class TimelineCase(PageCase):
@@ -103,7 +103,7 @@ class TimelineCase(PageCase):
 
     def table_rows(self):
         """(name, flat, cum) of each function."""
-        return Counter((name, flat, cum) for name, _, flat, cum, *_ in self.table("functions"))
+        return Counter((bare(name), flat, cum) for name, _, flat, cum, *_ in self.table("functions"))
 
 
 class Figures(TimelineCase):
@@ -136,9 +136,9 @@ class Figures(TimelineCase):
         before, after = (ask("top", Logs.python, "--at", str(ms))["total"]["inuse_bytes"]
                          for ms in (first, last))
         rows = ask("diff", Logs.python, "--at", str(first), "--at", str(last), "-n", "0")["rows"]
-        expected = Counter((row["name"], row["before_bytes"], row["after_bytes"]) for row in rows
+        expected = Counter((bare(row["name"]), row["before_bytes"], row["after_bytes"]) for row in rows
                            if row["before_bytes"] != row["after_bytes"])
-        found = Counter((name, flat_before, flat_after) for name, _, flat_before, flat_after, *_
+        found = Counter((bare(name), flat_before, flat_after) for name, _, flat_before, flat_after, *_
                         in self.table("functions") if flat_before != flat_after)
         self.assertEqual(found, expected)
         self.show_tab("flame")

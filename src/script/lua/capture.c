@@ -505,7 +505,7 @@ static uint32_t capture_evals(struct hl_lua *lua, const struct hl_lua_reader *re
 		chain.count = first = maker_of(lua, reader, &chain, frames);
 		chain.eval = 1;
 		if (chain.memory)
-			chain.memory->depth = 0; /* what is given now is not what it has */
+			chain.memory->depth = 0; /* it does not know the maker */
 		chain.memory = NULL;
 	}
 	for (; chain.eval < count && !chain.kept; chain.eval++, evals_of_state++) {

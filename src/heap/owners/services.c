@@ -230,7 +230,7 @@ static void divide(const struct by_state *by, const struct hl_resident *resident
 		struct hl_service *state = &by->services->services[(uint32_t)key >> 1];
 		bytes_so_far += count ? shares[i].bytes : 0;
 		blocks_so_far += count ? shares[i].blocks : 0;
-		/* From sums: what is rounded down for one is not lost for the next. */
+		/* Differences of sums, so that what is rounded off one part goes to the next. */
 		const struct hl_block_sum part = {
 			(is_last ? sum.bytes : share_of(sum.bytes, bytes_so_far, bytes)) -
 				given.bytes,

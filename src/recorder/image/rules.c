@@ -414,7 +414,7 @@ static inline bool is_of_lua(const struct hl_attached_rule *rule,
 }
 
 /* Calls that are not the usual ones. */
-static __attribute__((noinline)) bool handle(struct call *call, uint64_t *ret_result)
+static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t *ret_result)
 {
 	const struct hl_attached_rule *rule = call->rule;
 	bool counts_layers = hl_recorder->counts_layers && !rule->is_of_malloc;
@@ -437,10 +437,10 @@ static __attribute__((noinline)) bool handle(struct call *call, uint64_t *ret_re
 
 typedef uint64_t lua_alloc_fn(uint64_t, uint64_t, uint64_t, uint64_t);
 
-/* All but frees of Lua; its new blocks go no farther than here. */
-static __attribute__((noinline)) bool allocate_any(const uint64_t *arguments, uint32_t number,
-						   uint64_t *ret_result,
-						   struct hl_attached_slot *slot)
+/* All calls but frees of Lua; its new blocks go no farther than here. */
+static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint32_t number,
+						 uint64_t *ret_result,
+						 struct hl_attached_slot *slot)
 {
 	const uint64_t *saved = HL_SAVED_HERE();
 	const uint64_t *from = arguments + 1; /* argument n is from[-n] */
@@ -457,7 +457,7 @@ static __attribute__((noinline)) bool allocate_any(const uint64_t *arguments, ui
 				    .caller = caller,
 				    .frame = HL_CALLER_FRAME,
 				    .slot = slot};
-		return handle(&call, ret_result);
+		return handle_unusual(&call, ret_result);
 	}
 	uint64_t size = from[-rule->size_at], type = from[-rule->type_at];
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
@@ -496,7 +496,7 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	if (!is_of_lua(rule, slot) || from[-rule->size_at] ||
 	    !(block = (const void *)from[-rule->pointer_at]) ||
 	    HL_UNLIKELY(!hl_thread_try_enter(thread)))
-		return allocate_any(arguments, number, ret_result, slot);
+		return handle_any(arguments, number, ret_result, slot);
 	if (HL_LIKELY(!hl_event_passes_free(thread, block)))
 		hl_event_free_beside(thread, block);
 	hl_thread_leave(thread);

@@ -748,7 +748,7 @@ class Processes(ProcessCase):
         self.wait_for(self.steps)
         holder = sqlite3.connect(self.store, isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
-        harness.wait_until(lambda: "is locked" in self.said(), "an outage")
+        harness.wait_until(lambda: "is locked" in self.said() and os.path.isdir(self.spool), "an outage")
         for index in range(200):  # what another push left there
             with open(f"{self.spool}/{index + 16:016x}.push", "wb") as file:
                 file.write(b"x" * 1000)

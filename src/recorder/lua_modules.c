@@ -171,7 +171,6 @@ static void *cache_of(struct hl_recorder *recorder, const struct interpreter *it
  * One that runs a C function has no frame in Lua. It is a block as others, so the stack is known that has
  * allocated it: the innermost frame of a script there stands for the coroutine. */
 
-#define PROVIDER_NAME "lua"
 #define MADE_AT	      1u /* a function that none is: the frame is site number "at" */
 
 static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
@@ -183,9 +182,9 @@ static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
 		uint64_t key =
 			atomic_load_explicit(&region->nodes[node].frame, memory_order_relaxed);
 		if (!hl_frame_key_is_site(key, &site) || !site ||
-		    memcmp(region->header->providers[region->sites[site - 1].provider].name,
-			   PROVIDER_NAME, sizeof(PROVIDER_NAME)) != 0)
-			continue;
+		    memcmp(region->header->providers[region->sites[site - 1].provider].name, "lua",
+			   sizeof("lua") - 1) != 0)
+			continue; /* of neither "lua" nor "luajit" */
 		*ret_frame = (struct hl_script_frame){.function = MADE_AT, .at = site};
 		return true;
 	}
@@ -304,6 +303,10 @@ static bool describe_jit(void *state, const struct hl_script_frame *frame,
 {
 	const struct interpreter *it = state;
 
+	if (frame->function == MADE_AT) {
+		describe_site(frame->at, ret_place);
+		return true;
+	}
 	return hl_luajit_describe(&it->jit, frame, ret_place);
 }
 
@@ -392,10 +395,12 @@ static void add_assembly(struct interpreter *it)
 
 static void offer(struct interpreter *it)
 {
-	if (it->is_jit)
+	if (it->is_jit) {
 		add_assembly(it);
+		it->jit.find_maker = find_maker;
+	}
 	struct hl_script_provider provider = {
-		.name = it->is_jit ? "luajit" : PROVIDER_NAME,
+		.name = it->is_jit ? "luajit" : "lua",
 		.capture = it->is_jit ? capture_jit : capture,
 		.recapture = it->api.version > HL_LUA_51 ? recapture : NULL,
 		.describe = it->is_jit ? describe_jit : describe,

@@ -436,6 +436,21 @@ HL_READS_STACK static bool walk_state(struct chain *chain, uint64_t state)
 	return is_walked;
 }
 
+/* What runs in ${state}, the innermost one, is native code alone: if it is a coroutine, the frame of its maker stands for the innermost. */
+static __attribute__((noinline)) void put_maker(const struct chain *chain, uint64_t state)
+{
+	struct hl_script_frame maker;
+	bool is_main = lj_word(state, LJ_STATE_GLOBAL) == state + LJ_STATE_BYTES;
+
+	for (uint32_t i = 0; i < chain->count; i++)
+		if (chain->frames[i].function != (uint64_t)&hl_luajit_c)
+			return;
+	if (is_main || !chain->lj->find_maker || !chain->lj->find_maker(state, &maker))
+		return;
+	maker.is_entry = chain->frames[0].is_entry;
+	chain->frames[0] = maker;
+}
+
 /* ---- capture ---- */
 
 HL_READS_STACK static bool load(struct hl_walk *walk, const struct hl_script_caller *caller,
@@ -491,6 +506,8 @@ static uint32_t capture_vms(struct hl_luajit *lj, const struct hl_script_caller 
 		chain.vm_count = next - i;
 		chain.vm = 0;
 		is_in_order = state && walk_state(&chain, state);
+		if (!i && chain.count && HL_UNLIKELY(frames->function == (uint64_t)&hl_luajit_c))
+			put_maker(&chain, state);
 	}
 	if (HL_UNLIKELY(!is_in_order))
 		atomic_fetch_add_explicit(&lj->refused, 1, memory_order_relaxed);

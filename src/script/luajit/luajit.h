@@ -31,6 +31,8 @@ struct hl_luajit {
 	_Atomic uint32_t traces_at; /* there: the array of traces; 0: not found yet */
 	_Atomic uint64_t known;	    /* a state that was seen to be one */
 	_Atomic uint64_t refused;   /* captures in which something was not in order */
+	/* As in struct hl_lua_reader. */
+	bool (*find_maker)(uint64_t block, struct hl_script_frame *ret_frame);
 };
 
 #define HL_LUAJIT_NODES (1u << 14)
@@ -73,7 +75,8 @@ const char *hl_luajit_problem_text(enum hl_luajit_problem problem);
 enum hl_luajit_problem hl_luajit_open(struct hl_luajit *lj, const struct hl_lua_api *api,
 				      struct hl_unwind *unwind, struct hl_walk *walk, void *memory);
 
-/* As capture of hl_script_provider. ${cache}: NULL if there is none. */
+/* As capture of hl_script_provider. ${cache}: NULL if there is none. A coroutine that runs a C function has the frame of its maker in
+ * place of its innermost. */
 uint32_t hl_luajit_capture(struct hl_luajit *lj, struct hl_luajit_cache *cache,
 			   const struct hl_script_caller *caller, struct hl_script_frame *frames,
 			   uint32_t max, bool *ret_truncated);

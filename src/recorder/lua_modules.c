@@ -171,7 +171,7 @@ static void *cache_of(struct hl_recorder *recorder, const struct interpreter *it
  * One that runs a C function has no frame in Lua. It is a block as others, so the stack is known that has
  * allocated it: the innermost frame of a script there stands for the coroutine. */
 
-#define MADE_AT	      1u /* a function that none is: the frame is site number "at" */
+#define MADE_AT 1u /* a function that none is: the frame is site number "at" */
 
 static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
 {

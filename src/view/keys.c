@@ -85,8 +85,8 @@ static int intern(struct hl_keys *keys, const struct hl_profile *profile, enum h
 	return 0;
 }
 
-/* Gives each function that is not ${decided} the heaviest of its lines by ${counters}: by what they allocated
- * themselves, where ${flat} and there is any, else with what they call. */
+/* Gives each function that is not ${decided} the heaviest of its lines by ${counters}, each line the heaviest of the
+ * functions on it: by what they allocated themselves, where ${flat} and there is any, else with what they call. */
 static int choose_lines_by(struct hl_keys *keys, const struct hl_keys *lines,
 			   const struct hl_profile *profile,
 			   const struct hl_profile_counters *counters, enum hl_value value,
@@ -161,7 +161,7 @@ int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl
 	if (by == HL_VIEW_BY_THREAD || by == HL_VIEW_BY_TOTAL)
 		return -EINVAL;
 	int r = intern(keys, profile, by);
-	if (r == 0 && by == HL_VIEW_BY_FUNCTION)
+	if (r == 0 && (by == HL_VIEW_BY_FUNCTION || by == HL_VIEW_BY_LINE))
 		r = choose_lines(keys, profile, value, unit, flat);
 	if (r < 0)
 		hl_keys_release(keys);
@@ -212,7 +212,7 @@ struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_p
 			.file = "",
 			.module = label.module,
 		};
-	label.several_lines = keys->several && keys->several[key];
+	label.several_lines = keys->by == HL_VIEW_BY_FUNCTION && keys->several[key];
 	label.address =
 		keys->by == HL_VIEW_BY_ADDRESS ? profile->frames[keys->frames[key]].address : 0;
 	return label;

@@ -131,6 +131,23 @@ static void what_only_the_earlier_one_has_is_shown_by_its_heaviest_line(void **s
 	}
 }
 
+static void of_functions_on_one_line_the_heaviest_is_named(void **state)
+{
+	static const struct stack before[] = {{"main:1;small:5", 1, 1}, {NULL, 0, 0}};
+	static const struct stack after[] = {
+		{"main:1;small:5", 10, 1}, {"main:1;large:5", 90, 9}, {NULL, 0, 0}};
+	json_t *report = json_of_join(before, after, options_by(HL_VIEW_BY_LINE));
+	const json_t *row = json_array_get(json_object_get(report, "rows"), 0);
+
+	(void)state;
+	assert_string_equal(json_string_value(json_object_get(row, "name")), "large");
+	assert_int_equal(number(row, "after_bytes"), 100);
+	json_decref(report);
+	char *text = text_of_join(before, after, options_by(HL_VIEW_BY_LINE));
+	assert_null(strstr(text, ",...")); /* as of a function that has several lines */
+	free(text);
+}
+
 static void stacks_have_their_frames(void **state)
 {
 	json_t *report = json_of_join(before_stacks, after_stacks, options_by(HL_VIEW_BY_STACK));
@@ -247,6 +264,7 @@ int main(void)
 		cmocka_unit_test(functions_that_grew_come_first_and_those_that_shrank_last),
 		cmocka_unit_test(lines_modules_and_stacks_are_compared_as_well),
 		cmocka_unit_test(what_only_the_earlier_one_has_is_shown_by_its_heaviest_line),
+		cmocka_unit_test(of_functions_on_one_line_the_heaviest_is_named),
 		cmocka_unit_test(stacks_have_their_frames),
 		cmocka_unit_test(deltas_add_up_to_the_growth_of_the_whole),
 		cmocka_unit_test(rows_can_be_sorted_by_size),

@@ -229,6 +229,8 @@ struct hl_keys_label hl_keys_frame_label(const struct hl_profile *profile, uint3
 		.line = frame->line,
 		.module = hl_profile_text(profile, profile->modules[function->module].path),
 	};
+	if (profile->modules[function->module].script)
+		label.source = hl_profile_text(profile, function->file);
 	if (function->label != function->name && function->file == frame->file)
 		/* The label is "NAME (END OF FILE)". */
 		label.telling_file = label.file + strlen(label.file) + strlen(label.name) +

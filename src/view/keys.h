@@ -63,6 +63,7 @@ struct hl_keys_label {
 				     name; NULL: the last name does */
 	uint32_t line;		  /* 0 when unknown; by function, that of its heaviest call site */
 	bool several_lines;	  /* it has others */
+	const char *source;	  /* of a function of a script: where it stands; else NULL */
 	const char *module;	  /* path */
 	uint64_t address;	  /* by address, in the module's file */
 };

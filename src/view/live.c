@@ -141,10 +141,11 @@ static int intern(struct shot *shot, const struct hl_keys_label *label, enum hl_
 		  uint32_t *ret_id)
 {
 	bool by_line = shot->live->by == HL_VIEW_BY_LINE;
+	const char *file = by_line ? label->file : label->source;
 	HL_FREED char *text = NULL;
 
 	if (asprintf(&text, "%d%s\n%s\n%s:%u", (int)role, label->name, label->module,
-		     by_line ? label->file : "", by_line ? label->line : 0) < 0)
+		     file ? file : "", by_line ? label->line : 0) < 0)
 		return -ENOMEM;
 	return hl_strings_intern(&shot->live->texts, text, ret_id);
 }
@@ -167,7 +168,7 @@ static int add_row(struct shot *shot, struct hl_keys_label label, enum hl_live_r
 		row->role = role;
 		row->label = label;
 	}
-	/* Functions of one name in one module are one row. */
+	/* Functions of one name in one module, or source of a script, are one row. */
 	add_pair(&row->figures[shot->which][HL_LIVE_FLAT], &figures[HL_LIVE_FLAT]);
 	add_pair(&row->figures[shot->which][HL_LIVE_CUM], &figures[HL_LIVE_CUM]);
 	return 0;

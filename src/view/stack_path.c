@@ -3,8 +3,6 @@
 #include "view/stack_path.h"
 
 #include "base/array.h"
-#include "view/keys.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +17,16 @@ int hl_stack_path_init(struct hl_stack_path *path, const struct hl_profile *prof
 		.profile = profile,
 		.tree = tree,
 		.names = calloc((size_t)tree->depth_max + 1, sizeof(*path->names)),
+		.labels = calloc((size_t)tree->depth_max + 1, sizeof(*path->labels)),
 		.frames = calloc((size_t)tree->depth_max + 1, sizeof(*path->frames)),
 	};
-	return path->names && path->frames ? 0 : -ENOMEM;
+	return path->names && path->labels && path->frames ? 0 : -ENOMEM;
 }
 
 void hl_stack_path_release(struct hl_stack_path *path)
 {
 	free(path->names);
+	free(path->labels);
 	free(path->frames);
 	free(path->table);
 	*path = (struct hl_stack_path){0};
@@ -44,6 +44,7 @@ size_t hl_stack_path_fill(const struct hl_stack_path *path, uint32_t node)
 			hl_keys_frame_label(path->profile, nodes[at].frame);
 		path->names[i] = hl_profile_text(path->profile,
 						 path->profile->functions[frame->function].label);
+		path->labels[i] = label;
 		path->frames[i] =
 			(struct hl_emit_frame){label.name, label.module, label.file, label.line};
 	}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "profile/calltree.h"
+#include "view/keys.h"
 #include "view/table.h"
 
 /* Room for the frames of any one stack. Release in any case. */
@@ -11,6 +12,7 @@ struct hl_stack_path {
 	const struct hl_calltree *tree;
 	/* Of the stack that was filled in last, from the root. */
 	const char **names;
+	struct hl_keys_label *labels;
 	struct hl_emit_frame *frames;
 	bool full;	 /* lines have all frames */
 	uint32_t *table; /* nodes: the stacks that stand in one table */

@@ -104,14 +104,12 @@ static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struc
 		hl_emit_line(emit, "    %s", HL_KEYS_NO_STACK);
 	/* Each function, and where it calls on, as far as that is known. */
 	while (depth-- > 0) {
-		const struct hl_emit_frame *frame = &stacks->path.frames[depth];
-		HL_FREED char *name = strdup(frame->function);
-		if (name)
+		struct hl_keys_label label = stacks->path.labels[depth];
+		HL_FREED char *name = strdup(label.name);
+		if (name) {
 			hl_format_templates(name);
-		const struct hl_keys_label label = {.name = name ? name : frame->function,
-						    .file = frame->file,
-						    .line = frame->line,
-						    .module = frame->module};
+			label.name = name;
+		}
 		const char *place = hl_keys_place(&label, buffer, sizeof(buffer));
 		if (!*place || (!label.file[0] && hl_keys_names_module(&label)))
 			hl_emit_line(emit, "    %s", label.name);

@@ -25,7 +25,7 @@ static inline uint32_t stack_frame(struct hl_builder *builder, char *text, uint6
 {
 	char *module_path = strchr(text, '!'), *line = strrchr(text, ':');
 	struct hl_symbols_frame symbol = {.function_file = "", .file = ""};
-	uint32_t module, frame;
+	uint32_t module, frame, entry;
 
 	if (module_path)
 		*module_path++ = '\0';
@@ -36,6 +36,12 @@ static inline uint32_t stack_frame(struct hl_builder *builder, char *text, uint6
 		symbol.file = symbol.function_file = "/src/app.c";
 	}
 	symbol.function = text;
+	if (module_path && strstr(module_path, ".lua")) {
+		symbol.file = symbol.function_file = module_path;
+		assert_int_equal(hl_builder_runtime(builder, "lua", &module), 0);
+		assert_int_equal(hl_builder_site(builder, &symbol, module, &frame, &entry), 0);
+		return frame;
+	}
 	assert_int_equal(hl_builder_module(builder, module_path ? module_path : "/bin/app",
 					   (const uint8_t *)"id", 2, NULL, &module),
 			 0);

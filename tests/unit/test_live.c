@@ -85,6 +85,24 @@ static void growth_counts_from_the_mark_and_rates_from_the_save_before(void **st
 	assert_int_equal(live.total[HL_LIVE_NOW].inuse.bytes, 3642);
 }
 
+static void functions_of_scripts_with_one_name_are_a_row_for_each_source(void **state)
+{
+	static const struct stack one[] = {{"new!./ai/init.lua:3", 5, 1}, {NULL, 0, 0}};
+	static const struct stack both[] = {
+		{"new!./ai/init.lua:3", 7, 1}, {"new!./bi/init.lua:3", 9, 1}, {NULL, 0, 0}};
+
+	(void)state;
+	take(one, 1);
+	take(both, 2);
+	update(2);
+	assert_string_equal(live.rows[0].label.file, "./bi/init.lua");
+	assert_int_equal(live.rows[0].figures[HL_LIVE_NOW][HL_LIVE_FLAT].inuse.bytes, 9);
+	/* The other one is the row that it was before a second source shared its name. */
+	assert_int_equal(
+		hl_live_figure(&live, &live.rows[1], HL_LIVE_FLAT, HL_UNIT_BYTES, HL_LIVE_DELTA),
+		2);
+}
+
 static void callers_and_callees_count_each_stack_once(void **state)
 {
 	(void)state;
@@ -156,6 +174,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			growth_counts_from_the_mark_and_rates_from_the_save_before, begin, end),
+		cmocka_unit_test_setup_teardown(
+			functions_of_scripts_with_one_name_are_a_row_for_each_source, begin, end),
 		cmocka_unit_test_setup_teardown(callers_and_callees_count_each_stack_once, begin,
 						end),
 		cmocka_unit_test_setup_teardown(rows_are_chosen_by_text_and_sorted_by_any_column,

@@ -145,6 +145,20 @@ static void stacks_merged_by_function_show_the_lines_of_the_heaviest(void **stat
 	hl_profile_free(profile);
 }
 
+static void places_in_scripts_say_what_tells_their_sources_apart(void **state)
+{
+	static const struct stack scripts[] = {
+		{"new!./ai/init.lua:3", 10, 1}, {"new!./bi/init.lua:3", 20, 1}, {NULL, 0, 0}};
+	struct hl_profile *profile = profile_of("app.hl", scripts, 0x1000);
+	char *text = text_of(hl_stacks_view, profile, options_of(HL_EMIT_ROWS_DEFAULT));
+
+	(void)state;
+	expect_text(text, "    new (ai/init.lua:3)\n");
+	expect_text(text, "    new (bi/init.lua:3)\n");
+	free(text);
+	hl_profile_free(profile);
+}
+
 static void a_brief_report_has_its_total_and_says_that_it_is_an_estimate(void **state)
 {
 	struct hl_profile *profile = traced(kept);
@@ -278,6 +292,7 @@ int main(void)
 		cmocka_unit_test(recordings_that_are_no_traces_can_be_shown_so_too),
 		cmocka_unit_test(text_shows_frames_from_the_innermost_out),
 		cmocka_unit_test(stacks_merged_by_function_show_the_lines_of_the_heaviest),
+		cmocka_unit_test(places_in_scripts_say_what_tells_their_sources_apart),
 		cmocka_unit_test(a_brief_report_has_its_total_and_says_that_it_is_an_estimate),
 		cmocka_unit_test(of_lost_faults_it_is_said_that_their_pages_count),
 		cmocka_unit_test(what_is_left_out_is_counted),

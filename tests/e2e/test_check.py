@@ -228,8 +228,8 @@ class Check(harness.TestCase):
         recording, sleep = self.path("killed.hl"), "import time; time.sleep(60)"
         recorder = subprocess.Popen(harness.record_command(recording, [sys.executable, "-c", sleep]))
         try:
-            harness.wait_until(lambda: os.path.exists(recording) and harness.info(recording)["total"]["alloc_objects"],
-                               "a save")
+            harness.wait_until(lambda: (said := run([HEAPLINE, "info", "--json", recording])).status == 0 and
+                               json.loads(said.stdout)["total"]["alloc_objects"], "a save")
         finally:
             sleeper, = harness.children_of(recorder.pid)
             recorder.kill()

@@ -3,6 +3,7 @@
 """Children that a joined process forks are recorded from the fork on, and left with it."""
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -31,6 +32,15 @@ class Forking(attaching.TestCase):
         child = self.ask(process, command)
         self.children.append(child)
         return child
+
+    def have_allocate(self, child, environment=None):
+        """Has a child allocate its MORE_BLOCKS, and waits until they are counted."""
+        os.kill(child, signal.SIGUSR1)
+
+        def events():
+            said = harness.run([harness.HEAPLINE, "ctl", "-p", str(child), "status", "--json"], env=environment)
+            return next(row["events"] for row in json.loads(said.stdout)["rows"] if row["pid"] == child)
+        wait_until(lambda: events() >= CHILD_BLOCKS + FREED + MORE_BLOCKS, "the child's blocks")
 
     def kill(self, pid):
         with contextlib.suppress(ProcessLookupError):
@@ -76,8 +86,7 @@ class Children(Forking):
                     child, nested = self.fork(process), self.fork(process, "nest")
                     [between] = [pid for pid in harness.children_of(process.pid) if pid != child]
                     self.children.append(between)
-                    os.kill(child, signal.SIGUSR1)
-                    time.sleep(0.1)
+                    self.have_allocate(child, self.environment)
                     self.end(attach)
                 rows = self.rows()
                 self.assert_counts(rows[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)
@@ -100,8 +109,7 @@ class Children(Forking):
                 child = self.fork(process)
                 process.kill()
                 process.wait()
-                os.kill(child, signal.SIGUSR1)
-                time.sleep(0.1)
+                self.have_allocate(child, self.environment)
                 self.assertIsNone(attach.poll())
                 self.kill(child)
                 self.assertEqual(attach.wait(attaching.ENDS_IN_S), 0)
@@ -220,8 +228,7 @@ class OfEnteredPrograms(Forking):
                 [target] = harness.children_of(process.pid)
                 [between] = [pid for pid in harness.children_of(target) if pid != child]
                 self.children.append(between)
-                os.kill(child, signal.SIGUSR1)
-                time.sleep(0.1)
+                self.have_allocate(child)
             self.assertEqual(process.returncode, 0)
             rows = self.rows()
             self.assert_counts(rows[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)
@@ -257,8 +264,7 @@ class OfEnteredPrograms(Forking):
             [target] = harness.children_of(process.pid)
             process.stdin.close()  # its child becomes heapline's
             wait_until(lambda: not os.path.exists(f"/proc/{target}"), "the program's end")
-            os.kill(child, signal.SIGUSR1)
-            time.sleep(0.1)
+            self.have_allocate(child)
             self.assertIsNone(process.poll())
             self.kill(child)
         self.assert_counts(self.rows()[child], CHILD_BLOCKS + MORE_BLOCKS, FREED)

@@ -2,12 +2,14 @@
 """Logs of programs and collectors that are killed or stopped, and on disks that are full."""
 
 import ctypes
+import json
 import os
 import random
 import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import harness
 from churn_ledger import Ledger, counts_after, shared_path
@@ -49,6 +51,15 @@ class Churning(LogTestCase):
     def await_done(self, ledger, events):
         harness.wait_until(lambda: self.done(ledger) == [events] * THREADS, "the last event")
 
+    def points_once(self, enough):
+        """The points of the log of a program that goes on, when they are enough; it may hold nothing yet."""
+        def look():
+            result = harness.run([harness.program("log_dump"), self.recording, "0"])
+            points = json.loads(result.stdout)["points"] if result.status == 0 else []
+            return points and enough(points) and points
+
+        return harness.wait_until(look, "more of the log")
+
     def assert_end_is_within_one_event_of_each_thread(self):
         log, counted = at_end(self.recording), counters(self.recording)
         different = {stack: (log.get(stack), counted.get(stack))
@@ -80,10 +91,7 @@ class Kills(Churning):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         events = 8000000
         ledger, heapline, pid = self.start("log-fast", events=[str(events)])
-        harness.wait_until(lambda: os.path.exists(self.recording) and
-                           any("memlog" in name for name in os.listdir(self.recording)),
-                           "the first interval")
-        time.sleep(0.25)
+        self.points_once(len)
         if with_program:
             os.kill(pid, signal.SIGSTOP)  # so that neither sees the other's death
             heapline.kill()
@@ -111,14 +119,19 @@ class Kills(Churning):
 
 
 class FullRings(Churning):
+    def await_waits(self, pid):
+        """Until each thread sleeps, as `churn` itself never does."""
+        tasks = Path(f"/proc/{pid}/task")
+        nanosleep = "35 "
+        harness.wait_until(lambda: sum(task.read_text("ascii").startswith(nanosleep)
+                                       for task in tasks.glob("*/syscall")) == THREADS, "the threads to wait")
+
     def test_a_program_waits_for_a_collector_that_is_stopped_for_a_while(self):
         for mode in LOG_MODES:
-            ledger, heapline, _ = self.start(mode, events=["3000000"])
+            ledger, heapline, pid = self.start(mode, events=["3000000"])
             os.kill(heapline.pid, signal.SIGSTOP)
-            time.sleep(0.3)
-            stopped_at = self.done(ledger)
-            time.sleep(0.01)
-            self.assertEqual(self.done(ledger), stopped_at, "did not wait")
+            self.await_waits(pid)
+            self.assertNotIn(3000000, self.done(ledger))
             os.kill(heapline.pid, signal.SIGCONT)
             output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
             self.assertEqual(heapline.returncode, 0, output)
@@ -126,10 +139,11 @@ class FullRings(Churning):
             self.assert_log_equals_counters(self.recording)
 
     def test_a_collector_that_is_stopped_for_seconds_costs_no_event(self):
-        ledger, heapline, _ = self.start("log-fast", events=["3000000"])
+        ledger, heapline, pid = self.start("log-fast", events=["3000000"])
         os.kill(heapline.pid, signal.SIGSTOP)
-        time.sleep(3)
-        self.assertNotEqual(self.done(ledger), [3000000] * THREADS, "did not wait")
+        self.await_waits(pid)
+        time.sleep(2)  # it is time that they stand still
+        self.assertNotIn(3000000, self.done(ledger))
         os.kill(heapline.pid, signal.SIGCONT)
         output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
         self.assertEqual(heapline.returncode, 0, output)
@@ -156,17 +170,6 @@ class FullRings(Churning):
         for thread in range(THREADS):
             self.assertEqual(rows[f"churn_{thread}"]["cum_objects"], expected["alloc_objects"])
         self.assert_nothing_lost(self.recording)  # of the counters
-
-    def points_once(self, enough):
-        """The points of the log of a program that goes on, when they are enough."""
-        found = []
-
-        def look():
-            found[:] = dump(self.recording)["points"]
-            return enough(found)
-
-        harness.wait_until(look, "more of the log")
-        return list(found)
 
     def test_a_log_that_lost_events_is_right_again_while_the_program_goes_on(self):
         ledger, heapline, pid = self.start("log-fast", ["--events"])

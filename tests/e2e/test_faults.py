@@ -296,7 +296,12 @@ class RecordingGone(Faults):
         recording = self.path("test.hl")
         steps = Steps(self, self.steps_command(recording))
         steps.step()
-        shutil.rmtree(recording)
+
+        def is_removed():
+            shutil.rmtree(recording, ignore_errors=True)  # files come and go while it is saved
+            return not os.path.exists(recording)
+
+        harness.wait_until(is_removed, "the recording to be gone")
         steps.step()
         rest, status = steps.finish()
         self.assertEqual((rest, status), (b"done\n", STEPS_STATUS), steps.messages)

@@ -333,9 +333,9 @@ class Commands(Doctor):
         if rows["stacks"]["works"] == "no":
             self.skipTest(rows["stacks"]["reason"])
         for way in "stacks", "heap":
-            # a background job of sh has no input, and would end at once
-            command = rows[way]["command"].replace(" &", " < fifo > /dev/null &")
-            self.do(f"rm -f fifo; mkfifo fifo; sleep 9 > fifo & {command}")
+            # A background job of sh has no input, and would end at once: so it ends when the shell does.
+            command = rows[way]["command"].replace(" &", " < fifo > /dev/null 9>&- &")
+            self.do(f"rm -f fifo; mkfifo fifo; exec 9<> fifo; {command}")
 
     def test_a_command_that_is_missing_is_refused(self):
         self.assert_refused(run([HEAPLINE, "doctor", "--", "heapline-no-such-program"],

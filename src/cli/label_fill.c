@@ -25,6 +25,7 @@ struct labelling {
 	uint32_t *sites;   /* by name of a label, its site; 0: none yet */
 	uint32_t *first;   /* by node: a value of it is values[first - 1], */
 	uint32_t *next;	   /* by value: and another one values[next - 1]; 0: there is none */
+	struct hl_block_sum *rows; /* by node: of the labels that are not moved yet */
 };
 
 /* ---- labels ---- */
@@ -127,12 +128,36 @@ static uint64_t in_use(uint64_t allocated, uint64_t freed)
 	return allocated > freed ? allocated - freed : 0;
 }
 
+/* Where not each size is known, bytes of rows are estimates. If the rows of a stack have all of its blocks, theirs add up to
+ * the sum of the stack, which is known. */
+static uint64_t bytes_of(struct labelling *labelling, const struct hl_inuse_label *row, uint32_t id)
+{
+	const struct hl_block_sum rows = labelling->rows[id];
+	struct hl_block_sum left = {0};
+
+	for (uint32_t i = labelling->first[id]; i; i = labelling->next[i - 1]) {
+		const struct hl_recording_value *value = &labelling->process->values[i - 1];
+		left.blocks += (int64_t)(value->alloc_objects - value->free_objects);
+		left.bytes += (int64_t)(value->alloc_bytes - value->free_bytes);
+	}
+	labelling->rows[id].blocks -= (int64_t)row->blocks;
+	labelling->rows[id].bytes -= (int64_t)row->bytes;
+	if (left.blocks <= 0 || left.bytes <= 0)
+		return row->bytes;
+	if (row->blocks >= (uint64_t)left.blocks)
+		return (uint64_t)left.bytes;
+	return rows.blocks == left.blocks && rows.bytes > 0
+		       ? (uint64_t)((__uint128_t)row->bytes * (uint64_t)left.bytes /
+				    (uint64_t)rows.bytes)
+		       : row->bytes;
+}
+
 /* Moves what is in use of the stack of ${row} to its label, from one thread after the other: who allocated which
  * block is not known. The process went on between the counters and the blocks, so there may be less. */
 static int move(struct labelling *labelling, const struct hl_inuse_label *row, uint32_t id)
 {
 	struct hl_recording_process *process = labelling->process;
-	uint64_t blocks = row->blocks, bytes = row->bytes;
+	uint64_t blocks = row->blocks, bytes = bytes_of(labelling, row, id);
 	uint32_t node;
 
 	int r = make_node(labelling, id, row->name, &node);
@@ -166,8 +191,9 @@ static int find_values(struct labelling *labelling)
 
 	labelling->first = calloc(process->node_count + (size_t)1, sizeof(*labelling->first));
 	labelling->next = calloc(process->value_count + (size_t)1, sizeof(*labelling->next));
+	labelling->rows = calloc(process->node_count + (size_t)1, sizeof(*labelling->rows));
 	labelling->sites = calloc(labelling->labels->names->count + 1, sizeof(*labelling->sites));
-	if (!labelling->first || !labelling->next || !labelling->sites)
+	if (!labelling->first || !labelling->next || !labelling->rows || !labelling->sites)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		uint32_t *first = &labelling->first[process->values[i].node];
@@ -185,7 +211,8 @@ int hl_label_fill(struct hl_recording_process *process, const struct hl_inuse_la
 				      .value_capacity = process->value_count,
 				      .site_capacity = process->site_count,
 				      .name_capacity = process->site_name_count};
-	HL_FREED uint32_t *ids = calloc(hl_block_owners_count(labels->owners), sizeof(*ids));
+	uint64_t count = hl_block_owners_count(labels->owners);
+	HL_FREED uint32_t *ids = calloc(count, sizeof(*ids));
 
 	if (!ids)
 		return -ENOMEM;
@@ -196,11 +223,19 @@ int hl_label_fill(struct hl_recording_process *process, const struct hl_inuse_la
 		r = add_name(&labelling, "", &labelling.no_name);
 	for (size_t i = 0; i < labels->count && r == 0; i++) {
 		const struct hl_inuse_label *row = &labels->rows[i];
-		if (row->number < hl_block_owners_count(labels->owners) && ids[row->number])
+		struct hl_block_sum *sum =
+			&labelling.rows[row->number < count ? ids[row->number] : 0];
+		sum->blocks += (int64_t)row->blocks;
+		sum->bytes += (int64_t)row->bytes;
+	}
+	for (size_t i = 0; i < labels->count && r == 0; i++) {
+		const struct hl_inuse_label *row = &labels->rows[i];
+		if (row->number < count && ids[row->number])
 			r = move(&labelling, row, ids[row->number]);
 	}
 	free(labelling.first);
 	free(labelling.next);
+	free(labelling.rows);
 	free(labelling.sites);
 	return r;
 }

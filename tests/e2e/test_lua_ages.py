@@ -89,6 +89,24 @@ COUNTED_LINE = 13
 COUNTED_BLOCKS = 200000
 VERSIONS = ("51", "52", "53", "54")
 
+# Sizes of which no two are equal, on one line; and a seventh of them that is made again.
+UNEVEN = """
+local kept, text = {}, ("x"):rep(1000)
+for i = 1, 700 do kept[i] = false end
+local function make(i)
+  kept[i] = text:sub(1, 100 + i)
+end
+for i = 1, 700 do make(i) end
+collectgarbage()
+io.write("ready\\n") io.flush() io.read()
+for i = 7, 700, 7 do kept[i] = false end
+collectgarbage()
+for i = 7, 700, 7 do make(i) end
+io.write("again\\n") io.flush() io.read()
+os.exit(0)
+"""
+UNEVEN_LINE = 5
+
 # It is collected all the time, and keeps what the last few collections have seen.
 ALWAYS = """
 local kept, bulk = {}, {}
@@ -198,6 +216,24 @@ class Ages(attaching.TestCase):
                         # Those that were replaced after that collection are garbage now.
                         self.assertEqual(lines.get(FIRST_MAKER + 3, 0), MADE[4] * (more >= count))
                 self.end(process)
+
+    def test_estimated_sizes_add_up_to_the_sum_of_their_stack(self):
+        def row(*options):
+            rows = harness.report("lines", self.recording, "--stack", "script", *options)["rows"]
+            return next(row for row in rows if row["line"] == UNEVEN_LINE)
+
+        process = self.record(UNEVEN, harness.program("lua_host54"))
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        self.saved_with(UNEVEN_LINE, 701)  # with the closure's
+        inuse = row("--value", "inuse")
+        self.assertEqual(row("--survived", "1"), inuse)
+        self.assertEqual(self.ask(process), "again")
+        self.saved_with(UNEVEN_LINE, 801, "alloc")
+        self.assertEqual(row("--value", "inuse"), inuse)
+        survived = row("--survived", "1")
+        self.assertEqual(survived["objects"], 601)
+        self.assertAlmostEqual(survived["bytes"] / inuse["bytes"], 6 / 7, delta=0.03)
+        self.end(process)
 
     def test_what_c_has_that_a_script_called_is_not_of_lua(self):
         process = self.record(PHASES, harness.program("lua_host54"))

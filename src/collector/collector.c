@@ -618,6 +618,7 @@ int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
 	if (r < 0)
 		return hl_error_set(err, r, "cannot record process %d: %s", pid, reason_of(-r));
 	collector->archive.meta.attached = ran_before;
+	collector->archive.meta_is_stale = true; /* reports say it from the first save on */
 	tracked->ran_before = ran_before;
 	*ret_region_bytes = tracked->region.bytes;
 	return 0;

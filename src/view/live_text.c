@@ -179,6 +179,9 @@ static int put_doubts(struct canvas *canvas, const struct hl_profile *profile)
 			 hl_format_bytes(profile->sample_bytes, figure));
 	going_on.running = true; /* how it ended is said already */
 	hl_notices_of_profile(&notices, &going_on);
+	if (profile->attached && notices.count &&
+	    put_wrapped(canvas, 0, notices.notices[0].text, 0) < 0)
+		return -ENOMEM;
 	for (size_t i = notices.count; i-- > 0;)
 		if (notices.notices[i].is_warning) {
 			first = notices.notices[i].text;

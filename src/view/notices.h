@@ -30,8 +30,8 @@ void hl_notices_warn(struct hl_notices *notices, const char *format, ...) HL_PRI
 void hl_notices_add(struct hl_notices *notices, const char *format, ...) HL_PRINTF(2, 3);
 
 /*
- * Adds all that is missing or doubtful in ${profile}. What JSON must have as well is a warning of
- * the profile: hl_profile_warn().
+ * Adds all that is missing or doubtful in ${profile}; that it began in the middle comes first. What
+ * JSON must have as well is a warning of the profile: hl_profile_warn().
  */
 void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *profile);
 

@@ -374,6 +374,8 @@ class Control(Attach):
             self.ctl(target.pid, "mark", "here")
             self.ctl(target.pid, "snapshot", snapshot)
             wait_until(lambda: "take_by_malloc" in self.look(target.pid), "it to be saved")
+            for text in (self.look(target.pid), harness.run([HEAPLINE, "top", self.recording]).stdout):
+                self.assertRegex(text, r"\nattached at \S+; blocks allocated before are not counted\n")
             said = self.ctl(target.pid, "detach").stderr
             self.assertIn(self.recording, said)
             info = self.assert_like_ledger(before, target.ledger(), target.threads)

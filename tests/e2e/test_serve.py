@@ -253,7 +253,7 @@ class AnswersTest(ServeTest):
 
         def is_saved():
             profile = self.profile(server, f"/debug/pprof/heap?pid={recorded.pid}")
-            return profile if profile.top("inuse_objects")["alloc_site"][0] == 700 else None
+            return profile if profile.top("inuse_objects").get("alloc_site", (0, 0))[0] == 700 else None
 
         heap = harness.wait_until(is_saved, "the collector to save the recording")
         self.assertEqual(heap.default, "inuse_space")

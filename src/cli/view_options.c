@@ -270,11 +270,14 @@ static bool differs_in(const struct hl_profile *profile, enum hl_value it)
  */
 static const char *reason_for_inuse(const struct hl_profile *profile)
 {
-	if (profile->imported || !knows_some(profile, HL_VALUE_PEAK) ||
-	    !knows_some(profile, HL_VALUE_INUSE))
-		return NULL;
+	static const char types_of_inuse[] = "because types are known of what is in use alone";
+
 	if (survived)
 		return "because --survived is about that";
+	if (profile->imported || !knows_some(profile, HL_VALUE_INUSE))
+		return NULL;
+	if (!knows_some(profile, HL_VALUE_PEAK))
+		return profile->has_types_of_inuse ? types_of_inuse : NULL;
 	if (profile->snapshot)
 		return "because this is a snapshot";
 	if (profile->base_snapshot)
@@ -282,7 +285,7 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 	if (!profile->complete)
 		return "because the recording is not finished";
 	if (profile->has_types_of_inuse)
-		return "because types are known of what is in use alone";
+		return types_of_inuse;
 	if (profile->base && !differs_in(profile, HL_VALUE_PEAK) &&
 	    differs_in(profile, HL_VALUE_INUSE))
 		return "because the peaks are equal";

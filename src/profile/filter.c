@@ -311,6 +311,14 @@ static int look_at_ages(struct hl_profile *profile, struct hl_error *err)
 				       hl_profile_text(profile, profile->name));
 }
 
+/* Blocks that were labelled in the end have no other value with the label. */
+static void know_inuse_alone(struct hl_profile *profile)
+{
+	for (int value = 0; value < HL_VALUE_COUNT; value++)
+		for (int unit = 0; value != HL_VALUE_INUSE && unit < HL_UNIT_COUNT; unit++)
+			profile->known[value][unit] = false;
+}
+
 int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		    const struct hl_node_ids *follow, struct hl_error *err)
 {
@@ -324,6 +332,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		r = look_at_types(profile);
 	if (r == 0 && filter->survived)
 		r = look_at_ages(profile, err);
+	if (r == 0 && (filter->survived || (filter->type[0] && profile->has_types_of_inuse)))
+		know_inuse_alone(profile);
 	if (r == 0 &&
 	    (hl_filter_has_expressions(filter) || filter->root_alone || has_labels(profile))) {
 		r = compile_all(&filtering.expressions, filter, err);

@@ -440,7 +440,8 @@ static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
 	hl_summary_figures(profile, hl_aggregate_figures_of(&profile->unfiltered_total, value),
 			   value, all);
 	if (strcmp(left, all) != 0)
-		hl_emit_line(emit, "%s: %s %s, of %s", filter, hl_value_names[value], left, all);
+		hl_emit_line(emit, "%s: %s %s, of %s", filter,
+			     value == HL_VALUE_INUSE ? "in use" : hl_value_names[value], left, all);
 	else
 		hl_emit_line(emit, "%s", filter); /* which hid frames, but left all stacks */
 }

@@ -287,6 +287,8 @@ class Ages(attaching.TestCase):
         self.check_phases(self.recording)
         result = harness.run([HEAPLINE, "top", "--survived", "1", self.recording])
         self.assertIn("of its collections only the major ones count", result.stdout)
+        self.assertRegex(result.stdout, r"\nin use \S+ KiB in [\d,]+ blocks\n"
+                                        r"survived 1: in use \S+ KiB in [\d,]+ blocks, of \S+ KiB in ")
         self.end(process)
 
     def test_minor_collections_do_not_count(self):

@@ -333,6 +333,35 @@ class InC(harness.TestCase):
                     self.assertLess(size[9], 50000)
 
 
+MESSAGES = """
+collectgarbage('stop') -- which allocates by itself, too
+local kept = {}
+for i = 1, 6000 do
+  kept[i] = load('return {id = ' .. i .. '}')()
+end
+"""
+
+
+class Messages(harness.TestCase):
+    """A program that loads each message as a chunk has 4,096 names and no more; none of its blocks is lost."""
+
+    def test_names_end_and_blocks_do_not(self):
+        script = self.path("messages.lua")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(MESSAGES)
+        for name in "lua5.4", "luajit":
+            with self.subTest(name):
+                recording = self.path(name + ".hl")
+                result = harness.run(harness.record_command(recording, [harness.need(name), script]))
+                self.assertEqual(result.status, 0, result.stderr)
+                report = harness.report("lines", recording, "--value", "alloc", "--stack", "script")
+                blocks = {row["file"]: row["objects"] for row in report["rows"] if row["file"].startswith("[string")}
+                others = blocks.pop('[string "..."]')
+                each, = set(blocks.values())
+                self.assertEqual(len(blocks), 4096)
+                self.assertEqual(others, each * (6000 - 4096))
+
+
 class Hidden(harness.TestCase):
     """An interpreter that exports nothing is not found, and the recording says so."""
 

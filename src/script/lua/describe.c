@@ -30,10 +30,42 @@ struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t st
 	};
 }
 
+/*
+ * A program that loads each message as a chunk has chunks without end, and each name stays in the recording: only the first 4,096 have
+ * one of their own. By their hashes, which are not 0.
+ */
+#define STRINGS_MAX  4096u
+#define STRINGS_BITS 13
+
+static _Atomic uint32_t known_strings[1u << STRINGS_BITS];
+static _Atomic uint32_t string_count;
+
+static bool has_name(struct hl_lua_text name)
+{
+	uint64_t hash = name.count;
+
+	for (uint32_t i = 0; i < name.count; i++)
+		hash = (hash ^ (uint8_t)name.bytes[i]) * UINT64_C(0x100000001b3);
+	uint32_t mixed = (uint32_t)(hash * UINT64_C(0x9e3779b97f4a7c15) >> 32) | 1;
+	for (uint32_t at = mixed >> (32 - STRINGS_BITS);; at++) {
+		_Atomic uint32_t *place = &known_strings[at % HL_COUNT_OF(known_strings)];
+		uint32_t known = atomic_load_explicit(place, memory_order_relaxed);
+		if (!known && atomic_load(&string_count) >= STRINGS_MAX)
+			return false;
+		if (!known && atomic_compare_exchange_strong(place, &known, mixed)) {
+			atomic_fetch_add(&string_count, 1);
+			return true;
+		}
+		if (known == mixed)
+			return true;
+	}
+}
+
 /* [string "the first line"]: a chunk that was no file is its own source. */
 static struct hl_lua_text name_of_string(struct hl_lua_text chunk)
 {
 	static const char head[] = "[string \"", tail[] = "\"]", cut[] = "...\"]";
+	static const char others[] = "[string \"...\"]";
 	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS];
 	uint32_t count = 0, bytes = sizeof(head) - 1;
 
@@ -44,7 +76,8 @@ static struct hl_lua_text name_of_string(struct hl_lua_text chunk)
 	memcpy(name, head, bytes);
 	memcpy(name + bytes, chunk.bytes, count);
 	memcpy(name + bytes + count, is_cut ? cut : tail, tail_bytes);
-	return (struct hl_lua_text){name, bytes + count + tail_bytes};
+	struct hl_lua_text whole = {name, bytes + count + tail_bytes};
+	return has_name(whole) ? whole : (struct hl_lua_text){others, sizeof(others) - 1};
 }
 
 struct hl_lua_text hl_lua_source_name(struct hl_lua_text source)

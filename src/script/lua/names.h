@@ -13,7 +13,8 @@ struct hl_lua_text {
 /* The bytes of a string, which stay where it is. */
 struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t string);
 
-/* Of a chunk that was loaded as ${source}: a path, what its host calls it, or its first line. */
+/* Of a chunk that was loaded as ${source}: a path, what its host calls it, or its first line. First lines beyond the first 4,096
+ * different ones are all [string "..."]. */
 struct hl_lua_text hl_lua_source_name(struct hl_lua_text source);
 
 /* A function has no name of its own; it is known by where it begins. 0: it is no function, but a chunk. */

@@ -93,7 +93,7 @@ class Target:
         return Ledger(self.ledger_path)
 
     def is_alive(self):
-        return self.process.poll() is None and harness.process_state(self.pid) in "RS"
+        return self.process.poll() is None and harness.process_state(self.pid) in "RSD"
 
     def end(self):
         """Its exit status, at the end of its input."""

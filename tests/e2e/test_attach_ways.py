@@ -151,19 +151,23 @@ class States(Ledger):
 
     def stop(self, process):
         process.send_signal(signal.SIGSTOP)
+        self.await_stop(process)
+
+    def await_stop(self, process):
+        """Who is let go by a tracer stops again only once it has run."""
         wait_until(lambda: process_state(process.pid) == "T", "the stop")
 
     def test_a_stopped_process_stays_stopped_and_counts_once_it_goes_on(self):
         with self.waiting() as process:
             self.stop(process)
             with self.attached(process.pid) as attach:
-                self.assertEqual(process_state(process.pid), "T")
+                self.await_stop(process)
                 process.send_signal(signal.SIGCONT)
                 expected, older_frees = self.ask(process)
                 self.stop(process)
                 attach.send_signal(signal.SIGINT)
             self.compare("", expected, older_frees)
-            self.assertEqual(process_state(process.pid), "T")
+            self.await_stop(process)
             process.send_signal(signal.SIGCONT)
             self.ask(process)
         self.assertEqual(process.returncode, 7)
@@ -227,7 +231,7 @@ class States(Ledger):
             wait_until(is_strict, "the sandbox")
             wait_until(lambda: process_state(process.pid) == "S", "it to wait")
             self.assert_not_joined(process, "seccomp")
-            self.assertEqual(process_state(process.pid), "S")
+            wait_until(lambda: process_state(process.pid) == "S", "it to wait")
             process.communicate(b"x", timeout=harness.TIMEOUT_S)
         self.assertEqual(process.returncode, 7)
 

@@ -178,7 +178,7 @@ class Holders(harness.TestCase):
             for options in (), ("--stop",):
                 ask("-p", planted.pid, *options)
             self.assertEqual(pages(), before)
-            self.assertEqual(harness.process_state(planted.pid), "S")
+            harness.wait_until(lambda: harness.process_state(planted.pid) == "S", "the program to wait again")
 
     def test_a_python_is_read_to_the_sum(self):
         code = "import sys; kept = [bytearray(3000) for _ in range(500)]; print('ready', flush=True); sys.stdin.read()"

@@ -75,7 +75,7 @@ class MuslHeap(harness.TestCase):
                 for options in [], ["--stop"]:
                     ask(verb, "-p", target.pid, *options)
             self.assertEqual(Path(f"/proc/{target.pid}/statm").read_text("ascii"), before)
-            self.assertEqual(harness.process_state(target.pid), "S")
+            harness.wait_until(lambda pid=target.pid: harness.process_state(pid) == "S", "the program to wait again")
 
     def test_what_keeps_the_blocks_is_named(self):
         for target in self.each("blocks", "all"):

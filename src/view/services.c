@@ -48,6 +48,18 @@ static void inuse_blocks(struct hl_emit *emit, const void *row, const void *cont
 	hl_cell_integer(emit, service->lua_blocks + service->c_blocks);
 }
 
+/* Also as a share of Rss. */
+static void resident(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_service *service = row;
+
+	(void)context;
+	if (service->hides_resident)
+		hl_cell_unknown(emit);
+	else
+		hl_cell_unsigned(emit, service->resident_bytes);
+}
+
 #define NAME .cell = name, .flags = HL_COLUMN_KEY | HL_COLUMN_SHORTENED
 
 static const struct hl_column service_columns[] = {
@@ -55,14 +67,14 @@ static const struct hl_column service_columns[] = {
 	{"state", "state", HL_COLUMN_TEXT, NAME, .shown_if = BY_STATE},
 	{"type", "type", HL_COLUMN_TEXT, NAME, .shown_if = BY_TYPE},
 	{"handle", NULL, HL_COLUMN_NUMBER, MEMBER(handle), .shown_if = BY_SERVICE},
-	{"number", "no.", HL_COLUMN_NUMBER, MEMBER(handle), .shown_if = BY_STATE},
+	{"number", "no.", HL_COLUMN_NUMBER, MEMBER(handle), HL_COLUMN_BLANK_ZERO, BY_STATE},
 	{"inuse_bytes", "in use", HL_COLUMN_BYTES, .cell = inuse_bytes},
 	{"lua_bytes", "Lua", HL_COLUMN_BYTES, MEMBER(lua_bytes), .shown_if = BY_SERVICE | BY_STATE},
 	{"c_bytes", "C", HL_COLUMN_BYTES, MEMBER(c_bytes), .shown_if = BY_SERVICE | BY_STATE},
 	{"counted_bytes", "by its own count", HL_COLUMN_BYTES, MEMBER(counted_bytes),
 	 .shown_if = BY_STATE},
-	{"resident_bytes", "in RAM", HL_COLUMN_BYTES, MEMBER(resident_bytes)},
-	{NULL, "of RSS", HL_COLUMN_SHARE, MEMBER(resident_bytes)},
+	{"resident_bytes", "in RAM", HL_COLUMN_BYTES, .cell = resident},
+	{NULL, "of RSS", HL_COLUMN_SHARE, .cell = resident},
 	{"inuse_blocks", "blocks", HL_COLUMN_COUNT, .cell = inuse_blocks,
 	 .flags = HL_COLUMN_OMITTED},
 	{"queued_messages", "waiting", HL_COLUMN_COUNT, MEMBER(queued_messages),
@@ -164,7 +176,8 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 		hl_emit_unsigned(emit, "queued_messages", total->queued_messages);
 		hl_emit_unsigned(emit, "queued_bytes", total->queued_bytes);
 	}
-	hl_emit_unsigned(emit, "resident_bytes", total->resident_bytes);
+	if (!total->hides_resident)
+		hl_emit_unsigned(emit, "resident_bytes", total->resident_bytes);
 	hl_emit_unsigned(emit, "rss_bytes", services->rss_bytes);
 	hl_emit_integer(emit, "remainder_bytes", services->remainder_bytes);
 	hl_emit_object_end(emit);
@@ -178,6 +191,10 @@ static void emit_head(struct hl_emit *emit, const struct hl_services *services)
 		hl_format_count(total->lua_blocks + total->c_blocks, (char[HL_FORMAT_MAX]){""}));
 	if (services->by == HL_BY_SERVICE && !services->has_queues)
 		hl_emit_line(emit, "messages that wait are not shown: %s", services->no_queues);
+	if (total->hides_resident)
+		hl_emit_line(emit,
+			     "in RAM is not known of blocks that an allocator of --hook cuts from "
+			     "blocks of malloc(), which count whole");
 	if (services->state_max)
 		hl_emit_warning(emit,
 				"the recorder keeps %s open states: blocks of those that came "

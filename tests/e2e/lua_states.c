@@ -6,6 +6,7 @@
  * it writes, for each state, the bytes that this has in use as it counts them, and then "done". A line "close" closes the last state;
  * "again" does so and begins one with the first script. "many" makes MANY states one after the other that call leak() and are
  * closed; "kept" makes KEPT that are not, each with a hundred tables. leak() allocates a block in C that outlives its state, so that the next one lies elsewhere.
+ * Where INNER is in the environment, blocks of the first states are cut from one block of malloc().
  */
 #include <lauxlib.h>
 #include <lua.h>
@@ -19,7 +20,26 @@
 #define MANY	   9000
 #define KEPT	   4000
 
+#define POOL_BYTES ((size_t)1 << 26)
+
 static void *volatile leaked;
+
+__attribute__((noinline)) void *cut_realloc(void *pool, void *block, size_t old, size_t size);
+__attribute__((noinline)) void *cut_realloc(void *pool, void *block, size_t old, size_t size)
+{
+	static char *first, *next;
+
+	(void)pool;
+	if (!size || (block && size <= old))
+		return size ? block : NULL;
+	if (!first)
+		first = next = malloc(POOL_BYTES);
+	if (!first || next + size + 16 > first + POOL_BYTES)
+		return NULL;
+	next += (size + 31) / 16 * 16;
+	void *cut = next - (size + 15) / 16 * 16;
+	return block ? memcpy(cut, block, old) : cut;
+}
 
 static int leak(lua_State *state)
 {
@@ -32,7 +52,7 @@ static int leak(lua_State *state)
 
 static lua_State *begin(const char *script)
 {
-	lua_State *state = luaL_newstate();
+	lua_State *state = getenv("INNER") ? lua_newstate(cut_realloc, NULL) : luaL_newstate();
 
 	luaL_openlibs(state);
 	lua_register(state, "leak", leak);

@@ -327,6 +327,22 @@ class States(attaching.TestCase):
             self.ctl(process.pid, "detach")
         process.stdin.close()
 
+    def test_what_is_in_ram_of_blocks_within_others_is_not_known(self):
+        process, scripts = self.start("54", "env", "INNER=1")
+        with self.attached(process.pid, "--hook", "realloc=cut_realloc(ptr=2,type=3,size=4)"):
+            self.ask(process, "step")
+            sheet = harness.report("services", str(process.pid), "-p")
+            text = harness.run([harness.HEAPLINE, "services", "-p", str(process.pid)]).stdout
+            self.ctl(process.pid, "detach")
+        process.stdin.close()
+        rows = {row["state"]: row for row in sheet["rows"]}
+        self.assertIn(rows[scripts[0]]["lua_blocks"], range(10000, 10010))
+        self.assertEqual([rows[script]["resident_bytes"] for script in scripts], [None, None])
+        self.assertNotIn("resident_bytes", sheet["total"])
+        self.assertEqual(sum(part["bytes"] for part in sheet["resident"]), sheet["total"]["rss_bytes"])
+        self.assertIn("\nin RAM is not known of blocks that an allocator of --hook cuts from blocks of malloc()", text)
+        self.assertRegex(text, r"\nsum +[\d.]+ [KM]iB .* -  +-  ")  # and no number
+
 
 CONFIG = """
 root = "./"

@@ -110,7 +110,8 @@ static int give(void *context, const struct hl_listed_block *block)
 					     .requested = size.bytes - slack,
 					     .most_bytes = size.most_bytes,
 					     .number = block->node,
-					     .is_exact = size.is_exact};
+					     .is_exact = size.is_exact,
+					     .is_ruled = block->is_ruled};
 
 	return each->visit(each->context, &owned);
 }

@@ -28,6 +28,7 @@ struct hl_owned_block {
 	uint64_t most_bytes; /* it cannot have more; of the last block this may be UINT64_MAX */
 	uint64_t number;     /* of its stack */
 	bool is_exact;	     /* else ${bytes} is the mean size of the stack's blocks */
+	bool is_ruled; /* of a function that a rule names: it may lie in a block of malloc() */
 };
 
 typedef int hl_owned_block_visit(void *context, const struct hl_owned_block *block);

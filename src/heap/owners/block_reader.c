@@ -17,6 +17,7 @@
 /* A block of the hash. */
 struct kept_block {
 	uint64_t address;
+	bool is_ruled;
 	struct hl_block block;
 };
 
@@ -80,9 +81,10 @@ static int keep_slots(struct hl_block_reader *reader, const struct hl_maps *maps
 	int r = 0;
 
 	for (uint64_t i = 0; i < count && r == 0; i++) {
-		const struct kept_block kept = {
-			address_of_key(maps, slots[i].address & HL_BLOCK_ADDRESS_MASK),
-			hl_block_of_slot(slots[i])};
+		uint64_t key = slots[i].address & HL_BLOCK_ADDRESS_MASK;
+		uint64_t address = address_of_key(maps, key);
+		const struct kept_block kept = {address, address != key,
+						hl_block_of_slot(slots[i])};
 		if (slots[i].address)
 			r = HL_ARRAY_APPEND(reader->blocks, reader->count, reader->capacity, kept);
 	}
@@ -260,6 +262,7 @@ static int list_hashed(struct listing *listing)
 	return list(listing, (struct hl_listed_block){.address = kept->address,
 						      .node = kept->block.node,
 						      .has_size = true,
+						      .is_ruled = kept->is_ruled,
 						      .requested = kept->block.requested});
 }
 

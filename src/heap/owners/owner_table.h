@@ -201,6 +201,7 @@ struct hl_listed_block {
 	uint32_t node;
 	uint32_t slack; /* usable bytes that were not requested, else */
 	bool has_size;
+	bool is_ruled; /* see struct hl_owned_block */
 };
 
 typedef int hl_listed_block_visit(void *context, const struct hl_listed_block *block);

@@ -63,7 +63,10 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes,
 
 	resident->walked += resident_bytes;
 	uint64_t number = hl_block_owners_find(resident->owners, address, usable_bytes);
-	add(reading, number, address, usable_bytes, resident_bytes)->walked += resident_bytes;
+	struct hl_resident_bytes *stack =
+		add(reading, number, address, usable_bytes, resident_bytes);
+	stack->walked += resident_bytes;
+	stack->is_met = true;
 	return 0;
 }
 
@@ -72,14 +75,31 @@ static int take_listed(void *context, const struct hl_owned_block *block)
 	struct reading *reading = context;
 	struct hl_resident *resident = reading->resident;
 
-	if (hl_extents_hold(&reading->walked, block->address))
+	if (hl_extents_hold(&reading->walked, block->address)) {
+		if (block->is_ruled && block->number < resident->stack_count)
+			resident->stacks[block->number].has_inner = true;
 		return 0;
+	}
 	uint64_t bytes = hl_pages_bytes_in(&reading->present, block->address,
 					   block->address + block->bytes, &reading->present_at);
 	resident->listed += bytes;
 	resident->sizes_are_means |= !block->is_exact;
 	add(reading, block->number, block->address, block->bytes, bytes);
 	return 0;
+}
+
+/* What a rule's function gives are mostly blocks of malloc(), which the walk has met but for newer ones, or mostly
+ * cut from these, which it has not met but for what begins where one does. */
+static void judge_inner(struct hl_resident *resident)
+{
+	size_t count = 0, met = 0;
+
+	for (size_t i = 1; i < resident->stack_count; i++) {
+		count += resident->stacks[i].has_inner;
+		met += resident->stacks[i].has_inner && resident->stacks[i].is_met;
+	}
+	for (size_t i = 1; i < resident->stack_count && met > count / 2; i++)
+		resident->stacks[i].has_inner = false;
 }
 
 /* 0 as well where there is no heap that can be walked. */
@@ -137,6 +157,8 @@ static int read_all(pid_t pid, struct hl_memory *memory, const struct hl_heap_se
 	r = resident->stacks ? walk(pid, memory, settings, reading, err) : -ENOMEM;
 	if (r == 0)
 		r = hl_block_owners_each(resident->owners, take_listed, reading);
+	if (r == 0)
+		judge_inner(resident);
 	return r;
 }
 

@@ -15,6 +15,8 @@
 struct hl_resident_bytes {
 	uint64_t resident, swapped;
 	uint64_t walked; /* of the resident ones, those in the heap that was walked */
+	bool is_met;	 /* by the walk */
+	bool has_inner; /* it has blocks that lie in others, with which what is in RAM of them counts */
 };
 
 struct hl_resident {

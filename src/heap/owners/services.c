@@ -117,6 +117,8 @@ static int add_stacks(const struct hl_resident *resident, const struct hl_block_
 			return r;
 		add(service, labels.type != NULL, &sums[number], bytes->resident);
 		add(&services->total, labels.type != NULL, &sums[number], bytes->resident);
+		service->hides_resident |= bytes->has_inner;
+		services->total.hides_resident |= bytes->has_inner;
 	}
 	return 0;
 }
@@ -244,6 +246,8 @@ static void divide(const struct by_state *by, const struct hl_resident *resident
 		given_ram += part_ram;
 		add(state, is_lua, &part, part_ram);
 		add(&by->services->total, is_lua, &part, part_ram);
+		state->hides_resident |= resident->stacks[number].has_inner;
+		by->services->total.hides_resident |= resident->stacks[number].has_inner;
 	}
 }
 

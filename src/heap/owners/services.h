@@ -20,6 +20,7 @@ struct hl_service {
 		lua_blocks; /* of Lua: of blocks with a type, which it alone gives; or its own by their stacks */
 	int64_t c_bytes, c_blocks; /* of all others */
 	uint64_t resident_bytes;   /* of both: usable bytes in RAM */
+	bool hides_resident;	   /* it has more in RAM: see hl_resident_bytes.has_inner */
 	uint64_t queued_messages,
 		queued_bytes; /* that wait for it: blocks of C of whoever sent them */
 	uint64_t

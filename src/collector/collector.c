@@ -351,12 +351,13 @@ static void warn_of_program(struct hl_collector *collector, const struct hl_trac
 				"while it runs",
 				program->executable, function);
 	char version[HL_EXAMINE_LUA_MAX];
-	if (hl_examine_hidden_lua(program->executable, version))
+	const char *remedy = hl_examine_hidden_lua(program->executable, version);
+	if (remedy)
 		hl_archive_warn(
 			&collector->archive,
 			"'%s' has %s linked into it, none of whose functions it exports, so "
-			"that lines of scripts are not seen; link it with -rdynamic",
-			program->executable, version);
+			"that lines of scripts are not seen; %s",
+			program->executable, version, remedy);
 }
 
 /* Whether ${text} ends within ${bytes}, and a terminal shows all of it. */

@@ -322,11 +322,11 @@ static bool find_version(const Elf_Data *constants, const char *mark, const char
 		length++;
 	if (!length)
 		return false;
-	snprintf(ret_version, HL_EXAMINE_LUA_MAX, "%s %.*s", name, (int)length, at);
+	snprintf(ret_version, HL_EXAMINE_LUA_MAX, "%s%.*s", name, (int)length, at);
 	return true;
 }
 
-bool hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX])
+const char *hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX])
 {
 	GElf_Shdr header;
 
@@ -335,9 +335,12 @@ bool hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX
 	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".rodata", &header) : NULL;
 	const Elf_Data *constants = section ? elf_rawdata(section, NULL) : NULL;
 	if (!constants || !constants->d_buf || exports_lua(elf))
-		return false;
+		return NULL;
 	/* lua_ident from 5.2 on, that of 5.1, and what LuaJIT calls itself */
-	return find_version(constants, "$LuaVersion: Lua ", "Lua", ret_version) ||
-	       find_version(constants, "$Lua: Lua ", "Lua", ret_version) ||
-	       find_version(constants, "LuaJIT 2.", "LuaJIT 2", ret_version);
+	if (!find_version(constants, "$LuaVersion: Lua ", "Lua ", ret_version) &&
+	    !find_version(constants, "$Lua: Lua ", "Lua ", ret_version) &&
+	    !find_version(constants, "LuaJIT 2.", "LuaJIT 2.", ret_version))
+		return NULL;
+	return hl_elf_loader(elf) ? "link it with -rdynamic"
+				  : "link it dynamically, with -rdynamic";
 }

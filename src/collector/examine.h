@@ -44,6 +44,7 @@ const char *hl_examine_allocator(const char *path);
 
 #define HL_EXAMINE_LUA_MAX 32 /* bytes of a version, with the NUL */
 
-/* Whether the file at ${path} holds an interpreter of Lua, or LuaJIT, that exports nothing of itself, so that the recorder cannot
- * find it. Its text about itself says so, which stripping leaves; ${ret_version} is what it names, "Lua 5.4.6". */
-bool hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX]);
+/* If the file at ${path} holds an interpreter of Lua, or LuaJIT, that exports nothing of itself, so that the recorder cannot
+ * find it: what helps, a constant; else NULL. Its text about itself says so, which stripping leaves; ${ret_version} is what it
+ * names, "Lua 5.4.6". */
+const char *hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX]);

@@ -375,6 +375,20 @@ class Hidden(harness.TestCase):
         scripts = harness.run([harness.HEAPLINE, "top", "--stack", "script", recording])
         self.assertIn("has no frames of scripts", scripts.stderr)
 
+    def test_it_says_what_helps(self):
+        source, program = self.path("text.c"), self.path("text")
+        for text, version, options, remedy in (
+                ("LuaJIT 2.1.0-beta3", "LuaJIT 2.1.0-beta3", (), "link it with -rdynamic"),
+                ("$LuaVersion: Lua 5.4.4  $", "Lua 5.4.4", ("-static",), "link it dynamically, with -rdynamic")):
+            with self.subTest(version):
+                with open(source, "w", encoding="ascii") as file:
+                    file.write(f'#include <stdlib.h>\nconst char text[] = "{text}";\n'
+                               "int main(void) { return !malloc(100); }\n")
+                subprocess.run([harness.need("gcc"), *options, "-o", program, source], check=True)
+                result = harness.run(harness.record_command(self.path("text.hl"), [program]))
+                self.assertIn(f"has {version} linked into it, none of whose functions it exports, so that lines of "
+                              f"scripts are not seen; {remedy}\n", result.stderr)
+
 
 class Redis(harness.TestCase):
     """A script that a server was sent."""

@@ -497,7 +497,7 @@ local skynet = require "skynet"
 require "skynet.manager"
 skynet.start(function()
   local hoarder = skynet.newservice("hoarder", "one")
-  print "ready"
+  print("ready " .. skynet.address(hoarder))
   io.flush()
   while not io.open "{directory}/go" do
     skynet.call(hoarder, "lua", {{"text " .. skynet.now()}})
@@ -522,7 +522,8 @@ class Tutorial(attaching.TestCase):
         with subprocess.Popen(["./skynet", self.path("config")], cwd=checkout, text=True,
                               stdout=subprocess.PIPE) as process:
             self.addCleanup(process.kill)
-            next(line for line in process.stdout if line == "ready\n")
+            ready = next(line for line in process.stdout if line.startswith("ready :"))
+            blocks = [block.replace(":HANDLE", ready.split()[1]) for block in blocks]
             environment = dict(os.environ, PID=str(process.pid),
                                PATH=os.path.dirname(harness.HEAPLINE) + os.pathsep + os.environ["PATH"])
             said = [subprocess.run(["bash", "-ec", block], cwd=self.directory, env=environment, check=True,

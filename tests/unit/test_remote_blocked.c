@@ -22,11 +22,11 @@
 #include <cmocka.h>
 
 #define LIMIT_S	   60	/* of calls that something ends */
-#define SLEEP_MS   2000 /* of calls that end by themselves */
+#define SLEEP_MS   3000 /* of calls that end by themselves */
 #define STOPPED_MS 1500 /* for so long, they are stopped again and again */
 
 /* What a target has in its page of words. */
-enum { READY, RESULT, ERROR, ELAPSED_MS, SIGNALS, FUTEX };
+enum { READY, GO, WAITS, RESULT, ERROR, ELAPSED_MS, SIGNALS, FUTEX };
 
 struct wait {
 	const char *name;
@@ -353,8 +353,10 @@ static int live(_Atomic long *words)
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
 	words[READY] = 1;
+	target_await(&words[GO], 1);
+	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
+	words[WAITS] = 1;
 	words[RESULT] = current->wait(current);
 	words[ERROR] = words[RESULT] < 0 ? errno : 0;
 	words[ELAPSED_MS] = (long)((hl_clock_ns(CLOCK_MONOTONIC) - start) / 1000000);
@@ -443,16 +445,23 @@ static void calls_that_wait_go_on(void **state)
 		start(&waits[i]);
 	for (size_t i = 0; i < HL_COUNT_OF(waits); i++) {
 		target_await(&waits[i].words[READY], 1);
-		target_await_state(waits[i].pid, 'S');
 		if (hl_remote_open(waits[i].pid, &remotes[i], &err) < 0)
 			fail_msg("%s", err.text);
 	}
-	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int rounds = 0;
-	for (; hl_clock_ns(CLOCK_MONOTONIC) - start_ns < STOPPED_MS * UINT64_C(1000000); rounds++)
-		for (size_t i = 0; i < HL_COUNT_OF(waits); i++)
-			stop_and_call(&waits[i], remotes[i], rounds);
-	assert_true(rounds >= 4);
+	/* Nobody's time runs out before SLEEP_MS from here on. */
+	uint64_t end_ns = hl_clock_ns(CLOCK_MONOTONIC) + STOPPED_MS * UINT64_C(1000000);
+	for (size_t i = 0; i < HL_COUNT_OF(waits); i++)
+		waits[i].words[GO] = 1;
+	for (size_t i = 0; i < HL_COUNT_OF(waits); i++) {
+		target_await(&waits[i].words[WAITS], 1);
+		target_await_state(waits[i].pid, 'S');
+	}
+	size_t stops = 0;
+	for (; hl_clock_ns(CLOCK_MONOTONIC) < end_ns; stops++) {
+		size_t i = stops % HL_COUNT_OF(waits);
+		stop_and_call(&waits[i], remotes[i], (int)(stops / HL_COUNT_OF(waits)));
+	}
+	assert_true(stops >= 4 * HL_COUNT_OF(waits));
 	for (size_t i = 0; i < HL_COUNT_OF(waits); i++) {
 		hl_remote_free(remotes[i]);
 		if (waits[i].end && waits[i].words[ELAPSED_MS] == 0)

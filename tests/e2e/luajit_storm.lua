@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- Compiles and flushes traces all the time, with coroutines, errors, metamethods and callbacks in between: ROUNDS. Writes what it has in use.
+-- Compiles and flushes traces all the time, with coroutines, errors, metamethods and callbacks in between: ROUNDS, or until there is a file STOP. Writes
+-- what it has in use.
 local ffi = require "ffi"
 ffi.cdef [[ void *malloc(size_t); void free(void*); void qsort(void *, size_t, size_t, int (*)(const int *, const int *)); ]]
 require("jit.opt").start("hotloop=2", "hotexit=2", "maxmcode=64", "sizemcode=32", "maxtrace=200")
@@ -34,8 +35,9 @@ local function co_body(i)
 end
 local cb = ffi.cast("int (*)(const int *, const int *)", function(a, b) local t = {a[0], b[0]} kept[1] = t return a[0] - b[0] end)
 local arr = ffi.new("int[20]")
-local rounds = tonumber(arg[1])
+local rounds, stop = tonumber(arg[1]), arg[2]
 for round = 1, rounds do
+  if stop and io.open(stop) then break end
   for i = 1, #fns do
     fns[i](rnd(60))
     if rnd(20) == 1 then jit.flush() end

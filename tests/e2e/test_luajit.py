@@ -165,11 +165,14 @@ class JoinedStorm(attaching.TestCase):
     """Joined and left again and again meanwhile, it goes on as if alone."""
 
     def test_it_ends_as_alone(self):
-        luajit = subprocess.Popen([harness.need("luajit"), storm(), "150"], stdout=subprocess.PIPE, text=True)
+        stop = self.path("stop")
+        luajit = subprocess.Popen([harness.need("luajit"), storm(), "1e9", stop], stdout=subprocess.PIPE, text=True)
         try:
             for _ in range(5):
                 with self.attached(luajit.pid):
                     self.ctl(luajit.pid, "detach")
+            with open(stop, "w", encoding="ascii"):
+                pass
             output, _ = luajit.communicate(timeout=harness.TIMEOUT_S)
             self.assertEqual(luajit.returncode, 0)
             self.assertGreater(float(output), 100000)

@@ -117,9 +117,11 @@ static int open_filtered(const struct operands *operands, size_t path, struct hl
 	if (r == 0)
 		r = hl_filter_apply(&operands->filter, profile, NULL, err);
 	if (r == 0 && operands->filter.stack == HL_STACK_SCRIPT && !has_scripts(profile))
-		hl_cli_note("'%s' has no frames of scripts, so that all is [native]; its head or "
-			    "'heapline info' says where an interpreter could not be read",
-			    hl_profile_text(profile, profile->name));
+		hl_cli_note("'%s' has no frames of scripts, so that all is [native]; %s",
+			    hl_profile_text(profile, profile->name),
+			    profile->no_scripts ? "it was recorded with --no-scripts"
+						: "its head or 'heapline info' says where an "
+						  "interpreter could not be read");
 	if (r == 0)
 		*ret_profile = HL_TAKE(profile);
 	return r;

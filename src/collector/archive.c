@@ -30,6 +30,7 @@ int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
 		.kernel = archive->system.release,
 		.mode = (char *)hl_mode_names[settings->region.mode],
 		.sample_bytes = settings->region.sample_bytes,
+		.no_scripts = settings->region.no_scripts,
 		.start_realtime_ns = hl_clock_ns(CLOCK_REALTIME),
 		.warnings = archive->warnings.texts,
 	};

@@ -94,6 +94,7 @@ static const struct hl_field fields[] = {
 	HL_FIELD(hl_profile, INTERNED, base_source, .optional = true),
 	HL_FIELD(hl_profile, BOOL, snapshot, .optional = true),
 	HL_FIELD(hl_profile, BOOL, attached, .optional = true),
+	HL_FIELD(hl_profile, BOOL, no_scripts, .optional = true),
 	HL_FIELD(hl_profile, U64, reset_ns, .optional = true),
 	HL_FIELD(hl_profile, U64, unrecorded_children, .optional = true),
 	HL_FIELD(hl_profile, U64, refused_children, .optional = true),

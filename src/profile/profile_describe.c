@@ -173,6 +173,7 @@ int hl_profile_describe_recording(struct hl_profile *profile, const struct hl_re
 	profile->complete = recording->complete;
 	profile->snapshot = recording->snapshot;
 	profile->attached = recording->attached;
+	profile->no_scripts = recording->no_scripts;
 	profile->running = recording->running;
 	for (size_t i = 0; i < HL_COUNT_OF(texts); i++)
 		if (hl_strings_intern(&profile->strings, texts[i].text, texts[i].id) < 0)

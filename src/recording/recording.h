@@ -198,6 +198,7 @@ struct hl_recording {
 	bool complete;	 /* the collector finished it */
 	bool snapshot;	 /* a copy that was taken while it went on */
 	bool attached;	 /* it began in the middle of a running process' life */
+	bool no_scripts; /* interpreters were not looked for */
 	bool running;	 /* not finished, and a collector was at it when it was opened */
 	char **warnings; /* NULL-terminated sentences: what went wrong while recording (full disk,
 			    refused child ...) */

@@ -120,6 +120,7 @@ static const struct hl_field recording_fields[] = {
 	HL_FIELD(hl_recording, U32, ended_processes, .optional = true),
 	HL_FIELD(hl_recording, BOOL, snapshot, .optional = true),
 	HL_FIELD(hl_recording, BOOL, attached, .optional = true),
+	HL_FIELD(hl_recording, BOOL, no_scripts, .optional = true),
 	HL_FIELD(hl_recording, U32, unrecorded_children, .optional = true),
 	HL_FIELD(hl_recording, U32, refused_children, .optional = true),
 	HL_FIELD_ITEMS(hl_recording, marks, mark_count, mark_fields, .max = HL_RECORDING_MARKS_MAX,

@@ -185,6 +185,8 @@ static const struct hl_keys_label no_service = {.name = "[no service]", .file = 
 
 const char *hl_keys_types_advice(const struct hl_profile *profile)
 {
+	if (profile->no_scripts)
+		return "it was recorded with --no-scripts, which leaves types of Lua out";
 	for (size_t i = 1; i < profile->module_count; i++)
 		if (profile->modules[i].script &&
 		    !strcmp(hl_profile_text(profile, profile->modules[i].path), "python"))

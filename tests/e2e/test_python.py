@@ -294,6 +294,10 @@ class LeftNative(harness.TestCase):
         names = {row["name"] for row in harness.report("top", recording, "--value", "alloc", "-n", "0")["rows"]}
         self.assertTrue(any("PyEval_EvalFrameDefault" in name or name.startswith("Py") for name in names), names)
         self.assertNotIn("<module>", names)
+        native = harness.run([harness.HEAPLINE, "top", "--stack", "script", "--by", "type", recording])
+        self.assertIn("no frames of scripts, so that all is [native]; it was recorded with --no-scripts\n", native.stderr)
+        self.assertIn("no block here has a type: it was recorded with --no-scripts, which leaves types of Lua out",
+                      " ".join(native.stdout.split()))
 
 
 class Attached(OracleCase, attaching.TestCase):

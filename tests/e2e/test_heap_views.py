@@ -58,6 +58,13 @@ def waiting_python(*prefix, **options):
                    env={"PYTHONMALLOC": "malloc"}, **options)
 
 
+def program_of(recorder):
+    """Its number, once it waits: what it does before that may change its heap."""
+    pid, = harness.children_of(recorder.pid)
+    harness.wait_until(lambda: harness.process_state(pid) == "S", "the program to wait")
+    return pid
+
+
 def ask(verb, pid, *options):
     result = run([HEAPLINE, verb, "-p", str(pid), "--json", *options])
     if result.status:
@@ -142,7 +149,7 @@ class Heaps(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             command = [HEAPLINE, "record", "-q", "-o", os.path.join(scratch, "r.hl"), "--"]
             with waiting_python(*command) as recorder:
-                python = harness.children_of(recorder.pid)[0]
+                python = program_of(recorder)
                 heap, carriers = ask("heap", python), ask("carriers", python)
         total = heap["total"]
         self.assertGreater(total["resident_recorder_bytes"], 1 << 20)
@@ -251,7 +258,7 @@ class Slabs(unittest.TestCase):
                        need("python3"), "-c", PYTHON_ALLOCATES]
             with Waiting(command, env={"PYTHONMALLOC": "malloc",
                                        "LD_PRELOAD": paths[0]}) as recorder:
-                python = harness.children_of(recorder.pid)[0]
+                python = program_of(recorder)
                 return ask("carriers", python, "--ask")
 
     def expect_slabs(self, found):
@@ -290,7 +297,7 @@ class Slabs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             recording = os.path.join(scratch, "r.hl")
             with waiting_python(HEAPLINE, "record", "-q", "-o", recording, "--") as recorder:
-                python = harness.children_of(recorder.pid)[0]
+                python = program_of(recorder)
                 result = run([HEAPLINE, "carriers", "--ask", "-p", str(python)])
         self.assertEqual(result.status, 1)
         self.assertIn("answers when it allocates", result.stderr)
@@ -328,7 +335,7 @@ class Owners(unittest.TestCase):
             command = [HEAPLINE, "record", "-q", "--mode", mode, "-o", recording,
                        "--"]
             with waiting_python(*command) as recorder:
-                python = harness.children_of(recorder.pid)[0]
+                python = program_of(recorder)
                 found = ask("allocations", python)
                 os.kill(python, signal.SIGKILL)
                 recorder.wait(harness.TIMEOUT_S)

@@ -28,6 +28,7 @@ class Recorded:
             name, size = line.split()
             self.said[name] = int(size)
         self.pid = harness.children_of(self.collector.pid)[0]
+        harness.wait_until(lambda: harness.process_state(self.pid) == "S", "the program to wait")
 
     def __enter__(self):
         return self
@@ -133,7 +134,6 @@ class Resident(harness.TestCase):
     def expect_balance(self, pid):
         """The parts of Rss add up to what the kernel says, to the page; returns {innermost function:
         bytes} of live blocks."""
-        harness.wait_until(lambda: harness.process_state(pid) == "S", "the program to wait")
         run([HEAPLINE, "heap", "-p", str(pid)])  # maps what it reads of libraries
         before = rss_of(pid)
         result = run([HEAPLINE, "heap", "--json", "--stop", "-p", str(pid)])

@@ -123,6 +123,9 @@ static int mark(lua_State *L)
 		return succeed(L);
 	if (strlen(name) > HL_MARK_NAME_MAX)
 		r = -ENAMETOOLONG;
+	if (r == -EINVAL) /* as the collector says */
+		return refuse(L, "the name of the mark is empty or has control characters; use one "
+				 "line of plain text");
 	if (r != -ENOSYS && r != -ENOTCONN)
 		return refuse(L, sentence_of(r, "the mark", text));
 	return ask(L, "mark", name);

@@ -248,7 +248,8 @@ class FromLua(Scripts, harness.TestCase):
             self.assertEqual(told[name], "true\tnil")
         for name in ("at the end", "later"):
             self.assertGreater(int(told[name].split()[0]), 1000000)
-        self.assertIn("nil\tcannot set the mark: it is out of range", told["wrong mark"])
+        self.assertEqual(told["wrong mark"], "nil\tthe name of the mark is empty or has control characters; "
+                                             "use one line of plain text")
         self.assertTrue(told["error"].startswith("false"))
         self.assertEqual(told["tagged"], "false\tpassed on")
         self.assertEqual(told["result"], "4\tnil")

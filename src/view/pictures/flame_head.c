@@ -114,13 +114,21 @@ static int add_lines(struct hl_flame_head *head, char *text, bool is_warning)
 	return 0;
 }
 
+/* Either warnings or what is merely worth knowing. */
+static void write_notices(struct hl_emit *emit, const struct hl_notices *notices, bool warnings)
+{
+	for (size_t i = 0; i < notices->count; i++)
+		if (notices->notices[i].is_warning == warnings)
+			hl_emit_line(emit, "%s", notices->notices[i].text);
+}
+
 int hl_flame_head_init(struct hl_flame_head *head, const struct hl_profile *profile,
 		       const struct hl_view_options *options, const struct hl_flame_layout *layout,
 		       size_t narrow_count)
 {
 	struct hl_notices notices = {0};
 	struct hl_emit *emit;
-	size_t size, facts_end = 0, notices_end = 0;
+	size_t size, facts_end = 0, warnings_end = 0;
 
 	*head = (struct hl_flame_head){
 		.title = options->flame.title ? strdup(options->flame.title)
@@ -137,9 +145,13 @@ int hl_flame_head_init(struct hl_flame_head *head, const struct hl_profile *prof
 		putc('\0', out);
 		facts_end = (size_t)ftello(out);
 		hl_notices_of_profile(&notices, profile);
-		hl_notices_emit(&notices, emit);
+		write_notices(emit, &notices, true);
 		putc('\0', out);
-		notices_end = (size_t)ftello(out);
+		warnings_end = (size_t)ftello(out);
+		write_notices(emit, &notices, false);
+		if (notices.error)
+			hl_emit_fail(emit, notices.error);
+		hl_notices_release(&notices);
 		write_notes(emit, profile, options, layout, narrow_count);
 		r = hl_emit_finish(emit);
 	}
@@ -148,7 +160,7 @@ int hl_flame_head_init(struct hl_flame_head *head, const struct hl_profile *prof
 	r = add_lines(head, head->text, false);
 	if (r == 0)
 		r = add_lines(head, head->text + facts_end, true);
-	return r < 0 ? r : add_lines(head, head->text + notices_end, false);
+	return r < 0 ? r : add_lines(head, head->text + warnings_end, false);
 }
 
 void hl_flame_head_release(struct hl_flame_head *head)

@@ -153,6 +153,22 @@ static void separators_within_names_do_not_break_folded_lines(void **state)
 	free(text);
 }
 
+static void lines_write_bytes_that_are_no_utf_8_as_tables_do(void **state)
+{
+	struct hl_profile *profile = make_profile();
+	char *text;
+
+	(void)state;
+	assert_int_equal(hl_strings_intern(&profile->strings, "\xe5\x86\x85\xff\x1b",
+					   &profile->frames[3].file),
+			 0);
+	profile->frames[3].line = 5;
+	text = text_of(hl_lines_view, profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
+	assert_non_null(strstr(text, "\n\xe5\x86\x85\\xff\\x1b line:5 size:"));
+	free(text);
+	hl_profile_free(profile);
+}
+
 static void rows_follow_the_chosen_unit(void **state)
 {
 	struct hl_view_options options = {.value = HL_VALUE_PEAK, .row_limit = 1};
@@ -788,6 +804,7 @@ int main(void)
 		cmocka_unit_test(flat_of_all_rows_is_the_total_and_cum_of_main_too),
 		cmocka_unit_test(names_that_are_not_text_stay_json),
 		cmocka_unit_test(separators_within_names_do_not_break_folded_lines),
+		cmocka_unit_test(lines_write_bytes_that_are_no_utf_8_as_tables_do),
 		cmocka_unit_test(rows_follow_the_chosen_unit),
 		cmocka_unit_test(a_full_device_is_an_error_of_the_view),
 		cmocka_unit_test(what_is_never_a_leaf_comes_after_all_leaves_by_flat),

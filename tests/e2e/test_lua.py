@@ -362,6 +362,37 @@ class Messages(harness.TestCase):
                 self.assertEqual(others, each * (6000 - 4096))
 
 
+NESTED = """
+local kept = {}
+local function nest(depth)
+  if depth == 0 then
+    for i = 1, 100 do kept[i] = {} end
+  else
+    coroutine.wrap(nest)(depth - 1)
+  end
+end
+nest(tonumber(arg[1]))
+os.exit(0)
+"""
+NESTED_LINE = 5
+
+
+class Nested(harness.TestCase):
+    """Beyond the calls of the interpreter that are known in one stack lines are right all the same, and it is said why frames are not."""
+
+    def test_more_calls_than_are_known(self):
+        script = self.path("nested.lua")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(NESTED)
+        for depth, is_told in ("30", False), ("70", True):
+            recording = self.path(depth + ".hl")
+            harness.run(harness.record_command(recording, [harness.need("lua5.4"), script, depth]))
+            rows = harness.report("lines", recording, "--value", "alloc", "--unit", "objects", "--stack", "script")["rows"]
+            self.assertGreaterEqual(next(row for row in rows if row["line"] == NESTED_LINE)["objects"], 100)
+            head = harness.run([HEAPLINE, "top", "-n", "1", recording]).stdout
+            self.assertEqual("as where more than 63 calls of Lua are nested, of which the inner 63 are known" in head, is_told)
+
+
 class Hidden(harness.TestCase):
     """An interpreter that exports nothing is not found, and the recording says so."""
 

@@ -17,6 +17,10 @@ import harness
 MALLINFO = "arena ordblks smblks hblks hblkhd fsmblks uordblks fordblks keepcost".split()
 
 
+def await_input(pid):
+    harness.wait_until(lambda: harness.process_state(pid) == "S", "the program to wait for input")
+
+
 class Target:
     """A running heap_target."""
 
@@ -29,13 +33,14 @@ class Target:
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)))
 
     def ask(self, command):
-        """Its figures and its blocks after a command."""
+        """Its figures and its blocks after a command, once it waits for another one."""
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         figures, blocks = {}, {}
         for line in self.process.stdout:
             word, *numbers = line.split()
             if word == "end":
+                await_input(self.process.pid)
                 return figures, blocks
             if word == "block":
                 blocks[int(numbers[0])] = int(numbers[1])
@@ -116,10 +121,10 @@ class Sqlite:
         self.tell(sql)
         while answers:
             answers -= self.process.stdout.readline() == "done\n"
+        await_input(self.pid)
 
     def trim(self):
-        """What malloc_trim(0) returns there, once it waits for input: it is not inside malloc."""
-        harness.wait_until(lambda: harness.process_state(self.pid) == "S", "sqlite3 to be idle")
+        """What malloc_trim(0) returns there. It waits for input: it is not inside malloc."""
         self.process.send_signal(signal.SIGUSR1)
         return self.process.stdout.readline()
 

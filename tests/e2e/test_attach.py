@@ -413,7 +413,7 @@ class Control(Attach):
 
     def test_who_owns_its_blocks_is_known(self):
         with harness.Waiting([harness.program("waits")]) as process:
-            with self.attached(process.pid, "-d", "2"):
+            with self.attached(process.pid) as attach:
                 wait_until(lambda: json.loads(self.ctl(process.pid, "status", "--json").stdout)
                            ["rows"][0]["inuse_objects"] > 10, "blocks")
                 said = harness.run([HEAPLINE, "allocations", "--json", "-p", str(process.pid)])
@@ -426,6 +426,7 @@ class Control(Attach):
                 ways = {row["way"]: row for row in json.loads(doctor.stdout)["rows"]}
                 self.assertEqual((ways["record"]["works"], ways["attach"]["works"]), ("yes", "no"))
                 self.assertIn("is being recorded", ways["attach"]["reason"])
+                attach.send_signal(signal.SIGINT)
 
     def test_it_can_begin_closed(self):
         target = self.target()

@@ -250,10 +250,13 @@ class Screen(LiveCase):
 
     def see(self, *patterns):
         """The screen once it matches all of them; it may be seen half drawn before."""
-        return harness.wait_until(
-            lambda: (screen := self.screen()) and all(re.search(pattern, screen)
-                                                      for pattern in patterns) and screen,
-            f"{patterns} on the screen")
+        try:
+            return harness.wait_until(
+                lambda: (screen := self.screen()) and all(re.search(pattern, screen)
+                                                          for pattern in patterns) and screen,
+                f"{patterns} on the screen")
+        except AssertionError as error:
+            raise AssertionError(f"{error}:\n{self.screen()}") from None
 
     def see_no(self, pattern):
         return harness.wait_until(

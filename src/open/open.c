@@ -189,22 +189,31 @@ static int open_log(struct hl_log_source *source, const struct hl_profile_select
 	return hl_moment_load(source, &at, ret_profile, err);
 }
 
+/* -ENOENT: it has no meta data. */
+static int load_directory(const char *path, const struct hl_profile_selection *selection,
+			  struct hl_profile **ret_profile, struct hl_error *err)
+{
+	struct hl_recording *recording = NULL;
+
+	int r = hl_recording_open(path, &recording, err);
+	if (r == 0 && selection && selection->filler)
+		r = selection->filler->fill(selection->filler, recording, err);
+	if (r == 0)
+		r = hl_profile_load(recording, selection, ret_profile, err);
+	hl_recording_free(recording);
+	return r;
+}
+
 /* A recording without files of processes may have their logs. */
 static int open_directory(const char *path, const struct hl_profile_selection *selection,
 			  struct hl_profile **ret_profile, struct hl_error *err)
 {
 	bool at_moment = selection && selection->at.kind != HL_MOMENT_NONE;
-	struct hl_recording *recording = NULL;
-	struct hl_profile *empty = NULL;
+	struct hl_profile *empty = NULL, *later = NULL;
 	struct hl_log_source source;
 	struct hl_error why = {0};
 
-	int r = at_moment ? -ENOENT : hl_recording_open(path, &recording, &why);
-	if (r == 0 && selection && selection->filler)
-		r = selection->filler->fill(selection->filler, recording, &why);
-	if (r == 0)
-		r = hl_profile_load(recording, selection, &empty, &why);
-	hl_recording_free(recording);
+	int r = at_moment ? -ENOENT : load_directory(path, selection, &empty, &why);
 	if (r < 0 && r != -ENOENT)
 		return hl_error_set(err, r, "%s", why.text);
 	if (r == 0 && empty->process_count) {
@@ -216,6 +225,14 @@ static int open_directory(const char *path, const struct hl_profile_selection *s
 		*ret_profile = empty;
 	else if (r == 0)
 		r = open_log(&source, selection, ret_profile, err);
+	/* The file of its first process may have come in between. */
+	if (r == -ENOENT && empty && load_directory(path, selection, &later, &why) == 0 &&
+	    later->process_count) {
+		*ret_profile = later;
+		r = 0;
+	} else {
+		hl_profile_free(later);
+	}
 	if (r < 0 || *ret_profile != empty)
 		hl_profile_free(empty);
 	hl_log_source_release(&source);

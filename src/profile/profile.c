@@ -39,6 +39,15 @@ void hl_profile_free(struct hl_profile *profile)
 	free(profile);
 }
 
+bool hl_profile_has_runtime(const struct hl_profile *profile, const char *name)
+{
+	for (size_t i = 1; i < profile->module_count; i++)
+		if (profile->modules[i].script &&
+		    !strcmp(hl_profile_text(profile, profile->modules[i].path), name))
+			return true;
+	return false;
+}
+
 int hl_profile_warn(struct hl_profile *profile, const char *format, ...)
 {
 	HL_FREED char *sentence = NULL;

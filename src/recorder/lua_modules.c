@@ -283,7 +283,8 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 		describe_site(frame->at, ret_place);
 		return true;
 	}
-	return hl_lua_describe(&it->lua, frame, ret_place);
+	return it->is_jit ? hl_luajit_describe(&it->jit, frame, ret_place)
+			  : hl_lua_describe(&it->lua, frame, ret_place);
 }
 
 static uint32_t capture_jit(void *state, const struct hl_script_caller *caller,
@@ -296,18 +297,6 @@ static uint32_t capture_jit(void *state, const struct hl_script_caller *caller,
 	return hl_luajit_capture(&it->jit,
 				 cache_of(hl_recorder, it, sizeof(struct hl_luajit_cache)), caller,
 				 frames, max, ret_truncated);
-}
-
-static bool describe_jit(void *state, const struct hl_script_frame *frame,
-			 struct hl_script_place *ret_place)
-{
-	const struct interpreter *it = state;
-
-	if (frame->function == MADE_AT) {
-		describe_site(frame->at, ret_place);
-		return true;
-	}
-	return hl_luajit_describe(&it->jit, frame, ret_place);
 }
 
 uint64_t hl_lua_modules_find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
@@ -403,7 +392,7 @@ static void offer(struct interpreter *it)
 		.name = it->is_jit ? "luajit" : "lua",
 		.capture = it->is_jit ? capture_jit : capture,
 		.recapture = it->api.version > HL_LUA_51 ? recapture : NULL,
-		.describe = it->is_jit ? describe_jit : describe,
+		.describe = describe,
 		.state = it,
 		.remembers = it->api.version > HL_LUA_51,
 		.by_stack = true,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Cells of a table, in each form of a report; see table.h. */
-#include "base/utf8.h"
 #include "view/emit_state.h"
 #include "view/format.h"
 
@@ -57,18 +56,6 @@ static void put_quoted(FILE *out, const char *text)
 	putc('"', out);
 }
 
-/* As hl_format_put(), and bytes that are no UTF-8 as tables have them. */
-static void put_plain(FILE *out, const char *text)
-{
-	while (*text) {
-		const char *end = text + hl_utf8_length(text);
-		if (end == text)
-			fprintf(out, "\\x%02x", (unsigned char)*text++);
-		while (text < end)
-			text += hl_format_put_letter(out, text);
-	}
-}
-
 /* What stands before a cell of lines or CSV. */
 static void put_separator(struct hl_emit *emit)
 {
@@ -103,7 +90,7 @@ void hl_cell_put(struct hl_emit *emit, const struct hl_column *column, const cha
 		}
 	} else {
 		put_separator(emit);
-		(has_quotes ? put_quoted : put_plain)(emit->out, text);
+		(has_quotes ? put_quoted : hl_format_put)(emit->out, text);
 	}
 }
 

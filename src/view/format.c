@@ -140,10 +140,20 @@ size_t hl_format_put_letter(FILE *out, const char *text)
 	return 1;
 }
 
+static void put_until(FILE *out, const char *text, const char *end)
+{
+	while (text < end) {
+		const char *next = text + hl_utf8_length(text);
+		if (next == text)
+			fprintf(out, "\\x%02x", (unsigned char)*text++);
+		while (text < next)
+			text += hl_format_put_letter(out, text);
+	}
+}
+
 void hl_format_put(FILE *out, const char *text)
 {
-	while (*text)
-		text += hl_format_put_letter(out, text);
+	put_until(out, text, text + strlen(text));
 }
 
 void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t indent, size_t width)
@@ -153,8 +163,7 @@ void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t in
 		const char *space = text[length] ? memrchr(text, ' ', length + 1) : NULL;
 		if (!space || space == text)
 			break;
-		while (text < space)
-			text += hl_format_put_letter(out, text);
+		put_until(out, text, space);
 		fprintf(out, "\n%*s", (int)indent, "");
 		text = space + 1;
 		column = indent;

@@ -44,12 +44,12 @@ const char *hl_format_time(uint64_t realtime_ns, char buffer[HL_FORMAT_MAX]);
 size_t hl_format_control(const char *text);
 
 /*
- * Writes ${text}, which may come from anywhere, to ${out}; the bytes of control characters are
- * written as `\x1b`. So do all views that write names as plain text.
+ * Writes ${text}, which may come from anywhere, to ${out}; the bytes of control characters, and
+ * those that are no UTF-8, are written as `\x1b`. So do all views that write names as plain text.
  */
 void hl_format_put(FILE *out, const char *text);
 
-/* The same of the first letter, or byte, of ${text}. Returns how many bytes that took. */
+/* The first control character or byte of ${text}; what is no UTF-8 is written as it is. Returns how many bytes that took. */
 size_t hl_format_put_letter(FILE *out, const char *text);
 
 /*

@@ -187,12 +187,10 @@ const char *hl_keys_types_advice(const struct hl_profile *profile)
 {
 	if (profile->no_scripts)
 		return "it was recorded with --no-scripts, which leaves types of Lua out";
-	for (size_t i = 1; i < profile->module_count; i++)
-		if (profile->modules[i].script &&
-		    !strcmp(hl_profile_text(profile, profile->modules[i].path), "python"))
-			return "types of Python's objects are read from the process while it "
-			       "runs: name its recording then, or a snapshot of 'heapline ctl -p "
-			       "PID snapshot OUT.hl'";
+	if (hl_profile_has_runtime(profile, "python"))
+		return "types of Python's objects are read from the process while it "
+		       "runs: name its recording then, or a snapshot of 'heapline ctl -p "
+		       "PID snapshot OUT.hl'";
 	return "Lua tells types to its allocator alone, from 5.2 on: they are known where that "
 	       "calls realloc(), as luaL_newstate()'s does, or where a rule of 'heapline attach "
 	       "--hook' names its arguments";

@@ -149,15 +149,6 @@ static bool has_return_probes(const struct hl_profile *profile)
 	return false;
 }
 
-static bool has_lua(const struct hl_profile *profile)
-{
-	for (size_t i = 1; i < profile->module_count; i++)
-		if (profile->modules[i].script &&
-		    !strcmp(hl_profile_text(profile, profile->modules[i].path), "lua"))
-			return true;
-	return false;
-}
-
 static void add_losses(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
@@ -206,9 +197,10 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 				"native show both",
 				hl_format_count(lost->script_unmatched, count),
 				hl_format_plural(lost->script_unmatched),
-				has_lua(profile) ? ", as where more than 63 calls of Lua are "
-						   "nested, of which the inner 63 are known"
-						 : "");
+				hl_profile_has_runtime(profile, "lua")
+					? ", as where more than 63 calls of Lua are "
+					  "nested, of which the inner 63 are known"
+					: "");
 	if (profile->has_generations)
 		hl_notices_add(
 			notices,

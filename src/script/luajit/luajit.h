@@ -75,8 +75,8 @@ const char *hl_luajit_problem_text(enum hl_luajit_problem problem);
 enum hl_luajit_problem hl_luajit_open(struct hl_luajit *lj, const struct hl_lua_api *api,
 				      struct hl_unwind *unwind, struct hl_walk *walk, void *memory);
 
-/* As capture of hl_script_provider. ${cache}: NULL if there is none. A coroutine that runs a C function has the frame of its maker in
- * place of its innermost. */
+/* As capture of hl_script_provider. ${cache}: NULL if there is none. Where a coroutine runs a C function, the innermost frame is that
+ * of the script that made the coroutine. */
 uint32_t hl_luajit_capture(struct hl_luajit *lj, struct hl_luajit_cache *cache,
 			   const struct hl_script_caller *caller, struct hl_script_frame *frames,
 			   uint32_t max, bool *ret_truncated);

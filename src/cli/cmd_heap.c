@@ -136,18 +136,18 @@ static int read_heap(struct hl_resident **ret_resident, struct hl_error *err)
 					    .want_python = python_arenas,
 					    .want_python_types = python_types,
 					    .stop = hl_heap_target_stops()};
+	struct hl_resident *resident = NULL;
 	struct hl_error why = {0};
+	int r = 0;
 
 	if (hl_heap_target_pid() &&
-	    hl_resident_read(hl_heap_target_pid(), &settings, ret_resident, &why) == 0) {
-		if ((*ret_resident)->heap)
-			return 0;
-		hl_resident_free(*ret_resident);
-	}
-	struct hl_resident *resident = calloc(1, sizeof(*resident));
-	if (!resident)
+	    hl_resident_read(hl_heap_target_pid(), &settings, &resident, &why) < 0)
+		resident = NULL;
+	if (!resident && !(resident = calloc(1, sizeof(*resident))))
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	int r = hl_heap_target_read(&settings, &resident->heap, err);
+	/* Without a recorder, or with one beside an allocator that cannot be walked. */
+	if (!resident->heap)
+		r = hl_heap_target_read(&settings, &resident->heap, err);
 	if (r < 0)
 		hl_resident_free(resident);
 	else

@@ -192,8 +192,10 @@ int hl_moment_profile(const struct hl_log_source *source,
 	if (source->packed && hl_strings_intern(&profile->strings, HL_PACK_SOURCE "recording",
 						&profile->source) < 0) {
 		hl_profile_free(profile);
-		if (ret_nodes)
+		if (ret_nodes) {
 			free(*ret_nodes);
+			*ret_nodes = NULL;
+		}
 		return hl_error_set(err, -ENOMEM, "cannot load '%s': out of memory",
 				    recording->name);
 	}

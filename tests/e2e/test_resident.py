@@ -127,6 +127,9 @@ class Resident(harness.TestCase):
         preload = {"LD_PRELOAD": library}
         with self.start("mem-record", environment=preload) as recorded:
             found, total = figures(self.snapshot(recorded))
+            heap = run([HEAPLINE, "heap", "-p", str(recorded.pid)])
+            self.assertIn(heap.status, (0, 1), heap.stderr)
+            self.assertIn("jemalloc", heap.stdout + heap.stderr)
         # The hash knows what was requested, of which the program says the usable size.
         self.expect(recorded, found, slack=2003 * 64)
         self.assertGreater(total["resident_bytes"], 20 << 20)

@@ -34,8 +34,8 @@ static const struct hl_option options[] = {
 	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, &version, NULL},
 	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, &host, NULL},
 	{"since", 0, "TIME",
-	 "compare with TIME: 24h, 7d, 30m, or '2026-11-24 12:00' (default: 24h)", HL_OPTION_TEXT,
-	 &since, NULL},
+	 "compare with TIME: 24h, 7d, 30m before --until, or '2026-11-24 12:00' (default: 24h)",
+	 HL_OPTION_TEXT, &since, NULL},
 	{"until", 0, "TIME", "as it was at TIME (default: when a process was last looked at)",
 	 HL_OPTION_TEXT, &until, NULL},
 	{"against", 0, "VERSION", "diff: compare --version with VERSION, per process",
@@ -44,8 +44,9 @@ static const struct hl_option options[] = {
 	 "top, diff: function, line, module or stack; growth: service, version, host, command, "
 	 "container or pod",
 	 HL_OPTION_TEXT, &by, NULL},
-	{"step", 0, "SECONDS", "when: a row for every SECONDS (default: a 24th of the time)",
-	 HL_OPTION_SECONDS, &step_s, NULL},
+	{"step", 0, "SECONDS",
+	 "when: a row for every SECONDS (default: as many as -n allows, or 24)", HL_OPTION_SECONDS,
+	 &step_s, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
 	{"keep", 0, "DAYS", "init: delete what is older than DAYS (default: keep all)",
@@ -55,8 +56,13 @@ static const struct hl_option options[] = {
 
 /* ---- times ---- */
 
-/* Milliseconds since 1970 of "24h" (that long ago) or of a date. 0 or -EINVAL. */
-static int parse_time(const char *text, int64_t *ret_ms)
+static int64_t now_ms(void)
+{
+	return (int64_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS);
+}
+
+/* Milliseconds since 1970 of "24h" (that long before ${from_ms}) or of a date. 0 or -EINVAL. */
+static int parse_time(const char *text, int64_t from_ms, int64_t *ret_ms)
 {
 	static const char *const forms[] = {"%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S",
 					    "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
@@ -77,16 +83,15 @@ static int parse_time(const char *text, int64_t *ret_ms)
 	double number = strtod(text, &end);
 	for (size_t i = 0; end > text && i < HL_COUNT_OF(units); i++)
 		if (!strcmp(end, units[i].name) && number >= 0 && number < 1e6) {
-			*ret_ms = (int64_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS) -
-				  llround(number * (double)units[i].ms);
+			*ret_ms = from_ms - llround(number * (double)units[i].ms);
 			return 0;
 		}
 	return -EINVAL;
 }
 
-static int parse_option(const char *name, const char *text, int64_t *ret_ms)
+static int parse_option(const char *name, const char *text, int64_t from_ms, int64_t *ret_ms)
 {
-	if (text && parse_time(text, ret_ms) < 0)
+	if (text && parse_time(text, from_ms, ret_ms) < 0)
 		return hl_cli_usage_error(
 			&hl_verb_fleet,
 			"--%s takes a time such as 24h, 7d or '2026-11-24 12:00', not '%s'", name,
@@ -222,8 +227,12 @@ static int write_moments(struct hl_fleet_store *store, const struct hl_fleet_hea
 			 struct hl_error *err)
 {
 	const struct hl_fleet_selection *selection = head->selection;
+	bool has_limit = row_limit && row_limit != HL_EMIT_ROWS_DEFAULT;
+	int64_t steps =
+		has_limit && row_limit < HL_FLEET_STEPS_MAX ? (int64_t)row_limit : STEPS_DEFAULT;
+	/* Rounded up, lest a row be left for the rest. */
 	int64_t step_ms = step_s > 0 ? llround(step_s * 1000)
-				     : (selection->at_ms - selection->since_ms) / STEPS_DEFAULT;
+				     : (selection->at_ms - selection->since_ms + steps - 1) / steps;
 	struct hl_fleet_moments moments;
 
 	if (step_ms < STEP_LEAST_MS)
@@ -309,8 +318,7 @@ static int run_fleet(int argc, char **argv)
 	struct hl_fleet_selection selection = {.labels = {[HL_FLEET_SERVICE] = service,
 							  [HL_FLEET_VERSION] = version,
 							  [HL_FLEET_HOST] = host}};
-	int64_t before_ms = (int64_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS) -
-			    (int64_t)(SINCE_DEFAULT_S * 1000);
+	const int64_t asked_ms = now_ms();
 	enum question question = INIT;
 
 	if (argc == 0)
@@ -335,9 +343,13 @@ static int run_fleet(int argc, char **argv)
 		return hl_cli_usage_error(&hl_verb_fleet, "--step is for 'fleet when'");
 	if (keep_days && question != INIT)
 		return hl_cli_usage_error(&hl_verb_fleet, "--keep is for 'fleet init'");
-	int status = parse_option("since", since, &before_ms);
+	int status = parse_option("until", until, asked_ms, &selection.at_ms);
+	const int64_t end_ms = until ? selection.at_ms : asked_ms;
+	int64_t before_ms = end_ms - (int64_t)(SINCE_DEFAULT_S * 1000);
 	if (status == HL_EXIT_DONE)
-		status = parse_option("until", until, &selection.at_ms);
+		status = parse_option("since", since, end_ms, &before_ms);
+	if (status == HL_EXIT_DONE && until && before_ms >= end_ms)
+		status = hl_cli_usage_error(&hl_verb_fleet, "--since is not before --until");
 	if (status != HL_EXIT_DONE)
 		return status;
 	HL_FREED char *url = hl_fleet_url(db);

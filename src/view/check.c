@@ -54,15 +54,20 @@ static uint64_t at_least_nothing(int64_t figure)
 
 /* ---- figures of a profile ---- */
 
-static int open_profile(const char *path, const char *focus, struct hl_profile **ret_profile,
-			struct hl_error *err)
+/* Says in the check what is left out of the first, which is the recording. */
+static int open_profile(struct checking *checking, const char *path, const char *focus,
+			struct hl_profile **ret_profile)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 	const struct hl_filter filter = {.focus = {focus}, .fold_plumbing = true};
 
-	int r = hl_open_profile(path, NULL, &profile, err);
-	if (r == 0)
-		r = hl_filter_apply(&filter, profile, NULL, err);
+	int r = hl_open_profile(path, NULL, &profile, checking->err);
+	if (r < 0)
+		return r;
+	uint64_t left_out_bytes = hl_check_leave_out_pool(profile);
+	if (!checking->check->profile)
+		checking->check->left_out_bytes = left_out_bytes;
+	r = hl_filter_apply(&filter, profile, NULL, checking->err);
 	if (r == 0)
 		*ret_profile = HL_TAKE(profile);
 	return r;
@@ -230,13 +235,13 @@ static int open_figures(struct checking *checking, struct opened *opened, bool w
 {
 	const struct hl_check_settings *settings = checking->settings;
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *before = NULL;
-	int r = opened->profile ? 0
-				: open_profile(settings->path, opened->focus, &opened->profile,
-					       checking->err);
+	int r = opened->profile
+			? 0
+			: open_profile(checking, settings->path, opened->focus, &opened->profile);
 
 	if (r < 0 || !with_baseline || opened->joined)
 		return r;
-	r = open_profile(settings->baseline, opened->focus, &before, checking->err);
+	r = open_profile(checking, settings->baseline, opened->focus, &before);
 	if (r == 0)
 		r = hl_profile_join(before, opened->profile, false, &opened->joined, checking->err);
 	if (r == 0)
@@ -256,7 +261,7 @@ static int add_lost(struct checking *checking, struct hl_check_verdict *verdict,
 	if (!lost)
 		return hl_error_set(checking->err, -ENOMEM, "out of memory");
 	int r = hl_recording_is_there(lost)
-			? open_profile(lost, verdict->limit.focus, &profile, checking->err)
+			? open_profile(checking, lost, verdict->limit.focus, &profile)
 			: -ENOENT;
 	if (r == -ENOENT || (r == 0 && profile->processes[0].pid != process->pid))
 		return hl_error_set(

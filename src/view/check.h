@@ -57,7 +57,8 @@ struct hl_check_verdict {
 struct hl_check {
 	struct hl_check_verdict *verdicts;
 	size_t count, crossed;
-	struct hl_profile *profile; /* the recording, all of it */
+	struct hl_profile *profile; /* the recording, all of it but ${left_out_bytes} */
+	uint64_t left_out_bytes;    /* see hl_check_leave_out_pool() */
 	bool is_kept;		    /* it can be looked at afterwards */
 	/* Which has a flaw, it (or its log) or the baseline, so that figures may be too small: the
 	 * path, as long as hl_check_settings and the profile live; NULL: none has. */
@@ -79,6 +80,12 @@ struct hl_check_settings {
 int hl_check_run(const struct hl_check_settings *settings, struct hl_check **ret_check,
 		 struct hl_error *err);
 void hl_check_free(struct hl_check *check);
+
+/*
+ * Counts the emergency pool of libstdc++ as freed, which every program in C++ keeps to its end.
+ * Returns how many bytes were in use by it. ${profile} has not been filtered yet.
+ */
+uint64_t hl_check_leave_out_pool(struct hl_profile *profile);
 
 /* "1.5 MiB", "1,234", "2.0 KiB/min". Returns ${buffer}. */
 #define HL_CHECK_FORMAT_MAX (HL_FORMAT_MAX + 8)

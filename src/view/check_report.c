@@ -139,6 +139,15 @@ static const struct hl_column columns[] = {
 	{"members", NULL, HL_COLUMN_MEMBERS, .cell = members},
 };
 
+static void write_left_out(struct hl_emit *emit, const struct hl_check *check)
+{
+	char bytes[HL_FORMAT_MAX];
+
+	if (check->left_out_bytes)
+		hl_emit_line(emit, "%s of libstdc++'s emergency pool left out",
+			     hl_format_bytes((int64_t)check->left_out_bytes, bytes));
+}
+
 int hl_check_view(const struct hl_check *check, const struct hl_emit_options *options)
 {
 	struct hl_notices notices = {0};
@@ -151,6 +160,7 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 	hl_emit_unsigned(emit, "crossed", check->crossed);
 	hl_emit_boolean(emit, "damaged", check->is_damaged);
 	hl_emit_boolean(emit, "interrupted", check->is_interrupted);
+	hl_emit_unsigned(emit, "left_out_bytes", check->left_out_bytes);
 	hl_summary_facts(emit, check->profile);
 	hl_notices_of_profile(&notices, check->profile);
 	hl_notices_emit(&notices, emit);
@@ -161,6 +171,7 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 			     check->verdicts[i].is_crossed ? HL_EMIT_HEAVIEST : 0);
 	hl_table_end(emit);
 	hl_emit_blank(emit);
+	write_left_out(emit, check);
 	if (!check->crossed)
 		hl_emit_line(emit, "no limit of %zu was crossed%s", check->count,
 			     check->flawed ? ", but figures may be too small" : "");

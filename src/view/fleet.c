@@ -109,6 +109,10 @@ int hl_fleet_moments_view(const struct hl_fleet_head *head, const struct hl_flee
 	int r = begin(head, options, "fleet-when/1", &emit);
 	if (r < 0)
 		return r;
-	hl_table_write(emit, &table, moments->all, moments->count, sizeof(*moments->all));
+	/* The latest, where they are limited. */
+	size_t shown = hl_emit_shown(emit, options->row_limit, 0, moments->count);
+	hl_table_write(emit, &table, moments->all + (moments->count - shown), shown,
+		       sizeof(*moments->all));
+	hl_emit_more(emit, moments->count - shown, "-n");
 	return hl_emit_finish(emit);
 }

@@ -117,13 +117,12 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 	const struct hl_growth_rows *rows = &growth->rows;
 	const char *by = hl_keys_by_names[growth->options->by],
 		   *plural = growth->grew == 1 ? "" : "s";
-	char text[HL_FORMAT_MAX];
+	char text[HL_FORMAT_MAX], freed[HL_FORMAT_MAX];
 
 	if (rows->left_out_ms)
-		hl_emit_line(emit,
-			     "the last %s, in which the program freed memory as it ended, are "
-			     "left out",
-			     hl_format_duration(rows->left_out_ms * NS_PER_MS, text));
+		hl_emit_line(emit, "the last %s, in which %s were freed, left out",
+			     hl_format_duration(rows->left_out_ms * NS_PER_MS, text),
+			     hl_format_bytes(rows->left_out_bytes, freed));
 	if (!growth->may_leak)
 		hl_emit_line(emit, "nothing grew steadily to the end; no leak seen");
 	else if (rows->bucket_count < HL_GROWTH_BUCKETS_MIN)
@@ -176,6 +175,7 @@ int hl_growth_view(struct hl_history *history, const struct hl_view_options *opt
 		hl_emit_integer(emit, "total_bytes_per_second", llround(rows->slope));
 		hl_emit_integer(emit, "total_steady_percent", lround(rows->score * PERCENT));
 		hl_emit_integer(emit, "left_out_ms", rows->left_out_ms);
+		hl_emit_integer(emit, "left_out_bytes", rows->left_out_bytes);
 		write_explanation(emit, &growth);
 		write_rows(emit, &growth);
 		r = hl_summary_end(emit, history->profile);

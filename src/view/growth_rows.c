@@ -11,13 +11,11 @@
 
 /* Of the end of a process. */
 #define TEARDOWN_PARTS	    4	/* a quarter of the range at most */
-#define TEARDOWN_RISE_PARTS 100 /* after a collapse less than one of them is allocated again */
+#define TEARDOWN_RISE_PARTS 100 /* less than one of them of what is freed is allocated again */
 #define SWING_PARTS	    50	/* a fall of less than one of them hides no rise */
 
-/* Intervals in which nothing is freed, between falls before a collapse, and in any other fall: the
- * last interval is often empty. */
-#define COLLAPSE_PAUSE_MAX 3
-#define FALL_PAUSE_MAX	   1
+/* Intervals at the end in which next to nothing is freed any more: the last one is often empty. */
+#define FALL_PAUSE_MAX 1
 
 /* ---- judging ---- */
 
@@ -146,40 +144,40 @@ static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 /* ---- the end of the process ---- */
 
 /*
- * Where what is in use collapses to less than half, to stay there until the end: the first point
- * that ends so; ${count}: nowhere in the last part of the range. Some allocations of the way out,
- * and pauses, may follow.
+ * The last maximum of the last part of the range after which hardly anything is allocated, against
+ * what is freed: the program is on its way out. The last point if there is none.
  */
-static size_t find_collapse(const struct hl_log_point *points, size_t count, size_t earliest)
+static size_t find_maximum(const struct hl_log_point *points, size_t count, size_t earliest)
 {
-	size_t collapse = count;
-	int64_t highest = 0, rises = 0;
+	int64_t end = points[count - 1].end_bytes, highest = end, rises = 0;
+	size_t maximum = count - 1;
 
 	for (size_t i = count - 1; i >= earliest; i--) {
 		int64_t before = points[i - 1].end_bytes;
-		if (points[i].end_bytes > highest)
-			highest = points[i].end_bytes;
-		if (highest < before / 2 && rises <= before / TEARDOWN_RISE_PARTS)
-			collapse = i;
 		if (points[i].end_bytes > before)
 			rises += points[i].end_bytes - before;
+		if (before <= highest)
+			continue;
+		highest = before;
+		if (rises <= (highest - end) / TEARDOWN_RISE_PARTS)
+			maximum = i - 1;
 	}
-	return collapse;
+	return maximum;
 }
 
-/* The first point of the fall that leads to point ${end}, at which pauses are part of it. */
-static size_t find_fall(const struct hl_log_point *points, size_t end, size_t earliest,
-			size_t pause_max)
+/* Whether memory is freed until the end, or more than half of it before. Otherwise the program may
+ * have gone on with less. */
+static bool fall_ends_process(const struct hl_log_point *points, size_t count, size_t maximum)
 {
-	size_t first = end, i = end;
+	int64_t highest = points[maximum].end_bytes, end = points[count - 1].end_bytes;
+	size_t last = count - 1;
 
-	while (i > earliest && points[i - 1].end_bytes <= points[i - 2].end_bytes &&
-	       first - i <= pause_max) {
-		i--;
-		if (points[i].end_bytes < points[i - 1].end_bytes)
-			first = i;
-	}
-	return first;
+	if (end < highest / 2)
+		return true;
+	while (last > maximum &&
+	       points[last - 1].end_bytes - points[last].end_bytes < (highest - end) / SWING_PARTS)
+		last--;
+	return count - 1 - last <= FALL_PAUSE_MAX;
 }
 
 /* Whether the fall from point ${first} on could hide a rise before it. */
@@ -208,11 +206,11 @@ size_t hl_growth_rows_before_end(const struct hl_log_point *points, size_t count
 		earliest = HL_GROWTH_BUCKETS_MIN;
 	if (count <= earliest)
 		return count;
-	size_t collapse = find_collapse(points, count, earliest);
-	if (collapse < count)
-		return find_fall(points, collapse, earliest, COLLAPSE_PAUSE_MAX);
-	size_t first = find_fall(points, count, earliest, FALL_PAUSE_MAX);
-	return first < count && fall_matters(points, count, first) ? first : count;
+	size_t maximum = find_maximum(points, count, earliest);
+	return maximum < count - 1 && fall_matters(points, count, maximum + 1) &&
+			       fall_ends_process(points, count, maximum)
+		       ? maximum + 1
+		       : count;
 }
 
 int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
@@ -230,6 +228,9 @@ int hl_growth_rows_init(struct hl_growth_rows *rows, struct hl_history *history,
 		.bucket_count = point_count,
 		.left_out_ms = (history->point_count - point_count) * HL_INTERVAL_TICKS,
 	};
+	if (rows->left_out_ms)
+		rows->left_out_bytes = history->points[point_count - 1].end_bytes -
+				       history->points[history->point_count - 1].end_bytes;
 	history->point_count = point_count;
 	if (rows->bucket_count > HL_GROWTH_BUCKETS_MAX)
 		rows->bucket_count = HL_GROWTH_BUCKETS_MAX;

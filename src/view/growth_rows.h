@@ -45,9 +45,10 @@ struct hl_growth_row {
 struct hl_growth_rows {
 	struct hl_growth_row *rows; /* those that rise; steady ones first, then by slope */
 	size_t count;
-	double slope, score;  /* of all that is in use, as in a row */
-	uint64_t left_out_ms; /* of the end of the history's range, in which memory was freed */
-	size_t bucket_count;  /* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
+	double slope, score;	/* of all that is in use, as in a row */
+	uint64_t left_out_ms;	/* of the end of the history's range, in which memory was freed */
+	int64_t left_out_bytes; /* that were freed then */
+	size_t bucket_count;	/* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
 	struct hl_keys keys;
 };
 
@@ -62,10 +63,10 @@ void hl_growth_rows_release(struct hl_growth_rows *rows);
 
 /*
  * How many of the ${count} points, the last one being the end of the process, come before its
- * teardown, which takes a quarter of them at most. That is the time from a collapse, to less than
- * half of what was in use and never back, with whatever fell just before it; or else the intervals
- * that fall to the end, where they fall far enough to hide a rise: a 50th of the swing of the later
- * half. ${count} where there is none.
+ * teardown, which takes a quarter of them at most. That is the time since the last maximum, if hardly
+ * anything is allocated after it, and enough is freed to hide a rise: a 50th of the swing of the
+ * later half. What is freed early, with more than half of it in use to the end, is no teardown.
+ * ${count} where there is none.
  */
 size_t hl_growth_rows_before_end(const struct hl_log_point *points, size_t count);
 

@@ -377,9 +377,27 @@ class Check(harness.TestCase):
         self.assertIsNone(suite.find("testcase[@name='allocs']/failure"))
         with open(self.path("m.md"), encoding="utf-8") as file:
             self.assertRegex(file.read(), r"\| \*\*crossed\*\* \| peak \| .* \| `allocate < grows_much")
-        again = self.check("--peak", "1K", "--junit", self.path("j.xml"), recording)
-        self.assertEqual(again.status, 1)
-        self.assertIn("exists", again.stderr)
+        again = self.check("--peak", "1G", "--junit", self.path("j.xml"), recording)
+        self.assertEqual(again.status, 0, again.stderr)
+        suite = xml.etree.ElementTree.parse(self.path("j.xml")).getroot()[0]
+        self.assertEqual((suite.get("tests"), suite.get("failures")), ("1", "0"))
+
+    def test_the_emergency_pool_of_libstdcxx_is_left_out(self):
+        source = self.path("hello.cc")
+        with open(source, "w", encoding="ascii") as file:
+            file.write('#include <cstdlib>\n#include <iostream>\n'
+                       'int main(int count, char **) { std::cout << "hello\\n";\n'
+                       'return count > 1 && !malloc(72704); }\n')
+        for options in ([], ["-static-libstdc++"], ["-static-libstdc++", "-s"]):
+            with self.subTest(options=options):
+                hello = self.path("hello" + "".join(options))
+                subprocess.run([need("g++"), *options, "-o", hello, source], check=True)
+                limits = "--leak-per-stack", "64K", "--inuse-at-end", "64K"
+                result = self.check(*limits, "--", hello)
+                self.assertEqual(result.status, 0, result.stderr)
+                self.assertRegex(result.stderr, r"7[12]\.0 KiB of libstdc\+\+'s emergency pool left out")
+                # As large, and the program's own.
+                self.assertEqual(self.check(*limits, "--", hello, "leak").status, 3)
 
     def test_what_cannot_be_checked_is_refused(self):
         recording, limits = self.record_run(1), self.path("limits")

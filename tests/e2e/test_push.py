@@ -670,12 +670,24 @@ class Processes(ProcessCase):
         moments = self.fleet("when", "--since", "10m", "--step", "1", "--focus", "step_site")["rows"]
         self.assertEqual(moments[-1]["inuse_bytes"], 3 * STEP_BYTES)
         self.assertEqual(sum(row["alloc_bytes"] for row in moments), 3 * STEP_BYTES)
+        self.assertEqual(len(self.fleet("when", "--since", "10m", "-n", "6")["rows"]), 6)
+        self.assertEqual(len(self.fleet("when", "--since", "10m", "--step", "1", "-n", "6")["rows"]), 6)
+        self.assert_since_counts_from_until()
         self.end()
         self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0, self.said())
         self.assertEqual(self.said(), "")
         self.assertEqual(self.stored("alloc_objects"), 3 * STEP_OBJECTS)
         ended, = self.ask("SELECT ended_ms = last_ms FROM sessions")
         self.assertEqual(ended, (1,))
+
+    def assert_since_counts_from_until(self):
+        until = "2026-01-02 12:00:00"
+        report = self.fleet("growth", "--until", until, "--since", "8m")
+        self.assertEqual(report["until_ms"] - report["since_ms"], 8 * 60 * 1000)
+        late = harness.run([HEAPLINE, "fleet", "diff", "--db", self.store, "--until", until,
+                            "--since", "2026-01-02 12:01:00"])
+        self.assertEqual(late.status, 2)
+        self.assertIn("--since is not before --until", late.stderr)
 
     def test_a_pusher_that_was_killed_is_followed_by_another(self):
         for steps in range(1, 4):

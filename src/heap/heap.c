@@ -183,6 +183,32 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 	return finish(r, memory, settings, heap, ret_heap, err);
 }
 
+int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err)
+{
+	struct hl_memory *memory = NULL;
+	struct hl_heap *heap = hl_heap_new();
+
+	if (!heap)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	int r = hl_process_facts_read(pid, &heap->process, err);
+	if (r == 0)
+		r = hl_memory_live_open(pid, &memory, err);
+	if (r == 0) {
+		heap->page_bytes = memory->page_bytes;
+		r = hl_rss_add_others(memory, heap);
+		if (r < 0)
+			hl_error_set(err, r, "cannot read which pages are in memory: %s",
+				     strerror(-r));
+	}
+	hl_memory_free(memory);
+	if (r < 0) {
+		hl_heap_free(heap);
+		return r;
+	}
+	*ret_heap = heap;
+	return 0;
+}
+
 int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 		      struct hl_heap **ret_heap, struct hl_error *err)
 {

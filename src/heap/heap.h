@@ -172,7 +172,14 @@ struct hl_heap_settings {
 int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
 		 struct hl_error *err);
 
-/* The same from a core file, by the kernel or by gcore. -EBADMSG when it is not a core file. */
+/*
+ * Where the resident memory of ${pid} is, by part, whatever allocates in it: a heap without arenas,
+ * blocks or an allocator's name, whose `rss` and `process` are filled. hl_heap_view() shows it.
+ * Same errors as hl_heap_read(), but for -ENOTSUP.
+ */
+int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err);
+
+/* Reads the heap from a core file, by the kernel or by gcore. -EBADMSG when it is not a core file. */
 int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,
 		      struct hl_heap **ret_heap, struct hl_error *err);
 

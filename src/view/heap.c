@@ -302,7 +302,8 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 	r = emit_rss(emit, heap, &stacks);
 	if (!hl_emit_is_json(emit))
 		shown = hl_emit_shown(emit, options->row_limit, 0, count);
-	hl_emit_blank(emit);
+	if (count)
+		hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", arena_columns), .context = heap});
 	for (size_t i = 0; i < shown; i++)
 		hl_table_row(emit, &heap->arenas[i], 0);

@@ -374,8 +374,9 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
 		of.text[0] = '\0';
 		of.length = 0;
-		const char *answer =
-			heap->is_musl && questions[i].of_glibc ? NULL : questions[i].answer(&of);
+		const char *answer = questions[i].of_glibc && (heap->is_musl || !heap->arena_count)
+					     ? NULL
+					     : questions[i].answer(&of);
 		if (!answer)
 			continue;
 		hl_emit_object(emit, NULL);

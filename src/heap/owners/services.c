@@ -5,7 +5,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/index.h"
-#include "heap/memory.h"
 #include "heap/owners/block_owners.h"
 #include "heap/owners/lua_states.h"
 #include "heap/owners/owner_table.h"
@@ -379,24 +378,6 @@ static void add_parts(const struct hl_heap *heap, const struct hl_resident *resi
 	services->unscanned_bytes = rss->unscanned_bytes;
 }
 
-/* All pages where the allocator cannot be walked, as the pages of an empty heap. */
-static int read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err)
-{
-	struct hl_memory *memory = NULL;
-	struct hl_heap *heap = hl_heap_new();
-
-	int r = heap ? hl_memory_live_open(pid, &memory, err) : -ENOMEM;
-	if (r == 0)
-		r = hl_rss_add_others(memory, heap);
-	hl_memory_free(memory);
-	if (r < 0) {
-		hl_heap_free(heap);
-		return r;
-	}
-	*ret_heap = heap;
-	return 0;
-}
-
 /* ---- the whole ---- */
 
 static int refuse(pid_t pid, struct hl_error *err)
@@ -466,7 +447,7 @@ static int read_all(pid_t pid, const struct hl_resident *resident, struct hl_ser
 
 	int r = sum_up(resident, services, pid, err);
 	if (r == 0 && !resident->heap)
-		r = read_pages(pid, &pages, err);
+		r = hl_heap_read_pages(pid, &pages, err);
 	if (r == 0)
 		r = hl_process_rss_read(pid, &rss, err);
 	if (r == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What annotations of heapline.h call while the recorder is preloaded. The linker binds them in programs
- * and libraries; but of a program that is not position independent it leaves out the word that says so.
+ * What annotations of heapline.h, and of heaptrack's heaptrack_api.h, call while the recorder is preloaded. The linker binds them in
+ * programs and libraries; but of a program that is not position independent it leaves out the word that says so.
  */
 #define HL_WITHOUT_ANNOTATIONS /* those are for programs */
 #include "heapline/heapline.h"
@@ -19,6 +19,9 @@ HL_EXPORT void hl_recorded_pool_alloc(const char *pool, const void *block, size_
 HL_EXPORT void hl_recorded_pool_free(const char *pool, const void *block);
 HL_EXPORT int hl_recorded_mark(const char *name);
 HL_EXPORT int hl_recorded_mode(int mode);
+HL_EXPORT void heaptrack_malloc(void *block, size_t size);
+HL_EXPORT void heaptrack_realloc(void *block, size_t size, void *moved);
+HL_EXPORT void heaptrack_free(void *block);
 
 void hl_recorded_pool_alloc(const char *pool, const void *block, size_t size)
 {
@@ -39,6 +42,27 @@ int hl_recorded_mark(const char *name)
 int hl_recorded_mode(int mode)
 {
 	return hl_mode_set((enum hl_recording_mode)mode);
+}
+
+/* ---- heaptrack_api.h: programs declare these weak, or look them up by dlsym() ---- */
+
+#define HEAPTRACK_POOL "heaptrack"
+
+void heaptrack_malloc(void *block, size_t size)
+{
+	hl_pools_alloc(HEAPTRACK_POOL, block, size, HL_CALLER);
+}
+
+void heaptrack_realloc(void *block, size_t size, void *moved)
+{
+	if (moved != block)
+		hl_pools_free(block);
+	hl_pools_alloc(HEAPTRACK_POOL, moved, size, HL_CALLER);
+}
+
+void heaptrack_free(void *block)
+{
+	hl_pools_free(block);
 }
 
 /* In a segment of notes: what the note of heapline.h leads to is set. */

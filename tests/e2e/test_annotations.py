@@ -89,6 +89,22 @@ class Annotations(attaching.TestCase):
                     self.assertEqual(result.status, 0, result.stderr)
                     self.check(figures_of(result.stdout.splitlines()))
 
+    def test_pools_that_tell_heaptrack_are_recorded(self):
+        for how in ([], ["by dlsym"]):
+            for mode in ("mem-fast", "log-record"):
+                with self.subTest(how=how, mode=mode):
+                    result = harness.run(harness.record_command(
+                        self.recording, [harness.program("heaptrack_pool"), *how], mode))
+                    self.assertEqual(result.status, 0, result.stderr)
+                    ledger = figures_of(result.stdout.splitlines())
+                    rows = [harness.top_rows(self.recording, value) for value in ("alloc", "inuse")]
+                    self.assertEqual({name: [row[name][key] for row in rows
+                                             for key in ("flat_objects", "flat_bytes")] for name in ledger},
+                                     ledger)
+                    self.assertEqual(rows[0]["cut"]["cum_objects"], 1000)
+                    self.assertEqual(rows[0]["enlarge"]["cum_objects"], 200)
+                    self.assertEqual(harness.info(self.recording)["lost"]["unmatched_frees"], 0)
+
     def test_joined_and_left(self):
         for name in PROGRAMS:
             with self.subTest(program=name), harness.Waiting([harness.program(name)]) as process:

@@ -327,7 +327,7 @@ static int read_threads(const struct hl_region_view *view, uint64_t most,
 		memcpy(process->threads[i].name, thread->name, sizeof(thread->name));
 		if (thread->lost_events > most || thread->unmatched_frees > most ||
 		    thread->inherited_frees > most || thread->truncated_stacks > most ||
-		    thread->incomplete_stacks > most) {
+		    thread->incomplete_stacks > most || thread->missed_frees > most) {
 			lost->damaged++;
 			continue;
 		}
@@ -337,6 +337,7 @@ static int read_threads(const struct hl_region_view *view, uint64_t most,
 		lost->incomplete_stacks += thread->incomplete_stacks;
 		lost->unmatched_frees += thread->unmatched_frees;
 		lost->inherited_frees += thread->inherited_frees;
+		lost->missed_frees += thread->missed_frees;
 	}
 	return 0;
 }

@@ -247,6 +247,9 @@ static int load_figures(struct reading *reading)
 		r = load_more(reading, HL_PACK_INHERITED, &hl_pack_inherited_columns,
 			      profile->processes, profile->process_count);
 	if (r == 0)
+		r = load_more(reading, HL_PACK_MISSED, &hl_pack_missed_columns, profile->processes,
+			      profile->process_count);
+	if (r == 0)
 		r = load_structs(reading, HL_PACK_THREADS, &hl_pack_thread_columns, 0,
 				 &profile->threads, &profile->thread_count);
 	if (r == 0)

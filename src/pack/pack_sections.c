@@ -40,6 +40,9 @@ static const struct hl_column inherited_columns[] = {
 	HL_COLUMN(hl_profile_process, lost.inherited_frees),
 	HL_COLUMN(hl_profile_process, lost.damaged),
 };
+static const struct hl_column missed_columns[] = {
+	HL_COLUMN(hl_profile_process, lost.missed_frees),
+};
 
 static const struct hl_column thread_columns[] = {
 	HL_COLUMN(hl_profile_thread, process),
@@ -100,6 +103,8 @@ const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(
 						   6 * 4 + 8 + 2 + 7 * 8};
 const struct hl_columns hl_pack_print_columns = {print_columns, HL_COUNT_OF(print_columns),
 						 sizeof(struct hl_profile_module), 24};
+const struct hl_columns hl_pack_missed_columns = {missed_columns, HL_COUNT_OF(missed_columns),
+						  sizeof(struct hl_profile_process), 8};
 const struct hl_columns hl_pack_inherited_columns = {inherited_columns,
 						     HL_COUNT_OF(inherited_columns),
 						     sizeof(struct hl_profile_process), 2 * 8};

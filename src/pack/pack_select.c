@@ -215,6 +215,7 @@ void hl_pack_select_sum(struct hl_profile *profile)
 		sum->incomplete_stacks += more->incomplete_stacks;
 		sum->unmatched_frees += more->unmatched_frees;
 		sum->inherited_frees += more->inherited_frees;
+		sum->missed_frees += more->missed_frees;
 		sum->modules += more->modules;
 		sum->unscanned_bytes += more->unscanned_bytes;
 		sum->damaged += more->damaged;

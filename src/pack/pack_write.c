@@ -93,6 +93,9 @@ static int add_sections(struct packing *packing)
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_INHERITED, &hl_pack_inherited_columns,
 				profile->processes, profile->process_count);
+	if (r == 0 && profile->lost.missed_frees)
+		r = add_structs(packing, HL_PACK_MISSED, &hl_pack_missed_columns,
+				profile->processes, profile->process_count);
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_THREADS, &hl_pack_thread_columns, profile->threads,
 				profile->thread_count);
@@ -138,10 +141,10 @@ int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *lo
 				profile->known[HL_VALUE_SWAPPED][HL_UNIT_BYTES],
 	};
 
-	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK,
-				    HL_PACK_SECTION_COUNT + has_scripts(profile) +
-					    packing.has_resident +
-					    (log ? HL_PACK_LOG_SECTION_COUNT : 0));
+	hl_container_writer_init_fd(
+		&packing.writer, fd, name, HL_KIND_PACK,
+		HL_PACK_SECTION_COUNT + has_scripts(profile) + (profile->lost.missed_frees != 0) +
+			packing.has_resident + (log ? HL_PACK_LOG_SECTION_COUNT : 0));
 	packing.writer.compression_level = HL_COMPRESSION_SMALL;
 	int r = add_sections(&packing);
 	if (r == 0 && log)

@@ -102,7 +102,7 @@ struct hl_profile_lost {
 	uint64_t events, bytes;
 	uint64_t log_events; /* of the log alone, where a profile is of it; counters have them */
 	uint64_t truncated_stacks, incomplete_stacks;
-	uint64_t unmatched_frees, inherited_frees;
+	uint64_t unmatched_frees, inherited_frees, missed_frees;
 	uint64_t modules;
 	uint64_t unscanned_bytes;
 	uint64_t damaged;

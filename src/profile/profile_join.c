@@ -181,6 +181,8 @@ static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *be
 		 "events of its log: its figures are wrong from then until the log was re-based"},
 		{lost->truncated_stacks + lost->incomplete_stacks, "lost the outer frames of",
 		 "stacks"},
+		{lost->missed_frees, "missed",
+		 "frees: other blocks may have been freed unseen, too"},
 		{lost->modules, "lost the names of", "modules"},
 	};
 	char count[HL_GROUPED_MAX], bytes[HL_GROUPED_MAX];

@@ -481,6 +481,7 @@ static int fill_process(struct filling *filling, struct source *source)
 	profile->lost.incomplete_stacks += lost->incomplete_stacks;
 	profile->lost.unmatched_frees += lost->unmatched_frees;
 	profile->lost.inherited_frees += lost->inherited_frees;
+	profile->lost.missed_frees += lost->missed_frees;
 	profile->lost.modules += lost->modules;
 	profile->lost.unscanned_bytes += lost->unscanned_bytes;
 	profile->lost.damaged += lost->damaged;

@@ -103,14 +103,32 @@ static struct hl_block_array *array_for(const struct hl_block_table *table, uint
 		       : atomic_load_explicit(&table->array, memory_order_acquire);
 }
 
-/* A stale entry in the array would be found first. Not inline, for the registers of the usual way.
- */
-static __attribute__((noinline)) bool set_beside_array(struct hl_block_table *table,
-						       struct hl_block_array *array, uintptr_t at,
-						       struct hl_block block)
+/* Takes what the array has at ${at}: it would be found first, whatever is there now. */
+static void take_stale(struct hl_block_table *table, struct hl_block_array *array, uintptr_t at,
+		       struct hl_block_stale *stale)
 {
-	hl_block_array_take(array, at);
-	return hl_block_hash_set(table->hash, at, block);
+	hl_block_entry *leaf = leaf_of(array, at);
+
+	if (!leaf)
+		return;
+	hl_block_entry *entry = &leaf[hl_block_place_in_leaf(at)];
+	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
+	if (HL_LIKELY(!value))
+		return;
+	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
+	*stale =
+		(struct hl_block_stale){{value >> HL_BLOCK_SLACK_BITS, 0, HL_BLOCK_UNKNOWN}, slack};
+	if (hl_block_entry_is_object(value)) {
+		stale->block = hl_block_object_take(entry, value);
+		stale->slack &= HL_BLOCK_OBJECT_SLACK_MASK;
+		return;
+	}
+	atomic_store_explicit(entry, 0, memory_order_relaxed);
+	if (slack == HL_BLOCK_SLACK_IN_HASH) {
+		stale->block.node = 0;
+		hl_block_hash_take(table->hash, at, &stale->block, NULL);
+		stale->slack = HL_BLOCK_UNKNOWN;
+	}
 }
 
 hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address)
@@ -123,20 +141,26 @@ hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const vo
 }
 
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
-		  struct hl_block block, uint64_t usable)
+		  struct hl_block block, uint64_t usable, struct hl_block_stale *ret_stale)
 {
+	struct hl_block_stale stale = {.slack = HL_BLOCK_UNKNOWN};
 	uintptr_t at = (uintptr_t)address;
+	uint64_t slack = usable - block.requested;
+	bool ok = true;
 
 	struct hl_block_array *array = array_for(table, at);
-	if (HL_UNLIKELY(!array))
-		return hl_block_hash_set(table->hash, at, block);
-	if (HL_UNLIKELY(!in_array))
-		return set_beside_array(table, array, at, block);
-	uint64_t slack = usable - block.requested;
-	if (HL_LIKELY(slack <= HL_BLOCK_SLACK_MAX))
-		return hl_block_array_set(array, at, hl_block_entry_of(block.node, slack));
-	return hl_block_hash_set(table->hash, at, block) &&
-	       hl_block_array_set(array, at, hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH));
+	if (array)
+		take_stale(table, array, at, &stale);
+	bool fits = array && in_array && slack <= HL_BLOCK_SLACK_MAX;
+	if (!fits)
+		ok = hl_block_hash_set(table->hash, at, block, &stale.block);
+	if (ok && array && in_array)
+		ok = hl_block_array_set(
+			array, at,
+			hl_block_entry_of(block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
+	if (ret_stale)
+		*ret_stale = stale;
+	return ok;
 }
 
 uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_block_entry *entry,
@@ -149,7 +173,7 @@ uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_blo
 		return value;
 	const struct hl_block block = {.node = value >> HL_BLOCK_SLACK_BITS,
 				       .requested = usable - slack};
-	if (hl_block_hash_set(table->hash, (uintptr_t)address, block)) {
+	if (hl_block_hash_set(table->hash, (uintptr_t)address, block, NULL)) {
 		value = hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH);
 		atomic_store_explicit(entry, value, memory_order_relaxed);
 	}

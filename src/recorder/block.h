@@ -34,10 +34,19 @@ bool hl_block_table_init(struct hl_block_table *table);
 /* Gives the table its array, if it has none; the array, or NULL without memory. */
 struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table);
 
+#define HL_BLOCK_UNKNOWN UINT64_MAX
+
+/* A block in whose place another was allocated: its free was not seen. */
+struct hl_block_stale {
+	struct hl_block block; /* node 0: there was none. Its size may be HL_BLOCK_UNKNOWN */
+	uint64_t slack;	       /* or HL_BLOCK_UNKNOWN */
+};
+
 /* Remembers a block that has just been allocated, in the array if ${in_array}, there is one and the
- * block fits; replaces a stale entry. False when there was no memory for it. */
+ * block fits; takes out a stale one. False when there was no memory for it. ${ret_stale}: NULL, or
+ * what was taken out. */
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
-		  struct hl_block block, uint64_t usable);
+		  struct hl_block block, uint64_t usable, struct hl_block_stale *ret_stale);
 
 /*
  * Forgets the block at ${address}, which must still belong to the caller. False when it is not in
@@ -147,7 +156,9 @@ uint32_t hl_block_array_take(struct hl_block_array *array, uintptr_t address); /
 uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t address);
 
 struct hl_block_hash *hl_block_hash_new(void);
-bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block);
+/* ${ret_before}: NULL, or what was there before; untouched when nothing was. */
+bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block,
+		       struct hl_block *ret_before);
 /* ${ret_busy}: NULL = wait for a locked shard; else give up on it and set this. */
 bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
 			bool *ret_busy);

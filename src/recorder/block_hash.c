@@ -94,7 +94,8 @@ static bool make_room(struct hl_block_shard *shard)
 	return resize(shard, shard->bits + 1) || shard->used + 1 <= mask_of(shard);
 }
 
-bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block)
+bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_block block,
+		       struct hl_block *ret_before)
 {
 	uint64_t h = hl_block_hash_address(address);
 	struct hl_block_shard *shard = shard_of(hash, h);
@@ -106,6 +107,8 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 		if (!slot->address) {
 			shard->used++;
 			filter_add(hash, h);
+		} else if (ret_before) {
+			*ret_before = hl_block_of_slot(*slot);
 		}
 		*slot = hl_block_slot_make(address, block);
 	}

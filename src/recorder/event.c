@@ -210,13 +210,39 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 }
 
 static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const void *block,
-			      struct hl_block it, uint64_t usable, bool is_ruled)
+			      struct hl_block it, uint64_t usable, bool is_ruled,
+			      struct hl_block_stale *ret_stale)
 {
 	if (is_ruled)
 		return hl_block_hash_set(recorder->blocks.hash,
-					 (uintptr_t)hl_block_ruled_key(block), it);
+					 (uintptr_t)hl_block_ruled_key(block), it, NULL);
 	return hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode), block, it,
-			    usable);
+			    usable, ret_stale);
+}
+
+/*
+ * ${stale} was in use at ${block}, where the allocator has just given ${usable} bytes: somebody freed it by a way that no hook
+ * sees. What is not known of it is as usual for its stack.
+ */
+static __attribute__((noinline)) void close_missed(struct hl_recorder *recorder,
+						   struct hl_thread *thread, const void *block,
+						   struct hl_block_stale stale, uint64_t usable)
+{
+	const struct hl_cell *cell =
+		hl_cells_get(&thread->cells, &recorder->region, stale.block.node);
+	int64_t objects = cell ? (int64_t)(cell->alloc_objects - cell->free_objects) : 0;
+	int64_t bytes = cell ? (int64_t)(cell->alloc_bytes - cell->free_bytes) : 0;
+
+	if (stale.slack == HL_BLOCK_UNKNOWN)
+		stale.slack = objects > 0 && cell->slack_bytes > 0
+				      ? (uint64_t)(cell->slack_bytes / objects)
+				      : 0;
+	if (stale.block.requested == HL_BLOCK_UNKNOWN)
+		stale.block.requested = objects > 0 && bytes > 0 ? (uint64_t)(bytes / objects)
+					: usable > stale.slack	 ? usable - stale.slack
+								 : 0;
+	hl_event_count_free(thread, block, stale.block, stale.block.requested + stale.slack);
+	thread->in_region->missed_frees++;
 }
 
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
@@ -246,7 +272,11 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
-	if (HL_UNLIKELY(!cell || !keep_block(recorder, mode, block, it, usable, is_ruled))) {
+	struct hl_block_stale stale = {0};
+	bool kept = cell && keep_block(recorder, mode, block, it, usable, is_ruled, &stale);
+	if (HL_UNLIKELY(stale.block.node))
+		close_missed(recorder, thread, block, stale, usable);
+	if (HL_UNLIKELY(!kept)) {
 		hl_event_lose(thread, requested);
 		return;
 	}
@@ -255,6 +285,12 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 }
 
 static const struct hl_event_kind of_block;
+
+/* Anything else is a block whose free was not seen. */
+static inline bool is_empty(hl_block_entry *entry)
+{
+	return !atomic_load_explicit(entry, memory_order_relaxed);
+}
 
 /* The usual event, in the mode of ${way}, a constant: the block fits into the array. False, and
  * nothing has happened, in all other cases. */
@@ -267,7 +303,7 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way))
 		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-	if (HL_UNLIKELY(!entry))
+	if (HL_UNLIKELY(!entry || !is_empty(entry)))
 		return false;
 	uint64_t slack = hl_libc_usable_size(block) - requested;
 	if (HL_UNLIKELY(slack > HL_BLOCK_SLACK_MAX))
@@ -326,6 +362,7 @@ static inline void set_block(hl_block_entry *entry, uint32_t node, uint64_t requ
 
 static const struct hl_event_kind of_block = {
 	.read_usable = read_usable,
+	.takes = is_empty,
 	.set = set_block,
 	.any = alloc_any,
 	.by_parts = alloc_by_parts,
@@ -595,7 +632,8 @@ bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)
 
 void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it)
 {
-	if (!hl_block_hash_set(hl_recorder->blocks.hash, (uintptr_t)hl_block_ruled_key(block), it))
+	if (!hl_block_hash_set(hl_recorder->blocks.hash, (uintptr_t)hl_block_ruled_key(block), it,
+			       NULL))
 		hl_event_lose(thread, it.requested);
 }
 
@@ -618,7 +656,7 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 	struct hl_recorder *recorder = hl_recorder;
 
 	bool in_array = hl_event_wants_array(recorder, hl_event_mode(recorder));
-	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable))
+	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable, NULL))
 		hl_event_lose(thread, it.requested);
 }
 

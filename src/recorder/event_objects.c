@@ -64,6 +64,13 @@ static inline bool read_usable(const void *block, uint64_t requested, size_t *re
 	return hl_block_holds_object(block, requested);
 }
 
+/* An arena may have gone with what was in it. */
+static inline bool takes_object(hl_block_entry *entry)
+{
+	(void)entry;
+	return true;
+}
+
 static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t requested,
 			      uint64_t slack)
 {
@@ -73,6 +80,7 @@ static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t req
 
 static const struct hl_event_kind of_object = {
 	.read_usable = read_usable,
+	.takes = takes_object,
 	.set = set_object,
 	.any = alloc_any,
 	.by_parts = alloc_by_parts,

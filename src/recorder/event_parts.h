@@ -213,7 +213,9 @@ static inline uint64_t hl_event_slack(uint64_t usable, uint64_t requested)
 struct hl_event_kind {
 	/* The usable bytes; false: it takes a call to learn them. */
 	bool (*read_usable)(const void *block, uint64_t requested, size_t *ret_usable);
-	/* Fills the block's entry of the array. */
+	/* Whether the block's entry of the array may be filled: all else is not common. */
+	bool (*takes)(hl_block_entry *entry);
+	/* Fills it. */
 	void (*set)(hl_block_entry *entry, uint32_t node, uint64_t requested, uint64_t slack);
 	/* The event where it is not a common one; of a place that hl_recall_begins() and does not
 	 * hl_recall_ends(); of a tag that says more than the cell. Not inline. */
@@ -270,7 +272,7 @@ hl_event_alloc_of(const struct hl_event_kind *kind, struct hl_thread *thread, co
 			!kind->read_usable(block, requested, &usable) ||
 			usable - requested > HL_BLOCK_SLACK_MAX ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			hl_recall_check_every || !thread->recall.credit ||
+			!kind->takes(entry) || hl_recall_check_every || !thread->recall.credit ||
 			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
 					  place))) {
 		kind->any(thread, block, requested, caller, place);

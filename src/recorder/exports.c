@@ -72,14 +72,13 @@ static const char *name_of(const struct hl_exports *exports, const Elf64_Sym *sy
 	return is_function(symbol) ? exports->names + symbol->st_name : "";
 }
 
-const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name)
+/* The first symbol called ${name} in a bucket, from number ${at} on; NULL: none. */
+static const Elf64_Sym *find_from(const struct hl_exports *exports, const char *name, uint32_t hash,
+				  uint32_t at)
 {
 	struct table table = table_of(exports);
-	uint32_t hash = hash_of(name);
 
-	if (!table.bucket_count)
-		return NULL;
-	for (uint32_t at = table.buckets[hash % table.bucket_count]; at >= table.first; at++) {
+	for (; at >= table.first; at++) {
 		const Elf64_Sym *symbol = &exports->symbols[at];
 		const char *found = exports->names + symbol->st_name;
 		if ((table.hashes[at - table.first] | 1) == (hash | 1) && symbol->st_shndx &&
@@ -89,6 +88,39 @@ const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char 
 			break;
 	}
 	return NULL;
+}
+
+const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name)
+{
+	struct table table = table_of(exports);
+	uint32_t hash = hash_of(name);
+
+	return table.bucket_count
+		       ? find_from(exports, name, hash, table.buckets[hash % table.bucket_count])
+		       : NULL;
+}
+
+const Elf64_Sym *hl_exports_next_version(const struct hl_exports *exports, const Elf64_Sym *symbol)
+{
+	const char *name = exports->names + symbol->st_name;
+	uint32_t at = (uint32_t)(symbol - exports->symbols);
+	struct table table = table_of(exports);
+
+	return table.hashes[at - table.first] & 1 ? NULL
+						  : find_from(exports, name, hash_of(name), at + 1);
+}
+
+void hl_exports_each(const struct hl_exports *exports, hl_exports_visit_fn *visit, void *context)
+{
+	struct table table = table_of(exports);
+
+	for (uint32_t i = 0; i < table.bucket_count; i++)
+		for (uint32_t at = table.buckets[i]; at >= table.first; at++) {
+			if (is_function(&exports->symbols[at]))
+				visit(context, exports, &exports->symbols[at]);
+			if (table.hashes[at - table.first] & 1)
+				break;
+		}
 }
 
 uint64_t hl_exports_find(const struct hl_exports *exports, const char *name)

@@ -27,3 +27,12 @@ uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);
 
 /* The symbol called ${name}, a function's or a variable's; NULL if there is none. */
 const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name);
+
+/* Another definition of the name of ${symbol}, of another version; NULL if there is none after it. */
+const Elf64_Sym *hl_exports_next_version(const struct hl_exports *exports, const Elf64_Sym *symbol);
+
+typedef void hl_exports_visit_fn(void *context, const struct hl_exports *exports,
+				 const Elf64_Sym *symbol);
+
+/* Calls ${visit} for each exported function. */
+void hl_exports_each(const struct hl_exports *exports, hl_exports_visit_fn *visit, void *context);

@@ -3,6 +3,7 @@
  * other library. */
 #include "recorder/annotations.h"
 #include "recorder/ask_collector.h"
+#include "recorder/deepbind.h"
 #include "recorder/hooks.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
@@ -35,8 +36,10 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 	hl_python_objects_use(&hl_hooks_python, &hl_hooks_python_arenas);
 	hl_start(environment);
 	hl_annotations_begin();
-	if (hl_recorder_is_running(hl_recorder))
+	if (hl_recorder_is_running(hl_recorder)) {
+		hl_deepbind_begin();
 		note_interpreters();
+	}
 }
 
 /* About as much as asking takes. */

@@ -88,6 +88,7 @@ struct hl_recording_lost {
 				     itself */
 	uint64_t inherited_frees; /* in a forked child: of blocks that it has from its parent, or
 				     whose allocation was not seen; not a loss */
+	uint64_t missed_frees;	  /* known by the next allocation in their place; counted then */
 	uint64_t modules;
 	uint64_t unscanned_bytes;
 	uint64_t damaged; /* counters, stacks and fields that cannot be, because the program wrote

@@ -139,6 +139,7 @@ static const struct hl_field lost_fields[] = {
 	HL_FIELD(hl_recording_lost, U64, modules),
 	HL_FIELD(hl_recording_lost, U64, unscanned_bytes),
 	HL_FIELD(hl_recording_lost, U64, inherited_frees, .optional = true),
+	HL_FIELD(hl_recording_lost, U64, missed_frees, .optional = true),
 	HL_FIELD(hl_recording_lost, U64, damaged, .optional = true),
 	{0},
 };

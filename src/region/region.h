@@ -294,7 +294,8 @@ struct hl_region_thread {
 	uint32_t earlier_owners;   /* threads that owned the slot before the last one */
 	uint64_t inherited_frees;  /* in a forked child: blocks that it did not allocate itself */
 	uint64_t waited_ns;	   /* for room in its ring, while the collector read nothing */
-	uint64_t reserved[4];
+	uint64_t missed_frees;	   /* of blocks in whose place another was allocated later */
+	uint64_t reserved[3];
 };
 
 static_assert(sizeof(struct hl_region_thread) == 128, "format");

@@ -206,6 +206,13 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 			notices,
 			"note: a state of Lua collects by generations: of its collections only the "
 			"major ones count, since others leave old garbage");
+	if (lost->missed_frees)
+		hl_notices_warn(
+			notices,
+			"MISSED: %s free%s not seen until malloc gave the address out again; "
+			"other blocks that were freed the same way look like leaks",
+			hl_format_count(lost->missed_frees, count),
+			lost->missed_frees == 1 ? " was" : "s were");
 	if (lost->modules)
 		hl_notices_warn(notices, "LOST: the names of %s module%s",
 				hl_format_count(lost->modules, count),

@@ -170,6 +170,8 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 	hl_emit_integer(emit, "incomplete_stacks", lost->incomplete_stacks);
 	hl_emit_integer(emit, "unmatched_frees", lost->unmatched_frees);
 	hl_emit_integer(emit, "inherited_frees", lost->inherited_frees);
+	if (lost->missed_frees)
+		hl_emit_integer(emit, "missed_frees", lost->missed_frees);
 	hl_emit_integer(emit, "modules", lost->modules);
 	hl_emit_integer(emit, "unscanned_bytes", lost->unscanned_bytes);
 	hl_emit_integer(emit, "damaged", lost->damaged);

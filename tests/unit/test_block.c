@@ -60,7 +60,7 @@ static void step(struct hl_block_table *table, enum form form, struct model_bloc
 		it->block.requested = sizes[(uint32_t)rand_r(seed) % 6];
 		it->usable = it->block.requested + (uint64_t)rand_r(seed) % 401;
 		bool in_array = form == ARRAY || (form == BOTH && rand_r(seed) % 2);
-		if (!hl_block_set(table, in_array, address, it->block, it->usable))
+		if (!hl_block_set(table, in_array, address, it->block, it->usable, NULL))
 			abort();
 		return;
 	}
@@ -117,12 +117,39 @@ static void a_stale_entry_of_the_other_form_is_replaced(void **state)
 	struct hl_block found;
 	init(&table, ARRAY);
 	for (int i = 0; i < 2; i++) {
-		assert_true(hl_block_set(&table, i, (void *)0x1000, stale, 104));
-		assert_true(hl_block_set(&table, !i, (void *)0x1000, fresh, 104));
+		assert_true(hl_block_set(&table, i, (void *)0x1000, stale, 104, NULL));
+		assert_true(hl_block_set(&table, !i, (void *)0x1000, fresh, 104, NULL));
 		assert_true(hl_block_take(&table, (void *)0x1000, 104, &found));
 		assert_int_equal(found.node, fresh.node);
 		assert_int_equal(found.requested, fresh.requested);
 	}
+}
+
+/* What is known of it: the array has its slack, the hash its size; with both, or with an object, all is. */
+static void what_is_replaced_is_handed_back(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	const struct hl_block block = {.node = 7, .requested = 100};
+	struct hl_block_stale stale;
+	const void *address = (void *)0x1000;
+	init(&table, ARRAY);
+	assert_true(hl_block_set(&table, true, address, block, 104, &stale));
+	assert_int_equal(stale.block.node, 0);
+	assert_true(hl_block_set(&table, true, address, block, 1000, &stale));
+	assert_int_equal(stale.block.node, 7);
+	assert_int_equal(stale.block.requested, HL_BLOCK_UNKNOWN);
+	assert_int_equal(stale.slack, 4);
+	assert_true(hl_block_set(&table, false, address, block, 104, &stale));
+	assert_int_equal(stale.block.requested, 100);
+	assert_int_equal(stale.slack, HL_BLOCK_UNKNOWN);
+	assert_true(hl_block_set(&table, false, address, block, 104, &stale));
+	assert_int_equal(stale.block.requested, 100);
+	hl_block_object_set(hl_block_entry_make(&table, (void *)0x2000), 9, 20);
+	assert_true(hl_block_set(&table, true, (void *)0x2000, block, 104, &stale));
+	assert_int_equal(stale.block.node, 9);
+	assert_int_equal(stale.block.requested, 20);
+	assert_int_equal(stale.slack, 12);
 }
 
 struct worker {
@@ -169,7 +196,7 @@ static void a_block_that_is_not_there_is_not_called_busy(void **state)
 	struct hl_block block = {.node = 7, .requested = 100}, found;
 	bool busy = true;
 	init(&table, HASH);
-	assert_true(hl_block_set(&table, false, (void *)0x1000, block, 104));
+	assert_true(hl_block_set(&table, false, (void *)0x1000, block, 104, NULL));
 	assert_false(hl_block_try_take(&table, (void *)0x2000, 104, &found, &busy));
 	assert_false(busy);
 	assert_true(hl_block_try_take(&table, (void *)0x1000, 104, &found, &busy));
@@ -186,7 +213,7 @@ static void without_memory_a_full_hash_refuses_and_keeps_what_it_has(void **stat
 	for (uint32_t i = 1; i < 100000; i++) {
 		refuse = i > 20000;
 		kept[i] = hl_block_hash_set(hash, i * UINT64_C(16),
-					    (struct hl_block){.node = i, .requested = i});
+					    (struct hl_block){.node = i, .requested = i}, NULL);
 		assert_true(kept[i] || refuse);
 		refused |= !kept[i];
 	}
@@ -218,6 +245,7 @@ int main(void)
 		cmocka_unit_test(the_hash_agrees_with_the_model),
 		cmocka_unit_test(both_forms_at_once_agree_with_the_model),
 		cmocka_unit_test(a_stale_entry_of_the_other_form_is_replaced),
+		cmocka_unit_test(what_is_replaced_is_handed_back),
 		cmocka_unit_test(threads_with_blocks_of_their_own_do_not_disturb_each_other),
 		cmocka_unit_test(a_block_that_is_not_there_is_not_called_busy),
 		cmocka_unit_test(without_memory_a_full_hash_refuses_and_keeps_what_it_has),

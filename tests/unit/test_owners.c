@@ -164,7 +164,7 @@ static void fill(struct hl_block_table *table, bool with_array)
 	/* A table that has an array may have blocks of a time in which it was not used. */
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		assert_true(hl_block_set(table, i % 5, (void *)(uintptr_t)address_of(i),
-					 block_of(i), usable_of(i)));
+					 block_of(i), usable_of(i), NULL));
 }
 
 static void expect_all(struct hl_block_reader *reader)

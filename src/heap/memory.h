@@ -47,8 +47,9 @@ struct hl_memory {
 	const struct hl_memory_kind *kind;
 	struct hl_maps maps;
 	uint64_t page_bytes;
-	uint64_t stopped_ns; /* how long threads were stopped, in stops that have ended */
-	bool is_cut_off;     /* a core file that ends before what it is to hold does */
+	uint64_t program_headers; /* where those of the program lie; 0: that is not known */
+	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */
+	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
 };
 
 static inline int hl_memory_read(struct hl_memory *memory, uint64_t address, void *bytes,

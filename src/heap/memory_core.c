@@ -241,6 +241,17 @@ static int read_process(const uint8_t *note, size_t note_bytes, struct hl_proces
 	return facts->command[0] ? 0 : -ENOMEM;
 }
 
+static void read_auxv(const uint8_t *note, size_t note_bytes, struct core_memory *core)
+{
+	Elf64_auxv_t item;
+
+	for (; note_bytes >= sizeof(item); note += sizeof(item), note_bytes -= sizeof(item)) {
+		memcpy(&item, note, sizeof(item));
+		if (item.a_type == AT_PHDR)
+			core->base.program_headers = item.a_un.a_val;
+	}
+}
+
 /* Reads the notes in ${length} bytes at ${bytes}: fills ${facts}, and gives mappings of ${core} the
  * names of their files, and of stacks. What is damaged is left out. 0 or -ENOMEM. */
 static int read_notes(const uint8_t *bytes, size_t length, struct core_memory *core,
@@ -258,6 +269,8 @@ static int read_notes(const uint8_t *bytes, size_t length, struct core_memory *c
 		const uint8_t *note = bytes + sizeof(header) + name;
 		if (header.n_type == NT_FILE)
 			r = read_files(note, header.n_descsz, &core->base.maps);
+		else if (header.n_type == NT_AUXV)
+			read_auxv(note, header.n_descsz, core);
 		else if (header.n_type == NT_PRSTATUS)
 			r = read_thread(note, header.n_descsz, core, facts);
 		else if (header.n_type == NT_PRPSINFO)

@@ -213,6 +213,7 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 	live->base.kind = &live_kind;
 	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	live->pid = pid;
+	live->base.program_headers = hl_process_program_headers(pid);
 	int r = read_maps(pid, &live->base.maps, err);
 	if (r == 0)
 		r = hl_pagemap_open(pid, &live->pagemap, err);

@@ -41,17 +41,23 @@ struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)
 	return (struct hl_other_found){0};
 }
 
-struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
+/* A mapping of the program's file, or NULL. */
+static const struct hl_map *find_program(const struct hl_memory *memory)
 {
 	const struct hl_maps *maps = &memory->maps;
-	struct hl_other_found found = {.is_built_in = true};
-	size_t first = 0;
+	const struct hl_map *program = hl_maps_find(maps, memory->program_headers);
 
-	/* The first file that is mapped: the program, unless it was moved after its libraries. */
-	while (first < maps->count && !maps->maps[first].inode)
-		first++;
-	HL_CLOSED int fd =
-		first < maps->count ? hl_memory_open_file(memory, &maps->maps[first]) : -1;
+	for (size_t i = 0; i < maps->count && !(program && program->inode); i++)
+		if (maps->maps[i].inode && !(maps->maps[i].flags & HL_MAP_RECORDER))
+			program = &maps->maps[i];
+	return program && program->inode ? program : NULL;
+}
+
+struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
+{
+	const struct hl_map *program = find_program(memory);
+	struct hl_other_found found = {.is_built_in = true};
+	HL_CLOSED int fd = program ? hl_memory_open_file(memory, program) : -1;
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 
 	if (!elf)

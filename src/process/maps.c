@@ -262,6 +262,11 @@ static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t ca
 	if (r)
 		return r;
 	int fd = find_if_same(path, map);
+	if (fd >= 0)
+		return fd;
+	/* Without privileges only the program's own file can be reached whatever its name is. */
+	snprintf(path, capacity, "/proc/%d/exe", pid);
+	fd = find_if_same(path, map);
 	if (fd >= 0 || map->deleted || map->path[0] != '/')
 		return fd >= 0 ? fd : -ENOENT;
 	r = print_path(path, capacity, snprintf(path, capacity, "/proc/%d/root%s", pid, map->path));

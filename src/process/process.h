@@ -83,6 +83,12 @@ int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number);
 /* What the kernel told the program of ${pid} for ${type}, AT_ENTRY ...; 0 when that cannot be read. */
 uint64_t hl_process_auxv(pid_t pid, uint64_t type);
 
+/*
+ * Where the program headers of the program of ${pid} lie; 0 when that cannot be read. A program that the dynamic linker
+ * was started to run has its own here, unlike in AT_PHDR of hl_process_auxv(), which is the linker's.
+ */
+uint64_t hl_process_program_headers(pid_t pid);
+
 /* Whether ${pid} is in another ${kind} of namespace, "mnt" or "user", than this process. 0 or 1, or
  * a negative errno when that cannot be told. */
 int hl_process_is_elsewhere(pid_t pid, const char *kind);

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each live verb answers for a program with each allocator, plain, recorded and attached: what it
+says equals the program's ledger, or it refuses with a reason and a command that works."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import attaching
+import harness
+from harness import HEAPLINE, run
+
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+SHARED = {"jemalloc": "libjemalloc.so.2", "mimalloc": "libmimalloc.so.2",
+          "tcmalloc": "libtcmalloc_minimal.so.4"}
+BUILT_IN = {"jemalloc": ("allocator_ledger_jemalloc", "allocator_ledger_jemalloc_no_pie"),
+            "mimalloc": ("allocator_ledger_mimalloc",), "tcmalloc": ("allocator_ledger_tcmalloc",)}
+
+
+class Program:
+    """The ledger, which has said "ready"; ``live`` is what it has kept since then."""
+
+    def __init__(self, command, env=None):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True,
+                                        env=dict(os.environ, **(env or {})))
+        self.pid = self.process.pid
+        self.read()
+
+    def read(self):
+        for line in self.process.stdout:
+            words = line.split()
+            if words[0] == "live":
+                self.blocks, self.requested, self.usable = map(int, words[1:])
+            if words == ["ready"]:
+                return
+        raise AssertionError("the program ended")
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.read()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(harness.TIMEOUT_S)
+
+
+class Matrix(attaching.TestCase):
+    @contextlib.contextmanager
+    def in_state(self, state, name, env):
+        """The program, whose ledger is of what a recorder has seen, if there is one."""
+        command = [harness.program(name)]
+        if state == "recorded":
+            with Program(harness.record_command(self.path("r.hl"), command), env) as program:
+                [program.pid] = harness.children_of(program.process.pid)
+                yield program
+            return
+        with Program(command, env) as program:
+            if state == "plain":
+                yield program
+                return
+            with self.attached(program.pid) as attach:
+                program.go_on()
+                yield program
+                attach.send_signal(2)
+
+    def each(self, name, env=None):
+        for state in "plain", "recorded", "attached":
+            with self.subTest(program=name, state=state, **(env or {})):
+                with self.in_state(state, name, env) as program:
+                    yield state, program
+
+    def ask(self, program, *verb, status=0):
+        result = run([HEAPLINE, *verb, "--json", "-p", str(program.pid)])
+        self.assertEqual(result.status, status, (verb, result.stdout, result.stderr))
+        return json.loads(result.stdout) if status == 0 else result.stderr
+
+    def says(self, program):
+        """What doctor says of the allocator."""
+        report = self.ask(program, "doctor")
+        return {row["way"]: (row["works"], re.sub(r"\d+", "PID", row["reason"]))
+                for row in report["rows"] if row["way"] in ("heap", "heap --stop")}
+
+    def test_an_allocator_built_in_is_the_same_with_a_recorder(self):
+        for allocator, names in BUILT_IN.items():
+            for name in names:
+                if not os.path.exists(os.path.join(harness.PROGRAMS, name)):
+                    continue
+                said = {}
+                for state, program in self.each(name):
+                    said[state] = self.says(program)
+                    self.assertIn(f"{allocator}, built into its program", said[state]["heap"][1])
+                self.assertEqual(said["recorded"], said["plain"])
+                self.assertEqual(said["attached"], said["plain"])
+
+    def test_the_program_is_found_whatever_became_of_its_file(self):
+        path = harness.program("allocator_ledger_jemalloc")
+        with Program(["/lib64/ld-linux-x86-64.so.2", path]) as program:
+            self.assertIn("jemalloc, built into its program", self.says(program)["heap"][1])
+        shutil.copy(path, self.path("copy"))
+        with Program([self.path("copy")]) as program:
+            os.unlink(self.path("copy"))
+            self.assertIn("jemalloc, built into its program", self.says(program)["heap"][1])
+        with open(path, "rb") as file, os.fdopen(os.memfd_create("copy"), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            shown = os.open(f"/proc/self/fd/{copy.fileno()}", os.O_RDONLY)
+        self.addCleanup(os.close, shown)  # which nobody may write to while it runs
+        with Program([f"/proc/{os.getpid()}/fd/{shown}"]) as program:
+            self.assertIn("jemalloc, built into its program", self.says(program)["heap"][1])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -76,7 +76,7 @@ static bool make_room(struct hl_answer *answer)
 
 static uint64_t now_ms(void)
 {
-	return hl_clock_ns(CLOCK_MONOTONIC) / 1000000;
+	return hl_clock_ns(HL_SYS_CLOCK) / 1000000;
 }
 
 /* A signal cuts a wait short. */

@@ -55,7 +55,7 @@ bool hl_connect_set_collector(const char *socket, const char *digits)
 
 static uint64_t now_ms(void)
 {
-	return hl_clock_ns(CLOCK_MONOTONIC) / 1000000;
+	return hl_clock_ns(HL_SYS_CLOCK) / 1000000;
 }
 
 /* A signal cuts a wait short and the next begins again: with a timer in the target, for ever. */

@@ -13,6 +13,7 @@
 #include "recorder/node.h"
 #include "recorder/python_modules.h"
 #include "recorder/python_objects.h"
+#include "recorder/sys.h"
 
 #include <time.h>
 
@@ -64,7 +65,7 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 		if (!atomic_compare_exchange_weak(&header->peak_mark, &mark, (uint64_t)total))
 			continue;
 		atomic_fetch_add(&header->peak_epoch, 1);
-		atomic_store_explicit(&header->peak_mark_ns, hl_clock_ns(CLOCK_MONOTONIC),
+		atomic_store_explicit(&header->peak_mark_ns, hl_clock_ns(HL_SYS_CLOCK),
 				      memory_order_relaxed);
 		mark = (uint64_t)total;
 		break;

@@ -165,14 +165,14 @@ static bool fork_twice(struct plan *plan, int own_fd, int collector_fd)
 static bool receive(int fd, struct hl_invitation *ret_invitation)
 {
 	const struct timeval wait = {START_WAIT_S, 0};
-	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + START_WAIT_S * HL_NS_PER_SECOND;
+	uint64_t deadline_ns = hl_clock_ns(HL_SYS_CLOCK) + START_WAIT_S * HL_NS_PER_SECOND;
 	struct hl_invitation invitation;
 	long size;
 
 	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&wait, sizeof(wait), 0);
 	do {
 		size = HL_SYS(SYS_read, fd, &invitation, sizeof(invitation));
-	} while (size == -EINTR && hl_clock_ns(CLOCK_MONOTONIC) < deadline_ns);
+	} while (size == -EINTR && hl_clock_ns(HL_SYS_CLOCK) < deadline_ns);
 	if (size != sizeof(invitation))
 		return false;
 	invitation.socket[sizeof(invitation.socket) - 1] = '\0';

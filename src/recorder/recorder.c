@@ -60,7 +60,7 @@ void hl_recorder_announce(struct hl_recorder *recorder)
 	struct hl_region_header *header = recorder->region.header;
 
 	header->pid = hl_sys_getpid();
-	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
+	header->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME_COARSE);
 	hl_script_announce(recorder);
 	atomic_store(&header->state, HL_REGION_RUNNING);
 }

@@ -179,8 +179,8 @@ static void note_silence(const struct hl_ring_writer *writer, struct hl_region_m
  */
 static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map *region)
 {
-	uint64_t tick = tick_of(region), begin_ns = hl_clock_ns(CLOCK_MONOTONIC),
-		 since_ns = begin_ns, silent_ns = 0;
+	uint64_t tick = tick_of(region), begin_ns = hl_clock_ns(HL_SYS_CLOCK), since_ns = begin_ns,
+		 silent_ns = 0;
 	bool emptied;
 
 	while (!(emptied = is_empty(writer))) {
@@ -188,7 +188,7 @@ static bool wait_until_empty(struct hl_ring_writer *writer, struct hl_region_map
 		if (is_lossy(region) ||
 		    atomic_load_explicit(&region->dead_tick, memory_order_relaxed) == tick + 1)
 			break;
-		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		uint64_t now_ns = hl_clock_ns(HL_SYS_CLOCK);
 		if (tick_of(region) != tick) {
 			note_silence(writer, region, silent_ns);
 			tick = tick_of(region);

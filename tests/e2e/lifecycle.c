@@ -288,6 +288,22 @@ static void install_filter(void)
 	REQUIRE(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
 }
 
+/* To read the time stamp counter is a fault from then on. */
+static int forbid_time_stamps(void)
+{
+	parent_site();
+	REQUIRE(!prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0));
+	for (int i = 1; i < 1009; i++)
+		parent_site();
+	pid_t child = fork();
+	if (!child) {
+		child_sites();
+		_exit(0);
+	}
+	wait_for(child);
+	return 0;
+}
+
 static SITE void descend(int depth)
 {
 	if (depth)
@@ -395,6 +411,7 @@ static const struct {
 	{"one-more-file", allow_one_more_file},
 	{"exec-with-one-more-file", allow_one_more_file_and_exec},
 	{"seccomp-filter", enter_filter},
+	{"no-time-stamps", forbid_time_stamps},
 };
 
 int main(int argc, char **argv)

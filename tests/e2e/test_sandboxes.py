@@ -21,6 +21,14 @@ class Sandboxes(harness.TestCase):
             with self.subTest(mode=mode):
                 self.run_scenario("seccomp-filter", mode)
 
+    def test_a_program_that_forbids_itself_the_time_stamp_counter_is_recorded(self):
+        for mode in ("mem-fast", "mem-record"):
+            with self.subTest(mode=mode):
+                _, recording = self.record_well([harness.program("lifecycle"), "no-time-stamps"], mode)
+                rows = harness.top_rows(recording, "alloc")
+                self.assertEqual([rows[site]["cum_objects"] for site in ("parent_site", "child_site")], [1009, 103])
+                self.assert_nothing_lost(recording)
+
 
 if __name__ == "__main__":
     harness.main()

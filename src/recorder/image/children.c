@@ -51,7 +51,7 @@ static _Atomic uint64_t *put(uint64_t post)
 static bool await_answer(_Atomic uint64_t *place, uint64_t post)
 {
 	const struct timespec look = {.tv_nsec = LOOK_NS};
-	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC), word = post;
+	uint64_t begin_ns = hl_clock_ns(HL_SYS_CLOCK), word = post;
 	bool is_known;
 
 	for (;;) {
@@ -62,7 +62,7 @@ static bool await_answer(_Atomic uint64_t *place, uint64_t post)
 			return atomic_compare_exchange_strong(place, &word, 0);
 		hl_sys6(SYS_futex, (long)hl_child_post_futex(place), FUTEX_WAIT, (long)(word >> 32),
 			(long)&look, 0, 0);
-		uint64_t waited_ns = hl_clock_ns(CLOCK_MONOTONIC) - begin_ns;
+		uint64_t waited_ns = hl_clock_ns(HL_SYS_CLOCK) - begin_ns;
 		bool in_vain = waited_ns >= PATIENCE_NS ||
 			       (waited_ns >= LOOK_NS && hl_image_has_lost_heapline(&is_known));
 		word = atomic_load(place);

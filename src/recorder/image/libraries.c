@@ -83,7 +83,7 @@ static void make_room(_Atomic uint32_t *libraries, uint32_t word)
 static void wait_for_answer(_Atomic uint32_t *libraries, uint32_t asked)
 {
 	const struct timespec look = {.tv_nsec = LOOK_NS};
-	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	uint64_t begin_ns = hl_clock_ns(HL_SYS_CLOCK);
 	uint32_t word;
 
 	while (hl_libraries_answers(word = atomic_load(libraries)) == hl_libraries_answers(asked)) {
@@ -95,7 +95,7 @@ static void wait_for_answer(_Atomic uint32_t *libraries, uint32_t asked)
 		/* With what is there now: for one that has answered meanwhile nobody waits. */
 		word = atomic_load(libraries);
 		if (hl_libraries_answers(word) == hl_libraries_answers(asked) &&
-		    is_in_vain(libraries, word, hl_clock_ns(CLOCK_MONOTONIC) - begin_ns))
+		    is_in_vain(libraries, word, hl_clock_ns(HL_SYS_CLOCK) - begin_ns))
 			return;
 	}
 }

@@ -278,7 +278,7 @@ static void add_program(void)
 
 static void read_table(void)
 {
-	uint64_t begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	uint64_t begin_ns = hl_clock_ns(HL_SYS_CLOCK);
 
 	table->stale = false;
 	int fd = (int)hl_sys6(SYS_openat, AT_FDCWD, (long)"/proc/thread-self/maps",
@@ -300,7 +300,7 @@ static void read_table(void)
 	} else {
 		add_program();
 	}
-	table->read_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	table->read_ns = hl_clock_ns(HL_SYS_CLOCK);
 	table->took_ns = table->read_ns - begin_ns;
 }
 
@@ -317,7 +317,7 @@ static struct object *look_up(uint64_t pc)
 /* Whether ${pc}, which is in no module, is a reason to read the table again. */
 static bool is_reason(uint64_t pc)
 {
-	uint64_t page = pc / PAGE_BYTES, now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	uint64_t page = pc / PAGE_BYTES, now_ns = hl_clock_ns(HL_SYS_CLOCK);
 
 	if (now_ns - table->read_ns < READING_SHARE * table->took_ns)
 		return false;

@@ -152,7 +152,7 @@ struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 	for (int call = 0; call < HL_HEAP_CALLS; call++)
 		calls += counters->calls[call];
 	if (!counting->elapsed_ns || !calls)
-		return (struct hl_heap_rate){.percent_of_core = before->wanted, .doubt = 1};
+		return (struct hl_heap_rate){.percent_of_core = before->percent, .doubt = 1};
 	uint64_t frees = counters->calls[HL_HEAP_FREE], allocations = calls - frees;
 	double mean_bytes =
 		allocations ? (double)counters->requested_bytes / (double)allocations : 0;
@@ -162,11 +162,12 @@ struct hl_heap_rate hl_heap_cost_rate(const struct hl_heap_counting *counting)
 			  fmax((double)allocations, (double)frees) / (double)calls;
 	double own = own_ns(during->percent * 1e7 / calls_per_second,
 			    probe_ns(counting, allocations, frees, mean_bytes), least_ns, &doubt);
-	/* Of one that has time left all calls were counted. */
+	/* Of one that has time left all calls were counted. What one would use without other load is not known: by what it
+	 * waits for a processor, a server that wakes up often seems to want all of it. */
 	bool is_held_up = before->wanted >= BUSY_PERCENT || during->wanted >= BUSY_PERCENT;
-	double percent = before->wanted;
-	if (before->percent <= 0)
-		percent = is_held_up ? during->wanted : own * calls_per_second / 1e7;
+	double percent = before->percent;
+	if (percent <= 0)
+		percent = is_held_up ? during->percent : own * calls_per_second / 1e7;
 	double times = is_held_up ? percent * 1e7 / own / calls_per_second : 1;
 	return (struct hl_heap_rate){
 		.allocations_per_second = fmax(1, times) * (double)allocations / seconds,

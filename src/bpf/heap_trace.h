@@ -175,8 +175,8 @@ struct hl_heap_prices hl_heap_cost_end_calibration(struct hl_heap_calibration *c
 double hl_heap_cost_wanted(double percent, uint64_t waited_ns, uint64_t elapsed_ns, unsigned most);
 
 /*
- * The rate of calls without probes. For a target that wants a whole core it is higher than what
- * was counted, because probes took time from it: by the processor time of each call, less that of
+ * The rate of calls without probes, with the processor time that other load leaves the target. For one that wants a whole
+ * core it is higher than what was counted, because probes took time from it: by the processor time of each call, less that of
  * its probe. Where next to nothing is left, the two cannot be told apart: then the rate is the least that
  * it can be, and its doubt leads to that of a target that does nothing but call its allocator.
  */

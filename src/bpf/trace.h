@@ -94,6 +94,9 @@ int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int
 /* Keeps a sentence of what went wrong, which every view repeats. 0 or -ENOMEM. */
 int hl_trace_result_warn(struct hl_trace_result *result, const char *format, ...) HL_PRINTF(2, 3);
 
+/* The sum of what _add() was given. */
+struct hl_trace_value hl_trace_result_sum(const struct hl_trace_result *result);
+
 /* To be filled in by the caller. */
 struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result);
 

@@ -150,6 +150,17 @@ int hl_trace_result_warn(struct hl_trace_result *result, const char *format, ...
 	return r;
 }
 
+struct hl_trace_value hl_trace_result_sum(const struct hl_trace_result *result)
+{
+	struct hl_trace_value sum = {0};
+
+	for (size_t i = 0; i < result->value_capacity; i++)
+		add_value(&sum, &result->values[i]);
+	for (size_t i = 0; i < HL_COUNT_OF(pseudo_frames); i++)
+		add_value(&sum, &result->pseudo_values[i]);
+	return sum;
+}
+
 struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result)
 {
 	return &result->recording->processes[0].lost;

@@ -55,6 +55,7 @@ static int run_stacks(int argc, char **argv)
 			: settings.growth ? "stacks-growth"
 					  : "stacks",
 		.interval_seconds = interval_seconds,
+		.measures_rss = true,
 		.recorded_backend = &hl_recorded_trace,
 		.recorded_mode = settings.all ? "stacks-all" : "stacks-growth",
 		.needs_probes = settings.older_seconds > 0 ? "--older"

@@ -7,6 +7,7 @@
 #include "cli/terminal_progress.h"
 #include "process/maps.h"
 #include "profile/symbols_advice.h"
+#include "profile/trace_kind.h"
 #include "view/format.h"
 #include "view/view.h"
 
@@ -174,17 +175,18 @@ int hl_trace_output_write(const struct hl_trace_output *output,
 		struct hl_profile *profile;
 		char duration[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 		const struct hl_recording_process *process = &recording->processes[0];
+		const struct hl_trace_kind *kind = hl_trace_kind_of(recording->mode);
 		uint64_t sum = 0;
 		if (!shows && load(output, recording, &profile, NULL) == 0)
 			hl_profile_free(profile);
 		for (uint32_t i = 0; i < process->value_count; i++)
 			sum += process->values[i].alloc_bytes - process->values[i].free_bytes;
-		hl_cli_note(
-			"traced process %u for %s, kept %s by %u stack%s in '%s'; see 'heapline "
-			"top %s'",
-			process->pid, hl_format_duration(recording->duration_ns, duration),
-			hl_format_bytes((int64_t)sum, bytes), process->value_count,
-			hl_format_plural(process->value_count), output->path, output->path);
+		hl_cli_note("traced process %u for %s, %s %s by %u stack%s in '%s'; see 'heapline "
+			    "top %s'",
+			    process->pid, hl_format_duration(recording->duration_ns, duration),
+			    kind && strcmp(kind->word, "not freed") != 0 ? kind->word : "kept",
+			    hl_format_bytes((int64_t)sum, bytes), process->value_count,
+			    hl_format_plural(process->value_count), output->path, output->path);
 	}
 	return shows ? show(output, recording, err) : 0;
 }

@@ -6,6 +6,8 @@
 #include "bpf/privilege.h"
 #include "cli/terminal_progress.h"
 #include "cli/view_options.h"
+#include "collector/outside_malloc.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <math.h>
@@ -41,7 +43,8 @@ const struct hl_option hl_trace_options[] = {
 	 &output.folded, NULL},
 	{"output", 'o', "NAME.hl", "keep the result as a recording, which every view reads",
 	 HL_OPTION_TEXT, &output.path, NULL},
-	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &output.force, NULL},
+	{"force", 'f', NULL, "with -o: replace an existing recording; without: write folded lines",
+	 HL_OPTION_FLAG, &output.force, NULL},
 	{"verbose", 0, NULL, "report each step, and the kernel's messages", HL_OPTION_FLAG,
 	 &verbose, NULL},
 	{0},
@@ -61,9 +64,8 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 	if (argc == 1 && hl_option_parse_seconds(argv[0], seconds) < 0)
 		return hl_cli_usage_error(
 			verb, "bad duration '%s': not a possible number of seconds", argv[0]);
-	if (output.force && !output.path)
-		return hl_cli_usage_error(verb, "--force replaces the recording that -o names; for "
-						"folded lines use --folded");
+	/* As memstacks and others have it. */
+	output.folded |= output.force && !output.path;
 	if (output.folded && hl_view_options_parse_output().json)
 		return hl_cli_usage_error(verb, "--folded and --json exclude each other");
 	return HL_EXIT_DONE;
@@ -167,12 +169,47 @@ static int poll_until(const struct hl_trace_backend *backend, void *trace, doubl
 	return r == -ESRCH || r == -EINTR ? 0 : r; /* what there is, is there all the same */
 }
 
-static int make_recording(struct hl_trace_result *result, struct hl_recording **ret_recording,
-			  struct hl_error *err)
-{
-	int r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
-					  ret_recording);
+/* At the last report, or the beginning. */
+static struct hl_process_status memory_before;
 
+/* How RSS grew since the last report, and what shows it where malloc does not explain it. Of a process that has ended
+ * nothing is known. */
+static int add_rss(const struct hl_trace_command *command, const struct hl_process_facts *facts,
+		   struct hl_trace_result *result)
+{
+	const struct hl_process_status before = memory_before;
+	const struct hl_trace_value sum = hl_trace_result_sum(result);
+	char sentence[HL_WARNING_BYTES];
+
+	memory_before = hl_process_status_read(facts->pid);
+	if (!memory_before.rss_bytes || !before.rss_bytes)
+		return 0;
+	const struct hl_outside_malloc found = {
+		.pid = facts->pid,
+		.executable = facts->executable,
+		.runs = true,
+		.ran_before = true,
+		.is_traced = command->backend != &hl_recorded_trace,
+		.allocations = sum.alloc_objects + sum.free_objects,
+		.malloc_bytes = (int64_t)(sum.alloc_bytes - sum.free_bytes),
+		.rss_growth_bytes = memory_before.anonymous_bytes - before.anonymous_bytes,
+	};
+	int r = hl_trace_result_figure(result, "rss_growth_bytes",
+				       memory_before.rss_bytes - before.rss_bytes);
+	if (r == 0 && hl_outside_malloc_describe(&found, sentence))
+		r = hl_trace_result_warn(result, "%s", sentence);
+	return r;
+}
+
+static int make_recording(const struct hl_trace_command *command,
+			  const struct hl_process_facts *facts, struct hl_trace_result *result,
+			  struct hl_recording **ret_recording, struct hl_error *err)
+{
+	int r = command->measures_rss ? add_rss(command, facts, result) : 0;
+
+	if (r == 0)
+		r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
+					      ret_recording);
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
@@ -186,7 +223,7 @@ static int write_interval(const struct hl_trace_command *command,
 	int r = command->backend->report(trace, *result, err);
 
 	if (r == 0)
-		r = make_recording(*result, &recording, err);
+		r = make_recording(command, facts, *result, &recording, err);
 	if (r == 0)
 		r = hl_trace_output_write(&output, &nowhere, recording, err);
 	hl_recording_free(recording);
@@ -239,6 +276,7 @@ static int trace(const struct hl_trace_command *command, const struct hl_trace_r
 	if (r)
 		return r;
 	hl_trace_result_begin(*result);
+	memory_before = hl_process_status_read(request->facts->pid);
 	hl_terminal_progress_init(&progress, "tracing; Ctrl-C ends");
 	int polled = command->interval_seconds > 0
 			     ? poll_intervals(command, request->facts, trace, seconds, result, err)
@@ -281,7 +319,7 @@ static int run_trace(const struct hl_trace_command *command, const struct hl_pro
 				      facts->pid);
 	}
 	if (is_full)
-		r = make_recording(result, ret_recording, err);
+		r = make_recording(command, facts, result, ret_recording, err);
 	hl_trace_result_free(result);
 	return r < 0 ? r : traced;
 }

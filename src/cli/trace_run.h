@@ -20,6 +20,7 @@ struct hl_trace_command {
 	const void *settings;	 /* for the backend */
 	const char *mode;	 /* of the recording; NULL: backend->mode */
 	double interval_seconds; /* between reports; 0: there is one, at the end */
+	bool measures_rss;	 /* the result is of blocks, and says how RSS grew beside them */
 
 	/* Of a process that is being recorded: this in place of backend and mode; NULL: no other.
 	 */

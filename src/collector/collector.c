@@ -6,10 +6,12 @@
 #include "collector/archive.h"
 #include "collector/control.h"
 #include "collector/examine.h"
+#include "collector/outside_malloc.h"
 #include "collector/reception.h"
 #include "collector/region_read.h"
 #include "collector/tracked.h"
 #include "collector/unrecorded.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,6 +80,7 @@ struct hl_collector {
 	struct hl_tracked *tracked; /* oldest first; ended ones only when their last save failed */
 	uint32_t next_sequence;
 	uint32_t strangers; /* callers whose hello was none */
+	bool has_warned_of_growth;
 	struct hl_unrecorded unrecorded;
 	struct {
 		dev_t device;
@@ -406,6 +409,34 @@ static void warn_of_luajit(struct hl_collector *collector, const struct hl_track
 					tracked->identity.executable);
 }
 
+/* For a process whose totals are known. */
+static void warn_of_growth(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	const struct hl_region_settings *settings = &collector->settings.region;
+	const struct hl_tracked_totals *totals = &tracked->totals;
+	bool runs = tracked->end == HL_END_RUNNING;
+	char sentence[HL_WARNING_BYTES];
+	int64_t now = runs ? hl_process_status_read(tracked->pid).anonymous_bytes
+			   : tracked->anonymous_bytes;
+	const struct hl_outside_malloc found = {
+		.pid = tracked->pid,
+		.executable = tracked->identity.executable,
+		.runs = runs,
+		.ran_before = tracked->ran_before,
+		.allocations = totals->allocations,
+		.malloc_bytes = totals->peak_bytes,
+		.rss_growth_bytes = now - tracked->first_anonymous_bytes,
+	};
+
+	/* Otherwise not all of its calls were counted. */
+	if (settings->mode != HL_MODE_CLOSED && !settings->sample_bytes && !totals->own_malloc &&
+	    !tracked->reset_ns && !tracked->is_another && !collector->has_warned_of_growth &&
+	    hl_outside_malloc_describe(&found, sentence)) {
+		hl_archive_warn(&collector->archive, "%s", sentence);
+		collector->has_warned_of_growth = true;
+	}
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
@@ -443,6 +474,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	if (tracked->totals.refused_names[0])
 		hl_archive_warn(&collector->archive, HL_CODE_FILE_REFUSED,
 				tracked->totals.refused_names, tracked->pid);
+	warn_of_growth(collector, tracked);
 	count_in(&collector->summary, tracked);
 	forget(collector, tracked);
 	return 0;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "collector/region_read.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -38,6 +39,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		hl_tracked_free(tracked);
 		return r;
 	}
+	tracked->first_anonymous_bytes = hl_process_status_read(pid).anonymous_bytes;
 	hl_code_files_refresh(&tracked->code_files, pid);
 	hl_mailbox_reader_init(&tracked->mailbox, &tracked->region.header->mailbox, 0);
 	*ret_tracked = tracked;
@@ -104,6 +106,8 @@ void hl_tracked_set_forked(struct hl_tracked *tracked)
 
 void hl_tracked_look(struct hl_tracked *tracked)
 {
+	const struct hl_process_status status = hl_process_status_read(tracked->pid);
+
 	if (!tracked->is_another)
 		tracked->is_another = hl_identity_has_changed(&tracked->identity, tracked->pid,
 							      tracked->successor);
@@ -117,6 +121,8 @@ void hl_tracked_look(struct hl_tracked *tracked)
 	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing)) {
 		hl_identity_refresh(&tracked->identity, tracked->pid);
 		hl_code_files_refresh(&tracked->code_files, tracked->pid);
+		if (status.anonymous_bytes) /* it has not ended meanwhile */
+			tracked->anonymous_bytes = status.anonymous_bytes;
 	}
 }
 

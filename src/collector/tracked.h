@@ -94,7 +94,9 @@ struct hl_tracked {
 	char first_name[HL_IDENTITY_NAME_MAX]; /* of a forked child: its parent's; else "" */
 	bool attached;			       /* the recorder was brought into it */
 	bool ran_before;		       /* and it, or its parent, ran already then */
-	bool arrived;	 /* counted as a child that was expected; see unrecorded.h */
+	int64_t first_anonymous_bytes,
+		anonymous_bytes; /* in RAM, at first and when last looked at */
+	bool arrived;		 /* counted as a child that was expected; see unrecorded.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
 	uint64_t activity, saved_activity;    /* hl_region_read_activity(), when last asked

@@ -352,6 +352,7 @@ struct hl_process_status hl_process_status_read(pid_t pid)
 		return (struct hl_process_status){0};
 	return (struct hl_process_status){
 		.rss_bytes = 1024 * (int64_t)value_of(status, "VmRSS"),
+		.anonymous_bytes = 1024 * (int64_t)value_of(status, "RssAnon"),
 		.threads = (int64_t)value_of(status, "Threads"),
 	};
 }

@@ -102,7 +102,7 @@ uint64_t hl_process_wait_ns(pid_t pid);
 
 /* What its file status says, which the kernel writes without a look at its mappings. */
 struct hl_process_status {
-	int64_t rss_bytes, threads;
+	int64_t rss_bytes, anonymous_bytes, threads;
 };
 
 /* All zero of one that has ended. */

@@ -118,9 +118,25 @@ static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struc
 	}
 }
 
+/* ", of which blocks that were not freed are 95.0%"; "" where that cannot be said. */
+static const char *explained(const struct hl_profile *profile, int64_t growth, char text[64])
+{
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
+	int64_t kept = hl_profile_figure(&profile->total, HL_VALUE_INUSE, HL_UNIT_BYTES);
+	char share[HL_FORMAT_MAX];
+
+	text[0] = '\0';
+	if (kind && kind->value == HL_VALUE_INUSE && growth > 0 && kept > 0 && !profile->filter)
+		snprintf(text, 64, ", of which blocks that were not freed are %s",
+			 hl_format_percent(kept, growth, share));
+	return text;
+}
+
 /* "rss growth 16,384 pages; released 0 pages" */
 static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
+	char part[64];
+
 	char line[FIGURES_MAX], words[HL_SUMMARY_FIGURE_MAX], value[HL_SUMMARY_FIGURE_MAX];
 	size_t used = 0;
 
@@ -132,6 +148,12 @@ static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 				"%sheapline's own table in the kernel: %s (not the "
 				"target's)",
 				i ? "; " : "", value);
+		else if (!strcmp(hl_profile_text(profile, profile->figures[i].name),
+				 "rss_growth_bytes"))
+			used += (size_t)snprintf(
+				line + used, sizeof(line) - used, "%sRSS growth %s%s",
+				i ? "; " : "", value,
+				explained(profile, profile->figures[i].value, part));
 		else
 			used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s %s",
 						 i ? "; " : "", words, value);

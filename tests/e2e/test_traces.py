@@ -28,6 +28,22 @@ while True:
     time.sleep(0.001)
 """
 
+# Touches pages that no allocator knows, and calls none.
+MAPS = """
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    setvbuf(stdout, NULL, _IONBF, 0);
+    puts("ready");
+    for (;;) {
+        memset(mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 1 << 20);
+        usleep(20000);
+    }
+}
+"""
+
 # What each verb says once its probes count.
 START_NOTES = {"stacks": "counting, by", "pgfault": "watching page faults",
                "page-events": "watching page faults"}
@@ -185,6 +201,48 @@ class Traces(unittest.TestCase):
             written, status = on_terminal(command)
             self.assertEqual(status, 0, written)
             self.assertEqual(" probes: " in written, bool(options), written)
+
+    def test_stacks_says_how_rss_grew_beside_the_blocks(self):
+        target = self.start_target()
+        result = harness.run(trace_command("stacks", target.pid, "--json", "1"))
+        total = json.loads(result.stdout)["total"]
+        self.assertGreater(total["rss_growth_bytes"], total["inuse_bytes"] / 2)
+        result = harness.run(trace_command("stacks", target.pid, "1"))
+        self.assertRegex(result.stdout, r"RSS growth \d.*, of which blocks that were not freed are \d+\.\d%")
+        result = harness.run(trace_command("stacks", target.pid, "-a", "-o", self.path("all.hl"), "0.2"))
+        self.assertRegex(result.stderr, r", allocated \S+ \S+ by \d+ stack")
+
+    def build_maps(self):
+        with open(self.path("maps.c"), "w", encoding="ascii") as file:
+            file.write(MAPS)
+        subprocess.run([harness.need("gcc"), "-o", self.path("maps"), self.path("maps.c")], check=True)
+        return self.path("maps")
+
+    def test_an_empty_result_names_what_grew_and_what_shows_it(self):
+        target = self.start_target([self.build_maps()])
+        for command in (trace_command("stacks", target.pid, "1"),
+                        [harness.HEAPLINE, "attach", "-p", str(target.pid), "-d", "1", "-o", self.path("maps.hl")]):
+            result = harness.run(command)
+            self.assertRegex(result.stdout + result.stderr,
+                             rf"not one call of malloc in process {target.pid} \(maps\), while RSS rose by \d+\.\d MiB: "
+                             rf"'heapline pgfault -p {target.pid} 60' shows")
+        result = harness.run([harness.HEAPLINE, "top", self.path("maps.hl")])
+        self.assertIn(f"'heapline pgfault -p {target.pid} 60'", result.stdout)
+        self.assertIn("EMPTY", result.stdout)
+
+    def test_php_is_told_of_its_own_allocator(self):
+        php = harness.need("php")
+        script = 'echo "ready\n"; for ($kept = [];; usleep(9000)) $kept[] = str_repeat("x", 300000);'
+        target = self.start_target([php, "-r", script])
+        result = harness.run(trace_command("stacks", target.pid, "1"))
+        self.assertIn(f"'heapline attach -p {target.pid} --hook @php' records the allocator of PHP", result.stdout)
+
+    def test_force_without_a_recording_means_folded(self):
+        target = self.start_target()
+        for verb, options in (("stacks", ["-f"]), ("stacks", ["-af"]), ("pgfault", ["-f"])):
+            result = harness.run(trace_command(verb, target.pid, *options, "0.3"))
+            self.assertEqual(result.status, 0, result.stderr)
+            self.assertRegex(result.stdout, r"(?m)\A(.+;.+ -?\d+\n)+\Z")
 
     def test_a_recording_is_replaced_when_forced_alone(self):
         target = self.start_target()

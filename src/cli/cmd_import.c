@@ -17,7 +17,7 @@
 
 /* "legacy" is what gperftools was called up to 0.1. */
 static const char *const format_words[] = {"auto",  "folded", "gperftools", "mprof",
-					   "pprof", "legacy", NULL};
+					   "pprof", "v8",     "legacy",	    NULL};
 
 /* In the order of format_words; NULL: of the kind that the file looks like. */
 static const struct hl_importer *const importers[] = {
@@ -26,6 +26,7 @@ static const struct hl_importer *const importers[] = {
 	&hl_importer_legacy,
 	&hl_importer_mprof,
 	&hl_importer_pprof,
+	&hl_importer_v8,
 	&hl_importer_legacy,
 };
 
@@ -41,7 +42,7 @@ static const struct hl_option options[] = {
 	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, &output, NULL},
 	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
 	{"format", 0, "FORMAT",
-	 "auto, folded, gperftools (jemalloc's too), mprof or pprof (default: auto)",
+	 "auto, folded, gperftools (jemalloc's too), mprof, pprof or v8 (default: auto)",
 	 HL_OPTION_CHOICE, &format, format_words},
 	{"value", 'v', "VALUE",
 	 "what the numbers of folded text are: inuse, alloc or peak (default: inuse)",

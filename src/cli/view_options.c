@@ -336,10 +336,16 @@ int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
 	for (size_t i = HL_COUNT_OF(default_values); !options->value_reason && i-- > 0;)
 		if (knows_some(profile, default_values[i]))
 			options->value = default_values[i]; /* the first that is known stays */
+	bool is_preferred = profile->has_preferred && value < 0 && !options->value_reason &&
+			    knows_some(profile, profile->preferred_value);
+	if (is_preferred)
+		options->value = profile->preferred_value;
 	if (value >= 0)
 		options->value = (enum hl_value)value;
 	if (unit >= 0)
 		options->unit = (enum hl_unit)unit;
+	else if (is_preferred)
+		options->unit = profile->preferred_unit;
 	else
 		options->unit =
 			!counts_pages && hl_profile_knows(profile, options->value, HL_UNIT_BYTES)

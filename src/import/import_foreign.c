@@ -2,9 +2,11 @@
 /* Recognizes files by how they begin; see importer.h. */
 #include "import/importer.h"
 
+#include "base/compiler.h"
 #include "import/import_text.h"
 
 #include <string.h>
+#include <zstd.h>
 
 static bool begins_with(const struct hl_import_input *input, const char *mark)
 {
@@ -48,6 +50,15 @@ static bool is_massif(const struct hl_import_input *input)
 	return hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "desc:") &&
 	       hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "cmd:") &&
 	       hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "time_unit:");
+}
+
+/* JSON that names speedscope's schema within its first line or so. */
+static bool is_speedscope(const struct hl_import_input *input)
+{
+	static const char schema[] = "speedscope.app/file-format-schema.json";
+	size_t looked_at = input->size < 4096 ? input->size : 4096;
+
+	return begins_with(input, "{") && memmem(input->bytes, looked_at, schema, strlen(schema));
 }
 
 /* "[003]" or "4711", and then a time, "4426.961505:". */
@@ -95,20 +106,101 @@ static bool is_perf_script(const struct hl_import_input *input)
 	return false;
 }
 
+/* ---- heaptrack ---- */
+
+#define HEAPTRACK_ADVICE                                                                       \
+	"'heaptrack_print -f FILE --flamegraph-cost-type leaked -F OUT.folded' turns it into " \
+	"folded "                                                                              \
+	"text of what is in use at the end, in bytes, which heapline reads"
+
+/*
+ * Whether the first allocation in heaptrack's text is one of 'heaptrack --raw', "+ SIZE TRACE
+ * ADDRESS"; interpreted text has "+ ALLOCATION" alone.
+ */
+static bool is_raw_heaptrack(const struct hl_import_input *input)
+{
+	struct hl_import_lines lines = hl_import_text_lines(input);
+	struct hl_import_line line;
+
+	while (hl_import_text_next(&lines, &line))
+		if (hl_import_text_begins(&line, "+ "))
+			return memchr(line.text + 2, ' ', (size_t)(line.end - line.text) - 2);
+	return false;
+}
+
+/* ${input}, which zstd compressed, as far as it fits into ${head}; false where nothing does. */
+static bool inflate_head(const struct hl_import_input *input, char *head, size_t head_bytes,
+			 struct hl_import_input *ret_inflated)
+{
+	ZSTD_DStream *stream = ZSTD_createDStream();
+	ZSTD_inBuffer in = {input->bytes, input->size, 0};
+	ZSTD_outBuffer out = {head, head_bytes, 0};
+	size_t left = 1;
+
+	while (stream && left && !ZSTD_isError(left) && in.pos < in.size && out.pos < out.size)
+		left = ZSTD_decompressStream(stream, &out, &in);
+	ZSTD_freeDStream(stream);
+	*ret_inflated = (struct hl_import_input){
+		.name = input->name, .bytes = (const uint8_t *)head, .size = out.pos};
+	return out.pos > 0;
+}
+
+static const char *name_compressed(const struct hl_import_input *input)
+{
+	struct hl_import_input inflated;
+	char head[65536];
+
+	if (!inflate_head(input, head, sizeof(head), &inflated) || !is_heaptrack(&inflated))
+		return "compressed by zstd; inflate it with 'zstd -d'";
+	if (is_raw_heaptrack(&inflated))
+		return "of 'heaptrack --raw'; 'zstd -dc FILE | "
+		       "/usr/lib/heaptrack/libexec/heaptrack_interpret "
+		       ">OUT' (its place in Debian) interprets it, then " HEAPTRACK_ADVICE;
+	return "heaptrack's own; " HEAPTRACK_ADVICE;
+}
+
+/* ---- all of them ---- */
+
+/* Files that are known by how they begin. */
+static const struct {
+	const char *mark, *what;
+} marks[] = {
+	{"PERFILE2", "perf's own; 'perf script -i FILE | stackcollapse-perf.pl >OUT.folded' "
+		     "turns it into folded text, which heapline reads"},
+	{"=erl_crash_dump:",
+	 "a crash dump of Erlang, which heapline does not read; 'cdv FILE' shows "
+	 "it (package erlang-observer)"},
+	{"goroutine profile:", "a list of Go's goroutines, not of memory; /debug/pprof/heap of "
+			       "the same program has that"},
+	{"threadcreate profile:", "a list of the threads that Go made, not of memory; "
+				  "/debug/pprof/heap of the same program has that"},
+	{"{\"dhatFileVersion\":", "DHAT's, which heapline does not read; open it in dh_view.html "
+				  "of valgrind"},
+	{"JAVA PROFILE 1.0", "a dump of Java's objects, which heapline does not read; a heap "
+			     "analyzer for Java (Eclipse MAT, VisualVM) shows it"},
+	{"{\"snapshot\":{\"meta\":", "a snapshot of V8's objects, which heapline does not read; "
+				     "Chrome's developer tools load it under Memory"},
+	{"memray", "memray's, which heapline does not read; 'memray tree FILE' shows it"},
+};
+
 const char *hl_import_foreign(const struct hl_import_input *input)
 {
 	if (begins_with(input, "\x28\xb5\x2f\xfd"))
-		return "compressed by zstd; inflate it with 'zstd -d', or, if heaptrack wrote it, "
-		       "turn it into folded text with 'heaptrack_print -f FILE -F OUT.folded'";
+		return name_compressed(input);
+	for (size_t i = 0; i < HL_COUNT_OF(marks); i++)
+		if (begins_with(input, marks[i].mark))
+			return marks[i].what;
 	if (is_heaptrack(input))
-		return "heaptrack's own; 'heaptrack_print -f FILE -F OUT.folded' turns it into "
-		       "folded text, which heapline reads";
-	if (begins_with(input, "PERFILE2"))
-		return "perf's own; 'perf script -i FILE | stackcollapse-perf.pl >OUT.folded' "
-		       "turns it into folded text, which heapline reads";
+		return is_raw_heaptrack(input) ? "of 'heaptrack --raw'; 'heaptrack_interpret <FILE "
+						 ">OUT' interprets "
+						 "it, then " HEAPTRACK_ADVICE
+					       : "heaptrack's own; " HEAPTRACK_ADVICE;
 	if (is_perf_script(input))
 		return "the text of 'perf script'; 'stackcollapse-perf.pl FILE >OUT.folded' turns "
 		       "it into folded text, which heapline reads";
+	if (is_speedscope(input))
+		return "speedscope's, which heapline writes and does not read; open it at "
+		       "speedscope.app";
 	if (is_massif(input))
 		return "massif's, which heapline does not read; 'ms_print FILE' shows it";
 	if (is_callgrind(input))

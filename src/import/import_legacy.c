@@ -20,6 +20,15 @@
  * named, several times the same one where functions are inlined, the innermost first:
  *
  *	#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE
+ *
+ * A symbolized file, of heapline's export, of 'jeprof --raw' and of programs that name their own
+ * stacks, begins with names, and one of the others follows:
+ *
+ *	--- symbol
+ *	binary=PROGRAM
+ *	0xADDRESS FUNCTION--INLINED FUNCTION
+ *	---
+ *	--- heap
  */
 #include "import/import_stacks.h"
 #include "import/import_text.h"
@@ -35,6 +44,8 @@
 #define GPERFTOOLS_MARK "heap profile:"
 #define JEMALLOC_MARK	"heap_v2/"
 #define JEMALLOC_SUM	"t*:"
+#define SYMBOLS_MARK	"--- symbol"
+#define SECTION_MARK	"---" /* ends the symbols; also "--- heap" */
 
 /* What gperftools samples by where the file does not say. */
 #define GPERFTOOLS_MEAN_BYTES (128 * 1024.0)
@@ -45,14 +56,6 @@ static const char *const maps_marks[] = {"MAPPED_LIBRARIES:", "--- Memory map:"}
 /* Both of what a line has: in use and, in brackets, ever allocated. */
 struct amounts {
 	struct hl_import_amount in_use, allocated;
-};
-
-/* What a comment of Go's names; texts are in the input. */
-struct named_call {
-	uint64_t call;
-	uint64_t line_number; /* in the input */
-	const char *function, *function_end, *file, *file_end;
-	uint32_t line;
 };
 
 struct legacy;
@@ -66,8 +69,7 @@ struct legacy {
 	read_line *read_line;
 	struct hl_import_sampling sampling;
 	struct hl_import_maps maps;
-	struct named_call *calls; /* by call, those of one call as they stood */
-	size_t call_count, call_capacity;
+	struct hl_import_calls calls;
 	struct hl_builder builder;
 	struct hl_import_values values;
 	uint64_t *stack; /* the line's addresses, the leaf first */
@@ -76,8 +78,13 @@ struct legacy {
 	bool *is_allocator; /* by function of the profile */
 	size_t judged_count, judged_capacity;
 	struct amounts announced, found; /* gperftools: by the header; in the stacks, unscaled */
-	bool keeps_alloc; /* this kind of file is said to hold what was ever allocated, */
-	bool knows_alloc; /* and does */
+	bool keeps_alloc;   /* this kind of file is said to hold what was ever allocated, */
+	bool knows_alloc;   /* and does */
+	bool counts_growth; /* address space that the heap got, and not blocks */
+	bool is_exact;	    /* gperftools' "heapprofile": */
+	size_t *own_values; /* the allocator's own memory; indices of values */
+	size_t own_count, own_capacity;
+	int64_t own_bytes; /* in those that are left out */
 };
 
 static int bad_line(const struct legacy *legacy, const struct hl_import_line *line,
@@ -97,73 +104,54 @@ static bool begins_maps(const struct hl_import_line *line)
 	return false;
 }
 
-/* A name as it stands in ${text} .. ${end}, up to its last ${mark}, a number after it; or false. */
-static bool cut_at_last(const char *text, const char **end, char mark, const char **ret_number)
-{
-	const char *at = memrchr(text, mark, (size_t)(*end - text));
-
-	if (!at || at == text)
-		return false;
-	*ret_number = at + 1;
-	*end = at;
-	return true;
-}
-
-/* "#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE"; other comments are ignored. */
-static int read_comment(struct legacy *legacy, const struct hl_import_line *line)
-{
-	struct named_call call = {.line_number = line->number};
-	const char *at = hl_import_text_skip_blanks(line->text + 1, line->end), *end = line->end,
-		   *rest;
-	int64_t number;
-
-	if (hl_import_text_hex(at, end, &call.call, &at) < 0 || at == end || *at != '\t')
-		return 0;
-	call.function = hl_import_text_skip_blanks(at, end);
-	const char *tab = memchr(call.function, '\t', (size_t)(end - call.function));
-	call.function_end = tab ? tab : end;
-	call.file = hl_import_text_skip_blanks(call.function_end, end);
-	call.file_end = end;
-	if (!cut_at_last(call.function, &call.function_end, '+', &rest) ||
-	    !cut_at_last(call.file, &call.file_end, ':', &rest) ||
-	    hl_import_text_number(rest, end, &number, &rest) < 0 || rest < end || number < 0 ||
-	    number > UINT32_MAX || call.function == call.function_end || !*call.function)
-		return 0;
-	call.line = (uint32_t)number;
-	return HL_ARRAY_APPEND(legacy->calls, legacy->call_count, legacy->call_capacity, call);
-}
-
-static int by_call(const void *left, const void *right)
-{
-	const struct named_call *a = left, *b = right;
-
-	if (a->call != b->call)
-		return a->call < b->call ? -1 : 1;
-	return (a->line_number > b->line_number) - (a->line_number < b->line_number);
-}
-
 static bool is_comment(const struct hl_import_line *line)
 {
 	return line->text < line->end && *line->text == '#';
 }
 
-static int read_maps(struct legacy *legacy)
+/* Lines of heap files that do not tell of memory. */
+static bool is_skipped(const struct hl_import_line *line)
+{
+	return line->text == line->end || is_comment(line);
+}
+
+/* The lines of ${input} from the heap file's header on: after the names of a symbolized file. */
+static struct hl_import_lines heap_lines(const struct hl_import_input *input, bool *ret_symbolized)
+{
+	struct hl_import_lines lines = hl_import_text_lines(input), next = lines;
+	struct hl_import_line line;
+
+	*ret_symbolized =
+		hl_import_text_next(&next, &line) && hl_import_text_begins(&line, SYMBOLS_MARK);
+	if (!*ret_symbolized)
+		return lines;
+	while (hl_import_text_next(&next, &line) && !hl_import_text_begins(&line, SECTION_MARK))
+		;
+	lines = next;
+	if (hl_import_text_next(&next, &line) && hl_import_text_begins(&line, SECTION_MARK))
+		lines = next;
+	return lines;
+}
+
+static int read_names(struct legacy *legacy)
 {
 	struct hl_import_lines lines = hl_import_text_lines(legacy->input);
+	struct hl_import_lines heap = heap_lines(legacy->input, &legacy->calls.has_symbols);
 	struct hl_import_line line;
-	bool begun = false;
+	bool in_maps = false;
 	int r = 0;
 
-	while (r == 0 && hl_import_text_next(&lines, &line)) {
-		if (begun)
+	while (r == 0 && lines.next < heap.next && hl_import_text_next(&lines, &line))
+		r = hl_import_calls_add_symbol(&legacy->calls, &line);
+	while (r == 0 && hl_import_text_next(&heap, &line)) {
+		if (in_maps)
 			r = hl_import_maps_add(&legacy->maps, &line);
 		else if (is_comment(&line))
-			r = read_comment(legacy, &line);
-		begun = begun || begins_maps(&line);
+			r = hl_import_calls_add_comment(&legacy->calls, &line);
+		in_maps = in_maps || begins_maps(&line);
 	}
 	hl_import_maps_finish(&legacy->maps);
-	if (legacy->call_count)
-		qsort(legacy->calls, legacy->call_count, sizeof(*legacy->calls), by_call);
+	hl_import_calls_finish(&legacy->calls);
 	return r;
 }
 
@@ -233,50 +221,35 @@ static int judge_functions(struct legacy *legacy)
 	return 0;
 }
 
-static int add_named_frame(struct legacy *legacy, uint32_t parent, const struct named_call *call,
-			   bool inlined, uint32_t *ret_node)
-{
-	HL_FREED char *function =
-		strndup(call->function, (size_t)(call->function_end - call->function));
-	HL_FREED char *file = strndup(call->file, (size_t)(call->file_end - call->file));
-	const struct hl_symbols_frame symbol = {.function = function,
-						.function_file = "",
-						.file = file,
-						.line = call->line,
-						.inlined = inlined};
-	uint32_t frame;
-
-	if (!function || !file)
-		return -ENOMEM;
-	int r = hl_builder_frame(&legacy->builder, &symbol, 0, call->call, &frame);
-	return r < 0 ? r : hl_builder_child(&legacy->builder, parent, frame, ret_node);
-}
-
 /* The node below ${parent} for a return address; the call is what is before it. */
 static int add_frame(struct legacy *legacy, uint32_t parent, uint64_t return_address,
 		     uint32_t *ret_node)
 {
 	uint64_t address = return_address ? return_address - 1 : 0;
 	uint32_t module;
-	int r = 0;
 
-	/* The names of a call follow each other in the file. */
-	size_t first = HL_LOWER_BOUND(i, legacy->call_count, legacy->calls[i].call < address);
-	size_t end = first;
-	while (end < legacy->call_count && legacy->calls[end].call == address &&
-	       legacy->calls[end].line_number == legacy->calls[first].line_number + end - first)
-		end++;
-	for (size_t i = end; r == 0 && i-- > first; parent = *ret_node)
-		r = add_named_frame(legacy, parent, &legacy->calls[i], i + 1 < end, ret_node);
-	if (end > first)
-		return r;
+	int r = hl_import_calls_nodes(&legacy->calls, &legacy->builder, parent, return_address,
+				      ret_node);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = hl_import_maps_find(&legacy->maps, &legacy->builder, address, &module, &address);
 	return r < 0 ? r : hl_builder_node(&legacy->builder, parent, module, address, ret_node);
 }
 
+/* Whether ${node} is a place in the allocator, but not one that a program calls. */
+static bool is_inside_allocator(const struct legacy *legacy, uint32_t node)
+{
+	const struct hl_profile *profile = legacy->builder.profile;
+	uint32_t function = profile->frames[legacy->builder.nodes[node].frame].function;
+	const char *name = hl_profile_text(profile, profile->functions[function].name);
+
+	return (legacy->is_allocator[function] && !hl_import_values_is_allocator(name, "")) ||
+	       strstr(name, "SysAllocator::Alloc") || strstr(name, "LowLevelAlloc");
+}
+
 /* Both tools' stacks begin inside the allocator, heapline's with its caller: frames from the
- * outermost one of an allocator on are left out. */
-static int add_stack(struct legacy *legacy, uint32_t *ret_node)
+ * outermost one of an allocator on are left out, and ${ret_leaf}, where there is a stack, is within them. */
+static int add_stack(struct legacy *legacy, uint32_t *ret_node, uint32_t *ret_leaf)
 {
 	const struct hl_builder *builder = &legacy->builder;
 	uint32_t node = 0, caller = 0;
@@ -297,6 +270,7 @@ static int add_stack(struct legacy *legacy, uint32_t *ret_node)
 				caller = builder->nodes[at].parent;
 		}
 	}
+	*ret_leaf = node;
 	*ret_node = caller ? caller : node;
 	return 0;
 }
@@ -314,6 +288,15 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 		.counters.free_objects = allocated.objects - in_use.objects,
 	};
 
+	uint32_t leaf = 0;
+	int r = add_stack(legacy, &value.node, &leaf);
+	/* Stacks of blocks begin with malloc's caller. With HEAP_PROFILE_MMAP there are also stacks
+	 * of what the allocator got from the system, the blocks lie in it, and lines without any. */
+	if (r == 0 && legacy->is_exact && (!legacy->depth || is_inside_allocator(legacy, leaf)))
+		r = HL_ARRAY_APPEND(legacy->own_values, legacy->own_count, legacy->own_capacity,
+				    legacy->values.count);
+	if (r < 0)
+		return r;
 	legacy->found.in_use.bytes += amounts->in_use.bytes;
 	legacy->found.allocated.bytes += amounts->allocated.bytes;
 	/* Where nothing else is known, the brackets are empty or repeat what is in use. */
@@ -322,30 +305,35 @@ static int add_value(struct legacy *legacy, const struct amounts *amounts)
 		(amounts->allocated.objects &&
 		 (legacy->keeps_alloc || amounts->allocated.objects != amounts->in_use.objects ||
 		  amounts->allocated.bytes != amounts->in_use.bytes));
-	int r = add_stack(legacy, &value.node);
-	return r < 0 ? r : hl_import_values_add(&legacy->values, &value);
+	return hl_import_values_add(&legacy->values, &value);
 }
 
 /* ---- gperftools ---- */
 
+static bool is_word(const char *at, size_t length, const char *word)
+{
+	return length == strlen(word) && !memcmp(at, word, length);
+}
+
 /* How the allocations were chosen: the word after the header's '@', "heap_v2/524288". What Go's
- * own pprof reads of it is read: a mean of half the number where the word is "heap" alone. */
+ * own pprof reads of it is read: a mean of half the number where the word is "heap" alone, and
+ * every allocation where the number is 0. */
 static void read_kind(struct legacy *legacy, const char *at, const char *end)
 {
 	const char *slash = memchr(at, '/', (size_t)(end - at)), *rest;
 	size_t length = (size_t)((slash ? slash : end) - at);
 	int64_t interval;
 
-	legacy->keeps_alloc = length == strlen("heapprofile") && !memcmp(at, "heapprofile", length);
+	legacy->is_exact = legacy->keeps_alloc = is_word(at, length, "heapprofile");
+	legacy->counts_growth = is_word(at, length, "growth") || is_word(at, length, "growthz");
 	if (legacy->keeps_alloc || !memmem(at, length, "heap", strlen("heap")))
 		return;
-	if (!slash || hl_import_text_number(slash + 1, end, &interval, &rest) < 0 || interval <= 0)
-		interval = 0;
 	legacy->sampling.kind = HL_SAMPLING_TRUNCATED;
-	legacy->sampling.mean_bytes =
-		(double)(memmem(at, length, "_v2", strlen("_v2")) ? interval : interval / 2);
-	if (!interval)
-		legacy->sampling.mean_bytes = GPERFTOOLS_MEAN_BYTES;
+	legacy->sampling.mean_bytes = GPERFTOOLS_MEAN_BYTES;
+	if (slash && hl_import_text_number(slash + 1, end, &interval, &rest) == 0 && interval >= 0)
+		legacy->sampling.mean_bytes =
+			(double)(memmem(at, length, "_v2", strlen("_v2")) ? interval
+									  : interval / 2);
 }
 
 /* "OBJECTS: BYTES [OBJECTS: BYTES] @ 0xLEAF..." */
@@ -400,6 +388,7 @@ static bool detects(const struct hl_import_input *input)
 
 	return hl_import_text_next(&lines, &line) &&
 	       (hl_import_text_begins(&line, GPERFTOOLS_MARK) ||
+		hl_import_text_begins(&line, SYMBOLS_MARK) ||
 		hl_import_text_begins(&line, JEMALLOC_MARK));
 }
 
@@ -424,7 +413,14 @@ static int read_header(struct legacy *legacy, struct hl_import_lines *lines, str
 	if (hl_import_text_begins(&line, GPERFTOOLS_MARK))
 		at += strlen(GPERFTOOLS_MARK);
 	if (at == line.text || !take_amounts(&at, line.end, &legacy->announced))
-		return bad_line(legacy, &line, "is no header of a heap file", err);
+		return bad_line(
+			legacy, &line,
+			legacy->calls.has_symbols
+				? "follows the names and does not begin a heap file's text; "
+				  "'google-pprof --raw' writes a binary form for local "
+				  "files, which heapline does not read: open the heap file"
+				: "is not the header of a heap file",
+			err);
 	if (take_letter(&at, line.end, '@'))
 		read_kind(legacy, hl_import_text_skip_blanks(at, line.end), line.end);
 	legacy->read_line = read_gperftools_line;
@@ -441,17 +437,39 @@ static int share(struct hl_import_amount found, struct hl_import_amount announce
 	return (int)(100.0 * (double)found.bytes / (double)announced.bytes);
 }
 
+static int warn_of_names(const struct legacy *legacy, struct hl_profile *profile)
+{
+	if (legacy->maps.count || legacy->calls.count)
+		return 0;
+	return hl_profile_warn(profile, "%s",
+			       "there is no list of mapped files at the end, so nothing has a "
+			       "name; the file may be cut off");
+}
+
 /* gperftools has a buffer of 1 MiB for the text, and leaves out the stacks that do not fit. */
-static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
+static int warn_of_sums(const struct legacy *legacy, struct hl_profile *profile)
 {
 	int in_use = share(legacy->found.in_use, legacy->announced.in_use);
 	int allocated = share(legacy->found.allocated, legacy->announced.allocated);
 	int r = 0;
 
-	if (!legacy->maps.count && !legacy->call_count)
+	if (legacy->counts_growth)
 		r = hl_profile_warn(profile, "%s",
-				    "there is no list of mapped files at the end, so "
-				    "nothing has a name; the file may be cut off");
+				    "the file counts the address space that the heap ever grew by, "
+				    "not memory in use");
+	if (r == 0 && legacy->own_bytes)
+		r = hl_profile_warn(profile,
+				    "%" PRId64
+				    " bytes that tcmalloc got from the system for itself "
+				    "(HEAP_PROFILE_MMAP) are left out: the blocks lie in them",
+				    legacy->own_bytes);
+	if (r == 0 && legacy->is_exact && legacy->announced.in_use.bytes > 0 &&
+	    legacy->found.in_use.bytes > legacy->announced.in_use.bytes)
+		r = hl_profile_warn(profile,
+				    "the stacks have %" PRId64
+				    " bytes in use, the first line has %" PRId64
+				    ": the others are mappings of the program",
+				    legacy->found.in_use.bytes, legacy->announced.in_use.bytes);
 	if (r < 0 || (in_use == 100 && allocated == 100))
 		return r;
 	return hl_profile_warn(
@@ -459,37 +477,68 @@ static int warn_of_gaps(const struct legacy *legacy, struct hl_profile *profile)
 		"stacks are missing: the file has %d %% of what was in use and %d %% of what was "
 		"allocated (%s)",
 		in_use, allocated,
-		legacy->call_count ? "it was cut off" : "gperftools writes no more than 1 MiB");
+		legacy->calls.count ? "it was cut off" : "gperftools writes no more than 1 MiB");
+}
+
+/* The first line counts blocks alone: where the stacks have more, those of the allocator's own
+ * memory would count blocks twice. */
+static void drop_own_memory(struct legacy *legacy)
+{
+	if (legacy->found.in_use.bytes <= legacy->announced.in_use.bytes)
+		return;
+	for (size_t i = 0; i < legacy->own_count; i++) {
+		struct hl_profile_counters *counters =
+			&legacy->values.items[legacy->own_values[i]].counters;
+		int64_t in_use = counters->alloc_bytes - counters->free_bytes;
+		legacy->own_bytes += in_use;
+		legacy->found.in_use.bytes -= in_use;
+		legacy->found.allocated.bytes -= counters->alloc_bytes;
+		*counters = (struct hl_profile_counters){0};
+	}
+}
+
+/* Makes of the values what this kind of file means by them. */
+static void interpret(struct legacy *legacy)
+{
+	drop_own_memory(legacy);
+	for (size_t i = 0; i < legacy->values.count; i++) {
+		struct hl_profile_counters *counters = &legacy->values.items[i].counters;
+		/* Where no more is known, what is in use is all that was allocated. */
+		if (!legacy->knows_alloc && !legacy->counts_growth) {
+			counters->alloc_bytes -= counters->free_bytes;
+			counters->alloc_objects -= counters->free_objects;
+		}
+		if (!legacy->knows_alloc || legacy->counts_growth)
+			counters->free_bytes = counters->free_objects = 0;
+	}
+}
+
+static const char *name_of_kind(const struct legacy *legacy)
+{
+	if (legacy->read_line == read_jemalloc_line)
+		return "jemalloc";
+	return legacy->calls.count && !legacy->calls.has_symbols ? "go" : "gperftools";
 }
 
 static int finish(struct legacy *legacy, struct hl_profile **ret_profile)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
-	int r;
 
-	/* Where no more is known, what is in use is all that was allocated. */
-	for (size_t i = 0; !legacy->knows_alloc && i < legacy->values.count; i++) {
-		struct hl_profile_counters *counters = &legacy->values.items[i].counters;
-		counters->alloc_bytes -= counters->free_bytes;
-		counters->alloc_objects -= counters->free_objects;
-		counters->free_bytes = counters->free_objects = 0;
-	}
-	r = hl_import_values_finish(&legacy->values, false, &legacy->builder, &profile);
+	interpret(legacy);
+	int r = hl_import_values_finish(&legacy->values, false, &legacy->builder, &profile);
 	if (r < 0)
 		return r;
 	for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
-		profile->known[HL_VALUE_INUSE][unit] = true;
-		profile->known[HL_VALUE_ALLOC][unit] = legacy->knows_alloc;
+		profile->known[HL_VALUE_INUSE][unit] = !legacy->counts_growth;
+		profile->known[HL_VALUE_ALLOC][unit] = legacy->knows_alloc || legacy->counts_growth;
 	}
 	if (legacy->sampling.mean_bytes > 1) /* else every allocation is a sample */
 		profile->sample_bytes = (uint64_t)legacy->sampling.mean_bytes;
-	r = warn_of_gaps(legacy, profile);
+	r = warn_of_names(legacy, profile);
 	if (r == 0)
-		r = hl_strings_intern(&profile->strings,
-				      legacy->read_line == read_jemalloc_line ? "jemalloc"
-				      : legacy->call_count		      ? "go"
-									      : "gperftools",
-				      &profile->source);
+		r = warn_of_sums(legacy, profile);
+	if (r == 0)
+		r = hl_strings_intern(&profile->strings, name_of_kind(legacy), &profile->source);
 	if (r == 0)
 		*ret_profile = HL_TAKE(profile);
 	return r;
@@ -499,25 +548,26 @@ static int read_legacy(const struct hl_import_input *input, struct hl_profile **
 		       struct hl_error *err)
 {
 	struct legacy legacy = {.input = input};
-	struct hl_import_lines lines = hl_import_text_lines(input);
+	struct hl_import_lines lines = heap_lines(input, &legacy.calls.has_symbols);
 	struct hl_import_line line;
 
 	int r = hl_builder_init(&legacy.builder);
 	if (r == 0)
-		r = read_maps(&legacy);
+		r = read_names(&legacy);
 	if (r == 0)
 		r = read_header(&legacy, &lines, err);
 	while (r == 0 && hl_import_text_next(&lines, &line) && !begins_maps(&line))
-		if (line.text < line.end && !is_comment(&line))
+		if (!is_skipped(&line))
 			r = legacy.read_line(&legacy, &line, err);
 	if (r == 0)
 		r = finish(&legacy, ret_profile);
 	hl_builder_release(&legacy.builder);
 	hl_import_maps_release(&legacy.maps);
 	hl_import_values_release(&legacy.values);
-	free(legacy.calls);
+	hl_import_calls_release(&legacy.calls);
 	free(legacy.stack);
 	free(legacy.is_allocator);
+	free(legacy.own_values);
 	return hl_importer_fail(input, r, err);
 }
 

@@ -18,7 +18,7 @@ struct importer {
 	struct hl_pprof_reader reader;
 	struct hl_builder builder;
 	struct hl_pprof_values values;
-	int64_t default_type; /* text */
+	int64_t default_type, drop, keep; /* texts */
 	int64_t period;
 };
 
@@ -48,13 +48,15 @@ static int read_period_type(void *context, const struct hl_pprof_field *field)
 	struct importer *importer = context;
 	ProtobufCAllocator *allocator = &importer->reader.allocator;
 	HL_FREED char *unit = NULL;
+	int64_t scale;
 
 	Pprof__ValueType *type = pprof__value_type__unpack(allocator, field->size, field->bytes);
 	if (!type)
 		return hl_pprof_reader_unpack_failed(&importer->reader, "period type");
 	int r = hl_pprof_reader_text(&importer->reader, type->unit, &unit);
-	if (r == 0 && !strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]) && importer->period > 1)
-		importer->builder.profile->sample_bytes = (uint64_t)importer->period;
+	if (r == 0 && importer->period > 1 && hl_pprof_unit_is_bytes(unit, &scale))
+		importer->builder.profile->sample_bytes =
+			(uint64_t)importer->period * (uint64_t)scale;
 	pprof__value_type__free_unpacked(type, allocator);
 	return r;
 }
@@ -117,6 +119,10 @@ static int read_number(void *context, const struct hl_pprof_field *field)
 		profile->duration_ns = field->value;
 	else if (field->number == HL_PPROF_PERIOD)
 		importer->period = (int64_t)field->value;
+	else if (field->number == HL_PPROF_DROP_FRAMES)
+		importer->drop = (int64_t)field->value;
+	else if (field->number == HL_PPROF_KEEP_FRAMES)
+		importer->keep = (int64_t)field->value;
 	else
 		importer->default_type = (int64_t)field->value;
 	return 0;
@@ -131,6 +137,8 @@ static int read_head(struct importer *importer)
 	} steps[] = {
 		{HL_PPROF_SAMPLE_TYPE, HL_PPROF_BYTES, read_type},
 		{HL_PPROF_DEFAULT_SAMPLE_TYPE, HL_PPROF_VARINT, read_number},
+		{HL_PPROF_DROP_FRAMES, HL_PPROF_VARINT, read_number},
+		{HL_PPROF_KEEP_FRAMES, HL_PPROF_VARINT, read_number},
 		{HL_PPROF_TIME_NANOS, HL_PPROF_VARINT, read_number},
 		{HL_PPROF_DURATION_NANOS, HL_PPROF_VARINT, read_number},
 		{HL_PPROF_PERIOD, HL_PPROF_VARINT, read_number},
@@ -157,6 +165,18 @@ static int read_head(struct importer *importer)
 
 /* ---- all of it ---- */
 
+static int read_stacks(struct importer *importer)
+{
+	HL_FREED char *drop = NULL, *keep = NULL;
+
+	int r = hl_pprof_reader_text(&importer->reader, importer->drop, &drop);
+	if (r == 0)
+		r = hl_pprof_reader_text(&importer->reader, importer->keep, &keep);
+	return r < 0 ? r
+		     : hl_pprof_stacks_read(&importer->reader, &importer->builder,
+					    &importer->values, drop, keep);
+}
+
 static int read_pprof(const struct hl_import_input *input, struct hl_profile **ret_profile,
 		      struct hl_error *err)
 {
@@ -168,7 +188,7 @@ static int read_pprof(const struct hl_import_input *input, struct hl_profile **r
 	if (r == 0)
 		r = read_head(&importer);
 	if (r == 0)
-		r = hl_pprof_stacks_read(&importer.reader, &importer.builder, &importer.values);
+		r = read_stacks(&importer);
 	if (r == 0)
 		r = hl_import_values_finish(&importer.values.figures, false, &importer.builder,
 					    ret_profile);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What other tools' files say of stacks: the values of each, estimates from samples below the callers
- * of the allocator, kept until the tree is finished and can take them; and addresses in a process
- * that is gone, which the copy of /proc/PID/maps at the end of some heap profiles makes places in files.
+ * of the allocator, kept until the tree is finished and can take them; the names that some files bring
+ * along; and addresses in a process that is gone, which the copy of /proc/PID/maps at the end of some
+ * heap profiles makes places in files.
  */
 #pragma once
 
@@ -61,6 +62,46 @@ struct hl_import_amount hl_import_values_unsample(const struct hl_import_samplin
  * stands at the end of every stack.
  */
 bool hl_import_values_is_allocator(const char *function, const char *module_path);
+
+/* ---- names that a file brings along ---- */
+
+/* What a file calls the call at ${address}; texts are in the input. */
+struct hl_import_call {
+	uint64_t address;
+	uint64_t order; /* of functions that are inlined into each other, the innermost first */
+	uint64_t line_number; /* in the input */
+	const char *function, *function_end, *file, *file_end;
+	uint32_t line;
+};
+
+/* Zero-initialize for an empty list. */
+struct hl_import_calls {
+	struct hl_import_call *items; /* by address and order, once finished */
+	size_t count, capacity;
+	bool has_symbols; /* from the symbols of a symbolized file */
+};
+
+/*
+ * Adds what a comment of Go names, "#	0xCALL	FUNCTION+0xOFFSET	FILE:LINE", a line for each
+ * function, the innermost first; other comments are ignored. ${line} must stay. 0 or -ENOMEM.
+ */
+int hl_import_calls_add_comment(struct hl_import_calls *calls, const struct hl_import_line *line);
+
+/*
+ * Adds what a line of a symbolized file names, "0xADDRESS FUNCTION", or several functions with
+ * "--" between them, the outermost first; other lines are ignored. ${line} must stay. 0 or -ENOMEM.
+ */
+int hl_import_calls_add_symbol(struct hl_import_calls *calls, const struct hl_import_line *line);
+
+/* To be called when all are added. */
+void hl_import_calls_finish(struct hl_import_calls *calls);
+
+/* Adds a node to ${builder} for each function at ${return_address}, below ${parent}; ${ret_node} is
+ * the innermost. 1; 0 where the file has no name for it; -ENOMEM. */
+int hl_import_calls_nodes(const struct hl_import_calls *calls, struct hl_builder *builder,
+			  uint32_t parent, uint64_t return_address, uint32_t *ret_node);
+
+void hl_import_calls_release(struct hl_import_calls *calls);
 
 /* ---- places ---- */
 

@@ -39,6 +39,7 @@ extern const char *const hl_pprof_unit_names[];
 struct hl_pprof_column {
 	char *name, *unit;		  /* as the file has them */
 	const struct hl_pprof_type *type; /* NULL: not shown */
+	int64_t scale;			  /* bytes, or blocks, in one of its units */
 };
 
 /* Zero-initialize for an empty one. */
@@ -52,10 +53,13 @@ struct hl_pprof_values {
 /* The next of a sample's values is called ${name}, in ${unit}; both are copied. 0 or -ENOMEM. */
 int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, const char *unit);
 
+/* Whether ${unit} counts bytes, by any name that pprof knows; ${ret_scale}: how many. */
+bool hl_pprof_unit_is_bytes(const char *unit, int64_t *ret_scale);
+
 /*
- * Decides which values are shown, once there is a type: those that count memory. If none does, the
- * one called ${preferred} or else the last is shown as memory in use, and a warning in ${profile}
- * says so. 0 or -ENOMEM.
+ * Decides which values are shown, once there is a type: those that count memory; views begin with
+ * the one called ${preferred}. If none counts memory, that one or else the last is shown as memory in
+ * use, and a warning in ${profile} says so. 0 or -ENOMEM.
  */
 int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred,
 			   struct hl_profile *profile);
@@ -102,6 +106,7 @@ enum hl_pprof_number {
 	HL_PPROF_FUNCTION = 5,
 	HL_PPROF_STRING_TABLE = 6,
 	HL_PPROF_DROP_FRAMES = 7,
+	HL_PPROF_KEEP_FRAMES = 8,
 	HL_PPROF_TIME_NANOS = 9,
 	HL_PPROF_DURATION_NANOS = 10,
 	HL_PPROF_PERIOD_TYPE = 11,
@@ -147,7 +152,9 @@ int hl_pprof_reader_unpack_failed(struct hl_pprof_reader *reader, const char *wh
 
 /*
  * Adds the stacks of ${reader} to ${builder}, and what the file says of them to ${values}. Places
- * without names get them from the files they lie in, if these are there. 0 or a negative errno.
+ * without names get them from the files they lie in, if these are there. A stack ends, once it has
+ * begun, before a function whose whole name matches ${drop}, unless it matches ${keep}; "" matches
+ * nothing. An expression that is not understood is a warning. 0 or a negative errno.
  */
 int hl_pprof_stacks_read(struct hl_pprof_reader *reader, struct hl_builder *builder,
-			 struct hl_pprof_values *values);
+			 struct hl_pprof_values *values, const char *drop, const char *keep);

@@ -9,7 +9,11 @@
 
 #include "pprof.pb-c.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Ten times what the largest programs give, and few enough for any machine. */
 #define NODES_MAX (UINT32_C(1) << 23)
@@ -34,6 +38,13 @@ struct mapping {
 struct function {
 	uint64_t id;
 	uint32_t name, file, line;
+	bool is_dropped; /* and what it calls */
+};
+
+/* What the file leaves out, as it says by expressions. */
+struct pruning {
+	regex_t drop, keep;
+	bool has_drop, has_keep;
 };
 
 struct location {
@@ -42,12 +53,14 @@ struct location {
 	uint32_t module;      /* 0: none */
 	uint32_t first_frame; /* in stacks->frames, outermost first */
 	uint32_t frame_count; /* 0: has no names */
+	uint32_t shown_count; /* of them, before one that is dropped */
 };
 
 struct stacks {
 	struct hl_pprof_reader *reader;
 	struct hl_builder *builder;
 	struct hl_pprof_values *values;
+	struct pruning pruning;
 	struct table mappings, functions, locations;
 	uint32_t *frames; /* of the builder */
 	size_t frame_count, frame_capacity;
@@ -63,6 +76,76 @@ static int intern_text(struct stacks *stacks, int64_t index, uint32_t *ret_id)
 	r = hl_strings_intern(&stacks->builder->profile->strings, text, ret_id);
 	free(text);
 	return r;
+}
+
+/* ---- what is left out ---- */
+
+/* Files come from anywhere: an expression may take neither much memory nor much time. */
+#define EXPRESSION_MAX 4096
+
+/* Counts in braces multiply, and to match back references takes exponential time. */
+static bool is_cheap(const char *text)
+{
+	for (const char *at = text; *at; at++) {
+		bool is_escaped = *at == '\\' && at[1];
+		if (*at == '{' || (is_escaped && isdigit((unsigned char)at[1])))
+			return false;
+		at += is_escaped;
+	}
+	return strlen(text) <= EXPRESSION_MAX;
+}
+
+/* Compiles ${text} for whole names. 0, with whether there is any in ${ret_has}, or -ENOMEM. */
+static int compile(struct stacks *stacks, const char *text, regex_t *expression, bool *ret_has)
+{
+	HL_FREED char *whole = NULL;
+
+	if (!text[0])
+		return 0;
+	if (asprintf(&whole, "^(%s)$", text) < 0)
+		return -ENOMEM;
+	*ret_has = is_cheap(text) && regcomp(expression, whole, REG_EXTENDED | REG_NOSUB) == 0;
+	return *ret_has ? 0
+			: hl_profile_warn(stacks->builder->profile,
+					  "frames that the file leaves out are shown: its "
+					  "expression '%.*s' is not understood",
+					  100, text);
+}
+
+static void release_pruning(struct pruning *pruning)
+{
+	if (pruning->has_drop)
+		regfree(&pruning->drop);
+	if (pruning->has_keep)
+		regfree(&pruning->keep);
+}
+
+/* ${name} without parameters, to be freed; as pprof compares it. */
+static char *plain_name(const char *name)
+{
+	static const char anonymous[] = "(anonymous namespace)", call[] = "operator";
+	const char *end = name;
+
+	for (; *end; end++) {
+		size_t before = (size_t)(end - name);
+		bool is_call =
+			before >= strlen(call) && !memcmp(end - strlen(call), call, strlen(call));
+		if (*end == '(' && before && !is_call &&
+		    strncmp(end, anonymous, strlen(anonymous)) != 0)
+			break;
+	}
+	return strndup(name, (size_t)(end - name));
+}
+
+static int judge(const struct pruning *pruning, const char *name, bool *ret_dropped)
+{
+	HL_FREED char *plain = pruning->has_drop ? plain_name(name) : NULL;
+
+	if (pruning->has_drop && !plain)
+		return -ENOMEM;
+	*ret_dropped = plain && regexec(&pruning->drop, plain, 0, NULL, 0) == 0 &&
+		       !(pruning->has_keep && regexec(&pruning->keep, plain, 0, NULL, 0) == 0);
+	return 0;
 }
 
 /* ---- mappings and functions ---- */
@@ -175,6 +258,10 @@ static int read_function(void *context, const struct hl_pprof_field *field)
 	int r = intern_text(stacks, message->name ? message->name : message->system_name,
 			    &function.name);
 	if (r == 0)
+		r = judge(&stacks->pruning,
+			  hl_profile_text(stacks->builder->profile, function.name),
+			  &function.is_dropped);
+	if (r == 0)
 		r = intern_text(stacks, message->filename, &function.file);
 	if (r == 0)
 		r = add_element(stacks, &stacks->functions, "function", &function);
@@ -184,8 +271,8 @@ static int read_function(void *context, const struct hl_pprof_field *field)
 
 /* ---- locations ---- */
 
-static int add_frame(struct stacks *stacks, const struct location *location,
-		     const Pprof__Line *line, bool inlined)
+static int add_frame(struct stacks *stacks, struct location *location, const Pprof__Line *line,
+		     bool inlined)
 {
 	const struct function *function = find_element(&stacks->functions, line->function_id);
 	const struct hl_profile *profile = stacks->builder->profile;
@@ -207,9 +294,13 @@ static int add_frame(struct stacks *stacks, const struct location *location,
 	if (r == 0)
 		r = hl_builder_frame(stacks->builder, &symbol, location->module, location->address,
 				     &stacks->frames[stacks->frame_count]);
-	if (r == 0)
-		stacks->frame_count++;
-	return r;
+	if (r < 0)
+		return r;
+	stacks->frame_count++;
+	if (!function->is_dropped &&
+	    location->shown_count == stacks->frame_count - location->first_frame - 1)
+		location->shown_count++;
+	return 0;
 }
 
 /*
@@ -269,18 +360,16 @@ static int read_location(void *context, const struct hl_pprof_field *field)
 
 /* ---- samples ---- */
 
-static int add_location(struct stacks *stacks, uint64_t id, uint32_t *node)
+/* Adds the ${count} outermost frames of ${location} below *${node}. */
+static int add_location(struct stacks *stacks, const struct location *location, uint32_t count,
+			uint32_t *node)
 {
-	const struct location *location = find_element(&stacks->locations, id);
 	struct hl_builder *builder = stacks->builder;
 	int r = 0;
 
-	if (!location)
-		return hl_pprof_reader_bad(stacks->reader,
-					   "location %" PRIu64 " is named, but there is none", id);
 	if (!location->frame_count)
 		r = hl_builder_node(builder, *node, location->module, location->address, node);
-	for (uint32_t i = 0; r == 0 && i < location->frame_count; i++) {
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
 		r = hl_builder_child(builder, *node, stacks->frames[location->first_frame + i],
 				     node);
 		if (r == 0 && builder->node_count > NODES_MAX)
@@ -292,6 +381,32 @@ static int add_location(struct stacks *stacks, uint64_t id, uint32_t *node)
 					  "than %u nodes",
 					  stacks->reader->input->name, stacks->reader->offset,
 					  NODES_MAX);
+}
+
+/*
+ * Adds a stack, its outermost frame last in ${ids}. It ends before what is dropped; frames before the
+ * first one that is not are never dropped, else nothing would be left.
+ */
+static int add_stack(struct stacks *stacks, const uint64_t *ids, size_t count, uint32_t *node)
+{
+	bool has_begun = false;
+	int r = 0;
+
+	for (size_t i = count; r == 0 && i-- > 0;) {
+		const struct location *location = find_element(&stacks->locations, ids[i]);
+		if (!location)
+			return hl_pprof_reader_bad(
+				stacks->reader, "location %" PRIu64 " is named, but there is none",
+				ids[i]);
+		bool is_cut = location->shown_count < location->frame_count &&
+			      (has_begun || location->shown_count);
+		r = add_location(stacks, location,
+				 is_cut ? location->shown_count : location->frame_count, node);
+		if (is_cut)
+			break;
+		has_begun = has_begun || location->shown_count == location->frame_count;
+	}
+	return r;
 }
 
 static int read_sample(void *context, const struct hl_pprof_field *field)
@@ -308,8 +423,8 @@ static int read_sample(void *context, const struct hl_pprof_field *field)
 		r = hl_pprof_reader_bad(stacks->reader,
 					"a sample has %zu values where there should be %zu",
 					sample->n_value, stacks->values->column_count);
-	for (size_t i = sample->n_location_id; r == 0 && i-- > 0;)
-		r = add_location(stacks, sample->location_id[i], &node);
+	if (r == 0)
+		r = add_stack(stacks, sample->location_id, sample->n_location_id, &node);
 	if (r == 0)
 		r = hl_pprof_values_add(stacks->values, node, sample->value);
 	pprof__sample__free_unpacked(sample, allocator);
@@ -324,7 +439,7 @@ static int read_each(struct stacks *stacks, enum hl_pprof_number number, hl_ppro
 }
 
 int hl_pprof_stacks_read(struct hl_pprof_reader *reader, struct hl_builder *builder,
-			 struct hl_pprof_values *values)
+			 struct hl_pprof_values *values, const char *drop, const char *keep)
 {
 	struct stacks stacks = {
 		.reader = reader,
@@ -335,13 +450,18 @@ int hl_pprof_stacks_read(struct hl_pprof_reader *reader, struct hl_builder *buil
 		.locations.element_bytes = sizeof(struct location),
 	};
 
-	int r = read_each(&stacks, HL_PPROF_MAPPING, read_mapping);
+	int r = compile(&stacks, drop, &stacks.pruning.drop, &stacks.pruning.has_drop);
+	if (r == 0)
+		r = compile(&stacks, keep, &stacks.pruning.keep, &stacks.pruning.has_keep);
+	if (r == 0)
+		r = read_each(&stacks, HL_PPROF_MAPPING, read_mapping);
 	if (r == 0)
 		r = read_each(&stacks, HL_PPROF_FUNCTION, read_function);
 	if (r == 0)
 		r = read_each(&stacks, HL_PPROF_LOCATION, read_location);
 	if (r == 0)
 		r = read_each(&stacks, HL_PPROF_SAMPLE, read_sample);
+	release_pruning(&stacks.pruning);
 	release_table(&stacks.mappings);
 	release_table(&stacks.functions);
 	release_table(&stacks.locations);

@@ -5,6 +5,7 @@
 #include "base/array.h"
 
 #include <stdio.h>
+#include <strings.h>
 
 /* ---- types ---- */
 
@@ -36,10 +37,37 @@ const struct hl_pprof_type hl_pprof_types[] = {
 
 const char *const hl_pprof_unit_names[] = {"bytes", "count"};
 
+/* The names that pprof's measurement package gives to powers of 1024 bytes, without a plural s. */
+static const struct {
+	const char *letter, *word, *binary;
+} byte_units[] = {
+	{"b", "byte", "byte"},	   {"kb", "kilobyte", "kib"}, {"mb", "megabyte", "mib"},
+	{"gb", "gigabyte", "gib"}, {"tb", "terabyte", "tib"}, {"pb", "petabyte", "pib"},
+};
+
+bool hl_pprof_unit_is_bytes(const char *unit, int64_t *ret_scale)
+{
+	size_t length = strlen(unit);
+	int64_t scale = 1;
+
+	if (length > 2 && unit[length - 1] == 's')
+		length--;
+	for (size_t i = 0; i < HL_COUNT_OF(byte_units); i++, scale *= 1024) {
+		const char *const names[] = {byte_units[i].letter, byte_units[i].word,
+					     byte_units[i].binary};
+		for (size_t k = 0; k < HL_COUNT_OF(names); k++)
+			if (strlen(names[k]) == length && !strncasecmp(unit, names[k], length)) {
+				*ret_scale = scale;
+				return true;
+			}
+	}
+	return false;
+}
+
 int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, const char *unit)
 {
-	bool is_bytes = !strcmp(unit, hl_pprof_unit_names[HL_UNIT_BYTES]);
-	struct hl_pprof_column column = {0};
+	struct hl_pprof_column column = {.scale = 1};
+	bool is_bytes = hl_pprof_unit_is_bytes(unit, &column.scale);
 
 	/* The type of that name, if it counts in a unit that is ours, and if no column before is it. */
 	for (size_t i = 0; !column.type && i < HL_COUNT_OF(hl_pprof_types); i++) {
@@ -69,16 +97,24 @@ int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred
 			   struct hl_profile *profile)
 {
 	bool counts_memory = false;
+	int64_t scale;
 	int r = 0;
 
-	for (size_t i = 0; i < values->column_count; i++)
-		counts_memory |= values->columns[i].type != NULL;
+	for (size_t i = 0; i < values->column_count; i++) {
+		const struct hl_pprof_type *type = values->columns[i].type;
+		counts_memory |= type != NULL;
+		if (!type || strcmp(values->columns[i].name, preferred) != 0)
+			continue;
+		profile->has_preferred = true;
+		profile->preferred_value = type->value;
+		profile->preferred_unit = type->unit;
+	}
 	if (!counts_memory) {
 		struct hl_pprof_column *column = &values->columns[values->column_count - 1];
 		for (size_t i = values->column_count; i-- > 0;)
 			if (!strcmp(values->columns[i].name, preferred))
 				column = &values->columns[i];
-		bool is_bytes = !strcmp(column->unit, hl_pprof_unit_names[HL_UNIT_BYTES]);
+		bool is_bytes = hl_pprof_unit_is_bytes(column->unit, &scale);
 		column->type = &hl_pprof_types[is_bytes ? INUSE_SPACE : INUSE_OBJECTS];
 		values->known[column->type->value][column->type->unit] = true;
 		r = hl_profile_warn(profile,
@@ -105,7 +141,9 @@ int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int
 	for (size_t i = 0; i < values->column_count; i++) {
 		const struct hl_pprof_type *type = values->columns[i].type;
 		if (type)
-			figures[type->value][type->unit] = numbers[i];
+			figures[type->value][type->unit] =
+				(int64_t)((uint64_t)numbers[i] *
+					  (uint64_t)values->columns[i].scale);
 	}
 	for (int unit = 0; unit < HL_UNIT_COUNT; unit++) {
 		if (!values->known[HL_VALUE_ALLOC][unit])

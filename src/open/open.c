@@ -26,10 +26,8 @@
 
 /* In the order of how sure their marks are: folded text has none and comes last. */
 static const struct hl_importer *const importers[] = {
-	&hl_importer_pprof,
-	&hl_importer_mprof,
-	&hl_importer_legacy,
-	&hl_importer_folded,
+	&hl_importer_pprof, &hl_importer_mprof,	 &hl_importer_legacy,
+	&hl_importer_v8,    &hl_importer_folded,
 };
 
 static int fail(struct hl_error *err, int code, const char *name)

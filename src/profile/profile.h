@@ -166,6 +166,9 @@ struct hl_profile {
 	uint32_t source; /* kind of file: "recording", "packed recording", "pprof", ... */
 	bool imported;	 /* from another tool's file: no processes, and only some values known */
 	bool known[HL_VALUE_COUNT][HL_UNIT_COUNT]; /* else all zero, and not to be shown */
+	bool has_preferred; /* the file names the value that views show first: */
+	enum hl_value preferred_value;
+	enum hl_unit preferred_unit;
 	uint64_t sample_bytes;
 	uint64_t start_realtime_ns, duration_ns;
 	bool complete;			 /* the recording was finished, and every process in it */

@@ -296,7 +296,7 @@ static void what_was_ever_allocated_is_known_only_where_the_file_has_it(void **s
 
 static void a_heap_file_without_mappings_is_shown_by_addresses_with_a_warning(void **state)
 {
-	struct hl_profile *profile = read_legacy("heap profile: 1: 99 [1: 99] @ heapprofile\n"
+	struct hl_profile *profile = read_legacy("heap profile: 5: 101 [5: 101] @ heapprofile\n"
 						 "1: 99 [1: 99] @ 0x1001 0x2001\n"
 						 "2: 1 [2: 1] @\n"
 						 "2: 1 [2: 1] @ 0x0\n");
@@ -434,14 +434,116 @@ static void a_mapped_file_that_is_a_pipe_is_not_waited_for(void **state)
 	rmdir(folder);
 }
 
+/* As heapline's export, 'jeprof --raw' and programs that name their own stacks write it. */
+#define SYMBOLIZED                                         \
+	"--- symbol\n"                                     \
+	"binary=app\n"                                     \
+	"0x401001 leaf\n"                                  \
+	"0x401002 work--inlined\n"                         \
+	"0x0000000000401003 main<00000000000011d8>\n"      \
+	"---\n"                                            \
+	"heap profile: 3: 300 [ 5: 500] @ heapprofile\n"   \
+	" 2: 200 [ 3: 300] @ 0x401001 0x401002 0x401004\n" \
+	" 1: 100 [ 2: 200] @ 0x401002 0x401003\n"
+
+static void symbolized_files_have_their_own_names(void **state)
+{
+	static const char jemalloc[] =
+		"--- symbol\nbinary=app\n0x401001 leaf\n---\n--- heap\n"
+		"heap_v2/1\n t*: 1: 9 [0: 0]\n@ 0x401002\n t*: 1: 9 [0: 0]\n";
+	static const char processor[] = "--- symbol\nbinary=app\n---\n--- profile\n\1\2\3\n";
+	struct hl_profile *profile = read_legacy(SYMBOLIZED);
+
+	(void)state;
+	assert_int_equal(counters_of(profile, "main;work;inlined;leaf")->alloc_objects, 3);
+	assert_int_equal(counters_of(profile, "main;work;inlined")->alloc_bytes, 200);
+	assert_int_equal(profile->total.alloc_bytes - profile->total.free_bytes, 300);
+	assert_string_equal(hl_profile_text(profile, profile->source), "gperftools");
+	assert_int_equal(profile->warning_count, 0);
+	hl_profile_free(profile);
+	profile = read_legacy(jemalloc);
+	assert_int_equal(counters_of(profile, "leaf")->alloc_bytes, 9);
+	assert_string_equal(hl_profile_text(profile, profile->source), "jemalloc");
+	hl_profile_free(profile);
+	must_refuse(
+		&hl_importer_legacy, processor, sizeof(processor) - 1,
+		"cannot read 'x': line 5 follows the names and does not begin a heap file's text; "
+		"'google-pprof --raw' writes a binary form for local files, which heapline does "
+		"not "
+		"read: open the heap file");
+}
+
+static void growth_of_the_heap_is_not_memory_in_use(void **state)
+{
+	struct hl_profile *profile =
+		read_legacy("heap profile: 2: 300 [ 2: 300] @ growth\n"
+			    " 1: 100 [ 1: 100] @ 0x1001\n"
+			    " 1: 200 [ 1: 200] @ 0x2001\n"
+			    "MAPPED_LIBRARIES:\n"
+			    "1000-3000 r-xp 00000000 08:01 1234    /nowhere/app\n");
+
+	(void)state;
+	assert_false(profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES]);
+	assert_true(profile->known[HL_VALUE_ALLOC][HL_UNIT_BYTES]);
+	assert_int_equal(profile->total.alloc_bytes, 300);
+	assert_int_equal(profile->total.free_bytes, 0);
+	assert_non_null(strstr(only_warning(profile), "not memory in use"));
+	hl_profile_free(profile);
+}
+
+/* 3 blocks of 100 bytes lie in 4096 that tcmalloc got by one mapping; its profiler has 64 besides. */
+static void mappings_of_the_allocator_are_not_counted_beside_its_blocks(void **state)
+{
+	static const char maps[] =
+		"MAPPED_LIBRARIES:\n"
+		"1000-2000 r-xp 00000000 08:01 1234    /nowhere/app\n"
+		"7000-8000 r-xp 00000000 08:01 1235    /nowhere/libtcmalloc.so.4.5.10\n";
+	char text[1024];
+
+	(void)state;
+	snprintf(text, sizeof(text),
+		 "heap profile: 3: 300 [ 3: 300] @ heapprofile\n"
+		 " 1: 4096 [ 1: 4096] @ 0x7101 0x7201 0x1001\n 1: 64 [ 1: 64] @\n"
+		 " 3: 300 [ 3: 300] @ 0x1001\n%s",
+		 maps);
+	struct hl_profile *profile = read_legacy(text);
+	assert_int_equal(profile->total.alloc_bytes, 300);
+	assert_int_equal(counters_of(profile, "app+0x0")->alloc_bytes, 300);
+	assert_non_null(strstr(only_warning(profile), "4160 bytes that tcmalloc got"));
+	hl_profile_free(profile);
+	/* What the program maps itself is beside the blocks, and the first line lacks it. */
+	snprintf(text, sizeof(text),
+		 "heap profile: 3: 300 [ 3: 300] @ heapprofile\n"
+		 " 1: 4096 [ 1: 4096] @ 0x1101\n 3: 300 [ 3: 300] @ 0x1001\n%s",
+		 maps);
+	profile = read_legacy(text);
+	assert_int_equal(profile->total.alloc_bytes, 4396);
+	assert_non_null(strstr(only_warning(profile), "the first line has 300"));
+	hl_profile_free(profile);
+}
+
+static void a_program_of_go_that_samples_nothing_is_not_scaled(void **state)
+{
+	struct hl_profile *profile = read_legacy("heap profile: 1: 416 [1: 416] @ heap/0\n"
+						 "1: 416 [1: 416] @ 0x434da5\n"
+						 "#\t0x434da4\truntime.malg+0x4\t/x/proc.go:1\n");
+
+	(void)state;
+	assert_int_equal(profile->total.alloc_bytes, 416);
+	assert_int_equal(profile->total.alloc_objects, 1);
+	assert_int_equal(profile->sample_bytes, 0);
+	hl_profile_free(profile);
+}
+
 static void lines_that_heap_files_do_not_have_are_refused_with_their_number(void **state)
 {
 	static const struct {
 		const char *text, *sentence;
 	} files[] = {
-		{"heap profile: 1: 99\n", "cannot read 'x': line 1 is no header of a heap file"},
-		{"a;b 1\n", "cannot read 'x': line 1 is no header of a heap file"},
-		{"", "cannot read 'x': line 1 is no header of a heap file"},
+		{"heap profile: 1: 99\n",
+		 "cannot read 'x': line 1 is not the header of a heap file"},
+		{"a;b 1\n", "cannot read 'x': line 1 is not the header of a heap file"},
+		{"", "cannot read 'x': line 1 is not the header of a heap file"},
 		{"heap profile: 1: 9 [1: 9] @ heapprofile\n\n1: 9 [1: 9] @ 0x12 what\n",
 		 "cannot read 'x': line 3 is not 'N: BYTES [N: BYTES] @ ADDRESSES'"},
 		{"heap profile: 1: 9 [1: 9] @ heapprofile\n1: 9 [1: 9] @ 0x12345678901234567\n",
@@ -466,6 +568,7 @@ static void heap_files_may_end_anywhere(void **state)
 	(void)state;
 	read_every_beginning(&hl_importer_legacy, GPERFTOOLS, strlen(GPERFTOOLS));
 	read_every_beginning(&hl_importer_legacy, JEMALLOC, strlen(JEMALLOC));
+	read_every_beginning(&hl_importer_legacy, SYMBOLIZED, strlen(SYMBOLIZED));
 }
 
 static void every_failed_allocation_is_reported_and_leaves_nothing_behind(void **state)
@@ -476,6 +579,7 @@ static void every_failed_allocation_is_reported_and_leaves_nothing_behind(void *
 	must_survive_want_of_memory(&hl_importer_legacy, GPERFTOOLS, strlen(GPERFTOOLS));
 	must_survive_want_of_memory(&hl_importer_legacy, JEMALLOC, strlen(JEMALLOC));
 	must_survive_want_of_memory(&hl_importer_legacy, GO_HEAP, strlen(GO_HEAP));
+	must_survive_want_of_memory(&hl_importer_legacy, SYMBOLIZED, strlen(SYMBOLIZED));
 	must_survive_want_of_memory(&hl_importer_legacy, without_maps, strlen(without_maps));
 }
 
@@ -485,6 +589,7 @@ static void heap_files_are_known_by_their_first_line(void **state)
 	must_be_taken_by(&hl_importer_legacy, GPERFTOOLS, strlen(GPERFTOOLS));
 	must_be_taken_by(&hl_importer_legacy, JEMALLOC, strlen(JEMALLOC));
 	must_be_taken_by(&hl_importer_legacy, GO_HEAP, strlen(GO_HEAP));
+	must_be_taken_by(&hl_importer_legacy, SYMBOLIZED, strlen(SYMBOLIZED));
 }
 
 int main(void)
@@ -506,6 +611,10 @@ int main(void)
 		cmocka_unit_test(allocators_are_known_by_function_or_library),
 		cmocka_unit_test(names_are_found_through_the_segments_of_mapped_files),
 		cmocka_unit_test(a_mapped_file_that_is_a_pipe_is_not_waited_for),
+		cmocka_unit_test(symbolized_files_have_their_own_names),
+		cmocka_unit_test(growth_of_the_heap_is_not_memory_in_use),
+		cmocka_unit_test(mappings_of_the_allocator_are_not_counted_beside_its_blocks),
+		cmocka_unit_test(a_program_of_go_that_samples_nothing_is_not_scaled),
 		cmocka_unit_test(lines_that_heap_files_do_not_have_are_refused_with_their_number),
 		cmocka_unit_test(heap_files_may_end_anywhere),
 		cmocka_unit_test(every_failed_allocation_is_reported_and_leaves_nothing_behind),

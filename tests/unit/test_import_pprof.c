@@ -168,11 +168,98 @@ static void a_profile_without_memory_is_shown_as_in_use_with_a_warning(void **st
 static void a_unit_that_is_no_byte_is_not_taken_for_one(void **state)
 {
 	(void)state;
-	texts[4] = "kilobytes";
+	texts[4] = "nanoseconds";
 	struct hl_profile *profile = profile_of_draft();
 	assert_true(profile->known[HL_VALUE_INUSE][HL_UNIT_OBJECTS]);
 	assert_false(profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES]);
 	hl_profile_free(profile);
+}
+
+static void bytes_are_counted_in_any_unit_that_pprof_knows(void **state)
+{
+	static const struct {
+		char *unit;
+		int64_t bytes;
+	} units[] = {
+		{"byte", 11},
+		{"B", 11},
+		{"kb", 11 << 10},
+		{"KiB", 11 << 10},
+		{"kilobytes", 11 << 10},
+		{"megabyte", 11 << 20},
+		{"MiB", 11 << 20},
+		{"GB", 11LL << 30},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(units); i++) {
+		texts[4] = units[i].unit;
+		struct hl_profile *profile = profile_of_draft();
+		assert_true(profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES]);
+		assert_int_equal(profile->total.alloc_bytes, units[i].bytes);
+		assert_int_equal(profile->total.alloc_objects, 7);
+		hl_profile_free(profile);
+	}
+}
+
+static void the_type_that_a_file_prefers_is_known(void **state)
+{
+	(void)state;
+	struct hl_profile *profile = profile_of_draft();
+	assert_false(profile->has_preferred);
+	hl_profile_free(profile);
+	draft.default_sample_type = 1;
+	profile = profile_of_draft();
+	assert_true(profile->has_preferred);
+	assert_int_equal(profile->preferred_value, HL_VALUE_INUSE);
+	assert_int_equal(profile->preferred_unit, HL_UNIT_OBJECTS);
+	hl_profile_free(profile);
+}
+
+/* a is the leaf, b calls it. */
+static void a_stack_ends_before_a_function_that_the_file_drops(void **state)
+{
+	static const struct {
+		char *drop, *keep, *leaf;
+	} files[] = {
+		{"a|x", "", "b"}, {"", "", "a"},   {"a|x", "a", "a"},
+		{"x", "", "a"},	  {"b", "", "a"}, /* not before a frame that is kept */
+		{"aa?", "", "b"}, {".*", "", "a"}, {"a\\(", "", "a"},
+	};
+
+	(void)state;
+	draft.n_string_table = 10;
+	draft.drop_frames = 8;
+	draft.keep_frames = 9;
+	for (size_t i = 0; i < HL_COUNT_OF(files); i++) {
+		texts[8] = files[i].drop;
+		texts[9] = files[i].keep;
+		struct hl_profile *profile = profile_of_draft();
+		uint32_t last = (uint32_t)profile->node_count - 1;
+		uint32_t function = profile->frames[profile->nodes[last].frame].function;
+		assert_string_equal(hl_profile_text(profile, profile->functions[function].name),
+				    files[i].leaf);
+		assert_int_equal(profile->warning_count, 0);
+		assert_int_equal(profile->total.alloc_bytes, 11);
+		hl_profile_free(profile);
+	}
+}
+
+static void an_expression_that_could_take_long_is_not_used(void **state)
+{
+	static char *const expressions[] = {"(a{9}){9}", "(a)\\1", "(?i)a", "("};
+
+	(void)state;
+	draft.n_string_table = 9;
+	draft.drop_frames = 8;
+	for (size_t i = 0; i < HL_COUNT_OF(expressions); i++) {
+		texts[8] = expressions[i];
+		struct hl_profile *profile = profile_of_draft();
+		assert_int_equal(profile->warning_count, 1);
+		assert_non_null(strstr(hl_profile_text(profile, profile->warnings[0]),
+				       "is not understood"));
+		hl_profile_free(profile);
+	}
 }
 
 static void what_was_freed_is_what_is_allocated_and_not_in_use(void **state)
@@ -498,6 +585,10 @@ int main(void)
 		TEST(stacks_are_turned_over_and_addresses_are_the_files),
 		TEST(a_profile_without_memory_is_shown_as_in_use_with_a_warning),
 		TEST(a_unit_that_is_no_byte_is_not_taken_for_one),
+		TEST(bytes_are_counted_in_any_unit_that_pprof_knows),
+		TEST(the_type_that_a_file_prefers_is_known),
+		TEST(a_stack_ends_before_a_function_that_the_file_drops),
+		TEST(an_expression_that_could_take_long_is_not_used),
 		TEST(what_was_freed_is_what_is_allocated_and_not_in_use),
 		TEST(comments_of_others_are_shown),
 		TEST(a_period_in_bytes_says_that_figures_are_estimates),

@@ -119,7 +119,7 @@ struct hl_heap {
 	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;
 	uint64_t page_bytes;
-	char allocator[64]; /* "glibc 2.36"; others that were seen are in notes */
+	char allocator[96]; /* "glibc 2.36"; others that were seen are in notes */
 	uint64_t trim_threshold, mmap_threshold; /* live values, which glibc adapts */
 	uint32_t arena_max;			 /* 0: the default */
 	struct hl_heap_arena *arenas;		 /* [0] is the main arena */

@@ -90,6 +90,37 @@ class Matrix(attaching.TestCase):
         return {row["way"]: (row["works"], re.sub(r"\d+", "PID", row["reason"]))
                 for row in report["rows"] if row["way"] in ("heap", "heap --stop")}
 
+    def expect_ledger(self, state, program):
+        """Of an allocator that cannot be walked a recorder knows what it has seen: requested bytes."""
+        owners = self.ask(program, "allocations")
+        rows = [row for row in owners["rows"] if row["type"] in ("by_malloc", "by_calloc")]
+        self.assertEqual((sum(row["inuse_blocks"] for row in rows),
+                          sum(row["inuse_bytes"] for row in rows)),
+                         (program.blocks, program.requested))
+        everything = (owners["total"]["inuse_blocks"], owners["total"]["inuse_bytes"])
+        for verb in "leaks", "holders":
+            report = self.ask(program, verb)
+            self.assertIn("by the recorder's table: requested bytes", report["allocator"])
+            total = report["total"]
+            self.assertEqual((total["live_blocks"], total["live_bytes"]), everything, verb)
+        self.assertEqual(total["selected_bytes"], total["live_bytes"])
+
+    def variants(self):
+        """Of allocators that cannot be walked: name, program, environment."""
+        for allocator, library in SHARED.items():
+            if os.path.exists(f"{LIBRARIES}/{library}"):
+                yield allocator, "allocator_ledger", {"LD_PRELOAD": f"{LIBRARIES}/{library}"}
+        for allocator, names in BUILT_IN.items():
+            for name in names:
+                if os.path.exists(os.path.join(harness.PROGRAMS, name)):
+                    yield allocator, name, {}
+
+    def test_what_is_live_equals_the_ledger(self):
+        for _, name, env in self.variants():
+            for state, program in self.each(name, env):
+                if state != "plain":
+                    self.expect_ledger(state, program)
+
     def test_an_allocator_built_in_is_the_same_with_a_recorder(self):
         for allocator, names in BUILT_IN.items():
             for name in names:

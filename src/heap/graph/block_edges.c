@@ -226,12 +226,13 @@ static int find_label(struct hl_block_edges *edges, const struct hl_block_label 
 static int label_block(struct reading *reading, uint64_t usable)
 {
 	struct hl_block_edges *edges = reading->edges;
-	struct hl_block_label label = {.size_min = usable, .size_max = usable};
+	uint64_t size = hl_graph_counted(edges->graph, reading->block);
+	struct hl_block_label label = {.size_min = size, .size_max = size};
 	int r = hl_class_names_find(edges->classes, reading->block, usable, reading->words,
 				    reading->word_count, &label.type);
 
-	if (!label.type && usable > EXACT_SIZE_MAX) {
-		label.size_min = (UINT64_C(1) << (63 - __builtin_clzll(usable - 1))) + 1;
+	if (!label.type && size > EXACT_SIZE_MAX) {
+		label.size_min = (UINT64_C(1) << (63 - __builtin_clzll(size - 1))) + 1;
 		label.size_max = (label.size_min - 1) * 2;
 	}
 	return r == 0 ? find_label(edges, &label, &edges->block_labels[reading->node]) : r;

@@ -28,6 +28,7 @@ struct walking {
 	uint64_t gap_max;	/* between blocks of such a row */
 	bool knows_all;
 	bool has_guesses;
+	struct hl_walked_table table;
 };
 
 static int flush_small(struct walking *walking)
@@ -84,12 +85,13 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 	struct walking *walking = context;
 	const struct hl_block_walk *walk = walking->walk;
 
+	(void)last_word;
 	if (usable_bytes <= SMALLEST_SLOT_BYTES && !walk->takes_small)
 		return add_small(walking, address, address + ((usable_bytes + 7) & ~UINT64_C(7)));
 	if (usable_bytes < BLOCK_MIN && !walk->takes_small)
 		usable_bytes = SECOND_SLOT_BYTES;
-	return walk->block(walk->context, address, round_up(usable_bytes ? usable_bytes : 1),
-			   last_word);
+	usable_bytes = round_up(usable_bytes ? usable_bytes : 1);
+	return walk->block(walk->context, address, usable_bytes, usable_bytes);
 }
 
 static int take_walked_foreign(void *context, uint64_t start, uint64_t end)
@@ -117,6 +119,8 @@ static int take(void *context, const struct hl_owned_block *block)
 	bool is_small = start & 15 || (bytes < BLOCK_MIN && !walking->walk->takes_small);
 	if (is_whole && add_extent(&walking->found, map->start, map->end) < 0)
 		return -ENOMEM;
+	walking->table.small_blocks += is_small;
+	walking->table.small_bytes += is_small ? block->requested : 0;
 	if (is_small)
 		return is_whole ? add_small(walking, start & ~UINT64_C(7),
 					    (start + bytes + 7) & ~UINT64_C(7))
@@ -125,7 +129,7 @@ static int take(void *context, const struct hl_owned_block *block)
 	if (!is_whole &&
 	    add_extent(&walking->found, start, start + ((bytes + 8) & ~UINT64_C(15))) < 0)
 		return -ENOMEM;
-	return walking->walk->block(walking->walk->context, start, bytes, 0);
+	return walking->walk->block(walking->walk->context, start, bytes, block->requested);
 }
 
 /* ---- extents ---- */
@@ -152,8 +156,11 @@ static int describe(const struct walking *walking, struct hl_heap *heap)
 	struct hl_other_found other = hl_other_allocator_library(walking->maps);
 	int r = 0;
 
+	if (!other.allocator)
+		other = hl_other_allocator_built_in(walking->walk->memory);
 	if (!walking->known->count)
-		snprintf(heap->allocator, sizeof(heap->allocator), "%s, by the recorder's table",
+		snprintf(heap->allocator, sizeof(heap->allocator),
+			 "%s, by the recorder's table: requested bytes",
 			 other.allocator ? other.allocator->name : "the program's own allocator");
 	if (!walking->knows_all)
 		r = hl_heap_note(
@@ -163,14 +170,16 @@ static int describe(const struct walking *walking, struct hl_heap *heap)
 	if (r == 0 && walking->has_guesses)
 		r = hl_heap_note(
 			heap, "%s",
-			"the sizes of some blocks are upper bounds; "
-			"'heapline record --mode mem-record' keeps the size of each block");
+			"sums are exact, but of some stacks the size of each block is not known: "
+			"it "
+			"counts with the mean of its stack; 'heapline record --mode mem-record' "
+			"keeps the size of each block");
 	return r;
 }
 
 /* Gives the blocks that lie outside of ${extents}, and adds to these what they occupy. */
 static int walk_table(const struct hl_block_walk *walk, struct hl_extents *extents,
-		      struct hl_heap *heap, struct hl_error *err)
+		      struct hl_heap *heap, struct hl_walked_table *ret_table, struct hl_error *err)
 {
 	const struct hl_maps *maps = &walk->memory->maps;
 	struct walking walking = {
@@ -191,13 +200,16 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 		r = describe(&walking, heap);
 	if (r == 0)
 		r = unite(extents, &walking.found);
+	*ret_table = walking.table;
+	ret_table->is_there = r == 0;
 	hl_block_owners_free(owners);
 	hl_extents_release(&walking.found);
 	return r;
 }
 
 int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
-		  struct hl_extents *extents, bool *ret_has_table, struct hl_error *err)
+		  struct hl_extents *extents, struct hl_walked_table *ret_table,
+		  struct hl_error *err)
 {
 	/* Between small blocks of musl lie others, and groups of others. */
 	struct walking walking = {.walk = walk, .gap_max = 1};
@@ -216,12 +228,11 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 				 ? !heap->is_musl &&
 					   hl_other_allocator_library(&walk->memory->maps).allocator
 				 : r == -ENOTSUP;
-	*ret_has_table = heap->is_musl;
+	*ret_table = (struct hl_walked_table){.is_there = heap->is_musl};
 	if (r < 0 && !(is_wanted && walk->pid))
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
 	if (is_wanted && walk->pid) {
-		int tabled = walk_table(walk, extents, heap, &no_table);
-		*ret_has_table = tabled == 0;
+		int tabled = walk_table(walk, extents, heap, ret_table, &no_table);
 		if (tabled < 0 && tabled != -ENODATA && tabled != -ENOTSUP)
 			return hl_error_set(err, tabled, "%s",
 					    no_table.text[0] ? no_table.text : strerror(-tabled));

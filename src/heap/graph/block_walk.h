@@ -24,19 +24,29 @@ struct hl_block_walk {
 	pid_t pid; /* 0: no recorder can be asked, as of a core file */
 	struct hl_memory *memory;
 	/* As hl_heap_settings.block and .foreign; the latter gets blocks of the table that are too
-	 * small for the graph, too. */
-	int (*block)(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word);
+	 * small for the graph, too. ${counted_bytes} is what a block adds to sums: its usable bytes; of the
+	 * table the requested ones, by the mean of the block's stack where its own size is not known, and
+	 * ${usable_bytes} is an upper bound then. */
+	int (*block)(void *context, uint64_t address, uint64_t usable_bytes,
+		     uint64_t counted_bytes);
 	int (*foreign)(void *context, uint64_t start, uint64_t end);
 	void *context;
 	bool takes_small;    /* blocks of up to 16 bytes are given to ${block} where they can be */
 	const char *command; /* that errors advise */
 };
 
+/* Blocks that are no chunks of glibc's. */
+struct hl_walked_table {
+	bool is_there;
+	uint64_t small_blocks, small_bytes; /* that were not given to ${block} */
+};
+
 /*
  * Gives all live blocks: those of glibc's heap and of musl's by a walk, those of other allocators by the table of a
  * recorder, if there is one. ${extents}, empty before, get what the blocks occupy; ${heap} gets what the walk found, what is
- * not certain, and how long it took; ${ret_has_table} is whether there are blocks that are no chunks of glibc's. 0; or a negative errno with a sentence:
+ * not certain, and how long it took. 0; or a negative errno with a sentence:
  * -ENOTSUP when there is no heap that can be walked, and no recorder.
  */
 int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
-		  struct hl_extents *extents, bool *ret_has_table, struct hl_error *err);
+		  struct hl_extents *extents, struct hl_walked_table *ret_table,
+		  struct hl_error *err);

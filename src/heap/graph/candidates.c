@@ -60,7 +60,8 @@ int hl_candidates_collect(struct hl_candidates *candidates, struct hl_graph *gra
 	for (uint64_t block = 0; r == 0 && (block = hl_graph_next_lost(graph, block));
 	     block += 16) {
 		struct hl_candidate found = {.address = block,
-					     .usable_bytes = hl_graph_usable(graph, block)};
+					     .usable_bytes = hl_graph_usable(graph, block),
+					     .counted_bytes = hl_graph_counted(graph, block)};
 		r = read_words(graph, &found);
 		if (r == 0)
 			r = HL_ARRAY_APPEND(candidates->items, candidates->count,
@@ -82,8 +83,9 @@ int hl_candidates_make_graph(struct hl_candidates *candidates, struct hl_graph *
 
 	hl_candidates_forget_walk(candidates);
 	for (size_t i = 0; i < candidates->count && r == 0; i++)
-		r = hl_graph_add(graph, candidates->items[i].address,
-				 candidates->items[i].usable_bytes);
+		r = hl_graph_add_counted(graph, candidates->items[i].address,
+					 candidates->items[i].usable_bytes,
+					 candidates->items[i].counted_bytes);
 	return r;
 }
 

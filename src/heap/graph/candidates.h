@@ -12,7 +12,7 @@ struct hl_graph;
 struct hl_memory;
 
 struct hl_candidate {
-	uint64_t address, usable_bytes;
+	uint64_t address, usable_bytes, counted_bytes;
 	uint64_t first_word;
 	uint32_t hash; /* of all words */
 	bool is_live;  /* as the walk of this look says */

@@ -58,18 +58,18 @@ static struct hl_graph_page *make_page(struct hl_graph *graph, uint64_t address)
 
 /* ---- blocks ---- */
 
-static int add_large(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
+static int add_large(struct hl_graph *graph, struct hl_graph_large large)
 {
-	return HL_ARRAY_APPEND(graph->large, graph->large_count, graph->large_capacity,
-			       (struct hl_graph_large){block, usable_bytes});
+	return HL_ARRAY_APPEND(graph->large, graph->large_count, graph->large_capacity, large);
 }
 
-int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
+int hl_graph_add_counted(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes,
+			 uint64_t counted_bytes)
 {
 	/* The next chunk's block, or of a mapping its end, which no block can be. */
 	uint64_t end = (block + usable_bytes + HL_CHUNK_HEADER) & ~UINT64_C(15);
 	bool is_mapped = !((block + usable_bytes) & 15);
-	bool is_large = is_mapped || usable_bytes >= LARGE_BYTES;
+	bool is_large = is_mapped || usable_bytes >= LARGE_BYTES || counted_bytes != usable_bytes;
 
 	if (block & 15 || end <= block ||
 	    end >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS + HL_GRAPH_UPPER_BITS))
@@ -78,7 +78,8 @@ int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
 	struct hl_graph_page *page = make_page(graph, block);
 	struct hl_graph_page *last = is_on_one_page ? page : make_page(graph, end);
 	if (!page || !last || (!is_on_one_page && !make_page(graph, block + 16)) ||
-	    (is_large && add_large(graph, block, usable_bytes) < 0))
+	    (is_large &&
+	     add_large(graph, (struct hl_graph_large){block, usable_bytes, counted_bytes}) < 0))
 		return -ENOMEM;
 	if (!(hl_graph_bits(last, end)->starts & hl_graph_bit(end))) {
 		hl_graph_bits(last, end)->starts |= hl_graph_bit(end);
@@ -94,7 +95,7 @@ int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
 		inner->back = (uint32_t)(i - first_page);
 	}
 	graph->live_blocks++;
-	graph->live_bytes += usable_bytes;
+	graph->live_bytes += counted_bytes;
 	return 0;
 }
 
@@ -206,6 +207,14 @@ uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block)
 		at = (at & ~UINT64_C(1023)) + 1024;
 	}
 	return 0;
+}
+
+uint64_t hl_graph_counted(const struct hl_graph *graph, uint64_t block)
+{
+	const struct hl_graph_large *large = large_before(graph, block);
+
+	return large && large->address == block ? large->counted_bytes
+						: hl_graph_usable(graph, block);
 }
 
 bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block)

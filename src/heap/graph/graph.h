@@ -49,9 +49,10 @@ struct hl_graph_region {
 	struct hl_graph_page pages[HL_GRAPH_REGION_PAGES];
 };
 
-/* A block that has no page of bits for each of its pages, or a mapping of its own. */
+/* A block that has no page of bits for each of its pages, or a mapping of its own, or one that does not
+ * count with its usable bytes. */
 struct hl_graph_large {
-	uint64_t address, usable_bytes;
+	uint64_t address, usable_bytes, counted_bytes;
 };
 
 /* Why a block is looked at. */
@@ -146,8 +147,15 @@ static inline uint64_t hl_graph_bit(uint64_t address)
 int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory);
 void hl_graph_release(struct hl_graph *graph);
 
-/* A live block. In any order, each once. 0 or -ENOMEM. */
-int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes);
+/* A live block, which counts with ${counted_bytes}: where its size is not known, ${usable_bytes} are an
+ * upper bound. In any order, each once. 0 or -ENOMEM. */
+int hl_graph_add_counted(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes,
+			 uint64_t counted_bytes);
+
+static inline int hl_graph_add(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes)
+{
+	return hl_graph_add_counted(graph, block, usable_bytes, usable_bytes);
+}
 
 /* All blocks are known; ${extents} hold them. Asks which pages of these are in memory. 0 or a
  * negative errno. */
@@ -157,6 +165,7 @@ int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents);
 bool hl_graph_find(const struct hl_graph *graph, uint64_t address, uint64_t *ret_block);
 
 uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block);
+uint64_t hl_graph_counted(const struct hl_graph *graph, uint64_t block);
 
 /* Whether it was reached, or is no live block. */
 bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block);

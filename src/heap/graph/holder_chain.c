@@ -53,7 +53,7 @@ static int add_step(struct hl_holder_finder *finder, uint32_t node, uint32_t nex
 	} else {
 		struct sought sought = {edges, next, 0};
 		step.address = hl_block_edges_address(edges, node);
-		step.size = hl_graph_usable(&finder->graph, step.address);
+		step.size = hl_graph_counted(&finder->graph, step.address);
 		step.type = edges->labels[edges->block_labels[node]].type;
 		if (next)
 			r = hl_graph_read(&finder->graph, step.address, step.address + step.size, 0,

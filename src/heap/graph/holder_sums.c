@@ -375,7 +375,8 @@ static int add_block(void *context, uint32_t node, uint64_t block)
 	if (r < 0)
 		return r;
 	summer->holders->branches[branch].own.blocks++;
-	summer->holders->branches[branch].own.bytes += usable;
+	summer->holders->branches[branch].own.bytes +=
+		hl_graph_counted(summer->edges->graph, block);
 	return 0;
 }
 

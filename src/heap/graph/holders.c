@@ -137,12 +137,12 @@ static int see_roots(struct hl_holder_finder *finder)
 
 /* ---- reading ---- */
 
-static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+static int take_block(void *context, uint64_t address, uint64_t usable_bytes,
+		      uint64_t counted_bytes)
 {
 	struct hl_holder_finder *finder = context;
 
-	(void)last_word;
-	return hl_graph_add(&finder->graph, address, usable_bytes);
+	return hl_graph_add_counted(&finder->graph, address, usable_bytes, counted_bytes);
 }
 
 static int take_foreign(void *context, uint64_t start, uint64_t end)
@@ -161,9 +161,10 @@ static int walk(struct hl_holder_finder *finder)
 					   .context = finder,
 					   .takes_small = true,
 					   .command = "holders"};
-	int r = hl_block_walk(&walk, finder->holders->heap, &finder->heap, &finder->has_table,
-			      finder->err);
+	struct hl_walked_table table = {0};
+	int r = hl_block_walk(&walk, finder->holders->heap, &finder->heap, &table, finder->err);
 
+	finder->has_table = table.is_there;
 	hl_extents_sort(&finder->foreign);
 	return r == 0 ? hl_graph_settle(&finder->graph, &finder->heap) : r;
 }
@@ -411,10 +412,11 @@ static int is_selected(void *context, uint32_t node, uint64_t block, uint64_t us
 	/* malloc() rounds up to granules, less the header; what has a mapping of its own, to pages. Other
 	 * allocators have four sizes or more between powers of two. */
 	uint64_t rounding = 16 + (usable_bytes & 15 ? 0 : finder->memory->page_bytes);
+	uint64_t size = hl_graph_counted(&finder->graph, block);
 	if (finder->has_table)
 		rounding = settings->size / 4 > 16 ? settings->size / 4 : 16;
-	if (settings->size && (usable_bytes < settings->size ||
-			       (usable_bytes - settings->size >= rounding && usable_bytes > 24)))
+	if (settings->size &&
+	    (size < settings->size || (size - settings->size >= rounding && size > 24)))
 		return 0;
 	if (settings->type &&
 	    (!label->type ||

@@ -32,7 +32,7 @@ struct ring_block {
 #define RING_BLOCKS_MAX (1u << 20)
 
 struct possible_block {
-	uint64_t address, usable_bytes;
+	uint64_t address, usable_bytes, counted_bytes;
 	uint64_t words[HL_CLASS_WORDS]; /* it begins with */
 	size_t word_count;
 };
@@ -149,7 +149,9 @@ static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
 			 const uint64_t *words, size_t count)
 {
 	struct hl_leak_rows *rows = context;
-	struct possible_block possible = {.address = block, .usable_bytes = usable_bytes};
+	struct possible_block possible = {.address = block,
+					  .usable_bytes = usable_bytes,
+					  .counted_bytes = hl_graph_counted(rows->graph, block)};
 
 	possible.word_count = count < HL_CLASS_WORDS ? count : HL_CLASS_WORDS;
 	memcpy(possible.words, words, possible.word_count * sizeof(*words));
@@ -177,7 +179,7 @@ int hl_leak_rows_add_possible(struct hl_leak_rows *rows, struct hl_block_owners 
 		r = find_row(rows, block->address, block->usable_bytes, block->words,
 			     block->word_count, &row);
 		if (r == 0)
-			add(&rows->leaks->rows[row].possible, block->usable_bytes);
+			add(&rows->leaks->rows[row].possible, block->counted_bytes);
 	}
 	return r;
 }
@@ -241,7 +243,7 @@ static int take_lost(void *context, uint64_t block, uint64_t usable_bytes, const
 
 	int r = rows->in_rings ? add_to_ring(rows, block) : 0;
 	if (block != owner->block.address) {
-		add(&owner->block.indirect, usable_bytes);
+		add(&owner->block.indirect, hl_graph_counted(rows->graph, block));
 		return r;
 	}
 	size_t head = count * 8 < HL_LEAK_HEAD_BYTES ? count * 8 : HL_LEAK_HEAD_BYTES;
@@ -306,7 +308,9 @@ static int reach_from(struct hl_leak_rows *rows, uint64_t block)
 {
 	uint64_t size = hl_graph_usable(rows->graph, block);
 
-	rows->owner = (struct owner){.block = {.address = block, .size = size}, .row = NO_ROW};
+	rows->owner = (struct owner){
+		.block = {.address = block, .size = hl_graph_counted(rows->graph, block)},
+		.row = NO_ROW};
 	hl_graph_reach(rows->graph, block);
 	int r = hl_graph_drain(rows->graph);
 	if (r == 0 && rows->owner.row == NO_ROW)

@@ -77,10 +77,10 @@ static int stop_outside_malloc(struct finder *finder)
 
 /* ---- one look ---- */
 
-static void add_live(struct finder *finder, uint64_t usable_bytes)
+static void add_live(struct finder *finder, uint64_t counted_bytes)
 {
 	finder->leaks->live.blocks++;
-	finder->leaks->live.bytes += usable_bytes;
+	finder->leaks->live.bytes += counted_bytes;
 }
 
 /* Keeps what later looks want to know of a live block: where chunks begin, and which blocks may be
@@ -101,35 +101,35 @@ static int keep_place(struct finder *finder, uint64_t address, uint64_t usable_b
 	return HL_ARRAY_APPEND(tcaches->addresses, tcaches->count, tcaches->capacity, address);
 }
 
-static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+static int take_block(void *context, uint64_t address, uint64_t usable_bytes,
+		      uint64_t counted_bytes)
 {
 	struct finder *finder = context;
 
-	(void)last_word;
-	add_live(finder, usable_bytes);
+	add_live(finder, counted_bytes);
 	int r = keep_place(finder, address, usable_bytes);
-	return r == 0 ? hl_graph_add(&finder->graph, address, usable_bytes) : r;
+	return r < 0 ? r
+		     : hl_graph_add_counted(&finder->graph, address, usable_bytes, counted_bytes);
 }
 
 /* Of blocks that are no candidates the words matter. */
-static int take_again(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
+static int take_again(void *context, uint64_t address, uint64_t usable_bytes,
+		      uint64_t counted_bytes)
 {
 	struct finder *finder = context;
 
-	(void)last_word;
-	add_live(finder, usable_bytes);
+	add_live(finder, counted_bytes);
 	if (!hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes))
 		hl_sweep_add(finder->sweep, address, address + (usable_bytes & ~UINT64_C(7)));
 	return keep_place(finder, address, usable_bytes);
 }
 
 static int take_candidate(void *context, uint64_t address, uint64_t usable_bytes,
-			  uint64_t last_word)
+			  uint64_t counted_bytes)
 {
 	struct finder *finder = context;
 
-	(void)last_word;
-	add_live(finder, usable_bytes);
+	add_live(finder, counted_bytes);
 	hl_candidates_meet(&finder->candidates, &finder->graph, address, usable_bytes);
 	return keep_place(finder, address, usable_bytes);
 }
@@ -197,7 +197,7 @@ static int begin_look(struct finder *finder)
 }
 
 static int walk(struct finder *finder, int (*block)(void *context, uint64_t address,
-						    uint64_t usable_bytes, uint64_t last_word))
+						    uint64_t usable_bytes, uint64_t counted_bytes))
 {
 	const struct hl_block_walk walk = {.pid = finder->pid,
 					   .memory = finder->memory,
@@ -209,8 +209,12 @@ static int walk(struct finder *finder, int (*block)(void *context, uint64_t addr
 	finder->heap.count = finder->foreign.count = 0;
 	finder->tcaches.count = finder->anchors.count = 0;
 	finder->leaks->live = (struct hl_leak_sum){0};
-	int r = hl_block_walk(&walk, finder->leaks->heap, &finder->heap, &finder->has_table,
-			      finder->err);
+	struct hl_walked_table table = {0};
+	int r = hl_block_walk(&walk, finder->leaks->heap, &finder->heap, &table, finder->err);
+
+	finder->has_table = table.is_there;
+	finder->leaks->live.blocks += table.small_blocks;
+	finder->leaks->live.bytes += table.small_bytes;
 	hl_extents_sort(&finder->foreign);
 	finder->arena_count = (uint32_t)finder->leaks->heap->arena_count;
 	return r;

@@ -95,7 +95,7 @@ uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 /* ---- all of them ---- */
 
 struct each {
-	const struct hl_block_sizes *sizes;
+	struct hl_block_sizes *sizes;
 	hl_owned_block_visit *visit;
 	void *context;
 };
@@ -103,11 +103,10 @@ struct each {
 static int give(void *context, const struct hl_listed_block *block)
 {
 	const struct each *each = context;
-	struct hl_block_size size = hl_block_sizes_find(each->sizes, block);
-	uint64_t slack = block->slack < size.bytes ? block->slack : size.bytes;
+	struct hl_block_size size = hl_block_sizes_next(each->sizes, block);
 	const struct hl_owned_block owned = {.address = block->address,
 					     .bytes = size.bytes,
-					     .requested = size.bytes - slack,
+					     .requested = size.requested,
 					     .most_bytes = size.most_bytes,
 					     .number = block->node,
 					     .is_exact = size.is_exact,

@@ -24,10 +24,10 @@ uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 /* A block by the recorder's table alone, whatever allocator it is of. */
 struct hl_owned_block {
 	uint64_t address, bytes;
-	uint64_t requested;  /* of ${bytes} */
+	uint64_t requested;  /* of ${bytes}; of all blocks of a stack the sum of its counters */
 	uint64_t most_bytes; /* it cannot have more; of the last block this may be UINT64_MAX */
 	uint64_t number;     /* of its stack */
-	bool is_exact;	     /* else ${bytes} is the mean size of the stack's blocks */
+	bool is_exact;	     /* else ${bytes} and ${requested} are the mean of the stack's blocks */
 	bool is_ruled; /* of a function that a rule names: it may lie in a block of malloc() */
 };
 

@@ -20,11 +20,12 @@ struct node_sizes {
 	uint32_t slack;	    /* of its first block in the array, and one more; 0: it has none */
 	bool differs;	    /* another block has another slack */
 	uint64_t least_gap; /* from one of its blocks to the next of any stack */
+	uint64_t given;	    /* blocks that hl_block_sizes_next() was called with */
 };
 
 struct hl_block_sizes {
 	uint32_t node_count;
-	struct hl_block_sum *sums; /* by id */
+	struct hl_block_sum *sums; /* by id, without the blocks whose size the table has */
 	struct node_sizes *nodes;  /* by id */
 };
 
@@ -32,8 +33,13 @@ static int take_slack(void *context, const struct hl_listed_block *block)
 {
 	struct hl_block_sizes *sizes = context;
 
-	if (block->has_size || block->node > sizes->node_count)
+	if (block->node > sizes->node_count)
 		return 0;
+	if (block->has_size) {
+		sizes->sums[block->node].blocks--;
+		sizes->sums[block->node].bytes -= (int64_t)block->requested;
+		return 0;
+	}
 	struct node_sizes *node = &sizes->nodes[block->node];
 	node->differs |= node->slack && node->slack != block->slack + 1;
 	if (!node->slack || block->most_bytes < node->least_gap)
@@ -87,19 +93,31 @@ int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_read
 	return 0;
 }
 
-struct hl_block_size hl_block_sizes_find(const struct hl_block_sizes *sizes,
+/* The part of ${sum} that its block ${number} has: the mean, or one byte more. */
+static uint64_t share_of(const struct hl_block_sum *sum, uint64_t number)
+{
+	uint64_t blocks = (uint64_t)sum->blocks, bytes = (uint64_t)sum->bytes;
+	uint64_t rest = bytes % blocks, at = number % blocks;
+
+	return bytes / blocks + ((at + 1) * rest / blocks - at * rest / blocks);
+}
+
+struct hl_block_size hl_block_sizes_next(struct hl_block_sizes *sizes,
 					 const struct hl_listed_block *block)
 {
 	uint32_t id = block->node <= sizes->node_count ? block->node : 0; /* 0: nothing is known */
-	const struct node_sizes *node = &sizes->nodes[id];
+	struct node_sizes *node = &sizes->nodes[id];
 	const struct hl_block_sum *sum = &sizes->sums[id];
-	struct hl_block_size size = {.bytes = block->requested, .most_bytes = block->most_bytes};
+	struct hl_block_size size = {.bytes = block->requested,
+				     .requested = block->requested,
+				     .most_bytes = block->most_bytes};
 
 	if (block->has_size) {
 		size.is_exact = true;
 	} else if (sum->blocks > 0 && sum->bytes >= 0) {
 		uint64_t most = (uint64_t)sum->bytes + block->slack;
 		size.bytes = (uint64_t)(sum->bytes / sum->blocks) + block->slack;
+		size.requested = share_of(sum, node->given++);
 		size.is_exact = sum->blocks == 1 ||
 				(sum->blocks >= MANY && !node->differs &&
 				 sum->bytes % sum->blocks == 0 && node->least_gap >= size.bytes);

@@ -9,7 +9,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "heap/extents.h"
 #include "heap/heap.h"
+#include "heap/other_allocators.h"
 #include "recording/script_stack.h"
 
 #include <errno.h>
@@ -219,6 +221,9 @@ struct recorder_walk {
 	struct hl_block_reader *blocks;
 	struct hl_owner_counts counts; /* by node */
 	uint64_t unknown_blocks, unknown_bytes;
+	struct hl_extents walked;     /* the heap, where other allocators are beside it */
+	struct hl_block_sizes *sizes; /* of their blocks */
+	bool has_means;
 };
 
 static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
@@ -239,6 +244,31 @@ static int take_hashed(void *context, const struct hl_listed_block *block)
 	struct recorder_walk *walk = context;
 
 	return hl_owner_counts_add(&walk->counts, block->node, block->requested, 1);
+}
+
+static int take_unwalked(void *context, const struct hl_listed_block *block)
+{
+	struct recorder_walk *walk = context;
+
+	if (hl_extents_hold(&walk->walked, block->address))
+		return 0;
+	struct hl_block_size size = hl_block_sizes_next(walk->sizes, block);
+	walk->has_means |= !size.is_exact;
+	return hl_owner_counts_add(&walk->counts, block->node, size.requested, 1);
+}
+
+/* Adds the blocks of allocators beside the one that was walked. */
+static int add_unwalked(const struct hl_open_region *region, const struct hl_heap *heap,
+			struct recorder_walk *walk, struct hl_owners *owners)
+{
+	int r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &walk->walked);
+
+	if (r == 0)
+		r = hl_block_sizes_new(region, walk->blocks, &walk->sizes);
+	if (r == 0)
+		r = hl_block_reader_each(walk->blocks, take_unwalked, walk);
+	owners->sizes_are_means = walk->has_means;
+	return r;
 }
 
 /* ---- counters, where blocks cannot be walked ---- */
@@ -291,10 +321,17 @@ static int count_nodes(const struct hl_open_region *region, struct hl_owner_name
 
 /* ---- the whole ---- */
 
+static void free_heap(struct hl_heap **heap)
+{
+	hl_heap_free(*heap);
+}
+
 static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 		       const struct hl_open_region *region, struct recorder_walk *walk,
 		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
+	bool has_other = hl_other_allocator_library(hl_owner_names_maps(names)).allocator;
+	HL_CLEANUP(free_heap) struct hl_heap *heap = NULL;
 	struct hl_error why = {0};
 	int r;
 
@@ -303,11 +340,13 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 		return r < 0 ? r : name_all(region, names, &walk->counts, owners);
 	}
 	/* The array knows slack, not sizes: the allocator's own blocks are walked. */
-	r = hl_owners_walk(pid, settings, take_walked, walk, owners, NULL, &why);
+	r = hl_owners_walk(pid, settings, take_walked, walk, owners, &heap, &why);
 	if (r == -ENOTSUP)
 		return count_nodes(region, names, owners, err);
 	if (r < 0)
 		return hl_error_set(err, r, "%s", why.text);
+	if (has_other && !heap->is_musl && (r = add_unwalked(region, heap, walk, owners)) < 0)
+		return r;
 	owners->unknown_blocks = walk->unknown_blocks;
 	owners->unknown_bytes = walk->unknown_bytes;
 	return name_all(region, names, &walk->counts, owners);
@@ -330,6 +369,8 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 	if (r == 0)
 		r = read_blocks(pid, settings, region, &walk, names, owners, err);
 	hl_block_reader_free(walk.blocks);
+	hl_block_sizes_free(walk.sizes);
+	hl_extents_release(&walk.walked);
 	hl_owner_counts_release(&walk.counts);
 	return r;
 }

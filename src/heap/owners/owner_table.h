@@ -226,11 +226,14 @@ int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_read
 
 struct hl_block_size {
 	uint64_t bytes;	     /* requested ones of the hash, else usable ones */
+	uint64_t requested;  /* of ${bytes} */
 	uint64_t most_bytes; /* it cannot have more */
-	bool is_exact;	     /* else ${bytes} is the mean of its stack */
+	bool is_exact;	     /* else ${bytes} and ${requested} are the mean of its stack */
 };
 
-struct hl_block_size hl_block_sizes_find(const struct hl_block_sizes *sizes,
+/* Of each block once: what is left of the mean is spread over the blocks of a stack, so that their
+ * ${requested} add up to what the counters have. */
+struct hl_block_size hl_block_sizes_next(struct hl_block_sizes *sizes,
 					 const struct hl_listed_block *block);
 
 void hl_block_sizes_free(struct hl_block_sizes *sizes); /* NULL is fine */

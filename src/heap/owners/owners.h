@@ -25,7 +25,7 @@ struct hl_owners {
 	struct hl_allocations allocations;
 	enum hl_owners_source source;
 	bool sizes_are_means; /* each block counts with the mean size of its call site */
-	char allocator[64];   /* "glibc 2.36"; "" when it did not matter */
+	char allocator[96];   /* "glibc 2.36"; "" when it did not matter */
 	uint64_t unknown_blocks, unknown_bytes; /* live blocks without an owner; in no row */
 	char **notes;				/* NULL-terminated sentences, or NULL */
 };

@@ -142,12 +142,19 @@ static int read_heap(struct hl_resident **ret_resident, struct hl_error *err)
 
 	if (hl_heap_target_pid() &&
 	    hl_resident_read(hl_heap_target_pid(), &settings, &resident, &why) < 0)
-		resident = NULL;
+		why.text[0] = '\0'; /* there is no recorder */
 	if (!resident && !(resident = calloc(1, sizeof(*resident))))
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	/* Without a recorder, or with one beside an allocator that cannot be walked. */
 	if (!resident->heap)
-		r = hl_heap_target_read(&settings, &resident->heap, err);
+		r = hl_heap_target_read(&settings, &resident->heap, &why);
+	if (r == -ENOTSUP && hl_heap_target_pid()) {
+		/* Where memory is shows whatever allocator it is of. */
+		why.text[0] = '\0';
+		r = hl_resident_read_pages(hl_heap_target_pid(), resident, &why);
+	}
+	if (r < 0)
+		hl_error_set(err, r, "%s", why.text);
 	if (r < 0)
 		hl_resident_free(resident);
 	else

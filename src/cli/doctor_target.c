@@ -344,7 +344,12 @@ static void judge_heap(struct patient *patient)
 	int r = hl_heap_read(patient->pid, &settings, &heap, &err);
 
 	snprintf(command, sizeof(command), "heapline heap -p %d", patient->pid);
-	if (r < 0) {
+	if (r == -ENOTSUP && hl_heap_read_pages(patient->pid, &heap, NULL) == 0) {
+		snprintf(hl_doctor_add(patient->doctor, "heap", HL_DOCTOR_PARTLY, "%s", command)
+				 ->reason,
+			 512, "where its memory is, and not what is free: %.400s", err.text);
+		hl_doctor_say(patient->doctor, "target", "allocator", "%s", heap->allocator);
+	} else if (r < 0) {
 		hl_doctor_refuse(patient->doctor, "heap", r, &err, command);
 	} else {
 		bool has_notes = heap->note_count > 0;

@@ -133,10 +133,13 @@ static int ask_allocator(const struct hl_control_subject *subject, struct hl_tra
 	(void)subject;
 	(void)request;
 	if (tracked->attached)
-		return hl_error_set(err, -EOPNOTSUPP,
-				    "cannot ask the allocator of process %d: a recorder that is "
-				    "preloaded asks, and this one was brought in",
-				    tracked->pid);
+		return hl_error_set(
+			err, -EOPNOTSUPP,
+			"cannot ask the allocator of process %d: a recorder asks that was there "
+			"from the program's start, and this one came later; 'heapline "
+			"allocations -p %d' shows the live blocks that it has seen, "
+			"'heapline heap -p %d' where memory is",
+			tracked->pid, tracked->pid, tracked->pid);
 	atomic_fetch_add(&header->introspection.asked, 1);
 	atomic_fetch_or(&header->mode, HL_MODE_ASKED);
 	return 0;

@@ -29,23 +29,30 @@ static pid_t pid_of(const struct hl_heap *heap)
 	return heap->from_core ? 0 : heap->process.pid;
 }
 
-/* Notes an allocator beside glibc's, and counts memory without a file as its own. */
-static int note_other(const struct hl_other_found *other, struct hl_heap *heap)
+/* Counts memory without a file, of which nothing else is known, as another allocator's. */
+static void count_as_others(struct hl_heap_rss *rss)
 {
 	static const enum hl_anonymous_kind its_own[] = {HL_ANONYMOUS_BREAK, HL_ANONYMOUS_OTHER};
-	struct hl_heap_rss *rss = &heap->rss;
-	char remedy[HL_OTHER_REMEDY_MAX];
 
 	for (size_t i = 0; i < HL_COUNT_OF(its_own); i++) {
 		rss->other_allocator_bytes += rss->anonymous[its_own[i]];
 		rss->anonymous_bytes -= rss->anonymous[its_own[i]];
 		rss->anonymous[its_own[i]] = 0;
 	}
+}
+
+/* Notes an allocator beside glibc's. */
+static int note_other(const struct hl_other_found *other, const struct hl_maps *maps,
+		      struct hl_heap *heap)
+{
+	char remedy[HL_OTHER_REMEDY_MAX];
+
+	count_as_others(&heap->rss);
 	return hl_heap_note(heap,
 			    "the process also has %s, whose heap cannot be read from outside; "
 			    "other anonymous mappings are counted as its own; %s",
 			    other->allocator->name,
-			    hl_other_allocator_remedy(other, pid_of(heap), remedy));
+			    hl_other_allocator_remedy(other, maps, pid_of(heap), remedy));
 }
 
 static int read_python(struct hl_memory *memory, const struct hl_heap_settings *settings,
@@ -108,12 +115,12 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap)))) {
 		if (err)
 			err->text[0] = '\0'; /* what was said of glibc does not matter then */
-		return hl_error_set(err, -ENOTSUP,
-				    "the process allocates by %s%s, whose heap cannot be read from "
-				    "outside; %s",
-				    other.allocator->name,
-				    other.is_built_in ? ", built into its program" : "",
-				    hl_other_allocator_remedy(&other, pid_of(heap), remedy));
+		return hl_error_set(
+			err, -ENOTSUP,
+			"the process allocates by %s%s, whose heap cannot be read from "
+			"outside; %s",
+			other.allocator->name, other.is_built_in ? ", built into its program" : "",
+			hl_other_allocator_remedy(&other, &memory->maps, pid_of(heap), remedy));
 	}
 	if (memory->is_cut_off && (r == -ENOTSUP || r == -EFAULT)) {
 		if (err)
@@ -130,13 +137,13 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		heap->is_stripped = hl_other_allocator_built_in(memory).is_stripped;
 	size_t length = r == -ENOTSUP && err ? strlen(err->text) : 0;
 	/* Nothing is known of the allocator. */
-	if (length && hl_other_allocator_remedy(&other, pid_of(heap), remedy)[0])
+	if (length && hl_other_allocator_remedy(&other, &memory->maps, pid_of(heap), remedy)[0])
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 	if (r == 0 && !settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
 	if (r == 0 && (settings->want_python || settings->want_python_types))
 		r = read_python(memory, settings, heap, err);
-	if (r == 0 && other.allocator && (r = note_other(&other, heap)) < 0)
+	if (r == 0 && other.allocator && (r = note_other(&other, &memory->maps, heap)) < 0)
 		hl_error_set(err, r, "out of memory");
 	return r;
 }
@@ -183,6 +190,32 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 	return finish(r, memory, settings, heap, ret_heap, err);
 }
 
+/* Whose heap it is that was not walked. */
+static int note_unwalked(struct hl_memory *memory, struct hl_heap *heap)
+{
+	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
+	bool is_whole = hl_maps_have_file(&memory->maps, "libheapline.so");
+	char remedy[HL_OTHER_REMEDY_MAX];
+
+	if (!other.allocator)
+		other = hl_other_allocator_built_in(memory);
+	heap->unwalked = (struct hl_heap_unwalked){
+		.allocator = other.allocator ? other.allocator->name : "the program's allocator",
+		.is_whole = is_whole,
+		.can_be_asked = is_whole && !other.is_built_in && other.allocator &&
+				other.allocator->can_be_asked};
+	snprintf(heap->allocator, sizeof(heap->allocator), "%s%s", heap->unwalked.allocator,
+		 other.allocator && other.is_built_in ? ", built into its program" : "");
+	heap->is_stripped = other.allocator && (!other.allocator->has_malloc ||
+						(other.is_built_in && other.is_stripped));
+	count_as_others(&heap->rss);
+	if (hl_maps_have_file(&memory->maps, "memfd:heapline"))
+		return 0;
+	return hl_heap_note(
+		heap, "what is live and what is free cannot be read from outside; %s",
+		hl_other_allocator_remedy(&other, &memory->maps, heap->process.pid, remedy));
+}
+
 int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err)
 {
 	struct hl_memory *memory = NULL;
@@ -199,6 +232,8 @@ int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *er
 		if (r < 0)
 			hl_error_set(err, r, "cannot read which pages are in memory: %s",
 				     strerror(-r));
+		else if ((r = note_unwalked(memory, heap)) < 0)
+			hl_error_set(err, r, "out of memory");
 	}
 	hl_memory_free(memory);
 	if (r < 0) {

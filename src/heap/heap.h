@@ -111,6 +111,15 @@ struct hl_heap_note {
 	char text[640];
 };
 
+/* An allocator whose heap cannot be read from outside: what else is known of it. */
+struct hl_heap_unwalked {
+	const char *allocator; /* "jemalloc"; NULL: the heap was walked */
+	bool has_recorder;     /* in the process; what follows is what that has counted */
+	bool is_whole;	       /* it was there from the program's start */
+	bool can_be_asked;     /* the allocator, by that recorder */
+	uint64_t live_blocks, live_bytes; /* requested */
+};
+
 struct hl_heap {
 	struct hl_process_facts process; /* of a core: those that it states */
 	bool from_core;
@@ -134,6 +143,7 @@ struct hl_heap {
 	struct hl_python_usage *python_usage; /* NULL if it is not wanted */
 	struct hl_heap_pin *pins;	      /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
+	struct hl_heap_unwalked unwalked;
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
 	struct hl_heap_note *notes;
 	size_t note_count, note_capacity;
@@ -174,7 +184,7 @@ int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_h
 
 /*
  * Where the resident memory of ${pid} is, by part, whatever allocates in it: a heap without arenas,
- * blocks or an allocator's name, whose `rss` and `process` are filled. hl_heap_view() shows it.
+ * blocks, whose `rss`, `process`, `allocator` and `unwalked` are filled, but for what a recorder knows. hl_heap_view() shows it.
  * Same errors as hl_heap_read(), but for -ENOTSUP.
  */
 int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err);

@@ -75,23 +75,37 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 	return found;
 }
 
-const char *hl_other_allocator_remedy(const struct hl_other_found *found, pid_t pid,
+const char *hl_other_allocator_remedy(const struct hl_other_found *found,
+				      const struct hl_maps *maps, pid_t pid,
 				      char text[HL_OTHER_REMEDY_MAX])
 {
 	static const struct hl_other_allocator unknown = {.has_malloc = true};
 	const struct hl_other_allocator *allocator = found->allocator ? found->allocator : &unknown;
 	bool can_trace = allocator->has_malloc && !(found->is_built_in && found->is_stripped);
-	const char *more = found->is_built_in || !allocator->can_be_asked
-				   ? allocator->profiles
-				   : "started with 'heapline record', it can be asked: 'heapline "
-				     "carriers --ask'";
-	char command[128] = "";
+	bool can_be_asked = !found->is_built_in && allocator->can_be_asked;
+	bool has_recorder = pid && hl_maps_have_file(maps, "memfd:heapline");
+	bool is_whole = has_recorder && hl_maps_have_file(maps, "libheapline.so");
+	const char *more = can_be_asked ? "started with 'heapline record', it can be asked: "
+					  "'heapline carriers --ask'"
+					: allocator->profiles;
+	char command[192] = "";
 
-	if (pid)
+	if (has_recorder)
+		snprintf(command, sizeof(command),
+			 "'heapline allocations -p %d' shows the live blocks that the recorder in "
+			 "it "
+			 "has seen",
+			 (int)pid);
+	else if (pid)
 		snprintf(command, sizeof(command), "'heapline %s -p %d 60' shows %s",
 			 can_trace ? "stacks" : "pgfault", (int)pid,
 			 can_trace ? "what it allocates and keeps" : "what makes it grow");
-	snprintf(text, HL_OTHER_REMEDY_MAX, "%s%s%s", command, pid && more ? "; " : "",
-		 more ? more : "");
+	if (is_whole && can_be_asked)
+		snprintf(text, HL_OTHER_REMEDY_MAX,
+			 "%s; 'heapline carriers -p %d --ask' asks it for its own figures", command,
+			 (int)pid);
+	else
+		snprintf(text, HL_OTHER_REMEDY_MAX, "%s%s%s", command, pid && more ? "; " : "",
+			 more ? more : "");
 	return text;
 }

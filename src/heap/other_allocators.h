@@ -35,6 +35,7 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory);
 #define HL_OTHER_REMEDY_MAX 384
 
 /* Names the commands that show the state of ${found}, which may be unknown, and whether it grows;
- * only those that work for process ${pid} (0: it is a core file). Returns ${text}. */
-const char *hl_other_allocator_remedy(const struct hl_other_found *found, pid_t pid,
+ * only those that work for process ${pid}, which has ${maps} (0: it is a core file). Returns ${text}. */
+const char *hl_other_allocator_remedy(const struct hl_other_found *found,
+				      const struct hl_maps *maps, pid_t pid,
 				      char text[HL_OTHER_REMEDY_MAX]);

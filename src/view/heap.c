@@ -80,6 +80,17 @@ static void put_part(void *emit, const char *name, uint64_t bytes)
 	hl_table_row(emit, &(struct part){name, bytes}, 0);
 }
 
+/* What an allocator that was not walked has beside the live blocks that are known. */
+static const char *name_others(const struct hl_heap *heap)
+{
+	if (!heap->unwalked.allocator)
+		return "other allocators";
+	if (!heap->unwalked.has_recorder)
+		return "the allocator's, live or free";
+	return heap->unwalked.is_whole ? "the allocator's slack and free memory"
+				       : "older blocks, slack and free memory";
+}
+
 /* In text, live blocks are followed by their stacks, as far as these are of the walked heap. */
 static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 		    const struct hl_heap_stacks *stacks)
@@ -93,7 +104,8 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 		{"free, but in memory", rss->free_bytes},
 		{"malloc's own (headers, arenas)", rss->overhead_bytes},
 		{"unscanned", rss->unscanned_bytes},
-		{"other allocators", rss->other_allocator_bytes},
+		{hl_emit_is_json(emit) ? "other allocators" : name_others(heap),
+		 rss->other_allocator_bytes},
 		{"heapline's recorder", rss->recorder_bytes},
 		{"stacks", rss->stack_bytes},
 		{"files", rss->file_bytes},

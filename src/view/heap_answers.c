@@ -74,10 +74,11 @@ static void say_who_maps(struct figures *of)
 /* ---- 1: leak, retention or fragmentation? ---- */
 
 /* The largest part of RSS that is not malloc's. */
-static const char *largest_outside(const struct hl_heap_rss *rss, uint64_t *ret_bytes)
+static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes)
 {
+	const struct hl_heap_rss *rss = &of->heap->rss;
 	const char *name = "other allocators";
-	uint64_t most = rss->other_allocator_bytes;
+	uint64_t most = of->heap->unwalked.allocator ? 0 : rss->other_allocator_bytes;
 
 	const struct {
 		const char *name;
@@ -119,6 +120,40 @@ static const char *kind_of_waste(const struct figures *of)
 	return "no part stands out";
 }
 
+/* Of an allocator that cannot be walked a recorder knows what is live, and nobody what is free. */
+static void say_unwalked(struct figures *of)
+{
+	const struct hl_heap_unwalked *unwalked = &of->heap->unwalked;
+	uint64_t live_bytes = of->heap->rss.live_bytes;
+	const char *name = unwalked->allocator, *all = HL_HEAP_BYTES(of->heap_bytes);
+
+	if (!unwalked->has_recorder) {
+		say(of,
+		    "unknown: how much of the %s that %s has is live cannot be read from outside; ",
+		    all, name);
+		say_who_allocates(of);
+		return;
+	}
+	const char *live = HL_HEAP_BYTES(live_bytes);
+	if (!unwalked->is_whole && !is_percent(live_bytes, of->heap_bytes, NEARLY_PERCENT))
+		say(of,
+		    "unknown: of the %s that %s has, %s are live blocks that were allocated since "
+		    "the recorder came, and older blocks are not told from free memory; ",
+		    all, name, live);
+	else if (is_percent(live_bytes, of->heap_bytes, NEARLY_PERCENT))
+		say(of,
+		    "nearly all of it is live, %s of %s: if it grows, it is a leak or a cache; ",
+		    live, all);
+	else
+		say(of,
+		    "retention or fragmentation: %s has %s in memory: %s live, and %s are slack, "
+		    "cached or free; ",
+		    name, all, live, HL_HEAP_BYTES(of->heap->rss.other_allocator_bytes));
+	if (unwalked->can_be_asked)
+		say(of, "'heapline carriers %s --ask' asks how full its slabs are; ", of->target);
+	say(of, "'heapline allocations %s' shows who allocated what is live", of->target);
+}
+
 static const char *what_it_is(struct figures *of)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
@@ -128,10 +163,13 @@ static const char *what_it_is(struct figures *of)
 
 	if (!is_most(of->heap_bytes, rss->rss_bytes)) {
 		uint64_t part_bytes;
-		const char *name = largest_outside(rss, &part_bytes);
-		say(of, "not in malloc's heap, which has %s of %s: %s is %s", all,
+		const char *name = largest_outside(of, &part_bytes);
+		say(of, "not in %s heap, which has %s of %s: %s is %s",
+		    of->heap->unwalked.allocator ? "the allocator's" : "malloc's", all,
 		    HL_HEAP_BYTES(rss->rss_bytes), HL_HEAP_BYTES(part_bytes), name);
 		say_who_maps(of);
+	} else if (of->heap->unwalked.allocator) {
+		say_unwalked(of);
 	} else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT)) {
 		say(of, "unknown: %s could not be read%s", HL_HEAP_BYTES(rss->unscanned_bytes),
 		    of->heap->was_stopped ? "" : " while it changed; --stop reads all");
@@ -302,7 +340,7 @@ static const char *what_else_there_is(struct figures *of)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
 	uint64_t outside = rss->rss_bytes - of->heap_bytes, part_bytes;
-	const char *name = largest_outside(rss, &part_bytes);
+	const char *name = largest_outside(of, &part_bytes);
 
 	say(of, "%s of %s RSS; ", HL_HEAP_BYTES(outside), HL_HEAP_BYTES(rss->rss_bytes));
 	say(of, "%s, %s, is %s", is_most(part_bytes, outside) ? "most of it" : "the largest part",
@@ -359,7 +397,8 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	struct figures of = {
 		.heap = heap,
 		.heap_bytes = rss->live_bytes + rss->cached_bytes + rss->free_bytes +
-			      rss->overhead_bytes + rss->unscanned_bytes,
+			      rss->overhead_bytes + rss->unscanned_bytes +
+			      (heap->unwalked.allocator ? rss->other_allocator_bytes : 0),
 	};
 
 	hl_heap_total(heap, &of.total);

@@ -19,6 +19,9 @@ SHARED = {"jemalloc": "libjemalloc.so.2", "mimalloc": "libmimalloc.so.2",
           "tcmalloc": "libtcmalloc_minimal.so.4"}
 BUILT_IN = {"jemalloc": ("allocator_ledger_jemalloc", "allocator_ledger_jemalloc_no_pie"),
             "mimalloc": ("allocator_ledger_mimalloc",), "tcmalloc": ("allocator_ledger_tcmalloc",)}
+VERBS = (["heap"], ["carriers"], ["carriers", "--ask"], ["pins"], ["allocations"], ["leaks"],
+         ["holders"], ["services"], ["doctor"])
+QUICK = ("heap", "carriers", "pins", "allocations", "leaks", "holders", "doctor", "live")
 
 
 class Program:
@@ -87,10 +90,10 @@ class Matrix(attaching.TestCase):
     def says(self, program):
         """What doctor says of the allocator."""
         report = self.ask(program, "doctor")
-        return {row["way"]: (row["works"], re.sub(r"\d+", "PID", row["reason"]))
+        return {row["way"]: (row["works"], row["reason"].partition(";")[0])
                 for row in report["rows"] if row["way"] in ("heap", "heap --stop")}
 
-    def expect_ledger(self, state, program):
+    def expect_ledger(self, program):
         """Of an allocator that cannot be walked a recorder knows what it has seen: requested bytes."""
         owners = self.ask(program, "allocations")
         rows = [row for row in owners["rows"] if row["type"] in ("by_malloc", "by_calloc")]
@@ -104,6 +107,38 @@ class Matrix(attaching.TestCase):
             total = report["total"]
             self.assertEqual((total["live_blocks"], total["live_bytes"]), everything, verb)
         self.assertEqual(total["selected_bytes"], total["live_bytes"])
+
+    def expect_heap(self, state, program):
+        """The parts add up to what the kernel says; with a recorder the live ones are those in RAM."""
+        heap = self.ask(program, "heap")
+        parts = {row["part"]: row["bytes"] for row in heap["resident"]}
+        self.assertEqual(sum(parts.values()), heap["total"]["rss_bytes"])
+        verdict = heap["answers"][0]["answer"]
+        if state == "plain":
+            self.assertEqual(parts["live blocks"], 0)
+            self.assertGreater(parts["other allocators"], program.requested)
+            self.assertRegex(verdict, r"unknown: .* 'heapline stacks -p \d+ 60'")
+            return
+        # Each of its bytes was written to.
+        self.assertLess(abs(parts["live blocks"] - program.requested), program.requested // 20, parts)
+        self.assertRegex(verdict, r"'heapline allocations -p \d+'")
+
+    def expect_answers(self, state, program):
+        """Status 0, or a refusal with a reason and commands that can be run; no status of a signal."""
+        for verb in VERBS:
+            if "--ask" in verb and state == "recorded":
+                continue  # it would answer when it allocates next
+            result = run([HEAPLINE, *verb, "-p", str(program.pid)])
+            self.assertIn(result.status, (0, 1), (verb, result.stderr))
+            if result.status == 0:
+                continue
+            self.assertEqual(result.stdout, "", verb)
+            commands = re.findall(r"'heapline ([a-z]+)((?: -p \d+)?)((?: --ask)?)[^']*'", result.stderr)
+            self.assertTrue(commands, (verb, result.stderr))
+            for name, target, ask in commands:
+                if name in QUICK and target and not ask:
+                    works = run([HEAPLINE, name, *target.split()])
+                    self.assertEqual(works.status, 0, (verb, name, works.stderr))
 
     def variants(self):
         """Of allocators that cannot be walked: name, program, environment."""
@@ -119,7 +154,23 @@ class Matrix(attaching.TestCase):
         for _, name, env in self.variants():
             for state, program in self.each(name, env):
                 if state != "plain":
-                    self.expect_ledger(state, program)
+                    self.expect_ledger(program)
+                self.expect_heap(state, program)
+                self.expect_answers(state, program)
+
+    def test_what_is_live_in_glibcs_heap_equals_the_ledger(self):
+        for name in "allocator_ledger", "allocator_ledger_no_pie":
+            for state, program in self.each(name):
+                owners = self.ask(program, "allocations")
+                rows = [row for row in owners["rows"] if row["type"] in ("by_malloc", "by_calloc")]
+                if state != "plain":
+                    self.assertEqual(sum(row["inuse_bytes"] for row in rows), program.requested)
+                lives = [self.ask(program, verb)["total"]["live_bytes"] for verb in ("leaks", "holders")]
+                lives.append(self.ask(program, "heap")["resident"][0]["bytes"])
+                for live in lives:  # usable bytes; when attached, older blocks as well
+                    times = 2 if state == "attached" else 1
+                    self.assertLess(abs(live - times * program.usable), times * program.usable // 50)
+                self.expect_answers(state, program)
 
     def test_an_allocator_built_in_is_the_same_with_a_recorder(self):
         for allocator, names in BUILT_IN.items():

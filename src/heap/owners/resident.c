@@ -2,6 +2,7 @@
 /* Adds up the blocks of a process by stack, as far as they are in RAM; see resident.h. */
 #include "heap/owners/resident.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "heap/extents.h"
 #include "heap/memory.h"
@@ -83,6 +84,7 @@ static int take_listed(void *context, const struct hl_owned_block *block)
 	uint64_t bytes = hl_pages_bytes_in(&reading->present, block->address,
 					   block->address + block->bytes, &reading->present_at);
 	resident->listed += bytes;
+	resident->listed_whole += block->bytes;
 	resident->sizes_are_means |= !block->is_exact;
 	add(reading, block->number, block->address, block->bytes, bytes);
 	return 0;
@@ -182,6 +184,38 @@ int hl_resident_read(pid_t pid, const struct hl_heap_settings *settings,
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
 	}
 	*ret_resident = resident;
+	return 0;
+}
+
+int hl_resident_read_pages(pid_t pid, struct hl_resident *resident, struct hl_error *err)
+{
+	HL_FREED struct hl_block_sum *sums = NULL;
+	struct hl_heap *heap;
+
+	int r = hl_heap_read_pages(pid, &heap, err);
+	if (r < 0)
+		return r;
+	struct hl_heap_rss *rss = &heap->rss;
+	struct hl_heap_unwalked *unwalked = &heap->unwalked;
+	resident->heap = heap;
+	if (!resident->owners || hl_block_owners_sums(resident->owners, &sums) < 0)
+		return 0;
+	unwalked->has_recorder = true;
+	for (size_t number = 1; number < resident->stack_count; number++) {
+		unwalked->live_blocks += (uint64_t)sums[number].blocks;
+		unwalked->live_bytes += (uint64_t)sums[number].bytes;
+	}
+	/* The mean of a stack may not fit where a small block of it lies: the counters have the sum. */
+	double share = resident->listed_whole
+			       ? (double)resident->listed / (double)resident->listed_whole
+			       : 0;
+	rss->live_bytes = (uint64_t)(share * (double)unwalked->live_bytes);
+	if (rss->live_bytes < resident->listed)
+		rss->live_bytes = resident->listed;
+	/* Blocks that lie in other parts stay there. */
+	if (rss->live_bytes > rss->other_allocator_bytes)
+		rss->live_bytes = rss->other_allocator_bytes;
+	rss->other_allocator_bytes -= rss->live_bytes;
 	return 0;
 }
 

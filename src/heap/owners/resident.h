@@ -28,7 +28,9 @@ struct hl_resident {
 	struct hl_resident_bytes *stacks;
 	size_t stack_count;
 	uint64_t walked, listed; /* resident bytes of blocks that the walk found, and of others */
-	bool sizes_are_means;	 /* listed blocks count with the mean size of their stack's */
+	uint64_t
+		listed_whole; /* all bytes of the latter, as far as these fit between their neighbours */
+	bool sizes_are_means; /* listed blocks count with the mean size of their stack's */
 };
 
 /*
@@ -38,5 +40,12 @@ struct hl_resident {
  */
 int hl_resident_read(pid_t pid, const struct hl_heap_settings *settings,
 		     struct hl_resident **ret_resident, struct hl_error *err);
+
+/*
+ * Gives ${resident}, which has no heap, one with where resident memory of ${pid} is: what the recorder
+ * that it knows has counted is live, if there is one, and the rest of the allocator's memory is not known.
+ * 0 or as hl_heap_read_pages().
+ */
+int hl_resident_read_pages(pid_t pid, struct hl_resident *resident, struct hl_error *err);
 
 void hl_resident_free(struct hl_resident *resident); /* NULL is fine */

@@ -93,8 +93,8 @@ static int wait_for_answer(struct hl_open_region *region, struct hl_error *err)
 	return hl_error_set(
 		err, -ETIMEDOUT,
 		"process %d has not answered: it answers when it allocates, which it has "
-		"not done for two seconds; try again",
-		region->pid);
+		"not done for two seconds; try again, or see 'heapline heap -p %d'",
+		region->pid, region->pid);
 }
 
 /* Lengths in the answer are not trusted. */
@@ -133,8 +133,10 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 		return hl_error_set(
 			err, r,
 			"cannot ask the allocator of process %d: there is no recorder in "
-			"it; start it with 'heapline record'",
-			pid);
+			"it; start it with 'heapline record'; 'heapline heap -p %d' shows where "
+			"its "
+			"memory is now",
+			pid, pid);
 	if (r == -ENODATA)
 		return hl_error_set(
 			err, r,

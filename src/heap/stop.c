@@ -23,7 +23,6 @@ struct stopped_thread {
 	pid_t tid;
 	int signal;	 /* that came first, and is still to be delivered */
 	bool is_stopped; /* else it was interrupted, and will stop */
-	bool repeats;	 /* makes a system call again that the stop has ended */
 };
 
 struct hl_stop {
@@ -113,20 +112,16 @@ static int interrupt_new(struct hl_stop *stop)
 	return r < 0 ? r : found;
 }
 
-/* Lets the thread make again a system call that the stop has ended: at once, so that it does if we are
- * killed. */
-static void repeat_call(struct stopped_thread *thread)
+static void mend_call(pid_t tid)
 {
 	struct user_regs_struct registers;
 
-	if (thread->signal || ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) < 0 ||
-	    !hl_interrupted_call_ended(thread->tid, &registers))
-		return;
-	hl_interrupted_call_repeat(&registers);
-	thread->repeats = ptrace(PTRACE_SETREGS, thread->tid, NULL, &registers) == 0;
+	if (ptrace(PTRACE_GETREGS, tid, NULL, &registers) == 0 &&
+	    hl_interrupted_call_mend(tid, &registers))
+		ptrace(PTRACE_SETREGS, tid, NULL, &registers);
 }
 
-/* Waits until a thread stops or ends. 0 or -ETIMEDOUT. */
+/* Waits until a thread stops or ends. 0; -ETIMEDOUT, with a ${deadline} of 0 after one look. */
 static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 {
 	int status;
@@ -142,7 +137,7 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 			/* another stop than that for a signal has an event in the upper half */
 			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
 			thread->is_stopped = true;
-			repeat_call(thread);
+			mend_call(tid);
 			return 0;
 		}
 		if (hl_clock_ns(CLOCK_MONOTONIC) > deadline)
@@ -202,32 +197,17 @@ int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *co
 	return r;
 }
 
-/* ---- going on ---- */
-
-/* A signal that came while the thread stood still ends the call that would be made again, as it would
- * have ended the first one. */
-static void end_call(const struct stopped_thread *thread)
-{
-	struct user_regs_struct registers;
-
-	if (!thread->repeats || !hl_interrupted_call_has_signal(thread->tid) ||
-	    ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) < 0)
-		return;
-	hl_interrupted_call_end(&registers);
-	ptrace(PTRACE_SETREGS, thread->tid, NULL, &registers);
-}
-
 void hl_stop_end(struct hl_stop *stop)
 {
 	if (!stop)
 		return;
+	for (size_t i = stop->count; i-- > 0;)
+		if (!stop->threads[i].is_stopped)
+			await(stop, stop->threads[i].tid, 0);
 	/* Threads that hang in the kernel cannot be detached: the kernel does it when we end. */
-	for (size_t i = 0; i < stop->count; i++) {
-		if (stop->threads[i].is_stopped)
-			end_call(&stop->threads[i]);
+	for (size_t i = 0; i < stop->count; i++)
 		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
 		       (void *)(intptr_t)stop->threads[i].signal);
-	}
 	free(stop->threads);
 	free(stop);
 }

@@ -251,20 +251,6 @@ int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_
 	}
 }
 
-/* ---- interrupted system calls ---- */
-
-/* If our stop alone ended a system call with EINTR, the thread makes it again. */
-static void mend_call(struct hl_remote_thread *thread)
-{
-	struct user_regs_struct *registers = &thread->registers;
-
-	if (!hl_interrupted_call_ended(thread->tid, registers))
-		return;
-	hl_interrupted_call_repeat(registers);
-	/* At once, so that it is mended even if we end. */
-	hl_remote_trace(PTRACE_SETREGS, thread->tid, 0, registers);
-}
-
 /* ---- stopping ---- */
 
 static bool waits_for_child(pid_t tid)
@@ -364,7 +350,8 @@ static int await_thread(struct hl_remote *remote, struct hl_remote_thread *threa
 		return r;
 	thread->stopped = true;
 	thread->changed = false;
-	mend_call(thread);
+	if (hl_interrupted_call_mend(thread->tid, &thread->registers))
+		hl_remote_set_registers(thread);
 	return 0;
 }
 

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * System calls that a stop by ptrace interrupts. Most of them the kernel makes again by itself, with
- * what is left of their timeout. epoll_wait() and its like end with EINTR instead, see signal(7),
- * which a program need not expect where no signal came: such a call is made again from its instruction
- * on, and a timeout begins again.
+ * what is left of their timeout. Two kinds it does not leave as they were:
+ *
+ * - epoll_wait() and its like end with EINTR, see signal(7), which a program need not expect where
+ *   no signal came;
+ * - nanosleep(), poll(), a futex with a timeout and others go on by restart_syscall(2), which the
+ *   program has never called: a seccomp filter may end the program for it, or fail it.
+ *
+ * Such a call is made again instead, and a relative timeout begins again.
  */
 #pragma once
 
@@ -11,15 +16,10 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
-/* Whether ${registers}, of the stopped thread ${tid}, are those after such a call, and no signal is on
- * its way that explains its end. */
-bool hl_interrupted_call_ended(pid_t tid, const struct user_regs_struct *registers);
-
-/* Sets ${registers} back to before the call. */
-void hl_interrupted_call_repeat(struct user_regs_struct *registers);
-
-/* Undoes that: the call has ended with EINTR. */
-void hl_interrupted_call_end(struct user_regs_struct *registers);
-
-/* Whether a signal is on its way that ${tid} does not block; true if that cannot be read. */
-bool hl_interrupted_call_has_signal(pid_t tid);
+/*
+ * Sets ${registers} of the stopped thread ${tid} so that an interrupted call of these kinds is made
+ * again when the thread goes on; unless a signal with a handler comes first, which ends it with EINTR
+ * as ever. Each stop of any thread has to call this, and to write the registers at once: then this
+ * also holds if we are killed. Whether they have changed.
+ */
+bool hl_interrupted_call_mend(pid_t tid, struct user_regs_struct *registers);

@@ -5,6 +5,7 @@ Every test script ends with `harness.main()`. Meson sets HL_BUILD (the build dir
 HL_PROGRAMS (where the recorded test programs were built).
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -145,6 +146,20 @@ class Waiting:
         self.process.stdout.read()
         self.process.wait(TIMEOUT_S)
         self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def waiting_calls(case, *seccomp):
+    """The pid of a process with a thread in each call that a stop may interrupt; no call returns."""
+    with subprocess.Popen([program("waiting_calls"), *seccomp], stdin=subprocess.PIPE, text=True,
+                          stdout=subprocess.PIPE) as waits:
+        case.assertEqual(waits.stdout.readline(), "ready\n")
+        tasks = [int(task) for task in os.listdir(f"/proc/{waits.pid}/task")]
+        case.assertGreater(len(tasks), 10)
+        wait_until(lambda: {process_state(task) for task in tasks} == {"S"}, "the threads to wait")
+        yield waits.pid
+        said, _ = waits.communicate(timeout=TIMEOUT_S)
+    case.assertEqual((waits.returncode, said), (0, ""))
 
 
 def symbol_address(path, function):

@@ -73,6 +73,19 @@ if prctl({PR_SET_SECCOMP}, {STRICT_MODE}, 0, 0, 0) == 0:
 """
 
 
+# Locks all its memory, and tells how much that is, once it may.
+LOCKED = """
+import ctypes, re
+libc = ctypes.CDLL(None, use_errno=True)
+print("ready", flush=True)
+input()
+failed = libc.mlockall(3)
+with open("/proc/self/status") as status:
+    print(failed or re.search(r"VmRSS:\\s+(\\d+)", status.read())[1], flush=True)
+input()
+"""
+
+
 def open_files(pid):
     """What the descriptors of a process lead to."""
     found = set()
@@ -237,16 +250,34 @@ class States(Ledger):
 
     def test_calls_that_wait_go_on(self):
         """A thread waits in each call that a stop may interrupt; none returns, by an error or by itself."""
-        with subprocess.Popen([harness.program("waiting_calls")], stdin=subprocess.PIPE, text=True,
-                              stdout=subprocess.PIPE) as waits:
-            self.assertEqual(waits.stdout.readline(), "ready\n")
-            tasks = [int(task) for task in os.listdir(f"/proc/{waits.pid}/task")]
-            self.assertGreater(len(tasks), 10)
-            wait_until(lambda: {process_state(task) for task in tasks} == {"S"}, "them to wait")
-            for mode in ("mem-fast", "log-fast") * 2:
-                self.attach(waits.pid, "-d", "0.1", "--mode", mode)
-            said, _ = waits.communicate(timeout=harness.TIMEOUT_S)
-        self.assertEqual((waits.returncode, said), (0, ""))
+        for seccomp in ([], ["kill"], ["fail"]):
+            with self.subTest(restart_syscall=seccomp), harness.waiting_calls(self, *seccomp) as pid:
+                for mode in "mem-fast", "log-fast":
+                    self.attach(pid, "-d", "0.1", "--mode", mode)
+                with self.attached(pid):
+                    self.ctl(pid, "detach")
+
+    def test_memory_that_is_locked_grows_by_no_more_than_when_recorded(self):
+        harness.need_root()
+        python = [sys.executable, "-c", LOCKED]
+
+        def locked_kib(process):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        for mode in "mem-fast", "log-fast":
+            with harness.Waiting(harness.record_command(self.path("whole.hl"), python, mode,
+                                                        ["-q"])) as recorded:
+                expected_kib = locked_kib(recorded)
+                recorded.stdin.write("\n")
+            with harness.Waiting(python) as process:
+                with self.attached(process.pid, "--mode", mode) as attach:
+                    joined_kib = locked_kib(process)
+                    attach.send_signal(signal.SIGINT)
+                process.stdin.write("\n")
+            self.assertGreater(joined_kib, 1 << 10)
+            self.assertLess(joined_kib, expected_kib + (32 << 10))
 
     def test_a_process_without_files_is_joined(self):
         """Not even its own, nor /proc."""

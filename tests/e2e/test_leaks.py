@@ -460,18 +460,12 @@ class Unharmed(harness.TestCase):
         self.assertEqual(planted.process.returncode, 0)
 
     def test_each_call_that_waits_goes_on(self):
-        with subprocess.Popen([program("waiting_calls")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              text=True) as waits:
-            self.assertEqual(waits.stdout.readline(), "ready\n")
-            tasks = [int(task) for task in os.listdir(f"/proc/{waits.pid}/task")]
-            self.assertGreater(len(tasks), 10)
-            harness.wait_until(lambda: {harness.process_state(task) for task in tasks} == {"S"},
-                               "the threads to wait")
-            for options in (["heap", "--stop"], ["leaks"], ["leaks", "--stop"]) * 3:
-                result = run([HEAPLINE, *options, "-p", str(waits.pid)])
-                self.assertEqual(result.status, 0, result.stderr)
-            said, _ = waits.communicate(timeout=harness.TIMEOUT_S)
-        self.assertEqual((waits.returncode, said), (0, ""))
+        for seccomp in ([], ["kill"], ["fail"]):
+            with self.subTest(restart_syscall=seccomp), harness.waiting_calls(self, *seccomp) as pid:
+                for options in (["heap", "--stop"], ["leaks"], ["leaks", "--stop"], ["holders"],
+                                ["holders", "--stop"], ["pins", "--stop"]) * 2:
+                    result = run([*WITHOUT_BPF, HEAPLINE, *options, "-p", str(pid)])
+                    self.assertEqual(result.status, 0, result.stderr)
 
     def test_a_killed_heapline_leaves_the_process_running(self):
         with Planted("leaks", "blocks", "arenas") as planted:

@@ -2,19 +2,28 @@
 /*
  * Waits in each system call that a stop may interrupt, a thread for each, until its standard input
  * ends. A call that returns before is named, and its status is 1.
+ *
+ *	waiting_calls [kill | fail]	under a seccomp filter that ends it for restart_syscall(2), or
+ *					fails that, which nobody here calls
  */
 #include <errno.h>
 #include <linux/aio_abi.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -56,6 +65,12 @@ static int in_clock_nanosleep(void)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += HOUR_S;
 	errno = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	return errno ? -1 : 0;
+}
+
+static int in_clock_nanosleep_for_an_hour(void)
+{
+	errno = clock_nanosleep(CLOCK_MONOTONIC, 0, &hour, NULL);
 	return errno ? -1 : 0;
 }
 
@@ -157,6 +172,35 @@ static int in_futex_with_a_timeout(void)
 	return (int)syscall(SYS_futex, &word, FUTEX_WAIT, 0, &hour, NULL, 0);
 }
 
+static struct timespec in_an_hour(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += HOUR_S;
+	return until;
+}
+
+static int in_sem_timedwait(void)
+{
+	const struct timespec until = in_an_hour();
+	sem_t semaphore;
+
+	sem_init(&semaphore, 0, 0);
+	return sem_timedwait(&semaphore, &until);
+}
+
+static int in_pthread_cond_timedwait(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+	const struct timespec until = in_an_hour();
+
+	pthread_mutex_lock(&mutex);
+	errno = pthread_cond_timedwait(&condition, &mutex, &until);
+	return errno ? -1 : 0;
+}
+
 static const struct wait {
 	const char *name;
 	int (*call)(void);
@@ -165,6 +209,7 @@ static const struct wait {
 	{"epoll_pwait", in_epoll_pwait},
 	{"nanosleep", in_nanosleep},
 	{"clock_nanosleep", in_clock_nanosleep},
+	{"clock_nanosleep for an hour", in_clock_nanosleep_for_an_hour},
 	{"poll", in_poll},
 	{"ppoll", in_ppoll},
 	{"select", in_select},
@@ -177,6 +222,8 @@ static const struct wait {
 	{"io_getevents", in_io_getevents},
 	{"futex", in_futex},
 	{"futex with a timeout", in_futex_with_a_timeout},
+	{"sem_timedwait", in_sem_timedwait},
+	{"pthread_cond_timedwait", in_pthread_cond_timedwait},
 	{"pause", pause},
 };
 
@@ -193,10 +240,29 @@ static void *stay(void *context)
 	_exit(1);
 }
 
-int main(void)
+/* ENOLINK is what none of the calls above fails with by itself. */
+static int forbid_restarts(bool is_fatal)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_restart_syscall, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K,
+			 is_fatal ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | ENOLINK),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog filter = {sizeof(code) / sizeof(code[0]), code};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+int main(int argc, char **argv)
 {
 	sigset_t set;
 	char byte;
+
+	if (argc > 1 && forbid_restarts(strcmp(argv[1], "kill") == 0))
+		return 2;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR2);

@@ -46,12 +46,17 @@ static uint32_t slot_of(const struct key *key, uint32_t id)
 
 static bool commit_table(struct hl_region_map *region, uint32_t bits)
 {
-	return hl_region_map_commit(region, HL_AREA_INDEX,
-				    table_start(bits + 1) * sizeof(uint32_t));
+	if (!hl_region_map_commit(region, HL_AREA_INDEX, table_start(bits + 1) * sizeof(uint32_t)))
+		return false;
+	uint32_t seen = atomic_load_explicit(&region->index_bits, memory_order_relaxed);
+	while (seen < bits && !atomic_compare_exchange_weak(&region->index_bits, &seen, bits))
+		;
+	return true;
 }
 
 bool hl_node_init(struct hl_region_map *region)
 {
+	atomic_store(&region->index_bits, 0);
 	if (!commit_table(region, HL_INDEX_BITS_MIN) ||
 	    !hl_region_map_commit(region, HL_AREA_NODES, sizeof(struct hl_region_node)))
 		return false;
@@ -227,14 +232,17 @@ static uint32_t make_node(struct hl_region_map *region, struct hl_node_cache *ca
 	return entered;
 }
 
-static uint32_t newest_bits(const struct hl_region_map *region)
+/* Of the newest table that may be touched; the program can write over the number. */
+static uint32_t newest_bits(struct hl_region_map *region)
 {
 	uint32_t bits = atomic_load_explicit(&region->header->index_bits, memory_order_acquire);
+	uint32_t last = atomic_load_explicit(&region->index_bits, memory_order_relaxed);
 
-	/* The program can write there. */
-	return HL_LIKELY(bits - HL_INDEX_BITS_MIN <= HL_INDEX_BITS_MAX - HL_INDEX_BITS_MIN)
-		       ? bits
-		       : HL_INDEX_BITS_MIN;
+	if (HL_LIKELY(bits - HL_INDEX_BITS_MIN <= last - HL_INDEX_BITS_MIN))
+		return bits;
+	if (bits - HL_INDEX_BITS_MIN > HL_INDEX_BITS_MAX - HL_INDEX_BITS_MIN)
+		return HL_INDEX_BITS_MIN;
+	return commit_table(region, bits) ? bits : last;
 }
 
 static uint32_t intern_in(struct hl_region_map *region, struct hl_node_cache *cache, uint32_t bits,
@@ -259,11 +267,11 @@ static uint32_t intern_key(struct hl_region_map *region, struct hl_node_cache *c
 			   const struct key *key)
 {
 	struct hl_node_cache_slot *slot = cache_slot(cache, key->hash);
-	uint32_t bits = newest_bits(region), tried;
-	uint32_t id;
+	uint32_t tried, id;
 
 	if (slot->frame == key->frame && slot->parent == key->parent)
 		return slot->node;
+	uint32_t bits = newest_bits(region);
 	/* What was the newest table when this thread was interrupted may be full by now, and
 	 * another the newest. */
 	do {
@@ -314,7 +322,7 @@ uint32_t hl_node_intern_keys(struct hl_region_map *region, struct hl_node_cache 
 _Atomic uint64_t hl_node_generated_key;
 
 /* Has the places in the index come of those frames that the cache hardly knows. */
-static void prefetch(const struct hl_region_map *region, struct hl_node_cache *cache,
+static void prefetch(struct hl_region_map *region, struct hl_node_cache *cache,
 		     const struct hl_walk_frame *frames, const uint32_t *hashes, uint32_t count)
 {
 	uint32_t bits = newest_bits(region), mask = (UINT32_C(1) << bits) - 1;

@@ -60,11 +60,18 @@ void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 	region->nodes = area_start(header, HL_AREA_NODES);
 	region->index = area_start(header, HL_AREA_INDEX);
 	region->chunks = area_start(header, HL_AREA_CELLS);
+	hl_region_map_close(region);
 	bool all = bytes >= header->region_bytes;
 	atomic_init(&region->rings, all ? area_start(header, HL_AREA_RINGS) : NULL);
 	atomic_init(&region->dead_tick, 0);
 	atomic_init(&region->order.alone, HL_RING_NOBODY);
 	atomic_init(&region->order.seen, 0);
+}
+
+void hl_region_map_close(struct hl_region_map *region)
+{
+	for (int id = 0; id < HL_AREA_COUNT; id++)
+		atomic_store(&region->accessible[id], 0);
 }
 
 /* A shared mapping of 0 bytes is not moved but made once more, as large as asked for (mremap(2)):
@@ -115,22 +122,29 @@ bool hl_region_map_back(void *start, uint64_t bytes)
 	return result >= 0 || result == -EINVAL;
 }
 
+static void raise_to(_Atomic uint64_t *bytes, uint64_t target)
+{
+	uint64_t seen = atomic_load_explicit(bytes, memory_order_relaxed);
+
+	while (seen < target && !atomic_compare_exchange_weak(bytes, &seen, target))
+		;
+}
+
 bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id id, uint64_t end)
 {
 	struct hl_area *area = &region->header->areas[id];
 
 	if (end > area->capacity)
 		return false;
-	uint64_t committed = atomic_load_explicit(&area->committed, memory_order_acquire);
-	if (end <= committed)
+	uint64_t accessible = atomic_load_explicit(&region->accessible[id], memory_order_acquire);
+	if (end <= accessible)
 		return true;
-	uint64_t target = next_commit(area, committed, end);
-	char *start = area_start(region->header, id);
-	if (!hl_region_map_back(start + committed, target - committed))
+	uint64_t target = next_commit(area, accessible, end);
+	if (!hl_region_map_back((char *)area_start(region->header, id) + accessible,
+				target - accessible))
 		return false;
-	while (committed < target &&
-	       !atomic_compare_exchange_weak(&area->committed, &committed, target))
-		;
+	raise_to(&region->accessible[id], target);
+	raise_to(&area->committed, target);
 	return true;
 }
 

@@ -19,8 +19,12 @@ struct hl_region_map {
 	/* How many slots of the index table before have been moved into the table of 2^bits slots. */
 	_Atomic uint32_t moved[HL_INDEX_BITS_MAX + 1];
 	struct hl_cell_chunk *chunks;
-	_Atomic(char *) rings;	    /* NULL: not mapped yet; see hl_region_map_rings() */
-	int32_t collector_pid;	    /* 0: unknown in this pid namespace */
+	/* Bytes of each area that this process may touch. A forked child that goes on with a hook shares the
+	 * region with its parent, but not what the parent makes accessible from then on. */
+	_Atomic uint64_t accessible[HL_AREA_COUNT];
+	_Atomic uint32_t index_bits; /* of the largest table of the index that it may */
+	_Atomic(char *) rings;	     /* NULL: not mapped yet; see hl_region_map_rings() */
+	int32_t collector_pid;	     /* 0: unknown in this pid namespace */
 	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
 	struct hl_ring_order order;
 };
@@ -42,9 +46,12 @@ void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes);
  * hl_region_map_commit(). */
 char *hl_region_map_rings(struct hl_region_map *region);
 
+/* After that no area has room, nor anything to be read. */
+void hl_region_map_close(struct hl_region_map *region);
+
 /*
- * Makes sure that bytes [0, end) of an area are backed by memory, so that touching them cannot
- * fail. False when the area is full or the system has no memory. Thread-safe, async-signal-safe;
+ * Makes sure that bytes [0, end) of an area are accessible and backed by memory, so that touching
+ * them cannot fail. False when the area is full or the system has no memory. Thread-safe, async-signal-safe;
  * errno is kept.
  */
 bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id area, uint64_t end);
@@ -58,7 +65,6 @@ bool hl_region_map_collector_exists(const struct hl_region_map *region);
 static inline bool hl_region_map_has(const struct hl_region_map *region, enum hl_area_id area,
 				     uint64_t end)
 {
-	const struct hl_area *it = &region->header->areas[area];
-
-	return HL_LIKELY(end <= atomic_load_explicit(&it->committed, memory_order_acquire));
+	return HL_LIKELY(end <=
+			 atomic_load_explicit(&region->accessible[area], memory_order_acquire));
 }

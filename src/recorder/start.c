@@ -116,6 +116,7 @@ static void after_fork_in_child(void)
 	hl_kin_leave();
 	hl_private_map_separate(thread, sizeof(*thread));
 	hl_private_map_separate(hl_recorder, sizeof(*hl_recorder));
+	hl_region_map_close(&hl_recorder->region);
 	/* Nobody reads its rings. */
 	atomic_store(&hl_recorder->region.header->flags, HL_REGION_LOSSY);
 	atomic_store(&hl_recorder->phase, HL_PHASE_OFF);

@@ -69,19 +69,14 @@ static bool map_header(int region_fd)
 		       flags | MAP_FIXED, region_fd, 0) == (long)hl_image_header;
 }
 
-/*
- * Makes all of the region accessible, backed or not: of what the parent has backed since, a forked
- * child that goes on with a hook knows, and must be able to touch it. What mlockall() has locked is
- * let go first, or it would be filled with memory.
- */
+/* What mlockall() has locked is let go: it would count against the program's limit. */
 static void *map_region(const struct hl_attached_start *start, size_t *ret_bytes)
 {
 	*ret_bytes = start->region_bytes;
 	void *region = hl_region_map_open(start->region_fd, ret_bytes);
-	if (!region)
-		return NULL;
-	HL_SYS(SYS_munlock, region, *ret_bytes, 0);
-	return HL_SYS(SYS_mprotect, region, *ret_bytes, PROT_READ | PROT_WRITE) < 0 ? NULL : region;
+	if (region)
+		HL_SYS(SYS_munlock, region, *ret_bytes, 0);
+	return region;
 }
 
 /* Remembers what is to be given back with all else; of the first process' region not the page that

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -437,6 +438,17 @@ static void warn_of_growth(struct hl_collector *collector, const struct hl_track
 	}
 }
 
+static void warn_of_end(struct hl_collector *collector, const struct hl_tracked *tracked)
+{
+	if (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGSYS)
+		hl_archive_warn(
+			&collector->archive,
+			"process %d was killed by SIGSYS: its seccomp filter does not permit "
+			"a system call that it made, or that the recorder made in it; "
+			"heapline-record(1) lists the recorder's",
+			tracked->pid);
+}
+
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
@@ -453,6 +465,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 				"process %d asked for %u namespace%s by dlmopen(); what is "
 				"allocated in such a namespace is not seen",
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
+	warn_of_end(collector, tracked);
 	warn_of_program(collector, tracked);
 	warn_of_scripts(collector, tracked);
 	warn_of_luajit(collector, tracked);

@@ -259,7 +259,7 @@ static int wait_for_threads(struct hl_attach *attach, uint64_t deadline_ns, stru
 /* The end of the recorder runs under the filters of the process, which may be newer than it. */
 static int check_sandbox(struct hl_attach *attach, struct hl_error *err)
 {
-	static const struct hl_seccomp_call munmap_call = {"munmap", SYS_munmap, {0}};
+	static const struct hl_seccomp_call munmap_call = {"munmap", SYS_munmap, {0, 4096}};
 
 	return attach->record.state == HL_RECORD_STARTED
 		       ? hl_remote_check_calls(attach->remote, &munmap_call, 1, err)

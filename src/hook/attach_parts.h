@@ -17,6 +17,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <time.h>
 
 #define HL_ATTACH_PAGE_BYTES	   UINT64_C(4096)
@@ -78,8 +79,14 @@ struct hl_attach {
 	struct hl_attach_times times;
 };
 
+/* -ESRCH; -EPERM where the recorder is what it died of. */
 static inline int hl_attach_ended(const struct hl_attach *attach, struct hl_error *err)
 {
+	if (attach->remote && hl_remote_end_signal(attach->remote) == SIGSYS)
+		return hl_error_set(err, -EPERM,
+				    "process '%d' was killed by its seccomp filter, which does not "
+				    "permit what the recorder called at its start or end",
+				    attach->pid);
 	return hl_error_set(err, -ESRCH, "process '%d' has ended", attach->pid);
 }
 

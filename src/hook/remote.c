@@ -193,7 +193,7 @@ static void reap(struct hl_remote *remote)
 /* ---- waiting ---- */
 
 /* One look: 1 and the status as waitpid(2) has it; 0 when it runs; -ESRCH when it has ended. */
-static int look(const struct hl_remote *remote, pid_t tid, int *ret_status)
+static int look(struct hl_remote *remote, pid_t tid, int *ret_status)
 {
 	siginfo_t info = {0};
 	/* The end of a child of ours is left to whoever started it. */
@@ -204,14 +204,15 @@ static int look(const struct hl_remote *remote, pid_t tid, int *ret_status)
 		return -ESRCH;
 	if (!info.si_pid)
 		return 0;
+	if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED)
+		remote->end_signal = info.si_status;
 	if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)
 		return -ESRCH;
 	*ret_status = info.si_status << 8 | 0x7f;
 	return 1;
 }
 
-int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
-		    int *ret_status)
+int hl_remote_await(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns, int *ret_status)
 {
 	for (unsigned looks = 1;; looks++) {
 		int r = look(remote, tid, ret_status);
@@ -230,7 +231,7 @@ int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline
 	}
 }
 
-int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns)
+int hl_remote_await_interrupt(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns)
 {
 	int status;
 
@@ -690,6 +691,11 @@ void hl_remote_continue(struct hl_remote *remote)
 uint32_t hl_remote_stopped_us(const struct hl_remote *remote)
 {
 	return remote->stopped_us;
+}
+
+int hl_remote_end_signal(const struct hl_remote *remote)
+{
+	return remote->end_signal;
 }
 
 /* Whether a thread is about to stop that waits for no more than a processor, or a lock of the kernel. */

@@ -131,3 +131,7 @@ void hl_remote_continue(struct hl_remote *remote);
 
 /* Microseconds from the first stop to the last go, of the last time that threads were stopped. */
 uint32_t hl_remote_stopped_us(const struct hl_remote *remote);
+
+/* The signal that has killed the target while a thread of it was stopped or made a call; 0: none, or
+ * unknown, as of a child of ours. */
+int hl_remote_end_signal(const struct hl_remote *remote);

@@ -46,6 +46,7 @@ struct hl_remote {
 	uint64_t first_stop_ns; /* 0: nothing is stopped */
 	uint64_t patience_ns;	/* from that on, until all have stopped */
 	uint32_t stopped_us;
+	int end_signal; /* see hl_remote_end_signal() */
 
 	struct hl_maps maps; /* while a thread makes calls */
 	struct hl_remote_caller caller;
@@ -63,11 +64,10 @@ struct hl_remote_thread *hl_remote_find(const struct hl_remote *remote, pid_t ti
 
 /* Waits for the next stop of a thread. 0; -ESRCH when it has ended; -EAGAIN at the ${deadline}, where that is 0 after
  * one look. */
-int hl_remote_await(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns,
-		    int *ret_status);
+int hl_remote_await(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns, int *ret_status);
 
 /* The same, until it is in a stop as PTRACE_INTERRUPT makes one: signals are let through. */
-int hl_remote_await_interrupt(const struct hl_remote *remote, pid_t tid, uint64_t deadline_ns);
+int hl_remote_await_interrupt(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns);
 
 /* Makes a stopped thread ready for remote calls. 0 or a negative errno. */
 int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thread);

@@ -34,7 +34,7 @@ int hl_remote_catch(pid_t child, struct hl_error *err)
 }
 
 /* Until execve() is done; signals on the way are the program's. */
-static int await_program(const struct hl_remote *remote, uint64_t deadline_ns)
+static int await_program(struct hl_remote *remote, uint64_t deadline_ns)
 {
 	int status;
 
@@ -80,7 +80,7 @@ static int set_breakpoint(const struct hl_remote *remote, struct entry *ret_entr
 }
 
 /* A child that a constructor forks has the breakpoint, too, and nobody there who waits for it. */
-static void free_child(const struct hl_remote *remote, const struct entry *entry)
+static void free_child(struct hl_remote *remote, const struct entry *entry)
 {
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 	unsigned long child = 0;
@@ -94,7 +94,7 @@ static void free_child(const struct hl_remote *remote, const struct entry *entry
 }
 
 /* Signals on the way are the program's. It may have become another program, which has another entry. */
-static int await_breakpoint(const struct hl_remote *remote, struct entry *entry,
+static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
 			    struct user_regs_struct *ret_registers)
 {
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LOADING_PATIENCE_NS;

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import harness
 
 ROOT = Path(__file__).resolve().parents[2]
 # System calls by number, on x86-64.
-MUNMAP, SOCKET, MUNLOCK = 11, 41, 150
+MMAP, MUNMAP, SOCKET, MUNLOCK = 9, 11, 41, 150
 
 
 def image_sources():
@@ -56,6 +57,40 @@ class Filters(attaching.TestCase):
             self.tell(target, f"seccomp site_g {MUNMAP} 0")
             self.refused(target, "munmap()")
             self.lives(target)
+
+    def test_a_filter_that_comes_later_is_asked_of_what_the_recorder_does_at_its_end(self):
+        for call, stays in (MMAP, False), (MUNMAP, True):
+            with self.subTest(call=call), self.target() as target:
+                self.need_filters_read(target)
+                with self.attached(target.pid, expected=int(stays)) as attach:
+                    self.tell(target, f"seccomp site_g {call} 0")
+                    attach.send_signal(signal.SIGINT)
+                    attach.wait(harness.TIMEOUT_S)
+                    said = attach.stderr.read()
+                maps = Path(f"/proc/{target.pid}/maps").read_text(encoding="utf-8")
+                self.assertEqual("memfd:heapline" in maps, stays)
+                self.assertEqual("munmap()" in said and "its recorder stays" in said, stays, said)
+                self.lives(target)
+
+    def test_a_process_that_dies_as_the_recorder_leaves_is_said(self):
+        with self.target() as target:
+            self.need_filters_read(target)
+            with self.attached(target.pid, expected=1) as attach:
+                self.tell(target, f"seccomp site_g {MUNMAP} 8192")
+                attach.send_signal(signal.SIGINT)
+                attach.wait(harness.TIMEOUT_S)
+                said = attach.stderr.read()
+            self.assertIn("was killed by its seccomp filter", said)
+            self.assertEqual(target.wait(60), -signal.SIGSYS)
+
+    def test_a_program_that_dies_of_a_forbidden_call_is_said_to_have(self):
+        target = subprocess.run(
+            harness.record_command(self.recording, [harness.program("trace_heap")]),
+            input=f"seccomp site_g {MMAP} 0\nmalloc site_g 1 9999999\n", capture_output=True,
+            text=True, check=False, timeout=harness.TIMEOUT_S)
+        self.assertEqual(target.returncode, 128 + signal.SIGSYS)
+        for said in target.stderr, harness.run([harness.HEAPLINE, "info", self.recording]).stdout:
+            self.assertRegex(said, r"was killed by SIGSYS: .* heapline-record\(1\)")
 
     def test_a_process_that_may_not_do_what_is_needed_is_refused_and_lives(self):
         harness.run(harness.record_command(self.recording, [harness.program("hello")]))

@@ -14,7 +14,8 @@
  *	exchange SITE COUNT SIZE	has four threads make COUNT blocks each and free each
  *				other's; SLOTS of them stay
  *	seccomp SITE 0 0	forbids itself all that it does not need, on pain of death
- *	seccomp SITE NUMBER 0	forbids itself that system call, on pain of death
+ *	seccomp SITE NUMBER N	forbids itself that system call, on pain of death, with a second
+ *				argument of N or more
  *	exec PATH		becomes another program
  *	load PATH		loads a library that has a je_malloc or a plugin_allocate
  *	loaded SITE COUNT SIZE	makes blocks by that
@@ -27,6 +28,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -193,11 +195,13 @@ static void install(struct sock_filter *code, unsigned short length)
 		abort();
 }
 
-static void forbid(size_t number)
+static void forbid(size_t number, size_t least)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the system call's number */
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (unsigned)least, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -222,9 +226,10 @@ static void forbid_all_else(void)
 	install(code, sizeof(code) / sizeof(code[0]));
 }
 #else
-static void forbid(size_t number)
+static void forbid(size_t number, size_t least)
 {
 	(void)number;
+	(void)least;
 	abort();
 }
 
@@ -251,7 +256,7 @@ static void act(struct site *site, const char *call, size_t count, size_t size)
 	else if (strcmp(call, "exchange") == 0)
 		exchange(count, size);
 	else if (strcmp(call, "seccomp") == 0 && count)
-		forbid(count);
+		forbid(count, size);
 	else if (strcmp(call, "seccomp") == 0)
 		forbid_all_else();
 	else

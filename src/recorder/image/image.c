@@ -141,11 +141,16 @@ void hl_image_give_back(void)
 {
 	hl_recorder = NULL;
 	hl_private_map_release();
-	map_header(-1);
 	if (hl_image_children)
 		hl_sys_munmap((void *)((uintptr_t)hl_image_children & ~(uintptr_t)4095),
 			      HL_REGION_CHILDREN_BYTES);
 	hl_image_children = NULL;
+}
+
+void hl_image_pass_on(void)
+{
+	hl_image_give_back();
+	map_header(-1);
 }
 
 /* All else is as it was told to the first process. */
@@ -176,6 +181,7 @@ bool hl_image_may_ask(void)
 	return mode == 0 || (mode > 0 && start_room.has_filter);
 }
 
+/* Calls munmap() and nothing else: heapline asks no more of filters that have come meanwhile. */
 static int64_t stop(void)
 {
 	hl_image_close();

@@ -43,6 +43,9 @@ extern HL_HIDDEN char hl_image_header[HL_IMAGE_HEADER_BYTES];
 /* Unmaps all but the image. No hook is in progress, or ever again. */
 void hl_image_give_back(void);
 
+/* The same where hooks are called on, and pass each call on: in a forked child. */
+void hl_image_pass_on(void);
+
 /* In a forked child: gives back what it has of its parent, and begins with the region of ${region_fd}.
  * False without memory. */
 bool hl_image_start_child(int region_fd);

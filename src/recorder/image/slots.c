@@ -303,7 +303,7 @@ static bool begin_child(void)
 	}
 	if (is_followed)
 		atomic_fetch_add(&hl_image_children->unrecorded, 1); /* it is one */
-	hl_image_give_back();
+	hl_image_pass_on();
 	return false;
 }
 

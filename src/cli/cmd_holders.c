@@ -122,6 +122,8 @@ static int check(int argc, char **argv, struct hl_holders_settings *settings, bo
 		status = hl_cli_usage_error(&hl_verb_holders,
 					    "--json writes no recording; name another output");
 	settings->stop = hl_heap_target_stops();
+	settings->reads_swapped = hl_heap_target_reads_swapped();
+	settings->reads_unaligned = hl_heap_target_reads_unaligned();
 	settings->size = size_wanted;
 	settings->names_words = !tree && hl_view_options_parse_output().json;
 	return status;
@@ -175,7 +177,7 @@ const struct hl_verb hl_verb_holders = {
 	.arguments = "-p PID | --core FILE [ADDRESS]",
 	.summary = "show which variables, stacks and mappings keep the live blocks",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.shared_options = {hl_heap_target_options, hl_heap_graph_options, hl_view_json_options,
+			   hl_view_color_options, hl_view_output_options},
 	.run = run_holders,
 };

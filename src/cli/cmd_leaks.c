@@ -144,6 +144,8 @@ static int run_leaks(int argc, char **argv)
 	const struct hl_view_output to = hl_view_options_parse_output();
 	const struct hl_trace_output kept = {.path = to.path, .force = to.force};
 	struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
+					     .reads_swapped = hl_heap_target_reads_swapped(),
+					     .reads_unaligned = hl_heap_target_reads_unaligned(),
 					     .show = show_count,
 					     .ignore = &ignore,
 					     .want_stacks = is_recording(to.path)};
@@ -192,7 +194,7 @@ const struct hl_verb hl_verb_leaks = {
 	.arguments = "-p PID | --core FILE",
 	.summary = "show live blocks that nothing leads to any more",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.shared_options = {hl_heap_target_options, hl_heap_graph_options, hl_view_json_options,
+			   hl_view_color_options, hl_view_output_options},
 	.run = run_leaks,
 };

@@ -4,7 +4,7 @@
 
 static uint64_t pid;
 static const char *core;
-static bool stop;
+static bool stop, swapped, unaligned;
 
 const struct hl_option hl_heap_target_options[] = {
 	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
@@ -23,6 +23,14 @@ const struct hl_option hl_heap_process_options[] = {
 	{0},
 };
 
+const struct hl_option hl_heap_graph_options[] = {
+	{"swapped", 0, NULL, "read what is on swap, too, which brings it back into RAM",
+	 HL_OPTION_FLAG, &swapped, NULL},
+	{"unaligned", 0, NULL, "look for pointers at addresses that 8 does not divide, too",
+	 HL_OPTION_FLAG, &unaligned, NULL},
+	{0},
+};
+
 int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 {
 	if (argc > 0)
@@ -35,6 +43,8 @@ int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 		return hl_cli_usage_error(verb, "--pid and --core exclude each other");
 	if (core && stop)
 		return hl_cli_usage_error(verb, "a core file cannot be stopped");
+	if (core && swapped)
+		return hl_cli_usage_error(verb, "a core file has nothing on swap");
 	return HL_EXIT_DONE;
 }
 
@@ -51,6 +61,16 @@ const char *hl_heap_target_core(void)
 bool hl_heap_target_stops(void)
 {
 	return stop;
+}
+
+bool hl_heap_target_reads_swapped(void)
+{
+	return swapped;
+}
+
+bool hl_heap_target_reads_unaligned(void)
+{
+	return unaligned;
 }
 
 int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_heap,

@@ -8,6 +8,7 @@
 /* For the shared_options of a verb. */
 extern const struct hl_option hl_heap_target_options[];	 /* --pid --core --stop */
 extern const struct hl_option hl_heap_process_options[]; /* --pid --stop */
+extern const struct hl_option hl_heap_graph_options[];	 /* --swapped --unaligned */
 
 /* Whether --pid or --core says whose heap it is, and nothing else is on the line. HL_EXIT_DONE, or
  * HL_EXIT_USAGE after a report. */
@@ -19,8 +20,10 @@ pid_t hl_heap_target_pid(void);
 /* The core file that --core names; NULL: none. */
 const char *hl_heap_target_core(void);
 
-/* Whether --stop was given. */
+/* Whether --stop, --swapped, --unaligned was given. */
 bool hl_heap_target_stops(void);
+bool hl_heap_target_reads_swapped(void);
+bool hl_heap_target_reads_unaligned(void);
 
 /* Reads it; ${settings}->stop is set here. 0 or a negative errno with a sentence. */
 int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_heap,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "process/kernel_words.h"
 #include "process/maps.h"
 #include "process/pagemap.h"
 #include "process/process.h"
@@ -41,6 +42,13 @@ struct hl_memory_kind {
 	 * run since. NULL where `stop` is. */
 	int (*hold)(struct hl_memory *memory, struct hl_error *err);
 	bool (*has_moved)(struct hl_memory *memory);
+	/* Appends the pages in [${start}, ${end}) that are on swap and that `scan` leaves out. NULL where
+	 * there are none. */
+	int (*scan_swapped)(struct hl_memory *memory, uint64_t start, uint64_t end,
+			    struct hl_pages *pages);
+	/* As hl_kernel_words_read(). NULL where the kernel has none. */
+	int (*kernel_words)(struct hl_memory *memory, hl_kernel_visit *visit, void *context,
+			    bool *ret_has_io_uring);
 };
 
 struct hl_memory {
@@ -50,6 +58,7 @@ struct hl_memory {
 	uint64_t program_headers; /* where those of the program lie; 0: that is not known */
 	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
+	bool is_slow_on_holes;	  /* scanning addresses without pages takes time: see pagemap.h */
 };
 
 static inline int hl_memory_read(struct hl_memory *memory, uint64_t address, void *bytes,
@@ -112,6 +121,22 @@ static inline int hl_memory_threads(struct hl_memory *memory, hl_thread_visit *v
 	return memory->kind->threads ? memory->kind->threads(memory, visit, context) : 0;
 }
 
+static inline int hl_memory_scan_swapped(struct hl_memory *memory, uint64_t start, uint64_t end,
+					 struct hl_pages *pages)
+{
+	return memory->kind->scan_swapped ? memory->kind->scan_swapped(memory, start, end, pages)
+					  : 0;
+}
+
+static inline int hl_memory_kernel_words(struct hl_memory *memory, hl_kernel_visit *visit,
+					 void *context, bool *ret_has_io_uring)
+{
+	*ret_has_io_uring = false;
+	return memory->kind->kernel_words
+		       ? memory->kind->kernel_words(memory, visit, context, ret_has_io_uring)
+		       : 0;
+}
+
 /* ${memory} itself is freed, too; NULL is fine. */
 static inline void hl_memory_free(struct hl_memory *memory)
 {
@@ -121,6 +146,12 @@ static inline void hl_memory_free(struct hl_memory *memory)
 
 /* The memory of ${pid}. 0; -ESRCH; -EACCES; -ENOMEM, with a sentence. */
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err);
+
+/* Whether ${map} is memory alone: reading it has no effect, which reading a device's may have. */
+bool hl_memory_is_plain(const struct hl_map *map);
+
+/* Pages on swap count as present from now on: reading brings them back into RAM. */
+void hl_memory_live_read_swapped(struct hl_memory *memory);
 
 /* Lets hl_memory_hold() ask ${source}, which must live as long. */
 void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleeper_source *source);

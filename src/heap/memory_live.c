@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The memory of a running process, by process_vm_readv and its page map. */
+/* The memory of a running process, by process_vm_readv, /proc/PID/mem and its page map. */
 #include "heap/memory.h"
 
 #include "base/cleanup.h"
@@ -7,6 +7,7 @@
 #include "process/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 struct live_memory {
 	struct hl_memory base;
 	pid_t pid;
+	int mem; /* /proc/PID/mem; -1: it could not be opened */
+	bool reads_swapped;
 	struct hl_pagemap *pagemap;
 	struct hl_stop *stop; /* NULL: nothing is stopped */
 	uint64_t stopped_since_ns;
@@ -26,6 +29,40 @@ struct live_memory {
 	size_t sleeper_count;
 };
 
+static bool begins(const char *path, const char *const *beginnings)
+{
+	while (*beginnings && strncmp(path, *beginnings, strlen(*beginnings)) != 0)
+		beginnings++;
+	return *beginnings;
+}
+
+bool hl_memory_is_plain(const struct hl_map *map)
+{
+	static const char *const memory[] = {
+		"/dev/shm/", "/dev/zero", "/memfd:", "/SYSV", "/secretmem", NULL};
+	static const char *const others[] = {"[v", "/dev/", "/sys/", "/proc/", NULL};
+
+	if (begins(map->path, memory))
+		return true;
+	return !begins(map->path, others) &&
+	       (!map->inode || (map->path[0] == '/' && !(map->flags & HL_MAP_SHARED)));
+}
+
+/* Reads what process_vm_readv() refuses: pages without access. */
+static int read_closed(const struct live_memory *live, uint64_t address, char *bytes, size_t length)
+{
+	for (size_t at = 0, part; at < length; at += part) {
+		const struct hl_map *map = hl_maps_find(&live->base.maps, address + at);
+		if (!map || !hl_memory_is_plain(map))
+			return -EFAULT;
+		part = map->end - (address + at);
+		part = part < length - at ? part : length - at;
+		if (pread(live->mem, bytes + at, part, (off_t)(address + at)) != (ssize_t)part)
+			return -EFAULT;
+	}
+	return 0;
+}
+
 static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
 {
 	struct live_memory *live = (struct live_memory *)memory;
@@ -33,14 +70,40 @@ static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 	struct iovec remote = {(void *)(uintptr_t)address, length};
 	ssize_t count = process_vm_readv(live->pid, &local, 1, &remote, 1, 0);
 
-	if (count < 0)
+	if (count < 0 && errno != EFAULT)
 		return errno == EPERM ? -EACCES : -errno;
-	return (size_t)count == length ? 0 : -EFAULT;
+	size_t done = count > 0 ? (size_t)count : 0;
+	return done == length
+		       ? 0
+		       : read_closed(live, address + done, (char *)bytes + done, length - done);
 }
 
 static int live_scan(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages)
 {
-	return hl_pagemap_scan(((struct live_memory *)memory)->pagemap, start, end, pages);
+	struct live_memory *live = (struct live_memory *)memory;
+
+	return live->reads_swapped ? hl_pagemap_scan_with_swapped(live->pagemap, start, end, pages)
+				   : hl_pagemap_scan(live->pagemap, start, end, pages);
+}
+
+static int live_scan_swapped(struct hl_memory *memory, uint64_t start, uint64_t end,
+			     struct hl_pages *pages)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+
+	return live->reads_swapped ? 0 : hl_pagemap_scan_swapped(live->pagemap, start, end, pages);
+}
+
+static int live_kernel_words(struct hl_memory *memory, hl_kernel_visit *visit, void *context,
+			     bool *ret_has_io_uring)
+{
+	return hl_kernel_words_read(((struct live_memory *)memory)->pid, visit, context,
+				    ret_has_io_uring);
+}
+
+void hl_memory_live_read_swapped(struct hl_memory *memory)
+{
+	((struct live_memory *)memory)->reads_swapped = true;
 }
 
 static int live_open_file(struct hl_memory *memory, const struct hl_map *map)
@@ -68,6 +131,8 @@ static void live_free(struct hl_memory *memory)
 
 	live_go_on(memory);
 	hl_pagemap_free(live->pagemap);
+	if (live->mem >= 0)
+		close(live->mem);
 	hl_maps_release(&memory->maps);
 	free(live);
 }
@@ -170,9 +235,9 @@ static int live_threads(struct hl_memory *memory, hl_thread_visit *visit, void *
 	return r;
 }
 
-static const struct hl_memory_kind live_kind = {live_read,    live_scan,  live_open_file,
-						live_stop,    live_go_on, live_free,
-						live_threads, live_hold,  live_has_moved};
+static const struct hl_memory_kind live_kind = {
+	live_read,    live_scan, live_open_file, live_stop,	    live_go_on,	      live_free,
+	live_threads, live_hold, live_has_moved, live_scan_swapped, live_kernel_words};
 
 void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleeper_source *source)
 {
@@ -207,6 +272,7 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
 {
 	struct live_memory *live = calloc(1, sizeof(*live));
+	char path[32];
 
 	if (!live)
 		return hl_error_set(err, -ENOMEM, "out of memory");
@@ -214,9 +280,12 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	live->pid = pid;
 	live->base.program_headers = hl_process_program_headers(pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	live->mem = open(path, O_RDONLY | O_CLOEXEC);
 	int r = read_maps(pid, &live->base.maps, err);
 	if (r == 0)
 		r = hl_pagemap_open(pid, &live->pagemap, err);
+	live->base.is_slow_on_holes = r == 0 && !hl_pagemap_passes_over_holes(live->pagemap);
 	if (r == 0)
 		r = check_access(&live->base, pid, err);
 	if (r < 0) {

@@ -78,21 +78,24 @@ static int append(struct hl_pages *pages, const struct hl_pagemap *pagemap, stru
 enum wanted {
 	WANTED_PRESENT, /* and not the zero page */
 	WANTED_SWAPPED,
+	WANTED_BOTH,
 };
 
 /* Asks for the first wanted pages: the number of their regions. */
 static int scan_some(int fd, enum wanted wanted, struct scan_region *regions, uint64_t start,
 		     uint64_t end)
 {
-	bool is_present = wanted == WANTED_PRESENT;
+	uint64_t of_any = (wanted != WANTED_SWAPPED ? CATEGORY_PRESENT : 0) |
+			  (wanted != WANTED_PRESENT ? CATEGORY_SWAPPED : 0);
 	struct scan_arguments arguments = {
 		.size = sizeof(arguments),
 		.start = start,
 		.end = end,
 		.vec = (uintptr_t)regions,
 		.vec_len = SCAN_REGIONS,
-		.category_inverted = is_present ? CATEGORY_ZERO : 0,
-		.category_mask = is_present ? CATEGORY_PRESENT | CATEGORY_ZERO : CATEGORY_SWAPPED,
+		.category_inverted = CATEGORY_ZERO,
+		.category_mask = CATEGORY_ZERO,
+		.category_anyof_mask = of_any,
 		.return_mask = CATEGORY_FILE | CATEGORY_HUGE,
 	};
 	int count = ioctl(fd, SCAN_IOCTL, &arguments);
@@ -134,9 +137,9 @@ static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, enum wanted want
 {
 	uint64_t frame = entry & ENTRY_FRAME, huge = pagemap->huge_zero_frame;
 
-	if (wanted == WANTED_SWAPPED)
-		return entry & ENTRY_SWAPPED ? HL_PAGE_ANON : 0;
-	if (!(entry & ENTRY_PRESENT))
+	if (entry & ENTRY_SWAPPED && wanted != WANTED_PRESENT)
+		return HL_PAGE_ANON;
+	if (!(entry & ENTRY_PRESENT) || wanted == WANTED_SWAPPED)
 		return 0;
 	if (pagemap->zero_frame && (frame == pagemap->zero_frame ||
 				    (huge && frame - huge < HUGE_BYTES / pagemap->page_bytes)))
@@ -283,6 +286,11 @@ const char *hl_pagemap_method(const struct hl_pagemap *pagemap)
 	return pagemap->scans ? "PAGEMAP_SCAN" : "pagemap";
 }
 
+bool hl_pagemap_passes_over_holes(const struct hl_pagemap *pagemap)
+{
+	return pagemap->scans;
+}
+
 void hl_pagemap_avoid_scan(struct hl_pagemap *pagemap)
 {
 	pagemap->scans = false;
@@ -317,6 +325,12 @@ int hl_pagemap_scan_swapped(struct hl_pagemap *pagemap, uint64_t start, uint64_t
 			    struct hl_pages *pages)
 {
 	return scan(pagemap, WANTED_SWAPPED, start, end, pages);
+}
+
+int hl_pagemap_scan_with_swapped(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+				 struct hl_pages *pages)
+{
+	return scan(pagemap, WANTED_BOTH, start, end, pages);
 }
 
 void hl_pagemap_free(struct hl_pagemap *pagemap)

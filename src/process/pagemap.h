@@ -44,6 +44,9 @@ int hl_pagemap_open(pid_t pid, struct hl_pagemap **ret_pagemap, struct hl_error 
 /* "PAGEMAP_SCAN" or "pagemap". */
 const char *hl_pagemap_method(const struct hl_pagemap *pagemap);
 
+/* Whether addresses without pages take next to no time; otherwise a TiB of them takes seconds. */
+bool hl_pagemap_passes_over_holes(const struct hl_pagemap *pagemap);
+
 /* Reads pagemap from now on, as on kernels without PAGEMAP_SCAN. Runs are never HL_PAGE_HUGE then.
  */
 void hl_pagemap_avoid_scan(struct hl_pagemap *pagemap);
@@ -59,6 +62,10 @@ int hl_pagemap_scan(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 /* Appends in the same way the pages that were swapped out, all of them HL_PAGE_ANON. */
 int hl_pagemap_scan_swapped(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
 			    struct hl_pages *pages);
+
+/* Appends both. */
+int hl_pagemap_scan_with_swapped(struct hl_pagemap *pagemap, uint64_t start, uint64_t end,
+				 struct hl_pages *pages);
 
 /* Whether the page at ${address} is among them. Binary search. */
 bool hl_pages_contain(const struct hl_pages *pages, uint64_t address);

@@ -19,7 +19,8 @@
 static const char *const kinds[] = {
 	[HL_HOLDER_VARIABLE] = "variable", [HL_HOLDER_THREAD_VARIABLE] = "thread-local",
 	[HL_HOLDER_FRAME] = "stack",	   [HL_HOLDER_MAPPING] = "mapping",
-	[HL_HOLDER_SHARED] = "shared",	   [HL_HOLDER_LOST] = "lost",
+	[HL_HOLDER_KERNEL] = "kernel",	   [HL_HOLDER_SHARED] = "shared",
+	[HL_HOLDER_LOST] = "lost",
 };
 
 static const char *text_of(const struct hl_holders *holders, uint32_t id)

@@ -57,7 +57,9 @@ static void frames(struct hl_emit *emit, const void *row, const void *context)
 	hl_cell_frames(emit, shown, count);
 }
 
-#define KNOWS_STACKS 1u /* a fact of the table */
+/* facts of the table */
+#define KNOWS_STACKS 1u
+#define HAS_UNKNOWN  2u
 
 #define MEMBER(name) HL_MEMBER(struct hl_leak_row, name)
 #define BLANK	     .flags = HL_COLUMN_BLANK_ZERO
@@ -69,6 +71,10 @@ static const struct hl_column columns[] = {
 	{"indirect_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(indirect.blocks), BLANK},
 	{"possible_bytes", "possible", HL_COLUMN_BYTES, MEMBER(possible.bytes), BLANK},
 	{"possible_blocks", "blocks", HL_COLUMN_COUNT, MEMBER(possible.blocks), BLANK},
+	{NULL, "not known", HL_COLUMN_BYTES, MEMBER(unknown.bytes), BLANK, .shown_if = HAS_UNKNOWN},
+	{NULL, "blocks", HL_COLUMN_COUNT, MEMBER(unknown.blocks), BLANK, .shown_if = HAS_UNKNOWN},
+	{"unknown_bytes", NULL, HL_COLUMN_BYTES, MEMBER(unknown.bytes)},
+	{"unknown_blocks", NULL, HL_COLUMN_COUNT, MEMBER(unknown.blocks)},
 	{"size", "size of each", HL_COLUMN_BYTES, MEMBER(size), BLANK},
 	{"type", "type", HL_COLUMN_TEXT, HL_MEMBER_CELL(struct hl_leak_row, type, type),
 	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_NAMES | HL_COLUMN_KEY},
@@ -81,11 +87,13 @@ static const struct hl_column columns[] = {
 static void emit_rows(struct hl_emit *emit, const struct hl_leaks *leaks, uint64_t row_limit)
 {
 	size_t shown = hl_emit_shown(emit, row_limit, ROWS_DEFAULT, leaks->row_count);
+	unsigned facts = (leaks->knows_stacks ? KNOWS_STACKS : 0) |
+			 (leaks->unknown.blocks ? HAS_UNKNOWN : 0);
 
 	if (leaks->row_count)
 		hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns), .context = leaks,
-						.facts = leaks->knows_stacks ? KNOWS_STACKS : 0});
+						.facts = facts});
 	for (size_t i = 0; i < shown; i++)
 		hl_table_row(emit, &leaks->rows[i], 0);
 	hl_table_end(emit);
@@ -159,12 +167,15 @@ static void emit_sum(struct hl_emit *emit, const char *bytes_key, const char *bl
 
 static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 {
+	uint64_t unread = hl_unread_words(&leaks->unread);
 	char stopped[HL_FORMAT_MAX];
 
 	hl_emit_object(emit, "total");
 	emit_sum(emit, "lost_bytes", "lost_blocks", &leaks->lost);
 	emit_sum(emit, "indirect_bytes", "indirect_blocks", &leaks->indirect);
 	emit_sum(emit, "possible_bytes", "possible_blocks", &leaks->possible);
+	emit_sum(emit, "unknown_bytes", "unknown_blocks", &leaks->unknown);
+	hl_emit_unsigned(emit, "unread_bytes", unread * 8);
 	emit_sum(emit, "live_bytes", "live_blocks", &leaks->live);
 	emit_sum(emit, "ignored_bytes", "ignored_blocks", &leaks->ignored);
 	hl_emit_unsigned(emit, "passes", leaks->passes);
@@ -183,12 +194,25 @@ static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 	hl_emit_line(emit, "  %s in %s block%s are lost: nothing leads to them",
 		     HL_HEAP_BYTES(leaks->lost.bytes), HL_HEAP_COUNT(leaks->lost.blocks),
 		     hl_format_plural(leaks->lost.blocks));
+	if (leaks->lost.blocks && unread)
+		hl_emit_line(
+			emit,
+			"    but up to %s of them may be in use, by pointers in memory that was "
+			"not read",
+			HL_HEAP_COUNT(unread));
 	hl_emit_line(emit, "  %s in %s block%s are lost with them: only they lead there",
 		     HL_HEAP_BYTES(leaks->indirect.bytes), HL_HEAP_COUNT(leaks->indirect.blocks),
 		     hl_format_plural(leaks->indirect.blocks));
 	hl_emit_line(emit, "  %s in %s block%s are possibly lost: only pointers to their inside",
 		     HL_HEAP_BYTES(leaks->possible.bytes), HL_HEAP_COUNT(leaks->possible.blocks),
 		     hl_format_plural(leaks->possible.blocks));
+	if (leaks->unknown.blocks)
+		hl_emit_line(
+			emit,
+			"  %s in %s block%s may be lost: nothing leads to them in the memory that "
+			"was read",
+			HL_HEAP_BYTES(leaks->unknown.bytes), HL_HEAP_COUNT(leaks->unknown.blocks),
+			hl_format_plural(leaks->unknown.blocks));
 	if (leaks->ignored.blocks)
 		hl_emit_line(emit, "  %s in %s lost block%s are left out, as --ignore says",
 			     HL_HEAP_BYTES(leaks->ignored.bytes),

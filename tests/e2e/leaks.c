@@ -11,10 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define THREADS 3
@@ -309,6 +313,128 @@ static void keep_in_break(void)
 		free(blocks[i]);
 }
 
+/* ---- what leads to blocks, and no aligned word in readable memory is ---- */
+
+#define HIDDEN 100
+
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
+static void point_to_hidden(void **pointers)
+{
+	struct sum unused = {0};
+
+	for (int i = 0; i < HIDDEN; i++)
+		pointers[i] = block(1104, &unused);
+}
+
+/* The pointers lie in a page that nobody may access meanwhile; so do those to a list in a private copy
+ * of a file's page. */
+static void keep_in_closed_pages(void)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	void **page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void **copy = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+
+	point_to_hidden(page);
+	point_to_hidden(copy);
+	if (mprotect(page, 4096, PROT_NONE) < 0 || mprotect(copy, 4096, PROT_NONE) < 0)
+		abort();
+}
+
+/* In memory that nobody else can read; the kernel may have none. */
+static void keep_in_secret_page(void)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+	void **page;
+
+	page = fd >= 0 && ftruncate(fd, 4096) == 0
+		       ? mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+		       : MAP_FAILED;
+	if (page == MAP_FAILED)
+		printf("absent 0\n");
+	else
+		point_to_hidden(page);
+}
+
+/* On a page that is on swap, if there is any. */
+static void keep_on_swap(void)
+{
+	void **page = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char in_core = 1;
+
+	memset(page, 1, 65536);
+	point_to_hidden(page);
+	for (int tries = 0; tries < 100 && in_core & 1; tries++) {
+		madvise(page, 65536, MADV_PAGEOUT);
+		usleep(10000);
+		mincore(page, 4096, &in_core);
+	}
+	if (in_core & 1)
+		printf("absent 0\n");
+}
+
+/* The kernel alone has pointers, as data of events and as values of timers' signals. */
+static void hand_to_kernel(void)
+{
+	struct sum unused = {0};
+	int events = epoll_create1(EPOLL_CLOEXEC);
+	timer_t timer;
+
+	for (int i = 0; i < HIDDEN; i++) {
+		struct epoll_event event = {EPOLLIN, {.ptr = block(1104, &unused)}};
+		struct sigevent signal = {.sigev_notify = SIGEV_SIGNAL,
+					  .sigev_signo = SIGRTMIN,
+					  .sigev_value.sival_ptr = block(208, &unused)};
+		if (epoll_ctl(events, EPOLL_CTL_ADD, eventfd(0, EFD_CLOEXEC), &event) < 0 ||
+		    timer_create(CLOCK_MONOTONIC, &signal, &timer) < 0)
+			abort();
+	}
+}
+
+/* Of these pointers 8 divides the address of each eighth one alone, and of none in the block. */
+static struct __attribute__((packed)) record {
+	char kind;
+	void *block;
+} volatile records[HIDDEN];
+
+static void keep_in_packed_records(void)
+{
+	struct sum unused = {0};
+	struct record *others = kept[42] = block(sizeof(*others) * 7, &unused);
+
+	for (int i = 0; i < HIDDEN; i++)
+		records[i].block = block(1104, &unused);
+	for (int i = 0; i < 7; i++)
+		others[i].block = block(1104, &unused);
+}
+
+/* What a wrapper of malloc returns: a pointer behind a header of its own. */
+static void *wrapped(size_t size, struct sum *sum)
+{
+	size_t *header = block(size + 24, sum);
+
+	header[0] = SIZE_MAX;
+	header[1] = size;
+	return header + 3;
+}
+
+static void *volatile all_wrapped[501];
+
+static void plant_behind_headers(void)
+{
+	struct sum unused = {0};
+
+	for (size_t i = 0; i < 500; i++)
+		all_wrapped[i] = wrapped(20 + i * 3, &unused);
+	all_wrapped[500] = wrapped(70000, &unused);
+	for (int i = 0; i < 7; i++)
+		wrapped(200, &lost);
+	/* no habit */
+	kept[43] = (char *)block(150, &possible) + 77;
+}
+
 /* Writes over the header of a chunk. */
 static void damage(void)
 {
@@ -335,12 +461,29 @@ static const struct kind {
 	const char *name;
 	void (*plant)(void);
 } kinds[] = {
-	{"blocks", plant_blocks}, {"mapped", plant_mapped},    {"list", plant_list},
-	{"tree", plant_tree},	  {"ring", plant_ring},	       {"rings", plant_rings},
-	{"inner", plant_inner},	  {"ended", plant_ended},      {"arenas", plant_arenas},
-	{"kept", keep_all},	  {"register", keep_register}, {"spin", keep_spinning},
-	{"epoll", wait_in_epoll}, {"damaged", damage},	       {"later", wait_for_letter},
-	{"break", keep_in_break}, {"detached", detach_list},
+	{"blocks", plant_blocks},
+	{"mapped", plant_mapped},
+	{"list", plant_list},
+	{"tree", plant_tree},
+	{"ring", plant_ring},
+	{"rings", plant_rings},
+	{"inner", plant_inner},
+	{"ended", plant_ended},
+	{"arenas", plant_arenas},
+	{"kept", keep_all},
+	{"register", keep_register},
+	{"spin", keep_spinning},
+	{"epoll", wait_in_epoll},
+	{"damaged", damage},
+	{"later", wait_for_letter},
+	{"break", keep_in_break},
+	{"detached", detach_list},
+	{"closed", keep_in_closed_pages},
+	{"secret", keep_in_secret_page},
+	{"swapped", keep_on_swap},
+	{"handed", hand_to_kernel},
+	{"packed", keep_in_packed_records},
+	{"headers", plant_behind_headers},
 };
 
 int main(int argc, char **argv)

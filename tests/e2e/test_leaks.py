@@ -113,6 +113,61 @@ class Leaks(harness.TestCase):
         for report in reports:
             self.assertEqual(report["rows"], [])
 
+    def test_pages_without_access_lead_to_blocks(self):
+        self.expect_planted("closed", "tree")
+
+    def test_what_the_kernel_alone_has_leads_to_blocks(self):
+        self.expect_planted("handed", "tree")
+        with Planted("leaks", "handed") as planted:
+            kept = json.loads(run([HEAPLINE, "holders", "--json", "-p", str(planted.pid)]).stdout)
+        rows = {row["holder"]: row["held_blocks"] for row in kept["rows"] if row["kind"] == "kernel"}
+        self.assertEqual(len(rows), 101)
+        self.assertEqual({name.rstrip("0123456789"): blocks for name, blocks in rows.items()},
+                         {"epoll descriptor ": 100, "timer ": 1})
+        self.assertEqual(kept["total"]["lost_blocks"], 0)
+
+    def test_what_secret_memory_may_lead_to_is_not_called_lost(self):
+        with self.planted_or_skipped("secret", "the kernel has no memfd_secret") as planted:
+            reports = [ask("-p", planted.pid), ask("-p", planted.pid, "--stop")]
+        for report in reports:
+            self.expect_unknown(report, 100)
+            self.assertEqual(report["total"]["unread_bytes"], 4096)
+            self.assertIn("4 KiB of the process are memfd_secret memory", report["notes"][0])
+
+    def test_what_swap_may_lead_to_is_not_called_lost_until_it_is_read(self):
+        with self.planted_or_skipped("swapped", "there is no swap") as planted:
+            self.expect_unknown(ask("-p", planted.pid), 100)
+            report = ask("-p", planted.pid, "--swapped")
+        self.assertEqual([report["total"]["lost_blocks"], report["total"]["unknown_blocks"]], [0, 0])
+        self.assertEqual(report["notes"], [])
+
+    @staticmethod
+    def planted_or_skipped(kind, reason):
+        planted = Planted("leaks", kind)
+        if "absent" in planted.said:
+            planted.__exit__()
+            raise unittest.SkipTest(reason)
+        return planted
+
+    def expect_unknown(self, report, blocks):
+        total = report["total"]
+        self.assertEqual([total["lost_blocks"], total["indirect_blocks"], total["possible_blocks"]], [0, 0, 0])
+        self.assertEqual(total["unknown_blocks"], blocks)
+        self.assertEqual(total["unknown_bytes"], sum(row["unknown_bytes"] for row in report["rows"]))
+
+    def test_pointers_in_packed_structs_lead_to_blocks_if_that_is_asked_for(self):
+        with Planted("leaks", "packed") as planted:
+            aligned = ask("-p", planted.pid)
+            for options in [], ["--stop"]:
+                report = ask("-p", planted.pid, "--unaligned", *options)
+                self.assertEqual(report["total"]["lost_blocks"], 0, report)
+            kept = json.loads(run([HEAPLINE, "holders", "--json", "--unaligned", "-p", str(planted.pid)]).stdout)
+        self.assertGreater(aligned["total"]["lost_blocks"], 80)
+        self.assertEqual(kept["total"]["lost_blocks"], 0)
+
+    def test_pointers_behind_the_header_of_a_wrapper_are_pointers_to_the_block(self):
+        self.expect_planted("headers")
+
     def test_what_lies_in_the_heap_outside_of_blocks_leads_to_blocks(self):
         for name in "leaks", "leaks_static":  # a static program's thread-local storage lies there
             for kinds in [], ["break"]:

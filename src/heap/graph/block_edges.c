@@ -180,17 +180,14 @@ struct reading {
 };
 
 /* Words that may lead to blocks are kept until their bits have come from memory. */
-static int take_words(void *context, uint64_t address, const uint64_t *words, size_t count)
+static int take_edges(void *context, uint64_t address, const uint64_t *words, size_t count)
 {
 	struct reading *reading = context;
 	struct hl_block_edges *edges = reading->edges;
 	const struct hl_graph *graph = edges->graph;
 	int r = 0;
 
-	if (address == reading->block) {
-		reading->word_count = count < HL_CLASS_WORDS ? count : HL_CLASS_WORDS;
-		memcpy(reading->words, words, reading->word_count * sizeof(*words));
-	}
+	(void)address;
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct hl_graph_page *page = hl_graph_page(graph, words[i]);
 		if (page)
@@ -204,6 +201,22 @@ static int take_words(void *context, uint64_t address, const uint64_t *words, si
 			r = resolve_batch(edges);
 	}
 	return r;
+}
+
+static int take_words(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	struct reading *reading = context;
+	struct hl_graph *graph = reading->edges->graph;
+
+	if (address == reading->block) {
+		reading->word_count = count < HL_CLASS_WORDS ? count : HL_CLASS_WORDS;
+		memcpy(reading->words, words, reading->word_count * sizeof(*words));
+	}
+	int r = take_edges(reading, address, words, count);
+	return r == 0 && graph->reads_unaligned
+		       ? hl_graph_each_unaligned(graph, address, words, count, &graph->tail,
+						 take_edges, reading)
+		       : r;
 }
 
 static int find_label(struct hl_block_edges *edges, const struct hl_block_label *wanted,

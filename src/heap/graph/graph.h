@@ -12,6 +12,7 @@
 #pragma once
 
 #include "heap/extents.h"
+#include "heap/graph/unread.h"
 #include "heap/memory.h"
 
 #include <stdbool.h>
@@ -64,12 +65,54 @@ enum hl_graph_phase {
 
 struct hl_glibc;
 
+/*
+ * Roots that the kernel keeps have addresses of no memory: the words of an epoll descriptor or a timer
+ * lie one after the other from this one on.
+ */
+#define HL_GRAPH_KERNEL_ROOTS	  (UINT64_C(1) << 62)
+#define HL_GRAPH_KERNEL_ROOT_BITS 28u
+
+static inline uint64_t hl_graph_kernel_root(enum hl_kernel_holder holder, uint32_t number)
+{
+	return HL_GRAPH_KERNEL_ROOTS | (uint64_t)holder << 60 |
+	       (uint64_t)number << HL_GRAPH_KERNEL_ROOT_BITS;
+}
+
+static inline enum hl_kernel_holder hl_graph_kernel_holder(uint64_t root)
+{
+	return root >> 60 & 1 ? HL_KERNEL_TIMER : HL_KERNEL_EPOLL;
+}
+
+static inline uint32_t hl_graph_kernel_number(uint64_t root)
+{
+	return (uint32_t)(root >> HL_GRAPH_KERNEL_ROOT_BITS);
+}
+
 /* A word that was read, until its bits are there, too. */
 struct hl_graph_word {
 	uint64_t word, source; /* 0: a root */
 };
 
 #define HL_GRAPH_WAITING 16u
+
+/*
+ * How far into blocks a program points by habit: behind the header that a wrapper of malloc, or a
+ * string, keeps there. A block is of three classes: all blocks, those whose sizes have the same highest
+ * bit, and those of its size, if that is small.
+ */
+#define HL_GRAPH_CLASSES 113u
+#define HL_GRAPH_OFFSETS 256u
+
+struct hl_graph_offsets {
+	uint64_t starts[HL_GRAPH_CLASSES]
+		       [HL_GRAPH_OFFSETS / 64]; /* bits: they count as beginnings */
+	uint64_t blocks[HL_GRAPH_CLASSES];	/* that were reached by these */
+};
+
+/* The end of words that were read, and the last one. */
+struct hl_graph_tail {
+	uint64_t end, word;
+};
 
 struct hl_graph {
 	struct hl_memory *memory;
@@ -82,6 +125,9 @@ struct hl_graph {
 	size_t large_count, large_capacity;
 	uint64_t large_end;
 	struct hl_addresses inner; /* pointers to the inside of blocks that were not reached */
+	struct hl_graph_offsets *offsets; /* the caller's; NULL: none */
+	bool reads_unaligned; /* words at addresses that 8 does not divide lead to blocks, too */
+	struct hl_graph_tail tail; /* of the words that were followed last */
 	struct hl_pages pages;	   /* of the heap, in memory */
 	uint64_t live_blocks, live_bytes;
 
@@ -94,8 +140,8 @@ struct hl_graph {
 	int (*on_again)(void *context, uint64_t block);
 	void *context;
 	/* NULL: words of roots are followed. Otherwise they are given to this: ${address} is where
-	 * they lie, 0 for the struct user_regs_struct of a thread; ${has_headers} as for
-	 * hl_graph_see_root(). Non-zero ends the work. */
+	 * they lie, 0 for the struct user_regs_struct of a thread, or that of a root of the kernel's;
+	 * ${has_headers} as for hl_graph_see_root(). Non-zero ends the work. */
 	int (*on_root)(void *context, uint64_t address, const uint64_t *words, size_t count,
 		       bool has_headers);
 	void *root_context;
@@ -111,7 +157,8 @@ struct hl_graph {
 	 * stack or a register leads to may be one of a list that no arena has. */
 	bool follows_links, has_safe_links;
 	unsigned links; /* that were followed so far; each is a system call while it stands still */
-	int error;	/* the first one of a callback, or -ENOMEM */
+	struct hl_unread unread; /* as the last look at the roots found it */
+	int error;		 /* the first one of a callback, or -ENOMEM */
 };
 
 /* The bits for ${address}; NULL: no block is near. */
@@ -188,6 +235,8 @@ uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block);
 
 /* ---- mark.c ---- */
 
+typedef int hl_graph_visit(void *context, uint64_t address, const uint64_t *words, size_t count);
+
 /*
  * Looks at the words of a root. ${has_headers}: of a stack or registers, where the allocator may
  * hold the address of a block's header alone.
@@ -195,19 +244,26 @@ uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block);
 void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t count,
 		       bool has_headers);
 
+/*
+ * Calls ${visit} with each word that may lead to a block and begins between two of ${words}, which lie
+ * at ${address}, or between ${tail} and these; ${tail} is theirs afterwards. Until it returns non-zero;
+ * returns that.
+ */
+int hl_graph_each_unaligned(const struct hl_graph *graph, uint64_t address, const uint64_t *words,
+			    size_t count, struct hl_graph_tail *tail, hl_graph_visit *visit,
+			    void *context);
+
 /* Reaches all that pending blocks and the roots seen so far lead to. 0, a negative errno, or what a
  * callback said. */
 int hl_graph_drain(struct hl_graph *graph);
 
 /*
- * After that: of the pointers inside blocks, takes those as starts that the conventions of C++
- * explain (see inner.c), until no more blocks are reached; then reaches what is left as possible. 0
+ * After that: of the pointers inside blocks, takes those as starts that the conventions of C++ or, if
+ * ${learns}, the program's own habits explain (see inner.c), until no more blocks are reached; then reaches what is left as possible. 0
  * or as hl_graph_drain().
  */
-int hl_graph_explain_inner(struct hl_graph *graph);
+int hl_graph_explain_inner(struct hl_graph *graph, bool learns);
 int hl_graph_reach_possible(struct hl_graph *graph);
-
-typedef int hl_graph_visit(void *context, uint64_t address, const uint64_t *words, size_t count);
 
 /*
  * Calls ${visit} with the words of [${start}, ${end}), piece by piece, until it returns non-zero;
@@ -222,6 +278,15 @@ int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t
 /* Whether a convention explains why ${word} points into ${block}, not to its start. */
 bool hl_graph_is_explained(const struct hl_graph *graph, uint64_t word, uint64_t block);
 
+/* Whether ${word} points as far into ${block} as graph->offsets have it. The block is counted there. */
+bool hl_graph_is_at_offset(struct hl_graph *graph, uint64_t word, uint64_t block);
+
+/*
+ * Adds to graph->offsets each one at which graph->inner, which this sorts, points into most blocks of a
+ * class that are known by their inside alone. 1: there is a new one; 0; or -ENOMEM.
+ */
+int hl_graph_learn_offsets(struct hl_graph *graph);
+
 /* Copies memory of the process, of files that it maps, too, where a core file leaves them out. 0 or
  * -EFAULT. */
 int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, size_t length);
@@ -229,7 +294,7 @@ int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, s
 /* ---- roots.c ---- */
 
 /*
- * Sees all roots: registers, stacks, and all other memory but that of the heap in ${heap} and the
+ * Sees all roots: registers, stacks, what the kernel keeps, and all other memory but that of the heap in ${heap} and the
  * lists of ${glibc}; ${foreign} are parts of the heap's pages that are not malloc's. Registers are
  * those of a process that stands still or is held; if ${goes_on}, it does so once they and the
  * stacks were seen, a second time if a thread ran meanwhile. 0 or a negative errno.

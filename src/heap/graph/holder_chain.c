@@ -20,10 +20,14 @@ struct sought {
 static int seek_word(void *context, uint64_t address, const uint64_t *words, size_t count)
 {
 	struct sought *sought = context;
+	struct hl_graph *graph = sought->edges->graph;
 
 	for (size_t i = 0; i < count && !sought->address; i++)
 		if (hl_block_edges_node(sought->edges, words[i]) == sought->node)
 			sought->address = address + i * 8;
+	if (!sought->address && graph->reads_unaligned && count > 1)
+		hl_graph_each_unaligned(graph, address, words, count, &graph->tail, seek_word,
+					sought);
 	return sought->address != 0;
 }
 
@@ -43,7 +47,7 @@ static int add_step(struct hl_holder_finder *finder, uint32_t node, uint32_t nex
 		while (at < look->word_count && look->words[at].node != next)
 			at++;
 		if (at < look->word_count &&
-		    !hl_holder_is_register(finder, look->words[at].address))
+		    hl_holder_is_in_memory(finder, look->words[at].address))
 			step.address = look->words[at].address;
 		/* Others begin in each thread, or each call, elsewhere. */
 		const struct hl_holder *holder = &holders->holders[step.holder - 1];

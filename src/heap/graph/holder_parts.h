@@ -59,8 +59,8 @@ struct hl_holder_finder {
 	struct hl_error cannot_stop;
 };
 
-/* Whether ${address} stands for a register in one of the looks. */
-bool hl_holder_is_register(const struct hl_holder_finder *finder, uint64_t address);
+/* Whether a word of a look lies at ${address} in memory: else it is a register, or the kernel has it. */
+bool hl_holder_is_in_memory(const struct hl_holder_finder *finder, uint64_t address);
 
 /* Fills in the chain to the block at the address that is asked for, if one is; its words are named by the types that are declared
  * for them. 0; -ENODATA when no live block is there, -ENOMEM, and err is set. */

@@ -187,6 +187,7 @@ static int read_process(struct hl_holder_finder *finder)
 	struct hl_holders *holders = finder->holders;
 	int r = hl_graph_init(&finder->graph, finder->memory);
 
+	finder->graph.reads_unaligned = finder->settings->reads_unaligned;
 	holders->heap->was_stopped = stands_still(finder);
 	/* What is no glibc's heap, the walk explains better. */
 	hl_glibc_roots_find(finder->memory, &finder->glibc, NULL);
@@ -341,14 +342,14 @@ static int join_looks(struct hl_holder_finder *finder)
 	return r;
 }
 
-bool hl_holder_is_register(const struct hl_holder_finder *finder, uint64_t address)
+bool hl_holder_is_in_memory(const struct hl_holder_finder *finder, uint64_t address)
 {
 	size_t threads = 0;
 
 	for (unsigned i = 0; i < finder->look_count; i++)
 		if (finder->looks[i].thread_count > threads)
 			threads = finder->looks[i].thread_count;
-	return address / HL_HOLDER_REGISTERS < threads;
+	return address / HL_HOLDER_REGISTERS >= threads && !(address & HL_GRAPH_KERNEL_ROOTS);
 }
 
 static int add_holders(struct hl_holder_finder *finder)
@@ -362,7 +363,7 @@ static int add_holders(struct hl_holder_finder *finder)
 		if (!i || word->holder != look->words[i - 1].holder)
 			r = hl_block_edges_add_holder(&finder->edges);
 		if (!holders->holders[word->holder].first_word &&
-		    !hl_holder_is_register(finder, word->address))
+		    hl_holder_is_in_memory(finder, word->address))
 			holders->holders[word->holder].first_word = word->address;
 		if (r == 0)
 			r = hl_block_edges_add_to_holder(&finder->edges, word->node);
@@ -478,6 +479,8 @@ static int note_blind_spots(struct hl_holder_finder *finder)
 	if (r == 0 && total.unscanned_bytes)
 		r = hl_heap_note(holders->heap, "%s",
 				 "blocks that only unscanned memory leads to count as lost");
+	if (r == 0)
+		r = hl_unread_note(&finder->graph.unread, holders->heap, "holders");
 	return r;
 }
 
@@ -537,6 +540,8 @@ int hl_holders_read(pid_t pid, const char *core, const struct hl_holders_setting
 		r = hl_memory_core_open(core, &finder.memory, &holders->heap->process, err);
 	else if (r == 0 && (r = hl_process_facts_read(pid, &holders->heap->process, err)) == 0)
 		r = hl_memory_live_open(pid, &finder.memory, err);
+	if (r == 0 && !core && settings->reads_swapped)
+		hl_memory_live_read_swapped(finder.memory);
 	if (r == 0) {
 		holders->heap->from_core = core != NULL;
 		r = find(&finder);

@@ -2,7 +2,8 @@
 /*
  * Who keeps the blocks of a heap.
  *
- *	holder	a variable, a function's frame on a stack, or a mapping, whose words lead to blocks
+ *	holder	a variable, a function's frame on a stack, a mapping, or what the program handed to the kernel,
+ *		whose words lead to blocks
  *	held	by a holder: what would become free if the holder let go; so of a block with what
  *		hangs on it. Each block is held by one holder, shared by several, or lost
  *	shared	several holders lead there, each without the others
@@ -25,6 +26,7 @@ enum hl_holder_kind {
 	HL_HOLDER_THREAD_VARIABLE = HL_ROOT_THREAD_VARIABLE,
 	HL_HOLDER_FRAME = HL_ROOT_FRAME,
 	HL_HOLDER_MAPPING = HL_ROOT_MAPPING,
+	HL_HOLDER_KERNEL = HL_ROOT_KERNEL,
 	HL_HOLDER_SHARED,
 	HL_HOLDER_LOST,
 };
@@ -91,7 +93,8 @@ struct hl_holders {
 
 /* What is asked for; zero: all blocks. */
 struct hl_holders_settings {
-	bool stop;	      /* all threads stand still meanwhile */
+	bool stop;			     /* all threads stand still meanwhile */
+	bool reads_swapped, reads_unaligned; /* as in hl_leaks_settings */
 	bool names_words;     /* first words of variables are called by their members */
 	uint64_t address;     /* the block that it lies in alone */
 	uint64_t size;	      /* blocks of malloc(size) */

@@ -196,7 +196,9 @@ static int refer(void *context, uint64_t address, const uint64_t *words, size_t 
 	const struct referring *referring = context;
 	uint64_t block;
 
-	(void)address;
+	if (referring->graph->reads_unaligned && count > 1)
+		hl_graph_each_unaligned(referring->graph, address, words, count,
+					&referring->graph->tail, refer, context);
 	for (size_t i = 0; i < count; i++)
 		if (hl_graph_find(referring->graph, words[i], &block) &&
 		    block != referring->block && !hl_graph_is_reached(referring->graph, block))
@@ -362,6 +364,8 @@ static int compare_rows(const void *left, const void *right)
 
 	if (of_a != of_b)
 		return of_a > of_b ? -1 : 1;
+	if (a->unknown.bytes != b->unknown.bytes)
+		return a->unknown.bytes > b->unknown.bytes ? -1 : 1;
 	if (a->possible.bytes != b->possible.bytes)
 		return a->possible.bytes > b->possible.bytes ? -1 : 1;
 	if (a->size != b->size)
@@ -377,22 +381,44 @@ static void add_sum(struct hl_leak_sum *sum, const struct hl_leak_sum *other)
 	sum->bytes += other->bytes;
 }
 
+/* Whether each lost block may be in use by a pointer that was not read. */
+static bool is_in_doubt(const struct hl_leaks *leaks)
+{
+	uint64_t blocks = 0;
+
+	for (size_t i = 0; i < leaks->row_count; i++)
+		if (!leaks->rows[i].is_ignored)
+			blocks += leaks->rows[i].lost.blocks;
+	return blocks <= hl_unread_words(&leaks->unread);
+}
+
+static void doubt(struct hl_leak_row *row)
+{
+	add_sum(&row->unknown, &row->lost);
+	add_sum(&row->unknown, &row->indirect);
+	row->lost = row->indirect = (struct hl_leak_sum){0};
+}
+
 static void add_up(struct hl_leaks *leaks)
 {
+	bool doubts = is_in_doubt(leaks);
 	size_t kept = 0;
 
 	for (size_t i = 0; i < leaks->row_count; i++) {
-		const struct hl_leak_row *row = &leaks->rows[i];
+		struct hl_leak_row *row = &leaks->rows[i];
 		if (row->is_ignored) {
 			add_sum(&leaks->ignored, &row->lost);
 			add_sum(&leaks->ignored, &row->indirect);
 			continue;
 		}
+		if (doubts)
+			doubt(row);
 		add_sum(&leaks->lost, &row->lost);
 		add_sum(&leaks->indirect, &row->indirect);
 		add_sum(&leaks->possible, &row->possible);
+		add_sum(&leaks->unknown, &row->unknown);
 		/* The row of a ring that joined another one may be empty. */
-		if (row->lost.blocks || row->possible.blocks)
+		if (row->lost.blocks || row->possible.blocks || row->unknown.blocks)
 			leaks->rows[kept++] = *row;
 	}
 	leaks->row_count = kept;

@@ -49,6 +49,7 @@ struct finder {
 	struct hl_extents foreign; /* parts of it that are the program's own */
 	struct hl_graph
 		graph; /* of the first look; of later ones, which has the candidates alone */
+	struct hl_graph_offsets offsets; /* that the first look learned */
 	struct hl_sweep *sweep;
 	struct hl_candidates candidates;
 	struct hl_addresses tcaches; /* blocks of their size */
@@ -147,8 +148,10 @@ static int see_roots(struct finder *finder)
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
 	    hl_memory_hold(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	return hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
-				  !stands_still(finder));
+	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
+				   !stands_still(finder));
+	hl_unread_join(&finder->leaks->unread, &finder->graph.unread);
+	return r;
 }
 
 static void release_look(struct finder *finder)
@@ -166,9 +169,12 @@ static int open_memory(struct finder *finder)
 {
 	int r = hl_memory_live_open(finder->pid, &finder->memory, finder->err);
 
-	if (r == 0)
-		hl_memory_live_set_sleepers(finder->memory, finder->settings->sleepers);
-	return r;
+	if (r < 0)
+		return r;
+	hl_memory_live_set_sleepers(finder->memory, finder->settings->sleepers);
+	if (finder->settings->reads_swapped)
+		hl_memory_live_read_swapped(finder->memory);
+	return 0;
 }
 
 static int begin_heap(struct finder *finder)
@@ -185,15 +191,24 @@ static int begin_heap(struct finder *finder)
 		       : hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
 }
 
+static int init_graph(struct finder *finder)
+{
+	int r = hl_graph_init(&finder->graph, finder->memory);
+
+	finder->graph.offsets = &finder->offsets;
+	finder->graph.reads_unaligned = finder->settings->reads_unaligned;
+	return r;
+}
+
 static int begin_look(struct finder *finder)
 {
 	release_look(finder);
 	int r = begin_heap(finder);
 	if (r == 0 && finder->still)
-		return hl_graph_init(&finder->graph, finder->memory = finder->still);
-	if (r == 0)
+		finder->memory = finder->still;
+	else if (r == 0)
 		r = open_memory(finder);
-	return r == 0 ? hl_graph_init(&finder->graph, finder->memory) : r;
+	return r == 0 ? init_graph(finder) : r;
 }
 
 static int walk(struct finder *finder, int (*block)(void *context, uint64_t address,
@@ -252,7 +267,7 @@ static int look(struct finder *finder)
 	if (r == 0 && !stands_still(finder) && (r = see_roots(finder)) == 0)
 		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
-		r = hl_graph_explain_inner(&finder->graph);
+		r = hl_graph_explain_inner(&finder->graph, true);
 	finder->leaks->passes++;
 	return r;
 }
@@ -285,7 +300,7 @@ static int look_for_candidates(struct finder *finder)
 	if (r == 0)
 		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
-		r = hl_graph_explain_inner(&finder->graph);
+		r = hl_graph_explain_inner(&finder->graph, false);
 	finder->leaks->passes++;
 	return r;
 }
@@ -298,7 +313,7 @@ static int begin_unwalked(struct finder *finder, struct hl_word_filter *filter)
 	release_look(finder);
 	int r = open_memory(finder);
 	if (r == 0)
-		r = hl_graph_init(graph, finder->memory);
+		r = init_graph(finder);
 	if (r == 0)
 		r = hl_candidates_make_graph(&finder->candidates, graph);
 	if (r == 0)
@@ -331,7 +346,7 @@ static int look_for_words(struct finder *finder)
 	if (r == 0)
 		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
-		r = hl_graph_explain_inner(&finder->graph);
+		r = hl_graph_explain_inner(&finder->graph, false);
 	finder->leaks->passes += r == 0;
 	return r;
 }
@@ -344,7 +359,7 @@ static int drop_reached(struct finder *finder)
 	int r = hl_graph_drain(&finder->graph);
 
 	if (r == 0)
-		r = hl_graph_explain_inner(&finder->graph);
+		r = hl_graph_explain_inner(&finder->graph, false);
 	if (r == 0)
 		hl_candidates_drop_reached(&finder->candidates, &finder->graph);
 	return r;
@@ -560,7 +575,7 @@ static int look_while_still(struct finder *finder)
 	if (r == 0)
 		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
-		r = hl_graph_explain_inner(&finder->graph);
+		r = hl_graph_explain_inner(&finder->graph, false);
 	finder->leaks->passes++;
 	return r;
 }
@@ -597,7 +612,9 @@ static int note_blind_spots(struct finder *finder)
 	int r = 0;
 
 	hl_heap_total(leaks->heap, &total);
-	if (finder->cannot_stop.text[0])
+	if (leaks->lost.blocks || leaks->unknown.blocks || leaks->unread.swapped_bytes)
+		r = hl_unread_note(&leaks->unread, leaks->heap, "leaks");
+	if (r == 0 && finder->cannot_stop.text[0])
 		r = hl_heap_note(leaks->heap,
 				 "registers could not be read, so a block that only a register "
 				 "leads to may be reported: %s",

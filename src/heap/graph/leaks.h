@@ -5,6 +5,8 @@
  *	lost		no root and no other lost block leads to it, or it begins a ring of them
  *	indirect	only lost blocks lead to it; it counts in the row of the one that does
  *	possible	only pointers to its inside lead to it, or to a block that leads to it
+ *	unknown		lost or indirect, as far as memory was read, but there is memory that was not, with
+ *			room for a pointer to each lost block; then none counts as lost
  *
  * A process is looked at several times: what is unreachable stays so, so what one look finds
  * reachable, changed or freed is not lost. A core file is looked at once.
@@ -13,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
+#include "heap/graph/unread.h"
 #include "heap/heap.h"
 
 #define HL_LEAK_HEAD_BYTES 32u
@@ -36,7 +39,7 @@ struct hl_leak_row {
 	uint32_t type;	/* in hl_leaks.names: the class; 0: not known */
 	uint64_t size;	/* usable bytes of each, but for the indirect ones; 0: of a stack */
 	size_t frame, frame_count; /* in hl_leaks.frames, the innermost first */
-	struct hl_leak_sum lost, indirect, possible;
+	struct hl_leak_sum lost, indirect, possible, unknown;
 	bool is_ignored; /* while rows are added */
 };
 
@@ -59,7 +62,8 @@ struct hl_leaks {
 	/* Nodes and modules alone: hl_leak_row.owner is a node. NULL: not wanted, or there is no
 	 * recorder in the process. */
 	struct hl_recording_process *stacks;
-	struct hl_leak_sum live, lost, indirect, possible;
+	struct hl_leak_sum live, lost, indirect, possible, unknown;
+	struct hl_unread unread;
 	struct hl_leak_sum ignored;   /* lost and indirect, by the suppressions; in no other sum */
 	struct hl_leak_block *blocks; /* the largest, with what they lead to */
 	size_t block_count;
@@ -68,8 +72,10 @@ struct hl_leaks {
 };
 
 struct hl_leaks_settings {
-	bool stop;   /* the last look is exact: all threads stand still, none is in the allocator */
-	size_t show; /* how many blocks to keep */
+	bool stop; /* the last look is exact: all threads stand still, none is in the allocator */
+	bool reads_swapped;   /* also what is on swap, which brings it back into RAM */
+	bool reads_unaligned; /* also pointers at addresses that 8 does not divide */
+	size_t show;	      /* how many blocks to keep */
 	const struct hl_leak_ignore *ignore;	  /* NULL: nothing is left out */
 	bool want_stacks;			  /* for hl_leaks.stacks */
 	const struct hl_sleeper_source *sleepers; /* NULL: all threads are stopped */

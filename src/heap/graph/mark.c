@@ -66,10 +66,18 @@ static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
 		return;
 	}
 	if (word == block || word == block + 8 || word == block + 16 ||
-	    graph->phase != HL_GRAPH_DEFINITE)
+	    graph->phase != HL_GRAPH_DEFINITE || hl_graph_is_at_offset(graph, word, block))
 		hl_graph_reach(graph, block);
 	else
 		keep_inner(graph, word);
+}
+
+/* Whether ${word}, which lies on ${page} if there is one, may lead to a block. */
+static inline bool may_lead(const struct hl_graph *graph, const struct hl_graph_page *page,
+			    uint64_t word)
+{
+	return page ||
+	       (graph->large_count && word >= graph->large[0].address && word < graph->large_end);
 }
 
 /* Follows ${word} a little later, when its bits have come from memory. */
@@ -77,8 +85,7 @@ static inline void follow_later(struct hl_graph *graph, uint64_t word, uint64_t 
 {
 	struct hl_graph_page *page = hl_graph_page(graph, word);
 
-	if (!page &&
-	    !(graph->large_count && word >= graph->large[0].address && word < graph->large_end))
+	if (!may_lead(graph, page, word))
 		return;
 	if (page)
 		__builtin_prefetch(hl_graph_bits(page, word));
@@ -142,6 +149,24 @@ void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t cou
 		    block == word + 16)
 			follow_later(graph, block, 0);
 	}
+}
+
+int hl_graph_each_unaligned(const struct hl_graph *graph, uint64_t address, const uint64_t *words,
+			    size_t count, struct hl_graph_tail *tail, hl_graph_visit *visit,
+			    void *context)
+{
+	bool goes_on = tail->end == address;
+	uint64_t before = tail->word;
+	int r = 0;
+
+	for (size_t i = 0; i < count && r == 0; before = words[i++])
+		for (unsigned at = 1; (i || goes_on) && at < 8 && r == 0; at++) {
+			uint64_t word = before >> at * 8 | words[i] << (64 - at * 8);
+			if (may_lead(graph, hl_graph_page(graph, word), word))
+				r = visit(context, address + i * 8 - 8 + at, &word, 1);
+		}
+	*tail = (struct hl_graph_tail){address + count * 8, before};
+	return r;
 }
 
 /* ---- reading ---- */
@@ -229,6 +254,16 @@ struct look {
 	uint64_t block, usable_bytes;
 };
 
+static int follow_unaligned(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	const struct look *look = context;
+
+	(void)address;
+	for (size_t i = 0; i < count; i++)
+		follow_later(look->graph, words[i], look->block);
+	return 0;
+}
+
 static int look_at_words(void *context, uint64_t address, const uint64_t *words, size_t count)
 {
 	const struct look *look = context;
@@ -239,6 +274,9 @@ static int look_at_words(void *context, uint64_t address, const uint64_t *words,
 			graph->on_block(graph->context, address, look->usable_bytes, words, count);
 	for (size_t i = 0; i < count; i++)
 		follow_later(graph, words[i], look->block);
+	if (graph->reads_unaligned)
+		hl_graph_each_unaligned(graph, address, words, count, &graph->tail,
+					follow_unaligned, context);
 	return graph->error;
 }
 
@@ -266,29 +304,42 @@ int hl_graph_drain(struct hl_graph *graph)
 
 /* ---- pointers inside blocks ---- */
 
-int hl_graph_explain_inner(struct hl_graph *graph)
+/* Reaches the blocks of pointers from number ${*judged} on that are explained, and what these lead to. */
+static int explain(struct hl_graph *graph, size_t *judged)
 {
 	struct hl_addresses *inner = &graph->inner;
-	size_t judged = 0;
 	int r;
 
 	do {
-		size_t kept = judged;
+		size_t kept = *judged;
 		uint64_t block;
-		for (size_t i = judged; i < inner->count; i++) {
+		for (size_t i = *judged; i < inner->count; i++) {
 			uint64_t word = inner->addresses[i];
 			if (!hl_graph_find(graph, word, &block) ||
 			    hl_graph_is_reached(graph, block))
 				continue;
-			if (hl_graph_is_explained(graph, word, block))
+			if (hl_graph_is_at_offset(graph, word, block) ||
+			    hl_graph_is_explained(graph, word, block))
 				hl_graph_reach(graph, block);
 			else
 				inner->addresses[kept++] = word;
 		}
-		inner->count = judged = kept;
+		inner->count = *judged = kept;
 		r = hl_graph_drain(graph);
-	} while (r == 0 && inner->count > judged);
+	} while (r == 0 && inner->count > *judged);
 	return r;
+}
+
+int hl_graph_explain_inner(struct hl_graph *graph, bool learns)
+{
+	size_t judged = 0;
+	int r = explain(graph, &judged), learned = 1;
+
+	while (r == 0 && learns && (learned = hl_graph_learn_offsets(graph)) > 0) {
+		judged = 0;
+		r = explain(graph, &judged);
+	}
+	return learned < 0 ? learned : r;
 }
 
 int hl_graph_reach_possible(struct hl_graph *graph)

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "elf/elf.h"
+#include "heap/graph/graph.h"
 #include "heap/heap.h"
 #include "symbols/symbols.h"
 
@@ -608,6 +609,22 @@ static int name_mapping(struct hl_root_names *names, uint64_t address,
 	return r < 0 || contents ? r : intern_address(names, "", ret_name->start, &ret_name->place);
 }
 
+static int name_kernel_root(struct hl_root_names *names, uint64_t address,
+			    struct hl_root_name *ret_name)
+{
+	enum hl_kernel_holder holder = hl_graph_kernel_holder(address);
+	uint32_t number = hl_graph_kernel_number(address);
+	char text[64];
+
+	*ret_name = (struct hl_root_name){.kind = HL_ROOT_KERNEL,
+					  .start = hl_graph_kernel_root(holder, number)};
+	ret_name->end = ret_name->start + (UINT64_C(1) << HL_GRAPH_KERNEL_ROOT_BITS);
+	snprintf(text, sizeof(text), "%s %u",
+		 holder == HL_KERNEL_EPOLL ? "epoll descriptor" : "timer", number);
+	int r = hl_strings_intern(names->strings, text, &ret_name->name);
+	return r == 0 ? hl_strings_intern(names->strings, "kernel", &ret_name->module) : r;
+}
+
 /* The part that holds ${address}, of those that begin before ${end}; NULL: none. They overlap where a
  * thread's own memory lies in what its outermost frame reaches to. */
 static const struct part *part_at(const struct hl_root_names *names, size_t end, uint64_t address)
@@ -620,6 +637,8 @@ static const struct part *part_at(const struct hl_root_names *names, size_t end,
 
 int hl_root_names_find(struct hl_root_names *names, uint64_t address, struct hl_root_name *ret_name)
 {
+	if (address & HL_GRAPH_KERNEL_ROOTS)
+		return name_kernel_root(names, address, ret_name);
 	size_t end = HL_LOWER_BOUND(i, names->part_count, names->parts[i].name.start <= address);
 	const struct part *part = part_at(names, end, address);
 	struct module *module = part ? NULL : module_at(names, address);

@@ -15,12 +15,13 @@ enum hl_root_kind {
 	HL_ROOT_THREAD_VARIABLE,
 	HL_ROOT_FRAME,
 	HL_ROOT_MAPPING,
+	HL_ROOT_KERNEL, /* "epoll descriptor 5": what the program handed to the kernel */
 };
 
 /* Texts are numbers in the strings of hl_root_names_new(). */
 struct hl_root_name {
 	enum hl_root_kind kind;
-	uint32_t name;	 /* variable or function; 0: not known */
+	uint32_t name;	 /* variable, function, or what the kernel has; 0: not known */
 	uint32_t module; /* the file's name, or that of the mapping */
 	uint32_t
 		place; /* ".bss+0x40"; of a mapping where it begins, 0: of all that a runtime has */

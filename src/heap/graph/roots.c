@@ -11,6 +11,9 @@
 #define WINDOW_BYTES   (UINT64_C(64) << 10)
 #define RED_ZONE_BYTES 128u
 
+/* Of mappings without access, where a TiB of addresses takes seconds. */
+#define CLOSED_MAX_BYTES (UINT64_C(1) << 30)
+
 /* glibc's struct pthread, which the thread pointer points to: its own address in the first and the
  * third word, the address of the dtv's second entry in the second; the thread's number. */
 #define PTHREAD_SELF	 0u
@@ -29,6 +32,7 @@ struct search {
 	const struct hl_glibc *glibc;
 	const struct hl_map *map;
 	bool is_stack;
+	bool is_closed; /* ${map} has no access */
 	bool stacks_only, others_only;
 	struct thread *threads;
 	size_t count, capacity;
@@ -37,6 +41,16 @@ struct search {
 };
 
 /* ---- memory ---- */
+
+static int see_unaligned(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	struct hl_graph *graph = context;
+
+	if (graph->on_root)
+		return graph->on_root(graph->root_context, address, words, count, false);
+	hl_graph_see_root(graph, words, count, false);
+	return 0;
+}
 
 /* Follows the words of a root, or gives them to whoever asked for them. */
 static void see_words(struct search *search, uint64_t address, const uint64_t *words, size_t count,
@@ -49,6 +63,9 @@ static void see_words(struct search *search, uint64_t address, const uint64_t *w
 	else if (!graph->error)
 		graph->error =
 			graph->on_root(graph->root_context, address, words, count, has_headers);
+	if (graph->reads_unaligned && address && !graph->error)
+		graph->error = hl_graph_each_unaligned(graph, address, words, count, &graph->tail,
+						       see_unaligned, graph);
 }
 
 static void see_window(struct search *search, uint64_t start, uint64_t end)
@@ -63,11 +80,23 @@ static void see_window(struct search *search, uint64_t start, uint64_t end)
 	see_words(search, start, words, (end - start) / 8, search->is_stack);
 }
 
+/* Counts pages that could not be read. A device's, and those that have gone, are not memory. */
+static void count_unread(struct search *search, uint64_t bytes)
+{
+	struct hl_unread *unread = &search->graph->unread;
+
+	if (strncmp(search->map->path, "/secretmem", strlen("/secretmem")) == 0)
+		unread->secret_bytes += bytes;
+	else if (search->is_closed && hl_memory_is_plain(search->map))
+		unread->closed_bytes += bytes;
+}
+
 /* Sees what of [${start}, ${end}) is in memory. */
 static int see_memory(struct search *search, uint64_t start, uint64_t end)
 {
 	uint64_t mask = search->graph->memory->page_bytes - 1;
-	bool has_file = search->map->inode && !(search->map->flags & HL_MAP_WRITE);
+	bool has_file =
+		search->map->inode && !(search->map->flags & (HL_MAP_WRITE | HL_MAP_SHARED));
 
 	start = (start + 7) & ~UINT64_C(7);
 	search->pages.count = 0;
@@ -92,8 +121,10 @@ static int see_memory(struct search *search, uint64_t start, uint64_t end)
 			}
 			if (r == 0)
 				see_window(search, at, to);
-			else if (r == -EFAULT || r == -EIO)
+			else if (r == -EFAULT || r == -EIO) {
+				count_unread(search, to - at);
 				r = 0;
+			}
 			if (r < 0)
 				return r;
 		}
@@ -150,13 +181,12 @@ static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end
 static int see_gap(void *context, uint64_t start, uint64_t end)
 {
 	struct search *search = context;
-	bool is_first = strcmp(search->map->path, "[stack]") == 0, has_thread = false;
+	bool is_first = strcmp(search->map->path, "[stack]") == 0;
+	size_t first = HL_LOWER_BOUND(i, search->count, search->threads[i].sp < start);
+	bool has_thread = first < search->count && search->threads[first].sp < end;
 	int r = 0;
 
-	search->is_stack = is_first;
-	for (size_t i = 0; i < search->count; i++)
-		if (search->threads[i].sp >= start && search->threads[i].sp < end)
-			has_thread = search->is_stack = true;
+	search->is_stack = is_first || has_thread;
 	if (search->is_stack ? search->others_only : search->stacks_only)
 		return 0;
 	uint64_t ended = has_thread ? 0 : ended_thread(search, start, end);
@@ -165,12 +195,11 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 	for (uint64_t at = start; at < end && r == 0;) {
 		/* The next stack pointer with its thread's own memory above it. */
 		const struct thread *next = NULL;
-		for (size_t i = 0; i < search->count; i++) {
-			const struct thread *thread = &search->threads[i];
+		for (; !next && first < search->count && search->threads[first].sp < end; first++) {
+			const struct thread *thread = &search->threads[first];
 			bool is_own =
 				is_first || (thread->pointer > thread->sp && thread->pointer < end);
-			if (is_own && thread->sp >= at && thread->sp < end &&
-			    (!next || thread->sp < next->sp))
+			if (is_own && thread->sp >= at)
 				next = thread;
 		}
 		if (!next)
@@ -184,14 +213,40 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 	return r;
 }
 
+/* ---- what the kernel keeps ---- */
+
+static int see_kernel_words(void *context, enum hl_kernel_holder holder, uint32_t number,
+			    const uint64_t *words, size_t count)
+{
+	struct search *search = context;
+
+	see_words(search, hl_graph_kernel_root(holder, number), words, count, false);
+	return search->graph->error;
+}
+
 /* ---- all ---- */
 
-/* Shared memory that cannot be written to here is someone else's. */
-static bool can_hold_roots(const struct hl_map *map)
+/*
+ * Shared memory that cannot be written to here is someone else's. What may not be accessed at all may
+ * have been written to before; it may be a reservation of TiB, too.
+ */
+static bool can_hold_roots(const struct hl_memory *memory, const struct hl_map *map)
 {
-	return map->flags & HL_MAP_READ && !(map->flags & HL_MAP_RECORDER) &&
-	       (map->flags & HL_MAP_WRITE || !(map->flags & HL_MAP_SHARED)) &&
-	       strcmp(map->path, "[vvar]") != 0 && strcmp(map->path, "[vsyscall]") != 0;
+	if (map->flags & HL_MAP_RECORDER || strcmp(map->path, "[vvar]") == 0 ||
+	    strcmp(map->path, "[vsyscall]") == 0)
+		return false;
+	if (!(map->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_EXEC)))
+		return !memory->is_slow_on_holes || map->end - map->start <= CLOSED_MAX_BYTES;
+	return map->flags & HL_MAP_WRITE || !(map->flags & HL_MAP_SHARED);
+}
+
+static int count_swapped(struct search *search, uint64_t start, uint64_t end)
+{
+	search->pages.count = search->pages.page_count = 0;
+	int r = hl_memory_scan_swapped(search->graph->memory, start, end, &search->pages);
+	search->graph->unread.swapped_bytes +=
+		search->pages.page_count * search->graph->memory->page_bytes;
+	return r;
 }
 
 static int see_mappings(struct search *search, const struct hl_extents *heap,
@@ -202,9 +257,13 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 
 	for (size_t i = 0; i < maps->count && r == 0; i++) {
 		search->map = &maps->maps[i];
-		if (can_hold_roots(search->map))
+		search->is_closed = !(search->map->flags & HL_MAP_READ);
+		bool is_root = can_hold_roots(search->graph->memory, search->map);
+		if (is_root)
 			r = hl_extents_gaps(heap, search->map->start, search->map->end, see_gap,
 					    search);
+		if (is_root && r == 0 && search->others_only)
+			r = count_swapped(search, search->map->start, search->map->end);
 		size_t k = HL_LOWER_BOUND(at, foreign->count,
 					  foreign->extents[at].start < search->map->start);
 		for (; k < foreign->count && foreign->extents[k].start < search->map->end && r == 0;
@@ -217,6 +276,13 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 	return r;
 }
 
+static int compare_threads(const void *left, const void *right)
+{
+	const struct thread *a = left, *b = right;
+
+	return (a->sp > b->sp) - (a->sp < b->sp);
+}
+
 /* Registers and stacks. */
 static int see_stacks(struct search *search, const struct hl_extents *heap,
 		      const struct hl_extents *foreign)
@@ -224,6 +290,8 @@ static int see_stacks(struct search *search, const struct hl_extents *heap,
 	search->count = 0;
 	int r = hl_memory_threads(search->graph->memory, add_thread, search);
 
+	if (search->count)
+		qsort(search->threads, search->count, sizeof(*search->threads), compare_threads);
 	search->stacks_only = true;
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);
@@ -251,8 +319,12 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	if (goes_on)
 		hl_memory_go_on(graph->memory);
 	search->others_only = true;
+	graph->unread = (struct hl_unread){0};
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);
+	if (r == 0)
+		r = hl_memory_kernel_words(graph->memory, see_kernel_words, search,
+					   &graph->unread.has_io_uring);
 	hl_pages_release(&search->pages);
 	free(search->threads);
 	free(search);

@@ -23,6 +23,7 @@ struct hl_sweep {
 	struct hl_graph *graph;
 	struct hl_memory *memory;
 	struct hl_word_filter filter;
+	struct hl_graph_tail tail;
 	int error; /* of the reader */
 	int scan_error;
 	pthread_t thread;
@@ -36,11 +37,24 @@ struct hl_sweep {
 
 /* ---- reading ---- */
 
-static void see_words(struct hl_sweep *sweep, const uint64_t *words, size_t count)
+static int see_word(void *context, uint64_t address, const uint64_t *words, size_t count)
+{
+	struct hl_sweep *sweep = context;
+
+	(void)address;
+	if (hl_word_filter_passes(&sweep->filter, words[0]))
+		hl_graph_see_root(sweep->graph, words, count, false);
+	return 0;
+}
+
+static void see_words(struct hl_sweep *sweep, uint64_t address, const uint64_t *words, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (hl_word_filter_passes(&sweep->filter, words[i]))
 			hl_graph_see_root(sweep->graph, &words[i], 1, false);
+	if (sweep->graph->reads_unaligned)
+		hl_graph_each_unaligned(sweep->graph, address, words, count, &sweep->tail, see_word,
+					sweep);
 }
 
 /* Sees those parts of ${batch} from its span *${next} on that lie in the window. */
@@ -52,7 +66,7 @@ static void see_spans(struct hl_sweep *sweep, const struct batch *batch, size_t 
 		uint64_t from = span->start > start ? span->start : start;
 		uint64_t to = span->end < end ? span->end : end;
 		if (from < to)
-			see_words(sweep, sweep->window + (from - start) / 8, (to - from) / 8);
+			see_words(sweep, from, sweep->window + (from - start) / 8, (to - from) / 8);
 		if (span->end > end)
 			break;
 	}

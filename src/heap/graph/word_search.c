@@ -26,18 +26,23 @@ struct search {
 
 struct reader {
 	struct search *search;
+	struct hl_graph_tail tail;
 	pthread_t thread;
 	struct hl_word_hit *hits;
 	size_t count, capacity;
 	int error;
 };
 
-static int note_hit(struct reader *reader, uint64_t address, uint64_t word)
+/* Keeps the word if it leads to a candidate. */
+static int see_word(void *context, uint64_t address, const uint64_t *words, size_t count)
 {
+	struct reader *reader = context;
 	const struct hl_graph *graph = reader->search->graph;
-	uint64_t block, source;
+	uint64_t block, source, word = words[0];
 
-	if (!hl_graph_find(graph, word, &block) || hl_graph_is_reached(graph, block))
+	(void)count;
+	if (!hl_word_filter_passes(reader->search->filter, word) ||
+	    !hl_graph_find(graph, word, &block) || hl_graph_is_reached(graph, block))
 		return 0;
 	if (hl_graph_find(graph, address, &source) && !hl_graph_is_reached(graph, source))
 		return 0; /* a candidate's own */
@@ -50,11 +55,15 @@ static int note_hit(struct reader *reader, uint64_t address, uint64_t word)
 static int read_words(struct reader *reader, uint64_t start, uint64_t end, uint64_t *words)
 {
 	const struct search *search = reader->search;
+	size_t count = (end - start) / 8;
 	int r = hl_memory_read(search->graph->memory, start, words, end - start);
 
-	for (size_t i = 0; r == 0 && i < (end - start) / 8; i++)
+	for (size_t i = 0; r == 0 && i < count; i++)
 		if (hl_word_filter_passes(search->filter, words[i]))
-			r = note_hit(reader, start + i * 8, words[i]);
+			r = see_word(reader, start + i * 8, &words[i], 1);
+	if (r == 0 && search->graph->reads_unaligned)
+		r = hl_graph_each_unaligned(search->graph, start, words, count, &reader->tail,
+					    see_word, reader);
 	return r;
 }
 

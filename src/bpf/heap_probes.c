@@ -291,17 +291,16 @@ static bool thread_has_filter(pid_t pid, pid_t tid)
 
 int hl_heap_probes_check_returns(pid_t pid, struct hl_error *err)
 {
-	HL_FREED struct hl_process_thread *threads = NULL;
+	HL_FREED pid_t *tids = NULL;
 	struct hl_privileges system;
 	size_t count = 0;
 
 	hl_privilege_read(&system);
 	if (system.kernel_major != 6 || system.kernel_minor < 11 || system.kernel_minor > 13)
 		return 0;
-	bool has_filter =
-		hl_process_threads(pid, &threads, &count) < 0 && thread_has_filter(pid, pid);
+	bool has_filter = hl_process_threads(pid, &tids, &count) < 0 && thread_has_filter(pid, pid);
 	for (size_t i = 0; i < count && !has_filter; i++)
-		has_filter = thread_has_filter(pid, threads[i].tid);
+		has_filter = thread_has_filter(pid, tids[i]);
 	if (!has_filter)
 		return 0;
 	return hl_error_set(

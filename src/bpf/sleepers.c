@@ -24,6 +24,8 @@ struct process_filter {
 	uint32_t tid, pid, pid_fd;
 };
 
+#define READ_RECORDS 64u
+
 struct hl_sleepers {
 	struct sleepers *programs;
 	struct bpf_link *link;
@@ -100,24 +102,25 @@ static int read_all(void *context, struct hl_sleeper **ret_sleepers, size_t *ret
 	const struct hl_sleepers *sleepers = context;
 	HL_FREED struct hl_sleeper *found = NULL;
 	size_t count = 0, capacity = 0;
-	struct hl_sleeper_record record;
+	struct hl_sleeper_record records[READ_RECORDS];
 	ssize_t length;
 
 	int fd = bpf_iter_create(bpf_link__fd(sleepers->link)), r = 0;
 	if (fd < 0)
 		return -errno;
 	/* The kernel gives whole records, as many as fit. */
-	while (r == 0 && (length = read(fd, &record, sizeof(record))) != 0) {
+	while (r == 0 && (length = read(fd, records, sizeof(records))) != 0) {
 		if (length < 0 && errno == EINTR)
 			continue;
-		if (length != sizeof(record)) {
+		if (length < 0 || (size_t)length % sizeof(*records))
 			r = length < 0 ? -errno : -EIO;
-			break;
+		for (size_t i = 0; r == 0 && i < (size_t)length / sizeof(*records); i++) {
+			struct hl_sleeper sleeper = {.tid = (pid_t)records[i].tid,
+						     .switches = records[i].switches};
+			memcpy(&sleeper.registers, &records[i].r15,
+			       sizeof(*records) - offsetof(struct hl_sleeper_record, r15));
+			r = HL_ARRAY_APPEND(found, count, capacity, sleeper);
 		}
-		struct hl_sleeper sleeper = {.tid = (pid_t)record.tid, .switches = record.switches};
-		memcpy(&sleeper.registers, &record.r15,
-		       sizeof(record) - offsetof(struct hl_sleeper_record, r15));
-		r = HL_ARRAY_APPEND(found, count, capacity, sleeper);
 	}
 	close(fd);
 	if (r < 0)

@@ -137,16 +137,16 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 static void hurry(bool hurries)
 {
 	static int niceness;
-	HL_FREED struct hl_process_thread *threads = NULL;
+	HL_FREED pid_t *tids = NULL;
 	size_t count = 0;
 
 	if (hurries)
 		niceness = getpriority(PRIO_PROCESS, 0);
 	else /* threads that were created meanwhile have inherited it */
-		(void)hl_process_threads(getpid(), &threads, &count);
+		(void)hl_process_threads(getpid(), &tids, &count);
 	setpriority(PRIO_PROCESS, 0, hurries ? PRIO_MIN : niceness); /* of this thread alone */
 	for (size_t i = 0; i < count; i++)
-		setpriority(PRIO_PROCESS, (id_t)threads[i].tid, niceness);
+		setpriority(PRIO_PROCESS, (id_t)tids[i], niceness);
 }
 
 /* ${ret_incomplete}: not all could be written, which has been said. */

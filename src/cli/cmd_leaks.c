@@ -19,7 +19,7 @@ static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static uint64_t show_count;
 static uint64_t fail_above = UINT64_MAX;
 static const char *ignore_path;
-static bool at_exit;
+static bool at_exit, no_stop;
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
@@ -29,6 +29,8 @@ static const struct hl_option options[] = {
 	{"ignore", 0, "FILE",
 	 "leave out what FILE names, in the format of LeakSanitizer's suppressions", HL_OPTION_TEXT,
 	 &ignore_path, NULL},
+	{"no-stop", 0, NULL, "never stop a thread: what is lost may then be in a register alone",
+	 HL_OPTION_FLAG, &no_stop, NULL},
 	{"fail-above", 0, "BYTES", "exit with status 3 if more than BYTES are lost",
 	 HL_OPTION_BYTES, &fail_above, NULL},
 	{"at-exit", 0, NULL, "the process is about to end: a recording says that it has",
@@ -144,6 +146,7 @@ static int run_leaks(int argc, char **argv)
 	const struct hl_view_output to = hl_view_options_parse_output();
 	const struct hl_trace_output kept = {.path = to.path, .force = to.force};
 	struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
+					     .never_stop = no_stop,
 					     .reads_swapped = hl_heap_target_reads_swapped(),
 					     .reads_unaligned = hl_heap_target_reads_unaligned(),
 					     .show = show_count,
@@ -162,6 +165,9 @@ static int run_leaks(int argc, char **argv)
 	if (status == HL_EXIT_DONE && settings.want_stacks && to.json)
 		status = hl_cli_usage_error(&hl_verb_leaks,
 					    "--json writes no recording; name another output");
+	if (status == HL_EXIT_DONE && no_stop && settings.stop)
+		status = hl_cli_usage_error(&hl_verb_leaks,
+					    "--stop and --no-stop exclude each other");
 	if (status != HL_EXIT_DONE)
 		return status;
 	int r = settings.want_stacks ? hl_trace_output_open(&kept, &directory, &err)

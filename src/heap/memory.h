@@ -39,7 +39,8 @@ struct hl_memory_kind {
 	 * returns that. NULL where there are none. */
 	int (*threads)(struct hl_memory *memory, hl_thread_visit *visit, void *context);
 	/* As `stop`, but may leave threads alone that sleep; `has_moved` tells whether one of these has
-	 * run since. NULL where `stop` is. */
+	 * run since: such a thread is stopped the next time. In a process that is held already this stops
+	 * those alone, and the others stay as they are. NULL where `stop` is. */
 	int (*hold)(struct hl_memory *memory, struct hl_error *err);
 	bool (*has_moved)(struct hl_memory *memory);
 	/* Appends the pages in [${start}, ${end}) that are on swap and that `scan` leaves out. NULL where
@@ -57,6 +58,7 @@ struct hl_memory {
 	uint64_t page_bytes;
 	uint64_t program_headers; /* where those of the program lie; 0: that is not known */
 	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */
+	uint32_t stopped_threads; /* how many stood still at once, at most */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
 	bool is_slow_on_holes;	  /* scanning addresses without pages takes time: see pagemap.h */
 };
@@ -178,6 +180,17 @@ struct hl_stop;
  */
 int hl_stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_count,
 		  struct hl_stop **ret_stop, struct hl_error *err);
+
+/*
+ * Stops what is not stopped yet but for ${sleepers}, which take the place of those given before. 0, or as
+ * hl_stop_begin(); hl_stop_end() is to be called in any case.
+ */
+int hl_stop_extend(struct hl_stop *stop, const struct hl_sleeper *sleepers, size_t sleeper_count,
+		   struct hl_error *err);
+
+/* Whether the thread ${tid} is one that was stopped; how many were. NULL is fine. */
+bool hl_stop_has(const struct hl_stop *stop, pid_t tid);
+uint32_t hl_stop_count(const struct hl_stop *stop);
 
 /* The thread ${tid} among ${count} sleepers; NULL: it is not there. */
 const struct hl_sleeper *hl_stop_find_sleeper(const struct hl_sleeper *sleepers, size_t count,

@@ -2,6 +2,7 @@
 /* The memory of a running process, by process_vm_readv, /proc/PID/mem and its page map. */
 #include "heap/memory.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "process/process.h"
@@ -14,7 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define HOLDS_MAX 3u /* attempts to leave sleepers alone */
+#define HOLDS_MAX \
+	8u /* attempts to leave sleepers alone; each stops those that woke in the one before */
 
 struct live_memory {
 	struct hl_memory base;
@@ -27,6 +29,8 @@ struct live_memory {
 	const struct hl_sleeper_source *source; /* NULL: nobody tells */
 	struct hl_sleeper *sleepers;		/* that are not stopped */
 	size_t sleeper_count;
+	pid_t *restless; /* sleepers that woke while others were held */
+	size_t restless_count, restless_capacity;
 };
 
 static bool begins(const char *path, const char *const *beginnings)
@@ -130,6 +134,7 @@ static void live_free(struct hl_memory *memory)
 	struct live_memory *live = (struct live_memory *)memory;
 
 	live_go_on(memory);
+	free(live->restless);
 	hl_pagemap_free(live->pagemap);
 	if (live->mem >= 0)
 		close(live->mem);
@@ -170,12 +175,19 @@ static int read_maps_again(struct live_memory *live, struct hl_error *err)
 
 /* ---- standing still ---- */
 
-/* Stops all threads but the sleepers. */
+/* Stops all threads but the sleepers; those that are stopped already stay so. */
 static int stop_others(struct live_memory *live, struct hl_error *err)
 {
-	live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_stop_begin(live->pid, live->sleepers, live->sleeper_count, &live->stop, err);
+	int r;
 
+	if (live->stop) {
+		r = hl_stop_extend(live->stop, live->sleepers, live->sleeper_count, err);
+	} else {
+		live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		r = hl_stop_begin(live->pid, live->sleepers, live->sleeper_count, &live->stop, err);
+	}
+	if (hl_stop_count(live->stop) > live->base.stopped_threads)
+		live->base.stopped_threads = hl_stop_count(live->stop);
 	if (r == 0)
 		r = read_maps_again(live, err);
 	if (r < 0)
@@ -185,13 +197,18 @@ static int stop_others(struct live_memory *live, struct hl_error *err)
 
 static int live_stop(struct hl_memory *memory, struct hl_error *err)
 {
-	return stop_others((struct live_memory *)memory, err);
+	struct live_memory *live = (struct live_memory *)memory;
+	HL_FREED struct hl_sleeper *before = HL_TAKE(live->sleepers);
+
+	live->sleeper_count = 0;
+	return stop_others(live, err);
 }
 
 static bool live_has_moved(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 	HL_FREED struct hl_sleeper *now = NULL;
+	bool has_moved = false;
 	size_t count;
 
 	if (!live->sleeper_count)
@@ -199,12 +216,43 @@ static bool live_has_moved(struct hl_memory *memory)
 	if (live->source->read(live->source->context, &now, &count) < 0)
 		return true;
 	for (size_t i = 0; i < live->sleeper_count; i++) {
-		const struct hl_sleeper *sleeper =
-			hl_stop_find_sleeper(now, count, live->sleepers[i].tid);
-		if (!sleeper || sleeper->switches != live->sleepers[i].switches)
-			return true;
+		pid_t tid = live->sleepers[i].tid;
+		const struct hl_sleeper *sleeper = hl_stop_find_sleeper(now, count, tid);
+		if (sleeper && sleeper->switches == live->sleepers[i].switches)
+			continue;
+		has_moved = true;
+		/* Without memory all are stopped in the end. */
+		(void)HL_ARRAY_APPEND(live->restless, live->restless_count, live->restless_capacity,
+				      tid);
 	}
+	return has_moved;
+}
+
+static bool is_restless(const struct live_memory *live, pid_t tid)
+{
+	for (size_t i = 0; i < live->restless_count; i++)
+		if (live->restless[i] == tid)
+			return true;
 	return false;
+}
+
+/* Lists the threads that are to be left alone. What is stopped sleeps, too. */
+static int read_sleepers(struct live_memory *live)
+{
+	struct hl_sleeper *sleepers;
+	size_t count, kept = 0;
+	int r = live->source->read(live->source->context, &sleepers, &count);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count; i++)
+		if (!hl_stop_has(live->stop, sleepers[i].tid) &&
+		    !is_restless(live, sleepers[i].tid))
+			sleepers[kept++] = sleepers[i];
+	free(live->sleepers);
+	live->sleepers = sleepers;
+	live->sleeper_count = kept;
+	return 0;
 }
 
 /* A sleeper may wake, and start threads, before the others are stopped. */
@@ -213,13 +261,11 @@ static int live_hold(struct hl_memory *memory, struct hl_error *err)
 	struct live_memory *live = (struct live_memory *)memory;
 
 	for (unsigned tries = 0; live->source && tries < HOLDS_MAX; tries++) {
-		if (live->source->read(live->source->context, &live->sleepers,
-				       &live->sleeper_count) < 0)
+		if (read_sleepers(live) < 0)
 			break;
 		int r = stop_others(live, err);
 		if (r < 0 || !live_has_moved(memory))
 			return r;
-		live_go_on(memory);
 	}
 	return live_stop(memory, err);
 }

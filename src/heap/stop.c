@@ -41,12 +41,22 @@ const struct hl_sleeper *hl_stop_find_sleeper(const struct hl_sleeper *sleepers,
 	return at < count && sleepers[at].tid == tid ? &sleepers[at] : NULL;
 }
 
-static struct stopped_thread *find_thread(struct hl_stop *stop, pid_t tid)
+static struct stopped_thread *find_thread(const struct hl_stop *stop, pid_t tid)
 {
 	for (size_t i = 0; i < stop->count; i++)
 		if (stop->threads[i].tid == tid)
 			return &stop->threads[i];
 	return NULL;
+}
+
+bool hl_stop_has(const struct hl_stop *stop, pid_t tid)
+{
+	return stop && find_thread(stop, tid);
+}
+
+uint32_t hl_stop_count(const struct hl_stop *stop)
+{
+	return stop ? (uint32_t)stop->count : 0;
 }
 
 int hl_stop_check(pid_t pid, struct hl_error *err)
@@ -82,14 +92,14 @@ static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 /* Interrupts all threads that are not interrupted yet; returns their number. */
 static int interrupt_new(struct hl_stop *stop)
 {
-	struct hl_process_thread *threads;
+	pid_t *tids;
 	size_t count;
-	int found = 0, r = hl_process_threads(stop->pid, &threads, &count);
+	int found = 0, r = hl_process_threads(stop->pid, &tids, &count);
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < count && r == 0; i++) {
-		pid_t tid = threads[i].tid;
+		pid_t tid = tids[i];
 		if (find_thread(stop, tid) ||
 		    hl_stop_find_sleeper(stop->sleepers, stop->sleeper_count, tid))
 			continue;
@@ -108,7 +118,7 @@ static int interrupt_new(struct hl_stop *stop)
 		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 && errno != ESRCH)
 			r = -errno;
 	}
-	free(threads);
+	free(tids);
 	return r < 0 ? r : found;
 }
 
@@ -184,6 +194,15 @@ int hl_stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_c
 	if (r == 0)
 		*ret_stop = stop;
 	return r;
+}
+
+int hl_stop_extend(struct hl_stop *stop, const struct hl_sleeper *sleepers, size_t sleeper_count,
+		   struct hl_error *err)
+{
+	stop->sleepers = sleepers;
+	stop->sleeper_count = sleeper_count;
+	int r = stop_all(stop);
+	return r < 0 ? refuse(stop, r, err) : 0;
 }
 
 int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context)

@@ -384,9 +384,9 @@ static void close_directory(DIR **directory)
 		closedir(*directory);
 }
 
-int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t *ret_count)
+int hl_process_threads(pid_t pid, pid_t **ret_tids, size_t *ret_count)
 {
-	HL_FREED struct hl_process_thread *threads = NULL;
+	HL_FREED pid_t *tids = NULL;
 	size_t count = 0, capacity = 0;
 	char path[32];
 
@@ -396,30 +396,25 @@ int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t
 		return errno == ENOENT ? -ESRCH : -errno;
 	for (struct dirent *entry; (entry = readdir(directory));) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-		if (tid <= 0)
-			continue;
-		if (HL_ARRAY_APPEND(threads, count, capacity,
-				    (struct hl_process_thread){.tid = tid}) < 0)
+		if (tid > 0 && HL_ARRAY_APPEND(tids, count, capacity, tid) < 0)
 			return -ENOMEM;
-		snprintf(path, sizeof(path), "task/%d/", tid);
-		read_comm(pid, path, threads[count - 1].comm);
 	}
 	*ret_count = count;
-	*ret_threads = HL_TAKE(threads);
+	*ret_tids = HL_TAKE(tids);
 	return 0;
 }
 
 uint64_t hl_process_wait_ns(pid_t pid)
 {
-	HL_FREED struct hl_process_thread *threads = NULL;
+	HL_FREED pid_t *tids = NULL;
 	size_t count = 0;
 	uint64_t sum_ns = 0;
 
-	hl_process_threads(pid, &threads, &count);
+	hl_process_threads(pid, &tids, &count);
 	for (size_t i = 0; i < count; i++) {
 		char name[32], text[128];
 		unsigned long long waited_ns;
-		snprintf(name, sizeof(name), "task/%d/schedstat", threads[i].tid);
+		snprintf(name, sizeof(name), "task/%d/schedstat", tids[i]);
 		if (hl_proc_read(pid, name, text, sizeof(text)) > 0 &&
 		    sscanf(text, "%*u %llu", &waited_ns) == 1)
 			sum_ns += waited_ns;

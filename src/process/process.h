@@ -118,14 +118,8 @@ struct hl_process_rss {
 
 int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err);
 
-/* A thread of a process. */
-struct hl_process_thread {
-	pid_t tid;
-	char comm[16];
-};
-
-/* The threads that ${pid} has now; ${ret_threads} to be freed. 0 or a negative errno. */
-int hl_process_threads(pid_t pid, struct hl_process_thread **ret_threads, size_t *ret_count);
+/* The threads that ${pid} has now; ${ret_tids} to be freed. 0 or a negative errno. */
+int hl_process_threads(pid_t pid, pid_t **ret_tids, size_t *ret_count);
 
 /* ---- by name ---- */
 

@@ -180,9 +180,18 @@ static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 	emit_sum(emit, "ignored_bytes", "ignored_blocks", &leaks->ignored);
 	hl_emit_unsigned(emit, "passes", leaks->passes);
 	hl_emit_unsigned(emit, "stopped_us", leaks->stopped_ns / 1000);
+	hl_emit_unsigned(emit, "stopped_threads", leaks->stopped_threads);
 	hl_emit_object_end(emit);
 	const char *plural = leaks->passes == 1 ? "" : "es";
-	if (!leaks->heap->from_core && leaks->stopped_ns)
+	if (!leaks->heap->from_core && leaks->stopped_ns &&
+	    leaks->stopped_threads < leaks->heap->process.threads)
+		hl_emit_line(
+			emit,
+			"%u pass%s over the process, of which up to %u of %u threads stood still "
+			"at once, for %s in all",
+			leaks->passes, plural, leaks->stopped_threads, leaks->heap->process.threads,
+			hl_format_duration(leaks->stopped_ns, stopped));
+	else if (!leaks->heap->from_core && leaks->stopped_ns)
 		hl_emit_line(emit, "%u pass%s over the process, which stood still for %s in all",
 			     leaks->passes, plural, hl_format_duration(leaks->stopped_ns, stopped));
 	else if (!leaks->heap->from_core)

@@ -176,6 +176,30 @@ static void keep_all(void)
 
 static void *handed_over; /* for a thread's register alone */
 
+static void *wake_often(void *unused)
+{
+	for (;;)
+		usleep(1000);
+	return unused;
+}
+
+static void *wait_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+/* Many threads that sleep, and one that never does for long. */
+static void start_crowd(void)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 200; i++)
+		if (pthread_create(&thread, NULL, i ? wait_for_ever : wake_often, NULL) != 0)
+			abort();
+}
+
 /* Waits with the only copy of a pointer in a register that calls preserve. */
 static void *keep_in_register(void *unused)
 {
@@ -484,6 +508,7 @@ static const struct kind {
 	{"handed", hand_to_kernel},
 	{"packed", keep_in_packed_records},
 	{"headers", plant_behind_headers},
+	{"crowd", start_crowd},
 };
 
 int main(int argc, char **argv)

@@ -61,7 +61,7 @@ def ask(*options, prefix=()):
 def figures(report):
     """What does not depend on how the process was looked at."""
     total = {key: value for key, value in report["total"].items()
-             if key not in ("passes", "stopped_us")}
+             if key not in ("passes", "stopped_us", "stopped_threads")}
     return total, report["rows"], report["blocks"]
 
 
@@ -504,6 +504,29 @@ class Unharmed(harness.TestCase):
         self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]],
                          planted.said["lost"])
         self.assertEqual(report["notes"], [])
+
+    def test_of_many_threads_those_that_wake_are_stopped(self):
+        need_sleepers()
+        with Planted("leaks", "crowd", "list") as planted:
+            planted.wait_for_threads()
+            report = ask("-p", planted.pid)
+            said = run([HEAPLINE, "leaks", "-p", str(planted.pid)]).stdout
+            others = ask("-p", planted.pid, prefix=WITHOUT_BPF)
+        self.assertLess(report["total"]["stopped_threads"], 20)
+        self.assertRegex(said, r"of which up to \d+ of 201 threads stood still at once")
+        self.assertEqual(others["total"]["stopped_threads"], 201)
+        self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]], planted.said["lost"])
+        self.assertEqual(report["notes"], [])
+
+    def test_no_thread_is_stopped_if_that_is_asked_for(self):
+        with Planted("leaks", "spin", "list", "tree") as planted:
+            report = ask("-p", planted.pid, "--no-stop", prefix=WITHOUT_BPF)
+            refused = run([HEAPLINE, "leaks", "-p", str(planted.pid), "--stop", "--no-stop"])
+        self.assertEqual([report["total"]["stopped_us"], report["total"]["stopped_threads"]], [0, 0])
+        self.assertGreaterEqual(report["total"]["lost_blocks"], planted.said["lost"][0])
+        self.assertLessEqual(report["total"]["lost_blocks"], planted.said["lost"][0] + 1)  # that in a register
+        self.assertIn("as --no-stop asks", report["notes"][0])
+        self.assertEqual(refused.status, 2)
 
     def test_no_system_call_is_interrupted(self):
         with Planted("leaks", "epoll") as planted:

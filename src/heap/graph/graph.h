@@ -297,7 +297,7 @@ int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, s
  * Sees all roots: registers, stacks, what the kernel keeps, and all other memory but that of the heap in ${heap} and the
  * lists of ${glibc}; ${foreign} are parts of the heap's pages that are not malloc's. Registers are
  * those of a process that stands still or is held; if ${goes_on}, it does so once they and the
- * stacks were seen, a second time if a thread ran meanwhile. 0 or a negative errno.
+ * stacks were seen, again with those threads held that ran meanwhile. 0 or a negative errno.
  */
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		       const struct hl_extents *heap, const struct hl_extents *foreign,

@@ -160,6 +160,8 @@ static void release_look(struct finder *finder)
 	if (finder->memory && !finder->still) {
 		hl_memory_go_on(finder->memory);
 		finder->leaks->stopped_ns += finder->memory->stopped_ns;
+		if (finder->memory->stopped_threads > finder->leaks->stopped_threads)
+			finder->leaks->stopped_threads = finder->memory->stopped_threads;
 		hl_memory_free(finder->memory);
 	}
 	finder->memory = NULL;
@@ -414,7 +416,7 @@ static bool is_small(const struct finder *finder)
 	return total.system_bytes <= HELD_WALK_BYTES;
 }
 
-/* Sleepers are left alone, unless ${stops_all}. */
+/* Sleepers are left alone, unless ${stops_all}: those that woke are held from then on. */
 static int hold_outside_malloc(struct finder *finder, bool stops_all)
 {
 	for (unsigned tries = 1;; tries++) {
@@ -462,7 +464,7 @@ static int drop_unproven(struct finder *finder, bool *ret_is_proven)
 			usleep(PAUSE_US);
 		if (finder->cannot_stop.text[0])
 			break;
-		r = hold_outside_malloc(finder, has_moved);
+		r = hold_outside_malloc(finder, has_moved && i + 1 == HOLDS);
 		if (r < 0)
 			return r == -ESRCH ? r : 0;
 		r = prove(finder, is_walked);
@@ -744,5 +746,8 @@ int hl_leaks_read(pid_t pid, const char *core, const struct hl_leaks_settings *s
 {
 	struct finder finder = {.pid = pid, .settings = settings, .err = err};
 
+	if (settings->never_stop)
+		hl_error_set(&finder.cannot_stop, -EBUSY,
+			     "no thread was stopped, as --no-stop asks");
 	return core ? read_core(core, settings, ret_leaks, err) : find_with(&finder, ret_leaks);
 }

@@ -68,10 +68,12 @@ struct hl_leaks {
 	struct hl_leak_block *blocks; /* the largest, with what they lead to */
 	size_t block_count;
 	uint32_t passes;
-	uint64_t stopped_ns; /* how long threads were stopped, in all */
+	uint64_t stopped_ns;	  /* how long threads were stopped, in all */
+	uint32_t stopped_threads; /* how many at once, at most */
 };
 
 struct hl_leaks_settings {
+	bool never_stop; /* no thread is stopped: registers are not read */
 	bool stop; /* the last look is exact: all threads stand still, none is in the allocator */
 	bool reads_swapped;   /* also what is on swap, which brings it back into RAM */
 	bool reads_unaligned; /* also pointers at addresses that 8 does not divide */

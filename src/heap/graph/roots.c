@@ -11,6 +11,9 @@
 #define WINDOW_BYTES   (UINT64_C(64) << 10)
 #define RED_ZONE_BYTES 128u
 
+/* Attempts to see stacks while no sleeper wakes that is not held yet. */
+#define HOLDS_MAX 4u
+
 /* Of mappings without access, where a TiB of addresses takes seconds. */
 #define CLOSED_MAX_BYTES (UINT64_C(1) << 30)
 
@@ -34,9 +37,11 @@ struct search {
 	bool is_stack;
 	bool is_closed; /* ${map} has no access */
 	bool stacks_only, others_only;
+	bool has_all_pages;
 	struct thread *threads;
 	size_t count, capacity;
 	struct hl_pages pages;
+	struct hl_pages all_pages; /* of a live process, where they are had at once */
 	uint64_t window[WINDOW_BYTES / 8];
 };
 
@@ -91,6 +96,41 @@ static void count_unread(struct search *search, uint64_t bytes)
 		unread->closed_bytes += bytes;
 }
 
+/* Finds all pages, for see_mappings(): of thousands of stacks each is then found without a call. */
+static int find_all_pages(struct search *search)
+{
+	struct hl_memory *memory = search->graph->memory;
+	const struct hl_maps *maps = &memory->maps;
+
+	search->all_pages.count = search->all_pages.page_count = 0;
+	search->has_all_pages = memory->kind->stop && !memory->is_slow_on_holes && maps->count;
+	return search->has_all_pages
+		       ? hl_memory_scan(memory, maps->maps[0].start,
+					maps->maps[maps->count - 1].end, &search->all_pages)
+		       : 0;
+}
+
+/* Fills search->pages with the pages of [${start}, ${end}), whole ones, that are in memory. */
+static int find_pages(struct search *search, uint64_t start, uint64_t end)
+{
+	const struct hl_pages *all = &search->all_pages;
+	struct hl_pages *pages = &search->pages;
+	int r = 0;
+
+	pages->count = pages->page_count = 0;
+	if (!search->has_all_pages)
+		return hl_memory_scan(search->graph->memory, start, end, pages);
+	for (size_t i = HL_LOWER_BOUND(at, all->count, all->runs[at].end <= start);
+	     i < all->count && all->runs[i].start < end && r == 0; i++) {
+		struct hl_page_run run = all->runs[i];
+		run.start = run.start > start ? run.start : start;
+		run.end = run.end < end ? run.end : end;
+		pages->page_count += (run.end - run.start) / search->graph->memory->page_bytes;
+		r = HL_ARRAY_APPEND(pages->runs, pages->count, pages->capacity, run);
+	}
+	return r;
+}
+
 /* Sees what of [${start}, ${end}) is in memory. */
 static int see_memory(struct search *search, uint64_t start, uint64_t end)
 {
@@ -99,9 +139,7 @@ static int see_memory(struct search *search, uint64_t start, uint64_t end)
 		search->map->inode && !(search->map->flags & (HL_MAP_WRITE | HL_MAP_SHARED));
 
 	start = (start + 7) & ~UINT64_C(7);
-	search->pages.count = 0;
-	int r = hl_memory_scan(search->graph->memory, start & ~mask, (end + mask) & ~mask,
-			       &search->pages);
+	int r = find_pages(search, start & ~mask, (end + mask) & ~mask);
 	for (size_t i = 0; i < search->pages.count && r == 0; i++) {
 		const struct hl_page_run *run = &search->pages.runs[i];
 		/* Pages of a file that nobody wrote to hold what the file does. */
@@ -151,9 +189,7 @@ static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end
 	uint64_t from = end - start > PTHREAD_SEARCHED ? end - PTHREAD_SEARCHED : start;
 	uint32_t tid;
 
-	search->pages.count = 0;
-	if (search->map->inode || search->map->path[0] ||
-	    hl_memory_scan(search->graph->memory, from, end, &search->pages) < 0 ||
+	if (search->map->inode || search->map->path[0] || find_pages(search, from, end) < 0 ||
 	    hl_pages_count_in(&search->pages, from, end) * search->graph->memory->page_bytes <
 		    PTHREAD_BYTES)
 		return 0;
@@ -240,12 +276,22 @@ static bool can_hold_roots(const struct hl_memory *memory, const struct hl_map *
 	return map->flags & HL_MAP_WRITE || !(map->flags & HL_MAP_SHARED);
 }
 
-static int count_swapped(struct search *search, uint64_t start, uint64_t end)
+/* Also of mappings that hold no roots, where they are had at once. */
+static int count_swapped(struct search *search)
 {
+	struct hl_memory *memory = search->graph->memory;
+	const struct hl_maps *maps = &memory->maps;
+	int r = 0;
+
 	search->pages.count = search->pages.page_count = 0;
-	int r = hl_memory_scan_swapped(search->graph->memory, start, end, &search->pages);
-	search->graph->unread.swapped_bytes +=
-		search->pages.page_count * search->graph->memory->page_bytes;
+	if (!memory->is_slow_on_holes && maps->count)
+		r = hl_memory_scan_swapped(memory, maps->maps[0].start,
+					   maps->maps[maps->count - 1].end, &search->pages);
+	for (size_t i = 0; memory->is_slow_on_holes && i < maps->count && r == 0; i++)
+		if (can_hold_roots(memory, &maps->maps[i]))
+			r = hl_memory_scan_swapped(memory, maps->maps[i].start, maps->maps[i].end,
+						   &search->pages);
+	search->graph->unread.swapped_bytes = search->pages.page_count * memory->page_bytes;
 	return r;
 }
 
@@ -253,17 +299,14 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 			const struct hl_extents *foreign)
 {
 	const struct hl_maps *maps = &search->graph->memory->maps;
-	int r = 0;
+	int r = find_all_pages(search);
 
 	for (size_t i = 0; i < maps->count && r == 0; i++) {
 		search->map = &maps->maps[i];
 		search->is_closed = !(search->map->flags & HL_MAP_READ);
-		bool is_root = can_hold_roots(search->graph->memory, search->map);
-		if (is_root)
+		if (can_hold_roots(search->graph->memory, search->map))
 			r = hl_extents_gaps(heap, search->map->start, search->map->end, see_gap,
 					    search);
-		if (is_root && r == 0 && search->others_only)
-			r = count_swapped(search, search->map->start, search->map->end);
 		size_t k = HL_LOWER_BOUND(at, foreign->count,
 					  foreign->extents[at].start < search->map->start);
 		for (; k < foreign->count && foreign->extents[k].start < search->map->end && r == 0;
@@ -310,10 +353,10 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	search->graph = graph;
 	search->glibc = glibc;
 	int r = see_stacks(search, heap, foreign);
-	if (r == 0 && goes_on && hl_memory_has_moved(graph->memory)) {
-		hl_memory_go_on(graph->memory);
+	for (unsigned tries = 1; r == 0 && goes_on && hl_memory_has_moved(graph->memory); tries++) {
+		r = tries < HOLDS_MAX ? hl_memory_hold(graph->memory, NULL)
+				      : hl_memory_stop(graph->memory, NULL);
 		/* Of a process that a debugger has they were seen once, as well as can be. */
-		r = hl_memory_stop(graph->memory, NULL);
 		r = r == 0 ? see_stacks(search, heap, foreign) : r == -ESRCH ? r : 0;
 	}
 	if (goes_on)
@@ -323,9 +366,12 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);
 	if (r == 0)
+		r = count_swapped(search);
+	if (r == 0)
 		r = hl_memory_kernel_words(graph->memory, see_kernel_words, search,
 					   &graph->unread.has_io_uring);
 	hl_pages_release(&search->pages);
+	hl_pages_release(&search->all_pages);
 	free(search->threads);
 	free(search);
 	return r < 0 ? r : graph->error;

@@ -110,9 +110,9 @@ static bool find_rings(struct hl_drain *drain)
 		if (!atomic_load_explicit(&threads[i].has_ring, memory_order_acquire))
 			continue;
 		any = true;
-		char *rings = area_of(drain, HL_AREA_RINGS);
-		hl_ring_reader_init(&set->readers[i],
-				    (struct hl_ring *)(void *)(rings + i * HL_RING_STRIDE));
+		hl_ring_reader_init(&set->readers[i], hl_ring_at(area_of(drain, HL_AREA_RINGS), i),
+				    header_of(drain)->areas[HL_AREA_RINGS].capacity -
+					    (uint64_t)i * HL_RING_SMALL);
 	}
 	return any;
 }

@@ -6,9 +6,9 @@
 
 #include <errno.h>
 
-void hl_ring_reader_init(struct hl_ring_reader *reader, struct hl_ring *ring)
+void hl_ring_reader_init(struct hl_ring_reader *reader, struct hl_ring *ring, uint64_t room)
 {
-	*reader = (struct hl_ring_reader){.ring = ring};
+	*reader = (struct hl_ring_reader){.ring = ring, .room = room};
 }
 
 /* Looks for events published since the last time. False when there is nothing to read. */
@@ -20,12 +20,15 @@ static bool find_unread(struct hl_ring_reader *reader)
 	if (head == reader->position)
 		return false;
 	uint64_t capacity = atomic_load_explicit(&reader->ring->capacity, memory_order_relaxed);
+	uint64_t data = atomic_load_explicit(&reader->ring->data, memory_order_relaxed);
 	if (capacity < HL_RING_BYTES_MIN || capacity > HL_RING_BYTES_MAX ||
 	    capacity & (capacity - 1) || head - reader->position > capacity ||
-	    head % sizeof(uint64_t)) {
+	    head % sizeof(uint64_t) || data % sizeof(uint64_t) || data < HL_RING_DATA ||
+	    data > reader->room || capacity > reader->room - data) {
 		reader->given_up = true;
 		return false;
 	}
+	reader->data = (const char *)reader->ring + data;
 	reader->mask = capacity - 1;
 	reader->end = head;
 	return true;
@@ -34,8 +37,7 @@ static bool find_unread(struct hl_ring_reader *reader)
 /* Words lie at multiples of their size, so none straddles the ring's end. */
 static uint64_t word_at(const struct hl_ring_reader *reader, uint64_t position)
 {
-	const char *data = (const char *)reader->ring + HL_RING_DATA;
-	const volatile uint64_t *word = (const void *)(data + (position & reader->mask));
+	const volatile uint64_t *word = (const void *)(reader->data + (position & reader->mask));
 
 	return *word;
 }

@@ -13,6 +13,8 @@
 /* One ring as its reader sees it. */
 struct hl_ring_reader {
 	struct hl_ring *ring;
+	uint64_t room; /* bytes from there on that may be read */
+	const char *data;
 	uint64_t position;   /* read up to here; the target can write ring->tail, so this counts */
 	uint64_t tick;	     /* of the next event */
 	uint64_t stamp;	     /* of the next event; see ring.h */
@@ -30,7 +32,8 @@ struct hl_ring_sink {
 	int (*event)(struct hl_ring_sink *sink, uint32_t node, int64_t bytes, int64_t objects);
 };
 
-void hl_ring_reader_init(struct hl_ring_reader *reader, struct hl_ring *ring);
+/* ${room}: bytes from ${ring} on that may be read. */
+void hl_ring_reader_init(struct hl_ring_reader *reader, struct hl_ring *ring, uint64_t room);
 
 /*
  * Reads events of ticks up to ${last_tick} and with stamps up to ${last_stamp} that were published

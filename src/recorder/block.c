@@ -16,7 +16,7 @@
 
 struct hl_block_array *hl_block_array_new(void)
 {
-	return hl_private_map_new(sizeof(struct hl_block_array));
+	return hl_private_map_new_whole(sizeof(struct hl_block_array));
 }
 
 static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t address)
@@ -27,7 +27,8 @@ static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t add
 
 static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address)
 {
-	hl_block_entry *leaf = hl_private_map_new(HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
+	hl_block_entry *leaf =
+		hl_private_map_new_whole(HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
 
 	if (!leaf)
 		return NULL;
@@ -35,7 +36,7 @@ static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address
 	if (atomic_compare_exchange_strong(&array->leaves[address >> HL_BLOCK_LEAF_BITS], &other,
 					   leaf))
 		return leaf;
-	hl_private_map_free(leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
+	hl_private_map_free_whole(leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
 	return other;
 }
 
@@ -91,7 +92,7 @@ struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table)
 
 	if (!array || atomic_compare_exchange_strong(&table->array, &other, array))
 		return array;
-	hl_private_map_free(array, sizeof(*array));
+	hl_private_map_free_whole(array, sizeof(*array));
 	return other;
 }
 
@@ -140,27 +141,32 @@ hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const vo
 	return hl_block_entry_at(table, address);
 }
 
-bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
-		  struct hl_block block, uint64_t usable, struct hl_block_stale *ret_stale)
+/* Not inline, for the registers of the usual ways. */
+static __attribute__((noinline)) bool set_with_array(struct hl_block_table *table,
+						     struct hl_block_array *array, bool in_array,
+						     uintptr_t at, struct hl_block block,
+						     uint64_t usable, struct hl_block_stale *stale)
 {
-	struct hl_block_stale stale = {.slack = HL_BLOCK_UNKNOWN};
-	uintptr_t at = (uintptr_t)address;
 	uint64_t slack = usable - block.requested;
-	bool ok = true;
+	bool fits = slack <= HL_BLOCK_SLACK_MAX;
+
+	take_stale(table, array, at, stale);
+	if (!(in_array && fits) && !hl_block_hash_set(table->hash, at, block, &stale->block))
+		return false;
+	return !in_array ||
+	       hl_block_array_set(
+		       array, at,
+		       hl_block_entry_of(block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
+}
+
+bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
+		  struct hl_block block, uint64_t usable, struct hl_block_stale *stale)
+{
+	uintptr_t at = (uintptr_t)address;
 
 	struct hl_block_array *array = array_for(table, at);
-	if (array)
-		take_stale(table, array, at, &stale);
-	bool fits = array && in_array && slack <= HL_BLOCK_SLACK_MAX;
-	if (!fits)
-		ok = hl_block_hash_set(table->hash, at, block, &stale.block);
-	if (ok && array && in_array)
-		ok = hl_block_array_set(
-			array, at,
-			hl_block_entry_of(block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
-	if (ret_stale)
-		*ret_stale = stale;
-	return ok;
+	return array ? set_with_array(table, array, in_array, at, block, usable, stale)
+		     : hl_block_hash_set(table->hash, at, block, &stale->block);
 }
 
 uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_block_entry *entry,

@@ -42,11 +42,16 @@ struct hl_block_stale {
 	uint64_t slack;	       /* or HL_BLOCK_UNKNOWN */
 };
 
+#define HL_BLOCK_NOT_STALE                \
+	{                                 \
+		.slack = HL_BLOCK_UNKNOWN \
+	}
+
 /* Remembers a block that has just been allocated, in the array if ${in_array}, there is one and the
- * block fits; takes out a stale one. False when there was no memory for it. ${ret_stale}: NULL, or
- * what was taken out. */
+ * block fits. False when there was no memory for it. ${stale} is HL_BLOCK_NOT_STALE, and becomes
+ * what was there before. */
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
-		  struct hl_block block, uint64_t usable, struct hl_block_stale *ret_stale);
+		  struct hl_block block, uint64_t usable, struct hl_block_stale *stale);
 
 /*
  * Forgets the block at ${address}, which must still belong to the caller. False when it is not in

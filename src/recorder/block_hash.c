@@ -45,7 +45,7 @@ static void filter_remove(struct hl_block_hash *hash, uint64_t h)
 
 struct hl_block_hash *hl_block_hash_new(void)
 {
-	return hl_private_map_new(sizeof(struct hl_block_hash));
+	return hl_private_map_new_whole(sizeof(struct hl_block_hash));
 }
 
 static uint64_t mask_of(const struct hl_block_shard *shard)
@@ -69,7 +69,8 @@ static bool resize(struct hl_block_shard *shard, uint32_t bits)
 {
 	struct hl_block_shard old = *shard;
 
-	struct hl_block_slot *slots = hl_private_map_new(sizeof(struct hl_block_slot) << bits);
+	struct hl_block_slot *slots =
+		hl_private_map_new_whole(sizeof(struct hl_block_slot) << bits);
 	if (!slots)
 		return false;
 	shard->slots = slots;
@@ -80,7 +81,7 @@ static bool resize(struct hl_block_shard *shard, uint32_t bits)
 		if (old.slots[i].address)
 			slots[find(shard, old.slots[i].address & HL_BLOCK_ADDRESS_MASK)] =
 				old.slots[i];
-	hl_private_map_free(old.slots, sizeof(struct hl_block_slot) << old.bits);
+	hl_private_map_free_whole(old.slots, sizeof(struct hl_block_slot) << old.bits);
 	return true;
 }
 

@@ -86,10 +86,10 @@ static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
 static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t at)
 {
-	struct hl_walk *walk = &thread->walk;
+	struct hl_walk *walk = &thread->tables->walk;
 	uint32_t parent = at ? walk->frames[at - 1].node : 0, count = walk->depth - at;
 
-	uint32_t done = hl_node_intern_path(&recorder->region, &thread->nodes, parent,
+	uint32_t done = hl_node_intern_path(&recorder->region, &thread->tables->nodes, parent,
 					    &walk->frames[at], count);
 	if (HL_UNLIKELY(done < count)) {
 		walk->depth = at + done; /* frames without nodes must not be remembered */
@@ -102,7 +102,7 @@ static uint32_t intern_frames(struct hl_recorder *recorder, struct hl_thread *th
 uint64_t hl_event_walk_to_tag(struct hl_recorder *recorder, struct hl_thread *thread,
 			      const struct hl_registers *caller, bool keep)
 {
-	struct hl_walk *walk = &thread->walk;
+	struct hl_walk *walk = &thread->tables->walk;
 	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
 	bool asks = HL_UNLIKELY(hl_script_has_evals()) && hl_script_is_asked(walk, kept);
 
@@ -115,7 +115,7 @@ uint64_t hl_event_walk_to_tag(struct hl_recorder *recorder, struct hl_thread *th
 	/* Where the cell is comes into the cache meanwhile. */
 	hl_cells_prefetch(&thread->cells, node);
 	struct hl_recall_slot *place =
-		keep ? hl_recall_keep(&thread->recall, walk, kept, caller) : NULL;
+		keep ? hl_recall_keep(&thread->tables->recall, walk, kept, caller) : NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell)) {
 		if (place)
@@ -159,7 +159,7 @@ static struct hl_cell *pseudo_cell(struct hl_recorder *recorder, struct hl_threa
 {
 	if (HL_UNLIKELY(!stack))
 		return NULL;
-	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node, key);
+	uint32_t node = hl_node_intern(&recorder->region, &thread->tables->nodes, stack->node, key);
 	return HL_UNLIKELY(node == HL_NODE_NONE)
 		       ? NULL
 		       : hl_cells_get(&thread->cells, &recorder->region, node);
@@ -182,7 +182,7 @@ static struct hl_cell *size_cell(struct hl_recorder *recorder, struct hl_thread 
 	uint32_t size_class = hl_size_class(requested);
 	uint64_t key = (uint64_t)stack << 1 | size_class;
 
-	struct hl_size_cell *known = &thread->size_cells[hl_size_cell_place(key)];
+	struct hl_size_cell *known = &thread->tables->size_cells[hl_size_cell_place(key)];
 	if (HL_LIKELY(known->key == key && known->cell))
 		return known->cell;
 	struct hl_cell *cell = pseudo_cell(recorder, thread, stack, hl_size_frame_key(size_class));
@@ -212,13 +212,13 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 
 static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const void *block,
 			      struct hl_block it, uint64_t usable, bool is_ruled,
-			      struct hl_block_stale *ret_stale)
+			      struct hl_block_stale *stale)
 {
 	if (is_ruled)
 		return hl_block_hash_set(recorder->blocks.hash,
 					 (uintptr_t)hl_block_ruled_key(block), it, NULL);
 	return hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode), block, it,
-			    usable, ret_stale);
+			    usable, stale);
 }
 
 /*
@@ -273,7 +273,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		cell = size_cell(recorder, thread, cell, requested);
 	uint64_t usable = known ? *known : hl_libc_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
-	struct hl_block_stale stale = {0};
+	struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
 	bool kept = cell && keep_block(recorder, mode, block, it, usable, is_ruled, &stale);
 	if (HL_UNLIKELY(stale.block.node))
 		close_missed(recorder, thread, block, stale, usable);
@@ -380,7 +380,8 @@ void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t 
 			  uint64_t usable, const struct hl_registers *caller)
 {
 	count_alloc(thread, block, requested, &usable, false, caller,
-		    hl_recall_locate(&thread->recall, &thread->walk, caller), HL_LABEL_COUNT, NULL);
+		    hl_recall_locate(&thread->tables->recall, &thread->tables->walk, caller),
+		    HL_LABEL_COUNT, NULL);
 }
 
 static inline __attribute__((always_inline)) struct hl_cell *
@@ -656,8 +657,9 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 {
 	struct hl_recorder *recorder = hl_recorder;
 
+	struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
 	bool in_array = hl_event_wants_array(recorder, hl_event_mode(recorder));
-	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable, NULL))
+	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable, &stale))
 		hl_event_lose(thread, it.requested);
 }
 
@@ -814,7 +816,7 @@ void hl_event_map(struct hl_thread *thread, uint64_t start, uint64_t end, enum h
 	if (hl_mode_of(mode) == HL_MODE_CLOSED)
 		return;
 	const struct hl_recall_slot *place =
-		hl_recall_locate(&thread->recall, &thread->walk, caller);
+		hl_recall_locate(&thread->tables->recall, &thread->tables->walk, caller);
 	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
 	cell = pseudo_cell(recorder, thread, cell, hl_pseudo_frame_key(way));
 	if (!cell || !hl_mappings_add(&recorder->mappings, start, end, cell->node)) {

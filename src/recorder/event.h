@@ -26,7 +26,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 static inline const struct hl_recall_slot *hl_event_locate(struct hl_thread *thread,
 							   const struct hl_registers *caller)
 {
-	return hl_recall_locate(&thread->recall, &thread->walk, caller);
+	return hl_recall_locate(&thread->tables->recall, &thread->tables->walk, caller);
 }
 
 struct hl_cell *hl_event_find_ahead(struct hl_thread *thread, const struct hl_registers *caller,

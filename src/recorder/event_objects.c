@@ -144,18 +144,19 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
 			!hl_block_holds_object(block, requested) ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			hl_recall_check_every || !thread->recall.credit || thread->looked_ahead ||
-			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
-					  place) ||
+			hl_recall_check_every || !thread->tables->recall.credit ||
+			thread->looked_ahead ||
+			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
+					  &thread->tables->walk, caller, place) ||
 			(place->tag & HL_EVENT_TAG_BITS) != HL_EVENT_TAG_ASKS)) {
 		beside_any(thread, block, requested, caller, place, type);
 		return;
 	}
-	if (!hl_recall_ends(place, &thread->walk)) {
+	if (!hl_recall_ends(place, &thread->tables->walk)) {
 		beside_by_parts(thread, block, requested, caller, place, type, entry);
 		return;
 	}
-	hl_recall_count_hit(&thread->recall);
+	hl_recall_count_hit(&thread->tables->recall);
 	add_beside(thread, block, requested, type, entry,
 		   hl_script_cell(recorder, thread, hl_event_stack_of_tag(place->tag), caller),
 		   HL_EVENT_WAY_COUNTED);

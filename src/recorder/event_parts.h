@@ -115,15 +115,16 @@ static inline uint64_t hl_event_stack_tag(struct hl_recorder *recorder, struct h
 					  const struct hl_registers *caller,
 					  const struct hl_recall_slot *place, bool begins)
 {
-	struct hl_recall *recall = &thread->recall;
+	struct hl_recall *recall = &thread->tables->recall;
 	bool wanted = begins || hl_recall_wants(recall);
 	uint64_t tag = 0;
 
 	if (begins) {
-		tag = hl_recall_by_parts(recall, place, &thread->walk, caller);
+		tag = hl_recall_by_parts(recall, place, &thread->tables->walk, caller);
 		hl_recall_count(recall, tag);
 	} else if (HL_LIKELY(wanted)) {
-		tag = hl_recall_find(recall, &recorder->unwind, &thread->walk, caller, place);
+		tag = hl_recall_find(recall, &recorder->unwind, &thread->tables->walk, caller,
+				     place);
 	}
 	if (HL_UNLIKELY(!tag))
 		return hl_event_walk_to_tag(recorder, thread, caller, wanted);
@@ -272,18 +273,19 @@ hl_event_alloc_of(const struct hl_event_kind *kind, struct hl_thread *thread, co
 			!kind->read_usable(block, requested, &usable) ||
 			usable - requested > HL_BLOCK_SLACK_MAX ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			!kind->takes(entry) || hl_recall_check_every || !thread->recall.credit ||
-			!hl_recall_begins(&thread->recall, &recorder->unwind, &thread->walk, caller,
-					  place))) {
+			!kind->takes(entry) || hl_recall_check_every ||
+			!thread->tables->recall.credit ||
+			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
+					  &thread->tables->walk, caller, place))) {
 		kind->any(thread, block, requested, caller, place);
 		return;
 	}
 	uint64_t slack = usable - requested;
-	if (HL_UNLIKELY(!hl_recall_ends(place, &thread->walk))) {
+	if (HL_UNLIKELY(!hl_recall_ends(place, &thread->tables->walk))) {
 		kind->by_parts(thread, block, requested, caller, place, entry, slack);
 		return;
 	}
-	hl_recall_count_hit(&thread->recall);
+	hl_recall_count_hit(&thread->tables->recall);
 	if (HL_UNLIKELY(place->tag & HL_EVENT_TAG_BITS))
 		kind->marked(thread, block, requested, caller, place->tag, entry, slack);
 	else

@@ -2,6 +2,7 @@
 /* The recorder's own mappings; see private_map.h. */
 #include "recorder/private_map.h"
 
+#include "recorder/private_pieces.h"
 #include "recorder/sys.h"
 
 #include <stdatomic.h>
@@ -18,7 +19,8 @@ struct mapping {
 	size_t bytes;
 };
 
-#define RESERVED ((uintptr_t)1)
+#define RESERVED   ((uintptr_t)1)
+#define PAGE_BYTES 4096u
 
 /* In ordinary memory, not wiped on fork: it is the child that needs it. */
 static struct mapping remembered[REMEMBERED_MAX];
@@ -26,6 +28,7 @@ static _Atomic uint32_t remembered_end; /* slots [0, end) may be in use */
 
 #define PROTECTION (PROT_READ | PROT_WRITE)
 #define SHARED	   (MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE)
+#define PRIVATE	   (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 static void remember(void *address, size_t bytes)
 {
@@ -65,12 +68,25 @@ static void *map(size_t bytes)
 	return address;
 }
 
+static void *map_heads(size_t bytes)
+{
+	void *address = hl_sys_mmap(bytes, PROTECTION, PRIVATE, -1);
+
+	if (address && hl_sys_madvise(address, bytes, MADV_WIPEONFORK) < 0) {
+		hl_sys_munmap(address, bytes);
+		return NULL;
+	}
+	return address;
+}
+
 /* Without signals: a handler that forks in the middle of an event must not have a child that
  * shares the mapping, or misses it. */
-void *hl_private_map_new(size_t bytes)
+void *hl_private_map_take(size_t bytes, bool heads)
 {
 	uint64_t before;
 
+	if (heads)
+		return map_heads(bytes);
 	hl_sys_block_signals(&before);
 	void *address = map(bytes);
 	if (address)
@@ -79,7 +95,7 @@ void *hl_private_map_new(size_t bytes)
 	return address;
 }
 
-void hl_private_map_free(void *address, size_t bytes)
+void hl_private_map_give(void *address, size_t bytes)
 {
 	uint32_t end = atomic_load(&remembered_end);
 
@@ -89,6 +105,13 @@ void hl_private_map_free(void *address, size_t bytes)
 			break;
 	}
 	hl_sys_munmap(address, bytes);
+}
+
+/* Advice fails where the program has locked all of its memory. */
+void hl_private_map_clear(void *address, size_t bytes, bool heads)
+{
+	if (hl_sys_madvise(address, bytes, heads ? MADV_DONTNEED : MADV_REMOVE) < 0)
+		memset(address, 0, bytes);
 }
 
 void hl_private_map_adopt(void *address, size_t bytes)
@@ -101,6 +124,7 @@ void hl_private_map_forget(void)
 {
 	uint32_t end = atomic_exchange(&remembered_end, 0);
 
+	hl_private_pieces_forget();
 	for (uint32_t i = 0; i < end; i++)
 		atomic_store(&remembered[i].address, 0);
 }
@@ -118,17 +142,12 @@ void *hl_private_map_new_headed(size_t bytes)
 
 	if (!address)
 		return NULL;
-	if (!map_at(address, HL_PRIVATE_MAP_HEAD, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) ||
+	if (!map_at(address, HL_PRIVATE_MAP_HEAD, PRIVATE) ||
 	    hl_sys_madvise(address, HL_PRIVATE_MAP_HEAD, MADV_WIPEONFORK) < 0) {
 		hl_sys_munmap(address, bytes);
 		return NULL;
 	}
 	return address;
-}
-
-void hl_private_map_free_headed(void *address, size_t bytes)
-{
-	hl_sys_munmap(address, bytes);
 }
 
 void hl_private_map_reserve(void *address, size_t bytes)
@@ -143,39 +162,53 @@ bool hl_private_map_renew(void *address, size_t bytes)
 
 /* ---- forks in the middle of an event ---- */
 
-void hl_private_map_keep(void *address, size_t bytes)
+void hl_private_map_keep(void *head, void *rest, size_t bytes)
 {
-	hl_sys_madvise(address, HL_PRIVATE_MAP_HEAD, MADV_KEEPONFORK);
-	hl_private_map_reserve(address, bytes);
+	hl_sys_madvise(head, HL_PRIVATE_MAP_HEAD, MADV_KEEPONFORK);
+	hl_sys_madvise(rest, bytes, MADV_DOFORK);
 }
 
-void hl_private_map_wipe(void *address, size_t bytes, bool reserved)
+void hl_private_map_wipe(void *head, void *rest, size_t bytes)
 {
-	hl_sys_madvise(address, HL_PRIVATE_MAP_HEAD, MADV_WIPEONFORK);
-	if (!reserved)
-		hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_MAP_HEAD, MADV_DONTFORK);
+	hl_sys_madvise(head, HL_PRIVATE_MAP_HEAD, MADV_WIPEONFORK);
+	if (rest)
+		hl_sys_madvise(rest, bytes, MADV_DONTFORK);
 }
 
 /* Without memory for that parent and child go on with the same: of the child nothing is counted. */
-void hl_private_map_separate(void *address, size_t bytes)
+void hl_private_map_separate(void *rest, size_t bytes)
 {
-	size_t tail_bytes = bytes - HL_PRIVATE_MAP_HEAD;
+	void *copy = hl_sys_mmap(bytes, PROTECTION, SHARED, -1);
 
-	void *copy = hl_sys_mmap(tail_bytes, PROTECTION, SHARED, -1);
 	if (!copy)
 		return;
-	memcpy(copy, tail_of(address), tail_bytes);
-	hl_sys6(SYS_mremap, (long)copy, (long)tail_bytes, (long)tail_bytes,
-		MREMAP_MAYMOVE | MREMAP_FIXED, (long)tail_of(address), 0);
+	memcpy(copy, rest, bytes);
+	hl_sys6(SYS_mremap, (long)copy, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		(long)rest, 0);
 }
 
-void hl_private_map_replace(void)
+static void replace(uintptr_t start, uintptr_t end)
 {
-	uint32_t end = atomic_load(&remembered_end);
+	if (start < end)
+		map_at((void *)start, end - start, SHARED);
+}
 
-	for (uint32_t i = 0; i < end; i++) {
-		uintptr_t address = atomic_load(&remembered[i].address);
-		if (address > RESERVED)
-			map_at((void *)address, remembered[i].bytes, SHARED);
+void hl_private_map_replace(const void *kept, size_t bytes)
+{
+	uintptr_t kept_start = (uintptr_t)kept;
+	uintptr_t kept_end = (kept_start + bytes + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+	uint32_t count = atomic_load(&remembered_end);
+
+	/* Another thread of the parent may have held a lock. */
+	hl_private_pieces_forget();
+	for (uint32_t i = 0; i < count; i++) {
+		uintptr_t start = atomic_load(&remembered[i].address);
+		uintptr_t end = start + remembered[i].bytes;
+		if (start <= RESERVED)
+			continue;
+		bool has_kept = kept_start >= start && kept_start < end;
+		replace(start, has_kept ? kept_start : end);
+		if (has_kept)
+			replace(kept_end, end);
 	}
 }

@@ -17,19 +17,27 @@
 #define HL_PRIVATE_MAP_HEAD 4096u /* bytes of a head */
 
 /* Maps ${bytes}, zero-filled; a forked child does not have them. NULL when the system refuses.
- * Thread-safe, async-signal-safe. */
+ * Small ones share mappings, so that threads cost none. Thread-safe, async-signal-safe. */
 void *hl_private_map_new(size_t bytes);
 
 /* Gives back what hl_private_map_new returned. */
 void hl_private_map_free(void *address, size_t bytes);
 
-/* The same for ${bytes} whose head is there in a forked child, too, and reads as zero
- * (MADV_WIPEONFORK). */
-void *hl_private_map_new_headed(size_t bytes);
-void hl_private_map_free_headed(void *address, size_t bytes);
+/* The same, each a mapping for itself: for what is few and grows, as a piece that is given back is only good for
+ * others of its size. */
+void *hl_private_map_new_whole(size_t bytes);
+void hl_private_map_free_whole(void *address, size_t bytes);
 
-/* Has the child inherit the addresses after the head, for hl_private_map_renew(): nothing else that
- * the child maps may lie there. */
+/* The same for a head, HL_PRIVATE_MAP_HEAD bytes that are there in a forked child, too, and read as
+ * zero (MADV_WIPEONFORK). */
+void *hl_private_map_new_head(void);
+void hl_private_map_free_head(void *head);
+
+/* ${bytes} that begin with a head, for good. */
+void *hl_private_map_new_headed(size_t bytes);
+
+/* Has the child inherit the addresses after the head of such, for hl_private_map_renew(): nothing else
+ * that the child maps may lie there. */
 void hl_private_map_reserve(void *address, size_t bytes);
 
 /* In a forked child: replaces the memory after the head by zero-filled memory of its own. False
@@ -57,11 +65,12 @@ void hl_private_map_forget(void);
 
 /*
  * For a fork in the middle of an event, where the child goes on with it; see start.c.
- * hl_private_map_keep(), before the fork: the child gets a headed mapping as it is. Undone by
- * hl_private_map_wipe(). In the child, hl_private_map_separate() makes that mapping the child's
- * own, and hl_private_map_replace() puts zero-filled memory in the place of all others.
+ * hl_private_map_keep(), before the fork: the child gets a head as it is, and ${bytes} that it shares at ${rest}. Undone
+ * by hl_private_map_wipe(); ${rest} NULL: that is reserved. In the child, hl_private_map_replace() puts
+ * zero-filled memory in the place of all mappings without a head but for ${bytes} at ${kept}, and then hl_private_map_separate()
+ * makes what is at ${rest} the child's own.
  */
-void hl_private_map_keep(void *address, size_t bytes);
-void hl_private_map_wipe(void *address, size_t bytes, bool reserved);
-void hl_private_map_separate(void *address, size_t bytes);
-void hl_private_map_replace(void);
+void hl_private_map_keep(void *head, void *rest, size_t bytes);
+void hl_private_map_wipe(void *head, void *rest, size_t bytes);
+void hl_private_map_replace(const void *kept, size_t bytes);
+void hl_private_map_separate(void *rest, size_t bytes);

@@ -105,7 +105,7 @@ void hl_recall_check(struct hl_recorder *recorder, struct hl_thread *thread,
 	thread->unchecked = 0;
 	const struct hl_walk *walk = walk_afresh(recorder, thread, caller);
 	/* Modules may change meanwhile: then the keys are others. */
-	if (!walk || walk->generation != thread->walk.generation)
+	if (!walk || walk->generation != thread->tables->walk.generation)
 		return;
 	/* A child that a handler has forked out of this event has no nodes (see start.c); it may
 	 * have come into being during the comparison, so that is asked last. */

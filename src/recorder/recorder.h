@@ -50,6 +50,15 @@ struct hl_pending_free {
 	struct hl_block block;
 };
 
+/* What is large of a thread. */
+struct hl_thread_tables {
+	struct hl_recall recall;
+	struct hl_walk walk;
+	struct hl_node_cache nodes;
+	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
+};
+
+/* A forked child finds it wiped, and no tables. */
 struct hl_thread {
 	_Atomic uint32_t activity;	    /* enum hl_activity; written by its thread only */
 	uint32_t slot;			    /* in the region */
@@ -65,10 +74,7 @@ struct hl_thread {
 	_Atomic uint32_t pending_count;
 	struct hl_thread *next_free;
 	struct hl_cells cells;
-	/* From here on a forked child has nothing. */
-	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_pending_free pending[HL_PENDING_MAX];
-	struct hl_node_cache nodes;
-	struct hl_size_cell size_cells[1 << HL_SIZE_CELL_BITS];
+	struct hl_thread_tables *tables;
 	struct hl_ring_writer ring;
 	bool maps_arena;	   /* what it maps is for blocks that are recorded one by one */
 	struct hl_lua_stamp stamp; /* of the block that is being allocated, see lua_states.h */
@@ -79,8 +85,7 @@ struct hl_thread {
 	struct hl_script_thread *script; /* for script.h; NULL until it is needed */
 	struct hl_walk *check_walk;	 /* for recall_check.h; NULL until it is needed */
 	uint32_t unchecked;		 /* stacks recalled since the last comparison */
-	struct hl_recall recall;
-	struct hl_walk walk;
+	struct hl_pending_free pending[HL_PENDING_MAX];
 };
 
 struct hl_recorder {
@@ -108,7 +113,7 @@ struct hl_recorder {
 	struct hl_unwind unwind;
 };
 
-static_assert(offsetof(struct hl_thread, pending) == HL_PRIVATE_MAP_HEAD &&
+static_assert(sizeof(struct hl_thread) <= HL_PRIVATE_MAP_HEAD &&
 		      offsetof(struct hl_recorder, modules) == HL_PRIVATE_MAP_HEAD,
 	      "a child reads the head only");
 

@@ -63,6 +63,7 @@ void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 	hl_region_map_close(region);
 	bool all = bytes >= header->region_bytes;
 	atomic_init(&region->rings, all ? area_start(header, HL_AREA_RINGS) : NULL);
+	atomic_init(&region->large_rings, 0);
 	atomic_init(&region->dead_tick, 0);
 	atomic_init(&region->order.alone, HL_RING_NOBODY);
 	atomic_init(&region->order.seen, 0);
@@ -109,9 +110,14 @@ static uint64_t next_commit(const struct hl_area *area, uint64_t committed, uint
 	return target < area->capacity ? target : area->capacity;
 }
 
+bool hl_region_map_permit(void *start, uint64_t bytes)
+{
+	return HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) >= 0;
+}
+
 bool hl_region_map_back(void *start, uint64_t bytes)
 {
-	if (HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) < 0)
+	if (!hl_region_map_permit(start, bytes))
 		return false;
 	long result;
 	do {

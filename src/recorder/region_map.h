@@ -22,9 +22,10 @@ struct hl_region_map {
 	/* Bytes of each area that this process may touch. A forked child that goes on with a hook shares the
 	 * region with its parent, but not what the parent makes accessible from then on. */
 	_Atomic uint64_t accessible[HL_AREA_COUNT];
-	_Atomic uint32_t index_bits; /* of the largest table of the index that it may */
-	_Atomic(char *) rings;	     /* NULL: not mapped yet; see hl_region_map_rings() */
-	int32_t collector_pid;	     /* 0: unknown in this pid namespace */
+	_Atomic uint32_t index_bits;  /* of the largest table of the index that it may */
+	_Atomic(char *) rings;	      /* NULL: not mapped yet; see hl_region_map_rings() */
+	_Atomic uint32_t large_rings; /* rings that have had more room */
+	int32_t collector_pid;	      /* 0: unknown in this pid namespace */
 	_Atomic uint64_t dead_tick; /* at which the collector was found to be dead, + 1; 0: never */
 	struct hl_ring_order order;
 };
@@ -58,6 +59,9 @@ bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id area, ui
 
 /* The same for ${bytes} from ${start} on, whole pages of an area that is not filled in order. */
 bool hl_region_map_back(void *start, uint64_t bytes);
+
+/* Has them be accessible, without memory so far. */
+bool hl_region_map_permit(void *start, uint64_t bytes);
 
 /* False also when its number is not known here, in another PID namespace. Async-signal-safe. */
 bool hl_region_map_collector_exists(const struct hl_region_map *region);

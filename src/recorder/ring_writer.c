@@ -29,35 +29,58 @@ static bool is_lossy(const struct hl_region_map *region)
 	return atomic_load_explicit(&region->header->flags, memory_order_relaxed) & HL_REGION_LOSSY;
 }
 
-/* A ring that never waits for the collector needs all its room from the beginning. */
-static uint32_t first_capacity(struct hl_ring_writer *writer, const struct hl_region_map *region)
+/* How many rings the area has. */
+static uint32_t ring_count(const struct hl_region_map *region)
 {
-	return is_lossy(region) && hl_region_map_back(writer->bytes, HL_RING_BYTES_MAX)
-		       ? HL_RING_BYTES_MAX
-		       : HL_RING_BYTES_MIN;
+	return (uint32_t)(region->header->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE);
+}
+
+static void set_room(struct hl_ring_writer *writer, uint8_t *bytes, uint32_t capacity)
+{
+	writer->bytes = bytes;
+	writer->mask = capacity - 1;
+	atomic_store_explicit(&writer->ring->data, (uint64_t)(bytes - (uint8_t *)writer->ring),
+			      memory_order_relaxed);
+	atomic_store_explicit(&writer->ring->capacity, capacity, memory_order_relaxed);
+}
+
+/* Room of HL_RING_BYTES_MAX, of which the first ${capacity} are backed; there is one for each ring. NULL without
+ * memory. */
+static uint8_t *take_large(struct hl_region_map *region, uint32_t capacity)
+{
+	uint32_t count = ring_count(region), number = atomic_load(&region->large_rings);
+	char *rings = atomic_load_explicit(&region->rings, memory_order_relaxed);
+
+	do {
+		if (number >= count)
+			return NULL;
+	} while (!atomic_compare_exchange_weak(&region->large_rings, &number, number + 1));
+	char *start =
+		rings + (uint64_t)count * HL_RING_SMALL + (uint64_t)number * HL_RING_BYTES_MAX;
+	return hl_region_map_permit(start, HL_RING_BYTES_MAX) && hl_region_map_back(start, capacity)
+		       ? (uint8_t *)start
+		       : NULL;
 }
 
 void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *region, uint32_t slot)
 {
-	uint64_t start = (uint64_t)slot * HL_RING_STRIDE;
-
 	if (writer->ring || writer->refused)
 		return;
 	char *rings = hl_region_map_rings(region);
-	writer->refused = !rings ||
-			  start + HL_RING_STRIDE > region->header->areas[HL_AREA_RINGS].capacity ||
-			  !hl_region_map_back(rings + start, HL_RING_DATA + HL_RING_BYTES_MIN);
+	struct hl_ring *ring = rings ? hl_ring_at(rings, slot) : NULL;
+	writer->refused =
+		!ring || slot >= ring_count(region) || !hl_region_map_back(ring, HL_RING_SMALL);
 	if (writer->refused)
 		return;
-	writer->ring = (struct hl_ring *)(void *)(rings + start);
-	writer->bytes = (uint8_t *)writer->ring + HL_RING_DATA;
-	uint32_t capacity = first_capacity(writer, region);
-	writer->mask = capacity - 1;
-	writer->limit = capacity;
+	writer->ring = ring;
+	/* One that never waits for the collector needs all its room from the beginning. */
+	uint8_t *large = is_lossy(region) ? take_large(region, HL_RING_BYTES_MAX) : NULL;
+	set_room(writer, large ? large : (uint8_t *)ring + HL_RING_DATA,
+		 large ? HL_RING_BYTES_MAX : HL_RING_BYTES_MIN);
+	writer->limit = writer->mask + 1;
 	writer->name = slot + 1;
 	writer->stamps = atomic_load_explicit(&region->header->flags, memory_order_relaxed) &
 			 HL_REGION_STAMPS;
-	atomic_store(&writer->ring->capacity, capacity);
 	atomic_store(&region->threads[slot].has_ring, 1);
 }
 
@@ -139,16 +162,18 @@ static bool is_empty(const struct hl_ring_writer *writer)
 }
 
 /* Doubles the capacity of the ring, which must be empty: the next records lie elsewhere. */
-static void grow(struct hl_ring_writer *writer)
+static void grow(struct hl_ring_writer *writer, struct hl_region_map *region)
 {
-	uint64_t capacity = writer->mask + 1;
+	uint32_t capacity = (uint32_t)writer->mask + 1;
 
-	if (capacity == HL_RING_BYTES_MAX ||
-	    !hl_region_map_back(writer->bytes + capacity, capacity))
-		return;
-	writer->mask = 2 * capacity - 1;
-	atomic_store_explicit(&writer->ring->capacity, (uint32_t)(2 * capacity),
-			      memory_order_relaxed);
+	if (capacity == HL_RING_BYTES_MIN) {
+		uint8_t *large = take_large(region, 2 * capacity);
+		if (large)
+			set_room(writer, large, 2 * capacity);
+	} else if (capacity < HL_RING_BYTES_MAX &&
+		   hl_region_map_back(writer->bytes + capacity, capacity)) {
+		set_room(writer, writer->bytes, 2 * capacity);
+	}
 }
 
 static void sleep_a_little(uint64_t waited_ns)
@@ -212,6 +237,6 @@ bool hl_ring_writer_make_room(struct hl_ring_writer *writer, struct hl_region_ma
 		return true;
 	if (!wait_until_empty(writer, region))
 		return false;
-	grow(writer);
+	grow(writer, region);
 	return has_room(writer);
 }

@@ -332,7 +332,7 @@ static __attribute__((noinline)) struct hl_script_thread *make_own(struct hl_thr
 	if (own)
 		own->caller = (struct hl_script_caller){
 			.unwind = &hl_recorder->unwind,
-			.walk = &thread->walk,
+			.walk = &thread->tables->walk,
 			.memory = &own->memory,
 			.stamp = &thread->stamp,
 		};
@@ -408,7 +408,8 @@ static inline bool find_step(struct hl_recorder *recorder, struct hl_thread *thr
 			!known->node)) {
 		uint32_t site = find_site(recorder, own, frame, step->place, provider);
 		uint64_t key = hl_site_frame_key(site, frame->is_entry);
-		uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, parent, key);
+		uint32_t node =
+			hl_node_intern(&recorder->region, &thread->tables->nodes, parent, key);
 		if (HL_UNLIKELY(node == HL_NODE_NONE))
 			return false;
 		*known = (struct known_step){step->function, step->place, parent,
@@ -516,7 +517,8 @@ static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thre
 	for (uint32_t i = 0, count; i < own->depth && node != HL_NODE_NONE; i += count) {
 		for (count = 0; count < HL_NODE_KEYS_MAX && i + count < own->depth; count++)
 			keys[count] = own->path[i + count].key;
-		node = hl_node_intern_keys(&recorder->region, &thread->nodes, node, keys, count);
+		node = hl_node_intern_keys(&recorder->region, &thread->tables->nodes, node, keys,
+					   count);
 	}
 	return node;
 }
@@ -724,7 +726,7 @@ struct hl_cell *hl_script_label_cell(struct hl_recorder *recorder, struct hl_thr
 	struct known_pair *known = &own->labelled[mix(nodes) >> (64 - LABELLED_BITS)];
 	if (HL_LIKELY(known->key == nodes))
 		return known->cell;
-	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, stack->node,
+	uint32_t node = hl_node_intern(&recorder->region, &thread->tables->nodes, stack->node,
 				       hl_site_frame_key(site, false));
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return NULL;

@@ -82,6 +82,13 @@ static bool start_in_child(struct hl_recorder *recorder)
  * reach nobody. Such a child is not recorded; programs that it runs are.
  */
 
+#define REST_BYTES (sizeof(struct hl_recorder) - HL_PRIVATE_MAP_HEAD)
+
+static void *rest_of_recorder(void)
+{
+	return (char *)hl_recorder + HL_PRIVATE_MAP_HEAD;
+}
+
 static void before_fork(void)
 {
 	struct hl_thread *thread = hl_thread_self();
@@ -89,8 +96,8 @@ static void before_fork(void)
 	hl_kin_count_forked();
 	if (!hl_thread_is_inside(thread))
 		return;
-	hl_private_map_keep(thread, sizeof(*thread));
-	hl_private_map_keep(hl_recorder, sizeof(*hl_recorder));
+	hl_private_map_keep(thread, thread->tables, sizeof(*thread->tables));
+	hl_private_map_keep(hl_recorder, rest_of_recorder(), REST_BYTES);
 }
 
 static void after_fork_in_parent(void)
@@ -99,8 +106,8 @@ static void after_fork_in_parent(void)
 
 	if (!hl_thread_is_inside(thread))
 		return;
-	hl_private_map_wipe(thread, sizeof(*thread), false);
-	hl_private_map_wipe(hl_recorder, sizeof(*hl_recorder), true);
+	hl_private_map_wipe(thread, thread->tables, sizeof(*thread->tables));
+	hl_private_map_wipe(hl_recorder, NULL, 0);
 }
 
 static void after_fork_in_child(void)
@@ -112,10 +119,10 @@ static void after_fork_in_child(void)
 	if (!hl_thread_is_inside(thread))
 		return;
 	/* Puts one that is closed and full in the place of the region, which is the parent's. */
-	hl_private_map_replace();
+	hl_private_map_replace(thread->tables, sizeof(*thread->tables));
 	hl_kin_leave();
-	hl_private_map_separate(thread, sizeof(*thread));
-	hl_private_map_separate(hl_recorder, sizeof(*hl_recorder));
+	hl_private_map_separate(thread->tables, sizeof(*thread->tables));
+	hl_private_map_separate(rest_of_recorder(), REST_BYTES);
 	hl_region_map_close(&hl_recorder->region);
 	/* Nobody reads its rings. */
 	atomic_store(&hl_recorder->region.header->flags, HL_REGION_LOSSY);

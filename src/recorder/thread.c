@@ -46,15 +46,17 @@ static struct hl_thread *make_thread(struct hl_recorder *recorder)
 {
 	/* Its head stays mapped in forked children, wiped: the forking thread's pointer to it must
 	 * stay readable there. */
-	struct hl_thread *thread = hl_private_map_new_headed(sizeof(*thread));
+	struct hl_thread *thread = hl_private_map_new_head();
 
 	if (!thread)
 		return NULL;
-	if (!take_slot(recorder, thread)) {
-		hl_private_map_free_headed(thread, sizeof(*thread));
-		return NULL;
-	}
-	return thread;
+	thread->tables = hl_private_map_new(sizeof(*thread->tables));
+	if (thread->tables && take_slot(recorder, thread))
+		return thread;
+	if (thread->tables)
+		hl_private_map_free(thread->tables, sizeof(*thread->tables));
+	hl_private_map_free_head(thread);
+	return NULL;
 }
 
 static struct hl_thread *reuse_thread(struct hl_recorder *recorder)
@@ -79,7 +81,7 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 		return NULL;
 	thread->in_region->tid = hl_sys_gettid();
 	read_name(thread->in_region);
-	hl_walk_begin(&thread->walk, hl_self_is_main());
+	hl_walk_begin(&thread->tables->walk, hl_self_is_main());
 	thread->last_block = NULL;
 	if (atomic_load(&recorder->region.header->mode) & HL_MODE_LOGGING)
 		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
@@ -111,7 +113,8 @@ static void give_back(struct hl_recorder *recorder, struct hl_thread *thread)
 		hl_cells_release(&thread->cells);
 		hl_recall_check_release(thread);
 		hl_script_release(thread);
-		hl_private_map_free_headed(thread, sizeof(*thread));
+		hl_private_map_free(thread->tables, sizeof(*thread->tables));
+		hl_private_map_free_head(thread);
 		return;
 	}
 	hl_spin_lock(&recorder->threads_lock);

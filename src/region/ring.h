@@ -6,7 +6,8 @@
  *
  * Positions count bytes for ever; position p lies at p & (capacity - 1) of the ring's data. What is
  * between tail and head is unread. The capacity changes only while the ring is empty, before the
- * next head is published, so a reader that reads it after head reads with the right one.
+ * next head is published, so a reader that reads it after head reads with the right one; and so does the
+ * place of the data.
  *
  * The content is a stream of little-endian u64 words; an event is one of them, or three. The lowest
  * 3 bits of the first are the opcode:
@@ -34,9 +35,14 @@
 
 #define HL_RING_BYTES_MIN (UINT32_C(16) << 10)
 #define HL_RING_BYTES_MAX (UINT32_C(1) << 20)
-#define HL_RING_DATA	  4096u /* where the data begins, from the ring's start */
-#define HL_RING_STRIDE	  (HL_RING_DATA + HL_RING_BYTES_MAX)
-#define HL_RING_EVENT_MAX 24u /* bytes of the longest event */
+#define HL_RING_DATA	  4096u /* where the first data begin, from the ring's start */
+/*
+ * The area of rings has one after the other, each with its first data, and after all of them room for larger data,
+ * which rings take in turn as they need it: so pages in use are next to each other, in few mappings.
+ */
+#define HL_RING_SMALL	  (HL_RING_DATA + HL_RING_BYTES_MIN) /* from a ring to the next */
+#define HL_RING_STRIDE	  (HL_RING_SMALL + HL_RING_BYTES_MAX) /* what one takes of the area, in all */
+#define HL_RING_EVENT_MAX 24u				      /* bytes of the longest event */
 #define HL_RING_TICK_NS	  UINT64_C(1000000)
 /* A stamp counts 16 cycles of the time stamp counter: fewer than lie between an event and one
  * that another thread brings about because of it. */
@@ -76,11 +82,18 @@ struct hl_ring {
 	 * counters of its thread are those after the events up to head, and those that were lost. */
 	_Atomic uint64_t head;
 	_Atomic uint32_t capacity; /* 0: the ring has not been used; else a power of two */
+	_Atomic uint64_t data;	   /* where they are, from the ring's start */
 	/* The collector's. */
 	_Alignas(64) _Atomic uint64_t tail;
 };
 
 static_assert(sizeof(struct hl_ring) <= HL_RING_DATA, "the data begins after it");
+
+/* The ring of thread slot ${slot}. */
+static inline struct hl_ring *hl_ring_at(char *rings, uint32_t slot)
+{
+	return (struct hl_ring *)(void *)(rings + (uint64_t)slot * HL_RING_SMALL);
+}
 
 /* What is before it has been published. */
 static inline uint64_t hl_ring_head(const struct hl_ring *ring)

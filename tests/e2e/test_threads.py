@@ -3,7 +3,9 @@
 
 import json
 import re
+import signal
 
+import attaching
 import harness
 
 KIB = 1024
@@ -150,6 +152,35 @@ class AThousandAtOnce(harness.TestCase):
                 taken = self.compare(mode)
                 self.assertGreater(taken, self.THREADS * 16 * KIB)  # it was found
                 self.assertLess(taken, self.THREADS * 512 * KIB)
+
+
+class Mappings(attaching.TestCase):
+    """A process may have some 65,530 mappings, of which each of its threads has two by itself."""
+    THREADS = 1000
+    MOST = 200
+
+    def count(self, process, times=1):
+        process.stdin.write("go\n" * times)
+        process.stdin.flush()
+        return [int(process.stdout.readline()) for _ in range(times)]
+
+    def command(self, threads=THREADS):
+        return [harness.program("thread_mappings"), str(threads)]
+
+    def test_threads_cost_none(self):
+        with harness.Waiting(self.command()) as process:
+            plain = self.count(process)[0]
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                with harness.Waiting(harness.record_command(self.recording, self.command(), mode, ["-q"])) as process:
+                    for recorded in self.count(process, 2):
+                        self.assertLess(recorded - plain, self.MOST)
+                with harness.Waiting(self.command()) as process:
+                    with self.attached(process.pid, "--mode", mode) as attach:
+                        for joined in self.count(process, 2):
+                            self.assertLess(joined - plain, self.MOST)
+                        attach.send_signal(signal.SIGINT)
+                    self.assertLess(self.count(process)[0] - plain, 10)
 
 
 if __name__ == "__main__":

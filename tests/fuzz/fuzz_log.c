@@ -96,8 +96,9 @@ static void fuzz_ring(const uint8_t *bytes, size_t size)
 	memset(ring, 0, sizeof(*ring));
 	memcpy(memory + HL_RING_DATA, bytes, size);
 	ring->capacity = HL_RING_BYTES_MIN;
+	ring->data = HL_RING_DATA;
 	ring->head = size;
-	hl_ring_reader_init(&reader, ring);
+	hl_ring_reader_init(&reader, ring, sizeof(memory));
 	for (uint64_t tick = 0; hl_ring_reader_read(&reader, tick, UINT64_MAX, &sink) > 0;) {
 		require(hl_ring_reader_next_tick(&reader) > tick);
 		tick = hl_ring_reader_next_tick(&reader);

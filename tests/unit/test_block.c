@@ -13,11 +13,11 @@
 
 /* Stands in for the system: refuses private memory on demand. */
 static bool refuse;
-void *__real_hl_private_map_new(size_t bytes);
-void *__wrap_hl_private_map_new(size_t bytes);
-void *__wrap_hl_private_map_new(size_t bytes)
+void *__real_hl_private_map_new_whole(size_t bytes);
+void *__wrap_hl_private_map_new_whole(size_t bytes);
+void *__wrap_hl_private_map_new_whole(size_t bytes)
 {
-	return refuse ? NULL : __real_hl_private_map_new(bytes);
+	return refuse ? NULL : __real_hl_private_map_new_whole(bytes);
 }
 
 #define PLACES 4096u
@@ -59,8 +59,9 @@ static void step(struct hl_block_table *table, enum form form, struct model_bloc
 		it->block.draw = form == HASH ? (uint32_t)rand_r(seed) >> (31 - HL_DRAW_BITS) : 0;
 		it->block.requested = sizes[(uint32_t)rand_r(seed) % 6];
 		it->usable = it->block.requested + (uint64_t)rand_r(seed) % 401;
+		struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
 		bool in_array = form == ARRAY || (form == BOTH && rand_r(seed) % 2);
-		if (!hl_block_set(table, in_array, address, it->block, it->usable, NULL))
+		if (!hl_block_set(table, in_array, address, it->block, it->usable, &stale))
 			abort();
 		return;
 	}
@@ -117,8 +118,9 @@ static void a_stale_entry_of_the_other_form_is_replaced(void **state)
 	struct hl_block found;
 	init(&table, ARRAY);
 	for (int i = 0; i < 2; i++) {
-		assert_true(hl_block_set(&table, i, (void *)0x1000, stale, 104, NULL));
-		assert_true(hl_block_set(&table, !i, (void *)0x1000, fresh, 104, NULL));
+		struct hl_block_stale before = HL_BLOCK_NOT_STALE;
+		assert_true(hl_block_set(&table, i, (void *)0x1000, stale, 104, &before));
+		assert_true(hl_block_set(&table, !i, (void *)0x1000, fresh, 104, &before));
 		assert_true(hl_block_take(&table, (void *)0x1000, 104, &found));
 		assert_int_equal(found.node, fresh.node);
 		assert_int_equal(found.requested, fresh.requested);
@@ -131,21 +133,25 @@ static void what_is_replaced_is_handed_back(void **state)
 	(void)state;
 	struct hl_block_table table;
 	const struct hl_block block = {.node = 7, .requested = 100};
-	struct hl_block_stale stale;
+	struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
 	const void *address = (void *)0x1000;
 	init(&table, ARRAY);
 	assert_true(hl_block_set(&table, true, address, block, 104, &stale));
 	assert_int_equal(stale.block.node, 0);
+	stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
 	assert_true(hl_block_set(&table, true, address, block, 1000, &stale));
 	assert_int_equal(stale.block.node, 7);
 	assert_int_equal(stale.block.requested, HL_BLOCK_UNKNOWN);
 	assert_int_equal(stale.slack, 4);
+	stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
 	assert_true(hl_block_set(&table, false, address, block, 104, &stale));
 	assert_int_equal(stale.block.requested, 100);
 	assert_int_equal(stale.slack, HL_BLOCK_UNKNOWN);
+	stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
 	assert_true(hl_block_set(&table, false, address, block, 104, &stale));
 	assert_int_equal(stale.block.requested, 100);
 	hl_block_object_set(hl_block_entry_make(&table, (void *)0x2000), 9, 20);
+	stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
 	assert_true(hl_block_set(&table, true, (void *)0x2000, block, 104, &stale));
 	assert_int_equal(stale.block.node, 9);
 	assert_int_equal(stale.block.requested, 20);
@@ -194,9 +200,10 @@ static void a_block_that_is_not_there_is_not_called_busy(void **state)
 	(void)state;
 	struct hl_block_table table;
 	struct hl_block block = {.node = 7, .requested = 100}, found;
+	struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
 	bool busy = true;
 	init(&table, HASH);
-	assert_true(hl_block_set(&table, false, (void *)0x1000, block, 104, NULL));
+	assert_true(hl_block_set(&table, false, (void *)0x1000, block, 104, &stale));
 	assert_false(hl_block_try_take(&table, (void *)0x2000, 104, &found, &busy));
 	assert_false(busy);
 	assert_true(hl_block_try_take(&table, (void *)0x1000, 104, &found, &busy));

@@ -375,7 +375,7 @@ static void what_a_dead_process_had_in_memory_is_what_it_had_at_last(void **stat
 static void threads_are_found_as_they_come(void **state)
 {
 	struct lab *lab = *state;
-	const char *unused = atomic_load(&lab->region.rings) + 9 * HL_RING_STRIDE;
+	const char *unused = atomic_load(&lab->region.rings) + 9 * HL_RING_SMALL;
 	unsigned char resident;
 
 	lab->region.header->thread_count = 20;

@@ -793,8 +793,9 @@ static void read_log(struct log_reading *reading)
 			continue;
 		if (!reading->readers[i].ring)
 			hl_ring_reader_init(&reading->readers[i],
-					    (void *)(atomic_load(&recorder->region.rings) +
-						     i * HL_RING_STRIDE));
+					    hl_ring_at(atomic_load(&recorder->region.rings), i),
+					    recorder->region.header->areas[HL_AREA_RINGS].capacity -
+						    i * HL_RING_SMALL);
 		assert_int_equal(hl_ring_reader_read(&reading->readers[i], UINT64_MAX, UINT64_MAX,
 						     &reading->sink),
 				 0);

@@ -162,9 +162,10 @@ static void fill(struct hl_block_table *table, bool with_array)
 	if (with_array)
 		assert_non_null(hl_block_table_add_array(table));
 	/* A table that has an array may have blocks of a time in which it was not used. */
+	struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		assert_true(hl_block_set(table, i % 5, (void *)(uintptr_t)address_of(i),
-					 block_of(i), usable_of(i), NULL));
+					 block_of(i), usable_of(i), &stale));
 }
 
 static void expect_all(struct hl_block_reader *reader)

@@ -57,6 +57,11 @@ struct lab {
 	struct expecting expecting;
 };
 
+static uint64_t room_of(const struct lab *lab)
+{
+	return lab->region.header->areas[HL_AREA_RINGS].capacity - 4 * HL_RING_SMALL;
+}
+
 static struct lab *lab_new(size_t count)
 {
 	struct lab *lab = calloc(1, sizeof(*lab));
@@ -64,7 +69,7 @@ static struct lab *lab_new(size_t count)
 	lab->region = test_region_new(0);
 	hl_ring_writer_init(&lab->writer, &lab->region, 3);
 	assert_non_null(lab->writer.ring);
-	hl_ring_reader_init(&lab->reader, lab->writer.ring);
+	hl_ring_reader_init(&lab->reader, lab->writer.ring, room_of(lab));
 	lab->expecting =
 		(struct expecting){{.event = expect_event}, lab->events, 0, count, &lab->reader, 0};
 	return lab;
@@ -209,6 +214,10 @@ static void a_full_ring_makes_its_thread_wait_and_grows(void **state)
 	assert_false(lab->reader.given_up);
 	assert_int_equal(lab->expecting.next, EVENTS);
 	assert_true(atomic_load(&lab->writer.ring->capacity) > HL_RING_BYTES_MIN);
+	/* Rings that have grown are next to each other, behind those that have not. */
+	uint64_t rings = lab->region.header->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE;
+	assert_ptr_equal(lab->writer.bytes,
+			 atomic_load(&lab->region.rings) + rings * HL_RING_SMALL);
 	lab_free(lab);
 }
 
@@ -221,7 +230,7 @@ static void a_lossy_ring_drops_what_it_has_no_room_for(void **state)
 	atomic_fetch_or(&lab->region.header->flags, HL_REGION_LOSSY);
 	memset(&lab->writer, 0, sizeof(lab->writer));
 	hl_ring_writer_init(&lab->writer, &lab->region, 4);
-	hl_ring_reader_init(&lab->reader, lab->writer.ring);
+	hl_ring_reader_init(&lab->reader, lab->writer.ring, room_of(lab));
 	for (size_t i = 0; i < EVENTS; i++) {
 		struct event event = {1, (uint32_t)(1 + i), 17, 1};
 		if (write_event(lab, &event))
@@ -359,6 +368,7 @@ static void a_ring_that_makes_no_sense_is_given_up(void **state)
 		{HL_RING_BYTES_MIN + 8, HL_RING_BYTES_MIN, 0},
 		{HL_RING_EVENT_MAX - 8, HL_RING_BYTES_MIN, HL_RING_ALLOC_MANY},
 	};
+	static const uint64_t places[] = {0, HL_RING_DATA + 4, UINT64_C(1) << 40, UINT64_MAX - 7};
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
@@ -369,6 +379,14 @@ static void a_ring_that_makes_no_sense_is_given_up(void **state)
 		assert_int_equal(hl_ring_reader_read(&lab->reader, 5, UINT64_MAX, &sink), 0);
 		assert_true(lab->reader.given_up);
 		assert_int_equal(hl_ring_reader_next_tick(&lab->reader), UINT64_MAX);
+		lab_free(lab);
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(places); i++) {
+		struct lab *lab = lab_new(0);
+		atomic_store(&lab->writer.ring->data, places[i]);
+		atomic_store(&lab->writer.ring->head, 8);
+		assert_int_equal(hl_ring_reader_read(&lab->reader, 5, UINT64_MAX, &sink), 0);
+		assert_true(lab->reader.given_up);
 		lab_free(lab);
 	}
 }

@@ -78,7 +78,9 @@ static struct lab *lab_new(uint32_t rings, uint32_t flags)
 	for (uint32_t i = 0; i < rings; i++) {
 		hl_ring_writer_init(&lab->writers[i], &lab->region, i);
 		assert_non_null(lab->writers[i].ring);
-		hl_ring_reader_init(&lab->set.readers[i], lab->writers[i].ring);
+		hl_ring_reader_init(&lab->set.readers[i], lab->writers[i].ring,
+				    lab->region.header->areas[HL_AREA_RINGS].capacity -
+					    i * HL_RING_SMALL);
 	}
 	return lab;
 }

@@ -595,7 +595,7 @@ static void labels_are_frames_below_the_stack(void **state)
 	start();
 	struct hl_thread *thread = hl_thread_enter();
 	assert_non_null(thread);
-	uint32_t node = hl_node_intern(&recorder->region, &thread->nodes, 0, 0x1000);
+	uint32_t node = hl_node_intern(&recorder->region, &thread->tables->nodes, 0, 0x1000);
 	struct hl_cell *stack = hl_cells_get(&thread->cells, &recorder->region, node);
 #define LABEL(kind, name) hl_script_label_cell(recorder, thread, stack, HL_LABEL_##kind, name)
 	struct hl_cell *table = LABEL(TYPE, changing);

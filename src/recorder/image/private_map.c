@@ -6,12 +6,14 @@
  */
 #include "recorder/private_map.h"
 
+#include "recorder/private_pieces.h"
 #include "recorder/sys.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 
-/* A few for each thread, and one for each 64 MiB of heap. Beyond, there is no memory. */
+/* One for each 64 MiB of heap, and what threads share. Beyond, there is no memory. */
 #define MAPPINGS_MAX 32768u
 
 #define RESERVED ((uintptr_t)1)
@@ -45,10 +47,11 @@ static void keep(struct mapping *mapping, void *address, size_t bytes)
 	atomic_store(&mapping->address, (uintptr_t)address);
 }
 
-void *hl_private_map_new(size_t bytes)
+void *hl_private_map_take(size_t bytes, bool heads)
 {
 	struct mapping *mapping = reserve();
 
+	(void)heads; /* a child has a copy of all */
 	if (!mapping)
 		return NULL;
 	void *address = hl_sys_mmap(bytes, PROT_READ | PROT_WRITE,
@@ -64,7 +67,7 @@ void *hl_private_map_new(size_t bytes)
 	return address;
 }
 
-void hl_private_map_free(void *address, size_t bytes)
+void hl_private_map_give(void *address, size_t bytes)
 {
 	for (uint32_t i = 0; i < MAPPINGS_MAX; i++) {
 		uintptr_t expected = (uintptr_t)address;
@@ -78,14 +81,17 @@ void hl_private_map_free(void *address, size_t bytes)
 	hl_sys_munmap(address, bytes);
 }
 
-void *hl_private_map_new_headed(size_t bytes)
+/* Advice fails where the program has locked all of its memory. */
+void hl_private_map_clear(void *address, size_t bytes, bool heads)
 {
-	return hl_private_map_new(bytes);
+	(void)heads;
+	if (hl_sys_madvise(address, bytes, MADV_DONTNEED) < 0)
+		memset(address, 0, bytes);
 }
 
-void hl_private_map_free_headed(void *address, size_t bytes)
+void *hl_private_map_new_headed(size_t bytes)
 {
-	hl_private_map_free(address, bytes);
+	return hl_private_map_take(bytes, false);
 }
 
 /* Without room for it, it stays behind. */
@@ -104,6 +110,7 @@ void hl_private_map_keep_file(void *address, size_t bytes)
 
 void hl_private_map_release(void)
 {
+	hl_private_pieces_forget();
 	for (uint32_t i = 0; i < MAPPINGS_MAX; i++) {
 		uintptr_t address = atomic_load(&mappings[i].address);
 		if (address > RESERVED)

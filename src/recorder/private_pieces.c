@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Cuts what is small from larger mappings; see private_map.h. A process has some 65,530 mappings at most
+ * (vm.max_map_count), of which a program needs two for each of its threads.
+ */
+#include "recorder/private_pieces.h"
+
+#include "recorder/private_map.h"
+#include "recorder/spin.h"
+#include "recorder/sys.h"
+
+#include <stdatomic.h>
+
+/* Sizes of pieces are powers of two. */
+#define PIECE_BITS_MIN 12
+#define PIECE_BITS_MAX 19
+#define PIECE_CLASSES  (PIECE_BITS_MAX - PIECE_BITS_MIN + 1)
+
+/* Each mapping is an eighth of all before, so that little is reserved that is not used: it is missing from what the program
+ * may map (RLIMIT_AS), and heads from its private memory (RLIMIT_DATA), too. */
+#define SLAB_SHARE	8
+#define SLAB_BYTES_MIN	((size_t)1 << 20)
+#define SLAB_BYTES_MAX	((size_t)64 << 20)
+#define HEADS_BYTES_MIN ((size_t)4 * HL_PRIVATE_MAP_HEAD)
+#define HEADS_BYTES_MAX ((size_t)1 << 20)
+#define SLABS_MAX	1024u
+
+/* A free one. */
+struct piece {
+	struct piece *next;
+};
+
+/* In ordinary memory: a forked child begins with hl_private_pieces_forget(). */
+static _Atomic uint32_t lock;
+static struct pool {
+	char *next, *end; /* of the newest mapping, what is left */
+	size_t bytes;	  /* of all mappings */
+	struct piece *free[PIECE_CLASSES];
+} pools[2]; /* the second one of heads */
+
+static struct slab {
+	uintptr_t start, end;
+} slabs[SLABS_MAX];
+static _Atomic uint32_t slab_count;
+
+static uint32_t class_of(size_t bytes)
+{
+	return bytes <= (size_t)1 << PIECE_BITS_MIN
+		       ? 0
+		       : 64 - PIECE_BITS_MIN - (uint32_t)__builtin_clzll(bytes - 1);
+}
+
+static size_t next_slab_bytes(const struct pool *pool, bool heads)
+{
+	size_t least = heads ? HEADS_BYTES_MIN : SLAB_BYTES_MIN;
+	size_t most = heads ? HEADS_BYTES_MAX : SLAB_BYTES_MAX;
+	size_t bytes = pool->bytes / SLAB_SHARE & ~(least - 1);
+
+	return bytes < least ? least : bytes < most ? bytes : most;
+}
+
+static bool add_slab(struct pool *pool, bool heads)
+{
+	size_t bytes = next_slab_bytes(pool, heads);
+	uint32_t count = atomic_load(&slab_count);
+
+	char *start = count < SLABS_MAX ? hl_private_map_take(bytes, heads) : NULL;
+	if (!start)
+		return false;
+	slabs[count] = (struct slab){(uintptr_t)start, (uintptr_t)start + bytes};
+	atomic_store(&slab_count, count + 1);
+	pool->next = start;
+	pool->end = start + bytes;
+	pool->bytes += bytes;
+	return true;
+}
+
+static struct piece *cut(struct pool *pool, size_t bytes, bool heads)
+{
+	if ((size_t)(pool->end - pool->next) < bytes && !add_slab(pool, heads))
+		return NULL;
+	struct piece *piece = (struct piece *)(void *)pool->next;
+	pool->next += bytes;
+	return piece;
+}
+
+/* Without signals: a handler must not wait for the lock that its own thread holds. */
+static void *take_piece(uint32_t class, bool heads)
+{
+	struct pool *pool = &pools[heads];
+	uint64_t before;
+
+	hl_sys_block_signals(&before);
+	hl_spin_lock(&lock);
+	struct piece *piece = pool->free[class];
+	if (piece) {
+		pool->free[class] = piece->next;
+		piece->next = NULL;
+	} else {
+		piece = cut(pool, (size_t)1 << (PIECE_BITS_MIN + class), heads);
+	}
+	hl_spin_unlock(&lock);
+	hl_sys_restore_signals(&before);
+	return piece;
+}
+
+static void *new (size_t bytes, bool heads)
+{
+	void *piece =
+		bytes <= (size_t)1 << PIECE_BITS_MAX ? take_piece(class_of(bytes), heads) : NULL;
+
+	return piece ? piece : hl_private_map_take(bytes, heads);
+}
+
+static bool is_piece(uintptr_t address)
+{
+	uint32_t count = atomic_load(&slab_count);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (address >= slabs[i].start && address < slabs[i].end)
+			return true;
+	return false;
+}
+
+static void give_back(void *address, size_t bytes, bool heads)
+{
+	struct pool *pool = &pools[heads];
+	uint32_t class = class_of(bytes);
+	struct piece *piece = address;
+	uint64_t before;
+
+	if (!is_piece((uintptr_t)address)) {
+		hl_private_map_give(address, bytes);
+		return;
+	}
+	hl_private_map_clear(address, (size_t)1 << (PIECE_BITS_MIN + class), heads);
+	hl_sys_block_signals(&before);
+	hl_spin_lock(&lock);
+	piece->next = pool->free[class];
+	pool->free[class] = piece;
+	hl_spin_unlock(&lock);
+	hl_sys_restore_signals(&before);
+}
+
+void *hl_private_map_new(size_t bytes)
+{
+	return new (bytes, false);
+}
+
+void hl_private_map_free(void *address, size_t bytes)
+{
+	give_back(address, bytes, false);
+}
+
+void *hl_private_map_new_whole(size_t bytes)
+{
+	return hl_private_map_take(bytes, false);
+}
+
+void hl_private_map_free_whole(void *address, size_t bytes)
+{
+	hl_private_map_give(address, bytes);
+}
+
+void *hl_private_map_new_head(void)
+{
+	return new (HL_PRIVATE_MAP_HEAD, true);
+}
+
+void hl_private_map_free_head(void *head)
+{
+	give_back(head, HL_PRIVATE_MAP_HEAD, true);
+}
+
+void hl_private_pieces_forget(void)
+{
+	for (uint32_t i = 0; i < 2; i++)
+		pools[i] = (struct pool){0};
+	atomic_store(&lock, 0);
+	atomic_store(&slab_count, 0);
+}

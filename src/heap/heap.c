@@ -62,14 +62,26 @@ static int read_python(struct hl_memory *memory, const struct hl_heap_settings *
 
 	if (r < 0)
 		return r;
-	r = hl_python_arenas_read(memory, heap->python_usage ? hl_python_usage_add_pool : NULL,
-				  heap->python_usage, &heap->python);
+	if (heap->python_usage && !settings->stop && memory->kind->stop)
+		r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes,
+					   &heap->python_usage->heap);
+	if (r == 0)
+		r = hl_python_arenas_read(memory,
+					  heap->python_usage ? hl_python_usage_add_pool : NULL,
+					  heap->python_usage, &heap->python);
 	if (r == 0 && heap->python_usage)
 		r = hl_python_usage_make(heap->python_usage);
 	if (settings->stop)
 		hl_memory_go_on(memory);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read Python's arenas: %s", strerror(-r));
+	if (heap->python_usage && heap->python_usage->moved_objects &&
+	    hl_heap_note(heap,
+			 "parts of %llu of Python's objects moved while they were read, and are "
+			 "missing; "
+			 "--stop has all",
+			 (unsigned long long)heap->python_usage->moved_objects) < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
 	bool has_objects = heap->python_usage && heap->python_usage->total.objects;
 	if (!heap->python.pool_bytes && !has_objects &&
 	    hl_heap_note(heap, "no arenas of Python's objects are in "

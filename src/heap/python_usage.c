@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "heap/glibc.h"
 #include "heap/memory.h"
 #include "heap/python_arenas.h"
 
@@ -12,6 +13,8 @@
 
 /* What leads to a part may lead so far behind its start: tables of attributes have a head. */
 #define PART_HEAD_MAX 64u
+
+#define MOVED_BYTES_MAX (UINT64_C(64) << 20) /* what is larger has a mapping of its own */
 
 #define READS_MAX 3u /* of a pool that changes */
 
@@ -42,6 +45,7 @@ void hl_python_usage_free(struct hl_python_usage *usage)
 	free(usage->rows);
 	free(usage->blocks);
 	free(usage->parts);
+	hl_extents_release(&usage->heap);
 	free(usage);
 }
 
@@ -151,6 +155,21 @@ static int find_types(struct hl_python_usage *usage)
 
 /* ---- parts ---- */
 
+/* Whether the sizes of a chunk of glibc and of the next one say that a block in use begins at ${address}. */
+static bool is_block(struct hl_memory *memory, uint64_t address)
+{
+	uint64_t size, next;
+
+	if (address % HL_CHUNK_BLOCK ||
+	    hl_memory_read_present(memory, address - 8, &size, sizeof(size)) < 0 ||
+	    size % HL_CHUNK_BLOCK > HL_CHUNK_FLAGS || size < HL_CHUNK_MIN || size > MOVED_BYTES_MAX)
+		return false;
+	return hl_memory_read_present(memory, address - 8 + (size & ~HL_CHUNK_FLAGS), &next,
+				      sizeof(next)) == 0 &&
+	       next & HL_CHUNK_IN_USE_BEFORE && next % HL_CHUNK_BLOCK <= HL_CHUNK_FLAGS &&
+	       next >= HL_CHUNK_MIN;
+}
+
 /* The block that ${word} leads to has the type ${type} then, if it has none. */
 static int lead_to(struct hl_python_usage *usage, uint64_t word, uint32_t type)
 {
@@ -160,6 +179,9 @@ static int lead_to(struct hl_python_usage *usage, uint64_t word, uint32_t type)
 	size_t at = HL_LOWER_BOUND(i, usage->block_count, usage->blocks[i].address <= word) - 1;
 	struct hl_python_usage_block *block = &usage->blocks[at];
 	uint64_t offset = word - block->address;
+	if (offset >= block->bytes && hl_extents_hold(&usage->heap, word) &&
+	    is_block(usage->types.memory, word))
+		usage->has_moved = true;
 	if (block->type || offset >= PART_HEAD_MAX || offset >= block->bytes)
 		return 0;
 	block->type = type & INT32_MAX;
@@ -188,8 +210,10 @@ static int find_parts(struct hl_python_usage *usage)
 			continue;
 		const struct hl_python_type *type = &usage->types.types[block->type - 1];
 		uint64_t bytes = type->head_bytes + type->body_bytes;
+		usage->has_moved = false;
 		r = search(usage, block->address, bytes < block->bytes ? bytes : block->bytes,
 			   block->type);
+		usage->moved_objects += usage->has_moved;
 		while (usage->part_count && r == 0) {
 			block = &usage->blocks[usage->parts[--usage->part_count]];
 			r = search(usage, block->address, block->bytes, block->type);

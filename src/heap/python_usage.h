@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/strings.h"
+#include "heap/extents.h"
 #include "heap/python_types.h"
 
 #include <stdbool.h>
@@ -26,6 +27,9 @@ struct hl_python_usage_row {
 };
 
 struct hl_python_usage {
+	struct hl_extents heap; /* malloc's, of a process that runs on; empty: it stands still */
+	uint64_t moved_objects; /* that lead to where no block was when malloc's were listed */
+	bool has_moved;		/* the object that is looked at */
 	struct hl_strings names;
 	struct hl_python_types types;
 	struct hl_python_usage_row *rows; /* once made, by bytes */

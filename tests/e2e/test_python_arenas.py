@@ -21,6 +21,21 @@ describe, pause = sys._debugmallocstats, signal.pause
 describe(); pause()
 """
 
+# Buffers that "churn" replaces again and again.
+BUFFERS = """
+import os, sys, threading
+buffers = [bytearray(9000) for _ in range(2000)]
+def churn():
+    while True:
+        for i in range(len(buffers)):
+            buffers[i] = bytearray(9000)
+if sys.argv[1:]:
+    threading.Thread(target=churn, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
 # What is made between two looks, and what the interpreter says of it after the second.
 STAGES = """
 import collections, gc, json, sys
@@ -229,6 +244,17 @@ class Arenas(harness.TestCase):
 
     def test_objects_that_malloc_gave_are_found_as_well(self):
         self.assert_grown_as_described(PYTHONMALLOC="malloc")
+
+    def test_parts_that_move_while_they_are_read_are_said_to_be_missing(self):
+        for rounds, how in (1, []), (5, ["churn"]):
+            with harness.Waiting([harness.need("/usr/bin/python3"), "-c", BUFFERS, *how]) as process:
+                for _ in range(rounds):
+                    report = json.loads(self.heap("--python-types", "-p", str(process.pid), "--json"))
+                    rows = {row["type"]: row for row in report["python_types"]}
+                    says_so = any("objects moved while they were read" in note for note in report["notes"])
+                    self.assertTrue(says_so or rows["bytearray"]["part_bytes"] > 0.98 * 2000 * 9000, report["notes"])
+                    if rounds == 1:  # nothing moves
+                        self.assertFalse(says_so)
 
     def test_a_program_without_python_has_no_arenas(self):
         with harness.Waiting(["/bin/sh", "-c", "echo ready; read line; :"]) as process:

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
+#include "base/compiler.h"
 #include "serve/serve.h"
 
 #include <arpa/inet.h>
@@ -109,6 +110,72 @@ static int check_directories(const char *const *directories, size_t count, struc
 	return 0;
 }
 
+/*
+ * Options that choose what is shown. What else verbs have names files, stops the process, changes how text is laid out, is decided by the
+ * path of the request, or makes a status, which an answer has not.
+ */
+static const char *const asked_options[] = {"at",
+					    "between",
+					    "by",
+					    "class",
+					    "depth",
+					    "focus",
+					    "freed",
+					    "full",
+					    "heaviest",
+					    "hide",
+					    "histogram-start",
+					    "histogram-width",
+					    "ignore",
+					    "normalize",
+					    "path",
+					    "plumbing",
+					    "python-arenas",
+					    "python-types",
+					    "reversed",
+					    "root",
+					    "rows",
+					    "service",
+					    "show",
+					    "size",
+					    "sort",
+					    "stack",
+					    "stacks",
+					    "survived",
+					    "thread",
+					    "threshold",
+					    "tree",
+					    "type",
+					    "unit",
+					    "valley",
+					    "value"};
+
+static enum hl_request_option option_of(const char *verb_name, const char *name)
+{
+	const struct hl_option *all[HL_OPTIONS_MAX];
+	const struct hl_verb *verb = hl_verb_find(verb_name);
+	size_t count = verb ? hl_options_of(verb, all) : 0, i = 0, k = 0;
+
+	while (i < count && strcmp(all[i]->name, name) != 0)
+		i++;
+	while (k < HL_COUNT_OF(asked_options) && strcmp(asked_options[k], name) != 0)
+		k++;
+	/* The same name may be that of a file elsewhere: leaks --ignore FILE. */
+	if (i == count || k == HL_COUNT_OF(asked_options) || all[i]->kind == HL_OPTION_RENAMED ||
+	    (all[i]->argument && strstr(all[i]->argument, "FILE")))
+		return HL_REQUEST_OPTION_NONE;
+	if (!all[i]->argument)
+		return HL_REQUEST_OPTION_FLAG;
+	if (all[i]->kind == HL_OPTION_RANGE)
+		return HL_REQUEST_OPTION_RANGE;
+	return all[i]->kind == HL_OPTION_TEXTS ? HL_REQUEST_OPTION_TEXTS : HL_REQUEST_OPTION_TEXT;
+}
+
+static void say(const char *sentence)
+{
+	hl_cli_note("%s", sentence);
+}
+
 static int serve(struct hl_serve_options *how, struct hl_error *err)
 {
 	char host[INET_ADDRSTRLEN];
@@ -141,6 +208,8 @@ static int run_serve(int argc, char **argv)
 	struct hl_serve_options how = {
 		.directories = argc ? (const char *const *)argv : here,
 		.directory_count = argc ? (size_t)argc : 1,
+		.option_of = option_of,
+		.say = say,
 	};
 
 	int r = read_address(&how.address, &err);

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "base/words.h"
 #include "cli/trace_run.h"
 #include "collector/examine.h"
 #include "elf/elf.h"
@@ -58,7 +59,7 @@ static void put_words(FILE *out, char *const *words)
 	for (char *const *word = words; *word; word++) {
 		if (word != words)
 			fputc(' ', out);
-		hl_profile_put_word(out, *word);
+		hl_words_put(out, *word);
 	}
 }
 
@@ -74,19 +75,19 @@ static void put_command(char *text, size_t size, const char *directory, const ch
 		return;
 	if (directory[0]) {
 		fputs("cd ", out);
-		hl_profile_put_word(out, directory);
+		hl_words_put(out, directory);
 		fputs(" && ", out);
 	}
 	if (preload[0]) {
 		fputs("LD_PRELOAD=", out);
-		hl_profile_put_word(out, preload);
+		hl_words_put(out, preload);
 		fputc(' ', out);
 	}
 	fputs("heapline record ", out);
 	if (access(directory[0] ? directory : ".", W_OK) < 0)
 		fprintf(out, "-o %s/heapline.%%p.hl ", scratch_directory());
 	fputs("-- ", out);
-	hl_profile_put_word(out, program);
+	hl_words_put(out, program);
 	if (words[0] && words[1])
 		fputc(' ', out);
 	put_words(out, words[0] ? words + 1 : words);
@@ -176,7 +177,7 @@ static void judge_record(struct patient *patient)
 		size_t used = strlen(way->command);
 		FILE *out = fmemopen(way->command + used, sizeof(way->command) - used, "w");
 		if (out) {
-			hl_profile_put_word(out, patient->recording);
+			hl_words_put(out, patient->recording);
 			fclose(out);
 		}
 		snprintf(way->reason, sizeof(way->reason), "it is being recorded in '%.400s'",
@@ -401,7 +402,7 @@ static void judge_beam(struct patient *patient)
 	FILE *out = fmemopen(way->command, sizeof(way->command), "w");
 	if (out) {
 		fputs("heapline beam --node ", out);
-		hl_profile_put_word(out, node);
+		hl_words_put(out, node);
 		fputs(" carriers", out);
 		fclose(out);
 	}
@@ -511,7 +512,7 @@ static void advise_copy(struct hl_doctor_way *way, const char *path, char *const
 	if (!out)
 		return;
 	fputs("cp ", out);
-	hl_profile_put_word(out, path);
+	hl_words_put(out, path);
 	fprintf(out, " %s && %s", directory, command);
 	fclose(out);
 }

@@ -3,6 +3,9 @@
 #include "cli/cli.h"
 #include "cli/view_options.h"
 
+#include "base/self.h"
+#include "base/user.h"
+
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
@@ -25,6 +28,14 @@ static int dispatch(int argc, char **argv)
 	if (argc < 2) {
 		hl_help_program(stderr);
 		return HL_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], HL_SELF_AS_USER) && argc > 3) {
+		int r = hl_user_become(argv[2]);
+		if (r < 0)
+			return hl_cli_error("cannot run '%s' as user '%s': %s", argv[3], argv[2],
+					    strerror(-r));
+		argv += 2;
+		argc -= 2;
 	}
 	if (!strcmp(argv[1], "--complete"))
 		return hl_complete(argc - 2, argv + 2);

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "base/words.h"
 #include "collector/control_protocol.h"
 #include "recording/fields.h"
 
@@ -22,14 +23,18 @@
 #include <unistd.h>
 
 /* A search comes by collectors that may be stopped, and by sockets of other programs. */
-#define FIND_WAIT_NS  (2 * HL_NS_PER_SECOND)
-#define ASK_WAIT_NS   (20 * HL_NS_PER_SECOND)
-#define SILENCE_NS    (30 * HL_NS_PER_SECOND)
-#define SILENT_MAX    16 /* of more, the first are asked again earlier */
-#define WAIT_FOR_EVER UINT64_MAX
+#define FIND_WAIT_NS   (2 * HL_NS_PER_SECOND)
+#define ASK_WAIT_NS    (20 * HL_NS_PER_SECOND)
+#define OTHERS_WAIT_NS (2 * HL_NS_PER_SECOND) /* for all collectors of another user */
+#define SILENCE_NS     (30 * HL_NS_PER_SECOND)
+#define SILENT_MAX     16 /* of more, the first are asked again earlier */
+#define WAIT_FOR_EVER  UINT64_MAX
 
 #define ANSWER_BYTES_MAX ((size_t)64 << 20)
-#define PART_BYTES	 ((size_t)64 << 10)
+#define OTHERS_BYTES_MAX \
+	((size_t)4       \
+	 << 20) /* of a collector that is not trusted: parsed, it takes 16 times as much */
+#define PART_BYTES ((size_t)64 << 10)
 
 /* ---- one question ---- */
 
@@ -72,7 +77,8 @@ static int send_line(int fd, const char *line, size_t size, uint64_t deadline_ns
 }
 
 /* Reads all that comes until the connection ends. */
-static int receive_all(int fd, uint64_t deadline_ns, char **ret_bytes, size_t *ret_size)
+static int receive_all(int fd, size_t bytes_max, uint64_t deadline_ns, char **ret_bytes,
+		       size_t *ret_size)
 {
 	char *bytes = NULL;
 	size_t size = 0, capacity = 0;
@@ -92,7 +98,7 @@ static int receive_all(int fd, uint64_t deadline_ns, char **ret_bytes, size_t *r
 		if (got < 0 && errno != EAGAIN && errno != EINTR)
 			r = -errno;
 		size += got > 0 ? (size_t)got : 0;
-		if (size > ANSWER_BYTES_MAX)
+		if (size > bytes_max)
 			r = -EFBIG;
 		if (r < 0)
 			break;
@@ -101,32 +107,62 @@ static int receive_all(int fd, uint64_t deadline_ns, char **ret_bytes, size_t *r
 	return r;
 }
 
-/* Whether it is our user or root who listens: anybody else could tell us anything. */
-static bool is_trusted(int fd)
+/* Whose directory it is, where we are root and it is another user's; else 0. */
+static uid_t other_owner(int directory_fd)
 {
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
+	struct stat status;
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-	       (geteuid() == 0 || peer.uid == geteuid() || peer.uid == 0);
+	return geteuid() == 0 && fstat(directory_fd, &status) == 0 ? status.st_uid : 0;
 }
 
+/* The socket is its user's alone: to connect to it root needs no right but to act as that user. */
+static int connect_to(int directory_fd, pid_t collector, uid_t owner)
+{
+	HL_CLEANUP(hl_user_leave) struct hl_user_scope scope = {0};
+
+	if (owner)
+		(void)hl_user_enter_uid(owner, &scope); /* else root may do so itself, perhaps */
+	int fd = hl_control_directory_connect(directory_fd, collector);
+	return fd == -EAGAIN ? -ETIMEDOUT : fd; /* EAGAIN: too many wait for it already */
+}
+
+/*
+ * Who listens, *${ret_user}, to be freed: NULL for our user, and for root in a directory of ours. -EPERM for anybody else, who could
+ * tell us anything: a link in another user's directory may lead to a socket of root, which that user's program answers.
+ */
+static int identify(int fd, uid_t owner, struct hl_user **ret_user)
+{
+	HL_FREED struct hl_user *user = NULL;
+
+	int r = hl_user_of_peer(fd, &user);
+	if (r < 0)
+		return r;
+	if (owner ? user->uid != owner : user->uid != geteuid() && user->uid != 0)
+		return -EPERM;
+	*ret_user = owner ? HL_TAKE(user) : NULL;
+	return 0;
+}
+
+/* *${ret_user} as identify() says, also where it did not answer; unchanged where nobody listens. */
 static int ask(int directory_fd, pid_t collector, const struct hl_control_request *request,
-	       uint64_t wait_ns, json_t **ret_answer)
+	       uint64_t wait_ns, json_t **ret_answer, struct hl_user **ret_user)
 {
 	char line[HL_CONTROL_LINE_MAX], *bytes = NULL;
 	size_t size = 0;
 	uint64_t deadline_ns =
 		wait_ns == WAIT_FOR_EVER ? WAIT_FOR_EVER : hl_clock_ns(CLOCK_MONOTONIC) + wait_ns;
 
-	HL_CLOSED int fd = hl_control_directory_connect(directory_fd, collector);
+	uid_t owner = other_owner(directory_fd);
+	HL_CLOSED int fd = connect_to(directory_fd, collector, owner);
 	if (fd < 0)
-		return fd == -EAGAIN ? -ETIMEDOUT : fd; /* EAGAIN: too many wait for it already */
-	if (!is_trusted(fd))
-		return -EPERM;
+		return fd;
+	int code = identify(fd, owner, ret_user);
+	if (code < 0)
+		return code;
 	int r = send_line(fd, line, hl_control_protocol_format(request, line), deadline_ns);
 	if (r == 0 || r == -EPIPE) /* who refuses us may have answered */
-		r = receive_all(fd, deadline_ns, &bytes, &size);
+		r = receive_all(fd, *ret_user ? OTHERS_BYTES_MAX : ANSWER_BYTES_MAX, deadline_ns,
+				&bytes, &size);
 	if (r < 0)
 		return r;
 	json_t *answer = json_loadb(bytes, size, 0, NULL);
@@ -157,10 +193,15 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 	bool writes = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE ||
 		      request->verb == HL_CONTROL_DETACH;
 	uint64_t usual_ns = writes ? WAIT_FOR_EVER : ASK_WAIT_NS;
-	json_t *answer;
+	HL_FREED struct hl_user *user = NULL;
+	json_t *answer = NULL;
 
 	int r = ask(peer->directory_fd, peer->pid, request,
-		    peer->wait_ns ? peer->wait_ns : usual_ns, &answer);
+		    peer->wait_ns ? peer->wait_ns : usual_ns, &answer, &user);
+	if (r == 0 && user && (!peer->user || peer->user->uid != user->uid)) {
+		json_decref(answer);
+		r = -EPERM; /* somebody else has its place now */
+	}
 	if (r < 0)
 		return hl_error_set(err, r, "cannot ask the collector %d of '%s': %s", peer->pid,
 				    peer->recording, reason_of(r));
@@ -195,7 +236,9 @@ char *hl_control_ask_words(const json_t *words)
 	json_array_foreach(words, i, word)
 	{
 		char *bytes = hl_control_ask_bytes(word);
-		fprintf(out, "%s%s", i ? " " : "", bytes ? bytes : "");
+		if (i)
+			fputc(' ', out);
+		hl_words_put(out, bytes ? bytes : "");
 		free(bytes);
 	}
 	if (fclose(out) == 0)
@@ -239,21 +282,46 @@ static void note_silence(pid_t pid, uint64_t now_ns)
 	pthread_mutex_unlock(&silent.lock);
 }
 
+/* How long the collector that is considered next may take; 0: it is left out. */
+static uint64_t patience_ns(struct hl_control_peers *peers, pid_t collector)
+{
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (peers->skips_silent && is_silent(collector, now_ns))
+		return 0;
+	if (!peers->until_ns)
+		return FIND_WAIT_NS;
+	if (now_ns < peers->until_ns && peers->count - peers->user_first < HL_CONTROL_OTHERS_MAX)
+		return peers->until_ns - now_ns < FIND_WAIT_NS ? peers->until_ns - now_ns
+							       : FIND_WAIT_NS;
+	peers->left_out++;
+	return 0;
+}
+
+static void add_silent(struct hl_control_peers *peers, pid_t collector)
+{
+	size_t length = strlen(peers->silent);
+
+	note_silence(collector, hl_clock_ns(CLOCK_MONOTONIC));
+	if (length + sizeof(", 4294967295") <= sizeof(peers->silent))
+		snprintf(peers->silent + length, sizeof(peers->silent) - length, "%s%d",
+			 length ? ", " : "", collector);
+}
+
 /* Asks one collector whether it records ${pid} (0: takes any); those that do not answer do not. */
 static int consider(struct hl_control_peers *peers, int directory_fd, pid_t collector, pid_t pid)
 {
 	const struct hl_control_request request = {.verb = HL_CONTROL_FIND, .pid = pid};
+	HL_FREED struct hl_user *user = NULL;
 	json_t *answer;
 
-	if (peers->skips_silent && is_silent(collector, hl_clock_ns(CLOCK_MONOTONIC)))
+	uint64_t wait_ns = patience_ns(peers, collector);
+	if (!wait_ns)
 		return 0;
-	int r = ask(directory_fd, collector, &request, FIND_WAIT_NS, &answer);
+	int r = ask(directory_fd, collector, &request, wait_ns, &answer, &user);
 	if (r == -ETIMEDOUT)
-		note_silence(collector, hl_clock_ns(CLOCK_MONOTONIC));
-	size_t length = strlen(peers->silent);
-	if (r == -ETIMEDOUT && length + sizeof(", 4294967295") <= sizeof(peers->silent))
-		snprintf(peers->silent + length, sizeof(peers->silent) - length, "%s%d",
-			 length ? ", " : "", collector);
+		add_silent(peers, collector);
+	peers->denied += r == -EACCES || r == -EPERM;
 	if (r < 0)
 		return 0;
 	bool records =
@@ -265,6 +333,7 @@ static int consider(struct hl_control_peers *peers, int directory_fd, pid_t coll
 			.pid = collector,
 			.directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0),
 			.recording = hl_control_ask_bytes(json_object_get(answer, "recording")),
+			.user = HL_TAKE(user),
 		};
 		peers->peers[peers->count++] = peer;
 		r = peer.recording ? 0 : -ENOMEM;
@@ -372,8 +441,12 @@ int hl_control_ask_list(struct hl_control_peers *peers)
 		r = add_users("/run/user", "", &users, &count, &capacity);
 	if (r == 0 && self == 0)
 		r = add_users("/tmp", "heapline-", &users, &count, &capacity);
-	for (size_t i = 0; r == 0 && i < count; i++)
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		if (users[i] != self)
+			peers->until_ns = hl_clock_ns(CLOCK_MONOTONIC) + OTHERS_WAIT_NS;
+		peers->user_first = peers->count;
 		r = search_user(peers, users[i], 0);
+	}
 	return r;
 }
 
@@ -383,6 +456,7 @@ void hl_control_ask_release(struct hl_control_peers *peers)
 		if (peers->peers[i].directory_fd >= 0)
 			close(peers->peers[i].directory_fd);
 		free(peers->peers[i].recording);
+		free(peers->peers[i].user);
 	}
 	free(peers->peers);
 	*peers = (struct hl_control_peers){0};

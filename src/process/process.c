@@ -344,16 +344,28 @@ int64_t hl_process_cpu_ns(pid_t pid)
 	return (int64_t)used.tv_sec * (int64_t)HL_NS_PER_SECOND + used.tv_nsec;
 }
 
+/* The user that all three of ${status} are: else it has rights of two. */
+static int64_t only_uid(const char *status)
+{
+	unsigned real, effective, saved;
+	const char *line = strstr(status, "\nUid:");
+
+	if (!line || sscanf(line, "\nUid: %u %u %u", &real, &effective, &saved) != 3)
+		return -1;
+	return real == effective && real == saved ? (int64_t)real : -1;
+}
+
 struct hl_process_status hl_process_status_read(pid_t pid)
 {
 	char status[8192];
 
 	if (hl_proc_read_status(pid, status, sizeof(status)) <= 0)
-		return (struct hl_process_status){0};
+		return (struct hl_process_status){.uid = -1};
 	return (struct hl_process_status){
 		.rss_bytes = 1024 * (int64_t)value_of(status, "VmRSS"),
 		.anonymous_bytes = 1024 * (int64_t)value_of(status, "RssAnon"),
 		.threads = (int64_t)value_of(status, "Threads"),
+		.uid = only_uid(status),
 	};
 }
 

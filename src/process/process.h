@@ -103,9 +103,10 @@ uint64_t hl_process_wait_ns(pid_t pid);
 /* What its file status says, which the kernel writes without a look at its mappings. */
 struct hl_process_status {
 	int64_t rss_bytes, anonymous_bytes, threads;
+	int64_t uid; /* of its user; -1: its real, effective and saved ones differ, or it has ended */
 };
 
-/* All zero of one that has ended. */
+/* All else zero of one that has ended. */
 struct hl_process_status hl_process_status_read(pid_t pid);
 
 /* What smaps_rollup says of memory in RAM. Pages are of the system's page size. */

@@ -312,9 +312,6 @@ int hl_profile_describe_process(struct hl_profile *profile,
 				const struct hl_recording_process *process,
 				struct hl_profile_process *ret_described);
 
-/* Writes ${word} of a command line as a shell needs it. */
-void hl_profile_put_word(FILE *out, const char *word);
-
 /* ---- two profiles as one ---- */
 
 /*

@@ -3,6 +3,7 @@
 #include "profile/profile.h"
 
 #include "base/cleanup.h"
+#include "base/words.h"
 #include "profile/trace_kind.h"
 #include "recording/recording.h"
 
@@ -10,45 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_control(char byte)
-{
-	return (unsigned char)byte < ' ' || byte == 0x7f;
-}
-
-static bool has_control(const char *word)
-{
-	while (*word && !is_control(*word))
-		word++;
-	return *word;
-}
-
-void hl_profile_put_word(FILE *out, const char *word)
-{
-	if (has_control(word)) { /* as bash and ksh read it: nothing that a terminal would obey */
-		fputs("$'", out);
-		for (; *word; word++)
-			if (*word == '\n')
-				fputs("\\n", out);
-			else if (is_control(*word))
-				fprintf(out, "\\%03o", (unsigned char)*word);
-			else
-				fprintf(out, strchr("'\\", *word) ? "\\%c" : "%c", *word);
-		fputc('\'', out);
-		return;
-	}
-	if (word[0] && !word[strcspn(word, " '\"\\$`*?[]{}()<>|&;#~!")]) {
-		fputs(word, out);
-		return;
-	}
-	fputc('\'', out);
-	for (; *word; word++)
-		if (*word == '\'')
-			fputs("'\\''", out);
-		else
-			fputc(*word, out);
-	fputc('\'', out);
-}
 
 /* ${name}: that a process gave itself; NULL or "" for none. */
 static int intern_words(struct hl_strings *strings, char *const *words, const char *name,
@@ -60,11 +22,12 @@ static int intern_words(struct hl_strings *strings, char *const *words, const ch
 
 	if (!out)
 		return -ENOMEM;
-	if (name && name[0] && !has_control(name))
+	if (name && name[0] && !hl_words_has_control(name))
 		fprintf(out, "[%s] ", name);
 	/* The title that a process wrote over its arguments is one text, with blanks where it was
 	 * longer before. */
-	if (words && words[0] && !words[1] && strchr(words[0], ' ') && !has_control(words[0])) {
+	if (words && words[0] && !words[1] && strchr(words[0], ' ') &&
+	    !hl_words_has_control(words[0])) {
 		size_t length = strlen(words[0]);
 		while (length > 0 && words[0][length - 1] == ' ')
 			length--;
@@ -74,7 +37,7 @@ static int intern_words(struct hl_strings *strings, char *const *words, const ch
 	for (char *const *word = words; word && *word; word++) {
 		if (word != words)
 			fputc(' ', out);
-		hl_profile_put_word(out, *word);
+		hl_words_put(out, *word);
 	}
 	return fclose(out) == 0 ? hl_strings_intern(strings, joined, ret_id) : -ENOMEM;
 }

@@ -349,7 +349,8 @@ static bool is_done(const struct hl_push *push, uint32_t sequence)
 	return false;
 }
 
-static int meet(struct hl_push *push, const char *recording, pid_t pid, uint32_t sequence)
+static int meet(struct hl_push *push, const char *recording, const struct hl_user *owner, pid_t pid,
+		uint32_t sequence)
 {
 	for (size_t i = 0; i < push->count; i++) {
 		struct hl_push_session *session = push->sessions[i];
@@ -359,7 +360,7 @@ static int meet(struct hl_push *push, const char *recording, pid_t pid, uint32_t
 			return 0;
 		}
 	}
-	struct hl_push_session *session = hl_push_session_new(recording, pid, sequence);
+	struct hl_push_session *session = hl_push_session_new(recording, owner, pid, sequence);
 	if (session)
 		session->is_seen = true;
 	if (!session || HL_ARRAY_APPEND(push->sessions, push->count, push->capacity, session) < 0) {
@@ -386,7 +387,8 @@ static int meet_recorded(struct hl_push *push, bool *ret_any)
 			   : push->settings->pid && process->pid != push->settings->pid)
 			continue;
 		*ret_any = true;
-		r = meet(push, wanted ? wanted : where->path, process->pid, process->sequence);
+		r = meet(push, wanted ? wanted : where->path, wanted ? NULL : where->owner,
+			 process->pid, process->sequence);
 	}
 	return r;
 }
@@ -419,8 +421,8 @@ static int meet_ended(struct hl_push *push, bool last, bool *ret_any)
 	}
 	for (size_t i = 0; r == 0 && i < profile->process_count; i++)
 		if (!is_done(push, profile->processes[i].sequence))
-			r = meet(push, push->settings->recording, (pid_t)profile->processes[i].pid,
-				 profile->processes[i].sequence);
+			r = meet(push, push->settings->recording, NULL,
+				 (pid_t)profile->processes[i].pid, profile->processes[i].sequence);
 	return r;
 }
 

@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "open/open.h"
 #include "process/process.h"
+#include "process/service.h"
 #include "profile/filter.h"
 #include "recording/recording_files.h"
 
@@ -21,17 +22,20 @@
 
 /* ---- sessions ---- */
 
-struct hl_push_session *hl_push_session_new(const char *recording, pid_t pid, uint32_t sequence)
+struct hl_push_session *hl_push_session_new(const char *recording, const struct hl_user *owner,
+					    pid_t pid, uint32_t sequence)
 {
 	struct hl_push_session *session = calloc(1, sizeof(*session));
 
-	if (session && !(session->recording = strdup(recording))) {
-		free(session);
+	if (!session)
 		return NULL;
-	}
-	if (session) {
-		session->pid = pid;
-		session->sequence = sequence;
+	session->pid = pid;
+	session->sequence = sequence;
+	session->recording = strdup(recording);
+	session->owner = owner ? hl_user_copy(owner) : NULL;
+	if (!session->recording || (owner && !session->owner)) {
+		hl_push_session_free(session);
+		return NULL;
 	}
 	return session;
 }
@@ -56,6 +60,7 @@ void hl_push_session_free(struct hl_push_session *session)
 	free(session->figures);
 	free(session->now);
 	free(session->recording);
+	free(session->owner);
 	free(session);
 }
 
@@ -169,19 +174,18 @@ static int fill_labels(struct hl_push_session *session, const struct hl_push_lab
 {
 	const struct hl_profile_process *process = &profile->processes[0];
 	const char *command = hl_profile_text(profile, process->command);
-	char pid[16], build_id[2 * HL_BUILD_ID_MAX + 1], container[HL_PUSH_CONTAINER_MAX],
-		pod[HL_PUSH_CONTAINER_MAX], cgroups[4096];
-	HL_FREED char *program = strndup(command, strcspn(command, " "));
+	char pid[16], build_id[2 * HL_BUILD_ID_MAX + 1], container[HL_SERVICE_CONTAINER_MAX],
+		pod[HL_SERVICE_CONTAINER_MAX], cgroups[4096];
+	struct hl_service service;
 
-	if (!program)
-		return -ENOMEM;
+	hl_service_of(command, hl_profile_text(profile, process->executable), &service);
 	if (hl_proc_read(session->pid, "cgroup", cgroups, sizeof(cgroups)) < 0)
 		cgroups[0] = '\0'; /* it has ended */
-	hl_push_find_container(cgroups, container, pod);
+	hl_service_container(cgroups, container, pod);
 	snprintf(pid, sizeof(pid), "%d", session->pid);
 	put_build_id(profile, process->executable, build_id, sizeof(build_id));
 	const char *const labels[HL_FLEET_LABEL_COUNT] = {
-		[HL_FLEET_SERVICE] = given->service ? given->service : hl_path_basename(program),
+		[HL_FLEET_SERVICE] = given->service ? given->service : service.name,
 		[HL_FLEET_VERSION] = given->version ? given->version : "",
 		[HL_FLEET_HOST] = hl_profile_text(profile, profile->host),
 		[HL_FLEET_COMMAND] = command,
@@ -315,9 +319,15 @@ int hl_push_session_read(struct hl_push_session *session, const struct hl_push_l
 			 struct hl_error *err)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	HL_CLEANUP(hl_user_leave) struct hl_user_scope scope = {0};
 
 	*ret_profile = NULL;
-	int r = wants_profile ? -ESTALE : read_values(session, ret_ended);
+	int r = hl_user_enter(session->owner, &scope);
+	if (r < 0)
+		return hl_error_set(err, r,
+				    "cannot push process %d: root may not act as user %u: %s",
+				    session->pid, session->owner->uid, strerror(-r));
+	r = wants_profile ? -ESTALE : read_values(session, ret_ended);
 	if (r != -ESTALE)
 		return r;
 	r = read_profile(session, &profile, err);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/index.h"
+#include "base/user.h"
 #include "fleet/window.h"
 #include "profile/profile.h"
 
@@ -29,6 +30,7 @@ struct hl_push_session {
 	pid_t pid;
 	uint32_t sequence; /* of the process in its recording */
 	char *recording;   /* path */
+	struct hl_user *owner;
 	char *labels[HL_FLEET_LABEL_COUNT];
 	int64_t began_ms;
 	bool is_known; /* what the sink has of it: nothing, or `figures` */
@@ -70,8 +72,10 @@ struct hl_push_labels {
 	const char *service, *version;
 };
 
-/* The session of a process. Its labels are found when it is looked at. NULL for want of memory. */
-struct hl_push_session *hl_push_session_new(const char *recording, pid_t pid, uint32_t sequence);
+/* The session of a process, whose recording is read as ${owner} (NULL: as this process). Its labels are found when it is looked at. NULL
+ * for want of memory. */
+struct hl_push_session *hl_push_session_new(const char *recording, const struct hl_user *owner,
+					    pid_t pid, uint32_t sequence);
 void hl_push_session_free(struct hl_push_session *session); /* NULL is fine */
 
 /* Says that the sink has ${figures} of ${stack}. 0 or -ENOMEM. */
@@ -112,14 +116,3 @@ int hl_push_figures_begin(struct hl_push_session *session);
 
 /* The number of each node's stack, which is made of names alone: the same on every host and in every build. To be freed; NULL for want of memory. */
 int64_t *hl_push_number_stacks(const struct hl_profile *profile);
-
-/* ---- where a process runs ---- */
-
-#define HL_PUSH_CONTAINER_MAX 65
-
-/*
- * Finds the container and the pod in ${cgroups}, what /proc/PID/cgroup holds: names as docker, podman, containerd, CRI-O and Kubernetes
- * give them. "" where there is none.
- */
-void hl_push_find_container(const char *cgroups, char container[HL_PUSH_CONTAINER_MAX],
-			    char pod[HL_PUSH_CONTAINER_MAX]);

@@ -7,6 +7,9 @@
  */
 #pragma once
 
+#include "base/user.h"
+#include "process/service.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +20,10 @@ struct hl_catalog_process {
 	pid_t pid;
 	uint32_t recording; /* index */
 	uint32_t sequence;  /* of the process in it */
+	int64_t uid;	    /* its user; -1: see struct hl_process_status */
 	char *command;	    /* all its words */
+	struct hl_service service;
+	char container[HL_SERVICE_CONTAINER_MAX]; /* "" when there is none */
 	char mode[16];
 	int64_t ms; /* of recording */
 	int64_t inuse_bytes, inuse_objects, peak_bytes;
@@ -25,13 +31,16 @@ struct hl_catalog_process {
 	int64_t lost_events, lost_log_events;
 	int64_t region_bytes; /* memory that the recorder shares with its collector */
 	int64_t rss_bytes;
-	int64_t cached_bytes, retained_bytes; /* by malloc; -1: not known, see heaps.h */
+	int64_t cached_bytes, retained_bytes,
+		heap_age_s;   /* of malloc; -1: not known, see heaps.h */
+	int64_t growth_bytes; /* of inuse_bytes, per minute; see heaps.h */
 };
 
 struct hl_catalog_recording {
 	char *name; /* its file's, followed by ~ and a number of its own where several are called so */
 	char *path;
-	pid_t collector; /* that writes it; 0: it is complete, or its collector is gone */
+	struct hl_user *owner; /* who names it, as whom it is to be read; NULL: as this process */
+	pid_t collector;       /* that writes it; 0: it is complete, or its collector is gone */
 	int64_t changed_s;
 	dev_t device; /* of its file or directory, which tell it from others */
 	ino_t inode;
@@ -41,11 +50,16 @@ struct hl_catalog {
 	struct hl_catalog_process *processes;
 	struct hl_catalog_recording *recordings; /* those that go on are first */
 	size_t process_count, process_capacity, recording_count, recording_capacity;
-	size_t left_out; /* recordings, the oldest, of which there were too many */
+	size_t left_out;	/* recordings, the oldest, of which there were too many */
+	size_t others_left_out; /* collectors and processes of another user, who has too many */
+	size_t foreign;		/* what other users' collectors name and is not their users' */
+	size_t denied;		/* collectors that we may not ask */
 };
 
+#define HL_CATALOG_OTHERS_MAX 1000 /* processes of one other user that are listed */
+
 /*
- * Reads what collectors of this user tell (for root, those of all users) and lists the ${count}
+ * Reads what collectors of this user tell (for root, those of all users, each about its user's processes and files alone) and lists the ${count}
  * ${directories}, whose recordings are called NAME.hl. A directory that cannot be read is left out, and so is a collector
  * that does not answer within two seconds, for the next thirty. 0 or -ENOMEM; to be released in any case.
  * Thread-safe.
@@ -53,6 +67,11 @@ struct hl_catalog {
 int hl_catalog_read(struct hl_catalog *catalog, const char *const *directories, size_t count);
 
 void hl_catalog_release(struct hl_catalog *catalog);
+
+#define HL_CATALOG_HIDDEN_MAX 600
+
+/* Whether something is left out that is recorded, with a sentence that says what and why. */
+bool hl_catalog_hidden(const struct hl_catalog *catalog, char sentence[HL_CATALOG_HIDDEN_MAX]);
 
 /* NULL if there is none. */
 const struct hl_catalog_process *hl_catalog_process(const struct hl_catalog *catalog, pid_t pid);

@@ -1,52 +1,40 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Keeps figures of heaps for a minute; see heaps.h. */
+/* Reads heaps beside the answers; see heaps.h. */
 #include "serve/heaps.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "heap/heap_figures.h"
 #include "serve/run.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 struct known {
 	pid_t pid;
 	uint32_t sequence;
-	ino_t recording; /* with the sequence: another process may get the number */
-	uint64_t read_ns;
+	ino_t recording;  /* with the sequence: another process may get the number */
+	uint64_t read_ns; /* 0: never */
 	int64_t cached_bytes, retained_bytes; /* -1: not known */
+	struct sample {
+		int64_t ms, inuse_bytes; /* of the recording; zero at its beginning */
+	} older, newer;
 };
 
 struct hl_serve_heaps {
-	pthread_mutex_t reading; /* held while heaps are read: which may take long */
-	pthread_mutex_t lock;	 /* of what follows */
+	int stop_fd, wake_fd;
+	pthread_t reader;
+	pthread_mutex_t lock; /* of what follows */
 	struct known *known;
 	size_t count, capacity;
 };
-
-struct hl_serve_heaps *hl_serve_heaps_new(void)
-{
-	struct hl_serve_heaps *heaps = calloc(1, sizeof(*heaps));
-
-	if (!heaps)
-		return NULL;
-	pthread_mutex_init(&heaps->reading, NULL);
-	pthread_mutex_init(&heaps->lock, NULL);
-	return heaps;
-}
-
-void hl_serve_heaps_free(struct hl_serve_heaps *heaps)
-{
-	if (!heaps)
-		return;
-	pthread_mutex_destroy(&heaps->reading);
-	pthread_mutex_destroy(&heaps->lock);
-	free(heaps->known);
-	free(heaps);
-}
 
 static struct known key_of(const struct hl_catalog *catalog,
 			   const struct hl_catalog_process *process)
@@ -75,25 +63,29 @@ static struct known *find(struct hl_serve_heaps *heaps, const struct known *key)
 	return NULL;
 }
 
-static bool is_fresh(struct hl_serve_heaps *heaps, const struct known *key, uint64_t now_ns)
+static bool is_fresh(const struct known *known, uint64_t now_ns)
 {
-	pthread_mutex_lock(&heaps->lock);
-	const struct known *known = find(heaps, key);
-	bool fresh = known && now_ns - known->read_ns < HL_SERVE_HEAP_AGE_S * HL_NS_PER_SECOND;
-	pthread_mutex_unlock(&heaps->lock);
-	return fresh;
+	return known && known->read_ns &&
+	       now_ns - known->read_ns < HL_SERVE_HEAP_AGE_S * HL_NS_PER_SECOND;
 }
 
-static void read_heap(struct known *known)
+/* ---- the thread that reads ---- */
+
+static void read_heap(const struct hl_serve_heaps *heaps, const struct hl_user *user,
+		      struct known *known)
 {
 	char process[32], path[32];
-	char *const arguments[] = {"--json", process, NULL};
+	const struct hl_run run = {.verb = "heap",
+				   .arguments = (char *const[]){"--json", process, NULL},
+				   .user = user,
+				   .stop_fd = heaps->stop_fd,
+				   .client_fd = -1};
 	struct hl_heap_figures figures;
 	struct hl_error err = {0};
 	uint64_t bytes;
 
 	snprintf(process, sizeof(process), "--pid=%d", known->pid);
-	int fd = hl_run_verb("heap", arguments, &bytes, &err);
+	int fd = hl_run_verb(&run, &bytes, &err);
 	known->read_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	if (fd < 0)
 		return;
@@ -106,32 +98,89 @@ static void read_heap(struct known *known)
 	close(fd);
 }
 
-static void keep(struct hl_serve_heaps *heaps, const struct known *known)
+static void keep(struct hl_serve_heaps *heaps, const struct known *read)
 {
 	pthread_mutex_lock(&heaps->lock);
-	struct known *before = find(heaps, known);
-	if (before)
-		*before = *known;
-	else /* without memory it is read again by the next caller */
-		(void)HL_ARRAY_APPEND(heaps->known, heaps->count, heaps->capacity, *known);
+	struct known *known = find(heaps, read);
+	if (known) { /* else it has ended */
+		known->read_ns = read->read_ns;
+		known->cached_bytes = read->cached_bytes;
+		known->retained_bytes = read->retained_bytes;
+	}
 	pthread_mutex_unlock(&heaps->lock);
 }
 
-static void read_heaps(struct hl_serve_heaps *heaps, const struct hl_catalog *catalog)
+/* Waits for ${wake_fd}, up to ${timeout_ms}. Whether it has to end. */
+static bool has_to_end(struct hl_serve_heaps *heaps, int timeout_ms)
 {
-	uint64_t begun_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	struct pollfd watched[] = {{.fd = heaps->stop_fd, .events = POLLIN},
+				   {.fd = heaps->wake_fd, .events = POLLIN}};
+	eventfd_t count;
 
-	for (size_t i = 0; i < catalog->process_count; i++) {
-		struct known known = key_of(catalog, &catalog->processes[i]);
-		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		if (now_ns - begun_ns > HL_SERVE_HEAP_TURN_S * HL_NS_PER_SECOND)
-			break;
-		if (is_fresh(heaps, &known, now_ns))
-			continue;
-		read_heap(&known);
-		keep(heaps, &known);
-	}
+	while (poll(watched, HL_COUNT_OF(watched), timeout_ms) < 0 && errno == EINTR)
+		;
+	if (watched[1].revents)
+		eventfd_read(heaps->wake_fd, &count);
+	return watched[0].revents != 0;
 }
+
+static void *read_heaps(void *context)
+{
+	struct hl_serve_heaps *heaps = context;
+
+	while (!has_to_end(heaps, -1)) {
+		HL_CLEANUP(hl_catalog_release) struct hl_catalog catalog;
+		if (hl_catalog_read(&catalog, NULL, 0) < 0)
+			continue;
+		for (size_t i = 0; i < catalog.process_count && !has_to_end(heaps, 0); i++) {
+			const struct hl_catalog_process *process = &catalog.processes[i];
+			struct known known = key_of(&catalog, process);
+			pthread_mutex_lock(&heaps->lock);
+			bool fresh = is_fresh(find(heaps, &known), hl_clock_ns(CLOCK_MONOTONIC));
+			pthread_mutex_unlock(&heaps->lock);
+			if (fresh)
+				continue;
+			read_heap(heaps, catalog.recordings[process->recording].owner, &known);
+			keep(heaps, &known);
+		}
+	}
+	return NULL;
+}
+
+int hl_serve_heaps_new(int stop_fd, struct hl_serve_heaps **ret_heaps)
+{
+	struct hl_serve_heaps *heaps = calloc(1, sizeof(*heaps));
+
+	if (!heaps)
+		return -ENOMEM;
+	heaps->stop_fd = stop_fd;
+	heaps->wake_fd = eventfd(0, EFD_CLOEXEC);
+	pthread_mutex_init(&heaps->lock, NULL);
+	int error = heaps->wake_fd < 0 ? errno
+				       : pthread_create(&heaps->reader, NULL, read_heaps, heaps);
+	if (error) {
+		if (heaps->wake_fd >= 0)
+			close(heaps->wake_fd);
+		pthread_mutex_destroy(&heaps->lock);
+		free(heaps);
+		return -error;
+	}
+	*ret_heaps = heaps;
+	return 0;
+}
+
+void hl_serve_heaps_free(struct hl_serve_heaps *heaps)
+{
+	if (!heaps)
+		return;
+	pthread_join(heaps->reader, NULL);
+	close(heaps->wake_fd);
+	pthread_mutex_destroy(&heaps->lock);
+	free(heaps->known);
+	free(heaps);
+}
+
+/* ---- answers ---- */
 
 /* Forgets processes that are not in ${catalog}. Under the lock. */
 static void forget(struct hl_serve_heaps *heaps, const struct hl_catalog *catalog)
@@ -149,21 +198,45 @@ static void forget(struct hl_serve_heaps *heaps, const struct hl_catalog *catalo
 	heaps->count = kept;
 }
 
-void hl_serve_heaps_fill(struct hl_serve_heaps *heaps, struct hl_catalog *catalog)
+/* By how much it grows in a minute; the sample of now may become one to measure from. Under the lock. */
+static int64_t measure_growth(struct known *known, const struct hl_catalog_process *process)
 {
-	if (pthread_mutex_trylock(&heaps->reading) == 0) {
-		read_heaps(heaps, catalog);
-		pthread_mutex_unlock(&heaps->reading);
+	const struct sample now = {process->ms, process->inuse_bytes};
+
+	if (now.ms - known->newer.ms >= HL_SERVE_GROWTH_MS) {
+		known->older = known->newer;
+		known->newer = now;
 	}
+	int64_t ms = now.ms - known->older.ms;
+	return ms > 0 ? (int64_t)((double)(now.inuse_bytes - known->older.inuse_bytes) * 60000 /
+				  (double)ms)
+		      : 0;
+}
+
+void hl_serve_heaps_fill(struct hl_serve_heaps *heaps, struct hl_catalog *catalog, bool reads)
+{
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	bool all_fresh = true;
+
 	pthread_mutex_lock(&heaps->lock);
 	forget(heaps, catalog);
 	for (size_t i = 0; i < catalog->process_count; i++) {
-		struct known key = key_of(catalog, &catalog->processes[i]);
-		const struct known *known = find(heaps, &key);
+		struct hl_catalog_process *process = &catalog->processes[i];
+		struct known key = key_of(catalog, process), *known = find(heaps, &key);
+		if (!known &&
+		    HL_ARRAY_APPEND(heaps->known, heaps->count, heaps->capacity, key) == 0)
+			known = &heaps->known[heaps->count - 1];
 		if (!known)
 			continue;
-		catalog->processes[i].cached_bytes = known->cached_bytes;
-		catalog->processes[i].retained_bytes = known->retained_bytes;
+		process->growth_bytes = measure_growth(known, process);
+		all_fresh &= is_fresh(known, now_ns);
+		if (known->cached_bytes < 0)
+			continue;
+		process->cached_bytes = known->cached_bytes;
+		process->retained_bytes = known->retained_bytes;
+		process->heap_age_s = (int64_t)((now_ns - known->read_ns) / HL_NS_PER_SECOND);
 	}
 	pthread_mutex_unlock(&heaps->lock);
+	if (reads && !all_fresh)
+		eventfd_write(heaps->wake_fd, 1);
 }

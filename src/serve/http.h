@@ -14,6 +14,7 @@
 	FUNCTION(start_daemon)                     \
 	FUNCTION(stop_daemon)                      \
 	FUNCTION(get_daemon_info)                  \
+	FUNCTION(get_connection_info)              \
 	FUNCTION(create_response_from_fd64)        \
 	FUNCTION(create_response_from_buffer)      \
 	FUNCTION(add_response_header)              \

@@ -2,13 +2,18 @@
 /* The page /; see pages.h. */
 #include "serve/pages.h"
 
+#include "base/cleanup.h"
+#include "base/compiler.h"
 #include "base/utf8.h"
 #include "view/format.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define REFRESH_S 5
+#define REFRESH_S     5
+#define COMMAND_BYTES 120 /* of a command that are shown */
 
 static const char head[] =
 	"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -61,14 +66,38 @@ static void put_bytes(FILE *out, int64_t bytes)
 	fprintf(out, "<td class=\"n\">%s</td>", hl_format_bytes(bytes, text));
 }
 
+/* A command line as one line that is not too long. */
+static void put_command(FILE *out, const char *command)
+{
+	char text[COMMAND_BYTES + 1];
+	size_t length = strlen(command), cut = length < COMMAND_BYTES ? length : COMMAND_BYTES;
+
+	while (cut < length && ((unsigned char)command[cut] & 0xc0) == 0x80)
+		cut--; /* not within a letter */
+	for (size_t i = 0; i < cut; i++)
+		text[i] = (char)(isspace((unsigned char)command[i]) ? ' ' : command[i]);
+	text[cut] = '\0';
+	put_text(out, text);
+	fputs(cut < length ? "\xe2\x80\xa6" : "", out); /* U+2026 */
+}
+
 static void put_process(FILE *out, const struct hl_catalog_process *process)
 {
-	char text[HL_FORMAT_MAX];
-	int pid = process->pid;
+	static const char *const links[][2] = {{"/report?pid=%d", "report"},
+					       {"/report?pid=%d&amp;refresh=15", "refreshed"},
+					       {"/text/top?pid=%d", "top"},
+					       {"/api/top?pid=%d", "(json)"},
+					       {"/text/heap?pid=%d", "heap"},
+					       {"/api/heap?pid=%d", "(json)"},
+					       {"/debug/pprof/heap?pid=%d", "pprof"}};
+	char text[HL_FORMAT_MAX], user[HL_USER_NAME_MAX];
 
-	fprintf(out, "<tr><td class=\"n\">%d</td><td class=\"c\">", pid);
-	put_text(out, process->command);
+	fprintf(out, "<tr><td class=\"n\">%d</td><td>", process->pid);
+	put_text(out, hl_user_name(process->uid, user));
+	fputs("</td><td class=\"c\">", out);
+	put_command(out, process->command);
 	fputs("</td>", out);
+	put_bytes(out, process->growth_bytes);
 	put_bytes(out, process->inuse_bytes);
 	put_bytes(out, process->peak_bytes);
 	put_bytes(out, process->rss_bytes);
@@ -77,19 +106,68 @@ static void put_process(FILE *out, const struct hl_catalog_process *process)
 	fprintf(out, "<td class=\"n\">%s</td><td>",
 		hl_format_duration((uint64_t)process->ms * 1000000, text));
 	put_text(out, process->mode);
-	fprintf(out,
-		"</td><td><a href=\"/report?pid=%d\">report</a> "
-		"<a href=\"/report?pid=%d&amp;refresh=15\">refreshed</a> "
-		"<a href=\"/api/top?pid=%d\">top</a> <a href=\"/api/heap?pid=%d\">heap</a> "
-		"<a href=\"/debug/pprof/heap?pid=%d\">pprof</a></td></tr>\n",
-		pid, pid, pid, pid, pid);
+	fputs("</td><td>", out);
+	for (size_t i = 0; i < HL_COUNT_OF(links); i++) {
+		snprintf(text, sizeof(text), "%d", process->pid);
+		size_t before = strcspn(links[i][0], "%");
+		fprintf(out, "<a href=\"%.*s%s%s\">%s</a> ", (int)before, links[i][0], text,
+			links[i][0] + before + strlen("%d"), links[i][1]);
+	}
+	fputs("</td></tr>\n", out);
+}
+
+static int by_growth(const void *left, const void *right)
+{
+	const struct hl_catalog_process *const *a = left, *const *b = right;
+
+	return ((*a)->growth_bytes < (*b)->growth_bytes) -
+	       ((*a)->growth_bytes > (*b)->growth_bytes);
+}
+
+/* What grows fastest comes first. 0 or -ENOMEM. */
+static int put_processes(FILE *out, const struct hl_catalog *catalog)
+{
+	size_t count = catalog->process_count;
+	HL_FREED const struct hl_catalog_process **sorted = calloc(count + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		sorted[i] = &catalog->processes[i];
+	qsort(sorted, count, sizeof(*sorted), by_growth);
+	fputs(count ? "<table><tr><th class=\"n\">pid</th><th>user</th><th>command</th>"
+		      "<th class=\"n\">per minute</th><th class=\"n\">in use</th>"
+		      "<th class=\"n\">peak</th><th class=\"n\">Rss</th>"
+		      "<th class=\"n\">lost events</th><th class=\"n\">recorded for</th>"
+		      "<th>mode</th><th></th></tr>\n"
+		    : "<p>No process is being recorded. <code>heapline attach -p PID</code> "
+		      "records "
+		      "one that runs.</p>\n",
+	      out);
+	for (size_t i = 0; i < count; i++)
+		put_process(out, sorted[i]);
+	fputs(count ? "</table>\n" : "", out);
+	return 0;
+}
+
+/* What there may be, and is not listed. */
+static void put_hidden(FILE *out, const struct hl_catalog *catalog)
+{
+	char sentence[HL_CATALOG_HIDDEN_MAX];
+
+	if (geteuid() != 0)
+		fputs("<p>These are the processes of this user; root's server shows those of all "
+		      "users.</p>\n",
+		      out);
+	if (hl_catalog_hidden(catalog, sentence))
+		fprintf(out, "<p>%s.</p>\n", sentence);
 }
 
 static void put_recording(FILE *out, const struct hl_catalog_recording *recording)
 {
 	static const char *const links[][2] = {{"/report?recording=", "report"},
 					       {"/api/info?recording=", "info"},
-					       {"/api/top?recording=", "top"},
+					       {"/text/top?recording=", "top"},
 					       {"/debug/pprof/heap?recording=", "pprof"}};
 	char text[HL_FORMAT_MAX];
 
@@ -98,7 +176,7 @@ static void put_recording(FILE *out, const struct hl_catalog_recording *recordin
 	fprintf(out, "</td><td class=\"n\">%s</td><td>%s</td><td>",
 		hl_format_time((uint64_t)recording->changed_s * 1000000000, text),
 		recording->collector ? "goes on" : "");
-	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+	for (size_t i = 0; i < HL_COUNT_OF(links); i++) {
 		fprintf(out, "<a href=\"%s", links[i][0]);
 		put_in_address(out, recording->name);
 		fprintf(out, "\">%s</a> ", links[i][1]);
@@ -106,26 +184,13 @@ static void put_recording(FILE *out, const struct hl_catalog_recording *recordin
 	fputs("</td></tr>\n", out);
 }
 
-void hl_serve_index(const struct hl_catalog *catalog, FILE *out)
+int hl_serve_index(const struct hl_catalog *catalog, FILE *out)
 {
 	fprintf(out, head, REFRESH_S);
 	fputs("<p>Figures for <a href=\"/metrics\">Prometheus</a>.</p><h2>Processes</h2>\n", out);
-	if (catalog->process_count)
-		fputs("<table><tr><th class=\"n\">pid</th><th>command</th><th class=\"n\">in "
-		      "use</th>"
-		      "<th class=\"n\">peak</th><th class=\"n\">Rss</th><th class=\"n\">lost "
-		      "events</th>"
-		      "<th class=\"n\">recorded for</th><th>mode</th><th></th></tr>\n",
-		      out);
-	else
-		fputs("<p>No process is being recorded. <code>heapline attach -p PID</code> "
-		      "records "
-		      "one that runs.</p>\n",
-		      out);
-	for (size_t i = 0; i < catalog->process_count; i++)
-		put_process(out, &catalog->processes[i]);
-	fputs(catalog->process_count ? "</table>\n<h2>Recordings</h2>\n" : "<h2>Recordings</h2>\n",
-	      out);
+	int r = put_processes(out, catalog);
+	put_hidden(out, catalog);
+	fputs("<h2>Recordings</h2>\n", out);
 	fputs(catalog->recording_count ? "<table><tr><th>name</th><th "
 					 "class=\"n\">changed</th><th></th><th></th></tr>\n"
 				       : "<p>None.</p>\n",
@@ -139,4 +204,5 @@ void hl_serve_index(const struct hl_catalog *catalog, FILE *out)
 			"them.</p>\n",
 			catalog->left_out);
 	fputs("</body></html>\n", out);
+	return r;
 }

@@ -6,13 +6,14 @@
 
 #include <stdio.h>
 
-/* The page that lists processes and recordings, with links to what can be asked of each. */
-void hl_serve_index(const struct hl_catalog *catalog, FILE *out);
+/* The page that lists processes and recordings, with links to what can be asked of each. 0 or -ENOMEM. */
+int hl_serve_index(const struct hl_catalog *catalog, FILE *out);
 
 #define HL_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 /*
  * Figures of all processes in Prometheus' text format 0.0.4
- * (https://prometheus.io/docs/instrumenting/exposition_formats/), labelled by pid and command.
+ * (https://prometheus.io/docs/instrumenting/exposition_formats/), labelled by pid, command,
+ * service, script, container and user. 0 or -ENOMEM.
  */
-void hl_serve_metrics(const struct hl_catalog *catalog, FILE *out);
+int hl_serve_metrics(const struct hl_catalog *catalog, FILE *out);

@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,20 +27,12 @@ static const struct route {
 	{"/report", HL_REQUEST_REPORT, "report", NULL, NULL},
 };
 
-#define API "/api/"
+#define API  "/api/"
+#define TEXT "/text/"
 
 static const char *const views[] = {"top",  "lines", "tree",   "timeline", "peaks",
 				    "diff", "sizes", "growth", "info"};
 static const char *const heap_views[] = {"heap", "carriers", "allocations", "leaks", "holders"};
-
-/* Options that verbs take from a request. What else they have names files, stops the process, or is
- * for terminals. */
-static const char *const view_texts[] = {"value", "unit",   "by",     "sort",	   "thread",
-					 "at",	  "focus",  "ignore", "hide",	   "stack",
-					 "rows",  "stacks", "depth",  "threshold", "heaviest"};
-static const char *const view_flags[] = {"plumbing", "full", "reversed", "normalize"};
-static const char *const heap_texts[] = {"rows", "show", "stack", "class", "size", "path", "depth"};
-static const char *const heap_flags[] = {"tree"};
 
 static const char *word_of(const char *const *words, size_t count, const char *word)
 {
@@ -51,11 +44,17 @@ static const char *word_of(const char *const *words, size_t count, const char *w
 
 #define WORD_OF(words, word) word_of(words, HL_COUNT_OF(words), word)
 
-static int add_option(struct hl_request *request, const char *key, const char *value)
+static int add_word(struct hl_request *request, const char *format, ...) HL_PRINTF(2, 3);
+
+static int add_word(struct hl_request *request, const char *format, ...)
 {
 	char **option = &request->options[request->option_count];
+	va_list args;
 
-	if ((value ? asprintf(option, "--%s=%s", key, value) : asprintf(option, "--%s", key)) < 0) {
+	va_start(args, format);
+	int length = vasprintf(option, format, args);
+	va_end(args);
+	if (length < 0) {
 		*option = NULL;
 		return -ENOMEM;
 	}
@@ -70,12 +69,16 @@ static int find_route(const char *path, struct hl_request *request, struct hl_er
 			continue;
 		request->kind = routes[i].kind;
 		request->verb = routes[i].verb;
-		int r = routes[i].option ? add_option(request, routes[i].option, routes[i].value)
-					 : 0;
+		int r = routes[i].option
+				? add_word(request, "--%s=%s", routes[i].option, routes[i].value)
+				: 0;
 		return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 	}
+	request->is_text = !strncmp(path, TEXT, strlen(TEXT));
 	bool is_api = !strncmp(path, API, strlen(API));
-	const char *word = is_api ? path + strlen(API) : "";
+	const char *word = is_api	      ? path + strlen(API)
+			   : request->is_text ? path + strlen(TEXT)
+					      : "";
 	request->kind = HL_REQUEST_VIEW;
 	request->verb = WORD_OF(views, word);
 	if (request->verb)
@@ -107,30 +110,47 @@ static int read_number(const struct hl_request_argument *argument, uint64_t most
 	return *ret_number && *ret_number <= most ? 0 : -EINVAL;
 }
 
-/* An option of the verb; the verb itself says so where it has no such option. */
-static int read_option(struct hl_request *request, const struct hl_request_argument *argument,
-		       struct hl_error *err)
+/* Two numbers with a blank, a comma or a hyphen between. Whether they are. */
+static bool read_range(const char *value, char first[16], char second[16])
 {
-	bool of_heap = request->kind == HL_REQUEST_HEAP;
-	bool is_flag = of_heap ? WORD_OF(heap_flags, argument->key) != NULL
-			       : WORD_OF(view_flags, argument->key) != NULL;
-	bool is_text = of_heap ? WORD_OF(heap_texts, argument->key) != NULL
-			       : WORD_OF(view_texts, argument->key) != NULL;
+	int end = 0;
 
-	if (!request->verb || (!is_flag && !is_text))
+	return sscanf(value, "%15[0-9]%*1[ ,-]%15[0-9]%n", first, second, &end) == 2 && end &&
+	       !value[end];
+}
+
+/* An option of the verb, which reads its value. */
+static int read_option(struct hl_request *request, const struct hl_request_argument *argument,
+		       hl_request_option_fn *option_of, struct hl_error *err)
+{
+	enum hl_request_option option =
+		request->verb ? option_of(request->verb, argument->key) : HL_REQUEST_OPTION_NONE;
+	char first[16], second[16];
+	int r;
+
+	if (option == HL_REQUEST_OPTION_NONE)
 		return hl_error_set(err, -EINVAL, "there is no argument '%.100s' here",
 				    argument->key);
-	if (request->option_count == HL_REQUEST_OPTIONS_MAX)
+	if (request->option_count + 2 > HL_REQUEST_OPTIONS_MAX)
 		return hl_error_set(err, -EINVAL, "there are more than %d arguments",
 				    HL_REQUEST_OPTIONS_MAX);
-	if (is_flag && argument->value[0])
+	if (option == HL_REQUEST_OPTION_FLAG && argument->value[0])
 		return bad(argument, "without a value", err);
-	int r = add_option(request, argument->key, is_flag ? NULL : argument->value);
+	if (option == HL_REQUEST_OPTION_RANGE && !read_range(argument->value, first, second))
+		return bad(argument, "two numbers, as in 100,200", err);
+	if (option == HL_REQUEST_OPTION_FLAG)
+		r = add_word(request, "--%s", argument->key);
+	else if (option == HL_REQUEST_OPTION_RANGE)
+		r = add_word(request, "--%s=%s", argument->key, first);
+	else
+		r = add_word(request, "--%s=%s", argument->key, argument->value);
+	if (r == 0 && option == HL_REQUEST_OPTION_RANGE)
+		r = add_word(request, "%s", second);
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
 static int read_argument(struct hl_request *request, const struct hl_request_argument *argument,
-			 struct hl_error *err)
+			 hl_request_option_fn *option_of, struct hl_error *err)
 {
 	bool of_recording = request->kind == HL_REQUEST_PROFILE ||
 			    request->kind == HL_REQUEST_REPORT || request->kind == HL_REQUEST_VIEW;
@@ -153,7 +173,7 @@ static int read_argument(struct hl_request *request, const struct hl_request_arg
 			return bad(argument, "a number from 1 to 600", err);
 		request->refresh = (uint32_t)number;
 	} else {
-		return read_option(request, argument, err);
+		return read_option(request, argument, option_of, err);
 	}
 	return 0;
 }
@@ -172,8 +192,22 @@ static int check(const struct hl_request *request, struct hl_error *err)
 	return 0;
 }
 
+/* Which of the same arguments would count is not for us to choose. */
+static bool is_repeated(const struct hl_request_argument *arguments, size_t index,
+			const struct hl_request *request, hl_request_option_fn *option_of)
+{
+	const char *key = arguments[index].key;
+
+	for (size_t i = 0; i < index; i++)
+		if (!strcmp(arguments[i].key, key))
+			return !request->verb ||
+			       option_of(request->verb, key) != HL_REQUEST_OPTION_TEXTS;
+	return false;
+}
+
 int hl_request_parse(const char *path, const struct hl_request_argument *arguments, size_t count,
-		     struct hl_request *ret_request, struct hl_error *err)
+		     hl_request_option_fn *option_of, struct hl_request *ret_request,
+		     struct hl_error *err)
 {
 	*ret_request = (struct hl_request){0};
 	int r = find_route(path, ret_request, err);
@@ -181,11 +215,15 @@ int hl_request_parse(const char *path, const struct hl_request_argument *argumen
 		struct hl_request_argument argument = arguments[i];
 		if (!argument.value)
 			argument.value = "";
-		r = strlen(argument.value) > HL_REQUEST_VALUE_MAX
-			    ? hl_error_set(err, -EINVAL,
-					   "argument '%.100s' is longer than %d bytes",
-					   argument.key, HL_REQUEST_VALUE_MAX)
-			    : read_argument(ret_request, &argument, err);
+		if (strlen(argument.value) > HL_REQUEST_VALUE_MAX)
+			r = hl_error_set(err, -EINVAL, "argument '%.100s' is longer than %d bytes",
+					 argument.key, HL_REQUEST_VALUE_MAX);
+		else if (is_repeated(arguments, i, ret_request, option_of))
+			r = hl_error_set(err, -EINVAL,
+					 "argument '%.100s' is given more than once; give it once",
+					 argument.key);
+		else
+			r = read_argument(ret_request, &argument, option_of, err);
 	}
 	return r == 0 ? check(ret_request, err) : r;
 }

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/self.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/resource.h>
@@ -47,14 +48,23 @@ static bool take_turn(void)
 
 /* ---- one child ---- */
 
-static int spawn(const char *verb, char *const *arguments, int out, int complaints, pid_t *ret_pid)
+static int spawn(const struct hl_run *run, int out, int complaints, pid_t *ret_pid)
 {
-	char *line[ARGUMENTS_MAX] = {"heapline", (char *)verb};
+	HL_FREED char *user = run->user ? hl_user_format(run->user) : NULL;
+	char *line[ARGUMENTS_MAX] = {"heapline"};
+	size_t count = 1;
 
-	for (size_t i = 0; arguments[i]; i++) {
-		if (i + 3 >= ARGUMENTS_MAX)
+	if (run->user && !user)
+		return -ENOMEM;
+	if (user) {
+		line[count++] = HL_SELF_AS_USER;
+		line[count++] = user;
+	}
+	line[count++] = (char *)run->verb;
+	for (size_t i = 0; run->arguments[i]; i++) {
+		if (count + 1 >= ARGUMENTS_MAX)
 			return -E2BIG;
-		line[i + 2] = arguments[i];
+		line[count++] = run->arguments[i];
 	}
 	return hl_self_spawn(line, out, complaints, ret_pid);
 }
@@ -67,27 +77,33 @@ static void limit(pid_t pid)
 	prlimit(pid, RLIMIT_CORE, &no_core, NULL);
 }
 
-/* Waits for ${pid}, and ends it when it takes too long. Its status as wait() gives it, or a negative
+int hl_run_wait(const struct hl_run *run, int fd, uint64_t deadline_ns)
+{
+	struct pollfd watched[] = {{.fd = fd, .events = POLLIN},
+				   {.fd = run->stop_fd, .events = POLLIN},
+				   {.fd = run->client_fd, .events = POLLRDHUP}};
+
+	for (;;) {
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		if (now_ns >= deadline_ns)
+			return -ETIMEDOUT;
+		int ready = poll(watched, HL_COUNT_OF(watched),
+				 (int)((deadline_ns - now_ns) / 1000000 + 1));
+		if (ready < 0 && errno != EINTR)
+			return -errno;
+		if (ready > 0)
+			return watched[0].revents ? 0 : -ECANCELED;
+	}
+}
+
+/* Waits for ${pid}, and ends it when it takes too long or nobody wants it. Its status as wait() gives it, or a negative
  * errno. */
-static int wait_for(pid_t pid)
+static int wait_for(const struct hl_run *run, pid_t pid)
 {
 	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + HL_RUN_SECONDS_MAX * HL_NS_PER_SECOND;
 	HL_CLOSED int pidfd = pidfd_open(pid, 0);
-	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
-	int status, r = pidfd < 0 ? -errno : 0;
+	int status, r = pidfd < 0 ? -errno : hl_run_wait(run, pidfd, deadline_ns);
 
-	while (pidfd >= 0) {
-		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		if (now_ns >= deadline_ns) {
-			r = -ETIMEDOUT;
-			break;
-		}
-		int ready = poll(&poller, 1, (int)((deadline_ns - now_ns) / 1000000 + 1));
-		if (ready < 0 && errno != EINTR)
-			r = -errno;
-		if (ready > 0 || r < 0)
-			break;
-	}
 	if (r < 0)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0)
@@ -96,17 +112,20 @@ static int wait_for(pid_t pid)
 	return r < 0 ? r : status;
 }
 
-static int run(const char *verb, char *const *arguments, int out, struct hl_error *err)
+static int run_once(const struct hl_run *run, int out, struct hl_error *err)
 {
 	HL_CLOSED int complaints = memfd_create("complaints", MFD_CLOEXEC);
 	char text[HL_SELF_SENTENCE_MAX];
+	const char *verb = run->verb;
 	pid_t pid;
 
-	int r = complaints < 0 ? -errno : spawn(verb, arguments, out, complaints, &pid);
+	int r = complaints < 0 ? -errno : spawn(run, out, complaints, &pid);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot start 'heapline %s': %s", verb, strerror(-r));
 	limit(pid);
-	int status = wait_for(pid);
+	int status = wait_for(run, pid);
+	if (status == -ECANCELED)
+		return hl_error_set(err, status, "nobody waits for the answer any more");
 	if (status == -ETIMEDOUT)
 		return hl_error_set(err, status,
 				    "'heapline %s' took longer than %d s; ask for less, or run it "
@@ -129,7 +148,7 @@ static int run(const char *verb, char *const *arguments, int out, struct hl_erro
 			: hl_error_set(err, code, "'heapline %s' failed and did not say why", verb);
 }
 
-int hl_run_verb(const char *verb, char *const *arguments, uint64_t *ret_bytes, struct hl_error *err)
+int hl_run_verb(const struct hl_run *run, uint64_t *ret_bytes, struct hl_error *err)
 {
 	HL_CLOSED int out = memfd_create("answer", MFD_CLOEXEC);
 	struct stat status;
@@ -141,7 +160,7 @@ int hl_run_verb(const char *verb, char *const *arguments, uint64_t *ret_bytes, s
 		return hl_error_set(err, -EBUSY,
 				    "%d others are being answered already; ask again later",
 				    HL_RUN_AT_ONCE);
-	int r = run(verb, arguments, out, err);
+	int r = run_once(run, out, err);
 	sem_post(&turns);
 	if (r < 0)
 		return r;

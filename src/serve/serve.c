@@ -3,18 +3,19 @@
 #include "serve/serve.h"
 
 #include "base/cleanup.h"
+#include "serve/access.h"
 #include "serve/catalog.h"
+#include "serve/command.h"
+#include "serve/connections.h"
 #include "serve/heaps.h"
 #include "serve/http.h"
 #include "serve/pages.h"
 #include "serve/request.h"
-#include "serve/run.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ftw.h>
 #include <jansson.h>
-#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 
 #define ARGUMENTS_MAX 32
 #define JSON_TYPE     "application/json"
+#define TEXT_TYPE     "text/plain; charset=utf-8"
 #define HTML_TYPE     "text/html; charset=utf-8"
 #define PROFILE_TYPE  "application/octet-stream"
 
@@ -32,8 +34,21 @@ struct hl_serve {
 	const struct hl_serve_options *options;
 	struct MHD_Daemon *daemon;
 	struct hl_serve_heaps *heaps;
-	int stop_fd; /* can be read when it ends */
+	struct hl_connections *connections;
+	atomic_bool has_said; /* that something is hidden */
+	int stop_fd;	      /* can be read when it ends */
 };
+
+static int fd_of(struct MHD_Connection *connection)
+{
+	return http.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+static struct hl_connections_entry *connection_of(struct MHD_Connection *connection)
+{
+	return http.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+		->socket_context;
+}
 
 /* ---- answers ---- */
 
@@ -51,6 +66,8 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, unsigned
 	if (status == MHD_HTTP_UNAUTHORIZED)
 		http.add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
 					 "Basic realm=\"heapline\"");
+	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+		http.add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "10");
 	enum MHD_Result result = http.queue_response(connection, status, response);
 	http.destroy_response(response);
 	return result;
@@ -92,229 +109,6 @@ static unsigned status_of(int r)
 	}
 }
 
-/* ---- who may ask ---- */
-
-/* Takes as long whatever the texts are, but for their lengths. */
-static bool is_token(const char *token, const char *given)
-{
-	size_t length = strlen(token);
-	unsigned char differs = 0;
-
-	if (strlen(given) != length)
-		return false;
-	for (size_t i = 0; i < length; i++)
-		differs |= (unsigned char)(token[i] ^ given[i]);
-	return !differs;
-}
-
-static bool has_token(struct MHD_Connection *connection, const char *token)
-{
-	const char *header = http.lookup_connection_value(connection, MHD_HEADER_KIND,
-							  MHD_HTTP_HEADER_AUTHORIZATION);
-	char *password = NULL;
-
-	if (!header)
-		return false;
-	if (!strncasecmp(header, "Bearer ", strlen("Bearer ")))
-		return is_token(token, header + strlen("Bearer "));
-	/* For programs that know names and passwords alone; any name. */
-	char *name = http.basic_auth_get_username_password(connection, &password);
-	bool is_right = password && is_token(token, password);
-	http.free(name);
-	http.free(password);
-	return is_right;
-}
-
-/*
- * Whether the request was meant for this host. A page of another one can have its name resolve to
- * 127.0.0.1 and would then read what is here, if nobody has to say a token.
- */
-static bool names_loopback(const struct hl_serve *serve, struct MHD_Connection *connection)
-{
-	char own[INET_ADDRSTRLEN] = "";
-	const char *const names[] = {"localhost", "127.0.0.1", own};
-	const char *host =
-		http.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-	size_t length = host ? strcspn(host, ":") : 0;
-
-	if (!host)
-		return true;
-	inet_ntop(AF_INET, &serve->options->address.sin_addr, own, sizeof(own));
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strlen(names[i]) == length && !strncasecmp(names[i], host, length))
-			return true;
-	return false;
-}
-
-/* ---- verbs ---- */
-
-/* What a request becomes: a verb's arguments, and what they were made of. */
-struct line {
-	char *arguments[HL_REQUEST_OPTIONS_MAX + 8]; /* NULL-terminated */
-	size_t count;
-	char process[64];
-	char *directory;      /* of snapshots; removed in the end; NULL: none */
-	char *before, *after; /* paths of snapshots */
-};
-
-static void add(struct line *line, const char *argument)
-{
-	line->arguments[line->count++] = (char *)argument;
-}
-
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
-{
-	(void)status, (void)kind, (void)place;
-	return remove(path);
-}
-
-static void release_line(struct line *line)
-{
-	if (line->directory)
-		nftw(line->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-	free(line->directory);
-	free(line->before);
-	free(line->after);
-}
-
-/* Which process a request without a name means. */
-static int choose_process(const struct hl_catalog *catalog, const struct hl_request *request,
-			  const struct hl_catalog_process **ret_process, struct hl_error *err)
-{
-	pid_t pid = request->pid;
-
-	if (!pid && catalog->process_count != 1)
-		return hl_error_set(err, -EINVAL,
-				    "%zu processes are being recorded; add pid=PID or "
-				    "recording=NAME, / lists them",
-				    catalog->process_count);
-	*ret_process = pid ? hl_catalog_process(catalog, pid) : &catalog->processes[0];
-	if (!*ret_process)
-		return hl_error_set(err, -ESRCH,
-				    "process %d is not being recorded; / lists those that are",
-				    pid);
-	return 0;
-}
-
-static int choose_recording(const struct hl_catalog *catalog, const char *name,
-			    const char **ret_path, struct hl_error *err)
-{
-	const struct hl_catalog_recording *recording = hl_catalog_recording(catalog, name);
-
-	if (!recording)
-		return hl_error_set(err, -ENOENT,
-				    "there is no recording '%.200s'; / lists those that there are",
-				    name);
-	*ret_path = recording->path;
-	return 0;
-}
-
-static int take_snapshot(const struct line *line, pid_t pid, const char *name, char **ret_path,
-			 struct hl_error *err)
-{
-	char number[16];
-	uint64_t bytes;
-
-	if (asprintf(ret_path, "%s/%s.hl", line->directory, name) < 0) {
-		*ret_path = NULL;
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	}
-	snprintf(number, sizeof(number), "%d", pid);
-	char *const arguments[] = {"-p", number, "snapshot", *ret_path, NULL};
-	int fd = hl_run_verb("ctl", arguments, &bytes, err);
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
-}
-
-/* Has what comes within the next seconds be shown. */
-static int wait_for_growth(struct hl_serve *serve, struct line *line, pid_t pid, uint32_t seconds,
-			   struct hl_error *err)
-{
-	const char *base = getenv("TMPDIR");
-	struct pollfd stop = {.fd = serve->stop_fd, .events = POLLIN};
-
-	if (asprintf(&line->directory, "%s/heapline-serve-XXXXXX", base && *base ? base : "/tmp") <
-	    0)
-		line->directory = NULL;
-	if (!line->directory || !mkdtemp(line->directory)) {
-		free(line->directory);
-		line->directory = NULL;
-		return hl_error_set(err, -errno, "cannot make a directory for snapshots: %s",
-				    strerror(errno));
-	}
-	int r = take_snapshot(line, pid, "before", &line->before, err);
-	if (r == 0 && poll(&stop, 1, (int)seconds * 1000) > 0)
-		r = hl_error_set(err, -EBUSY, "heapline serve ends; ask again when it runs");
-	if (r == 0)
-		r = take_snapshot(line, pid, "after", &line->after, err);
-	if (r == 0) {
-		add(line, line->before);
-		add(line, line->after);
-	}
-	return r;
-}
-
-/* The recordings that the request is about. */
-static int add_operands(struct hl_serve *serve, const struct hl_catalog *catalog,
-			const struct hl_request *request, struct line *line, struct hl_error *err)
-{
-	const struct hl_catalog_process *process;
-	const char *path = NULL, *before = NULL;
-	int r;
-
-	if (request->name) {
-		if (request->pid) {
-			snprintf(line->process, sizeof(line->process), "--process=%d",
-				 request->pid);
-			add(line, line->process);
-		}
-		r = choose_recording(catalog, request->name, &path, err);
-	} else {
-		r = choose_process(catalog, request, &process, err);
-		if (r < 0)
-			return r;
-		snprintf(line->process, sizeof(line->process), "--process=%d/%u", process->pid,
-			 process->sequence);
-		add(line, line->process);
-		path = catalog->recordings[process->recording].path;
-		if (request->seconds)
-			return wait_for_growth(serve, line, process->pid, request->seconds, err);
-	}
-	if (r == 0 && request->seconds)
-		return hl_error_set(err, -EINVAL,
-				    "'seconds' waits for what a process does; name it with pid=PID "
-				    "in place of recording=NAME");
-	if (r == 0 && request->before)
-		r = choose_recording(catalog, request->before, &before, err);
-	add(line, "--"); /* paths are what collectors of other users say, where root serves */
-	if (r == 0 && before)
-		add(line, before);
-	if (r == 0)
-		add(line, path);
-	return r;
-}
-
-static int make_line(struct hl_serve *serve, const struct hl_catalog *catalog,
-		     const struct hl_request *request, struct line *line, struct hl_error *err)
-{
-	const struct hl_catalog_process *process;
-
-	for (size_t i = 0; i < request->option_count; i++)
-		add(line, request->options[i]);
-	if (request->kind == HL_REQUEST_VIEW || request->kind == HL_REQUEST_HEAP)
-		add(line, "--json");
-	if (request->kind != HL_REQUEST_HEAP)
-		return add_operands(serve, catalog, request, line, err);
-	int r = choose_process(catalog, request, &process, err);
-	if (r == 0) {
-		snprintf(line->process, sizeof(line->process), "--pid=%d", process->pid);
-		add(line, line->process);
-	}
-	return r;
-}
-
 /* ---- requests ---- */
 
 static enum MHD_Result answer_by_verb(struct hl_serve *serve, struct MHD_Connection *connection,
@@ -327,14 +121,17 @@ static enum MHD_Result answer_by_verb(struct hl_serve *serve, struct MHD_Connect
 		[HL_REQUEST_VIEW] = JSON_TYPE,
 		[HL_REQUEST_HEAP] = JSON_TYPE,
 	};
-	HL_CLEANUP(release_line) struct line line = {0};
+	HL_CLEANUP(hl_command_release) struct hl_command command;
 	struct hl_error err = {0};
 	uint64_t bytes = 0;
 	char seconds[16];
 
-	int r = make_line(serve, catalog, request, &line, &err);
+	int r = hl_command_make(catalog, request, serve->stop_fd, fd_of(connection), &command,
+				&err);
 	if (r == 0)
-		r = hl_run_verb(request->verb, line.arguments, &bytes, &err);
+		r = hl_run_verb(&command.run, &bytes, &err);
+	if (r == -ECANCELED)
+		return MHD_NO; /* the connection is closed */
 	if (r < 0)
 		return send_error(connection, status_of(r), err.text);
 	struct MHD_Response *response = http.create_response_from_fd64(bytes, r); /* closes it */
@@ -344,7 +141,8 @@ static enum MHD_Result answer_by_verb(struct hl_serve *serve, struct MHD_Connect
 		snprintf(seconds, sizeof(seconds), "%u", request->refresh);
 		http.add_response_header(response, "Refresh", seconds);
 	}
-	return send_response(connection, MHD_HTTP_OK, types[request->kind], response);
+	return send_response(connection, MHD_HTTP_OK,
+			     request->is_text ? TEXT_TYPE : types[request->kind], response);
 }
 
 static enum MHD_Result answer_by_catalog(struct hl_serve *serve, struct MHD_Connection *connection,
@@ -358,10 +156,9 @@ static enum MHD_Result answer_by_catalog(struct hl_serve *serve, struct MHD_Conn
 
 	if (!out)
 		return MHD_NO;
-	if (!is_index)
-		hl_serve_heaps_fill(serve->heaps, catalog);
-	(is_index ? hl_serve_index : hl_serve_metrics)(catalog, out);
-	if (fclose(out) != 0) {
+	hl_serve_heaps_fill(serve->heaps, catalog, !is_index);
+	int r = (is_index ? hl_serve_index : hl_serve_metrics)(catalog, out);
+	if (fclose(out) != 0 || r < 0) {
 		free(text);
 		return MHD_NO;
 	}
@@ -386,6 +183,15 @@ static enum MHD_Result take_argument(void *context, enum MHD_ValueKind kind, con
 	return MHD_YES;
 }
 
+/* The log has it once; the page / has it as it is now. */
+static void say_hidden(struct hl_serve *serve, const struct hl_catalog *catalog)
+{
+	char sentence[HL_CATALOG_HIDDEN_MAX];
+
+	if (hl_catalog_hidden(catalog, sentence) && !atomic_exchange(&serve->has_said, true))
+		serve->options->say(sentence);
+}
+
 static enum MHD_Result answer(struct hl_serve *serve, struct MHD_Connection *connection,
 			      const char *path)
 {
@@ -397,26 +203,33 @@ static enum MHD_Result answer(struct hl_serve *serve, struct MHD_Connection *con
 	http.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, take_argument, &arguments);
 	if (arguments.count > ARGUMENTS_MAX)
 		return send_error(connection, MHD_HTTP_BAD_REQUEST, "there are too many arguments");
-	int r = hl_request_parse(path, arguments.all, arguments.count, &request, &err);
+	int r = hl_request_parse(path, arguments.all, arguments.count, serve->options->option_of,
+				 &request, &err);
 	bool lists = request.kind == HL_REQUEST_INDEX || request.name || request.before;
 	if (r == 0 && hl_catalog_read(&catalog, serve->options->directories,
 				      lists ? serve->options->directory_count : 0) < 0)
 		r = hl_error_set(&err, -ENOMEM, "out of memory");
 	if (r < 0)
 		return send_error(connection, status_of(r), err.text);
+	say_hidden(serve, &catalog);
 	return request.verb ? answer_by_verb(serve, connection, &catalog, &request)
 			    : answer_by_catalog(serve, connection, &catalog, &request);
 }
+
+static char begun, has_nul; /* states of a request */
 
 static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
 				    const char *path, const char *method, const char *version,
 				    const char *body, size_t *body_bytes, void **state)
 {
-	static int begun;
 	struct hl_serve *serve = context;
-	const char *token = serve->options->token;
+	const char *sentence;
 
-	(void)version, (void)body;
+	(void)body;
+	/* The decoded text of a request would end there. */
+	if (*state == &has_nul)
+		return send_error(connection, MHD_HTTP_BAD_REQUEST,
+				  "the address has a NUL, '%00'; leave it out");
 	/* libmicrohttpd calls once with the headers alone; answers wait for the next call. */
 	if (!*state) {
 		*state = &begun;
@@ -426,18 +239,45 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
 		*body_bytes = 0;
 		return MHD_YES;
 	}
-	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-		return send_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
-				  "heapline serve only answers GET and HEAD");
-	if (token && !has_token(connection, token))
-		return send_error(connection, MHD_HTTP_UNAUTHORIZED,
-				  "the token is missing or wrong; send it as a bearer token or as "
-				  "a password");
-	if (!token && !names_loopback(serve, connection))
-		return send_error(connection, MHD_HTTP_FORBIDDEN,
-				  "heapline serve without a token only answers to localhost, "
-				  "127.0.0.1 and the address that it listens on");
-	return answer(serve, connection, path);
+	if (!hl_connections_begin_answer(serve->connections, connection_of(connection)))
+		return send_error(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+				  "too many requests are being answered; ask again later");
+	unsigned status =
+		hl_access_refusal(&http, connection, method, version, serve->options->token,
+				  &serve->options->address, &sentence);
+	return status ? send_error(connection, status, sentence) : answer(serve, connection, path);
+}
+
+/* ---- connections ---- */
+
+/* Becomes what the state of the request begins with. */
+static void *see_address(void *context, const char *address, struct MHD_Connection *connection)
+{
+	(void)context, (void)connection;
+	return strstr(address, "%00") ? &has_nul : NULL;
+}
+
+static void on_completed(void *context, struct MHD_Connection *connection, void **state,
+			 enum MHD_RequestTerminationCode how)
+{
+	struct hl_serve *serve = context;
+
+	(void)state, (void)how;
+	hl_connections_end_answer(serve->connections, connection_of(connection));
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **own,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct hl_serve *serve = context;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		*own = hl_connections_open(
+			serve->connections, fd_of(connection),
+			http.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+				->client_addr);
+	else
+		hl_connections_close(serve->connections, *own);
 }
 
 /* ---- all of it ---- */
@@ -452,24 +292,29 @@ int hl_serve_start(const struct hl_serve_options *options, struct hl_serve **ret
 	if (r < 0)
 		return r;
 	struct hl_serve *serve = calloc(1, sizeof(*serve));
-	inet_ntop(AF_INET, &address->sin_addr, host, sizeof(host));
-	struct hl_serve_heaps *heaps = hl_serve_heaps_new();
-	if (!serve || !heaps) {
-		free(serve);
-		hl_serve_heaps_free(heaps);
+	if (!serve)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	}
+	inet_ntop(AF_INET, &address->sin_addr, host, sizeof(host));
 	serve->options = options;
-	serve->heaps = heaps;
 	serve->stop_fd = eventfd(0, EFD_CLOEXEC);
+	r = serve->stop_fd < 0 ? -errno : hl_serve_heaps_new(serve->stop_fd, &serve->heaps);
+	if (r == 0)
+		r = hl_connections_new(serve->stop_fd, &serve->connections);
+	if (r < 0) {
+		hl_serve_stop(serve);
+		return hl_error_set(err, r, "cannot begin to serve: %s", strerror(-r));
+	}
 	errno = 0;
 	serve->daemon = http.start_daemon(
 		MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
 			MHD_USE_ITC,
 		0, NULL, NULL, take_request, serve, MHD_OPTION_SOCK_ADDR, address,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)HL_SERVE_CONNECTIONS_MAX,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(HL_CONNECTIONS_MAX + HL_CONNECTIONS_SPARE),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HL_SERVE_CONNECTION_BYTES,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HL_SERVE_TIMEOUT_S, MHD_OPTION_END);
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HL_SERVE_TIMEOUT_S,
+		MHD_OPTION_URI_LOG_CALLBACK, see_address, serve, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, serve, MHD_OPTION_NOTIFY_CONNECTION, on_connection, serve,
+		MHD_OPTION_END);
 	const union MHD_DaemonInfo *info =
 		serve->daemon ? http.get_daemon_info(serve->daemon, MHD_DAEMON_INFO_BIND_PORT)
 			      : NULL;
@@ -488,10 +333,13 @@ int hl_serve_start(const struct hl_serve_options *options, struct hl_serve **ret
 
 void hl_serve_stop(struct hl_serve *serve)
 {
-	eventfd_write(serve->stop_fd, 1);
+	if (serve->stop_fd >= 0)
+		eventfd_write(serve->stop_fd, 1);
 	if (serve->daemon)
 		http.stop_daemon(serve->daemon);
-	close(serve->stop_fd);
+	hl_connections_free(serve->connections);
 	hl_serve_heaps_free(serve->heaps);
+	if (serve->stop_fd >= 0)
+		close(serve->stop_fd);
 	free(serve);
 }

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "base/error.h"
+#include "serve/request.h"
 
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HL_SERVE_CONNECTIONS_MAX  64
 #define HL_SERVE_CONNECTION_BYTES ((size_t)32 << 10) /* of a request */
 #define HL_SERVE_TIMEOUT_S	  30		     /* that a connection may be silent */
 
@@ -17,6 +17,8 @@ struct hl_serve_options {
 	const char *token;		/* NULL: nobody is asked for one */
 	const char *const *directories; /* with recordings */
 	size_t directory_count;
+	hl_request_option_fn *option_of;   /* of verbs */
+	void (*say)(const char *sentence); /* for the log; called by any thread */
 };
 
 struct hl_serve;

@@ -8,10 +8,13 @@ import glob
 import http.client
 import json
 import os
+import pwd
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,6 +24,8 @@ from pprof_file import PprofFile
 
 BLOCK_BYTES = 127  # of control.c's alloc_site
 CONNECTIONS_MAX = 64
+CONNECTIONS_SPARE = 16
+WAITS_MAX = 4
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -187,7 +192,16 @@ class AnswersTest(ServeTest):
         recorded = self.start_recorded()
         recorded.tell("alloc 1000")
         recorded.tell("release 1000")
-        found = metrics(self.start().get("/metrics").decode())
+        server = self.start()
+
+        def read():
+            found = metrics(server.get("/metrics").decode())
+            return recorded.pid in found.get("heapline_cached_bytes", {}) and found
+
+        # The first answer does not wait for the heap.
+        self.assertFalse(read())
+        found = harness.wait_until(read, "the heap to be read")
+        self.assertLess(found["heapline_heap_age_seconds"][recorded.pid], 60)
         result = harness.run([harness.HEAPLINE, "heap", "-p", str(recorded.pid), "--json"])
         total = json.loads(result.stdout)["total"]
         self.assertGreater(total["free_resident_bytes"] + total["tcache_bytes"], 4096)
@@ -196,8 +210,35 @@ class AnswersTest(ServeTest):
         self.assertEqual(found["heapline_retained_bytes"][recorded.pid],
                          total["free_resident_bytes"])
 
+    def test_labels_name_service_script_and_user(self):
+        folder = self.path("My App")
+        os.mkdir(folder)
+        script = os.path.join(folder, "svc.py")
+        with open(script, "w", encoding="ascii") as file:
+            file.write("print(flush=True); input()")
+        programs = [os.path.join(folder, name) for name in ("one", "two")]
+        for program in programs:
+            shutil.copy(harness.program("control"), program)
+        for number, command in enumerate([[program] for program in programs] + [[sys.executable, script]]):
+            process = self.enterContext(subprocess.Popen(
+                harness.record_command(self.path(f"recordings/{number}.hl"), command),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+            self.addCleanup(process.stdin.close)
+            if number < 2:
+                process.stdin.write("alloc 1\n")
+                process.stdin.flush()
+            process.stdout.readline()
+        text = self.start().get("/metrics").decode()
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        for labels in ('service="one"', 'service="two"',
+                       f'service="{os.path.basename(sys.executable)}",script="svc.py"'):
+            self.assertRegex(text, f'heapline_inuse_bytes{{pid="[0-9]+",command="[^"]+",{labels}(,container="[^"]+")?,user="{user}"}}')
+
     def test_prometheus_accepts_the_metrics(self):
         promtool = harness.need("promtool")
+        rules = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/heapline-alerts.yml")
+        result = harness.run([promtool, "check", "rules", rules])
+        self.assertEqual(result.status, 0, result.stdout + result.stderr)
         self.start_recorded()
         text = self.start().get("/metrics").decode()
         result = subprocess.run([promtool, "check", "metrics"], input=text, text=True,
@@ -300,6 +341,11 @@ class AnswersTest(ServeTest):
                  ["lines", "--json", "--focus", "main", known]),
                 ("/api/tree?recording=known.hl&plumbing=", ["tree", "--json", "--plumbing", known]),
                 ("/api/diff?recording=known.hl&before=known.hl", ["diff", "--json", known, known]),
+                ("/api/info?recording=known.hl&stacks=", ["info", "--json", "--stacks", known]),
+                ("/api/top?recording=known.hl&root=type&focus=main&focus=alloc",
+                 ["top", "--json", "--root", "type", "--focus", "main", "--focus", "alloc", known]),
+                ("/api/lines?recording=known.hl&freed=", ["lines", "--json", "--freed", known]),
+                ("/text/top?recording=known.hl", ["top", known]),
                 ("/report?recording=known.hl", ["report", known])):
             with self.subTest(path=path):
                 expected = harness.run([harness.HEAPLINE, *command])
@@ -312,6 +358,29 @@ class AnswersTest(ServeTest):
         heap = json.loads(self.start().get(f"/api/heap?pid={recorded.pid}"))
         self.assertEqual(heap["schema"], "heapline/heap/1")
         self.assertGreaterEqual(heap["total"]["inuse_bytes"], 1000 * BLOCK_BYTES)
+
+    def test_options_that_choose_what_is_shown_are_arguments(self):
+        self.record_well([harness.program("known_answer")], mode="log-fast", name="recordings/log.hl")
+        recorded = self.start_recorded()
+        server = self.start()
+        refused = {}
+        for verb in ("top", "lines", "tree", "timeline", "peaks", "growth", "sizes", "info", "diff", "heap", "carriers",
+                     "allocations", "leaks", "holders"):
+            offered = harness.run([harness.HEAPLINE, "--complete", verb, "--"]).stdout
+            of_heap = verb in ("heap", "carriers", "allocations", "leaks", "holders")
+            where = f"pid={recorded.pid}" if of_heap else "recording=log.hl&before=log.hl"
+            for option in re.findall("^--(\\S+)", offered, re.M):
+                _, _, body = server.ask(f"/api/{verb}?{where}&{option}=%20bad")
+                if b"there is no argument" in body:
+                    refused.setdefault(option, set()).add(verb)
+        # Files, layout of text, what the address decides, what touches the process, statuses. A new option of a view is either
+        # one of these, or is to be added to those that cmd_serve.c takes.
+        self.assertEqual(sorted(refused), sorted([
+            "ask", "at-exit", "color", "comm", "core", "diff", "fail-above", "force", "format", "help", "ignore", "jobs", "json",
+            "no-pager", "output", "process", "save", "stop", "term", "watch"]))
+        self.assertEqual(refused["ignore"], {"leaks"})
+        self.assertEqual(json.loads(server.get("/api/peaks?recording=log.hl&between=0,1&valley=10"))["schema"],
+                         "heapline/peaks/1")
 
     def test_the_page_lists_what_there_is_and_its_links_work(self):
         self.record_well([harness.program("known_answer")], name='recordings/a "quoted" <name>.hl')
@@ -326,7 +395,7 @@ class AnswersTest(ServeTest):
         # Others may be recording, too, and end at any time.
         own = [link for link in sorted(links) if link == "/metrics" or
                re.search(rf"pid={recorded.pid}\b|recording=a%20%22", link)]
-        self.assertEqual(len(own), 10, links)
+        self.assertEqual(len(own), 12, links)
         for link in own:
             with self.subTest(link=link):
                 server.get(link)
@@ -341,7 +410,7 @@ class AnswersTest(ServeTest):
         for order in (folders, folders[::-1]):
             with Server(order[0], order[1], tmpdir=self.directory) as server:
                 page = server.get("/").decode()
-                names.append(set(re.findall(r"/api/top\?recording=(same[^\"]*)", page)))
+                names.append(set(re.findall(r"/text/top\?recording=(same[^\"]*)", page)))
                 for name in names[-1]:
                     server.get(f"/api/top?recording={name}")
         self.assertEqual(names[0], names[1])
@@ -402,7 +471,11 @@ class RefusalsTest(ServeTest):
                 ("/api/heap?stop=", 400), ("/api/top?recording=a.hl&rows=many", 400),
                 ("/api/top?recording=a.hl&focus=(", 400), ("/api/diff?recording=a.hl", 400),
                 ("/debug/pprof/heap?seconds=0&pid=1", 400), ("/metrics?rows=1", 400),
-                ("/debug/pprof/heap?seconds=601", 400), ("/api/top?pid=-1", 400),
+                ("/debug/pprof/heap?seconds=601", 400), ("/api/top?recording=a.hl%00x", 400),
+                ("/api/top?recording=a.hl&focus=%00", 400), ("/api/top%00?recording=a.hl", 400),
+                ("/api/top?recording=b.hl&recording=a.hl", 400), ("/api/top?recording=a.hl&rows=1&rows=2", 400),
+                ("/api/top?recording=a.hl&between=1,2", 400), ("/api/peaks?recording=a.hl&between=1", 400),
+                ("/api/peaks?recording=a.hl&between=1,--output", 400), ("/api/top?pid=-1", 400),
                 ("/debug/pprof/heap?recording=a.hl&seconds=1", 400),
                 ("/api/top?recording=a.hl&focus=" + "x" * 2000, 400),
                 ("/?" + "&".join(f"a{i}=1" for i in range(100)), 400)):
@@ -462,6 +535,28 @@ class RefusalsTest(ServeTest):
         self.assertEqual(server.ask("/metrics", Host=f"localhost:{server.port}")[0], 200)
         self.assertEqual(server.ask("/metrics", Host=f"127.0.0.2:{server.port}")[0], 403)
 
+    def test_pages_of_other_sites_cannot_have_a_browser_ask(self):
+        server = self.start()
+        own = f"localhost:{server.port}"
+        for headers, expected in (
+                ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Sec-Fetch-Site": "same-site"}, 403),
+                ({"Origin": "http://other.example"}, 403), ({"Origin": "null"}, 403),
+                ({"Origin": f"http://{own}x"}, 403), ({"Origin": f"http://{own}"}, 200),
+                ({"Sec-Fetch-Site": "same-origin"}, 200), ({"Sec-Fetch-Site": "none"}, 200)):
+            with self.subTest(headers=headers):
+                self.assertEqual(server.ask("/metrics", Host=own, **headers)[0], expected)
+
+    def test_a_request_names_one_host(self):
+        server = self.start()
+        token = "".join(f"{name}: {value}\r\n" for name, value in server.headers.items())
+        for head, expected in (("GET / HTTP/1.1\r\n", 400), ("GET / HTTP/1.0\r\n", 200),
+                               ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+                               ("GET / HTTP/1.0\r\nHost: localhost\r\nhost: a.example\r\n", 400)):
+            with self.subTest(head=head):
+                with socket.create_connection(("127.0.0.1", server.port), timeout=harness.TIMEOUT_S) as connection:
+                    connection.sendall(f"{head}{token}Connection: close\r\n\r\n".encode())
+                    self.assertIn(f" {expected} ".encode(), connection.recv(100))
+
     def test_a_server_on_another_loopback_address_answers_to_it(self):
         server = self.start_without_token("--listen", "127.0.0.2:0")
         own = f"127.0.0.2:{server.port}"
@@ -508,10 +603,60 @@ class BoundsTest(ServeTest):
                 with contextlib.suppress(OSError):
                     connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
             threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
-            self.assertLessEqual(threads, CONNECTIONS_MAX + 4)
+            self.assertLessEqual(threads, CONNECTIONS_MAX + CONNECTIONS_SPARE + 4)
+            # Who asks is answered meanwhile: the one that is longest at its header has to go.
+            figures = harness.wait_until(lambda: self.try_metrics(server), "it to answer")
         self.assertGreater(len(sockets), CONNECTIONS_MAX)
-        figures = harness.wait_until(lambda: self.try_metrics(server), "it to answer again")
         self.assertIn(recorded.pid, figures["heapline_inuse_bytes"])
+
+    def test_a_header_that_does_not_end_is_ended(self):
+        server = self.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=harness.TIMEOUT_S) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-")
+            connection.settimeout(1)
+
+            def is_closed():
+                try:
+                    connection.sendall(b"a")  # it is not silent
+                    return connection.recv(100) == b""
+                except TimeoutError:
+                    return False
+                except OSError:
+                    return True
+
+            harness.wait_until(is_closed, "the server to close it", timeout=60)
+
+    def test_work_ends_when_the_client_has_gone(self):
+        recorded = self.start_recorded()
+        server = self.start()
+        head = "".join(f"{name}: {value}\r\n" for name, value in server.headers.items())
+
+        def wait_and_leave():
+            with socket.create_connection(("127.0.0.1", server.port), timeout=harness.TIMEOUT_S) as connection:
+                connection.sendall(f"GET /debug/pprof/heap?pid={recorded.pid}&seconds=600 HTTP/1.1\r\n"
+                                   f"Host: localhost\r\n{head}\r\n".encode())
+                harness.wait_until(self.is_waiting, "the first snapshot")
+
+        for _ in range(WAITS_MAX + 2):  # more than may wait at once
+            wait_and_leave()
+            harness.wait_until(lambda: not glob.glob(self.path("heapline-serve-*")), "the snapshots to go")
+        self.assertEqual(server.ask("/metrics")[0], 200)
+
+    def test_few_wait_at_once(self):
+        recorded = self.start_recorded()
+        server = self.start()
+        path = f"/debug/pprof/heap?pid={recorded.pid}&seconds=600"
+        with contextlib.ExitStack() as stack:
+            for number in range(WAITS_MAX):
+                connection = stack.enter_context(contextlib.closing(
+                    http.client.HTTPConnection("127.0.0.1", server.port)))
+                connection.request("GET", path, headers=server.headers)
+                harness.wait_until(
+                    lambda number=number: len(glob.glob(self.path("heapline-serve-*/before.hl"))) > number,
+                    "the first snapshot")
+            status, headers, body = server.ask(path)
+            self.assertEqual((status, headers["Retry-After"]), (503, "10"), body)
+            self.assertEqual(server.ask("/metrics")[0], 200)
 
     @staticmethod
     def try_metrics(server):
@@ -548,6 +693,113 @@ class BoundsTest(ServeTest):
             self.assertEqual(refused.exception.code, 404)
             process.terminate()
             process.wait(harness.TIMEOUT_S)
+
+
+# Listens where collectors of its user do, and names whatever it is told.
+LYING_COLLECTOR = """
+import json, os, socket, sys
+user, directory, recording, *processes = sys.argv[1:]
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+os.makedirs(directory, 0o700, exist_ok=True)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(f"{directory}/{os.getpid()}.sock")
+listener.listen()
+print(flush=True)
+rows = [{"pid": int(pid), "sequence": 0, "command": ["postgres"], "mode": "mem-fast", "ms": 1, "inuse_bytes": 1 << 62}
+        for pid in processes]
+while True:
+    connection, _ = listener.accept()
+    asked = connection.recv(4096)
+    connection.sendall(json.dumps({"recorded": True, "recording": recording, "processes": rows}).encode())
+    connection.close()
+"""
+
+
+class OtherUsersTest(ServeTest):
+    """Root's server believes what a collector of another user says about that user alone."""
+
+    def setUp(self):
+        super().setUp()
+        harness.need_other_user(OTHER_USER)
+        os.chmod(self.directory, 0o755)
+
+    def start_collector(self, recording, *pids):
+        directory = f"/tmp/heapline-{OTHER_USER}"
+        process = self.enterContext(subprocess.Popen(
+            [sys.executable, "-c", LYING_COLLECTOR, str(OTHER_USER), directory, recording, *[str(pid) for pid in pids]],
+            stdout=subprocess.PIPE))
+        self.addCleanup(self.remove_socket, f"{directory}/{process.pid}.sock")
+        self.addCleanup(process.kill)
+        process.stdout.readline()
+
+    @staticmethod
+    def remove_socket(path):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+    def start_victim(self, **options):
+        process = self.enterContext(subprocess.Popen(["sleep", "1000"], **options))
+        self.addCleanup(process.kill)
+        return process.pid
+
+    def test_processes_and_recordings_of_root_are_not_shown(self):
+        private = self.path("private")
+        os.mkdir(private, 0o700)
+        self.record_well([harness.program("known_answer")], name="private/secret.hl")
+        secret = os.path.join(private, "secret.hl")
+        victim = self.start_victim()
+        for recording in (secret, "/"):  # the other may be seen, and is no recording
+            self.start_collector(recording, victim)
+        server = self.start()
+        self.assertNotIn(victim, metrics(server.get("/metrics").decode()).get("heapline_inuse_bytes", {}))
+        self.assertEqual(server.ask("/api/info?recording=secret.hl")[0], 404)
+        for view in ("heap", "leaks", "holders"):
+            self.assertEqual(server.ask(f"/api/{view}?pid={victim}")[0], 404)
+        self.assertIn(b"not that user", server.get("/"))
+
+    def test_files_that_the_user_may_not_read_are_not_read(self):
+        """The recording may be seen, and leads to one that may not."""
+        self.record_well([harness.program("known_answer")], name="private.hl")
+        target = self.path("private.hl")
+        recording = self.path("theirs.hl")
+        os.mkdir(recording)
+        os.chown(recording, OTHER_USER, OTHER_USER)
+        for name in os.listdir(target):
+            os.chmod(os.path.join(target, name), 0o600)
+            os.symlink(os.path.join(target, name), os.path.join(recording, name))
+        own = self.start_victim(user=OTHER_USER, group=OTHER_USER, extra_groups=[])
+        self.start_collector(recording, own, own, own)
+        server = self.start()
+        text = server.get("/metrics").decode()
+        # One row for each process, which names whose it is.
+        self.assertEqual(len(re.findall(f'inuse_bytes{{pid="{own}"[^}}]*user="nobody"', text)), 1)
+        status, sentence = server.refusal("/api/info?recording=theirs.hl")
+        self.assertEqual(status, 422, sentence)
+        self.assertIn("Permission denied", sentence)
+        self.assertEqual(server.ask(f"/api/heap?pid={own}")[0], 200)
+
+    def test_push_does_not_read_for_another_user(self):
+        private = self.path("private")
+        os.mkdir(private, 0o700)
+        self.record_well([harness.program("known_answer")], name="private/secret.hl")
+        sequence, pid = re.findall(r"process-(\d+)-(\d+)", " ".join(os.listdir(os.path.join(private, "secret.hl"))))[0]
+        self.assertEqual(sequence, "0")
+        self.start_collector(os.path.join(private, "secret.hl"), pid, os.getpid())
+        store = self.path("store.db")
+        process = self.enterContext(subprocess.Popen(
+            [harness.HEAPLINE, "push", "--all", "--every", "1", "--to", store, "--spool", self.path("spool")],
+            stderr=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=self.path("cache"))))
+        self.addCleanup(process.kill)
+        recorded = self.start_recorded()  # which it sees, so that it has seen the other
+
+        def top():
+            result = harness.run([harness.HEAPLINE, "fleet", "top", "--db", store, "--json"])
+            return result.stdout if result.status == 0 and "alloc_site" in result.stdout else None
+
+        recorded.tell("alloc 1000")
+        self.assertNotIn("known_answer", harness.wait_until(top, "the store to have what is recorded"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a look at a process yields, where it runs, and what waits in a spool. */
+/* What a look at a process yields, and what waits in a spool. */
 #include "push/session.h"
 #include "push/spool.h"
 
@@ -18,7 +18,7 @@ static const struct stack second[] = {{"main:1;read:2", 130, 5},
 
 static struct hl_push_session *new_session(void)
 {
-	struct hl_push_session *session = hl_push_session_new("x.hl", 1, 0);
+	struct hl_push_session *session = hl_push_session_new("x.hl", NULL, 1, 0);
 
 	assert_non_null(session);
 	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
@@ -138,36 +138,6 @@ static void what_a_sink_has_is_not_sent_again(void **state)
 	hl_push_session_free(session);
 }
 
-#define ID   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-#define UUID "2d9f6a51-7b1c-4a0e-9c55-0f6f3a1b2c3d"
-
-static void containers_and_pods_are_found_in_cgroups(void **state)
-{
-	static const struct {
-		const char *cgroups, *container, *pod;
-	} cases[] = {
-		{"0::/system.slice/docker-" ID ".scope\n", ID, ""},
-		{"12:cpu:/docker/" ID "\n0::/\n", ID, ""},
-		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-"
-		 "pod2d9f6a51_7b1c_4a0e_9c55_0f6f3a1b2c3d.slice/cri-containerd-" ID ".scope\n",
-		 ID, UUID},
-		{"3:memory:/kubepods/besteffort/pod" UUID "/" ID "\n", ID, UUID},
-		{"0::/machine.slice/libpod-" ID ".scope/container\n", ID, ""},
-		{"0::/user.slice/user-1000.slice/session-3.scope\n", "", ""},
-		{"0::/x/" ID "0\n", "", ""}, /* too long */
-		{"0::/podium\n", "", ""},
-		{"", "", ""},
-	};
-	char container[HL_PUSH_CONTAINER_MAX], pod[HL_PUSH_CONTAINER_MAX];
-
-	(void)state;
-	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
-		hl_push_find_container(cases[i].cgroups, container, pod);
-		assert_string_equal(container, cases[i].container);
-		assert_string_equal(pod, cases[i].pod);
-	}
-}
-
 static void assert_first(struct hl_push_spool *spool, const char *expected)
 {
 	struct hl_error err = {0};
@@ -222,7 +192,6 @@ int main(void)
 		cmocka_unit_test(a_look_yields_what_changed_since_the_one_before),
 		cmocka_unit_test(a_look_without_memory_fails_and_loses_none),
 		cmocka_unit_test(what_a_sink_has_is_not_sent_again),
-		cmocka_unit_test(containers_and_pods_are_found_in_cgroups),
 		cmocka_unit_test(a_spool_keeps_the_newest_in_order),
 	};
 

@@ -103,13 +103,10 @@ static json_t *describe_process(const struct hl_tracked *tracked, const struct l
 	struct hl_region_figures figures;
 	uint32_t mode = hl_mode_of(atomic_load(&tracked->region.header->mode));
 
-	struct stat memory = {0};
-
 	hl_region_figures_read(&view, &figures);
-	fstat(tracked->region.fd, &memory);
 	json_t *object = json_pack(
 		"{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, "
-		"s:I, s:I}",
+		"s:I}",
 		"pid", tracked->pid, "sequence", tracked->sequence, "command",
 		command_of(tracked->identity.command), "mode",
 		mode < HL_MODE_COUNT ? hl_mode_names[mode] : "unknown", "inuse_bytes",
@@ -121,8 +118,7 @@ static json_t *describe_process(const struct hl_tracked *tracked, const struct l
 		(json_int_t)hl_control_actions_tick(tracked), "alloc_bytes",
 		(json_int_t)figures.alloc_bytes, "alloc_objects", (json_int_t)figures.alloc_objects,
 		"free_bytes", (json_int_t)figures.free_bytes, "free_objects",
-		(json_int_t)figures.free_objects, "region_bytes",
-		(json_int_t)memory.st_blocks * 512);
+		(json_int_t)figures.free_objects);
 	if (!object || !tracked->log)
 		return object;
 	json_t *log = json_pack("{s:I, s:I, s:I}", "log_segments", (json_int_t)files->count,

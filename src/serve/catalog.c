@@ -180,7 +180,7 @@ static int add_process(struct hl_catalog *catalog, const json_t *from, pid_t pid
 		.free_objects = number(from, "free_objects"),
 		.lost_events = number(from, "lost_events"),
 		.lost_log_events = number(from, "lost_log_events"),
-		.region_bytes = number(from, "region_bytes"),
+		.recorder_bytes = -1,
 		.rss_bytes = status->rss_bytes,
 		.cached_bytes = -1,
 		.retained_bytes = -1,
@@ -222,7 +222,7 @@ static int add_processes(struct hl_catalog *catalog, const json_t *processes, st
 	return 0;
 }
 
-/* What the collector writes, seen with the eyes of who runs it. */
+/* What the collector writes, as its user sees it. */
 static int stat_recording(struct hl_catalog *catalog, const struct hl_control_peer *peer,
 			  struct stat *ret_status)
 {

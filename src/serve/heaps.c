@@ -22,7 +22,7 @@ struct known {
 	uint32_t sequence;
 	ino_t recording;  /* with the sequence: another process may get the number */
 	uint64_t read_ns; /* 0: never */
-	int64_t cached_bytes, retained_bytes; /* -1: not known */
+	int64_t recorder_bytes, cached_bytes, retained_bytes; /* -1: not known */
 	struct sample {
 		int64_t ms, inuse_bytes; /* of the recording; zero at its beginning */
 	} older, newer;
@@ -43,6 +43,7 @@ static struct known key_of(const struct hl_catalog *catalog,
 		.pid = process->pid,
 		.sequence = process->sequence,
 		.recording = catalog->recordings[process->recording].inode,
+		.recorder_bytes = -1,
 		.cached_bytes = -1,
 		.retained_bytes = -1,
 	};
@@ -90,10 +91,13 @@ static void read_heap(const struct hl_serve_heaps *heaps, const struct hl_user *
 	if (fd < 0)
 		return;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (hl_heap_figures_read(path, &figures, &err) == 0 && figures.numbers[HL_HEAP_SYSTEM]) {
-		known->cached_bytes = (int64_t)(figures.numbers[HL_HEAP_TCACHE] +
-						figures.numbers[HL_HEAP_FASTBIN]);
-		known->retained_bytes = (int64_t)figures.numbers[HL_HEAP_FREE_RESIDENT];
+	if (hl_heap_figures_read(path, &figures, &err) == 0) {
+		known->recorder_bytes = (int64_t)figures.numbers[HL_HEAP_RESIDENT_RECORDER];
+		if (figures.numbers[HL_HEAP_SYSTEM]) { /* else malloc is not glibc's */
+			known->cached_bytes = (int64_t)(figures.numbers[HL_HEAP_TCACHE] +
+							figures.numbers[HL_HEAP_FASTBIN]);
+			known->retained_bytes = (int64_t)figures.numbers[HL_HEAP_FREE_RESIDENT];
+		}
 	}
 	close(fd);
 }
@@ -104,6 +108,7 @@ static void keep(struct hl_serve_heaps *heaps, const struct known *read)
 	struct known *known = find(heaps, read);
 	if (known) { /* else it has ended */
 		known->read_ns = read->read_ns;
+		known->recorder_bytes = read->recorder_bytes;
 		known->cached_bytes = read->cached_bytes;
 		known->retained_bytes = read->retained_bytes;
 	}
@@ -230,8 +235,9 @@ void hl_serve_heaps_fill(struct hl_serve_heaps *heaps, struct hl_catalog *catalo
 			continue;
 		process->growth_bytes = measure_growth(known, process);
 		all_fresh &= is_fresh(known, now_ns);
-		if (known->cached_bytes < 0)
+		if (known->recorder_bytes < 0)
 			continue;
+		process->recorder_bytes = known->recorder_bytes;
 		process->cached_bytes = known->cached_bytes;
 		process->retained_bytes = known->retained_bytes;
 		process->heap_age_s = (int64_t)((now_ns - known->read_ns) / HL_NS_PER_SECOND);

@@ -42,8 +42,8 @@ static const struct metric {
 	METRIC("heapline_heap_age_seconds", "gauge", heap_age_s,
 	       "Time since the heap was read for heapline_cached_bytes and "
 	       "heapline_retained_bytes."),
-	METRIC("heapline_recorder_bytes", "gauge", region_bytes,
-	       "Memory that the recorder shares with its collector."),
+	METRIC("heapline_recorder_bytes", "gauge", recorder_bytes,
+	       "Memory of the recorder in RAM, within Rss, when the heap was read last."),
 	METRIC("heapline_lost_events_total", "counter", lost_events,
 	       "Allocations and frees that could not be counted."),
 	METRIC("heapline_lost_log_events_total", "counter", lost_log_events,

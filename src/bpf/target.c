@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "elf/elf.h"
 #include "process/maps.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +88,7 @@ static int file_of(struct hl_target *target, const struct hl_map *map, size_t *r
 	struct stat status;
 	char memory[32];
 
-	snprintf(memory, sizeof(memory), "/proc/%d/mem", (int)target->pid);
+	snprintf(memory, sizeof(memory), "/proc/%d/mem", hl_proc_thread(target->pid));
 	HL_CLOSED int fd = is_vdso(map) ? open(memory, O_RDONLY | O_CLOEXEC)
 					: hl_maps_open_file(target->pid, map);
 	if (fd == -ENOMEM)

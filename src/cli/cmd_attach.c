@@ -201,7 +201,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 			    name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);
-	if (left < 0 && !hl_process_has_ended((pid_t)pid))
+	if (left < 0 && !hl_process_has_ended(hl_proc_thread((pid_t)pid)))
 		hl_cli_note(
 			"its recorder stays in process %" PRIu64
 			", of which nothing is kept any more; once that can be stopped, 'heapline "

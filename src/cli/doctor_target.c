@@ -11,6 +11,7 @@
 #include "heap/heap.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
+#include "process/process.h"
 #include "profile/profile.h"
 #include "view/format.h"
 
@@ -142,13 +143,13 @@ static void find_command(struct patient *patient)
 	    hl_process_is_elsewhere(patient->pid, "mnt") != 0 ||
 	    (strchr(first, ' ') && !facts->command[1]))
 		return;
-	snprintf(link, sizeof(link), "/proc/%d/cwd", patient->pid);
+	snprintf(link, sizeof(link), "/proc/%d/cwd", hl_proc_thread(patient->pid));
 	ssize_t length = readlink(link, there, sizeof(there) - 1);
 	if (length < 0 || !getcwd(here, sizeof(here)))
 		return;
 	if (strcmp(here, there) == 0)
 		there[0] = '\0';
-	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(patient->pid));
 	bool is_found = !(strchr(first, '/') && first[0] != '/') &&
 			hl_examine_find(first, path, sizeof(path), NULL) == 0 &&
 			is_program(path, link);
@@ -193,7 +194,7 @@ static void judge_record(struct patient *patient)
 		hl_doctor_refuse(doctor, "record", r, &err, "");
 		return;
 	}
-	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(patient->pid));
 	const struct hl_examined examined = hl_examine_file(link, program);
 	if (examined.reason)
 		patient->command[0] = '\0';
@@ -445,7 +446,7 @@ static void say_linking(struct patient *patient)
 {
 	char link[32];
 
-	snprintf(link, sizeof(link), "/proc/%d/exe", patient->pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(patient->pid));
 	HL_CLOSED int fd = open(link, O_RDONLY | O_CLOEXEC);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	if (elf)

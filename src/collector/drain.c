@@ -8,6 +8,7 @@
 #include "log/intervals.h"
 #include "log/log_writer.h"
 #include "log/ring_reader.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -434,7 +435,7 @@ int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret
 	hl_region_names_init(&drain->names, &settings->view, settings->executable);
 	hl_region_names_init(&drain->event_names, &settings->view, settings->executable);
 	char path[32];
-	snprintf(path, sizeof(path), "/proc/%d/statm", settings->pid);
+	snprintf(path, sizeof(path), "/proc/%d/statm", hl_proc_thread(settings->pid));
 	drain->statm_fd = open(path, O_RDONLY | O_CLOEXEC); /* without: RSS is unknown */
 	drain->directory_fd = fcntl(settings->directory_fd, F_DUPFD_CLOEXEC, 0);
 	int r = drain->directory_fd < 0 ? -errno : 0;

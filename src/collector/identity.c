@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads /proc/PID/{exe,cmdline,stat,auxv}; see tracked.h. */
 #include "collector/tracked.h"
+#include "process/process.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -15,34 +16,22 @@
 /* Longer command lines are cut; a recording need not hold megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
 
-/* The kernel gives some 20. */
-#define AUXV_MAX 64
-
-/* Reads a file of /proc up to ${capacity} bytes; 0 bytes when it cannot be read. */
-static size_t read_file(pid_t pid, const char *file, char *bytes, size_t capacity)
+/* As hl_proc_read(); 0 bytes when it cannot be read. */
+static size_t read_file(pid_t pid, const char *file, char *text, size_t capacity)
 {
-	char name[48];
+	ssize_t size = hl_proc_read(pid, file, text, capacity);
 
-	snprintf(name, sizeof(name), "/proc/%d/%s", pid, file);
-	int fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	size_t size = 0;
-	for (ssize_t got; size < capacity && (got = read(fd, bytes + size, capacity - size)) > 0;)
-		size += (size_t)got;
-	close(fd);
-	return size;
+	return size > 0 ? (size_t)size : 0;
 }
 
 /* The fourth field, after the name in parentheses, which may itself contain anything. */
 uint32_t hl_identity_parent(pid_t pid)
 {
 	char text[512];
-	size_t size = read_file(pid, "stat", text, sizeof(text) - 1);
-
-	text[size] = '\0';
-	const char *name_end = strrchr(text, ')');
+	const char *name_end =
+		read_file(pid, "stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
 	unsigned parent;
+
 	return name_end && sscanf(name_end, ") %*c %u", &parent) == 1 ? parent : 0;
 }
 
@@ -82,7 +71,7 @@ void hl_identity_set_command(struct hl_identity *identity, const char *bytes, si
 
 bool hl_identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX])
 {
-	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX - 1);
+	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX);
 
 	ret_name[size] = '\0';
 	ret_name[strcspn(ret_name, "\n")] = '\0';
@@ -107,33 +96,21 @@ static bool find_executable(pid_t pid, struct stat *ret_status)
 {
 	char name[32];
 
-	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
+	snprintf(name, sizeof(name), "/proc/%d/exe", hl_proc_thread(pid));
 	return stat(name, ret_status) == 0;
-}
-
-static uint64_t find_random_bytes(pid_t pid)
-{
-	Elf64_auxv_t entries[AUXV_MAX];
-	size_t count =
-		read_file(pid, "auxv", (char *)entries, sizeof(entries)) / sizeof(entries[0]);
-
-	for (size_t i = 0; i < count; i++)
-		if (entries[i].a_type == AT_RANDOM)
-			return entries[i].a_un.a_val;
-	return 0;
 }
 
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 {
 	char link[32], path[PATH_MAX];
 
-	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
 	ssize_t length = readlink(link, path, sizeof(path));
 	struct hl_identity identity = {
 		.parent_pid = hl_identity_parent(pid),
 		.executable = strndup(path, length > 0 ? (size_t)length : 0),
 		.command = calloc(1, sizeof(*identity.command)),
-		.random_bytes = find_random_bytes(pid),
+		.random_bytes = hl_process_auxv(pid, AT_RANDOM),
 	};
 	hl_identity_refresh(&identity, pid);
 	if (!identity.executable || !identity.command) {
@@ -163,7 +140,7 @@ bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
 
 bool hl_identity_has_called_exec(const struct hl_identity *identity, pid_t pid)
 {
-	uint64_t random_bytes = identity->random_bytes ? find_random_bytes(pid) : 0;
+	uint64_t random_bytes = identity->random_bytes ? hl_process_auxv(pid, AT_RANDOM) : 0;
 
 	return random_bytes && random_bytes != identity->random_bytes;
 }

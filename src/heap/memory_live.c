@@ -23,6 +23,7 @@ struct live_memory {
 	pid_t pid;
 	int mem; /* /proc/PID/mem; -1: it could not be opened */
 	bool reads_swapped;
+	pid_t reader; /* hl_proc_thread() */
 	struct hl_pagemap *pagemap;
 	struct hl_stop *stop; /* NULL: nothing is stopped */
 	uint64_t stopped_since_ns;
@@ -72,8 +73,12 @@ static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 	struct live_memory *live = (struct live_memory *)memory;
 	struct iovec local = {bytes, length};
 	struct iovec remote = {(void *)(uintptr_t)address, length};
-	ssize_t count = process_vm_readv(live->pid, &local, 1, &remote, 1, 0);
+	ssize_t count = process_vm_readv(live->reader, &local, 1, &remote, 1, 0);
 
+	if (count < 0 && errno == ESRCH) { /* that thread has ended, and perhaps it alone */
+		live->reader = hl_proc_thread(live->pid);
+		count = process_vm_readv(live->reader, &local, 1, &remote, 1, 0);
+	}
 	if (count < 0 && errno != EFAULT)
 		return errno == EPERM ? -EACCES : -errno;
 	size_t done = count > 0 ? (size_t)count : 0;
@@ -325,8 +330,9 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 	live->base.kind = &live_kind;
 	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	live->pid = pid;
+	live->reader = hl_proc_thread(pid);
 	live->base.program_headers = hl_process_program_headers(pid);
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", live->reader);
 	live->mem = open(path, O_RDONLY | O_CLOEXEC);
 	int r = read_maps(pid, &live->base.maps, err);
 	if (r == 0)

@@ -47,7 +47,7 @@ static void remember_program(struct hl_attach *attach)
 {
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", attach->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(attach->pid));
 	attach->program = open(path, O_RDONLY | O_CLOEXEC);
 	attach->pidfd = (int)syscall(SYS_pidfd_open, attach->pid, 0);
 }
@@ -72,7 +72,7 @@ static int or_gone(const struct hl_attach *attach, int r, struct hl_error *err)
 		return r;
 	/* Of a program that is there no more nothing is read, without an error. */
 	bool has_left = attach->program >= 0 && pread(attach->program, &byte, 1, 0) == 0;
-	if (!has_left && !hl_process_has_ended(attach->pid))
+	if (!has_left && !hl_process_has_ended(hl_proc_thread(attach->pid)))
 		return r;
 	for (int ms = 0; ms < ENDING_WAIT_MS; ms += ENDING_LOOK_MS) {
 		HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};

@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "process/process.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -120,7 +121,7 @@ static int open_memory(pid_t pid)
 {
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(pid));
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 

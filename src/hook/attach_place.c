@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,12 +141,18 @@ static long make_memfd(struct hl_attach *attach)
 	return fd;
 }
 
-/* The target's descriptor ${fd}, as ours. */
+/* The target's descriptor ${fd}, of a memfd, as ours. */
 static int fetch_descriptor(pid_t pid, long fd)
 {
+	pid_t thread = hl_proc_thread(pid);
 	HL_CLOSED int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	char path[64];
 
-	int ours = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%ld", thread, fd);
+	/* A first thread that has ended has no descriptors. */
+	int ours = thread != pid ? open(path, O_RDWR | O_CLOEXEC)
+		   : pidfd < 0	 ? -1
+				 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 	return ours < 0 ? -errno : ours;
 }
 
@@ -155,7 +162,7 @@ static bool is_memfd(const struct hl_attach *attach, int fd)
 	static const char name[] = "/memfd:heapline (deleted)";
 	char path[64], link[sizeof(name)];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", attach->pid, fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", hl_proc_thread(attach->pid), fd);
 	return readlink(path, link, sizeof(link)) == sizeof(name) - 1 &&
 	       !memcmp(link, name, sizeof(name) - 1);
 }
@@ -181,7 +188,7 @@ void hl_attach_find_leftovers(struct hl_attach *attach)
 	if (hl_proc_read(attach->pid, "comm", comm, sizeof(comm)) < 0 ||
 	    !strcmp(comm, "heapline\n"))
 		return;
-	snprintf(path, sizeof(path), "/proc/%d/fd", attach->pid);
+	snprintf(path, sizeof(path), "/proc/%d/fd", hl_proc_thread(attach->pid));
 	DIR *directory = opendir(path);
 	for (struct dirent *entry; directory && (entry = readdir(directory));) {
 		int fd = atoi(entry->d_name);

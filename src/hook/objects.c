@@ -500,7 +500,7 @@ int hl_objects_read_more(pid_t pid, const struct hl_maps *maps, const char *cons
 {
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(pid));
 	int memory = open(path, O_RDONLY | O_CLOEXEC);
 	if (memory < 0)
 		return hl_proc_error(pid, errno == ENOENT ? -ESRCH : -errno, "the memory", err);

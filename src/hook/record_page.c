@@ -70,10 +70,10 @@ uint32_t hl_record_page_inner_pid(pid_t pid)
 
 	if (hl_proc_read_status(pid, text, sizeof(text)) < 0)
 		return 0;
-	const char *line = strstr(text, "\nNSpid:");
+	const char *line = strstr(text, "\nNStgid:");
 	if (!line)
 		return (uint32_t)pid;
-	line += strlen("\nNSpid:");
+	line += strlen("\nNStgid:");
 	/* One for each namespace, the innermost last. */
 	const char *end = line + strcspn(line, "\n"), *last = line;
 	for (const char *at = line; at < end; at++)

@@ -166,7 +166,7 @@ static int open_memory(struct hl_remote *remote, struct hl_error *err)
 {
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", remote->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(remote->pid));
 	remote->memory = open(path, O_RDWR | O_CLOEXEC);
 	if (remote->memory >= 0)
 		return 0;

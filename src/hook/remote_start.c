@@ -205,7 +205,7 @@ bool hl_remote_await_libraries(const struct hl_remote *remote)
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LIBRARIES_WAIT_NS;
 	bool has_waited = false;
 
-	while (is_loading(remote) && !hl_process_has_ended(remote->pid) &&
+	while (is_loading(remote) && !hl_process_has_ended(hl_proc_thread(remote->pid)) &&
 	       hl_clock_ns(CLOCK_MONOTONIC) < deadline) {
 		nanosleep(&(struct timespec){.tv_nsec = LIBRARIES_LOOK_NS}, NULL);
 		has_waited = true;

@@ -451,13 +451,13 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 	struct hl_error err = {0};
 	char path[32], status[4096];
 
-	snprintf(path, sizeof(path), "/proc/%d/root", pid);
+	snprintf(path, sizeof(path), "/proc/%d/root", hl_proc_thread(pid));
 	HL_CLOSED int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0 || hl_proc_read_status(pid, status, sizeof(status)) < 0 ||
 	    !last_number(status, "\nUid:", &found.uid) ||
-	    !last_number(status, "\nNSpid:", &found.pid))
+	    !last_number(status, "\nNStgid:", &found.pid))
 		return;
-	snprintf(path, sizeof(path), "/proc/%d/cwd", pid);
+	snprintf(path, sizeof(path), "/proc/%d/cwd", hl_proc_thread(pid));
 	found.directory_fds[0] = (int)syscall(SYS_openat2, root, "tmp", &how, sizeof(how));
 	found.directory_fds[1] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; i < 2; i++)

@@ -257,19 +257,20 @@ static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t ca
 	if (!map->inode)
 		return -ENOENT;
 	int r = print_path(path, capacity,
-			   snprintf(path, capacity, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid,
-				    map->start, map->end));
+			   snprintf(path, capacity, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64,
+				    hl_proc_thread(pid), map->start, map->end));
 	if (r)
 		return r;
 	int fd = find_if_same(path, map);
 	if (fd >= 0)
 		return fd;
 	/* Without privileges only the program's own file can be reached whatever its name is. */
-	snprintf(path, capacity, "/proc/%d/exe", pid);
+	snprintf(path, capacity, "/proc/%d/exe", hl_proc_thread(pid));
 	fd = find_if_same(path, map);
 	if (fd >= 0 || map->deleted || map->path[0] != '/')
 		return fd >= 0 ? fd : -ENOENT;
-	r = print_path(path, capacity, snprintf(path, capacity, "/proc/%d/root%s", pid, map->path));
+	r = print_path(path, capacity,
+		       snprintf(path, capacity, "/proc/%d/root%s", hl_proc_thread(pid), map->path));
 	if (r)
 		return r;
 	fd = find_if_same(path, map);
@@ -319,7 +320,7 @@ int hl_maps_open_path(pid_t pid, const char *path)
 	const struct open_how how = {.flags = O_PATH | O_CLOEXEC,
 				     .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 
-	snprintf(root_path, sizeof(root_path), "/proc/%d/root", pid);
+	snprintf(root_path, sizeof(root_path), "/proc/%d/root", hl_proc_thread(pid));
 	HL_CLOSED int root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;

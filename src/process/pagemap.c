@@ -260,7 +260,7 @@ int hl_pagemap_open(pid_t pid, struct hl_pagemap **ret_pagemap, struct hl_error 
 {
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", hl_proc_thread(pid));
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return open_error(pid, -errno, err);

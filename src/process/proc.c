@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/compiler.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,10 +14,41 @@
 /* The least that one read of a long file is asked for; the kernel itself gives a page at a time. */
 #define READ_BYTES 65536u
 
+static pid_t find_living(pid_t pid)
+{
+	HL_FREED struct hl_process_thread *threads = NULL;
+	size_t count = 0;
+
+	hl_process_threads(pid, &threads, &count);
+	for (size_t i = 0; i < count; i++)
+		if (!hl_process_has_ended(threads[i].tid))
+			return threads[i].tid;
+	return pid;
+}
+
+pid_t hl_proc_thread(pid_t pid)
+{
+	return hl_process_state(pid) == 'Z' ? find_living(pid) : pid;
+}
+
+/* Whether a thread that has ended has it no more. */
+static bool is_of_memory(const char *file)
+{
+	static const char *const files[] = {"auxv",	 "cmdline", "environ",	    "maps",
+					    "mountinfo", "smaps",   "smaps_rollup", "status"};
+
+	for (size_t i = 0; i < HL_COUNT_OF(files); i++)
+		if (strcmp(file, files[i]) == 0)
+			return true;
+	return false;
+}
+
 static int open_file(pid_t pid, const char *file)
 {
 	char path[64];
 
+	if (is_of_memory(file))
+		pid = hl_proc_thread(pid);
 	int length = snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
 	if (length >= (int)sizeof(path))
 		return -ENAMETOOLONG;

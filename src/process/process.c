@@ -54,7 +54,7 @@ static ssize_t read_settled_status(pid_t pid, char *status, size_t capacity)
 {
 	for (int looks = 1;; looks++) {
 		ssize_t length = hl_proc_read_status(pid, status, capacity);
-		if (length < 0 || looks == LOOKS_MAX || !says_ended(status) ||
+		if (length < 0 || looks == LOOKS_MAX || !hl_process_has_ended(pid) ||
 		    value_of(status, "Threads") <= 1)
 			return length;
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
@@ -74,12 +74,7 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 		return hl_error_set(err, -ESRCH, "'%d' is a thread of process '%d'; name that", pid,
 				    process);
 	if (says_ended(status))
-		return hl_error_set(err, -ESRCH,
-				    value_of(status, "Threads") > 1
-					    ? "the first thread of process '%d' has ended, and "
-					      "Linux does not show the memory of the others"
-					    : "process '%d' has ended",
-				    pid);
+		return hl_error_set(err, -ESRCH, "process '%d' has ended", pid);
 	facts->parent_pid = (pid_t)value_of(status, "PPid");
 	facts->uid = (uint32_t)value_of(status, "Uid");
 	facts->threads = (uint32_t)value_of(status, "Threads");
@@ -186,8 +181,9 @@ static uint64_t find_stack_auxv(pid_t pid)
 
 uint64_t hl_process_program_headers(pid_t pid)
 {
-	uint64_t words[2 * AUXV_MAX], at = find_stack_auxv(pid);
-	size_t count = at ? read_words(pid, at, words, 2 * AUXV_MAX) : 0;
+	pid_t thread = hl_proc_thread(pid);
+	uint64_t words[2 * AUXV_MAX], at = find_stack_auxv(thread);
+	size_t count = at ? read_words(thread, at, words, 2 * AUXV_MAX) : 0;
 
 	for (size_t i = 0; i + 1 < count && words[i] != AT_NULL; i += 2)
 		if (words[i] == AT_PHDR)
@@ -278,7 +274,7 @@ int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct 
 	facts.cpu_ns = cpu_ns > 0 ? (uint64_t)cpu_ns : 0;
 	read_comm(pid, "", facts.comm);
 	char link[32], path[PATH_MAX];
-	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
 	ssize_t length = readlink(link, path, sizeof(path)); /* may not be allowed */
 	facts.executable = strndup(path, length > 0 ? (size_t)length : 0);
 	facts.command = read_command(pid, facts.comm);

@@ -12,13 +12,20 @@
 /* ---- files of /proc/PID ---- */
 
 /*
+ * The thread through which the kernel shows memory, program and files of ${pid}, by /proc as well as by
+ * process_vm_readv(): the first one, or, once that has ended, another that lives. ${pid} where none does.
+ */
+pid_t hl_proc_thread(pid_t pid);
+
+/*
  * Reads /proc/PID/${file} into ${text}, cut at ${capacity} - 1 bytes, with a NUL after. The
  * length, or a negative errno: -ESRCH when there is no such process (or it ended while being read),
- * -EACCES when it may not be read.
+ * -EACCES when it may not be read. What belongs to the memory, such as "maps", is that of hl_proc_thread().
  */
 ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity);
 
-/* The same of /proc/PID/status without the groups, of which a process can have 65,536: other lines follow theirs. */
+/* The same of the status of hl_proc_thread(), without the groups, of which a process can have 65,536: other lines follow
+ * theirs. */
 ssize_t hl_proc_read_status(pid_t pid, char *text, size_t capacity);
 
 /* The same for a file of any length, into memory that the caller frees. */

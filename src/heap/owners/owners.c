@@ -5,6 +5,7 @@
 #include "base/names.h"
 #include "heap/heap.h"
 #include "heap/owners/owner_table.h"
+#include "process/process.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,7 @@ int hl_owners_read_memory(pid_t pid, uint64_t address, void *ret_bytes, size_t b
 {
 	struct iovec here = {ret_bytes, bytes}, there = {(void *)(uintptr_t)address, bytes};
 
-	ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+	ssize_t got = process_vm_readv(hl_proc_thread(pid), &here, 1, &there, 1, 0);
 	if (got < 0)
 		return -errno;
 	return (size_t)got == bytes ? 0 : -EFAULT;

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "elf/elf.h"
 #include "heap/owners/owner_table.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -178,7 +179,7 @@ int hl_skynet_queues_read(pid_t pid, struct hl_skynet_queue **ret_queues, size_t
 	struct hl_maps maps = {0};
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/exe", hl_proc_thread(pid));
 	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = fd < 0 ? NULL : hl_elf_open(fd);
 	if (!elf)

@@ -509,6 +509,13 @@ static int refuse(const struct hl_objects *objects, struct hl_error *err)
 				    "are indirect functions, and its calls of them lead nowhere; "
 				    "name what they become: --hook 'malloc=NAME'",
 				    (int)objects->pid, name);
+	/* So musl links static programs that call neither free() nor realloc(). */
+	if (program->symbols[HL_HOOK_MALLOC].address && !program->symbols[HL_HOOK_FREE].address)
+		return hl_error_set(err, -ENOENT,
+				    "cannot find free in process '%d': '%s' was linked without it, "
+				    "so it keeps what it allocates; 'heapline stacks -p %d 60' "
+				    "shows that",
+				    (int)objects->pid, name, (int)objects->pid);
 	return hl_error_set(err, -ENOENT,
 			    "cannot find malloc and free in process '%d': '%s' has another "
 			    "allocator; 'heapline pgfault -p %d 60' shows what makes its memory "

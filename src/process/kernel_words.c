@@ -88,6 +88,7 @@ int hl_kernel_words_read(pid_t pid, hl_kernel_visit *visit, void *context, bool 
 	int r = 0;
 
 	*ret_has_io_uring = false;
+	pid = hl_proc_thread(pid);
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	DIR *directory = opendir(path);
 	while (directory && r == 0 && (entry = readdir(directory)))

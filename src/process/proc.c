@@ -16,13 +16,13 @@
 
 static pid_t find_living(pid_t pid)
 {
-	HL_FREED struct hl_process_thread *threads = NULL;
+	HL_FREED pid_t *tids = NULL;
 	size_t count = 0;
 
-	hl_process_threads(pid, &threads, &count);
+	hl_process_threads(pid, &tids, &count);
 	for (size_t i = 0; i < count; i++)
-		if (!hl_process_has_ended(threads[i].tid))
-			return threads[i].tid;
+		if (!hl_process_has_ended(tids[i]))
+			return tids[i];
 	return pid;
 }
 

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import attaching
 import harness
@@ -72,6 +73,27 @@ if prctl({PR_SET_SECCOMP}, {STRICT_MODE}, 0, 0, 0) == 0:
     syscall({SYS_EXIT}, 7)
 """
 
+
+# The first thread ends, and another keeps a block for each line.
+KEPT_BYTES = 1 << 20
+WITHOUT_FIRST = f"""
+import ctypes, os, sys, threading
+libc = ctypes.CDLL(None)
+def keep():
+    for _ in sys.stdin:
+        libc.malloc({KEPT_BYTES})
+        print("kept", flush=True)
+    os._exit(7)
+threading.Thread(target=keep).start()
+print("ready", flush=True)
+libc.syscall({SYS_EXIT}, 0)
+"""
+
+WITHOUT_FREE = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) { char byte, *volatile kept = malloc(9); write(1, "ready\\n", 6); read(0, &byte, 1); return !kept; }
+"""
 
 # Locks all its memory, and tells how much that is, once it may.
 LOCKED = """
@@ -358,19 +380,36 @@ class States(Ledger):
             self.join(process)
         self.assertEqual(process.returncode, 7)
 
-    def test_a_process_whose_first_thread_has_ended_is_not_joined(self):
-        script = ("import ctypes, sys, threading\n"
-                  "threading.Thread(target=sys.stdin.read).start()\n"
-                  "print('ready', flush=True)\n"
-                  f"ctypes.CDLL(None).syscall({SYS_EXIT}, 0)\n")
-        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE,
-                              stdout=subprocess.DEVNULL) as process:
-            try:
-                wait_until(lambda: process_state(process.pid) == "Z", "the thread to end")
-                self.assert_not_joined(process, "the first thread", "has ended, and Linux does not")
-                self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), 2)
-            finally:
-                process.kill()
+    def test_a_process_whose_first_thread_has_ended_is_joined_and_read(self):
+        with subprocess.Popen([sys.executable, "-c", WITHOUT_FIRST], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE, bufsize=1) as process:
+            pid = str(process.pid)
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            wait_until(lambda: process_state(process.pid) == "Z", "the thread to end")
+            for verb in (["heap"], ["heap", "--stop"], ["leaks"], ["leaks", "--stop"], ["holders"], ["doctor"]):
+                with self.subTest(verb=verb):
+                    result = harness.run([HEAPLINE, *verb, "-p", pid, "--json"])
+                    self.assertEqual((result.status, result.stderr), (0, ""))
+            for verb in "stacks", "pgfault":
+                with self.subTest(verb=verb):
+                    result = harness.run([HEAPLINE, verb, "-p", pid, "0.1"])
+                    self.assertEqual(result.status, 0, result.stderr)
+            with self.attached(process.pid) as attach:
+                process.stdin.write("\n")
+                self.assertEqual(process.stdout.readline(), "kept\n")
+                attach.send_signal(signal.SIGINT)
+            self.assertGreaterEqual(harness.info(self.recording)["total"]["alloc_bytes"],
+                                    KEPT_BYTES)
+            process.stdin.close()
+            self.assertEqual(process.wait(harness.TIMEOUT_S), 7)
+
+    def test_a_program_that_is_linked_without_free_is_said_to_be(self):
+        Path(self.path("keeps.c")).write_text(WITHOUT_FREE, encoding="utf-8")
+        subprocess.run([harness.need("musl-gcc"), "-static", "-o", self.path("keeps"),
+                        self.path("keeps.c")], check=True)
+        with harness.Waiting([self.path("keeps")]) as process:
+            self.assert_not_joined(process, "'keeps' was linked without it",
+                                   f"'heapline stacks -p {process.pid} 60'")
 
     def try_to_join(self, pid):
         """Whatever comes of it is said in one sentence."""

@@ -24,7 +24,7 @@ static int stack = HL_STACK_MIXED, root;
 static const char *process, *thread;
 static const char *output;
 static bool json, no_pager, force, plumbing;
-static struct hl_option_texts at, focus, ignore, hide, type, service;
+static struct hl_option_texts at, focus, ignore, hide, type, service, plumbing_also;
 static struct hl_option_range between;
 static uint64_t jobs, survived;
 
@@ -95,6 +95,8 @@ const struct hl_option hl_view_stack_options[] = {
 const struct hl_option hl_view_plumbing_options[] = {
 	{"plumbing", 0, NULL, "show frames of allocation plumbing: operator new, xmalloc, ...",
 	 HL_OPTION_FLAG, &plumbing, NULL},
+	{"plumbing-also", 0, "RE", "fold functions whose names match as allocation plumbing, too",
+	 HL_OPTION_TEXTS, &plumbing_also, NULL},
 	{0},
 };
 
@@ -217,11 +219,16 @@ int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *f
 
 	if (!take_expressions(&focus, filter->focus) ||
 	    !take_expressions(&ignore, filter->ignore) || !take_expressions(&hide, filter->hide) ||
-	    !take_expressions(&type, filter->type) || !take_expressions(&service, filter->service))
+	    !take_expressions(&type, filter->type) ||
+	    !take_expressions(&service, filter->service) ||
+	    !take_expressions(&plumbing_also, filter->plumbing_also))
 		return hl_cli_usage_error(verb,
-					  "--focus, --ignore, --hide, --type and --service can be "
-					  "given %d times each at most",
+					  "--focus, --ignore, --hide, --type, --service and "
+					  "--plumbing-also can be given %d times each at most",
 					  HL_FILTER_EXPRESSIONS_MAX);
+	if (plumbing && plumbing_also.count)
+		return hl_cli_usage_error(verb, "--plumbing shows what --plumbing-also folds; "
+						"leave one of them out");
 	if (survived && value >= 0 && value != HL_VALUE_INUSE)
 		return hl_cli_usage_error(verb,
 					  "--survived is about what is in use; leave --value out");

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "base/index.h"
+#include "profile/filter.h"
 
 #include "pprof.pb-c.h"
 
@@ -80,36 +81,38 @@ static int intern_text(struct stacks *stacks, int64_t index, uint32_t *ret_id)
 
 /* ---- what is left out ---- */
 
-/* Files come from anywhere: an expression may take neither much memory nor much time. */
-#define EXPRESSION_MAX 4096
+#define SHOWN_LETTERS 100 /* of an expression that is not understood */
 
-/* Counts in braces multiply, and to match back references takes exponential time. */
-static bool is_cheap(const char *text)
+/* Back references take exponential time; hl_expression_compile() bounds all else. */
+static bool has_back_reference(const char *text)
 {
-	for (const char *at = text; *at; at++) {
-		bool is_escaped = *at == '\\' && at[1];
-		if (*at == '{' || (is_escaped && isdigit((unsigned char)at[1])))
-			return false;
-		at += is_escaped;
+	for (; *text; text++) {
+		if (text[0] == '\\' && isdigit((unsigned char)text[1]))
+			return true;
+		text += text[0] == '\\' && text[1];
 	}
-	return strlen(text) <= EXPRESSION_MAX;
+	return false;
 }
 
 /* Compiles ${text} for whole names. 0, with whether there is any in ${ret_has}, or -ENOMEM. */
 static int compile(struct stacks *stacks, const char *text, regex_t *expression, bool *ret_has)
 {
 	HL_FREED char *whole = NULL;
+	int r = -EINVAL;
 
 	if (!text[0])
 		return 0;
 	if (asprintf(&whole, "^(%s)$", text) < 0)
 		return -ENOMEM;
-	*ret_has = is_cheap(text) && regcomp(expression, whole, REG_EXTENDED | REG_NOSUB) == 0;
-	return *ret_has ? 0
-			: hl_profile_warn(stacks->builder->profile,
-					  "frames that the file leaves out are shown: its "
-					  "expression '%.*s' is not understood",
-					  100, text);
+	if (!has_back_reference(text))
+		r = hl_expression_compile(whole, "", expression, NULL);
+	*ret_has = r == 0;
+	return r != -EINVAL ? r
+			    : hl_profile_warn(
+				      stacks->builder->profile,
+				      "frames that the file leaves out are shown: its expression "
+				      "'%.*s' is not understood",
+				      SHOWN_LETTERS, text);
 }
 
 static void release_pruning(struct pruning *pruning)

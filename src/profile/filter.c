@@ -86,8 +86,16 @@ static void release_filtering(struct filtering *filtering)
 int hl_filter_check(const struct hl_filter *filter, struct hl_error *err)
 {
 	HL_CLEANUP(release_filtering) struct filtering filtering = {0};
+	int r = compile_all(&filtering.expressions, filter, err);
 
-	return compile_all(&filtering.expressions, filter, err);
+	for (size_t i = 0; r == 0 && filter->plumbing_also[i]; i++) {
+		regex_t expression;
+		r = hl_expression_compile(filter->plumbing_also[i], " of --plumbing-also",
+					  &expression, err);
+		if (r == 0)
+			regfree(&expression);
+	}
+	return r;
 }
 
 /* ---- frames ---- */
@@ -327,7 +335,7 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 	int r = hl_splice(profile, filter->stack, follow);
 
 	if (r == 0 && filter->fold_plumbing)
-		r = hl_plumbing_fold(profile, follow);
+		r = hl_plumbing_fold(profile, filter->plumbing_also, follow);
 	if (r == 0 && hl_filter_asks_types(filter))
 		r = look_at_types(profile);
 	if (r == 0 && filter->survived)
@@ -347,7 +355,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 			r = describe(&filtering);
 	}
 	if (r == 0 && filter->fold_plumbing && filter->hide[0])
-		r = hl_plumbing_fold(profile, follow); /* what stood above a hidden frame */
+		r = hl_plumbing_fold(profile, filter->plumbing_also,
+				     follow); /* what stood above a hidden frame */
 	if (r == -ENOMEM)
 		hl_error_set(err, r, "cannot filter '%s': out of memory",
 			     hl_profile_text(profile, profile->name));

@@ -40,13 +40,13 @@ int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t 
 
 /*
  * What allocation plumbing (symbols/plumbing.h) allocated goes to its callers: folds the plumbing of all stacks of
- * ${profile}, sets profile->plumbing_folded where there was some, and has ${follow}, unless NULL, follow. 0 or -ENOMEM,
- * after which no stack has changed.
+ * ${profile}, with that of functions whose names one of ${also} matches (a list that ends with NULL; NULL: no others),
+ * keeps in profile->is_plumbing which functions these are, sets profile->plumbing_folded where there was some, and has
+ * ${follow}, unless NULL, follow. 0; or a negative errno, after which no stack has changed: -ENOMEM, or that of
+ * hl_expression_compile().
  */
-int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow);
-
-/* Which functions of ${profile} are plumbing, to be freed; NULL: -ENOMEM. */
-bool *hl_plumbing_find(const struct hl_profile *profile);
+int hl_plumbing_fold(struct hl_profile *profile, const char *const *also,
+		     const struct hl_node_ids *follow);
 
 /* ---- filters ---- */
 
@@ -71,6 +71,7 @@ struct hl_filter {
 	const char *hide[HL_FILTER_EXPRESSIONS_MAX];
 	/* Allocation plumbing is folded, see plumbing.h: no expression matches what is not shown. */
 	bool fold_plumbing;
+	const char *plumbing_also[HL_FILTER_EXPRESSIONS_MAX + 1]; /* names of more of it */
 };
 
 /* Whether it matters to ${filter} of which type blocks are. */

@@ -7,7 +7,9 @@
 #include "symbols/plumbing.h"
 
 #include <errno.h>
+#include <regex.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * Makes the tree of what is left: ${receiver} says which node gets the figures of each. Kept are
@@ -51,39 +53,121 @@ static const struct hl_profile_frame *frame_of(const struct hl_profile *profile,
 	return &profile->frames[profile->nodes[node].frame];
 }
 
-/* By function; NULL without memory. To be freed. */
-bool *hl_plumbing_find(const struct hl_profile *profile)
+/* ---- which functions are plumbing ---- */
+
+/* "app+0x1234" of the file app: it has no name. */
+static bool is_nameless(const struct hl_profile *profile,
+			const struct hl_profile_function *function)
 {
-	bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
-	HL_FREED bool *is_recorder = calloc(profile->module_count + 1, sizeof(*is_recorder));
+	const char *name = hl_profile_text(profile, function->name);
+	const char *file =
+		hl_path_basename(hl_profile_text(profile, profile->modules[function->module].path));
+	size_t length = strlen(file);
+
+	return function->module && !strncmp(name, file, length) &&
+	       !strncmp(name + length, "+0x", strlen("+0x"));
+}
+
+/* By function: calls by plumbing of its own file, less calls by others. */
+static void count_calls(const struct hl_profile *profile, const bool *is_plumbing, int64_t *calls)
+{
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		uint32_t called = frame_of(profile, i)->function, parent = profile->nodes[i].parent;
+		uint32_t caller = parent ? frame_of(profile, parent)->function : 0;
+		bool is_own = parent && profile->functions[caller].module ==
+						profile->functions[called].module;
+		calls[called] += is_own && is_plumbing[caller] ? 1 : -1;
+	}
+}
+
+/*
+ * Functions without a name that are called by plumbing of their file more often than by others are
+ * plumbing, the static functions of an allocator that exports its entry points alone; as often as
+ * there are more, which these call.
+ */
+static int find_nameless(const struct hl_profile *profile, bool *is_plumbing)
+{
+	HL_FREED int64_t *calls = NULL;
+	bool found = true;
+
+	while (found) {
+		free(calls);
+		calls = calloc(profile->function_count + 1, sizeof(*calls));
+		if (!calls)
+			return -ENOMEM;
+		count_calls(profile, is_plumbing, calls);
+		found = false;
+		for (size_t i = 1; i < profile->function_count; i++)
+			if (calls[i] > 0 && !is_plumbing[i] &&
+			    is_nameless(profile, &profile->functions[i]))
+				found = is_plumbing[i] = true;
+	}
+	return 0;
+}
+
+/* Adds functions whose names one of ${also} matches. */
+static int find_also(const struct hl_profile *profile, const char *const *also, bool *is_plumbing)
+{
+	for (; also && *also; also++) {
+		regex_t expression;
+		int r = hl_expression_compile(*also, " of --plumbing-also", &expression, NULL);
+		if (r < 0)
+			return r;
+		for (size_t i = 1; i < profile->function_count; i++) {
+			const struct hl_profile_function *function = &profile->functions[i];
+			const char *name = hl_profile_text(profile, function->name);
+			is_plumbing[i] |= !profile->modules[function->module].script &&
+					  regexec(&expression, name, 0, NULL, 0) == 0;
+		}
+		regfree(&expression);
+	}
+	return 0;
+}
+
+/* By function, to be freed. 0 or -ENOMEM. */
+static int find_plumbing(const struct hl_profile *profile, const char *const *also,
+			 bool **ret_is_plumbing)
+{
+	HL_FREED bool *is_plumbing = calloc(profile->function_count + 1, sizeof(*is_plumbing));
+	HL_FREED bool *is_module = calloc(profile->module_count + 1, sizeof(*is_module));
 	struct hl_plumbing plumbing;
 
-	if (!is_plumbing || !is_recorder) {
-		free(is_plumbing);
-		return NULL;
-	}
+	if (!is_plumbing || !is_module)
+		return -ENOMEM;
 	for (size_t i = 0; i < profile->module_count; i++)
-		is_recorder[i] =
-			hl_path_is_recorder(hl_profile_text(profile, profile->modules[i].path));
+		is_module[i] =
+			hl_plumbing_is_module(hl_profile_text(profile, profile->modules[i].path));
 	hl_plumbing_init(&plumbing);
 	for (size_t i = 1; i < profile->function_count; i++) {
 		const struct hl_profile_function *function = &profile->functions[i];
 		is_plumbing[i] =
 			!profile->modules[function->module].script &&
-			(is_recorder[function->module] ||
+			(is_module[function->module] ||
 			 hl_plumbing_matches(&plumbing, hl_profile_text(profile, function->name)));
 	}
-	return is_plumbing;
+	int r = find_also(profile, also, is_plumbing);
+	if (r == 0)
+		r = find_nameless(profile, is_plumbing);
+	if (r == 0)
+		*ret_is_plumbing = HL_TAKE(is_plumbing);
+	return r;
 }
 
-int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follow)
-{
-	HL_FREED bool *is_plumbing = hl_plumbing_find(profile);
-	HL_FREED uint32_t *receiver = calloc(profile->node_count + 1, sizeof(*receiver));
-	bool folds = false;
+/* ---- folding ---- */
 
-	if (!is_plumbing || !receiver)
+int hl_plumbing_fold(struct hl_profile *profile, const char *const *also,
+		     const struct hl_node_ids *follow)
+{
+	HL_FREED uint32_t *receiver = calloc(profile->node_count + 1, sizeof(*receiver));
+	bool *is_plumbing, folds = false;
+
+	if (!receiver)
 		return -ENOMEM;
+	int r = find_plumbing(profile, also, &is_plumbing);
+	if (r < 0)
+		return r;
+	free(profile->is_plumbing);
+	profile->is_plumbing = is_plumbing;
 	profile->folds_plumbing = true;
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		const struct hl_profile_node *node = &profile->nodes[i];
@@ -95,7 +179,7 @@ int hl_plumbing_fold(struct hl_profile *profile, const struct hl_node_ids *follo
 	}
 	if (!folds)
 		return 0;
-	int r = rebuild(profile, receiver, follow);
+	r = rebuild(profile, receiver, follow);
 	profile->plumbing_folded = r == 0;
 	return r;
 }

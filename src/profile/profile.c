@@ -36,6 +36,7 @@ void hl_profile_free(struct hl_profile *profile)
 	free(profile->rows);
 	free(profile->sizes);
 	free(profile->base);
+	free(profile->is_plumbing);
 	free(profile);
 }
 

@@ -3,6 +3,7 @@
 #include "symbols/plumbing.h"
 
 #include "base/compiler.h"
+#include "base/names.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -112,6 +113,41 @@ static const char *const table[] = {
 	"resource_allocate_bytes", "Arena::grow", "JLI_MemAlloc", "JLI_MemRealloc",
 	"erts_alloc*", "erts_realloc*", "erts_alcu_*", "erts_sys_alloc", "erts_sys_realloc",
 	"enif_alloc", "enif_realloc", "driver_alloc", "driver_realloc",
+
+	/* MariaDB and MySQL: mysys, sql, InnoDB */
+	"my_malloc", "my_realloc", "my_strdup*", "my_strndup", "my_memdup", "my_multi_malloc*",
+	"my_once_alloc", "my_init_dynamic_array*", "init_dynamic_array*", "init_dynamic_string*",
+	"dynstr_append*", "dynstr_realloc", "sf_malloc", "sf_realloc", "alloc_root", "multi_alloc_root",
+	"init_alloc_root", "reset_root_defaults", "memdup_root", "strdup_root", "strmake_root",
+	"safe_lexcstrdup_root", "init_sql_alloc", "THD::alloc", "THD::calloc", "Query_arena::alloc*",
+	"Query_arena::calloc*", "Query_arena::memdup*", "Query_arena::str*",
+	"String::real_alloc", "String::realloc*", "Binary_string::real_alloc",
+	"Binary_string::realloc*", "ut_allocator*", "mem_heap_create*", "mem_heap_add_block*",
+	"mem_heap_alloc*",
+
+	/* php's other names, Ada, Prolog, Free Pascal, Nim, mono, OCaml, D, Boehm's collector */
+	"_safe_femalloc", "_safe_pemalloc", "zend_string_alloc*",
+	"__gnat_malloc", "__gnat_realloc", "system__memory__alloc*", "system__memory__realloc*",
+	"system__pool_global__allocate",
+	"PL_malloc*", "PL_realloc", "Pl_Malloc_Check", "Pl_Calloc_Check", "Pl_Realloc_Check",
+	"CMEM_$$_*", "FPC_GETMEM", "FPC_ALLOCMEM", "FPC_REALLOCMEM", "fpc_getmem", "fpc_reallocmem",
+	"SYSTEM_$$_GETMEM*", "SYSTEM_$$_ALLOCMEM*", "SYSTEM_$$_REALLOCMEM*",
+	"allocImpl_*", "alloc0Impl_*", "allocSharedImpl_*", "allocShared0Impl_*", "reallocImpl_*",
+	"realloc0Impl_*", "reallocSharedImpl_*", "alignedAlloc_*", "alignedAlloc0_*", "alignedRealloc_*", "alignedRealloc0_*", "prepareAdd", "rawNewObj_*",
+	"nimNewObj*", "nimNewSeq*", "newSeqPayload*",
+	"monoeg_malloc*", "monoeg_g_malloc*", "monoeg_g_calloc", "monoeg_g_realloc", "monoeg_g_strdup*",
+	"monoeg_g_memdup", "monoeg_try_*", "monoeg_g_try_*", "mono_mempool_alloc*", "mono_mempool_new*",
+	"caml_alloc*", "caml_stat_alloc*", "caml_stat_calloc*", "caml_stat_resize*", "caml_stat_strdup*",
+	"_d_new*", "_d_array*", "_d_allocmemory*", "gc_malloc", "gc_qalloc", "gc_calloc", "gc_realloc",
+	"gc_extend", "core.memory.*", "core.internal.gc.*", "gc.*", "rt.lifetime.*",
+	"GC_malloc*", "GC_generic_malloc*", "GC_core_malloc*", "GC_realloc", "GC_alloc_large*",
+	"GC_expand_hp*", "GC_unix_get_mem", "GC_unix_mmap_get_mem",
+
+	/* Lua's own layer, and tcmalloc's below its entry points */
+	"luaC_newobj*", "luaH_new", "luaH_resize*", "luaS_*", "luaF_new*", "luaD_growstack",
+	"luaD_reallocstack", "luaE_extendCI", "internshrstr", "createstrobj",
+	"SbrkSysAllocator::*", "MmapSysAllocator::*", "DefaultSysAllocator::*", "TCMalloc_System*",
+	"LowLevelAlloc::*",
 };
 /* clang-format on */
 
@@ -219,4 +255,15 @@ bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 		return matches_some(plumbing, name);
 	const char *begin = skip_return_type(name, &is_new);
 	return is_new || is_rust_builtin(name) || matches_some(plumbing, begin);
+}
+
+bool hl_plumbing_is_module(const char *path)
+{
+	static const char *const libraries[] = {"libffi.so", "_ctypes."};
+	const char *name = hl_path_basename(path);
+
+	for (size_t i = 0; i < HL_COUNT_OF(libraries); i++)
+		if (begins_with(name, libraries[i]))
+			return true;
+	return hl_path_is_recorder(path);
 }

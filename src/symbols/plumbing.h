@@ -4,8 +4,9 @@
  * who wanted the memory. operator new, the containers of C++ and Rust, wrappers such as xmalloc.
  *
  * A stack ends with a run of such frames, as long as every frame matches a pattern of the table in
- * plumbing.c, or is heapline's own recorder's, which passes on what an allocator that it has wrapped
- * asks malloc() for. Folding gives what the run allocated to the frame outside of it; frames further
+ * plumbing.c, or is a function without a name that plumbing of the same file calls (stripped programs
+ * have names for what they export alone), or lies in a file that is plumbing as a whole: heapline's own
+ * recorder, which passes on what an allocator that it has wrapped asks malloc() for, and libffi. Folding gives what the run allocated to the frame outside of it; frames further
  * out are never touched. A stack that consists of plumbing alone keeps its outermost frame.
  */
 #pragma once
@@ -23,3 +24,9 @@ void hl_plumbing_init(struct hl_plumbing *plumbing);
 
 /* Whether the function ${name}, demangled where it was mangled, is plumbing. */
 bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name);
+
+/*
+ * Whether all functions of the file ${path} are plumbing: the recorder, and libraries that call a
+ * function for somebody else (libffi, Python's ctypes).
+ */
+bool hl_plumbing_is_module(const char *path);

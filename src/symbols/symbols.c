@@ -6,6 +6,7 @@
 #include "symbols/symbols_cache.h"
 #include "symbols/symbols_file.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <libiberty/demangle.h>
 #include <stdio.h>
@@ -156,7 +157,9 @@ void hl_symbols_free(struct hl_symbols *symbols)
 
 static char *demangle(const char *name)
 {
-	/* AUTO would also take plain C names for those of older schemes. */
+	/* AUTO would also take plain C names for those of older schemes, and leaves out D. */
+	if (!strncmp(name, "_D", 2) && isdigit((unsigned char)name[2]))
+		return cplus_demangle(name, DMGL_PARAMS | DMGL_DLANG);
 	if (strncmp(name, "_Z", 2) && strncmp(name, "_R", 2))
 		return NULL;
 	return cplus_demangle(name, DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO);

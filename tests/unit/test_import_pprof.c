@@ -247,7 +247,7 @@ static void a_stack_ends_before_a_function_that_the_file_drops(void **state)
 
 static void an_expression_that_could_take_long_is_not_used(void **state)
 {
-	static char *const expressions[] = {"(a{9}){9}", "(a)\\1", "(?i)a", "("};
+	static char *const expressions[] = {"((a{255}){255}){255}", "(a)\\1", "(?i)a", "("};
 
 	(void)state;
 	draft.n_string_table = 9;

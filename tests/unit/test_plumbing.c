@@ -73,6 +73,18 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		"CRYPTO_zalloc",
 		"sqlite3MallocZero",
 		"runtime.mallocgc",
+		"my_malloc",
+		"alloc_root",
+		"Query_arena::calloc(unsigned long)",
+		"__gnat_malloc",
+		"PL_malloc_atomic",
+		"CMEM_$$_CGETMEM$QWORD$$POINTER",
+		"alloc0Impl__system_1727",
+		"monoeg_malloc",
+		"caml_alloc_for_heap",
+		"core.memory.pureMalloc(ulong)",
+		"luaC_newobjdt",
+		"SbrkSysAllocator::Alloc(unsigned long, unsigned long*, unsigned long)",
 	};
 
 	(void)state;
@@ -226,7 +238,7 @@ static void runs_at_leaves_are_folded_and_no_others(void **state)
 
 	(void)state;
 	ids[0] = HL_NODE_LEFT_OUT;
-	assert_int_equal(hl_plumbing_fold(profile, &follow), 0);
+	assert_int_equal(hl_plumbing_fold(profile, NULL, &follow), 0);
 	assert_true(hl_profile_is_valid(profile));
 	assert_true(profile->plumbing_folded);
 	assert_int_equal(profile->node_count, 1 + 5);
@@ -256,7 +268,7 @@ static void frames_of_the_recorder_are_part_of_a_run(void **state)
 	char path[256];
 
 	(void)state;
-	assert_int_equal(hl_plumbing_fold(profile, NULL), 0);
+	assert_int_equal(hl_plumbing_fold(profile, NULL, NULL), 0);
 	assert_int_equal(profile->node_count, 1 + 2);
 	path_of(profile, 2, path, sizeof(path));
 	assert_string_equal(path, "main;grow");
@@ -297,6 +309,61 @@ static void expressions_match_no_frame_that_is_folded(void **state)
 	}
 }
 
+static void must_fold_to(const struct stack *stacks, const struct hl_filter *filter,
+			 const char *last)
+{
+	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);
+	char path[256];
+
+	assert_int_equal(hl_filter_apply(filter, profile, NULL, NULL), 0);
+	path_of(profile, (uint32_t)profile->node_count - 1, path, sizeof(path));
+	assert_string_equal(path, last);
+	hl_profile_free(profile);
+}
+
+/* Of a stripped program the entry points of its allocator have names, its static functions have none. */
+static void functions_without_a_name_that_plumbing_of_their_file_calls_are_plumbing(void **state)
+{
+	static const struct hl_filter filter = {.fold_plumbing = true};
+	static const struct stack called[] = {{"main;parse;palloc;app+0x5c77;app+0x5d00", 100, 1},
+					      {NULL, 0, 0}};
+	static const struct stack program[] = {{"main;app+0x5c77", 100, 1}, {NULL, 0, 0}};
+	static const struct stack other_file[] = {{"main;palloc;lib.so+0x5c77!/lib/lib.so", 100, 1},
+						  {NULL, 0, 0}};
+
+	(void)state;
+	must_fold_to(called, &filter, "main;parse");
+	must_fold_to(program, &filter, "main;app+0x5c77");
+	must_fold_to(other_file, &filter, "main;palloc;lib.so+0x5c77");
+}
+
+static void libffi_calls_for_somebody_else(void **state)
+{
+	static const struct hl_filter filter = {.fold_plumbing = true};
+	static const struct stack stacks[] = {
+		{"main;call;libffi.so.8+0x6f28!/lib/libffi.so.8.1.2;ffi_call!/lib/libffi.so.8.1.2",
+		 100, 1},
+		{NULL, 0, 0}};
+
+	(void)state;
+	must_fold_to(stacks, &filter, "main;call");
+}
+
+static void wrappers_of_the_users_own_fold_on_request(void **state)
+{
+	static const struct hl_filter filter = {.fold_plumbing = true,
+						.plumbing_also = {"^pool_(get|take)$", "^none$"}};
+	static const struct hl_filter bad = {.fold_plumbing = true, .plumbing_also = {"("}};
+	static const struct stack stacks[] = {{"main;parse;pool_take;malloc", 100, 1},
+					      {NULL, 0, 0}};
+	struct hl_error err = {0};
+
+	(void)state;
+	must_fold_to(stacks, &filter, "main;parse");
+	assert_int_equal(hl_filter_check(&bad, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "of --plumbing-also"));
+}
+
 static void what_an_expression_left_out_is_followed_nowhere(void **state)
 {
 	const struct hl_filter filter = {.ignore = {"^visit$"}, .fold_plumbing = true};
@@ -319,7 +386,7 @@ static void a_profile_without_plumbing_stays(void **state)
 
 	(void)state;
 	assert_int_equal(hl_filter_apply(&filter, profile, NULL, NULL), 0);
-	assert_int_equal(hl_plumbing_fold(profile, NULL), 0);
+	assert_int_equal(hl_plumbing_fold(profile, NULL, NULL), 0);
 	assert_false(profile->plumbing_folded);
 	check_node(profile, "main;visit", 32 + 64);
 	hl_profile_free(profile);
@@ -332,7 +399,7 @@ static void want_of_memory_changes_nothing(void **state)
 	long failures = 0;
 
 	(void)state;
-	FOR_EACH_FAILING_ALLOCATION(r, hl_plumbing_fold(profile, NULL))
+	FOR_EACH_FAILING_ALLOCATION(r, hl_plumbing_fold(profile, NULL, NULL))
 	{
 		assert_int_equal(r, -ENOMEM);
 		assert_int_equal(profile->node_count, SAMPLE_COUNT + 1);
@@ -353,6 +420,10 @@ int main(void)
 		cmocka_unit_test(frames_of_the_recorder_are_part_of_a_run),
 		cmocka_unit_test(hidden_frames_are_part_of_a_run),
 		cmocka_unit_test(expressions_match_no_frame_that_is_folded),
+		cmocka_unit_test(
+			functions_without_a_name_that_plumbing_of_their_file_calls_are_plumbing),
+		cmocka_unit_test(libffi_calls_for_somebody_else),
+		cmocka_unit_test(wrappers_of_the_users_own_fold_on_request),
 		cmocka_unit_test(what_an_expression_left_out_is_followed_nowhere),
 		cmocka_unit_test(a_profile_without_plumbing_stays),
 		cmocka_unit_test(want_of_memory_changes_nothing),

@@ -458,11 +458,13 @@ static void a_pipe_is_not_waited_for(void **state)
 	unlink(path);
 }
 
-static void cxx_and_rust_names_are_demangled_and_c_names_left_alone(void **state)
+static void names_of_cxx_rust_and_d_are_demangled_and_c_names_left_alone(void **state)
 {
 	static const struct {
 		const char *mangled, *expected;
 	} cases[] = {
+		{"_D1d4fillFiZv", "d.fill(int)"},
+		{"_Data", NULL},
 		{"_Z3fooIiEvT_", "void foo<int>(int)"},
 		{"_ZNSt6vectorIiSaIiEE9push_backERKi",
 		 "std::vector<int, std::allocator<int> >::push_back(int const&)"},
@@ -544,7 +546,7 @@ int main(void)
 		LAB_TEST(a_file_that_lies_elsewhere_is_named_as_if_it_did_not),
 		cmocka_unit_test(what_is_no_elf_file_still_gives_places),
 		LAB_TEST(a_pipe_is_not_waited_for),
-		cmocka_unit_test(cxx_and_rust_names_are_demangled_and_c_names_left_alone),
+		cmocka_unit_test(names_of_cxx_rust_and_d_are_demangled_and_c_names_left_alone),
 		LAB_TEST(want_of_memory_is_an_error_wherever_it_strikes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,7 +124,7 @@ static bool is_plumbing(const struct hl_owner_names *names, const struct named_f
 			const char *function)
 {
 	return names->folds_plumbing &&
-	       (hl_path_is_recorder(hl_strings_text(&names->strings, file->path)) ||
+	       (hl_plumbing_is_module(hl_strings_text(&names->strings, file->path)) ||
 		hl_plumbing_matches(&names->plumbing, function));
 }
 

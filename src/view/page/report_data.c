@@ -42,7 +42,6 @@ struct report_data {
 	uint32_t *texts; /* string ids in the order of their texts; [0] is "" */
 	size_t text_count;
 	uint32_t *text_of; /* by string id: its place in texts */
-	bool *is_plumbing; /* by function; NULL: plumbing is not folded */
 	uint32_t *leaves;  /* nodes with figures */
 	uint32_t *leaf_of; /* by node: its place in leaves, where it is one */
 	size_t leaf_count;
@@ -55,7 +54,6 @@ static void release(struct report_data *data)
 {
 	free(data->texts);
 	free(data->text_of);
-	free(data->is_plumbing);
 	free(data->leaves);
 	free(data->leaf_of);
 	free(data->thread_leaves);
@@ -385,7 +383,7 @@ static void put_columns(const struct report_data *data, FILE *out)
 	for (size_t i = 1; i < profile->function_count; i++)
 		put_unsigned(out, functions[i].module);
 	for (size_t i = 1; i < profile->function_count; i++)
-		put_unsigned(out, data->is_plumbing && data->is_plumbing[i]);
+		put_unsigned(out, profile->is_plumbing && profile->is_plumbing[i]);
 	for (size_t i = 1; i < profile->frame_count; i++)
 		put_unsigned(out, profile->frames[i].function);
 	for (size_t i = 1; i < profile->frame_count; i++)
@@ -432,8 +430,6 @@ int hl_report_data_write(const struct hl_profile *profile, const struct hl_repor
 			if (hl_profile_knows(profile, (enum hl_value)value, (enum hl_unit)unit))
 				data.figures[data.figure_count++] =
 					(struct figure){(enum hl_value)value, (enum hl_unit)unit};
-	if (profile->folds_plumbing && !(data.is_plumbing = hl_plumbing_find(profile)))
-		return -ENOMEM;
 	int r = collect_texts(&data);
 	if (r < 0)
 		return r;

@@ -60,7 +60,7 @@ void hl_account_pages(void *context, const struct hl_pages *pages)
 	account->page_run = 0;
 }
 
-/* Bytes of [${start}, ${end}) in memory. Calls must come in rising order of address. */
+/* Bytes of [${start}, ${end}) in memory, as RSS counts it. Calls must come in rising order of address. */
 static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t end)
 {
 	const struct hl_pages *pages = account->pages;
@@ -71,7 +71,7 @@ static uint64_t resident(struct hl_account *account, uint64_t start, uint64_t en
 	for (size_t i = account->page_run; i < pages->count && pages->runs[i].start < end; i++) {
 		uint64_t from = pages->runs[i].start > start ? pages->runs[i].start : start;
 		uint64_t to = pages->runs[i].end < end ? pages->runs[i].end : end;
-		bytes += to - from;
+		bytes += pages->runs[i].kind & HL_PAGE_BESIDE_RSS ? 0 : to - from;
 	}
 	return bytes;
 }

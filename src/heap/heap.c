@@ -320,6 +320,7 @@ void hl_heap_free(struct hl_heap *heap)
 	hl_carriers_release(&heap->carriers);
 	hl_python_usage_free(heap->python_usage);
 	free(heap->arenas);
+	free(heap->rss.mappings);
 	free(heap->pins);
 	free(heap->notes);
 	free(heap);

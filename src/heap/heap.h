@@ -16,48 +16,11 @@
 #include "heap/carriers.h"
 #include "heap/python_arenas.h"
 #include "heap/python_usage.h"
+#include "heap/rss.h"
 #include "process/process.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/*
- * Who has mapped private memory that is not glibc's, judged by its contents, its address and the
- * runtimes that are loaded; `other` when these say nothing.
- */
-enum hl_anonymous_kind {
-	HL_ANONYMOUS_VARIABLES, /* .data and .bss, and other pages of files that were written to */
-	HL_ANONYMOUS_CODE,
-	HL_ANONYMOUS_PYTHON,
-	HL_ANONYMOUS_V8,
-	HL_ANONYMOUS_JAVA,
-	HL_ANONYMOUS_JVM,
-	HL_ANONYMOUS_GO,
-	HL_ANONYMOUS_BREAK,
-	HL_ANONYMOUS_OTHER,
-	HL_ANONYMOUS_COUNT,
-};
-
-/* As reports show them: "Python objects (pymalloc's arenas)". */
-extern const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT];
-
-/* Runtimes that are loaded. */
-struct hl_runtimes {
-	bool has_v8, has_jvm;
-};
-
-struct hl_map;
-struct hl_maps;
-struct hl_memory;
-struct hl_pages;
-
-struct hl_runtimes hl_rss_find_runtimes(const struct hl_maps *maps);
-
-/* Who has mapped [${start}, ${end}), a part of ${map} that is not glibc's, of which ${pages} are in memory; ${map} is
- * one of the maps of ${memory}. */
-enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_runtimes *runtimes,
-				   const struct hl_map *map, uint64_t start, uint64_t end,
-				   const struct hl_pages *pages);
 
 /* One arena of glibc. */
 struct hl_heap_arena {
@@ -81,20 +44,6 @@ struct hl_heap_arena {
 	uint64_t trimmable_bytes; /* what malloc_trim would return to the system now, in RAM */
 	uint64_t unscanned_bytes;
 	uint64_t overhead_bytes; /* headers, the arena's structs, memory that others took from it */
-};
-
-/* Where resident memory is. The sum of all is rss_bytes. */
-struct hl_heap_rss {
-	uint64_t rss_bytes;
-	uint64_t live_bytes, cached_bytes, free_bytes;
-	uint64_t overhead_bytes; /* headers, arenas' own */
-	uint64_t unscanned_bytes;
-	uint64_t other_allocator_bytes; /* jemalloc, mimalloc, tcmalloc, where one is there */
-	uint64_t recorder_bytes;	/* heapline's own, in a program under `record` */
-	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
-	uint64_t code_bytes;			/* of file_bytes, what can be executed */
-	uint64_t anonymous[HL_ANONYMOUS_COUNT]; /* whose the last are: their sum */
-	uint64_t largest_start, largest_bytes;	/* of those without an owner */
 };
 
 /* A page in RAM that few live bytes keep there, or a run of such pages. */

@@ -55,6 +55,7 @@ struct hl_memory_kind {
 struct hl_memory {
 	const struct hl_memory_kind *kind;
 	struct hl_maps maps;
+	pid_t pid; /* 0: it is not that of a running process */
 	uint64_t page_bytes;
 	uint64_t program_headers; /* where those of the program lie; 0: that is not known */
 	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */

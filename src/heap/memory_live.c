@@ -20,11 +20,11 @@
 
 struct live_memory {
 	struct hl_memory base;
-	pid_t pid;
 	int mem; /* /proc/PID/mem; -1: it could not be opened */
 	bool reads_swapped;
 	pid_t reader; /* hl_proc_thread() */
 	struct hl_pagemap *pagemap;
+	bool has_huge_pages;  /* of hugetlbfs */
 	struct hl_stop *stop; /* NULL: nothing is stopped */
 	uint64_t stopped_since_ns;
 	const struct hl_sleeper_source *source; /* NULL: nobody tells */
@@ -76,7 +76,7 @@ static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 	ssize_t count = process_vm_readv(live->reader, &local, 1, &remote, 1, 0);
 
 	if (count < 0 && errno == ESRCH) { /* that thread has ended, and perhaps it alone */
-		live->reader = hl_proc_thread(live->pid);
+		live->reader = hl_proc_thread(live->base.pid);
 		count = process_vm_readv(live->reader, &local, 1, &remote, 1, 0);
 	}
 	if (count < 0 && errno != EFAULT)
@@ -87,12 +87,31 @@ static int live_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 		       : read_closed(live, address + done, (char *)bytes + done, length - done);
 }
 
+/* Marks what lies in mappings of hugetlbfs, of which the page map does not tell. */
 static int live_scan(struct hl_memory *memory, uint64_t start, uint64_t end, struct hl_pages *pages)
 {
 	struct live_memory *live = (struct live_memory *)memory;
+	const struct hl_maps *maps = &memory->maps;
+	size_t i = live->has_huge_pages
+			   ? HL_LOWER_BOUND(at, maps->count, maps->maps[at].end <= start)
+			   : maps->count;
+	int r = 0;
 
-	return live->reads_swapped ? hl_pagemap_scan_with_swapped(live->pagemap, start, end, pages)
-				   : hl_pagemap_scan(live->pagemap, start, end, pages);
+	for (uint64_t at = start, to; at < end && r == 0; at = to) {
+		bool is_huge = i < maps->count && maps->maps[i].start <= at &&
+			       maps->maps[i].flags & HL_MAP_HUGE_PAGES;
+		size_t first = pages->count;
+		to = i == maps->count		? end
+		     : maps->maps[i].start > at ? maps->maps[i].start
+						: maps->maps[i].end;
+		i += i < maps->count && to == maps->maps[i].end;
+		to = to < end ? to : end;
+		r = live->reads_swapped ? hl_pagemap_scan_with_swapped(live->pagemap, at, to, pages)
+					: hl_pagemap_scan(live->pagemap, at, to, pages);
+		for (size_t k = first; is_huge && k < pages->count; k++)
+			pages->runs[k].kind |= HL_PAGE_BESIDE_RSS;
+	}
+	return r;
 }
 
 static int live_scan_swapped(struct hl_memory *memory, uint64_t start, uint64_t end,
@@ -106,8 +125,7 @@ static int live_scan_swapped(struct hl_memory *memory, uint64_t start, uint64_t 
 static int live_kernel_words(struct hl_memory *memory, hl_kernel_visit *visit, void *context,
 			     bool *ret_has_io_uring)
 {
-	return hl_kernel_words_read(((struct live_memory *)memory)->pid, visit, context,
-				    ret_has_io_uring);
+	return hl_kernel_words_read(memory->pid, visit, context, ret_has_io_uring);
 }
 
 void hl_memory_live_read_swapped(struct hl_memory *memory)
@@ -117,7 +135,7 @@ void hl_memory_live_read_swapped(struct hl_memory *memory)
 
 static int live_open_file(struct hl_memory *memory, const struct hl_map *map)
 {
-	return hl_maps_open_file(((struct live_memory *)memory)->pid, map);
+	return hl_maps_open_file(memory->pid, map);
 }
 
 static void live_go_on(struct hl_memory *memory)
@@ -158,14 +176,14 @@ static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 	return r;
 }
 
-#define KEPT_FLAGS (uint32_t)(HL_MAP_RECORDER | HL_MAP_NORESERVE)
+#define KEPT_FLAGS (uint32_t)(HL_MAP_RECORDER | HL_MAP_NORESERVE | HL_MAP_HUGE_PAGES)
 
 /* The recorder's own mappings are those that were known before: smaps of a large process would take
  * longer than it may stand still. */
 static int read_maps_again(struct live_memory *live, struct hl_error *err)
 {
 	struct hl_maps maps;
-	int r = hl_maps_read(live->pid, &maps, err);
+	int r = hl_maps_read(live->base.pid, &maps, err);
 
 	if (r < 0)
 		return r;
@@ -189,7 +207,8 @@ static int stop_others(struct live_memory *live, struct hl_error *err)
 		r = hl_stop_extend(live->stop, live->sleepers, live->sleeper_count, err);
 	} else {
 		live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		r = hl_stop_begin(live->pid, live->sleepers, live->sleeper_count, &live->stop, err);
+		r = hl_stop_begin(live->base.pid, live->sleepers, live->sleeper_count, &live->stop,
+				  err);
 	}
 	if (hl_stop_count(live->stop) > live->base.stopped_threads)
 		live->base.stopped_threads = hl_stop_count(live->stop);
@@ -329,12 +348,15 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	live->base.kind = &live_kind;
 	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-	live->pid = pid;
+	live->base.pid = pid;
 	live->reader = hl_proc_thread(pid);
 	live->base.program_headers = hl_process_program_headers(pid);
 	snprintf(path, sizeof(path), "/proc/%d/mem", live->reader);
 	live->mem = open(path, O_RDONLY | O_CLOEXEC);
 	int r = read_maps(pid, &live->base.maps, err);
+	for (size_t i = 0; i < live->base.maps.count; i++)
+		live->has_huge_pages =
+			live->has_huge_pages || live->base.maps.maps[i].flags & HL_MAP_HUGE_PAGES;
 	if (r == 0)
 		r = hl_pagemap_open(pid, &live->pagemap, err);
 	live->base.is_slow_on_holes = r == 0 && !hl_pagemap_passes_over_holes(live->pagemap);

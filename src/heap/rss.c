@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory in RAM outside of the heap: stacks, files, other mappings and who has mapped them. */
+/* Memory in RAM outside of the heap: stacks, files, other mappings and who has mapped them; see rss.h. */
 #include "heap/heap.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
 
 #include "base/compiler.h"
 #include "base/names.h"
 #include "heap/extents.h"
-#include "heap/memory.h"
 #include "heap/python_arenas.h"
 
 #include <errno.h>
@@ -14,16 +16,13 @@
 /* V8 maps memory in pieces of at least this size, at multiples of it. */
 #define PIECE_BYTES (UINT64_C(256) << 10)
 
-/* The JVM puts its heap below 32 GiB, so that pointers fit into 32 bits; executables that are
- * mapped anywhere, and their libraries, lie far above. Larger heaps are not known. */
-#define JAVA_END (UINT64_C(32) << 30)
-
 /* Go's heap begins at GO_START; no heap reaches GO_END. */
 #define GO_START UINT64_C(0xc000000000)
 #define GO_END	 UINT64_C(0xd000000000)
 
 const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT] = {
 	[HL_ANONYMOUS_VARIABLES] = "variables of program and libraries",
+	[HL_ANONYMOUS_FILE] = "private data of files",
 	[HL_ANONYMOUS_CODE] = "code made at run time (JIT)",
 	[HL_ANONYMOUS_PYTHON] = "Python objects (pymalloc's arenas)",
 	[HL_ANONYMOUS_V8] = "JavaScript objects (V8's heap)",
@@ -34,8 +33,11 @@ const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT] = {
 	[HL_ANONYMOUS_OTHER] = "other anonymous mappings",
 };
 
-struct hl_runtimes hl_rss_find_runtimes(const struct hl_maps *maps)
+const char hl_rss_files_name[] = "files", hl_rss_shared_name[] = "shared memory";
+
+struct hl_runtimes hl_rss_find_runtimes(struct hl_memory *memory)
 {
+	const struct hl_maps *maps = &memory->maps;
 	static const char *const v8[] = {"node", "nodejs", "deno", "chrome", "electron"};
 	struct hl_runtimes runtimes = {0};
 
@@ -49,7 +51,32 @@ struct hl_runtimes hl_rss_find_runtimes(const struct hl_maps *maps)
 		for (size_t k = 0; k < HL_COUNT_OF(v8); k++)
 			runtimes.has_v8 = runtimes.has_v8 || strcmp(name, v8[k]) == 0;
 	}
+	if (runtimes.has_jvm)
+		runtimes.jvm = hl_jvm_find(memory);
 	return runtimes;
+}
+
+/* With ZGC Java's objects lie in a memfd of this name, shared since it may map them more than once. */
+static bool is_zgc_heap(const struct hl_runtimes *runtimes, const struct hl_map *map)
+{
+	return runtimes->has_jvm && map->inode && strcmp(map->path, "/memfd:java_heap") == 0;
+}
+
+/*
+ * Whether V8 has mapped what begins at ${start}: a chunk begins with its length, or, in later versions, with flags and a pointer to
+ * what is known of it. Buffers, and memory of WebAssembly, may be aligned like chunks, but begin with what the program puts there.
+ */
+static bool is_v8_chunk(struct hl_memory *memory, uint64_t start, uint64_t end)
+{
+	uint64_t words[2];
+
+	if (start % PIECE_BYTES != 0 ||
+	    hl_memory_read_present(memory, start, words, sizeof(words)) < 0)
+		return false;
+	const struct hl_map *metadata = hl_maps_find(&memory->maps, words[1]);
+	return (words[0] && words[0] % memory->page_bytes == 0 && words[0] <= end - start) ||
+	       (metadata && !metadata->inode && metadata->flags & HL_MAP_WRITE &&
+		words[1] % 8 == 0);
 }
 
 enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_runtimes *runtimes,
@@ -57,21 +84,19 @@ enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_run
 				   const struct hl_pages *pages)
 {
 	if (map->inode)
-		return HL_ANONYMOUS_VARIABLES;
-	/* Arenas may follow a library's data without a gap, too. */
+		return HL_ANONYMOUS_FILE;
 	if (hl_python_arenas_pool_bytes(memory, start, end, pages))
 		return HL_ANONYMOUS_PYTHON;
-	/* What follows a file's data without a gap: the .bss, of no file. */
-	if (map > memory->maps.maps && map[-1].inode && map[-1].end == map->start &&
-	    !(map[-1].flags & HL_MAP_SHARED))
-		return HL_ANONYMOUS_VARIABLES;
-	if (map->flags & HL_MAP_EXEC)
+	/* What is writable, too, may hold data alone: SBCL maps its heap so. */
+	if ((map->flags & (HL_MAP_EXEC | HL_MAP_WRITE)) == HL_MAP_EXEC)
 		return HL_ANONYMOUS_CODE;
 	if (strcmp(map->path, "[heap]") == 0)
 		return HL_ANONYMOUS_BREAK;
 	if (runtimes->has_jvm)
-		return start < JAVA_END ? HL_ANONYMOUS_JAVA : HL_ANONYMOUS_JVM;
-	if (runtimes->has_v8 && start % PIECE_BYTES == 0)
+		return start >= runtimes->jvm.heap_start && start < runtimes->jvm.heap_end
+			       ? HL_ANONYMOUS_JAVA
+			       : HL_ANONYMOUS_JVM;
+	if (runtimes->has_v8 && is_v8_chunk(memory, start, end))
 		return HL_ANONYMOUS_V8;
 	if (start >= GO_START && start < GO_END)
 		return HL_ANONYMOUS_GO;
@@ -84,53 +109,111 @@ struct others {
 	struct hl_memory *memory;
 	struct hl_heap_rss *rss;
 	struct hl_runtimes runtimes;
+	struct hl_places places;
 	const struct hl_map *map;
-	bool is_stack; /* ${map} */
 	struct hl_pages pages;
 };
 
-/* A mapping without a file directly after one without any access is a thread's stack, or was
- * one: glibc keeps those of threads that ended. */
-static bool is_stack(const struct hl_maps *maps, size_t index)
+/* Keeps ${bytes} of a mapping that is in RAM under ${part}, to be named. */
+static int add_mapping(struct others *others, const char *part, uint64_t bytes, uint64_t huge_bytes)
 {
-	const struct hl_map *map = &maps->maps[index], *guard = index ? map - 1 : NULL;
+	struct hl_heap_rss *rss = others->rss;
+	const struct hl_map *map = others->map;
+	struct hl_rss_mapping *last =
+		rss->mapping_count ? &rss->mappings[rss->mapping_count - 1] : NULL;
 
-	if (strncmp(map->path, "[stack", 6) == 0)
-		return true;
-	return guard && !map->inode && !map->path[0] && map->flags & HL_MAP_WRITE &&
-	       !guard->inode && guard->end == map->start &&
-	       !(guard->flags & (HL_MAP_READ | HL_MAP_WRITE | HL_MAP_EXEC));
+	if (!bytes)
+		return 0;
+	if (!last || last->start != map->start || last->part != part) {
+		if (HL_ARRAY_RESERVE(rss->mappings, rss->mapping_capacity, rss->mapping_count + 1) <
+		    0)
+			return -ENOMEM;
+		last = &rss->mappings[rss->mapping_count++];
+		*last = (struct hl_rss_mapping){
+			.part = part, .start = map->start, .mapped_bytes = map->end - map->start};
+	}
+	last->bytes += bytes;
+	last->huge_bytes += huge_bytes;
+	return 0;
 }
 
-static int add_gap(void *context, uint64_t start, uint64_t end)
+/* The sum that pages of ${run} belong to; NULL: a kind of anonymous memory. */
+static uint64_t *sum_of(struct others *others, const struct hl_page_run *run,
+			const struct hl_place *place)
 {
-	struct others *others = context;
 	struct hl_heap_rss *rss = others->rss;
-	uint64_t anonymous = 0;
+
+	if (others->map->flags & HL_MAP_RECORDER)
+		return &rss->recorder_bytes;
+	if (is_zgc_heap(&others->runtimes, others->map))
+		return &rss->anonymous[HL_ANONYMOUS_JAVA];
+	if (others->map->flags & HL_MAP_SHARED)
+		return &rss->shared_bytes;
+	if (run->kind & HL_PAGE_FILE)
+		return &rss->file_bytes;
+	if (!place)
+		return NULL;
+	return place->kind == HL_PLACE_STACK  ? &rss->stack_bytes
+	       : place->kind == HL_PLACE_JAVA ? &rss->anonymous[HL_ANONYMOUS_JAVA]
+	       : place->kind == HL_PLACE_CODE ? &rss->anonymous[HL_ANONYMOUS_CODE]
+					      : &rss->anonymous[HL_ANONYMOUS_VARIABLES];
+}
+
+/* Adds [${start}, ${end}), which lies in ${place}, or in none. */
+static int add_part(struct others *others, uint64_t start, uint64_t end,
+		    const struct hl_place *place)
+{
+	struct hl_heap_rss *rss = others->rss;
+	uint64_t bytes = 0, huge = 0, files = 0, shared = 0;
 
 	others->pages.count = 0;
 	others->pages.page_count = 0;
 	int r = hl_memory_scan(others->memory, start, end, &others->pages);
 	for (size_t i = 0; i < others->pages.count && r == 0; i++) {
 		const struct hl_page_run *run = &others->pages.runs[i];
-		uint64_t *sum = others->map->flags & HL_MAP_RECORDER ? &rss->recorder_bytes
-				: others->map->flags & HL_MAP_SHARED ? &rss->shared_bytes
-				: run->kind & HL_PAGE_FILE	     ? &rss->file_bytes
-				: others->is_stack		     ? &rss->stack_bytes
-								     : &anonymous;
-		*sum += run->end - run->start;
-		if (sum == &rss->file_bytes && others->map->flags & HL_MAP_EXEC)
-			rss->code_bytes += run->end - run->start;
+		uint64_t length = run->end - run->start;
+		uint64_t *sum = sum_of(others, run, place);
+		if (run->kind & HL_PAGE_BESIDE_RSS)
+			continue;
+		*(sum ? sum : &bytes) += length;
+		huge += !sum && run->kind & HL_PAGE_HUGE ? length : 0;
+		files += sum == &rss->file_bytes ? length : 0;
+		shared += sum == &rss->shared_bytes ? length : 0;
 	}
-	if (!anonymous)
+	rss->code_bytes += others->map->flags & HL_MAP_EXEC ? files : 0;
+	if (r == 0)
+		r = add_mapping(others, hl_rss_files_name, files, 0);
+	if (r == 0)
+		r = add_mapping(others, hl_rss_shared_name, shared, 0);
+	if (r < 0 || !bytes)
 		return r;
 	enum hl_anonymous_kind kind = hl_rss_kind(others->memory, &others->runtimes, others->map,
 						  start, end, &others->pages);
-	rss->anonymous[kind] += anonymous;
-	rss->anonymous_bytes += anonymous;
-	if (kind == HL_ANONYMOUS_OTHER && anonymous > rss->largest_bytes) {
+	rss->anonymous[kind] += bytes;
+	if (kind != HL_ANONYMOUS_OTHER && kind != HL_ANONYMOUS_FILE)
+		return 0;
+	if (kind == HL_ANONYMOUS_OTHER && bytes > rss->largest_bytes) {
 		rss->largest_start = start;
-		rss->largest_bytes = anonymous;
+		rss->largest_bytes = bytes;
+	}
+	return add_mapping(others, hl_rss_anonymous_names[kind], bytes, huge);
+}
+
+/* Adds [${start}, ${end}) of a mapping, in which no carrier lies, place by place. */
+static int add_gap(void *context, uint64_t start, uint64_t end)
+{
+	struct others *others = context;
+	const struct hl_places *places = &others->places;
+	size_t i = HL_LOWER_BOUND(at, places->count, places->places[at].end <= start);
+	int r = 0;
+
+	for (uint64_t to; start < end && r == 0; start = to) {
+		const struct hl_place *place = i < places->count ? &places->places[i] : NULL;
+		bool is_inside = place && place->start <= start;
+		to = !place ? end : is_inside ? place->end : place->start;
+		i += is_inside;
+		to = to < end ? to : end;
+		r = add_part(others, start, to, is_inside ? place : NULL);
 	}
 	return r;
 }
@@ -139,20 +222,28 @@ int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 {
 	struct hl_heap_rss *rss = &heap->rss;
 	struct others others = {
-		.memory = memory, .rss = rss, .runtimes = hl_rss_find_runtimes(&memory->maps)};
-	struct hl_extents extents = {0};
+		.memory = memory, .rss = rss, .runtimes = hl_rss_find_runtimes(memory)};
+	HL_CLEANUP(hl_extents_release) struct hl_extents extents = {0};
 	int r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes, &extents);
 
+	if (r == 0)
+		r = hl_places_read(memory, &others.runtimes.jvm, &others.places);
 	for (size_t i = 0; i < memory->maps.count && r == 0; i++) {
 		others.map = &memory->maps.maps[i];
-		others.is_stack = is_stack(&memory->maps, i);
 		r = hl_extents_gaps(&extents, others.map->start, others.map->end, add_gap, &others);
 	}
+	rss->anonymous_bytes = 0;
+	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
+		rss->anonymous_bytes += rss->anonymous[i];
 	rss->rss_bytes = rss->live_bytes + rss->cached_bytes + rss->free_bytes +
 			 rss->overhead_bytes + rss->unscanned_bytes + rss->other_allocator_bytes +
 			 rss->recorder_bytes + rss->stack_bytes + rss->file_bytes +
 			 rss->shared_bytes + rss->anonymous_bytes;
+	if (r == 0)
+		r = hl_rss_name_mappings(memory, rss);
+	if (r == 0 && memory->pid)
+		hl_rss_read_beside(memory->pid, &rss->beside);
 	hl_pages_release(&others.pages);
-	hl_extents_release(&extents);
+	hl_places_release(&others.places);
 	return r;
 }

@@ -14,8 +14,9 @@ enum hl_map_flag {
 	HL_MAP_WRITE = 1 << 1,
 	HL_MAP_EXEC = 1 << 2,
 	HL_MAP_SHARED = 1 << 3,
-	HL_MAP_RECORDER = 1 << 4,  /* heapline's own; set by hl_maps_mark_recorder() */
-	HL_MAP_NORESERVE = 1 << 5, /* made by MAP_NORESERVE; set as the one above it */
+	HL_MAP_RECORDER = 1 << 4,   /* heapline's own; set by hl_maps_mark_recorder() */
+	HL_MAP_NORESERVE = 1 << 5,  /* made by MAP_NORESERVE; set as the one above it */
+	HL_MAP_HUGE_PAGES = 1 << 6, /* of hugetlbfs; set so, too */
 };
 
 struct hl_map {
@@ -49,7 +50,8 @@ const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
 
 /*
  * Marks mappings of the recorder of ${pid} with HL_MAP_RECORDER, and with HL_MAP_NORESERVE what was made so, if there is a recorder.
- * Returns whether there is one. What smaps does not tell stays without a mark.
+ * Returns whether there is one. Marks mappings of hugetlbfs with HL_MAP_HUGE_PAGES in all processes that have pages of it.
+ * What smaps does not tell stays without a mark.
  */
 bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps);
 

@@ -30,7 +30,7 @@ static bool is_recorders(const struct hl_map *map, const char *line, size_t leng
 		(has_flag(line, length, " dd ") || has_flag(line, length, " nh ")));
 }
 
-static void mark_recorders(const char *text, struct hl_maps *maps)
+static void mark(const char *text, bool has_recorder, struct hl_maps *maps)
 {
 	struct hl_map *map = NULL;
 	size_t index = 0;
@@ -47,11 +47,23 @@ static void mark_recorders(const char *text, struct hl_maps *maps)
 		}
 		if (!map || strncmp(line, "VmFlags:", 8) != 0)
 			continue;
-		if (is_recorders(map, line, (size_t)(end - line)))
+		if (has_recorder && is_recorders(map, line, (size_t)(end - line)))
 			map->flags |= HL_MAP_RECORDER;
 		if (!map->inode && has_flag(line, (size_t)(end - line), " nr "))
 			map->flags |= HL_MAP_NORESERVE;
+		if (has_flag(line, (size_t)(end - line), " ht "))
+			map->flags |= HL_MAP_HUGE_PAGES;
 	}
+}
+
+static bool has_huge_pages(pid_t pid)
+{
+	char status[4096];
+	const char *line = hl_proc_read_status(pid, status, sizeof(status)) > 0
+				   ? strstr(status, "\nHugetlbPages:")
+				   : NULL;
+
+	return line && strtoull(line + strlen("\nHugetlbPages:"), NULL, 10) > 0;
 }
 
 bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps)
@@ -65,8 +77,9 @@ bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps)
 			maps->maps[i].flags |= HL_MAP_RECORDER;
 			has_recorder = true;
 		}
-	if (has_recorder && hl_proc_read_all(pid, "smaps", &text, &length) == 0)
-		mark_recorders(text, maps);
+	if ((has_recorder || has_huge_pages(pid)) &&
+	    hl_proc_read_all(pid, "smaps", &text, &length) == 0)
+		mark(text, has_recorder, maps);
 	free(text);
 	return has_recorder;
 }

@@ -21,6 +21,8 @@ enum hl_page_kind {
 	HL_PAGE_ANON = 1 << 0,
 	HL_PAGE_FILE = 1 << 1, /* of a file, or shared memory that is one */
 	HL_PAGE_HUGE = 1 << 2,
+	HL_PAGE_BESIDE_RSS =
+		1 << 3, /* of hugetlbfs, which RSS does not count; set by readers of memory */
 };
 
 /* A run of pages that are in memory and alike; the zero page is not in memory. */

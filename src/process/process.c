@@ -412,6 +412,33 @@ int hl_process_threads(pid_t pid, pid_t **ret_tids, size_t *ret_count)
 	return 0;
 }
 
+int hl_process_stack_pointers(pid_t pid, uint64_t **ret_pointers, size_t *ret_count)
+{
+	HL_FREED pid_t *threads = NULL;
+	size_t count = 0, found = 0;
+
+	int r = hl_process_threads(pid, &threads, &count);
+	if (r < 0)
+		return r;
+	uint64_t *pointers = calloc(count + 1, sizeof(*pointers));
+	if (!pointers)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		char name[32], text[256];
+		snprintf(name, sizeof(name), "task/%d/syscall", threads[i]);
+		/* "running", or the call, its six arguments, the stack pointer and the program counter */
+		if (hl_proc_read(pid, name, text, sizeof(text)) <= 0)
+			continue;
+		const char *counter = strrchr(text, ' ');
+		const char *pointer = counter ? memrchr(text, ' ', (size_t)(counter - text)) : NULL;
+		if (pointer && (pointers[found] = strtoull(pointer + 1, NULL, 16)) != 0)
+			found++;
+	}
+	*ret_pointers = pointers;
+	*ret_count = found;
+	return 0;
+}
+
 uint64_t hl_process_wait_ns(pid_t pid)
 {
 	HL_FREED pid_t *tids = NULL;

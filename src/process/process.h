@@ -129,6 +129,9 @@ int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_err
 /* The threads that ${pid} has now; ${ret_tids} to be freed. 0 or a negative errno. */
 int hl_process_threads(pid_t pid, pid_t **ret_tids, size_t *ret_count);
 
+/* The stack pointers of those threads of ${pid} that wait in the kernel; ${ret_pointers} to be freed. 0 or a negative errno. */
+int hl_process_stack_pointers(pid_t pid, uint64_t **ret_pointers, size_t *ret_count);
+
 /* ---- by name ---- */
 
 #define HL_PROCESS_NAME_MAX 64

@@ -709,7 +709,7 @@ int hl_root_names_new(struct hl_memory *memory, struct hl_strings *strings,
 		return -ENOMEM;
 	names->memory = memory;
 	names->strings = strings;
-	names->runtimes = hl_rss_find_runtimes(&memory->maps);
+	names->runtimes = hl_rss_find_runtimes(memory);
 	names->dwfl = dwfl_begin(&callbacks);
 	int r = names->dwfl ? add_modules(names) : -ENOMEM;
 	if (r == 0)

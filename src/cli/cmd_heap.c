@@ -19,6 +19,7 @@ static uint64_t row_limit = ROWS_DEFAULT;
 static uint64_t watch_s;
 static const char *save;
 static bool diff;
+static bool show_arenas;
 static bool python_arenas;
 static bool python_types;
 static struct hl_option_texts fail_above;
@@ -26,6 +27,8 @@ static struct hl_option_texts fail_above;
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show at most N arenas, or types; 0: all (default: 20)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
+	{"arenas", 0, NULL, "also show each arena of malloc, and all answers", HL_OPTION_FLAG,
+	 &show_arenas, NULL},
 	{"python-arenas", 0, NULL, "also show the arenas of Python's objects, by size class",
 	 HL_OPTION_FLAG, &python_arenas, NULL},
 	{"python-types", 0, NULL, "the same, and Python's objects by type", HL_OPTION_FLAG,
@@ -117,7 +120,7 @@ static int save_heap(const struct hl_resident *resident, struct hl_error *err)
 	if (r < 0)
 		return r;
 	struct hl_emit_options how = {.out = file.out, .json = true};
-	r = hl_heap_view(resident->heap, resident, &how);
+	r = hl_heap_view(resident->heap, resident, show_arenas, &how);
 	int closed = hl_output_file_close(&file, r == 0, err);
 	if (r < 0 && closed >= 0)
 		return hl_error_set(err, r, "cannot write '%s'", save);
@@ -178,8 +181,8 @@ static int run_once(void)
 		r = save ? save_heap(resident, &err) : hl_report_output_open(&output, true, &err);
 	if (r == 0 && !save) {
 		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = hl_report_output_close(&output, hl_heap_view(resident->heap, resident, &how),
-					   &err);
+		r = hl_report_output_close(
+			&output, hl_heap_view(resident->heap, resident, show_arenas, &how), &err);
 	}
 	if (r == 0)
 		status = check_limits(resident->heap);
@@ -202,7 +205,7 @@ static int show(const struct hl_resident *resident, const struct hl_view_output 
 					    .json = output->json,
 					    .color = output->color,
 					    .row_limit = row_limit};
-	int r = hl_heap_view(resident->heap, resident, &how);
+	int r = hl_heap_view(resident->heap, resident, show_arenas, &how);
 	if (fclose(buffer) != 0 && r == 0)
 		r = -ENOMEM;
 	if (r == 0 && isatty(STDOUT_FILENO) && !output->json)

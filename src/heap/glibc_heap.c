@@ -75,6 +75,15 @@ static int read_stopped(struct hl_glibc_reader *reader, read_part *part, uint32_
 	return r;
 }
 
+static bool has_swap(const struct hl_memory *memory)
+{
+	struct hl_rss_beside beside = {0};
+
+	if (memory->pid)
+		hl_rss_read_beside(memory->pid, &beside);
+	return beside.swap_bytes != 0;
+}
+
 /* Adds notes on what could not be read, and on what glibc counts but was not found. */
 static int note_gaps(const struct hl_glibc_reader *reader,
 		     const struct hl_glibc_walker_counts *counts)
@@ -91,14 +100,18 @@ static int note_gaps(const struct hl_glibc_reader *reader,
 			(unsigned long long)counts->first_abandoned,
 			heap->was_stopped ? "is damaged" : "changed too fast, or is damaged");
 	if (r == 0 && heap->mmapped_blocks != heap->mp_mmapped_blocks)
-		r = hl_heap_note(heap,
-				 "glibc counts %llu separately mapped blocks of %llu KiB; %llu of "
-				 "them, %llu KiB, could be located: the rest is among "
-				 "other mappings",
-				 (unsigned long long)heap->mp_mmapped_blocks,
-				 (unsigned long long)heap->mp_mmapped_bytes >> 10,
-				 (unsigned long long)heap->mmapped_blocks,
-				 (unsigned long long)heap->mmapped_bytes >> 10);
+		r = hl_heap_note(
+			heap,
+			"glibc counts %llu separately mapped blocks of %llu KiB; %llu of "
+			"them, %llu KiB, could be located: %s",
+			(unsigned long long)heap->mp_mmapped_blocks,
+			(unsigned long long)heap->mp_mmapped_bytes >> 10,
+			(unsigned long long)heap->mmapped_blocks,
+			(unsigned long long)heap->mmapped_bytes >> 10,
+			has_swap(reader->memory)
+				? "pages of the process are on swap, headers of blocks among "
+				  "them, and were not read"
+				: "the rest is among other mappings");
 	if (r == 0 && hl_glibc_main_lacks_pieces(reader))
 		r = hl_heap_note(heap, "the main arena has %llu bytes, of which %llu were found",
 				 (unsigned long long)reader->arenas[0].system_bytes,

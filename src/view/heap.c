@@ -7,6 +7,12 @@
 #include "view/heap_stacks.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+#define MAPPING_PERCENT 5 /* of RSS, to have a row */
+#define MAPPING_ROWS	3 /* of one part */
+#define MAPPING_TEXT	(HL_RSS_MAPPING_NAME_MAX + 2 * HL_FORMAT_MAX + 64)
+#define WORTH_BYTES	(UINT64_C(1) << 20) /* beside RSS, to be said */
 
 #define COMMAND_COLUMNS 60 /* that tables show; JSON has more of it */
 
@@ -91,6 +97,87 @@ static const char *name_others(const struct hl_heap *heap)
 				       : "older blocks, slack and free memory";
 }
 
+/* The largest mappings of part ${name}, in text below its row. */
+static void put_mappings(struct hl_emit *emit, const struct hl_heap_rss *rss, const char *name)
+{
+	char text[MAPPING_TEXT];
+	unsigned rows = 0;
+
+	for (size_t i = 0; i < rss->mapping_count; i++) {
+		const struct hl_rss_mapping *mapping = &rss->mappings[i];
+		if (strcmp(mapping->part, name) != 0 || rows == MAPPING_ROWS ||
+		    mapping->bytes / MAPPING_PERCENT < rss->rss_bytes / 100)
+			continue;
+		size_t length =
+			mapping->name[0]
+				? (size_t)snprintf(text, sizeof(text), "  %s", mapping->name)
+				: (size_t)snprintf(
+					  text, sizeof(text), "  mapping of %s at 0x%" PRIx64,
+					  HL_HEAP_BYTES(mapping->mapped_bytes), mapping->start);
+		if (mapping->huge_bytes)
+			snprintf(text + length, sizeof(text) - length, ", %s in huge pages",
+				 HL_HEAP_BYTES(mapping->huge_bytes));
+		put_part(emit, text, mapping->bytes);
+		rows++;
+	}
+}
+
+static const struct hl_column mapping_columns[] = {
+	{"part", "part", HL_COLUMN_TEXT, HL_MEMBER(struct hl_rss_mapping, part)},
+	{"name", "mapping", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct hl_rss_mapping, name)},
+	{"start", "start", HL_COLUMN_ADDRESS, HL_MEMBER(struct hl_rss_mapping, start)},
+	{"mapped_bytes", "mapped", HL_COLUMN_BYTES, HL_MEMBER(struct hl_rss_mapping, mapped_bytes)},
+	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct hl_rss_mapping, bytes)},
+	{"huge_bytes", "huge", HL_COLUMN_BYTES, HL_MEMBER(struct hl_rss_mapping, huge_bytes)},
+};
+
+/* What lies beside RSS, and what cuts across its parts. */
+static void emit_beside(struct hl_emit *emit, const struct hl_heap_rss *rss)
+{
+	const struct hl_rss_beside *beside = &rss->beside;
+	const struct {
+		const char *key, *format;
+		uint64_t bytes;
+		bool is_beside;
+	} facts[] = {
+		{"swap_bytes", "%s on swap", beside->swap_bytes, true},
+		{"huge_page_bytes", "%s in huge pages of hugetlbfs", beside->huge_page_bytes, true},
+		{"page_table_bytes", "%s of page tables", beside->page_table_bytes, true},
+		{"kernel_stack_bytes", "%s of kernel stacks (16 KiB a thread)",
+		 beside->kernel_stack_bytes, true},
+		{"transparent_bytes", "%s in transparent huge pages", beside->transparent_bytes,
+		 false},
+		{"lazy_free_bytes", "%s that the program gave back by MADV_FREE",
+		 beside->lazy_free_bytes, false},
+		{"shared_bytes", "%s that other processes map, too", beside->shared_bytes, false},
+		{"pss_bytes", "%s if each page is divided among those that map it (Pss)",
+		 beside->pss_bytes, false},
+	};
+	char texts[2][512] = {"", ""};
+
+	hl_emit_object(emit, "beside");
+	for (size_t i = 0; i < HL_COUNT_OF(facts); i++) {
+		char *text = texts[facts[i].is_beside];
+		size_t length = strlen(text);
+		hl_emit_unsigned(emit, facts[i].key, facts[i].bytes);
+		/* Most of what small programs share are pages of libraries. */
+		bool is_shared = facts[i].bytes == beside->shared_bytes ||
+				 facts[i].bytes == beside->pss_bytes;
+		if (facts[i].bytes < WORTH_BYTES ||
+		    (is_shared && beside->shared_bytes <= rss->file_bytes))
+			continue;
+		length += (size_t)snprintf(text + length, sizeof(texts[0]) - length, "%s",
+					   length ? ", " : "");
+		snprintf(text + length, sizeof(texts[0]) - length, facts[i].format,
+			 HL_HEAP_BYTES(facts[i].bytes));
+	}
+	hl_emit_object_end(emit);
+	if (texts[1][0])
+		hl_emit_line(emit, "beside RSS: %s", texts[1]);
+	if (texts[0][0])
+		hl_emit_line(emit, "of RSS: %s", texts[0]);
+}
+
 /* In text, live blocks are followed by their stacks, as far as these are of the walked heap. */
 static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 		    const struct hl_heap_stacks *stacks)
@@ -108,8 +195,8 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 		 rss->other_allocator_bytes},
 		{"heapline's recorder", rss->recorder_bytes},
 		{"stacks", rss->stack_bytes},
-		{"files", rss->file_bytes},
-		{"shared memory", rss->shared_bytes},
+		{hl_rss_files_name, rss->file_bytes},
+		{hl_rss_shared_name, rss->shared_bytes},
 	};
 
 	hl_emit_blank(emit);
@@ -118,17 +205,26 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 	for (size_t i = 0; i < HL_COUNT_OF(parts); i++) {
 		if (parts[i].bytes || hl_emit_is_json(emit))
 			hl_table_row(emit, &parts[i], 0);
+		if (parts[i].bytes && !hl_emit_is_json(emit))
+			put_mappings(emit, rss, parts[i].name);
 		if (i == 0 && !hl_emit_is_json(emit))
 			r = hl_heap_stacks_each(stacks, put_part, emit);
 	}
-	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
+	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++) {
 		if (rss->anonymous[i] || hl_emit_is_json(emit))
 			hl_table_row(emit,
 				     &(struct part){hl_rss_anonymous_names[i], rss->anonymous[i]},
 				     0);
+		if (rss->anonymous[i] && !hl_emit_is_json(emit))
+			put_mappings(emit, rss, hl_rss_anonymous_names[i]);
+	}
 	if (!hl_emit_is_json(emit))
 		hl_table_row(emit, &(struct part){"RSS", rss->rss_bytes}, 0);
 	hl_table_end(emit);
+	if (hl_emit_is_json(emit))
+		hl_table_write(emit, &(struct hl_table){HL_TABLE("mappings", mapping_columns)},
+			       rss->mappings, rss->mapping_count, sizeof(*rss->mappings));
+	emit_beside(emit, rss);
 	return r == 0 && hl_emit_is_json(emit) ? hl_heap_stacks_emit(emit, stacks) : r;
 }
 
@@ -284,11 +380,36 @@ static void emit_python_types(struct hl_emit *emit, const struct hl_python_usage
 			     HL_HEAP_BYTES(usage->unscanned_bytes));
 }
 
-int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
+/* In text, with the sum of arenas in their place where they are not wanted. */
+static void emit_arenas(struct hl_emit *emit, const struct hl_heap *heap, bool with_arenas,
+			uint64_t row_limit)
+{
+	size_t count = heap->arena_count;
+	size_t shown = hl_emit_is_json(emit) ? count
+		       : with_arenas	     ? hl_emit_shown(emit, row_limit, 0, count)
+					     : 0;
+
+	if (shown)
+		hl_emit_blank(emit);
+	if (shown || hl_emit_is_json(emit)) {
+		hl_table_begin(
+			emit, &(struct hl_table){HL_TABLE("rows", arena_columns), .context = heap});
+		for (size_t i = 0; i < shown; i++)
+			hl_table_row(emit, &heap->arenas[i], 0);
+		hl_table_end(emit);
+		hl_emit_more(emit, count - shown, "-n");
+	}
+	if (heap->mp_mmapped_blocks && (with_arenas || hl_emit_is_json(emit)))
+		hl_emit_line(emit, "and %s in %s separately mapped block%s",
+			     HL_HEAP_BYTES(heap->mp_mmapped_bytes),
+			     HL_HEAP_COUNT(heap->mp_mmapped_blocks),
+			     hl_format_plural(heap->mp_mmapped_blocks));
+}
+
+int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident, bool with_arenas,
 		 const struct hl_emit_options *options)
 {
 	HL_CLEANUP(hl_heap_stacks_release) struct hl_heap_stacks stacks = {0};
-	size_t count = heap->arena_count, shown = count;
 	struct hl_heap_figures figures;
 	struct hl_emit *emit;
 
@@ -311,24 +432,13 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 	hl_emit_unsigned(emit, "rereads", heap->rereads);
 	hl_emit_unsigned(emit, "abandoned", heap->abandoned);
 	hl_emit_object_end(emit);
-	r = emit_rss(emit, heap, &stacks);
 	if (!hl_emit_is_json(emit))
-		shown = hl_emit_shown(emit, options->row_limit, 0, count);
-	if (count)
-		hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", arena_columns), .context = heap});
-	for (size_t i = 0; i < shown; i++)
-		hl_table_row(emit, &heap->arenas[i], 0);
-	hl_table_end(emit);
-	hl_emit_more(emit, count - shown, "-n");
-	if (heap->mp_mmapped_blocks)
-		hl_emit_line(emit, "and %s in %s separately mapped block%s",
-			     HL_HEAP_BYTES(heap->mp_mmapped_bytes),
-			     HL_HEAP_COUNT(heap->mp_mmapped_blocks),
-			     hl_format_plural(heap->mp_mmapped_blocks));
+		hl_heap_verdict_emit(emit, heap);
+	r = emit_rss(emit, heap, &stacks);
+	emit_arenas(emit, heap, with_arenas, options->row_limit);
 	emit_python(emit, &heap->python);
 	emit_python_types(emit, heap->python_usage, options->row_limit);
-	hl_heap_answers_emit(emit, heap);
+	hl_heap_answers_emit(emit, heap, with_arenas);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;

@@ -25,10 +25,10 @@ struct hl_slabs;
 
 /* ---- reports; each returns 0, -ENOMEM, or the output's error ---- */
 
-/* One screen: where resident memory is, each arena, what malloc_trim would return, and the
- * questions that people ask, answered. ${resident}, of the same walk, says whose the live blocks in
+/* One screen: whether it is a leak, where resident memory is, what malloc_trim would return, and other
+ * questions that people ask, answered; ${with_arenas}: also each arena. ${resident}, of the same walk, says whose the live blocks in
  * RAM are; NULL: it is unknown. */
-int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
+int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident, bool with_arenas,
 		 const struct hl_emit_options *options);
 
 /* Resident pages that few live bytes keep. */
@@ -77,8 +77,11 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap);
 /* What could not be read or seen, at the end. */
 void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap);
 
-/* The questions, see heap_answers.c. */
-void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap);
+/* The first of the questions, see heap_answers.c: whether it is a leak. In tables alone. */
+void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap);
+
+/* The member `answers` with all questions; in tables the others, those of ${has_arenas} with details. */
+void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap, bool has_arenas);
 
 /*
  * The members `total`, `lost`, `allocators`, `rows` and `free_histogram`; in tables the sums of

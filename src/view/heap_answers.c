@@ -65,15 +65,30 @@ static void say_who_allocates(struct figures *of)
 		say(of, "'heapline stacks %s 60' shows who allocates and keeps it", of->target);
 }
 
-static void say_who_maps(struct figures *of)
+/* How the code, or the objects, behind the largest part that is not malloc's are seen. */
+static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 {
-	if (!of->heap->from_core)
+	const struct hl_heap_rss *rss = &of->heap->rss;
+
+	if (of->heap->from_core)
+		return;
+	if (rss->beside.lazy_free_bytes > bytes / 2 &&
+	    name == hl_rss_anonymous_names[HL_ANONYMOUS_OTHER])
+		say(of,
+		    "; %s of RSS were given back by madvise(MADV_FREE): the kernel takes such "
+		    "pages "
+		    "when it needs memory",
+		    HL_HEAP_BYTES(rss->beside.lazy_free_bytes));
+	else if (name == hl_rss_anonymous_names[HL_ANONYMOUS_PYTHON] && !rss->recorder_bytes)
+		say(of, "; 'heapline attach %s -d 60' records who allocates and keeps it",
+		    of->target);
+	else
 		say(of, "; 'heapline pgfault %s 60' shows the code that makes it grow", of->target);
 }
 
 /* ---- 1: leak, retention or fragmentation? ---- */
 
-/* The largest part of RSS that is not malloc's. */
+/* The largest part of RSS that is not malloc's. Files are left out: the kernel takes their pages back when it needs memory. */
 static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
@@ -86,8 +101,7 @@ static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes
 	} parts[] = {
 		{"heapline's recorder", rss->recorder_bytes},
 		{"stacks", rss->stack_bytes},
-		{"files", rss->file_bytes},
-		{"shared memory", rss->shared_bytes},
+		{hl_rss_shared_name, rss->shared_bytes},
 	};
 
 	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
@@ -154,35 +168,28 @@ static void say_unwalked(struct figures *of)
 	say(of, "'heapline allocations %s' shows who allocated what is live", of->target);
 }
 
-static const char *what_it_is(struct figures *of)
+static uint64_t largest_of_heap(const struct hl_heap *heap)
+{
+	const struct hl_heap_rss *rss = &heap->rss;
+	const uint64_t parts[] = {rss->live_bytes, rss->cached_bytes, rss->free_bytes,
+				  rss->overhead_bytes + rss->unscanned_bytes,
+				  heap->unwalked.allocator ? rss->other_allocator_bytes : 0};
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
+		most = parts[i] > most ? parts[i] : most;
+	return most;
+}
+
+/* How the ${all} bytes of a heap that is not live as a whole divide. */
+static void say_waste(struct figures *of, const char *all, const char *live)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
 
-	const char *all = HL_HEAP_BYTES(of->heap_bytes);
-	const char *live = HL_HEAP_BYTES(rss->live_bytes);
-
-	if (!is_most(of->heap_bytes, rss->rss_bytes)) {
-		uint64_t part_bytes;
-		const char *name = largest_outside(of, &part_bytes);
-		say(of, "not in %s heap, which has %s of %s: %s is %s",
-		    of->heap->unwalked.allocator ? "the allocator's" : "malloc's", all,
-		    HL_HEAP_BYTES(rss->rss_bytes), HL_HEAP_BYTES(part_bytes), name);
-		say_who_maps(of);
-	} else if (of->heap->unwalked.allocator) {
-		say_unwalked(of);
-	} else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT)) {
-		say(of, "unknown: %s could not be read%s", HL_HEAP_BYTES(rss->unscanned_bytes),
-		    of->heap->was_stopped ? "" : " while it changed; --stop reads all");
-	} else if (is_percent(rss->live_bytes, of->heap_bytes, NEARLY_PERCENT)) {
-		say(of,
-		    "nearly all of it is live, %s of %s: if it grows, it is a leak or a cache; ",
-		    live, all);
-		say_who_allocates(of);
-	} else if (of->heap->is_musl) {
+	if (of->heap->is_musl) {
 		say(of,
 		    "%s: malloc has %s in memory: %s live, %s its own, and %s free, in groups of "
-		    "which "
-		    "other blocks are in use",
+		    "which other blocks are in use",
 		    is_percent(rss->free_bytes, of->heap_bytes, MUCH_PERCENT)
 			    ? "fragmentation"
 			    : "no part stands out",
@@ -201,6 +208,48 @@ static const char *what_it_is(struct figures *of)
 			say(of, "; most of it is live: ");
 			say_who_allocates(of);
 		}
+	}
+}
+
+static const char *what_it_is(struct figures *of)
+{
+	const struct hl_heap_rss *rss = &of->heap->rss;
+	const char *all = HL_HEAP_BYTES(of->heap_bytes);
+	const char *live = HL_HEAP_BYTES(rss->live_bytes);
+	uint64_t part_bytes;
+	const char *name = largest_outside(of, &part_bytes);
+
+	if (is_percent(rss->file_bytes, rss->rss_bytes, NEARLY_PERCENT)) {
+		say(of,
+		    "no part stands out: %s of %s are pages of files, which the kernel takes back "
+		    "when it needs memory",
+		    HL_HEAP_BYTES(rss->file_bytes), HL_HEAP_BYTES(rss->rss_bytes));
+	} else if (part_bytes > largest_of_heap(of->heap)) {
+		say(of, "not in %s heap, which has %s of %s: %s, %s, is the largest part",
+		    of->heap->unwalked.allocator ? "the allocator's" : "malloc's", all,
+		    HL_HEAP_BYTES(rss->rss_bytes), name, HL_HEAP_BYTES(part_bytes));
+		say_who_maps(of, name, part_bytes);
+	} else if (of->heap->unwalked.allocator) {
+		say_unwalked(of);
+	} else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT)) {
+		say(of, "unknown: %s could not be read%s", HL_HEAP_BYTES(rss->unscanned_bytes),
+		    rss->beside.swap_bytes  ? "; pages on swap are not read"
+		    : of->heap->was_stopped ? ""
+					    : " while it changed; --stop reads all");
+	} else if (is_percent(rss->live_bytes, of->heap_bytes, NEARLY_PERCENT)) {
+		if (is_most(of->heap_bytes, rss->rss_bytes))
+			say(of,
+			    "nearly all of it is live, %s of %s: if it grows, it is a leak or a "
+			    "cache; ",
+			    live, all);
+		else
+			say(of,
+			    "live blocks are the largest part, %s of %s: if they grow, it is a "
+			    "leak or a cache; ",
+			    live, HL_HEAP_BYTES(rss->rss_bytes));
+		say_who_allocates(of);
+	} else {
+		say_waste(of, all, live);
 	}
 	return of->text;
 }
@@ -343,13 +392,15 @@ static const char *what_else_there_is(struct figures *of)
 	const char *name = largest_outside(of, &part_bytes);
 
 	say(of, "%s of %s RSS; ", HL_HEAP_BYTES(outside), HL_HEAP_BYTES(rss->rss_bytes));
-	say(of, "%s, %s, is %s", is_most(part_bytes, outside) ? "most of it" : "the largest part",
+	say(of, "%s, %s, is %s",
+	    is_most(part_bytes, outside) ? "most of it" : "but for files the largest part",
 	    HL_HEAP_BYTES(part_bytes), name);
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_OTHER], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; the largest mapping whose owner is unknown has %s, at 0x%" PRIx64,
 		    HL_HEAP_BYTES(rss->largest_bytes), rss->largest_start);
-	if (is_percent(outside - rss->file_bytes, rss->rss_bytes, MUCH_PERCENT))
-		say_who_maps(of);
+	if (is_percent(outside - rss->file_bytes, rss->rss_bytes, MUCH_PERCENT) &&
+	    part_bytes <= largest_of_heap(of->heap))
+		say_who_maps(of, name, part_bytes);
 	/* How those who own a runtime's objects see them. */
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_PYTHON], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; 'heapline heap -p %d --python-types' lists Python's objects by type",
@@ -375,23 +426,32 @@ static const char *whether_it_grows(struct figures *of)
 
 /* ---- all of them ---- */
 
+/* Where text shows an answer; JSON has them all. */
+enum place {
+	ON_TOP,
+	BELOW,
+	BELOW_IF_FREE, /* there is much free memory */
+	WITH_ARENAS,
+};
+
 static const struct {
 	const char *question;
 	const char *(*answer)(struct figures *of); /* NULL: the numbers do not tell */
-	bool of_glibc;				   /* it is not asked of other allocators */
+	enum place place;
+	bool of_glibc; /* it is not asked of other allocators */
 } questions[] = {
-	{"leak, retention or fragmentation?", what_it_is, false},
-	{"why does RSS not fall after free?", why_it_stays, false},
-	{"what would malloc_trim(0) give back?", what_trim_returns, true},
-	{"which live blocks keep pages?", what_pins, true},
-	{"are there too many arenas?", how_arenas_are, true},
-	{"how much is in thread caches?", what_caches_hold, true},
-	{"will the next request make the heap grow?", what_fits, true},
-	{"what is not malloc's?", what_else_there_is, false},
-	{"does it grow?", whether_it_grows, false},
+	{"leak, retention or fragmentation?", what_it_is, ON_TOP, false},
+	{"why does RSS not fall after free?", why_it_stays, BELOW_IF_FREE, false},
+	{"what would malloc_trim(0) give back?", what_trim_returns, BELOW, true},
+	{"which live blocks keep pages?", what_pins, BELOW, true},
+	{"are there too many arenas?", how_arenas_are, BELOW, true},
+	{"how much is in thread caches?", what_caches_hold, WITH_ARENAS, true},
+	{"will the next request make the heap grow?", what_fits, WITH_ARENAS, true},
+	{"what is not malloc's?", what_else_there_is, BELOW, false},
+	{"does it grow?", whether_it_grows, BELOW, false},
 };
 
-void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
+static struct figures figures_of(const struct hl_heap *heap)
 {
 	const struct hl_heap_rss *rss = &heap->rss;
 	struct figures of = {
@@ -408,23 +468,67 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap)
 		snprintf(of.target, sizeof(of.target), "--core FILE");
 	else
 		snprintf(of.target, sizeof(of.target), "-p %d", heap->process.pid);
+	return of;
+}
+
+static const char *answer(struct figures *of, size_t i)
+{
+	of->text[0] = '\0';
+	of->length = 0;
+	return questions[i].of_glibc && (of->heap->is_musl || !of->heap->arena_count)
+		       ? NULL
+		       : questions[i].answer(of);
+}
+
+void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap)
+{
+	struct figures of = figures_of(heap);
+
+	hl_emit_blank(emit);
+	hl_emit_line(emit, "%s", questions[0].question);
+	hl_emit_line(emit, "  %s", answer(&of, 0));
+}
+
+/* "no" is an answer to what is not worth a line. */
+static bool is_no(const char *answer)
+{
+	return strncmp(answer, "no", 2) == 0 && answer[2] && strchr("nt:", answer[2]);
+}
+
+void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap, bool has_arenas)
+{
+	struct figures of = figures_of(heap);
+	bool has_much_free = is_percent(heap->rss.free_bytes, heap->rss.rss_bytes, MUCH_PERCENT);
+	char noes[256] = "";
+
 	hl_emit_blank(emit);
 	hl_emit_array(emit, "answers");
 	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
-		of.text[0] = '\0';
-		of.length = 0;
-		const char *answer = questions[i].of_glibc && (heap->is_musl || !heap->arena_count)
-					     ? NULL
-					     : questions[i].answer(&of);
-		if (!answer)
+		const char *text = answer(&of, i);
+		enum place place = questions[i].place;
+		size_t length = strlen(noes);
+		if (!text)
 			continue;
 		hl_emit_object(emit, NULL);
 		hl_emit_text(emit, "question", questions[i].question);
-		hl_emit_text(emit, "answer", answer);
+		hl_emit_text(emit, "answer", text);
 		hl_emit_object_end(emit);
+		if (place == ON_TOP ||
+		    (!has_arenas &&
+		     (place == WITH_ARENAS || (place == BELOW_IF_FREE && !has_much_free))))
+			continue;
+		if (!has_arenas && is_no(text)) {
+			snprintf(noes + length, sizeof(noes) - length, " %s",
+				 questions[i].question);
+			continue;
+		}
 		hl_emit_line(emit, "%s", questions[i].question);
-		hl_emit_line(emit, "  %s", answer);
+		hl_emit_line(emit, "  %s", text);
 	}
 	hl_emit_array_end(emit);
+	if (noes[0]) {
+		hl_emit_line(emit, "%s", noes + 1);
+		hl_emit_line(emit, "  no; --arenas tells more");
+	}
 	hl_emit_blank(emit);
 }

@@ -116,7 +116,7 @@ class Heaps(unittest.TestCase):
         self.assertEqual(running["total"], stopped["total"])
         self.assertTrue(stopped["stopped"])
 
-    def expect_outside(self, command, part, least, env=None):
+    def expect_outside(self, command, part, least, env=None, shown_by="pgfault -p {} 60"):
         """Most of a program's memory is not malloc's, and has a name."""
         with Waiting(command, env=env) as process:
             heap = ask("heap", process.pid)
@@ -126,11 +126,12 @@ class Heaps(unittest.TestCase):
         self.assertGreater(named, least, parts)
         verdict = heap["answers"][0]["answer"]
         self.assertIn(part, verdict)
-        self.assertIn(f"'heapline pgfault -p {process.pid} 60'", verdict)
+        self.assertIn(f"'heapline {shown_by.format(process.pid)}'", verdict)
 
     def test_objects_of_python_have_a_name(self):
         self.expect_outside([need("python3"), "-c", PYTHON_KEEPS.replace("100000", "600000")],
-                            "Python objects", 30 << 20, env={"PYTHONMALLOC": ""})
+                            "Python objects", 30 << 20, env={"PYTHONMALLOC": ""},
+                            shown_by="attach -p {} -d 60")
 
     def test_memory_beside_a_shared_mapping_is_not_a_files(self):
         self.expect_outside([need("python3"), "-c", MAPPED_BESIDE_SHARED], "other anonymous", 39 << 20)

@@ -59,7 +59,7 @@ def parts_of(heap):
 
 class Parts(unittest.TestCase):
     def read_kind(self, kind, env=None):
-        """The parts of a program that has so much of one kind, which are RSS as the kernel has it."""
+        """The parts of a program with 48 MiB of one kind, which are RSS as the kernel has it."""
         with Waiting([program("resident_parts"), kind], env=env) as process:
             heap = heap_of(process.pid)
             self.assertEqual(heap["total"]["rss_bytes"], kernel_rss(process.pid))
@@ -89,7 +89,15 @@ class Parts(unittest.TestCase):
         self.expect("private-memfd", "private data of files")
 
     def test_shared_memory_is_shared(self):
-        self.expect("shared-memfd", "shared memory")
+        heap = self.expect("shared-memfd", "shared memory")
+        largest = next(row for row in heap["mappings"] if row["part"] == "shared memory")
+        self.assertEqual((largest["name"], largest["bytes"]), ("memfd:frames", BYTES))
+
+    def test_what_was_given_back_lazily_is_said(self):
+        heap, parts = self.read_kind("lazily")
+        self.assertAlmostEqual(parts["other anonymous mappings"], BYTES, delta=SLACK)
+        self.assertEqual(heap["beside"]["lazy_free_bytes"], BYTES)
+        self.assertIn("given back by madvise(MADV_FREE)", heap["answers"][0]["answer"])
 
     def test_huge_pages_are_not_in_rss(self):
         need_root()
@@ -101,7 +109,8 @@ class Parts(unittest.TestCase):
             raise unittest.SkipTest("no huge pages are free")
         for kind, env in (("huge-pages", None),
                           ("huge-blocks", {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"})):
-            _, parts = self.read_kind(kind, env)
+            heap, parts = self.read_kind(kind, env)
+            self.assertGreaterEqual(heap["beside"]["huge_page_bytes"], BYTES)
             self.assertLess(sum(parts.values()), 8 << 20, parts)
 
     @staticmethod

@@ -105,7 +105,7 @@ typedef int heap_view(const struct hl_heap *heap, const struct hl_emit_options *
 
 static int view_heap(const struct hl_heap *heap, const struct hl_emit_options *options)
 {
-	return hl_heap_view(heap, NULL, options);
+	return hl_heap_view(heap, NULL, true, options);
 }
 
 static int write_view(heap_view *view, const struct hl_heap *heap, bool json, char **ret_text)
@@ -266,7 +266,83 @@ static void leaks_retention_and_fragmentation_are_told_apart(void **state)
 	expect_verdict(80 * MIB, 20 * MIB, 18 * MIB, 1 * MIB,
 		       "2.0 MiB are pinned by live blocks; most of it is live: 'heapline stacks");
 	expect_verdict(1 * MIB, 1 * MIB, 0, 98 * MIB,
-		       "not in malloc's heap, which has 2.0 MiB of 100.0 MiB: 98.0 MiB is files");
+		       "no part stands out: 98.0 MiB of 100.0 MiB are pages of files");
+	expect_verdict(54 * MIB, 0, 0, 60 * MIB,
+		       "  live blocks are the largest part, 54.0 MiB of 114.0 MiB: if they grow");
+}
+
+/* Without --arenas: the verdict on top, then the parts; what has the answer "no" shares a line. */
+static void arenas_are_folded(void **state)
+{
+	(void)state;
+	struct hl_heap heap = sample_heap();
+	char *text;
+	size_t size;
+	heap.pin_count = 0;
+	FILE *out = open_memstream(&text, &size);
+	struct hl_emit_options options = {.out = out};
+	assert_int_equal(hl_heap_view(&heap, NULL, false, &options), 0);
+	fclose(out);
+	assert_null(strstr(text, "arena  threads"));
+	assert_true(strstr(text, "leak, retention") < strstr(text, "resident memory"));
+	assert_says(text, "which live blocks keep pages? are there too many arenas?\n  no; "
+			  "--arenas tells more");
+	assert_null(strstr(text, "next request"));
+	free(text);
+}
+
+static void mappings_have_names_and_the_rest_is_beside(void **state)
+{
+	(void)state;
+	struct hl_rss_mapping mappings[] = {
+		{.part = hl_rss_shared_name, .name = "memfd:frames", .bytes = 40 * MIB},
+		{.part = hl_rss_anonymous_names[HL_ANONYMOUS_OTHER],
+		 .start = 0x7f0000000000,
+		 .mapped_bytes = 64 * 1024 * MIB,
+		 .bytes = 20 * MIB,
+		 .huge_bytes = 18 * MIB},
+		{.part = hl_rss_shared_name, .name = "small", .bytes = 1 * MIB},
+	};
+	const struct hl_heap_rss rss = {.rss_bytes = 120 * MIB,
+					.live_bytes = 59 * MIB,
+					.shared_bytes = 41 * MIB,
+					.anonymous_bytes = 20 * MIB,
+					.anonymous = {[HL_ANONYMOUS_OTHER] = 20 * MIB},
+					.beside = {.swap_bytes = 100 * MIB,
+						   .page_table_bytes = 3 * MIB,
+						   .shared_bytes = 42 * MIB,
+						   .pss_bytes = 90 * MIB},
+					.mappings = mappings,
+					.mapping_count = HL_COUNT_OF(mappings)};
+	expect_answer(&rss, 0, "  memfd:frames ");
+	expect_answer(&rss, 0, "  mapping of 64.0 GiB at 0x7f0000000000, 18.0 MiB in huge pages");
+	expect_answer(&rss, 0, "beside RSS: 100.0 MiB on swap, 3.0 MiB of page tables\n");
+	expect_answer(&rss, 0, "of RSS: 42.0 MiB that other processes map, too, 90.0 MiB if");
+}
+
+static void the_kernels_texts_are_read(void **state)
+{
+	(void)state;
+	struct hl_rss_beside beside;
+	hl_rss_parse_beside("00400000-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 8 kB\nPss: 4 kB\n"
+			    "Shared_Clean: 2 kB\nShared_Dirty: 1 kB\nLazyFree: 5 kB\n"
+			    "AnonHugePages: 2048 kB\nSwap: 7 kB\nSwapPss: 6 kB\n",
+			    "Name:\tx\nVmPTE:\t 44 kB\nVmSwap:\t 3 kB\nHugetlbPages:\t 4096 kB\n"
+			    "Threads:\t3\n",
+			    &beside);
+	const struct hl_rss_beside expected = {.huge_page_bytes = 4 * MIB,
+					       .swap_bytes = 7 << 10,
+					       .page_table_bytes = 44 << 10,
+					       .kernel_stack_bytes = 48 << 10,
+					       .lazy_free_bytes = 5 << 10,
+					       .transparent_bytes = 2 * MIB,
+					       .shared_bytes = 3 << 10,
+					       .pss_bytes = 4 << 10};
+	assert_memory_equal(&beside, &expected, sizeof(beside));
+	hl_rss_parse_beside("", "Name:\tx\nVmSwap:\t 3 kB\n", &beside);
+	assert_int_equal(beside.swap_bytes, 3 << 10);
+	hl_rss_parse_beside("", "", &beside);
+	assert_int_equal(beside.pss_bytes + beside.swap_bytes + beside.kernel_stack_bytes, 0);
 }
 
 static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
@@ -277,9 +353,10 @@ static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
 		.live_bytes = 10 * MIB,
 		.anonymous_bytes = 90 * MIB,
 		.anonymous = {[HL_ANONYMOUS_PYTHON] = 80 * MIB, [HL_ANONYMOUS_OTHER] = 10 * MIB}};
-	expect_answer(&rss, 0,
-		      "80.0 MiB is Python objects (pymalloc's arenas); 'heapline pgfault -p 4711 "
-		      "60' shows");
+	expect_answer(
+		&rss, 0,
+		"Python objects (pymalloc's arenas), 80.0 MiB, is the largest part; 'heapline "
+		"attach -p 4711 -d 60' records");
 	expect_answer(&rss, 0,
 		      "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is Python objects");
 	expect_answer(&rss, 0, "'heapline heap -p 4711 --python-types' lists");
@@ -287,7 +364,8 @@ static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
 	rss.anonymous[HL_ANONYMOUS_PYTHON] = 10 * MIB;
 	rss.largest_start = 0x7f0000000000;
 	rss.largest_bytes = 48 * MIB;
-	expect_answer(&rss, 0, "80.0 MiB is other anonymous mappings");
+	expect_answer(&rss, 0,
+		      "other anonymous mappings, 80.0 MiB, is the largest part; 'heapline pgfault");
 	expect_answer(&rss, 0, "unknown has 48.0 MiB, at 0x7f0000000000");
 }
 
@@ -453,6 +531,9 @@ int main(void)
 		cmocka_unit_test(json_has_each_arena_and_the_sums),
 		cmocka_unit_test(pins_are_listed),
 		cmocka_unit_test(leaks_retention_and_fragmentation_are_told_apart),
+		cmocka_unit_test(arenas_are_folded),
+		cmocka_unit_test(mappings_have_names_and_the_rest_is_beside),
+		cmocka_unit_test(the_kernels_texts_are_read),
 		cmocka_unit_test(memory_outside_malloc_has_a_name_and_a_next_command),
 		cmocka_unit_test(too_many_arenas_are_a_yes_or_a_no),
 		cmocka_unit_test(answers_name_no_memory_that_is_not_there),

@@ -6,6 +6,8 @@
 #include "base/names.h"
 
 #include <errno.h>
+#include <link.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,10 @@
 
 #define ARENAS_MAX 65536u /* in a ring that closes */
 
+#define HEADERS_MAX   64u
+#define ENTRIES_MAX   256u /* of a dynamic section */
+#define LIBRARIES_MAX 10000u
+
 /* The variables of a library, or of a static program. */
 struct variables {
 	uint64_t start, length;
@@ -25,10 +31,73 @@ struct variables {
 
 /* ---- which file is the libc ---- */
 
+static bool is_libc(const struct hl_map *map)
+{
+	const char *name = hl_path_basename(map->path);
+
+	return map->inode && (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0);
+}
+
+/* The first element of the dynamic loader's list, to which the program's own headers lead; 0: they do not. */
+static uint64_t find_libraries(struct hl_memory *memory)
+{
+	uint64_t headers = memory->program_headers, bias = 0, dynamic = 0, pair[2], list;
+	Elf64_Phdr header;
+
+	for (unsigned i = 0; headers && i < HEADERS_MAX; i++) {
+		if (hl_memory_read_present(memory, headers + i * sizeof(header), &header,
+					   sizeof(header)) < 0)
+			return 0;
+		if (header.p_type == PT_PHDR)
+			bias = headers - header.p_vaddr;
+		else if (header.p_type == PT_DYNAMIC)
+			dynamic = bias + header.p_vaddr;
+		if (dynamic)
+			break;
+	}
+	for (unsigned i = 0; dynamic && i < ENTRIES_MAX; i++) {
+		if (hl_memory_read_present(memory, dynamic + i * sizeof(pair), pair, sizeof(pair)) <
+			    0 ||
+		    pair[0] == DT_NULL)
+			return 0;
+		if (pair[0] == DT_DEBUG)
+			return pair[1] && hl_memory_read_present(
+						  memory, pair[1] + offsetof(struct r_debug, r_map),
+						  &list, sizeof(list)) == 0
+				       ? list
+				       : 0;
+	}
+	return 0;
+}
+
+/* The first mapping of the libc that the program itself uses: dlmopen() may have loaded others. NULL: the list does not tell. */
+static const struct hl_map *find_main_libc(struct hl_memory *memory)
+{
+	uint64_t library = find_libraries(memory), dynamic;
+
+	for (unsigned i = 0; library && i < LIBRARIES_MAX; i++) {
+		if (hl_memory_read_present(memory, library + offsetof(struct link_map, l_ld),
+					   &dynamic, sizeof(dynamic)) < 0)
+			return NULL;
+		const struct hl_map *map = hl_maps_find(&memory->maps, dynamic);
+		if (map && is_libc(map)) {
+			while (map > memory->maps.maps && map->offset &&
+			       hl_maps_same_file(map, map - 1))
+				map--;
+			return map;
+		}
+		if (hl_memory_read_present(memory, library + offsetof(struct link_map, l_next),
+					   &library, sizeof(library)) < 0)
+			return NULL;
+	}
+	return NULL;
+}
+
 /* The first mapping of libc, or of a program without libraries, which may have glibc inside; NULL
  * when there is neither. */
-static const struct hl_map *find_module(const struct hl_maps *maps, bool *ret_is_static)
+static const struct hl_map *find_module(struct hl_memory *memory, bool *ret_is_static)
 {
+	const struct hl_maps *maps = &memory->maps;
 	const struct hl_map *program = NULL;
 	bool has_libraries = false;
 
@@ -37,9 +106,10 @@ static const struct hl_map *find_module(const struct hl_maps *maps, bool *ret_is
 		const char *name = hl_path_basename(map->path);
 		if (!map->inode)
 			continue;
-		if (strcmp(name, "libc.so.6") == 0 || strncmp(name, "libc-2.", 7) == 0) {
+		if (is_libc(map)) {
+			const struct hl_map *main_libc = find_main_libc(memory);
 			*ret_is_static = false;
-			return map;
+			return main_libc ? main_libc : map;
 		}
 		has_libraries = has_libraries || strstr(name, ".so.") || !strncmp(name, "ld-", 3);
 		if (!program && map->flags & (HL_MAP_EXEC | HL_MAP_WRITE))
@@ -243,7 +313,8 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 			"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
 			"2.%u are",
 			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
-	for (size_t i = 0; i < memory->maps.count && !module->data; i++) {
+	for (size_t i = (size_t)(module->map - memory->maps.maps);
+	     i < memory->maps.count && !module->data; i++) {
 		const struct hl_map *map = &memory->maps.maps[i];
 		if (map->flags & HL_MAP_WRITE && hl_maps_same_file(map, module->map))
 			module->data = map;
@@ -275,7 +346,7 @@ int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, st
 {
 	struct module module = {0};
 
-	module.map = find_module(&memory->maps, &module.is_static);
+	module.map = find_module(memory, &module.is_static);
 	if (!module.map)
 		return hl_error_set(err, -ENOTSUP, "found no glibc in the process");
 	HL_CLOSED int fd = hl_memory_open_file(memory, module.map);

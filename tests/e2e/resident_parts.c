@@ -6,6 +6,7 @@
 #include "program.h"
 
 #include <alloca.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -110,6 +111,17 @@ static void free_lazily(void)
 	REQUIRE(madvise(memory, BYTES, MADV_FREE) == 0);
 }
 
+/* A second libc, with a heap of its own, as plugins have that are opened by dlmopen(). */
+static void fill_beside_a_second_libc(void)
+{
+	for (unsigned i = 0; i < BYTES / 1000; i++)
+		KEEP(memset(malloc(1000 - 8), 1, 1000 - 8));
+	void *libc = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+	REQUIRE(libc);
+	void *(*other)(size_t) = (void *(*)(size_t))dlsym(libc, "malloc");
+	REQUIRE(other && other(100));
+}
+
 int main(int count, char **arguments)
 {
 	const char *kind = count == 2 ? arguments[1] : "";
@@ -134,6 +146,8 @@ int main(int count, char **arguments)
 		memset(malloc(BYTES), 1, BYTES);
 	else if (strcmp(kind, "lazily") == 0)
 		free_lazily();
+	else if (strcmp(kind, "second-libc") == 0)
+		fill_beside_a_second_libc();
 	else
 		REQUIRE(!"a kind");
 	puts("ready");

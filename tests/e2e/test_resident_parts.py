@@ -93,6 +93,9 @@ class Parts(unittest.TestCase):
         largest = next(row for row in heap["mappings"] if row["part"] == "shared memory")
         self.assertEqual((largest["name"], largest["bytes"]), ("memfd:frames", BYTES))
 
+    def test_the_programs_own_libc_is_read(self):
+        self.expect("second-libc", "live blocks")
+
     def test_what_was_given_back_lazily_is_said(self):
         heap, parts = self.read_kind("lazily")
         self.assertAlmostEqual(parts["other anonymous mappings"], BYTES, delta=SLACK)

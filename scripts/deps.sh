@@ -22,7 +22,7 @@ packages() {
 		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
 		rustc python3 python3-dev python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core \
-		google-perftools libgoogle-perftools4 libjemalloc2 libjemalloc-dev prometheus clickhouse-server \
+		google-perftools libgoogle-perftools4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev mariadb-server-core php-cli prometheus clickhouse-server \
 		erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
 		libmimalloc2.0 libtcmalloc-minimal4 lintian ;;
 	deb) echo debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;

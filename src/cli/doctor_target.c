@@ -542,9 +542,10 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 						  : function	  ? HL_DOCTOR_PARTLY
 								  : HL_DOCTOR_YES,
 						  "%s", examined.reason ? "" : command);
-	if (examined.reason)
+	if (examined.reason) {
 		snprintf(way->reason, sizeof(way->reason), "%s", examined.reason);
-	else if (function)
+		snprintf(way->remedy, sizeof(way->remedy), "%s", examined.remedy);
+	} else if (function)
 		snprintf(way->reason, sizeof(way->reason),
 			 "calls of %s, which the program brings in itself, are not seen", function);
 	else if (examined.entered)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cli/output.h"
 #include "cli/terminal_progress.h"
+#include "collector/module_files.h"
 #include "process/maps.h"
 #include "profile/symbols_advice.h"
 #include "profile/trace_kind.h"
@@ -152,6 +153,19 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 	return r;
 }
 
+/* Names are known later, too, when the target and its own files are gone. */
+static void keep_files(struct hl_recording_process *process, int directory_fd)
+{
+	struct hl_held_files held = {0};
+	struct hl_module_files *files = hl_module_files_new(&held);
+
+	if (!files)
+		return;
+	hl_module_files_look(files, (pid_t)process->pid, process->module_count);
+	hl_module_files_keep(files, process, 0, directory_fd);
+	hl_module_files_free(files);
+}
+
 int hl_trace_output_write(const struct hl_trace_output *output,
 			  const struct hl_directory *directory, struct hl_recording *recording,
 			  struct hl_error *err)
@@ -161,24 +175,20 @@ int hl_trace_output_write(const struct hl_trace_output *output,
 
 	if (keeps) {
 		int r = 0;
-		for (uint32_t i = 0; r == 0 && i < recording->process_count; i++)
+		for (uint32_t i = 0; r == 0 && i < recording->process_count; i++) {
+			keep_files(&recording->processes[i], directory->fd);
 			r = hl_recording_write_process(directory->fd, &recording->processes[i],
 						       err);
+		}
 		if (r == 0)
 			r = hl_recording_write_meta(directory->fd, recording, err);
 		if (r < 0)
 			return r;
 		hl_directory_sync(directory);
-		/* So that names are known later, too, when the target and its own files are gone:
-		 * the cache of symbols keeps them by build id. Without them the recording is as
-		 * good. */
-		struct hl_profile *profile;
 		char duration[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 		const struct hl_recording_process *process = &recording->processes[0];
 		const struct hl_trace_kind *kind = hl_trace_kind_of(recording->mode);
 		uint64_t sum = 0;
-		if (!shows && load(output, recording, &profile, NULL) == 0)
-			hl_profile_free(profile);
 		for (uint32_t i = 0; i < process->value_count; i++)
 			sum += process->values[i].alloc_bytes - process->values[i].free_bytes;
 		hl_cli_note("traced process %u for %s, %s %s by %u stack%s in '%s'; see 'heapline "

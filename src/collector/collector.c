@@ -78,6 +78,7 @@ struct hl_collector {
 	bool program_is_child; /* not with a preloaded recorder, which started us */
 	int epoll_fd, timer_fd;
 	struct waiting waiting[WAITING_MAX];
+	struct hl_held_files held_files;
 	struct hl_tracked *tracked; /* oldest first; ended ones only when their last save failed */
 	uint32_t next_sequence;
 	uint32_t strangers; /* callers whose hello was none */
@@ -575,6 +576,9 @@ static int follow(struct hl_collector *collector, struct hl_tracked *tracked)
 	tracked->sequence = collector->next_sequence;
 	tracked->recording_start_ns = collector->archive.meta.start_realtime_ns;
 	int r = watch(collector, tracked->pidfd, EVENT_TRACKED + (uint64_t)tracked->sequence);
+	/* Before the answer: the program may end, or remove its file, right after it. */
+	if (r == 0)
+		r = hl_tracked_hold_files(tracked, &collector->held_files);
 	if (r == 0 && hl_mode_logs(collector->settings.region.mode))
 		r = hl_tracked_begin_log(tracked, collector->archive.directory.fd,
 					 &collector->settings.log, 0);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,24 @@
  */
 #define OLDER ".older"
 
+int hl_directory_copy_bytes(int from_fd, int to_fd, uint64_t bytes)
+{
+	off_t at = 0;
+
+	while ((uint64_t)at < bytes) {
+		size_t left = (size_t)(bytes - (uint64_t)at);
+		ssize_t size = copy_file_range(from_fd, &at, to_fd, NULL, left, 0);
+		/* Not between all file systems, and not on old kernels. */
+		if (size < 0)
+			size = sendfile(to_fd, from_fd, &at, left);
+		if (size < 0)
+			return -errno;
+		if (size == 0)
+			break;
+	}
+	return 0;
+}
+
 bool hl_directory_is_file(const char *name)
 {
 	static const char *const patterns[] = {HL_META_FILE,
@@ -34,7 +53,10 @@ bool hl_directory_is_file(const char *name)
 					       "process-[0-9]*-[0-9]*.hlp",
 					       ".process-[0-9]*-[0-9]*.hlp.tmp",
 					       "memlog-[0-9]*-[0-9]*.hll",
-					       "events-[0-9]*-[0-9]*.hle"};
+					       "events-[0-9]*-[0-9]*.hle",
+					       HL_MODULE_FILE_START "*" HL_MODULE_FILE_END,
+					       "." HL_MODULE_FILE_START "*" HL_MODULE_FILE_END
+					       ".tmp"};
 
 	for (size_t i = 0; i < HL_COUNT_OF(patterns); i++)
 		if (fnmatch(patterns[i], name, 0) == 0)

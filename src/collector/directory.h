@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct hl_directory {
 	char *path;
@@ -24,6 +25,9 @@ int hl_directory_init(struct hl_directory *directory, const char *path, bool rep
 /* Whether ${name} is one that a recording's directory can hold, or what an interrupted write leaves
  * there. */
 bool hl_directory_is_file(const char *name);
+
+/* Copies the first ${bytes} of ${from_fd}, or as many as there are, to where ${to_fd} is. 0 or a negative errno. */
+int hl_directory_copy_bytes(int from_fd, int to_fd, uint64_t bytes);
 
 /* Makes the directory again if it has been removed. 1 when it was, 0 when it is there, or a
  * negative errno. */

@@ -113,15 +113,45 @@ static struct hl_examined enter(const char *why)
 	return (struct hl_examined){.entered = why};
 }
 
+static bool has_section(Elf *elf, const char *name)
+{
+	GElf_Shdr header;
+
+	return hl_elf_find_section(elf, name, &header);
+}
+
+/* Static programs whose functions of the malloc family are not found. */
+static struct hl_examined refuse_static(Elf *elf)
+{
+	if (has_section(elf, ".go.buildinfo"))
+		return refuse("it is a Go program without C code, whose runtime allocates without "
+			      "malloc",
+			      "its own profiles (net/http/pprof, /debug/pprof/heap) open in "
+			      "'heapline top'; while it runs 'heapline pgfault -p PID' traces its "
+			      "pages");
+	if (has_section(elf, ".fpcdata"))
+		return refuse(
+			"it is a Free Pascal program whose memory manager does not call malloc",
+			"build it with 'uses cmem' as the first unit of the program; while it "
+			"runs 'heapline pgfault -p PID' traces its pages");
+	if (has_section(elf, ".symtab"))
+		return refuse("it is statically linked, and none of its functions is called malloc",
+			      "record its own while it runs: 'heapline attach -p PID --hook "
+			      "malloc=FUNCTION(size=1)'");
+	return refuse("it is statically linked and has no symbols, so its malloc is not found",
+		      "link it dynamically, or leave its symbols in; while it runs "
+		      "'heapline pgfault -p PID' traces its pages");
+}
+
 static struct hl_examined judge_static(Elf *elf)
 {
 	uint64_t address;
 
+	/* glibc's loader, executed itself, preloads into the program that it loads. */
+	if (hl_elf_find_symbol(elf, HL_ELF_DYNSYM, "_rtld_global", &address))
+		return refuse(NULL, NULL);
 	if (!hl_elf_find_symbol(elf, HL_ELF_SYMTAB | HL_ELF_DYNSYM, "malloc", &address))
-		return refuse("it is statically linked and has no symbols, so its malloc is not "
-			      "found",
-			      "link it dynamically, or leave its symbols in; while it runs "
-			      "'heapline pgfault -p PID' traces its pages");
+		return refuse_static(elf);
 	return (struct hl_examined){.entered = "it is statically linked", .is_static = true};
 }
 

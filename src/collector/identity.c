@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads /proc/PID/{exe,cmdline,stat,auxv}; see tracked.h. */
 #include "collector/tracked.h"
+
 #include "process/process.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,16 +102,13 @@ static bool find_executable(pid_t pid, struct stat *ret_status)
 
 int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 {
-	char link[32], path[PATH_MAX];
-
-	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
-	ssize_t length = readlink(link, path, sizeof(path));
 	struct hl_identity identity = {
 		.parent_pid = hl_identity_parent(pid),
-		.executable = strndup(path, length > 0 ? (size_t)length : 0),
+		.executable = hl_process_executable(pid),
 		.command = calloc(1, sizeof(*identity.command)),
 		.random_bytes = hl_process_auxv(pid, AT_RANDOM),
 	};
+
 	hl_identity_refresh(&identity, pid);
 	if (!identity.executable || !identity.command) {
 		hl_identity_release(&identity);

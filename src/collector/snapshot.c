@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,18 +47,7 @@ static int copy_file(int from_fd, int to_fd, const char *name)
 		return errno == EEXIST ? 0 : -errno;
 	/* As much as there is now: the log that is being written grows, and any part of it that
 	 * begins at its start can be read. */
-	for (off_t left = status.st_size; left > 0;) {
-		ssize_t size = copy_file_range(from, NULL, to, NULL, (size_t)left, 0);
-		/* Not between all file systems, and not on old kernels. */
-		if (size < 0)
-			size = sendfile(to, from, NULL, (size_t)left);
-		if (size < 0)
-			return -errno;
-		if (size == 0)
-			return 0;
-		left -= size;
-	}
-	return 0;
+	return hl_directory_copy_bytes(from, to, (uint64_t)status.st_size);
 }
 
 static int copy_files(int from_fd, int to_fd)

@@ -66,7 +66,26 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
 	hl_code_files_release(&tracked->code_files);
+	hl_module_files_free(tracked->module_files);
 	free(tracked);
+}
+
+static void look_for_files(struct hl_tracked *tracked)
+{
+	struct hl_region_view view = hl_tracked_view(tracked);
+
+	if (tracked->module_files)
+		hl_module_files_look(tracked->module_files, tracked->pid,
+				     hl_region_read_module_count(&view));
+}
+
+int hl_tracked_hold_files(struct hl_tracked *tracked, struct hl_held_files *held)
+{
+	tracked->module_files = hl_module_files_new(held);
+	if (!tracked->module_files)
+		return -ENOMEM;
+	look_for_files(tracked);
+	return 0;
 }
 
 static void note_child_status(struct hl_tracked *tracked)
@@ -123,6 +142,7 @@ void hl_tracked_look(struct hl_tracked *tracked)
 		hl_code_files_refresh(&tracked->code_files, tracked->pid);
 		if (status.anonymous_bytes) /* it has not ended meanwhile */
 			tracked->anonymous_bytes = status.anonymous_bytes;
+		look_for_files(tracked);
 	}
 }
 
@@ -318,6 +338,9 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	if (r == 0) {
 		*ret_totals = add_up(&process);
 		name_main_module(&process);
+		if (tracked->module_files)
+			hl_module_files_keep(tracked->module_files, &process,
+					     known ? known->first_node : 0, directory_fd);
 		if (is_last && hl_code_files_name(&tracked->code_files, now_ns, &process,
 						  ret_totals->refused_names) < 0)
 			r = hl_error_set(err, -ENOMEM, "cannot name code: out of memory");

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "collector/drain.h"
 #include "collector/mailbox_reader.h"
+#include "collector/module_files.h"
 #include "collector/region.h"
 #include "collector/region_read.h"
 #include "process/code_names.h"
@@ -86,7 +87,8 @@ struct hl_tracked {
 	struct hl_mailbox_reader mailbox;
 	struct hl_identity identity;
 	struct hl_code_files code_files;
-	uint64_t recording_start_ns; /* see recording.h */
+	struct hl_module_files *module_files; /* NULL: none are held */
+	uint64_t recording_start_ns;	      /* see recording.h */
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
 	enum hl_process_end end;
@@ -112,6 +114,9 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		   uint64_t address_space_limit, int memfd, struct hl_tracked **ret_tracked);
 
 void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
+
+/* Opens the files of its modules, and from then on those that are loaded later. 0 or -ENOMEM. */
+int hl_tracked_hold_files(struct hl_tracked *tracked, struct hl_held_files *held);
 
 /* How large a log may become; see log_writer.h. */
 struct hl_log_limits {

@@ -145,6 +145,32 @@ Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header)
 
 /* ---- versions ---- */
 
+/* By the program headers, which a file keeps when its section headers are taken away. */
+size_t hl_elf_build_id(Elf *elf, const uint8_t **ret_id)
+{
+	GElf_Phdr header;
+	GElf_Nhdr note;
+	size_t count, name, id;
+
+	if (elf_getphdrnum(elf, &count) < 0)
+		return 0;
+	for (size_t i = 0; i < count && gelf_getphdr(elf, (int)i, &header); i++) {
+		Elf_Data *notes = header.p_type != PT_NOTE
+					  ? NULL
+					  : elf_getdata_rawchunk(
+						    elf, (int64_t)header.p_offset, header.p_filesz,
+						    header.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+		for (size_t at = 0, next;
+		     notes && (next = gelf_getnote(notes, at, &note, &name, &id)) > 0; at = next)
+			if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz &&
+			    !memcmp((const char *)notes->d_buf + name, "GNU", 4)) {
+				*ret_id = (const uint8_t *)notes->d_buf + id;
+				return note.n_descsz;
+			}
+	}
+	return 0;
+}
+
 static long read_at(int fd, void *buffer, size_t bytes, uint64_t offset)
 {
 	ssize_t size = pread(fd, buffer, bytes, (off_t)offset);

@@ -93,6 +93,9 @@ enum hl_elf_names hl_elf_names(Elf *elf, const uint8_t *build_id, size_t build_i
 
 /* ---- versions ---- */
 
+/* The build id, within the file's data: how many bytes; 0: it has none. Valid as long as the file is open. */
+size_t hl_elf_build_id(Elf *elf, const uint8_t **ret_id);
+
 /* The hash of the file for its fingerprint, see base/file_print.h. */
 uint64_t hl_elf_hash(int fd);
 

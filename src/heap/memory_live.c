@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "process/process.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -350,7 +351,7 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 	live->base.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	live->base.pid = pid;
 	live->reader = hl_proc_thread(pid);
-	live->base.program_headers = hl_process_program_headers(pid);
+	live->base.program_headers = hl_process_auxv(pid, AT_PHDR);
 	snprintf(path, sizeof(path), "/proc/%d/mem", live->reader);
 	live->mem = open(path, O_RDONLY | O_CLOEXEC);
 	int r = read_maps(pid, &live->base.maps, err);

@@ -150,28 +150,12 @@ static void read_luajit(const struct hl_objects *objects, struct hl_object *obje
 				(struct hl_object_symbol){.address = found, .is_local = true};
 }
 
-/* The build id of an ELF file: where its note begins, and how long it is; 0: it has none. */
-static size_t build_id_of(Elf *elf, const uint8_t **ret_id)
-{
-	GElf_Shdr header;
-	GElf_Nhdr note;
-	size_t name, id;
-	Elf_Scn *section = hl_elf_find_section(elf, ".note.gnu.build-id", &header);
-	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
-
-	if (!content || !gelf_getnote(content, 0, &note, &name, &id) ||
-	    note.n_type != NT_GNU_BUILD_ID)
-		return 0;
-	*ret_id = (const uint8_t *)content->d_buf + id;
-	return note.n_descsz;
-}
-
 /* Reads the separate debug file of ${elf}: the target's own, else this machine's. */
 static void read_debug_file(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
 {
 	char path[HL_ELF_DEBUG_PATH_MAX];
 	const uint8_t *build_id;
-	size_t bytes = build_id_of(elf, &build_id);
+	size_t bytes = hl_elf_build_id(elf, &build_id);
 	const pid_t owners[] = {objects->pid, getpid()};
 
 	if (!bytes ||

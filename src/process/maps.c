@@ -251,7 +251,25 @@ static int print_path(char *path, size_t capacity, int length)
 	return 0;
 }
 
-/* Tries both ways; the path that worked is in ${path}. An O_PATH descriptor or a negative errno. */
+/* The file that was executed, which needs fewer rights than map_files does. By its path, too: is_file_of() may not
+ * tell. */
+static int reach_executable(pid_t pid, const struct hl_map *map, char *path, size_t capacity)
+{
+	char link[PATH_MAX];
+	size_t bytes = strlen(map->path);
+	int r = print_path(path, capacity,
+			   snprintf(path, capacity, "/proc/%d/exe", hl_proc_thread(pid)));
+	ssize_t read = r ? -1 : readlink(path, link, sizeof(link) - 1);
+
+	if (read < 0)
+		return -ENOENT;
+	link[read] = '\0';
+	if (strncmp(link, map->path, bytes) != 0 || (link[bytes] && strcmp(link + bytes, DELETED)))
+		return -ENOENT;
+	return find_if_same(path, map);
+}
+
+/* Tries each way; the path that worked is in ${path}. An O_PATH descriptor or a negative errno. */
 static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t capacity)
 {
 	if (!map->inode)
@@ -262,11 +280,8 @@ static int reach_file(pid_t pid, const struct hl_map *map, char *path, size_t ca
 	if (r)
 		return r;
 	int fd = find_if_same(path, map);
-	if (fd >= 0)
-		return fd;
-	/* Without privileges only the program's own file can be reached whatever its name is. */
-	snprintf(path, capacity, "/proc/%d/exe", hl_proc_thread(pid));
-	fd = find_if_same(path, map);
+	if (fd < 0)
+		fd = reach_executable(pid, map, path, capacity);
 	if (fd >= 0 || map->deleted || map->path[0] != '/')
 		return fd >= 0 ? fd : -ENOENT;
 	r = print_path(path, capacity,

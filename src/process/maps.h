@@ -66,7 +66,7 @@ bool hl_maps_same_file(const struct hl_map *a, const struct hl_map *b);
 
 /*
  * Opens the file that ${map} of ${pid} maps for reading, whatever has become of its name: by
- * /proc/PID/map_files, else by its path below /proc/PID/root when that still is the same file.
+ * /proc/PID/map_files or exe, else by its path below /proc/PID/root when that still is the same file.
  * A descriptor (close-on-exec) or a negative errno: -ENOENT when the file cannot be reached by
  * either way. A target in another mount namespace is no obstacle.
  */

@@ -9,13 +9,10 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,10 +82,6 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 
 #define STAT_BYTES	 1024
 #define STAT_START_TICKS 22
-#define STAT_START_STACK 28
-#define AUXV_MAX	 64
-#define WORDS_AT_ONCE	 128
-#define ARGUMENTS_MAX	 (UINT64_C(1) << 20) /* and variables of the environment; more are damage */
 
 /* What follows the name, the second field, which may itself contain anything. ${file}: "stat". */
 static int read_stat(pid_t pid, const char *file, char text[STAT_BYTES],
@@ -134,61 +127,6 @@ int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number)
 		return r < 0 ? r : -EBADMSG;
 	*ret_number = strtoull(at, NULL, 10);
 	return 0;
-}
-
-uint64_t hl_process_auxv(pid_t pid, uint64_t type)
-{
-	Elf64_auxv_t items[AUXV_MAX];
-	ssize_t size = hl_proc_read(pid, "auxv", (char *)items, sizeof(items));
-
-	for (size_t i = 0; size > 0 && i < (size_t)size / sizeof(*items); i++)
-		if (items[i].a_type == type)
-			return items[i].a_un.a_val;
-	return 0;
-}
-
-/* The words at ${address} of ${pid}, at most ${count} of them. Returns how many there are. */
-static size_t read_words(pid_t pid, uint64_t address, uint64_t *ret_words, size_t count)
-{
-	struct iovec local = {ret_words, count * sizeof(*ret_words)};
-	struct iovec remote = {(void *)(uintptr_t)address, count * sizeof(*ret_words)};
-	ssize_t bytes = process_vm_readv(pid, &local, 1, &remote, 1, 0);
-
-	return bytes > 0 ? (size_t)bytes / sizeof(*ret_words) : 0;
-}
-
-/* The first stack begins with argc, the arguments, the environment, each ended by a 0, and the copy of the auxiliary
- * vector that the program has: the dynamic linker has corrected it. */
-static uint64_t find_stack_auxv(pid_t pid)
-{
-	uint64_t at, argc, words[WORDS_AT_ONCE];
-	size_t count;
-
-	if (hl_process_stat_field(pid, STAT_START_STACK, &at) < 0 ||
-	    read_words(pid, at, &argc, 1) != 1 || argc > ARGUMENTS_MAX)
-		return 0;
-	at += (argc + 2) * sizeof(uint64_t);
-	for (uint64_t read = 0; read < ARGUMENTS_MAX; read += count) {
-		count = read_words(pid, at, words, WORDS_AT_ONCE);
-		if (!count)
-			break;
-		for (size_t i = 0; i < count; i++, at += sizeof(uint64_t))
-			if (!words[i])
-				return at + sizeof(uint64_t);
-	}
-	return 0;
-}
-
-uint64_t hl_process_program_headers(pid_t pid)
-{
-	pid_t thread = hl_proc_thread(pid);
-	uint64_t words[2 * AUXV_MAX], at = find_stack_auxv(thread);
-	size_t count = at ? read_words(thread, at, words, 2 * AUXV_MAX) : 0;
-
-	for (size_t i = 0; i + 1 < count && words[i] != AT_NULL; i += 2)
-		if (words[i] == AT_PHDR)
-			return words[i + 1];
-	return hl_process_auxv(pid, AT_PHDR);
 }
 
 static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
@@ -273,10 +211,7 @@ int hl_process_facts_read(pid_t pid, struct hl_process_facts *ret_facts, struct 
 	int64_t cpu_ns = hl_process_cpu_ns(pid);
 	facts.cpu_ns = cpu_ns > 0 ? (uint64_t)cpu_ns : 0;
 	read_comm(pid, "", facts.comm);
-	char link[32], path[PATH_MAX];
-	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
-	ssize_t length = readlink(link, path, sizeof(path)); /* may not be allowed */
-	facts.executable = strndup(path, length > 0 ? (size_t)length : 0);
+	facts.executable = hl_process_executable(pid);
 	facts.command = read_command(pid, facts.comm);
 	if (!facts.executable || !facts.command) {
 		hl_process_facts_release(&facts);

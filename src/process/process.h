@@ -87,14 +87,19 @@ bool hl_process_is_frozen(pid_t pid);
  * what hl_proc_read() says. */
 int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number);
 
-/* What the kernel told the program of ${pid} for ${type}, AT_ENTRY ...; 0 when that cannot be read. */
+/*
+ * The value of ${type}, AT_ENTRY ..., in the auxiliary vector of ${pid}; 0 when it cannot be read. Of a program that was
+ * started by executing its dynamic loader ("ld.so PROGRAM"), AT_PHDR, AT_PHNUM and AT_ENTRY are the program's, as
+ * soon as the loader has loaded it.
+ */
 uint64_t hl_process_auxv(pid_t pid, uint64_t type);
 
 /*
- * Where the program headers of the program of ${pid} lie; 0 when that cannot be read. A program that the dynamic linker
- * was started to run has its own here, unlike in AT_PHDR of hl_process_auxv(), which is the linker's.
+ * The path of the program in ${pid} as the target sees it: what /proc/PID/exe names, or what the dynamic loader has loaded if
+ * that was executed. A file that was deleted has the path that it had. To be freed; "" when it may not be read, NULL when
+ * out of memory.
  */
-uint64_t hl_process_program_headers(pid_t pid);
+char *hl_process_executable(pid_t pid);
 
 /* Whether ${pid} is in another ${kind} of namespace, "mnt" or "user", than this process. 0 or 1, or
  * a negative errno when that cannot be told. */

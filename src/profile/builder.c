@@ -6,9 +6,12 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "profile/function_labels.h"
+#include "recording/recording_files.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int hl_builder_init(struct hl_builder *builder)
 {
@@ -276,6 +279,26 @@ static int add_known_frames(struct hl_builder *builder, uint32_t module_id, uint
 	return 1;
 }
 
+/*
+ * The file of ${module} where its path leads to none, or to another one: the process' own, or the copy in the recording. ${copy}
+ * has room for its path. NULL: there is none.
+ */
+static const char *find_elsewhere(const struct hl_builder *builder,
+				  const struct hl_profile_module *module, char copy[PATH_MAX])
+{
+	char name[HL_MODULE_FILE_MAX];
+
+	if (builder->files)
+		return builder->files->find(builder->files,
+					    hl_profile_text(builder->profile, module->path));
+	if (!builder->directory ||
+	    !hl_recording_module_file(module->build_id, module->build_id_bytes, &module->print,
+				      name) ||
+	    snprintf(copy, PATH_MAX, "%s/%s", builder->directory, name) >= PATH_MAX)
+		return NULL;
+	return access(copy, R_OK) == 0 ? copy : NULL;
+}
+
 /* Opens the module's file when its first address is met. */
 static int add_symbol_frames(struct hl_builder *builder, uint32_t module_id, uint64_t address)
 {
@@ -288,9 +311,9 @@ static int add_symbol_frames(struct hl_builder *builder, uint32_t module_id, uin
 	if (r)
 		return r < 0 ? r : 0;
 	if (!builder->symbols[module_id]) {
-		struct hl_file_finder *files = builder->files;
-		const char *path = hl_profile_text(profile, module->path);
-		r = hl_symbols_open_elsewhere(path, files ? files->find(files, path) : NULL,
+		char copy[PATH_MAX];
+		r = hl_symbols_open_elsewhere(hl_profile_text(profile, module->path),
+					      find_elsewhere(builder, module, copy),
 					      module->build_id, module->build_id_bytes,
 					      &module->print, &builder->symbols[module_id]);
 		if (r < 0)

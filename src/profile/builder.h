@@ -23,6 +23,7 @@ struct hl_builder {
 	struct hl_profile *profile;
 	struct hl_file_finder *files;	    /* NULL, unless set after _init() */
 	const struct hl_known_names *names; /* as above; looked at before files */
+	const char *directory;		    /* as above: the recording's, with copies of modules */
 	struct hl_symbols **symbols;	    /* of each module; NULL until needed */
 	struct hl_builder_place *places;
 	struct hl_builder_node *nodes; /* [0] is the root */

@@ -432,6 +432,7 @@ static int build_tree(struct loading *loading)
 
 	builder->files = selection->files;
 	builder->names = selection->names;
+	builder->directory = loading->recording->directory;
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++) {
 		struct source *source = &loading->sources[i];
 		const struct hl_recording_process *process = source->process;

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/encode.h"
 #include "base/frame_key.h"
 #include "recording/container.h"
 #include "recording/kept.h"
@@ -79,6 +80,7 @@ void hl_recording_free(struct hl_recording *recording)
 		hl_recording_process_release(&recording->processes[i]);
 	free(recording->processes);
 	free(recording->name);
+	free(recording->directory);
 	free(recording->tool_version);
 	free_texts(recording->command);
 	free(recording->host);
@@ -499,6 +501,21 @@ bool hl_recording_is_there(const char *path)
 	return asprintf(&meta, "%s/" HL_META_FILE, path) >= 0 && access(meta, F_OK) == 0;
 }
 
+bool hl_recording_module_file(const uint8_t *build_id, uint32_t build_id_bytes,
+			      const struct hl_file_print *print, char ret_name[HL_MODULE_FILE_MAX])
+{
+	char id[2 * HL_BUILD_ID_MAX + 1];
+
+	if (build_id_bytes >= HL_BUILD_ID_UNIQUE && build_id_bytes <= HL_BUILD_ID_MAX)
+		hl_hex_format(id, build_id, build_id_bytes);
+	else if (hl_file_print_is_known(print))
+		snprintf(id, sizeof(id), "%016" PRIx64 "-%" PRIx64, print->hash, print->bytes);
+	else
+		return false;
+	snprintf(ret_name, HL_MODULE_FILE_MAX, HL_MODULE_FILE_START "%s" HL_MODULE_FILE_END, id);
+	return true;
+}
+
 /* While it goes on, the meta data are not written at each save: it lasted until the last save of a process. */
 static void lengthen(struct hl_recording *recording)
 {
@@ -521,10 +538,13 @@ int hl_recording_open(const char *path, struct hl_recording **ret_recording, str
 						     : strerror(errno));
 	bool running = has_collector(directory); /* asked before it can have finished */
 	struct hl_recording *recording = calloc(1, sizeof(*recording));
-	if (recording)
+	if (recording) {
 		recording->name = strdup(path);
-	int r = recording && recording->name ? read_meta_file(recording, dirfd(directory), err)
-					     : out_of_memory(path, err);
+		recording->directory = strdup(path);
+	}
+	int r = recording && recording->name && recording->directory
+			? read_meta_file(recording, dirfd(directory), err)
+			: out_of_memory(path, err);
 	if (r == 0)
 		r = read_processes(recording, directory, err);
 	closedir(directory);

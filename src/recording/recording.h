@@ -187,7 +187,8 @@ static inline bool hl_figure_name_is_valid(const char *name)
 }
 
 struct hl_recording {
-	char *name; /* path as opened */
+	char *name;	 /* path as opened */
+	char *directory; /* where its files are, copies of modules among them; NULL: nowhere */
 	uint32_t format_version;
 	char *tool_version;
 	char **command;		    /* NULL-terminated: what record was asked to run */

@@ -9,6 +9,15 @@
 #define HL_META_FILE	"recording.hlm"
 #define HL_PROCESS_FILE "process-%u-%u.hlp" /* sequence, pid */
 
+/* A copy of a module's file, which could not be found at its path later: its build id, or what else tells it from others. */
+#define HL_MODULE_FILE_START "module-"
+#define HL_MODULE_FILE_END   ".elf"
+#define HL_MODULE_FILE_MAX   96
+
+/* False where the file cannot be told from others. */
+bool hl_recording_module_file(const uint8_t *build_id, uint32_t build_id_bytes,
+			      const struct hl_file_print *print, char ret_name[HL_MODULE_FILE_MAX]);
+
 #define HL_KIND_RECORDING HL_FOURCC('R', 'E', 'C', 'M')
 #define HL_KIND_PROCESS	  HL_FOURCC('P', 'R', 'O', 'C')
 

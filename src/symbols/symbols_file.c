@@ -87,6 +87,9 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 	uint8_t kept[HL_BUILD_ID_MAX];
 	int found;
 
+	/* Without this a module of the same size would keep the file of the last try. */
+	dwfl_report_begin(symbols->dwfl);
+	dwfl_report_end(symbols->dwfl, NULL, NULL);
 	dwfl_report_begin(symbols->dwfl);
 	if (!is_no_file(path))
 		module = dwfl_report_elf(symbols->dwfl, symbols->basename, path, -1, 0, true);

@@ -86,6 +86,32 @@ class Entered(Refusals):
 
 
 class Programs(Refusals):
+    def refused(self, section):
+        """What is said of a static program without malloc that has a section of this name."""
+        path, content = self.path("program"), self.path("content")
+        with open(content, "w", encoding="ascii") as file:
+            file.write("content")
+        made = harness.run([harness.need("objcopy"), "--add-section", f"{section}={content}",
+                            harness.program("waits_static_stripped"), path])
+        self.assertEqual(made.status, 0, made.stderr)
+        result, _ = self.record([path])
+        doctor = harness.run([harness.HEAPLINE, "doctor", "--", path]).stdout
+        return self.sentence(result), doctor
+
+    def test_a_go_program_is_told_of_gos_own_profiles(self):
+        for said in self.refused(".go.buildinfo"):
+            self.assertIn("it is a Go program without C code", said)
+            self.assertIn("/debug/pprof/heap", said)
+            self.assertNotIn("symbols", said)
+
+    def test_a_free_pascal_program_is_told_of_cmem(self):
+        for said in self.refused(".fpcdata"):
+            self.assertIn("Free Pascal", said)
+            self.assertIn("uses cmem", said)
+
+    def test_a_static_program_with_symbols_and_without_malloc_is_told_so(self):
+        self.assert_not_recorded([harness.program("bare")], "none of its functions is called malloc")
+
     def test_a_static_program_without_symbols_is_not_recorded(self):
         self.assert_not_recorded([harness.program("waits_static_stripped")], "no symbols")
 

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which program a process runs. With "ld.so PROGRAM" the kernel knows the dynamic loader alone: /proc/PID/exe and
+ * /proc/PID/auxv describe that, while the loader writes the program's headers and entry into the vector on the stack.
+ */
+#include "process/maps.h"
+#include "process/process.h"
+
+#include "base/cleanup.h"
+
+#include <elf.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define AUXV_MAX 64 /* the kernel gives about 20 */
+
+/* Fields of /proc/PID/stat, see proc(5). */
+#define STAT_STACK     28
+#define STAT_ARGUMENTS 48
+
+#define STACK_BYTES_MAX (UINT64_C(16) << 20) /* pointers to arguments and environment */
+
+static uint64_t value_of(const Elf64_auxv_t *items, size_t count, uint64_t type)
+{
+	for (size_t i = 0; i < count && items[i].a_type != AT_NULL; i++)
+		if (items[i].a_type == type)
+			return items[i].a_un.a_val;
+	return 0;
+}
+
+/* The value in the vector on the stack, which follows the pointers to arguments and environment; 0 when it is not found. */
+static uint64_t value_on_stack(pid_t pid, uint64_t type)
+{
+	uint64_t stack = 0, end = 0;
+	HL_FREED uint64_t *words = NULL;
+
+	pid = hl_proc_thread(pid);
+	if (hl_process_stat_field(pid, STAT_STACK, &stack) ||
+	    hl_process_stat_field(pid, STAT_ARGUMENTS, &end) || !stack || end <= stack ||
+	    end - stack > STACK_BYTES_MAX || !(words = malloc(end - stack)))
+		return 0;
+	const struct iovec local = {words, end - stack}, remote = {(void *)stack, end - stack};
+	ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+	size_t count = got > 0 ? (size_t)got / sizeof(*words) : 0;
+	/* argc, the arguments, NULL, the environment, NULL */
+	size_t at = count && words[0] < count ? (size_t)words[0] + 2 : count;
+	while (at < count && words[at])
+		at++;
+	if (at >= count)
+		return 0;
+	return value_of((const Elf64_auxv_t *)&words[at + 1],
+			(count - at - 1) / (sizeof(Elf64_auxv_t) / sizeof(*words)), type);
+}
+
+/* The value that the kernel shows and, in ${ret_own}, the program's own. */
+static void read_value(pid_t pid, uint64_t type, uint64_t *ret_shown, uint64_t *ret_own)
+{
+	Elf64_auxv_t items[AUXV_MAX];
+	ssize_t size = hl_proc_read(pid, "auxv", (char *)items, sizeof(items));
+	size_t count = size > 0 ? (size_t)size / sizeof(*items) : 0;
+	uint64_t shown = value_of(items, count, type), replaced = 0;
+
+	/* Without a loader at AT_BASE, what was executed is static, or a loader itself. */
+	if (shown && (type == AT_PHDR || type == AT_PHNUM || type == AT_ENTRY) &&
+	    !value_of(items, count, AT_BASE))
+		replaced = value_on_stack(pid, type);
+	*ret_shown = shown;
+	*ret_own = replaced ? replaced : shown;
+}
+
+uint64_t hl_process_auxv(pid_t pid, uint64_t type)
+{
+	uint64_t shown, own;
+
+	read_value(pid, type, &shown, &own);
+	return own;
+}
+
+/* The path of the program that a loader which was executed has loaded; else NULL. */
+static char *find_loaded(pid_t pid)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	uint64_t shown, headers;
+
+	read_value(pid, AT_PHDR, &shown, &headers);
+	if (headers == shown || hl_maps_read(pid, &maps, NULL) < 0)
+		return NULL;
+	const struct hl_map *map = hl_maps_find(&maps, headers);
+	return map && map->inode ? strdup(map->path) : NULL;
+}
+
+char *hl_process_executable(pid_t pid)
+{
+	static const char deleted[] = " (deleted)";
+	size_t mark = sizeof(deleted) - 1;
+	char link[32], path[PATH_MAX];
+	struct stat status;
+	char *loaded = find_loaded(pid);
+
+	if (loaded)
+		return loaded;
+	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
+	ssize_t read = readlink(link, path, sizeof(path));
+	size_t length = read > 0 ? (size_t)read : 0;
+	if (length > mark && !memcmp(path + length - mark, deleted, mark) &&
+	    stat(link, &status) == 0 && !status.st_nlink)
+		length -= mark;
+	return strndup(path, length);
+}

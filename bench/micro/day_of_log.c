@@ -158,7 +158,8 @@ static struct day *begin(const char *directory, const struct hl_log_names *names
 
 int main(int argc, char **argv)
 {
-	const struct hl_log_names names = {name_node, count_modules, name_module};
+	const struct hl_log_names names = {
+		.node = name_node, .module_count = count_modules, .module = name_module};
 	uint64_t intervals = argc > 2 ? strtoull(argv[2], NULL, 10) : INTERVALS_OF_DAY;
 
 	if (argc < 2 || argc > 3 || intervals == 0) {

@@ -11,6 +11,7 @@ struct hl_region_names {
 	struct hl_region_view view;
 	const char *executable;		   /* the main module's path */
 	struct hl_recording_module module; /* the last that was asked for */
+	char function[HL_SITE_NAME_MAX + 1], source[HL_SITE_NAME_MAX + 1]; /* of the last site */
 };
 
 /* ${view} and ${executable} must stay. ${names} must not move. */

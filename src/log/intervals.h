@@ -27,6 +27,13 @@ struct hl_log_module {
 	uint32_t build_id_bytes;
 };
 
+/* A place in a script, as logs describe it. */
+struct hl_log_site {
+	uint32_t provider; /* index */
+	uint32_t line, first_line;
+	const char *function, *source; /* NULL: the site is not known */
+};
+
 #define HL_INTERVAL_TICKS 100u
 
 /* What one interval did to one node. */

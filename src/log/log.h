@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "log/intervals.h"
 #include "log/log_files.h"
+#include "region/region.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,6 +70,10 @@ struct hl_log_state {
 	size_t node_count, node_capacity; /* count: largest id + 1 */
 	struct hl_log_module *modules;	  /* number 1 is modules[0] */
 	size_t module_count, module_capacity;
+	struct hl_log_site *sites;	  /* site n is sites[n] */
+	size_t site_count, site_capacity; /* count: largest number + 1, or 0 */
+	struct hl_region_provider providers[HL_SCRIPT_PROVIDERS_MAX];
+	uint32_t provider_count;
 	int64_t total_bytes, total_objects;
 	uint64_t tick; /* of the moment */
 };

@@ -28,6 +28,11 @@ void hl_log_state_free(struct hl_log_state *state)
 		return;
 	for (size_t i = 0; i < state->module_count; i++)
 		free((char *)state->modules[i].path);
+	for (size_t i = 0; i < state->site_count; i++) {
+		free((char *)state->sites[i].function);
+		free((char *)state->sites[i].source);
+	}
+	free(state->sites);
 	free(state->modules);
 	free(state->nodes);
 	free(state->bytes);
@@ -79,14 +84,26 @@ static int read_definitions(struct hl_byte_reader *content, struct hl_log_state 
 
 /* ---- modules ---- */
 
-static int read_module(struct hl_byte_reader *content, struct hl_log_module *module)
+/* A text of its own, to be freed. 0, -ENOMEM or -EBADMSG. */
+static int read_text(struct hl_byte_reader *content, char **ret_text)
 {
 	uint64_t length = hl_byte_reader_number(content);
-	const uint8_t *text = hl_byte_reader_bytes(content, length);
-	HL_FREED char *path = text ? strndup((const char *)text, (size_t)length) : NULL;
+	const uint8_t *bytes = hl_byte_reader_bytes(content, length);
+	char *text = bytes ? strndup((const char *)bytes, (size_t)length) : NULL;
 
-	if (!path)
-		return text ? -ENOMEM : -EBADMSG;
+	if (!text)
+		return bytes ? -ENOMEM : -EBADMSG;
+	*ret_text = text;
+	return 0;
+}
+
+static int read_module(struct hl_byte_reader *content, struct hl_log_module *module)
+{
+	HL_FREED char *path = NULL;
+	int r = read_text(content, &path);
+
+	if (r < 0)
+		return r;
 	*module = (struct hl_log_module){
 		.start = hl_byte_reader_number(content),
 		.end = hl_byte_reader_number(content),
@@ -136,6 +153,79 @@ int hl_log_state_read_names(struct hl_byte_reader *content, struct hl_log_state 
 	return r < 0 ? r : read_definitions(content, state);
 }
 
+/* ---- places in scripts ---- */
+
+static int read_providers(struct hl_byte_reader *content, struct hl_log_state *state)
+{
+	uint64_t count = hl_byte_reader_number(content);
+
+	if (content->failed || count > HL_SCRIPT_PROVIDERS_MAX)
+		return -EBADMSG;
+	for (uint64_t i = 0; i < count; i++) {
+		HL_FREED char *name = NULL;
+		int r = read_text(content, &name);
+		if (r < 0)
+			return r;
+		struct hl_region_provider provider = {
+			.eval_start = hl_byte_reader_number(content),
+			.eval_end = hl_byte_reader_number(content),
+			.cold_start = hl_byte_reader_number(content),
+			.cold_end = hl_byte_reader_number(content),
+			.text_start = hl_byte_reader_number(content),
+			.text_end = hl_byte_reader_number(content),
+			.alloc_start = hl_byte_reader_number(content),
+			.alloc_end = hl_byte_reader_number(content),
+		};
+		strncpy(provider.name, name, sizeof(provider.name) - 1);
+		state->providers[i] = provider;
+	}
+	if (count > state->provider_count)
+		state->provider_count = (uint32_t)count;
+	return content->failed ? -EBADMSG : 0;
+}
+
+static int read_site(struct hl_byte_reader *content, struct hl_log_state *state)
+{
+	HL_FREED char *function = NULL, *source = NULL;
+	uint64_t number = hl_byte_reader_number(content);
+	struct hl_log_site site = {
+		.provider = (uint32_t)hl_byte_reader_number(content),
+		.line = (uint32_t)hl_byte_reader_number(content),
+		.first_line = (uint32_t)hl_byte_reader_number(content),
+	};
+	int r = read_text(content, &function);
+
+	if (r == 0)
+		r = read_text(content, &source);
+	if (r < 0)
+		return r;
+	if (!number || number > HL_SITES_MAX || site.provider >= HL_SCRIPT_PROVIDERS_MAX ||
+	    site.provider >= state->provider_count)
+		return -EBADMSG;
+	if (HL_ARRAY_RESERVE_ZEROED(state->sites, state->site_capacity, (size_t)number + 1) < 0)
+		return -ENOMEM;
+	if (number >= state->site_count)
+		state->site_count = (size_t)number + 1;
+	if (state->sites[number].function) /* it is defined again after each checkpoint */
+		return 0;
+	site.function = HL_TAKE(function);
+	site.source = HL_TAKE(source);
+	state->sites[number] = site;
+	return 0;
+}
+
+/* They end a piece, if new ones are used in it; older versions wrote none. */
+static int read_sites(struct hl_byte_reader *content, struct hl_log_state *state)
+{
+	if (content->failed || content->at == content->end)
+		return content->failed ? -EBADMSG : 0;
+	int r = read_providers(content, state);
+	uint64_t count = r == 0 ? hl_byte_reader_number(content) : 0;
+	for (uint64_t i = 0; r == 0 && i < count; i++)
+		r = read_site(content, state);
+	return r < 0 || !content->failed ? r : -EBADMSG;
+}
+
 /* ---- checkpoints ---- */
 
 static int add(struct hl_log_state *state, uint64_t id, int64_t bytes, int64_t objects)
@@ -177,8 +267,9 @@ int hl_log_state_read_checkpoint(struct hl_byte_reader *content, struct hl_log_s
 		if (r < 0)
 			return r;
 	}
-	if (content->failed)
-		return -EBADMSG;
+	r = read_sites(content, state);
+	if (r < 0)
+		return r;
 	*ret_head = head;
 	return 0;
 }
@@ -223,7 +314,7 @@ int hl_log_state_read_interval(struct hl_byte_reader *content, struct hl_log_sta
 	}
 	interval->interval.changes = interval->changes;
 	interval->interval.change_count = (size_t)count;
-	return 0;
+	return read_sites(content, state);
 }
 
 int hl_log_state_apply(struct hl_log_state *state, const struct hl_log_interval *interval,

@@ -159,6 +159,7 @@ static int put_interval(struct hl_log_writer *writer, const struct hl_log_interv
 		hl_byte_buffer_signed(buffer, change->rest_objects);
 		before = change->node;
 	}
+	hl_state_writer_put_sites(&writer->state, buffer);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "log/intervals.h"
+#include "region/region.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,11 @@ struct hl_log_names {
 	/* Module number 1 .. module_count(); texts are valid until the next call. */
 	bool (*module)(const struct hl_log_names *names, uint32_t module,
 		       struct hl_log_module *ret_module);
+	/* The providers of script frames, in rising order of index, and place ${site} in a script, from 1; false when there is none.
+	 * Texts are valid until the next call. NULL: there are no scripts. */
+	bool (*provider)(const struct hl_log_names *names, uint32_t index,
+			 struct hl_region_provider *ret_provider);
+	bool (*site)(const struct hl_log_names *names, uint32_t site, struct hl_log_site *ret_site);
 };
 
 struct hl_log_settings {

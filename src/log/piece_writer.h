@@ -70,6 +70,10 @@ struct hl_state_writer {
 	uint32_t round;				 /* of definitions */
 	struct hl_state_definition *definitions; /* to be written */
 	size_t definition_count, definition_capacity;
+	uint32_t *site_rounds; /* by place in a script: the round that it was defined in */
+	size_t site_round_capacity;
+	uint32_t *sites; /* to be written */
+	size_t site_count, site_capacity;
 };
 
 /* Makes nodes[${node}]. 0 or -ENOMEM. */
@@ -81,6 +85,9 @@ int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node);
 
 /* Writes modules and nodes that are new since the last piece. Out of memory, the buffer fails. */
 void hl_state_writer_put_names(struct hl_state_writer *writer, struct hl_byte_buffer *buffer);
+
+/* Writes places in scripts that are new since the last piece, at the end of a piece. Out of memory, the buffer fails. */
+void hl_state_writer_put_sites(struct hl_state_writer *writer, struct hl_byte_buffer *buffer);
 
 /* Writes the whole state before interval ${next}; ${missing} intervals before it, or in files of
  * events ${missing} events, could not be written. 0 or -ENOMEM. */

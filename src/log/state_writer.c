@@ -3,6 +3,8 @@
 #include "log/piece_writer.h"
 
 #include "base/array.h"
+#include "base/compiler.h"
+#include "base/frame_key.h"
 #include "log/log_writer.h"
 
 #include <errno.h>
@@ -48,6 +50,22 @@ int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node)
 	return 0;
 }
 
+/* Has the place in a script that ${frame} stands for written, unless it was since the last checkpoint. 0 or -ENOMEM. */
+static int define_site(struct hl_state_writer *writer, uint64_t frame)
+{
+	uint32_t site;
+
+	if (!writer->names->site || !hl_frame_key_is_site(frame, &site) || site > HL_SITES_MAX)
+		return 0;
+	if (HL_ARRAY_RESERVE_ZEROED(writer->site_rounds, writer->site_round_capacity,
+				    (size_t)site + 1) < 0)
+		return -ENOMEM;
+	if (writer->site_rounds[site] == writer->round)
+		return 0;
+	writer->site_rounds[site] = writer->round;
+	return HL_ARRAY_APPEND(writer->sites, writer->site_count, writer->site_capacity, site);
+}
+
 /* A cycle, which only damage can make, ends where it closes. */
 int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 {
@@ -67,6 +85,8 @@ int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 				    (struct hl_state_definition){frame, node, parent}) < 0)
 			return -ENOMEM;
 		writer->nodes[node].defined_in = writer->round;
+		if (define_site(writer, frame) < 0)
+			return -ENOMEM;
 	}
 	return 0;
 }
@@ -108,6 +128,55 @@ void hl_state_writer_put_names(struct hl_state_writer *writer, struct hl_byte_bu
 	put_definitions(writer, buffer);
 }
 
+/* ---- places in scripts ---- */
+
+static void put_text(struct hl_byte_buffer *buffer, const char *text, size_t length)
+{
+	hl_byte_buffer_number(buffer, length);
+	hl_byte_buffer_put(buffer, text, length);
+}
+
+static void put_providers(const struct hl_log_names *names, struct hl_byte_buffer *buffer)
+{
+	struct hl_region_provider providers[HL_SCRIPT_PROVIDERS_MAX];
+	uint32_t count = 0;
+
+	while (count < HL_SCRIPT_PROVIDERS_MAX && names->provider(names, count, &providers[count]))
+		count++;
+	hl_byte_buffer_number(buffer, count);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct hl_region_provider *it = &providers[i];
+		put_text(buffer, it->name, strnlen(it->name, sizeof(it->name)));
+		const uint64_t places[] = {it->eval_start,  it->eval_end,   it->cold_start,
+					   it->cold_end,    it->text_start, it->text_end,
+					   it->alloc_start, it->alloc_end};
+		for (size_t place = 0; place < HL_COUNT_OF(places); place++)
+			hl_byte_buffer_number(buffer, places[place]);
+	}
+}
+
+void hl_state_writer_put_sites(struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
+{
+	const struct hl_log_names *names = writer->names;
+
+	if (!writer->site_count)
+		return;
+	put_providers(names, buffer);
+	hl_byte_buffer_number(buffer, writer->site_count);
+	for (size_t i = 0; i < writer->site_count; i++) {
+		struct hl_log_site site;
+		if (!names->site(names, writer->sites[i], &site))
+			site = (struct hl_log_site){.function = "", .source = ""};
+		hl_byte_buffer_number(buffer, writer->sites[i]);
+		hl_byte_buffer_number(buffer, site.provider);
+		hl_byte_buffer_number(buffer, site.line);
+		hl_byte_buffer_number(buffer, site.first_line);
+		put_text(buffer, site.function, strlen(site.function));
+		put_text(buffer, site.source, strlen(site.source));
+	}
+	writer->site_count = 0;
+}
+
 /* ---- checkpoints ---- */
 
 static bool holds_something(const struct hl_state_node *node)
@@ -123,7 +192,7 @@ int hl_state_writer_put_checkpoint(struct hl_state_writer *writer, struct hl_byt
 
 	writer->round++;
 	writer->module_count = 0;
-	writer->definition_count = 0;
+	writer->definition_count = writer->site_count = 0;
 	hl_byte_buffer_number(buffer, next);
 	hl_byte_buffer_number(buffer, missing);
 	/* Nodes may be added by this, at the end: parents that hold nothing. */
@@ -144,12 +213,15 @@ int hl_state_writer_put_checkpoint(struct hl_state_writer *writer, struct hl_byt
 		hl_byte_buffer_signed(buffer, writer->nodes[i].objects);
 		before = i;
 	}
+	hl_state_writer_put_sites(writer, buffer);
 	return 0;
 }
 
 void hl_state_writer_release(struct hl_state_writer *writer)
 {
 	free(writer->definitions);
+	free(writer->site_rounds);
+	free(writer->sites);
 	free(writer->nodes);
 	*writer = (struct hl_state_writer){0};
 }

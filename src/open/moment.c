@@ -3,9 +3,11 @@
 #include "open/moment.h"
 
 #include "base/cleanup.h"
+#include "base/frame_key.h"
 #include "profile/known_names.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +152,63 @@ static int copy_state(const struct hl_log_state *state, const struct hl_recordin
 	return 0;
 }
 
+/* What the log says of scripts, for a process of which nothing else is there. Texts stay the state's. 0 or -ENOMEM. */
+static int copy_sites(const struct hl_log_state *state, struct hl_recording_process *process)
+{
+	uint32_t count = state->site_count ? (uint32_t)state->site_count - 1 : 0;
+
+	process->providers = calloc(HL_SCRIPT_PROVIDERS_MAX, sizeof(*process->providers));
+	process->sites = calloc(count + (size_t)1, sizeof(*process->sites));
+	process->site_names = calloc(2 * (size_t)count + 1, sizeof(*process->site_names));
+	if (!process->providers || !process->sites || !process->site_names)
+		return -ENOMEM;
+	for (; process->provider_count < state->provider_count; process->provider_count++) {
+		const struct hl_region_provider *from = &state->providers[process->provider_count];
+		process->providers[process->provider_count] = (struct hl_recording_provider){
+			.name = (char *)from->name,
+			.eval_start = from->eval_start,
+			.eval_end = from->eval_end,
+			.cold_start = from->cold_start,
+			.cold_end = from->cold_end,
+			.text_start = from->text_start,
+			.text_end = from->text_end,
+			.alloc_start = from->alloc_start,
+			.alloc_end = from->alloc_end,
+		};
+	}
+	process->site_names[process->site_name_count++] = (char *)"";
+	for (uint32_t i = 0; i < count; i++) {
+		const struct hl_log_site *from = &state->sites[i + 1];
+		struct hl_recording_site *to = &process->sites[process->site_count++];
+		if (!from->function)
+			continue;
+		*to = (struct hl_recording_site){from->provider, process->site_name_count,
+						 process->site_name_count + 1, from->line,
+						 from->first_line};
+		process->site_names[process->site_name_count++] = (char *)from->function;
+		process->site_names[process->site_name_count++] = (char *)from->source;
+	}
+	return 0;
+}
+
+/* Says that names of scripts are missing: nothing but segments is there, which older versions wrote without them. */
+static int warn_of_scripts(struct hl_profile *profile, const struct hl_log_state *state,
+			   const struct hl_recording_process *recorded)
+{
+	uint32_t site;
+
+	for (size_t i = 1; i < state->node_count; i++)
+		if (state->nodes[i].defined && hl_frame_key_is_site(state->nodes[i].frame, &site) &&
+		    site > recorded->site_count)
+			return hl_profile_warn(
+				profile,
+				"names of scripts are [unknown], as these segments do not hold "
+				"them: put the recording's process-%" PRIu32 "-*.hlp beside the "
+				"segments, or 'heapline pack' the recording",
+				recorded->sequence);
+	return 0;
+}
+
 int hl_moment_profile(const struct hl_log_source *source,
 		      const struct hl_recording_process *process, const struct hl_log_state *state,
 		      const struct hl_profile_selection *selection, struct hl_profile **ret_profile,
@@ -173,13 +232,21 @@ int hl_moment_profile(const struct hl_log_source *source,
 	copy.knows_resident = false; /* it is of other nodes, and of now */
 	of_one.processes = &copy;
 	of_one.process_count = 1;
+	bool log_names_scripts = !process->site_count && state->site_count;
 	int r = copy_state(state, process, &copy);
+	if (r == 0 && log_names_scripts)
+		r = copy_sites(state, &copy);
 	r = r == 0 ? hl_profile_load(&of_one, &all, &profile, err)
 		   : hl_error_set(err, r, "cannot load '%s': out of memory", recording->name);
 	free(copy.modules);
 	free(copy.nodes);
 	free(copy.values);
 	free(copy.threads);
+	if (log_names_scripts) {
+		free(copy.providers);
+		free(copy.sites);
+		free(copy.site_names);
+	}
 	if (r < 0)
 		return r;
 	profile->recorded_process_count = recording->process_count;
@@ -189,8 +256,9 @@ int hl_moment_profile(const struct hl_log_source *source,
 	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
 	profile->known[HL_VALUE_INUSE][HL_UNIT_OBJECTS] = true;
 	profile->thread_count = profile->processes[0].thread_count = 0;
-	if (source->packed && hl_strings_intern(&profile->strings, HL_PACK_SOURCE "recording",
-						&profile->source) < 0) {
+	if ((!log_names_scripts && warn_of_scripts(profile, state, process) < 0) ||
+	    (source->packed && hl_strings_intern(&profile->strings, HL_PACK_SOURCE "recording",
+						 &profile->source) < 0)) {
 		hl_profile_free(profile);
 		if (ret_nodes) {
 			free(*ret_nodes);

@@ -58,6 +58,7 @@ struct hl_dwarf {
 	struct function *functions;
 	struct hl_dwarf_frame *frames; /* of the last lookup */
 	size_t unit_count, unit_capacity;
+	size_t missing_count; /* units whose split part was not found */
 	size_t range_count, range_capacity;
 	size_t function_count, function_capacity;
 	size_t frame_capacity;
@@ -97,6 +98,7 @@ int hl_symbols_dwarf_new(Dwarf *handle, struct hl_strings *strings, struct hl_dw
 		if (type != DW_UT_compile && type != DW_UT_skeleton)
 			continue;
 		bool is_split = type == DW_UT_skeleton && dwarf_tag(&split) == DW_TAG_compile_unit;
+		dwarf->missing_count += type == DW_UT_skeleton && !is_split;
 		const struct unit unit = {.root = root, .split = is_split ? split : root};
 		uint32_t number = (uint32_t)dwarf->unit_count;
 		r = HL_ARRAY_APPEND(dwarf->units, dwarf->unit_count, dwarf->unit_capacity, unit);
@@ -115,6 +117,11 @@ int hl_symbols_dwarf_new(Dwarf *handle, struct hl_strings *strings, struct hl_dw
 		qsort(dwarf->ranges, dwarf->range_count, sizeof(*dwarf->ranges), by_range_start);
 	*ret_dwarf = dwarf;
 	return 0;
+}
+
+size_t hl_symbols_dwarf_missing(const struct hl_dwarf *dwarf)
+{
+	return dwarf->missing_count;
 }
 
 void hl_symbols_dwarf_free(struct hl_dwarf *dwarf)

@@ -78,6 +78,9 @@ struct hl_dwarf_frame {
  * or -ENOMEM. */
 int hl_symbols_dwarf_new(Dwarf *dwarf, struct hl_strings *strings, struct hl_dwarf **ret_dwarf);
 
+/* How many units have their entries in files that were not found (-gsplit-dwarf). */
+size_t hl_symbols_dwarf_missing(const struct hl_dwarf *dwarf);
+
 /*
  * The frames at ${address}, innermost first; ${ret_count} is 0 where DWARF knows no function. The
  * array is valid until the next call. 0 or -ENOMEM.

@@ -16,6 +16,7 @@
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,6 +76,19 @@ static bool is_no_file(const char *path)
 	return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
+/* Reports ${path} to libdwfl, at its own addresses. NULL when it cannot be read. */
+static Dwfl_Module *report(struct hl_symbols_file *symbols, const char *path)
+{
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int copy = fd < 0 ? -1 : hl_symbols_zstd_copy(fd);
+	Dwfl_Module *module =
+		dwfl_report_elf(symbols->dwfl, symbols->basename, path, copy, 0, true);
+
+	if (!module && copy >= 0)
+		close(copy);
+	return module;
+}
+
 /* Reports ${path} to libdwfl, at its own addresses. NULL when it is not the wanted file; then sets
  * the reason unless there is one. */
 static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
@@ -92,7 +106,7 @@ static Dwfl_Module *try_file(struct hl_symbols_file *symbols, const char *path,
 	dwfl_report_end(symbols->dwfl, NULL, NULL);
 	dwfl_report_begin(symbols->dwfl);
 	if (!is_no_file(path))
-		module = dwfl_report_elf(symbols->dwfl, symbols->basename, path, -1, 0, true);
+		module = report(symbols, path);
 	dwfl_report_end(symbols->dwfl, NULL, NULL);
 	if (is_no_file(path))
 		wrong = "it is not a regular file";
@@ -202,6 +216,27 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 	return module ? read_module(symbols, module) : 0;
 }
 
+/* Of a file with DWARF: what of it lies elsewhere and is not found. */
+static void say_what_is_missing(struct hl_symbols_file *symbols, const char *path)
+{
+	size_t missing = hl_symbols_dwarf_missing(symbols->dwarf);
+	char package[PATH_MAX + 8];
+
+	symbols->reason[0] = '\0';
+	if (!missing)
+		return;
+	snprintf(package, sizeof(package), "%s.dwp", path);
+	bool is_packed = access(package, F_OK) == 0;
+	snprintf(symbols->reason, sizeof(symbols->reason),
+		 "no inlined functions of %zu source file%s: %s; %s", missing,
+		 missing == 1 ? "" : "s",
+		 is_packed ? "the .dwp package beside it is not read"
+			   : "their .dwo files are not where they were compiled",
+		 is_packed ? "keep the .dwo files where they were compiled, or compile without "
+			     "-gsplit-dwarf"
+			   : "put them back, or compile without -gsplit-dwarf");
+}
+
 int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
 			 size_t build_id_bytes, const struct hl_file_print *print,
 			 struct hl_symbols_file **ret_symbols)
@@ -223,7 +258,7 @@ int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t 
 		return r;
 	}
 	if (symbols->source == HL_SYMBOLS_DWARF)
-		symbols->reason[0] = '\0';
+		say_what_is_missing(symbols, path);
 	else if (!symbols->reason[0])
 		snprintf(symbols->reason, sizeof(symbols->reason), "%s", reasons[symbols->source]);
 	*ret_symbols = symbols;

@@ -98,6 +98,18 @@ class ScriptsTest(harness.TestCase):
         del found["[native]"]
         self.assertEqual(found, times(SCRIPT, RUNS))
 
+    def test_segments_that_are_copied_alone_have_the_names(self):
+        recording = self.record_vm(str(COUNT), mode="log-fast")
+        whole = harness.report("lines", recording, "--value", "inuse", "--at", "peak")
+        alone = self.path("alone")
+        os.mkdir(alone)
+        for name in os.listdir(recording):
+            if name.endswith(".hll"):
+                os.link(os.path.join(recording, name), os.path.join(alone, name))
+        copied = harness.report("lines", alone, "--value", "inuse", "--at", "peak")
+        self.assertGreater(len(lines_of(whole)), 3)
+        self.assertEqual(lines_of(copied), lines_of(whole))
+
     def test_packed_recordings_keep_scripts(self):
         recording = self.record_vm(str(COUNT), mode="log-fast")
         packed = self.path("vm.hlz")

@@ -55,7 +55,8 @@ static inline bool name_module(const struct hl_log_names *names, uint32_t module
 	return true;
 }
 
-static const struct hl_log_names names = {name_node, count_modules, name_module};
+static const struct hl_log_names names = {
+	.node = name_node, .module_count = count_modules, .module = name_module};
 
 /* ---- a ledger of blocks, and the events that they make ---- */
 

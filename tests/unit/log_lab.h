@@ -90,7 +90,8 @@ static inline struct lab *lab_new(uint64_t segment_bytes, uint32_t kept)
 	assert_int_equal(make_temporary(lab->directory), 0);
 	lab->fd = open(lab->directory, O_RDONLY | O_DIRECTORY);
 	lab->moments = calloc(INTERVALS, sizeof(*lab->moments));
-	lab->names = (struct names){{name_node, count_modules, name_module}, 1, ""};
+	lab->names = (struct names){
+		{.node = name_node, .module_count = count_modules, .module = name_module}, 1, ""};
 	struct hl_log_settings settings = {lab->fd,	  PROCESS, START_NS,
 					   segment_bytes, kept,	   &lab->names.base};
 	assert_int_equal(hl_log_writer_new(&settings, &lab->writer), 0);

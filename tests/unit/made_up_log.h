@@ -45,7 +45,8 @@ static inline bool name_module(const struct hl_log_names *base, uint32_t module,
 	return true;
 }
 
-static const struct hl_log_names made_up_names = {name_node, count_modules, name_module};
+static const struct hl_log_names made_up_names = {
+	.node = name_node, .module_count = count_modules, .module = name_module};
 
 /* ---- the rest of the recording ---- */
 

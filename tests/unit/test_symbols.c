@@ -236,6 +236,41 @@ static void clang_and_split_units_are_read_as_well(void **state)
 	library_close(&library);
 }
 
+static void sections_compressed_by_zstd_are_read(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	require_tools(*state);
+	write_source(*state, "a.c", c_source);
+	run(*state, "cc -O2 -g -shared -fPIC -Wl,--build-id -o zstd.so a.c");
+	if (system("objcopy --help | grep -q 'compress-debug-sections.*zstd'") != 0)
+		skip();
+	run(*state, "objcopy --compress-debug-sections=zstd zstd.so");
+	struct library library = library_open(*state, "zstd.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DWARF);
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[0], "leaf", 3, 3, true);
+	assert_frame(&frames[2], "outer", 10, 8, false);
+	library_close(&library);
+}
+
+static void split_units_that_are_missing_are_told(void **state)
+{
+	require_tools(*state);
+	write_source(*state, "a.c", c_source);
+	run(*state, "cc -O2 -g -gsplit-dwarf -shared -fPIC -o gone.so a.c && rm -f *.dwo");
+	struct library library = library_open(*state, "gone.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DWARF);
+	assert_string_equal(hl_symbols_reason(library.symbols),
+			    "no inlined functions of 1 source file: their .dwo files are not where "
+			    "they were compiled; put them back, or compile without -gsplit-dwarf");
+	library_close(&library);
+	run(*state, "touch gone.so.dwp");
+	library = library_open(*state, "gone.so");
+	assert_non_null(strstr(hl_symbols_reason(library.symbols), "the .dwp package"));
+	library_close(&library);
+}
+
 static void cxx_templates_and_lambdas_have_their_full_names(void **state)
 {
 	const struct hl_symbols_frame *frames;
@@ -535,6 +570,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		LAB_TEST(inlined_functions_have_frames_with_the_lines_of_their_calls),
 		LAB_TEST(clang_and_split_units_are_read_as_well),
+		LAB_TEST(sections_compressed_by_zstd_are_read),
+		LAB_TEST(split_units_that_are_missing_are_told),
 		LAB_TEST(cxx_templates_and_lambdas_have_their_full_names),
 		LAB_TEST(inlined_cxx_functions_without_linkage_names_have_their_scopes),
 		LAB_TEST(what_nobody_declared_begins_where_its_class_does),

@@ -62,9 +62,9 @@ int hl_attach_check(pid_t process, struct hl_error *err)
 static void say_beginning(const struct hl_process_facts *facts, const char *name)
 {
 	if (!hl_record_is_quiet() && isatty(STDERR_FILENO))
-		hl_cli_note("recording '%s' (pid %d) to '%s'; Ctrl-C ends it and leaves the "
-			    "process as it was",
-			    facts->comm, facts->pid, name);
+		hl_cli_note("joined '%s' (pid %d), recording to '%s'; Ctrl-C leaves it as it was, "
+			    "'heapline live -p %d' watches",
+			    facts->comm, facts->pid, name, facts->pid);
 }
 
 /* At once, for a recording without what was looked for may take hours; and in the recording. */

@@ -152,6 +152,7 @@ struct process {
 	int64_t pid, sequence, ms, inuse_bytes, inuse_objects, peak_bytes, stack_nodes;
 	int64_t events, lost_events, lost_log_events, log_segments, log_segments_kept, log_bytes;
 	int64_t damaged; /* 1: at its last save */
+	int64_t recorder_bytes;
 	const char *mode, *command;
 };
 
@@ -172,6 +173,7 @@ static const struct hl_column columns[] = {
 	{"events", "events", HL_COLUMN_COUNT, MEMBER(events)},
 	{"lost_events", "lost", HL_COLUMN_COUNT, MEMBER(lost_events), BLANK},
 	{"damaged", NULL, HL_COLUMN_COUNT, MEMBER(damaged)},
+	{"recorder_bytes", NULL, HL_COLUMN_BYTES, MEMBER(recorder_bytes)},
 	{"lost_log_events", "not in log", HL_COLUMN_COUNT, MEMBER(lost_log_events), BLANK, HAS_LOG},
 	{"log_segments", "segments", HL_COLUMN_COUNT, MEMBER(log_segments), .shown_if = HAS_LOG},
 	{"log_segments_kept", "kept", HL_COLUMN_COUNT, MEMBER(log_segments_kept),
@@ -209,6 +211,7 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 			.events = number(process, "events"),
 			.lost_events = number(process, "lost_events"),
 			.damaged = number(process, "damaged"),
+			.recorder_bytes = number(process, "recorder_bytes"),
 			.lost_log_events = number(process, "lost_log_events"),
 			.log_segments = number(process, "log_segments"),
 			.log_segments_kept = number(process, "log_segments_kept"),

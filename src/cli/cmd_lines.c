@@ -9,8 +9,10 @@ static struct hl_view_command command = {
 };
 
 static const struct hl_option options[] = {
-	{"rows", 'n', "N", "show N lines and the sum of the rest; 0: all (default: all)",
+	{"rows", 'n', "N", "show N lines; 0: all (default: 30; with --plain and --json all)",
 	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
+	{"plain", 0, NULL, "write 'FILE line:N size:BYTES' and a total, for scripts",
+	 HL_OPTION_FLAG, &command.options.lines.plain, NULL},
 	{"freed", 0, NULL, "show lines whose memory was all freed, too, with 0 bytes",
 	 HL_OPTION_FLAG, &command.options.lines.freed, NULL},
 	{0},
@@ -20,7 +22,7 @@ const struct hl_verb hl_verb_lines = {
 	.name = "lines",
 	.group = HL_GROUP_LOOK,
 	.arguments = "[NAME.hl]",
-	.summary = "write source lines and what was allocated there, heaviest first",
+	.summary = "show source lines and what was allocated there, heaviest first",
 	.options = options,
 	.shared_options = {HL_VIEW_TABLE_OPTIONS},
 	.view = &command,

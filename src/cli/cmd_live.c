@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "collector/control_ask.h"
 #include "open/open.h"
+#include "process/maps.h"
 #include "process/process.h"
 #include "profile/filter.h"
 #include "view/format.h"
@@ -78,11 +79,15 @@ static int64_t number(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-static void add_memory(pid_t process, struct hl_live_sample *sample)
+/* ${recorder_bytes}: what the recorder adds to its RSS. */
+static void add_memory(pid_t process, int64_t recorder_bytes, struct hl_live_sample *sample)
 {
 	const struct hl_process_status status = hl_process_status_read(process);
 
-	sample->rss_bytes += status.rss_bytes;
+	if (recorder_bytes > status.rss_bytes) /* the process has just ended */
+		recorder_bytes = status.rss_bytes;
+	sample->rss_bytes += status.rss_bytes - recorder_bytes;
+	sample->recorder_bytes += recorder_bytes;
 	sample->threads += status.threads;
 }
 
@@ -97,7 +102,7 @@ static void add_status(const json_t *process, struct hl_live_sample *sample)
 	sample->events += number(process, "events");
 	sample->ms = ms > sample->ms ? ms : sample->ms;
 	snprintf(sample->mode, sizeof(sample->mode), "%s", mode ? mode : "");
-	add_memory((pid_t)number(process, "pid"), sample);
+	add_memory((pid_t)number(process, "pid"), number(process, "recorder_bytes"), sample);
 }
 
 /* Adds what the collector says of running processes: of how many. */
@@ -193,7 +198,8 @@ static void add_ended(const struct watched *watched, size_t running, struct hl_l
 		if (process->duration_ns / NS_PER_MS > sample->ms)
 			sample->ms = process->duration_ns / NS_PER_MS;
 		if (!process->complete)
-			add_memory((pid_t)process->pid, sample);
+			add_memory((pid_t)process->pid, hl_maps_recorder_bytes((pid_t)process->pid),
+				   sample);
 	}
 }
 

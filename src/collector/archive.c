@@ -84,6 +84,18 @@ void hl_archive_warn_instead(struct hl_archive *archive, const char *before, con
 		archive->meta_is_stale = true;
 }
 
+void hl_archive_note_recorder(struct hl_archive *archive, int64_t bytes)
+{
+	static char name[] = "recorder_memory_bytes";
+
+	if (bytes <= archive->recorder_memory.value)
+		return;
+	archive->recorder_memory = (struct hl_recording_figure){name, bytes};
+	archive->meta.figures = &archive->recorder_memory;
+	archive->meta.figure_count = 1;
+	archive->meta_is_stale = true;
+}
+
 void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children, uint32_t refused)
 {
 	archive->meta_is_stale |= archive->meta.unrecorded_children != children ||

@@ -20,6 +20,7 @@ struct hl_archive {
 	struct utsname system;
 	struct hl_warnings warnings;
 	size_t mark_capacity;
+	struct hl_recording_figure recorder_memory; /* of meta, once it is known */
 	uint64_t start_ns;
 	uint32_t ended_files;	 /* processes whose last save is in the directory */
 	uint32_t revivals;	 /* how often the directory had to be made again */
@@ -64,6 +65,9 @@ void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool al
 /* Adds the mark ${name}, set ${ms} after the start of process ${pid}. 0, -ENOMEM, or -EAGAIN when
  * there are too many. */
 int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);
+
+/* Notes how much memory the recorder took in one process: the most is kept. */
+void hl_archive_note_recorder(struct hl_archive *archive, int64_t bytes);
 
 /* Says how many children ran unrecorded, and of how many of these a warning gives the reason. */
 void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children, uint32_t refused);

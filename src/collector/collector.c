@@ -800,6 +800,7 @@ static bool save_changed(struct hl_collector *collector)
 		next = it->next; /* save_last frees it */
 		if (!it->end_ns) {
 			hl_tracked_look(it);
+			hl_archive_note_recorder(&collector->archive, it->recorder_memory.bytes);
 			if (collector->control)
 				hl_control_read_mailbox(collector->control, it, false);
 		}

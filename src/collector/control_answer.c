@@ -97,16 +97,17 @@ static json_t *command_of(char *const *command)
 	return array;
 }
 
-static json_t *describe_process(const struct hl_tracked *tracked, const struct log_files *files)
+static json_t *describe_process(struct hl_tracked *tracked, const struct log_files *files)
 {
 	struct hl_region_view view = hl_tracked_view(tracked);
 	struct hl_region_figures figures;
 	uint32_t mode = hl_mode_of(atomic_load(&tracked->region.header->mode));
 
 	hl_region_figures_read(&view, &figures);
+	hl_recorder_memory_look(&tracked->recorder_memory, tracked->pid, HL_RECORDER_MEMORY_ASKED);
 	json_t *object = json_pack(
 		"{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, "
-		"s:I}",
+		"s:I, s:I}",
 		"pid", tracked->pid, "sequence", tracked->sequence, "command",
 		command_of(tracked->identity.command), "mode",
 		mode < HL_MODE_COUNT ? hl_mode_names[mode] : "unknown", "inuse_bytes",
@@ -118,7 +119,8 @@ static json_t *describe_process(const struct hl_tracked *tracked, const struct l
 		(json_int_t)hl_control_actions_tick(tracked), "alloc_bytes",
 		(json_int_t)figures.alloc_bytes, "alloc_objects", (json_int_t)figures.alloc_objects,
 		"free_bytes", (json_int_t)figures.free_bytes, "free_objects",
-		(json_int_t)figures.free_objects);
+		(json_int_t)figures.free_objects, "recorder_bytes",
+		(json_int_t)tracked->recorder_memory.bytes);
 	if (!object || !tracked->log)
 		return object;
 	json_t *log = json_pack("{s:I, s:I, s:I}", "log_segments", (json_int_t)files->count,

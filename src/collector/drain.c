@@ -8,6 +8,7 @@
 #include "log/intervals.h"
 #include "log/log_writer.h"
 #include "log/ring_reader.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -41,7 +42,10 @@ struct hl_drain {
 	atomic_bool awake;	  /* dozes no more */
 	bool dozed;		  /* since the last run; until then all rings were empty */
 	int directory_fd, statm_fd;
-	uint64_t page_bytes, rss_bytes;
+	uint64_t page_bytes, rss_bytes; /* without the recorder's memory */
+	pid_t pid;
+	struct hl_recorder_memory recorder_memory;
+	uint64_t shared_pages; /* when it was last looked at */
 	struct hl_log_losses losses;
 	uint64_t rebased_losses; /* events lost when the log was last put right */
 	uint64_t next_rebase;	 /* interval; not before its end */
@@ -173,13 +177,33 @@ static void rebase(struct hl_drain *drain)
 	drain->losses.rebased_tick = drain->intervals.tick;
 }
 
+/*
+ * Of a process that has gone, what it had at last. What the recorder has got since it was looked at is nearly always shared memory,
+ * unlike what the program has got.
+ */
+static void read_rss(struct hl_drain *drain)
+{
+	char text[64] = "";
+	unsigned long size, resident, shared;
+
+	if (drain->statm_fd < 0 || pread(drain->statm_fd, text, sizeof(text) - 1, 0) <= 0 ||
+	    sscanf(text, "%lu %lu %lu", &size, &resident, &shared) != 3 || !resident)
+		return;
+	if (hl_recorder_memory_look(&drain->recorder_memory, drain->pid,
+				    HL_RECORDER_MEMORY_UNASKED))
+		drain->shared_pages = shared;
+	uint64_t rss = resident * drain->page_bytes,
+		 recorder = (uint64_t)drain->recorder_memory.bytes;
+	if (recorder && shared > drain->shared_pages)
+		recorder += (shared - drain->shared_pages) * drain->page_bytes;
+	drain->rss_bytes = recorder < rss ? rss - recorder : 1; /* 0 would be unknown */
+}
+
 /* Ends the current interval; ${next} will be the current one. Without memory for that the current
  * one goes on and takes the next one in. */
 static int write_interval(struct hl_drain *drain, uint64_t next)
 {
 	struct hl_log_interval interval;
-	char text[64] = "";
-	unsigned long size, resident;
 
 	int r = hl_intervals_end(&drain->intervals, next, &interval);
 	if (r < 0)
@@ -188,10 +212,7 @@ static int write_interval(struct hl_drain *drain, uint64_t next)
 		hl_event_writer_interval(drain->events, next);
 		hl_event_writer_keep(drain->events, hl_log_writer_kept(drain->writer));
 	}
-	/* Of a process that has gone, what it had at last */
-	if (drain->statm_fd >= 0 && pread(drain->statm_fd, text, sizeof(text) - 1, 0) > 0 &&
-	    sscanf(text, "%lu %lu", &size, &resident) == 2 && resident)
-		drain->rss_bytes = resident * drain->page_bytes;
+	read_rss(drain);
 	drain->losses.lost_events = lost_events(drain);
 	return hl_log_writer_interval(drain->writer, &interval, drain->rss_bytes,
 				      drain->losses.lost_events + drain->losses.refused_events);
@@ -427,6 +448,7 @@ int hl_drain_new(const struct hl_drain_settings *settings, struct hl_drain **ret
 	drain->sink.event = take_event;
 	drain->view = settings->view;
 	drain->orders = settings->orders;
+	drain->pid = settings->pid;
 	drain->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	drain->mode = atomic_load(&header_of(drain)->mode);
 	if (settings->first_tick) /* as if it had been switched just now */

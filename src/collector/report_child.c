@@ -92,6 +92,7 @@ static int begin(struct hl_report_child *child, const struct hl_control_subject 
 	} else {
 		arguments[count++] = "lines";
 		arguments[count++] = "--value=inuse";
+		arguments[count++] = "--plain";
 		arguments[count++] = "--freed";
 		arguments[count++] = "--rows=0";
 		if (request->argument[0])

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "collector/region_read.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -140,6 +141,8 @@ void hl_tracked_look(struct hl_tracked *tracked)
 	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing)) {
 		hl_identity_refresh(&tracked->identity, tracked->pid);
 		hl_code_files_refresh(&tracked->code_files, tracked->pid);
+		hl_recorder_memory_look(&tracked->recorder_memory, tracked->pid,
+					HL_RECORDER_MEMORY_UNASKED);
 		if (status.anonymous_bytes) /* it has not ended meanwhile */
 			tracked->anonymous_bytes = status.anonymous_bytes;
 		look_for_files(tracked);

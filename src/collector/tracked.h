@@ -9,6 +9,7 @@
 #include "collector/region.h"
 #include "collector/region_read.h"
 #include "process/code_names.h"
+#include "process/maps.h"
 #include "recording/kept.h"
 #include "recording/recording.h"
 
@@ -96,6 +97,7 @@ struct hl_tracked {
 	char first_name[HL_IDENTITY_NAME_MAX]; /* of a forked child: its parent's; else "" */
 	bool attached;			       /* the recorder was brought into it */
 	bool ran_before;		       /* and it, or its parent, ran already then */
+	struct hl_recorder_memory recorder_memory;
 	int64_t first_anonymous_bytes,
 		anonymous_bytes; /* in RAM, at first and when last looked at */
 	bool arrived;		 /* counted as a child that was expected; see unrecorded.h */

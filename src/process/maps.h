@@ -55,6 +55,25 @@ const struct hl_map *hl_maps_find(const struct hl_maps *maps, uint64_t address);
  */
 bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps);
 
+/*
+ * Bytes in RAM of these mappings: what heapline's recorder adds to the RSS of ${pid}; 0 without a recorder, or where its smaps
+ * cannot be read. The kernel looks at each page of the process, which takes some milliseconds for a GiB.
+ */
+int64_t hl_maps_recorder_bytes(pid_t pid);
+
+/* The same for whoever asks again and again; zero-initialize. */
+struct hl_recorder_memory {
+	int64_t bytes;		    /* when it was last looked at */
+	uint64_t looked_ns, cpu_ns; /* when that was, and what it took */
+};
+
+#define HL_RECORDER_MEMORY_UNASKED 1000 /* parts of the time */
+#define HL_RECORDER_MEMORY_ASKED   50
+
+/* Looks at the recorder of ${pid}, so seldom that it takes one of ${parts} of a processor at most. Returns whether it has. Of a
+ * process that has ended the last figure stays. */
+bool hl_recorder_memory_look(struct hl_recorder_memory *memory, pid_t pid, unsigned parts);
+
 /* Whether a file is mapped whose name is ${name}, or that with a version behind a dot. */
 bool hl_maps_have_file(const struct hl_maps *maps, const char *name);
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which mappings are those of heapline's recorder; see maps.h. */
 #include "process/maps.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "process/process.h"
 
 #include <stdio.h>
@@ -30,10 +33,13 @@ static bool is_recorders(const struct hl_map *map, const char *line, size_t leng
 		(has_flag(line, length, " dd ") || has_flag(line, length, " nh ")));
 }
 
-static void mark(const char *text, bool has_recorder, struct hl_maps *maps)
+/* Returns how many KiB of the recorder's mappings are in RAM. */
+static uint64_t mark(const char *text, bool has_recorder, struct hl_maps *maps)
 {
 	struct hl_map *map = NULL;
 	size_t index = 0;
+	unsigned long long kib = 0;
+	uint64_t sum = 0;
 
 	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
 		unsigned long long start, map_end;
@@ -45,7 +51,8 @@ static void mark(const char *text, bool has_recorder, struct hl_maps *maps)
 				      : NULL;
 			continue;
 		}
-		if (!map || strncmp(line, "VmFlags:", 8) != 0)
+		sscanf(line, "Rss: %llu kB", &kib);
+		if (!map || strncmp(line, "VmFlags:", 8) != 0) /* the last line of a mapping */
 			continue;
 		if (has_recorder && is_recorders(map, line, (size_t)(end - line)))
 			map->flags |= HL_MAP_RECORDER;
@@ -53,7 +60,10 @@ static void mark(const char *text, bool has_recorder, struct hl_maps *maps)
 			map->flags |= HL_MAP_NORESERVE;
 		if (has_flag(line, (size_t)(end - line), " ht "))
 			map->flags |= HL_MAP_HUGE_PAGES;
+		if (map->flags & HL_MAP_RECORDER)
+			sum += kib;
 	}
+	return sum;
 }
 
 static bool has_huge_pages(pid_t pid)
@@ -66,7 +76,7 @@ static bool has_huge_pages(pid_t pid)
 	return line && strtoull(line + strlen("\nHugetlbPages:"), NULL, 10) > 0;
 }
 
-bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps)
+static bool find_recorder(pid_t pid, struct hl_maps *maps, uint64_t *ret_kib)
 {
 	bool has_recorder = false;
 	char *text = NULL;
@@ -79,7 +89,40 @@ bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps)
 		}
 	if ((has_recorder || has_huge_pages(pid)) &&
 	    hl_proc_read_all(pid, "smaps", &text, &length) == 0)
-		mark(text, has_recorder, maps);
+		*ret_kib = mark(text, has_recorder, maps);
 	free(text);
 	return has_recorder;
+}
+
+bool hl_maps_mark_recorder(pid_t pid, struct hl_maps *maps)
+{
+	uint64_t ignored;
+
+	return find_recorder(pid, maps, &ignored);
+}
+
+int64_t hl_maps_recorder_bytes(pid_t pid)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	struct hl_error ignored = {0};
+	uint64_t kib = 0;
+
+	if (hl_maps_read(pid, &maps, &ignored) == 0)
+		find_recorder(pid, &maps, &kib);
+	return (int64_t)kib * 1024;
+}
+
+bool hl_recorder_memory_look(struct hl_recorder_memory *memory, pid_t pid, unsigned parts)
+{
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC),
+		 cpu_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	if (now_ns < memory->looked_ns + memory->cpu_ns * parts)
+		return false;
+	int64_t bytes = hl_maps_recorder_bytes(pid);
+	memory->looked_ns = now_ns;
+	memory->cpu_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
+	if (bytes)
+		memory->bytes = bytes;
+	return bytes > 0;
 }

@@ -312,3 +312,11 @@ bool hl_profile_is_valid(const struct hl_profile *profile)
 	return sum.alloc_bytes == total->alloc_bytes && sum.free_objects == total->free_objects &&
 	       sum.peak_bytes == total->peak_bytes;
 }
+
+int64_t hl_profile_whole_figure(const struct hl_profile *profile, const char *name)
+{
+	for (size_t i = 0; i < profile->figure_count; i++)
+		if (!strcmp(hl_profile_text(profile, profile->figures[i].name), name))
+			return profile->figures[i].value;
+	return 0;
+}

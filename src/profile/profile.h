@@ -360,6 +360,9 @@ static inline const char *hl_profile_text(const struct hl_profile *profile, uint
 /* Whether it has frames of scripts that ${name} runs, as "lua" or "python". */
 bool hl_profile_has_runtime(const struct hl_profile *profile, const char *name);
 
+/* The number ${name} of the whole recording; 0 where it has none. */
+int64_t hl_profile_whole_figure(const struct hl_profile *profile, const char *name);
+
 /* How ${process} ended, as a clause: "exited with status 0". 0 or -ENOMEM. */
 int hl_profile_intern_end(struct hl_profile *profile, const struct hl_recording_process *process,
 			  uint32_t *ret_id);

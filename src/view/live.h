@@ -19,10 +19,11 @@
 struct hl_live_sample {
 	uint64_t ns; /* CLOCK_MONOTONIC */
 	int64_t inuse_bytes, inuse_objects, peak_bytes;
-	int64_t rss_bytes; /* 0: not known */
-	int64_t threads;   /* that run now */
-	int64_t events;	   /* allocations and frees so far */
-	uint64_t ms;	   /* since the recording of the process began */
+	int64_t rss_bytes; /* without the recorder's memory; 0: not known */
+	int64_t recorder_bytes;
+	int64_t threads; /* that run now */
+	int64_t events;	 /* allocations and frees so far */
+	uint64_t ms;	 /* since the recording of the process began */
 	char mode[16];
 };
 

@@ -243,7 +243,7 @@ static int put_head(struct canvas *canvas)
 	const struct hl_live_pair *total = live->total;
 	char name[1024], command[1024], since[HL_FORMAT_MAX], peak[HL_FORMAT_MAX];
 	char blocks[HL_FORMAT_MAX], alloc[HL_FORMAT_MAX], figure[HL_FORMAT_MAX],
-		rate[48] = "", threads[48] = "", text[256];
+		rate[48] = "", threads[96] = "", text[256];
 	int64_t a_second = hl_live_rate(live, total[HL_LIVE_NOW].alloc, total[HL_LIVE_BEFORE].alloc,
 					HL_UNIT_BYTES);
 
@@ -256,8 +256,10 @@ static int put_head(struct canvas *canvas)
 	if (column_of(live, true, 0, 1) > 0) /* it was known at some time */
 		put_graph(canvas, "Rss", true);
 	if (last->threads)
-		snprintf(threads, sizeof(threads), "  %" PRId64 " thread%s", last->threads,
-			 hl_format_plural((uint64_t)last->threads));
+		snprintf(threads, sizeof(threads), "  %" PRId64 " thread%s%s%s", last->threads,
+			 hl_format_plural((uint64_t)last->threads),
+			 last->recorder_bytes ? "  Rss without heapline's " : "",
+			 last->recorder_bytes ? hl_format_bytes(last->recorder_bytes, figure) : "");
 	if (live->shots[HL_LIVE_BEFORE].profile)
 		snprintf(rate, sizeof(rate), ", %s/s", hl_format_bytes(a_second, figure));
 	snprintf(text, sizeof(text), "peak %s  %s blocks  allocated %s%s%s",
@@ -514,6 +516,7 @@ static void write_object(struct hl_json *json, const struct hl_live *live, size_
 	hl_json_integer(json, "peak_bytes", last->peak_bytes);
 	if (last->rss_bytes) {
 		hl_json_integer(json, "rss_bytes", last->rss_bytes);
+		hl_json_integer(json, "recorder_bytes", last->recorder_bytes);
 		hl_json_integer(json, "threads", last->threads);
 	}
 	write_figures(json, "alloc", now->alloc);

@@ -92,6 +92,7 @@ struct hl_view_options {
 	} info;
 	struct {
 		bool freed; /* lines whose memory was all freed, too */
+		bool plain; /* one on each line, for scripts */
 	} lines;
 	struct {
 		double valley; /* percent of its height that in use falls by on both sides */

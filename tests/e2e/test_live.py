@@ -9,6 +9,7 @@ import re
 import signal
 import shutil
 import subprocess
+import sys
 import time
 
 import harness
@@ -63,6 +64,39 @@ class LiveCase(harness.TestCase):
                     if row["name"] == "step_site"]
             return rows and rows[0]["flat_bytes"] == steps * STEP
         harness.wait_until(is_saved, f"{steps} steps to be saved")
+
+
+class Memory(harness.TestCase):
+    def test_the_recorders_memory_is_one_figure_and_no_part_of_rss(self):
+        program = "import sys; x = [bytes(100) for _ in range(300000)]; print('ready', flush=True); sys.stdin.read()"
+        recording = self.path("test.hl")
+        with harness.Waiting(harness.record_command(recording, [sys.executable, "-c", program],
+                                                    mode="log-fast")) as started:
+            pid, = harness.children_of(started.pid)
+
+            def ask(*words):
+                answers = []
+
+                def is_answered():  # the collector may be busy
+                    result = harness.run([HEAPLINE, *words, "-p", str(pid), "--json"])
+                    answers.append(result.stdout)
+                    return result.status == 0 and result.stdout
+                harness.wait_until(is_answered, f"'{words[0]}' to answer")
+                return json.loads(answers[-1])
+            heap = ask("heap")["total"]
+            recorder = heap["resident_recorder_bytes"]
+            self.assertGreater(recorder, 4 << 20)
+            status, = ask("ctl", "status")["rows"]
+            live = ask("live", "--once")["total"]
+            for figure in status["recorder_bytes"], live["recorder_bytes"]:
+                self.assertAlmostEqual(figure, recorder, delta=recorder / 10)
+            without = heap["resident_total_bytes"] - recorder
+            self.assertAlmostEqual(live["rss_bytes"], without, delta=without / 10)
+        last = harness.report("timeline", recording)["rows"][-1]
+        self.assertAlmostEqual(last["rss_bytes"], without, delta=without / 10)
+        figure = harness.info(recording)["total"]["recorder_memory_bytes"]
+        self.assertAlmostEqual(figure, recorder, delta=recorder / 10)
+        self.assertIn("RSS is without heapline's recorder", harness.run([HEAPLINE, "timeline", recording]).stdout)
 
 
 class Lines(LiveCase):

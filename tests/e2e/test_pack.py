@@ -24,7 +24,7 @@ LOG_VIEWS = (
     "tree --at 100 --threshold 0", "folded --at peak", "events", "events --lifetimes --json",
     "events --dump", "diff --at 0 --at peak --by stack", "report --json",
 )
-SELECTIONS = ("top --rows 0 --json", "folded --value alloc", "sizes --value alloc", "lines")
+SELECTIONS = ("top --rows 0 --json", "folded --value alloc", "sizes --value alloc", "lines --plain")
 
 # Names only from the files themselves: nothing may be remembered from one test to the next.
 WITHOUT_CACHE = {"HEAPLINE_SYMBOL_CACHE": "off"}

@@ -59,7 +59,7 @@ class Server(harness.TestCase):
         self.assert_own(self.first_row("top", "--by", "line"))
 
     def test_lines_begins_with_the_line_that_leaks(self):
-        first = harness.run([harness.HEAPLINE, "lines", self.recording]).stdout.splitlines()[0]
+        first = harness.run([harness.HEAPLINE, "lines", "--plain", self.recording]).stdout.splitlines()[0]
         path, line = re.match(r"(.*) line:(\d+) size:\d+$", first).groups()
         self.assertEqual(os.path.basename(path), "request_server.cc")
         self.assertIn(int(line), leaking_lines())

@@ -75,7 +75,7 @@ class SourceLinesCase(harness.TestCase):
 
     def test_lines_writes_what_each_line_allocated_itself_and_the_total(self):
         own, total = {}, 0
-        *lines, last = self.text("lines").splitlines()
+        *lines, last = self.text("lines", "--plain").splitlines()
         for line in lines:
             path, number, size = re.fullmatch(r"(.*) line:(\d+) size:(\d+)", line).groups()
             total += int(size)

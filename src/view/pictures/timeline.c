@@ -235,7 +235,7 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 {
 	const struct hl_history *history = timeline->history;
 	struct hl_emit *emit;
-	char words[WORDS_MAX];
+	char words[WORDS_MAX], text[HL_FORMAT_MAX];
 
 	int r = hl_history_head_begin(history, options, "timeline/1", &emit);
 	if (r < 0)
@@ -260,6 +260,10 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 	if (timeline->row_count < history->point_count)
 		hl_emit_line(emit, "each row is the maximum of up to %zu intervals; -n 0 shows all",
 			     (history->point_count - 1) / timeline->row_count + 1);
+	int64_t recorder = hl_profile_whole_figure(history->profile, "recorder_memory_bytes");
+	if (recorder)
+		hl_emit_line(emit, "RSS is without heapline's recorder, which took %s at most",
+			     hl_format_bytes(recorder, text));
 	hl_emit_blank(emit);
 	write_rows(emit, timeline, false);
 	return hl_emit_finish(emit);

@@ -101,6 +101,15 @@ int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...)
 	return HL_EXIT_USAGE;
 }
 
+int hl_cli_unexpected_process(const char *word)
+{
+	bool is_pid = *word && !word[strspn(word, "0123456789")];
+
+	hl_cli_error("unexpected argument '%s'; did you mean '%s %s'?", word,
+		     is_pid ? "-p" : "--comm", word);
+	return HL_EXIT_USAGE;
+}
+
 int hl_cli_unknown_word(const struct hl_verb *verb, const char *thing, const char *word,
 			const char *const *words, size_t count)
 {

@@ -243,7 +243,9 @@ static int run_attach(int argc, char **argv)
 	bool is_incomplete = false;
 
 	if (argc > 0)
-		return hl_cli_usage_error(&hl_verb_attach, "unexpected argument '%s'", argv[0]);
+		return pid ? hl_cli_usage_error(&hl_verb_attach, "unexpected argument '%s'",
+						argv[0])
+			   : hl_cli_unexpected_process(argv[0]);
 	if (!pid)
 		return hl_cli_usage_error(
 			&hl_verb_attach,

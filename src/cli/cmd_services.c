@@ -23,7 +23,9 @@ static int run_services(int argc, char **argv)
 	enum hl_report_form form;
 
 	if (argc > 0)
-		return hl_cli_usage_error(&hl_verb_services, "unexpected argument '%s'", argv[0]);
+		return pid ? hl_cli_usage_error(&hl_verb_services, "unexpected argument '%s'",
+						argv[0])
+			   : hl_cli_unexpected_process(argv[0]);
 	if (!pid)
 		return hl_cli_usage_error(
 			&hl_verb_services,

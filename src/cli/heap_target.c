@@ -34,7 +34,8 @@ const struct hl_option hl_heap_graph_options[] = {
 int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 {
 	if (argc > 0)
-		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0]);
+		return pid || core ? hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0])
+				   : hl_cli_unexpected_process(argv[0]);
 	if (!pid && !core)
 		return hl_cli_usage_error(
 			verb, "'%s' needs a process; name it with -p PID or --comm NAME",

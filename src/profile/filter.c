@@ -338,6 +338,7 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 		r = hl_plumbing_fold(profile, filter->plumbing_also, follow);
 	if (r == 0 && hl_filter_asks_types(filter))
 		r = look_at_types(profile);
+	profile->asks_survivors = filter->survived > 0;
 	if (r == 0 && filter->survived)
 		r = look_at_ages(profile, err);
 	if (r == 0 && (filter->survived || (filter->type[0] && profile->has_types_of_inuse)))

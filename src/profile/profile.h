@@ -228,6 +228,7 @@ struct hl_profile {
 	struct hl_profile_counters unfiltered_total;
 	/* Types were asked for, see filter.h, and no block has one; or blocks in use alone have. */
 	bool has_no_types, has_types_of_inuse;
+	bool asks_survivors;  /* blocks alone were chosen that have outlived collections */
 	bool has_generations; /* set where ages are asked for: see HL_AGE_GENERATIONS */
 	bool spliced;	      /* script frames stand where they were asked for; see splice.h */
 	bool folds_plumbing;  /* views leave frames of allocation plumbing out, see plumbing.h */

@@ -225,7 +225,7 @@ int hl_history_head_begin(const struct hl_history *history, const struct hl_view
 	const struct hl_log_point *peak = hl_history_head_peak(history);
 	uint64_t start = hl_history_start_ms(history), length = hl_history_length_ms(history);
 	struct hl_notices notices = {0};
-	char duration[HL_FORMAT_MAX];
+	char duration[HL_FORMAT_MAX], time[HL_FORMAT_MAX];
 	struct hl_emit *emit;
 
 	int r = hl_emit_open(&how, schema, &emit);
@@ -235,9 +235,10 @@ int hl_history_head_begin(const struct hl_history *history, const struct hl_view
 	hl_summary_lines(emit, history->profile);
 	hl_history_head_notices(&notices, history);
 	hl_notices_emit(&notices, emit);
-	hl_emit_line(emit, "log from %llu to %llu ms (%s), highest at %llu ms",
+	hl_emit_line(emit, "log from %llu to %llu ms (%s), since %s, highest at %llu ms",
 		     (unsigned long long)start, (unsigned long long)(start + length - 1),
 		     hl_format_duration(length * NS_PER_MS, duration),
+		     hl_format_time(history->log->start_realtime_ns + start * NS_PER_MS, time),
 		     (unsigned long long)hl_history_head_ms(peak));
 	put_sparkline(emit, history);
 	*ret_emit = emit;

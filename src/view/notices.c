@@ -100,14 +100,17 @@ static void add_emptiness(struct hl_notices *notices, const struct hl_profile *p
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
-		hl_notices_warn(notices, "EMPTY: %s leaves no stack%s%s",
-				hl_profile_text(profile, profile->filter),
-				profile->has_no_types ? ": no block has a type; "
-				: profile->plumbing_folded
-					? "; with --plumbing, functions that are folded "
-					  "into their callers match too"
-					: "",
-				profile->has_no_types ? hl_keys_types_advice(profile) : "");
+		hl_notices_warn(
+			notices, "EMPTY: %s leaves no stack%s%s",
+			hl_profile_text(profile, profile->filter),
+			profile->has_no_types ? ": no block has a type; "
+			: profile->asks_survivors
+				? "; collections count while the recording goes on: run as many, "
+				  "in skynet by typing gc in the console twice, seconds apart"
+			: profile->plumbing_folded ? "; with --plumbing, functions that are folded "
+						     "into their callers match too"
+						   : "",
+			profile->has_no_types ? hl_keys_types_advice(profile) : "");
 	else if (profile->imported)
 		hl_notices_warn(notices, "EMPTY: there is no stack in the file");
 	else if (kind && kind->no_stack && profile->node_count == 1 && !profile->filter)

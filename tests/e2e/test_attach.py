@@ -240,8 +240,8 @@ class Options(Attach):
         said = b""
         while b"\n" not in said:
             said += os.read(terminal, 4096)
-        self.assertIn(f"recording 'attach_target' (pid {target.pid}) to '{self.recording}'; Ctrl-C "
-                      "ends it and leaves the process as it was".encode(), said)
+        self.assertIn(f"joined 'attach_target' (pid {target.pid}), recording to '{self.recording}'; Ctrl-C "
+                      f"leaves it as it was, 'heapline live -p {target.pid}' watches".encode(), said)
         os.write(terminal, b"\x03")
         with contextlib.suppress(OSError):  # EIO: the terminal has no other end
             while more := os.read(terminal, 4096):

@@ -3,10 +3,15 @@
 #include "fleet/store.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/index.h"
 #include "fleet/web.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #define PORT		  "8123"
 #define TLS_PORT	  "8443"
@@ -14,6 +19,9 @@
 #define NAME_MAX_BYTES	  64
 #define HAS_CODECS	  20 /* major versions from this one on have LowCardinality, CODEC and TTL */
 #define QUERY_BYTES_USUAL 200000 /* servers take 256 KiB */
+#define TURN_MS		  UINT64_C(2000)
+#define NS_PER_MS	  UINT64_C(1000000)
+#define TURN_POLL_US	  5000
 #define UNKNOWN_TABLE	  60
 #define UNKNOWN_DATABASE  81
 
@@ -434,17 +442,80 @@ static int lacks_totals(struct clickhouse *server, const struct hl_fleet_window 
 	return r;
 }
 
+/* Checks one row of sessions against the window of that session. */
+struct base_check {
+	const struct clickhouse *server;
+	const struct hl_fleet_window *const *windows;
+	size_t count;
+	struct hl_error *err;
+};
+
+static int take_last(void *context, char **cells, size_t count)
+{
+	const struct base_check *check = context;
+	int r = count == 2 ? 0 : -EBADMSG;
+
+	for (size_t i = 0; r == 0 && i < check->count; i++)
+		if (check->windows[i]->session == strtoll(cells[0], NULL, 10))
+			r = hl_fleet_check_base(&check->server->store, check->windows[i],
+						strtoll(cells[1], NULL, 10), check->err);
+	return r;
+}
+
+static int check_bases(struct clickhouse *server, const struct hl_fleet_window *const *windows,
+		       size_t count, struct hl_error *err)
+{
+	struct base_check check = {server, windows, count, err};
+	HL_FREED char *sql = NULL;
+	size_t size;
+	FILE *out = open_memstream(&sql, &size);
+
+	if (!out)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	fputs("SELECT session, MAX(last_ms) FROM sessions WHERE session IN (", out);
+	for (size_t i = 0; i < count; i++)
+		fprintf(out, "%s%" PRId64, i ? ", " : "", windows[i]->session);
+	fputs(") GROUP BY session", out);
+	return fclose(out) == 0 ? clickhouse_ask(&server->store, sql, take_last, &check, err)
+				: hl_error_set(err, -ENOMEM, "out of memory");
+}
+
+/*
+ * Waits until no other process of this host inserts into the store, since a server without transactions lets two of them check the same window at once. Sessions are
+ * pushed where their recordings are, so one host is enough. The name in the kernel goes with its process. -1 after TURN_MS: whoever has
+ * it that long shall not stop others. To be closed.
+ */
+static int wait_for_turn(const struct clickhouse *server)
+{
+	const uint64_t until_ns = hl_clock_ns(CLOCK_MONOTONIC) + TURN_MS * NS_PER_MS;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "heapline-store-%08x",
+		 hl_hash_bytes(server->store.name, strlen(server->store.name)));
+	while (fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno != EADDRINUSE || hl_clock_ns(CLOCK_MONOTONIC) > until_ns) {
+			close(fd);
+			return -1;
+		}
+		usleep(TURN_POLL_US);
+	}
+	return fd;
+}
+
 /* A block of rows is in a table as a whole or not at all. */
 static int clickhouse_insert(struct hl_fleet_store *store,
 			     const struct hl_fleet_window *const *windows, size_t count,
 			     bool repeated, struct hl_error *err)
 {
 	struct clickhouse *server = of(store);
+	HL_CLOSED int turn_fd = wait_for_turn(server);
 	bool is_there = false, lacks = false;
 	char sql[160];
-	int r = 0;
+	int r = check_bases(server, windows, count, err);
 
-	if (repeated && windows[0]->row_count) {
+	(void)turn_fd;
+	if (r == 0 && repeated && windows[0]->row_count) {
 		snprintf(sql, sizeof(sql),
 			 "SELECT COUNT(*) FROM deltas WHERE session = %" PRId64
 			 " AND ms = %" PRId64,

@@ -29,6 +29,7 @@
 	FUNCTION(reset)        \
 	FUNCTION(column_count) \
 	FUNCTION(column_text)  \
+	FUNCTION(column_int64) \
 	FUNCTION(errmsg)
 
 /* sqlite3_open_v2() and so on. */
@@ -41,7 +42,7 @@ static struct {
 struct sqlite_store {
 	struct hl_fleet_store store;
 	sqlite3 *db;
-	sqlite3_stmt *add_session, *add_stack, *find_delta, *add_delta, *add_totals;
+	sqlite3_stmt *find_session, *add_session, *add_stack, *add_delta, *add_totals;
 	int64_t pruned_ms;
 };
 
@@ -104,10 +105,10 @@ static void sqlite_free(struct hl_fleet_store *store)
 {
 	struct sqlite_store *sqlite = of(store);
 
+	library.finalize(sqlite->find_session);
 	library.finalize(sqlite->add_session);
 	library.finalize(sqlite->add_stack);
 	library.finalize(sqlite->add_delta);
-	library.finalize(sqlite->find_delta);
 	library.finalize(sqlite->add_totals);
 	library.close(sqlite->db);
 	free(sqlite);
@@ -234,11 +235,10 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 		r = prepare(sqlite, "INSERT OR IGNORE INTO stacks VALUES (?1, ?2)",
 			    &sqlite->add_stack, err);
 	if (r == 0)
-		r = prepare(sqlite, "SELECT 1 FROM deltas WHERE session = ?1 AND ms = ?2 LIMIT 1",
-			    &sqlite->find_delta, err);
+		r = prepare(sqlite, "SELECT last_ms FROM sessions WHERE session = ?1",
+			    &sqlite->find_session, err);
 	if (r == 0)
-		r = prepare(sqlite,
-			    "INSERT OR IGNORE INTO deltas VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+		r = prepare(sqlite, "INSERT INTO deltas VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 			    &sqlite->add_delta, err);
 	if (r == 0)
 		r = prepare(sqlite,
@@ -275,21 +275,33 @@ static int add_session(struct sqlite_store *sqlite, const struct hl_fleet_window
 	return run(sqlite, sqlite->add_session, err);
 }
 
-/* Adds the rows, and then their sums at once. A window is there as a whole or not at all. */
+/* Within the transaction: what the store has cannot change between this and the insert. */
+static int check_base(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		      struct hl_error *err)
+{
+	int64_t last_ms = 0;
+
+	library.bind_int64(sqlite->find_session, 1, window->session);
+	int code = library.step(sqlite->find_session);
+	if (code == SQLITE_ROW)
+		last_ms = library.column_int64(sqlite->find_session, 0);
+	library.reset(sqlite->find_session);
+	return code == SQLITE_ROW || code == SQLITE_DONE
+		       ? hl_fleet_check_base(&sqlite->store, window, last_ms, err)
+		       : fail(sqlite, code, "read", err);
+}
+
+/* Adds the rows, and then their sums at once. */
 static int add_rows(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
 		    struct hl_error *err)
 {
-	sqlite3_stmt *const keyed[] = {sqlite->find_delta, sqlite->add_delta, sqlite->add_totals};
+	sqlite3_stmt *const keyed[] = {sqlite->add_delta, sqlite->add_totals};
+	int r = 0;
 
 	for (size_t i = 0; i < HL_COUNT_OF(keyed); i++) {
 		library.bind_int64(keyed[i], 1, window->session);
 		library.bind_int64(keyed[i], 2, window->ms);
 	}
-	int code = library.step(sqlite->find_delta);
-	library.reset(sqlite->find_delta);
-	if (code == SQLITE_ROW)
-		return 0;
-	int r = code == SQLITE_DONE ? 0 : fail(sqlite, code, "read", err);
 	for (size_t i = 0; r == 0 && i < window->row_count; i++) {
 		const struct hl_fleet_row *row = &window->rows[i];
 		const int64_t numbers[] = {row->stack, row->inuse_bytes, row->inuse_objects,
@@ -327,8 +339,10 @@ static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *e
 static int add_window(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
 		      struct hl_error *err)
 {
-	int r = add_session(sqlite, window, err);
+	int r = check_base(sqlite, window, err);
 
+	if (r == 0)
+		r = add_session(sqlite, window, err);
 	for (size_t i = 0; r == 0 && i < window->stack_count; i++) {
 		library.bind_int64(sqlite->add_stack, 1, window->stacks[i].stack);
 		library.bind_text(sqlite->add_stack, 2, window->stacks[i].frames, -1,
@@ -343,7 +357,7 @@ static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_win
 {
 	struct sqlite_store *sqlite = of(store);
 
-	(void)repeated; /* the key of deltas finds it */
+	(void)repeated; /* check_base() finds it */
 	int r = prepare_all(sqlite, err);
 	if (r == 0)
 		r = execute(sqlite, "BEGIN IMMEDIATE", "write to", err);

@@ -67,6 +67,16 @@ int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *
 	return store->backend->insert(store, windows, count, repeated, err);
 }
 
+int hl_fleet_check_base(const struct hl_fleet_store *store, const struct hl_fleet_window *window,
+			int64_t last_ms, struct hl_error *err)
+{
+	if (last_ms <= window->base_ms)
+		return 0;
+	return hl_error_set(err, last_ms >= window->ms ? -EEXIST : -ESTALE,
+			    "'%s' has later figures of process %s, from another 'heapline push'",
+			    store->name, window->labels[HL_FLEET_PID]);
+}
+
 int hl_fleet_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
 		 void *context, struct hl_error *err)
 {

@@ -39,11 +39,18 @@ void hl_fleet_free(struct hl_fleet_store *store); /* NULL is fine */
 int hl_fleet_init(struct hl_fleet_store *store, unsigned keep_days, struct hl_error *err);
 
 /*
- * Adds ${count} windows together; again, they change nothing. ${repeated}: the one window may be there already. As hl_fleet_init(); -ENODATA where
- * there are no tables yet. After a failure some may be there, each as a whole.
+ * Adds ${count} windows together. ${repeated}: the one window may be there already. As hl_fleet_init(); -ENODATA where there are no tables yet.
+ * A window is refused where the store has its session's figures of a later look than the window began with, as from somebody else who sends the same process:
+ * -EEXIST when of a look as late as the window's end, -ESTALE when of one before it. The store is then to be asked what it has. After a failure some
+ * windows may be there, each as a whole.
  */
 int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
 		    size_t count, bool repeated, struct hl_error *err);
+
+/* Checks a window that begins with the look at ${base_ms} against ${last_ms}, the session's last one in the store (0: none). 0, -EEXIST or
+ * -ESTALE, as hl_fleet_insert(). */
+int hl_fleet_check_base(const struct hl_fleet_store *store, const struct hl_fleet_window *window,
+			int64_t last_ms, struct hl_error *err);
 
 /* Takes one row of an answer, as texts; 0 or a negative errno, which ends the query. */
 typedef int hl_fleet_take_row(void *context, char **cells, size_t count);

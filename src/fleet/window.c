@@ -7,8 +7,10 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdbool.h>
 
-#define MAGIC "heapline window 1"
+#define MAGIC	    "heapline window 2"
+#define MAGIC_FIRST "heapline window 1" /* without base_ms */
 
 const char *const hl_fleet_label_names[] = {"service",	"version",   "host", "command", "pid",
 					    "build_id", "container", "pod",  NULL};
@@ -95,9 +97,10 @@ static int take_number(char **line, int64_t *ret_number)
 void hl_fleet_window_write(const struct hl_fleet_window *window, FILE *out)
 {
 	fprintf(out,
-		MAGIC "\n%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%zu\t%zu",
-		window->session, window->began_ms, window->ms, window->until_ms, window->ended_ms,
-		window->stack_count, window->row_count);
+		MAGIC "\n%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64
+		      "\t%zu\t%zu",
+		window->session, window->began_ms, window->base_ms, window->ms, window->until_ms,
+		window->ended_ms, window->stack_count, window->row_count);
 	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++) {
 		putc('\t', out);
 		hl_fleet_put_cell(out, window->labels[i]);
@@ -128,16 +131,19 @@ static char *take_line(char **text)
 	return line;
 }
 
-static int read_head(char *line, struct hl_fleet_window *window, int64_t *ret_stacks,
+static int read_head(char *line, bool has_base, struct hl_fleet_window *window, int64_t *ret_stacks,
 		     int64_t *ret_rows)
 {
-	int64_t *const numbers[] = {&window->session,  &window->began_ms, &window->ms,
-				    &window->until_ms, &window->ended_ms, ret_stacks,
-				    ret_rows};
+	int64_t *const numbers[] = {&window->session, &window->began_ms, &window->base_ms,
+				    &window->ms,      &window->until_ms, &window->ended_ms,
+				    ret_stacks,	      ret_rows};
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(numbers); i++)
-		r = take_number(&line, numbers[i]);
+		if (has_base || numbers[i] != &window->base_ms)
+			r = take_number(&line, numbers[i]);
+	if (!has_base)
+		window->base_ms = window->ms - 1;
 	for (size_t i = 0; r == 0 && i < HL_FLEET_LABEL_COUNT; i++) {
 		window->labels[i] = hl_fleet_take_cell(&line);
 		r = window->labels[i] ? 0 : -EBADMSG;
@@ -176,10 +182,11 @@ int hl_fleet_window_read(char *text, size_t size, struct hl_fleet_window *window
 	int64_t stacks = 0, rows = 0;
 
 	*window = (struct hl_fleet_window){0};
-	if (!line || strcmp(line, MAGIC) != 0)
+	bool has_base = line && !strcmp(line, MAGIC);
+	if (!line || (!has_base && strcmp(line, MAGIC_FIRST) != 0))
 		return -EBADMSG;
 	line = take_line(&text);
-	int r = line ? read_head(line, window, &stacks, &rows) : -EBADMSG;
+	int r = line ? read_head(line, has_base, window, &stacks, &rows) : -EBADMSG;
 	for (int64_t i = 0; r == 0 && i < stacks; i++)
 		r = read_stack(take_line(&text), window);
 	for (int64_t i = 0; r == 0 && i < rows; i++)

@@ -51,6 +51,7 @@ struct hl_fleet_stack {
 struct hl_fleet_window {
 	int64_t session;
 	int64_t began_ms; /* the recording */
+	int64_t base_ms;  /* of the look that began the window; 0: it is the first of the session */
 	int64_t ms;	  /* of the look that ended the window */
 	int64_t until_ms; /* without another look by then, nobody watches the process any more */
 	int64_t ended_ms; /* the process; 0: it had not */

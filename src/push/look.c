@@ -290,12 +290,14 @@ int hl_push_session_look(struct hl_push_session *session, struct hl_profile *pro
 		.profile = profile,
 		.window = {.session = session->id,
 			   .began_ms = session->began_ms,
+			   .base_ms = session->look_ms,
 			   .ms = now_ms,
 			   .until_ms = now_ms + 2 * every_ms + SLACK_MS,
 			   .ended_ms = ended ? now_ms : 0},
 	};
 	for (size_t i = 0; i < HL_FLEET_LABEL_COUNT; i++)
 		ret_look->window.labels[i] = session->labels[i];
+	session->look_ms = now_ms;
 	int r = hl_push_figures_begin(session);
 	if (r == 0 && profile)
 		stacks = hl_push_number_stacks(profile);

@@ -20,6 +20,7 @@
 #define FRESH_MS	3000  /* a collector saves for the first time before it answers */
 #define STATE_DIRECTORY "heapline"
 #define EVEN_MS		2000
+#define LAST_LOOKS	10    /* others that send the same processes may be faster as often */
 #define BATCH_ROWS	50000 /* once there are as many, they are sent before the round ends */
 #define ROWS_PER_STACK	10    /* the names of a stack take as much as some rows */
 
@@ -41,6 +42,7 @@ struct hl_push {
 	bool is_tried;		  /* while away: the next window, or question, will tell */
 	struct hl_push_figures_sent sent;
 	bool was_refused; /* and that was said */
+	bool is_shared;	  /* somebody else sends the same processes, and that was said */
 };
 
 static void say(struct hl_push *push, const char *format, ...) HL_PRINTF(2, 3);
@@ -108,8 +110,23 @@ static void note_refused(struct hl_push *push, const struct hl_error *why)
 	forget_sessions(push);
 }
 
+/* The sink has later figures than a window began with. Of a session that goes on, the next look brings what the window had; of one in the
+ * spool that may have ended. */
+static void note_overtaken(struct hl_push *push, int r, bool repeated, const struct hl_error *why)
+{
+	forget_sessions(push);
+	for (size_t i = 0; i < push->count; i++)
+		push->sessions[i]->is_overtaken = true;
+	if (repeated && r == -ESTALE) {
+		note_refused(push, why);
+	} else if (!repeated && !push->is_shared) {
+		say(push, "%s; all of it counts once, but one push is enough", why->text);
+		push->is_shared = true;
+	}
+}
+
 /* What became of a window that was sent, ${r}. 0 when that is done with, be it refused; -EAGAIN when it is to be kept. */
-static int note_sent(struct hl_push *push, int r, const struct hl_error *why)
+static int note_sent(struct hl_push *push, int r, bool repeated, const struct hl_error *why)
 {
 	if (r == -EAGAIN || r == -ENOMEM) {
 		char consequence[PATH_MAX + 64];
@@ -120,7 +137,9 @@ static int note_sent(struct hl_push *push, int r, const struct hl_error *why)
 		return -EAGAIN;
 	}
 	note_back(push);
-	if (r < 0)
+	if (r == -EEXIST || r == -ESTALE)
+		note_overtaken(push, r, repeated, why);
+	else if (r < 0)
 		note_refused(push, why);
 	else
 		push->sent.windows++;
@@ -133,7 +152,7 @@ static int send_bytes(struct hl_push *push, char *bytes, size_t size, bool repea
 	struct hl_error why = {0};
 
 	int r = push->sink->kind->send(push->sink, bytes, size, repeated, &why);
-	return note_sent(push, r, &why);
+	return note_sent(push, r, repeated, &why);
 }
 
 static void empty_spool(struct hl_push *push)
@@ -233,11 +252,13 @@ static int send_batch(struct hl_push *push)
 		note_back(push);
 		push->sent.windows += push->look_count;
 	} else if ((sent == -EAGAIN || sent == -ENOMEM) && why.text[0]) {
-		note_sent(push, sent, &why);
+		note_sent(push, sent, true, &why);
 	}
+	bool repeated =
+		sent != -EEXIST && sent != -ESTALE; /* which are found before anything is sent */
 	for (size_t i = 0; i < push->look_count; i++) {
 		if (sent < 0 && r == 0)
-			r = deliver_alone(push, &push->looks[i], true);
+			r = deliver_alone(push, &push->looks[i], repeated);
 		hl_push_look_release(&push->looks[i]);
 	}
 	push->look_count = push->look_rows = 0;
@@ -250,16 +271,19 @@ static int send_batch(struct hl_push *push)
  * was said. */
 static int learn(struct hl_push *push, struct hl_push_session *session)
 {
+	bool is_new = push->settings->is_new && !session->is_forgotten;
 	struct hl_error why = {0};
 
-	if (session->is_known || !push->sink->kind->recall || push->settings->is_new) {
+	if (session->is_known || !push->sink->kind->recall || is_new) {
 		session->is_known = true;
 		return 0;
 	}
+	session->is_unanswered = true;
 	if (is_away(push) || hl_push_spool_count(push->spool))
 		return -EAGAIN;
 	int r = push->sink->kind->recall(push->sink, session, &why);
 	session->is_known = r == 0;
+	session->is_unanswered = r == -EAGAIN;
 	if (r == 0) {
 		note_back(push);
 		return 0;
@@ -307,6 +331,7 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 	struct hl_error why = {0};
 	bool ended = false;
 
+	session->is_overtaken = false;
 	/* A sink without a memory of its own gets all that is in use each time. */
 	bool wants_profile = !push->sink->kind->recall || !session->is_seen || !session->is_known;
 	int r = hl_push_session_read(session, &push->settings->labels, wants_profile, &profile,
@@ -330,8 +355,7 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 		*ret_done = r != -EAGAIN;
 		return r == -ENOMEM ? r : 0;
 	}
-	session->look_ms = choose_ms(push, session);
-	r = hl_push_session_look(session, profile, &push->told, session->look_ms,
+	r = hl_push_session_look(session, profile, &push->told, choose_ms(push, session),
 				 push->settings->every_ms, ended, &look);
 	if (r == 0)
 		r = deliver(push, &look);
@@ -426,12 +450,34 @@ static int meet_ended(struct hl_push *push, bool last, bool *ret_any)
 	return r;
 }
 
-int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, struct hl_error *err)
+/* Sessions that were looked at to their end leave; those whose last window the sink refused are looked at again: *${ret_again}. 0 or -ENOMEM. */
+static int remove_done(struct hl_push *push, bool *ret_again)
+{
+	size_t left = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < push->count; i++) {
+		struct hl_push_session *session = push->sessions[i];
+		bool is_over = session->is_done && !session->is_overtaken;
+		*ret_again |= session->is_done && !is_over;
+		session->is_done = false;
+		/* Of collectors' processes none is met again. */
+		if (r == 0 && is_over && push->settings->recording)
+			r = HL_ARRAY_APPEND(push->done, push->done_count, push->done_capacity,
+					    session->sequence);
+		if (is_over)
+			hl_push_session_free(session);
+		else
+			push->sessions[left++] = session;
+	}
+	push->count = left;
+	return r;
+}
+
+static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *ret_again)
 {
 	int64_t began_ms = now_ms();
-	size_t left = 0;
 
-	*ret_goes_on = false;
 	if (!push->away_ms || began_ms >= push->try_ms)
 		empty_spool(push);
 	if (push->away_ms && began_ms >= push->try_ms && !hl_push_spool_count(push->spool))
@@ -441,26 +487,27 @@ int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, stru
 	int r = meet_recorded(push, ret_goes_on);
 	if (r == 0 && push->settings->recording && (last || !*ret_goes_on))
 		r = meet_ended(push, last, ret_goes_on);
-	for (size_t i = 0; i < push->count; i++) {
-		struct hl_push_session *session = push->sessions[i];
-		if (r == 0)
-			r = look_at(push, session, &session->is_done);
-		/* Of collectors' processes none is met again. */
-		if (r == 0 && session->is_done && push->settings->recording)
-			r = HL_ARRAY_APPEND(push->done, push->done_count, push->done_capacity,
-					    session->sequence);
-	}
+	for (size_t i = 0; r == 0 && i < push->count; i++)
+		r = look_at(push, push->sessions[i], &push->sessions[i]->is_done);
 	if (r == 0)
 		r = send_batch(push);
-	for (size_t i = 0; i < push->count; i++) {
-		struct hl_push_session *session = push->sessions[i];
-		if (r == 0 && session->is_done)
-			hl_push_session_free(session);
-		else
-			push->sessions[left++] = session;
-	}
-	push->count = left;
+	if (r == 0)
+		r = remove_done(push, ret_again);
 	push->last_ms = began_ms;
+	return r;
+}
+
+int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, struct hl_error *err)
+{
+	bool again = true;
+	int r = 0;
+
+	*ret_goes_on = false;
+	for (int i = 0; r == 0 && again && i < (last ? LAST_LOOKS : 1); i++) {
+		again = false;
+		r = look_once(push, last, ret_goes_on, &again);
+	}
+	*ret_goes_on |= again;
 	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }
 
@@ -524,7 +571,7 @@ size_t hl_push_unknown(const struct hl_push *push)
 	size_t unknown = 0;
 
 	for (size_t i = 0; i < push->count; i++)
-		unknown += push->sink->kind->recall && !push->sessions[i]->is_known;
+		unknown += push->sessions[i]->is_unanswered;
 	return unknown;
 }
 

@@ -43,6 +43,8 @@ struct hl_push_session *hl_push_session_new(const char *recording, const struct 
 void hl_push_session_forget(struct hl_push_session *session)
 {
 	session->is_known = false;
+	session->is_forgotten = true;
+	session->look_ms = 0;
 	session->count = 0;
 	session->now_count = 0;
 	free(session->nodes);

@@ -33,9 +33,12 @@ struct hl_push_session {
 	struct hl_user *owner;
 	char *labels[HL_FLEET_LABEL_COUNT];
 	int64_t began_ms;
-	bool is_known; /* what the sink has of it: nothing, or `figures` */
-	bool is_seen;  /* when recorders were last looked for */
-	bool is_done;  /* it has ended, and was looked at to its end */
+	bool is_known;	    /* what the sink has of it: nothing, or `figures` */
+	bool is_forgotten;  /* once: what the sink has is then never known without asking */
+	bool is_unanswered; /* the sink was asked in vain */
+	bool is_overtaken; /* what its last look yielded may have been refused, as the sink has later figures */
+	bool is_seen; /* when recorders were last looked for */
+	bool is_done; /* it has ended, and was looked at to its end */
 	struct hl_push_figures *figures;
 	size_t count, capacity;
 	struct hl_index
@@ -46,7 +49,7 @@ struct hl_push_session {
 	 * has nodes of the profile instead. */
 	uint32_t *nodes;
 	size_t node_count;
-	int64_t look_ms;   /* of the last look; 0: there was none */
+	int64_t look_ms; /* of the last look, which the sink has or will have; 0: there was none */
 	uint64_t saved_ns; /* when what was read last was written, CLOCK_REALTIME */
 };
 

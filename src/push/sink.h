@@ -29,7 +29,8 @@ struct hl_push_sink_kind {
 
 	/*
 	 * Sends what was encoded, ${size} bytes with a NUL after them, which it may change. ${repeated}: it may have arrived already. With a
-	 * sentence: -EAGAIN when the same may succeed later; any other negative errno when it is refused for good.
+	 * sentence: -EAGAIN when the same may succeed later; -EEXIST and -ESTALE as hl_fleet_insert(), where sessions are to be recalled; any other
+	 * negative errno when it is refused for good.
 	 */
 	int (*send)(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
 		    struct hl_error *err);

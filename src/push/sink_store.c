@@ -81,16 +81,29 @@ static int take_figures(void *context, char **cells, size_t count)
 	return hl_push_session_add(context, strtoll(cells[0], NULL, 10), figures);
 }
 
+static int take_last(void *context, char **cells, size_t count)
+{
+	if (count != 1)
+		return -EBADMSG;
+	*(int64_t *)context = strtoll(cells[0], NULL, 10);
+	return 0;
+}
+
 static int store_recall(struct hl_push_sink *sink, struct hl_push_session *session,
 			struct hl_error *err)
 {
 	char sql[256];
 
+	/* First: who adds to the sums meanwhile has what is sent next refused. */
+	snprintf(sql, sizeof(sql), "SELECT MAX(last_ms) FROM sessions WHERE session = %" PRId64,
+		 session->id);
+	int r = hl_fleet_ask(store_of(sink), sql, take_last, &session->look_ms, err);
 	snprintf(sql, sizeof(sql),
 		 "SELECT stack, SUM(inuse_bytes), SUM(inuse_objects), SUM(alloc_bytes), "
 		 "SUM(alloc_objects) FROM totals WHERE session = %" PRId64 " GROUP BY stack",
 		 session->id);
-	int r = hl_fleet_ask(store_of(sink), sql, take_figures, session, err);
+	if (r == 0)
+		r = hl_fleet_ask(store_of(sink), sql, take_figures, session, err);
 	if (r != -ENODATA)
 		return r;
 	*err = (struct hl_error){0}; /* an empty store knows nobody */

@@ -703,6 +703,55 @@ class Processes(ProcessCase):
         self.assertEqual(self.stored("alloc_bytes"), 4 * STEP_BYTES)
         self.assertEqual(self.ask(f"SELECT COUNT(*) FROM sessions WHERE pid = '{self.pid}'"), [(1,)])
 
+    def push_twice(self, to, sums):
+        """Two pushes of one process, of which one is killed and comes again; what `sums` says at the end."""
+        ways = ("-p", str(self.pid)), ("--all",), (self.recording,)
+        pushers = []
+
+        def start(index, way):
+            said = open(self.path(f"said {index}"), "a", encoding="utf-8")
+            self.addCleanup(said.close)
+            return self.start([HEAPLINE, "push", "--to", to, "--spool", self.path(f"spool {index}"), *OFTEN, *way], stderr=said)
+
+        for index in range(2):
+            pushers.append(start(index, ways[index]))
+        for killed in 0, 1:
+            for _ in range(3):
+                self.step()
+                harness.wait_until(lambda: sums()[0] == self.steps * STEP_BYTES, "a step in the store")
+            os.kill(pushers[killed].pid, signal.SIGKILL)
+            pushers[killed].wait()
+            self.step()
+            pushers[killed] = start(killed, ways[killed + 1])
+        harness.wait_until(lambda: sums()[0] == self.steps * STEP_BYTES, "all steps in the store")
+        self.end()
+        for index, pusher in enumerate(pushers):
+            if index == 0:  # follows all processes, and those to come
+                pusher.send_signal(signal.SIGTERM)
+            self.assertEqual(pusher.wait(harness.TIMEOUT_S), 0)
+        said = ""
+        for index in range(2):
+            with open(self.path(f"said {index}"), encoding="utf-8") as file:
+                said += file.read()
+        self.assertIn("one push is enough", said)
+        return sums()
+
+    def test_two_pushes_of_one_process_count_it_once(self):
+        def sums():
+            return self.stored("inuse_bytes"), self.stored("alloc_bytes"), self.stored("alloc_objects")
+
+        self.assertEqual(self.push_twice(self.store, sums), (self.steps * STEP_BYTES, self.steps * STEP_BYTES, self.steps * STEP_OBJECTS))
+        self.assertEqual(self.ask("SELECT SUM(alloc_bytes) FROM deltas"), self.ask("SELECT SUM(alloc_bytes) FROM totals"))
+
+    def test_two_pushes_of_one_process_count_it_once_in_clickhouse(self):
+        with clickhouse(self.directory) as url:
+            def sums():
+                result = harness.run([HEAPLINE, "fleet", "top", "--db", url, "--value", "alloc", "--json"])
+                rows = {row["name"]: row for row in json.loads(result.stdout or '{"rows": []}')["rows"]}
+                return rows["step_site"]["flat_bytes"] if "step_site" in rows else 0, rows.get("step_site", {}).get("flat_objects")
+
+            self.assertEqual(self.push_twice(url, sums), (self.steps * STEP_BYTES, self.steps * STEP_OBJECTS))
+
     def test_an_outage_loses_nothing_and_is_said_once(self):
         for mood in ("fail", "cut", "gone"):
             with self.subTest(mood=mood), Backend() as backend:

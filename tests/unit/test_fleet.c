@@ -21,6 +21,7 @@ static char *written(size_t *ret_size)
 		{11, -5, 2, 7, INT64_MAX}, {-7, 0, 0, 1, 1}, {3, INT64_MIN, 0, 0, 0}};
 	struct hl_fleet_window window = {.session = 42,
 					 .began_ms = 1,
+					 .base_ms = 1699999985000,
 					 .ms = 1700000000000,
 					 .until_ms = 1700000035000,
 					 .stacks = stacks,
@@ -46,6 +47,7 @@ static void a_window_is_read_as_it_was_written(void **state)
 	(void)state;
 	assert_int_equal(hl_fleet_window_read(text, size, &window), 0);
 	assert_int_equal(window.session, 42);
+	assert_int_equal(window.base_ms, 1699999985000);
 	assert_int_equal(window.ms, 1700000000000);
 	assert_string_equal(window.labels[HL_FLEET_SERVICE], nasty);
 	assert_string_equal(window.labels[HL_FLEET_POD], "");
@@ -58,6 +60,37 @@ static void a_window_is_read_as_it_was_written(void **state)
 	assert_int_equal(window.rows[2].inuse_bytes, INT64_MIN);
 	hl_fleet_window_release(&window);
 	free(text);
+}
+
+static void a_window_of_the_first_format_follows_whatever_is_older(void **state)
+{
+	char text[] = "heapline window 1\n7\t1\t500\t600\t0\t0\t0\ta\t\t\t\t\t\t\t\n";
+	struct hl_fleet_window window;
+
+	(void)state;
+	assert_int_equal(hl_fleet_window_read(text, sizeof(text) - 1, &window), 0);
+	assert_int_equal(window.base_ms, 499);
+	assert_int_equal(window.ms, 500);
+	hl_fleet_window_release(&window);
+}
+
+static void a_window_is_refused_where_the_store_has_later_figures(void **state)
+{
+	const struct hl_fleet_store store = {.name = (char[]){"s.db"}};
+	const struct hl_fleet_window window = {
+		.base_ms = 10, .ms = 20, .labels = {[HL_FLEET_PID] = "7"}};
+	static const struct {
+		int64_t last_ms;
+		int result;
+	} cases[] = {{0, 0},	    {9, 0},	   {10, 0},	 {11, -ESTALE},
+		     {19, -ESTALE}, {20, -EEXIST}, {21, -EEXIST}};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
+		struct hl_error err = {0};
+		assert_int_equal(hl_fleet_check_base(&store, &window, cases[i].last_ms, &err),
+				 cases[i].result);
+	}
 }
 
 static int read_copy(const char *text, size_t size)
@@ -184,6 +217,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_window_is_read_as_it_was_written),
+		cmocka_unit_test(a_window_of_the_first_format_follows_whatever_is_older),
+		cmocka_unit_test(a_window_is_refused_where_the_store_has_later_figures),
 		cmocka_unit_test(a_window_that_was_cut_off_or_changed_is_refused),
 		cmocka_unit_test(what_is_not_utf8_is_replaced_in_cells),
 		cmocka_unit_test(a_selection_is_read_as_it_was_written),

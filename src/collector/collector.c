@@ -488,6 +488,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	if (tracked->totals.refused_names[0])
 		hl_archive_warn(&collector->archive, HL_CODE_FILE_REFUSED,
 				tracked->totals.refused_names, tracked->pid);
+	hl_archive_note_recorder(&collector->archive, tracked->recorder_memory.bytes);
 	warn_of_growth(collector, tracked);
 	count_in(&collector->summary, tracked);
 	forget(collector, tracked);

@@ -67,7 +67,7 @@ struct hl_recorder_memory {
 	uint64_t looked_ns, cpu_ns; /* when that was, and what it took */
 };
 
-#define HL_RECORDER_MEMORY_UNASKED 1000 /* parts of the time */
+#define HL_RECORDER_MEMORY_UNASKED 300 /* parts of the time */
 #define HL_RECORDER_MEMORY_ASKED   50
 
 /* Looks at the recorder of ${pid}, so seldom that it takes one of ${parts} of a processor at most. Returns whether it has. Of a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads ELF files and compiles their call frame information; see walker.h. */
-#include "bpf/walker.h"
+#include "bpf/code_image.h"
 
 #include "base/array.h"
 #include "unwind/arch.h"
@@ -13,76 +13,15 @@
 #include <unistd.h>
 
 #define MEMORY_PAGE	 UINT64_C(4096)
-#define HEADERS_MAX	 1024u		     /* program headers; more make no sense */
-#define FRAME_BYTES_MAX	 (UINT64_C(1) << 30) /* of call frame information */
 #define NOTE_BYTES_MAX	 (UINT64_C(1) << 16)
 #define CODE_BYTES_MAX	 (UINT64_C(1) << 32) /* rows have offsets of 32 bits */
 #define HDR_POINTER_AT	 4u
 #define HDR_POINTER_ENDS 8u
 #define HDR_PCREL_SDATA4 0x1b
 
-/* An ELF image that is being read. */
-struct image {
-	int fd;
-	uint64_t start;
-	Elf64_Ehdr header;
-	Elf64_Phdr *segments; /* header.e_phnum */
-};
-
-/* Bytes of a file that may be shorter than its headers say. */
-static int read_at(const struct image *image, void *buffer, uint64_t bytes, uint64_t offset)
-{
-	char *at = buffer;
-	uint64_t place = image->start + offset;
-
-	if (offset > INT64_MAX - image->start || bytes > INT64_MAX - place)
-		return -ENOEXEC;
-	while (bytes) {
-		ssize_t size = pread(image->fd, at, bytes, (off_t)place);
-		if (size < 0 && errno == EINTR)
-			continue;
-		if (size <= 0)
-			return size < 0 ? -errno : -ENOEXEC;
-		at += size;
-		place += (uint64_t)size;
-		bytes -= (uint64_t)size;
-	}
-	return 0;
-}
-
-static int read_new(const struct image *image, uint64_t bytes, uint64_t offset, void **ret_bytes)
-{
-	void *buffer = malloc(bytes + 1);
-
-	if (!buffer)
-		return -ENOMEM;
-	int r = read_at(image, buffer, bytes, offset);
-	if (r == 0)
-		*ret_bytes = buffer;
-	else
-		free(buffer);
-	return r;
-}
-
-static int read_headers(struct image *image)
-{
-	Elf64_Ehdr *header = &image->header;
-
-	int r = read_at(image, header, sizeof(*header), 0);
-	if (r < 0)
-		return r;
-	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-	    header->e_machine != EM_X86_64 || header->e_phentsize != sizeof(Elf64_Phdr) ||
-	    !header->e_phnum || header->e_phnum > HEADERS_MAX)
-		return -ENOEXEC;
-	return read_new(image, header->e_phnum * sizeof(Elf64_Phdr), header->e_phoff,
-			(void **)&image->segments);
-}
-
 /* ---- segments ---- */
 
-static int take_segments(const struct image *image, struct hl_code_table *table)
+static int take_segments(const struct hl_code_image *image, struct hl_code_table *table)
 {
 	table->low = table->code_low = UINT64_MAX;
 	for (uint16_t i = 0; i < image->header.e_phnum; i++) {
@@ -157,14 +96,14 @@ static void find_build_id(struct hl_code_table *table, const uint8_t *notes, uin
 }
 
 /* A build id that cannot be read counts as missing. */
-static int read_build_id(const struct image *image, struct hl_code_table *table)
+static int read_build_id(const struct hl_code_image *image, struct hl_code_table *table)
 {
 	for (uint16_t i = 0; i < image->header.e_phnum && !table->build_id_bytes; i++) {
 		const Elf64_Phdr *segment = &image->segments[i];
 		void *notes = NULL;
 		if (segment->p_type != PT_NOTE || segment->p_filesz > NOTE_BYTES_MAX)
 			continue;
-		int r = read_new(image, segment->p_filesz, segment->p_offset, &notes);
+		int r = hl_code_image_read_new(image, segment->p_filesz, segment->p_offset, &notes);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
@@ -182,12 +121,12 @@ struct frames {
 	void *bytes;
 };
 
-static int load_frames(const struct image *image, uint64_t address, uint64_t offset, uint64_t bytes,
-		       struct frames *ret_frames)
+static int load_frames(const struct hl_code_image *image, uint64_t address, uint64_t offset,
+		       uint64_t bytes, struct frames *ret_frames)
 {
-	if (bytes > FRAME_BYTES_MAX)
+	if (bytes > HL_CODE_IMAGE_FRAME_BYTES_MAX)
 		return -ENOEXEC;
-	int r = read_new(image, bytes, offset, &ret_frames->bytes);
+	int r = hl_code_image_read_new(image, bytes, offset, &ret_frames->bytes);
 	if (r < 0)
 		return r;
 	ret_frames->section.bytes = ret_frames->bytes;
@@ -198,7 +137,7 @@ static int load_frames(const struct image *image, uint64_t address, uint64_t off
 
 /* Loads .eh_frame from where .eh_frame_hdr says (LSB 5 core, 10.6.2) to the end of its segment: a
  * terminator ends it before that. */
-static int load_eh_frame(const struct image *image, const struct hl_code_table *table,
+static int load_eh_frame(const struct hl_code_image *image, const struct hl_code_table *table,
 			 struct frames *ret_frames)
 {
 	const Elf64_Phdr *hdr = image->segments, *end = hdr + image->header.e_phnum;
@@ -208,7 +147,7 @@ static int load_eh_frame(const struct image *image, const struct hl_code_table *
 		hdr++;
 	if (hdr == end)
 		return -ENOENT;
-	int r = read_at(image, head, sizeof(head), hdr->p_offset);
+	int r = hl_code_image_read(image, head, sizeof(head), hdr->p_offset);
 	if (r < 0)
 		return r;
 	if (head[0] != 1 || head[1] != HDR_PCREL_SDATA4)
@@ -225,14 +164,9 @@ static int load_eh_frame(const struct image *image, const struct hl_code_table *
 	return -ENOEXEC;
 }
 
-static int read_section(const struct image *image, uint32_t number, Elf64_Shdr *ret_section)
-{
-	return read_at(image, ret_section, sizeof(*ret_section),
-		       image->header.e_shoff + number * sizeof(*ret_section));
-}
-
 /* Loads a section by its name: -ENOENT when there is none. */
-static int load_section(const struct image *image, const char *wanted, struct frames *ret_frames)
+static int load_section(const struct hl_code_image *image, const char *wanted,
+			struct frames *ret_frames)
 {
 	const Elf64_Ehdr *header = &image->header;
 	Elf64_Shdr names, section;
@@ -240,12 +174,12 @@ static int load_section(const struct image *image, const char *wanted, struct fr
 
 	if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum)
 		return -ENOENT;
-	int r = read_section(image, header->e_shstrndx, &names);
+	int r = hl_code_image_read_section(image, header->e_shstrndx, &names);
 	for (uint32_t i = 0; r == 0 && i < header->e_shnum; i++) {
-		r = read_section(image, i, &section);
+		r = hl_code_image_read_section(image, i, &section);
 		if (r < 0 || section.sh_type == SHT_NOBITS || section.sh_flags & SHF_COMPRESSED ||
-		    read_at(image, name, strlen(wanted) + 1, names.sh_offset + section.sh_name) <
-			    0 ||
+		    hl_code_image_read(image, name, strlen(wanted) + 1,
+				       names.sh_offset + section.sh_name) < 0 ||
 		    memcmp(name, wanted, strlen(wanted) + 1) != 0)
 			continue;
 		return load_frames(image, section.sh_addr, section.sh_offset, section.sh_size,
@@ -256,40 +190,9 @@ static int load_section(const struct image *image, const char *wanted, struct fr
 
 /* ---- rows ---- */
 
-struct cfi_rows {
-	struct hl_cfi_row *rows;
-	size_t count, capacity;
-};
-
-/* What .eh_frame has no rule for. */
-struct row_gaps {
-	struct cfi_rows *rows;
-	size_t known; /* rows of .eh_frame, finished */
-};
-
-static int keep_row(void *context, const struct hl_cfi_row *row)
-{
-	struct cfi_rows *rows = context;
-
-	int r = hl_array_reserve(&rows->rows, &rows->capacity, rows->count + 1, sizeof(*row));
-	if (r < 0)
-		return r;
-	rows->rows[rows->count++] = *row;
-	return 0;
-}
-
-static int keep_row_in_gap(void *context, const struct hl_cfi_row *row)
-{
-	struct row_gaps *gaps = context;
-
-	if (hl_cfi_rows_find(gaps->rows->rows, gaps->known, row->offset) != HL_RULE_NONE)
-		return 0;
-	return keep_row(gaps->rows, row);
-}
-
 /* Bytes after damage are lost, those before it are used. */
-static int compile_eh_frames(const struct image *image, const struct hl_code_table *table,
-			     struct cfi_rows *rows)
+static int compile_eh_frames(const struct hl_code_image *image, const struct hl_code_table *table,
+			     struct hl_code_image_rows *rows)
 {
 	struct frames frames = {0};
 
@@ -297,7 +200,7 @@ static int compile_eh_frames(const struct image *image, const struct hl_code_tab
 	if (r < 0 && r != -ENOMEM)
 		r = load_section(image, ".eh_frame", &frames);
 	if (r == 0)
-		r = hl_cfi_compile(&frames.section, table->code_low, keep_row, rows);
+		r = hl_cfi_compile(&frames.section, table->code_low, hl_code_image_keep_row, rows);
 	free(frames.bytes);
 	if (r != -ENOMEM)
 		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
@@ -306,95 +209,25 @@ static int compile_eh_frames(const struct image *image, const struct hl_code_tab
 
 /* Code built without .eh_frame may have .debug_frame, beside startup objects that have .eh_frame.
  */
-static int compile_debug_frames(const struct image *image, const struct hl_code_table *table,
-				struct cfi_rows *rows)
+static int compile_debug_frames(const struct hl_code_image *image,
+				const struct hl_code_table *table, struct hl_code_image_rows *rows)
 {
 	struct frames frames = {.section.is_debug_frame = true};
-	struct row_gaps gaps = {rows, rows->count};
+	struct hl_code_image_gaps gaps = {rows, rows->count};
 
 	int r = load_section(image, ".debug_frame", &frames);
 	if (r == 0)
-		r = hl_cfi_compile(&frames.section, table->code_low, keep_row_in_gap, &gaps);
+		r = hl_cfi_compile(&frames.section, table->code_low, hl_code_image_keep_row_in_gap,
+				   &gaps);
 	free(frames.bytes);
 	if (r != -ENOMEM && rows->count > gaps.known)
 		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
 	return r == -ENOMEM ? r : 0;
 }
 
-/* ---- frame pointers; src/unwind/rule_cache.c has the same for the recorder ---- */
-
-/* Rows for a function without rules whose first instructions make rbp its frame pointer. */
-static int add_function_rows(const struct image *image, const struct hl_code_table *table,
-			     const struct row_gaps *gaps, const Elf64_Sym *symbol)
-{
-	const struct cfi_rows *rows = gaps->rows;
-	const struct hl_code_segment *segment = table->segments,
-				     *end = segment + table->segment_count;
-	uint8_t code[HL_PROLOGUE_BYTES];
-	uint64_t at = symbol->st_value - table->code_low;
-	uint64_t bytes = symbol->st_size < sizeof(code) ? symbol->st_size : sizeof(code);
-
-	if (at >= table->code_high - table->code_low ||
-	    symbol->st_size > table->code_high - symbol->st_value ||
-	    hl_cfi_rows_find(rows->rows, gaps->known, (uint32_t)at) != HL_RULE_NONE)
-		return 0;
-	while (segment < end &&
-	       (!segment->is_executable || symbol->st_value - segment->address >= segment->bytes))
-		segment++;
-	if (segment == end || read_at(image, code, bytes,
-				      segment->offset + (symbol->st_value - segment->address)) < 0)
-		return 0;
-	size_t made = hl_arch_frame_pointer_made(code, bytes);
-	if (!made)
-		return 0;
-	const struct hl_cfi_row first = {.offset = (uint32_t)(at + made),
-					 .rule = HL_RULE_FRAME_POINTER};
-	const struct hl_cfi_row last = {.offset = (uint32_t)(at + symbol->st_size)};
-	int r = keep_row_in_gap((void *)gaps, &first);
-	return r < 0 ? r : keep_row_in_gap((void *)gaps, &last);
-}
-
-/* The symbol table, else the dynamic one, to be freed; NULL when there is none. 0 or -ENOMEM. */
-static int load_symbols(const struct image *image, Elf64_Sym **ret_symbols, size_t *ret_count)
-{
-	Elf64_Shdr section, found = {0};
-
-	if (image->header.e_shentsize != sizeof(section))
-		return 0;
-	for (uint32_t i = 0; i < image->header.e_shnum; i++) {
-		if (read_section(image, i, &section) < 0)
-			break;
-		if (section.sh_type == SHT_SYMTAB ||
-		    (section.sh_type == SHT_DYNSYM && found.sh_type != SHT_SYMTAB))
-			found = section;
-	}
-	if (!found.sh_type || found.sh_size > FRAME_BYTES_MAX)
-		return 0;
-	int r = read_new(image, found.sh_size, found.sh_offset, (void **)ret_symbols);
-	*ret_count = r == 0 ? found.sh_size / sizeof(**ret_symbols) : 0;
-	return r == -ENOMEM ? r : 0;
-}
-
-static int add_frame_pointer_rows(const struct image *image, const struct hl_code_table *table,
-				  struct cfi_rows *rows)
-{
-	const struct row_gaps gaps = {rows, rows->count};
-	Elf64_Sym *symbols = NULL;
-	size_t count = 0;
-	int r = load_symbols(image, &symbols, &count);
-
-	for (size_t i = 0; i < count && r == 0; i++)
-		if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_shndx)
-			r = add_function_rows(image, table, &gaps, &symbols[i]);
-	free(symbols);
-	if (r == 0 && rows->count > gaps.known)
-		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
-	return r;
-}
-
 /* Code at the entry point without rules is where stacks end. */
-static int add_entry_rows(const struct image *image, const struct hl_code_table *table,
-			  struct cfi_rows *rows)
+static int add_entry_rows(const struct hl_code_image *image, const struct hl_code_table *table,
+			  struct hl_code_image_rows *rows)
 {
 	uint64_t entry = image->header.e_entry - table->code_low;
 	size_t next = 0;
@@ -409,9 +242,9 @@ static int add_entry_rows(const struct image *image, const struct hl_code_table 
 		end = rows->rows[next].offset;
 	const struct hl_cfi_row first = {.offset = (uint32_t)entry, .rule = HL_RULE_END};
 	const struct hl_cfi_row last = {.offset = (uint32_t)end, .rule = HL_RULE_NONE};
-	int r = keep_row(rows, &first);
+	int r = hl_code_image_keep_row(rows, &first);
 	if (r == 0)
-		r = keep_row(rows, &last);
+		r = hl_code_image_keep_row(rows, &last);
 	if (r == 0)
 		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
 	return r;
@@ -461,7 +294,7 @@ static int set_rule(struct row_writer *writer, uint64_t *at, uint64_t from, uint
 	return write_row(writer, from, rule);
 }
 
-static int build_pages(struct hl_code_table *table, const struct cfi_rows *rows)
+static int build_pages(struct hl_code_table *table, const struct hl_code_image_rows *rows)
 {
 	uint64_t bytes = table->code_high - table->code_low, at = 0;
 	struct row_writer writer = {.table = table, .rule = HL_RULE_NONE};
@@ -489,11 +322,12 @@ static int build_pages(struct hl_code_table *table, const struct cfi_rows *rows)
 
 int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table)
 {
-	struct image image = {.fd = fd, .start = start};
+	struct hl_code_image image = {.fd = fd, .start = start};
 	struct hl_code_table table = {0};
-	struct cfi_rows rows = {0};
+	struct hl_code_image_rows rows = {0};
+	struct hl_code_functions functions = {0};
 
-	int r = read_headers(&image);
+	int r = hl_code_image_read_headers(&image);
 	if (r == 0)
 		r = take_segments(&image, &table);
 	if (r == 0)
@@ -501,13 +335,16 @@ int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table)
 	if (r == 0)
 		r = compile_eh_frames(&image, &table, &rows);
 	if (r == 0)
+		r = hl_code_functions_find(&image, &table, &rows, &functions);
+	if (r == 0)
 		r = compile_debug_frames(&image, &table, &rows);
 	if (r == 0)
 		r = add_entry_rows(&image, &table, &rows);
 	if (r == 0)
-		r = add_frame_pointer_rows(&image, &table, &rows);
+		r = hl_code_functions_add_rows(&functions, &image, &table, &rows);
 	if (r == 0)
 		r = build_pages(&table, &rows);
+	hl_code_functions_release(&functions);
 	free(rows.rows);
 	free(image.segments);
 	if (r == 0)

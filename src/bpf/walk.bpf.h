@@ -256,13 +256,14 @@ static __noinline enum hl_arch_outcome hl_step_signal(struct hl_workplace *walk)
 	return pc ? HL_STEP_OUT : HL_STEP_END;
 }
 
-static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace *walk)
+static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace *walk,
+							     uint64_t reach)
 {
 	uint64_t frame = walk->at.bp, bp = 0, ra = 0;
 
 	if (!frame)
 		return HL_STEP_END;
-	if (frame - walk->at.sp > HL_FRAME_POINTER_REACH || !hl_read_word(walk, frame, &bp) ||
+	if (frame - walk->at.sp > reach || !hl_read_word(walk, frame, &bp) ||
 	    !hl_read_word(walk, frame + 8, &ra))
 		return HL_STEP_LOST;
 	walk->at = (struct hl_arch_frame){.pc = ra - 1, .sp = frame + 16, .bp = bp};
@@ -277,7 +278,10 @@ static __noinline enum hl_arch_outcome hl_step_any(struct hl_workplace *walk, hl
 	walk->context = 0;
 	switch (hl_rule_kind_of(rule)) {
 	case HL_RULE_NONE:
-		outcome = hl_step_frame_pointer(walk);
+		outcome = hl_step_frame_pointer(walk, HL_FRAME_POINTER_REACH);
+		break;
+	case HL_RULE_OTHER_STACK:
+		outcome = hl_step_frame_pointer(walk, UINT64_MAX);
 		break;
 	case HL_RULE_SIGNAL:
 		outcome = hl_step_signal(walk);

@@ -214,18 +214,6 @@ static bool set_bp(struct rule_parts *parts, const struct hl_cfi_value *bp)
 	}
 }
 
-/* Go's prologue comes after its check of the stack, V8's after one of its arguments. */
-size_t hl_arch_frame_pointer_made(const uint8_t *function, size_t bytes)
-{
-	static const uint8_t prologue[] = {0x55, 0x48, 0x89, 0xe5}; /* push %rbp; mov %rsp,%rbp */
-	size_t searched = bytes < HL_PROLOGUE_BYTES ? bytes : HL_PROLOGUE_BYTES;
-
-	for (size_t end = sizeof(prologue); end <= searched; end++)
-		if (!memcmp(function + end - sizeof(prologue), prologue, sizeof(prologue)))
-			return end;
-	return 0;
-}
-
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame)
 {
 	const struct hl_cfi_value *ra = &state->saved[HL_CFI_RA];
@@ -343,16 +331,16 @@ static enum hl_arch_outcome step_signal(struct hl_walk *walk, struct hl_arch_fra
 	return frame->pc ? HL_STEP_OUT : HL_STEP_END;
 }
 
-/* Code without information, JIT mostly: believe rbp if it can be a frame pointer. */
+/* ${reach}: how far outward of rsp the frame that rbp points at can be. */
 static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_arch_frame *frame,
-					       struct hl_arch_reads *reads)
+					       uint64_t reach, struct hl_arch_reads *reads)
 {
 	uint64_t bp, ra;
 
 	if (!frame->bp)
 		return HL_STEP_END; /* what the ABI sets at a thread's start */
-	if (frame->bp - frame->sp > HL_FRAME_POINTER_REACH ||
-	    !read_word(walk, frame->bp, reads, &bp) || !read_word(walk, frame->bp + 8, reads, &ra))
+	if (frame->bp - frame->sp > reach || !read_word(walk, frame->bp, reads, &bp) ||
+	    !read_word(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
 	*frame = (struct hl_arch_frame){.pc = ra - 1, .sp = frame->bp + 16, .bp = bp};
 	return ra ? HL_STEP_OUT : HL_STEP_END;
@@ -365,8 +353,10 @@ enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_
 
 	*interrupted_context = 0;
 	switch (hl_rule_kind_of(rule)) {
-	case HL_RULE_NONE:
-		return step_frame_pointer(walk, frame, ret_reads);
+	case HL_RULE_NONE: /* JIT mostly: rbp is believed if it can be a frame pointer */
+		return step_frame_pointer(walk, frame, HL_FRAME_POINTER_REACH, ret_reads);
+	case HL_RULE_OTHER_STACK: /* which may lie anywhere */
+		return step_frame_pointer(walk, frame, UINT64_MAX, ret_reads);
 	case HL_RULE_SIGNAL:
 		return step_signal(walk, frame, interrupted_context, ret_reads);
 	case HL_RULE_END:

@@ -30,6 +30,9 @@ enum hl_rule_kind {
 	HL_RULE_END = 8,	 /* outermost frame */
 	HL_RULE_UNSUPPORTED = 9, /* information that a rule cannot say */
 	HL_RULE_REGISTER = 10,	 /* CFA = register extra + N; known only after a signal frame */
+	/* The function has changed to another stack than the one that it was called on; rbp is the
+	 * frame pointer that was in force there. */
+	HL_RULE_OTHER_STACK = 11,
 };
 
 enum hl_rule_bp {
@@ -132,7 +135,7 @@ static inline bool hl_arch_uses_bp(hl_rule rule)
 	enum hl_rule_kind kind = hl_rule_kind_of(rule);
 
 	return kind == HL_RULE_BP || kind == HL_RULE_DEREF_BP || kind == HL_RULE_NONE ||
-	       hl_rule_bp_of(rule) == HL_BP_AT_BP;
+	       kind == HL_RULE_OTHER_STACK || hl_rule_bp_of(rule) == HL_BP_AT_BP;
 }
 
 /* Offsets in the kernel's ucontext: uc_flags, uc_link, uc_stack, then the registers r8 r9 r10 r11
@@ -164,11 +167,6 @@ int hl_arch_tracked(uint64_t dwarf_register);
 
 /* DWARF number of the return address column. */
 #define HL_ARCH_RETURN_REGISTER 16u
-
-/* Where, in bytes from its start, a function of ${bytes} has made rbp its frame pointer by its
- * first instructions; 0 when it does not. Reads HL_PROLOGUE_BYTES at most. */
-#define HL_PROLOGUE_BYTES 128u
-size_t hl_arch_frame_pointer_made(const uint8_t *function, size_t bytes);
 
 /* Packs a state; "not supported" when the layout has no place for it. */
 hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);

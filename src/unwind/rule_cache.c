@@ -2,6 +2,7 @@
 /* Fills the rule cache and forgets it; see rule_cache.h. */
 #include "unwind/rule_cache.h"
 
+#include "unwind/instructions.h"
 #include "unwind/memory.h"
 
 #include <assert.h>
@@ -77,36 +78,65 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 			return hl_memory_page_is_readable(start & ~UINT64_C(4095)) &&
 			       hl_memory_page_is_readable((start + HL_PROLOGUE_BYTES) &
 							  ~UINT64_C(4095)) &&
-			       hl_arch_frame_pointer_made((const uint8_t *)start,
-							  (size_t)(pc - start)) != 0;
+			       hl_instructions_frame_pointer_made((const uint8_t *)start,
+								  (size_t)(pc - start)) != 0;
 	}
 	return false;
 }
 
+/* Whether the code around ${pc} + 1, a return address or not, can be read. */
+static bool is_readable_around(const struct hl_unwind_module *module, uint64_t pc)
+{
+	uint64_t first = pc + 1 - HL_CALL_BYTES, last = pc + HL_RETURN_BYTES;
+
+	return first >= module->start && last < module->end &&
+	       hl_memory_page_is_readable(first & ~UINT64_C(4095)) &&
+	       hl_memory_page_is_readable(last & ~UINT64_C(4095));
+}
+
 /*
+ * Where no table has a rule, or only one that may not know of another stack, as Go's does not.
+ *
  * No call pushes a return address that is a function's first byte with nothing of a function before
- * it: somebody put it there to start a stack, as makecontext(3) does. Nothing lies outward.
+ * it: somebody put it there to start a stack, as makecontext(3) does, or after a jump, as Boost's
+ * make_fcontext does. Nothing lies outward.
  * Other code of a module that has no rule ends the walk too, as incomplete, unless it is seen to
  * keep a frame pointer: compilers use rbp for data, and a walk that believed it would leave callers
  * out.
  */
+static hl_rule rule_by_code(const struct hl_unwind_module *module,
+			    const struct hl_unwind_file *file, uint64_t pc, hl_rule rule)
+{
+	bool is_readable = is_readable_around(module, pc);
+	const uint8_t *code = (const uint8_t *)(pc + 1);
+
+	if (is_readable && hl_instructions_leave_stack(code, HL_RETURN_BYTES))
+		return HL_RULE_OTHER_STACK;
+	if (is_readable && hl_instructions_start_stack(code, pc + 1))
+		return HL_RULE_END_BEFORE;
+	if (rule != HL_RULE_NONE)
+		return rule;
+	if (is_entry_code(module, file, pc))
+		return HL_RULE_END;
+	if (rule_at(module, file, pc + 1) != HL_RULE_NONE || is_entry_code(module, file, pc + 1))
+		return HL_RULE_END_BEFORE;
+	return has_frame_pointer(module, file, pc) ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
+}
+
 static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_module *module,
 			      uint64_t pc)
 {
 	struct hl_unwind_file file = {0};
 
 	hl_rule rule = rule_at(module, &file, pc);
-	if (rule == HL_RULE_NONE && unwind->find_file) {
+	if (rule != HL_RULE_NONE)
+		return rule;
+	if (unwind->find_file) {
 		file = unwind->find_file(unwind, module);
 		rule = rule_at(module, &file, pc);
 	}
-	if (rule != HL_RULE_NONE)
-		return rule;
-	if (is_entry_code(module, &file, pc))
-		return HL_RULE_END;
-	if (rule_at(module, &file, pc + 1) != HL_RULE_NONE || is_entry_code(module, &file, pc + 1))
-		return HL_RULE_END_BEFORE;
-	return has_frame_pointer(module, &file, pc) ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
+	bool may_be_wrong = rule == HL_RULE_NONE || hl_rule_kind_of(rule) == HL_RULE_SP;
+	return may_be_wrong ? rule_by_code(module, &file, pc, rule) : rule;
 }
 
 static void put_rule(struct hl_unwind *unwind, uint32_t generation, uint64_t pc, uint64_t rule)

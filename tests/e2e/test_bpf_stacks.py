@@ -234,6 +234,16 @@ class BpfStacks(harness.TestCase):
                 self.assertEqual(sum(walked.values()), 101)
                 self.assertEqual(losses, expected)
 
+    def test_stacks_by_the_instructions_of_functions_equal_the_recorders(self):
+        for scenario in ("elsewhere", "framed", "mixed", "unframed", "started-by-jump",
+                         "started-by-nop"):
+            with self.subTest(scenario):
+                self.directory = self.path(scenario)
+                os.mkdir(self.directory)
+                walked, losses = self.compare([harness.program("bare_frames"), scenario])
+                self.assertEqual(sum(walked.values()), 101)
+                self.assertEqual(losses, {"incomplete": 101} if scenario == "unframed" else {})
+
     def test_return_probes_of_other_tools_are_named_and_their_stacks_counted_as_incomplete(self):
         program = harness.program("without_eh_frame_2")
         gate = Gate(self.path("gate"))

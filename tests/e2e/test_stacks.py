@@ -216,5 +216,90 @@ class DebugFrames(harness.TestCase):
         self.assertEqual(harness.info(recording)["lost"]["incomplete_stacks"], 101)
 
 
+GO_PROGRAM = """package main
+
+/*
+#include <stdlib.h>
+static void *keep_in_c(int bytes) { return malloc(bytes); }
+*/
+import "C"
+
+//go:noinline
+func call(n int) {
+	if n == 0 {
+		C.keep_in_c(1009)
+		return
+	}
+	call(n - 1)
+}
+
+func main() {
+	done := make(chan bool)
+	for i := 0; i < 103; i++ {
+		go func() { call(5); done <- true }()
+		<-done
+	}
+}
+"""
+
+
+class BareFrames(harness.TestCase):
+    """Functions without call frame information, or with some that does not know of other stacks."""
+
+    def stacks_of(self, scenario):
+        """The frames of the scenario's one stack, outermost first; how many stacks are incomplete."""
+        _, recording = self.record_well([harness.program("bare_frames"), scenario],
+                                        name=f"{scenario}.hl")
+        frames, = (frames for frames, number in folded(recording, "alloc", "objects").items()
+                   if "bare_site" in frames and number == 101)
+        return frames, harness.info(recording)["lost"]["incomplete_stacks"]
+
+    def test_calls_on_another_stack_have_their_callers_on_the_stack_before(self):
+        for scenario, inner in (
+                # The caller of a function that has no frame pointer of its own is left out.
+                ("elsewhere", ("on_stack", "call_elsewhere", "go_on")),
+                ("framed", ("on_stack", "wrapper", "call_framed", "go_on"))):
+            with self.subTest(scenario):
+                frames, incomplete = self.stacks_of(scenario)
+                self.assertEqual(frames[frames.index("main"):],
+                                 ("main", scenario, "change_stacks") + inner * 3 +
+                                 ("on_stack", "bare_site"))
+                self.assertEqual(incomplete, 0)
+
+    def test_frame_pointers_made_in_other_ways_are_believed_and_no_others(self):
+        frames, incomplete = self.stacks_of("mixed")
+        self.assertEqual(frames[frames.index("main"):],
+                         ("main", "mixed", "call_mixed", "middle", "call_stored", "bare_site"))
+        self.assertEqual(incomplete, 0)
+        self.assertEqual(self.stacks_of("unframed"), (("call_unframed", "bare_site"), 101))
+
+    def test_stacks_that_start_where_no_call_returns_are_complete(self):
+        for scenario, start in (("started-by-jump", "start_by_jump"),
+                                ("started-by-nop", "start_by_nop")):
+            with self.subTest(scenario):
+                self.assertEqual(self.stacks_of(scenario), ((start, "coroutine", "bare_site"), 0))
+
+    def test_c_called_by_go_has_its_callers_in_go(self):
+        go = harness.need("go")
+        harness.need("gcc")
+        with open(self.path("main.go"), "w", encoding="utf-8") as file:
+            file.write(GO_PROGRAM)
+        built = harness.run([go, "build", "-o", self.path("main"), self.path("main.go")],
+                            env={"HOME": self.path("home"), "GO111MODULE": "off",
+                                 "CGO_ENABLED": "1"})
+        if built.status != 0:
+            self.skipTest("go cannot build with C here: " + built.stderr)
+        _, recording = self.record_well([self.path("main")])
+        stacks = {frames: number for frames, number in folded(recording, "alloc", "objects").items()
+                  if "keep_in_c" in frames}
+        self.assertEqual(sum(stacks.values()), 103)
+        for frames in stacks:
+            self.assertEqual(frames[:1] + tuple(f for f in frames if f == "main.call"),
+                             ("runtime.goexit",) + ("main.call",) * 6)
+            self.assertLess(frames.index("main.call"), frames.index("keep_in_c"))
+        # Scheduling new threads has stacks of its own, which begin in code that never returns.
+        self.assertLess(harness.info(recording)["lost"]["incomplete_stacks"], 20)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rows by the instructions of functions; see code_image.h. */
+#include "bpf/code_image.h"
+
+#include "unwind/arch.h"
+#include "unwind/instructions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Functions that change stacks are short. */
+#define READ_BYTES 512u
+
+/* The symbol table, else the dynamic one, to be freed; NULL when there is none. 0 or -ENOMEM. */
+static int load_symbols(const struct hl_code_image *image, Elf64_Sym **ret_symbols,
+			size_t *ret_count)
+{
+	Elf64_Shdr section, found = {0};
+
+	if (image->header.e_shentsize != sizeof(section))
+		return 0;
+	for (uint32_t i = 0; i < image->header.e_shnum; i++) {
+		if (hl_code_image_read_section(image, i, &section) < 0)
+			break;
+		if (section.sh_type == SHT_SYMTAB ||
+		    (section.sh_type == SHT_DYNSYM && found.sh_type != SHT_SYMTAB))
+			found = section;
+	}
+	if (!found.sh_type || found.sh_size > HL_CODE_IMAGE_FRAME_BYTES_MAX)
+		return 0;
+	int r = hl_code_image_read_new(image, found.sh_size, found.sh_offset, (void **)ret_symbols);
+	*ret_count = r == 0 ? found.sh_size / sizeof(**ret_symbols) : 0;
+	return r == -ENOMEM ? r : 0;
+}
+
+/* Reads the code at a function's start: how many bytes, 0 if there are none. */
+static size_t read_function(const struct hl_code_image *image, const struct hl_code_table *table,
+			    const Elf64_Sym *symbol, uint8_t *code, size_t size)
+{
+	const struct hl_code_segment *segment = table->segments,
+				     *end = segment + table->segment_count;
+	size_t bytes = symbol->st_size < size ? symbol->st_size : size;
+
+	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_shndx ||
+	    symbol->st_value - table->code_low >= table->code_high - table->code_low ||
+	    symbol->st_size > table->code_high - symbol->st_value)
+		return 0;
+	while (segment < end &&
+	       (!segment->is_executable || symbol->st_value - segment->address >= segment->bytes))
+		segment++;
+	if (segment == end ||
+	    hl_code_image_read(image, code, bytes,
+			       segment->offset + (symbol->st_value - segment->address)) < 0)
+		return 0;
+	return bytes;
+}
+
+static hl_rule rule_of(const struct hl_code_image_rows *rows, size_t known, uint64_t offset)
+{
+	return hl_cfi_rows_find(rows->rows, known, (uint32_t)offset);
+}
+
+/* The rule of lookup pcs that return to ${code}; "no information" when it does not say. */
+static hl_rule rule_of_return(const uint8_t *code, size_t bytes, uint64_t address)
+{
+	if (hl_instructions_leave_stack(code, bytes))
+		return HL_RULE_OTHER_STACK;
+	return hl_instructions_start_stack(code, address) ? HL_RULE_END_BEFORE : HL_RULE_NONE;
+}
+
+int hl_code_functions_find(const struct hl_code_image *image, const struct hl_code_table *table,
+			   const struct hl_code_image_rows *rows,
+			   struct hl_code_functions *functions)
+{
+	/* What precedes a function does not matter: no return address is looked for there. */
+	uint8_t buffer[HL_CALL_BYTES + READ_BYTES] = {0}, *code = buffer + HL_CALL_BYTES;
+
+	int r = load_symbols(image, &functions->symbols, &functions->count);
+	for (size_t i = 0; i < functions->count && r == 0; i++) {
+		const Elf64_Sym *symbol = &functions->symbols[i];
+		uint64_t offset = symbol->st_value - table->code_low;
+		if (offset > UINT32_MAX || rule_of(rows, rows->count, offset) != HL_RULE_NONE)
+			continue;
+		size_t bytes = read_function(image, table, symbol, code, READ_BYTES);
+		for (size_t at = 1; at < bytes && r == 0; at++) {
+			struct hl_cfi_row row = {.offset = (uint32_t)(offset + at - 1)};
+			row.rule = rule_of_return(code + at, bytes - at, symbol->st_value + at);
+			if (row.rule != HL_RULE_NONE)
+				r = hl_code_image_keep_row(&functions->returns, &row);
+		}
+	}
+	return r;
+}
+
+/* Rows for a function without rules whose first instructions make rbp its frame pointer. */
+static int add_frame_pointer_rows(const struct hl_code_image *image,
+				  const struct hl_code_table *table,
+				  struct hl_code_image_gaps *gaps, const Elf64_Sym *symbol)
+{
+	uint8_t code[HL_PROLOGUE_BYTES];
+	uint64_t at = symbol->st_value - table->code_low;
+
+	if (at > UINT32_MAX || rule_of(gaps->rows, gaps->known, at) != HL_RULE_NONE)
+		return 0;
+	size_t bytes = read_function(image, table, symbol, code, sizeof(code));
+	size_t made = hl_instructions_frame_pointer_made(code, bytes);
+	if (!made)
+		return 0;
+	const struct hl_cfi_row first = {.offset = (uint32_t)(at + made),
+					 .rule = HL_RULE_FRAME_POINTER};
+	const struct hl_cfi_row last = {.offset = (uint32_t)(at + symbol->st_size)};
+	int r = hl_code_image_keep_row_in_gap(gaps, &first);
+	return r < 0 ? r : hl_code_image_keep_row_in_gap(gaps, &last);
+}
+
+/* The one byte that calls return behind has its own rule, unless the rule there is more than what may
+ * not know of other stacks. */
+static int add_return_rows(const struct hl_code_functions *functions,
+			   struct hl_code_image_rows *rows)
+{
+	size_t known = rows->count;
+	int r = 0;
+
+	for (size_t i = 0; i < functions->returns.count && r == 0; i++) {
+		const struct hl_cfi_row *row = &functions->returns.rows[i];
+		hl_rule before = rule_of(rows, known, row->offset);
+		const struct hl_cfi_row next = {.offset = row->offset + 1, .rule = before};
+		if (before != HL_RULE_NONE && before != HL_RULE_FRAME_POINTER &&
+		    hl_rule_kind_of(before) != HL_RULE_SP)
+			continue;
+		r = hl_code_image_keep_row(rows, row);
+		if (r == 0)
+			r = hl_code_image_keep_row(rows, &next);
+	}
+	return r;
+}
+
+static void finish(struct hl_code_image_rows *rows, size_t known)
+{
+	if (rows->count > known)
+		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+}
+
+int hl_code_functions_add_rows(const struct hl_code_functions *functions,
+			       const struct hl_code_image *image, const struct hl_code_table *table,
+			       struct hl_code_image_rows *rows)
+{
+	struct hl_code_image_gaps gaps = {rows, rows->count};
+	int r = 0;
+
+	for (size_t i = 0; i < functions->count && r == 0; i++)
+		r = add_frame_pointer_rows(image, table, &gaps, &functions->symbols[i]);
+	if (r < 0)
+		return r;
+	finish(rows, gaps.known);
+	gaps.known = rows->count;
+	r = add_return_rows(functions, rows);
+	if (r == 0)
+		finish(rows, gaps.known);
+	return r;
+}
+
+void hl_code_functions_release(struct hl_code_functions *functions)
+{
+	free(functions->symbols);
+	free(functions->returns.rows);
+}

@@ -301,13 +301,14 @@ int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_en
 	struct hl_recording *recording = result->recording;
 	struct hl_recording_process *process = &recording->processes[0];
 	char refused[HL_CODE_FILE_NAME_MAX] = "";
+	size_t nameless;
 
 	int r = process->nodes ? 0 : hl_trace_result_stacks(result, NULL, 0, NULL, 0);
 	if (r == 0)
 		r = fill_process(result);
 	if (r == 0)
 		r = hl_code_files_name(&result->code_files, hl_clock_ns(CLOCK_MONOTONIC), process,
-				       refused);
+				       refused, &nameless);
 	if (r == 0 && refused[0])
 		r = hl_trace_result_warn(result, HL_CODE_FILE_REFUSED, refused, (int)process->pid);
 	if (r < 0)

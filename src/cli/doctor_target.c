@@ -13,6 +13,7 @@
 #include "heap/other_allocators.h"
 #include "process/process.h"
 #include "profile/profile.h"
+#include "recording/code_runtime.h"
 #include "view/format.h"
 
 #include <errno.h>
@@ -442,6 +443,25 @@ static void say_condition(struct patient *patient)
 		hl_doctor_say(doctor, "target", "namespaces", "its own: %s", others);
 }
 
+/* What is known of scripts that the file ${path} runs; ${pid}: of this process, or 0. Whether it is a runtime. */
+static bool say_scripts(struct hl_doctor *doctor, const char *path, uint32_t pid)
+{
+	const struct hl_code_runtime *runtime = hl_code_runtime_of(path);
+	char remedy[HL_CODE_RUNTIME_REMEDY_MAX];
+
+	if (runtime && runtime->start)
+		hl_doctor_say(doctor, "target", "scripts",
+			      "functions of %s have names if it writes them for perf: %s%s%s",
+			      runtime->language, hl_code_runtime_remedy(runtime, pid, remedy),
+			      runtime->whole ? "; stacks are whole with " : "",
+			      runtime->whole ? runtime->whole : "");
+	else if (runtime)
+		hl_doctor_say(doctor, "target", "scripts",
+			      "those of %s are not read; the interpreter's own functions are",
+			      runtime->language);
+	return runtime;
+}
+
 static void say_linking(struct patient *patient)
 {
 	char link[32];
@@ -481,6 +501,9 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 	find_command(&patient);
 	say_condition(&patient);
 	say_linking(&patient);
+	for (size_t i = 0; i < patient.maps.count; i++)
+		if (say_scripts(doctor, patient.maps.maps[i].path, (uint32_t)facts->pid))
+			break;
 	say_recorder(&patient);
 	judge_record(&patient);
 	judge_attach(&patient);
@@ -533,6 +556,7 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	hl_doctor_say(doctor, "target", "program", "%s%s%s", path,
 		      strcmp(path, program) ? ", a script, run by " : "",
 		      strcmp(path, program) ? program : "");
+	say_scripts(doctor, program, 0);
 	if (r < 0) {
 		hl_doctor_refuse(doctor, "record", r, &err, "");
 		return;

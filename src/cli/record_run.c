@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
+#include "recording/code_runtime.h"
 #include "view/format.h"
 
 #include <limits.h>
@@ -241,7 +242,7 @@ int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *
 void hl_record_say_problems(const struct hl_collector_summary *summary, const char *name)
 {
 	char *const *warnings = summary->warnings;
-	char unseen[64], count[HL_FORMAT_MAX];
+	char unseen[64], count[HL_FORMAT_MAX], remedy[HL_CODE_RUNTIME_REMEDY_MAX];
 
 	if (summary->unsaved)
 		hl_cli_note(
@@ -255,6 +256,11 @@ void hl_record_say_problems(const struct hl_collector_summary *summary, const ch
 		hl_cli_note("%s; there is more: see 'heapline info %s'", warnings[0], name);
 	else if (warnings[0])
 		hl_cli_note("%s", warnings[0]);
+	if (summary->nameless)
+		hl_cli_note("code made at run time (%s) has no names: %s",
+			    summary->nameless->language,
+			    hl_code_runtime_remedy(summary->nameless,
+						   (uint32_t)summary->nameless_pid, remedy));
 	if (summary->own_malloc)
 		hl_cli_note("some processes have a malloc of their own, whose calls were not seen; "
 			    "see 'heapline info %s'",

@@ -9,6 +9,7 @@
 #include "profile/symbols_advice.h"
 #include "recording/recording_files.h"
 #include "view/format.h"
+#include "view/notices.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -98,30 +99,21 @@ static int choose_operand(const struct hl_verb *verb, const struct hl_view_comma
 
 /* ---- profiles ---- */
 
-static bool has_scripts(const struct hl_profile *profile)
-{
-	for (uint32_t i = 1; i < profile->module_count; i++)
-		if (profile->modules[i].script)
-			return true;
-	return false;
-}
-
 static int open_filtered(const struct operands *operands, size_t path, struct hl_moment at,
 			 struct hl_profile **ret_profile, struct hl_error *err)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 	struct hl_profile_selection selection = operands->selection;
+	char reason[HL_NOTICES_REASON_MAX];
 
 	selection.at = at;
 	int r = hl_open_profile(operands->paths[path], &selection, &profile, err);
 	if (r == 0)
 		r = hl_filter_apply(&operands->filter, profile, NULL, err);
-	if (r == 0 && operands->filter.stack == HL_STACK_SCRIPT && !has_scripts(profile))
+	if (r == 0 && operands->filter.stack == HL_STACK_SCRIPT && !hl_profile_has_scripts(profile))
 		hl_cli_note("'%s' has no frames of scripts, so that all is [native]; %s",
 			    hl_profile_text(profile, profile->name),
-			    profile->no_scripts ? "it was recorded with --no-scripts"
-						: "its head or 'heapline info' says where an "
-						  "interpreter could not be read");
+			    hl_notices_no_scripts(profile, reason));
 	if (r == 0)
 		*ret_profile = HL_TAKE(profile);
 	return r;

@@ -290,6 +290,10 @@ static void count_in(struct hl_collector_summary *summary, const struct hl_track
 	summary->lost_events += totals->lost_events;
 	summary->own_malloc |= totals->own_malloc;
 	summary->damaged |= totals->damaged;
+	if (totals->nameless && !summary->nameless) {
+		summary->nameless = totals->nameless;
+		summary->nameless_pid = tracked->end == HL_END_RUNNING ? tracked->pid : 0;
+	}
 	if (totals->peak_bytes > summary->peak_bytes)
 		summary->peak_bytes = totals->peak_bytes;
 }

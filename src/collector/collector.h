@@ -44,6 +44,8 @@ struct hl_collector_summary {
 	bool incomplete;     /* something could not be written in the end */
 	const char *failure; /* then the last reason, a sentence; the collector's */
 	uint32_t unsaved;    /* processes whose last save failed */
+	const struct hl_code_runtime *nameless; /* of a process, most of whose code has no names */
+	pid_t nameless_pid;			/* if it outlived the recording; or 0 */
 	/* Sentences in the recording about what went wrong, NULL-terminated; the collector's. */
 	char *const *warnings;
 };

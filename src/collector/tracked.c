@@ -6,6 +6,7 @@
 #include "collector/region_read.h"
 #include "process/maps.h"
 #include "process/process.h"
+#include "recording/code_runtime.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -303,6 +304,24 @@ static void name_main_module(struct hl_recording_process *process)
 	}
 }
 
+/* Names code that lies in no file, and notes whose it is where most has no name. */
+static int name_code(const struct hl_tracked *tracked, uint64_t now_ns,
+		     struct hl_recording_process *process, struct hl_tracked_totals *totals)
+{
+	size_t nameless;
+
+	int r = hl_code_files_name(&tracked->code_files, now_ns, process, totals->refused_names,
+				   &nameless);
+	for (uint32_t i = 0; r == 0 && i < process->module_count && nameless > process->code_count;
+	     i++) {
+		const struct hl_code_runtime *runtime =
+			hl_code_runtime_of(process->modules[i].path);
+		if (runtime && runtime->start)
+			totals->nameless = runtime;
+	}
+	return r;
+}
+
 /*
  * Writes the process' file as it stands. The totals are known before it is written. ${known} and ${kept}: of the last
  * time, so that only what has changed since costs time; NULL: no other file of this directory will replace it, so
@@ -344,8 +363,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 		if (tracked->module_files)
 			hl_module_files_keep(tracked->module_files, &process,
 					     known ? known->first_node : 0, directory_fd);
-		if (is_last && hl_code_files_name(&tracked->code_files, now_ns, &process,
-						  ret_totals->refused_names) < 0)
+		if (is_last && name_code(tracked, now_ns, &process, ret_totals) < 0)
 			r = hl_error_set(err, -ENOMEM, "cannot name code: out of memory");
 	}
 	if (r == 0)

@@ -70,6 +70,7 @@ struct hl_tracked_totals {
 	bool own_malloc;
 	bool damaged;
 	char refused_names[HL_CODE_FILE_NAME_MAX]; /* see hl_code_files_name() */
+	const struct hl_code_runtime *nameless;	   /* most of whose code has no names; or NULL */
 };
 
 struct hl_tracked {

@@ -410,7 +410,7 @@ static int find_code(const struct hl_recording_process *process,
 
 int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 		       struct hl_recording_process *process,
-		       char ret_refused[HL_CODE_FILE_NAME_MAX])
+		       char ret_refused[HL_CODE_FILE_NAME_MAX], size_t *ret_nameless)
 {
 	struct hl_recording_code *places = NULL;
 	size_t count = 0;
@@ -423,6 +423,7 @@ int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 		if (places[i].name)
 			places[process->code_count++] = places[i];
 	process->code = places;
+	*ret_nameless = count - process->code_count;
 	return r;
 }
 

@@ -43,11 +43,11 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid);
  * Gives ${process} the names of its frames outside every module, by what these files said until
  * ${before_ns}. Files count that belong to the process' user or to root, and are not older than it; of one that is longer than
  * 128 MiB its end, and of a dump its beginning. ${ret_refused} is the name of one that would be needed and cannot be opened, or is no
- * regular file of these users; "": there is none. 0 or -ENOMEM.
+ * regular file of these users; "": there is none. ${ret_nameless}: how many places have no name then. 0 or -ENOMEM.
  */
 int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 		       struct hl_recording_process *process,
-		       char ret_refused[HL_CODE_FILE_NAME_MAX]);
+		       char ret_refused[HL_CODE_FILE_NAME_MAX], size_t *ret_nameless);
 
 /* The sentence for such a file: its name, and the process that made the code. */
 #define HL_CODE_FILE_REFUSED                                                                  \

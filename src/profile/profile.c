@@ -49,6 +49,36 @@ bool hl_profile_has_runtime(const struct hl_profile *profile, const char *name)
 	return false;
 }
 
+bool hl_profile_is_script(const struct hl_profile *profile, const struct hl_profile_frame *frame)
+{
+	const struct hl_profile_function *function = &profile->functions[frame->function];
+
+	if (function->module || frame->part != HL_PART_NATIVE)
+		return profile->modules[function->module].script;
+	return !profile->imported &&
+	       hl_code_runtime_is_script(hl_profile_text(profile, function->name),
+					 hl_profile_text(profile, frame->file));
+}
+
+bool hl_profile_has_scripts(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->frame_count; i++)
+		if (hl_profile_is_script(profile, &profile->frames[i]))
+			return true;
+	return false;
+}
+
+const struct hl_code_runtime *hl_profile_code_runtime(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->module_count; i++) {
+		const struct hl_code_runtime *runtime =
+			hl_code_runtime_of(hl_profile_text(profile, profile->modules[i].path));
+		if (runtime && runtime->start && profile->modules[i].used)
+			return runtime;
+	}
+	return NULL;
+}
+
 int hl_profile_warn(struct hl_profile *profile, const char *format, ...)
 {
 	HL_FREED char *sentence = NULL;

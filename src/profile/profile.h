@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file_print.h"
 #include "base/strings.h"
+#include "recording/code_runtime.h"
 #include "recording/script_stack.h"
 #include "symbols/symbols.h"
 
@@ -363,6 +364,15 @@ bool hl_profile_has_runtime(const struct hl_profile *profile, const char *name);
 
 /* The number ${name} of the whole recording; 0 where it has none. */
 int64_t hl_profile_whole_figure(const struct hl_profile *profile, const char *name);
+
+/* Whether ${frame} is of a script: read by a provider, or of code that a runtime made and named. */
+bool hl_profile_is_script(const struct hl_profile *profile, const struct hl_profile_frame *frame);
+
+/* Whether some frame is. */
+bool hl_profile_has_scripts(const struct hl_profile *profile);
+
+/* The runtime that made the code in no module; NULL: none that is known runs here. */
+const struct hl_code_runtime *hl_profile_code_runtime(const struct hl_profile *profile);
 
 /* How ${process} ended, as a clause: "exited with status 0". 0 or -ENOMEM. */
 int hl_profile_intern_end(struct hl_profile *profile, const struct hl_recording_process *process,

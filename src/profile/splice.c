@@ -127,6 +127,23 @@ static int put_mixed(struct splicing *splicing, const struct hl_script_stack *pa
 	return r;
 }
 
+/* Of native frames those that are of scripts, which a runtime had made to code. */
+static int put_made_scripts(struct splicing *splicing, uint32_t *node,
+			    const struct hl_script_stack *path)
+{
+	bool has_any = false;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < path->scripts; i++) {
+		uint32_t id = path->frames[i].id;
+		if (!hl_profile_is_script(splicing->profile, &splicing->profile->frames[id]))
+			continue;
+		has_any = true;
+		r = put(splicing, node, id);
+	}
+	return has_any ? r : put(splicing, node, splicing->native_frame);
+}
+
 /* Gives ${node} its new one. */
 static int splice_node(struct splicing *splicing, uint32_t node, bool *ret_unmatched)
 {
@@ -151,7 +168,7 @@ static int splice_node(struct splicing *splicing, uint32_t node, bool *ret_unmat
 	else if (path->scripts < path->rest)
 		r = put_run(splicing, to, path, path->scripts, path->rest);
 	else if (node)
-		r = put(splicing, to, splicing->native_frame);
+		r = put_made_scripts(splicing, to, path);
 	return r < 0 ? r : put_run(splicing, to, path, path->rest, path->count);
 }
 

@@ -12,7 +12,8 @@ enum hl_stack_kind {
 	HL_STACK_MIXED,	 /* groups in place of calls of the main function; the interpreter's other
 			    frames are left out */
 	HL_STACK_NATIVE, /* native frames alone */
-	HL_STACK_SCRIPT, /* frames of scripts alone; "[native]" for stacks without any */
+	HL_STACK_SCRIPT, /* frames of scripts alone, read or by the names of code that a runtime made;
+			    "[native]" for stacks without any */
 };
 
 /* "mixed", "native", "script", NULL; by enum hl_stack_kind. */

@@ -236,6 +236,18 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 			       hl_format_plural(lost->inherited_frees));
 }
 
+/* An interpreter that scripts are not read of; NULL: none that is known runs here. */
+static const struct hl_code_runtime *unread_interpreter(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->module_count && !profile->imported; i++) {
+		const struct hl_code_runtime *runtime =
+			hl_code_runtime_of(hl_profile_text(profile, profile->modules[i].path));
+		if (runtime && !runtime->start && profile->modules[i].used)
+			return runtime;
+	}
+	return NULL;
+}
+
 void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	size_t count = 0;
@@ -288,6 +300,12 @@ void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *
 				hl_format_count((int64_t)others, number),
 				profile->refused_children ? "more " : "", others == 1 ? "" : "ren");
 	}
+	const struct hl_code_runtime *unread = unread_interpreter(profile);
+	if (unread && !profile->no_scripts)
+		hl_notices_add(notices,
+			       "scripts of %s are not read: their lines are not in stacks, the "
+			       "interpreter's own functions are",
+			       unread->language);
 	add_losses(notices, profile);
 }
 
@@ -335,10 +353,90 @@ static void list_nameless(const struct hl_profile *profile, bool changed, char n
 	}
 }
 
+/* The runtime that made code, if most of that has no names; or NULL. */
+static const struct hl_code_runtime *nameless_code(const struct hl_profile *profile)
+{
+	size_t named = 0, nameless = 0;
+
+	for (size_t i = 1; i < profile->frame_count && !profile->imported; i++) {
+		uint32_t id = profile->frames[i].function;
+		const struct hl_profile_function *function = &profile->functions[id];
+		if (function->module || !profile->frames[i].address)
+			continue;
+		if (!strncmp(hl_profile_text(profile, function->name), "0x", 2))
+			nameless++;
+		else
+			named++;
+	}
+	return nameless > named ? hl_profile_code_runtime(profile) : NULL;
+}
+
+/* Whether stacks begin with code in no module, which could not be unwound. */
+static bool ends_in_code(const struct hl_profile *profile)
+{
+	for (size_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[i].frame];
+		if (!profile->nodes[i].parent && frame->address &&
+		    !profile->functions[frame->function].module)
+			return true;
+	}
+	return false;
+}
+
+/* Its process while that may still run, or 0. */
+static uint32_t running_pid(const struct hl_profile *profile)
+{
+	bool may_run = profile->running || profile->attached || hl_trace_kind_of_profile(profile);
+
+	return may_run && profile->process_count == 1 ? profile->processes[0].pid : 0;
+}
+
+static void add_code(struct hl_notices *notices, const struct hl_profile *profile)
+{
+	const struct hl_code_runtime *runtime = nameless_code(profile);
+	char remedy[HL_CODE_RUNTIME_REMEDY_MAX];
+
+	if (runtime)
+		hl_notices_add(notices, "code made at run time (%s) has no names: %s",
+			       runtime->language,
+			       hl_code_runtime_remedy(runtime, running_pid(profile), remedy));
+	runtime = hl_profile_code_runtime(profile);
+	if (runtime && runtime->whole && profile->lost.incomplete_stacks && ends_in_code(profile))
+		hl_notices_add(notices,
+			       "stacks that lost their outer frames end in code made at run time "
+			       "(%s): %s keeps them whole",
+			       runtime->language, runtime->whole);
+}
+
+const char *hl_notices_no_scripts(const struct hl_profile *profile,
+				  char text[HL_NOTICES_REASON_MAX])
+{
+	const struct hl_code_runtime *made = nameless_code(profile);
+	const struct hl_code_runtime *unread = unread_interpreter(profile);
+	char remedy[HL_CODE_RUNTIME_REMEDY_MAX];
+
+	if (profile->no_scripts)
+		snprintf(text, HL_NOTICES_REASON_MAX, "it was recorded with --no-scripts");
+	else if (made)
+		snprintf(text, HL_NOTICES_REASON_MAX, "code made at run time (%s) has no names: %s",
+			 made->language,
+			 hl_code_runtime_remedy(made, running_pid(profile), remedy));
+	else if (unread)
+		snprintf(text, HL_NOTICES_REASON_MAX, "scripts of %s are not read",
+			 unread->language);
+	else
+		snprintf(text, HL_NOTICES_REASON_MAX,
+			 profile->warning_count ? "a warning in its head says why"
+						: "no interpreter ran whose scripts are read");
+	return text;
+}
+
 void hl_notices_of_names(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	char names[NAMES_MAX];
 	bool more;
+
+	add_code(notices, profile);
 
 	list_nameless(profile, true, names, &more);
 	if (names[0])

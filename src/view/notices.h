@@ -41,6 +41,12 @@ void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile_
 /* Adds which modules have no line numbers or no names; nothing when all have. */
 void hl_notices_of_names(struct hl_notices *notices, const struct hl_profile *profile);
 
+#define HL_NOTICES_REASON_MAX 384
+
+/* Why no frame of ${profile} is of a script, and what helps: a clause. Returns ${text}. */
+const char *hl_notices_no_scripts(const struct hl_profile *profile,
+				  char text[HL_NOTICES_REASON_MAX]);
+
 /* Writes them as lines of ${emit}, which keeps the error of a lack of memory, and releases them. */
 void hl_notices_emit(struct hl_notices *notices, struct hl_emit *emit);
 

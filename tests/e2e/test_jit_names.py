@@ -87,6 +87,38 @@ class Node(attaching.TestCase):
                 attach.send_signal(signal.SIGINT)
         self.check(script)
 
+    def test_is_a_script_to_views_that_show_scripts_alone(self):
+        script = self.script(AT_ONCE)
+        result = harness.run(harness.record_command(
+            self.recording, [*self.node, "--interpreted-frames-native-stack", script]), cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertNotIn("has no names", result.stderr)
+        self.tidy(harness.processes(self.recording)[0]["pid"])
+        rows = {row["name"]: row for row in harness.report(
+            "top", self.recording, "--stack", "script", "--value", "alloc", "-n", "0")["rows"]}
+        self.assertFalse([name for name in rows if name.startswith(("0x", "Builtin", "node::", "v8::"))])
+        self.assertGreaterEqual(rows["leak"]["cum_bytes"], ROUNDS * 100000)
+        self.assertGreaterEqual(rows["rounds"]["cum_bytes"], ROUNDS * 100000)
+        self.assertLess(rows["[native]"]["cum_bytes"], ROUNDS * 100000 // 2)
+        lines = harness.run([HEAPLINE, "lines", "--stack", "script", "--value", "alloc", self.recording])
+        self.assertIn(f"{script} line:{LEAK_LINE} size:", lines.stdout)
+
+    def test_without_names_each_view_says_what_writes_them(self):
+        script = self.script(AT_ONCE)
+        remedy = "code made at run time (JavaScript) has no names: 'node --perf-basic-prof "
+        result = harness.run(harness.record_command(self.recording, [self.node[0], script]), cwd=self.directory)
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertIn(remedy, result.stderr)
+        scripts = harness.run([HEAPLINE, "top", "--stack", "script", self.recording])
+        self.assertIn("so that all is [native]; " + remedy, scripts.stderr)
+        self.assertIn(remedy, scripts.stdout)
+        self.assertIn(remedy, harness.run([HEAPLINE, "tree", self.recording]).stdout)
+        picture = self.path("node.svg")
+        flame = harness.run([HEAPLINE, "flame", "-o", picture, self.recording])
+        self.assertEqual(flame.status, 0, flame.stderr)
+        with open(picture, encoding="utf-8") as file:
+            self.assertIn(">JavaScript code<", file.read())
+
     def test_in_a_log(self):
         script = self.script(AT_ONCE)
         result = harness.run(harness.record_command(
@@ -94,6 +126,76 @@ class Node(attaching.TestCase):
         self.assertEqual(result.status, 0, result.stderr)
         self.tidy(harness.processes(self.recording)[0]["pid"])
         self.assertIn("leak", functions(self.recording, "--at", "peak"))
+
+
+JAVA = """
+import java.util.ArrayList;
+import java.util.List;
+import java.util.zip.Deflater;
+public class Leak {
+  static final List<Object> kept = new ArrayList<>();
+  static void neverEnd() { kept.add(new Deflater()); }
+  public static void main(String[] words) throws Exception {
+    for (int i = 0; i < 200; i++) neverEnd();
+    System.out.println("ready");
+    System.in.read();
+    for (int i = 0; i < 200; i++) neverEnd();
+    System.out.println("done");
+    while (System.in.read() >= 0) { }
+  }
+}
+"""
+PERFMAP = "Compiler.perfmap"
+
+
+class Java(attaching.TestCase):
+    """Methods of Java, by the map that jcmd has the JVM write while it runs."""
+
+    def record(self, *options, names):
+        """What heapline says at the end, and the process."""
+        java, compiler = harness.need("java"), harness.need("javac")
+        with open(self.path("Leak.java"), "w", encoding="ascii") as file:
+            file.write(JAVA)
+        built = harness.run([compiler, "Leak.java"], cwd=self.directory)
+        self.assertEqual(built.status, 0, built.stderr)
+        with harness.Waiting([java, "-Xmx64m", *options, "-cp", self.directory, "Leak"], cwd=self.directory) as process:
+            doctor = harness.run([HEAPLINE, "doctor", "-p", str(process.pid)])
+            self.assertIn(f"'jcmd {process.pid} {PERFMAP}' (JDK 17 and later)", doctor.stdout)
+            with self.attached(process.pid) as attach:
+                process.stdin.write("leak\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline().strip(), "done")
+                if names:
+                    asked = harness.run([harness.need("jcmd"), str(process.pid), PERFMAP])
+                    if asked.status != 0 or not os.path.exists(f"/tmp/perf-{process.pid}.map"):
+                        self.skipTest("this JVM writes no map for perf")
+                    self.addCleanup(os.unlink, f"/tmp/perf-{process.pid}.map")
+                attach.send_signal(signal.SIGINT)
+            return process.pid
+
+    def test_methods_are_scripts_by_the_map_of_jcmd(self):
+        self.record("-XX:+PreserveFramePointer", "-Xcomp", "-XX:CompileCommand=quiet",
+                    "-XX:CompileCommand=compileonly,Leak::*", names=True)
+        top = harness.run([HEAPLINE, "top", "--stack", "script", "--value", "alloc", "--sort", "cum", self.recording])
+        self.assertNotIn("has no names", top.stdout + top.stderr)
+        self.assertIn("void Leak.main(java.lang.String[])", top.stdout)
+
+    def test_without_them_views_say_what_writes_them_in_this_process(self):
+        pid = self.record(names=False)
+        top = harness.run([HEAPLINE, "top", self.recording])
+        self.assertIn(f"code made at run time (Java) has no names: 'jcmd {pid} {PERFMAP}'", top.stdout)
+
+
+class Interpreters(harness.TestCase):
+    """Those whose scripts are not read."""
+
+    def test_are_named_in_the_head(self):
+        recording = self.path("perl.hl")
+        result = harness.run(harness.record_command(recording, [harness.need("perl"), "-e", "my @a = (1..1000);"]))
+        self.assertEqual(result.status, 0, result.stderr)
+        top = harness.run([HEAPLINE, "top", "--stack", "script", recording])
+        self.assertIn("scripts of Perl are not read", top.stdout)
+        self.assertIn("so that all is [native]; scripts of Perl are not read\n", top.stderr)
 
 
 class Dump(harness.TestCase):

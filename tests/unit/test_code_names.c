@@ -4,6 +4,7 @@
 #include "symbols/symbols.h"
 
 #include "fail_allocations.h"
+#include "recording/code_runtime.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -258,6 +259,54 @@ static void names_are_split_as_their_runtimes_write_them(void **state)
 	assert_split("JS:~x:99999999999", "x:99999999999", "", 0);
 }
 
+static void functions_of_programs_are_told_from_stubs(void **state)
+{
+	(void)state;
+	assert_true(hl_code_runtime_is_script("leak", "/app/leak.js"));
+	assert_true(hl_code_runtime_is_script("TRACE_12", "shop.lua"));
+	assert_true(
+		hl_code_runtime_is_script("void java.util.zip.Deflater.<init>(int, boolean)", ""));
+	assert_true(hl_code_runtime_is_script("void [App] Shop::Main(string[])[Tier0]", ""));
+	assert_true(hl_code_runtime_is_script("$lists:map/2", ""));
+	assert_true(hl_code_runtime_is_script("$erl_lint:'-used/3-lc$^2/1-2-'/3", ""));
+	assert_false(hl_code_runtime_is_script("StubRoutines (1)", ""));
+	assert_false(hl_code_runtime_is_script("I2C/C2I adapters", ""));
+	assert_false(hl_code_runtime_is_script("Builtin:RecordWrite", ""));
+	assert_false(hl_code_runtime_is_script("RegExp:a .(b)", ""));
+	assert_false(hl_code_runtime_is_script("global::call_light_bif_shared", ""));
+	assert_false(hl_code_runtime_is_script("0x7ffb0540dc63", ""));
+}
+
+static void assert_runtime(const char *path, const char *language)
+{
+	const struct hl_code_runtime *runtime = hl_code_runtime_of(path);
+
+	assert_non_null(runtime);
+	assert_string_equal(runtime->language, language);
+}
+
+static void runtimes_are_known_by_their_files(void **state)
+{
+	char text[HL_CODE_RUNTIME_REMEDY_MAX];
+
+	(void)state;
+	assert_runtime("/usr/lib/jvm/java-17/lib/server/libjvm.so", "Java");
+	assert_runtime("/usr/bin/node", "JavaScript");
+	assert_runtime("/lib/x86_64-linux-gnu/libnode.so.108", "JavaScript");
+	assert_runtime("/usr/lib/erlang/erts-13.1.5/bin/beam.smp", "Erlang");
+	assert_runtime("/usr/bin/php8.2", "PHP");
+	assert_runtime("/usr/sbin/php-fpm8.2", "PHP");
+	assert_runtime("/lib/x86_64-linux-gnu/libruby-3.1.so.3.1", "Ruby");
+	assert_null(hl_code_runtime_of("/usr/bin/node_exporter"));
+	assert_null(hl_code_runtime_of("/lib/x86_64-linux-gnu/libc.so.6"));
+	assert_null(hl_code_runtime_of(""));
+	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("libjvm.so"), 47, text),
+			    "'jcmd 47 Compiler.perfmap' (JDK 17 and later) writes them, while "
+			    "heapline records");
+	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("beam.smp"), 47, text),
+			    "'erl +JPperf true' (OTP 25 and later) writes them");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +318,8 @@ int main(void)
 		cmocka_unit_test(what_has_a_name_keeps_it),
 		cmocka_unit_test(want_of_memory_is_an_error),
 		cmocka_unit_test(names_are_split_as_their_runtimes_write_them),
+		cmocka_unit_test(functions_of_programs_are_told_from_stubs),
+		cmocka_unit_test(runtimes_are_known_by_their_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

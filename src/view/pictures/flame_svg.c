@@ -115,8 +115,12 @@ static void put_legend(const struct hl_flame_picture *picture, int y)
 	const struct hl_profile *profile = picture->profile;
 	const struct hl_flame_modules *modules = &picture->modules;
 	FILE *out = picture->options->out;
+	const struct hl_code_runtime *runtime = hl_profile_code_runtime(profile);
+	char no_module[64] = "no module";
 	double x = HL_FLAME_MARGIN;
 
+	if (runtime)
+		snprintf(no_module, sizeof(no_module), "%s code", runtime->language);
 	if (picture->palette == &hl_palette_growth)
 		for (unsigned i = 0; i < HL_COUNT_OF(growth); i += 3)
 			x = hl_svg_swatch(out, i, x, y, growth[i], LEGEND_CELLS);
@@ -125,8 +129,7 @@ static void put_legend(const struct hl_flame_picture *picture, int y)
 			uint32_t module = modules->by_area[i];
 			const char *path = hl_profile_text(profile, profile->modules[module].path);
 			x = hl_svg_swatch(out, modules->colors[module], x, y,
-					  *path ? hl_path_basename(path) : "no module",
-					  LEGEND_CELLS);
+					  *path ? hl_path_basename(path) : no_module, LEGEND_CELLS);
 		}
 }
 

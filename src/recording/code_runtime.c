@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of runtimes; see code_runtime.h. */
+#include "recording/code_runtime.h"
+
+#include "base/compiler.h"
+#include "base/names.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define JAVA_START "java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
+#define NODE_START "node --perf-basic-prof --interpreted-frames-native-stack"
+
+/* clang-format off */
+static const struct hl_code_runtime runtimes[] = {
+	{"libjvm.so", "Java", JAVA_START, "jcmd", "Compiler.perfmap", " (JDK 17 and later)", "-XX:+PreserveFramePointer"},
+	{"java", "Java", JAVA_START, "jcmd", "Compiler.perfmap", " (JDK 17 and later)", "-XX:+PreserveFramePointer"},
+	{"node", "JavaScript", NODE_START, NULL, NULL, "", NULL},
+	{"nodejs", "JavaScript", NODE_START, NULL, NULL, "", NULL},
+	{"libnode.so", "JavaScript", NODE_START, NULL, NULL, "", NULL},
+	{"libcoreclr.so", ".NET", "DOTNET_PerfMapEnabled=1 dotnet", NULL, NULL, "", NULL},
+	{"beam.smp", "Erlang", "erl +JPperf true", NULL, NULL, " (OTP 25 and later)", NULL},
+	{"mono", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
+	{"mono-sgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
+	{"libmonosgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
+	{"libruby", "Ruby", NULL, NULL, NULL, "", NULL},
+	{"ruby", "Ruby", NULL, NULL, NULL, "", NULL},
+	{"php", "PHP", NULL, NULL, NULL, "", NULL},
+	{"libphp", "PHP", NULL, NULL, NULL, "", NULL},
+	{"perl", "Perl", NULL, NULL, NULL, "", NULL},
+	{"libperl.so", "Perl", NULL, NULL, NULL, "", NULL},
+};
+/* clang-format on */
+
+const struct hl_code_runtime *hl_code_runtime_of(const char *path)
+{
+	const char *name = hl_path_basename(path);
+
+	for (size_t i = 0; i < HL_COUNT_OF(runtimes); i++) {
+		size_t length = strlen(runtimes[i].file);
+		if (!strncmp(name, runtimes[i].file, length) &&
+		    (!name[length] || isdigit((unsigned char)name[length]) ||
+		     strchr(".-", name[length])))
+			return &runtimes[i];
+	}
+	return NULL;
+}
+
+const char *hl_code_runtime_remedy(const struct hl_code_runtime *runtime, uint32_t pid,
+				   char text[HL_CODE_RUNTIME_REMEDY_MAX])
+{
+	if (pid && runtime->tool)
+		snprintf(text, HL_CODE_RUNTIME_REMEDY_MAX,
+			 "'%s %u %s'%s writes them, while heapline records", runtime->tool, pid,
+			 runtime->task, runtime->version);
+	else
+		snprintf(text, HL_CODE_RUNTIME_REMEDY_MAX, "'%s'%s writes them", runtime->start,
+			 runtime->version);
+	return text;
+}
+
+/* "$lists:map/2" */
+static bool is_erlang(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return name[0] == '$' && strchr(name, ':') && slash && isdigit((unsigned char)slash[1]);
+}
+
+/* "void java.util.zip.Deflater.end()", "void [App] Program::Main(string[])[Tier0]" */
+static bool is_signature(const char *name)
+{
+	const char *result = strchr(name, ' '), *parameters = strchr(name, '(');
+
+	return result && parameters && result < parameters && strncmp(name, "RegExp:", 7) != 0 &&
+	       (memchr(result, '.', (size_t)(parameters - result)) ||
+		memmem(result, (size_t)(parameters - result), "::", 2));
+}
+
+bool hl_code_runtime_is_script(const char *name, const char *source)
+{
+	return source[0] || is_erlang(name) || is_signature(name);
+}

@@ -83,6 +83,7 @@ bool hl_block_table_init(struct hl_block_table *table)
 {
 	table->hash = hl_block_hash_new();
 	atomic_init(&table->array, NULL);
+	atomic_init(&table->pieces, NULL);
 	return table->hash;
 }
 
@@ -215,6 +216,47 @@ bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64
 {
 	*ret_busy = false;
 	return take(table, (uintptr_t)address, usable, ret_block, ret_busy);
+}
+
+static struct hl_piece_map *add_pieces(struct hl_block_table *table)
+{
+	struct hl_piece_map *map = hl_piece_map_new(), *other = NULL;
+
+	if (!map || atomic_compare_exchange_strong(&table->pieces, &other, map))
+		return map;
+	hl_piece_map_free(map);
+	return other;
+}
+
+bool hl_block_note_piece(struct hl_block_table *table, const void *address)
+{
+	struct hl_piece_map *map = atomic_load_explicit(&table->pieces, memory_order_acquire);
+
+	if (HL_UNLIKELY(!map))
+		map = add_pieces(table);
+	return map && hl_piece_map_note(map, (uintptr_t)address);
+}
+
+bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t end,
+			 uintptr_t *ret_address, struct hl_block *ret_block)
+{
+	struct hl_piece_map *map = atomic_load_explicit(&table->pieces, memory_order_acquire);
+	uintptr_t start = *at;
+
+	while (map && hl_piece_map_find(map, at, end)) {
+		uintptr_t granule = *at, next = granule + (1u << HL_PIECE_GRANULE_BITS);
+		uintptr_t from = granule < start ? start : granule, to = next < end ? next : end;
+		uintptr_t key = (uintptr_t)hl_block_ruled_key((const void *)from);
+		if (hl_block_hash_take_in(table->hash, key, key + (to - from), &key, ret_block)) {
+			*ret_address = (uintptr_t)hl_block_ruled_key((const void *)key);
+			*at = from; /* more may begin in these bytes */
+			return true;
+		}
+		if (from == granule && to == next)
+			hl_piece_map_clear(map, granule);
+		*at = next;
+	}
+	return false;
 }
 
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address)

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "recorder/piece_map.h"
 #include "region/block_format.h"
 
 #include <stdbool.h>
@@ -26,6 +27,7 @@ struct hl_block_table {
 	 * saw the array, and so sees it, too. */
 	_Atomic(struct hl_block_array *) array;
 	struct hl_block_hash *hash;
+	_Atomic(struct hl_piece_map *) pieces; /* NULL: there have been none */
 };
 
 /* Makes an empty table without an array. False without memory. */
@@ -151,6 +153,13 @@ static inline const void *hl_block_ruled_key(const void *address)
 	return (const void *)((uintptr_t)address ^ UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - 1));
 }
 
+/* Notes that a piece begins at ${address}. Its block is in the hash, by the key above. False without memory. */
+bool hl_block_note_piece(struct hl_block_table *table, const void *address);
+
+/* Takes the first piece that begins in [*${at}, ${end}); *${at} becomes where to go on. False when there are no more. */
+bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t end,
+			 uintptr_t *ret_address, struct hl_block *ret_block);
+
 /* The node of the block at ${address}, by whichever key it is known; 0: it is not. A look that nobody waits for. */
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address);
 
@@ -167,6 +176,10 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 /* ${ret_busy}: NULL = wait for a locked shard; else give up on it and set this. */
 bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl_block *ret_block,
 			bool *ret_busy);
+
+/* Takes a block that begins in [${start}, ${end}), which lie in the same 8 bytes that are aligned. */
+bool hl_block_hash_take_in(struct hl_block_hash *hash, uintptr_t start, uintptr_t end,
+			   uintptr_t *ret_address, struct hl_block *ret_block);
 
 /* The node of the block at ${address}; 0: there is none, or its shard is busy. */
 uint32_t hl_block_hash_node(struct hl_block_hash *hash, uintptr_t address);

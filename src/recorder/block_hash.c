@@ -163,6 +163,32 @@ bool hl_block_hash_take(struct hl_block_hash *hash, uintptr_t address, struct hl
 	return found;
 }
 
+bool hl_block_hash_take_in(struct hl_block_hash *hash, uintptr_t start, uintptr_t end,
+			   uintptr_t *ret_address, struct hl_block *ret_block)
+{
+	uint64_t h = hl_block_hash_address(start);
+	struct hl_block_shard *shard = shard_of(hash, h);
+	bool found = false;
+
+	if (!hl_block_hash_may_hold(hash, start))
+		return false;
+	hl_spin_lock(&shard->lock);
+	/* All of them have one hash, and are in one run. */
+	for (uint64_t at = h & mask_of(shard); shard->slots && shard->slots[at].address && !found;
+	     at = (at + 1) & mask_of(shard)) {
+		uintptr_t address = shard->slots[at].address & HL_BLOCK_ADDRESS_MASK;
+		if (address - start >= end - start)
+			continue;
+		*ret_address = address;
+		*ret_block = hl_block_of_slot(shard->slots[at]);
+		erase(shard, at);
+		filter_remove(hash, h);
+		found = true;
+	}
+	hl_spin_unlock(&shard->lock);
+	return found;
+}
+
 uint32_t hl_block_hash_node(struct hl_block_hash *hash, uintptr_t address)
 {
 	struct hl_block_shard *shard = shard_of(hash, hl_block_hash_address(address));

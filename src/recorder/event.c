@@ -509,6 +509,8 @@ void hl_event_free(struct hl_thread *thread, const void *block)
 	struct hl_block it;
 	if (hl_event_take(thread, block, &it, &usable))
 		finish_free(thread, block, it, usable, temporary);
+	if (hl_event_has_pieces())
+		hl_event_end_pieces(thread, block, hl_libc_usable_size(block));
 }
 
 void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
@@ -519,6 +521,8 @@ void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t u
 	struct hl_block it;
 	if (hl_event_take_sized(thread, block, usable, &it))
 		finish_free(thread, block, it, usable, temporary);
+	if (hl_event_has_pieces())
+		hl_event_end_pieces(thread, block, usable);
 }
 
 /* Takes a block of ${usable} bytes out of its entry of the array and counts it. ${logging}, a
@@ -555,8 +559,10 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 	/* Without an entry this is a child: a handler has forked since the caller looked. */
 	if (HL_UNLIKELY(!cell || !entry))
 		return false;
-	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block),
-		      hl_event_mode(recorder));
+	uint64_t usable = hl_libc_usable_size(block);
+	free_in_array(recorder, thread, block, entry, cell, usable, hl_event_mode(recorder));
+	if (hl_event_has_pieces())
+		hl_event_end_pieces(thread, block, usable);
 	return true;
 }
 
@@ -572,7 +578,7 @@ bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 	uint32_t node = node_in_array(atomic_load_explicit(entry, memory_order_relaxed));
 	if (HL_UNLIKELY(!node))
 		return false;
-	if (HL_UNLIKELY(hl_event_mode(recorder) & HL_MODE_LOGGING ||
+	if (HL_UNLIKELY(hl_event_mode(recorder) & (HL_MODE_LOGGING | HL_MODE_PIECES) ||
 			!hl_libc_read_usable_size(block, &usable)))
 		return free_plain_any(thread, block, node);
 	struct hl_cell *cell = hl_cells_find(&thread->cells, &recorder->region, node);
@@ -596,32 +602,41 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 
 /* ---- blocks of functions that rules name ---- */
 
+/* A pool that was reset has given back without a word what lies where it cuts the next piece. */
+static void begin_piece(struct hl_thread *thread, const void *piece, uint64_t bytes)
+{
+	struct hl_recorder *recorder = hl_recorder;
+
+	hl_event_end_pieces(thread, piece, bytes ? bytes : 1);
+	if (HL_UNLIKELY(!hl_block_note_piece(&recorder->blocks, piece)))
+		return; /* it is in use until it is given back by itself */
+	if (HL_UNLIKELY(!hl_event_has_pieces()))
+		atomic_fetch_or(&recorder->region.header->mode, HL_MODE_PIECES);
+}
+
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place,
 			  const char *type)
 {
+	begin_piece(thread, block, requested);
 	count_alloc(thread, block, requested, &requested, true, caller, place, HL_LABEL_TYPE, type);
 }
 
 void hl_event_alloc_in_hash(struct hl_thread *thread, const void *block, uint64_t requested,
 			    uint64_t usable, const struct hl_registers *caller,
-			    const struct hl_recall_slot *place)
+			    const struct hl_recall_slot *place, const char *type)
 {
-	count_alloc(thread, block, requested, &usable, true, caller, place, HL_LABEL_COUNT, NULL);
+	count_alloc(thread, block, requested, &usable, true, caller, place, HL_LABEL_TYPE, type);
 }
 
 void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
 			 const struct hl_registers *caller, const char *pool)
 {
-	struct hl_block before;
-
-	/* What was cut from a pool that was reset has gone without a word. */
-	if (hl_event_take_ruled(block, &before))
-		finish_free(thread, block, before, before.requested, false);
 	if (requested > PTRDIFF_MAX) {
 		hl_event_lose(thread, 0);
 		return;
 	}
+	begin_piece(thread, block, requested);
 	count_alloc(thread, block, requested, &requested, true, caller,
 		    hl_event_locate(thread, caller), HL_LABEL_POOL, pool);
 }
@@ -645,8 +660,11 @@ void hl_event_free_ruled(struct hl_thread *thread, const void *block)
 
 	thread->last_block = NULL;
 	struct hl_block it;
-	if (hl_event_take_ruled(block, &it))
+	if (hl_event_take_ruled(block, &it)) {
 		finish_free(thread, block, it, it.requested, temporary);
+		if (hl_event_has_pieces())
+			hl_event_end_pieces(thread, block, it.requested);
+	}
 	/* Of a block of malloc() the call of free() within will tell. */
 	else if (!hl_block_may_hold(&hl_recorder->blocks, block))
 		count_unmatched(hl_recorder, thread);
@@ -725,6 +743,8 @@ static void free_in_allocator(struct hl_recorder *recorder, struct hl_thread *th
 	if ((key != block && take_object(block, &it)) ||
 	    hl_block_take(&recorder->blocks, key, usable, &it))
 		count_free(thread, block, it, key == block ? usable : it.requested);
+	if (key == block && hl_event_has_pieces())
+		hl_event_end_pieces(thread, block, usable);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 }
 
@@ -767,7 +787,8 @@ void hl_event_nested_free(const void *block)
 
 	if (!hl_recorder_is_running(recorder))
 		return;
-	if (hl_block_may_hold(&recorder->blocks, block) && !entry_of_object(block))
+	if ((hl_block_may_hold(&recorder->blocks, block) || hl_event_has_pieces()) &&
+	    !entry_of_object(block))
 		free_nested(recorder, block, block, hl_libc_usable_size(block));
 	if (hl_recorder_has_rules(recorder))
 		hl_event_nested_free_ruled(block);

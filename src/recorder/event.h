@@ -92,6 +92,9 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
  * block has: what the allocator cuts from a block of malloc() may begin where that one does. Their
  * usable bytes are those asked for. ${type}: NULL, or a label. _beside(): those of an allocator beside malloc()
  * lie in no block of it, and are in the array, as objects are.
+ *
+ * Others are pieces: what a pool cuts from larger blocks, and may give back without a word. A piece ends with
+ * the block that it lies in, and when another is cut where it begins.
  */
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place,
@@ -125,14 +128,24 @@ bool hl_event_free_object(struct hl_thread *thread, const void *block);
 void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it);
 void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it);
 
-/* Whether ${block} is in the block table, under either key, or possibly so. */
+/* The pieces that begin in the ${bytes} at ${start} end. */
+void hl_event_end_pieces(struct hl_thread *thread, const void *start, uint64_t bytes);
+
+/* Whether there have been pieces. */
+static inline bool hl_event_has_pieces(void)
+{
+	return HL_UNLIKELY(hl_event_mode(hl_recorder) & HL_MODE_PIECES);
+}
+
+/* Whether ${block} is in the block table, under either key, or holds pieces, or possibly so. */
 static inline bool hl_event_may_hold(const void *block)
 {
 	const struct hl_recorder *recorder = hl_recorder;
 
 	return hl_block_may_hold(&recorder->blocks, block) ||
 	       (hl_recorder_has_rules(recorder) &&
-		hl_block_may_hold(&recorder->blocks, hl_block_ruled_key(block)));
+		hl_block_may_hold(&recorder->blocks, hl_block_ruled_key(block))) ||
+	       hl_event_has_pieces();
 }
 
 /* Nothing is recorded now and nothing asked. */

@@ -33,7 +33,7 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 					: NULL;
 
 	if (HL_UNLIKELY(!entry))
-		hl_event_alloc_in_hash(thread, block, requested, usable, caller, place);
+		hl_event_alloc_in_hash(thread, block, requested, usable, caller, place, NULL);
 	else
 		hl_event_add_or_lose(&of_object, thread, block, requested, entry,
 				     hl_event_slack(usable, requested),
@@ -114,7 +114,7 @@ beside_any(struct hl_thread *thread, const void *block, uint64_t requested,
 					: NULL;
 
 	if (HL_UNLIKELY(!entry)) {
-		hl_event_alloc_ruled(thread, block, requested, caller, place, type);
+		hl_event_alloc_in_hash(thread, block, requested, requested, caller, place, type);
 		return;
 	}
 	add_beside(thread, block, requested, type, entry,

@@ -320,10 +320,10 @@ hl_event_marked_of(const struct hl_event_kind *kind, struct hl_thread *thread, c
 
 /* ---- what objects need of blocks: where the array does not do ---- */
 
-/* As hl_event_alloc_ruled(), of which ${usable} bytes may be used. */
+/* By the key of a ruled block; ${usable} bytes of it may be used. ${type}: NULL, or a label. */
 void hl_event_alloc_in_hash(struct hl_thread *thread, const void *block, uint64_t requested,
 			    uint64_t usable, const struct hl_registers *caller,
-			    const struct hl_recall_slot *place);
+			    const struct hl_recall_slot *place, const char *type);
 
 /* ${it} has been taken. ${temporary}: it was the thread's last event. */
 void hl_event_finish_free(struct hl_thread *thread, const void *block, struct hl_block it,

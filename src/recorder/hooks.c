@@ -258,6 +258,10 @@ static void *reallocate(struct hl_thread *thread, void *block, size_t size, bool
 		hl_event_put_back(thread, block, old, usable);
 	else if (known)
 		hl_event_count_free(thread, block, old, usable);
+	/* What another thread has cut there meanwhile ends as well: rare, and it counts as freed too soon. */
+	size_t kept = moved == block ? size : 0;
+	if (block && !failed && kept < usable && hl_event_has_pieces())
+		hl_event_end_pieces(thread, (const char *)block + kept, usable - kept);
 	if (moved && looked)
 		hl_event_alloc_ahead(thread, moved, size, caller, place);
 	else if (moved && sampled)

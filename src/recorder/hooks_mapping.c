@@ -18,6 +18,7 @@
 
 #include "recorder/event.h"
 #include "recorder/libc.h"
+#include "recorder/pools.h"
 #include "recorder/thread.h"
 
 #include <errno.h>
@@ -141,8 +142,8 @@ HL_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, i
 
 HL_EXPORT int munmap(void *address, size_t bytes)
 {
+	hl_pools_unmap(address, bytes);
 	struct hl_thread *thread = enter(__builtin_return_address(0), 0);
-
 	if (!thread)
 		return real_munmap(address, bytes);
 	uint64_t bound = hl_mappings_next(&hl_recorder->mappings);

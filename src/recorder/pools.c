@@ -21,6 +21,18 @@ void hl_pools_alloc(const char *pool, const void *block, size_t size,
 	hl_thread_leave(thread);
 }
 
+void hl_pools_unmap(const void *start, size_t bytes)
+{
+	struct hl_thread *thread = hl_recorder_is_running(hl_recorder) && hl_event_has_pieces()
+					   ? hl_thread_enter()
+					   : NULL;
+
+	if (!thread)
+		return;
+	hl_event_end_pieces(thread, start, bytes);
+	hl_thread_leave(thread);
+}
+
 void hl_pools_free(const void *block)
 {
 	if (!block)

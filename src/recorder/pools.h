@@ -13,3 +13,5 @@ struct hl_registers;
 void hl_pools_alloc(const char *pool, const void *block, size_t size,
 		    const struct hl_registers *caller);
 void hl_pools_free(const void *block);
+/* Before memory is unmapped: what was cut from it ends. */
+void hl_pools_unmap(const void *start, size_t bytes);

@@ -85,6 +85,7 @@ static inline bool hl_mode_logs(enum hl_mode mode)
  *	SCRIPT	  there are providers of script frames, see recorder/script.h
  *	PROBE	  interpreters were found that have not been probed
  *	USED	  the mode is another than HL_MODE_CLOSED, or was: frees may count
+ *	PIECES	  pools have told of pieces, which end with the block that they lie in
  *	switches  number of changes of the mode, in the bits between; it wraps
  */
 #define HL_MODE_ASKED	   (UINT32_C(1) << 31)
@@ -92,9 +93,10 @@ static inline bool hl_mode_logs(enum hl_mode mode)
 #define HL_MODE_SCRIPT	   (UINT32_C(1) << 29)
 #define HL_MODE_PROBE	   (UINT32_C(1) << 28)
 #define HL_MODE_USED	   (UINT32_C(1) << 27)
+#define HL_MODE_PIECES	   (UINT32_C(1) << 26)
 #define HL_MODE_MASK	   UINT32_C(7)
 #define HL_MODE_ONE_SWITCH (HL_MODE_MASK + 1)
-#define HL_MODE_SWITCHES   (HL_MODE_USED - HL_MODE_ONE_SWITCH)
+#define HL_MODE_SWITCHES   (HL_MODE_PIECES - HL_MODE_ONE_SWITCH)
 
 /* The mode in a value of header.mode. */
 static inline enum hl_mode hl_mode_of(uint32_t mode)
@@ -110,7 +112,7 @@ static inline uint32_t hl_mode_first(enum hl_mode mode)
 }
 
 /* Switches to ${to}, and leaves HL_MODE_ASKED as it is: a question is answered in any mode; and
- * HL_MODE_SCRIPT, HL_MODE_PROBE and HL_MODE_USED. Returns the mode until then. */
+ * HL_MODE_SCRIPT, HL_MODE_PROBE, HL_MODE_USED and HL_MODE_PIECES. Returns the mode until then. */
 static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
 {
 	uint32_t was = atomic_load(mode), next;
@@ -118,7 +120,8 @@ static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode t
 	do {
 		if (hl_mode_of(was) == to)
 			return to;
-		next = (was & (HL_MODE_ASKED | HL_MODE_SCRIPT | HL_MODE_PROBE | HL_MODE_USED)) |
+		next = (was & (HL_MODE_ASKED | HL_MODE_SCRIPT | HL_MODE_PROBE | HL_MODE_USED |
+			       HL_MODE_PIECES)) |
 		       ((was + HL_MODE_ONE_SWITCH) & HL_MODE_SWITCHES) | hl_mode_first(to);
 		if (to == HL_MODE_CLOSED)
 			next |= was & HL_MODE_LOGGING;

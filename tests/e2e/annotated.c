@@ -61,6 +61,21 @@ LINKAGE SITE void cut_again(struct pool *pool)
 	pool->kept_bytes += 16;
 }
 
+/* Its blocks end with the memory that they lie in. */
+LINKAGE SITE void destroy(struct pool *pool);
+LINKAGE SITE void destroy(struct pool *pool)
+{
+	char *chunk = (char *)malloc(CHUNK);
+
+	REQUIRE(chunk);
+	for (size_t i = 0; i < 100; i++) {
+		pool->blocks++;
+		pool->bytes += i % 17;
+		hl_pool_alloc(pool->name, chunk + i * 17, i % 17); /* wherever it begins */
+	}
+	free(chunk);
+}
+
 LINKAGE SITE void work(struct pool *pool);
 LINKAGE SITE void work(struct pool *pool)
 {
@@ -75,6 +90,7 @@ LINKAGE SITE void work(struct pool *pool)
 			give(pool, block, i % 200);
 	}
 	cut_again(pool);
+	destroy(pool);
 	hl_pool_free(pool->name, NULL);
 	printf("%s %zu %zu %zu %zu\n", pool->name, pool->blocks, pool->bytes, pool->kept_blocks,
 	       pool->kept_bytes);

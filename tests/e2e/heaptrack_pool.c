@@ -8,10 +8,12 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
-#define BLOCKS	    1000
-#define STEP	    256
-#define BYTES(i)    ((size_t)(i) % 100 + 1)
-#define REALLOCATED 200
+#define BLOCKS	     1000
+#define STEP	     256
+#define BYTES(i)     ((size_t)(i) % 100 + 1)
+#define REALLOCATED  200
+#define UNMAPPED     800
+#define UNMAPPED_END 960 /* whole pages */
 
 __attribute__((weak)) void heaptrack_malloc(void *block, size_t size);
 __attribute__((weak)) void heaptrack_realloc(void *block, size_t size, void *moved);
@@ -80,6 +82,10 @@ SITE void work(void)
 	}
 	if (tell_free)
 		tell_free(NULL);
+	/* What is unmapped takes its blocks along. */
+	REQUIRE(munmap(pool + UNMAPPED * STEP, (UNMAPPED_END - UNMAPPED) * STEP) == 0);
+	for (int i = UNMAPPED + 1; i < UNMAPPED_END; i += 2)
+		discount(BYTES(i));
 }
 
 int main(int argument_count, char **arguments)

@@ -3,7 +3,8 @@
  * An allocator with names and arguments of its own, over memory that it maps or over malloc(). For
  * each line that it reads ("arena" or "malloc") it allocates, and says for each function the blocks
  * and bytes that it has allocated, and those that it has kept. Before a line "jump" has an answer, a
- * call of the allocator is left by longjmp(). After "storm", threads allocate until the input ends.
+ * call of the allocator is left by longjmp(). After "storm", threads allocate until the input ends. After "regions" pieces are cut
+ * from blocks of malloc(), which are freed, moved or used again without a word of the pieces.
  */
 #include "program.h"
 
@@ -194,6 +195,64 @@ SITE void leave_by_jump(void)
 		my_alloc(&pool, 1, 100);
 }
 
+/* ---- pieces that end without a word ---- */
+
+#define REGIONS	     40
+#define REGION_BYTES 4096
+#define CUTS	     40
+#define LARGE_CUTS   3
+
+struct cuts {
+	char *pieces[CUTS];
+	size_t sizes[CUTS];
+};
+
+SITE char *begin_region(char *region, size_t bytes);
+SITE char *begin_region(char *region, size_t bytes)
+{
+	region = realloc(region, bytes);
+	REQUIRE(region);
+	return region;
+}
+
+/* Those that begin in [${start}, ${start} + ${bytes}) are no more. */
+static void end_cuts(struct cuts *cuts, struct figures *figures, const char *start, size_t bytes)
+{
+	for (size_t i = 0; i < CUTS; i++) {
+		if (!cuts->pieces[i] || (size_t)(cuts->pieces[i] - start) >= bytes)
+			continue;
+		take(figures, cuts->sizes[i]);
+		cuts->pieces[i] = NULL;
+	}
+}
+
+SITE void by_region(size_t number, struct figures *figures);
+SITE void by_region(size_t number, struct figures *figures)
+{
+	struct pool pool = {.arena = begin_region(NULL, REGION_BYTES)};
+	char *first = pool.arena, *barrier = begin_region(NULL, 100);
+	struct cuts cuts = {0};
+
+	for (size_t i = 0; i < CUTS; i++) {
+		cuts.sizes[i] = i * 2;
+		cuts.pieces[i] = my_alloc(&pool, 1, i * 2);
+		give(figures, i * 2);
+	}
+	if (number % 4 == 1) {
+		free(first);
+		end_cuts(&cuts, figures, first, REGION_BYTES);
+	} else if (number % 4 == 2 && begin_region(first, REGION_BYTES * 16) != first) {
+		end_cuts(&cuts, figures, first, REGION_BYTES);
+	} else if (number % 4 == 3) {
+		pool.used = 0;
+		for (size_t i = 0; i < LARGE_CUTS; i++) {
+			end_cuts(&cuts, figures, my_alloc(&pool, 1, 300), 300);
+			give(figures, 300);
+		}
+	}
+	free(barrier);
+}
+
 #define THREADS 4
 #define HELD	16
 
@@ -262,6 +321,13 @@ int main(void)
 			continue;
 		}
 		memset(by, 0, sizeof(by));
+		if (strcmp(line, "regions\n") == 0) {
+			for (size_t i = 0; i < REGIONS; i++)
+				by_region(i, &by[0]);
+			print_figures("by_region", &by[0]);
+			puts("done");
+			continue;
+		}
 		pool = (struct pool){0};
 		if (strcmp(line, "arena\n") == 0)
 			pool.arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,

@@ -60,6 +60,14 @@ class Rules(attaching.TestCase):
                 self.assertEqual(found, {**ledger, "cut": [0, 0, 0, 0]})
         self.assertEqual(process.returncode, 0)
 
+    def test_pieces_end_with_the_block_that_they_lie_in(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for mode in ("mem-fast", "mem-record", "log-fast", "log-record"):
+                ledger, found = self.allocations(process, "regions", "--mode", mode, *HOOKS)
+                del found["cut"]
+                self.assertEqual(found, ledger)
+        self.assertEqual(process.returncode, 0)
+
     def test_calls_of_malloc_within_count_for_the_outer_function(self):
         with harness.Waiting([harness.program("pools")]) as process:
             for mode in ("mem-fast", "mem-record", "log-fast"):

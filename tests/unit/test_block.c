@@ -245,6 +245,66 @@ static void without_memory_for_a_leaf_the_array_refuses(void **state)
 	assert_int_equal(hl_block_array_take(array, 0x12340), 5);
 }
 
+#define PIECE_SPAN (UINT64_C(3) << 18) /* across pages of bits */
+
+static bool is_piece(const bool *pieces, uintptr_t base, uintptr_t start, uintptr_t end)
+{
+	for (uintptr_t at = start; at < end; at++)
+		if (pieces[at - base])
+			return true;
+	return false;
+}
+
+static void pieces_of_a_range_are_taken_and_no_others(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	static bool pieces[PIECE_SPAN];
+	uintptr_t base = UINT64_C(0x7ffe3ffe0000), piece; /* across leaves */
+	struct hl_block block;
+	unsigned seed = 7;
+
+	init(&table, HASH);
+	for (int i = 0; i < 20000; i++) {
+		uint32_t place = (uint32_t)rand_r(&seed) % PIECE_SPAN;
+		const void *address = (const void *)(base + place);
+		pieces[place] = true;
+		assert_true(hl_block_note_piece(&table, address));
+		assert_true(hl_block_hash_set(table.hash, (uintptr_t)hl_block_ruled_key(address),
+					      (struct hl_block){.node = 1 + place}, NULL));
+	}
+	for (int i = 0; i < 3000; i++) {
+		uintptr_t start = base + (uint32_t)rand_r(&seed) % PIECE_SPAN;
+		uintptr_t end = start + (uint32_t)rand_r(&seed) % (i % 2 ? 20 : 3000), at = start;
+		end = end > base + PIECE_SPAN ? base + PIECE_SPAN : end;
+		while (hl_block_take_piece(&table, &at, end, &piece, &block)) {
+			assert_true(piece >= start && piece < end && pieces[piece - base]);
+			assert_int_equal(block.node, 1 + (piece - base));
+			pieces[piece - base] = false;
+		}
+		assert_false(is_piece(pieces, base, start, end));
+	}
+	for (uintptr_t at = base;
+	     hl_block_take_piece(&table, &at, base + PIECE_SPAN, &piece, &block);)
+		pieces[piece - base] = false;
+	assert_false(is_piece(pieces, base, base, base + PIECE_SPAN));
+}
+
+static void without_memory_for_a_map_no_piece_is_noted(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	uintptr_t at = 4096, piece;
+	struct hl_block block;
+
+	init(&table, HASH);
+	refuse = true;
+	assert_false(hl_block_note_piece(&table, (const void *)at));
+	assert_false(hl_block_take_piece(&table, &at, 8192, &piece, &block));
+	refuse = false;
+	assert_true(hl_block_note_piece(&table, (const void *)at));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +317,8 @@ int main(void)
 		cmocka_unit_test(a_block_that_is_not_there_is_not_called_busy),
 		cmocka_unit_test(without_memory_a_full_hash_refuses_and_keeps_what_it_has),
 		cmocka_unit_test(without_memory_for_a_leaf_the_array_refuses),
+		cmocka_unit_test(pieces_of_a_range_are_taken_and_no_others),
+		cmocka_unit_test(without_memory_for_a_map_no_piece_is_noted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

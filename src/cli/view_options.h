@@ -37,6 +37,7 @@ struct hl_view_command {
 	int profiles_max;   /* how many operands; 0: 1. A second one is compared with the first: the
 			       view gets the joined profile. Two moments of one recording are
 			       compared likewise */
+	pid_t pid;	    /* of the process that is shown; 0: what --process says */
 	bool compares;	    /* the view is nothing without two profiles */
 	bool reads_stdin;   /* without an operand standard input is read, unless it is a terminal */
 	bool binary;	    /* not to be written to a terminal */

@@ -4,6 +4,7 @@
 #include "cli/live_fill.h"
 #include "cli/output.h"
 #include "cli/terminal_progress.h"
+#include "collector/control_ask.h"
 #include "open/open.h"
 #include "profile/profile.h"
 #include "profile/symbols_advice.h"
@@ -74,12 +75,28 @@ static char *newest_recording(void)
 	return newest;
 }
 
-/* Where nothing is named: standard input, or the newest recording, which must live as long as
- * ${operands}. */
+/* The path of what process ${pid} is being recorded to, to be freed; NULL when it is not recorded. */
+static char *recording_of(uint32_t pid)
+{
+	struct hl_control_peers peers;
+	char *path = NULL;
+
+	if (!pid || pid > INT32_MAX)
+		return NULL;
+	if (hl_control_ask_search((pid_t)pid, &peers) == 0 && peers.count &&
+	    peers.peers[0].pid != (pid_t)pid) /* collectors are found, too */
+		path = strdup(peers.peers[0].recording);
+	hl_control_ask_release(&peers);
+	return path;
+}
+
+/* Where nothing is named: standard input, the recording of the process that --process names, or the newest one here. What is chosen lives
+ * as long as the program. */
 static int choose_operand(const struct hl_verb *verb, const struct hl_view_command *command,
 			  struct operands *operands)
 {
 	static char standard_input[] = "-", *chosen[] = {standard_input};
+	uint32_t pid = operands->selection.pid;
 
 	operands->paths = chosen;
 	operands->path_count = 1;
@@ -88,7 +105,17 @@ static int choose_operand(const struct hl_verb *verb, const struct hl_view_comma
 	if (command->compares && operands->moment_count < PROFILES_MAX)
 		return hl_cli_usage_error(verb, "'%s' needs two recordings, or one and --at twice",
 					  verb->name);
+	chosen[0] = recording_of(pid);
+	if (chosen[0]) {
+		hl_cli_note("process %u is being recorded; showing '%s'", pid, chosen[0]);
+		return HL_EXIT_DONE;
+	}
 	chosen[0] = newest_recording();
+	if (!chosen[0] && pid)
+		return hl_cli_error("process %u is not being recorded, and no recording is in this "
+				    "directory; 'heapline attach -p %u' records a process that "
+				    "runs",
+				    pid, pid);
 	if (!chosen[0])
 		return hl_cli_usage_error(
 			verb, "'%s' needs a recording, and there is none in this directory",
@@ -262,6 +289,8 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 		status = hl_view_options_obey_name(verb, &command);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_selection(verb, &operands.selection);
+	if (command.pid)
+		operands.selection.pid = (uint32_t)command.pid;
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_filter(verb, &operands.filter);
 	if (command.options.by == HL_VIEW_BY_TYPE || command.options.by == HL_VIEW_BY_SERVICE) {

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs with a garbage collector, with a leak and without: growth tells them apart."""
 
+import contextlib
+import json
 import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
+import attaching
 import harness
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "collected")
@@ -52,6 +56,77 @@ class Collected(harness.TestCase):
                                 os.path.join(SOURCES, "Collected.java")])
         self.assertEqual(compiled.status, 0, compiled.stderr)
         self.assert_leaks_are_found(java, "-XX:+UseSerialGC", "-cp", self.directory, "Collected")
+
+
+LEAKS = """
+import time
+kept = []
+def keep():
+    kept.append(bytes(4096))
+def churn():
+    return [bytes(50000) for _ in range(3)]
+print(1, flush=True)
+while True:
+    keep(), churn(), time.sleep(0.002)
+"""
+
+
+class RunningProcess(attaching.TestCase):
+    """growth -p PID SECONDS: one command."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment["TMPDIR"] = self.path("temporary")
+        os.mkdir(self.path("temporary"))
+
+    def growth(self, *words):
+        return harness.run([harness.HEAPLINE, "growth", *words], env=self.environment,
+                           cwd=self.directory)
+
+    @contextlib.contextmanager
+    def leaking(self):
+        with subprocess.Popen([harness.need("python3"), "-c", LEAKS],
+                              stdout=subprocess.PIPE) as process:
+            try:
+                process.stdout.readline()
+                yield process
+            finally:
+                process.kill()
+
+    def test_what_leaks_is_ranked_and_nothing_stays_behind(self):
+        with self.leaking() as process:
+            before = os.listdir(f"/proc/{process.pid}/fd")
+            ended = self.growth("-p", str(process.pid), "3", "--json", "--by", "function")
+            self.assertEqual(ended.status, 0, ended.stderr)
+            self.assertEqual(os.listdir(f"/proc/{process.pid}/fd"), before)
+        rows = json.loads(ended.stdout)["rows"]
+        self.assertEqual(rows[0]["name"], "keep")
+        self.assertGreaterEqual(rows[0]["steady_percent"], STEADY_PERCENT)
+        self.assertEqual([row for row in rows if row["name"].startswith("churn")
+                          and row["steady_percent"] >= STEADY_PERCENT], [])
+        self.assertEqual(os.listdir(self.path("temporary")), [])
+
+    def test_the_recording_is_kept_where_it_is_named(self):
+        with self.leaking() as process:
+            ended = self.growth("-p", str(process.pid), "1", "--keep", "kept.hl")
+        self.assertEqual(ended.status, 0, ended.stderr)
+        self.assertIn("keep", harness.run([harness.HEAPLINE, "tree", self.path("kept.hl")]).stdout)
+        self.assertEqual(os.listdir(self.path("temporary")), [])
+
+    def test_a_recorded_process_is_shown_without_seconds(self):
+        with self.leaking() as process, self.attached(process.pid, "--mode", "log-fast"):
+            pid = str(process.pid)
+            self.assert_refused(self.growth("-p", pid, "1"), "recorded already", "without SECONDS")
+            for verb in ("growth", "top", "timeline"):
+                shown = harness.run([harness.HEAPLINE, verb, "-p", pid], env=self.environment, cwd="/")
+                self.assertEqual(shown.status, 0, shown.stderr)
+                self.assertIn(f"showing '{self.recording}'", shown.stderr)
+            self.ctl(process.pid, "detach")
+
+    def test_failures_name_the_reason(self):
+        self.assert_refused(self.growth("-p", str(os.getppid() + (1 << 22)), "1"), "there is no process")
+        self.assertEqual(self.growth("--keep", "kept.hl", "some.hl").status, 2)
+        self.assertEqual(os.listdir(self.path("temporary")), [])
 
 
 if __name__ == "__main__":

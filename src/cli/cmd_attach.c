@@ -199,6 +199,8 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	if (ages && hl_live_fill_labels(name, (pid_t)pid, ages, &why) < 0)
 		hl_cli_note("'%s' does not say what collections blocks of Lua have outlived: %s",
 			    name, why.text);
+	if (hl_live_fill_services(name, (pid_t)pid, &why) < 0)
+		hl_cli_note("'%s' has handles instead of names of services: %s", name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
 	say_end(summary, name, attach);
 	if (left < 0 && !hl_process_has_ended(hl_proc_thread((pid_t)pid)))

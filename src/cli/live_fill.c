@@ -3,14 +3,17 @@
 #include "cli/live_fill.h"
 
 #include "base/cleanup.h"
+#include "base/frame_key.h"
 #include "heap/owners/block_owners.h"
 #include "heap/owners/lua_states.h"
 #include "heap/owners/object_types.h"
 #include "heap/owners/resident.h"
+#include "heap/owners/skynet_services.h"
 #include "recording/recording.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,6 +104,48 @@ static int fill_labels(struct hl_recording_process *process, struct wishes wishe
 				    : r;
 }
 
+/* ---- services ---- */
+
+static bool is_handle_of(const char *name, const struct hl_skynet_service *service)
+{
+	char handle[sizeof(":00000000")];
+
+	snprintf(handle, sizeof(handle), ":%08x", service->handle);
+	return strcmp(name, handle) == 0;
+}
+
+/* Gives services that are known by their handles the names that they have now. Returns whether there was one, or a
+ * negative errno. */
+static int name_services(struct hl_recording_process *process)
+{
+	HL_FREED struct hl_skynet_service *services = NULL;
+	size_t count = 0;
+	int named = 0;
+
+	for (uint32_t i = 0; i < process->site_count; i++) {
+		const struct hl_recording_site *site = &process->sites[i];
+		char **name = &process->site_names[site->function], *longer;
+		if (strcmp(process->providers[site->provider].name, HL_SERVICE_PROVIDER) != 0 ||
+		    (*name)[0] != ':')
+			continue;
+		int r = services ? 0
+				 : hl_skynet_services_read((pid_t)process->pid, &services, &count);
+		if (r < 0)
+			return r == -ENOMEM ? r : 0;
+		for (size_t s = 0; s < count; s++) {
+			if (!services[s].name[0] || !is_handle_of(*name, &services[s]))
+				continue;
+			if (asprintf(&longer, "%s %s", services[s].name, *name) < 0)
+				return -ENOMEM;
+			free(*name);
+			*name = longer;
+			named = 1;
+			break;
+		}
+	}
+	return named;
+}
+
 /* Fills the processes that have not ended. One that has ended meanwhile is left out. Labels come last: they
  * are nodes that the process does not have. */
 static int fill(struct hl_recording *recording, struct wishes wishes, struct hl_error *err)
@@ -112,6 +157,8 @@ static int fill(struct hl_recording *recording, struct wishes wishes, struct hl_
 		struct hl_error why = {0};
 		if (process->complete)
 			continue;
+		if (name_services(process) < 0)
+			return hl_error_set(err, -ENOMEM, "out of memory");
 		if (wishes.pages && !process->knows_resident)
 			r = fill_pages(process, &why);
 		if (r < 0 && r != -ESRCH)
@@ -144,8 +191,11 @@ int hl_live_fill_snapshot(const char *path, struct hl_error *err)
 	return r;
 }
 
-int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
-			struct hl_error *err)
+/* Has ${change} change process ${pid} of the recording in directory ${path}: by ${how}, to a negative errno, 0 where nothing has
+ * changed, or another number. */
+static int rewrite(const char *path, pid_t pid,
+		   int (*change)(struct hl_recording_process *process, const void *how),
+		   const void *how, struct hl_error *err)
 {
 	struct hl_recording *recording = NULL;
 	int r = hl_recording_open(path, &recording, err);
@@ -157,13 +207,39 @@ int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_label
 		struct hl_recording_process *process = &recording->processes[i];
 		if (process->pid != (uint32_t)pid)
 			continue;
-		r = hl_label_fill(process, labels);
-		r = r < 0 ? hl_error_set(err, r, "%s", strerror(-r))
-			  : hl_recording_write_process(directory, process, err);
+		r = change(process, how);
+		if (r < 0)
+			hl_error_set(err, r, "%s", strerror(-r));
+		else if (r > 0)
+			r = hl_recording_write_process(directory, process, err);
 		break;
 	}
 	hl_recording_free(recording);
 	return r;
+}
+
+static int add_labels(struct hl_recording_process *process, const void *labels)
+{
+	int r = hl_label_fill(process, labels);
+
+	return r < 0 ? r : 1;
+}
+
+int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
+			struct hl_error *err)
+{
+	return rewrite(path, pid, add_labels, labels, err);
+}
+
+static int add_names(struct hl_recording_process *process, const void *nothing)
+{
+	(void)nothing;
+	return name_services(process);
+}
+
+int hl_live_fill_services(const char *path, pid_t pid, struct hl_error *err)
+{
+	return rewrite(path, pid, add_names, NULL, err);
 }
 
 /* ---- recordings that go on ---- */
@@ -184,5 +260,5 @@ struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types, b
 {
 	live.filler.fill = fill_running;
 	live.wishes = (struct wishes){wants_pages, wants_types, wants_ages};
-	return wants_pages || wants_types || wants_ages ? &live.filler : NULL;
+	return &live.filler;
 }

@@ -12,8 +12,8 @@
 
 struct hl_inuse_labels;
 
-/* For hl_profile_selection.filler: adds what is in RAM, types, and ages of Lua's blocks to recordings that go on. NULL where neither is
- * wanted. Valid until the next call. */
+/* For hl_profile_selection.filler: adds what is in RAM, types, and ages of Lua's blocks to recordings that go on, as far as they are
+ * wanted, and names of services. Valid until the next call. */
 struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types, bool wants_ages);
 
 /* Reads the processes of the snapshot in directory ${path}, and writes what it found there. 0 or a
@@ -23,6 +23,10 @@ int hl_live_fill_snapshot(const char *path, struct hl_error *err);
 /* Adds ${labels}, read from process ${pid} before its recorder left, to its recording in directory ${path}. As above. */
 int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
 			struct hl_error *err);
+
+/* Names services of process ${pid}, which still runs, that its recording in directory ${path} knows by their handles
+ * alone. As above. */
+int hl_live_fill_services(const char *path, pid_t pid, struct hl_error *err);
 
 /* ---- label_fill.c ---- */
 

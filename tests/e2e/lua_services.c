@@ -322,13 +322,18 @@ static bool read_script(const char *path)
 	return fclose(file) == 0 && script_bytes < sizeof(script);
 }
 
+static void show_state(struct context *context);
+
 static bool start_state(struct context *context)
 {
 	context->state = lua_newstate(lalloc, context);
 	luaL_openlibs(context->state);
 	lua_pushstring(context->state, context->name);
 	lua_setglobal(context->state, "name");
+	lua_pushstring(context->state, context->name); /* as skynet's loader does */
+	lua_setglobal(context->state, "SERVICE_NAME");
 	lua_register(context->state, "receive", call_receive);
+	show_state(context);
 	return luaL_loadbuffer(context->state, script, script_bytes, chunk_name) == LUA_OK &&
 	       lua_pcall(context->state, 0, 0, 0) == LUA_OK;
 }
@@ -417,6 +422,23 @@ struct service {
 static struct message messages[SLOT_COUNT][QUEUE_CAP];
 static struct queue queues[SLOT_COUNT];
 static struct service services[SLOT_COUNT], *slots[SLOT_COUNT];
+
+/* What skynet's module for Lua has of a service. */
+static struct launched {
+	lua_State *state;
+	struct service *service;
+} launched[SLOT_COUNT];
+
+static struct module snlua = {.name = "snlua", .init = init_service};
+
+static void show_state(struct context *context)
+{
+	uint32_t handle = context->handle;
+
+	launched[handle] = (struct launched){context->state, &services[handle]};
+	services[handle].instance = &launched[handle];
+}
+
 static struct storage {
 	int write_lock, read_lock;
 	uint32_t harbor, next_handle;
@@ -433,6 +455,7 @@ static void list_service(uint32_t handle)
 					.head = QUEUE_CAP - 4,
 					.tail = QUEUE_CAP - 4,
 					.messages = messages[handle]};
+	services[handle].module = &snlua;
 	services[handle].queue = &queues[handle];
 	services[handle].handle = handle;
 	slots[handle] = &services[handle];
@@ -449,7 +472,6 @@ static void send_to(uint32_t handle, size_t bytes)
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {"echo", "hoarder", "idle"};
-	static struct module snlua = {.name = "snlua", .init = init_service};
 	char command[32];
 	int number;
 

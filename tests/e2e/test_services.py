@@ -140,13 +140,25 @@ class Host(attaching.TestCase):
         with self.attached(process.pid):
             next(self.ask(process, "round 200"))
             ledger = Ledger(self.ask(process, "ledger"))
-            rows = self.check_sheet(process.pid, [":00000001", ":00000002"])  # the third one is idle
-            self.check_kept(rows, ":00000002", 200)
+            # The third one is idle.
+            rows = self.check_sheet(process.pid, ["echo :00000001", "hoarder :00000002"])
+            self.check_kept(rows, "hoarder :00000002", 200)
+            self.assertIn("hoarder :00000002", sums(self.recording, "service"))
             self.ctl(process.pid, "detach")
         self.end(process)
-        # Who began before has told its name to nobody.
-        self.check(ledger, {"echo": ":00000001", "hoarder": ":00000002", "idle": ":00000003"})
+        # Services that began before have told their names to nobody, and their states have them.
+        self.check(ledger, {name: f"{name} :{handle:08x}"
+                            for handle, name in enumerate(("echo", "hoarder", "idle"), 1)})
 
+    def test_where_the_table_contradicts_itself_services_keep_their_handles(self):
+        process = self.start()
+        next(self.ask(process, "round 20"))
+        next(self.ask(process, "forget"))
+        with self.attached(process.pid):
+            next(self.ask(process, "round 20"))
+            self.ctl(process.pid, "detach")
+        self.end(process)
+        self.assertLessEqual({":00000001", ":00000002"}, set(sums(self.recording, "service")))
 
     def test_messages_that_wait_are_those_in_the_queues(self):
         process = self.start(*harness.record_command(self.recording, []))
@@ -532,12 +544,12 @@ class Tutorial(attaching.TestCase):
                 pass
             process.stdout.read()
             self.assertEqual(process.wait(), 0)
-        self.assertRegex(said[1], r":0000000\w")
-        self.assertRegex(said[2], r"(?m)^:0000000\w .*\n[\s\S]*^RSS ")
+        self.assertRegex(said[1], r"hoarder :0000000\w")
+        self.assertRegex(said[2], r"(?m)^hoarder :0000000\w .*\n[\s\S]*^RSS ")
         self.assertRegex(said[3], r"table[\s\S]*\[no type\]|\[no type\][\s\S]*table")
-        self.assertRegex(said[4], rf"hoarder.lua line:{HOARD_LINE} ")
+        self.assertRegex(said[4], rf"hoarder.lua:{HOARD_LINE} ")
         with open(self.path("game.svg"), encoding="utf-8") as file:
-            self.assertRegex(file.read(), r":0000000\w")
+            self.assertRegex(file.read(), r"hoarder :0000000\w")
 
 
 # Runs its program once more, and forks a child that goes on to main().

@@ -9,7 +9,7 @@
 #include "heap/owners/lua_states.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/resident.h"
-#include "heap/owners/skynet_queues.h"
+#include "heap/owners/skynet_services.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -124,19 +124,23 @@ static int add_stacks(const struct hl_resident *resident, const struct hl_block_
 
 /* ---- messages ---- */
 
-static int add_queue(struct summing *summing, const struct hl_skynet_queue *queue)
+static int add_queue(struct summing *summing, const struct hl_skynet_service *queue)
 {
 	struct hl_services *services = summing->services;
 	struct hl_service *service = NULL;
+	char name[HL_SKYNET_NAME_MAX + sizeof(" :00000000")];
 	int r = 0;
 
-	if (!queue->messages)
-		return 0;
 	for (size_t i = 0; i < services->count && !service; i++)
 		if (services->services[i].handle == queue->handle)
 			service = &services->services[i];
+	if (!service && !queue->messages)
+		return 0;
 	if (!service)
 		r = find(summing, queue->handle, NULL, &service);
+	snprintf(name, sizeof(name), "%s :%08x", queue->name, queue->handle);
+	if (r == 0 && queue->name[0])
+		r = rename_to(service, name);
 	if (r < 0)
 		return r;
 
@@ -150,10 +154,10 @@ static int add_queue(struct summing *summing, const struct hl_skynet_queue *queu
 static int add_queues(struct summing *summing, pid_t pid)
 {
 	struct hl_services *services = summing->services;
-	HL_FREED struct hl_skynet_queue *queues = NULL;
+	HL_FREED struct hl_skynet_service *queues = NULL;
 	size_t count = 0;
 
-	int r = hl_skynet_queues_read(pid, &queues, &count);
+	int r = hl_skynet_services_read(pid, &queues, &count);
 	if (r == -ENOMEM)
 		return r;
 	services->has_queues = r == 0;

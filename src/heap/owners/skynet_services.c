@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads the queues of skynet's services; see skynet_queues.h. */
-#include "heap/owners/skynet_queues.h"
+/* Reads the table of skynet's services, and their queues; see skynet_services.h. */
+#include "heap/owners/skynet_services.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -49,20 +49,20 @@ static const struct locks {
 
 struct reading {
 	pid_t pid;
-	struct hl_skynet_queue *queues;
+	struct hl_skynet_service *services;
 	size_t count, capacity;
 	size_t strange; /* slots with something else */
 };
 
 /* The messages that wait, piece by piece: the ring itself may be large. */
 static int read_ring(const struct reading *reading, uint64_t ring, const struct queue *queue,
-		     struct hl_skynet_queue *ret_queue)
+		     struct hl_skynet_service *ret_service)
 {
 	struct message piece[256];
 	uint32_t left = queue->tail - queue->head + (queue->tail < queue->head ? queue->cap : 0);
 	int r = 0;
 
-	*ret_queue = (struct hl_skynet_queue){.handle = queue->handle, .messages = left};
+	*ret_service = (struct hl_skynet_service){.handle = queue->handle, .messages = left};
 	for (uint32_t at = queue->head; left && r == 0; at %= queue->cap) {
 		uint32_t count = queue->cap - at < left ? queue->cap - at : left;
 		if (count > HL_COUNT_OF(piece))
@@ -70,7 +70,7 @@ static int read_ring(const struct reading *reading, uint64_t ring, const struct 
 		r = hl_owners_read_memory(reading->pid, ring + at * sizeof(*piece), piece,
 					  count * sizeof(*piece));
 		for (uint32_t i = 0; i < count && r == 0; i++)
-			ret_queue->bytes += piece[i].size & BYTES_OF_SIZE;
+			ret_service->bytes += piece[i].size & BYTES_OF_SIZE;
 		at += count;
 		left -= count;
 	}
@@ -79,11 +79,11 @@ static int read_ring(const struct reading *reading, uint64_t ring, const struct 
 
 /* -EPROTO where there is no service at ${service}, or it changes just now. */
 static int read_service(const struct reading *reading, const struct locks *locks, uint64_t service,
-			uint32_t place, uint32_t slot_count, struct hl_skynet_queue *ret_queue)
+			uint32_t place, uint32_t slot_count, struct hl_skynet_service *ret_service)
 {
 	uint8_t bytes[SERVICE_BYTES], of_queue[128];
 	struct queue queue;
-	uint64_t address, ring;
+	uint64_t address, ring, instance, module;
 	uint32_t handle;
 
 	if (hl_owners_read_memory(reading->pid, service, bytes, sizeof(bytes)) < 0)
@@ -98,10 +98,16 @@ static int read_service(const struct reading *reading, const struct locks *locks
 	if (queue.handle != handle || queue.cap < QUEUE_CAP_MIN || queue.cap > QUEUE_CAP_MAX ||
 	    queue.cap & (queue.cap - 1) || queue.head >= queue.cap || queue.tail >= queue.cap)
 		return -EPROTO;
-	int r = queue.head == queue.tail ? 0 : read_ring(reading, ring, &queue, ret_queue);
+	int r = queue.head == queue.tail ? 0 : read_ring(reading, ring, &queue, ret_service);
 	if (queue.head == queue.tail)
-		*ret_queue = (struct hl_skynet_queue){.handle = handle};
-	return r == -EFAULT ? -EPROTO : r;
+		*ret_service = (struct hl_skynet_service){.handle = handle};
+	if (r < 0)
+		return r == -EFAULT ? -EPROTO : r;
+
+	memcpy(&instance, bytes + HL_SKYNET_INSTANCE, sizeof(instance));
+	memcpy(&module, bytes + HL_SKYNET_MODULE, sizeof(module));
+	hl_skynet_name_read(reading->pid, service, instance, module, ret_service->name);
+	return 0;
 }
 
 static int read_slots(struct reading *reading, const struct locks *locks, const struct table *table)
@@ -113,13 +119,13 @@ static int read_slots(struct reading *reading, const struct locks *locks, const 
 
 	reading->count = reading->strange = 0;
 	for (uint32_t i = 0; i < table->slot_count && r == 0; i++) {
-		struct hl_skynet_queue queue;
+		struct hl_skynet_service service;
 		if (!slots[i])
 			continue;
-		r = read_service(reading, locks, slots[i], i, table->slot_count, &queue);
+		r = read_service(reading, locks, slots[i], i, table->slot_count, &service);
 		if (r == 0)
-			r = HL_ARRAY_APPEND(reading->queues, reading->count, reading->capacity,
-					    queue);
+			r = HL_ARRAY_APPEND(reading->services, reading->count, reading->capacity,
+					    service);
 		else if (r == -EPROTO)
 			r = 0, reading->strange++;
 	}
@@ -173,7 +179,7 @@ static int read_symbols(struct reading *reading, Elf *elf, uint64_t bias)
 	return r;
 }
 
-int hl_skynet_queues_read(pid_t pid, struct hl_skynet_queue **ret_queues, size_t *ret_count)
+int hl_skynet_services_read(pid_t pid, struct hl_skynet_service **ret_services, size_t *ret_count)
 {
 	struct reading reading = {.pid = pid};
 	struct hl_maps maps = {0};
@@ -189,10 +195,10 @@ int hl_skynet_queues_read(pid_t pid, struct hl_skynet_queue **ret_queues, size_t
 		r = read_symbols(&reading, elf, bias_of(elf, fd, &maps));
 	hl_maps_release(&maps);
 	if (r < 0) {
-		free(reading.queues);
+		free(reading.services);
 		return r;
 	}
-	*ret_queues = reading.queues;
+	*ret_services = reading.services;
 	*ret_count = reading.count;
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/output.h"
+#include "cli/store_password.h"
 #include "cli/view_options.h"
 #include "fleet/store.h"
 #include "open/open.h"
@@ -23,13 +24,14 @@ enum question { INIT, TOP, DIFF, GROWTH, HOSTS, WHEN };
 
 static const char *const words[] = {"init", "top", "diff", "growth", "hosts", "when", NULL};
 
-static const char *db, *service, *version, *host, *since, *until, *against, *by;
+static const char *db, *password_file, *service, *version, *host, *since, *until, *against, *by;
 static uint64_t keep_days, row_limit = HL_EMIT_ROWS_DEFAULT;
 static double step_s;
 
 static const struct hl_option options[] = {
 	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://HOST/DATABASE", HL_OPTION_TEXT, &db,
 	 NULL},
+	HL_STORE_PASSWORD_OPTION(&password_file),
 	{"service", 0, "NAME", "only processes of this service", HL_OPTION_TEXT, &service, NULL},
 	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, &version, NULL},
 	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, &host, NULL},
@@ -353,8 +355,11 @@ static int run_fleet(int argc, char **argv)
 	if (status != HL_EXIT_DONE)
 		return status;
 	HL_FREED char *url = hl_fleet_url(db);
+	struct hl_error err = {0};
 	if (!url)
 		return hl_cli_error("out of memory");
+	if (hl_store_password_read(password_file, (char *)db, &err) < 0)
+		return hl_cli_error("%s", err.text);
 	if (question == INIT || !hl_fleet_is_url(url)) /* which then says what is wrong with it */
 		return init(url);
 	if (question == TOP || question == DIFF)

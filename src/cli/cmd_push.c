@@ -4,9 +4,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/push_folder.h"
 #include "cli/record_child.h"
+#include "cli/store_password.h"
 #include "collector/control_ask.h"
 #include "fleet/store.h"
+#include "fleet/web.h"
 #include "push/push.h"
 
 #include <errno.h>
@@ -25,8 +28,12 @@
 #define SPOOL_BYTES   (UINT64_C(64) << 20)
 #define SPOOL_LEAST   (UINT64_C(64) << 10)
 #define NS_PER_MS     UINT64_C(1000000)
+/* Five seconds from a signal to the end: 'docker stop' and Kubernetes kill after 10 and 30. */
+#define ABANDON_MS    1000 /* what is being sent */
+#define LAST_ANSWER_S 5	   /* for each answer once the command has ended */
+#define LAST_MS	      4000 /* for what the last look sends; the rest waits in the spool */
 
-static const char *to, *service, *version, *spool;
+static const char *to, *service, *version, *spool, *password_file;
 static double every_s = EVERY_S;
 static uint64_t spool_bytes = SPOOL_BYTES;
 static uint64_t pid;
@@ -38,6 +45,7 @@ static const struct hl_option options[] = {
 	 "FILE.db (SQLite), clickhouse://HOST/DATABASE, http://HOST (Pyroscope), or "
 	 "otlp+http://HOST (OpenTelemetry)",
 	 HL_OPTION_TEXT, &to, NULL},
+	HL_STORE_PASSWORD_OPTION(&password_file),
 	{"every", 0, "SECONDS", "look every SECONDS (default: 15)", HL_OPTION_SECONDS, &every_s,
 	 NULL},
 	{"all", 'a', NULL, "push all processes that are being recorded on this host",
@@ -70,8 +78,11 @@ static void wake(int signal_number)
 {
 	int saved = errno;
 
-	if (signal_number != SIGCHLD)
+	if (signal_number != SIGCHLD) {
+		if (!ended_by)
+			hl_web_end_by(hl_clock_ns(CLOCK_MONOTONIC) + ABANDON_MS * NS_PER_MS);
 		ended_by = signal_number;
+	}
 	if (write(wake_fd[1], "", 1) < 0)
 		errno = saved; /* the pipe is full, and wakes anyway */
 	errno = saved;
@@ -150,6 +161,10 @@ static int run_rounds(struct hl_push *push, struct program *program, bool is_com
 	for (;;) {
 		bool runs = look_after(program), goes_on;
 		bool last = once || (!runs && (is_command || ended_by));
+		if (last && is_command)
+			hl_web_answer_within(LAST_ANSWER_S);
+		if (last && ended_by)
+			hl_web_end_by(hl_clock_ns(CLOCK_MONOTONIC) + LAST_MS * NS_PER_MS);
 		int r = hl_push_look_around(push, last, &goes_on, err);
 		if (r < 0 || last || (!all && !runs && !goes_on))
 			return r;
@@ -178,11 +193,58 @@ static void say_result(const struct hl_push *push)
 			waiting, waiting == 1 ? "" : "s", waiting == 1 ? "s" : "");
 	if (unknown)
 		hl_cli_note(
-			"of %zu process%s nothing was pushed; push %s again when the store answers",
+			"the last figures of %zu process%s were not pushed; push %s again when the "
+			"store answers",
 			unknown, unknown == 1 ? "" : "es", unknown == 1 ? "it" : "them");
 	if (sent.dropped)
 		hl_cli_note("%llu window%s dropped", (unsigned long long)sent.dropped,
 			    sent.dropped == 1 ? " was" : "s were");
+}
+
+/* ---- what pushes that were killed left ---- */
+
+struct leftovers {
+	const struct hl_push_settings *settings;
+	size_t sent;
+};
+
+/* Sends the recording that a push left, under the labels that it had. */
+static bool send_leftover(void *context, const struct hl_push_folder *folder)
+{
+	struct leftovers *leftovers = context;
+	struct hl_push_settings settings = *leftovers->settings;
+	char path[PATH_MAX + 16];
+	struct hl_push *push = NULL;
+	struct hl_error err = {0};
+	bool goes_on;
+
+	snprintf(path, sizeof(path), "%s/" HL_PUSH_RECORDING, folder->path);
+	if (access(path, F_OK) < 0)
+		return true; /* it was killed before it recorded */
+	settings.recording = path;
+	settings.is_new = false;
+	settings.pid = 0;
+	settings.labels = (struct hl_push_labels){
+		.service = *folder->service ? folder->service : NULL,
+		.version = *folder->version ? folder->version : NULL,
+	};
+	int r = hl_push_new(&settings, &push, &err);
+	if (r == 0)
+		r = hl_push_look_around(push, true, &goes_on, &err);
+	bool is_sent = r == 0 && !hl_push_unknown(push) && !hl_push_sent(push).dropped;
+	leftovers->sent += is_sent;
+	hl_push_free(push);
+	return is_sent;
+}
+
+static void send_leftovers(const struct hl_push_settings *settings)
+{
+	struct leftovers leftovers = {.settings = settings};
+
+	hl_push_folder_find(settings->spool, send_leftover, &leftovers);
+	if (leftovers.sent)
+		hl_cli_note("sent %zu recording%s that a 'heapline push' left which was killed",
+			    leftovers.sent, leftovers.sent == 1 ? "" : "s");
 }
 
 /* ---- all ---- */
@@ -228,11 +290,70 @@ static int check_operands(int argc, char **argv, bool is_command)
 	return HL_EXIT_DONE;
 }
 
+/* Records ${argv}, pushes what is to be pushed until it ends, and says what became of it. 0 or a negative errno with a sentence. */
+static int push_all(struct hl_push *push, int argc, char **argv, const char *path,
+		    struct program *program, struct hl_error *err)
+{
+	char number[24];
+	const char *const sampled[] = {sample_bytes ? "--sample" : NULL, number, NULL};
+	bool is_command = path != NULL;
+
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)sample_bytes);
+	int r = is_command ? hl_record_child_start(argv, argc, path, sampled, &program->recorder)
+			   : 0;
+	if (r < 0)
+		return hl_error_set(err, r, "cannot run 'heapline record': %s", strerror(-r));
+	r = run_rounds(push, program, is_command, err);
+	say_result(push);
+	const struct hl_push_figures_sent sent = hl_push_sent(push);
+	bool is_nothing =
+		!sent.windows && !sent.dropped && !hl_push_unknown(push) && !hl_push_waiting(push);
+	if (r == 0 && once && is_nothing)
+		r = hl_error_set(
+			err, -ENODATA,
+			"nothing was pushed: nobody is recorded, or nothing is saved yet, which "
+			"takes a second");
+	return r;
+}
+
+/* The path of the spool: absolute, so that the next push can tell whether it has the same. NULL with a sentence. */
+static char *choose_spool(struct hl_error *err)
+{
+	HL_FREED char *folder = spool && *spool != '/' ? getcwd(NULL, 0) : NULL;
+	char *path = NULL;
+
+	if (!spool)
+		path = hl_push_spool_path(to);
+	else if (asprintf(&path, "%s%s%s", folder ? folder : "", folder ? "/" : "", spool) < 0)
+		path = NULL;
+	if (!path)
+		hl_error_set(err, -EINVAL,
+			     "cannot spool what cannot be sent: there is no HOME; name a directory "
+			     "with --spool");
+	return path;
+}
+
+/* Opens the sink, and makes the folder for the recording of a command. 0 or a negative errno with a sentence. */
+static int prepare(const struct hl_push_settings *settings, struct hl_push_folder *folder,
+		   struct hl_push **ret_push, struct hl_error *err)
+{
+	int r = pid ? check_process(err) : 0;
+
+	if (r == 0)
+		r = hl_push_new(settings, ret_push, err);
+	unsetenv(HL_WEB_PASSWORD); /* nothing for the program that is recorded */
+	if (r == 0)
+		r = catch_signals(err);
+	if (r == 0 && settings->is_new)
+		r = hl_push_folder_make(folder, err);
+	return r;
+}
+
 static int run_push(int argc, char **argv)
 {
 	bool is_command = argc > 0 && !strcmp(argv[-1], "--");
-	char folder[PATH_MAX] = "", path[PATH_MAX + 16], number[24];
-	const char *const sampled[] = {sample_bytes ? "--sample" : NULL, number, NULL};
+	struct hl_push_folder folder = {.fd = -1};
+	char path[PATH_MAX + 16];
 	struct program program = {.status = -1};
 	struct hl_push *push = NULL;
 	struct hl_error err = {0};
@@ -241,8 +362,8 @@ static int run_push(int argc, char **argv)
 	int r = check_operands(argc, argv, is_command);
 	if (r != HL_EXIT_DONE)
 		return r;
-	HL_FREED char *url = hl_fleet_url(to);
-	HL_FREED char *place = spool ? strdup(spool) : hl_push_spool_path(to);
+	HL_FREED char *place = choose_spool(&err);
+	HL_FREED char *url = place ? hl_fleet_url(to) : NULL;
 	struct hl_push_settings settings = {.url = url,
 					    .experimental = experimental,
 					    .spool = place,
@@ -255,47 +376,30 @@ static int run_push(int argc, char **argv)
 					    .is_new = is_command,
 					    .pid = (pid_t)pid,
 					    .say = say};
-	if (!place)
-		return hl_cli_error(
-			"cannot spool what cannot be sent: there is no HOME; name a directory "
-			"with --spool");
+	if (!url)
+		return hl_cli_error("%s", place ? "out of memory" : err.text);
+	if (hl_store_password_read(password_file, (char *)to, &err) < 0)
+		return hl_cli_error("%s", err.text);
 	if (argc && !is_command && stat(argv[0], &status) < 0)
 		return hl_cli_error("cannot read '%s': %s", argv[0], strerror(errno));
-	r = pid ? check_process(&err) : 0;
+	snprintf(folder.spool, sizeof(folder.spool), "%s", place);
+	snprintf(folder.service, sizeof(folder.service), "%s", service ? service : "");
+	snprintf(folder.version, sizeof(folder.version), "%s", version ? version : "");
+	send_leftovers(&settings);
+	r = prepare(&settings, &folder, &push, &err);
+	snprintf(path, sizeof(path), "%s/" HL_PUSH_RECORDING, folder.path);
 	if (r == 0)
-		r = url ? hl_push_new(&settings, &push, &err)
-			: hl_error_set(&err, -ENOMEM, "out of memory");
-	if (r == 0)
-		r = catch_signals(&err);
-	if (r == 0 && is_command)
-		r = hl_record_child_folder(folder, sizeof(folder), &err);
-	snprintf(path, sizeof(path), "%s/push.hl", folder);
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)sample_bytes);
-	if (r == 0 && is_command) {
-		r = hl_record_child_start(argv, argc, path, sampled, &program.recorder);
-		if (r < 0)
-			hl_error_set(&err, r, "cannot run 'heapline record': %s", strerror(-r));
-	}
-	if (r == 0)
-		r = run_rounds(push, &program, is_command, &err);
-	if (push)
-		say_result(push);
-	const struct hl_push_figures_sent sent =
-		push ? hl_push_sent(push) : (struct hl_push_figures_sent){0};
-	size_t unknown = push ? hl_push_unknown(push) : 0;
-	if (r == 0 && once && !sent.windows && !sent.dropped && !unknown && !hl_push_waiting(push))
-		r = hl_error_set(
-			&err, -ENODATA,
-			"nothing was pushed: nobody is recorded, or nothing is saved yet, which "
-			"takes a second");
+		r = push_all(push, argc, argv, is_command ? path : NULL, &program, &err);
+	bool is_lost = push && (hl_push_sent(push).dropped || hl_push_unknown(push));
 	hl_push_free(push);
-	if (*folder)
-		hl_record_child_remove(folder);
+	if (*folder.path)
+		hl_record_child_remove(folder.path);
+	hl_cleanup_close(&folder.fd);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	if (is_command && program.status >= 0)
 		return program.status;
-	return sent.dropped || unknown ? HL_EXIT_FAILED : HL_EXIT_DONE;
+	return is_lost ? HL_EXIT_FAILED : HL_EXIT_DONE;
 }
 
 const struct hl_verb hl_verb_push = {

@@ -31,6 +31,7 @@ struct clickhouse {
 	char *url;  /* "http://HOST:PORT/" */
 	char *user; /* NULL: none */
 	char database[NAME_MAX_BYTES + 1];
+	int major; /* of its version; 0: it was not asked yet */
 };
 
 static struct clickhouse *of(struct hl_fleet_store *store)
@@ -72,7 +73,7 @@ static int parse(struct clickhouse *server, char *place)
 		if (!isalnum((unsigned char)*c) && *c != '_')
 			return -EINVAL;
 	strcpy(server->database, database);
-	server->user = at ? strdup(place) : NULL;
+	server->user = at ? hl_web_user(place, strlen(place)) : NULL;
 	if ((at && !server->user) ||
 	    asprintf(&server->url, "http%s://%s:%s/", strcmp(port, TLS_PORT) == 0 ? "s" : "", host,
 		     port) < 0 ||
@@ -173,13 +174,13 @@ static int execute(struct clickhouse *server, bool in, const char *sql, struct h
 	return r;
 }
 
-static int clickhouse_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
-			  void *context, struct hl_error *err)
+static int ask(struct clickhouse *server, bool in, const char *sql, hl_fleet_take_row *take,
+	       void *context, struct hl_error *err)
 {
 	struct hl_web_answer answer = {0};
 	char *cells[32];
 
-	int r = post(of(store), true, NULL, sql, strlen(sql), &answer, err);
+	int r = post(server, in, NULL, sql, strlen(sql), &answer, err);
 	char *line = answer.text;
 	while (r == 0 && *line) {
 		char *end = strchrnul(line, '\n'), *next = *end ? end + 1 : end, *cell;
@@ -194,14 +195,36 @@ static int clickhouse_ask(struct hl_fleet_store *store, const char *sql, hl_flee
 	return r;
 }
 
-/* ---- tables ---- */
-
 static int take_major(void *context, char **cells, size_t count)
 {
-	(void)count;
-	*(int *)context = (int)strtol(cells[0], NULL, 10);
-	return 0;
+	int minor;
+
+	return count == 1 && sscanf(cells[0], "%d.%d", (int *)context, &minor) == 2 ? 0 : -EBADMSG;
 }
+
+/* Whether it is ClickHouse: there are servers that answer everything with status 200. */
+static int check_server(struct clickhouse *server, struct hl_error *err)
+{
+	if (server->major)
+		return 0;
+	int r = ask(server, false, "SELECT version()", take_major, &server->major, err);
+	if (r == -EBADMSG || (r == 0 && !server->major))
+		r = hl_error_set(err, -EPROTO,
+				 "cannot use '%s': what answers there is not ClickHouse; name its "
+				 "HTTP port, which is " PORT " or " TLS_PORT " by default",
+				 server->store.name);
+	return r;
+}
+
+static int clickhouse_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
+			  void *context, struct hl_error *err)
+{
+	int r = check_server(of(store), err);
+
+	return r == 0 ? ask(of(store), true, sql, take, context, err) : r;
+}
+
+/* ---- tables ---- */
 
 /* The names of labels, each after a comma and with ${type}. */
 static void put_labels(FILE *sql, const char *type)
@@ -302,13 +325,12 @@ static int clickhouse_init(struct hl_fleet_store *store, unsigned keep_days, str
 {
 	struct clickhouse *server = of(store);
 	char sql[128];
-	int major = 0;
 
 	snprintf(sql, sizeof(sql), "CREATE DATABASE IF NOT EXISTS %s", server->database);
-	int r = execute(server, false, sql, err);
+	int r = check_server(server, err);
 	if (r == 0)
-		r = clickhouse_ask(store, "SELECT version()", take_major, &major, err);
-	bool has_codecs = major >= HAS_CODECS;
+		r = execute(server, false, sql, err);
+	bool has_codecs = server->major >= HAS_CODECS;
 	for (int table = 0; r == 0 && table < 7 + (has_codecs && keep_days); table++)
 		r = create(server, table, has_codecs, keep_days, err);
 	if (r == 0 && keep_days && !has_codecs)
@@ -316,7 +338,7 @@ static int clickhouse_init(struct hl_fleet_store *store, unsigned keep_days, str
 			err, -EOPNOTSUPP,
 			"'%s' (version %d) cannot delete old rows by itself; leave out --keep, and "
 			"drop partitions of 'deltas', which are days",
-			store->name, major);
+			store->name, server->major);
 	return r;
 }
 

@@ -4,11 +4,13 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/library.h"
 #include "base/utf8.h"
 
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <stdatomic.h>
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 
@@ -37,7 +39,11 @@ struct hl_web {
 	struct functions curl;
 	CURL *handle;
 	struct curl_slist *headers;
+	char reason[CURL_ERROR_SIZE]; /* of the last failure, in a sentence; "": none was given */
 };
+
+static _Atomic uint64_t end_ns;
+static long answer_s = HL_WEB_ANSWER_S;
 
 struct body {
 	char *text;
@@ -85,6 +91,31 @@ static size_t take_bytes(char *bytes, size_t one, size_t count, void *context)
 	return count;
 }
 
+void hl_web_end_by(uint64_t ns)
+{
+	atomic_store(&end_ns, ns);
+}
+
+void hl_web_answer_within(long seconds)
+{
+	answer_s = seconds;
+}
+
+static bool is_over(void)
+{
+	uint64_t until_ns = atomic_load(&end_ns);
+
+	return until_ns && hl_clock_ns(CLOCK_MONOTONIC) >= until_ns;
+}
+
+/* Called about once a second, and whenever bytes come or go. */
+static int note_progress(void *context, curl_off_t download, curl_off_t downloaded,
+			 curl_off_t upload, curl_off_t uploaded)
+{
+	(void)context, (void)download, (void)downloaded, (void)upload, (void)uploaded;
+	return is_over();
+}
+
 /* Only what is asked for: no redirects, which could lead elsewhere, and no other protocols. */
 static int set_options(struct hl_web *web, const struct hl_web_request *request, struct body *body)
 {
@@ -106,7 +137,11 @@ static int set_options(struct hl_web *web, const struct hl_web_request *request,
 	web->curl.easy_setopt(web->handle, CURLOPT_PROTOCOLS_STR, "http,https");
 	web->curl.easy_setopt(web->handle, CURLOPT_NOSIGNAL, 1L);
 	web->curl.easy_setopt(web->handle, CURLOPT_CONNECTTIMEOUT, (long)HL_WEB_CONNECT_S);
-	web->curl.easy_setopt(web->handle, CURLOPT_TIMEOUT, (long)HL_WEB_ANSWER_S);
+	web->curl.easy_setopt(web->handle, CURLOPT_TIMEOUT, answer_s);
+	web->reason[0] = '\0';
+	web->curl.easy_setopt(web->handle, CURLOPT_ERRORBUFFER, web->reason);
+	web->curl.easy_setopt(web->handle, CURLOPT_NOPROGRESS, 0L);
+	web->curl.easy_setopt(web->handle, CURLOPT_XFERINFOFUNCTION, note_progress);
 	web->curl.easy_setopt(web->handle, CURLOPT_USERAGENT, "heapline/" HL_VERSION);
 	web->curl.easy_setopt(web->handle, CURLOPT_HTTPHEADER, web->headers);
 	if (request->user)
@@ -127,6 +162,16 @@ bool hl_web_is_url(const char *url)
 {
 	return !strncmp(url, "http://", strlen("http://")) ||
 	       !strncmp(url, "https://", strlen("https://"));
+}
+
+char *hl_web_user(const char *user, size_t length)
+{
+	const char *password = getenv(HL_WEB_PASSWORD);
+	char *text;
+
+	if (!password || memchr(user, ':', length))
+		return strndup(user, length);
+	return asprintf(&text, "%.*s:%s", (int)length, user, password) < 0 ? NULL : text;
 }
 
 void hl_web_place_release(struct hl_web_place *place)
@@ -153,7 +198,7 @@ int hl_web_place_parse(const char *url, const char *port, const char *path,
 	bool has_port = memchr(name, ':', authority - (size_t)(name - rest));
 	bool has_path = length >= tail && !strncmp(rest + length - tail, path, tail);
 	*place = (struct hl_web_place){0};
-	if (at && !(place->user = strndup(host, (size_t)(at - host))))
+	if (at && !(place->user = hl_web_user(host, (size_t)(at - host))))
 		return -ENOMEM;
 	if (asprintf(&place->name, "%.*s%.*s", (int)scheme, url, (int)length, rest) < 0)
 		place->name = NULL;
@@ -184,9 +229,13 @@ static size_t words_of(const char *text)
 static int judge(struct hl_web *web, const struct hl_web_request *request, CURLcode code,
 		 const struct hl_web_answer *answer, struct hl_error *err)
 {
+	if (code == CURLE_ABORTED_BY_CALLBACK)
+		return hl_error_set(err, -EAGAIN,
+				    "cannot reach '%s': it did not answer before the end",
+				    request->name);
 	if (code != CURLE_OK)
 		return hl_error_set(err, -EAGAIN, "cannot reach '%s': %s", request->name,
-				    web->curl.easy_strerror(code));
+				    *web->reason ? web->reason : web->curl.easy_strerror(code));
 	if (answer->status >= 200 && answer->status < 300)
 		return 0;
 	int words = (int)words_of(answer->text);
@@ -208,7 +257,8 @@ int hl_web_post(struct hl_web *web, const struct hl_web_request *request,
 		r = set_options(web, request, &body);
 	}
 	if (r == 0) {
-		CURLcode code = web->curl.easy_perform(web->handle);
+		CURLcode code =
+			is_over() ? CURLE_ABORTED_BY_CALLBACK : web->curl.easy_perform(web->handle);
 		*ret_answer = (struct hl_web_answer){body.text, body.size, 0};
 		if (code == CURLE_OK)
 			web->curl.easy_getinfo(web->handle, CURLINFO_RESPONSE_CODE,

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define HL_WEB_CONNECT_S  5
 #define HL_WEB_ANSWER_S	  30
@@ -39,11 +40,23 @@ struct hl_web_place {
 	char *user; /* NAME:PASSWORD; NULL: none */
 };
 
+/* The environment variable with the password of a URL that names a user alone. */
+#define HL_WEB_PASSWORD "HEAPLINE_STORE_PASSWORD"
+
+/* "NAME:PASSWORD" of ${length} bytes at ${user}, with that password where there is none; to be freed, NULL for want of memory. */
+char *hl_web_user(const char *user, size_t length);
+
 /* Parts of ${url}, http[s]://[USER:PASSWORD@]HOST[:PORT][/...]: ${port} is added where there is none (NULL: none is), and ${path} where it
  * does not end with it. 0 or -ENOMEM. To be released in any case. */
 int hl_web_place_parse(const char *url, const char *port, const char *path,
 		       struct hl_web_place *place);
 void hl_web_place_release(struct hl_web_place *place);
+
+/* No transfer of this process goes on after ${ns}, CLOCK_MONOTONIC; 0: each has its time. May be called by a handler of signals. */
+void hl_web_end_by(uint64_t ns);
+
+/* From now on a server has ${seconds} for each answer, HL_WEB_ANSWER_S unless this was called. */
+void hl_web_answer_within(long seconds);
 
 struct hl_web;
 

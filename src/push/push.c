@@ -39,7 +39,9 @@ struct hl_push {
 	int64_t last_ms;	  /* of the round before; 0: none */
 	int64_t away_ms;	  /* since when the sink does not answer; 0: it does */
 	int64_t pause_ms, try_ms; /* the next attempt is at try_ms */
-	bool is_tried;		  /* while away: the next window, or question, will tell */
+	size_t backlog;		  /* windows that waited in the spool when the round began */
+	bool is_last;  /* the round at hand: what is not sent in it is only in the spool */
+	bool is_tried; /* while away: the next window, or question, will tell */
 	struct hl_push_figures_sent sent;
 	bool was_refused; /* and that was said */
 	bool is_shared;	  /* somebody else sends the same processes, and that was said */
@@ -190,9 +192,20 @@ static void keep(struct hl_push *push, const char *bytes, size_t size)
 		forget_sessions(push);
 }
 
+/* Keeps what is about to be sent for the last time, lest it be lost with this process. False where there is no room. */
+static bool keep_first(struct hl_push *push, const char *bytes, size_t size)
+{
+	struct hl_error why;
+	uint64_t dropped = 0;
+
+	return push->is_last && hl_push_spool_has_room(push->spool, size) &&
+	       hl_push_spool_add(push->spool, bytes, size, &dropped, &why) == 0;
+}
+
 /* ${repeated}: a part of it may have arrived. */
 static void send_or_keep(struct hl_push *push, char *bytes, size_t size, bool repeated)
 {
+	bool is_kept = keep_first(push, bytes, size);
 	char *copy = malloc(size + 1); /* to keep, for sending changes the other one */
 	int r = -EAGAIN;
 
@@ -201,8 +214,10 @@ static void send_or_keep(struct hl_push *push, char *bytes, size_t size, bool re
 		r = send_bytes(push, copy, size, repeated);
 	}
 	free(copy);
-	if (r < 0)
+	if (r < 0 && !is_kept)
 		keep(push, bytes, size);
+	else if (r == 0 && is_kept)
+		hl_push_spool_pop(push->spool);
 }
 
 /* Nothing overtakes what waits. */
@@ -211,21 +226,28 @@ static bool has_to_wait(const struct hl_push *push)
 	return is_away(push) || hl_push_spool_count(push->spool);
 }
 
-/* Encodes one look and sends it, or keeps it. 0 or -ENOMEM. */
-static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, bool repeated)
+/* As the encode() of the sink. */
+static int encode(struct hl_push *push, const struct hl_push_look *look, char **ret_bytes,
+		  size_t *ret_size, struct hl_error *err)
 {
 	int64_t from_ms =
 		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
-	HL_FREED char *bytes = NULL;
-	struct hl_error why = {0};
-	size_t size;
-	FILE *out = open_memstream(&bytes, &size);
+	FILE *out = open_memstream(ret_bytes, ret_size);
 
 	if (!out)
 		return -ENOMEM;
-	int r = push->sink->kind->encode(push->sink, look, from_ms, out, &why);
-	if (fclose(out) != 0)
-		return -ENOMEM;
+	int r = push->sink->kind->encode(push->sink, look, from_ms, out, err);
+	return fclose(out) == 0 ? r : -ENOMEM;
+}
+
+/* Encodes one look and sends it, or keeps it. 0 or -ENOMEM. */
+static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, bool repeated)
+{
+	HL_FREED char *bytes = NULL;
+	struct hl_error why = {0};
+	size_t size;
+
+	int r = encode(push, look, &bytes, &size, &why);
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0)
@@ -237,17 +259,47 @@ static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, 
 	return 0;
 }
 
+static void drop_kept(struct hl_push *push)
+{
+	while (hl_push_spool_count(push->spool))
+		hl_push_spool_pop(push->spool);
+}
+
+/* keep_first() for all looks of the batch, or none of them. */
+static bool keep_batch_first(struct hl_push *push)
+{
+	bool is_kept = push->is_last;
+
+	for (size_t i = 0; is_kept && i < push->look_count; i++) {
+		HL_FREED char *bytes = NULL;
+		struct hl_error why;
+		size_t size;
+		is_kept = encode(push, &push->looks[i], &bytes, &size, &why) == 0 &&
+			  keep_first(push, bytes, size);
+	}
+	if (!is_kept)
+		drop_kept(push);
+	return is_kept;
+}
+
 /* Sends the looks that were taken together. Where that fails, each goes its own way: one may be refused, and the others not. 0 or -ENOMEM. */
 static int send_batch(struct hl_push *push)
 {
 	struct hl_error why = {0};
+	bool is_kept = false;
 	int sent = -EAGAIN, r = 0;
 
 	if (!push->look_count)
 		return 0;
-	if (!has_to_wait(push))
+	if (!has_to_wait(push)) {
+		is_kept = keep_batch_first(push);
 		sent = push->sink->kind->send_looks(push->sink, push->looks, push->look_count,
 						    &why);
+	}
+	if (is_kept && sent != -EAGAIN) {
+		drop_kept(push);
+		is_kept = false;
+	}
 	if (sent == 0) {
 		note_back(push);
 		push->sent.windows += push->look_count;
@@ -257,7 +309,7 @@ static int send_batch(struct hl_push *push)
 	bool repeated =
 		sent != -EEXIST && sent != -ESTALE; /* which are found before anything is sent */
 	for (size_t i = 0; i < push->look_count; i++) {
-		if (sent < 0 && r == 0)
+		if (sent < 0 && !is_kept && r == 0)
 			r = deliver_alone(push, &push->looks[i], repeated);
 		hl_push_look_release(&push->looks[i]);
 	}
@@ -279,15 +331,13 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 		return 0;
 	}
 	session->is_unanswered = true;
-	if (is_away(push) || hl_push_spool_count(push->spool))
+	if (is_away(push) || push->backlog)
 		return -EAGAIN;
 	int r = push->sink->kind->recall(push->sink, session, &why);
 	session->is_known = r == 0;
 	session->is_unanswered = r == -EAGAIN;
-	if (r == 0) {
-		note_back(push);
-		return 0;
-	}
+	if (r == 0)
+		return 0; /* but whether it takes anything is not known: its disk may be full */
 	hl_push_session_forget(session);
 	if (r == -EAGAIN)
 		note_away(push, &why, "nothing of it is pushed until it answers what it has");
@@ -478,9 +528,11 @@ static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *r
 {
 	int64_t began_ms = now_ms();
 
-	if (!push->away_ms || began_ms >= push->try_ms)
+	push->is_last = last;
+	if (last || !push->away_ms || began_ms >= push->try_ms)
 		empty_spool(push);
-	if (push->away_ms && began_ms >= push->try_ms && !hl_push_spool_count(push->spool))
+	push->backlog = hl_push_spool_count(push->spool);
+	if (push->away_ms && (last || began_ms >= push->try_ms) && !push->backlog)
 		push->is_tried = true; /* nothing waits that could tell */
 	for (size_t i = 0; i < push->count; i++)
 		push->sessions[i]->is_seen = false;
@@ -551,7 +603,7 @@ void hl_push_free(struct hl_push *push)
 {
 	if (!push)
 		return;
-	if (push->spool)
+	if (push->spool && (!push->is_last || !push->away_ms)) /* else it was just tried */
 		empty_spool(push);
 	for (size_t i = 0; i < push->look_count; i++)
 		hl_push_look_release(&push->looks[i]);

@@ -44,7 +44,7 @@ int hl_push_look_around(struct hl_push *push, bool last, bool *ret_goes_on, stru
 
 struct hl_push_figures_sent hl_push_sent(const struct hl_push *push);
 
-/* Processes of which nothing was sent, because the sink could not be asked what it has of them. */
+/* Processes whose last figures were not sent, because the sink could not be asked what it has of them. */
 size_t hl_push_unknown(const struct hl_push *push);
 
 /* Windows that wait in the spool. */

@@ -131,6 +131,11 @@ size_t hl_push_spool_count(const struct hl_push_spool *spool)
 	return spool->count - spool->first;
 }
 
+bool hl_push_spool_has_room(const struct hl_push_spool *spool, uint64_t size)
+{
+	return size <= spool->most && spool->bytes <= spool->most - size;
+}
+
 void hl_push_spool_pop(struct hl_push_spool *spool)
 {
 	const struct item *item = &spool->items[spool->first++];

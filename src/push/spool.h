@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,9 @@ int hl_push_spool_open(const char *path, uint64_t most, struct hl_push_spool **r
 void hl_push_spool_free(struct hl_push_spool *spool); /* NULL is fine */
 
 size_t hl_push_spool_count(const struct hl_push_spool *spool);
+
+/* Whether ${size} more bytes fit without dropping any. */
+bool hl_push_spool_has_room(const struct hl_push_spool *spool, uint64_t size);
 
 /*
  * Adds ${size} ${bytes} at the end. The oldest are dropped where there is no room: how many is added to *${dropped}, and it may be the

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """`heapline push` and `heapline fleet`: what is sent and stored equals what views show, whatever becomes of the backend."""
 
+import base64
 import contextlib
 import email
 import glob
@@ -10,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -44,8 +46,8 @@ done
 # never at an ALIAS, which is not stored (CREATE TABLE, column compression codecs); a table's TTL is an expression of a Date (ALTER TABLE ... MODIFY TTL);
 # LowCardinality takes strings. Version 26.7 ran each of them.
 TODAYS_STATEMENTS = """\
-CREATE DATABASE IF NOT EXISTS d
 SELECT version()
+CREATE DATABASE IF NOT EXISTS d
 CREATE TABLE IF NOT EXISTS sessions (session Int64, began_ms Int64, last_ms Int64, until_ms Int64, ended_ms Int64, service LowCardinality(String), \
 version LowCardinality(String), host LowCardinality(String), command LowCardinality(String), pid LowCardinality(String), build_id LowCardinality(String), \
 container LowCardinality(String), pod LowCardinality(String)) ENGINE = ReplacingMergeTree(last_ms) ORDER BY session
@@ -81,6 +83,8 @@ class Backend(http.server.ThreadingHTTPServer):
         self.status, self.answer, self.refused = 0, b"said by the backend\n", 0  # status: instead of what the mood says
         super().__init__(("127.0.0.1", port), _Handler)
         self.refuses = None  # a part of paths
+        self.logins = []
+        self.version = b"26.7.2.1\n"  # what ClickHouse says when it is asked; b"": another server
         self.loses = 0  # the number of the request whose answer is lost; connections are kept then
         self.port = self.server_address[1]
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
@@ -99,6 +103,7 @@ class Backend(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         server, body = self.server, self.rfile.read(int(self.headers["Content-Length"]))
+        server.logins.append(self.headers["Authorization"])
         if server.mood == "cut":
             self.connection.shutdown(socket.SHUT_RDWR)
             return
@@ -118,9 +123,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if server.loses:
             self.protocol_version, self.close_connection = "HTTP/1.1", False
         self.send_response(status)
-        self.send_header("Content-Length", str(len(server.answer)))
+        answer = server.version if body == b"SELECT version()" and server.version else server.answer
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(server.answer)
+        self.wfile.write(answer)
 
     def log_message(self, *_):
         pass
@@ -228,6 +234,36 @@ class Recordings(PushCase):
         self.assert_equals_views(recording, self.store)
         self.push_well(self.store, recording)
         self.assert_equals_views(recording, self.store)  # again changes nothing
+
+    def test_a_frame_is_stored_once_and_old_stores_are_converted(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        self.push_well(self.store, recording)
+        stacks = self.ask("SELECT stack, frames FROM stacks ORDER BY stack")
+        frames = [line for _, text in stacks for line in text.splitlines()]
+        self.assertEqual(self.ask("SELECT COUNT(*) FROM frames"), [(len(set(frames)),)])
+        (listed,), = self.ask("SELECT SUM(LENGTH(frames)) FROM stack_frames")
+        self.assertLess(listed, sum(len(text) for _, text in stacks) / 8)
+        shown = self.fleet("top")["rows"]
+        # As stores were before: all names in a table.
+        with contextlib.closing(sqlite3.connect(self.store)) as store:
+            store.executescript("DROP VIEW stacks; DROP TABLE frames; DROP TABLE stack_frames;"
+                                "CREATE TABLE stacks (stack INTEGER PRIMARY KEY, frames TEXT NOT NULL)")
+            store.executemany("INSERT INTO stacks VALUES (?, ?)", stacks)
+            store.commit()
+        self.assertEqual(self.fleet("top")["rows"], shown)
+        self.push_well(self.store, recording)
+        self.assertEqual(self.ask("SELECT type FROM sqlite_master WHERE name = 'stacks'"), [("view",)])
+        self.assertEqual(self.ask("SELECT stack, frames FROM stacks ORDER BY stack"), stacks)
+        self.assertEqual(self.ask("SELECT name FROM sqlite_master WHERE name = 'old_stacks'"), [])
+        self.assertEqual(self.fleet("top")["rows"], shown)
+
+    def test_a_path_with_a_blank_names_its_own_service(self):
+        os.makedirs(self.path("My App"))
+        for name in "one", "two":
+            shutil.copy(harness.program("lifecycle"), self.path(f"My App/{name}"))
+            _, recording = self.record_well([self.path(f"My App/{name}"), "leaf"], name=f"{name}.hl")
+            self.push_well(self.store, recording)
+        self.assertEqual(sorted(self.ask("SELECT service FROM sessions")), [("one",), ("two",)])
 
     def test_clickhouse_answers_as_sqlite_does(self):
         recording = self.record_program()
@@ -504,6 +540,55 @@ class Recordings(PushCase):
         self.assertEqual(result.status, 1)
         self.assertIn("no row of a store; it was not sent", result.stderr)
 
+    def test_a_server_that_takes_everything_is_not_clickhouse(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        for answer in b"", b"ok\n", b"<html>":
+            with self.subTest(answer=answer), Backend() as backend:
+                backend.answer, backend.version = answer, b""
+                url = f"clickhouse://127.0.0.1:{backend.port}/d"
+                result = self.push(url, recording)
+                self.assertEqual(result.status, 1)
+                self.assertIn("is not ClickHouse; name its HTTP port", result.stderr)
+                self.assert_refused(harness.run([HEAPLINE, "fleet", "init", "--db", url]), "is not ClickHouse")
+                self.assertEqual({body for _, body in backend.bodies}, {b"SELECT version()"})
+                # Of a command nothing can be there: it is not asked what it has.
+                result = self.push(url, "--", harness.program("lifecycle"), "leaf")
+                self.assertIn("is not ClickHouse", result.stderr)
+
+    def test_a_password_stands_in_no_command_line(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        with open(self.path("password"), "w", encoding="ascii") as file:
+            file.write("se:k@et\n")
+        given = "Basic " + base64.b64encode(b"me:se:k@et").decode()
+        with Backend() as backend:
+            for scheme in "http", "clickhouse", "otlp+http":
+                url = f"{scheme}://me@127.0.0.1:{backend.port}"
+                for options, environment in ((["--password-file", self.path("password")], {}),
+                                             ([], {"HEAPLINE_STORE_PASSWORD": "se:k@et"})):
+                    with self.subTest(scheme=scheme, options=options):
+                        backend.logins.clear()
+                        backend.answer = b"" if scheme != "clickhouse" else b"1\n"
+                        harness.run([HEAPLINE, "push", "--to", url, "--experimental", "--spool", self.spool, *options, recording],
+                                    env={**self.environment, **environment})
+                        self.assertEqual(set(backend.logins), {given})
+            with open(self.path("password"), "w", encoding="ascii") as file:
+                file.write("\nsecond\n")
+            self.assert_refused(self.push(url, "--password-file", self.path("password"), recording), "first line is empty")
+            self.assert_refused(self.push(url, "--password-file", self.path("none"), recording), "cannot read the password")
+
+    def test_a_password_in_the_url_is_hidden_and_no_program_inherits_one(self):
+        with Backend() as backend:
+            backend.answer = b""
+            script = "import os; print(open(f'/proc/{os.environ[\"PUSH\"]}/cmdline').read(), os.environ.get('HEAPLINE_STORE_PASSWORD'))"
+            command = ["sh", "-c", 'PUSH=$$ exec "$@"', "sh", HEAPLINE, "push", "--to", f"http://me:secret@127.0.0.1:{backend.port}",
+                       "--spool", self.spool, "--", harness.need("python3"), "-c", script]
+            result = harness.run(command, env={**self.environment, "HEAPLINE_STORE_PASSWORD": "other"})
+            self.assertEqual((result.status, result.stderr), (0, ""))
+            self.assertNotIn("secret", result.stdout)
+            self.assertIn("//me:******@127", result.stdout)
+            self.assertTrue(result.stdout.endswith("None\n"), result.stdout)
+            self.assertEqual(set(backend.logins), {"Basic " + base64.b64encode(b"me:secret").decode()})
+
     def test_what_is_no_store_is_refused(self):
         other = self.path("other.db")
         with contextlib.closing(sqlite3.connect(other)) as database:
@@ -533,7 +618,7 @@ class Recordings(PushCase):
         closed = f"http://127.0.0.1:{free_port()}"
         result = self.push(closed.replace("http", "clickhouse"), recording)
         self.assertEqual(result.status, 1)
-        self.assertIn("of 1 process nothing was pushed", result.stderr)
+        self.assertIn("the last figures of 1 process were not pushed", result.stderr)
         # Of a command nothing can be there, so it can wait.
         result = self.push(closed.replace("http", "clickhouse"), "--", harness.program("lifecycle"), "leaf")
         self.assertEqual(result.status, 0, result.stderr)
@@ -842,6 +927,29 @@ class Processes(ProcessCase):
 
         harness.wait_until(push_again, "all steps in the store")
 
+    def test_a_full_disk_is_said_once(self):
+        """Neither the store nor the spool can be written to, while the store answers that it has nothing."""
+        self.wait_for_save()
+        limited = self.start(["sh", "-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh", HEAPLINE, "push", "--to", self.store,
+                              "--spool", self.spool, *OFTEN, "-p", str(self.pid)], stderr=subprocess.PIPE)
+        said = limited.stderr.readline()
+
+        def count_reads():
+            with open(f"/proc/{limited.pid}/io", encoding="ascii") as file:
+                return int(re.search(r"syscr: (\d+)", file.read())[1])
+
+        for _ in range(4):
+            reads = count_reads()
+            self.step()
+            harness.wait_until(lambda least=reads: count_reads() > least + 10, "another look")
+        self.end()
+        self.assertEqual(limited.wait(harness.TIMEOUT_S), 1)
+        said += limited.stderr.read()
+        self.assertRegex(said, "cannot .*fleet.db.*waits in")
+        self.assertNotIn("sending again", said)
+        self.assertEqual(said.count("fleet.db"), 1, said)
+        self.assertEqual(said.count("cannot write to the spool"), 1, said)
+
     def test_a_spool_that_is_full_says_so_once(self):
         with Backend() as backend:
             self.wait_for_save()
@@ -977,6 +1085,54 @@ class Commands(PushCase):
         rows = {row["name"]: row for row in self.fleet("top", "--value", "alloc")["rows"]}
         self.assertEqual(rows["step_site"]["flat_objects"], 2 * STEP_OBJECTS)
         self.assertEqual(self.push(self.store, "--", "/no/such/program").status, 127)
+
+    def start_hanging(self, backend, *command):
+        """A push of a program, of which the backend has a window that it does not answer."""
+        backend.mood, self.environment["TMPDIR"] = "hang", self.path("temporary")
+        os.makedirs(self.path("temporary"), exist_ok=True)
+        pusher = subprocess.Popen([HEAPLINE, "push", "--to", f"http://127.0.0.1:{backend.port}", "--spool", self.spool, "--version", "1.4", *OFTEN,
+                                   "--", *command], env=dict(os.environ, **self.environment), stdin=subprocess.PIPE,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(pusher.stderr.close)
+        self.addCleanup(pusher.wait)
+        self.addCleanup(pusher.kill)
+        harness.wait_until(lambda: backend.logins, "a request")
+        return pusher
+
+    def test_a_push_that_is_told_to_end_keeps_what_is_not_sent(self):
+        """A server that does not answer has 30 s for each request, and Kubernetes kills after as many."""
+        with Backend() as backend:
+            pusher = self.start_hanging(backend, harness.program("steps"))
+            pusher.send_signal(signal.SIGTERM)
+            pusher.wait(20)
+            said = pusher.stderr.read()
+            self.assertIn("did not answer before the end", said)
+            self.assertRegex(said, "windows? waits? in the spool")
+            self.assertTrue(glob.glob(f"{self.spool}/*.push"))
+            self.assertEqual(os.listdir(self.path("temporary")), [])
+
+    def test_what_a_push_that_was_killed_left_is_sent_by_the_next(self):
+        with Backend() as backend:
+            pusher = self.start_hanging(backend, harness.program("steps"))
+            pusher.kill()
+            pusher.wait()
+            left, = os.listdir(self.path("temporary"))
+            backend.woken.set()
+            backend.mood, backend.answer = "", b""
+            url, lifecycle = f"http://127.0.0.1:{backend.port}", harness.program("lifecycle")
+            self.push(url, "--", lifecycle, "leaf")
+            self.assertEqual(os.listdir(self.path("temporary")), [left])  # the recorder goes on
+            pusher.stdin.write("x")
+            pusher.stdin.close()
+
+            def push_again(to, *options):
+                return harness.run([HEAPLINE, "push", "--to", to, *options, "--", lifecycle, "leaf"], env=self.environment).stderr
+
+            other = push_again(self.store, "--spool", self.path("elsewhere"))
+            self.assertEqual((other, os.listdir(self.path("temporary"))), ("", [left]))  # it was for another place
+            harness.wait_until(lambda: "sent 1 recording" in push_again(url, "--spool", self.spool), "what was left")
+            self.assertEqual(os.listdir(self.path("temporary")), [])
+            self.assertTrue(any("steps%7B" in path and "version%3D1.4" in path for path in backend.paths), backend.paths)
 
     def test_children_are_sessions_of_their_own(self):
         result = self.push(self.store, "--service", "all", "--", harness.need("sh"), "-c",

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A store in a file of SQLite; see store.h. */
+/*
+ * A store in a file of SQLite; see store.h. "stacks" is a view: a frame is stored once, in "frames", and a stack as the list of its frames' numbers, in
+ * "stack_frames". Stores from before have the names of all frames in a table "stacks"; it is converted when windows are added.
+ */
 #include "fleet/store.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/library.h"
 
@@ -14,6 +18,7 @@
 #define CACHE_PAGES    "4096"	    /* 16 MiB, of 4 KiB each: the totals of a hundred processes */
 #define APPLICATION_ID "1212966508" /* "HLfl" */
 #define MS_PER_DAY     INT64_C(86400000)
+#define LOG_BYTES      (8 << 20)
 #define PRUNE_EVERY_MS INT64_C(3600000)
 
 #define FUNCTIONS(FUNCTION)    \
@@ -39,10 +44,19 @@ static struct {
 #undef MEMBER
 } library;
 
+/* The stack that was added last: the next one mostly has the same first frames. */
+struct last_stack {
+	const char *frames; /* the caller's; NULL: none */
+	int64_t *numbers;
+	size_t count, capacity;
+};
+
 struct sqlite_store {
 	struct hl_fleet_store store;
 	sqlite3 *db;
-	sqlite3_stmt *find_session, *add_session, *add_stack, *add_delta, *add_totals;
+	sqlite3_stmt *find_session, *add_session, *add_delta, *add_totals;
+	sqlite3_stmt *find_stack, *add_stack, *find_frame, *add_frame;
+	struct last_stack last;
 	int64_t pruned_ms;
 };
 
@@ -51,6 +65,17 @@ struct sqlite_store {
  * before it sends more.
  */
 static const char writing[] = "PRAGMA synchronous = NORMAL; PRAGMA cache_size = " CACHE_PAGES;
+
+/* Elements of a list that JSON would take come in their order. */
+#define STACKS                                                                               \
+	"CREATE TABLE IF NOT EXISTS frames (frame INTEGER PRIMARY KEY, text TEXT NOT NULL "  \
+	"UNIQUE);"                                                                           \
+	"CREATE TABLE IF NOT EXISTS stack_frames (stack INTEGER PRIMARY KEY, frames TEXT "   \
+	"NOT NULL);"                                                                         \
+	"CREATE VIEW IF NOT EXISTS stacks AS SELECT stack, (SELECT group_concat(text, "      \
+	"char(10)) || char(10) FROM (SELECT text FROM json_each('[' || "                     \
+	"stack_frames.frames || ']') JOIN frames ON frame = value ORDER BY key)) AS frames " \
+	"FROM stack_frames;"
 
 /* The file is known as a store before it has a table. */
 static const char schema[] =
@@ -62,7 +87,6 @@ static const char schema[] =
 	" last_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
 	" service TEXT NOT NULL, version TEXT NOT NULL, host TEXT NOT NULL, command TEXT NOT NULL,"
 	" pid TEXT NOT NULL, build_id TEXT NOT NULL, container TEXT NOT NULL, pod TEXT NOT NULL);"
-	"CREATE TABLE IF NOT EXISTS stacks (stack INTEGER PRIMARY KEY, frames TEXT NOT NULL);"
 	"CREATE TABLE IF NOT EXISTS deltas (session INTEGER NOT NULL, ms INTEGER NOT NULL, stack "
 	"INTEGER NOT NULL,"
 	" inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT "
@@ -72,8 +96,11 @@ static const char schema[] =
 	" inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT "
 	"NULL,"
 	" alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, stack)) WITHOUT ROWID;"
-	"CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, number INTEGER NOT NULL);"
-	"COMMIT";
+	"CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, number INTEGER NOT "
+	"NULL);" STACKS "COMMIT";
+
+/* Old stores keep their table. */
+static const char converting[] = "ALTER TABLE stacks RENAME TO old_stacks;" STACKS;
 
 static struct sqlite_store *of(struct hl_fleet_store *store)
 {
@@ -107,7 +134,11 @@ static void sqlite_free(struct hl_fleet_store *store)
 
 	library.finalize(sqlite->find_session);
 	library.finalize(sqlite->add_session);
+	library.finalize(sqlite->find_stack);
 	library.finalize(sqlite->add_stack);
+	library.finalize(sqlite->find_frame);
+	library.finalize(sqlite->add_frame);
+	free(sqlite->last.numbers);
 	library.finalize(sqlite->add_delta);
 	library.finalize(sqlite->add_totals);
 	library.close(sqlite->db);
@@ -223,6 +254,144 @@ static int prepare(struct sqlite_store *sqlite, const char *sql, sqlite3_stmt **
 		       : fail(sqlite, code, "use", err);
 }
 
+static int prepare_stacks(struct sqlite_store *sqlite, struct hl_error *err)
+{
+	int r = prepare(sqlite, "SELECT stack FROM stack_frames WHERE stack = ?1",
+			&sqlite->find_stack, err);
+
+	if (r == 0)
+		r = prepare(sqlite, "INSERT INTO stack_frames VALUES (?1, ?2)", &sqlite->add_stack,
+			    err);
+	if (r == 0)
+		r = prepare(sqlite, "SELECT frame FROM frames WHERE text = ?1", &sqlite->find_frame,
+			    err);
+	if (r == 0)
+		r = prepare(sqlite, "INSERT INTO frames (text) VALUES (?1) RETURNING frame",
+			    &sqlite->add_frame, err);
+	return r;
+}
+
+/* The number that ${statement} says for ${bytes} of ${text}, or says when it adds it. 1; 0 when it says none; or a negative errno. */
+static int ask_frame(struct sqlite_store *sqlite, sqlite3_stmt *statement, const char *text,
+		     size_t bytes, int64_t *ret_number, struct hl_error *err)
+{
+	library.bind_text(statement, 1, text, (int)bytes, SQLITE_STATIC);
+	int code = library.step(statement);
+	if (code == SQLITE_ROW)
+		*ret_number = library.column_int64(statement, 0);
+	library.reset(statement);
+	return code == SQLITE_ROW ? 1 : code == SQLITE_DONE ? 0 : fail(sqlite, code, "use", err);
+}
+
+/* Numbers the frames of a stack, lines of ${frames}, in last.numbers. */
+static int number_frames(struct sqlite_store *sqlite, const char *frames, struct hl_error *err)
+{
+	struct last_stack *last = &sqlite->last;
+	const char *before = last->frames;
+	size_t count = 0;
+	int r = 1;
+
+	last->frames = NULL; /* until it is numbered */
+	for (const char *line = frames; r > 0 && *line; count++) {
+		size_t bytes = strcspn(line, "\n"), size = bytes + (line[bytes] == '\n');
+		if (before && (count >= last->count || strncmp(before, line, size) != 0))
+			before = NULL;
+		if (HL_ARRAY_RESERVE(last->numbers, last->capacity, count + 1) < 0)
+			return hl_error_set(err, -ENOMEM, "out of memory");
+		int64_t *number = &last->numbers[count];
+		if (!before)
+			r = ask_frame(sqlite, sqlite->find_frame, line, bytes, number, err);
+		if (r == 0)
+			r = ask_frame(sqlite, sqlite->add_frame, line, bytes, number, err);
+		before = before ? before + size : NULL;
+		line += size;
+	}
+	last->frames = r > 0 ? frames : NULL;
+	last->count = count;
+	return r > 0 ? 0 : r == 0 ? -EIO : r;
+}
+
+static int run(struct sqlite_store *sqlite, sqlite3_stmt *statement, struct hl_error *err)
+{
+	int code = library.step(statement);
+
+	library.reset(statement);
+	return code == SQLITE_DONE ? 0 : fail(sqlite, code, "write to", err);
+}
+
+static int add_stack(struct sqlite_store *sqlite, const struct hl_fleet_stack *stack,
+		     struct hl_error *err)
+{
+	HL_FREED char *list = NULL;
+	size_t size;
+
+	library.bind_int64(sqlite->find_stack, 1, stack->stack);
+	int code = library.step(sqlite->find_stack);
+	library.reset(sqlite->find_stack);
+	if (code != SQLITE_DONE)
+		return code == SQLITE_ROW ? 0 : fail(sqlite, code, "read", err);
+	int r = number_frames(sqlite, stack->frames, err);
+	FILE *out = r == 0 ? open_memstream(&list, &size) : NULL;
+	for (size_t i = 0; out && i < sqlite->last.count; i++)
+		fprintf(out, "%s%" PRId64, i ? "," : "", sqlite->last.numbers[i]);
+	if (r == 0 && (!out || fclose(out) != 0))
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		return r;
+	library.bind_int64(sqlite->add_stack, 1, stack->stack);
+	library.bind_text(sqlite->add_stack, 2, list, -1, SQLITE_STATIC);
+	return run(sqlite, sqlite->add_stack, err);
+}
+
+static int take_old_stack(void *context, char **cells, size_t count)
+{
+	struct sqlite_store *sqlite = context;
+	const struct hl_fleet_stack stack = {strtoll(cells[0], NULL, 10), cells[1]};
+	struct hl_error err = {0};
+
+	(void)count;
+	int r = add_stack(sqlite, &stack, &err);
+	sqlite->last.frames = NULL; /* the cells do not last */
+	return r;
+}
+
+/* Whether there is the table of old stores. */
+static int find_old_stacks(struct sqlite_store *sqlite, int64_t *ret_count, struct hl_error *err)
+{
+	return sqlite_ask(&sqlite->store,
+			  "SELECT COUNT(*) FROM sqlite_master WHERE name = 'stacks' AND type = "
+			  "'table'",
+			  take_number, ret_count, err);
+}
+
+/* Makes the tables of stacks out of the one that old stores have. */
+static int convert_stacks(struct sqlite_store *sqlite, struct hl_error *err)
+{
+	int64_t old = 0;
+
+	int r = sqlite->find_stack ? 0 : find_old_stacks(sqlite, &old, err);
+	if (r == 0 && old)
+		r = execute(sqlite, "BEGIN IMMEDIATE", "convert", err);
+	if (r < 0 || !old)
+		return r;
+	r = find_old_stacks(sqlite, &old, err); /* somebody else may have been faster */
+	if (r == 0 && old)
+		r = execute(sqlite, converting, "convert", err);
+	if (r == 0)
+		r = prepare_stacks(sqlite, err);
+	if (r == 0 && old)
+		r = sqlite_ask(&sqlite->store, "SELECT stack, frames FROM old_stacks",
+			       take_old_stack, sqlite, err);
+	if (r == 0)
+		r = execute(sqlite, "DROP TABLE IF EXISTS old_stacks; COMMIT", "convert", err);
+	if (r < 0) {
+		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
+		library.finalize(sqlite->find_stack);
+		sqlite->find_stack = NULL;
+	}
+	return r;
+}
+
 static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 {
 	static const char add_session[] =
@@ -232,8 +401,9 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 	int r = prepare(sqlite, add_session, &sqlite->add_session, err);
 
 	if (r == 0)
-		r = prepare(sqlite, "INSERT OR IGNORE INTO stacks VALUES (?1, ?2)",
-			    &sqlite->add_stack, err);
+		r = convert_stacks(sqlite, err);
+	if (r == 0)
+		r = prepare_stacks(sqlite, err);
 	if (r == 0)
 		r = prepare(sqlite, "SELECT last_ms FROM sessions WHERE session = ?1",
 			    &sqlite->find_session, err);
@@ -251,14 +421,6 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 			    "alloc_objects = alloc_objects + excluded.alloc_objects",
 			    &sqlite->add_totals, err);
 	return r;
-}
-
-static int run(struct sqlite_store *sqlite, sqlite3_stmt *statement, struct hl_error *err)
-{
-	int code = library.step(statement);
-
-	library.reset(statement);
-	return code == SQLITE_DONE ? 0 : fail(sqlite, code, "write to", err);
 }
 
 static int add_session(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
@@ -343,13 +505,21 @@ static int add_window(struct sqlite_store *sqlite, const struct hl_fleet_window 
 
 	if (r == 0)
 		r = add_session(sqlite, window, err);
-	for (size_t i = 0; r == 0 && i < window->stack_count; i++) {
-		library.bind_int64(sqlite->add_stack, 1, window->stacks[i].stack);
-		library.bind_text(sqlite->add_stack, 2, window->stacks[i].frames, -1,
-				  SQLITE_STATIC);
-		r = run(sqlite, sqlite->add_stack, err);
-	}
+	for (size_t i = 0; r == 0 && i < window->stack_count; i++)
+		r = add_stack(sqlite, &window->stacks[i], err);
+	sqlite->last.frames = NULL;
 	return r == 0 && window->row_count ? add_rows(sqlite, window, err) : r;
+}
+
+/* The log keeps its largest size, and grows further while somebody reads, unless it is emptied. */
+static void truncate_log(struct sqlite_store *sqlite)
+{
+	HL_FREED char *log = NULL;
+	struct stat status;
+
+	if (asprintf(&log, "%s-wal", sqlite->store.name) >= 0 && stat(log, &status) == 0 &&
+	    status.st_size > LOG_BYTES)
+		library.exec(sqlite->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
 }
 
 static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
@@ -371,6 +541,8 @@ static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_win
 		r = execute(sqlite, "COMMIT", "write to", err);
 	if (r < 0)
 		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
+	else
+		truncate_log(sqlite);
 	return r;
 }
 

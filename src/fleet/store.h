@@ -4,7 +4,7 @@
  *
  *	sessions  session, began_ms, last_ms, until_ms, ended_ms, and the labels; in ClickHouse a session has
  *		  several rows, of which the largest numbers count
- *	stacks	  stack, frames
+ *	stacks	  stack, frames; in SQLite a view
  *	deltas	  session, ms, stack, inuse_bytes, inuse_objects, alloc_bytes, alloc_objects; kept for some days
  *	totals	  session, stack and the sums of all deltas, those that are not kept any more too
  *

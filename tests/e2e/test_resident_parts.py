@@ -99,7 +99,9 @@ class Parts(unittest.TestCase):
     def test_what_was_given_back_lazily_is_said(self):
         heap, parts = self.read_kind("lazily")
         self.assertAlmostEqual(parts["other anonymous mappings"], BYTES, delta=SLACK)
-        self.assertEqual(heap["beside"]["lazy_free_bytes"], BYTES)
+        # The kernel may have taken some back by now.
+        self.assertLessEqual(heap["beside"]["lazy_free_bytes"], BYTES)
+        self.assertGreater(heap["beside"]["lazy_free_bytes"], BYTES // 2)
         self.assertIn("given back by madvise(MADV_FREE)", heap["answers"][0]["answer"])
 
     def test_huge_pages_are_not_in_rss(self):

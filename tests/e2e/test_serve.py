@@ -380,7 +380,7 @@ class AnswersTest(ServeTest):
         # one of these, or is to be added to those that cmd_serve.c takes.
         self.assertEqual(sorted(refused), sorted([
             "ask", "at-exit", "color", "comm", "core", "diff", "fail-above", "force", "format", "help", "ignore", "jobs", "json",
-            "no-pager", "output", "process", "save", "stop", "term", "watch"]))
+            "no-pager", "output", "process", "save", "stop", "swapped", "term", "watch"]))
         self.assertEqual(refused["ignore"], {"leaks"})
         self.assertEqual(json.loads(server.get("/api/peaks?recording=log.hl&between=0,1&valley=10"))["schema"],
                          "heapline/peaks/1")

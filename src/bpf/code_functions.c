@@ -2,6 +2,8 @@
 /* Rows by the instructions of functions; see code_image.h. */
 #include "bpf/code_image.h"
 
+#include "base/array.h"
+#include "base/go_functions.h"
 #include "unwind/arch.h"
 #include "unwind/instructions.h"
 
@@ -30,6 +32,35 @@ static int load_symbols(const struct hl_code_image *image, Elf64_Sym **ret_symbo
 		return 0;
 	int r = hl_code_image_read_new(image, found.sh_size, found.sh_offset, (void **)ret_symbols);
 	*ret_count = r == 0 ? found.sh_size / sizeof(**ret_symbols) : 0;
+	return r == -ENOMEM ? r : 0;
+}
+
+/* Appends what Go's table says, as symbols. 0 or -ENOMEM. */
+static int load_go_functions(const struct hl_code_image *image, struct hl_code_functions *functions)
+{
+	Elf64_Shdr section;
+	void *bytes = NULL;
+	struct hl_go_functions go;
+	struct hl_go_function function;
+	size_t capacity = functions->count;
+
+	if (hl_code_image_find_section(image, HL_GO_FUNCTIONS_SECTION, &section) < 0 ||
+	    section.sh_size > HL_CODE_IMAGE_FRAME_BYTES_MAX)
+		return 0;
+	int r = hl_code_image_read_new(image, section.sh_size, section.sh_offset, &bytes);
+	uint32_t count = 0;
+	if (r == 0 && hl_go_functions_open(bytes, section.sh_size, &go))
+		count = go.count;
+	for (uint32_t i = 0; i < count && r != -ENOMEM; i++)
+		if (hl_go_functions_get(&go, i, &function))
+			r = HL_ARRAY_APPEND(functions->symbols, functions->count, capacity,
+					    (Elf64_Sym){
+						    .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
+						    .st_shndx = 1,
+						    .st_value = function.start,
+						    .st_size = function.end - function.start,
+					    });
+	free(bytes);
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -76,6 +107,8 @@ int hl_code_functions_find(const struct hl_code_image *image, const struct hl_co
 	uint8_t buffer[HL_CALL_BYTES + READ_BYTES] = {0}, *code = buffer + HL_CALL_BYTES;
 
 	int r = load_symbols(image, &functions->symbols, &functions->count);
+	if (r == 0)
+		r = load_go_functions(image, functions);
 	for (size_t i = 0; i < functions->count && r == 0; i++) {
 		const Elf64_Sym *symbol = &functions->symbols[i];
 		uint64_t offset = symbol->st_value - table->code_low;

@@ -71,6 +71,29 @@ int hl_code_image_read_section(const struct hl_code_image *image, uint32_t numbe
 				  image->header.e_shoff + number * sizeof(*ret_section));
 }
 
+int hl_code_image_find_section(const struct hl_code_image *image, const char *wanted,
+			       Elf64_Shdr *ret_section)
+{
+	const Elf64_Ehdr *header = &image->header;
+	Elf64_Shdr names, section;
+	char name[16];
+
+	if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum)
+		return -ENOENT;
+	int r = hl_code_image_read_section(image, header->e_shstrndx, &names);
+	for (uint32_t i = 0; r == 0 && i < header->e_shnum; i++) {
+		r = hl_code_image_read_section(image, i, &section);
+		if (r < 0 || section.sh_type == SHT_NOBITS || section.sh_flags & SHF_COMPRESSED ||
+		    hl_code_image_read(image, name, strlen(wanted) + 1,
+				       names.sh_offset + section.sh_name) < 0 ||
+		    memcmp(name, wanted, strlen(wanted) + 1) != 0)
+			continue;
+		*ret_section = section;
+		return 0;
+	}
+	return r < 0 ? r : -ENOENT;
+}
+
 int hl_code_image_keep_row(void *context, const struct hl_cfi_row *row)
 {
 	struct hl_code_image_rows *rows = context;

@@ -30,6 +30,9 @@ int hl_code_image_read_new(const struct hl_code_image *image, uint64_t bytes, ui
 			   void **ret_bytes);
 int hl_code_image_read_section(const struct hl_code_image *image, uint32_t number,
 			       Elf64_Shdr *ret_section);
+/* The uncompressed section ${wanted}, of up to 15 characters: -ENOENT when there is none. */
+int hl_code_image_find_section(const struct hl_code_image *image, const char *wanted,
+			       Elf64_Shdr *ret_section);
 
 struct hl_code_image_rows {
 	struct hl_cfi_row *rows;
@@ -46,7 +49,7 @@ struct hl_code_image_gaps {
 int hl_code_image_keep_row(void *context, const struct hl_cfi_row *row);
 int hl_code_image_keep_row_in_gap(void *context, const struct hl_cfi_row *row);
 
-/* The functions of an image by its symbols. src/unwind/rule_cache.c has the same for the recorder. */
+/* The functions of an image by its symbols and Go's table. src/unwind/rule_cache.c has the same for the recorder. */
 struct hl_code_functions {
 	Elf64_Sym *symbols;
 	size_t count;

@@ -164,28 +164,15 @@ static int load_eh_frame(const struct hl_code_image *image, const struct hl_code
 	return -ENOEXEC;
 }
 
-/* Loads a section by its name: -ENOENT when there is none. */
 static int load_section(const struct hl_code_image *image, const char *wanted,
 			struct frames *ret_frames)
 {
-	const Elf64_Ehdr *header = &image->header;
-	Elf64_Shdr names, section;
-	char name[16];
+	Elf64_Shdr section;
 
-	if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum)
-		return -ENOENT;
-	int r = hl_code_image_read_section(image, header->e_shstrndx, &names);
-	for (uint32_t i = 0; r == 0 && i < header->e_shnum; i++) {
-		r = hl_code_image_read_section(image, i, &section);
-		if (r < 0 || section.sh_type == SHT_NOBITS || section.sh_flags & SHF_COMPRESSED ||
-		    hl_code_image_read(image, name, strlen(wanted) + 1,
-				       names.sh_offset + section.sh_name) < 0 ||
-		    memcmp(name, wanted, strlen(wanted) + 1) != 0)
-			continue;
-		return load_frames(image, section.sh_addr, section.sh_offset, section.sh_size,
+	int r = hl_code_image_find_section(image, wanted, &section);
+	return r < 0 ? r
+		     : load_frames(image, section.sh_addr, section.sh_offset, section.sh_size,
 				   ret_frames);
-	}
-	return r < 0 ? r : -ENOENT;
 }
 
 /* ---- rows ---- */

@@ -4,6 +4,7 @@
 
 #include "base/encode.h"
 #include "base/file_print.h"
+#include "base/go_functions.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -209,7 +210,8 @@ enum hl_elf_names hl_elf_names(Elf *elf, const uint8_t *build_id, size_t build_i
 			       sizeof(path)) &&
 	     access(path, R_OK) == 0))
 		return HL_ELF_NAMES_LINES;
-	if (hl_elf_find_section(elf, ".symtab", &header))
+	if (hl_elf_find_section(elf, ".symtab", &header) ||
+	    hl_elf_find_section(elf, HL_GO_FUNCTIONS_SECTION, &header))
 		return HL_ELF_NAMES_ALL;
 	return hl_elf_find_section(elf, ".dynsym", &header) ? HL_ELF_NAMES_EXPORTED
 							    : HL_ELF_NAMES_NONE;

@@ -84,7 +84,7 @@ Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
 enum hl_elf_names {
 	HL_ELF_NAMES_NONE,
 	HL_ELF_NAMES_EXPORTED, /* .dynsym */
-	HL_ELF_NAMES_ALL,      /* .symtab */
+	HL_ELF_NAMES_ALL,      /* .symtab, or Go's own table */
 	HL_ELF_NAMES_LINES,    /* .debug_info, in the file or in a separate debug file */
 };
 

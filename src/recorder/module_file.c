@@ -114,6 +114,13 @@ static bool is_eh_frame(int fd, const Elf64_Shdr *names, const Elf64_Shdr *secti
 	       has_name(fd, names, section, name, sizeof(name));
 }
 
+static bool is_go_functions(int fd, const Elf64_Shdr *names, const Elf64_Shdr *section)
+{
+	static const char name[] = HL_GO_FUNCTIONS_SECTION;
+
+	return section->sh_type != SHT_NOBITS && has_name(fd, names, section, name, sizeof(name));
+}
+
 /* ---- .eh_frame without an index ---- */
 
 struct rows {
@@ -166,7 +173,7 @@ struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *
 {
 	struct hl_unwind_file file = {0};
 	Elf64_Ehdr header;
-	Elf64_Shdr names, section, symbols = {0}, frames = {0}, eh_frame = {0};
+	Elf64_Shdr names, section, symbols = {0}, frames = {0}, eh_frame = {0}, go = {0};
 	struct stat status;
 
 	if (HL_SYS(SYS_fstat, fd, &status, 0) != 0 ||
@@ -183,6 +190,8 @@ struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *
 			frames = section;
 		else if (is_eh_frame(fd, &names, &section))
 			eh_frame = section;
+		else if (is_go_functions(fd, &names, &section))
+			go = section;
 	}
 	file = hl_module_file_compile(module, module->load_bias + eh_frame.sh_addr,
 				      eh_frame.sh_size);
@@ -191,6 +200,7 @@ struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *
 	if (symbols.sh_offset % _Alignof(Elf64_Sym) == 0)
 		file.symbols =
 			(const Elf64_Sym *)map_section(fd, &symbols, (uint64_t)status.st_size);
+	hl_go_functions_open(map_section(fd, &go, (uint64_t)status.st_size), go.sh_size, &file.go);
 	file.symbol_count = file.symbols ? symbols.sh_size / sizeof(Elf64_Sym) : 0;
 	return file;
 }

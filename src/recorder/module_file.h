@@ -19,7 +19,7 @@ int hl_module_file_open(const char *path, const void *image);
 /* The fingerprint of an open file; HL_FILE_PRINT_UNKNOWN when it cannot be read. */
 struct hl_file_print hl_module_file_print(int fd);
 
-/* Maps the uncompressed .debug_frame and the symbol table of the file of ${module}, and compiles its
+/* Maps the uncompressed .debug_frame, the symbol table and Go's table of functions of the file of ${module}, and compiles its
  * .eh_frame where nothing in memory leads to that, for the life of the process. */
 struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *module);
 

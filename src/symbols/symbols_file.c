@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file_print.h"
+#include "base/go_functions.h"
 #include "base/names.h"
 #include "base/strings.h"
 #include "elf/elf.h"
@@ -162,7 +163,8 @@ static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 	if (!symbols->table.count)
 		symbols->source = HL_SYMBOLS_NONE;
 	else if (elf && (hl_elf_find_section(elf, ".symtab", &header) ||
-			 hl_elf_find_section(elf, ".gnu_debugdata", &header)))
+			 hl_elf_find_section(elf, ".gnu_debugdata", &header) ||
+			 hl_elf_find_section(elf, HL_GO_FUNCTIONS_SECTION, &header)))
 		symbols->source = HL_SYMBOLS_SYMTAB;
 	else
 		symbols->source = HL_SYMBOLS_DYNSYM;

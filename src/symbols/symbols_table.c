@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sorts what libdwfl collects from .symtab, .dynsym and .gnu_debugdata; see symbols_dwarf.h. */
+/* Sorts what libdwfl collects from .symtab, .dynsym, .gnu_debugdata, and Go's table; see symbols_dwarf.h. */
 #include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "base/go_functions.h"
 #include "elf/elf.h"
 
 #include <string.h>
@@ -25,6 +26,30 @@ static int by_address(const void *left, const void *right)
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
 	return strcmp(a->name, b->name);
+}
+
+/* Names of Go's own table, after all others of the same address. The bytes belong to the module. */
+static int read_go_functions(struct hl_symbols_table *table, Dwfl_Module *module, size_t *count,
+			     size_t *capacity)
+{
+	struct hl_go_functions functions;
+	struct hl_go_function function;
+	GElf_Addr bias;
+	GElf_Shdr header;
+	Elf *elf = dwfl_module_getelf(module, &bias);
+	Elf_Scn *section = elf ? hl_elf_find_section(elf, HL_GO_FUNCTIONS_SECTION, &header) : NULL;
+	Elf_Data *content = section ? elf_rawdata(section, NULL) : NULL;
+
+	if (!content || !hl_go_functions_open(content->d_buf, content->d_size, &functions))
+		return 0;
+	for (uint32_t i = 0; i < functions.count; i++)
+		if (hl_go_functions_get(&functions, i, &function) && function.name &&
+		    HL_ARRAY_APPEND(table->entries, *count, *capacity,
+				    (struct hl_symbols_table_entry){function.start + bias,
+								    function.end - function.start,
+								    function.name, UINT32_MAX}) < 0)
+			return -ENOMEM;
+	return 0;
 }
 
 /* Of several names for one address one is kept: `malloc` rather than `__libc_malloc`, a global name
@@ -51,6 +76,8 @@ static int read_symbols(struct hl_symbols_table *table, Dwfl_Module *module)
 								    rank}) < 0)
 			return -ENOMEM;
 	}
+	if (read_go_functions(table, module, &count, &capacity) < 0)
+		return -ENOMEM;
 	if (count)
 		qsort(table->entries, count, sizeof(*table->entries), by_address);
 	for (size_t i = 0; i < count; i++)

@@ -59,29 +59,39 @@ static bool is_entry_code(const struct hl_unwind_module *module, const struct hl
 	return pc - entry < HL_ENTRY_CODE_BYTES && rule_at(module, file, entry) == HL_RULE_NONE;
 }
 
+/* Where the function at ${pc} begins, by the symbols of its file; 0: unknown. */
+static uint64_t find_function(const struct hl_unwind_module *module,
+			      const struct hl_unwind_file *file, uint64_t pc)
+{
+	uint64_t address = pc - module->load_bias;
+	struct hl_go_function function;
+
+	for (size_t i = 0; i < file->symbol_count; i++) {
+		const Elf64_Sym *symbol = &file->symbols[i];
+		if (address - symbol->st_value < symbol->st_size &&
+		    ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx)
+			return module->load_bias + symbol->st_value;
+	}
+	return hl_go_functions_find(&file->go, address, &function)
+		       ? module->load_bias + function.start
+		       : 0;
+}
+
 /*
  * Whether the function at ${pc} has made rbp its frame pointer, by its own first instructions: V8's
- * builtins and Go's functions have no other information.
+ * builtins and Go's functions have no other information. Damaged symbols may lead to where nothing is
+ * mapped.
  */
 static bool has_frame_pointer(const struct hl_unwind_module *module,
 			      const struct hl_unwind_file *file, uint64_t pc)
 {
-	uint64_t address = pc - module->load_bias;
+	uint64_t start = find_function(module, file, pc);
 
-	for (size_t i = 0; i < file->symbol_count; i++) {
-		const Elf64_Sym *symbol = &file->symbols[i];
-		uint64_t start = module->load_bias + symbol->st_value;
-		if (address - symbol->st_value < symbol->st_size && start >= module->start &&
-		    pc < module->end && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
-		    symbol->st_shndx)
-			/* Damaged symbols may lead to where nothing is mapped. */
-			return hl_memory_page_is_readable(start & ~UINT64_C(4095)) &&
-			       hl_memory_page_is_readable((start + HL_PROLOGUE_BYTES) &
-							  ~UINT64_C(4095)) &&
-			       hl_instructions_frame_pointer_made((const uint8_t *)start,
-								  (size_t)(pc - start)) != 0;
-	}
-	return false;
+	return start >= module->start && start <= pc && pc < module->end &&
+	       hl_memory_page_is_readable(start & ~UINT64_C(4095)) &&
+	       hl_memory_page_is_readable((start + HL_PROLOGUE_BYTES) & ~UINT64_C(4095)) &&
+	       hl_instructions_frame_pointer_made((const uint8_t *)start, (size_t)(pc - start)) !=
+		       0;
 }
 
 /* Whether the code around ${pc} + 1, a return address or not, can be read. */

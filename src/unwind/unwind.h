@@ -21,6 +21,7 @@
 #include "base/frame_key.h"
 
 #include "base/compiler.h"
+#include "base/go_functions.h"
 
 #include <elf.h>
 #include <stdatomic.h>
@@ -53,6 +54,7 @@ struct hl_unwind_file {
 	size_t debug_frame_bytes;
 	const Elf64_Sym *symbols; /* .symtab, else .dynsym */
 	size_t symbol_count;
+	struct hl_go_functions go; /* count 0: none */
 };
 
 struct hl_unwind;

@@ -284,21 +284,26 @@ class BareFrames(harness.TestCase):
         harness.need("gcc")
         with open(self.path("main.go"), "w", encoding="utf-8") as file:
             file.write(GO_PROGRAM)
-        built = harness.run([go, "build", "-o", self.path("main"), self.path("main.go")],
-                            env={"HOME": self.path("home"), "GO111MODULE": "off",
-                                 "CGO_ENABLED": "1"})
-        if built.status != 0:
-            self.skipTest("go cannot build with C here: " + built.stderr)
-        _, recording = self.record_well([self.path("main")])
-        stacks = {frames: number for frames, number in folded(recording, "alloc", "objects").items()
-                  if "keep_in_c" in frames}
-        self.assertEqual(sum(stacks.values()), 103)
-        for frames in stacks:
-            self.assertEqual(frames[:1] + tuple(f for f in frames if f == "main.call"),
-                             ("runtime.goexit",) + ("main.call",) * 6)
-            self.assertLess(frames.index("main.call"), frames.index("keep_in_c"))
-        # Scheduling new threads has stacks of its own, which begin in code that never returns.
-        self.assertLess(harness.info(recording)["lost"]["incomplete_stacks"], 20)
+        for flags in ("", "-s -w"):  # without symbols, Go's own table has the names
+            with self.subTest(flags=flags):
+                program = self.path("program" + flags.replace(" ", ""))
+                built = harness.run([go, "build", "-ldflags", flags, "-o", program,
+                                     self.path("main.go")],
+                                    env={"HOME": self.path("home"), "GO111MODULE": "off",
+                                         "CGO_ENABLED": "1"})
+                if built.status != 0:
+                    self.skipTest("go cannot build with C here: " + built.stderr)
+                _, recording = self.record_well([program], name=f"{flags}.hl")
+                called = {frames: number
+                          for frames, number in folded(recording, "alloc", "objects").items()
+                          if "main.call" in frames}
+                self.assertEqual(sum(called.values()), 103)
+                for frames in called:
+                    self.assertEqual(frames[0], "runtime.goexit")
+                    self.assertEqual(frames.count("main.call"), 6)
+                    self.assertIn("Cfunc_keep_in_c", frames[-2 if not flags else -1])
+                # Threads are made on stacks of the scheduler, in functions that never return.
+                self.assertLess(harness.info(recording)["lost"]["incomplete_stacks"], 20)
 
 
 if __name__ == "__main__":

@@ -63,11 +63,13 @@ static json_t *describe(json_t *files, int r)
 json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
 				     size_t build_id_bytes, const char *debug_link)
 {
-	char debug_path[HL_ELF_DEBUG_PATH_MAX];
+	char debug_path[HL_ELF_DEBUG_PATH_MAX], *package;
 	json_t *files = json_array();
 
-	/* The file first; then where libdwfl looks for a separate debug file. */
+	/* The file first; then its package, and where libdwfl looks for a separate debug file. */
 	int r = add_file(files, strdup(path));
+	if (r == 0)
+		r = add_file(files, asprintf(&package, "%s.dwp", path) < 0 ? NULL : package);
 	if (r == 0 && hl_elf_debug_path(HL_ELF_DEBUG_DIRECTORY, build_id, build_id_bytes,
 					debug_path, sizeof(debug_path)))
 		r = add_file(files, strdup(debug_path));

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "symbols/symbols_package.h"
 
 #include <dwarf.h>
 
@@ -34,8 +35,9 @@ struct segment {
 
 struct unit {
 	Dwarf_Die root;	 /* has the line table and the ranges */
-	Dwarf_Die split; /* root of the .dwo unit, where there is one; else the same as root */
-	bool indexed;
+	Dwarf_Die split; /* root of the split unit, where there is one; else the same as root */
+	const struct hl_package_unit *packed; /* where that is in a package */
+	bool is_packed, indexed;
 	struct scope *scopes;
 	struct segment *segments;
 	size_t scope_count, segment_count;
@@ -53,6 +55,7 @@ struct function {
 
 struct hl_dwarf {
 	struct hl_strings *strings;
+	struct hl_package *package;
 	struct unit *units;
 	struct unit_range *ranges; /* by start */
 	struct function *functions;
@@ -67,6 +70,7 @@ struct hl_dwarf {
 
 /* What indexing one unit collects. */
 struct indexing {
+	const struct hl_package_unit *packed;
 	struct scope *scopes;
 	struct extent *extents;
 	size_t scope_count, scope_capacity;
@@ -82,7 +86,8 @@ static int by_range_start(const void *left, const void *right)
 	return (a->start > b->start) - (a->start < b->start);
 }
 
-int hl_symbols_dwarf_new(Dwarf *handle, struct hl_strings *strings, struct hl_dwarf **ret_dwarf)
+int hl_symbols_dwarf_new(Dwarf *handle, struct hl_package *package, struct hl_strings *strings,
+			 struct hl_dwarf **ret_dwarf)
 {
 	struct hl_dwarf *dwarf = calloc(1, sizeof(*dwarf));
 	Dwarf_CU *cu = NULL;
@@ -94,12 +99,16 @@ int hl_symbols_dwarf_new(Dwarf *handle, struct hl_strings *strings, struct hl_dw
 	if (!dwarf)
 		return -ENOMEM;
 	dwarf->strings = strings;
+	dwarf->package = package;
 	while (r == 0 && dwarf_get_units(handle, cu, &cu, NULL, &type, &root, &split) == 0) {
 		if (type != DW_UT_compile && type != DW_UT_skeleton)
 			continue;
 		bool is_split = type == DW_UT_skeleton && dwarf_tag(&split) == DW_TAG_compile_unit;
-		dwarf->missing_count += type == DW_UT_skeleton && !is_split;
-		const struct unit unit = {.root = root, .split = is_split ? split : root};
+		bool is_packed =
+			type == DW_UT_skeleton && !is_split && hl_package_has(package, &root);
+		dwarf->missing_count += type == DW_UT_skeleton && !is_split && !is_packed;
+		const struct unit unit = {
+			.root = root, .split = is_split ? split : root, .is_packed = is_packed};
 		uint32_t number = (uint32_t)dwarf->unit_count;
 		r = HL_ARRAY_APPEND(dwarf->units, dwarf->unit_count, dwarf->unit_capacity, unit);
 		for (ptrdiff_t at = 0;
@@ -173,7 +182,8 @@ static int add_scope(struct indexing *indexing, Dwarf_Die *entry, uint32_t paren
 	Dwarf_Addr base, start, end;
 
 	*ret_scope = NO_SCOPE;
-	for (ptrdiff_t at = 0; (at = dwarf_ranges(entry, at, &base, &start, &end)) > 0;)
+	for (ptrdiff_t at = 0;
+	     (at = hl_package_unit_ranges(indexing->packed, entry, at, &base, &start, &end)) > 0;)
 		if (start < end &&
 		    HL_ARRAY_APPEND(indexing->extents, indexing->extent_count,
 				    indexing->extent_capacity,
@@ -288,10 +298,13 @@ static int flatten(struct unit *unit, struct extent *extents, size_t count)
 	return 0;
 }
 
-static int index_unit(struct unit *unit)
+static int index_unit(struct hl_dwarf *dwarf, struct unit *unit)
 {
-	struct indexing indexing = {0};
+	unit->packed = unit->is_packed ? hl_package_find(dwarf->package, &unit->root) : NULL;
+	struct indexing indexing = {.packed = unit->packed};
 
+	if (unit->packed)
+		unit->split = hl_package_unit_root(unit->packed);
 	int r = index_children(&indexing, &unit->split, NO_SCOPE, 0);
 	if (r == 0)
 		r = flatten(unit, indexing.extents, indexing.extent_count);
@@ -327,6 +340,11 @@ static int resolve_function(struct hl_dwarf *dwarf, struct unit *unit, struct sc
 		}
 	struct function function = {.entry = entry.addr};
 	int r = hl_symbols_entry_function(&entry, dwarf->strings, &function.named);
+	if (r == 0 && unit->packed) { /* only the skeleton says where the unit was compiled */
+		const char *file = hl_strings_text(dwarf->strings, function.named.file);
+		file = hl_symbols_entry_path(&unit->root, dwarf->strings, file);
+		r = hl_strings_intern(dwarf->strings, file, &function.named.file);
+	}
 	if (r == 0)
 		r = HL_ARRAY_RESERVE(dwarf->functions, dwarf->function_capacity,
 				     dwarf->function_count + 1);
@@ -396,7 +414,7 @@ int hl_symbols_dwarf_find(struct hl_dwarf *dwarf, uint64_t address,
 	size_t count = 0;
 	int r;
 
-	if (unit && !unit->indexed && (r = index_unit(unit)) < 0)
+	if (unit && !unit->indexed && (r = index_unit(dwarf, unit)) < 0)
 		return r;
 	if (unit)
 		unit_line(dwarf, unit, address, &file, &line);

@@ -6,6 +6,7 @@
 #include "symbols/symbols.h"
 
 #include "base/strings.h"
+#include "symbols/symbols_package.h"
 
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -74,9 +75,10 @@ struct hl_dwarf_frame {
 	bool has_linkage_name; /* else `function` has no parameters */
 };
 
-/* Lists the units of ${dwarf}, which must outlive it, as must ${strings}, where names are kept. 0
- * or -ENOMEM. */
-int hl_symbols_dwarf_new(Dwarf *dwarf, struct hl_strings *strings, struct hl_dwarf **ret_dwarf);
+/* Lists the units of ${dwarf}, whose split units may be in ${package} (NULL: they are not). Both must outlive it, as
+ * must ${strings}, where names are kept. 0 or -ENOMEM. */
+int hl_symbols_dwarf_new(Dwarf *dwarf, struct hl_package *package, struct hl_strings *strings,
+			 struct hl_dwarf **ret_dwarf);
 
 /* How many units have their entries in files that were not found (-gsplit-dwarf). */
 size_t hl_symbols_dwarf_missing(const struct hl_dwarf *dwarf);

@@ -33,8 +33,9 @@ struct wanted {
 struct hl_symbols_file {
 	const char *basename; /* within strings */
 	Dwfl *dwfl;
-	struct hl_dwarf *dwarf; /* NULL without DWARF */
-	uint64_t dwarf_bias;	/* address in DWARF = address in the file - bias */
+	struct hl_dwarf *dwarf;	    /* NULL without DWARF */
+	struct hl_package *package; /* NULL: there is none */
+	uint64_t dwarf_bias;	    /* address in DWARF = address in the file - bias */
 	struct hl_symbols_table table;
 	struct hl_strings strings;
 	struct hl_symbols_frame *frames; /* of the last lookup */
@@ -145,6 +146,16 @@ static Dwfl_Module *try_build_id(struct hl_symbols_file *symbols, const struct w
 	return module;
 }
 
+/* The package beside the file or beside its separate debug file. */
+static int open_package(Dwfl_Module *module, struct hl_package **ret_package)
+{
+	const char *file, *debug_file;
+
+	dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, &file, &debug_file);
+	int r = file ? hl_package_open(file, ret_package) : 0;
+	return r == 0 && !*ret_package && debug_file ? hl_package_open(debug_file, ret_package) : r;
+}
+
 static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 {
 	Dwarf_Addr bias = 0;
@@ -172,7 +183,10 @@ static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 		return 0;
 	symbols->dwarf_bias = bias;
 	symbols->source = HL_SYMBOLS_DWARF;
-	return hl_symbols_dwarf_new(dwarf, &symbols->strings, &symbols->dwarf);
+	r = open_package(module, &symbols->package);
+	return r == 0 ? hl_symbols_dwarf_new(dwarf, symbols->package, &symbols->strings,
+					     &symbols->dwarf)
+		      : r;
 }
 
 static int intern(struct hl_symbols_file *symbols, const char *text, const char **ret_text)
@@ -219,24 +233,21 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 }
 
 /* Of a file with DWARF: what of it lies elsewhere and is not found. */
-static void say_what_is_missing(struct hl_symbols_file *symbols, const char *path)
+static void say_what_is_missing(struct hl_symbols_file *symbols)
 {
 	size_t missing = hl_symbols_dwarf_missing(symbols->dwarf);
-	char package[PATH_MAX + 8];
 
 	symbols->reason[0] = '\0';
 	if (!missing)
 		return;
-	snprintf(package, sizeof(package), "%s.dwp", path);
-	bool is_packed = access(package, F_OK) == 0;
 	snprintf(symbols->reason, sizeof(symbols->reason),
-		 "no inlined functions of %zu source file%s: %s; %s", missing,
-		 missing == 1 ? "" : "s",
-		 is_packed ? "the .dwp package beside it is not read"
-			   : "their .dwo files are not where they were compiled",
-		 is_packed ? "keep the .dwo files where they were compiled, or compile without "
-			     "-gsplit-dwarf"
-			   : "put them back, or compile without -gsplit-dwarf");
+		 "no inlined functions of %zu source file%s: %s", missing, missing == 1 ? "" : "s",
+		 symbols->package
+			 ? "the .dwp package beside the file does not have them; make it again of "
+			   "all .dwo files"
+			 : "their .dwo files are not where they were compiled, nor is a .dwp "
+			   "package "
+			   "beside the file; put them back, or compile without -gsplit-dwarf");
 }
 
 int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
@@ -260,7 +271,7 @@ int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t 
 		return r;
 	}
 	if (symbols->source == HL_SYMBOLS_DWARF)
-		say_what_is_missing(symbols, path);
+		say_what_is_missing(symbols);
 	else if (!symbols->reason[0])
 		snprintf(symbols->reason, sizeof(symbols->reason), "%s", reasons[symbols->source]);
 	*ret_symbols = symbols;
@@ -272,6 +283,7 @@ void hl_symbols_file_free(struct hl_symbols_file *symbols)
 	if (!symbols)
 		return;
 	hl_symbols_dwarf_free(symbols->dwarf);
+	hl_package_free(symbols->package);
 	hl_symbols_table_release(&symbols->table);
 	dwfl_end(symbols->dwfl);
 	hl_strings_release(&symbols->strings);

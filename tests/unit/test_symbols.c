@@ -2,11 +2,13 @@
 /* Symbols: libraries are compiled here, and asked about addresses that their own code reports. */
 #include "symbols/symbols.h"
 
+#include "elf/elf.h"
 #include "fail_allocations.h"
 #include "temporary.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -125,7 +127,7 @@ static void write_source(const struct lab *lab, const char *name, const char *te
 /* Runs a shell command in the lab. */
 static void run(const struct lab *lab, const char *command)
 {
-	char line[512];
+	char line[1024];
 
 	snprintf(line, sizeof(line), "cd '%s' && %s", lab->path, command);
 	assert_int_equal(system(line), 0);
@@ -261,14 +263,113 @@ static void split_units_that_are_missing_are_told(void **state)
 	run(*state, "cc -O2 -g -gsplit-dwarf -shared -fPIC -o gone.so a.c && rm -f *.dwo");
 	struct library library = library_open(*state, "gone.so");
 	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DWARF);
-	assert_string_equal(hl_symbols_reason(library.symbols),
-			    "no inlined functions of 1 source file: their .dwo files are not where "
-			    "they were compiled; put them back, or compile without -gsplit-dwarf");
+	assert_string_equal(
+		hl_symbols_reason(library.symbols),
+		"no inlined functions of 1 source file: their .dwo files are not where "
+		"they were compiled, nor is a .dwp package beside the file; put them back, "
+		"or compile without -gsplit-dwarf");
 	library_close(&library);
 	run(*state, "touch gone.so.dwp");
 	library = library_open(*state, "gone.so");
-	assert_non_null(strstr(hl_symbols_reason(library.symbols), "the .dwp package"));
+	assert_string_equal(
+		hl_symbols_reason(library.symbols),
+		"no inlined functions of 1 source file: the .dwp package beside the file "
+		"does not have them; make it again of all .dwo files");
 	library_close(&library);
+}
+
+/* Builds ${name} of two split units, the first of which is a.c, and packs them. False: a program is missing. */
+static bool build_package(const struct lab *lab, const char *compiler, unsigned version,
+			  const char *name)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line),
+		 "%s --version >/dev/null 2>&1 && llvm-dwp --version >/dev/null 2>&1", compiler);
+	if (system(line) != 0)
+		return false;
+	write_source(lab, "other.c", "int other(int x) { return x + 1; }\n");
+	snprintf(line, sizeof(line),
+		 "for f in a other; do %s -O2 -g -gdwarf-%u -gsplit-dwarf -fPIC -c $f.c; done && "
+		 "%s -shared -o %s a.o other.o && timeout 60 llvm-dwp -e %s -o %s.dwp && rm *.dwo",
+		 compiler, version, compiler, name, name, name);
+	run(lab, line);
+	return true;
+}
+
+static void assert_package_is_read(const struct lab *lab, const char *name)
+{
+	const struct hl_symbols_frame *frames;
+	struct library library = library_open(lab, name);
+
+	assert_string_equal(hl_symbols_reason(library.symbols), "");
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[0], "leaf", 3, 3, true);
+	assert_frame(&frames[1], "middle", 6, 4, true);
+	assert_frame(&frames[2], "outer", 10, 8, false);
+	assert_int_equal(frames[0].function_file[0], '/');
+	assert_int_equal(ask(&library, "call_hidden", &frames), 1);
+	assert_frame(&frames[0], "hidden", 15, 12, false);
+	library_close(&library);
+}
+
+static void packages_of_split_units_are_read(void **state)
+{
+	static const char *const compilers[] = {"gcc", "clang"};
+	unsigned read = 0;
+	char name[32];
+
+	require_tools(*state);
+	write_source(*state, "a.c", c_source);
+	for (size_t i = 0; i < HL_COUNT_OF(compilers); i++)
+		for (unsigned version = 4; version <= 5; version++) {
+			snprintf(name, sizeof(name), "%s%u.so", compilers[i], version);
+			if (!build_package(*state, compilers[i], version, name))
+				continue;
+			assert_package_is_read(*state, name);
+			read++;
+		}
+	if (!read) {
+		print_message("skipped: llvm-dwp is needed\n");
+		skip();
+	}
+}
+
+/* Each word of the index, damaged in turn: names may be missing, and nothing else happens. */
+static void damaged_packages_are_left(void **state)
+{
+	static const uint32_t values[] = {0, 1, 0x7fffffff, 0xfffffff0, UINT32_MAX};
+	const struct hl_symbols_frame *frames;
+	char path[128];
+	GElf_Shdr index;
+
+	require_tools(*state);
+	write_source(*state, "a.c", c_source);
+	if (!build_package(*state, "gcc", 5, "damaged.so")) {
+		print_message("skipped: llvm-dwp is needed\n");
+		skip();
+	}
+	snprintf(path, sizeof(path), "%s/damaged.so.dwp", ((struct lab *)*state)->path);
+	int fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	Elf *elf = hl_elf_open(fd);
+	assert_non_null(hl_elf_find_section(elf, ".debug_cu_index", &index));
+	elf_end(elf);
+	for (uint64_t at = 0; at < index.sh_size; at += 4)
+		for (size_t i = 0; i < HL_COUNT_OF(values); i++) {
+			off_t place = (off_t)(index.sh_offset + at);
+			uint32_t word;
+			assert_int_equal(pread(fd, &word, sizeof(word), place), sizeof(word));
+			assert_int_equal(pwrite(fd, &values[i], sizeof(word), place), sizeof(word));
+			struct library library = library_open(*state, "damaged.so");
+			size_t count = ask(&library, "outer", &frames);
+			assert_true(count == 3 || count == 1);
+			assert_string_equal(frames[count - 1].function, "outer");
+			library_close(&library);
+			assert_int_equal(pwrite(fd, &word, sizeof(word), place), sizeof(word));
+		}
+	close(fd);
+	assert_package_is_read(*state, "damaged.so");
 }
 
 static void cxx_templates_and_lambdas_have_their_full_names(void **state)
@@ -572,6 +673,8 @@ int main(void)
 		LAB_TEST(clang_and_split_units_are_read_as_well),
 		LAB_TEST(sections_compressed_by_zstd_are_read),
 		LAB_TEST(split_units_that_are_missing_are_told),
+		LAB_TEST(packages_of_split_units_are_read),
+		LAB_TEST(damaged_packages_are_left),
 		LAB_TEST(cxx_templates_and_lambdas_have_their_full_names),
 		LAB_TEST(inlined_cxx_functions_without_linkage_names_have_their_scopes),
 		LAB_TEST(what_nobody_declared_begins_where_its_class_does),

@@ -1,321 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The rounds of `heapline push`; see push.h. */
-#include "push/push.h"
+#include "push/send.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "open/open.h"
-#include "push/sink.h"
-#include "push/spool.h"
 #include "serve/catalog.h"
 
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define MS_PER_NS	1000000
-#define PAUSE_MOST_MS	60000 /* between attempts while the sink is away */
-#define FRESH_MS	3000  /* a collector saves for the first time before it answers */
+#define FRESH_MS	3000 /* a collector saves for the first time before it answers */
 #define STATE_DIRECTORY "heapline"
 #define EVEN_MS		2000
-#define LAST_LOOKS	10    /* others that send the same processes may be faster as often */
-#define BATCH_ROWS	50000 /* once there are as many, they are sent before the round ends */
-#define ROWS_PER_STACK	10    /* the names of a stack take as much as some rows */
-
-struct hl_push {
-	const struct hl_push_settings *settings;
-	struct hl_push_sink *sink;
-	struct hl_push_spool *spool;
-	struct hl_push_session **sessions;
-	size_t count, capacity;
-	struct hl_push_stacks told;
-	struct hl_push_look
-		*looks; /* of this round, to be sent together; their labels are the sessions' */
-	size_t look_count, look_capacity, look_rows;
-	uint32_t *done; /* of the one recording: sequence numbers of processes that have ended */
-	size_t done_count, done_capacity;
-	int64_t last_ms;	  /* of the round before; 0: none */
-	int64_t away_ms;	  /* since when the sink does not answer; 0: it does */
-	int64_t pause_ms, try_ms; /* the next attempt is at try_ms */
-	size_t backlog;		  /* windows that waited in the spool when the round began */
-	bool is_last;  /* the round at hand: what is not sent in it is only in the spool */
-	bool is_tried; /* while away: the next window, or question, will tell */
-	struct hl_push_figures_sent sent;
-	bool was_refused; /* and that was said */
-	bool is_shared;	  /* somebody else sends the same processes, and that was said */
-};
-
-static void say(struct hl_push *push, const char *format, ...) HL_PRINTF(2, 3);
-
-static void say(struct hl_push *push, const char *format, ...)
-{
-	struct hl_error sentence = {0};
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(sentence.text, sizeof(sentence.text), format, args);
-	va_end(args);
-	push->settings->say(sentence.text);
-}
-
-static int64_t now_ms(void)
-{
-	return (int64_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS);
-}
-
-/* ---- sending ---- */
-
-static bool is_away(const struct hl_push *push)
-{
-	return push->away_ms && !push->is_tried;
-}
-
-/* ${consequence}: a clause. */
-static void note_away(struct hl_push *push, const struct hl_error *why, const char *consequence)
-{
-	if (!push->away_ms) {
-		push->away_ms = now_ms();
-		push->pause_ms = push->settings->every_ms;
-		say(push, "%s; %s", why->text, consequence);
-	} else if (push->pause_ms < PAUSE_MOST_MS) {
-		push->pause_ms =
-			push->pause_ms * 2 < PAUSE_MOST_MS ? push->pause_ms * 2 : PAUSE_MOST_MS;
-	}
-	push->try_ms = now_ms() + push->pause_ms;
-	push->is_tried = false;
-}
-
-static void note_back(struct hl_push *push)
-{
-	if (push->away_ms)
-		say(push, "sending again after %" PRId64 " s", (now_ms() - push->away_ms) / 1000);
-	push->away_ms = 0;
-	push->is_tried = false;
-}
-
-/* Sums of what the sink has are not what sessions believe: they ask again. */
-static void forget_sessions(struct hl_push *push)
-{
-	hl_push_stacks_release(&push->told);
-	for (size_t i = 0; push->sink->kind->recall && i < push->count; i++)
-		hl_push_session_forget(push->sessions[i]);
-}
-
-static void note_refused(struct hl_push *push, const struct hl_error *why)
-{
-	push->sent.dropped++;
-	if (!push->was_refused)
-		say(push, "%s; it was not sent", why->text);
-	push->was_refused = true;
-	forget_sessions(push);
-}
-
-/* The sink has later figures than a window began with. Of a session that goes on, the next look brings what the window had; of one in the
- * spool that may have ended. */
-static void note_overtaken(struct hl_push *push, int r, bool repeated, const struct hl_error *why)
-{
-	forget_sessions(push);
-	for (size_t i = 0; i < push->count; i++)
-		push->sessions[i]->is_overtaken = true;
-	if (repeated && r == -ESTALE) {
-		note_refused(push, why);
-	} else if (!repeated && !push->is_shared) {
-		say(push, "%s; all of it counts once, but one push is enough", why->text);
-		push->is_shared = true;
-	}
-}
-
-/* What became of a window that was sent, ${r}. 0 when that is done with, be it refused; -EAGAIN when it is to be kept. */
-static int note_sent(struct hl_push *push, int r, bool repeated, const struct hl_error *why)
-{
-	if (r == -EAGAIN || r == -ENOMEM) {
-		char consequence[PATH_MAX + 64];
-		snprintf(consequence, sizeof(consequence),
-			 "what is pushed waits in '%s' until it can be sent",
-			 push->settings->spool);
-		note_away(push, why, consequence);
-		return -EAGAIN;
-	}
-	note_back(push);
-	if (r == -EEXIST || r == -ESTALE)
-		note_overtaken(push, r, repeated, why);
-	else if (r < 0)
-		note_refused(push, why);
-	else
-		push->sent.windows++;
-	return 0;
-}
-
-/* Sends ${bytes}, which may be changed. As note_sent(). */
-static int send_bytes(struct hl_push *push, char *bytes, size_t size, bool repeated)
-{
-	struct hl_error why = {0};
-
-	int r = push->sink->kind->send(push->sink, bytes, size, repeated, &why);
-	return note_sent(push, r, repeated, &why);
-}
-
-static void empty_spool(struct hl_push *push)
-{
-	while (hl_push_spool_count(push->spool)) {
-		struct hl_error why = {0};
-		HL_FREED char *bytes = NULL;
-		size_t size;
-		int r = hl_push_spool_first(push->spool, &bytes, &size, &why);
-		if (r < 0)
-			note_refused(push, &why);
-		else
-			r = send_bytes(push, bytes, size, true);
-		if (r == -EAGAIN)
-			return;
-		hl_push_spool_pop(push->spool);
-	}
-}
-
-static void keep(struct hl_push *push, const char *bytes, size_t size)
-{
-	struct hl_error why = {0};
-	uint64_t dropped = 0;
-
-	int r = hl_push_spool_add(push->spool, bytes, size, &dropped, &why);
-	if (r < 0 && !push->sent.dropped)
-		say(push, "%s; what could not be sent is lost", why.text);
-	else if (dropped && !push->sent.dropped)
-		say(push,
-		    "the spool '%s' is full: the oldest windows are dropped from now on; "
-		    "--spool-max gives it more room",
-		    push->settings->spool);
-	push->sent.dropped += dropped;
-	if (dropped)
-		forget_sessions(push);
-}
-
-/* Keeps what is about to be sent for the last time, lest it be lost with this process. False where there is no room. */
-static bool keep_first(struct hl_push *push, const char *bytes, size_t size)
-{
-	struct hl_error why;
-	uint64_t dropped = 0;
-
-	return push->is_last && hl_push_spool_has_room(push->spool, size) &&
-	       hl_push_spool_add(push->spool, bytes, size, &dropped, &why) == 0;
-}
-
-/* ${repeated}: a part of it may have arrived. */
-static void send_or_keep(struct hl_push *push, char *bytes, size_t size, bool repeated)
-{
-	bool is_kept = keep_first(push, bytes, size);
-	char *copy = malloc(size + 1); /* to keep, for sending changes the other one */
-	int r = -EAGAIN;
-
-	if (copy) {
-		memcpy(copy, bytes, size + 1);
-		r = send_bytes(push, copy, size, repeated);
-	}
-	free(copy);
-	if (r < 0 && !is_kept)
-		keep(push, bytes, size);
-	else if (r == 0 && is_kept)
-		hl_push_spool_pop(push->spool);
-}
-
-/* Nothing overtakes what waits. */
-static bool has_to_wait(const struct hl_push *push)
-{
-	return is_away(push) || hl_push_spool_count(push->spool);
-}
-
-/* As the encode() of the sink. */
-static int encode(struct hl_push *push, const struct hl_push_look *look, char **ret_bytes,
-		  size_t *ret_size, struct hl_error *err)
-{
-	int64_t from_ms =
-		push->last_ms ? push->last_ms : look->window.ms - push->settings->every_ms;
-	FILE *out = open_memstream(ret_bytes, ret_size);
-
-	if (!out)
-		return -ENOMEM;
-	int r = push->sink->kind->encode(push->sink, look, from_ms, out, err);
-	return fclose(out) == 0 ? r : -ENOMEM;
-}
-
-/* Encodes one look and sends it, or keeps it. 0 or -ENOMEM. */
-static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, bool repeated)
-{
-	HL_FREED char *bytes = NULL;
-	struct hl_error why = {0};
-	size_t size;
-
-	int r = encode(push, look, &bytes, &size, &why);
-	if (r == -ENOMEM)
-		return r;
-	if (r < 0)
-		note_refused(push, &why);
-	else if (has_to_wait(push))
-		keep(push, bytes, size);
-	else
-		send_or_keep(push, bytes, size, repeated);
-	return 0;
-}
-
-static void drop_kept(struct hl_push *push)
-{
-	while (hl_push_spool_count(push->spool))
-		hl_push_spool_pop(push->spool);
-}
-
-/* keep_first() for all looks of the batch, or none of them. */
-static bool keep_batch_first(struct hl_push *push)
-{
-	bool is_kept = push->is_last;
-
-	for (size_t i = 0; is_kept && i < push->look_count; i++) {
-		HL_FREED char *bytes = NULL;
-		struct hl_error why;
-		size_t size;
-		is_kept = encode(push, &push->looks[i], &bytes, &size, &why) == 0 &&
-			  keep_first(push, bytes, size);
-	}
-	if (!is_kept)
-		drop_kept(push);
-	return is_kept;
-}
-
-/* Sends the looks that were taken together. Where that fails, each goes its own way: one may be refused, and the others not. 0 or -ENOMEM. */
-static int send_batch(struct hl_push *push)
-{
-	struct hl_error why = {0};
-	bool is_kept = false;
-	int sent = -EAGAIN, r = 0;
-
-	if (!push->look_count)
-		return 0;
-	if (!has_to_wait(push)) {
-		is_kept = keep_batch_first(push);
-		sent = push->sink->kind->send_looks(push->sink, push->looks, push->look_count,
-						    &why);
-	}
-	if (is_kept && sent != -EAGAIN) {
-		drop_kept(push);
-		is_kept = false;
-	}
-	if (sent == 0) {
-		note_back(push);
-		push->sent.windows += push->look_count;
-	} else if ((sent == -EAGAIN || sent == -ENOMEM) && why.text[0]) {
-		note_sent(push, sent, true, &why);
-	}
-	bool repeated =
-		sent != -EEXIST && sent != -ESTALE; /* which are found before anything is sent */
-	for (size_t i = 0; i < push->look_count; i++) {
-		if (sent < 0 && !is_kept && r == 0)
-			r = deliver_alone(push, &push->looks[i], repeated);
-		hl_push_look_release(&push->looks[i]);
-	}
-	push->look_count = push->look_rows = 0;
-	return r;
-}
+#define LAST_LOOKS	10 /* others that send the same processes may be faster as often */
 
 /* ---- looking ---- */
 
@@ -331,7 +29,7 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 		return 0;
 	}
 	session->is_unanswered = true;
-	if (is_away(push) || push->backlog)
+	if (hl_push_is_away(push) || push->backlog)
 		return -EAGAIN;
 	int r = push->sink->kind->recall(push->sink, session, &why);
 	session->is_known = r == 0;
@@ -340,31 +38,17 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 		return 0; /* but whether it takes anything is not known: its disk may be full */
 	hl_push_session_forget(session);
 	if (r == -EAGAIN)
-		note_away(push, &why, "nothing of it is pushed until it answers what it has");
+		hl_push_note_away(push, &why,
+				  "nothing of it is pushed until it answers what it has");
 	else if (r != -ENOMEM)
-		note_refused(push, &why);
+		hl_push_note_refused(push, &why);
 	return r;
-}
-
-/* Takes over ${look}, or leaves it. 0 or -ENOMEM. */
-static int deliver(struct hl_push *push, struct hl_push_look *look)
-{
-	if (!push->sink->kind->send_looks || has_to_wait(push))
-		return deliver_alone(push, look, false);
-	if (HL_ARRAY_RESERVE(push->looks, push->look_capacity, push->look_count + 1) < 0)
-		return -ENOMEM;
-	hl_profile_free(look->profile);
-	look->profile = NULL;
-	push->look_rows += look->window.row_count + ROWS_PER_STACK * look->window.stack_count;
-	push->looks[push->look_count++] = *look;
-	*look = (struct hl_push_look){0};
-	return push->look_rows < BATCH_ROWS ? 0 : send_batch(push);
 }
 
 /* The time of a look, later than that of the one before. Looks that are rare come at even seconds, which stores keep in fewer bytes. */
 static int64_t choose_ms(const struct hl_push *push, const struct hl_push_session *session)
 {
-	int64_t ms = now_ms(), even = ms - ms % EVEN_MS;
+	int64_t ms = hl_push_now_ms(), even = ms - ms % EVEN_MS;
 	/* Of the first one an earlier push may have chosen the even second already. */
 	bool is_rare = session->look_ms && push->settings->every_ms >= 2 * EVEN_MS;
 
@@ -392,7 +76,7 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 	}
 	if (r < 0 && r != -ENOMEM) {
 		if (!push->was_refused)
-			say(push, "%s", why.text);
+			hl_push_say(push, "%s", why.text);
 		push->was_refused = true;
 		push->sent.dropped++;
 		*ret_done = true;
@@ -408,7 +92,7 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 	r = hl_push_session_look(session, profile, &push->told, choose_ms(push, session),
 				 push->settings->every_ms, ended, &look);
 	if (r == 0)
-		r = deliver(push, &look);
+		r = hl_push_deliver(push, &look);
 	*ret_done = ended || !session->is_seen;
 	return r;
 }
@@ -473,7 +157,7 @@ static bool is_fresh(const struct hl_push *push)
 	struct stat recording;
 
 	return stat(push->settings->recording, &recording) == 0 &&
-	       now_ms() - (int64_t)recording.st_mtim.tv_sec * 1000 < FRESH_MS;
+	       hl_push_now_ms() - (int64_t)recording.st_mtim.tv_sec * 1000 < FRESH_MS;
 }
 
 /* All processes of the one recording that were not looked at to their end. *${ret_any}: its collector may just not answer yet. */
@@ -490,7 +174,7 @@ static int meet_ended(struct hl_push *push, bool last, bool *ret_any)
 	}
 	if (r < 0 && r != -ENOMEM) {
 		if (last || r != -ENOENT) /* else it has not begun */
-			say(push, "%s", why.text);
+			hl_push_say(push, "%s", why.text);
 		return 0;
 	}
 	for (size_t i = 0; r == 0 && i < profile->process_count; i++)
@@ -526,11 +210,11 @@ static int remove_done(struct hl_push *push, bool *ret_again)
 
 static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *ret_again)
 {
-	int64_t began_ms = now_ms();
+	int64_t began_ms = hl_push_now_ms();
 
 	push->is_last = last;
 	if (last || !push->away_ms || began_ms >= push->try_ms)
-		empty_spool(push);
+		hl_push_empty_spool(push);
 	push->backlog = hl_push_spool_count(push->spool);
 	if (push->away_ms && (last || began_ms >= push->try_ms) && !push->backlog)
 		push->is_tried = true; /* nothing waits that could tell */
@@ -542,7 +226,7 @@ static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *r
 	for (size_t i = 0; r == 0 && i < push->count; i++)
 		r = look_at(push, push->sessions[i], &push->sessions[i]->is_done);
 	if (r == 0)
-		r = send_batch(push);
+		r = hl_push_send_batch(push);
 	if (r == 0)
 		r = remove_done(push, ret_again);
 	push->last_ms = began_ms;
@@ -604,7 +288,7 @@ void hl_push_free(struct hl_push *push)
 	if (!push)
 		return;
 	if (push->spool && (!push->is_last || !push->away_ms)) /* else it was just tried */
-		empty_spool(push);
+		hl_push_empty_spool(push);
 	for (size_t i = 0; i < push->look_count; i++)
 		hl_push_look_release(&push->looks[i]);
 	for (size_t i = 0; i < push->count; i++)

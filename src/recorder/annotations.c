@@ -53,8 +53,11 @@ void heaptrack_malloc(void *block, size_t size)
 	hl_pools_alloc(HEAPTRACK_POOL, block, size, HL_CALLER);
 }
 
+/* ${moved} NULL: it failed, and ${block} is as before. */
 void heaptrack_realloc(void *block, size_t size, void *moved)
 {
+	if (!moved)
+		return;
 	if (moved != block)
 		hl_pools_free(block);
 	hl_pools_alloc(HEAPTRACK_POOL, moved, size, HL_CALLER);

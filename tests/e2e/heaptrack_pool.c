@@ -75,6 +75,9 @@ SITE void work(void)
 		given[i] = cut(BYTES(i));
 	for (int i = 0; i < REALLOCATED; i++)
 		enlarge(given[i], BYTES(i), i % 2);
+	/* One that failed. */
+	if (tell_realloc)
+		tell_realloc(given[REALLOCATED + 1], (size_t)-1 / 2, NULL);
 	for (int i = REALLOCATED; i < BLOCKS; i += 2) {
 		discount(BYTES(i));
 		if (tell_free)

@@ -332,7 +332,7 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 {
 	HL_CLEANUP(release_filtering)
 	struct filtering filtering = {.profile = profile, .filter = filter};
-	int r = hl_splice(profile, filter->stack, follow);
+	int r = hl_splice(profile, filter->stack, filter->fold_plumbing, follow);
 
 	if (r == 0 && filter->fold_plumbing)
 		r = hl_plumbing_fold(profile, filter->plumbing_also, follow);

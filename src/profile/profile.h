@@ -234,6 +234,7 @@ struct hl_profile {
 	bool spliced;	      /* script frames stand where they were asked for; see splice.h */
 	bool folds_plumbing;  /* views leave frames of allocation plumbing out, see plumbing.h */
 	bool plumbing_folded; /* some were */
+	bool host_folded;     /* frames that only run services were left out */
 	bool *is_plumbing;    /* by function, once it was folded; else NULL */
 
 	/* Where it is of a moment (open/moment.h): which, as a clause, and in milliseconds. */

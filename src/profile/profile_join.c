@@ -328,6 +328,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	joined->unfiltered_total = from->unfiltered_total;
 	joined->spliced = true;
 	joined->folds_plumbing = from->folds_plumbing;
+	joined->host_folded = from->host_folded || before->profile->host_folded;
 	joined->plumbing_folded = from->plumbing_folded || before->profile->plumbing_folded;
 	joined->lost = from->lost;
 	if (r == 0)

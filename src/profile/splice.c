@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "profile/builder.h"
 #include "profile/filter.h"
+#include "symbols/plumbing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +22,9 @@ struct splicing {
 	struct hl_builder tree;	     /* of the new stacks; its frames are the profile's */
 	uint32_t *new_node;	     /* by node of the profile: of the tree */
 	struct hl_stack_frame *path; /* of one stack, outermost first; ids are those of frames */
-	uint32_t *mixed;	     /* the frames of that stack mixed */
-	size_t path_capacity, mixed_capacity;
+	uint32_t *ids;		     /* those that the new stack has */
+	size_t path_capacity, id_count, id_capacity;
+	bool folds_host;       /* what runs services is left out */
 	uint32_t native_frame; /* "[native]"; 0: not made yet */
 };
 
@@ -31,7 +33,7 @@ static void release_splicing(struct splicing *splicing)
 	hl_builder_release(&splicing->tree);
 	free(splicing->new_node);
 	free(splicing->path);
-	free(splicing->mixed);
+	free(splicing->ids);
 }
 
 /* The frame of "[native]", for stacks that are of no script. */
@@ -106,42 +108,62 @@ static int put(struct splicing *splicing, uint32_t *node, uint32_t frame)
 	return hl_builder_child(&splicing->tree, *node, frame, node);
 }
 
-static int put_run(struct splicing *splicing, uint32_t *node, const struct hl_script_stack *path,
-		   size_t from, size_t to)
+/* ---- the frames that are left ---- */
+
+static void take_run(struct splicing *splicing, const struct hl_script_stack *path, size_t from,
+		     size_t to)
 {
-	int r = 0;
-
-	for (size_t i = from; r == 0 && i < to; i++)
-		r = put(splicing, node, path->frames[i].id);
-	return r;
-}
-
-static int put_mixed(struct splicing *splicing, const struct hl_script_stack *path, uint32_t *node,
-		     bool *ret_unmatched)
-{
-	int r = HL_ARRAY_RESERVE(splicing->mixed, splicing->mixed_capacity, path->count);
-
-	size_t count = r < 0 ? 0 : hl_script_stack_mix(path, splicing->mixed, ret_unmatched);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = put(splicing, node, splicing->mixed[i]);
-	return r;
+	for (size_t i = from; i < to; i++)
+		splicing->ids[splicing->id_count++] = path->frames[i].id;
 }
 
 /* Of native frames those that are of scripts, which a runtime had made to code. */
-static int put_made_scripts(struct splicing *splicing, uint32_t *node,
-			    const struct hl_script_stack *path)
+static void take_made_scripts(struct splicing *splicing, const struct hl_script_stack *path)
 {
-	bool has_any = false;
-	int r = 0;
+	const struct hl_profile *profile = splicing->profile;
 
-	for (size_t i = 0; r == 0 && i < path->scripts; i++) {
-		uint32_t id = path->frames[i].id;
-		if (!hl_profile_is_script(splicing->profile, &splicing->profile->frames[id]))
-			continue;
-		has_any = true;
-		r = put(splicing, node, id);
+	for (size_t i = 0; i < path->scripts; i++)
+		if (hl_profile_is_script(profile, &profile->frames[path->frames[i].id]))
+			take_run(splicing, path, i, i + 1);
+	if (!splicing->id_count)
+		splicing->ids[splicing->id_count++] = splicing->native_frame;
+}
+
+static void take_frames(struct splicing *splicing, const struct hl_script_stack *path,
+			bool *ret_unmatched)
+{
+	bool has_scripts = path->scripts < path->rest;
+
+	splicing->id_count = 0;
+	if (splicing->kind == HL_STACK_MIXED && has_scripts) {
+		splicing->id_count = hl_script_stack_mix(path, splicing->ids, ret_unmatched);
+		return;
 	}
-	return has_any ? r : put(splicing, node, splicing->native_frame);
+	if (splicing->kind != HL_STACK_SCRIPT)
+		take_run(splicing, path, 0, path->scripts);
+	else if (has_scripts)
+		take_run(splicing, path, path->scripts, path->rest);
+	else
+		take_made_scripts(splicing, path);
+	take_run(splicing, path, path->rest, path->count);
+}
+
+/* How many outermost frames only run the service. One is left. */
+static size_t count_host(const struct splicing *splicing)
+{
+	const struct hl_profile *profile = splicing->profile;
+	size_t count = 0;
+
+	for (; count + 1 < splicing->id_count; count++) {
+		uint32_t id = profile->frames[splicing->ids[count]].function;
+		const struct hl_profile_function *function = &profile->functions[id];
+		if (!hl_plumbing_runs_services(
+			    hl_profile_text(profile, function->name),
+			    hl_profile_text(profile, profile->modules[function->module].path),
+			    hl_profile_text(profile, function->file)))
+			break;
+	}
+	return count;
 }
 
 /* Gives ${node} its new one. */
@@ -160,16 +182,16 @@ static int splice_node(struct splicing *splicing, uint32_t node, bool *ret_unmat
 		r = hl_builder_child(&splicing->tree, *to, stack.age, to);
 	if (r < 0)
 		return r;
-	const struct hl_script_stack *path = &stack.path;
-	if (splicing->kind == HL_STACK_MIXED && path->scripts < path->rest)
-		return put_mixed(splicing, path, to, ret_unmatched);
-	if (splicing->kind != HL_STACK_SCRIPT)
-		r = put_run(splicing, to, path, 0, path->scripts);
-	else if (path->scripts < path->rest)
-		r = put_run(splicing, to, path, path->scripts, path->rest);
-	else if (node)
-		r = put_made_scripts(splicing, to, path);
-	return r < 0 ? r : put_run(splicing, to, path, path->rest, path->count);
+	size_t host = 0;
+	if (HL_ARRAY_RESERVE(splicing->ids, splicing->id_capacity, stack.path.count + 1) < 0)
+		return -ENOMEM;
+	take_frames(splicing, &stack.path, ret_unmatched);
+	if (stack.service && splicing->folds_host)
+		host = count_host(splicing);
+	splicing->profile->host_folded |= host > 0;
+	for (size_t i = host; r == 0 && i < splicing->id_count; i++)
+		r = put(splicing, to, splicing->ids[i]);
+	return r;
 }
 
 /* ---- all of them ---- */
@@ -221,9 +243,11 @@ static int splice_all(struct splicing *splicing, const struct hl_node_ids *follo
 	return r;
 }
 
-int hl_splice(struct hl_profile *profile, enum hl_stack_kind kind, const struct hl_node_ids *follow)
+int hl_splice(struct hl_profile *profile, enum hl_stack_kind kind, bool folds_host,
+	      const struct hl_node_ids *follow)
 {
-	HL_CLEANUP(release_splicing) struct splicing splicing = {.profile = profile, .kind = kind};
+	HL_CLEANUP(release_splicing)
+	struct splicing splicing = {.profile = profile, .kind = kind, .folds_host = folds_host};
 	HL_FREED uint32_t *final_ids = NULL;
 	struct hl_profile *tree = NULL;
 

@@ -267,3 +267,37 @@ bool hl_plumbing_is_module(const char *path)
 			return true;
 	return hl_path_is_recorder(path);
 }
+
+bool hl_plumbing_runs_services(const char *name, const char *module, const char *source)
+{
+	static const char *const names[] = {"clone",
+					    "clone3",
+					    "__clone3",
+					    "start_thread",
+					    "thread_worker",
+					    "skynet_context_message_dispatch",
+					    "dispatch_message",
+					    "launch_cb",
+					    "init_cb",
+					    "luaB_coresume",
+					    "luaB_auxwrap",
+					    "timing_resume",
+					    "auxresume",
+					    "lua_resumeX"};
+	static const char *const callbacks[] = {"_cb", "_cb_pre", "forward_cb", "_forward_pre"};
+	static const char *const scripts[] = {"lualib/skynet.lua", "lualib/loader.lua"};
+	bool is_library = !strcmp(hl_path_basename(module), "skynet.so");
+	size_t length = strlen(source);
+
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	for (size_t i = 0; is_library && i < HL_COUNT_OF(callbacks); i++)
+		if (!strcmp(name, callbacks[i]))
+			return true;
+	for (size_t i = 0; i < HL_COUNT_OF(scripts); i++)
+		if (length >= strlen(scripts[i]) &&
+		    !strcmp(source + length - strlen(scripts[i]), scripts[i]))
+			return true;
+	return false;
+}

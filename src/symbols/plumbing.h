@@ -26,6 +26,12 @@ void hl_plumbing_init(struct hl_plumbing *plumbing);
 bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name);
 
 /*
+ * Whether the function ${name} of the file ${module}, or of the script ${source}, is what a host of services runs each of
+ * them by: where a stack of a service begins with a run of such, they are in every stack, and say nothing. Known is skynet.
+ */
+bool hl_plumbing_runs_services(const char *name, const char *module, const char *source);
+
+/*
  * Whether all functions of the file ${path} are plumbing: the recorder, and libraries that call a
  * function for somebody else (libffi, Python's ctypes).
  */

@@ -107,9 +107,10 @@ static void add_emptiness(struct hl_notices *notices, const struct hl_profile *p
 			: profile->asks_survivors
 				? "; collections count while the recording goes on: run as many, "
 				  "in skynet by typing gc in the console twice, seconds apart"
-			: profile->plumbing_folded ? "; with --plumbing, functions that are folded "
-						     "into their callers match too"
-						   : "",
+			: profile->plumbing_folded || profile->host_folded
+				? "; with --plumbing, functions that are folded "
+				  "into their callers match too"
+				: "",
 			profile->has_no_types ? hl_keys_types_advice(profile) : "");
 	else if (profile->imported)
 		hl_notices_warn(notices, "EMPTY: there is no stack in the file");

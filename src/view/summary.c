@@ -454,6 +454,9 @@ void hl_summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *pro
 		hl_emit_line(emit,
 			     "allocation plumbing (operator new, xmalloc, ...) is folded into "
 			     "its callers; --plumbing shows it");
+	if (profile->host_folded)
+		hl_emit_line(emit, "frames of skynet that each service is run by are left out; "
+				   "--plumbing shows them");
 }
 
 /* Only where threads were chosen: all of a process together frees no more than it allocated. */

@@ -75,7 +75,10 @@ static void explain_labels(struct hl_emit *emit, const struct hl_profile *profil
 	for (size_t i = 0; i < rows->count; i++)
 		if (rows->rows[i].id)
 			return;
-	if (by == HL_VIEW_BY_TYPE)
+	bool has_types = false; /* other blocks, which a filter has left out */
+	for (size_t i = 1; i < profile->frame_count; i++)
+		has_types |= profile->frames[i].part == HL_PART_TYPE;
+	if (by == HL_VIEW_BY_TYPE && !has_types)
 		hl_emit_line(emit, "no block here has a type: %s", hl_keys_types_advice(profile));
 	if (by == HL_VIEW_BY_SERVICE)
 		hl_emit_line(emit, "no block here has a service: those of skynet are known; see "

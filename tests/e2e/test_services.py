@@ -115,6 +115,9 @@ class Host(attaching.TestCase):
                          [messages])
         rooted = harness.folded(self.recording, "inuse", "objects", "--root", "service", "--focus", RECEIVE)
         self.assertEqual({stack[0] for stack in rooted}, {service})
+        tree = [harness.HEAPLINE, "tree", "--root", "service", "--service", "hoarder", self.recording]
+        self.assertNotIn("start_thread", harness.run(tree).stdout)
+        self.assertIn("start_thread", harness.run([*tree, "--plumbing"]).stdout)
 
     def test_what_is_recorded_from_the_start_is_the_hosts_ledger(self):
         for mode in ("mem-fast", "log-record"):
@@ -146,6 +149,10 @@ class Host(attaching.TestCase):
             self.assertIn("hoarder :00000002", sums(self.recording, "service"))
             self.ctl(process.pid, "detach")
         self.end(process)
+        # Its blocks are of C, and those of other services have types.
+        top = harness.run([harness.HEAPLINE, "top", "--by", "type", "--service", "hoarder", "--focus", RECEIVE, self.recording])
+        self.assertIn("[no type]", top.stdout)
+        self.assertNotIn("Lua tells types", top.stdout)
         # Services that began before have told their names to nobody, and their states have them.
         self.check(ledger, {name: f"{name} :{handle:08x}"
                             for handle, name in enumerate(("echo", "hoarder", "idle"), 1)})

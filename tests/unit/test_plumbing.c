@@ -411,6 +411,22 @@ static void want_of_memory_changes_nothing(void **state)
 	hl_profile_free(profile);
 }
 
+static void skynet_runs_services(void **state)
+{
+	(void)state;
+	assert_true(hl_plumbing_runs_services("clone3", "/lib/libc.so.6", ""));
+	assert_true(
+		hl_plumbing_runs_services("skynet_context_message_dispatch", "/opt/skynet", ""));
+	assert_true(hl_plumbing_runs_services("_cb", "./luaclib/skynet.so", "lua-skynet.c"));
+	assert_true(hl_plumbing_runs_services("function <skynet.lua:374>", "lua",
+					      "./lualib/skynet.lua"));
+	assert_false(hl_plumbing_runs_services("_cb", "./cservice/gate.so", "service_gate.c"));
+	assert_false(hl_plumbing_runs_services("thread_socket", "/opt/skynet", "skynet_start.c"));
+	assert_false(
+		hl_plumbing_runs_services("function <game.lua:2>", "lua", "./service/game.lua"));
+	assert_false(hl_plumbing_runs_services("main", "", ""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -427,6 +443,7 @@ int main(void)
 		cmocka_unit_test(what_an_expression_left_out_is_followed_nowhere),
 		cmocka_unit_test(a_profile_without_plumbing_stays),
 		cmocka_unit_test(want_of_memory_changes_nothing),
+		cmocka_unit_test(skynet_runs_services),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

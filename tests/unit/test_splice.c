@@ -30,7 +30,9 @@
 #define OTHER	  0x3000u
 #define ALLOCATES 0x4000u
 
-static char *names[] = {"", "s.script", "a", "b", "c", "d"};
+#define HOST 6 /* among the names, the script that runs services */
+
+static char *names[] = {"", "s.script", "a", "b", "c", "d", "/app/lualib/skynet.lua"};
 
 static struct hl_recording_provider runtimes[] = {
 	{"one", EVAL, EVAL + 8, EVAL + 8, EVAL + 16, INTERNAL, INTERNAL + 16, ALLOCATES,
@@ -82,7 +84,7 @@ static void begin(void)
 		.thread_count = 1,
 		.provider_count = 4,
 		.site_count = 16,
-		.site_name_count = 6,
+		.site_name_count = 7,
 		.nodes = nodes,
 		.values = values,
 		.threads = threads,
@@ -139,7 +141,7 @@ static void assert_becomes(const char *text, enum hl_stack_kind kind, const char
 	begin();
 	add(text, 100);
 	struct hl_profile *profile = load();
-	assert_int_equal(hl_splice(profile, kind, NULL), 0);
+	assert_int_equal(hl_splice(profile, kind, false, NULL), 0);
 	for (uint32_t i = 0; i < profile->node_count; i++)
 		if (profile->counters[i].alloc_bytes && i)
 			path_of(profile, i, found, sizeof(found));
@@ -231,11 +233,11 @@ static void stacks_that_look_alike_become_one(void **state)
 	add("m E I x >.a .b", 2);
 	add("m E x >.a >.b", 4); /* as unmatched as can be, but the same functions */
 	struct hl_profile *profile = load();
-	assert_int_equal(hl_splice(profile, HL_STACK_MIXED, NULL), 0);
+	assert_int_equal(hl_splice(profile, HL_STACK_MIXED, false, NULL), 0);
 	assert_int_equal(profile->node_count, 5);
 	assert_int_equal(bytes_at(profile, "0x16d;a;b;0x178"), 7);
 	/* Nothing happens again. */
-	assert_int_equal(hl_splice(profile, HL_STACK_NATIVE, NULL), 0);
+	assert_int_equal(hl_splice(profile, HL_STACK_NATIVE, false, NULL), 0);
 	assert_int_equal(bytes_at(profile, "0x16d;a;b;0x178"), 7);
 	hl_profile_free(profile);
 }
@@ -248,7 +250,8 @@ static void ids_that_are_kept_elsewhere_follow(void **state)
 	struct hl_profile *profile = load();
 	uint32_t leaf = (uint32_t)profile->node_count - 1;
 	uint32_t ids[] = {leaf, HL_NODE_LEFT_OUT, 0};
-	assert_int_equal(hl_splice(profile, HL_STACK_SCRIPT, &(struct hl_node_ids){ids, 3}), 0);
+	assert_int_equal(hl_splice(profile, HL_STACK_SCRIPT, false, &(struct hl_node_ids){ids, 3}),
+			 0);
 	char found[64];
 	path_of(profile, ids[0], found, sizeof(found));
 	assert_string_equal(found, "a");
@@ -266,7 +269,7 @@ static void functions_of_scripts_are_told_apart_by_where_they_begin(void **state
 	sites[1].first_line = 2;
 	add("m E >.a .b", 1);
 	struct hl_profile *profile = load();
-	assert_int_equal(hl_splice(profile, HL_STACK_SCRIPT, NULL), 0);
+	assert_int_equal(hl_splice(profile, HL_STACK_SCRIPT, false, NULL), 0);
 	const struct hl_profile_node *outer = &profile->nodes[1], *inner = &profile->nodes[2];
 	assert_int_not_equal(profile->frames[outer->frame].function,
 			     profile->frames[inner->frame].function);
@@ -354,7 +357,7 @@ static void an_interpreter_whose_memory_is_not_seen_is_a_warning(void **state)
 
 static int splice_loaded(struct hl_profile *profile)
 {
-	return hl_splice(profile, HL_STACK_SCRIPT, NULL);
+	return hl_splice(profile, HL_STACK_SCRIPT, false, NULL);
 }
 
 static void each_failing_allocation_is_an_error(void **state)
@@ -377,6 +380,35 @@ static void each_failing_allocation_is_an_error(void **state)
 	hl_profile_free(profile);
 }
 
+/* The leaf of the first stack has figures of its own: nothing is left but it. */
+static void what_runs_services_is_left_out_of_their_stacks(void **state)
+{
+	static const struct {
+		const char *text, *folded;
+	} stacks[] = {{"E >.d @b", "b;d"},
+		      {"E >.d .d .a @b", "b;a"},
+		      {"E >.d .a .d @b", "b;a;d"},
+		      {"m E >.d .a @b", "b;0x16d;d;a"},
+		      {"E >.d .a", "d;a"}};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(stacks); i++) {
+		char found[256] = "";
+		begin();
+		sites[3].source = HOST;
+		add(stacks[i].text, 100);
+		struct hl_profile *profile = load();
+		assert_int_equal(hl_splice(profile, HL_STACK_MIXED, true, NULL), 0);
+		for (uint32_t node = 1; node < profile->node_count; node++)
+			if (profile->counters[node].alloc_bytes)
+				path_of(profile, node, found, sizeof(found));
+		assert_string_equal(found, stacks[i].folded);
+		assert_int_equal(profile->host_folded, i == 1 || i == 2);
+		assert_int_equal(profile->total.alloc_bytes, 100);
+		hl_profile_free(profile);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -396,6 +428,7 @@ int main(void)
 		cmocka_unit_test(blocks_are_chosen_by_their_labels),
 		cmocka_unit_test(an_interpreter_whose_memory_is_not_seen_is_a_warning),
 		cmocka_unit_test(each_failing_allocation_is_an_error),
+		cmocka_unit_test(what_runs_services_is_left_out_of_their_stacks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

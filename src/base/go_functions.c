@@ -23,8 +23,8 @@ enum header_word {
 	WORDS,
 };
 
-/* An entry: offset of the function from text, and of what is said of it from the first entry; there the
- * offset of the name comes second. After the last entry stands where the last function ends. */
+/* An entry: offset of the function from text, and of what is said of it from the first entry; there
+ * the offset of the name comes second. After the last entry stands where the last function ends. */
 #define ENTRY_BYTES 8u
 #define NAME_AT	    4u
 

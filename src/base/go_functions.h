@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The table that Go's linker writes into each program for its own tracebacks, section .gopclntab: where
- * functions begin, and their names. It stays when symbols are left out (-ldflags=-s). Of Go 1.18 and newer
- * (src/internal/abi/symtab.go, src/debug/gosym/pclntab.go of Go).
+ * The table that Go's linker writes into each program for its own tracebacks, section .gopclntab:
+ * where functions begin, and their names. It stays when symbols are left out (-ldflags=-s). Of Go
+ * 1.18 and newer (src/internal/abi/symtab.go, src/debug/gosym/pclntab.go of Go).
  *
  * No allocation; reads nothing outside the bytes it was given, which are not trusted.
  */
@@ -28,8 +28,8 @@ struct hl_go_function {
 	const char *name;    /* NULL: damaged; else within the bytes */
 };
 
-/* False when the bytes are no such table. Neither is one whose addresses the loader completes: that of a
- * position-independent program. */
+/* False when the bytes are no such table. Neither is one whose addresses the loader completes: that
+ * of a position-independent program. */
 bool hl_go_functions_open(const uint8_t *bytes, size_t size, struct hl_go_functions *ret_functions);
 
 /* The function ${index}, below ${functions}->count; they are sorted. False: damaged. */

@@ -146,8 +146,8 @@ static int add_frame_pointer_rows(const struct hl_code_image *image,
 	return r < 0 ? r : hl_code_image_keep_row_in_gap(gaps, &last);
 }
 
-/* The one byte that calls return behind has its own rule, unless the rule there is more than what may
- * not know of other stacks. */
+/* The one byte that calls return behind has its own rule, unless the rule there is more than what
+ * may not know of other stacks. */
 static int add_return_rows(const struct hl_code_functions *functions,
 			   struct hl_code_image_rows *rows)
 {

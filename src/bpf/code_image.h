@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files share that make code tables of ELF images: reading, rows, and what the instructions of
- * functions say that have no call frame information.
+ * What the files share that make code tables of ELF images: reading, rows, and what the
+ * instructions of functions say that have no call frame information.
  *
  * Errors are negative errno: -ENOEXEC where the image is shorter than its headers say.
  */
@@ -49,21 +49,22 @@ struct hl_code_image_gaps {
 int hl_code_image_keep_row(void *context, const struct hl_cfi_row *row);
 int hl_code_image_keep_row_in_gap(void *context, const struct hl_cfi_row *row);
 
-/* The functions of an image by its symbols and Go's table. src/unwind/rule_cache.c has the same for the recorder. */
+/* The functions of an image by its symbols and Go's table. src/unwind/rule_cache.c has the same for
+ * the recorder. */
 struct hl_code_functions {
 	Elf64_Sym *symbols;
 	size_t count;
 	struct hl_code_image_rows returns; /* where stacks change or start */
 };
 
-/* ${rows}: those of .eh_frame, finished; only functions that they leave out are read. 0 or -ENOMEM, and
- * what was found is to be released either way. */
+/* ${rows}: those of .eh_frame, finished; only functions that they leave out are read. 0 or -ENOMEM,
+ * and what was found is to be released either way. */
 int hl_code_functions_find(const struct hl_code_image *image, const struct hl_code_table *table,
 			   const struct hl_code_image_rows *rows,
 			   struct hl_code_functions *functions);
 
-/* Adds rows of functions that make rbp their frame pointer where ${rows}, all others', have no rule, and
- * then those of returns; finishes ${rows}. 0 or -ENOMEM. */
+/* Adds rows of functions that make rbp their frame pointer where ${rows}, all others', have no
+ * rule, and then those of returns; finishes ${rows}. 0 or -ENOMEM. */
 int hl_code_functions_add_rows(const struct hl_code_functions *functions,
 			       const struct hl_code_image *image, const struct hl_code_table *table,
 			       struct hl_code_image_rows *rows);

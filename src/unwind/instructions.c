@@ -300,9 +300,9 @@ static bool changes_sp(const struct instruction *at)
 /* ---- frames ---- */
 
 /*
- * Most compilers push rbp and copy rsp to it, maybe with instructions between that leave both alone; Go
- * up to 1.20 stores rbp in the last word of its frame and takes that word's address. Checks of the stack
- * (Go's) or of an argument (V8's) may come before.
+ * Most compilers push rbp and copy rsp to it, maybe with instructions between that leave both
+ * alone; Go up to 1.20 stores rbp in the last word of its frame and takes that word's address.
+ * Checks of the stack (Go's) or of an argument (V8's) may come before.
  */
 size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 {
@@ -369,8 +369,8 @@ static bool is_after_call(const uint8_t *code)
 }
 
 /*
- * Boost's make_fcontext has the functions of its coroutines return behind the jump that enters them; Go
- * starts goroutines as if goexit had called by its first byte, a nop before a call.
+ * Boost's make_fcontext has the functions of its coroutines return behind the jump that enters
+ * them; Go starts goroutines as if goexit had called by its first byte, a nop before a call.
  */
 bool hl_instructions_start_stack(const uint8_t *code, uint64_t address)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a function's own x86-64 instructions say of its frame, where call frame information is missing,
- * or wrong as in functions that change the stack pointer to another stack.
+ * What a function's own x86-64 instructions say of its frame, where call frame information is
+ * missing, or wrong as in functions that change the stack pointer to another stack.
  *
  * In-process code, as unwind.h says; reads nothing outside the bytes it was given.
  */
@@ -11,29 +11,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes of the instruction that begins at ${code}, of which ${bytes} can be read; 0: there are not
- * enough, or they are not valid in 64-bit mode. */
+/* The bytes of the instruction that begins at ${code}, of which ${bytes} can be read; 0: there are
+ * not enough, or they are not valid in 64-bit mode. */
 size_t hl_instructions_length(const uint8_t *code, size_t bytes);
 
 /*
- * Where, in bytes from its start, a function of ${bytes} has made rbp its frame pointer by its first
- * HL_PROLOGUE_BYTES: rbp then points at the caller's, below the return address. 0 when it does not.
+ * Where, in bytes from its start, a function of ${bytes} has made rbp its frame pointer by its
+ * first HL_PROLOGUE_BYTES: rbp then points at the caller's, below the return address. 0 when it
+ * does not.
  */
 #define HL_PROLOGUE_BYTES 128u
 size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes);
 
-/* Bytes around a return address that the following read at most: of those after it, as many as there
- * are up to ${bytes}. */
+/* Bytes around a return address that the following read at most: of those after it, as many as
+ * there are up to ${bytes}. */
 #define HL_CALL_BYTES	8u
 #define HL_RETURN_BYTES 64u
 
 /*
- * Whether the call that returns to ${code} was made on a stack that its function had switched to: what
- * follows takes the stack pointer from elsewhere than from the stack pointer. rbp is the one that was in
- * force on the stack before.
+ * Whether the call that returns to ${code} was made on a stack that its function had switched to:
+ * what follows takes the stack pointer from elsewhere than from the stack pointer. rbp is the one
+ * that was in force on the stack before.
  */
 bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes);
 
-/* Whether no call returns to ${code}, so that somebody put it where a stack starts: it comes after a jump,
- * or after a function's first byte. ${address}: of ${code} in its module, whose pages are aligned. */
+/* Whether no call returns to ${code}, so that somebody put it where a stack starts: it comes after
+ * a jump, or after a function's first byte. ${address}: of ${code} in its module, whose pages are
+ * aligned. */
 bool hl_instructions_start_stack(const uint8_t *code, uint64_t address);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Functions without call frame information, whose own instructions alone say how their frames are left.
- * Built with frame pointers.
+ * Functions without call frame information, whose own instructions alone say how their frames are
+ * left. Built with frame pointers.
  *
  * Usage: bare_frames SCENARIO
  */
@@ -14,8 +14,8 @@
 #define BLOCKS	    101
 #define STACK_BYTES (256 * 1024)
 
-/* call_elsewhere() keeps nothing in rbp and finds its stack again by what it stored on the other, as
- * runtime.asmcgocall of Go does; call_framed() has a frame pointer. */
+/* call_elsewhere() keeps nothing in rbp and finds its stack again by what it stored on the other,
+ * as runtime.asmcgocall of Go does; call_framed() has a frame pointer. */
 __asm__(".text\n"
 	".type call_elsewhere, @function\n"
 	"call_elsewhere:\n"
@@ -84,8 +84,8 @@ __asm__(".text\n"
 	".size call_unframed, . - call_unframed\n");
 
 /* A stack starts with a return address that no call has pushed: behind a jump, as with Boost's
- * make_fcontext; behind a function's first byte, as Go's goroutines. switch_to(stack pointer): returns
- * when somebody switches back. */
+ * make_fcontext; behind a function's first byte, as Go's goroutines. switch_to(stack pointer):
+ * returns when somebody switches back. */
 __asm__(".text\n"
 	".type switch_to, @function\n"
 	"switch_to:\n"
@@ -164,8 +164,8 @@ static char *stack_ends[STACKS];
 
 static void go_on(void *depth);
 
-/* The function whose frame pointer is in force; call_elsewhere() has none, so that its caller is left
- * out. */
+/* The function whose frame pointer is in force; call_elsewhere() has none, so that its caller is
+ * left out. */
 static SITE void wrapper(uintptr_t depth)
 {
 	call_on(go_on, (void *)(depth + 1), stack_ends[depth]);

@@ -231,8 +231,8 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 		   struct hl_error *err);
 
 /* Whether 'heapline attach' can join ${process}, as far as can be seen without touching it. 0, or a
- * negative errno with a sentence. */
-int hl_attach_check(pid_t process, struct hl_error *err);
+ * negative errno with a sentence. ${ret_pools}: NULL, or hl_attach_pools(). */
+int hl_attach_check(pid_t process, char *ret_pools, size_t capacity, struct hl_error *err);
 
 /* ---- help and completion ---- */
 

@@ -23,7 +23,7 @@ static uint64_t pid;
 static double duration_seconds;
 static struct hl_option_texts hooks;
 static const char *presets;
-static bool counts_layers;
+static bool counts_layers, no_pools;
 
 static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, &pid, NULL},
@@ -36,6 +36,8 @@ static const struct hl_option options[] = {
 	 HL_OPTION_TEXTS, &hooks, NULL},
 	{"presets", 0, "FILE", "read more presets for '--hook' from FILE", HL_OPTION_TEXT, &presets,
 	 NULL},
+	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
+	 &no_pools, NULL},
 	{"layers", 0, NULL, "also count what functions named by rules get from malloc",
 	 HL_OPTION_FLAG, &counts_layers, NULL},
 	{0},
@@ -46,7 +48,7 @@ HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
 HL_DEFINE_FREE_AT(struct hl_block_owners, hl_block_owners_free)
 HL_DEFINE_FREE_AT(struct hl_inuse_labels, hl_inuse_labels_free)
 
-int hl_attach_check(pid_t process, struct hl_error *err)
+int hl_attach_check(pid_t process, char *ret_pools, size_t capacity, struct hl_error *err)
 {
 	const struct hl_attach_settings settings = {0};
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
@@ -54,7 +56,10 @@ int hl_attach_check(pid_t process, struct hl_error *err)
 	if (hl_process_is_frozen(process))
 		return hl_error_set(err, -EAGAIN, "cannot enter process '%d': " HL_PROCESS_FROZEN,
 				    process);
-	return hl_attach_open(process, &settings, &attach, err);
+	int r = hl_attach_open(process, &settings, &attach, err);
+	if (r == 0 && ret_pools)
+		hl_attach_pools(attach, ret_pools, capacity);
+	return r;
 }
 
 /* ---- what is said ---- */
@@ -75,6 +80,12 @@ static void say_unseen(const struct hl_attach *attach, struct hl_collector *coll
 	hl_attach_awaited(attach, unseen, sizeof(unseen));
 	if (unseen[0])
 		hl_cli_note("%s", unseen);
+	hl_attach_pools(attach, unseen, sizeof(unseen));
+	if (unseen[0] && !hl_record_is_quiet())
+		hl_cli_note("pools held: %s; their pieces count, and not the blocks that they are "
+			    "cut from "
+			    "(--no-pools)",
+			    unseen);
 	hl_attach_unseen(attach, unseen, sizeof(unseen));
 	if (!unseen[0])
 		return;
@@ -240,6 +251,7 @@ static int run_attach(int argc, char **argv)
 		.hooks = rules,
 		.presets = presets,
 		.counts_layers = counts_layers,
+		.no_pools = no_pools,
 		.no_objects = hl_record_settings(argv).region.no_objects};
 	struct hl_error err = {0};
 	bool is_incomplete = false;

@@ -132,7 +132,7 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
 	if (hl_process_is_frozen(process))
 		return hl_error_set(err, -EAGAIN, "cannot %s process %d: " HL_PROCESS_FROZEN,
 				    wanted, process);
-	if (hl_attach_check(process, &(struct hl_error){0}) == 0)
+	if (hl_attach_check(process, NULL, 0, &(struct hl_error){0}) == 0)
 		return hl_error_set(err, -ENOENT,
 				    "cannot %s process %d: it is not being recorded; 'heapline "
 				    "attach -p %d' records it from now on",

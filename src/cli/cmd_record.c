@@ -30,7 +30,7 @@ enum {
 /* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
-static bool mappings;
+static bool mappings, no_pools;
 static bool tags;
 static bool no_follow;
 static bool leaks;
@@ -40,6 +40,8 @@ static uint64_t preloaded;
 static const struct hl_option options[] = {
 	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG, &mappings,
 	 NULL},
+	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
+	 &no_pools, NULL},
 	{"tags", 0, NULL,
 	 "record nothing; tag each block with who allocated it, for 'heapline allocations -p PID'",
 	 HL_OPTION_FLAG, &tags, NULL},
@@ -95,7 +97,7 @@ static void say_end(const struct hl_collector_summary *summary, const char *name
 static int enter_program(struct hl_launch *launch, struct hl_collector *collector, bool at_entry,
 			 struct hl_attach **ret_attach, struct hl_error *err)
 {
-	const struct hl_attach_settings settings = {.at_entry = at_entry};
+	const struct hl_attach_settings settings = {.at_entry = at_entry, .no_pools = no_pools};
 
 	int r = hl_attach_open_caught(launch->pid, &settings, ret_attach, err);
 	return r < 0 ? r
@@ -311,6 +313,10 @@ static int run_record(int argc, char **argv)
 	if (!examined.entered && examined.has_luajit && !mappings &&
 	    !hl_record_settings(argv).region.no_objects) {
 		examined.entered = "LuaJIT allocates by a function that it does not export";
+		examined.at_entry = true;
+	}
+	if (!examined.entered && examined.has_pools && !mappings && !no_pools) {
+		examined.entered = "PHP allocates by functions of its own";
 		examined.at_entry = true;
 	}
 	return record_program(recorder, &examined, argv);

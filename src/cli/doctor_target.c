@@ -34,6 +34,7 @@ struct patient {
 	struct hl_error unrecorded; /* why not */
 	int joinable;		    /* what hl_attach_check() returned */
 	struct hl_error unjoinable; /* why not */
+	char pools[64];		    /* that attach holds; "" if none */
 	char command[1500];	    /* that starts it again; "" where none does */
 };
 
@@ -231,6 +232,10 @@ static void judge_attach(struct patient *patient)
 			 512,
 			 "it has a filter of system calls, which attach alone reads, as it stops a "
 			 "thread for that: it refuses, and names the call, if one is forbidden");
+	else if (patient->joinable == 0 && patient->pools[0])
+		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_YES, "%s", command)
+				 ->reason,
+			 512, "it holds the pools of %s", patient->pools);
 	else if (patient->joinable == 0)
 		hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_YES, "%s", command);
 	else
@@ -497,7 +502,8 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 	hl_process_condition_read(facts->pid, &patient.condition, NULL);
 	patient.recorded =
 		hl_trace_recorded_check(facts->pid, patient.recording, &patient.unrecorded);
-	patient.joinable = hl_attach_check(facts->pid, &patient.unjoinable);
+	patient.joinable = hl_attach_check(facts->pid, patient.pools, sizeof(patient.pools),
+					   &patient.unjoinable);
 	find_command(&patient);
 	say_condition(&patient);
 	say_linking(&patient);

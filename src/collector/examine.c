@@ -26,6 +26,7 @@
 
 /* What a preset of src/hook/presets.txt is beside: no library that is preloaded has functions of rules. */
 #define BESIDE_MALLOC "skynet_lalloc"
+#define POOL_OF_PHP   "_emalloc"
 
 /* ---- finding ---- */
 
@@ -250,6 +251,7 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 	if (exports(elf, "malloc"))
 		return enter("it brings a malloc of its own");
 	loader.has_luajit = has_luajit(elf);
+	loader.has_pools = exports(elf, POOL_OF_PHP);
 	if (!exports(elf, BESIDE_MALLOC))
 		return loader;
 	return (struct hl_examined){.entered = "it has an allocator beside malloc",

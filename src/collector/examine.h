@@ -22,6 +22,7 @@ struct hl_examined {
 	const char *entered;
 	bool is_static; /* preloading does nothing to it, and may be left for its children */
 	bool at_entry;	/* as it begins: once its libraries are loaded */
+	bool has_pools; /* so are they, which presets name */
 	bool has_luajit; /* its objects are seen only where the recorder is brought in, as at its entry */
 };
 

@@ -49,8 +49,7 @@ static void format_way(const struct hl_outside_malloc *found, bool is_python, ch
 	int pid = (int)found->pid;
 
 	if (is_php && found->runs)
-		snprintf(way, WAY_MAX,
-			 "'heapline attach -p %d --hook @php' records the allocator of PHP", pid);
+		snprintf(way, WAY_MAX, "'heapline attach -p %d' records the allocator of PHP", pid);
 	else if (is_php)
 		snprintf(way, WAY_MAX,
 			 "with USE_ZEND_ALLOC=0 in its environment PHP allocates by malloc");

@@ -148,6 +148,8 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
 	if (r == 0 && settings->no_objects)
 		hl_hook_rules_leave_out(&attach->rules, "luajit");
+	if (r == 0 && settings->no_pools)
+		hl_hook_rules_leave_out_pools(&attach->rules);
 	/* A child that is caught has yet to execute the program. */
 	if (open_remote == hl_remote_open)
 		remember_program(attach);
@@ -208,13 +210,17 @@ void hl_attach_free(struct hl_attach *attach)
 
 void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity)
 {
-	int count = __builtin_popcountll(attach->left_out);
+	const struct hl_entry *first = NULL;
 	char others[64] = "";
+	int count = 0;
+
+	for (size_t i = attach->found.extra_count; i-- > 0;)
+		if (attach->left_out[i])
+			first = &attach->found.extras[i], count++;
 
 	ret_text[0] = '\0';
 	if (!count)
 		return;
-	const struct hl_entry *first = &attach->found.extras[__builtin_ctzll(attach->left_out)];
 	bool is_operator = strncmp(first->name, "_Z", 2) == 0;
 	if (count > 1)
 		snprintf(others, sizeof(others), " and %d more function%s", count - 1,
@@ -239,6 +245,22 @@ void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t ca
 		if (rule->is_awaited)
 			snprintf(ret_text, capacity, "'%s' of '%s' is recorded when that is loaded",
 				 rule->symbol, rule->module);
+	}
+}
+
+void hl_attach_pools(const struct hl_attach *attach, char *ret_text, size_t capacity)
+{
+	const char *before = "";
+	size_t used = 0;
+
+	ret_text[0] = '\0';
+	for (size_t i = 0; i < attach->rules.count && used < capacity; i++) {
+		const struct hl_hook_rule *rule = &attach->rules.rules[i];
+		if (!rule->is_pool || !rule->holds || strcmp(rule->preset, before) == 0)
+			continue;
+		used += (size_t)snprintf(ret_text + used, capacity - used, "%s%s", used ? ", " : "",
+					 rule->preset);
+		before = rule->preset;
 	}
 }
 

@@ -26,6 +26,7 @@ struct hl_attach_settings {
 	/* Calls that functions of rules make of others that allocate count, too. */
 	bool counts_layers;
 	bool no_objects; /* those of LuaJIT are left out; of Python, the region says it */
+	bool no_pools;	 /* presets of pools hold only where ${hooks} ask for them */
 	bool at_entry;	 /* of a caught program: once its libraries are loaded and have begun */
 };
 
@@ -92,6 +93,9 @@ void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t ca
 int hl_attach_catch(pid_t child, struct hl_error *err);
 int hl_attach_open_caught(pid_t child, const struct hl_attach_settings *settings,
 			  struct hl_attach **ret_attach, struct hl_error *err);
+
+/* The presets of pools that hold in it, with ", " between them; "" if none does. */
+void hl_attach_pools(const struct hl_attach *attach, char *ret_text, size_t capacity);
 
 struct hl_attach_times hl_attach_times(const struct hl_attach *attach);
 

@@ -129,7 +129,7 @@ static void forget(struct hl_attach *attach, uint32_t index)
 {
 	uint32_t last = --attach->record.patch_count;
 
-	attach->rules_used &= ~(UINT64_C(1) << attach->patches[index].rule);
+	attach->rules_used[attach->patches[index].rule] = false;
 	attach->patches[index] = attach->patches[last];
 	attach->record.patches[index] = attach->record.patches[last];
 	tell_patch(attach, index);
@@ -253,9 +253,10 @@ static bool announce(struct hl_attach_watch *watch, const struct hl_entry *entry
 
 static int find_rule(const struct hl_attach *attach)
 {
-	int rule = __builtin_ctzll(~attach->rules_used);
-
-	return rule < (int)HL_ATTACHED_RULES_MAX ? rule : -ENOSPC;
+	for (int rule = 0; rule < (int)HL_ATTACHED_RULES_MAX; rule++)
+		if (!attach->rules_used[rule])
+			return rule;
+	return -ENOSPC;
 }
 
 /* Whether the function's patch is ready but for the jump. */
@@ -275,7 +276,7 @@ static bool make_ready(struct hl_attach_watch *watch, const struct hl_entry *it,
 		attach->blocks[i].used = find_gap(watch, i);
 	int r = hl_attach_prepare_patch(attach, entry, rule, &ignored);
 	if (r == 0) {
-		attach->rules_used |= UINT64_C(1) << rule;
+		attach->rules_used[rule] = true;
 		r = place(watch, block_count);
 		if (r == 0 && announce(watch, entry, map))
 			return true;

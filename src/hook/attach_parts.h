@@ -56,8 +56,8 @@ struct hl_attach {
 	struct hl_hook_rules rules;
 	bool counts_layers;
 	struct hl_entries found;
-	uint64_t left_out;   /* bits of extras that cannot be patched */
-	uint64_t rules_used; /* bits of extras that are patched, or left out */
+	bool left_out[HL_ATTACHED_RULES_MAX];	/* of extras: they cannot be patched */
+	bool rules_used[HL_ATTACHED_RULES_MAX]; /* of extras: they are patched, or left out */
 	struct hl_image image;
 	struct hl_attach_block blocks[HL_RECORD_BLOCKS_MAX];
 	struct hl_attach_patch patches[HL_ENTRIES_MAX];

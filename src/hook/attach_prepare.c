@@ -240,12 +240,12 @@ static int prepare_rule(struct hl_attach *attach, uint32_t index, struct hl_erro
 {
 	const struct hl_entry *entry = &attach->found.extras[index];
 
-	attach->rules_used |= UINT64_C(1) << index;
+	attach->rules_used[index] = true;
 	int r = hl_attach_prepare_patch(attach, entry, (int)index, err);
 
 	if (r != -ENOTSUP || entry->is_asked)
 		return r;
-	attach->left_out |= UINT64_C(1) << index;
+	attach->left_out[index] = true;
 	*err = (struct hl_error){0};
 	return 0;
 }
@@ -266,7 +266,8 @@ static int prepare_hook(struct hl_attach *attach, const struct hl_entry *entry,
 int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err)
 {
 	hl_attach_forget_blocks(attach);
-	attach->left_out = attach->rules_used = 0;
+	memset(attach->left_out, 0, sizeof(attach->left_out));
+	memset(attach->rules_used, 0, sizeof(attach->rules_used));
 	attach->record = (struct hl_record_page){0};
 	hl_record_page_sign(&attach->record, attach->pid);
 	int r = make_first_block(attach, err);

@@ -286,6 +286,8 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 				 .count_at = rule->count_at,
 				 .pointer_at = rule->pointer_at,
 				 .type_at = rule->type_at,
+				 .has_size = rule->has_size,
+				 .size = rule->size,
 				 .is_asked = rule->is_asked,
 				 .is_beside = rule->is_beside,
 				 .tells = rule->tells};
@@ -628,6 +630,9 @@ struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t rea
 	rule.real = real;
 	rule.size_at = entry->size_at ? entry->size_at : rule.size_at;
 	rule.count_at = entry->count_at ? entry->count_at : rule.count_at;
+	rule.has_size = entry->has_size;
+	if (entry->has_size)
+		rule.size = entry->size;
 	rule.pointer_at = entry->pointer_at ? entry->pointer_at : rule.pointer_at;
 	rule.alignment_at = entry->alignment_at;
 	rule.type_at = entry->type_at;

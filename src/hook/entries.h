@@ -19,17 +19,19 @@ struct hl_entry {
 	char module[64];		       /* the file's name, for messages */
 	uint8_t size_at, count_at, pointer_at; /* arguments, from 1; 0: as those of ${hook} */
 	uint8_t type_at;		       /* 0: it has no such argument */
-	uint8_t alignment_at;		       /* of one that throws; 0: it has no such argument */
-	enum hl_rule_does tells;	       /* of heapline.h; else HL_RULE_ALLOCATES */
-	uint64_t word;			       /* of such one: 1 while it is patched; 0: none */
-	uint64_t word_addend;		       /* see struct hl_object */
-	bool is_asked;			       /* --hook names it */
-	bool throws;			       /* an exception may leave it */
-	bool is_of_malloc; /* extra, and its blocks are those of malloc() and free() */
-	bool is_beside;	   /* extra, and its blocks lie in no block of malloc() */
+	bool has_size;			       /* of each block: ${size} */
+	uint16_t size;
+	uint8_t alignment_at;	 /* of one that throws; 0: it has no such argument */
+	enum hl_rule_does tells; /* of heapline.h; else HL_RULE_ALLOCATES */
+	uint64_t word;		 /* of such one: 1 while it is patched; 0: none */
+	uint64_t word_addend;	 /* see struct hl_object */
+	bool is_asked;		 /* --hook names it */
+	bool throws;		 /* an exception may leave it */
+	bool is_of_malloc;	 /* extra, and its blocks are those of malloc() and free() */
+	bool is_beside;		 /* extra, and its blocks lie in no block of malloc() */
 };
 
-#define HL_ENTRIES_MAX 64
+#define HL_ENTRIES_MAX 112
 
 /* What is known of a process' allocator before it is entered. */
 struct hl_entries {

@@ -26,11 +26,13 @@ static const struct call {
 	const char *name;
 	enum hl_hook hook;
 	uint8_t size_at, count_at, pointer_at, type_at;
+	bool has_size;
+	uint16_t size;
 } calls[] = {
-	{"malloc", HL_HOOK_MALLOC, 1, 0, 0, 0},
-	{"calloc", HL_HOOK_CALLOC, 2, 1, 0, 0},
-	{"realloc", HL_HOOK_REALLOC, 2, 0, 1, 0},
-	{"free", HL_HOOK_FREE, 0, 0, 1, 0},
+	{"malloc", HL_HOOK_MALLOC, 1, 0, 0, 0, false, 0},
+	{"calloc", HL_HOOK_CALLOC, 2, 1, 0, 0, false, 0},
+	{"realloc", HL_HOOK_REALLOC, 2, 0, 1, 0, false, 0},
+	{"free", HL_HOOK_FREE, 0, 0, 1, 0, false, 0},
 };
 
 static const char out_of_memory[] = "out of memory";
@@ -86,6 +88,20 @@ static const struct call *find_call(const char *name)
 	return NULL;
 }
 
+static const char *take_size(const char *number, struct call *places)
+{
+	char *end;
+
+	unsigned long size = strtoul(number, &end, 10);
+	if (places->hook != HL_HOOK_MALLOC)
+		return "this kind of function has no such argument";
+	if (!isdigit((unsigned char)*number) || *end || size > UINT16_MAX)
+		return "a number of bytes is 0 to 65535";
+	places->has_size = true;
+	places->size = (uint16_t)size;
+	return NULL;
+}
+
 /* NAME=NUMBER between the parentheses; NULL, or what is wrong. */
 static const char *take_argument(struct reader *reader, struct call *places)
 {
@@ -95,6 +111,8 @@ static const char *take_argument(struct reader *reader, struct call *places)
 
 	if (!take_word(reader, name) || !take_sign(reader, '=') || !take_word(reader, number))
 		return "arguments are written as size=1";
+	if (strcmp(name, "bytes") == 0)
+		return take_size(number, places);
 	if (strcmp(name, "size") == 0)
 		place = &places->size_at;
 	else if (strcmp(name, "count") == 0)
@@ -104,7 +122,7 @@ static const char *take_argument(struct reader *reader, struct call *places)
 	else if (strcmp(name, "type") == 0)
 		place = &places->type_at;
 	else
-		return "arguments are called size, count, ptr and type";
+		return "arguments are called size, bytes, count, ptr and type";
 	if (place == &places->type_at ? places->hook != HL_HOOK_REALLOC : !*place)
 		return unknown;
 	if (number[1] || number[0] < '1' || number[0] > '0' + HL_HOOK_ARGUMENTS_MAX)
@@ -175,6 +193,8 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 	rule.count_at = places.count_at == call->count_at ? 0 : places.count_at;
 	rule.pointer_at = places.pointer_at == call->pointer_at ? 0 : places.pointer_at;
 	rule.type_at = places.type_at;
+	rule.has_size = places.has_size;
+	rule.size = places.size;
 	*ret_rule = rule;
 	return NULL;
 }
@@ -204,11 +224,15 @@ static const char *parse_line(struct reader line, struct hl_hook_rule *current,
 		return NULL;
 	int preset = take_line_of(line, "preset", current->preset);
 	if (preset > 0)
-		current->when[0] = '\0', current->is_beside = false;
+		current->when[0] = '\0', current->is_beside = current->is_pool = false;
 	int when = preset ? 0 : take_line_of(line, "when", current->when);
 	if (!preset && !when) {
 		when = take_line_of(line, "beside", current->when);
 		current->is_beside |= when > 0;
+	}
+	if (!preset && !when) {
+		when = take_line_of(line, "pool", current->when);
+		current->is_pool |= when > 0;
 	}
 	if (preset < 0 || when < 0)
 		return "one name must follow";
@@ -222,6 +246,7 @@ static const char *parse_line(struct reader line, struct hl_hook_rule *current,
 	memcpy(rule.preset, current->preset, sizeof(rule.preset));
 	memcpy(rule.when, current->when, sizeof(rule.when));
 	rule.is_beside = current->is_beside;
+	rule.is_pool = current->is_pool;
 	rule.holds = !rule.preset[0];
 	return HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0
 		       ? out_of_memory
@@ -358,14 +383,30 @@ int hl_hook_rules_make(const char *const *hooks, const char *presets,
 	return r;
 }
 
-void hl_hook_rules_leave_out(struct hl_hook_rules *rules, const char *preset)
+static bool is_of_preset(const struct hl_hook_rule *rule, const char *preset)
+{
+	return preset ? strcmp(rule->preset, preset) == 0 : rule->is_pool;
+}
+
+/* ${preset}: NULL for all of pools. */
+static void leave_out(struct hl_hook_rules *rules, const char *preset)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < rules->count; i++)
-		if (rules->rules[i].is_asked || strcmp(rules->rules[i].preset, preset) != 0)
+		if (rules->rules[i].is_asked || !is_of_preset(&rules->rules[i], preset))
 			rules->rules[kept++] = rules->rules[i];
 	rules->count = kept;
+}
+
+void hl_hook_rules_leave_out(struct hl_hook_rules *rules, const char *preset)
+{
+	leave_out(rules, preset);
+}
+
+void hl_hook_rules_leave_out_pools(struct hl_hook_rules *rules)
+{
+	leave_out(rules, NULL);
 }
 
 void hl_hook_rules_release(struct hl_hook_rules *rules)

@@ -6,13 +6,15 @@
  *	malloc=pool_alloc(size=2)		the size is its second argument
  *	calloc=my_zalloc(count=2,size=3)	usually count=1,size=2
  *	realloc=my_resize(ptr=2,size=3)		usually ptr=1,size=2
+ *	malloc=alloc_56(bytes=56)		each block has 56 bytes
  *	realloc=lalloc(ptr=2,type=3,size=4)	an allocator of Lua, which is told the type of a new block
  *	free=libpool.so!pool_free(ptr=2)	a function of that file, whatever its version
  *	free=program!0x401a30			an address as the file has it
  *
  * A file of presets has such lines, "preset NAME", which begins a preset, and "when SYMBOL": the
  * preset holds of itself where a process defines that symbol; or "beside SYMBOL", where its functions count even
- * if they are of the object that malloc is of. Others are asked for: `--hook @NAME`.
+ * if they are of the object that malloc is of; or "pool SYMBOL", which is as "when SYMBOL" for what cuts up memory of others,
+ * and may be left out: '--no-pools'. Others are asked for: `--hook @NAME`.
  * Rules before the first preset always hold. '#' begins a comment.
  */
 #pragma once
@@ -35,15 +37,18 @@ struct hl_hook_rule {
 	enum hl_rule_does tells;
 	uint8_t size_at, count_at, pointer_at; /* its arguments, from 1; 0: as usual */
 	uint8_t type_at;		       /* 0: there is no such argument */
-	uint64_t address;		       /* in the file; 0: it has a symbol */
-	char symbol[HL_HOOK_NAME_MAX];	       /* or the address' digits */
-	char module[HL_HOOK_NAME_MAX];	       /* the file's name; "": any */
-	char preset[HL_HOOK_NAME_MAX];	       /* "": none */
-	char when[HL_HOOK_NAME_MAX];	       /* the symbol that it depends on; "": none */
-	bool is_beside;	 /* reached by others than the malloc of its own object */
-	bool is_asked;	 /* by --hook; that it does not apply is an error */
-	bool holds;	 /* whether or not there is ${when} */
-	bool is_awaited; /* asked for, and in no library that is loaded yet */
+	bool has_size;			       /* each block has ${size} bytes */
+	uint16_t size;
+	uint64_t address;	       /* in the file; 0: it has a symbol */
+	char symbol[HL_HOOK_NAME_MAX]; /* or the address' digits */
+	char module[HL_HOOK_NAME_MAX]; /* the file's name; "": any */
+	char preset[HL_HOOK_NAME_MAX]; /* "": none */
+	char when[HL_HOOK_NAME_MAX];   /* the symbol that it depends on; "": none */
+	bool is_pool;		       /* of a preset that '--no-pools' leaves out */
+	bool is_beside;		       /* reached by others than the malloc of its own object */
+	bool is_asked;		       /* by --hook; that it does not apply is an error */
+	bool holds;		       /* whether or not there is ${when} */
+	bool is_awaited;	       /* asked for, and in no library that is loaded yet */
 };
 
 /* Zero-initialize for none. */
@@ -71,5 +76,8 @@ int hl_hook_rules_make(const char *const *hooks, const char *presets,
 
 /* Those of a preset hold only if ${rules} ask for it. */
 void hl_hook_rules_leave_out(struct hl_hook_rules *rules, const char *preset);
+
+/* Those of presets of pools hold only if ${rules} ask for them. */
+void hl_hook_rules_leave_out_pools(struct hl_hook_rules *rules);
 
 void hl_hook_rules_release(struct hl_hook_rules *rules);

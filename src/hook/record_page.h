@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define HL_RECORD_PAGE_MAGIC   "HLRECORD"
-#define HL_RECORD_PAGE_VERSION 2u
+#define HL_RECORD_PAGE_VERSION 3u
 #define HL_RECORD_PAGE_BYTES   UINT64_C(4096)
 #define HL_RECORD_BLOCKS_MAX   16u
 

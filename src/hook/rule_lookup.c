@@ -181,7 +181,7 @@ bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_
 
 bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule)
 {
-	return !rule->size_at && !rule->count_at && !rule->pointer_at;
+	return !rule->size_at && !rule->count_at && !rule->pointer_at && !rule->has_size;
 }
 
 bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_definition *found,

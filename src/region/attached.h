@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   "HLJOINED"
-#define HL_ATTACHED_VERSION 3u
+#define HL_ATTACHED_VERSION 4u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
 /* The functions that have hooks, by their usual names. */
@@ -96,7 +96,7 @@ hl_attached_rule_frame_sum(const uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS])
 	return sum;
 }
 
-#define HL_ATTACHED_RULES_MAX	    48u
+#define HL_ATTACHED_RULES_MAX	    96u
 #define HL_ATTACHED_RULE_STUB_BYTES 64u
 
 enum hl_rule_does {
@@ -118,13 +118,20 @@ enum hl_rule_does {
  */
 struct hl_attached_rule {
 	uint64_t real; /* its trampoline */
-	uint8_t size_at, count_at, pointer_at, alignment_at;
+	union {
+		struct {
+			uint8_t size_at, count_at;
+		};
+		uint16_t size; /* of each block, if it ${has_size} */
+	};
+	uint8_t pointer_at, alignment_at;
 	uint8_t result_at; /* where to it writes the block, as posix_memalign() does; 0: it returns it */
 	uint8_t does;	   /* enum hl_rule_does */
 	uint8_t throws : 1; /* an exception may leave it: malloc() or memalign() is called in its place */
 	uint8_t is_of_malloc : 1; /* its blocks are those of malloc() and free() */
 	uint8_t is_beside : 1;	  /* its blocks lie in no block of malloc() */
-	uint8_t type_at;	  /* of a new block, its type in Lua; see hl_lua_modules_type() */
+	uint8_t has_size : 1;
+	uint8_t type_at; /* of a new block, its type in Lua; see hl_lua_modules_type() */
 };
 
 static_assert(sizeof(struct hl_attached_rule) == 16, "the assembler goes by it");

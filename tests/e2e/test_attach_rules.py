@@ -196,5 +196,67 @@ class Rules(attaching.TestCase):
         self.assertEqual(process.returncode, 0)
 
 
+PHP = """class Kept { public static $all = []; }
+function work() {
+    for ($i = 0; $i < 20000; $i++) {
+        $range = range(0, 5);
+        $text = str_repeat("a", 10 + $i % 100);
+        if ($i % 4 == 0) Kept::$all[] = [$i, $text, new ArrayObject($range)];
+    }
+}
+echo "ready\\n";
+while (fgets(STDIN)) {
+    $before = memory_get_usage();
+    work();
+    echo memory_get_usage() - $before, "\\n";
+}
+"""
+
+
+class Pools(attaching.TestCase):
+    """Pools that presets know are held without an option."""
+
+    def php(self):
+        return harness.Waiting([harness.need("php"), "-n", "-r", PHP])
+
+    def test_php_is_recorded_as_it_counts_itself(self):
+        for mode in ("mem-fast", "log-record"):
+            with self.php() as process:
+                with self.attached(process.pid, "--mode", mode) as attach:
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+                    growth = int(process.stdout.readline())
+                    attach.send_signal(signal.SIGINT)
+                    self.assertIn("pools held: php", attach.communicate()[1])
+                total = harness.report("info", self.recording)["total"]
+                # it counts what it rounds sizes up to
+                self.assertLess(total["inuse_bytes"], growth)
+                self.assertGreater(total["inuse_bytes"], growth * 0.9)
+            self.assertEqual(process.returncode, 0)
+
+    def test_pools_are_left_out_where_nobody_wants_them(self):
+        with self.php() as process:
+            with self.attached(process.pid, "--no-pools") as attach:
+                process.stdin.write("\n")
+                process.stdin.flush()
+                process.stdout.readline()
+                attach.send_signal(signal.SIGINT)
+                self.assertNotIn("pools held", attach.communicate()[1])
+            self.assertLess(harness.report("info", self.recording)["total"]["alloc_objects"], 100)
+
+    def test_doctor_knows(self):
+        with self.php() as process:
+            result = harness.run([harness.HEAPLINE, "doctor", "-p", str(process.pid)])
+            self.assertIn("it holds the pools of php", result.stdout)
+
+    def test_php_that_is_recorded_from_the_start(self):
+        script = "$kept = []; for ($i = 0; $i < 50000; $i++) $kept[] = [$i]; echo memory_get_usage();"
+        php = harness.need("php")
+        result = harness.run(harness.record_command(self.recording, [php, "-n", "-r", script], "mem-fast"))
+        self.assertEqual(result.status, 0, result.stderr)
+        usage = int(result.stdout)
+        self.assertGreater(harness.report("info", self.recording)["total"]["peak_bytes"], usage * 0.9)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -235,7 +235,7 @@ class Traces(unittest.TestCase):
         script = 'echo "ready\n"; for ($kept = [];; usleep(9000)) $kept[] = str_repeat("x", 300000);'
         target = self.start_target([php, "-r", script])
         result = harness.run(trace_command("stacks", target.pid, "1"))
-        self.assertIn(f"'heapline attach -p {target.pid} --hook @php' records the allocator of PHP", result.stdout)
+        self.assertIn(f"'heapline attach -p {target.pid}' records the allocator of PHP", result.stdout)
 
     def test_force_without_a_recording_means_folded(self):
         target = self.start_target()

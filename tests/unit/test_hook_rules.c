@@ -197,6 +197,41 @@ static void a_line_that_makes_no_sense_is_named(void **state)
 	}
 }
 
+static size_t count_preset(const struct hl_hook_rules *rules, const char *preset)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < rules->count; i++)
+		count += strcmp(rules->rules[i].preset, preset) == 0;
+	return count;
+}
+
+static void pools_can_be_left_out_unless_they_are_asked_for(void **state)
+{
+	(void)state;
+	const char *hooks[] = {"@nginx", "malloc=f(bytes=65535)", NULL};
+	struct hl_hook_rules rules;
+	struct hl_error err = {0};
+
+	assert_int_equal(hl_hook_rules_make(hooks, "", &rules, &err), 0);
+	assert_true(count_preset(&rules, "php") && count_preset(&rules, "postgresql"));
+	size_t others = count_preset(&rules, "mimalloc");
+	hl_hook_rules_leave_out_pools(&rules);
+	assert_int_equal(count_preset(&rules, "php") + count_preset(&rules, "postgresql"), 0);
+	assert_true(count_preset(&rules, "nginx"));
+	assert_int_equal(count_preset(&rules, "mimalloc"), others);
+	const struct hl_hook_rule *last = &rules.rules[rules.count - 1];
+	assert_true(last->has_size && last->size == 65535);
+	hl_hook_rules_release(&rules);
+	static const char *const wrong[] = {"malloc=f(bytes=65536)", "malloc=f(bytes=)",
+					    "malloc=f(bytes=-1)", "calloc=f(bytes=8)",
+					    "free=f(bytes=8)"};
+	rules = (struct hl_hook_rules){0};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		assert_int_equal(hl_hook_rules_ask(wrong[i], &rules, &err), -EINVAL);
+	hl_hook_rules_release(&rules);
+}
+
 static void heaplines_own_presets_can_be_asked_for(void **state)
 {
 	(void)state;
@@ -274,6 +309,7 @@ int main(void)
 		cmocka_unit_test(presets_hold_where_they_say_or_when_asked_for),
 		cmocka_unit_test(a_line_that_makes_no_sense_is_named),
 		cmocka_unit_test(heaplines_own_presets_can_be_asked_for),
+		cmocka_unit_test(pools_can_be_left_out_unless_they_are_asked_for),
 		cmocka_unit_test(a_file_of_the_users_is_read),
 		cmocka_unit_test(want_of_memory_is_reported),
 	};

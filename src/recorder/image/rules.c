@@ -422,8 +422,8 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 	if (HL_UNLIKELY(call->slot->rule_frame) && is_left(call))
 		leave_for_it(call);
 	call->block = argument(call, rule->pointer_at);
-	call->size = argument(call, rule->size_at);
-	if (rule->count_at)
+	call->size = rule->has_size ? rule->size : argument(call, rule->size_at);
+	if (!rule->has_size && rule->count_at)
 		call->size *= argument(call, rule->count_at);
 	/* Lua frees by size 0. */
 	if (rule->does == HL_RULE_FREES || (rule->type_at && !call->size))

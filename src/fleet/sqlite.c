@@ -161,10 +161,11 @@ static int check_owner(struct sqlite_store *sqlite, struct hl_error *err)
 {
 	int64_t id = 0, tables = 0;
 
-	int r = sqlite_ask(&sqlite->store, "PRAGMA application_id", take_number, &id, err);
+	/* In this order: somebody else may make the tables meanwhile, and the id comes before them. */
+	int r = sqlite_ask(&sqlite->store, "SELECT COUNT(*) FROM sqlite_master", take_number,
+			   &tables, err);
 	if (r == 0)
-		r = sqlite_ask(&sqlite->store, "SELECT COUNT(*) FROM sqlite_master", take_number,
-			       &tables, err);
+		r = sqlite_ask(&sqlite->store, "PRAGMA application_id", take_number, &id, err);
 	if (r == 0 && tables && id != strtoll(APPLICATION_ID, NULL, 10))
 		r = hl_error_set(err, -EINVAL,
 				 "cannot use '%s': it is another program's database; name a new "

@@ -35,6 +35,8 @@ struct hl_symbols_file {
 	Dwfl *dwfl;
 	struct hl_dwarf *dwarf;	    /* NULL without DWARF */
 	struct hl_package *package; /* NULL: there is none */
+	Dwarf *copied;		    /* of a separate debug file that libdwfl cannot read, or NULL */
+	int copy;		    /* its descriptor, or -1 */
 	uint64_t dwarf_bias;	    /* address in DWARF = address in the file - bias */
 	struct hl_symbols_table table;
 	struct hl_strings strings;
@@ -156,16 +158,33 @@ static int open_package(Dwfl_Module *module, struct hl_package **ret_package)
 	return r == 0 && !*ret_package && debug_file ? hl_package_open(debug_file, ret_package) : r;
 }
 
+/* The DWARF of the module's separate debug file if that has sections compressed by zstd: libdwfl opens it itself, after
+ * its callback. NULL: it can be read as it is, or there is none. */
+static Dwarf *copy_debug_file(struct hl_symbols_file *symbols, Dwfl_Module *module)
+{
+	const char *path;
+
+	dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, &path);
+	HL_CLOSED int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	symbols->copy = fd < 0 ? -1 : hl_symbols_zstd_copy(fd);
+	symbols->copied = symbols->copy < 0 ? NULL : dwarf_begin(symbols->copy, DWARF_C_READ);
+	return symbols->copied;
+}
+
 static int read_module(struct hl_symbols_file *symbols, Dwfl_Module *module)
 {
 	Dwarf_Addr bias = 0;
-	GElf_Addr elf_bias;
+	GElf_Addr elf_bias = 0;
 	GElf_Shdr header;
 	GElf_Word checksum;
 	Dwarf *dwarf = dwfl_module_getdwarf(module, &bias);
 	Elf *elf = dwfl_module_getelf(module, &elf_bias);
 	Dwarf_CU *cu;
 
+	if (copy_debug_file(symbols, module)) {
+		dwarf = symbols->copied;
+		bias = elf_bias;
+	}
 	symbols->found = true;
 	symbols->debug_link = dwelf_elf_gnu_debuglink(elf, &checksum);
 	int r = hl_symbols_table_init(&symbols->table, module);
@@ -265,6 +284,7 @@ int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t 
 
 	if (!symbols)
 		return -ENOMEM;
+	symbols->copy = -1;
 	int r = open_symbols(symbols, path, elsewhere, &wanted);
 	if (r < 0) {
 		hl_symbols_file_free(symbols);
@@ -284,6 +304,8 @@ void hl_symbols_file_free(struct hl_symbols_file *symbols)
 		return;
 	hl_symbols_dwarf_free(symbols->dwarf);
 	hl_package_free(symbols->package);
+	dwarf_end(symbols->copied);
+	hl_cleanup_close(&symbols->copy);
 	hl_symbols_table_release(&symbols->table);
 	dwfl_end(symbols->dwfl);
 	hl_strings_release(&symbols->strings);

@@ -254,6 +254,15 @@ static void sections_compressed_by_zstd_are_read(void **state)
 	assert_frame(&frames[0], "leaf", 3, 3, true);
 	assert_frame(&frames[2], "outer", 10, 8, false);
 	library_close(&library);
+	run(*state,
+	    "objcopy --decompress-debug-sections zstd.so && "
+	    "objcopy --only-keep-debug --compress-debug-sections=zstd zstd.so zstd.debug && "
+	    "objcopy --strip-debug --add-gnu-debuglink=zstd.debug zstd.so linked.so");
+	library = library_open(*state, "linked.so");
+	assert_int_equal(hl_symbols_source(library.symbols), HL_SYMBOLS_DWARF);
+	assert_int_equal(ask(&library, "outer", &frames), 3);
+	assert_frame(&frames[0], "leaf", 3, 3, true);
+	library_close(&library);
 }
 
 static void split_units_that_are_missing_are_told(void **state)

@@ -3,6 +3,7 @@
 #include "bpf/code_image.h"
 
 #include "base/array.h"
+#include "elf/elf.h"
 #include "unwind/arch.h"
 #include "unwind/cfi_program.h"
 
@@ -203,6 +204,11 @@ static int compile_debug_frames(const struct hl_code_image *image,
 	struct hl_code_image_gaps gaps = {rows, rows->count};
 
 	int r = load_section(image, ".debug_frame", &frames);
+	if (r == -ENOENT && !image->start) {
+		uint8_t *bytes = NULL;
+		r = hl_elf_decompress(image->fd, ".debug_frame", &bytes, &frames.section.size);
+		frames.section.bytes = frames.bytes = bytes;
+	}
 	if (r == 0)
 		r = hl_cfi_compile(&frames.section, table->code_low, hl_code_image_keep_row_in_gap,
 				   &gaps);

@@ -80,6 +80,16 @@ bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *r
 /* The section ${name} and its header, or NULL. */
 Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
 
+/* ---- compressed sections: elf_zstd.c ---- */
+
+/* A copy of the ELF file ${fd} that libelf can read, where some sections are compressed by zstd: a descriptor (close-on-exec);
+ * -1 where there are none, or it cannot be made. */
+int hl_elf_zstd_copy(int fd);
+
+/* What the compressed section ${name} of the file was, by zlib or zstd; the bytes are to be freed. 0, -ENOENT where the file
+ * has no such section or it is not compressed, -EBADMSG, -ENOMEM. */
+int hl_elf_decompress(int fd, const char *name, uint8_t **ret_bytes, size_t *ret_count);
+
 /* The best that a file says of its functions. */
 enum hl_elf_names {
 	HL_ELF_NAMES_NONE,

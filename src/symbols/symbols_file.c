@@ -44,6 +44,7 @@ struct hl_symbols_file {
 	size_t frame_capacity;
 	enum hl_symbols_source source;
 	bool found;
+	bool has_compressed_frames;
 	const char *debug_link; /* within the file, or NULL */
 	char reason[256];
 };
@@ -80,11 +81,22 @@ static bool is_no_file(const char *path)
 	return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
+static bool has_compressed_frames(int fd)
+{
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	GElf_Shdr header;
+
+	return elf && hl_elf_find_section(elf, ".debug_frame", &header) &&
+	       header.sh_flags & SHF_COMPRESSED;
+}
+
 /* Reports ${path} to libdwfl, at its own addresses. NULL when it cannot be read. */
 static Dwfl_Module *report(struct hl_symbols_file *symbols, const char *path)
 {
 	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int copy = fd < 0 ? -1 : hl_symbols_zstd_copy(fd);
+	int copy = fd < 0 ? -1 : hl_elf_zstd_copy(fd);
+
+	symbols->has_compressed_frames = fd >= 0 && has_compressed_frames(fd);
 	Dwfl_Module *module =
 		dwfl_report_elf(symbols->dwfl, symbols->basename, path, copy, 0, true);
 
@@ -166,7 +178,7 @@ static Dwarf *copy_debug_file(struct hl_symbols_file *symbols, Dwfl_Module *modu
 
 	dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, &path);
 	HL_CLOSED int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	symbols->copy = fd < 0 ? -1 : hl_symbols_zstd_copy(fd);
+	symbols->copy = fd < 0 ? -1 : hl_elf_zstd_copy(fd);
 	symbols->copied = symbols->copy < 0 ? NULL : dwarf_begin(symbols->copy, DWARF_C_READ);
 	return symbols->copied;
 }
@@ -251,22 +263,26 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 	return module ? read_module(symbols, module) : 0;
 }
 
-/* Of a file with DWARF: what of it lies elsewhere and is not found. */
+/* Of a file with DWARF: what of it is not found or not read. */
 static void say_what_is_missing(struct hl_symbols_file *symbols)
 {
 	size_t missing = hl_symbols_dwarf_missing(symbols->dwarf);
 
 	symbols->reason[0] = '\0';
-	if (!missing)
-		return;
-	snprintf(symbols->reason, sizeof(symbols->reason),
-		 "no inlined functions of %zu source file%s: %s", missing, missing == 1 ? "" : "s",
-		 symbols->package
-			 ? "the .dwp package beside the file does not have them; make it again of "
-			   "all .dwo files"
-			 : "their .dwo files are not where they were compiled, nor is a .dwp "
-			   "package "
-			   "beside the file; put them back, or compile without -gsplit-dwarf");
+	if (missing)
+		snprintf(symbols->reason, sizeof(symbols->reason),
+			 "no inlined functions of %zu source file%s: %s", missing,
+			 missing == 1 ? "" : "s",
+			 symbols->package
+				 ? "the .dwp package beside the file does not have them; make it "
+				   "again of all .dwo files"
+				 : "their .dwo files are not where they were compiled, nor is a "
+				   ".dwp package beside the file; put them back, or compile "
+				   "without -gsplit-dwarf");
+	else if (symbols->has_compressed_frames)
+		snprintf(symbols->reason, sizeof(symbols->reason),
+			 "stacks of record and attach may end in it: its .debug_frame is "
+			 "compressed; run objcopy --decompress-debug-sections on it");
 }
 
 int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,

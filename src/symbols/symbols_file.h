@@ -6,10 +6,6 @@
 
 struct hl_symbols_file;
 
-/* A copy of the ELF file ${fd} that libelf can read, where some sections are compressed by zstd: a descriptor (close-on-exec); -1 where
- * there are none, or it cannot be made. */
-int hl_symbols_zstd_copy(int fd);
-
 /* As hl_symbols_open_elsewhere(). */
 int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
 			 size_t build_id_bytes, const struct hl_file_print *print,

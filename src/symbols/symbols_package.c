@@ -5,7 +5,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "elf/elf.h"
-#include "symbols/symbols_file.h"
 
 #include <dwarf.h>
 #include <fcntl.h>
@@ -358,7 +357,7 @@ int hl_package_open(const char *path, struct hl_package **ret_package)
 	package = calloc(1, sizeof(*package));
 	if (!package)
 		return -ENOMEM;
-	package->fd = hl_symbols_zstd_copy(fd);
+	package->fd = hl_elf_zstd_copy(fd);
 	if (package->fd < 0)
 		package->fd = hl_cleanup_take_fd(&fd);
 	package->elf = hl_elf_open(package->fd);

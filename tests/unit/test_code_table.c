@@ -4,6 +4,7 @@
 #include "bpf/walker.h"
 
 #include "fail_allocations.h"
+#include "temporary.h"
 #include "unwind/arch.h"
 
 #include <dlfcn.h>
@@ -201,6 +202,49 @@ static void rows_are_found_by_section_where_there_is_no_index_of_frames(void **s
 	release(&file);
 }
 
+/* Rules of a library whose functions have .debug_frame alone, compressed as ${kind} says. */
+static void read_debug_frames(const char *kind, struct hl_code_table *ret_table)
+{
+	char command[512], path[64];
+
+	assert_int_equal(make_temporary(path), 0);
+	snprintf(command, sizeof(command),
+		 "cd '%s' && for i in $(seq 40); do echo \"int f$i(int *x) { return h(x) + $i; "
+		 "}\"; done "
+		 "| sed '1i int h(int *);' > f.c && cc -O2 -g -fno-asynchronous-unwind-tables "
+		 "-shared -fPIC "
+		 "-o f.so f.c && objcopy --compress-debug-sections=%s f.so",
+		 path, kind);
+	assert_int_equal(system(command), 0);
+	snprintf(command, sizeof(command), "%s/f.so", path);
+	int fd = open(command, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(hl_code_table_read(fd, 0, ret_table), 0);
+	close(fd);
+	assert_int_equal(remove_temporary(path), 0);
+}
+
+static void compressed_debug_frames_have_the_same_rows(void **state)
+{
+	static const char *const kinds[] = {"zlib", "zstd"};
+	struct hl_code_table plain, packed;
+
+	(void)state;
+	if (system("cc --version >/dev/null 2>&1 && objcopy --help | grep -q "
+		   "'debug-sections.*zstd'") != 0) {
+		print_message("skipped: cc and an objcopy that knows zstd are needed\n");
+		skip();
+	}
+	read_debug_frames("none", &plain);
+	assert_true(plain.row_count > 80);
+	for (size_t i = 0; i < HL_COUNT_OF(kinds); i++) {
+		read_debug_frames(kinds[i], &packed);
+		assert_int_equal(packed.row_count, plain.row_count);
+		assert_memory_equal(packed.rows, plain.rows, plain.row_count * sizeof(*plain.rows));
+		hl_code_table_release(&packed);
+	}
+	hl_code_table_release(&plain);
+}
+
 static void files_without_frames_have_pages_without_rows(void **state)
 {
 	struct hl_code_table table;
@@ -303,6 +347,7 @@ int main(void)
 		cmocka_unit_test(pages_begin_with_the_rule_in_force),
 		cmocka_unit_test(the_build_id_is_the_files),
 		cmocka_unit_test(rows_are_found_by_section_where_there_is_no_index_of_frames),
+		cmocka_unit_test(compressed_debug_frames_have_the_same_rows),
 		cmocka_unit_test(files_without_frames_have_pages_without_rows),
 		cmocka_unit_test(what_is_no_elf_file_for_this_machine_is_refused),
 		cmocka_unit_test(no_file_that_was_cut_off_is_any_harm),

@@ -287,6 +287,22 @@ static void split_units_that_are_missing_are_told(void **state)
 	library_close(&library);
 }
 
+static void compressed_call_frame_information_is_told(void **state)
+{
+	require_tools(*state);
+	write_source(*state, "a.c", c_source);
+	run(*state, "cc -O2 -g -gz -fno-asynchronous-unwind-tables -shared -fPIC -o frames.so a.c");
+	struct library library = library_open(*state, "frames.so");
+	assert_string_equal(hl_symbols_reason(library.symbols),
+			    "stacks of record and attach may end in it: its .debug_frame is "
+			    "compressed; run objcopy --decompress-debug-sections on it");
+	library_close(&library);
+	run(*state, "objcopy --decompress-debug-sections frames.so");
+	library = library_open(*state, "frames.so");
+	assert_string_equal(hl_symbols_reason(library.symbols), "");
+	library_close(&library);
+}
+
 /* Builds ${name} of two split units, the first of which is a.c, and packs them. False: a program is missing. */
 static bool build_package(const struct lab *lab, const char *compiler, unsigned version,
 			  const char *name)
@@ -682,6 +698,7 @@ int main(void)
 		LAB_TEST(clang_and_split_units_are_read_as_well),
 		LAB_TEST(sections_compressed_by_zstd_are_read),
 		LAB_TEST(split_units_that_are_missing_are_told),
+		LAB_TEST(compressed_call_frame_information_is_told),
 		LAB_TEST(packages_of_split_units_are_read),
 		LAB_TEST(damaged_packages_are_left),
 		LAB_TEST(cxx_templates_and_lambdas_have_their_full_names),

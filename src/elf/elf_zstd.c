@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sections that are compressed by zstd, which libelf reads from 0.189 on, if it was built so. A file that has some is read from a
- * copy in memory, at whose end they are as they were before.
+ * Sections that are compressed: by zlib, which libelf reads, or by zstd, which it reads from 0.189 on, if it was built so. A file that
+ * has some of the latter is read from a copy in memory, at whose end they are as they were before.
  */
-#include "symbols/symbols_file.h"
+#include "elf/elf.h"
 
 #include "base/cleanup.h"
-#include "elf/elf.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -46,18 +45,28 @@ static int copy_all(int from, off_t size)
 	return to;
 }
 
-/* Puts what ${section} was at ${end} of the copy, and its header to ${header_at}. How many bytes it has; 0: it stays as it is. */
-static uint64_t decompress(int copy, const GElf_Shdr *section, const Elf64_Chdr *compressed,
-			   uint64_t end, uint64_t header_at)
+/* What ${section} was, with room for a byte more; NULL: it is damaged, or there is no memory. */
+static uint8_t *decompress(int fd, const GElf_Shdr *section, const Elf64_Chdr *compressed)
 {
 	uint64_t bytes = section->sh_size - sizeof(*compressed);
 	HL_FREED uint8_t *stored = malloc(bytes), *raw = malloc(compressed->ch_size + 1);
-	Elf64_Shdr header;
 
 	if (!stored || !raw ||
-	    pread(copy, stored, bytes, (off_t)(section->sh_offset + sizeof(*compressed))) !=
+	    pread(fd, stored, bytes, (off_t)(section->sh_offset + sizeof(*compressed))) !=
 		    (ssize_t)bytes ||
-	    ZSTD_decompress(raw, compressed->ch_size, stored, bytes) != compressed->ch_size ||
+	    ZSTD_decompress(raw, compressed->ch_size, stored, bytes) != compressed->ch_size)
+		return NULL;
+	return HL_TAKE(raw);
+}
+
+/* Puts what ${section} was at ${end} of the copy, and its header to ${header_at}. How many bytes it has; 0: it stays as it is. */
+static uint64_t append(int copy, const GElf_Shdr *section, const Elf64_Chdr *compressed,
+		       uint64_t end, uint64_t header_at)
+{
+	HL_FREED uint8_t *raw = decompress(copy, section, compressed);
+	Elf64_Shdr header;
+
+	if (!raw ||
 	    pwrite(copy, raw, compressed->ch_size, (off_t)end) != (ssize_t)compressed->ch_size ||
 	    pread(copy, &header, sizeof(header), (off_t)header_at) != (ssize_t)sizeof(header))
 		return 0;
@@ -70,7 +79,7 @@ static uint64_t decompress(int copy, const GElf_Shdr *section, const Elf64_Chdr 
 		       : 0;
 }
 
-int hl_symbols_zstd_copy(int fd)
+int hl_elf_zstd_copy(int fd)
 {
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	GElf_Ehdr file;
@@ -91,10 +100,39 @@ int hl_symbols_zstd_copy(int fd)
 		if (copy < 0)
 			return -1;
 		end = (end + 15) & ~UINT64_C(15);
-		end += decompress(copy, &section, &header, end,
-				  file.e_shoff + elf_ndxscn(at) * sizeof(Elf64_Shdr));
+		end += append(copy, &section, &header, end,
+			      file.e_shoff + elf_ndxscn(at) * sizeof(Elf64_Shdr));
 	}
 	if (copy >= 0)
 		lseek(copy, 0, SEEK_SET); /* from where libdwfl reads on */
 	return copy;
+}
+
+int hl_elf_decompress(int fd, const char *name, uint8_t **ret_bytes, size_t *ret_count)
+{
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	GElf_Shdr header;
+	Elf64_Chdr compressed;
+
+	Elf_Scn *section = elf ? hl_elf_find_section(elf, name, &header) : NULL;
+	if (!section || gelf_getclass(elf) != ELFCLASS64 || !(header.sh_flags & SHF_COMPRESSED))
+		return -ENOENT;
+	if (is_compressed(fd, &header, &compressed)) {
+		uint8_t *raw = decompress(fd, &header, &compressed);
+		if (!raw)
+			return -EBADMSG;
+		*ret_bytes = raw;
+		*ret_count = compressed.ch_size;
+		return 0;
+	}
+	Elf_Data *content = elf_compress(section, 0, 0) < 0 ? NULL : elf_getdata(section, NULL);
+	if (!content || !content->d_buf)
+		return -EBADMSG;
+	uint8_t *raw = malloc(content->d_size + 1);
+	if (!raw)
+		return -ENOMEM;
+	memcpy(raw, content->d_buf, content->d_size);
+	*ret_bytes = raw;
+	*ret_count = content->d_size;
+	return 0;
 }

@@ -456,10 +456,10 @@ static bool say_scripts(struct hl_doctor *doctor, const char *path, uint32_t pid
 
 	if (runtime && runtime->start)
 		hl_doctor_say(doctor, "target", "scripts",
-			      "functions of %s have names if it writes them for perf: %s%s%s",
+			      "functions of %s have the names that are written for perf: %s%s%s%s",
 			      runtime->language, hl_code_runtime_remedy(runtime, pid, remedy),
-			      runtime->whole ? "; stacks are whole with " : "",
-			      runtime->whole ? runtime->whole : "");
+			      runtime->whole ? "; " : "", runtime->whole ? runtime->whole : "",
+			      runtime->whole ? " keeps stacks whole" : "");
 	else if (runtime)
 		hl_doctor_say(doctor, "target", "scripts",
 			      "those of %s are not read; the interpreter's own functions are",

@@ -119,7 +119,7 @@ bool hl_block_hash_set(struct hl_block_hash *hash, uintptr_t address, struct hl_
 
 /* Empties the slot and moves later members of its run back, so that no probe stops early
  * (Knuth 6.4, algorithm R). */
-static void erase(struct hl_block_shard *shard, uint64_t hole)
+static inline __attribute__((always_inline)) void erase(struct hl_block_shard *shard, uint64_t hole)
 {
 	uint64_t mask = mask_of(shard);
 

@@ -500,7 +500,8 @@ void hl_event_finish_free(struct hl_thread *thread, const void *block, struct hl
 	finish_free(thread, block, it, usable, temporary);
 }
 
-void hl_event_free(struct hl_thread *thread, const void *block)
+static inline __attribute__((always_inline)) void free_block(struct hl_thread *thread,
+							     const void *block)
 {
 	bool temporary = thread->last_block == block;
 	uint64_t usable;
@@ -509,8 +510,21 @@ void hl_event_free(struct hl_thread *thread, const void *block)
 	struct hl_block it;
 	if (hl_event_take(thread, block, &it, &usable))
 		finish_free(thread, block, it, usable, temporary);
+}
+
+/* Not inline, for the registers of the usual way. */
+static __attribute__((noinline)) void free_with_pieces(struct hl_thread *thread, const void *block)
+{
+	free_block(thread, block);
+	hl_event_end_pieces(thread, block, hl_libc_usable_size(block));
+}
+
+void hl_event_free(struct hl_thread *thread, const void *block)
+{
 	if (hl_event_has_pieces())
-		hl_event_end_pieces(thread, block, hl_libc_usable_size(block));
+		free_with_pieces(thread, block);
+	else
+		free_block(thread, block);
 }
 
 void hl_event_free_sized(struct hl_thread *thread, const void *block, uint64_t usable)
@@ -559,10 +573,8 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 	/* Without an entry this is a child: a handler has forked since the caller looked. */
 	if (HL_UNLIKELY(!cell || !entry))
 		return false;
-	uint64_t usable = hl_libc_usable_size(block);
-	free_in_array(recorder, thread, block, entry, cell, usable, hl_event_mode(recorder));
-	if (hl_event_has_pieces())
-		hl_event_end_pieces(thread, block, usable);
+	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block),
+		      hl_event_mode(recorder));
 	return true;
 }
 
@@ -578,9 +590,10 @@ bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 	uint32_t node = node_in_array(atomic_load_explicit(entry, memory_order_relaxed));
 	if (HL_UNLIKELY(!node))
 		return false;
-	if (HL_UNLIKELY(hl_event_mode(recorder) & (HL_MODE_LOGGING | HL_MODE_PIECES) ||
+	uint32_t mode = hl_event_mode(recorder);
+	if (HL_UNLIKELY(mode & (HL_MODE_LOGGING | HL_MODE_PIECES) ||
 			!hl_libc_read_usable_size(block, &usable)))
-		return free_plain_any(thread, block, node);
+		return !(mode & HL_MODE_PIECES) && free_plain_any(thread, block, node);
 	struct hl_cell *cell = hl_cells_find(&thread->cells, &recorder->region, node);
 	if (HL_UNLIKELY(!cell))
 		return free_plain_any(thread, block, node);

@@ -7,11 +7,17 @@
 static uint64_t pid;
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 
+static int sort;
+
+static const char *const sort_words[] = {"bytes", "waiting", NULL};
+
 static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, &pid, NULL},
 	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
 	{"rows", 'n', "N", "at most N services; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
+	{"sort", 's', "KEY", "most bytes or most waiting messages first (default: bytes)",
+	 HL_OPTION_CHOICE, &sort, sort_words},
 	{0},
 };
 
@@ -36,6 +42,8 @@ static int run_services(int argc, char **argv)
 	int r = hl_report_output_check(NULL, 0, &err);
 	if (r == 0)
 		r = hl_services_read((pid_t)pid, &services, &err);
+	if (r == 0 && sort)
+		hl_services_sort_by_waiting(services);
 	if (r == 0)
 		r = hl_report_output_open(&output, true, &err);
 	if (r == 0) {

@@ -86,6 +86,23 @@ static const struct hl_column service_columns[] = {
 	{"c_blocks", NULL, HL_COLUMN_COUNT, MEMBER(c_blocks), .shown_if = BY_SERVICE | BY_STATE},
 };
 
+/* A service that falls behind may have little itself. */
+static void emit_waiting(struct hl_emit *emit, const struct hl_service *hidden, size_t count)
+{
+	uint64_t messages = 0;
+	size_t waiting = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		waiting += hidden[i].queued_messages > 0;
+		messages += hidden[i].queued_messages;
+	}
+	if (waiting)
+		hl_emit_line(
+			emit,
+			"%s of them, for which %s messages wait; --sort waiting shows these first",
+			HL_HEAP_COUNT(waiting), HL_HEAP_COUNT(messages));
+}
+
 static void emit_services(struct hl_emit *emit, const struct hl_services *services,
 			  uint64_t row_limit)
 {
@@ -105,6 +122,7 @@ static void emit_services(struct hl_emit *emit, const struct hl_services *servic
 		hl_table_row(emit, &total, 0);
 	hl_table_end(emit);
 	hl_emit_more(emit, services->count - shown, "-n");
+	emit_waiting(emit, services->services + shown, services->count - shown);
 }
 
 /* ---- resident memory ---- */

@@ -180,6 +180,11 @@ class Host(attaching.TestCase):
                              [("hoarder :00000002", messages, size)] if messages else [])
             self.assertEqual([sheet["total"]["queued_messages"], sheet["total"]["queued_bytes"]],
                              [messages, size])
+        hidden = "1 of them, for which 17 messages wait; --sort waiting shows these first"
+        for key, first, is_hidden in (("bytes", "echo", True), ("waiting", "hoarder", False)):
+            said = harness.run([harness.HEAPLINE, "services", "-p", str(child), "-n", "1", "--sort", key]).stdout
+            self.assertRegex(said, rf"(?m)^{first} ")
+            self.assertEqual(hidden in said, is_hidden, said)
         next(self.ask(process, "forget"))
         said = harness.run([harness.HEAPLINE, "services", "-p", str(child)])
         self.assertIn("messages that wait are not shown: skynet's table of services is not where it is known "

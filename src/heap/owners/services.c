@@ -333,6 +333,21 @@ static int heavier(const void *left, const void *right)
 	return (a->handle > b->handle) - (a->handle < b->handle);
 }
 
+static int waits_more(const void *left, const void *right)
+{
+	const struct hl_service *a = left, *b = right;
+
+	if (a->queued_messages != b->queued_messages)
+		return a->queued_messages < b->queued_messages ? 1 : -1;
+	return heavier(left, right);
+}
+
+void hl_services_sort_by_waiting(struct hl_services *services)
+{
+	if (services->count)
+		qsort(services->services, services->count, sizeof(*services->services), waits_more);
+}
+
 /* ---- all that is in RAM ---- */
 
 /* Takes off ${sum} what it has of ${bytes}; returns the rest. */

@@ -71,4 +71,7 @@ struct hl_services {
  */
 int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_error *err);
 
+/* Reorders the rows: most messages that wait first, then the heaviest. */
+void hl_services_sort_by_waiting(struct hl_services *services);
+
 void hl_services_free(struct hl_services *services); /* NULL is fine */

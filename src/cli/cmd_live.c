@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "cli/live_list.h"
 #include "collector/control_ask.h"
 #include "open/open.h"
 #include "process/maps.h"
@@ -424,6 +425,8 @@ static int run_live(int argc, char **argv)
 	HL_CLEANUP(release_watched) struct watched watched = {0};
 	struct hl_error err = {0};
 
+	if (argc == 0 && !pid && !json && !once)
+		return hl_live_list(&err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 	if (argc > 1 || (argc == 1) == (pid != 0))
 		return hl_cli_usage_error(&hl_verb_live,
 					  "'live' needs one recording: of a process, by -p PID or "
@@ -454,7 +457,7 @@ static int run_live(int argc, char **argv)
 const struct hl_verb hl_verb_live = {
 	.name = "live",
 	.group = HL_GROUP_LIVE,
-	.arguments = "(-p PID | --comm NAME | NAME.hl)",
+	.arguments = "[-p PID | --comm NAME | NAME.hl]",
 	.summary = "watch a recording in progress on the terminal",
 	.options = options,
 	.run = run_live,

@@ -11,6 +11,8 @@ static struct hl_view_command command = {
 static const struct hl_option options[] = {
 	{"threshold", 0, "PERCENT", "fold branches below PERCENT of the total (default: 1)",
 	 HL_OPTION_PERCENT, &command.options.tree.threshold, NULL},
+	{"rows", 'n', "N", "show the N heaviest branches, and as heavy ones; 0: all (default: 0)",
+	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
 	{"depth", 'd', "N", "fold calls more than N deep; 0: none (default: 0)", HL_OPTION_COUNT,
 	 &command.options.tree.depth_limit, NULL},
 	{"reversed", 'r', NULL, "begin with the functions that allocated, then callers",

@@ -6,11 +6,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "process/service.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -397,14 +399,16 @@ uint64_t hl_process_wait_ns(pid_t pid)
 /* False where it has ended meanwhile, or is a thread of the kernel, which has no command. */
 static bool read_names(pid_t pid, struct hl_named_process *process)
 {
-	char command[4096];
+	char command[4096], link[32], executable[PATH_MAX] = "", name[HL_SERVICE_NAME_MAX];
 
 	if (hl_proc_read(pid, "cmdline", command, sizeof(command)) <= 0)
 		return false;
 	process->pid = pid;
 	read_comm(pid, "", process->comm);
-	snprintf(process->name, sizeof(process->name), "%.63s",
-		 command[0] ? hl_path_basename(command) : process->comm);
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	(void)!readlink(link, executable, sizeof(executable) - 1); /* of others not, perhaps */
+	hl_service_program(command, executable, name);
+	snprintf(process->name, sizeof(process->name), "%.63s", name[0] ? name : process->comm);
 	return true;
 }
 

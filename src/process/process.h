@@ -141,7 +141,7 @@ int hl_process_stack_pointers(pid_t pid, uint64_t **ret_pointers, size_t *ret_co
 
 #define HL_PROCESS_NAME_MAX 64
 
-/* What a process is called: the file name of its argv[0], or, where that is empty, its comm. */
+/* What a process is called: the program in its argv[0], see hl_service_program(), or, where that is empty, its comm. */
 struct hl_named_process {
 	pid_t pid;
 	char name[HL_PROCESS_NAME_MAX]; /* cut off */

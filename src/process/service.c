@@ -113,6 +113,14 @@ static void keep_name(const char *path, size_t length, char name[HL_SERVICE_NAME
 		 hl_path_basename(text));
 }
 
+void hl_service_program(const char *title, const char *executable, char name[HL_SERVICE_NAME_MAX])
+{
+	keep_name(title, program_length(title, executable), name);
+	size_t length = strlen(name);
+	if (length > 1 && name[length - 1] == ':') /* "nginx: worker process" */
+		name[length - 1] = '\0';
+}
+
 /* ---- scripts ---- */
 
 /* Programs whose first word that is no option is what they run. */
@@ -188,16 +196,13 @@ void hl_service_of(const char *command, const char *executable, struct hl_servic
 	*ret_service = (struct hl_service){0};
 	size_t length = program_length(command, executable);
 	if (length > strcspn(command, " ")) { /* a title, whose words have no quotes */
-		keep_name(command, length, ret_service->name);
+		hl_service_program(command, executable, ret_service->name);
 		rest = command + length;
 	} else {
 		next_word(&rest, word);
 		/* A quoted word is a path with a blank, or a title. */
-		keep_name(word, program_length(word, executable), ret_service->name);
+		hl_service_program(word, executable, ret_service->name);
 	}
-	length = strlen(ret_service->name);
-	if (length > 1 && ret_service->name[length - 1] == ':') /* "nginx: worker process" */
-		ret_service->name[length - 1] = '\0';
 	interpreter = find_interpreter(ret_service->name);
 	if (interpreter)
 		find_script(rest, interpreter, ret_service->script);

@@ -183,6 +183,7 @@ int hl_profile_intern_end(struct hl_profile *profile, const struct hl_recording_
 
 	switch (process->end) {
 	case HL_END_RUNNING:
+		profile->left_running = true;
 		strcpy(sentence, "was still running");
 		break;
 	case HL_END_EXITED:

@@ -175,6 +175,7 @@ struct hl_profile {
 	bool complete;			 /* the recording was finished, and every process in it */
 	bool snapshot;			 /* a copy that was taken while it went on */
 	bool attached;			 /* blocks allocated before it began are not counted */
+	bool left_running;		 /* a process of it ran on when it ended */
 	bool no_scripts;		 /* interpreters were not looked for */
 	uint64_t reset_ns;		 /* after the start: the last of its processes; 0: none */
 	bool resident_is_mean;		 /* some blocks count with the mean size of their stack's */

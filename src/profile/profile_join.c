@@ -317,6 +317,7 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	joined->complete = from->complete;
 	joined->snapshot = from->snapshot;
 	joined->attached = from->attached;
+	joined->left_running = from->left_running;
 	joined->no_scripts = from->no_scripts;
 	joined->reset_ns = from->reset_ns;
 	joined->running = from->running;

@@ -253,6 +253,31 @@ static int write_report(struct drawing *drawing)
 	return hl_summary_end(emit, profile);
 }
 
+static int heavier_first(const void *left, const void *right)
+{
+	double x = *(const double *)left, y = *(const double *)right;
+
+	return (x < y) - (x > y);
+}
+
+/* What node ${limit} has, when the heaviest come first; 0: there are not more than that. No caller is lighter than whom it calls. */
+static int find_least(const struct hl_calltree *tree, uint64_t limit, double *ret_least)
+{
+	size_t count = tree->nodes[0].end - 1;
+
+	*ret_least = 0;
+	if (!limit || limit >= count)
+		return 0;
+	HL_FREED double *sums = calloc(count, sizeof(*sums));
+	if (!sums)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		sums[i] = fabs((double)tree->nodes[i + 1].sum);
+	qsort(sums, count, sizeof(*sums), heavier_first);
+	*ret_least = sums[limit - 1];
+	return 0;
+}
+
 int hl_tree_view(const struct hl_profile *profile, const struct hl_view_options *options,
 		 struct hl_error *err)
 {
@@ -261,9 +286,12 @@ int hl_tree_view(const struct hl_profile *profile, const struct hl_view_options 
 		options->reversed ? hl_calltree_init_reversed : hl_calltree_init;
 
 	int r = init(&drawing.tree, profile, options->value, options->unit);
+	if (r == 0)
+		r = find_least(&drawing.tree, options->row_limit, &drawing.least);
 	if (r == 0) {
-		drawing.least =
+		double threshold =
 			fabs((double)drawing.tree.nodes[0].sum) * options->tree.threshold / 100;
+		drawing.least = fmax(drawing.least, threshold);
 		r = write_report(&drawing);
 	}
 	free(drawing.items);

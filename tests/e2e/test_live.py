@@ -213,6 +213,12 @@ class Lines(LiveCase):
 
 
 class Text(LiveCase):
+    def test_without_a_name_it_lists_what_is_recorded(self):
+        said = self.live().stdout
+        self.assertRegex(said, rf"(?m)^ *{self.pid} +mem-fast .* {re.escape(self.recording)} .*steps")
+        self.end()
+        self.assertNotIn(self.recording, self.live().stdout)
+
     def test_one_screen_is_text_without_a_terminal(self):
         self.wait_for_save(1)
         result = self.live("-p", str(self.pid), "--once")

@@ -37,6 +37,13 @@ class ProcessNames(harness.TestCase):
                          f"heapline: 2 processes are called '{NAME}': {pids[0]} ({NAME}), "
                          f"{pids[1]} ({NAME}); name one of them with -p\n")
 
+    def test_of_a_title_the_program_counts(self):
+        title = f"{NAME}: master process (/etc/php/8.2/fpm/php-fpm.conf)"
+        process = subprocess.Popen([title, "600"], executable=shutil.which("sleep"))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertIn(f"cannot control process {process.pid}:", self.named(NAME).stderr)
+
     def test_a_name_that_no_process_has_is_an_error(self):
         refused = self.named(NAME)
         self.assertEqual(refused.status, 1)

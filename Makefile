@@ -4,6 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = build
 MESON_FLAGS = -Dtests=false
+LUA_MODULE = lua/heapline.so
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -21,6 +22,7 @@ help:
 	@echo 'make check    install what the tests need, build every variant, run every test'
 	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
 	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
+	@echo 'make lua-module LUA_INC=DIR  build $(LUA_MODULE) for the Lua whose lua.h is in DIR'
 	@echo 'make deb      Debian packages of the last commit, in $(BUILD)-deb/'
 	@echo 'make format   run clang-format over the sources'
 	@echo 'make clean    remove everything that the other commands built'
@@ -43,6 +45,14 @@ install: all
 	meson configure $(BUILD) --prefix=$(PREFIX)
 	DESTDIR="$(DESTDIR)" meson install -C $(BUILD)
 
+# For a host with a Lua inside, such as skynet's 3rd/lua. Needs a C compiler and nothing else.
+lua-module:
+	@test -n "$(LUA_INC)" && test -f "$(LUA_INC)/lua.h" || { \
+		echo "heapline: no lua.h in '$(LUA_INC)'; name the folder that has it, as LUA_INC=skynet/3rd/lua" >&2; \
+		exit 1; }
+	$(CC) -O2 -shared -fPIC -D_GNU_SOURCE -I"$(LUA_INC)" -Iinclude -Isrc -o "$(LUA_MODULE)" \
+		lua/heapline.c $(addprefix src/recorder/,ask_collector.c line_report.c sys.c)
+
 deb:
 	@scripts/deps.sh build deb
 	@scripts/deb.sh $(BUILD)-deb
@@ -51,6 +61,6 @@ format:
 	@python3 scripts/check.py --fix-format
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-deb build-check demo.hl
+	rm -rf $(BUILD) $(BUILD)-deb build-check demo.hl $(LUA_MODULE)
 
-.PHONY: all help deps demo check bench install deb format clean
+.PHONY: all help deps demo check bench install lua-module deb format clean

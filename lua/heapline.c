@@ -87,12 +87,13 @@ static int check_mode(lua_State *L, int argument)
 {
 	if (lua_isnoneornil(L, argument))
 		return HL_MEM_RECORD;
-	if (lua_type(L, argument) == LUA_TSTRING)
-		return luaL_checkoption(L, argument, NULL, mode_words);
-	lua_Integer mode = luaL_checkinteger(L, argument);
-	luaL_argcheck(L, mode >= HL_CLOSED && mode <= HL_LOG_FAST, argument,
-		      "no mode; use one of MemRecordType");
-	return (int)mode;
+	if (lua_type(L, argument) ==
+	    LUA_TNUMBER) /* the driver's, perhaps, by which 4 is another mode */
+		return luaL_argerror(
+			L, argument,
+			"modes are words, not numbers; use MemRecordType.MEM_RECORD, "
+			"MemRecordType.LOG_FAST, ... or 'mem-record', 'log-fast', ...");
+	return luaL_checkoption(L, argument, NULL, mode_words);
 }
 
 static int set_enable_mem_profiler(lua_State *L)
@@ -431,9 +432,9 @@ int luaopen_heapline(lua_State *L)
 	}
 	lua_newtable(L);
 	for (int mode = HL_CLOSED; mode <= HL_LOG_FAST; mode++) {
-		lua_pushinteger(L, mode);
+		lua_pushstring(L, mode_words[mode]);
 		lua_setfield(L, -2, mode_names[mode]);
-		lua_pushinteger(L, mode);
+		lua_pushstring(L, mode_words[mode]);
 		lua_setfield(L, -3, mode_names[mode]);
 	}
 	lua_setfield(L, -2, "MemRecordType");

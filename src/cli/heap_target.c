@@ -2,6 +2,12 @@
 /* Options that say whose heap is read; see heap_target.h. */
 #include "cli/heap_target.h"
 
+#include "process/process.h"
+#include "view/format.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
 static uint64_t pid;
 static const char *core;
 static bool stop, swapped, unaligned;
@@ -31,6 +37,18 @@ const struct hl_option hl_heap_graph_options[] = {
 	{0},
 };
 
+/* Before it, since who waits at the terminal may want to end it: seconds for each GiB are possible. */
+static void say_stop(void)
+{
+	char rss[HL_FORMAT_MAX];
+	int64_t bytes = hl_process_status_read((pid_t)pid).rss_bytes;
+
+	if (bytes && isatty(STDERR_FILENO))
+		hl_cli_note("process %" PRIu64 " stands still from here on, while its memory is "
+			    "read, %s in RAM; Ctrl-C lets it go on",
+			    pid, hl_format_bytes(bytes, rss));
+}
+
 int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 {
 	if (argc > 0)
@@ -46,6 +64,8 @@ int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
 		return hl_cli_usage_error(verb, "a core file cannot be stopped");
 	if (core && swapped)
 		return hl_cli_usage_error(verb, "a core file has nothing on swap");
+	if (stop)
+		say_stop();
 	return HL_EXIT_DONE;
 }
 

@@ -5,7 +5,42 @@
 #include "heap/heap_figures.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* In the words of hl_heap_view(). JSON has the names of heap_figures.h. */
+static const char *const words[HL_HEAP_FIGURE_COUNT] = {
+	[HL_HEAP_RSS] = "RSS",
+	[HL_HEAP_SYSTEM] = "malloc's arenas",
+	[HL_HEAP_INUSE] = "in use in arenas",
+	[HL_HEAP_INUSE_BLOCKS] = "blocks in use in arenas",
+	[HL_HEAP_TCACHE] = "in thread caches",
+	[HL_HEAP_FASTBIN] = "in fastbins",
+	[HL_HEAP_FREE] = "free",
+	[HL_HEAP_FREE_RESIDENT] = "free, but in memory",
+	[HL_HEAP_LARGEST_FREE] = "largest free block",
+	[HL_HEAP_TOP] = "free at the ends of arenas",
+	[HL_HEAP_TRIMMABLE] = "malloc_trim(0) would give back",
+	[HL_HEAP_UNSCANNED] = "unscanned",
+	[HL_HEAP_OVERHEAD] = "malloc's own (headers, arenas)",
+	[HL_HEAP_MMAPPED] = "blocks with mappings of their own",
+	[HL_HEAP_MMAPPED_BLOCKS] = "number of these",
+	[HL_HEAP_MMAPPED_UNLOCATED] = "of these, not located",
+	[HL_HEAP_ARENAS] = "arenas",
+	[HL_HEAP_CARRIERS] = "carriers",
+	[HL_HEAP_THREADS] = "threads",
+	[HL_HEAP_RESIDENT_LIVE] = "in RAM: live blocks",
+	[HL_HEAP_RESIDENT_CACHED] = "in RAM: thread caches and fastbins",
+	[HL_HEAP_RESIDENT_FREE] = "in RAM: free",
+	[HL_HEAP_RESIDENT_OVERHEAD] = "in RAM: malloc's own (headers, arenas)",
+	[HL_HEAP_RESIDENT_UNSCANNED] = "in RAM: unscanned",
+	[HL_HEAP_RESIDENT_OTHER_ALLOCATORS] = "in RAM: other allocators",
+	[HL_HEAP_RESIDENT_RECORDER] = "in RAM: heapline's recorder",
+	[HL_HEAP_RESIDENT_STACKS] = "in RAM: stacks",
+	[HL_HEAP_RESIDENT_FILES] = "in RAM: files",
+	[HL_HEAP_RESIDENT_SHARED] = "in RAM: shared memory",
+	[HL_HEAP_RESIDENT_ANONYMOUS] = "in RAM: other anonymous mappings",
+};
 
 static void emit_snapshot(struct hl_emit *emit, const char *key,
 			  const struct hl_heap_figures *figures)
@@ -20,7 +55,8 @@ static void emit_snapshot(struct hl_emit *emit, const char *key,
 }
 
 struct change {
-	const char *name;
+	const char *name, *words;
+	bool is_bytes;
 	int64_t before, after, change;
 	char before_text[HL_FORMAT_MAX], after_text[HL_FORMAT_MAX], change_text[HL_FORMAT_MAX + 1];
 };
@@ -30,7 +66,8 @@ struct change {
 
 /* In tables bytes are for people; JSON has them all as integers. */
 static const struct hl_column columns[] = {
-	{"figure", "figure", HL_COLUMN_TEXT, MEMBER(name), HL_COLUMN_KEY},
+	{"figure", NULL, HL_COLUMN_TEXT, MEMBER(name)},
+	{NULL, "figure", HL_COLUMN_TEXT, MEMBER(words), HL_COLUMN_KEY},
 	{"before", NULL, HL_COLUMN_COUNT, MEMBER(before)},
 	{"after", NULL, HL_COLUMN_COUNT, MEMBER(after)},
 	{"change", NULL, HL_COLUMN_COUNT, MEMBER(change)},
@@ -39,9 +76,51 @@ static const struct hl_column columns[] = {
 	{NULL, "change", HL_COLUMN_TEXT, TEXT(change_text)},
 };
 
+/* Bytes before numbers of things, which cannot be compared with them. */
+static int larger_change(const void *left, const void *right)
+{
+	const struct change *a = left, *b = right;
+	int64_t x = llabs(a->change), y = llabs(b->change);
+
+	if (a->is_bytes != b->is_bytes)
+		return a->is_bytes ? -1 : 1;
+	if (x != y)
+		return x < y ? 1 : -1;
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+static size_t fill_changes(const struct hl_heap_figures *before,
+			   const struct hl_heap_figures *after, struct change *changes)
+{
+	size_t count = 0;
+
+	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
+		struct change *row = &changes[count];
+		*row = (struct change){
+			.name = hl_heap_figure_names[i],
+			.words = words[i],
+			.is_bytes = hl_heap_figure_is_bytes((enum hl_heap_figure)i),
+			.before = hl_heap_number(before->numbers[i]),
+			.after = hl_heap_number(after->numbers[i]),
+		};
+		if (!row->before && !row->after)
+			continue;
+		row->change = row->after - row->before;
+		hl_format_figure(row->before, row->is_bytes, row->before_text);
+		hl_format_figure(row->after, row->is_bytes, row->after_text);
+		row->change_text[0] = '+';
+		hl_format_figure(row->change, row->is_bytes, row->change_text + (row->change > 0));
+		count++;
+	}
+	qsort(changes, count, sizeof(*changes), larger_change);
+	return count;
+}
+
 int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
 		      const struct hl_emit_options *options)
 {
+	struct change changes[HL_HEAP_FIGURE_COUNT];
+	size_t count = fill_changes(before, after, changes);
 	struct hl_emit *emit;
 
 	int r = hl_emit_open(options, "heap-diff/1", &emit);
@@ -53,22 +132,8 @@ int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap
 		hl_emit_warning(emit, "%s", "the snapshots are of different processes");
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns)});
-	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
-		bool is_bytes = hl_heap_figure_is_bytes((enum hl_heap_figure)i);
-		struct change row = {
-			.name = hl_heap_figure_names[i],
-			.before = hl_heap_number(before->numbers[i]),
-			.after = hl_heap_number(after->numbers[i]),
-		};
-		if (!row.before && !row.after)
-			continue;
-		row.change = row.after - row.before;
-		hl_format_figure(row.before, is_bytes, row.before_text);
-		hl_format_figure(row.after, is_bytes, row.after_text);
-		row.change_text[0] = '+';
-		hl_format_figure(row.change, is_bytes, row.change_text + (row.change > 0));
-		hl_table_row(emit, &row, 0);
-	}
+	for (size_t i = 0; i < count; i++)
+		hl_table_row(emit, &changes[i], 0);
 	hl_table_end(emit);
 	return hl_emit_finish(emit);
 }

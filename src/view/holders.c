@@ -12,6 +12,7 @@
 #define TREE_LEAST	 0.005 /* of the whole that a branch of a tree for people has */
 #define PATH_STEPS_MAX	 4u
 #define NAME_MAX_BYTES	 512u
+#define MEMBERS_SHOWN	 2u
 #define FOLDED_DEPTH_MAX 64u /* branches are less deep */
 
 /* ---- names ---- */
@@ -65,7 +66,9 @@ static void put_place_after(FILE *out, const struct hl_holders *holders,
 	putc(')', out);
 }
 
-static void put_holder(FILE *out, const struct hl_holders *holders, const struct hl_holder *holder)
+/* Of those who share blocks ${most} are named. */
+static void put_some(FILE *out, const struct hl_holders *holders, const struct hl_holder *holder,
+		     uint32_t most)
 {
 	if (holder->kind == HL_HOLDER_LOST)
 		fputs("[nothing leads there]", out);
@@ -75,9 +78,16 @@ static void put_holder(FILE *out, const struct hl_holders *holders, const struct
 		fprintf(out, "[shared by more than %u]", HL_HOLDER_MEMBERS_MAX);
 	else
 		fprintf(out, "[shared by %u] ", holder->member_count);
-	for (uint32_t i = 0; i < holder->member_count; i++)
+	for (uint32_t i = 0; i < holder->member_count && i < most; i++)
 		fprintf(out, "%s%s", i ? ", " : "",
 			text_of(holders, holders->holders[holder->members[i]].label));
+	if (holder->member_count > most)
+		fputs(", ...", out);
+}
+
+static void put_holder(FILE *out, const struct hl_holders *holders, const struct hl_holder *holder)
+{
+	put_some(out, holders, holder, HL_HOLDER_MEMBERS_MAX);
 }
 
 /* "zoo::duck", "56 B", "1 KiB to 2 KiB". */
@@ -135,6 +145,12 @@ static void put_name(FILE *out, const struct hl_holders *holders, const void *el
 	put_holder(out, holders, element);
 }
 
+/* One row with many names would push the columns after it out of sight in all others. */
+static void put_short_name(FILE *out, const struct hl_holders *holders, const void *element)
+{
+	put_some(out, holders, element, MEMBERS_SHOWN);
+}
+
 static void put_place(FILE *out, const struct hl_holders *holders, const void *element)
 {
 	put_where(out, holders, element);
@@ -161,7 +177,7 @@ static void put_path(FILE *out, const struct hl_holders *holders, const void *el
 
 static void holder_cell(struct hl_emit *emit, const void *row, const void *context)
 {
-	cell_of(emit, context, row, put_name);
+	cell_of(emit, context, row, hl_emit_is_json(emit) ? put_name : put_short_name);
 }
 
 static void where_cell(struct hl_emit *emit, const void *row, const void *context)

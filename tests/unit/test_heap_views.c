@@ -492,12 +492,18 @@ static void differences_have_both_sides(void **state)
 	before.numbers[HL_HEAP_RSS] = 5 * MIB;
 	after.numbers[HL_HEAP_RSS] = 7 * MIB;
 	before.numbers[HL_HEAP_THREADS] = 9;
+	before.numbers[HL_HEAP_RESIDENT_LIVE] = 9 * MIB;
 	FILE *out = open_memstream(&text, &size);
 	struct hl_emit_options options = {.out = out};
 	assert_int_equal(hl_heap_diff_view(&before, &after, &options), 0);
 	fclose(out);
 	assert_says(text, "+2.0 MiB");
 	assert_says(text, "-9");
+	/* Bytes come first, the largest change before the others, in the words of the report of one heap. */
+	const char *live = strstr(text, "in RAM: live blocks"), *rss = strstr(text, "RSS ");
+	const char *threads = strstr(text, "threads ");
+	assert_non_null(live);
+	assert_true(live < rss && rss < threads);
 	assert_null(strstr(text, "different processes"));
 	free(text);
 }

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compares heapline's table of verbs with the man pages, both ways.
+"""Compares heapline's table of verbs with the man pages, both ways; and has heapline parse the examples of
+the pages, of the README and of the tutorials, with -h at the end, so that none is run.
 
 usage: check_man.py HEAPLINE MAN_FOLDER
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,37 @@ def page_problems(page, program, verb):
         yield f"{page.name} describes {option}, which heapline {verb} does not have"
 
 
+def examples_of(path):
+    """The command lines of heapline that readers are to type."""
+    text = path.read_text()
+    if path.suffix == ".scd":
+        text = re.sub(r"\+\+$", "", text.partition("# EXAMPLES\n")[2].partition("\n# ")[0], flags=re.M)
+    else:
+        text = "\n".join(re.findall(r"^```.*?\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
+    return re.findall(r"^\s*(?:\$ )?(?:build/)?(heapline [a-z].*)$", text, re.M)
+
+
+def parse_line(example):
+    """Its words, up to what the shell or the recorded program gets, with a process where one is to be filled in."""
+    example = re.sub(r"--comm \S+", "-p 1", re.sub(r"\$\(.*?\)|\$\w+|\bPID\b", "1", example))
+    lexer = shlex.shlex(example, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    line = []
+    for word in lexer:
+        if word == "--" or set(word) <= set("|&;<>"):
+            break
+        line.append(word)
+    return line[1:]
+
+
+def example_problems(program, path):
+    for example in examples_of(path):
+        said = subprocess.run([program, *parse_line(example), "-h"], capture_output=True, text=True,
+                              check=False, stdin=subprocess.DEVNULL, env={"PATH": "/nonexistent"})
+        if said.returncode:
+            yield f"{path.name}: '{example}' is refused: {said.stderr.strip()}"
+
+
 def problems(program, folder):
     main_page = (folder / "heapline.1.scd").read_text()
     for verb in words(program, ""):
@@ -58,7 +91,11 @@ def problems(program, folder):
 
 
 def main():
-    found = list(problems(sys.argv[1], Path(sys.argv[2])))
+    program, folder = sys.argv[1], Path(sys.argv[2])
+    found = list(problems(program, folder))
+    tree = folder.parent
+    for path in [*sorted(folder.glob("*.scd")), tree / "README.md", *sorted(tree.glob("docs/**/*.md"))]:
+        found += example_problems(program, path)
     print("\n".join(found))
     return 1 if found else 0
 

@@ -291,10 +291,10 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 		return "because the earlier recording is a snapshot";
 	if (!profile->complete)
 		return "because the recording is not finished";
-	if (profile->attached && profile->left_running)
-		return "because the process ran on afterwards";
 	if (profile->has_types_of_inuse)
 		return types_of_inuse;
+	if (profile->attached && profile->left_running)
+		return "because the process ran on afterwards";
 	if (profile->base && !differs_in(profile, HL_VALUE_PEAK) &&
 	    differs_in(profile, HL_VALUE_INUSE))
 		return "because the peaks are equal";

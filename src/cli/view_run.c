@@ -90,26 +90,28 @@ static char *recording_of(uint32_t pid)
 	return path;
 }
 
-/* Where nothing is named: standard input, the recording of the process that --process names, or the newest one here. What is chosen lives
+/* Where nothing is named: the recording of the process that --process names, standard input, or the newest recording here. What is chosen lives
  * as long as the program. */
 static int choose_operand(const struct hl_verb *verb, const struct hl_view_command *command,
 			  struct operands *operands)
 {
 	static char standard_input[] = "-", *chosen[] = {standard_input};
+	bool reads_stdin = command->reads_stdin && !isatty(STDIN_FILENO);
 	uint32_t pid = operands->selection.pid;
 
 	operands->paths = chosen;
 	operands->path_count = 1;
-	if (command->reads_stdin && !isatty(STDIN_FILENO))
-		return HL_EXIT_DONE;
-	if (command->compares && operands->moment_count < PROFILES_MAX)
+	if (!reads_stdin && command->compares && operands->moment_count < PROFILES_MAX)
 		return hl_cli_usage_error(verb, "'%s' needs two recordings, or one and --at twice",
 					  verb->name);
-	chosen[0] = recording_of(pid);
-	if (chosen[0]) {
-		hl_cli_note("process %u is being recorded; showing '%s'", pid, chosen[0]);
+	char *recorded = recording_of(pid);
+	if (recorded) {
+		hl_cli_note("process %u is being recorded; showing '%s'", pid, recorded);
+		chosen[0] = recorded;
 		return HL_EXIT_DONE;
 	}
+	if (reads_stdin)
+		return HL_EXIT_DONE;
 	chosen[0] = newest_recording();
 	if (!chosen[0] && pid)
 		return hl_cli_error("process %u is not being recorded, and no recording is in this "

@@ -405,9 +405,9 @@ static int refuse(pid_t pid, struct hl_error *err)
 		err, -ENODATA,
 		"the recorder in process %d has seen neither services nor states of Lua "
 		"nor types; 'heapline heap -p %d' shows where its memory is, "
-		"'heapline lines' of its recording which scripts have it, and "
+		"'heapline lines -p %d' which lines have it, and "
 		"heapline-services(1) what hosts are known",
-		(int)pid, (int)pid);
+		(int)pid, (int)pid, (int)pid);
 }
 
 static int sum_rows(const struct hl_resident *resident, const struct hl_block_sum *sums,

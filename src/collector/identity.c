@@ -104,7 +104,7 @@ int hl_identity_read(pid_t pid, struct hl_identity *ret_identity)
 {
 	struct hl_identity identity = {
 		.parent_pid = hl_identity_parent(pid),
-		.executable = hl_process_executable(pid),
+		.executable = hl_process_run_path(pid),
 		.command = calloc(1, sizeof(*identity.command)),
 		.random_bytes = hl_process_auxv(pid, AT_RANDOM),
 	};

@@ -7,6 +7,7 @@
 #include "process/process.h"
 
 #include "base/cleanup.h"
+#include "base/names.h"
 
 #include <elf.h>
 #include <limits.h>
@@ -16,7 +17,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define AUXV_MAX 64 /* the kernel gives about 20 */
+#define PAGE_BYTES 4096u
+#define AUXV_MAX   64 /* the kernel gives about 20 */
 
 /* Fields of /proc/PID/stat, see proc(5). */
 #define STAT_STACK     28
@@ -110,4 +112,60 @@ char *hl_process_executable(pid_t pid)
 	    stat(link, &status) == 0 && !status.st_nlink)
 		length -= mark;
 	return strndup(path, length);
+}
+
+/* Whether both are paths of one file as the target sees them. */
+static bool is_same_file(pid_t pid, const char *left, const char *right)
+{
+	char name[PATH_MAX + 64];
+	struct stat a, b;
+
+	snprintf(name, sizeof(name), "/proc/%d/root%s", hl_proc_thread(pid), left);
+	if (stat(name, &a) < 0)
+		return false;
+	snprintf(name, sizeof(name), "/proc/%d/root%s", hl_proc_thread(pid), right);
+	return stat(name, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* The path that the program was executed by, as the kernel keeps it on the stack; false when it cannot be read. */
+static bool read_executed(pid_t pid, char ret_path[PATH_MAX])
+{
+	char name[PATH_MAX] = "", folder[PATH_MAX], link[32];
+	uint64_t address = hl_process_auxv(pid, AT_EXECFN);
+	const struct iovec local = {name, sizeof(name) - 1};
+	/* The path may end in the stack's last page. */
+	size_t in_page = PAGE_BYTES - address % PAGE_BYTES;
+	const struct iovec remote[] = {
+		{(void *)address, in_page},
+		{(void *)(address + in_page), sizeof(name) - 1 - in_page},
+	};
+
+	if (!address || process_vm_readv(hl_proc_thread(pid), &local, 1, remote,
+					 in_page < sizeof(name) - 1 ? 2 : 1, 0) <= 0)
+		return false;
+	if (name[0] == '/') {
+		strcpy(ret_path, name);
+		return true;
+	}
+	snprintf(link, sizeof(link), "/proc/%d/cwd", hl_proc_thread(pid));
+	ssize_t length = readlink(link, folder, sizeof(folder));
+	const char *relative = strncmp(name, "./", 2) == 0 ? name + 2 : name;
+	return length > 0 && relative[0] &&
+	       snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, folder, relative) < PATH_MAX;
+}
+
+char *hl_process_run_path(pid_t pid)
+{
+	char executed[PATH_MAX];
+	char *path = hl_process_executable(pid);
+
+	/* What /proc links to has the names of descriptors there. */
+	if (!path || !read_executed(pid, executed) || !strncmp(executed, "/proc/", 6) ||
+	    !is_same_file(pid, executed, path))
+		return path;
+	const char *name = hl_path_basename(executed);
+	if (strncmp(hl_path_basename(path), name, strlen(name)) == 0)
+		return path;
+	free(path);
+	return strdup(executed);
 }

@@ -17,6 +17,7 @@
 /* A module without source lines, and who owns its file. */
 struct orphan {
 	const char *path; /* see path_key() */
+	char *resolved;	  /* the path's storage where it is not the module's; or NULL */
 	uint32_t module;
 	char owner[PACKAGE_MAX];	 /* "": not known so far */
 	char debug_package[PACKAGE_MAX]; /* beside OWNER-dbgsym; "": none is known */
@@ -172,10 +173,19 @@ int hl_symbols_advice_add(struct hl_profile *profile, const char *directory)
 	for (uint32_t i = 1; r == 0 && i < profile->module_count; i++) {
 		const struct hl_profile_module *module = &profile->modules[i];
 		const char *path = hl_profile_text(profile, module->path);
-		if (module->used && path[0] == '/' &&
-		    ends_with(hl_profile_text(profile, module->symbols_reason), HL_SYMBOLS_REMEDY))
-			r = HL_ARRAY_APPEND(orphans.list, orphans.count, orphans.capacity,
-					    (struct orphan){.path = path_key(path), .module = i});
+		if (!module->used || path[0] != '/' ||
+		    !ends_with(hl_profile_text(profile, module->symbols_reason), HL_SYMBOLS_REMEDY))
+			continue;
+		/* Another package may own a link to the file, by which it was run. */
+		char *resolved = realpath(path, NULL);
+		const struct orphan orphan = {
+			.path = path_key(resolved ? resolved : path),
+			.resolved = resolved,
+			.module = i,
+		};
+		r = HL_ARRAY_APPEND(orphans.list, orphans.count, orphans.capacity, orphan);
+		if (r < 0)
+			free(resolved);
 	}
 	if (r == 0 && orphans.count) {
 		qsort(orphans.list, orphans.count, sizeof(*orphans.list), by_path);
@@ -186,6 +196,8 @@ int hl_symbols_advice_add(struct hl_profile *profile, const char *directory)
 	for (size_t i = 0; r == 0 && i < orphans.count; i++)
 		if (orphans.list[i].owner[0])
 			r = advise(profile, &orphans.list[i]);
+	for (size_t i = 0; i < orphans.count; i++)
+		free(orphans.list[i].resolved);
 	free(orphans.list);
 	return r;
 }

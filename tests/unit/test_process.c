@@ -4,6 +4,7 @@
 #include "process/process.h"
 
 #include "base/compiler.h"
+#include "base/names.h"
 #include "fail_allocations.h"
 #include "temporary.h"
 
@@ -628,6 +629,41 @@ static void what_the_kernel_told_a_program_is_read(void **state)
 	assert_int_equal(hl_process_auxv(getpid(), 4711), 0);
 }
 
+/* Runs /bin/sleep by a link of the name; its path must end in ${expected}. */
+static void assert_run_path(const char *link, const char *expected)
+{
+	char folder[64], path[128];
+	int ready[2];
+	char byte;
+
+	assert_int_equal(make_temporary(folder), 0);
+	snprintf(path, sizeof(path), "%s/%s", folder, link);
+	assert_int_equal(symlink("/bin/sleep", path), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t child = fork();
+	if (!child) {
+		execl(path, "another name", "60", NULL);
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 0); /* exec() has closed the other end */
+	close(ready[0]);
+	char *run = hl_process_run_path(child);
+	assert_non_null(run);
+	assert_string_equal(hl_path_basename(run), expected);
+	free(run);
+	assert_int_equal(kill(child, SIGKILL), 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(remove_temporary(folder), 0);
+}
+
+static void a_program_that_was_run_by_a_link_has_the_links_name(void **state)
+{
+	(void)state;
+	assert_run_path("resting", "resting");
+	assert_run_path("sl", "sleep"); /* as python3 of python3.11 */
+}
+
 static void cpu_time_grows(void **state)
 {
 	int64_t before = hl_process_cpu_ns(getpid());
@@ -810,6 +846,7 @@ int main(void)
 		cmocka_unit_test(a_process_may_have_many_groups),
 		cmocka_unit_test(states_and_fields_are_read_behind_any_name),
 		cmocka_unit_test(what_the_kernel_told_a_program_is_read),
+		cmocka_unit_test(a_program_that_was_run_by_a_link_has_the_links_name),
 		cmocka_unit_test(cpu_time_grows),
 		cmocka_unit_test(a_name_may_hold_anything),
 		cmocka_unit_test(threads_are_listed),

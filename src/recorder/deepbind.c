@@ -13,28 +13,31 @@
 #define PAGE_BYTES 4096u
 
 struct segment {
+	uintptr_t address; /* that it is to hold */
 	uintptr_t start;
-	size_t bytes;
+	size_t bytes; /* 0: not found */
 	int protection;
 };
 
-/* The one of ${address}, of a module whose first page is at ${start}; none: zeroes. */
-static struct segment segment_of(const char *start, uint64_t load_bias, uintptr_t address)
+/* By the loader's copy of the headers: those in the file need not be mapped. */
+static int find_segment(struct dl_phdr_info *module, size_t size, void *context)
 {
-	const Elf64_Ehdr *file = (const Elf64_Ehdr *)(const void *)start;
-	const Elf64_Phdr *headers = (const Elf64_Phdr *)(const void *)(start + file->e_phoff);
+	struct segment *segment = context;
 
-	for (uint32_t i = 0; i < file->e_phnum; i++) {
-		uintptr_t from = load_bias + headers[i].p_vaddr, end = from + headers[i].p_memsz;
-		if (headers[i].p_type != PT_LOAD || address < from || address >= end)
+	(void)size;
+	for (uint32_t i = 0; i < module->dlpi_phnum; i++) {
+		const Elf64_Phdr *header = &module->dlpi_phdr[i];
+		uintptr_t start = module->dlpi_addr + header->p_vaddr;
+		if (header->p_type != PT_LOAD || segment->address - start >= header->p_memsz)
 			continue;
-		from &= ~(uintptr_t)(PAGE_BYTES - 1);
-		return (struct segment){from, end - from,
-					(headers[i].p_flags & PF_R ? PROT_READ : 0) |
-						(headers[i].p_flags & PF_W ? PROT_WRITE : 0) |
-						(headers[i].p_flags & PF_X ? PROT_EXEC : 0)};
+		segment->start = start & ~(uintptr_t)(PAGE_BYTES - 1);
+		segment->bytes = start + header->p_memsz - segment->start;
+		segment->protection = (header->p_flags & PF_R ? PROT_READ : 0) |
+				      (header->p_flags & PF_W ? PROT_WRITE : 0) |
+				      (header->p_flags & PF_X ? PROT_EXEC : 0);
+		return 1;
 	}
-	return (struct segment){0};
+	return 0;
 }
 
 static void redirect(void *context, const struct hl_exports *own, const Elf64_Sym *symbol)
@@ -64,8 +67,8 @@ void hl_deepbind_begin(void)
 	const struct link_map *map = of_libc.dlfo_link_map, *own_map = of_own.dlfo_link_map;
 	struct hl_exports libc = hl_exports_of(map->l_ld, map->l_addr);
 	const struct hl_exports own = hl_exports_of(own_map->l_ld, own_map->l_addr);
-	struct segment segment =
-		segment_of(of_libc.dlfo_map_start, map->l_addr, (uintptr_t)libc.symbols);
+	struct segment segment = {.address = (uintptr_t)libc.symbols};
+	dl_iterate_phdr(find_segment, &segment);
 	if (!segment.bytes ||
 	    HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection | PROT_WRITE) < 0)
 		return;

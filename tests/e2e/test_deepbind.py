@@ -3,6 +3,8 @@
 their blocks are recorded, those that they free are freed, and a free that nobody saw is said."""
 
 import os
+import shutil
+import struct
 
 import attaching
 import harness
@@ -15,20 +17,43 @@ def ledger_of(text):
 
 
 class DeepBind(attaching.TestCase):
+    def check(self, command, mode):
+        result = harness.run(harness.record_command(self.recording, command, mode))
+        self.assertEqual(result.status, 0, result.stderr)
+        ledger = ledger_of(result.stdout)
+        rows = [harness.top_rows(self.recording, value) for value in ("alloc", "inuse")]
+        self.assertEqual({name: [row.get(name, dict.fromkeys(harness.FIGURES, 0))[key] for row in rows
+                                 for key in ("cum_objects", "cum_bytes")] for name in ledger}, ledger)
+        lost = harness.info(self.recording)["lost"]
+        self.assertEqual({what: number for what, number in lost.items() if number}, {})
+
     def test_blocks_equal_the_ledger(self):
         command = [harness.program("deepbind"), harness.PROGRAMS]
         if os.path.exists(os.path.join(harness.PROGRAMS, "deepbound_cxx.so")):
             command.append("c++")
         for mode in ("mem-fast", "mem-record", "log-fast"):
             with self.subTest(mode=mode):
-                result = harness.run(harness.record_command(self.recording, command, mode))
-                self.assertEqual(result.status, 0, result.stderr)
-                ledger = ledger_of(result.stdout)
-                rows = [harness.top_rows(self.recording, value) for value in ("alloc", "inuse")]
-                self.assertEqual({name: [row.get(name, dict.fromkeys(harness.FIGURES, 0))[key] for row in rows
-                                         for key in ("cum_objects", "cum_bytes")] for name in ledger}, ledger)
-                lost = harness.info(self.recording)["lost"]
-                self.assertEqual({what: number for what, number in lost.items() if number}, {})
+                self.check(command, mode)
+
+    def test_a_libc_whose_headers_are_not_mapped(self):
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            paths = {line.split()[-1] for line in maps if line.rstrip().endswith("/libc.so.6")}
+        if not paths:
+            self.skipTest("Python's libc is not called libc.so.6")
+        libc, far = self.path("libc.so.6"), 256 << 20
+        shutil.copy(paths.pop(), libc)
+        with open(libc, "r+b") as file:
+            head = file.read(64)
+            offset, = struct.unpack_from("<Q", head, 32)
+            size, count = struct.unpack_from("<2H", head, 54)
+            file.seek(offset)
+            headers = file.read(size * count)
+            file.seek(far)
+            file.write(headers)
+            file.seek(32)
+            file.write(struct.pack("<Q", far))
+        self.check(["env", "LD_LIBRARY_PATH=" + os.path.dirname(libc),
+                    harness.program("deepbind"), harness.PROGRAMS], "mem-fast")
 
     def test_frees_that_were_missed_are_counted_and_said(self):
         for mode in ("mem-fast", "mem-record", "log-fast"):

@@ -100,7 +100,8 @@ class Node(attaching.TestCase):
         self.assertGreaterEqual(rows["leak"]["cum_bytes"], ROUNDS * 100000)
         self.assertGreaterEqual(rows["rounds"]["cum_bytes"], ROUNDS * 100000)
         self.assertLess(rows["[native]"]["cum_bytes"], ROUNDS * 100000 // 2)
-        lines = harness.run([HEAPLINE, "lines", "--stack", "script", "--value", "alloc", self.recording])
+        lines = harness.run([HEAPLINE, "lines", "--plain", "--stack", "script", "--value", "alloc",
+                             self.recording])
         self.assertIn(f"{script} line:{LEAK_LINE} size:", lines.stdout)
 
     def test_without_names_each_view_says_what_writes_them(self):

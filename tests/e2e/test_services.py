@@ -146,7 +146,7 @@ class Host(attaching.TestCase):
             # The third one is idle.
             rows = self.check_sheet(process.pid, ["echo :00000001", "hoarder :00000002"])
             self.check_kept(rows, "hoarder :00000002", 200)
-            self.assertIn("hoarder :00000002", sums(self.recording, "service"))
+            harness.wait_until(lambda: "hoarder :00000002" in sums(self.recording, "service"), "the save")
             self.ctl(process.pid, "detach")
         self.end(process)
         # Its blocks are of C, and those of other services have types.

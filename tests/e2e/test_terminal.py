@@ -74,6 +74,18 @@ class Widths(harness.TestCase):
         self.assert_fits(["help"], 40)
 
 
+class Standstills(harness.TestCase):
+    def test_a_process_that_is_to_stand_still_is_named_before(self):
+        with subprocess.Popen(["sleep", "600"]) as process:
+            self.addCleanup(process.kill)
+            pid = str(process.pid)
+            said = f"heapline: process {pid} stands still from here on, while its memory is read, "
+            written, _ = on_terminal([harness.HEAPLINE, "heap", "--stop", "-p", pid])
+            self.assertTrue(written.startswith(said), written)
+            self.assertNotIn(said, harness.run([harness.HEAPLINE, "heap", "--stop", "-p", pid]).stderr)
+            process.kill()
+
+
 class Pagers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -110,7 +110,9 @@ int hl_symbols_cache_meet(struct hl_symbols_cache *cache, const struct hl_symbol
 {
 	enum hl_symbols_source source = hl_symbols_file_source(file);
 
+	/* Circumstances do not name .dwo files, which may be put back at any time. */
 	if (!hl_symbols_file_is_there(file) || source == HL_SYMBOLS_NONE ||
+	    hl_symbols_file_misses_units(file) ||
 	    (hl_symbols_cache_has_names(cache) && source < cache->known.source)) {
 		cache->is_current = true;
 		return 0;

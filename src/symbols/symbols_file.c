@@ -344,6 +344,11 @@ bool hl_symbols_file_is_there(const struct hl_symbols_file *symbols)
 	return symbols->found;
 }
 
+bool hl_symbols_file_misses_units(const struct hl_symbols_file *symbols)
+{
+	return symbols->dwarf && hl_symbols_dwarf_missing(symbols->dwarf) > 0;
+}
+
 const char *hl_symbols_file_debug_link(const struct hl_symbols_file *symbols)
 {
 	return symbols->debug_link;

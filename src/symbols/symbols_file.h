@@ -22,6 +22,9 @@ const char *hl_symbols_file_reason(const struct hl_symbols_file *symbols);
 /* Whether there was a file to be read. */
 bool hl_symbols_file_is_there(const struct hl_symbols_file *symbols);
 
+/* Whether split units (-gsplit-dwarf) of the file were not found. */
+bool hl_symbols_file_misses_units(const struct hl_symbols_file *symbols);
+
 /* The file's own name for its separate debug file, or NULL. */
 const char *hl_symbols_file_debug_link(const struct hl_symbols_file *symbols);
 

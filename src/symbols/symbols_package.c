@@ -231,7 +231,7 @@ static Elf *make_file(const struct hl_package *package, Dwarf_Die *skeleton, uin
 	const struct bytes names = {(const uint8_t *)section_names, sizeof(section_names)};
 	Elf *elf = elf_begin(package->fd, ELF_C_WRITE, NULL); /* nothing is written */
 	GElf_Ehdr header = {0};
-	size_t sections;
+	size_t sections = 0;
 
 	bool is_made = elf && gelf_newehdr(elf, ELFCLASS64);
 	for (enum part part = 0; part < PART_COUNT && is_made; part++) {

@@ -203,7 +203,7 @@ class Heaps(unittest.TestCase):
         self.assertEqual(limited.status, 3)
         self.assertIn("rss_bytes is", limited.stderr)
         self.assertEqual(grown.status, 0, grown.stderr)
-        self.assertIn("rss_bytes", grown.stdout)
+        self.assertIn("\nRSS ", grown.stdout)
         self.assertEqual(again.status, 1)
 
     def test_watching_ends_with_the_process(self):

@@ -192,35 +192,14 @@ static int run_once(void)
 
 /* ---- again and again ---- */
 
-/* All at once, so that a terminal does not flicker. */
-static int show(const struct hl_resident *resident, const struct hl_view_output *output)
+static int write_heap(const void *resident, const struct hl_emit_options *how)
 {
-	char *text = NULL;
-	size_t size;
-
-	FILE *buffer = open_memstream(&text, &size);
-	if (!buffer)
-		return -ENOMEM;
-	const struct hl_emit_options how = {.out = buffer,
-					    .json = output->json,
-					    .color = output->color,
-					    .row_limit = row_limit};
-	int r = hl_heap_view(resident->heap, resident, show_arenas, &how);
-	if (fclose(buffer) != 0 && r == 0)
-		r = -ENOMEM;
-	if (r == 0 && isatty(STDOUT_FILENO) && !output->json)
-		fputs("\033[H\033[2J", stdout);
-	if (r == 0)
-		fwrite(text, 1, size, stdout);
-	free(text);
-	if (r == 0 && fflush(stdout) != 0)
-		r = -errno;
-	return r;
+	return hl_heap_view(((const struct hl_resident *)resident)->heap, resident, show_arenas,
+			    how);
 }
 
 static int run_watch(void)
 {
-	const struct hl_view_output output = hl_view_options_parse_output();
 	uint64_t start_ticks =
 		0; /* of the process that was read first; its number may be another's */
 	int status = HL_EXIT_DONE;
@@ -237,7 +216,7 @@ static int run_watch(void)
 			break; /* it has ended, as everything does */
 		}
 		if (r == 0)
-			r = show(resident, &output);
+			r = hl_report_output_screen(row_limit, write_heap, resident);
 		if (r == 0 && status == HL_EXIT_DONE)
 			status = check_limits(resident->heap);
 		hl_resident_free(resident);

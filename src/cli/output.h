@@ -133,3 +133,11 @@ static inline struct hl_emit_options hl_report_output_emit(const struct hl_repor
  * program ends; a pager that was left early is not an error.
  */
 int hl_report_output_close(struct hl_report_output *output, int r, struct hl_error *err);
+
+/*
+ * Has ${write} write a report of ${subject} to standard output, all at once, so that a terminal does not flicker; on one it takes the place of
+ * what was there. 0 or a negative errno.
+ */
+int hl_report_output_screen(uint64_t row_limit,
+			    int (*write)(const void *subject, const struct hl_emit_options *how),
+			    const void *subject);

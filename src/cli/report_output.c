@@ -2,7 +2,10 @@
 /* Opens and closes what a report is written to; see output.h. */
 #include "cli/output.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int hl_report_output_choose_form(const struct hl_verb *verb, bool term, bool draws,
 				 enum hl_report_form *ret_form)
@@ -60,4 +63,30 @@ int hl_report_output_close(struct hl_report_output *output, int r, struct hl_err
 		hl_pager_release(&output->pager);
 	}
 	return r < 0 ? hl_error_set(err, r, "cannot write the report: %s", strerror(-r)) : r;
+}
+
+int hl_report_output_screen(uint64_t row_limit,
+			    int (*write)(const void *subject, const struct hl_emit_options *how),
+			    const void *subject)
+{
+	const struct hl_view_output output = hl_view_options_parse_output();
+	char *text = NULL;
+	size_t size;
+
+	FILE *buffer = open_memstream(&text, &size);
+	if (!buffer)
+		return -ENOMEM;
+	const struct hl_emit_options how = {
+		.out = buffer, .json = output.json, .color = output.color, .row_limit = row_limit};
+	int r = write(subject, &how);
+	if (fclose(buffer) != 0 && r == 0)
+		r = -ENOMEM;
+	if (r == 0 && isatty(STDOUT_FILENO) && !output.json)
+		fputs("\033[H\033[2J", stdout);
+	if (r == 0)
+		fwrite(text, 1, size, stdout);
+	free(text);
+	if (r == 0 && fflush(stdout) != 0)
+		r = -errno;
+	return r;
 }

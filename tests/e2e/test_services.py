@@ -191,6 +191,23 @@ class Host(attaching.TestCase):
                       "to be", said.stdout)
         self.end(process)
 
+    def test_it_is_repeated_until_the_process_ends(self):
+        process = self.start(*harness.record_command(self.recording, []))
+        next(self.ask(process, "round 20"))
+        child = next(child for child in harness.children_of(process.pid)
+                     if os.path.basename(os.readlink(f"/proc/{child}/exe")) == self.program)
+        with subprocess.Popen([harness.HEAPLINE, "services", "-p", str(child), "--json", "-w", "1"], text=True,
+                              stdout=subprocess.PIPE) as watcher:
+            self.addCleanup(watcher.kill)
+            begins = f'"pid": {child}'
+            said = []
+            while sum(begins in line for line in said) < 2:  # the second report has begun
+                said.append(watcher.stdout.readline())
+                self.assertTrue(said[-1], said)
+            self.end(process)
+            watcher.stdout.read()
+            self.assertEqual(watcher.wait(harness.TIMEOUT_S), 0)
+
     def test_without_symbols_it_says_that_queues_are_not_found(self):
         stripped = self.path("stripped")
         subprocess.run(["strip", "-o", stripped, harness.program(self.program)], check=True)

@@ -186,6 +186,22 @@ static void names_from_dwarf_outlive_the_debug_information(void **state)
 	assert_false(is_known(lab, lab->second));
 }
 
+static void names_are_not_kept_while_split_units_are_missing(void **state)
+{
+	struct lab *lab = *state;
+
+	build(lab);
+	run(lab,
+	    "cc -O1 -g -gsplit-dwarf -shared -fPIC "
+	    "-Wl,--build-id=0x0123456789abcdef01234567 -o a.so a.c && mkdir away && mv *.dwo away");
+	find_functions(lab);
+	assert_named(lab, lab->first, "first", 1);
+	assert_false(is_kept(lab));
+	run(lab, "mv away/*.dwo .");
+	assert_named(lab, lab->first, "first", 1);
+	assert_true(is_kept(lab));
+}
+
 static void the_source_is_that_of_the_names_shown(void **state)
 {
 	struct lab *lab = *state;
@@ -517,6 +533,7 @@ int main(void)
 		IN_LAB(names_stay_when_the_file_is_gone),
 		IN_LAB(what_was_not_asked_before_is_added),
 		IN_LAB(names_from_dwarf_outlive_the_debug_information),
+		IN_LAB(names_are_not_kept_while_split_units_are_missing),
 		IN_LAB(the_source_is_that_of_the_names_shown),
 		IN_LAB(names_without_lines_are_used_while_nothing_changes),
 		IN_LAB(names_without_lines_are_dropped_when_there_may_be_better_ones),

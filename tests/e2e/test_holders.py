@@ -3,10 +3,25 @@
 """Who keeps the blocks of programs that know it themselves."""
 
 import json
+import subprocess
 
 import harness
 import planted_programs
 from harness import HEAPLINE, need, program, run
+
+
+SHARING = """
+#include <stdio.h>
+#include <stdlib.h>
+void *first_of_many, *second_of_many, *third_of_many;
+int main(void)
+{
+	first_of_many = second_of_many = third_of_many = malloc(100000);
+	puts("ready");
+	fflush(stdout);
+	getchar();
+}
+"""
 
 
 class Kept(planted_programs.Telling):
@@ -106,6 +121,16 @@ class Holders(harness.TestCase):
         self.assertEqual(report["total"]["selected_blocks"], 1)
         self.assertEqual([sorted(row["holders"]) for row in report["rows"]],
                          [["shared_left", "shared_right"]])
+
+    def test_two_of_many_who_share_are_named_in_the_table(self):
+        path = self.path("sharing")
+        subprocess.run([need("gcc"), "-x", "c", "-o", path, "-"], input=SHARING, text=True, check=True)
+        with harness.Waiting([path]) as process:
+            row, = [row for row in ask("-p", process.pid)["rows"] if row["kind"] == "shared"]
+            table = run([HEAPLINE, "holders", "-p", str(process.pid)]).stdout
+        self.assertEqual(sorted(row["holders"]), ["first_of_many", "second_of_many", "third_of_many"])
+        first, second, _ = row["holders"]
+        self.assertRegex(table, rf"\[shared by 3\] {first}, {second}, \.\.\. ")
 
     def test_blocks_of_a_class_are_asked_for(self):
         with Kept(command=[program("holders_cxx")]) as planted:

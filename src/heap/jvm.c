@@ -104,9 +104,9 @@ static struct hl_jvm read_fields(const struct tables *tables)
 {
 	struct field fields[FIELDS] = {
 		[COLLECTED_HEAP] = {"Universe", "_collectedHeap", .is_static = true},
-		[RESERVED] = {"CollectedHeap", "_reserved"},
-		[REGION_START] = {"MemRegion", "_start"},
-		[REGION_WORDS] = {"MemRegion", "_word_size"},
+		[RESERVED] = {"CollectedHeap", "_reserved", .place = 0},
+		[REGION_START] = {"MemRegion", "_start", .place = 0},
+		[REGION_WORDS] = {"MemRegion", "_word_size", .place = 0},
 		[CODE_LOW] = {"CodeCache", "_low_bound", .is_static = true},
 		[CODE_HIGH] = {"CodeCache", "_high_bound", .is_static = true},
 	};

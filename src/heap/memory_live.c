@@ -223,8 +223,9 @@ static int stop_others(struct live_memory *live, struct hl_error *err)
 static int live_stop(struct hl_memory *memory, struct hl_error *err)
 {
 	struct live_memory *live = (struct live_memory *)memory;
-	HL_FREED struct hl_sleeper *before = HL_TAKE(live->sleepers);
 
+	free(live->sleepers);
+	live->sleepers = NULL;
 	live->sleeper_count = 0;
 	return stop_others(live, err);
 }

@@ -69,7 +69,7 @@ static int begin(struct logging *logging, int directory_fd,
 		 const struct hl_recording_process *process, uint64_t segment_bytes)
 {
 	*logging = (struct logging){
-		.names = {{name_node, count_modules, name_module}, process},
+		.names = {{name_node, count_modules, name_module, NULL, NULL}, process},
 	};
 	struct hl_log_settings settings = {
 		.directory_fd = directory_fd,

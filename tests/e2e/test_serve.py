@@ -379,8 +379,8 @@ class AnswersTest(ServeTest):
         # Files, layout of text, what the address decides, what touches the process, statuses. A new option of a view is either
         # one of these, or is to be added to those that cmd_serve.c takes.
         self.assertEqual(sorted(refused), sorted([
-            "ask", "at-exit", "color", "comm", "core", "diff", "fail-above", "force", "format", "help", "ignore", "jobs", "json",
-            "no-pager", "output", "process", "save", "stop", "swapped", "term", "watch"]))
+            "ask", "at-exit", "color", "comm", "core", "diff", "fail-above", "force", "format", "help", "ignore", "jobs", "json", "keep",
+            "no-pager", "output", "plain", "process", "save", "stop", "swapped", "term", "watch"]))
         self.assertEqual(refused["ignore"], {"leaks"})
         self.assertEqual(json.loads(server.get("/api/peaks?recording=log.hl&between=0,1&valley=10"))["schema"],
                          "heapline/peaks/1")

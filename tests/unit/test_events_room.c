@@ -157,7 +157,7 @@ static void let_go_on(void *context)
 
 static void who_adds_events_waits_for_a_thread_that_does_not_keep_up(void **test)
 {
-	struct busy busy = {.base = {name_node_slowly, count_modules, name_module}};
+	struct busy busy = {.base = {name_node_slowly, count_modules, name_module, NULL, NULL}};
 	struct lab *lab = lab_new(UINT64_C(1) << 30, 10);
 	uint64_t missing;
 

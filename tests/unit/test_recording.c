@@ -130,7 +130,7 @@ static struct hl_recording_process sample_process(void)
 		.end = HL_END_SIGNALED,
 		.end_status = -9,
 		.peak_mark_ns = 13,
-		.lost = {1, 2, 3, 4, 5, 6, UINT64_MAX, 7, 8},
+		.lost = {1, 2, 3, 4, 5, 6, UINT64_MAX, 7, 8, 9},
 		.module_count = 2,
 		.node_count = 3,
 		.value_count = 2,

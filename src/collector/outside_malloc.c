@@ -12,9 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GROWTH_MIN	(INT64_C(4) << 20)
-#define SHARE_OF_GROWTH 4 /* what malloc gave is less than one part of these */
-#define BYTES_PER_MIB	(double)(1 << 20)
+#define GROWTH_MIN	  (INT64_C(4) << 20)
+#define GROWTH_MIN_TRACED (INT64_C(1) << 20) /* in the seconds of a trace */
+#define SHARE_OF_GROWTH	  4		     /* what malloc gave is less than one part of these */
+#define BYTES_PER_MIB	  (double)(1 << 20)
 
 #define WAY_MAX 256
 
@@ -74,8 +75,9 @@ bool hl_outside_malloc_describe(const struct hl_outside_malloc *found,
 {
 	const char *name = hl_path_basename(found->executable);
 	bool python = is_python(found), is_empty = !found->allocations;
-	bool grew = found->rss_growth_bytes >= GROWTH_MIN &&
-		    found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH;
+	bool grew =
+		found->rss_growth_bytes >= (found->is_traced ? GROWTH_MIN_TRACED : GROWTH_MIN) &&
+		found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH;
 	/* Python frees and allocates small objects without a call of malloc, too. */
 	bool is_unseen_python = python && found->ran_before && is_empty;
 	char way[WAY_MAX], had[64] = "", growth[64] = "";

@@ -149,7 +149,8 @@ static void emit_beside(struct hl_emit *emit, const struct hl_heap_rss *rss)
 		 false},
 		{"lazy_free_bytes", "%s that the program gave back by MADV_FREE",
 		 beside->lazy_free_bytes, false},
-		{"shared_bytes", "%s that other processes map, too", beside->shared_bytes, false},
+		{"shared_bytes", "%s that are mapped more than once, here or by other processes",
+		 beside->shared_bytes, false},
 		{"pss_bytes", "%s if each page is divided among those that map it (Pss)",
 		 beside->pss_bytes, false},
 	};

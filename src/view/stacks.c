@@ -118,25 +118,33 @@ static void stack_lines(struct hl_emit *emit, struct stacks *stacks, const struc
 	}
 }
 
+#define EXPLAINED_MAX 128
+
 /* ", of which blocks that were not freed are 95.0%"; "" where that cannot be said. */
-static const char *explained(const struct hl_profile *profile, int64_t growth, char text[64])
+static const char *explained(const struct hl_profile *profile, int64_t growth,
+			     char text[EXPLAINED_MAX])
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	int64_t kept = hl_profile_figure(&profile->total, HL_VALUE_INUSE, HL_UNIT_BYTES);
 	char share[HL_FORMAT_MAX];
 
 	text[0] = '\0';
-	if (kind && kind->value == HL_VALUE_INUSE && growth > 0 && kept > 0 && !profile->filter)
-		snprintf(text, 64, ", of which blocks that were not freed are %s",
+	if (!kind || kind->value != HL_VALUE_INUSE || growth <= 0 || kept <= 0 || profile->filter)
+		return text;
+	if (kept <= growth)
+		snprintf(text, EXPLAINED_MAX, ", of which blocks that were not freed are %s",
 			 hl_format_percent(kept, growth, share));
+	else
+		snprintf(text, EXPLAINED_MAX,
+			 ", less than the blocks that were not freed: some lie in memory that was "
+			 "resident before");
 	return text;
 }
 
 /* "rss growth 16,384 pages; released 0 pages" */
 static void whole_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
-	char part[64];
-
+	char part[EXPLAINED_MAX];
 	char line[FIGURES_MAX], words[HL_SUMMARY_FIGURE_MAX], value[HL_SUMMARY_FIGURE_MAX];
 	size_t used = 0;
 

@@ -317,7 +317,9 @@ static void mappings_have_names_and_the_rest_is_beside(void **state)
 	expect_answer(&rss, 0, "  memfd:frames ");
 	expect_answer(&rss, 0, "  mapping of 64.0 GiB at 0x7f0000000000, 18.0 MiB in huge pages");
 	expect_answer(&rss, 0, "beside RSS: 100.0 MiB on swap, 3.0 MiB of page tables\n");
-	expect_answer(&rss, 0, "of RSS: 42.0 MiB that other processes map, too, 90.0 MiB if");
+	expect_answer(&rss, 0,
+		      "of RSS: 42.0 MiB that are mapped more than once, here or by other "
+		      "processes, 90.0 MiB if");
 }
 
 static void the_kernels_texts_are_read(void **state)

@@ -21,6 +21,7 @@
 static struct hl_option_texts given[HL_CHECK_COUNT];
 static struct hl_option_texts baseline, allowed, limits_path, focus, junit_path, markdown_path,
 	recording_path;
+static bool no_pools;
 
 static const struct hl_option options[] = {
 	{"peak", 0, "BYTES", "limit the bytes in use at the peak", HL_OPTION_TEXTS,
@@ -52,6 +53,8 @@ static const struct hl_option options[] = {
 	 &markdown_path, NULL},
 	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS,
 	 &recording_path, NULL},
+	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
+	 &no_pools, NULL},
 	{0},
 };
 
@@ -65,7 +68,8 @@ static const char *text_of(const struct hl_option_texts *texts)
 static int check_repeats(void)
 {
 	for (const struct hl_option *option = options; option->name; option++)
-		if (((const struct hl_option_texts *)option->target)->count > 1)
+		if (option->kind == HL_OPTION_TEXTS &&
+		    ((const struct hl_option_texts *)option->target)->count > 1)
 			return hl_cli_usage_error(
 				&hl_verb_check, "--%s is given twice; give it once", option->name);
 	return HL_EXIT_DONE;
@@ -157,7 +161,7 @@ static void end_by_signal(void)
 static int record(char **command, int count, const char *path, bool force, bool needs_log,
 		  bool leaks)
 {
-	const char *how[5] = {NULL};
+	const char *how[6] = {NULL};
 	size_t used = 0;
 	int status;
 	pid_t pid;
@@ -170,6 +174,8 @@ static int record(char **command, int count, const char *path, bool force, bool 
 	}
 	if (leaks)
 		how[used++] = "--leaks";
+	if (no_pools)
+		how[used++] = "--no-pools";
 	int r = hl_record_child_start(command, count, path, how, &pid);
 	if (r < 0)
 		return r;
@@ -315,6 +321,10 @@ static int run_check(int argc, char **argv)
 		return hl_cli_usage_error(
 			&hl_verb_check, "there is one recording to check; a command stands behind "
 					"'--', after all options");
+	if (!is_command && no_pools)
+		return hl_cli_usage_error(&hl_verb_check,
+					  "'--no-pools' is for a command; '%s' is a recording",
+					  argv[0]);
 	if (!is_command && recording_path.count)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "'--recording' is for a command; '%s' is a recording",

@@ -290,6 +290,8 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 				 .size = rule->size,
 				 .is_asked = rule->is_asked,
 				 .is_beside = rule->is_beside,
+				 .pool = rule->pool,
+				 .resets = rule->resets,
 				 .tells = rule->tells};
 }
 
@@ -627,7 +629,12 @@ struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t rea
 
 	if (entry->tells)
 		return (struct hl_attached_rule){.real = real, .does = (uint8_t)entry->tells};
+	if (entry->resets)
+		return (struct hl_attached_rule){.real = real,
+						 .does = HL_RULE_RESETS,
+						 .pool = entry->pool & HL_RULE_POOLS_MAX};
 	rule.real = real;
+	rule.pool = entry->pool & HL_RULE_POOLS_MAX;
 	rule.size_at = entry->size_at ? entry->size_at : rule.size_at;
 	rule.count_at = entry->count_at ? entry->count_at : rule.count_at;
 	rule.has_size = entry->has_size;

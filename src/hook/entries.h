@@ -29,6 +29,8 @@ struct hl_entry {
 	bool throws;		 /* an exception may leave it */
 	bool is_of_malloc;	 /* extra, and its blocks are those of malloc() and free() */
 	bool is_beside;		 /* extra, and its blocks lie in no block of malloc() */
+	uint8_t pool;		 /* see struct hl_attached_rule */
+	bool resets;		 /* that pool, and does nothing else */
 };
 
 #define HL_ENTRIES_MAX 112

@@ -33,6 +33,7 @@ static const struct call {
 	{"calloc", HL_HOOK_CALLOC, 2, 1, 0, 0, false, 0},
 	{"realloc", HL_HOOK_REALLOC, 2, 0, 1, 0, false, 0},
 	{"free", HL_HOOK_FREE, 0, 0, 1, 0, false, 0},
+	{"reset", HL_HOOK_FREE, 0, 0, 0, 0, false, 0},
 };
 
 static const char out_of_memory[] = "out of memory";
@@ -177,7 +178,7 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 
 	const struct call *call = take_word(&reader, name) ? find_call(name) : NULL;
 	if (!call)
-		return "it does not begin with malloc, calloc, realloc or free";
+		return "it does not begin with malloc, calloc, realloc, free or reset";
 	if (!take_sign(&reader, '='))
 		return "a '=' is missing";
 	struct call places = *call;
@@ -189,6 +190,7 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 	if (!is_at_end(&reader))
 		return "something follows its end";
 	rule.call = call->hook;
+	rule.resets = strcmp(call->name, "reset") == 0;
 	rule.size_at = places.size_at == call->size_at ? 0 : places.size_at;
 	rule.count_at = places.count_at == call->count_at ? 0 : places.count_at;
 	rule.pointer_at = places.pointer_at == call->pointer_at ? 0 : places.pointer_at;
@@ -361,6 +363,28 @@ static int add_annotations(struct hl_hook_rules *rules, struct hl_error *err)
 	return 0;
 }
 
+/* Rules of a preset, and those of none, are of one pool if one of them resets it. */
+static int number_pools(struct hl_hook_rules *rules, struct hl_error *err)
+{
+	uint8_t pools = 0;
+
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct hl_hook_rule *resetting = &rules->rules[i];
+		if (!resetting->resets || resetting->pool)
+			continue;
+		if (pools++ == HL_RULE_POOLS_MAX)
+			return hl_error_set(err, -E2BIG,
+					    "more than %u presets have rules for 'reset'; name "
+					    "fewer in the file of --presets",
+					    HL_RULE_POOLS_MAX);
+		for (size_t j = 0; j < rules->count; j++)
+			if (!rules->rules[j].tells &&
+			    strcmp(rules->rules[j].preset, resetting->preset) == 0)
+				rules->rules[j].pool = pools;
+	}
+	return 0;
+}
+
 int hl_hook_rules_make(const char *const *hooks, const char *presets,
 		       struct hl_hook_rules *ret_rules, struct hl_error *err)
 {
@@ -376,6 +400,8 @@ int hl_hook_rules_make(const char *const *hooks, const char *presets,
 		r = read_file(presets, &rules, err);
 	for (; r == 0 && hooks && *hooks; hooks++)
 		r = hl_hook_rules_ask(*hooks, &rules, err);
+	if (r == 0)
+		r = number_pools(&rules, err);
 	if (r < 0)
 		hl_hook_rules_release(&rules);
 	else

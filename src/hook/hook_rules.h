@@ -8,6 +8,7 @@
  *	realloc=my_resize(ptr=2,size=3)		usually ptr=1,size=2
  *	malloc=alloc_56(bytes=56)		each block has 56 bytes
  *	realloc=lalloc(ptr=2,type=3,size=4)	an allocator of Lua, which is told the type of a new block
+ *	reset=pool_reset			ends all blocks of the other functions of its preset, or of --hook
  *	free=libpool.so!pool_free(ptr=2)	a function of that file, whatever its version
  *	free=program!0x401a30			an address as the file has it
  *
@@ -46,9 +47,11 @@ struct hl_hook_rule {
 	char when[HL_HOOK_NAME_MAX];   /* the symbol that it depends on; "": none */
 	bool is_pool;		       /* of a preset that '--no-pools' leaves out */
 	bool is_beside;		       /* reached by others than the malloc of its own object */
-	bool is_asked;		       /* by --hook; that it does not apply is an error */
-	bool holds;		       /* whether or not there is ${when} */
-	bool is_awaited;	       /* asked for, and in no library that is loaded yet */
+	bool resets;		       /* ends all blocks of its pool, and does nothing else */
+	uint8_t pool;	 /* from 1, of its preset if one of its rules resets; else 0 */
+	bool is_asked;	 /* by --hook; that it does not apply is an error */
+	bool holds;	 /* whether or not there is ${when} */
+	bool is_awaited; /* asked for, and in no library that is loaded yet */
 };
 
 /* Zero-initialize for none. */

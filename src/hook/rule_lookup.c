@@ -181,7 +181,8 @@ bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_
 
 bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule)
 {
-	return !rule->size_at && !rule->count_at && !rule->pointer_at && !rule->has_size;
+	return !rule->size_at && !rule->count_at && !rule->pointer_at && !rule->has_size &&
+	       !rule->resets;
 }
 
 bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_definition *found,
@@ -192,7 +193,7 @@ bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_de
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct hl_hook_rule *rule = &rules->rules[i];
 		bool is_usual = hl_rule_lookup_is_usual(rule);
-		if (rule->tells || !found[i].object || rule->is_asked != is_asked)
+		if (rule->tells || rule->resets || !found[i].object || rule->is_asked != is_asked)
 			continue;
 		/* Blocks that are freed or moved unseen would be counted for good. */
 		if (!is_usual && (rule->call == HL_HOOK_FREE || rule->call == HL_HOOK_REALLOC))

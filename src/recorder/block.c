@@ -83,7 +83,8 @@ bool hl_block_table_init(struct hl_block_table *table)
 {
 	table->hash = hl_block_hash_new();
 	atomic_init(&table->array, NULL);
-	atomic_init(&table->pieces, NULL);
+	for (uint32_t i = 0; i <= HL_RULE_POOLS_MAX; i++)
+		atomic_init(&table->pieces[i], NULL);
 	return table->hash;
 }
 
@@ -218,29 +219,45 @@ bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64
 	return take(table, (uintptr_t)address, usable, ret_block, ret_busy);
 }
 
-static struct hl_piece_map *add_pieces(struct hl_block_table *table)
+static struct hl_piece_map *pieces_of(const struct hl_block_table *table, uint32_t pool)
 {
-	struct hl_piece_map *map = hl_piece_map_new(), *other = NULL;
+	return atomic_load_explicit(&table->pieces[pool], memory_order_acquire);
+}
 
-	if (!map || atomic_compare_exchange_strong(&table->pieces, &other, map))
+static struct hl_piece_map *make_pieces(struct hl_block_table *table, uint32_t pool)
+{
+	struct hl_piece_map *map = pieces_of(table, pool), *other = NULL;
+
+	if (HL_LIKELY(map))
+		return map;
+	map = hl_piece_map_new();
+	if (!map || atomic_compare_exchange_strong(&table->pieces[pool], &other, map))
 		return map;
 	hl_piece_map_free(map);
 	return other;
 }
 
-bool hl_block_note_piece(struct hl_block_table *table, const void *address)
+bool hl_block_note_piece(struct hl_block_table *table, const void *address, uint32_t pool,
+			 uintptr_t user)
 {
-	struct hl_piece_map *map = atomic_load_explicit(&table->pieces, memory_order_acquire);
+	uintptr_t at = (uintptr_t)address;
+	struct hl_piece_map *all = make_pieces(table, 0);
+	struct hl_piece_map *own = pool ? make_pieces(table, pool) : NULL;
 
-	if (HL_UNLIKELY(!map))
-		map = add_pieces(table);
-	return map && hl_piece_map_note(map, (uintptr_t)address);
+	/* The memory of another pool may have become this one's. */
+	for (uint32_t i = 1; i <= HL_RULE_POOLS_MAX; i++)
+		if (i != pool && pieces_of(table, i))
+			hl_piece_map_clear(pieces_of(table, i), at);
+	if (own) {
+		hl_piece_map_use(own, user);
+		hl_piece_map_note(own, at);
+	}
+	return all && hl_piece_map_note(all, at);
 }
 
-bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t end,
-			 uintptr_t *ret_address, struct hl_block *ret_block)
+static bool take_piece(struct hl_block_table *table, struct hl_piece_map *map, uintptr_t *at,
+		       uintptr_t end, uintptr_t *ret_address, struct hl_block *ret_block)
 {
-	struct hl_piece_map *map = atomic_load_explicit(&table->pieces, memory_order_acquire);
 	uintptr_t start = *at;
 
 	while (map && hl_piece_map_find(map, at, end)) {
@@ -256,6 +273,27 @@ bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t 
 			hl_piece_map_clear(map, granule);
 		*at = next;
 	}
+	return false;
+}
+
+bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t end,
+			 uintptr_t *ret_address, struct hl_block *ret_block)
+{
+	return take_piece(table, pieces_of(table, 0), at, end, ret_address, ret_block);
+}
+
+bool hl_block_take_piece_of_pool(struct hl_block_table *table, uint32_t pool, uintptr_t user,
+				 uintptr_t *at, uintptr_t *ret_address, struct hl_block *ret_block)
+{
+	struct hl_piece_map *map = pieces_of(table, pool);
+
+	if (!map || atomic_load(&map->user) != user)
+		return false;
+	if (!*at)
+		*at = ~atomic_load(&map->inverted_start);
+	if (take_piece(table, map, at, atomic_load(&map->end), ret_address, ret_block))
+		return true;
+	atomic_compare_exchange_strong(&map->user, &user, 0);
 	return false;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/compiler.h"
 #include "recorder/piece_map.h"
+#include "region/attached.h"
 #include "region/block_format.h"
 
 #include <stdbool.h>
@@ -27,7 +28,8 @@ struct hl_block_table {
 	 * saw the array, and so sees it, too. */
 	_Atomic(struct hl_block_array *) array;
 	struct hl_block_hash *hash;
-	_Atomic(struct hl_piece_map *) pieces; /* NULL: there have been none */
+	/* Of all pieces; and, from 1 on, of those of each pool that is reset. NULL: there have been none. */
+	_Atomic(struct hl_piece_map *) pieces[1 + HL_RULE_POOLS_MAX];
 };
 
 /* Makes an empty table without an array. False without memory. */
@@ -153,12 +155,19 @@ static inline const void *hl_block_ruled_key(const void *address)
 	return (const void *)((uintptr_t)address ^ UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - 1));
 }
 
-/* Notes that a piece begins at ${address}. Its block is in the hash, by the key above. False without memory. */
-bool hl_block_note_piece(struct hl_block_table *table, const void *address);
+/* Notes that a piece begins at ${address}. Its block is in the hash, by the key above. ${pool}: the number of its pool, of which
+ * ${user} cuts pieces; 0: of one that is never reset. False without memory. */
+bool hl_block_note_piece(struct hl_block_table *table, const void *address, uint32_t pool,
+			 uintptr_t user);
 
 /* Takes the first piece that begins in [*${at}, ${end}); *${at} becomes where to go on. False when there are no more. */
 bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t end,
 			 uintptr_t *ret_address, struct hl_block *ret_block);
+
+/* Takes a piece of ${pool}, not 0, which is being reset by its ${user}; *${at}, 0 at first, becomes where to go on. False when
+ * there are no more, or others cut pieces of pools of this kind, so that whose they are is not known. */
+bool hl_block_take_piece_of_pool(struct hl_block_table *table, uint32_t pool, uintptr_t user,
+				 uintptr_t *at, uintptr_t *ret_address, struct hl_block *ret_block);
 
 /* The node of the block at ${address}, by whichever key it is known; 0: it is not. A look that nobody waits for. */
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address);

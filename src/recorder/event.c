@@ -616,12 +616,12 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 /* ---- blocks of functions that rules name ---- */
 
 /* A pool that was reset has given back without a word what lies where it cuts the next piece. */
-static void begin_piece(struct hl_thread *thread, const void *piece, uint64_t bytes)
+static void begin_piece(struct hl_thread *thread, const void *piece, uint64_t bytes, uint32_t pool)
 {
 	struct hl_recorder *recorder = hl_recorder;
 
 	hl_event_end_pieces(thread, piece, bytes ? bytes : 1);
-	if (HL_UNLIKELY(!hl_block_note_piece(&recorder->blocks, piece)))
+	if (HL_UNLIKELY(!hl_block_note_piece(&recorder->blocks, piece, pool, (uintptr_t)thread)))
 		return; /* it is in use until it is given back by itself */
 	if (HL_UNLIKELY(!hl_event_has_pieces()))
 		atomic_fetch_or(&recorder->region.header->mode, HL_MODE_PIECES);
@@ -629,9 +629,9 @@ static void begin_piece(struct hl_thread *thread, const void *piece, uint64_t by
 
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place,
-			  const char *type)
+			  const char *type, uint32_t pool)
 {
-	begin_piece(thread, block, requested);
+	begin_piece(thread, block, requested, pool);
 	count_alloc(thread, block, requested, &requested, true, caller, place, HL_LABEL_TYPE, type);
 }
 
@@ -649,7 +649,7 @@ void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t r
 		hl_event_lose(thread, 0);
 		return;
 	}
-	begin_piece(thread, block, requested);
+	begin_piece(thread, block, requested, 0);
 	count_alloc(thread, block, requested, &requested, true, caller,
 		    hl_event_locate(thread, caller), HL_LABEL_POOL, pool);
 }

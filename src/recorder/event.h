@@ -94,11 +94,12 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
  * lie in no block of it, and are in the array, as objects are.
  *
  * Others are pieces: what a pool cuts from larger blocks, and may give back without a word. A piece ends with
- * the block that it lies in, and when another is cut where it begins.
+ * the block that it lies in, when another is cut where it begins, and when ${pool}, a number that rules give, is
+ * reset; 0: it never is.
  */
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place,
-			  const char *type);
+			  const char *type, uint32_t pool);
 void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t requested,
 			   const struct hl_registers *caller, const struct hl_recall_slot *place,
 			   const char *type);
@@ -130,6 +131,10 @@ void hl_event_put_back_object(struct hl_thread *thread, const void *block, struc
 
 /* The pieces that begin in the ${bytes} at ${start} end. */
 void hl_event_end_pieces(struct hl_thread *thread, const void *start, uint64_t bytes);
+
+/* ${thread} resets the pool of this number: all pieces of it end. None do where several threads have cut pieces of
+ * pools of this kind, of which each thread may have one. */
+void hl_event_end_pool(struct hl_thread *thread, uint32_t pool);
 
 /* Whether there have been pieces. */
 static inline bool hl_event_has_pieces(void)

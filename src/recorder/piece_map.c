@@ -21,10 +21,21 @@ static struct hl_piece_leaf *leaf_of(struct hl_piece_map *map, uintptr_t address
 				    memory_order_acquire);
 }
 
+static void raise_to(_Atomic uintptr_t *mark, uintptr_t value)
+{
+	uintptr_t seen = atomic_load(mark);
+
+	while (seen < value && !atomic_compare_exchange_weak(mark, &seen, value))
+		;
+}
+
 static struct hl_piece_leaf *make_leaf(struct hl_piece_map *map, uintptr_t address)
 {
 	struct hl_piece_leaf *leaf = hl_private_map_new_whole(sizeof(*leaf)), *other = NULL;
+	uintptr_t start = address >> HL_PIECE_LEAF_BITS << HL_PIECE_LEAF_BITS;
 
+	raise_to(&map->inverted_start, ~start);
+	raise_to(&map->end, start + (UINT64_C(1) << HL_PIECE_LEAF_BITS));
 	if (!leaf || atomic_compare_exchange_strong(&map->leaves[address >> HL_PIECE_LEAF_BITS],
 						    &other, leaf))
 		return leaf;
@@ -74,6 +85,15 @@ bool hl_piece_map_note(struct hl_piece_map *map, uintptr_t address)
 	return true;
 }
 
+void hl_piece_map_use(struct hl_piece_map *map, uintptr_t user)
+{
+	uintptr_t seen = atomic_load_explicit(&map->user, memory_order_relaxed);
+
+	while (seen != user && seen != HL_PIECE_MAP_SHARED &&
+	       !atomic_compare_exchange_weak(&map->user, &seen, seen ? HL_PIECE_MAP_SHARED : user))
+		;
+}
+
 /* The end of the 2^${bits} bytes in which ${address} lies. */
 static uintptr_t end_of(uintptr_t address, uint32_t bits)
 {
@@ -116,6 +136,9 @@ bool hl_piece_map_find(struct hl_piece_map *map, uintptr_t *at, uintptr_t end)
 
 void hl_piece_map_clear(struct hl_piece_map *map, uintptr_t address)
 {
-	atomic_fetch_and_explicit(word_of(leaf_of(map, address), address), ~bit_of(address),
-				  memory_order_relaxed);
+	struct hl_piece_leaf *leaf = leaf_of(map, address);
+	_Atomic uint64_t *word = leaf ? word_of(leaf, address) : NULL;
+
+	if (word && atomic_load_explicit(word, memory_order_relaxed) & bit_of(address))
+		atomic_fetch_and_explicit(word, ~bit_of(address), memory_order_relaxed);
 }

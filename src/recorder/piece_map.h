@@ -31,7 +31,12 @@ struct hl_piece_leaf {
 
 struct hl_piece_map {
 	_Atomic(struct hl_piece_leaf *) leaves[HL_PIECE_LEAVES];
+	/* All leaves lie in [~inverted_start, end); 0, 0: there are none. */
+	_Atomic uintptr_t inverted_start, end;
+	_Atomic uintptr_t user; /* the thread that cuts pieces, HL_PIECE_MAP_SHARED, or 0: nobody */
 };
+
+#define HL_PIECE_MAP_SHARED UINTPTR_MAX
 
 /* NULL without memory. */
 struct hl_piece_map *hl_piece_map_new(void);
@@ -41,9 +46,12 @@ void hl_piece_map_free(struct hl_piece_map *map);
 /* A piece begins at ${address}. False without memory. */
 bool hl_piece_map_note(struct hl_piece_map *map, uintptr_t address);
 
+/* ${user} cuts pieces, beside others or alone. */
+void hl_piece_map_use(struct hl_piece_map *map, uintptr_t user);
+
 /* The first granule that ends after *${at} and begins before ${end}, where pieces may begin: *${at} becomes its
  * start. False when there are no more. */
 bool hl_piece_map_find(struct hl_piece_map *map, uintptr_t *at, uintptr_t end);
 
-/* No piece begins in the granule at ${address}, which hl_piece_map_find() has found. */
+/* No piece begins in the granule at ${address}. */
 void hl_piece_map_clear(struct hl_piece_map *map, uintptr_t address);

@@ -98,6 +98,7 @@ hl_attached_rule_frame_sum(const uint64_t words[HL_ATTACHED_RULE_FRAME_WORDS])
 
 #define HL_ATTACHED_RULES_MAX	    96u
 #define HL_ATTACHED_RULE_STUB_BYTES 64u
+#define HL_RULE_POOLS_MAX	    7u /* that are reset */
 
 enum hl_rule_does {
 	HL_RULE_ALLOCATES, /* and may free the block at ${pointer_at} */
@@ -109,6 +110,7 @@ enum hl_rule_does {
 	HL_RULE_TELLS_MODE,  /* (enum hl_mode) */
 	/* A function of the program, before it is called: */
 	HL_RULE_TELLS_SERVICE, /* (module, instance, context, arguments); see recorder/services.h */
+	HL_RULE_RESETS,	       /* all that was allocated of its ${pool} */
 };
 
 /*
@@ -131,7 +133,8 @@ struct hl_attached_rule {
 	uint8_t is_of_malloc : 1; /* its blocks are those of malloc() and free() */
 	uint8_t is_beside : 1;	  /* its blocks lie in no block of malloc() */
 	uint8_t has_size : 1;
-	uint8_t type_at; /* of a new block, its type in Lua; see hl_lua_modules_type() */
+	uint8_t pool : 3; /* the number of the pool, if a rule resets it; else 0 */
+	uint8_t type_at;  /* of a new block, its type in Lua; see hl_lua_modules_type() */
 };
 
 static_assert(sizeof(struct hl_attached_rule) == 16, "the assembler goes by it");

@@ -3,7 +3,7 @@
  * An allocator with names and arguments of its own, over memory that it maps or over malloc(). For
  * each line that it reads ("arena" or "malloc") it allocates, and says for each function the blocks
  * and bytes that it has allocated, and those that it has kept. Before a line "jump" has an answer, a
- * call of the allocator is left by longjmp(). After "storm", threads allocate until the input ends. After "regions" pieces are cut
+ * call of the allocator is left by longjmp(). "requests" is "arena" twice, each time with a reset of the pool. After "storm", threads allocate until the input ends. After "regions" pieces are cut
  * from blocks of malloc(), which are freed, moved or used again without a word of the pieces.
  */
 #include "program.h"
@@ -75,6 +75,13 @@ SITE int my_free(struct pool *pool, void *block)
 	if (block && !pool->arena)
 		free((char *)block - HEADER_BYTES);
 	return 42;
+}
+
+SITE void my_reset(struct pool *pool);
+SITE void my_reset(struct pool *pool)
+{
+	REQUIRE(munmap(pool->arena, ARENA_BYTES) == 0);
+	pool->arena = NULL;
 }
 
 SITE void *my_realloc(struct pool *pool, int flags, void *block, size_t size);
@@ -293,6 +300,31 @@ static void calm(pthread_t threads[THREADS])
 		pthread_join(threads[i], NULL);
 }
 
+static void begin_arena(struct pool *pool)
+{
+	pool->used = 0;
+	pool->arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	REQUIRE(pool->arena != MAP_FAILED);
+}
+
+static void use(struct pool *pool, struct figures by[4])
+{
+	by_alloc(pool, &by[0]);
+	by_calloc(pool, &by[1]);
+	by_realloc(pool, &by[2]);
+	by_sweep(pool, &by[3]);
+}
+
+static void serve_request(struct pool *pool, struct figures by[4])
+{
+	begin_arena(pool);
+	use(pool, by);
+	my_reset(pool);
+	for (int i = 0; i < 4; i++)
+		by[i].kept_blocks = by[i].kept_bytes = 0;
+}
+
 static void print_figures(const char *name, const struct figures *it)
 {
 	printf("%s %zu %zu %zu %zu\n", name, it->blocks, it->bytes, it->kept_blocks,
@@ -330,13 +362,12 @@ int main(void)
 		}
 		pool = (struct pool){0};
 		if (strcmp(line, "arena\n") == 0)
-			pool.arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
-					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		REQUIRE(pool.arena != MAP_FAILED);
-		by_alloc(&pool, &by[0]);
-		by_calloc(&pool, &by[1]);
-		by_realloc(&pool, &by[2]);
-		by_sweep(&pool, &by[3]);
+			begin_arena(&pool);
+		if (strcmp(line, "requests\n") == 0)
+			for (int i = 0; i < 2; i++)
+				serve_request(&pool, by);
+		else
+			use(&pool, by);
 		by_malloc(&by[4]);
 		print_figures("by_alloc", &by[0]);
 		print_figures("by_calloc", &by[1]);

@@ -4,6 +4,9 @@ program's ledger."""
 
 import os
 import signal
+import socket
+import subprocess
+import urllib.request
 
 import attaching
 import harness
@@ -66,6 +69,15 @@ class Rules(attaching.TestCase):
                 ledger, found = self.allocations(process, "regions", "--mode", mode, *HOOKS)
                 del found["cut"]
                 self.assertEqual(found, ledger)
+        self.assertEqual(process.returncode, 0)
+
+    def test_a_pool_that_is_reset_has_nothing_in_use(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            for mode in ("mem-fast", "log-fast", "log-record"):
+                ledger, found = self.allocations(process, "requests", "--mode", mode, *HOOKS,
+                                                 "--hook=reset=my_reset")
+                self.assertEqual(found, {**ledger, "cut": [0, 0, 0, 0]})
+                self.assertEqual(ledger["by_alloc"][2:], [0, 0])
         self.assertEqual(process.returncode, 0)
 
     def test_calls_of_malloc_within_count_for_the_outer_function(self):
@@ -213,6 +225,14 @@ while (fgets(STDIN)) {
 """
 
 
+REQUEST = """<?php
+$all = [];
+for ($i = 0; $i < 20000; $i++) $all[] = str_repeat("x", 100) . $i;
+$huge = str_repeat("y", 5000000);
+echo "done";
+"""
+
+
 class Pools(attaching.TestCase):
     """Pools that presets know are held without an option."""
 
@@ -256,6 +276,44 @@ class Pools(attaching.TestCase):
         self.assertEqual(result.status, 0, result.stderr)
         usage = int(result.stdout)
         self.assertGreater(harness.report("info", self.recording)["total"]["peak_bytes"], usage * 0.9)
+
+    def test_php_has_nothing_in_use_at_the_end_of_a_request(self):
+        page = self.path("page.php")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(REQUEST)
+        php = harness.need("php")
+        for mode in ("mem-fast", "log-record"):
+            result = harness.run(harness.record_command(self.recording, [php, "-n", page], mode))
+            self.assertEqual(result.stdout, "done", result.stderr)
+            total = harness.report("info", self.recording)["total"]
+            self.assertGreater(total["alloc_bytes"], 7_000_000)
+            self.assertLess(total["inuse_bytes"], 300_000)
+        result = harness.run([harness.HEAPLINE, "check", "--leak-per-stack", "300K", "--", php, "-n", page])
+        self.assertEqual(result.status, 0, result.stderr)
+        # what PHP gets from malloc() for its pools stays in use there
+        result = harness.run([harness.HEAPLINE, "check", "--allocs", "20000", "--no-pools", "--", php, "-n", page])
+        self.assertEqual(result.status, 0, result.stderr)
+
+    def test_requests_of_php_do_not_add_up(self):
+        page = self.path("page.php")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(REQUEST)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        server = subprocess.Popen([harness.need("php"), "-n", "-S", f"127.0.0.1:{port}", page],
+                                  stderr=subprocess.PIPE, text=True)
+        self.addCleanup(server.stderr.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.assertIn("started", server.stderr.readline())
+        with self.attached(server.pid) as attach:
+            for _ in range(2):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
+                    self.assertEqual(answer.read(), b"done")
+            attach.send_signal(signal.SIGINT)
+        total = harness.report("info", self.recording)["total"]
+        self.assertGreater(total["alloc_bytes"], 14_000_000)
+        self.assertLess(total["inuse_bytes"], 300_000)
 
 
 if __name__ == "__main__":

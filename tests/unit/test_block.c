@@ -269,7 +269,7 @@ static void pieces_of_a_range_are_taken_and_no_others(void **state)
 		uint32_t place = (uint32_t)rand_r(&seed) % PIECE_SPAN;
 		const void *address = (const void *)(base + place);
 		pieces[place] = true;
-		assert_true(hl_block_note_piece(&table, address));
+		assert_true(hl_block_note_piece(&table, address, 0, 0));
 		assert_true(hl_block_hash_set(table.hash, (uintptr_t)hl_block_ruled_key(address),
 					      (struct hl_block){.node = 1 + place}, NULL));
 	}
@@ -299,10 +299,60 @@ static void without_memory_for_a_map_no_piece_is_noted(void **state)
 
 	init(&table, HASH);
 	refuse = true;
-	assert_false(hl_block_note_piece(&table, (const void *)at));
+	assert_false(hl_block_note_piece(&table, (const void *)at, 0, 0));
 	assert_false(hl_block_take_piece(&table, &at, 8192, &piece, &block));
 	refuse = false;
-	assert_true(hl_block_note_piece(&table, (const void *)at));
+	assert_true(hl_block_note_piece(&table, (const void *)at, 0, 0));
+}
+
+static void cut(struct hl_block_table *table, uintptr_t at, uint32_t pool, uintptr_t user)
+{
+	const void *key = hl_block_ruled_key((const void *)at);
+
+	assert_true(hl_block_note_piece(table, (const void *)at, pool, user));
+	assert_true(hl_block_hash_set(table->hash, (uintptr_t)key,
+				      (struct hl_block){.node = pool + 1}, NULL));
+}
+
+/* How many pieces ended. */
+static int reset(struct hl_block_table *table, uint32_t pool, uintptr_t user)
+{
+	uintptr_t at = 0, piece;
+	struct hl_block block;
+	int count = 0;
+
+	for (; hl_block_take_piece_of_pool(table, pool, user, &at, &piece, &block); count++)
+		assert_int_equal(block.node, pool + 1);
+	return count;
+}
+
+static void a_pool_that_is_reset_loses_its_pieces_and_no_others(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	uintptr_t base = UINT64_C(0x7ffe3ffe0000); /* to the next leaf */
+	const void *moved;
+	struct hl_block block;
+
+	init(&table, HASH);
+	assert_int_equal(reset(&table, 1, 7), 0);
+	for (uintptr_t i = 0; i < 30000; i++)
+		cut(&table, base + 24 * i, (uint32_t)(i % 3), 7);
+	/* Freed by itself, and given to another pool. */
+	moved = hl_block_ruled_key((const void *)(base + 24));
+	assert_true(hl_block_take(&table, moved, 0, &block));
+	cut(&table, base + 24, 2, 7);
+	assert_int_equal(reset(&table, 1, 7), 9999);
+	assert_int_equal(reset(&table, 1, 7), 0);
+	cut(&table, base + 72, 1, 8);
+	assert_int_equal(reset(&table, 1, 7), 0);
+	assert_int_equal(reset(&table, 1, 8), 1);
+	assert_int_equal(reset(&table, 2, 7), 10001);
+	assert_int_equal(hl_block_node(&table, (const void *)base), 1);
+	/* Whose pieces these are is not known. */
+	cut(&table, base + 24, 1, 7);
+	cut(&table, base + 48, 1, 8);
+	assert_int_equal(reset(&table, 1, 7) + reset(&table, 1, 8), 0);
 }
 
 int main(void)
@@ -319,6 +369,7 @@ int main(void)
 		cmocka_unit_test(without_memory_for_a_leaf_the_array_refuses),
 		cmocka_unit_test(pieces_of_a_range_are_taken_and_no_others),
 		cmocka_unit_test(without_memory_for_a_map_no_piece_is_noted),
+		cmocka_unit_test(a_pool_that_is_reset_loses_its_pieces_and_no_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,9 @@ static void what_makes_no_sense_is_refused_in_one_sentence(void **state)
 		"malloc=0x10000000000000000",
 		"malloc=f(length=1)",
 		"malloc=f(type=1)",
+		"reset=f(ptr=1)",
+		"reset=f(size=1)",
+		"reset=",
 		"realloc=f(type=0)",
 		"@",
 		"@nobody",
@@ -232,6 +235,49 @@ static void pools_can_be_left_out_unless_they_are_asked_for(void **state)
 	hl_hook_rules_release(&rules);
 }
 
+static void a_reset_is_of_the_pool_of_its_preset(void **state)
+{
+	(void)state;
+	const char *hooks[] = {"malloc=f", "reset=g", NULL};
+	struct hl_hook_rules rules;
+	struct hl_error err = {0};
+	uint8_t pool_of_php = 0;
+
+	assert_int_equal(hl_hook_rules_make(hooks, "", &rules, &err), 0);
+	for (size_t i = 0; i < rules.count; i++) {
+		const struct hl_hook_rule *rule = &rules.rules[i];
+		if (strcmp(rule->preset, "php") == 0) {
+			assert_true(rule->pool && (!pool_of_php || rule->pool == pool_of_php));
+			pool_of_php = rule->pool;
+			assert_int_equal(rule->resets,
+					 strcmp(rule->symbol, "shutdown_memory_manager") == 0);
+		} else if (rule->preset[0] || rule->tells) {
+			assert_int_equal(rule->pool, 0);
+		}
+	}
+	const struct hl_hook_rule *last = &rules.rules[rules.count - 1];
+	assert_true(last->resets && last->pool && last->pool != pool_of_php);
+	assert_true(!last[-1].resets && last[-1].pool == last->pool);
+	hl_hook_rules_release(&rules);
+}
+
+static void pools_beyond_the_last_number_are_refused(void **state)
+{
+	(void)state;
+	char path[] = "/tmp/heapline-presets-XXXXXX";
+	struct hl_hook_rules rules;
+	struct hl_error err = {0};
+
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	for (unsigned i = 0; i < HL_RULE_POOLS_MAX; i++)
+		dprintf(fd, "preset p%u\nreset=f%u\n", i, i);
+	close(fd);
+	assert_int_equal(hl_hook_rules_make(NULL, path, &rules, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "more than 7 presets"));
+	unlink(path);
+}
+
 static void heaplines_own_presets_can_be_asked_for(void **state)
 {
 	(void)state;
@@ -308,6 +354,8 @@ int main(void)
 		cmocka_unit_test(names_that_are_too_long_are_refused),
 		cmocka_unit_test(presets_hold_where_they_say_or_when_asked_for),
 		cmocka_unit_test(a_line_that_makes_no_sense_is_named),
+		cmocka_unit_test(a_reset_is_of_the_pool_of_its_preset),
+		cmocka_unit_test(pools_beyond_the_last_number_are_refused),
 		cmocka_unit_test(heaplines_own_presets_can_be_asked_for),
 		cmocka_unit_test(pools_can_be_left_out_unless_they_are_asked_for),
 		cmocka_unit_test(a_file_of_the_users_is_read),

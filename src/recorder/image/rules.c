@@ -135,7 +135,7 @@ static void record(struct hl_thread *thread, const struct call *call, uint64_t b
 				      type);
 	else if (!call->rule->is_of_malloc)
 		hl_event_alloc_ruled(thread, (const void *)block, call->size, call->caller, place,
-				     type);
+				     type, call->rule->pool);
 	else if (HL_UNLIKELY(thread->ahead))
 		hl_event_alloc_ahead(thread, (const void *)block, call->size, call->caller, place);
 	else
@@ -376,6 +376,17 @@ static int64_t change_mode(struct hl_region_header *header, uint64_t mode)
 	return 0;
 }
 
+static bool reset(const struct call *call)
+{
+	struct hl_thread *thread = hl_event_has_pieces() ? hl_thread_enter() : NULL;
+
+	if (thread) {
+		hl_event_end_pool(thread, call->rule->pool);
+		hl_thread_leave(thread);
+	}
+	return true;
+}
+
 /* Nothing is left to be called. */
 static bool told(const struct call *call, uint64_t *ret_result)
 {
@@ -428,6 +439,8 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 	/* Lua frees by size 0. */
 	if (rule->does == HL_RULE_FREES || (rule->type_at && !call->size))
 		return release(call);
+	if (rule->does == HL_RULE_RESETS)
+		return reset(call);
 	if (rule->does != HL_RULE_ALLOCATES)
 		return told(call, ret_result);
 	/* Functions of one layer call each other. */

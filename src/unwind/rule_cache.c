@@ -104,6 +104,15 @@ static bool is_readable_around(const struct hl_unwind_module *module, uint64_t p
 	       hl_memory_page_is_readable(last & ~UINT64_C(4095));
 }
 
+/* The address may be anything that can be read, such as data of ours, which a sanitizer would object to. */
+HL_READS_STACK static void copy_code(uint8_t *to, uint64_t from, size_t bytes)
+{
+	const volatile uint8_t *code = (const volatile uint8_t *)from;
+
+	for (size_t i = 0; i < bytes; i++)
+		to[i] = code[i];
+}
+
 /*
  * Where no table has a rule, or only one that may not know of another stack, as Go's does not.
  *
@@ -117,9 +126,12 @@ static bool is_readable_around(const struct hl_unwind_module *module, uint64_t p
 static hl_rule rule_by_code(const struct hl_unwind_module *module,
 			    const struct hl_unwind_file *file, uint64_t pc, hl_rule rule)
 {
+	uint8_t bytes[HL_CALL_BYTES + HL_RETURN_BYTES];
+	const uint8_t *code = bytes + HL_CALL_BYTES;
 	bool is_readable = is_readable_around(module, pc);
-	const uint8_t *code = (const uint8_t *)(pc + 1);
 
+	if (is_readable)
+		copy_code(bytes, pc + 1 - HL_CALL_BYTES, sizeof(bytes));
 	if (is_readable && hl_instructions_leave_stack(code, HL_RETURN_BYTES))
 		return HL_RULE_OTHER_STACK;
 	if (is_readable && hl_instructions_start_stack(code, pc + 1))

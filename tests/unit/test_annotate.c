@@ -329,7 +329,8 @@ static void a_function_that_is_not_there_is_an_error(void **state)
 
 static void lines_add_up_to_the_total(void **state)
 {
-	char *text = text_of(hl_lines_view, (struct hl_view_options){0}), *expected;
+	char *text = text_of(hl_lines_view, (struct hl_view_options){.lines.plain = true}),
+	     *expected;
 
 	(void)state;
 	assert_true(asprintf(&expected,
@@ -343,7 +344,8 @@ static void lines_add_up_to_the_total(void **state)
 
 static void what_is_left_out_of_lines_is_summed(void **state)
 {
-	char *text = text_of(hl_lines_view, (struct hl_view_options){.row_limit = 1});
+	char *text = text_of(hl_lines_view,
+			     (struct hl_view_options){.row_limit = 1, .lines.plain = true});
 
 	(void)state;
 	assert_contains(text, " line:52 size:1009\nand 2 more size:114\ntotal size:1123\n");

@@ -50,6 +50,7 @@ static void make(const struct version *version, uint64_t blocks[8])
 	hl_carriers_release(&heap.carriers);
 	free(heap.arenas);
 	free(heap.notes);
+	free(heap.rss.mappings);
 }
 
 static struct hl_leaks *find(size_t show)

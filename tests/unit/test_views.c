@@ -163,7 +163,8 @@ static void lines_write_bytes_that_are_no_utf_8_as_tables_do(void **state)
 					   &profile->frames[3].file),
 			 0);
 	profile->frames[3].line = 5;
-	text = text_of(hl_lines_view, profile, (struct hl_view_options){.value = HL_VALUE_ALLOC});
+	text = text_of(hl_lines_view, profile,
+		       (struct hl_view_options){.value = HL_VALUE_ALLOC, .lines.plain = true});
 	assert_non_null(strstr(text, "\n\xe5\x86\x85\\xff\\x1b line:5 size:"));
 	free(text);
 	hl_profile_free(profile);
@@ -297,6 +298,7 @@ static void what_has_no_frame_is_a_row_so_that_flat_adds_up(void **state)
 	json_t *report = json_of(hl_top_view, profile, options);
 	assert_string_equal(name_of_row(report, 0), "[no stack]");
 	json_decref(report);
+	options.lines.plain = true;
 	char *text = text_of(hl_lines_view, profile, options);
 	assert_non_null(strstr(text, "[no stack] line:0 size:4096\n"));
 	assert_non_null(strstr(text, "\ntotal size:6144\n"));

@@ -136,6 +136,11 @@ static int run_growth(int argc, char **argv)
 	pid_t process = (pid_t)(comm_pid ? comm_pid : selection.by_sequence ? 0 : selection.pid);
 	if (process && argc == 1 && hl_option_parse_seconds(argv[0], &seconds) == 0)
 		return run_on_process(process, argv[0]);
+	if (process && argc == 1 && strcmp(argv[0], "-") != 0 && access(argv[0], F_OK) < 0)
+		return hl_cli_usage_error(&hl_verb_growth,
+					  "'%s' is neither a recording nor SECONDS, which is a "
+					  "number greater than 0",
+					  argv[0]);
 	if (kept_path)
 		return hl_cli_usage_error(&hl_verb_growth,
 					  "--keep is for the recording of a running process; name "

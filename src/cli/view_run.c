@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -36,6 +37,8 @@ static int profiles_max(const struct hl_view_command *command)
 struct operands {
 	char **paths; /* one at least */
 	size_t path_count;
+	bool is_live;	/* the recording was found by the process that it records now */
+	bool is_unsure; /* the recording is the newest here, and may lack that process */
 	struct hl_moment moments[PROFILES_MAX];
 	size_t moment_count;
 	struct hl_profile_selection selection;
@@ -75,6 +78,19 @@ static char *newest_recording(void)
 	return newest;
 }
 
+static bool runs(uint32_t pid)
+{
+	return pid && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
+static int explain_not_recorded(uint32_t pid)
+{
+	struct hl_error err = {0};
+
+	hl_ctl_explain((pid_t)pid, "", "show", HL_CTL_RECORD, &err);
+	return hl_cli_error("%s", err.text);
+}
+
 /* The path of what process ${pid} is being recorded to, to be freed; NULL when it is not recorded. */
 static char *recording_of(uint32_t pid)
 {
@@ -88,6 +104,11 @@ static char *recording_of(uint32_t pid)
 		path = strdup(peers.peers[0].recording);
 	hl_control_ask_release(&peers);
 	return path;
+}
+
+static void note_newest(const char *path)
+{
+	hl_cli_note("showing '%s', the newest recording in this directory", path);
 }
 
 /* Where nothing is named: the recording of the process that --process names, standard input, or the newest recording here. What is chosen lives
@@ -108,21 +129,21 @@ static int choose_operand(const struct hl_verb *verb, const struct hl_view_comma
 	if (recorded) {
 		hl_cli_note("process %u is being recorded; showing '%s'", pid, recorded);
 		chosen[0] = recorded;
+		operands->is_live = true;
 		return HL_EXIT_DONE;
 	}
 	if (reads_stdin)
 		return HL_EXIT_DONE;
 	chosen[0] = newest_recording();
-	if (!chosen[0] && pid)
-		return hl_cli_error("process %u is not being recorded, and no recording is in this "
-				    "directory; 'heapline attach -p %u' records a process that "
-				    "runs",
-				    pid, pid);
+	if (!chosen[0] && pid && pid <= INT32_MAX)
+		return explain_not_recorded(pid);
 	if (!chosen[0])
 		return hl_cli_usage_error(
 			verb, "'%s' needs a recording, and there is none in this directory",
 			verb->name);
-	hl_cli_note("showing '%s', the newest recording in this directory", chosen[0]);
+	operands->is_unsure = pid;
+	if (!pid)
+		note_newest(chosen[0]);
 	return HL_EXIT_DONE;
 }
 
@@ -242,6 +263,8 @@ static int open_and_write(struct hl_view_command *command, const struct operands
 	if (r == 0 && command->history_view) {
 		r = hl_history_open(operands->paths[0], &operands->selection, &operands->range,
 				    &operands->filter, &history, err);
+		if (r == 0 && operands->is_unsure)
+			note_newest(operands->paths[0]);
 		return r == 0 ? write_view(command, NULL, history, progress, err) : r;
 	}
 	if (r == 0 &&
@@ -249,6 +272,8 @@ static int open_and_write(struct hl_view_command *command, const struct operands
 		r = open_joined(operands, command->normalize, &profile, err);
 	else if (r == 0)
 		r = open_filtered(operands, 0, operands->moments[0], &profile, err);
+	if (r == 0 && operands->is_unsure)
+		note_newest(operands->paths[0]);
 	/* Two moments are as good as two recordings, and some files hold a comparison already. */
 	if (r == 0 && command->compares && !profile->base)
 		r = hl_error_set(err, -EINVAL,
@@ -269,6 +294,19 @@ static int open_and_write(struct hl_view_command *command, const struct operands
 	if (command->tells_history)
 		command->options.report.history = history = open_own_history(profile, operands);
 	return write_view(command, profile, NULL, progress, err);
+}
+
+static int explain_failure(const struct operands *operands, int r, const struct hl_error *why)
+{
+	const struct hl_profile_selection *selection = &operands->selection;
+	bool lacks_process = r == -ESRCH && !selection->tid;
+
+	if (lacks_process && operands->is_live)
+		return hl_cli_error("nothing of process %u is saved yet; ask again in a second",
+				    selection->pid);
+	if (lacks_process && operands->is_unsure && runs(selection->pid))
+		return explain_not_recorded(selection->pid);
+	return hl_cli_error("%s", why->text);
 }
 
 int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
@@ -314,6 +352,6 @@ int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
 	int r = open_and_write(&command, &operands, &progress, &err);
 	hl_terminal_progress_clear(&progress);
 	if (r < 0)
-		return hl_cli_error("%s", err.text);
+		return explain_failure(&operands, r, &err);
 	return r == HL_VIEW_LIMIT_CROSSED ? HL_EXIT_LIMIT : HL_EXIT_DONE;
 }

@@ -121,14 +121,38 @@ class RunningProcess(attaching.TestCase):
             pid = str(process.pid)
             self.assert_refused(self.growth("-p", pid, "1"), "recorded already", "without SECONDS")
             for verb in ("growth", "top", "timeline"):
-                shown = harness.run([harness.HEAPLINE, verb, "-p", pid], env=self.environment, cwd="/")
-                self.assertEqual(shown.status, 0, shown.stderr)
-                self.assertIn(f"showing '{self.recording}'", shown.stderr)
+                def show(verb=verb):
+                    shown = harness.run([harness.HEAPLINE, verb, "-p", pid], env=self.environment, cwd="/")
+                    self.assertIn(f"showing '{self.recording}'", shown.stderr)
+                    if shown.status:  # the first save takes a second
+                        self.assertRegex(shown.stderr, f"nothing of process {pid} is saved yet|no interval yet")
+                    return shown.status == 0
+
+                harness.wait_until(show, "the first save")
             self.ctl(process.pid, "detach")
+
+    def test_a_process_that_is_not_recorded_is_refused_whatever_is_in_the_directory(self):
+        def refused(verb, pid):
+            shown = harness.run([harness.HEAPLINE, verb, "-p", str(pid)], env=self.environment, cwd=self.directory)
+            self.assertEqual((shown.status, shown.stdout), (1, ""))
+            return shown.stderr
+
+        with self.leaking() as process:
+            for others in None, "other.hl":  # another program's
+                if others:
+                    self.record_well([harness.program("lifecycle"), "leaf"], name=others)
+                for verb in "growth", "top", "timeline":
+                    self.assertEqual(refused(verb, process.pid), f"heapline: cannot show process {process.pid}: it is not being recorded; "
+                                     f"'heapline attach -p {process.pid}' records it from now on\n")
+        self.assertIn("no process", refused("top", process.pid))  # it may have been: it has ended
 
     def test_failures_name_the_reason(self):
         self.assert_refused(self.growth("-p", str(os.getppid() + (1 << 22)), "1"), "there is no process")
         self.assertEqual(self.growth("--keep", "kept.hl", "some.hl").status, 2)
+        for seconds in "0", "abc":
+            ended = self.growth("-p", str(os.getpid()), seconds)
+            self.assertEqual(ended.status, 2)
+            self.assertIn(f"'{seconds}' is neither a recording nor SECONDS, which is a number greater than 0", ended.stderr)
         self.assertEqual(os.listdir(self.path("temporary")), [])
 
 

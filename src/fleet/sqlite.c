@@ -512,15 +512,18 @@ static int add_window(struct sqlite_store *sqlite, const struct hl_fleet_window 
 	return r == 0 && window->row_count ? add_rows(sqlite, window, err) : r;
 }
 
-/* The log keeps its largest size, and grows further while somebody reads, unless it is emptied. */
+/* The log keeps its largest size, and grows further while somebody reads, unless it is emptied, which does not wait for them. */
 static void truncate_log(struct sqlite_store *sqlite)
 {
 	HL_FREED char *log = NULL;
 	struct stat status;
 
 	if (asprintf(&log, "%s-wal", sqlite->store.name) >= 0 && stat(log, &status) == 0 &&
-	    status.st_size > LOG_BYTES)
+	    status.st_size > LOG_BYTES) {
+		library.busy_timeout(sqlite->db, 0);
 		library.exec(sqlite->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+		library.busy_timeout(sqlite->db, WAIT_MS);
+	}
 }
 
 static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,

@@ -16,6 +16,7 @@
 
 #define LIBRARY "libcurl.so.4"
 #define WORDS	200 /* of an answer, in messages */
+#define SLOW_NS HL_NS_PER_SECOND
 
 #define FUNCTIONS(FUNCTION)     \
 	FUNCTION(easy_init)     \
@@ -39,11 +40,14 @@ struct hl_web {
 	struct functions curl;
 	CURL *handle;
 	struct curl_slist *headers;
+	uint64_t begin_ns;	      /* of the request, CLOCK_MONOTONIC */
 	char reason[CURL_ERROR_SIZE]; /* of the last failure, in a sentence; "": none was given */
 };
 
 static _Atomic uint64_t end_ns;
 static long answer_s = HL_WEB_ANSWER_S;
+static void (*note_slow)(void *context);
+static void *slow_context;
 
 struct body {
 	char *text;
@@ -101,6 +105,12 @@ void hl_web_answer_within(long seconds)
 	answer_s = seconds;
 }
 
+void hl_web_when_slow(void (*note)(void *context), void *context)
+{
+	note_slow = note;
+	slow_context = context;
+}
+
 static bool is_over(void)
 {
 	uint64_t until_ns = atomic_load(&end_ns);
@@ -112,7 +122,11 @@ static bool is_over(void)
 static int note_progress(void *context, curl_off_t download, curl_off_t downloaded,
 			 curl_off_t upload, curl_off_t uploaded)
 {
-	(void)context, (void)download, (void)downloaded, (void)upload, (void)uploaded;
+	const struct hl_web *web = context;
+
+	(void)download, (void)downloaded, (void)upload, (void)uploaded;
+	if (note_slow && hl_clock_ns(CLOCK_MONOTONIC) - web->begin_ns >= SLOW_NS)
+		note_slow(slow_context);
 	return is_over();
 }
 
@@ -142,6 +156,7 @@ static int set_options(struct hl_web *web, const struct hl_web_request *request,
 	web->curl.easy_setopt(web->handle, CURLOPT_ERRORBUFFER, web->reason);
 	web->curl.easy_setopt(web->handle, CURLOPT_NOPROGRESS, 0L);
 	web->curl.easy_setopt(web->handle, CURLOPT_XFERINFOFUNCTION, note_progress);
+	web->curl.easy_setopt(web->handle, CURLOPT_XFERINFODATA, web);
 	web->curl.easy_setopt(web->handle, CURLOPT_USERAGENT, "heapline/" HL_VERSION);
 	web->curl.easy_setopt(web->handle, CURLOPT_HTTPHEADER, web->headers);
 	if (request->user)
@@ -257,6 +272,7 @@ int hl_web_post(struct hl_web *web, const struct hl_web_request *request,
 		r = set_options(web, request, &body);
 	}
 	if (r == 0) {
+		web->begin_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		CURLcode code =
 			is_over() ? CURLE_ABORTED_BY_CALLBACK : web->curl.easy_perform(web->handle);
 		*ret_answer = (struct hl_web_answer){body.text, body.size, 0};

@@ -58,6 +58,9 @@ void hl_web_end_by(uint64_t ns);
 /* From now on a server has ${seconds} for each answer, HL_WEB_ANSWER_S unless this was called. */
 void hl_web_answer_within(long seconds);
 
+/* Calls ${note} from within each request of this process that takes longer than a second, at least once; NULL: no more. */
+void hl_web_when_slow(void (*note)(void *context), void *context);
+
 struct hl_web;
 
 /* Keeps connections from one request to the next. 0 or a negative errno with a sentence. Used by one thread. */

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "fleet/web.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -156,32 +157,14 @@ static void keep(struct hl_push *push, const char *bytes, size_t size)
 		forget_sessions(push);
 }
 
-/* Keeps what is about to be sent for the last time, lest it be lost with this process. False where there is no room. */
-static bool keep_first(struct hl_push *push, const char *bytes, size_t size)
+/* False where there is no room. */
+static bool keep_if_room(struct hl_push *push, const char *bytes, size_t size)
 {
 	struct hl_error why;
 	uint64_t dropped = 0;
 
-	return push->is_last && hl_push_spool_has_room(push->spool, size) &&
+	return hl_push_spool_has_room(push->spool, size) &&
 	       hl_push_spool_add(push->spool, bytes, size, &dropped, &why) == 0;
-}
-
-/* ${repeated}: a part of it may have arrived. */
-static void send_or_keep(struct hl_push *push, char *bytes, size_t size, bool repeated)
-{
-	bool is_kept = keep_first(push, bytes, size);
-	char *copy = malloc(size + 1); /* to keep, for sending changes the other one */
-	int r = -EAGAIN;
-
-	if (copy) {
-		memcpy(copy, bytes, size + 1);
-		r = send_bytes(push, copy, size, repeated);
-	}
-	free(copy);
-	if (r < 0 && !is_kept)
-		keep(push, bytes, size);
-	else if (r == 0 && is_kept)
-		hl_push_spool_pop(push->spool);
 }
 
 /* Nothing overtakes what waits. */
@@ -204,6 +187,87 @@ static int encode(struct hl_push *push, const struct hl_push_look *look, char **
 	return fclose(out) == 0 ? r : -ENOMEM;
 }
 
+/* ---- what is being sent is in the spool, lest it be lost when this process is killed ---- */
+
+/* What is being sent, while the spool is empty otherwise. */
+struct attempt {
+	struct hl_push *push;
+	const char *bytes; /* NULL: the batch */
+	size_t size;
+	bool is_kept; /* all of it */
+};
+
+static void drop_kept(struct hl_push *push)
+{
+	while (hl_push_spool_count(push->spool))
+		hl_push_spool_pop(push->spool);
+}
+
+/* All looks of the batch, or none of them. */
+static bool keep_batch(struct hl_push *push)
+{
+	bool is_kept = true;
+
+	for (size_t i = 0; is_kept && i < push->look_count; i++) {
+		HL_FREED char *bytes = NULL;
+		struct hl_error why;
+		size_t size;
+		is_kept = encode(push, &push->looks[i], &bytes, &size, &why) == 0 &&
+			  keep_if_room(push, bytes, size);
+	}
+	if (!is_kept)
+		drop_kept(push);
+	return is_kept;
+}
+
+static void keep_attempt(void *context)
+{
+	struct attempt *attempt = context;
+
+	if (!attempt->is_kept)
+		attempt->is_kept =
+			attempt->bytes ? keep_if_room(attempt->push, attempt->bytes, attempt->size)
+				       : keep_batch(attempt->push);
+}
+
+/* Keeps it at once for the last time, when a kill may follow, and else when the answer takes longer than a second: what is answered sooner
+ * is not written at all. */
+static void begin_attempt(struct attempt *attempt)
+{
+	if (attempt->push->is_last)
+		keep_attempt(attempt);
+	else
+		hl_web_when_slow(keep_attempt, attempt);
+}
+
+/* Whether it stays in the spool, as ${sent} calls for. */
+static bool end_attempt(struct attempt *attempt, int sent)
+{
+	hl_web_when_slow(NULL, NULL);
+	if (attempt->is_kept && sent != -EAGAIN) {
+		drop_kept(attempt->push);
+		attempt->is_kept = false;
+	}
+	return attempt->is_kept;
+}
+
+/* ${repeated}: a part of it may have arrived. */
+static void send_or_keep(struct hl_push *push, const char *bytes, size_t size, bool repeated)
+{
+	struct attempt attempt = {.push = push, .bytes = bytes, .size = size};
+	char *copy = malloc(size + 1); /* for sending changes it */
+	int r = -EAGAIN;
+
+	begin_attempt(&attempt);
+	if (copy) {
+		memcpy(copy, bytes, size + 1);
+		r = send_bytes(push, copy, size, repeated);
+	}
+	free(copy);
+	if (!end_attempt(&attempt, r) && r < 0)
+		keep(push, bytes, size);
+}
+
 /* Encodes one look and sends it, or keeps it. 0 or -ENOMEM. */
 static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, bool repeated)
 {
@@ -223,29 +287,6 @@ static int deliver_alone(struct hl_push *push, const struct hl_push_look *look, 
 	return 0;
 }
 
-static void drop_kept(struct hl_push *push)
-{
-	while (hl_push_spool_count(push->spool))
-		hl_push_spool_pop(push->spool);
-}
-
-/* keep_first() for all looks of the batch, or none of them. */
-static bool keep_batch_first(struct hl_push *push)
-{
-	bool is_kept = push->is_last;
-
-	for (size_t i = 0; is_kept && i < push->look_count; i++) {
-		HL_FREED char *bytes = NULL;
-		struct hl_error why;
-		size_t size;
-		is_kept = encode(push, &push->looks[i], &bytes, &size, &why) == 0 &&
-			  keep_first(push, bytes, size);
-	}
-	if (!is_kept)
-		drop_kept(push);
-	return is_kept;
-}
-
 int hl_push_send_batch(struct hl_push *push)
 {
 	struct hl_error why = {0};
@@ -255,13 +296,11 @@ int hl_push_send_batch(struct hl_push *push)
 	if (!push->look_count)
 		return 0;
 	if (!has_to_wait(push)) {
-		is_kept = keep_batch_first(push);
+		struct attempt attempt = {.push = push};
+		begin_attempt(&attempt);
 		sent = push->sink->kind->send_looks(push->sink, push->looks, push->look_count,
 						    &why);
-	}
-	if (is_kept && sent != -EAGAIN) {
-		drop_kept(push);
-		is_kept = false;
+		is_kept = end_attempt(&attempt, sent);
 	}
 	if (sent == 0) {
 		note_back(push);

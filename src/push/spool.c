@@ -76,8 +76,7 @@ static int list_items(struct hl_push_spool *spool)
 	return r;
 }
 
-/* Opens the directory, where it is there. */
-static int open_directory(struct hl_push_spool *spool, struct hl_error *err)
+static int open_and_lock(struct hl_push_spool *spool, struct hl_error *err)
 {
 	spool->fd = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (spool->fd < 0)
@@ -95,6 +94,19 @@ static int open_directory(struct hl_push_spool *spool, struct hl_error *err)
 	if (r < 0)
 		errno = -r;
 	return r < 0 ? fail(spool, "read", err) : 0;
+}
+
+/* Opens the directory, where it is there. What belongs to another push is not kept open. */
+static int open_directory(struct hl_push_spool *spool, struct hl_error *err)
+{
+	int r = open_and_lock(spool, err);
+
+	if (r < 0) {
+		hl_cleanup_close(&spool->fd);
+		hl_cleanup_close(&spool->lock_fd);
+		spool->fd = spool->lock_fd = -1;
+	}
+	return r;
 }
 
 int hl_push_spool_open(const char *path, uint64_t most, struct hl_push_spool **ret_spool,
@@ -189,8 +201,10 @@ int hl_push_spool_add(struct hl_push_spool *spool, const void *bytes, size_t siz
 	char name[NAME_MAX_BYTES];
 	int r = spool->fd < 0 ? make_directories(spool->path) : 0;
 
-	if (r == 0 && spool->fd < 0)
-		r = open_directory(spool, err);
+	if (r == 0 && spool->fd < 0 && (r = open_directory(spool, err)) < 0) {
+		++*dropped;
+		return r;
+	}
 	if (r == 0 && spool->fd < 0)
 		r = -ENOENT; /* it went again */
 	for (; hl_push_spool_count(spool) && spool->bytes + size > spool->most; ++*dropped)

@@ -286,11 +286,25 @@ class Recordings(PushCase):
             self.assertIn(result.status, (0, 1))  # old servers delete nothing, and that is said
             self.assertIn("--keep" if result.status else "", result.stderr)
 
-    def push_many_stacks(self, url, recording):
+    def test_the_log_of_a_store_that_is_read_meanwhile_stays_small(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        self.push_well(self.store, recording)
+        with contextlib.closing(sqlite3.connect(self.store, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT COUNT(*) FROM sessions").fetchone()
+            for session in range(1, 4):
+                self.push_many_stacks(self.store, recording, session)
+            self.assertGreater(os.path.getsize(f"{self.store}-wal"), 8 << 20)  # nobody else empties it then
+            reader.execute("COMMIT")
+            self.push_many_stacks(self.store, recording, 4)
+            self.assertLess(os.path.getsize(f"{self.store}-wal"), 8 << 20)
+        self.assertEqual(self.ask("SELECT SUM(alloc_objects) FROM totals WHERE session < 5"), [(4 * 40000,)])
+
+    def push_many_stacks(self, url, recording, session=1):
         """A window of as many stacks that a list of them is longer than servers take unless they are told."""
         now_ms = int(time.time() * 1000)
         lines = ["heapline window 1", "\t".join(map(str, (
-            1, now_ms - 1000, now_ms, now_ms + 600_000, 0, 40000, 40000, "many", "", "host-many", "", "1", "", "", "")))]
+            session, now_ms - 1000, now_ms, now_ms + 600_000, 0, 40000, 40000, "many", "", "host-many", "", "1", "", "", "")))]
         lines += [f"{stack + 10 ** 18}\tfunction_{stack}\\t\\t\\t0\\t\\t0\\n" for stack in range(40000)]
         lines += [f"{stack + 10 ** 18}\t48\t1\t48\t1" for stack in range(40000)]
         os.makedirs(self.spool, exist_ok=True)
@@ -972,6 +986,26 @@ class Processes(ProcessCase):
             self.assertIn("answered with status 400: said by the backend", result.stderr)
             self.assertIn("1 window was dropped", result.stderr)
 
+    def test_what_hangs_is_in_the_spool_until_it_is_answered(self):
+        with Backend() as backend:
+            backend.mood, backend.answer = "hang", b""
+            pusher = self.start_push(f"http://127.0.0.1:{backend.port}")
+            harness.wait_until(lambda: glob.glob(f"{self.spool}/*.push"), "what is being sent in the spool")
+            self.assertEqual(self.said(), "")
+            pusher.kill()
+            pusher.wait()
+            backend.mood = ""
+            backend.woken.set()
+            result = self.push(f"http://127.0.0.1:{backend.port}", "--once", "-p", str(self.pid))
+            self.assertEqual((result.status, result.stderr, len(backend.bodies)), (0, "", 2))
+            self.assertEqual(glob.glob(f"{self.spool}/*.push"), [])
+
+    def test_a_port_that_nobody_listens_on_is_said_in_the_words_of_libcurl(self):
+        self.wait_for_save()
+        port = free_port()
+        result = self.push(f"http://127.0.0.1:{port}", "--once", "-p", str(self.pid))
+        self.assertRegex(result.stderr, rf"cannot reach 'http://127.0.0.1:{port}': .*127.0.0.1 port {port}\b.*; what is pushed waits in")
+
     def test_the_program_does_not_notice_a_backend_that_hangs(self):
         with Backend() as backend:
             backend.mood = "hang"
@@ -1086,11 +1120,11 @@ class Commands(PushCase):
         self.assertEqual(rows["step_site"]["flat_objects"], 2 * STEP_OBJECTS)
         self.assertEqual(self.push(self.store, "--", "/no/such/program").status, 127)
 
-    def start_hanging(self, backend, *command):
-        """A push of a program, of which the backend has a window that it does not answer."""
+    def start_hanging(self, backend, *command, kind="http"):
+        """A push of a program, of which the backend has a request that it does not answer."""
         backend.mood, self.environment["TMPDIR"] = "hang", self.path("temporary")
         os.makedirs(self.path("temporary"), exist_ok=True)
-        pusher = subprocess.Popen([HEAPLINE, "push", "--to", f"http://127.0.0.1:{backend.port}", "--spool", self.spool, "--version", "1.4", *OFTEN,
+        pusher = subprocess.Popen([HEAPLINE, "push", "--to", f"{kind}://127.0.0.1:{backend.port}", "--spool", self.spool, "--version", "1.4", *OFTEN,
                                    "--", *command], env=dict(os.environ, **self.environment), stdin=subprocess.PIPE,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(pusher.stderr.close)
@@ -1133,6 +1167,29 @@ class Commands(PushCase):
             harness.wait_until(lambda: "sent 1 recording" in push_again(url, "--spool", self.spool), "what was left")
             self.assertEqual(os.listdir(self.path("temporary")), [])
             self.assertTrue(any("steps%7B" in path and "version%3D1.4" in path for path in backend.paths), backend.paths)
+
+    def test_a_kill_while_the_server_hangs_loses_nothing_and_repeats_nothing(self):
+        with Backend() as backend:
+            pusher = self.start_hanging(backend, harness.program("steps"), kind="clickhouse")
+            pusher.stdin.write("x")
+            pusher.stdin.flush()
+            harness.wait_until(lambda: glob.glob(f"{self.spool}/*.push"), "what is being sent in the spool")
+            pusher.kill()
+            pusher.wait()
+        def push_another():
+            return self.push(self.store, "--", harness.program("lifecycle"), "leaf").stderr
+
+        self.assertEqual((push_another(), glob.glob(f"{self.spool}/*.push")), ("", []))
+        self.assertEqual(self.ask("SELECT version FROM sessions WHERE service = 'steps'"), [("1.4",)])
+        pusher.stdin.write("xx")  # the program goes on
+        pusher.stdin.close()
+        harness.wait_until(lambda: "sent 1 recording" in push_another(), "what was left")
+        self.assertEqual((os.listdir(self.path("temporary")), pusher.stderr.read()), ([], ""))  # it was killed before it gave up
+        for table in "totals", "deltas":
+            self.assertEqual(self.ask(f"SELECT SUM(alloc_bytes), SUM(alloc_objects), SUM(inuse_bytes) FROM {table} WHERE stack IN "
+                                      "(SELECT stack FROM stacks WHERE frames LIKE '%step_site%')"),
+                             [(3 * STEP_BYTES, 3 * STEP_OBJECTS, 3 * STEP_BYTES)])
+        self.assertEqual(push_another(), "")
 
     def test_children_are_sessions_of_their_own(self):
         result = self.push(self.store, "--service", "all", "--", harness.need("sh"), "-c",

@@ -164,7 +164,15 @@ static void a_spool_keeps_the_newest_in_order(void **state)
 	snprintf(path, sizeof(path), "%s/a/b", directory);
 	assert_int_equal(hl_push_spool_open(path, 10, &spool, &err), 0);
 	assert_int_equal(hl_push_spool_first(spool, &bytes, &size, &err), -ENOENT);
+	assert_int_equal(hl_push_spool_open(path, 10, &other, &err), 0);
 	assert_int_equal(hl_push_spool_add(spool, "one", 3, &dropped, &err), 0);
+	/* Who came before the directory was there may not use it either. */
+	for (uint64_t i = 1; i < 3; i++) {
+		uint64_t refused = i - 1;
+		assert_int_equal(hl_push_spool_add(other, "x", 1, &refused, &err), -EBUSY);
+		assert_int_equal(refused, i);
+	}
+	hl_push_spool_free(other);
 	assert_int_equal(hl_push_spool_add(spool, "two", 3, &dropped, &err), 0);
 	assert_int_equal(hl_push_spool_open(path, 10, &other, &err), -EBUSY);
 	assert_int_equal(dropped, 0);

@@ -67,6 +67,7 @@ struct hl_heap_rss {
 	uint64_t code_bytes;			/* of file_bytes, what can be executed */
 	uint64_t anonymous[HL_ANONYMOUS_COUNT]; /* whose the last are: their sum */
 	uint64_t largest_start, largest_bytes;	/* of those without an owner */
+	uint64_t piece_bytes; /* of pools, outside of malloc's heap: a part of other parts */
 	struct hl_rss_beside beside;
 	struct hl_rss_mapping *mappings; /* the largest of each part, by part and bytes, falling */
 	size_t mapping_count, mapping_capacity;

@@ -79,6 +79,11 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 		    "pages "
 		    "when it needs memory",
 		    HL_HEAP_BYTES(rss->beside.lazy_free_bytes));
+	else if (rss->piece_bytes > bytes / 2 && name == hl_rss_anonymous_names[HL_ANONYMOUS_OTHER])
+		say(of,
+		    "; pools have cut %s of pieces that are in use from such memory: 'heapline "
+		    "allocations %s' shows who allocated them",
+		    HL_HEAP_BYTES(rss->piece_bytes), of->target);
 	else if (name == hl_rss_anonymous_names[HL_ANONYMOUS_PYTHON] && !rss->recorder_bytes)
 		say(of, "; 'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);

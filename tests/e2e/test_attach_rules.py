@@ -2,6 +2,7 @@
 """Functions that rules name are recorded, wherever their arguments are: the recording equals the
 program's ledger."""
 
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,14 @@ POOLS = ("by_alloc", "by_calloc", "by_realloc", "by_sweep")
 
 
 LIBRARIES = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
+
+
+def live(verb, process, *options):
+    """What a verb reports of the process as it runs."""
+    result = harness.run([harness.HEAPLINE, verb, "-p", str(process.pid), "--json", *options])
+    if result.status != 0:
+        raise AssertionError(result.stderr)
+    return json.loads(result.stdout)
 
 
 class Rules(attaching.TestCase):
@@ -86,6 +95,20 @@ class Rules(attaching.TestCase):
                 ledger, found = self.allocations(process, "malloc", "--mode", mode, *HOOKS)
                 self.assertEqual(found, {**ledger, "cut": [0, 0, 0, 0]})
         self.assertEqual(process.returncode, 0)
+
+    def test_pieces_are_seen_while_the_process_runs(self):
+        """Wherever they lie, and not the blocks that they are cut from."""
+        for line in ("arena", "malloc"):
+            with harness.Waiting([harness.program("pools")]) as process, \
+                    self.attached(process.pid, *HOOKS) as attach:
+                ledger = self.ask(process, line)
+                report = live("allocations", process, "-n", "0")
+                found = {row["type"]: [row["inuse_blocks"], row["inuse_bytes"]] for row in report["rows"]}
+                self.assertEqual({name: found[name] for name in ledger if ledger[name][2]},
+                                 {name: kept for name, (_, _, *kept) in ledger.items() if kept[0]})
+                self.assertEqual(any("are cut up by pools" in note for note in report["notes"]), line == "malloc")
+                self.assertLess(report["unknown"]["inuse_blocks"], 100)
+                attach.send_signal(signal.SIGINT)
 
     def test_layers(self):
         with harness.Waiting([harness.program("pools")]) as process:
@@ -253,6 +276,22 @@ class Pools(attaching.TestCase):
                 self.assertLess(total["inuse_bytes"], growth)
                 self.assertGreater(total["inuse_bytes"], growth * 0.9)
             self.assertEqual(process.returncode, 0)
+
+    def test_reports_of_a_process_with_pools_agree(self):
+        with self.php() as process, self.attached(process.pid) as attach:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            growth = int(process.stdout.readline())
+            found = live("allocations", process)["total"]["inuse_bytes"]
+            self.assertLess(found, growth)
+            self.assertGreater(found, growth * 0.9)
+            for verb, *options in (("heap",), ("leaks",), ("holders", "--stack", "_emalloc")):
+                notes = live(verb, process, *options)["notes"]
+                self.assertTrue([note for note in notes if "pieces of pools" in note], (verb, notes))
+            result = harness.run([harness.HEAPLINE, "heap", "-p", str(process.pid)])
+            self.assertIn(f"'heapline allocations -p {process.pid}' shows who allocated them", result.stdout)
+            self.assertNotIn("pgfault", result.stdout)
+            attach.send_signal(signal.SIGINT)
 
     def test_pools_are_left_out_where_nobody_wants_them(self):
         with self.php() as process:

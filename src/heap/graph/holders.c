@@ -484,6 +484,26 @@ static int note_blind_spots(struct hl_holder_finder *finder)
 	return r;
 }
 
+/* Of the recorder's table pieces are blocks as any others. */
+static int note_pieces(struct hl_holder_finder *finder)
+{
+	struct hl_block_owners *owners = finder->owners;
+	struct hl_error why = {0};
+	int r = 0;
+
+	if (!finder->pid || finder->has_table)
+		return 0;
+	if (!owners)
+		r = hl_block_owners_new(finder->pid, &owners, &why);
+	/* Without a recorder pieces are unknown. */
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	r = hl_block_owners_note_pieces(owners, finder->holders->heap);
+	if (owners != finder->owners)
+		hl_block_owners_free(owners);
+	return r;
+}
+
 static int find(struct hl_holder_finder *finder)
 {
 	int r = open_owners(finder);
@@ -503,6 +523,8 @@ static int find(struct hl_holder_finder *finder)
 		r = hl_holder_follow(finder);
 	if (r == 0)
 		r = hl_holder_name_words(finder);
+	if (r == 0)
+		r = note_pieces(finder);
 	return r == 0 ? note_blind_spots(finder) : r;
 }
 

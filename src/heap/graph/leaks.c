@@ -682,6 +682,8 @@ static int find(struct finder *finder)
 		r = drop_freed(finder);
 	if (r == 0)
 		r = open_owners(finder, &owners);
+	if (r == 0 && owners && !finder->has_table)
+		r = hl_block_owners_note_pieces(owners, finder->leaks->heap);
 	if (r == 0)
 		r = hl_leak_rows_add_possible(rows, owners);
 	if (r == 0)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIB 1048576.0
 #define LABEL_DEPTH_MAX \
 	1024u /* more frames than scripts have: nodes of a damaged region may form a ring */
 
@@ -90,6 +91,27 @@ uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 	    !hl_tag_word_is_valid(word, end))
 		return 0;
 	return word >> 16;
+}
+
+bool hl_block_owners_have_pieces(const struct hl_block_owners *owners)
+{
+	return owners->source == HL_OWNERS_RECORDER && hl_open_region_has_pieces(&owners->region);
+}
+
+int hl_block_owners_note_pieces(const struct hl_block_owners *owners, struct hl_heap *heap)
+{
+	if (!hl_block_owners_have_pieces(owners))
+		return 0;
+	struct hl_block_sum sum = hl_block_reader_sum_ruled(owners->blocks);
+	return !sum.blocks ? 0
+			   : hl_heap_note(
+				     heap,
+				     "these figures are of malloc's blocks: %.1f MiB in %lld "
+				     "piece%s of "
+				     "pools, which lie in them or in other memory, are not told "
+				     "apart; 'heapline allocations -p %d' shows who allocated them",
+				     (double)sum.bytes / MIB, (long long)sum.blocks,
+				     sum.blocks == 1 ? "" : "s", (int)owners->pid);
 }
 
 /* ---- all of them ---- */

@@ -52,6 +52,14 @@ struct hl_block_sum {
 /* ret_sums[number] of each stack, as of when the owners were opened; to be freed. 0; -ENODATA where tags are the source; -ENOMEM. */
 int hl_block_owners_sums(const struct hl_block_owners *owners, struct hl_block_sum **ret_sums);
 
+/* Whether the recorder knows pieces of pools: they are among its blocks, with is_ruled, and lie in memory of any kind. */
+bool hl_block_owners_have_pieces(const struct hl_block_owners *owners);
+
+struct hl_heap;
+
+/* Adds a note to ${heap}, of whose figures pieces of pools are no part, if the recorder knows of any. 0 or -ENOMEM. */
+int hl_block_owners_note_pieces(const struct hl_block_owners *owners, struct hl_heap *heap);
+
 /* Allocations that the recorder could not count. */
 uint64_t hl_block_owners_lost_events(const struct hl_block_owners *owners);
 

@@ -158,6 +158,19 @@ static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps,
 	return r;
 }
 
+struct hl_block_sum hl_block_reader_sum_ruled(const struct hl_block_reader *reader)
+{
+	struct hl_block_sum sum = {0};
+
+	for (size_t i = 0; i < reader->count; i++) {
+		if (!reader->blocks[i].is_ruled)
+			continue;
+		sum.blocks++;
+		sum.bytes += (int64_t)reader->blocks[i].block.requested;
+	}
+	return sum;
+}
+
 static bool find_in_hash(struct hl_block_reader *reader, uint64_t address,
 			 struct hl_block *ret_block)
 {

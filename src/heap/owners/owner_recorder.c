@@ -217,11 +217,18 @@ static int name_all(const struct hl_open_region *region, struct hl_owner_names *
 
 /* ---- blocks ---- */
 
+/* A block of the heap that the recorder does not know. */
+struct unknown_block {
+	uint64_t address, bytes;
+	bool is_cut; /* pieces of a pool lie in it */
+};
+
 struct recorder_walk {
 	struct hl_block_reader *blocks;
 	struct hl_owner_counts counts; /* by node */
-	uint64_t unknown_blocks, unknown_bytes;
-	struct hl_extents walked;     /* the heap, where other allocators are beside it */
+	struct unknown_block *unknown;
+	size_t unknown_count, unknown_capacity;
+	struct hl_extents walked;     /* the heap, where other allocators or pools are beside it */
 	struct hl_block_sizes *sizes; /* of their blocks */
 	bool has_means;
 };
@@ -234,9 +241,8 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 	(void)last_word;
 	if (hl_block_reader_find(walk->blocks, address, usable_bytes, &block))
 		return hl_owner_counts_add(&walk->counts, block.node, block.requested, 1);
-	walk->unknown_blocks++;
-	walk->unknown_bytes += usable_bytes;
-	return 0;
+	const struct unknown_block unknown = {.address = address, .bytes = usable_bytes};
+	return HL_ARRAY_APPEND(walk->unknown, walk->unknown_count, walk->unknown_capacity, unknown);
 }
 
 static int take_hashed(void *context, const struct hl_listed_block *block)
@@ -246,29 +252,71 @@ static int take_hashed(void *context, const struct hl_listed_block *block)
 	return hl_owner_counts_add(&walk->counts, block->node, block->requested, 1);
 }
 
+/* Whether ${address} lies in a block that is not known, which is cut up then: what pools get from malloc() is not recorded. */
+static bool is_in_unknown(struct recorder_walk *walk, uint64_t address)
+{
+	struct unknown_block *unknown = walk->unknown;
+	size_t next = HL_LOWER_BOUND(i, walk->unknown_count, unknown[i].address <= address);
+
+	if (!next || address - unknown[next - 1].address >= unknown[next - 1].bytes)
+		return false;
+	unknown[next - 1].is_cut = true;
+	return true;
+}
+
 static int take_unwalked(void *context, const struct hl_listed_block *block)
 {
 	struct recorder_walk *walk = context;
 
-	if (hl_extents_hold(&walk->walked, block->address))
+	if (hl_extents_hold(&walk->walked, block->address) &&
+	    !(block->is_ruled && is_in_unknown(walk, block->address)))
 		return 0;
 	struct hl_block_size size = hl_block_sizes_next(walk->sizes, block);
 	walk->has_means |= !size.is_exact;
 	return hl_owner_counts_add(&walk->counts, block->node, size.requested, 1);
 }
 
-/* Adds the blocks of allocators beside the one that was walked. */
+static int compare_unknown(const void *left, const void *right)
+{
+	const struct unknown_block *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+/* Adds the blocks of allocators beside the one that was walked, and pieces of pools. */
 static int add_unwalked(const struct hl_open_region *region, const struct hl_heap *heap,
 			struct recorder_walk *walk, struct hl_owners *owners)
 {
 	int r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &walk->walked);
 
+	if (walk->unknown_count)
+		qsort(walk->unknown, walk->unknown_count, sizeof(*walk->unknown), compare_unknown);
 	if (r == 0)
 		r = hl_block_sizes_new(region, walk->blocks, &walk->sizes);
 	if (r == 0)
 		r = hl_block_reader_each(walk->blocks, take_unwalked, walk);
 	owners->sizes_are_means = walk->has_means;
 	return r;
+}
+
+static int add_unknown(const struct recorder_walk *walk, struct hl_owners *owners)
+{
+	uint64_t cut_blocks = 0, cut_bytes = 0;
+
+	for (size_t i = 0; i < walk->unknown_count; i++) {
+		const struct unknown_block *block = &walk->unknown[i];
+		cut_blocks += block->is_cut;
+		cut_bytes += block->is_cut ? block->bytes : 0;
+		owners->unknown_blocks += !block->is_cut;
+		owners->unknown_bytes += block->is_cut ? 0 : block->bytes;
+	}
+	return !cut_blocks ? 0
+			   : hl_owners_note(
+				     owners,
+				     "%llu block%s of malloc, %.1f MiB, are cut up by pools: their "
+				     "pieces count, and not the blocks",
+				     (unsigned long long)cut_blocks, cut_blocks == 1 ? "" : "s",
+				     (double)cut_bytes / 1048576);
 }
 
 /* ---- counters, where blocks cannot be walked ---- */
@@ -345,11 +393,11 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 		return count_nodes(region, names, owners, err);
 	if (r < 0)
 		return hl_error_set(err, r, "%s", why.text);
-	if (has_other && !heap->is_musl && (r = add_unwalked(region, heap, walk, owners)) < 0)
+	if (((has_other && !heap->is_musl) || hl_open_region_has_pieces(region)) &&
+	    (r = add_unwalked(region, heap, walk, owners)) < 0)
 		return r;
-	owners->unknown_blocks = walk->unknown_blocks;
-	owners->unknown_bytes = walk->unknown_bytes;
-	return name_all(region, names, &walk->counts, owners);
+	r = add_unknown(walk, owners);
+	return r < 0 ? r : name_all(region, names, &walk->counts, owners);
 }
 
 static int read_region(pid_t pid, const struct hl_owners_settings *settings,
@@ -370,6 +418,7 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 		r = read_blocks(pid, settings, region, &walk, names, owners, err);
 	hl_block_reader_free(walk.blocks);
 	hl_block_sizes_free(walk.sizes);
+	free(walk.unknown);
 	hl_extents_release(&walk.walked);
 	hl_owner_counts_release(&walk.counts);
 	return r;

@@ -165,6 +165,12 @@ hl_open_region_header(const struct hl_open_region *region)
 	return region->base;
 }
 
+/* Whether pools have cut pieces, as far as the recorder knows. */
+static inline bool hl_open_region_has_pieces(const struct hl_open_region *region)
+{
+	return atomic_load(&hl_open_region_header(region)->mode) & HL_MODE_PIECES;
+}
+
 /* Copies the header again. 0 or a negative errno. */
 int hl_open_region_refresh(struct hl_open_region *region);
 
@@ -185,6 +191,9 @@ struct hl_block_reader;
  */
 int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, uint64_t hash,
 			struct hl_block_reader **ret_reader);
+
+/* Pieces of pools, and other blocks of rules, in the hash. */
+struct hl_block_sum hl_block_reader_sum_ruled(const struct hl_block_reader *reader);
 
 bool hl_block_reader_has_array(const struct hl_block_reader *reader);
 

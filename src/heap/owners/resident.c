@@ -84,6 +84,8 @@ static int take_listed(void *context, const struct hl_owned_block *block)
 	uint64_t bytes = hl_pages_bytes_in(&reading->present, block->address,
 					   block->address + block->bytes, &reading->present_at);
 	resident->listed += bytes;
+	if (resident->heap && block->is_ruled && hl_block_owners_have_pieces(resident->owners))
+		resident->heap->rss.piece_bytes += bytes;
 	resident->listed_whole += block->bytes;
 	resident->sizes_are_means |= !block->is_exact;
 	add(reading, block->number, block->address, block->bytes, bytes);
@@ -161,7 +163,9 @@ static int read_all(pid_t pid, struct hl_memory *memory, const struct hl_heap_se
 		r = hl_block_owners_each(resident->owners, take_listed, reading);
 	if (r == 0)
 		judge_inner(resident);
-	return r;
+	return r == 0 && resident->heap
+		       ? hl_block_owners_note_pieces(resident->owners, resident->heap)
+		       : r;
 }
 
 int hl_resident_read(pid_t pid, const struct hl_heap_settings *settings,

@@ -192,6 +192,7 @@ static int add_rss(const struct hl_trace_command *command, const struct hl_proce
 		.is_traced = command->backend != &hl_recorded_trace,
 		.allocations = sum.alloc_objects + sum.free_objects,
 		.malloc_bytes = (int64_t)(sum.alloc_bytes - sum.free_bytes),
+		.alloc_bytes = (int64_t)sum.alloc_bytes,
 		.rss_growth_bytes = memory_before.anonymous_bytes - before.anonymous_bytes,
 	};
 	int r = hl_trace_result_figure(result, "rss_growth_bytes",

@@ -431,6 +431,7 @@ static void warn_of_growth(struct hl_collector *collector, const struct hl_track
 		.ran_before = tracked->ran_before,
 		.allocations = totals->allocations,
 		.malloc_bytes = totals->peak_bytes,
+		.alloc_bytes = totals->alloc_bytes,
 		.rss_growth_bytes = now - tracked->first_anonymous_bytes,
 	};
 

@@ -77,7 +77,8 @@ bool hl_outside_malloc_describe(const struct hl_outside_malloc *found,
 	bool python = is_python(found), is_empty = !found->allocations;
 	bool grew =
 		found->rss_growth_bytes >= (found->is_traced ? GROWTH_MIN_TRACED : GROWTH_MIN) &&
-		found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH;
+		found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH &&
+		found->alloc_bytes < found->rss_growth_bytes;
 	/* Python frees and allocates small objects without a call of malloc, too. */
 	bool is_unseen_python = python && found->ran_before && is_empty;
 	char way[WAY_MAX], had[64] = "", growth[64] = "";

@@ -19,6 +19,7 @@ struct hl_outside_malloc {
 	bool is_traced;		  /* from outside, where objects of interpreters are not seen */
 	uint64_t allocations;	  /* that were seen */
 	int64_t malloc_bytes;	  /* the most in use of these */
+	int64_t alloc_bytes;	  /* of all of these: malloc may keep what was freed */
 	int64_t rss_growth_bytes; /* meanwhile, of anonymous memory */
 };
 

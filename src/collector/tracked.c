@@ -286,6 +286,8 @@ static struct hl_tracked_totals add_up(const struct hl_recording_process *proces
 
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		totals.allocations += process->values[i].alloc_objects;
+		totals.alloc_bytes =
+			(int64_t)((uint64_t)totals.alloc_bytes + process->values[i].alloc_bytes);
 		totals.peak_bytes = (int64_t)((uint64_t)totals.peak_bytes +
 					      (uint64_t)process->values[i].peak_bytes);
 	}

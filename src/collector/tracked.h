@@ -65,7 +65,7 @@ void hl_identity_release(struct hl_identity *identity);
 /* What a recording's end note tells. */
 struct hl_tracked_totals {
 	uint64_t allocations;
-	int64_t peak_bytes;
+	int64_t alloc_bytes, peak_bytes;
 	uint64_t lost_events;
 	bool own_malloc;
 	bool damaged;

@@ -4,7 +4,7 @@
  * each line that it reads ("arena" or "malloc") it allocates, and says for each function the blocks
  * and bytes that it has allocated, and those that it has kept. Before a line "jump" has an answer, a
  * call of the allocator is left by longjmp(). "requests" is "arena" twice, each time with a reset of the pool. After "storm", threads allocate until the input ends. After "regions" pieces are cut
- * from blocks of malloc(), which are freed, moved or used again without a word of the pieces.
+ * from blocks of malloc(), which are freed, moved or used again without a word of the pieces; after "keep" one such block has pieces that are kept.
  */
 #include "program.h"
 
@@ -260,6 +260,20 @@ SITE void by_region(size_t number, struct figures *figures)
 	free(barrier);
 }
 
+/* All that leads to the region of the pool is a pointer to its second piece. */
+static char *volatile kept_piece;
+
+SITE void keep_piece(struct figures *figures);
+SITE void keep_piece(struct figures *figures)
+{
+	struct pool pool = {.arena = begin_region(NULL, REGION_BYTES)};
+
+	KEEP(my_alloc(&pool, 1, 1000));
+	kept_piece = my_alloc(&pool, 1, 1000);
+	give(figures, 1000);
+	give(figures, 1000);
+}
+
 #define THREADS 4
 #define HELD	16
 
@@ -353,6 +367,13 @@ int main(void)
 			continue;
 		}
 		memset(by, 0, sizeof(by));
+		if (strcmp(line, "keep\n") == 0) {
+			keep_piece(&by[0]);
+			go_on();
+			print_figures("keep_piece", &by[0]);
+			puts("done");
+			continue;
+		}
 		if (strcmp(line, "regions\n") == 0) {
 			for (size_t i = 0; i < REGIONS; i++)
 				by_region(i, &by[0]);

@@ -110,6 +110,17 @@ class Rules(attaching.TestCase):
                 self.assertLess(report["unknown"]["inuse_blocks"], 100)
                 attach.send_signal(signal.SIGINT)
 
+    def test_a_pointer_to_a_piece_keeps_the_block_that_it_lies_in(self):
+        with harness.Waiting([harness.program("pools")]) as process:
+            with self.attached(process.pid, *HOOKS) as attach:
+                self.ask(process, "keep")
+                for options in ((), ("--stop",)):
+                    leaks = live("leaks", process, *options)
+                    self.assertEqual((leaks["total"]["possible_blocks"], leaks["total"]["lost_blocks"]), (0, 0), leaks["rows"])
+                attach.send_signal(signal.SIGINT)
+            # without a recorder pieces are unknown
+            self.assertEqual(live("leaks", process)["total"]["possible_blocks"], 1)
+
     def test_layers(self):
         with harness.Waiting([harness.program("pools")]) as process:
             for mode in ("mem-fast", "mem-record", "log-fast"):

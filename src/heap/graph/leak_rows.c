@@ -159,11 +159,33 @@ static int take_possible(void *context, uint64_t block, uint64_t usable_bytes,
 			       possible);
 }
 
-int hl_leak_rows_reach_possible(struct hl_leak_rows *rows)
+/* A pointer to a piece is one to the block that a pool has cut it from. */
+static int reach_by_pieces(struct hl_leak_rows *rows, const struct hl_block_owners *owners)
 {
+	struct hl_graph *graph = rows->graph;
+	uint64_t block;
+	int r = 0;
+
+	/* What is reached has more such pointers. */
+	for (size_t i = 0; i < graph->inner.count && r == 0;) {
+		for (; i < graph->inner.count; i++)
+			if (hl_block_owners_have_piece(owners, graph->inner.addresses[i]) &&
+			    hl_graph_find(graph, graph->inner.addresses[i], &block) &&
+			    !hl_graph_is_reached(graph, block))
+				hl_graph_reach(graph, block);
+		r = hl_graph_drain(graph);
+	}
+	return r;
+}
+
+int hl_leak_rows_reach_possible(struct hl_leak_rows *rows, const struct hl_block_owners *owners)
+{
+	int r = owners ? reach_by_pieces(rows, owners) : 0;
+
 	rows->graph->on_block = take_possible;
 	rows->graph->context = rows;
-	int r = hl_graph_reach_possible(rows->graph);
+	if (r == 0)
+		r = hl_graph_reach_possible(rows->graph);
 	rows->graph->on_block = NULL;
 	return r;
 }

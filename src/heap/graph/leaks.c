@@ -671,8 +671,12 @@ static int find(struct finder *finder)
 
 	if (r == 0)
 		r = hl_leak_rows_new(finder->leaks, &finder->graph, finder->settings, &rows);
+	/* The process may stand still: it waits only for what is needed now. */
+	if (r == 0 && !finder->still &&
+	    hl_block_owners_would_have_pieces(finder->pid, &finder->memory->maps))
+		r = open_owners(finder, &owners);
 	if (r == 0)
-		r = hl_leak_rows_reach_possible(rows);
+		r = hl_leak_rows_reach_possible(rows, owners);
 	if (finder->memory)
 		hl_memory_go_on(finder->memory);
 	/* What is lost nobody can change: what has changed since is in use. */
@@ -680,7 +684,7 @@ static int find(struct finder *finder)
 		r = compare_unwalked(finder);
 	if (r == 0 && finder->is_unwalked && finder->candidates.count)
 		r = drop_freed(finder);
-	if (r == 0)
+	if (r == 0 && !owners)
 		r = open_owners(finder, &owners);
 	if (r == 0 && owners && !finder->has_table)
 		r = hl_block_owners_note_pieces(owners, finder->leaks->heap);

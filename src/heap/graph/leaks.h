@@ -107,8 +107,9 @@ int hl_leak_rows_new(struct hl_leaks *leaks, struct hl_graph *graph,
 		     const struct hl_leaks_settings *settings, struct hl_leak_rows **ret_rows);
 
 /* Reaches what pointers inside of blocks lead to; once, and before the others. Of a process that stands
- * still it may go on afterwards: what is lost does not change any more. 0 or a negative errno. */
-int hl_leak_rows_reach_possible(struct hl_leak_rows *rows);
+ * still it may go on afterwards: what is lost does not change any more. ${owners}: NULL, or those that know pieces of pools; pointers
+ * to these reach for certain the blocks that they lie in. 0 or a negative errno. */
+int hl_leak_rows_reach_possible(struct hl_leak_rows *rows, const struct hl_block_owners *owners);
 
 /* Adds that, then what was not reached; ${owners} may be NULL, and stay until both are done. Both
  * once, in this order. 0 or a negative errno. */

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB 1048576.0
 #define LABEL_DEPTH_MAX \
 	1024u /* more frames than scripts have: nodes of a damaged region may form a ring */
 
@@ -98,6 +97,12 @@ bool hl_block_owners_have_pieces(const struct hl_block_owners *owners)
 	return owners->source == HL_OWNERS_RECORDER && hl_open_region_has_pieces(&owners->region);
 }
 
+bool hl_block_owners_have_piece(const struct hl_block_owners *owners, uint64_t address)
+{
+	return hl_block_owners_have_pieces(owners) &&
+	       hl_block_reader_has_ruled(owners->blocks, address);
+}
+
 int hl_block_owners_note_pieces(const struct hl_block_owners *owners, struct hl_heap *heap)
 {
 	if (!hl_block_owners_have_pieces(owners))
@@ -106,11 +111,11 @@ int hl_block_owners_note_pieces(const struct hl_block_owners *owners, struct hl_
 	return !sum.blocks ? 0
 			   : hl_heap_note(
 				     heap,
-				     "these figures are of malloc's blocks: %.1f MiB in %lld "
+				     "these figures are of malloc's blocks: %lld KiB in %lld "
 				     "piece%s of "
 				     "pools, which lie in them or in other memory, are not told "
 				     "apart; 'heapline allocations -p %d' shows who allocated them",
-				     (double)sum.bytes / MIB, (long long)sum.blocks,
+				     (long long)(sum.bytes + 1023) / 1024, (long long)sum.blocks,
 				     sum.blocks == 1 ? "" : "s", (int)owners->pid);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 struct hl_block_owners;
+struct hl_maps;
 
 /* Opens the best source that ${pid} has. 0; -ENODATA when it has neither a recorder nor tags; or a
  * negative errno with a sentence. */
@@ -54,6 +55,12 @@ int hl_block_owners_sums(const struct hl_block_owners *owners, struct hl_block_s
 
 /* Whether the recorder knows pieces of pools: they are among its blocks, with is_ruled, and lie in memory of any kind. */
 bool hl_block_owners_have_pieces(const struct hl_block_owners *owners);
+
+/* The same of those of ${pid}, whose mappings are ${maps}, without opening them. */
+bool hl_block_owners_would_have_pieces(pid_t pid, const struct hl_maps *maps);
+
+/* Whether one of them begins at ${address}. */
+bool hl_block_owners_have_piece(const struct hl_block_owners *owners, uint64_t address);
 
 struct hl_heap;
 

@@ -171,6 +171,14 @@ struct hl_block_sum hl_block_reader_sum_ruled(const struct hl_block_reader *read
 	return sum;
 }
 
+bool hl_block_reader_has_ruled(const struct hl_block_reader *reader, uint64_t address)
+{
+	const struct kept_block *blocks = reader->blocks;
+	size_t at = HL_LOWER_BOUND(i, reader->count, blocks[i].address < address);
+
+	return at < reader->count && blocks[at].address == address && blocks[at].is_ruled;
+}
+
 static bool find_in_hash(struct hl_block_reader *reader, uint64_t address,
 			 struct hl_block *ret_block)
 {

@@ -29,13 +29,23 @@ int hl_open_region_refresh(struct hl_open_region *region)
 				     sizeof(struct hl_region_header));
 }
 
+bool hl_block_owners_would_have_pieces(pid_t pid, const struct hl_maps *maps)
+{
+	const struct hl_map *map = hl_owners_find_file(maps, REGION_FILE, HL_MAP_WRITE);
+	struct hl_region_header header;
+
+	return map && hl_owners_read_memory(pid, map->start, &header, sizeof(header)) == 0 &&
+	       layout_is_sane(&header) && atomic_load(&header.mode) & HL_MODE_PIECES;
+}
+
 int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open_region *ret_region)
 {
 	static const enum hl_area_id wanted[] = {HL_AREA_MODULES, HL_AREA_STRINGS, HL_AREA_SITES,
 						 HL_AREA_NAMES,	  HL_AREA_THREADS, HL_AREA_NODES,
 						 HL_AREA_CELLS};
 	/* What attach brings has a page of it mapped once more, read-only. */
-	const struct hl_map *map = hl_owners_find_file(names, REGION_FILE, HL_MAP_WRITE);
+	const struct hl_map *map =
+		hl_owners_find_file(hl_owner_names_maps(names), REGION_FILE, HL_MAP_WRITE);
 	struct hl_open_region region = {.pid = pid, .base = MAP_FAILED};
 
 	if (!map)

@@ -313,10 +313,10 @@ static int add_unknown(const struct recorder_walk *walk, struct hl_owners *owner
 	return !cut_blocks ? 0
 			   : hl_owners_note(
 				     owners,
-				     "%llu block%s of malloc, %.1f MiB, are cut up by pools: their "
+				     "%llu block%s of malloc, %llu KiB, are cut up by pools: their "
 				     "pieces count, and not the blocks",
 				     (unsigned long long)cut_blocks, cut_blocks == 1 ? "" : "s",
-				     (double)cut_bytes / 1048576);
+				     (unsigned long long)(cut_bytes + 1023) / 1024);
 }
 
 /* ---- counters, where blocks cannot be walked ---- */

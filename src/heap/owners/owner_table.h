@@ -88,8 +88,8 @@ void hl_owner_rows_release(struct hl_owner_rows *rows);
 /* Adds a sentence. 0 or -ENOMEM. */
 int hl_owners_note(struct hl_owners *owners, const char *format, ...) HL_PRINTF(2, 3);
 
-/* The mapping that ${names} found of a file whose name begins with ${prefix}, with all of ${flags}, or NULL. */
-const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix,
+/* The mapping of a file whose name begins with ${prefix}, with all of ${flags}, or NULL. */
+const struct hl_map *hl_owners_find_file(const struct hl_maps *maps, const char *prefix,
 					 uint32_t flags);
 
 /* Walks the heap of ${pid} with ${block}, as hl_heap_read(), and keeps in ${owners} which allocator
@@ -194,6 +194,9 @@ int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, u
 
 /* Pieces of pools, and other blocks of rules, in the hash. */
 struct hl_block_sum hl_block_reader_sum_ruled(const struct hl_block_reader *reader);
+
+/* Whether one of them begins at ${address}. */
+bool hl_block_reader_has_ruled(const struct hl_block_reader *reader, uint64_t address);
 
 bool hl_block_reader_has_array(const struct hl_block_reader *reader);
 

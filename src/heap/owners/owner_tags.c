@@ -55,7 +55,7 @@ static int read_table(pid_t pid, const struct hl_map *library, struct hl_owner_t
 int hl_owner_tag_names_new(pid_t pid, const struct hl_owner_names *names,
 			   struct hl_owner_tag_names **ret_tags)
 {
-	const struct hl_map *library = hl_owners_find_file(names, LIBRARY, 0);
+	const struct hl_map *library = hl_owners_find_file(hl_owner_names_maps(names), LIBRARY, 0);
 	struct hl_owner_tag_names *tags = library ? calloc(1, sizeof(*tags)) : NULL;
 
 	if (!tags)

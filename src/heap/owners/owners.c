@@ -83,11 +83,9 @@ int hl_owners_note(struct hl_owners *owners, const char *format, ...)
 	return r;
 }
 
-const struct hl_map *hl_owners_find_file(const struct hl_owner_names *names, const char *prefix,
+const struct hl_map *hl_owners_find_file(const struct hl_maps *maps, const char *prefix,
 					 uint32_t flags)
 {
-	const struct hl_maps *maps = hl_owner_names_maps(names);
-
 	for (size_t i = 0; i < maps->count; i++)
 		if (!maps->maps[i].offset && (maps->maps[i].flags & flags) == flags &&
 		    strncmp(hl_path_basename(maps->maps[i].path), prefix, strlen(prefix)) == 0)

@@ -235,7 +235,7 @@ Server().run()
 import multiprocessing, os
 def work():
     kept = []
-    for i in range(2000):
+    for i in range(6000):
         kept.append(bytes(1000))  # planted
     os._exit(0)
 if __name__ == "__main__":

@@ -174,6 +174,7 @@ static void make_likely(struct likely *likely)
 	hl_carriers_release(&heap.carriers);
 	free(heap.arenas);
 	free(heap.notes);
+	free(heap.rss.mappings);
 	likely->block = blocks[4];
 	likely->cached = *image_word(&builder.image, HEAP_BASE + 16 + version->entries + 3 * 8);
 	likely->fast = *image_word(&builder.image, MAIN_ARENA + version->fastbins + 2 * 8) + 16;
@@ -252,6 +253,7 @@ static void clear_blocks(void)
 	hl_carriers_release(&heap.carriers);
 	free(heap.arenas);
 	free(heap.notes);
+	free(heap.rss.mappings);
 }
 
 /* The ring of blocks[5] leads to a ring of two blocks: to the first or the second of them. */

@@ -153,34 +153,12 @@ static bool has_return_probes(const struct hl_profile *profile)
 	return false;
 }
 
-static void add_losses(struct hl_notices *notices, const struct hl_profile *profile)
+/* What stacks lack. */
+static void add_stack_losses(struct hl_notices *notices, const struct hl_profile *profile)
 {
-	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	const struct hl_profile_lost *lost = &profile->lost;
-	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+	char count[HL_FORMAT_MAX];
 
-	if (lost->damaged)
-		hl_notices_warn(
-			notices,
-			"DAMAGED: the program overwrote heapline's memory; %s record%s that "
-			"cannot be %s left out, and other figures may be wrong",
-			hl_format_count(lost->damaged, count), hl_format_plural(lost->damaged),
-			lost->damaged == 1 ? "is" : "are");
-	if (hl_summary_is_empty(profile))
-		add_emptiness(notices, profile);
-	/* Pages are counted by what is there: only whose doing they are may be lost. */
-	if ((lost->events || lost->bytes) && kind && hl_trace_kind_counts_pages(kind))
-		hl_notices_warn(notices,
-				"LOST: the stacks of %s event%s: their pages are in the total, "
-				"and may be in [no fault seen]",
-				hl_format_count(lost->events, count),
-				hl_format_plural(lost->events));
-	else if (lost->events || lost->bytes)
-		hl_notices_warn(notices, "LOST: %s event%s, %s: not in the figures below",
-				hl_format_count(lost->events, count),
-				hl_format_plural(lost->events),
-				hl_format_bytes(lost->bytes, bytes));
-	hl_notices_of_log_loss(notices, lost);
 	if (lost->truncated_stacks)
 		hl_notices_warn(notices, "LOST: the outer frames of %s stack%s, too deep to keep",
 				hl_format_count(lost->truncated_stacks, count),
@@ -210,6 +188,37 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 			notices,
 			"note: a state of Lua collects by generations: of its collections only the "
 			"major ones count, since others leave old garbage");
+}
+
+static void add_losses(struct hl_notices *notices, const struct hl_profile *profile)
+{
+	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
+	const struct hl_profile_lost *lost = &profile->lost;
+	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
+
+	if (lost->damaged)
+		hl_notices_warn(
+			notices,
+			"DAMAGED: the program overwrote heapline's memory; %s record%s that "
+			"cannot be %s left out, and other figures may be wrong",
+			hl_format_count(lost->damaged, count), hl_format_plural(lost->damaged),
+			lost->damaged == 1 ? "is" : "are");
+	if (hl_summary_is_empty(profile))
+		add_emptiness(notices, profile);
+	/* Pages are counted by what is there: only whose doing they are may be lost. */
+	if ((lost->events || lost->bytes) && kind && hl_trace_kind_counts_pages(kind))
+		hl_notices_warn(notices,
+				"LOST: the stacks of %s event%s: their pages are in the total, "
+				"and may be in [no fault seen]",
+				hl_format_count(lost->events, count),
+				hl_format_plural(lost->events));
+	else if (lost->events || lost->bytes)
+		hl_notices_warn(notices, "LOST: %s event%s, %s: not in the figures below",
+				hl_format_count(lost->events, count),
+				hl_format_plural(lost->events),
+				hl_format_bytes(lost->bytes, bytes));
+	hl_notices_of_log_loss(notices, lost);
+	add_stack_losses(notices, profile);
 	if (lost->missed_frees)
 		hl_notices_warn(
 			notices,

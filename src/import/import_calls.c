@@ -73,7 +73,7 @@ int hl_import_calls_add_symbol(struct hl_import_calls *calls, const struct hl_im
 		call.function = at;
 		call.function_end = mark ? mark : end;
 		at = mark ? mark + strlen(INLINE_MARK) : end;
-		if (call.function < call.function_end)
+		if (call.function < call.function_end && *call.function)
 			r = add_call(calls, &call);
 	}
 	/* the innermost comes first in a comment of Go, and so in the order of all */

@@ -362,7 +362,7 @@ class FullFileSystem(Faults):
         os.mkdir(mounted)
         result = harness.run([
             "unshare", "-m", "/bin/sh", "-c",
-            'mount -t tmpfs -o size=1m heapline-test "$0" && '
+            'mount -t tmpfs -o size=512k heapline-test "$0" && '
             '"$1" record --mode log-fast -o "$0/test.hl" -- /usr/bin/python3 "$2" 2 >&2; '
             '"$1" info "$0/test.hl"',
             mounted, harness.HEAPLINE, JSON_WORKLOAD])

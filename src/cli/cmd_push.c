@@ -316,16 +316,23 @@ static int push_all(struct hl_push *push, int argc, char **argv, const char *pat
 	return r;
 }
 
-/* The path of the spool: absolute, so that the next push can tell whether it has the same. NULL with a sentence. */
-static char *choose_spool(struct hl_error *err)
+/* ${path} below the working directory, unless it is absolute. To be freed; NULL without memory. */
+static char *make_absolute(const char *path)
 {
-	HL_FREED char *folder = spool && *spool != '/' ? getcwd(NULL, 0) : NULL;
-	char *path = NULL;
+	HL_FREED char *folder = *path == '/' ? NULL : getcwd(NULL, 0);
+	char *absolute;
 
-	if (!spool)
-		path = hl_push_spool_path(to);
-	else if (asprintf(&path, "%s%s%s", folder ? folder : "", folder ? "/" : "", spool) < 0)
-		path = NULL;
+	return asprintf(&absolute, "%s%s%s", folder ? folder : "", folder ? "/" : "", path) < 0
+		       ? NULL
+		       : absolute;
+}
+
+/* The path of the spool: the same for each push to one place, and for no other place. NULL with a sentence. */
+static char *choose_spool(const char *url, struct hl_error *err)
+{
+	HL_FREED char *file = hl_fleet_file(url) ? make_absolute(hl_fleet_file(url)) : NULL;
+	char *path = spool ? make_absolute(spool) : hl_push_spool_path(file ? file : url);
+
 	if (!path)
 		hl_error_set(err, -EINVAL,
 			     "cannot spool what cannot be sent: there is no HOME; name a directory "
@@ -362,8 +369,8 @@ static int run_push(int argc, char **argv)
 	int r = check_operands(argc, argv, is_command);
 	if (r != HL_EXIT_DONE)
 		return r;
-	HL_FREED char *place = choose_spool(&err);
-	HL_FREED char *url = place ? hl_fleet_url(to) : NULL;
+	HL_FREED char *url = hl_fleet_url(to);
+	HL_FREED char *place = url ? choose_spool(url, &err) : NULL;
 	struct hl_push_settings settings = {.url = url,
 					    .experimental = experimental,
 					    .spool = place,
@@ -376,8 +383,8 @@ static int run_push(int argc, char **argv)
 					    .is_new = is_command,
 					    .pid = (pid_t)pid,
 					    .say = say};
-	if (!url)
-		return hl_cli_error("%s", place ? "out of memory" : err.text);
+	if (!place)
+		return hl_cli_error("%s", url ? err.text : "out of memory");
 	if (hl_store_password_read(password_file, (char *)to, &err) < 0)
 		return hl_cli_error("%s", err.text);
 	if (argc && !is_command && stat(argv[0], &status) < 0)

@@ -32,6 +32,11 @@ char *hl_fleet_url(const char *given)
 	return asprintf(&url, "%s%s", hl_fleet_sqlite.scheme, given) < 0 ? NULL : url;
 }
 
+const char *hl_fleet_file(const char *url)
+{
+	return find_backend(url) == &hl_fleet_sqlite ? url + strlen(hl_fleet_sqlite.scheme) : NULL;
+}
+
 int hl_fleet_open(const char *url, bool creates, struct hl_fleet_store **ret_store,
 		  struct hl_error *err)
 {

@@ -24,6 +24,9 @@ bool hl_fleet_is_url(const char *url);
 /* What people may write for a store is a URL or the path of a file. The URL, to be freed; NULL for want of memory. */
 char *hl_fleet_url(const char *given);
 
+/* The path in the URL of a file; NULL for another URL. */
+const char *hl_fleet_file(const char *url);
+
 /*
  * Opens the store at ${url}: sqlite:PATH, clickhouse://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]. What follows a question mark is
  * not looked at. ${creates}: a file that does not exist is created, empty. 0 or a negative errno with a sentence.

@@ -50,5 +50,5 @@ size_t hl_push_unknown(const struct hl_push *push);
 /* Windows that wait in the spool. */
 size_t hl_push_waiting(const struct hl_push *push);
 
-/* The directory that spools windows for ${url} unless another is named, to be freed; NULL where there is no home. */
+/* The directory that spools windows for ${url}, or an absolute path, unless another is named, to be freed; NULL where there is no home. */
 char *hl_push_spool_path(const char *url);

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #define NEW_FILE       "new"
 #define LOCK	       "lock"
 #define NAME_MAX_BYTES 32
+#define FOLDERS_MAX    64 /* pushes to one place at a time */
 
 struct item {
 	uint64_t number, size;
@@ -23,7 +25,7 @@ struct item {
 
 struct hl_push_spool {
 	char *path;
-	int fd, lock_fd; /* -1: the directory is not there yet */
+	int fd, lock_fd; /* of the directory in use: the path's own or one in it; -1: none yet */
 	uint64_t most, bytes;
 	struct item *items;	       /* in order */
 	size_t count, capacity, first; /* items before the first were sent or dropped */
@@ -49,10 +51,11 @@ static int by_number(const void *left, const void *right)
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Takes over what an earlier process left. */
-static int list_items(struct hl_push_spool *spool)
+/* Adds the files of the open directory ${fd} to ${items}, in order, and their bytes. */
+static int list_items(int directory_fd, struct item **items, size_t *count, size_t *capacity,
+		      uint64_t *bytes)
 {
-	int fd = openat(spool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 
 	if (!stream)
@@ -63,50 +66,132 @@ static int list_items(struct hl_push_spool *spool)
 		uint64_t number = strtoull(entry->d_name, NULL, 16);
 		put_name(name, number);
 		if (strcmp(name, entry->d_name) != 0 ||
-		    fstatat(spool->fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(status.st_mode))
 			continue;
-		spool->bytes += (uint64_t)status.st_size;
-		r = HL_ARRAY_APPEND(spool->items, spool->count, spool->capacity,
+		*bytes += (uint64_t)status.st_size;
+		r = HL_ARRAY_APPEND(*items, *count, *capacity,
 				    (struct item){number, (uint64_t)status.st_size});
 	}
 	closedir(stream);
-	if (spool->count)
-		qsort(spool->items, spool->count, sizeof(*spool->items), by_number);
+	if (*count)
+		qsort(*items, *count, sizeof(**items), by_number);
 	return r;
 }
 
-static int open_and_lock(struct hl_push_spool *spool, struct hl_error *err)
+static uint64_t next_number(const struct hl_push_spool *spool)
 {
-	spool->fd = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (spool->fd < 0)
-		return errno == ENOENT ? 0 : fail(spool, "open", err);
-	spool->lock_fd = openat(spool->fd, LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (spool->lock_fd < 0)
-		return fail(spool, "lock", err);
-	if (flock(spool->lock_fd, LOCK_EX | LOCK_NB) < 0)
-		return hl_error_set(
-			err, -EBUSY,
-			"cannot use the spool '%s': another 'heapline push' to the same place "
-			"uses it; end that one, or name another with --spool",
-			spool->path);
-	int r = list_items(spool);
-	if (r < 0)
-		errno = -r;
-	return r < 0 ? fail(spool, "read", err) : 0;
+	return spool->count ? spool->items[spool->count - 1].number + 1 : 1;
 }
 
-/* Opens the directory, where it is there. What belongs to another push is not kept open. */
-static int open_directory(struct hl_push_spool *spool, struct hl_error *err)
+/* Moves the files of another directory, whose push has ended, behind the own ones. */
+static int adopt(struct hl_push_spool *spool, int fd)
 {
-	int r = open_and_lock(spool, err);
+	HL_FREED struct item *items = NULL;
+	size_t count = 0, capacity = 0;
+	uint64_t bytes = 0;
+	int r = list_items(fd, &items, &count, &capacity, &bytes);
 
-	if (r < 0) {
-		hl_cleanup_close(&spool->fd);
-		hl_cleanup_close(&spool->lock_fd);
-		spool->fd = spool->lock_fd = -1;
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		struct item item = {next_number(spool), items[i].size};
+		char from[NAME_MAX_BYTES], to[NAME_MAX_BYTES];
+		put_name(from, items[i].number);
+		put_name(to, item.number);
+		r = HL_ARRAY_RESERVE(spool->items, spool->capacity, spool->count + 1);
+		if (r == 0 && renameat(fd, from, spool->fd, to) < 0)
+			r = -errno;
+		if (r == 0) {
+			spool->items[spool->count++] = item;
+			spool->bytes += item.size;
+		}
 	}
 	return r;
+}
+
+/* Makes the directories of ${path}, as mkdir -p. */
+static int make_directories(const char *path)
+{
+	HL_FREED char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(copy, 0700) < 0 && errno != EEXIST)
+			return -errno;
+		*slash = '/';
+	}
+	return mkdir(copy, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* Opens and locks the directory of a number from 1 on: the path itself, "2" in it, and so on. 0; -ENOENT; -EBUSY: another push has it. */
+static int lock_folder(const struct hl_push_spool *spool, unsigned number, bool makes, int *ret_fd,
+		       int *ret_lock_fd)
+{
+	char path[PATH_MAX];
+	int length = snprintf(path, sizeof(path), number > 1 ? "%s/%u" : "%s", spool->path, number);
+
+	if (length >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	int r = makes ? make_directories(path) : 0;
+	HL_CLOSED int fd = r == 0 ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (fd < 0)
+		return r < 0 ? r : -errno;
+	HL_CLOSED int lock_fd = openat(fd, LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock_fd < 0)
+		return -errno;
+	if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	*ret_fd = fd;
+	*ret_lock_fd = lock_fd;
+	fd = lock_fd = -1;
+	return 0;
+}
+
+/* Takes the first directory that no other push has, and what lies in others without one. 0 where there is none and none is made. */
+static int take_folder(struct hl_push_spool *spool, bool makes)
+{
+	int r = 0;
+
+	for (unsigned number = 1; r == 0 && number <= FOLDERS_MAX; number++) {
+		int fd = -1, lock_fd = -1;
+		bool is_first = spool->fd < 0;
+		r = lock_folder(spool, number, makes && is_first, &fd, &lock_fd);
+		if (r == -ENOENT)
+			return 0;
+		if (r == 0 && is_first) {
+			spool->fd = fd;
+			spool->lock_fd = lock_fd;
+			r = list_items(fd, &spool->items, &spool->count, &spool->capacity,
+				       &spool->bytes);
+			continue;
+		}
+		if (r == 0)
+			r = adopt(spool, fd);
+		hl_cleanup_close(&fd);
+		hl_cleanup_close(&lock_fd);
+		r = r == -EBUSY ? 0 : r;
+	}
+	return r == 0 && spool->fd < 0 ? -EBUSY : r;
+}
+
+static int open_folder(struct hl_push_spool *spool, bool makes, struct hl_error *err)
+{
+	int r = take_folder(spool, makes);
+
+	if (r == 0)
+		return 0;
+	hl_cleanup_close(&spool->fd);
+	hl_cleanup_close(&spool->lock_fd);
+	spool->fd = spool->lock_fd = -1;
+	if (r == -EBUSY)
+		return hl_error_set(
+			err, r,
+			"cannot use the spool '%s': %u 'heapline push' to the same place use "
+			"it; name another with --spool",
+			spool->path, FOLDERS_MAX);
+	errno = -r;
+	return fail(spool, "use", err);
 }
 
 int hl_push_spool_open(const char *path, uint64_t most, struct hl_push_spool **ret_spool,
@@ -118,7 +203,7 @@ int hl_push_spool_open(const char *path, uint64_t most, struct hl_push_spool **r
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	*spool =
 		(struct hl_push_spool){.path = strdup(path), .fd = -1, .lock_fd = -1, .most = most};
-	int r = spool->path ? open_directory(spool, err)
+	int r = spool->path ? open_folder(spool, false, err)
 			    : hl_error_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		hl_push_spool_free(spool);
@@ -160,22 +245,6 @@ void hl_push_spool_pop(struct hl_push_spool *spool)
 		spool->first = spool->count = 0;
 }
 
-/* Makes the directories of ${path}, as mkdir -p. */
-static int make_directories(const char *path)
-{
-	HL_FREED char *copy = strdup(path);
-
-	if (!copy)
-		return -ENOMEM;
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(copy, 0700) < 0 && errno != EEXIST)
-			return -errno;
-		*slash = '/';
-	}
-	return mkdir(copy, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 static int write_new(struct hl_push_spool *spool, const char *bytes, size_t size)
 {
 	HL_CLOSED int fd = openat(spool->fd, NEW_FILE,
@@ -199,23 +268,20 @@ int hl_push_spool_add(struct hl_push_spool *spool, const void *bytes, size_t siz
 		      uint64_t *dropped, struct hl_error *err)
 {
 	char name[NAME_MAX_BYTES];
-	int r = spool->fd < 0 ? make_directories(spool->path) : 0;
+	int r = spool->fd < 0 ? open_folder(spool, true, err) : 0;
 
-	if (r == 0 && spool->fd < 0 && (r = open_directory(spool, err)) < 0) {
+	if (r < 0) {
 		++*dropped;
 		return r;
 	}
-	if (r == 0 && spool->fd < 0)
-		r = -ENOENT; /* it went again */
 	for (; hl_push_spool_count(spool) && spool->bytes + size > spool->most; ++*dropped)
 		hl_push_spool_pop(spool);
-	if (r == 0 && size > spool->most) {
+	if (size > spool->most) {
 		++*dropped;
 		return 0;
 	}
-	if (r == 0)
-		r = write_new(spool, bytes, size);
-	uint64_t number = spool->count ? spool->items[spool->count - 1].number + 1 : 1;
+	r = write_new(spool, bytes, size);
+	uint64_t number = next_number(spool);
 	put_name(name, number);
 	if (r == 0)
 		r = HL_ARRAY_RESERVE(spool->items, spool->capacity, spool->count + 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What could not be sent, in files of a directory, until it can be. The directory is made when there is something to keep.
- * Used by one process, which locks it, and one thread.
+ * What could not be sent, in files of a directory, until it can be. The directory is made when there is something to keep, and is used
+ * by one process, which locks it, and one thread. A second push to the same place has the directory "2" in it, a third one "3".
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 struct hl_push_spool;
 
 /*
- * The spool in ${path}, which keeps at most ${most} bytes; what an earlier process left there is in it. 0; -EBUSY when another process uses
- * it; another negative errno. With a sentence.
+ * The spool in ${path}, which keeps at most ${most} bytes; what earlier processes left there, and no other has taken, is in it. 0; -EBUSY
+ * when 64 processes use it; another negative errno. With a sentence.
  */
 int hl_push_spool_open(const char *path, uint64_t most, struct hl_push_spool **ret_spool,
 		       struct hl_error *err);

@@ -1204,6 +1204,7 @@ class Commands(PushCase):
             blocks = blocks_of(re.sub(r"until heapline .*done\n", lambda _: UNTIL_PUSHED, file.read()))
         session = Session(self.directory)
         self.addCleanup(session.end)
+        session.run("export XDG_STATE_HOME=$PWD/state")
         said = [session.run(block) for block in blocks]
         self.assertRegex(said[1], r"(?m)^1\.1 +1 .*\n1\.0 +1 ")
         self.assertRegex(said[2], r"render")

@@ -153,7 +153,7 @@ static void assert_first(struct hl_push_spool *spool, const char *expected)
 static void a_spool_keeps_the_newest_in_order(void **state)
 {
 	char directory[TEMPORARY_MAX], path[TEMPORARY_MAX + 16];
-	struct hl_push_spool *spool, *other;
+	struct hl_push_spool *spool;
 	struct hl_error err = {0};
 	uint64_t dropped = 0;
 	char *bytes;
@@ -164,24 +164,14 @@ static void a_spool_keeps_the_newest_in_order(void **state)
 	snprintf(path, sizeof(path), "%s/a/b", directory);
 	assert_int_equal(hl_push_spool_open(path, 10, &spool, &err), 0);
 	assert_int_equal(hl_push_spool_first(spool, &bytes, &size, &err), -ENOENT);
-	assert_int_equal(hl_push_spool_open(path, 10, &other, &err), 0);
 	assert_int_equal(hl_push_spool_add(spool, "one", 3, &dropped, &err), 0);
-	/* Who came before the directory was there may not use it either. */
-	for (uint64_t i = 1; i < 3; i++) {
-		uint64_t refused = i - 1;
-		assert_int_equal(hl_push_spool_add(other, "x", 1, &refused, &err), -EBUSY);
-		assert_int_equal(refused, i);
-	}
-	hl_push_spool_free(other);
 	assert_int_equal(hl_push_spool_add(spool, "two", 3, &dropped, &err), 0);
-	assert_int_equal(hl_push_spool_open(path, 10, &other, &err), -EBUSY);
 	assert_int_equal(dropped, 0);
 	assert_int_equal(hl_push_spool_add(spool, "three", 5, &dropped, &err), 0);
 	assert_int_equal(dropped, 1);
 	assert_first(spool, "two");
 	hl_push_spool_free(spool);
 	/* The next one finds what is left. */
-	err = (struct hl_error){0};
 	assert_int_equal(hl_push_spool_open(path, 10, &spool, &err), 0);
 	assert_int_equal(hl_push_spool_count(spool), 2);
 	assert_first(spool, "two");
@@ -194,6 +184,44 @@ static void a_spool_keeps_the_newest_in_order(void **state)
 	assert_int_equal(remove_temporary(directory), 0);
 }
 
+static void pushes_to_one_place_do_not_share_a_spool(void **state)
+{
+	char directory[TEMPORARY_MAX], path[TEMPORARY_MAX + 16];
+	struct hl_push_spool *two, *one, *three;
+	struct hl_error err = {0};
+	uint64_t dropped = 0;
+
+	(void)state;
+	assert_int_equal(make_temporary(directory), 0);
+	snprintf(path, sizeof(path), "%s/spool", directory);
+	assert_int_equal(hl_push_spool_open(path, 100, &two, &err), 0);
+	assert_int_equal(hl_push_spool_open(path, 100, &one, &err), 0);
+	assert_int_equal(hl_push_spool_add(one, "one", 3, &dropped, &err), 0);
+	assert_int_equal(hl_push_spool_add(two, "two", 3, &dropped, &err), 0);
+	assert_int_equal(hl_push_spool_open(path, 100, &three, &err), 0);
+	assert_int_equal(hl_push_spool_count(three), 0);
+	assert_int_equal(hl_push_spool_add(three, "three", 5, &dropped, &err), 0);
+	assert_first(one, "one");
+	assert_first(two, "two");
+	assert_first(three, "three");
+	/* Who comes then has what the ended ones left, and nothing of those that go on. */
+	hl_push_spool_free(two);
+	hl_push_spool_free(three);
+	assert_int_equal(hl_push_spool_open(path, 100, &three, &err), 0);
+	assert_int_equal(hl_push_spool_count(three), 2);
+	assert_first(three, "two");
+	hl_push_spool_pop(three);
+	assert_first(three, "three");
+	hl_push_spool_free(three);
+	hl_push_spool_free(one);
+	assert_int_equal(hl_push_spool_open(path, 100, &one, &err), 0);
+	assert_int_equal(hl_push_spool_count(one), 2);
+	assert_first(one, "one");
+	assert_int_equal(dropped, 0);
+	hl_push_spool_free(one);
+	assert_int_equal(remove_temporary(directory), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +229,7 @@ int main(void)
 		cmocka_unit_test(a_look_without_memory_fails_and_loses_none),
 		cmocka_unit_test(what_a_sink_has_is_not_sent_again),
 		cmocka_unit_test(a_spool_keeps_the_newest_in_order),
+		cmocka_unit_test(pushes_to_one_place_do_not_share_a_spool),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,8 +173,7 @@ class FullRings(Churning):
 
     def test_a_log_that_lost_events_is_right_again_while_the_program_goes_on(self):
         ledger, heapline, pid = self.start("log-fast", ["--events"])
-        harness.wait_until(lambda: any("memlog" in name for name in os.listdir(self.recording)),
-                           "the first interval")
+        self.points_once(len)
         os.kill(heapline.pid, signal.SIGSTOP)
         # Rings have no room for these. Ten seconds on nobody waits for a collector that is stopped.
         stopped_at = max(self.done(ledger))

@@ -174,7 +174,7 @@ def configure(part, directory):
     """Sets the build up, silently unless that fails."""
     again = ["--reconfigure"] if (directory / "build.ninja").exists() else []
     compilers = {"CC": part.compiler, "CXX": {"gcc": "g++", "clang": "clang++"}[part.compiler]}
-    setup = run(["meson", "setup", *again, "-Dtests=true", "-Dbench=true", *part.options,
+    setup = run(["meson", "setup", *again, "-Dwerror=true", "-Dtests=true", "-Dbench=true", *part.options,
                  str(directory)], compilers, capture_output=True, text=True)
     if setup.returncode:
         print(setup.stdout, setup.stderr, flush=True)

@@ -71,7 +71,7 @@ static inline void find_attached(void)
 
 	must(!strcmp(image + dynamic(DT_STRTAB) + symbol->st_name, HL_ATTACHED_SYMBOL));
 	attached = (struct hl_attached *)(image + symbol->st_value);
-	must(!memcmp(attached->magic, HL_ATTACHED_MAGIC, sizeof(attached->magic)));
+	must(attached->magic == HL_ATTACHED_MAGIC);
 }
 
 static inline void lay_out(void)

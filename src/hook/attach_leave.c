@@ -61,7 +61,7 @@ static bool read_attached(const struct hl_attach *attach, struct hl_attached *re
 {
 	return hl_remote_read(attach->remote, attach->record.attached, ret_attached,
 			      sizeof(*ret_attached)) &&
-	       !memcmp(ret_attached->magic, HL_ATTACHED_MAGIC, sizeof(ret_attached->magic)) &&
+	       ret_attached->magic == HL_ATTACHED_MAGIC &&
 	       ret_attached->version == HL_ATTACHED_VERSION &&
 	       ret_attached->slot_count <= SLOTS_MAX;
 }

@@ -164,7 +164,7 @@ static int load_processes(struct reading *reading)
 	struct hl_recording *recording = reading->log->recording;
 	const struct hl_profile *profile = reading->profile;
 	HL_FREED char *texts = NULL;
-	size_t count;
+	size_t count = 0;
 
 	int r = load_texts(reading, HL_PACK_RECORDED, &texts, &count);
 	if (r < 0)
@@ -199,7 +199,7 @@ static int load_files(struct reading *reading)
 	HL_FREED char *names = NULL;
 	HL_FREED void *section = NULL;
 	uint64_t offset, left;
-	size_t count, size;
+	size_t count = 0, size;
 
 	int r = load_texts(reading, HL_PACK_LOG_NAMES, &names, &count);
 	if (r == 0)

@@ -34,7 +34,7 @@ static const char *skip_bracket(const char *at)
 	while (*at && *at != ']') {
 		const char *end = NULL;
 		if (*at == '[' && at[1] && strchr(":.=", at[1])) /* as in "[:alpha:]" */
-			end = strstr(at + 2, (char[]){at[1], ']', '\0'});
+			end = strstr(at + 2, ((char[]){at[1], ']', '\0'}));
 		at = end ? end + 2 : at + 1;
 	}
 	return at + (*at == ']');

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HL_ATTACHED_MAGIC   "HLJOINED"
+#define HL_ATTACHED_MAGIC   UINT64_C(0x44454e494f4a4c48) /* "HLJOINED" */
 #define HL_ATTACHED_VERSION 4u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
@@ -141,7 +141,7 @@ static_assert(sizeof(struct hl_attached_rule) == 16, "the assembler goes by it")
 
 /* In the image; addresses are those of the target, after relocation. */
 struct hl_attached {
-	char magic[8];
+	uint64_t magic;
 	uint32_t version;
 	uint32_t slot_count; /* a power of two */
 	uint64_t slots;	     /* struct hl_attached_slot[] */

@@ -121,7 +121,7 @@ static void start(enum hl_mode mode)
 	hl_recorder = recorder;
 }
 
-static void stop(void)
+static void stop_recorder(void)
 {
 	atomic_store(&refuse_from, 0);
 	if (hl_thread_self())
@@ -260,7 +260,7 @@ static void the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment(void 
 	assert_true(sums.peak_bytes == mark);
 	assert_true(mark <= maximum && mark >= maximum - maximum / 100);
 	assert_int_equal(lost_events(), 0);
-	stop();
+	stop_recorder();
 }
 
 static void in_closed_mode_only_frees_count(void **state)
@@ -277,7 +277,7 @@ static void in_closed_mode_only_frees_count(void **state)
 	assert_int_equal(sums.free_objects[1], 1);
 	assert_int_equal(recorder->region.threads[0].unmatched_frees, 0);
 	assert_int_equal(lost_events(), 0);
-	stop();
+	stop_recorder();
 }
 
 static void frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left(void **state)
@@ -295,7 +295,7 @@ static void frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left(vo
 	add_up();
 	assert_int_equal(sums.free_objects[1], HL_PENDING_MAX);
 	assert_int_equal(lost_events(), 3);
-	stop();
+	stop_recorder();
 }
 
 static void frees_by_handlers_while_the_thread_ends_are_counted(void **state)
@@ -310,7 +310,7 @@ static void frees_by_handlers_while_the_thread_ends_are_counted(void **state)
 	assert_int_equal(sums.free_objects[1], 1);
 	assert_int_equal(lost_events(), 0);
 	assert_int_equal(atomic_load(&recorder->region.header->inuse_bytes), 0);
-	stop();
+	stop_recorder();
 }
 
 /* ---- comparing recalled stacks ---- */
@@ -363,7 +363,7 @@ static void a_recalled_stack_that_is_not_the_walked_one_ends_the_program(void **
 	assert_false(check_ends(3, node, text, sizeof(text)));
 	assert_true(check_ends(3, recorder->region.nodes[node].parent, text, sizeof(text)));
 	hl_recall_check_every = 0;
-	stop();
+	stop_recorder();
 }
 
 static void refuse_memory_in_turn(bool sizes)
@@ -390,7 +390,7 @@ static void refuse_memory_in_turn(bool sizes)
 		}
 		assert_true(allocated + lost_events() >= 900 && allocated <= 900 && freed <= 450);
 		assert_true(from ? lost_events() > 0 || from == needed : lost_events() == 0);
-		stop();
+		stop_recorder();
 	}
 	assert_true(needed > 5);
 }
@@ -531,7 +531,7 @@ static void whatever_mode_follows_which_counters_are_those_of_the_ledger(void **
 	for (uint32_t i = 0; i < MODE_THREADS; i++)
 		pthread_join(threads[i], NULL);
 	assert_counters_are_those_of(ledger);
-	stop();
+	stop_recorder();
 	pthread_rwlock_destroy(&ledger->gate);
 	free(ledger);
 }
@@ -588,7 +588,7 @@ static void compare_classes_with_a_ledger(enum hl_mode mode)
 	add_up();
 	assert_classes_are_those_of_the_ledger();
 	assert_int_equal(lost_events(), 0);
-	stop();
+	stop_recorder();
 }
 
 static void with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own(void **state)
@@ -622,7 +622,7 @@ static void with_sizes_mappings_get_no_class(void **state)
 	hl_event_map(thread, 0x10000, 0x14000, HL_PSEUDO_MMAP, &(struct hl_registers){.pc = 9});
 	hl_thread_leave(thread);
 	assert_true(frame_that_counted() == hl_pseudo_frame_key(HL_PSEUDO_MMAP));
-	stop();
+	stop_recorder();
 }
 
 static void without_sizes_no_node_tells_any(void **state)
@@ -631,7 +631,7 @@ static void without_sizes_no_node_tells_any(void **state)
 	start(HL_MODE_MEM_FAST);
 	alloc_event(block_at(0, 1), 1);
 	assert_true(frame_that_counted() == frame_of_stack(1));
-	stop();
+	stop_recorder();
 }
 
 /* ---- threads ---- */
@@ -731,7 +731,7 @@ static void run_threads(enum hl_mode mode, bool sizes)
 	assert_true(atomic_load(&recorder->region.header->inuse_bytes) == sums.inuse_bytes);
 	assert_true(sums.peak_bytes >= sums.inuse_bytes - sums.inuse_bytes / 100);
 	assert_int_equal(lost_events(), 0);
-	stop();
+	stop_recorder();
 }
 
 static void the_sum_of_all_threads_is_what_they_did_with_the_array(void **state)
@@ -864,7 +864,7 @@ static void compare_log_with_counters(enum hl_mode mode)
 	pthread_join(reader, NULL);
 	assert_int_equal(lost_log_events(), 0);
 	assert_log_is_what_cells_have(reading);
-	stop();
+	stop_recorder();
 	free(reading);
 }
 
@@ -894,7 +894,7 @@ static void frees_while_closed_are_in_the_log(void **state)
 	read_log(reading);
 	assert_int_equal(reading->events, 3);
 	assert_log_is_what_cells_have(reading);
-	stop();
+	stop_recorder();
 	free(reading);
 }
 
@@ -923,7 +923,7 @@ static void whatever_memory_is_refused_what_the_log_lacks_is_counted(void **stat
 			counted += sums.alloc_objects[i] + sums.free_objects[i];
 		assert_int_equal(reading->events + lost_log_events(), counted);
 		lost_some |= lost_log_events() > 0;
-		stop();
+		stop_recorder();
 		free(reading);
 	}
 	assert_true(lost_some);

@@ -655,7 +655,7 @@ static void a_function_that_is_left_by_longjmp_does_no_harm(void **state)
 	static char arena[1 << 12];
 	jmp_buf before;
 
-	for (int layers = 0; layers < 2; layers++) {
+	for (volatile int layers = 0; layers < 2; layers++) {
 		start(HL_MODE_MEM_FAST, 0, layers);
 		make_pool(arena, sizeof(arena));
 		for (volatile int i = 0; i < 3; i++) {

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which blocks of made-up heaps nothing leads to. */
+#include "heap/glibc.h"
+#include "heap/graph/candidates.h"
+#include "heap/graph/graph.h"
+#include "heap/graph/holder_parts.h"
+#include "heap/graph/leaks.h"
+#include "heap/graph/still.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,12 +18,6 @@
 
 #include "fail_allocations.h"
 #include "glibc_image.h"
-#include "heap/glibc.h"
-#include "heap/graph/candidates.h"
-#include "heap/graph/graph.h"
-#include "heap/graph/holder_parts.h"
-#include "heap/graph/leaks.h"
-#include "heap/graph/still.h"
 
 #define ROOTS UINT64_C(0x7f1240000000) /* a mapping after all others */
 

@@ -73,7 +73,7 @@ static void start(void)
 	hl_recorder = recorder;
 }
 
-static void stop(void)
+static void stop_recorder(void)
 {
 	atomic_store(&refused, false);
 	if (hl_thread_self())
@@ -304,7 +304,7 @@ static void without_a_provider_stacks_are_native(void **state)
 	allocate(1, 0x1000);
 	assert_allocated("1000;", 1);
 	assert_false(atomic_load(&recorder->region.header->mode) & HL_MODE_SCRIPT);
-	stop();
+	stop_recorder();
 }
 
 static void a_provider_can_come_while_the_recorder_runs(void **state)
@@ -323,7 +323,7 @@ static void a_provider_can_come_while_the_recorder_runs(void **state)
 	assert_string_equal(header->providers[1].name, "one");
 	assert_int_equal(header->providers[1].eval_start, 0x1000);
 	assert_int_equal(header->providers[1].eval_end, 0x3000);
-	stop();
+	stop_recorder();
 }
 
 static void stacks_without_an_eval_frame_are_not_asked_for(void **state)
@@ -337,7 +337,7 @@ static void stacks_without_an_eval_frame_are_not_asked_for(void **state)
 	assert_allocated("3000;", 1);
 	assert_allocated("fff;", 1);
 	assert_allocated("2fff;>f1 a.script:10;", 1);
-	stop();
+	stop_recorder();
 }
 
 static void set_walk(struct hl_walk *walk, uint32_t depth, const uint64_t *keys)
@@ -395,7 +395,7 @@ static void frames_that_stay_are_not_looked_up_again(void **state)
 	assert_int_equal(sum_of("2000;>f1 a.script:10;f2 a.script:20;f3 a.script:30;").free_objects,
 			 1);
 	assert_int_equal(atomic_load(&recorder->region.header->site_count), 4);
-	stop();
+	stop_recorder();
 }
 
 static void what_a_provider_kept_once_is_not_kept_the_next_time(void **state)
@@ -412,7 +412,7 @@ static void what_a_provider_kept_once_is_not_kept_the_next_time(void **state)
 	allocate(3, 0x1000);
 	assert_allocated("1000;>f3 a.script:30;f4 a.script:40;f5 a.script:50;", 1);
 	quick = GIVES_UP;
-	stop();
+	stop_recorder();
 }
 
 static void the_quick_way_is_gone_only_where_the_outermost_frame_is_the_same(void **state)
@@ -440,7 +440,7 @@ static void the_quick_way_is_gone_only_where_the_outermost_frame_is_the_same(voi
 	assert_allocated("1000;f901 b.script:0;>f3 a.script:30;", 1);
 	quick = GIVES_UP;
 	service = 0;
-	stop();
+	stop_recorder();
 }
 
 static void an_address_that_is_used_anew_is_another_function(void **state)
@@ -466,7 +466,7 @@ static void an_address_that_is_used_anew_is_another_function(void **state)
 	allocate(4, 0x1000);
 	assert_allocated("1000;>f1 a.script:10;f5 a.script:50;", 2);
 	assert_int_equal(atomic_load(&recorder->region.header->site_count), sites);
-	stop();
+	stop_recorder();
 }
 
 static void what_nothing_is_known_of_is_kept_as_that(void **state)
@@ -481,7 +481,7 @@ static void what_nothing_is_known_of_is_kept_as_that(void **state)
 	running[0].depth = 0;
 	allocate(2, 0x1000);
 	assert_allocated("1000;", 1);
-	stop();
+	stop_recorder();
 }
 
 static void sizes_are_told_apart_below_scripts(void **state)
@@ -492,7 +492,7 @@ static void sizes_are_told_apart_below_scripts(void **state)
 	RUN(0, 1, 10);
 	allocate(1, 0x1000);
 	assert_allocated("1000;>f1 a.script:10;size 6;", 1);
-	stop();
+	stop_recorder();
 }
 
 static void a_stack_that_is_too_deep_keeps_its_inner_frames(void **state)
@@ -507,7 +507,7 @@ static void a_stack_that_is_too_deep_keeps_its_inner_frames(void **state)
 	assert_int_equal(recorder->region.header->site_count, HL_SCRIPT_DEPTH_MAX);
 	const struct hl_region_site *innermost = &recorder->region.sites[HL_SCRIPT_DEPTH_MAX - 1];
 	assert_int_equal(innermost->line, DEPTH_MAX - 1);
-	stop();
+	stop_recorder();
 }
 
 static void without_memory_allocations_count_as_lost(void **state)
@@ -524,7 +524,7 @@ static void without_memory_allocations_count_as_lost(void **state)
 	}
 	assert_true(recorder->region.threads[0].lost_events > 0);
 	assert_null(test_region_check(&recorder->region));
-	stop();
+	stop_recorder();
 }
 
 static void *allocate_as_thread(void *context)
@@ -561,7 +561,7 @@ static void threads_share_sites(void **state)
 	assert_int_equal(sum.alloc_objects, 4 * 10);
 	/* 1 + 7 * 50 + 3 * 20 places */
 	assert_int_equal(atomic_load(&recorder->region.header->site_count), 1 + 350 + 60);
-	stop();
+	stop_recorder();
 }
 
 static void frames_of_two_providers_stand_one_after_the_other(void **state)
@@ -584,7 +584,7 @@ static void frames_of_two_providers_stand_one_after_the_other(void **state)
 	assert_allocated("1000;>f1 a.script:10;>f1 b.script:11;", 1);
 	assert_allocated("1000;>f1 b.script:11;", 1);
 	running[1].depth = 0;
-	stop();
+	stop_recorder();
 }
 
 static void labels_are_frames_below_the_stack(void **state)
@@ -615,7 +615,7 @@ static void labels_are_frames_below_the_stack(void **state)
 	assert_null(LABEL(TYPE, "table"));
 #undef LABEL
 	hl_thread_leave(thread);
-	stop();
+	stop_recorder();
 }
 
 static void the_number_of_providers_is_limited(void **state)

@@ -63,7 +63,8 @@ size_t strlen(const char *text)
 	return (size_t)(end - text);
 }
 
-char *strchr(const char *text, int wanted)
+/* In parentheses: string.h may have a macro of that name. */
+char *(strchr)(const char *text, int wanted)
 {
 	for (; *text != (char)wanted; text++)
 		if (!*text)

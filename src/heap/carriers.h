@@ -14,18 +14,25 @@
  * Histograms of sizes with slots that double, as Erlang's `instrument` has them.
  *
  * heapline's own slots are true powers of two: slot 0 holds sizes below 2 * start, slot k those
- * from start * 2^k up to start * 2^(k+1), the last one all above. BEAM's have other bounds (see
- * hl_log2_shape.is_erts); both are labelled with the bounds that they really have.
+ * from start * 2^k up to start * 2^(k+1), the last one all above. BEAM's have other bounds, which
+ * changed between releases; all are labelled with the bounds that they really have.
  */
+
+enum hl_log2_bounds {
+	HL_LOG2_POWERS,	      /* heapline's own */
+	HL_LOG2_ERTS_21,      /* up to OTP 25: slot k begins at start * (2^k - 1) */
+	HL_LOG2_ERTS_27,      /* blocks since OTP 27: slot k > 0 begins at start * 2^(k-1) */
+	HL_LOG2_ERTS_27_FREE, /* free ones: nothing is in slot 0, slot k > 1 begins at
+				 start * 2^(k-2) */
+};
 
 #define HL_LOG2_WIDTH_MAX 32u /* as Erlang allows */
 #define HL_LOG2_START_MAX (UINT64_C(1) << 28)
 
 struct hl_log2_shape {
-	uint64_t start; /* bytes; 1 .. HL_LOG2_START_MAX */
+	uint64_t start; /* bytes; 1 .. HL_LOG2_START_MAX; of a BEAM's carriers twice the option's */
 	uint32_t width; /* slots; 1 .. HL_LOG2_WIDTH_MAX */
-	bool is_erts;	/* slot k begins at start * (2^k - 1): how the BEAM counts; of carriers
-			   `start` is twice the option's value */
+	enum hl_log2_bounds bounds;
 };
 
 struct hl_log2_histogram {
@@ -37,18 +44,30 @@ static inline uint32_t hl_log2_slot(const struct hl_log2_shape *shape, uint64_t 
 {
 	uint64_t units = bytes / shape->start;
 
-	if (shape->is_erts && units < UINT64_MAX)
+	if (shape->bounds == HL_LOG2_ERTS_21 && units < UINT64_MAX)
 		units++;
-	uint32_t slot = units ? 63u - (uint32_t)__builtin_clzll(units) : 0;
+	uint32_t slot = units ? 64u - (uint32_t)__builtin_clzll(units) : 0;
+	if (shape->bounds == HL_LOG2_ERTS_27_FREE)
+		slot++;
+	else if (shape->bounds != HL_LOG2_ERTS_27 && slot)
+		slot--;
 	return slot < shape->width ? slot : shape->width - 1;
 }
 
-/* The smallest size in ${slot}; 0 for the first. A start of 2^28 and 32 slots stay below 2^60. */
+/* The smallest size in ${slot}; 0 for the first. A start of 2^29 and 32 slots stay below 2^61. */
 static inline uint64_t hl_log2_first(const struct hl_log2_shape *shape, uint32_t slot)
 {
-	uint64_t power = UINT64_C(1) << slot;
-
-	return slot ? shape->start * (shape->is_erts ? power - 1 : power) : 0;
+	switch (shape->bounds) {
+	case HL_LOG2_ERTS_21:
+		return (shape->start << slot) - shape->start;
+	case HL_LOG2_ERTS_27:
+		return slot ? shape->start << (slot - 1) : 0;
+	case HL_LOG2_ERTS_27_FREE:
+		return slot > 1 ? shape->start << (slot - 2) : 0;
+	case HL_LOG2_POWERS:
+		break;
+	}
+	return slot ? shape->start << slot : 0;
 }
 
 /* One more than the largest size in ${slot}; UINT64_MAX for the last. */

@@ -613,8 +613,9 @@ int hl_musl_heap_read(struct hl_memory *memory, const struct hl_musl *musl,
 {
 	struct walker walker = {.memory = memory, .musl = musl, .settings = settings, .heap = heap};
 
-	walker.free_shape = settings->free_shape.width ? settings->free_shape
-						       : (struct hl_log2_shape){512, 14, false};
+	walker.free_shape = settings->free_shape.width
+				    ? settings->free_shape
+				    : (struct hl_log2_shape){.start = 512, .width = 14};
 	heap->carriers.shape = walker.free_shape;
 	snprintf(heap->allocator, sizeof(heap->allocator), "musl's mallocng");
 	int r = settings->stop ? hl_memory_stop(memory, err) : 0;

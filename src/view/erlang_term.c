@@ -90,7 +90,8 @@ void hl_erlang_term_put_carriers(FILE *out, const struct hl_carriers *carriers)
 	      out);
 	put_comment(out, "free blocks", shape);
 	/* The start as the option that makes such a histogram has it. */
-	fprintf(out, "{ok,{%" PRIu64 ",\n  [", shape->is_erts ? shape->start / 2 : shape->start);
+	fprintf(out, "{ok,{%" PRIu64 ",\n  [",
+		shape->bounds == HL_LOG2_POWERS ? shape->start : shape->start / 2);
 	for (size_t i = 0; i < carriers->count; i++) {
 		const struct hl_carrier *carrier = &carriers->carriers[i];
 		fputs(i ? ",\n   {" : "{", out);

@@ -58,6 +58,8 @@ const char *hl_heap_histogram_label(const struct hl_log2_shape *shape, uint32_t 
 	hl_format_exact_bytes(hl_log2_end(shape, slot), high);
 	if (shape->width == 1)
 		snprintf(buffer, HL_HEAP_LABEL_MAX, "all sizes");
+	else if (hl_log2_end(shape, slot) == 0)
+		snprintf(buffer, HL_HEAP_LABEL_MAX, "unused");
 	else if (slot == 0)
 		snprintf(buffer, HL_HEAP_LABEL_MAX, "below %s", high);
 	else if (slot + 1 == shape->width)

@@ -18,7 +18,7 @@ static void check_result(int r)
 
 static void check_shape(const struct hl_log2_shape *shape, uint64_t start_max)
 {
-	require(shape->is_erts && shape->start && shape->start <= start_max);
+	require(shape->bounds != HL_LOG2_POWERS && shape->start && shape->start <= start_max);
 	require(shape->width <= HL_LOG2_WIDTH_MAX);
 }
 
@@ -44,9 +44,13 @@ static void read_carriers(struct hl_term term, size_t size)
 {
 	struct hl_carriers carriers = {0};
 
+	enum hl_log2_bounds bounds;
+
 	int r = hl_decode_carriers(&term, &carriers);
 	check_result(r);
 	require(carriers.count <= size);
+	if (r == 0)
+		hl_decode_bounds(&carriers, "99", &bounds);
 	if (r == 0)
 		check_shape(&carriers.shape, 2 * HL_LOG2_START_MAX);
 	for (size_t i = 0; r == 0 && i < carriers.count; i++)

@@ -418,6 +418,49 @@ static void slots_of_free_blocks_have_the_bounds_that_erts_counts_by(void **stat
 	release(&decoded);
 }
 
+/* Of a carrier with ${free_bytes} and one free block, in ${slot}. */
+static enum hl_log2_bounds bounds_of(uint64_t free_bytes, uint32_t slot, const char *release,
+				     bool *ret_known)
+{
+	struct hl_carriers carriers = {.shape = {1024, 14, HL_LOG2_ERTS_21}};
+	struct hl_carrier *carrier = hl_carriers_add(&carriers);
+	enum hl_log2_bounds bounds;
+
+	assert_non_null(carrier);
+	carrier->free_bytes = free_bytes;
+	carrier->free_blocks = 1;
+	carrier->free_histogram.counts[slot] = 1;
+	*ret_known = hl_decode_bounds(&carriers, release, &bounds);
+	assert_int_equal(carriers.shape.bounds,
+			 bounds == HL_LOG2_ERTS_27 ? HL_LOG2_ERTS_27_FREE : HL_LOG2_ERTS_21);
+	hl_carriers_release(&carriers);
+	return bounds;
+}
+
+/* A free block of 50,000 bytes is in slot 5 by one rule, in slot 7 by the other. */
+static void free_bytes_prove_the_bounds_of_slots_whatever_the_release(void **state)
+{
+	static const char *const given[] = {"25", "26", "29", "31", "?"};
+	bool is_known;
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(given); i++) {
+		assert_int_equal(bounds_of(50000, 5, given[i], &is_known), HL_LOG2_ERTS_21);
+		assert_true(is_known);
+		assert_int_equal(bounds_of(50000 + 200, 7, given[i], &is_known), HL_LOG2_ERTS_27);
+		assert_true(is_known);
+	}
+	/* Carriers that prove nothing, or fit neither rule. */
+	for (uint64_t bytes = 3000; bytes < 1 << 30; bytes += (1 << 30) - 4000) {
+		assert_int_equal(bounds_of(bytes, 1, "25", &is_known), HL_LOG2_ERTS_21);
+		assert_true(is_known);
+		assert_int_equal(bounds_of(bytes, 1, "28", &is_known), HL_LOG2_ERTS_27);
+		assert_true(is_known);
+		assert_int_equal(bounds_of(bytes, 1, "31", &is_known), HL_LOG2_ERTS_27);
+		assert_false(is_known);
+	}
+}
+
 static void blocks_of_more_types_than_there_is_room_for_are_summed(void **state)
 {
 	struct decoded decoded;
@@ -800,6 +843,7 @@ int main(void)
 		cmocka_unit_test(a_carrier_for_a_single_block_is_known_as_such),
 		cmocka_unit_test(carriers_of_otp_21_say_the_same_in_another_order),
 		cmocka_unit_test(slots_of_free_blocks_have_the_bounds_that_erts_counts_by),
+		cmocka_unit_test(free_bytes_prove_the_bounds_of_slots_whatever_the_release),
 		cmocka_unit_test(blocks_of_more_types_than_there_is_room_for_are_summed),
 		cmocka_unit_test(origins_of_every_kind_are_named_as_the_shell_does),
 		cmocka_unit_test(without_tags_there_are_no_rows),

@@ -31,8 +31,10 @@ static void slots_are_true_powers_of_two(void **state)
  * 0-1023, 1024-3071, 3072-7167 for carriers, whose start of 512 counts twice. */
 static void slots_of_the_beam_have_the_bounds_that_it_really_uses(void **state)
 {
-	const struct hl_log2_shape allocations = {.start = 128, .width = 18, .is_erts = true};
-	const struct hl_log2_shape carriers = {.start = 1024, .width = 14, .is_erts = true};
+	const struct hl_log2_shape allocations = {
+		.start = 128, .width = 18, .bounds = HL_LOG2_ERTS_21};
+	const struct hl_log2_shape carriers = {
+		.start = 1024, .width = 14, .bounds = HL_LOG2_ERTS_21};
 	static const uint64_t ends[] = {128, 384, 896, 1920}, carrier_ends[] = {1024, 3072, 7168};
 
 	(void)state;
@@ -47,13 +49,34 @@ static void slots_of_the_beam_have_the_bounds_that_it_really_uses(void **state)
 	assert_int_equal(hl_log2_slot(&carriers, UINT64_C(131072)), 7);
 }
 
+/* The bounds that were seen of OTP 27 and 29: a binary of 1,000 bytes stands in slot 4 of a start of
+ * 128; free blocks of a start of 512 are never in slot 0, and change slots at 1,024, 2,048, 4,096. */
+static void slots_of_the_beam_since_otp_27_begin_at_powers_of_two(void **state)
+{
+	const struct hl_log2_shape blocks = {128, 18, HL_LOG2_ERTS_27};
+	const struct hl_log2_shape free_blocks = {1024, 14, HL_LOG2_ERTS_27_FREE};
+	static const uint64_t firsts[] = {0, 128, 256, 512, 1024},
+			      free_firsts[] = {0, 0, 1024, 2048};
+
+	(void)state;
+	for (uint32_t slot = 0; slot < 5; slot++)
+		assert_int_equal(hl_log2_first(&blocks, slot), firsts[slot]);
+	for (uint32_t slot = 0; slot < 4; slot++)
+		assert_int_equal(hl_log2_first(&free_blocks, slot), free_firsts[slot]);
+	assert_int_equal(hl_log2_slot(&blocks, 1063), 4);
+	assert_int_equal(hl_log2_slot(&free_blocks, 16), 1);
+	assert_int_equal(hl_log2_slot(&free_blocks, 1024), 2);
+}
+
 static void expect_slots_to_join(const struct hl_log2_shape *shape)
 {
 	assert_int_equal(hl_log2_first(shape, 0), 0);
 	for (uint32_t slot = 0; slot + 1 < shape->width; slot++) {
 		uint64_t end = hl_log2_end(shape, slot);
-		assert_true(end > hl_log2_first(shape, slot));
 		assert_int_equal(hl_log2_first(shape, slot + 1), end);
+		if (shape->bounds == HL_LOG2_ERTS_27_FREE && slot == 0)
+			continue; /* holds nothing */
+		assert_true(end > hl_log2_first(shape, slot));
 		assert_int_equal(hl_log2_slot(shape, end - 1), slot);
 		assert_int_equal(hl_log2_slot(shape, end), slot + 1);
 	}
@@ -68,9 +91,9 @@ static void every_size_belongs_to_exactly_one_slot(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
 		for (uint32_t width = 1; width <= HL_LOG2_WIDTH_MAX; width++)
-			for (int erts = 0; erts < 2; erts++)
+			for (int bounds = HL_LOG2_POWERS; bounds <= HL_LOG2_ERTS_27_FREE; bounds++)
 				expect_slots_to_join(&(struct hl_log2_shape){
-					.start = starts[i], .width = width, .is_erts = erts});
+					starts[i], width, (enum hl_log2_bounds)bounds});
 }
 
 static void carriers_are_added_zeroed_and_released_with_their_strips(void **state)
@@ -123,6 +146,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slots_are_true_powers_of_two),
 		cmocka_unit_test(slots_of_the_beam_have_the_bounds_that_it_really_uses),
+		cmocka_unit_test(slots_of_the_beam_since_otp_27_begin_at_powers_of_two),
 		cmocka_unit_test(every_size_belongs_to_exactly_one_slot),
 		cmocka_unit_test(carriers_are_added_zeroed_and_released_with_their_strips),
 		cmocka_unit_test(want_of_memory_leaves_the_carriers_that_are_there),

@@ -23,7 +23,8 @@
 
 #define AWKWARD "a'\\\"<b>&\x1b[31m\n"
 
-static const struct hl_log2_shape beam_shape = {.start = 1024, .width = 4, .is_erts = true};
+static const struct hl_log2_shape beam_shape = {
+	.start = 1024, .width = 4, .bounds = HL_LOG2_ERTS_21};
 static const struct hl_log2_shape own_shape = {.start = 512, .width = 4};
 
 /* ---- carriers to show ---- */
@@ -376,8 +377,9 @@ static struct hl_allocations some_allocations(void)
 		{"m:f/1", "heap", {2, 3, 0}},
 		{"system", AWKWARD, {0, 1, 0}},
 	};
-	struct hl_allocations allocations = {.shape = {.start = 128, .width = 3, .is_erts = true},
-					     .unscanned_bytes = 4096};
+	struct hl_allocations allocations = {
+		.shape = {.start = 128, .width = 3, .bounds = HL_LOG2_ERTS_21},
+		.unscanned_bytes = 4096};
 
 	for (size_t i = 0; i < HL_COUNT_OF(rows); i++) {
 		struct hl_allocation *row;

@@ -31,7 +31,7 @@ static int explain_reply(const struct conversation *conversation, const char *fu
 {
 	return hl_error_set(err, -EBADMSG,
 			    "cannot read the answer of node '%s' (OTP %s) to %s: it has another "
-			    "form than OTP 21 to 27 give it; a newer heapline may know it",
+			    "form than OTP 21 to 29 give it; a newer heapline may know it",
 			    conversation->settings->node, conversation->report->otp_release,
 			    function);
 }
@@ -208,6 +208,8 @@ static int fall_back(struct conversation *conversation, struct hl_error *err)
 
 static int ask_carriers(struct conversation *conversation, struct hl_error *err)
 {
+	struct hl_beam_report *report = conversation->report;
+	enum hl_log2_bounds bounds;
 	HL_CLEANUP(release_answer) struct answer answer = {0};
 
 	int r = ask_instrument(conversation, "carriers", &answer, err);
@@ -218,9 +220,30 @@ static int ask_carriers(struct conversation *conversation, struct hl_error *err)
 	if (answer.kind != HL_BEAM_VALUE)
 		return explain_kind(conversation, "carriers", answer.kind, err);
 	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
-	r = hl_decode_carriers(&answer.term, &conversation->report->carriers);
-	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
-	return r < 0 ? explain_decoding(conversation, "carriers", r, err) : 0;
+	r = hl_decode_carriers(&answer.term, &report->carriers);
+	report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
+	if (r < 0)
+		return explain_decoding(conversation, "carriers", r, err);
+	report->unproven_bounds =
+		!hl_decode_bounds(&report->carriers, report->otp_release, &bounds);
+	return 0;
+}
+
+/* The bounds of allocations of a release that is not known: those of the node's carriers. */
+static int ask_bounds(struct conversation *conversation, struct hl_error *err)
+{
+	const struct hl_beam_settings *settings = conversation->settings;
+	struct hl_beam_settings plain = *settings;
+	struct hl_beam_report *report = conversation->report;
+
+	plain.histogram_start = plain.histogram_width = plain.per = 0;
+	conversation->settings = &plain;
+	int r = ask_carriers(conversation, err);
+	conversation->settings = settings;
+	if (r == 0)
+		report->unproven_bounds = !hl_decode_bounds(&report->carriers, report->otp_release,
+							    &report->allocations.shape.bounds);
+	return r;
 }
 
 static int ask_allocations(struct conversation *conversation, struct hl_error *err)
@@ -250,7 +273,11 @@ static int ask_allocations(struct conversation *conversation, struct hl_error *e
 	uint64_t start = hl_clock_ns(CLOCK_MONOTONIC);
 	r = hl_decode_allocations(&answer.term, &conversation->report->allocations);
 	conversation->report->decode_ns += hl_clock_ns(CLOCK_MONOTONIC) - start;
-	return r < 0 ? explain_decoding(conversation, "allocations", r, err) : 0;
+	if (r < 0)
+		return explain_decoding(conversation, "allocations", r, err);
+	if (hl_decode_knows_release(release, &conversation->report->allocations.shape.bounds))
+		return 0;
+	return ask_bounds(conversation, err);
 }
 
 static int converse(const struct hl_beam_settings *settings, struct hl_beam_report *report,

@@ -60,6 +60,7 @@ struct hl_beam_instances {
 struct hl_beam_report {
 	char otp_release[16];
 	bool lacks_instrument; /* the node could list no carriers, only ${instances} */
+	bool unproven_bounds;  /* neither the release nor carriers tell the histograms' bounds */
 	struct hl_carriers carriers;
 	struct hl_beam_instances instances;
 	struct hl_allocations allocations;

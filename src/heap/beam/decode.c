@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
 {
@@ -106,7 +107,7 @@ int hl_decode_allocations(struct hl_term *term, struct hl_allocations *allocatio
 	    hl_term_unsigned(term, &allocations->unscanned_bytes) < 0 ||
 	    hl_term_map(term, &pairs) < 0)
 		return -EBADMSG;
-	allocations->shape = (struct hl_log2_shape){.start = start, .is_erts = true};
+	allocations->shape = (struct hl_log2_shape){.start = start, .bounds = HL_LOG2_ERTS_21};
 	for (uint32_t i = 0; i < pairs; i++) {
 		if (hl_term_origin(term, origin, sizeof(origin)) < 0)
 			return -EBADMSG;
@@ -215,7 +216,7 @@ int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers)
 	if (hl_term_tuple_of(term, 2) < 0 || hl_term_unsigned(term, &start) < 0 || start == 0 ||
 	    start > HL_LOG2_START_MAX || hl_term_list(term, &count) < 0)
 		return -EBADMSG;
-	carriers->shape = (struct hl_log2_shape){.start = 2 * start, .is_erts = true};
+	carriers->shape = (struct hl_log2_shape){.start = 2 * start, .bounds = HL_LOG2_ERTS_21};
 	for (uint32_t i = 0; i < count; i++) {
 		struct hl_carrier *carrier = hl_carriers_add(carriers);
 		if (!carrier)
@@ -225,6 +226,70 @@ int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers)
 			return r;
 	}
 	return hl_term_list_end(term, count);
+}
+
+/* ---- bounds of histograms ---- */
+
+static const struct {
+	long first, last;
+	enum hl_log2_bounds bounds;
+} releases[] = {
+	{21, 25, HL_LOG2_ERTS_21},
+	{27, 29, HL_LOG2_ERTS_27},
+};
+
+bool hl_decode_knows_release(const char *otp_release, enum hl_log2_bounds *ret_bounds)
+{
+	long release = strtol(otp_release, NULL, 10);
+
+	for (size_t i = 0; i < HL_COUNT_OF(releases); i++)
+		if (release >= releases[i].first && release <= releases[i].last) {
+			*ret_bounds = releases[i].bounds;
+			return true;
+		}
+	return false;
+}
+
+#define HEADER_MAX 4096 /* more than the head of a carrier takes, which is no free block */
+
+/* Whether the free blocks of each carrier take what it has free, if slots have ${bounds}. Sums of
+ * counts that a node made up must not overflow. */
+static bool bounds_fit(const struct hl_carriers *carriers, enum hl_log2_bounds bounds)
+{
+	const struct hl_log2_shape shape = {carriers->shape.start, carriers->shape.width, bounds};
+
+	for (size_t i = 0; i < carriers->count; i++) {
+		const struct hl_carrier *carrier = &carriers->carriers[i];
+		double least = 0, below = HEADER_MAX;
+		if (carrier->unscanned_bytes || !carrier->free_blocks)
+			continue;
+		for (uint32_t slot = 0; slot < shape.width; slot++) {
+			double count = (double)carrier->free_histogram.counts[slot];
+			least += count * (double)hl_log2_first(&shape, slot);
+			below += count * (double)hl_log2_end(&shape, slot);
+		}
+		if (least > (double)carrier->free_bytes || below <= (double)carrier->free_bytes ||
+		    (shape.width > 1 && carrier->free_histogram.counts[0] &&
+		     bounds == HL_LOG2_ERTS_27_FREE))
+			return false;
+	}
+	return true;
+}
+
+bool hl_decode_bounds(struct hl_carriers *carriers, const char *otp_release,
+		      enum hl_log2_bounds *ret_bounds)
+{
+	bool fit_21 = bounds_fit(carriers, HL_LOG2_ERTS_21);
+	bool fit_27 = bounds_fit(carriers, HL_LOG2_ERTS_27_FREE), is_known = true;
+	enum hl_log2_bounds bounds = fit_21 ? HL_LOG2_ERTS_21 : HL_LOG2_ERTS_27;
+
+	if (fit_21 == fit_27) {
+		bounds = HL_LOG2_ERTS_27;
+		is_known = hl_decode_knows_release(otp_release, &bounds);
+	}
+	carriers->shape.bounds = bounds == HL_LOG2_ERTS_27 ? HL_LOG2_ERTS_27_FREE : HL_LOG2_ERTS_21;
+	*ret_bounds = bounds;
+	return is_known;
 }
 
 /*

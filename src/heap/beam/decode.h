@@ -86,12 +86,24 @@ int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer);
 
 /*
  * What instrument:carriers() returns, in the shape of OTP 21 or of 22 and later, into empty
- * ${carriers}. 0, -ENODATA when no allocator that was asked for is enabled, -EBADMSG, -ENOMEM.
+ * ${carriers}. 0, -ENODATA when no allocator that was asked for is enabled, -EBADMSG, -ENOMEM. The
+ * bounds of histograms are those of OTP 21, until hl_decode_bounds() found which they are.
  */
 int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers);
 
 /* What instrument:allocations() returns, into empty ${allocations}. As above. */
 int hl_decode_allocations(struct hl_term *term, struct hl_allocations *allocations);
+
+/*
+ * Finds the ${ret_bounds} of histograms of blocks: those that the free bytes of ${carriers} prove,
+ * else those that ${otp_release} is known to have. Sets the bounds of ${carriers} to match. False
+ * where neither tells; then they are those of the newest known release.
+ */
+bool hl_decode_bounds(struct hl_carriers *carriers, const char *otp_release,
+		      enum hl_log2_bounds *ret_bounds);
+
+/* Whether ${otp_release} is one whose bounds are known. */
+bool hl_decode_knows_release(const char *otp_release, enum hl_log2_bounds *ret_bounds);
 
 /*
  * Adds what erlang:system_info({allocator, ${allocator}}) returns to ${instances}, nothing when it

@@ -111,6 +111,10 @@ int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recor
 			   uint32_t node_count, const struct hl_recording_module *modules,
 			   uint32_t module_count);
 
+/* Takes the scripts and the named code of ${from}, which the nodes refer to, out of it. Once. */
+void hl_trace_result_take_scripts(struct hl_trace_result *result,
+				  struct hl_recording_process *from);
+
 /* Copies the stacks and modules that ${walker} has, adds what it lost, and warns of names that may
  * be wrong. Once. 0 or a negative errno. */
 int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker);

@@ -3,6 +3,7 @@
 #include "bpf/trace.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "process/code_names.h"
 #include "recording/recording.h"
@@ -201,6 +202,21 @@ int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recor
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+void hl_trace_result_take_scripts(struct hl_trace_result *result, struct hl_recording_process *from)
+{
+	struct hl_recording_process *to = &result->recording->processes[0];
+
+	to->providers = HL_TAKE(from->providers);
+	to->sites = HL_TAKE(from->sites);
+	to->site_names = HL_TAKE(from->site_names);
+	to->code = HL_TAKE(from->code);
+	to->provider_count = from->provider_count;
+	to->site_count = from->site_count;
+	to->site_name_count = from->site_name_count;
+	to->code_count = from->code_count;
+	from->provider_count = from->site_count = from->site_name_count = from->code_count = 0;
 }
 
 static int warn_of_new_code(struct hl_trace_result *result, const struct hl_target *target,

@@ -60,18 +60,6 @@ static bool is_recording(const char *path)
 	return length > 3 && strcmp(path + length - 3, ".hl") == 0;
 }
 
-/* The places in scripts that stacks name pass to ${process}. */
-static void move_sites(struct hl_recording_process *stacks, struct hl_recording_process *process)
-{
-	process->providers = HL_TAKE(stacks->providers);
-	process->provider_count = stacks->provider_count;
-	process->sites = HL_TAKE(stacks->sites);
-	process->site_count = stacks->site_count;
-	process->site_names = HL_TAKE(stacks->site_names);
-	process->site_name_count = stacks->site_name_count;
-	stacks->provider_count = stacks->site_count = stacks->site_name_count = 0;
-}
-
 /* What is lost counts as in use, by the stacks of the blocks that nothing leads to. */
 static int make_recording(const struct hl_leaks *leaks, struct hl_recording **ret_recording)
 {
@@ -82,6 +70,8 @@ static int make_recording(const struct hl_leaks *leaks, struct hl_recording **re
 	if (r == 0)
 		r = hl_trace_result_stacks(result, stacks->nodes, stacks->node_count,
 					   stacks->modules, stacks->module_count);
+	if (r == 0)
+		hl_trace_result_take_scripts(result, stacks);
 	for (size_t i = 0; i < leaks->row_count && r == 0; i++) {
 		const struct hl_leak_row *row = &leaks->rows[i];
 		const struct hl_trace_value value = {
@@ -95,8 +85,6 @@ static int make_recording(const struct hl_leaks *leaks, struct hl_recording **re
 	if (r == 0)
 		r = hl_trace_result_recording(result, at_exit ? HL_END_UNKNOWN : HL_END_RUNNING,
 					      ret_recording);
-	if (r == 0)
-		move_sites(stacks, &(*ret_recording)->processes[0]);
 	hl_trace_result_free(result);
 	return r;
 }

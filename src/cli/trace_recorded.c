@@ -79,10 +79,9 @@ static int take_snapshot(struct recorded_trace *trace, struct hl_recording **ret
 }
 
 /* The program that ${pid} runs now is the last one. */
-static const struct hl_recording_process *find_process(const struct hl_recording *recording,
-						       pid_t pid)
+static struct hl_recording_process *find_process(const struct hl_recording *recording, pid_t pid)
 {
-	const struct hl_recording_process *found = NULL;
+	struct hl_recording_process *found = NULL;
 
 	for (uint32_t i = 0; i < recording->process_count; i++)
 		if (recording->processes[i].pid == (uint32_t)pid)
@@ -112,14 +111,14 @@ static int add_values(struct hl_trace_result *result, const struct hl_recording_
 	return r;
 }
 
-/* Nodes of a process keep their ids for as long as it runs. */
+/* Nodes of a process keep their ids for as long as it runs; of the earlier snapshot only the figures are needed. */
 static int compare(const struct recorded_trace *trace, const struct hl_recording *after,
 		   struct hl_trace_result *result, struct hl_error *err)
 {
 	static const struct hl_recording_process none;
 	pid_t pid = trace->request->facts->pid;
-	const struct hl_recording_process *now = find_process(after, pid),
-					  *before = find_process(trace->last, pid);
+	struct hl_recording_process *now = find_process(after, pid);
+	const struct hl_recording_process *before = find_process(trace->last, pid);
 
 	if (!now)
 		return hl_error_set(err, -ESRCH, "process '%d' is no longer in its recording",
@@ -134,6 +133,7 @@ static int compare(const struct recorded_trace *trace, const struct hl_recording
 					   now->module_count);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
+	hl_trace_result_take_scripts(result, now);
 	struct hl_recording_lost *lost = hl_trace_result_lost(result);
 	lost->events = now->lost.events - before->lost.events;
 	lost->bytes = now->lost.bytes - before->lost.bytes;

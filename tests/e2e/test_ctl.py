@@ -681,6 +681,29 @@ class StacksOfARecordedProcess(CtlCase):
                     self.assertIn("main", row["stack"])
         self.assertEqual(sums, {"site_a": [-400, -400 * 64], "site_b": [300, 300 * 100]})
 
+    def test_lines_of_scripts_are_named(self):
+        script = self.path("grows.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("kept = []\nprint('ready', flush=True)\nwhile input():\n"
+                       "    kept += [bytearray(5000) for _ in range(2000)]\n    print('ok', flush=True)\n")
+        recorded = self.start(name="script.hl", command=[harness.need("python3"), script])
+        self.assertEqual(recorded.collector.stdout.readline(), "ready\n")
+        self.recorded = recorded
+        stacks = subprocess.Popen(
+            self.command("--interval", "0.5", "--json"), text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=dict(os.environ, XDG_RUNTIME_DIR=self.runtime))
+        self.addCleanup(stacks.kill)
+        self.assertIn("reading its recorder", stacks.stderr.readline())
+        self.do("grow")
+        said = stacks.stdout.readline()
+        while 'grows.py", "line": 4' not in said and said.count("\n") < 100:
+            said += stacks.stdout.readline()
+        self.assertIn('grows.py", "line": 4', said)
+        self.assertNotIn("[unknown]", said)
+        stacks.send_signal(signal.SIGINT)
+        stacks.communicate(timeout=harness.TIMEOUT_S)
+
     def test_what_only_probes_can_do_is_refused(self):
         for option, value in (("--older", "1"), ("--sample", "512K"), ("--object", "libc")):
             with self.subTest(option):

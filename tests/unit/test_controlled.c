@@ -240,7 +240,7 @@ static void a_recording_takes_so_many_marks_and_no_more(void **state)
 	struct fixture *fixture = *state;
 	int r = 0;
 
-	for (int i = 0; r == 0; i++)
+	while (r == 0)
 		r = hl_archive_mark(&fixture->archive, 1, 2, "mark");
 	assert_int_equal(r, -EAGAIN);
 	assert_error(fixture, "heapline/1 mark 0 x", "too many");

@@ -381,13 +381,18 @@ static const char game[] =
 	"    end})\n"
 	"end\n";
 
-static void play(bool has_truth, bool collects)
+static lua_State *new_state(lua_Alloc allocator)
 {
 #if LUA_VERSION_NUM >= 505
-	lua_State *state = lua_newstate(allocate, NULL, 0);
+	return lua_newstate(allocator, NULL, 0);
 #else
-	lua_State *state = lua_newstate(allocate, NULL);
+	return lua_newstate(allocator, NULL);
 #endif
+}
+
+static void play(bool has_truth, bool collects)
+{
+	lua_State *state = new_state(allocate);
 
 	assert_non_null(state);
 	oracle.has_truth = has_truth;
@@ -483,7 +488,7 @@ static void test_a_function_that_was_remembered_and_is_gone_is_not_read(void **c
 
 	(void)context;
 	assert_int_equal(open_api(&api), HL_LUA_PROVED);
-	lua_State *state = lua_newstate(allocate, NULL);
+	lua_State *state = new_state(allocate);
 	assert_non_null(state);
 	lua_gc(state, LUA_GCSTOP, 0);
 	assert_int_equal(luaL_loadbuffer(state, script, sizeof(script) - 1, "@twice.lua"), 0);
@@ -580,11 +585,7 @@ static void test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker(v
 	(void)context;
 	assert_int_equal(open_api(&api), HL_LUA_PROVED);
 	assert_int_not_equal(lua.resume_start, 0);
-#if LUA_VERSION_NUM >= 505
-	lua_State *state = lua_newstate(allocate_noting, NULL, 0);
-#else
-	lua_State *state = lua_newstate(allocate_noting, NULL);
-#endif
+	lua_State *state = new_state(allocate_noting);
 	memset(&coroutines, 0, sizeof(coroutines));
 	luaL_openlibs(state);
 	assert_int_equal(luaL_loadbuffer(state, script, sizeof(script) - 1, "@co.lua"), 0);

@@ -106,8 +106,10 @@ static struct hl_recording_value values[] = {
 	{.node = 1, .thread = 0, .alloc_bytes = 10},
 };
 
-static struct hl_recording_thread threads[] = {{.tid = UINT32_MAX, .name = "sixteen bytes ok"},
-					       {.tid = 2, .name = "\xff"}};
+static struct hl_recording_thread threads[] = {
+	{.tid = UINT32_MAX,
+	 .name = {'s', 'i', 'x', 't', 'e', 'e', 'n', ' ', 'b', 'y', 't', 'e', 's', ' ', 'o', 'k'}},
+	{.tid = 2, .name = "\xff"}};
 
 static struct hl_recording_provider providers[] = {
 	{"l\xffua", 1, UINT64_MAX, 3, 4, 5, 6, 7, UINT64_MAX}};

@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-uint64_t hl_image_real[HL_HOOK_COUNT + HL_OBJECT_HOOK_COUNT];
+uint64_t hl_image_real[HL_IMAGE_REAL_OBJECT(HL_OBJECT_HOOK_COUNT)];
 uint32_t hl_image_main_tid;
 _Alignas(4096) char hl_image_header[HL_IMAGE_HEADER_BYTES];
 

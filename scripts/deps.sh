@@ -6,9 +6,11 @@
 #   scripts/deps.sh --missing SET...  installs nothing; names what is missing and exits with 1 if
 #                                     anything is
 #
-# With nothing missing neither root nor a network is needed.
+# With nothing missing neither root nor a network is needed. Of `build` each package is needed. The other sets are as
+# complete as the release can make them: what it does not have is named and left out, and a test that needs it skips.
 set -eu
 
+# A word names the package that is wanted, or several, as a|b: the first one that the release has.
 packages() {
 	case $1 in
 	build) echo gcc libc6-dev meson ninja-build pkgconf libdw-dev libelf-dev libzstd-dev \
@@ -18,14 +20,14 @@ packages() {
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# Neither do haproxy, lighttpd-modules-lua and prosody stand here, for that reason; their tests skip.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
-	check) echo libcmocka-dev libunwind-dev clang clang-format libclang-rt-14-dev g++ \
-		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 lib32gcc-12-dev binutils \
+	check) echo libcmocka-dev libunwind-dev clang clang-format 'libclang-rt-dev|libclang-rt-14-dev' g++ \
+		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 "lib32gcc-$(gcc_major)-dev" binutils \
 		rustc python3 python3-dev python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
-		python3-selenium chromium chromium-driver fonts-dejavu-core \
+		python3-selenium chromium chromium-driver fonts-dejavu-core debootstrap \
 		google-perftools libgoogle-perftools4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev mariadb-server-core php-cli prometheus clickhouse-server \
 		erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
-		libmimalloc2.0 libtcmalloc-minimal4 lintian ;;
-	deb) echo debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
+		'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 lintian ;;
+	deb) echo build-essential debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;
 	*)
@@ -35,26 +37,114 @@ packages() {
 	esac
 }
 
-is_installed() {
-	[[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+# Of the compiler that is here, or that the package gcc would bring.
+gcc_major() {
+	if command -v gcc >/dev/null; then
+		gcc -dumpversion | cut -d . -f 1
+	else
+		apt-cache depends gcc 2>/dev/null | sed -n 's/.*Depends: gcc-\([0-9]*\)$/\1/p'
+	fi
+}
+
+# Names what is installed, and what that provides: libfoo1 may have become libfoo1t64.
+list_installed() {
+	dpkg-query -W -f '${db:Status-Status} ${Package}, ${Provides}\n' |
+		sed -n 's/^installed //p' | tr ',' '\n' | awk '{print $1}'
+}
+
+# Names those of the packages that apt could install, under their own or another name.
+list_available() {
+	LC_ALL=C apt-cache policy "$@" 2>/dev/null |
+		awk '/^[^ ]/ {name = $1; sub(/:$/, "", name)} /^  Candidate: [^(]/ {print name}'
+	LC_ALL=C apt-cache showpkg "$@" 2>/dev/null |
+		awk '$1 == "Package:" {name = $2} provided && NF {print name} {provided = provided && NF} /^Reverse Provides:/ {provided = 1}'
+}
+
+# first_of WORD LIST: the first of the word's packages that stands in the list; nothing, if none does.
+first_of() {
+	local name
+	for name in ${1//|/ }; do
+		if [[ $'\n'$2$'\n' == *$'\n'$name$'\n'* ]]; then
+			echo "$name"
+			return
+		fi
+	done
 }
 
 # apt-get as root, without questions, and never at the price of a package that is there.
-install_packages() {
+as_root() {
 	local sudo=()
-	if [[ $(id -u) -ne 0 ]]; then
-		if ! command -v sudo >/dev/null; then
-			echo "deps.sh: cannot install: not root, and there is no sudo; as root, run:" \
-				"apt-get install --no-install-recommends $*" >&2
-			exit 1
-		fi
-		sudo=(sudo)
-	fi
-	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
-	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -q -y \
-		--no-install-recommends --no-remove "$@"
+	[[ $(id -u) -eq 0 ]] || sudo=(sudo)
+	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 "$@"
 }
 
+get_packages() {
+	as_root apt-get install -q -y --no-install-recommends --no-remove "$@"
+}
+
+leave_out() {
+	echo "deps.sh: left out, because $1; what needs them is skipped: ${*:2}" >&2
+}
+
+# Installs as many as can be.
+get_what_can_be_had() {
+	local kept=() refused=() name
+	if ! get_packages -s "$@" >/dev/null 2>&1; then
+		for name in "$@"; do
+			if get_packages -s "${kept[@]}" "$name" >/dev/null 2>&1; then
+				kept+=("$name")
+			else
+				refused+=("$name")
+			fi
+		done
+		set -- "${kept[@]}"
+		leave_out "apt cannot install them here" "${refused[@]}"
+	fi
+	[[ $# -eq 0 ]] || get_packages "$@" || leave_out "apt-get failed" "$@"
+}
+
+# Sorts what is missing of a set into found[], by the names that apt knows, and unknown[].
+find_missing() {
+	local list word name words missing=() available
+	found=() unknown=()
+	list=$(packages "$1")
+	read -r -a words <<<"$list"
+	list=$(list_installed)
+	for word in "${words[@]}"; do
+		[[ -n $(first_of "$word" "$list") ]] || missing+=("$word")
+	done
+	[[ ${#missing[@]} -gt 0 ]] || return 0
+	update_once
+	list=${missing[*]}
+	# shellcheck disable=SC2086 # several names
+	available=$(list_available ${list//|/ })
+	for word in "${missing[@]}"; do
+		name=$(first_of "$word" "$available")
+		# The build needs each: apt says what is wrong with it. And an apt that knows nothing has no list of packages.
+		if [[ -z $name && ($1 == build || (-n $only_tell && -z $available)) ]]; then
+			name=${word%%|*}
+		fi
+		if [[ -n $name ]]; then
+			found+=("$name")
+		else
+			unknown+=("$word")
+		fi
+	done
+	[[ ${#unknown[@]} -eq 0 ]] || leave_out "this release does not have them" "${unknown[@]}"
+}
+
+is_updated=
+update_once() {
+	[[ -z $only_tell && -z $is_updated ]] || return 0
+	if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
+		echo "deps.sh: cannot install: not root, and there is no sudo; as root, run: $command" >&2
+		exit 1
+	fi
+	as_root apt-get update -q
+	is_updated=1
+}
+
+command="$0 $*"
 only_tell=
 if [[ ${1:-} == --missing ]]; then
 	only_tell=1
@@ -67,16 +157,22 @@ if ! command -v dpkg-query >/dev/null; then
 	exit 0
 fi
 
-missing=()
+# The build's come first: the compiler says which 32-bit libraries fit it.
+all=()
 for set in "$@"; do
-	for package in $(packages "$set"); do
-		is_installed "$package" || missing+=("$package")
-	done
+	find_missing "$set"
+	if [[ -n $only_tell ]]; then
+		all+=("${found[@]}")
+	elif [[ ${#found[@]} -gt 0 && $set == build ]]; then
+		get_packages "${found[@]}" || {
+			echo "deps.sh: cannot install what the build needs: ${found[*]}" >&2
+			exit 1
+		}
+	elif [[ ${#found[@]} -gt 0 ]]; then
+		get_what_can_be_had "${found[@]}"
+	fi
 done
-[[ ${#missing[@]} -gt 0 ]] || exit 0
-
-if [[ -n $only_tell ]]; then
-	echo "missing: ${missing[*]}" >&2
+[[ ${#all[@]} -eq 0 ]] || {
+	echo "missing: ${all[*]}" >&2
 	exit 1
-fi
-install_packages "${missing[@]}"
+}

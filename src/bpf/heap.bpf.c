@@ -9,8 +9,10 @@
  * Calls of one allocator function by another count once, for the outermost: hl_calls holds what is
  * known of a thread's call until it returns.
  *
- * The same code runs in three ways, see probe.h. hl_heap_session is for the first; in the
- * others hl_heap_entry and hl_heap_return do its two halves.
+ * The same code runs in three ways, see probe.h, and is compiled once for each prototype of the
+ * kernel function that only sessions call: libbpf refuses an object that declares one otherwise
+ * than the kernel does, whether its caller is loaded or not. With HL_SESSION, 0 or 1 for
+ * how many arguments that function takes, hl_heap_entry runs at returns, too; else hl_heap_return.
  */
 #include "bpf/walk.bpf.h"
 
@@ -22,7 +24,15 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-extern bool bpf_session_is_return(void) __ksym __weak;
+#ifdef HL_SESSION
+#if HL_SESSION
+extern bool bpf_session_is_return(void *context) __ksym; /* kernel 7.0 */
+#define IS_RETURN(context) bpf_session_is_return(context)
+#else
+extern bool bpf_session_is_return(void) __ksym;
+#define IS_RETURN(context) bpf_session_is_return()
+#endif
+#endif
 
 /* Set by heap_trace.c before loading. */
 const volatile bool hl_all = false; /* every allocation counts, frees do not */
@@ -239,8 +249,9 @@ static __noinline bool enter_unwatched(struct pt_regs *regs, uint64_t site, uint
 
 /* ---- samples ---- */
 
-/* -log2 of a random number from (0, 1], in units of 2^-HL_LOG2_SHIFT. */
-static __noinline uint64_t random_exponential(void)
+/* -log2 of a random number from (0, 1], in units of 2^-HL_LOG2_SHIFT. Not static: so the verifier
+ * proves it once by itself, instead of each of its branches at each call. */
+__noinline uint64_t hl_random_exponential(void)
 {
 	uint64_t number = (uint64_t)bpf_get_prandom_u32() + 1, mantissa;
 	uint32_t exponent = 0;
@@ -260,7 +271,7 @@ static __noinline uint64_t random_exponential(void)
  * units of 2^-16. */
 static __always_inline int64_t draw_distance(void)
 {
-	return (hl_sample_bytes * random_exponential() >> HL_LOG2_SHIFT) * 45426 >> 16;
+	return (hl_sample_bytes * hl_random_exponential() >> HL_LOG2_SHIFT) * 45426 >> 16;
 }
 
 /*
@@ -485,16 +496,14 @@ static __always_inline int leave(struct pt_regs *regs)
 }
 
 SEC("uprobe")
-int hl_heap_session(struct pt_regs *regs)
-{
-	return bpf_session_is_return() ? leave(regs) : enter(regs);
-}
-
-SEC("uprobe")
 int hl_heap_entry(struct pt_regs *regs)
 {
+#ifdef HL_SESSION
+	return IS_RETURN(regs) ? leave(regs) : enter(regs);
+#else
 	enter(regs);
 	return 0;
+#endif
 }
 
 SEC("uretprobe")

@@ -7,14 +7,18 @@
 #include "base/clock.h"
 #include "bpf/privilege.h"
 #include "heap.skel.h"
+#include "heap_session.skel.h"
+#include "heap_session_context.skel.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Room for stacks of --all where memory is allocated at the start. */
 #define EARLY_STACKS_MAX 16384u
@@ -36,6 +40,48 @@ struct hl_heap_program {
 enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way)
 {
 	return way == HL_PROBE_SESSION ? HL_PROBE_MULTI : way;
+}
+
+/* How many arguments the kernel's bpf_session_is_return() takes; negative where it has none. */
+static int session_arguments(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	int id = btf__find_by_name_kind(btf, "bpf_session_is_return", BTF_KIND_FUNC);
+	int count = -ENOTSUP;
+
+	if (id > 0)
+		count = btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (uint32_t)id)->type));
+	btf__free(btf);
+	return count;
+}
+
+/* Opens heap.bpf.c as it was compiled for ${way} on this kernel. The objects differ in code alone,
+ * so that all have the skeleton of one. */
+static int open_object(enum hl_probe_way way, struct heap **ret_skeleton)
+{
+	int arguments = way == HL_PROBE_SESSION ? session_arguments() : 0;
+	size_t bytes;
+	const void *object = way != HL_PROBE_SESSION ? heap__elf_bytes(&bytes)
+			     : arguments == 0	     ? heap_session__elf_bytes(&bytes)
+			     : arguments == 1	     ? heap_session_context__elf_bytes(&bytes)
+						     : NULL;
+
+	if (!object)
+		return -ENOTSUP;
+	struct heap *skeleton = calloc(1, sizeof(*skeleton));
+	if (!skeleton)
+		return -ENOMEM;
+	int r = heap__create_skeleton(skeleton);
+	if (r == 0) {
+		skeleton->skeleton->data = (void *)object;
+		skeleton->skeleton->data_sz = bytes;
+		r = bpf_object__open_skeleton(skeleton->skeleton, NULL);
+	}
+	if (r < 0)
+		heap__destroy(skeleton);
+	else
+		*ret_skeleton = skeleton;
+	return r;
 }
 
 /* Has ${program} loaded if it is ${wanted}, for links of ${way}. */
@@ -71,7 +117,6 @@ static int prepare_object(struct hl_heap_program *program, struct hl_error *err)
 	struct heap *skeleton = program->skeleton;
 	struct heap__rodata *constants = skeleton->rodata;
 	enum hl_probe_way way = program->way;
-	bool by_session = way == HL_PROBE_SESSION;
 
 	constants->hl_all = settings->all;
 	constants->hl_with_time = settings->older_seconds > 0;
@@ -80,11 +125,9 @@ static int prepare_object(struct hl_heap_program *program, struct hl_error *err)
 	for (uint32_t i = 0; i <= HL_LOG2_STEPS; i++)
 		((uint32_t *)constants->hl_log2_table)[i] = (uint32_t)lround(
 			ldexp(log2(1.0 + (double)i / HL_LOG2_STEPS), HL_LOG2_SHIFT));
-	int r = choose_program(skeleton->progs.hl_heap_session, by_session, way);
+	int r = choose_program(skeleton->progs.hl_heap_entry, true, way);
 	if (r == 0)
-		r = choose_program(skeleton->progs.hl_heap_entry, !by_session, way);
-	if (r == 0)
-		r = choose_program(skeleton->progs.hl_heap_return, !by_session, way);
+		r = choose_program(skeleton->progs.hl_heap_return, way != HL_PROBE_SESSION, way);
 	if (r == 0)
 		r = choose_program(skeleton->progs.hl_heap_count, true,
 				   hl_heap_program_count_way(way));
@@ -122,16 +165,22 @@ static int start_samples(const struct hl_heap_program *program)
 	return r;
 }
 
-static int load(struct hl_heap_program *program, pid_t pid, struct hl_error *err)
+static void unload(struct hl_heap_program *program)
 {
-	int r = hl_target_new(pid, &program->target, err);
+	hl_walker_free(program->walker);
+	program->walker = NULL;
+	heap__destroy(program->skeleton);
+	program->skeleton = NULL;
+}
+
+static int load(struct hl_heap_program *program, struct hl_error *err)
+{
+	int r = open_object(program->way, &program->skeleton);
 
 	if (r < 0)
-		return r;
-	program->skeleton = heap__open();
-	if (!program->skeleton)
-		return hl_error_set(err, -errno, "cannot open the programs of 'stacks': %s",
-				    strerror(errno));
+		return hl_error_set(err, r,
+				    "cannot open the programs of 'stacks' for %s probes: %s",
+				    hl_probe_link_way_name(program->way), strerror(-r));
 	r = prepare_object(program, err);
 	if (r == 0)
 		r = hl_walker_new(program->target, program->skeleton->obj, NULL, NULL,
@@ -147,7 +196,23 @@ static int load(struct hl_heap_program *program, pid_t pid, struct hl_error *err
 	return r;
 }
 
-int hl_heap_program_new(pid_t pid, enum hl_probe_way way, const struct hl_heap_settings *settings,
+/* In the best way in which they can be; the sentence is of the first that could not. */
+static int load_best(struct hl_heap_program *program, struct hl_error *err)
+{
+	const struct hl_heap_settings *settings = program->settings;
+	struct hl_error first = {0};
+
+	program->way = settings->choose_way ? settings->way : hl_probe_link_best_way();
+	int r = load(program, &first);
+	while (r < 0 && !settings->choose_way && program->way != HL_PROBE_PERF) {
+		unload(program);
+		program->way--;
+		r = load(program, &first);
+	}
+	return r < 0 ? hl_error_set(err, r, "%s", first.text) : 0;
+}
+
+int hl_heap_program_new(pid_t pid, const struct hl_heap_settings *settings,
 			struct hl_heap_program **ret_program, struct hl_error *err)
 {
 	struct hl_heap_program *program = calloc(1, sizeof(*program));
@@ -155,8 +220,9 @@ int hl_heap_program_new(pid_t pid, enum hl_probe_way way, const struct hl_heap_s
 	if (!program)
 		return hl_error_set(err, -ENOMEM, "cannot trace: out of memory");
 	program->settings = settings;
-	program->way = way;
-	int r = load(program, pid, err);
+	int r = hl_target_new(pid, &program->target, err);
+	if (r == 0)
+		r = load_best(program, err);
 	if (r == 0)
 		*ret_program = program;
 	else
@@ -164,18 +230,35 @@ int hl_heap_program_new(pid_t pid, enum hl_probe_way way, const struct hl_heap_s
 	return r;
 }
 
+int hl_heap_program_try(struct hl_error *err)
+{
+	const struct hl_heap_settings settings = {.max_blocks = 1};
+	struct hl_heap_program *program;
+	int r = hl_heap_program_new(getpid(), &settings, &program, err);
+
+	if (r < 0)
+		return r;
+	enum hl_probe_way way = program->way;
+	hl_heap_program_free(program);
+	return way;
+}
+
 /* ---- running ---- */
+
+enum hl_probe_way hl_heap_program_way(const struct hl_heap_program *program)
+{
+	return program->way;
+}
 
 struct hl_heap_entries hl_heap_program_entries(const struct hl_heap_program *program)
 {
 	const struct heap *skeleton = program->skeleton;
 
-	if (program->way == HL_PROBE_SESSION)
-		return (struct hl_heap_entries){bpf_program__fd(skeleton->progs.hl_heap_session),
-						-1};
-	return (struct hl_heap_entries){
-		bpf_program__fd(skeleton->progs.hl_heap_entry),
-		program->settings->all ? -1 : bpf_program__fd(skeleton->progs.hl_heap_return)};
+	bool is_apart = !program->settings->all && program->way != HL_PROBE_SESSION;
+
+	return (struct hl_heap_entries){bpf_program__fd(skeleton->progs.hl_heap_entry),
+					is_apart ? bpf_program__fd(skeleton->progs.hl_heap_return)
+						 : -1};
 }
 
 int hl_heap_program_count_fd(const struct hl_heap_program *program)
@@ -381,8 +464,7 @@ void hl_heap_program_free(struct hl_heap_program *program)
 	if (!program)
 		return;
 	bpf_link__destroy(program->exec_link);
-	hl_walker_free(program->walker);
-	heap__destroy(program->skeleton);
+	unload(program);
 	hl_target_free(program->target);
 	free(program);
 }

@@ -41,8 +41,8 @@ static void note_probes(const struct heap_trace *trace)
 				       hl_probe_link_way_name(trace->probes.way), probed);
 }
 
-/* How probes are to be set, and whether that is permitted. */
-static int choose_way(struct heap_trace *trace, struct hl_error *err)
+/* Whether the target may be traced, in any way, and what is to be probed. */
+static int find_probes(struct heap_trace *trace, struct hl_error *err)
 {
 	const struct hl_heap_settings *settings = trace->settings;
 	const struct hl_process_facts *facts = trace->request->facts;
@@ -52,16 +52,30 @@ static int choose_way(struct heap_trace *trace, struct hl_error *err)
 		r = hl_heap_probes_check_returns(facts->pid, err);
 	if (r < 0)
 		return r;
-	enum hl_probe_way way = settings->choose_way ? settings->way : hl_probe_link_best_way();
 	trace->probes = (struct hl_heap_probes){
 		.pid = facts->pid,
-		.way = way,
 		.object = settings->object,
 		.entry_alone = settings->all,
-		.spares_throwing = !settings->all && (way != HL_PROBE_SESSION ||
-						      hl_heap_probes_memory_is_limited(facts->pid)),
 	};
-	return way == HL_PROBE_PERF ? hl_privilege_check(facts, HL_NEED_PERF_UPROBES, err) : 0;
+	return hl_heap_probes_find(&trace->probes, err);
+}
+
+/* Loads the programs, and sets probes in the way in which they could be. */
+static int load_programs(struct heap_trace *trace, struct hl_error *err)
+{
+	const struct hl_heap_settings *settings = trace->settings;
+	const struct hl_process_facts *facts = trace->request->facts;
+	int r = hl_heap_program_new(facts->pid, settings, &trace->program, err);
+
+	if (r < 0)
+		return r;
+	trace->probes.way = hl_heap_program_way(trace->program);
+	trace->probes.spares_throwing =
+		!settings->all && (trace->probes.way != HL_PROBE_SESSION ||
+				   hl_heap_probes_memory_is_limited(facts->pid));
+	return trace->probes.way == HL_PROBE_PERF
+		       ? hl_privilege_check(facts, HL_NEED_PERF_UPROBES, err)
+		       : 0;
 }
 
 static void free_trace(void *handle)
@@ -84,12 +98,9 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 		return hl_error_set(err, -ENOMEM, "cannot trace: out of memory");
 	trace->request = request;
 	trace->settings = request->settings;
-	int r = choose_way(trace, err);
+	int r = find_probes(trace, err);
 	if (r == 0)
-		r = hl_heap_probes_find(&trace->probes, err);
-	if (r == 0)
-		r = hl_heap_program_new(request->facts->pid, trace->probes.way, trace->settings,
-					&trace->program, err);
+		r = load_programs(trace, err);
 	if (r == 0) {
 		trace->limit = (struct hl_heap_limit){
 			.request = request,

@@ -213,11 +213,18 @@ struct hl_heap_entries {
 };
 
 /*
- * Loads the programs for ${way}, to look at ${pid}; they count nothing yet. ${settings} must live
- * as long. 0 or a negative errno with a sentence.
+ * Loads the programs, to look at ${pid}, for the best way of those in which this kernel accepts
+ * them, or the one that was chosen; they count nothing yet. ${settings} must live as long. 0 or a
+ * negative errno with a sentence.
  */
-int hl_heap_program_new(pid_t pid, enum hl_probe_way way, const struct hl_heap_settings *settings,
+int hl_heap_program_new(pid_t pid, const struct hl_heap_settings *settings,
 			struct hl_heap_program **ret_program, struct hl_error *err);
+
+/* Whether that can be done here, with default settings: the way (enum hl_probe_way), or a negative
+ * errno with a sentence. */
+int hl_heap_program_try(struct hl_error *err);
+
+enum hl_probe_way hl_heap_program_way(const struct hl_heap_program *program);
 
 /* Those that watch allocators, and the one that counts calls alone (for
  * hl_heap_program_count_way()). */

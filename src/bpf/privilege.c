@@ -184,6 +184,21 @@ int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, st
 
 static void (*listener)(const char *line);
 static char complaint[256];
+/* The last sentence of the verifier's log, after which come its statistics; "": it said nothing. */
+static char verdict[256];
+
+/* Lines that libbpf puts around the verifier's log, and statistics at its end. */
+static bool is_beside_verdict(const char *line)
+{
+	static const char *const starts[] = {"libbpf: ",     "-- ",
+					     "processed ",   "verification time ",
+					     "stack depth ", "max_states_per_insn "};
+
+	for (size_t i = 0; i < HL_COUNT_OF(starts); i++)
+		if (!strncmp(line, starts[i], strlen(starts[i])))
+			return true;
+	return false;
+}
 
 static int on_message(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -199,9 +214,14 @@ static int on_message(enum libbpf_print_level level, const char *format, va_list
 		snprintf(complaint, sizeof(complaint), "%.*s", (int)strcspn(text, "\n"), text);
 	}
 	/* A message may hold many lines: the verifier's log is one. */
-	for (char *line = strtok_r(message, "\n", &rest); line && listener;
-	     line = strtok_r(NULL, "\n", &rest))
-		listener(line);
+	bool is_log = strstr(message, "-- BEGIN PROG LOAD LOG --") != NULL;
+	for (char *line = strtok_r(message, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		if (listener)
+			listener(line);
+		if (is_log && !is_beside_verdict(line))
+			snprintf(verdict, sizeof(verdict), "%s", line);
+	}
 	free(message);
 	return length;
 }
@@ -209,13 +229,14 @@ static int on_message(enum libbpf_print_level level, const char *format, va_list
 void hl_privilege_log_start(void (*say)(const char *line))
 {
 	listener = say;
-	complaint[0] = '\0';
+	hl_privilege_log_forget();
 	libbpf_set_print(on_message);
 }
 
 void hl_privilege_log_forget(void)
 {
 	complaint[0] = '\0';
+	verdict[0] = '\0';
 }
 
 static const char *remedy_of(int code)
@@ -241,6 +262,11 @@ static const char *remedy_of(int code)
 
 int hl_privilege_explain(const char *what, int code, struct hl_error *err)
 {
+	if (*verdict)
+		return hl_error_set(err, code,
+				    "cannot %s: the kernel's verifier refuses them (%s); "
+				    "'heapline attach' does not need them",
+				    what, verdict);
 	return hl_error_set(err, code, "cannot %s: %s%s%s%s; %s", what, strerror(-code),
 			    *complaint ? " (" : "", complaint, *complaint ? ")" : "",
 			    remedy_of(code));

@@ -75,10 +75,15 @@ void hl_doctor_judge_machine(struct hl_doctor *doctor);
  * share. 0 or a negative errno with a sentence. */
 int hl_doctor_try_recording(struct hl_error *err);
 
-/* Whether BPF programs may be loaded to look at ${facts}, for ${needs} (enum hl_privilege_need, of
- * which perf's uprobes are needed only where there are no better ones). 0 or a negative errno with
- * a sentence. */
-int hl_doctor_try_bpf(const struct hl_process_facts *facts, unsigned needs, struct hl_error *err);
+/* The traces by BPF. ${try}: whether one may look at ${facts}, by loading its programs here (to
+ * look at ourselves): 0 or, of stacks, their enum hl_probe_way; or a negative errno with a sentence. */
+struct hl_doctor_trace {
+	const char *name;
+	int (*try)(const struct hl_process_facts *facts, struct hl_error *err);
+};
+
+enum { HL_DOCTOR_STACKS, HL_DOCTOR_PGFAULT, HL_DOCTOR_TRACES };
+extern const struct hl_doctor_trace hl_doctor_traces[HL_DOCTOR_TRACES];
 
 /* ---- doctor_trace.c ---- */
 

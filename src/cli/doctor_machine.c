@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "bpf/heap_trace.h"
+#include "bpf/page_trace.h"
 #include "bpf/privilege.h"
 #include "collector/examine.h"
 #include "collector/launch.h"
@@ -30,19 +31,35 @@ static int read_setting(const char *path)
 	return number;
 }
 
-int hl_doctor_try_bpf(const struct hl_process_facts *facts, unsigned needs, struct hl_error *err)
+static int try_stacks(const struct hl_process_facts *facts, struct hl_error *err)
 {
-	int r = hl_privilege_check(facts, needs & ~(unsigned)HL_NEED_PERF_UPROBES, err);
+	int r = hl_privilege_check(facts, HL_NEED_BPF | HL_NEED_TARGET, err);
 
 	if (r < 0)
 		return r;
-	r = hl_probe_link_check();
-	if (r < 0)
-		return hl_privilege_explain("load a BPF program", r, err);
-	return needs & HL_NEED_PERF_UPROBES && hl_probe_link_best_way() == HL_PROBE_PERF
-		       ? hl_privilege_check(facts, HL_NEED_PERF_UPROBES, err)
-		       : 0;
+	hl_privilege_log_start(NULL);
+	r = hl_heap_program_try(err);
+	return r == HL_PROBE_PERF ? hl_privilege_check(facts, HL_NEED_PERF_UPROBES, err) : r;
 }
+
+static int try_pgfault(const struct hl_process_facts *facts, struct hl_error *err)
+{
+	const struct hl_page_watch_settings settings = {.pid = getpid(), .without_calls = true};
+	struct hl_page_watch *watch = NULL;
+	int r = hl_privilege_check(facts, HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PAGEMAP, err);
+
+	if (r < 0)
+		return r;
+	hl_privilege_log_start(NULL);
+	r = hl_page_watch_start(&settings, NULL, NULL, &watch, err);
+	hl_page_watch_free(watch);
+	return r;
+}
+
+const struct hl_doctor_trace hl_doctor_traces[HL_DOCTOR_TRACES] = {
+	{"stacks", try_stacks},
+	{"pgfault", try_pgfault},
+};
 
 /* ---- facts ---- */
 
@@ -189,16 +206,16 @@ void hl_doctor_judge_machine(struct hl_doctor *doctor)
 		hl_doctor_add(doctor, "record", HL_DOCTOR_YES, "heapline record -- COMMAND");
 	err = (struct hl_error){0};
 	r = hl_process_facts_read(getpid(), &self, &err);
-	if (r == 0)
-		r = hl_doctor_try_bpf(&self, HL_NEED_BPF, &err);
-	hl_process_facts_release(&self);
-	static const char *const traces[] = {"stacks", "pgfault"};
-	for (size_t i = 0; i < HL_COUNT_OF(traces); i++)
-		if (r < 0)
-			hl_doctor_refuse(doctor, traces[i], r, &err, "");
+	for (size_t i = 0; i < HL_DOCTOR_TRACES; i++) {
+		const char *name = hl_doctor_traces[i].name;
+		int possible = r < 0 ? r : hl_doctor_traces[i].try(&self, &err);
+		if (possible < 0)
+			hl_doctor_refuse(doctor, name, possible, &err, "");
 		else
-			hl_doctor_add(doctor, traces[i], HL_DOCTOR_YES, "heapline %s -p PID 60",
-				      traces[i]);
+			hl_doctor_add(doctor, name, HL_DOCTOR_YES, "heapline %s -p PID 60", name);
+		err = r < 0 ? err : (struct hl_error){0};
+	}
+	hl_process_facts_release(&self);
 	hl_privilege_read(&rights);
 	bool is_root = rights.capabilities & UINT64_C(1) << CAP_SYS_PTRACE;
 	static const char *const by_memory[] = {"attach", "heap"};

@@ -162,14 +162,14 @@ static void judge_stacks(struct trace *trace)
 			 "it is read from its recorder, without probes");
 		return;
 	}
-	int may = hl_doctor_try_bpf(trace->facts,
-				    HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PERF_UPROBES, &rights);
-	probes.way = hl_probe_link_best_way();
+	int may = hl_doctor_traces[HL_DOCTOR_STACKS].try(trace->facts, &rights);
+	if (may >= 0)
+		probes.way = (enum hl_probe_way)may;
 	probes.spares_throwing =
 		probes.way != HL_PROBE_SESSION || hl_heap_probes_memory_is_limited(trace->pid);
 	int found = hl_heap_probes_find(&probes, &err);
 	/* What no rights help against comes first. */
-	if (found == -ENOENT || found == -ENOTSUP || (may == 0 && found < 0))
+	if (found == -ENOENT || found == -ENOTSUP || (may >= 0 && found < 0))
 		refuse_trace(trace, "stacks", found, &err);
 	else if (may < 0)
 		refuse_trace(trace, "stacks", may, &rights);
@@ -191,8 +191,7 @@ static void judge_pgfault(struct trace *trace)
 {
 	struct hl_pagemap *pagemap = NULL;
 	struct hl_error err = {0};
-	int r = hl_doctor_try_bpf(trace->facts, HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PAGEMAP,
-				  &err);
+	int r = hl_doctor_traces[HL_DOCTOR_PGFAULT].try(trace->facts, &err);
 
 	if (r == 0)
 		r = hl_pagemap_open(trace->pid, &pagemap, &err);
@@ -245,11 +244,6 @@ static bool may_be_readable(Elf *elf)
 
 void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const char *command)
 {
-	static const struct {
-		const char *name;
-		unsigned needs;
-	} traces[] = {{"stacks", HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PERF_UPROBES},
-		      {"pgfault", HL_NEED_BPF | HL_NEED_TARGET | HL_NEED_PAGEMAP}};
 	struct hl_allocator_functions found = {0};
 	struct hl_process_facts facts;
 	HL_CLOSED int fd = open(program, O_RDONLY | O_CLOEXEC);
@@ -259,18 +253,18 @@ void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const 
 	bool has_functions = hl_elf_is_native(elf) &&
 			     (hl_elf_loader(elf) ||
 			      (hl_allocators_read_functions(fd, &found) == 0 && found.count));
-	for (size_t i = 0; i < HL_COUNT_OF(traces); i++) {
+	for (size_t i = 0; i < HL_DOCTOR_TRACES; i++) {
+		const char *name = hl_doctor_traces[i].name;
 		struct hl_error err = {0};
-		int r = hl_doctor_try_bpf(&facts, traces[i].needs, &err);
+		int r = hl_doctor_traces[i].try(&facts, &err);
 		if (i == 0 && !has_functions)
 			snprintf(hl_doctor_add(doctor, "stacks", HL_DOCTOR_NO, "%s", "")->reason,
 				 512, "no function that allocates is found in '%.400s'", program);
 		else if (r < 0)
-			hl_doctor_refuse(doctor, traces[i].name, r, &err, "");
+			hl_doctor_refuse(doctor, name, r, &err, "");
 		else
-			hl_doctor_add(doctor, traces[i].name, HL_DOCTOR_YES,
-				      "%s & sleep 1; heapline %s -p $! 60", command,
-				      traces[i].name);
+			hl_doctor_add(doctor, name, HL_DOCTOR_YES,
+				      "%s & sleep 1; heapline %s -p $! 60", command, name);
 	}
 	hl_allocators_release_functions(&found);
 	if (elf && !may_be_readable(elf))

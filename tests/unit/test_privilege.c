@@ -209,6 +209,40 @@ static void an_explanation_without_a_complaint_has_no_parentheses(void **state)
 			    "takes: --verbose shows what it says");
 }
 
+static void tell(libbpf_print_fn_t say, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say(LIBBPF_WARN, format, arguments);
+	va_end(arguments);
+}
+
+static void what_the_verifier_says_is_the_reason(void **state)
+{
+	struct hl_error err = {0};
+
+	(void)state;
+	hl_privilege_log_start(NULL);
+	libbpf_print_fn_t say = libbpf_set_print(NULL);
+	libbpf_set_print(say);
+	tell(say, "libbpf: prog 'p': BPF program load failed: Argument list too long\n");
+	tell(say, "libbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n"
+		  "0: R1=ctx() R10=fp0\n"
+		  "BPF program is too large. Processed 1000001 insn\n"
+		  "processed 1000001 insns (limit 1000000) max_states_per_insn 4\n"
+		  "-- END PROG LOAD LOG --\n");
+	hl_privilege_explain("load the programs of 'stacks'", -E2BIG, &err);
+	assert_string_equal(err.text,
+			    "cannot load the programs of 'stacks': the kernel's verifier refuses "
+			    "them (BPF program is too large. Processed 1000001 insn); 'heapline "
+			    "attach' does not need them");
+	hl_privilege_log_forget();
+	err = (struct hl_error){0};
+	hl_privilege_explain("load the programs of 'stacks'", -E2BIG, &err);
+	assert_non_null(strstr(err.text, "make the tables smaller"));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -221,6 +255,7 @@ int main(void)
 		cmocka_unit_test(what_we_have_is_read),
 		cmocka_unit_test(without_privileges_a_check_fails),
 		cmocka_unit_test(libbpf_is_heard_and_not_seen),
+		cmocka_unit_test(what_the_verifier_says_is_the_reason),
 		cmocka_unit_test(an_explanation_without_a_complaint_has_no_parentheses),
 	};
 

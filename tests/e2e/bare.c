@@ -19,7 +19,7 @@ static long call(long number, long a, const void *b, long c)
 
 __attribute__((noreturn, used)) static void live(void)
 {
-	char byte;
+	char byte = 0;
 
 	call(SYS_write, 1, "ready\n", 6);
 	while (call(SYS_read, 0, &byte, 1) > 0)

@@ -221,7 +221,7 @@ struct critical_section {
  * once it has run elsewhere, the kernel would not know any more. */
 static void abort_sequence(const struct hl_remote *remote, struct hl_remote_thread *thread)
 {
-	struct __ptrace_rseq_configuration rseq;
+	struct __ptrace_rseq_configuration rseq = {0};
 	struct critical_section section;
 	uint64_t address = 0;
 
@@ -356,7 +356,7 @@ static uint64_t faults(void)
  */
 static int judge_signal(struct hl_remote *remote, pid_t tid, int number, int *ret_let_through)
 {
-	siginfo_t info;
+	siginfo_t info = {0};
 
 	*ret_let_through = 0;
 	if (!(faults() & 1ull << (number - 1))) {
@@ -447,7 +447,7 @@ static bool is_given(pid_t tid, const struct user_regs_struct *given)
 {
 	const uint64_t args[] = {given->rdi, given->rsi, given->rdx,
 				 given->r10, given->r8,	 given->r9};
-	struct __ptrace_syscall_info info;
+	struct __ptrace_syscall_info info = {0};
 
 	return hl_remote_trace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0 &&
 	       info.op == PTRACE_SYSCALL_INFO_ENTRY && info.arch == AUDIT_ARCH_X86_64 &&

@@ -21,6 +21,7 @@
 #define STACK_SLOTS 1000 /* so that hooks, which need some, do not move the stack */
 
 static bool has_ledger, is_running;
+static int known_line; /* where Lua runs, while it cannot be asked; 0: it can */
 static lua_State *main_state, *running;
 static size_t bytes_by_line[LINES_MAX], blocks_by_line[LINES_MAX];
 
@@ -42,6 +43,13 @@ static int line_of(lua_State *state)
 	return 0;
 }
 
+static int line_now(void)
+{
+	int line = line_of(running);
+
+	return line ? line : line_of(main_state);
+}
+
 static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes)
 {
 	(void)context, (void)old_bytes;
@@ -50,9 +58,7 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 		return NULL;
 	}
 	if (has_ledger && is_running) {
-		int line = line_of(running);
-		if (!line)
-			line = line_of(main_state);
+		int line = known_line ? known_line : line_now();
 		bytes_by_line[line % LINES_MAX] += bytes;
 		blocks_by_line[line % LINES_MAX]++;
 	}
@@ -63,7 +69,10 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 static int enter(lua_State *state)
 {
 	running = lua_isthread(state, 1) ? lua_tothread(state, 1) : state;
+	/* Lua 5.4.7 and later cannot be asked while they move the stack. */
+	known_line = has_ledger && is_running ? line_now() : 0;
 	lua_checkstack(running, STACK_SLOTS);
+	known_line = 0;
 	if (has_ledger)
 		lua_sethook(running, no_hook, LUA_VERSION_NUM == 501 ? LUA_MASKLINE : LUA_MASKCOUNT,
 			    1000000000);

@@ -77,7 +77,7 @@ static void fill(unsigned long first, unsigned long step, int byte)
 int main(int argc, char **argv)
 {
 	REQUIRE(argc > 1);
-	for (int i = 0; i < BLOCKS; i++)
+	for (volatile int i = 0; i < BLOCKS; i++) /* not unrolled: one call is one stack */
 		overwritten_site();
 	find_region();
 	if (!strcmp(argv[1], "objects") || !strcmp(argv[1], "wait"))

@@ -26,9 +26,14 @@ def program():
 
 
 def top_of_view(recording, value, unit):
-    """{function: (flat, cum)} of the view, as pprof adds them up: by name alone."""
-    rows = harness.top_rows(recording, value)
-    figures = {name: (row[f"flat_{unit}"], row[f"cum_{unit}"]) for name, row in rows.items()}
+    """{function: (flat, cum)} of the view, as pprof adds them up: by name alone.
+
+    A function may call another one of its name, as a checked inline of libc does: such stacks count once.
+    """
+    cum = Counter()
+    for stack, number in harness.folded(recording, value, unit).items():
+        cum.update(dict.fromkeys(stack, number))
+    figures = {name: (row[f"flat_{unit}"], cum[name]) for name, row in harness.top_rows(recording, value).items()}
     return {name: figure for name, figure in figures.items() if any(figure)}
 
 

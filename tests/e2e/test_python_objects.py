@@ -75,7 +75,10 @@ print({os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children}
 """
 
 INTERPRETERS = """
-import _xxsubinterpreters as interpreters
+try:
+    import _interpreters as interpreters
+except ImportError:  # before 3.13
+    import _xxsubinterpreters as interpreters
 for _ in range(4):
     it = interpreters.create()
     interpreters.run_string(it, 'kept = [str(i) * 3 for i in range(5000)]; import json; json.dumps(kept)')

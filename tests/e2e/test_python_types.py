@@ -31,6 +31,7 @@ def make():
     kept.append(made)
 if "attach" in sys.argv:
     print("ready", flush=True)
+    spare = [[] for _ in range(1000)]  # the interpreter keeps some that are free, whose bytes are older than the recording
     sys.stdin.readline()
     make()
     print("made", flush=True)

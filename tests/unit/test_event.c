@@ -315,12 +315,13 @@ static void frees_by_handlers_while_the_thread_ends_are_counted(void **state)
 
 /* ---- comparing recalled stacks ---- */
 
-static jmp_buf aborted;
+/* With the mask: abort() may leave SIGABRT blocked while its handler runs. */
+static sigjmp_buf aborted;
 
 static void on_abort(int signal)
 {
 	(void)signal;
-	longjmp(aborted, 1);
+	siglongjmp(aborted, 1);
 }
 
 /* Whether comparing the stack ${stack} as node ${node} ends the program; what it wrote is in
@@ -332,7 +333,7 @@ static bool check_ends(uint64_t stack, uint32_t node, char *ret_text, size_t cap
 	assert_int_equal(pipe(ends), 0);
 	dup2(ends[1], 2);
 	signal(SIGABRT, on_abort);
-	bool ended = setjmp(aborted);
+	bool ended = sigsetjmp(aborted, true);
 	if (!ended)
 		hl_recall_check(recorder, hl_thread_self(), &(struct hl_registers){.pc = stack},
 				node, false);

@@ -95,9 +95,8 @@ static int map_site(struct hl_builder *builder, struct source *source,
 			.line = site->line,
 		};
 		uint32_t runtime = source->runtimes[site->provider];
-		enum hl_frame_part part =
-			hl_frame_part_of_site(&process->providers[site->provider]);
-		int r = hl_frame_part_is_label((uint8_t)part)
+		enum hl_frame_part part = hl_frame_part_of_site(process, site, false);
+		int r = hl_frame_part_is_label((uint8_t)part) || part == HL_PART_ENDED
 				? hl_builder_label(builder, symbol.function, runtime, part,
 						   &frames[0])
 			: runtime
@@ -231,7 +230,7 @@ static int map_runtimes(struct hl_builder *builder, struct source *source)
 	if (!source->runtimes || !source->sites)
 		return -ENOMEM;
 	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
-		if (hl_frame_part_of_site(&process->providers[i]) != HL_PART_NATIVE)
+		if (hl_frame_part_of_provider(&process->providers[i]) != HL_PART_NATIVE)
 			r = hl_builder_runtime(builder, process->providers[i].name,
 					       &source->runtimes[i]);
 	return r;

@@ -129,6 +129,16 @@ static void take_made_scripts(struct splicing *splicing, const struct hl_script_
 		splicing->ids[splicing->id_count++] = splicing->native_frame;
 }
 
+/* Calls whose functions have ended have no place. */
+static void take_scripts(struct splicing *splicing, const struct hl_script_stack *path)
+{
+	for (size_t i = path->scripts; i < path->rest; i++)
+		if (path->frames[i].part != HL_PART_ENDED)
+			take_run(splicing, path, i, i + 1);
+	if (!splicing->id_count)
+		take_made_scripts(splicing, path);
+}
+
 static void take_frames(struct splicing *splicing, const struct hl_script_stack *path,
 			bool *ret_unmatched)
 {
@@ -139,12 +149,10 @@ static void take_frames(struct splicing *splicing, const struct hl_script_stack 
 		splicing->id_count = hl_script_stack_mix(path, splicing->ids, ret_unmatched);
 		return;
 	}
-	if (splicing->kind != HL_STACK_SCRIPT)
-		take_run(splicing, path, 0, path->scripts);
-	else if (has_scripts)
-		take_run(splicing, path, path->scripts, path->rest);
+	if (splicing->kind == HL_STACK_SCRIPT)
+		take_scripts(splicing, path);
 	else
-		take_made_scripts(splicing, path);
+		take_run(splicing, path, 0, path->scripts);
 	take_run(splicing, path, path->rest, path->count);
 }
 

@@ -9,13 +9,27 @@
 
 /* ---- parts ---- */
 
-enum hl_frame_part hl_frame_part_of_site(const struct hl_recording_provider *provider)
+enum hl_frame_part hl_frame_part_of_provider(const struct hl_recording_provider *provider)
 {
 	return strcmp(provider->name, HL_POOL_PROVIDER) == 0	  ? HL_PART_NATIVE
 	       : strcmp(provider->name, HL_TYPE_PROVIDER) == 0	  ? HL_PART_TYPE
 	       : strcmp(provider->name, HL_SERVICE_PROVIDER) == 0 ? HL_PART_SERVICE
 	       : strcmp(provider->name, HL_AGE_PROVIDER) == 0	  ? HL_PART_AGE
 								  : HL_PART_SCRIPT;
+}
+
+enum hl_frame_part hl_frame_part_of_site(const struct hl_recording_process *process,
+					 const struct hl_recording_site *site, bool is_entry)
+{
+	enum hl_frame_part part = hl_frame_part_of_provider(&process->providers[site->provider]);
+	const char *function = process->site_names[site->function];
+	const char *source = process->site_names[site->source];
+
+	if (part != HL_PART_SCRIPT)
+		return part;
+	if (!*function && !*source && !site->line)
+		return HL_PART_ENDED;
+	return is_entry ? HL_PART_ENTRY : HL_PART_SCRIPT;
 }
 
 static bool is_within(uint64_t pc, uint64_t start, uint64_t end)
@@ -36,7 +50,8 @@ enum hl_frame_part hl_frame_part_of_code(const struct hl_recording_provider *pro
 
 static bool is_script(const struct hl_stack_frame *frame)
 {
-	return frame->part == HL_PART_SCRIPT || frame->part == HL_PART_ENTRY;
+	return frame->part == HL_PART_SCRIPT || frame->part == HL_PART_ENTRY ||
+	       frame->part == HL_PART_ENDED;
 }
 
 struct hl_script_stack hl_script_stack(const struct hl_stack_frame *frames, size_t count)
@@ -106,7 +121,7 @@ static void count_matches(struct mixing *mixing)
 		if (i == count)
 			matches[count++] = (struct match){.runtime = runtime, .next = at};
 		matches[i].groups++;
-		matches[i].entries += stack->frames[at].part == HL_PART_ENTRY;
+		matches[i].entries += stack->frames[at].part != HL_PART_SCRIPT;
 	}
 	for (size_t at = 0; at < stack->scripts; at++)
 		for (size_t i = 0; i < count; i++)
@@ -124,11 +139,17 @@ static struct match *match_of(struct mixing *mixing, const struct hl_stack_frame
 	return NULL;
 }
 
+static bool has_ended(const struct mixing *mixing, const struct match *match)
+{
+	return mixing->stack->frames[match->next].part == HL_PART_ENDED;
+}
+
 static void put_group(struct mixing *mixing, struct match *match)
 {
 	size_t end = end_of_group(mixing->stack, match->next);
 
-	put_run(mixing, match->next, end);
+	if (!has_ended(mixing, match))
+		put_run(mixing, match->next, end);
 	match->next = end;
 	match->groups--;
 }
@@ -136,8 +157,8 @@ static void put_group(struct mixing *mixing, struct match *match)
 /* One call of the main function: its group, and before the first call all that have none. */
 static void put_call(struct mixing *mixing, struct match *match, size_t place)
 {
-	if (match->calls-- > match->groups)
-		return put_run(mixing, place, place + 1);
+	if (match->calls-- > match->groups || has_ended(mixing, match))
+		put_run(mixing, place, place + 1);
 	while (match->groups > match->calls)
 		put_group(mixing, match);
 }

@@ -7,7 +7,8 @@
  *	group	frames of scripts from one that native code called up to the next such one: what
  *		one call of the interpreter's main function runs
  *
- * The innermost group belongs to the innermost call of the main function, and so on outward.
+ * The innermost group belongs to the innermost call of the main function, and so on outward. A call whose
+ * function has ended, and which lets go of what that held, has a group without frames.
  */
 #pragma once
 
@@ -15,7 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hl_recording_process;
 struct hl_recording_provider;
+struct hl_recording_site;
 
 enum hl_frame_part {
 	HL_PART_NATIVE,
@@ -27,7 +30,8 @@ enum hl_frame_part {
 	HL_PART_TYPE,	     /* no frame, but the type of the blocks */
 	HL_PART_SERVICE,     /* the service that they belong to */
 	HL_PART_AGE,	     /* how many collections they have outlived */
-	HL_PART_LAST = HL_PART_AGE,
+	HL_PART_ENDED,	     /* no place: native code called a function, which has just ended */
+	HL_PART_LAST = HL_PART_ENDED,
 };
 
 static inline bool hl_frame_part_is_label(uint8_t part)
@@ -35,8 +39,12 @@ static inline bool hl_frame_part_is_label(uint8_t part)
 	return part >= HL_PART_TYPE && part <= HL_PART_AGE;
 }
 
-/* What the sites of ${provider} are. Pools are native: their frames say by which way memory came. */
-enum hl_frame_part hl_frame_part_of_site(const struct hl_recording_provider *provider);
+/* What the sites of ${provider} mostly are. Pools are native: their frames say by which way memory came. */
+enum hl_frame_part hl_frame_part_of_provider(const struct hl_recording_provider *provider);
+
+/* What ${site} is, which native code has called or not. A site without function, source and line is HL_PART_ENDED. */
+enum hl_frame_part hl_frame_part_of_site(const struct hl_recording_process *process,
+					 const struct hl_recording_site *site, bool is_entry);
 
 /* What the code at ${pc}, an address of the process, is to ${provider}; HL_PART_NATIVE: not its own. */
 enum hl_frame_part hl_frame_part_of_code(const struct hl_recording_provider *provider, uint64_t pc);

@@ -75,6 +75,7 @@ static const char *const table[] = {
 	"g_malloc*", "g_slice_*", "g_realloc*", "g_try_malloc*", "g_try_realloc*", "g_memdup*",
 	"g_strdup*", "g_strndup", "g_strconcat", "g_strjoin*", "g_aligned_alloc*",
 	"PyMem_*", "_PyMem_*", "PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc",
+	"_PyObject_MallocWithType", "_PyObject_ReallocWithType", "gc_alloc", "_PyType_AllocNoTrack",
 	"_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc", "_PyObject_AllocateArena",
 	"_PyObject_Arena*", "pymalloc_alloc", "pymalloc_realloc", "allocate_from_new_pool", "new_arena",
 	"arena_map_*",

@@ -541,6 +541,91 @@ static void what_is_kept_of_a_capture_is_what_a_walk_finds(void **state)
 	check_what_is_kept(&version_10);
 }
 
+/* ---- functions that have ended ---- */
+
+/* Their frames are forgotten, and those of what they let go of are inward of the marks. */
+static void calls_whose_functions_have_ended_are_marked(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
+		struct hl_script_frame frames[4 * MARKS];
+		struct hl_script_place place;
+		struct hl_python python = {0};
+		bool truncated;
+		if (versions[i].mark_value != 3)
+			continue;
+		make_image(&versions[i]);
+		const struct hl_python_api api = api_of_image();
+		assert_int_equal(hl_python_open(&python, &api), HL_PYTHON_FITS);
+		for (int k = 0; k < 40; k++)
+			assert_frames(&python);
+		uint8_t *ended = make_mark(innermost());
+		run(make_frame(make_mark(ended), make_code("callback")));
+		assert_int_equal(capture(&python, frames, 4 * MARKS, &truncated), 2 * MARKS + 2);
+		assert_true(frames[0].is_entry && frames[1].is_entry && !frames[2].is_entry);
+		assert_true(hl_python_describe(&python, &frames[0], &place));
+		assert_memory_equal(place.function, "callback", 8);
+		assert_true(hl_python_describe(&python, &frames[1], &place));
+		assert_int_equal(place.function_bytes + place.source_bytes + place.line, 0);
+		run(ended);
+		assert_int_equal(capture(&python, frames, 4 * MARKS, &truncated), 2 * MARKS + 1);
+		assert_int_equal(frames[0].function, api.eval_start);
+	}
+}
+
+/* ---- a main function in two parts ---- */
+
+/* The part with the name jumps ${HERE} times over to the other, and that ${THERE} times into its middle; a function
+ * beside them jumps to its beginning alone. */
+#define TWO_PARTS(NAME, HERE, THERE)                                                          \
+	void NAME(void);                                                                      \
+	void NAME##_end(void);                                                                \
+	void NAME##_cold(void);                                                               \
+	__asm__(".text\n.globl " #NAME "\n" #NAME ":\n.cfi_startproc\n"                       \
+		".rept " HERE "\n.byte 0x0f, 0x84\n.long " #NAME "_cold + 8 - . - 4\n.endr\n" \
+		".byte 0xe9\n.long " #NAME "_cold - . - 4\n"                                  \
+		".byte 0xe9\n.long " #NAME "_other - . - 4\n.skip 8, 0x90\n"                  \
+		".cfi_endproc\n.globl " #NAME "_end\n" #NAME "_end:\n.skip 32, 0x90\n" #NAME  \
+		"_other:\n.cfi_startproc\n.rept 40\n.byte 0xe9\n.long " #NAME                 \
+		" - . - 4\n.endr\n.cfi_endproc\n.skip 32, 0x90\n"                             \
+		".globl " #NAME "_cold\n" #NAME "_cold:\n.cfi_startproc\n.skip 16, 0x90\n"    \
+		".rept " THERE "\n.byte 0xe9\n.long " #NAME " + 6 - . - 4\n.endr\n"           \
+		".skip 8, 0x90\n.cfi_endproc\n")
+TWO_PARTS(mostly_here, "40", "2");
+TWO_PARTS(mostly_there, "3", "40");
+TWO_PARTS(hardly, "3", "4");
+
+static void find_parts(void (*begin)(void), void (*end)(void), struct hl_python *ret_python)
+{
+	struct dl_find_object found;
+
+	*ret_python = (struct hl_python){0};
+	assert_int_equal(_dl_find_object((void *)begin, &found), 0);
+	make_image(&versions[4]);
+	struct hl_python_api api = api_of_image();
+	api.eval_start = (uint64_t)begin;
+	api.eval_end = (uint64_t)end;
+	api.start = (uint64_t)found.dlfo_map_start;
+	api.end = (uint64_t)found.dlfo_map_end;
+	api.eh_frame_hdr = found.dlfo_eh_frame;
+	assert_int_equal(hl_python_open(ret_python, &api), HL_PYTHON_FITS);
+}
+
+static void the_part_without_a_name_is_found_wherever_most_of_the_function_is(void **state)
+{
+	struct hl_python python;
+
+	(void)state;
+	find_parts(mostly_here, mostly_here_end, &python);
+	assert_int_equal(python.cold_start, (uint64_t)mostly_here_cold);
+	assert_int_equal(python.cold_end - python.cold_start, 16 + 2 * 5 + 8);
+	find_parts(mostly_there, mostly_there_end, &python);
+	assert_int_equal(python.cold_start, (uint64_t)mostly_there_cold);
+	assert_int_equal(python.cold_end - python.cold_start, 16 + 40 * 5 + 8);
+	find_parts(hardly, hardly_end, &python);
+	assert_int_equal(python.cold_start, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -548,6 +633,8 @@ int main(void)
 		cmocka_unit_test(what_is_kept_of_a_capture_is_what_a_walk_finds),
 		cmocka_unit_test(other_versions_and_layouts_are_refused),
 		cmocka_unit_test(frames_that_are_not_in_order_are_refused),
+		cmocka_unit_test(calls_whose_functions_have_ended_are_marked),
+		cmocka_unit_test(the_part_without_a_name_is_found_wherever_most_of_the_function_is),
 	};
 
 	unwinder.find_module = find_module;

@@ -21,8 +21,8 @@
 /*
  * A stack is a text: words that are names are native functions, E and F calls of the main functions
  * of two interpreters, I other code of the first one, A what of it calls the allocator; ".a" is the function a of a script of the
- * first, ":a" of the second, and with '>' before it native code has called it; "#a" is the type a, "@a" the
- * service a.
+ * first, ":a" of the second, and with '>' before it native code has called it; "." is a call whose function has ended; "#a" is
+ * the type a, "@a" the service a.
  */
 #define NODES_MAX 64
 #define EVAL	  0x1000u
@@ -42,7 +42,9 @@ static struct hl_recording_provider runtimes[] = {
 	{.name = HL_SERVICE_PROVIDER},
 };
 
-static struct hl_recording_site sites[16]; /* a to d of each of the runtimes */
+#define SITES 17 /* a to d of each of the runtimes, and of the first one none */
+
+static struct hl_recording_site sites[SITES];
 static struct hl_recording_node nodes[NODES_MAX];
 static struct hl_recording_value values[NODES_MAX];
 static struct hl_recording_thread threads[] = {{.tid = 1}};
@@ -54,6 +56,8 @@ static uint64_t key_of(const char *word)
 	bool is_entry = *word == '>';
 
 	word += is_entry;
+	if (!strcmp(word, "."))
+		return hl_site_frame_key(SITES, is_entry);
 	if (*word == '.' || *word == ':')
 		return hl_site_frame_key((uint32_t)(word[1] - 'a' + (*word == ':' ? 4 : 0) + 1),
 					 is_entry);
@@ -73,9 +77,10 @@ static uint64_t key_of(const char *word)
 
 static void begin(void)
 {
-	for (uint32_t i = 0; i < 16; i++)
+	for (uint32_t i = 0; i < SITES - 1; i++)
 		sites[i] = (struct hl_recording_site){
 			.provider = i / 4, .function = 2 + i % 4, .source = 1, .line = 10 + i};
+	sites[SITES - 1] = (struct hl_recording_site){0};
 	process = (struct hl_recording_process){
 		.pid = 1,
 		.executable = "",
@@ -83,7 +88,7 @@ static void begin(void)
 		.end = HL_END_EXITED,
 		.thread_count = 1,
 		.provider_count = 4,
-		.site_count = 16,
+		.site_count = SITES,
 		.site_name_count = 7,
 		.nodes = nodes,
 		.values = values,
@@ -190,6 +195,20 @@ static void the_innermost_group_belongs_to_the_innermost_call(void **state)
 	assert_becomes("m x >.a .b", HL_STACK_MIXED, "0x16d;0x178;a;b", 1);
 	/* The outer frames of a script that is too deep were cut off. */
 	assert_becomes("m E .a .b", HL_STACK_MIXED, "0x16d;a;b", 0);
+}
+
+static void calls_whose_functions_have_ended_stay(void **state)
+{
+	(void)state;
+	assert_becomes("m E x E y >.a >.", HL_STACK_MIXED, "0x16d;a;0x178;0x1000;0x179", 0);
+	assert_becomes("m E x E y E z >.a >. >.b", HL_STACK_MIXED,
+		       "0x16d;a;0x178;0x1000;0x179;b;0x17a", 0);
+	assert_becomes("m E x E y >. >.a", HL_STACK_MIXED, "0x16d;0x1000;0x178;a;0x179", 0);
+	assert_becomes("m E x >.", HL_STACK_MIXED, "0x16d;0x1000;0x178", 0);
+	assert_becomes("m E x >.a >.", HL_STACK_MIXED, "0x16d;a;0x178", 1);
+	assert_becomes("m E x E y >.a >.", HL_STACK_SCRIPT, "a", 0);
+	assert_becomes("m E y >.", HL_STACK_SCRIPT, "[native]", 0);
+	assert_becomes("m E x E y >.a >.", HL_STACK_NATIVE, "0x16d;0x1000;0x178;0x1000;0x179", 0);
 }
 
 static void runtimes_are_told_apart(void **state)
@@ -417,6 +436,7 @@ int main(void)
 		cmocka_unit_test(one_kind_can_be_shown_alone),
 		cmocka_unit_test(what_says_how_memory_came_stays_innermost),
 		cmocka_unit_test(the_innermost_group_belongs_to_the_innermost_call),
+		cmocka_unit_test(calls_whose_functions_have_ended_stay),
 		cmocka_unit_test(runtimes_are_told_apart),
 		cmocka_unit_test(the_allocator_of_the_host_is_folded),
 		cmocka_unit_test(places_that_are_not_known_are_kept),

@@ -194,7 +194,7 @@ void hl_block_owners_labels(const struct hl_block_owners *owners, uint64_t numbe
 			continue;
 		const struct hl_recording_site *label = &scripts->sites[site - 1];
 		enum hl_frame_part part =
-			hl_frame_part_of_site(&scripts->providers[label->provider]);
+			hl_frame_part_of_provider(&scripts->providers[label->provider]);
 		if (part == HL_PART_TYPE)
 			ret_labels->type = scripts->site_names[label->function];
 		if (part == HL_PART_SERVICE) {

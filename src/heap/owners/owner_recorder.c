@@ -83,9 +83,7 @@ static struct hl_stack_frame classify(const struct node_source *source, uint64_t
 
 	if (site) {
 		classified.runtime = site->provider;
-		classified.part = hl_frame_part_of_site(&scripts->providers[site->provider]);
-		if (classified.part == HL_PART_SCRIPT && frame & HL_SITE_ENTRY)
-			classified.part = HL_PART_ENTRY;
+		classified.part = hl_frame_part_of_site(scripts, site, frame & HL_SITE_ENTRY);
 		return classified;
 	}
 	uint64_t module = frame >> HL_MODULE_SHIFT;

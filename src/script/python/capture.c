@@ -218,6 +218,14 @@ static inline uint32_t remember(struct memory *memory, uint32_t kept, uint32_t c
 
 /* ---- the walk ---- */
 
+/* For a mark without a frame inward of it: a frame is forgotten before what it holds is let go, and destructors,
+ * callbacks and tracebacks allocate there. */
+static inline __attribute__((always_inline)) void give_ended(const struct hl_python *python,
+							     struct hl_script_frame *ret_frame)
+{
+	*ret_frame = (struct hl_script_frame){.function = python->api.eval_start, .is_entry = true};
+}
+
 /* What ${frame}, which runs ${code}, gives. */
 static inline __attribute__((always_inline)) void give(const struct hl_python *python,
 						       const struct hl_python_layout *layout,
@@ -241,6 +249,7 @@ walk_frames(const struct hl_python *python, const struct hl_python_layout *layou
 {
 	struct memory *memory = (struct memory *)known->bytes;
 	uint32_t count = 0, fresh = 0, kept = 0;
+	uint32_t marked = 0;		/* up to here frames have their entry */
 	uint32_t depth = memory->depth; /* of the steps that may be as they were */
 
 	memory->depth = 0;
@@ -261,21 +270,29 @@ walk_frames(const struct hl_python *python, const struct hl_python_layout *layou
 		}
 		outer = hl_python_word(frame, layout->frame_previous);
 		uint64_t word = hl_python_word(frame, layout->frame_code), code = word & ~TAG_MASK;
-		bool is_given = !is_mark && !(layout->mark_owner &&
-					      HL_UNLIKELY(is_helper(python, layout, code)));
+		bool is_given = is_mark ? count == marked
+					: !(layout->mark_owner &&
+					    HL_UNLIKELY(is_helper(python, layout, code)));
 		if (HL_LIKELY(fresh < STEPS_MAX))
 			memory->fresh[fresh] = (struct step){
 				frame, outer, word, raw_at(layout, frame), mark, is_given, 0};
 		fresh++;
-		if (is_mark && count)
+		if (is_mark && !is_given) {
 			frames[count - 1].is_entry = true;
+			marked = count;
+		}
 		if (!is_given)
 			continue;
 		if (HL_UNLIKELY(count == max)) {
 			*ret_truncated = true;
 			return count;
 		}
-		give(python, layout, frame, code, mark, &frames[count++]);
+		if (is_mark) {
+			give_ended(python, &frames[count]);
+			marked = ++count;
+		} else {
+			give(python, layout, frame, code, mark, &frames[count++]);
+		}
 	}
 	if (HL_UNLIKELY(kept + fresh > STEPS_MAX || kept + fresh > max))
 		return kept ? HL_SCRIPT_GAVE_UP : count; /* nothing is remembered now */
@@ -312,7 +329,8 @@ static inline __attribute__((always_inline)) bool runs_on(const struct hl_python
 {
 	uint64_t frame = step->frame;
 
-	return step->is_given && hl_python_word(frame, layout->frame_code) == step->code &&
+	return step->is_given && !(layout->mark_owner && step->mark >= layout->mark_owner) &&
+	       hl_python_word(frame, layout->frame_code) == step->code &&
 	       hl_python_word(frame, layout->frame_previous) == step->previous &&
 	       mark_of(layout, frame) == step->mark;
 }

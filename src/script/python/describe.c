@@ -169,6 +169,10 @@ bool hl_python_describe(const struct hl_python *python, const struct hl_script_f
 	const struct hl_python_layout *layout = python->layout;
 	uint64_t code = frame->function & HL_PYTHON_CODE_MASK;
 
+	if (code == python->api.eval_start) {
+		*ret_place = (struct hl_script_place){.function = "", .source = ""};
+		return true;
+	}
 	uint32_t name_at = layout->code_full_name ? layout->code_full_name : layout->code_name;
 	struct text name = text_of(layout, hl_python_word(code, name_at));
 	struct text file = text_of(layout, hl_python_word(code, layout->code_file));

@@ -125,7 +125,8 @@ static enum hl_python_problem check_table(const struct hl_python_layout *layout,
 
 /*
  * Compilers move what is rarely run out of a function, to a place that has call frame information of its
- * own but no name. The function jumps there in many places, and to no other function in more than a few.
+ * own but no name; or, by a profile, most of it. The two parts jump into each other in many places, and no other
+ * function jumps into the middle of the main one.
  */
 #define PLACES_MAX 16u
 #define JUMPS_MIN  16u
@@ -135,15 +136,30 @@ struct place {
 	uint32_t jumps;
 };
 
-/* Where the instruction at ${code}, if it is a conditional jump of six bytes, goes to; 0: of any other. */
+/* Where the instruction at ${code}, if it is a jump over a distance of four bytes, goes to; 0: of any other. */
 static uint64_t jump_target(const uint8_t *code)
 {
+	bool is_conditional = code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
 	int32_t distance;
 
-	if (code[0] != 0x0f || (code[1] & 0xf0) != 0x80)
+	if (!is_conditional && code[0] != 0xe9)
 		return 0;
-	__builtin_memcpy(&distance, code + 2, sizeof(distance));
-	return (uint64_t)code + 6 + (uint64_t)(int64_t)distance;
+	code += 1 + is_conditional;
+	__builtin_memcpy(&distance, code, sizeof(distance));
+	return (uint64_t)code + 4 + (uint64_t)(int64_t)distance;
+}
+
+#define JUMP_BYTES 6u /* of the longer one */
+
+/* How many jumps there are from [${begin}, ${end}) to behind the beginning of the main function. */
+static uint32_t count_jumps_back(const struct hl_python_api *api, uint64_t begin, uint64_t end)
+{
+	uint64_t inside = api->eval_start + 1;
+	uint32_t jumps = 0;
+
+	for (uint64_t at = begin; at + JUMP_BYTES <= end; at++)
+		jumps += jump_target((const uint8_t *)at) - inside < api->eval_end - inside;
+	return jumps;
 }
 
 static void find_cold(struct hl_python *python)
@@ -156,7 +172,7 @@ static void find_cold(struct hl_python *python)
 	/* Bounds as saved.c has them. */
 	uint64_t low = hdr < api->start ? hdr : api->start;
 	uint64_t high = hdr >= api->start && hdr < api->end ? api->end : UINT64_C(1) << 47;
-	for (uint64_t at = api->eval_start; hdr && at + 6 <= api->eval_end; at++) {
+	for (uint64_t at = api->eval_start; hdr && at + JUMP_BYTES <= api->eval_end; at++) {
 		uint64_t target = jump_target((const uint8_t *)at);
 		struct hl_cfi_function function;
 		uint32_t i = 0;
@@ -173,6 +189,9 @@ static void find_cold(struct hl_python *python)
 			places[count++] = (struct place){function.begin, function.end, 0};
 		}
 		places[i].jumps++;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		places[i].jumps += count_jumps_back(api, places[i].begin, places[i].end);
 		if (places[i].jumps > most->jumps)
 			most = &places[i];
 	}

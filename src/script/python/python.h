@@ -95,7 +95,7 @@ enum hl_python_problem hl_python_open(struct hl_python *python, const struct hl_
 /* Whether captures have failed where they were to prove the layout; they yield nothing any more. */
 bool hl_python_is_refused(const struct hl_python *python);
 
-/* As capture of hl_script_provider. */
+/* As capture of hl_script_provider. A call whose function has ended is a frame of api.eval_start, which has no place. */
 uint32_t hl_python_capture(struct hl_python *python, const struct hl_script_caller *caller,
 			   struct hl_script_frame *frames, uint32_t max, bool *ret_truncated);
 

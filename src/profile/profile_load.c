@@ -374,8 +374,9 @@ static int add_resident(struct filling *filling, const struct source *source,
 
 /* ---- interpreters whose own memory was not seen ---- */
 
-#define UNSEEN_MIN \
-	1000 /* allocations of what scripts call, from which on one of Lua itself is to be expected */
+/* Allocations of what scripts call, from which on one of Lua itself is to be expected; and of Python itself, from which
+ * on a call of its main function is. */
+#define UNSEEN_MIN 1000
 
 /* Whether a provider that is asked knows which code of it calls the host's allocator. */
 static bool knows_allocator(const struct loading *loading)
@@ -419,6 +420,63 @@ static int warn_of_unseen(struct hl_profile *profile, const struct loading *load
 			 "of its own, which does not call malloc; name that function, its "
 			 "lua_Alloc: 'heapline attach -p PID --hook "
 			 "realloc=FUNCTION(ptr=2,type=3,size=4)'");
+}
+
+/* ---- Python whose main function was not found ---- */
+
+/* Whether some frame of the path of ${node} is ${part} of ${provider}. */
+static bool has_part(const struct hl_recording_process *process,
+		     const struct hl_recording_provider *provider, uint32_t node,
+		     enum hl_frame_part part)
+{
+	for (; node; node = process->nodes[node - 1].parent) {
+		uint64_t frame = process->nodes[node - 1].frame;
+		if (frame >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT &&
+		    hl_frame_part_of_code(provider, frame & HL_FRAME_PC_MASK) == part)
+			return true;
+	}
+	return false;
+}
+
+/* Whether many stacks have code of the interpreter, and none its main function, which runs all scripts. */
+static bool lacks_calls(const struct hl_recording_process *process,
+			const struct hl_recording_provider *provider)
+{
+	uint64_t allocated = 0;
+
+	if (!provider->eval_end || strcmp(provider->name, "python") != 0)
+		return false;
+	for (uint32_t i = 0; i < process->value_count; i++) {
+		const struct hl_recording_value *value = &process->values[i];
+		if (has_part(process, provider, value->node, HL_PART_EVAL))
+			return false;
+		if (has_part(process, provider, value->node, HL_PART_INTERPRETER))
+			allocated += value->alloc_objects;
+	}
+	return allocated >= UNSEEN_MIN;
+}
+
+static int warn_of_lacking_calls(struct hl_profile *profile,
+				 const struct hl_recording_process *process)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++) {
+		const struct hl_recording_provider *provider = &process->providers[i];
+		const char *path = process->executable;
+		if (!lacks_calls(process, provider))
+			continue;
+		for (uint32_t m = 0; m < process->module_count; m++)
+			if (provider->eval_start - process->modules[m].start <
+			    process->modules[m].end - process->modules[m].start)
+				path = process->modules[m].path;
+		r = hl_profile_warn(profile,
+				    "the loop that runs Python was not found in '%s': stacks of "
+				    "scripts of process %u are [native]; use a CPython that is "
+				    "built with its loop in _PyEval_EvalFrameDefault()",
+				    path, process->pid);
+	}
+	return r;
 }
 
 /* ---- all of it ---- */
@@ -507,6 +565,8 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 		r = hl_profile_warn_of_earlier_threads(profile);
 	if (r == 0)
 		r = warn_of_unseen(profile, loading);
+	for (size_t i = 0; r == 0 && i < loading->source_count; i++)
+		r = warn_of_lacking_calls(profile, loading->sources[i].process);
 	return r < 0 ? r : hl_profile_warn_of_pauses(profile);
 }
 

@@ -374,6 +374,33 @@ static void an_interpreter_whose_memory_is_not_seen_is_a_warning(void **state)
 	assert_int_equal(warnings_of(10, 0), 0); /* who knows */
 }
 
+/* How many warnings there are of ${count} blocks of Python where stacks are ${text} and one other. */
+static size_t warnings_of_python(const char *text, uint64_t count)
+{
+	begin();
+	runtimes[0].name = "python";
+	add("m I I x", count);
+	values[0].alloc_objects = count;
+	add(text, 1);
+	struct hl_profile *profile = load();
+	size_t warnings = profile->warning_count;
+	if (warnings)
+		assert_non_null(strstr(hl_profile_text(profile, profile->warnings[0]),
+				       "was not found in ''"));
+	hl_profile_free(profile);
+	runtimes[0].name = "one";
+	return warnings;
+}
+
+static void a_python_without_calls_of_its_main_function_is_a_warning(void **state)
+{
+	(void)state;
+	assert_int_equal(warnings_of_python("m x", 1000), 1);
+	assert_int_equal(warnings_of_python("m x", 999), 0); /* who knows */
+	assert_int_equal(warnings_of_python("m E x >.a", 1000), 0);
+	assert_int_equal(warnings_of_python("m E x", 1000), 0); /* not yet proved, but found */
+}
+
 static int splice_loaded(struct hl_profile *profile)
 {
 	return hl_splice(profile, HL_STACK_SCRIPT, false, NULL);
@@ -447,6 +474,7 @@ int main(void)
 		cmocka_unit_test(stacks_begin_with_the_label_that_is_asked_for),
 		cmocka_unit_test(blocks_are_chosen_by_their_labels),
 		cmocka_unit_test(an_interpreter_whose_memory_is_not_seen_is_a_warning),
+		cmocka_unit_test(a_python_without_calls_of_its_main_function_is_a_warning),
 		cmocka_unit_test(each_failing_allocation_is_an_error),
 		cmocka_unit_test(what_runs_services_is_left_out_of_their_stacks),
 	};

@@ -556,8 +556,11 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	const struct hl_examined examined = hl_examine_file(path, program);
 	const char *function =
 		examined.reason || examined.entered ? NULL : hl_examine_allocator(program);
+	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
 	int r = hl_doctor_try_recording(&err);
 
+	if (!examined.reason && !examined.entered)
+		hl_examine_unseen(program, unseen);
 	put_command(command, sizeof(command), "", "", argv[0], argv);
 	hl_doctor_say(doctor, "target", "program", "%s%s%s", path,
 		      strcmp(path, program) ? ", a script, run by " : "",
@@ -568,9 +571,9 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 		return;
 	}
 	struct hl_doctor_way *way = hl_doctor_add(doctor, "record",
-						  examined.reason ? HL_DOCTOR_NO
-						  : function	  ? HL_DOCTOR_PARTLY
-								  : HL_DOCTOR_YES,
+						  examined.reason	  ? HL_DOCTOR_NO
+						  : function || unseen[0] ? HL_DOCTOR_PARTLY
+									  : HL_DOCTOR_YES,
 						  "%s", examined.reason ? "" : command);
 	if (examined.reason) {
 		snprintf(way->reason, sizeof(way->reason), "%s", examined.reason);
@@ -578,6 +581,10 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	} else if (function)
 		snprintf(way->reason, sizeof(way->reason),
 			 "calls of %s, which the program brings in itself, are not seen", function);
+	else if (unseen[0])
+		snprintf(way->reason, sizeof(way->reason),
+			 "calls of %.160s, which this heapline does not know, are not seen",
+			 unseen);
 	else if (examined.entered)
 		snprintf(way->reason, sizeof(way->reason),
 			 "%s, so the recorder comes in before its first instruction",

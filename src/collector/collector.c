@@ -359,6 +359,14 @@ static void warn_of_program(struct hl_collector *collector, const struct hl_trac
 				"allocations are not seen; 'heapline stacks -p PID' traces them "
 				"while it runs",
 				program->executable, function);
+	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
+	if (!tracked->attached)
+		hl_examine_unseen(program->executable, unseen);
+	if (unseen[0])
+		hl_archive_warn(&collector->archive,
+				"'%s' calls functions of an allocator that this heapline does not "
+				"know (%s); what they allocate and free is not seen",
+				program->executable, unseen);
 	char version[HL_EXAMINE_LUA_MAX];
 	const char *remedy = hl_examine_hidden_lua(program->executable, version);
 	if (remedy)

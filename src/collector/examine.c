@@ -4,6 +4,8 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "collector/launch.h"
+#include "elf/allocator_names.h"
 #include "elf/elf.h"
 
 #include <errno.h>
@@ -328,17 +330,30 @@ const char *hl_examine_allocator(const char *path)
 	return NULL;
 }
 
-/* ---- interpreters ---- */
-
-static bool exports_lua(Elf *elf)
+void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX])
 {
-	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	char recorder_path[PATH_MAX];
+	size_t length = 0;
 
-	while (hl_elf_symbols_next(&exported))
-		if (exported.symbol.st_shndx != SHN_UNDEF && !strcmp(exported.name, "lua_newstate"))
-			return true;
-	return false;
+	ret_names[0] = '\0';
+	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder_path, sizeof(recorder_path), NULL) < 0)
+		return;
+	HL_CLOSED int fd = open_program(path), recorder_fd = open_program(recorder_path);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	HL_CLEANUP(hl_elf_cleanup) Elf *recorder = hl_elf_open(recorder_fd);
+	struct hl_elf_symbols called = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	while (elf && recorder && hl_elf_symbols_next(&called)) {
+		size_t added = strlen(called.name) + 2;
+		if (called.symbol.st_shndx != SHN_UNDEF ||
+		    !hl_allocator_names_resemble(called.name) || exports(recorder, called.name) ||
+		    length + added >= HL_EXAMINE_UNSEEN_MAX)
+			continue;
+		length += (size_t)snprintf(ret_names + length, HL_EXAMINE_UNSEEN_MAX - length,
+					   "%s%s", length ? ", " : "", called.name);
+	}
 }
+
+/* ---- interpreters ---- */
 
 /* The version that stands after ${mark} in constants, up to the next space. */
 static bool find_version(const Elf_Data *constants, const char *mark, const char *name,
@@ -366,7 +381,7 @@ const char *hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".rodata", &header) : NULL;
 	const Elf_Data *constants = section ? elf_rawdata(section, NULL) : NULL;
-	if (!constants || !constants->d_buf || exports_lua(elf))
+	if (!constants || !constants->d_buf || exports(elf, "lua_newstate"))
 		return NULL;
 	/* lua_ident from 5.2 on, that of 5.1, and what LuaJIT calls itself */
 	if (!find_version(constants, "$LuaVersion: Lua ", "Lua ", ret_version) &&

@@ -43,6 +43,14 @@ int hl_examine_program(const char *path, struct hl_examined *ret_examined, struc
  */
 const char *hl_examine_allocator(const char *path);
 
+#define HL_EXAMINE_UNSEEN_MAX 256 /* bytes of names, with the NUL; no more than these are named */
+
+/*
+ * Writes the functions of allocators that the file at ${path} calls by names of the allocator's own
+ * and whose place the preloaded recorder does not take, separated by ", ": "" where there are none.
+ */
+void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX]);
+
 #define HL_EXAMINE_LUA_MAX 32 /* bytes of a version, with the NUL */
 
 /* If the file at ${path} holds an interpreter of Lua, or LuaJIT, that exports nothing of itself, so that the recorder cannot

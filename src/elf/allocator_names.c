@@ -69,7 +69,56 @@ static const struct hl_allocator_name other_names[] = {
 	{"mi_free_size", HL_HEAP_FREE, false},
 	{"mi_free_aligned", HL_HEAP_FREE, false},
 	{"mi_free_size_aligned", HL_HEAP_FREE, false},
+	{"mi_free_small", HL_HEAP_FREE, false},
+	{"mi_free_small_nonnull", HL_HEAP_FREE, false},
+	{"mi_free_small_local", HL_HEAP_FREE, false},
+	{"mi_free_small_local_nonnull", HL_HEAP_FREE, false},
+	{"mi_ufree", HL_HEAP_FREE, false},
+	{"mi_umalloc", HL_HEAP_MALLOC, false},
+	{"mi_umalloc_small", HL_HEAP_MALLOC, false},
+	{"mi_umalloc_aligned", HL_HEAP_MALLOC, false},
+	{"mi_uzalloc_small", HL_HEAP_MALLOC, false},
+	{"mi_uzalloc_aligned", HL_HEAP_MALLOC, false},
+	{"mi_ucalloc", HL_HEAP_CALLOC, false},
+	{"mi_urealloc", HL_HEAP_REALLOC, false},
+	{"mi_heap_malloc_small", HL_HEAP_MEMALIGN, false},
+	{"mi_heap_zalloc_small", HL_HEAP_MEMALIGN, false},
+	{"mi_heap_malloc_aligned", HL_HEAP_MEMALIGN, false},
+	{"mi_heap_zalloc_aligned", HL_HEAP_MEMALIGN, false},
+	{"mi_theap_malloc", HL_HEAP_MEMALIGN, false},
+	{"mi_theap_zalloc", HL_HEAP_MEMALIGN, false},
+	{"mi_theap_malloc_small", HL_HEAP_MEMALIGN, false},
+	{"mi_theap_zalloc_small", HL_HEAP_MEMALIGN, false},
+	{"mi_theap_malloc_aligned", HL_HEAP_MEMALIGN, false},
+	{"mi_theap_zalloc_aligned", HL_HEAP_MEMALIGN, false},
 };
+
+/* Parts of names; what has one of the latter asks, tells or sets something. */
+static const char *const allocating[] = {"alloc", "free", "memalign", "dup", "realpath"};
+static const char *const telling[] = {"alloc_size", "usable_size",   "good_size", "alloc_stats",
+				      "alloc_conf", "alloc_message", "nallocx",	  "sallocx",
+				      "allocator",  "deferred_free", "wdupenv",	  "test_hooks",
+				      "get_alloc",  "free_memory"};
+
+static bool has_one(const char *const *parts, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strstr(name, parts[i]))
+			return true;
+	return false;
+}
+
+bool hl_allocator_names_resemble(const char *name)
+{
+	const char *rest = NULL;
+
+	for (size_t i = 1; !rest && i < HL_COUNT_OF(prefixes); i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			rest = name + strlen(prefixes[i]);
+	return rest && !has_one(telling, HL_COUNT_OF(telling), rest) &&
+	       (has_one(allocating, HL_COUNT_OF(allocating), rest) ||
+		strncmp(rest, "new", 3) == 0 || strncmp(rest, "delete", 6) == 0);
+}
 
 static const struct hl_allocator_name *find_in(const struct hl_allocator_name *names, size_t count,
 					       const char *name, uint32_t *ret_index)

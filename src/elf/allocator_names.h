@@ -29,3 +29,9 @@ struct hl_allocator_name {
  * plainer the name, the smaller *${ret_rank}: show the alias with the smallest rank.
  */
 const struct hl_allocator_name *hl_allocator_names_find(const char *name, uint32_t *ret_rank);
+
+/*
+ * Whether ${name} is one by which such an allocator would call a function that allocates or frees,
+ * known or not: a later release has more than those that are known.
+ */
+bool hl_allocator_names_resemble(const char *name);

@@ -43,6 +43,8 @@ struct family {
 };
 
 static struct family mimalloc = {.usable_name = "mi_usable_size"};
+/* That strdup() finds none at first says nothing of a library that comes later. */
+static struct family mimalloc_text = {.usable_name = "mi_usable_size"};
 static struct family jemalloc = {.usable_name = "je_malloc_usable_size"};
 static struct family jemalloc_x = {.usable_name = "sallocx"}; /* without a prefix */
 static struct family tcmalloc = {.usable_name = "tc_malloc_size"};
@@ -106,6 +108,21 @@ static uint64_t usable_size(const struct family *family, word block)
 	return ((function *)usable)(block, 0, 0, 0, 0, 0);
 }
 
+/*
+ * A function of a family may ask another one for more, and hand out a part of it: only what the
+ * program called counts. Not set in what may throw. In a thread's own memory, so signal handlers
+ * and other threads are not concerned.
+ */
+static __thread bool in_family;
+
+static inline word call_alone(function *real, const struct words *words)
+{
+	in_family = true;
+	word result = call(real, words);
+	in_family = false;
+	return result;
+}
+
 /* Whether the family's blocks are to be recorded here. */
 static bool is_own(const struct family *family)
 {
@@ -129,6 +146,15 @@ static void record_new(struct family *family, word block, word size, uint64_t se
 	hl_thread_leave(thread);
 }
 
+static word wide_text_bytes(const uint16_t *text)
+{
+	size_t count = 0;
+
+	while (text[count])
+		count++;
+	return (count + 1) * sizeof(*text);
+}
+
 static word text_bytes(word text)
 {
 	return text ? strlen((const char *)text) + 1 : 0;
@@ -142,13 +168,23 @@ static word product(word count, word size)
 	return __builtin_mul_overflow(count, size, &bytes) ? UINT64_MAX : bytes;
 }
 
-static word release(const struct family *family, function *real, const struct words *words)
+/* Whether the allocator ends memory of its own, which it got from no function that is recorded. */
+static bool is_housekeeping(function *real, word block, void *caller)
 {
-	struct hl_thread *thread = words->a && is_own(family) ? hl_thread_enter() : NULL;
+	return !hl_block_may_hold(&hl_recorder->blocks, (const void *)block) &&
+	       hl_libc_same_module(caller, (void *)real);
+}
+
+static word release(const struct family *family, function *real, const struct words *words,
+		    void *caller)
+{
+	bool counts = words->a && !in_family && is_own(family);
+	struct hl_thread *thread = counts ? hl_thread_enter() : NULL;
 
 	if (!thread)
 		return call(real, words);
-	hl_event_free_sized(thread, (const void *)words->a, usable_size(family, words->a));
+	if (!is_housekeeping(real, words->a, caller))
+		hl_event_free_sized(thread, (const void *)words->a, usable_size(family, words->a));
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = call(real, words);
 	hl_thread_leave(thread);
@@ -170,11 +206,12 @@ struct resizing {
 static word resize(struct family *family, function *real, const struct words *words,
 		   struct resizing it, const struct hl_registers *caller)
 {
+	if (in_family)
+		return call(real, words);
 	struct hl_thread *thread = it.block && is_own(family) ? hl_thread_enter() : NULL;
-
 	if (!thread) {
 		uint64_t seen = hl_event_seen();
-		word block = call(real, words);
+		word block = call_alone(real, words);
 		if (it.way != IN_PLACE && !it.block)
 			record_new(family, block, it.size, seen, caller);
 		return block;
@@ -226,6 +263,26 @@ static word resize_or_throw(word block, word size, const struct hl_registers *ca
 	}
 }
 
+/* As reallocarray(), but the block's address is where a points to, and the result is an error. */
+HL_EXPORT function mi_reallocarr;
+HL_EXPORT word mi_reallocarr(word a, word b, word c, word d, word e, word f)
+{
+	static struct entry it = {"mi_reallocarray", &mimalloc, 0};
+	function *real = resolve(&it, __builtin_return_address(0));
+	const word size = product(b, c);
+
+	(void)d, (void)e, (void)f;
+	if (!real || !a)
+		return EINVAL;
+	word *block = (word *)a;
+	word moved = resize(&mimalloc, real, &(struct words){.a = *block, .b = b, .c = c},
+			    (struct resizing){*block, size, MOVES}, HL_CALLER);
+	if (!moved && size)
+		return ENOMEM;
+	*block = moved;
+	return 0;
+}
+
 /* ---- heaps of mimalloc ---- */
 
 /* Whether a block was recorded at ${block}; it counts as freed now. Only then is its size asked:
@@ -256,17 +313,32 @@ static bool forget_slot(const void *heap, const void *area, void *start, size_t 
 	return true;
 }
 
-/* The heap goes with all of its blocks, and with its own, which mi_heap_new() has allocated. */
-static word destroy_heap(function *real, const struct words *words, void *caller)
-{
-	static struct entry visit_entry = {"mi_heap_visit_blocks", &mimalloc, 0};
-	function *visit = resolve(&visit_entry, caller);
+static struct entry visit_blocks = {"mi_heap_visit_blocks", &mimalloc, 0};
 
-	struct hl_thread *thread = visit && is_own(&mimalloc) ? hl_thread_enter() : NULL;
+/* The heap goes with all of its blocks, and with its own, which mi_heap_new() has allocated. */
+static bool forget_heap(word heap, word thread)
+{
+	function *visit = (function *)atomic_load(&visit_blocks.real);
+
+	visit(heap, true, (word)forget_slot, thread, 0, 0);
+	forget_block((struct hl_thread *)thread, heap);
+	return true;
+}
+
+/* What mi_subproc_destroy() ends is all heaps of a part of the process. */
+static word destroy(function *real, const struct words *words, bool is_subprocess, void *caller)
+{
+	static struct entry visit_heaps = {"mi_subproc_visit_heaps", &mimalloc, 0};
+	function *heaps = is_subprocess ? resolve(&visit_heaps, caller) : NULL;
+
+	bool may_visit = resolve(&visit_blocks, caller) && (heaps || !is_subprocess);
+	struct hl_thread *thread = may_visit && is_own(&mimalloc) ? hl_thread_enter() : NULL;
 	if (!thread)
 		return call(real, words);
-	visit(words->a, true, (word)forget_slot, (word)thread, 0, 0);
-	forget_block(thread, words->a);
+	if (heaps)
+		heaps(words->a, (word)forget_heap, (word)thread, 0, 0, 0);
+	else
+		forget_heap(words->a, (word)thread);
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = call(real, words);
 	hl_thread_leave(thread);
@@ -282,30 +354,93 @@ static word destroy_heap(function *real, const struct words *words, void *caller
 		function *real = resolve(&it, __builtin_return_address(0)); \
 		const struct words words = {a, b, c, d, e, f};
 
-#define ALLOCATE_OR(NAME, FAMILY, SIZE, STAND_IN)          \
+#define ALLOCATE_BY(CALL, NAME, FAMILY, SIZE, STAND_IN)    \
 	BEGIN(NAME, FAMILY)                                \
 	if (HL_UNLIKELY(!real))                            \
 		return STAND_IN;                           \
+	if (in_family)                                     \
+		return call(real, &words);                 \
 	uint64_t seen = hl_event_seen();                   \
-	word block = call(real, &words);                   \
+	word block = CALL(real, &words);                   \
 	record_new(&FAMILY, block, SIZE, seen, HL_CALLER); \
 	return block;                                      \
 	}
+#define ALLOCATE_OR(NAME, FAMILY, SIZE, STAND_IN) \
+	ALLOCATE_BY(call_alone, NAME, FAMILY, SIZE, STAND_IN)
+#define ALLOCATE_OR_THROW(NAME, FAMILY, SIZE) \
+	ALLOCATE_BY(call, NAME, FAMILY, SIZE, stand_in(SIZE, 1))
+#define ALIGN_OR_THROW(NAME, FAMILY, SIZE, ALIGNMENT) \
+	ALLOCATE_BY(call, NAME, FAMILY, SIZE, stand_in(SIZE, ALIGNMENT))
 
 #define ALLOCATE_ALIGNED(NAME, FAMILY, SIZE, ALIGNMENT) \
 	ALLOCATE_OR(NAME, FAMILY, SIZE, stand_in(SIZE, ALIGNMENT))
 #define ALLOCATE(NAME, FAMILY, SIZE) ALLOCATE_ALIGNED(NAME, FAMILY, SIZE, 1)
 
 /* The block goes where a points to. */
-#define ALLOCATE_INTO(NAME, FAMILY)                                        \
-	BEGIN(NAME, FAMILY)                                                \
-	if (HL_UNLIKELY(!real))                                            \
-		return (word)posix_memalign((void **)a, b, c);             \
-	uint64_t seen = hl_event_seen();                                   \
-	word error = call(real, &words);                                   \
-	if (!(int)error)                                                   \
-		record_new(&FAMILY, *(const word *)a, c, seen, HL_CALLER); \
-	return error;                                                      \
+#define ALLOCATE_INTO(NAME, FAMILY, SIZE, STAND_IN)                           \
+	BEGIN(NAME, FAMILY)                                                   \
+	if (HL_UNLIKELY(!real))                                               \
+		return STAND_IN;                                              \
+	if (in_family)                                                        \
+		return call(real, &words);                                    \
+	uint64_t seen = hl_event_seen();                                      \
+	word error = call_alone(real, &words);                                \
+	if (!(int)error)                                                      \
+		record_new(&FAMILY, *(const word *)a, SIZE, seen, HL_CALLER); \
+	return error;                                                         \
+	}
+#define MEMALIGN_INTO(NAME, FAMILY) \
+	ALLOCATE_INTO(NAME, FAMILY, c, (word)posix_memalign((void **)a, b, c))
+
+/* A text, unless the caller gives ${BUFFER} for it. */
+#define ALLOCATE_PATH(NAME, PATH, BUFFER)                                       \
+	BEGIN(NAME, mimalloc)                                                   \
+	if (HL_UNLIKELY(!real))                                                 \
+		return (word)realpath((const char *)PATH, (char *)BUFFER);      \
+	uint64_t seen = hl_event_seen();                                        \
+	word text = call_alone(real, &words);                                   \
+	if (!BUFFER)                                                            \
+		record_new(&mimalloc, text, text_bytes(text), seen, HL_CALLER); \
+	return text;                                                            \
+	}
+
+/* Keeps the answer for one function, as most programs call strdup() alone. */
+static bool is_of_libc(function *real)
+{
+	static _Atomic uintptr_t known;
+
+	if (HL_LIKELY(real &&
+		      (uintptr_t)real == atomic_load_explicit(&known, memory_order_relaxed)))
+		return true;
+	if (!real || (hl_libc_is_known() &&
+		      !hl_libc_same_module((void *)real, (void *)gnu_get_libc_version)))
+		return false;
+	atomic_store_explicit(&known, (uintptr_t)real, memory_order_relaxed);
+	return true;
+}
+
+/*
+ * The C library's asks malloc for its block, and no frame of ours may stand between. From 3.6 on
+ * mimalloc has it too, and asks nobody whom we see.
+ */
+#define ALLOCATE_TEXT(NAME)                                                          \
+	HL_EXPORT function hl_##NAME __asm__(#NAME);                                 \
+	HL_EXPORT word hl_##NAME(word a, word b, word c, word d, word e, word f)     \
+	{                                                                            \
+		static struct entry it = {"mi_" #NAME, &mimalloc_text, 0};           \
+		hl_libc_resolve();                                                   \
+		function *real = (function *)(uintptr_t)hl_libc.NAME;                \
+		if (HL_LIKELY(is_of_libc(real)))                                     \
+			return real(a, b, c, d, e, f);                               \
+		if (!real)                                                           \
+			return no_memory();                                          \
+		resolve(&it, __builtin_return_address(0));                           \
+		uint64_t seen = hl_event_seen();                                     \
+		word text = call_alone(real, &(struct words){a, b, c, d, e, f});     \
+		record_new(&mimalloc_text, text, text_bytes(text), seen, HL_CALLER); \
+		if (is_own(&mimalloc_text) && !is_own(&mimalloc))                    \
+			atomic_store(&mimalloc.own, true);                           \
+		return text;                                                         \
 	}
 
 #define RESIZE_OR(NAME, FAMILY, OLD, SIZE, WAY, STAND_IN)                                         \
@@ -327,14 +462,15 @@ static word destroy_heap(function *real, const struct words *words, void *caller
 		return resize_or_throw(a, SIZE, HL_CALLER);                 \
 	}
 
-#define RELEASE(NAME, FAMILY)                                            \
-	BEGIN(NAME, FAMILY)                                              \
-	return real ? release(&FAMILY, real, &words) : stand_in_free(a); \
+#define RELEASE(NAME, FAMILY)                                                     \
+	BEGIN(NAME, FAMILY)                                                       \
+	return real ? release(&FAMILY, real, &words, __builtin_return_address(0)) \
+		    : stand_in_free(a);                                           \
 	}
 
-#define DESTROY(NAME)                                                              \
-	BEGIN(NAME, mimalloc)                                                      \
-	return real ? destroy_heap(real, &words, __builtin_return_address(0)) : 0; \
+#define DESTROY(NAME, IS_SUBPROCESS)                                                         \
+	BEGIN(NAME, mimalloc)                                                                \
+	return real ? destroy(real, &words, IS_SUBPROCESS, __builtin_return_address(0)) : 0; \
 	}
 
 /* clang-format off */
@@ -354,13 +490,20 @@ ALLOCATE_ALIGNED(mi_memalign, mimalloc, b, a)
 ALLOCATE_ALIGNED(mi_aligned_alloc, mimalloc, b, a)
 ALLOCATE_ALIGNED(mi_valloc, mimalloc, a, 4096)
 ALLOCATE_ALIGNED(mi_pvalloc, mimalloc, a, 4096)
-ALLOCATE_INTO(mi_posix_memalign, mimalloc)
+MEMALIGN_INTO(mi_posix_memalign, mimalloc)
+ALLOCATE_INTO(mi_dupenv_s, mimalloc, text_bytes(*(const word *)a), ENOMEM)
 ALLOCATE_OR(mi_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
 ALLOCATE_OR(mi_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)a, b))
-ALLOCATE(mi_new, mimalloc, a)
-ALLOCATE(mi_new_n, mimalloc, product(a, b))
+ALLOCATE_OR(mi_mbsdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
+ALLOCATE_OR(mi_wcsdup, mimalloc, wide_text_bytes((const uint16_t *)a), no_memory())
+ALLOCATE_PATH(mi_realpath, a, b)
+ALLOCATE_PATH(mi_heap_realpath, b, c)
+ALLOCATE_TEXT(strdup)
+ALLOCATE_TEXT(strndup)
+ALLOCATE_OR_THROW(mi_new, mimalloc, a)
+ALLOCATE_OR_THROW(mi_new_n, mimalloc, product(a, b))
 ALLOCATE(mi_new_nothrow, mimalloc, a)
-ALLOCATE_ALIGNED(mi_new_aligned, mimalloc, a, b)
+ALIGN_OR_THROW(mi_new_aligned, mimalloc, a, b)
 ALLOCATE_ALIGNED(mi_new_aligned_nothrow, mimalloc, a, b)
 RESIZE_OR_THROW(mi_new_realloc, b)
 RESIZE_OR_THROW(mi_new_reallocn, product(b, c))
@@ -376,10 +519,21 @@ RESIZE_ONLY(mi_rezalloc_aligned, mimalloc, a, b)
 RESIZE_ONLY(mi_rezalloc_aligned_at, mimalloc, a, b)
 RESIZE_ONLY(mi_recalloc_aligned, mimalloc, a, product(b, c))
 RESIZE_ONLY(mi_recalloc_aligned_at, mimalloc, a, product(b, c))
+RESIZE_ONLY(mi_aligned_recalloc, mimalloc, a, product(b, c))
+RESIZE_ONLY(mi_aligned_offset_recalloc, mimalloc, a, product(b, c))
 RESIZE_ONLY(mi_expand, mimalloc, a, b)
+RESIZE_ONLY(mi__expand, mimalloc, a, b)
+RESIZE_OR(mi_urealloc, mimalloc, a, b, MOVES, no_memory())
+ALLOCATE_OR(mi_umalloc, mimalloc, a, no_memory())
+ALLOCATE_OR(mi_umalloc_small, mimalloc, a, no_memory())
+ALLOCATE_OR(mi_umalloc_aligned, mimalloc, a, no_memory())
+ALLOCATE_OR(mi_uzalloc_small, mimalloc, a, no_memory())
+ALLOCATE_OR(mi_uzalloc_aligned, mimalloc, a, no_memory())
+ALLOCATE_OR(mi_ucalloc, mimalloc, product(a, b), no_memory())
 ALLOCATE(mi_heap_malloc, mimalloc, b)
 ALLOCATE(mi_heap_malloc_small, mimalloc, b)
 ALLOCATE(mi_heap_zalloc, mimalloc, b)
+ALLOCATE(mi_heap_zalloc_small, mimalloc, b)
 ALLOCATE(mi_heap_calloc, mimalloc, product(b, c))
 ALLOCATE(mi_heap_mallocn, mimalloc, product(b, c))
 ALLOCATE_ALIGNED(mi_heap_malloc_aligned, mimalloc, b, c)
@@ -390,8 +544,8 @@ ALLOCATE_ALIGNED(mi_heap_calloc_aligned, mimalloc, product(b, c), d)
 ALLOCATE_ALIGNED(mi_heap_calloc_aligned_at, mimalloc, product(b, c), d)
 ALLOCATE_OR(mi_heap_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)b))
 ALLOCATE_OR(mi_heap_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)b, c))
-ALLOCATE(mi_heap_alloc_new, mimalloc, b)
-ALLOCATE(mi_heap_alloc_new_n, mimalloc, product(b, c))
+ALLOCATE_OR_THROW(mi_heap_alloc_new, mimalloc, b)
+ALLOCATE_OR_THROW(mi_heap_alloc_new_n, mimalloc, product(b, c))
 RESIZE_ONLY(mi_heap_realloc, mimalloc, b, c)
 RESIZE_OR(mi_heap_reallocf, mimalloc, b, c, MOVES_OR_FREES, no_memory())
 RESIZE_ONLY(mi_heap_reallocn, mimalloc, b, product(c, d))
@@ -403,12 +557,30 @@ RESIZE_ONLY(mi_heap_rezalloc_aligned, mimalloc, b, c)
 RESIZE_ONLY(mi_heap_rezalloc_aligned_at, mimalloc, b, c)
 RESIZE_ONLY(mi_heap_recalloc_aligned, mimalloc, b, product(c, d))
 RESIZE_ONLY(mi_heap_recalloc_aligned_at, mimalloc, b, product(c, d))
-DESTROY(mi_heap_destroy)
+ALLOCATE(mi_theap_malloc, mimalloc, b)
+ALLOCATE(mi_theap_malloc_small, mimalloc, b)
+ALLOCATE(mi_theap_zalloc, mimalloc, b)
+ALLOCATE(mi_theap_zalloc_small, mimalloc, b)
+ALLOCATE(mi_theap_calloc, mimalloc, product(b, c))
+ALLOCATE_ALIGNED(mi_theap_malloc_aligned, mimalloc, b, c)
+ALLOCATE_ALIGNED(mi_theap_zalloc_aligned, mimalloc, b, c)
+ALLOCATE_OR_THROW(mi_theap_alloc_new, mimalloc, b)
+ALLOCATE_OR_THROW(mi_theap_alloc_new_n, mimalloc, product(b, c))
+ALLOCATE(mi_theap_alloc_new_nothrow, mimalloc, b)
+RESIZE_ONLY(mi_theap_realloc, mimalloc, b, c)
+RESIZE_ONLY(mi_theap_rezalloc, mimalloc, b, c)
+DESTROY(mi_heap_destroy, false)
+DESTROY(mi_subproc_destroy, true)
 RELEASE(mi_free, mimalloc)
 RELEASE(mi_cfree, mimalloc)
 RELEASE(mi_free_size, mimalloc)
 RELEASE(mi_free_aligned, mimalloc)
 RELEASE(mi_free_size_aligned, mimalloc)
+RELEASE(mi_free_small, mimalloc)
+RELEASE(mi_free_small_nonnull, mimalloc)
+RELEASE(mi_free_small_local, mimalloc)
+RELEASE(mi_free_small_local_nonnull, mimalloc)
+RELEASE(mi_ufree, mimalloc)
 
 ALLOCATE_ALIGNED(mallocx, jemalloc_x, a, UINT64_C(1) << (b & 63))
 RESIZE(rallocx, jemalloc_x, b)
@@ -421,7 +593,7 @@ ALLOCATE(je_calloc, jemalloc, product(a, b))
 ALLOCATE_ALIGNED(je_aligned_alloc, jemalloc, b, a)
 ALLOCATE_ALIGNED(je_memalign, jemalloc, b, a)
 ALLOCATE_ALIGNED(je_valloc, jemalloc, a, 4096)
-ALLOCATE_INTO(je_posix_memalign, jemalloc)
+MEMALIGN_INTO(je_posix_memalign, jemalloc)
 ALLOCATE_ALIGNED(je_mallocx, jemalloc, a, UINT64_C(1) << (b & 63))
 RESIZE(je_realloc, jemalloc, b)
 RESIZE(je_rallocx, jemalloc, b)
@@ -436,19 +608,20 @@ ALLOCATE(tc_calloc, tcmalloc, product(a, b))
 ALLOCATE_ALIGNED(tc_memalign, tcmalloc, b, a)
 ALLOCATE_ALIGNED(tc_valloc, tcmalloc, a, 4096)
 ALLOCATE_ALIGNED(tc_pvalloc, tcmalloc, a, 4096)
-ALLOCATE_INTO(tc_posix_memalign, tcmalloc)
-ALLOCATE(tc_new, tcmalloc, a)
+MEMALIGN_INTO(tc_posix_memalign, tcmalloc)
+ALLOCATE_OR_THROW(tc_new, tcmalloc, a)
 ALLOCATE(tc_new_nothrow, tcmalloc, a)
-ALLOCATE_ALIGNED(tc_new_aligned, tcmalloc, a, b)
+ALIGN_OR_THROW(tc_new_aligned, tcmalloc, a, b)
 ALLOCATE_ALIGNED(tc_new_aligned_nothrow, tcmalloc, a, b)
-ALLOCATE(tc_newarray, tcmalloc, a)
+ALLOCATE_OR_THROW(tc_newarray, tcmalloc, a)
 ALLOCATE(tc_newarray_nothrow, tcmalloc, a)
-ALLOCATE_ALIGNED(tc_newarray_aligned, tcmalloc, a, b)
+ALIGN_OR_THROW(tc_newarray_aligned, tcmalloc, a, b)
 ALLOCATE_ALIGNED(tc_newarray_aligned_nothrow, tcmalloc, a, b)
 RESIZE(tc_realloc, tcmalloc, b)
 RELEASE(tc_free, tcmalloc)
 RELEASE(tc_cfree, tcmalloc)
 RELEASE(tc_free_sized, tcmalloc)
+RELEASE(tc_free_aligned_sized, tcmalloc)
 RELEASE(tc_delete, tcmalloc)
 RELEASE(tc_delete_sized, tcmalloc)
 RELEASE(tc_delete_nothrow, tcmalloc)

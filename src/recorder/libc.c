@@ -43,6 +43,8 @@ static const struct {
 	{"memalign", &hl_libc.memalign},
 	{"valloc", &hl_libc.valloc},
 	{"pvalloc", &hl_libc.pvalloc},
+	{"strdup", &hl_libc.strdup},
+	{"strndup", &hl_libc.strndup},
 	{"dlclose", &hl_libc.dlclose},
 	{"mmap", &hl_libc.mmap},
 	{"munmap", &hl_libc.munmap},

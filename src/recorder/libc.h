@@ -28,6 +28,8 @@ struct hl_libc {
 	void *(*memalign)(size_t, size_t);
 	void *(*valloc)(size_t);
 	void *(*pvalloc)(size_t);
+	char *(*strdup)(const char *);
+	char *(*strndup)(const char *, size_t);
 	int (*dlclose)(void *);
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
 	int (*munmap)(void *, size_t);

@@ -61,7 +61,8 @@ static const char *const table[] = {
 	"je_malloc*", "je_calloc", "je_realloc", "je_rallocx", "je_aligned_alloc",
 	"je_posix_memalign", "je_memalign", "mi_malloc*", "mi_calloc*", "mi_zalloc*", "mi_realloc*",
 	"mi_new*", "mi_heap_malloc*", "mi_heap_zalloc*", "mi_heap_calloc*", "mi_heap_realloc*",
-	"mi_strdup", "mi_aligned_alloc", "_mi_malloc_generic", "_mi_page_malloc*", "_mi_heap_*",
+	"mi_theap_malloc*", "mi_theap_zalloc*", "mi_theap_calloc", "mi_theap_realloc",
+	"mi_umalloc*", "mi_strdup", "mi_aligned_alloc", "_mi_malloc_generic", "_mi_page_malloc*", "_mi_heap_*",
 	"tc_malloc*", "tc_calloc", "tc_realloc", "tc_new*", "tc_memalign", "tcmalloc::*", "scudo_*",
 	"rpmalloc", "rpcalloc", "rprealloc",
 

@@ -23,6 +23,15 @@ void *mi_heap_zalloc(void *heap, size_t size);
 void *mi_heap_realloc(void *heap, void *block, size_t size);
 void mi_heap_delete(void *heap);
 void mi_heap_destroy(void *heap);
+#ifdef THEAPS
+void *mi_theap_get_default(void);
+void *mi_theap_malloc(void *heap, size_t size);
+void *mi_theap_zalloc_small(void *heap, size_t size);
+void *mi_theap_realloc(void *heap, void *block, size_t size);
+void *mi_umalloc(size_t size, size_t *usable);
+void mi_ufree(void *block, size_t *usable);
+void mi_free_small(void *block);
+#endif
 #define ALLOCATE(size)	     mi_malloc(size)
 #define CLEAR(count, size)   mi_calloc(count, size)
 #define ALIGNED(size, bytes) mi_malloc_aligned(size, bytes)
@@ -141,6 +150,28 @@ static SITE void destroyed_site(void *heap)
 	mi_heap_destroy(heap);
 }
 
+#ifdef THEAPS
+static SITE void thread_heap_site(void *heap)
+{
+	size_t usable;
+
+	for (int i = 0; i < 139; i++) {
+		KEEP(mi_theap_malloc(heap, 59));
+		KEEP(mi_theap_realloc(heap, mi_theap_zalloc_small(heap, 61), 3001));
+		mi_free_small(mi_malloc(11));
+		mi_ufree(mi_umalloc(67, &usable), &usable);
+	}
+}
+
+static SITE void copied_text_site(void)
+{
+	for (int i = 0; i < 149; i++) {
+		KEEP(strdup("eleven long"));
+		mi_free(strndup("eleven long", 6));
+	}
+}
+#endif
+
 /* They outlive it. */
 static SITE void deleted_site(void *heap)
 {
@@ -194,6 +225,10 @@ int main(int argc, char **argv)
 	aligned_away_site(heap);
 	destroyed_site(heap);
 	deleted_site(mi_heap_new());
+#endif
+#ifdef THEAPS
+	thread_heap_site(mi_theap_get_default());
+	copied_text_site();
 #endif
 #ifdef TCMALLOC
 	tc_delete(tc_new(31));

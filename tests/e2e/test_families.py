@@ -58,6 +58,28 @@ class Families(harness.TestCase):
                 self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
                 self.assert_row(inuse, "deleted_site", 137, 137 * 47)
 
+    def test_heaps_of_threads_and_copied_texts_of_mimalloc_3_are_recorded(self):
+        _, recording = self.record_well([harness.program("families_mimalloc")])
+        alloc, inuse = (harness.top_rows(recording, value) for value in ("alloc", "inuse"))
+        if "thread_heap_site" not in alloc:
+            self.skipTest("this mimalloc has no heaps of threads")
+        self.assert_row(alloc, "thread_heap_site", 5 * 139, 139 * (59 + 61 + 3001 + 11 + 67))
+        self.assert_row(inuse, "thread_heap_site", 2 * 139, 139 * (59 + 3001))
+        self.assert_row(alloc, "copied_text_site", 2 * 149, 149 * (12 + 7))
+        self.assert_row(inuse, "copied_text_site", 149, 149 * 12)
+        self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
+
+    def test_functions_that_a_later_allocator_adds_are_recorded_where_they_are_known(self):
+        for mode in harness.RECORDING_MODES:
+            with self.subTest(mode=mode):
+                _, recording = self.record_well([harness.program("later")], mode)
+                alloc, inuse = (harness.top_rows(recording, value) for value in ("alloc", "inuse"))
+                self.assert_row(alloc, "heap_site", 101, 101 * 17)
+                self.assert_row(inuse, "heap_site", 50 - 11, (50 - 11) * 17)
+                self.assert_row(inuse, "resize_site", 11, 11 * 1009)
+                self.assert_row(inuse, "text_site", 53, 53 * 12)
+                self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
+
     def test_a_thread_is_recorded_after_a_new_handler_has_thrown(self):
         _, recording = self.record_well([harness.program("throwing")])
         inuse = harness.top_rows(recording, "inuse")
@@ -98,6 +120,17 @@ class Families(harness.TestCase):
                     "seen; 'heapline stacks -p PID' traces them while it runs")
         self.assertIn(f"heapline: {sentence}", result.stderr)
         self.assertEqual(harness.info(recording)["recording"]["warnings"], [sentence])
+
+    def test_functions_of_an_allocator_that_are_not_known_are_named(self):
+        program = harness.program("later")
+        result, recording = self.record_well([program])
+        sentence = (f"'{program}' calls functions of an allocator that this heapline does not know (mi_later_free, "
+                    "mi_later_malloc); what they allocate and free is not seen")
+        said = harness.info(recording)["recording"]["warnings"]
+        self.assertIn(said, ([sentence], [sentence.replace("mi_later_free, mi_later_malloc", "mi_later_malloc, mi_later_free")]))
+        self.assertIn(f"heapline: {said[0]}", result.stderr)
+        doctor = harness.run([harness.HEAPLINE, "doctor", "--", program]).stdout
+        self.assertIn("which this heapline does not know", doctor)
 
     def test_what_is_said_to_help_with_such_an_allocator_helps(self):
         harness.need_root()

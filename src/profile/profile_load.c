@@ -9,6 +9,7 @@
 #include "profile/profile.h"
 #include "recording/recording.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -422,60 +423,76 @@ static int warn_of_unseen(struct hl_profile *profile, const struct loading *load
 			 "realloc=FUNCTION(ptr=2,type=3,size=4)'");
 }
 
-/* ---- Python whose main function was not found ---- */
+/* ---- Python whose scripts were not seen ---- */
 
-/* Whether some frame of the path of ${node} is ${part} of ${provider}. */
-static bool has_part(const struct hl_recording_process *process,
-		     const struct hl_recording_provider *provider, uint32_t node,
-		     enum hl_frame_part part)
+/* What allocated with code of an interpreter on its stack. */
+struct runs {
+	bool has_calls;	    /* of its main function */
+	uint64_t allocated; /* blocks */
+	uint64_t
+		generated; /* of these, below code of no module, behind which the stack was not walked */
+};
+
+static void count_runs(struct runs *runs, const struct hl_recording_process *process,
+		       const struct hl_recording_provider *provider,
+		       const struct hl_recording_value *value)
 {
-	for (; node; node = process->nodes[node - 1].parent) {
-		uint64_t frame = process->nodes[node - 1].frame;
-		if (frame >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT &&
-		    hl_frame_part_of_code(provider, frame & HL_FRAME_PC_MASK) == part)
-			return true;
+	bool is_interpreter = false;
+	uint64_t outermost = 0;
+
+	for (uint32_t at = value->node; at; at = process->nodes[at - 1].parent) {
+		outermost = process->nodes[at - 1].frame;
+		if (outermost >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT)
+			continue;
+		enum hl_frame_part part =
+			hl_frame_part_of_code(provider, outermost & HL_FRAME_PC_MASK);
+		runs->has_calls |= part == HL_PART_EVAL;
+		is_interpreter |= part == HL_PART_INTERPRETER;
 	}
-	return false;
+	if (is_interpreter)
+		runs->allocated += value->alloc_objects;
+	if (is_interpreter && outermost >> HL_MODULE_SHIFT == HL_MODULE_NONE)
+		runs->generated += value->alloc_objects;
 }
 
-/* Whether many stacks have code of the interpreter, and none its main function, which runs all scripts. */
-static bool lacks_calls(const struct hl_recording_process *process,
+/* All scripts are run by the main function: where many stacks have code of the interpreter and none that, it is
+ * elsewhere. */
+static int warn_of_runs(struct hl_profile *profile, const struct hl_recording_process *process,
 			const struct hl_recording_provider *provider)
 {
-	uint64_t allocated = 0;
-
-	if (!provider->eval_end || strcmp(provider->name, "python") != 0)
-		return false;
-	for (uint32_t i = 0; i < process->value_count; i++) {
-		const struct hl_recording_value *value = &process->values[i];
-		if (has_part(process, provider, value->node, HL_PART_EVAL))
-			return false;
-		if (has_part(process, provider, value->node, HL_PART_INTERPRETER))
-			allocated += value->alloc_objects;
-	}
-	return allocated >= UNSEEN_MIN;
-}
-
-static int warn_of_lacking_calls(struct hl_profile *profile,
-				 const struct hl_recording_process *process)
-{
+	const char *path = process->executable;
+	struct runs runs = {0};
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++) {
-		const struct hl_recording_provider *provider = &process->providers[i];
-		const char *path = process->executable;
-		if (!lacks_calls(process, provider))
-			continue;
-		for (uint32_t m = 0; m < process->module_count; m++)
-			if (provider->eval_start - process->modules[m].start <
-			    process->modules[m].end - process->modules[m].start)
-				path = process->modules[m].path;
+	for (uint32_t i = 0; i < process->value_count; i++)
+		count_runs(&runs, process, provider, &process->values[i]);
+	for (uint32_t i = 0; i < process->module_count; i++)
+		if (provider->eval_start - process->modules[i].start <
+		    process->modules[i].end - process->modules[i].start)
+			path = process->modules[i].path;
+	if (runs.allocated >= UNSEEN_MIN && !runs.has_calls)
 		r = hl_profile_warn(profile,
 				    "the loop that runs Python was not found in '%s': stacks of "
 				    "scripts of process %u are [native]; use a CPython that is "
 				    "built with its loop in _PyEval_EvalFrameDefault()",
 				    path, process->pid);
-	}
+	if (r == 0 && runs.generated >= UNSEEN_MIN)
+		r = hl_profile_warn(profile,
+				    "process %u ran code that Python's JIT had made, whose stacks "
+				    "are not read: %" PRIu64 " allocations below it are [native]; "
+				    "run it with PYTHON_JIT=0",
+				    process->pid, runs.generated);
+	return r;
+}
+
+static int warn_of_python(struct hl_profile *profile, const struct hl_recording_process *process)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
+		if (process->providers[i].eval_end &&
+		    strcmp(process->providers[i].name, "python") == 0)
+			r = warn_of_runs(profile, process, &process->providers[i]);
 	return r;
 }
 
@@ -566,7 +583,7 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	if (r == 0)
 		r = warn_of_unseen(profile, loading);
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++)
-		r = warn_of_lacking_calls(profile, loading->sources[i].process);
+		r = warn_of_python(profile, loading->sources[i].process);
 	return r < 0 ? r : hl_profile_warn_of_pauses(profile);
 }
 

@@ -68,6 +68,8 @@ static uint64_t key_of(const char *word)
 		return hl_pseudo_frame_key(HL_PSEUDO_MMAP);
 	if (!strcmp(word, "lost"))
 		return hl_site_frame_key(0, false);
+	if (*word == 'P')
+		return UINT64_C(1) << HL_MODULE_SHIFT | 0x6000;
 	return *word == 'E'   ? EVAL
 	       : *word == 'F' ? OTHER
 	       : *word == 'I' ? INTERNAL
@@ -374,19 +376,24 @@ static void an_interpreter_whose_memory_is_not_seen_is_a_warning(void **state)
 	assert_int_equal(warnings_of(10, 0), 0); /* who knows */
 }
 
-/* How many warnings there are of ${count} blocks of Python where stacks are ${text} and one other. */
-static size_t warnings_of_python(const char *text, uint64_t count)
+/* How many warnings there are of Python where ${count} blocks have the stack ${text}, and one has ${other}; the first
+ * has ${words}. P is a module's, all other code no module's. */
+static size_t warnings_of_python(const char *text, uint64_t count, const char *other,
+				 const char *words)
 {
+	struct hl_recording_module module = {.path = "/nowhere/python", .end = OTHER};
+
 	begin();
+	process.modules = &module;
+	process.module_count = 1;
 	runtimes[0].name = "python";
-	add("m I I x", count);
+	add(text, count);
 	values[0].alloc_objects = count;
-	add(text, 1);
+	add(other, 1);
 	struct hl_profile *profile = load();
 	size_t warnings = profile->warning_count;
 	if (warnings)
-		assert_non_null(strstr(hl_profile_text(profile, profile->warnings[0]),
-				       "was not found in ''"));
+		assert_non_null(strstr(hl_profile_text(profile, profile->warnings[0]), words));
 	hl_profile_free(profile);
 	runtimes[0].name = "one";
 	return warnings;
@@ -394,11 +401,24 @@ static size_t warnings_of_python(const char *text, uint64_t count)
 
 static void a_python_without_calls_of_its_main_function_is_a_warning(void **state)
 {
+	static const char words[] = "the loop that runs Python was not found in '/nowhere/python'";
+
 	(void)state;
-	assert_int_equal(warnings_of_python("m x", 1000), 1);
-	assert_int_equal(warnings_of_python("m x", 999), 0); /* who knows */
-	assert_int_equal(warnings_of_python("m E x >.a", 1000), 0);
-	assert_int_equal(warnings_of_python("m E x", 1000), 0); /* not yet proved, but found */
+	assert_int_equal(warnings_of_python("P I I x", 1000, "P x", words), 1);
+	assert_int_equal(warnings_of_python("P I I x", 999, "P x", words), 0); /* who knows */
+	assert_int_equal(warnings_of_python("P x", 1000, "P x", words), 0);
+	assert_int_equal(warnings_of_python("P I I x", 1000, "P E x >.a", words), 0);
+	assert_int_equal(warnings_of_python("P I I x", 1000, "P E x", words), 0);
+}
+
+static void stacks_that_end_in_code_of_python_that_is_not_read_are_a_warning(void **state)
+{
+	static const char words[] = "1000 allocations below it are [native]";
+
+	(void)state;
+	assert_int_equal(warnings_of_python("m I x", 1000, "P E x >.a", words), 1);
+	assert_int_equal(warnings_of_python("m I x", 999, "P E x >.a", words), 0);
+	assert_int_equal(warnings_of_python("m x", 1000, "P E x >.a", words), 0);
 }
 
 static int splice_loaded(struct hl_profile *profile)
@@ -475,6 +495,7 @@ int main(void)
 		cmocka_unit_test(blocks_are_chosen_by_their_labels),
 		cmocka_unit_test(an_interpreter_whose_memory_is_not_seen_is_a_warning),
 		cmocka_unit_test(a_python_without_calls_of_its_main_function_is_a_warning),
+		cmocka_unit_test(stacks_that_end_in_code_of_python_that_is_not_read_are_a_warning),
 		cmocka_unit_test(each_failing_allocation_is_an_error),
 		cmocka_unit_test(what_runs_services_is_left_out_of_their_stacks),
 	};

@@ -448,7 +448,7 @@ static void say_condition(struct patient *patient)
 		hl_doctor_say(doctor, "target", "namespaces", "its own: %s", others);
 }
 
-/* What is known of scripts that the file ${path} runs; ${pid}: of this process, or 0. Whether it is a runtime. */
+/* What is known of scripts that the file ${path} runs; ${pid}: of this process, or 0. Whether that was something. */
 static bool say_scripts(struct hl_doctor *doctor, const char *path, uint32_t pid)
 {
 	const struct hl_code_runtime *runtime = hl_code_runtime_of(path);
@@ -464,7 +464,13 @@ static bool say_scripts(struct hl_doctor *doctor, const char *path, uint32_t pid
 		hl_doctor_say(doctor, "target", "scripts",
 			      "those of %s are not read; the interpreter's own functions are",
 			      runtime->language);
-	return runtime;
+	bool lacks_loop = !runtime && hl_doctor_lacks_python_loop(path);
+	if (lacks_loop)
+		hl_doctor_say(doctor, "target", "scripts",
+			      "the loop that runs Python was not found in '%s': stacks of scripts "
+			      "are [native]",
+			      path);
+	return runtime || lacks_loop;
 }
 
 static void say_linking(struct patient *patient)

@@ -319,6 +319,18 @@ class Commands(Doctor):
         self.assertIn("static", rows["record"]["reason"])
         self.assertIn("hello_static", self.fact(said, "program"))
 
+    def test_a_python_whose_loop_is_not_found_keeps_its_scripts_native(self):
+        source, built = self.path("tail.c"), self.path("tail")
+        with open(source, "w", encoding="ascii") as file:
+            file.write("int _PyEval_EvalFrameDefault(int x) { return 3 * x; }\n"
+                       "int main(int c, char **v) { return v && !_PyEval_EvalFrameDefault(c); }\n")
+        subprocess.run(["cc", "-O1", "-rdynamic", "-o", built, source], check=True)
+        said, _ = self.ask("--", built)
+        self.assertIn("was not found", self.fact(said, "scripts"))
+        for python in sys.executable, os.path.realpath("/usr/bin/python3"):
+            said, _ = self.ask("--", python)
+            self.assertIsNone(self.fact(said, "scripts"))
+
     def test_a_program_with_its_own_malloc_can_be_recorded(self):
         _, rows = self.ask("--", program("own_malloc"))
         self.assertEqual(rows["record"]["works"], "yes")

@@ -162,7 +162,7 @@ static uint32_t count_jumps_back(const struct hl_python_api *api, uint64_t begin
 	return jumps;
 }
 
-static void find_cold(struct hl_python *python)
+void hl_python_find_cold(struct hl_python *python)
 {
 	const struct hl_python_api *api = &python->api;
 	uint64_t hdr = (uint64_t)api->eh_frame_hdr;
@@ -184,7 +184,8 @@ static void find_cold(struct hl_python *python)
 		if (i == count) {
 			if (count == PLACES_MAX ||
 			    hl_cfi_find_function(api->eh_frame_hdr, low, high, target, &function) <
-				    0)
+				    0 ||
+			    function.begin < api->start || function.end > api->end)
 				continue;
 			places[count++] = (struct place){function.begin, function.end, 0};
 		}
@@ -218,7 +219,7 @@ enum hl_python_problem hl_python_open(struct hl_python *python, const struct hl_
 		return problem;
 	python->layout = layout;
 	python->api = *api;
-	find_cold(python);
+	hl_python_find_cold(python);
 	return HL_PYTHON_FITS;
 }
 

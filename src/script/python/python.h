@@ -92,6 +92,10 @@ struct hl_python {
 /* Chooses the layout. ${python} is zero, and usable if HL_PYTHON_FITS is returned. */
 enum hl_python_problem hl_python_open(struct hl_python *python, const struct hl_python_api *api);
 
+/* What hl_python_open() does for the main function, out of its code and the call frame information alone: finds the part
+ * of ${python}->api's that has no name. The module's file, laid out in memory, does as well. */
+void hl_python_find_cold(struct hl_python *python);
+
 /* Whether captures have failed where they were to prove the layout; they yield nothing any more. */
 bool hl_python_is_refused(const struct hl_python *python);
 

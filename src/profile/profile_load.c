@@ -97,7 +97,9 @@ static int map_site(struct hl_builder *builder, struct source *source,
 		};
 		uint32_t runtime = source->runtimes[site->provider];
 		enum hl_frame_part part = hl_frame_part_of_site(process, site, false);
-		int r = hl_frame_part_is_label((uint8_t)part) || part == HL_PART_ENDED
+		int r = part == HL_PART_ENDED
+				? hl_builder_label(builder, "[ended]", runtime, part, &frames[0])
+			: hl_frame_part_is_label((uint8_t)part)
 				? hl_builder_label(builder, symbol.function, runtime, part,
 						   &frames[0])
 			: runtime

@@ -10,6 +10,26 @@ import planted_programs
 from harness import HEAPLINE, need, program, run
 
 
+INLINED = r"""
+#include <stdio.h>
+#include <stdlib.h>
+void *keep[100];
+static inline __attribute__((always_inline)) void *innermost(int n) { return malloc(n); }
+static inline __attribute__((always_inline)) void *between(int n) { return innermost(n); }
+__attribute__((noinline)) static void outermost(void)
+{
+	for (int i = 0; i < 100; i++)
+		keep[i] = between(100 + i);
+}
+int main(void)
+{
+	outermost();
+	puts("ready");
+	fflush(stdout);
+	return getchar() != EOF;
+}
+"""
+
 SHARING = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +179,17 @@ class Holders(harness.TestCase):
         with Kept() as planted:
             self.assert_refused(run([HEAPLINE, "holders", "-p", str(planted.pid), "--stack", "x"]),
                                 "heapline record")
+
+    def test_a_stack_is_found_by_functions_into_which_others_were_inlined(self):
+        path = self.path("inlined")
+        subprocess.run([need("gcc"), "-g", "-O1", "-x", "c", "-o", path, "-"], input=INLINED, text=True, check=True)
+        with harness.Waiting([HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", path]) as started:
+            pid = harness.children_of(started.pid)[0]
+            for function in "innermost", "between", "outermost", "main":
+                report = ask("-p", pid, "--stack", f"^{function}$")
+                self.assertEqual(report["total"]["selected_blocks"], 100, function)
+            leaks = json.loads(run([HEAPLINE, "leaks", "--json", "-p", str(pid)]).stdout)
+        self.assertEqual(leaks["total"]["lost_blocks"], 0)
 
     def test_the_tree_adds_up(self):
         with Kept() as planted:

@@ -129,7 +129,7 @@ static bool is_plumbing(const struct hl_owner_names *names, const struct named_f
 }
 
 static int find_function(struct hl_owner_names *names, struct named_file *file, uint64_t address,
-			 struct hl_owner_name *ret_name)
+			 uint32_t outward, struct hl_owner_name *ret_name)
 {
 	const struct hl_symbols_frame *frames;
 	size_t count;
@@ -141,6 +141,7 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 		return r;
 	while (at + 1 < count && is_plumbing(names, file, frames[at].function))
 		at++;
+	at = outward < count - at ? at + outward : count - 1;
 	r = hl_strings_intern(&names->strings, frames[at].function, &function);
 	if (r == 0)
 		r = hl_strings_intern(&names->strings, frames[at].file, &source);
@@ -151,13 +152,14 @@ static int find_function(struct hl_owner_names *names, struct named_file *file, 
 		.function = hl_strings_text(&names->strings, function),
 		.source = hl_strings_text(&names->strings, source),
 		.is_plumbing = is_plumbing(names, file, frames[at].function),
+		.outer = (uint32_t)(count - 1 - at),
 	};
 	return 0;
 }
 
 int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				const struct hl_recording_module *module, uint64_t address,
-				struct hl_owner_name *ret_name)
+				uint32_t outward, struct hl_owner_name *ret_name)
 {
 	uint32_t id;
 
@@ -167,7 +169,7 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 	struct named_file *file = find_file(names, id, module);
 	if (!file)
 		r = add_file(names, id, path, module, &file);
-	return r < 0 ? r : find_function(names, file, address, ret_name);
+	return r < 0 ? r : find_function(names, file, address, outward, ret_name);
 }
 
 int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
@@ -203,7 +205,7 @@ int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	if (elf)
 		hl_elf_address(elf, in_file, true, &in_file);
-	return find_function(names, file, in_file, ret_name);
+	return find_function(names, file, in_file, 0, ret_name);
 }
 
 void hl_owner_names_free(struct hl_owner_names *names)

@@ -23,7 +23,7 @@
 /* Names ${frame} of ${module}; NULL: it lies in none. The program itself has no path in the region.
  */
 static int name_in(struct hl_owner_names *names, const struct hl_recording_module *module,
-		   uint64_t frame, struct hl_owner_name *ret_name)
+		   uint64_t frame, uint32_t outward, struct hl_owner_name *ret_name)
 {
 	uint64_t pc = frame & HL_FRAME_PC_MASK;
 	bool is_pseudo = frame >> HL_MODULE_SHIFT == HL_MODULE_SCRIPT;
@@ -39,7 +39,8 @@ static int name_in(struct hl_owner_names *names, const struct hl_recording_modul
 	}
 	const struct hl_map *map = hl_maps_find(hl_owner_names_maps(names), module->start);
 	const char *path = module->path[0] ? module->path : map ? map->path : "";
-	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, ret_name);
+	return hl_owner_names_find_in_file(names, path, module, pc - module->load_bias, outward,
+					   ret_name);
 }
 
 /* ---- stacks ---- */
@@ -131,7 +132,7 @@ static int read_stack(struct node_source *source, uint32_t node, size_t *ret_sho
 }
 
 static int name_frame(const struct node_source *source, struct hl_owner_names *names,
-		      uint64_t frame, struct hl_owner_name *ret_name)
+		      uint64_t frame, uint32_t outward, struct hl_owner_name *ret_name)
 {
 	const struct hl_recording_process *process = source->process, *scripts = source->scripts;
 	const struct hl_recording_site *site = find_site(source, frame);
@@ -149,13 +150,13 @@ static int name_frame(const struct node_source *source, struct hl_owner_names *n
 		return 0;
 	}
 	if (id == HL_MODULE_NONE || id > count)
-		return name_in(names, NULL, frame, ret_name);
+		return name_in(names, NULL, frame, 0, ret_name);
 	if (process)
-		return name_in(names, &process->modules[id - 1], frame, ret_name);
+		return name_in(names, &process->modules[id - 1], frame, outward, ret_name);
 	int r = hl_region_read_module(source->view, (uint32_t)id - 1, &module);
 	if (r < 0)
 		return r;
-	r = name_in(names, &module, frame, ret_name);
+	r = name_in(names, &module, frame, outward, ret_name);
 	free(module.path);
 	return r;
 }
@@ -168,9 +169,9 @@ static int name_node(struct node_source *source, struct hl_owner_names *names, u
 	int r = read_stack(source, node, &left);
 
 	if (r == 0)
-		r = name_in(names, NULL, 0, ret_name);
+		r = name_in(names, NULL, 0, 0, ret_name);
 	for (bool goes_on = true; r == 0 && goes_on && left-- > 0;) {
-		r = name_frame(source, names, source->keys[source->shown[left]], ret_name);
+		r = name_frame(source, names, source->keys[source->shown[left]], 0, ret_name);
 		goes_on = ret_name->is_plumbing;
 	}
 	return r;
@@ -187,10 +188,13 @@ int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_
 	int r = read_stack(&source, node, &left);
 
 	while (r == 0 && left-- > 0) {
-		struct hl_owner_name name;
-		r = name_frame(&source, names, source.keys[source.shown[left]], &name);
-		if (r == 0)
-			r = visit(context, &name);
+		struct hl_owner_name name = {.outer = 1};
+		for (uint32_t outward = 0; r == 0 && name.outer; outward++) {
+			r = name_frame(&source, names, source.keys[source.shown[left]], outward,
+				       &name);
+			if (r == 0)
+				r = visit(context, &name);
+		}
 	}
 	return r;
 }

@@ -20,6 +20,7 @@ struct hl_owner_name {
 	const char *file, *function;
 	const char *source; /* the file of the line, or NULL */
 	bool is_plumbing;   /* as far as callers are asked for in its place */
+	uint32_t outer;	    /* how many functions this one was inlined into */
 };
 
 /* Without ${plumbing} a function's caller is asked for where the function is allocation plumbing.
@@ -42,10 +43,11 @@ uint64_t hl_owner_names_whole(const struct hl_owner_names *names, uint32_t low);
 int hl_owner_names_find(struct hl_owner_names *names, uint64_t address,
 			struct hl_owner_name *ret_name);
 
-/* The same by an address in the file ${path} of ${module}, wherever it is mapped. */
+/* The same by an address in the file ${path} of ${module}, wherever it is mapped; not the innermost
+ * one, but the one ${outward} of it. */
 int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 				const struct hl_recording_module *module, uint64_t address,
-				struct hl_owner_name *ret_name);
+				uint32_t outward, struct hl_owner_name *ret_name);
 
 void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */
 

@@ -185,7 +185,7 @@ class Holders(harness.TestCase):
         subprocess.run([need("gcc"), "-g", "-O1", "-x", "c", "-o", path, "-"], input=INLINED, text=True, check=True)
         with harness.Waiting([HEAPLINE, "record", "-q", "-o", self.path("r.hl"), "--", path]) as started:
             pid = harness.children_of(started.pid)[0]
-            for function in "innermost", "between", "outermost", "main":
+            for function in "innermost", "between", "outermost":
                 report = ask("-p", pid, "--stack", f"^{function}$")
                 self.assertEqual(report["total"]["selected_blocks"], 100, function)
             leaks = json.loads(run([HEAPLINE, "leaks", "--json", "-p", str(pid)]).stdout)

@@ -249,8 +249,11 @@ static __noinline bool enter_unwatched(struct pt_regs *regs, uint64_t site, uint
 
 /* ---- samples ---- */
 
-/* -log2 of a random number from (0, 1], in units of 2^-HL_LOG2_SHIFT. Not static: so the verifier
- * proves it once by itself, instead of each of its branches at each call. */
+/* Not static, as hl_take_samples(): the verifier then proves them once, each by itself. Else it walks
+ * all branches of this one at each call, and all that follows the other for each number of samples.
+ */
+
+/* -log2 of a random number from (0, 1], in units of 2^-HL_LOG2_SHIFT. */
 __noinline uint64_t hl_random_exponential(void)
 {
 	uint64_t number = (uint64_t)bpf_get_prandom_u32() + 1, mantissa;
@@ -278,7 +281,7 @@ static __always_inline int64_t draw_distance(void)
  * How many samples a block of ${size} bytes has. Samples are points of a Poisson process along the
  * bytes that are allocated, wherever; as it has no memory, each processor may count for itself.
  */
-static __always_inline uint64_t take_samples(uint64_t size)
+__noinline uint64_t hl_take_samples(uint64_t size)
 {
 	struct hl_heap_processor *here = HL_FIRST(hl_heap_processors);
 
@@ -385,7 +388,7 @@ static __always_inline int total_call(struct pt_regs *regs, uint64_t site, uint6
 		return HL_NO_RETURN;
 	struct hl_stack_total added = {size, 1};
 	if (hl_sample_bytes) {
-		uint64_t samples = take_samples(size);
+		uint64_t samples = hl_take_samples(size);
 		if (!samples)
 			return HL_NO_RETURN;
 		added = scale_samples(samples, size);
@@ -458,7 +461,7 @@ static __always_inline int enter(struct pt_regs *regs)
 		return watch_call(regs, site, size, true);
 	if (hl_may_nest && !enter_unwatched(regs, site, size))
 		return HL_NO_RETURN;
-	bool is_sampled = take_samples(size) != 0;
+	bool is_sampled = hl_take_samples(size) != 0;
 	if (!is_sampled && !old_block_is_sampled(regs, site))
 		return HL_NO_RETURN;
 	return watch_call(regs, site, size, is_sampled);

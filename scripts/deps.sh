@@ -25,7 +25,7 @@ packages() {
 		rustc python3 python3-dev python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core debootstrap \
 		google-perftools libgoogle-perftools4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev mariadb-server-core php-cli prometheus clickhouse-server \
-		erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
+		qemu-system-x86 erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
 		'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 lintian ;;
 	deb) echo build-essential debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \

@@ -1,0 +1,206 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: BSD-2-Clause
+# The first process of a machine that test_kernels.py boots. Runs heapline on programs whose answers
+# are known, and writes what each command said to the second serial port:
+#	@@@ NAME STATUS
+#	its standard output, then its standard error, after a line "@@@"
+# and @@@end when all is done.
+/bin/busybox mkdir -p /proc /sys /dev /tmp
+/bin/busybox --install -s /bin
+export PATH=/bin:/hl HOME=/tmp HEAPLINE_SYMBOL_CACHE=off
+mount -t proc p /proc
+mount -t sysfs s /sys
+mount -t devtmpfs d /dev
+mount -t tmpfs t /tmp
+mount -t tracefs t /sys/kernel/tracing
+mount -t securityfs s /sys/kernel/security
+mount -t cgroup2 c /sys/fs/cgroup
+ip link set lo up
+cd /tmp
+stty -F /dev/ttyS1 raw -echo
+exec 8>/dev/ttyS1
+
+say() { # NAME STATUS [OUTPUT [ERRORS]]
+	{ echo "@@@ $1 $2"; [ -z "$3" ] || cat "$3"; echo "@@@"; [ -z "$4" ] || cat "$4"; } >&8
+}
+
+run() { # NAME COMMAND...
+	name=$1; shift
+	"$@" >out.txt 2>err.txt </dev/null
+	say "$name" $? out.txt err.txt
+}
+
+wait_for() { # FILE PATTERN COUNT PID: until as many lines match, or the process has ended
+	for i in $(seq 600); do
+		[ "$(grep -c "$2" "$1")" -lt "$3" ] || return 0
+		kill -0 "$4" 2>/dev/null || return 1
+		sleep 0.1
+	done
+	return 1
+}
+
+start() { # PROGRAM...: listens to descriptor 3, answers in answers.txt; its number is $target
+	rm -f commands answers.txt
+	mkfifo commands
+	: >answers.txt
+	"$@" <commands >answers.txt &
+	target=$!
+	exec 3>commands
+	told=0
+	[ "$1" = heap_target ] || wait_for answers.txt '^ready' 1 $target
+}
+
+tell() {
+	echo "$*" >&3
+	told=$((told + 1))
+	wait_for answers.txt '^ok' $told $target
+}
+
+stop() {
+	kill $target
+	exec 3>&-
+	wait $target
+}
+
+# What is known: site_a keeps 750 blocks of 100 bytes, site_b 500 of 64, site_c one in 64 of many.
+allocate() {
+	tell malloc site_a 1000 100
+	tell calloc site_b 500 64
+	tell free site_a 250
+	tell churn site_c 300 40
+}
+
+trace() { # NAME COMMAND...: while the program allocates
+	name=$1; shift
+	heapline "$@" -p $target >trace.json 2>trace.txt &
+	tracer=$!
+	: >verified.txt
+	if wait_for trace.txt "$note" 1 $tracer; then
+		sed -n 's/^verified_insns:/verified/p' /proc/$tracer/fdinfo/* >verified.txt
+		eval "$work"
+		kill -TERM $tracer
+	fi
+	wait $tracer
+	status=$?
+	cat verified.txt >>trace.txt
+	say "$name" $status trace.json trace.txt
+}
+
+heapline version >version.txt 2>&1
+uname -r >release.txt
+say release 0 release.txt version.txt
+run doctor heapline doctor --json
+
+work=allocate note='counting, by'
+for probes in best multi perf; do
+	start trace_heap
+	trace "stacks $probes" stacks --verbose --max-overhead 100000 --json --probes $probes
+	stop
+done
+for options in --all '--sample 4096' '--sample 4096 --all' '--older 0.001'; do
+	start trace_heap
+	trace "stacks $options" stacks --verbose --max-overhead 100000 --json $options
+	stop
+done
+
+# In a group with a limit, watched from outside the group.
+mkdir /sys/fs/cgroup/limited
+echo '+memory' >/sys/fs/cgroup/cgroup.subtree_control
+start trace_heap
+echo $target >/sys/fs/cgroup/limited/cgroup.procs
+echo 64M >/sys/fs/cgroup/limited/memory.max
+trace 'stacks in a group' stacks --verbose --max-overhead 100000 --json
+stop
+
+# Pages: the growth of Rss is the truth.
+rss() { awk '/^Rss:/ { print $2 * 1024 / 4096 }' /proc/$target/smaps_rollup; }
+write_pages() {
+	rss >before.txt
+	echo >&3
+	wait_for answers.txt '^done' 1 $target
+	rss >after.txt
+}
+work=write_pages note='watching page faults'
+for scenario in anon moved; do
+	start pages $scenario
+	trace "pgfault $scenario" pgfault --verbose --json
+	say "growth $scenario" 0 before.txt after.txt
+	stop
+done
+start pages anon
+trace 'page-events' page-events --verbose --json
+stop
+
+# The heap as it is.
+start trace_heap
+doctor_target=$target
+run 'doctor target' heapline doctor -p $target --json
+attach() {
+	heapline attach -p $target -f -o at.hl >attach.txt 2>&1 &
+	tracer=$!
+	for i in $(seq 100); do
+		heapline ctl -p $target status >/dev/null 2>&1 && break
+		sleep 0.1
+	done
+	allocate
+	kill -INT $tracer
+	kill -TERM $tracer
+	wait $tracer
+	say attach $? attach.txt
+	run top heapline top --json at.hl
+}
+attach
+stop
+
+start heap_target 2 500
+echo report >&3
+wait_for answers.txt '^end' 1 $target
+run heap heapline heap -p $target --stop --json
+say mallinfo 0 answers.txt
+stop
+
+start leaks blocks list
+run leaks heapline leaks -p $target --json
+say planted 0 answers.txt
+stop
+
+# Yama: who is not root may look at no process that is not its child, nor root without the capability.
+start trace_heap
+for scope in 1 2; do
+	echo $scope >/proc/sys/kernel/yama/ptrace_scope
+	run "scope $scope heap" heapline heap -p $target --json
+	run "scope $scope leaks" heapline leaks -p $target --json
+done
+work=allocate note='counting, by'
+trace 'scope 2 stacks' stacks --verbose --max-overhead 100000 --json
+stop
+
+# As another user, who has no rights but those that Yama leaves.
+chmod 777 /tmp
+echo 1 >/proc/sys/kernel/yama/ptrace_scope
+as_user="/hl/setpriv --reuid 65534 --regid 65534 --clear-groups"
+$as_user sleep 1000 &
+user=$!
+sleep 0.3
+run 'scope 1 user heap' $as_user heapline heap -p $user --json
+run 'scope 1 user attach' $as_user heapline attach -p $user -d 0.1 -f -o user.hl
+run 'scope 1 user stacks' $as_user heapline stacks -p $user 0.1
+run 'scope 1 user doctor' $as_user heapline doctor -p $user --json
+kill $user
+wait $user
+echo 0 >/proc/sys/kernel/yama/ptrace_scope
+
+# Lockdown, which only rises.
+for level in integrity confidentiality; do
+	echo $level >/sys/kernel/security/lockdown
+	run "lockdown $level" cat /sys/kernel/security/lockdown
+	start trace_heap
+	work=allocate note='counting, by'
+	trace "$level stacks" stacks --verbose --max-overhead 100000 --json
+	run "$level doctor" heapline doctor -p $target --json
+	run "$level heap" heapline heap -p $target --json
+	stop
+done
+
+echo @@@end >&8
+poweroff -f

@@ -86,7 +86,7 @@ const char *hl_other_allocator_remedy(const struct hl_other_found *found,
 	bool has_recorder = pid && hl_maps_have_file(maps, "memfd:heapline");
 	bool is_whole = has_recorder && hl_maps_have_file(maps, "libheapline.so");
 	const char *more = can_be_asked ? "started with 'heapline record', it can be asked: "
-					  "'heapline carriers --ask'"
+					  "'heapline carriers --ask -p PID'"
 					: allocator->profiles;
 	char command[192] = "";
 

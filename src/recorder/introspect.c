@@ -104,6 +104,10 @@ typedef bool mi_visitor(const void *heap, const struct mi_heap_area *area, void 
 extern bool mi_heap_visit_blocks(const void *heap, bool all_blocks, mi_visitor *visitor,
 				 void *context) __attribute__((weak));
 extern void *mi_heap_get_default(void) __attribute__((weak));
+/* From 3.6 on a heap is of all threads, and a thread has a part of it. */
+extern bool mi_theap_visit_blocks(const void *heap, bool all_blocks, mi_visitor *visitor,
+				  void *context) __attribute__((weak));
+extern void *mi_theap_get_default(void) __attribute__((weak));
 
 static struct hl_slab_class *class_of_size(struct hl_introspection *answer, size_t block_bytes)
 {
@@ -148,7 +152,10 @@ static bool take_area(const void *heap, const struct mi_heap_area *area, void *b
 static void introspect_mimalloc(struct hl_introspection *answer)
 {
 	answer->kind = HL_INTROSPECTED_MIMALLOC;
-	mi_heap_visit_blocks(mi_heap_get_default(), false, take_area, answer);
+	if (mi_theap_get_default && mi_theap_visit_blocks)
+		mi_theap_visit_blocks(mi_theap_get_default(), false, take_area, answer);
+	else
+		mi_heap_visit_blocks(mi_heap_get_default(), false, take_area, answer);
 }
 
 /* ---- tcmalloc: gperftools/malloc_extension_c.h ---- */
@@ -191,7 +198,8 @@ static void answer(struct hl_region_header *header, struct hl_thread *thread)
 	__builtin_memset(place, 0, sizeof(*place));
 	if (mallctl && mallctlnametomib && mallctlbymib)
 		introspect_jemalloc(place);
-	else if (mi_heap_visit_blocks && mi_heap_get_default)
+	else if ((mi_heap_visit_blocks && mi_heap_get_default) ||
+		 (mi_theap_visit_blocks && mi_theap_get_default))
 		introspect_mimalloc(place);
 	else if (MallocExtension_GetNumericProperty)
 		introspect_tcmalloc(place);

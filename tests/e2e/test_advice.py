@@ -112,7 +112,7 @@ class Advice(unittest.TestCase):
                     self.skipTest(f"lib{name} is not installed")
                 found = self.advices([self.program("waits")], env={"LD_PRELOAD": paths[0]})
                 self.assertIn("'heapline stacks -p", found["heap"])
-                self.assertIn("'heapline carriers --ask'", found["heap"])
+                self.assertIn("'heapline carriers --ask -p PID'", found["heap"])
 
     def test_python(self):
         self.advices([need("python3"), "-c",

@@ -413,21 +413,26 @@ static void files_of_another_mount_namespace_open(void **state)
 	close(ready[1]);
 	close(stay[0]);
 	bool answered = read(ready[0], &answer, 1) == 1 && answer == 'y';
-	if (answered) {
+	if (answered)
 		assert_int_equal(hl_maps_read(pid, &maps, NULL), 0);
-		struct hl_map map = *find_path(&maps, "/tmp/elsewhere");
+	/* To a process with another root its path begins elsewhere. */
+	const struct hl_map *found = answered ? find_path(&maps, "/tmp/elsewhere") : NULL;
+	if (found) {
+		struct hl_map map = *found;
 		assert_content(hl_maps_open_file(pid, &map));
 		map.start -= PAGE; /* so that map_files has no such entry */
 		assert_content(hl_maps_open_file(pid, &map));
 		assert_int_equal(hl_maps_file_path(pid, &map, path, sizeof(path)), 0);
 		assert_content(open(path, O_RDONLY | O_CLOEXEC));
-		hl_maps_release(&maps);
 	}
+	if (answered)
+		hl_maps_release(&maps);
 	close(stay[1]);
 	close(ready[0]);
 	waitpid(pid, NULL, 0);
-	if (!answered) {
-		print_message("skipped: no mount namespace may be made here\n");
+	if (!found) {
+		print_message(
+			"skipped: no mount namespace may be made here, or this is a chroot\n");
 		skip();
 	}
 }

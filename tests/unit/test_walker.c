@@ -300,7 +300,7 @@ static bool is_in(uint64_t frame, const void *function)
 	return (frame & HL_FRAME_PC_MASK) - (uint64_t)function < 256;
 }
 
-/* Events whose innermost frame, or the ${outer}th one outward of it, is in ${function}. */
+/* Events whose innermost frame, or one of ${outer} outward of it, is in ${function}. */
 static uint64_t events_in(const struct fixture *fixture, const void *function, unsigned outer)
 {
 	int map = bpf_map__fd(fixture->skeleton->maps.stack_counts);
@@ -312,7 +312,8 @@ static uint64_t events_in(const struct fixture *fixture, const void *function, u
 		last = &stack;
 		assert_int_equal(bpf_map_lookup_elem(map, &stack, &count), 0);
 		uint32_t node = hl_walker_node(fixture->walker, stack);
-		for (unsigned i = 0; i < outer && node; i++)
+		for (unsigned i = 0; i < outer && node && !is_in(nodes[node - 1].frame, function);
+		     i++)
 			node = nodes[node - 1].parent;
 		if (node && is_in(nodes[node - 1].frame, function))
 			sum += count;
@@ -335,8 +336,8 @@ static void page_faults_are_found_where_they_happen(void **state)
 	walk_test__detach(fixture.skeleton);
 	poll_walker(&fixture);
 	assert_int_equal(events_in(&fixture, (void *)(uintptr_t)touch_pages, 0), TOUCHED_PAGES);
-	/* the system call is libc's, whose caller is ours */
-	assert_int_equal(events_in(&fixture, (void *)(uintptr_t)read_into_pages, 1), TOUCHED_PAGES);
+	/* the system call is libc's, which from 2.41 on makes it some frames further in */
+	assert_int_equal(events_in(&fixture, (void *)(uintptr_t)read_into_pages, 4), TOUCHED_PAGES);
 	assert_int_equal(losses_of(&fixture).walk.count[HL_LOSS_INCOMPLETE], 0);
 	close_walker(&fixture);
 	munmap(touched, TOUCHED_PAGES * PAGE_BYTES);

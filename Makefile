@@ -20,6 +20,7 @@ help:
 	@echo 'make deps     install what the build needs (Debian; sudo if not root)'
 	@echo 'make demo     deps, build, record a real program, show where its memory went'
 	@echo 'make check    install what the tests need, build every variant, run every test'
+	@echo '              SUITE=trixie or sid: in that release of Debian; ONLY=debian13 or another part'
 	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
 	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
 	@echo 'make lua-module LUA_INC=DIR  build $(LUA_MODULE) for the Lua whose lua.h is in DIR'
@@ -34,8 +35,12 @@ demo:
 	@scripts/demo.sh $(BUILD)
 
 check:
+ifdef SUITE
+	@python3 scripts/check.py --suite $(SUITE) $(ONLY)
+else
 	@scripts/deps.sh build deb check
 	@python3 scripts/check.py $(ONLY)
+endif
 
 bench: all
 	@python3 bench/run.py --build $(BUILD) $(if $(ONLY),--only $(ONLY)) \

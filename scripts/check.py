@@ -4,20 +4,24 @@
 
 Each part below is a build in build-check/ with the test suites that make sense there. The last
 line says how many test cases passed, failed and were skipped in all parts together; the exit
-status is 1 when any failed.
+status is 1 when any failed. With --suite all this happens in another release of Debian, and a
+table of what ran where has its outcome.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import platforms
 from redis_path import add_redis_server
 
 TREE = Path(__file__).resolve().parent.parent
@@ -72,6 +76,15 @@ PARTS = [
     ),
 ]
 
+# What fits into a few minutes in a release that has nothing but what the build needs.
+QUICK = Part("quick", "gcc, release: unit and cli tests, and recorded programs with known answers", "gcc",
+             ["unit", "cli", "test_known_answer", "test_heap", "test_python"])
+NEWCOMER = "debian13"
+NEWCOMER_SUITE = "trixie"
+NEWCOMER_SECONDS = 1800  # only a hang takes that long
+RESULTS = "results.json"  # at the root of the release
+CANNOT = 77  # the exit status for what cannot be made here
+
 
 class Tally:
     """Counts test cases; remembers why some failed or were skipped, and how long tests took."""
@@ -81,6 +94,12 @@ class Tally:
         self.durations = []  # (seconds, name of the test)
         self.failed = []
         self.skipped = []
+
+    def add_results(self, part, results):
+        """Counts what another run wrote with --results."""
+        self.passed += results["passed"]
+        self.failed += [f"{part}: {case}" for case in results["failed"]]
+        self.skipped += [f"{part}: {case}" for case in results["skipped"]]
 
     def add_meson_test(self, part, record):
         """Counts one line of meson's testlog.json, case by case where its output names cases."""
@@ -188,8 +207,8 @@ def introspect(directory, what):
 
 
 def suites_of(test):
-    """The suites a test says it is in, and the folder of tests/ that it comes from."""
-    named = {suite.split(":")[-1] for suite in test["suite"]}
+    """The suites a test says it is in, the folder of tests/ that it comes from, and its script."""
+    named = {suite.split(":")[-1] for suite in test["suite"]} | {Path(word).stem for word in test["cmd"]}
     folders = {found[1] for word in test["cmd"] if (found := re.search(r"/tests/(\w+)/", word))}
     return named | folders
 
@@ -237,6 +256,63 @@ def run_part(part, tally):
         tally.failed.append(f"{part.name}: {len(tests) - len(records)} tests did not run")
 
 
+def run_elsewhere(suite, folder, command, seconds=None):
+    """Runs a shell command in a release of Debian: its exit status, and its last line where there is no release.
+
+    Nothing of it is left afterwards, also not when it takes more than ``seconds``: then the status is None.
+    """
+    log = folder.with_suffix(".out")
+    folder.parent.mkdir(exist_ok=True)
+    with log.open("w") as output:
+        child = subprocess.Popen(["scripts/release.sh", suite, str(folder), command], cwd=TREE, stdin=subprocess.DEVNULL,
+                                 stdout=output if seconds else None, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            status = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    return status, log
+
+
+def check_newcomer(tally):
+    """The quick check in a fresh release that is not this one."""
+    folder = BUILDS / NEWCOMER
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"\n== {NEWCOMER}: {QUICK.says}, in a fresh Debian", flush=True)
+    started = time.monotonic()
+    status, log = run_elsewhere(NEWCOMER_SUITE, folder, check_command([QUICK.name]), NEWCOMER_SECONDS)
+    results = folder / RESULTS
+    if status == CANNOT:
+        tally.skipped.append(f"{NEWCOMER}: {last_line(log.read_text())}")
+    elif results.exists():
+        tally.add_results(NEWCOMER, json.loads(results.read_text()))
+    else:
+        print(log.read_text())
+        tally.failed.append(f"{NEWCOMER}: " + (f"did not end within {NEWCOMER_SECONDS} s" if status is None
+                                               else last_line(log.read_text())))
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"== {NEWCOMER}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+def check_suite(suite, parts):
+    """Everything in a release of Debian, which is kept for the next time; its last line is that of the run there."""
+    folder = BUILDS / suite
+    results = folder / RESULTS
+    results.unlink(missing_ok=True)
+    status, _ = run_elsewhere(suite, folder, check_command(parts))
+    if results.exists():
+        platforms.update(TREE / "docs/platforms.md", json.loads(results.read_text()))
+    return status
+
+
+def check_command(parts):
+    sets = "quick" if parts == [QUICK.name] else "deb check"
+    return f"scripts/deps.sh build {sets} && python3 scripts/check.py --results /{RESULTS} {' '.join(parts)}"
+
+
 def report(tally):
     if tally.durations:
         print("\nSlowest tests:")
@@ -251,25 +327,34 @@ def report(tally):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ["format", *(part.name for part in PARTS)]
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {' '.join(names)}")
+    names = ["format", *(part.name for part in PARTS), NEWCOMER]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {' '.join(names)} {QUICK.name}")
+    parser.add_argument("--suite", help="run in this release of Debian, as trixie or sid, in build-check/")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the outcome and the versions, as JSON")
     parser.add_argument("--fix-format", action="store_true", help="format the sources, no test")
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(names):
-        parser.error(f"no part '{unknown.pop()}'; there are: {' '.join(names)}")
+    if unknown := set(options.parts) - {*names, QUICK.name}:
+        parser.error(f"no part '{unknown.pop()}'; there are: {' '.join(names)} {QUICK.name}")
     if options.fix_format:
         fix_format()
+    if options.suite:
+        return check_suite(options.suite, options.parts or names[:-1])
     add_redis_server(BUILDS / "bin")
     tally = Tally()
     wanted = options.parts or names
     if "format" in wanted:
         check_format(tally)
-    for part in PARTS:
+    for part in [*PARTS, QUICK]:
         if part.name in wanted:
             started = time.monotonic()
             print(f"\n== {part.name}: {part.says}", flush=True)
             run_part(part, tally)
             print(f"== {part.name}: {time.monotonic() - started:.0f} s", flush=True)
+    if NEWCOMER in wanted:
+        check_newcomer(tally)
+    if options.results:
+        outcome = {"passed": tally.passed, "failed": tally.failed, "skipped": tally.skipped, "parts": wanted}
+        options.results.write_text(json.dumps(outcome | platforms.versions(TREE), indent=1))
     report(tally)
     return 1 if tally.failed else 0
 

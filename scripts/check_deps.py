@@ -116,6 +116,16 @@ class Deps(unittest.TestCase):
         said = self.run_deps("--missing", "check")
         self.assertEqual((said.returncode, said.stderr), (0, ""))
 
+    def test_of_several_that_provide_a_name_apt_chooses_none(self):
+        # As in Ubuntu 24.04, whose linux-tools-generic brings one of the two.
+        known = [word for word in self.words("build") if "bpftool" not in word]
+        self.set_release([*known, "linux-tools-generic"], provided=["bpftool"])
+        program = self.fake / "apt-cache"
+        program.write_text(program.read_text().replace('"$provider"', '"$provider${provider:+$(printf "\\nother-tools 1.0")}"'))
+        self.assertEqual(self.run_deps("build").returncode, 0)
+        self.assertIn("linux-tools-generic", self.installs())
+        self.assertNotIn("bpftool", self.installs())
+
     def test_what_was_removed_but_for_its_files_is_missing(self):
         self.set_release(self.words("build"), installed=["config-files gcc, "])
         self.run_deps("build")

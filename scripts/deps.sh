@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs the Debian packages that a task needs, or says what is missing.
 #
-#   scripts/deps.sh SET...            installs what is missing of the sets: build, check, deb, bench
+#   scripts/deps.sh SET...            installs what is missing of the sets: build, check, quick, deb, bench
 #   scripts/deps.sh --missing SET...  installs nothing; names what is missing and exits with 1 if
 #                                     anything is
 #
@@ -16,7 +16,7 @@ packages() {
 	build) echo gcc libc6-dev meson ninja-build pkgconf libdw-dev libelf-dev libzstd-dev \
 		libxxhash-dev libsmartcols-dev libncurses-dev libjansson-dev libiberty-dev \
 		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev scdoc \
-		clang bpftool libbpf-dev linux-libc-dev erlang-dev ;;
+		clang 'bpftool|linux-tools-generic' libbpf-dev linux-libc-dev erlang-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
 	# Neither do haproxy, lighttpd-modules-lua and prosody stand here, for that reason; their tests skip.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
@@ -27,11 +27,13 @@ packages() {
 		google-perftools libgoogle-perftools4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev mariadb-server-core php-cli prometheus clickhouse-server \
 		qemu-system-x86 erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
 		'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 lintian ;;
+	# Of the tests that every release must pass in a few minutes.
+	quick) echo libcmocka-dev g++ python3 ;;
 	deb) echo build-essential debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;
 	*)
-		echo "deps.sh: unknown set '$1'; there are: build check deb bench" >&2
+		echo "deps.sh: unknown set '$1'; there are: build check quick deb bench" >&2
 		exit 2
 		;;
 	esac
@@ -52,12 +54,13 @@ list_installed() {
 		sed -n 's/^installed //p' | tr ',' '\n' | awk '{print $1}'
 }
 
-# Names those of the packages that apt could install, under their own or another name.
+# Names those of the packages that apt could install, under their own name or the only other one that provides it.
 list_available() {
 	LC_ALL=C apt-cache policy "$@" 2>/dev/null |
 		awk '/^[^ ]/ {name = $1; sub(/:$/, "", name)} /^  Candidate: [^(]/ {print name}'
 	LC_ALL=C apt-cache showpkg "$@" 2>/dev/null |
-		awk '$1 == "Package:" {name = $2} provided && NF {print name} {provided = provided && NF} /^Reverse Provides:/ {provided = 1}'
+		awk '$1 == "Package:" {name = $2; provided = 0} provided && NF {by[name SUBSEP $1]} /^Reverse Provides:/ {provided = 1}
+			END {for (pair in by) {split(pair, part, SUBSEP); count[part[1]]++} for (name in count) if (count[name] == 1) print name}'
 }
 
 # first_of WORD LIST: the first of the word's packages that stands in the list; nothing, if none does.

@@ -124,6 +124,67 @@ class EachBlock(OracleCase):
                                  harness.report("top", recording)["lost"])
 
 
+# Functions that native code calls, and what allocates while what they held is let go: a traceback, a destructor, a callback.
+ENDING = """
+import weakref
+class Held:
+    def __del__(self):
+        kept.append(bytearray(2000))
+kept = []
+def fails(i):
+    raise ValueError(i)
+def catches(i):
+    try:
+        return max([i], key=fails)
+    except ValueError:
+        return 0
+def holds(i):
+    held, other = Held(), Held()
+    kept.append(weakref.ref(other, lambda reference: kept.append(bytearray(1000))))
+    return i
+for i in range(1000):
+    catches(i)
+list(map(holds, range(1000)))
+"""
+
+
+class Ending(harness.TestCase):
+    def test_calls_whose_functions_have_ended_are_told_from_others(self):
+        for python in interpreters():
+            with self.subTest(python):
+                recording = self.path("ending.hl")
+                result = harness.run(harness.record_command(recording, [python, "-c", ENDING]))
+                self.assertEqual(result.status, 0, result.stderr)
+                report = harness.report("top", recording, "--stack", "script", "--value", "alloc", "-n", "0")
+                self.assertNotIn("script_unmatched", report["lost"])
+                rows = {row["name"]: row["flat_bytes"] for row in report["rows"]}
+                self.assertGreaterEqual(rows["Held.__del__"], 2000 * 2000)
+                self.assertNotIn("[ended]", rows)
+
+
+JIT = """
+import json
+text = json.dumps([{str(i): [i, str(i)]} for i in range(20)])
+def work(n):
+    for i in range(n):
+        json.loads(text)
+work(6000)
+"""
+
+
+class Jit(harness.TestCase):
+    def test_stacks_that_are_not_read_are_said(self):
+        python = "/usr/bin/python3"
+        if not os.path.exists(python) or expression(
+                python, "getattr(sys, '_jit', None) and sys._jit.is_available()") != "True":
+            self.skipTest("/usr/bin/python3 has no JIT")
+        recording = self.path("jit.hl")
+        for value, expected in ("1", True), ("0", False):
+            harness.run(harness.record_command(recording, [python, "-c", JIT]), env={"PYTHON_JIT": value})
+            said = harness.run([harness.HEAPLINE, "top", recording]).stdout
+            self.assertEqual("Python's JIT" in said, expected, said)
+
+
 HOSTED = """
 import host
 from python_oracle import allocate

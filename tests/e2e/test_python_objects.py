@@ -99,11 +99,13 @@ kept = [bytearray(2000) for _ in range(4000)]
 os._exit(0)
 """
 
+# Both are kept: what is let go may be given out again by lists of free objects, as whole numbers are from 3.14 on.
 PLANTED = f"""
 kept = []
 def plant():
-    for number in range({KEPT}):
+    for number in range(1000, 1000 + {KEPT}):
         kept.append(float(number))
+        kept.append(number)
 plant()
 """
 

@@ -121,7 +121,7 @@ class Tally:
 
 # How the lines of cmocka, of TAP and of Python's unittest name a case and its outcome.
 CASE_LINES = (
-    re.compile(r"\[\s+(?P<outcome>OK|FAILED|SKIPPED)\s+\] (?!\d+ test)(?P<case>\S.*)"),
+    re.compile(r"\[\s+(?P<outcome>OK|FAILED|SKIPPED)\s+\] (?!(?:\w+: )?\d+ test)(?P<case>\S.*)"),
     re.compile(r"(?P<outcome>not ok|ok) \d+\s*-?\s*(?P<case>.*)"),
     re.compile(r"(?P<outcome>FAIL|ERROR): (?P<case>\S.*)"),
     re.compile(r"(?P<case>\S.*) \.\.\. (?P<outcome>ok|FAIL|ERROR|skipped)(?P<reason> .*)?$"),

@@ -28,7 +28,7 @@ packages() {
 		qemu-system-x86 erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
 		'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 lintian ;;
 	# Of the tests that every release must pass in a few minutes.
-	quick) echo libcmocka-dev g++ python3 ;;
+	quick) echo libcmocka-dev g++ python3 python3-jsonschema ;;
 	deb) echo build-essential debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;

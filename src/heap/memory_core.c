@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The memory of a process in a core file. The kernel leaves a hole in the file for each page that
- * was not in memory. Where there are no holes, as in files of gcore or in copies, all pages but
- * those of zeros count as present.
+ * was not in memory, and gdb for pages of zeros. Where there are no holes, as in files of older
+ * gcore or in copies, all pages but those of zeros count as present.
  */
 #include "heap/memory.h"
 
@@ -69,6 +69,18 @@ static int core_read(struct hl_memory *memory, uint64_t address, void *bytes, si
 	return 0;
 }
 
+/* Whether the page at ${offset} of the file is present. Segments of gdb's files begin anywhere, so
+ * a page may begin in a hole and end in data, or the other way round. */
+static bool is_present(const struct core_memory *core, uint64_t offset)
+{
+	const uint8_t *page = core->bytes + offset;
+
+	if (core->data.count)
+		return hl_extents_hold(&core->data, offset) ||
+		       hl_extents_hold(&core->data, offset + PAGE_BYTES - 1);
+	return page[0] || memcmp(page, page + 1, PAGE_BYTES - 1) != 0;
+}
+
 static int scan_part(const struct core_memory *core, const struct core_part *part, uint64_t start,
 		     uint64_t end, struct hl_pages *pages)
 {
@@ -80,10 +92,7 @@ static int scan_part(const struct core_memory *core, const struct core_part *par
 	end = end < part_end ? end : part_end;
 	for (; start + PAGE_BYTES <= end; start += PAGE_BYTES) {
 		struct hl_page_run *last = pages->count ? &pages->runs[pages->count - 1] : NULL;
-		uint64_t offset = part->offset + (start - part->start);
-		const uint8_t *page = core->bytes + offset;
-		if (core->data.count ? !hl_extents_hold(&core->data, offset)
-				     : !page[0] && memcmp(page, page + 1, PAGE_BYTES - 1) == 0)
+		if (!is_present(core, part->offset + (start - part->start)))
 			continue;
 		pages->page_count++;
 		if (last && last->end == start && last->kind == kind)

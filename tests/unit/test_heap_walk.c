@@ -480,6 +480,53 @@ static void many_blocks_are_told_from_one_that_is_none(void **state)
 	hl_heap_free(heap);
 }
 
+/* ---- core files ---- */
+
+static void a_page_of_a_core_file_may_begin_or_end_in_a_hole(void **state)
+{
+	enum { PAGES = 5, OFFSET = 0x1740, DATA = 0x3000 };
+	static const uint8_t data[IMAGE_PAGE] = {[0] = 1, [IMAGE_PAGE - 1] = 1};
+	const struct {
+		Elf64_Ehdr header;
+		Elf64_Phdr segment;
+	} core = {{.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1},
+		   .e_type = ET_CORE,
+		   .e_machine = EM_X86_64,
+		   .e_phoff = sizeof(Elf64_Ehdr),
+		   .e_phentsize = sizeof(Elf64_Phdr),
+		   .e_phnum = 1},
+		  {.p_type = PT_LOAD,
+		   .p_flags = PF_R | PF_W,
+		   .p_offset = OFFSET,
+		   .p_vaddr = HEAP_BASE,
+		   .p_filesz = PAGES * IMAGE_PAGE,
+		   .p_memsz = PAGES * IMAGE_PAGE}};
+	struct hl_process_facts facts = {0};
+	struct hl_pages pages = {0};
+	struct hl_memory *memory;
+	char path[32];
+	int fd = memfd_create("core", MFD_CLOEXEC);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, OFFSET + PAGES * IMAGE_PAGE), 0);
+	assert_int_equal(pwrite(fd, &core, sizeof(core), 0), sizeof(core));
+	assert_int_equal(pwrite(fd, data, sizeof(data), DATA), sizeof(data));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	assert_int_equal(hl_memory_core_open(path, &memory, &facts, NULL), 0);
+	assert_int_equal(hl_memory_scan(memory, HEAP_BASE, HEAP_BASE + PAGES * IMAGE_PAGE, &pages),
+			 0);
+	/* the data is in the second page and the third */
+	assert_int_equal(pages.page_count, 2);
+	assert_int_equal(pages.count, 1);
+	assert_int_equal(pages.runs[0].start, HEAP_BASE + IMAGE_PAGE);
+	assert_int_equal(pages.runs[0].end, HEAP_BASE + 3 * IMAGE_PAGE);
+	hl_pages_release(&pages);
+	hl_memory_free(memory);
+	hl_process_facts_release(&facts);
+	close(fd);
+}
+
 /* ---- the rest ---- */
 
 static int count_blocks(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
@@ -582,6 +629,7 @@ int main(void)
 		cmocka_unit_test(blocks_that_cannot_be_told_from_others_are_located_nowhere),
 		cmocka_unit_test(a_block_that_is_missing_does_not_hide_others),
 		cmocka_unit_test(many_blocks_are_told_from_one_that_is_none),
+		cmocka_unit_test(a_page_of_a_core_file_may_begin_or_end_in_a_hole),
 		cmocka_unit_test(each_live_block_is_told_with_its_last_word),
 		cmocka_unit_test(a_visitor_ends_the_walk),
 		cmocka_unit_test(want_of_memory_is_an_error),

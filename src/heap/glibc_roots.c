@@ -307,12 +307,14 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 				    "'%s' does not say which glibc it is; versions 2.%u to 2.%u "
 				    "are known",
 				    module->map->path, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
-	if (!layout)
+	if (!layout) {
+		ret->minor = minor;
 		return hl_error_set(
 			err, -ENOTSUP,
 			"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
 			"2.%u are",
 			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
+	}
 	for (size_t i = (size_t)(module->map - memory->maps.maps);
 	     i < memory->maps.count && !module->data; i++) {
 		const struct hl_map *map = &memory->maps.maps[i];

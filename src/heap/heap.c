@@ -111,6 +111,8 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	struct hl_glibc glibc = {0};
 	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
+	/* Then a text in the program proves nothing: Python holds mimalloc's and does not use it. */
+	bool is_unknown_glibc = r == -ENOTSUP && glibc.minor;
 
 	heap->page_bytes = memory->page_bytes;
 	if (r == 0 && settings->want_python_types &&
@@ -122,7 +124,8 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		r = read_musl(memory, settings, heap, err);
 	if (heap->is_musl && other.allocator && other.allocator->is_musl)
 		other.allocator = NULL;
-	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator)
+	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator &&
+	    !is_unknown_glibc)
 		other = hl_other_allocator_built_in(memory);
 	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap)))) {
 		if (err)

@@ -517,6 +517,17 @@ class Others(unittest.TestCase):
                 process.terminate()
         self.assertIn("the process allocates by jemalloc", result.stderr)
 
+    def test_python_does_not_allocate_by_the_mimalloc_in_it(self):
+        waits = "import sys; print(1, flush=True); sys.stdin.read()"
+        with subprocess.Popen([harness.need("python3"), "-c", waits], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()  # it runs
+            result = harness.run([harness.program("heap_dump"), str(process.pid)])
+            process.stdin.close()
+        if result.status:  # the version is not known
+            self.assertIn("the C library is glibc 2.", result.stderr)
+        self.assertNotIn("mimalloc", result.stderr)
+
     def test_glibc_in_a_static_program(self):
         with Target(1, 1000, program="heap_target_static") as target:
             figures, blocks = target.ask("report")

@@ -64,8 +64,11 @@ def folder_of(tree, included):
         exists = any((tree / root / included).exists() for root in ROOTS)
         return str(Path(included).parent) if exists else ""
     for suffix, made_from in GENERATED.items():
-        for source in (tree / "src").rglob(included.removesuffix(suffix) + made_from):
-            return str(source.parent.relative_to(tree / "src"))
+        name = included.removesuffix(suffix)
+        while name:  # NAME_VARIANT is made from the source NAME
+            for source in (tree / "src").rglob(name + made_from):
+                return str(source.parent.relative_to(tree / "src"))
+            name = name.rpartition("_")[0]
     return ""
 
 

@@ -27,7 +27,7 @@ KERNELS = os.environ.get("HL_KERNELS",
                          os.path.join(tempfile.gettempdir(), f"heapline-kernels-{os.geteuid()}"))
 PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks")
 VERIFIED_MAX = 200_000  # instructions, of the million that kernels allow
-DOWNLOAD_S, BOOT_S = 120, 300
+DOWNLOAD_S, BOOT_S = 120, 900
 
 
 # ---- a machine ----

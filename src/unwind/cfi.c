@@ -5,6 +5,7 @@
 #include "unwind/cfi_program.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* LSB 5 core, section 10.5.1: DWARF exception header encoding. */
 enum pointer_encoding {
@@ -374,6 +375,11 @@ static int find_without_table(const struct hl_cfi_section *memory, const uint8_t
 	return find_by_scan(&section, pc, ret_function);
 }
 
+static bool has_usual_table(const uint8_t *hdr)
+{
+	return hdr[1] == HDR_POINTER_USUAL && hdr[2] == POINTER_UDATA4 && hdr[3] == HDR_TABLE_USUAL;
+}
+
 int hl_cfi_find_function(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
 			 struct hl_cfi_function *ret_function)
 {
@@ -386,10 +392,30 @@ int hl_cfi_find_function(const uint8_t *hdr, uint64_t start, uint64_t end, uint6
 	if (end < start || (uint64_t)hdr < start || (uint64_t)hdr >= end ||
 	    end - (uint64_t)hdr < HDR_TABLE_OFFSET || hdr[0] != HDR_VERSION)
 		return -EINVAL;
-	bool has_usual_table = hdr[1] == HDR_POINTER_USUAL && hdr[2] == POINTER_UDATA4 &&
-			       hdr[3] == HDR_TABLE_USUAL;
-	return has_usual_table ? find_by_table(&memory, hdr, pc, ret_function)
-			       : find_without_table(&memory, hdr, pc, ret_function);
+	return has_usual_table(hdr) ? find_by_table(&memory, hdr, pc, ret_function)
+				    : find_without_table(&memory, hdr, pc, ret_function);
+}
+
+int hl_cfi_find_gap(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
+		    uint64_t *ret_begin, uint64_t *ret_end)
+{
+	struct hl_cfi_function before;
+
+	int r = hl_cfi_find_function(hdr, start, end, pc, &before);
+	if (r == 0 || r == -EINVAL || !has_usual_table(hdr))
+		return r == -EINVAL ? r : -ENOENT;
+	const uint8_t *table = hdr + HDR_TABLE_OFFSET;
+	uint32_t count;
+	memcpy(&count, hdr + HDR_TABLE_OFFSET - sizeof(count), sizeof(count));
+	int64_t target = (int64_t)(pc - (uint64_t)hdr);
+	uint64_t after = HL_LOWER_BOUND(i, count, table_target(table, i) <= target);
+	if (!after || after == count)
+		return -ENOENT;
+	uint64_t last = (uint64_t)hdr + (uint64_t)table_target(table, after - 1);
+	r = hl_cfi_find_function(hdr, start, end, last, &before);
+	*ret_begin = before.end;
+	*ret_end = (uint64_t)hdr + (uint64_t)table_target(table, after);
+	return r;
 }
 
 int hl_cfi_find_in_memory(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,

@@ -168,6 +168,11 @@ struct hl_cfi_function {
 int hl_cfi_find_function(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
 			 struct hl_cfi_function *ret_function);
 
+/* The code without rules around ${pc}: from the end of the function before to the next one. -ENOENT where ${pc} has a rule, or is before the
+ * first or behind the last function, or there is no table to search. */
+int hl_cfi_find_gap(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
+		    uint64_t *ret_begin, uint64_t *ret_end);
+
 /* Returns 0, what ${visit} stopped with, or -EINVAL. */
 int hl_cfi_program_run(const struct hl_cfi_section *section, const struct hl_fde *fde,
 		       hl_cfi_range_fn *visit, void *context);

@@ -234,6 +234,21 @@ static bool is_one_byte(const struct instruction *at, uint8_t opcode)
 	return at->map == MAP_ONE_BYTE && at->opcode == opcode;
 }
 
+static bool is_nop(const struct instruction *at)
+{
+	return (is_one_byte(at, 0x90) && !at->rex) || (at->map == MAP_0F && at->opcode == 0x1f);
+}
+
+bool hl_instructions_are_padding(const uint8_t *code, size_t bytes)
+{
+	struct instruction at;
+
+	for (size_t i = 0; i < bytes; i += at.bytes)
+		if (!decode(code + i, bytes - i, &at) || !is_nop(&at))
+			return false;
+	return true;
+}
+
 static bool has_registers(const struct instruction *at)
 {
 	return at->has_modrm && at->modrm >> 6 == 3;

@@ -15,6 +15,9 @@
  * not enough, or they are not valid in 64-bit mode. */
 size_t hl_instructions_length(const uint8_t *code, size_t bytes);
 
+/* Whether ${bytes} of code do nothing: nop in all its lengths. */
+bool hl_instructions_are_padding(const uint8_t *code, size_t bytes);
+
 /*
  * Where, in bytes from its start, a function of ${bytes} has made rbp its frame pointer by its
  * first HL_PROLOGUE_BYTES: rbp then points at the caller's, below the return address. 0 when it

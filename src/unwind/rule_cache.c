@@ -13,20 +13,31 @@ static_assert(HL_RULE_SLOTS == UINT32_C(1) << (64 - 50), "hl_rule_slot_of shifts
 
 #define USER_SPACE_END (UINT64_C(1) << 47)
 
+/* Bounds of the module's call frame information. */
+struct bounds {
+	uint64_t start, end;
+};
+
+/* Of a program whose segments leave gaps, _dl_find_object names the segment with the code: its call frame information is in another, whose
+ * bounds are not known. */
+static struct bounds bounds_of(const struct hl_unwind_module *module)
+{
+	uint64_t start = module->start, hdr = (uint64_t)module->eh_frame_hdr;
+
+	if (hdr >= start && hdr < module->end)
+		return (struct bounds){start, module->end};
+	return (struct bounds){hdr < start ? hdr : start, USER_SPACE_END};
+}
+
 /* Malformed information is as good as none. */
 static hl_rule rule_at(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
 		       uint64_t pc)
 {
 	hl_rule rule;
-	uint64_t start = module->start, end = module->end, hdr = (uint64_t)module->eh_frame_hdr;
+	struct bounds in = bounds_of(module);
 
-	/* Of a program whose segments leave gaps, _dl_find_object names the segment with the code:
-	 * its call frame information is in another, whose bounds are not known. */
-	if (hdr < start || hdr >= end) {
-		start = hdr < start ? hdr : start;
-		end = USER_SPACE_END;
-	}
-	if (hdr && !hl_cfi_find_in_memory(module->eh_frame_hdr, start, end, pc, &rule))
+	if (module->eh_frame_hdr &&
+	    !hl_cfi_find_in_memory(module->eh_frame_hdr, in.start, in.end, pc, &rule))
 		return rule;
 	if (file->row_count) {
 		rule = hl_cfi_rows_find(file->rows, file->row_count,
@@ -94,6 +105,30 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 		       0;
 }
 
+/* No compiler or linker leaves as much between functions: V8's builtins, in a library without symbols. All of them keep a frame pointer. */
+#define GENERATED_BYTES_MIN (UINT64_C(64) << 10)
+#define PADDING_BYTES_MAX   64u
+
+/* The rule of code between two functions that have rules. */
+static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
+			   uint64_t pc)
+{
+	struct bounds in = bounds_of(module);
+	uint64_t begin, end;
+
+	if (!module->eh_frame_hdr ||
+	    hl_cfi_find_gap(module->eh_frame_hdr, in.start, in.end, pc, &begin, &end) < 0)
+		return HL_RULE_UNSUPPORTED;
+	if (end - begin >= GENERATED_BYTES_MIN)
+		return HL_RULE_FRAME_POINTER;
+	/* A function that runs on into the next one, as glibc's checked copies do. */
+	bool is_padding = end - pc <= PADDING_BYTES_MAX && end <= module->end &&
+			  hl_memory_page_is_readable(pc & ~UINT64_C(4095)) &&
+			  hl_memory_page_is_readable((end - 1) & ~UINT64_C(4095)) &&
+			  hl_instructions_are_padding((const uint8_t *)pc, end - pc);
+	return is_padding ? rule_at(module, file, end) : HL_RULE_UNSUPPORTED;
+}
+
 /* Whether the code around ${pc} + 1, a return address or not, can be read. */
 static bool is_readable_around(const struct hl_unwind_module *module, uint64_t pc)
 {
@@ -142,7 +177,8 @@ static hl_rule rule_by_code(const struct hl_unwind_module *module,
 		return HL_RULE_END;
 	if (rule_at(module, file, pc + 1) != HL_RULE_NONE || is_entry_code(module, file, pc + 1))
 		return HL_RULE_END_BEFORE;
-	return has_frame_pointer(module, file, pc) ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
+	return has_frame_pointer(module, file, pc) ? HL_RULE_FRAME_POINTER
+						   : rule_in_gap(module, file, pc);
 }
 
 static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_module *module,

@@ -440,6 +440,39 @@ static void the_search_table_leads_to_the_function(void **state)
 	}
 }
 
+static int find_gap(const struct headed *headed, uint64_t pc, uint64_t *ret_begin,
+		    uint64_t *ret_end)
+{
+	const struct builder *builder = &headed->builder;
+	uint64_t start = (uint64_t)builder->bytes, moved = start - builder->address;
+
+	int r = hl_cfi_find_gap(builder->bytes + headed->hdr, start, start + builder->size,
+				pc + moved, ret_begin, ret_end);
+	*ret_begin -= moved;
+	*ret_end -= moved;
+	return r;
+}
+
+static void a_gap_ends_where_functions_do(void **state)
+{
+	const uint64_t in_gap[] = {0x300, 0x301, 0x3ff};
+	const uint64_t outside[] = {0xff, 0x100, 0x1ff, 0x200, 0x2ff, 0x400, 0x4ff, 0x500, 0x9000};
+	struct headed headed = build_headed(0x3b), without = build_headed(0xff);
+	uint64_t begin = 0, end = 0;
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(in_gap); i++) {
+		assert_int_equal(find_gap(&headed, in_gap[i], &begin, &end), 0);
+		assert_int_equal(begin, 0x300);
+		assert_int_equal(end, 0x400);
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(outside); i++)
+		assert_int_equal(find_gap(&headed, outside[i], &begin, &end), -ENOENT);
+	assert_int_equal(find_gap(&without, 0x300, &begin, &end), -ENOENT);
+	headed.builder.bytes[headed.hdr] = 2; /* version */
+	assert_int_equal(find_gap(&headed, 0x300, &begin, &end), -EINVAL);
+}
+
 static void a_damaged_search_table_is_an_error(void **state)
 {
 	(void)state;
@@ -647,6 +680,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_read_behind_a_section_cut_anywhere),
 		cmocka_unit_test(any_flipped_bit_gives_rows_or_an_error),
 		cmocka_unit_test(the_search_table_leads_to_the_function),
+		cmocka_unit_test(a_gap_ends_where_functions_do),
 		cmocka_unit_test(a_damaged_search_table_is_an_error),
 		cmocka_unit_test(rows_are_sorted_and_merged),
 		cmocka_unit_test(a_sink_can_stop_the_compilation),

@@ -205,9 +205,26 @@ static void stacks_start_where_no_call_can_return(void **state)
 			fail_msg("'%s' is taken for a nop", nop_calls[i].text);
 }
 
+static void padding_does_nothing(void **state)
+{
+	const uint8_t nops[] = {0x90, 0x66, 0x90, 0x0f, 0x1f, 0x00, 0x0f, 0x1f, 0x40,
+				0x00, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00,
+				0x00, 0x00, 0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00};
+	const uint8_t exchange[] = {0x90, 0x41, 0x90}; /* of rax and r8 */
+	const uint8_t trap[] = {0x90, 0xcc};
+
+	(void)state;
+	assert_true(hl_instructions_are_padding(nops, sizeof(nops)));
+	assert_true(hl_instructions_are_padding(nops, 0));
+	assert_false(hl_instructions_are_padding(nops, sizeof(nops) - 1)); /* cut off */
+	assert_false(hl_instructions_are_padding(exchange, sizeof(exchange)));
+	assert_false(hl_instructions_are_padding(trap, sizeof(trap)));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(padding_does_nothing),
 		cmocka_unit_test(lengths_are_those_of_the_assembler),
 		cmocka_unit_test(frame_pointers_are_seen_where_they_are_made),
 		cmocka_unit_test(calls_on_other_stacks_are_seen_by_what_follows),

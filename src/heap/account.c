@@ -309,7 +309,7 @@ void hl_account_end(struct hl_account *account, uint64_t end)
 }
 
 int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,
-		       uint64_t last_word)
+		       uint64_t usable_bytes, uint64_t last_word)
 {
 	struct hl_heap *heap = account->heap;
 
@@ -317,7 +317,7 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 		return -ENOMEM;
 	struct hl_carrier *carrier = carrier_of(account);
 	carrier->allocated_blocks = 1;
-	carrier->allocated_bytes = end - block;
+	carrier->allocated_bytes = usable_bytes;
 	uint64_t before = resident(account, start, block);
 	uint64_t in_memory = resident(account, block, end);
 	carrier->resident_bytes = before + in_memory;
@@ -329,5 +329,5 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	heap->mmapped_blocks++;
 	heap->mmapped_bytes += end - start;
 	hl_account_end(account, end);
-	return call_block(account, block, end - block, last_word, in_memory);
+	return call_block(account, block, usable_bytes, last_word, in_memory);
 }

@@ -83,6 +83,6 @@ int hl_account_revive(struct hl_account *account, const struct hl_cached_chunk *
 
 void hl_account_release(struct hl_account *account);
 
-/* A carrier that is one block: [${start}, ${end}), with the block at ${block}. */
+/* A carrier that is one block: [${start}, ${end}), with ${usable_bytes} at ${block}. */
 int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end, uint64_t block,
-		       uint64_t last_word);
+		       uint64_t usable_bytes, uint64_t last_word);

@@ -39,7 +39,7 @@ static inline uint64_t hl_glibc_word(const uint8_t *bytes)
 
 #define HL_GLIBC_FASTBINS 10u
 #define HL_GLIBC_BINS	  254u /* words: 127 lists with two ends */
-#define HL_GLIBC_TCACHES  64u  /* lists of a tcache */
+#define HL_GLIBC_TCACHES  76u  /* lists of a tcache, at most */
 
 /* What distinguishes a chunk in a tcache from one in use. */
 enum hl_tcache_key {
@@ -52,7 +52,8 @@ enum hl_tcache_key {
 struct hl_glibc_layout {
 	uint32_t first_minor, last_minor; /* of 2.x, for which it holds */
 	struct {
-		uint32_t fastbins, top, bins, next, attached_threads, system_mem, max_system_mem;
+		uint32_t fastbins; /* 0: this version has none */
+		uint32_t top, bins, next, attached_threads, system_mem, max_system_mem;
 		uint32_t bytes; /* of the whole struct */
 	} arena;
 	struct {
@@ -63,10 +64,21 @@ struct hl_glibc_layout {
 		uint32_t bytes;
 	} mp;
 	uint32_t heap_info_bytes;
+	bool has_huge_heaps;	     /* heaps are larger where huge pages are used */
 	uint32_t tcache_bytes;	     /* of the whole struct; the lists' heads are its end */
 	uint32_t tcache_count_bytes; /* of one counter: 1 or 2 */
+	uint32_t tcaches;	     /* lists of a tcache */
+	bool tcache_counts_down;     /* a counter is that of the places left */
+	uint64_t tcache_max_bytes, tcache_count; /* of mp_, unless a tunable changes them */
 	enum hl_tcache_key tcache_key;
 	bool safe_linking; /* links in tcache and fastbins are xored with their address >> 12 */
+	/*
+	 * Of the header of a block with a mapping of its own: what its size lacks of the mapping
+	 * behind it. Where that is not 0, the first word is the way back to the mapping's start,
+	 * and its lowest bit marks huge pages; the block ends a word before the mapping does; and
+	 * mmapped_mem counts as much too many for each time that realloc() moved a mapping.
+	 */
+	uint32_t mmapped_lack;
 };
 
 /* The layout of glibc 2.${minor}; NULL when it is not known. */
@@ -75,8 +87,7 @@ const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor);
 /* All layouts, newest first; NULL after the last. */
 const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index);
 
-#define HL_GLIBC_MINOR_FIRST 26u
-#define HL_GLIBC_MINOR_LAST  41u
+#define HL_GLIBC_KNOWN "2.26 to 2.41 and 2.43"
 
 /* ---- glibc_file.c: what a file says of its allocator ---- */
 
@@ -150,7 +161,8 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 			 struct hl_glibc_arena *ret_arena);
 
 /* Heaps of arenas begin at multiples of this; a power of two. */
-uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc_common *common);
+uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc *glibc,
+				       const struct hl_glibc_common *common);
 
 /* Appends the chunks in the fastbins of ${arena}, sorted. A list that is damaged, or changes
  * meanwhile, ends at that place. 0 or -ENOMEM. */
@@ -178,8 +190,9 @@ int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc
 /* The size of the chunk that holds a tcache, if it is an exact fit. */
 uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout);
 
-/* The random number, read from the lists of the tcache in the chunk at ${address}; 0 when there is
- * no tcache, or its lists are empty. */
+/* The random number, read from the lists of the first tcache among the chunks from ${address} on:
+ * from 2.43 on a thread makes its own when it first frees. 0 when none is near, or its lists are
+ * empty. */
 uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
 				   uint64_t address);
 

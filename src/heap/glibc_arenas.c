@@ -77,7 +77,7 @@ static uint64_t first_chunk(const struct hl_glibc_reader *reader,
 static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena,
 		      uint64_t address, uint64_t *ret_previous, uint64_t *ret_bytes)
 {
-	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common);
+	uint64_t alignment = hl_glibc_state_heap_alignment(reader->glibc, &reader->common);
 	struct {
 		uint64_t arena, previous, bytes;
 	} info; /* glibc's heap_info */
@@ -104,7 +104,7 @@ static int check_heap(struct hl_glibc_reader *reader, const struct hl_glibc_aren
 int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index)
 {
 	const struct hl_glibc_arena *arena = &reader->arenas[index];
-	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common);
+	uint64_t alignment = hl_glibc_state_heap_alignment(reader->glibc, &reader->common);
 	uint64_t newest = (arena->is_damaged ? arena->address : arena->top) & ~(alignment - 1);
 
 	for (uint64_t address = newest, previous, bytes; address; address = previous) {
@@ -139,7 +139,7 @@ int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index)
 
 uint64_t hl_glibc_arenas_tcache_key(struct hl_glibc_reader *reader)
 {
-	uint64_t alignment = hl_glibc_state_heap_alignment(&reader->common), key = 0;
+	uint64_t alignment = hl_glibc_state_heap_alignment(reader->glibc, &reader->common), key = 0;
 
 	if (reader->glibc->layout->tcache_key != HL_TCACHE_KEY_RANDOM)
 		return 0;

@@ -17,6 +17,11 @@
 	.fastbins = 16, .top = 96, .bins = 112, .next = 2160,                        \
 	.attached_threads = 2176, .system_mem = 2184, .max_system_mem = 2192, .bytes = 2200}
 
+/* The fastbins have gone, and have_fastchunks. */
+#define ARENA_2_43 {                                                                 \
+	.top = 8, .bins = 24, .next = 2072,                                          \
+	.attached_threads = 2088, .system_mem = 2096, .max_system_mem = 2104, .bytes = 2112}
+
 #define MP_2_26 {                                                                    \
 	.trim_threshold = 0, .top_pad = 8, .mmap_threshold = 16, .arena_test = 24,   \
 	.arena_max = 32, .n_mmaps = 40, .n_mmaps_max = 44, .mmapped_mem = 56,        \
@@ -30,17 +35,43 @@
 	.n_mmaps_max = 64, .mmapped_mem = 80, .sbrk_base = 96, .tcache_bins = 104,   \
 	.tcache_max_bytes = 112, .tcache_count = 120, .bytes = 136}
 
-#define TCACHE_BYTE_COUNTS  .tcache_bytes = 64 + 512, .tcache_count_bytes = 1
-#define TCACHE_SHORT_COUNTS .tcache_bytes = 128 + 512, .tcache_count_bytes = 2
+/* The mode of huge pages came before their sizes. */
+#define MP_2_43 {                                                                    \
+	.trim_threshold = 0, .top_pad = 8, .mmap_threshold = 16, .arena_test = 24,   \
+	.arena_max = 32, .thp_pagesize = 48, .hp_pagesize = 56, .n_mmaps = 68,       \
+	.n_mmaps_max = 72, .mmapped_mem = 88, .sbrk_base = 104, .tcache_bins = 112,  \
+	.tcache_max_bytes = 120, .tcache_count = 128, .bytes = 144}
+
+#define HEAP_2_26 .heap_info_bytes = 32
+#define HEAP_2_35 .heap_info_bytes = 48, .has_huge_heaps = true
+#define HEAP_2_43 .heap_info_bytes = 48
+
+#define TCACHE_BYTE_COUNTS                                                           \
+	.tcache_bytes = 64 + 512, .tcache_count_bytes = 1, .tcaches = 64,            \
+	.tcache_max_bytes = 1032, .tcache_count = 7
+#define TCACHE_SHORT_COUNTS                                                          \
+	.tcache_bytes = 128 + 512, .tcache_count_bytes = 2, .tcaches = 64,           \
+	.tcache_max_bytes = 1032, .tcache_count = 7
+/* Twelve more lists are of large blocks, which only a tunable allows. */
+#define TCACHE_PLACES                                                                \
+	.tcache_bytes = 152 + 608, .tcache_count_bytes = 2, .tcaches = 76,           \
+	.tcache_counts_down = true, .tcache_max_bytes = 1041, .tcache_count = 16
+
+#define NO_KEY	    .tcache_key = HL_TCACHE_KEY_NONE
+#define POINTER_KEY .tcache_key = HL_TCACHE_KEY_POINTER
+#define RANDOM_KEY  .tcache_key = HL_TCACHE_KEY_RANDOM
+#define SAFE_LINKS  .safe_linking = true
 
 static const struct hl_glibc_layout layouts[] = {
-	{35, 41, ARENA_2_27, MP_2_35, 48, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_RANDOM, true},
-	{34, 34, ARENA_2_27, MP_2_26, 32, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_RANDOM, true},
-	{32, 33, ARENA_2_27, MP_2_26, 32, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_POINTER, true},
-	{30, 31, ARENA_2_27, MP_2_26, 32, TCACHE_SHORT_COUNTS, HL_TCACHE_KEY_POINTER, false},
-	{29, 29, ARENA_2_27, MP_2_26, 32, TCACHE_BYTE_COUNTS, HL_TCACHE_KEY_POINTER, false},
-	{27, 28, ARENA_2_27, MP_2_26, 32, TCACHE_BYTE_COUNTS, HL_TCACHE_KEY_NONE, false},
-	{26, 26, ARENA_2_26, MP_2_26, 32, TCACHE_BYTE_COUNTS, HL_TCACHE_KEY_NONE, false},
+	{43, 43, ARENA_2_43, MP_2_43, HEAP_2_43, TCACHE_PLACES, RANDOM_KEY, SAFE_LINKS,
+	 .mmapped_lack = 16},
+	{35, 41, ARENA_2_27, MP_2_35, HEAP_2_35, TCACHE_SHORT_COUNTS, RANDOM_KEY, SAFE_LINKS},
+	{34, 34, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_SHORT_COUNTS, RANDOM_KEY, SAFE_LINKS},
+	{32, 33, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_SHORT_COUNTS, POINTER_KEY, SAFE_LINKS},
+	{30, 31, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_SHORT_COUNTS, POINTER_KEY},
+	{29, 29, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_BYTE_COUNTS, POINTER_KEY},
+	{27, 28, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_BYTE_COUNTS, NO_KEY},
+	{26, 26, ARENA_2_26, MP_2_26, HEAP_2_26, TCACHE_BYTE_COUNTS, NO_KEY},
 };
 /* clang-format on */
 

@@ -17,6 +17,8 @@
  * gigabytes. */
 #define VARIABLES_MAX (UINT64_C(16) << 20)
 
+#define STATIC_MINOR_FIRST 35u /* roots do not tell older layouts from each other */
+
 #define ARENAS_MAX 65536u /* in a ring that closes */
 
 #define HEADERS_MAX   64u
@@ -162,7 +164,7 @@ static bool has_bins(const uint8_t *bytes, uint64_t address, const struct hl_gli
 	for (uint32_t i = 0; i < HL_GLIBC_BINS; i++) {
 		uint64_t word = hl_glibc_word(bins + i * 8),
 			 bin = address + layout->arena.bins + (i & ~UINT32_C(1)) * 8 - 16;
-		if (!word || word & 15)
+		if (!word || (word != bin && word & 15))
 			return false;
 		has_empty = has_empty || word == bin;
 	}
@@ -194,6 +196,7 @@ static uint64_t find_live_arena(struct hl_memory *memory, const struct variables
 }
 
 #define MP_VOTES_NEEDED 3
+#define SMALL_TCACHES	64u /* of each version's lists those that are always used */
 
 /* The place with most of the constants that only tunables change. */
 static uint64_t find_live_mp(const struct variables *variables,
@@ -201,21 +204,24 @@ static uint64_t find_live_mp(const struct variables *variables,
 {
 	uint64_t found = 0;
 	int most = MP_VOTES_NEEDED - 1;
+	uint64_t mmapped_rest = layout->mmapped_lack ? layout->mmapped_lack - 1 : 4095;
 
 	for (uint64_t at = 0; at + layout->mp.bytes <= variables->length; at += 8) {
 		const uint8_t *bytes = variables->bytes + at;
 		int32_t n_mmaps, n_mmaps_max;
 		memcpy(&n_mmaps, bytes + layout->mp.n_mmaps, sizeof(n_mmaps));
 		memcpy(&n_mmaps_max, bytes + layout->mp.n_mmaps_max, sizeof(n_mmaps_max));
-		if (n_mmaps < 0 || hl_glibc_word(bytes + layout->mp.mmapped_mem) & 4095 ||
+		if (n_mmaps < 0 || hl_glibc_word(bytes + layout->mp.mmapped_mem) & mmapped_rest ||
 		    hl_glibc_word(bytes + layout->mp.sbrk_base) & 7)
 			continue;
-		int votes = (hl_glibc_word(bytes + layout->mp.top_pad) == 131072) +
-			    (hl_glibc_word(bytes + layout->mp.arena_test) == 8) +
-			    (n_mmaps_max == 65536) +
-			    (hl_glibc_word(bytes + layout->mp.tcache_bins) == HL_GLIBC_TCACHES) +
-			    (hl_glibc_word(bytes + layout->mp.tcache_max_bytes) == 1032) +
-			    (hl_glibc_word(bytes + layout->mp.tcache_count) == 7);
+		int votes =
+			(hl_glibc_word(bytes + layout->mp.top_pad) == 131072) +
+			(hl_glibc_word(bytes + layout->mp.arena_test) == 8) +
+			(n_mmaps_max == 65536) +
+			(hl_glibc_word(bytes + layout->mp.tcache_bins) == SMALL_TCACHES) +
+			(hl_glibc_word(bytes + layout->mp.tcache_max_bytes) ==
+			 layout->tcache_max_bytes) +
+			(hl_glibc_word(bytes + layout->mp.tcache_count) == layout->tcache_count);
 		if (votes > most) {
 			most = votes;
 			found = variables->start + at;
@@ -261,7 +267,8 @@ static uint64_t loaded_at(uint64_t address, const struct hl_map *data, uint64_t 
 	return address ? data->start + (address - in_file) : 0;
 }
 
-/* Tries ${layout}. Symbols are looked up only where the quick ways leave a doubt. */
+/* Tries ${layout}. Symbols are looked up only where the quick ways leave a doubt. A static program
+ * may have another: there the live memory must agree, for the others are the same in many. */
 static bool try_layout(struct hl_memory *memory, const struct module *module,
 		       const struct hl_glibc_layout *layout, struct hl_glibc *ret)
 {
@@ -287,7 +294,8 @@ static bool try_layout(struct hl_memory *memory, const struct module *module,
 		.mp = choose(&mp),
 		.is_confirmed = is_confirmed(&arena) && is_confirmed(&mp),
 	};
-	if (!found.main_arena || !found.mp)
+	bool fits = !module->is_static || (found.main_arena == arena.live && found.mp == mp.live);
+	if (!found.main_arena || !found.mp || !fits)
 		return false;
 	*ret = found;
 	return true;
@@ -301,19 +309,19 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	uint32_t minor = hl_glibc_file_minor(module->elf);
 	const struct hl_glibc_layout *layout =
 		module->is_static ? hl_glibc_layout_at(0) : hl_glibc_layout(minor);
+	bool is_found = false;
 
 	if (!layout && !minor)
 		return hl_error_set(err, -ENOTSUP,
-				    "'%s' does not say which glibc it is; versions 2.%u to 2.%u "
-				    "are known",
-				    module->map->path, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
+				    "'%s' does not say which glibc it is; versions " HL_GLIBC_KNOWN
+				    " are known",
+				    module->map->path);
 	if (!layout) {
 		ret->minor = minor;
-		return hl_error_set(
-			err, -ENOTSUP,
-			"the C library is glibc 2.%u, whose heap is not known; versions 2.%u to "
-			"2.%u are",
-			minor, HL_GLIBC_MINOR_FIRST, HL_GLIBC_MINOR_LAST);
+		return hl_error_set(err, -ENOTSUP,
+				    "the C library is glibc 2.%u, whose heap is not known; "
+				    "versions " HL_GLIBC_KNOWN " are",
+				    minor);
 	}
 	for (size_t i = (size_t)(module->map - memory->maps.maps);
 	     i < memory->maps.count && !module->data; i++) {
@@ -327,7 +335,12 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the variables of '%s': %s",
 				    module->map->path, strerror(-r));
-	bool is_found = try_layout(memory, module, layout, ret);
+	for (uint32_t i = 1; layout && !is_found; i++) {
+		is_found = try_layout(memory, module, layout, ret);
+		layout = module->is_static ? hl_glibc_layout_at(i) : NULL;
+		if (layout && layout->first_minor < STATIC_MINOR_FIRST)
+			layout = NULL;
+	}
 	free(module->variables.bytes);
 	if (!is_found)
 		return hl_error_set(
@@ -337,8 +350,11 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 			module->map->path);
 	ret->minor = module->is_static ? 0 : minor;
 	if (module->is_static)
-		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u-2.%u, static",
-			 layout->first_minor, layout->last_minor);
+		snprintf(ret->name, sizeof(ret->name),
+			 ret->layout->first_minor == ret->layout->last_minor
+				 ? "glibc 2.%u, static"
+				 : "glibc 2.%u-2.%u, static",
+			 ret->layout->first_minor, ret->layout->last_minor);
 	else
 		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u", minor);
 	return 0;

@@ -14,6 +14,8 @@
 #define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
 
+#define KEY_CHUNKS_MAX 256u /* among which a tcache is looked for; without one, a walk finds all */
+
 static uint64_t int_at(const uint8_t *bytes)
 {
 	int32_t number;
@@ -45,6 +47,8 @@ int hl_glibc_state_common(struct hl_memory *memory, const struct hl_glibc *glibc
 		ret_common->thp_page_bytes = hl_glibc_word(bytes + at->mp.thp_pagesize);
 		ret_common->hp_page_bytes = hl_glibc_word(bytes + at->mp.hp_pagesize);
 	}
+	if (at->mmapped_lack) /* mappings are whole pages, the rest was counted too many */
+		ret_common->mmapped_bytes &= ~UINT64_C(4095);
 	return 0;
 }
 
@@ -66,7 +70,8 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 	arena.threads = hl_glibc_word(bytes + at->arena.attached_threads);
 	arena.system_bytes = hl_glibc_word(bytes + at->arena.system_mem);
 	arena.max_system_bytes = hl_glibc_word(bytes + at->arena.max_system_mem);
-	memcpy(arena.fastbins, bytes + at->arena.fastbins, sizeof(arena.fastbins));
+	if (at->arena.fastbins)
+		memcpy(arena.fastbins, bytes + at->arena.fastbins, sizeof(arena.fastbins));
 	memcpy(arena.bins, bytes + at->arena.bins, sizeof(arena.bins));
 	if (!arena.top || arena.top - address < at->arena.bytes) {
 		arena.top = 0; /* the top of an arena without memory is its bins */
@@ -80,9 +85,10 @@ int hl_glibc_state_arena(struct hl_memory *memory, const struct hl_glibc *glibc,
 	return 0;
 }
 
-uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc_common *common)
+uint64_t hl_glibc_state_heap_alignment(const struct hl_glibc *glibc,
+				       const struct hl_glibc_common *common)
 {
-	uint64_t page = common->hp_page_bytes;
+	uint64_t page = glibc->layout->has_huge_heaps ? common->hp_page_bytes : 0;
 
 	return page >= 4096 && page <= HUGE_PAGE_MAX && !(page & (page - 1)) ? 4 * page
 									     : HEAP_MAX_BYTES;
@@ -154,11 +160,11 @@ int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc
 {
 	const struct list list = {memory, 0, HL_CHUNK_BLOCK, glibc->layout->safe_linking};
 	uint8_t bytes[1024];
-	const uint8_t *heads = bytes + glibc->layout->tcache_bytes - 8 * HL_GLIBC_TCACHES;
+	const uint8_t *heads = bytes + glibc->layout->tcache_bytes - 8 * glibc->layout->tcaches;
 
 	if (hl_memory_read(memory, address, bytes, glibc->layout->tcache_bytes) < 0)
 		return 0;
-	for (uint32_t i = 0; i < HL_GLIBC_TCACHES; i++) {
+	for (uint32_t i = 0; i < glibc->layout->tcaches; i++) {
 		uint64_t head = hl_glibc_word(heads + i * 8);
 		if (head && !(head & 15) && list_collect(&list, head - HL_CHUNK_BLOCK, chunks) < 0)
 			return -ENOMEM;
@@ -174,16 +180,38 @@ uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout)
 	return (layout->tcache_bytes + HL_CHUNK_HEADER + 15) & ~UINT64_C(15);
 }
 
-uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
-				   uint64_t address)
+/* Whether the block at ${address} can be a tcache: lists are empty where they hold no chunks by
+ * their count, and nowhere else. */
+static bool is_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address)
+{
+	const struct hl_glibc_layout *layout = glibc->layout;
+	struct hl_glibc_common common;
+	uint8_t bytes[1024];
+	const uint8_t *heads = bytes + layout->tcache_bytes - 8 * layout->tcaches;
+
+	if (hl_memory_read(memory, address, bytes, layout->tcache_bytes) < 0 ||
+	    hl_glibc_state_common(memory, glibc, &common) < 0)
+		return false;
+	for (uint32_t i = 0; i < layout->tcaches; i++) {
+		uint64_t head;
+		uint16_t count = 0;
+		memcpy(&count, bytes + i * layout->tcache_count_bytes, layout->tcache_count_bytes);
+		memcpy(&head, heads + i * 8, sizeof(head));
+		if (layout->tcache_counts_down)
+			count = (uint16_t)(common.tcache_count - count);
+		if (!head != !count || head & 15)
+			return false;
+	}
+	return true;
+}
+
+/* The number that the chunks in the tcache at ${address} have; 0: they have none in common. */
+static uint64_t common_key(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address)
 {
 	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
-	uint64_t head, word, key = 0;
+	uint64_t word, key = 0;
 
-	if (hl_memory_read(memory, address + 8, &head, sizeof(head)) < 0 ||
-	    (head & ~HL_CHUNK_FLAGS) != hl_glibc_state_tcache_size(glibc->layout))
-		return 0;
-	if (hl_glibc_state_tcache(memory, glibc, address + HL_CHUNK_BLOCK, &chunks) < 0)
+	if (hl_glibc_state_tcache(memory, glibc, address, &chunks) < 0)
 		return 0;
 	/* It is the second word of most chunks: the program may have taken others meanwhile. By Boyer
 	 * and Moore's vote. */
@@ -202,32 +230,32 @@ uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_gli
 	return 2 * agreed > chunks.count ? key : 0;
 }
 
-/* Whether the block at ${address} can be a tcache: lists are empty where their count is 0, and
- * nowhere else. */
-static bool is_tcache(struct hl_memory *memory, const struct hl_glibc_layout *layout,
-		      uint64_t address)
+uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
+				   uint64_t address)
 {
-	uint8_t bytes[1024];
-	const uint8_t *heads = bytes + layout->tcache_bytes - 8 * HL_GLIBC_TCACHES;
+	uint64_t cache_size = hl_glibc_state_tcache_size(glibc->layout), head, size;
 
-	if (hl_memory_read(memory, address, bytes, layout->tcache_bytes) < 0)
-		return false;
-	for (uint32_t i = 0; i < HL_GLIBC_TCACHES; i++) {
-		uint64_t head;
-		uint16_t count = 0;
-		memcpy(&count, bytes + i * layout->tcache_count_bytes, layout->tcache_count_bytes);
-		memcpy(&head, heads + i * 8, sizeof(head));
-		if (!head != !count || head & 15)
-			return false;
+	for (unsigned i = 0; i < KEY_CHUNKS_MAX; i++, address += size) {
+		if (hl_memory_read(memory, address + 8, &head, sizeof(head)) < 0)
+			return 0;
+		size = head & ~HL_CHUNK_FLAGS;
+		if (size < HL_CHUNK_MIN || size & 8)
+			return 0;
+		uint64_t key =
+			size == cache_size && is_tcache(memory, glibc, address + HL_CHUNK_BLOCK)
+				? common_key(memory, glibc, address + HL_CHUNK_BLOCK)
+				: 0;
+		if (key)
+			return key;
 	}
-	return true;
+	return 0;
 }
 
 int hl_glibc_state_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
 			  const struct hl_addresses *blocks, struct hl_addresses *chunks)
 {
 	for (size_t i = 0; i < blocks->count; i++)
-		if (is_tcache(memory, glibc->layout, blocks->addresses[i]) &&
+		if (is_tcache(memory, glibc, blocks->addresses[i]) &&
 		    hl_glibc_state_tcache(memory, glibc, blocks->addresses[i], chunks) < 0)
 			return -ENOMEM;
 	hl_addresses_sort(chunks);

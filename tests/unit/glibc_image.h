@@ -26,25 +26,28 @@ struct version {
 	uint32_t tcache_bytes, entries;
 	char key; /* 'n'one, 'p'ointer, 'r'andom */
 	bool safe_links;
+	uint32_t
+		places; /* of each list of a tcache, where those are counted, as from 2.43 on; else 0 */
 };
 
 static const struct version versions[] = {
-	{26, 8, 88, 104, 2152, 2168, 2176, 2192, 40, 56, 72, 80, 32, 576, 64, 'n', false},
-	{27, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 576, 64, 'n', false},
-	{28, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 576, 64, 'n', false},
-	{29, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 576, 64, 'p', false},
-	{30, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', false},
-	{31, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', false},
-	{32, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', true},
-	{33, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', true},
-	{34, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'r', true},
-	{35, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
-	{36, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
-	{37, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
-	{38, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
-	{39, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
-	{40, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
-	{41, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true},
+	{26, 8, 88, 104, 2152, 2168, 2176, 2192, 40, 56, 72, 80, 32, 576, 64, 'n', false, 0},
+	{27, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 576, 64, 'n', false, 0},
+	{28, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 576, 64, 'n', false, 0},
+	{29, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 576, 64, 'p', false, 0},
+	{30, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', false, 0},
+	{31, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', false, 0},
+	{32, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', true, 0},
+	{33, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'p', true, 0},
+	{34, 16, 96, 112, 2160, 2176, 2184, 2200, 40, 56, 72, 80, 32, 640, 128, 'r', true, 0},
+	{35, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{36, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{37, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{38, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{39, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{40, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{41, 16, 96, 112, 2160, 2176, 2184, 2200, 60, 80, 96, 104, 48, 640, 128, 'r', true, 0},
+	{43, 0, 8, 24, 2072, 2088, 2096, 2112, 68, 88, 104, 112, 48, 760, 152, 'r', true, 16},
 };
 
 #define VERSION_COUNT (sizeof(versions) / sizeof(versions[0]))
@@ -143,7 +146,10 @@ static void builder_count(struct builder *builder, uint64_t list)
 {
 	uint8_t *counts = (uint8_t *)builder_word(builder, builder->tcache);
 
-	counts[builder->version->entries == 64 ? list : list * 2]++;
+	if (builder->version->places)
+		counts[list * 2]--;
+	else
+		counts[builder->version->entries == 64 ? list : list * 2]++;
 }
 
 static void builder_cached(struct builder *builder, uint64_t size)
@@ -168,6 +174,9 @@ static void builder_tcache(struct builder *builder)
 	uint64_t size = (builder->version->tcache_bytes + 8 + 15) & ~UINT64_C(15);
 
 	builder->tcache = builder_chunk(builder, size, false) + 16;
+	for (uint32_t i = 0; i < (builder->version->places ? 76u : 0); i++)
+		((uint16_t *)builder_word(builder, builder->tcache))[i] =
+			(uint16_t)builder->version->places;
 	builder->tally->live_blocks++;
 	builder->tally->live_bytes += size - 8;
 }
@@ -194,6 +203,8 @@ static void builder_arena(struct builder *builder, uint64_t arena, struct tally 
 /* Chunks of each kind, next to each other in each order that matters. */
 static void builder_fill(struct builder *builder)
 {
+	if (builder->version->places) /* it is made at the first free() */
+		builder_live(builder, 4096);
 	builder_tcache(builder);
 	for (uint64_t size = 32; size < 2000; size += 16) {
 		builder_live(builder, size);
@@ -201,7 +212,7 @@ static void builder_fill(struct builder *builder)
 			builder_free(builder, size * 3 / 16 * 16);
 		if (size <= 1040 && size % 80 == 0)
 			builder_cached(builder, size);
-		if (size <= 128 && size % 32 == 0)
+		if (size <= 128 && size % 32 == 0 && builder->version->fastbins)
 			builder_fast(builder, size);
 	}
 	builder_live(builder, 20000);
@@ -222,8 +233,9 @@ static void builder_mp(struct builder *builder)
 	*builder_word(builder, MP + version->mmapped) = 33 * IMAGE_PAGE;
 	*builder_word(builder, MP + version->sbrk_base) = HEAP_BASE;
 	*builder_word(builder, MP + version->tcache_bins) = 64;
-	*builder_word(builder, MP + version->tcache_bins + 8) = 1032;
-	*builder_word(builder, MP + version->tcache_bins + 16) = 7;
+	*builder_word(builder, MP + version->tcache_bins + 8) = version->places ? 1041 : 1032;
+	*builder_word(builder, MP + version->tcache_bins + 16) =
+		version->places ? version->places : 7;
 }
 
 static void builder_main(struct builder *builder)
@@ -299,6 +311,7 @@ static void builder_make(struct builder *builder, const struct version *version)
 	builder_mp(builder);
 	builder_main(builder);
 	builder_second(builder);
-	*builder_word(builder, MAPPED + 8) = 33 * IMAGE_PAGE | 2;
+	/* from 2.43 on without the header */
+	*builder_word(builder, MAPPED + 8) = (33 * IMAGE_PAGE - (version->places ? 16 : 0)) | 2;
 	builder_file(builder);
 }

@@ -199,7 +199,7 @@ static void a_stopped_walk_waits_until_no_thread_is_inside_malloc(void **state)
 static void unknown_versions_are_refused(void **state)
 {
 	static struct builder builder;
-	static const uint32_t unknown[] = {25, 42, 99, 0};
+	static const uint32_t unknown[] = {25, 42, 44, 99, 0};
 	struct hl_error err;
 	struct hl_glibc glibc;
 
@@ -210,7 +210,7 @@ static void unknown_versions_are_refused(void **state)
 		builder_make(&builder, &version);
 		err.text[0] = '\0';
 		assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, &err), -ENOTSUP);
-		assert_non_null(strstr(err.text, "versions 2.26 to 2.41"));
+		assert_non_null(strstr(err.text, "versions 2.26 to 2.41 and 2.43"));
 		image_release(&builder.image);
 	}
 }
@@ -558,6 +558,94 @@ static void each_live_block_is_told_with_its_last_word(void **state)
 	image_release(&builder.image);
 }
 
+/* ---- mapped blocks of 2.43: a header before each block leads back to the mapping ---- */
+
+struct seen_blocks {
+	size_t count;
+	struct {
+		uint64_t address, usable, last_word;
+	} blocks[8];
+};
+
+static int see_mapped(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
+{
+	struct seen_blocks *seen = context;
+
+	if (address >= MAPPED && address < MAPPED + 33 * IMAGE_PAGE) {
+		seen->blocks[seen->count].address = address;
+		seen->blocks[seen->count].usable = usable;
+		seen->blocks[seen->count++].last_word = last_word;
+	}
+	return 0;
+}
+
+static void put_header(struct builder *builder, uint64_t start, uint64_t before, uint64_t pages)
+{
+	*builder_word(builder, MAPPED + start + before) = before;
+	*builder_word(builder, MAPPED + start + before + 8) =
+		(pages * IMAGE_PAGE - before - 16) | 2;
+	*builder_word(builder, MAPPED + start + pages * IMAGE_PAGE - 16) = before + 1;
+}
+
+static void mapped_blocks_are_found_by_the_way_back_to_their_start(void **state)
+{
+	/* plain; aligned to 64; to 65536, with a first header left; and that moved by realloc() */
+	static const uint64_t starts[] = {0, 3, 7, 28}, befores[] = {0, 0x30, 0xfff0, 0x2ff0};
+	static const uint64_t pages[] = {3, 4, 21, 4};
+	static struct builder builder;
+	struct seen_blocks seen = {0};
+	const struct hl_heap_settings settings = {.block = see_mapped, .context = &seen};
+	struct hl_heap *heap = NULL;
+	uint32_t count = 4;
+
+	(void)state;
+	builder_make(&builder, &versions[VERSION_COUNT - 1]);
+	memcpy((uint8_t *)builder_word(&builder, MP) + 68, &count, sizeof(count));
+	*builder_word(&builder, MP + 88) = 32 * IMAGE_PAGE + 300 * 16; /* moved 300 times */
+	*builder_word(&builder, MAPPED + 8) = 0;
+	for (size_t i = 0; i < count; i++)
+		put_header(&builder, starts[i] * IMAGE_PAGE, befores[i], pages[i]);
+	*builder_word(&builder, MAPPED + 7 * IMAGE_PAGE + 8) = (21 * IMAGE_PAGE - 16) | 2;
+	*builder_word(&builder, MAPPED + 28 * IMAGE_PAGE + 8) = (2 * IMAGE_PAGE - 16) | 2;
+	assert_int_equal(read_image(&builder, &settings, &heap), 0);
+	assert_int_equal(heap->note_count, 0);
+	assert_int_equal(heap->mmapped_blocks, 4);
+	assert_int_equal(heap->mmapped_bytes, 32 * IMAGE_PAGE);
+	assert_int_equal(seen.count, 4);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t block = starts[i] * IMAGE_PAGE + befores[i] + 16;
+		assert_int_equal(seen.blocks[i].address, MAPPED + block);
+		assert_int_equal(seen.blocks[i].usable,
+				 (starts[i] + pages[i]) * IMAGE_PAGE - block - 8);
+		assert_int_equal(seen.blocks[i].last_word, befores[i] + 1);
+	}
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+/* A static program does not say which glibc it has: each layout is tried. */
+static void static_programs_are_known_by_the_layout_that_fits(void **state)
+{
+	static const struct {
+		uint32_t version;
+		const char *name;
+	} cases[] = {{10, "glibc 2.35-2.41, static"}, {VERSION_COUNT - 1, "glibc 2.43, static"}};
+	static struct builder builder;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct hl_heap *heap = NULL;
+		builder_make(&builder, &versions[cases[i].version]);
+		builder.image.base.maps.maps[3].path = (char[]){"/bin/program"};
+		assert_int_equal(read_image(&builder, &plain, &heap), 0);
+		assert_string_equal(heap->allocator, cases[i].name);
+		expect_arena(&builder.main, &heap->arenas[0]);
+		assert_int_equal(heap->mmapped_blocks, 1);
+		hl_heap_free(heap);
+		image_release(&builder.image);
+	}
+}
+
 static int refuse_blocks(void *context, uint64_t address, uint64_t usable, uint64_t last_word)
 {
 	(void)context, (void)address, (void)usable, (void)last_word;
@@ -631,6 +719,8 @@ int main(void)
 		cmocka_unit_test(many_blocks_are_told_from_one_that_is_none),
 		cmocka_unit_test(a_page_of_a_core_file_may_begin_or_end_in_a_hole),
 		cmocka_unit_test(each_live_block_is_told_with_its_last_word),
+		cmocka_unit_test(mapped_blocks_are_found_by_the_way_back_to_their_start),
+		cmocka_unit_test(static_programs_are_known_by_the_layout_that_fits),
 		cmocka_unit_test(a_visitor_ends_the_walk),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};

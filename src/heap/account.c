@@ -236,7 +236,7 @@ static int account_chunk(struct hl_account *account, const struct hl_chunk *chun
 	case HL_CHUNK_LIVE:
 		add_live(account, chunk, in_memory);
 		if (chunk->size >= account->cache_size &&
-		    chunk->size < account->cache_size + HL_CHUNK_MIN &&
+		    chunk->size <= account->cache_size + HL_CHUNK_MIN &&
 		    HL_ARRAY_APPEND(caches->addresses, caches->count, caches->capacity,
 				    chunk->address + HL_CHUNK_BLOCK) < 0)
 			return -ENOMEM;

@@ -50,8 +50,8 @@ struct hl_account {
 	struct hl_heap *heap;
 	const struct hl_heap_settings *settings;
 	struct hl_log2_shape free_shape;
-	uint64_t cache_size; /* of the chunk that is a thread's cache, at least: a rest that was
-				too small for a chunk of its own may be added */
+	uint64_t cache_size; /* of the chunk that is a thread's cache, at least: a rest of at most a
+				small chunk may be added */
 	struct hl_addresses cache_blocks; /* live blocks of that size */
 	struct hl_cached_chunk *cached;	  /* all of them, in rising order by carrier */
 	size_t cached_count, cached_capacity;

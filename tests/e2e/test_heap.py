@@ -200,6 +200,12 @@ def expect_carriers_add_up(test, heap):
     test.assertEqual(rss.pop("rss_bytes"), sum(rss.values()))
 
 
+def as_pages(figures):
+    """mallinfo2's figures as whole pages of mappings: glibc 2.43 counts 16 bytes too many for each
+    that realloc() moves."""
+    return figures | {"hblkhd": figures["hblkhd"] & ~4095}
+
+
 def as_mallinfo(heap):
     """What mallinfo2 would say of a heap that was walked."""
     free = total(heap, "free_bytes", "fastbin_bytes")
@@ -221,6 +227,7 @@ class Heap(unittest.TestCase):
 
     def expect_equal(self, target, *options):
         figures, blocks = target.ask("report")
+        figures = as_pages(figures)
         heap = dump(figures["pid"], "--blocks", *options)
         walked = as_mallinfo(heap)
         self.assertEqual({key: figures[key] for key in MALLINFO}, walked, heap["notes"])
@@ -412,7 +419,7 @@ class Programs(unittest.TestCase):
     def test_python_to_the_byte(self):
         with Python() as python:
             python.ask("report")  # what the first one allocates is there from now on
-            figures = python.ask("report")[0]
+            figures = as_pages(python.ask("report")[0])
             del figures["pid"]
             heap = dump(python.pid)
             self.assertEqual(figures, {key: as_mallinfo(heap)[key] for key in figures})
@@ -532,6 +539,7 @@ class Others(unittest.TestCase):
         with Target(1, 1000, program="heap_target_static") as target:
             figures, blocks = target.ask("report")
             heap = dump(figures["pid"], "--blocks")
+            figures = as_pages(figures)
             self.assertEqual({key: figures[key] for key in MALLINFO}, as_mallinfo(heap))
             live = {address: size for address, size, _ in heap["blocks"]}
             self.assertEqual(blocks, {address: live.get(address) for address in blocks})

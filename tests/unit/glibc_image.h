@@ -173,6 +173,9 @@ static void builder_tcache(struct builder *builder)
 {
 	uint64_t size = (builder->version->tcache_bytes + 8 + 15) & ~UINT64_C(15);
 
+	if (builder->version->places && builder->tally == &builder->second)
+		size += 32; /* with a rest that was not split off */
+
 	builder->tcache = builder_chunk(builder, size, false) + 16;
 	for (uint32_t i = 0; i < (builder->version->places ? 76u : 0); i++)
 		((uint16_t *)builder_word(builder, builder->tcache))[i] =

@@ -134,6 +134,17 @@ static void keep_resume(struct search *search, const struct hl_saved_frame *fram
 	};
 }
 
+/* Whether the frame alone has the pc of the instruction that calls from ${return_address}. */
+static bool has_live_pc(const struct hl_lua *lua, uint64_t return_address)
+{
+	if (lua->layout.version < HL_LUA_54)
+		return true;
+	for (uint32_t i = 0; i < lua->site_count; i++)
+		if (lua->sites[i] == return_address)
+			return true;
+	return false;
+}
+
 HL_READS_STACK static bool keep_eval(void *context, const struct hl_saved_frame *frame)
 {
 	struct search *search = context;
@@ -153,8 +164,9 @@ HL_READS_STACK static bool keep_eval(void *context, const struct hl_saved_frame 
 		.return_at = words_from(search, frame->sp - 8),
 		.state_at = words_from(search, frame->cfa - 8 * (uint64_t)word),
 	};
+	bool is_live = has_live_pc(lua, frame->pc + 1);
 	for (uint32_t i = 0; i < HL_LUA_PLACES; i++)
-		eval.pc_at[i] = place_in(search, frame, lua->pc[i]);
+		eval.pc_at[i] = is_live ? place_in(search, frame, lua->pc[i]) : HL_LUA_UNKNOWN;
 	search->evals[search->count++] = eval;
 	return search->count < HL_LUA_EVALS_MAX;
 }

@@ -42,6 +42,7 @@ struct hl_lua_api {
 #define HL_LUA_KEPT_FIRST  2u
 #define HL_LUA_KEPT_LAST   7u
 #define HL_LUA_CALLERS_MAX 16u
+#define HL_LUA_SITES_MAX   16u
 
 struct hl_lua_place {
 	enum { HL_LUA_NOWHERE, HL_LUA_IN_REGISTER, HL_LUA_IN_WORD } kind;
@@ -68,6 +69,10 @@ struct hl_lua {
 	uint64_t eval_start, eval_end;
 	uint64_t alloc_start, alloc_end; /* functions that call the allocator; 0: not known */
 	struct hl_lua_place state[HL_LUA_PLACES], pc[HL_LUA_PLACES]; /* likely ones first */
+	/* Return addresses into luaV_execute() at which the call has not saved its pc, from 5.4 on: elsewhere it is exact, and the places may
+	 * have the pc of an earlier instruction. */
+	uint64_t sites[HL_LUA_SITES_MAX];
+	uint32_t site_count;
 	uint64_t resume_start, resume_end; /* of lua_resume(); 0: coroutines are not told apart */
 	struct hl_lua_place resume_state;  /* of its frame: the coroutine ... */
 	uint32_t coroutine_offset;	   /* ... and where in its block that begins, in bytes */

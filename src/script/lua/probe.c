@@ -2,13 +2,14 @@
 /*
  * Proves the layout of an interpreter, and finds its eval frames, by a script in a private state.
  *
- * The state has an allocator of its own, so the target's is not called. The script runs three times:
+ * The state has an allocator of its own, so the target's is not called. The script runs four times:
  *
  *	find	luaV_execute() is the function between lua_pcall() and a C function that is there when a
  *		script calls it and not when lua_pcall() does
  *	learn	at each allocation, with a hook that makes the interpreter save its program counter,
  *		the places of an eval frame are counted that have the state, or the pc, and the line
  *		is noted that lua_getinfo() says
+ *	sites	without the hook, the calls are found before which the program counter is not saved
  *	prove	without the hook, each captured frame must have the source and line that were noted
  */
 #include "script/lua/lua.h"
@@ -58,6 +59,12 @@ static const char script[] =
 	"  t.a = 1 t.b = {2,\n"
 	"    {3}}\n"
 	"  t.c = r .. 'c'\n"
+	"  t = {\n"
+	"    name = r .. 'd',\n"
+	"    {\n"
+	"      r .. 'e'},\n"
+	"    tags = {r},\n"
+	"    f = function() return r end}\n"
 	"  local function g(...) return ... end\n"
 	"  return g(r, {r})\n"
 	"end\n"
@@ -65,13 +72,14 @@ static const char script[] =
 	"local b = {outer('a longer text that is not kept as a short string')}\n"
 	"x = b\n";
 
-enum pass { PASS_FIND, PASS_LEARN, PASS_PROVE, PASS_COUNT };
+enum pass { PASS_FIND, PASS_LEARN, PASS_SITES, PASS_PROVE, PASS_COUNT };
 
 /* Of an eval frame: registers, then words from number 1 on. */
 #define PLACES (HL_SAVED_COUNT + 1 + WORDS_MAX)
 
 struct line {
 	uint32_t line, first_line;
+	uint64_t pc; /* the saved one, from the start of the code; 0: of a C function */
 };
 
 struct probe {
@@ -90,7 +98,7 @@ struct probe {
 	uint32_t function_counts[2];
 	uint32_t state_counts[PLACES], pc_counts[PLACES];
 	struct line lines[LINES_MAX];
-	uint32_t line_count, proved;
+	uint32_t line_count, proved, compared;
 	uint32_t differences;
 	uint32_t levels; /* that ${compare_levels} has found right */
 };
@@ -204,6 +212,7 @@ struct contents {
 	const struct hl_lua *lua;
 	bool found, has_caller;
 	uint64_t alloc_start, alloc_end; /* the function that has called the allocator */
+	uint64_t return_address;	 /* into the eval frame's function */
 	uint64_t registers[HL_SAVED_COUNT];
 	uint64_t words[1 + WORDS_MAX]; /* by number, from 1 on */
 	uint32_t word_count;
@@ -222,6 +231,7 @@ HL_READS_STACK static bool read_eval(void *context, const struct hl_saved_frame 
 	if (frame->pc - lua->eval_start >= lua->eval_end - lua->eval_start)
 		return true;
 	contents->found = frame->cfa != 0;
+	contents->return_address = frame->pc + 1;
 	for (unsigned k = 0; k < HL_SAVED_COUNT; k++)
 		contents->registers[k] = frame->at[k] ? *frame->at[k] : 0;
 	if (!frame->cfa)
@@ -404,7 +414,9 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 	if (probe->line_count < LINES_MAX)
 		probe->lines[probe->line_count++] = (struct line){
 			hl_lua_number((uint64_t)debug, probe->lua->layout.debug_line),
-			hl_lua_number((uint64_t)debug, probe->lua->layout.debug_first_line)};
+			hl_lua_number((uint64_t)debug, probe->lua->layout.debug_first_line),
+			proto ? saved_pc(probe) - hl_lua_word(proto, probe->lua->layout.proto_code)
+			      : 0};
 	memcpy(saved, caller->saved, sizeof(saved) - sizeof(saved[0]));
 	saved[HL_SAVED_RBP] = caller->registers->bp;
 	hl_saved_walk(probe->reader->unwind, probe->reader->walk, caller->registers, saved,
@@ -437,6 +449,36 @@ static void choose_places(uint32_t counts[PLACES], uint32_t first_word,
 		};
 		counts[best] = 0;
 	}
+}
+
+/* ---- sites ---- */
+
+/* Allocations come in the order of the pass before. Where the saved pc is not what it was, the eval frame's return address is kept. */
+static void find_site(struct probe *probe, const struct hl_script_caller *caller)
+{
+	struct hl_lua *lua = probe->lua;
+	struct contents contents = {.lua = lua};
+	uint8_t debug[DEBUG_BYTES];
+	uint64_t saved[HL_SAVED_COUNT];
+
+	if (lua->layout.version < HL_LUA_54 || is_moving_stack(probe) ||
+	    !get_info(probe, 0, debug) || !is_sound(probe) || probe->compared == probe->line_count)
+		return;
+	struct line line = probe->lines[probe->compared++];
+	uint64_t proto = running_proto(probe);
+	if (!proto || saved_pc(probe) - hl_lua_word(proto, lua->layout.proto_code) == line.pc)
+		return;
+	memcpy(saved, caller->saved, sizeof(saved) - sizeof(saved[0]));
+	saved[HL_SAVED_RBP] = caller->registers->bp;
+	hl_saved_walk(probe->reader->unwind, probe->reader->walk, caller->registers, saved,
+		      read_eval, &contents);
+	for (uint32_t i = 0; i < lua->site_count; i++)
+		if (lua->sites[i] == contents.return_address)
+			return;
+	if (!contents.found || lua->site_count == HL_LUA_SITES_MAX)
+		probe->differences++;
+	else
+		lua->sites[lua->site_count++] = contents.return_address;
 }
 
 /* ---- prove ---- */
@@ -540,6 +582,8 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 		return NULL;
 	if (probe->is_watching && probe->pass == PASS_LEARN)
 		learn(probe, &caller);
+	if (probe->is_watching && probe->pass == PASS_SITES)
+		find_site(probe, &caller);
 	if (probe->is_watching && probe->pass == PASS_PROVE)
 		prove(probe, &caller);
 	size_t rounded = (bytes + 15) & ~(size_t)15;

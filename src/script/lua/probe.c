@@ -96,7 +96,7 @@ struct probe {
 		uint64_t start, end;
 	} functions[2][FUNCTIONS_MAX];
 	uint32_t function_counts[2];
-	uint32_t state_counts[PLACES], pc_counts[PLACES];
+	uint32_t state_counts[PLACES], pc_counts[PLACES], frame_count;
 	struct line lines[LINES_MAX];
 	uint32_t line_count, proved, compared;
 	uint32_t differences;
@@ -424,6 +424,7 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 	if (!contents.found)
 		return;
 	note_alloc(probe->lua, &contents);
+	probe->frame_count++;
 	uint64_t state = (uint64_t)probe->state, pc = saved_pc(probe);
 	count_places(probe->state_counts, &contents, state, state);
 	/* Some instructions have passed over the next one, an operand of theirs. */
@@ -431,12 +432,15 @@ static void learn(struct probe *probe, const struct hl_script_caller *caller)
 		count_places(probe->pc_counts, &contents, pc, pc + 4);
 }
 
-/* The places that had the value most often. ${first_word}: others are no places of it. */
+/* Puts the places that had the value most often into those that are free. ${first_word}: words before it are not
+ * considered. */
 static void choose_places(uint32_t counts[PLACES], uint32_t first_word,
 			  struct hl_lua_place ret_places[HL_LUA_PLACES])
 {
 	for (uint32_t i = 0; i < HL_LUA_PLACES; i++) {
 		uint32_t best = 0;
+		if (ret_places[i].kind != HL_LUA_NOWHERE)
+			continue;
 		for (uint32_t k = 1; k < PLACES; k++)
 			if (counts[k] > counts[best] &&
 			    (k < HL_SAVED_COUNT || k >= HL_SAVED_COUNT + first_word))
@@ -449,6 +453,21 @@ static void choose_places(uint32_t counts[PLACES], uint32_t first_word,
 		};
 		counts[best] = 0;
 	}
+}
+
+/*
+ * Registers first. gcc 16 keeps the state in words and almost never in a register; it does not change
+ * while the probe runs, so a word may have it from an earlier call: only one that always had it counts. A capture
+ * compares it with what the caller keeps.
+ */
+static void choose_state(struct probe *probe)
+{
+	uint32_t *counts = probe->state_counts;
+
+	choose_places(counts, WORDS_MAX + 1, probe->lua->state);
+	for (uint32_t k = HL_SAVED_COUNT; k < PLACES; k++)
+		counts[k] = counts[k] == probe->frame_count ? counts[k] : 0;
+	choose_places(counts, HL_LUA_KEPT_LAST + 1, probe->lua->state);
 }
 
 /* ---- sites ---- */
@@ -645,8 +664,7 @@ static enum hl_lua_problem run_all(struct probe *probe)
 			continue;
 		if (probe->differences)
 			return HL_LUA_OTHER_LINES;
-		/* The state does not change, so words may have it from an earlier call. */
-		choose_places(probe->state_counts, WORDS_MAX + 1, lua->state);
+		choose_state(probe);
 		choose_places(probe->pc_counts, HL_LUA_KEPT_LAST + 1, lua->pc);
 		if (lua->alloc_end - lua->alloc_start > ALLOC_BYTES_MAX)
 			lua->alloc_start = lua->alloc_end = 0;

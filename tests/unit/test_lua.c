@@ -607,7 +607,10 @@ static void test_a_coroutine_that_runs_a_c_function_has_the_frame_of_its_maker(v
 
 static void test_the_collector_is_found_where_the_version_has_it(void **context)
 {
-	const uint32_t white_at = LUA_VERSION_NUM == 501 ? 32 : LUA_VERSION_NUM <= 503 ? 84 : 100;
+	const uint32_t white_at = LUA_VERSION_NUM == 501   ? 32
+				  : LUA_VERSION_NUM <= 503 ? 84
+				  : LUA_VERSION_NUM == 504 ? 100
+							   : 106;
 	struct hl_lua_api api = api_of_library();
 
 	(void)context;

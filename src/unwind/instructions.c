@@ -383,6 +383,11 @@ static bool is_after_call(const uint8_t *code)
 	       (code[-4] == 0xff && (code[-3] & 0x3f) == 0x14);
 }
 
+bool hl_instructions_follow_call(const uint8_t *code)
+{
+	return is_after_call(code) || is_after_call_of_register(code);
+}
+
 /*
  * Boost's make_fcontext has the functions of its coroutines return behind the jump that enters
  * them; Go starts goroutines as if goexit had called by its first byte, a nop before a call.

@@ -31,6 +31,9 @@ size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 #define HL_CALL_BYTES	8u
 #define HL_RETURN_BYTES 64u
 
+/* Whether a call may end before ${code}. */
+bool hl_instructions_follow_call(const uint8_t *code);
+
 /*
  * Whether the call that returns to ${code} was made on a stack that its function had switched to:
  * what follows takes the stack pointer from elsewhere than from the stack pointer. rbp is the one

@@ -109,9 +109,9 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 #define GENERATED_BYTES_MIN (UINT64_C(64) << 10)
 #define PADDING_BYTES_MAX   64u
 
-/* The rule of code between two functions that have rules. */
+/* The rule of code between two functions that have rules. ${follows_call}: what is at ${pc} + 1. */
 static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
-			   uint64_t pc)
+			   uint64_t pc, bool follows_call)
 {
 	struct bounds in = bounds_of(module);
 	uint64_t begin, end;
@@ -120,7 +120,7 @@ static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct h
 	    hl_cfi_find_gap(module->eh_frame_hdr, in.start, in.end, pc, &begin, &end) < 0)
 		return HL_RULE_UNSUPPORTED;
 	if (end - begin >= GENERATED_BYTES_MIN)
-		return HL_RULE_FRAME_POINTER;
+		return follows_call ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
 	/* A function that runs on into the next one, as glibc's checked copies do. */
 	bool is_padding = end - pc <= PADDING_BYTES_MAX && end <= module->end &&
 			  hl_memory_page_is_readable(pc & ~UINT64_C(4095)) &&
@@ -177,8 +177,9 @@ static hl_rule rule_by_code(const struct hl_unwind_module *module,
 		return HL_RULE_END;
 	if (rule_at(module, file, pc + 1) != HL_RULE_NONE || is_entry_code(module, file, pc + 1))
 		return HL_RULE_END_BEFORE;
-	return has_frame_pointer(module, file, pc) ? HL_RULE_FRAME_POINTER
-						   : rule_in_gap(module, file, pc);
+	if (has_frame_pointer(module, file, pc))
+		return HL_RULE_FRAME_POINTER;
+	return rule_in_gap(module, file, pc, is_readable && hl_instructions_follow_call(code));
 }
 
 static hl_rule rule_in_module(struct hl_unwind *unwind, const struct hl_unwind_module *module,

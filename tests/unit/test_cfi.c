@@ -3,6 +3,7 @@
 #include "base/compiler.h"
 #include "cfi_builder.h"
 #include "unwind/arch.h"
+#include "unwind/rule_cache.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -473,6 +474,95 @@ static void a_gap_ends_where_functions_do(void **state)
 	assert_int_equal(find_gap(&headed, 0x300, &begin, &end), -EINVAL);
 }
 
+/* A module of three functions with a gap between the last two. */
+#define MODULE_BYTES 0x40000u
+static struct {
+	struct builder builder;
+	uint8_t *bytes;
+	const uint8_t *hdr;
+	uint64_t gap, next;
+} module;
+
+static bool find_module(struct hl_unwind *unwind, uint64_t pc, struct hl_unwind_module *ret_module)
+{
+	(void)unwind, (void)pc;
+	*ret_module = (struct hl_unwind_module){.start = (uint64_t)module.bytes,
+						.end = (uint64_t)module.bytes + MODULE_BYTES,
+						.load_bias = (uint64_t)module.bytes,
+						.eh_frame_hdr = module.hdr};
+	return true;
+}
+
+static void build_module(uint64_t gap_bytes)
+{
+	struct builder *builder = &module.builder;
+	const uint8_t program[] = {0x41, 0x0e, 16};
+	uint64_t begins[] = {0x10000, 0x20000, 0x20100 + gap_bytes};
+	size_t fdes[3];
+
+	memset(builder, 0, sizeof(*builder));
+	size_t cie = put_cie(builder, &usual);
+	for (size_t i = 0; i < 3; i++) {
+		fdes[i] = builder->size;
+		put_fde(builder, cie, &usual, begins[i], 0x100, program, sizeof(program));
+	}
+	put(builder, 0, 4);
+	size_t hdr = builder->size;
+	put(builder, 0x3b031b01, 4);
+	put_pointer(builder, 0x1b, 0);
+	put(builder, 3, 4);
+	for (size_t i = 0; i < 3; i++) {
+		put(builder, begins[i] - hdr, 4);
+		put(builder, fdes[i] - hdr, 4);
+	}
+	if (!module.bytes)
+		module.bytes = mmap(NULL, MODULE_BYTES, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(module.bytes, MAP_FAILED);
+	memset(module.bytes, 0xcc, MODULE_BYTES);
+	memcpy(module.bytes, builder->bytes, builder->size);
+	module.hdr = module.bytes + hdr;
+	module.gap = 0x20100;
+	module.next = begins[2];
+}
+
+static hl_rule rule_in_module(uint64_t offset)
+{
+	static struct hl_unwind unwind = {.find_module = find_module};
+
+	hl_rule_cache_invalidate(&unwind);
+	return hl_rule_cache_find(&unwind, atomic_load(&unwind.generation),
+				  (uint64_t)module.bytes + offset) &
+	       HL_RULE_MASK;
+}
+
+static void only_a_large_gap_has_code_with_a_frame_pointer(void **state)
+{
+	(void)state;
+	const uint8_t call[] = {0xe8, 0, 0, 0, 0};
+	for (uint64_t bytes = 0xfff0; bytes <= 0x10000; bytes += 0x10) {
+		build_module(bytes);
+		memcpy(module.bytes + module.gap + 0x1000, call, sizeof(call));
+		assert_int_equal(rule_in_module(module.gap + 0x1004),
+				 bytes < 0x10000 ? HL_RULE_UNSUPPORTED : HL_RULE_FRAME_POINTER);
+		assert_int_equal(rule_in_module(module.gap + 0x2004), HL_RULE_UNSUPPORTED);
+	}
+}
+
+static void padding_has_the_rule_of_the_function_after_it(void **state)
+{
+	(void)state;
+	const uint8_t padding[] = {0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90};
+	build_module(0x20);
+	uint8_t *at = module.bytes + module.next - sizeof(padding);
+	memcpy(at, padding, sizeof(padding));
+	uint64_t offset = module.next - sizeof(padding);
+	assert_int_equal(rule_in_module(offset), rule_in_module(module.next));
+	assert_int_equal(rule_in_module(offset - 1), HL_RULE_UNSUPPORTED);
+	at[3] = 0x05; /* syscall's map: not a nop */
+	assert_int_equal(rule_in_module(offset), HL_RULE_UNSUPPORTED);
+}
+
 static void a_damaged_search_table_is_an_error(void **state)
 {
 	(void)state;
@@ -681,6 +771,8 @@ int main(void)
 		cmocka_unit_test(any_flipped_bit_gives_rows_or_an_error),
 		cmocka_unit_test(the_search_table_leads_to_the_function),
 		cmocka_unit_test(a_gap_ends_where_functions_do),
+		cmocka_unit_test(only_a_large_gap_has_code_with_a_frame_pointer),
+		cmocka_unit_test(padding_has_the_rule_of_the_function_after_it),
 		cmocka_unit_test(a_damaged_search_table_is_an_error),
 		cmocka_unit_test(rows_are_sorted_and_merged),
 		cmocka_unit_test(a_sink_can_stop_the_compilation),

@@ -174,6 +174,25 @@ static bool starts_stack(const struct code *before, const struct code *after, ui
 	return hl_instructions_start_stack(place.bytes + HL_CALL_BYTES, address);
 }
 
+static void calls_of_every_kind_are_seen_before_a_return_address(void **state)
+{
+	static const struct code after = CODE("mov %rsp,%rsi", 0x48, 0x89, 0xe6);
+	static const struct code calls[] = {
+		CODE("call .+5", 0xe8, 0, 0, 0, 0), CODE("call *%r12", 0x41, 0xff, 0xd4),
+		CODE("call *8(%rax)", 0xff, 0x50, 0x08),
+		CODE("call *0x1000(%r13)", 0x41, 0xff, 0x95, 0x00, 0x10, 0, 0)};
+	static const struct code others[] = {CODE("jmp *%rbx", 0xff, 0xe3), CODE("nop", 0x90),
+					     CODE("push 8(%rax)", 0xff, 0x70, 0x08)};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(calls); i++)
+		assert_true(hl_instructions_follow_call(place_of(&calls[i], &after).bytes +
+							HL_CALL_BYTES));
+	for (size_t i = 0; i < HL_COUNT_OF(others); i++)
+		assert_false(hl_instructions_follow_call(place_of(&others[i], &after).bytes +
+							 HL_CALL_BYTES));
+}
+
 static void stacks_start_where_no_call_can_return(void **state)
 {
 	static const struct code jump = CODE("jmp *%rbx", 0xff, 0xe3), nop = CODE("nop", 0x90);
@@ -228,6 +247,7 @@ int main(void)
 		cmocka_unit_test(lengths_are_those_of_the_assembler),
 		cmocka_unit_test(frame_pointers_are_seen_where_they_are_made),
 		cmocka_unit_test(calls_on_other_stacks_are_seen_by_what_follows),
+		cmocka_unit_test(calls_of_every_kind_are_seen_before_a_return_address),
 		cmocka_unit_test(stacks_start_where_no_call_can_return),
 	};
 

@@ -361,6 +361,8 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 			live->has_huge_pages || live->base.maps.maps[i].flags & HL_MAP_HUGE_PAGES;
 	if (r == 0)
 		r = hl_pagemap_open(pid, &live->pagemap, err);
+	/* Pages that the kernel is moving look like pages on swap, which there may be none of. */
+	live->reads_swapped = !hl_process_status_read(pid).swap_bytes;
 	live->base.is_slow_on_holes = r == 0 && !hl_pagemap_passes_over_holes(live->pagemap);
 	if (r == 0)
 		r = check_access(&live->base, pid, err);

@@ -298,6 +298,7 @@ struct hl_process_status hl_process_status_read(pid_t pid)
 		.rss_bytes = 1024 * (int64_t)value_of(status, "VmRSS"),
 		.anonymous_bytes = 1024 * (int64_t)value_of(status, "RssAnon"),
 		.threads = (int64_t)value_of(status, "Threads"),
+		.swap_bytes = 1024 * (int64_t)value_of(status, "VmSwap"),
 		.uid = only_uid(status),
 	};
 }

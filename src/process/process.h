@@ -119,6 +119,7 @@ uint64_t hl_process_wait_ns(pid_t pid);
 /* What its file status says, which the kernel writes without a look at its mappings. */
 struct hl_process_status {
 	int64_t rss_bytes, anonymous_bytes, threads;
+	int64_t swap_bytes; /* private memory on swap */
 	int64_t uid; /* of its user; -1: its real, effective and saved ones differ, or it has ended */
 };
 

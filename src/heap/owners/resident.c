@@ -8,6 +8,7 @@
 #include "heap/memory.h"
 #include "heap/owners/block_owners.h"
 #include "process/pagemap.h"
+#include "process/process.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,13 +27,17 @@ static int read_pages(pid_t pid, const struct hl_maps *maps, struct reading *rea
 {
 	struct hl_pagemap *pagemap;
 	int r = hl_pagemap_open(pid, &pagemap, err);
+	/* Pages that the kernel is moving look like pages on swap, which there may be none of. */
+	bool has_swapped = hl_process_status_read(pid).swap_bytes != 0;
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < maps->count && r == 0; i++) {
 		const struct hl_map *map = &maps->maps[i];
-		r = hl_pagemap_scan(pagemap, map->start, map->end, &reading->present);
-		if (r == 0)
+		r = has_swapped ? hl_pagemap_scan(pagemap, map->start, map->end, &reading->present)
+				: hl_pagemap_scan_with_swapped(pagemap, map->start, map->end,
+							       &reading->present);
+		if (r == 0 && has_swapped)
 			r = hl_pagemap_scan_swapped(pagemap, map->start, map->end,
 						    &reading->swapped);
 	}

@@ -39,9 +39,11 @@ struct scan_arguments {
 #define CATEGORY_SWAPPED (UINT64_C(1) << 4)
 #define CATEGORY_ZERO	 (UINT64_C(1) << 5)
 #define CATEGORY_HUGE	 (UINT64_C(1) << 6)
+#define CATEGORY_GUARD	 (UINT64_C(1) << 8) /* since kernel 6.15 */
 
 /* An entry of pagemap: Documentation/admin-guide/mm/pagemap.rst of the kernel. */
 #define ENTRY_FRAME   ((UINT64_C(1) << 55) - 1)
+#define ENTRY_GUARD   (UINT64_C(1) << 58) /* since kernel 6.15 */
 #define ENTRY_FILE    (UINT64_C(1) << 61)
 #define ENTRY_SWAPPED (UINT64_C(1) << 62)
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
@@ -51,6 +53,7 @@ struct hl_pagemap {
 	uint64_t page_bytes;
 	bool scans; /* by PAGEMAP_SCAN */
 	bool knows_zero_page;
+	uint64_t guards;	  /* CATEGORY_GUARD where PAGEMAP_SCAN knows it */
 	uint64_t zero_frame;	  /* 0: frame numbers are hidden */
 	uint64_t huge_zero_frame; /* its first; 0: none */
 	void *zero_pages;	  /* of our own; they hold the huge zero page where it is */
@@ -81,8 +84,9 @@ enum wanted {
 	WANTED_BOTH,
 };
 
-/* Asks for the first wanted pages: the number of their regions. */
-static int scan_some(int fd, enum wanted wanted, struct scan_region *regions, uint64_t start,
+/* Asks for the first wanted pages: the number of their regions. Guards, as glibc 2.42 and later have
+ * them at the end of stacks, hold nothing, but count as swapped. */
+static int scan_some(const struct hl_pagemap *pagemap, int fd, enum wanted wanted, uint64_t start,
 		     uint64_t end)
 {
 	uint64_t of_any = (wanted != WANTED_SWAPPED ? CATEGORY_PRESENT : 0) |
@@ -91,10 +95,10 @@ static int scan_some(int fd, enum wanted wanted, struct scan_region *regions, ui
 		.size = sizeof(arguments),
 		.start = start,
 		.end = end,
-		.vec = (uintptr_t)regions,
+		.vec = (uintptr_t)pagemap->regions,
 		.vec_len = SCAN_REGIONS,
-		.category_inverted = CATEGORY_ZERO,
-		.category_mask = CATEGORY_ZERO,
+		.category_inverted = CATEGORY_ZERO | pagemap->guards,
+		.category_mask = CATEGORY_ZERO | pagemap->guards,
 		.category_anyof_mask = of_any,
 		.return_mask = CATEGORY_FILE | CATEGORY_HUGE,
 	};
@@ -112,7 +116,7 @@ static int scan_by_ioctl(const struct hl_pagemap *pagemap, enum wanted wanted, u
 			 uint64_t end, struct hl_pages *pages)
 {
 	for (int count = SCAN_REGIONS; count == SCAN_REGIONS && start < end;) {
-		count = scan_some(pagemap->fd, wanted, pagemap->regions, start, end);
+		count = scan_some(pagemap, pagemap->fd, wanted, start, end);
 		if (count < 0)
 			return count;
 		for (int i = 0; i < count; i++) {
@@ -137,6 +141,8 @@ static uint32_t kind_of_entry(const struct hl_pagemap *pagemap, enum wanted want
 {
 	uint64_t frame = entry & ENTRY_FRAME, huge = pagemap->huge_zero_frame;
 
+	if (entry & ENTRY_GUARD)
+		return 0;
 	if (entry & ENTRY_SWAPPED && wanted != WANTED_PRESENT)
 		return HL_PAGE_ANON;
 	if (!(entry & ENTRY_PRESENT) || wanted == WANTED_SWAPPED)
@@ -232,14 +238,17 @@ static bool learn_zero_pages(struct hl_pagemap *pagemap, int self_fd)
 	pagemap->zero_frame = frame_of(self_fd, pagemap, small);
 	uint64_t frame = frame_of(self_fd, pagemap, huge);
 	pagemap->huge_zero_frame = frame == pagemap->zero_frame ? 0 : frame;
-	return scan_some(self_fd, WANTED_PRESENT, pagemap->regions, huge, small) == 0;
+	return scan_some(pagemap, self_fd, WANTED_PRESENT, huge, small) == 0;
 }
 
 /* Scans where that knows all zero pages, or where reading knows none. */
 static void choose_method(struct hl_pagemap *pagemap)
 {
 	int self_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	bool scan_works = scan_some(pagemap->fd, WANTED_PRESENT, pagemap->regions, 0, 0) >= 0;
+	pagemap->guards = CATEGORY_GUARD;
+	if (scan_some(pagemap, pagemap->fd, WANTED_PRESENT, 0, 0) < 0)
+		pagemap->guards = 0;
+	bool scan_works = scan_some(pagemap, pagemap->fd, WANTED_PRESENT, 0, 0) >= 0;
 	bool scan_knows = learn_zero_pages(pagemap, self_fd);
 	bool frames_known = pagemap->zero_frame != 0;
 

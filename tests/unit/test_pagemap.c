@@ -117,6 +117,33 @@ static void assert_run(const struct lab *lab, size_t index, size_t first, size_t
 	assert_int_equal(run->kind, kind);
 }
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* since kernel 6.13 */
+#endif
+
+static void guards_are_neither_present_nor_swapped(void **state)
+{
+	struct lab *lab = *state;
+	char *memory = map_memory(lab, 8 * PAGE);
+	uint64_t start = (uintptr_t)memory, entry = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	touch(memory, 0, 8);
+	if (madvise(memory + 2 * PAGE, 3 * PAGE, MADV_GUARD_INSTALL) < 0)
+		skip();
+	assert_int_equal(pread(fd, &entry, sizeof(entry), (off_t)((start / PAGE + 2) * 8)),
+			 sizeof(entry));
+	close(fd);
+	if (!(entry & UINT64_C(1) << 58))
+		skip(); /* the kernel does not tell them before 6.15 */
+	assert_int_equal(
+		hl_pagemap_scan_with_swapped(lab->pagemap, start, start + lab->bytes, &lab->pages),
+		0);
+	assert_int_equal(lab->pages.count, 2);
+	assert_run(lab, 0, 0, 2, HL_PAGE_ANON);
+	assert_run(lab, 1, 5, 3, HL_PAGE_ANON);
+}
+
 static void touched_pages_are_found(void **state)
 {
 	struct lab *lab = *state;
@@ -438,6 +465,7 @@ static void sets_of_pages_tell_what_is_in_them(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		BOTH_METHODS(guards_are_neither_present_nor_swapped),
 		BOTH_METHODS(touched_pages_are_found),
 		BOTH_METHODS(memory_that_nobody_touched_has_no_pages),
 		BOTH_METHODS(pages_that_were_given_back_are_gone),

@@ -31,7 +31,7 @@ SOURCES = ("src", "include", "tests", "bench")
 # The layout of other versions differs.
 CLANG_FORMAT_MAJOR = "14"
 # Newer ones look before each function that is called by a pointer, where generated code has nothing.
-SANITIZER_ARGS = "-Dc_args=-fno-sanitize-recover=all,-fno-sanitize=function"
+SANITIZER_ARGS = "-Dc_args=-fno-sanitize-recover=all -fno-sanitize=function"
 # A time limit only ends a hang. The limits in meson.build suit a quiet machine.
 TIMEOUT_MULTIPLIER = "10"
 # Many tests wait for what they test.

@@ -81,7 +81,7 @@ QUICK = Part("quick", "gcc, release: unit and cli tests, and recorded programs w
              ["unit", "cli", "test_known_answer", "test_heap", "test_python"])
 NEWCOMER = "debian13"
 NEWCOMER_SUITE = "trixie"
-NEWCOMER_SECONDS = 1800  # only a hang takes that long
+NEWCOMER_SECONDS = 1200  # only a hang takes that long
 RESULTS = "results.json"  # at the root of the release
 CANNOT = 77  # the exit status for what cannot be made here
 

@@ -220,11 +220,12 @@ def tests_of(part, directory):
 
 
 def needed_targets(tests, directory):
-    """What ninja has to build: all of src, and what these tests need."""
+    """What ninja has to build: all of src, and what these tests need; of tests in Python all programs beside them."""
     targets = introspect(directory, "targets")
     needed = {id for test in tests for id in test["depends"]}
+    folders = [TREE / "src"] + [TREE / "tests/e2e"] * any("e2e" in suites_of(test) for test in tests)
     needed |= {target["id"] for target in targets
-               if Path(target["defined_in"]).is_relative_to(TREE / "src")}
+               if any(Path(target["defined_in"]).is_relative_to(folder) for folder in folders)}
     return sorted(os.path.relpath(name, directory) for target in targets
                   if target["id"] in needed for name in target["filename"])
 

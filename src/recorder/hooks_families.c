@@ -168,22 +168,21 @@ static word product(word count, word size)
 	return __builtin_mul_overflow(count, size, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Whether the allocator ends memory of its own, which it got from no function that is recorded. */
-static bool is_housekeeping(function *real, word block, void *caller)
+/* Whether the program, not the allocator itself, frees ${block}. What is recorded ends here, whoever frees it. */
+static bool is_of_program(function *real, word block, void *caller)
 {
-	return !hl_block_may_hold(&hl_recorder->blocks, (const void *)block) &&
-	       hl_libc_same_module(caller, (void *)real);
+	return hl_block_may_hold(&hl_recorder->blocks, (const void *)block) ||
+	       (!in_family && !hl_libc_same_module(caller, (void *)real));
 }
 
 static word release(const struct family *family, function *real, const struct words *words,
 		    void *caller)
 {
-	bool counts = words->a && !in_family && is_own(family);
-	struct hl_thread *thread = counts ? hl_thread_enter() : NULL;
+	struct hl_thread *thread = words->a && is_own(family) ? hl_thread_enter() : NULL;
 
 	if (!thread)
 		return call(real, words);
-	if (!is_housekeeping(real, words->a, caller))
+	if (is_of_program(real, words->a, caller))
 		hl_event_free_sized(thread, (const void *)words->a, usable_size(family, words->a));
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = call(real, words);
@@ -495,7 +494,7 @@ ALLOCATE_INTO(mi_dupenv_s, mimalloc, text_bytes(*(const word *)a), ENOMEM)
 ALLOCATE_OR(mi_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
 ALLOCATE_OR(mi_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)a, b))
 ALLOCATE_OR(mi_mbsdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
-ALLOCATE_OR(mi_wcsdup, mimalloc, wide_text_bytes((const uint16_t *)a), no_memory())
+ALLOCATE_OR(mi_wcsdup, mimalloc, block ? wide_text_bytes((const uint16_t *)block) : 0, no_memory())
 ALLOCATE_PATH(mi_realpath, a, b)
 ALLOCATE_PATH(mi_heap_realpath, b, c)
 ALLOCATE_TEXT(strdup)

@@ -167,10 +167,10 @@ static int take_folder(struct hl_push_spool *spool, bool makes)
 			continue;
 		}
 		if (r == 0)
-			r = adopt(spool, fd);
+			adopt(spool, fd); /* what cannot be moved waits for the next push */
 		hl_cleanup_close(&fd);
 		hl_cleanup_close(&lock_fd);
-		r = r == -EBUSY ? 0 : r;
+		r = r == -EBUSY || spool->fd >= 0 ? 0 : r;
 	}
 	return r == 0 && spool->fd < 0 ? -EBUSY : r;
 }
@@ -184,6 +184,7 @@ static int open_folder(struct hl_push_spool *spool, bool makes, struct hl_error 
 	hl_cleanup_close(&spool->fd);
 	hl_cleanup_close(&spool->lock_fd);
 	spool->fd = spool->lock_fd = -1;
+	spool->first = spool->count = spool->bytes = 0;
 	if (r == -EBUSY)
 		return hl_error_set(
 			err, r,

@@ -46,6 +46,8 @@ enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way)
 static int session_arguments(void)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
+	if (!btf)
+		return -errno;
 	int id = btf__find_by_name_kind(btf, "bpf_session_is_return", BTF_KIND_FUNC);
 	int count = -ENOTSUP;
 
@@ -209,6 +211,8 @@ static int load_best(struct hl_heap_program *program, struct hl_error *err)
 		program->way--;
 		r = load(program, &first);
 	}
+	if (r == 0)
+		hl_privilege_log_forget();
 	return r < 0 ? hl_error_set(err, r, "%s", first.text) : 0;
 }
 

@@ -272,6 +272,9 @@ def run_elsewhere(suite, folder, command, seconds=None):
         except subprocess.TimeoutExpired:
             status = None
         finally:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(child.pid, signal.SIGTERM)  # meson ends its tests then
+                child.wait(30)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()

@@ -51,7 +51,7 @@ apt-config dump 2>/dev/null | grep -i '^Acquire::.*::Proxy' >"$folder/etc/apt/ap
 git -C "$folder/src" fetch -q "$tree" HEAD
 git -C "$folder/src" reset -q --hard FETCH_HEAD
 git -C "$tree" diff --binary HEAD >"$folder/changes"
-[[ ! -s $folder/changes ]] || git -C "$folder/src" apply "$folder/changes"
+[[ ! -s $folder/changes ]] || git -C "$folder/src" apply --index "$folder/changes"
 
 mapfile -t proxies < <(env | grep -i '^[a-z]*_proxy=')
 exec env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "${proxies[@]}" \

@@ -61,6 +61,9 @@ def dependency(suite, folder, package, prefix):
 def download(suite):
     """The folder with a release's kernel and busybox; skips the test where they cannot be had."""
     folder = os.path.join(KERNELS, suite)
+    os.makedirs(KERNELS, 0o700, exist_ok=True)
+    if os.stat(KERNELS).st_uid != os.geteuid():
+        raise unittest.SkipTest(f"'{KERNELS}' is another user's; name a folder by HL_KERNELS")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,13 +77,14 @@ def download(suite):
             for package in glob.glob(f"{folder}/*.deb"):
                 subprocess.run(["dpkg", "-x", package, f"{folder}/root"], check=True)
         except (subprocess.SubprocessError, IndexError) as error:
-            said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
+            said = os.fsdecode(getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1:]
             raise unittest.SkipTest(f"the kernel of {suite} cannot be downloaded: {''.join(said)}")
         images = [*glob.glob(f"{folder}/root/boot/vmlinuz-*"),
                   *glob.glob(f"{folder}/root/**/modules/*/vmlinuz", recursive=True)]
         shutil.copy(next(path for path in glob.glob(f"{folder}/root/**/bin/busybox", recursive=True)),
                     f"{folder}/busybox")
-        shutil.copy(images[0], f"{folder}/vmlinuz")
+        shutil.copy(images[0], f"{folder}/vmlinuz.new")
+        os.replace(f"{folder}/vmlinuz.new", f"{folder}/vmlinuz")
         shutil.rmtree(f"{folder}/root")
     return folder
 

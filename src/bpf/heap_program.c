@@ -46,11 +46,11 @@ enum hl_probe_way hl_heap_program_count_way(enum hl_probe_way way)
 static int session_arguments(void)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
+
 	if (!btf)
 		return -errno;
 	int id = btf__find_by_name_kind(btf, "bpf_session_is_return", BTF_KIND_FUNC);
 	int count = -ENOTSUP;
-
 	if (id > 0)
 		count = btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (uint32_t)id)->type));
 	btf__free(btf);

@@ -245,6 +245,7 @@ static bool learn_zero_pages(struct hl_pagemap *pagemap, int self_fd)
 static void choose_method(struct hl_pagemap *pagemap)
 {
 	int self_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
 	pagemap->guards = CATEGORY_GUARD;
 	if (scan_some(pagemap, pagemap->fd, WANTED_PRESENT, 0, 0) < 0)
 		pagemap->guards = 0;

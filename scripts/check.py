@@ -258,9 +258,9 @@ def run_part(part, tally):
 
 
 def run_elsewhere(suite, folder, command, seconds=None):
-    """Runs a shell command in a release of Debian: its exit status, and its last line where there is no release.
+    """Runs a shell command in a release of Debian: (its exit status, the file of its output, if ``seconds`` are given).
 
-    Nothing of it is left afterwards, also not when it takes more than ``seconds``: then the status is None.
+    After ``seconds`` it is ended, and the status is None.
     """
     log = folder.with_suffix(".out")
     folder.parent.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ RUNTIMES = {"lua": ["lua5.4", "-v"], "luajit": ["luajit", "-v"], "node": ["node"
 
 
 def said(command, cwd=None):
-    """What a program says; nothing where there is no such program."""
+    """What a program prints; "" where it is not installed."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     except FileNotFoundError:

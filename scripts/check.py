@@ -126,18 +126,26 @@ CASE_LINES = (
     re.compile(r"(?P<outcome>FAIL|ERROR): (?P<case>\S.*)"),
     re.compile(r"(?P<case>\S.*) \.\.\. (?P<outcome>ok|FAIL|ERROR|skipped)(?P<reason> .*)?$"),
 )
+REASON_CHARACTERS = 300
 OUTCOMES = {"ok": "ok", "skipped": "skipped"}  # every other one is a failure
 
 
 def cases_in(output):
     """The test cases that a program's output names, by outcome."""
     cases = {"ok": [], "failed": [], "skipped": []}
+    told = []  # since the last case: why the next one failed
     for line in output.splitlines():
         found = next(filter(None, (pattern.match(line) for pattern in CASE_LINES)), None)
         if not found:
+            told = [] if line.startswith("[ RUN ") else [*told, line.strip()]
             continue
         case = found["case"] + (found.groupdict().get("reason") or "")
         outcome = OUTCOMES.get(found["outcome"].lower(), "failed")
+        if outcome == "failed" and line.startswith("["):
+            if any(known.startswith(f"{case}: ") for known in cases["failed"]):
+                continue  # named again at the end
+            case += ": " + "; ".join(filter(None, told))[-REASON_CHARACTERS:]
+        told = []
         if re.search(r"#\s*skip", case, re.I):
             outcome = "skipped"
         if outcome == "ok" or case not in cases[outcome]:  # these are named twice
@@ -292,7 +300,10 @@ def check_newcomer(tally):
     if status == CANNOT:
         tally.skipped.append(f"{NEWCOMER}: {last_line(log.read_text())}")
     elif results.exists():
-        tally.add_results(NEWCOMER, json.loads(results.read_text()))
+        outcome = json.loads(results.read_text())
+        if outcome["failed"]:
+            print(log.read_text())
+        tally.add_results(NEWCOMER, outcome)
     else:
         print(log.read_text())
         tally.failed.append(f"{NEWCOMER}: " + (f"did not end within {NEWCOMER_SECONDS} s" if status is None

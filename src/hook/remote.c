@@ -174,7 +174,7 @@ static void reap(struct hl_remote *remote)
 	uint64_t deadline = now_ns() + PATIENCE_NS;
 
 	for (;;) {
-		size_t left = 0;
+		size_t before = remote->ending_count, left = 0;
 		bool is_coming = false;
 		for (size_t i = 0; i < remote->ending_count; i++) {
 			bool was_over = hl_process_has_ended(remote->ending[i]);
@@ -184,6 +184,8 @@ static void reap(struct hl_remote *remote)
 			remote->ending[left++] = remote->ending[i];
 		}
 		remote->ending_count = left;
+		if (left < before) /* on a busy machine, many take long */
+			deadline = now_ns() + PATIENCE_NS;
 		if (!is_coming || now_ns() > deadline)
 			return;
 		rest_ns(LOOK_AGAIN_NS);

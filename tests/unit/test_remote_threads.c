@@ -32,18 +32,24 @@ static struct hl_remote *enter(pid_t pid)
 	return remote;
 }
 
-/* A busy machine may need more than one try. */
-static void stop_all(struct hl_remote *remote)
+/* A busy machine may need many tries. */
+static void stop(struct hl_remote *remote, int (*try)(struct hl_remote *, struct hl_error *))
 {
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + 60 * HL_NS_PER_SECOND;
 	struct hl_error err = {0};
-	int r = -EAGAIN;
+	int r;
 
-	for (int i = 0; i < 20 && r == -EAGAIN; i++) {
+	do {
 		err.text[0] = '\0';
-		r = hl_remote_stop_all(remote, &err);
-	}
+		r = try(remote, &err);
+	} while (r == -EAGAIN && hl_clock_ns(CLOCK_MONOTONIC) < deadline);
 	if (r < 0)
 		fail_msg("%s", err.text);
+}
+
+static void stop_all(struct hl_remote *remote)
+{
+	stop(remote, hl_remote_stop_all);
 }
 
 static long sum(const _Atomic long *words)
@@ -227,7 +233,7 @@ static void threads_that_come_and_go_are_stopped(void **state)
 		stop_all(remote);
 		check_stillness(words);
 		hl_remote_continue(remote);
-		assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+		stop(remote, hl_remote_stop_one);
 		assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0), pid);
 		hl_remote_continue(remote);
 	}
@@ -250,14 +256,14 @@ static void threads_are_stopped_one_by_one(void **state)
 	target_await(&words[READY], 1);
 	struct hl_remote *remote = enter(pid);
 	int stopped = 0;
-	for (int i = 0; i < 50; i++) {
+	for (int i = 0; i < 50 || stopped < 50; i++) {
 		pid_t *tids;
 		size_t count;
 		assert_int_equal(hl_remote_list(remote, &tids, &count), 0);
 		for (size_t j = 0; j < count; j++) {
 			struct hl_remote_thread *thread;
 			int r = hl_remote_stop_thread(remote, tids[j], &thread);
-			assert_true(r == 0 || r == -ESRCH);
+			assert_true(r == 0 || r == -ESRCH || r == -EAGAIN);
 			stopped += r == 0;
 			if (r == 0) {
 				assert_int_equal(thread->tid, tids[j]);
@@ -267,7 +273,6 @@ static void threads_are_stopped_one_by_one(void **state)
 		}
 		free(tids);
 	}
-	assert_true(stopped >= 50);
 	check_policies(remote);
 	hl_remote_free(remote);
 	target_await(&words[COUNTERS], words[COUNTERS] + 1);
@@ -386,7 +391,7 @@ static void a_parent_by_vfork_is_not_waited_for_in_vain(void **state)
 		assert_non_null(strstr(err.text, "vfork()"));
 		err.text[0] = '\0';
 		if (is_thread) {
-			assert_int_equal(hl_remote_stop_one(remote, &err), 0);
+			stop(remote, hl_remote_stop_one);
 			assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0),
 					 pid);
 			hl_remote_continue(remote);
@@ -510,7 +515,7 @@ static void priorities_are_not_inherited(void **state)
 	target_await(&words[READY], 1);
 	struct hl_remote *remote = enter(pid);
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(hl_remote_stop_one(remote, NULL), 0);
+		stop(remote, hl_remote_stop_one);
 		if (sched_getscheduler(pid) == SCHED_OTHER) {
 			print_message("priorities may not be changed here\n");
 			hl_remote_free(remote);

@@ -64,9 +64,8 @@ static int open_profile(struct checking *checking, const char *path, const char 
 	int r = hl_open_profile(path, NULL, &profile, checking->err);
 	if (r < 0)
 		return r;
-	uint64_t left_out_bytes = hl_check_leave_out_pool(profile);
-	if (!checking->check->profile)
-		checking->check->left_out_bytes = left_out_bytes;
+	struct hl_check_left_out others[HL_CHECK_LEFT_OUT_MAX] = {0};
+	hl_check_leave_out(profile, checking->check->profile ? others : checking->check->left_out);
 	r = hl_filter_apply(&filter, profile, NULL, checking->err);
 	if (r == 0)
 		*ret_profile = HL_TAKE(profile);

@@ -54,12 +54,20 @@ struct hl_check_verdict {
 
 #define HL_CHECK_DAMAGED "is damaged"
 
+/* See hl_check_leave_out(). */
+#define HL_CHECK_LEFT_OUT_MAX 5 /* a name for each kind, and the end */
+struct hl_check_left_out {
+	const char *what; /* "Python's start"; NULL: none */
+	uint64_t bytes;
+};
+
 struct hl_check {
 	struct hl_check_verdict *verdicts;
 	size_t count, crossed;
-	struct hl_profile *profile; /* the recording, all of it but ${left_out_bytes} */
-	uint64_t left_out_bytes;    /* see hl_check_leave_out_pool() */
-	bool is_kept;		    /* it can be looked at afterwards */
+	struct hl_profile *profile; /* the recording, all of it but ${left_out} */
+	struct hl_check_left_out
+		left_out[HL_CHECK_LEFT_OUT_MAX]; /* the first without a name ends them */
+	bool is_kept;				 /* it can be looked at afterwards */
 	/* Which has a flaw, it (or its log) or the baseline, so that figures may be too small: the
 	 * path, as long as hl_check_settings and the profile live; NULL: none has. */
 	const char *flawed;
@@ -82,10 +90,12 @@ int hl_check_run(const struct hl_check_settings *settings, struct hl_check **ret
 void hl_check_free(struct hl_check *check);
 
 /*
- * Counts the emergency pool of libstdc++ as freed, which every program in C++ keeps to its end.
- * Returns how many bytes were in use by it. ${profile} has not been filtered yet.
+ * Counts as freed what runtimes allocate as they start and keep to the end: the emergency pool of libstdc++, and what
+ * the start of an interpreter allocates before any script runs. Adds to ${left_out} what was in use by that.
+ * ${profile} has not been filtered yet.
  */
-uint64_t hl_check_leave_out_pool(struct hl_profile *profile);
+void hl_check_leave_out(struct hl_profile *profile,
+			struct hl_check_left_out left_out[HL_CHECK_LEFT_OUT_MAX]);
 
 /* "1.5 MiB", "1,234", "2.0 KiB/min". Returns ${buffer}. */
 #define HL_CHECK_FORMAT_MAX (HL_FORMAT_MAX + 8)

@@ -139,13 +139,22 @@ static const struct hl_column columns[] = {
 	{"members", NULL, HL_COLUMN_MEMBERS, .cell = members},
 };
 
+static uint64_t left_out_bytes(const struct hl_check *check)
+{
+	uint64_t bytes = 0;
+
+	for (const struct hl_check_left_out *part = check->left_out; part->what; part++)
+		bytes += part->bytes;
+	return bytes;
+}
+
 static void write_left_out(struct hl_emit *emit, const struct hl_check *check)
 {
 	char bytes[HL_FORMAT_MAX];
 
-	if (check->left_out_bytes)
-		hl_emit_line(emit, "%s of libstdc++'s emergency pool left out",
-			     hl_format_bytes((int64_t)check->left_out_bytes, bytes));
+	for (const struct hl_check_left_out *part = check->left_out; part->what; part++)
+		hl_emit_line(emit, "%s of %s left out",
+			     hl_format_bytes((int64_t)part->bytes, bytes), part->what);
 }
 
 int hl_check_view(const struct hl_check *check, const struct hl_emit_options *options)
@@ -160,7 +169,7 @@ int hl_check_view(const struct hl_check *check, const struct hl_emit_options *op
 	hl_emit_unsigned(emit, "crossed", check->crossed);
 	hl_emit_boolean(emit, "damaged", check->is_damaged);
 	hl_emit_boolean(emit, "interrupted", check->is_interrupted);
-	hl_emit_unsigned(emit, "left_out_bytes", check->left_out_bytes);
+	hl_emit_unsigned(emit, "left_out_bytes", left_out_bytes(check));
 	hl_summary_facts(emit, check->profile);
 	hl_notices_of_profile(&notices, check->profile);
 	hl_notices_emit(&notices, emit);

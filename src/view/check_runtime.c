@@ -2,7 +2,11 @@
 /* Blocks that a language's runtime allocates as it starts and never frees; see check.h. */
 #include "view/check.h"
 
+#include "base/names.h"
+
 #include <string.h>
+
+#define POOL "libstdc++'s emergency pool"
 
 /*
  * libstdc++ keeps one block for exceptions that are thrown when memory has run out (eh_alloc.cc);
@@ -16,6 +20,12 @@ static const int64_t pool_sizes[] = {
 static bool begins_with(const char *text, const char *prefix)
 {
 	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static const char *file_of(const struct hl_profile *profile,
+			   const struct hl_profile_function *function)
+{
+	return hl_path_basename(hl_profile_text(profile, profile->modules[function->module].path));
 }
 
 /* The function of a C library that calls the constructors of programs and libraries. */
@@ -33,11 +43,10 @@ static bool calls_constructors(const char *function)
 static bool is_of_libstdcxx(const struct hl_profile *profile,
 			    const struct hl_profile_function *function)
 {
-	const char *path = hl_profile_text(profile, profile->modules[function->module].path);
-	const char *slash = strrchr(path, '/'), *name = hl_profile_text(profile, function->name);
+	const char *file = file_of(profile, function),
+		   *name = hl_profile_text(profile, function->name);
 
-	return begins_with(slash ? slash + 1 : path, "libstdc++.so") ||
-	       begins_with(name, "_GLOBAL__sub_I_eh_alloc") ||
+	return begins_with(file, "libstdc++.so") || begins_with(name, "_GLOBAL__sub_I_eh_alloc") ||
 	       begins_with(name, "__static_initialization_and_destruction");
 }
 
@@ -71,21 +80,92 @@ static bool is_pool(const struct hl_profile *profile, uint32_t node)
 	return false;
 }
 
-uint64_t hl_check_leave_out_pool(struct hl_profile *profile)
-{
-	uint64_t left_out = 0;
+/*
+ * Interpreters, by the functions that start them. Each process of the interpreter's own program calls each of these
+ * once, before the script that it was given begins. The functions are exported, so that they have names in stripped
+ * files, too. ruby_process_options() also loads RubyGems, which is a part of Ruby, and by rb_funcallv() what '-r' names.
+ */
+static const struct start {
+	const char *function; /* the beginning of its name */
+	const char *file;     /* a part of the names of all files of the interpreter */
+	const char *what;
+} starts[] = {
+	{"Py_InitializeFromConfig", "python", "Python's start"},
+	{"ruby_setup", "ruby", "Ruby's start"},
+	{"ruby_process_options", "ruby", "Ruby's start"},
+	{"node::InitializeOncePerProcess", "node", "Node.js' start"},
+};
 
-	for (uint32_t i = 1; i < profile->node_count; i++) {
-		if (!is_pool(profile, i))
-			continue;
-		struct hl_profile_counters *counters = &profile->counters[i];
-		int64_t bytes = counters->alloc_bytes - counters->free_bytes;
-		int64_t blocks = counters->alloc_objects - counters->free_objects;
-		counters->free_bytes += bytes;
-		counters->free_objects += blocks;
-		profile->total.free_bytes += bytes;
-		profile->total.free_objects += blocks;
-		left_out += (uint64_t)bytes;
+/* Whether ${frame} is of a script, or runs one where scripts are not read. */
+static bool runs_script(const struct hl_profile *profile, const struct hl_profile_frame *frame)
+{
+	const struct hl_profile_function *function = &profile->functions[frame->function];
+	const char *name = hl_profile_text(profile, function->name);
+
+	return hl_profile_is_script(profile, frame) || begins_with(name, "rb_funcallv") ||
+	       begins_with(name, "_PyEval_EvalFrame") || !profile->modules[function->module].path;
+}
+
+static const struct start *find_start(const struct hl_profile *profile,
+				      const struct hl_profile_function *function)
+{
+	const char *name = hl_profile_text(profile, function->name);
+	const char *file = file_of(profile, function);
+
+	for (size_t i = 0; i < HL_COUNT_OF(starts); i++)
+		if (begins_with(name, starts[i].function) && strstr(file, starts[i].file))
+			return &starts[i];
+	return NULL;
+}
+
+/*
+ * What interpreter the stack of ${node} starts; NULL: none, or a script runs on it. Another program that embeds an
+ * interpreter may start it again and again, and leak each time: no function of it may be on the stack.
+ */
+static const char *interpreter_started(const struct hl_profile *profile, uint32_t node)
+{
+	const struct start *start = NULL;
+
+	for (; node; node = profile->nodes[node].parent) {
+		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
+		const struct hl_profile_function *function = &profile->functions[frame->function];
+		if (runs_script(profile, frame))
+			return NULL;
+		if (!start)
+			start = find_start(profile, function);
+		else if (!strstr(file_of(profile, function), start->file) &&
+			 !begins_with(file_of(profile, function), "libc."))
+			return NULL;
 	}
-	return left_out;
+	return start ? start->what : NULL;
+}
+
+/* Counts ${counters} as freed, and what they had in use as left out. */
+static void leave_out(struct hl_profile *profile, struct hl_profile_counters *counters,
+		      const char *what, struct hl_check_left_out left_out[HL_CHECK_LEFT_OUT_MAX])
+{
+	int64_t bytes = counters->alloc_bytes - counters->free_bytes;
+	int64_t blocks = counters->alloc_objects - counters->free_objects;
+
+	counters->free_bytes += bytes;
+	counters->free_objects += blocks;
+	profile->total.free_bytes += bytes;
+	profile->total.free_objects += blocks;
+	while (left_out->what && left_out->what != what)
+		left_out++;
+	left_out->what = what;
+	left_out->bytes += (uint64_t)bytes;
+}
+
+void hl_check_leave_out(struct hl_profile *profile,
+			struct hl_check_left_out left_out[HL_CHECK_LEFT_OUT_MAX])
+{
+	for (uint32_t i = 1; i < profile->node_count; i++) {
+		struct hl_profile_counters *counters = &profile->counters[i];
+		if (hl_profile_figure(counters, HL_VALUE_INUSE, HL_UNIT_BYTES) <= 0)
+			continue;
+		const char *what = is_pool(profile, i) ? POOL : interpreter_started(profile, i);
+		if (what)
+			leave_out(profile, counters, what, left_out);
+	}
 }

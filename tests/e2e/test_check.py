@@ -399,6 +399,55 @@ class Check(harness.TestCase):
                 # As large, and the program's own.
                 self.assertEqual(self.check(*limits, "--", hello, "leak").status, 3)
 
+    def check_start(self, hello, *leaks, **options):
+        """`hello` keeps within 64 KiB a stack but for its interpreter's start, each of `leaks` keeps 1 MiB.
+        Returns the report on `hello`."""
+        limits = "--leak-per-stack", "64K"
+        for leak in leaks:
+            with self.subTest(leak=leak):
+                result = self.check(*limits, "--", *leak, **options)
+                self.assertEqual(result.status, 3, result.stderr)
+                self.assertRegex(result.stderr, r"leak-per-stack +1\.0 MiB")
+        result = self.check(*limits, "--", *hello)
+        self.assertEqual(result.status, 0, result.stderr)
+        return result.stderr
+
+    def script(self, name, text):
+        with open(self.path(name), "w", encoding="ascii") as file:
+            file.write(text)
+        return self.path(name)
+
+    def test_the_start_of_python_is_left_out(self):
+        python = need("/usr/bin/python3")
+        hello = [python, "-c", "1"]
+        leak = self.script("leak.py", "import ctypes\nctypes.CDLL(None).malloc(1 << 20)\n")
+        self.assertRegex(self.check_start(hello, [python, leak]), r"KiB of Python's start left out")
+        os.rename(leak, self.path("sitecustomize.py"))  # which runs while Python starts
+        self.check_start(hello, hello, env={"PYTHONPATH": self.path("")})
+
+    def test_the_start_of_ruby_is_left_out(self):
+        ruby = need("ruby")
+        leak = self.script("leak.rb", "$kept = 'x' * (1 << 20)\n")
+        said = self.check_start([ruby, "-e", "1"], [ruby, leak], [ruby, "-r", leak, "-e", "1"])
+        self.assertRegex(said, r"MiB of Ruby's start left out")
+
+    def test_the_start_of_node_is_left_out(self):
+        node = need("node")
+        leak = self.script("leak.js", "globalThis.kept = new Uint8Array(1 << 20);\n"
+                                      "process.on('exit', () => process.reallyExit(0));\n")
+        self.check_start([node, "-e", "1"], [node, leak], [node, "-r", leak, "-e", "1"])
+
+    def test_another_program_that_starts_an_interpreter_is_not_left_out(self):
+        source = self.script("host.c", """#include <stdlib.h>
+void ruby_setup(void) { *(volatile char *)malloc(1 << 20) = 1; }
+int main(void) { ruby_setup(); return 0; }
+""")
+        subprocess.run([need("cc"), "-O1", "-fno-inline", "-o", self.path("ruby9"), source], check=True)
+        shutil.copy(self.path("ruby9"), self.path("host"))
+        limits = "--leak-per-stack", "64K"
+        self.assertEqual(self.check(*limits, "--", self.path("ruby9")).status, 0)
+        self.assertEqual(self.check(*limits, "--", self.path("host")).status, 3)
+
     def test_what_cannot_be_checked_is_refused(self):
         recording, limits = self.record_run(1), self.path("limits")
         with open(limits, "w", encoding="utf-8") as file:

@@ -4,11 +4,11 @@
 
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "guests/lua/live_states.h"
+#include "guests/skynet/live_services.h"
 #include "heap/owners/block_owners.h"
-#include "heap/owners/lua_states.h"
 #include "heap/owners/object_types.h"
 #include "heap/owners/resident.h"
-#include "heap/owners/skynet_services.h"
 #include "recording/recording.h"
 
 #include <errno.h>

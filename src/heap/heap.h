@@ -13,9 +13,9 @@
 #pragma once
 
 #include "base/error.h"
+#include "guests/python/arenas.h"
+#include "guests/python/usage.h"
 #include "heap/carriers.h"
-#include "heap/python_arenas.h"
-#include "heap/python_usage.h"
 #include "heap/rss.h"
 #include "process/process.h"
 

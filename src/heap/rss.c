@@ -7,8 +7,8 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
+#include "guests/python/arenas.h"
 #include "heap/extents.h"
-#include "heap/python_arenas.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "guests/lua/jit_allocator.h"
 #include "hook/hook_rules.h"
-#include "hook/luajit_allocator.h"
 #include "process/process.h"
 
 #include <fcntl.h>

@@ -9,10 +9,10 @@
 #include "recorder/event_parts.h"
 
 #include "base/clock.h"
+#include "guests/python/modules.h"
+#include "guests/python/objects.h"
 #include "recorder/introspect.h"
 #include "recorder/node.h"
-#include "recorder/python_modules.h"
-#include "recorder/python_objects.h"
 #include "recorder/sys.h"
 
 #include <time.h>

@@ -9,9 +9,9 @@
  */
 #pragma once
 
+#include "guests/lua/stamps.h"
 #include "recorder/event.h"
 #include "recorder/libc.h"
-#include "recorder/lua_states.h"
 #include "recorder/recall_check.h"
 #include "recorder/sample.h"
 #include "recorder/script.h"

@@ -8,10 +8,10 @@
  */
 #include "recorder/hooks.h"
 
+#include "guests/lua/modules.h"
 #include "recorder/event.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
-#include "recorder/lua_modules.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
 #include "unwind/saved.h"

@@ -2,7 +2,7 @@
 /* The entry points that the recorder takes the place of. */
 #pragma once
 
-#include "recorder/python_objects.h"
+#include "guests/python/objects.h"
 
 #include <stdbool.h>
 

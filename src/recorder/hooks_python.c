@@ -9,8 +9,8 @@
  */
 #include "recorder/hooks.h"
 
+#include "guests/python/objects.h"
 #include "recorder/event.h"
-#include "recorder/python_objects.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
 

@@ -2,11 +2,11 @@
 /* Finds and registers modules; see modules.h. */
 #include "recorder/modules.h"
 
+#include "guests/lua/modules.h"
+#include "guests/python/modules.h"
+#include "guests/python/objects.h"
 #include "recorder/libc.h"
-#include "recorder/lua_modules.h"
 #include "recorder/module_file.h"
-#include "recorder/python_modules.h"
-#include "recorder/python_objects.h"
 #include "recorder/sys.h"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 #include "recorder/recorder.h"
 
 #include "base/clock.h"
-#include "recorder/lua_modules.h"
+#include "guests/lua/modules.h"
 #include "recorder/sys.h"
 
 #include <time.h>

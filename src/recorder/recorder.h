@@ -8,9 +8,10 @@
  */
 #pragma once
 
+#include "guests/lua/modules.h"
+#include "guests/lua/state_table.h"
 #include "recorder/block.h"
 #include "recorder/cells.h"
-#include "recorder/lua_modules.h"
 #include "recorder/mappings.h"
 #include "recorder/modules.h"
 #include "recorder/node.h"
@@ -20,7 +21,6 @@
 #include "recorder/script.h"
 #include "recorder/self.h"
 #include "recorder/spin.h"
-#include "region/lua_states.h"
 #include "region/protocol.h"
 #include "unwind/recall.h"
 #include "unwind/unwind.h"

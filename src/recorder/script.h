@@ -14,8 +14,8 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "guests/provider.h"
 #include "recorder/cells.h"
-#include "script/provider.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

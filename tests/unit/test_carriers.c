@@ -2,7 +2,7 @@
 /* Views of carriers and allocations: all forms say the same, whatever names and figures there are.
  */
 #include "base/compiler.h"
-#include "heap/beam/beam.h"
+#include "guests/beam/beam.h"
 #include "view/format.h"
 #include "view/heap.h"
 

@@ -4,7 +4,7 @@
  * scripts of games do. The truth is what lua_getinfo() says under a hook, which makes the interpreter
  * save its program counter; the same run without a hook allocates on the same lines.
  */
-#include "script/lua/lua.h"
+#include "guests/lua/lua.h"
 #include "unwind/saved.h"
 
 #include <lauxlib.h>

@@ -3,7 +3,7 @@
  * Frames of each version of CPython out of images that are built here, field by field, as the headers of that version
  * lay them out: the offsets are stated once more, by another hand than in layouts.c.
  */
-#include "script/python/python.h"
+#include "guests/python/python.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -4,7 +4,7 @@
 
 #include "base/index.h"
 #include "base/strings.h"
-#include "heap/python_types.h"
+#include "guests/python/types.h"
 
 #include <stdbool.h>
 

@@ -2,8 +2,8 @@
 /* Makes and frees labels of live blocks; see inuse_labels.h. */
 #include "heap/owners/inuse_labels.h"
 
+#include "guests/python/usage.h"
 #include "heap/owners/block_owners.h"
-#include "heap/python_usage.h"
 
 #include <errno.h>
 #include <stdlib.h>

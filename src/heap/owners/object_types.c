@@ -5,9 +5,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "guests/python/usage.h"
 #include "heap/memory.h"
 #include "heap/owners/owner_table.h"
-#include "heap/python_usage.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,13 +2,13 @@
 /* Start and end of the recorder in a process that was entered; see region/attached.h. */
 #include "recorder/image/image.h"
 
+#include "guests/skynet/services.h"
 #include "recorder/hooks.h"
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
 #include "recorder/script.h"
 #include "recorder/self.h"
-#include "recorder/services.h"
 #include "recorder/sys.h"
 
 #include <errno.h>

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* heapline beam: what the allocators of a live BEAM hold. */
+#include "cli/output.h"
+#include "guests/beam/beam.h"
+#include "view/heap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TIMEOUT_MAX_S 3600
+
+static uint64_t timeout_s = 10;
+static struct hl_beam_settings settings; /* zero: the node chooses */
+static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
+static const char *rows;
+static struct hl_option_texts allocators, schedulers, per;
+static bool term;
+
+static const struct hl_option options[] = {
+	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, &settings.node,
+	 NULL},
+	{"cookie-file", 0, "FILE", "the file with the node's cookie (default: ~/.erlang.cookie)",
+	 HL_OPTION_TEXT, &settings.cookie_path, NULL},
+	{"timeout", 0, "SECONDS", "how long to wait for the node (default: 10)", HL_OPTION_COUNT,
+	 &timeout_s, HL_BOUNDS(1, TIMEOUT_MAX_S)},
+	{"histogram-start", 0, "BYTES",
+	 "where histograms begin (default: carriers 512, allocations 128)", HL_OPTION_BYTES,
+	 &settings.histogram_start, HL_BOUNDS(1, HL_LOG2_START_MAX)},
+	{"histogram-width", 0, "N", "slots of histograms (default: carriers 14, allocations 18)",
+	 HL_OPTION_COUNT, &settings.histogram_width, HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
+	{"allocator", 0, "NAME,...", "only these allocators, such as eheap_alloc", HL_OPTION_TEXTS,
+	 &allocators, NULL},
+	{"scheduler", 0, "N,...", "only instances of these schedulers; 0: other threads",
+	 HL_OPTION_TEXTS, &schedulers, NULL},
+	{"per", 0, "KIND,...", "allocations: a row for each process, port or mfa (OTP 27)",
+	 HL_OPTION_TEXTS, &per, NULL},
+	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_TEXT,
+	 &rows, NULL},
+	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
+	{0},
+};
+
+/* ---- what is asked ---- */
+
+/* By number in the table below. */
+enum question {
+	QUESTION_CARRIERS,
+	QUESTION_ALLOCATIONS,
+};
+
+static const struct {
+	const char *name;
+	int (*ask)(const struct hl_beam_settings *settings, struct hl_beam_report *report,
+		   struct hl_error *err);
+} questions[] = {
+	[QUESTION_CARRIERS] = {"carriers", hl_beam_carriers},
+	[QUESTION_ALLOCATIONS] = {"allocations", hl_beam_allocations},
+};
+
+/* Adds what one word between commas says to the settings. False when it says nothing. */
+typedef bool add_word(const char *word);
+
+static bool add_allocator(const char *word)
+{
+	if (!word[0] || settings.allocator_count == HL_BEAM_ALLOCATORS_MAX)
+		return false;
+	settings.allocators[settings.allocator_count++] = word;
+	return true;
+}
+
+static bool add_scheduler(const char *word)
+{
+	uint64_t number;
+
+	if (hl_option_parse_number(word, false, &number) < 0 || number >= HL_BEAM_SCHEDULERS_MAX ||
+	    settings.scheduler_count == HL_BEAM_SCHEDULERS_MAX)
+		return false;
+	settings.schedulers[settings.scheduler_count++] = number;
+	return true;
+}
+
+static bool add_per(const char *word)
+{
+	static const struct {
+		const char *word;
+		enum hl_beam_per per;
+	} words[] = {
+		{"process", HL_BEAM_PER_PROCESS},
+		{"port", HL_BEAM_PER_PORT},
+		{"mfa", HL_BEAM_PER_MFA},
+	};
+
+	for (size_t i = 0; i < HL_COUNT_OF(words); i++)
+		if (!strcmp(word, words[i].word)) {
+			settings.per |= words[i].per;
+			return true;
+		}
+	return false;
+}
+
+/* Words of all that was given, which are cut apart in place: argv may be written to. */
+static int parse_words(const char *option, const struct hl_option_texts *texts, add_word *add,
+		       const char *what)
+{
+	if (texts->count > HL_OPTION_TEXTS_MAX)
+		return hl_cli_usage_error(
+			&hl_verb_beam,
+			"'%s' is given more than %d times; separate its values by commas", option,
+			HL_OPTION_TEXTS_MAX);
+	for (size_t i = 0; i < texts->count; i++) {
+		char *rest = (char *)texts->texts[i], *word;
+		while ((word = strsep(&rest, ",")))
+			if (!add(word))
+				return hl_cli_usage_error(&hl_verb_beam,
+							  "bad value '%s' of option '%s': not %s",
+							  word, option, what);
+	}
+	return HL_EXIT_DONE;
+}
+
+static int parse_settings(void)
+{
+	if (rows && hl_option_parse_number(rows, false, &row_limit) < 0)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "bad value '%s' of option '--rows': not a number; use "
+					  "--node to name a node",
+					  rows);
+	if (!settings.node)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "'beam' needs a node; name it with --node");
+	settings.timeout_ms = (unsigned)timeout_s * 1000;
+	int status =
+		parse_words("--allocator", &allocators, add_allocator, "the name of an allocator");
+	if (status == HL_EXIT_DONE)
+		status = parse_words("--scheduler", &schedulers, add_scheduler,
+				     "a scheduler's number");
+	if (status == HL_EXIT_DONE)
+		status = parse_words("--per", &per, add_per, "process, port or mfa");
+	if (status == HL_EXIT_DONE && settings.per & HL_BEAM_PER_MFA &&
+	    settings.per != HL_BEAM_PER_MFA)
+		return hl_cli_usage_error(&hl_verb_beam,
+					  "'--per mfa' cannot be combined with another --per");
+	return status;
+}
+
+/* ---- what is written ---- */
+
+static int write_report(const struct hl_report_output *output, enum question question,
+			const struct hl_beam_report *report)
+{
+	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
+	const char *schema =
+		question == QUESTION_CARRIERS ? "beam-carriers/1" : "beam-allocations/1";
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(&how, schema, &emit);
+	if (r < 0)
+		return r;
+	hl_emit_object(emit, "node");
+	hl_emit_text(emit, "name", settings.node);
+	hl_emit_text(emit, "otp_release", report->otp_release);
+	hl_emit_boolean(emit, "instrument", !report->lacks_instrument);
+	hl_emit_object_end(emit);
+	hl_emit_object(emit, "asked");
+	hl_emit_integer(emit, "connect_ns", (int64_t)report->connect_ns);
+	hl_emit_integer(emit, "answer_ns", (int64_t)report->answer_ns);
+	hl_emit_integer(emit, "decode_ns", (int64_t)report->decode_ns);
+	hl_emit_integer(emit, "answer_bytes", (int64_t)report->answer_bytes);
+	hl_emit_object_end(emit);
+	hl_emit_line(emit, "node '%s', OTP %s", settings.node, report->otp_release);
+	if (report->lacks_instrument)
+		hl_emit_warning(emit,
+				"the node lacks the module 'instrument', so only sums are known; "
+				"for each carrier install it there (Debian: erlang-tools up to "
+				"OTP 25, erlang-runtime-tools from 26 on)");
+	if (report->unproven_bounds)
+		hl_emit_warning(emit,
+				"OTP %s is not known, and its carriers do not prove which sizes "
+				"its slots hold; the sizes below are those of OTP 27 to 29",
+				report->otp_release);
+	if (question == QUESTION_ALLOCATIONS && !report->allocations.count)
+		hl_emit_line(emit, "no block carries a tag; start the node with '+Muatags true' to "
+				   "have all tagged");
+	if (report->lacks_instrument)
+		hl_beam_instances_emit(emit, &report->instances);
+	else if (question == QUESTION_CARRIERS)
+		r = hl_carriers_emit(emit, &report->carriers, row_limit);
+	else if (report->allocations.count || hl_emit_is_json(emit))
+		hl_allocations_emit(emit, &report->allocations, row_limit);
+	int finished = hl_emit_finish(emit);
+	return r < 0 ? r : finished;
+}
+
+static int ask_and_write(enum question question, enum hl_report_form form,
+			 struct hl_beam_report *report, struct hl_error *err)
+{
+	struct hl_report_output output;
+
+	int r = hl_report_output_check(NULL, 0, err);
+	if (r == 0)
+		r = questions[question].ask(&settings, report, err);
+	if (report->exposed_cookie_path[0])
+		hl_cli_note("others can read the cookie in '%s'; chmod 400 keeps it secret",
+			    report->exposed_cookie_path);
+	/* Sums are no carriers, of which alone there are terms and pictures. */
+	if (r == 0 && form != HL_REPORT_TABLE && report->lacks_instrument)
+		r = hl_error_set(err, -ENOSYS,
+				 "cannot write the carriers of node '%s': it lacks the module "
+				 "'instrument' and reports only sums, which the table and --json "
+				 "show",
+				 settings.node);
+	if (r == 0)
+		r = hl_report_output_open(&output, form == HL_REPORT_TABLE, err);
+	if (r < 0)
+		return r;
+	if (form == HL_REPORT_TABLE)
+		r = write_report(&output, question, report);
+	else if (form == HL_REPORT_SVG)
+		r = hl_carriers_svg_write(output.out, &report->carriers, settings.node);
+	else if (question == QUESTION_ALLOCATIONS)
+		r = hl_erlang_term_put_allocations(output.out, &report->allocations);
+	else
+		hl_erlang_term_put_carriers(output.out, &report->carriers);
+	return hl_report_output_close(&output, r, err);
+}
+
+static int run_beam(int argc, char **argv)
+{
+	struct hl_beam_report report = {0};
+	struct hl_error err = {0};
+	enum hl_report_form form;
+	size_t question = 0;
+
+	if (argc == 0)
+		return hl_cli_usage_error(
+			&hl_verb_beam,
+			"'beam' needs to know what to ask for: carriers or allocations");
+	if (argc > 1)
+		return hl_cli_usage_error(&hl_verb_beam, "unexpected argument '%s'", argv[1]);
+	while (question < HL_COUNT_OF(questions) && strcmp(argv[0], questions[question].name) != 0)
+		question++;
+	if (question == HL_COUNT_OF(questions))
+		return hl_cli_usage_error(
+			&hl_verb_beam,
+			"'beam' cannot ask for '%s', only for carriers or allocations", argv[0]);
+	int status = parse_settings();
+	if (status == HL_EXIT_DONE)
+		status = hl_report_output_choose_form(&hl_verb_beam, term, true, &form);
+	if (status != HL_EXIT_DONE)
+		return status;
+	if (form == HL_REPORT_SVG && question != QUESTION_CARRIERS)
+		return hl_cli_usage_error(&hl_verb_beam, "only carriers can be drawn as a picture");
+	if (per.count && question != QUESTION_ALLOCATIONS)
+		return hl_cli_usage_error(&hl_verb_beam, "--per applies to allocations only");
+	int r = ask_and_write((enum question)question, form, &report, &err);
+	hl_beam_report_release(&report);
+	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
+}
+
+const struct hl_verb hl_verb_beam = {
+	.name = "beam",
+	.group = HL_GROUP_ALLOCATORS,
+	.arguments = "carriers|allocations",
+	.summary = "show what the allocators of a live Erlang or Elixir node hold",
+	.options = options,
+	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	.run = run_beam,
+};

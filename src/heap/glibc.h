@@ -79,13 +79,17 @@ struct hl_glibc_layout {
 	 * mmapped_mem counts as much too many for each time that realloc() moved a mapping.
 	 */
 	uint32_t mmapped_lack;
+	bool is_mixed; /* put together from layouts of other versions: only where a heap agrees */
 };
 
-/* The layout of glibc 2.${minor}; NULL when it is not known. */
+/* The layout of glibc 2.${minor}; NULL when it is not known. Never a mixed one. */
 const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor);
 
 /* All layouts, newest first; NULL after the last. */
 const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index);
+
+/* The versions of ${layout}, as "2.35-2.41". */
+void hl_glibc_layout_name(const struct hl_glibc_layout *layout, char *ret_name, size_t size);
 
 #define HL_GLIBC_KNOWN "2.26 to 2.41 and 2.43"
 
@@ -111,10 +115,11 @@ uint64_t hl_glibc_file_mp(Elf *elf, const struct hl_glibc_layout *layout);
 
 struct hl_glibc {
 	const struct hl_glibc_layout *layout;
-	uint32_t minor; /* of 2.x; 0: a static program, any version of ${layout} */
+	uint32_t minor; /* of 2.x; 0: not stated, any version of ${layout} */
 	char name[64];	/* "glibc 2.36" */
 	uint64_t main_arena, mp;
 	bool is_confirmed; /* two ways gave the same */
+	bool is_unknown;   /* the version is not known; the heap agrees with ${layout} */
 };
 
 /*
@@ -124,8 +129,12 @@ struct hl_glibc {
  * ends; and by the symbols of a debug file. mp_ is known by its constants, of which tunables can
  * change some but hardly all.
  *
- * 0; -ENOTSUP when ${memory} has no glibc, or one whose layout is not known, or the roots were not
- * found; -ENOMEM. With a sentence. Takes well below a millisecond.
+ * Where the version is not known, or not stated, layouts from 2.35 on are tried, newest first, each by a walk of the
+ * heap: see hl_glibc_heap_agreement().
+ *
+ * 0; -ENOTSUP when ${memory} has no glibc, or one whose version is not known and whose heap agrees with no layout, or
+ * the roots were not found; -ENOMEM. With a sentence. Takes well below a millisecond where the version is known, else
+ * as long as some walks.
  */
 int hl_glibc_roots_find(struct hl_memory *memory, struct hl_glibc *ret_glibc, struct hl_error *err);
 

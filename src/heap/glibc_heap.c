@@ -13,6 +13,8 @@
 #define STOPS_MAX     50u /* how often to wait for a thread to leave the allocator */
 #define STOP_PAUSE_US 200
 
+#define AGREEMENT_TRIES 4u /* while the process runs */
+
 /* ---- all of it ---- */
 
 typedef int read_part(struct hl_glibc_reader *reader, uint32_t arena);
@@ -119,6 +121,19 @@ static int note_gaps(const struct hl_glibc_reader *reader,
 	return r;
 }
 
+/* Adds the note that the layout is another version's. */
+static int note_layout(const struct hl_glibc_reader *reader)
+{
+	const struct hl_glibc *glibc = reader->glibc;
+	char versions[40];
+
+	hl_glibc_layout_name(glibc->layout, versions, sizeof(versions));
+	return hl_heap_note(reader->heap, "%s; its heap agrees with the layout of %s",
+			    glibc->minor ? "this version of glibc is not known"
+					 : "glibc does not state its version",
+			    versions);
+}
+
 static int describe(struct hl_glibc_reader *reader)
 {
 	struct hl_heap *heap = reader->heap;
@@ -152,6 +167,9 @@ static int describe(struct hl_glibc_reader *reader)
 	heap->rereads = counts->rereads;
 	heap->abandoned = counts->abandoned;
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s", reader->glibc->name);
+	int r = reader->glibc->is_unknown ? note_layout(reader) : 0;
+	if (r < 0)
+		return r;
 	return note_gaps(reader, counts);
 }
 
@@ -234,6 +252,82 @@ static int find_cached_chunks(struct hl_glibc_reader *reader, struct hl_addresse
 	reader->walk.tcache_chunks = chunks;
 	return r;
 }
+
+/* ---- whether a layout is that of the heap ---- */
+
+/* Whether the free chunks in the bins are free for their neighbours, too. Some may have been taken meanwhile. */
+static bool bins_agree(const struct hl_glibc_reader *reader, const struct hl_glibc_arena *arena)
+{
+	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
+	struct hl_memory *memory = reader->memory;
+	uint64_t head, next[2];
+	size_t agreed = 0;
+
+	if (hl_glibc_state_bins(memory, reader->glibc, arena, &chunks) < 0)
+		return false;
+	for (size_t i = 0; i < chunks.count; i++) {
+		uint64_t chunk = chunks.addresses[i];
+		if (hl_memory_read(memory, chunk + 8, &head, sizeof(head)) < 0)
+			continue;
+		head &= ~HL_CHUNK_FLAGS;
+		agreed += hl_memory_read(memory, chunk + head, next, sizeof(next)) == 0 &&
+			  next[0] == head && !(next[1] & HL_CHUNK_IN_USE_BEFORE);
+	}
+	return agreed >= chunks.count - chunks.count / 16;
+}
+
+/* Whether the memory of each arena is what it counts, and its lists agree with it. */
+static bool arenas_agree(const struct hl_glibc_reader *reader)
+{
+	const struct hl_carriers *carriers = &reader->heap->carriers;
+
+	for (size_t i = 0; i < reader->arena_count; i++) {
+		uint64_t found = i ? 0 : reader->main_bytes;
+		for (size_t at = 0; i && at < carriers->count; at++)
+			found += carriers->carriers[at].arena == i
+					 ? carriers->carriers[at].total_bytes
+					 : 0;
+		if (found != reader->arenas[i].system_bytes ||
+		    !bins_agree(reader, &reader->arenas[i]))
+			return false;
+	}
+	return true;
+}
+
+/* An enum hl_glibc_agreement, or a negative errno. */
+static int walk_to_agree(struct hl_glibc_reader *reader)
+{
+	HL_CLEANUP(hl_addresses_release) struct hl_addresses cached = {0};
+	struct hl_heap scratch = {.page_bytes = reader->memory->page_bytes};
+	const struct hl_heap_settings settings = {0};
+	int r = read_pass(reader, &scratch, &settings);
+
+	if (r == 0)
+		r = hl_glibc_state_cached(reader->memory, reader->glibc,
+					  &reader->account.cache_blocks, &cached);
+	if (r == 0 && !scratch.note_count && !hl_glibc_walker_counts(reader->walker)->abandoned &&
+	    scratch.mmapped_blocks == reader->common.mmapped_blocks && arenas_agree(reader))
+		r = cached.count ? HL_GLIBC_AGREES : HL_GLIBC_AGREES_BUT_CACHES;
+	end_pass(reader);
+	release_scratch(&scratch);
+	return r;
+}
+
+int hl_glibc_heap_agreement(struct hl_memory *memory, const struct hl_glibc *glibc)
+{
+	struct hl_glibc_reader reader = {.memory = memory, .glibc = glibc};
+	int r = HL_GLIBC_DISAGREES;
+
+	reader.walk.chunks = hl_account_chunks;
+	reader.walk.pages = hl_account_pages;
+	reader.walk.context = &reader.account;
+	for (unsigned i = 0; i < AGREEMENT_TRIES && r == HL_GLIBC_DISAGREES; i++)
+		r = walk_to_agree(&reader);
+	free(reader.arenas);
+	return r == -ENOMEM || r == -ESRCH || r > 0 ? r : HL_GLIBC_DISAGREES;
+}
+
+/* ---- all of it ---- */
 
 static bool needs_first_pass(struct hl_glibc_reader *reader)
 {

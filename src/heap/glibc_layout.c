@@ -5,6 +5,7 @@
 #include "base/compiler.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* clang-format off */
 
@@ -62,9 +63,18 @@
 #define RANDOM_KEY  .tcache_key = HL_TCACHE_KEY_RANDOM
 #define SAFE_LINKS  .safe_linking = true
 
+/* 2.42 has thread caches as 2.43; which of its other parts are those of 2.41 its heap shows. */
+#define BETWEEN(MP, HEAP, LACK)                                                      \
+	{42, 42, ARENA_2_27, MP, HEAP, TCACHE_PLACES, RANDOM_KEY, SAFE_LINKS,        \
+	 .mmapped_lack = (LACK), .is_mixed = true}
+
 static const struct hl_glibc_layout layouts[] = {
 	{43, 43, ARENA_2_43, MP_2_43, HEAP_2_43, TCACHE_PLACES, RANDOM_KEY, SAFE_LINKS,
 	 .mmapped_lack = 16},
+	BETWEEN(MP_2_43, HEAP_2_43, 16),
+	BETWEEN(MP_2_43, HEAP_2_43, 0),
+	BETWEEN(MP_2_35, HEAP_2_35, 16),
+	BETWEEN(MP_2_35, HEAP_2_35, 0),
 	{35, 41, ARENA_2_27, MP_2_35, HEAP_2_35, TCACHE_SHORT_COUNTS, RANDOM_KEY, SAFE_LINKS},
 	{34, 34, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_SHORT_COUNTS, RANDOM_KEY, SAFE_LINKS},
 	{32, 33, ARENA_2_27, MP_2_26, HEAP_2_26, TCACHE_SHORT_COUNTS, POINTER_KEY, SAFE_LINKS},
@@ -78,7 +88,8 @@ static const struct hl_glibc_layout layouts[] = {
 const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(layouts); i++)
-		if (minor >= layouts[i].first_minor && minor <= layouts[i].last_minor)
+		if (!layouts[i].is_mixed && minor >= layouts[i].first_minor &&
+		    minor <= layouts[i].last_minor)
 			return &layouts[i];
 	return NULL;
 }
@@ -86,4 +97,13 @@ const struct hl_glibc_layout *hl_glibc_layout(uint32_t minor)
 const struct hl_glibc_layout *hl_glibc_layout_at(uint32_t index)
 {
 	return index < HL_COUNT_OF(layouts) ? &layouts[index] : NULL;
+}
+
+void hl_glibc_layout_name(const struct hl_glibc_layout *layout, char *ret_name, size_t size)
+{
+	snprintf(ret_name, size,
+		 layout->is_mixed			     ? "2.41 in parts and 2.43 in others"
+		 : layout->first_minor == layout->last_minor ? "2.%u"
+							     : "2.%u-2.%u",
+		 layout->first_minor, layout->last_minor);
 }

@@ -12,6 +12,22 @@ int hl_glibc_heap_read(struct hl_memory *memory, const struct hl_glibc *glibc,
 		       const struct hl_heap_settings *settings, struct hl_heap *heap,
 		       struct hl_error *err);
 
+/* How far a heap agrees with a layout. */
+enum hl_glibc_agreement {
+	HL_GLIBC_DISAGREES,
+	HL_GLIBC_AGREES_BUT_CACHES, /* in all but thread caches, of which none with chunks was found */
+	HL_GLIBC_AGREES,
+};
+
+/*
+ * Walks the heap of ${glibc} with its layout, which may be wrong. The heap agrees if all chunks are
+ * consistent, each arena's memory was found to the byte, free chunks in lists are free by their
+ * neighbours, there are as many mapped blocks as glibc counts, and a thread cache holds what it
+ * counts. A running process may change meanwhile: a heap that disagrees is walked again. -ENOMEM,
+ * -ESRCH.
+ */
+int hl_glibc_heap_agreement(struct hl_memory *memory, const struct hl_glibc *glibc);
+
 struct hl_glibc_reader {
 	struct hl_memory *memory;
 	const struct hl_glibc *glibc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* main_arena and mp_ without symbols; see glibc.h. */
-#include "heap/glibc.h"
+#include "heap/glibc_reader.h"
 
 #include "base/cleanup.h"
 #include "base/names.h"
@@ -17,7 +17,8 @@
  * gigabytes. */
 #define VARIABLES_MAX (UINT64_C(16) << 20)
 
-#define STATIC_MINOR_FIRST 35u /* roots do not tell older layouts from each other */
+#define TRIED_MINOR_FIRST  35u /* roots do not tell older layouts from each other */
+#define STATED_MINOR_LEAST 26u /* older ones have no thread caches, and are refused */
 
 #define ARENAS_MAX 65536u /* in a ring that closes */
 
@@ -267,10 +268,11 @@ static uint64_t loaded_at(uint64_t address, const struct hl_map *data, uint64_t 
 	return address ? data->start + (address - in_file) : 0;
 }
 
-/* Tries ${layout}. Symbols are looked up only where the quick ways leave a doubt. A static program
+/* Tries ${layout}. Symbols are looked up only where the quick ways leave a doubt. Where ${must_be_live}, the module
  * may have another: there the live memory must agree, for the others are the same in many. */
 static bool try_layout(struct hl_memory *memory, const struct module *module,
-		       const struct hl_glibc_layout *layout, struct hl_glibc *ret)
+		       const struct hl_glibc_layout *layout, bool must_be_live,
+		       struct hl_glibc *ret)
 {
 	struct ways arena = {.live = find_live_arena(memory, &module->variables, layout)};
 	struct ways mp = {.live = find_live_mp(&module->variables, layout)};
@@ -294,35 +296,83 @@ static bool try_layout(struct hl_memory *memory, const struct module *module,
 		.mp = choose(&mp),
 		.is_confirmed = is_confirmed(&arena) && is_confirmed(&mp),
 	};
-	bool fits = !module->is_static || (found.main_arena == arena.live && found.mp == mp.live);
+	bool fits = !must_be_live || (found.main_arena == arena.live && found.mp == mp.live);
 	if (!found.main_arena || !found.mp || !fits)
 		return false;
 	*ret = found;
 	return true;
 }
 
+/* ---- layouts ---- */
+
+/* Tries the layouts that roots tell from each other, newest first. The roots prove one of a static program; one of
+ * mixed parts, and any of a library whose version is not known, must agree with the whole heap: the first that does in
+ * its thread caches, too, or else the first. 1; 0: none does; or a negative errno. */
+static int find_layout(struct hl_memory *memory, const struct module *module, struct hl_glibc *ret)
+{
+	const struct hl_glibc_layout *layout;
+	int best = HL_GLIBC_DISAGREES;
+
+	for (uint32_t i = 0;
+	     (layout = hl_glibc_layout_at(i)) && layout->first_minor >= TRIED_MINOR_FIRST; i++) {
+		struct hl_glibc tried;
+		if (!try_layout(memory, module, layout, true, &tried))
+			continue;
+		int agreement = module->is_static && !layout->is_mixed
+					? HL_GLIBC_AGREES
+					: hl_glibc_heap_agreement(memory, &tried);
+		if (agreement < 0)
+			return agreement;
+		if (agreement <= best || (layout->is_mixed && agreement != HL_GLIBC_AGREES))
+			continue;
+		best = agreement;
+		*ret = tried;
+		if (best == HL_GLIBC_AGREES)
+			break;
+	}
+	return best != HL_GLIBC_DISAGREES;
+}
+
 /* ---- the module ---- */
+
+static void put_name(const struct module *module, uint32_t minor, struct hl_glibc *glibc)
+{
+	char versions[40];
+
+	hl_glibc_layout_name(glibc->layout, versions, sizeof(versions));
+	if (module->is_static)
+		snprintf(glibc->name, sizeof(glibc->name), "glibc %s, static", versions);
+	else if (minor)
+		snprintf(glibc->name, sizeof(glibc->name), "glibc 2.%u", minor);
+	else
+		snprintf(glibc->name, sizeof(glibc->name), "glibc, version not stated");
+}
+
+static int refuse_version(const struct module *module, uint32_t minor, struct hl_glibc *ret,
+			  struct hl_error *err)
+{
+	ret->is_unknown = true;
+	if (!minor)
+		return hl_error_set(
+			err, -ENOTSUP,
+			"'%s' does not say which glibc it is, and its heap agrees with no "
+			"layout; versions " HL_GLIBC_KNOWN " are known",
+			module->map->path);
+	return hl_error_set(
+		err, -ENOTSUP,
+		"the C library is glibc 2.%u, whose heap is not known, and agrees with no "
+		"layout that is; versions " HL_GLIBC_KNOWN " are known",
+		minor);
+}
 
 static int find_in_module(struct hl_memory *memory, struct module *module, struct hl_glibc *ret,
 			  struct hl_error *err)
 {
-	uint32_t minor = hl_glibc_file_minor(module->elf);
-	const struct hl_glibc_layout *layout =
-		module->is_static ? hl_glibc_layout_at(0) : hl_glibc_layout(minor);
-	bool is_found = false;
+	uint32_t minor = module->is_static ? 0 : hl_glibc_file_minor(module->elf);
+	const struct hl_glibc_layout *layout = module->is_static ? NULL : hl_glibc_layout(minor);
 
-	if (!layout && !minor)
-		return hl_error_set(err, -ENOTSUP,
-				    "'%s' does not say which glibc it is; versions " HL_GLIBC_KNOWN
-				    " are known",
-				    module->map->path);
-	if (!layout) {
-		ret->minor = minor;
-		return hl_error_set(err, -ENOTSUP,
-				    "the C library is glibc 2.%u, whose heap is not known; "
-				    "versions " HL_GLIBC_KNOWN " are",
-				    minor);
-	}
+	if (minor && minor < STATED_MINOR_LEAST)
+		return refuse_version(module, minor, ret, err);
 	for (size_t i = (size_t)(module->map - memory->maps.maps);
 	     i < memory->maps.count && !module->data; i++) {
 		const struct hl_map *map = &memory->maps.maps[i];
@@ -335,28 +385,22 @@ static int find_in_module(struct hl_memory *memory, struct module *module, struc
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read the variables of '%s': %s",
 				    module->map->path, strerror(-r));
-	for (uint32_t i = 1; layout && !is_found; i++) {
-		is_found = try_layout(memory, module, layout, ret);
-		layout = module->is_static ? hl_glibc_layout_at(i) : NULL;
-		if (layout && layout->first_minor < STATIC_MINOR_FIRST)
-			layout = NULL;
-	}
+	r = layout ? try_layout(memory, module, layout, false, ret)
+		   : find_layout(memory, module, ret);
 	free(module->variables.bytes);
-	if (!is_found)
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read the heap: %s", strerror(-r));
+	if (r == 0 && !layout && !module->is_static)
+		return refuse_version(module, minor, ret, err);
+	if (r == 0)
 		return hl_error_set(
 			err, -ENOTSUP,
 			"found no heap of glibc in '%s': it has another allocator or another C "
 			"library",
 			module->map->path);
-	ret->minor = module->is_static ? 0 : minor;
-	if (module->is_static)
-		snprintf(ret->name, sizeof(ret->name),
-			 ret->layout->first_minor == ret->layout->last_minor
-				 ? "glibc 2.%u, static"
-				 : "glibc 2.%u-2.%u, static",
-			 ret->layout->first_minor, ret->layout->last_minor);
-	else
-		snprintf(ret->name, sizeof(ret->name), "glibc 2.%u", minor);
+	ret->minor = minor;
+	ret->is_unknown = !layout && !module->is_static;
+	put_name(module, minor, ret);
 	return 0;
 }
 

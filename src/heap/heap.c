@@ -112,7 +112,7 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
 	/* Then a text in the program proves nothing: Python holds mimalloc's and does not use it. */
-	bool is_unknown_glibc = r == -ENOTSUP && glibc.minor;
+	bool is_unknown_glibc = r == -ENOTSUP && glibc.is_unknown;
 
 	heap->page_bytes = memory->page_bytes;
 	if (r == 0 && settings->want_python_types &&
@@ -148,7 +148,7 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	if (r == 0 && memory->is_cut_off &&
 	    (r = hl_heap_note(heap, "%s", "the core file is cut off: memory is missing")) < 0)
 		hl_error_set(err, r, "out of memory");
-	if (r == 0 && glibc.minor == 0)
+	if (r == 0 && glibc.minor == 0 && !glibc.is_unknown)
 		heap->is_stripped = hl_other_allocator_built_in(memory).is_stripped;
 	size_t length = r == -ENOTSUP && err ? strlen(err->text) : 0;
 	/* Nothing is known of the allocator. */

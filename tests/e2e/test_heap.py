@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import harness
 
@@ -300,6 +301,68 @@ class Heap(unittest.TestCase):
         with Target(3, 5000, env=tunable) as target:
             heap = self.expect_equal(target)
         self.assertEqual(total(heap, "tcache_bytes"), 0)
+
+
+def unstated_libc(directory, release):
+    """A copy of the C library in DIRECTORY whose version is stated as RELEASE."""
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        path = next((line.split()[-1] for line in maps if "/libc.so.6" in line), None)
+    if not path:
+        raise unittest.SkipTest("the C library is not libc.so.6")
+    with open(path, "rb") as file:
+        library = file.read()
+    stated = re.search(rb" release version 2\.\d\d", library)
+    text = release.encode().ljust(len(stated[0]))
+    with open(os.path.join(directory, "libc.so.6"), "wb") as file:
+        file.write(library.replace(stated[0], text))
+
+
+class UnknownVersion(Heap):
+    """A version that is not known is read as a known one whose layout its heap agrees with."""
+
+    RELEASE = " release version 2.99"
+    ALLOCATOR = "glibc 2.99"
+    NOTE = "this version of glibc is not known; its heap agrees with the layout of 2."
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        unstated_libc(scratch.name, self.RELEASE)
+        environment = unittest.mock.patch.dict(os.environ, LD_LIBRARY_PATH=scratch.name)
+        environment.start()
+        self.addCleanup(environment.stop)
+
+    def expect_equal(self, target, *options):
+        heap = super().expect_equal(target, *options)
+        self.assertEqual(heap["allocator"], self.ALLOCATOR)
+        self.assertIn(self.NOTE, heap["notes"][0])
+        self.assertEqual(len(heap["notes"]), 1)
+        return heap
+
+    def test_a_core(self):
+        gcore = harness.need("gcore")
+        with Target("compact", 3, 3000) as target, tempfile.TemporaryDirectory() as scratch:
+            pid = target.ask("report")[0]["pid"]
+            path = os.path.join(scratch, "core")
+            self.assertEqual(harness.run([gcore, "-o", path, str(pid)]).status, 0)
+            live, core = dump(pid, "--blocks"), dump(f"{path}.{pid}", "--blocks")
+        self.assertIn(self.NOTE, core["notes"][0])
+        self.assertEqual(live["blocks"], core["blocks"])
+
+    def test_leaks(self):
+        with Target(1, 5000) as target:
+            pid = str(target.ask("report")[0]["pid"])
+            result = harness.run([harness.HEAPLINE, "leaks", "-p", pid])
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertIn(self.NOTE, result.stdout + result.stderr)
+
+
+class UnstatedVersion(UnknownVersion):
+    """As is a library that does not say which version it is."""
+
+    RELEASE = " of some time ago"
+    ALLOCATOR = "glibc, version not stated"
+    NOTE = "glibc does not state its version; its heap agrees with the layout of"
 
 
 class Stopping(unittest.TestCase):

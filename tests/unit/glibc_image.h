@@ -314,7 +314,7 @@ static void builder_make(struct builder *builder, const struct version *version)
 	builder_mp(builder);
 	builder_main(builder);
 	builder_second(builder);
-	/* from 2.43 on without the header */
-	*builder_word(builder, MAPPED + 8) = (33 * IMAGE_PAGE - (version->places ? 16 : 0)) | 2;
+	/* without fastbins, as from 2.43 on, without the header */
+	*builder_word(builder, MAPPED + 8) = (33 * IMAGE_PAGE - (version->fastbins ? 0 : 16)) | 2;
 	builder_file(builder);
 }

@@ -196,23 +196,79 @@ static void a_stopped_walk_waits_until_no_thread_is_inside_malloc(void **state)
 	image_release(&stopping.image);
 }
 
-static void unknown_versions_are_refused(void **state)
+/* A version that is not known, with a heap as that of a known one, or with parts of two. */
+static void unknown_versions_are_walked_as_the_layout_they_agree_with(void **state)
 {
 	static struct builder builder;
-	static const uint32_t unknown[] = {25, 42, 44, 99, 0};
-	struct hl_error err;
-	struct hl_glibc glibc;
+	struct version between = versions[15], newest = versions[VERSION_COUNT - 1];
+	struct {
+		uint32_t minor;
+		const struct version *heap;
+		const char *note;
+	} cases[] = {
+		{44, &newest, "not known; its heap agrees with the layout of 2.43"},
+		{42, &between, "the layout of 2.41 in parts and 2.43 in others"},
+		{42, &versions[10], "the layout of 2.35-2.41"},
+		{99, &versions[10], "the layout of 2.35-2.41"},
+		{0, &newest, "does not state its version; its heap agrees with the layout of 2.43"},
+	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-		struct version version = versions[10];
-		version.minor = unknown[i];
+	between.tcache_bytes = newest.tcache_bytes;
+	between.entries = newest.entries;
+	between.places = 7;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct version version = *cases[i].heap;
+		struct hl_heap *heap = NULL;
+		version.minor = cases[i].minor;
 		builder_make(&builder, &version);
-		err.text[0] = '\0';
-		assert_int_equal(hl_glibc_roots_find(&builder.image.base, &glibc, &err), -ENOTSUP);
-		assert_non_null(strstr(err.text, "versions 2.26 to 2.41 and 2.43"));
+		assert_int_equal(read_image(&builder, &plain, &heap), 0);
+		expect_arena(&builder.main, &heap->arenas[0]);
+		expect_arena(&builder.second, &heap->arenas[1]);
+		assert_int_equal(heap->mmapped_bytes, heap->mp_mmapped_bytes);
+		assert_int_equal(heap->mmapped_blocks, 1);
+		assert_int_equal(heap->note_count, 1);
+		assert_non_null(strstr(heap->notes[0].text, cases[i].note));
+		hl_heap_free(heap);
 		image_release(&builder.image);
 	}
+}
+
+static void expect_unknown(struct builder *builder)
+{
+	struct hl_error err = {0};
+	struct hl_glibc glibc = {0};
+
+	assert_int_equal(hl_glibc_roots_find(&builder->image.base, &glibc, &err), -ENOTSUP);
+	assert_true(glibc.is_unknown);
+	assert_non_null(strstr(err.text, "versions 2.26 to 2.41 and 2.43"));
+	image_release(&builder->image);
+}
+
+/* One thing is not as the layout has it. */
+static void unknown_versions_that_agree_with_no_layout_are_refused(void **state)
+{
+	static struct builder builder;
+	struct version version = versions[10];
+	const uint64_t wrong[] = {
+		MAIN_ARENA + version.system, /* what the arena has from the system */
+		ARENA_HEAP + version.heap_info + version.system,
+		MP + version.n_mmaps,
+		HEAP_BASE + 0x290 + 8,	   /* a chunk's size */
+		MAIN_ARENA + version.bins, /* the list of free chunks */
+	};
+
+	(void)state;
+	version.minor = 44;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		builder_make(&builder, &version);
+		((uint32_t *)builder_word(&builder, wrong[i] & ~UINT64_C(7)))[wrong[i] / 4 & 1] +=
+			16;
+		expect_unknown(&builder);
+	}
+	version.minor = 25;
+	builder_make(&builder, &version);
+	expect_unknown(&builder);
 }
 
 /* A busy thread takes chunks from its cache while the number is looked for in them. */
@@ -686,7 +742,9 @@ static void want_of_memory_is_an_error(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < VERSION_COUNT; i += 5) {
-		builder_make(&builder, &versions[i]);
+		struct version version = versions[i];
+		version.minor = i > 10 ? 99 : version.minor; /* one is not known */
+		builder_make(&builder, &version);
 		FOR_EACH_FAILING_ALLOCATION(r, read_all(&builder))
 		assert_int_equal(r, -ENOMEM);
 		image_release(&builder.image);
@@ -702,7 +760,8 @@ int main(void)
 		cmocka_unit_test(a_file_without_initial_values_is_no_obstacle),
 		cmocka_unit_test(symbols_agree_with_what_is_found_without_them),
 		cmocka_unit_test(a_stopped_walk_waits_until_no_thread_is_inside_malloc),
-		cmocka_unit_test(unknown_versions_are_refused),
+		cmocka_unit_test(unknown_versions_are_walked_as_the_layout_they_agree_with),
+		cmocka_unit_test(unknown_versions_that_agree_with_no_layout_are_refused),
 		cmocka_unit_test(chunks_that_left_a_cache_do_not_hide_its_number),
 		cmocka_unit_test(a_heap_without_memory_is_empty),
 		cmocka_unit_test(an_overwritten_header_costs_what_lies_up_to_the_next_known_chunk),

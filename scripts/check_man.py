@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from man_page import assemble
+
 # Verbs that stand in heapline(1) and have no page of their own.
 IN_MAIN_PAGE = {"help", "version"}
 
@@ -36,7 +38,7 @@ def options_of_verb(program, verb):
 
 def page_problems(page, program, verb):
     """Differences between a verb's own page and its options."""
-    listed, described = options_of_verb(program, verb), options_of_page(page.read_text())
+    listed, described = options_of_verb(program, verb), options_of_page(assemble(page)[0])
     for option in sorted(listed - described):
         yield f"{page.name} does not describe {option}"
     for option in sorted(described - listed):
@@ -90,9 +92,16 @@ def problems(program, folder):
                     yield f"heapline.1.scd does not describe {option} of '{verb}'"
 
 
+def part_problems(folder):
+    """Parts that no page includes."""
+    used = {file for page in folder.glob("*.scd") for file in assemble(page)[1]}
+    for part in sorted(set(folder.glob("parts/*.scd")) - used):
+        yield f"no page includes parts/{part.name}"
+
+
 def main():
     program, folder = sys.argv[1], Path(sys.argv[2])
-    found = list(problems(program, folder))
+    found = [*problems(program, folder), *part_problems(folder)]
     tree = folder.parent
     for path in [*sorted(folder.glob("*.scd")), tree / "README.md", *sorted(tree.glob("docs/**/*.md"))]:
         found += example_problems(program, path)

@@ -3,6 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = build
+DEVELOPMENT = build-dev
 MESON_FLAGS = -Dtests=false
 LUA_MODULE = lua/heapline.so
 
@@ -19,6 +20,8 @@ help:
 	@echo 'make          build into $(BUILD)/; $(BUILD)/heapline runs from there'
 	@echo 'make deps     install what the build needs (Debian; sudo if not root)'
 	@echo 'make demo     deps, build, record a real program, show where its memory went'
+	@echo 'make quick    unit tests, the command line, checks of the tree, in $(DEVELOPMENT)/'
+	@echo 'make test T=NAME  one unit test or script, as T=attach or T=test_attach; K=WORD: of a script the cases with WORD'
 	@echo 'make check    install what the tests need, build every variant, run every test'
 	@echo '              SUITE=trixie or sid: in that release of Debian; ONLY=debian13 or another part'
 	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
@@ -33,6 +36,18 @@ deps:
 
 demo:
 	@scripts/demo.sh $(BUILD)
+
+# A build with the tests, for development.
+$(DEVELOPMENT)/build.ninja:
+	@scripts/deps.sh build basic
+	meson setup $(DEVELOPMENT)
+
+quick: $(DEVELOPMENT)/build.ninja
+	@python3 scripts/check.py quick
+
+test: $(DEVELOPMENT)/build.ninja
+	@test -n "$(T)" || { echo "heapline: which test? name one, as: make test T=attach" >&2; exit 2; }
+	@python3 scripts/check.py --test "$(T)" $(if $(K),--word "$(K)")
 
 check:
 ifdef SUITE
@@ -66,6 +81,6 @@ format:
 	@python3 scripts/check.py --fix-format
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-deb build-check demo.hl $(LUA_MODULE)
+	rm -rf $(BUILD) $(BUILD)-deb $(DEVELOPMENT) build-check demo.hl $(LUA_MODULE)
 
-.PHONY: all help deps demo check bench install lua-module deb format clean
+.PHONY: all help deps demo quick test check bench install lua-module deb format clean

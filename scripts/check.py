@@ -77,8 +77,11 @@ PARTS = [
 ]
 
 # What fits into a few minutes in a release that has nothing but what the build needs.
-QUICK = Part("quick", "gcc, release: unit and cli tests, and recorded programs with known answers", "gcc",
+BASIC = Part("basic", "gcc, release: unit and cli tests, and recorded programs with known answers", "gcc",
              ["unit", "cli", "test_known_answer", "test_heap", "test_python"])
+# What a developer runs between two edits, in a build that stays; `make quick` has set it up.
+QUICK = Part("quick", "unit tests, the command line, checks of the tree", "", ["unit", "cli", "tree"])
+DEVELOPMENT = TREE / "build-dev"
 NEWCOMER = "debian13"
 NEWCOMER_SUITE = "trixie"
 NEWCOMER_SECONDS = 1200  # only a hang takes that long
@@ -228,9 +231,10 @@ def tests_of(part, directory):
 
 
 def needed_targets(tests, directory):
-    """What ninja has to build: all of src, and what these tests need; of tests in Python all programs beside them."""
+    """What ninja has to build: all of src, what is installed, and what these tests need; of tests in Python all programs
+    beside them."""
     targets = introspect(directory, "targets")
-    needed = {id for test in tests for id in test["depends"]}
+    needed = {id for test in tests for id in test["depends"]} | {target["id"] for target in targets if target["installed"]}
     folders = [TREE / "src"] + [TREE / "tests/e2e"] * any("e2e" in suites_of(test) for test in tests)
     needed |= {target["id"] for target in targets
                if any(Path(target["defined_in"]).is_relative_to(folder) for folder in folders)}
@@ -239,8 +243,8 @@ def needed_targets(tests, directory):
 
 
 def run_part(part, tally):
-    directory = BUILDS / part.name
-    if not configure(part, directory):
+    directory = DEVELOPMENT if part is QUICK else BUILDS / part.name
+    if part is not QUICK and not configure(part, directory):
         tally.failed.append(f"{part.name}: meson setup failed")
         return
     tests = tests_of(part, directory)
@@ -263,6 +267,18 @@ def run_part(part, tally):
         tally.add_meson_test(part.name, json.loads(record))
     if len(records) < len(tests):
         tally.failed.append(f"{part.name}: {len(tests) - len(records)} tests did not run")
+
+
+def run_one(name, word):
+    """Runs the script or unit test of this name in the build for development, of a script only the cases with ``word``."""
+    part = Part(name, "", "", [name, f"test_{name}"])
+    tests = [test for test in tests_of(part, DEVELOPMENT) if not word or "e2e" in suites_of(test)]
+    if not tests:
+        sys.exit(f"check.py: no test '{name}'; a test is named by its file in tests/unit or tests/e2e, as 'attach' or 'test_attach'")
+    if run(["ninja", "-C", str(DEVELOPMENT), *needed_targets(tests, DEVELOPMENT)]).returncode:
+        return 1
+    return run(["meson", "test", "-C", str(DEVELOPMENT), "--no-rebuild", "--verbose", "--timeout-multiplier", TIMEOUT_MULTIPLIER,
+                *(["--test-args", f"-k {word}"] if word else []), *(test["name"] for test in tests)]).returncode
 
 
 def run_elsewhere(suite, folder, command, seconds=None):
@@ -290,12 +306,12 @@ def run_elsewhere(suite, folder, command, seconds=None):
 
 
 def check_newcomer(tally):
-    """The quick check in a fresh release that is not this one."""
+    """The basic check in a fresh release that is not this one."""
     folder = BUILDS / NEWCOMER
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"\n== {NEWCOMER}: {QUICK.says}, in a fresh Debian", flush=True)
+    print(f"\n== {NEWCOMER}: {BASIC.says}, in a fresh Debian", flush=True)
     started = time.monotonic()
-    status, log = run_elsewhere(NEWCOMER_SUITE, folder, check_command([QUICK.name]), NEWCOMER_SECONDS)
+    status, log = run_elsewhere(NEWCOMER_SUITE, folder, check_command([BASIC.name]), NEWCOMER_SECONDS)
     results = folder / RESULTS
     if status == CANNOT:
         tally.skipped.append(f"{NEWCOMER}: {last_line(log.read_text())}")
@@ -324,7 +340,7 @@ def check_suite(suite, parts):
 
 
 def check_command(parts):
-    sets = "quick" if parts == [QUICK.name] else "deb check"
+    sets = "basic" if parts == [BASIC.name] else "deb check"
     return f"scripts/deps.sh build {sets} && python3 scripts/check.py --results /{RESULTS} {' '.join(parts)}"
 
 
@@ -343,15 +359,20 @@ def report(tally):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = ["format", *(part.name for part in PARTS), NEWCOMER]
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {' '.join(names)} {QUICK.name}")
+    extra = [BASIC.name, QUICK.name]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {' '.join([*names, *extra])}")
+    parser.add_argument("--test", metavar="NAME", help="run one script or unit test in build-dev/")
+    parser.add_argument("--word", help="with --test: only the cases of a script whose names have this word")
     parser.add_argument("--suite", help="run in this release of Debian, as trixie or sid, in build-check/")
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the outcome and the versions, as JSON")
     parser.add_argument("--fix-format", action="store_true", help="format the sources, no test")
     options = parser.parse_args()
-    if unknown := set(options.parts) - {*names, QUICK.name}:
-        parser.error(f"no part '{unknown.pop()}'; there are: {' '.join(names)} {QUICK.name}")
+    if unknown := set(options.parts) - {*names, *extra}:
+        parser.error(f"no part '{unknown.pop()}'; there are: {' '.join([*names, *extra])}")
     if options.fix_format:
         fix_format()
+    if options.test:
+        return run_one(options.test, options.word)
     if options.suite:
         return check_suite(options.suite, options.parts or names[:-1])
     add_redis_server(BUILDS / "bin")
@@ -359,7 +380,7 @@ def main():
     wanted = options.parts or names
     if "format" in wanted:
         check_format(tally)
-    for part in [*PARTS, QUICK]:
+    for part in [*PARTS, BASIC, QUICK]:
         if part.name in wanted:
             started = time.monotonic()
             print(f"\n== {part.name}: {part.says}", flush=True)

@@ -69,7 +69,7 @@ class Table(unittest.TestCase):
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "platforms.md"
             file.write_text(f"before\n{platforms.BEGIN}\n{platforms.END}\nafter\n")
-            run = {**platforms.versions(SCRIPT.parent), "parts": ["quick"], "passed": 3, "failed": [], "skipped": ["a: b"]}
+            run = {**platforms.versions(SCRIPT.parent), "parts": ["basic"], "passed": 3, "failed": [], "skipped": ["a: b"]}
             platforms.update(file, {**run, "system": "Debian 12.9"})
             platforms.update(file, {**run, "system": "Debian 13.1", "passed": 7})
             platforms.update(file, {**run, "system": "Debian 13.1", "failed": ["x"]})

@@ -33,7 +33,8 @@ static struct hl_remote *enter(pid_t pid)
 }
 
 /* A busy machine may need many tries. */
-static void stop(struct hl_remote *remote, int (*try)(struct hl_remote *, struct hl_error *))
+static void stop_with_retries(struct hl_remote *remote,
+			      int (*try)(struct hl_remote *, struct hl_error *))
 {
 	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + 60 * HL_NS_PER_SECOND;
 	struct hl_error err = {0};
@@ -49,7 +50,7 @@ static void stop(struct hl_remote *remote, int (*try)(struct hl_remote *, struct
 
 static void stop_all(struct hl_remote *remote)
 {
-	stop(remote, hl_remote_stop_all);
+	stop_with_retries(remote, hl_remote_stop_all);
 }
 
 static long sum(const _Atomic long *words)
@@ -233,7 +234,7 @@ static void threads_that_come_and_go_are_stopped(void **state)
 		stop_all(remote);
 		check_stillness(words);
 		hl_remote_continue(remote);
-		stop(remote, hl_remote_stop_one);
+		stop_with_retries(remote, hl_remote_stop_one);
 		assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0), pid);
 		hl_remote_continue(remote);
 	}
@@ -391,7 +392,7 @@ static void a_parent_by_vfork_is_not_waited_for_in_vain(void **state)
 		assert_non_null(strstr(err.text, "vfork()"));
 		err.text[0] = '\0';
 		if (is_thread) {
-			stop(remote, hl_remote_stop_one);
+			stop_with_retries(remote, hl_remote_stop_one);
 			assert_int_equal(hl_remote_syscall(remote, SYS_getpid, 0, 0, 0, 0, 0, 0),
 					 pid);
 			hl_remote_continue(remote);
@@ -515,7 +516,7 @@ static void priorities_are_not_inherited(void **state)
 	target_await(&words[READY], 1);
 	struct hl_remote *remote = enter(pid);
 	for (int i = 0; i < 20; i++) {
-		stop(remote, hl_remote_stop_one);
+		stop_with_retries(remote, hl_remote_stop_one);
 		if (sched_getscheduler(pid) == SCHED_OTHER) {
 			print_message("priorities may not be changed here\n");
 			hl_remote_free(remote);

@@ -64,26 +64,32 @@ static int load_go_functions(const struct hl_code_image *image, struct hl_code_f
 	return r == -ENOMEM ? r : 0;
 }
 
+/* Reads code at an address of the file: whether all of it is there. */
+static bool read_code(const struct hl_code_image *image, const struct hl_code_table *table,
+		      uint64_t address, uint8_t *code, size_t bytes)
+{
+	const struct hl_code_segment *segment = table->segments,
+				     *end = segment + table->segment_count;
+
+	while (segment < end &&
+	       (!segment->is_executable || address - segment->address >= segment->bytes))
+		segment++;
+	return segment < end &&
+	       hl_code_image_read(image, code, bytes,
+				  segment->offset + (address - segment->address)) == 0;
+}
+
 /* Reads the code at a function's start: how many bytes, 0 if there are none. */
 static size_t read_function(const struct hl_code_image *image, const struct hl_code_table *table,
 			    const Elf64_Sym *symbol, uint8_t *code, size_t size)
 {
-	const struct hl_code_segment *segment = table->segments,
-				     *end = segment + table->segment_count;
 	size_t bytes = symbol->st_size < size ? symbol->st_size : size;
 
 	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_shndx ||
 	    symbol->st_value - table->code_low >= table->code_high - table->code_low ||
 	    symbol->st_size > table->code_high - symbol->st_value)
 		return 0;
-	while (segment < end &&
-	       (!segment->is_executable || symbol->st_value - segment->address >= segment->bytes))
-		segment++;
-	if (segment == end ||
-	    hl_code_image_read(image, code, bytes,
-			       segment->offset + (symbol->st_value - segment->address)) < 0)
-		return 0;
-	return bytes;
+	return read_code(image, table, symbol->st_value, code, bytes) ? bytes : 0;
 }
 
 static hl_rule rule_of(const struct hl_code_image_rows *rows, size_t known, uint64_t offset)
@@ -91,10 +97,23 @@ static hl_rule rule_of(const struct hl_code_image_rows *rows, size_t known, uint
 	return hl_cfi_rows_find(rows->rows, known, (uint32_t)offset);
 }
 
-/* The rule of lookup pcs that return to ${code}; "no information" when it does not say. */
-static hl_rule rule_of_return(const uint8_t *code, size_t bytes, uint64_t address)
+/* As the recorder has it: see rule_cache.c. */
+static bool calls_register(const struct hl_code_image *image, const struct hl_code_table *table,
+			   const uint8_t *code, uint64_t address)
 {
-	if (hl_instructions_leave_stack(code, bytes))
+	uint64_t called = hl_instructions_called(code, address);
+	uint8_t function[HL_HANDED_BYTES];
+
+	return hl_instructions_follow_call_of_register(code) ||
+	       (called && read_code(image, table, called, function, sizeof(function)) &&
+		hl_instructions_jump_to_register(function, sizeof(function)));
+}
+
+/* The rule of lookup pcs that return to ${code}; "no information" when it does not say. */
+static hl_rule rule_of_return(const struct hl_code_image *image, const struct hl_code_table *table,
+			      const uint8_t *code, size_t bytes, uint64_t address)
+{
+	if (hl_instructions_leave_stack(code, bytes) && calls_register(image, table, code, address))
 		return HL_RULE_OTHER_STACK;
 	return hl_instructions_start_stack(code, address) ? HL_RULE_END_BEFORE : HL_RULE_NONE;
 }
@@ -117,7 +136,8 @@ int hl_code_functions_find(const struct hl_code_image *image, const struct hl_co
 		size_t bytes = read_function(image, table, symbol, code, READ_BYTES);
 		for (size_t at = 1; at < bytes && r == 0; at++) {
 			struct hl_cfi_row row = {.offset = (uint32_t)(offset + at - 1)};
-			row.rule = rule_of_return(code + at, bytes - at, symbol->st_value + at);
+			row.rule = rule_of_return(image, table, code + at, bytes - at,
+						  symbol->st_value + at);
 			if (row.rule != HL_RULE_NONE)
 				r = hl_code_image_keep_row(&functions->returns, &row);
 		}

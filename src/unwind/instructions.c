@@ -10,6 +10,7 @@ enum register_number {
 	REGISTER_BP = 5,
 };
 
+#define CALL  0xe8
 #define LEAVE 0xc9
 
 enum rex {
@@ -190,7 +191,7 @@ static size_t immediate_bytes(const struct instruction *of)
 		return 2;
 	case 0xc8:
 		return 3;
-	case 0xe8:
+	case CALL:
 	case 0xe9:
 		return 4;
 	case 0xf6:
@@ -293,7 +294,7 @@ static bool branches(const struct instruction *at)
 		return false;
 	unsigned reg = at->modrm >> 3 & 7;
 	return (at->opcode & 0xf0) == 0x70 || (at->opcode >= 0xe0 && at->opcode <= 0xe3) ||
-	       (at->opcode >= 0xe8 && at->opcode <= 0xeb && at->opcode != 0xea) ||
+	       (at->opcode >= CALL && at->opcode <= 0xeb && at->opcode != 0xea) ||
 	       (at->opcode & 0xf6) == 0xc2 || (at->opcode == 0xff && reg >= 2 && reg <= 5) ||
 	       at->opcode == 0xcc || at->opcode == 0xcd || at->opcode == 0xcf || at->opcode == 0xf4;
 }
@@ -350,10 +351,32 @@ size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 
 /* ---- stacks ---- */
 
-/* Only what is called by a register: what switches stacks does not know whom it calls. */
-static bool is_after_call_of_register(const uint8_t *code)
+bool hl_instructions_follow_call_of_register(const uint8_t *code)
 {
 	return code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0;
+}
+
+uint64_t hl_instructions_called(const uint8_t *code, uint64_t address)
+{
+	struct reader operand = {code - 4, code, false};
+
+	return code[-5] == CALL ? address + (uint64_t)(int64_t)read_signed(&operand, 4) : 0;
+}
+
+bool hl_instructions_jump_to_register(const uint8_t *function, size_t bytes)
+{
+	size_t searched = bytes < HL_HANDED_BYTES ? bytes : HL_HANDED_BYTES;
+	struct instruction at;
+
+	for (size_t offset = 0; offset < searched; offset += at.bytes) {
+		if (!decode(function + offset, searched - offset, &at))
+			return false;
+		if (is_one_byte(&at, 0xff) && has_registers(&at) && (at.modrm >> 3 & 7) == 4)
+			return true;
+		if (branches(&at) || changes_sp(&at) || moves_to(&at, REGISTER_BP))
+			return false;
+	}
+	return false;
 }
 
 bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes)
@@ -361,8 +384,6 @@ bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes)
 	size_t searched = bytes < HL_RETURN_BYTES ? bytes : HL_RETURN_BYTES;
 	struct instruction at;
 
-	if (!is_after_call_of_register(code))
-		return false;
 	for (size_t offset = 0; offset < searched; offset += at.bytes) {
 		if (!decode(code + offset, searched - offset, &at) || branches(&at))
 			return false;
@@ -377,7 +398,7 @@ bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes)
 /* Whether a call, other than of a register, ends before ${code}. */
 static bool is_after_call(const uint8_t *code)
 {
-	return code[-5] == 0xe8 || (code[-6] == 0xff && (code[-5] & 0x38) == 0x10) ||
+	return code[-5] == CALL || (code[-6] == 0xff && (code[-5] & 0x38) == 0x10) ||
 	       (code[-7] == 0xff && (code[-6] & 0x3f) == 0x14) ||
 	       (code[-3] == 0xff && (code[-2] & 0x38) == 0x10) ||
 	       (code[-4] == 0xff && (code[-3] & 0x3f) == 0x14);
@@ -385,7 +406,7 @@ static bool is_after_call(const uint8_t *code)
 
 bool hl_instructions_follow_call(const uint8_t *code)
 {
-	return is_after_call(code) || is_after_call_of_register(code);
+	return is_after_call(code) || hl_instructions_follow_call_of_register(code);
 }
 
 /*
@@ -395,7 +416,7 @@ bool hl_instructions_follow_call(const uint8_t *code)
 bool hl_instructions_start_stack(const uint8_t *code, uint64_t address)
 {
 	bool is_after_jump = code[-2] == 0xff && (code[-1] & 0xf8) == 0xe0;
-	bool is_after_first_nop = address % 16 == 1 && code[-1] == 0x90 && code[0] == 0xe8;
+	bool is_after_first_nop = address % 16 == 1 && code[-1] == 0x90 && code[0] == CALL;
 
 	return (is_after_jump || is_after_first_nop) && !is_after_call(code);
 }

@@ -34,10 +34,21 @@ size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 /* Whether a call may end before ${code}. */
 bool hl_instructions_follow_call(const uint8_t *code);
 
+/* Whether a call of what a register points at ends before ${code}. */
+bool hl_instructions_follow_call_of_register(const uint8_t *code);
+
+/* What the relative call that may end before ${code}, at ${address}, calls; 0 when none does. */
+uint64_t hl_instructions_called(const uint8_t *code, uint64_t address);
+
+/* Whether the first HL_HANDED_BYTES of a function jump to what a register points at, in the frame of the caller. */
+#define HL_HANDED_BYTES 16u
+bool hl_instructions_jump_to_register(const uint8_t *function, size_t bytes);
+
 /*
- * Whether the call that returns to ${code} was made on a stack that its function had switched to:
- * what follows takes the stack pointer from elsewhere than from the stack pointer. rbp is the one
- * that was in force on the stack before.
+ * Whether a call that returns to ${code} was made on a stack that its function had switched to, if
+ * it was the call of a register, directly or by a function that jumps to one: what follows takes
+ * the stack pointer from elsewhere than from the stack pointer. rbp is the one that was in force on
+ * the stack before.
  */
 bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes);
 

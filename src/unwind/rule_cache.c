@@ -149,6 +149,26 @@ HL_READS_STACK static void copy_code(uint8_t *to, uint64_t from, size_t bytes)
 }
 
 /*
+ * Whether the call that ends before ${code}, which returns to ${pc} + 1, is one of a register: what switches stacks does not know whom
+ * it calls. Go's asmcgocall has a function between that puts the argument where C expects it.
+ */
+static bool calls_register(const struct hl_unwind_module *module, const uint8_t *code, uint64_t pc)
+{
+	uint64_t called = hl_instructions_called(code, pc + 1);
+	uint8_t function[HL_HANDED_BYTES];
+
+	if (hl_instructions_follow_call_of_register(code))
+		return true;
+	if (called < module->start || called >= module->end ||
+	    module->end - called < sizeof(function) ||
+	    !hl_memory_page_is_readable(called & ~UINT64_C(4095)) ||
+	    !hl_memory_page_is_readable((called + sizeof(function) - 1) & ~UINT64_C(4095)))
+		return false;
+	copy_code(function, called, sizeof(function));
+	return hl_instructions_jump_to_register(function, sizeof(function));
+}
+
+/*
  * Where no table has a rule, or only one that may not know of another stack, as Go's does not.
  *
  * No call pushes a return address that is a function's first byte with nothing of a function before
@@ -167,7 +187,8 @@ static hl_rule rule_by_code(const struct hl_unwind_module *module,
 
 	if (is_readable)
 		copy_code(bytes, pc + 1 - HL_CALL_BYTES, sizeof(bytes));
-	if (is_readable && hl_instructions_leave_stack(code, HL_RETURN_BYTES))
+	if (is_readable && hl_instructions_leave_stack(code, HL_RETURN_BYTES) &&
+	    calls_register(module, code, pc))
 		return HL_RULE_OTHER_STACK;
 	if (is_readable && hl_instructions_start_stack(code, pc + 1))
 		return HL_RULE_END_BEFORE;

@@ -15,7 +15,8 @@
 #define STACK_BYTES (256 * 1024)
 
 /* call_elsewhere() keeps nothing in rbp and finds its stack again by what it stored on the other,
- * as runtime.asmcgocall of Go does; call_framed() has a frame pointer. */
+ * as runtime.asmcgocall of Go does; call_framed() has a frame pointer; call_handed() calls by what
+ * jumps to a register, as that of Go 1.27 does. */
 __asm__(".text\n"
 	".type call_elsewhere, @function\n"
 	"call_elsewhere:\n"
@@ -43,6 +44,24 @@ __asm__(".text\n"
 	"	leave\n"
 	"	ret\n"
 	".size call_framed, . - call_framed\n"
+	".type hand_on, @function\n"
+	"hand_on:\n"
+	"	mov %rsi, %rdi\n"
+	"	jmp *%rax\n"
+	".size hand_on, . - hand_on\n"
+	".type call_handed, @function\n"
+	"call_handed:\n"
+	"	push %rbp\n"
+	"	mov %rsp, %rbp\n"
+	"	lea -0x10(%rdx), %rsp\n"
+	"	mov %rbp, (%rsp)\n"
+	"	mov %rdi, %rax\n"
+	"	call hand_on\n"
+	"	mov (%rsp), %rsi\n"
+	"	mov %rsi, %rsp\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".size call_handed, . - call_handed\n"
 	/* As gcc schedules it for a vector of an argument; in another order; as Go up to 1.20. */
 	".type call_mixed, @function\n"
 	"call_mixed:\n"
@@ -127,6 +146,7 @@ typedef void function(void *argument);
 
 void call_elsewhere(function *call, void *argument, void *stack_end);
 void call_framed(function *call, void *argument, void *stack_end);
+void call_handed(function *call, void *argument, void *stack_end);
 void call_mixed(int number, void (*call)(void));
 void call_stored(int number, void (*call)(void));
 void call_unframed(int number, void (*call)(void));
@@ -207,6 +227,12 @@ static void framed(void)
 	change_stacks();
 }
 
+static void handed(void)
+{
+	call_on = call_handed;
+	change_stacks();
+}
+
 /* --- frame pointers -------------------------------------------------------------------------- */
 
 static SITE void middle(void)
@@ -267,6 +293,7 @@ static const struct {
 } scenarios[] = {
 	{"elsewhere", elsewhere},
 	{"framed", framed},
+	{"handed", handed},
 	{"mixed", mixed},
 	{"unframed", unframed},
 	{"started-by-jump", started_by_jump},

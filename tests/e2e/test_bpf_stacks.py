@@ -235,7 +235,7 @@ class BpfStacks(harness.TestCase):
                 self.assertEqual(losses, expected)
 
     def test_stacks_by_the_instructions_of_functions_equal_the_recorders(self):
-        for scenario in ("elsewhere", "framed", "mixed", "unframed", "started-by-jump",
+        for scenario in ("elsewhere", "framed", "handed", "mixed", "unframed", "started-by-jump",
                          "started-by-nop"):
             with self.subTest(scenario):
                 self.directory = self.path(scenario)

@@ -258,7 +258,8 @@ class BareFrames(harness.TestCase):
         for scenario, inner in (
                 # The caller of a function that has no frame pointer of its own is left out.
                 ("elsewhere", ("on_stack", "call_elsewhere", "go_on")),
-                ("framed", ("on_stack", "wrapper", "call_framed", "go_on"))):
+                ("framed", ("on_stack", "wrapper", "call_framed", "go_on")),
+                ("handed", ("on_stack", "wrapper", "call_handed", "go_on"))):
             with self.subTest(scenario):
                 frames, incomplete = self.stacks_of(scenario)
                 self.assertEqual(frames[frames.index("main"):],

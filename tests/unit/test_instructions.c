@@ -126,8 +126,6 @@ static struct place place_of(const struct code *call, const struct code *after)
 static void calls_on_other_stacks_are_seen_by_what_follows(void **state)
 {
 	static const struct code call = CODE("call *%rax", 0xff, 0xd0);
-	static const struct code others[] = {CODE("call .+5", 0xe8, 0, 0, 0, 0),
-					     CODE("call *8(%rax)", 0xff, 0x50, 0x08)};
 	static const struct code yes[] = {
 		CODE("asmcgocall: mov 0x30(%rsp),%rdi; mov 8(%rdi),%rsi; sub 0x28(%rsp),%rsi; "
 		     "mov %rdi,%fs:-8; mov %rsi,%rsp",
@@ -154,17 +152,47 @@ static void calls_on_other_stacks_are_seen_by_what_follows(void **state)
 		if (!hl_instructions_leave_stack(code, HL_RETURN_BYTES))
 			fail_msg("'%s' is not seen", yes[i].text);
 		assert_false(hl_instructions_leave_stack(code, yes[i].bytes - 1));
-		for (size_t k = 0; k < HL_COUNT_OF(others); k++) {
-			place = place_of(&others[k], &yes[i]);
-			assert_false(hl_instructions_leave_stack(place.bytes + HL_CALL_BYTES,
-								 HL_RETURN_BYTES));
-		}
 	}
 	for (size_t i = 0; i < HL_COUNT_OF(no); i++) {
 		struct place place = place_of(&call, &no[i]);
 		if (hl_instructions_leave_stack(place.bytes + HL_CALL_BYTES, HL_RETURN_BYTES))
 			fail_msg("'%s' is taken for a change of stacks", no[i].text);
 	}
+}
+
+static void calls_of_registers_are_seen_where_they_are_handed_on(void **state)
+{
+	static const struct code after = CODE("leave", 0xc9);
+	static const struct code of_register = CODE("call *%r12", 0x41, 0xff, 0xd4);
+	static const struct code others[] = {CODE("call .-0x7f", 0xe8, 0x7c, 0xff, 0xff, 0xff),
+					     CODE("call *8(%rax)", 0xff, 0x50, 0x08)};
+	static const struct code hand_on[] = {
+		CODE("Go's asmcgocall_landingpad: mov %rbx,%rdi; jmp *%rax", 0x48, 0x89, 0xdf, 0xff,
+		     0xe0),
+		CODE("jmp *%r11", 0x41, 0xff, 0xe3)};
+	static const struct code do_not[] = {
+		CODE("jmp *8(%rip), as tables of calls do", 0xff, 0x25, 8, 0, 0, 0),
+		CODE("push %rax; jmp *%rax", 0x50, 0xff, 0xe0),
+		CODE("mov %rsp,%rbp; jmp *%rax", 0x48, 0x89, 0xe5, 0xff, 0xe0),
+		CODE("ret; jmp *%rax", 0xc3, 0xff, 0xe0), CODE("call *%rax", 0xff, 0xd0)};
+
+	(void)state;
+	struct place place = place_of(&of_register, &after);
+	assert_true(hl_instructions_follow_call_of_register(place.bytes + HL_CALL_BYTES));
+	assert_int_equal(hl_instructions_called(place.bytes + HL_CALL_BYTES, 0x47cfa4), 0);
+	for (size_t i = 0; i < HL_COUNT_OF(others); i++) {
+		place = place_of(&others[i], &after);
+		assert_false(hl_instructions_follow_call_of_register(place.bytes + HL_CALL_BYTES));
+		assert_int_equal(hl_instructions_called(place.bytes + HL_CALL_BYTES, 0x47cfa4),
+				 i == 0 ? 0x47cf20 : 0);
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(hand_on); i++)
+		for (size_t bytes = 0; bytes <= hand_on[i].bytes; bytes++)
+			assert_int_equal(hl_instructions_jump_to_register(hand_on[i].code, bytes),
+					 bytes == hand_on[i].bytes);
+	for (size_t i = 0; i < HL_COUNT_OF(do_not); i++)
+		if (hl_instructions_jump_to_register(do_not[i].code, do_not[i].bytes))
+			fail_msg("'%s' hands nothing on", do_not[i].text);
 }
 
 static bool starts_stack(const struct code *before, const struct code *after, uint64_t address)
@@ -247,6 +275,7 @@ int main(void)
 		cmocka_unit_test(lengths_are_those_of_the_assembler),
 		cmocka_unit_test(frame_pointers_are_seen_where_they_are_made),
 		cmocka_unit_test(calls_on_other_stacks_are_seen_by_what_follows),
+		cmocka_unit_test(calls_of_registers_are_seen_where_they_are_handed_on),
 		cmocka_unit_test(calls_of_every_kind_are_seen_before_a_return_address),
 		cmocka_unit_test(stacks_start_where_no_call_can_return),
 	};

@@ -127,22 +127,38 @@ static void status_escapes_what_is_no_text(void **state)
 	json_decref(answer);
 }
 
-static int make_status(struct fixture *fixture)
+/* The status without the time, which passes; NULL for want of memory. */
+static char *make_status(struct fixture *fixture)
 {
 	char *text = hl_control_answer_status(&fixture->subject);
+	char *time = text ? strstr(text, "\"ms\"") : NULL, *rest = time ? strchr(time, ',') : NULL;
 
-	free(text);
-	return text ? 0 : -ENOMEM;
+	if (rest)
+		memmove(time, rest, strlen(rest) + 1);
+	return text;
 }
 
-static void status_fails_cleanly_for_want_of_memory(void **state)
+static int compare_status(struct fixture *fixture, const char *whole)
+{
+	char *text = make_status(fixture);
+	int r = !text ? -ENOMEM : strcmp(text, whole) ? -EINVAL : 0;
+
+	free(text);
+	return r;
+}
+
+static void status_is_whole_or_fails_for_want_of_memory(void **state)
 {
 	struct fixture *fixture = *state;
+	char *whole = make_status(fixture);
 
+	assert_non_null(whole);
 	json_set_alloc_funcs(__wrap_malloc, free);
-	FOR_EACH_FAILING_ALLOCATION(r, make_status(fixture))
-	assert_int_equal(r, -ENOMEM);
-	json_set_alloc_funcs(malloc, free);
+	/* Jansson 2.15 keeps a longer buffer where it cannot have a shorter one. */
+	FOR_EACH_FAILING_ALLOCATION(r, compare_status(fixture, whole))
+	assert_true(r == -ENOMEM || r == 0);
+	json_set_alloc_funcs(__real_malloc, free);
+	free(whole);
 }
 
 static void switch_to(struct fixture *fixture, enum hl_mode mode)
@@ -457,7 +473,7 @@ int main(void)
 		cmocka_unit_test(marks_that_wait_are_bounded),
 #define TEST_WITH_RECORDING(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 		TEST_WITH_RECORDING(status_escapes_what_is_no_text),
-		TEST_WITH_RECORDING(status_fails_cleanly_for_want_of_memory),
+		TEST_WITH_RECORDING(status_is_whole_or_fails_for_want_of_memory),
 		TEST_WITH_RECORDING(any_mode_follows_any_other),
 		TEST_WITH_RECORDING(nothing_is_done_to_processes_that_have_ended),
 		TEST_WITH_RECORDING(logs_are_kept_only_where_there_are_any),

@@ -18,11 +18,10 @@ static const char *const table[] = {
 	/* C library: the allocator, and what allocates for its caller */
 	"malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign",
 	"valloc", "pvalloc", "__libc_malloc", "__libc_calloc", "__libc_realloc", "__libc_memalign",
-	"__libc_reallocarray", "__GI___libc_malloc", "__GI___libc_calloc", "__GI___libc_realloc",
-	"__GI___libc_memalign", "_int_malloc", "_int_realloc", "_int_memalign", "_mid_memalign",
+	"__libc_reallocarray", "_int_malloc", "_int_realloc", "_int_memalign", "_mid_memalign",
 	"sysmalloc*", "tcache_init*", "tcache_malloc_init", "ptmalloc_init*", "arena_get2*",
 	"_int_new_arena", "new_heap", "alloc_new_heap", "grow_heap", "strdup", "strndup", "__strdup",
-	"__strndup", "__GI___strdup", "__GI___strndup", "wcsdup", "asprintf", "vasprintf",
+	"__strndup", "wcsdup", "asprintf", "vasprintf",
 	"___asprintf", "__asprintf*", "__vasprintf*", "___vasprintf_chk", "getline", "getdelim",
 	"__getline", "__getdelim", "_IO_getdelim", "realpath*", "__realpath*",
 	"canonicalize_file_name", "getcwd", "__getcwd", "open_memstream", "fopen", "fopen64", "fdopen",
@@ -174,6 +173,14 @@ static bool begins_with(const char *text, const char *beginning)
 	return !strncmp(text, beginning, strlen(beginning));
 }
 
+/* glibc has "__GI_NAME" for its own calls of NAME, and either may be the one that a symbol table says. */
+static const char *skip_alias(const char *name)
+{
+	static const char prefix[] = "__GI_";
+
+	return begins_with(name, prefix) ? name + strlen(prefix) : name;
+}
+
 /*
  * Where the name itself begins: the demangler puts a return type before names of templates. Spaces
  * within brackets are part of a name, and so is what follows the word operator.
@@ -250,6 +257,8 @@ static bool is_rust_builtin(const char *name)
 bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 {
 	bool is_new = false;
+
+	name = skip_alias(name);
 	size_t length = strcspn(name, "(< ");
 
 	/* Only templates have return types; most names need not be read to their ends. */
@@ -291,6 +300,7 @@ bool hl_plumbing_runs_services(const char *name, const char *module, const char 
 	bool is_library = !strcmp(hl_path_basename(module), "skynet.so");
 	size_t length = strlen(source);
 
+	name = skip_alias(name);
 	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
 		if (!strcmp(name, names[i]))
 			return true;

@@ -37,6 +37,8 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		"xstrdup@plt",
 		"xcalloc(unsigned long, unsigned long)",
 		"strdup",
+		"__GI___strdup",
+		"__GI___getdelim",
 		"operator new(unsigned long)",
 		"operator new[](unsigned long, std::align_val_t)",
 		"Arena::Chunk::operator new(unsigned long)",
@@ -99,6 +101,7 @@ static void functions_of_programs_are_none(void **state)
 		"",
 		"main",
 		"mallocate",
+		"__GI_mallocate",
 		"strdupe",
 		"my_xmalloc",
 		"handle_request(std::map<int, std::string>&, std::string const&)",
@@ -415,6 +418,7 @@ static void skynet_runs_services(void **state)
 {
 	(void)state;
 	assert_true(hl_plumbing_runs_services("clone3", "/lib/libc.so.6", ""));
+	assert_true(hl_plumbing_runs_services("__GI___clone3", "/lib/libc.so.6", ""));
 	assert_true(
 		hl_plumbing_runs_services("skynet_context_message_dispatch", "/opt/skynet", ""));
 	assert_true(hl_plumbing_runs_services("_cb", "./luaclib/skynet.so", "lua-skynet.c"));

@@ -329,5 +329,6 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	heap->mmapped_blocks++;
 	heap->mmapped_bytes += end - start;
 	hl_account_end(account, end);
-	return call_block(account, block, usable_bytes, last_word, in_memory);
+	return call_block(account, block, usable_bytes, last_word,
+			  resident(account, block, block + usable_bytes));
 }

@@ -244,7 +244,7 @@ def needed_targets(tests, directory):
 
 def run_part(part, tally):
     directory = DEVELOPMENT if part is QUICK else BUILDS / part.name
-    if part is not QUICK and not configure(part, directory):
+    if not (bring_up_to_date(directory) if part is QUICK else configure(part, directory)):
         tally.failed.append(f"{part.name}: meson setup failed")
         return
     tests = tests_of(part, directory)
@@ -269,8 +269,15 @@ def run_part(part, tally):
         tally.failed.append(f"{part.name}: {len(tests) - len(records)} tests did not run")
 
 
+def bring_up_to_date(directory):
+    """Lets meson see what has changed in its files, or it would name targets that are gone."""
+    return run(["ninja", "-C", str(directory), "build.ninja"], stdout=subprocess.DEVNULL).returncode == 0
+
+
 def run_one(name, word):
     """Runs the script or unit test of this name in the build for development, of a script only the cases with ``word``."""
+    if not bring_up_to_date(DEVELOPMENT):
+        return 1
     part = Part(name, "", "", [name, f"test_{name}"])
     tests = [test for test in tests_of(part, DEVELOPMENT) if not word or "e2e" in suites_of(test)]
     if not tests:

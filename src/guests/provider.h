@@ -16,7 +16,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct hl_lua_stamp;
 struct hl_registers;
 struct hl_unwind;
 struct hl_walk;
@@ -54,6 +53,13 @@ struct hl_script_memory {
 		64) unsigned char bytes[HL_SCRIPT_MEMORY_BYTES]; /* the provider's; zero at first */
 };
 
+/* What a thread knows of the block that it is allocating, to be kept beside it. The guest's words. */
+struct hl_guest_stamp {
+	uint32_t value; /* 0: none */
+	uint32_t number;
+	void *slot;
+};
+
 /* Who allocates. */
 struct hl_script_caller {
 	const struct hl_registers *registers; /* of the function that called the allocator */
@@ -62,7 +68,7 @@ struct hl_script_caller {
 	struct hl_unwind *unwind; /* rules of native code */
 	struct hl_walk *walk;	  /* of the thread, which knows its stack; frames are to stay */
 	struct hl_script_memory *memory;
-	struct hl_lua_stamp *stamp; /* for Lua, see recorder/lua_states.h */
+	struct hl_guest_stamp *stamp; /* value: what the block is to be stamped with */
 };
 
 #define HL_SCRIPT_GAVE_UP UINT32_MAX

@@ -9,8 +9,7 @@
 #include "recorder/event_parts.h"
 
 #include "base/clock.h"
-#include "guests/python/modules.h"
-#include "guests/python/objects.h"
+#include "guests/guest.h"
 #include "recorder/introspect.h"
 #include "recorder/node.h"
 #include "recorder/sys.h"
@@ -106,8 +105,9 @@ uint64_t hl_event_walk_to_tag(struct hl_recorder *recorder, struct hl_thread *th
 	uint32_t kept = hl_walk_capture(&recorder->unwind, walk, caller);
 	bool asks = HL_UNLIKELY(hl_script_has_evals()) && hl_script_is_asked(walk, kept);
 
-	if (HL_UNLIKELY(hl_python_objects_pending))
-		hl_python_objects_look();
+	void (*look)(void) = atomic_load_explicit(&hl_guest_wants.look, memory_order_relaxed);
+	if (HL_UNLIKELY(look))
+		look();
 	uint32_t node = intern_frames(recorder, thread, kept);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return 0;
@@ -145,10 +145,8 @@ struct hl_cell *hl_event_cell_in_mode(struct hl_recorder *recorder, struct hl_th
 				      const struct hl_registers *caller,
 				      const struct hl_recall_slot *place, uint32_t mode)
 {
-	if (HL_UNLIKELY(mode & HL_MODE_PROBE)) {
-		hl_lua_modules_probe(recorder); /* which first takes the bit off */
-		hl_python_modules_open(recorder);
-	}
+	if (HL_UNLIKELY(mode & HL_MODE_PROBE))
+		hl_guests_open(recorder);
 	return hl_event_find_cell(recorder, thread, caller, place, false);
 }
 
@@ -266,7 +264,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		return;
 	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
 	if (HL_UNLIKELY(thread->stamp.value))
-		hl_lua_states_stamp(thread, block);
+		hl_guest_wants.stamp(thread, block);
 	if (label)
 		cell = hl_script_label_cell(recorder, thread, cell, kind, label);
 	if (HL_UNLIKELY(recorder->sizes))

@@ -1,6 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Counts objects of interpreters; see event.h. They are in two entries of the array, see decision 53. */
 #include "recorder/event_parts.h"
+#include "recorder/hooks_objects.h"
+
+struct hl_objects_hooks hl_objects_hooks;
+struct hl_objects_allocator hl_objects_real;
+struct hl_objects_arenas hl_objects_real_arenas;
+
+#ifndef HL_ATTACHED
+
+void hl_objects_call(hl_objects_allocator_fn *function, int number,
+		     struct hl_objects_allocator *allocator)
+{
+	function(number, allocator);
+}
+
+void hl_objects_take(const struct hl_objects_allocator *real)
+{
+	(void)real;
+}
+
+#endif
 
 /* The array's entry for an object that is allocated in ${mode}; NULL: the hash is for it. */
 static inline hl_block_entry *entry_for_object(struct hl_recorder *recorder, uint32_t mode,

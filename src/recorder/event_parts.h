@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "guests/lua/stamps.h"
+#include "guests/guest.h"
 #include "recorder/event.h"
 #include "recorder/libc.h"
 #include "recorder/recall_check.h"
@@ -248,7 +248,7 @@ hl_event_add_or_lose(const struct hl_event_kind *kind, struct hl_thread *thread,
 		     struct hl_cell *cell, uint32_t way)
 {
 	if (HL_UNLIKELY(thread->stamp.value))
-		hl_lua_states_stamp(thread, block);
+		hl_guest_wants.stamp(thread, block);
 	if (HL_LIKELY(cell)) {
 		hl_event_add_in_array(kind, thread, block, requested, entry, slack, cell, way);
 	} else {

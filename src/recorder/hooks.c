@@ -8,7 +8,7 @@
  */
 #include "recorder/hooks.h"
 
-#include "guests/lua/modules.h"
+#include "guests/guest.h"
 #include "recorder/event.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
@@ -299,9 +299,10 @@ realloc_from(void *block, size_t size, uint64_t third, struct hl_thread *thread,
 	bool sampled = !hl_sample_thread_passes(thread, size);
 	if ((!sampled && !(block && hl_event_may_hold(block))) || passes_at_once(&thread, block))
 		return hl_libc.realloc(block, size);
-	if (HL_UNLIKELY(atomic_load_explicit(&hl_lua_tells_types, memory_order_relaxed)) && thread)
-		thread->type =
-			hl_lua_modules_told_type(((const uint64_t *)caller_sp)[-1], !block, third);
+	const char *(*told_type)(uint64_t, bool, uint64_t) =
+		atomic_load_explicit(&hl_guest_wants.told_type, memory_order_relaxed);
+	if (HL_UNLIKELY(told_type) && thread)
+		thread->type = told_type(((const uint64_t *)caller_sp)[-1], !block, third);
 	return realloc_any(block, size, thread, sampled, caller_sp, caller_bp);
 }
 

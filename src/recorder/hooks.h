@@ -2,8 +2,6 @@
 /* The entry points that the recorder takes the place of. */
 #pragma once
 
-#include "guests/python/objects.h"
-
 #include <stdbool.h>
 
 /*
@@ -14,10 +12,6 @@ bool hl_hooks_reach_program(void);
 
 /* Says whether the program's own mappings are to be recorded. Until then, they are not. */
 void hl_hooks_mapping_record(bool wanted);
-
-/* What takes the place of Python's allocators of objects and of arenas, see python_objects.h. */
-extern const struct hl_python_allocator hl_hooks_python;
-extern const struct hl_python_arenas hl_hooks_python_arenas;
 
 /*
  * The hook of ${NAME}. In the image that is brought into a running process it is a function of its

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Where the library comes to life. Linked with -z initfirst, so before the constructors of every
  * other library. */
+#include "guests/guest.h"
 #include "recorder/annotations.h"
 #include "recorder/ask_collector.h"
 #include "recorder/deepbind.h"
+#include "recorder/exports.h"
 #include "recorder/hooks.h"
+#include "recorder/hooks_objects.h"
 #include "recorder/kin.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
@@ -20,10 +23,11 @@ static void note_interpreters(void)
 {
 	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
 		struct hl_exports exports = hl_exports_of(map->l_ld, map->l_addr);
-		hl_python_objects_note(hl_recorder->region.header, &exports);
+		HL_GUESTS_CALL(linked, hl_recorder->region.header, &exports);
 	}
-	if (hl_python_objects_pending)
-		hl_python_objects_look();
+	void (*look)(void) = atomic_load(&hl_guest_wants.look);
+	if (look)
+		look();
 }
 
 /* glibc hands constructors what main() gets; environ itself may not be set yet. */
@@ -33,7 +37,7 @@ static __attribute__((constructor)) void start(int argc, char **argv, char **env
 	if (!hl_libc_resolve() || !hl_libc_is_known())
 		return;
 	hl_kin_keep_arguments(argv, environment);
-	hl_python_objects_use(&hl_hooks_python, &hl_hooks_python_arenas);
+	hl_objects_hooks = (struct hl_objects_hooks){&hl_hooks_objects, &hl_hooks_arenas};
 	hl_start(environment);
 	hl_annotations_begin();
 	if (hl_recorder_is_running(hl_recorder)) {

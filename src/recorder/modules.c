@@ -2,9 +2,8 @@
 /* Finds and registers modules; see modules.h. */
 #include "recorder/modules.h"
 
-#include "guests/lua/modules.h"
-#include "guests/python/modules.h"
-#include "guests/python/objects.h"
+#include "guests/guest.h"
+#include "recorder/exports.h"
 #include "recorder/libc.h"
 #include "recorder/module_file.h"
 #include "recorder/sys.h"
@@ -245,19 +244,23 @@ static const Elf64_Dyn *find_dynamic(const struct hl_region_module *module, cons
 	return NULL;
 }
 
-/* Has the next event probe the module where it is an interpreter. */
-static void look_for_scripts(struct hl_modules *modules, const struct hl_region_module *module,
-			     const struct dl_find_object *object)
+/* Has the next event open the module where it is an interpreter. */
+static void tell_guests(struct hl_modules *modules, const struct hl_region_module *module,
+			const struct dl_find_object *object)
 {
 	struct hl_region_header *header = modules->region->header;
 	const char *name = object->dlfo_link_map->l_name;
 	struct hl_exports exports = hl_exports_of(find_dynamic(module, name), module->load_bias);
+	const struct hl_guest_module noted = {
+		.exports = &exports,
+		.object = object,
+		.start = module->start,
+		.end = module->end,
+		.is_program = !*name,
+		.no_scripts = atomic_load(&header->flags) & HL_REGION_NO_SCRIPTS,
+	};
 
-	hl_python_objects_note(header, &exports);
-	if (atomic_load(&header->flags) & HL_REGION_NO_SCRIPTS)
-		return;
-	bool is_lua = hl_lua_modules_note(header, &exports, module->start, module->end, !*name);
-	if (hl_python_modules_note(&exports, object) || is_lua)
+	if (hl_guests_note(header, &noted))
 		atomic_fetch_or(&header->mode, HL_MODE_PROBE);
 }
 
@@ -280,7 +283,7 @@ static int64_t find_or_add(struct hl_modules *modules, const struct dl_find_obje
 	index = find_gone(modules, &module, name);
 	if (index < 0)
 		index = add_entry(modules, &module, name);
-	look_for_scripts(modules, &module, object);
+	tell_guests(modules, &module, object);
 	if (index < 0)
 		return index;
 	modules->entries[index].gone = false;
@@ -394,5 +397,5 @@ void hl_modules_retire_unloaded(struct hl_modules *modules)
 			      entry->loaded != object.dlfo_link_map;
 	}
 	hl_spin_unlock(&modules->lock);
-	hl_python_modules_retire_unloaded();
+	HL_GUESTS_CALL(unloaded);
 }

@@ -3,7 +3,7 @@
 #include "recorder/recorder.h"
 
 #include "base/clock.h"
-#include "guests/lua/modules.h"
+#include "guests/guest.h"
 #include "recorder/sys.h"
 
 #include <time.h>
@@ -46,7 +46,7 @@ bool hl_recorder_set_up(struct hl_recorder *recorder, void *region, size_t bytes
 	recorder->modules.region = &recorder->region;
 	recorder->unwind.find_module = find_module;
 	recorder->unwind.find_file = find_file;
-	recorder->unwind.find_generated = hl_lua_modules_find_trace;
+	hl_guests_set_up(recorder);
 	if (!hl_node_init(&recorder->region) || !hl_block_table_init(&recorder->blocks))
 		return false;
 	header->block_hash = (uintptr_t)recorder->blocks.hash;

@@ -8,8 +8,7 @@
  */
 #pragma once
 
-#include "guests/lua/modules.h"
-#include "guests/lua/state_table.h"
+#include "guests/guest.h"
 #include "recorder/block.h"
 #include "recorder/cells.h"
 #include "recorder/mappings.h"
@@ -76,12 +75,12 @@ struct hl_thread {
 	struct hl_cells cells;
 	struct hl_thread_tables *tables;
 	struct hl_ring_writer ring;
-	bool maps_arena;	   /* what it maps is for blocks that are recorded one by one */
-	struct hl_lua_stamp stamp; /* of the block that is being allocated, see lua_states.h */
-	struct hl_cell *ahead;	   /* what hl_event_look_ahead() has found, or NULL */
-	bool looked_ahead;	   /* and interpreters are not to be asked */
-	const char *type;      /* what the realloc() that runs is for, see lua_modules.h; or NULL */
-	const uint64_t *saved; /* of the caller, for script/provider.h; NULL: unknown */
+	bool maps_arena;	     /* what it maps is for blocks that are recorded one by one */
+	struct hl_guest_stamp stamp; /* of the block that is being allocated */
+	struct hl_cell *ahead;	     /* what hl_event_look_ahead() has found, or NULL */
+	bool looked_ahead;	     /* and interpreters are not to be asked */
+	const char *type; /* what the realloc() that runs is for, see guests/guest.h; or NULL */
+	const uint64_t *saved;		 /* of the caller, for guests/provider.h; NULL: unknown */
 	struct hl_script_thread *script; /* for script.h; NULL until it is needed */
 	struct hl_walk *check_walk;	 /* for recall_check.h; NULL until it is needed */
 	uint32_t unchecked;		 /* stacks recalled since the last comparison */
@@ -107,9 +106,7 @@ struct hl_recorder {
 	/* From here on a forked child has nothing until it starts. */
 	_Alignas(HL_PRIVATE_MAP_HEAD) struct hl_modules modules;
 	struct hl_script_sites sites;
-	_Atomic(void *) lua_caches[HL_LUA_MODULES_MAX];
-	_Atomic(struct hl_lua_states *) lua_states; /* NULL: none so far */
-	_Atomic bool no_lua_states;		    /* there was no memory for them */
+	_Atomic(void *) guest_places[HL_GUESTS][HL_GUEST_PLACES];
 	struct hl_unwind unwind;
 };
 

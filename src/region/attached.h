@@ -134,7 +134,7 @@ struct hl_attached_rule {
 	uint8_t is_beside : 1;	  /* its blocks lie in no block of malloc() */
 	uint8_t has_size : 1;
 	uint8_t pool : 3; /* the number of the pool, if a rule resets it; else 0 */
-	uint8_t type_at;  /* of a new block, its type in Lua; see hl_lua_modules_type() */
+	uint8_t type_at;  /* of a new block, its type, see hl_guest.type */
 };
 
 static_assert(sizeof(struct hl_attached_rule) == 16, "the assembler goes by it");
@@ -184,7 +184,7 @@ struct hl_attached_start {
 	uint8_t may_read_tsc;
 	uint8_t may_read_fs_base;	      /* by rdfsbase; 0: by a system call */
 	int32_t collector_pid;		      /* as the target sees it; 0: unknown */
-	uint64_t current_service, service_of; /* see hl_services_open(); 0 if there are none */
+	uint64_t current_service, service_of; /* functions of the program; 0 if there are none */
 	/* Whether calls that a function of a rule makes of others are counted, too. */
 	uint8_t counts_layers;
 	/* The process runs under a seccomp filter, which permits what a forked child calls to be recorded. */

@@ -329,7 +329,7 @@ struct hl_region_kin {
 /* Why the frames of an interpreter stay native: of the first that cannot be read. */
 struct hl_region_refusal {
 	_Atomic uint32_t state;		      /* HL_REFUSAL_* */
-	char runtime[HL_REFUSAL_RUNTIME_MAX]; /* "Lua", with its NUL */
+	char runtime[HL_REFUSAL_RUNTIME_MAX]; /* the name, with its NUL */
 	char reason[HL_REFUSAL_MAX];
 };
 
@@ -446,7 +446,8 @@ struct hl_region_header {
 	 * from outside; block_array 0: so far there is only the hash. */
 	_Atomic uint64_t block_array;
 	uint64_t block_hash;
-	_Atomic uint64_t lua_states; /* the same of lua_states.h; 0: none so far */
+	_Atomic uint64_t
+		guest_table; /* the same of what a guest stamps blocks with; 0: none so far */
 	_Atomic uint32_t module_count;
 	_Atomic uint32_t string_bytes;
 	_Atomic uint32_t thread_count; /* slots ever used */

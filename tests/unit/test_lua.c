@@ -189,7 +189,7 @@ static void remember(const struct hl_script_caller *caller, const struct hl_scri
 	uint64_t global = hl_lua_word((uint64_t)oracle.state, lua.layout.state_global);
 	static hl_block_entry entry;
 	struct hl_lua_state_slot slot = {.global = global, .entry = &entry};
-	struct hl_lua_stamp stamp = {.slot = &slot};
+	struct hl_guest_stamp stamp = {.slot = &slot};
 	bool truncated = false;
 
 	slot.white = *(const uint8_t *)(global + lua.collector.white_at);

@@ -141,7 +141,7 @@ static int read_states(struct hl_lua_states_now *now)
 int hl_lua_states_new(struct hl_block_owners *owners, struct hl_lua_states_now **ret_states)
 {
 	const struct hl_open_region *region = hl_block_owners_region(owners);
-	uint64_t address = region ? hl_open_region_header(region)->lua_states : 0;
+	uint64_t address = region ? hl_open_region_header(region)->guest_table : 0;
 
 	if (!address)
 		return -ENOENT;

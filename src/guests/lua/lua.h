@@ -144,7 +144,7 @@ uint32_t hl_lua_recapture(const struct hl_lua *lua, const struct hl_lua_cache *c
 /* The stamp of a block that is allocated while ${state} runs, if that is of the one that ran at the thread's last event,
  * and has not been collected since; or 0. */
 static inline uint32_t hl_lua_same_stamp(const struct hl_lua *lua, uint64_t state,
-					 const struct hl_lua_stamp *stamp)
+					 const struct hl_guest_stamp *stamp)
 {
 	const struct hl_lua_state_slot *slot = stamp->slot;
 

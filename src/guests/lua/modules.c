@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Interpreters of Lua in this process; see lua_modules.h. */
-#include "guests/lua/modules.h"
+/*
+ * Interpreters of Lua in this process, as a guest of the recorder: finds them among its modules, and makes them providers of
+ * script frames. A module is looked at when it is entered, and probed at the next allocation, outside of all locks.
+ */
+#include "guests/guest.h"
 
 #include "base/frame_key.h"
 #include "guests/lua/lua.h"
 #include "guests/lua/luajit.h"
 #include "guests/lua/stamps.h"
+#include "recorder/exports.h"
 #include "recorder/libc.h"
 #include "recorder/node.h"
 #include "recorder/recorder.h"
@@ -25,17 +29,17 @@ enum phase {
 	PHASE_REFUSED, /* its frames cannot be read, or it is gone */
 };
 
-/* What the interpreter says by third arguments; see hl_lua_modules_told_type(). */
+/* What the interpreter says by third arguments; see told_type(). */
 enum tags {
 	TAGS_UNSEEN, /* nothing but 0 so far */
 	TAGS_SEEN,
 	TAGS_REFUSED, /* they are something else */
 };
 
+#define HL_LUA_MODULES_MAX 2u /* of one process; further ones have no frames */
+
 #define ALLOCATOR_SHIFT	    16
 #define ALLOCATOR_BYTES_MAX ((UINT64_C(1) << ALLOCATOR_SHIFT) - 1)
-
-_Atomic bool hl_lua_tells_types;
 
 /* All outlive the recorder: a forked child starts another one. */
 static struct interpreter {
@@ -114,14 +118,16 @@ static void retire_overlapping(uint64_t start, uint64_t end, uint64_t newstate)
 	}
 }
 
-bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_exports *exports,
-			 uint64_t start, uint64_t end, bool is_program)
+static bool note(struct hl_region_header *header, const struct hl_guest_module *module)
 {
+	const struct hl_exports *exports = module->exports;
 	struct hl_lua_api api = {0};
+
+	if (module->no_scripts)
+		return false;
 	bool is_lua = find_api(exports, &api);
 	bool is_jit = is_lua && hl_exports_find(exports, "luaJIT_setmode");
-
-	retire_overlapping(start, end, api.newstate);
+	retire_overlapping(module->start, module->end, api.newstate);
 	if (is_jit && !is_known_jit(exports, &api)) {
 		hl_script_refuse(header, "LuaJIT", hl_luajit_problem_text(HL_LUAJIT_OTHER_BUILD));
 		return false;
@@ -132,14 +138,12 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 			continue;
 		if (it->phase == PHASE_PROVED || it->phase == PHASE_REFUSED)
 			return false; /* known from before a fork */
-		it->start = start;
-		it->end = end;
+		it->start = it->text_start = module->start;
+		it->end = it->text_end = module->end;
 		it->api = api;
 		it->is_jit = is_jit;
-		it->text_start = start;
-		it->text_end = end;
 		/* A linker puts the files of an archive one after the other, but not with LTO. */
-		if (is_program)
+		if (module->is_program)
 			hl_exports_range(exports, "lua", api.newstate, &it->text_start,
 					 &it->text_end);
 		it->phase = PHASE_FOUND;
@@ -148,12 +152,91 @@ bool hl_lua_modules_note(struct hl_region_header *header, const struct hl_export
 	return false;
 }
 
+/* ---- types ---- */
+
+#define TAG_FIRST   4u
+#define TAG_UPVALUE 9u /* or, before 5.4, of prototypes; the other is next */
+#define TAG_LAST    10u
+
+static bool has_new_order(void)
+{
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
+		if (interpreters[i].phase != PHASE_NONE && interpreters[i].api.version < HL_LUA_54)
+			return false;
+	return true;
+}
+
+/* LuaJIT says nothing of any block. */
+static bool means_something(void)
+{
+	bool is_known = false;
+
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		if (interpreters[i].phase == PHASE_NONE)
+			continue;
+		if (interpreters[i].is_jit)
+			return false;
+		is_known = true;
+	}
+	return is_known;
+}
+
+/* What ${tag}, which an interpreter of 5.2 or later gives its allocator as the old size of a new block, says that it is. The versions of
+ * all interpreters of a process are taken to count alike. */
+static const char *type_of_tag(uint64_t tag)
+{
+	static const char *const names[] = {"string", "table",	 "function", "userdata",
+					    "thread", "upvalue", "proto"};
+	static const char *const older[] = {"proto", "upvalue"};
+
+	if (tag < TAG_FIRST || tag > TAG_LAST)
+		return means_something() ? "part of an object" : NULL;
+	return tag >= TAG_UPVALUE && !has_new_order() ? older[tag - TAG_UPVALUE]
+						      : names[tag - TAG_FIRST];
+}
+
+/* Whether a function that is called from ${pc} is called by the interpreter's allocator: an allocator that jumps to it has the
+ * interpreter's own function as its caller. */
+static bool is_allocator(const struct interpreter *it, uint64_t pc)
+{
+	uint64_t known = atomic_load_explicit(&it->allocator, memory_order_relaxed);
+
+	/* A return address behind a function's last call is its end. */
+	return pc - 1 - it->lua.alloc_start < it->lua.alloc_end - it->lua.alloc_start ||
+	       pc - 1 - (known >> ALLOCATOR_SHIFT) < (known & ALLOCATOR_BYTES_MAX);
+}
+
+/*
+ * Most allocators of interpreters, luaL_newstate()'s among them, call realloc() with that old size still in the register of a third
+ * argument. Believed until an interpreter has ${third} where none can have it.
+ */
+static const char *told_type(uint64_t pc, bool is_new, uint64_t third)
+{
+	if (hl_recorder->has_type_rules)
+		return NULL; /* of a host that tells what is Lua's from what is C's */
+	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
+		struct interpreter *it = &interpreters[i];
+		if (atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED ||
+		    !it->lua.tells_types || !is_allocator(it, pc))
+			continue;
+		uint32_t tags = atomic_load_explicit(&it->tags, memory_order_relaxed);
+		uint64_t tag = is_new ? third : 0;
+		if (tag > TAG_LAST || (tag && tag < TAG_FIRST))
+			atomic_store_explicit(&it->tags, tags = TAGS_REFUSED, memory_order_relaxed);
+		else if (tag && tags == TAGS_UNSEEN &&
+			 atomic_compare_exchange_strong(&it->tags, &tags, TAGS_SEEN))
+			tags = TAGS_SEEN;
+		return tags == TAGS_SEEN ? type_of_tag(tag) : NULL;
+	}
+	return NULL;
+}
+
 /* ---- a provider ---- */
 
 /* Of ${bytes}. */
 static void *cache_of(struct hl_recorder *recorder, const struct interpreter *it, size_t bytes)
 {
-	_Atomic(void *) *place = &recorder->lua_caches[it - interpreters];
+	_Atomic(void *) *place = &recorder->guest_places[HL_GUEST_LUA][it - interpreters];
 	void *cache = atomic_load_explicit(place, memory_order_acquire);
 
 	if (HL_LIKELY(cache))
@@ -265,7 +348,7 @@ static uint32_t recapture(void *state, const struct hl_script_caller *caller,
 {
 	struct interpreter *it = state;
 	const struct hl_lua_cache *cache = atomic_load_explicit(
-		&hl_recorder->lua_caches[it - interpreters], memory_order_acquire);
+		&hl_recorder->guest_places[HL_GUEST_LUA][it - interpreters], memory_order_acquire);
 
 	(void)max; /* one frame at most */
 	return HL_LIKELY(cache &&
@@ -299,7 +382,7 @@ static uint32_t capture_jit(void *state, const struct hl_script_caller *caller,
 				 frames, max, ret_truncated);
 }
 
-uint64_t hl_lua_modules_find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
+static uint64_t find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
 {
 	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
 		struct interpreter *it = &interpreters[i];
@@ -410,7 +493,7 @@ static void offer(struct interpreter *it)
 	if (hl_script_register(&provider) < 0)
 		it->phase = PHASE_REFUSED;
 	else if (it->lua.tells_types)
-		atomic_store(&hl_lua_tells_types, true);
+		atomic_store(&hl_guest_wants.told_type, told_type);
 }
 
 static void probe(struct hl_recorder *recorder, struct interpreter *it)
@@ -446,17 +529,8 @@ static bool is_loaded(const struct interpreter *it)
 	       (uint64_t)object.dlfo_map_start == it->start;
 }
 
-void hl_lua_modules_probe(struct hl_recorder *recorder)
+static void open_noted(struct hl_recorder *recorder)
 {
-	/* Only one thread probes: this is the pid of its process, or 0. A forked child inherits its
-	 * parent's. */
-	static _Atomic uint32_t prober;
-	uint32_t self = hl_sys_getpid(), seen = atomic_load(&prober);
-
-	if (seen == self || !atomic_compare_exchange_strong(&prober, &seen, self))
-		return;
-	/* Before the phases are read: who finds another one sets the phase first, then the flag. */
-	atomic_fetch_and(&recorder->region.header->mode, ~HL_MODE_PROBE);
 	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
 		uint32_t found = PHASE_FOUND;
 		if (interpreters[i].phase != PHASE_FOUND)
@@ -466,78 +540,14 @@ void hl_lua_modules_probe(struct hl_recorder *recorder)
 		else
 			atomic_compare_exchange_strong(&interpreters[i].phase, &found, PHASE_NONE);
 	}
-	atomic_store(&prober, 0);
 }
 
-/* ---- types ---- */
+/* ---- the guest ---- */
 
-#define TAG_FIRST   4u
-#define TAG_UPVALUE 9u /* or, before 5.4, of prototypes; the other is next */
-#define TAG_LAST    10u
-
-static bool has_new_order(void)
-{
-	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++)
-		if (interpreters[i].phase != PHASE_NONE && interpreters[i].api.version < HL_LUA_54)
-			return false;
-	return true;
-}
-
-/* LuaJIT says nothing of any block. */
-static bool means_something(void)
-{
-	bool is_known = false;
-
-	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
-		if (interpreters[i].phase == PHASE_NONE)
-			continue;
-		if (interpreters[i].is_jit)
-			return false;
-		is_known = true;
-	}
-	return is_known;
-}
-
-const char *hl_lua_modules_type(uint64_t tag)
-{
-	static const char *const names[] = {"string", "table",	 "function", "userdata",
-					    "thread", "upvalue", "proto"};
-	static const char *const older[] = {"proto", "upvalue"};
-
-	if (tag < TAG_FIRST || tag > TAG_LAST)
-		return means_something() ? "part of an object" : NULL;
-	return tag >= TAG_UPVALUE && !has_new_order() ? older[tag - TAG_UPVALUE]
-						      : names[tag - TAG_FIRST];
-}
-
-/* Whether a function that is called from ${pc} is called by the interpreter's allocator: an allocator that jumps to it has the
- * interpreter's own function as its caller. */
-static bool is_allocator(const struct interpreter *it, uint64_t pc)
-{
-	uint64_t known = atomic_load_explicit(&it->allocator, memory_order_relaxed);
-
-	/* A return address behind a function's last call is its end. */
-	return pc - 1 - it->lua.alloc_start < it->lua.alloc_end - it->lua.alloc_start ||
-	       pc - 1 - (known >> ALLOCATOR_SHIFT) < (known & ALLOCATOR_BYTES_MAX);
-}
-
-const char *hl_lua_modules_told_type(uint64_t pc, bool is_new, uint64_t third)
-{
-	if (hl_recorder->has_type_rules)
-		return NULL; /* of a host that tells what is Lua's from what is C's */
-	for (uint32_t i = 0; i < HL_LUA_MODULES_MAX; i++) {
-		struct interpreter *it = &interpreters[i];
-		if (atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_PROVED ||
-		    !it->lua.tells_types || !is_allocator(it, pc))
-			continue;
-		uint32_t tags = atomic_load_explicit(&it->tags, memory_order_relaxed);
-		uint64_t tag = is_new ? third : 0;
-		if (tag > TAG_LAST || (tag && tag < TAG_FIRST))
-			atomic_store_explicit(&it->tags, tags = TAGS_REFUSED, memory_order_relaxed);
-		else if (tag && tags == TAGS_UNSEEN &&
-			 atomic_compare_exchange_strong(&it->tags, &tags, TAGS_SEEN))
-			tags = TAGS_SEEN;
-		return tags == TAGS_SEEN ? hl_lua_modules_type(tag) : NULL;
-	}
-	return NULL;
-}
+extern const struct hl_guest hl_guest_lua;
+const struct hl_guest hl_guest_lua = {
+	.note = note,
+	.open = open_noted,
+	.type = type_of_tag,
+	.find_generated = find_trace,
+};

@@ -15,24 +15,56 @@ static uint32_t place_of(uint64_t global)
 
 static_assert(HL_LUA_STATES_INDEX == 1u << (64 - 50), "place_of()");
 
+/* Of the places of this guest in a recorder; the first ones are those of interpreters, see modules.c. */
+#define PLACE_OF_STATES	 (HL_GUEST_PLACES - 2)
+#define PLACE_OF_REFUSAL (HL_GUEST_PLACES - 1) /* not NULL: there was no memory for states */
+
+static struct hl_lua_states *known_states(struct hl_recorder *recorder)
+{
+	return atomic_load_explicit(&recorder->guest_places[HL_GUEST_LUA][PLACE_OF_STATES],
+				    memory_order_acquire);
+}
+
+static void stamp(struct hl_thread *thread, const void *block)
+{
+	struct hl_lua_states *states = known_states(hl_recorder);
+	uintptr_t at = (uintptr_t)block;
+
+	uint32_t value = thread->stamp.value;
+
+	thread->stamp.value = 0;
+	/* Others have no entry of their own, and no tool asks for one. */
+	if (HL_UNLIKELY(at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
+		return;
+	hl_block_entry *leaf = atomic_load_explicit(
+		&states->stamps.leaves[at >> HL_BLOCK_LEAF_BITS], memory_order_acquire);
+	if (HL_LIKELY(leaf))
+		atomic_store_explicit(&leaf[hl_block_place_in_leaf(at)], value,
+				      memory_order_relaxed);
+	else
+		hl_block_array_set(&states->stamps, at, value);
+}
+
 /* NULL where there is no memory, or little, as for the array of blocks. */
 static struct hl_lua_states *states_of(struct hl_recorder *recorder)
 {
-	struct hl_lua_states *states =
-		atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
+	_Atomic(void *) *places = recorder->guest_places[HL_GUEST_LUA];
+	void *states = known_states(recorder);
 
 	if (HL_LIKELY(states) || recorder->hash_only ||
-	    atomic_load_explicit(&recorder->no_lua_states, memory_order_relaxed))
+	    atomic_load_explicit(&places[PLACE_OF_REFUSAL], memory_order_relaxed))
 		return states;
 	struct hl_lua_states *made = hl_private_map_new(sizeof(*made));
-	if (made && !atomic_compare_exchange_strong(&recorder->lua_states, &states, made)) {
+	hl_guest_wants.stamp = stamp;
+	if (made &&
+	    !atomic_compare_exchange_strong(&places[PLACE_OF_STATES], &states, (void *)made)) {
 		hl_private_map_free(made, sizeof(*made));
 		return states;
 	}
 	if (made)
-		atomic_store(&recorder->region.header->lua_states, (uintptr_t)made);
-	else
-		atomic_store(&recorder->no_lua_states, true); /* not to be tried at each event */
+		atomic_store(&recorder->region.header->guest_table, (uintptr_t)made);
+	else /* not to be tried at each event */
+		atomic_store(&places[PLACE_OF_REFUSAL], (void *)recorder);
 	return made;
 }
 
@@ -219,13 +251,11 @@ count(struct hl_lua_state_slot *slot, const struct hl_lua_collector *collector, 
 }
 
 uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *lua, uint64_t state,
-			    const struct hl_script_frame *outermost, struct hl_lua_stamp *stamp)
+			    const struct hl_script_frame *outermost, struct hl_guest_stamp *stamp)
 {
 	const struct hl_lua_collector *collector = &lua->collector;
 	struct hl_lua_states *states =
-		HL_LIKELY(collector->white_at)
-			? states_of(recorder)
-			: atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
+		HL_LIKELY(collector->white_at) ? states_of(recorder) : known_states(recorder);
 
 	if (HL_UNLIKELY(!states))
 		return 0;
@@ -248,33 +278,11 @@ uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *l
 
 bool hl_lua_states_is_new(struct hl_recorder *recorder, const struct hl_lua *lua, uint64_t state)
 {
-	struct hl_lua_states *states =
-		atomic_load_explicit(&recorder->lua_states, memory_order_acquire);
+	struct hl_lua_states *states = known_states(recorder);
 
 	if (!states || !state || !lua->collector.white_at || atomic_load(&states->skip))
 		return false;
 	const struct hl_lua_state_slot *slot =
 		find(states, hl_lua_word(state, lua->layout.state_global));
 	return !slot || !is_of(states, slot, &lua->collector);
-}
-
-void hl_lua_states_stamp(struct hl_thread *thread, const void *block)
-{
-	struct hl_lua_states *states =
-		atomic_load_explicit(&hl_recorder->lua_states, memory_order_relaxed);
-	uintptr_t at = (uintptr_t)block;
-
-	uint32_t value = thread->stamp.value;
-
-	thread->stamp.value = 0;
-	/* Others have no entry of their own, and no tool asks for one. */
-	if (HL_UNLIKELY(at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
-		return;
-	hl_block_entry *leaf = atomic_load_explicit(
-		&states->stamps.leaves[at >> HL_BLOCK_LEAF_BITS], memory_order_acquire);
-	if (HL_LIKELY(leaf))
-		atomic_store_explicit(&leaf[hl_block_place_in_leaf(at)], value,
-				      memory_order_relaxed);
-	else
-		hl_block_array_set(&states->stamps, at, value);
 }

@@ -12,10 +12,7 @@
  * begun first; NULL: it has no name.
  */
 uint32_t hl_lua_states_look(struct hl_recorder *recorder, const struct hl_lua *lua, uint64_t state,
-			    const struct hl_script_frame *outermost, struct hl_lua_stamp *stamp);
+			    const struct hl_script_frame *outermost, struct hl_guest_stamp *stamp);
 
 /* Whether hl_lua_states_look() would give ${state} a slot. */
 bool hl_lua_states_is_new(struct hl_recorder *recorder, const struct hl_lua *lua, uint64_t state);
-
-/* Stamps ${block}, which the thread has just allocated, with what its capture has left there. */
-void hl_lua_states_stamp(struct hl_thread *thread, const void *block);

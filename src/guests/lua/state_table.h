@@ -122,10 +122,3 @@ static inline uint32_t hl_lua_stamp_age(uint32_t stamp, uint32_t collections)
 {
 	return (collections - stamp) & ((1u << HL_LUA_STAMP_BITS) - 1);
 }
-
-/* What a thread knows of the block that it is allocating. */
-struct hl_lua_stamp {
-	uint32_t value;			/* 0: none */
-	uint32_t number;		/* the last one's state, as in a stamp ... */
-	struct hl_lua_state_slot *slot; /* ... and its slot; or NULL */
-};

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CPython in this process; see python_modules.h. */
-#include "guests/python/modules.h"
-
+/*
+ * CPython in this process, as a guest of the recorder: finds it among the modules, and makes it a provider of script
+ * frames. A module is looked at when it is entered, and opened at the next allocation, outside of all locks.
+ */
+#include "guests/guest.h"
+#include "guests/python/objects.h"
 #include "guests/python/python.h"
+#include "recorder/exports.h"
 #include "recorder/recorder.h"
 
 #include <dlfcn.h>
+
+#define HL_PYTHON_MODULES_MAX 2u /* of one process; further ones have no frames */
 
 enum phase {
 	PHASE_NONE,
@@ -71,11 +77,12 @@ static bool is_loaded(const struct interpreter *it)
 	       (uint64_t)object.dlfo_map_start == it->api.start;
 }
 
-bool hl_python_modules_note(const struct hl_exports *exports, const struct dl_find_object *object)
+static bool note(struct hl_region_header *header, const struct hl_guest_module *module)
 {
 	struct hl_python_api api;
 
-	if (!find_api(exports, object, &api))
+	hl_python_objects_note(header, module->exports);
+	if (module->no_scripts || !find_api(module->exports, module->object, &api))
 		return false;
 	for (uint32_t i = 0; i < HL_PYTHON_MODULES_MAX; i++) {
 		struct interpreter *it = &interpreters[i];
@@ -91,7 +98,8 @@ bool hl_python_modules_note(const struct hl_exports *exports, const struct dl_fi
 	return false;
 }
 
-void hl_python_modules_retire_unloaded(void)
+/* One that is gone is not asked any more. */
+static void retire_unloaded(void)
 {
 	for (uint32_t i = 0; i < HL_PYTHON_MODULES_MAX; i++)
 		if (atomic_load(&interpreters[i].phase) != PHASE_NONE &&
@@ -224,7 +232,7 @@ static void open_interpreter(struct hl_recorder *recorder, struct interpreter *i
 		atomic_compare_exchange_strong(&it->phase, &opening, PHASE_OPEN);
 }
 
-void hl_python_modules_open(struct hl_recorder *recorder)
+static void open_noted(struct hl_recorder *recorder)
 {
 	for (uint32_t i = 0; i < HL_PYTHON_MODULES_MAX; i++) {
 		struct interpreter *it = &interpreters[i];
@@ -234,3 +242,16 @@ void hl_python_modules_open(struct hl_recorder *recorder)
 			open_interpreter(recorder, it);
 	}
 }
+
+static void note_linked(struct hl_region_header *header, const struct hl_exports *exports)
+{
+	hl_python_objects_note(header, exports);
+}
+
+extern const struct hl_guest hl_guest_python;
+const struct hl_guest hl_guest_python = {
+	.linked = note_linked,
+	.note = note,
+	.open = open_noted,
+	.unloaded = retire_unloaded,
+};

@@ -2,6 +2,9 @@
 /* Finds the allocator of Python's objects and wraps it; see python_objects.h. */
 #include "guests/python/objects.h"
 
+#include "guests/guest.h"
+#include "recorder/exports.h"
+#include "recorder/hooks_objects.h"
 #include "region/region.h"
 #include "unwind/memory.h"
 
@@ -15,51 +18,23 @@ enum domain {
 };
 
 struct api {
-	hl_python_allocator_fn *get_allocator, *set_allocator;
-	void (*get_arenas)(struct hl_python_arenas *ret_arenas);
-	void (*set_arenas)(struct hl_python_arenas *arenas);
+	hl_objects_allocator_fn *get_allocator, *set_allocator;
+	void (*get_arenas)(struct hl_objects_arenas *ret_arenas);
+	void (*set_arenas)(struct hl_objects_arenas *arenas);
 	int (*is_initialized)(void);
 	void *(*thread_state)(void);	/* of the thread that holds the lock */
 	void *(*state_of_thread)(void); /* of the calling thread */
 };
 
-struct hl_python_allocator hl_python_real;
-struct hl_python_arenas hl_python_real_arenas;
-_Atomic bool hl_python_objects_pending;
-
 /* All outlive the recorder: a forked child goes on with them. */
-static const struct hl_python_allocator *hooks;
-static const struct hl_python_arenas *arena_hooks;
 static struct api api;
 static bool maps_arenas; /* mappings are recorded */
 
-void hl_python_objects_use(const struct hl_python_allocator *allocator,
-			   const struct hl_python_arenas *arenas)
-{
-	hooks = allocator;
-	arena_hooks = arenas;
-}
-
-static bool is_same(const struct hl_python_allocator *a, const struct hl_python_allocator *b)
+static bool is_same(const struct hl_objects_allocator *a, const struct hl_objects_allocator *b)
 {
 	return a->malloc == b->malloc && a->calloc == b->calloc && a->realloc == b->realloc &&
 	       a->free == b->free;
 }
-
-#ifndef HL_ATTACHED
-
-void hl_python_objects_call(hl_python_allocator_fn *function, int domain,
-			    struct hl_python_allocator *allocator)
-{
-	function(domain, allocator);
-}
-
-void hl_python_objects_take(const struct hl_python_allocator *real)
-{
-	(void)real;
-}
-
-#endif
 
 /*
  * Whether the interpreter begins with pymalloc: it serves two domains and the third has malloc(). Without
@@ -67,16 +42,95 @@ void hl_python_objects_take(const struct hl_python_allocator *real)
  */
 static bool find_real(const struct api *it)
 {
-	struct hl_python_allocator raw, memory, object;
+	struct hl_objects_allocator raw, memory, object;
 
-	hl_python_objects_call(it->get_allocator, DOMAIN_RAW, &raw);
-	hl_python_objects_call(it->get_allocator, DOMAIN_MEM, &memory);
-	hl_python_objects_call(it->get_allocator, DOMAIN_OBJECT, &object);
+	hl_objects_call(it->get_allocator, DOMAIN_RAW, &raw);
+	hl_objects_call(it->get_allocator, DOMAIN_MEM, &memory);
+	hl_objects_call(it->get_allocator, DOMAIN_OBJECT, &object);
 	if (!is_same(&memory, &object) || object.malloc == raw.malloc || object.context)
 		return false;
-	hl_python_real = object;
-	hl_python_objects_take(&object);
+	hl_objects_real = object;
+	hl_objects_take(&object);
 	return true;
+}
+
+static bool may_change(void)
+{
+	if (!api.is_initialized())
+		return true;
+	void *state = api.state_of_thread();
+	return state && state == api.thread_state();
+}
+
+/* What the debugging layer's context is: a letter, and whom it asks. */
+struct debug_context {
+	char letter;
+	struct hl_objects_allocator allocator;
+};
+
+/* The context of an unknown allocator may be anything. */
+static struct debug_context *debug_context(void *context, enum domain domain)
+{
+	uint64_t first = (uint64_t)context, last = first + sizeof(struct debug_context) - 1;
+	struct debug_context *it = context;
+
+	bool is_readable = context && hl_memory_page_is_readable(first & ~UINT64_C(4095)) &&
+			   hl_memory_page_is_readable(last & ~UINT64_C(4095));
+	return is_readable && it->letter == (domain == DOMAIN_MEM ? 'm' : 'o') ? it : NULL;
+}
+
+static bool is_real(const struct hl_objects_allocator *allocator)
+{
+	return is_same(allocator, &hl_objects_real);
+}
+
+/* Whether anything may be left to do: not once somebody else's allocator is there. */
+static bool wrap(enum domain domain)
+{
+	struct hl_objects_allocator now;
+
+	hl_objects_call(api.get_allocator, domain, &now);
+	struct hl_objects_allocator wrapped = *hl_objects_hooks.allocator;
+	if (is_same(&now, hl_objects_hooks.allocator))
+		return true;
+	if (is_real(&now)) {
+		hl_objects_call(api.set_allocator, domain, &wrapped);
+		return true;
+	}
+	struct debug_context *debug = debug_context(now.context, domain);
+	if (debug && is_real(&debug->allocator))
+		debug->allocator = wrapped;
+	return debug;
+}
+
+static void wrap_arenas(void)
+{
+	struct hl_objects_arenas wrapped = *hl_objects_hooks.arenas;
+
+	api.get_arenas(&hl_objects_real_arenas);
+	wrapped.context = hl_objects_real_arenas.context;
+	api.set_arenas(&wrapped);
+}
+
+/*
+ * The interpreter sets its allocators once more as it starts, by its environment and its options. So
+ * this looks until it has started.
+ */
+static void look(void)
+{
+	static _Atomic uint32_t lock;
+	uint32_t free = 0;
+
+	if (!atomic_compare_exchange_strong(&lock, &free, 1))
+		return;
+	if (may_change()) {
+		if (maps_arenas && !hl_objects_real_arenas.allocate)
+			wrap_arenas();
+		bool memory = wrap(DOMAIN_MEM), object = wrap(DOMAIN_OBJECT);
+		if ((!memory && !object) || api.is_initialized())
+			atomic_store(&hl_guest_wants.look, NULL);
+	}
+	atomic_store(&lock, 0);
 }
 
 void hl_python_objects_note(const struct hl_region_header *header, const struct hl_exports *exports)
@@ -84,17 +138,17 @@ void hl_python_objects_note(const struct hl_region_header *header, const struct 
 	uint32_t flags = atomic_load(&header->flags);
 
 	/* Where arenas cannot be left out of the mappings their objects would count twice. */
-	if (!hooks || api.get_allocator || flags & HL_REGION_NO_OBJECTS ||
-	    (!arena_hooks && flags & HL_REGION_MAPPINGS))
+	if (!hl_objects_hooks.allocator || api.get_allocator || flags & HL_REGION_NO_OBJECTS ||
+	    (!hl_objects_hooks.arenas && flags & HL_REGION_MAPPINGS))
 		return;
 	struct api found = {
 		.get_allocator =
-			(hl_python_allocator_fn *)hl_exports_find(exports, "PyMem_GetAllocator"),
+			(hl_objects_allocator_fn *)hl_exports_find(exports, "PyMem_GetAllocator"),
 		.set_allocator =
-			(hl_python_allocator_fn *)hl_exports_find(exports, "PyMem_SetAllocator"),
-		.get_arenas = (void (*)(struct hl_python_arenas *))hl_exports_find(
+			(hl_objects_allocator_fn *)hl_exports_find(exports, "PyMem_SetAllocator"),
+		.get_arenas = (void (*)(struct hl_objects_arenas *))hl_exports_find(
 			exports, "PyObject_GetArenaAllocator"),
-		.set_arenas = (void (*)(struct hl_python_arenas *))hl_exports_find(
+		.set_arenas = (void (*)(struct hl_objects_arenas *))hl_exports_find(
 			exports, "PyObject_SetArenaAllocator"),
 		.is_initialized = (int (*)(void))hl_exports_find(exports, "Py_IsInitialized"),
 		.thread_state =
@@ -111,84 +165,5 @@ void hl_python_objects_note(const struct hl_region_header *header, const struct 
 		return;
 	api = found;
 	maps_arenas = flags & HL_REGION_MAPPINGS;
-	atomic_store(&hl_python_objects_pending, true);
-}
-
-static bool may_change(void)
-{
-	if (!api.is_initialized())
-		return true;
-	void *state = api.state_of_thread();
-	return state && state == api.thread_state();
-}
-
-/* What the debugging layer's context is: a letter, and whom it asks. */
-struct debug_context {
-	char letter;
-	struct hl_python_allocator allocator;
-};
-
-/* The context of an unknown allocator may be anything. */
-static struct debug_context *debug_context(void *context, enum domain domain)
-{
-	uint64_t first = (uint64_t)context, last = first + sizeof(struct debug_context) - 1;
-	struct debug_context *it = context;
-
-	bool is_readable = context && hl_memory_page_is_readable(first & ~UINT64_C(4095)) &&
-			   hl_memory_page_is_readable(last & ~UINT64_C(4095));
-	return is_readable && it->letter == (domain == DOMAIN_MEM ? 'm' : 'o') ? it : NULL;
-}
-
-static bool is_real(const struct hl_python_allocator *allocator)
-{
-	return is_same(allocator, &hl_python_real);
-}
-
-/* Whether anything may be left to do: not once somebody else's allocator is there. */
-static bool wrap(enum domain domain)
-{
-	struct hl_python_allocator now;
-
-	hl_python_objects_call(api.get_allocator, domain, &now);
-	struct hl_python_allocator wrapped = *hooks;
-	if (is_same(&now, hooks))
-		return true;
-	if (is_real(&now)) {
-		hl_python_objects_call(api.set_allocator, domain, &wrapped);
-		return true;
-	}
-	struct debug_context *debug = debug_context(now.context, domain);
-	if (debug && is_real(&debug->allocator))
-		debug->allocator = wrapped;
-	return debug;
-}
-
-static void wrap_arenas(void)
-{
-	struct hl_python_arenas wrapped = *arena_hooks;
-
-	api.get_arenas(&hl_python_real_arenas);
-	wrapped.context = hl_python_real_arenas.context;
-	api.set_arenas(&wrapped);
-}
-
-/*
- * The interpreter sets its allocators once more as it starts, by its environment and its options. So
- * this looks until it has started.
- */
-void hl_python_objects_look(void)
-{
-	static _Atomic uint32_t lock;
-	uint32_t free = 0;
-
-	if (!atomic_compare_exchange_strong(&lock, &free, 1))
-		return;
-	if (may_change()) {
-		if (maps_arenas && !hl_python_real_arenas.allocate)
-			wrap_arenas();
-		bool memory = wrap(DOMAIN_MEM), object = wrap(DOMAIN_OBJECT);
-		if ((!memory && !object) || api.is_initialized())
-			atomic_store(&hl_python_objects_pending, false);
-	}
-	atomic_store(&lock, 0);
+	atomic_store(&hl_guest_wants.look, look);
 }

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Services of the program that is recorded; see services.h. */
-#include "guests/skynet/services.h"
+/*
+ * Services: programs such as skynet run many scripts side by side, on whichever thread is free, and say
+ * which one a thread works for by a number, the handle. It is the outermost frame of the scripts that run, a
+ * label of HL_LABEL_SERVICE: "wl_echo a :0000000a".
+ */
+#include "guests/guest.h"
 
 #include "base/frame_key.h"
 #include "recorder/private_map.h"
 #include "recorder/script.h"
+#include "region/attached.h"
 #include "unwind/memory.h"
 
 #include <string.h>
@@ -104,7 +109,8 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 	return true;
 }
 
-void hl_services_open(uint64_t current_service, uint64_t handle_of)
+/* Has each allocation ask the program for the handle; 0: none. */
+static void open_services(const struct hl_attached_start *start)
 {
 	static const struct hl_script_provider provider = {
 		.name = HL_SERVICE_PROVIDER,
@@ -113,13 +119,14 @@ void hl_services_open(uint64_t current_service, uint64_t handle_of)
 		.describe = describe,
 	};
 
-	current_handle = (uint32_t(*)(void))current_service;
-	handle_of_context = (uint32_t(*)(const void *))handle_of;
-	if (current_service)
+	current_handle = (uint32_t(*)(void))start->current_service;
+	handle_of_context = (uint32_t(*)(const void *))start->service_of;
+	if (current_handle)
 		hl_script_register(&provider);
 }
 
-void hl_services_enter_child(void)
+/* The names are gone with its parent's memory. */
+static void enter_child(void)
 {
 	atomic_store(&known, NULL);
 }
@@ -159,7 +166,7 @@ static bool is_snlua(const char *kind)
 	return kind[i] == snlua[i];
 }
 
-void hl_services_name(const void *module, const void *context, const char *arguments)
+static void name_service(const void *module, const void *context, const char *arguments)
 {
 	struct names *names =
 		current_handle && handle_of_context && context ? names_of_all() : NULL;
@@ -184,3 +191,10 @@ void hl_services_name(const void *module, const void *context, const char *argum
 	atomic_store_explicit(&name->handle, handle, memory_order_release);
 	hl_script_forget(handle);
 }
+
+extern const struct hl_guest hl_guest_skynet;
+const struct hl_guest hl_guest_skynet = {
+	.start = open_services,
+	.enter_child = enter_child,
+	.service_begins = name_service,
+};

@@ -2,8 +2,9 @@
 /* Start and end of the recorder in a process that was entered; see region/attached.h. */
 #include "recorder/image/image.h"
 
-#include "guests/skynet/services.h"
+#include "guests/guest.h"
 #include "recorder/hooks.h"
+#include "recorder/hooks_objects.h"
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"
@@ -110,7 +111,7 @@ static int64_t set_up(const struct hl_attached_start *start)
 		recorder->objects_only = true; /* the array keeps a block's slack, not its size */
 	hl_image_note_rules(recorder);
 	recorder->counts_layers = start->counts_layers;
-	hl_python_objects_use(&hl_hooks_python, NULL);
+	hl_objects_hooks.allocator = &hl_hooks_objects;
 	recorder->region.collector_pid = start->collector_pid;
 	recorder->modules.eh_frame = start->eh_frame;
 	recorder->modules.eh_frame_bytes = start->eh_frame_bytes;
@@ -126,7 +127,7 @@ static int64_t start(const struct hl_attached_start *start)
 		return -EALREADY;
 	hl_image_libc_init(start);
 	take_functions(start);
-	hl_services_open(start->current_service, start->service_of);
+	HL_GUESTS_CALL(start, start);
 	hl_image_main_tid = (uint32_t)start->main_tid;
 	int64_t result = make_gate() ? set_up(start) : -ENOTSUP;
 	hl_sys_close(start->region_fd);
@@ -165,7 +166,7 @@ bool hl_image_start_child(int region_fd)
 	start_room.region_fd = region_fd;
 	start_room.region_bytes = (uint64_t)status.st_size;
 	hl_image_main_tid = hl_sys_getpid();
-	hl_services_enter_child();
+	HL_GUESTS_CALL(enter_child);
 	hl_script_enter_child();
 	if (set_up(&start_room) < 0)
 		return false;
@@ -223,23 +224,23 @@ struct hl_attached hl_attached = {
 	.rules = (uint64_t)hl_image_rules,
 };
 
-/* ---- Python's objects ---- */
+/* ---- objects ---- */
 
 /* Stubs count threads in and out. */
-const struct hl_python_allocator hl_hooks_python = {
-	.malloc = (void *(*)(void *, size_t))hl_image_light_stub_python_object_malloc,
-	.calloc = (void *(*)(void *, size_t, size_t))hl_image_light_stub_python_object_calloc,
-	.realloc = (void *(*)(void *, void *, size_t))hl_image_light_stub_python_object_realloc,
-	.free = (void (*)(void *, void *))hl_image_light_stub_python_object_free,
+const struct hl_objects_allocator hl_hooks_objects = {
+	.malloc = (void *(*)(void *, size_t))hl_image_light_stub_object_malloc,
+	.calloc = (void *(*)(void *, size_t, size_t))hl_image_light_stub_object_calloc,
+	.realloc = (void *(*)(void *, void *, size_t))hl_image_light_stub_object_realloc,
+	.free = (void (*)(void *, void *))hl_image_light_stub_object_free,
 };
 
-void hl_python_objects_call(hl_python_allocator_fn *function, int domain,
-			    struct hl_python_allocator *allocator)
+void hl_objects_call(hl_objects_allocator_fn *function, int domain,
+		     struct hl_objects_allocator *allocator)
 {
 	hl_image_call((uint64_t)function, (uint64_t)domain, (uint64_t)allocator);
 }
 
-void hl_python_objects_take(const struct hl_python_allocator *real)
+void hl_objects_take(const struct hl_objects_allocator *real)
 {
 	const uint64_t functions[] = {
 		[HL_OBJECT_MALLOC] = (uint64_t)real->malloc,

@@ -16,7 +16,7 @@
 
 extern HL_EXPORT struct hl_attached hl_attached;
 
-/* The trampolines of the target's functions; then the functions of Python's allocator themselves. */
+/* The trampolines of the target's functions; then the functions of a runtime's allocator of objects themselves. */
 #define HL_IMAGE_REAL_OBJECT(hook) ((unsigned)HL_HOOK_COUNT + (unsigned)(hook))
 extern HL_HIDDEN uint64_t hl_image_real[HL_IMAGE_REAL_OBJECT(HL_OBJECT_HOOK_COUNT)];
 
@@ -127,11 +127,11 @@ bool hl_image_has_lost_heapline(bool *ret_is_known);
 HL_IMAGE_STUBS(STUB)
 #undef STUB
 
-#define HL_IMAGE_OBJECT_STUBS(STUB)                                          \
-	STUB(python_object_malloc, HL_IMAGE_REAL_OBJECT(HL_OBJECT_MALLOC))   \
-	STUB(python_object_calloc, HL_IMAGE_REAL_OBJECT(HL_OBJECT_CALLOC))   \
-	STUB(python_object_realloc, HL_IMAGE_REAL_OBJECT(HL_OBJECT_REALLOC)) \
-	STUB(python_object_free, HL_IMAGE_REAL_OBJECT(HL_OBJECT_FREE))
+#define HL_IMAGE_OBJECT_STUBS(STUB)                                   \
+	STUB(object_malloc, HL_IMAGE_REAL_OBJECT(HL_OBJECT_MALLOC))   \
+	STUB(object_calloc, HL_IMAGE_REAL_OBJECT(HL_OBJECT_CALLOC))   \
+	STUB(object_realloc, HL_IMAGE_REAL_OBJECT(HL_OBJECT_REALLOC)) \
+	STUB(object_free, HL_IMAGE_REAL_OBJECT(HL_OBJECT_FREE))
 
 #define STUB(NAME, HOOK) HL_HIDDEN void hl_image_light_stub_##NAME(void);
 HL_IMAGE_OBJECT_STUBS(STUB)

@@ -9,8 +9,7 @@
 #include "recorder/image/image.h"
 
 #include "base/clock.h"
-#include "guests/lua/modules.h"
-#include "guests/skynet/services.h"
+#include "guests/guest.h"
 #include "recorder/event.h"
 #include "recorder/hooks.h"
 #include "recorder/libc.h"
@@ -121,14 +120,18 @@ static uint64_t block_of(const struct call *call, uint64_t result)
 
 /* ---- blocks ---- */
 
+static const char *type_of(uint64_t number)
+{
+	return hl_guest_wants.type ? hl_guest_wants.type(number) : NULL;
+}
+
 static void record(struct hl_thread *thread, const struct call *call, uint64_t block,
 		   const struct hl_recall_slot *place)
 {
 	/* What grows is an array of some object. */
-	const char *type =
-		call->rule->type_at
-			? hl_lua_modules_type(call->block ? 0 : argument(call, call->rule->type_at))
-			: NULL;
+	const char *type = call->rule->type_at
+				   ? type_of(call->block ? 0 : argument(call, call->rule->type_at))
+				   : NULL;
 
 	if (HL_LIKELY(call->rule->is_beside))
 		hl_event_alloc_beside(thread, (const void *)block, call->size, call->caller, place,
@@ -396,8 +399,8 @@ static bool told(const struct call *call, uint64_t *ret_result)
 
 	*ret_result = 0;
 	if (call->rule->does == HL_RULE_TELLS_SERVICE) {
-		hl_services_name(name, (const void *)argument(call, 3),
-				 (const char *)argument(call, 4));
+		HL_GUESTS_CALL(service_begins, name, (const void *)argument(call, 3),
+			       (const char *)argument(call, 4));
 		return true;
 	}
 	if (call->rule->does == HL_RULE_TELLS_ALLOC)
@@ -486,7 +489,7 @@ static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint
 	hl_thread_set(thread, HL_RECORDING);
 	if (HL_LIKELY(block)) {
 		hl_event_alloc_beside(thread, (const void *)block, size, caller, place,
-				      hl_lua_modules_type(type));
+				      type_of(type));
 		hl_event_look_back(thread);
 	}
 	thread->saved = NULL;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Around the allocator of Python's objects; see python_objects.h. Compiled with -fno-omit-frame-pointer, see
+ * Around a runtime's allocator of objects; see hooks_objects.h. Compiled with -fno-omit-frame-pointer, see
  * HL_CALLER.
  *
  * The real functions run outside of any event: what they ask malloc() for counts by its own hook, which are
  * large blocks, the arenas' table, and small blocks where no arena can be had. Blocks that it counted
  * are not counted here.
  */
-#include "recorder/hooks.h"
+#include "recorder/hooks_objects.h"
 
-#include "guests/python/objects.h"
 #include "recorder/event.h"
+#include "recorder/hooks.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
 
@@ -25,7 +25,7 @@ static inline bool is_small(size_t size)
 static inline void *real_malloc(void *context, size_t size)
 {
 	hl_self_begin_call();
-	void *block = hl_python_real.malloc(context, size);
+	void *block = hl_objects_real.malloc(context, size);
 	hl_self_end_call();
 	return block;
 }
@@ -33,7 +33,7 @@ static inline void *real_malloc(void *context, size_t size)
 static inline void *real_calloc(void *context, size_t number, size_t size)
 {
 	hl_self_begin_call();
-	void *block = hl_python_real.calloc(context, number, size);
+	void *block = hl_objects_real.calloc(context, number, size);
 	hl_self_end_call();
 	return block;
 }
@@ -41,7 +41,7 @@ static inline void *real_calloc(void *context, size_t number, size_t size)
 static inline void *real_realloc(void *context, void *block, size_t size)
 {
 	hl_self_begin_call();
-	void *moved = hl_python_real.realloc(context, block, size);
+	void *moved = hl_objects_real.realloc(context, block, size);
 	hl_self_end_call();
 	return moved;
 }
@@ -49,7 +49,7 @@ static inline void *real_realloc(void *context, void *block, size_t size)
 static inline void real_free(void *context, void *block)
 {
 	hl_self_begin_call();
-	hl_python_real.free(context, block);
+	hl_objects_real.free(context, block);
 	hl_self_end_call();
 }
 
@@ -102,7 +102,7 @@ static inline void *count(void *block, size_t size, struct before before,
 	return block;
 }
 
-void *HL_HOOK(python_object_malloc)(void *context, size_t size)
+void *HL_HOOK(object_malloc)(void *context, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 
@@ -113,7 +113,7 @@ void *HL_HOOK(python_object_malloc)(void *context, size_t size)
 	return count(real_malloc(context, size), size, before, caller);
 }
 
-void *HL_HOOK(python_object_calloc)(void *context, size_t number, size_t size)
+void *HL_HOOK(object_calloc)(void *context, size_t number, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 	size_t bytes;
@@ -126,7 +126,7 @@ void *HL_HOOK(python_object_calloc)(void *context, size_t number, size_t size)
 	return count(real_calloc(context, number, size), bytes, before, caller);
 }
 
-void HL_HOOK(python_object_free)(void *context, void *block)
+void HL_HOOK(object_free)(void *context, void *block)
 {
 	struct hl_thread *thread = block ? hl_thread_enter() : NULL;
 
@@ -165,7 +165,7 @@ static void count_free(void *block, struct hl_block old, bool failed)
 }
 
 /* What was not recorded and stays where it is, stays so: it is malloc()'s, or was there before. */
-void *HL_HOOK(python_object_realloc)(void *context, void *block, size_t size)
+void *HL_HOOK(object_realloc)(void *context, void *block, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 	struct hl_block old;
@@ -201,7 +201,7 @@ static void set_mapping(bool is_arena)
 static void *arena_allocate(void *context, size_t size)
 {
 	set_mapping(size >= ARENA_BYTES_MIN);
-	void *arena = hl_python_real_arenas.allocate(context, size);
+	void *arena = hl_objects_real_arenas.allocate(context, size);
 	set_mapping(false);
 	return arena;
 }
@@ -209,20 +209,20 @@ static void *arena_allocate(void *context, size_t size)
 static void arena_free(void *context, void *arena, size_t size)
 {
 	set_mapping(size >= ARENA_BYTES_MIN);
-	hl_python_real_arenas.free(context, arena, size);
+	hl_objects_real_arenas.free(context, arena, size);
 	set_mapping(false);
 }
 
-const struct hl_python_arenas hl_hooks_python_arenas = {
+const struct hl_objects_arenas hl_hooks_arenas = {
 	.allocate = arena_allocate,
 	.free = arena_free,
 };
 
-const struct hl_python_allocator hl_hooks_python = {
-	.malloc = python_object_malloc,
-	.calloc = python_object_calloc,
-	.realloc = python_object_realloc,
-	.free = python_object_free,
+const struct hl_objects_allocator hl_hooks_objects = {
+	.malloc = object_malloc,
+	.calloc = object_calloc,
+	.realloc = object_realloc,
+	.free = object_free,
 };
 
 #endif

@@ -318,17 +318,17 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	struct hl_carrier *carrier = carrier_of(account);
 	carrier->allocated_blocks = 1;
 	carrier->allocated_bytes = usable_bytes;
-	uint64_t before = resident(account, start, block);
-	uint64_t in_memory = resident(account, block, end);
-	carrier->resident_bytes = before + in_memory;
+	uint64_t block_end = block + usable_bytes;
+	uint64_t in_memory = resident(account, block, block_end);
+	uint64_t around = resident(account, start, block) + resident(account, block_end, end);
+	carrier->resident_bytes = around + in_memory;
 	for (uint32_t i = 0; i < carrier->strip_count; i++)
 		carrier->strip[i][HL_STRETCH_LIVE] =
 			part_start(carrier, i + 1) - part_start(carrier, i);
-	heap->rss.overhead_bytes += before;
+	heap->rss.overhead_bytes += around;
 	heap->rss.live_bytes += in_memory;
 	heap->mmapped_blocks++;
 	heap->mmapped_bytes += end - start;
 	hl_account_end(account, end);
-	return call_block(account, block, usable_bytes, last_word,
-			  resident(account, block, block + usable_bytes));
+	return call_block(account, block, usable_bytes, last_word, in_memory);
 }

@@ -348,11 +348,11 @@ class Filters(PageCase):
                 self.assert_as_with(f"--{role}", "PyDict|_json")
 
     def test_filters_add_up_and_go_one_by_one(self):
-        self.add("focus", "_json")
-        self.add("hide", "^_")
-        self.assert_as_with("--focus", "_json", "--hide", "^_")
+        self.add("focus", "decode_documents")
+        self.add("hide", "^JSON")
+        self.assert_as_with("--focus", "decode_documents", "--hide", "^JSON")
         self.find("#filters li:first-child button").click()
-        self.assertEqual(self.text("#filters"), "hidden: ^_×")
+        self.assertEqual(self.text("#filters"), "hidden: ^JSON×")
         self.find("#filters li button").click()
         self.assert_as_with()
 

@@ -1004,7 +1004,7 @@ class Processes(ProcessCase):
         self.wait_for_save()
         port = free_port()
         result = self.push(f"http://127.0.0.1:{port}", "--once", "-p", str(self.pid))
-        self.assertRegex(result.stderr, rf"cannot reach 'http://127.0.0.1:{port}': .*127.0.0.1 port {port}\b.*; what is pushed waits in")
+        self.assertRegex(result.stderr, rf"cannot reach 'http://127.0.0.1:{port}': .*127.0.0.1(:| port ){port}\b.*; what is pushed waits in")
 
     def test_the_program_does_not_notice_a_backend_that_hangs(self):
         with Backend() as backend:

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- Allocates as scripts of games do; for lua_host.c, whose functions enter() and fork() are.
+-- Allocates as scripts of games do; for lua_host.c, whose functions enter(), go_deep() and fork() are.
 local Entity = {}
 Entity.__index = Entity
 Entity.__tostring = function(self)
@@ -95,6 +95,7 @@ for i = 1, 20 do
 end
 -- Deep enough that the stack is moved, and given back by the system where it lay.
 enter()
+go_deep()
 local deepest = deep(15000)
 if fork() == 0 then
   tick(50)

@@ -18,7 +18,15 @@
 #include <unistd.h>
 
 #define LINES_MAX   256
-#define STACK_SLOTS 1000 /* so that hooks, which need some, do not move the stack */
+#define STACK_SLOTS 1000   /* so that hooks, which need some, do not move the stack */
+#define DEEP_SLOTS  100000 /* of the script's deepest calls */
+
+/* While they move a stack, the calls on it cannot be asked for lines: neither by the ledger nor by whoever records. */
+#if defined(LUA_VERSION_RELEASE_NUM) && LUA_VERSION_RELEASE_NUM >= 50407
+#define IS_MUTE_IN_MOVES true
+#else
+#define IS_MUTE_IN_MOVES false
+#endif
 
 static bool has_ledger, is_running;
 static int known_line; /* where Lua runs, while it cannot be asked; 0: it can */
@@ -65,17 +73,35 @@ static void *allocate(void *context, void *block, size_t old_bytes, size_t bytes
 	return realloc(block, bytes);
 }
 
+/* Makes room on the running state's stack, for a function of ${state}; that may move it. */
+static void make_room(lua_State *state, int slots)
+{
+	bool was_running = is_running;
+
+	known_line = has_ledger && is_running ? line_now() : 0;
+	if (IS_MUTE_IN_MOVES && running == state)
+		is_running = false;
+	lua_checkstack(running, slots);
+	is_running = was_running;
+	known_line = 0;
+}
+
 /* enter([coroutine]): that one runs from now on, else the caller. */
 static int enter(lua_State *state)
 {
 	running = lua_isthread(state, 1) ? lua_tothread(state, 1) : state;
-	/* Lua 5.4.7 and later cannot be asked while they move the stack. */
-	known_line = has_ledger && is_running ? line_now() : 0;
-	lua_checkstack(running, STACK_SLOTS);
-	known_line = 0;
+	make_room(state, STACK_SLOTS);
 	if (has_ledger)
 		lua_sethook(running, no_hook, LUA_VERSION_NUM == 501 ? LUA_MASKLINE : LUA_MASKCOUNT,
 			    1000000000);
+	return 0;
+}
+
+/* go_deep(): deep calls follow, which shall not be what moves a stack while Lua cannot be asked. */
+static int go_deep(lua_State *state)
+{
+	for (int slots = STACK_SLOTS; IS_MUTE_IN_MOVES && slots <= DEEP_SLOTS; slots *= 10)
+		make_room(state, slots);
 	return 0;
 }
 
@@ -104,6 +130,8 @@ int main(int argc, char **argv)
 	lua_gc(main_state, LUA_GCSTOP, 0);
 	lua_pushcfunction(main_state, enter);
 	lua_setglobal(main_state, "enter");
+	lua_pushcfunction(main_state, go_deep);
+	lua_setglobal(main_state, "go_deep");
 	lua_pushcfunction(main_state, fork_child);
 	lua_setglobal(main_state, "fork");
 	int result = luaL_loadfile(main_state, argv[1]);

@@ -2,6 +2,7 @@
 """Recordings of programs whose every count is known beforehand."""
 
 import json
+import re
 
 import harness
 from harness import top_rows
@@ -12,7 +13,9 @@ class KnownAnswer(harness.TestCase):
         command = [harness.program(program)]
         plain = harness.run(command)
         result, recording = self.record_well(command, mode)
-        self.assertEqual(result.stdout, plain.stdout)
+        # A block may be somewhat larger where what the loader freed before main lies otherwise.
+        told = [re.sub(r'"slack_bytes": \d+', "", run.stdout) for run in (result, plain)]
+        self.assertEqual(*told)
         answers = json.loads(result.stdout)
         reports = {value: top_rows(recording, value) for value in ("alloc", "inuse", "temporary")}
         if slack:

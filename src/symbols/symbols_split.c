@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After V8's kind of code: interpreted, baseline, and the optimizing compilers. */
-#define TIERS "~^+*"
+/* After V8's kind of code: interpreted, baseline, and the optimizing compilers, whose code V8 12 and later marks if it serves all closures
+ * of a function. */
+#define TIERS		 "~^+*"
+#define OF_ALL_CLOSURES '\''
 
 /* The function's name after V8's kind and tier; NULL: it is not V8's. */
 static char *skip_kind(char *name)
@@ -18,8 +20,11 @@ static char *skip_kind(char *name)
 
 	for (size_t i = 0; i < HL_COUNT_OF(kinds); i++) {
 		size_t length = strlen(kinds[i]);
-		if (!strncmp(name, kinds[i], length) && name[length])
-			return name + length + (strchr(TIERS, name[length]) != NULL);
+		if (strncmp(name, kinds[i], length) != 0 || !name[length])
+			continue;
+		bool has_tier = strchr(TIERS, name[length]) != NULL;
+		name += length + has_tier;
+		return name + (has_tier && *name == OF_ALL_CLOSURES);
 	}
 	return NULL;
 }

@@ -247,6 +247,8 @@ static void names_are_split_as_their_runtimes_write_them(void **state)
 	assert_split("LazyCompile:*leak leak.js:3", "leak", "leak.js", 3);
 	assert_split("JS:^get size /a b/c.js:12:1", "get size", "/a b/c.js", 12);
 	assert_split("JS:+on node:events:465:44", "on", "node:events", 465);
+	assert_split("JS:*'leak /app/leak.js:3:15", "leak", "/app/leak.js", 3);
+	assert_split("JS:+' file:///app/m.mjs:1:1", "(anonymous)", "file:///app/m.mjs", 1);
 	assert_split("JS:~ file:///app/m.mjs:1:1", "(anonymous)", "file:///app/m.mjs", 1);
 	assert_split("TRACE_12::shop.lua:34", "TRACE_12", "shop.lua", 34);
 	assert_split("TRACE_12", "TRACE_12", "", 0);

@@ -672,12 +672,14 @@ void hl_event_free_ruled(struct hl_thread *thread, const void *block)
 	thread->last_block = NULL;
 	struct hl_block it;
 	if (hl_event_take_ruled(block, &it)) {
+		thread->last_ruled_free = block;
 		finish_free(thread, block, it, it.requested, temporary);
 		if (hl_event_has_pieces())
 			hl_event_end_pieces(thread, block, it.requested);
 	}
-	/* Of a block of malloc() the call of free() within will tell. */
-	else if (!hl_block_may_hold(&hl_recorder->blocks, block))
+	/* Of a block of malloc() the call of free() within will tell. One function of rules may free by another. */
+	else if (block != thread->last_ruled_free &&
+		 !hl_block_may_hold(&hl_recorder->blocks, block))
 		count_unmatched(hl_recorder, thread);
 }
 

@@ -688,6 +688,24 @@ static void older_blocks_are_unmatched_frees(void **state)
 	end();
 }
 
+static void functions_that_free_by_others_free_once(void **state)
+{
+	(void)state;
+	static char arena[1 << 12];
+
+	start(HL_MODE_MEM_FAST, 0, false);
+	make_pool(arena, sizeof(arena));
+	for (unsigned i = 1; i < 4; i++) {
+		void *block = alloc(10, 1);
+		release(block);
+		release(block); /* as PHP's _efree_8() goes on in _efree_16() */
+		assert_counted(i, 10 * i, i, 10 * i);
+	}
+	release(arena + sizeof(arena) - 16);
+	assert_int_equal(count_unmatched(), 1);
+	end();
+}
+
 static void forked_children_pass_through(void **state)
 {
 	(void)state;
@@ -806,6 +824,7 @@ int main(void)
 		cmocka_unit_test(an_operator_that_throws_does_so_without_us),
 		cmocka_unit_test(a_function_that_is_left_by_longjmp_does_no_harm),
 		cmocka_unit_test(older_blocks_are_unmatched_frees),
+		cmocka_unit_test(functions_that_free_by_others_free_once),
 		cmocka_unit_test(forked_children_pass_through),
 		cmocka_unit_test(registers_are_kept),
 		cmocka_unit_test(threads_without_a_thread_pointer_pass_through),

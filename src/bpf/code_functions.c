@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/go_functions.h"
 #include "unwind/arch.h"
+#include "unwind/cfi_program.h"
 #include "unwind/instructions.h"
 
 #include <errno.h>
@@ -166,6 +167,62 @@ static int add_frame_pointer_rows(const struct hl_code_image *image,
 	return r < 0 ? r : hl_code_image_keep_row_in_gap(gaps, &last);
 }
 
+static void finish(struct hl_code_image_rows *rows, size_t known)
+{
+	if (rows->count > known)
+		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
+}
+
+/* Rows for a gap from ${begin} to ${end} between functions that have rules. */
+static int add_rows_of_gap(const struct hl_code_image *image, const struct hl_code_table *table,
+			   struct hl_code_image_rows *rows, uint32_t begin, uint32_t end)
+{
+	uint8_t code[HL_CFI_GAP_BYTES_MAX];
+	const struct hl_cfi_row all = {.offset = begin, .rule = HL_RULE_FRAME_POINTER};
+	const struct hl_cfi_row before_next = {.offset = end - 1};
+	const Elf64_Sym gap = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
+			       .st_shndx = 1,
+			       .st_value = table->code_low + begin,
+			       .st_size = end - begin};
+	struct hl_instructions_part part = {0};
+	int r = 0;
+
+	if (end - begin >= HL_CFI_GENERATED_BYTES_MIN) {
+		r = hl_code_image_keep_row(rows, &all);
+		return r < 0 ? r : hl_code_image_keep_row(rows, &before_next);
+	}
+	size_t bytes = read_function(image, table, &gap, code, sizeof(code));
+	while (r == 0 && part.end < bytes && hl_instructions_next_part(code, bytes, &part)) {
+		size_t made = hl_instructions_frame_pointer_made(code + part.start,
+								 part.end - part.start);
+		const struct hl_cfi_row first = {.offset = (uint32_t)(begin + part.start + made),
+						 .rule = HL_RULE_FRAME_POINTER};
+		const struct hl_cfi_row last = {.offset = (uint32_t)(begin + part.end)};
+		if (!made)
+			continue;
+		r = hl_code_image_keep_row(rows, &first);
+		if (r == 0 && last.offset < end)
+			r = hl_code_image_keep_row(rows, &last);
+	}
+	return r;
+}
+
+int hl_code_functions_add_gap_rows(const struct hl_code_image *image,
+				   const struct hl_code_table *table,
+				   struct hl_code_image_rows *rows)
+{
+	size_t known = rows->count;
+	int r = 0;
+
+	for (size_t i = 1; i + 1 < known && r == 0; i++)
+		if (rows->rows[i].rule == HL_RULE_NONE)
+			r = add_rows_of_gap(image, table, rows, rows->rows[i].offset,
+					    rows->rows[i + 1].offset);
+	if (r == 0)
+		finish(rows, known);
+	return r;
+}
+
 /* The one byte that calls return behind has its own rule, unless the rule there is more than what
  * may not know of other stacks. */
 static int add_return_rows(const struct hl_code_functions *functions,
@@ -186,12 +243,6 @@ static int add_return_rows(const struct hl_code_functions *functions,
 			r = hl_code_image_keep_row(rows, &next);
 	}
 	return r;
-}
-
-static void finish(struct hl_code_image_rows *rows, size_t known)
-{
-	if (rows->count > known)
-		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
 }
 
 int hl_code_functions_add_rows(const struct hl_code_functions *functions,

@@ -63,6 +63,14 @@ int hl_code_functions_find(const struct hl_code_image *image, const struct hl_co
 			   const struct hl_code_image_rows *rows,
 			   struct hl_code_functions *functions);
 
+/*
+ * Adds rows where ${rows}, finished, leave code between functions out, as the recorder would follow it: all of a large gap, and functions
+ * in a small one that make rbp their frame pointer. Finishes ${rows}. 0 or -ENOMEM.
+ */
+int hl_code_functions_add_gap_rows(const struct hl_code_image *image,
+				   const struct hl_code_table *table,
+				   struct hl_code_image_rows *rows);
+
 /* Adds rows of functions that make rbp their frame pointer where ${rows}, all others', have no
  * rule, and then those of returns; finishes ${rows}. 0 or -ENOMEM. */
 int hl_code_functions_add_rows(const struct hl_code_functions *functions,

@@ -303,8 +303,9 @@ static int build_pages(struct hl_code_table *table, const struct hl_code_image_r
 		const struct hl_cfi_row *row = &rows->rows[i];
 		bool is_none = row->rule == HL_RULE_NONE;
 		/* No call pushes a return address that is a function's first byte with nothing of a
-		 * function before it: the stack ends there; see src/unwind/rule_cache.c. */
-		if (was_none && !is_none && row->offset)
+		 * function before it: the stack ends there; see src/unwind/rule_cache.c. A frame
+		 * pointer is made within a function. */
+		if (was_none && !is_none && row->offset && row->rule != HL_RULE_FRAME_POINTER)
 			r = set_rule(&writer, &at, row->offset - UINT64_C(1), HL_RULE_END_BEFORE);
 		if (r == 0)
 			r = set_rule(&writer, &at, row->offset, row->rule);
@@ -333,6 +334,8 @@ int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table)
 		r = compile_debug_frames(&image, &table, &rows);
 	if (r == 0)
 		r = add_entry_rows(&image, &table, &rows);
+	if (r == 0)
+		r = hl_code_functions_add_gap_rows(&image, &table, &rows);
 	if (r == 0)
 		r = hl_code_functions_add_rows(&functions, &image, &table, &rows);
 	if (r == 0)

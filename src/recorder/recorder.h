@@ -66,9 +66,9 @@ struct hl_thread {
 	bool plain; /* neither sampling nor sizes: events only count, if the mode says no other */
 	int64_t sample_countdown; /* bytes until the next sample */
 	uint64_t random;
-	const void *last_block;	 /* allocated by this thread's last event, else NULL */
-	const void *last_ruled_free; /* freed by a function of a rule, which may go on in another's */
-	uint32_t alloc_events;	 /* counts recorded allocations; wraps */
+	const void *last_block;	     /* allocated by this thread's last event, else NULL */
+	const void *last_ruled_free; /* by a rule's function, which may go on in another's */
+	uint32_t alloc_events;	     /* counts recorded allocations; wraps */
 	int64_t unflushed_bytes; /* change of bytes in use not yet added to header.inuse_bytes */
 	int64_t flush_bytes;	 /* add it beyond +- this */
 	_Atomic uint32_t pending_count;

@@ -10,7 +10,7 @@
 
 /* After V8's kind of code: interpreted, baseline, and the optimizing compilers, whose code V8 12 and later marks if it serves all closures
  * of a function. */
-#define TIERS		 "~^+*"
+#define TIERS		"~^+*"
 #define OF_ALL_CLOSURES '\''
 
 /* The function's name after V8's kind and tier; NULL: it is not V8's. */

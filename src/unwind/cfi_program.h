@@ -173,6 +173,11 @@ int hl_cfi_find_function(const uint8_t *hdr, uint64_t start, uint64_t end, uint6
 int hl_cfi_find_gap(const uint8_t *hdr, uint64_t start, uint64_t end, uint64_t pc,
 		    uint64_t *ret_begin, uint64_t *ret_end);
 
+/* No compiler or linker leaves as much between functions: V8's builtins, in a library without symbols. All of them keep a frame pointer. */
+#define HL_CFI_GENERATED_BYTES_MIN (UINT64_C(64) << 10)
+/* Functions written in assembly language are short. As much of a smaller gap is searched for them. */
+#define HL_CFI_GAP_BYTES_MAX 4096u
+
 /* Returns 0, what ${visit} stopped with, or -EINVAL. */
 int hl_cfi_program_run(const struct hl_cfi_section *section, const struct hl_fde *fde,
 		       hl_cfi_range_fn *visit, void *context);

@@ -10,8 +10,10 @@ enum register_number {
 	REGISTER_BP = 5,
 };
 
-#define CALL  0xe8
-#define LEAVE 0xc9
+#define CALL		      0xe8
+#define LEAVE		      0xc9
+#define BREAKPOINT	      0xcc
+#define INSTRUCTION_BYTES_MAX 15u
 
 enum rex {
 	REX_B = 1, /* rm, or base, is r8 .. r15 */
@@ -347,6 +349,37 @@ size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes)
 		}
 	}
 	return 0;
+}
+
+/* Whether the next instruction in memory is reached from elsewhere alone. */
+static bool leaves(const struct instruction *at)
+{
+	return at->map == MAP_ONE_BYTE &&
+	       ((at->opcode & 0xf6) == 0xc2 || at->opcode == 0xe9 || at->opcode == 0xeb ||
+		(at->opcode == 0xff && (at->modrm >> 3 & 7) == 4));
+}
+
+bool hl_instructions_next_part(const uint8_t *code, size_t bytes, struct hl_instructions_part *part)
+{
+	size_t offset = part->end, start = bytes;
+	struct instruction at;
+
+	for (; offset < bytes; offset += at.bytes) {
+		if (!decode(code + offset, bytes - offset, &at)) {
+			/* Its other bytes may be behind the end. */
+			if (bytes - offset >= INSTRUCTION_BYTES_MAX)
+				return false;
+			at.bytes = bytes - offset;
+		}
+		if (start == bytes && !is_nop(&at) && !is_one_byte(&at, BREAKPOINT))
+			start = offset;
+		if (start != bytes && leaves(&at)) {
+			offset += at.bytes;
+			break;
+		}
+	}
+	*part = (struct hl_instructions_part){start, offset};
+	return start != bytes;
 }
 
 /* ---- stacks ---- */

@@ -26,6 +26,19 @@ bool hl_instructions_are_padding(const uint8_t *code, size_t bytes);
 #define HL_PROLOGUE_BYTES 128u
 size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes);
 
+/*
+ * Code up to the first return or jump behind ${start}, which is no padding: a function, or its first part. Bytes from the start of what is
+ * searched.
+ */
+struct hl_instructions_part {
+	size_t start, end;
+};
+
+/* The part that begins at ${part->end} or, past padding, behind it. The last one may be cut off by the end of ${bytes}. Returns false where
+ * there is none, or an instruction that is not valid. */
+bool hl_instructions_next_part(const uint8_t *code, size_t bytes,
+			       struct hl_instructions_part *part);
+
 /* Bytes around a return address that the following read at most: of those after it, as many as
  * there are up to ${bytes}. */
 #define HL_CALL_BYTES	8u

@@ -105,9 +105,26 @@ static bool has_frame_pointer(const struct hl_unwind_module *module,
 		       0;
 }
 
-/* No compiler or linker leaves as much between functions: V8's builtins, in a library without symbols. All of them keep a frame pointer. */
-#define GENERATED_BYTES_MIN (UINT64_C(64) << 10)
-#define PADDING_BYTES_MAX   64u
+#define PADDING_BYTES_MAX 64u
+
+/* The same without symbols, of a function written in assembly language at ${pc}, in a gap that begins at ${begin}. */
+static bool has_frame_pointer_in_gap(const struct hl_unwind_module *module, uint64_t begin,
+				     uint64_t pc)
+{
+	const uint8_t *code = (const uint8_t *)begin;
+	size_t bytes = (size_t)(pc + 1 - begin);
+	struct hl_instructions_part part = {0};
+	bool is_found = false;
+
+	if (begin < module->start || pc >= module->end || bytes > HL_CFI_GAP_BYTES_MAX ||
+	    !hl_memory_page_is_readable(begin & ~UINT64_C(4095)) ||
+	    !hl_memory_page_is_readable(pc & ~UINT64_C(4095)))
+		return false;
+	while (part.end < bytes && (is_found = hl_instructions_next_part(code, bytes, &part)))
+		;
+	return is_found &&
+	       hl_instructions_frame_pointer_made(code + part.start, bytes - 1 - part.start) != 0;
+}
 
 /* The rule of code between two functions that have rules. ${follows_call}: what is at ${pc} + 1. */
 static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
@@ -119,8 +136,10 @@ static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct h
 	if (!module->eh_frame_hdr ||
 	    hl_cfi_find_gap(module->eh_frame_hdr, in.start, in.end, pc, &begin, &end) < 0)
 		return HL_RULE_UNSUPPORTED;
-	if (end - begin >= GENERATED_BYTES_MIN)
+	if (end - begin >= HL_CFI_GENERATED_BYTES_MIN)
 		return follows_call ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
+	if (has_frame_pointer_in_gap(module, begin, pc))
+		return HL_RULE_FRAME_POINTER;
 	/* A function that runs on into the next one, as glibc's checked copies do. */
 	bool is_padding = end - pc <= PADDING_BYTES_MAX && end <= module->end &&
 			  hl_memory_page_is_readable(pc & ~UINT64_C(4095)) &&

@@ -6,6 +6,7 @@
 #include "fail_allocations.h"
 #include "temporary.h"
 #include "unwind/arch.h"
+#include "unwind/rule_cache.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -82,42 +83,63 @@ static bool is_entry_code(const struct dl_find_object *module, uint64_t pc)
 	return pc - entry < HL_ENTRY_CODE_BYTES && rule_in_memory(module, entry) == HL_RULE_NONE;
 }
 
-/* What the recorder finds at a pc of this process; see src/unwind/rule_cache.c. */
-static hl_rule recorders_rule(const struct dl_find_object *module, uint64_t pc)
+static struct dl_find_object searched;
+
+static bool find_searched(struct hl_unwind *unwind, uint64_t pc,
+			  struct hl_unwind_module *ret_module)
 {
-	hl_rule rule = rule_in_memory(module, pc);
+	(void)unwind, (void)pc;
+	*ret_module = (struct hl_unwind_module){
+		.start = (uint64_t)searched.dlfo_map_start,
+		.end = (uint64_t)searched.dlfo_map_end,
+		.load_bias = searched.dlfo_link_map->l_addr,
+		.eh_frame_hdr = searched.dlfo_eh_frame,
+	};
+	return true;
+}
+
+static bool has_frame_pointer(uint64_t pc)
+{
+	static struct hl_unwind unwind = {.find_module = find_searched};
+
+	hl_rule rule = hl_rule_cache_find(&unwind, atomic_load(&unwind.generation), pc);
+	return (rule & HL_RULE_MASK) == HL_RULE_FRAME_POINTER;
+}
+
+/* What the recorder finds at a pc of this process, as far as tables have it; see src/unwind/rule_cache.c. */
+static hl_rule recorders_rule(uint64_t pc)
+{
+	hl_rule rule = rule_in_memory(&searched, pc);
 
 	if (rule != HL_RULE_NONE)
 		return rule;
-	if (is_entry_code(module, pc))
+	if (is_entry_code(&searched, pc))
 		return HL_RULE_END;
-	bool begins =
-		rule_in_memory(module, pc + 1) != HL_RULE_NONE || is_entry_code(module, pc + 1);
-	return begins ? HL_RULE_END_BEFORE : HL_RULE_NONE;
+	if (rule_in_memory(&searched, pc + 1) != HL_RULE_NONE || is_entry_code(&searched, pc + 1))
+		return HL_RULE_END_BEFORE;
+	return has_frame_pointer(pc) ? HL_RULE_FRAME_POINTER : HL_RULE_NONE;
 }
 
 static void assert_same_rules(const void *function)
 {
-	struct dl_find_object module;
 	struct hl_code_table table;
 
-	assert_int_equal(_dl_find_object((void *)(uintptr_t)function, &module), 0);
-	const char *name = module.dlfo_link_map->l_name;
-	uint64_t bias = module.dlfo_link_map->l_addr;
+	assert_int_equal(_dl_find_object((void *)(uintptr_t)function, &searched), 0);
+	const char *name = searched.dlfo_link_map->l_name;
+	uint64_t bias = searched.dlfo_link_map->l_addr;
 	int fd = open(*name ? name : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(hl_code_table_read(fd, 0, &table), 0);
 	close(fd);
 	assert_true(table.has_rows);
-	assert_int_equal(table.low + bias, (uint64_t)module.dlfo_map_start);
-	assert_int_equal(table.high + bias, (uint64_t)module.dlfo_map_end);
+	assert_int_equal(table.low + bias, (uint64_t)searched.dlfo_map_start);
+	assert_int_equal(table.high + bias, (uint64_t)searched.dlfo_map_end);
 	uint64_t code = table.code_low + bias, size = table.code_high - table.code_low;
 	for (uint64_t i = 0; i < size; i += i < 16384 ? 1 : 97)
-		if (hl_code_table_rule(&table, table.code_low + i) !=
-		    recorders_rule(&module, code + i))
+		if (hl_code_table_rule(&table, table.code_low + i) != recorders_rule(code + i))
 			fail_msg("at %#lx of '%s': %#lx instead of %#lx", table.code_low + i, name,
 				 hl_code_table_rule(&table, table.code_low + i),
-				 recorders_rule(&module, code + i));
+				 recorders_rule(code + i));
 	hl_code_table_release(&table);
 }
 
@@ -128,6 +150,43 @@ static void rules_are_those_that_the_recorder_finds(void **state)
 	assert_same_rules((const void *)(uintptr_t)gnu_get_libc_version);
 	assert_same_rules(
 		(const void *)getauxval(AT_BASE)); /* the loader, whose entry has no rules */
+}
+
+/* Functions in assembly language have neither symbols nor rules: with a frame pointer, and without. */
+extern const char *const bare_functions[];
+__asm__(".text\n"
+	".p2align 4\n"
+	".Lframed: endbr64; push %rbp; mov %rsp, %rbp; push %rbx; sub $24, %rsp; call *%rdi\n"
+	".Lframed_return: add $24, %rsp; pop %rbx; pop %rbp; ret\n"
+	".p2align 4\n"
+	".Lbare: sub $8, %rsp; call *%rdi\n"
+	".Lbare_return: add $8, %rsp; ret\n"
+	".p2align 4\n"
+	".section .data.rel.ro, \"aw\"\n"
+	".globl bare_functions\n"
+	"bare_functions: .quad .Lframed, .Lframed_return, .Lbare_return\n"
+	".text");
+
+/* By src/unwind/rule_cache.c as well: the other test compares both. */
+static void functions_in_gaps_are_left_by_the_frame_pointer_that_they_make(void **state)
+{
+	struct hl_code_table table;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(_dl_find_object((void *)(uintptr_t)assert_same_rules, &searched), 0);
+	assert_int_equal(hl_code_table_read(fd, 0, &table), 0);
+	close(fd);
+	uint64_t lookups[3];
+	for (size_t i = 0; i < 3; i++)
+		lookups[i] = (uint64_t)bare_functions[i] - 1;
+	uint64_t bias = searched.dlfo_link_map->l_addr;
+	assert_int_equal(hl_code_table_rule(&table, lookups[0] + 1 - bias), HL_RULE_NONE);
+	assert_int_equal(hl_code_table_rule(&table, lookups[1] - bias), HL_RULE_FRAME_POINTER);
+	assert_int_equal(recorders_rule(lookups[1]), HL_RULE_FRAME_POINTER);
+	assert_int_equal(hl_code_table_rule(&table, lookups[2] - bias), HL_RULE_NONE);
+	assert_int_equal(recorders_rule(lookups[2]), HL_RULE_NONE);
+	hl_code_table_release(&table);
 }
 
 static void outside_of_the_code_there_is_no_rule(void **state)
@@ -343,6 +402,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rules_are_those_that_the_recorder_finds),
+		cmocka_unit_test(functions_in_gaps_are_left_by_the_frame_pointer_that_they_make),
 		cmocka_unit_test(outside_of_the_code_there_is_no_rule),
 		cmocka_unit_test(pages_begin_with_the_rule_in_force),
 		cmocka_unit_test(the_build_id_is_the_files),

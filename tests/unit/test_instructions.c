@@ -268,10 +268,40 @@ static void padding_does_nothing(void **state)
 	assert_false(hl_instructions_are_padding(trap, sizeof(trap)));
 }
 
+static void parts_end_behind_returns_and_jumps(void **state)
+{
+	const uint8_t code[] = {
+		0x90, 0xcc,			 /* padding */
+		0x48, 0x01, 0xc0, 0xc3,		 /* add %rax,%rax; ret */
+		0x66, 0x90,			 /* padding */
+		0x55, 0xeb, 0x00,		 /* push %rbp; jmp .+2 */
+		0x5d, 0xff, 0xe0,		 /* pop %rbp; jmp *%rax */
+		0x74, 0x00, 0xe8, 0,	0, 0, 0, /* je .+2; call .+5 */
+	};
+	const struct hl_instructions_part expected[] = {{2, 6}, {8, 11}, {11, 14}, {14, 21}};
+	const uint8_t invalid[32] = {0x06}, padding[] = {0x90, 0x90};
+	struct hl_instructions_part part = {0};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(expected); i++) {
+		assert_true(hl_instructions_next_part(code, sizeof(code), &part));
+		assert_int_equal(part.start, expected[i].start);
+		assert_int_equal(part.end, expected[i].end);
+	}
+	part = expected[2];
+	assert_true(hl_instructions_next_part(code, sizeof(code) - 2, &part)); /* cut off */
+	assert_int_equal(part.end, sizeof(code) - 2);
+	assert_false(hl_instructions_next_part(code, sizeof(code) - 2, &part));
+	part = (struct hl_instructions_part){0};
+	assert_false(hl_instructions_next_part(invalid, sizeof(invalid), &part));
+	assert_false(hl_instructions_next_part(padding, sizeof(padding), &part));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(padding_does_nothing),
+		cmocka_unit_test(parts_end_behind_returns_and_jumps),
 		cmocka_unit_test(lengths_are_those_of_the_assembler),
 		cmocka_unit_test(frame_pointers_are_seen_where_they_are_made),
 		cmocka_unit_test(calls_on_other_stacks_are_seen_by_what_follows),

@@ -363,7 +363,9 @@ int hl_glibc_mmapped_read(struct hl_glibc_reader *reader)
 	struct search search = {.reader = reader, .memory = reader->memory};
 	struct hl_account *account = &reader->account;
 	uint64_t unused = reader->glibc->layout->mmapped_lack ? HL_CHUNK_HEADER : 0;
-	int r = search_and_choose(&search);
+	int r = account->settings->no_mapped_blocks && !hl_glibc_main_lacks_pieces(reader)
+			? 0
+			: search_and_choose(&search);
 
 	for (size_t i = 0; i < search.count && r == 0; i++) {
 		uint64_t start = search.candidates[i].start, end = search.candidates[i].end;

@@ -105,6 +105,7 @@ struct hl_heap_settings {
 	bool want_python;	/* what lies in the arenas of Python's objects */
 	bool want_python_types; /* and its objects by type */
 	bool only_arenas; /* whether it can be read, and by which allocator it is: no block is */
+	bool no_mapped_blocks; /* those of glibc that have a mapping each, for which all pages are searched, are left out */
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */
 	struct hl_log2_shape free_shape; /* width 0: 512, 14 */
 	/* Called once for each live block, by carrier and mostly in rising order; may be NULL.

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "process/kernel_words.h"
 #include "process/maps.h"
@@ -62,6 +63,10 @@ struct hl_memory {
 	uint32_t stopped_threads; /* how many stood still at once, at most */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
 	bool is_slow_on_holes;	  /* scanning addresses without pages takes time: see pagemap.h */
+	uint64_t
+		still_until_ns; /* see hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on() */
+	uint64_t late_bytes; /* read after still_until_ns had passed */
+	bool is_late;	     /* it has */
 };
 
 static inline int hl_memory_read(struct hl_memory *memory, uint64_t address, void *bytes,
@@ -117,6 +122,20 @@ static inline void hl_memory_go_on(struct hl_memory *memory)
 {
 	if (memory->kind->go_on)
 		memory->kind->go_on(memory);
+}
+
+/*
+ * Called before ${bytes} are read, in the thread that stopped the process: lets it go on when still_until_ns has
+ * passed, and counts what is read from then on.
+ */
+static inline void hl_memory_keep_time(struct hl_memory *memory, uint64_t bytes)
+{
+	if (memory->still_until_ns && hl_clock_ns(CLOCK_MONOTONIC) >= memory->still_until_ns) {
+		memory->still_until_ns = 0;
+		memory->is_late = true;
+		hl_memory_go_on(memory);
+	}
+	memory->late_bytes += memory->is_late ? bytes : 0;
 }
 
 static inline int hl_memory_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)

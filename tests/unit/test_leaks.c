@@ -421,6 +421,64 @@ static void a_mapping_is_without_a_name_only_if_it_was_looked_at(void **state)
 	image_release(&image);
 }
 
+static unsigned went_on_after; /* as many reads */
+static unsigned went_on;
+
+static void note_going_on(struct hl_memory *memory)
+{
+	(void)memory;
+	went_on++;
+	went_on_after = reads;
+}
+
+static int visit_thread(struct hl_memory *memory, hl_thread_visit *visit, void *context)
+{
+	const struct user_regs_struct registers = {.rsp = ROOTS + 64, .rax = HEAP_BASE};
+
+	(void)memory;
+	return visit(context, &registers);
+}
+
+static void a_stop_ends_in_time_once_stacks_were_read(void **state)
+{
+	struct hl_memory_kind stopped = image_kind;
+	struct image image = {0};
+	struct hl_extents heap = {0};
+	const struct hl_glibc glibc = {0};
+	struct hl_graph graph;
+
+	(void)state;
+	stopped.read = count_read;
+	stopped.go_on = note_going_on;
+	stopped.threads = visit_thread;
+	image_add(&image, HEAP_BASE, IMAGE_PAGE, "", 0);
+	image_add(&image, ROOTS, IMAGE_PAGE, "", 0);
+	image_add(&image, ROOTS + 16 * IMAGE_PAGE, 2 * IMAGE_PAGE, "", 0);
+	image.base.kind = &stopped;
+	*image_word(&image, ROOTS + 128) = HEAP_BASE + 48;
+	*image_word(&image, ROOTS + 17 * IMAGE_PAGE) = HEAP_BASE + 96;
+	assert_int_equal(hl_graph_init(&graph, &image.base), 0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(hl_graph_add(&graph, HEAP_BASE + i * 48, 40), 0);
+	assert_int_equal(hl_extents_add(&heap, HEAP_BASE, HEAP_BASE + IMAGE_PAGE), 0);
+	assert_int_equal(hl_graph_settle(&graph, &heap), 0);
+	reads = went_on = went_on_after = 0;
+	image.base.still_until_ns = 1; /* long ago */
+	assert_int_equal(
+		hl_graph_see_roots(&graph, &glibc, &heap, &(struct hl_extents){0}, HL_ROOTS_ALL),
+		0);
+	assert_int_equal(hl_graph_drain(&graph), 0);
+	/* The stack was read before it, and the other mapping after it, which is counted. */
+	assert_int_equal(went_on, 1);
+	assert_true(went_on_after > 0 && went_on_after < reads);
+	assert_int_equal(image.base.late_bytes, 2 * IMAGE_PAGE);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(hl_graph_is_reached(&graph, HEAP_BASE + i * 48), i < 3);
+	hl_graph_release(&graph);
+	hl_extents_release(&heap);
+	image_release(&image);
+}
+
 static int find_all(void)
 {
 	const struct hl_leaks_settings settings = {.show = 4};
@@ -458,6 +516,7 @@ int main(void)
 		cmocka_unit_test(the_ring_that_leads_to_others_owns_them),
 		cmocka_unit_test(only_blocks_that_a_walk_meets_are_proven),
 		cmocka_unit_test(only_blocks_that_chunks_before_them_lead_to_are_proven),
+		cmocka_unit_test(a_stop_ends_in_time_once_stacks_were_read),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

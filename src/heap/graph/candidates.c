@@ -178,11 +178,21 @@ static int meet(void *context, uint64_t address, uint64_t usable_bytes, uint64_t
 	return 0;
 }
 
+/* Whether glibc has mapped the candidate alone: it is unmapped as it is freed. */
+static bool is_mapped_alone(struct hl_memory *memory, const struct hl_candidate *candidate)
+{
+	uint64_t size;
+
+	return hl_memory_read(memory, candidate->address - 8, &size, sizeof(size)) == 0 &&
+	       size & HL_CHUNK_MMAPPED;
+}
+
 int hl_candidates_prove(struct hl_candidates *candidates, struct hl_graph *graph,
 			const struct hl_glibc *glibc, bool has_table)
 {
 	struct meeting meeting = {candidates, graph};
-	const struct hl_heap_settings settings = {.block = meet, .context = &meeting};
+	const struct hl_heap_settings settings = {
+		.no_mapped_blocks = true, .block = meet, .context = &meeting};
 	HL_CLEANUP(hl_extents_release) struct hl_extents walked = {0};
 	HL_CLEANUP(free_heap) struct hl_heap *heap = hl_heap_new();
 
@@ -192,9 +202,10 @@ int hl_candidates_prove(struct hl_candidates *candidates, struct hl_graph *graph
 		r = hl_extents_of_carriers(&heap->carriers, graph->memory->page_bytes, &walked);
 	if (r == 0 && (heap->abandoned || hl_memory_has_moved(graph->memory)))
 		r = -EAGAIN;
-	for (size_t i = 0; i < candidates->count && r == 0 && has_table; i++)
+	for (size_t i = 0; i < candidates->count && r == 0; i++)
 		candidates->items[i].is_live |=
-			!hl_extents_hold(&walked, candidates->items[i].address);
+			!hl_extents_hold(&walked, candidates->items[i].address) &&
+			(has_table || is_mapped_alone(graph->memory, &candidates->items[i]));
 	return r == 0 ? hl_candidates_compare(candidates, graph) : r;
 }
 

@@ -293,12 +293,19 @@ int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, s
 
 /* ---- roots.c ---- */
 
+enum hl_roots {
+	HL_ROOTS_STACKS = 1, /* and registers, of a process that stands still or is held */
+	HL_ROOTS_GO_ON =
+		2, /* it does so once the stacks were seen, again with those threads held that ran meanwhile */
+	HL_ROOTS_OTHERS =
+		4, /* what the kernel keeps, and all other memory; keeps time, see hl_memory_keep_time() */
+	HL_ROOTS_ALL = HL_ROOTS_STACKS | HL_ROOTS_OTHERS,
+};
+
 /*
- * Sees all roots: registers, stacks, what the kernel keeps, and all other memory but that of the heap in ${heap} and the
- * lists of ${glibc}; ${foreign} are parts of the heap's pages that are not malloc's. Registers are
- * those of a process that stands still or is held; if ${goes_on}, it does so once they and the
- * stacks were seen, again with those threads held that ran meanwhile. 0 or a negative errno.
+ * Sees ${roots}, an enum hl_roots: none of them lies in the heap in ${heap} or in the lists of ${glibc}; ${foreign} are
+ * parts of the heap's pages that are not malloc's. 0 or a negative errno.
  */
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		       const struct hl_extents *heap, const struct hl_extents *foreign,
-		       bool goes_on);
+		       unsigned roots);

@@ -132,7 +132,7 @@ static int see_roots(struct hl_holder_finder *finder)
 	    hl_memory_stop(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
 	return hl_graph_see_roots(graph, &finder->glibc, &finder->heap, &finder->foreign,
-				  !stands_still(finder));
+				  HL_ROOTS_ALL | (stands_still(finder) ? 0 : HL_ROOTS_GO_ON));
 }
 
 /* ---- reading ---- */

@@ -35,6 +35,10 @@
 /* A heap of up to this size is walked while its threads stand still: for some 10 ms. */
 #define HELD_WALK_BYTES (UINT64_C(32) << 20)
 
+/* How long the exact look may stop the process. It reads what is most likely to change first, registers and stacks; then the
+ * heap, then all other memory, of which a JVM has GiB. */
+#define EXACT_STOP_MS 100u
+
 #define ARENAS_MORE 64u /* that may have come since the last walk */
 
 struct finder {
@@ -72,8 +76,12 @@ static bool stands_still(const struct finder *finder)
 
 static int stop_outside_malloc(struct finder *finder)
 {
-	return hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &finder->is_locked,
-					     finder->err);
+	int r = hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &finder->is_locked,
+					      finder->err);
+
+	finder->memory->still_until_ns =
+		hl_clock_ns(CLOCK_MONOTONIC) + EXACT_STOP_MS * HL_NS_PER_SECOND / 1000;
+	return r;
 }
 
 /* ---- one look ---- */
@@ -142,16 +150,23 @@ static int take_foreign(void *context, uint64_t start, uint64_t end)
 	return hl_extents_add(&finder->foreign, start, end);
 }
 
+static int see_parts_of_roots(struct finder *finder, unsigned roots)
+{
+	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
+				   roots);
+
+	hl_unread_join(&finder->leaks->unread, &finder->graph.unread);
+	return r;
+}
+
 /* Registers and stacks belong together, so the process stops while both are read. */
 static int see_roots(struct finder *finder)
 {
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
 	    hl_memory_hold(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	int r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
-				   !stands_still(finder));
-	hl_unread_join(&finder->leaks->unread, &finder->graph.unread);
-	return r;
+	return see_parts_of_roots(finder,
+				  HL_ROOTS_ALL | (stands_still(finder) ? 0 : HL_ROOTS_GO_ON));
 }
 
 static void release_look(struct finder *finder)
@@ -474,7 +489,7 @@ static int drop_unproven(struct finder *finder, bool *ret_is_proven)
 		follow_links(finder);
 		if (r == 0)
 			r = hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap,
-					       &finder->foreign, true);
+					       &finder->foreign, HL_ROOTS_ALL | HL_ROOTS_GO_ON);
 		hl_memory_go_on(finder->memory);
 		if (r == 0)
 			r = drop_reached(finder);
@@ -566,9 +581,11 @@ static int look_while_still(struct finder *finder)
 	if (r == 0 && (r = prove(finder, is_small(finder))) == -EAGAIN)
 		r = 0;
 	if (r == 0)
-		r = see_roots(finder);
+		r = see_parts_of_roots(finder, HL_ROOTS_STACKS);
 	if (r == 0)
 		r = hl_still_see_heap(&still);
+	if (r == 0)
+		r = see_parts_of_roots(finder, HL_ROOTS_OTHERS);
 	if (r == -E2BIG) {
 		/* Too many words lead to candidates: the slower way needs less memory. */
 		hl_memory_go_on(finder->memory);
@@ -621,6 +638,15 @@ static int note_blind_spots(struct finder *finder)
 				 "registers could not be read, so a block that only a register "
 				 "leads to may be reported: %s",
 				 finder->cannot_stop.text);
+	if (r == 0 && finder->memory->late_bytes && leaks->lost.blocks)
+		r = hl_heap_note(
+			leaks->heap,
+			"the process stands still for %u ms at most, after which the last %llu MiB "
+			"were read while it ran: a block may be reported whose only pointer was "
+			"moved "
+			"from there meanwhile",
+			EXACT_STOP_MS,
+			(unsigned long long)(finder->memory->late_bytes + (1 << 20) - 1) >> 20);
 	if (r == 0 && finder->is_locked)
 		r = hl_heap_note(leaks->heap, "%s",
 				 "a thread was inside malloc or free: blocks that it was moving "

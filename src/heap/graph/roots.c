@@ -14,6 +14,8 @@
 /* Attempts to see stacks while no sleeper wakes that is not held yet. */
 #define HOLDS_MAX 4u
 
+#define MAPPINGS_MANY 2048u /* each is asked for its stacks: some 3 ms for all */
+
 /* Of mappings without access, where a TiB of addresses takes seconds. */
 #define CLOSED_MAX_BYTES (UINT64_C(1) << 30)
 
@@ -96,14 +98,16 @@ static void count_unread(struct search *search, uint64_t bytes)
 		unread->closed_bytes += bytes;
 }
 
-/* Finds all pages, for see_mappings(): of thousands of stacks each is then found without a call. */
+/* Finds all pages, for see_mappings(), where that is no more work than to find those of each mapping: it takes 15 ms
+ * for a GiB, which threads that are held wait for. */
 static int find_all_pages(struct search *search)
 {
 	struct hl_memory *memory = search->graph->memory;
 	const struct hl_maps *maps = &memory->maps;
 
 	search->all_pages.count = search->all_pages.page_count = 0;
-	search->has_all_pages = memory->kind->stop && !memory->is_slow_on_holes && maps->count;
+	search->has_all_pages = memory->kind->stop && !memory->is_slow_on_holes &&
+				maps->count > (search->stacks_only ? MAPPINGS_MANY : 0);
 	return search->has_all_pages
 		       ? hl_memory_scan(memory, maps->maps[0].start,
 					maps->maps[maps->count - 1].end, &search->all_pages)
@@ -150,6 +154,8 @@ static int see_memory(struct search *search, uint64_t start, uint64_t end)
 			to = (at & ~(WINDOW_BYTES - 1)) + WINDOW_BYTES;
 			to = to < run->end ? to : run->end;
 			to = to < end ? to : end;
+			if (search->others_only)
+				hl_memory_keep_time(search->graph->memory, to - at);
 			r = hl_memory_read(search->graph->memory, at, search->window, to - at);
 			if (r == -EFAULT || r == -EIO) { /* a device, or it has gone */
 				to = (at & ~mask) + mask + 1;
@@ -326,15 +332,22 @@ static int compare_threads(const void *left, const void *right)
 	return (a->sp > b->sp) - (a->sp < b->sp);
 }
 
-/* Registers and stacks. */
-static int see_stacks(struct search *search, const struct hl_extents *heap,
-		      const struct hl_extents *foreign)
+/* Registers, which tell where the stacks are. */
+static int see_threads(struct search *search)
 {
 	search->count = 0;
 	int r = hl_memory_threads(search->graph->memory, add_thread, search);
 
 	if (search->count)
 		qsort(search->threads, search->count, sizeof(*search->threads), compare_threads);
+	return r;
+}
+
+static int see_stacks(struct search *search, const struct hl_extents *heap,
+		      const struct hl_extents *foreign)
+{
+	int r = see_threads(search);
+
 	search->stacks_only = true;
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);
@@ -344,15 +357,16 @@ static int see_stacks(struct search *search, const struct hl_extents *heap,
 
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		       const struct hl_extents *heap, const struct hl_extents *foreign,
-		       bool goes_on)
+		       unsigned roots)
 {
 	struct search *search = calloc(1, sizeof(*search));
+	bool goes_on = roots & HL_ROOTS_GO_ON, sees_others = roots & HL_ROOTS_OTHERS;
 
 	if (!search)
 		return -ENOMEM;
 	search->graph = graph;
 	search->glibc = glibc;
-	int r = see_stacks(search, heap, foreign);
+	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign) : see_threads(search);
 	for (unsigned tries = 1; r == 0 && goes_on && hl_memory_has_moved(graph->memory); tries++) {
 		r = tries < HOLDS_MAX ? hl_memory_hold(graph->memory, NULL)
 				      : hl_memory_stop(graph->memory, NULL);
@@ -362,12 +376,13 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	if (goes_on)
 		hl_memory_go_on(graph->memory);
 	search->others_only = true;
-	graph->unread = (struct hl_unread){0};
-	if (r == 0)
+	if (sees_others)
+		graph->unread = (struct hl_unread){0};
+	if (r == 0 && sees_others)
 		r = see_mappings(search, heap, foreign);
-	if (r == 0)
+	if (r == 0 && sees_others)
 		r = count_swapped(search);
-	if (r == 0)
+	if (r == 0 && sees_others)
 		r = hl_memory_kernel_words(graph->memory, see_kernel_words, search,
 					   &graph->unread.has_io_uring);
 	hl_pages_release(&search->pages);

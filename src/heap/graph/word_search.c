@@ -22,6 +22,7 @@ struct search {
 	struct hl_extents tasks;
 	atomic_size_t next_task;
 	atomic_bool is_over; /* a thread has failed */
+	atomic_bool is_late; /* see hl_memory_keep_time() */
 };
 
 struct reader {
@@ -30,6 +31,8 @@ struct reader {
 	pthread_t thread;
 	struct hl_word_hit *hits;
 	size_t count, capacity;
+	bool is_callers; /* of the thread that stopped the process */
+	uint64_t late_bytes;
 	int error;
 };
 
@@ -67,10 +70,24 @@ static int read_words(struct reader *reader, uint64_t start, uint64_t end, uint6
 	return r;
 }
 
+static void keep_time(struct reader *reader, const struct hl_extent *task)
+{
+	struct search *search = reader->search;
+
+	if (reader->is_callers) {
+		hl_memory_keep_time(search->graph->memory, task->end - task->start);
+		search->is_late = search->graph->memory->is_late;
+	} else if (search->is_late) {
+		reader->late_bytes += task->end - task->start;
+	}
+}
+
 /* Where a page has gone since, the others are read one by one. */
 static int read_task(struct reader *reader, const struct hl_extent *task, uint64_t *words)
 {
 	uint64_t page = reader->search->graph->memory->page_bytes;
+
+	keep_time(reader, task);
 	int r = read_words(reader, task->start, task->end, words);
 
 	if (r != -EFAULT)
@@ -132,7 +149,7 @@ static int read_all(struct search *search, struct reader *readers, size_t count)
 	int r = 0;
 
 	for (size_t i = 0; i < count; i++)
-		readers[i] = (struct reader){.search = search};
+		readers[i] = (struct reader){.search = search, .is_callers = i == 0};
 	sigfillset(&all); /* signals are for the caller's thread */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (started < count &&
@@ -142,8 +159,10 @@ static int read_all(struct search *search, struct reader *readers, size_t count)
 	read_tasks(&readers[0]);
 	for (size_t i = 1; i < started; i++)
 		pthread_join(readers[i].thread, NULL);
-	for (size_t i = 0; i < started && r == 0; i++)
-		r = readers[i].error;
+	for (size_t i = 0; i < started; i++) {
+		search->graph->memory->late_bytes += readers[i].late_bytes;
+		r = r ? r : readers[i].error;
+	}
 	return r;
 }
 
@@ -168,7 +187,10 @@ void hl_word_hits_release(struct hl_word_hits *hits)
 int hl_word_search(const struct hl_graph *graph, const struct hl_word_filter *filter,
 		   const struct hl_extents *heap, size_t hits_max, struct hl_word_hits *ret_hits)
 {
-	struct search search = {.graph = graph, .filter = filter, .hits_max = hits_max};
+	struct search search = {.graph = graph,
+				.filter = filter,
+				.hits_max = hits_max,
+				.is_late = graph->memory->is_late};
 	struct reader readers[THREADS_MAX] = {0};
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t count = processors < 1			? 1

@@ -15,6 +15,9 @@
 /* A stack that could not be walked is one all the same: the fault was seen. */
 #define STACK_LOST UINT64_MAX
 
+/* Owns pages that were there when the trace began, and have moved since: see settle_moved(). */
+#define STACK_BEFORE (UINT64_MAX - 1)
+
 /*
  * A process may end at any time, and its pages with it; then the last of the snapshots that are
  * taken meanwhile has to do. They cost a share of one processor of at most 1 / CHECKPOINT_SHARE.
@@ -39,11 +42,31 @@ static pid_t pid_of(const struct page_trace *trace)
 
 /* ---- records ---- */
 
+/* Pages of the first snapshot in the range that nobody has touched since are those of then. */
+static int own_pages_of_before(struct page_trace *trace, uint64_t start, uint64_t end)
+{
+	const struct hl_pages *pages = &trace->first.pages;
+	int r = 0;
+
+	for (size_t i = HL_LOWER_BOUND(at, pages->count, pages->runs[at].end <= start);
+	     i < pages->count && pages->runs[i].start < end && r == 0; i++) {
+		const struct hl_page_run *run = &pages->runs[i];
+		r = hl_page_table_populate(trace->table, run->start > start ? run->start : start,
+					   run->end < end ? run->end : end, STACK_BEFORE);
+	}
+	return r;
+}
+
 static int take_moved(struct page_trace *trace, const struct hl_page_range_record *record)
 {
 	bool shrinks = record->to_bytes < record->bytes;
 	uint64_t kept = shrinks ? record->to_bytes : record->bytes;
-	int r = hl_page_table_move(trace->table, record->start, record->to, kept);
+	int r = record->to == record->start
+			? 0
+			: own_pages_of_before(trace, record->start, record->start + kept);
+	int moved = hl_page_table_move(trace->table, record->start, record->to, kept);
+
+	r = r < 0 ? r : moved;
 
 	hl_page_table_discard(trace->table, record->start + kept, record->start + record->bytes);
 	hl_page_table_forget(trace->table, record->to + kept, record->to + record->to_bytes);
@@ -319,6 +342,26 @@ static struct hl_trace_value gained(uint64_t pages)
 				       .alloc_objects = pages};
 }
 
+/*
+ * Pages that were there before and have moved were neither gained nor released. Where fewer were released than have
+ * moved, others have come to where they were, whose stacks are unknown.
+ */
+static void settle_moved(const struct page_trace *trace, struct hl_page_balance *balance)
+{
+	for (uint32_t i = 1; i <= balance->stack_count; i++) {
+		if (hl_page_table_stack(trace->table, i) != STACK_BEFORE)
+			continue;
+		for (int class = 0; class < HL_PAGE_CLASSES; class ++) {
+			uint64_t moved = balance->gains[i - 1].of[class];
+			uint64_t released = balance->released.of[class];
+			uint64_t both = moved < released ? moved : released;
+			balance->released.of[class] -= both;
+			balance->unattributed.of[class] += moved - both;
+		}
+		balance->gains[i - 1] = (struct hl_page_counts){0};
+	}
+}
+
 static int add_balance(const struct page_trace *trace, const struct hl_page_balance *balance,
 		       struct hl_trace_result *result)
 {
@@ -421,8 +464,10 @@ static int finish_pages(void *context, bool has_ended, struct hl_trace_result *r
 		return hl_error_set(err, taken, "%s", gone_error.text);
 	int r = hl_page_balance_compare(&trace->first.pages, &last->pages, &last->maps,
 					trace->table, &balance);
-	if (r == 0)
+	if (r == 0) {
+		settle_moved(trace, &balance);
 		r = add_balance(trace, &balance, result);
+	}
 	if (r == 0)
 		r = add_figures(trace, &balance, result);
 	if (r == 0)

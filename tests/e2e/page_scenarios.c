@@ -703,7 +703,7 @@ const struct scenario scenarios[] = {
 	 {{"write_site", AREA_PAGES}, {"write_again_site", AREA_PAGES}},
 	 0,
 	 0},
-	{"old_moved", prepare_written, old_moved, {{0}}, AREA_PAGES, AREA_PAGES},
+	{"old_moved", prepare_written, old_moved, {{0}}, 0, 0},
 	{"shrunk_in_place", NULL, shrunk_in_place, {{"write_site", HALF}}, 0, 0},
 	{"populate", NULL, populate, {{"populate_site", AREA_PAGES}}, 0, 0},
 	{"populate_and_move",

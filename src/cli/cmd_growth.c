@@ -99,7 +99,7 @@ static int record(pid_t process, const char *seconds, const char *path)
 
 static int run_on_process(pid_t process, const char *seconds)
 {
-	char folder[PATH_MAX - 64] = "", temporary[PATH_MAX];
+	char folder[PATH_MAX - 64] = "", temporary[PATH_MAX], called[32];
 	const char *path = kept_path ? kept_path : temporary;
 	struct hl_error err = {0};
 
@@ -115,6 +115,8 @@ static int run_on_process(pid_t process, const char *seconds)
 			    seconds);
 	int status = record(process, seconds, path);
 	command.pid = process;
+	snprintf(called, sizeof(called), "process %d", process);
+	command.called = kept_path ? NULL : called;
 	if (status == HL_EXIT_DONE)
 		status = hl_view_run(&hl_verb_growth, 1, (char *[]){(char *)path, NULL}, &command);
 	if (!kept_path)

@@ -265,6 +265,9 @@ static int open_and_write(struct hl_view_command *command, const struct operands
 				    &operands->filter, &history, err);
 		if (r == 0 && operands->is_unsure)
 			note_newest(operands->paths[0]);
+		if (r == 0 && command->called)
+			r = hl_strings_intern(&history->profile->strings, command->called,
+					      &history->profile->name);
 		return r == 0 ? write_view(command, NULL, history, progress, err) : r;
 	}
 	if (r == 0 &&

@@ -52,6 +52,10 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 		return r;
 	const struct hl_node_ids follow = {nodes, state->node_count};
 	r = history->filter ? hl_filter_apply(history->filter, profile, &follow, err) : 0;
+	if (r == 0 && history->profile) /* it may have been given another name than its path */
+		r = hl_strings_intern(&profile->strings,
+				      hl_profile_text(history->profile, history->profile->name),
+				      &profile->name);
 	if (r < 0) {
 		hl_profile_free(profile);
 		free(nodes);

@@ -336,6 +336,10 @@ static int judge_all(struct checking *checking)
 	if (r < 0)
 		return r;
 	check->profile = whole->profile;
+	/* Nobody finds its path when this is read. */
+	if (!check->is_kept &&
+	    hl_strings_intern(&check->profile->strings, "this run", &check->profile->name) < 0)
+		return hl_error_set(checking->err, -ENOMEM, "out of memory");
 	note_flaw(check, settings->path, check->profile);
 	for (size_t i = 0; i < settings->limit_count && r == 0; i++) {
 		struct hl_check_verdict *verdict = &check->verdicts[check->count++];

@@ -99,7 +99,9 @@ class RunningProcess(attaching.TestCase):
             ended = self.growth("-p", str(process.pid), "3", "--json", "--by", "function")
             self.assertEqual(ended.status, 0, ended.stderr)
             self.assertEqual(os.listdir(f"/proc/{process.pid}/fd"), before)
-        rows = json.loads(ended.stdout)["rows"]
+        report = json.loads(ended.stdout)
+        self.assertEqual(report["recording"]["name"], f"process {process.pid}")  # no path that is gone
+        rows = report["rows"]
         self.assertEqual(rows[0]["name"], "keep")
         self.assertGreaterEqual(rows[0]["steady_percent"], STEADY_PERCENT)
         self.assertEqual([row for row in rows if row["name"].startswith("churn")

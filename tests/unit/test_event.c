@@ -280,6 +280,35 @@ static void in_closed_mode_only_frees_count(void **state)
 	stop_recorder();
 }
 
+static void allocations_of_new_stacks_are_lost_and_counted_when_all_nodes_are_taken(void **state)
+{
+	uint64_t lost_bytes = 0;
+
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	alloc_event(block_at(0, 1), 1);
+	struct hl_region_header *header = recorder->region.header;
+	uint32_t count = atomic_load(&header->node_count);
+	atomic_store(&header->node_count, HL_NODE_MAX);
+	for (uint32_t i = 2; i < 12; i++)
+		alloc_event(block_at(0, i), i);
+	alloc_event(block_at(0, 12), 1);
+	for (uint32_t i = 2; i < 12; i++)
+		free_event(block_at(0, i));
+	atomic_store(&header->node_count, count);
+	for (uint32_t i = 0; i < atomic_load(&header->thread_count); i++)
+		lost_bytes += recorder->region.threads[i].lost_bytes;
+	add_up();
+	assert_int_equal(sums.alloc_objects[1], 2);
+	assert_true(sums.inuse_bytes ==
+		    (int64_t)(requested_of(block_at(0, 1)) + requested_of(block_at(0, 12))));
+	assert_int_equal(lost_events(), 10);
+	for (uint32_t i = 2; i < 12; i++)
+		lost_bytes -= requested_of(block_at(0, i));
+	assert_int_equal(lost_bytes, 0);
+	stop_recorder();
+}
+
 static void frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left(void **state)
 {
 	(void)state;
@@ -962,6 +991,8 @@ int main(void)
 		cmocka_unit_test(the_peak_is_the_maximum_and_its_nodes_are_those_of_that_moment),
 		cmocka_unit_test(in_closed_mode_only_frees_count),
 		cmocka_unit_test(whatever_mode_follows_which_counters_are_those_of_the_ledger),
+		cmocka_unit_test(
+			allocations_of_new_stacks_are_lost_and_counted_when_all_nodes_are_taken),
 		cmocka_unit_test(frees_by_handlers_inside_the_recorder_are_counted_when_it_is_left),
 		cmocka_unit_test(frees_by_handlers_while_the_thread_ends_are_counted),
 		cmocka_unit_test(a_recalled_stack_that_is_not_the_walked_one_ends_the_program),

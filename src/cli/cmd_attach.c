@@ -5,9 +5,6 @@
 #include "cli/live_fill.h"
 #include "cli/record_run.h"
 #include "collector/launch.h"
-#include "guests/lua/live_states.h"
-#include "heap/owners/block_owners.h"
-#include "heap/owners/object_types.h"
 #include "hook/attach.h"
 #include "hook/hook_rules.h"
 #include "process/process.h"
@@ -45,8 +42,6 @@ static const struct hl_option options[] = {
 
 HL_DEFINE_FREE_AT(struct hl_collector, hl_collector_free)
 HL_DEFINE_FREE_AT(struct hl_attach, hl_attach_free)
-HL_DEFINE_FREE_AT(struct hl_block_owners, hl_block_owners_free)
-HL_DEFINE_FREE_AT(struct hl_inuse_labels, hl_inuse_labels_free)
 
 int hl_attach_check(pid_t process, char *ret_pools, size_t capacity, struct hl_error *err)
 {
@@ -166,8 +161,7 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 {
 	struct hl_collector_settings settings = hl_record_settings(facts->command);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
-	HL_CLEANUP(hl_block_owners_free_at) struct hl_block_owners *owners = NULL;
-	HL_CLEANUP(hl_inuse_labels_free_at) struct hl_inuse_labels *types = NULL, *ages = NULL;
+	HL_CLEANUP(hl_live_labels_release) struct hl_live_labels labels = {0};
 	HL_FREED char *name = hl_record_name(facts->comm, facts->pid);
 	struct hl_collector_summary summary;
 	struct hl_error why = {0};
@@ -198,18 +192,13 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	hurry(true);
 	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
-	if (hl_inuse_labels_open((pid_t)pid, &owners, NULL) == 0) {
-		(void)hl_lua_ages_read((pid_t)pid, owners, &ages, NULL);
-		(void)hl_object_types_read((pid_t)pid, owners, &types, NULL);
-	}
+	hl_live_labels_read((pid_t)pid, &labels);
 	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
-	if (types && hl_live_fill_labels(name, (pid_t)pid, types, &why) < 0)
-		hl_cli_note("'%s' has no types of Python's objects: %s", name, why.text);
-	if (ages && hl_live_fill_labels(name, (pid_t)pid, ages, &why) < 0)
-		hl_cli_note("'%s' does not say what collections blocks of Lua have outlived: %s",
-			    name, why.text);
+	for (size_t i = 0; i < labels.count; i++)
+		if (hl_live_fill_labels(name, (pid_t)pid, labels.of[i].labels, &why) < 0)
+			hl_cli_note("'%s' does not say %s: %s", name, labels.of[i].what, why.text);
 	if (hl_live_fill_services(name, (pid_t)pid, &why) < 0)
 		hl_cli_note("'%s' has handles instead of names of services: %s", name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);

@@ -4,10 +4,9 @@
 
 #include "base/cleanup.h"
 #include "base/frame_key.h"
-#include "guests/lua/live_states.h"
-#include "guests/skynet/live_services.h"
+#include "guests/outside.h"
 #include "heap/owners/block_owners.h"
-#include "heap/owners/object_types.h"
+#include "heap/owners/inuse_labels.h"
 #include "heap/owners/resident.h"
 #include "recording/recording.h"
 
@@ -63,12 +62,9 @@ static int fill_pages(struct hl_recording_process *process, struct hl_error *err
 	return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 }
 
-typedef int read_labels(pid_t pid, struct hl_block_owners *owners,
-			struct hl_inuse_labels **ret_labels, struct hl_error *err);
-
-/* A process without Python has no types, and one without Lua no ages, which is no failure. */
+/* A process without the runtime has no such labels, which is no failure. */
 static int fill_kind(struct hl_recording_process *process, struct hl_block_owners *owners,
-		     read_labels *read, struct hl_error *err)
+		     hl_guest_read_labels_fn *read, struct hl_error *err)
 {
 	struct hl_inuse_labels *labels = NULL;
 	int r = read((pid_t)process->pid, owners, &labels, err);
@@ -84,6 +80,7 @@ static int fill_kind(struct hl_recording_process *process, struct hl_block_owner
 static int fill_labels(struct hl_recording_process *process, struct wishes wishes,
 		       struct hl_error *err)
 {
+	const bool wanted[] = {[HL_GUEST_TYPES] = wishes.types, [HL_GUEST_AGES] = wishes.ages};
 	const char *what = "what blocks are";
 	struct hl_block_owners *owners = NULL;
 	struct hl_error why = {0};
@@ -91,14 +88,14 @@ static int fill_labels(struct hl_recording_process *process, struct wishes wishe
 
 	if (wishes.types || wishes.ages)
 		r = hl_inuse_labels_open((pid_t)process->pid, &owners, &why);
-	if (r == 0 && wishes.types) {
-		what = "the types of Python's objects";
-		r = fill_kind(process, owners, hl_object_types_read, &why);
-	}
-	if (r == 0 && wishes.ages) {
-		what = "what collections Lua's blocks have outlived";
-		r = fill_kind(process, owners, hl_lua_ages_read, &why);
-	}
+	for (size_t i = 0; r == 0 && hl_guests_outside[i]; i++)
+		for (size_t kind = 0; r == 0 && kind < HL_GUEST_LABELS; kind++) {
+			if (!wanted[kind] || !hl_guests_outside[i]->labels[kind].read)
+				continue;
+			what = hl_guests_outside[i]->labels[kind].what;
+			r = fill_kind(process, owners, hl_guests_outside[i]->labels[kind].read,
+				      &why);
+		}
 	hl_block_owners_free(owners);
 	return r < 0 && r != -ESRCH ? hl_error_set(err, r, "cannot tell %s: %s", what, why.text)
 				    : r;
@@ -106,7 +103,7 @@ static int fill_labels(struct hl_recording_process *process, struct wishes wishe
 
 /* ---- services ---- */
 
-static bool is_handle_of(const char *name, const struct hl_skynet_service *service)
+static bool is_handle_of(const char *name, const struct hl_guest_service *service)
 {
 	char handle[sizeof(":00000000")];
 
@@ -114,11 +111,22 @@ static bool is_handle_of(const char *name, const struct hl_skynet_service *servi
 	return strcmp(name, handle) == 0;
 }
 
+/* Of the first guest that has some; as hl_guest_outside.read_services. */
+static int read_services(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count)
+{
+	int r = -ENOENT;
+
+	for (size_t i = 0; r < 0 && r != -ENOMEM && hl_guests_outside[i]; i++)
+		if (hl_guests_outside[i]->read_services)
+			r = hl_guests_outside[i]->read_services(pid, ret_services, ret_count);
+	return r;
+}
+
 /* Gives services that are known by their handles the names that they have now. Returns whether there was one, or a
  * negative errno. */
 static int name_services(struct hl_recording_process *process)
 {
-	HL_FREED struct hl_skynet_service *services = NULL;
+	HL_FREED struct hl_guest_service *services = NULL;
 	size_t count = 0;
 	int named = 0;
 
@@ -128,8 +136,7 @@ static int name_services(struct hl_recording_process *process)
 		if (strcmp(process->providers[site->provider].name, HL_SERVICE_PROVIDER) != 0 ||
 		    (*name)[0] != ':')
 			continue;
-		int r = services ? 0
-				 : hl_skynet_services_read((pid_t)process->pid, &services, &count);
+		int r = services ? 0 : read_services((pid_t)process->pid, &services, &count);
 		if (r < 0)
 			return r == -ENOMEM ? r : 0;
 		for (size_t s = 0; s < count; s++) {
@@ -223,6 +230,30 @@ static int add_labels(struct hl_recording_process *process, const void *labels)
 	int r = hl_label_fill(process, labels);
 
 	return r < 0 ? r : 1;
+}
+
+void hl_live_labels_read(pid_t pid, struct hl_live_labels *ret_labels)
+{
+	struct hl_live_labels *all = ret_labels;
+
+	if (hl_inuse_labels_open(pid, &all->owners, NULL) < 0)
+		return;
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		for (size_t kind = 0; kind < HL_GUEST_LABELS; kind++) {
+			hl_guest_read_labels_fn *read = hl_guests_outside[i]->labels[kind].read;
+			if (!read || all->count == HL_LIVE_LABELS_MAX ||
+			    read(pid, all->owners, &all->of[all->count].labels, NULL) < 0)
+				continue;
+			all->of[all->count++].what = hl_guests_outside[i]->labels[kind].what;
+		}
+}
+
+void hl_live_labels_release(struct hl_live_labels *labels)
+{
+	for (size_t i = 0; i < labels->count; i++)
+		hl_inuse_labels_free(labels->of[i].labels);
+	hl_block_owners_free(labels->owners);
+	*labels = (struct hl_live_labels){0};
 }
 
 int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,

@@ -66,7 +66,7 @@ static bool read_attached(const struct hl_attach *attach, struct hl_attached *re
 	       ret_attached->slot_count <= SLOTS_MAX;
 }
 
-/* ---- Python's objects ---- */
+/* ---- objects ---- */
 
 /* The interpreter keeps the addresses in its data, once for each domain, and once for each layer above. */
 #define PLACES_MAX 64u
@@ -135,7 +135,8 @@ static int restore_objects(struct hl_attach *attach, uint64_t deadline_ns, bool 
 	if (count <= 0)
 		return count;
 	if (hl_clock_ns(CLOCK_MONOTONIC) >= deadline_ns)
-		return stays(attach, "its Python keeps on setting the recorder's allocator", err);
+		return stays(attach, "its interpreter keeps on setting the recorder's allocator",
+			     err);
 	int r = stop_all(attach, deadline_ns, err);
 	if (r < 0)
 		return r;

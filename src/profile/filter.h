@@ -61,8 +61,7 @@ struct hl_filter {
 	/* Keep only blocks whose type, or service, each of these matches. */
 	const char *type[HL_FILTER_EXPRESSIONS_MAX];
 	const char *service[HL_FILTER_EXPRESSIONS_MAX];
-	uint64_t
-		survived; /* keep only blocks of Lua that have outlived as many collections; 0: all */
+	uint64_t survived; /* keep only blocks that have outlived as many collections; 0: all */
 	/* Keep only stacks in which each of these matches some frame. */
 	const char *focus[HL_FILTER_EXPRESSIONS_MAX];
 	/* Leave out stacks with a frame that one of these matches. */

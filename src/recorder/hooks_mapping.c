@@ -167,7 +167,7 @@ HL_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
 	if (!thread)
 		return real_mremap(old, old_bytes, new_bytes, flags, wanted);
 	uint64_t bound = hl_mappings_next(&hl_recorder->mappings);
-	/* LuaJIT may move the stack that its frames are read from. */
+	/* A runtime may move the stack that its frames are read from. */
 	hl_thread_set(thread, HL_RECORDING);
 	hl_event_look_ahead(thread, HL_CALLER, hl_event_locate(thread, HL_CALLER));
 	hl_thread_set(thread, HL_IN_ALLOCATOR);

@@ -25,7 +25,7 @@ struct hl_node_cache {
 /* What stands for hl_frame_key_is_generated() code: a frame of the interpreter that has made it. */
 extern HL_HIDDEN _Atomic uint64_t hl_node_generated_key;
 
-/* Of the node of ${frame}. All code that LuaJIT has generated is one place: which trace runs, its script frames say. */
+/* Of the node of ${frame}. All code that a runtime has generated is one place: which trace runs, its script frames say. */
 static inline uint64_t hl_node_key(const struct hl_walk_frame *frame)
 {
 	return HL_UNLIKELY(hl_frame_key_is_generated(frame->key))

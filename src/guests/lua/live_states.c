@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "guests/lua/state_table.h"
+#include "guests/outside.h"
 #include "heap/owners/owner_table.h"
 #include "recording/script_stack.h"
 
@@ -389,3 +390,8 @@ int hl_lua_ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_
 	*ret_ages = ages;
 	return 0;
 }
+
+extern const struct hl_guest_outside hl_guest_outside_lua;
+const struct hl_guest_outside hl_guest_outside_lua = {
+	.labels[HL_GUEST_AGES] = {"what collections Lua's blocks have outlived", hl_lua_ages_read},
+};

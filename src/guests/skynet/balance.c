@@ -124,11 +124,11 @@ static int add_stacks(const struct hl_resident *resident, const struct hl_block_
 
 /* ---- messages ---- */
 
-static int add_queue(struct summing *summing, const struct hl_skynet_service *queue)
+static int add_queue(struct summing *summing, const struct hl_guest_service *queue)
 {
 	struct hl_services *services = summing->services;
 	struct hl_service *service = NULL;
-	char name[HL_SKYNET_NAME_MAX + sizeof(" :00000000")];
+	char name[HL_GUEST_SERVICE_NAME_MAX + sizeof(" :00000000")];
 	int r = 0;
 
 	for (size_t i = 0; i < services->count && !service; i++)
@@ -154,7 +154,7 @@ static int add_queue(struct summing *summing, const struct hl_skynet_service *qu
 static int add_queues(struct summing *summing, pid_t pid)
 {
 	struct hl_services *services = summing->services;
-	HL_FREED struct hl_skynet_service *queues = NULL;
+	HL_FREED struct hl_guest_service *queues = NULL;
 	size_t count = 0;
 
 	int r = hl_skynet_services_read(pid, &queues, &count);

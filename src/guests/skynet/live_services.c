@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "elf/elf.h"
+#include "guests/outside.h"
 #include "heap/owners/owner_table.h"
 #include "process/process.h"
 
@@ -49,20 +50,20 @@ static const struct locks {
 
 struct reading {
 	pid_t pid;
-	struct hl_skynet_service *services;
+	struct hl_guest_service *services;
 	size_t count, capacity;
 	size_t strange; /* slots with something else */
 };
 
 /* The messages that wait, piece by piece: the ring itself may be large. */
 static int read_ring(const struct reading *reading, uint64_t ring, const struct queue *queue,
-		     struct hl_skynet_service *ret_service)
+		     struct hl_guest_service *ret_service)
 {
 	struct message piece[256];
 	uint32_t left = queue->tail - queue->head + (queue->tail < queue->head ? queue->cap : 0);
 	int r = 0;
 
-	*ret_service = (struct hl_skynet_service){.handle = queue->handle, .messages = left};
+	*ret_service = (struct hl_guest_service){.handle = queue->handle, .messages = left};
 	for (uint32_t at = queue->head; left && r == 0; at %= queue->cap) {
 		uint32_t count = queue->cap - at < left ? queue->cap - at : left;
 		if (count > HL_COUNT_OF(piece))
@@ -79,7 +80,7 @@ static int read_ring(const struct reading *reading, uint64_t ring, const struct 
 
 /* -EPROTO where there is no service at ${service}, or it changes just now. */
 static int read_service(const struct reading *reading, const struct locks *locks, uint64_t service,
-			uint32_t place, uint32_t slot_count, struct hl_skynet_service *ret_service)
+			uint32_t place, uint32_t slot_count, struct hl_guest_service *ret_service)
 {
 	uint8_t bytes[SERVICE_BYTES], of_queue[128];
 	struct queue queue;
@@ -100,7 +101,7 @@ static int read_service(const struct reading *reading, const struct locks *locks
 		return -EPROTO;
 	int r = queue.head == queue.tail ? 0 : read_ring(reading, ring, &queue, ret_service);
 	if (queue.head == queue.tail)
-		*ret_service = (struct hl_skynet_service){.handle = handle};
+		*ret_service = (struct hl_guest_service){.handle = handle};
 	if (r < 0)
 		return r == -EFAULT ? -EPROTO : r;
 
@@ -119,7 +120,7 @@ static int read_slots(struct reading *reading, const struct locks *locks, const 
 
 	reading->count = reading->strange = 0;
 	for (uint32_t i = 0; i < table->slot_count && r == 0; i++) {
-		struct hl_skynet_service service;
+		struct hl_guest_service service;
 		if (!slots[i])
 			continue;
 		r = read_service(reading, locks, slots[i], i, table->slot_count, &service);
@@ -179,7 +180,7 @@ static int read_symbols(struct reading *reading, Elf *elf, uint64_t bias)
 	return r;
 }
 
-int hl_skynet_services_read(pid_t pid, struct hl_skynet_service **ret_services, size_t *ret_count)
+int hl_skynet_services_read(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count)
 {
 	struct reading reading = {.pid = pid};
 	struct hl_maps maps = {0};
@@ -202,3 +203,8 @@ int hl_skynet_services_read(pid_t pid, struct hl_skynet_service **ret_services, 
 	*ret_count = reading.count;
 	return 0;
 }
+
+extern const struct hl_guest_outside hl_guest_outside_skynet;
+const struct hl_guest_outside hl_guest_outside_skynet = {
+	.read_services = hl_skynet_services_read,
+};

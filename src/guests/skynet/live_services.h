@@ -6,17 +6,11 @@
  */
 #pragma once
 
+#include "guests/outside.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-#define HL_SKYNET_NAME_MAX 48
-
-struct hl_skynet_service {
-	uint32_t handle;
-	uint64_t messages, bytes; /* of their contents */
-	char name[HL_SKYNET_NAME_MAX];
-};
 
 /* ---- skynet_names.c ---- */
 
@@ -30,10 +24,10 @@ struct hl_skynet_service {
  * service starts. Known are the structures of Lua 5.4 and 5.5, with and without an identifier in strings.
  */
 void hl_skynet_name_read(pid_t pid, uint64_t context, uint64_t instance, uint64_t module,
-			 char ret_name[HL_SKYNET_NAME_MAX]);
+			 char ret_name[HL_GUEST_SERVICE_NAME_MAX]);
 
 /* ---- skynet_services.c ---- */
 
 /* ${ret_services}, one for each service, to be freed. 0; -ENOENT when the program's file has no such variable in its symbols;
  * -EPROTO when what is there is not skynet's; -ENOMEM; or what reading failed with. */
-int hl_skynet_services_read(pid_t pid, struct hl_skynet_service **ret_services, size_t *ret_count);
+int hl_skynet_services_read(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count);

@@ -49,11 +49,11 @@ static bool is_table(pid_t pid, uint64_t object)
 }
 
 /* A name becomes part of a line. */
-static void keep_name(const char *text, char ret_name[HL_SKYNET_NAME_MAX])
+static void keep_name(const char *text, char ret_name[HL_GUEST_SERVICE_NAME_MAX])
 {
 	size_t length = 0;
 
-	for (; *text && length + 1 < HL_SKYNET_NAME_MAX; text++)
+	for (; *text && length + 1 < HL_GUEST_SERVICE_NAME_MAX; text++)
 		ret_name[length++] = (unsigned char)*text < ' ' || *text == ';' ? '?' : *text;
 	ret_name[length] = '\0';
 }
@@ -75,7 +75,8 @@ static bool read_string(pid_t pid, uint64_t object, uint32_t offset, char text[6
 }
 
 /* The variable's value in ${node}, if that has it. */
-static bool read_variable(pid_t pid, const struct node *node, char ret_name[HL_SKYNET_NAME_MAX])
+static bool read_variable(pid_t pid, const struct node *node,
+			  char ret_name[HL_GUEST_SERVICE_NAME_MAX])
 {
 	char text[64];
 
@@ -88,7 +89,7 @@ static bool read_variable(pid_t pid, const struct node *node, char ret_name[HL_S
 	return false;
 }
 
-static bool find_variable(pid_t pid, uint64_t table, char ret_name[HL_SKYNET_NAME_MAX])
+static bool find_variable(pid_t pid, uint64_t table, char ret_name[HL_GUEST_SERVICE_NAME_MAX])
 {
 	struct node nodes[64];
 	uint64_t at;
@@ -115,7 +116,7 @@ static bool find_variable(pid_t pid, uint64_t table, char ret_name[HL_SKYNET_NAM
  * The second value of the array of the ${registry} is the table of global variables: 5.4 has values of two words from
  * the array's address on, 5.5 the words of values below it.
  */
-static bool find_in_registry(pid_t pid, uint64_t registry, char ret_name[HL_SKYNET_NAME_MAX])
+static bool find_in_registry(pid_t pid, uint64_t registry, char ret_name[HL_GUEST_SERVICE_NAME_MAX])
 {
 	uint64_t array, table;
 
@@ -127,7 +128,7 @@ static bool find_in_registry(pid_t pid, uint64_t registry, char ret_name[HL_SKYN
 		find_variable(pid, table, ret_name));
 }
 
-static bool find_in_state(pid_t pid, uint64_t state, char ret_name[HL_SKYNET_NAME_MAX])
+static bool find_in_state(pid_t pid, uint64_t state, char ret_name[HL_GUEST_SERVICE_NAME_MAX])
 {
 	uint64_t global, words[GLOBAL_WORDS];
 
@@ -142,9 +143,9 @@ static bool find_in_state(pid_t pid, uint64_t state, char ret_name[HL_SKYNET_NAM
 }
 
 void hl_skynet_name_read(pid_t pid, uint64_t context, uint64_t instance, uint64_t module,
-			 char ret_name[HL_SKYNET_NAME_MAX])
+			 char ret_name[HL_GUEST_SERVICE_NAME_MAX])
 {
-	char kind[HL_SKYNET_NAME_MAX];
+	char kind[HL_GUEST_SERVICE_NAME_MAX];
 	uint64_t text, lua[2]; /* struct snlua: the state, and whose it is */
 
 	ret_name[0] = '\0';

@@ -82,7 +82,7 @@ void hl_block_owners_labels(const struct hl_block_owners *owners, uint64_t numbe
 
 struct hl_recording_node;
 
-/* Whether it knows frames of the runtime ${name}: "python". */
+/* Whether it knows frames of the runtime ${name}, as its provider is called. */
 bool hl_block_owners_have_runtime(const struct hl_block_owners *owners, const char *name);
 
 /*

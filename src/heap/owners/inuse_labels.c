@@ -2,7 +2,6 @@
 /* Makes and frees labels of live blocks; see inuse_labels.h. */
 #include "heap/owners/inuse_labels.h"
 
-#include "guests/python/usage.h"
 #include "heap/owners/block_owners.h"
 
 #include <errno.h>
@@ -40,7 +39,8 @@ void hl_inuse_labels_free(struct hl_inuse_labels *labels)
 {
 	if (!labels)
 		return;
-	hl_python_usage_free(labels->usage);
+	if (labels->kept)
+		labels->free_kept(labels->kept);
 	hl_strings_release(&labels->own_names);
 	free(labels->rows);
 	free(labels);

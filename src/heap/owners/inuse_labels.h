@@ -10,7 +10,6 @@
 #include <sys/types.h>
 
 struct hl_block_owners;
-struct hl_python_usage;
 
 /* Blocks of one stack and one label. */
 struct hl_inuse_label {
@@ -28,7 +27,8 @@ struct hl_inuse_labels {
 	size_t count;
 	const struct hl_strings *names;
 	struct hl_strings own_names;
-	struct hl_python_usage *usage; /* of types: has their names; or NULL */
+	void *kept; /* what has the names, freed by ${free_kept}; or NULL */
+	void (*free_kept)(void *kept);
 };
 
 /* Opens the block table of the recorder in process ${pid}, of which all kinds of labels are read; to be freed.

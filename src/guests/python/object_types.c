@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Counts Python's live blocks by stack and type; see object_types.h. */
-#include "heap/owners/object_types.h"
+#include "guests/python/object_types.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "guests/outside.h"
 #include "guests/python/usage.h"
 #include "heap/memory.h"
 #include "heap/owners/owner_table.h"
@@ -21,7 +22,8 @@ struct listed {
 
 struct reading {
 	struct hl_inuse_labels *types;
-	struct listed *blocks; /* in rising order of address */
+	struct hl_python_usage *usage; /* kept by the labels */
+	struct listed *blocks;	       /* in rising order of address */
 	size_t count, capacity;
 	size_t next;	 /* the one whose type is told next */
 	uint32_t *parts; /* by the name of a type, that of its parts; 0: it has had none */
@@ -34,7 +36,7 @@ static int list(void *context, const struct hl_owned_block *block)
 	struct reading *reading = context;
 	const struct listed listed = {(uint32_t)block->number, block->requested};
 
-	int r = hl_python_usage_add(reading->types->usage, block->address, block->bytes);
+	int r = hl_python_usage_add(reading->usage, block->address, block->bytes);
 	return r < 0 ? r
 		     : HL_ARRAY_APPEND(reading->blocks, reading->count, reading->capacity, listed);
 }
@@ -42,7 +44,7 @@ static int list(void *context, const struct hl_owned_block *block)
 /* Turns the name of a type into that of its parts. */
 static int name_parts(struct reading *reading, uint32_t *name)
 {
-	struct hl_strings *names = &reading->types->usage->names;
+	struct hl_strings *names = &reading->usage->names;
 	char text[PARTS_NAME_MAX];
 
 	if (HL_ARRAY_RESERVE_ZEROED(reading->parts, reading->parts_capacity, *name + (size_t)1) < 0)
@@ -78,7 +80,7 @@ static int make_rows(struct reading *reading)
 	struct hl_inuse_labels *types = reading->types;
 	struct hl_owner_counts *sums = &reading->sums;
 
-	types->names = &types->usage->names;
+	types->names = &reading->usage->names;
 	types->rows = calloc(sums->count + 1, sizeof(*types->rows));
 	if (!types->rows)
 		return -ENOMEM;
@@ -113,16 +115,22 @@ static int has_python(pid_t pid, const struct hl_block_owners *owners, struct hl
 	return r;
 }
 
+static void free_usage(void *usage)
+{
+	hl_python_usage_free(usage);
+}
+
 static int read_all(struct hl_memory *memory, struct reading *reading)
 {
 	struct hl_inuse_labels *types = reading->types;
 
-	types->usage = hl_python_usage_new(memory);
-	if (!types->usage)
+	types->kept = reading->usage = hl_python_usage_new(memory);
+	types->free_kept = free_usage;
+	if (!types->kept)
 		return -ENOMEM;
 	int r = hl_block_owners_each(types->owners, list, reading);
 	if (r == 0)
-		r = hl_python_usage_each(types->usage, add, reading);
+		r = hl_python_usage_each(reading->usage, add, reading);
 	return r == 0 ? make_rows(reading) : r;
 }
 
@@ -150,3 +158,8 @@ int hl_object_types_read(pid_t pid, struct hl_block_owners *owners,
 	*ret_types = types;
 	return 0;
 }
+
+extern const struct hl_guest_outside hl_guest_outside_python;
+const struct hl_guest_outside hl_guest_outside_python = {
+	.labels[HL_GUEST_TYPES] = {"the types of Python's objects", hl_object_types_read},
+};

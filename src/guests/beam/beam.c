@@ -229,21 +229,27 @@ static int ask_carriers(struct conversation *conversation, struct hl_error *err)
 	return 0;
 }
 
-/* The bounds of allocations of a release that is not known: those of the node's carriers. */
+/* The bounds of allocations of a release that is not known: those of the node's carriers. Where it does not give
+ * those, the bounds stay unproven. */
 static int ask_bounds(struct conversation *conversation, struct hl_error *err)
 {
 	const struct hl_beam_settings *settings = conversation->settings;
 	struct hl_beam_settings plain = *settings;
 	struct hl_beam_report *report = conversation->report;
+	struct hl_error why = {0};
 
 	plain.histogram_start = plain.histogram_width = plain.per = 0;
 	conversation->settings = &plain;
-	int r = ask_carriers(conversation, err);
+	int r = ask_carriers(conversation, &why);
 	conversation->settings = settings;
-	if (r == 0)
-		report->unproven_bounds = !hl_decode_bounds(&report->carriers, report->otp_release,
-							    &report->allocations.shape.bounds);
-	return r;
+	if (r == -ENOMEM)
+		return out_of_memory(err);
+	if (r < 0)
+		hl_carriers_release(&report->carriers);
+	report->lacks_instrument = false; /* it gave allocations */
+	report->unproven_bounds = !hl_decode_bounds(&report->carriers, report->otp_release,
+						    &report->allocations.shape.bounds);
+	return 0;
 }
 
 static int ask_allocations(struct conversation *conversation, struct hl_error *err)

@@ -175,8 +175,9 @@ static int write_report(const struct hl_report_output *output, enum question que
 				"OTP 25, erlang-runtime-tools from 26 on)");
 	if (report->unproven_bounds)
 		hl_emit_warning(emit,
-				"OTP %s is not known, and its carriers do not prove which sizes "
-				"its slots hold; the sizes below are those of OTP 27 to 29",
+				"OTP %s is not known, and what it says of its carriers does not "
+				"prove which sizes its slots hold; the sizes below are those of "
+				"OTP 27 to 29",
 				report->otp_release);
 	if (question == QUESTION_ALLOCATIONS && !report->allocations.count)
 		hl_emit_line(emit, "no block carries a tag; start the node with '+Muatags true' to "

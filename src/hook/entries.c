@@ -288,6 +288,7 @@ static struct hl_entry ruled_entry(const struct hl_hook_rule *rule)
 				 .type_at = rule->type_at,
 				 .has_size = rule->has_size,
 				 .size = rule->size,
+				 .is_text = rule->is_text,
 				 .is_asked = rule->is_asked,
 				 .is_beside = rule->is_beside,
 				 .pool = rule->pool,
@@ -325,6 +326,10 @@ static void add_ruled(const struct search *search, bool is_asked, bool are_extra
 		struct hl_entry entry = ruled_entry(rule);
 		if (!search->ruled[i].object || rule->is_asked != is_asked)
 			continue;
+		/* Its blocks may be freed by free(), and those of malloc() by its functions. */
+		entry.is_of_malloc =
+			!is_asked && !rule->is_beside && rule->preset[0] &&
+			search->ruled[i].object == search->functions[HL_HOOK_MALLOC].object;
 		add_entry(entries, entry, are_extra || !hl_rule_lookup_is_usual(rule), rule->symbol,
 			  &search->ruled[i]);
 	}
@@ -344,12 +349,12 @@ static struct hl_entry extra_of(const struct hl_allocator_name *known)
 		[HL_HEAP_REALLOCARRAY] = HL_HOOK_REALLOCARRAY,
 	};
 
-	return (struct hl_entry){
-		.hook = hooks[known->call],
-		.throws = known->throws,
-		.alignment_at = known->throws && strstr(known->name, "align_val_t") ? 2 : 0,
-		.is_of_malloc = true,
-		.size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
+	return (struct hl_entry){.hook = hooks[known->call],
+				 .throws = known->throws,
+				 .alignment_at =
+					 known->throws && strstr(known->name, "align") ? 2 : 0,
+				 .is_of_malloc = true,
+				 .size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
 }
 
 /* Whether the program calls the function: libraries that it does not use may do so for nothing. */
@@ -363,13 +368,14 @@ static bool is_called(Elf *program, const char *name)
 	return false;
 }
 
-/* Prefixed functions are what these call, or presets know them. */
+/* Prefixed functions are what these call, or presets know them, but for those that throw. */
 static const struct hl_allocator_name *find_plain(const GElf_Sym *symbol, const char *name)
 {
 	uint32_t rank;
 	const struct hl_allocator_name *known = hl_allocator_names_find(name, &rank);
 
-	return known && strcmp(known->name, name) == 0 && strncmp(name, "mi_", 3) != 0 &&
+	return known && strcmp(known->name, name) == 0 &&
+			       (strncmp(name, "mi_", 3) != 0 || known->throws) &&
 			       GELF_ST_TYPE(symbol->st_info) == STT_FUNC &&
 			       symbol->st_shndx != SHN_UNDEF &&
 			       GELF_ST_BIND(symbol->st_info) != STB_LOCAL
@@ -638,6 +644,7 @@ struct hl_attached_rule hl_entry_rule(const struct hl_entry *entry, uint64_t rea
 	rule.size_at = entry->size_at ? entry->size_at : rule.size_at;
 	rule.count_at = entry->count_at ? entry->count_at : rule.count_at;
 	rule.has_size = entry->has_size;
+	rule.is_text = entry->is_text;
 	if (entry->has_size)
 		rule.size = entry->size;
 	rule.pointer_at = entry->pointer_at ? entry->pointer_at : rule.pointer_at;

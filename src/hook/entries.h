@@ -21,6 +21,7 @@ struct hl_entry {
 	uint8_t type_at;		       /* 0: it has no such argument */
 	bool has_size;			       /* of each block: ${size} */
 	uint16_t size;
+	bool is_text;		 /* see struct hl_hook_rule */
 	uint8_t alignment_at;	 /* of one that throws; 0: it has no such argument */
 	enum hl_rule_does tells; /* of heapline.h; else HL_RULE_ALLOCATES */
 	uint64_t word;		 /* of such one: 1 while it is patched; 0: none */

@@ -26,14 +26,15 @@ static const struct call {
 	const char *name;
 	enum hl_hook hook;
 	uint8_t size_at, count_at, pointer_at, type_at;
-	bool has_size;
+	bool has_size, is_text;
 	uint16_t size;
 } calls[] = {
-	{"malloc", HL_HOOK_MALLOC, 1, 0, 0, 0, false, 0},
-	{"calloc", HL_HOOK_CALLOC, 2, 1, 0, 0, false, 0},
-	{"realloc", HL_HOOK_REALLOC, 2, 0, 1, 0, false, 0},
-	{"free", HL_HOOK_FREE, 0, 0, 1, 0, false, 0},
-	{"reset", HL_HOOK_FREE, 0, 0, 0, 0, false, 0},
+	{"malloc", HL_HOOK_MALLOC, 1, 0, 0, 0, false, false, 0},
+	{"calloc", HL_HOOK_CALLOC, 2, 1, 0, 0, false, false, 0},
+	{"realloc", HL_HOOK_REALLOC, 2, 0, 1, 0, false, false, 0},
+	{"posix_memalign", HL_HOOK_POSIX_MEMALIGN, 3, 0, 0, 0, false, false, 0},
+	{"free", HL_HOOK_FREE, 0, 0, 1, 0, false, false, 0},
+	{"reset", HL_HOOK_FREE, 0, 0, 0, 0, false, false, 0},
 };
 
 static const char out_of_memory[] = "out of memory";
@@ -122,9 +123,18 @@ static const char *take_argument(struct reader *reader, struct call *places)
 		place = &places->pointer_at;
 	else if (strcmp(name, "type") == 0)
 		place = &places->type_at;
+	else if (strcmp(name, "text") == 0)
+		place = &places->size_at;
 	else
-		return "arguments are called size, bytes, count, ptr and type";
-	if (place == &places->type_at ? places->hook != HL_HOOK_REALLOC : !*place)
+		return "arguments are called size, bytes, count, ptr, text and type";
+	if (strcmp(name, "text") == 0)
+		places->is_text = true;
+	bool may_count = places->is_text || places->hook == HL_HOOK_REALLOC;
+	if (place == &places->type_at	 ? places->hook != HL_HOOK_REALLOC
+	    : place == &places->count_at ? !*place && !may_count
+					 : !*place)
+		return unknown;
+	if (places->is_text && places->hook != HL_HOOK_MALLOC)
 		return unknown;
 	if (number[1] || number[0] < '1' || number[0] > '0' + HL_HOOK_ARGUMENTS_MAX)
 		return "arguments have the numbers 1 to 6";
@@ -178,7 +188,8 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 
 	const struct call *call = take_word(&reader, name) ? find_call(name) : NULL;
 	if (!call)
-		return "it does not begin with malloc, calloc, realloc, free or reset";
+		return "it does not begin with malloc, calloc, realloc, posix_memalign, free or "
+		       "reset";
 	if (!take_sign(&reader, '='))
 		return "a '=' is missing";
 	struct call places = *call;
@@ -191,12 +202,13 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 		return "something follows its end";
 	rule.call = call->hook;
 	rule.resets = strcmp(call->name, "reset") == 0;
-	rule.size_at = places.size_at == call->size_at ? 0 : places.size_at;
+	rule.size_at = places.size_at == call->size_at && !places.is_text ? 0 : places.size_at;
 	rule.count_at = places.count_at == call->count_at ? 0 : places.count_at;
 	rule.pointer_at = places.pointer_at == call->pointer_at ? 0 : places.pointer_at;
 	rule.type_at = places.type_at;
 	rule.has_size = places.has_size;
 	rule.size = places.size;
+	rule.is_text = places.is_text;
 	*ret_rule = rule;
 	return NULL;
 }

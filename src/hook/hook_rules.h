@@ -6,7 +6,11 @@
  *	malloc=pool_alloc(size=2)		the size is its second argument
  *	calloc=my_zalloc(count=2,size=3)	usually count=1,size=2
  *	realloc=my_resize(ptr=2,size=3)		usually ptr=1,size=2
+ *	realloc=my_resizen(count=2,size=3)	as reallocarray(block, count, size)
+ *	posix_memalign=my_memalign		as posix_memalign(where to, alignment, size)
  *	malloc=alloc_56(bytes=56)		each block has 56 bytes
+ *	malloc=my_strdup(text=1)		a copy of the text that is its first argument
+ *	malloc=my_strndup(text=1,count=2)	of no more bytes than the second one says, and a zero
  *	realloc=lalloc(ptr=2,type=3,size=4)	an allocator of Lua, which is told the type of a new block
  *	reset=pool_reset			ends all blocks of the other functions of its preset, or of --hook
  *	free=libpool.so!pool_free(ptr=2)	a function of that file, whatever its version
@@ -40,7 +44,8 @@ struct hl_hook_rule {
 	uint8_t type_at;		       /* 0: there is no such argument */
 	bool has_size;			       /* each block has ${size} bytes */
 	uint16_t size;
-	uint64_t address;	       /* in the file; 0: it has a symbol */
+	bool is_text;	  /* ${size_at} is a text's place, ${count_at} that of its bound, or 0 */
+	uint64_t address; /* in the file; 0: it has a symbol */
 	char symbol[HL_HOOK_NAME_MAX]; /* or the address' digits */
 	char module[HL_HOOK_NAME_MAX]; /* the file's name; "": any */
 	char preset[HL_HOOK_NAME_MAX]; /* "": none */

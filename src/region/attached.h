@@ -133,6 +133,7 @@ struct hl_attached_rule {
 	uint8_t is_of_malloc : 1; /* its blocks are those of malloc() and free() */
 	uint8_t is_beside : 1;	  /* its blocks lie in no block of malloc() */
 	uint8_t has_size : 1;
+	uint8_t is_text : 1; /* each block is a copy of the text at ${size_at}, of at most ${count_at} bytes and a zero */
 	uint8_t pool : 3; /* the number of the pool, if a rule resets it; else 0 */
 	uint8_t type_at;  /* of a new block, its type, see hl_guest.type */
 };

@@ -6,6 +6,8 @@
 #include "program.h"
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(MIMALLOC)
@@ -202,6 +204,11 @@ int main(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	FREE(ALLOCATE(1)); /* the first call looks the allocator up, which allocates */
+	if (getenv("FAMILIES_WAIT")) {
+		puts("ready");
+		fflush(stdout);
+		getchar();
+	}
 #ifdef FORWARDING
 	if (argc > 1)
 		closed_site();

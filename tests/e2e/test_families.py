@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Allocators that programs call by names of their own."""
 
+import os
 import subprocess
 
+import attaching
 import harness
 
 # Function: blocks and bytes that it allocates, blocks that are left of them (every second one).
@@ -142,6 +144,51 @@ class Families(harness.TestCase):
         if result.status != 0:
             self.skipTest(result.stderr.strip())
         self.assertIn('"main"', result.stdout)
+
+
+class Attached(attaching.TestCase):
+    """What attach sees of them."""
+
+    def record_attached(self, name, own_frees):
+        """OWN_FREES: calls by which the allocator frees what it has made itself, unseen."""
+        environment = dict(os.environ, FAMILIES_WAIT="1")
+        with subprocess.Popen([harness.program(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True, env=environment) as process:
+            process.stdout.readline()
+            with self.attached(process.pid):
+                process.stdin.close()
+                process.wait(harness.TIMEOUT_S)
+        self.assertLessEqual(harness.info(self.recording)["lost"]["unmatched_frees"], own_frees)
+        return (harness.top_rows(self.recording, value) for value in ("alloc", "inuse"))
+
+    def assert_row(self, rows, site, objects, size):
+        self.assertEqual((rows[site]["cum_objects"], rows[site]["cum_bytes"]), (objects, size), site)
+
+    def assert_sites(self, name, frees_one=False, own_frees=0):
+        alloc, inuse = self.record_attached(name, own_frees)
+        for site, (objects, size, left) in SITES.items():
+            left -= frees_one and site == "plain_site"
+            self.assert_row(alloc, site, objects, objects * size)
+            self.assert_row(inuse, site, left, left * size)
+        site, objects, before, after, left = RESIZED
+        self.assert_row(alloc, site, 2 * objects, objects * (before + after))
+        self.assert_row(inuse, site, left, left * after)
+        return alloc, inuse
+
+    def test_mimalloc(self):
+        alloc, inuse = self.assert_sites("families_mimalloc", own_frees=4)  # heaps
+        self.assert_row(inuse, "deleted_site", 137, 137 * 47)
+        if "thread_heap_site" in alloc:
+            self.assert_row(alloc, "thread_heap_site", 5 * 139, 139 * (59 + 61 + 3001 + 11 + 67))
+            self.assert_row(inuse, "thread_heap_site", 2 * 139, 139 * (59 + 3001))
+            self.assert_row(alloc, "copied_text_site", 2 * 149, 149 * (12 + 7))
+            self.assert_row(inuse, "copied_text_site", 149, 149 * 12)
+
+    def test_jemalloc(self):
+        self.assert_sites("families_jemalloc", frees_one=True)
+
+    def test_tcmalloc(self):
+        self.assert_sites("families_tcmalloc")
 
 
 if __name__ == "__main__":

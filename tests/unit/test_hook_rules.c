@@ -48,6 +48,12 @@ static void arguments_are_where_the_rule_says_else_as_usual(void **state)
 	assert_places("realloc=f(ptr=3)", HL_HOOK_REALLOC, 0, 0, 3);
 	assert_places("realloc = f ( ptr = 2 , size = 3 ) ", HL_HOOK_REALLOC, 3, 0, 2);
 	assert_places("free=f(ptr=2)", HL_HOOK_FREE, 0, 0, 2);
+	assert_places("realloc=f(count=2,size=3)", HL_HOOK_REALLOC, 3, 2, 0);
+	assert_places("posix_memalign=f", HL_HOOK_POSIX_MEMALIGN, 0, 0, 0);
+	assert_places("malloc=f(text=1)", HL_HOOK_MALLOC, 1, 0, 0);
+	assert_places("malloc=f(text=2,count=3)", HL_HOOK_MALLOC, 2, 3, 0);
+	assert_true(asked("malloc=f(text=1)").is_text);
+	assert_false(asked("malloc=f(size=2)").is_text);
 }
 
 static void functions_are_named_by_symbol_file_or_address(void **state)

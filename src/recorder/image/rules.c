@@ -427,6 +427,18 @@ static inline bool is_of_lua(const struct hl_attached_rule *rule,
 	return HL_LIKELY(rule->is_beside && rule->type_at && !slot->rule_frame);
 }
 
+/* What a copy takes. */
+static uint64_t text_bytes(const struct call *call)
+{
+	const char *text = (const char *)argument(call, call->rule->size_at);
+	uint64_t bound = call->rule->count_at ? argument(call, call->rule->count_at) : UINT64_MAX;
+	uint64_t count = 0;
+
+	while (text && count < bound && text[count])
+		count++;
+	return text ? count + 1 : 0;
+}
+
 /* Calls that are not the usual ones. */
 static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t *ret_result)
 {
@@ -436,8 +448,10 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 	if (HL_UNLIKELY(call->slot->rule_frame) && is_left(call))
 		leave_for_it(call);
 	call->block = argument(call, rule->pointer_at);
-	call->size = rule->has_size ? rule->size : argument(call, rule->size_at);
-	if (!rule->has_size && rule->count_at)
+	call->size = rule->has_size  ? rule->size
+		     : rule->is_text ? text_bytes(call)
+				     : argument(call, rule->size_at);
+	if (!rule->has_size && !rule->is_text && rule->count_at)
 		call->size *= argument(call, rule->count_at);
 	/* Lua frees by size 0. */
 	if (rule->does == HL_RULE_FREES || (rule->type_at && !call->size))

@@ -120,6 +120,18 @@ void hl_private_map_adopt(void *address, size_t bytes)
 	remember(address, bytes);
 }
 
+bool hl_private_map_has(uintptr_t address)
+{
+	uint32_t end = atomic_load(&remembered_end);
+
+	for (uint32_t i = 0; i < end; i++) {
+		uintptr_t start = atomic_load(&remembered[i].address);
+		if (start > RESERVED && address - start < remembered[i].bytes)
+			return true;
+	}
+	return false;
+}
+
 void hl_private_map_forget(void)
 {
 	uint32_t end = atomic_exchange(&remembered_end, 0);

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define HL_PRIVATE_MAP_HEAD 4096u /* bytes of a head */
 
@@ -46,6 +47,9 @@ bool hl_private_map_renew(void *address, size_t bytes);
 
 /* Takes the region, a mapping made elsewhere, from forked children, too. */
 void hl_private_map_adopt(void *address, size_t bytes);
+
+/* Whether ${address} lies in one of all these but a head. Not in the image. */
+bool hl_private_map_has(uintptr_t address);
 
 #ifdef HL_ATTACHED
 /* A file of the target that was mapped: to be given back at the end. */

@@ -133,6 +133,22 @@ class Memory(Faults):
                 site = harness.top_rows(recording, "alloc")["limited_site"]
                 self.assertEqual(site["cum_objects"], sum(int(blocks) for _, blocks in found))
 
+    def test_all_memory_is_locked_where_the_programs_own_may_be(self):
+        for flags in (1, 2, 3, 7):  # MCL_CURRENT, MCL_FUTURE, both, and with MCL_ONFAULT
+            for limit, fails in ((7 << 20, False), (1 << 20, flags != 2)):
+                command = [harness.program("lock_limit"), str(limit), str(flags)]
+                failed, locked = map(int, harness.run(command).stdout.split())
+                self.assertEqual(bool(failed), fails)
+                for mode in ("mem-fast", "log-fast"):
+                    with self.subTest(flags=flags, limit=limit, mode=mode):
+                        result, recording = self.record(command, mode)
+                        also_failed, also_locked = map(int, result.stdout.split())
+                        self.assertEqual(also_failed, failed)
+                        self.assertGreaterEqual(also_locked, locked * 0.9)
+                        self.assertLessEqual(also_locked, locked * 1.1)
+                        site = harness.top_rows(recording, "alloc")["locked_site"]
+                        self.assertEqual(site["cum_objects"], 200)
+
     def test_most_of_a_limited_address_space_is_the_programs_own(self):
         command = ["/bin/sh", "-c", 'ulimit -v 65536; exec "$0" "$1"', harness.program("data_limit"),
                    str(1 << 40)]

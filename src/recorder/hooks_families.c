@@ -37,9 +37,10 @@ static inline word call(function *real, const struct words *words)
 
 struct family {
 	const char *usable_name;
-	_Atomic uintptr_t usable; /* a function; 0: it is not known */
-	_Atomic bool own;	  /* has given out a block that malloc's hook did not see */
-	_Atomic bool absent;	  /* was looked for and is not there */
+	_Atomic uintptr_t usable;     /* a function; 0: it is not known */
+	_Atomic uintptr_t start, end; /* of its library; 0: not known */
+	_Atomic bool own;	      /* has given out a block that malloc's hook did not see */
+	_Atomic bool absent;	      /* was looked for and is not there */
 };
 
 static struct family mimalloc = {.usable_name = "mi_usable_size"};
@@ -69,6 +70,11 @@ static function *resolve(struct entry *it, void *caller)
 	if (!atomic_load(&it->family->usable))
 		atomic_store(&it->family->usable,
 			     (uintptr_t)hl_libc_look_up(it->family->usable_name, caller));
+	uintptr_t start, end;
+	if (real && hl_libc_module_range((void *)real, &start, &end)) {
+		atomic_store_explicit(&it->family->start, start, memory_order_relaxed);
+		atomic_store_explicit(&it->family->end, end, memory_order_relaxed);
+	}
 	if (!real && !atomic_load(&it->family->usable))
 		atomic_store(&it->family->absent, true);
 	atomic_store_explicit(&it->real, real, memory_order_release);
@@ -169,10 +175,13 @@ static word product(word count, word size)
 }
 
 /* Whether the program, not the allocator itself, frees ${block}. What is recorded ends here, whoever frees it. */
-static bool is_of_program(function *real, word block, void *caller)
+static bool is_of_program(const struct family *family, word block, void *caller)
 {
+	uintptr_t start = atomic_load_explicit(&family->start, memory_order_relaxed);
+	uintptr_t end = atomic_load_explicit(&family->end, memory_order_relaxed);
+
 	return hl_block_may_hold(&hl_recorder->blocks, (const void *)block) ||
-	       (!in_family && !hl_libc_same_module(caller, (void *)real));
+	       (!in_family && ((uintptr_t)caller < start || (uintptr_t)caller >= end));
 }
 
 static word release(const struct family *family, function *real, const struct words *words,
@@ -182,7 +191,7 @@ static word release(const struct family *family, function *real, const struct wo
 
 	if (!thread)
 		return call(real, words);
-	if (is_of_program(real, words->a, caller))
+	if (is_of_program(family, words->a, caller))
 		hl_event_free_sized(thread, (const void *)words->a, usable_size(family, words->a));
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	word result = call(real, words);

@@ -104,6 +104,17 @@ bool hl_libc_same_module(void *a, void *b)
 	       _dl_find_object(b, &of_b) == 0 && of_a.dlfo_map_start == of_b.dlfo_map_start;
 }
 
+bool hl_libc_module_range(void *address, uintptr_t *ret_start, uintptr_t *ret_end)
+{
+	struct dl_find_object module;
+
+	if (!hl_libc_is_known() || _dl_find_object(address, &module) != 0)
+		return false;
+	*ret_start = (uintptr_t)module.dlfo_map_start;
+	*ret_end = (uintptr_t)module.dlfo_map_end;
+	return true;
+}
+
 const char *hl_libc_own_path(void)
 {
 	struct dl_find_object own;

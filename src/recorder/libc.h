@@ -171,6 +171,9 @@ bool hl_libc_is_known(void);
 /* True when both addresses lie in one loaded module. */
 bool hl_libc_same_module(void *a, void *b);
 
+/* Where the module with ${address} is mapped. False where that is not known. */
+bool hl_libc_module_range(void *address, uintptr_t *ret_start, uintptr_t *ret_end);
+
 /* The file that this library was loaded from. */
 const char *hl_libc_own_path(void);
 

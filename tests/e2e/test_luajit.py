@@ -169,6 +169,7 @@ class JoinedStorm(attaching.TestCase):
         luajit = subprocess.Popen([harness.need("luajit"), storm(), "1e9", stop], stdout=subprocess.PIPE, text=True)
         try:
             for _ in range(5):
+                self.assertIsNone(luajit.poll())
                 with self.attached(luajit.pid):
                     self.ctl(luajit.pid, "detach")
             with open(stop, "w", encoding="ascii"):

@@ -287,8 +287,12 @@ class Attached(attaching.TestCase, TestCase):
     def test_a_storm_of_threads_has_its_own_allocator_again(self):
         with harness.Waiting([self.python, "-c", STORM]) as process:
             for _ in range(5):
-                self.attach(process.pid, "-d", "0.3")
-                self.assertGreater(report("info", self.recording)["total"]["alloc_objects"], 1000)
+                for seconds in ("0.3", "10"):  # a busy machine may not let it run at once
+                    self.attach(process.pid, "-d", seconds)
+                    allocations = report("info", self.recording)["total"]["alloc_objects"]
+                    if allocations > 1000:
+                        break
+                self.assertGreater(allocations, 1000)
             process.stdin.write("\n")
             process.stdin.flush()
             self.assertEqual(process.stdout.readline(), "True True\n")

@@ -152,10 +152,11 @@ class Exports(harness.TestCase):
 def stacks_of_simple_sites(text):
     """{frames: number} without zeros of the stacks below one function.
 
-    Frames are sorted, because heaptrack writes inlined functions before those they are inlined in.
+    Frames are sorted, because heaptrack writes inlined functions before those they are inlined in; from 1.5 on it
+    calls f, inlined in main, main::f.
     """
     sums = Counter()
-    for line in text.splitlines():
+    for line in re.sub(r"\w+::", "", text).splitlines():
         frames, _, number = line.rpartition(" ")
         assert frames.endswith(";"), line
         if "call_simple_sites (known_answer.c);" in frames:

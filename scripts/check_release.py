@@ -45,6 +45,12 @@ class Release(unittest.TestCase):
         self.assertNotIn(str(self.place), Path("/proc/mounts").read_text())
         self.assertEqual(list((self.folder / "proc").iterdir()), [])
 
+    def test_user_namespaces_are_made_as_outside(self):
+        command = ["unshare", "--user", "true"]
+        outside = subprocess.run(command, capture_output=True, check=False).returncode
+        said = self.run_in(SKELETON, f"{' '.join(command)}; echo $?; readlink /proc/self/root")
+        self.assertEqual(said.stdout, f"{outside}\n/\n", said.stderr)
+
     def test_a_release_that_is_there_is_used_again(self):
         self.run_in(SKELETON, "true")
         self.assertTrue((self.folder / "made").exists())

@@ -56,7 +56,7 @@ class LogTestCase(harness.TestCase):
         steps = Steps(self, ["unshare", "-m", "/bin/sh", "-c", script, small, saved, *command])
         steps.step()
         time.sleep(0.3)
-        inside = ["nsenter", "-m", "-t", str(steps.process.pid), "/bin/sh", "-c"]
+        inside = ["nsenter", "-m", "-r", "-t", str(steps.process.pid), "/bin/sh", "-c"]
         filled = harness.run([*inside, f"cat /dev/zero > {small}/filler"])
         self.assertIn("No space left", filled.stderr)
         for _ in range(5):

@@ -355,8 +355,8 @@ class FullFileSystem(Faults):
             "mount -t tmpfs -o size=$0,mode=777 heapline-test \"$1\" && shift && exec \"$@\"",
             size, mounted, *command], **options)
         steps.step()
-        entered = [namespace for namespace in namespaces if namespace != "-r"]
-        filled = harness.run(["nsenter", *entered, "-t", str(steps.process.pid), "/bin/sh", "-c",
+        entered = [namespace for namespace in namespaces if namespace != "-r"]  # nsenter -r: its root
+        filled = harness.run(["nsenter", *entered, "-r", "-t", str(steps.process.pid), "/bin/sh", "-c",
                               f"cat /dev/zero > {mounted}/filler"])
         self.assertIn("No space left", filled.stderr)
         steps.step()

@@ -8,6 +8,7 @@ at each of them, while the program waits at a gate.
 """
 
 import collections
+import functools
 import os
 import re
 import struct
@@ -48,6 +49,11 @@ wait_at_gate()
 """
 
 
+@functools.cache
+def real_path(path):
+    return os.path.realpath(path) if "/" in path else path
+
+
 def parse(text):
     """({stack: count}, {loss: number}) of what walk_trace or recorded_stacks print."""
     stacks, losses = collections.Counter(), {}
@@ -59,7 +65,7 @@ def parse(text):
             frames = []
             for word in words[1:]:
                 path, _, address = word.rpartition("+")
-                frames.append((os.path.realpath(path) if "/" in path else path, address))
+                frames.append((real_path(path), address))
             stacks[tuple(frames[-FRAMES_MAX:])] += int(words[0])
     return stacks, losses
 

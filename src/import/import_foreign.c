@@ -52,13 +52,12 @@ static bool is_massif(const struct hl_import_input *input)
 	       hl_import_text_next(&lines, &line) && hl_import_text_begins(&line, "time_unit:");
 }
 
-/* JSON that names speedscope's schema within its first line or so. */
-static bool is_speedscope(const struct hl_import_input *input)
+/* JSON that has ${word} within its first line or so. */
+static bool is_json_with(const struct hl_import_input *input, const char *word)
 {
-	static const char schema[] = "speedscope.app/file-format-schema.json";
 	size_t looked_at = input->size < 4096 ? input->size : 4096;
 
-	return begins_with(input, "{") && memmem(input->bytes, looked_at, schema, strlen(schema));
+	return begins_with(input, "{") && memmem(input->bytes, looked_at, word, strlen(word));
 }
 
 /* "[003]" or "4711", and then a time, "4426.961505:". */
@@ -198,9 +197,14 @@ const char *hl_import_foreign(const struct hl_import_input *input)
 	if (is_perf_script(input))
 		return "the text of 'perf script'; 'stackcollapse-perf.pl FILE >OUT.folded' turns "
 		       "it into folded text, which heapline reads";
-	if (is_speedscope(input))
+	if (is_json_with(input, "speedscope.app/file-format-schema.json"))
 		return "speedscope's, which heapline writes and does not read; open it at "
 		       "speedscope.app";
+	if (is_json_with(input, "\"total_num_allocations\":") &&
+	    is_json_with(input, "\"allocation_size_histogram\":"))
+		return "the sums of 'memray stats --json', which have no stacks; 'memray tree' of "
+		       "the file that "
+		       "they are of shows these";
 	if (is_massif(input))
 		return "massif's, which heapline does not read; 'ms_print FILE' shows it";
 	if (is_callgrind(input))

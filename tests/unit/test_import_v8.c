@@ -91,6 +91,9 @@ static void files_of_other_tools_are_named_not_read_as_folded_text(void **state)
 		{"=erl_crash_dump:0.5\nSun Nov 1\nSlogan: x 1\n", "a crash dump of Erlang"},
 		{"goroutine profile: total 1\n1 @ 0x1 0x2\n", "a list of Go's goroutines"},
 		{"threadcreate profile: total 7\n7 @ 0x1\n", "threads that Go made"},
+		{"{\n  \"total_num_allocations\": 1,\n  \"total_bytes_allocated\": 2,\n  "
+		 "\"allocation_size_histogram\": [],\n",
+		 "'memray stats --json', which have no stacks"},
 		{"{\"dhatFileVersion\":2\n,\"mode\":\"heap\"\n", "DHAT's"},
 		{"JAVA PROFILE 1.0.2", "a dump of Java's objects"},
 		{"{\"snapshot\":{\"meta\":{\"node_fields\":[", "a snapshot of V8's objects"},

@@ -59,13 +59,11 @@ static size_t next_slab_bytes(const struct pool *pool, bool heads)
 	return bytes < least ? least : bytes < most ? bytes : most;
 }
 
-static bool add_slab(struct pool *pool, bool heads)
+static bool add_slab(struct pool *pool, char *start, size_t bytes)
 {
-	size_t bytes = next_slab_bytes(pool, heads);
 	uint32_t count = atomic_load(&slab_count);
 
-	char *start = count < SLABS_MAX ? hl_private_map_take(bytes, heads) : NULL;
-	if (!start)
+	if (count == SLABS_MAX)
 		return false;
 	slabs[count] = (struct slab){(uintptr_t)start, (uintptr_t)start + bytes};
 	atomic_store(&slab_count, count + 1);
@@ -75,12 +73,42 @@ static bool add_slab(struct pool *pool, bool heads)
 	return true;
 }
 
-static struct piece *cut(struct pool *pool, size_t bytes, bool heads)
+/* One that is free, or a part of the newest mapping; NULL: neither is there. */
+static struct piece *take_known(struct pool *pool, uint32_t class)
 {
-	if ((size_t)(pool->end - pool->next) < bytes && !add_slab(pool, heads))
+	size_t bytes = (size_t)1 << (PIECE_BITS_MIN + class);
+	struct piece *piece = pool->free[class];
+
+	if (piece) {
+		pool->free[class] = piece->next;
+		piece->next = NULL;
+	} else if ((size_t)(pool->end - pool->next) >= bytes) {
+		piece = (struct piece *)(void *)pool->next;
+		pool->next += bytes;
+	}
+	return piece;
+}
+
+/* With the lock, which is given up while the system maps: others spin for as long as it is held. */
+static struct piece *take_from_new_slab(struct pool *pool, uint32_t class, bool heads)
+{
+	size_t bytes = next_slab_bytes(pool, heads);
+
+	if (atomic_load(&slab_count) == SLABS_MAX)
 		return NULL;
-	struct piece *piece = (struct piece *)(void *)pool->next;
-	pool->next += bytes;
+	hl_spin_unlock(&lock);
+	char *slab = hl_private_map_take(bytes, heads);
+	hl_spin_lock(&lock);
+	struct piece *piece = take_known(pool, class); /* another thread may have mapped one */
+	if (!piece && slab && add_slab(pool, slab, bytes)) {
+		piece = take_known(pool, class);
+		slab = NULL;
+	}
+	if (slab) {
+		hl_spin_unlock(&lock);
+		hl_private_map_give(slab, bytes);
+		hl_spin_lock(&lock);
+	}
 	return piece;
 }
 
@@ -92,13 +120,9 @@ static void *take_piece(uint32_t class, bool heads)
 
 	hl_sys_block_signals(&before);
 	hl_spin_lock(&lock);
-	struct piece *piece = pool->free[class];
-	if (piece) {
-		pool->free[class] = piece->next;
-		piece->next = NULL;
-	} else {
-		piece = cut(pool, (size_t)1 << (PIECE_BITS_MIN + class), heads);
-	}
+	struct piece *piece = take_known(pool, class);
+	if (!piece)
+		piece = take_from_new_slab(pool, class, heads);
 	hl_spin_unlock(&lock);
 	hl_sys_restore_signals(&before);
 	return piece;

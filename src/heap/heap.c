@@ -172,39 +172,6 @@ struct hl_heap *hl_heap_new(void)
 	return heap;
 }
 
-/* Reads ${memory} into ${heap} unless ${r}, the result of opening it, is an error. Frees ${memory},
- * and on failure ${heap}. */
-static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings *settings,
-		  struct hl_heap *heap, struct hl_heap **ret_heap, struct hl_error *err)
-{
-	uint64_t begin = hl_clock_ns(CLOCK_MONOTONIC);
-
-	if (r == 0)
-		r = hl_heap_walk(memory, settings, heap, err);
-	hl_memory_free(memory);
-	if (r != 0) {
-		hl_heap_free(heap);
-		return r;
-	}
-	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - begin;
-	*ret_heap = heap;
-	return 0;
-}
-
-int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
-		 struct hl_error *err)
-{
-	struct hl_memory *memory = NULL;
-	struct hl_heap *heap = hl_heap_new();
-
-	if (!heap)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	int r = hl_process_facts_read(pid, &heap->process, err);
-	if (r == 0)
-		r = hl_memory_live_open(pid, &memory, err);
-	return finish(r, memory, settings, heap, ret_heap, err);
-}
-
 /* Whose heap it is that was not walked. */
 static int note_unwalked(struct hl_memory *memory, struct hl_heap *heap)
 {
@@ -231,7 +198,41 @@ static int note_unwalked(struct hl_memory *memory, struct hl_heap *heap)
 		hl_other_allocator_remedy(&other, &memory->maps, heap->process.pid, remedy));
 }
 
-int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err)
+static int read_pages(struct hl_memory *memory, struct hl_heap *heap, struct hl_error *err)
+{
+	heap->page_bytes = memory->page_bytes;
+	int r = hl_rss_add_others(memory, heap);
+
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read which pages are in memory: %s",
+				    strerror(-r));
+	r = note_unwalked(memory, heap);
+	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
+}
+
+/* Reads ${memory} into ${heap} unless ${r}, the result of opening it, is an error. Frees ${memory},
+ * and on failure ${heap}. */
+static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings *settings,
+		  struct hl_heap *heap, struct hl_heap **ret_heap, struct hl_error *err)
+{
+	uint64_t begin = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (r == 0)
+		r = settings ? hl_heap_walk(memory, settings, heap, err)
+			     : read_pages(memory, heap, err);
+	hl_memory_free(memory);
+	if (r != 0) {
+		hl_heap_free(heap);
+		return r;
+	}
+	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - begin;
+	*ret_heap = heap;
+	return 0;
+}
+
+/* Without ${settings} pages alone are read. */
+int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
+		 struct hl_error *err)
 {
 	struct hl_memory *memory = NULL;
 	struct hl_heap *heap = hl_heap_new();
@@ -241,22 +242,12 @@ int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *er
 	int r = hl_process_facts_read(pid, &heap->process, err);
 	if (r == 0)
 		r = hl_memory_live_open(pid, &memory, err);
-	if (r == 0) {
-		heap->page_bytes = memory->page_bytes;
-		r = hl_rss_add_others(memory, heap);
-		if (r < 0)
-			hl_error_set(err, r, "cannot read which pages are in memory: %s",
-				     strerror(-r));
-		else if ((r = note_unwalked(memory, heap)) < 0)
-			hl_error_set(err, r, "out of memory");
-	}
-	hl_memory_free(memory);
-	if (r < 0) {
-		hl_heap_free(heap);
-		return r;
-	}
-	*ret_heap = heap;
-	return 0;
+	return finish(r, memory, settings, heap, ret_heap, err);
+}
+
+int hl_heap_read_pages(pid_t pid, struct hl_heap **ret_heap, struct hl_error *err)
+{
+	return hl_heap_read(pid, NULL, ret_heap, err);
 }
 
 int hl_heap_read_core(const char *path, const struct hl_heap_settings *settings,

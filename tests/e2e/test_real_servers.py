@@ -30,6 +30,11 @@ JAVA = """public class Held {
     }
 }
 """
+# Of one backend of postgres: what it keeps, and what its own contexts say of that
+PLANS = """DO $$ BEGIN FOR i IN 1..5000 LOOP EXECUTE format('PREPARE p%s AS SELECT %s', i, i); END LOOP; END $$;
+SELECT pg_backend_pid(), sum(total_bytes) FROM pg_backend_memory_contexts;
+"""
+NOBODY = 65534
 # Between two readings of a process that runs on
 DRIFT_BYTES = 4 << 20
 
@@ -130,6 +135,34 @@ class RealServers(harness.TestCase):
                 self.assertGreater(said["leaks"]["total"]["live_bytes"], 1 << 20)
             finally:
                 process.kill()
+
+    def test_postgres(self):
+        tools = run(["sh", "-c", "dirname $(ls -d /usr/lib/postgresql/*/bin/postgres | tail -1)"]).stdout.strip()
+        client = need("psql")
+        if not tools or os.geteuid() != 0:
+            self.skipTest("there is no postgres, or no user for it")
+        os.chmod(self.directory, 0o777)
+        data, user = self.path("data"), {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        made = run([f"{tools}/initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"], **user)
+        self.assertEqual(made.status, 0, made.stderr)
+        with subprocess.Popen([f"{tools}/postgres", "-D", data, "-k", self.directory, "-F", "-c", "listen_addresses="],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user) as server:
+            try:
+                ask = [client, "-h", self.directory, "-U", "postgres", "-At", "postgres"]
+                wait_until(lambda: run([*ask, "-c", "select 1"]).status == 0, "postgres to listen")
+                with subprocess.Popen(ask, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as session:
+                    session.stdin.write(PLANS)
+                    session.stdin.flush()
+                    self.assertEqual(session.stdout.readline(), "DO\n")
+                    pid, contexts = map(int, session.stdout.readline().split("|"))
+                    said = self.expect_answers(pid)
+                    session.stdin.close()
+            finally:
+                server.terminate()
+        for verb in ("leaks", "holders"):
+            live = said[verb]["total"]["live_bytes"]
+            self.assertGreater(live, contexts * 0.9, verb)
+            self.assertLess(live, contexts * 1.1 + (1 << 20), verb)
 
 
 if __name__ == "__main__":

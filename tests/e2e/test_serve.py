@@ -84,8 +84,10 @@ class Server:
         return body
 
     def refusal(self, path, method="GET", **headers):
-        """(status, sentence)"""
+        """(status, sentence); what libmicrohttpd 1.0 refuses by itself has a page of its own."""
         status, _, body = self.ask(path, method, **headers)
+        if body.startswith(b"<html>"):
+            return status, re.sub(rb"<[^>]*>", b" ", body).decode()
         return status, json.loads(body)["error"]
 
 

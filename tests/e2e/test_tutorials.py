@@ -108,7 +108,10 @@ class Tutorials(unittest.TestCase):
         said = self.play("leak-in-production.md", {"6399": str(free_port())})
         _, grows, _, cached, mended, _ = said
         self.assertIn("evalGenericCommand", grows)
-        self.assertGreater(int(cached.split(":")[1]), 500)
+        scripts = int(cached.split(":")[1])
+        if scripts == 500:
+            self.skipTest("this redis keeps the last 500 scripts alone, as 7.4 and later do, so that nothing leaks")
+        self.assertGreater(scripts, 500)
         growth = bytes_of("gained", grows)
         pages = re.search(r"pages ([0-9,]+); rss growth ([0-9,]+) pages", grows)
         self.assertEqual(pages[1], pages[2])
@@ -142,7 +145,10 @@ class Tutorials(unittest.TestCase):
         said = self.play("who-keeps-it.md", {})
         _, lost, table, tree, chain, _ = said
         self.assertRegex(lost, r"\b0 B in 0 blocks are lost")
-        self.assertRegex(table, r"4,000 +variable +sessions +server \.bss\+0x\w+ +2000 x block of 24 B ->")
+        self.assertRegex(table, r"variable +sessions +server \.bss\+0x\w+ +[0-9]+ x block of 24 B ->")
+        # What a call left on the stack may lead to some of them, too: they stand in a row of what both hold.
+        held = re.findall(r"^ *\S+ \S+ +\S+% +([0-9,]+) .*\bsessions\b", table, re.MULTILINE)
+        self.assertEqual(sum(int(blocks.replace(",", "")) for blocks in held), 4000, table)
         self.assertRegex(tree, r"sessions \(server \.bss")
         self.assertRegex(chain, r"\nsessions\[15\] \(server \.bss\+0x\w+\) -> buffer \(\+16\) -> 0x\w+, 4,008 B\n")
         self.assertTrue(os.path.exists(os.path.join(self.folder, "held.svg")))

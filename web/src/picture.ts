@@ -30,7 +30,7 @@ const tree = new PictureTree(data);
 const layer = byId("frames");
 
 function byId(id: string): Element {
-  return svg.getElementById(id);
+  return svg.getElementById(id) as Element;
 }
 
 /** The width of a character as this browser draws it. */

@@ -31,6 +31,8 @@ end
 os.exit(0)
 """
 LOOP_LINE, LEAK_LINE = 4, 5
+# Of lua_game.lua: where coroutines are made, and where their stacks and its own are grown by lua_checkstack().
+MAKER_LINE, GROWN_LINE, OWN_LINE = 84, 92, 94
 
 
 def scripts(test):
@@ -66,7 +68,14 @@ class EachLine(harness.TestCase):
                 recording = self.path(f"{mode}.hl")
                 result = harness.run(harness.record_command(recording, [host, game()], mode))
                 self.assertEqual(result.status, 0, result.stderr)
-                self.assertEqual(self.lines(recording), expected)
+                found = self.lines(recording)
+                if GROWN_LINE in expected and GROWN_LINE not in found:
+                    # Newer LuaJIT grows a stack by a function that runs on it. A coroutine has nothing but its maker
+                    # then, and of the main state native code is said to have called.
+                    both = zip(expected[MAKER_LINE], expected.pop(GROWN_LINE), strict=True)
+                    expected[MAKER_LINE] = [sum(pair) for pair in both]
+                    del expected[OWN_LINE]
+                self.assertEqual(found, expected)
 
 
 class Leaks(harness.TestCase):

@@ -126,6 +126,21 @@ static bool has_frame_pointer_in_gap(const struct hl_unwind_module *module, uint
 	       hl_instructions_frame_pointer_made(code + part.start, bytes - 1 - part.start) != 0;
 }
 
+/* The same as hl_cfi_find_gap() of rows, which are all that there is of a static program. */
+static bool find_gap_in_rows(const struct hl_unwind_module *module,
+			     const struct hl_unwind_file *file, uint64_t pc, uint64_t *ret_begin,
+			     uint64_t *ret_end)
+{
+	uint64_t offset = pc - module->start;
+	size_t after = HL_LOWER_BOUND(i, file->row_count, file->rows[i].offset <= offset);
+
+	if (!after || after == file->row_count)
+		return false;
+	*ret_begin = module->start + file->rows[after - 1].offset;
+	*ret_end = module->start + file->rows[after].offset;
+	return true;
+}
+
 /* The rule of code between two functions that have rules. ${follows_call}: what is at ${pc} + 1. */
 static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct hl_unwind_file *file,
 			   uint64_t pc, bool follows_call)
@@ -133,8 +148,10 @@ static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct h
 	struct bounds in = bounds_of(module);
 	uint64_t begin, end;
 
-	if (!module->eh_frame_hdr ||
-	    hl_cfi_find_gap(module->eh_frame_hdr, in.start, in.end, pc, &begin, &end) < 0)
+	bool is_found = module->eh_frame_hdr ? hl_cfi_find_gap(module->eh_frame_hdr, in.start,
+							       in.end, pc, &begin, &end) == 0
+					     : find_gap_in_rows(module, file, pc, &begin, &end);
+	if (!is_found)
 		return HL_RULE_UNSUPPORTED;
 	if (end - begin >= HL_CFI_GENERATED_BYTES_MIN)
 		return follows_call ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;

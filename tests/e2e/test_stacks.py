@@ -246,9 +246,9 @@ func main() {
 class BareFrames(harness.TestCase):
     """Functions without call frame information, or with some that does not know of other stacks."""
 
-    def stacks_of(self, scenario):
+    def stacks_of(self, scenario, program=None):
         """The frames of the scenario's one stack, outermost first; how many stacks are incomplete."""
-        _, recording = self.record_well([harness.program("bare_frames"), scenario],
+        _, recording = self.record_well([program or harness.program("bare_frames"), scenario],
                                         name=f"{scenario}.hl")
         frames, = (frames for frames, number in folded(recording, "alloc", "objects").items()
                    if "bare_site" in frames and number == 101)
@@ -273,6 +273,17 @@ class BareFrames(harness.TestCase):
                          ("main", "mixed", "call_mixed", "middle", "call_stored", "bare_site"))
         self.assertEqual(incomplete, 0)
         self.assertEqual(self.stacks_of("unframed"), (("call_unframed", "bare_site"), 101))
+
+    def test_frame_pointers_of_functions_without_a_size_in_a_static_program_are_believed(self):
+        """Such is frame_dummy() of gcc, which calls what allocates since gcc 13."""
+        program = self.path("unsized")
+        unsized = [option for name in ("call_mixed", "call_stored") for option in ("-N", name)]
+        made = harness.run([harness.need("objcopy"), *unsized, harness.program("bare_frames_static"), program])
+        self.assertEqual(made.status, 0, made.stderr)
+        frames, incomplete = self.stacks_of("mixed", program)
+        self.assertEqual([name for name in frames[frames.index("main"):] if "+0x" not in name],
+                         ["main", "mixed", "middle", "bare_site"])
+        self.assertEqual(incomplete, 0)
 
     def test_stacks_that_start_where_no_call_returns_are_complete(self):
         for scenario, start in (("started-by-jump", "start_by_jump"),

@@ -192,11 +192,16 @@ static struct residue look_for_residue(bool is_ours)
 	return residue;
 }
 
+/* Says how, too. */
 static bool has_ended(void)
 {
 	siginfo_t info = {0};
 
-	return waitid(P_PID, (id_t)target, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+	if (waitid(P_PID, (id_t)target, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
+		return false;
+	fprintf(stderr, "the target has ended by %s %d\n",
+		info.si_code == CLD_EXITED ? "itself, with status" : "signal", info.si_status);
+	return true;
 }
 
 /* An allocation that began in one cycle must not end in the next. */
@@ -224,6 +229,7 @@ static void let_all_go_on(unsigned threads, unsigned cycle)
 static void end_test(unsigned cycle, const struct hl_error *err)
 {
 	fprintf(stderr, "cycle %u: %s\n", cycle, err->text);
+	has_ended();
 	exit(1);
 }
 

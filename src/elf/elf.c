@@ -88,6 +88,90 @@ const char *hl_elf_loader(Elf *elf)
 
 /* ---- symbols ---- */
 
+/* What is at ${address}, up to ${bytes} of it and the end of its segment; NULL when the file has nothing there. */
+static Elf_Data *data_at(Elf *elf, uint64_t address, uint64_t bytes, Elf_Type type)
+{
+	GElf_Phdr segment;
+
+	for (int i = 0; gelf_getphdr(elf, i, &segment); i++) {
+		uint64_t skipped = address - segment.p_vaddr;
+		if (segment.p_type != PT_LOAD || skipped >= segment.p_filesz)
+			continue;
+		uint64_t left = segment.p_filesz - skipped;
+		return elf_getdata_rawchunk(elf, (int64_t)(segment.p_offset + skipped),
+					    bytes < left ? bytes : left, type);
+	}
+	return NULL;
+}
+
+/* How many symbols a DT_GNU_HASH leads to: the last chain ends with an odd word. */
+static uint64_t count_by_gnu_hash(Elf *elf, uint64_t address)
+{
+	const Elf_Data *table = data_at(elf, address, UINT64_MAX, ELF_T_WORD);
+	const uint32_t *words = table ? table->d_buf : NULL;
+	uint64_t count = table ? table->d_size / sizeof(*words) : 0, last = 0;
+
+	if (count < 4)
+		return 0;
+	uint64_t buckets = 4 + UINT64_C(2) * words[2], chains = buckets + words[0];
+	for (uint64_t i = buckets; i < chains && i < count; i++)
+		last = words[i] > last ? words[i] : last;
+	if (last < words[1])
+		return words[1];
+	while (chains + last - words[1] < count && !(words[chains + last - words[1]] & 1))
+		last++;
+	return last + 1;
+}
+
+/* By the dynamic section alone (System V ABI, "Dynamic Linking"). */
+static void visit_dynamic(struct hl_elf_symbols *symbols)
+{
+	enum { SYMBOLS, STRINGS, STRINGS_BYTES, HASH, GNU_HASH, COUNT };
+	static const int64_t tags[COUNT] = {DT_SYMTAB, DT_STRTAB, DT_STRSZ, DT_HASH, DT_GNU_HASH};
+	uint64_t found[COUNT] = {0};
+	Elf_Data *dynamic = NULL;
+	GElf_Phdr segment;
+	GElf_Dyn entry;
+
+	for (int i = 0; !dynamic && gelf_getphdr(symbols->elf, i, &segment); i++)
+		if (segment.p_type == PT_DYNAMIC)
+			dynamic = elf_getdata_rawchunk(symbols->elf, (int64_t)segment.p_offset,
+						       segment.p_filesz, ELF_T_DYN);
+	for (int i = 0; dynamic && gelf_getdyn(dynamic, i, &entry) && entry.d_tag != DT_NULL; i++)
+		for (size_t k = 0; k < COUNT; k++)
+			if (entry.d_tag == tags[k])
+				found[k] = entry.d_un.d_val;
+	const Elf_Data *hash = data_at(symbols->elf, found[HASH], 8, ELF_T_WORD);
+	uint64_t count = found[HASH] && hash && hash->d_size == 8
+				 ? ((const uint32_t *)hash->d_buf)[1]
+				 : count_by_gnu_hash(symbols->elf, found[GNU_HASH]);
+	if (!found[SYMBOLS] || !count || count > UINT32_MAX)
+		return;
+	symbols->strings = data_at(symbols->elf, found[STRINGS], found[STRINGS_BYTES], ELF_T_BYTE);
+	if (symbols->strings)
+		symbols->content =
+			data_at(symbols->elf, found[SYMBOLS], count * sizeof(Elf64_Sym), ELF_T_SYM);
+	symbols->next = 0;
+}
+
+static bool has_no_sections(Elf *elf)
+{
+	size_t count;
+
+	return elf_getshdrnum(elf, &count) == 0 && count == 0;
+}
+
+static const char *name_of(const struct hl_elf_symbols *symbols)
+{
+	size_t at = symbols->symbol.st_name;
+
+	if (!symbols->strings)
+		return elf_strptr(symbols->elf, symbols->names, at);
+	const char *strings = symbols->strings->d_buf;
+	size_t bytes = symbols->strings->d_size;
+	return at < bytes && memchr(strings + at, '\0', bytes - at) ? strings + at : NULL;
+}
+
 bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)
 {
 	GElf_Shdr header;
@@ -95,13 +179,19 @@ bool hl_elf_symbols_next(struct hl_elf_symbols *symbols)
 	for (;;) {
 		while (symbols->content &&
 		       gelf_getsym(symbols->content, symbols->next++, &symbols->symbol)) {
-			symbols->name =
-				elf_strptr(symbols->elf, symbols->names, symbols->symbol.st_name);
+			symbols->name = name_of(symbols);
 			if (symbols->name)
 				return true;
 		}
 		symbols->content = NULL;
 		symbols->section = elf_nextscn(symbols->elf, symbols->section);
+		if (!symbols->section && !symbols->is_dynamic_visited &&
+		    symbols->tables & HL_ELF_DYNSYM && has_no_sections(symbols->elf)) {
+			symbols->is_dynamic_visited = true;
+			visit_dynamic(symbols);
+			if (symbols->content)
+				continue;
+		}
 		if (!symbols->section)
 			return false;
 		if (!gelf_getshdr(symbols->section, &header) ||

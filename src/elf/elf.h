@@ -56,6 +56,8 @@ enum hl_elf_table {
  *	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
  *	while (hl_elf_symbols_next(&all))
  *		use(all.name, &all.symbol);
+ *
+ * A file without section headers has the symbols that its dynamic section names.
  */
 struct hl_elf_symbols {
 	Elf *elf;
@@ -64,10 +66,11 @@ struct hl_elf_symbols {
 	GElf_Sym symbol;
 	const char *name; /* valid as long as the file is open */
 
-	Elf_Scn *section; /* where the visit is */
-	Elf_Data *content;
+	Elf_Scn *section;	     /* where the visit is */
+	Elf_Data *content, *strings; /* strings: without section headers */
 	size_t names;
 	int next;
+	bool is_dynamic_visited;
 };
 
 bool hl_elf_symbols_next(struct hl_elf_symbols *symbols);

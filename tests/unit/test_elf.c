@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,6 +65,56 @@ static void sections_are_found_by_name(void **state)
 	assert_int_equal(header.sh_type, SHT_DYNSYM);
 	assert_null(hl_elf_find_section(elf, ".nothing", &header));
 	elf_end(elf);
+	close(fd);
+}
+
+/* As -z nosectionheader makes files. */
+static void hide_sections(int fd)
+{
+	static const Elf64_Off none;
+	static const Elf64_Half zeros[2];
+
+	pwrite(fd, &none, sizeof(none), offsetof(Elf64_Ehdr, e_shoff));
+	pwrite(fd, zeros, sizeof(zeros), offsetof(Elf64_Ehdr, e_shnum));
+}
+
+/* A copy of this program without section headers. */
+static int without_sections(void)
+{
+	int source = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int fd = memfd_create("bare", MFD_CLOEXEC);
+	struct stat status;
+
+	assert_int_equal(fstat(source, &status), 0);
+	off_t from = 0;
+	while (from < status.st_size)
+		assert_true(sendfile(fd, source, &from, (size_t)(status.st_size - from)) > 0);
+	close(source);
+	hide_sections(fd);
+	return fd;
+}
+
+static void the_dynamic_section_names_symbols_where_there_are_no_section_headers(void **state)
+{
+	(void)state;
+	int source = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), fd = without_sections();
+	Elf *whole = hl_elf_open(source), *bare = hl_elf_open(fd);
+	struct hl_elf_symbols of_whole = {.elf = whole, .tables = HL_ELF_DYNSYM};
+	struct hl_elf_symbols of_bare = {.elf = bare, .tables = EVERY_SYMBOL};
+	size_t count = 0;
+
+	assert_non_null(bare);
+	while (hl_elf_symbols_next(&of_whole)) {
+		assert_true(hl_elf_symbols_next(&of_bare));
+		assert_string_equal(of_bare.name, of_whole.name);
+		assert_int_equal(of_bare.symbol.st_value, of_whole.symbol.st_value);
+		count++;
+	}
+	assert_true(count > 5);
+	assert_false(hl_elf_symbols_next(&of_bare));
+	elf_end(whole);
+	elf_end(bare);
+	close(source);
 	close(fd);
 }
 
@@ -137,6 +188,8 @@ static void damage_harms_nobody(void **state)
 			uint8_t byte = (uint8_t)rand();
 			assert_int_equal(pwrite(fd, &byte, 1, (off_t)(first + i * 8)), 1);
 		}
+		if (round % 2)
+			hide_sections(fd);
 		ask(fd);
 	}
 	close(fd);
@@ -148,6 +201,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_symbol_is_where_the_program_has_it),
 		cmocka_unit_test(sections_are_found_by_name),
+		cmocka_unit_test(
+			the_dynamic_section_names_symbols_where_there_are_no_section_headers),
 		cmocka_unit_test(files_of_other_kinds_are_refused),
 		cmocka_unit_test(a_debug_file_has_its_build_id_as_its_name),
 		cmocka_unit_test(damage_harms_nobody),

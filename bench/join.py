@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What `heapline attach` costs the process that it joins: how long it stands still, and each pair.
+"""What `heapline attach` costs the process that it joins: how long it is stopped, and each pair.
 
     bench/join.py BUILD CYCLES   enters and leaves a process CYCLES times, while its threads come and
                                  go, fork, get signals and load libraries, and compares its counts
@@ -35,7 +35,7 @@ BEGIN_SECONDS = 10
 
 @dataclass
 class Joined:
-    """Microseconds that all threads stood still, and nanoseconds that a pair took more."""
+    """Microseconds that all threads were stopped, and nanoseconds that a pair took more."""
 
     stops: dict = field(default_factory=dict)  # row -> what attach_cycles printed
     preloaded_ns: float = None

@@ -13,7 +13,7 @@ from workloads import RunFailed
 BLOCKS = 11_000_000
 ROUNDS = 3
 PASS_MAX_S = {"order": 1.2, "random": 2.5}  # kind of linked_blocks
-STOP_KIND = "lost"  # blocks that are lost are looked for once more while all threads stand still
+STOP_KIND = "lost"  # blocks that are lost are looked for once more while all threads are stopped
 STOPPED_MAX_S = 0.4  # a GiB
 CONVERGED_MAX_S = 4
 HEAP_SHARE_MAX, OWN_MAX = 0.03, 64 * MIB
@@ -84,7 +84,7 @@ def leaks_figures(runs):
     converged = Figure("`leaks`: all passes over 11 million blocks, linked at random, every 1,000th lost",
                        f"{CONVERGED_MAX_S} s")
     memory = Figure("`leaks`: memory of heapline", "3 % of the heap and 64 MiB")
-    stopped = Figure("`leaks --stop`: all threads stand still", f"{STOPPED_MAX_S} s a GiB")
+    stopped = Figure("`leaks --stop`: all threads are stopped", f"{STOPPED_MAX_S} s a GiB")
     if runs:
         run = runs["converged"]
         converged.measured = (f"{run.elapsed_s:.2f} s, {run.all_s:.2f} s of processor time, "

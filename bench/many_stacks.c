@@ -18,11 +18,11 @@ static unsigned next;
 static void allocate(unsigned path, int depth);
 
 /* Two functions that call each other as the bits of a number say: each number is a stack. */
-#define STEP(name)                                                           \
-	static __attribute__((noinline)) void name(unsigned path, int depth) \
-	{                                                                    \
-		allocate(path, depth);                                       \
-		__asm__ volatile("" ::: "memory"); /* the call is no jump */ \
+#define STEP(name)                                                              \
+	static __attribute__((noinline)) void name(unsigned path, int depth)    \
+	{                                                                       \
+		allocate(path, depth);                                          \
+		__asm__ volatile("" ::: "memory"); /* the call is not a jump */ \
 	}
 STEP(zero)
 STEP(one)

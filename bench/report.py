@@ -191,7 +191,7 @@ profile.
 over the processor time of the thread that drains its rings, which wakes 1,000 times a second and \
 writes the log as well; those without a program (`bench/micro/drain_bench.c`) fill a ring over and \
 over. The collector's memory counts pages that it shares with the program. The day \
-(`bench/micro/day_of_log.c`) is made up: some 50 of 4,000 nodes change in each interval.
+(`bench/micro/day_of_log.c`) is made up: about 50 of 4,000 nodes change in each interval.
 - Events (`bench/events.py`): `events` decodes and counts them all, `--replay` also compares them \
 with the log. heaptrack_print, which does more than to count, reads files that \
 `heaptrack_interpret` made, unpacked; where it gives up there is no figure.
@@ -207,10 +207,10 @@ The bpftrace script counts the faults of each stack, which it walks by frame poi
 25 rounds, in processor time of the script. A frame costs a fiftieth of what the difference of the two depths grows by. \
 The growth is that of RSS, less that of the plain run.
 - Heap walks (`bench/heap.py`): the fastest of 10 rounds, in processor time of the tool, on a program \
-that stands still.
-- Joining (`bench/join.py`): a process is entered and left again and again; how long all its threads stood still is \
+that is stopped.
+- Joining (`bench/join.py`): a process is entered and left again and again; how long all its threads were stopped is \
 measured from the first stop to the last go. After each cycle the counts are compared with the program's own. The pair \
 is that of the part about stacks, under `record` and under `attach`.
 - Holders (`bench/holders.py`): the fastest of 3 rounds, in processor time of the tool.
 - Lost blocks (`bench/leaks.py`): the fastest of 3 rounds, in processor time of the tool; with `--stop` the \
-least wall time that the target stood still."""
+least wall time that the target was stopped."""

@@ -143,7 +143,7 @@ def parse_arguments():
 
 
 def measure_others(options, machine, heapline, results):
-    """What is no table of tools: by part, what it is called, and where its figures go."""
+    """What is not a table of tools: by part, what it is called, and where its figures go."""
     others = {
         "memory": ("recorder's memory", "footprints", lambda: all_footprints(machine, heapline)),
         "symbols": ("symbolization", "symbols", lambda: measure_symbols(machine)),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Records a program for hours, with small segments, and checks that figures stay right.
 
-The program (bench/soak_target.c) keeps a ledger of its own. Every minute it stands still, and then
+The program (bench/soak_target.c) keeps a ledger of its own. Every minute it is stopped, and then
 `top` and `timeline` of the recording that is still being written must say what the ledger says, to
 the byte; disk use and memory must not grow. Exit status 0: all of that held until the end.
 """
@@ -37,7 +37,7 @@ class Ledger:
 
     in_use: int
     most: int  # since it was asked
-    pulse: int  # allocated and freed in each interval while it stands still
+    pulse: int  # allocated and freed in each interval while it is stopped
     of_function: list
 
     @classmethod
@@ -140,7 +140,7 @@ class Soak:
 
     def check(self):
         asked = time.monotonic()
-        self.tell("stand still")
+        self.tell("are stopped")
         ledger = Ledger.read(self.process.stdout.readline())
         time.sleep(STILL_S)
         last_ms = self.check_timeline(ledger, asked)

@@ -3,7 +3,7 @@
  * Allocates and frees for hours and keeps a ledger of it, for bench/soak.py: how many bytes are in
  * use, and how many of them each function allocated.
  *
- * Two threads work all the time. A line on standard input makes them stand still; then the main
+ * Two threads work all the time. A line on standard input makes them are stopped; then the main
  * thread works for a moment alone, with a block of SPIKE_BYTES in the middle of it, and prints
  *
  *	total MAX PULSE BYTES...
@@ -134,7 +134,7 @@ static uint32_t draw(struct worker *worker, uint32_t count)
 	return (uint32_t)(worker->random >> 20) % count;
 }
 
-/* How many blocks there should be: rises and falls, once in some 17 million events. */
+/* How many blocks there should be: rises and falls, once in about 17 million events. */
 static uint32_t wanted(const struct worker *worker)
 {
 	uint32_t phase = (uint32_t)(worker->events >> 10) % (2 * BLOCKS_MAX);

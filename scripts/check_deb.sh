@@ -12,7 +12,7 @@ skip() {
 for tool in dh dpkg-buildpackage lintian; do
 	command -v "$tool" >/dev/null || skip "'$tool' is not installed"
 done
-git rev-parse --verify -q HEAD >/dev/null || skip "packages are made of a commit, and this is no checkout of git"
+git rev-parse --verify -q HEAD >/dev/null || skip "packages are made of a commit, and this is not a checkout of git"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

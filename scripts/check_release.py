@@ -30,7 +30,7 @@ class Release(unittest.TestCase):
             self.skipTest("no mount namespace can be made here")
         if subprocess.run(["git", "-C", SCRIPT.parent, "rev-parse", "-q", "--verify", "HEAD"],
                           capture_output=True, check=False).returncode:
-            self.skipTest("this is no checkout of git")
+            self.skipTest("this is not a checkout of git")
 
     def run_in(self, debootstrap, command, **environment):
         program = self.place / "debootstrap"

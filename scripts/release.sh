@@ -20,7 +20,7 @@ if [[ -z ${RELEASE_NAMESPACE:-} ]]; then
 	[[ $(id -u) -eq 0 ]] || skip "only root can make Debian's '$suite' in a folder"
 	PATH=$PATH:/usr/sbin:/sbin
 	command -v debootstrap >/dev/null || skip "'debootstrap' is not installed"
-	git -C "$tree" rev-parse --verify -q HEAD >/dev/null || skip "the tree is copied by git, and this is no checkout"
+	git -C "$tree" rev-parse --verify -q HEAD >/dev/null || skip "the tree is copied by git, and this is not a checkout"
 	unshare --mount true 2>/dev/null || skip "no mount namespace can be made here"
 	RELEASE_NAMESPACE=1 PATH=$PATH exec unshare --mount --propagation private "$0" "$suite" "$folder" "$command"
 fi

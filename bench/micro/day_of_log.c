@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writes the log that a busy server leaves in a day: 864,000 intervals, in each of which some 50 of
+ * Writes the log that a busy server leaves in a day: 864,000 intervals, in each of which about 50 of
  * 4,000 stack nodes changed. What is in use swings by the hour, and grows slowly.
  *
  * usage: day_of_log DIRECTORY [INTERVALS]

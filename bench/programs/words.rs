@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Builds indexes of made-up words: some 100,000 allocations a round. usage: words ROUNDS
+// Builds indexes of made-up words: about 100,000 allocations a round. usage: words ROUNDS
 use std::collections::{BTreeMap, HashMap};
 
 fn word(random: &mut u64) -> String {

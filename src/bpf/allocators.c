@@ -323,10 +323,11 @@ int hl_allocators_find(pid_t pid, const struct hl_maps *maps, const char *object
 	if (r < 0)
 		hl_error_set(err, r, "cannot look for allocators: out of memory");
 	else if (!allocators.count && object)
-		r = hl_error_set(err, -ENOENT,
-				 "no function of an allocator in what '%d' has mapped of '%s'; "
-				 "leave out -O to look everywhere",
-				 (int)pid, object);
+		r = hl_error_set(
+			err, -ENOENT,
+			"no allocator function found in the parts of '%s' that process '%d' "
+			"has mapped; leave out -O to look everywhere",
+			object, (int)pid);
 	else if (!allocators.count && hl_maps_are_32_bit(maps))
 		r = hl_error_set(err, -ENOTSUP,
 				 "process '%d' is a 32-bit program, whose allocations cannot be "

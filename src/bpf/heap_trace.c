@@ -33,7 +33,7 @@ static void note_probes(const struct heap_trace *trace)
 	HL_FREED char *slow = hl_heap_probes_slow(&trace->probes);
 
 	if (slow && slow[0])
-		trace->request->note("each call of %s costs the target some 10 us: no instruction "
+		trace->request->note("each call of %s costs the target about 10 us: no instruction "
 				     "at their beginning is one that the kernel can emulate",
 				     slow);
 	if (probed)

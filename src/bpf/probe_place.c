@@ -62,20 +62,21 @@ struct argument_holders {
 	unsigned count;
 };
 
-static bool is_register_copy(const struct instruction *it)
+static bool is_register_copy(const struct instruction *instruction)
 {
-	return it->decoded.mnemonic == ZYDIS_MNEMONIC_MOV && it->decoded.operand_width == 64 &&
-	       it->operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	       it->operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	       register_number(it->operands[0].reg.value) != NO_REGISTER &&
-	       register_number(it->operands[1].reg.value) != NO_REGISTER;
+	return instruction->decoded.mnemonic == ZYDIS_MNEMONIC_MOV &&
+	       instruction->decoded.operand_width == 64 &&
+	       instruction->operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       instruction->operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       register_number(instruction->operands[0].reg.value) != NO_REGISTER &&
+	       register_number(instruction->operands[1].reg.value) != NO_REGISTER;
 }
 
 /* Whether the instruction goes on to the next one, writes no memory, and leaves both stack
  * registers alone. */
-static bool is_harmless(const struct instruction *it)
+static bool is_harmless(const struct instruction *instruction)
 {
-	switch (it->decoded.meta.category) {
+	switch (instruction->decoded.meta.category) {
 	case ZYDIS_CATEGORY_CALL:
 	case ZYDIS_CATEGORY_COND_BR:
 	case ZYDIS_CATEGORY_INTERRUPT:
@@ -87,8 +88,8 @@ static bool is_harmless(const struct instruction *it)
 	default:
 		break;
 	}
-	for (unsigned i = 0; i < it->decoded.operand_count; i++) {
-		const ZydisDecodedOperand *operand = &it->operands[i];
+	for (unsigned i = 0; i < instruction->decoded.operand_count; i++) {
+		const ZydisDecodedOperand *operand = &instruction->operands[i];
 		if (!(operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
 			continue;
 		if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY)
@@ -103,21 +104,21 @@ static bool is_harmless(const struct instruction *it)
 }
 
 /* Whether the instruction may come before the probe; follows where the arguments are then. */
-static bool skip(const struct instruction *it, struct argument_holders *holders)
+static bool skip(const struct instruction *instruction, struct argument_holders *holders)
 {
 	uint32_t written = 0, source = 0; /* masks of registers */
 
-	if (!is_harmless(it))
+	if (!is_harmless(instruction))
 		return false;
-	for (unsigned i = 0; i < it->decoded.operand_count; i++) {
-		const ZydisDecodedOperand *operand = &it->operands[i];
+	for (unsigned i = 0; i < instruction->decoded.operand_count; i++) {
+		const ZydisDecodedOperand *operand = &instruction->operands[i];
 		if (operand->type == ZYDIS_OPERAND_TYPE_REGISTER &&
 		    operand->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE &&
 		    register_number(operand->reg.value) != NO_REGISTER)
 			written |= UINT32_C(1) << register_number(operand->reg.value);
 	}
-	if (is_register_copy(it)) /* it holds what the source holds */
-		source = UINT32_C(1) << register_number(it->operands[1].reg.value);
+	if (is_register_copy(instruction)) /* it holds what the source holds */
+		source = UINT32_C(1) << register_number(instruction->operands[1].reg.value);
 	for (unsigned i = 0; i < holders->count; i++)
 		if (holders->masks[i] & source)
 			holders->masks[i] |= written;
@@ -133,16 +134,16 @@ bool hl_probe_place_visit_branches(const uint8_t *code, size_t bytes,
 				   bool (*visit)(int64_t target, void *context), void *context)
 {
 	for (size_t at = 0; at < bytes;) {
-		struct instruction it;
-		if (!decode(code + at, bytes - at, &it)) {
+		struct instruction instruction;
+		if (!decode(code + at, bytes - at, &instruction)) {
 			at++; /* data in between, or the end is cut off */
 			continue;
 		}
-		at += it.decoded.length;
-		for (unsigned i = 0; i < it.decoded.operand_count_visible; i++)
-			if (it.operands[i].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
-			    it.operands[i].imm.is_relative &&
-			    visit((int64_t)at + it.operands[i].imm.value.s, context))
+		at += instruction.decoded.length;
+		for (unsigned i = 0; i < instruction.decoded.operand_count_visible; i++)
+			if (instruction.operands[i].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+			    instruction.operands[i].imm.is_relative &&
+			    visit((int64_t)at + instruction.operands[i].imm.value.s, context))
 				return true;
 	}
 	return false;
@@ -167,15 +168,16 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
 {
 	struct hl_probe_place entry = {0};
 	struct argument_holders holders = {.count = argument_count};
-	struct instruction it;
+	struct instruction instruction;
 
 	for (unsigned i = 0; i < argument_count; i++)
 		holders.masks[i] = UINT32_C(1) << abi_arguments[i];
 	say_holders(&holders, &entry);
-	for (uint32_t at = 0; at <= SKIPPED_BYTES_MAX && at < bytes; at += it.decoded.length) {
-		if (!decode(code + at, bytes - at, &it))
+	for (uint32_t at = 0; at <= SKIPPED_BYTES_MAX && at < bytes;
+	     at += instruction.decoded.length) {
+		if (!decode(code + at, bytes - at, &instruction))
 			break;
-		if (is_emulated(code + at, &it.decoded)) {
+		if (is_emulated(code + at, &instruction.decoded)) {
 			struct hl_probe_place place = {.offset = at, .emulated = true};
 			say_holders(&holders, &place);
 			return at && hl_probe_place_visit_branches(code, bytes, is_within_skipped,
@@ -183,7 +185,7 @@ struct hl_probe_place hl_probe_place(const uint8_t *code, size_t bytes, unsigned
 				       ? entry
 				       : place;
 		}
-		if (!skip(&it, &holders))
+		if (!skip(&instruction, &holders))
 			break;
 	}
 	return entry;

@@ -233,7 +233,7 @@ static int set(struct reading *at, const char *key, char *value, struct hl_error
 	}
 	if (r == -E2BIG)
 		return fail(at, err, "more than 64 limits, with", key);
-	return r < 0 ? fail(at, err, "a limit is no number:", value) : 0;
+	return r < 0 ? fail(at, err, "a limit is not a number:", value) : 0;
 }
 
 static int read_line(struct reading *at, char *line, struct hl_error *err)
@@ -275,7 +275,7 @@ static int read_text(const char *path, char **ret_text, struct hl_error *err)
 		free(text);
 		return hl_error_set(err, error ? -error : -EINVAL,
 				    "cannot read limits from '%s': %s", path,
-				    error ? strerror(error) : "it is no text");
+				    error ? strerror(error) : "it is not text");
 	}
 	text[size] = '\0';
 	*ret_text = text;

@@ -127,12 +127,12 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 			    pid);
 	if (times.detach_us)
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
-			    " stood still for %.1f ms to attach and %.1f ms to detach, one thread "
+			    " was stopped for %.1f ms to attach and %.1f ms to detach, one thread "
 			    "of it for %.1f ms",
 			    pid, times.patch_us / 1e3, times.detach_us / 1e3, times.bring_us / 1e3);
 	else
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
-			    " stood still for %.1f ms to attach, one thread of it for %.1f ms",
+			    " was stopped for %.1f ms to attach, one thread of it for %.1f ms",
 			    pid, times.patch_us / 1e3, times.bring_us / 1e3);
 }
 

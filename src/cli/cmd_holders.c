@@ -41,7 +41,8 @@ static int parse_address(const char *text, uint64_t *ret_address)
 	unsigned long long address = strtoull(text, &end, 16);
 	if (errno || end == text || *end || text[0] == '-' || !address)
 		return hl_cli_usage_error(&hl_verb_holders,
-					  "'%s' is no address; write it as 0x5581f0a2c2a0", text);
+					  "'%s' is not an address; write it as 0x5581f0a2c2a0",
+					  text);
 	*ret_address = address;
 	return HL_EXIT_DONE;
 }
@@ -55,7 +56,7 @@ static bool is_recording(const char *path)
 	return length > 3 && strcmp(path + length - 3, ".hl") == 0;
 }
 
-/* Packed, since holders and blocks are no frames that symbols could name. */
+/* Packed, since holders and blocks are not frames that symbols could name. */
 static int write_recording(const struct hl_holders *holders, const char *path, struct hl_error *err)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;

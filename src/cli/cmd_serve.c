@@ -49,7 +49,7 @@ static int read_address(struct sockaddr_in *ret_address, struct hl_error *err)
 	      port > UINT16_MAX)))
 		return hl_error_set(
 			err, -EINVAL,
-			"cannot listen on '%s': that is no IPv4 address and port; write "
+			"cannot listen on '%s': that is not an IPv4 address and port; write "
 			"one as 127.0.0.1:7373",
 			listen_at);
 	ret_address->sin_port = htons((uint16_t)port);

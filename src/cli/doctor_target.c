@@ -320,8 +320,8 @@ static void judge_allocations(struct patient *patient, int readable, const struc
 	if (has_owners)
 		return;
 	snprintf(way->reason, sizeof(way->reason),
-		 "sizes alone: who allocated is not known without a recorder or the library for "
-		 "tags in the process");
+		 "sizes only: without a recorder or the tags library in the process, callers are "
+		 "unknown");
 	if (patient->joinable == 0)
 		snprintf(way->remedy, sizeof(way->remedy),
 			 "while 'heapline attach' records it, it is known of new blocks");

@@ -15,7 +15,7 @@ static bool stop, swapped, unaligned;
 const struct hl_option hl_heap_target_options[] = {
 	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
 	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
-	{"core", 0, "FILE", "read a core file in place of a process", HL_OPTION_TEXT, &core, NULL},
+	{"core", 0, "FILE", "read a core file instead of a process", HL_OPTION_TEXT, &core, NULL},
 	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
 	 HL_OPTION_FLAG, &stop, NULL},
 	{0},
@@ -44,7 +44,7 @@ static void say_stop(void)
 	int64_t bytes = hl_process_status_read((pid_t)pid).rss_bytes;
 
 	if (bytes && isatty(STDERR_FILENO))
-		hl_cli_note("process %" PRIu64 " stands still from here on, while its memory is "
+		hl_cli_note("process %" PRIu64 " is stopped from here on, while its memory is "
 			    "read, %s in RAM; Ctrl-C lets it go on",
 			    pid, hl_format_bytes(bytes, rss));
 }

@@ -252,28 +252,28 @@ bool hl_view_options_ask_pages(void)
 static const enum hl_value default_values[] = {HL_VALUE_PEAK, HL_VALUE_INUSE, HL_VALUE_ALLOC,
 					       HL_VALUE_TEMPORARY, HL_VALUE_SLACK};
 
-static bool knows_some(const struct hl_profile *profile, enum hl_value it)
+static bool knows_some(const struct hl_profile *profile, enum hl_value candidate)
 {
 	if (unit >= 0)
-		return hl_profile_knows(profile, it, (enum hl_unit)unit);
-	return hl_profile_knows(profile, it, HL_UNIT_BYTES) ||
-	       hl_profile_knows(profile, it, HL_UNIT_OBJECTS);
+		return hl_profile_knows(profile, candidate, (enum hl_unit)unit);
+	return hl_profile_knows(profile, candidate, HL_UNIT_BYTES) ||
+	       hl_profile_knows(profile, candidate, HL_UNIT_OBJECTS);
 }
 
-/* Whether ${profile} and what it is compared with differ in ${it}. */
-static bool differs_in(const struct hl_profile *profile, enum hl_value it)
+/* Whether ${profile} and what it is compared with differ in ${candidate}. */
+static bool differs_in(const struct hl_profile *profile, enum hl_value candidate)
 {
 	for (size_t i = 0; i < profile->node_count; i++)
 		for (int in = 0; in < HL_UNIT_COUNT; in++)
-			if (hl_profile_figure(&profile->counters[i], it, (enum hl_unit)in) !=
-			    hl_profile_figure(&profile->base[i], it, (enum hl_unit)in))
+			if (hl_profile_figure(&profile->counters[i], candidate, (enum hl_unit)in) !=
+			    hl_profile_figure(&profile->base[i], candidate, (enum hl_unit)in))
 				return true;
 	return false;
 }
 
 /*
  * Why the peak is not what one wants to see: a program that goes on may have had it long ago, and
- * what it has leaked since is no part of it. NULL: it is.
+ * what it has leaked since is not part of it. NULL: it is.
  */
 static const char *reason_for_inuse(const struct hl_profile *profile)
 {
@@ -313,13 +313,13 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 		 value >= 0 ? hl_value_names[options->value] : "", unit >= 0 ? " in " : "",
 		 unit >= 0 ? hl_unit_names[options->unit] : "");
 	/* "inuse (bytes, objects), alloc (bytes)" */
-	for (int it = 0; it < HL_VALUE_COUNT; it++) {
-		bool bytes = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_BYTES);
-		bool objects = hl_profile_knows(profile, (enum hl_value)it, HL_UNIT_OBJECTS);
+	for (int candidate = 0; candidate < HL_VALUE_COUNT; candidate++) {
+		bool bytes = hl_profile_knows(profile, (enum hl_value)candidate, HL_UNIT_BYTES);
+		bool objects = hl_profile_knows(profile, (enum hl_value)candidate, HL_UNIT_OBJECTS);
 		if ((bytes || objects) && used < sizeof(known))
 			used += (size_t)snprintf(
 				known + used, sizeof(known) - used, "%s%s (%s%s%s)",
-				used ? ", " : "", hl_value_names[it], bytes ? "bytes" : "",
+				used ? ", " : "", hl_value_names[candidate], bytes ? "bytes" : "",
 				bytes && objects ? ", " : "", objects ? "objects" : "");
 	}
 	if (profile->base)

@@ -522,10 +522,10 @@ static void drop_oldest_unsaved(struct hl_collector *collector)
 	uint32_t unsaved = 0;
 	struct hl_tracked *oldest = NULL;
 
-	for (struct hl_tracked *it = collector->tracked; it; it = it->next) {
-		unsaved += it->end_ns != 0;
-		if (it->end_ns && !oldest)
-			oldest = it;
+	for (struct hl_tracked *process = collector->tracked; process; process = process->next) {
+		unsaved += process->end_ns != 0;
+		if (process->end_ns && !oldest)
+			oldest = process;
 	}
 	if (unsaved <= UNSAVED_MAX)
 		return;
@@ -535,11 +535,11 @@ static void drop_oldest_unsaved(struct hl_collector *collector)
 
 static struct hl_tracked *find_running(struct hl_collector *collector, pid_t pid)
 {
-	struct hl_tracked *it = collector->tracked;
+	struct hl_tracked *process = collector->tracked;
 
-	while (it && (it->pid != pid || it->end_ns))
-		it = it->next;
-	return it;
+	while (process && (process->pid != pid || process->end_ns))
+		process = process->next;
+	return process;
 }
 
 /* For a process whose end has been noted. */
@@ -557,10 +557,10 @@ static void finish_process(struct hl_collector *collector, struct hl_tracked *tr
 
 void hl_collector_check_ends(struct hl_collector *collector)
 {
-	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
-		next = it->next;
-		if (!it->end_ns && hl_tracked_check_end(it))
-			finish_process(collector, it);
+	for (struct hl_tracked *process = collector->tracked, *next; process; process = next) {
+		next = process->next;
+		if (!process->end_ns && hl_tracked_check_end(process))
+			finish_process(collector, process);
 	}
 }
 
@@ -810,23 +810,24 @@ static bool save_changed(struct hl_collector *collector)
 {
 	bool any = false;
 
-	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
-		next = it->next; /* save_last frees it */
-		if (!it->end_ns) {
-			hl_tracked_look(it);
-			hl_archive_note_recorder(&collector->archive, it->recorder_memory.bytes);
+	for (struct hl_tracked *process = collector->tracked, *next; process; process = next) {
+		next = process->next; /* save_last frees it */
+		if (!process->end_ns) {
+			hl_tracked_look(process);
+			hl_archive_note_recorder(&collector->archive,
+						 process->recorder_memory.bytes);
 			if (collector->control)
-				hl_control_read_mailbox(collector->control, it, false);
+				hl_control_read_mailbox(collector->control, process, false);
 		}
 		/* What heapline brought into its memory is gone. */
-		if (!it->end_ns && it->attached && it->is_another) {
-			hl_tracked_set_end(it, HL_END_RUNNING);
-			finish_process(collector, it);
+		if (!process->end_ns && process->attached && process->is_another) {
+			hl_tracked_set_end(process, HL_END_RUNNING);
+			finish_process(collector, process);
 			any = true;
-		} else if (it->end_ns)
-			any |= save_last(collector, it) == 0;
-		else if (hl_tracked_has_begun(it) && hl_tracked_has_changed(it))
-			any |= hl_archive_save(&collector->archive, it, false) == 0;
+		} else if (process->end_ns)
+			any |= save_last(collector, process) == 0;
+		else if (hl_tracked_has_begun(process) && hl_tracked_has_changed(process))
+			any |= hl_archive_save(&collector->archive, process, false) == 0;
 	}
 	return any;
 }
@@ -834,8 +835,9 @@ static bool save_changed(struct hl_collector *collector)
 /* Whether a process goes on of which nothing was saved yet. */
 static bool has_new(const struct hl_collector *collector)
 {
-	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
-		if (!it->end_ns && !it->saved)
+	for (const struct hl_tracked *process = collector->tracked; process;
+	     process = process->next)
+		if (!process->end_ns && !process->saved)
 			return true;
 	return false;
 }
@@ -869,9 +871,10 @@ static void on_timer(struct hl_collector *collector)
 				   ? HL_NS_PER_SECOND
 				   : collector->settings.save_every_ns;
 	/* On a busy machine a program may begin later than its first save. */
-	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
-		if (!it->end_ns && !hl_tracked_has_begun(it) &&
-		    now_ns - it->start_ns < HL_NS_PER_SECOND)
+	for (const struct hl_tracked *process = collector->tracked; process;
+	     process = process->next)
+		if (!process->end_ns && !hl_tracked_has_begun(process) &&
+		    now_ns - process->start_ns < HL_NS_PER_SECOND)
 			wait_ns = FIRST_SAVE_NS;
 	bool is_due = now_ns >= collector->next_save_ns &&
 		      (now_ns >= collector->next_round_ns || has_new(collector));
@@ -892,9 +895,10 @@ static void on_timer(struct hl_collector *collector)
 	/* Logs must not go on in a directory that has been deleted. */
 	if (collector->revivals_seen != collector->archive.revivals) {
 		collector->revivals_seen = collector->archive.revivals;
-		for (struct hl_tracked *it = collector->tracked; it; it = it->next)
-			if (it->log)
-				hl_drain_thread_move(it->log, collector->archive.directory.fd);
+		for (struct hl_tracked *process = collector->tracked; process;
+		     process = process->next)
+			if (process->log)
+				hl_drain_thread_move(process->log, collector->archive.directory.fd);
 	}
 	cpu_ns = hl_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	collector->next_save_ns = now_ns + SAVE_SHARE * cpu_ns;
@@ -939,11 +943,11 @@ void hl_collector_dispatch(struct hl_collector *collector)
 
 bool hl_collector_has_running(const struct hl_collector *collector)
 {
-	const struct hl_tracked *it = collector->tracked;
+	const struct hl_tracked *process = collector->tracked;
 
-	while (it && it->end_ns)
-		it = it->next;
-	return it;
+	while (process && process->end_ns)
+		process = process->next;
+	return process;
 }
 
 bool hl_collector_is_to_detach(const struct hl_collector *collector)
@@ -960,8 +964,9 @@ void hl_collector_tell_detached(struct hl_collector *collector, const char *prob
 /* Whether some process is about to say hello, as far as its parent tells, or to begin. */
 static bool expects_more(const struct hl_collector *collector)
 {
-	for (const struct hl_tracked *it = collector->tracked; it; it = it->next)
-		if (!it->end_ns && !hl_tracked_has_begun(it))
+	for (const struct hl_tracked *process = collector->tracked; process;
+	     process = process->next)
+		if (!process->end_ns && !hl_tracked_has_begun(process))
 			return true;
 	return hl_unrecorded_are_awaited(&collector->unrecorded, collector->tracked);
 }
@@ -984,16 +989,16 @@ static void await_children(struct hl_collector *collector)
 
 static void close_running(struct hl_collector *collector)
 {
-	for (struct hl_tracked *it = collector->tracked; it; it = it->next) {
-		if (hl_tracked_check_end(it))
+	for (struct hl_tracked *process = collector->tracked; process; process = process->next) {
+		if (hl_tracked_check_end(process))
 			continue;
 		/* From here on nobody reads rings: they must not be waited for. */
-		atomic_fetch_or(&it->region.header->flags, HL_REGION_LOSSY);
-		atomic_fetch_and(&it->region.header->flags, ~(uint32_t)HL_REGION_FOLLOW);
-		hl_mode_switch(&it->region.header->mode, HL_MODE_CLOSED);
-		hl_mailbox_reader_close(&it->mailbox);
-		hl_tracked_set_end(it, HL_END_RUNNING);
-		collector->summary.running += it->end == HL_END_RUNNING;
+		atomic_fetch_or(&process->region.header->flags, HL_REGION_LOSSY);
+		atomic_fetch_and(&process->region.header->flags, ~(uint32_t)HL_REGION_FOLLOW);
+		hl_mode_switch(&process->region.header->mode, HL_MODE_CLOSED);
+		hl_mailbox_reader_close(&process->mailbox);
+		hl_tracked_set_end(process, HL_END_RUNNING);
+		collector->summary.running += process->end == HL_END_RUNNING;
 	}
 }
 
@@ -1006,10 +1011,10 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 	if (collector->control)
 		hl_control_close(collector->control);
 	close_running(collector);
-	for (struct hl_tracked *it = collector->tracked, *next; it; it = next) {
-		next = it->next;
-		if (save_last(collector, it) < 0)
-			give_up_saving(collector, it);
+	for (struct hl_tracked *process = collector->tracked, *next; process; process = next) {
+		next = process->next;
+		if (save_last(collector, process) < 0)
+			give_up_saving(collector, process);
 	}
 	summary->unrecorded_children =
 		hl_unrecorded_count(&collector->unrecorded, collector->tracked);
@@ -1019,7 +1024,7 @@ void hl_collector_finish(struct hl_collector *collector, struct hl_collector_sum
 	if (collector->strangers)
 		hl_archive_warn(&collector->archive,
 				"turned away %u time%s a process of another user whose recorded "
-				"ancestors have ended%s, or one that is no recorder of this "
+				"ancestors have ended%s, or one that is not a recorder of this "
 				"recording",
 				collector->strangers, collector->strangers == 1 ? "" : "s",
 				collector->program_is_child ? " ('--wait' helps)" : "");

@@ -442,15 +442,15 @@ void hl_control_listen(struct hl_control *control)
 	size_t count = 0;
 
 	control->hears_all = control->bell;
-	for (struct hl_tracked *it = *control->subject.tracked; it && control->bell;
-	     it = it->next) {
-		if (it->end_ns)
+	for (struct hl_tracked *process = *control->subject.tracked; process && control->bell;
+	     process = process->next) {
+		if (process->end_ns)
 			continue;
 		if (count == HL_BELLS_MAX) {
 			control->hears_all = false;
 			break;
 		}
-		mailboxes[count++] = it->mailbox.mailbox;
+		mailboxes[count++] = process->mailbox.mailbox;
 	}
 	if (control->bell)
 		hl_bell_listen(control->bell, mailboxes, count);
@@ -459,9 +459,10 @@ void hl_control_listen(struct hl_control *control)
 
 static void read_mailboxes(struct hl_control *control)
 {
-	for (struct hl_tracked *it = *control->subject.tracked; it; it = it->next)
-		if (!it->end_ns)
-			hl_control_read_mailbox(control, it, false);
+	for (struct hl_tracked *process = *control->subject.tracked; process;
+	     process = process->next)
+		if (!process->end_ns)
+			hl_control_read_mailbox(control, process, false);
 }
 
 static void on_timer(struct hl_control *control)

@@ -175,10 +175,11 @@ static int act_on(const struct hl_control_subject *subject,
 {
 	unsigned count = 0;
 
-	for (struct hl_tracked *it = *subject->tracked; it; it = it->next) {
-		if (!hl_tracked_is_running(it) || (request->pid && it->pid != request->pid))
+	for (struct hl_tracked *process = *subject->tracked; process; process = process->next) {
+		if (!hl_tracked_is_running(process) ||
+		    (request->pid && process->pid != request->pid))
 			continue;
-		int r = act(subject, it, request, err);
+		int r = act(subject, process, request, err);
 		if (r < 0)
 			return r;
 		count++;

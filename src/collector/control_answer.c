@@ -138,7 +138,7 @@ static json_t *describe_processes(const struct hl_control_subject *subject)
 {
 	size_t count = 1;
 
-	for (const struct hl_tracked *it = *subject->tracked; it; it = it->next)
+	for (const struct hl_tracked *process = *subject->tracked; process; process = process->next)
 		count++;
 	struct log_files *files = calloc(count, sizeof(*files));
 	json_t *array = json_array();
@@ -146,9 +146,10 @@ static json_t *describe_processes(const struct hl_control_subject *subject)
 	if (r == 0) {
 		const struct log_files *log = files;
 		count_segments(subject, files);
-		for (struct hl_tracked *it = *subject->tracked; r == 0 && it; it = it->next, log++)
-			if (hl_tracked_is_running(it))
-				r = json_array_append_new(array, describe_process(it, log));
+		for (struct hl_tracked *process = *subject->tracked; r == 0 && process;
+		     process = process->next, log++)
+			if (hl_tracked_is_running(process))
+				r = json_array_append_new(array, describe_process(process, log));
 	}
 	free(files);
 	if (r == 0)
@@ -176,11 +177,11 @@ static json_t *describe_recording(const struct hl_control_subject *subject)
 char *hl_control_answer_whose(const struct hl_control_subject *subject, pid_t pid)
 {
 	json_t *object = describe_recording(subject);
-	const struct hl_tracked *it = *subject->tracked;
+	const struct hl_tracked *process = *subject->tracked;
 
-	while (it && (it->pid != pid || !hl_tracked_is_running(it)))
-		it = it->next;
-	if (json_object_set_new(object, "recorded", json_boolean(it != NULL)) == 0)
+	while (process && (process->pid != pid || !hl_tracked_is_running(process)))
+		process = process->next;
+	if (json_object_set_new(object, "recorded", json_boolean(process != NULL)) == 0)
 		return hl_control_answer_write(object);
 	json_decref(object);
 	return NULL;

@@ -78,7 +78,7 @@ bool hl_log_losses_tell(const struct hl_log_losses *losses, pid_t pid, struct hl
 				       remedy_for(losses->event_error, EVENTS_REMEDY));
 	if (losses->waiting_threads)
 		any |= hl_warnings_add(warnings,
-				       "%s of process %d stood still for up to %.1f s, because the "
+				       "%s of process %d waited for up to %.1f s, because the "
 				       "collector did not read events",
 				       count_of(losses->waiting_threads, "thread").text, pid,
 				       (double)losses->waited_ns / HL_NS_PER_SECOND);

@@ -87,11 +87,12 @@ int hl_fleet_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_ro
 {
 	int r = store->backend->ask(store, sql, take, context, err);
 
-	return r == -EBADMSG ? hl_error_set(err, r,
-					    "cannot understand what '%s' answered: it is no row of "
-					    "a store",
-					    store->name)
-			     : r;
+	return r == -EBADMSG
+		       ? hl_error_set(err, r,
+				      "cannot understand what '%s' answered: it is not a row of "
+				      "a store",
+				      store->name)
+		       : r;
 }
 
 void hl_fleet_put_text(const struct hl_fleet_store *store, FILE *sql, const char *text)

@@ -397,7 +397,7 @@ static int map_core(struct core_memory *core, const char *path, struct hl_error 
 			      ? mmap(NULL, core->length, PROT_READ, MAP_PRIVATE, fd, 0)
 			      : MAP_FAILED;
 	if (bytes == MAP_FAILED)
-		return hl_error_set(err, -EBADMSG, "'%s' is no core file", path);
+		return hl_error_set(err, -EBADMSG, "'%s' is not a core file", path);
 	core->bytes = bytes;
 	/* Finds the extents of data, if the file has holes and its file system tells them. */
 	for (off_t length = status.st_size, start, end = 0;

@@ -61,16 +61,16 @@ static void forget_program(struct hl_attach *attach)
 	attach->program = attach->pidfd = -1;
 }
 
-/* What has failed may have so since the process has ended, or executed another program, meanwhile: then
- * that is the reason, and not where it was noticed. */
-static int or_gone(const struct hl_attach *attach, int r, struct hl_error *err)
+/* ${r}, unless the process has ended meanwhile or has executed another program: then that is the error, not
+ * where it was noticed. */
+static int error_or_ended(const struct hl_attach *attach, int r, struct hl_error *err)
 {
 	struct pollfd end = {.fd = attach->pidfd, .events = POLLIN};
 	char byte;
 
 	if (r >= 0 || r == -ENOMEM || attach->pidfd < 0)
 		return r;
-	/* Of a program that is there no more nothing is read, without an error. */
+	/* Reading a dead process returns 0 bytes, not an error. */
 	bool has_left = attach->program >= 0 && pread(attach->program, &byte, 1, 0) == 0;
 	if (!has_left && !hl_process_has_ended(hl_proc_thread(attach->pid)))
 		return r;
@@ -164,7 +164,7 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	if (r == 0 && !attach->has_record)
 		r = find_entries(attach, err);
 	if (r < 0) {
-		r = or_gone(attach, r, err);
+		r = error_or_ended(attach, r, err);
 		hl_attach_free(attach);
 		return r;
 	}
@@ -226,7 +226,7 @@ void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t cap
 		snprintf(others, sizeof(others), " and %d more function%s", count - 1,
 			 count > 2 ? "s" : "");
 	snprintf(ret_text, capacity,
-		 "not recorded are calls of '%s'%s of '%s', whose code leaves no room for a jump",
+		 "calls to '%s'%s in '%s' are not recorded: its code leaves no room for a jump",
 		 is_operator ? (first->name[2] == 'n' ? "operator new" : "operator delete")
 			     : first->name,
 		 others, first->module);
@@ -409,7 +409,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 	if (r == 0)
 		r = check_sandbox(attach, err);
 	if (r < 0)
-		return or_gone(attach, (int)r, err);
+		return error_or_ended(attach, (int)r, err);
 	hl_attach_find_leftovers(attach);
 	for (int tries = 0; tries < ROOM_TRIES; tries++) {
 		if (tries > 0)
@@ -419,7 +419,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 		if (r == 0)
 			r = hl_remote_stop_one(attach->remote, err);
 		if (r < 0)
-			return or_gone(attach, (int)r, err);
+			return error_or_ended(attach, (int)r, err);
 		r = hl_attach_place(attach, ret_region_fd);
 		hl_remote_continue(attach->remote);
 		attach->times.bring_us += hl_remote_stopped_us(attach->remote);
@@ -431,7 +431,7 @@ int hl_attach_bring(struct hl_attach *attach, int *ret_region_fd, struct hl_erro
 		attach->may_follow = may_follow(attach);
 		attach->region_copy = fcntl(*ret_region_fd, F_DUPFD_CLOEXEC, 0);
 	}
-	return r < 0 ? or_gone(attach, say_refusal(attach, r, err), err) : 0;
+	return r < 0 ? error_or_ended(attach, say_refusal(attach, r, err), err) : 0;
 }
 
 /* ---- starting and patching ---- */
@@ -501,7 +501,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 
 	int r = hl_remote_stop_one(attach->remote, err);
 	if (r < 0)
-		return or_gone(attach, r, err);
+		return error_or_ended(attach, r, err);
 	hl_attach_own(attach);
 	int result = start_by_thread(attach, region_bytes);
 	hl_remote_continue(attach->remote);
@@ -515,7 +515,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 		hl_attach_watch_begin(attach);
 		hl_remote_release(attach->remote);
 	} else {
-		r = or_gone(attach, r, err);
+		r = error_or_ended(attach, r, err);
 		hl_attach_give_back(attach, 1000, &ignored);
 	}
 	return r;

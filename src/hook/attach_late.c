@@ -260,7 +260,7 @@ static int find_rule(const struct hl_attach *attach)
 }
 
 /* Whether the function's patch is ready but for the jump. */
-static bool make_ready(struct hl_attach_watch *watch, const struct hl_entry *it,
+static bool make_ready(struct hl_attach_watch *watch, const struct hl_entry *candidate,
 		       const struct hl_map *map)
 {
 	struct hl_attach *attach = watch->attach;
@@ -271,7 +271,7 @@ static bool make_ready(struct hl_attach_watch *watch, const struct hl_entry *it,
 	if (rule < 0 || attach->record.patch_count == HL_ENTRIES_MAX)
 		return false;
 	struct hl_entry *entry = &watch->entries[rule];
-	*entry = *it;
+	*entry = *candidate;
 	for (uint32_t i = 0; i < block_count; i++)
 		attach->blocks[i].used = find_gap(watch, i);
 	int r = hl_attach_prepare_patch(attach, entry, rule, &ignored);
@@ -304,17 +304,15 @@ static int find_new(const struct hl_attach_watch *watch, const struct hl_maps *m
 static void say_no_room(struct hl_attach *attach, const struct hl_entry *entry)
 {
 	snprintf(attach->late_problem, sizeof(attach->late_problem),
-		 "not recorded are calls of '%s' of '%s', which was loaded later: there is no room "
-		 "for "
-		 "the jump",
+		 "calls to '%s' in '%s', which was loaded later, are not recorded: there is no "
+		 "room for the jump",
 		 entry->name, entry->module);
 }
 
 static void say_missed(struct hl_attach *attach, const struct hl_map *map)
 {
 	snprintf(attach->late_problem, sizeof(attach->late_problem),
-		 "not recorded are functions that rules name in '%s', which was loaded when "
-		 "heapline "
+		 "functions that rules name in '%s' are not recorded: it was loaded while heapline "
 		 "did not answer",
 		 hl_path_basename(map->path));
 }

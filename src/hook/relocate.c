@@ -85,22 +85,22 @@ static bool names_register(const ZydisDecodedOperand *operand, ZydisRegister nam
 }
 
 /* Implicit operands too. */
-static bool uses_register(const struct instruction *it, ZydisRegister name)
+static bool uses_register(const struct instruction *instruction, ZydisRegister name)
 {
-	for (unsigned i = 0; i < it->decoded.operand_count; i++)
-		if (names_register(&it->operands[i], name))
+	for (unsigned i = 0; i < instruction->decoded.operand_count; i++)
+		if (names_register(&instruction->operands[i], name))
 			return true;
 	return false;
 }
 
-static bool is_relative_branch(const struct instruction *it)
+static bool is_relative_branch(const struct instruction *instruction)
 {
-	return it->decoded.raw.imm[0].is_relative;
+	return instruction->decoded.raw.imm[0].is_relative;
 }
 
-static uint64_t branch_target(const struct instruction *it)
+static uint64_t branch_target(const struct instruction *instruction)
 {
-	return it->next + (uint64_t)it->decoded.raw.imm[0].value.s;
+	return instruction->next + (uint64_t)instruction->decoded.raw.imm[0].value.s;
 }
 
 static bool is_jcc(const ZydisDecodedInstruction *decoded)
@@ -119,9 +119,9 @@ static bool is_loop(const ZydisDecodedInstruction *decoded)
 }
 
 /* Why the instruction at ${at} cannot be moved at all; NULL when it can, unless too far. */
-static const char *why_fixed(const struct instruction *it, size_t at, size_t needed)
+static const char *why_fixed(const struct instruction *instruction, size_t at, size_t needed)
 {
-	const ZydisDecodedInstruction *decoded = &it->decoded;
+	const ZydisDecodedInstruction *decoded = &instruction->decoded;
 	bool is_call = decoded->meta.category == ZYDIS_CATEGORY_CALL;
 
 	switch (decoded->meta.category) {
@@ -136,9 +136,10 @@ static const char *why_fixed(const struct instruction *it, size_t at, size_t nee
 	    decoded->mnemonic == ZYDIS_MNEMONIC_UD2)
 		return "it does not go on after its first instructions";
 	/* Processors disagree on what a branch of 16 bits is. */
-	if (is_relative_branch(it) && (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE ||
-				       !(is_call || is_jcc(decoded) || is_loop(decoded) ||
-					 decoded->mnemonic == ZYDIS_MNEMONIC_JMP)))
+	if (is_relative_branch(instruction) &&
+	    (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE ||
+	     !(is_call || is_jcc(decoded) || is_loop(decoded) ||
+	       decoded->mnemonic == ZYDIS_MNEMONIC_JMP)))
 		return "a branch among its first instructions is of a kind that cannot be moved";
 	if (is_call && at + decoded->length < HL_PATCH_BYTES)
 		return "a call among its first instructions returns to where the patch would be";
@@ -146,12 +147,12 @@ static const char *why_fixed(const struct instruction *it, size_t at, size_t nee
 	if (is_call && at + decoded->length < needed)
 		return jumps_back;
 	/* The return address is pushed before the operand is read. */
-	if (is_call && !is_relative_branch(it) &&
+	if (is_call && !is_relative_branch(instruction) &&
 	    (decoded->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE ||
 	     decoded->meta.branch_type == ZYDIS_BRANCH_TYPE_FAR ||
-	     names_register(&it->operands[0], ZYDIS_REGISTER_RSP)))
+	     names_register(&instruction->operands[0], ZYDIS_REGISTER_RSP)))
 		return "a call among its first instructions is of a kind that cannot be moved";
-	if (decoded->attributes & ZYDIS_ATTRIB_IS_RELATIVE && !is_relative_branch(it) &&
+	if (decoded->attributes & ZYDIS_ATTRIB_IS_RELATIVE && !is_relative_branch(instruction) &&
 	    decoded->attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE)
 		return "an address of 32 bits is among its first instructions";
 	return NULL;
@@ -184,26 +185,27 @@ static int measure(struct move *move, size_t needed)
 {
 	size_t room = room_bytes(move), at = 0;
 	const char *too_short = needed == HL_PATCH_BYTES ? "it is too short" : jumps_back;
-	struct instruction it;
+	struct instruction instruction;
 
 	move->starts = 0;
 	move->has_end = move->uses_r11 = false;
-	for (; at < needed; at += it.decoded.length) {
+	for (; at < needed; at += instruction.decoded.length) {
 		bool is_over = move->function_bytes ? at >= move->function_bytes : move->has_end;
-		if (!decode(move->code + at, room - at, move->address + at, &it))
+		if (!decode(move->code + at, room - at, move->address + at, &instruction))
 			return refuse(move, is_over || at == room
 						    ? too_short
-						    : "its first bytes are no instructions");
-		if (is_over && !is_padding(&it.decoded))
+						    : "its first bytes are not instructions");
+		if (is_over && !is_padding(&instruction.decoded))
 			return refuse(move, too_short);
-		if (move->has_end && (is_over || it.decoded.mnemonic == ZYDIS_MNEMONIC_INT3))
+		if (move->has_end &&
+		    (is_over || instruction.decoded.mnemonic == ZYDIS_MNEMONIC_INT3))
 			continue; /* never reached */
-		const char *reason = why_fixed(&it, at, needed);
+		const char *reason = why_fixed(&instruction, at, needed);
 		if (reason)
 			return refuse(move, reason);
 		move->starts |= UINT32_C(1) << at;
-		move->has_end = is_end(&it.decoded);
-		move->uses_r11 |= uses_register(&it, ZYDIS_REGISTER_R11);
+		move->has_end = is_end(&instruction.decoded);
+		move->uses_r11 |= uses_register(&instruction, ZYDIS_REGISTER_R11);
 	}
 	move->moved.entry_bytes = (uint8_t)at;
 	return 0;
@@ -226,24 +228,24 @@ static bool is_moved(const struct move *move, uint64_t address)
 static size_t find_jump_back(const struct move *move, size_t needed)
 {
 	size_t end = move->code_bytes;
-	struct instruction it;
+	struct instruction instruction;
 
 	if (move->function_bytes && move->function_bytes < end)
 		end = move->function_bytes;
 	for (size_t at = 0; at < end;) {
-		if (!decode(move->code + at, end - at, move->address + at, &it)) {
+		if (!decode(move->code + at, end - at, move->address + at, &instruction)) {
 			at++; /* data in between, or the end is cut off */
 			continue;
 		}
 		uint64_t from = move->address + at;
-		at += it.decoded.length;
-		if (!is_relative_branch(&it))
+		at += instruction.decoded.length;
+		if (!is_relative_branch(&instruction))
 			continue;
-		uint64_t target = branch_target(&it) - move->address;
+		uint64_t target = branch_target(&instruction) - move->address;
 		if (target >= needed ||
-		    (target == 0 && it.decoded.meta.category == ZYDIS_CATEGORY_CALL))
+		    (target == 0 && instruction.decoded.meta.category == ZYDIS_CATEGORY_CALL))
 			continue;
-		if (!is_moved(move, from) || !is_moved(move, branch_target(&it)))
+		if (!is_moved(move, from) || !is_moved(move, branch_target(&instruction)))
 			return at;
 	}
 	return 0;
@@ -303,23 +305,23 @@ static void put_jump(struct move *move, uint64_t target)
 	put(move, &target, sizeof(target));
 }
 
-static void put_conditional(struct move *move, const struct instruction *it)
+static void put_conditional(struct move *move, const struct instruction *instruction)
 {
-	uint8_t condition = it->decoded.opcode & 0x0f;
+	uint8_t condition = instruction->decoded.opcode & 0x0f;
 	uint8_t near[] = {0x0f, (uint8_t)(OPCODE_JCC_REL32 | condition)};
 	/* The branch over a jump over the jump to the target: of some, only short ones exist. */
-	uint8_t narrow[] = {PREFIX_ADDRESS, it->decoded.opcode, 2, OPCODE_JMP_REL8, 0};
-	bool has_prefix = it->decoded.attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE;
+	uint8_t narrow[] = {PREFIX_ADDRESS, instruction->decoded.opcode, 2, OPCODE_JMP_REL8, 0};
+	bool has_prefix = instruction->decoded.attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE;
 
-	if (is_jcc(&it->decoded)) {
-		if (put_near_branch(move, near, sizeof(near), branch_target(it)))
+	if (is_jcc(&instruction->decoded)) {
+		if (put_near_branch(move, near, sizeof(near), branch_target(instruction)))
 			return;
 		narrow[1] = (uint8_t)(OPCODE_JCC_REL8 | condition);
 		has_prefix = false;
 	}
 	put(move, narrow + !has_prefix, sizeof(narrow) - !has_prefix);
 	uint8_t before = move->moved.code_bytes;
-	put_jump(move, branch_target(it));
+	put_jump(move, branch_target(instruction));
 	move->moved.code[before - 1] = (uint8_t)(move->moved.code_bytes - before);
 }
 
@@ -333,16 +335,16 @@ static void put_return_address(struct move *move, uint64_t address)
 }
 
 /* Writes an instruction whose data at ${data} a distance of 32 bits does not reach. */
-static int put_far_access(struct move *move, const struct instruction *it, uint64_t data)
+static int put_far_access(struct move *move, const struct instruction *instruction, uint64_t data)
 {
 	static const uint8_t load[] = {0x49, 0xbb}; /* mov $data, %r11 */
 	uint8_t bytes[ZYDIS_MAX_INSTRUCTION_LENGTH];
 	ZyanUSize length = sizeof(bytes);
 	ZydisEncoderRequest request;
 
-	if (move->uses_r11 ||
-	    ZYAN_FAILED(ZydisEncoderDecodedInstructionToEncoderRequest(
-		    &it->decoded, it->operands, it->decoded.operand_count_visible, &request)))
+	if (move->uses_r11 || ZYAN_FAILED(ZydisEncoderDecodedInstructionToEncoderRequest(
+				      &instruction->decoded, instruction->operands,
+				      instruction->decoded.operand_count_visible, &request)))
 		return refuse(move, "its data is too far away from the trampoline");
 	for (unsigned i = 0; i < request.operand_count; i++)
 		if (request.operands[i].mem.base == ZYDIS_REGISTER_RIP) {
@@ -357,18 +359,18 @@ static int put_far_access(struct move *move, const struct instruction *it, uint6
 	return 0;
 }
 
-/* Writes an instruction, of the ${bytes} given, that is no relative branch. */
-static int put_plain(struct move *move, const uint8_t *bytes, const struct instruction *it)
+/* Writes an instruction, of the ${bytes} given, that is not a relative branch. */
+static int put_plain(struct move *move, const uint8_t *bytes, const struct instruction *instruction)
 {
 	uint8_t copy[ZYDIS_MAX_INSTRUCTION_LENGTH];
-	const ZydisDecodedInstruction *decoded = &it->decoded;
+	const ZydisDecodedInstruction *decoded = &instruction->decoded;
 	int32_t distance;
 
 	memcpy(copy, bytes, decoded->length);
 	if (decoded->attributes & ZYDIS_ATTRIB_IS_RELATIVE) {
-		uint64_t data = it->next + (uint64_t)decoded->raw.disp.value;
+		uint64_t data = instruction->next + (uint64_t)decoded->raw.disp.value;
 		if (!is_near(here(move) + decoded->length, data, &distance))
-			return put_far_access(move, it, data);
+			return put_far_access(move, instruction, data);
 		memcpy(copy + decoded->raw.disp.offset, &distance, sizeof(distance));
 	}
 	put(move, copy, decoded->length);
@@ -376,14 +378,16 @@ static int put_plain(struct move *move, const uint8_t *bytes, const struct instr
 }
 
 /* Writes `call *operand` as `jmp *operand`, which differs by three bits. */
-static int put_indirect_call(struct move *move, const uint8_t *bytes, const struct instruction *it)
+static int put_indirect_call(struct move *move, const uint8_t *bytes,
+			     const struct instruction *instruction)
 {
 	uint8_t jump[ZYDIS_MAX_INSTRUCTION_LENGTH];
 	struct instruction as_jump;
 
-	memcpy(jump, bytes, it->decoded.length);
-	jump[it->decoded.raw.modrm.offset] ^= 0x30;
-	if (!decode(jump, it->decoded.length, it->next - it->decoded.length, &as_jump))
+	memcpy(jump, bytes, instruction->decoded.length);
+	jump[instruction->decoded.raw.modrm.offset] ^= 0x30;
+	if (!decode(jump, instruction->decoded.length,
+		    instruction->next - instruction->decoded.length, &as_jump))
 		return refuse(move, "a call among its first instructions cannot be moved");
 	return put_plain(move, jump, &as_jump);
 }
@@ -391,20 +395,21 @@ static int put_indirect_call(struct move *move, const uint8_t *bytes, const stru
 static int move_instruction(struct move *move, size_t at)
 {
 	const uint8_t *bytes = move->code + at;
-	struct instruction it;
+	struct instruction moved;
 
-	if (!decode(bytes, move->code_bytes - at, move->address + at, &it))
-		return refuse(move, "its first bytes are no instructions");
+	if (!decode(bytes, move->code_bytes - at, move->address + at, &moved))
+		return refuse(move, "its first bytes are not instructions");
 	move->moved.twin[at] = move->moved.code_bytes;
-	bool is_call = it.decoded.meta.category == ZYDIS_CATEGORY_CALL;
+	bool is_call = moved.decoded.meta.category == ZYDIS_CATEGORY_CALL;
 	if (is_call)
-		put_return_address(move, it.next);
-	if (!is_relative_branch(&it))
-		return is_call ? put_indirect_call(move, bytes, &it) : put_plain(move, bytes, &it);
-	if (it.decoded.meta.category == ZYDIS_CATEGORY_COND_BR)
-		put_conditional(move, &it);
+		put_return_address(move, moved.next);
+	if (!is_relative_branch(&moved))
+		return is_call ? put_indirect_call(move, bytes, &moved)
+			       : put_plain(move, bytes, &moved);
+	if (moved.decoded.meta.category == ZYDIS_CATEGORY_COND_BR)
+		put_conditional(move, &moved);
 	else
-		put_jump(move, branch_target(&it));
+		put_jump(move, branch_target(&moved));
 	return 0;
 }
 
@@ -456,17 +461,17 @@ int hl_relocate(const uint8_t *code, size_t code_bytes, uint64_t address, uint64
 
 /* Whether nothing of the instruction is left but flags, which no function expects of its caller, once
  * ${ret_stack_bytes} are added to the stack pointer. */
-static bool can_be_undone(const struct instruction *it, int32_t *ret_stack_bytes)
+static bool can_be_undone(const struct instruction *instruction, int32_t *ret_stack_bytes)
 {
-	const ZydisDecodedOperand *operands = it->operands;
+	const ZydisDecodedOperand *operands = instruction->operands;
 
 	*ret_stack_bytes = 0;
-	switch (it->decoded.mnemonic) {
+	switch (instruction->decoded.mnemonic) {
 	case ZYDIS_MNEMONIC_ENDBR64:
 	case ZYDIS_MNEMONIC_NOP:
 	case ZYDIS_MNEMONIC_TEST:
 	case ZYDIS_MNEMONIC_CMP:
-		return !(it->decoded.attributes & ZYDIS_ATTRIB_IS_RELATIVE);
+		return !(instruction->decoded.attributes & ZYDIS_ATTRIB_IS_RELATIVE);
 	case ZYDIS_MNEMONIC_PUSH:
 		*ret_stack_bytes = sizeof(uint64_t);
 		return operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER && operands[0].size == 64;
@@ -487,13 +492,14 @@ size_t hl_relocate_first(const uint8_t *code, size_t code_bytes, uint64_t addres
 			    .code_bytes = code_bytes,
 			    .address = address,
 			    .function_bytes = function_bytes};
-	struct instruction it;
+	struct instruction instruction;
 
-	if (!decode(code, code_bytes, address, &it) || !can_be_undone(&it, ret_stack_bytes) ||
-	    (function_bytes && function_bytes <= it.decoded.length) ||
-	    find_jump_back(&move, it.decoded.length))
+	if (!decode(code, code_bytes, address, &instruction) ||
+	    !can_be_undone(&instruction, ret_stack_bytes) ||
+	    (function_bytes && function_bytes <= instruction.decoded.length) ||
+	    find_jump_back(&move, instruction.decoded.length))
 		return 0;
-	return it.decoded.length;
+	return instruction.decoded.length;
 }
 
 int hl_relocate_jump(uint64_t address, uint64_t hook, uint8_t ret_code[HL_PATCH_BYTES])

@@ -224,36 +224,37 @@ struct part_reading {
 /* Each run is checked against the part, so that time never runs backwards for the caller. */
 static int visit_run(void *context, const struct hl_event_run *run)
 {
-	struct part_reading *it = context;
-	const struct hl_event_fold *fold = it->reading->fold;
+	struct part_reading *reader = context;
+	const struct hl_event_fold *fold = reader->reading->fold;
 
-	if (run->tick < it->last_tick)
+	if (run->tick < reader->last_tick)
 		return -EBADMSG;
-	it->last_tick = run->tick;
-	int r = fold->visit ? fold->visit(fold->context, it->part, run) : 0;
-	it->stopped = r != 0;
+	reader->last_tick = run->tick;
+	int r = fold->visit ? fold->visit(fold->context, reader->part, run) : 0;
+	reader->stopped = r != 0;
 	return r;
 }
 
-static int read_piece(struct part_reading *it, uint32_t kind, struct hl_byte_reader *content)
+static int read_piece(struct part_reading *reader, uint32_t kind, struct hl_byte_reader *content)
 {
-	const struct hl_event_fold *fold = it->reading->fold;
+	const struct hl_event_fold *fold = reader->reading->fold;
 	struct hl_segment_checkpoint_head head;
 	int r;
 
 	switch (kind) {
 	case HL_PIECE_CHECKPOINT:
-		r = hl_log_state_read_checkpoint(content, it->state, &head);
+		r = hl_log_state_read_checkpoint(content, reader->state, &head);
 		if (r < 0)
 			return r;
-		it->last_tick = head.next_interval * HL_INTERVAL_TICKS;
-		hl_event_decoder_begin(it->decoder);
-		r = fold->begin ? fold->begin(fold->context, it->part, it->state) : 0;
-		it->stopped = r != 0;
+		reader->last_tick = head.next_interval * HL_INTERVAL_TICKS;
+		hl_event_decoder_begin(reader->decoder);
+		r = fold->begin ? fold->begin(fold->context, reader->part, reader->state) : 0;
+		reader->stopped = r != 0;
 		return r;
 	case HL_PIECE_EVENTS:
-		r = hl_log_state_read_names(content, it->state);
-		return r < 0 ? r : hl_event_decoder_read(it->decoder, content, visit_run, it);
+		r = hl_log_state_read_names(content, reader->state);
+		return r < 0 ? r
+			     : hl_event_decoder_read(reader->decoder, content, visit_run, reader);
 	default:
 		return 0; /* of a later version */
 	}
@@ -261,28 +262,29 @@ static int read_piece(struct part_reading *it, uint32_t kind, struct hl_byte_rea
 
 /* A part that ends early is damaged; whether the last one is was found out before, or it cannot be
  * told, because its end was not written. */
-static int read_pieces(struct part_reading *it)
+static int read_pieces(struct part_reading *reader)
 {
-	const struct hl_event_log *log = it->reading->log;
-	const struct hl_event_fold *fold = it->reading->fold;
-	const struct hl_event_part *part = &log->parts[it->part];
+	const struct hl_event_log *log = reader->reading->log;
+	const struct hl_event_fold *fold = reader->reading->fold;
+	const struct hl_event_part *part = &log->parts[reader->part];
 	const struct hl_segment *file = &log->files[part->file];
 	struct hl_byte_reader content;
 	uint32_t kind;
 	int r = 0;
 
-	while (r == 0 && it->cursor.offset < part->end) {
-		r = hl_segment_next(&it->cursor, &kind, &content);
-		if (r == 0 && (file->damaged || file->unwritten) && it->part + 1 == log->part_count)
+	while (r == 0 && reader->cursor.offset < part->end) {
+		r = hl_segment_next(&reader->cursor, &kind, &content);
+		if (r == 0 && (file->damaged || file->unwritten) &&
+		    reader->part + 1 == log->part_count)
 			break;
 		if (r == 0)
 			return -EBADMSG;
 		if (r > 0)
-			r = read_piece(it, kind, &content);
+			r = read_piece(reader, kind, &content);
 	}
 	if (r == 0 && fold->end) {
-		r = fold->end(fold->context, it->part, it->state);
-		it->stopped = r != 0;
+		r = fold->end(fold->context, reader->part, reader->state);
+		reader->stopped = r != 0;
 	}
 	return r;
 }
@@ -290,22 +292,22 @@ static int read_pieces(struct part_reading *it)
 static int read_part(void *context, size_t index)
 {
 	const struct reading *reading = context;
-	struct part_reading it = {.reading = reading, .part = reading->first + index};
-	const struct hl_event_part *part = &reading->log->parts[it.part];
+	struct part_reading reader = {.reading = reading, .part = reading->first + index};
+	const struct hl_event_part *part = &reading->log->parts[reader.part];
 	const struct hl_segment *file = &reading->log->files[part->file];
 
-	hl_segment_cursor_init(&it.cursor, file, part->offset);
-	it.decoder = calloc(1, sizeof(*it.decoder));
-	int r = it.decoder ? hl_log_state_new(&it.state) : -ENOMEM;
+	hl_segment_cursor_init(&reader.cursor, file, part->offset);
+	reader.decoder = calloc(1, sizeof(*reader.decoder));
+	int r = reader.decoder ? hl_log_state_new(&reader.state) : -ENOMEM;
 	if (r == 0)
-		r = read_pieces(&it);
-	if (r < 0 && !it.stopped)
+		r = read_pieces(&reader);
+	if (r < 0 && !reader.stopped)
 		r = fail(file, r, &reading->errors[index]);
-	if (it.decoder)
-		hl_event_decoder_release(it.decoder);
-	free(it.decoder);
-	hl_log_state_free(it.state);
-	hl_segment_cursor_release(&it.cursor);
+	if (reader.decoder)
+		hl_event_decoder_release(reader.decoder);
+	free(reader.decoder);
+	hl_log_state_free(reader.state);
+	hl_segment_cursor_release(&reader.cursor);
 	return r;
 }
 

@@ -47,9 +47,9 @@ int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t by
 {
 	if (HL_UNLIKELY(!is_touched(intervals, node)) && touch(intervals, node) < 0)
 		return -ENOMEM;
-	struct hl_interval_node *it = &intervals->nodes[node];
-	it->bytes += bytes;
-	it->objects += objects;
+	struct hl_interval_node *place = &intervals->nodes[node];
+	place->bytes += bytes;
+	place->objects += objects;
 	intervals->total_bytes += bytes;
 	intervals->total_objects += objects;
 	intervals->events++;
@@ -57,12 +57,12 @@ int hl_intervals_event(struct hl_intervals *intervals, uint32_t node, int64_t by
 		begin_maximum(intervals);
 		return 0;
 	}
-	if (it->since_max != intervals->max_number) {
-		it->since_max = intervals->max_number;
-		it->since_bytes = it->since_objects = 0;
+	if (place->since_max != intervals->max_number) {
+		place->since_max = intervals->max_number;
+		place->since_bytes = place->since_objects = 0;
 	}
-	it->since_bytes += bytes;
-	it->since_objects += objects;
+	place->since_bytes += bytes;
+	place->since_objects += objects;
 	return 0;
 }
 
@@ -115,15 +115,15 @@ static size_t collect_changes(struct hl_intervals *intervals)
 		qsort(intervals->touched, intervals->touched_count, sizeof(*intervals->touched),
 		      by_id);
 	for (size_t i = 0; i < intervals->touched_count; i++) {
-		const struct hl_interval_node *it = &intervals->nodes[intervals->touched[i]];
-		bool since_max = it->since_max == intervals->max_number;
+		const struct hl_interval_node *place = &intervals->nodes[intervals->touched[i]];
+		bool since_max = place->since_max == intervals->max_number;
 		struct hl_log_change change = {
 			.node = intervals->touched[i],
-			.rest_bytes = since_max ? it->since_bytes : 0,
-			.rest_objects = since_max ? it->since_objects : 0,
+			.rest_bytes = since_max ? place->since_bytes : 0,
+			.rest_objects = since_max ? place->since_objects : 0,
 		};
-		change.max_bytes = it->bytes - change.rest_bytes;
-		change.max_objects = it->objects - change.rest_objects;
+		change.max_bytes = place->bytes - change.rest_bytes;
+		change.max_objects = place->objects - change.rest_objects;
 		if (change.max_bytes || change.max_objects || change.rest_bytes ||
 		    change.rest_objects)
 			intervals->changes[count++] = change;

@@ -101,8 +101,8 @@ const char *hl_log_files_check_header(const struct hl_log_file_kind *kind, uint3
 				      const struct hl_segment_header *header)
 {
 	if (memcmp(header->magic, kind->magic, sizeof(header->magic)) != 0)
-		return kind == &hl_log_segments ? "it is no log segment"
-						: "it is no file of events";
+		return kind == &hl_log_segments ? "it is not a log segment"
+						: "it is not a file of events";
 	if (header->version != kind->version && header->version <= VERSION_PLAUSIBLE)
 		return "another version of heapline wrote it";
 	if (header->version != kind->version || header->hash != hash_of(header) ||

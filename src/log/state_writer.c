@@ -112,12 +112,12 @@ static void put_definitions(struct hl_state_writer *writer, struct hl_byte_buffe
 		      by_node);
 	hl_byte_buffer_number(buffer, writer->definition_count);
 	for (size_t i = 0; i < writer->definition_count; i++) {
-		const struct hl_state_definition *it = &writer->definitions[i];
-		hl_byte_buffer_number(buffer, it->node - before);
-		hl_byte_buffer_signed(buffer, (int64_t)it->node - it->parent);
-		hl_byte_buffer_number(buffer, it->frame >> 48);
-		hl_byte_buffer_number(buffer, it->frame & ((UINT64_C(1) << 48) - 1));
-		before = it->node;
+		const struct hl_state_definition *definition = &writer->definitions[i];
+		hl_byte_buffer_number(buffer, definition->node - before);
+		hl_byte_buffer_signed(buffer, (int64_t)definition->node - definition->parent);
+		hl_byte_buffer_number(buffer, definition->frame >> 48);
+		hl_byte_buffer_number(buffer, definition->frame & ((UINT64_C(1) << 48) - 1));
+		before = definition->node;
 	}
 	writer->definition_count = 0;
 }
@@ -145,11 +145,12 @@ static void put_providers(const struct hl_log_names *names, struct hl_byte_buffe
 		count++;
 	hl_byte_buffer_number(buffer, count);
 	for (uint32_t i = 0; i < count; i++) {
-		const struct hl_region_provider *it = &providers[i];
-		put_text(buffer, it->name, strnlen(it->name, sizeof(it->name)));
-		const uint64_t places[] = {it->eval_start,  it->eval_end,   it->cold_start,
-					   it->cold_end,    it->text_start, it->text_end,
-					   it->alloc_start, it->alloc_end};
+		const struct hl_region_provider *source = &providers[i];
+		put_text(buffer, source->name, strnlen(source->name, sizeof(source->name)));
+		const uint64_t places[] = {source->eval_start,	source->eval_end,
+					   source->cold_start,	source->cold_end,
+					   source->text_start,	source->text_end,
+					   source->alloc_start, source->alloc_end};
 		for (size_t place = 0; place < HL_COUNT_OF(places); place++)
 			hl_byte_buffer_number(buffer, places[place]);
 	}

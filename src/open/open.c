@@ -64,8 +64,8 @@ static int nothing_known(const struct hl_import_input *input, struct hl_error *e
 		return hl_error_set(err, -EBADMSG, "cannot read '%s': it is %s", input->name,
 				    foreign);
 	return hl_error_set(err, -EBADMSG,
-			    "cannot read '%s': it is no recording, and no file of a kind that "
-			    "'heapline help import' lists",
+			    "cannot read '%s': not a recording, and not a file type listed in "
+			    "'heapline help import'",
 			    input->name);
 }
 

@@ -52,6 +52,6 @@ int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 /* The sentence for such a file: its name, and the process that made the code. */
 #define HL_CODE_FILE_REFUSED                                                                  \
 	"'%s' was not read for the names of code that process %d made: it cannot be opened, " \
-	"is no regular file, or belongs to neither the process' user nor root"
+	"is not a regular file, or belongs to neither the process' user nor root"
 
 void hl_code_files_release(struct hl_code_files *files);

@@ -129,10 +129,9 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 
 const char *hl_proc_access_remedy(void)
 {
-	return geteuid() == 0
-		       ? "root's rights do not suffice here: a security policy forbids it, or "
-			 "this container lacks the capability CAP_SYS_PTRACE"
-		       : "run as root, or with the capability CAP_SYS_PTRACE";
+	return geteuid() == 0 ? "even root may not do this here: a security policy forbids it, or "
+				"this container lacks the capability CAP_SYS_PTRACE"
+			      : "run as root, or with the capability CAP_SYS_PTRACE";
 }
 
 int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)

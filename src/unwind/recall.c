@@ -36,10 +36,10 @@ static uint64_t result_of(struct hl_recall *recall, const struct hl_recall_slot 
 {
 	if (HL_LIKELY(slot->join_node == join_node))
 		return slot->tag;
-	const struct hl_recall_result *it = results_of(recall, slot->serial, join_node);
-	if (it->serial != slot->serial || it->join_node != join_node)
-		it++;
-	return it->serial == slot->serial && it->join_node == join_node ? it->tag : 0;
+	const struct hl_recall_result *kept = results_of(recall, slot->serial, join_node);
+	if (kept->serial != slot->serial || kept->join_node != join_node)
+		kept++;
+	return kept->serial == slot->serial && kept->join_node == join_node ? kept->tag : 0;
 }
 
 /* Marks the pc of a part: that is a return address, where another's is one, too. */
@@ -258,7 +258,7 @@ static const struct hl_walk_frame *keep_slot(struct hl_recall *recall, const str
 	slot.knows_bp = slot.value[slot.join_bp] == join->bp;
 	if (join->flags & HL_FRAME_NEEDS_BP && !slot.knows_bp)
 		return NULL;
-	/* In a frame that a signal interrupted, the lookup pc is no return address minus one. */
+	/* In a frame that a signal interrupted, the lookup pc is not a return address minus one. */
 	uint64_t return_address = (join->key & HL_FRAME_PC_MASK) + 1;
 	slot.join_ra = find_value(&slot, return_address) & 15u;
 	*ret_part = put_slot(recall, hash, &slot, ret_place) && slot.join_ra < HL_RECALL_WORDS;

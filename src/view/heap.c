@@ -52,7 +52,7 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_line(emit, "%s%sread in %s, %s", heap->chunks ? HL_HEAP_COUNT(heap->chunks) : "",
 		     heap->chunks ? " chunks " : "", hl_format_duration(heap->walk_ns, took),
 		     heap->from_core	 ? "from a core file"
-		     : heap->was_stopped ? "while it stood still"
+		     : heap->was_stopped ? "while it was stopped"
 					 : "while it ran");
 }
 
@@ -278,12 +278,15 @@ static const struct hl_column class_columns[] = {
 
 static struct size_class class_of(const struct hl_python_arenas *python, uint32_t number)
 {
-	const struct hl_python_class *it = &python->classes[number];
+	const struct hl_python_class *entry = &python->classes[number];
 	uint64_t bytes = hl_python_block_bytes(number);
 
-	return (struct size_class){bytes,	    it->pools,
-				   it->used_blocks, it->used_blocks * bytes,
-				   it->free_blocks, it->free_blocks * bytes};
+	return (struct size_class){bytes,
+				   entry->pools,
+				   entry->used_blocks,
+				   entry->used_blocks * bytes,
+				   entry->free_blocks,
+				   entry->free_blocks * bytes};
 }
 
 static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *python)
@@ -295,13 +298,13 @@ static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *pyt
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("python_classes", class_columns)});
 	for (uint32_t i = 0; i < HL_PYTHON_CLASSES; i++) {
-		const struct size_class it = class_of(python, i);
+		const struct size_class entry = class_of(python, i);
 
-		sum.pools += it.pools;
-		sum.used_bytes += it.used_bytes;
-		sum.free_bytes += it.free_bytes;
-		if (it.pools)
-			hl_table_row(emit, &it, 0);
+		sum.pools += entry.pools;
+		sum.used_bytes += entry.used_bytes;
+		sum.free_bytes += entry.free_bytes;
+		if (entry.pools)
+			hl_table_row(emit, &entry, 0);
 	}
 	hl_table_end(emit);
 	hl_emit_object(emit, "python");
@@ -326,20 +329,20 @@ static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *pyt
 
 static void type_name(struct hl_emit *emit, const void *row, const void *usage)
 {
-	const struct hl_python_usage_row *it = row;
+	const struct hl_python_usage_row *entry = row;
 
 	hl_cell_text(emit,
-		     it->name ? hl_strings_text(&((const struct hl_python_usage *)usage)->names,
-						it->name)
-			      : "(no object)");
+		     entry->name ? hl_strings_text(&((const struct hl_python_usage *)usage)->names,
+						   entry->name)
+				 : "(no object)");
 }
 
 static void type_bytes(struct hl_emit *emit, const void *row, const void *usage)
 {
-	const struct hl_python_usage_row *it = row;
+	const struct hl_python_usage_row *entry = row;
 
 	(void)usage;
-	hl_cell_unsigned(emit, it->object_bytes + it->part_bytes);
+	hl_cell_unsigned(emit, entry->object_bytes + entry->part_bytes);
 }
 
 #define USAGE(name) HL_MEMBER(struct hl_python_usage_row, name)

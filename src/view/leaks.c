@@ -187,12 +187,12 @@ static void emit_total(struct hl_emit *emit, const struct hl_leaks *leaks)
 	    leaks->stopped_threads < leaks->heap->process.threads)
 		hl_emit_line(
 			emit,
-			"%u pass%s over the process, of which up to %u of %u threads stood still "
+			"%u pass%s over the process, of which up to %u of %u threads were stopped "
 			"at once, for %s in all",
 			leaks->passes, plural, leaks->stopped_threads, leaks->heap->process.threads,
 			hl_format_duration(leaks->stopped_ns, stopped));
 	else if (!leaks->heap->from_core && leaks->stopped_ns)
-		hl_emit_line(emit, "%u pass%s over the process, which stood still for %s in all",
+		hl_emit_line(emit, "%u pass%s over the process, which was stopped for %s in all",
 			     leaks->passes, plural, hl_format_duration(leaks->stopped_ns, stopped));
 	else if (!leaks->heap->from_core)
 		hl_emit_line(emit, "%u pass%s over the process, which was not stopped",

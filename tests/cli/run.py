@@ -69,7 +69,7 @@ def run_case(case, folder, environment):
 
 
 def check_json(paths):
-    """What of the JSON that a case wrote is not as its schema says."""
+    """The parts of a case's JSON that do not match its schema."""
     for path in paths:
         try:
             schemas.check_text(path.read_text(errors="replace"))

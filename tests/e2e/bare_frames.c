@@ -263,7 +263,7 @@ static void started_by_jump(void)
 {
 	uintptr_t *top = (uintptr_t *)new_stack(UINT64_C(0x200000000000)) - 2;
 
-	/* As switch_to() pops them: r15 to r12, rbp, rbx, and where to. */
+	/* Like switch_to() pops them: r15 to r12, rbp, rbx, and where to. */
 	uintptr_t registers[] = {0,
 				 0,
 				 0,

@@ -123,7 +123,7 @@ unsigned spin_calls(unsigned depth)
 	return depth ? spin_calls(depth - 1) + std::strlen("called through the PLT") % 7 : 1;
 }
 
-// Nothing in here allocates, so a handler that does is no deadlock.
+// Nothing in here allocates, so a handler that does is not a deadlock.
 NOINLINE void spin(unsigned milliseconds)
 {
 	timespec start, now;

@@ -103,7 +103,7 @@ def run(command, env=None, timeout=TIMEOUT_S, **options):
 
 
 def record_command(recording, command, mode="mem-fast", options=()):
-    """What records a command, in place of an older recording."""
+    """What records a command, instead of an older recording."""
     return [HEAPLINE, "record", "-f", "--mode", mode, *options, "-o", recording, "--", *command]
 
 

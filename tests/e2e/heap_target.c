@@ -3,7 +3,7 @@
  * A program whose heap is read from outside, and that says itself what it has there:
  * heap_target [compact|no_brk|own_brk|fork|leave|decoys] THREADS BLOCKS
  *
- * Its threads allocate and free at random, then stand still. For each command line of standard
+ * Its threads allocate and free at random, then pause. For each command line of standard
  * input it answers on standard output:
  *
  *	report	its pid, mallinfo2 and its Rss, one number a line, then its live blocks, "end"

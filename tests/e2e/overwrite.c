@@ -32,7 +32,7 @@ static SITE void overwritten_site(void)
 	KEEP(malloc(BLOCK_BYTES));
 }
 
-/* What of the region the program can write. */
+/* The part of the region that the program can write. */
 static void find_region(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");

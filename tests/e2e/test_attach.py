@@ -173,7 +173,7 @@ class Counts(Attach):
                 before = target.ledger()
                 result = self.attach(target.pid, "-d", "1", "--mode", mode)
                 self.assert_like_ledger(before, target.ledger(), target.threads)
-                self.assertRegex(result.stderr, r"stood still for [0-9.]+ ms to attach")
+                self.assertRegex(result.stderr, r"was stopped for [0-9.]+ ms to attach")
                 rows = harness.top_rows(self.recording, "alloc")
                 for site in ("take_by_malloc", "take_by_calloc", "change_by_realloc"):
                     self.assertGreater(rows[site]["flat_objects"], 0)
@@ -248,7 +248,7 @@ class Options(Attach):
                 said += more
         self.assertEqual(attach.wait(attaching.ENDS_IN_S), 0, said)
         os.close(terminal)
-        self.assertIn(b"stood still for", said)
+        self.assertIn(b"was stopped for", said)
         self.assertEqual(target.end(), 7)
 
 

@@ -96,7 +96,7 @@ class Children(Forking):
                 lost = harness.info(self.recording)["lost"]
                 self.assertNotIn("unrecorded_children",
                                  {what for what, number in lost.items() if number})
-                self.assertEqual(lost["unmatched_frees"], 0)  # inherited ones are no such
+                self.assertEqual(lost["unmatched_frees"], 0)  # inherited ones are not such
                 for pid in (process.pid, child, between, nested):
                     self.assert_left(pid)
                 os.kill(child, signal.SIGUSR1)

@@ -159,7 +159,7 @@ class Check(harness.TestCase):
         recording = self.record_run(1)
         for text, line, reason in (
                 ("[check]\npeek = 1\n", 2, "there is no limit 'peek'"),
-                ("[check]\n\npeak = many\n", 3, "a limit is no number: 'many'"),
+                ("[check]\n\npeak = many\n", 3, "a limit is not a number: 'many'"),
                 ("[check\n", 1, "no ']' ends '[check'"),
                 ("[check]\npeak\n", 2, "no '=' stands in 'peak'"),
                 ("[check]\npeak = \"1\n", 2, "quotes or escapes are wrong in the value of 'peak'"),

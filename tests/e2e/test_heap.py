@@ -224,7 +224,7 @@ def as_mallinfo(heap):
 
 
 class Heap(unittest.TestCase):
-    """Programs that stand still are read to the byte."""
+    """Idle programs are read to the byte."""
 
     def expect_equal(self, target, *options):
         figures, blocks = target.ask("report")
@@ -366,7 +366,7 @@ class UnstatedVersion(UnknownVersion):
 
 
 class Stopping(unittest.TestCase):
-    """--stop has threads stand still, and lets them go on whatever happens."""
+    """--stop stops threads, and lets them go on whatever happens."""
 
     def test_a_stopped_walk_is_exact_while_threads_churn(self):
         with Target(3, 5000) as target:

@@ -96,7 +96,7 @@ class HistoryTestCase(harness.TestCase):
         while points[0]["end_bytes"] < base:
             points = points[1:]
         replay = Replay(ledger, points, base)
-        self.assertIsNotNone(replay.chain, "the log is no replay of the ledger")
+        self.assertIsNotNone(replay.chain, "the log is not a replay of the ledger")
         return points, replay
 
     def sites(self, recording, *options):

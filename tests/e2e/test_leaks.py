@@ -516,7 +516,7 @@ class Unharmed(harness.TestCase):
             said = run([HEAPLINE, "leaks", "-p", str(planted.pid)]).stdout
             others = ask("-p", planted.pid, prefix=WITHOUT_BPF)
         self.assertLess(report["total"]["stopped_threads"], 20)
-        self.assertRegex(said, r"of which up to \d+ of 201 threads stood still at once")
+        self.assertRegex(said, r"of which up to \d+ of 201 threads were stopped at once")
         self.assertEqual(others["total"]["stopped_threads"], 201)
         self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]], planted.said["lost"])
         self.assertEqual(report["notes"], [])

@@ -136,7 +136,7 @@ class Lines(LiveCase):
         self.assertEqual((row["delta_bytes"], row["delta_objects"]), (STEP, 1009))
         self.assertEqual((row["alloc_bytes"], row["alloc_cum_bytes"]), (2 * STEP, 2 * STEP))
         self.assertGreater(row["rate_bytes"], 0)
-        # Nothing is allocated any more: a rate of earlier saves is no rate of now.
+        # Nothing is allocated any more: a rate of earlier saves is not a rate of now.
         idle = next(line for line in lines if not self.row(line)["rate_bytes"])
         self.assertEqual(idle["total"]["rate_bytes"], 0)
         self.end()

@@ -142,12 +142,12 @@ class FullRings(Churning):
         ledger, heapline, pid = self.start("log-fast", events=["3000000"])
         os.kill(heapline.pid, signal.SIGSTOP)
         self.await_waits(pid)
-        time.sleep(2)  # it is time that they stand still
+        time.sleep(2)  # long enough that they wait
         self.assertNotIn(3000000, self.done(ledger))
         os.kill(heapline.pid, signal.SIGCONT)
         output, _ = heapline.communicate(timeout=harness.TIMEOUT_S)
         self.assertEqual(heapline.returncode, 0, output)
-        self.assertRegex(output.decode(), r"\d threads? of process \d+ stood still for up to "
+        self.assertRegex(output.decode(), r"\d threads? of process \d+ waited for up to "
                                           r"\d\.\d s, because the collector did not read events")
         self.assertEqual(dump(self.recording)["lost_events"], 0)
         self.assert_log_equals_counters(self.recording)

@@ -32,7 +32,7 @@ FLEET = os.path.join(harness.SOURCES, "../../docs/fleet.md")
 OFTEN = ("--every", "0.1")
 
 
-# In place of a loop without an end, until all has been pushed.
+# Instead of a loop without an end, until all has been pushed.
 UNTIL_PUSHED = """\
 for attempt in $(seq 60); do
 	sleep 1
@@ -429,7 +429,7 @@ class Recordings(PushCase):
         self.assertTrue(any(os.path.basename(module).startswith("python3") for _, _, _, module, *_ in places))
 
     def test_what_servers_of_opentelemetry_say_is_understood(self):
-        """Only what its specification calls passing is tried again; a part that was rejected is no success."""
+        """Only what its specification calls passing is tried again; a part that was rejected is not success."""
         _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
         refusal = b"\x08\x03\x12\x0anot today\n"
         part = b"\x0a\x0c\x08\x03\x12\x08too much"
@@ -565,7 +565,7 @@ class Recordings(PushCase):
                 self.assertIn("is not ClickHouse; name its HTTP port", result.stderr)
                 self.assert_refused(harness.run([HEAPLINE, "fleet", "init", "--db", url]), "is not ClickHouse")
                 self.assertEqual({body for _, body in backend.bodies}, {b"SELECT version()"})
-                # Of a command nothing can be there: it is not asked what it has.
+                # There can be nothing of a command: it is not asked.
                 result = self.push(url, "--", harness.program("lifecycle"), "leaf")
                 self.assertIn("is not ClickHouse", result.stderr)
 
@@ -633,7 +633,7 @@ class Recordings(PushCase):
         result = self.push(closed.replace("http", "clickhouse"), recording)
         self.assertEqual(result.status, 1)
         self.assertIn("the last figures of 1 process were not pushed", result.stderr)
-        # Of a command nothing can be there, so it can wait.
+        # There can be nothing of a command, so it can wait.
         result = self.push(closed.replace("http", "clickhouse"), "--", harness.program("lifecycle"), "leaf")
         self.assertEqual(result.status, 0, result.stderr)
         self.assertEqual(len(glob.glob(f"{self.spool}/*.push")), 1)

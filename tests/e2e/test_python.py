@@ -339,7 +339,7 @@ class Leaks(harness.TestCase):
         recording = self.path(kind.replace(" ", "_") + ".hl")
         result = harness.run(harness.record_command(recording, command), cwd=self.directory)
         self.assertEqual(result.status, 0, result.stderr)
-        # Functions of numpy are no part of the interpreter, and have no lines of their own.
+        # Functions of numpy are not part of the interpreter, and have no lines of their own.
         options = ("--stack", "script") if kind == "numpy" else ()
         first = harness.report("lines", recording, "--value", "inuse", *options)["rows"][0]
         self.assertEqual((os.path.basename(first["file"]), first["line"]), ("test_leak.py", line))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What of each stack's blocks lies in RAM, of a program that knows it."""
+"""The bytes of each stack's blocks in RAM, of a program that knows them."""
 
 import json
 import os

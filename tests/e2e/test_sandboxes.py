@@ -8,7 +8,7 @@ PARENT_BLOCKS = 1009
 
 class Sandboxes(harness.TestCase):
     def run_scenario(self, scenario, mode):
-        """The program survives; what of its counts is missing, the recording says was lost."""
+        """The program survives; the recording says how many of its counts were lost."""
         _, recording = self.record_well([harness.program("lifecycle"), scenario], mode)
         recorded = harness.top_rows(recording, "alloc")["parent_site"]["cum_objects"]
         lost = harness.info(recording)["lost"]["events"]

@@ -755,7 +755,7 @@ class OtherUsersTest(ServeTest):
         self.record_well([harness.program("known_answer")], name="private/secret.hl")
         secret = os.path.join(private, "secret.hl")
         victim = self.start_victim()
-        for recording in (secret, "/"):  # the other may be seen, and is no recording
+        for recording in (secret, "/"):  # the other may be seen, and is not a recording
             self.start_collector(recording, victim)
         server = self.start()
         self.assertNotIn(victim, metrics(server.get("/metrics").decode()).get("heapline_inuse_bytes", {}))

@@ -79,7 +79,7 @@ class Standstills(harness.TestCase):
         with subprocess.Popen(["sleep", "600"]) as process:
             self.addCleanup(process.kill)
             pid = str(process.pid)
-            said = f"heapline: process {pid} stands still from here on, while its memory is read, "
+            said = f"heapline: process {pid} is stopped from here on, while its memory is read, "
             written, _ = on_terminal([harness.HEAPLINE, "heap", "--stop", "-p", pid])
             self.assertTrue(written.startswith(said), written)
             self.assertNotIn(said, harness.run([harness.HEAPLINE, "heap", "--stop", "-p", pid]).stderr)

@@ -155,7 +155,7 @@ class AThousandAtOnce(harness.TestCase):
 
 
 class Mappings(attaching.TestCase):
-    """A process may have some 65,530 mappings, of which each of its threads has two by itself.
+    """A process may have about 65,530 mappings, of which each of its threads has two by itself.
 
     With glibc 2.42 and later stacks that lie side by side are one. Each mapping of the recorder between them parts them.
     """

@@ -24,7 +24,7 @@ def sum_of(rows, key):
 
 
 def exported_figure(node, value, unit):
-    """The file has what was freed in place of what is in use."""
+    """The file has what was freed instead of what is in use."""
     if value == "inuse":
         return node.get(f"alloc_{unit}", 0) - node.get(f"free_{unit}", 0)
     return node.get(f"{value}_{unit}", 0)

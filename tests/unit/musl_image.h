@@ -9,7 +9,7 @@
 #include "heap_image.h"
 
 #define MUSL_GROUPS    UINT64_C(0x7f1100000000)
-#define MUSL_METAS     UINT64_C(0x7f1200000000) /* areas, with a page that is no area between */
+#define MUSL_METAS     UINT64_C(0x7f1200000000) /* areas, with a page that is not an area between */
 #define MUSL_VARIABLES UINT64_C(0x7f1230000000)
 #define MUSL_CONTEXT   (MUSL_VARIABLES + 0x140)
 #define MUSL_DONATED   (MUSL_VARIABLES + 0x1800)

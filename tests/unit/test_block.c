@@ -108,7 +108,7 @@ static void both_forms_at_once_agree_with_the_model(void **state)
 	agree_with_model(BOTH);
 }
 
-/* What was freed unseen must not be found in place of what is there now. */
+/* What was freed unseen must not be found instead of what is there now. */
 static void a_stale_entry_of_the_other_form_is_replaced(void **state)
 {
 	(void)state;

@@ -311,7 +311,7 @@ static void terms_have_the_shape_of_instrument(void **state)
 	assert_says("{eheap_alloc,false,65536,0,[{eheap_alloc,1,4096}],{0,2,0,0}}");
 	assert_says("{eheap_alloc,true,262144,0,");
 	assert_says("{'a\\'\\\\\"<b>&\\x{1b}[31m\\x{a}',false,262144,100000,");
-	assert_says("{'fun',false,0,0,"); /* a word that is no atom without quotes */
+	assert_says("{'fun',false,0,0,"); /* a word that is not an atom without quotes */
 	assert_says("below 1 KiB; 1 KiB .. <3 KiB; 3 KiB .. <7 KiB; 7 KiB and more");
 	assert_harmless();
 	hl_carriers_release(&carriers);

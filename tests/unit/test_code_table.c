@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Code tables: what they say of real files is what the recorder's unwinder finds there; damaged
- * files are no harm. */
+ * files are not harm. */
 #include "bpf/walker.h"
 
 #include "fail_allocations.h"

@@ -567,9 +567,8 @@ static void each_loss_has_its_sentence(void **state)
 	assert_false(hl_log_losses_tell(&none, 9, &warnings));
 	assert_true(hl_log_losses_tell(&all, 9, &warnings));
 	assert_int_equal(warnings.count, 5);
-	assert_string_equal(warnings.texts[4],
-			    "2 threads of process 9 stood still for up to 9.0 s, "
-			    "because the collector did not read events");
+	assert_string_equal(warnings.texts[4], "2 threads of process 9 waited for up to 9.0 s, "
+					       "because the collector did not read events");
 	assert_string_equal(warnings.texts[0], "the log of process 9 lacks 1 event: there was no "
 					       "room for them in its rings");
 	assert_string_equal(
@@ -798,7 +797,7 @@ static void each_failing_allocation_is_an_error_or_a_loss(void **state)
 	lab->drain = NULL;
 	assert_int_equal(lab->losses.refused_events, 2);
 	FOR_EACH_FAILING_ALLOCATION(r, new_and_finish(lab))
-	assert_true(r == -ENOMEM || r == 0); /* at its end, a drain loses in place of failing */
+	assert_true(r == -ENOMEM || r == 0); /* at its end, a drain loses instead of failing */
 }
 
 /* ---- dozing ---- */

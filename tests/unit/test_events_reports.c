@@ -169,7 +169,7 @@ static void replay_says_where_events_and_log_differ(void **test)
 	lab_free(lab);
 }
 
-/* Events that are missing are no difference; what lies between is not compared. */
+/* Events that are missing are not difference; what lies between is not compared. */
 static void replay_leaves_out_what_is_not_known(void **test)
 {
 	struct lab *lab = filled_lab(UINT64_C(1) << 30, 10);

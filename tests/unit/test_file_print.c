@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fingerprints of files and build ids as they are kept: other versions differ, damage is no harm.
+/* Fingerprints of files and build ids as they are kept: other versions differ, damage is not a harm.
  */
 #include "base/compiler.h"
 #include "base/file_print.h"

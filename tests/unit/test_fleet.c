@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Windows and selections as text: what was written is read again, and nothing else is taken for it. */
+/* Windows and selections as text: what was written is read again, and nothing else is mistaken for it. */
 #include "fleet/query.h"
 
 #include "fail_allocations.h"

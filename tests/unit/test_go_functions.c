@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Go's table of functions: what it says, and that damage is no harm. */
+/* Go's table of functions: what it says, and that damage is not a harm. */
 #include "base/go_functions.h"
 
 #include <setjmp.h>

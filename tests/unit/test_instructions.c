@@ -141,7 +141,7 @@ static void calls_on_other_stacks_are_seen_by_what_follows(void **state)
 		CODE("jne .+2; mov %rsi,%rsp", 0x75, 0x00, 0x48, 0x89, 0xf4),
 		CODE("pop %rbp; mov %rsi,%rsp", 0x5d, 0x48, 0x89, 0xf4),
 		CODE("mov %rsp,%rsi; ret", 0x48, 0x89, 0xe6, 0xc3),
-		CODE("mov %esi,%esp is no pointer", 0x89, 0xf4, 0xc3),
+		CODE("mov %esi,%esp is not a pointer", 0x89, 0xf4, 0xc3),
 		CODE("mov %rsi,%r12", 0x49, 0x89, 0xf4, 0xc3),
 	};
 
@@ -156,7 +156,7 @@ static void calls_on_other_stacks_are_seen_by_what_follows(void **state)
 	for (size_t i = 0; i < HL_COUNT_OF(no); i++) {
 		struct place place = place_of(&call, &no[i]);
 		if (hl_instructions_leave_stack(place.bytes + HL_CALL_BYTES, HL_RETURN_BYTES))
-			fail_msg("'%s' is taken for a change of stacks", no[i].text);
+			fail_msg("'%s' is mistaken for a change of stacks", no[i].text);
 	}
 }
 
@@ -246,10 +246,10 @@ static void stacks_start_where_no_call_can_return(void **state)
 	assert_false(starts_stack(&add, &call, 33));
 	for (size_t i = 0; i < HL_COUNT_OF(calls); i++)
 		if (starts_stack(&calls[i], &add, 7))
-			fail_msg("'%s' is taken for a jump", calls[i].text);
+			fail_msg("'%s' is mistaken for a jump", calls[i].text);
 	for (size_t i = 0; i < HL_COUNT_OF(nop_calls); i++)
 		if (starts_stack(&nop_calls[i], &call, 33))
-			fail_msg("'%s' is taken for a nop", nop_calls[i].text);
+			fail_msg("'%s' is mistaken for a nop", nop_calls[i].text);
 }
 
 static void padding_does_nothing(void **state)

@@ -134,7 +134,7 @@ static void functions_of_programs_are_none(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is_plumbing(names[i]))
-			fail_msg("'%s' is no plumbing", names[i]);
+			fail_msg("'%s' is not a plumbing", names[i]);
 }
 
 /* ---- folding ---- */

@@ -82,7 +82,7 @@ static void arguments_are_found_where_they_were_moved(void **state)
 	EXPECT("calloc of mimalloc 2.0", 2, 18, true, (RAX, RSI), 0x48, 0x8b, 0x15, 0xc9, 0xad,
 	       0x00, 0x00, 0x48, 0x89, 0xf8, 0x64, 0x48, 0x8b, 0x3a, 0x48, 0x83, 0xf8, 0x01, 0x74,
 	       0x08);
-	/* mov %edi,%eax; xor %edi,%edi; je: half a register is no copy */
+	/* mov %edi,%eax; xor %edi,%edi; je: half a register is not a copy */
 	EXPECT("a copy of the lower half", 1, 0, false, (RDI), 0x89, 0xf8, 0x31, 0xff, 0x74, 0x00);
 }
 
@@ -129,7 +129,7 @@ static void only_nops_of_one_byte_are_taken_for_emulated(void **state)
 {
 	(void)state;
 	EXPECT("nop", 1, 0, true, (RDI), 0x90, 0xc3);
-	EXPECT("xchg %rax,%r8 is no nop", 1, 0, false, (RDI), 0x49, 0x90, 0xc3);
+	EXPECT("xchg %rax,%r8 is not a nop", 1, 0, false, (RDI), 0x49, 0x90, 0xc3);
 	/* nopl 0(%rax,%rax,1) of five bytes, at the entry and after it; then push */
 	EXPECT("5-byte nop; push", 1, 5, true, (RDI), 0x0f, 0x1f, 0x44, 0x00, 0x00, 0x55);
 	EXPECT("test; 5-byte nop; ret", 1, 0, false, (RDI), 0x48, 0x85, 0xff, 0x0f, 0x1f, 0x44,

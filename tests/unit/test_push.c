@@ -54,7 +54,7 @@ static void a_look_yields_what_changed_since_the_one_before(void **state)
 	int64_t read = look.window.stacks[0].stack;
 	hl_push_look_release(&look);
 
-	/* Addresses are no part of a stack's number. */
+	/* Addresses are not part of a stack's number. */
 	assert_int_equal(hl_push_session_look(session, profile_of("a", second, 0x77), &told, 2000,
 					      15000, true, &look),
 			 0);

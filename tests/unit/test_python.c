@@ -22,7 +22,7 @@ struct version {
 	uint32_t number; /* as Py_Version says it, 0 where it is not there */
 	unsigned state, cframe, frame_code, frame_back, frame_at, mark, mark_value;
 	unsigned line, file, name, qualname, table, instructions, text;
-	int32_t lasti;	   /* in place of an address */
+	int32_t lasti;	   /* instead of an address */
 	uint32_t expected; /* line */
 };
 

@@ -250,7 +250,7 @@ static void without_a_living_collector_nobody_waits_twice(void **state)
 	size_t kept = 0;
 
 	(void)state;
-	/* The tick stands still. The first event without room waits until that is certain; all
+	/* The tick does not advance. The first event without room waits until that is certain; all
 	 * others, many thousands of them, do not. */
 	for (size_t i = 0; i < EVENTS; i++)
 		kept += hl_ring_writer_put(&lab->writer, &lab->region, (uint32_t)(1 + i), 17, 1,

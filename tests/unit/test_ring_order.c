@@ -134,7 +134,7 @@ static void assert_read_in_order_of_writing(const struct lab *lab)
 
 /* ---- stamps that are given ---- */
 
-/* As hl_ring_writer_put() with a clock that shows ${stamp}; the region has none. */
+/* Like hl_ring_writer_put() with a clock that shows ${stamp}; the region has none. */
 static void write_stamped(struct lab *lab, uint32_t ring, uint64_t tick, uint64_t stamp)
 {
 	struct hl_ring_writer *writer = &lab->writers[ring];

@@ -20,7 +20,7 @@
 
 /*
  * A stack is a text: words that are names are native functions, E and F calls of the main functions
- * of two interpreters, I other code of the first one, A what of it calls the allocator; ".a" is the function a of a script of the
+ * of two interpreters, I other code of the first one, A the part of it that calls the allocator; ".a" is the function a of a script of the
  * first, ":a" of the second, and with '>' before it native code has called it; "." is a call whose function has ended; "#a" is
  * the type a, "@a" the service a.
  */
@@ -348,7 +348,7 @@ static void blocks_are_chosen_by_their_labels(void **state)
 	assert_left(&(struct hl_filter){.type = {"^b$"}}, "0x16d;a;0x178 2,");
 	assert_left(&(struct hl_filter){.service = {"c|d"}}, "0x16d;a;0x178 6,0x16d;0x178 8,");
 	assert_left(&(struct hl_filter){.service = {"c"}, .type = {"a"}}, "0x16d;a;0x178 4,");
-	/* A frame is no label, and a label no frame. */
+	/* A frame is not a label, and a label no frame. */
 	assert_left(&(struct hl_filter){.service = {"a"}}, "");
 	assert_left(&(struct hl_filter){.focus = {"^d$"}}, "");
 }

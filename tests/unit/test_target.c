@@ -250,7 +250,7 @@ static void code_of_no_file_has_no_module(void **state)
 	for (size_t i = 0; i < target->mapping_count; i++)
 		is_listed |= target->mappings[i].start <= (uint64_t)code &&
 			     target->mappings[i].end > (uint64_t)code;
-	assert_true(is_listed); /* so that it is no unknown code */
+	assert_true(is_listed); /* so that it is not a unknown code */
 	hl_target_free(target);
 	munmap(code, 4096);
 }

@@ -49,7 +49,7 @@ static void take_path(unsigned path, unsigned steps);
 static NOINLINE void left(unsigned path, unsigned steps)
 {
 	take_path(path, steps);
-	__asm__ volatile("nop; nop"); /* differs, and is no tail call */
+	__asm__ volatile("nop; nop"); /* differs, and is not a tail call */
 }
 
 static NOINLINE void right(unsigned path, unsigned steps)

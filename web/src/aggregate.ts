@@ -13,7 +13,7 @@ export interface Sums {
 /** What frames have in common. */
 export interface Keys {
   ofFrame: Uint32Array;
-  /** One more than there are; 0 is no key. */
+  /** One more than there are; 0 is not a key. */
   count: number;
   /** By key: one of its frames. */
   frame: Uint32Array;

@@ -14,7 +14,7 @@ export interface Rule {
   isName: boolean;
 }
 
-/** Whether the text is found in a name; text that is no expression is looked for as it is. */
+/** Whether the text is found in a name; text that is not an expression is looked for as it is. */
 export function finder(text: string, ignoresCase: boolean): (name: string) => boolean {
   try {
     const expression = new RegExp(text, ignoresCase ? "i" : "");

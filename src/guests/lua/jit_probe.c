@@ -396,7 +396,7 @@ const char *hl_luajit_problem_text(enum hl_luajit_problem problem)
 {
 	static const char *const texts[] = {
 		[HL_LUAJIT_PROVED] = "its frames are read",
-		[HL_LUAJIT_OTHER_BUILD] = "it is no build of LuaJIT 2.1 with GC64",
+		[HL_LUAJIT_OTHER_BUILD] = "it is not a build of LuaJIT 2.1 with GC64",
 		[HL_LUAJIT_NO_STATE] = "a private state cannot be made",
 		[HL_LUAJIT_NO_VM] = "its assembly is not found on the stack",
 		[HL_LUAJIT_OTHER_LINES] = "what is read differs from what lua_getinfo() says",

@@ -32,7 +32,7 @@
 #define HOLD_TRIES    50u /* until no thread is inside malloc */
 #define HOLD_PAUSE_US 200
 
-/* A heap of up to this size is walked while its threads stand still: for some 10 ms. */
+/* A heap of up to this size is walked while its threads are stopped: for about 10 ms. */
 #define HELD_WALK_BYTES (UINT64_C(32) << 20)
 
 /* How long the exact look may stop the process. It reads what is most likely to change first, registers and stacks; then the
@@ -61,14 +61,14 @@ struct finder {
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */
-	bool is_unwalked;	     /* it was taken without a walk */
-	bool is_locked;		     /* all the time: an arena, of what stands still */
+	bool not_walked;	     /* it was taken without a walk */
+	bool is_locked;		     /* all the time: an arena, of what is stopped */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
 
-/* ---- standing still ---- */
+/* ---- the process is stopped ---- */
 
-/* Whether what is looked at stands still all the time. */
+/* Whether the process is stopped all the time, or is a core file. */
 static bool stands_still(const struct finder *finder)
 {
 	return finder->still || finder->is_exact;
@@ -121,9 +121,9 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes,
 		     : hl_graph_add_counted(&finder->graph, address, usable_bytes, counted_bytes);
 }
 
-/* Of blocks that are no candidates the words matter. */
-static int take_again(void *context, uint64_t address, uint64_t usable_bytes,
-		      uint64_t counted_bytes)
+/* Of blocks that are not candidates the words matter. */
+static int sweep_block(void *context, uint64_t address, uint64_t usable_bytes,
+		       uint64_t counted_bytes)
 {
 	struct finder *finder = context;
 
@@ -258,7 +258,7 @@ static int begin_standing(struct finder *finder)
 
 	if (r < 0)
 		return r;
-	/* What is no glibc's heap, the walk explains better. */
+	/* If it is not a glibc heap, the walk reports a better error. */
 	hl_glibc_roots_find(finder->memory, &finder->glibc, NULL);
 	if (finder->is_exact)
 		r = stop_outside_malloc(finder);
@@ -290,7 +290,7 @@ static int look(struct finder *finder)
 }
 
 /*
- * Later looks take for reached whatever is no candidate, and look there for words that lead to one:
+ * Later looks take for reached whatever is not a candidate, and look there for words that lead to one:
  * a linear read instead of a search. Registers and stacks are seen before and after, as in the
  * first.
  */
@@ -307,7 +307,7 @@ static int look_for_candidates(struct finder *finder)
 	if (r == 0)
 		r = hl_sweep_begin(&finder->graph, &finder->sweep);
 	if (r == 0)
-		r = walk(finder, take_again);
+		r = walk(finder, sweep_block);
 	int ended = hl_sweep_end(finder->sweep);
 	finder->sweep = NULL;
 	if (r == 0)
@@ -340,7 +340,7 @@ static int begin_unwalked(struct finder *finder, struct hl_word_filter *filter)
 	hl_word_filter_fill(filter, graph);
 	if (!finder->is_exact)
 		return 0;
-	finder->leaks->heap->was_stopped = finder->is_unwalked = true;
+	finder->leaks->heap->was_stopped = finder->not_walked = true;
 	return stop_outside_malloc(finder);
 }
 
@@ -445,7 +445,7 @@ static int hold_outside_malloc(struct finder *finder, bool stops_all)
 	}
 }
 
-/* Reaches what is no live block now. As hl_candidates_prove(). */
+/* Reaches what is not a live block now. As hl_candidates_prove(). */
 static int prove(struct finder *finder, bool is_walked)
 {
 	const struct hl_still still = still_of(finder, NULL);
@@ -524,7 +524,7 @@ static int look_without_walk(struct finder *finder, bool *ret_is_quiet)
 	return r == -E2BIG ? 0 : r;
 }
 
-/* Drops what is no live block. */
+/* Drops what is not a live block. */
 static int drop_free(struct finder *finder)
 {
 	bool is_proven = false;
@@ -570,7 +570,7 @@ static int look_again(struct finder *finder)
 	return r == 0 && finder->candidates.count < before ? look_with_walks(finder) : r;
 }
 
-/* The process stands still from here on until the caller lets it go on. */
+/* The process is stopped from here on until the caller lets it go on. */
 static int look_while_still(struct finder *finder)
 {
 	HL_FREED struct hl_word_filter *filter = calloc(1, sizeof(*filter));
@@ -605,7 +605,7 @@ static int look_exactly(struct finder *finder)
 
 	if (r == 0)
 		r = look_again(finder);
-	/* Only what was lost before counts: a thread may be inside malloc when it stands still, with
+	/* Only what was lost before counts: a thread may be inside malloc when it is stopped, with
 	 * chunks that are in no list, and programs of one thread take no lock that would say so. */
 	if (r < 0 || finder->candidates.count == 0)
 		return r;
@@ -617,7 +617,7 @@ static int look_exactly(struct finder *finder)
 	r = look_for_words(finder);
 	if (r != -E2BIG)
 		return r;
-	finder->is_unwalked = false;
+	finder->not_walked = false;
 	r = look_for_candidates(finder);
 	return r == 0 ? intersect(finder) : r;
 }
@@ -641,7 +641,7 @@ static int note_blind_spots(struct finder *finder)
 	if (r == 0 && finder->memory->late_bytes && leaks->lost.blocks)
 		r = hl_heap_note(
 			leaks->heap,
-			"the process stands still for %u ms at most, after which the last %llu MiB "
+			"the process is stopped for %u ms at most, after which the last %llu MiB "
 			"were read while it ran: a block may be reported whose only pointer was "
 			"moved "
 			"from there meanwhile",
@@ -697,7 +697,7 @@ static int find(struct finder *finder)
 
 	if (r == 0)
 		r = hl_leak_rows_new(finder->leaks, &finder->graph, finder->settings, &rows);
-	/* The process may stand still: it waits only for what is needed now. */
+	/* The process may be stopped: it waits only for what is needed now. */
 	if (r == 0 && !finder->still &&
 	    hl_block_owners_would_have_pieces(finder->pid, &finder->memory->maps))
 		r = open_owners(finder, &owners);
@@ -706,9 +706,9 @@ static int find(struct finder *finder)
 	if (finder->memory)
 		hl_memory_go_on(finder->memory);
 	/* What is lost nobody can change: what has changed since is in use. */
-	if (r == 0 && finder->is_unwalked)
+	if (r == 0 && finder->not_walked)
 		r = compare_unwalked(finder);
-	if (r == 0 && finder->is_unwalked && finder->candidates.count)
+	if (r == 0 && finder->not_walked && finder->candidates.count)
 		r = drop_freed(finder);
 	if (r == 0 && !owners)
 		r = open_owners(finder, &owners);

@@ -63,10 +63,10 @@ struct hl_memory {
 	uint32_t stopped_threads; /* how many stood still at once, at most */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
 	bool is_slow_on_holes;	  /* scanning addresses without pages takes time: see pagemap.h */
-	uint64_t
-		still_until_ns; /* see hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on() */
+	/* See hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on(). */
+	uint64_t still_until_ns;
 	uint64_t late_bytes; /* read after still_until_ns had passed */
-	bool is_late;	     /* it has */
+	bool is_late;	     /* it has passed */
 };
 
 static inline int hl_memory_read(struct hl_memory *memory, uint64_t address, void *bytes,

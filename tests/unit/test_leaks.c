@@ -431,23 +431,30 @@ static void note_going_on(struct hl_memory *memory)
 	went_on_after = reads;
 }
 
+/* Of a process that has gone on there are no registers. */
 static int visit_thread(struct hl_memory *memory, hl_thread_visit *visit, void *context)
 {
-	const struct user_regs_struct registers = {.rsp = ROOTS + 64, .rax = HEAP_BASE};
+	const struct user_regs_struct registers = {
+		.rsp = ROOTS + 1024, .fs_base = ROOTS + 2048, .rax = HEAP_BASE};
 
 	(void)memory;
-	return visit(context, &registers);
+	return went_on ? 0 : visit(context, &registers);
 }
 
-static void a_stop_ends_in_time_once_stacks_were_read(void **state)
+static int see_roots(struct hl_graph *graph, const struct hl_extents *heap, unsigned roots)
+{
+	const struct hl_glibc glibc = {0};
+
+	return hl_graph_see_roots(graph, &glibc, heap, &(struct hl_extents){0}, roots);
+}
+
+static void check_end_of_stop(bool ends_before_others)
 {
 	struct hl_memory_kind stopped = image_kind;
 	struct image image = {0};
 	struct hl_extents heap = {0};
-	const struct hl_glibc glibc = {0};
 	struct hl_graph graph;
 
-	(void)state;
 	stopped.read = count_read;
 	stopped.go_on = note_going_on;
 	stopped.threads = visit_thread;
@@ -455,7 +462,8 @@ static void a_stop_ends_in_time_once_stacks_were_read(void **state)
 	image_add(&image, ROOTS, IMAGE_PAGE, "", 0);
 	image_add(&image, ROOTS + 16 * IMAGE_PAGE, 2 * IMAGE_PAGE, "", 0);
 	image.base.kind = &stopped;
-	*image_word(&image, ROOTS + 128) = HEAP_BASE + 48;
+	*image_word(&image, ROOTS + 16) = HEAP_BASE + 144; /* below the stack */
+	*image_word(&image, ROOTS + 1088) = HEAP_BASE + 48;
 	*image_word(&image, ROOTS + 17 * IMAGE_PAGE) = HEAP_BASE + 96;
 	assert_int_equal(hl_graph_init(&graph, &image.base), 0);
 	for (unsigned i = 0; i < 4; i++)
@@ -463,10 +471,12 @@ static void a_stop_ends_in_time_once_stacks_were_read(void **state)
 	assert_int_equal(hl_extents_add(&heap, HEAP_BASE, HEAP_BASE + IMAGE_PAGE), 0);
 	assert_int_equal(hl_graph_settle(&graph, &heap), 0);
 	reads = went_on = went_on_after = 0;
+	assert_int_equal(see_roots(&graph, &heap, HL_ROOTS_STACKS), 0);
+	assert_int_equal(went_on, 0);
 	image.base.still_until_ns = 1; /* long ago */
-	assert_int_equal(
-		hl_graph_see_roots(&graph, &glibc, &heap, &(struct hl_extents){0}, HL_ROOTS_ALL),
-		0);
+	if (ends_before_others)
+		hl_memory_keep_time(&image.base, 0);
+	assert_int_equal(see_roots(&graph, &heap, HL_ROOTS_OTHERS), 0);
 	assert_int_equal(hl_graph_drain(&graph), 0);
 	/* The stack was read before it, and the other mapping after it, which is counted. */
 	assert_int_equal(went_on, 1);
@@ -477,6 +487,19 @@ static void a_stop_ends_in_time_once_stacks_were_read(void **state)
 	hl_graph_release(&graph);
 	hl_extents_release(&heap);
 	image_release(&image);
+}
+
+static void a_stop_ends_in_time_once_stacks_were_read(void **state)
+{
+	(void)state;
+	check_end_of_stop(false);
+}
+
+/* As where the heap alone took all the time: stacks are known still, and what lies below them is not read. */
+static void stacks_stay_known_when_the_stop_is_over(void **state)
+{
+	(void)state;
+	check_end_of_stop(true);
 }
 
 static int find_all(void)
@@ -517,6 +540,7 @@ int main(void)
 		cmocka_unit_test(only_blocks_that_a_walk_meets_are_proven),
 		cmocka_unit_test(only_blocks_that_chunks_before_them_lead_to_are_proven),
 		cmocka_unit_test(a_stop_ends_in_time_once_stacks_were_read),
+		cmocka_unit_test(stacks_stay_known_when_the_stop_is_over),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

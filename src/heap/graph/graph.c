@@ -28,6 +28,7 @@ void hl_graph_release(struct hl_graph *graph)
 	free(graph->pending);
 	free(graph->large);
 	free(graph->window);
+	free(graph->threads);
 	hl_addresses_release(&graph->inner);
 	hl_pages_release(&graph->pages);
 	*graph = (struct hl_graph){0};

@@ -114,6 +114,11 @@ struct hl_graph_tail {
 	uint64_t end, word;
 };
 
+/* Where a thread's stack begins, and its thread pointer. */
+struct hl_graph_thread {
+	uint64_t sp, pointer;
+};
+
 struct hl_graph {
 	struct hl_memory *memory;
 	struct hl_graph_region ***table;  /* by the upper bits of an address, then by the middle */
@@ -157,8 +162,10 @@ struct hl_graph {
 	 * stack or a register leads to may be one of a list that no arena has. */
 	bool follows_links, has_safe_links;
 	unsigned links; /* that were followed so far; each is a system call while it stands still */
-	struct hl_unread unread; /* as the last look at the roots found it */
-	int error;		 /* the first one of a callback, or -ENOMEM */
+	struct hl_unread unread;	 /* as the last look at the roots found it */
+	struct hl_graph_thread *threads; /* of the last look at stacks, by sp */
+	size_t thread_count, thread_capacity;
+	int error; /* the first one of a callback, or -ENOMEM */
 };
 
 /* The bits for ${address}; NULL: no block is near. */
@@ -293,17 +300,20 @@ int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, s
 
 /* ---- roots.c ---- */
 
+/* Bits of what is seen. */
 enum hl_roots {
-	HL_ROOTS_STACKS = 1, /* and registers, of a process that stands still or is held */
-	HL_ROOTS_GO_ON =
-		2, /* it does so once the stacks were seen, again with those threads held that ran meanwhile */
-	HL_ROOTS_OTHERS =
-		4, /* what the kernel keeps, and all other memory; keeps time, see hl_memory_keep_time() */
+	/* Registers and stacks, of a process that stands still or is held. */
+	HL_ROOTS_STACKS = 1,
+	/* The process goes on once its stacks were seen, again with those threads held that ran meanwhile. */
+	HL_ROOTS_GO_ON = 2,
+	/* What the kernel keeps, and all memory but the stacks that this graph has seen. Keeps time, see
+	 * hl_memory_keep_time(). */
+	HL_ROOTS_OTHERS = 4,
 	HL_ROOTS_ALL = HL_ROOTS_STACKS | HL_ROOTS_OTHERS,
 };
 
 /*
- * Sees ${roots}, an enum hl_roots: none of them lies in the heap in ${heap} or in the lists of ${glibc}; ${foreign} are
+ * Sees ${roots}, bits of enum hl_roots, outside of the heap in ${heap} and of the lists of ${glibc}; ${foreign} are
  * parts of the heap's pages that are not malloc's. 0 or a negative errno.
  */
 int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,

@@ -81,6 +81,9 @@ static int stop_outside_malloc(struct finder *finder)
 
 	finder->memory->still_until_ns =
 		hl_clock_ns(CLOCK_MONOTONIC) + EXACT_STOP_MS * HL_NS_PER_SECOND / 1000;
+	/* What the stop before this one was too short for is read again. */
+	finder->memory->is_late = false;
+	finder->memory->late_bytes = 0;
 	return r;
 }
 
@@ -643,8 +646,7 @@ static int note_blind_spots(struct finder *finder)
 			leaks->heap,
 			"the process is stopped for %u ms at most, after which the last %llu MiB "
 			"were read while it ran: a block may be reported whose only pointer was "
-			"moved "
-			"from there meanwhile",
+			"moved from there meanwhile",
 			EXACT_STOP_MS,
 			(unsigned long long)(finder->memory->late_bytes + (1 << 20) - 1) >> 20);
 	if (r == 0 && finder->is_locked)

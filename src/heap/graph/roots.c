@@ -28,10 +28,6 @@
 #define PTHREAD_BYTES	 4096u	/* at most */
 #define PTHREAD_SEARCHED 32768u /* at the end of a stack: static thread-local storage lies there */
 
-struct thread {
-	uint64_t sp, pointer;
-};
-
 struct search {
 	struct hl_graph *graph;
 	const struct hl_glibc *glibc;
@@ -40,8 +36,6 @@ struct search {
 	bool is_closed; /* ${map} has no access */
 	bool stacks_only, others_only;
 	bool has_all_pages;
-	struct thread *threads;
-	size_t count, capacity;
 	struct hl_pages pages;
 	struct hl_pages all_pages; /* of a live process, where they are had at once */
 	uint64_t window[WINDOW_BYTES / 8];
@@ -181,12 +175,13 @@ static int see_memory(struct search *search, uint64_t start, uint64_t end)
 static int add_thread(void *context, const struct user_regs_struct *registers)
 {
 	struct search *search = context;
+	struct hl_graph *graph = search->graph;
 	uint64_t words[sizeof(*registers) / 8];
 
 	memcpy(words, registers, sizeof(words));
 	see_words(search, 0, words, HL_COUNT_OF(words), true);
-	return HL_ARRAY_APPEND(search->threads, search->count, search->capacity,
-			       (struct thread){registers->rsp, registers->fs_base});
+	return HL_ARRAY_APPEND(graph->threads, graph->thread_count, graph->thread_capacity,
+			       (struct hl_graph_thread){registers->rsp, registers->fs_base});
 }
 
 /* Where the stack of a thread of glibc that has ended keeps its struct pthread; 0: there is no such struct. */
@@ -223,9 +218,11 @@ static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end
 static int see_gap(void *context, uint64_t start, uint64_t end)
 {
 	struct search *search = context;
+	const struct hl_graph_thread *threads = search->graph->threads;
+	size_t count = search->graph->thread_count;
 	bool is_first = strcmp(search->map->path, "[stack]") == 0;
-	size_t first = HL_LOWER_BOUND(i, search->count, search->threads[i].sp < start);
-	bool has_thread = first < search->count && search->threads[first].sp < end;
+	size_t first = HL_LOWER_BOUND(i, count, threads[i].sp < start);
+	bool has_thread = first < count && threads[first].sp < end;
 	int r = 0;
 
 	search->is_stack = is_first || has_thread;
@@ -236,9 +233,9 @@ static int see_gap(void *context, uint64_t start, uint64_t end)
 		return see_memory(search, ended + PTHREAD_DTV, ended + PTHREAD_DTV + 8);
 	for (uint64_t at = start; at < end && r == 0;) {
 		/* The next stack pointer with its thread's own memory above it. */
-		const struct thread *next = NULL;
-		for (; !next && first < search->count && search->threads[first].sp < end; first++) {
-			const struct thread *thread = &search->threads[first];
+		const struct hl_graph_thread *next = NULL;
+		for (; !next && first < count && threads[first].sp < end; first++) {
+			const struct hl_graph_thread *thread = &threads[first];
 			bool is_own =
 				is_first || (thread->pointer > thread->sp && thread->pointer < end);
 			if (is_own && thread->sp >= at)
@@ -327,27 +324,22 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 
 static int compare_threads(const void *left, const void *right)
 {
-	const struct thread *a = left, *b = right;
+	const struct hl_graph_thread *a = left, *b = right;
 
 	return (a->sp > b->sp) - (a->sp < b->sp);
 }
 
-/* Registers, which tell where the stacks are. */
-static int see_threads(struct search *search)
-{
-	search->count = 0;
-	int r = hl_memory_threads(search->graph->memory, add_thread, search);
-
-	if (search->count)
-		qsort(search->threads, search->count, sizeof(*search->threads), compare_threads);
-	return r;
-}
-
+/* Registers, which tell where the stacks are, and stacks. */
 static int see_stacks(struct search *search, const struct hl_extents *heap,
 		      const struct hl_extents *foreign)
 {
-	int r = see_threads(search);
+	struct hl_graph *graph = search->graph;
 
+	graph->thread_count = 0;
+	int r = hl_memory_threads(graph->memory, add_thread, search);
+	if (graph->thread_count)
+		qsort(graph->threads, graph->thread_count, sizeof(*graph->threads),
+		      compare_threads);
 	search->stacks_only = true;
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);
@@ -366,7 +358,7 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		return -ENOMEM;
 	search->graph = graph;
 	search->glibc = glibc;
-	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign) : see_threads(search);
+	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign) : 0;
 	for (unsigned tries = 1; r == 0 && goes_on && hl_memory_has_moved(graph->memory); tries++) {
 		r = tries < HOLDS_MAX ? hl_memory_hold(graph->memory, NULL)
 				      : hl_memory_stop(graph->memory, NULL);
@@ -387,7 +379,6 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 					   &graph->unread.has_io_uring);
 	hl_pages_release(&search->pages);
 	hl_pages_release(&search->all_pages);
-	free(search->threads);
 	free(search);
 	return r < 0 ? r : graph->error;
 }

@@ -136,7 +136,9 @@ static int ask_allocator(const struct hl_control_subject *subject, struct hl_tra
 		return hl_error_set(
 			err, -EOPNOTSUPP,
 			"cannot ask the allocator of process %d: a recorder asks that was there "
-			"from the program's start, and this one came later; 'heapline "
+			"from the program's start, under 'heapline record', and this one came "
+			"later; "
+			"'heapline "
 			"allocations -p %d' shows the live blocks that it has seen, "
 			"'heapline heap -p %d' where memory is",
 			tracked->pid, tracked->pid, tracked->pid);

@@ -15,12 +15,12 @@ import harness
 from harness import HEAPLINE, run
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-SHARED = {"jemalloc": "libjemalloc.so.2", "mimalloc": "libmimalloc.so.2",
-          "tcmalloc": "libtcmalloc_minimal.so.4"}
+SHARED = (("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2"), ("mimalloc", "libmimalloc.so.3"),
+          ("tcmalloc", "libtcmalloc_minimal.so.4"))
 BUILT_IN = {"jemalloc": ("allocator_ledger_jemalloc", "allocator_ledger_jemalloc_no_pie"),
             "mimalloc": ("allocator_ledger_mimalloc",), "tcmalloc": ("allocator_ledger_tcmalloc",)}
 VERBS = (["heap"], ["carriers"], ["carriers", "--ask"], ["pins"], ["allocations"], ["leaks"],
-         ["holders"], ["services"], ["doctor"])
+         ["holders"], ["services"], ["doctor"], ["top"], ["live", "--once"])
 QUICK = ("heap", "carriers", "pins", "allocations", "leaks", "holders", "doctor", "live")
 
 
@@ -63,6 +63,7 @@ class Matrix(attaching.TestCase):
         """The program, whose ledger is of what a recorder has seen, if there is one."""
         command = [harness.program(name)]
         if state == "recorded":
+            env = dict(env or {}, **self.environment)
             with Program(harness.record_command(self.path("r.hl"), command), env) as program:
                 [program.pid] = harness.children_of(program.process.pid)
                 yield program
@@ -83,7 +84,7 @@ class Matrix(attaching.TestCase):
                     yield state, program
 
     def ask(self, program, *verb, status=0):
-        result = run([HEAPLINE, *verb, "--json", "-p", str(program.pid)])
+        result = run([HEAPLINE, *verb, "--json", "-p", str(program.pid)], env=self.environment)
         self.assertEqual(result.status, status, (verb, result.stdout, result.stderr))
         return json.loads(result.stdout) if status == 0 else result.stderr
 
@@ -107,6 +108,8 @@ class Matrix(attaching.TestCase):
             total = report["total"]
             self.assertEqual((total["live_blocks"], total["live_bytes"]), everything, verb)
         self.assertEqual(total["selected_bytes"], total["live_bytes"])
+        total = self.ask(program, "top")["total"]
+        self.assertEqual((total["inuse_blocks"], total["inuse_bytes"]), everything)
 
     def expect_heap(self, state, program):
         """The parts add up to what the kernel says; with a recorder the live ones are those in RAM."""
@@ -125,10 +128,10 @@ class Matrix(attaching.TestCase):
 
     def expect_answers(self, state, program):
         """Status 0, or a refusal with a reason and commands that can be run; no status of a signal."""
-        for verb in VERBS:
+        for verb in (*VERBS, ["stacks", "0.2"]) if os.geteuid() == 0 else VERBS:
             if "--ask" in verb and state == "recorded":
                 continue  # it would answer when it allocates next
-            result = run([HEAPLINE, *verb, "-p", str(program.pid)])
+            result = run([HEAPLINE, *verb, "-p", str(program.pid)], env=self.environment)
             self.assertIn(result.status, (0, 1), (verb, result.stderr))
             if result.status == 0:
                 continue
@@ -137,12 +140,12 @@ class Matrix(attaching.TestCase):
             self.assertTrue(commands, (verb, result.stderr))
             for name, target, ask in commands:
                 if name in QUICK and target and not ask:
-                    works = run([HEAPLINE, name, *target.split()])
+                    works = run([HEAPLINE, name, *target.split()], env=self.environment)
                     self.assertEqual(works.status, 0, (verb, name, works.stderr))
 
     def variants(self):
         """Of allocators that cannot be walked: name, program, environment."""
-        for allocator, library in SHARED.items():
+        for allocator, library in SHARED:
             if os.path.exists(f"{LIBRARIES}/{library}"):
                 yield allocator, "allocator_ledger", {"LD_PRELOAD": f"{LIBRARIES}/{library}"}
         for allocator, names in BUILT_IN.items():

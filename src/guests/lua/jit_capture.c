@@ -198,6 +198,18 @@ static bool is_trace_at(uint64_t array, uint32_t number)
 	       lj_byte(lj_word(trace, LJ_TRACE_PROTO), LJ_TYPE) == LJ_TYPE_PROTO;
 }
 
+/* Whether the array that begins at ${array} has nothing at 0, the trace ${number}, and before that nothing but traces: other words lead
+ * to traces, too, as those of a trace that is being collected do. */
+static bool is_array_of_traces(uint64_t array, uint32_t number)
+{
+	if (!is_readable(array, LJ_SLOT) || lj_word(array, 0) || !is_trace_at(array, number))
+		return false;
+	for (uint32_t i = 1; i < number; i++)
+		if (lj_word(array, (uint64_t)i * LJ_SLOT) && !is_trace_at(array, i))
+			return false;
+	return true;
+}
+
 /* Where the global state has its array of traces, the one with number ${number} among them. */
 static __attribute__((noinline)) void find_traces(struct hl_luajit *lj, uint64_t global,
 						  uint32_t number)
@@ -206,7 +218,7 @@ static __attribute__((noinline)) void find_traces(struct hl_luajit *lj, uint64_t
 		uint64_t place = global + at;
 		if ((!(place & ~PAGE_MASK) || at == lj->current_at) && !is_readable(place, LJ_SLOT))
 			return;
-		if (is_trace_at(lj_word(place, 0), number)) {
+		if (is_array_of_traces(lj_word(place, 0), number)) {
 			atomic_store_explicit(&lj->traces_at, at, memory_order_relaxed);
 			return;
 		}
@@ -341,6 +353,12 @@ static bool has_called(uint64_t link, uint64_t frame)
 	       lj_word(frame - 3 * LJ_SLOT, 0) == LJ_CALLBACK;
 }
 
+/* By its tag, before anything is read there. */
+static inline bool is_function(uint64_t value)
+{
+	return value >> LJ_TAG_SHIFT == LJ_TAG_FUNCTION;
+}
+
 static inline bool is_lua(uint64_t function)
 {
 	return lj_byte(function, LJ_FUNCTION_KIND) == LJ_FUNCTION_IS_LUA;
@@ -361,9 +379,10 @@ static uint64_t walk_plain(struct chain *chain, uint64_t bottom, uint64_t frame,
 
 	for (; next < end && frame > bottom; frame -= distance_of(link)) {
 		link = lj_word(frame, 0);
-		uint64_t function = lj_word(frame - LJ_SLOT, 0) & LJ_POINTER_MASK;
-		if (link & LJ_LINK_IS_PLAIN)
+		uint64_t function = lj_word(frame - LJ_SLOT, 0);
+		if (link & LJ_LINK_IS_PLAIN || !is_function(function))
 			break;
+		function &= LJ_POINTER_MASK;
 		if (HL_LIKELY(is_lua(function)))
 			*next++ = frame_of(function, at);
 		at = link;
@@ -386,7 +405,9 @@ static bool walk_links(struct chain *chain, uint64_t state, uint64_t frame, uint
 		if (is_saved)
 			pass_native(chain, stack, frame);
 		uint64_t link = lj_word(frame, 0);
-		uint64_t function = lj_word(frame - LJ_SLOT, 0) & LJ_POINTER_MASK;
+		uint64_t value = lj_word(frame - LJ_SLOT, 0), function = value & LJ_POINTER_MASK;
+		if (function != state && !is_function(value))
+			return false; /* something else lies there: it is no frame */
 		if (function != state && !is_pseudo && is_lua(function))
 			put(chain,
 			    frame_of(function,

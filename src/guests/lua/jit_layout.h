@@ -77,7 +77,9 @@ enum {
 #define LJ_COLLECTING		 (~2)
 #define LJ_IS_COMPILING(vmstate) (~(vmstate) >= 4 && ~(vmstate) <= 6)
 
-#define LJ_POINTER_MASK ((UINT64_C(1) << 47) - 1)
+#define LJ_TAG_SHIFT	47
+#define LJ_TAG_FUNCTION UINT64_C(0x1fff7) /* above the address of an object in a value */
+#define LJ_POINTER_MASK ((UINT64_C(1) << LJ_TAG_SHIFT) - 1)
 
 static inline uint64_t lj_word(uint64_t object, uint64_t offset)
 {

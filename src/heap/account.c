@@ -319,8 +319,9 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	carrier->allocated_blocks = 1;
 	carrier->allocated_bytes = usable_bytes;
 	uint64_t block_end = block + usable_bytes;
+	uint64_t around = resident(account, start, block);
 	uint64_t in_memory = resident(account, block, block_end);
-	uint64_t around = resident(account, start, block) + resident(account, block_end, end);
+	around += resident(account, block_end, end);
 	carrier->resident_bytes = around + in_memory;
 	for (uint32_t i = 0; i < carrier->strip_count; i++)
 		carrier->strip[i][HL_STRETCH_LIVE] =

@@ -2,11 +2,13 @@
 /* Runs traces of processes: the target, how long, Ctrl-C; see trace_run.h. */
 #include "cli/trace_run.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "bpf/privilege.h"
 #include "cli/terminal_progress.h"
 #include "cli/view_options.h"
 #include "collector/outside_malloc.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -357,11 +359,31 @@ static int trace_and_report(const struct hl_trace_command *command,
 	return r < 0 ? r : traced;
 }
 
+/* A recorder that was brought in, and whose collector is not found, has changed the entries that probes would stand on. */
+static int refuse_joined(struct hl_error *err)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+
+	if (hl_maps_read((pid_t)pid, &maps, NULL) < 0 ||
+	    !hl_maps_have_file(&maps, "memfd:heapline") ||
+	    hl_maps_have_file(&maps, "libheapline.so"))
+		return 0;
+	return hl_error_set(
+		err, -EBUSY,
+		"cannot trace process '%d': heapline is attached to it, and changed the "
+		"functions that probes would be set on; set XDG_RUNTIME_DIR as it was for "
+		"'heapline attach', or, if that has ended, take its recorder out: "
+		"'heapline attach -p %d -d 1'",
+		(int)pid, (int)pid);
+}
+
 /* Probes would harm what is recorded, and the recorder knows already. */
 static int choose_recorder(struct hl_trace_command *command, struct hl_error *err)
 {
-	if (!command->recorded_backend || !hl_trace_recorded_has((pid_t)pid))
+	if (!command->recorded_backend)
 		return 0;
+	if (!hl_trace_recorded_has((pid_t)pid))
+		return refuse_joined(err);
 	if (command->needs_probes)
 		return hl_error_set(err, -ENOTSUP,
 				    "cannot trace process '%d' with %s: it is being recorded, and "

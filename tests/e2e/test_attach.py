@@ -756,5 +756,19 @@ class Programs(Attach):
             self.assert_refused(result, f"'heapline attach -p {target.pid}' records it from now on")
 
 
+class CollectorElsewhere(attaching.TestCase):
+    """A process that is joined, by a heapline that cannot be found."""
+
+    def test_no_probe_is_set_on_functions_that_were_changed(self):
+        with harness.Waiting([harness.need("python3"), "-c", KEEPS]) as process:
+            with self.attached(process.pid):
+                result = harness.run([HEAPLINE, "stacks", "-p", str(process.pid), "1"],
+                                     env={"XDG_RUNTIME_DIR": self.path("other")})
+                self.assertEqual(result.status, 1, result.stderr)
+                self.assertIn("heapline is attached to it", result.stderr)
+                self.ctl(process.pid, "detach")
+            process.kill()
+
+
 if __name__ == "__main__":
     harness.main()

@@ -70,7 +70,7 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 #define HL_AGE_MAX	    1000u	       /* older ones count as that old */
 
 /*
- * Frames of scripts, see script/provider.h: the low bits are HL_SITE_FRAME, HL_SITE_ENTRY if native
+ * Frames of scripts, see guests/provider.h: the low bits are HL_SITE_FRAME, HL_SITE_ENTRY if native
  * code called it, and the number of the site. Site 0 stands for places that could not be told.
  */
 #define HL_SITE_FRAME (UINT64_C(1) << 47)

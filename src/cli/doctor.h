@@ -44,7 +44,7 @@ struct hl_doctor {
 };
 
 /* Whether the file ${path} is of CPython, and the loop that runs scripts cannot be found in it, so that stacks of theirs
- * would be native: doctor_python.c. */
+ * would be native: guests/python/doctor.c. */
 bool hl_doctor_lacks_python_loop(const char *path);
 
 /* Adds a way; ${format} is its command, "" for none. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The door between the recorder and its guests: the runtimes whose frames, types and objects it knows. All that is
+ * The door between the recorder and its guests: the runtimes whose frames, types and objects it knows. Whatever is
  * known of one lies in its folder below src/guests, and the recorder names none.
  *
- * A guest fills the members that it needs; one that is NULL means "does not do that". What a guest wants of each event is set
- * in struct hl_guest_wants once there is an interpreter, so that an event costs a program without guests no more than to see
- * that it is NULL.
+ * A guest fills the members that it needs; one that is NULL means "does not do that". A guest that needs to see each
+ * event sets a member of struct hl_guest_wants once there is an interpreter: without one, an event costs a program no
+ * more than to see that it is NULL.
  */
 #pragma once
 
@@ -45,14 +45,14 @@ struct hl_guest_module {
 struct hl_guest {
 	/* The program is linked with a module that exports ${exports}, and has not run yet. */
 	void (*linked)(struct hl_region_header *header, const struct hl_exports *exports);
-	/* A module is there. True: open() is called at the next event. ${header} is told of an interpreter that cannot be
-	 * read. Under a lock. */
+	/* A module has been entered. True: open() is called at the next event. Notes in ${header} why an interpreter cannot
+	 * be read. Under a lock. */
 	bool (*note)(struct hl_region_header *header, const struct hl_guest_module *module);
 	/* Opens what has been noted. On a thread that is recording, without locks, one thread at a time. */
 	void (*open)(struct hl_recorder *recorder);
 	/* A library has been unloaded. */
 	void (*unloaded)(void);
-	/* Before the recorder runs, in a process that it is brought into: what heapline has found of the program. */
+	/* Before the recorder runs, in a process that it is brought into: ${start} has what heapline found in the program. */
 	void (*start)(const struct hl_attached_start *start);
 	/* In a forked child: what lay in its parent's private memory is gone. */
 	void (*enter_child)(void);
@@ -60,6 +60,8 @@ struct hl_guest {
 	void (*service_begins)(const void *module, const void *context, const char *arguments);
 	/* The type of a new block, by the number that a rule's function is given for it; NULL: none. */
 	const char *(*type)(uint64_t number);
+	/* Stamps ${block}, which the thread has just allocated, with hl_thread.stamp, whose value is not 0, and makes that 0. */
+	void (*stamp)(struct hl_thread *thread, const void *block);
 	/* As hl_find_generated_fn of unwind/rule_cache.h: frames of code that the runtime makes while it runs. */
 	uint64_t (*find_generated)(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
 };
@@ -67,18 +69,20 @@ struct hl_guest {
 /* By enum hl_guest_id; NULL: it is not built in. */
 extern HL_HIDDEN const struct hl_guest *const hl_guests[HL_GUESTS];
 
+/* Each is in the file modules.c, or services.c, of its folder. */
+extern HL_HIDDEN const struct hl_guest hl_guest_lua, hl_guest_python, hl_guest_skynet;
+
 /* Each is NULL as long as no guest wants it. */
 struct hl_guest_wants {
 	/* Looks whether what has been noted can be wrapped by now, until it sets this to NULL. */
 	void (*_Atomic look)(void);
 	/*
-	 * What realloc(), called from ${pc} with ${third} in the register of a third argument, is for; NULL: no
-	 * interpreter says it. ${is_new}: of no block that grows, which is part of an object.
+	 * The type of what realloc() allocates, called from ${pc} with ${third} in the register of a third argument;
+	 * NULL: no interpreter says it. ${is_new}: a new block, not one that grows, which is part of an object.
 	 */
 	const char *(*_Atomic told_type)(uint64_t pc, bool is_new, uint64_t third);
-	/* Stamps ${block}, which the thread has just allocated, with hl_thread.stamp, whose value is not 0, and makes that 0. */
+	/* The members of struct hl_guest, of the one guest that has them. Set before the recorder runs. */
 	void (*stamp)(struct hl_thread *thread, const void *block);
-	/* Of the guest that is asked by rules, as above. Set at the start. */
 	const char *(*type)(uint64_t number);
 };
 

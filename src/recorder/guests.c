@@ -5,8 +5,6 @@
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 
-extern HL_HIDDEN const struct hl_guest hl_guest_lua, hl_guest_python, hl_guest_skynet;
-
 const struct hl_guest *const hl_guests[HL_GUESTS] = {
 #ifdef HL_WITH_LUA
 	[HL_GUEST_LUA] = &hl_guest_lua,
@@ -29,6 +27,8 @@ void hl_guests_set_up(struct hl_recorder *recorder)
 			recorder->unwind.find_generated = guest->find_generated;
 		if (guest && guest->type)
 			hl_guest_wants.type = guest->type;
+		if (guest && guest->stamp)
+			hl_guest_wants.stamp = guest->stamp;
 	}
 }
 

@@ -109,7 +109,7 @@ enum hl_rule_does {
 	HL_RULE_TELLS_MARK,  /* (name) */
 	HL_RULE_TELLS_MODE,  /* (enum hl_mode) */
 	/* A function of the program, before it is called: */
-	HL_RULE_TELLS_SERVICE, /* (module, instance, context, arguments); see recorder/services.h */
+	HL_RULE_TELLS_SERVICE, /* (module, instance, context, arguments); see guests/guest.h */
 	HL_RULE_RESETS,	       /* all that was allocated of its ${pool} */
 };
 

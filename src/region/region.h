@@ -200,7 +200,7 @@ struct hl_region_module {
 	struct hl_file_print print;	   /* of a file whose build id is missing or too short */
 };
 
-/* A place in a script; see script/provider.h. */
+/* A place in a script; see guests/provider.h. */
 struct hl_region_site {
 	uint32_t provider; /* index in header.providers */
 	uint32_t line, first_line;

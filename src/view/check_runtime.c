@@ -151,7 +151,7 @@ static void leave_out(struct hl_profile *profile, struct hl_profile_counters *co
 	counters->free_objects += blocks;
 	profile->total.free_bytes += bytes;
 	profile->total.free_objects += blocks;
-	while (left_out->what && left_out->what != what)
+	while (left_out->what && strcmp(left_out->what, what) != 0)
 		left_out++;
 	left_out->what = what;
 	left_out->bytes += (uint64_t)bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Decodes what leads to LuaJIT's allocator; see luajit_allocator.h. */
+/* Decodes what leads to LuaJIT's allocator; see jit_allocator.h. */
 #include "guests/lua/jit_allocator.h"
 
 #include <Zydis/Zydis.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads states of Lua and the stamps of blocks out of a process; see lua_states.h. */
+/* Reads states of Lua and the stamps of blocks out of a process; see live_states.h. */
 #include "guests/lua/live_states.h"
 
 #include "base/cleanup.h"
@@ -391,7 +391,6 @@ int hl_lua_ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_
 	return 0;
 }
 
-extern const struct hl_guest_outside hl_guest_outside_lua;
 const struct hl_guest_outside hl_guest_outside_lua = {
 	.labels[HL_GUEST_AGES] = {"what collections Lua's blocks have outlived", hl_lua_ages_read},
 };

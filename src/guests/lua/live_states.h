@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * States of Lua in a process that is recorded: how often each has been collected, and which live blocks belong to
- * it, by the stamps of the recorder (region/lua_states.h).
+ * it, by the stamps of the recorder (state_table.h).
  */
 #pragma once
 

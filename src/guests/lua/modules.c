@@ -56,6 +56,8 @@ static struct interpreter {
 	struct hl_luajit jit;
 } interpreters[HL_LUA_MODULES_MAX];
 
+static_assert(HL_LUA_MODULES_MAX <= HL_LUA_PLACE_OF_STATES, "each has a place for its cache");
+
 /* ---- found ---- */
 
 /* By functions that came with a version. */
@@ -544,10 +546,10 @@ static void open_noted(struct hl_recorder *recorder)
 
 /* ---- the guest ---- */
 
-extern const struct hl_guest hl_guest_lua;
 const struct hl_guest hl_guest_lua = {
 	.note = note,
 	.open = open_noted,
 	.type = type_of_tag,
+	.stamp = hl_lua_states_stamp,
 	.find_generated = find_trace,
 };

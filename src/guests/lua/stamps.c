@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counts collections of states of Lua, and stamps blocks; see lua_states.h. */
+/* Counts collections of states of Lua, and stamps blocks; see stamps.h. */
 #include "guests/lua/stamps.h"
 
 #include "recorder/libc.h"
@@ -15,17 +15,13 @@ static uint32_t place_of(uint64_t global)
 
 static_assert(HL_LUA_STATES_INDEX == 1u << (64 - 50), "place_of()");
 
-/* Of the places of this guest in a recorder; the first ones are those of interpreters, see modules.c. */
-#define PLACE_OF_STATES	 (HL_GUEST_PLACES - 2)
-#define PLACE_OF_REFUSAL (HL_GUEST_PLACES - 1) /* not NULL: there was no memory for states */
-
 static struct hl_lua_states *known_states(struct hl_recorder *recorder)
 {
-	return atomic_load_explicit(&recorder->guest_places[HL_GUEST_LUA][PLACE_OF_STATES],
+	return atomic_load_explicit(&recorder->guest_places[HL_GUEST_LUA][HL_LUA_PLACE_OF_STATES],
 				    memory_order_acquire);
 }
 
-static void stamp(struct hl_thread *thread, const void *block)
+void hl_lua_states_stamp(struct hl_thread *thread, const void *block)
 {
 	struct hl_lua_states *states = known_states(hl_recorder);
 	uintptr_t at = (uintptr_t)block;
@@ -52,19 +48,18 @@ static struct hl_lua_states *states_of(struct hl_recorder *recorder)
 	void *states = known_states(recorder);
 
 	if (HL_LIKELY(states) || recorder->hash_only ||
-	    atomic_load_explicit(&places[PLACE_OF_REFUSAL], memory_order_relaxed))
+	    atomic_load_explicit(&places[HL_LUA_PLACE_OF_REFUSAL], memory_order_relaxed))
 		return states;
 	struct hl_lua_states *made = hl_private_map_new(sizeof(*made));
-	hl_guest_wants.stamp = stamp;
-	if (made &&
-	    !atomic_compare_exchange_strong(&places[PLACE_OF_STATES], &states, (void *)made)) {
+	if (made && !atomic_compare_exchange_strong(&places[HL_LUA_PLACE_OF_STATES], &states,
+						    (void *)made)) {
 		hl_private_map_free(made, sizeof(*made));
 		return states;
 	}
 	if (made)
 		atomic_store(&recorder->region.header->guest_table, (uintptr_t)made);
 	else /* not to be tried at each event */
-		atomic_store(&places[PLACE_OF_REFUSAL], (void *)recorder);
+		atomic_store(&places[HL_LUA_PLACE_OF_REFUSAL], (void *)recorder);
 	return made;
 }
 

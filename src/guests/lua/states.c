@@ -6,7 +6,7 @@
  * state, but lua_resume() does, in a register or word of its own frame. A few coroutines tell which, and
  * where in its block a coroutine begins.
  *
- * Where the collector keeps its white (region/lua_states.h): a few collections tell. It is the one byte
+ * Where the collector keeps its white (state_table.h): a few collections tell. It is the one byte
  * that alternates between two bits side by side, before the phase, which is a pause each time.
  *
  * Whether it tells its allocator what a new block is for, and where it keeps that allocator.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pools of pymalloc, known by their headers; see python_arenas.h. */
+/* Pools of pymalloc, known by their headers; see arenas.h. */
 #include "guests/python/arenas.h"
 
 #include "base/array.h"

@@ -243,14 +243,8 @@ static void open_noted(struct hl_recorder *recorder)
 	}
 }
 
-static void note_linked(struct hl_region_header *header, const struct hl_exports *exports)
-{
-	hl_python_objects_note(header, exports);
-}
-
-extern const struct hl_guest hl_guest_python;
 const struct hl_guest hl_guest_python = {
-	.linked = note_linked,
+	.linked = hl_python_objects_note,
 	.note = note,
 	.open = open_noted,
 	.unloaded = retire_unloaded,

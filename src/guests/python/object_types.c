@@ -159,7 +159,6 @@ int hl_object_types_read(pid_t pid, struct hl_block_owners *owners,
 	return 0;
 }
 
-extern const struct hl_guest_outside hl_guest_outside_python;
 const struct hl_guest_outside hl_guest_outside_python = {
 	.labels[HL_GUEST_TYPES] = {"the types of Python's objects", hl_object_types_read},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Of which types of Python the live blocks of each stack are: the block table of a recorder in the process
- * says where they are, their words say what they are, see heap/python_usage.h.
+ * says where they are, their words say what they are, see usage.h.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the allocator of Python's objects and wraps it; see python_objects.h. */
+/* Finds the allocator of Python's objects and wraps it; see objects.h. */
 #include "guests/python/objects.h"
 
 #include "guests/guest.h"
@@ -17,6 +17,8 @@ enum domain {
 	DOMAIN_OBJECT,
 };
 
+/* Python's PyMemAllocatorEx, since 3.5, and PyObjectArenaAllocator, since 3.4, are laid out as struct hl_objects_allocator and
+ * struct hl_objects_arenas. */
 struct api {
 	hl_objects_allocator_fn *get_allocator, *set_allocator;
 	void (*get_arenas)(struct hl_objects_arenas *ret_arenas);
@@ -133,7 +135,7 @@ static void look(void)
 	atomic_store(&lock, 0);
 }
 
-void hl_python_objects_note(const struct hl_region_header *header, const struct hl_exports *exports)
+void hl_python_objects_note(struct hl_region_header *header, const struct hl_exports *exports)
 {
 	uint32_t flags = atomic_load(&header->flags);
 

@@ -15,5 +15,4 @@ struct hl_exports;
 struct hl_region_header;
 
 /* Notes a module that has been loaded, if it is an interpreter. The first one counts. */
-void hl_python_objects_note(const struct hl_region_header *header,
-			    const struct hl_exports *exports);
+void hl_python_objects_note(struct hl_region_header *header, const struct hl_exports *exports);

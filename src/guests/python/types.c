@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Types of Python's objects; see python_types.h. */
+/* Types of Python's objects; see types.h. */
 #include "guests/python/types.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Python's objects by type; see python_usage.h. */
+/* Python's objects by type; see usage.h. */
 #include "guests/python/usage.h"
 
 #include "base/array.h"

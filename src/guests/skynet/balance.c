@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds up stacks by the labels of their blocks; see services.h. */
+/* Adds up stacks by the labels of their blocks; see balance.h. */
 #include "guests/skynet/balance.h"
 
 #include "base/array.h"

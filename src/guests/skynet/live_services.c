@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads the table of skynet's services, and their queues; see skynet_services.h. */
+/* Reads the table of skynet's services, and their queues; see live_services.h. */
 #include "guests/skynet/live_services.h"
 
 #include "base/array.h"
@@ -204,7 +204,6 @@ int hl_skynet_services_read(pid_t pid, struct hl_guest_service **ret_services, s
 	return 0;
 }
 
-extern const struct hl_guest_outside hl_guest_outside_skynet;
 const struct hl_guest_outside hl_guest_outside_skynet = {
 	.read_services = hl_skynet_services_read,
 };

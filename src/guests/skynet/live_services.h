@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* ---- skynet_names.c ---- */
+/* ---- names.c ---- */
 
 /* Where struct skynet_context has what the service is, and who runs it. */
 #define HL_SKYNET_INSTANCE 0u
@@ -26,7 +26,7 @@
 void hl_skynet_name_read(pid_t pid, uint64_t context, uint64_t instance, uint64_t module,
 			 char ret_name[HL_GUEST_SERVICE_NAME_MAX]);
 
-/* ---- skynet_services.c ---- */
+/* ---- live_services.c ---- */
 
 /* ${ret_services}, one for each service, to be freed. 0; -ENOENT when the program's file has no such variable in its symbols;
  * -EPROTO when what is there is not skynet's; -ENOMEM; or what reading failed with. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads names of skynet's services; see skynet_services.h. */
+/* Reads names of skynet's services; see live_services.h. */
 #include "guests/skynet/live_services.h"
 #include "heap/owners/owner_table.h"
 

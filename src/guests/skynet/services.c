@@ -192,7 +192,6 @@ static void name_service(const void *module, const void *context, const char *ar
 	hl_script_forget(handle);
 }
 
-extern const struct hl_guest hl_guest_skynet;
 const struct hl_guest hl_guest_skynet = {
 	.start = open_services,
 	.enter_child = enter_child,

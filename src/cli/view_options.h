@@ -38,7 +38,7 @@ struct hl_view_command {
 			       view gets the joined profile. Two moments of one recording are
 			       compared likewise */
 	pid_t pid;	    /* of the process that is shown; 0: what --process says */
-	const char *called; /* the log, whose path is gone then; NULL: as its path */
+	const char *called; /* the recording's name in the report; NULL: its path */
 	bool compares;	    /* the view is nothing without two profiles */
 	bool reads_stdin;   /* without an operand standard input is read, unless it is a terminal */
 	bool binary;	    /* not to be written to a terminal */

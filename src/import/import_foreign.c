@@ -202,9 +202,8 @@ const char *hl_import_foreign(const struct hl_import_input *input)
 		       "speedscope.app";
 	if (is_json_with(input, "\"total_num_allocations\":") &&
 	    is_json_with(input, "\"allocation_size_histogram\":"))
-		return "the sums of 'memray stats --json', which have no stacks; 'memray tree' of "
-		       "the file that "
-		       "they are of shows these";
+		return "the sums of 'memray stats --json', which have no stacks; 'memray tree' "
+		       "shows those of the file that memray recorded";
 	if (is_massif(input))
 		return "massif's, which heapline does not read; 'ms_print FILE' shows it";
 	if (is_callgrind(input))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mlockall(): Linux permits MCL_CURRENT to whom all addresses that are mapped fit into RLIMIT_MEMLOCK, and counts there what
- * the recorder has reserved and never touches. Where it refuses that, the program's own mappings are locked one by one.
+ * mlockall(): Linux permits MCL_CURRENT only if all mapped addresses fit into RLIMIT_MEMLOCK, among them those that the
+ * recorder reserves and never touches. Where Linux refuses, the program's own mappings are locked one by one.
  */
 #include "recorder/hooks.h"
 
@@ -36,7 +36,7 @@ static char next_character(struct reader *reader)
 	return reader->at < reader->count ? reader->bytes[reader->at++] : '\0';
 }
 
-/* Up to the character after it. */
+/* Reads a number in hexadecimal and the character after it. */
 static uint64_t next_address(struct reader *reader)
 {
 	uint64_t address = 0;

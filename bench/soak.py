@@ -140,7 +140,7 @@ class Soak:
 
     def check(self):
         asked = time.monotonic()
-        self.tell("are stopped")
+        self.tell("stop")
         ledger = Ledger.read(self.process.stdout.readline())
         time.sleep(STILL_S)
         last_ms = self.check_timeline(ledger, asked)

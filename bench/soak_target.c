@@ -3,7 +3,7 @@
  * Allocates and frees for hours and keeps a ledger of it, for bench/soak.py: how many bytes are in
  * use, and how many of them each function allocated.
  *
- * Two threads work all the time. A line on standard input makes them are stopped; then the main
+ * Two threads work all the time. A line on standard input makes them stop; then the main
  * thread works for a moment alone, with a block of SPIKE_BYTES in the middle of it, and prints
  *
  *	total MAX PULSE BYTES...

@@ -157,9 +157,12 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
 static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 {
 	struct hl_walk_view *view = HL_FIRST(hl_view);
-	bool is_reloaded = walk->unheard >= HL_BPF_RELOADS; /* the oldest may be overwritten now */
+	uint32_t unheard = walk->unheard;
+	bool is_reloaded = unheard >= HL_BPF_RELOADS; /* the oldest may be overwritten now */
 
-	for (uint32_t i = 0; view && i < HL_BPF_RELOADS && i < walk->unheard && !is_reloaded; i++) {
+	/* clang 21 would see that the loop needs no bound but this, and the verifier of Linux 6.1 would not. */
+	__asm__ volatile("" : "+r"(unheard));
+	for (uint32_t i = 0; view && i < HL_BPF_RELOADS && i < unheard && !is_reloaded; i++) {
 		struct hl_code_range *range = &view->reloaded[(walk->reloads - i) % HL_BPF_RELOADS];
 		is_reloaded = pc - range->start < range->end - range->start;
 	}

@@ -230,7 +230,6 @@ static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings
 	return 0;
 }
 
-/* Without ${settings} pages alone are read. */
 int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
 		 struct hl_error *err)
 {

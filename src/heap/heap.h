@@ -127,7 +127,7 @@ struct hl_heap_settings {
  * Reads the heap of ${pid}. 0; -ESRCH; -EACCES; -ENOTSUP when the allocator cannot be walked, with
  * a sentence that names it and a remedy. Takes some 250 ms for a GiB of small blocks. The target is
  * not changed, and not stopped unless ${settings} say so; pages that are not in memory are not
- * touched.
+ * touched. ${settings} NULL: the same as hl_heap_read_pages().
  */
 int hl_heap_read(pid_t pid, const struct hl_heap_settings *settings, struct hl_heap **ret_heap,
 		 struct hl_error *err);

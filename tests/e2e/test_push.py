@@ -552,7 +552,7 @@ class Recordings(PushCase):
             backend.answer = b"a page of another server\n"
             result = self.push(f"clickhouse://127.0.0.1:{backend.port}/d", recording)
         self.assertEqual(result.status, 1)
-        self.assertIn("no row of a store; it was not sent", result.stderr)
+        self.assertIn("not a row of a store; it was not sent", result.stderr)
 
     def test_a_server_that_takes_everything_is_not_clickhouse(self):
         _, recording = self.record_well([harness.program("lifecycle"), "leaf"])

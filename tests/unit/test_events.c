@@ -260,7 +260,7 @@ static bool says_damage(const struct lab *lab)
 	const struct hl_event_fold fold = {.context = &count, .visit = count_run};
 
 	if (open_events_in(lab->directory, PROCESS, NULL, &log, &err) < 0)
-		return strstr(err.text, "damaged") || strstr(err.text, "no file of events") ||
+		return strstr(err.text, "damaged") || strstr(err.text, "not a file of events") ||
 		       strstr(err.text, "another version");
 	int r = hl_event_log_read(log, 0, log->part_count - 1, &(struct hl_log_options){.jobs = 1},
 				  &fold, &err);
@@ -340,7 +340,7 @@ static void no_events_and_other_files_are_told_apart(void **test)
 		assert_int_equal(write(fd, "#!/bin/sh\n", 10), 10);
 	close(fd);
 	assert_int_equal(open_events_in(lab->directory, PROCESS + 1, NULL, &log, &err), -EBADMSG);
-	assert_non_null(strstr(err.text, "no file of events"));
+	assert_non_null(strstr(err.text, "not a file of events"));
 	lab_free(lab);
 }
 

@@ -608,9 +608,9 @@ class Programs(Attach):
         with open(self.path("presets"), "w", encoding="ascii") as file:
             file.write("preset slow\nwhen slow_malloc\nmalloc=slow_malloc\nfree=tiny_free\n")
         said = self.attach(target.pid, "-d", "0.2", "--presets", file.name).stderr
-        self.assertEqual(said.count("calls of 'tiny_free'"), 1, said)
+        self.assertEqual(said.count("calls to 'tiny_free'"), 1, said)
         [warning] = report("info", self.recording)["recording"]["warnings"]
-        self.assertIn("calls of 'tiny_free'", warning)
+        self.assertIn("calls to 'tiny_free'", warning)
 
     def test_redis_is_named(self):
         server, client = harness.need("redis-server"), harness.need("redis-cli")

@@ -142,7 +142,7 @@ uint32_t hl_target_module_at(const struct hl_target *target, uint64_t pc);
 /* The file of the ${index}-th mapping, or NULL. */
 const struct hl_target_file *hl_target_mapping_file(const struct hl_target *target, size_t index);
 
-/* How many bytes of the ${index}-th mapping the walker has rules for. */
+/* How many bytes of the ${index}-th mapping the walker has rules for; without pages of gaps, where it tries frame pointers. */
 uint64_t hl_target_covered_bytes(const struct hl_target *target, size_t index);
 
 void hl_target_free(struct hl_target *target); /* NULL is fine */

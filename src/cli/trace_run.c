@@ -359,6 +359,15 @@ static int trace_and_report(const struct hl_trace_command *command,
 	return r < 0 ? r : traced;
 }
 
+/* A collector has regions as well, but no such code. */
+static bool has_nameless_code(const struct hl_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->maps[i].flags & HL_MAP_EXEC && !maps->maps[i].path[0])
+			return true;
+	return false;
+}
+
 /* A recorder that was brought in, and whose collector is not found, has changed the entries that probes would stand on. */
 static int refuse_joined(struct hl_error *err)
 {
@@ -366,7 +375,7 @@ static int refuse_joined(struct hl_error *err)
 
 	if (hl_maps_read((pid_t)pid, &maps, NULL) < 0 ||
 	    !hl_maps_have_file(&maps, "memfd:heapline") ||
-	    hl_maps_have_file(&maps, "libheapline.so"))
+	    hl_maps_have_file(&maps, "libheapline.so") || !has_nameless_code(&maps))
 		return 0;
 	return hl_error_set(
 		err, -EBUSY,

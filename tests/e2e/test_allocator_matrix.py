@@ -108,8 +108,13 @@ class Matrix(attaching.TestCase):
             total = report["total"]
             self.assertEqual((total["live_blocks"], total["live_bytes"]), everything, verb)
         self.assertEqual(total["selected_bytes"], total["live_bytes"])
-        total = self.ask(program, "top")["total"]
-        self.assertEqual((total["inuse_blocks"], total["inuse_bytes"]), everything)
+
+        def counted():
+            total = self.ask(program, "top")["total"]
+            return total["inuse_blocks"], total["inuse_bytes"]
+
+        # The recording is saved once a second.
+        harness.wait_until(lambda: counted() == everything, f"{everything} in 'top', which has {counted()}")
 
     def expect_heap(self, state, program):
         """The parts add up to what the kernel says; with a recorder the live ones are those in RAM."""

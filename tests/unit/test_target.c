@@ -113,6 +113,17 @@ static void modules_are_those_of_the_loader(void **state)
 	hl_target_free(target);
 }
 
+/* Whether frame pointers are tried in all of the page, as no function there is known. */
+static bool is_in_large_gap(const struct hl_target_file *file,
+			    const struct hl_target_mapping *mapping, uint64_t at)
+{
+	uint64_t number = (at - mapping->start) / HL_CODE_PAGE_BYTES;
+	const struct hl_code_page *page = &file->table.pages[mapping->first_page + number];
+	uint64_t row = page->row_count == 1 ? file->table.rows[page->first_row] : 0;
+
+	return (row & HL_FRAME_PC_MASK) == (HL_RULE_FRAME_POINTER & HL_FRAME_PC_MASK);
+}
+
 static void as_many_bytes_are_covered_as_have_rules(void **state)
 {
 	struct hl_target *target = new_target();
@@ -127,7 +138,8 @@ static void as_many_bytes_are_covered_as_have_rules(void **state)
 		if (mapping->end - mapping->start > COUNTED_BYTES_MAX)
 			continue; /* for the sake of speed */
 		for (uint64_t at = mapping->start; file && at < mapping->end; at++)
-			covered += hl_code_table_rule(&file->table, at - bias) != HL_RULE_NONE;
+			covered += hl_code_table_rule(&file->table, at - bias) != HL_RULE_NONE &&
+				   !is_in_large_gap(file, mapping, at);
 		assert_int_equal(hl_target_covered_bytes(target, i), covered);
 		all += covered;
 	}

@@ -11,10 +11,10 @@ import re
 import sys
 from pathlib import Path
 
-DOOR = ("guests/guest.h", "guests/provider.h")
+DOOR = ("guests/guest.h", "guests/outside.h", "guests/provider.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(guests/[^"]+)"', re.M)
 LANGUAGE = re.compile("lua|python|skynet|erlang|beam", re.I)
-MOST_INCLUDES = 7
+MOST_INCLUDES = 5
 MOST_FILES = 60
 
 

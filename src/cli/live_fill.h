@@ -34,7 +34,7 @@ struct hl_live_labels {
 };
 
 /* Reads what guests know of process ${pid}, as long as its recorder is there: none where they know nothing. */
-void hl_live_labels_read(pid_t pid, struct hl_live_labels *ret_labels);
+void hl_live_labels_read(pid_t pid, struct hl_live_labels *labels);
 
 void hl_live_labels_release(struct hl_live_labels *labels);
 

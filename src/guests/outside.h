@@ -48,6 +48,3 @@ struct hl_guest_outside {
 /* Each is in the folder of its guest. */
 extern const struct hl_guest_outside hl_guest_outside_lua, hl_guest_outside_python,
 	hl_guest_outside_skynet;
-
-/* All of them; NULL at the end. */
-extern const struct hl_guest_outside *const hl_guests_outside[];

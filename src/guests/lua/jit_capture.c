@@ -407,7 +407,7 @@ static bool walk_links(struct chain *chain, uint64_t state, uint64_t frame, uint
 		uint64_t link = lj_word(frame, 0);
 		uint64_t value = lj_word(frame - LJ_SLOT, 0), function = value & LJ_POINTER_MASK;
 		if (function != state && !is_function(value))
-			return false; /* something else lies there: it is no frame */
+			return false; /* not a frame: it holds no function */
 		if (function != state && !is_pseudo && is_lua(function))
 			put(chain,
 			    frame_of(function,

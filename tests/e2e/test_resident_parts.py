@@ -141,16 +141,16 @@ class Runtimes(unittest.TestCase):
 
     def check_java(self, command, jcmd):
         with Waiting(command) as process:
-            # A collection by ZGC maps pages once more for a moment.
-            parts = min((parts_of(heap_of(process.pid)) for _ in range(5 if "-XX:+UseZGC" in command else 1)),
-                        key=lambda parts: parts["Java objects (the JVM's heap)"])
+            parts = parts_of(heap_of(process.pid))
             told = subprocess.run([jcmd, str(process.pid), "VM.native_memory", "summary"],
                                   check=True, capture_output=True, encoding="utf-8").stdout
         kept = 30000 * 3000
         committed = int(re.search(r"Java Heap \(reserved=\d+KB, committed=(\d+)KB", told)[1]) << 10
         stacks = int(re.search(r"\(stack: reserved=\d+KB, committed=(\d+)KB", told)[1]) << 10
         self.assertGreater(parts["Java objects (the JVM's heap)"], kept)
-        self.assertLessEqual(parts["Java objects (the JVM's heap)"], committed)
+        # ZGC maps pages that it moves objects from once more; the kernel counts these twice in RSS.
+        twice = SLACK if "-XX:+UseZGC" in command else 0
+        self.assertLessEqual(parts["Java objects (the JVM's heap)"], committed + twice)
         self.assertAlmostEqual(parts["stacks"], stacks, delta=1 << 20)
         self.assertLess(parts["likely the JVM's metaspace and GC"], kept // 2)
 

@@ -25,9 +25,6 @@ PATTERNS = [
      "'after' or 'beyond'"),
     (r"\bunless said otherwise\b", "'by default'"),
     (r"\ball zero is\b", "'zero-initialize'"),
-]
-# Of these the sources have some left.
-DOCUMENT_PATTERNS = [
     (r"\bin place of\b", "'instead of'"),
     (r"\bsome \d", "'about'"),
     (r"/\* As \w+\(", "'Like f(), but' or 'Same contract as f()'"),
@@ -64,7 +61,6 @@ def compiled(patterns):
 def main():
     """Prints each hit; 1 when there is any."""
     patterns = compiled(PATTERNS)
-    document_patterns = patterns + compiled(DOCUMENT_PATTERNS)
     hits = 0
     for name, path in tracked():
         try:
@@ -72,7 +68,7 @@ def main():
         except UnicodeDecodeError:
             continue  # not text
         for number, line in enumerate(lines, 1):
-            for pattern, remedy in patterns if name.startswith(("src/", "include/")) else document_patterns:
+            for pattern, remedy in patterns:
                 found = pattern.search(line)
                 if found and "is None" not in found[0] and "are None" not in found[0]:
                     print(f"{name}:{number}: '{found[0]}': write {remedy}")

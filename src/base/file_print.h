@@ -54,7 +54,7 @@ struct hl_file_print {
 			  below 2^63 */
 };
 
-/* The file could not be read when the module was met, or was another one by then. */
+/* The file could not be read when the module was first seen, or was another one by then. */
 #define HL_FILE_PRINT_UNKNOWN UINT64_C(1)
 
 static inline bool hl_file_print_is_known(const struct hl_file_print *print)
@@ -62,10 +62,10 @@ static inline bool hl_file_print_is_known(const struct hl_file_print *print)
 	return print->hash > HL_FILE_PRINT_UNKNOWN;
 }
 
-/* As pread(2), but returns a negative errno. */
+/* Like pread(2), but returns a negative errno. */
 typedef long hl_read_at_fn(int fd, void *buffer, size_t bytes, uint64_t offset);
 
-/* The hash of an open file; 0 when it is no 64-bit ELF file or cannot be read. Some 10 us. */
+/* The hash of an open file; 0 when it is not a 64-bit ELF file or cannot be read. About 10 us. */
 uint64_t hl_file_print_hash(int fd, hl_read_at_fn *read_at);
 
 static inline bool hl_file_print_is_same(const struct hl_file_print *a,

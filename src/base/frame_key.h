@@ -40,7 +40,7 @@ static inline uint64_t hl_size_class_last(uint32_t size_class)
 }
 
 /*
- * Frames that are no code. Mostly innermost ones, that say by which way memory came that no
+ * Frames that are not code. Mostly innermost ones, that say by which way memory came that no
  * allocator handed out, or why there is no stack; or, where a recording tells sizes apart, of which
  * size class the blocks are that came from the frame above.
  */

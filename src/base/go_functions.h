@@ -28,7 +28,7 @@ struct hl_go_function {
 	const char *name;    /* NULL: damaged; else within the bytes */
 };
 
-/* False when the bytes are no such table. Neither is one whose addresses the loader completes: that
+/* False when the bytes are not such a table. Neither is one whose addresses the loader completes: that
  * of a position-independent program. */
 bool hl_go_functions_open(const uint8_t *bytes, size_t size, struct hl_go_functions *ret_functions);
 

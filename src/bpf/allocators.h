@@ -58,7 +58,7 @@ unsigned hl_allocators_call_arguments(enum hl_heap_call call);
 
 /*
  * The functions that the ELF file open as ${fd} defines, in its dynamic or its static symbol table.
- * That there are none is no error, nor that the file is another kind of file, or damaged. 0 or
+ * That there are none is not an error, nor that the file is another kind of file, or damaged. 0 or
  * -ENOMEM.
  *
  * Left out are functions that only pass the call on to another one that is found in the same file

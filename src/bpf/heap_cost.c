@@ -15,7 +15,7 @@
 #define FREE_TRAPS		 1.2
 
 #define TRAP_NS_DEFAULT 600.0
-#define TRAP_NS_MIN	50.0 /* less is no breakpoint: malloc is another one here */
+#define TRAP_NS_MIN	50.0 /* less is not a breakpoint: malloc is another one here */
 #define LEAST_PAIR_NS	2.0
 
 #define WARMING_PAIRS 50

@@ -15,7 +15,7 @@
 #define STEP_MS	    50	/* how late Ctrl-C may be noticed meanwhile */
 #define WINDOW_MS   200 /* while a trace goes on */
 
-/* Fewer calls are no rate to judge a target by. In a window they cost it a few percent. */
+/* Fewer calls are not a rate to judge a target by. In a window they cost it a few percent. */
 #define CALLS_KNOWN_MIN 1000
 
 #define LIMIT_MARGIN   0.8 /* what is advised takes this part of the limit at most */

@@ -354,7 +354,7 @@ static int add_to_stack(struct hl_heap_sums *sums, uint64_t stack, double bytes,
 }
 
 /*
- * Of samples that come as a Poisson process, one per R bytes on average, a block of S bytes has at
+ * If samples are a Poisson process, one per R bytes on average, a block of S bytes has at
  * least one with probability 1 - exp(-S / R); so a sampled block stands for 1 / that.
  */
 static int add_block(struct hl_heap_sums *sums, uint64_t key, const void *value,

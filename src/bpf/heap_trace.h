@@ -81,7 +81,7 @@ void hl_heap_probes_unlink(struct hl_heap_probes *probes);
 /* "malloc, free+3 and 6 others in libc.so.6" for each file, for the user. NULL: no memory. */
 char *hl_heap_probes_describe(const struct hl_heap_probes *probes);
 
-/* Names of functions of which each call costs some 10 us, with commas; "" when there are none, NULL
+/* Names of functions of which each call costs about 10 us, with commas; "" when there are none, NULL
  * when there is no memory. */
 char *hl_heap_probes_slow(const struct hl_heap_probes *probes);
 

@@ -187,7 +187,7 @@ struct sample {
 	uint64_t period, address;
 };
 
-/* Without an error code; each fault is then taken for one on a page that was not there. It comes
+/* Without an error code; each fault then counts as one on a page that was not there. It comes
  * when the fault has been handled, so not for those that were none. */
 SEC("perf_event")
 int fault_sample(struct sample *event)

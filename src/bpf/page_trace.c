@@ -214,7 +214,7 @@ static const struct hl_page_snapshot *latest_snapshot(const struct page_trace *t
 	return trace->last.taken_ns ? &trace->last : &trace->first;
 }
 
-/* In place of the last one, which stays when there is nothing to see any more. */
+/* Instead of the last one, which stays when there is nothing to see any more. */
 static int take_snapshot(struct page_trace *trace, enum hl_page_snapshot_depth depth,
 			 struct hl_error *err)
 {

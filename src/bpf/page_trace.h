@@ -57,13 +57,13 @@ struct hl_page_watch;
 
 /*
  * Attaches. ${on_record} receives the records of page_shared.h while polling. 0 or a negative errno
- * with a sentence that names what is missing. That calls cannot be watched is no error, see
+ * with a sentence that names what is missing. That calls cannot be watched is not an error, see
  * hl_page_watch_calls_error().
  */
 int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record_fn *on_record,
 			void *context, struct hl_page_watch **ret_watch, struct hl_error *err);
 
-/* As hl_walker_poll(). */
+/* Like hl_walker_poll(). */
 int hl_page_watch_poll(struct hl_page_watch *watch, int timeout_ms, struct hl_error *err);
 
 /* Takes all programs away; what they said before is still to be polled. */
@@ -116,7 +116,7 @@ struct hl_page_calls {
 };
 
 /*
- * The calls that the ELF file open as ${fd} defines. None (which is no error) when it is not a C
+ * The calls that the ELF file open as ${fd} defines. None (which is not an error) when it is not a C
  * library, nor a program with one linked into it: others that define them pass them on.
  */
 void hl_page_calls_read(int fd, struct hl_page_calls *ret_calls);

@@ -92,7 +92,7 @@ void hl_page_table_forget(struct hl_page_table *table, uint64_t start, uint64_t 
 /* The pages in the range are gone; those around it that came with them stay as they are. */
 void hl_page_table_discard(struct hl_page_table *table, uint64_t start, uint64_t end);
 
-/* The pages in [${from}, ${from} + ${bytes}) are at ${to} now, in place of what was there. 0 or
+/* The pages in [${from}, ${from} + ${bytes}) are at ${to} now, instead of what was there. 0 or
  * -ENOMEM: some have not moved. */
 int hl_page_table_move(struct hl_page_table *table, uint64_t from, uint64_t to, uint64_t bytes);
 

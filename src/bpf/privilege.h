@@ -19,7 +19,7 @@ enum hl_privilege_need {
 
 enum hl_lockdown {
 	HL_LOCKDOWN_NONE,
-	HL_LOCKDOWN_INTEGRITY, /* is no obstacle */
+	HL_LOCKDOWN_INTEGRITY, /* is not an obstacle */
 	HL_LOCKDOWN_CONFIDENTIALITY,
 };
 
@@ -48,7 +48,7 @@ int hl_privilege_suffices(const struct hl_privileges *privileges,
 int hl_privilege_check(const struct hl_process_facts *target, unsigned needs, struct hl_error *err);
 
 /*
- * Makes the sentence for ${code}, a negative errno of libbpf or the kernel's, met on the way to
+ * Makes the sentence for ${code}, a negative errno of libbpf or the kernel, returned on the way to
  * ${what}: "load the programs of 'stacks'". Adds the first of libbpf's complaints. Returns ${code}.
  */
 int hl_privilege_explain(const char *what, int code, struct hl_error *err);

@@ -25,7 +25,7 @@
 
 struct hl_probe_place {
 	uint32_t offset; /* from the function's first byte */
-	bool emulated;	 /* else a hit costs some 10 us */
+	bool emulated;	 /* else a hit costs about 10 us */
 	/* Where the arguments are at that point: numbers of registers as instructions have them
 	 * (rax 0, rcx 1, rdx 2 ... r15 15). */
 	uint8_t arguments[HL_PROBE_ARGUMENTS_MAX];

@@ -98,7 +98,7 @@ static bool way_works(enum hl_probe_way way)
 
 	if (program_fd < 0)
 		return false;
-	/* Kernels that take a process for its main thread do not look at the process id before the
+	/* Kernels that match only the main thread do not look at the process id before the
 	 * path. */
 	bool works = answer_to_link(way, program_fd, 0) == -EBADF &&
 		     answer_to_link(way, program_fd, -1) == -EINVAL;

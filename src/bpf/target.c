@@ -334,7 +334,7 @@ uint64_t hl_target_covered_bytes(const struct hl_target *target, size_t index)
 	for (uint32_t i = 0; file && i < mapping->page_count; i++) {
 		const struct hl_code_page *page = &file->table.pages[mapping->first_page + i];
 		uint64_t start = 0, rule = 0; /* HL_RULE_NONE */
-		/* Of a large gap between functions: code that is not known may do without. */
+		/* Rules may be missing for a large gap between functions, whose code is unknown. */
 		if (page->row_count == 1 &&
 		    (file->table.rows[page->first_row] & HL_FRAME_PC_MASK) ==
 			    (HL_RULE_FRAME_POINTER & HL_FRAME_PC_MASK))

@@ -88,7 +88,7 @@ int hl_trace_result_add_pseudo(struct hl_trace_result *result, enum hl_pseudo_fr
 			       const struct hl_trace_value *value);
 
 /* Keeps a number by name: lowercase words joined by '_', the unit last ("rss_growth_pages"). Shown
- * in the order of the calls. 0; -ENOMEM; -EINVAL when it is no such name. */
+ * in the order of the calls. 0; -ENOMEM; -EINVAL when it is not such a name. */
 int hl_trace_result_figure(struct hl_trace_result *result, const char *name, int64_t value);
 
 /* Keeps a sentence of what went wrong, which every view repeats. 0 or -ENOMEM. */

@@ -16,7 +16,7 @@ static __always_inline bool add_to(uint64_t stack)
 	return number;
 }
 
-/* Two processors may meet a new stack at once: one of them adds it. */
+/* Two processors may reach a new stack at once: one of them adds it. */
 static __always_inline int count(uint64_t stack)
 {
 	uint64_t one = 1;

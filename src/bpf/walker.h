@@ -61,7 +61,7 @@ struct hl_code_table {
 
 /*
  * Reads the ELF image that ${fd} has at ${start} (0 for a file; an address for /proc/PID/mem).
- * 0; -ENOEXEC when it is no ELF file for this machine, or makes no sense; -EIO and the like;
+ * 0; -ENOEXEC when it is not an ELF file for this machine, or makes no sense; -EIO and the like;
  * -ENOMEM. ${ret_table} is to be released.
  */
 int hl_code_table_read(int fd, uint64_t start, struct hl_code_table *ret_table);
@@ -125,7 +125,7 @@ struct hl_target {
 
 /*
  * Reads what ${pid} has mapped. 0 or a negative errno with a sentence. Files that cannot be read or
- * make no sense are no error: they are counted.
+ * make no sense are not an error: they are counted.
  */
 int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err);
 

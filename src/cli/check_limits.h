@@ -17,7 +17,7 @@ struct hl_check_limits {
 
 /*
  * Adds a limit of ${kind} that ${text} states: "200M", "1e6", "1M/min". ${focus} must live as long
- * as ${limits}. 0; -EINVAL when it is no such number; -E2BIG when there are too many.
+ * as ${limits}. 0; -EINVAL when it is not such a number; -E2BIG when there are too many.
  */
 int hl_check_limits_add(struct hl_check_limits *limits, enum hl_check_kind kind, const char *text,
 			const char *title, const char *focus);

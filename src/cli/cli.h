@@ -204,14 +204,14 @@ int hl_cli_unknown_word(const struct hl_verb *verb, const char *thing, const cha
 /* Says that heapline has no verb ${name}. Returns HL_EXIT_USAGE. */
 int hl_cli_unknown_verb(const char *name);
 
-/* As hl_cli_error(), and points at the help of ${verb} (NULL: of heapline). Returns
+/* Like hl_cli_error(), and points at the help of ${verb} (NULL: of heapline). Returns
  * HL_EXIT_USAGE. */
 int hl_cli_usage_error(const struct hl_verb *verb, const char *format, ...) HL_PRINTF(2, 3);
 
 /* An argument ${word} that a verb has no use for which looks at a process: it may be meant as one. Returns HL_EXIT_USAGE. */
 int hl_cli_unexpected_process(const char *word);
 
-/* Writes one sentence `heapline: ...` to stderr that is no failure. */
+/* Writes one sentence `heapline: ...` to stderr that is not a failure. */
 void hl_cli_note(const char *format, ...) HL_PRINTF(1, 2);
 
 /*

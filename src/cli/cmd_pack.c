@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a smaller log nobody asks how large it is. */
+/* Below this, the size of the log is not worth a note. */
 #define WORTH_A_WORD_BYTES (UINT64_C(1) << 20)
 
 static const char *output;

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* As env(1): a program's own status is anything else. */
+/* Like env(1): a program's own status is anything else. */
 enum {
 	STATUS_FAILED = 125,
 	STATUS_NOT_RUNNABLE = 126,
@@ -197,7 +197,7 @@ static int record_program(const char *recorder, const struct hl_examined *examin
 
 /* ---- a program that preloads the recorder by itself ---- */
 
-/* The process that made the socket pair; -EPERM when it is no such socket. */
+/* The process that made the socket pair; -EPERM when it is not such a socket. */
 static pid_t find_peer(int fd, int *ret_pidfd)
 {
 	struct ucred peer;

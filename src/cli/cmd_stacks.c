@@ -15,7 +15,7 @@ static const char *const probe_words[] = {"best", "session", "multi", "perf", NU
 static const enum hl_probe_way probe_ways[] = {HL_PROBE_SESSION, HL_PROBE_SESSION, HL_PROBE_MULTI,
 					       HL_PROBE_PERF};
 
-/* Distances between samples are drawn in 64 bits, some 30 times the mean at most. */
+/* Distances between samples are drawn in 64 bits, about 30 times the mean at most. */
 #define SAMPLE_BYTES_MAX (UINT64_C(1) << 40)
 
 static const struct hl_option options[] = {

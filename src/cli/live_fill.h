@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What running processes say of the blocks that a recording counts: what of each stack's is in RAM, of which
- * types they are, and how many collections they have outlived, as far as a guest knows. Both become
+ * What running processes say of the blocks that a recording counts: how much of each stack is in RAM, which
+ * types they have, and how many collections they have outlived, as far as a guest knows. Both become
  * labels of the blocks that are in use.
  */
 #pragma once

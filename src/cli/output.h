@@ -36,7 +36,7 @@ struct hl_output_file {
 int hl_output_file_check(const char *path, bool force, char *const *inputs, size_t input_count,
 			 struct hl_error *err);
 
-/* As hl_output_file_check(), for what cannot be written to a device or a pipe. */
+/* Like hl_output_file_check(), for what cannot be written to a device or a pipe. */
 int hl_output_file_check_regular(const char *path, bool force, char *const *inputs,
 				 size_t input_count, struct hl_error *err);
 
@@ -49,7 +49,7 @@ int hl_output_file_open(struct hl_output_file *file, const char *path, struct hl
 
 /*
  * Puts the file in its place if ${keep} and nothing went wrong, or else removes the temporary. 0;
- * or a negative errno with a sentence, in place of another one in ${err}, when a write failed.
+ * or a negative errno with a sentence, instead of another one in ${err}, when a write failed.
  */
 int hl_output_file_close(struct hl_output_file *file, bool keep, struct hl_error *err);
 
@@ -72,7 +72,7 @@ struct hl_pager {
 
 /*
  * Starts $HEAPLINE_PAGER, else $PAGER, else less, if standard output is a terminal that can do more
- * than a "dumb" one. A blank variable or "cat" is no pager. What a pager that fails leaves unread
+ * than a "dumb" one. A blank variable or "cat" is not a pager. What a pager that fails leaves unread
  * is written to standard output. Cannot fail: out is always good. ${pager} must not move until its
  * release.
  */
@@ -112,7 +112,7 @@ int hl_report_output_check(char *const *inputs, size_t input_count, struct hl_er
 
 /*
  * Opens it; ${output} must not move until it is closed. A report that is for people (${pages}) goes
- * through a pager where it meets a terminal. 0 or a negative errno with a sentence, after which
+ * through a pager if it is a terminal. 0 or a negative errno with a sentence, after which
  * there is nothing to close.
  */
 int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl_error *err);

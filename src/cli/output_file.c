@@ -159,7 +159,7 @@ static int open_fd(struct hl_output_file *file)
 	struct stat status, link;
 	bool exists = stat(file->path, &status) == 0;
 
-	/* Written to as it is: what is no regular file, and a link to what is not there yet. */
+	/* Written to as it is: what is not a regular file, and a link to what is not there yet. */
 	if (exists ? !S_ISREG(status.st_mode) || is_descriptor(file->path)
 		   : lstat(file->path, &link) == 0) {
 		file->fd =

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* As env(1): 'heapline record' has failed, not the program. */
+/* Like env(1): 'heapline record' has failed, not the program. */
 #define HL_RECORD_FAILED    125
 #define HL_RECORD_NOT_FOUND 127
 

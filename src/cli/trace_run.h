@@ -22,7 +22,7 @@ struct hl_trace_command {
 	double interval_seconds; /* between reports; 0: there is one, at the end */
 	bool measures_rss;	 /* the result is of blocks, and says how RSS grew beside them */
 
-	/* Of a process that is being recorded: this in place of backend and mode; NULL: no other.
+	/* Of a process that is being recorded: this instead of backend and mode; NULL: no other.
 	 */
 	const struct hl_trace_backend *recorded_backend;
 	const char *recorded_mode;

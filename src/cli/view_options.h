@@ -33,7 +33,7 @@ extern const struct hl_option hl_view_output_options[]; /* --output --force */
 /* How a verb runs its view; zero is the common case. */
 struct hl_view_command {
 	hl_view *view;
-	hl_history_view *history_view; /* in place of view: of a recording's log */
+	hl_history_view *history_view; /* instead of view: of a recording's log */
 	int profiles_max;   /* how many operands; 0: 1. A second one is compared with the first: the
 			       view gets the joined profile. Two moments of one recording are
 			       compared likewise */

@@ -33,7 +33,7 @@ static int profiles_max(const struct hl_view_command *command)
 	return command->profiles_max ? command->profiles_max : 1;
 }
 
-/* What is opened: paths, moments of them, and what of it is looked at. */
+/* The files to open: paths, moments, and the part to look at. */
 struct operands {
 	char **paths; /* one at least */
 	size_t path_count;

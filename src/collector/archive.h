@@ -30,7 +30,7 @@ struct hl_archive {
 	void (*on_failure)(const char *sentence); /* see struct hl_collector_settings */
 };
 
-/* settings->command must stay. A full disk is no failure: the recording then begins when there is room. */
+/* settings->command must stay. A full disk is not a failure: the recording then begins when there is room. */
 int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
 		    const struct hl_collector_settings *settings, struct hl_error *err);
 void hl_archive_release(struct hl_archive *archive);

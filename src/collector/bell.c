@@ -39,7 +39,7 @@ static struct futex_waitv bell_at(const _Atomic uint32_t *word, uint32_t value, 
 
 /*
  * Fills ${ret_bells} with what to sleep on, changes first, and returns their number; 0: some bell has been
- * rung. A mailbox that is unmapped as soon as the lock is free is no bell to the kernel (EFAULT).
+ * rung. A mailbox that is unmapped as soon as the lock is free is not a bell to the kernel (EFAULT).
  */
 static unsigned collect(struct hl_bell *bell, uint32_t changes, struct futex_waitv *ret_bells)
 {

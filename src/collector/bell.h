@@ -26,7 +26,7 @@ int hl_bell_fd(const struct hl_bell *bell);
 void hl_bell_answer(struct hl_bell *bell);
 
 /*
- * Listens to ${count} mailboxes, at most HL_BELLS_MAX, in place of those before. What one of them holds
+ * Listens to ${count} mailboxes, at most HL_BELLS_MAX, instead of those before. What one of them holds
  * already rings. A mailbox may be unmapped once it is not listened to any more.
  */
 void hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, size_t count);

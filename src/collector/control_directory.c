@@ -90,7 +90,7 @@ int hl_control_directory_make(void)
 
 /* ---- sockets ---- */
 
-/* The process that the socket ${name} belongs to; 0: it is no socket's name. */
+/* The process that the socket ${name} belongs to; 0: it is not a socket's name. */
 static pid_t pid_of_name(const char *name)
 {
 	char expected[NAME_BYTES];

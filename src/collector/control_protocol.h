@@ -28,7 +28,7 @@ enum hl_control_verb {
 	HL_CONTROL_MODE,      /* argument: a mode */
 	HL_CONTROL_MARK,      /* argument: see hl_mark_length() */
 	HL_CONTROL_SNAPSHOT,  /* argument: an absolute path */
-	HL_CONTROL_REPLACE,   /* the same, in place of an older recording */
+	HL_CONTROL_REPLACE,   /* the same, instead of an older recording */
 	HL_CONTROL_SEGMENTS,  /* argument: how many are kept */
 	HL_CONTROL_RESET,     /* figures count from now on; see hl_region_base_take() */
 	HL_CONTROL_ALLOCATOR, /* the process shall ask its allocator what it has */

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of more files (a build's children) the whole file system is synced, which waits for the disk
+/* For more files (a build's children) the whole file system is synced, which waits for the disk
  * once. */
 #define SYNCED_FILES_MAX 16
 
@@ -182,7 +182,7 @@ static int open_existing(const char *path)
 
 /*
  * Makes the directory ours until ${fd}, or the process, is gone. False: it is another collector's.
- * A file system that knows no locks is no reason not to record.
+ * A file system that knows no locks is not a reason not to record.
  */
 static bool own(int fd)
 {

@@ -18,7 +18,7 @@
 #define NICENESS (-10)
 
 /* After QUIET_TICKS without an event the thread sleeps for at most DOZE_TICKS. Each wake-up costs
- * some 15 microseconds, nearly all of it in the kernel. */
+ * about 15 microseconds, nearly all of it in the kernel. */
 #define QUIET_TICKS 20
 #define DOZE_TICKS  100
 

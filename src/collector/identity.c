@@ -16,7 +16,7 @@
 /* Longer command lines are cut; a recording need not hold megabytes of arguments. */
 #define COMMAND_BYTES_MAX 65536
 
-/* As hl_proc_read(); 0 bytes when it cannot be read. */
+/* Like hl_proc_read(); 0 bytes when it cannot be read. */
 static size_t read_file(pid_t pid, const char *file, char *text, size_t capacity)
 {
 	ssize_t size = hl_proc_read(pid, file, text, capacity);

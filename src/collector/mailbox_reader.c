@@ -11,7 +11,7 @@ void hl_mailbox_reader_init(struct hl_mailbox_reader *reader, struct hl_mailbox 
 	hl_mailbox_reader_tell_segments(reader, log_segments);
 }
 
-/* Reads the mark of the next slot, which is complete, and frees the slot. False: it is no mark. */
+/* Reads the mark of the next slot, which is complete, and frees the slot. False: it is not a mark. */
 static bool read_mark(struct hl_mailbox_reader *reader, uint64_t *ret_time_ns, char *ret_text)
 {
 	struct hl_mark_slot *slot = &reader->mailbox->marks[reader->next % HL_MAILBOX_MARKS];

@@ -109,7 +109,7 @@ int hl_reception_read_hello(const struct hl_reception *reception, const struct h
 {
 	struct hl_hello hello;
 
-	/* MSG_TRUNC: the true length, so that a longer message is not taken for a hello. */
+	/* MSG_TRUNC: the true length, so that a longer message is not mistaken for a hello. */
 	ssize_t size = recv(caller->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
 	if (size < 0 && (errno == EAGAIN || errno == EINTR))
 		return -EAGAIN;

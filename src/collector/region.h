@@ -31,7 +31,7 @@ struct hl_region {
 /*
  * Makes a region and maps it. It takes at most an eighth of ${address_space_limit} (UINT64_MAX: no
  * limit), since the target maps it, too. ${memfd} is an empty one to hold it, which is taken over
- * also on failure; -1: one is made. 0 or a negative errno: -EBADFD when ${memfd} is no empty memfd
+ * also on failure; -1: one is made. 0 or a negative errno: -EBADFD when ${memfd} is not an empty memfd
  * whose size can be sealed.
  */
 int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
@@ -47,5 +47,5 @@ void hl_region_release(struct hl_region *region);
  * processors differ. */
 bool hl_time_stamps_work(void);
 
-/* The latter, as the file at ${path} says it in place of the kernel's own; for tests. */
+/* The latter, as the file at ${path} says it instead of the kernel's own; for tests. */
 bool hl_time_stamps_are_clock(const char *path);

@@ -29,7 +29,7 @@ struct hl_report_child {
 	int pidfd, text_fd, sentence_fd;
 	uint64_t deadline_ns;
 	bool is_late;	 /* and was ended */
-	char *recording; /* that it writes in place of a text; NULL: none */
+	char *recording; /* that it writes instead of a text; NULL: none */
 };
 
 /* The recording's directory, whatever it was called when it began. */

@@ -337,7 +337,7 @@ static int write_file(const struct hl_tracked *tracked, int directory_fd, bool c
 	bool is_last = !known;
 	uint64_t now_ns = tracked->end_ns ? tracked->end_ns : hl_clock_ns(CLOCK_MONOTONIC);
 	struct hl_region_times times = {tracked->start_ns, now_ns};
-	/* Of a forked child its parent's name is not one that it gave itself. */
+	/* A forked child has its parent's name, which it did not give itself. */
 	bool is_named =
 		tracked->first_name[0] && strcmp(tracked->first_name, tracked->identity.name);
 	struct hl_recording_process process = {

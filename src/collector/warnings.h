@@ -29,7 +29,7 @@ void hl_warnings_release(struct hl_warnings *warnings);
 struct hl_log_losses {
 	uint64_t lost_events;	  /* by the recorder: a ring was full, or there was none */
 	uint64_t refused_events;  /* by the collector: at no node, or no memory for it */
-	uint32_t waiting_threads; /* stood still because their rings were full and not read */
+	uint32_t waiting_threads; /* waited because their rings were full and not read */
 	uint64_t waited_ns;	  /* at most, of these */
 	uint64_t rebased_tick;	  /* from which on the log is right again, where it is */
 	bool is_rebased;	  /* it is */

@@ -134,7 +134,7 @@ static int judge(struct clickhouse *server, int r, const char *answer, struct hl
 	return -EREMOTEIO;
 }
 
-/* Of a statement that is longer than servers take unless they are told; short ones do without, as users who may only read may set nothing. */
+/* For a statement longer than the server's default limit; shorter ones do without, since users who may only read may set nothing. */
 static const char *size_setting(size_t size)
 {
 	return size > QUERY_BYTES_USUAL ? "&max_query_size=1073741824&max_ast_elements=100000000"
@@ -235,7 +235,7 @@ static void put_labels(FILE *sql, const char *type)
 
 /*
  * What is inserted into "changes" goes into "deltas" and "totals"; it is kept by neither name. The columns of deltas hold the same in fewer bytes, since
- * old servers pack columns by LZ4 alone, to which a number of 64 bits costs some 3 bytes however small it is:
+ * old servers pack columns by LZ4 alone, to which a number of 64 bits costs about 3 bytes however small it is:
  *
  *	day		a partition, so that questions about the last hours read little
  *	stack		comes first in the order, so that it makes long runs

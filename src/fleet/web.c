@@ -226,7 +226,7 @@ int hl_web_place_parse(const char *url, const char *port, const char *path,
 
 /* ---- requests ---- */
 
-/* Bytes of the first line of ${text} that can be shown: none of what is no text. */
+/* Bytes of the first line of ${text} that can be shown: none of what is not text. */
 static size_t words_of(const char *text)
 {
 	size_t length = strcspn(text, "\r\n"), most = length < WORDS ? length : WORDS, count = 0;

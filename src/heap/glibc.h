@@ -182,7 +182,7 @@ int hl_glibc_state_fastbins(struct hl_memory *memory, const struct hl_glibc *gli
 int hl_glibc_state_bins(struct hl_memory *memory, const struct hl_glibc *glibc,
 			const struct hl_glibc_arena *arena, struct hl_addresses *chunks);
 
-/* The same for the chunks in the lists of the tcache at ${address}; nothing if it is no tcache. */
+/* The same for the chunks in the lists of the tcache at ${address}; nothing if it is not a tcache. */
 int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
 			  struct hl_addresses *chunks);
 

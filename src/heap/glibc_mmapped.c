@@ -155,7 +155,7 @@ static int compare_candidates(const void *left, const void *right)
 	return (a->header > b->header) - (a->header < b->header);
 }
 
-/* In rising order of their beginnings. Of several headers that lead to the same one, the last is true:
+/* In rising order of their beginnings. If several headers lead to the same one, the last is true:
  * memalign() from 2.43 on leaves a first one, and realloc() does not change it. */
 static void sort_candidates(struct search *search)
 {

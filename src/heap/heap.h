@@ -72,7 +72,7 @@ struct hl_heap_unwalked {
 struct hl_heap {
 	struct hl_process_facts process; /* of a core: those that it states */
 	bool from_core;
-	bool was_stopped; /* the process stood still while it was read */
+	bool was_stopped; /* the process was stopped while it was read */
 	bool is_musl;	  /* its allocator was walked: blocks have the sizes that were asked for */
 	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;
@@ -100,7 +100,7 @@ struct hl_heap {
 
 /* What to read and how. Zero is the default. */
 struct hl_heap_settings {
-	bool stop; /* exact: the threads stand still while an arena is walked */
+	bool stop; /* exact: the threads are stopped while an arena is walked */
 	bool want_pins;
 	bool want_python;	/* what lies in the arenas of Python's objects */
 	bool want_python_types; /* and its objects by type */
@@ -125,7 +125,7 @@ struct hl_heap_settings {
 
 /*
  * Reads the heap of ${pid}. 0; -ESRCH; -EACCES; -ENOTSUP when the allocator cannot be walked, with
- * a sentence that names it and a remedy. Takes some 250 ms for a GiB of small blocks. The target is
+ * a sentence that names it and a remedy. Takes about 250 ms for a GiB of small blocks. The target is
  * not changed, and not stopped unless ${settings} say so; pages that are not in memory are not
  * touched. ${settings} NULL: the same as hl_heap_read_pages().
  */

@@ -36,7 +36,7 @@ struct hl_memory_kind {
 	int (*stop)(struct hl_memory *memory, struct hl_error *err);
 	void (*go_on)(struct hl_memory *memory);
 	void (*free)(struct hl_memory *memory);
-	/* Calls ${visit} for each thread of a process that stands still, until it returns non-zero;
+	/* Calls ${visit} for each thread of a process that is stopped, until it returns non-zero;
 	 * returns that. NULL where there are none. */
 	int (*threads)(struct hl_memory *memory, hl_thread_visit *visit, void *context);
 	/* As `stop`, but may leave threads alone that sleep; `has_moved` tells whether one of these has
@@ -48,7 +48,7 @@ struct hl_memory_kind {
 	 * there are none. */
 	int (*scan_swapped)(struct hl_memory *memory, uint64_t start, uint64_t end,
 			    struct hl_pages *pages);
-	/* As hl_kernel_words_read(). NULL where the kernel has none. */
+	/* Like hl_kernel_words_read(). NULL where the kernel has none. */
 	int (*kernel_words)(struct hl_memory *memory, hl_kernel_visit *visit, void *context,
 			    bool *ret_has_io_uring);
 };
@@ -60,7 +60,7 @@ struct hl_memory {
 	uint64_t page_bytes;
 	uint64_t program_headers; /* where those of the program lie; 0: that is not known */
 	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */
-	uint32_t stopped_threads; /* how many stood still at once, at most */
+	uint32_t stopped_threads; /* how many were stopped at once, at most */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
 	bool is_slow_on_holes;	  /* scanning addresses without pages takes time: see pagemap.h */
 	/* See hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on(). */
@@ -81,7 +81,7 @@ static inline int hl_memory_scan(struct hl_memory *memory, uint64_t start, uint6
 	return memory->kind->scan(memory, start, end, pages);
 }
 
-/* As hl_memory_read(); also -EFAULT, and nothing is touched, where a page is not in memory. */
+/* Like hl_memory_read(); also -EFAULT, and nothing is touched, where a page is not in memory. */
 static inline int hl_memory_read_present(struct hl_memory *memory, uint64_t address, void *bytes,
 					 size_t length)
 {

@@ -180,7 +180,7 @@ static int read_maps(pid_t pid, struct hl_maps *ret_maps, struct hl_error *err)
 #define KEPT_FLAGS (uint32_t)(HL_MAP_RECORDER | HL_MAP_NORESERVE | HL_MAP_HUGE_PAGES)
 
 /* The recorder's own mappings are those that were known before: smaps of a large process would take
- * longer than it may stand still. */
+ * longer than it may be stopped. */
 static int read_maps_again(struct live_memory *live, struct hl_error *err)
 {
 	struct hl_maps maps;
@@ -197,7 +197,7 @@ static int read_maps_again(struct live_memory *live, struct hl_error *err)
 	return 0;
 }
 
-/* ---- standing still ---- */
+/* ---- stopping ---- */
 
 /* Stops all threads but the sleepers; those that are stopped already stay so. */
 static int stop_others(struct live_memory *live, struct hl_error *err)

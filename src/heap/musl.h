@@ -30,8 +30,8 @@ struct hl_musl {
  * well. 0; -ENOTSUP when there is none; -ENOMEM. */
 int hl_musl_find(struct hl_memory *memory, struct hl_musl *ret_musl);
 
-/* As hl_heap_walk(), of this allocator alone: sums, carriers, each live block with the bytes that were asked
- * for. Of what does not fit together it says how much that is. 0 or a negative errno. */
+/* Like hl_heap_walk(), of this allocator alone: sums, carriers, each live block with the bytes that were asked
+ * for. It reports how many bytes are inconsistent. 0 or a negative errno. */
 int hl_musl_heap_read(struct hl_memory *memory, const struct hl_musl *musl,
 		      const struct hl_heap_settings *settings, struct hl_heap *heap,
 		      struct hl_error *err);

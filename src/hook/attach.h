@@ -30,7 +30,7 @@ struct hl_attach_settings {
 	bool at_entry;	 /* of a caught program: once its libraries are loaded and have begun */
 };
 
-/* How long the target stood still, in microseconds. */
+/* How long the target was stopped, in microseconds. */
 struct hl_attach_times {
 	uint32_t bring_us; /* one thread */
 	uint32_t patch_us; /* all threads */
@@ -50,7 +50,7 @@ int hl_attach_patch(struct hl_attach *attach, uint64_t region_bytes, struct hl_e
 
 /*
  * Takes the recorder out. -EAGAIN when some thread has not left it in ${wait_ms}: entries are as
- * before, and its memory stays; a later call tries again. A target that has ended is no error.
+ * before, and its memory stays; a later call tries again. A target that has ended is not an error.
  */
 int hl_attach_detach(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
 
@@ -86,7 +86,7 @@ void hl_attach_awaited(const struct hl_attach *attach, char *ret_text, size_t ca
 
 /*
  * For a program from its first instruction on. hl_attach_catch(), before ${child}, a child of ours,
- * executes a program; hl_attach_open_caught() in place of hl_attach_open(), with the same errors.
+ * executes a program; hl_attach_open_caught() instead of hl_attach_open(), with the same errors.
  * The program waits until hl_attach_patch() has succeeded; after any error it has been killed before
  * its first instruction, or the first of its own, at the latest by hl_attach_free().
  */

@@ -69,10 +69,10 @@ struct hl_attach {
 	struct hl_attach_children *children; /* NULL: they are not recorded */
 	bool may_map_code;		     /* on its own, as far as its seccomp filters say */
 	bool may_follow; /* forked children may be recorded, as far as these say */
-	int program;	 /* /proc/PID/mem of it: see or_gone() in attach.c; -1: cannot be opened */
-	int pidfd;	 /* -1: none */
-	int region_copy; /* a descriptor for that; -1: none */
-	int region_fd;	 /* its number in the target */
+	int program; /* /proc/PID/mem of it: see error_or_ended() in attach.c; -1: cannot be opened */
+	int pidfd;   /* -1: none */
+	int region_copy;   /* a descriptor for that; -1: none */
+	int region_fd;	   /* its number in the target */
 	int leftovers[16]; /* numbers of such, of a heapline that was killed */
 	uint32_t leftover_count;
 	char late_problem[256]; /* what was not patched in libraries that came later; the watch's */
@@ -182,5 +182,5 @@ bool hl_attach_has_lost_owner(const struct hl_attach *attach);
 /* Whether the record page is still there: another program may have taken the process' place. */
 bool hl_attach_is_there(const struct hl_attach *attach);
 
-/* As hl_attach_detach(), but for -ESRCH. */
+/* Like hl_attach_detach(), but for -ESRCH. */
 int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);

@@ -284,7 +284,7 @@ Elf *hl_objects_open(const struct hl_objects *objects, const struct hl_map *map,
 	return elf;
 }
 
-/* What has code and is no object of this machine's, or cannot be read, is left out. */
+/* What has code and is not an object of this machine's, or cannot be read, is left out. */
 static int add_object(struct hl_objects *objects, const struct hl_map *map)
 {
 	HL_CLOSED int fd = -1;
@@ -398,7 +398,7 @@ static bool put_program_first(struct hl_objects *objects)
 	return false;
 }
 
-/* Of a program that was started as an argument of its loader the kernel knows the loader alone. */
+/* If a program was started as an argument of its loader, the kernel knows only the loader. */
 static uint64_t debug_of_loader(const struct hl_objects *objects)
 {
 	uint64_t address, place;
@@ -468,7 +468,7 @@ static void put_in_order(struct hl_objects *objects)
 	}
 }
 
-/* Of the program those symbols count too that are in its separate debug file. */
+/* For the program, the symbols in its separate debug file count too. */
 static void complete_program(const struct hl_objects *objects)
 {
 	struct hl_object *program = &objects->objects[0];

@@ -619,7 +619,7 @@ static int add_sharers(struct hl_remote *remote, const struct hl_remote_children
 	return 0;
 }
 
-/* The processes that share the memory are looked for once the target stands still, and starts no
+/* The processes that share the memory are looked for once the target is stopped, and starts no
  * more; by then, it has no child by vfork() that it would have to wait for. */
 static int stop_processes(struct hl_remote *remote, struct hl_error *err)
 {

@@ -292,7 +292,7 @@ static int open_remote(pid_t pid, enum beginning beginning, struct hl_remote **r
 		r = check_program(remote, err);
 	if (r == 0)
 		r = check_sandbox(remote, err);
-	/* A thread that stands still already needs none; and whoever waits for all children of ours
+	/* A thread that is stopped already needs none; and whoever waits for all children of ours
 	 * would wait for the guardian, too. */
 	if (r == 0 && !remote->is_held && hl_guardian_new(&remote->guardian) == -ENOMEM)
 		r = hl_error_set(err, -ENOMEM, "out of memory");

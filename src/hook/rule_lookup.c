@@ -99,7 +99,7 @@ static bool is_loaded(const struct hl_objects *objects, const char *module)
 	return false;
 }
 
-/* Of a preset that is asked for one function is enough: versions differ. */
+/* One function of a requested preset is enough: versions differ. */
 static bool is_missing(const struct hl_hook_rules *rules, const struct hl_definition *found,
 		       size_t index)
 {

@@ -25,7 +25,7 @@ static bool is_restorer(const struct hl_remote *remote, uint64_t address)
 		!memcmp(code, with_eax, sizeof(with_eax)));
 }
 
-/* All by one call, up to the first page that is not there: threads stand still meanwhile, and there may be
+/* All by one call, up to the first page that is not there: threads are stopped meanwhile, and there may be
  * hundreds. Negative where that is forbidden. */
 static ssize_t read_at_once(pid_t tid, uint64_t start, uint64_t words[STACK_WORDS])
 {

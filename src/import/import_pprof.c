@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARNING "WARNING: " /* as hl_notices_of_profile() begins them */
+#define WARNING "WARNING: " /* like hl_notices_of_profile() begins them */
 
 struct importer {
 	struct hl_pprof_reader reader;

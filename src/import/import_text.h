@@ -27,7 +27,7 @@ bool hl_import_text_begins(const struct hl_import_line *line, const char *mark);
 
 bool hl_import_text_is_blank(char letter); /* space or tab */
 
-/* The first letter in ${text} .. ${end} that is no blank. */
+/* The first letter in ${text} .. ${end} that is not a blank. */
 const char *hl_import_text_skip_blanks(const char *text, const char *end);
 
 /* The end of ${text} .. ${end} without trailing blanks. */

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Each takes some 600 KB and holds the events of a few milliseconds at full speed; several bridge
+/* Each takes about 600 KB and holds the events of a few milliseconds at full speed; several bridge
  * the times for which the disk makes the thread wait. */
 #define BATCHES 8
 

@@ -3,7 +3,7 @@
  * Files that hold every event of one process, beside its log: their format, writing and reading.
  *
  * A file has the header and the pieces of log_files.h; docs/format.md describes it. It begins with
- * a checkpoint (as a segment's, with missing events in place of missing intervals); others follow,
+ * a checkpoint (as a segment's, with missing events instead of missing intervals); others follow,
  * each before the first event of an interval. From one checkpoint to the next lies a part, which is
  * read alone. Events follow the checkpoint in pieces of up to HL_EVENTS_MAX, by kind and by thread,
  * so that similar numbers are neighbours and compress well:
@@ -54,7 +54,7 @@ enum hl_event_piece_kind {
 
 /* An event as a word: its node, its size from bit 24 on; see also HL_EVENT_EXTENDED. */
 #define HL_EVENT_FREE	  (UINT64_C(1) << 63)
-#define HL_EVENT_EXTENDED (UINT64_C(1) << 62) /* in place of the size: an index of extended */
+#define HL_EVENT_EXTENDED (UINT64_C(1) << 62) /* instead of the size: an index of extended */
 
 /* Events of one thread in one tick, up to the first event of the next run. */
 struct hl_event_batch_run {
@@ -263,7 +263,7 @@ struct hl_event_log {
 	struct hl_segment *files; /* opaque */
 };
 
-/* As hl_log_open(), after ${place} was listed again: views open the log first, and a running
+/* Like hl_log_open(), after ${place} was listed again: views open the log first, and a running
  * recording has written further files by then. */
 int hl_event_log_open(struct hl_log_place *place, uint32_t process,
 		      const struct hl_log_options *options, struct hl_event_log **ret_log,

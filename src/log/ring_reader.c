@@ -62,7 +62,7 @@ static inline int64_t with_sign(uint64_t word, uint64_t number)
 	return (int64_t)((number ^ minus) - minus);
 }
 
-/* Whether the record is no event, but says when the next one was: then it has been read. */
+/* Whether the record is not an event, but says when the next one was: then it has been read. */
 static bool take_time(struct hl_ring_reader *reader, uint64_t word)
 {
 	uint64_t number = word >> HL_RING_OPCODE_BITS;
@@ -134,7 +134,7 @@ static inline int give_event(struct hl_ring_reader *reader, const struct event *
 	return 0;
 }
 
-/* As hl_ring_reader_read(), of what is known to be published. */
+/* Like hl_ring_reader_read(), of what is known to be published. */
 static int read_known(struct hl_ring_reader *reader, uint64_t last_tick, uint64_t last_stamp,
 		      struct hl_ring_sink *sink)
 {

@@ -178,7 +178,7 @@ static bool is_known(uint32_t kind)
 	       kind == HL_PIECE_INDEX || kind == HL_PIECE_EVENTS || kind == HL_PIECE_END;
 }
 
-/* Whether there is damage from the cursor on: there must be a piece or a part of one. It is no part
+/* Whether there is damage from the cursor on: there must be a piece or a part of one. It is not part
  * if another piece follows, or if it would be a piece but for its length. 1, 0 or a negative errno. */
 static int find_damage(struct hl_segment_cursor *cursor)
 {

@@ -58,7 +58,7 @@ static inline uint64_t hl_history_length_ms(const struct hl_history *history)
 }
 
 /*
- * Names the nodes of ${state} in place of whatever the profile named before. What was in use in
+ * Names the nodes of ${state} instead of whatever the profile named before. What was in use in
  * ${state} is then what the profile's nodes have in use. 0 or a negative errno with a sentence.
  */
 int hl_history_name(struct hl_history *history, const struct hl_log_state *state,

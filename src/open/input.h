@@ -22,7 +22,7 @@ struct hl_input {
 	int fd;
 	bool is_stdin;
 	bool is_stream; /* a pipe or device, which has been read as far as the head */
-	uint64_t size;	/* of a file that is no stream */
+	uint64_t size;	/* of a file that is not a stream */
 	uint8_t *head;
 	size_t head_size; /* less than HL_INPUT_HEAD_BYTES: the head is the whole input */
 };

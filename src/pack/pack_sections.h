@@ -41,7 +41,7 @@
 #define HL_PACK_ROWS_MAX ((size_t)1 << 28)
 #define HL_PACK_TEXT_MAX ((size_t)1 << 30)
 
-/* In place of the thread of a row: the file that was imported knows no threads. */
+/* Instead of the thread of a row: the file that was imported knows no threads. */
 #define HL_PACK_NO_THREAD UINT32_MAX
 
 /* A node of the tree in preorder: its parent is the last one before it that is one less deep. */

@@ -21,7 +21,7 @@
 #define FILE_BYTES_MAX ((size_t)128 << 20)
 #define NAME_BYTES_MAX 1023u /* longer names are cut */
 
-/* Code is met newest first, so that an address that has a name keeps it. */
+/* Code is read newest first, so that an address that has a name keeps it. */
 struct naming {
 	struct hl_recording_code *places;
 	size_t count;
@@ -127,7 +127,7 @@ int hl_code_names_map(const char *text, size_t length, struct hl_recording_code 
 /* ---- jit-PID.dump: tools/perf/Documentation/jitdump-specification.txt of Linux ---- */
 
 #define DUMP_MAGIC		0x4a695444u
-#define DUMP_ARCHITECTURES_TIME 1u /* flag: timestamps are no CLOCK_MONOTONIC */
+#define DUMP_ARCHITECTURES_TIME 1u /* flag: timestamps are not CLOCK_MONOTONIC */
 
 struct dump_header {
 	uint32_t magic, version, header_bytes, machine, reserved, pid;
@@ -304,7 +304,7 @@ static bool is_old(const struct hl_code_files *files, const struct stat *status)
 }
 
 /* The end of the file where it is too long and ${last}, else its beginning. Nothing, which is no
- * error, where it is not there or too old; nor where it cannot be opened, is no file or somebody else's, which ${ret_refused} says. */
+ * error, where it is not there or too old; nor where it cannot be opened, is not a file or somebody else's, which ${ret_refused} says. */
 static int read_file(int directory_fd, const char *name, const struct hl_code_files *files,
 		     bool last, char **ret_bytes, size_t *ret_size, char *ret_refused)
 {

@@ -87,14 +87,14 @@ bool hl_maps_same_file(const struct hl_map *a, const struct hl_map *b);
  * Opens the file that ${map} of ${pid} maps for reading, whatever has become of its name: by
  * /proc/PID/map_files or exe, else by its path below /proc/PID/root when that still is the same file.
  * A descriptor (close-on-exec) or a negative errno: -ENOENT when the file cannot be reached by
- * either way. A target in another mount namespace is no obstacle.
+ * either way. A target in another mount namespace is not an obstacle.
  */
 int hl_maps_open_file(pid_t pid, const struct hl_map *map);
 
 /*
  * Opens the regular file at ${path} as ${pid} sees it, for reading: symbolic links do not lead out
  * of its root, and nothing else is opened, since devices may do things when opened. A descriptor
- * (close-on-exec) or a negative errno: -ENOENT for what is no regular file.
+ * (close-on-exec) or a negative errno: -ENOENT for what is not a regular file.
  */
 int hl_maps_open_path(pid_t pid, const char *path);
 

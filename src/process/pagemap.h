@@ -4,7 +4,7 @@
  *
  * PAGEMAP_SCAN (kernel 6.7) passes over addresses without pages at once and knows the zero page
  * (the huge one since 6.17); where it is missing /proc/PID/pagemap is read, and the zero page is
- * known only with CAP_SYS_ADMIN. Either takes some 5 ms for a GiB of which half is in memory, most
+ * known only with CAP_SYS_ADMIN. Either takes about 5 ms for a GiB of which half is in memory, most
  * of it to tell pages of files from others. Neither faults a page in, nor changes anything in the
  * target.
  */

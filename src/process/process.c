@@ -60,7 +60,7 @@ static ssize_t read_settled_status(pid_t pid, char *status, size_t capacity)
 	}
 }
 
-/* Refuses what is no living process of its own. */
+/* Refuses what is not a living process of its own. */
 static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
 	char status[8192];

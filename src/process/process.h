@@ -37,7 +37,7 @@ int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length);
 /* What helps where a process may not be read. */
 const char *hl_proc_access_remedy(void);
 
-/* Sets the sentence for ${code}, a negative errno met when ${what} ("the mappings") of ${pid} was
+/* Sets the sentence for ${code}, a negative errno from when ${what} ("the mappings") of ${pid} was
  * to be read, and returns it. */
 int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err);
 
@@ -88,7 +88,7 @@ bool hl_process_is_frozen(pid_t pid);
 int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number);
 
 /*
- * The value of ${type}, AT_ENTRY ..., in the auxiliary vector of ${pid}; 0 when it cannot be read. Of a program that was
+ * The value of ${type}, AT_ENTRY ..., in the auxiliary vector of ${pid}; 0 when it cannot be read. For a program that was
  * started by executing its dynamic loader ("ld.so PROGRAM"), AT_PHDR, AT_PHNUM and AT_ENTRY are the program's, as
  * soon as the loader has loaded it.
  */

@@ -123,7 +123,7 @@ void hl_service_program(const char *title, const char *executable, char name[HL_
 
 /* ---- scripts ---- */
 
-/* Programs whose first word that is no option is what they run. */
+/* Programs whose first word that is not an option is what they run. */
 static const struct interpreter {
 	const char *name;    /* versions may follow: python3.11 */
 	const char *values;  /* options that take the next word: "-W -X" */

@@ -299,7 +299,7 @@ static const char *find_elsewhere(const struct hl_builder *builder,
 	return access(copy, R_OK) == 0 ? copy : NULL;
 }
 
-/* Opens the module's file when its first address is met. */
+/* Opens the module's file at its first address. */
 static int add_symbol_frames(struct hl_builder *builder, uint32_t module_id, uint64_t address)
 {
 	struct hl_profile *profile = builder->profile;
@@ -366,7 +366,7 @@ int hl_builder_name(struct hl_builder *builder, uint32_t module, uint64_t addres
 	return intern_place(builder, module, address, &place);
 }
 
-/* Of functions that were inlined into the main one none is a call of it. */
+/* A function that was inlined into the main one is never a call of it. */
 void hl_builder_mark(struct hl_builder *builder, uint32_t module, uint64_t address,
 		     enum hl_frame_part part, uint32_t runtime)
 {

@@ -44,7 +44,7 @@ int hl_builder_module(struct hl_builder *builder, const char *path, const uint8_
 		      uint32_t build_id_bytes, const struct hl_file_print *print,
 		      uint32_t *ret_module);
 
-/* In place of a module: the address is an enum hl_pseudo_frame. */
+/* Instead of a module: the address is an enum hl_pseudo_frame. */
 #define HL_BUILDER_PSEUDO UINT32_MAX
 
 /*

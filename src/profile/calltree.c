@@ -415,7 +415,7 @@ static void place_group(struct hl_calltree *tree, const struct merging *merging,
 	};
 }
 
-/* As place_nodes() of builder.c: sorted by parent, a parent's place is known before its children's,
+/* Like place_nodes() of builder.c: sorted by parent, a parent's place is known before its children's,
  * because groups were numbered from the root outward. */
 static void lay_out(struct hl_calltree *tree, const struct merging *merging,
 		    const struct layout *layout)

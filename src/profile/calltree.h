@@ -37,7 +37,7 @@ int hl_calltree_init(struct hl_calltree *tree, const struct hl_profile *profile,
 int hl_calltree_init_by_line(struct hl_calltree *tree, const struct hl_profile *profile,
 			     enum hl_value value, enum hl_unit unit);
 
-/* As hl_calltree_init(), reversed; stacks without any of the value, in either unit, are left out.
+/* Like hl_calltree_init(), reversed; stacks without any of the value, in either unit, are left out.
  */
 int hl_calltree_init_reversed(struct hl_calltree *tree, const struct hl_profile *profile,
 			      enum hl_value value, enum hl_unit unit);

@@ -15,7 +15,7 @@
 #define LENGTH_MAX     1024
 #define NESTING_MAX    64
 #define REPETITION_MAX 255  /* what POSIX promises, RE_DUP_MAX */
-#define WRITTEN_MAX    4096 /* letters once all repetitions are written out; some 100 MB */
+#define WRITTEN_MAX    4096 /* letters once all repetitions are written out; about 100 MB */
 #define SHOWN_LETTERS  40
 
 /* What an expression comes to when its repetitions are written out. */

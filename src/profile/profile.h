@@ -68,7 +68,7 @@ struct hl_profile_module {
 	uint32_t build_id_bytes;
 	struct hl_file_print print;
 	bool used;   /* some frame lies in it; only then are its symbols looked for */
-	bool script; /* no file: a runtime of scripts, named in place of a path */
+	bool script; /* no file: a runtime of scripts, named instead of a path */
 	enum hl_symbols_source symbols;
 	uint32_t symbols_reason; /* why there are no better ones, and what would help */
 };
@@ -180,7 +180,7 @@ struct hl_profile {
 	uint64_t reset_ns;		 /* after the start: the last of its processes; 0: none */
 	bool resident_is_mean;		 /* some blocks count with the mean size of their stack's */
 	uint64_t resident_unknown_bytes; /* in RAM, of live blocks whose stack is not known */
-	bool running; /* else an incomplete recording that is no snapshot was interrupted */
+	bool running; /* else an incomplete recording that is not a snapshot was interrupted */
 	uint32_t *warnings;
 	size_t warning_count;
 	struct hl_profile_mark *marks;

@@ -117,7 +117,7 @@ static void take_run(struct splicing *splicing, const struct hl_script_stack *pa
 		splicing->ids[splicing->id_count++] = path->frames[i].id;
 }
 
-/* Of native frames those that are of scripts, which a runtime had made to code. */
+/* The native frames that belong to scripts: code that a runtime generated. */
 static void take_made_scripts(struct splicing *splicing, const struct hl_script_stack *path)
 {
 	const struct hl_profile *profile = splicing->profile;

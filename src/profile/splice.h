@@ -9,7 +9,7 @@
 #include "profile/profile.h"
 
 enum hl_stack_kind {
-	HL_STACK_MIXED,	 /* groups in place of calls of the main function; the interpreter's other
+	HL_STACK_MIXED,	 /* groups instead of calls of the main function; the interpreter's other
 			    frames are left out */
 	HL_STACK_NATIVE, /* native frames alone */
 	HL_STACK_SCRIPT, /* frames of scripts alone, read or by the names of code that a runtime made;

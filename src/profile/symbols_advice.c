@@ -104,7 +104,7 @@ static int find_owners(const char *directory, struct orphans *orphans)
 
 /* ---- debug packages ---- */
 
-/* Of foo-minimal these are foo-minimal-dbg and foo-dbg. */
+/* For foo-minimal these are foo-minimal-dbg and foo-dbg. */
 static bool is_debug_package_of(const char *package, const char *owner)
 {
 	size_t stem = ends_with(package, "-dbg") ? strlen(package) - strlen("-dbg") : 0;

@@ -49,7 +49,7 @@ static int learn(struct hl_push *push, struct hl_push_session *session)
 static int64_t choose_ms(const struct hl_push *push, const struct hl_push_session *session)
 {
 	int64_t ms = hl_push_now_ms(), even = ms - ms % EVEN_MS;
-	/* Of the first one an earlier push may have chosen the even second already. */
+	/* An earlier push may already have chosen the even second for the first one. */
 	bool is_rare = session->look_ms && push->settings->every_ms >= 2 * EVEN_MS;
 
 	if (is_rare && even > session->look_ms)
@@ -195,7 +195,7 @@ static int remove_done(struct hl_push *push, bool *ret_again)
 		bool is_over = session->is_done && !session->is_overtaken;
 		*ret_again |= session->is_done && !is_over;
 		session->is_done = false;
-		/* Of collectors' processes none is met again. */
+		/* No process of a collector is seen twice. */
 		if (r == 0 && is_over && push->settings->recording)
 			r = HL_ARRAY_APPEND(push->done, push->done_count, push->done_capacity,
 					    session->sequence);

@@ -300,7 +300,7 @@ static int read_profile(struct hl_push_session *session, struct hl_profile **ret
 	/* Stacks are as views show them. */
 	const struct hl_filter filter = {.fold_plumbing = true};
 
-	/* Of the file before it is read: what is saved meanwhile is read again. */
+	/* Taken before the file is read: a save in between makes it be read again. */
 	session->saved_ns = written_ns(fd);
 	int r = hl_open_profile(session->recording, &selection, &profile, err);
 	const struct hl_node_ids follow = {nodes, count};

@@ -23,7 +23,7 @@ struct hl_cells {
 };
 
 /*
- * The cells of the size classes that this thread met lately; see event.c. The
+ * The cells of the size classes that this thread used last; see event.c. The
  * key is (address of the stack's cell) << 1 | size class: cells are aligned to 64 bytes, so seven
  * bits are free. Zero-initialize.
  */

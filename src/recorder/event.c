@@ -576,7 +576,7 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 	return true;
 }
 
-/* As hl_event_alloc(), what is done here calls nothing. */
+/* Like hl_event_alloc(), what is done here calls nothing. */
 bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 {
 	struct hl_recorder *recorder = hl_recorder;
@@ -722,7 +722,7 @@ void hl_event_nested_alloc(uint64_t requested)
 		count_lost_in_header(recorder, requested);
 }
 
-/* As hl_block_try_take(), of ${block} by ${key}. */
+/* Like hl_block_try_take(), of ${block} by ${key}. */
 static bool try_take(struct hl_recorder *recorder, const void *block, const void *key,
 		     uint64_t usable, struct hl_block *ret_block, bool *ret_busy)
 {

@@ -125,7 +125,7 @@ void hl_event_alloc_object(struct hl_thread *thread, const void *block, uint64_t
 			   const struct hl_registers *caller, const struct hl_recall_slot *place);
 /* False, and nothing happens, where no object is known at ${block}. */
 bool hl_event_free_object(struct hl_thread *thread, const void *block);
-/* As hl_event_take() and what follows it; taken as ruled blocks are. */
+/* Like hl_event_take() and what follows it; taken as ruled blocks are. */
 void hl_event_count_free_object(struct hl_thread *thread, const void *block, struct hl_block it);
 void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it);
 

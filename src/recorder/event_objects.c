@@ -152,7 +152,7 @@ static __attribute__((noinline)) void beside_by_parts(struct hl_thread *thread, 
 		   HL_EVENT_WAY_COUNTED);
 }
 
-/* As hl_event_alloc_of() of a stack that runs a script. */
+/* Like hl_event_alloc_of() of a stack that runs a script. */
 void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t requested,
 			   const struct hl_registers *caller, const struct hl_recall_slot *place,
 			   const char *type)
@@ -197,7 +197,7 @@ static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, 
 	return true;
 }
 
-/* As hl_event_free_plain(). ${has_slack}, a constant. */
+/* Like hl_event_free_plain(). ${has_slack}, a constant. */
 static inline __attribute__((always_inline)) bool free_object(struct hl_thread *thread,
 							      const void *block, bool has_slack)
 {

@@ -271,7 +271,7 @@ static word resize_or_throw(word block, word size, const struct hl_registers *ca
 	}
 }
 
-/* As reallocarray(), but the block's address is where a points to, and the result is an error. */
+/* Like reallocarray(), but the block's address is where a points to, and the result is an error. */
 HL_EXPORT function mi_reallocarr;
 HL_EXPORT word mi_reallocarr(word a, word b, word c, word d, word e, word f)
 {

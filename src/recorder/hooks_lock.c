@@ -87,7 +87,7 @@ static uint64_t each_own(struct reader *reader, bool locks, bool on_fault)
 	HL_SYS(SYS_lseek, reader->fd, 0, SEEK_SET);
 	while (next_own(reader, &start, &bytes)) {
 		sum += bytes;
-		if (locks) /* as mlockall() does, without a word where there is nothing to bring in */
+		if (locks) /* like mlockall(), without a word where there is nothing to bring in */
 			HL_SYS(SYS_mlock2, start, bytes, on_fault ? MLOCK_ONFAULT : 0);
 	}
 	return sum;

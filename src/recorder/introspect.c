@@ -33,7 +33,7 @@ static uint64_t ask_jemalloc(const char *name)
 	return mallctl(name, &number, &size, NULL, 0) == 0 ? number : 0;
 }
 
-/* The same with the arena and the class in place of the zeros in ${name}. */
+/* The same with the arena and the class instead of the zeros in ${name}. */
 static uint64_t ask_of_class(const char *name, int arena_at, int class_at, size_t class,
 			     size_t size)
 {
@@ -66,7 +66,7 @@ static struct hl_slab_class class_of_jemalloc(size_t class)
 
 	it.blocks =
 		it.slabs * ask_of_class("arenas.bin.0.nregs", 0, OF_CLASS, class, sizeof(uint32_t));
-	/* Each arena allocates from one slab that is not among the ones with room: taken for full.
+	/* Each arena allocates from one slab that is not among the ones with room: it counts as full.
 	 */
 	it.full_slabs = it.slabs > with_room ? it.slabs - with_room : 0;
 	return it;

@@ -151,7 +151,7 @@ HL_EXPORT void hl_report_lines_free(struct hl_line_report *report)
 	*report = (struct hl_line_report){.size = sizeof(*report)};
 }
 
-/* Reads "MS,BYTES,...". The heads of columns are no numbers. */
+/* Reads "MS,BYTES,...". The heads of columns are not numbers. */
 static bool read_time(const char *at, const char *end, struct hl_time *ret_time)
 {
 	const char *comma = memchr(at, ',', (size_t)(end - at));

@@ -46,5 +46,5 @@ bool hl_modules_is_trampoline(uint64_t address);
 struct hl_unwind_file hl_modules_file(struct hl_modules *modules,
 				      const struct hl_unwind_module *module);
 
-/* Notes which modules are not loaded any more; some 50 ns for each. As above. */
+/* Notes which modules are not loaded any more; about 50 ns for each. As above. */
 void hl_modules_retire_unloaded(struct hl_modules *modules);

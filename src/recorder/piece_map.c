@@ -100,7 +100,7 @@ static uintptr_t end_of(uintptr_t address, uint32_t bits)
 	return ((address >> bits) + 1) << bits;
 }
 
-/* As hl_piece_map_find(), within what a word covers. */
+/* Like hl_piece_map_find(), within what a word covers. */
 static bool find_in_word(const _Atomic uint64_t *word, uintptr_t *at, uintptr_t end)
 {
 	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed) & ~(bit_of(*at) - 1);

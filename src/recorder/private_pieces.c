@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Cuts what is small from larger mappings; see private_map.h. A process has some 65,530 mappings at most
+ * Cuts what is small from larger mappings; see private_map.h. A process has about 65,530 mappings at most
  * (vm.max_map_count), of which a program needs two for each of its threads.
  */
 #include "recorder/private_pieces.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As hl_private_map_new(), a mapping for itself; with ${heads} one that reads as zero in a forked child. */
+/* Like hl_private_map_new(), a mapping for itself; with ${heads} one that reads as zero in a forked child. */
 void *hl_private_map_take(size_t bytes, bool heads);
 void hl_private_map_give(void *address, size_t bytes);
 

@@ -36,7 +36,7 @@ struct hl_region_map {
 /*
  * Maps the region of ${fd}; *${bytes}, all of it, becomes how much. Where there is no log to begin
  * with, of the rings only the first page, from which hl_region_map_rings() maps the rest when there
- * is one: a program that limits its own address space has all the more. NULL when it is no region.
+ * is one: a program that limits its own address space has all the more. NULL when it is not a region.
  */
 void *hl_region_map_open(int fd, size_t *bytes);
 

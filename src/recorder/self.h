@@ -79,7 +79,7 @@ static inline bool *hl_self_changing_slot(void)
 extern const char hl_image_start[] __asm__("__ehdr_start") HL_HIDDEN;
 extern const char hl_image_end[] __asm__("_end") HL_HIDDEN;
 
-/* Whether ${address} is in the image, whose functions are no part of the program's stacks. */
+/* Whether ${address} is in the image, whose functions are not part of the program's stacks. */
 static inline bool hl_self_is_own_code(uint64_t address)
 {
 	return address - (uint64_t)hl_image_start < (uint64_t)(hl_image_end - hl_image_start);

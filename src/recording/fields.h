@@ -111,5 +111,5 @@ int hl_text_unescape(const char *text, size_t size, char **ret_bytes);
 /* The same as a JSON string, and NULL as ""; NULL for want of memory. */
 json_t *hl_text_to_json(const char *bytes);
 
-/* 0, -ENOMEM, or -EINVAL when ${json}, which may be NULL, is no such string. */
+/* 0, -ENOMEM, or -EINVAL when ${json}, which may be NULL, is not such a string. */
 int hl_text_from_json(const json_t *json, char **ret_bytes);

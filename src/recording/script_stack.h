@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Puts the frames of scripts where they belong. A recording keeps them below the innermost native
- * frame (recorder/script.h); a reader wants to see them in place of the calls of the interpreter
+ * frame (recorder/script.h); a reader wants to see them instead of the calls of the interpreter
  * that ran them.
  *
  *	group	frames of scripts from one that native code called up to the next such one: what
@@ -65,7 +65,7 @@ struct hl_script_stack {
 struct hl_script_stack hl_script_stack(const struct hl_stack_frame *frames, size_t count);
 
 /*
- * The ids of the mixed stack: groups in place of calls of the main function, the interpreter's other frames
+ * The ids of the mixed stack: groups instead of calls of the main function, the interpreter's other frames
  * left out. ${ret_ids} has room for stack->count. Where calls and groups of a runtime are not as many,
  * what is left over stays as it is, outermost; then ${ret_unmatched}. Returns how many ids there are.
  */

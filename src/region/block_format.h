@@ -40,7 +40,7 @@ static inline uint32_t hl_block_entry_of(uint32_t node, uint64_t slack)
 }
 
 /*
- * An object that an interpreter's own allocator has cut from an arena, in steps of a granule: in place of
+ * An object that an interpreter's own allocator has cut from an arena, in steps of a granule: instead of
  * its slack HL_BLOCK_OBJECT + slack. If it is larger than a granule, the entry of the second one
  * says how many it has, with node 0; else that entry is another block's, or 0.
  */

@@ -157,7 +157,7 @@ enum hl_region_flag {
 /*
  * In header.tick: nothing has happened for a while, and the collector sleeps longer than to the
  * next tick, on the futex that the upper half of header.tick is. To wake somebody each millisecond
- * costs some 2 % of a core.
+ * costs about 2 % of a core.
  */
 #define HL_TICK_DOZING (UINT64_C(1) << 63)
 
@@ -483,9 +483,9 @@ struct hl_region_header {
 #define HL_REGION_CHILDREN_BYTES \
 	(((sizeof(struct hl_region_header) + 4095) & ~(size_t)4095) - HL_REGION_CHILDREN_START)
 
-static_assert(HL_REGION_CHILDREN_START > 0, "such a mapping is no region");
+static_assert(HL_REGION_CHILDREN_START > 0, "such a mapping is not a region");
 
-/* Lays a region of about ${bytes} out (0 = the default, some 2.7 GiB of address space, and 8 GiB
+/* Lays a region of about ${bytes} out (0 = the default, about 2.7 GiB of address space, and 8 GiB
  * for rings; memory is used only as needed). In less the rings get what the rest leaves, unless
  * ${mode} logs. */
 void hl_region_layout(struct hl_region_header *header, uint64_t bytes, enum hl_mode mode);

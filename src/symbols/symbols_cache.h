@@ -15,7 +15,7 @@ struct hl_symbols_cache;
 
 /*
  * Reads the known names of ${path} with ${build_id}. ${ret_cache} is NULL where none may be kept:
- * there is no build id, or no directory. A damaged file is no file. 0 or -ENOMEM.
+ * there is no build id, or no directory. A damaged file counts as absent. 0 or -ENOMEM.
  */
 int hl_symbols_cache_open(const char *path, const uint8_t *build_id, size_t build_id_bytes,
 			  struct hl_symbols_cache **ret_cache);
@@ -91,7 +91,7 @@ bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
 
 /*
  * The directory that keeps names between runs: $XDG_CACHE_HOME/heapline/symbols, else
- * $HOME/.cache/heapline/symbols. Without it nothing is kept, which is no error.
+ * $HOME/.cache/heapline/symbols. Without it nothing is kept, which is not an error.
  * HL_SYMBOLS_STORE_SWITCH=off disables it.
  */
 #define HL_SYMBOLS_STORE_SWITCH "HEAPLINE_SYMBOL_CACHE"

@@ -65,7 +65,7 @@ const char *hl_symbols_entry_file(Dwarf_Die *root, struct hl_strings *strings, D
 /* ---- symbols_dwarf.c ---- */
 
 /*
- * DWARF, indexed for lookups of many addresses: each compilation unit, when first met, becomes one
+ * DWARF, indexed for lookups of many addresses: each compilation unit, when first reached, becomes one
  * sorted array of address segments, each with its innermost function, real or inlined.
  */
 struct hl_dwarf;

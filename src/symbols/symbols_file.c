@@ -263,7 +263,7 @@ static int open_symbols(struct hl_symbols_file *symbols, const char *path, const
 	return module ? read_module(symbols, module) : 0;
 }
 
-/* Of a file with DWARF: what of it is not found or not read. */
+/* For a file with DWARF: the parts that were not found or not read. */
 static void say_what_is_missing(struct hl_symbols_file *symbols)
 {
 	size_t missing = hl_symbols_dwarf_missing(symbols->dwarf);

@@ -6,12 +6,12 @@
 
 struct hl_symbols_file;
 
-/* As hl_symbols_open_elsewhere(). */
+/* Like hl_symbols_open_elsewhere(). */
 int hl_symbols_file_open(const char *path, const char *elsewhere, const uint8_t *build_id,
 			 size_t build_id_bytes, const struct hl_file_print *print,
 			 struct hl_symbols_file **ret_symbols);
 
-/* As hl_symbols_find(). ${ret_by_dwarf}: DWARF knows the function, so there is no better answer. */
+/* Like hl_symbols_find(). ${ret_by_dwarf}: DWARF knows the function, so there is no better answer. */
 int hl_symbols_file_find(struct hl_symbols_file *symbols, uint64_t address,
 			 const struct hl_symbols_frame **ret_frames, size_t *ret_count,
 			 bool *ret_by_dwarf);

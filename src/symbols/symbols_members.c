@@ -51,7 +51,7 @@ bool hl_symbols_type_peel(Dwarf_Die *type)
 		case DW_TAG_structure_type:
 		case DW_TAG_class_type:
 		case DW_TAG_union_type:
-			/* Of a type unit the others have a declaration with its signature. */
+			/* Other units have only a declaration of a type unit's type, with its signature. */
 			if (dwarf_hasattr(type, DW_AT_signature) &&
 			    hl_symbols_type_is_declared(type) &&
 			    type_of(type, DW_AT_signature, type))
@@ -98,7 +98,7 @@ int hl_symbols_type_name(const Dwarf_Die *type, struct hl_strings *strings, uint
 
 enum found {
 	FOUND_NOTHING,
-	FOUND_SCALAR, /* a word that is no pointer by its type */
+	FOUND_SCALAR, /* a word that is not a pointer by its type */
 	FOUND_POINTER,
 };
 
@@ -309,7 +309,7 @@ bool hl_symbols_member_find(const Dwarf_Die *type, uint64_t bytes, uint64_t slac
 	*ret_member = (struct hl_symbols_member){0};
 	/* Also behind its end, where its last member is an array without a bound. */
 	if (search_from(&search, "", type, offset)) {
-		/* Of pointers in a row the first is the first of the row. */
+		/* In an array of pointers, the first one. */
 		if (!ret_member->path[0] && bytes >= 2 * size && bytes > SMALLEST_USABLE)
 			snprintf(ret_member->path, sizeof(ret_member->path), "[0]");
 		return true;

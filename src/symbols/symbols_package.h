@@ -28,7 +28,7 @@ const struct hl_package_unit *hl_package_find(struct hl_package *package, Dwarf_
 /* The root of the unit's entries. */
 Dwarf_Die hl_package_unit_root(const struct hl_package_unit *unit);
 
-/* As dwarf_ranges(), for an entry of ${unit}, which may be NULL: libdw does not know the base address of packaged units. */
+/* Like dwarf_ranges(), for an entry of ${unit}, which may be NULL: libdw does not know the base address of packaged units. */
 ptrdiff_t hl_package_unit_ranges(const struct hl_package_unit *unit, Dwarf_Die *entry, ptrdiff_t at,
 				 Dwarf_Addr *base, Dwarf_Addr *ret_start, Dwarf_Addr *ret_end);
 

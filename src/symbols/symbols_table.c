@@ -52,7 +52,7 @@ static int read_go_functions(struct hl_symbols_table *table, Dwfl_Module *module
 	return 0;
 }
 
-/* Of several names for one address one is kept: `malloc` rather than `__libc_malloc`, a global name
+/* Only one of several names for an address is kept: `malloc` rather than `__libc_malloc`, a global name
  * rather than a weak or local alias. */
 static int read_symbols(struct hl_symbols_table *table, Dwfl_Module *module)
 {

@@ -39,7 +39,7 @@ static __attribute__((constructor)) void start(void)
 
 /* ---- the word ---- */
 
-/* Of allocators whose function for it allocates by itself, when it is first called: then 0. */
+/* 0 for allocators whose own function for this allocates on its first call. */
 static __attribute__((noinline)) size_t ask_usable_size(void *block)
 {
 	static __thread bool asking __attribute__((tls_model("initial-exec")));

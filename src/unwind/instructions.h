@@ -27,7 +27,7 @@ bool hl_instructions_are_padding(const uint8_t *code, size_t bytes);
 size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes);
 
 /*
- * Code up to the first return or jump behind ${start}, which is no padding: a function, or its first part. Bytes from the start of what is
+ * Code up to the first return or jump behind ${start}, which is not padding: a function, or its first part. Bytes from the start of what is
  * searched.
  */
 struct hl_instructions_part {

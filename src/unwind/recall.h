@@ -205,7 +205,7 @@ static inline uint64_t hl_recall_room(const struct hl_walk *walk, uint64_t sp)
 	return HL_LIKELY(hl_walk_is_own(walk, sp)) ? (walk->own_high - sp) / sizeof(uint64_t) : 0;
 }
 
-/* Of what head and shape point at, as far as that is on the thread's own stack. */
+/* The sum over what head and shape point at, as far as that is on the thread's own stack. */
 HL_READS_STACK static inline uint64_t hl_recall_sum(struct hl_recall *recall, uint64_t room,
 						    const struct hl_registers *at)
 {

@@ -18,7 +18,7 @@ struct bounds {
 	uint64_t start, end;
 };
 
-/* Of a program whose segments leave gaps, _dl_find_object names the segment with the code: its call frame information is in another, whose
+/* For a program whose segments leave gaps, _dl_find_object names the segment with the code: its call frame information is in another, whose
  * bounds are not known. */
 static struct bounds bounds_of(const struct hl_unwind_module *module)
 {

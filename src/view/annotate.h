@@ -19,7 +19,7 @@
 struct hl_source {
 	char *path; /* where it was found */
 	time_t changed;
-	char *text;   /* NUL bytes in place of newlines */
+	char *text;   /* NUL bytes instead of newlines */
 	char **lines; /* into text */
 	size_t count;
 };

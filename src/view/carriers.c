@@ -12,7 +12,7 @@
 
 #define ROWS_DEFAULT 40
 #define LONE_SHARE   10 /* a carrier with a tenth of all that is free stands out */
-/* There are a dozen allocators. Of a node that lies about them the last one is all others. */
+/* There are a dozen allocators. If a node reports more, the last one stands for all others. */
 #define ALLOCATORS_MAX 64
 
 /* What some carrier has, and columns show. */

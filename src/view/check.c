@@ -153,7 +153,7 @@ static int judge_growth(struct hl_check_verdict *verdict, struct hl_history *his
 		return hl_error_set(err, -ENODATA,
 				    "cannot check 'growth': the program ran for less than a "
 				    "second, which is too short to tell growth from its start");
-	/* What goes up and down again is no growth, however it ends. */
+	/* What goes up and down again is not growth, however it ends. */
 	if (rows.score >= HL_GROWTH_STEADY)
 		verdict->figure = (uint64_t)llround(rows.slope * SECONDS_PER_MINUTE);
 	else if (rows.count && first->score >= HL_GROWTH_STEADY)

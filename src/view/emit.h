@@ -74,7 +74,7 @@ size_t hl_emit_width(const struct hl_emit *emit);
  */
 void hl_emit_line(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
 
-/* As hl_emit_line(), as a warning that is hard to overlook. */
+/* Like hl_emit_line(), as a warning that is hard to overlook. */
 void hl_emit_warning(struct hl_emit *emit, const char *format, ...) HL_PRINTF(2, 3);
 
 /* An empty line of text. */

@@ -65,7 +65,7 @@ void hl_growth_rows_release(struct hl_growth_rows *rows);
  * How many of the ${count} points, the last one being the end of the process, come before its
  * teardown, which takes a quarter of them at most. That is the time since the last maximum, if hardly
  * anything is allocated after it, and enough is freed to hide a rise: a 50th of the swing of the
- * later half. What is freed early, with more than half of it in use to the end, is no teardown.
+ * later half. What is freed early, with more than half of it in use to the end, is not a teardown.
  * ${count} where there is none.
  */
 size_t hl_growth_rows_before_end(const struct hl_log_point *points, size_t count);

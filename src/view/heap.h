@@ -118,7 +118,7 @@ int hl_erlang_term_put_allocations(FILE *out, const struct hl_allocations *alloc
 /* ---- a picture ---- */
 
 /*
- * Writes a picture under ${title}: a strip for each of the largest carriers. Of carriers that have
+ * Writes a picture under ${title}: a strip for each of the largest carriers. Carriers that have
  * hl_carrier.strip a strip is the carrier from its beginning to its end, of others it shows shares.
  * 0 or -ENOMEM.
  */

@@ -139,7 +139,7 @@ static const char *kind_of_waste(const struct figures *of)
 	return "no part stands out";
 }
 
-/* Of an allocator that cannot be walked a recorder knows what is live, and nobody what is free. */
+/* For an allocator that cannot be walked, a recorder knows the live blocks; the free memory is unknown. */
 static void say_unwalked(struct figures *of)
 {
 	const struct hl_heap_unwalked *unwalked = &of->heap->unwalked;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which stacks the live blocks in RAM are of: the balance sheet of a heap, one step deeper. Blocks of
- * other allocators are no part of it. */
+ * other allocators are not part of it. */
 #include "view/heap_stacks.h"
 
 #include "base/array.h"

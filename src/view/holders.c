@@ -66,7 +66,7 @@ static void put_place_after(FILE *out, const struct hl_holders *holders,
 	putc(')', out);
 }
 
-/* Of those who share blocks ${most} are named. */
+/* Names ${most} of the holders that share blocks. */
 static void put_some(FILE *out, const struct hl_holders *holders, const struct hl_holder *holder,
 		     uint32_t most)
 {

@@ -25,7 +25,7 @@ struct identity {
 
 #define NO_LINE (UINT64_C(1) << 32) /* beside a function instead of a line's number */
 
-#define BY_LINE_OF_FUNCTION HL_VIEW_BY_TOTAL /* in place of what no frame has */
+#define BY_LINE_OF_FUNCTION HL_VIEW_BY_TOTAL /* instead of what no frame has */
 
 static struct identity identity_of(const struct hl_profile *profile,
 				   const struct hl_profile_frame *frame, enum hl_view_key by)
@@ -131,7 +131,7 @@ static int choose_lines_by(struct hl_keys *keys, const struct hl_keys *lines,
 	return 0;
 }
 
-/* Of two profiles that are compared the later one has the say, but for functions that only the earlier one has. */
+/* When two profiles are compared, the later one decides, except for functions that only the earlier one has. */
 static int choose_lines(struct hl_keys *keys, const struct hl_profile *profile, enum hl_value value,
 			enum hl_unit unit, bool flat)
 {

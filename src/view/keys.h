@@ -13,7 +13,7 @@ extern const char *const hl_keys_by_names[]; /* by enum hl_view_key: "function" 
 
 struct hl_keys {
 	uint32_t *of_frame; /* by frame of the profile */
-	uint32_t *frames;   /* by key: one of its frames; [0] is no key */
+	uint32_t *frames;   /* by key: one of its frames; [0] is not a key */
 	bool *several;	    /* by key: has other lines; by line, other functions; else NULL */
 	size_t count;	    /* one more than there are keys */
 	enum hl_view_key by;
@@ -32,7 +32,7 @@ struct hl_keys {
  *
  * By function, labels name the line by which most of ${value} was allocated in ${unit}: in the
  * function itself where ${flat} and it allocated any, else in what it calls. By line, they name the
- * function on it by which most was. Threads are no property of frames: -EINVAL. Else 0 or -ENOMEM.
+ * function on it by which most was. Threads are not a property of frames: -EINVAL. Else 0 or -ENOMEM.
  * ${keys} holds nothing after a failure.
  */
 int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,

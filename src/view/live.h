@@ -139,8 +139,8 @@ struct hl_live_page {
 	size_t width, height;	 /* height 0: as many lines as it takes */
 	size_t row_limit;	 /* 0: as many as fit, or all */
 	size_t first, selected;	 /* rows */
-	bool keys, help, paused; /* names the keys below; in place of rows; nothing is looked at */
-	const char *prompt;	 /* what is being typed, in place of the keys; NULL: nothing */
+	bool keys, help, paused; /* names the keys below; instead of rows; nothing is looked at */
+	const char *prompt;	 /* what is being typed, instead of the keys; NULL: nothing */
 	void (*line)(void *context, const char *text, unsigned emphasis);
 	void *context;
 	size_t shown; /* returned: how many rows there was room for */

@@ -291,7 +291,7 @@ void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *
 					"UNSEEN: process %u has a malloc of its own, whose "
 					"allocations were not seen",
 					profile->processes[i].pid);
-	/* Of programs that went on, each of a few, and how many others there are. */
+	/* Names a few of the programs that went on, and counts the others. */
 	for (size_t i = 0; i < profile->process_count; i++) {
 		const struct hl_profile_process *process = &profile->processes[i];
 		const char *went_on = hl_profile_went_on(profile, process);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SIZE_LIMIT (64u << 20) /* larger ones are no source that anybody reads */
+#define SIZE_LIMIT (64u << 20) /* larger files are not sources that anybody reads */
 
 /* ---- finding ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* In place of what asks a BEAM, in builds without libei. */
+/* Instead of what asks a BEAM, in builds without libei. */
 #include "guests/beam/beam.h"
 
 #include <errno.h>

@@ -203,7 +203,7 @@ static int ask_and_write(enum question question, enum hl_report_form form,
 	if (report->exposed_cookie_path[0])
 		hl_cli_note("others can read the cookie in '%s'; chmod 400 keeps it secret",
 			    report->exposed_cookie_path);
-	/* Sums are no carriers, of which alone there are terms and pictures. */
+	/* Sums are not carriers, of which alone there are terms and pictures. */
 	if (r == 0 && form != HL_REPORT_TABLE && report->lacks_instrument)
 		r = hl_error_set(err, -ENOSYS,
 				 "cannot write the carriers of node '%s': it lacks the module "

@@ -18,7 +18,7 @@ int hl_decode_reply(struct hl_term *term, enum hl_beam_answer *ret_answer)
 	*ret_answer = HL_BEAM_VALUE;
 	if (hl_term_tuple_of(&at, 2) < 0 || hl_term_this_atom(&at, "badrpc") < 0)
 		return 0;
-	/* {badrpc, {'EXIT', {Reason, Stack}}}, or another reason in place of the inner tuple. */
+	/* {badrpc, {'EXIT', {Reason, Stack}}}, or another reason instead of the inner tuple. */
 	*ret_answer = HL_BEAM_FAILED;
 	if (hl_term_tuple_of(&at, 2) < 0 || hl_term_this_atom(&at, "EXIT") < 0 ||
 	    hl_term_tuple_of(&at, 2) < 0)
@@ -250,7 +250,7 @@ bool hl_decode_knows_release(const char *otp_release, enum hl_log2_bounds *ret_b
 	return false;
 }
 
-#define HEADER_MAX 4096 /* more than the head of a carrier takes, which is no free block */
+#define HEADER_MAX 4096 /* more than the head of a carrier takes, which is not a free block */
 
 /* Whether the free blocks of each carrier take what it has free, if slots have ${bounds}. Sums of
  * counts that a node made up must not overflow. */

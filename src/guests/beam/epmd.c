@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define DEFAULT_PORT 4369
-#define ANSWER_MAX   16384 /* some 400 nodes; names beyond are not looked at */
+#define ANSWER_MAX   16384 /* about 400 nodes; names beyond are not looked at */
 
 /* A connection, or -1. */
 static int connect_to(struct in_addr address, uint16_t port, unsigned timeout_ms)

@@ -186,7 +186,7 @@ static inline __attribute__((always_inline)) void walk_array(const struct hl_lua
 		inner->is_entry = true;
 }
 
-/* While it moves a stack, 5.4.6 and later has offsets in place of pointers to it. */
+/* While it moves a stack, 5.4.6 and later has offsets instead of pointers to it. */
 static inline bool is_moving_stack(const struct hl_lua_layout *layout, uint64_t state)
 {
 	return hl_lua_word(state, layout->state_top) < hl_lua_word(state, layout->state_stack);

@@ -9,7 +9,7 @@
 #define STRING_NAME_MAX 40u
 
 /* Texts that are put together, one after the other: the next ones of the same thread and those of
- * others do not meet them before they have been copied. */
+ * others do not see them before they have been copied. */
 #define TEXTS	   64u
 #define TEXT_BYTES 96u
 
@@ -61,7 +61,7 @@ static bool has_name(struct hl_lua_text name)
 	}
 }
 
-/* [string "the first line"]: a chunk that was no file is its own source. */
+/* [string "the first line"]: a chunk that was not a file is its own source. */
 static struct hl_lua_text name_of_string(struct hl_lua_text chunk)
 {
 	static const char head[] = "[string \"", tail[] = "\"]", cut[] = "...\"]";

@@ -72,7 +72,7 @@ enum {
 /* First line of functions of the interpreter's own libraries that are in Lua. */
 #define LJ_IS_BUILTIN UINT32_MAX
 
-/* States of the interpreter, which are negative: of a collection, which has this in place of the number of the trace that began it; and
+/* States of the interpreter, which are negative: of a collection, which has this instead of the number of the trace that began it; and
  * of what records a path, optimizes it, and makes the code. */
 #define LJ_COLLECTING		 (~2)
 #define LJ_IS_COMPILING(vmstate) (~(vmstate) >= 4 && ~(vmstate) <= 6)

@@ -59,7 +59,7 @@ struct hl_lua_eval {
 	bool is_resume;
 };
 
-/* In place of a word: in a register of enum hl_saved_register. */
+/* Instead of a word: in a register of enum hl_saved_register. */
 #define HL_LUA_REGISTER(k) (INT32_MIN + 1 + (int32_t)(k))
 #define HL_LUA_UNKNOWN	   INT32_MIN
 

@@ -87,6 +87,6 @@ bool hl_luajit_describe(const struct hl_luajit *lj, const struct hl_script_frame
 
 /*
  * Code of no module that called with stack pointer ${sp}: in bytes from there on where the frame of its caller begins, if the code is a
- * trace; 0: it is no trace.
+ * trace; 0: it is not a trace.
  */
 uint64_t hl_luajit_trace_frame(struct hl_luajit *lj, struct hl_walk *walk, uint64_t sp);

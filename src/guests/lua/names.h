@@ -17,7 +17,7 @@ struct hl_lua_text hl_lua_string(const struct hl_lua_layout *layout, uint64_t st
  * different ones are all [string "..."]. */
 struct hl_lua_text hl_lua_source_name(struct hl_lua_text source);
 
-/* A function has no name of its own; it is known by where it begins. 0: it is no function, but a chunk. */
+/* A function has no name of its own; it is known by where it begins. 0: it is not a function, but a chunk. */
 struct hl_lua_text hl_lua_function_name(struct hl_lua_text source, uint32_t first_line);
 
 /* "trace 7": ${what}, a constant of a few letters, and ${number}. */

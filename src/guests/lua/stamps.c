@@ -230,8 +230,8 @@ add(struct hl_recorder *recorder, struct hl_lua_states *states, const struct hl_
 /* ---- collections ---- */
 
 /*
- * A state runs on one thread at a time, which alone writes its slot. Of two collections between which nothing was allocated below
- * a script neither is seen: too few are counted, never too many.
+ * A state runs on one thread at a time, which alone writes its slot. Two collections are both missed when nothing was allocated between them below
+ * a script: too few are counted, never too many.
  */
 static __attribute__((noinline)) void
 count(struct hl_lua_state_slot *slot, const struct hl_lua_collector *collector, uint64_t global)

@@ -58,7 +58,7 @@ int hl_python_pool_read(struct hl_memory *memory, uint64_t address, uint64_t byt
 
 /*
  * Reads all arenas of the process: of CPython 3.8 to 3.14, of all its interpreters. Pages that are not in memory are
- * not touched. Figures are exact where the process stands still. Calls ${pool}, if it is not NULL, with each pool that
+ * not touched. Figures are exact where the process is stopped. Calls ${pool}, if it is not NULL, with each pool that
  * has a used block, until it returns non-zero, and returns that. 0; -ESRCH, -EACCES, -ENOMEM.
  */
 int hl_python_arenas_read(struct hl_memory *memory,

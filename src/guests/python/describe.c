@@ -11,7 +11,7 @@
 #define BYTES_START    32u /* of a bytes object: what it has */
 
 /* Texts that are encoded, one after the other: the next ones of the same thread and those of others do
- * not meet them before they have been copied. */
+ * not see them before they have been copied. */
 #define TEXTS	   32u
 #define TEXT_BYTES 512u
 

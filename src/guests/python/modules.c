@@ -28,7 +28,7 @@ static struct interpreter {
 	struct hl_python_api api;
 	struct hl_python python;
 	hl_python_recapture_fn *recapture;
-	/* Of its code objects, in place of which ours stands; 0: its own stands there. */
+	/* Of its code objects, instead of which ours stands; 0: its own stands there. */
 	_Atomic uint64_t end_of_code;
 } interpreters[HL_PYTHON_MODULES_MAX];
 
@@ -114,7 +114,7 @@ static void retire_unloaded(void)
 typedef void end_fn(void *code);
 
 /*
- * In place of the destructor of code objects: what is known of the address is forgotten before another
+ * Instead of the destructor of code objects: what is known of the address is forgotten before another
  * one can lie there. An image that leaves again cannot do so, as a thread may just have loaded our
  * address.
  */

@@ -28,7 +28,7 @@ static bool read_type(struct hl_memory *memory, uint64_t address, struct type_ob
 {
 	const struct hl_map *map = address & 7 ? NULL : hl_maps_find(&memory->maps, address);
 
-	/* Types are written to: their references are counted. Any word may be taken for a type's
+	/* Types are written to: their references are counted. Any word may be mistaken for a type's
 	 * address. */
 	if (!map || !(map->flags & HL_MAP_WRITE) ||
 	    hl_memory_read_present(memory, address, ret_type, sizeof(*ret_type)) < 0)

@@ -33,7 +33,7 @@ struct hl_python_type {
 struct hl_python_types {
 	struct hl_memory *memory;
 	struct hl_strings *names;
-	struct hl_python_type *types; /* also what was no type, so that it is read once */
+	struct hl_python_type *types; /* also what was not a type, so that it is read once */
 	size_t count, capacity;
 	struct hl_index index;
 };

@@ -3,7 +3,7 @@
  * What Python's objects use, by type.
  *
  *	object	a block that begins as one does, in a pool of pymalloc or of malloc(); its type is told by its words
- *	part	a block that is no object, and to which an object leads, or a part of one: items of a list, the table of
+ *	part	a block that is not an object, and to which an object leads, or a part of one: items of a list, the table of
  *		a dictionary, the buffer of an array. It counts for the type of the first object, by address
  *	pinned	free blocks of a pool, which its used ones keep for their size alone; each of these is charged an equal part
  */
@@ -20,14 +20,14 @@
 /* One type, or several of one name. */
 struct hl_python_usage_row {
 	uint32_t
-		name; /* in hl_python_usage.names; 0 for blocks of pools that are no objects, nor parts */
+		name; /* in hl_python_usage.names; 0 for blocks of pools that are not objects, nor parts */
 	uint64_t objects;
 	uint64_t object_bytes, part_bytes; /* usable bytes of the blocks */
 	uint64_t pinned_bytes;
 };
 
 struct hl_python_usage {
-	struct hl_extents heap; /* malloc's, of a process that runs on; empty: it stands still */
+	struct hl_extents heap; /* malloc's, of a process that runs on; empty: it is stopped */
 	uint64_t moved_objects; /* that lead to where no block was when malloc's were listed */
 	bool has_moved;		/* the object that is looked at */
 	struct hl_strings names;
@@ -57,7 +57,7 @@ int hl_python_usage_add_pool(void *usage, uint64_t address, uint64_t bytes);
 int hl_python_usage_make(struct hl_python_usage *usage);
 
 /*
- * In place of rows: calls ${visit} with each block that was added, in rising order of address, until it returns
+ * Instead of rows: calls ${visit} with each block that was added, in rising order of address, until it returns
  * non-zero, and returns that. ${name} is that of its type, in hl_python_usage.names; 0: the block is neither an object
  * nor a part of one. 0; -ENOMEM, -ESRCH.
  */

@@ -377,7 +377,7 @@ static void add_parts(const struct hl_heap *heap, const struct hl_resident *resi
 		other -= rss->anonymous[HL_ANONYMOUS_OTHER] + rss->anonymous[HL_ANONYMOUS_BREAK];
 	}
 	parts[HL_SERVICES_VARIABLES] = rss->anonymous[HL_ANONYMOUS_VARIABLES];
-	/* Blocks that no walk met lie in mappings of an allocator, of others, or in variables. */
+	/* Blocks that no walk visited lie in mappings of an allocator, of others, or in variables. */
 	listed = take_off(&of_allocator, listed);
 	listed = take_off(&other, listed);
 	take_off(&parts[HL_SERVICES_VARIABLES], listed);

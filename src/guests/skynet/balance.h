@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The balance sheet of a process with services: what each has in use, as Lua's memory and as C's, by the
- * counters of its recorder; what of that is in RAM; and all else that is in RAM, up to Rss.
+ * counters of its recorder; the part of that in RAM; and all other memory in RAM, up to Rss.
  */
 #pragma once
 

@@ -54,7 +54,7 @@ static int add_small(struct walking *walking, uint64_t start, uint64_t end)
 	return r;
 }
 
-/* [${start}, ${end}), or what of it comes after the last extent. */
+/* [${start}, ${end}), or the part of it after the last extent. */
 static int add_extent(struct hl_extents *extents, uint64_t start, uint64_t end)
 {
 	struct hl_extent *last = extents->count ? &extents->extents[extents->count - 1] : NULL;

@@ -3,7 +3,7 @@
  * The blocks of a process, for the graph: those of glibc's heap and of musl's by a walk, those of allocators that
  * cannot be walked by the table of a recorder in the process.
  *
- * Of the latter only the blocks are known, not the free memory between them. Mappings in which the
+ * The latter gives only the blocks, not the free memory between them. Mappings in which the
  * table has blocks, and that were made in the way of allocators (MAP_NORESERVE), are the allocator's
  * as a whole: what else lies there are free blocks, which still hold old pointers, and its own lists.
  * But a recorder that came later than the program's first blocks does not know these: then all that is
@@ -35,7 +35,7 @@ struct hl_block_walk {
 	const char *command; /* that errors advise */
 };
 
-/* Blocks that are no chunks of glibc's. */
+/* Blocks that are not chunks of glibc's. */
 struct hl_walked_table {
 	bool is_there;
 	uint64_t small_blocks, small_bytes; /* that were not given to ${block} */

@@ -162,7 +162,7 @@ void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct h
 	candidates->count = kept;
 }
 
-/* ---- a walk while the process stands still ---- */
+/* ---- a walk while the process is stopped ---- */
 
 struct meeting {
 	struct hl_candidates *candidates;

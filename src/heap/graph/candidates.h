@@ -33,24 +33,24 @@ int hl_candidates_collect(struct hl_candidates *candidates, struct hl_graph *gra
 /* Adds the candidates to ${graph}, for a new look. 0 or -ENOMEM. */
 int hl_candidates_make_graph(struct hl_candidates *candidates, struct hl_graph *graph);
 
-/* Begins another walk over the same graph: no candidate was met yet. */
+/* Begins another walk over the same graph: no candidate was reached yet. */
 void hl_candidates_forget_walk(struct hl_candidates *candidates);
 
 /* A walk found this live block. Whether it is a candidate. */
 bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph *graph,
 			uint64_t address, uint64_t usable_bytes);
 
-/* Reaches candidates that the walk did not meet, or whose words have changed. 0 or a negative errno.
+/* Reaches candidates that the walk did not visit, or whose words have changed. 0 or a negative errno.
  */
 int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *graph);
 
 /* The same where there was no walk: their sizes say whether they are live, if all are glibc's
- * (${has_sizes}); otherwise all are taken for live. */
+ * (${has_sizes}); otherwise all count as live. */
 int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph,
 				bool has_sizes);
 
 /*
- * Reaches, in a process that stands still, those that are no live blocks now, or whose words have
+ * Reaches, in a process that is stopped, those that are not live blocks now, or whose words have
  * changed: walks its whole heap, as only the way from the first chunk on tells a chunk from the remains
  * of one. ${has_table}: those outside glibc's heap are left alone. 0; -EAGAIN, and none was reached, if
  * a thread stands in the middle of a change, or has run meanwhile; another negative errno.
@@ -65,7 +65,7 @@ void hl_candidates_drop_reached(struct hl_candidates *candidates, const struct h
 bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
 				    const struct hl_graph *graph, const struct hl_glibc *glibc);
 
-/* Appends the chunks in those lists of a process that stands still, sorted. 0 or -ENOMEM. */
+/* Appends the chunks in those lists of a process that is stopped, sorted. 0 or -ENOMEM. */
 int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
 			      uint32_t arenas, const struct hl_addresses *tcaches,
 			      struct hl_addresses *chunks);

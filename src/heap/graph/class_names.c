@@ -11,7 +11,7 @@
 #define CLASS_NAME_MAX 1024u
 #define PREFIX	       "_ZTS" /* of the name of a type's name */
 
-/* Addresses that are no types of Python, after which the process is taken to have no Python. */
+/* Addresses that are not types of Python, after which the process is taken to have no Python. */
 #define PYTHON_TRIES 4096u
 
 void hl_class_names_init(struct hl_class_names *ret_classes, struct hl_graph *graph,

@@ -15,7 +15,7 @@ struct hl_graph;
 /* What the first word of a block says of its class. */
 struct hl_class_word {
 	uint64_t word;
-	uint32_t type; /* in hl_class_names.names; 0: it is no virtual table's address */
+	uint32_t type; /* in hl_class_names.names; 0: it is not a virtual table's address */
 };
 
 struct hl_class_names {

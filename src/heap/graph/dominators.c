@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Semi-NCA; see dominators.h. All but the search itself works with numbers in place of nodes. */
+/* Semi-NCA; see dominators.h. All but the search itself works with numbers instead of nodes. */
 #include "heap/graph/dominators.h"
 
 #include "base/array.h"

@@ -158,10 +158,10 @@ struct hl_graph {
 		ahead_bytes; /* of the last window: its end, and how much it was to hold */
 	struct hl_graph_word waiting[HL_GRAPH_WAITING];
 	unsigned waiting_at;
-	/* The process stands still, perhaps in the middle of moving free chunks: a header that a
+	/* The process is stopped, perhaps in the middle of moving free chunks: a header that a
 	 * stack or a register leads to may be one of a list that no arena has. */
 	bool follows_links, has_safe_links;
-	unsigned links; /* that were followed so far; each is a system call while it stands still */
+	unsigned links; /* that were followed so far; each is a system call while it is stopped */
 	struct hl_unread unread;	 /* as the last look at the roots found it */
 	struct hl_graph_thread *threads; /* of the last look at stacks, by sp */
 	size_t thread_count, thread_capacity;
@@ -221,7 +221,7 @@ bool hl_graph_find(const struct hl_graph *graph, uint64_t address, uint64_t *ret
 uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block);
 uint64_t hl_graph_counted(const struct hl_graph *graph, uint64_t block);
 
-/* Whether it was reached, or is no live block. */
+/* Whether it was reached, or is not a live block. */
 bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block);
 
 /* The first block at or after ${address} that was not reached; 0: none. */
@@ -302,7 +302,7 @@ int hl_graph_copy(const struct hl_graph *graph, uint64_t address, void *bytes, s
 
 /* Bits of what is seen. */
 enum hl_roots {
-	/* Registers and stacks, of a process that stands still or is held. */
+	/* Registers and stacks, of a process that is stopped or held. */
 	HL_ROOTS_STACKS = 1,
 	/* The process goes on once its stacks were seen, again with those threads held that ran meanwhile. */
 	HL_ROOTS_GO_ON = 2,

@@ -52,7 +52,7 @@ struct hl_holder_finder {
 	struct hl_digraph digraph;
 	struct hl_dominators dominators;
 	struct hl_block_owners *owners; /* NULL: stacks are not asked for */
-	struct hl_asked_owner *asked;	/* owners of blocks that were met */
+	struct hl_asked_owner *asked;	/* owners of the blocks visited */
 	size_t asked_count, asked_capacity;
 	struct hl_index asked_index; /* by number */
 	bool has_table;		     /* blocks come from a recorder's table, too */

@@ -189,7 +189,7 @@ static int read_process(struct hl_holder_finder *finder)
 
 	finder->graph.reads_unaligned = finder->settings->reads_unaligned;
 	holders->heap->was_stopped = stands_still(finder);
-	/* What is no glibc's heap, the walk explains better. */
+	/* If it is not a glibc heap, the walk reports a better error. */
 	hl_glibc_roots_find(finder->memory, &finder->glibc, NULL);
 	if (r == 0 && finder->pid && finder->settings->stop)
 		r = stop_outside_malloc(finder);
@@ -484,7 +484,7 @@ static int note_blind_spots(struct hl_holder_finder *finder)
 	return r;
 }
 
-/* Of the recorder's table pieces are blocks as any others. */
+/* Pieces in the recorder's table are blocks like any others. */
 static int note_pieces(struct hl_holder_finder *finder)
 {
 	struct hl_block_owners *owners = finder->owners;

@@ -93,7 +93,7 @@ struct hl_holders {
 
 /* What is asked for; zero: all blocks. */
 struct hl_holders_settings {
-	bool stop;			     /* all threads stand still meanwhile */
+	bool stop;			     /* all threads are stopped meanwhile */
 	bool reads_swapped, reads_unaligned; /* as in hl_leaks_settings */
 	bool names_words;     /* first words of variables are called by their members */
 	uint64_t address;     /* the block that it lies in alone */

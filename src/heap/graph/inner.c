@@ -19,7 +19,7 @@
 #define CLASSES_OF_BLOCK 3u
 
 /* An offset is a habit of a class if more than half of its blocks, and at least this many, are pointed
- * to there. Of all blocks more are needed, as these decide for classes of few blocks. */
+ * to there. All blocks together need more, as these decide for classes of few blocks. */
 #define HABIT_BLOCKS	 16u
 #define HABIT_BLOCKS_ALL 256u
 

@@ -22,7 +22,7 @@ struct owner {
 
 #define NO_ROW UINT32_MAX
 
-/* A block of a ring. Of those beyond RING_BLOCKS_MAX it is not known of which one they are: a ring that
+/* A block of a ring. Beyond RING_BLOCKS_MAX, the ring of a block is unknown: a ring that
  * leads there counts as one of its own. */
 struct ring_block {
 	uint64_t address;
@@ -45,7 +45,7 @@ struct hl_leak_rows {
 	struct hl_index index;		/* of rows */
 	struct hl_class_names classes;
 	struct owner owner;  /* whose blocks are being reached */
-	struct owner *rings; /* the first block of each that was met, by address */
+	struct owner *rings; /* the first block of each ring seen, by address */
 	size_t ring_count, ring_capacity;
 	struct ring_block *ring_blocks;
 	size_t ring_block_count, ring_block_capacity;
@@ -275,7 +275,7 @@ static int take_lost(void *context, uint64_t block, uint64_t usable_bytes, const
 	return r < 0 ? r : find_row(rows, block, usable_bytes, words, count, &owner->row);
 }
 
-/* A ring leads to a block of another one that was met before: that one is this one's. */
+/* A ring leads to a block of a ring that was seen before: that one belongs to this one. */
 static int join_ring(void *context, uint64_t block)
 {
 	struct hl_leak_rows *rows = context;

@@ -74,7 +74,7 @@ struct hl_leaks {
 
 struct hl_leaks_settings {
 	bool never_stop; /* no thread is stopped: registers are not read */
-	bool stop; /* the last look is exact: all threads stand still, none is in the allocator */
+	bool stop; /* the last look is exact: all threads are stopped, none is in the allocator */
 	bool reads_swapped;   /* also what is on swap, which brings it back into RAM */
 	bool reads_unaligned; /* also pointers at addresses that 8 does not divide */
 	size_t show;	      /* how many blocks to keep */

@@ -464,7 +464,7 @@ static int name_function(struct hl_root_names *names, uint64_t pc, struct hl_roo
 
 struct walk {
 	struct hl_root_names *names;
-	struct part frame; /* the one that was met last; its end is not known yet */
+	struct part frame; /* the one seen last; its end is not known yet */
 	unsigned count;
 	struct hl_root_name *of_registers; /* whose values they are, as far as that is known */
 	uint64_t registers[KEPT_COUNT];	   /* of the innermost frame */

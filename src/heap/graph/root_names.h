@@ -28,7 +28,7 @@ struct hl_root_name {
 	uint64_t start, end; /* all of it is called the same */
 };
 
-/* A thread as it stood still, and a copy of its stack from the stack pointer on. */
+/* A thread as it was stopped, and a copy of its stack from the stack pointer on. */
 struct hl_root_thread {
 	struct user_regs_struct registers;
 	uint64_t start; /* address of words[0] */

@@ -14,7 +14,7 @@
 /* Attempts to see stacks while no sleeper wakes that is not held yet. */
 #define HOLDS_MAX 4u
 
-#define MAPPINGS_MANY 2048u /* each is asked for its stacks: some 3 ms for all */
+#define MAPPINGS_MANY 2048u /* each is asked for its stacks: about 3 ms for all */
 
 /* Of mappings without access, where a TiB of addresses takes seconds. */
 #define CLOSED_MAX_BYTES (UINT64_C(1) << 30)
@@ -129,7 +129,7 @@ static int find_pages(struct search *search, uint64_t start, uint64_t end)
 	return r;
 }
 
-/* Sees what of [${start}, ${end}) is in memory. */
+/* Sees the pages of [${start}, ${end}) that are in memory. */
 static int see_memory(struct search *search, uint64_t start, uint64_t end)
 {
 	uint64_t mask = search->graph->memory->page_bytes - 1;
@@ -362,7 +362,7 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 	for (unsigned tries = 1; r == 0 && goes_on && hl_memory_has_moved(graph->memory); tries++) {
 		r = tries < HOLDS_MAX ? hl_memory_hold(graph->memory, NULL)
 				      : hl_memory_stop(graph->memory, NULL);
-		/* Of a process that a debugger has they were seen once, as well as can be. */
+		/* If a debugger has the process, they were seen once, as well as possible. */
 		r = r == 0 ? see_stacks(search, heap, foreign) : r == -ESRCH ? r : 0;
 	}
 	if (goes_on)

@@ -14,7 +14,7 @@ struct hl_memory;
 bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glibc *glibc);
 
 /*
- * Stops and lets go again until no arena is locked. After about a second it gives that up: the process stands still all the same,
+ * Stops and lets go again until no arena is locked. After about a second it gives that up: the process stays stopped all the same,
  * and ${ret_is_locked} is true. 0, or as hl_memory_stop(): the process then runs.
  */
 int hl_stand_begin_outside_malloc(struct hl_memory *memory, const struct hl_glibc *glibc,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading the heap of a process that stands still; see still.h. */
+/* Reading the heap of a process that is stopped; see still.h. */
 #include "heap/graph/still.h"
 
 #include "heap/glibc.h"
@@ -12,7 +12,7 @@
 
 /* Whether a chunk is one now, or the remains of one, those before it tell: the more of them, the surer. */
 #define LEAD_MAX (UINT64_C(8) << 20)
-#define LEAD_ALL (UINT64_C(64) << 20) /* of all candidates together: some 30 ms */
+#define LEAD_ALL (UINT64_C(64) << 20) /* of all candidates together: about 30 ms */
 
 struct arena {
 	uint64_t address, top;
@@ -122,7 +122,7 @@ static bool is_kept(struct search *search, uint64_t chunk)
 }
 
 /*
- * Whether the word at ${address} is no reference: it lies in a chunk that is proven free, or in an
+ * Whether the word at ${address} is not a reference: it lies in a chunk that is proven free, or in an
  * arena's own struct. An anchor may have gone since, with old sizes left behind, so what cannot be
  * proven counts as live.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What leads to candidates from the heap of a process that stands still, and whether they are blocks. A walk would take too long:
+ * What leads to candidates from the heap of a process that is stopped, and whether they are blocks. A walk would take too long:
  * all pages in RAM are read once, by all processors, and only where a word leads to a candidate
  * heapline looks what lies there.
  */
@@ -12,7 +12,7 @@
 struct hl_glibc;
 struct hl_word_filter;
 
-/* Anchors are blocks that a walk met, at least so far apart; chunks are found from there. */
+/* Anchors are blocks that a walk visited, at least this far apart; chunks are found from there. */
 #define HL_STILL_ANCHOR_BYTES (UINT64_C(8) << 10)
 
 struct hl_still {
@@ -25,10 +25,10 @@ struct hl_still {
 	uint32_t arenas;		    /* at most */
 };
 
-/* Reaches candidates that are no blocks now, as chunks from up to 8 MiB before them tell; from less if
+/* Reaches candidates that are not blocks now, as chunks from up to 8 MiB before them tell; from less if
  * there are many. ${filter} and ${heap} do not matter. 0 or a negative errno. */
 int hl_still_prove(const struct hl_still *still);
 
-/* Sees the words of live blocks that are no candidates, and reaches candidates that lie in lists of
+/* Sees the words of live blocks that are not candidates, and reaches candidates that lie in lists of
  * free chunks. 0; -E2BIG when too many words lead to candidates; another negative errno. */
 int hl_still_see_heap(const struct hl_still *still);

@@ -154,7 +154,7 @@ void hl_sweep_add(struct hl_sweep *sweep, uint64_t start, uint64_t end)
 	struct batch *batch = &sweep->batches[sweep->filled % BATCHES];
 	struct hl_extent *last = batch->count ? &batch->spans[batch->count - 1] : NULL;
 
-	/* Between two blocks lies a size, which is no pointer. */
+	/* Between two blocks lies a size, which is not a pointer. */
 	if (last && start - last->end <= HL_CHUNK_HEADER &&
 	    end - batch->spans[0].start <= BATCH_BYTES) {
 		last->end = end;

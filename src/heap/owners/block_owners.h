@@ -64,7 +64,7 @@ bool hl_block_owners_have_piece(const struct hl_block_owners *owners, uint64_t a
 
 struct hl_heap;
 
-/* Adds a note to ${heap}, of whose figures pieces of pools are no part, if the recorder knows of any. 0 or -ENOMEM. */
+/* Adds a note to ${heap}, of whose figures pieces of pools are not part, if the recorder knows of any. 0 or -ENOMEM. */
 int hl_block_owners_note_pieces(const struct hl_block_owners *owners, struct hl_heap *heap);
 
 /* Allocations that the recorder could not count. */

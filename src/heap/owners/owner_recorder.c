@@ -97,7 +97,7 @@ static struct hl_stack_frame classify(const struct node_source *source, uint64_t
 	return classified;
 }
 
-/* Reads the frames of ${node} that views show. A node for a size class is no frame, nor is a label. */
+/* Reads the frames of ${node} that views show. A node for a size class is not a frame, nor is a label. */
 static int read_stack(struct node_source *source, uint32_t node, size_t *ret_shown)
 {
 	const struct hl_recording_process *process = source->process;

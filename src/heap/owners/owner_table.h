@@ -119,7 +119,7 @@ int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
 
 struct hl_open_region;
 
-/* Calls ${visit} with the names of the frames of ${node}, those of scripts in place of the interpreter's, the
+/* Calls ${visit} with the names of the frames of ${node}, those of scripts instead of the interpreter's, the
  * innermost first, until it returns non-zero; returns that. */
 int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_owner_names *names,
 				 uint32_t node,
@@ -245,7 +245,7 @@ struct hl_block_size {
 	bool is_exact;	     /* else ${bytes} and ${requested} are the mean of its stack */
 };
 
-/* Of each block once: what is left of the mean is spread over the blocks of a stack, so that their
+/* Once per block: what is left of the mean is spread over the blocks of a stack, so that their
  * ${requested} add up to what the counters have. */
 struct hl_block_size hl_block_sizes_next(struct hl_block_sizes *sizes,
 					 const struct hl_listed_block *block);

@@ -73,7 +73,7 @@ void hl_owner_tag_names_free(struct hl_owner_tag_names *tags)
 	free(tags);
 }
 
-/* A word that leads nowhere was no tag. */
+/* A word that leads nowhere was not a tag. */
 int hl_owner_tag_names_find(const struct hl_owner_tag_names *tags, struct hl_owner_names *names,
 			    uint64_t word, struct hl_owner_name *ret_name)
 {

@@ -97,8 +97,8 @@ static int take_listed(void *context, const struct hl_owned_block *block)
 	return 0;
 }
 
-/* What a rule's function gives are mostly blocks of malloc(), which the walk has met but for newer ones, or mostly
- * cut from these, which it has not met but for what begins where one does. */
+/* What a rule's function gives are mostly blocks of malloc(), which the walk has visited, except newer ones, or mostly
+ * cut from these, which it has not visited, except those that begin where one does. */
 static void judge_inner(struct hl_resident *resident)
 {
 	size_t count = 0, met = 0;

@@ -13,7 +13,7 @@
 
 struct hl_slabs {
 	struct hl_introspection said;
-	/* Bytes of slabs by how full they are. Of jemalloc's classes the full slabs are known, and
+	/* Bytes of slabs by how full they are. For jemalloc's classes the full slabs are known, and
 	 * the mean of the others. */
 	uint64_t occupancy_bytes[HL_OCCUPANCY_SLOTS];
 };

@@ -85,7 +85,7 @@ bool hl_image_objects_init(void);
 
 struct dl_find_object;
 
-/* As _dl_find_object(), from /proc/thread-self/maps and the ELF headers in memory. Not from a
+/* Like _dl_find_object(), from /proc/thread-self/maps and the ELF headers in memory. Not from a
  * signal handler that interrupted it. */
 int hl_image_objects_find(uint64_t pc, struct dl_find_object *ret_object);
 

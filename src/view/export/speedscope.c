@@ -31,7 +31,7 @@ static void put_frames(struct hl_json *json, const struct hl_profile *profile,
 	hl_json_open(json, "shared", '{');
 	hl_json_open(json, "frames", '[');
 	if (hl_profile_counters_any(&profile->counters[0])) {
-		/* Figures without a stack: the frame of the root, whose name is no string. */
+		/* Figures without a stack: the frame of the root, whose name is not a string. */
 		frames->index_of[0] = ++frames->count;
 		hl_json_open(json, NULL, '{');
 		hl_json_text(json, "name", HL_KEYS_NO_STACK);

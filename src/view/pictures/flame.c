@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-/* In a picture: some 8 bytes each, of 3 MB that browsers open at once. */
+/* In a picture: about 8 bytes each, of 3 MB that browsers open at once. */
 #define FRAMES_MAX 200000
 
 struct row {

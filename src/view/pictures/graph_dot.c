@@ -56,7 +56,7 @@ static size_t put_letter(FILE *out, const char *text, enum place place)
 	else if (escape)
 		fputs(escape, out);
 	else if (hl_format_control(text))
-		for (int i = 0; i < length; i++) /* as hl_format_put() does */
+		for (int i = 0; i < length; i++) /* like hl_format_put() does */
 			fprintf(out, "%s\\x%02x", place == IN_QUOTES ? "\\" : "",
 				(unsigned char)text[i]);
 	else

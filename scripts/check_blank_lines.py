@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-check_blank_lines.py [--fix] [FOLDER ...]: a blank line parts the declarations at a function's top
+check_blank_lines.py [--fix] [FOLDER ...]: a blank line separates the declarations at a function's top
 from its first statement. Prints where it is missing, or inserts it. Inner blocks have none.
 
 clang-format sees to the rest: never two blank lines, none after '{' or before '}'. The sources are

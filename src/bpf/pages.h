@@ -164,7 +164,7 @@ void hl_page_snapshot_release(struct hl_page_snapshot *snapshot);
  *
  * A page that is there only afterwards was gained: by the stack that owns it, or unattributed. One
  * that was there only before was released; who once touched it is not known. One that was there
- * both times counts for nobody, even if it is another one by now, unless it changed its kind (a
+ * both times is not counted, even if it was replaced by another, unless it changed its kind (a
  * page of a file that was written to became one of the process' own). So
  *
  *	sum of gains + unattributed - released = pages after - pages before

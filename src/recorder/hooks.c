@@ -151,8 +151,7 @@ static __attribute__((noinline)) void *calloc_any(size_t count, size_t size,
 	return finish(thread, hl_libc.calloc(count, size), count * size, caller, place);
 }
 
-/* Whether a call passes through before anything is entered or called, which ${freed}, NULL or a block,
- * does not forbid. If not, *${thread} has entered, or has become NULL. */
+/* True if the call can go straight to libc. ${freed}: the block to be freed, or NULL. If not, *${thread} has entered, or has become NULL. */
 static inline __attribute__((always_inline)) bool passes_at_once(struct hl_thread **thread,
 								 const void *freed)
 {

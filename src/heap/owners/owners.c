@@ -127,8 +127,8 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 	if (r == 0)
 		r = hl_owners_note(
 			owners,
-			"who allocated is not known: there is neither a recorder nor the library "
-			"for tags in the process; 'heapline %s -p %d%s' %s%s",
+			"callers are unknown: the process has neither a recorder nor the tags "
+			"library; 'heapline %s -p %d%s' %s%s",
 			heap->is_stripped ? "pgfault" : "attach", (int)heap->process.pid,
 			heap->is_stripped ? " 60" : "",
 			heap->is_stripped ? "shows what makes it grow"

@@ -175,8 +175,10 @@ class Late(attaching.TestCase):
                 harness.wait_until(lambda: blocks() > before, "the next library to be recorded")
                 attach.send_signal(signal.SIGINT)
             warnings = harness.info(self.recording)["recording"]["warnings"]
-            self.assertEqual(warnings, ["functions that rules name in 'late_pool.so.2' are not recorded: "
-                                        "it was loaded while heapline did not answer"])
+            # The next library may come before a slow heapline goes on: then the warning names that one.
+            self.assertEqual(len(warnings), 1)
+            self.assertRegex(warnings[0], r"^functions that rules name in 'late_pool\.so(\.2)?' are not recorded: "
+                                          r"it was loaded while heapline did not answer$")
         self.assertEqual(process.returncode, 0)
 
     def test_a_library_that_is_not_named_is_a_mistake(self):

@@ -29,7 +29,7 @@ def main():
     lines = lines_by_folder(tree / "src")
     rows = ROW.findall((tree / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     if not rows:
-        sys.exit("CONTRIBUTING.md: there is no table of rooms with their budgets")
+        sys.exit("CONTRIBUTING.md lacks the table of rooms and budgets")
     faults = []
     for room, folders, number in rows:
         budget = int(number.replace(",", ""))

@@ -261,7 +261,7 @@ static int by_stack(const void *left, const void *right)
 	return (a->stack > b->stack) - (a->stack < b->stack);
 }
 
-/* Only one of a hundred processes is read at a time: what counts is the memory that the others keep between reads. */
+/* Processes are read one at a time; the memory that all others keep between reads adds up. */
 static void keep_little(struct hl_push_session *session)
 {
 	struct hl_push_figures *fitting =

@@ -300,7 +300,7 @@ static int read_profile(struct hl_push_session *session, struct hl_profile **ret
 	/* Stacks are as views show them. */
 	const struct hl_filter filter = {.fold_plumbing = true};
 
-	/* Taken before the file is read: a save in between makes it be read again. */
+	/* Noted before the file is read: after a save in between it is read again. */
 	session->saved_ns = written_ns(fd);
 	int r = hl_open_profile(session->recording, &selection, &profile, err);
 	const struct hl_node_ids follow = {nodes, count};

@@ -170,7 +170,7 @@ class Tutorials(unittest.TestCase):
             self.assertIn("function &lt;game.lua:3&gt;", file.read())
         first, size = re.search(r"^grown by [0-9]+\n(\S+) line:5 size:([0-9]+)$", inside, re.M).groups()
         self.assertEqual(first, "game.lua")
-        self.assertGreater(int(size), 10000 * 64)
+        self.assertAlmostEqual(int(size) / 10000, 480, delta=80)
         self.assertNotIn("game.lua line:5 ", cured)
         self.assertRegex(cured, r"-[0-9.]+ [KM]iB")
 

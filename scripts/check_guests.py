@@ -15,7 +15,7 @@ DOOR = ("guests/guest.h", "guests/outside.h", "guests/provider.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(guests/[^"]+)"', re.M)
 LANGUAGE = re.compile("lua|python|skynet|erlang|beam", re.I)
 MOST_INCLUDES = 5
-MOST_FILES = 60
+MOST_FILES = 59
 
 
 def main():

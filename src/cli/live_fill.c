@@ -3,7 +3,6 @@
 #include "cli/live_fill.h"
 
 #include "base/cleanup.h"
-#include "base/compiler.h"
 #include "base/frame_key.h"
 #include "guests/outside.h"
 #include "heap/owners/block_owners.h"
@@ -19,14 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Those that know something from outside; see guests/outside.h. */
-static const struct hl_guest_outside *const guests[] = {
-	&hl_guest_outside_lua,
-	&hl_guest_outside_python,
-	&hl_guest_outside_skynet,
-};
-
-static_assert(HL_COUNT_OF(guests) * HL_GUEST_LABELS <= HL_LIVE_LABELS_MAX, "all labels have room");
+static_assert(HL_GUESTS_OUTSIDE_MAX * HL_GUEST_LABELS <= HL_LIVE_LABELS_MAX,
+	      "all labels have room");
 
 struct wishes {
 	bool pages, types, ages;
@@ -99,12 +92,13 @@ static int fill_labels(struct hl_recording_process *process, struct wishes wishe
 
 	if (wishes.types || wishes.ages)
 		r = hl_inuse_labels_open((pid_t)process->pid, &owners, &why);
-	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(guests); i++)
+	for (size_t i = 0; r == 0 && hl_guests_outside[i]; i++)
 		for (size_t kind = 0; r == 0 && kind < HL_GUEST_LABELS; kind++) {
-			if (!wanted[kind] || !guests[i]->labels[kind].read)
+			if (!wanted[kind] || !hl_guests_outside[i]->labels[kind].read)
 				continue;
-			what = guests[i]->labels[kind].what;
-			r = fill_kind(process, owners, guests[i]->labels[kind].read, &why);
+			what = hl_guests_outside[i]->labels[kind].what;
+			r = fill_kind(process, owners, hl_guests_outside[i]->labels[kind].read,
+				      &why);
 		}
 	hl_block_owners_free(owners);
 	return r < 0 && r != -ESRCH ? hl_error_set(err, r, "cannot tell %s: %s", what, why.text)
@@ -126,9 +120,9 @@ static int read_services(pid_t pid, struct hl_guest_service **ret_services, size
 {
 	int r = -ENOENT;
 
-	for (size_t i = 0; r < 0 && r != -ENOMEM && i < HL_COUNT_OF(guests); i++)
-		if (guests[i]->read_services)
-			r = guests[i]->read_services(pid, ret_services, ret_count);
+	for (size_t i = 0; r < 0 && r != -ENOMEM && hl_guests_outside[i]; i++)
+		if (hl_guests_outside[i]->read_services)
+			r = hl_guests_outside[i]->read_services(pid, ret_services, ret_count);
 	return r;
 }
 
@@ -246,13 +240,13 @@ void hl_live_labels_read(pid_t pid, struct hl_live_labels *labels)
 {
 	if (hl_inuse_labels_open(pid, &labels->owners, NULL) < 0)
 		return;
-	for (size_t i = 0; i < HL_COUNT_OF(guests); i++)
+	for (size_t i = 0; hl_guests_outside[i]; i++)
 		for (size_t kind = 0; kind < HL_GUEST_LABELS; kind++) {
-			hl_guest_read_labels_fn *read = guests[i]->labels[kind].read;
+			hl_guest_read_labels_fn *read = hl_guests_outside[i]->labels[kind].read;
 			if (!read ||
 			    read(pid, labels->owners, &labels->of[labels->count].labels, NULL) < 0)
 				continue;
-			labels->of[labels->count++].what = guests[i]->labels[kind].what;
+			labels->of[labels->count++].what = hl_guests_outside[i]->labels[kind].what;
 		}
 }
 

@@ -45,6 +45,6 @@ struct hl_guest_outside {
 	int (*read_services)(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count);
 };
 
-/* Each is in the folder of its guest. */
-extern const struct hl_guest_outside hl_guest_outside_lua, hl_guest_outside_python,
-	hl_guest_outside_skynet;
+/* All of them; NULL ends the table. */
+#define HL_GUESTS_OUTSIDE_MAX 4u
+extern const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1];

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which guests know something from outside; see outside.h. */
+#include "guests/outside.h"
+
+/* Each is in the folder of its guest. */
+extern const struct hl_guest_outside hl_guest_outside_lua, hl_guest_outside_python,
+	hl_guest_outside_skynet;
+
+const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1] = {
+	&hl_guest_outside_lua,
+	&hl_guest_outside_python,
+	&hl_guest_outside_skynet,
+};

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,7 @@ SANITIZER_ARGS = "-Dc_args=-fno-sanitize-recover=all -fno-sanitize=function"
 TIMEOUT_MULTIPLIER = "10"
 # Many tests wait for what they test.
 TEST_JOBS = str(int(JOBS) * 3 // 2)
-SLOWEST_SHOWN = 10
+SLOWEST_SHOWN = 40
 
 
 @dataclass
@@ -94,7 +95,7 @@ class Tally:
 
     def __init__(self):
         self.passed = 0
-        self.durations = []  # (seconds, name of the test)
+        self.durations = []  # (seconds of the processors, seconds, name of the test)
         self.failed = []
         self.skipped = []
 
@@ -110,7 +111,9 @@ class Tally:
         output = record.get("stdout", "") + "\n" + record.get("stderr", "")
         cases = cases_in(output)
         verdict = record["result"]
-        self.durations.append((record["duration"], name))
+        cpu = sum(map(float, found.groups())) if (found := CPU_TIME.search(output)) else 0.0
+        output = CPU_TIME.sub("", output)
+        self.durations.append((cpu, record["duration"], name))
         self.passed += len(cases["ok"])
         self.failed += [f"{name}: {case}" for case in cases["failed"]]
         self.skipped += [f"{name}: {case}" for case in cases["skipped"]]
@@ -130,6 +133,7 @@ CASE_LINES = (
     re.compile(r"(?P<case>\S.*) \.\.\. (?P<outcome>ok|FAIL|ERROR|skipped)(?P<reason> .*)?$"),
 )
 REASON_CHARACTERS = 300
+CPU_TIME = re.compile(r"^processor time: ([\d.]+) \+ ([\d.]+) s$", re.M)  # of scripts/timed.sh
 OUTCOMES = {"ok": "ok", "skipped": "skipped"}  # every other one is a failure
 
 
@@ -261,7 +265,7 @@ def run_part(part, tally):
     names = [test["name"] for test in tests]
     run([*part.wrapper, "meson", "test", "-C", str(directory), "--no-rebuild",
          "--num-processes", TEST_JOBS, "--timeout-multiplier", TIMEOUT_MULTIPLIER, "--print-errorlogs",
-         *names], part.environment)
+         "--wrapper", shlex.quote(str(TREE / "scripts/timed.sh")), *names], part.environment)
     records = log.read_text().splitlines() if log.exists() else []
     for record in records:
         tally.add_meson_test(part.name, json.loads(record))
@@ -353,9 +357,10 @@ def check_command(parts):
 
 def report(tally):
     if tally.durations:
-        print("\nSlowest tests:")
-        for seconds, name in sorted(tally.durations, reverse=True)[:SLOWEST_SHOWN]:
-            print(f"{seconds:7.1f} s  {name}")
+        cpu, seconds = (sum(times) for times in zip(*(entry[:2] for entry in tally.durations)))
+        print(f"\nSlowest tests, of {cpu:.0f} s of the processors and {seconds:.0f} s in all:")
+        for cpu, seconds, name in sorted(tally.durations, reverse=True)[:SLOWEST_SHOWN]:
+            print(f"{cpu:7.1f} s  {seconds:7.1f} s  {name}")
     for title, reasons in (("Skipped", tally.skipped), ("Failed", tally.failed)):
         if reasons:
             print(f"\n{title}:")

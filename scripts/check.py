@@ -106,7 +106,7 @@ class Tally:
         self.skipped += [f"{part}: {case}" for case in results["skipped"]]
 
     def add_meson_test(self, part, record):
-        """Counts one line of meson's testlog.json, case by case where its output names cases."""
+        """Counts one line of meson's testlog, case by case where its output names cases."""
         name = f"{part}: {record['name']}"
         output = record.get("stdout", "") + "\n" + record.get("stderr", "")
         cases = cases_in(output)
@@ -260,7 +260,7 @@ def run_part(part, tally):
         tally.failed.append(f"{part.name}: the build failed")
         return
     tally.passed += 1  # it builds without a warning
-    log = directory / "meson-logs" / "testlog.json"
+    log = directory / "meson-logs" / "testlog-timed.sh.json"  # named by the wrapper
     log.unlink(missing_ok=True)
     names = [test["name"] for test in tests]
     run([*part.wrapper, "meson", "test", "-C", str(directory), "--no-rebuild",

@@ -13,10 +13,12 @@ cases whose `cmd` begins with "# not sanitized: " and the reason.
 import argparse
 import difflib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -97,6 +99,33 @@ def differences(case, found):
                                         f"expected {name}", f"found {name}", lineterm="")
 
 
+def copy_named(template, folder, command):
+    """A folder for each case, with what its command can name, so that what one case changes no other one sees."""
+    folder.mkdir()
+    for path in template.iterdir():
+        if path.name == "bin":
+            shutil.copytree(path, folder / path.name)
+        elif path.stem in command or re.search(r"\*|\bls\b", command):
+            (shutil.copytree if path.is_dir() else shutil.copy2)(path, folder / path.name)
+
+
+def outcome_of(case, template, args):
+    """Lines that say how what a case writes differs from what it should, and why it is not run, if it is not."""
+    command = (case / "cmd").read_text()
+    if args.sanitized and command.startswith(NOT_SANITIZED):
+        return [], command.split("\n", 1)[0].removeprefix(NOT_SANITIZED)
+    folder = template.parent / case.name
+    copy_named(template, folder, command)
+    kept = Path(f"{folder}{JSON_SUFFIX}")
+    kept.mkdir()
+    found = run_case(case, folder, environment_of(folder))
+    lines = list(check_json([*kept.iterdir(), *folder.glob("*.json")]))
+    shutil.rmtree(folder, ignore_errors=True)
+    if args.record:
+        record(case, found)
+    return lines + list(differences(case, found)), ""
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--record", action="store_true")
@@ -109,29 +138,14 @@ def main():
                    if not args.cases or path.parent.name in args.cases)
     failed = 0
     print(f"1..{len(cases)}")
-    with tempfile.TemporaryDirectory(prefix="heapline-test-") as parent:
+    with tempfile.TemporaryDirectory(prefix="heapline-test-") as parent, ThreadPoolExecutor(os.cpu_count()) as pool:
         template = Path(parent) / "template"
         template.mkdir()
         make_template(template, args.heapline.resolve(), args.make_recording.resolve())
-        for number, case in enumerate(cases, 1):
-            first_line = (case / "cmd").read_text().split("\n", 1)[0]
-            if args.sanitized and first_line.startswith(NOT_SANITIZED):
-                reason = first_line.removeprefix(NOT_SANITIZED)
-                print(f"ok {number} - {case.name.replace('-', ' ')} # skip {reason}")
-                continue
-            # A folder for each, so that what one case changes no other one sees.
-            folder = Path(parent) / f"case-{number}"
-            shutil.copytree(template, folder, symlinks=True)
-            kept = Path(f"{folder}{JSON_SUFFIX}")
-            kept.mkdir()
-            found = run_case(case, folder, environment_of(folder))
-            lines = list(check_json([*kept.iterdir(), *folder.glob("*.json")]))
-            shutil.rmtree(folder, ignore_errors=True)
-            if args.record:
-                record(case, found)
-            lines += differences(case, found)
+        outcomes = pool.map(lambda case: outcome_of(case, template, args), cases)
+        for number, (case, (lines, reason)) in enumerate(zip(cases, outcomes), 1):
             failed += bool(lines)
-            print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}")
+            print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}" + f" # skip {reason}" * bool(reason))
             print("".join(f"# {line}\n" for line in lines), end="", flush=True)
     return 1 if failed else 0
 

@@ -337,8 +337,6 @@ static enum hl_arch_outcome step_frame_pointer(struct hl_walk *walk, struct hl_a
 {
 	uint64_t bp, ra;
 
-	if (!frame->bp)
-		return HL_STEP_END; /* what the ABI sets at a thread's start */
 	if (frame->bp - frame->sp > reach || !read_word(walk, frame->bp, reads, &bp) ||
 	    !read_word(walk, frame->bp + 8, reads, &ra))
 		return HL_STEP_LOST;
@@ -353,9 +351,12 @@ enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_
 
 	*interrupted_context = 0;
 	switch (hl_rule_kind_of(rule)) {
-	case HL_RULE_NONE: /* JIT mostly: rbp is believed if it can be a frame pointer */
+	case HL_RULE_NONE: /* JIT mostly: rbp is believed if it can be a frame pointer. Where it is 0, as at a
+			    * thread's start, the code keeps none, and may have callers. */
 		return step_frame_pointer(walk, frame, HL_FRAME_POINTER_REACH, ret_reads);
-	case HL_RULE_OTHER_STACK: /* which may lie anywhere */
+	case HL_RULE_OTHER_STACK: /* which may lie anywhere; 0: what the ABI sets at a thread's start */
+		if (!frame->bp)
+			return HL_STEP_END;
 		return step_frame_pointer(walk, frame, UINT64_MAX, ret_reads);
 	case HL_RULE_SIGNAL:
 		return step_signal(walk, frame, interrupted_context, ret_reads);

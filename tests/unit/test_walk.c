@@ -376,7 +376,8 @@ static void a_frame_pointer_put_to_other_use_ends_the_stack(void **state)
 	(void)state;
 	generated_fn *generated = generate(code_with_odd_rbp, sizeof(code_with_odd_rbp));
 	uint64_t here = (uint64_t)__builtin_frame_address(0);
-	const uint64_t odd[] = {8,
+	const uint64_t odd[] = {0, /* a thread's start, by the ABI, but here callers follow */
+				8,
 				here + 1,
 				here - 65536,
 				UINT64_C(1) << 47,
@@ -388,9 +389,6 @@ static void a_frame_pointer_put_to_other_use_ends_the_stack(void **state)
 		assert_true(walk.incomplete);
 		assert_int_equal(walk.depth, 1);
 	}
-	generated(capture_only, 0); /* a thread's start, by the ABI */
-	assert_false(walk.incomplete);
-	assert_int_equal(walk.depth, 1);
 	munmap((void *)(uintptr_t)generated, 4096);
 	assert_int_equal(differences, 0);
 }

@@ -21,6 +21,8 @@ struct hl_symbols_table {
 					       unwind_base; belongs to the module */
 	size_t unwind_count;
 	uint64_t unwind_base;
+	const unsigned char *code; /* .text of x86-64; else NULL; belongs to the module */
+	uint64_t code_bytes, code_base;
 };
 
 /* Reads the tables of ${module}, whose names stay its property. 0 or -ENOMEM. */
@@ -33,6 +35,10 @@ const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t
 
 /* Where the function around ${address} begins; ${address} itself when that is not known. */
 uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, uint64_t address);
+
+/* The name of the function that ${address}, which has no name, is a part of: compilers move the code of a function that
+ * rarely runs elsewhere, and it jumps back. NULL: unknown. */
+const char *hl_symbols_table_find_cold(const struct hl_symbols_table *table, uint64_t address);
 
 /* ---- symbols_entry.c: what entries of DWARF are called ---- */
 

@@ -363,6 +363,8 @@ static int name_without_dwarf(struct hl_symbols_file *symbols, uint64_t address,
 	const char *name = hl_symbols_table_find(&symbols->table, address);
 	char place[512];
 
+	if (!name)
+		name = hl_symbols_table_find_cold(&symbols->table, address);
 	if (!name) {
 		uint64_t start = hl_symbols_table_function_start(&symbols->table, address);
 		snprintf(place, sizeof(place), "%s+0x%llx", symbols->basename,

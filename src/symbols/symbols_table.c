@@ -111,10 +111,28 @@ static void find_unwind_table(struct hl_symbols_table *table, Dwfl_Module *modul
 	table->unwind_base = header.sh_addr;
 }
 
+static void find_code(struct hl_symbols_table *table, Dwfl_Module *module)
+{
+	GElf_Addr bias;
+	GElf_Shdr header;
+	Elf *elf = dwfl_module_getelf(module, &bias);
+	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".text", &header) : NULL;
+	Elf_Data *content =
+		section && header.sh_type != SHT_NOBITS ? elf_rawdata(section, NULL) : NULL;
+
+	GElf_Ehdr file;
+	if (!content || !content->d_buf || !gelf_getehdr(elf, &file) || file.e_machine != EM_X86_64)
+		return;
+	table->code = content->d_buf;
+	table->code_bytes = content->d_size;
+	table->code_base = header.sh_addr;
+}
+
 int hl_symbols_table_init(struct hl_symbols_table *table, Dwfl_Module *module)
 {
 	*table = (struct hl_symbols_table){0};
 	find_unwind_table(table, module);
+	find_code(table, module);
 	int r = read_symbols(table, module);
 	if (r < 0)
 		hl_symbols_table_release(table);
@@ -127,18 +145,29 @@ void hl_symbols_table_release(struct hl_symbols_table *table)
 	*table = (struct hl_symbols_table){0};
 }
 
-const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address)
+/* The name of the symbol whose bytes ${address} is one of, or NULL; *${ret_end}: the number of symbols up to it. */
+static const char *find_sized(const struct hl_symbols_table *table, uint64_t address,
+			      size_t *ret_end)
 {
 	size_t end = HL_LOWER_BOUND(i, table->count, table->entries[i].address <= address);
 	size_t stop = end > OVERLAPS_MAX ? end - OVERLAPS_MAX : 0;
 
+	*ret_end = end;
 	for (size_t i = end; i > stop; i--) {
 		const struct hl_symbols_table_entry *entry = &table->entries[i - 1];
 		if (address - entry->address < entry->size)
 			return entry->name;
 	}
+	return NULL;
+}
+
+const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address)
+{
+	size_t end;
+	const char *name = find_sized(table, address, &end);
+
 	/* Without a size (hand-written assembly) a function reaches to the next one. */
-	return end && !table->entries[end - 1].size ? table->entries[end - 1].name : NULL;
+	return !name && end && !table->entries[end - 1].size ? table->entries[end - 1].name : name;
 }
 
 static uint64_t unwind_start(const struct hl_symbols_table *table, size_t i)
@@ -154,4 +183,43 @@ uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, u
 	size_t at = HL_LOWER_BOUND(i, table->unwind_count, unwind_start(table, i) <= address);
 
 	return at ? unwind_start(table, at - 1) : address;
+}
+
+/* Where the jump in the code at ${i} leads, its operand of four bytes; 0: no such jump is there. */
+static uint64_t jump_target(const struct hl_symbols_table *table, uint64_t i)
+{
+	const unsigned char *code = table->code + i;
+	int32_t distance;
+
+	if (i + 6 > table->code_bytes)
+		return 0;
+	size_t opcode_bytes = code[0] == 0xe9 ? 1 : code[0] == 0x0f && code[1] >> 4 == 8 ? 2 : 0;
+	memcpy(&distance, code + opcode_bytes, sizeof(distance));
+	return opcode_bytes ? table->code_base + i + opcode_bytes + sizeof(distance) +
+				      (uint64_t)(int64_t)distance
+			    : 0;
+}
+
+const char *hl_symbols_table_find_cold(const struct hl_symbols_table *table, uint64_t address)
+{
+	size_t at = HL_LOWER_BOUND(i, table->unwind_count, unwind_start(table, i) <= address);
+	const char *found = NULL;
+	size_t unused;
+
+	if (!at || at == table->unwind_count)
+		return NULL;
+	uint64_t start = unwind_start(table, at - 1), end = unwind_start(table, at);
+	for (uint64_t i = start; i >= table->code_base && i < end; i++) {
+		uint64_t target = jump_target(table, i - table->code_base);
+		/* A jump to the beginning of a function is a call. */
+		if (!target || (target >= start && target < end) ||
+		    hl_symbols_table_function_start(table, target) == target)
+			continue;
+		const char *name = find_sized(table, target, &unused);
+		if (found && name && strcmp(found, name) != 0)
+			return NULL;
+		if (name)
+			found = name;
+	}
+	return found;
 }

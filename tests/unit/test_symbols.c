@@ -499,6 +499,40 @@ static void in_a_stripped_file_a_nameless_function_keeps_its_calls_together(void
 	library_close(&library);
 }
 
+/* Compilers put what rarely runs behind all functions, from where it jumps back. */
+static void a_part_of_a_function_that_lies_elsewhere_has_its_name(void **state)
+{
+	const struct lab *lab = *state;
+	const struct hl_symbols_frame *frames;
+	char line[128];
+
+	require_tools(*state);
+	write_source(*state, "cold.c",
+		     "static int spread;\n"
+		     "static __attribute__((cold, noinline)) void *reserve(void)\n"
+		     "{ spread++; return __builtin_return_address(0); }\n"
+		     "__attribute__((noinline)) int work(int number) { return number ^ spread; }\n"
+		     "void *rarely(void **place)\n"
+		     "{\n"
+		     "	if (!spread)\n"
+		     "		*place = reserve();\n"
+		     "	for (int i = 0; i < 3; i++)\n"
+		     "		spread += work(i) ^ work(i + spread) * work(3) + work(9) * "
+		     "work(8);\n"
+		     "	return *place;\n"
+		     "}\n");
+	run(*state, "cc -O2 -shared -fPIC -o cold.so cold.c && nm cold.so >names && strip cold.so");
+	snprintf(line, sizeof(line), "grep -q rarely.cold '%s/names'", lab->path);
+	if (system(line) != 0) {
+		print_message("skipped: the compiler leaves functions whole\n");
+		skip();
+	}
+	struct library library = library_open(*state, "cold.so");
+	assert_int_equal(ask(&library, "rarely", &frames), 1);
+	assert_string_equal(frames[0].function, "rarely");
+	library_close(&library);
+}
+
 static void a_separate_debug_file_is_found_by_its_link(void **state)
 {
 	const struct hl_symbols_frame *frames;
@@ -706,6 +740,7 @@ int main(void)
 		LAB_TEST(what_nobody_declared_begins_where_its_class_does),
 		LAB_TEST(without_debug_information_the_symbol_table_names_functions),
 		LAB_TEST(in_a_stripped_file_a_nameless_function_keeps_its_calls_together),
+		LAB_TEST(a_part_of_a_function_that_lies_elsewhere_has_its_name),
 		LAB_TEST(a_separate_debug_file_is_found_by_its_link),
 		cmocka_unit_test(libc_is_named_by_the_debug_file_of_its_build_id),
 		LAB_TEST(a_file_with_another_build_id_is_not_used),

@@ -30,6 +30,11 @@ static const struct hl_code_runtime runtimes[] = {
 	{"libphp", "PHP", NULL, NULL, NULL, "", NULL},
 	{"perl", "Perl", NULL, NULL, NULL, "", NULL},
 	{"libperl.so", "Perl", NULL, NULL, NULL, "", NULL},
+	{"libguile", "Scheme", NULL, NULL, NULL, "", NULL},
+	{"guile", "Scheme", NULL, NULL, NULL, "", NULL},
+	{"libswipl.so", "Prolog", NULL, NULL, NULL, "", NULL},
+	{"swipl", "Prolog", NULL, NULL, NULL, "", NULL},
+	{"sbcl", "Lisp", NULL, NULL, NULL, "", NULL},
 };
 /* clang-format on */
 

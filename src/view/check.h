@@ -55,7 +55,7 @@ struct hl_check_verdict {
 #define HL_CHECK_DAMAGED "is damaged"
 
 /* See hl_check_leave_out(). */
-#define HL_CHECK_LEFT_OUT_MAX 5 /* a name for each kind, and the end */
+#define HL_CHECK_LEFT_OUT_MAX 16 /* a name for each kind, and the end */
 struct hl_check_left_out {
 	const char *what; /* "Python's start"; NULL: none */
 	uint64_t bytes;
@@ -90,8 +90,9 @@ int hl_check_run(const struct hl_check_settings *settings, struct hl_check **ret
 void hl_check_free(struct hl_check *check);
 
 /*
- * Counts as freed what runtimes allocate as they start and keep to the end: the emergency pool of libstdc++, and what
- * the start of an interpreter allocates before any script runs. Adds to ${left_out} what was in use by that.
+ * Counts as freed what runtimes allocate for themselves and keep to the end: the emergency pool of libstdc++, what the
+ * start of an interpreter allocates before any script runs, and what a runtime allocates without a program's code. Adds to
+ * ${left_out} what was in use by that.
  * ${profile} has not been filtered yet.
  */
 void hl_check_leave_out(struct hl_profile *profile,

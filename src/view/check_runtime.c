@@ -3,6 +3,7 @@
 #include "view/check.h"
 
 #include "base/names.h"
+#include "recording/code_runtime.h"
 
 #include <string.h>
 
@@ -93,6 +94,7 @@ static const struct start {
 	{"Py_InitializeFromConfig", "python", "Python's start"},
 	{"ruby_setup", "ruby", "Ruby's start"},
 	{"ruby_process_options", "ruby", "Ruby's start"},
+	{"PL_initialise", "swipl", "Prolog's start"},
 	{"node::InitializeOncePerProcess", "node", "Node.js' start"},
 };
 
@@ -103,7 +105,8 @@ static bool runs_script(const struct hl_profile *profile, const struct hl_profil
 	const char *name = hl_profile_text(profile, function->name);
 
 	return hl_profile_is_script(profile, frame) || begins_with(name, "rb_funcallv") ||
-	       begins_with(name, "_PyEval_EvalFrame") || !profile->modules[function->module].path;
+	       begins_with(name, "_PyEval_EvalFrame") || begins_with(name, "PL_next_solution") ||
+	       !profile->modules[function->module].path;
 }
 
 static const struct start *find_start(const struct hl_profile *profile,
@@ -140,6 +143,78 @@ static const char *interpreter_started(const struct hl_profile *profile, uint32_
 	return start ? start->what : NULL;
 }
 
+/*
+ * Runtimes by the language of their files (recording/code_runtime.h) where a stack shows whether code of a program runs
+ * on it: that code lies in other files or in none, or a function of the runtime that has a name runs it.
+ */
+static const struct runtime {
+	const char *language;
+	const char *runs; /* the beginning of that function's name; NULL: the code lies elsewhere */
+	const char *loads; /* of a function that loads code, which it keeps; or NULL */
+	const char *what;
+} runtimes[] = {
+	{"Java", NULL, NULL, "Java's runtime"},
+	{".NET", NULL, NULL, ".NET's runtime"},
+	{"Mono", NULL, NULL, "Mono's runtime"},
+	{"Erlang", NULL, "erts_finish_loading", "Erlang's runtime and loaded code"},
+	{"Lisp", NULL, NULL, "Lisp's runtime"},
+	{"Scheme", "scm_call_n", NULL, "Scheme's runtime"},
+};
+
+static const struct runtime *find_runtime(const char *path)
+{
+	const struct hl_code_runtime *code = hl_code_runtime_of(path);
+
+	for (size_t i = 0; code && i < HL_COUNT_OF(runtimes); i++)
+		if (!strcmp(code->language, runtimes[i].language))
+			return &runtimes[i];
+	return NULL;
+}
+
+/* Libraries that runtimes call, or are called by, without a program's code in between. */
+static bool is_beside_runtime(const char *file)
+{
+	static const char *const names[] = {"libc.", "ld-", "libstdc++.", "libgc.", "libjli."};
+
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
+		if (begins_with(file, names[i]))
+			return true;
+	return false;
+}
+
+/*
+ * What runtime the stack of ${node} belongs to, all of it, from the start of its thread on; NULL: to none. What a
+ * program keeps, also by a library of its own, has code of the program on the stack; a stack that lost its outer
+ * frames could have had some.
+ */
+static const char *runtime_alone(const struct hl_profile *profile, uint32_t node)
+{
+	const struct runtime *runtime = NULL;
+	bool is_libc = false, was_libc = false;
+
+	for (; node; node = profile->nodes[node].parent) {
+		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
+		const struct hl_profile_function *function = &profile->functions[frame->function];
+		const char *path =
+			hl_profile_text(profile, profile->modules[function->module].path);
+		const struct runtime *found = find_runtime(path);
+		if (found ? runtime && found != runtime
+			  : !is_beside_runtime(hl_path_basename(path)))
+			return NULL;
+		const char *name = hl_profile_text(profile, function->name);
+		if (found && found->runs && begins_with(name, found->runs))
+			return NULL;
+		if (found && found->loads && begins_with(name, found->loads))
+			return found->what;
+		if (found)
+			runtime = found;
+		was_libc = is_libc;
+		is_libc = begins_with(hl_path_basename(path), "libc.");
+	}
+	/* clone3() < start_thread() < ..., or _start() < __libc_start_main() < ... */
+	return runtime && (is_libc || was_libc) ? runtime->what : NULL;
+}
+
 /* Counts ${counters} as freed, and what they had in use as left out. */
 static void leave_out(struct hl_profile *profile, struct hl_profile_counters *counters,
 		      const char *what, struct hl_check_left_out left_out[HL_CHECK_LEFT_OUT_MAX])
@@ -165,6 +240,8 @@ void hl_check_leave_out(struct hl_profile *profile,
 		if (hl_profile_figure(counters, HL_VALUE_INUSE, HL_UNIT_BYTES) <= 0)
 			continue;
 		const char *what = is_pool(profile, i) ? POOL : interpreter_started(profile, i);
+		if (!what)
+			what = runtime_alone(profile, i);
 		if (what)
 			leave_out(profile, counters, what, left_out);
 	}

@@ -437,6 +437,49 @@ class Check(harness.TestCase):
                                       "process.on('exit', () => process.reallyExit(0));\n")
         self.check_start([node, "-e", "1"], [node, leak], [node, "-r", leak, "-e", "1"])
 
+    def test_the_runtime_of_java_is_left_out(self):
+        java, javac = need("java"), need("javac")
+        for name, keeps in ("Hello", ""), ("Leak", "kept = java.nio.ByteBuffer.allocateDirect(1 << 20);"):
+            source = self.script(f"{name}.java", f"""class {name} {{
+    static Object kept;
+    public static void main(String[] arguments) {{ {keeps} System.out.println("hello"); }}
+}}
+""")
+            subprocess.run([javac, source], check=True)
+        hello, leak = ([java, "-cp", self.path(""), name] for name in ("Hello", "Leak"))
+        self.assertRegex(self.check_start(hello, leak), r"MiB of Java's runtime left out")
+        self.check_start([java, "-version"])
+
+    def test_the_runtime_of_erlang_and_the_code_it_loads_are_left_out(self):
+        hello = [need("erl"), "+MBmmsbc", "0", "-noshell", "-eval"]  # large binaries come from malloc()
+        leak = "persistent_term:put(a, binary:copy(<<0>>, 1 bsl 20 - 4000)), halt()."
+        said = self.check_start([*hello, "halt()."], [*hello, leak])
+        self.assertRegex(said, r"MiB of Erlang's runtime and loaded code left out")
+        self.check_start([need("erl"), "-noshell", "-eval", "init:stop()."])
+
+    def test_the_start_of_prolog_is_left_out(self):
+        swipl = need("swipl")
+        goal = "use_foreign_library(foreign(memfile)), numlist(1, 40000, L), assertz(kept(L))"
+        leak = self.script("leak.pl", f":- {goal}.\n")
+        for words in (["-g", goal], [leak], ["-l", leak]):
+            result = self.check("--leak-per-stack", "64K", "--", swipl, *words, "-g", "halt")
+            self.assertEqual(result.status, 3, result.stderr)
+        self.assertRegex(self.check_start([swipl, "-g", "halt"]), r"MiB of Prolog's start left out")
+
+    def test_the_runtimes_of_scheme_and_lisp_are_left_out(self):
+        leak = self.script("leak.scm", """(use-modules (system foreign))
+((pointer->procedure '* (dynamic-func "malloc" (dynamic-link)) (list size_t)) 1048576)
+""")
+        guile = [need("guile"), "--no-auto-compile"]
+        said = self.check_start([*guile, "-c", "(display 1)"], [*guile, leak])
+        self.assertRegex(said, r"KiB of Scheme's runtime left out")
+        leak = self.script("leak.lisp", """(sb-alien:alien-funcall
+  (sb-alien:extern-alien "malloc" (function sb-alien:unsigned-long sb-alien:unsigned-long)) 1048576)
+""")
+        sbcl = need("sbcl")
+        said = self.check_start([sbcl, "--non-interactive", "--eval", "1"], [sbcl, "--script", leak])
+        self.assertRegex(said, r"MiB of Lisp's runtime left out")
+
     def test_another_program_that_starts_an_interpreter_is_not_left_out(self):
         source = self.script("host.c", """#include <stdlib.h>
 void ruby_setup(void) { *(volatile char *)malloc(1 << 20) = 1; }

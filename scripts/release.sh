@@ -44,7 +44,8 @@ if [[ ! -e $folder/made ]]; then
 fi
 for mount in dev proc sys; do mount --rbind "/$mount" "$folder/$mount"; done
 cp -L /etc/resolv.conf /etc/hosts "$folder/etc/" 2>/dev/null || true
-apt-config dump 2>/dev/null | grep -i '^Acquire::.*::Proxy' >"$folder/etc/apt/apt.conf.d/90proxy" || true
+# That mirror is reached as this system reaches it, and is as old as it may be here.
+apt-config dump 2>/dev/null | grep -iE '^Acquire::(.*::Proxy|Check-Valid-Until)' >"$folder/etc/apt/apt.conf.d/90here" || true
 
 # The last commit, with what has been changed in its files since. What was built from other files stays.
 [[ -e $folder/src ]] || git clone -q --no-checkout "$tree" "$folder/src"

@@ -14,8 +14,8 @@ from pathlib import Path
 DOOR = ("guests/guest.h", "guests/outside.h", "guests/provider.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(guests/[^"]+)"', re.M)
 LANGUAGE = re.compile("lua|python|skynet|erlang|beam", re.I)
-MOST_INCLUDES = 5
-MOST_FILES = 59
+MOST_INCLUDES = 1
+MOST_FILES = 45
 
 
 def main():

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "guests/outside.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -111,6 +112,9 @@ struct hl_verb {
 				     one of a few words; NULL: anything */
 	const struct hl_hint *hints; /* the last one is zero; NULL: none */
 };
+
+/* For the shared_options of a verb: [KIND] stands for hl_guest_outside.options[KIND] of all guests. */
+extern const struct hl_option hl_options_of_guests[HL_GUEST_OPTIONS];
 
 /* Whether ${table} is one of the shared options of ${verb}. */
 bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);

@@ -20,8 +20,6 @@ static uint64_t watch_s;
 static const char *save;
 static bool diff;
 static bool show_arenas;
-static bool python_arenas;
-static bool python_types;
 static struct hl_option_texts fail_above;
 
 static const struct hl_option options[] = {
@@ -29,10 +27,11 @@ static const struct hl_option options[] = {
 	 &row_limit, NULL},
 	{"arenas", 0, NULL, "also show each arena of malloc, and all answers", HL_OPTION_FLAG,
 	 &show_arenas, NULL},
-	{"python-arenas", 0, NULL, "also show the arenas of Python's objects, by size class",
-	 HL_OPTION_FLAG, &python_arenas, NULL},
-	{"python-types", 0, NULL, "the same, and Python's objects by type", HL_OPTION_FLAG,
-	 &python_types, NULL},
+	{0},
+};
+
+/* Below those of guests, which show more, too. */
+static const struct hl_option other_options[] = {
 	{"watch", 'w', "SECONDS", "repeat every SECONDS, until the process ends or Ctrl-C",
 	 HL_OPTION_COUNT, &watch_s, HL_BOUNDS(0, WATCH_MAX_S)},
 	{"save", 0, "FILE", "save the state to FILE, for --diff", HL_OPTION_TEXT, &save, NULL},
@@ -135,10 +134,8 @@ static int save_heap(const struct hl_resident *resident, struct hl_error *err)
 /* With stacks, where a recorder in the process knows them. */
 static int read_heap(struct hl_resident **ret_resident, struct hl_error *err)
 {
-	struct hl_heap_settings settings = {.want_pins = true,
-					    .want_python = python_arenas,
-					    .want_python_types = python_types,
-					    .stop = hl_heap_target_stops()};
+	struct hl_heap_settings settings = {
+		.want_pins = true, .want_guests = true, .stop = hl_heap_target_stops()};
 	struct hl_resident *resident = NULL;
 	struct hl_error why = {0};
 	int r = 0;
@@ -290,7 +287,8 @@ const struct hl_verb hl_verb_heap = {
 	.arguments = "-p PID | --core FILE | --diff BEFORE AFTER",
 	.summary = "show how much of a heap is live, cached, free and could be returned",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
+	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_HEAP], other_options,
+			   hl_heap_target_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
 	.run = run_heap,
 };

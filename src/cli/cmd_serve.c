@@ -133,8 +133,6 @@ static const char *const asked_options[] = {"arenas",
 					    "path",
 					    "plumbing",
 					    "plumbing-also",
-					    "python-arenas",
-					    "python-types",
 					    "reversed",
 					    "root",
 					    "rows",
@@ -154,18 +152,31 @@ static const char *const asked_options[] = {"arenas",
 					    "valley",
 					    "value"};
 
+static bool is_asked(const struct hl_option *option)
+{
+	const struct hl_option *shown;
+
+	for (size_t i = 0; i < HL_COUNT_OF(asked_options); i++)
+		if (strcmp(asked_options[i], option->name) == 0)
+			return true;
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		for (shown = hl_guests_outside[i]->options[HL_GUEST_OPTIONS_HEAP];
+		     shown && shown->name; shown++)
+			if (shown == option)
+				return true;
+	return false;
+}
+
 static enum hl_request_option option_of(const char *verb_name, const char *name)
 {
 	const struct hl_option *all[HL_OPTIONS_MAX];
 	const struct hl_verb *verb = hl_verb_find(verb_name);
-	size_t count = verb ? hl_options_of(verb, all) : 0, i = 0, k = 0;
+	size_t count = verb ? hl_options_of(verb, all) : 0, i = 0;
 
 	while (i < count && strcmp(all[i]->name, name) != 0)
 		i++;
-	while (k < HL_COUNT_OF(asked_options) && strcmp(asked_options[k], name) != 0)
-		k++;
 	/* The same name may be that of a file elsewhere: leaks --ignore FILE. */
-	if (i == count || k == HL_COUNT_OF(asked_options) || all[i]->kind == HL_OPTION_RENAMED ||
+	if (i == count || !is_asked(all[i]) || all[i]->kind == HL_OPTION_RENAMED ||
 	    (all[i]->argument && strstr(all[i]->argument, "FILE")))
 		return HL_REQUEST_OPTION_NONE;
 	if (!all[i]->argument)

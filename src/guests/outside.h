@@ -7,12 +7,20 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct hl_block_owners;
+struct hl_emit;
+struct hl_heap;
+struct hl_heap_settings;
 struct hl_inuse_labels;
+struct hl_memory;
+struct hl_option;
+struct hl_pages;
+struct hl_strings;
 
 /* What labels of live blocks say. */
 enum hl_guest_label {
@@ -20,6 +28,14 @@ enum hl_guest_label {
 	HL_GUEST_AGES, /* how many collections blocks have outlived */
 	HL_GUEST_LABELS,
 };
+
+/* Of which verbs. */
+enum hl_guest_options {
+	HL_GUEST_OPTIONS_HEAP,
+	HL_GUEST_OPTIONS,
+};
+
+#define HL_GUEST_TYPE_WORDS 6u /* of a block, that tell its type */
 
 #define HL_GUEST_SERVICE_NAME_MAX 48
 
@@ -40,6 +56,41 @@ struct hl_guest_outside {
 		const char *what; /* for a sentence: "the types of ..." */
 		hl_guest_read_labels_fn *read;
 	} labels[HL_GUEST_LABELS];
+	/* Memory that it maps, and cuts into blocks of its own. */
+	struct {
+		const char *name; /* in the balance of RSS: "... objects"; NULL: it has none */
+		const char *
+			listed_by; /* the end of a sentence: "--OPTION' lists ..." of heapline heap */
+		/* Of how many bytes the pools are that most of what is in memory of [${start}, ${end}) is, of which ${pages}
+		 * are; 0: it is not. */
+		uint64_t (*pool_bytes)(struct hl_memory *memory, uint64_t start, uint64_t end,
+				       const struct hl_pages *pages);
+	} pools;
+	/* Types of objects, by the words that their blocks begin with. */
+	struct {
+		/* *${ret_name}: of the type of the block that begins with ${count} ${words}, in ${names}; unchanged: it is not
+		 * known. *${kept} is the guest's, NULL at first; give it the same ${memory} and ${names}, which must outlive it.
+		 * 0 or -ENOMEM. */
+		int (*find)(void **kept, struct hl_memory *memory, struct hl_strings *names,
+			    const uint64_t *words, size_t count, uint32_t *ret_name);
+		void (*free)(void *kept); /* NULL is fine */
+	} types;
+	/* What reports of a heap show of it, if its options for 'heapline heap' ask for something. */
+	struct {
+		/* *${ret_kept} is NULL if they ask for nothing. ${has_blocks}: add_block() will be called. 0 or -ENOMEM. */
+		int (*open)(struct hl_memory *memory, bool has_blocks, void **ret_kept);
+		/* A live block of malloc(). 0 or -ENOMEM. */
+		int (*add_block)(void *kept, uint64_t address, uint64_t usable_bytes);
+		/* Reads all else in ${memory}, which is stopped if ${settings} say so. May add notes to ${heap}, which has been
+		 * read. 0 or a negative errno with a sentence. */
+		int (*read)(void *kept, struct hl_memory *memory,
+			    const struct hl_heap_settings *settings, struct hl_heap *heap,
+			    struct hl_error *err);
+		void (*emit)(struct hl_emit *emit, const void *kept, uint64_t row_limit);
+		void (*free)(void *kept);
+	} heap;
+	/* Options that it adds to verbs; NULL: none. See hl_options_of_guests. */
+	const struct hl_option *options[HL_GUEST_OPTIONS];
 	/* ${ret_services}, one for each service, to be freed. 0; -ENOENT and -EPROTO when it has none; -ENOMEM; or what
 	 * reading failed with. */
 	int (*read_services)(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count);

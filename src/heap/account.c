@@ -206,8 +206,9 @@ static int call_block(struct hl_account *account, uint64_t block, uint64_t usabl
 	int r = settings->block ? settings->block(settings->context, block, usable_bytes, last_word)
 				: 0;
 
-	if (r == 0 && account->heap->python_usage)
-		r = hl_python_usage_add(account->heap->python_usage, block, usable_bytes);
+	for (size_t i = 0; i < account->heap->guest_count && r == 0; i++)
+		r = account->heap->guests[i].guest->heap.add_block(account->heap->guests[i].kept,
+								   block, usable_bytes);
 	return r == 0 && settings->resident
 		       ? settings->resident(settings->context, block, usable_bytes, resident_bytes)
 		       : r;

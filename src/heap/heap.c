@@ -55,39 +55,36 @@ static int note_other(const struct hl_other_found *other, const struct hl_maps *
 			    hl_other_allocator_remedy(other, maps, pid_of(heap), remedy));
 }
 
-static int read_python(struct hl_memory *memory, const struct hl_heap_settings *settings,
+/* Has guests keep what their options ask for. ${has_blocks}: blocks are added, which glibc's are alone. */
+static int begin_guests(struct hl_memory *memory, bool has_blocks, struct hl_heap *heap)
+{
+	for (size_t i = 0; hl_guests_outside[i]; i++) {
+		struct hl_heap_guest *added = &heap->guests[heap->guest_count];
+		added->guest = hl_guests_outside[i];
+		int r = added->guest->heap.open
+				? added->guest->heap.open(memory, has_blocks, &added->kept)
+				: 0;
+		if (r < 0)
+			return r;
+		heap->guest_count += added->kept != NULL;
+	}
+	return 0;
+}
+
+static int read_guests(struct hl_memory *memory, const struct hl_heap_settings *settings,
 		       struct hl_heap *heap, struct hl_error *err)
 {
-	int r = settings->stop ? hl_memory_stop(memory, err) : 0;
+	bool stops = heap->guest_count && settings->stop;
+	int r = stops ? hl_memory_stop(memory, err) : 0;
 
 	if (r < 0)
 		return r;
-	if (heap->python_usage && !settings->stop && memory->kind->stop)
-		r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes,
-					   &heap->python_usage->heap);
-	if (r == 0)
-		r = hl_python_arenas_read(memory,
-					  heap->python_usage ? hl_python_usage_add_pool : NULL,
-					  heap->python_usage, &heap->python);
-	if (r == 0 && heap->python_usage)
-		r = hl_python_usage_make(heap->python_usage);
-	if (settings->stop)
+	for (size_t i = 0; i < heap->guest_count && r == 0; i++)
+		r = heap->guests[i].guest->heap.read(heap->guests[i].kept, memory, settings, heap,
+						     err);
+	if (stops)
 		hl_memory_go_on(memory);
-	if (r < 0)
-		return hl_error_set(err, r, "cannot read Python's arenas: %s", strerror(-r));
-	if (heap->python_usage && heap->python_usage->moved_objects &&
-	    hl_heap_note(heap,
-			 "parts of %llu of Python's objects moved while they were read, and are "
-			 "missing; "
-			 "--stop has all",
-			 (unsigned long long)heap->python_usage->moved_objects) < 0)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	bool has_objects = heap->python_usage && heap->python_usage->total.objects;
-	if (!heap->python.pool_bytes && !has_objects &&
-	    hl_heap_note(heap, "no arenas of Python's objects are in "
-			       "the process") < 0)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	return 0;
+	return r;
 }
 
 /* Reads the heap of musl, where there is none of glibc. -ENOTSUP: nor is there one of musl. */
@@ -111,12 +108,11 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	struct hl_glibc glibc = {0};
 	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
-	/* Then a text in the program proves nothing: Python holds mimalloc's and does not use it. */
+	/* Then a text in the program proves nothing: some hold mimalloc's and do not use it. */
 	bool is_unknown_glibc = r == -ENOTSUP && glibc.is_unknown;
 
 	heap->page_bytes = memory->page_bytes;
-	if (r == 0 && settings->want_python_types &&
-	    !(heap->python_usage = hl_python_usage_new(memory)))
+	if (settings->want_guests && begin_guests(memory, r == 0, heap) < 0)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
@@ -156,8 +152,8 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
 	if (r == 0 && !settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
 		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
-	if (r == 0 && (settings->want_python || settings->want_python_types))
-		r = read_python(memory, settings, heap, err);
+	if (r == 0)
+		r = read_guests(memory, settings, heap, err);
 	if (r == 0 && other.allocator && (r = note_other(&other, &memory->maps, heap)) < 0)
 		hl_error_set(err, r, "out of memory");
 	return r;
@@ -311,7 +307,8 @@ void hl_heap_free(struct hl_heap *heap)
 		return;
 	hl_process_facts_release(&heap->process);
 	hl_carriers_release(&heap->carriers);
-	hl_python_usage_free(heap->python_usage);
+	for (size_t i = 0; i < heap->guest_count; i++)
+		heap->guests[i].guest->heap.free(heap->guests[i].kept);
 	free(heap->arenas);
 	free(heap->rss.mappings);
 	free(heap->pins);

@@ -13,8 +13,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "guests/python/arenas.h"
-#include "guests/python/usage.h"
+#include "guests/outside.h"
 #include "heap/carriers.h"
 #include "heap/rss.h"
 #include "process/process.h"
@@ -69,6 +68,11 @@ struct hl_heap_unwalked {
 	uint64_t live_blocks, live_bytes; /* requested */
 };
 
+struct hl_heap_guest {
+	const struct hl_guest_outside *guest;
+	void *kept; /* the guest's, see hl_guest_outside.heap */
+};
+
 struct hl_heap {
 	struct hl_process_facts process; /* of a core: those that it states */
 	bool from_core;
@@ -88,9 +92,9 @@ struct hl_heap {
 	uint64_t mmapped_bytes, mmapped_blocks;
 	uint64_t mp_mmapped_bytes, mp_mmapped_blocks;
 	struct hl_heap_rss rss;
-	struct hl_python_arenas python;
-	struct hl_python_usage *python_usage; /* NULL if it is not wanted */
-	struct hl_heap_pin *pins;	      /* by returned_bytes, falling */
+	struct hl_heap_guest guests[HL_GUESTS_OUTSIDE_MAX]; /* that have something to show */
+	size_t guest_count;
+	struct hl_heap_pin *pins; /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
 	struct hl_heap_unwalked unwalked;
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
@@ -102,8 +106,7 @@ struct hl_heap {
 struct hl_heap_settings {
 	bool stop; /* exact: the threads are stopped while an arena is walked */
 	bool want_pins;
-	bool want_python;	/* what lies in the arenas of Python's objects */
-	bool want_python_types; /* and its objects by type */
+	bool want_guests; /* what the options of guests ask for */
 	bool only_arenas; /* whether it can be read, and by which allocator it is: no block is */
 	bool no_mapped_blocks; /* those of glibc that have a mapping each, for which all pages are searched, are left out */
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */

@@ -7,7 +7,6 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
-#include "guests/python/arenas.h"
 #include "heap/extents.h"
 
 #include <errno.h>
@@ -20,11 +19,10 @@
 #define GO_START UINT64_C(0xc000000000)
 #define GO_END	 UINT64_C(0xd000000000)
 
-const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT] = {
+static const char *const names[HL_ANONYMOUS_COUNT] = {
 	[HL_ANONYMOUS_VARIABLES] = "variables of program and libraries",
 	[HL_ANONYMOUS_FILE] = "private data of files",
 	[HL_ANONYMOUS_CODE] = "code made at run time (JIT)",
-	[HL_ANONYMOUS_PYTHON] = "Python objects (pymalloc's arenas)",
 	[HL_ANONYMOUS_V8] = "JavaScript objects (V8's heap)",
 	[HL_ANONYMOUS_JAVA] = "Java objects (the JVM's heap)",
 	[HL_ANONYMOUS_JVM] = "likely the JVM's metaspace and GC",
@@ -34,6 +32,22 @@ const char *const hl_rss_anonymous_names[HL_ANONYMOUS_COUNT] = {
 };
 
 const char hl_rss_files_name[] = "files", hl_rss_shared_name[] = "shared memory";
+
+const struct hl_guest_outside *hl_rss_guest(size_t kind)
+{
+	size_t i = kind - HL_ANONYMOUS_GUESTS;
+
+	return i < HL_GUESTS_OUTSIDE_MAX && hl_guests_outside[i] && hl_guests_outside[i]->pools.name
+		       ? hl_guests_outside[i]
+		       : NULL;
+}
+
+const char *hl_rss_anonymous_name(size_t kind)
+{
+	const struct hl_guest_outside *guest = hl_rss_guest(kind);
+
+	return guest ? guest->pools.name : names[kind];
+}
 
 struct hl_runtimes hl_rss_find_runtimes(struct hl_memory *memory)
 {
@@ -85,8 +99,10 @@ enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_run
 {
 	if (map->inode)
 		return HL_ANONYMOUS_FILE;
-	if (hl_python_arenas_pool_bytes(memory, start, end, pages))
-		return HL_ANONYMOUS_PYTHON;
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		if (hl_guests_outside[i]->pools.name &&
+		    hl_guests_outside[i]->pools.pool_bytes(memory, start, end, pages))
+			return HL_ANONYMOUS_GUESTS + (enum hl_anonymous_kind)i;
 	/* What is writable, too, may hold data alone: SBCL maps its heap so. */
 	if ((map->flags & (HL_MAP_EXEC | HL_MAP_WRITE)) == HL_MAP_EXEC)
 		return HL_ANONYMOUS_CODE;
@@ -196,7 +212,7 @@ static int add_part(struct others *others, uint64_t start, uint64_t end,
 		rss->largest_start = start;
 		rss->largest_bytes = bytes;
 	}
-	return add_mapping(others, hl_rss_anonymous_names[kind], bytes, huge);
+	return add_mapping(others, hl_rss_anonymous_name(kind), bytes, huge);
 }
 
 /* Adds [${start}, ${end}) of a mapping, in which no carrier lies, place by place. */

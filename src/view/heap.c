@@ -212,12 +212,11 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 			r = hl_heap_stacks_each(stacks, put_part, emit);
 	}
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++) {
-		if (rss->anonymous[i] || hl_emit_is_json(emit))
-			hl_table_row(emit,
-				     &(struct part){hl_rss_anonymous_names[i], rss->anonymous[i]},
-				     0);
-		if (rss->anonymous[i] && !hl_emit_is_json(emit))
-			put_mappings(emit, rss, hl_rss_anonymous_names[i]);
+		const struct part part = {hl_rss_anonymous_name(i), rss->anonymous[i]};
+		if (part.name && (part.bytes || hl_emit_is_json(emit)))
+			hl_table_row(emit, &part, 0);
+		if (part.bytes && !hl_emit_is_json(emit))
+			put_mappings(emit, rss, part.name);
 	}
 	if (!hl_emit_is_json(emit))
 		hl_table_row(emit, &(struct part){"RSS", rss->rss_bytes}, 0);
@@ -259,130 +258,7 @@ static const struct hl_column arena_columns[] = {
 	{"overhead_bytes", NULL, HL_COLUMN_BYTES, MEMBER(overhead_bytes)},
 };
 
-/* ---- Python's arenas ---- */
-
-struct size_class {
-	uint64_t block_bytes, pools, used_blocks, used_bytes, free_blocks, free_bytes;
-};
-
-#define CLASS(name) HL_MEMBER(struct size_class, name)
-
-static const struct hl_column class_columns[] = {
-	{"block_bytes", "Python block", HL_COLUMN_BYTES, CLASS(block_bytes), HL_COLUMN_KEY},
-	{"pools", "pools", HL_COLUMN_COUNT, CLASS(pools)},
-	{"used_blocks", "used blocks", HL_COLUMN_COUNT, CLASS(used_blocks)},
-	{"used_bytes", "used", HL_COLUMN_BYTES, CLASS(used_bytes)},
-	{"free_blocks", "pinned blocks", HL_COLUMN_COUNT, CLASS(free_blocks)},
-	{"free_bytes", "pinned", HL_COLUMN_BYTES, CLASS(free_bytes)},
-};
-
-static struct size_class class_of(const struct hl_python_arenas *python, uint32_t number)
-{
-	const struct hl_python_class *entry = &python->classes[number];
-	uint64_t bytes = hl_python_block_bytes(number);
-
-	return (struct size_class){bytes,
-				   entry->pools,
-				   entry->used_blocks,
-				   entry->used_blocks * bytes,
-				   entry->free_blocks,
-				   entry->free_blocks * bytes};
-}
-
-static void emit_python(struct hl_emit *emit, const struct hl_python_arenas *python)
-{
-	struct size_class sum = {0};
-
-	if (!python->pool_bytes)
-		return;
-	hl_emit_blank(emit);
-	hl_table_begin(emit, &(struct hl_table){HL_TABLE("python_classes", class_columns)});
-	for (uint32_t i = 0; i < HL_PYTHON_CLASSES; i++) {
-		const struct size_class entry = class_of(python, i);
-
-		sum.pools += entry.pools;
-		sum.used_bytes += entry.used_bytes;
-		sum.free_bytes += entry.free_bytes;
-		if (entry.pools)
-			hl_table_row(emit, &entry, 0);
-	}
-	hl_table_end(emit);
-	hl_emit_object(emit, "python");
-	hl_emit_unsigned(emit, "arenas", python->arenas);
-	hl_emit_unsigned(emit, "pool_bytes", python->pool_bytes);
-	hl_emit_unsigned(emit, "pools", sum.pools);
-	hl_emit_unsigned(emit, "used_bytes", sum.used_bytes);
-	hl_emit_unsigned(emit, "free_bytes", sum.free_bytes);
-	hl_emit_unsigned(emit, "free_pools", python->free_pools);
-	hl_emit_object_end(emit);
-	hl_emit_line(
-		emit,
-		"Python's objects use %s of %s pools in %s arenas; %s are free for objects of the "
-		"same sizes alone, and %s in %s empty pools",
-		HL_HEAP_BYTES(sum.used_bytes), HL_HEAP_COUNT(sum.pools),
-		HL_HEAP_COUNT(python->arenas), HL_HEAP_BYTES(sum.free_bytes),
-		HL_HEAP_BYTES(python->free_pools * python->pool_bytes),
-		HL_HEAP_COUNT(python->free_pools));
-}
-
-/* ---- Python's objects by type ---- */
-
-static void type_name(struct hl_emit *emit, const void *row, const void *usage)
-{
-	const struct hl_python_usage_row *entry = row;
-
-	hl_cell_text(emit,
-		     entry->name ? hl_strings_text(&((const struct hl_python_usage *)usage)->names,
-						   entry->name)
-				 : "(no object)");
-}
-
-static void type_bytes(struct hl_emit *emit, const void *row, const void *usage)
-{
-	const struct hl_python_usage_row *entry = row;
-
-	(void)usage;
-	hl_cell_unsigned(emit, entry->object_bytes + entry->part_bytes);
-}
-
-#define USAGE(name) HL_MEMBER(struct hl_python_usage_row, name)
-
-static const struct hl_column type_columns[] = {
-	{"type", "Python type", HL_COLUMN_TEXT, .cell = type_name,
-	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
-	{"objects", "objects", HL_COLUMN_COUNT, USAGE(objects)},
-	{"bytes", "bytes", HL_COLUMN_BYTES, .cell = type_bytes},
-	{"object_bytes", "objects' own", HL_COLUMN_BYTES, USAGE(object_bytes), OMITTED},
-	{"part_bytes", "of it parts", HL_COLUMN_BYTES, USAGE(part_bytes), BLANK},
-	{"pinned_bytes", "pinned", HL_COLUMN_BYTES, USAGE(pinned_bytes), BLANK},
-};
-
-static void emit_python_types(struct hl_emit *emit, const struct hl_python_usage *usage,
-			      uint64_t row_limit)
-{
-	if (!usage || !usage->row_count)
-		return;
-	size_t shown = hl_emit_is_json(emit) ? usage->row_count
-					     : hl_emit_shown(emit, row_limit, 0, usage->row_count);
-	hl_emit_blank(emit);
-	hl_table_begin(
-		emit, &(struct hl_table){HL_TABLE("python_types", type_columns), .context = usage});
-	for (size_t i = 0; i < shown; i++)
-		hl_table_row(emit, &usage->rows[i], 0);
-	hl_table_end(emit);
-	hl_emit_more(emit, usage->row_count - shown, "-n");
-	hl_emit_object(emit, "python_objects");
-	hl_emit_unsigned(emit, "objects", usage->total.objects);
-	hl_emit_unsigned(emit, "bytes", usage->total.object_bytes + usage->total.part_bytes);
-	hl_emit_unsigned(emit, "pinned_bytes", usage->total.pinned_bytes);
-	hl_emit_unsigned(emit, "unscanned_bytes", usage->unscanned_bytes);
-	hl_emit_object_end(emit);
-	hl_emit_line(emit, "%s objects of Python have %s", HL_HEAP_COUNT(usage->total.objects),
-		     HL_HEAP_BYTES(usage->total.object_bytes + usage->total.part_bytes));
-	if (usage->unscanned_bytes)
-		hl_emit_line(emit, "%s of pools could not be read",
-			     HL_HEAP_BYTES(usage->unscanned_bytes));
-}
+/* ---- all of it ---- */
 
 /* In text, with the sum of arenas in their place where they are not wanted. */
 static void emit_arenas(struct hl_emit *emit, const struct hl_heap *heap, bool with_arenas,
@@ -440,8 +316,8 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 		hl_heap_verdict_emit(emit, heap);
 	r = emit_rss(emit, heap, &stacks);
 	emit_arenas(emit, heap, with_arenas, options->row_limit);
-	emit_python(emit, &heap->python);
-	emit_python_types(emit, heap->python_usage, options->row_limit);
+	for (size_t i = 0; i < heap->guest_count; i++)
+		heap->guests[i].guest->heap.emit(emit, heap->guests[i].kept, options->row_limit);
 	hl_heap_answers_emit(emit, heap, with_arenas);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);

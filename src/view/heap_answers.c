@@ -65,6 +65,14 @@ static void say_who_allocates(struct figures *of)
 		say(of, "'heapline stacks %s 60' shows who allocates and keeps it", of->target);
 }
 
+static bool is_of_guest(const char *name)
+{
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		if (name == hl_guests_outside[i]->pools.name)
+			return true;
+	return false;
+}
+
 /* How the code, or the objects, behind the largest part that is not malloc's are seen. */
 static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 {
@@ -73,18 +81,18 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 	if (of->heap->from_core)
 		return;
 	if (rss->beside.lazy_free_bytes > bytes / 2 &&
-	    name == hl_rss_anonymous_names[HL_ANONYMOUS_OTHER])
+	    name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
 		say(of,
 		    "; %s of RSS were given back by madvise(MADV_FREE): the kernel takes such "
 		    "pages "
 		    "when it needs memory",
 		    HL_HEAP_BYTES(rss->beside.lazy_free_bytes));
-	else if (rss->piece_bytes > bytes / 2 && name == hl_rss_anonymous_names[HL_ANONYMOUS_OTHER])
+	else if (rss->piece_bytes > bytes / 2 && name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
 		say(of,
 		    "; pools have cut %s of pieces that are in use from such memory: 'heapline "
 		    "allocations %s' shows who allocated them",
 		    HL_HEAP_BYTES(rss->piece_bytes), of->target);
-	else if (name == hl_rss_anonymous_names[HL_ANONYMOUS_PYTHON] && !rss->recorder_bytes)
+	else if (is_of_guest(name) && !rss->recorder_bytes)
 		say(of, "; 'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);
 	else
@@ -117,7 +125,7 @@ static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
 		if (rss->anonymous[i] > most) {
 			most = rss->anonymous[i];
-			name = hl_rss_anonymous_names[i];
+			name = hl_rss_anonymous_name(i);
 		}
 	*ret_bytes = most;
 	return name;
@@ -407,9 +415,11 @@ static const char *what_else_there_is(struct figures *of)
 	    part_bytes <= largest_of_heap(of->heap))
 		say_who_maps(of, name, part_bytes);
 	/* How those who own a runtime's objects see them. */
-	if (is_percent(rss->anonymous[HL_ANONYMOUS_PYTHON], rss->rss_bytes, MUCH_PERCENT))
-		say(of, "; 'heapline heap -p %d --python-types' lists Python's objects by type",
-		    of->heap->process.pid);
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		if (is_percent(rss->anonymous[HL_ANONYMOUS_GUESTS + i], rss->rss_bytes,
+			       MUCH_PERCENT))
+			say(of, "; 'heapline heap -p %d %s", of->heap->process.pid,
+			    hl_guests_outside[i]->pools.listed_by);
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_JAVA], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; 'jcmd %d GC.class_histogram' lists Java objects by class",
 		    of->heap->process.pid);

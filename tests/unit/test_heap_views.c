@@ -89,8 +89,7 @@ static struct hl_heap sample_heap(void)
 			.file_bytes = 20 * MIB,
 			.shared_bytes = 3 * MIB,
 			.anonymous_bytes = 4 * MIB,
-			.anonymous =
-				{[HL_ANONYMOUS_PYTHON] = 3 * MIB, [HL_ANONYMOUS_OTHER] = 1 * MIB}},
+			.anonymous = {[HL_ANONYMOUS_GO] = 3 * MIB, [HL_ANONYMOUS_OTHER] = 1 * MIB}},
 		.pins = pins,
 		.pin_count = HL_COUNT_OF(pins),
 		.chunks = 5000,
@@ -145,7 +144,7 @@ static void the_screen_has_every_part(void **state)
 		"and 8.0 MiB in 4 separately mapped blocks",
 		("25.0 MiB in 6,400 pages, most of it, 20.0 MiB, from arena 0 (each arena is "
 		 "locked while it is trimmed)"),
-		"Python objects (pymalloc's arenas)",
+		"Go's heap",
 		"where 7.0 MiB are free now, only when a free() leaves more than 2.0 MiB there",
 		"jemalloc is there, too",
 		"keep 12.0 KiB of pages",
@@ -296,7 +295,7 @@ static void mappings_have_names_and_the_rest_is_beside(void **state)
 	(void)state;
 	struct hl_rss_mapping mappings[] = {
 		{.part = hl_rss_shared_name, .name = "memfd:frames", .bytes = 40 * MIB},
-		{.part = hl_rss_anonymous_names[HL_ANONYMOUS_OTHER],
+		{.part = hl_rss_anonymous_name(HL_ANONYMOUS_OTHER),
 		 .start = 0x7f0000000000,
 		 .mapped_bytes = 64 * 1024 * MIB,
 		 .bytes = 20 * MIB,
@@ -354,21 +353,37 @@ static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
 		.rss_bytes = 100 * MIB,
 		.live_bytes = 10 * MIB,
 		.anonymous_bytes = 90 * MIB,
-		.anonymous = {[HL_ANONYMOUS_PYTHON] = 80 * MIB, [HL_ANONYMOUS_OTHER] = 10 * MIB}};
-	expect_answer(
-		&rss, 0,
-		"Python objects (pymalloc's arenas), 80.0 MiB, is the largest part; 'heapline "
-		"attach -p 4711 -d 60' records");
-	expect_answer(&rss, 0,
-		      "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is Python objects");
-	expect_answer(&rss, 0, "'heapline heap -p 4711 --python-types' lists");
-	rss.anonymous[HL_ANONYMOUS_OTHER] = 80 * MIB;
-	rss.anonymous[HL_ANONYMOUS_PYTHON] = 10 * MIB;
+		.anonymous = {[HL_ANONYMOUS_GO] = 10 * MIB, [HL_ANONYMOUS_OTHER] = 80 * MIB}};
 	rss.largest_start = 0x7f0000000000;
 	rss.largest_bytes = 48 * MIB;
 	expect_answer(&rss, 0,
 		      "other anonymous mappings, 80.0 MiB, is the largest part; 'heapline pgfault");
 	expect_answer(&rss, 0, "unknown has 48.0 MiB, at 0x7f0000000000");
+}
+
+static void memory_of_a_guest_has_its_words(void **state)
+{
+	(void)state;
+	struct hl_heap_rss rss = {
+		.rss_bytes = 100 * MIB, .live_bytes = 10 * MIB, .anonymous_bytes = 90 * MIB};
+	const struct hl_guest_outside *guest = NULL;
+	char expected[256];
+
+	for (size_t kind = 0; kind < HL_ANONYMOUS_COUNT && !guest; kind++) {
+		guest = hl_rss_guest(kind);
+		rss.anonymous[guest ? kind : HL_ANONYMOUS_OTHER] = guest ? 80 * MIB : 10 * MIB;
+	}
+	if (!guest)
+		skip();
+	snprintf(expected, sizeof(expected),
+		 "%s, 80.0 MiB, is the largest part; 'heapline attach -p 4711 -d 60' records",
+		 guest->pools.name);
+	expect_answer(&rss, 0, expected);
+	snprintf(expected, sizeof(expected),
+		 "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is %s", guest->pools.name);
+	expect_answer(&rss, 0, expected);
+	snprintf(expected, sizeof(expected), "'heapline heap -p 4711 %s", guest->pools.listed_by);
+	expect_answer(&rss, 0, expected);
 }
 
 static void too_many_arenas_are_a_yes_or_a_no(void **state)
@@ -543,6 +558,7 @@ int main(void)
 		cmocka_unit_test(mappings_have_names_and_the_rest_is_beside),
 		cmocka_unit_test(the_kernels_texts_are_read),
 		cmocka_unit_test(memory_outside_malloc_has_a_name_and_a_next_command),
+		cmocka_unit_test(memory_of_a_guest_has_its_words),
 		cmocka_unit_test(too_many_arenas_are_a_yes_or_a_no),
 		cmocka_unit_test(answers_name_no_memory_that_is_not_there),
 		cmocka_unit_test(a_snapshot_is_read_as_it_was),

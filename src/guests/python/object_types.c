@@ -5,7 +5,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
-#include "guests/outside.h"
 #include "guests/python/usage.h"
 #include "heap/memory.h"
 #include "heap/owners/owner_table.h"
@@ -158,7 +157,3 @@ int hl_object_types_read(pid_t pid, struct hl_block_owners *owners,
 	*ret_types = types;
 	return 0;
 }
-
-const struct hl_guest_outside hl_guest_outside_python = {
-	.labels[HL_GUEST_TYPES] = {"the types of Python's objects", hl_object_types_read},
-};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Classes of C++ and types of Python; see class_names.h. */
+/* Classes of C++ and types of guests; see class_names.h. */
 #include "heap/graph/class_names.h"
 
 #include "base/array.h"
@@ -11,16 +11,12 @@
 #define CLASS_NAME_MAX 1024u
 #define PREFIX	       "_ZTS" /* of the name of a type's name */
 
-/* Addresses that are not types of Python, after which the process is taken to have no Python. */
-#define PYTHON_TRIES 4096u
-
 void hl_class_names_init(struct hl_class_names *ret_classes, struct hl_graph *graph,
 			 struct hl_strings *names)
 {
 	*ret_classes = (struct hl_class_names){
 		.graph = graph,
 		.names = names,
-		.python = {.memory = graph->memory, .names = names},
 	};
 }
 
@@ -101,19 +97,17 @@ static int find_class(struct hl_class_names *classes, uint64_t word, uint32_t *r
 	return r;
 }
 
-static int find_python_type(struct hl_class_names *classes, const uint64_t *words, size_t count,
-			    uint32_t *ret_name)
+static int find_guest_type(struct hl_class_names *classes, const uint64_t *words, size_t count,
+			   uint32_t *ret_name)
 {
-	struct hl_python_types *python = &classes->python;
-	uint32_t type = 0;
+	int r = 0;
 
-	if (!classes->has_python && python->count >= PYTHON_TRIES)
-		return 0;
-	int r = hl_python_types_find(python, words, count, &type);
-	if (r == 0 && type) {
-		classes->has_python = true;
-		*ret_name = python->types[type - 1].name;
-	}
+	for (size_t i = 0; hl_guests_outside[i] && r == 0 && !*ret_name; i++)
+		if (hl_guests_outside[i]->types.find)
+			r = hl_guests_outside[i]->types.find(&classes->guest_types[i],
+							     classes->graph->memory, classes->names,
+							     words, count, ret_name);
+	classes->has_guest_types = classes->has_guest_types || *ret_name;
 	return r;
 }
 
@@ -130,13 +124,15 @@ int hl_class_names_find(struct hl_class_names *classes, uint64_t block, uint64_t
 		count = needed;
 	}
 	int r = count ? find_class(classes, words[0], ret_name) : 0;
-	return r == 0 && !*ret_name ? find_python_type(classes, words, count, ret_name) : r;
+	return r == 0 && !*ret_name ? find_guest_type(classes, words, count, ret_name) : r;
 }
 
 void hl_class_names_release(struct hl_class_names *classes)
 {
 	hl_index_release(&classes->index);
-	hl_python_types_release(&classes->python);
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		if (hl_guests_outside[i]->types.free)
+			hl_guests_outside[i]->types.free(classes->guest_types[i]);
 	free(classes->words);
 	*classes = (struct hl_class_names){0};
 }

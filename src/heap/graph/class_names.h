@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Classes of C++ by the virtual tables that objects begin with, and types of Python. */
+/* Classes of C++ by the virtual tables that objects begin with, and types that guests know by words. */
 #pragma once
 
 #include "base/index.h"
 #include "base/strings.h"
-#include "guests/python/types.h"
+#include "guests/outside.h"
 
 #include <stdbool.h>
 
 struct hl_graph;
 
-#define HL_CLASS_WORDS HL_PYTHON_WORDS /* of a block, that tell its class */
+#define HL_CLASS_WORDS HL_GUEST_TYPE_WORDS /* of a block, that tell its class */
 
 /* What the first word of a block says of its class. */
 struct hl_class_word {
@@ -24,8 +24,8 @@ struct hl_class_names {
 	struct hl_class_word *words;
 	size_t count, capacity;
 	struct hl_index index;
-	struct hl_python_types python;
-	bool has_python; /* a type was found */
+	void *guest_types[HL_GUESTS_OUTSIDE_MAX]; /* what each keeps, NULL at first */
+	bool has_guest_types;			  /* one was found */
 };
 
 /* Both must outlive ${ret_classes}. */

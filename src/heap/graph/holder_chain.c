@@ -118,9 +118,9 @@ static int know_object(struct hl_holder_finder *finder, struct hl_declared_types
 	uint64_t table;
 	int r = 0;
 
-	/* By its virtual table a block's class is known better than by a pointer to a base. Types of Python are
+	/* By its virtual table a block's class is known better than by a pointer to a base. Types of guests are
 	 * not what C calls them. */
-	if (step->type && !finder->classes.has_python &&
+	if (step->type && !finder->classes.has_guest_types &&
 	    hl_graph_copy(&finder->graph, step->address, &table, sizeof(table)) == 0)
 		r = hl_declared_types_object(types, step->address,
 					     hl_strings_text(&holders->names, step->type), table,

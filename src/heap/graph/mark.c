@@ -48,7 +48,7 @@ static void keep_inner(struct hl_graph *graph, uint64_t word)
 }
 
 /* Follows ${word}, which lies in the block ${source}. Pointers 8 or 16 bytes into a block count as
- * starts: the counts of new[], sizes that wrappers of malloc keep, Python's header of the garbage
+ * starts: the counts of new[], sizes that wrappers of malloc keep, heads of a garbage
  * collector, glibc's dtv. */
 static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
 {

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is known of Python from outside, see guests/outside.h; and what reports of a heap show of it. */
+#include "guests/outside.h"
+
+#include "cli/cli.h"
+#include "guests/python/arenas.h"
+#include "guests/python/object_types.h"
+#include "guests/python/types.h"
+#include "guests/python/usage.h"
+#include "heap/heap.h"
+#include "view/heap.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wants_arenas;
+static bool wants_types;
+
+static const struct hl_option heap_options[] = {
+	{"python-arenas", 0, NULL, "also show the arenas of Python's objects, by size class",
+	 HL_OPTION_FLAG, &wants_arenas, NULL},
+	{"python-types", 0, NULL, "the same, and Python's objects by type", HL_OPTION_FLAG,
+	 &wants_types, NULL},
+	{0},
+};
+
+struct report {
+	struct hl_python_arenas arenas;
+	struct hl_python_usage *usage; /* NULL if it is not wanted */
+};
+
+/* ---- reading ---- */
+
+static int open_report(struct hl_memory *memory, bool has_blocks, void **ret_report)
+{
+	if (!wants_arenas && !wants_types) {
+		*ret_report = NULL;
+		return 0;
+	}
+	struct report *report = calloc(1, sizeof(*report));
+	if (!report)
+		return -ENOMEM;
+	if (wants_types && has_blocks && !(report->usage = hl_python_usage_new(memory))) {
+		free(report);
+		return -ENOMEM;
+	}
+	*ret_report = report;
+	return 0;
+}
+
+static int add_block(void *report, uint64_t address, uint64_t usable_bytes)
+{
+	struct hl_python_usage *usage = ((struct report *)report)->usage;
+
+	return usage ? hl_python_usage_add(usage, address, usable_bytes) : 0;
+}
+
+static int read_report(void *kept, struct hl_memory *memory,
+		       const struct hl_heap_settings *settings, struct hl_heap *heap,
+		       struct hl_error *err)
+{
+	struct report *report = kept;
+	struct hl_python_usage *usage = report->usage;
+	int r = 0;
+
+	if (usage && !settings->stop && memory->kind->stop)
+		r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes, &usage->heap);
+	if (r == 0)
+		r = hl_python_arenas_read(memory, usage ? hl_python_usage_add_pool : NULL, usage,
+					  &report->arenas);
+	if (r == 0 && usage)
+		r = hl_python_usage_make(usage);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot read Python's arenas: %s", strerror(-r));
+	if (usage && usage->moved_objects)
+		r = hl_heap_note(
+			heap,
+			"parts of %llu of Python's objects moved while they were read, and are "
+			"missing; --stop has all",
+			(unsigned long long)usage->moved_objects);
+	if (r == 0 && !report->arenas.pool_bytes && !(usage && usage->total.objects))
+		r = hl_heap_note(heap, "no arenas of Python's objects are in the process");
+	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
+}
+
+static void free_report(void *kept)
+{
+	struct report *report = kept;
+
+	hl_python_usage_free(report->usage);
+	free(report);
+}
+
+/* ---- arenas ---- */
+
+struct size_class {
+	uint64_t block_bytes, pools, used_blocks, used_bytes, free_blocks, free_bytes;
+};
+
+#define CLASS(name) HL_MEMBER(struct size_class, name)
+
+static const struct hl_column class_columns[] = {
+	{"block_bytes", "Python block", HL_COLUMN_BYTES, CLASS(block_bytes), HL_COLUMN_KEY},
+	{"pools", "pools", HL_COLUMN_COUNT, CLASS(pools)},
+	{"used_blocks", "used blocks", HL_COLUMN_COUNT, CLASS(used_blocks)},
+	{"used_bytes", "used", HL_COLUMN_BYTES, CLASS(used_bytes)},
+	{"free_blocks", "pinned blocks", HL_COLUMN_COUNT, CLASS(free_blocks)},
+	{"free_bytes", "pinned", HL_COLUMN_BYTES, CLASS(free_bytes)},
+};
+
+static struct size_class class_of(const struct hl_python_arenas *arenas, uint32_t number)
+{
+	const struct hl_python_class *entry = &arenas->classes[number];
+	uint64_t bytes = hl_python_block_bytes(number);
+
+	return (struct size_class){bytes,
+				   entry->pools,
+				   entry->used_blocks,
+				   entry->used_blocks * bytes,
+				   entry->free_blocks,
+				   entry->free_blocks * bytes};
+}
+
+static void emit_arenas(struct hl_emit *emit, const struct hl_python_arenas *arenas)
+{
+	struct size_class sum = {0};
+
+	if (!arenas->pool_bytes)
+		return;
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("python_classes", class_columns)});
+	for (uint32_t i = 0; i < HL_PYTHON_CLASSES; i++) {
+		const struct size_class entry = class_of(arenas, i);
+
+		sum.pools += entry.pools;
+		sum.used_bytes += entry.used_bytes;
+		sum.free_bytes += entry.free_bytes;
+		if (entry.pools)
+			hl_table_row(emit, &entry, 0);
+	}
+	hl_table_end(emit);
+	hl_emit_object(emit, "python");
+	hl_emit_unsigned(emit, "arenas", arenas->arenas);
+	hl_emit_unsigned(emit, "pool_bytes", arenas->pool_bytes);
+	hl_emit_unsigned(emit, "pools", sum.pools);
+	hl_emit_unsigned(emit, "used_bytes", sum.used_bytes);
+	hl_emit_unsigned(emit, "free_bytes", sum.free_bytes);
+	hl_emit_unsigned(emit, "free_pools", arenas->free_pools);
+	hl_emit_object_end(emit);
+	hl_emit_line(
+		emit,
+		"Python's objects use %s of %s pools in %s arenas; %s are free for objects of the "
+		"same sizes alone, and %s in %s empty pools",
+		HL_HEAP_BYTES(sum.used_bytes), HL_HEAP_COUNT(sum.pools),
+		HL_HEAP_COUNT(arenas->arenas), HL_HEAP_BYTES(sum.free_bytes),
+		HL_HEAP_BYTES(arenas->free_pools * arenas->pool_bytes),
+		HL_HEAP_COUNT(arenas->free_pools));
+}
+
+/* ---- objects by type ---- */
+
+static void type_name(struct hl_emit *emit, const void *row, const void *usage)
+{
+	const struct hl_python_usage_row *entry = row;
+
+	hl_cell_text(emit,
+		     entry->name ? hl_strings_text(&((const struct hl_python_usage *)usage)->names,
+						   entry->name)
+				 : "(no object)");
+}
+
+static void type_bytes(struct hl_emit *emit, const void *row, const void *usage)
+{
+	const struct hl_python_usage_row *entry = row;
+
+	(void)usage;
+	hl_cell_unsigned(emit, entry->object_bytes + entry->part_bytes);
+}
+
+#define USAGE(name) HL_MEMBER(struct hl_python_usage_row, name)
+
+static const struct hl_column type_columns[] = {
+	{"type", "Python type", HL_COLUMN_TEXT, .cell = type_name,
+	 .flags = HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
+	{"objects", "objects", HL_COLUMN_COUNT, USAGE(objects)},
+	{"bytes", "bytes", HL_COLUMN_BYTES, .cell = type_bytes},
+	{"object_bytes", "objects' own", HL_COLUMN_BYTES, USAGE(object_bytes), HL_COLUMN_OMITTED},
+	{"part_bytes", "of it parts", HL_COLUMN_BYTES, USAGE(part_bytes), HL_COLUMN_BLANK_ZERO},
+	{"pinned_bytes", "pinned", HL_COLUMN_BYTES, USAGE(pinned_bytes), HL_COLUMN_BLANK_ZERO},
+};
+
+static void emit_types(struct hl_emit *emit, const struct hl_python_usage *usage,
+		       uint64_t row_limit)
+{
+	if (!usage || !usage->row_count)
+		return;
+	size_t shown = hl_emit_is_json(emit) ? usage->row_count
+					     : hl_emit_shown(emit, row_limit, 0, usage->row_count);
+	hl_emit_blank(emit);
+	hl_table_begin(
+		emit, &(struct hl_table){HL_TABLE("python_types", type_columns), .context = usage});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &usage->rows[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, usage->row_count - shown, "-n");
+	hl_emit_object(emit, "python_objects");
+	hl_emit_unsigned(emit, "objects", usage->total.objects);
+	hl_emit_unsigned(emit, "bytes", usage->total.object_bytes + usage->total.part_bytes);
+	hl_emit_unsigned(emit, "pinned_bytes", usage->total.pinned_bytes);
+	hl_emit_unsigned(emit, "unscanned_bytes", usage->unscanned_bytes);
+	hl_emit_object_end(emit);
+	hl_emit_line(emit, "%s objects of Python have %s", HL_HEAP_COUNT(usage->total.objects),
+		     HL_HEAP_BYTES(usage->total.object_bytes + usage->total.part_bytes));
+	if (usage->unscanned_bytes)
+		hl_emit_line(emit, "%s of pools could not be read",
+			     HL_HEAP_BYTES(usage->unscanned_bytes));
+}
+
+static void emit_report(struct hl_emit *emit, const void *kept, uint64_t row_limit)
+{
+	const struct report *report = kept;
+
+	emit_arenas(emit, &report->arenas);
+	emit_types(emit, report->usage, row_limit);
+}
+
+/* ---- types of any block ---- */
+
+static_assert(HL_PYTHON_WORDS <= HL_GUEST_TYPE_WORDS, "all words are given");
+
+/* Addresses that are not types, after which the process is taken to have no Python. */
+#define TRIES_MAX 4096u
+
+struct block_types {
+	struct hl_python_types types;
+	bool has_found;
+};
+
+static int find_type(void **kept, struct hl_memory *memory, struct hl_strings *names,
+		     const uint64_t *words, size_t count, uint32_t *ret_name)
+{
+	struct block_types *found = *kept ? *kept : calloc(1, sizeof(*found));
+	uint32_t type = 0;
+
+	if (!found)
+		return -ENOMEM;
+	if (!*kept)
+		found->types = (struct hl_python_types){.memory = memory, .names = names};
+	*kept = found;
+	if (!found->has_found && found->types.count >= TRIES_MAX)
+		return 0;
+	int r = hl_python_types_find(&found->types, words, count, &type);
+	if (r == 0 && type) {
+		found->has_found = true;
+		*ret_name = found->types.types[type - 1].name;
+	}
+	return r;
+}
+
+static void free_types(void *kept)
+{
+	struct block_types *found = kept;
+
+	if (found)
+		hl_python_types_release(&found->types);
+	free(found);
+}
+
+/* ---- the table ---- */
+
+const struct hl_guest_outside hl_guest_outside_python = {
+	.labels[HL_GUEST_TYPES] = {"the types of Python's objects", hl_object_types_read},
+	.pools = {"Python objects (pymalloc's arenas)",
+		  "--python-types' lists Python's objects by type", hl_python_arenas_pool_bytes},
+	.types = {find_type, free_types},
+	.heap = {open_report, add_block, read_report, emit_report, free_report},
+	.options[HL_GUEST_OPTIONS_HEAP] = heap_options,
+};

@@ -4,6 +4,7 @@
 
 #include "cli/output.h"
 #include "cli/terminal_progress.h"
+#include "guests/traits.h"
 #include "import/importer.h"
 #include "open/log_source.h"
 #include "open/open.h"
@@ -19,15 +20,12 @@
 static const char *const format_words[] = {"auto",  "folded", "gperftools", "mprof",
 					   "pprof", "v8",     "legacy",	    NULL};
 
-/* In the order of format_words; NULL: of the kind that the file looks like. */
+#define FORMAT_AUTO 0 /* of the kind that the file looks like */
+
+/* In the order of format_words; NULL: a guest's, which has that name. */
 static const struct hl_importer *const importers[] = {
-	NULL,
-	&hl_importer_folded,
-	&hl_importer_legacy,
-	&hl_importer_mprof,
-	&hl_importer_pprof,
-	&hl_importer_v8,
-	&hl_importer_legacy,
+	[FORMAT_AUTO] = NULL, &hl_importer_folded, &hl_importer_legacy, NULL,
+	&hl_importer_pprof,   &hl_importer_v8,	   &hl_importer_legacy,
 };
 
 /* The first three of hl_value_names; the others are never in folded text. */
@@ -52,13 +50,30 @@ static const struct hl_option options[] = {
 	{0},
 };
 
+/* The importer of --format; NULL: whichever fits. -ENOTSUP with a sentence when it is not built in. */
+static int choose_importer(const struct hl_importer **ret_importer, struct hl_error *err)
+{
+	*ret_importer = importers[format];
+	for (size_t i = 0; format != FORMAT_AUTO && !*ret_importer && hl_guest_importers[i]; i++)
+		if (!strcmp(hl_guest_importers[i]->name, format_words[format]))
+			*ret_importer = hl_guest_importers[i];
+	if (format == FORMAT_AUTO || *ret_importer)
+		return 0;
+	return hl_error_set(err, -ENOTSUP, "cannot read '%s': this heapline was built without it",
+			    format_words[format]);
+}
+
 static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_input input = HL_INPUT_NONE;
+	const struct hl_importer *importer;
+	int r = choose_importer(&importer, err);
 
-	int r = hl_input_is_directory(path) && access(path, F_OK) == 0
-			? -EISDIR
-			: hl_input_open(&input, path, err);
+	if (r < 0)
+		return r;
+	r = hl_input_is_directory(path) && access(path, F_OK) == 0
+		    ? -EISDIR
+		    : hl_input_open(&input, path, err);
 	/* Recordings are opened as they are, packed or not. */
 	if (r == -EISDIR || (r == 0 && (hl_pack_detect(input.head, input.head_size) ||
 					hl_log_source_is_segment(&input))))
@@ -67,7 +82,7 @@ static int load(const char *path, struct hl_profile **ret_profile, struct hl_err
 				 "every view opens as it is",
 				 path);
 	if (r == 0)
-		r = hl_open_import(&input, importers[format], ret_profile, err);
+		r = hl_open_import(&input, importer, ret_profile, err);
 	hl_input_close(&input);
 	return r;
 }

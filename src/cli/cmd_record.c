@@ -309,10 +309,10 @@ static int run_record(int argc, char **argv)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	/* Mappings are seen by a preloaded recorder alone, and have what LuaJIT maps. */
-	if (!examined.entered && examined.has_luajit && !mappings &&
+	/* Mappings are seen by a preloaded recorder alone, and have what such an allocator maps. */
+	if (!examined.entered && examined.guest_allocator && !mappings &&
 	    !hl_record_settings(argv).region.no_objects) {
-		examined.entered = "LuaJIT allocates by a function that it does not export";
+		examined.entered = examined.guest_allocator->entered;
 		examined.at_entry = true;
 	}
 	if (!examined.entered && examined.has_pools && !mappings && !no_pools) {

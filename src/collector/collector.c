@@ -367,8 +367,8 @@ static void warn_of_program(struct hl_collector *collector, const struct hl_trac
 				"'%s' calls functions of an allocator that this heapline does not "
 				"know (%s); what they allocate and free is not seen",
 				program->executable, unseen);
-	char version[HL_EXAMINE_LUA_MAX];
-	const char *remedy = hl_examine_hidden_lua(program->executable, version);
+	char version[HL_EXAMINE_VERSION_MAX];
+	const char *remedy = hl_examine_hidden_guest(program->executable, version);
 	if (remedy)
 		hl_archive_warn(
 			&collector->archive,
@@ -404,8 +404,20 @@ static void warn_of_scripts(struct hl_collector *collector, const struct hl_trac
 				tracked->identity.executable, said.runtime, said.reason);
 }
 
-/* A preloaded recorder cannot take the place of LuaJIT's own allocator. */
-static void warn_of_luajit(struct hl_collector *collector, const struct hl_tracked *tracked)
+/* The allocator of the guest that has frames of ${provider}, a name of up to ${bytes}; or NULL. */
+static const struct hl_guest_allocator *allocator_of(const char *provider, size_t bytes)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_guest_allocator *allocator = hl_guest_traits[i]->allocator;
+		if (allocator && !strncmp(provider, allocator->provider, bytes))
+			return allocator;
+	}
+	return NULL;
+}
+
+/* A preloaded recorder cannot take the place of an allocator that a guest does not export. */
+static void warn_of_guest_allocator(struct hl_collector *collector,
+				    const struct hl_tracked *tracked)
 {
 	const struct hl_region_header *header = tracked->region.header;
 	uint32_t count = atomic_load_explicit(&header->provider_count, memory_order_acquire);
@@ -413,14 +425,16 @@ static void warn_of_luajit(struct hl_collector *collector, const struct hl_track
 	if (tracked->attached ||
 	    atomic_load(&header->flags) & (HL_REGION_NO_OBJECTS | HL_REGION_MAPPINGS))
 		return;
-	for (uint32_t i = 0; i < count && i < HL_SCRIPT_PROVIDERS_MAX; i++)
-		if (!strncmp(header->providers[i].name, "luajit",
-			     sizeof(header->providers[i].name)))
+	for (uint32_t i = 0; i < count && i < HL_SCRIPT_PROVIDERS_MAX; i++) {
+		const struct hl_guest_allocator *allocator =
+			allocator_of(header->providers[i].name, sizeof(header->providers[i].name));
+		if (allocator)
 			hl_archive_warn(&collector->archive,
-					"'%s' runs LuaJIT, whose objects are not seen, as its "
+					"'%s' runs %s, whose objects are not seen, as its "
 					"allocator calls mmap() alone; 'heapline attach -p PID' "
 					"records them, and --mappings counts what it maps",
-					tracked->identity.executable);
+					tracked->identity.executable, allocator->name);
+	}
 }
 
 /* For a process whose totals are known. */
@@ -482,7 +496,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 	warn_of_end(collector, tracked);
 	warn_of_program(collector, tracked);
 	warn_of_scripts(collector, tracked);
-	warn_of_luajit(collector, tracked);
+	warn_of_guest_allocator(collector, tracked);
 	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {
 		refuse(collector, tracked->pid,

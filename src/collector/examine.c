@@ -7,6 +7,7 @@
 #include "collector/launch.h"
 #include "elf/allocator_names.h"
 #include "elf/elf.h"
+#include "guests/traits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +28,7 @@
 #define SCRIPT_LINE_BYTES 256
 
 /* What a preset of src/hook/presets.txt is beside: no library that is preloaded has functions of rules. */
-#define BESIDE_MALLOC "skynet_lalloc"
-#define POOL_OF_PHP   "_emalloc"
+#define POOL_OF_PHP "_emalloc"
 
 /* ---- finding ---- */
 
@@ -215,15 +215,28 @@ static bool needs_library(Elf *elf, const char *start)
 	return false;
 }
 
-/* Whether LuaJIT is in it, or in a library that it is linked with. */
-static bool has_luajit(Elf *elf)
+/* An allocator of a guest that is in it, or in a library that it is linked with. */
+static const struct hl_guest_allocator *find_guest_allocator(Elf *elf)
 {
-	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_guest_allocator *allocator = hl_guest_traits[i]->allocator;
+		struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+		while (allocator && hl_elf_symbols_next(&exported))
+			if (strcmp(exported.name, allocator->exported) == 0)
+				return allocator;
+		if (allocator && needs_library(elf, allocator->library))
+			return allocator;
+	}
+	return NULL;
+}
 
-	while (hl_elf_symbols_next(&exported))
-		if (strcmp(exported.name, "luaJIT_setmode") == 0)
+static bool has_allocator_beside_malloc(Elf *elf)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		if (hl_guest_traits[i]->beside_malloc &&
+		    exports(elf, hl_guest_traits[i]->beside_malloc))
 			return true;
-	return needs_library(elf, "libluajit");
+	return false;
 }
 
 static struct hl_examined judge_elf(const char *path, Elf *elf)
@@ -252,9 +265,9 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 		return loader;
 	if (exports(elf, "malloc"))
 		return enter("it brings a malloc of its own");
-	loader.has_luajit = has_luajit(elf);
+	loader.guest_allocator = find_guest_allocator(elf);
 	loader.has_pools = exports(elf, POOL_OF_PHP);
-	if (!exports(elf, BESIDE_MALLOC))
+	if (!has_allocator_beside_malloc(elf))
 		return loader;
 	return (struct hl_examined){.entered = "it has an allocator beside malloc",
 				    .at_entry = true};
@@ -357,7 +370,7 @@ void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX])
 
 /* The version that stands after ${mark} in constants, up to the next space. */
 static bool find_version(const Elf_Data *constants, const char *mark, const char *name,
-			 char ret_version[HL_EXAMINE_LUA_MAX])
+			 char ret_version[HL_EXAMINE_VERSION_MAX])
 {
 	const char *end = (const char *)constants->d_buf + constants->d_size;
 	const char *found = memmem(constants->d_buf, constants->d_size, mark, strlen(mark));
@@ -369,11 +382,24 @@ static bool find_version(const Elf_Data *constants, const char *mark, const char
 		length++;
 	if (!length)
 		return false;
-	snprintf(ret_version, HL_EXAMINE_LUA_MAX, "%s%.*s", name, (int)length, at);
+	snprintf(ret_version, HL_EXAMINE_VERSION_MAX, "%s%.*s", name, (int)length, at);
 	return true;
 }
 
-const char *hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX])
+/* Whether ${guest} is in the program and cannot be found there. */
+static bool is_hidden(Elf *elf, const Elf_Data *constants, const struct hl_guest_traits *guest,
+		      char ret_version[HL_EXAMINE_VERSION_MAX])
+{
+	const struct hl_guest_mark *mark = guest->marks;
+
+	if (!mark || exports(elf, guest->exported))
+		return false;
+	while (mark->text && !find_version(constants, mark->text, mark->name, ret_version))
+		mark++;
+	return mark->text != NULL;
+}
+
+const char *hl_examine_hidden_guest(const char *path, char ret_version[HL_EXAMINE_VERSION_MAX])
 {
 	GElf_Shdr header;
 
@@ -381,13 +407,9 @@ const char *hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".rodata", &header) : NULL;
 	const Elf_Data *constants = section ? elf_rawdata(section, NULL) : NULL;
-	if (!constants || !constants->d_buf || exports(elf, "lua_newstate"))
-		return NULL;
-	/* lua_ident from 5.2 on, that of 5.1, and what LuaJIT calls itself */
-	if (!find_version(constants, "$LuaVersion: Lua ", "Lua ", ret_version) &&
-	    !find_version(constants, "$Lua: Lua ", "Lua ", ret_version) &&
-	    !find_version(constants, "LuaJIT 2.", "LuaJIT 2.", ret_version))
-		return NULL;
-	return hl_elf_loader(elf) ? "link it with -rdynamic"
-				  : "link it dynamically, with -rdynamic";
+	for (size_t i = 0; constants && constants->d_buf && hl_guest_traits[i]; i++)
+		if (is_hidden(elf, constants, hl_guest_traits[i], ret_version))
+			return hl_elf_loader(elf) ? "link it with -rdynamic"
+						  : "link it dynamically, with -rdynamic";
+	return NULL;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "guests/traits.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -23,7 +24,8 @@ struct hl_examined {
 	bool is_static; /* preloading does nothing to it, and may be left for its children */
 	bool at_entry;	/* as it begins: once its libraries are loaded */
 	bool has_pools; /* so are they, which presets name */
-	bool has_luajit; /* its objects are seen only where the recorder is brought in, as at its entry */
+	/* What it allocates is seen only where the recorder is brought in, as at its entry; or NULL. */
+	const struct hl_guest_allocator *guest_allocator;
 };
 
 /*
@@ -51,9 +53,9 @@ const char *hl_examine_allocator(const char *path);
  */
 void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX]);
 
-#define HL_EXAMINE_LUA_MAX 32 /* bytes of a version, with the NUL */
+#define HL_EXAMINE_VERSION_MAX 32 /* bytes of a version, with the NUL */
 
-/* If the file at ${path} holds an interpreter of Lua, or LuaJIT, that exports nothing of itself, so that the recorder cannot
+/* If the file at ${path} holds an interpreter of a guest that exports nothing of itself, so that the recorder cannot
  * find it: what helps, a constant; else NULL. Its text about itself says so, which stripping leaves; ${ret_version} is what it
- * names, "Lua 5.4.6". */
-const char *hl_examine_hidden_lua(const char *path, char ret_version[HL_EXAMINE_LUA_MAX]);
+ * names, "NAME 5.4.6". */
+const char *hl_examine_hidden_guest(const char *path, char ret_version[HL_EXAMINE_VERSION_MAX]);

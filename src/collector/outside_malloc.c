@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "elf/elf.h"
+#include "guests/traits.h"
 #include "process/maps.h"
 
 #include <fcntl.h>
@@ -28,23 +29,33 @@ static bool exports(const char *path, const char *name)
 	return elf && hl_elf_find_symbol(elf, HL_ELF_DYNSYM, name, &address);
 }
 
-static bool is_python(const struct hl_outside_malloc *found)
+static bool begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* The guest in the process that has objects in memory of its own, by its program or a library; NULL: none. */
+static const struct hl_guest_traits *find_guest(const struct hl_outside_malloc *found)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
-	struct hl_error ignored = {0};
+	bool has_maps = found->runs && hl_maps_read(found->pid, &maps, NULL) == 0;
 
-	if (strncmp(hl_path_basename(found->executable), "python", strlen("python")) == 0)
-		return true;
-	if (!found->runs || hl_maps_read(found->pid, &maps, &ignored) < 0)
-		return false;
-	for (size_t i = 0; i < maps.count; i++)
-		if (strstr(maps.maps[i].path, "/libpython"))
-			return true;
-	return false;
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_guest_traits *guest = hl_guest_traits[i];
+		if (!guest->objects)
+			continue;
+		if (begins_with(hl_path_basename(found->executable), guest->program))
+			return guest;
+		for (size_t at = 0; has_maps && at < maps.count; at++)
+			if (begins_with(hl_path_basename(maps.maps[at].path), guest->library))
+				return guest;
+	}
+	return NULL;
 }
 
 /* A clause that names a command for this very process, or for its program. */
-static void format_way(const struct hl_outside_malloc *found, bool is_python, char way[WAY_MAX])
+static void format_way(const struct hl_outside_malloc *found, const struct hl_guest_traits *guest,
+		       char way[WAY_MAX])
 {
 	bool is_php = exports(found->executable, "_emalloc");
 	int pid = (int)found->pid;
@@ -54,12 +65,11 @@ static void format_way(const struct hl_outside_malloc *found, bool is_python, ch
 	else if (is_php)
 		snprintf(way, WAY_MAX,
 			 "with USE_ZEND_ALLOC=0 in its environment PHP allocates by malloc");
-	else if (is_python && found->is_traced && found->runs)
-		snprintf(way, WAY_MAX, "'heapline attach -p %d' records small objects of Python",
-			 pid);
-	else if (is_python && found->ran_before && !found->allocations)
-		snprintf(way, WAY_MAX,
-			 "small objects of Python are recorded from its next call of malloc on");
+	else if (guest && found->is_traced && found->runs)
+		snprintf(way, WAY_MAX, "'heapline attach -p %d' records %s", pid, guest->objects);
+	else if (guest && found->ran_before && !found->allocations)
+		snprintf(way, WAY_MAX, "%s are recorded from its next call of malloc on",
+			 guest->objects);
 	else if (found->runs)
 		snprintf(way, WAY_MAX,
 			 "'heapline pgfault -p %d 60' shows the code that touches new memory", pid);
@@ -74,18 +84,19 @@ bool hl_outside_malloc_describe(const struct hl_outside_malloc *found,
 				char ret_sentence[HL_WARNING_BYTES])
 {
 	const char *name = hl_path_basename(found->executable);
-	bool python = is_python(found), is_empty = !found->allocations;
+	const struct hl_guest_traits *guest = find_guest(found);
+	bool is_empty = !found->allocations;
 	bool grew =
 		found->rss_growth_bytes >= (found->is_traced ? GROWTH_MIN_TRACED : GROWTH_MIN) &&
 		found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH &&
 		found->alloc_bytes < found->rss_growth_bytes;
-	/* Python frees and allocates small objects without a call of malloc, too. */
-	bool is_unseen_python = python && found->ran_before && is_empty;
+	/* Such a guest frees and allocates objects without a call of malloc, too. */
+	bool is_unseen = guest && found->ran_before && is_empty;
 	char way[WAY_MAX], had[64] = "", growth[64] = "";
 
-	if (!grew && !is_unseen_python)
+	if (!grew && !is_unseen)
 		return false;
-	format_way(found, python, way);
+	format_way(found, guest, way);
 	if (!is_empty)
 		snprintf(had, sizeof(had), "at most %.1f MiB from malloc",
 			 (double)found->malloc_bytes / BYTES_PER_MIB);

@@ -7,7 +7,13 @@ extern const struct hl_guest_outside hl_guest_outside_lua, hl_guest_outside_pyth
 	hl_guest_outside_skynet;
 
 const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1] = {
+#ifdef HL_WITH_LUA
 	&hl_guest_outside_lua,
+#endif
+#ifdef HL_WITH_PYTHON
 	&hl_guest_outside_python,
+#endif
+#ifdef HL_WITH_SKYNET
 	&hl_guest_outside_skynet,
+#endif
 };

@@ -3,6 +3,7 @@
 #include "hook/attach_parts.h"
 
 #include "base/cleanup.h"
+#include "guests/traits.h"
 #include "process/process.h"
 
 #include <asm/hwcap2.h>
@@ -146,8 +147,10 @@ static int open_target(pid_t pid, open_fn *open_remote, const struct hl_attach_s
 	attach->region_fd = attach->region_copy = attach->program = attach->pidfd = -1;
 	attach->counts_layers = settings->counts_layers;
 	int r = hl_hook_rules_make(settings->hooks, settings->presets, &attach->rules, err);
-	if (r == 0 && settings->no_objects)
-		hl_hook_rules_leave_out(&attach->rules, "luajit");
+	for (size_t i = 0; r == 0 && settings->no_objects && hl_guest_traits[i]; i++)
+		if (hl_guest_traits[i]->allocator)
+			hl_hook_rules_leave_out(&attach->rules,
+						hl_guest_traits[i]->allocator->preset);
 	if (r == 0 && settings->no_pools)
 		hl_hook_rules_leave_out_pools(&attach->rules);
 	/* A child that is caught has yet to execute the program. */

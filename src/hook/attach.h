@@ -25,9 +25,9 @@ struct hl_attach_settings {
 	const char *presets;	  /* a file of presets; NULL: $HEAPLINE_PRESETS, if it is set */
 	/* Calls that functions of rules make of others that allocate count, too. */
 	bool counts_layers;
-	bool no_objects; /* those of LuaJIT are left out; of Python, the region says it */
-	bool no_pools;	 /* presets of pools hold only where ${hooks} ask for them */
-	bool at_entry;	 /* of a caught program: once its libraries are loaded and have begun */
+	bool no_objects; /* those of a guest's own allocator are left out; the region says it of others */
+	bool no_pools; /* presets of pools hold only where ${hooks} ask for them */
+	bool at_entry; /* of a caught program: once its libraries are loaded and have begun */
 };
 
 /* How long the target was stopped, in microseconds. */

@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "elf/allocator_names.h"
 #include "elf/elf.h"
+#include "guests/traits.h"
 #include "hook/objects.h"
 #include "hook/rule_lookup.h"
 #include "process/process.h"
@@ -44,6 +45,8 @@ static const struct allocator {
 	{"__libc_mallopt", "glibc", false},
 };
 
+#define NOBODYS_NAME " " /* no symbol is called this */
+
 #define NAME_COUNT (NAME_ALLOCATORS + HL_COUNT_OF(allocators))
 
 static const char *const usual_names[NAME_ALLOCATORS] = {
@@ -65,8 +68,6 @@ static const char *const usual_names[NAME_ALLOCATORS] = {
 	[NAME_FIND_OBJECT] = "_dl_find_object",
 	[NAME_STACK_END] = "__libc_stack_end",
 	[NAME_LIBC_MALLOC] = "__libc_malloc",
-	[NAME_CURRENT_SERVICE] = "skynet_current_handle",
-	[NAME_SERVICE_OF] = "skynet_context_handle",
 };
 
 struct search {
@@ -577,6 +578,9 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules 
 	if (!names || !search.ruled)
 		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
 	memcpy(names, usual_names, sizeof(usual_names));
+	const struct hl_guest_traits *guest = hl_guest_host();
+	names[NAME_CURRENT_SERVICE] = guest ? guest->host->current_service : NOBODYS_NAME;
+	names[NAME_SERVICE_OF] = guest ? guest->host->service_of : NOBODYS_NAME;
 	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
 		names[NAME_ALLOCATORS + i] = allocators[i].symbol;
 	hl_rule_lookup_names(search.rules, &names[NAME_COUNT]);

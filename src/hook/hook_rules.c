@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "guests/traits.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -353,26 +354,52 @@ static int read_file(const char *path, struct hl_hook_rules *rules, struct hl_er
 	return hl_hook_rules_parse(text, length, path, rules, err);
 }
 
-/* What programs have of heapline.h, which objects.c finds, and who begins services in skynet. */
+static int add_told(struct hl_hook_rules *rules, enum hl_rule_does tells, const char *symbol,
+		    const char *when, struct hl_error *err)
+{
+	struct hl_hook_rule rule = {.tells = tells, .holds = true};
+
+	snprintf(rule.symbol, sizeof(rule.symbol), "%s", symbol);
+	snprintf(rule.when, sizeof(rule.when), "%s", when);
+	if (HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0)
+		return hl_error_set(err, -ENOMEM, "cannot add a hook: out of memory");
+	return 0;
+}
+
+/* What programs have of heapline.h, which objects.c finds, and what begins services. */
 static int add_annotations(struct hl_hook_rules *rules, struct hl_error *err)
 {
-	static const struct hl_hook_rule told[] = {
-		{.symbol = "hl_pool_alloc_here", .tells = HL_RULE_TELLS_ALLOC},
-		{.symbol = "hl_pool_free_here", .tells = HL_RULE_TELLS_FREE},
-		{.symbol = "hl_mark_here", .tells = HL_RULE_TELLS_MARK},
-		{.symbol = "hl_mode_here", .tells = HL_RULE_TELLS_MODE},
-		{.symbol = "skynet_module_instance_init", .tells = HL_RULE_TELLS_SERVICE},
+	static const struct {
+		const char *symbol;
+		enum hl_rule_does tells;
+	} told[] = {
+		{"hl_pool_alloc_here", HL_RULE_TELLS_ALLOC},
+		{"hl_pool_free_here", HL_RULE_TELLS_FREE},
+		{"hl_mark_here", HL_RULE_TELLS_MARK},
+		{"hl_mode_here", HL_RULE_TELLS_MODE},
 	};
+	const struct hl_guest_traits *guest = hl_guest_host();
+	int r = 0;
 
-	for (size_t i = 0; i < HL_COUNT_OF(told); i++) {
-		struct hl_hook_rule rule = told[i];
-		rule.holds = true;
-		if (rule.tells != HL_RULE_TELLS_SERVICE)
-			strcpy(rule.when, HL_HOOK_ANNOTATED_WORD);
-		if (HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity, rule) < 0)
-			return hl_error_set(err, -ENOMEM, "cannot add a hook: out of memory");
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(told); i++)
+		r = add_told(rules, told[i].tells, told[i].symbol, HL_HOOK_ANNOTATED_WORD, err);
+	if (r == 0 && guest)
+		r = add_told(rules, HL_RULE_TELLS_SERVICE, guest->host->service_begins, "", err);
+	return r;
+}
+
+static int add_presets(struct hl_hook_rules *rules, struct hl_error *err)
+{
+	int r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline", rules,
+				    err);
+
+	for (size_t i = 0; r == 0 && hl_guest_traits[i]; i++) {
+		const char *presets = hl_guest_traits[i]->presets;
+		if (presets)
+			r = hl_hook_rules_parse(presets, strlen(presets), "the presets of heapline",
+						rules, err);
 	}
-	return 0;
+	return r;
 }
 
 /* Rules of a preset, and those of none, are of one pool if one of them resets it. */
@@ -406,8 +433,7 @@ int hl_hook_rules_make(const char *const *hooks, const char *presets,
 		presets = getenv("HEAPLINE_PRESETS");
 	int r = add_annotations(&rules, err);
 	if (r == 0)
-		r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline",
-					&rules, err);
+		r = add_presets(&rules, err);
 	if (r == 0 && presets && presets[0])
 		r = read_file(presets, &rules, err);
 	for (; r == 0 && hooks && *hooks; hooks++)

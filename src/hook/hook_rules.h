@@ -11,7 +11,7 @@
  *	malloc=alloc_56(bytes=56)		each block has 56 bytes
  *	malloc=my_strdup(text=1)		a copy of the text that is its first argument
  *	malloc=my_strndup(text=1,count=2)	of no more bytes than the second one says, and a zero
- *	realloc=lalloc(ptr=2,type=3,size=4)	an allocator of Lua, which is told the type of a new block
+ *	realloc=lalloc(ptr=2,type=3,size=4)	an interpreter's allocator, which is told the type of a new block
  *	reset=pool_reset			ends all blocks of the other functions of its preset, or of --hook
  *	free=libpool.so!pool_free(ptr=2)	a function of that file, whatever its version
  *	free=program!0x401a30			an address as the file has it

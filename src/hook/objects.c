@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "guests/lua/jit_allocator.h"
+#include "guests/traits.h"
 #include "hook/hook_rules.h"
 #include "process/process.h"
 
@@ -119,35 +119,25 @@ static void read_annotations(const struct hl_objects *objects, struct hl_object 
 	}
 }
 
-#define NEWSTATE_BYTES_MAX 2048u
-
-/* LuaJIT's allocator, where no symbol tells of it. */
-static void read_luajit(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
+static bool peek(const void *objects, uint64_t address, void *bytes, size_t size)
 {
-	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_DYNSYM | HL_ELF_SYMTAB};
-	struct name_visit visit = visit_names(HL_LUAJIT_ALLOCATOR);
-	uint8_t code[NEWSTATE_BYTES_MAX], first[HL_LUAJIT_ALLOCATOR_BYTES];
-	uint64_t mode, newstate = 0;
-	size_t bytes = 0, name;
+	return hl_objects_peek(objects, address, bytes, size);
+}
 
-	if (!hl_elf_find_symbol(elf, all.tables, "luaJIT_setmode", &mode))
-		return;
-	while (!newstate && hl_elf_symbols_next(&all))
-		if (all.symbol.st_shndx != SHN_UNDEF && strcmp(all.name, "lua_newstate") == 0) {
-			newstate = all.symbol.st_value + object->bias;
-			bytes = all.symbol.st_size < sizeof(code) ? all.symbol.st_size
-								  : sizeof(code);
-		}
-	if (!newstate || !hl_objects_peek(objects, newstate, code, bytes))
-		return;
-	uint64_t found = hl_luajit_allocator_find(code, bytes, newstate);
-	if (!found || !hl_objects_peek(objects, found, first, sizeof(first)) ||
-	    !hl_luajit_allocator_is(first, sizeof(first)))
-		return;
-	while (next_name(objects, &visit, &name))
-		if (!object->symbols[name].address)
-			object->symbols[name] =
-				(struct hl_object_symbol){.address = found, .is_local = true};
+/* Allocators of guests, where no symbol tells of them. */
+static void read_guests(const struct hl_objects *objects, struct hl_object *object, Elf *elf)
+{
+	for (size_t i = 0, name; hl_guest_traits[i]; i++) {
+		const struct hl_guest_allocator *allocator = hl_guest_traits[i]->allocator;
+		if (!allocator)
+			continue;
+		struct name_visit visit = visit_names(allocator->symbol);
+		uint64_t found = allocator->find(elf, object->bias, peek, objects);
+		while (found && next_name(objects, &visit, &name))
+			if (!object->symbols[name].address)
+				object->symbols[name] = (struct hl_object_symbol){.address = found,
+										  .is_local = true};
+	}
 }
 
 /* Reads the separate debug file of ${elf}: the target's own, else this machine's. */
@@ -308,7 +298,7 @@ static int add_object(struct hl_objects *objects, const struct hl_map *map)
 	read_symbols(objects, added, elf, HL_ELF_DYNSYM);
 	read_symbols(objects, added, elf, HL_ELF_SYMTAB);
 	read_annotations(objects, added, elf);
-	read_luajit(objects, added, elf);
+	read_guests(objects, added, elf);
 	read_slots(objects, added, elf);
 	return 0;
 }

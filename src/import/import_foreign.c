@@ -3,6 +3,7 @@
 #include "import/importer.h"
 
 #include "base/compiler.h"
+#include "guests/traits.h"
 #include "import/import_text.h"
 
 #include <string.h>
@@ -166,9 +167,6 @@ static const struct {
 } marks[] = {
 	{"PERFILE2", "perf's own; 'perf script -i FILE | stackcollapse-perf.pl >OUT.folded' "
 		     "turns it into folded text, which heapline reads"},
-	{"=erl_crash_dump:",
-	 "a crash dump of Erlang, which heapline does not read; 'cdv FILE' shows "
-	 "it (package erlang-observer)"},
 	{"goroutine profile:", "a list of Go's goroutines, not of memory; /debug/pprof/heap of "
 			       "the same program has that"},
 	{"threadcreate profile:", "a list of the threads that Go made, not of memory; "
@@ -189,6 +187,11 @@ const char *hl_import_foreign(const struct hl_import_input *input)
 	for (size_t i = 0; i < HL_COUNT_OF(marks); i++)
 		if (begins_with(input, marks[i].mark))
 			return marks[i].what;
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const char *mark = hl_guest_traits[i]->foreign.mark;
+		if (mark && begins_with(input, mark))
+			return hl_guest_traits[i]->foreign.what;
+	}
 	if (is_heaptrack(input))
 		return is_raw_heaptrack(input) ? "of 'heaptrack --raw'; 'heaptrack_interpret <FILE "
 						 ">OUT' interprets "

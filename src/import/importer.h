@@ -31,7 +31,6 @@ struct hl_importer {
 };
 
 extern const struct hl_importer hl_importer_pprof;  /* profile.proto */
-extern const struct hl_importer hl_importer_mprof;  /* skynet-mprof .pro */
 extern const struct hl_importer hl_importer_legacy; /* heap files of gperftools and jemalloc */
 extern const struct hl_importer hl_importer_v8;	    /* sampled heap profiles of V8 */
 extern const struct hl_importer hl_importer_folded; /* folded text, one value or two */

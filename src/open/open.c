@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "fleet/query.h"
+#include "guests/traits.h"
 #include "import/gzip.h"
 #include "import/import_text.h"
 #include "import/importer.h"
@@ -24,10 +25,12 @@
 #define MAGIC	     "HEAPLINE" /* of every file of heapline's own */
 #define SQLITE_MARK  "SQLite format 3"
 
-/* In the order of how sure their marks are: folded text has none and comes last. */
+/* In the order of how sure their marks are, those of guests after the first: folded text has none and comes last. */
 static const struct hl_importer *const importers[] = {
-	&hl_importer_pprof, &hl_importer_mprof,	 &hl_importer_legacy,
-	&hl_importer_v8,    &hl_importer_folded,
+	&hl_importer_pprof,
+	&hl_importer_legacy,
+	&hl_importer_v8,
+	&hl_importer_folded,
 };
 
 static int fail(struct hl_error *err, int code, const char *name)
@@ -40,10 +43,14 @@ static int fail(struct hl_error *err, int code, const char *name)
 /* A format that is known but not read may look like folded text. */
 static const struct hl_importer *find_importer(const struct hl_import_input *input)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(importers); i++)
+	for (size_t i = 0; i < HL_COUNT_OF(importers); i++) {
 		if (importers[i]->detects(input) &&
 		    (importers[i] != &hl_importer_folded || !hl_import_foreign(input)))
 			return importers[i];
+		for (size_t g = 0; i == 0 && hl_guest_importers[g]; g++)
+			if (hl_guest_importers[g]->detects(input))
+				return hl_guest_importers[g];
+	}
 	return NULL;
 }
 

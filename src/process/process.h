@@ -102,7 +102,7 @@ uint64_t hl_process_auxv(pid_t pid, uint64_t type);
 char *hl_process_executable(pid_t pid);
 
 /* The same, or the link by which the program was run if that has a name of its own: redis-server, which is a link to
- * redis-check-rdb. A link whose name is the beginning of the file's says less: python3 of python3.11. */
+ * redis-check-rdb. A link whose name is the beginning of the file's says less: perl5 of perl5.36. */
 char *hl_process_run_path(pid_t pid);
 
 /* Whether ${pid} is in another ${kind} of namespace, "mnt" or "user", than this process. 0 or 1, or

@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
+#include "guests/traits.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -124,34 +125,36 @@ void hl_service_program(const char *title, const char *executable, char name[HL_
 /* ---- scripts ---- */
 
 /* Programs whose first word that is not an option is what they run. */
-static const struct interpreter {
-	const char *name;    /* versions may follow: python3.11 */
-	const char *values;  /* options that take the next word: "-W -X" */
-	const char *program; /* the option whose next word is what it runs; NULL: none */
-	const char *
-		text; /* the option that brings the program itself, which has no name; NULL: none */
-} interpreters[] = {
-	{"python", "-W -X --check-hash-based-pycs", "-m", "-c"},
-	{"pypy", "-W -X", "-m", "-c"},
+static const struct hl_guest_command interpreters[] = {
 	{"perl", "-I", NULL, "-e"},
 	{"ruby", "-I -r -C -E", NULL, "-e"},
 	{"php", "-c -d", "-f", "-r"},
 	{"node", "-r --require --import --loader -C", NULL, "-e"},
 	{"java", "-cp -classpath --class-path -p --module-path --add-modules", "-jar", NULL},
-	{"lua", "-l", NULL, "-e"},
 	{"bash", "-o -O", NULL, "-c"},
 	{"sh", "-o", NULL, "-c"},
+	{0},
 };
 
-static const struct interpreter *find_interpreter(const char *name)
+static const struct hl_guest_command *find_in(const struct hl_guest_command *table,
+					      const char *name)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(interpreters); i++) {
-		size_t length = strlen(interpreters[i].name);
-		if (!strncmp(interpreters[i].name, name, length) &&
+	for (; table && table->name; table++) {
+		size_t length = strlen(table->name);
+		if (!strncmp(table->name, name, length) &&
 		    !name[length + strspn(name + length, "0123456789.")])
-			return &interpreters[i];
+			return table;
 	}
 	return NULL;
+}
+
+static const struct hl_guest_command *find_interpreter(const char *name)
+{
+	const struct hl_guest_command *found = find_in(interpreters, name);
+
+	for (size_t i = 0; !found && hl_guest_traits[i]; i++)
+		found = find_in(hl_guest_traits[i]->commands, name);
+	return found;
 }
 
 /* Whether ${word} is one of ${options}, which blanks part; NULL: of none. */
@@ -165,7 +168,7 @@ static bool is_one_of(const char *word, const char *options)
 	return false;
 }
 
-static void find_script(const char *rest, const struct interpreter *interpreter,
+static void find_script(const char *rest, const struct hl_guest_command *interpreter,
 			char script[HL_SERVICE_NAME_MAX])
 {
 	char word[WORD_BYTES];
@@ -191,7 +194,7 @@ void hl_service_of(const char *command, const char *executable, struct hl_servic
 {
 	char word[WORD_BYTES];
 	const char *rest = command;
-	const struct interpreter *interpreter;
+	const struct hl_guest_command *interpreter;
 
 	*ret_service = (struct hl_service){0};
 	size_t length = program_length(command, executable);

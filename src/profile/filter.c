@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "guests/traits.h"
 #include "profile/builder.h"
 
 #include <assert.h>
@@ -297,6 +298,7 @@ static int look_at_types(struct hl_profile *profile)
 static int look_at_ages(struct hl_profile *profile, struct hl_error *err)
 {
 	bool has_ages = false;
+	const char *runtime = hl_guest_with_ages();
 
 	for (size_t i = 1; i < profile->frame_count; i++) {
 		if (profile->frames[i].part != HL_PART_AGE)
@@ -310,13 +312,14 @@ static int look_at_ages(struct hl_profile *profile, struct hl_error *err)
 	}
 	return has_ages ? 0
 			: hl_error_set(err, -ENODATA,
-				       "'%s' does not say which collections of Lua its blocks have "
+				       "'%s' does not say which collections%s%s its blocks have "
 				       "outlived, which is "
 				       "read while a program runs: record it, and look at the "
 				       "recording before its end, "
 				       "make a snapshot by 'heapline ctl snapshot', or let "
 				       "'heapline attach' end first",
-				       hl_profile_text(profile, profile->name));
+				       hl_profile_text(profile, profile->name),
+				       runtime ? " of " : "", runtime ? runtime : "");
 }
 
 /* Blocks that were labelled in the end have no other value with the label. */

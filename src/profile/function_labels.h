@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What functions are called where nothing stands beside the name. Names that a runtime of scripts
- * makes are the same in every file, as `main chunk` and `<module>`: where several sources share
+ * makes are the same in every file, as that of a file's own code: where several sources share
  * one, each function's label has as much of its source as tells it from the others:
- * "main chunk (shop.lua)", "function <init.lua:3> (cart/init.lua)".
+ * "main (shop.rb)", "new (cart/init.rb)".
  */
 #pragma once
 

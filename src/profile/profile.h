@@ -361,7 +361,7 @@ static inline const char *hl_profile_text(const struct hl_profile *profile, uint
 	return hl_strings_text(&profile->strings, id);
 }
 
-/* Whether it has frames of scripts that ${name} runs, as "lua" or "python". */
+/* Whether it has frames of scripts of the provider ${name}. */
 bool hl_profile_has_runtime(const struct hl_profile *profile, const char *name);
 
 /* The number ${name} of the whole recording; 0 where it has none. */

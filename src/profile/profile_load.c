@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "guests/traits.h"
 #include "profile/known_names.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
@@ -377,20 +378,20 @@ static int add_resident(struct filling *filling, const struct source *source,
 
 /* ---- interpreters whose own memory was not seen ---- */
 
-/* Allocations of what scripts call, from which on one of Lua itself is to be expected; and of Python itself, from which
- * on a call of its main function is. */
+/* Allocations of what scripts call, from which on one of the interpreter itself is to be expected; and of the interpreter
+ * itself, from which on a call of its main function is. */
 #define UNSEEN_MIN 1000
 
-/* Whether a provider that is asked knows which code of it calls the host's allocator. */
-static bool knows_allocator(const struct loading *loading)
+/* The guest of which it is known which code of it calls the host's allocator; NULL: none. */
+static const struct hl_guest_traits *find_allocating(const struct loading *loading)
 {
 	for (size_t i = 0; i < loading->source_count; i++) {
 		const struct hl_recording_process *process = loading->sources[i].process;
 		for (uint32_t p = 0; p < process->provider_count; p++)
 			if (process->providers[p].alloc_end)
-				return true;
+				return hl_guest_of_provider(process->providers[p].name);
 	}
-	return false;
+	return NULL;
 }
 
 /* Where scripts run and nothing was allocated by the interpreter itself, the host gives it memory that the
@@ -398,10 +399,11 @@ static bool knows_allocator(const struct loading *loading)
 static int warn_of_unseen(struct hl_profile *profile, const struct loading *loading)
 {
 	enum { RUNS = 1, ALLOCATES = 2 };
+	const struct hl_guest_traits *guest = find_allocating(loading);
 	HL_FREED uint8_t *stacks = NULL; /* by node: what is on it */
 	int64_t of_scripts = 0;
 
-	if (!knows_allocator(loading))
+	if (!guest || !guest->hidden_memory_remedy)
 		return 0;
 	stacks = calloc(profile->node_count, sizeof(*stacks));
 	if (!stacks)
@@ -418,14 +420,13 @@ static int warn_of_unseen(struct hl_profile *profile, const struct loading *load
 	}
 	if (of_scripts < UNSEEN_MIN)
 		return 0;
-	return hl_profile_warn(
-		profile, "memory of Lua itself was not seen: the program gives Lua an allocator "
-			 "of its own, which does not call malloc; name that function, its "
-			 "lua_Alloc: 'heapline attach -p PID --hook "
-			 "realloc=FUNCTION(ptr=2,type=3,size=4)'");
+	return hl_profile_warn(profile,
+			       "memory of %s itself was not seen: the program gives %s an "
+			       "allocator of its own, which does not call malloc; %s",
+			       guest->language, guest->language, guest->hidden_memory_remedy);
 }
 
-/* ---- Python whose scripts were not seen ---- */
+/* ---- interpreters whose scripts were not seen ---- */
 
 /* What allocated with code of an interpreter on its stack. */
 struct runs {
@@ -460,7 +461,8 @@ static void count_runs(struct runs *runs, const struct hl_recording_process *pro
 /* All scripts are run by the main function: where many stacks have code of the interpreter and none that, it is
  * elsewhere. */
 static int warn_of_runs(struct hl_profile *profile, const struct hl_recording_process *process,
-			const struct hl_recording_provider *provider)
+			const struct hl_recording_provider *provider,
+			const struct hl_guest_traits *guest)
 {
 	const char *path = process->executable;
 	struct runs runs = {0};
@@ -472,29 +474,32 @@ static int warn_of_runs(struct hl_profile *profile, const struct hl_recording_pr
 		if (provider->eval_start - process->modules[i].start <
 		    process->modules[i].end - process->modules[i].start)
 			path = process->modules[i].path;
-	if (runs.allocated >= UNSEEN_MIN && !runs.has_calls)
+	if (guest->hidden_loop_remedy && runs.allocated >= UNSEEN_MIN && !runs.has_calls)
 		r = hl_profile_warn(profile,
-				    "the loop that runs Python was not found in '%s': stacks of "
-				    "scripts of process %u are [native]; use a CPython that is "
-				    "built with its loop in _PyEval_EvalFrameDefault()",
-				    path, process->pid);
-	if (r == 0 && runs.generated >= UNSEEN_MIN)
+				    "the loop that runs %s was not found in '%s': stacks of "
+				    "scripts of process %u are [native]; %s",
+				    guest->language, path, process->pid, guest->hidden_loop_remedy);
+	if (r == 0 && guest->generated_remedy && runs.generated >= UNSEEN_MIN)
 		r = hl_profile_warn(profile,
-				    "process %u ran code that Python's JIT had made, whose stacks "
+				    "process %u ran code that %s's JIT had made, whose stacks "
 				    "are not read: %" PRIu64 " allocations below it are [native]; "
-				    "run it with PYTHON_JIT=0",
-				    process->pid, runs.generated);
+				    "%s",
+				    process->pid, guest->language, runs.generated,
+				    guest->generated_remedy);
 	return r;
 }
 
-static int warn_of_python(struct hl_profile *profile, const struct hl_recording_process *process)
+static int warn_of_native(struct hl_profile *profile, const struct hl_recording_process *process)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++)
-		if (process->providers[i].eval_end &&
-		    strcmp(process->providers[i].name, "python") == 0)
-			r = warn_of_runs(profile, process, &process->providers[i]);
+	for (uint32_t i = 0; r == 0 && i < process->provider_count; i++) {
+		const struct hl_recording_provider *provider = &process->providers[i];
+		const struct hl_guest_traits *guest =
+			provider->eval_end ? hl_guest_of_provider(provider->name) : NULL;
+		if (guest && (guest->hidden_loop_remedy || guest->generated_remedy))
+			r = warn_of_runs(profile, process, provider, guest);
+	}
 	return r;
 }
 
@@ -585,7 +590,7 @@ static int fill_profile(struct hl_profile *profile, const struct loading *loadin
 	if (r == 0)
 		r = warn_of_unseen(profile, loading);
 	for (size_t i = 0; r == 0 && i < loading->source_count; i++)
-		r = warn_of_python(profile, loading->sources[i].process);
+		r = warn_of_native(profile, loading->sources[i].process);
 	return r < 0 ? r : hl_profile_warn_of_pauses(profile);
 }
 

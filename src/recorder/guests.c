@@ -1,21 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which guests there are; see guest.h. */
+/* What the recorder has its guests do; see guests/guest.h. */
 #include "guests/guest.h"
 
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
-
-const struct hl_guest *const hl_guests[HL_GUESTS] = {
-#ifdef HL_WITH_LUA
-	[HL_GUEST_LUA] = &hl_guest_lua,
-#endif
-#ifdef HL_WITH_PYTHON
-	[HL_GUEST_PYTHON] = &hl_guest_python,
-#endif
-#if defined(HL_WITH_SKYNET) && defined(HL_ATTACHED)
-	[HL_GUEST_SKYNET] = &hl_guest_skynet,
-#endif
-};
 
 struct hl_guest_wants hl_guest_wants;
 

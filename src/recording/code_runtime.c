@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
+#include "guests/traits.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -20,7 +21,6 @@ static const struct hl_code_runtime runtimes[] = {
 	{"nodejs", "JavaScript", NODE_START, NULL, NULL, "", NULL},
 	{"libnode.so", "JavaScript", NODE_START, NULL, NULL, "", NULL},
 	{"libcoreclr.so", ".NET", "DOTNET_PerfMapEnabled=1 dotnet", NULL, NULL, "", NULL},
-	{"beam.smp", "Erlang", "erl +JPperf true", NULL, NULL, " (OTP 25 and later)", NULL},
 	{"mono", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
 	{"mono-sgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
 	{"libmonosgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
@@ -38,16 +38,27 @@ static const struct hl_code_runtime runtimes[] = {
 };
 /* clang-format on */
 
+/* Whether the file ${name} has it, in any version. */
+static bool is_in(const struct hl_code_runtime *runtime, const char *name)
+{
+	size_t length = strlen(runtime->file);
+
+	return !strncmp(name, runtime->file, length) &&
+	       (!name[length] || isdigit((unsigned char)name[length]) ||
+		strchr(".-", name[length]));
+}
+
 const struct hl_code_runtime *hl_code_runtime_of(const char *path)
 {
 	const char *name = hl_path_basename(path);
 
-	for (size_t i = 0; i < HL_COUNT_OF(runtimes); i++) {
-		size_t length = strlen(runtimes[i].file);
-		if (!strncmp(name, runtimes[i].file, length) &&
-		    (!name[length] || isdigit((unsigned char)name[length]) ||
-		     strchr(".-", name[length])))
+	for (size_t i = 0; i < HL_COUNT_OF(runtimes); i++)
+		if (is_in(&runtimes[i], name))
 			return &runtimes[i];
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_code_runtime *runtime = hl_guest_traits[i]->code_runtime;
+		if (runtime && is_in(runtime, name))
+			return runtime;
 	}
 	return NULL;
 }
@@ -65,12 +76,12 @@ const char *hl_code_runtime_remedy(const struct hl_code_runtime *runtime, uint32
 	return text;
 }
 
-/* "$lists:map/2" */
-static bool is_erlang(const char *name)
+static bool is_of_guest(const char *name)
 {
-	const char *slash = strrchr(name, '/');
-
-	return name[0] == '$' && strchr(name, ':') && slash && isdigit((unsigned char)slash[1]);
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		if (hl_guest_traits[i]->names_code && hl_guest_traits[i]->names_code(name))
+			return true;
+	return false;
 }
 
 /* "void java.util.zip.Deflater.end()", "void [App] Program::Main(string[])[Tier0]" */
@@ -85,5 +96,5 @@ static bool is_signature(const char *name)
 
 bool hl_code_runtime_is_script(const char *name, const char *source)
 {
-	return source[0] || is_erlang(name) || is_signature(name);
+	return source[0] || is_of_guest(name) || is_signature(name);
 }

@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
+#include "guests/traits.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -11,7 +12,7 @@
 
 /*
  * Names of functions, without return types, template arguments and parameters; those that end with
- * '*' are the beginning of many. `operator new` of any class is plumbing too.
+ * '*' are the beginning of many. `operator new` of any class is plumbing too. Guests have theirs in their traits.
  */
 /* clang-format off */
 static const char *const table[] = {
@@ -65,7 +66,7 @@ static const char *const table[] = {
 	"tc_malloc*", "tc_calloc", "tc_realloc", "tc_new*", "tc_memalign", "tcmalloc::*", "scudo_*",
 	"rpmalloc", "rpcalloc", "rprealloc",
 
-	/* one line or more for each program or library: perl, nginx, php, glib, python */
+	/* one line or more for each program or library: perl, nginx, php, glib */
 	"Perl_safesys*", "PerlMem_*", "Perl_savepv", "Perl_savepvn",
 	"ngx_alloc", "ngx_calloc", "ngx_palloc*", "ngx_pnalloc", "ngx_pcalloc", "ngx_memalign",
 	"ngx_pmemalign", "ngx_create_pool",
@@ -74,18 +75,11 @@ static const char *const table[] = {
 	"zend_mm_*", "_zend_mm_*", "tracked_malloc",
 	"g_malloc*", "g_slice_*", "g_realloc*", "g_try_malloc*", "g_try_realloc*", "g_memdup*",
 	"g_strdup*", "g_strndup", "g_strconcat", "g_strjoin*", "g_aligned_alloc*",
-	"PyMem_*", "_PyMem_*", "PyObject_Malloc", "PyObject_Calloc", "PyObject_Realloc",
-	"_PyObject_MallocWithType", "_PyObject_ReallocWithType", "gc_alloc", "_PyType_AllocNoTrack",
-	"_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc", "_PyObject_AllocateArena",
-	"_PyObject_Arena*", "pymalloc_alloc", "pymalloc_realloc", "allocate_from_new_pool", "new_arena",
-	"arena_map_*",
 
-	/* ruby, lua, skynet, redis, openssl, sqlite */
+	/* ruby, redis, openssl, sqlite */
 	"ruby_xmalloc*", "ruby_xcalloc*", "ruby_xrealloc*", "ruby_strdup", "ruby_mimmalloc",
 	"objspace_xmalloc*", "objspace_xcalloc*", "objspace_xrealloc*", "rb_xmalloc_mul_add*",
 	"rb_xrealloc_mul_add*", "rb_gc_impl_malloc", "rb_gc_impl_calloc", "rb_gc_impl_realloc",
-	"luaM_*", "l_alloc",
-	"skynet_malloc", "skynet_calloc", "skynet_realloc", "skynet_strdup", "skynet_lalloc",
 	"zmalloc*", "zcalloc*", "zrealloc*", "ztrymalloc*", "ztrycalloc*", "ztryrealloc*", "zstrdup",
 	"extend_to_usable",
 	"CRYPTO_malloc*", "CRYPTO_zalloc", "CRYPTO_calloc", "CRYPTO_realloc*", "CRYPTO_clear_realloc*",
@@ -95,7 +89,7 @@ static const char *const table[] = {
 	"sqlite3MemRealloc", "sqlite3DbMalloc*", "sqlite3DbRealloc*", "sqlite3DbStrDup",
 	"sqlite3DbStrNDup", "mallocWithAlarm",
 
-	/* postgres, apr, ffmpeg, libxml2, talloc, tcl, libuv, node, the JVM, Erlang */
+	/* postgres, apr, ffmpeg, libxml2, talloc, tcl, libuv, node, the JVM */
 	"palloc*", "repalloc*", "MemoryContextAlloc*", "MemoryContextStrdup", "AllocSetAlloc*",
 	"AllocSetRealloc", "AllocSetContextCreate*", "GenerationAlloc*", "SlabAlloc*", "pstrdup",
 	"pnstrdup", "pg_malloc*", "pg_realloc", "pg_strdup", "guc_malloc", "guc_strdup",
@@ -112,8 +106,6 @@ static const char *const table[] = {
 	"v8::base::AlignedAlloc", "v8::internal::AlignedAllocWithRetry",
 	"os::malloc", "os::realloc", "os::strdup", "AllocateHeap*", "ReallocateHeap*",
 	"resource_allocate_bytes", "Arena::grow", "JLI_MemAlloc", "JLI_MemRealloc",
-	"erts_alloc*", "erts_realloc*", "erts_alcu_*", "erts_sys_alloc", "erts_sys_realloc",
-	"enif_alloc", "enif_realloc", "driver_alloc", "driver_realloc",
 
 	/* MariaDB and MySQL: mysys, sql, InnoDB */
 	"my_malloc", "my_realloc", "my_strdup*", "my_strndup", "my_memdup", "my_multi_malloc*",
@@ -144,9 +136,7 @@ static const char *const table[] = {
 	"GC_malloc*", "GC_generic_malloc*", "GC_core_malloc*", "GC_realloc", "GC_alloc_large*",
 	"GC_expand_hp*", "GC_unix_get_mem", "GC_unix_mmap_get_mem",
 
-	/* Lua's own layer, and tcmalloc's below its entry points */
-	"luaC_newobj*", "luaH_new", "luaH_resize*", "luaS_*", "luaF_new*", "luaD_growstack",
-	"luaD_reallocstack", "luaE_extendCI", "internshrstr", "createstrobj",
+	/* tcmalloc's layer below its entry points */
 	"SbrkSysAllocator::*", "MmapSysAllocator::*", "DefaultSysAllocator::*", "TCMalloc_System*",
 	"LowLevelAlloc::*",
 };
@@ -155,17 +145,27 @@ static const char *const table[] = {
 #define ANONYMOUS "(anonymous namespace)"
 #define OPERATOR  "operator"
 
-static_assert(HL_COUNT_OF(table) <= HL_COUNT_OF((struct hl_plumbing){0}.next),
+static_assert(HL_COUNT_OF(table) <= HL_PLUMBING_PATTERNS_MAX - HL_PLUMBING_OF_GUESTS_MAX,
 	      "each has its place");
+
+static void add(struct hl_plumbing *plumbing, const char *pattern)
+{
+	uint16_t *first = &plumbing->first[(uint8_t)pattern[0]];
+
+	assert(plumbing->count < HL_PLUMBING_PATTERNS_MAX);
+	plumbing->patterns[plumbing->count] = pattern;
+	plumbing->next[plumbing->count++] = *first;
+	*first = plumbing->count;
+}
 
 void hl_plumbing_init(struct hl_plumbing *plumbing)
 {
 	*plumbing = (struct hl_plumbing){0};
-	for (uint16_t i = HL_COUNT_OF(table); i-- > 0;) {
-		uint16_t *first = &plumbing->first[(uint8_t)table[i][0]];
-		plumbing->next[i] = *first;
-		*first = i + 1;
-	}
+	for (size_t i = 0; i < HL_COUNT_OF(table); i++)
+		add(plumbing, table[i]);
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		for (const char *const *of = hl_guest_traits[i]->plumbing; of && *of; of++)
+			add(plumbing, *of);
 }
 
 static bool begins_with(const char *text, const char *beginning)
@@ -228,7 +228,7 @@ static bool matches(const char *pattern, const char *name)
 static bool matches_some(const struct hl_plumbing *plumbing, const char *name)
 {
 	for (uint16_t i = plumbing->first[(uint8_t)*name]; i; i = plumbing->next[i - 1])
-		if (matches(table[i - 1], name))
+		if (matches(plumbing->patterns[i - 1], name))
 			return true;
 	return false;
 }
@@ -268,48 +268,48 @@ bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name)
 	return is_new || is_rust_builtin(name) || matches_some(plumbing, begin);
 }
 
+/* Whether ${name} begins with a text of ${list}, which NULL ends; NULL: an empty one. */
+static bool begins_with_one(const char *name, const char *const *list)
+{
+	for (; list && *list; list++)
+		if (begins_with(name, *list))
+			return true;
+	return false;
+}
+
 bool hl_plumbing_is_module(const char *path)
 {
-	static const char *const libraries[] = {"libffi.so", "_ctypes."};
 	const char *name = hl_path_basename(path);
 
-	for (size_t i = 0; i < HL_COUNT_OF(libraries); i++)
-		if (begins_with(name, libraries[i]))
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		if (begins_with_one(name, hl_guest_traits[i]->plumbing_files))
 			return true;
-	return hl_path_is_recorder(path);
+	return begins_with(name, "libffi.so") || hl_path_is_recorder(path);
+}
+
+static bool is_one_of(const char *text, const char *const *list)
+{
+	for (; *list; list++)
+		if (!strcmp(text, *list))
+			return true;
+	return false;
 }
 
 bool hl_plumbing_runs_services(const char *name, const char *module, const char *source)
 {
-	static const char *const names[] = {"clone",
-					    "clone3",
-					    "__clone3",
-					    "start_thread",
-					    "thread_worker",
-					    "skynet_context_message_dispatch",
-					    "dispatch_message",
-					    "launch_cb",
-					    "init_cb",
-					    "luaB_coresume",
-					    "luaB_auxwrap",
-					    "timing_resume",
-					    "auxresume",
-					    "lua_resumeX"};
-	static const char *const callbacks[] = {"_cb", "_cb_pre", "forward_cb", "_forward_pre"};
-	static const char *const scripts[] = {"lualib/skynet.lua", "lualib/loader.lua"};
-	bool is_library = !strcmp(hl_path_basename(module), "skynet.so");
+	const struct hl_guest_traits *guest = hl_guest_host();
 	size_t length = strlen(source);
 
+	if (!guest)
+		return false;
 	name = skip_alias(name);
-	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
-		if (!strcmp(name, names[i]))
-			return true;
-	for (size_t i = 0; is_library && i < HL_COUNT_OF(callbacks); i++)
-		if (!strcmp(name, callbacks[i]))
-			return true;
-	for (size_t i = 0; i < HL_COUNT_OF(scripts); i++)
-		if (length >= strlen(scripts[i]) &&
-		    !strcmp(source + length - strlen(scripts[i]), scripts[i]))
+	if (is_one_of(name, guest->host->functions) ||
+	    (!strcmp(hl_path_basename(module), guest->host->library) &&
+	     is_one_of(name, guest->host->callbacks)))
+		return true;
+	for (const char *const *script = guest->host->scripts; *script; script++)
+		if (length >= strlen(*script) &&
+		    !strcmp(source + length - strlen(*script), *script))
 			return true;
 	return false;
 }

@@ -14,10 +14,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define HL_PLUMBING_PATTERNS_MAX  640
+#define HL_PLUMBING_OF_GUESTS_MAX 128 /* of these */
+
 /* The patterns by their first byte: indices from 1; 0 ends a list. */
 struct hl_plumbing {
 	uint16_t first[UINT8_MAX + 1]; /* by byte */
-	uint16_t next[512];	       /* by pattern: the next one with the same byte */
+	uint16_t count;
+	const char *patterns[HL_PLUMBING_PATTERNS_MAX];
+	uint16_t next[HL_PLUMBING_PATTERNS_MAX]; /* by pattern: the next one with the same byte */
 };
 
 void hl_plumbing_init(struct hl_plumbing *plumbing);
@@ -27,12 +32,12 @@ bool hl_plumbing_matches(const struct hl_plumbing *plumbing, const char *name);
 
 /*
  * Whether the function ${name} of the file ${module}, or of the script ${source}, is what a host of services runs each of
- * them by: where a stack of a service begins with a run of such, they are in every stack, and say nothing. Known is skynet.
+ * them by: where a stack of a service begins with a run of such, they are in every stack, and say nothing.
  */
 bool hl_plumbing_runs_services(const char *name, const char *module, const char *source);
 
 /*
  * Whether all functions of the file ${path} are plumbing: the recorder, and libraries that call a
- * function for somebody else (libffi, Python's ctypes).
+ * function for somebody else (libffi).
  */
 bool hl_plumbing_is_module(const char *path);

@@ -83,7 +83,7 @@ void hl_symbols_free(struct hl_symbols *symbols); /* NULL is fine */
 /*
  * Splits ${name}, which a runtime wrote for code that it made, into what ${ret_frame} says: function,
  * file and line where it begins. Knows the forms of V8 ("JS:~work /app/shop.js:3:15", whatever its
- * tiers, so that a function stays one) and LuaJIT ("TRACE_7::shop.lua:3"); any other name is the
+ * tiers, so that a function stays one) and of guests ("TRACE_7::FILE:3"); any other name is the
  * function's. Texts are within ${name}, which changes.
  */
 void hl_symbols_split(char *name, struct hl_symbols_frame *ret_frame);

@@ -3,6 +3,7 @@
 #include "symbols/symbols.h"
 
 #include "base/compiler.h"
+#include "guests/traits.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -58,6 +59,16 @@ static char *find_file(char *text)
 	return first ? first : strrchr(text, ' ');
 }
 
+static bool is_trace(const char *name)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const char *start = hl_guest_traits[i]->trace;
+		if (start && !strncmp(name, start, strlen(start)))
+			return true;
+	}
+	return false;
+}
+
 void hl_symbols_split(char *name, struct hl_symbols_frame *ret_frame)
 {
 	char *function = skip_kind(name), *file = NULL;
@@ -69,7 +80,7 @@ void hl_symbols_split(char *name, struct hl_symbols_frame *ret_frame)
 		line = last ? cut_number(function) : 0;
 		line = line ? line : last;
 		file = find_file(function);
-	} else if (!strncmp(name, "TRACE_", strlen("TRACE_")) && (file = strstr(name, "::"))) {
+	} else if (is_trace(name) && (file = strstr(name, "::"))) {
 		*file++ = '\0';
 		line = cut_number(file + 1);
 	}

@@ -57,7 +57,7 @@ struct hl_check_verdict {
 /* See hl_check_leave_out(). */
 #define HL_CHECK_LEFT_OUT_MAX 16 /* a name for each kind, and the end */
 struct hl_check_left_out {
-	const char *what; /* "Python's start"; NULL: none */
+	const char *what; /* "Ruby's start"; NULL: none */
 	uint64_t bytes;
 };
 

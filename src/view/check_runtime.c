@@ -3,6 +3,7 @@
 #include "view/check.h"
 
 #include "base/names.h"
+#include "guests/traits.h"
 #include "recording/code_runtime.h"
 
 #include <string.h>
@@ -86,17 +87,24 @@ static bool is_pool(const struct hl_profile *profile, uint32_t node)
  * once, before the script that it was given begins. The functions are exported, so that they have names in stripped
  * files, too. ruby_process_options() also loads RubyGems, which is a part of Ruby, and by rb_funcallv() what '-r' names.
  */
-static const struct start {
-	const char *function; /* the beginning of its name */
-	const char *file;     /* a part of the names of all files of the interpreter */
-	const char *what;
-} starts[] = {
-	{"Py_InitializeFromConfig", "python", "Python's start"},
+static const struct hl_guest_start starts[] = {
 	{"ruby_setup", "ruby", "Ruby's start"},
 	{"ruby_process_options", "ruby", "Ruby's start"},
 	{"PL_initialise", "swipl", "Prolog's start"},
 	{"node::InitializeOncePerProcess", "node", "Node.js' start"},
+	{0},
 };
+
+/* Whether a function of this name is an interpreter's main function. */
+static bool is_main_function(const char *name)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const char *function = hl_guest_traits[i]->main_function;
+		if (function && begins_with(name, function))
+			return true;
+	}
+	return begins_with(name, "rb_funcallv") || begins_with(name, "PL_next_solution");
+}
 
 /* Whether ${frame} is of a script, or runs one where scripts are not read. */
 static bool runs_script(const struct hl_profile *profile, const struct hl_profile_frame *frame)
@@ -104,21 +112,29 @@ static bool runs_script(const struct hl_profile *profile, const struct hl_profil
 	const struct hl_profile_function *function = &profile->functions[frame->function];
 	const char *name = hl_profile_text(profile, function->name);
 
-	return hl_profile_is_script(profile, frame) || begins_with(name, "rb_funcallv") ||
-	       begins_with(name, "_PyEval_EvalFrame") || begins_with(name, "PL_next_solution") ||
+	return hl_profile_is_script(profile, frame) || is_main_function(name) ||
 	       !profile->modules[function->module].path;
 }
 
-static const struct start *find_start(const struct hl_profile *profile,
-				      const struct hl_profile_function *function)
+static const struct hl_guest_start *find_in(const struct hl_guest_start *table, const char *name,
+					    const char *file)
+{
+	for (; table && table->function; table++)
+		if (begins_with(name, table->function) && strstr(file, table->file))
+			return table;
+	return NULL;
+}
+
+static const struct hl_guest_start *find_start(const struct hl_profile *profile,
+					       const struct hl_profile_function *function)
 {
 	const char *name = hl_profile_text(profile, function->name);
 	const char *file = file_of(profile, function);
+	const struct hl_guest_start *found = find_in(starts, name, file);
 
-	for (size_t i = 0; i < HL_COUNT_OF(starts); i++)
-		if (begins_with(name, starts[i].function) && strstr(file, starts[i].file))
-			return &starts[i];
-	return NULL;
+	for (size_t i = 0; !found && hl_guest_traits[i]; i++)
+		found = find_in(hl_guest_traits[i]->starts, name, file);
+	return found;
 }
 
 /*
@@ -127,7 +143,7 @@ static const struct start *find_start(const struct hl_profile *profile,
  */
 static const char *interpreter_started(const struct hl_profile *profile, uint32_t node)
 {
-	const struct start *start = NULL;
+	const struct hl_guest_start *start = NULL;
 
 	for (; node; node = profile->nodes[node].parent) {
 		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
@@ -147,27 +163,24 @@ static const char *interpreter_started(const struct hl_profile *profile, uint32_
  * Runtimes by the language of their files (recording/code_runtime.h) where a stack shows whether code of a program runs
  * on it: that code lies in other files or in none, or a function of the runtime that has a name runs it.
  */
-static const struct runtime {
-	const char *language;
-	const char *runs; /* the beginning of that function's name; NULL: the code lies elsewhere */
-	const char *loads; /* of a function that loads code, which it keeps; or NULL */
-	const char *what;
-} runtimes[] = {
+static const struct hl_guest_kept runtimes[] = {
 	{"Java", NULL, NULL, "Java's runtime"},
 	{".NET", NULL, NULL, ".NET's runtime"},
 	{"Mono", NULL, NULL, "Mono's runtime"},
-	{"Erlang", NULL, "erts_finish_loading", "Erlang's runtime and loaded code"},
 	{"Lisp", NULL, NULL, "Lisp's runtime"},
 	{"Scheme", "scm_call_n", NULL, "Scheme's runtime"},
 };
 
-static const struct runtime *find_runtime(const char *path)
+static const struct hl_guest_kept *find_runtime(const char *path)
 {
 	const struct hl_code_runtime *code = hl_code_runtime_of(path);
 
 	for (size_t i = 0; code && i < HL_COUNT_OF(runtimes); i++)
 		if (!strcmp(code->language, runtimes[i].language))
 			return &runtimes[i];
+	for (size_t i = 0; code && hl_guest_traits[i]; i++)
+		if (hl_guest_traits[i]->code_runtime == code)
+			return hl_guest_traits[i]->kept;
 	return NULL;
 }
 
@@ -189,7 +202,7 @@ static bool is_beside_runtime(const char *file)
  */
 static const char *runtime_alone(const struct hl_profile *profile, uint32_t node)
 {
-	const struct runtime *runtime = NULL;
+	const struct hl_guest_kept *runtime = NULL;
 	bool is_libc = false, was_libc = false;
 
 	for (; node; node = profile->nodes[node].parent) {
@@ -197,7 +210,7 @@ static const char *runtime_alone(const struct hl_profile *profile, uint32_t node
 		const struct hl_profile_function *function = &profile->functions[frame->function];
 		const char *path =
 			hl_profile_text(profile, profile->modules[function->module].path);
-		const struct runtime *found = find_runtime(path);
+		const struct hl_guest_kept *found = find_runtime(path);
 		if (found ? runtime && found != runtime
 			  : !is_beside_runtime(hl_path_basename(path)))
 			return NULL;

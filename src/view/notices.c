@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "guests/traits.h"
 #include "profile/trace_kind.h"
 #include "view/format.h"
 #include "view/keys.h"
@@ -95,23 +96,34 @@ void hl_notices_release(struct hl_notices *notices)
 
 /* ---- what is not in the figures ---- */
 
+#define COLLECT_MAX 192
+
+static const char *format_collect(char text[COLLECT_MAX])
+{
+	const struct hl_guest_traits *guest = hl_guest_host();
+
+	snprintf(text, COLLECT_MAX,
+		 "; collections count while the recording goes on: run as many%s%s%s%s",
+		 guest ? ", in " : "", guest ? guest->language : "", guest ? " " : "",
+		 guest ? guest->host->collect : "");
+	return text;
+}
+
 static void add_emptiness(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
+	char collect[COLLECT_MAX];
 
 	if (profile->filter && hl_profile_counters_any(&profile->unfiltered_total))
-		hl_notices_warn(
-			notices, "EMPTY: %s leaves no stack%s%s",
-			hl_profile_text(profile, profile->filter),
-			profile->has_no_types ? ": no block has a type; "
-			: profile->asks_survivors
-				? "; collections count while the recording goes on: run as many, "
-				  "in skynet by typing gc in the console twice, seconds apart"
-			: profile->plumbing_folded || profile->host_folded
-				? "; with --plumbing, functions that are folded "
-				  "into their callers match too"
-				: "",
-			profile->has_no_types ? hl_keys_types_advice(profile) : "");
+		hl_notices_warn(notices, "EMPTY: %s leaves no stack%s%s",
+				hl_profile_text(profile, profile->filter),
+				profile->has_no_types	  ? ": no block has a type; "
+				: profile->asks_survivors ? format_collect(collect)
+				: profile->plumbing_folded || profile->host_folded
+					? "; with --plumbing, functions that are folded "
+					  "into their callers match too"
+					: "",
+				profile->has_no_types ? hl_keys_types_advice(profile) : "");
 	else if (profile->imported)
 		hl_notices_warn(notices, "EMPTY: there is no stack in the file");
 	else if (kind && kind->no_stack && profile->node_count == 1 && !profile->filter)
@@ -153,6 +165,17 @@ static bool has_return_probes(const struct hl_profile *profile)
 	return false;
 }
 
+/* A clause of the interpreter whose frames are there, with a comma before it; "" without one. */
+static const char *unmatched_reason(const struct hl_profile *profile)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_guest_traits *guest = hl_guest_traits[i];
+		if (guest->unmatched_reason && hl_profile_has_runtime(profile, guest->providers[0]))
+			return guest->unmatched_reason;
+	}
+	return "";
+}
+
 /* What stacks lack. */
 static void add_stack_losses(struct hl_notices *notices, const struct hl_profile *profile)
 {
@@ -179,15 +202,13 @@ static void add_stack_losses(struct hl_notices *notices, const struct hl_profile
 				"native show both",
 				hl_format_count(lost->script_unmatched, count),
 				hl_format_plural(lost->script_unmatched),
-				hl_profile_has_runtime(profile, "lua")
-					? ", as where more than 63 calls of Lua are "
-					  "nested, of which the inner 63 are known"
-					: "");
+				unmatched_reason(profile));
+	const char *runtime = hl_guest_with_ages();
 	if (profile->has_generations)
-		hl_notices_add(
-			notices,
-			"note: a state of Lua collects by generations: of its collections only the "
-			"major ones count, since others leave old garbage");
+		hl_notices_add(notices,
+			       "note: a state%s%s collects by generations: of its collections only "
+			       "the major ones count, since others leave old garbage",
+			       runtime ? " of " : "", runtime ? runtime : "");
 }
 
 static void add_losses(struct hl_notices *notices, const struct hl_profile *profile)

@@ -3,6 +3,7 @@
 #include "view/summary.h"
 
 #include "base/names.h"
+#include "guests/traits.h"
 #include "profile/trace_kind.h"
 #include "recording/recording.h"
 #include "view/format.h"
@@ -455,8 +456,10 @@ void hl_summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *pro
 			     "allocation plumbing (operator new, xmalloc, ...) is folded into "
 			     "its callers; --plumbing shows it");
 	if (profile->host_folded)
-		hl_emit_line(emit, "frames of skynet that each service is run by are left out; "
-				   "--plumbing shows them");
+		hl_emit_line(emit,
+			     "frames of %s that each service is run by are left out; --plumbing "
+			     "shows them",
+			     hl_guest_host()->language);
 }
 
 /* Only where threads were chosen: all of a process together frees no more than it allocated. */

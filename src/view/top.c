@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline top: functions, or what else rows stand for, heaviest first. */
+#include "guests/traits.h"
 #include "view/rows.h"
 #include "view/summary.h"
 #include "view/table.h"
@@ -9,7 +10,7 @@
 
 #define ROWS_DEFAULT 30
 
-/* A dump of skynet-mprof, whose own tables number their rows and count the blocks of callees; by the unit that is not
+/* A dump of mprof, whose own tables number their rows and count the blocks of callees; by the unit that is not
  * chosen. */
 #define DUMP_WITH_OBJECTS (1u << 30)
 #define DUMP_WITH_BYTES	  (1u << 31)
@@ -80,9 +81,14 @@ static void explain_labels(struct hl_emit *emit, const struct hl_profile *profil
 		has_types |= profile->frames[i].part == HL_PART_TYPE;
 	if (by == HL_VIEW_BY_TYPE && !has_types)
 		hl_emit_line(emit, "no block here has a type: %s", hl_keys_types_advice(profile));
-	if (by == HL_VIEW_BY_SERVICE)
-		hl_emit_line(emit, "no block here has a service: those of skynet are known; see "
-				   "heapline-services(1)");
+	const struct hl_guest_traits *guest = hl_guest_host();
+	if (by == HL_VIEW_BY_SERVICE && guest)
+		hl_emit_line(emit,
+			     "no block here has a service: those of %s are known; see "
+			     "heapline-services(1)",
+			     guest->language);
+	else if (by == HL_VIEW_BY_SERVICE)
+		hl_emit_line(emit, "no block here has a service");
 }
 
 int hl_top_view(const struct hl_profile *profile, const struct hl_view_options *options,

@@ -2,6 +2,7 @@
 /* For tests of what reads other tools' files: reads, and asks of what was read. */
 #pragma once
 
+#include "guests/traits.h"
 #include "open/open.h"
 
 #include <errno.h>
@@ -122,11 +123,13 @@ static inline const char *only_warning(const struct hl_profile *profile)
 static inline void must_be_taken_by(const struct hl_importer *importer, const void *bytes,
 				    size_t size)
 {
-	const struct hl_importer *importers[] = {&hl_importer_mprof, &hl_importer_legacy,
-						 &hl_importer_folded};
+	const struct hl_importer *importers[] = {&hl_importer_legacy, &hl_importer_folded};
 
 	for (size_t i = 0; i < HL_COUNT_OF(importers); i++)
 		assert_int_equal(detects(importers[i], bytes, size), importers[i] == importer);
+	for (size_t i = 0; hl_guest_importers[i]; i++)
+		assert_int_equal(detects(hl_guest_importers[i], bytes, size),
+				 hl_guest_importers[i] == importer);
 }
 
 /* Makes each allocation of the reader fail in turn. */

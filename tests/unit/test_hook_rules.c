@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "guests.h"
+
 static struct hl_hook_rule asked(const char *hook)
 {
 	struct hl_hook_rules rules = {0};
@@ -284,13 +286,9 @@ static void pools_beyond_the_last_number_are_refused(void **state)
 	unlink(path);
 }
 
-static void heaplines_own_presets_can_be_asked_for(void **state)
+static void must_hold_alone(const char *const *presets)
 {
-	(void)state;
-	static const char *const presets[] = {"jemalloc", "rust-jemalloc", "mimalloc", "tcmalloc",
-					      "python",	  "postgresql",	   "nginx",    "php"};
-
-	for (size_t i = 0; i < sizeof(presets) / sizeof(*presets); i++) {
+	for (size_t i = 0; presets[i]; i++) {
 		char hook[64];
 		struct hl_hook_rules rules;
 		struct hl_error err = {0};
@@ -309,6 +307,22 @@ static void heaplines_own_presets_can_be_asked_for(void **state)
 		assert_string_equal(rules.rules[rules.count - 1].symbol, "f");
 		hl_hook_rules_release(&rules);
 	}
+}
+
+static void heaplines_own_presets_can_be_asked_for(void **state)
+{
+	static const char *const presets[] = {"jemalloc",   "rust-jemalloc", "mimalloc", "tcmalloc",
+					      "postgresql", "nginx",	     "php",	 NULL};
+
+	(void)state;
+	must_hold_alone(presets);
+}
+
+static void presets_of_guests_can_be_asked_for(void **state)
+{
+	(void)state;
+	needs_guest("Python");
+	must_hold_alone((const char *const[]){"python", NULL});
 }
 
 static void a_file_of_the_users_is_read(void **state)
@@ -363,6 +377,7 @@ int main(void)
 		cmocka_unit_test(a_reset_is_of_the_pool_of_its_preset),
 		cmocka_unit_test(pools_beyond_the_last_number_are_refused),
 		cmocka_unit_test(heaplines_own_presets_can_be_asked_for),
+		cmocka_unit_test(presets_of_guests_can_be_asked_for),
 		cmocka_unit_test(pools_can_be_left_out_unless_they_are_asked_for),
 		cmocka_unit_test(a_file_of_the_users_is_read),
 		cmocka_unit_test(want_of_memory_is_reported),

@@ -5,6 +5,8 @@
 
 #include "import_reading.h"
 
+extern const struct hl_importer hl_importer_mprof;
+
 /* A dump while it is written. */
 struct dump {
 	uint8_t bytes[2048];

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "guests.h"
 #include "stacks.h"
 
 /* ---- names ---- */
@@ -67,9 +68,6 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		"_emalloc_large",
 		"g_malloc0_n",
 		"g_slice_alloc",
-		"PyMem_RawMalloc",
-		"PyObject_Malloc",
-		"_PyObject_Malloc",
 		"zmalloc_usable",
 		"ruby_xmalloc2",
 		"CRYPTO_zalloc",
@@ -85,7 +83,6 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		"monoeg_malloc",
 		"caml_alloc_for_heap",
 		"core.memory.pureMalloc(ulong)",
-		"luaC_newobjdt",
 		"SbrkSysAllocator::Alloc(unsigned long, unsigned long*, unsigned long)",
 	};
 
@@ -93,6 +90,18 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!is_plumbing(names[i]))
 			fail_msg("'%s' is plumbing", names[i]);
+}
+
+static void functions_of_guests_that_allocate_are_plumbing(void **state)
+{
+	(void)state;
+	needs_guest("Lua");
+	needs_guest("Python");
+	assert_true(is_plumbing("PyMem_RawMalloc"));
+	assert_true(is_plumbing("PyObject_Malloc"));
+	assert_true(is_plumbing("_PyObject_Malloc"));
+	assert_true(is_plumbing("luaC_newobjdt"));
+	assert_false(is_plumbing("lua_call"));
 }
 
 static void functions_of_programs_are_none(void **state)
@@ -417,6 +426,7 @@ static void want_of_memory_changes_nothing(void **state)
 static void skynet_runs_services(void **state)
 {
 	(void)state;
+	needs_guest("skynet");
 	assert_true(hl_plumbing_runs_services("clone3", "/lib/libc.so.6", ""));
 	assert_true(hl_plumbing_runs_services("__GI___clone3", "/lib/libc.so.6", ""));
 	assert_true(
@@ -435,6 +445,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(functions_that_allocate_for_their_callers_are_plumbing),
+		cmocka_unit_test(functions_of_guests_that_allocate_are_plumbing),
 		cmocka_unit_test(functions_of_programs_are_none),
 		cmocka_unit_test(runs_at_leaves_are_folded_and_no_others),
 		cmocka_unit_test(frames_of_the_recorder_are_part_of_a_run),

@@ -13,11 +13,26 @@
 
 #include <cmocka.h>
 
+#include "guests.h"
+
+struct service_case {
+	const char *command, *executable, *name, *script;
+};
+
+static void check_services(const struct service_case *cases, size_t count)
+{
+	struct hl_service service;
+
+	for (size_t i = 0; i < count; i++) {
+		hl_service_of(cases[i].command, cases[i].executable, &service);
+		assert_string_equal(service.name, cases[i].name);
+		assert_string_equal(service.script, cases[i].script);
+	}
+}
+
 static void services_are_named_by_their_programs(void **state)
 {
-	static const struct {
-		const char *command, *executable, *name, *script;
-	} cases[] = {
+	static const struct service_case cases[] = {
 		{"redis-server --port 0", "/usr/bin/redis-server", "redis-server", ""},
 		{"/usr/sbin/nginx -g 'daemon off;'", "/usr/sbin/nginx", "nginx", ""},
 		{"", "", "", ""},
@@ -38,12 +53,6 @@ static void services_are_named_by_their_programs(void **state)
 		{"/opt/My App/one: worker", "/opt/My App/one", "one", ""},
 		{"[worker] svc.sh", NULL, "[worker]", ""},
 		/* Scripts */
-		{"python3 svc.py --port 1", "/usr/bin/python3.11", "python3", "svc.py"},
-		{"/usr/bin/python3.11 -u -W error -X dev '/srv/my app/svc.py' x",
-		 "/usr/bin/python3.11", "python3.11", "svc.py"},
-		{"python3 -m http.server 80", "/usr/bin/python3.11", "python3", "http.server"},
-		{"python3 -c 'import x' svc.py", "/usr/bin/python3.11", "python3", ""},
-		{"python3", "/usr/bin/python3.11", "python3", ""},
 		{"java -Xmx1g -cp a.jar:b.jar com.example.Main", "/usr/bin/java", "java",
 		 "com.example.Main"},
 		{"java -jar /srv/app.jar", "/usr/bin/java", "java", "app.jar"},
@@ -53,14 +62,27 @@ static void services_are_named_by_their_programs(void **state)
 		{"shfmt svc.sh", "/usr/bin/shfmt", "shfmt", ""},
 		{"php-fpm: pool www", "/usr/sbin/php-fpm8.2", "php-fpm", ""},
 	};
-	struct hl_service service;
 
 	(void)state;
-	for (size_t i = 0; i < HL_COUNT_OF(cases); i++) {
-		hl_service_of(cases[i].command, cases[i].executable, &service);
-		assert_string_equal(service.name, cases[i].name);
-		assert_string_equal(service.script, cases[i].script);
-	}
+	check_services(cases, HL_COUNT_OF(cases));
+}
+
+static void scripts_of_guests_are_named(void **state)
+{
+	static const struct service_case cases[] = {
+		{"python3 svc.py --port 1", "/usr/bin/python3.11", "python3", "svc.py"},
+		{"/usr/bin/python3.11 -u -W error -X dev '/srv/my app/svc.py' x",
+		 "/usr/bin/python3.11", "python3.11", "svc.py"},
+		{"python3 -m http.server 80", "/usr/bin/python3.11", "python3", "http.server"},
+		{"python3 -c 'import x' svc.py", "/usr/bin/python3.11", "python3", ""},
+		{"python3", "/usr/bin/python3.11", "python3", ""},
+		{"lua5.4 -l socket shop.lua", "/usr/bin/lua5.4", "lua5.4", "shop.lua"},
+	};
+
+	(void)state;
+	needs_guest("Lua");
+	needs_guest("Python");
+	check_services(cases, HL_COUNT_OF(cases));
 }
 
 static void long_names_are_cut(void **state)
@@ -73,7 +95,7 @@ static void long_names_are_cut(void **state)
 	command[sizeof(command) - 1] = '\0';
 	hl_service_of(command, command, &service);
 	assert_int_equal(strlen(service.name), HL_SERVICE_NAME_MAX - 1);
-	memcpy(command, "python3 '", strlen("python3 '"));
+	memcpy(command, "perl5 '", strlen("perl5 '"));
 	hl_service_of(command, NULL, &service);
 	assert_int_equal(strlen(service.script), HL_SERVICE_NAME_MAX - 1);
 }
@@ -112,6 +134,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(services_are_named_by_their_programs),
+		cmocka_unit_test(scripts_of_guests_are_named),
 		cmocka_unit_test(long_names_are_cut),
 		cmocka_unit_test(containers_and_pods_are_found_in_cgroups),
 	};

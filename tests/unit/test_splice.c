@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "fail_allocations.h"
+#include "guests.h"
 #include "stacks.h"
 
 /*
@@ -362,15 +363,18 @@ static size_t warnings_of(uint64_t count, uint64_t own)
 	values[0].alloc_objects = count;
 	if (own)
 		add("m E A >.a", 1);
+	runtimes[0].name = "lua";
 	struct hl_profile *profile = load();
 	size_t warnings = profile->warning_count;
 	hl_profile_free(profile);
+	runtimes[0].name = "one";
 	return warnings;
 }
 
 static void an_interpreter_whose_memory_is_not_seen_is_a_warning(void **state)
 {
 	(void)state;
+	needs_guest("Lua");
 	assert_int_equal(warnings_of(1000000, 0), 1);
 	assert_int_equal(warnings_of(1000000, 1), 0);
 	assert_int_equal(warnings_of(10, 0), 0); /* who knows */
@@ -404,6 +408,7 @@ static void a_python_without_calls_of_its_main_function_is_a_warning(void **stat
 	static const char words[] = "the loop that runs Python was not found in '/nowhere/python'";
 
 	(void)state;
+	needs_guest("Python");
 	assert_int_equal(warnings_of_python("P I I x", 1000, "P x", words), 1);
 	assert_int_equal(warnings_of_python("P I I x", 999, "P x", words), 0); /* who knows */
 	assert_int_equal(warnings_of_python("P x", 1000, "P x", words), 0);
@@ -416,6 +421,7 @@ static void stacks_that_end_in_code_of_python_that_is_not_read_are_a_warning(voi
 	static const char words[] = "1000 allocations below it are [native]";
 
 	(void)state;
+	needs_guest("Python");
 	assert_int_equal(warnings_of_python("m I x", 1000, "P E x >.a", words), 1);
 	assert_int_equal(warnings_of_python("m I x", 999, "P E x >.a", words), 0);
 	assert_int_equal(warnings_of_python("m x", 1000, "P E x >.a", words), 0);
@@ -458,6 +464,7 @@ static void what_runs_services_is_left_out_of_their_stacks(void **state)
 		      {"E >.d .a", "d;a"}};
 
 	(void)state;
+	needs_guest("skynet");
 	for (size_t i = 0; i < HL_COUNT_OF(stacks); i++) {
 		char found[256] = "";
 		begin();

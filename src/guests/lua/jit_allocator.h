@@ -6,9 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As LuaJIT's sources call it: (arena, block, old size, new size), which is the type lua_Alloc. */
-#define HL_LUAJIT_ALLOCATOR "lj_alloc_f"
-
 /*
  * By lua_newstate(), of which ${code} is at ${address}: it compares its argument with the number that stands for the
  * interpreter's own allocator, and later with that allocator's address. 0: it does not, as in builds that use malloc().

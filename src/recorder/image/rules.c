@@ -418,11 +418,11 @@ static bool told(const struct call *call, uint64_t *ret_result)
 /* ---- the hook ---- */
 
 /*
- * Of an allocator of Lua, which has four arguments, whose blocks lie in none of malloc(), and which no function of another rule has
- * called. A program in Lua calls little else, so the usual calls have a way of their own.
+ * Of an interpreter's allocator, which is told types and has four arguments, whose blocks lie in none of malloc(), and which no
+ * function of another rule has called. Such a program calls little else, so the usual calls have a way of their own.
  */
-static inline bool is_of_lua(const struct hl_attached_rule *rule,
-			     const struct hl_attached_slot *slot)
+static inline bool is_of_interpreter(const struct hl_attached_rule *rule,
+				     const struct hl_attached_slot *slot)
 {
 	return HL_LIKELY(rule->is_beside && rule->type_at && !slot->rule_frame);
 }
@@ -453,7 +453,7 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 				     : argument(call, rule->size_at);
 	if (!rule->has_size && !rule->is_text && rule->count_at)
 		call->size *= argument(call, rule->count_at);
-	/* Lua frees by size 0. */
+	/* Who is told types frees by size 0. */
 	if (rule->does == HL_RULE_FREES || (rule->type_at && !call->size))
 		return release(call);
 	if (rule->does == HL_RULE_RESETS)
@@ -465,9 +465,9 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 	       allocate(call, counts_layers, ret_result);
 }
 
-typedef uint64_t lua_alloc_fn(uint64_t, uint64_t, uint64_t, uint64_t);
+typedef uint64_t typed_alloc_fn(uint64_t, uint64_t, uint64_t, uint64_t);
 
-/* All calls but frees of Lua; its new blocks go no farther than here. */
+/* All calls but frees of interpreters; their new blocks go no farther than here. */
 static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint32_t number,
 						 uint64_t *ret_result,
 						 struct hl_attached_slot *slot)
@@ -478,7 +478,7 @@ static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint
 	const struct hl_registers *caller = HL_CALLER;
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
 
-	if (HL_UNLIKELY(!is_of_lua(rule, slot) || from[-rule->pointer_at] || !thread ||
+	if (HL_UNLIKELY(!is_of_interpreter(rule, slot) || from[-rule->pointer_at] || !thread ||
 			!thread->plain || hl_event_is_closed(thread) ||
 			!hl_thread_try_enter(thread))) {
 		struct call call = {.rule = rule,
@@ -497,7 +497,7 @@ static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint
 	slot->rule_closing = slot->closing;
 	slot->rule_sum = sum_at(HL_CALLER_FRAME);
 	slot->rule_frame = HL_CALLER_FRAME;
-	uint64_t block = ((lua_alloc_fn *)rule->real)(from[-1], from[-2], from[-3], from[-4]);
+	uint64_t block = ((typed_alloc_fn *)rule->real)(from[-1], from[-2], from[-3], from[-4]);
 	slot->rule_frame = 0;
 	*ret_result = block;
 	hl_thread_set(thread, HL_RECORDING);
@@ -523,7 +523,7 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
 	const void *block;
 
-	if (!is_of_lua(rule, slot) || from[-rule->size_at] ||
+	if (!is_of_interpreter(rule, slot) || from[-rule->size_at] ||
 	    !(block = (const void *)from[-rule->pointer_at]) ||
 	    HL_UNLIKELY(!hl_thread_try_enter(thread)))
 		return handle_any(arguments, number, ret_result, slot);

@@ -26,7 +26,7 @@ static uint64_t address_of(const struct hl_profile *profile, uint32_t function)
 
 /*
  * pprof takes "--" for the end of an inlined function's name, and "<...>" for the arguments of a template, which it cuts
- * off: of Python's "<module>" nothing would be left.
+ * off: of a script's "<module>" nothing would be left.
  */
 static void put_name(FILE *out, const char *name)
 {

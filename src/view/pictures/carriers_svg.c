@@ -65,7 +65,7 @@ static uint64_t minimum(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* A BEAM does not know which pages of its carriers are resident. */
+/* A runtime that is asked does not know which pages of its carriers are resident. */
 static bool knows_residency(const struct hl_carrier *carrier)
 {
 	return carrier->strip || carrier->resident_bytes;

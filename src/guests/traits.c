@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The traits of the guests that are built in; see traits.h. */
+#include "guests/traits.h"
+
+#include <string.h>
+
+const struct hl_guest_traits *const hl_guest_traits[] = {
+#ifdef HL_WITH_BEAM
+	&hl_guest_traits_beam,
+#endif
+#ifdef HL_WITH_LUA
+	&hl_guest_traits_lua,
+#endif
+#ifdef HL_WITH_PYTHON
+	&hl_guest_traits_python,
+#endif
+#ifdef HL_WITH_SKYNET
+	&hl_guest_traits_skynet,
+#endif
+	NULL,
+};
+
+const struct hl_guest_traits *hl_guest_of_provider(const char *provider)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		for (const char *const *name = hl_guest_traits[i]->providers; name && *name; name++)
+			if (!strcmp(*name, provider))
+				return hl_guest_traits[i];
+	return NULL;
+}
+
+const char *hl_guest_with_ages(void)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		if (hl_guest_traits[i]->has_ages)
+			return hl_guest_traits[i]->language;
+	return NULL;
+}
+
+const struct hl_guest_traits *hl_guest_host(void)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++)
+		if (hl_guest_traits[i]->host)
+			return hl_guest_traits[i];
+	return NULL;
+}

@@ -6,7 +6,7 @@
 
 static uint64_t histogram_start = 128, histogram_width = 18;
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static bool term, plumbing;
+static bool plumbing;
 
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 128)", HL_OPTION_BYTES,
@@ -18,7 +18,6 @@ static const struct hl_option options[] = {
 	 &plumbing, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
-	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
 	{0},
 };
 
@@ -32,22 +31,24 @@ static int run_allocations(int argc, char **argv)
 	struct hl_report_output output;
 	struct hl_owners *owners = NULL;
 	struct hl_error err = {0};
+	const struct hl_guest_outside *guest = hl_guests_form();
 	enum hl_report_form form;
 
 	int status = hl_heap_target_check(&hl_verb_allocations, argc, argv);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_allocations, term, false, &form);
+		status = hl_report_output_choose_form(&hl_verb_allocations, guest != NULL, false,
+						      &form);
 	if (status != HL_EXIT_DONE)
 		return status;
 	int r = hl_report_output_check(NULL, 0, &err);
 	if (r == 0)
 		r = hl_owners_read(hl_heap_target_pid(), &settings, &owners, &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, !term, &err);
+		r = hl_report_output_open(&output, !guest, &err);
 	if (r == 0) {
 		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = term ? hl_erlang_term_put_allocations(output.out, &owners->allocations)
-			 : hl_owners_view(owners, hl_heap_target_pid(), &how);
+		r = guest ? guest->form.put_allocations(output.out, &owners->allocations)
+			  : hl_owners_view(owners, hl_heap_target_pid(), &how);
 		r = hl_report_output_close(&output, r, &err);
 	}
 	hl_owners_free(owners);
@@ -60,7 +61,7 @@ const struct hl_verb hl_verb_allocations = {
 	.arguments = "-p PID",
 	.summary = "show live blocks by library and function, with their sizes",
 	.options = options,
-	.shared_options = {hl_heap_process_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_FORM], hl_heap_process_options,
+			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_allocations,
 };

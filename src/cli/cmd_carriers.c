@@ -8,7 +8,7 @@
 
 static uint64_t histogram_start = 512, histogram_width = 14;
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static bool term, ask;
+static bool ask;
 static enum hl_report_form form;
 
 static const struct hl_option options[] = {
@@ -21,7 +21,6 @@ static const struct hl_option options[] = {
 	{"ask", 0, NULL,
 	 "ask jemalloc, mimalloc or tcmalloc itself, through the recorder in the process",
 	 HL_OPTION_FLAG, &ask, NULL},
-	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
 	{0},
 };
 
@@ -30,8 +29,8 @@ static int write_carriers(const struct hl_heap *heap, const struct hl_emit_optio
 	struct hl_emit *emit;
 	char title[128];
 
-	if (form == HL_REPORT_TERM) {
-		hl_erlang_term_put_carriers(how->out, &heap->carriers);
+	if (form == HL_REPORT_GUEST) {
+		hl_guests_form()->form.put_carriers(how->out, &heap->carriers);
 		return 0;
 	}
 	if (form == HL_REPORT_SVG) {
@@ -59,7 +58,8 @@ static int run_carriers(int argc, char **argv)
 
 	int status = hl_heap_target_check(&hl_verb_carriers, argc, argv);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_carriers, term, true, &form);
+		status = hl_report_output_choose_form(&hl_verb_carriers, hl_guests_form() != NULL,
+						      true, &form);
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (ask && (form != HL_REPORT_TABLE || !hl_heap_target_pid()))
@@ -89,7 +89,7 @@ const struct hl_verb hl_verb_carriers = {
 	.arguments = "-p PID | --core FILE",
 	.summary = "list an allocator's segments (carriers) and their free blocks",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_FORM], hl_heap_target_options,
+			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_carriers,
 };

@@ -115,7 +115,7 @@ int hl_heap_target_report(struct hl_heap_settings *settings, enum hl_report_form
 	if (r == 0)
 		r = hl_heap_target_read(settings, &heap, &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, form != HL_REPORT_TERM, &err);
+		r = hl_report_output_open(&output, form != HL_REPORT_GUEST, &err);
 	if (r == 0) {
 		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
 		r = hl_report_output_close(&output, write(heap, &how), &err);

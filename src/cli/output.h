@@ -93,15 +93,15 @@ struct hl_report_output {
 
 enum hl_report_form {
 	HL_REPORT_TABLE, /* or JSON */
-	HL_REPORT_TERM,	 /* of Erlang */
+	HL_REPORT_GUEST, /* see hl_guests_form() */
 	HL_REPORT_SVG,
 };
 
 /*
- * The form that ${verb} writes: a term if ${term}, its --term, was given; a picture, if it ${draws}
+ * The form that ${verb} writes: a guest's if ${guest}, as by its --term; a picture, if it ${draws}
  * any, or JSON where the output is named so. HL_EXIT_DONE, or HL_EXIT_USAGE after a report.
  */
-int hl_report_output_choose_form(const struct hl_verb *verb, bool term, bool draws,
+int hl_report_output_choose_form(const struct hl_verb *verb, bool guest, bool draws,
 				 enum hl_report_form *ret_form);
 
 /*

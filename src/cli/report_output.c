@@ -7,22 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
-int hl_report_output_choose_form(const struct hl_verb *verb, bool term, bool draws,
+int hl_report_output_choose_form(const struct hl_verb *verb, bool guest, bool draws,
 				 enum hl_report_form *ret_form)
 {
 	static const char *const pictures[] = {"svg", NULL};
 	const struct hl_view_command command = {.formats = draws ? pictures : NULL,
-						.format_given = term};
+						.format_given = guest};
 	const struct hl_view_output output = hl_view_options_parse_output();
 	bool is_picture = draws && hl_view_options_format_of(output.path, pictures) >= 0;
 
-	if (term && output.json)
+	if (guest && output.json)
 		return hl_cli_usage_error(verb, "--term and --json exclude each other");
-	if (is_picture && (term || output.json))
+	if (is_picture && (guest || output.json))
 		return hl_cli_usage_error(
 			verb, "'%s' is named as a picture, but --term and --json write text",
 			output.path);
-	*ret_form = is_picture ? HL_REPORT_SVG : term ? HL_REPORT_TERM : HL_REPORT_TABLE;
+	*ret_form = is_picture ? HL_REPORT_SVG : guest ? HL_REPORT_GUEST : HL_REPORT_TABLE;
 	return hl_view_options_obey_name(verb, &command);
 }
 

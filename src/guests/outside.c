@@ -3,10 +3,13 @@
 #include "guests/outside.h"
 
 /* Each is in the folder of its guest. */
-extern const struct hl_guest_outside hl_guest_outside_lua, hl_guest_outside_python,
-	hl_guest_outside_skynet;
+extern const struct hl_guest_outside hl_guest_outside_beam, hl_guest_outside_lua,
+	hl_guest_outside_python, hl_guest_outside_skynet;
 
 const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1] = {
+#ifdef HL_WITH_BEAM
+	&hl_guest_outside_beam,
+#endif
 #ifdef HL_WITH_LUA
 	&hl_guest_outside_lua,
 #endif
@@ -17,3 +20,11 @@ const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1
 	&hl_guest_outside_skynet,
 #endif
 };
+
+const struct hl_guest_outside *hl_guests_form(void)
+{
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		if (hl_guests_outside[i]->form.is_wanted && *hl_guests_outside[i]->form.is_wanted)
+			return hl_guests_outside[i];
+	return NULL;
+}

@@ -10,9 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
+struct hl_allocations;
 struct hl_block_owners;
+struct hl_carriers;
 struct hl_emit;
 struct hl_heap;
 struct hl_heap_settings;
@@ -31,7 +34,8 @@ enum hl_guest_label {
 
 /* Of which verbs. */
 enum hl_guest_options {
-	HL_GUEST_OPTIONS_HEAP,
+	HL_GUEST_OPTIONS_HEAP, /* 'heapline heap' */
+	HL_GUEST_OPTIONS_FORM, /* that write carriers or allocations: they set form.is_wanted */
 	HL_GUEST_OPTIONS,
 };
 
@@ -89,6 +93,13 @@ struct hl_guest_outside {
 		void (*emit)(struct hl_emit *emit, const void *kept, uint64_t row_limit);
 		void (*free)(void *kept);
 	} heap;
+	/* Carriers and allocations as tools of the runtime write them; NULL: none. */
+	struct {
+		const bool *is_wanted;
+		void (*put_carriers)(FILE *out, const struct hl_carriers *carriers);
+		/* 0 or -ENOMEM */
+		int (*put_allocations)(FILE *out, const struct hl_allocations *allocations);
+	} form;
 	/* Options that it adds to verbs; NULL: none. See hl_options_of_guests. */
 	const struct hl_option *options[HL_GUEST_OPTIONS];
 	/* ${ret_services}, one for each service, to be freed. 0; -ENOENT and -EPROTO when it has none; -ENOMEM; or what
@@ -99,3 +110,6 @@ struct hl_guest_outside {
 /* All of them; NULL ends the table. */
 #define HL_GUESTS_OUTSIDE_MAX 4u
 extern const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1];
+
+/* The one in whose form carriers or allocations are to be written; NULL: in no guest's. */
+const struct hl_guest_outside *hl_guests_form(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocations: how many live blocks of which sizes each origin (a library, a service, a BEAM
- * driver) has, by type (a function, a tag, what the BEAM keeps in them).
+ * Allocations: how many live blocks of which sizes each origin (a library, a service, a
+ * driver) has, by type (a function, a tag, what a guest keeps in them).
  */
 #pragma once
 

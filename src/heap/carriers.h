@@ -2,7 +2,7 @@
 /*
  * Carriers: the large segments that an allocator got from the system and hands out in blocks. What
  * views of carriers know, whether they were read from a process' memory, from a core file, or
- * reported by a BEAM.
+ * reported by a guest.
  */
 #pragma once
 
@@ -11,26 +11,25 @@
 #include <stdint.h>
 
 /*
- * Histograms of sizes with slots that double, as Erlang's `instrument` has them.
+ * Histograms of sizes with slots that double.
  *
  * heapline's own slots are true powers of two: slot 0 holds sizes below 2 * start, slot k those
- * from start * 2^k up to start * 2^(k+1), the last one all above. BEAM's have other bounds, which
- * changed between releases; all are labelled with the bounds that they really have.
+ * from start * 2^k up to start * 2^(k+1), the last one all above. Those that a guest reports may have other
+ * bounds; all are labelled with the bounds that they really have.
  */
 
 enum hl_log2_bounds {
-	HL_LOG2_POWERS,	      /* heapline's own */
-	HL_LOG2_ERTS_21,      /* up to OTP 25: slot k begins at start * (2^k - 1) */
-	HL_LOG2_ERTS_27,      /* blocks since OTP 27: slot k > 0 begins at start * 2^(k-1) */
-	HL_LOG2_ERTS_27_FREE, /* free ones: nothing is in slot 0, slot k > 1 begins at
-				 start * 2^(k-2) */
+	HL_LOG2_POWERS,	  /* heapline's own */
+	HL_LOG2_LESS_ONE, /* slot k begins at start * (2^k - 1) */
+	HL_LOG2_HALVES,	  /* slot k > 0 begins at start * 2^(k-1) */
+	HL_LOG2_QUARTERS, /* nothing is in slot 0, slot k > 1 begins at start * 2^(k-2) */
 };
 
-#define HL_LOG2_WIDTH_MAX 32u /* as Erlang allows */
+#define HL_LOG2_WIDTH_MAX 32u
 #define HL_LOG2_START_MAX (UINT64_C(1) << 28)
 
 struct hl_log2_shape {
-	uint64_t start; /* bytes; 1 .. HL_LOG2_START_MAX; of a BEAM's carriers twice the option's */
+	uint64_t start; /* bytes; 1 .. HL_LOG2_START_MAX; with other bounds twice the option's */
 	uint32_t width; /* slots; 1 .. HL_LOG2_WIDTH_MAX */
 	enum hl_log2_bounds bounds;
 };
@@ -44,12 +43,12 @@ static inline uint32_t hl_log2_slot(const struct hl_log2_shape *shape, uint64_t 
 {
 	uint64_t units = bytes / shape->start;
 
-	if (shape->bounds == HL_LOG2_ERTS_21 && units < UINT64_MAX)
+	if (shape->bounds == HL_LOG2_LESS_ONE && units < UINT64_MAX)
 		units++;
 	uint32_t slot = units ? 64u - (uint32_t)__builtin_clzll(units) : 0;
-	if (shape->bounds == HL_LOG2_ERTS_27_FREE)
+	if (shape->bounds == HL_LOG2_QUARTERS)
 		slot++;
-	else if (shape->bounds != HL_LOG2_ERTS_27 && slot)
+	else if (shape->bounds != HL_LOG2_HALVES && slot)
 		slot--;
 	return slot < shape->width ? slot : shape->width - 1;
 }
@@ -58,11 +57,11 @@ static inline uint32_t hl_log2_slot(const struct hl_log2_shape *shape, uint64_t 
 static inline uint64_t hl_log2_first(const struct hl_log2_shape *shape, uint32_t slot)
 {
 	switch (shape->bounds) {
-	case HL_LOG2_ERTS_21:
+	case HL_LOG2_LESS_ONE:
 		return (shape->start << slot) - shape->start;
-	case HL_LOG2_ERTS_27:
+	case HL_LOG2_HALVES:
 		return slot ? shape->start << (slot - 1) : 0;
-	case HL_LOG2_ERTS_27_FREE:
+	case HL_LOG2_QUARTERS:
 		return slot > 1 ? shape->start << (slot - 2) : 0;
 	case HL_LOG2_POWERS:
 		break;
@@ -80,7 +79,7 @@ static inline uint64_t hl_log2_end(const struct hl_log2_shape *shape, uint32_t s
 
 /* Live blocks of one kind within a carrier. */
 struct hl_carrier_blocks {
-	char type[32]; /* BEAM: the allocator type they belong to; glibc: "block" */
+	char type[32]; /* "block", or what the allocator calls them */
 	uint64_t count, bytes;
 };
 
@@ -99,7 +98,7 @@ enum hl_stretch_kind {
 struct hl_carrier {
 	char allocator[32]; /* "glibc", "eheap_alloc", "jemalloc" ... */
 	char type[32];	    /* "main heap", "arena heap", "mmapped chunk", "mbc", "sbc" ... */
-	uint64_t address;   /* 0: unknown (BEAM) */
+	uint64_t address;   /* 0: unknown */
 	uint64_t total_bytes;
 	uint64_t unscanned_bytes;
 	uint64_t allocated_bytes, allocated_blocks; /* sums of ${blocks} */

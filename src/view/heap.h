@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What allocators hold, as reports, parts of reports, terms of Erlang, and a picture: heaps that
- * were read from outside, carriers, allocations, the allocator instances of a BEAM.
+ * What allocators hold, as reports, parts of reports, and a picture: heaps that were read from outside,
+ * carriers, allocations.
  */
 #pragma once
 
@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 
-struct hl_beam_instances;
 struct hl_heap_figures;
 struct hl_holders;
 struct hl_leaks;
@@ -95,25 +94,6 @@ int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, u
  * all; or HL_EMIT_ROWS_DEFAULT) and a histogram of all. */
 void hl_allocations_emit(struct hl_emit *emit, const struct hl_allocations *allocations,
 			 uint64_t row_limit);
-
-/* What a BEAM knows of its allocators without `instrument`: the members `total` and `rows`; in
- * tables, the sums of all. */
-void hl_beam_instances_emit(struct hl_emit *emit, const struct hl_beam_instances *instances);
-
-/* ---- terms of Erlang ---- */
-
-/*
- * Writes what instrument:carriers() of OTP 22 and later would return, {ok, {Start, Carriers}}, in
- * the order in which the carriers are, readable by file:consult(). Comments before it tell the
- * bounds that slots of free blocks have.
- */
-void hl_erlang_term_put_carriers(FILE *out, const struct hl_carriers *carriers);
-
-/*
- * The same for instrument:allocations(), {ok, {Start, Unscanned, #{Origin => #{Type =>
- * Histogram}}}}; rows of one origin must not have equal types. 0 or -ENOMEM.
- */
-int hl_erlang_term_put_allocations(FILE *out, const struct hl_allocations *allocations);
 
 /* ---- a picture ---- */
 

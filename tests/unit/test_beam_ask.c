@@ -103,7 +103,7 @@ static void allocations_of_an_unknown_release_need_no_carriers(void **state)
 		assert_true(report.unproven_bounds);
 		assert_false(report.lacks_instrument);
 		assert_int_equal(report.allocations.count, 1);
-		assert_int_equal(report.allocations.shape.bounds, HL_LOG2_ERTS_27);
+		assert_int_equal(report.allocations.shape.bounds, HL_LOG2_HALVES);
 		hl_beam_report_release(&report);
 	}
 	unlink(path);

@@ -422,7 +422,7 @@ static void slots_of_free_blocks_have_the_bounds_that_erts_counts_by(void **stat
 static enum hl_log2_bounds bounds_of(uint64_t free_bytes, uint32_t slot, const char *release,
 				     bool *ret_known)
 {
-	struct hl_carriers carriers = {.shape = {1024, 14, HL_LOG2_ERTS_21}};
+	struct hl_carriers carriers = {.shape = {1024, 14, HL_LOG2_LESS_ONE}};
 	struct hl_carrier *carrier = hl_carriers_add(&carriers);
 	enum hl_log2_bounds bounds;
 
@@ -432,7 +432,7 @@ static enum hl_log2_bounds bounds_of(uint64_t free_bytes, uint32_t slot, const c
 	carrier->free_histogram.counts[slot] = 1;
 	*ret_known = hl_decode_bounds(&carriers, release, &bounds);
 	assert_int_equal(carriers.shape.bounds,
-			 bounds == HL_LOG2_ERTS_27 ? HL_LOG2_ERTS_27_FREE : HL_LOG2_ERTS_21);
+			 bounds == HL_LOG2_HALVES ? HL_LOG2_QUARTERS : HL_LOG2_LESS_ONE);
 	hl_carriers_release(&carriers);
 	return bounds;
 }
@@ -445,18 +445,18 @@ static void free_bytes_prove_the_bounds_of_slots_whatever_the_release(void **sta
 
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(given); i++) {
-		assert_int_equal(bounds_of(50000, 5, given[i], &is_known), HL_LOG2_ERTS_21);
+		assert_int_equal(bounds_of(50000, 5, given[i], &is_known), HL_LOG2_LESS_ONE);
 		assert_true(is_known);
-		assert_int_equal(bounds_of(50000 + 200, 7, given[i], &is_known), HL_LOG2_ERTS_27);
+		assert_int_equal(bounds_of(50000 + 200, 7, given[i], &is_known), HL_LOG2_HALVES);
 		assert_true(is_known);
 	}
 	/* Carriers that prove nothing, or fit neither rule. */
 	for (uint64_t bytes = 3000; bytes < 1 << 30; bytes += (1 << 30) - 4000) {
-		assert_int_equal(bounds_of(bytes, 1, "25", &is_known), HL_LOG2_ERTS_21);
+		assert_int_equal(bounds_of(bytes, 1, "25", &is_known), HL_LOG2_LESS_ONE);
 		assert_true(is_known);
-		assert_int_equal(bounds_of(bytes, 1, "28", &is_known), HL_LOG2_ERTS_27);
+		assert_int_equal(bounds_of(bytes, 1, "28", &is_known), HL_LOG2_HALVES);
 		assert_true(is_known);
-		assert_int_equal(bounds_of(bytes, 1, "31", &is_known), HL_LOG2_ERTS_27);
+		assert_int_equal(bounds_of(bytes, 1, "31", &is_known), HL_LOG2_HALVES);
 		assert_false(is_known);
 	}
 }

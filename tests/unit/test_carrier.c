@@ -32,9 +32,9 @@ static void slots_are_true_powers_of_two(void **state)
 static void slots_of_the_beam_have_the_bounds_that_it_really_uses(void **state)
 {
 	const struct hl_log2_shape allocations = {
-		.start = 128, .width = 18, .bounds = HL_LOG2_ERTS_21};
+		.start = 128, .width = 18, .bounds = HL_LOG2_LESS_ONE};
 	const struct hl_log2_shape carriers = {
-		.start = 1024, .width = 14, .bounds = HL_LOG2_ERTS_21};
+		.start = 1024, .width = 14, .bounds = HL_LOG2_LESS_ONE};
 	static const uint64_t ends[] = {128, 384, 896, 1920}, carrier_ends[] = {1024, 3072, 7168};
 
 	(void)state;
@@ -53,8 +53,8 @@ static void slots_of_the_beam_have_the_bounds_that_it_really_uses(void **state)
  * 128; free blocks of a start of 512 are never in slot 0, and change slots at 1,024, 2,048, 4,096. */
 static void slots_of_the_beam_since_otp_27_begin_at_powers_of_two(void **state)
 {
-	const struct hl_log2_shape blocks = {128, 18, HL_LOG2_ERTS_27};
-	const struct hl_log2_shape free_blocks = {1024, 14, HL_LOG2_ERTS_27_FREE};
+	const struct hl_log2_shape blocks = {128, 18, HL_LOG2_HALVES};
+	const struct hl_log2_shape free_blocks = {1024, 14, HL_LOG2_QUARTERS};
 	static const uint64_t firsts[] = {0, 128, 256, 512, 1024},
 			      free_firsts[] = {0, 0, 1024, 2048};
 
@@ -74,7 +74,7 @@ static void expect_slots_to_join(const struct hl_log2_shape *shape)
 	for (uint32_t slot = 0; slot + 1 < shape->width; slot++) {
 		uint64_t end = hl_log2_end(shape, slot);
 		assert_int_equal(hl_log2_first(shape, slot + 1), end);
-		if (shape->bounds == HL_LOG2_ERTS_27_FREE && slot == 0)
+		if (shape->bounds == HL_LOG2_QUARTERS && slot == 0)
 			continue; /* holds nothing */
 		assert_true(end > hl_log2_first(shape, slot));
 		assert_int_equal(hl_log2_slot(shape, end - 1), slot);
@@ -91,7 +91,7 @@ static void every_size_belongs_to_exactly_one_slot(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
 		for (uint32_t width = 1; width <= HL_LOG2_WIDTH_MAX; width++)
-			for (int bounds = HL_LOG2_POWERS; bounds <= HL_LOG2_ERTS_27_FREE; bounds++)
+			for (int bounds = HL_LOG2_POWERS; bounds <= HL_LOG2_QUARTERS; bounds++)
 				expect_slots_to_join(&(struct hl_log2_shape){
 					starts[i], width, (enum hl_log2_bounds)bounds});
 }

@@ -3,6 +3,7 @@
  */
 #include "base/compiler.h"
 #include "guests/beam/beam.h"
+#include "guests/beam/views.h"
 #include "view/format.h"
 #include "view/heap.h"
 
@@ -24,7 +25,7 @@
 #define AWKWARD "a'\\\"<b>&\x1b[31m\n"
 
 static const struct hl_log2_shape beam_shape = {
-	.start = 1024, .width = 4, .bounds = HL_LOG2_ERTS_21};
+	.start = 1024, .width = 4, .bounds = HL_LOG2_LESS_ONE};
 static const struct hl_log2_shape own_shape = {.start = 512, .width = 4};
 
 /* ---- carriers to show ---- */
@@ -378,7 +379,7 @@ static struct hl_allocations some_allocations(void)
 		{"system", AWKWARD, {0, 1, 0}},
 	};
 	struct hl_allocations allocations = {
-		.shape = {.start = 128, .width = 3, .bounds = HL_LOG2_ERTS_21},
+		.shape = {.start = 128, .width = 3, .bounds = HL_LOG2_LESS_ONE},
 		.unscanned_bytes = 4096};
 
 	for (size_t i = 0; i < HL_COUNT_OF(rows); i++) {

@@ -2,7 +2,8 @@
 /* heapline beam: what the allocators of a live BEAM hold. */
 #include "cli/output.h"
 #include "guests/beam/beam.h"
-#include "view/heap.h"
+#include "guests/beam/views.h"
+#include "guests/outside.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,7 +15,6 @@ static struct hl_beam_settings settings; /* zero: the node chooses */
 static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
 static const char *rows;
 static struct hl_option_texts allocators, schedulers, per;
-static bool term;
 
 static const struct hl_option options[] = {
 	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, &settings.node,
@@ -36,7 +36,6 @@ static const struct hl_option options[] = {
 	 HL_OPTION_TEXTS, &per, NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_TEXT,
 	 &rows, NULL},
-	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG, &term, NULL},
 	{0},
 };
 
@@ -246,7 +245,8 @@ static int run_beam(int argc, char **argv)
 			"'beam' cannot ask for '%s', only for carriers or allocations", argv[0]);
 	int status = parse_settings();
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_beam, term, true, &form);
+		status = hl_report_output_choose_form(&hl_verb_beam, hl_guests_form() != NULL, true,
+						      &form);
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (form == HL_REPORT_SVG && question != QUESTION_CARRIERS)
@@ -264,6 +264,7 @@ const struct hl_verb hl_verb_beam = {
 	.arguments = "carriers|allocations",
 	.summary = "show what the allocators of a live Erlang or Elixir node hold",
 	.options = options,
-	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_FORM], hl_view_json_options,
+			   hl_view_color_options, hl_view_output_options},
 	.run = run_beam,
 };

@@ -107,7 +107,7 @@ int hl_decode_allocations(struct hl_term *term, struct hl_allocations *allocatio
 	    hl_term_unsigned(term, &allocations->unscanned_bytes) < 0 ||
 	    hl_term_map(term, &pairs) < 0)
 		return -EBADMSG;
-	allocations->shape = (struct hl_log2_shape){.start = start, .bounds = HL_LOG2_ERTS_21};
+	allocations->shape = (struct hl_log2_shape){.start = start, .bounds = HL_LOG2_LESS_ONE};
 	for (uint32_t i = 0; i < pairs; i++) {
 		if (hl_term_origin(term, origin, sizeof(origin)) < 0)
 			return -EBADMSG;
@@ -216,7 +216,7 @@ int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers)
 	if (hl_term_tuple_of(term, 2) < 0 || hl_term_unsigned(term, &start) < 0 || start == 0 ||
 	    start > HL_LOG2_START_MAX || hl_term_list(term, &count) < 0)
 		return -EBADMSG;
-	carriers->shape = (struct hl_log2_shape){.start = 2 * start, .bounds = HL_LOG2_ERTS_21};
+	carriers->shape = (struct hl_log2_shape){.start = 2 * start, .bounds = HL_LOG2_LESS_ONE};
 	for (uint32_t i = 0; i < count; i++) {
 		struct hl_carrier *carrier = hl_carriers_add(carriers);
 		if (!carrier)
@@ -230,12 +230,13 @@ int hl_decode_carriers(struct hl_term *term, struct hl_carriers *carriers)
 
 /* ---- bounds of histograms ---- */
 
+/* Of blocks, by OTP release; those of free blocks are quarters where these are halves. */
 static const struct {
 	long first, last;
 	enum hl_log2_bounds bounds;
 } releases[] = {
-	{21, 25, HL_LOG2_ERTS_21},
-	{27, 29, HL_LOG2_ERTS_27},
+	{21, 25, HL_LOG2_LESS_ONE},
+	{27, 29, HL_LOG2_HALVES},
 };
 
 bool hl_decode_knows_release(const char *otp_release, enum hl_log2_bounds *ret_bounds)
@@ -270,7 +271,7 @@ static bool bounds_fit(const struct hl_carriers *carriers, enum hl_log2_bounds b
 		}
 		if (least > (double)carrier->free_bytes || below <= (double)carrier->free_bytes ||
 		    (shape.width > 1 && carrier->free_histogram.counts[0] &&
-		     bounds == HL_LOG2_ERTS_27_FREE))
+		     bounds == HL_LOG2_QUARTERS))
 			return false;
 	}
 	return true;
@@ -279,15 +280,15 @@ static bool bounds_fit(const struct hl_carriers *carriers, enum hl_log2_bounds b
 bool hl_decode_bounds(struct hl_carriers *carriers, const char *otp_release,
 		      enum hl_log2_bounds *ret_bounds)
 {
-	bool fit_21 = bounds_fit(carriers, HL_LOG2_ERTS_21);
-	bool fit_27 = bounds_fit(carriers, HL_LOG2_ERTS_27_FREE), is_known = true;
-	enum hl_log2_bounds bounds = fit_21 ? HL_LOG2_ERTS_21 : HL_LOG2_ERTS_27;
+	bool fit_21 = bounds_fit(carriers, HL_LOG2_LESS_ONE);
+	bool fit_27 = bounds_fit(carriers, HL_LOG2_QUARTERS), is_known = true;
+	enum hl_log2_bounds bounds = fit_21 ? HL_LOG2_LESS_ONE : HL_LOG2_HALVES;
 
 	if (fit_21 == fit_27) {
-		bounds = HL_LOG2_ERTS_27;
+		bounds = HL_LOG2_HALVES;
 		is_known = hl_decode_knows_release(otp_release, &bounds);
 	}
-	carriers->shape.bounds = bounds == HL_LOG2_ERTS_27 ? HL_LOG2_ERTS_27_FREE : HL_LOG2_ERTS_21;
+	carriers->shape.bounds = bounds == HL_LOG2_HALVES ? HL_LOG2_QUARTERS : HL_LOG2_LESS_ONE;
 	*ret_bounds = bounds;
 	return is_known;
 }

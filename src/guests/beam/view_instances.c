@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Allocator instances of a BEAM as a report; see heap.h. */
-#include "view/heap.h"
+/* Allocator instances of a BEAM as a report; see views.h. */
+#include "guests/beam/views.h"
 
 #include "guests/beam/beam.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Carriers and allocations in the syntax of the Erlang Reference Manual, "Data Types"; see heap.h.
+/* Carriers and allocations in the syntax of the Erlang Reference Manual, "Data Types"; see views.h.
  */
-#include "view/heap.h"
+#include "guests/beam/views.h"
 
 #include "base/cleanup.h"
 #include "base/utf8.h"

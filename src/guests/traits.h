@@ -105,6 +105,8 @@ struct hl_guest_traits {
 	const char *hidden_memory_remedy; /* its own memory is not seen */
 	const char *hidden_loop_remedy;	  /* its main function is not found */
 	const char *generated_remedy;	  /* it made code */
+	/* Why no block has a type: a sentence. The second one is of recordings without scripts. */
+	const char *no_types_reason, *no_scripts_reason;
 	const char *unmatched_reason; /* ", as ...": frames of scripts and native code do not fit */
 
 	bool has_ages; /* blocks are labelled with the collections that they outlived */

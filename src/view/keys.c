@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "guests/traits.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -183,17 +184,20 @@ static const struct hl_keys_label no_stack = {.name = HL_KEYS_NO_STACK, .file = 
 static const struct hl_keys_label no_type = {.name = "[no type]", .file = "", .module = ""};
 static const struct hl_keys_label no_service = {.name = "[no service]", .file = "", .module = ""};
 
+/* That of a guest with frames in ${profile}, or else of the first that has one. */
 const char *hl_keys_types_advice(const struct hl_profile *profile)
 {
-	if (profile->no_scripts)
-		return "it was recorded with --no-scripts, which leaves types of Lua out";
-	if (hl_profile_has_runtime(profile, "python"))
-		return "types of Python's objects are read from the process while it "
-		       "runs: name its recording then, or a snapshot of 'heapline ctl -p "
-		       "PID snapshot OUT.hl'";
-	return "Lua tells types to its allocator alone, from 5.2 on: they are known where that "
-	       "calls realloc(), as luaL_newstate()'s does, or where a rule of 'heapline attach "
-	       "--hook' names its arguments";
+	const char *advice = NULL;
+
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_guest_traits *guest = hl_guest_traits[i];
+		const char *reason = profile->no_scripts && guest->no_scripts_reason
+					     ? guest->no_scripts_reason
+					     : guest->no_types_reason;
+		if (reason && (!advice || hl_profile_has_runtime(profile, guest->providers[0])))
+			advice = reason;
+	}
+	return advice ? advice : "heapline was built without the runtimes that have types";
 }
 
 struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,

@@ -94,6 +94,12 @@ const struct hl_guest_traits hl_guest_traits_lua = {
 		   "free=lua_close(ptr=1)\n",
 	.hidden_memory_remedy = "name that function, its lua_Alloc: 'heapline attach -p PID --hook "
 				"realloc=FUNCTION(ptr=2,type=3,size=4)'",
+	.no_types_reason = "Lua tells types to its allocator alone, from 5.2 on: they are known "
+			   "where that calls "
+			   "realloc(), as luaL_newstate()'s does, or where a rule of 'heapline "
+			   "attach --hook' names its "
+			   "arguments",
+	.no_scripts_reason = "it was recorded with --no-scripts, which leaves types of Lua out",
 	.unmatched_reason =
 		", as where more than 63 calls of Lua are nested, of which the inner 63 "
 		"are known",

@@ -64,4 +64,7 @@ const struct hl_guest_traits hl_guest_traits_python = {
 	.hidden_loop_remedy =
 		"use a CPython that is built with its loop in _PyEval_EvalFrameDefault()",
 	.generated_remedy = "run it with PYTHON_JIT=0",
+	.no_types_reason = "types of Python's objects are read from the process while it runs: "
+			   "name its recording "
+			   "then, or a snapshot of 'heapline ctl -p PID snapshot OUT.hl'",
 };

@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = build
 DEVELOPMENT = build-dev
-MESON_FLAGS = -Dtests=false
+MESON_FLAGS = -Dtests=false -Dbench=false
 LUA_MODULE = lua/heapline.so
 
 all: $(BUILD)/build.ninja
@@ -57,7 +57,9 @@ else
 	@python3 scripts/check.py $(ONLY)
 endif
 
-bench: all
+bench: $(BUILD)/build.ninja
+	meson configure $(BUILD) -Dbench=true
+	ninja -C $(BUILD)
 	@python3 bench/run.py --build $(BUILD) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(REPEAT),--repeat $(REPEAT)) $(BENCH_FLAGS)
 

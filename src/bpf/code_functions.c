@@ -173,9 +173,10 @@ static void finish(struct hl_code_image_rows *rows, size_t known)
 		rows->count = hl_cfi_rows_finish(rows->rows, rows->count);
 }
 
-/* Rows for a gap from ${begin} to ${end} between functions that have rules. */
+/* Rows for a gap from ${begin} to ${end} between functions that have rules; ${next}: the rule at its end. */
 static int add_rows_of_gap(const struct hl_code_image *image, const struct hl_code_table *table,
-			   struct hl_code_image_rows *rows, uint32_t begin, uint32_t end)
+			   struct hl_code_image_rows *rows, uint32_t begin, uint32_t end,
+			   hl_rule next)
 {
 	uint8_t code[HL_CFI_GAP_BYTES_MAX];
 	const struct hl_cfi_row all = {.offset = begin, .rule = HL_RULE_FRAME_POINTER};
@@ -204,7 +205,13 @@ static int add_rows_of_gap(const struct hl_code_image *image, const struct hl_co
 		if (r == 0 && last.offset < end)
 			r = hl_code_image_keep_row(rows, &last);
 	}
-	return r;
+	/* A function that runs on into the next one, as glibc's checked copies do */
+	const struct hl_cfi_row padding = {.offset = begin, .rule = next};
+	if (r < 0 || bytes < gap.st_size || end - begin < 2 ||
+	    !hl_instructions_are_padding(code, bytes))
+		return r;
+	r = hl_code_image_keep_row(rows, &padding);
+	return r < 0 ? r : hl_code_image_keep_row(rows, &before_next);
 }
 
 int hl_code_functions_add_gap_rows(const struct hl_code_image *image,
@@ -217,7 +224,7 @@ int hl_code_functions_add_gap_rows(const struct hl_code_image *image,
 	for (size_t i = 1; i + 1 < known && r == 0; i++)
 		if (rows->rows[i].rule == HL_RULE_NONE)
 			r = add_rows_of_gap(image, table, rows, rows->rows[i].offset,
-					    rows->rows[i + 1].offset);
+					    rows->rows[i + 1].offset, rows->rows[i + 1].rule);
 	if (r == 0)
 		finish(rows, known);
 	return r;

@@ -72,6 +72,7 @@ allocate() {
 
 trace() { # NAME COMMAND...: while the program allocates
 	name=$1; shift
+	: >trace.txt # which has the note of the trace before
 	heapline "$@" -p $target >trace.json 2>trace.txt &
 	tracer=$!
 	: >verified.txt

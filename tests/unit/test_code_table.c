@@ -6,6 +6,7 @@
 #include "fail_allocations.h"
 #include "temporary.h"
 #include "unwind/arch.h"
+#include "unwind/instructions.h"
 #include "unwind/rule_cache.h"
 
 #include <dlfcn.h>
@@ -98,12 +99,25 @@ static bool find_searched(struct hl_unwind *unwind, uint64_t pc,
 	return true;
 }
 
-static bool has_frame_pointer(uint64_t pc)
+static hl_rule cached_rule(uint64_t pc)
 {
 	static struct hl_unwind unwind = {.find_module = find_searched};
 
-	hl_rule rule = hl_rule_cache_find(&unwind, atomic_load(&unwind.generation), pc);
-	return (rule & HL_RULE_MASK) == HL_RULE_FRAME_POINTER;
+	return hl_rule_cache_find(&unwind, atomic_load(&unwind.generation), pc) & HL_RULE_MASK;
+}
+
+/* The rule of padding between two functions with rules, of which ${pc} is any byte. */
+static hl_rule rule_of_padding(uint64_t pc)
+{
+	uint64_t begin = pc, end = pc;
+
+	while (pc - begin < 64 && rule_in_memory(&searched, begin - 1) == HL_RULE_NONE)
+		begin--;
+	while (end - pc < 64 && rule_in_memory(&searched, end) == HL_RULE_NONE)
+		end++;
+	return hl_instructions_are_padding((const uint8_t *)begin, end - begin)
+		       ? rule_in_memory(&searched, end)
+		       : HL_RULE_NONE;
 }
 
 /* What the recorder finds at a pc of this process, as far as tables have it; see src/unwind/rule_cache.c. */
@@ -117,7 +131,8 @@ static hl_rule recorders_rule(uint64_t pc)
 		return HL_RULE_END;
 	if (rule_in_memory(&searched, pc + 1) != HL_RULE_NONE || is_entry_code(&searched, pc + 1))
 		return HL_RULE_END_BEFORE;
-	return has_frame_pointer(pc) ? HL_RULE_FRAME_POINTER : HL_RULE_NONE;
+	return cached_rule(pc) == HL_RULE_FRAME_POINTER ? HL_RULE_FRAME_POINTER
+							: rule_of_padding(pc);
 }
 
 static void assert_same_rules(const void *function)
@@ -161,10 +176,15 @@ __asm__(".text\n"
 	".p2align 4\n"
 	".Lbare: sub $8, %rsp; call *%rdi\n"
 	".Lbare_return: add $8, %rsp; ret\n"
+	".p2align 6\n"
+	".Lchecked: .cfi_startproc; cmp %rdx, %rcx; .cfi_endproc\n"
+	".Lpadding: .p2align 6\n"
+	".Lrun_into: .cfi_startproc; ret; .cfi_endproc\n"
 	".p2align 4\n"
 	".section .data.rel.ro, \"aw\"\n"
 	".globl bare_functions\n"
-	"bare_functions: .quad .Lframed, .Lframed_return, .Lbare_return\n"
+	"bare_functions: .quad .Lframed, .Lframed_return, .Lbare_return, .Lchecked, .Lpadding, "
+	".Lrun_into\n"
 	".text");
 
 /* By src/unwind/rule_cache.c as well: the other test compares both. */
@@ -186,6 +206,27 @@ static void functions_in_gaps_are_left_by_the_frame_pointer_that_they_make(void 
 	assert_int_equal(recorders_rule(lookups[1]), HL_RULE_FRAME_POINTER);
 	assert_int_equal(hl_code_table_rule(&table, lookups[2] - bias), HL_RULE_NONE);
 	assert_int_equal(recorders_rule(lookups[2]), HL_RULE_NONE);
+	hl_code_table_release(&table);
+}
+
+static void padding_before_a_function_has_its_rule(void **state)
+{
+	struct hl_code_table table;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(_dl_find_object((void *)(uintptr_t)assert_same_rules, &searched), 0);
+	assert_int_equal(hl_code_table_read(fd, 0, &table), 0);
+	close(fd);
+	uint64_t bias = searched.dlfo_link_map->l_addr, checked = (uint64_t)bare_functions[3],
+		 padding = (uint64_t)bare_functions[4], next = (uint64_t)bare_functions[5];
+	hl_rule rule = rule_in_memory(&searched, next);
+	assert_true(next - padding > 32 && rule != HL_RULE_NONE);
+	assert_int_equal(hl_code_table_rule(&table, checked - bias), rule);
+	assert_int_equal(hl_code_table_rule(&table, padding - bias), rule);
+	assert_int_equal(hl_code_table_rule(&table, next - 2 - bias), rule);
+	assert_int_equal(hl_code_table_rule(&table, next - 1 - bias), HL_RULE_END_BEFORE);
+	assert_int_equal(cached_rule(padding), rule);
 	hl_code_table_release(&table);
 }
 
@@ -403,6 +444,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rules_are_those_that_the_recorder_finds),
 		cmocka_unit_test(functions_in_gaps_are_left_by_the_frame_pointer_that_they_make),
+		cmocka_unit_test(padding_before_a_function_has_its_rule),
 		cmocka_unit_test(outside_of_the_code_there_is_no_rule),
 		cmocka_unit_test(pages_begin_with_the_rule_in_force),
 		cmocka_unit_test(the_build_id_is_the_files),

@@ -653,6 +653,8 @@ static void assert_run_path(const char *link, const char *expected)
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 0); /* exec() has closed the other end */
 	close(ready[0]);
+	while (hl_process_state(child) != 'S') /* what the new program is told comes later */
+		usleep(1000);
 	char *run = hl_process_run_path(child);
 	assert_non_null(run);
 	assert_string_equal(hl_path_basename(run), expected);

@@ -11,7 +11,9 @@
  * the return address that glibc puts there by hand, the first byte of __start_context: the byte
  * before has no call frame information, and libunwind goes on by whatever rbp holds, to an address
  * that is not code. So libunwind's stack ends at an address of no module; none of the programs
- * compared generates code. Of a stack deeper than HL_MAX_FRAMES the leaf side is compared.
+ * compared generates code. Of a stack deeper than HL_MAX_FRAMES the leaf side is compared, and of one that
+ * was interrupted where no table has a rule, at which libunwind stops: glibc's checked copies run on into the
+ * next function past padding.
  *
  * libunwind is opened at run time and locally, because it exports _Unwind_* functions that would
  * take the place of the program's own.
@@ -21,6 +23,8 @@
  */
 #define UNW_LOCAL_ONLY
 #include "base/compiler.h"
+#include "unwind/arch.h"
+#include "unwind/cfi.h"
 #include "unwind/recall.h"
 #include "unwind/unwind.h"
 
@@ -140,6 +144,19 @@ static bool is_restorer(uint64_t ip)
 	return !memcmp((void *)ip, code, sizeof(code));
 }
 
+/* Whether libunwind stopped at a frame that was interrupted where no table has a rule. */
+static bool is_cut_off(const struct thread *thread, size_t count)
+{
+	struct dl_find_object found;
+	hl_rule rule;
+
+	return count > 1 && thread->expected[count - 2].is_signal_frame &&
+	       !_dl_find_object((void *)thread->expected[count - 1].ip, &found) &&
+	       hl_cfi_find_in_memory(found.dlfo_eh_frame, (uint64_t)found.dlfo_map_start,
+				     (uint64_t)found.dlfo_map_end, thread->expected[count - 1].ip,
+				     &rule) != 0;
+}
+
 /* Fills thread->expected from the frame ${at} outward; false when libunwind never came by it. */
 static bool walk_reference(struct thread *thread, unw_context_t *context,
 			   const struct hl_registers *at, size_t *ret_count)
@@ -210,14 +227,15 @@ static bool stacks_are_equal(const struct thread *thread, size_t expected_count)
 {
 	const struct hl_walk *walk = &thread->walk;
 
+	bool is_cut = is_cut_off(thread, expected_count);
 	if (walk->truncated && expected_count > walk->depth)
 		expected_count = walk->depth;
-	if (walk->depth != expected_count)
+	if (is_cut ? walk->depth < expected_count : walk->depth != expected_count)
 		return false;
 	for (size_t i = 0; i < expected_count; i++) {
 		const struct hl_walk_frame *frame = &walk->frames[walk->depth - 1 - i];
 		uint64_t pc = compared_pc(frame->key & HL_FRAME_PC_MASK, i + 1 == walk->depth);
-		if (pc != expected_pc(thread, i, expected_count) ||
+		if (pc != expected_pc(thread, i, walk->depth) ||
 		    frame->sp != thread->expected[i].sp)
 			return false;
 	}
@@ -290,6 +308,8 @@ static void capture(const struct hl_registers *at)
 		atomic_fetch_add(&counts.unreached, 1);
 		return;
 	}
+	if (recalled && is_cut_off(thread, expected_count))
+		return;
 	atomic_fetch_add(&counts.comparisons, 1);
 	atomic_fetch_add(&counts.frames, expected_count);
 	bool equal = recalled ? recalled == hash_of_expected(thread, expected_count)

@@ -380,10 +380,31 @@ static bool has_filter(const struct hl_attach *attach)
 
 /* ---- bringing, by one stopped thread ---- */
 
+/* Without CAP_IPC_LOCK all that a process maps counts against the limit, once it has called mlockall(MCL_FUTURE). */
+static bool has_lock_limit(pid_t pid)
+{
+	HL_FREED char *limits = NULL;
+	char soft[24];
+	size_t length;
+
+	if (hl_proc_read_all(pid, "limits", &limits, &length) < 0)
+		return false;
+	const char *row = strstr(limits, "Max locked memory");
+	return row && sscanf(row, "Max locked memory %23s", soft) == 1 &&
+	       strcmp(soft, "unlimited") != 0;
+}
+
 static int say_refusal(const struct hl_attach *attach, long r, struct hl_error *err)
 {
 	if (r == -ESRCH)
 		return hl_attach_ended(attach, err);
+	if (r == -ENOMEM && has_lock_limit(attach->pid))
+		return hl_error_set(
+			err, (int)r,
+			"process %d cannot take the recorder in: %s; if it locks all that it maps "
+			"(mlockall(2), MCL_FUTURE), raise its limit: 'prlimit -p %d "
+			"--memlock=unlimited'",
+			attach->pid, strerror(ENOMEM), attach->pid);
 	const char *remedy =
 		r == -EMFILE ? "; it has used up its file descriptors"
 		/* Docker's profile allows pidfd_getfd(2) with that alone. */

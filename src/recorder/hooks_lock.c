@@ -6,6 +6,7 @@
 #include "recorder/hooks.h"
 
 #include "base/compiler.h"
+#include "recorder/libc.h"
 #include "recorder/private_map.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 /* This library, as the linker has placed it. */
@@ -113,13 +115,37 @@ static long lock_own(int flags)
 	return r;
 }
 
-HL_EXPORT int mlockall(int flags)
+/* The reserved memory counts as locked, and would against what the program locks later. */
+static void unlock_region(void)
+{
+	const struct hl_recorder *recorder = hl_recorder;
+
+	if (!recorder)
+		return;
+	const struct hl_area *rings = &recorder->region.header->areas[HL_AREA_RINGS];
+	const char *rings_start = atomic_load(&recorder->region.rings);
+	HL_SYS(SYS_munlock, recorder->region.header, rings->offset, 0);
+	if (rings_start)
+		HL_SYS(SYS_munlock, rings_start, rings->capacity, 0);
+}
+
+/* A filter that came after the recorder may forbid what the program does not call itself. */
+static bool may_call(void)
+{
+#ifdef HL_ATTACHED
+	return HL_SYS(SYS_prctl, PR_GET_SECCOMP, 0, 0) == 0;
+#else
+	return true;
+#endif
+}
+
+HL_EXPORT int HL_HOOK(mlockall)(int flags)
 {
 	long r = HL_SYS(SYS_mlockall, flags, 0, 0);
 
-	if (r == -ENOMEM && flags & MCL_CURRENT)
+	if (r == 0 && may_call())
+		unlock_region();
+	else if (r == -ENOMEM && flags & MCL_CURRENT && may_call())
 		r = lock_own(flags);
-	if (r < 0)
-		errno = (int)-r;
-	return r < 0 ? -1 : 0;
+	return r < 0 ? hl_libc_fail_lock(flags, r) : 0;
 }

@@ -132,6 +132,9 @@ void *hl_libc_fail_array(void *block, size_t count, size_t size);
 /* dlclose() has returned. */
 void hl_libc_note_unloaded(void);
 
+/* The real mlockall(), which fails once more: it knows where errno is. */
+int hl_libc_fail_lock(int flags, long error);
+
 #else
 
 static inline bool hl_libc_knows_usable_size(void)
@@ -153,6 +156,13 @@ static inline void *hl_libc_fail_array(void *block, size_t count, size_t size)
 
 static inline void hl_libc_note_unloaded(void)
 {
+}
+
+static inline int hl_libc_fail_lock(int flags, long error)
+{
+	(void)flags;
+	errno = (int)-error;
+	return -1;
 }
 
 /* Fills hl_libc. Called before the first use of any hook; cheap afterwards. False while the looking

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   UINT64_C(0x44454e494f4a4c48) /* "HLJOINED" */
-#define HL_ATTACHED_VERSION 4u
+#define HL_ATTACHED_VERSION 5u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
 /* The functions that have hooks, by their usual names. */
@@ -38,6 +38,7 @@ enum hl_hook {
 	HL_HOOK_VALLOC,
 	HL_HOOK_PVALLOC,
 	HL_HOOK_DLCLOSE,
+	HL_HOOK_MLOCKALL, /* see recorder/hooks_lock.c */
 	/* _dl_debug_state(), which the dynamic linker calls for debuggers before and after it changes
 	 * what is loaded, with its lock held. */
 	HL_HOOK_LIBRARIES,

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #if defined(OWN_MALLOC) || defined(IFUNC_MALLOC)
@@ -239,6 +240,7 @@ int main(void)
 	SAY(pvalloc);
 	SAY(malloc_usable_size);
 	SAY(_dl_find_object);
+	SAY(mlockall);
 #ifndef IS_STATIC
 	SAY(dlclose);
 #endif

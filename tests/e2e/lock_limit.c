@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Locks all memory under RLIMIT_MEMLOCK and without CAP_IPC_LOCK, with flags of mlockall(), and prints what became of it
- * and how many KiB are locked.
+ * and how many KiB are locked. With 'wait' it first says "ready" and waits for a line, and so it does before it ends.
  *
- * Usage: lock_limit BYTES FLAGS
+ * Usage: lock_limit BYTES FLAGS [wait]
  */
 #include "program.h"
 
@@ -46,16 +46,23 @@ static SITE void *locked_site(void)
 
 int main(int argc, char **argv)
 {
-	REQUIRE(argc == 3);
+	REQUIRE(argc == 3 || argc == 4);
 	struct rlimit limit = {.rlim_cur = strtoul(argv[1], NULL, 10)};
 	limit.rlim_max = limit.rlim_cur;
 	for (int i = 0; i < 100; i++)
 		locked_site();
 	REQUIRE(!setrlimit(RLIMIT_MEMLOCK, &limit));
 	drop_right();
+	if (argc == 4) {
+		puts("ready");
+		fflush(stdout);
+		REQUIRE(getchar() == '\n');
+	}
 	int failed = mlockall((int)strtol(argv[2], NULL, 10));
 	for (int i = 0; i < 100; i++)
 		REQUIRE(locked_site());
 	printf("%d %lu\n", failed, locked_kib());
+	fflush(stdout);
+	REQUIRE(argc == 3 || getchar() == '\n');
 	return 0;
 }

@@ -103,7 +103,7 @@ print("ready", flush=True)
 input()
 failed = libc.mlockall(3)
 with open("/proc/self/status") as status:
-    print(failed or re.search(r"VmRSS:\\s+(\\d+)", status.read())[1], flush=True)
+    print(failed or max(re.findall(r"Vm(?:RSS|Lck):\\s+(\\d+)", status.read()), key=int), flush=True)
 input()
 """
 
@@ -300,6 +300,34 @@ class States(Ledger):
                 process.stdin.write("\n")
             self.assertGreater(joined_kib, 1 << 10)
             self.assertLess(joined_kib, expected_kib + (32 << 10))
+
+    def test_memory_can_be_locked_under_a_limit_as_if_nobody_had_joined(self):
+        for limit, flags in ((8 << 20, 1), (8 << 20, 3), (8 << 20, 7), (1 << 20, 1), (0, 1)):
+            command = [harness.program("lock_limit"), str(limit), str(flags), "wait"]
+            with harness.Waiting(command) as process:
+                expected = self.answer(process)
+                process.stdin.write("\n")
+            for mode in "mem-fast", "log-fast", "closed":
+                with self.subTest(limit=limit, flags=flags, mode=mode), harness.Waiting(command) as process:
+                    with self.attached(process.pid, "--mode", mode) as attach:
+                        failed, locked_kib = self.answer(process)
+                        attach.send_signal(signal.SIGINT)
+                    process.stdin.write("\n")
+                    self.assertEqual(failed, expected[0])
+                    self.assertLess(locked_kib, expected[1] + 2048)
+
+    def answer(self, process):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return [int(word) for word in process.stdout.readline().split()]
+
+    def test_a_process_that_locks_what_it_maps_under_a_limit_is_refused(self):
+        command = [harness.program("lock_limit"), str(8 << 20), "2", "wait"]
+        with harness.Waiting(command) as process:
+            self.assertEqual(self.answer(process)[0], 0)
+            self.assert_not_joined(process, "MCL_FUTURE", f"prlimit -p {process.pid} --memlock=unlimited")
+            process.stdin.write("\n")
+        self.assertEqual(process.returncode, 0)
 
     def test_a_process_without_files_is_joined(self):
         """Not even its own, nor /proc."""

@@ -16,8 +16,8 @@ import harness
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 FAMILY = {"malloc", "calloc", "realloc", "reallocarray", "free", "free_sized",
           "free_aligned_sized", "posix_memalign", "aligned_alloc", "memalign", "valloc", "pvalloc",
-          "dlclose", "_dl_debug_state"}
-LOADER = {"dlclose", "_dl_debug_state"}  # not the allocator's
+          "dlclose", "_dl_debug_state", "mlockall"}
+LOADER = {"dlclose", "_dl_debug_state", "mlockall"}  # not the allocator's
 OWN = {"malloc", "calloc", "realloc", "free"}  # of programs with an allocator of their own
 CTYPES = """
 import ctypes

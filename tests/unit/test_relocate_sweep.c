@@ -256,7 +256,7 @@ static bool is_of_family(const char *name)
 		"memalign",	 "posix_memalign", "reallocarray", "malloc_usable_size",
 		"aligned_alloc", "valloc",	   "pvalloc",	   "_Znwm",
 		"_Znam",	 "_ZdlPv",	   "_ZdaPv",	   "_ZdlPvm",
-		"_ZdaPvm",	 "dlclose",
+		"_ZdaPvm",	 "dlclose",	   "mlockall",
 	};
 
 	for (size_t i = 0; i < sizeof(family) / sizeof(*family); i++)

@@ -112,7 +112,8 @@ bool hl_image_has_lost_heapline(bool *ret_is_known);
 	STUB(memalign, HL_HOOK_MEMALIGN)             \
 	STUB(valloc, HL_HOOK_VALLOC)                 \
 	STUB(pvalloc, HL_HOOK_PVALLOC)               \
-	STUB(dlclose, HL_HOOK_DLCLOSE)
+	STUB(dlclose, HL_HOOK_DLCLOSE)               \
+	STUB(mlockall, HL_HOOK_MLOCKALL)
 #define HL_IMAGE_FREERS(STUB)                \
 	STUB(free, HL_HOOK_FREE)             \
 	STUB(free_sized, HL_HOOK_FREE_SIZED) \

@@ -125,6 +125,12 @@ void *hl_libc_fail_array(void *block, size_t count, size_t size)
 	return real(block, count, size);
 }
 
+int hl_libc_fail_lock(int flags, long error)
+{
+	(void)error;
+	return (int)hl_image_call(hl_image_real[HL_HOOK_MLOCKALL], (uint64_t)flags, 0);
+}
+
 int hl_image_close_library(void *handle)
 {
 	int (*real)(void *) = (int (*)(void *))hl_image_real[HL_HOOK_DLCLOSE];

@@ -108,6 +108,16 @@ void hl_private_map_keep_file(void *address, size_t bytes)
 	hl_private_map_adopt(address, bytes);
 }
 
+bool hl_private_map_has(uintptr_t address)
+{
+	for (uint32_t i = 0; i < MAPPINGS_MAX; i++) {
+		uintptr_t start = atomic_load(&mappings[i].address);
+		if (start > RESERVED && address - start < mappings[i].bytes)
+			return true;
+	}
+	return false;
+}
+
 void hl_private_map_release(void)
 {
 	hl_private_pieces_forget();

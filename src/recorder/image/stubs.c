@@ -76,11 +76,12 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 				     "jne 3f\n"                             \
 				     "2:\n\t"
 
-/* Where nothing is recorded, nor has been. The code of a library that dlclose() unloads must be forgotten all the same. */
-#define PASS_IDLE                                              \
-	".if %c[hook] - %c[dlclose]\n\t"                       \
-	"testl $%c[busy], hl_image_header+%c[mode](%%rip)\n\t" \
-	"jz 9f\n\t"                                            \
+/* Where nothing is recorded, nor has been. The code of a library that dlclose() unloads must be forgotten all the same,
+ * and the recorder's memory is in the way of mlockall(). */
+#define PASS_IDLE                                                       \
+	".if (%c[hook] - %c[dlclose]) && (%c[hook] - %c[mlockall])\n\t" \
+	"testl $%c[busy], hl_image_header+%c[mode](%%rip)\n\t"          \
+	"jz 9f\n\t"                                                     \
 	".endif\n\t"
 
 /* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
@@ -128,7 +129,8 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 #define OPERANDS(HOOK)                                                            \
 	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS),                   \
 		[without] "i"(offsetof(struct hl_attached, inside_without_slot)), \
-		[hook] "i"(HOOK), [dlclose] "i"(HL_HOOK_DLCLOSE), MODE_OPERANDS
+		[hook] "i"(HOOK), [dlclose] "i"(HL_HOOK_DLCLOSE),                 \
+		[mlockall] "i"(HL_HOOK_MLOCKALL), MODE_OPERANDS
 
 /* The gate is looked at once more: a signal handler may have forked on the way, and its child may have
  * given back all memory, unless the count was there by then. ${RESULT}: LOAD_RAX where there is none. */

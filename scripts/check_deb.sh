@@ -16,7 +16,8 @@ git rev-parse --verify -q HEAD >/dev/null || skip "packages are made of a commit
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-scripts/deb.sh "$folder/made" >"$folder/log" 2>&1 || {
+# Without optimization, in a third of the time
+DEB_BUILD_OPTIONS=noopt scripts/deb.sh "$folder/made" >"$folder/log" 2>&1 || {
 	tail -n 50 "$folder/log"
 	exit 1
 }

@@ -166,12 +166,12 @@ static int store(const struct hl_option *option, char *text)
 /* "256M" of a number of bytes, else plain digits. */
 static const char *bound_text(const struct hl_option *option, uint64_t bound, char buffer[24])
 {
+	static const char *const suffixes[] = {"", "K", "M", "G", "T"};
 	size_t shift = option->kind == HL_OPTION_BYTES ? 4 : 0;
 
 	while (shift && (!bound || bound & ((UINT64_C(1) << 10 * shift) - 1)))
 		shift--;
-	snprintf(buffer, 24, "%" PRIu64 "%.*s", bound >> 10 * shift, shift > 0,
-		 shift ? &"KMGT"[shift - 1] : "");
+	snprintf(buffer, 24, "%" PRIu64 "%s", bound >> 10 * shift, suffixes[shift]);
 	return buffer;
 }
 

@@ -127,8 +127,8 @@ int hl_cli_unknown_verb(const char *name)
 	char thing[128];
 	size_t count = 0;
 
-	for (; hl_verbs[count]; count++)
-		names[count] = hl_verbs[count]->name;
+	for (const struct hl_verb *verb; (verb = hl_verb_at(count)); count++)
+		names[count] = verb->name;
 	snprintf(thing, sizeof(thing), "no verb '%s'", name);
 	return hl_cli_unknown_word(NULL, thing, name, names, count);
 }

@@ -119,9 +119,10 @@ extern const struct hl_option hl_options_of_guests[HL_GUEST_OPTIONS];
 /* Whether ${table} is one of the shared options of ${verb}. */
 bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 
-/* NULL-terminated; help shows the verbs of a group in this order. */
 #define HL_VERBS_MAX 64 /* more than there are */
-extern const struct hl_verb *const hl_verbs[];
+
+/* The verb of that number, from 0; NULL: there are no more. Help shows the verbs of a group in this order. */
+const struct hl_verb *hl_verb_at(size_t number);
 
 extern const struct hl_verb hl_verb_record;
 extern const struct hl_verb hl_verb_attach;
@@ -144,7 +145,6 @@ extern const struct hl_verb hl_verb_growth;
 extern const struct hl_verb hl_verb_events;
 extern const struct hl_verb hl_verb_report;
 extern const struct hl_verb hl_verb_folded;
-extern const struct hl_verb hl_verb_beam;
 extern const struct hl_verb hl_verb_export;
 extern const struct hl_verb hl_verb_import;
 extern const struct hl_verb hl_verb_pack;
@@ -153,7 +153,6 @@ extern const struct hl_verb hl_verb_live;
 extern const struct hl_verb hl_verb_serve;
 extern const struct hl_verb hl_verb_push;
 extern const struct hl_verb hl_verb_fleet;
-extern const struct hl_verb hl_verb_services;
 extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;

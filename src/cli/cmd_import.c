@@ -51,7 +51,8 @@ static const struct hl_option options[] = {
 };
 
 /* The importer of --format; NULL: whichever fits. -ENOTSUP with a sentence when it is not built in. */
-static int choose_importer(const struct hl_importer **ret_importer, struct hl_error *err)
+static int choose_importer(const char *path, const struct hl_importer **ret_importer,
+			   struct hl_error *err)
 {
 	*ret_importer = importers[format];
 	for (size_t i = 0; format != FORMAT_AUTO && !*ret_importer && hl_guest_importers[i]; i++)
@@ -59,15 +60,16 @@ static int choose_importer(const struct hl_importer **ret_importer, struct hl_er
 			*ret_importer = hl_guest_importers[i];
 	if (format == FORMAT_AUTO || *ret_importer)
 		return 0;
-	return hl_error_set(err, -ENOTSUP, "cannot read '%s': this heapline was built without it",
-			    format_words[format]);
+	return hl_error_set(err, -ENOTSUP,
+			    "cannot read '%s': this heapline was built without what reads '%s'",
+			    path, format_words[format]);
 }
 
 static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_input input = HL_INPUT_NONE;
 	const struct hl_importer *importer;
-	int r = choose_importer(&importer, err);
+	int r = choose_importer(path, &importer, err);
 
 	if (r < 0)
 		return r;

@@ -43,10 +43,6 @@ struct hl_doctor {
 	size_t way_count, fact_count;
 };
 
-/* Whether the file ${path} is of CPython, and the loop that runs scripts cannot be found in it, so that stacks of theirs
- * would be native: guests/python/doctor.c. */
-bool hl_doctor_lacks_python_loop(const char *path);
-
 /* Adds a way; ${format} is its command, "" for none. */
 struct hl_doctor_way *hl_doctor_add(struct hl_doctor *doctor, const char *name,
 				    enum hl_doctor_verdict verdict, const char *format, ...)

@@ -8,6 +8,8 @@
 #include "cli/trace_run.h"
 #include "collector/examine.h"
 #include "elf/elf.h"
+#include "guests/tool.h"
+#include "guests/traits.h"
 #include "heap/heap.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
@@ -131,8 +133,19 @@ static const char *preload_of(char *environment, size_t length)
 	return "";
 }
 
+/* Whether the program ${comm} needs what its wrapper sets. */
+static bool is_wrapped(const char *comm)
+{
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const char *wrapped = hl_guest_traits[i]->wrapped;
+		if (wrapped && strncmp(comm, wrapped, strlen(wrapped)) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* What starts the process again, unless that takes another user or namespace, its arguments were
- * written over by a title, or it needs what its wrapper sets (beam.smp). */
+ * written over by a title, or it is wrapped. */
 static void find_command(struct patient *patient)
 {
 	const struct hl_process_facts *facts = patient->facts;
@@ -141,7 +154,7 @@ static void find_command(struct patient *patient)
 	size_t environment_bytes = 0;
 	const char *first = facts->command[0];
 
-	if (!first || strncmp(facts->comm, "beam", 4) == 0 || facts->uid != geteuid() ||
+	if (!first || is_wrapped(facts->comm) || facts->uid != geteuid() ||
 	    hl_process_is_elsewhere(patient->pid, "mnt") != 0 ||
 	    (strchr(first, ' ') && !facts->command[1]))
 		return;
@@ -377,45 +390,6 @@ static void judge_heap(struct patient *patient)
 	hl_heap_free(heap);
 }
 
-/* The name that a node of Erlang was started with, or NULL. */
-static const char *node_name(const struct hl_process_facts *facts)
-{
-	for (char **word = facts->command; word[0] && word[1]; word++)
-		if (!strcmp(word[0], "-name") || !strcmp(word[0], "-sname"))
-			return word[1];
-	return NULL;
-}
-
-static void judge_beam(struct patient *patient)
-{
-	const char *name = node_name(patient->facts);
-	char host[64] = "", node[320]; /* of a name Erlang takes 255 bytes */
-
-	if (strncmp(patient->facts->comm, "beam", 4) != 0)
-		return;
-	if (!name) {
-		struct hl_doctor_way *way =
-			hl_doctor_add(patient->doctor, "beam", HL_DOCTOR_NO, "%s", "");
-		snprintf(way->reason, sizeof(way->reason), "the node has no name to reach it by");
-		snprintf(way->remedy, sizeof(way->remedy), "start it with -sname NAME");
-		return;
-	}
-	gethostname(host, sizeof(host) - 1);
-	host[strcspn(host, ".")] = '\0';
-	snprintf(node, sizeof(node), "%.255s%s%s", name, strchr(name, '@') ? "" : "@",
-		 strchr(name, '@') ? "" : host);
-	struct hl_doctor_way *way =
-		hl_doctor_add(patient->doctor, "beam", HL_DOCTOR_PARTLY, "%s", "");
-	FILE *out = fmemopen(way->command, sizeof(way->command), "w");
-	if (out) {
-		fputs("heapline beam --node ", out);
-		hl_words_put(out, node);
-		fputs(" carriers", out);
-		fclose(out);
-	}
-	snprintf(way->reason, sizeof(way->reason), "it takes the node's cookie (--cookie-file)");
-}
-
 /* ---- facts ---- */
 
 static void say_condition(struct patient *patient)
@@ -464,13 +438,16 @@ static bool say_scripts(struct hl_doctor *doctor, const char *path, uint32_t pid
 		hl_doctor_say(doctor, "target", "scripts",
 			      "those of %s are not read; the interpreter's own functions are",
 			      runtime->language);
-	bool lacks_loop = !runtime && hl_doctor_lacks_python_loop(path);
-	if (lacks_loop)
+	for (size_t i = 0; !runtime && hl_guest_tools[i]; i++) {
+		if (!hl_guest_tools[i]->hides_loop || !hl_guest_tools[i]->hides_loop(path))
+			continue;
 		hl_doctor_say(doctor, "target", "scripts",
-			      "the loop that runs Python was not found in '%s': stacks of scripts "
-			      "are [native]",
-			      path);
-	return runtime || lacks_loop;
+			      "the loop that runs %s was not found in '%s': stacks of scripts are "
+			      "[native]",
+			      hl_guest_tools[i]->traits->language, path);
+		return true;
+	}
+	return runtime != NULL;
 }
 
 static void say_linking(struct patient *patient)
@@ -526,7 +503,9 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 		seen.uid = UINT32_MAX;
 	hl_doctor_judge_traces(doctor, &seen, &patient.maps, patient.recorded);
 	judge_heap(&patient);
-	judge_beam(&patient);
+	for (size_t i = 0; hl_guest_tools[i]; i++)
+		if (hl_guest_tools[i]->judge)
+			hl_guest_tools[i]->judge(doctor, facts);
 	hl_maps_release(&patient.maps);
 	return 0;
 }

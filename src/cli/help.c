@@ -29,11 +29,12 @@ void hl_help_program(FILE *out)
 		fputc('\n', out);
 		hl_format_put_wrapped(out, headings[group], 0, 2, width);
 		fputc('\n', out);
-		for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++) {
-			if ((int)(*verb)->group != group)
+		const struct hl_verb *verb;
+		for (size_t i = 0; (verb = hl_verb_at(i)); i++) {
+			if ((int)verb->group != group)
 				continue;
-			fprintf(out, "  %-*s", SUMMARY_COLUMN - 2, (*verb)->name);
-			hl_format_put_wrapped(out, (*verb)->summary, SUMMARY_COLUMN, SUMMARY_COLUMN,
+			fprintf(out, "  %-*s", SUMMARY_COLUMN - 2, verb->name);
+			hl_format_put_wrapped(out, verb->summary, SUMMARY_COLUMN, SUMMARY_COLUMN,
 					      width);
 			fputc('\n', out);
 		}

@@ -2,10 +2,12 @@
 /* The table of verbs. */
 #include "cli/cli.h"
 
+#include "guests/tool.h"
+
 #include <string.h>
 
 /* clang-format off */
-const struct hl_verb *const hl_verbs[] = {
+static const struct hl_verb *const verbs[] = {
 	&hl_verb_record,
 	&hl_verb_attach,
 	&hl_verb_ctl,
@@ -36,8 +38,7 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_pins,
 	&hl_verb_leaks,
 	&hl_verb_holders,
-	&hl_verb_services,
-	&hl_verb_beam,
+	NULL, /* those of guests */
 	&hl_verb_export,
 	&hl_verb_info,
 	&hl_verb_report,
@@ -46,16 +47,29 @@ const struct hl_verb *const hl_verbs[] = {
 	&hl_verb_doctor,
 	&hl_verb_version,
 	&hl_verb_help,
-	NULL,
 };
 /* clang-format on */
 
+const struct hl_verb *hl_verb_at(size_t number)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(verbs); i++) {
+		if (verbs[i] && number-- == 0)
+			return verbs[i];
+		for (size_t g = 0; !verbs[i] && hl_guest_tools[g]; g++)
+			if (hl_guest_tools[g]->verb && number-- == 0)
+				return hl_guest_tools[g]->verb;
+	}
+	return NULL;
+}
+
 const struct hl_verb *hl_verb_find(const char *name)
 {
-	for (const struct hl_verb *const *verb = hl_verbs; *verb; verb++)
-		if (!strcmp((*verb)->name, name))
-			return *verb;
-	return NULL;
+	const struct hl_verb *verb = NULL;
+
+	for (size_t i = 0; (verb = hl_verb_at(i)); i++)
+		if (!strcmp(verb->name, name))
+			break;
+	return verb;
 }
 
 bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table)

@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Golden tests of the command line, as TAP.
 
-usage: run.py [--record] [--sanitized] HEAPLINE MAKE_RECORDING [CASE...]
+usage: run.py [--record] [--sanitized] [--without GUEST,...] HEAPLINE MAKE_RECORDING [CASE...]
 
 A case is a folder of cases/: `cmd` is run by sh in a folder with the recordings of
 make_recording.c; `out`, `err` (absent when empty) and `status` (absent when 0) are what must come.
 --record writes them as they come now: read the diff before you commit it. --sanitized skips the
-cases whose `cmd` begins with "# not sanitized: " and the reason.
+cases whose `cmd` begins with "# not sanitized: " and the reason, --without those that begin with
+"# guests: " and one of these.
 """
 
 import argparse
 import difflib
+import itertools
 import os
 import re
 import shutil
@@ -28,6 +30,7 @@ CASES = Path(__file__).resolve().parent / "cases"
 RECORDINGS = ("shop", "snapshot", "later-snapshot", "attached", "leaking", "switched", "sized", "paged", "two", "none", "empty", "own-malloc", "replaced", "lossy", "logged",
               "logged-later", "two-logged", "broken-log", "begun", "early")
 NOT_SANITIZED = "# not sanitized: "
+GUESTS = "# guests: "
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it
 JSON_SUFFIX = "-json"  # of the folder beside that of a case that keeps JSON
 
@@ -109,11 +112,21 @@ def copy_named(template, folder, command):
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, folder / path.name)
 
 
+def reason_to_skip(command, args):
+    for line in itertools.takewhile(lambda line: line.startswith("# "), command.splitlines()):
+        if args.sanitized and line.startswith(NOT_SANITIZED):
+            return line.removeprefix(NOT_SANITIZED)
+        missing = set(args.without.split(",")) & set(line.split())
+        if line.startswith(GUESTS) and missing:
+            return f"built without {' '.join(sorted(missing))}"
+    return ""
+
+
 def outcome_of(case, template, args):
     """Lines that say how what a case writes differs from what it should, and why it is not run, if it is not."""
     command = (case / "cmd").read_text()
-    if args.sanitized and command.startswith(NOT_SANITIZED):
-        return [], command.split("\n", 1)[0].removeprefix(NOT_SANITIZED)
+    if reason := reason_to_skip(command, args):
+        return [], reason
     folder = template.parent / case.name
     copy_named(template, folder, command)
     kept = Path(f"{folder}{JSON_SUFFIX}")
@@ -130,6 +143,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--without", metavar="GUEST,...", default="")
     parser.add_argument("heapline", type=Path)
     parser.add_argument("make_recording", type=Path)
     parser.add_argument("cases", nargs="*")

@@ -288,6 +288,8 @@ static void assert_runtime(const char *path, const char *language)
 
 static void guests_know_names_of_code_that_they_make(void **state)
 {
+	char text[HL_CODE_RUNTIME_REMEDY_MAX];
+
 	(void)state;
 	needs_guest("Lua");
 	needs_guest("Erlang");
@@ -295,6 +297,8 @@ static void guests_know_names_of_code_that_they_make(void **state)
 	assert_true(hl_code_runtime_is_script("$lists:map/2", ""));
 	assert_true(hl_code_runtime_is_script("$erl_lint:'-used/3-lc$^2/1-2-'/3", ""));
 	assert_runtime("/usr/lib/erlang/erts-13.1.5/bin/beam.smp", "Erlang");
+	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("beam.smp"), 47, text),
+			    "'erl +JPperf true' (OTP 25 and later) writes them");
 }
 
 static void runtimes_are_known_by_their_files(void **state)
@@ -314,8 +318,8 @@ static void runtimes_are_known_by_their_files(void **state)
 	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("libjvm.so"), 47, text),
 			    "'jcmd 47 Compiler.perfmap' (JDK 17 and later) writes them, while "
 			    "heapline records");
-	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("beam.smp"), 47, text),
-			    "'erl +JPperf true' (OTP 25 and later) writes them");
+	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("mono"), 47, text),
+			    "'mono --jitmap' writes them");
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include "import_reading.h"
 
 #include "base/compiler.h"
+#include "guests.h"
 
 #include <zstd.h>
 
@@ -88,7 +89,6 @@ static void files_of_other_tools_are_named_not_read_as_folded_text(void **state)
 	static const struct {
 		const char *text, *what;
 	} files[] = {
-		{"=erl_crash_dump:0.5\nSun Nov 1\nSlogan: x 1\n", "a crash dump of Erlang"},
 		{"goroutine profile: total 1\n1 @ 0x1 0x2\n", "a list of Go's goroutines"},
 		{"threadcreate profile: total 7\n7 @ 0x1\n", "threads that Go made"},
 		{"{\n  \"total_num_allocations\": 1,\n  \"total_bytes_allocated\": 2,\n  "
@@ -106,6 +106,15 @@ static void files_of_other_tools_are_named_not_read_as_folded_text(void **state)
 	(void)state;
 	for (size_t i = 0; i < HL_COUNT_OF(files); i++)
 		must_be_named(files[i].text, strlen(files[i].text), files[i].what);
+}
+
+static void files_of_guests_that_are_not_read_are_named(void **state)
+{
+	static const char dump[] = "=erl_crash_dump:0.5\nSun Nov 1\nSlogan: x 1\n";
+
+	(void)state;
+	needs_guest("Erlang");
+	must_be_named(dump, strlen(dump), "a crash dump of Erlang");
 }
 
 static void compressed_files_of_heaptrack_are_known_by_what_is_in_them(void **state)
@@ -136,6 +145,7 @@ int main(void)
 		cmocka_unit_test(bytes_after_the_end_are_ignored),
 		cmocka_unit_test(a_profile_may_end_anywhere),
 		cmocka_unit_test(files_of_other_tools_are_named_not_read_as_folded_text),
+		cmocka_unit_test(files_of_guests_that_are_not_read_are_named),
 		cmocka_unit_test(compressed_files_of_heaptrack_are_known_by_what_is_in_them),
 	};
 

@@ -272,8 +272,8 @@ static void runs_at_leaves_are_folded_and_no_others(void **state)
 static void frames_of_the_recorder_are_part_of_a_run(void **state)
 {
 	static const struct stack stacks[] = {
-		{"main;grow;PyObject_Realloc;libheapline.so.0.1.0+0x364!/lib/libheapline.so.0.1.0;"
-		 "_PyObject_Realloc",
+		{"main;grow;g_realloc;libheapline.so.0.1.0+0x364!/lib/libheapline.so.0.1.0;"
+		 "g_try_realloc",
 		 100, 1},
 		{NULL, 0, 0}};
 	struct hl_profile *profile = profile_of("x.hl", stacks, 0x1000);

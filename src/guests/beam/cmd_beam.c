@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+extern const struct hl_verb hl_verb_beam;
+
 #define TIMEOUT_MAX_S 3600
 
 static uint64_t timeout_s = 10;

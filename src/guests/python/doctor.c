@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether the recorder will find in a file of CPython what runs scripts; see doctor.h. */
-#include "cli/doctor.h"
+/* Whether the recorder will find in a file of CPython what runs scripts; see guests/tool.h. */
+#include "guests/tool.h"
 
 #include "base/cleanup.h"
 #include "elf/elf.h"
 #include "guests/python/python.h"
+#include "guests/traits.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -90,7 +91,7 @@ static bool lacks_loop(const struct image *image, const GElf_Sym *eval)
 	return eval->st_size + (python.cold_end - python.cold_start) < LOOP_BYTES_MIN;
 }
 
-bool hl_doctor_lacks_python_loop(const char *path)
+static bool hides_loop(const char *path)
 {
 	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
@@ -103,3 +104,8 @@ bool hl_doctor_lacks_python_loop(const char *path)
 			return lay_out(elf, fd, &image) && lacks_loop(&image, &all.symbol);
 	return false;
 }
+
+const struct hl_guest_tool hl_guest_tool_python = {
+	.traits = &hl_guest_traits_python,
+	.hides_loop = hides_loop,
+};

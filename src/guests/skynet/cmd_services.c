@@ -2,10 +2,14 @@
 /* heapline services: the balance sheet of a process with services, or states of Lua. */
 #include "cli/output.h"
 #include "guests/skynet/balance.h"
+#include "guests/tool.h"
+#include "guests/traits.h"
 #include "view/heap.h"
 
 #include <errno.h>
 #include <time.h>
+
+extern const struct hl_verb hl_verb_services;
 
 #define WATCH_MAX_S 86400 /* a day */
 
@@ -115,4 +119,9 @@ const struct hl_verb hl_verb_services = {
 	.options = options,
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_services,
+};
+
+const struct hl_guest_tool hl_guest_tool_skynet = {
+	.traits = &hl_guest_traits_skynet,
+	.verb = &hl_verb_services,
 };

@@ -66,6 +66,8 @@ struct hl_memory {
 	/* See hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on(). */
 	uint64_t still_until_ns;
 	uint64_t late_bytes; /* read after still_until_ns had passed */
+	uint64_t
+		block_bytes; /* of blocks since the clock was looked at: hl_memory_keep_time_of_block() */
 	bool is_late;	     /* it has passed */
 };
 
@@ -120,6 +122,7 @@ static inline bool hl_memory_has_moved(struct hl_memory *memory)
 
 static inline void hl_memory_go_on(struct hl_memory *memory)
 {
+	memory->still_until_ns = 0;
 	if (memory->kind->go_on)
 		memory->kind->go_on(memory);
 }
@@ -131,11 +134,22 @@ static inline void hl_memory_go_on(struct hl_memory *memory)
 static inline void hl_memory_keep_time(struct hl_memory *memory, uint64_t bytes)
 {
 	if (memory->still_until_ns && hl_clock_ns(CLOCK_MONOTONIC) >= memory->still_until_ns) {
-		memory->still_until_ns = 0;
 		memory->is_late = true;
 		hl_memory_go_on(memory);
 	}
 	memory->late_bytes += memory->is_late ? bytes : 0;
+}
+
+/* The same for each block of many, of ${bytes}: the clock is looked at now and then. */
+static inline void hl_memory_keep_time_of_block(struct hl_memory *memory, uint64_t bytes)
+{
+	enum { LOOK_BYTES = 256 << 10 };
+
+	memory->block_bytes += bytes;
+	if (memory->block_bytes < LOOK_BYTES)
+		return;
+	hl_memory_keep_time(memory, memory->block_bytes);
+	memory->block_bytes = 0;
 }
 
 static inline int hl_memory_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)

@@ -44,6 +44,19 @@ int main(void)
 """
 
 
+# 64 MiB of memory, mapped 96 times: 6 GiB are not read in 100 ms.
+MAPPED = """
+import mmap, os, sys
+memory = os.memfd_create("memory")
+os.truncate(memory, 64 << 20)
+flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+kept = [mmap.mmap(memory, 64 << 20, flags) for _ in range(96)]
+print("ready", flush=True)
+sys.stdin.read()
+"""
+BOUND = "the process is stopped for 100 ms at most"
+
+
 class Kept(planted_programs.Telling):
     """A program that says what keeps its blocks: by name, its kind, blocks and bytes."""
 
@@ -95,8 +108,9 @@ class Holders(harness.TestCase):
             running, stopped = ask("-p", planted.pid), ask("-p", planted.pid, "--stop")
         self.expect_planted(planted, running)
         self.expect_planted(planted, stopped)
-        self.assertTrue(stopped["stopped"])
-        self.assertEqual(stopped["notes"], [])
+        goes_on = [note for note in stopped["notes"] if BOUND in note]  # on a machine that is busy
+        self.assertTrue(stopped["stopped"] or goes_on)
+        self.assertEqual(stopped["notes"], goes_on)
         for row in stopped["rows"]:
             if row["name"] == "static_table":
                 self.assertEqual(row["module"], "holders")
@@ -245,6 +259,13 @@ class Holders(harness.TestCase):
         self.expect_sums(report)
         self.assertLess(report["total"]["lost_bytes"], report["total"]["live_bytes"] / 100)
         self.assertGreaterEqual(chain["total"]["selected_blocks"], 500)
+
+    def test_a_process_with_much_memory_goes_on_before_all_is_read(self):
+        with Kept(command=[need("python3"), "-c", MAPPED]) as planted:
+            for options in ("--stop",), ():
+                report = ask("-p", planted.pid, *options)
+                self.expect_sums(report)
+                self.assertEqual(any(BOUND in note for note in report["notes"]), bool(options), report["notes"])
 
     def test_what_cannot_be_read_is_said(self):
         self.assert_refused(run([HEAPLINE, "holders", "-p", "4194304"]), "4194304")

@@ -256,6 +256,8 @@ static int read_block(void *context, uint32_t node, uint64_t block)
 	struct hl_block_edges *edges = context;
 	struct reading reading = {.edges = edges, .node = node, .block = block};
 	uint64_t usable = hl_graph_usable(edges->graph, block);
+
+	hl_memory_keep_time_of_block(edges->graph->memory, usable);
 	int r = hl_graph_read(edges->graph, block, block + usable, block + READ_AHEAD, take_words,
 			      &reading);
 

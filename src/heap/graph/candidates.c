@@ -124,8 +124,10 @@ int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *gra
 	int r = 0;
 
 	graph->window_end = 0;
-	for (size_t i = 0; i < candidates->count && r == 0; i++)
+	for (size_t i = 0; i < candidates->count && r == 0; i++) {
+		hl_memory_keep_time_of_block(graph->memory, candidates->items[i].usable_bytes);
 		r = compare(graph, &candidates->items[i]);
+	}
 	return r;
 }
 
@@ -174,6 +176,7 @@ static int meet(void *context, uint64_t address, uint64_t usable_bytes, uint64_t
 	struct meeting *meeting = context;
 
 	(void)last_word;
+	hl_memory_keep_time_of_block(meeting->graph->memory, usable_bytes);
 	hl_candidates_meet(meeting->candidates, meeting->graph, address, usable_bytes);
 	return 0;
 }

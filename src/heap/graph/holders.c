@@ -116,22 +116,32 @@ static int take_root(void *context, uint64_t address, const uint64_t *words, siz
 	return r;
 }
 
+/* With --stop for 100 ms at most. */
 static bool stands_still(const struct hl_holder_finder *finder)
 {
-	return !finder->pid || finder->settings->stop;
+	return !finder->pid || (finder->settings->stop && !finder->memory->is_late);
+}
+
+static void begin_look(struct hl_holder_finder *finder)
+{
+	finder->look = &finder->looks[finder->look_count++];
+	finder->graph.on_root = take_root;
+	finder->graph.root_context = finder;
+}
+
+static int see_parts_of_roots(struct hl_holder_finder *finder, unsigned roots)
+{
+	return hl_graph_see_roots(&finder->graph, &finder->glibc, &finder->heap, &finder->foreign,
+				  roots);
 }
 
 static int see_roots(struct hl_holder_finder *finder)
 {
-	struct hl_graph *graph = &finder->graph;
-
-	finder->look = &finder->looks[finder->look_count++];
-	graph->on_root = take_root;
-	graph->root_context = finder;
+	begin_look(finder);
 	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
 	    hl_memory_stop(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	return hl_graph_see_roots(graph, &finder->glibc, &finder->heap, &finder->foreign,
+	return see_parts_of_roots(finder,
 				  HL_ROOTS_ALL | (stands_still(finder) ? 0 : HL_ROOTS_GO_ON));
 }
 
@@ -142,6 +152,7 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes,
 {
 	struct hl_holder_finder *finder = context;
 
+	hl_memory_keep_time_of_block(finder->memory, usable_bytes);
 	return hl_graph_add_counted(&finder->graph, address, usable_bytes, counted_bytes);
 }
 
@@ -182,6 +193,25 @@ static int stop_outside_malloc(struct hl_holder_finder *finder)
 		       : r;
 }
 
+/* What the roots and the blocks lead to. What is most likely to change comes first, see hl_stand_begin_outside_malloc(). */
+static int read_edges(struct hl_holder_finder *finder)
+{
+	int r;
+
+	if (!stands_still(finder)) {
+		r = see_roots(finder);
+		if (r == 0)
+			r = hl_block_edges_read(&finder->edges);
+		finder->memory->late_bytes = 0; /* the same once more */
+		return r == 0 ? see_roots(finder) : r;
+	}
+	begin_look(finder);
+	r = see_parts_of_roots(finder, HL_ROOTS_STACKS);
+	if (r == 0)
+		r = hl_block_edges_read(&finder->edges);
+	return r == 0 ? see_parts_of_roots(finder, HL_ROOTS_OTHERS) : r;
+}
+
 static int read_process(struct hl_holder_finder *finder)
 {
 	struct hl_holders *holders = finder->holders;
@@ -195,16 +225,13 @@ static int read_process(struct hl_holder_finder *finder)
 		r = stop_outside_malloc(finder);
 	if (r == 0)
 		r = walk(finder);
+	holders->heap->was_stopped = stands_still(finder);
 	holders->live = (struct hl_leak_sum){finder->graph.live_blocks, finder->graph.live_bytes};
 	hl_class_names_init(&finder->classes, &finder->graph, &holders->names);
 	if (r == 0)
 		r = hl_block_edges_init(&finder->edges, &finder->graph, &finder->classes);
 	if (r == 0)
-		r = see_roots(finder);
-	if (r == 0)
-		r = hl_block_edges_read(&finder->edges);
-	if (r == 0 && !stands_still(finder))
-		r = see_roots(finder);
+		r = read_edges(finder);
 	hl_memory_go_on(finder->memory);
 	holders->stopped_ns = finder->memory->stopped_ns;
 	return r;
@@ -457,7 +484,9 @@ static int note_blind_spots(struct hl_holder_finder *finder)
 	int r = 0;
 
 	hl_heap_total(holders->heap, &total);
-	if (!stands_still(finder))
+	r = hl_stand_note_late(finder->memory, holders->heap,
+			       "a block whose pointer was moved meanwhile may be in the wrong row");
+	if (r == 0 && finder->pid && !finder->settings->stop)
 		r = hl_heap_note(
 			holders->heap, "%s",
 			"the process ran on while it was read, so a block whose pointer moved "

@@ -35,10 +35,6 @@
 /* A heap of up to this size is walked while its threads are stopped: for about 10 ms. */
 #define HELD_WALK_BYTES (UINT64_C(32) << 20)
 
-/* How long the exact look may stop the process. It reads what is most likely to change first, registers and stacks; then the
- * heap, then all other memory, of which a JVM has GiB. */
-#define EXACT_STOP_MS 100u
-
 #define ARENAS_MORE 64u /* that may have come since the last walk */
 
 struct finder {
@@ -68,29 +64,23 @@ struct finder {
 
 /* ---- the process is stopped ---- */
 
-/* Whether the process is stopped all the time, or is a core file. */
+/* Whether the process is stopped, for as long as an exact look may stop it, or is a core file. */
 static bool stands_still(const struct finder *finder)
 {
-	return finder->still || finder->is_exact;
+	return finder->still || (finder->is_exact && !(finder->memory && finder->memory->is_late));
 }
 
 static int stop_outside_malloc(struct finder *finder)
 {
-	int r = hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &finder->is_locked,
-					      finder->err);
-
-	finder->memory->still_until_ns =
-		hl_clock_ns(CLOCK_MONOTONIC) + EXACT_STOP_MS * HL_NS_PER_SECOND / 1000;
-	/* What the stop before this one was too short for is read again. */
-	finder->memory->is_late = false;
-	finder->memory->late_bytes = 0;
-	return r;
+	return hl_stand_begin_outside_malloc(finder->memory, &finder->glibc, &finder->is_locked,
+					     finder->err);
 }
 
 /* ---- one look ---- */
 
 static void add_live(struct finder *finder, uint64_t counted_bytes)
 {
+	hl_memory_keep_time_of_block(finder->memory, counted_bytes);
 	finder->leaks->live.blocks++;
 	finder->leaks->live.bytes += counted_bytes;
 }
@@ -305,8 +295,9 @@ static int look_for_candidates(struct finder *finder)
 		r = hl_candidates_make_graph(&finder->candidates, &finder->graph);
 	if (r == 0)
 		r = hl_graph_settle(&finder->graph, &finder->heap);
-	if (r == 0 && !stands_still(finder))
-		r = see_roots(finder);
+	if (r == 0)
+		r = stands_still(finder) ? see_parts_of_roots(finder, HL_ROOTS_STACKS)
+					 : see_roots(finder);
 	if (r == 0)
 		r = hl_sweep_begin(&finder->graph, &finder->sweep);
 	if (r == 0)
@@ -316,7 +307,8 @@ static int look_for_candidates(struct finder *finder)
 	if (r == 0)
 		r = ended;
 	if (r == 0)
-		r = see_roots(finder);
+		r = stands_still(finder) ? see_parts_of_roots(finder, HL_ROOTS_OTHERS)
+					 : see_roots(finder);
 	if (r == 0)
 		r = hl_graph_drain(&finder->graph);
 	if (r == 0)
@@ -581,10 +573,10 @@ static int look_while_still(struct finder *finder)
 
 	int r = filter ? begin_unwalked(finder, filter) : -ENOMEM;
 	follow_links(finder);
-	if (r == 0 && (r = prove(finder, is_small(finder))) == -EAGAIN)
-		r = 0;
 	if (r == 0)
 		r = see_parts_of_roots(finder, HL_ROOTS_STACKS);
+	if (r == 0 && (r = prove(finder, is_small(finder))) == -EAGAIN)
+		r = 0;
 	if (r == 0)
 		r = hl_still_see_heap(&still);
 	if (r == 0)
@@ -641,14 +633,11 @@ static int note_blind_spots(struct finder *finder)
 				 "registers could not be read, so a block that only a register "
 				 "leads to may be reported: %s",
 				 finder->cannot_stop.text);
-	if (r == 0 && finder->memory->late_bytes && leaks->lost.blocks)
-		r = hl_heap_note(
-			leaks->heap,
-			"the process is stopped for %u ms at most, after which the last %llu MiB "
-			"were read while it ran: a block may be reported whose only pointer was "
-			"moved from there meanwhile",
-			EXACT_STOP_MS,
-			(unsigned long long)(finder->memory->late_bytes + (1 << 20) - 1) >> 20);
+	if (r == 0 && leaks->lost.blocks)
+		r = hl_stand_note_late(
+			finder->memory, leaks->heap,
+			"a block may be reported whose only pointer was moved from there "
+			"meanwhile");
 	if (r == 0 && finder->is_locked)
 		r = hl_heap_note(leaks->heap, "%s",
 				 "a thread was inside malloc or free: blocks that it was moving "
@@ -705,8 +694,10 @@ static int find(struct finder *finder)
 		r = open_owners(finder, &owners);
 	if (r == 0)
 		r = hl_leak_rows_reach_possible(rows, owners);
-	if (finder->memory)
+	if (finder->memory) {
 		hl_memory_go_on(finder->memory);
+		finder->memory->is_late = false; /* what follows may be read while it runs */
+	}
 	/* What is lost nobody can change: what has changed since is in use. */
 	if (r == 0 && finder->not_walked)
 		r = compare_unwalked(finder);

@@ -243,9 +243,11 @@ int hl_still_prove(const struct hl_still *still)
 	uint64_t page_bytes = still->graph->memory->page_bytes;
 	while (search->window_bytes / 2 >= lead + page_bytes)
 		search->window_bytes /= 2;
-	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16)
+	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16) {
+		hl_memory_keep_time_of_block(still->graph->memory, lead + page_bytes);
 		if (!is_block(search, block, lead))
 			hl_graph_reach(still->graph, block);
+	}
 	release(search);
 	return still->graph->error;
 }

@@ -195,6 +195,32 @@ static int record_program(const char *recorder, const struct hl_examined *examin
 	return status;
 }
 
+/*
+ * A preloaded recorder alone sees mappings, which have what such allocators map, and the program's exit, at which lost
+ * blocks are looked for.
+ */
+static void choose_way(struct hl_examined *examined, bool no_objects)
+{
+	const char *why =
+		examined->guest_allocator && !no_objects ? examined->guest_allocator->entered
+		: examined->has_pools && !no_pools	 ? "PHP allocates by functions of its own"
+							 : NULL;
+
+	if (examined->entered && leaks)
+		hl_cli_note("lost blocks of this program are not looked for when it exits, as the "
+			    "recorder "
+			    "is brought into it: %s; 'heapline leaks -p PID' looks while it runs",
+			    examined->entered);
+	if (examined->entered || !why || mappings)
+		return;
+	if (leaks) {
+		hl_cli_note("with '--leaks' blocks of malloc() alone are recorded, though %s", why);
+		return;
+	}
+	examined->entered = why;
+	examined->at_entry = true;
+}
+
 /* ---- a program that preloads the recorder by itself ---- */
 
 /* The process that made the socket pair; -EPERM when it is not such a socket. */
@@ -309,16 +335,7 @@ static int run_record(int argc, char **argv)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	/* Mappings are seen by a preloaded recorder alone, and have what such an allocator maps. */
-	if (!examined.entered && examined.guest_allocator && !mappings &&
-	    !hl_record_settings(argv).region.no_objects) {
-		examined.entered = examined.guest_allocator->entered;
-		examined.at_entry = true;
-	}
-	if (!examined.entered && examined.has_pools && !mappings && !no_pools) {
-		examined.entered = "PHP allocates by functions of its own";
-		examined.at_entry = true;
-	}
+	choose_way(&examined, hl_record_settings(argv).region.no_objects);
 	return record_program(recorder, &examined, argv);
 }
 

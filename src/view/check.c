@@ -266,7 +266,9 @@ static int add_lost(struct checking *checking, struct hl_check_verdict *verdict,
 		return hl_error_set(
 			checking->err, -ENODATA,
 			"cannot check 'lost' of process %u (%s): nobody has looked for its "
-			"lost blocks; 'heapline record --leaks' looks when a process exits, "
+			"lost blocks; 'heapline record --leaks' looks when a process exits, unless "
+			"the "
+			"recorder was brought into it (a static program, one with its own malloc), "
 			"'heapline leaks -p PID -o NAME.hl' in a running one",
 			process->pid, hl_profile_text(checking->check->profile, process->end));
 	if (r == 0)

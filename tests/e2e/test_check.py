@@ -480,6 +480,20 @@ class Check(harness.TestCase):
         said = self.check_start([sbcl, "--non-interactive", "--eval", "1"], [sbcl, "--script", leak])
         self.assertRegex(said, r"MiB of Lisp's runtime left out")
 
+    def test_programs_into_which_the_recorder_is_brought_are_looked_into_or_said(self):
+        result = self.check("--lost", "0", "--", need("php"), "-n", "-r", "echo strlen(str_repeat('a', 1 << 20));")
+        self.assertEqual(result.status, 0, result.stderr)
+        self.assertIn("with '--leaks' blocks of malloc() alone are recorded", result.stderr)
+        result = self.check("--lost", "0", "--", program("hello_static"))
+        self.assertEqual(result.status, 6)  # its own
+        self.assertIn("are not looked for when it exits", result.stderr)
+        self.assertIn("unless the recorder was brought into it", result.stderr)
+        with harness.Waiting(harness.record_command(self.path("w.hl"), [program("waits_static")])) as waiting:
+            pid, = harness.children_of(waiting.pid)
+            result = run([HEAPLINE, "leaks", "-p", str(pid), "-o", self.path("lost.hl")])
+            self.assertEqual(result.status, 0, result.stderr)
+            self.assertEqual(self.check("--lost", "1G", self.path("lost.hl")).status, 0)
+
     def test_another_program_that_starts_an_interpreter_is_not_left_out(self):
         source = self.script("host.c", """#include <stdlib.h>
 void ruby_setup(void) { *(volatile char *)malloc(1 << 20) = 1; }

@@ -140,6 +140,11 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		waitpid(launch->pid, NULL, 0);
 		return say_error(&err, STATUS_FAILED);
 	}
+	char unseen[512] = "";
+	if (attach)
+		hl_attach_unseen(attach, unseen, sizeof(unseen));
+	if (unseen[0])
+		hl_collector_warn(collector, unseen);
 	hl_collector_keep(collector);
 	int status = hl_launch_supervise(launch, collector);
 	/* Children of it that run on are left as if they had never been recorded. */

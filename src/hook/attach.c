@@ -222,13 +222,21 @@ void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t cap
 			first = &attach->found.extras[i], count++;
 
 	ret_text[0] = '\0';
+	if (attach->found.ender)
+		snprintf(ret_text, capacity,
+			 "blocks that '%s' frees count as in use to the end; %s'heapline record' "
+			 "sees them freed",
+			 attach->found.ender,
+			 attach->found.ender_is_own ? "linked as a shared library, " : "");
 	if (!count)
 		return;
+	size_t used = strlen(ret_text);
+	used += (size_t)snprintf(ret_text + used, capacity - used, "%s", used ? "; " : "");
 	bool is_operator = strncmp(first->name, "_Z", 2) == 0;
 	if (count > 1)
 		snprintf(others, sizeof(others), " and %d more function%s", count - 1,
 			 count > 2 ? "s" : "");
-	snprintf(ret_text, capacity,
+	snprintf(ret_text + used, capacity - used,
 		 "calls to '%s'%s in '%s' are not recorded: its code leaves no room for a jump",
 		 is_operator ? (first->name[2] == 'n' ? "operator new" : "operator delete")
 			     : first->name,

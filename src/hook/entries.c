@@ -29,7 +29,8 @@ enum known_name {
 	NAME_LIBC_MALLOC, /* glibc's other name of its malloc */
 	NAME_CURRENT_SERVICE,
 	NAME_SERVICE_OF,
-	NAME_ALLOCATORS, /* from here on: allocators[] */
+	NAME_ENDERS,			   /* enders[] */
+	NAME_ALLOCATORS = NAME_ENDERS + 2, /* from here on: allocators[] */
 };
 
 /* Who has a function of this name beside malloc is that allocator. */
@@ -49,7 +50,10 @@ static const struct allocator {
 
 #define NAME_COUNT (NAME_ALLOCATORS + HL_COUNT_OF(allocators))
 
-static const char *const usual_names[NAME_ALLOCATORS] = {
+/* Functions that free all blocks of a heap without a call for each of them. */
+static const char *const enders[] = {"mi_heap_destroy", "mi_subproc_destroy"};
+
+static const char *const usual_names[NAME_ENDERS] = {
 	[HL_HOOK_MALLOC] = "malloc",
 	[HL_HOOK_CALLOC] = "calloc",
 	[HL_HOOK_REALLOC] = "realloc",
@@ -542,6 +546,17 @@ static void release_search(struct search *search)
 }
 
 /* The malloc and free of rules take the hooks where there are no others. */
+/* In the program itself they may be there though nobody calls them. */
+static void note_enders(const struct hl_objects *objects, struct hl_entries *entries)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(enders) && !entries->ender; i++) {
+		entries->ender_is_own =
+			hl_object_symbol_is_function(&objects->objects[0].symbols[NAME_ENDERS + i]);
+		if (entries->ender_is_own || is_requested(objects, NAME_ENDERS + i))
+			entries->ender = enders[i];
+	}
+}
+
 static int add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
 {
 	bool asked = !has_usual && hl_rule_lookup_serves(search->rules, search->ruled, true);
@@ -564,6 +579,7 @@ static int add_all(const struct search *search, bool has_usual, struct hl_entrie
 	add_visited(&search->objects, search->rules,
 		    (struct hl_rule_visit){.first_name = NAME_COUNT, .tells_alone = true}, entries);
 	add_program(&search->objects, entries);
+	note_enders(&search->objects, entries);
 	return r;
 }
 
@@ -582,6 +598,7 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules 
 	const struct hl_guest_traits *guest = hl_guest_host();
 	names[NAME_CURRENT_SERVICE] = guest ? guest->host->current_service : NOBODYS_NAME;
 	names[NAME_SERVICE_OF] = guest ? guest->host->service_of : NOBODYS_NAME;
+	memcpy(&names[NAME_ENDERS], enders, sizeof(enders));
 	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
 		names[NAME_ALLOCATORS + i] = allocators[i].symbol;
 	hl_rule_lookup_names(search.rules, &names[NAME_COUNT]);

@@ -55,6 +55,9 @@ struct hl_entries {
 	uint64_t eh_frame, eh_frame_bytes;		/* of the program; 0: none */
 	uint64_t debug_place;				/* hl_objects_debug_place() */
 	uint64_t stack_end; /* of the main thread: __libc_stack_end, or the end of [stack] */
+	/* A function that frees many blocks unseen, which the program calls, or may, where it ${ender_is_own}; NULL: none. */
+	const char *ender;
+	bool ender_is_own;
 	bool has_glibc_chunks;
 	bool is_static;
 };

@@ -178,6 +178,9 @@ class Attached(attaching.TestCase):
     def test_mimalloc(self):
         alloc, inuse = self.assert_sites("families_mimalloc", own_frees=4)  # heaps
         self.assert_row(inuse, "deleted_site", 137, 137 * 47)
+        self.assertIn("destroyed_site", inuse)
+        self.assertEqual(harness.info(self.recording)["recording"]["warnings"],
+                         ["blocks that 'mi_heap_destroy' frees count as in use to the end; 'heapline record' sees them freed"])
         if "thread_heap_site" in alloc:
             self.assert_row(alloc, "thread_heap_site", 5 * 139, 139 * (59 + 61 + 3001 + 11 + 67))
             self.assert_row(inuse, "thread_heap_site", 2 * 139, 139 * (59 + 3001))
@@ -186,6 +189,7 @@ class Attached(attaching.TestCase):
 
     def test_jemalloc(self):
         self.assert_sites("families_jemalloc", frees_one=True)
+        self.assertEqual(harness.info(self.recording)["recording"]["warnings"], [])
 
     def test_tcmalloc(self):
         self.assert_sites("families_tcmalloc")

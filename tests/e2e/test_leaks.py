@@ -78,7 +78,8 @@ class Leaks(harness.TestCase):
             for word, (blocks, size) in planted.said.items():
                 found = (report["total"][f"{word}_blocks"], report["total"][f"{word}_bytes"])
                 self.assertEqual(found, (blocks, size), (word, kinds, report))
-            self.assertEqual(report["notes"], [])
+            # On a machine that is busy the process goes on before all is read, which is said.
+            self.assertEqual([note for note in report["notes"] if "is stopped for 100 ms at most" not in note], [])
         self.assertGreaterEqual(reports[0]["total"]["passes"],
                                 5 if planted.said["lost"][0] else 1)
         self.assertGreaterEqual(reports[1]["total"]["passes"],

@@ -62,6 +62,7 @@ bench: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
 	@python3 bench/run.py --build $(BUILD) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(REPEAT),--repeat $(REPEAT)) $(BENCH_FLAGS)
+	meson configure $(BUILD) -Dbench=false
 
 install: all
 	meson configure $(BUILD) --prefix=$(PREFIX)

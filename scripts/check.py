@@ -120,7 +120,7 @@ class Tally:
         output = record.get("stdout", "") + "\n" + record.get("stderr", "")
         cases = cases_in(output)
         verdict = record["result"]
-        cpu = sum(map(float, found.groups())) if (found := CPU_TIME.search(output)) else 0.0
+        cpu = sum(float(part.replace(",", ".")) for part in found.groups()) if (found := CPU_TIME.search(output)) else 0.0
         output = CPU_TIME.sub("", output)
         self.durations.append((cpu, record["duration"], name))
         self.passed += len(cases["ok"])
@@ -142,7 +142,7 @@ CASE_LINES = (
     re.compile(r"(?P<case>\S.*) \.\.\. (?P<outcome>ok|FAIL|ERROR|skipped)(?P<reason> .*)?$"),
 )
 REASON_CHARACTERS = 300
-CPU_TIME = re.compile(r"^processor time: ([\d.]+) \+ ([\d.]+) s$", re.M)  # of scripts/timed.sh
+CPU_TIME = re.compile(r"^processor time: ([\d.,]+) \+ ([\d.,]+) s$", re.M)  # of scripts/timed.sh
 OUTCOMES = {"ok": "ok", "skipped": "skipped"}  # every other one is a failure
 
 

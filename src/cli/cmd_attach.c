@@ -81,7 +81,7 @@ static void say_unseen(const struct hl_attach *attach, struct hl_collector *coll
 			    "cut from "
 			    "(--no-pools)",
 			    unseen);
-	hl_attach_unseen(attach, unseen, sizeof(unseen));
+	hl_attach_unseen(attach, false, unseen, sizeof(unseen));
 	if (!unseen[0])
 		return;
 	hl_cli_note("%s", unseen);
@@ -113,7 +113,7 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 	const struct hl_attach_times times = hl_attach_times(attach);
 	char unseen[512];
 
-	hl_attach_unseen(attach, unseen, sizeof(unseen));
+	hl_attach_unseen(attach, false, unseen, sizeof(unseen));
 	if (summary.warnings[0] && !strcmp(summary.warnings[0], unseen))
 		summary.warnings++; /* said at the beginning */
 	hl_record_say_problems(&summary, name);

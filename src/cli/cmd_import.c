@@ -61,7 +61,7 @@ static int choose_importer(const char *path, const struct hl_importer **ret_impo
 	if (format == FORMAT_AUTO || *ret_importer)
 		return 0;
 	return hl_error_set(err, -ENOTSUP,
-			    "cannot read '%s': this heapline was built without what reads '%s'",
+			    "cannot read '%s': this heapline was built without the reader of '%s'",
 			    path, format_words[format]);
 }
 

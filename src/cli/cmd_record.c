@@ -142,7 +142,7 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 	}
 	char unseen[512] = "";
 	if (attach)
-		hl_attach_unseen(attach, unseen, sizeof(unseen));
+		hl_attach_unseen(attach, true, unseen, sizeof(unseen));
 	if (unseen[0])
 		hl_collector_warn(collector, unseen);
 	hl_collector_keep(collector);

@@ -211,7 +211,8 @@ void hl_attach_free(struct hl_attach *attach)
 	free(attach);
 }
 
-void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t capacity)
+void hl_attach_unseen(const struct hl_attach *attach, bool is_recorded, char *ret_text,
+		      size_t capacity)
 {
 	const struct hl_entry *first = NULL;
 	char others[64] = "";
@@ -222,12 +223,14 @@ void hl_attach_unseen(const struct hl_attach *attach, char *ret_text, size_t cap
 			first = &attach->found.extras[i], count++;
 
 	ret_text[0] = '\0';
-	if (attach->found.ender)
+	if (attach->found.ender) {
+		const char *library =
+			attach->found.ender_is_own ? "linked as a shared library, " : "";
 		snprintf(ret_text, capacity,
-			 "blocks that '%s' frees count as in use to the end; %s'heapline record' "
-			 "sees them freed",
-			 attach->found.ender,
-			 attach->found.ender_is_own ? "linked as a shared library, " : "");
+			 "blocks that '%s' frees count as in use to the end%s%s%s",
+			 attach->found.ender, is_recorded ? "" : "; ", is_recorded ? "" : library,
+			 is_recorded ? "" : "'heapline record' sees them freed");
+	}
 	if (!count)
 		return;
 	size_t used = strlen(ret_text);
@@ -406,13 +409,13 @@ static int say_refusal(const struct hl_attach *attach, long r, struct hl_error *
 {
 	if (r == -ESRCH)
 		return hl_attach_ended(attach, err);
-	if (r == -ENOMEM && has_lock_limit(attach->pid))
+	if ((r == -ENOMEM || r == -EAGAIN) && has_lock_limit(attach->pid))
 		return hl_error_set(
 			err, (int)r,
 			"process %d cannot take the recorder in: %s; if it locks all that it maps "
 			"(mlockall(2), MCL_FUTURE), raise its limit: 'prlimit -p %d "
 			"--memlock=unlimited'",
-			attach->pid, strerror(ENOMEM), attach->pid);
+			attach->pid, strerror((int)-r), attach->pid);
 	const char *remedy =
 		r == -EMFILE ? "; it has used up its file descriptors"
 		/* Docker's profile allows pidfd_getfd(2) with that alone. */

@@ -545,18 +545,19 @@ static void release_search(struct search *search)
 	free(search->ruled);
 }
 
-/* The malloc and free of rules take the hooks where there are no others. */
 /* In the program itself they may be there though nobody calls them. */
 static void note_enders(const struct hl_objects *objects, struct hl_entries *entries)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(enders) && !entries->ender; i++) {
-		entries->ender_is_own =
-			hl_object_symbol_is_function(&objects->objects[0].symbols[NAME_ENDERS + i]);
+		const struct hl_object_symbol *own = &objects->objects[0].symbols[NAME_ENDERS + i];
+		/* CPython has a mimalloc inside that most builds do not use, as local functions. */
+		entries->ender_is_own = hl_object_symbol_is_function(own) && !own->is_local;
 		if (entries->ender_is_own || is_requested(objects, NAME_ENDERS + i))
 			entries->ender = enders[i];
 	}
 }
 
+/* The malloc and free of rules take the hooks where there are no others. */
 static int add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
 {
 	bool asked = !has_usual && hl_rule_lookup_serves(search->rules, search->ruled, true);

@@ -143,7 +143,7 @@ HL_EXPORT int HL_HOOK(mlockall)(int flags)
 {
 	long r = HL_SYS(SYS_mlockall, flags, 0, 0);
 
-	if (r == 0 && may_call())
+	if (r == 0 && hl_recorder && may_call())
 		unlock_region();
 	else if (r == -ENOMEM && flags & MCL_CURRENT && may_call())
 		r = lock_own(flags);

@@ -22,7 +22,7 @@
 #define ROWS_MAX	  ((size_t)1 << 24)
 
 /* Raise this when names of the same debug information change. */
-#define NAMING 4
+#define NAMING 5
 
 /* A frame as it is stored; texts are numbers, 0 is "". */
 struct stored_frame {

@@ -145,9 +145,9 @@ void hl_symbols_table_release(struct hl_symbols_table *table)
 	*table = (struct hl_symbols_table){0};
 }
 
-/* The name of the symbol whose bytes ${address} is one of, or NULL; *${ret_end}: the number of symbols up to it. */
-static const char *find_sized(const struct hl_symbols_table *table, uint64_t address,
-			      size_t *ret_end)
+/* The symbol whose bytes ${address} is one of, or NULL; *${ret_end}: the number of symbols up to it. */
+static const struct hl_symbols_table_entry *find_sized(const struct hl_symbols_table *table,
+						       uint64_t address, size_t *ret_end)
 {
 	size_t end = HL_LOWER_BOUND(i, table->count, table->entries[i].address <= address);
 	size_t stop = end > OVERLAPS_MAX ? end - OVERLAPS_MAX : 0;
@@ -156,7 +156,7 @@ static const char *find_sized(const struct hl_symbols_table *table, uint64_t add
 	for (size_t i = end; i > stop; i--) {
 		const struct hl_symbols_table_entry *entry = &table->entries[i - 1];
 		if (address - entry->address < entry->size)
-			return entry->name;
+			return entry;
 	}
 	return NULL;
 }
@@ -164,10 +164,12 @@ static const char *find_sized(const struct hl_symbols_table *table, uint64_t add
 const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address)
 {
 	size_t end;
-	const char *name = find_sized(table, address, &end);
+	const struct hl_symbols_table_entry *entry = find_sized(table, address, &end);
 
 	/* Without a size (hand-written assembly) a function reaches to the next one. */
-	return !name && end && !table->entries[end - 1].size ? table->entries[end - 1].name : name;
+	if (!entry && end && !table->entries[end - 1].size)
+		entry = &table->entries[end - 1];
+	return entry ? entry->name : NULL;
 }
 
 static uint64_t unwind_start(const struct hl_symbols_table *table, size_t i)
@@ -200,10 +202,21 @@ static uint64_t jump_target(const struct hl_symbols_table *table, uint64_t i)
 			    : 0;
 }
 
+/* Whether ${function} jumps into [${start}, ${end}). */
+static bool jumps_into(const struct hl_symbols_table *table,
+		       const struct hl_symbols_table_entry *function, uint64_t start, uint64_t end)
+{
+	for (uint64_t i = 0; function->address >= table->code_base && i < function->size; i++)
+		if (jump_target(table, function->address - table->code_base + i) - start <
+		    end - start)
+			return true;
+	return false;
+}
+
 const char *hl_symbols_table_find_cold(const struct hl_symbols_table *table, uint64_t address)
 {
 	size_t at = HL_LOWER_BOUND(i, table->unwind_count, unwind_start(table, i) <= address);
-	const char *found = NULL;
+	const struct hl_symbols_table_entry *found = NULL;
 	size_t unused;
 
 	if (!at || at == table->unwind_count)
@@ -215,11 +228,13 @@ const char *hl_symbols_table_find_cold(const struct hl_symbols_table *table, uin
 		if (!target || (target >= start && target < end) ||
 		    hl_symbols_table_function_start(table, target) == target)
 			continue;
-		const char *name = find_sized(table, target, &unused);
-		if (found && name && strcmp(found, name) != 0)
+		const struct hl_symbols_table_entry *function = find_sized(table, target, &unused);
+		if (!function || function->address == target)
+			continue;
+		if (found && strcmp(found->name, function->name) != 0)
 			return NULL;
-		if (name)
-			found = name;
+		found = function;
 	}
-	return found;
+	/* Any bytes may look like a jump: the function that a part belongs to jumps there, too. */
+	return found && jumps_into(table, found, start, end) ? found->name : NULL;
 }

@@ -265,11 +265,11 @@ static int add_lost(struct checking *checking, struct hl_check_verdict *verdict,
 	if (r == -ENOENT || (r == 0 && profile->processes[0].pid != process->pid))
 		return hl_error_set(
 			checking->err, -ENODATA,
-			"cannot check 'lost' of process %u (%s): nobody has looked for its "
-			"lost blocks; 'heapline record --leaks' looks when a process exits, unless "
-			"the "
-			"recorder was brought into it (a static program, one with its own malloc), "
-			"'heapline leaks -p PID -o NAME.hl' in a running one",
+			"cannot check 'lost' of process %u (%s): nobody has looked for its lost "
+			"blocks; 'heapline record --leaks' looks when a process exits, but not in "
+			"static programs and those with their own malloc; 'heapline leaks -p PID "
+			"-o "
+			"NAME.hl' looks in a running process",
 			process->pid, hl_profile_text(checking->check->profile, process->end));
 	if (r == 0)
 		r = judge_profile(&one, profile, 0, checking->err);

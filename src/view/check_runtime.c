@@ -187,7 +187,8 @@ static const struct hl_guest_kept *find_runtime(const char *path)
 /* Libraries that runtimes call, or are called by, without a program's code in between. */
 static bool is_beside_runtime(const char *file)
 {
-	static const char *const names[] = {"libc.", "ld-", "libstdc++.", "libgc.", "libjli."};
+	static const char *const names[] = {"libc.",	  "libpthread.", "ld-",
+					    "libstdc++.", "libgc.",	 "libjli."};
 
 	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
 		if (begins_with(file, names[i]))
@@ -222,7 +223,8 @@ static const char *runtime_alone(const struct hl_profile *profile, uint32_t node
 		if (found)
 			runtime = found;
 		was_libc = is_libc;
-		is_libc = begins_with(hl_path_basename(path), "libc.");
+		is_libc = begins_with(hl_path_basename(path), "libc.") ||
+			  begins_with(hl_path_basename(path), "libpthread.");
 	}
 	/* clone3() < start_thread() < ..., or _start() < __libc_start_main() < ... */
 	return runtime && (is_libc || was_libc) ? runtime->what : NULL;

@@ -373,8 +373,10 @@ static void memory_of_a_guest_has_its_words(void **state)
 		guest = hl_rss_guest(kind);
 		rss.anonymous[guest ? kind : HL_ANONYMOUS_OTHER] = guest ? 80 * MIB : 10 * MIB;
 	}
-	if (!guest)
+	if (!guest) {
+		print_message("skipped: no guest has memory of its own\n");
 		skip();
+	}
 	snprintf(expected, sizeof(expected),
 		 "%s, 80.0 MiB, is the largest part; 'heapline attach -p 4711 -d 60' records",
 		 guest->pools.name);

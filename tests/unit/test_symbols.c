@@ -499,6 +499,31 @@ static void in_a_stripped_file_a_nameless_function_keeps_its_calls_together(void
 	library_close(&library);
 }
 
+/* Bytes of a call's operand, or of any other instruction, may look like a jump into a function that is not its own. */
+static void bytes_that_look_like_a_jump_name_nothing(void **state)
+{
+	const struct hl_symbols_frame *frames;
+
+	require_tools(*state);
+	write_source(*state, "looks.c",
+		     "__asm__(\".text\\n\"\n"
+		     "\".globl other\\n.type other, @function\\nother: .cfi_startproc\\n\"\n"
+		     "\"nop; nop; nop; ret\\n.cfi_endproc\\n.size other, .-other\\n\"\n"
+		     "\".type own, @function\\nown: .cfi_startproc\\n\"\n"
+		     "\"jmp 1f\\n.byte 0xe9\\n.long other + 1 - 1f\\n1: nop\\n\"\n"
+		     "\"sub $8, %rsp; .cfi_adjust_cfa_offset 8\\ncall asked; add $8, %rsp\\n\"\n"
+		     "\".cfi_adjust_cfa_offset -8; ret\\n.cfi_endproc\\n.size own, .-own\\n\");\n"
+		     "__attribute__((noinline, visibility(\"hidden\"))) void *asked(void)\n"
+		     "{ return __builtin_return_address(0); }\n"
+		     "void *own(void);\n"
+		     "void *calls_own(void **place) { *place = 0; return own(); }\n");
+	run(*state, "cc -O2 -shared -fPIC -o looks.so looks.c && strip looks.so");
+	struct library library = library_open(*state, "looks.so");
+	assert_int_equal(ask(&library, "calls_own", &frames), 1);
+	assert_memory_equal(frames[0].function, "looks.so+0x", 11);
+	library_close(&library);
+}
+
 /* Compilers put what rarely runs behind all functions, from where it jumps back. */
 static void a_part_of_a_function_that_lies_elsewhere_has_its_name(void **state)
 {
@@ -741,6 +766,7 @@ int main(void)
 		LAB_TEST(without_debug_information_the_symbol_table_names_functions),
 		LAB_TEST(in_a_stripped_file_a_nameless_function_keeps_its_calls_together),
 		LAB_TEST(a_part_of_a_function_that_lies_elsewhere_has_its_name),
+		LAB_TEST(bytes_that_look_like_a_jump_name_nothing),
 		LAB_TEST(a_separate_debug_file_is_found_by_its_link),
 		cmocka_unit_test(libc_is_named_by_the_debug_file_of_its_build_id),
 		LAB_TEST(a_file_with_another_build_id_is_not_used),

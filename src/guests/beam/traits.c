@@ -21,6 +21,7 @@ static const struct hl_code_runtime code_runtime = {
 
 static const struct hl_guest_kept kept = {
 	.language = "Erlang",
+	.runs = "process_main", /* without a compiler of its own */
 	.loads = "erts_finish_loading",
 	.what = "Erlang's runtime and loaded code",
 };

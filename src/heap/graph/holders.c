@@ -199,10 +199,11 @@ static int read_edges(struct hl_holder_finder *finder)
 	int r;
 
 	if (!stands_still(finder)) {
+		uint64_t late_bytes = finder->memory->late_bytes;
 		r = see_roots(finder);
+		finder->memory->late_bytes = late_bytes; /* the roots are read once more */
 		if (r == 0)
 			r = hl_block_edges_read(&finder->edges);
-		finder->memory->late_bytes = 0; /* the same once more */
 		return r == 0 ? see_roots(finder) : r;
 	}
 	begin_look(finder);

@@ -689,9 +689,13 @@ static int find(struct finder *finder)
 	if (r == 0)
 		r = hl_leak_rows_new(finder->leaks, &finder->graph, finder->settings, &rows);
 	/* The process may be stopped: it waits only for what is needed now. */
+	if (r == 0 && finder->memory)
+		hl_memory_keep_time(finder->memory, 0);
 	if (r == 0 && !finder->still &&
 	    hl_block_owners_would_have_pieces(finder->pid, &finder->memory->maps))
 		r = open_owners(finder, &owners);
+	if (r == 0 && finder->memory)
+		hl_memory_keep_time(finder->memory, 0);
 	if (r == 0)
 		r = hl_leak_rows_reach_possible(rows, owners);
 	if (finder->memory) {

@@ -141,6 +141,11 @@ void je_free(void *block)
 #pragma weak valloc
 #pragma weak pvalloc
 #pragma weak reallocarray
+/* Of C23, since glibc 2.43 */
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+#pragma weak free_sized
+#pragma weak free_aligned_sized
 #pragma weak _dl_find_object
 #pragma weak __libc_stack_end
 #ifndef __GLIBC__
@@ -233,6 +238,8 @@ int main(void)
 	SAY(realloc);
 #endif
 	SAY(reallocarray);
+	SAY(free_sized);
+	SAY(free_aligned_sized);
 	SAY(posix_memalign);
 	SAY(aligned_alloc);
 	SAY(memalign);

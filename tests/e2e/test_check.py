@@ -491,7 +491,7 @@ class Check(harness.TestCase):
         result = self.check("--lost", "0", "--", program("hello_static"))
         self.assertEqual(result.status, 6)  # its own
         self.assertIn("are not looked for when it exits", result.stderr)
-        self.assertIn("unless the recorder was brought into it", result.stderr)
+        self.assertIn("not in static programs", result.stderr)
         with harness.Waiting(harness.record_command(self.path("w.hl"), [program("waits_static")])) as waiting:
             pid, = harness.children_of(waiting.pid)
             result = run([HEAPLINE, "leaks", "-p", str(pid), "-o", self.path("lost.hl")])

@@ -75,7 +75,7 @@ void hl_attach_answer_child(struct hl_attach *attach, const struct hl_attach_chi
 			    bool has_region);
 
 /* Writes what allocates or frees in the process without being recorded, once it is patched; "" when
- * nothing is known to. ${is_recorded}: 'heapline record' has brought the recorder in, and is no remedy. */
+ * nothing is known to. ${is_recorded}: 'heapline record' has brought the recorder in, so that it is not named as the remedy. */
 void hl_attach_unseen(const struct hl_attach *attach, bool is_recorded, char *ret_text,
 		      size_t capacity);
 

@@ -550,7 +550,7 @@ static void note_enders(const struct hl_objects *objects, struct hl_entries *ent
 {
 	for (size_t i = 0; i < HL_COUNT_OF(enders) && !entries->ender; i++) {
 		const struct hl_object_symbol *own = &objects->objects[0].symbols[NAME_ENDERS + i];
-		/* CPython has a mimalloc inside that most builds do not use, as local functions. */
+		/* Local functions are of a mimalloc that a runtime has inside, which may not be used. */
 		entries->ender_is_own = hl_object_symbol_is_function(own) && !own->is_local;
 		if (entries->ender_is_own || is_requested(objects, NAME_ENDERS + i))
 			entries->ender = enders[i];

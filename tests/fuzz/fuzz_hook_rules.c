@@ -21,8 +21,9 @@ static void format(const struct hl_hook_rule *rule, char *text, size_t capacity)
 	const struct {
 		const char *name;
 		int place;
-	} places[] = {
-		{"size", rule->size_at}, {"count", rule->count_at}, {"ptr", rule->pointer_at}};
+	} places[] = {{rule->is_text ? "text" : "size", rule->size_at},
+		      {"count", rule->count_at},
+		      {"ptr", rule->pointer_at}};
 	int used = snprintf(text, capacity, "%s=%s%s%s", calls[rule->call], rule->module,
 			    rule->module[0] ? "!" : "", rule->symbol);
 	char before = '(';

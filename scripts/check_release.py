@@ -46,7 +46,7 @@ class Release(unittest.TestCase):
         self.assertNotIn(str(self.place), Path("/proc/mounts").read_text())
         self.assertEqual(list((self.folder / "proc").iterdir()), [])
 
-    @unittest.skipUnless(shutil.which("pivot_root", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"), "there is no pivot_root")
+    @unittest.skipUnless(shutil.which("pivot_root", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"), "'pivot_root' is not installed")
     def test_user_namespaces_are_made_as_outside(self):
         command = ["unshare", "--user", "true"]
         outside = subprocess.run(command, capture_output=True, check=False).returncode

@@ -17,7 +17,7 @@ MMAP, MUNMAP, SOCKET, MUNLOCK = 9, 11, 41, 150
 
 
 def image_sources():
-    """But for hooks_lock.c, which calls what it calls where there is no filter."""
+    """Files of the recorder in a process that it has joined. Not hooks_lock.c: it makes calls only when the program calls mlockall()."""
     listed = re.findall(r"'([\w./]+\.c)'", (ROOT / "src/recorder/image/meson.build").read_text())
     listed.remove("../hooks_lock.c")
     folder = ROOT / "src/recorder/image"

@@ -54,7 +54,7 @@ kept = [mmap.mmap(memory, 64 << 20, flags) for _ in range(96)]
 print("ready", flush=True)
 sys.stdin.read()
 """
-BOUND = "the process is stopped for 100 ms at most"
+BOUND = "the process goes on after 100 ms"
 
 
 class Kept(planted_programs.Telling):

@@ -57,9 +57,9 @@ int hl_stand_note_late(const struct hl_memory *memory, struct hl_heap *heap, con
 {
 	if (!memory->late_bytes)
 		return 0;
-	return hl_heap_note(
-		heap,
-		"the process is stopped for %u ms at most, after which the last %llu MiB were "
-		"read while it ran: %s",
-		STOP_MS, (unsigned long long)(memory->late_bytes + (1 << 20) - 1) >> 20, what);
+	return hl_heap_note(heap,
+			    "the process goes on after %u ms, and the last %llu MiB were "
+			    "read while it ran: %s",
+			    STOP_MS, (unsigned long long)(memory->late_bytes + (1 << 20) - 1) >> 20,
+			    what);
 }

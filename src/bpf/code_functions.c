@@ -205,9 +205,9 @@ static int add_rows_of_gap(const struct hl_code_image *image, const struct hl_co
 		if (r == 0 && last.offset < end)
 			r = hl_code_image_keep_row(rows, &last);
 	}
-	/* A function that runs on into the next one, as glibc's checked copies do */
+	/* A function that runs on into the next one, as glibc's checked copies do; into the entry none does. */
 	const struct hl_cfi_row padding = {.offset = begin, .rule = next};
-	if (r < 0 || bytes < gap.st_size || end - begin < 2 ||
+	if (r < 0 || bytes < gap.st_size || end - begin < 2 || next == HL_RULE_END ||
 	    !hl_instructions_are_padding(code, bytes))
 		return r;
 	r = hl_code_image_keep_row(rows, &padding);

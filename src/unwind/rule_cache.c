@@ -157,12 +157,13 @@ static hl_rule rule_in_gap(const struct hl_unwind_module *module, const struct h
 		return follows_call ? HL_RULE_FRAME_POINTER : HL_RULE_UNSUPPORTED;
 	if (has_frame_pointer_in_gap(module, begin, pc))
 		return HL_RULE_FRAME_POINTER;
-	/* A function that runs on into the next one, as glibc's checked copies do. */
+	/* A function that runs on into the next one, as glibc's checked copies do; into the entry none does. */
 	bool is_padding = end - pc <= PADDING_BYTES_MAX && end <= module->end &&
 			  hl_memory_page_is_readable(pc & ~UINT64_C(4095)) &&
 			  hl_memory_page_is_readable((end - 1) & ~UINT64_C(4095)) &&
 			  hl_instructions_are_padding((const uint8_t *)pc, end - pc);
-	return is_padding ? rule_at(module, file, end) : HL_RULE_UNSUPPORTED;
+	hl_rule next = is_padding ? rule_at(module, file, end) : HL_RULE_UNSUPPORTED;
+	return next == HL_RULE_END ? HL_RULE_UNSUPPORTED : next;
 }
 
 /* Whether the code around ${pc} + 1, a return address or not, can be read. */

@@ -115,8 +115,10 @@ static hl_rule rule_of_padding(uint64_t pc)
 		begin--;
 	while (end - pc < 64 && rule_in_memory(&searched, end) == HL_RULE_NONE)
 		end++;
-	return hl_instructions_are_padding((const uint8_t *)begin, end - begin)
-		       ? rule_in_memory(&searched, end)
+	hl_rule next = rule_in_memory(&searched, end);
+	return hl_instructions_are_padding((const uint8_t *)begin, end - begin) &&
+			       next != HL_RULE_END
+		       ? next
 		       : HL_RULE_NONE;
 }
 

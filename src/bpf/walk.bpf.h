@@ -264,8 +264,6 @@ static __noinline enum hl_arch_outcome hl_step_frame_pointer(struct hl_workplace
 {
 	uint64_t frame = walk->at.bp, bp = 0, ra = 0;
 
-	if (!frame)
-		return HL_STEP_END;
 	if (frame - walk->at.sp > reach || !hl_read_word(walk, frame, &bp) ||
 	    !hl_read_word(walk, frame + 8, &ra))
 		return HL_STEP_LOST;
@@ -283,8 +281,8 @@ static __noinline enum hl_arch_outcome hl_step_any(struct hl_workplace *walk, hl
 	case HL_RULE_NONE:
 		outcome = hl_step_frame_pointer(walk, HL_FRAME_POINTER_REACH);
 		break;
-	case HL_RULE_OTHER_STACK:
-		outcome = hl_step_frame_pointer(walk, UINT64_MAX);
+	case HL_RULE_OTHER_STACK: /* 0: what the ABI sets at a thread's start */
+		outcome = walk->at.bp ? hl_step_frame_pointer(walk, UINT64_MAX) : HL_STEP_END;
 		break;
 	case HL_RULE_SIGNAL:
 		outcome = hl_step_signal(walk);

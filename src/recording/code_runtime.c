@@ -38,14 +38,16 @@ static const struct hl_code_runtime runtimes[] = {
 };
 /* clang-format on */
 
-/* Whether the file ${name} has it, in any version. */
+/* Whether the file ${name} has it, in any version; what a program has saved is not it ("sbcl.core"). */
 static bool is_in(const struct hl_code_runtime *runtime, const char *name)
 {
 	size_t length = strlen(runtime->file);
 
-	return !strncmp(name, runtime->file, length) &&
-	       (!name[length] || isdigit((unsigned char)name[length]) ||
-		strchr(".-", name[length]));
+	if (strncmp(name, runtime->file, length) != 0)
+		return false;
+	const char *rest = name + length;
+	return !*rest || *rest == '-' || isdigit((unsigned char)*rest) ||
+	       (*rest == '.' && (isdigit((unsigned char)rest[1]) || !strncmp(rest, ".so", 3)));
 }
 
 const struct hl_code_runtime *hl_code_runtime_of(const char *path)

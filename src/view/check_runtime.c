@@ -196,6 +196,20 @@ static bool is_beside_runtime(const char *file)
 	return false;
 }
 
+/* Whether a thread begins there: in a function of libc that has such a name, or none, as those have that it does not export. */
+static bool begins_thread(const char *function, const char *file)
+{
+	static const char *const names[] = {"__libc_start", "_start", "start_thread", "clone",
+					    "__clone"};
+
+	if (!begins_with(file, "libc.") && !begins_with(file, "libpthread."))
+		return false;
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
+		if (begins_with(function, names[i]))
+			return true;
+	return begins_with(function, file);
+}
+
 /*
  * What runtime the stack of ${node} belongs to, all of it, from the start of its thread on; NULL: to none. What a
  * program keeps, also by a library of its own, has code of the program on the stack; a stack that lost its outer
@@ -204,16 +218,16 @@ static bool is_beside_runtime(const char *file)
 static const char *runtime_alone(const struct hl_profile *profile, uint32_t node)
 {
 	const struct hl_guest_kept *runtime = NULL;
-	bool is_libc = false, was_libc = false;
+	bool begins = false, did_begin = false;
 
 	for (; node; node = profile->nodes[node].parent) {
 		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
 		const struct hl_profile_function *function = &profile->functions[frame->function];
 		const char *path =
 			hl_profile_text(profile, profile->modules[function->module].path);
+		const char *file = hl_path_basename(path);
 		const struct hl_guest_kept *found = find_runtime(path);
-		if (found ? runtime && found != runtime
-			  : !is_beside_runtime(hl_path_basename(path)))
+		if (found ? runtime && found != runtime : !is_beside_runtime(file))
 			return NULL;
 		const char *name = hl_profile_text(profile, function->name);
 		if (found && found->runs && begins_with(name, found->runs))
@@ -222,12 +236,11 @@ static const char *runtime_alone(const struct hl_profile *profile, uint32_t node
 			return found->what;
 		if (found)
 			runtime = found;
-		was_libc = is_libc;
-		is_libc = begins_with(hl_path_basename(path), "libc.") ||
-			  begins_with(hl_path_basename(path), "libpthread.");
+		did_begin = begins;
+		begins = begins_thread(name, file);
 	}
 	/* clone3() < start_thread() < ..., or _start() < __libc_start_main() < ... */
-	return runtime && (is_libc || was_libc) ? runtime->what : NULL;
+	return runtime && (begins || did_begin) ? runtime->what : NULL;
 }
 
 /* Counts ${counters} as freed, and what they had in use as left out. */

@@ -313,6 +313,7 @@ static void runtimes_are_known_by_their_files(void **state)
 	assert_runtime("/usr/sbin/php-fpm8.2", "PHP");
 	assert_runtime("/lib/x86_64-linux-gnu/libruby-3.1.so.3.1", "Ruby");
 	assert_null(hl_code_runtime_of("/usr/bin/node_exporter"));
+	assert_null(hl_code_runtime_of("/usr/local/lib/sbcl/sbcl.core"));
 	assert_null(hl_code_runtime_of("/lib/x86_64-linux-gnu/libc.so.6"));
 	assert_null(hl_code_runtime_of(""));
 	assert_string_equal(hl_code_runtime_remedy(hl_code_runtime_of("libjvm.so"), 47, text),

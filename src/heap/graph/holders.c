@@ -219,13 +219,14 @@ static int read_process(struct hl_holder_finder *finder)
 	int r = hl_graph_init(&finder->graph, finder->memory);
 
 	finder->graph.reads_unaligned = finder->settings->reads_unaligned;
-	holders->heap->was_stopped = stands_still(finder);
+	holders->heap->was_stopped = !finder->pid;
 	/* If it is not a glibc heap, the walk reports a better error. */
 	hl_glibc_roots_find(finder->memory, &finder->glibc, NULL);
 	if (r == 0 && finder->pid && finder->settings->stop)
 		r = stop_outside_malloc(finder);
 	if (r == 0)
 		r = walk(finder);
+	/* A stop may have ended while the walk went on. */
 	holders->heap->was_stopped = stands_still(finder);
 	holders->live = (struct hl_leak_sum){finder->graph.live_blocks, finder->graph.live_bytes};
 	hl_class_names_init(&finder->classes, &finder->graph, &holders->names);

@@ -195,7 +195,7 @@ static int begin_heap(struct finder *finder)
 	leaks->heap = hl_heap_new();
 	if (!leaks->heap)
 		return -ENOMEM;
-	leaks->heap->was_stopped = stands_still(finder);
+	leaks->heap->was_stopped = finder->still != NULL;
 	return finder->still
 		       ? 0
 		       : hl_process_facts_read(finder->pid, &leaks->heap->process, finder->err);
@@ -237,6 +237,8 @@ static int walk(struct finder *finder, int (*block)(void *context, uint64_t addr
 	struct hl_walked_table table = {0};
 	int r = hl_block_walk(&walk, finder->leaks->heap, &finder->heap, &table, finder->err);
 
+	/* A stop may have ended while the walk went on. */
+	finder->leaks->heap->was_stopped = stands_still(finder);
 	finder->has_table = table.is_there;
 	finder->leaks->live.blocks += table.small_blocks;
 	finder->leaks->live.bytes += table.small_bytes;

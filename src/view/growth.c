@@ -130,6 +130,11 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 			     "%zu %s%s grew, but less than a second is too short to judge how "
 			     "steadily",
 			     growth->grew, by, plural);
+	else if (!growth->steady && rows->score < HL_GROWTH_STEADY)
+		hl_emit_line(emit,
+			     "memory in use rose by %.0f %% in the later half, but not steadily: a "
+			     "longer recording shows whether it is a leak; these grew most",
+			     rows->rise * PERCENT);
 	else if (!growth->steady)
 		hl_emit_line(emit,
 			     "memory in use grows steadily, by %s, but no %s alone does; these "
@@ -156,6 +161,7 @@ int hl_growth_view(struct hl_history *history, const struct hl_view_options *opt
 	while (growth.steady < rows->count && rows->rows[growth.steady].score >= HL_GROWTH_STEADY)
 		growth.steady++;
 	growth.may_leak = growth.steady || rows->score >= HL_GROWTH_STEADY ||
+			  rows->rise >= HL_GROWTH_RISE ||
 			  (rows->bucket_count < HL_GROWTH_BUCKETS_MIN && rows->count);
 	growth.grew = rows->count;
 	if (!options->json && growth.steady) {
@@ -174,6 +180,7 @@ int hl_growth_view(struct hl_history *history, const struct hl_view_options *opt
 		hl_emit_text(emit, "by", hl_keys_by_names[options->by]);
 		hl_emit_integer(emit, "total_bytes_per_second", llround(rows->slope));
 		hl_emit_integer(emit, "total_steady_percent", lround(rows->score * PERCENT));
+		hl_emit_integer(emit, "total_rise_percent", lround(rows->rise * PERCENT));
 		hl_emit_integer(emit, "left_out_ms", rows->left_out_ms);
 		hl_emit_integer(emit, "left_out_bytes", rows->left_out_bytes);
 		write_explanation(emit, &growth);

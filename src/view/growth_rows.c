@@ -9,6 +9,9 @@
 
 #define PEAK_PARTS 10000 /* a rise of less than one of them is too small to matter */
 
+#define LATE_RISE_PARTS \
+	5 /* the last quarter has one of them at least of what rises in the later half */
+
 /* Of the end of a process. */
 #define TEARDOWN_PARTS	    4	/* a quarter of the range at most */
 #define TEARDOWN_RISE_PARTS 100 /* less than one of them of what is freed is allocated again */
@@ -19,6 +22,16 @@
 
 /* ---- judging ---- */
 
+/* The floor from ${part} on, of ${width} parts. */
+static double floor_of(const double *least, size_t part, size_t width)
+{
+	double lowest = least[part];
+
+	for (size_t i = 1; i < width; i++)
+		lowest = fmin(lowest, least[part + i]);
+	return lowest;
+}
+
 /* The score by floors of ${width} parts. */
 static double score_of_floors(const double *least, size_t count, size_t width)
 {
@@ -26,11 +39,8 @@ static double score_of_floors(const double *least, size_t count, size_t width)
 	double lowest = INFINITY, highest = -INFINITY;
 	size_t middle = count / 2 - 1, quarter = count - count / 4 - 1, last = count - width;
 
-	for (size_t i = 0; i <= last; i++) {
-		floors[i] = least[i];
-		for (size_t j = 1; j < width; j++)
-			floors[i] = fmin(floors[i], least[i + j]);
-	}
+	for (size_t i = 0; i <= last; i++)
+		floors[i] = floor_of(least, i, width);
 	double steps = (double)(last - middle), rise = floors[last] - floors[middle];
 	double late_rise = floors[last] - floors[quarter];
 	if (rise <= 0 || late_rise <= 0)
@@ -59,6 +69,21 @@ double hl_growth_rows_score(const double *least, size_t count)
 	for (size_t width = 1; width <= count / HL_GROWTH_BUCKETS_MIN; width *= 2)
 		score = fmax(score, score_of_floors(least, count, width));
 	return score;
+}
+
+double hl_growth_rows_rise(const double *least, size_t count)
+{
+	size_t width = count / HL_GROWTH_BUCKETS_MIN;
+	double highest = 0;
+
+	if (!width)
+		return 0;
+	for (size_t i = count / 2 - 1; i < count; i++)
+		highest = fmax(highest, least[i]);
+	double last = floor_of(least, count - width, width);
+	double rise = last - floor_of(least, count / 2 - 1, width);
+	double late_rise = last - floor_of(least, count - count / 4 - 1, width);
+	return rise > 0 && late_rise >= rise / LATE_RISE_PARTS ? rise / highest : 0;
 }
 
 static struct hl_growth_row judge(const struct hl_history_sum *sum,
@@ -131,6 +156,8 @@ static int fill(struct hl_growth_rows *rows, const struct hl_history *history,
 		struct hl_growth_row row = judge(&total, history, rows->bucket_count);
 		rows->slope = row.slope;
 		rows->score = row.score;
+		rows->rise =
+			hl_growth_rows_rise(&total.buckets[rows->bucket_count], rows->bucket_count);
 	}
 	if (r == 0)
 		qsort(rows->rows, rows->count, sizeof(*rows->rows), steady_and_fast_first);

@@ -30,6 +30,7 @@
 #define HL_GROWTH_BUCKETS_MAX 64
 #define HL_GROWTH_BUCKETS_MIN 8	  /* of fewer nothing can be said, and all scores are 0 */
 #define HL_GROWTH_STEADY      0.5 /* rows of at least this score come first */
+#define HL_GROWTH_RISE	      0.1 /* of all in use; from it on nobody can say that there is no leak */
 
 struct hl_growth_row {
 	struct hl_keys_label label; /* by stack, of its leaf */
@@ -46,6 +47,7 @@ struct hl_growth_rows {
 	struct hl_growth_row *rows; /* those that rise; steady ones first, then by slope */
 	size_t count;
 	double slope, score;	/* of all that is in use, as in a row */
+	double rise;		/* of all that is in use, see hl_growth_rows_rise() */
 	uint64_t left_out_ms;	/* of the end of the history's range, in which memory was freed */
 	int64_t left_out_bytes; /* that were freed then */
 	size_t bucket_count;	/* one for each interval, HL_GROWTH_BUCKETS_MAX at most */
@@ -72,3 +74,7 @@ size_t hl_growth_rows_before_end(const struct hl_log_point *points, size_t count
 
 /* The score, weight aside, of a row with these ${count} least amounts. */
 double hl_growth_rows_score(const double *least, size_t count);
+
+/* By what share of the most in it the widest floor rises in the later half, 0 to 1; 0 where the last quarter has next to no part in
+ * that. A collector that runs about as often as parts end leaves a rise, but one without a score. */
+double hl_growth_rows_rise(const double *least, size_t count);

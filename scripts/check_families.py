@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What `record` knows of allocators that are called by names of their own, `attach` knows as well: each function in
-src/recorder/hooks_families.c has a line in src/hook/presets.txt, or is in src/elf/allocator_names.c as one that throws, or has
+src/allocators/inside/hooks.c has a line in src/allocators/presets.txt, or is in src/allocators/traits.c as one that throws, or has
 a reason below.
 
     check_families.py ROOT"""
@@ -25,21 +25,21 @@ BESIDE_MALLOC = ("mallocx", "rallocx", "dallocx", "sdallocx")
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    hooks = (root / "src/recorder/hooks_families.c").read_text(encoding="utf-8")
-    presets = (root / "src/hook/presets.txt").read_text(encoding="utf-8")
-    names = (root / "src/elf/allocator_names.c").read_text(encoding="utf-8")
+    hooks = (root / "src/allocators/inside/hooks.c").read_text(encoding="utf-8")
+    presets = (root / "src/allocators/presets.txt").read_text(encoding="utf-8")
+    names = (root / "src/allocators/traits.c").read_text(encoding="utf-8")
     recorded = set(re.findall(r"^(?:ALLOCATE|ALIGN|MEMALIGN|RESIZE(?!_OR_THROW)|RELEASE)\w*\((\w+)", hooks, re.M))
     attached = set(re.findall(r"^(?:malloc|calloc|realloc|posix_memalign|free)=(\w+)", presets, re.M))
     attached |= set(re.findall(r'{"(\w+)", \w+, true}', names))
     attached |= {name for name in BESIDE_MALLOC if f'{{"{name}"' in names}
     wrong = sorted(recorded - attached - set(EXCEPT))
     for name in wrong:
-        print(f"src/hook/presets.txt: '{name}' is missing: record knows it", file=sys.stderr)
+        print(f"src/allocators/presets.txt: '{name}' is missing: record knows it", file=sys.stderr)
     for name in sorted(set(EXCEPT) & attached):
         print(f"{sys.argv[0]}: '{name}' has a line now", file=sys.stderr)
         wrong.append(name)
     if len(recorded) < 100:
-        sys.exit("src/recorder/hooks_families.c has another form")
+        sys.exit("src/allocators/inside/hooks.c has another form")
     sys.exit(1 if wrong else 0)
 
 

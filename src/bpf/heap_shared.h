@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "elf/allocator_names.h"
+#include "allocators/traits.h"
 
 #include <stdint.h>
 

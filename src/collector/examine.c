@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "collector/launch.h"
-#include "elf/allocator_names.h"
+#include "allocators/traits.h"
 #include "elf/elf.h"
 #include "guests/traits.h"
 
@@ -27,7 +27,7 @@
 /* Of a #! line; the kernel reads no more. */
 #define SCRIPT_LINE_BYTES 256
 
-/* What a preset of src/hook/presets.txt is beside: no library that is preloaded has functions of rules. */
+/* What a preset of src/allocators/presets.txt is beside: no library that is preloaded has functions of rules. */
 #define POOL_OF_PHP "_emalloc"
 
 /* ---- finding ---- */

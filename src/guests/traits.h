@@ -99,7 +99,7 @@ struct hl_guest_traits {
 	const char *objects;	       /* "small objects of ..." */
 	const struct hl_guest_allocator *allocator;
 	const char *beside_malloc; /* an allocator that programs export beside malloc */
-	const char *presets;	   /* as src/hook/presets.txt */
+	const char *presets;	   /* as src/allocators/presets.txt */
 
 	/* Why stacks of scripts are not whole, and what helps. */
 	const char *hidden_memory_remedy; /* its own memory is not seen */

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/names.h"
-#include "elf/allocator_names.h"
+#include "allocators/traits.h"
 #include "elf/elf.h"
 #include "guests/traits.h"
 #include "hook/objects.h"

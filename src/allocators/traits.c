@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of names; see allocator_names.h. */
-#include "elf/allocator_names.h"
+/* The table of names; see traits.h. */
+#include "allocators/traits.h"
 
 #include "base/compiler.h"
 

@@ -1,102 +1,154 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of names; see traits.h. */
+/* The table of allocators, and their functions by name; see traits.h. */
 #include "allocators/traits.h"
 
 #include "base/compiler.h"
 
 #include <string.h>
 
-/* C, C23, and what jemalloc adds. All may have one of the prefixes below. */
-static const struct hl_allocator_name c_names[] = {
-	{"malloc", HL_HEAP_MALLOC, false},
-	{"free", HL_HEAP_FREE, false},
-	{"calloc", HL_HEAP_CALLOC, false},
-	{"realloc", HL_HEAP_REALLOC, false},
-	{"reallocarray", HL_HEAP_REALLOCARRAY, false},
-	{"posix_memalign", HL_HEAP_POSIX_MEMALIGN, false},
-	{"aligned_alloc", HL_HEAP_MEMALIGN, false},
-	{"memalign", HL_HEAP_MEMALIGN, false},
-	{"valloc", HL_HEAP_MALLOC, false},
-	{"pvalloc", HL_HEAP_MALLOC, false},
-	{"cfree", HL_HEAP_FREE, false},
-	{"free_sized", HL_HEAP_FREE, false},
-	{"free_aligned_sized", HL_HEAP_FREE, false},
-	{"mallocx", HL_HEAP_MALLOC, false},
-	{"rallocx", HL_HEAP_REALLOC, false},
-	{"dallocx", HL_HEAP_FREE, false},
-	{"sdallocx", HL_HEAP_FREE, false},
+/* ---- functions with names of their own ---- */
+
+/* clang-format off */
+enum { a = 1, b, c, d }; /* arguments */
+#define product(COUNT, SIZE) SIZE, .count_at = COUNT
+
+#define FUNCTION(NAME, CALL, ...) {.name = #NAME, .call = CALL, __VA_ARGS__},
+#define ALLOCATE(NAME, SIZE)		      FUNCTION(NAME, "malloc", .size_at = SIZE)
+#define ALLOCATE_ALIGNED(NAME, SIZE, ...)     FUNCTION(NAME, "malloc", .size_at = SIZE)
+#define ALLOCATE_ONLY(NAME, SIZE)	      FUNCTION(NAME, "malloc", .size_at = SIZE)
+#define ALLOCATE_OR_THROW(NAME, SIZE)	      FUNCTION(NAME, "malloc", .size_at = SIZE, .throws = true)
+#define ALIGN_OR_THROW(NAME, SIZE, ...)	      FUNCTION(NAME, "malloc", .size_at = SIZE, .throws = true)
+#define MEMALIGN_INTO(NAME)		      FUNCTION(NAME, "posix_memalign", .size_at = c)
+#define COPY(NAME, TEXT)		      FUNCTION(NAME, "malloc", .text_at = TEXT)
+#define COPY_UP_TO(NAME, TEXT, COUNT)	      FUNCTION(NAME, "malloc", .text_at = TEXT, .count_at = COUNT)
+#define COPY_OF_LIBC(NAME, TEXT)	      FUNCTION(NAME, "malloc", .text_at = TEXT, .is_of_libc = true)
+#define COPY_OF_LIBC_UP_TO(NAME, TEXT, COUNT) FUNCTION(NAME, "malloc", .text_at = TEXT, .count_at = COUNT, .is_of_libc = true)
+#define RESIZE(NAME, SIZE)		      FUNCTION(NAME, "realloc", .block_at = a, .size_at = SIZE)
+#define RESIZE_ONLY(NAME, OLD, SIZE)	      FUNCTION(NAME, "realloc", .block_at = OLD, .size_at = SIZE)
+#define RESIZE_OR(NAME, OLD, SIZE, ...)	      FUNCTION(NAME, "realloc", .block_at = OLD, .size_at = SIZE)
+#define RELEASE(NAME)			      FUNCTION(NAME, "free", .block_at = a)
+
+/* C, C23, and what jemalloc adds. All may have an allocator's prefix. */
+static const struct hl_allocator_entry c_functions[] = {
+	ALLOCATE(malloc, a) RELEASE(free) ALLOCATE(calloc, product(a, b))
+	RESIZE(realloc, b) RESIZE(reallocarray, product(b, c)) MEMALIGN_INTO(posix_memalign)
+	ALLOCATE(aligned_alloc, b) ALLOCATE(memalign, b) ALLOCATE(valloc, a) ALLOCATE(pvalloc, a)
+	RELEASE(cfree) RELEASE(free_sized) RELEASE(free_aligned_sized)
+	ALLOCATE(mallocx, a) RESIZE(rallocx, b) RELEASE(dallocx) RELEASE(sdallocx)
+	{0}
+};
+static const struct hl_allocator_entry operators[] = {
+#include "allocators/operators.h"
+	{0}
+};
+static const struct hl_allocator_entry jemalloc_functions[] = {
+#include "allocators/jemalloc_functions.h"
+	{0}
+};
+static const struct hl_allocator_entry mimalloc_functions[] = {
+#include "allocators/mimalloc_functions.h"
+	{0}
+};
+static const struct hl_allocator_entry tcmalloc_functions[] = {
+#include "allocators/tcmalloc_functions.h"
+	{0}
 };
 
-/* Allocators that are linked beside another one: jemalloc, the same within Rust programs, tcmalloc,
- * mimalloc. */
-static const char *const prefixes[] = {"", "je_", "_rjem_", "tc_", "mi_"};
+#define PRESET(NAME, PREFIX) {NAME, PREFIX, PREFIX "malloc"}
+#define PLUMBING(...)	     (const char *const[]){__VA_ARGS__, NULL}
+/* clang-format on */
 
-/* Operators new and delete by the Itanium ABI's names, and mimalloc's own additions. */
-static const struct hl_allocator_name other_names[] = {
-	{"_Znwm", HL_HEAP_MALLOC, true},
-	{"_Znam", HL_HEAP_MALLOC, true},
-	{"_ZnwmRKSt9nothrow_t", HL_HEAP_MALLOC, false},
-	{"_ZnamRKSt9nothrow_t", HL_HEAP_MALLOC, false},
-	{"_ZnwmSt11align_val_t", HL_HEAP_MALLOC, true},
-	{"_ZnamSt11align_val_t", HL_HEAP_MALLOC, true},
-	{"_ZnwmSt11align_val_tRKSt9nothrow_t", HL_HEAP_MALLOC, false},
-	{"_ZnamSt11align_val_tRKSt9nothrow_t", HL_HEAP_MALLOC, false},
-	{"_ZdlPv", HL_HEAP_FREE, false},
-	{"_ZdaPv", HL_HEAP_FREE, false},
-	{"_ZdlPvm", HL_HEAP_FREE, false},
-	{"_ZdaPvm", HL_HEAP_FREE, false},
-	{"_ZdlPvRKSt9nothrow_t", HL_HEAP_FREE, false},
-	{"_ZdaPvRKSt9nothrow_t", HL_HEAP_FREE, false},
-	{"_ZdlPvSt11align_val_t", HL_HEAP_FREE, false},
-	{"_ZdaPvSt11align_val_t", HL_HEAP_FREE, false},
-	{"_ZdlPvmSt11align_val_t", HL_HEAP_FREE, false},
-	{"_ZdaPvmSt11align_val_t", HL_HEAP_FREE, false},
-	{"_ZdlPvSt11align_val_tRKSt9nothrow_t", HL_HEAP_FREE, false},
-	{"_ZdaPvSt11align_val_tRKSt9nothrow_t", HL_HEAP_FREE, false},
-	{"mi_zalloc", HL_HEAP_MALLOC, false},
-	{"mi_malloc_small", HL_HEAP_MALLOC, false},
-	{"mi_zalloc_small", HL_HEAP_MALLOC, false},
-	{"mi_mallocn", HL_HEAP_CALLOC, false},
-	{"mi_reallocn", HL_HEAP_REALLOCARRAY, false},
-	{"mi_malloc_aligned", HL_HEAP_MALLOC, false},
-	{"mi_zalloc_aligned", HL_HEAP_MALLOC, false},
-	{"mi_heap_malloc", HL_HEAP_MEMALIGN, false},
-	{"mi_heap_zalloc", HL_HEAP_MEMALIGN, false},
-	{"tc_new", HL_HEAP_MALLOC, true},
-	{"tc_newarray", HL_HEAP_MALLOC, true},
-	{"tc_new_aligned", HL_HEAP_MALLOC, true},
-	{"tc_newarray_aligned", HL_HEAP_MALLOC, true},
-	{"mi_new", HL_HEAP_MALLOC, true},
-	{"mi_new_n", HL_HEAP_CALLOC, true},
-	{"mi_new_aligned", HL_HEAP_MALLOC, true},
-	{"mi_new_nothrow", HL_HEAP_MALLOC, false},
-	{"mi_new_aligned_nothrow", HL_HEAP_MALLOC, false},
-	{"mi_free_size", HL_HEAP_FREE, false},
-	{"mi_free_aligned", HL_HEAP_FREE, false},
-	{"mi_free_size_aligned", HL_HEAP_FREE, false},
-	{"mi_free_small", HL_HEAP_FREE, false},
-	{"mi_free_small_nonnull", HL_HEAP_FREE, false},
-	{"mi_free_small_local", HL_HEAP_FREE, false},
-	{"mi_free_small_local_nonnull", HL_HEAP_FREE, false},
-	{"mi_ufree", HL_HEAP_FREE, false},
-	{"mi_umalloc", HL_HEAP_MALLOC, false},
-	{"mi_umalloc_small", HL_HEAP_MALLOC, false},
-	{"mi_umalloc_aligned", HL_HEAP_MALLOC, false},
-	{"mi_uzalloc_small", HL_HEAP_MALLOC, false},
-	{"mi_uzalloc_aligned", HL_HEAP_MALLOC, false},
-	{"mi_ucalloc", HL_HEAP_CALLOC, false},
-	{"mi_urealloc", HL_HEAP_REALLOC, false},
-	{"mi_heap_malloc_small", HL_HEAP_MEMALIGN, false},
-	{"mi_heap_zalloc_small", HL_HEAP_MEMALIGN, false},
-	{"mi_heap_malloc_aligned", HL_HEAP_MEMALIGN, false},
-	{"mi_heap_zalloc_aligned", HL_HEAP_MEMALIGN, false},
-	{"mi_theap_malloc", HL_HEAP_MEMALIGN, false},
-	{"mi_theap_zalloc", HL_HEAP_MEMALIGN, false},
-	{"mi_theap_malloc_small", HL_HEAP_MEMALIGN, false},
-	{"mi_theap_zalloc_small", HL_HEAP_MEMALIGN, false},
-	{"mi_theap_malloc_aligned", HL_HEAP_MEMALIGN, false},
-	{"mi_theap_zalloc_aligned", HL_HEAP_MEMALIGN, false},
+/* ---- the table ---- */
+
+/* Of symbols and of texts in programs the first one counts. */
+const struct hl_allocator_traits hl_allocator_traits[] = {
+	{
+		.name = "jemalloc",
+		.library = "libjemalloc.",
+		.inside = "<jemalloc>: ",
+		.symbols = {"mallctl", "je_mallctl", "_rjem_mallctl"},
+		.functions = jemalloc_functions,
+		/* the second one within Rust programs */
+		.presets = {PRESET("jemalloc", "je_"), PRESET("rust-jemalloc", "_rjem_")},
+		.plumbing = PLUMBING("je_malloc*", "je_calloc", "je_realloc", "je_rallocx",
+				     "je_aligned_alloc", "je_posix_memalign", "je_memalign"),
+		.has_operators = true,
+		.answers_as = HL_INTROSPECTED_JEMALLOC,
+		.answer_note = "occupancy of partly used slabs is the mean of their block size",
+		.profiles = "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true "
+			    "in the environment makes it write profiles that 'heapline top' reads",
+	},
+	{
+		.name = "mimalloc",
+		.library = "libmimalloc",
+		.inside = "mimalloc: ",
+		.symbols = {"mi_version"},
+		.functions = mimalloc_functions,
+		.presets = {PRESET("mimalloc", "mi_")},
+		.enders = {"mi_heap_destroy", "mi_subproc_destroy"},
+		.plumbing = PLUMBING("mi_malloc*", "mi_calloc*", "mi_zalloc*", "mi_realloc*",
+				     "mi_new*", "mi_heap_malloc*", "mi_heap_zalloc*",
+				     "mi_heap_calloc*", "mi_heap_realloc*", "mi_theap_malloc*",
+				     "mi_theap_zalloc*", "mi_theap_calloc", "mi_theap_realloc",
+				     "mi_umalloc*", "mi_strdup", "mi_aligned_alloc",
+				     "_mi_malloc_generic", "_mi_page_malloc*", "_mi_heap_*"),
+		.has_operators = true,
+		.answers_as = HL_INTROSPECTED_MIMALLOC,
+		.reports_slabs = true,
+		.answer_warning =
+			"mimalloc reports the heap of one thread only, the one that answered",
+	},
+	{
+		.name = "tcmalloc",
+		.library = "libtcmalloc",
+		.inside = "TCMALLOC_SAMPLE_PARAMETER",
+		.symbols = {"tc_version"},
+		.functions = tcmalloc_functions,
+		.presets = {PRESET("tcmalloc", "tc_")},
+		/* the last ones below its entry points */
+		.plumbing =
+			PLUMBING("tc_malloc*", "tc_calloc", "tc_realloc", "tc_new*", "tc_memalign",
+				 "tcmalloc::*", "SbrkSysAllocator::*", "MmapSysAllocator::*",
+				 "DefaultSysAllocator::*", "TCMalloc_System*", "LowLevelAlloc::*"),
+		.has_operators = true,
+		.answers_as = HL_INTROSPECTED_TCMALLOC,
+		.profiles = "HEAPPROFILE=/tmp/app in the environment makes the full tcmalloc write "
+			    "profiles that 'heapline top' reads",
+	},
+	{
+		.name = "Go's runtime",
+		.library = "libgo.",
+		.inside = "\xff Go buildinf:",
+		.profiles = "its own profiles (net/http/pprof, /debug/pprof/heap) open in "
+			    "'heapline top'",
+		.hides_calls = true,
+	},
+	{
+		.name = "the address sanitizer's malloc",
+		.short_name = "AddressSanitizer",
+		.library = "libasan.",
+		.inside = "AddressSanitizer: ",
+		.symbols = {"__asan_init"},
+		.has_operators = true,
+		.profiles = "run a build without the sanitizer",
+	},
+	{.name = "heapline", .symbols = {"hl_mode_set"}, .has_operators = true},
+	{
+		.name = "musl's malloc",
+		.short_name = "musl",
+		.library = "ld-musl",
+		.folder = "-linux-musl/",
+		.symbols = {"__libc_malloc_impl", "_dl_debug_addr"},
+		.is_walked = true, /* since 1.2.1 */
+	},
+	{.name = "glibc", .symbols = {"gnu_get_libc_version", "__libc_mallopt"}},
+	{.name = "scudo", .plumbing = PLUMBING("scudo_*")},
+	{.name = "rpmalloc", .plumbing = PLUMBING("rpmalloc", "rpcalloc", "rprealloc")},
 };
+
+const size_t hl_allocator_count = HL_COUNT_OF(hl_allocator_traits);
+
+/* ---- functions by name ---- */
 
 /* Parts of names; what has one of the latter asks, tells or sets something. */
 static const char *const allocating[] = {"alloc", "free", "memalign", "dup", "realpath"};
@@ -113,46 +165,82 @@ static bool has_one(const char *const *parts, size_t count, const char *name)
 	return false;
 }
 
-bool hl_allocator_names_resemble(const char *name)
+/* The preset whose prefix ${name} has, and whose it is; NULL: none. */
+static const struct hl_allocator_preset *
+find_prefix(const char *name, const struct hl_allocator_traits **ret_allocator)
 {
-	const char *rest = NULL;
-
-	for (size_t i = 1; !rest && i < HL_COUNT_OF(prefixes); i++)
-		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-			rest = name + strlen(prefixes[i]);
-	return rest && !has_one(telling, HL_COUNT_OF(telling), rest) &&
-	       (has_one(allocating, HL_COUNT_OF(allocating), rest) ||
-		strncmp(rest, "new", 3) == 0 || strncmp(rest, "delete", 6) == 0);
-}
-
-static const struct hl_allocator_name *find_in(const struct hl_allocator_name *names, size_t count,
-					       const char *name, uint32_t *ret_index)
-{
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(names[i].name, name) == 0) {
-			*ret_index = (uint32_t)i;
-			return &names[i];
+	for (size_t i = 0; i < hl_allocator_count; i++)
+		for (size_t k = 0; k < HL_ALLOCATOR_PRESETS_MAX; k++) {
+			const struct hl_allocator_preset *preset =
+				&hl_allocator_traits[i].presets[k];
+			*ret_allocator = &hl_allocator_traits[i];
+			if (preset->name &&
+			    strncmp(name, preset->prefix, strlen(preset->prefix)) == 0)
+				return preset;
 		}
 	return NULL;
 }
 
-const struct hl_allocator_name *hl_allocator_names_find(const char *name, uint32_t *ret_rank)
+const char *hl_allocator_name_of_malloc(const char *name)
 {
-	const struct hl_allocator_name *found;
-	uint32_t index;
+	const struct hl_allocator_traits *allocator;
+	const struct hl_allocator_preset *preset = find_prefix(name, &allocator);
 
-	for (uint32_t prefix = 0; prefix < HL_COUNT_OF(prefixes); prefix++) {
-		size_t length = strlen(prefixes[prefix]);
-		if (strncmp(name, prefixes[prefix], length) != 0)
-			continue;
-		found = find_in(c_names, HL_COUNT_OF(c_names), name + length, &index);
-		if (!found)
-			continue;
-		*ret_rank = prefix * (uint32_t)HL_COUNT_OF(c_names) + index;
-		return found;
+	return preset && strcmp(name, preset->malloc) == 0 ? preset->malloc : NULL;
+}
+
+bool hl_allocator_name_resembles(const char *name)
+{
+	const struct hl_allocator_traits *allocator;
+	const struct hl_allocator_preset *preset = find_prefix(name, &allocator);
+	const char *rest = preset ? name + strlen(preset->prefix) : "";
+
+	return !has_one(telling, HL_COUNT_OF(telling), rest) &&
+	       (has_one(allocating, HL_COUNT_OF(allocating), rest) ||
+		strncmp(rest, "new", 3) == 0 || strncmp(rest, "delete", 6) == 0);
+}
+
+/* The function of ${list} that is called ${name}; those of lists of a smaller ${rank} are plainer. */
+static bool find_in(const struct hl_allocator_entry *list, const char *name, uint32_t rank,
+		    struct hl_allocator_name *found)
+{
+	static const struct hl_allocator_entry calls[HL_HEAP_CALLS] = {
+		[HL_HEAP_FREE] = {.call = "free", .block_at = 1},
+		[HL_HEAP_MALLOC] = {.call = "malloc", .size_at = 1},
+		[HL_HEAP_CALLOC] = {.call = "malloc", .count_at = 1, .size_at = 2},
+		[HL_HEAP_MEMALIGN] = {.call = "malloc", .size_at = 2},
+		[HL_HEAP_POSIX_MEMALIGN] = {.call = "posix_memalign", .size_at = 3},
+		[HL_HEAP_REALLOC] = {.call = "realloc", .block_at = 1, .size_at = 2},
+		[HL_HEAP_REALLOCARRAY] = {.call = "realloc",
+					  .block_at = 1,
+					  .count_at = 2,
+					  .size_at = 3},
+	};
+
+	for (; list->name && strcmp(list->name, name); list++)
+		rank++;
+	if (!list->name)
+		return false;
+	found->rank = rank;
+	found->throws = list->throws;
+	for (uint32_t i = 0; i < HL_HEAP_CALLS; i++) {
+		found->call = (enum hl_heap_call)i;
+		if (!strcmp(calls[i].call, list->call) && calls[i].size_at == list->size_at &&
+		    calls[i].count_at == list->count_at && calls[i].block_at == list->block_at)
+			return true;
 	}
-	found = find_in(other_names, HL_COUNT_OF(other_names), name, &index);
-	if (found)
-		*ret_rank = (uint32_t)(HL_COUNT_OF(prefixes) * HL_COUNT_OF(c_names)) + index;
-	return found;
+	return false;
+}
+
+bool hl_allocator_name_find(const char *name, struct hl_allocator_name *ret_found)
+{
+	enum { PREFIXED = 1000, OPERATORS = 2000, OWN = 3000 };
+	const struct hl_allocator_traits *allocator;
+	const struct hl_allocator_preset *preset = find_prefix(name, &allocator);
+	const char *rest = preset ? name + strlen(preset->prefix) : name;
+
+	*ret_found = (struct hl_allocator_name){.has_prefix = preset != NULL};
+	return find_in(c_functions, rest, preset ? PREFIXED : 0, ret_found) ||
+	       find_in(operators, name, OPERATORS, ret_found) ||
+	       (preset && find_in(allocator->functions, name, OWN, ret_found));
 }

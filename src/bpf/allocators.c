@@ -35,14 +35,14 @@ struct reading {
  */
 static int add_symbol(struct reading *reading, const GElf_Sym *symbol, const char *name)
 {
-	uint32_t rank;
-	const struct hl_allocator_name *known = hl_allocator_names_find(name, &rank);
+	struct hl_allocator_name known;
 
-	if (!known || GELF_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF)
+	if (!hl_allocator_name_find(name, &known) || GELF_ST_TYPE(symbol->st_info) != STT_FUNC ||
+	    symbol->st_shndx == SHN_UNDEF)
 		return 0;
-	struct candidate added = {.call = known->call,
-				  .throws = known->throws,
-				  .rank = rank,
+	struct candidate added = {.call = known.call,
+				  .throws = known.throws,
+				  .rank = known.rank,
 				  .address = symbol->st_value,
 				  .bytes = symbol->st_size ? symbol->st_size : CODE_BYTES_DEFAULT};
 	strncpy(added.name, name, sizeof(added.name) - 1);

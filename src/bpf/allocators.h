@@ -62,7 +62,7 @@ unsigned hl_allocators_call_arguments(enum hl_heap_call call);
  * -ENOMEM.
  *
  * Left out are functions that only pass the call on to another one that is found in the same file
- * (operator new of libstdc++ linked statically, glibc's reallocarray, jemalloc's operator delete):
+ * (operator new of libstdc++ linked statically, glibc's reallocarray, an allocator's operator delete):
  * that spares the program a second probe, and one through which exceptions would have to pass. Left
  * out are operators as well where the file has no malloc: they use that of another file.
  */

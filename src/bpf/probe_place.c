@@ -4,7 +4,7 @@
 
 #include <Zydis/Zydis.h>
 
-/* How much code may come before the probe: jemalloc's free has 48 bytes. */
+/* How much code may come before the probe: a known free() has 48 bytes. */
 #define SKIPPED_BYTES_MAX 64
 
 #define REGISTER_RSP 4

@@ -19,7 +19,7 @@ static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
 	 &row_limit, NULL},
 	{"ask", 0, NULL,
-	 "ask jemalloc, mimalloc or tcmalloc itself, through the recorder in the process",
+	 "ask " HL_ALLOCATORS_THAT_ANSWER("or") " itself, through the recorder in the process",
 	 HL_OPTION_FLAG, &ask, NULL},
 	{0},
 };

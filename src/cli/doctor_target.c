@@ -284,10 +284,10 @@ static void judge_stop(struct patient *patient, int readable, const struct hl_er
 
 static void judge_ask(struct patient *patient)
 {
-	const struct hl_other_allocator *other =
+	const struct hl_allocator_traits *other =
 		hl_other_allocator_library(&patient->maps).allocator;
 
-	if (!other || !other->can_be_asked)
+	if (!other || !other->answers_as)
 		return;
 	bool has_recorder = hl_maps_have_file(&patient->maps, "libheapline.so");
 	if (is_recorded(patient) && has_recorder) {

@@ -2,10 +2,10 @@
 /* Finds and examines programs; see examine.h. */
 #include "collector/examine.h"
 
+#include "allocators/traits.h"
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "collector/launch.h"
-#include "allocators/traits.h"
 #include "elf/elf.h"
 #include "guests/traits.h"
 
@@ -329,17 +329,17 @@ int hl_examine_program(const char *path, struct hl_examined *ret_examined, struc
 
 const char *hl_examine_allocator(const char *path)
 {
-	static const char *const allocators[] = {"mi_malloc", "je_malloc", "_rjem_malloc",
-						 "tc_malloc"};
 	HL_CLOSED int fd = open_program(path);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
 	struct hl_elf_symbols all = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
 
-	while (elf && hl_elf_symbols_next(&all))
-		for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
-			if (all.symbol.st_shndx != SHN_UNDEF &&
-			    strcmp(all.name, allocators[i]) == 0)
-				return allocators[i];
+	while (elf && hl_elf_symbols_next(&all)) {
+		const char *found = all.symbol.st_shndx != SHN_UNDEF
+					    ? hl_allocator_name_of_malloc(all.name)
+					    : NULL;
+		if (found)
+			return found;
+	}
 	return NULL;
 }
 
@@ -358,7 +358,7 @@ void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX])
 	while (elf && recorder && hl_elf_symbols_next(&called)) {
 		size_t added = strlen(called.name) + 2;
 		if (called.symbol.st_shndx != SHN_UNDEF ||
-		    !hl_allocator_names_resemble(called.name) || exports(recorder, called.name) ||
+		    !hl_allocator_name_resembles(called.name) || exports(recorder, called.name) ||
 		    length + added >= HL_EXAMINE_UNSEEN_MAX)
 			continue;
 		length += (size_t)snprintf(ret_names + length, HL_EXAMINE_UNSEEN_MAX - length,

@@ -96,7 +96,7 @@ enum hl_stretch_kind {
 };
 
 struct hl_carrier {
-	char allocator[32]; /* "glibc", "eheap_alloc", "jemalloc" ... */
+	char allocator[32]; /* "glibc", "eheap_alloc" ... */
 	char type[32];	    /* "main heap", "arena heap", "mmapped chunk", "mbc", "sbc" ... */
 	uint64_t address;   /* 0: unknown */
 	uint64_t total_bytes;

@@ -108,7 +108,7 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	struct hl_glibc glibc = {0};
 	char remedy[HL_OTHER_REMEDY_MAX];
 	int r = hl_glibc_roots_find(memory, &glibc, err);
-	/* Then a text in the program proves nothing: some hold mimalloc's and do not use it. */
+	/* Then a text in the program proves nothing: some hold an allocator's and do not use it. */
 	bool is_unknown_glibc = r == -ENOTSUP && glibc.is_unknown;
 
 	heap->page_bytes = memory->page_bytes;
@@ -118,7 +118,7 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
 	else if (r == -ENOTSUP)
 		r = read_musl(memory, settings, heap, err);
-	if (heap->is_musl && other.allocator && other.allocator->is_musl)
+	if (heap->is_musl && other.allocator && other.allocator->is_walked)
 		other.allocator = NULL;
 	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator &&
 	    !is_unknown_glibc)
@@ -181,10 +181,10 @@ static int note_unwalked(struct hl_memory *memory, struct hl_heap *heap)
 		.allocator = other.allocator ? other.allocator->name : "the program's allocator",
 		.is_whole = is_whole,
 		.can_be_asked = is_whole && !other.is_built_in && other.allocator &&
-				other.allocator->can_be_asked};
+				other.allocator->answers_as};
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s%s", heap->unwalked.allocator,
 		 other.allocator && other.is_built_in ? ", built into its program" : "");
-	heap->is_stripped = other.allocator && (!other.allocator->has_malloc ||
+	heap->is_stripped = other.allocator && (other.allocator->hides_calls ||
 						(other.is_built_in && other.is_stripped));
 	count_as_others(&heap->rss);
 	if (hl_maps_have_file(&memory->maps, "memfd:heapline"))

@@ -61,7 +61,7 @@ struct hl_heap_note {
 
 /* An allocator whose heap cannot be read from outside: what else is known of it. */
 struct hl_heap_unwalked {
-	const char *allocator; /* "jemalloc"; NULL: the heap was walked */
+	const char *allocator; /* its name; NULL: the heap was walked */
 	bool has_recorder;     /* in the process; what follows is what that has counted */
 	bool is_whole;	       /* it was there from the program's start */
 	bool can_be_asked;     /* the allocator, by that recorder */

@@ -10,34 +10,21 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct hl_other_allocator allocators[] = {
-	{"jemalloc", "libjemalloc.", NULL, "<jemalloc>: ",
-	 "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true in the "
-	 "environment makes it write profiles that 'heapline top' reads",
-	 true, true, false},
-	{"mimalloc", "libmimalloc", NULL, "mimalloc: ", NULL, true, true, false},
-	{"tcmalloc", "libtcmalloc", NULL, "TCMALLOC_SAMPLE_PARAMETER",
-	 "HEAPPROFILE=/tmp/app in the environment makes the full tcmalloc write profiles that "
-	 "'heapline top' reads",
-	 true, true, false},
-	{"musl's malloc", "ld-musl", "-linux-musl/", NULL, NULL, false, true, true},
-	{"Go's runtime", "libgo.", NULL, "\xff Go buildinf:",
-	 "its own profiles (net/http/pprof, /debug/pprof/heap) open in 'heapline top'", false,
-	 false, false},
-	{"the address sanitizer's malloc", "libasan.", NULL,
-	 "AddressSanitizer: ", "run a build without the sanitizer", false, true, false},
-};
+static bool is_file_of(const struct hl_allocator_traits *allocator, const char *path)
+{
+	const char *library = allocator->library;
+
+	return library && (strncmp(hl_path_basename(path), library, strlen(library)) == 0 ||
+			   (allocator->folder && strstr(path, allocator->folder)));
+}
 
 struct hl_other_found hl_other_allocator_library(const struct hl_maps *maps)
 {
-	for (size_t i = 0; i < maps->count; i++) {
-		const char *path = maps->maps[i].path, *name = hl_path_basename(path);
-		for (size_t k = 0; maps->maps[i].inode && k < HL_COUNT_OF(allocators); k++)
-			if (strncmp(name, allocators[k].library, strlen(allocators[k].library)) ==
-				    0 ||
-			    (allocators[k].folder && strstr(path, allocators[k].folder)))
-				return (struct hl_other_found){.allocator = &allocators[k]};
-	}
+	for (size_t i = 0; i < maps->count; i++)
+		for (size_t k = 0; maps->maps[i].inode && k < hl_allocator_count; k++)
+			if (is_file_of(&hl_allocator_traits[k], maps->maps[i].path))
+				return (struct hl_other_found){.allocator =
+								       &hl_allocator_traits[k]};
 	return (struct hl_other_found){0};
 }
 
@@ -67,10 +54,10 @@ struct hl_other_found hl_other_allocator_built_in(struct hl_memory *memory)
 	const char *file = elf_rawfile(elf, &length);
 	struct hl_elf_symbols any = {.elf = elf, .tables = HL_ELF_SYMTAB | HL_ELF_DYNSYM};
 	found.is_stripped = !hl_elf_symbols_next(&any);
-	for (size_t i = 0; i < HL_COUNT_OF(allocators) && !found.allocator; i++) {
-		const char *text = allocators[i].inside;
+	for (size_t i = 0; i < hl_allocator_count && !found.allocator; i++) {
+		const char *text = hl_allocator_traits[i].inside;
 		if (file && text && memmem(file, length, text, strlen(text)))
-			found.allocator = &allocators[i];
+			found.allocator = &hl_allocator_traits[i];
 	}
 	return found;
 }
@@ -79,10 +66,11 @@ const char *hl_other_allocator_remedy(const struct hl_other_found *found,
 				      const struct hl_maps *maps, pid_t pid,
 				      char text[HL_OTHER_REMEDY_MAX])
 {
-	static const struct hl_other_allocator unknown = {.has_malloc = true};
-	const struct hl_other_allocator *allocator = found->allocator ? found->allocator : &unknown;
-	bool can_trace = allocator->has_malloc && !(found->is_built_in && found->is_stripped);
-	bool can_be_asked = !found->is_built_in && allocator->can_be_asked;
+	static const struct hl_allocator_traits unknown = {0};
+	const struct hl_allocator_traits *allocator =
+		found->allocator ? found->allocator : &unknown;
+	bool can_trace = !allocator->hides_calls && !(found->is_built_in && found->is_stripped);
+	bool can_be_asked = !found->is_built_in && allocator->answers_as;
 	bool has_recorder = pid && hl_maps_have_file(maps, "memfd:heapline");
 	bool is_whole = has_recorder && hl_maps_have_file(maps, "libheapline.so");
 	const char *more = can_be_asked ? "started with 'heapline record', it can be asked: "

@@ -3,26 +3,16 @@
  * the commands that work for them. */
 #pragma once
 
+#include "allocators/traits.h"
 #include "heap/memory.h"
 
 #include <sys/types.h>
 
-struct hl_other_allocator {
-	const char *name;     /* "jemalloc" */
-	const char *library;  /* how the name of its file begins */
-	const char *folder;   /* or what its path contains; NULL: nothing */
-	const char *inside;   /* a text that programs hold which have it built in */
-	const char *profiles; /* what else helps where it is built in; NULL: nothing */
-	bool can_be_asked;    /* by a recorder, where it is a library */
-	bool has_malloc;      /* under the names that are traced */
-	bool is_musl;	      /* which can be walked where it is the one since 1.2.1 */
-};
-
 /* An allocator in a process. */
 struct hl_other_found {
-	const struct hl_other_allocator *allocator; /* NULL if there is none */
-	bool is_built_in;			    /* into the program; else it is a library */
-	bool is_stripped;			    /* the program has no symbols */
+	const struct hl_allocator_traits *allocator; /* NULL if there is none */
+	bool is_built_in;			     /* into the program; else it is a library */
+	bool is_stripped;			     /* the program has no symbols */
 };
 
 /* The allocator that is mapped as a library, if any. */

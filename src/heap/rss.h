@@ -65,7 +65,7 @@ struct hl_heap_rss {
 	uint64_t live_bytes, cached_bytes, free_bytes;
 	uint64_t overhead_bytes; /* headers, arenas' own */
 	uint64_t unscanned_bytes;
-	uint64_t other_allocator_bytes; /* jemalloc, mimalloc, tcmalloc, where one is there */
+	uint64_t other_allocator_bytes; /* of src/allocators, where one is there */
 	uint64_t recorder_bytes;	/* heapline's own, in a program under `record` */
 	uint64_t stack_bytes, file_bytes, shared_bytes, anonymous_bytes; /* not heap */
 	uint64_t code_bytes;			/* of file_bytes, what can be executed */

@@ -2,10 +2,10 @@
 /* Decides which functions a process allocates by; see entries.h. */
 #include "hook/entries.h"
 
+#include "allocators/traits.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/names.h"
-#include "allocators/traits.h"
 #include "elf/elf.h"
 #include "guests/traits.h"
 #include "hook/objects.h"
@@ -29,31 +29,15 @@ enum known_name {
 	NAME_LIBC_MALLOC, /* glibc's other name of its malloc */
 	NAME_CURRENT_SERVICE,
 	NAME_SERVICE_OF,
-	NAME_ENDERS,			   /* enders[] */
-	NAME_ALLOCATORS = NAME_ENDERS + 2, /* from here on: allocators[] */
-};
-
-/* Who has a function of this name beside malloc is that allocator. */
-static const struct allocator {
-	const char *symbol, *name;
-	bool has_operators; /* new and delete of its own, which do not call malloc and free */
-} allocators[] = {
-	{"__asan_init", "AddressSanitizer", true}, {"mallctl", "jemalloc", true},
-	{"je_mallctl", "jemalloc", true},	   {"_rjem_mallctl", "jemalloc", true},
-	{"mi_version", "mimalloc", true},	   {"tc_version", "tcmalloc", true},
-	{"hl_mode_set", "heapline", true},	   {"__libc_malloc_impl", "musl", false},
-	{"_dl_debug_addr", "musl", false},	   {"gnu_get_libc_version", "glibc", false},
-	{"__libc_mallopt", "glibc", false},
+	NAME_ALLOCATORS, /* from here on: for each allocator its symbols, and its enders */
 };
 
 #define NOBODYS_NAME " " /* no symbol is called this */
 
-#define NAME_COUNT (NAME_ALLOCATORS + HL_COUNT_OF(allocators))
+#define NAMES_OF_EACH (HL_ALLOCATOR_SYMBOLS_MAX + HL_ALLOCATOR_ENDERS_MAX)
+#define NAME_COUNT    (NAME_ALLOCATORS + hl_allocator_count * NAMES_OF_EACH)
 
-/* Functions that free all blocks of a heap without a call for each of them. */
-static const char *const enders[] = {"mi_heap_destroy", "mi_subproc_destroy"};
-
-static const char *const usual_names[NAME_ENDERS] = {
+static const char *const usual_names[NAME_ALLOCATORS] = {
 	[HL_HOOK_MALLOC] = "malloc",
 	[HL_HOOK_CALLOC] = "calloc",
 	[HL_HOOK_REALLOC] = "realloc",
@@ -186,11 +170,30 @@ static bool has(const struct hl_object *object, size_t name)
 	return object->symbols[name].address != 0;
 }
 
-static const struct allocator *find_allocator(const struct hl_object *object)
+static bool is_ender(size_t name)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
-		if (has(object, NAME_ALLOCATORS + i))
-			return &allocators[i];
+	return (name - NAME_ALLOCATORS) % NAMES_OF_EACH >= HL_ALLOCATOR_SYMBOLS_MAX;
+}
+
+static const struct hl_allocator_traits *allocator_of(size_t name)
+{
+	return &hl_allocator_traits[(name - NAME_ALLOCATORS) / NAMES_OF_EACH];
+}
+
+/* NULL: the allocator has fewer. */
+static const char *name_of_allocator(size_t name)
+{
+	size_t index = (name - NAME_ALLOCATORS) % NAMES_OF_EACH;
+
+	return is_ender(name) ? allocator_of(name)->enders[index - HL_ALLOCATOR_SYMBOLS_MAX]
+			      : allocator_of(name)->symbols[index];
+}
+
+static const struct hl_allocator_traits *find_allocator(const struct hl_object *object)
+{
+	for (size_t name = NAME_ALLOCATORS; name < NAME_COUNT; name++)
+		if (!is_ender(name) && has(object, name))
+			return allocator_of(name);
 	return NULL;
 }
 
@@ -225,10 +228,12 @@ static int add_allocator(const struct search *search, struct hl_entries *entries
 	const struct hl_object *object = search->functions[HL_HOOK_FREE].object;
 	const struct hl_definition *definition = &search->functions[HL_HOOK_MALLOC];
 	const struct hl_object_symbol *symbols = definition->object->symbols;
-	const struct allocator *allocator = find_allocator(definition->object);
+	const struct hl_allocator_traits *allocator = find_allocator(definition->object);
 
 	snprintf(entries->allocator, sizeof(entries->allocator), "%s",
-		 allocator ? allocator->name : hl_path_basename(definition->object->map->path));
+		 !allocator		 ? hl_path_basename(definition->object->map->path)
+		 : allocator->short_name ? allocator->short_name
+					 : allocator->name);
 	/* Blocks of one allocator must not be shown to another one's function. */
 	if (!is_one_allocator(search) ||
 	    !hl_object_symbol_is_function(&object->symbols[NAME_USABLE_SIZE]) ||
@@ -343,7 +348,7 @@ static void add_ruled(const struct search *search, bool is_asked, bool are_extra
 
 /* ---- operators new and delete, and what else an allocator has ---- */
 
-static struct hl_entry extra_of(const struct hl_allocator_name *known)
+static struct hl_entry extra_of(const struct hl_allocator_name *known, const char *name)
 {
 	static const enum hl_hook hooks[HL_HEAP_CALLS] = {
 		[HL_HEAP_FREE] = HL_HOOK_FREE,
@@ -357,8 +362,7 @@ static struct hl_entry extra_of(const struct hl_allocator_name *known)
 
 	return (struct hl_entry){.hook = hooks[known->call],
 				 .throws = known->throws,
-				 .alignment_at =
-					 known->throws && strstr(known->name, "align") ? 2 : 0,
+				 .alignment_at = known->throws && strstr(name, "align") ? 2 : 0,
 				 .is_of_malloc = true,
 				 .size_at = known->call == HL_HEAP_MEMALIGN ? 2 : 0};
 }
@@ -375,25 +379,20 @@ static bool is_called(Elf *program, const char *name)
 }
 
 /* Prefixed functions are what these call, or presets know them, but for those that throw. */
-static const struct hl_allocator_name *find_plain(const GElf_Sym *symbol, const char *name)
+static bool find_plain(const GElf_Sym *symbol, const char *name,
+		       struct hl_allocator_name *ret_found)
 {
-	uint32_t rank;
-	const struct hl_allocator_name *known = hl_allocator_names_find(name, &rank);
-
-	return known && strcmp(known->name, name) == 0 &&
-			       (strncmp(name, "mi_", 3) != 0 || known->throws) &&
-			       GELF_ST_TYPE(symbol->st_info) == STT_FUNC &&
-			       symbol->st_shndx != SHN_UNDEF &&
-			       GELF_ST_BIND(symbol->st_info) != STB_LOCAL
-		       ? known
-		       : NULL;
+	return hl_allocator_name_find(name, ret_found) &&
+	       (!ret_found->has_prefix || ret_found->throws) &&
+	       GELF_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+	       GELF_ST_BIND(symbol->st_info) != STB_LOCAL;
 }
 
 static void add_operators(const struct search *search, struct hl_entries *entries)
 {
 	const struct hl_object *object = search->functions[HL_HOOK_MALLOC].object;
 	const struct hl_object *program = &search->objects.objects[0];
-	const struct allocator *allocator = find_allocator(object);
+	const struct hl_allocator_traits *allocator = find_allocator(object);
 	HL_CLOSED int fd = -1, program_fd = -1;
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_objects_open(&search->objects, object->map, &fd);
 
@@ -403,12 +402,12 @@ static void add_operators(const struct search *search, struct hl_entries *entrie
 		.elf = elf, .tables = HL_ELF_DYNSYM | (object == program ? HL_ELF_SYMTAB : 0u)};
 
 	while (allocator && allocator->has_operators && elf && hl_elf_symbols_next(&all)) {
-		const struct hl_allocator_name *known = find_plain(&all.symbol, all.name);
+		struct hl_allocator_name known;
 		struct hl_definition definition = {object, all.symbol.st_value + object->bias,
 						   all.symbol.st_size};
-		if (known &&
+		if (find_plain(&all.symbol, all.name, &known) &&
 		    (object == program || (program_elf && is_called(program_elf, all.name))))
-			add_entry(entries, extra_of(known), true, all.name, &definition);
+			add_entry(entries, extra_of(&known, all.name), true, all.name, &definition);
 	}
 }
 
@@ -548,12 +547,14 @@ static void release_search(struct search *search)
 /* In the program itself they may be there though nobody calls them. */
 static void note_enders(const struct hl_objects *objects, struct hl_entries *entries)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(enders) && !entries->ender; i++) {
-		const struct hl_object_symbol *own = &objects->objects[0].symbols[NAME_ENDERS + i];
-		/* Local functions are of a mimalloc that a runtime has inside, which may not be used. */
+	for (size_t name = NAME_ALLOCATORS; name < NAME_COUNT && !entries->ender; name++) {
+		const struct hl_object_symbol *own = &objects->objects[0].symbols[name];
+		if (!is_ender(name))
+			continue;
+		/* Local functions are of an allocator that a runtime has inside, which may not be used. */
 		entries->ender_is_own = hl_object_symbol_is_function(own) && !own->is_local;
-		if (entries->ender_is_own || is_requested(objects, NAME_ENDERS + i))
-			entries->ender = enders[i];
+		if (entries->ender_is_own || is_requested(objects, name))
+			entries->ender = name_of_allocator(name);
 	}
 }
 
@@ -599,9 +600,8 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules 
 	const struct hl_guest_traits *guest = hl_guest_host();
 	names[NAME_CURRENT_SERVICE] = guest ? guest->host->current_service : NOBODYS_NAME;
 	names[NAME_SERVICE_OF] = guest ? guest->host->service_of : NOBODYS_NAME;
-	memcpy(&names[NAME_ENDERS], enders, sizeof(enders));
-	for (size_t i = 0; i < HL_COUNT_OF(allocators); i++)
-		names[NAME_ALLOCATORS + i] = allocators[i].symbol;
+	for (size_t i = NAME_ALLOCATORS; i < NAME_COUNT; i++)
+		names[i] = name_of_allocator(i) ? name_of_allocator(i) : NOBODYS_NAME;
 	hl_rule_lookup_names(search.rules, &names[NAME_COUNT]);
 	int r = hl_objects_read(pid, maps, names, name_count, &search.objects, err);
 	if (r < 0)

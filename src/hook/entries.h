@@ -45,7 +45,7 @@ struct hl_entries {
 	struct hl_entry
 		extras[HL_ATTACHED_RULES_MAX + 1]; /* the last one to see that there are too many */
 	uint32_t extra_count;
-	char allocator[64];		      /* "glibc", "musl", "jemalloc" ..., for messages */
+	char allocator[64];		      /* "glibc", "musl" ..., for messages */
 	uint64_t usable_size;		      /* or 0 */
 	uint64_t find_object;		      /* _dl_find_object, or 0 */
 	uint64_t clock_gettime;		      /* of the vdso, or 0 */

@@ -2,6 +2,7 @@
 /* Reads rules for functions with names of their own; see hook_rules.h. */
 #include "hook/hook_rules.h"
 
+#include "allocators/traits.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
@@ -18,9 +19,6 @@
 
 #define PRESETS_BYTES_MAX (1u << 20)
 #define EXAMPLE		  "write it as 'malloc=my_alloc(size=1)' or 'free=my_free(ptr=1)'"
-
-extern const char hl_presets[]; /* presets.txt */
-extern const size_t hl_presets_size;
 
 /* What rules may say, and where the arguments usually are; 0: there is no such argument. */
 static const struct call {
@@ -181,6 +179,21 @@ static const char *take_name(struct reader *reader, struct hl_hook_rule *rule)
 	return errno || *end || !rule->address ? "the address is not a hexadecimal number" : NULL;
 }
 
+/* What ${rule} does: ${call}, with its arguments at ${places}. */
+static void set_places(struct hl_hook_rule *rule, const struct call *call,
+		       const struct call *places)
+{
+	rule->call = call->hook;
+	rule->resets = strcmp(call->name, "reset") == 0;
+	rule->size_at = places->size_at == call->size_at && !places->is_text ? 0 : places->size_at;
+	rule->count_at = places->count_at == call->count_at ? 0 : places->count_at;
+	rule->pointer_at = places->pointer_at == call->pointer_at ? 0 : places->pointer_at;
+	rule->type_at = places->type_at;
+	rule->has_size = places->has_size;
+	rule->size = places->size;
+	rule->is_text = places->is_text;
+}
+
 /* CALL=NAME(ARGUMENTS); NULL, or what is wrong. */
 static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rule)
 {
@@ -201,15 +214,7 @@ static const char *parse_rule(struct reader reader, struct hl_hook_rule *ret_rul
 		return wrong;
 	if (!is_at_end(&reader))
 		return "something follows its end";
-	rule.call = call->hook;
-	rule.resets = strcmp(call->name, "reset") == 0;
-	rule.size_at = places.size_at == call->size_at && !places.is_text ? 0 : places.size_at;
-	rule.count_at = places.count_at == call->count_at ? 0 : places.count_at;
-	rule.pointer_at = places.pointer_at == call->pointer_at ? 0 : places.pointer_at;
-	rule.type_at = places.type_at;
-	rule.has_size = places.has_size;
-	rule.size = places.size;
-	rule.is_text = places.is_text;
+	set_places(&rule, call, &places);
 	*ret_rule = rule;
 	return NULL;
 }
@@ -388,11 +393,59 @@ static int add_annotations(struct hl_hook_rules *rules, struct hl_error *err)
 	return r;
 }
 
+/* The rule for ${function} of ${allocator} under the prefix of ${preset}. */
+static struct hl_hook_rule rule_of(const struct hl_allocator_traits *allocator,
+				   const struct hl_allocator_preset *preset,
+				   const struct hl_allocator_entry *function)
+{
+	bool is_calloc =
+		!strcmp(function->call, "malloc") && function->size_at && function->count_at;
+	const struct call *call = find_call(is_calloc ? "calloc" : function->call);
+	struct call places = *call;
+	struct hl_hook_rule rule = {0};
+
+	places.is_text = function->text_at != 0;
+	places.size_at = places.is_text ? function->text_at : function->size_at;
+	places.count_at = function->count_at;
+	places.pointer_at = function->block_at;
+	set_places(&rule, call, &places);
+	if (function->is_of_libc)
+		snprintf(rule.module, sizeof(rule.module), "%s", allocator->library);
+	snprintf(rule.symbol, sizeof(rule.symbol), "%s%s",
+		 function->is_of_libc ? "" : preset->prefix,
+		 function->name +
+			 (function->is_of_libc ? 0 : strlen(allocator->presets[0].prefix)));
+	snprintf(rule.preset, sizeof(rule.preset), "%s", preset->name);
+	snprintf(rule.when, sizeof(rule.when), "%s", preset->malloc);
+	return rule;
+}
+
+/* No rule is for what may throw. */
+static int add_functions(const struct hl_allocator_traits *allocator,
+			 const struct hl_allocator_preset *preset, struct hl_hook_rules *rules,
+			 struct hl_error *err)
+{
+	const struct hl_allocator_entry *function = allocator->functions;
+
+	for (; preset->name && function->name; function++)
+		if (!function->throws &&
+		    HL_ARRAY_APPEND(rules->rules, rules->count, rules->capacity,
+				    rule_of(allocator, preset, function)) < 0)
+			return hl_error_set(err, -ENOMEM, "cannot add a hook: out of memory");
+	return 0;
+}
+
 static int add_presets(struct hl_hook_rules *rules, struct hl_error *err)
 {
-	int r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline", rules,
-				    err);
+	int r = 0;
 
+	for (size_t i = 0; i < hl_allocator_count; i++)
+		for (size_t k = 0; r == 0 && k < HL_ALLOCATOR_PRESETS_MAX; k++)
+			r = add_functions(&hl_allocator_traits[i],
+					  &hl_allocator_traits[i].presets[k], rules, err);
+	if (r == 0)
+		r = hl_hook_rules_parse(hl_presets, hl_presets_size, "the presets of heapline",
+					rules, err);
 	for (size_t i = 0; r == 0 && hl_guest_traits[i]; i++) {
 		const char *presets = hl_guest_traits[i]->presets;
 		if (presets)

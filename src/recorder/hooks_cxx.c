@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * C++ operator new and delete, for allocators that define them themselves (jemalloc, tcmalloc,
- * mimalloc): those do not go through malloc. All others do, libstdc++'s for one, and are only
+ * C++ operator new and delete, for allocators that define them themselves: those do not go through malloc. All others do, libstdc++'s for one, and are only
  * passed on here: their malloc and free are recorded.
  *
  * Compiled with -fno-omit-frame-pointer, see HL_CALLER. A real operator new may throw through these
@@ -100,23 +99,7 @@ static void delete_own(uintptr_t real, void *block, size_t size, size_t alignmen
 			delete_own(real, block, second, third);                         \
 	}
 
-OPERATOR_NEW(_Znwm)				     /* new(size) */
-OPERATOR_NEW(_Znam)				     /* new[](size) */
-OPERATOR_NEW(_ZnwmRKSt9nothrow_t)		     /* new(size, nothrow) */
-OPERATOR_NEW(_ZnamRKSt9nothrow_t)		     /* new[](size, nothrow) */
-OPERATOR_NEW(_ZnwmSt11align_val_t)		     /* new(size, alignment) */
-OPERATOR_NEW(_ZnamSt11align_val_t)		     /* new[](size, alignment) */
-OPERATOR_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t)     /* new(size, alignment, nothrow) */
-OPERATOR_NEW(_ZnamSt11align_val_tRKSt9nothrow_t)     /* new[](size, alignment, nothrow) */
-OPERATOR_DELETE(_ZdlPv)				     /* delete(block) */
-OPERATOR_DELETE(_ZdaPv)				     /* delete[](block) */
-OPERATOR_DELETE(_ZdlPvm)			     /* delete(block, size) */
-OPERATOR_DELETE(_ZdaPvm)			     /* delete[](block, size) */
-OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t)		     /* delete(block, nothrow) */
-OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t)		     /* delete[](block, nothrow) */
-OPERATOR_DELETE(_ZdlPvSt11align_val_t)		     /* delete(block, alignment) */
-OPERATOR_DELETE(_ZdaPvSt11align_val_t)		     /* delete[](block, alignment) */
-OPERATOR_DELETE(_ZdlPvmSt11align_val_t)		     /* delete(block, size, alignment) */
-OPERATOR_DELETE(_ZdaPvmSt11align_val_t)		     /* delete[](block, size, alignment) */
-OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t) /* delete(block, alignment, nothrow) */
-OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t) /* delete[](block, alignment, nothrow) */
+#define ALLOCATE(SYMBOL, SIZE)		OPERATOR_NEW(SYMBOL)
+#define ALLOCATE_OR_THROW(SYMBOL, SIZE) OPERATOR_NEW(SYMBOL)
+#define RELEASE(SYMBOL)			OPERATOR_DELETE(SYMBOL)
+#include "allocators/operators.h"

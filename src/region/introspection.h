@@ -14,13 +14,6 @@
 #define HL_SLAB_CLASSES_MAX 128u
 #define HL_OCCUPANCY_SLOTS  8u /* 0-12 %, 12-25 % ... 88-100 % of a slab in use */
 
-enum hl_introspected {
-	HL_INTROSPECTED_NONE, /* the allocator has no such functions */
-	HL_INTROSPECTED_JEMALLOC,
-	HL_INTROSPECTED_MIMALLOC, /* of the heap of the thread that was asked */
-	HL_INTROSPECTED_TCMALLOC, /* sums alone */
-};
-
 struct hl_slab_class {
 	uint64_t block_bytes, slab_bytes;
 	uint64_t blocks; /* that all slabs have room for */
@@ -30,7 +23,7 @@ struct hl_slab_class {
 
 /* Bytes; 0 when unknown. */
 struct hl_introspection {
-	uint32_t kind; /* enum hl_introspected */
+	uint32_t kind; /* enum hl_introspected of allocators/traits.h; 0: nobody's */
 	uint32_t class_count;
 	uint64_t allocated_bytes; /* in blocks that the program has, by the allocator's count */
 	uint64_t active_bytes;	  /* in pages that hold such blocks */
@@ -39,8 +32,7 @@ struct hl_introspection {
 	uint64_t cached_bytes;	 /* free, in threads' caches and the like */
 	uint64_t metadata_bytes;
 	struct hl_slab_class classes[HL_SLAB_CLASSES_MAX];
-	/* Bytes of slabs by how full they are, where the allocator reports each slab (mimalloc).
-	 */
+	/* Bytes of slabs by how full they are, where the allocator reports each slab. */
 	uint64_t occupancy_bytes[HL_OCCUPANCY_SLOTS];
 };
 

@@ -2,6 +2,7 @@
 /* The table of allocation plumbing; see plumbing.h. */
 #include "symbols/plumbing.h"
 
+#include "allocators/traits.h"
 #include "base/compiler.h"
 #include "base/names.h"
 #include "guests/traits.h"
@@ -12,7 +13,8 @@
 
 /*
  * Names of functions, without return types, template arguments and parameters; those that end with
- * '*' are the beginning of many. `operator new` of any class is plumbing too. Guests have theirs in their traits.
+ * '*' are the beginning of many. `operator new` of any class is plumbing too. Guests and allocators have
+ * theirs in their traits.
  */
 /* clang-format off */
 static const char *const table[] = {
@@ -56,15 +58,6 @@ static const char *const table[] = {
 	"xnmalloc", "xnrealloc", "x2realloc", "x2nrealloc", "xcharalloc", "xasprintf", "xvasprintf",
 	"xpalloc", "xalignalloc", "ximalloc", "xirealloc", "xicalloc", "do_xmalloc", "do_xrealloc",
 	"safe_malloc", "safe_calloc", "safe_realloc", "safe_strdup", "checked_malloc", "memdup",
-
-	/* allocators under their own names */
-	"je_malloc*", "je_calloc", "je_realloc", "je_rallocx", "je_aligned_alloc",
-	"je_posix_memalign", "je_memalign", "mi_malloc*", "mi_calloc*", "mi_zalloc*", "mi_realloc*",
-	"mi_new*", "mi_heap_malloc*", "mi_heap_zalloc*", "mi_heap_calloc*", "mi_heap_realloc*",
-	"mi_theap_malloc*", "mi_theap_zalloc*", "mi_theap_calloc", "mi_theap_realloc",
-	"mi_umalloc*", "mi_strdup", "mi_aligned_alloc", "_mi_malloc_generic", "_mi_page_malloc*", "_mi_heap_*",
-	"tc_malloc*", "tc_calloc", "tc_realloc", "tc_new*", "tc_memalign", "tcmalloc::*", "scudo_*",
-	"rpmalloc", "rpcalloc", "rprealloc",
 
 	/* one line or more for each program or library: perl, nginx, php, glib */
 	"Perl_safesys*", "PerlMem_*", "Perl_savepv", "Perl_savepvn",
@@ -135,17 +128,13 @@ static const char *const table[] = {
 	"gc_extend", "core.memory.*", "core.internal.gc.*", "gc.*", "rt.lifetime.*",
 	"GC_malloc*", "GC_generic_malloc*", "GC_core_malloc*", "GC_realloc", "GC_alloc_large*",
 	"GC_expand_hp*", "GC_unix_get_mem", "GC_unix_mmap_get_mem",
-
-	/* tcmalloc's layer below its entry points */
-	"SbrkSysAllocator::*", "MmapSysAllocator::*", "DefaultSysAllocator::*", "TCMalloc_System*",
-	"LowLevelAlloc::*",
 };
 /* clang-format on */
 
 #define ANONYMOUS "(anonymous namespace)"
 #define OPERATOR  "operator"
 
-static_assert(HL_COUNT_OF(table) <= HL_PLUMBING_PATTERNS_MAX - HL_PLUMBING_OF_GUESTS_MAX,
+static_assert(HL_COUNT_OF(table) <= HL_PLUMBING_PATTERNS_MAX - HL_PLUMBING_OF_OTHERS_MAX,
 	      "each has its place");
 
 static void add(struct hl_plumbing *plumbing, const char *pattern)
@@ -158,14 +147,21 @@ static void add(struct hl_plumbing *plumbing, const char *pattern)
 	*first = plumbing->count;
 }
 
+static void add_all(struct hl_plumbing *plumbing, const char *const *patterns)
+{
+	for (; patterns && *patterns; patterns++)
+		add(plumbing, *patterns);
+}
+
 void hl_plumbing_init(struct hl_plumbing *plumbing)
 {
 	*plumbing = (struct hl_plumbing){0};
 	for (size_t i = 0; i < HL_COUNT_OF(table); i++)
 		add(plumbing, table[i]);
+	for (size_t i = 0; i < hl_allocator_count; i++)
+		add_all(plumbing, hl_allocator_traits[i].plumbing);
 	for (size_t i = 0; hl_guest_traits[i]; i++)
-		for (const char *const *of = hl_guest_traits[i]->plumbing; of && *of; of++)
-			add(plumbing, *of);
+		add_all(plumbing, hl_guest_traits[i]->plumbing);
 }
 
 static bool begins_with(const char *text, const char *beginning)

@@ -4,7 +4,7 @@
  * who wanted the memory. operator new, the containers of C++ and Rust, wrappers such as xmalloc.
  *
  * A stack ends with a run of such frames, as long as every frame matches a pattern of the table in
- * plumbing.c, or is a function without a name that plumbing of the same file calls (stripped programs
+ * plumbing.c or of the traits of a guest or an allocator, or is a function without a name that plumbing of the same file calls (stripped programs
  * have names for what they export alone), or lies in a file that is plumbing as a whole: heapline's own
  * recorder, which passes on what an allocator that it has wrapped asks malloc() for, and libffi. Folding gives what the run allocated to the frame outside of it; frames further
  * out are never touched. A stack that consists of plumbing alone keeps its outermost frame.
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define HL_PLUMBING_PATTERNS_MAX  640
-#define HL_PLUMBING_OF_GUESTS_MAX 128 /* of these */
+#define HL_PLUMBING_OF_OTHERS_MAX 192 /* of these, those of guests and allocators */
 
 /* The patterns by their first byte: indices from 1; 0 ends a list. */
 struct hl_plumbing {

@@ -86,6 +86,7 @@ static const struct hl_column class_columns[] = {
 int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_options *options)
 {
 	const struct hl_introspection *said = &slabs->said;
+	const struct hl_allocator_traits *allocator = hl_slabs_allocator(slabs);
 	uint64_t sum = 0;
 	struct hl_emit *emit;
 
@@ -95,12 +96,10 @@ int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_
 	hl_emit_object(emit, "process");
 	hl_emit_integer(emit, "pid", pid);
 	hl_emit_object_end(emit);
-	hl_emit_text(emit, "allocator", hl_slabs_allocator(slabs));
-	hl_emit_line(emit, "process %d: %s, according to itself", pid, hl_slabs_allocator(slabs));
-	if (said->kind == HL_INTROSPECTED_MIMALLOC)
-		hl_emit_warning(emit, "%s",
-				"mimalloc reports the heap of one thread only, the one that "
-				"answered");
+	hl_emit_text(emit, "allocator", allocator->name);
+	hl_emit_line(emit, "process %d: %s, according to itself", pid, allocator->name);
+	if (allocator->answer_warning)
+		hl_emit_warning(emit, "%s", allocator->answer_warning);
 	hl_emit_blank(emit);
 	emit_sums(emit, said);
 	if (!said->class_count && !hl_emit_is_json(emit))
@@ -122,8 +121,7 @@ int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_
 		if (said->classes[i].slabs)
 			hl_table_row(emit, &said->classes[i], 0);
 	hl_table_end(emit);
-	if (said->kind == HL_INTROSPECTED_JEMALLOC)
-		hl_emit_line(emit, "%s",
-			     "occupancy of partly used slabs is the mean of their block size");
+	if (allocator->answer_note)
+		hl_emit_line(emit, "%s", allocator->answer_note);
 	return hl_emit_finish(emit);
 }

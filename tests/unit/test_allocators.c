@@ -198,13 +198,40 @@ static void other_names_are_no_allocator(void **state)
 	static const char *const others[] = {
 		"",	   "mallo",	   "malloc_usable_size", "je_",
 		"xmalloc", "mallocmalloc", "je_je_malloc",	 "_Znw"};
-	uint32_t rank;
+	struct hl_allocator_name found;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		assert_null(hl_allocator_names_find(others[i], &rank));
-	assert_true(hl_allocator_names_find("_Znwm", &rank)->throws);
-	assert_false(hl_allocator_names_find("_ZnwmRKSt9nothrow_t", &rank)->throws);
+		assert_false(hl_allocator_name_find(others[i], &found));
+	assert_true(hl_allocator_name_find("_Znwm", &found) && found.throws);
+	assert_true(hl_allocator_name_find("_ZnwmRKSt9nothrow_t", &found) && !found.throws);
+}
+
+static void functions_with_names_of_their_own_are_found_by_their_arguments(void **state)
+{
+	static const struct {
+		const char *name;
+		enum hl_heap_call call;
+	} names[] = {
+		{"mi_rezalloc", HL_HEAP_REALLOC},  {"mi_recalloc", HL_HEAP_REALLOCARRAY},
+		{"mi_mallocn", HL_HEAP_CALLOC},	   {"mi_heap_malloc", HL_HEAP_MEMALIGN},
+		{"mi_free_size", HL_HEAP_FREE},	   {"tc_new_nothrow", HL_HEAP_MALLOC},
+		{"_rjem_mallocx", HL_HEAP_MALLOC}, {"tc_posix_memalign", HL_HEAP_POSIX_MEMALIGN},
+	};
+	static const char *const unplaced[] = {"mi_heap_calloc", "mi_heap_realloc", "mi_strdup"};
+	struct hl_allocator_name found;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_true(hl_allocator_name_find(names[i].name, &found));
+		assert_int_equal(found.call, names[i].call);
+		assert_true(found.has_prefix && !found.throws);
+	}
+	for (size_t i = 0; i < sizeof(unplaced) / sizeof(unplaced[0]); i++)
+		assert_false(hl_allocator_name_find(unplaced[i], &found));
+	assert_true(hl_allocator_name_find("mi_new", &found) && found.throws);
+	assert_string_equal(hl_allocator_name_of_malloc("_rjem_malloc"), "_rjem_malloc");
+	assert_null(hl_allocator_name_of_malloc("malloc"));
 }
 
 static void damaged_files_are_read_as_far_as_they_make_sense(void **state)
@@ -269,6 +296,7 @@ int main(void)
 		cmocka_unit_test(one_object_alone_is_looked_through_if_asked_for),
 		cmocka_unit_test(files_are_looked_through_once),
 		cmocka_unit_test(other_names_are_no_allocator),
+		cmocka_unit_test(functions_with_names_of_their_own_are_found_by_their_arguments),
 		cmocka_unit_test(damaged_files_are_read_as_far_as_they_make_sense),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};

@@ -318,6 +318,45 @@ static void heaplines_own_presets_can_be_asked_for(void **state)
 	must_hold_alone(presets);
 }
 
+/* The rule for ${symbol} of a preset. */
+static struct hl_hook_rule of_preset(const char *preset, const char *symbol)
+{
+	struct hl_hook_rules rules = {0};
+	struct hl_hook_rule found = {0};
+
+	assert_int_equal(hl_hook_rules_make(NULL, NULL, &rules, NULL), 0);
+	for (size_t i = 0; i < rules.count; i++)
+		if (!strcmp(rules.rules[i].preset, preset) &&
+		    !strcmp(rules.rules[i].symbol, symbol)) {
+			assert_string_equal(found.symbol, "");
+			found = rules.rules[i];
+		}
+	hl_hook_rules_release(&rules);
+	return found;
+}
+
+static void functions_of_allocators_become_rules(void **state)
+{
+	(void)state;
+	struct hl_hook_rule rule = of_preset("mimalloc", "mi_heap_recalloc");
+	assert_int_equal(rule.call, HL_HOOK_REALLOC);
+	assert_int_equal(rule.pointer_at, 2);
+	assert_int_equal(rule.count_at, 3);
+	assert_int_equal(rule.size_at, 4);
+	assert_string_equal(rule.when, "mi_malloc");
+	rule = of_preset("mimalloc", "mi_calloc");
+	assert_int_equal(rule.call, HL_HOOK_CALLOC);
+	assert_true(!rule.count_at && !rule.size_at); /* as usual */
+	rule = of_preset("mimalloc", "strndup");
+	assert_true(rule.is_text && rule.size_at == 1 && rule.count_at == 2);
+	assert_string_equal(rule.module, "libmimalloc");
+	rule = of_preset("rust-jemalloc", "_rjem_posix_memalign");
+	assert_int_equal(rule.call, HL_HOOK_POSIX_MEMALIGN);
+	assert_string_equal(rule.when, "_rjem_malloc");
+	assert_string_equal(of_preset("jemalloc", "je_sdallocx").symbol, "je_sdallocx");
+	assert_string_equal(of_preset("tcmalloc", "tc_new").symbol, ""); /* it may throw */
+}
+
 static void presets_of_guests_can_be_asked_for(void **state)
 {
 	(void)state;
@@ -377,6 +416,7 @@ int main(void)
 		cmocka_unit_test(a_reset_is_of_the_pool_of_its_preset),
 		cmocka_unit_test(pools_beyond_the_last_number_are_refused),
 		cmocka_unit_test(heaplines_own_presets_can_be_asked_for),
+		cmocka_unit_test(functions_of_allocators_become_rules),
 		cmocka_unit_test(presets_of_guests_can_be_asked_for),
 		cmocka_unit_test(pools_can_be_left_out_unless_they_are_asked_for),
 		cmocka_unit_test(a_file_of_the_users_is_read),

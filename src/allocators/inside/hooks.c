@@ -353,8 +353,8 @@ static word destroy(function *real, const struct words *words, bool is_subproces
 	return result;
 }
 
-/* ${SIZE}, ${ALIGNMENT} and ${OLD}, the block until now, in the words a, b, ... of the call. */
-#define BEGIN(NAME, FAMILY)                                                 \
+/* ${SIZE}, ${ALIGNMENT} and ${OLD}, the block until now, in the words a, b, ... of the call; FAMILY is that of the function. */
+#define BEGIN(NAME)                                                         \
 	HL_EXPORT function NAME;                                            \
 	HL_EXPORT word NAME(word a, word b, word c, word d, word e, word f) \
 	{                                                                   \
@@ -362,8 +362,8 @@ static word destroy(function *real, const struct words *words, bool is_subproces
 		function *real = resolve(&it, __builtin_return_address(0)); \
 		const struct words words = {a, b, c, d, e, f};
 
-#define ALLOCATE_BY(CALL, NAME, FAMILY, SIZE, STAND_IN)    \
-	BEGIN(NAME, FAMILY)                                \
+#define ALLOCATE_BY(CALL, NAME, SIZE, STAND_IN)            \
+	BEGIN(NAME)                                        \
 	if (HL_UNLIKELY(!real))                            \
 		return STAND_IN;                           \
 	if (in_family)                                     \
@@ -373,20 +373,21 @@ static word destroy(function *real, const struct words *words, bool is_subproces
 	record_new(&FAMILY, block, SIZE, seen, HL_CALLER); \
 	return block;                                      \
 	}
-#define ALLOCATE_OR(NAME, FAMILY, SIZE, STAND_IN) \
-	ALLOCATE_BY(call_alone, NAME, FAMILY, SIZE, STAND_IN)
-#define ALLOCATE_OR_THROW(NAME, FAMILY, SIZE) \
-	ALLOCATE_BY(call, NAME, FAMILY, SIZE, stand_in(SIZE, 1))
-#define ALIGN_OR_THROW(NAME, FAMILY, SIZE, ALIGNMENT) \
-	ALLOCATE_BY(call, NAME, FAMILY, SIZE, stand_in(SIZE, ALIGNMENT))
+#define ALLOCATE_OR(NAME, SIZE, STAND_IN) ALLOCATE_BY(call_alone, NAME, SIZE, STAND_IN)
+#define ALLOCATE_OR_THROW(NAME, SIZE)	  ALLOCATE_BY(call, NAME, SIZE, stand_in(SIZE, 1))
+#define ALIGN_OR_THROW(NAME, SIZE, ALIGNMENT) \
+	ALLOCATE_BY(call, NAME, SIZE, stand_in(SIZE, ALIGNMENT))
 
-#define ALLOCATE_ALIGNED(NAME, FAMILY, SIZE, ALIGNMENT) \
-	ALLOCATE_OR(NAME, FAMILY, SIZE, stand_in(SIZE, ALIGNMENT))
-#define ALLOCATE(NAME, FAMILY, SIZE) ALLOCATE_ALIGNED(NAME, FAMILY, SIZE, 1)
+#define ALLOCATE_ALIGNED(NAME, SIZE, ALIGNMENT) ALLOCATE_OR(NAME, SIZE, stand_in(SIZE, ALIGNMENT))
+#define ALLOCATE(NAME, SIZE)			ALLOCATE_ALIGNED(NAME, SIZE, 1)
+#define ALLOCATE_ONLY(NAME, SIZE)		ALLOCATE_OR(NAME, SIZE, no_memory())
+#define COPY(NAME, TEXT)			ALLOCATE_OR(NAME, text_bytes(block), (word)strdup((const char *)TEXT))
+#define COPY_UP_TO(NAME, TEXT, COUNT) \
+	ALLOCATE_OR(NAME, text_bytes(block), (word)strndup((const char *)TEXT, COUNT))
 
 /* The block goes where a points to. */
-#define ALLOCATE_INTO(NAME, FAMILY, SIZE, STAND_IN)                           \
-	BEGIN(NAME, FAMILY)                                                   \
+#define ALLOCATE_INTO(NAME, SIZE, STAND_IN)                                   \
+	BEGIN(NAME)                                                           \
 	if (HL_UNLIKELY(!real))                                               \
 		return STAND_IN;                                              \
 	if (in_family)                                                        \
@@ -397,19 +398,18 @@ static word destroy(function *real, const struct words *words, bool is_subproces
 		record_new(&FAMILY, *(const word *)a, SIZE, seen, HL_CALLER); \
 	return error;                                                         \
 	}
-#define MEMALIGN_INTO(NAME, FAMILY) \
-	ALLOCATE_INTO(NAME, FAMILY, c, (word)posix_memalign((void **)a, b, c))
+#define MEMALIGN_INTO(NAME) ALLOCATE_INTO(NAME, c, (word)posix_memalign((void **)a, b, c))
 
 /* A text, unless the caller gives ${BUFFER} for it. */
-#define ALLOCATE_PATH(NAME, PATH, BUFFER)                                       \
-	BEGIN(NAME, mimalloc)                                                   \
-	if (HL_UNLIKELY(!real))                                                 \
-		return (word)realpath((const char *)PATH, (char *)BUFFER);      \
-	uint64_t seen = hl_event_seen();                                        \
-	word text = call_alone(real, &words);                                   \
-	if (!BUFFER)                                                            \
-		record_new(&mimalloc, text, text_bytes(text), seen, HL_CALLER); \
-	return text;                                                            \
+#define ALLOCATE_PATH(NAME, PATH, BUFFER)                                     \
+	BEGIN(NAME)                                                           \
+	if (HL_UNLIKELY(!real))                                               \
+		return (word)realpath((const char *)PATH, (char *)BUFFER);    \
+	uint64_t seen = hl_event_seen();                                      \
+	word text = call_alone(real, &words);                                 \
+	if (!BUFFER)                                                          \
+		record_new(&FAMILY, text, text_bytes(text), seen, HL_CALLER); \
+	return text;                                                          \
 	}
 
 /* Keeps the answer for one function, as most programs call strdup() alone. */
@@ -431,7 +431,7 @@ static bool is_of_libc(function *real)
  * The C library's asks malloc for its block, and no frame of ours may stand between. From 3.6 on
  * mimalloc has it too, and asks nobody whom we see.
  */
-#define ALLOCATE_TEXT(NAME)                                                          \
+#define COPY_OF_LIBC(NAME, TEXT)                                                     \
 	HL_EXPORT function hl_##NAME __asm__(#NAME);                                 \
 	HL_EXPORT word hl_##NAME(word a, word b, word c, word d, word e, word f)     \
 	{                                                                            \
@@ -451,16 +451,16 @@ static bool is_of_libc(function *real)
 		return text;                                                         \
 	}
 
-#define RESIZE_OR(NAME, FAMILY, OLD, SIZE, WAY, STAND_IN)                                         \
-	BEGIN(NAME, FAMILY)                                                                       \
+#define COPY_OF_LIBC_UP_TO(NAME, TEXT, COUNT) COPY_OF_LIBC(NAME, TEXT)
+
+#define RESIZE_OR(NAME, OLD, SIZE, WAY, STAND_IN)                                                 \
+	BEGIN(NAME)                                                                               \
 	return real ? resize(&FAMILY, real, &words, (struct resizing){OLD, SIZE, WAY}, HL_CALLER) \
 		    : STAND_IN;                                                                   \
 	}
-#define RESIZE(NAME, FAMILY, SIZE) \
-	RESIZE_OR(NAME, FAMILY, a, SIZE, MOVES, (word)realloc((void *)a, SIZE))
-#define RESIZE_ONLY(NAME, FAMILY, OLD, SIZE) RESIZE_OR(NAME, FAMILY, OLD, SIZE, MOVES, no_memory())
-#define RESIZE_IN_PLACE(NAME, FAMILY) \
-	RESIZE_OR(NAME, FAMILY, a, b, IN_PLACE, malloc_usable_size((void *)a))
+#define RESIZE(NAME, SIZE)	     RESIZE_OR(NAME, a, SIZE, MOVES, (word)realloc((void *)a, SIZE))
+#define RESIZE_ONLY(NAME, OLD, SIZE) RESIZE_OR(NAME, OLD, SIZE, MOVES, no_memory())
+#define RESIZE_IN_PLACE(NAME)	     RESIZE_OR(NAME, a, b, IN_PLACE, malloc_usable_size((void *)a))
 
 #define RESIZE_OR_THROW(NAME, SIZE)                                         \
 	HL_EXPORT function NAME;                                            \
@@ -470,176 +470,50 @@ static bool is_of_libc(function *real)
 		return resize_or_throw(a, SIZE, HL_CALLER);                 \
 	}
 
-#define RELEASE(NAME, FAMILY)                                                     \
-	BEGIN(NAME, FAMILY)                                                       \
+#define RELEASE(NAME)                                                             \
+	BEGIN(NAME)                                                               \
 	return real ? release(&FAMILY, real, &words, __builtin_return_address(0)) \
 		    : stand_in_free(a);                                           \
 	}
 
 #define DESTROY(NAME, IS_SUBPROCESS)                                                         \
-	BEGIN(NAME, mimalloc)                                                                \
+	BEGIN(NAME)                                                                          \
 	return real ? destroy(real, &words, IS_SUBPROCESS, __builtin_return_address(0)) : 0; \
 	}
 
 /* clang-format off */
-ALLOCATE(mi_malloc, mimalloc, a)
-ALLOCATE(mi_malloc_small, mimalloc, a)
-ALLOCATE(mi_zalloc, mimalloc, a)
-ALLOCATE(mi_zalloc_small, mimalloc, a)
-ALLOCATE(mi_calloc, mimalloc, product(a, b))
-ALLOCATE(mi_mallocn, mimalloc, product(a, b))
-ALLOCATE_ALIGNED(mi_malloc_aligned, mimalloc, a, b)
-ALLOCATE_ALIGNED(mi_malloc_aligned_at, mimalloc, a, b)
-ALLOCATE_ALIGNED(mi_zalloc_aligned, mimalloc, a, b)
-ALLOCATE_ALIGNED(mi_zalloc_aligned_at, mimalloc, a, b)
-ALLOCATE_ALIGNED(mi_calloc_aligned, mimalloc, product(a, b), c)
-ALLOCATE_ALIGNED(mi_calloc_aligned_at, mimalloc, product(a, b), c)
-ALLOCATE_ALIGNED(mi_memalign, mimalloc, b, a)
-ALLOCATE_ALIGNED(mi_aligned_alloc, mimalloc, b, a)
-ALLOCATE_ALIGNED(mi_valloc, mimalloc, a, 4096)
-ALLOCATE_ALIGNED(mi_pvalloc, mimalloc, a, 4096)
-MEMALIGN_INTO(mi_posix_memalign, mimalloc)
-ALLOCATE_INTO(mi_dupenv_s, mimalloc, text_bytes(*(const word *)a), ENOMEM)
-ALLOCATE_OR(mi_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
-ALLOCATE_OR(mi_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)a, b))
-ALLOCATE_OR(mi_mbsdup, mimalloc, text_bytes(block), (word)strdup((const char *)a))
-ALLOCATE_OR(mi_wcsdup, mimalloc, block ? wide_text_bytes((const uint16_t *)block) : 0, no_memory())
+#define FAMILY mimalloc
+#include "allocators/mimalloc_functions.h"
+/* No rule says where these have their sizes, or nobody else may pass them. */
+ALLOCATE_INTO(mi_dupenv_s, text_bytes(*(const word *)a), ENOMEM)
+ALLOCATE_OR(mi_wcsdup, block ? wide_text_bytes((const uint16_t *)block) : 0, no_memory())
 ALLOCATE_PATH(mi_realpath, a, b)
 ALLOCATE_PATH(mi_heap_realpath, b, c)
-ALLOCATE_TEXT(strdup)
-ALLOCATE_TEXT(strndup)
-ALLOCATE_OR_THROW(mi_new, mimalloc, a)
-ALLOCATE_OR_THROW(mi_new_n, mimalloc, product(a, b))
-ALLOCATE(mi_new_nothrow, mimalloc, a)
-ALIGN_OR_THROW(mi_new_aligned, mimalloc, a, b)
-ALLOCATE_ALIGNED(mi_new_aligned_nothrow, mimalloc, a, b)
+ALLOCATE_OR_THROW(mi_heap_alloc_new, b)
+ALLOCATE_OR_THROW(mi_heap_alloc_new_n, product(b, c))
+ALLOCATE_OR_THROW(mi_theap_alloc_new, b)
+ALLOCATE_OR_THROW(mi_theap_alloc_new_n, product(b, c))
 RESIZE_OR_THROW(mi_new_realloc, b)
 RESIZE_OR_THROW(mi_new_reallocn, product(b, c))
-RESIZE(mi_realloc, mimalloc, b)
-RESIZE_OR(mi_reallocf, mimalloc, a, b, MOVES_OR_FREES, (word)realloc((void *)a, b))
-RESIZE(mi_reallocn, mimalloc, product(b, c))
-RESIZE(mi_reallocarray, mimalloc, product(b, c))
-RESIZE_ONLY(mi_rezalloc, mimalloc, a, b)
-RESIZE_ONLY(mi_recalloc, mimalloc, a, product(b, c))
-RESIZE_ONLY(mi_realloc_aligned, mimalloc, a, b)
-RESIZE_ONLY(mi_realloc_aligned_at, mimalloc, a, b)
-RESIZE_ONLY(mi_rezalloc_aligned, mimalloc, a, b)
-RESIZE_ONLY(mi_rezalloc_aligned_at, mimalloc, a, b)
-RESIZE_ONLY(mi_recalloc_aligned, mimalloc, a, product(b, c))
-RESIZE_ONLY(mi_recalloc_aligned_at, mimalloc, a, product(b, c))
-RESIZE_ONLY(mi_aligned_recalloc, mimalloc, a, product(b, c))
-RESIZE_ONLY(mi_aligned_offset_recalloc, mimalloc, a, product(b, c))
-RESIZE_ONLY(mi_expand, mimalloc, a, b)
-RESIZE_ONLY(mi__expand, mimalloc, a, b)
-RESIZE_OR(mi_urealloc, mimalloc, a, b, MOVES, no_memory())
-ALLOCATE_OR(mi_umalloc, mimalloc, a, no_memory())
-ALLOCATE_OR(mi_umalloc_small, mimalloc, a, no_memory())
-ALLOCATE_OR(mi_umalloc_aligned, mimalloc, a, no_memory())
-ALLOCATE_OR(mi_uzalloc_small, mimalloc, a, no_memory())
-ALLOCATE_OR(mi_uzalloc_aligned, mimalloc, a, no_memory())
-ALLOCATE_OR(mi_ucalloc, mimalloc, product(a, b), no_memory())
-ALLOCATE(mi_heap_malloc, mimalloc, b)
-ALLOCATE(mi_heap_malloc_small, mimalloc, b)
-ALLOCATE(mi_heap_zalloc, mimalloc, b)
-ALLOCATE(mi_heap_zalloc_small, mimalloc, b)
-ALLOCATE(mi_heap_calloc, mimalloc, product(b, c))
-ALLOCATE(mi_heap_mallocn, mimalloc, product(b, c))
-ALLOCATE_ALIGNED(mi_heap_malloc_aligned, mimalloc, b, c)
-ALLOCATE_ALIGNED(mi_heap_malloc_aligned_at, mimalloc, b, c)
-ALLOCATE_ALIGNED(mi_heap_zalloc_aligned, mimalloc, b, c)
-ALLOCATE_ALIGNED(mi_heap_zalloc_aligned_at, mimalloc, b, c)
-ALLOCATE_ALIGNED(mi_heap_calloc_aligned, mimalloc, product(b, c), d)
-ALLOCATE_ALIGNED(mi_heap_calloc_aligned_at, mimalloc, product(b, c), d)
-ALLOCATE_OR(mi_heap_strdup, mimalloc, text_bytes(block), (word)strdup((const char *)b))
-ALLOCATE_OR(mi_heap_strndup, mimalloc, text_bytes(block), (word)strndup((const char *)b, c))
-ALLOCATE_OR_THROW(mi_heap_alloc_new, mimalloc, b)
-ALLOCATE_OR_THROW(mi_heap_alloc_new_n, mimalloc, product(b, c))
-RESIZE_ONLY(mi_heap_realloc, mimalloc, b, c)
-RESIZE_OR(mi_heap_reallocf, mimalloc, b, c, MOVES_OR_FREES, no_memory())
-RESIZE_ONLY(mi_heap_reallocn, mimalloc, b, product(c, d))
-RESIZE_ONLY(mi_heap_rezalloc, mimalloc, b, c)
-RESIZE_ONLY(mi_heap_recalloc, mimalloc, b, product(c, d))
-RESIZE_ONLY(mi_heap_realloc_aligned, mimalloc, b, c)
-RESIZE_ONLY(mi_heap_realloc_aligned_at, mimalloc, b, c)
-RESIZE_ONLY(mi_heap_rezalloc_aligned, mimalloc, b, c)
-RESIZE_ONLY(mi_heap_rezalloc_aligned_at, mimalloc, b, c)
-RESIZE_ONLY(mi_heap_recalloc_aligned, mimalloc, b, product(c, d))
-RESIZE_ONLY(mi_heap_recalloc_aligned_at, mimalloc, b, product(c, d))
-ALLOCATE(mi_theap_malloc, mimalloc, b)
-ALLOCATE(mi_theap_malloc_small, mimalloc, b)
-ALLOCATE(mi_theap_zalloc, mimalloc, b)
-ALLOCATE(mi_theap_zalloc_small, mimalloc, b)
-ALLOCATE(mi_theap_calloc, mimalloc, product(b, c))
-ALLOCATE_ALIGNED(mi_theap_malloc_aligned, mimalloc, b, c)
-ALLOCATE_ALIGNED(mi_theap_zalloc_aligned, mimalloc, b, c)
-ALLOCATE_OR_THROW(mi_theap_alloc_new, mimalloc, b)
-ALLOCATE_OR_THROW(mi_theap_alloc_new_n, mimalloc, product(b, c))
-ALLOCATE(mi_theap_alloc_new_nothrow, mimalloc, b)
-RESIZE_ONLY(mi_theap_realloc, mimalloc, b, c)
-RESIZE_ONLY(mi_theap_rezalloc, mimalloc, b, c)
 DESTROY(mi_heap_destroy, false)
 DESTROY(mi_subproc_destroy, true)
-RELEASE(mi_free, mimalloc)
-RELEASE(mi_cfree, mimalloc)
-RELEASE(mi_free_size, mimalloc)
-RELEASE(mi_free_aligned, mimalloc)
-RELEASE(mi_free_size_aligned, mimalloc)
-RELEASE(mi_free_small, mimalloc)
-RELEASE(mi_free_small_nonnull, mimalloc)
-RELEASE(mi_free_small_local, mimalloc)
-RELEASE(mi_free_small_local_nonnull, mimalloc)
-RELEASE(mi_ufree, mimalloc)
+#undef FAMILY
 
-ALLOCATE_ALIGNED(mallocx, jemalloc_x, a, UINT64_C(1) << (b & 63))
-RESIZE(rallocx, jemalloc_x, b)
-RESIZE_IN_PLACE(xallocx, jemalloc_x)
-RELEASE(dallocx, jemalloc_x)
-RELEASE(sdallocx, jemalloc_x)
+/* jemalloc without a prefix has these beside malloc, where the tool finds them by that. */
+#define FAMILY jemalloc_x
+ALLOCATE_ALIGNED(mallocx, a, UINT64_C(1) << (b & 63))
+RESIZE(rallocx, b)
+RESIZE_IN_PLACE(xallocx)
+RELEASE(dallocx)
+RELEASE(sdallocx)
+#undef FAMILY
 
-ALLOCATE(je_malloc, jemalloc, a)
-ALLOCATE(je_calloc, jemalloc, product(a, b))
-ALLOCATE_ALIGNED(je_aligned_alloc, jemalloc, b, a)
-ALLOCATE_ALIGNED(je_memalign, jemalloc, b, a)
-ALLOCATE_ALIGNED(je_valloc, jemalloc, a, 4096)
-MEMALIGN_INTO(je_posix_memalign, jemalloc)
-ALLOCATE_ALIGNED(je_mallocx, jemalloc, a, UINT64_C(1) << (b & 63))
-RESIZE(je_realloc, jemalloc, b)
-RESIZE(je_rallocx, jemalloc, b)
-RESIZE_IN_PLACE(je_xallocx, jemalloc)
-RELEASE(je_free, jemalloc)
-RELEASE(je_dallocx, jemalloc)
-RELEASE(je_sdallocx, jemalloc)
+#define FAMILY jemalloc
+#include "allocators/jemalloc_functions.h"
+RESIZE_IN_PLACE(je_xallocx)
+#undef FAMILY
 
-ALLOCATE(tc_malloc, tcmalloc, a)
-ALLOCATE(tc_malloc_skip_new_handler, tcmalloc, a)
-ALLOCATE(tc_calloc, tcmalloc, product(a, b))
-ALLOCATE_ALIGNED(tc_memalign, tcmalloc, b, a)
-ALLOCATE_ALIGNED(tc_valloc, tcmalloc, a, 4096)
-ALLOCATE_ALIGNED(tc_pvalloc, tcmalloc, a, 4096)
-MEMALIGN_INTO(tc_posix_memalign, tcmalloc)
-ALLOCATE_OR_THROW(tc_new, tcmalloc, a)
-ALLOCATE(tc_new_nothrow, tcmalloc, a)
-ALIGN_OR_THROW(tc_new_aligned, tcmalloc, a, b)
-ALLOCATE_ALIGNED(tc_new_aligned_nothrow, tcmalloc, a, b)
-ALLOCATE_OR_THROW(tc_newarray, tcmalloc, a)
-ALLOCATE(tc_newarray_nothrow, tcmalloc, a)
-ALIGN_OR_THROW(tc_newarray_aligned, tcmalloc, a, b)
-ALLOCATE_ALIGNED(tc_newarray_aligned_nothrow, tcmalloc, a, b)
-RESIZE(tc_realloc, tcmalloc, b)
-RELEASE(tc_free, tcmalloc)
-RELEASE(tc_cfree, tcmalloc)
-RELEASE(tc_free_sized, tcmalloc)
-RELEASE(tc_free_aligned_sized, tcmalloc)
-RELEASE(tc_delete, tcmalloc)
-RELEASE(tc_delete_sized, tcmalloc)
-RELEASE(tc_delete_nothrow, tcmalloc)
-RELEASE(tc_delete_aligned, tcmalloc)
-RELEASE(tc_delete_sized_aligned, tcmalloc)
-RELEASE(tc_delete_aligned_nothrow, tcmalloc)
-RELEASE(tc_deletearray, tcmalloc)
-RELEASE(tc_deletearray_sized, tcmalloc)
-RELEASE(tc_deletearray_nothrow, tcmalloc)
-RELEASE(tc_deletearray_aligned, tcmalloc)
-RELEASE(tc_deletearray_sized_aligned, tcmalloc)
-RELEASE(tc_deletearray_aligned_nothrow, tcmalloc)
+#define FAMILY tcmalloc
+#include "allocators/tcmalloc_functions.h"
+#undef FAMILY
 /* clang-format on */

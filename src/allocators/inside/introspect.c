@@ -6,6 +6,7 @@
  */
 #include "recorder/introspect.h"
 
+#include "allocators/traits.h"
 #include "base/compiler.h"
 
 #include <errno.h>

@@ -13,16 +13,12 @@
 #define WAIT_NS	 (2 * HL_NS_PER_SECOND)
 #define PAUSE_NS 2000000
 
-const char *hl_slabs_allocator(const struct hl_slabs *slabs)
+const struct hl_allocator_traits *hl_slabs_allocator(const struct hl_slabs *slabs)
 {
-	static const char *const names[] = {
-		[HL_INTROSPECTED_NONE] = "",
-		[HL_INTROSPECTED_JEMALLOC] = "jemalloc",
-		[HL_INTROSPECTED_MIMALLOC] = "mimalloc",
-		[HL_INTROSPECTED_TCMALLOC] = "tcmalloc",
-	};
-
-	return slabs->said.kind < HL_COUNT_OF(names) ? names[slabs->said.kind] : "";
+	for (size_t i = 0; slabs->said.kind && i < hl_allocator_count; i++)
+		if (hl_allocator_traits[i].answers_as == slabs->said.kind)
+			return &hl_allocator_traits[i];
+	return NULL;
 }
 
 /* ---- occupancy ---- */
@@ -104,13 +100,15 @@ static int take_answer(const struct hl_open_region *region, struct hl_slabs *ret
 	ret_slabs->said = hl_open_region_header(region)->introspection.answer;
 	if (ret_slabs->said.class_count > HL_SLAB_CLASSES_MAX)
 		ret_slabs->said.class_count = HL_SLAB_CLASSES_MAX;
-	if (!hl_slabs_allocator(ret_slabs)[0])
-		return hl_error_set(err, -ENOTSUP,
-				    "the allocator of process %d has no functions to ask it: those "
-				    "of jemalloc, mimalloc and tcmalloc are known; glibc's heap is "
-				    "read without asking",
-				    region->pid);
-	if (ret_slabs->said.kind == HL_INTROSPECTED_MIMALLOC)
+	const struct hl_allocator_traits *allocator = hl_slabs_allocator(ret_slabs);
+	if (!allocator)
+		return hl_error_set(
+			err, -ENOTSUP,
+			"the allocator of process %d has no functions to ask it: those "
+			"of " HL_ALLOCATORS_THAT_ANSWER("and") " are known; glibc's heap is "
+							       "read without asking",
+			region->pid);
+	if (allocator->reports_slabs)
 		memcpy(ret_slabs->occupancy_bytes, ret_slabs->said.occupancy_bytes,
 		       sizeof(ret_slabs->occupancy_bytes));
 	else
@@ -129,7 +127,7 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 	struct hl_other_found other = hl_other_allocator_library(hl_owner_names_maps(names));
 	r = hl_open_region(pid, names, &region);
 	hl_owner_names_free(names);
-	if (r == -ENODATA && other.allocator && other.allocator->can_be_asked)
+	if (r == -ENODATA && other.allocator && other.allocator->answers_as)
 		return hl_error_set(
 			err, r,
 			"cannot ask the allocator of process %d: there is no recorder in "
@@ -140,10 +138,12 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 	if (r == -ENODATA)
 		return hl_error_set(
 			err, r,
-			"cannot ask the allocator of process %d: only jemalloc, mimalloc and "
-			"tcmalloc can be asked, where they are libraries; glibc's heap is read "
-			"without --ask, and 'heapline pgfault -p %d 60' shows what makes the "
-			"process grow",
+			"cannot ask the allocator of process %d: only " HL_ALLOCATORS_THAT_ANSWER(
+				"and") " can be asked, where they are libraries; glibc's heap is "
+				       "read "
+				       "without --ask, and 'heapline pgfault -p %d 60' shows what "
+				       "makes the "
+				       "process grow",
 			pid, pid);
 	if (r == 0) {
 		r = send_request(pid, err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Slabs of jemalloc, mimalloc and tcmalloc: what the allocator itself says, asked through the
+ * Slabs of allocators that keep such: what the allocator itself says, asked through the
  * recorder in the process. Such allocators keep blocks of one size together, so what keeps memory
  * is not how large holes are but how full slabs are.
  */
 #pragma once
 
+#include "allocators/traits.h"
 #include "base/error.h"
 #include "region/introspection.h"
 
@@ -13,13 +14,13 @@
 
 struct hl_slabs {
 	struct hl_introspection said;
-	/* Bytes of slabs by how full they are. For jemalloc's classes the full slabs are known, and
+	/* Bytes of slabs by how full they are. Of classes the full slabs are known, and
 	 * the mean of the others. */
 	uint64_t occupancy_bytes[HL_OCCUPANCY_SLOTS];
 };
 
-/* "jemalloc", "mimalloc", "tcmalloc", or "". */
-const char *hl_slabs_allocator(const struct hl_slabs *slabs);
+/* Whose figures they are; NULL: of nobody. */
+const struct hl_allocator_traits *hl_slabs_allocator(const struct hl_slabs *slabs);
 
 /*
  * Asks process ${pid}. 0; -ENODATA when no recorder is in it; -ENOTSUP when its allocator cannot be

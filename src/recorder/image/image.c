@@ -264,6 +264,6 @@ void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
 	(void)thread;
 	if (!(atomic_fetch_and(&header->mode, ~HL_MODE_ASKED) & HL_MODE_ASKED))
 		return;
-	header->introspection.answer.kind = HL_INTROSPECTED_NONE;
+	header->introspection.answer.kind = 0;
 	atomic_store_explicit(&header->introspection.answered, asked, memory_order_release);
 }

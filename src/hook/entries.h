@@ -45,11 +45,11 @@ struct hl_entries {
 	struct hl_entry
 		extras[HL_ATTACHED_RULES_MAX + 1]; /* the last one to see that there are too many */
 	uint32_t extra_count;
-	char allocator[64];		      /* "glibc", "musl" ..., for messages */
-	uint64_t usable_size;		      /* or 0 */
-	uint64_t find_object;		      /* _dl_find_object, or 0 */
-	uint64_t clock_gettime;		      /* of the vdso, or 0 */
-	uint64_t current_service, service_of; /* of a guest, see guests/guest.h; or 0 */
+	char allocator[64];				/* "glibc", "musl" ..., for messages */
+	uint64_t usable_size;				/* or 0 */
+	uint64_t find_object;				/* _dl_find_object, or 0 */
+	uint64_t clock_gettime;				/* of the vdso, or 0 */
+	uint64_t current_service, service_of;		/* of a guest, see guests/guest.h; or 0 */
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
 	uint64_t program_entry;				/* AT_ENTRY */
 	uint64_t eh_frame, eh_frame_bytes;		/* of the program; 0: none */

@@ -544,6 +544,15 @@ class Allocators(HeapTest):
                     self.check_calls(self.target(env={"LD_PRELOAD": library}), MUSL_CALLS,
                                      "--probes", way)
 
+    def test_functions_of_an_allocator_under_its_own_names_are_found(self):
+        if not os.path.exists(harness.program("trace_heap_mimalloc")):
+            self.skipTest("mimalloc is not installed")
+        target = self.target("trace_heap_mimalloc")
+        trace = self.trace(target)
+        target.do("more")
+        self.finish(trace)
+        self.assert_sites(trace, {"expands": [1015] * 100, "resizes": [5000, 3000] * 100, "aligns": [300] * 100})
+
     def test_an_allocator_that_is_mapped_meanwhile_is_found(self):
         target, trace = self.start()
         target.do("load", harness.program("late_allocator.so"))

@@ -60,6 +60,12 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		("<<alloc::boxed::Box<str> as core::convert::From<&str>>::from as "
 		 "core::ops::Fn>::call"),
 		"hashbrown::raw::RawTable<T,A>::reserve_rehash",
+		"je_malloc_default",
+		"mi_heap_zalloc_aligned",
+		"tcmalloc::allocate_full_malloc_oom(unsigned long)",
+		"MmapSysAllocator::Alloc(unsigned long, unsigned long*, unsigned long)",
+		"scudo_malloc",
+		"rpcalloc",
 		"Perl_safesysmalloc",
 		"ngx_palloc",
 		"ngx_alloc",

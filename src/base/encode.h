@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The type of a section, as the four letters that its first bytes are. */
+#define HL_FOURCC(a, b, c, d) \
+	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
 /* ---- bytes as hexadecimal digits, the high half first ---- */
 
 /* The value of a hexadecimal digit, of either case; -1 for any other character. */

@@ -22,7 +22,7 @@ struct heap_trace {
 	int late_allocators;  /* that were mapped while the trace went on */
 	/* As of the last report, where they are of growth. */
 	struct hl_heap_sums reported;
-	struct hl_recording_lost reported_lost;
+	struct hl_lost reported_lost;
 };
 
 /* ---- probes ---- */
@@ -241,7 +241,7 @@ static int add_warnings(const struct heap_trace *trace, const struct hl_heap_cou
 
 static int add_losses(const struct heap_trace *trace, struct hl_trace_result *result)
 {
-	struct hl_recording_lost *lost = hl_trace_result_lost(result);
+	struct hl_lost *lost = hl_trace_result_lost(result);
 	struct hl_heap_counters counters;
 	int r = hl_heap_program_counters(trace->program, &counters);
 
@@ -293,14 +293,10 @@ static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trac
 	if (r == 0)
 		r = add_losses(trace, result);
 	if (r == 0 && trace->settings->growth) { /* what was lost since the last report */
-		struct hl_recording_lost *lost = hl_trace_result_lost(result);
-		struct hl_recording_lost all = *lost, *before = &trace->reported_lost;
-		lost->events -= before->events;
-		lost->bytes -= before->bytes;
-		lost->truncated_stacks -= before->truncated_stacks;
-		lost->incomplete_stacks -= before->incomplete_stacks;
-		lost->unmatched_frees -= before->unmatched_frees;
-		*before = all;
+		struct hl_lost *lost = hl_trace_result_lost(result), all = *lost;
+		*lost = hl_lost_since(&all, &trace->reported_lost);
+		lost->modules = all.modules; /* still without names */
+		trace->reported_lost = all;
 	}
 	hl_trace_result_set_sample(result, trace->settings->sample_bytes);
 	hl_heap_program_release_sums(&sums);

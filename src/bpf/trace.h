@@ -98,7 +98,7 @@ int hl_trace_result_warn(struct hl_trace_result *result, const char *format, ...
 struct hl_trace_value hl_trace_result_sum(const struct hl_trace_result *result);
 
 /* To be filled in by the caller. */
-struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result);
+struct hl_lost *hl_trace_result_lost(struct hl_trace_result *result);
 
 /* Bytes between samples, when not all was counted; values are to be scaled already. */
 void hl_trace_result_set_sample(struct hl_trace_result *result, uint64_t sample_bytes);

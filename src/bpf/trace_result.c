@@ -162,7 +162,7 @@ struct hl_trace_value hl_trace_result_sum(const struct hl_trace_result *result)
 	return sum;
 }
 
-struct hl_recording_lost *hl_trace_result_lost(struct hl_trace_result *result)
+struct hl_lost *hl_trace_result_lost(struct hl_trace_result *result)
 {
 	return &result->recording->processes[0].lost;
 }
@@ -249,7 +249,7 @@ static int warn_of_new_code(struct hl_trace_result *result, const struct hl_targ
 int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker)
 {
 	const struct hl_target *target = hl_walker_target(walker);
-	struct hl_recording_lost *lost = hl_trace_result_lost(result);
+	struct hl_lost *lost = hl_trace_result_lost(result);
 	struct hl_walker_losses losses;
 	uint32_t count;
 	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &count);

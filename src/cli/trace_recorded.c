@@ -134,12 +134,7 @@ static int compare(const struct recorded_trace *trace, const struct hl_recording
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	hl_trace_result_take_scripts(result, now);
-	struct hl_recording_lost *lost = hl_trace_result_lost(result);
-	lost->events = now->lost.events - before->lost.events;
-	lost->bytes = now->lost.bytes - before->lost.bytes;
-	lost->truncated_stacks = now->lost.truncated_stacks - before->lost.truncated_stacks;
-	lost->incomplete_stacks = now->lost.incomplete_stacks - before->lost.incomplete_stacks;
-	lost->modules = now->lost.modules - before->lost.modules;
+	*hl_trace_result_lost(result) = hl_lost_since(&now->lost, &before->lost);
 	hl_trace_result_set_sample(result, after->sample_bytes);
 	return 0;
 }

@@ -42,12 +42,12 @@ void hl_region_figures_read(const struct hl_region_view *view,
 		.inuse_objects = (int64_t)(alloc_objects - free_objects),
 		.peak_bytes = (int64_t)atomic_load(&header->peak_mark),
 		.stack_nodes = hl_region_read_node_count(view),
-		.lost_events = atomic_load(&header->lost_events),
+		.lost_events = atomic_load(&header->lost.events),
 	};
 	if (figures.inuse_bytes > figures.peak_bytes)
 		figures.peak_bytes = figures.inuse_bytes;
 	for (uint32_t i = 0; i < thread_count; i++) {
-		figures.lost_events += threads[i].lost_events;
+		figures.lost_events += threads[i].lost.events;
 		figures.lost_log_events += threads[i].lost_log_events;
 	}
 	*ret_figures = figures;

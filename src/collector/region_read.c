@@ -305,6 +305,16 @@ static void adopt_values(struct hl_recording_process *process, const struct node
 
 /* ---- threads and what was lost ---- */
 
+static void add_lost(struct hl_lost *sum, struct hl_lost more, uint64_t most)
+{
+	for (size_t i = 0; i < HL_LOST_COUNT; i++)
+		if (!hl_lost_counters[i].is_bytes && hl_lost_value(&more, i) > most) {
+			sum->damaged++;
+			return;
+		}
+	hl_lost_add(sum, &more);
+}
+
 /* There is always a thread 0, for cells that name none. */
 static int read_threads(const struct hl_region_view *view, uint64_t most,
 			struct hl_recording_process *process)
@@ -321,42 +331,23 @@ static int read_threads(const struct hl_region_view *view, uint64_t most,
 	process->thread_count = count ? count : 1;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct hl_region_thread *thread = &shared[i];
-		struct hl_recording_lost *lost = &process->lost;
 		process->threads[i].tid = thread->tid;
 		process->threads[i].earlier_threads = thread->earlier_owners;
 		memcpy(process->threads[i].name, thread->name, sizeof(thread->name));
-		if (thread->lost_events > most || thread->unmatched_frees > most ||
-		    thread->inherited_frees > most || thread->truncated_stacks > most ||
-		    thread->incomplete_stacks > most || thread->missed_frees > most) {
-			lost->damaged++;
-			continue;
-		}
-		lost->events += thread->lost_events;
-		lost->bytes += thread->lost_bytes;
-		lost->truncated_stacks += thread->truncated_stacks;
-		lost->incomplete_stacks += thread->incomplete_stacks;
-		lost->unmatched_frees += thread->unmatched_frees;
-		lost->inherited_frees += thread->inherited_frees;
-		lost->missed_frees += thread->missed_frees;
+		add_lost(&process->lost, thread->lost, most);
 	}
 	return 0;
 }
 
-static void read_lost(const struct hl_region_view *view, uint64_t most,
-		      struct hl_recording_lost *lost)
+static void read_lost(const struct hl_region_view *view, uint64_t most, struct hl_lost *lost)
 {
 	const struct hl_region_header *header = header_of(view);
-	uint64_t events = atomic_load(&header->lost_events);
-	uint64_t modules = atomic_load(&header->lost_modules);
+#define READ(member, ...) .member = atomic_load(&header->lost.member),
+	const struct hl_lost shared = {HL_LOST_COUNTERS(READ, READ)};
+#undef READ
 
 	lost->damaged += hl_region_check_header(view);
-	if (events > most || modules > most) {
-		lost->damaged++;
-		return;
-	}
-	lost->events += events;
-	lost->bytes += atomic_load(&header->lost_bytes);
-	lost->modules += modules;
+	add_lost(lost, shared, most);
 }
 
 /* ---- modules ---- */
@@ -658,11 +649,11 @@ int hl_region_read(const struct hl_region_view *view, const struct hl_region_tim
 {
 	if (!layout_fits(view))
 		return hl_error_set(err, -EINVAL, "cannot read a region: its areas do not fit it");
-	process->lost = (struct hl_recording_lost){0};
+	process->lost = (struct hl_lost){0};
 	int r = read_tables(view, times, process);
 	if (r == -ESTALE) {
 		drop_tables(process);
-		process->lost = (struct hl_recording_lost){0};
+		process->lost = (struct hl_lost){0};
 		view->known->piece_count = 0;
 		r = read_tables(view, times, process);
 	}
@@ -679,7 +670,7 @@ uint64_t hl_region_read_activity(const struct hl_region_view *view)
 {
 	const struct hl_region_header *header = header_of(view);
 	const struct hl_cell_chunk *chunk = hl_region_read_area(view, HL_AREA_CELLS);
-	uint64_t sum = atomic_load(&header->thread_count) + atomic_load(&header->lost_events);
+	uint64_t sum = atomic_load(&header->thread_count) + atomic_load(&header->lost.events);
 
 	for (const struct hl_cell_chunk *end = chunk + hl_region_read_chunk_count(view);
 	     chunk < end; chunk++) {

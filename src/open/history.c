@@ -76,7 +76,7 @@ int hl_history_name(struct hl_history *history, const struct hl_log_state *state
 	memset(profile->known, 0, sizeof(profile->known));
 	profile->known[HL_VALUE_INUSE][HL_UNIT_BYTES] = true;
 	profile->known[HL_VALUE_PEAK][HL_UNIT_BYTES] = true;
-	profile->lost.log_events = history->log->lost_events;
+	profile->lost_log_events = history->log->lost_events;
 	return 0;
 }
 

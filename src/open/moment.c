@@ -342,7 +342,7 @@ int hl_moment_load(const struct hl_log_source *source, const struct hl_profile_s
 		r = describe(profile, &log->points[number - log->points[0].number], state->tick);
 	if (r < 0)
 		return r;
-	profile->lost.log_events = log->lost_events;
+	profile->lost_log_events = log->lost_events;
 	*ret_profile = HL_TAKE(profile);
 	return 0;
 }

@@ -246,9 +246,11 @@ static int load_figures(struct reading *reading)
 	if (r == 0)
 		r = load_more(reading, HL_PACK_INHERITED, &hl_pack_inherited_columns,
 			      profile->processes, profile->process_count);
-	if (r == 0)
-		r = load_more(reading, HL_PACK_MISSED, &hl_pack_missed_columns, profile->processes,
-			      profile->process_count);
+	for (size_t i = 0; r == 0 && i < HL_LOST_COUNT; i++)
+		if (hl_lost_counters[i].pack_section)
+			r = load_more(reading, hl_lost_counters[i].pack_section,
+				      &hl_pack_lost_columns[i], profile->processes,
+				      profile->process_count);
 	if (r == 0)
 		r = load_structs(reading, HL_PACK_THREADS, &hl_pack_thread_columns, 0,
 				 &profile->threads, &profile->thread_count);

@@ -12,23 +12,13 @@
 #define COUNTER_BYTES (8 * 8)
 
 static const struct hl_column process_columns[] = {
-	HL_COLUMN(hl_profile_process, pid),
-	HL_COLUMN(hl_profile_process, parent_pid),
-	HL_COLUMN(hl_profile_process, sequence),
-	HL_COLUMN(hl_profile_process, command),
-	HL_COLUMN(hl_profile_process, executable),
-	HL_COLUMN(hl_profile_process, end),
-	HL_COLUMN(hl_profile_process, duration_ns),
-	HL_COLUMN(hl_profile_process, complete),
+	HL_COLUMN(hl_profile_process, pid),	    HL_COLUMN(hl_profile_process, parent_pid),
+	HL_COLUMN(hl_profile_process, sequence),    HL_COLUMN(hl_profile_process, command),
+	HL_COLUMN(hl_profile_process, executable),  HL_COLUMN(hl_profile_process, end),
+	HL_COLUMN(hl_profile_process, duration_ns), HL_COLUMN(hl_profile_process, complete),
 	HL_COLUMN(hl_profile_process, own_malloc),
-	HL_COLUMN(hl_profile_process, lost.events),
-	HL_COLUMN(hl_profile_process, lost.bytes),
-	HL_COLUMN(hl_profile_process, lost.truncated_stacks),
-	HL_COLUMN(hl_profile_process, lost.incomplete_stacks),
-	HL_COLUMN(hl_profile_process, lost.unmatched_frees),
-	HL_COLUMN(hl_profile_process, lost.modules),
-	HL_COLUMN(hl_profile_process, lost.unscanned_bytes),
-};
+#define LOST_COLUMN(member, ...) HL_COLUMN(hl_profile_process, lost.member),
+	HL_LOST_COUNTERS(LOST_COLUMN, HL_LOST_SKIP)};
 
 /* Of modules and processes, too: packed recordings of heapline 0.1 do not have these. */
 static const struct hl_column print_columns[] = {
@@ -39,9 +29,6 @@ static const struct hl_column print_columns[] = {
 static const struct hl_column inherited_columns[] = {
 	HL_COLUMN(hl_profile_process, lost.inherited_frees),
 	HL_COLUMN(hl_profile_process, lost.damaged),
-};
-static const struct hl_column missed_columns[] = {
-	HL_COLUMN(hl_profile_process, lost.missed_frees),
 };
 
 static const struct hl_column thread_columns[] = {
@@ -103,8 +90,11 @@ const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(
 						   6 * 4 + 8 + 2 + 7 * 8};
 const struct hl_columns hl_pack_print_columns = {print_columns, HL_COUNT_OF(print_columns),
 						 sizeof(struct hl_profile_module), 24};
-const struct hl_columns hl_pack_missed_columns = {missed_columns, HL_COUNT_OF(missed_columns),
-						  sizeof(struct hl_profile_process), 8};
+const struct hl_columns hl_pack_lost_columns[] = {
+#define LOST_COLUMNS(member, ...)                                                   \
+	{(const struct hl_column[]){HL_COLUMN(hl_profile_process, lost.member)}, 1, \
+	 sizeof(struct hl_profile_process), 8},
+	HL_LOST_COUNTERS(LOST_COLUMNS, LOST_COLUMNS)};
 const struct hl_columns hl_pack_inherited_columns = {inherited_columns,
 						     HL_COUNT_OF(inherited_columns),
 						     sizeof(struct hl_profile_process), 2 * 8};

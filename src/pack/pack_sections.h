@@ -20,13 +20,12 @@
 #define HL_PACK_BASE	  HL_FOURCC('B', 'A', 'S', 'E')
 
 #define HL_PACK_INHERITED HL_FOURCC('I', 'N', 'H', 'E') /* optional */
-#define HL_PACK_MISSED	  HL_FOURCC('M', 'I', 'S', 'S') /* where frees were missed */
 #define HL_PACK_PRINTS	  HL_FOURCC('P', 'R', 'N', 'T') /* optional */
 #define HL_PACK_RESIDENT  HL_FOURCC('R', 'E', 'S', 'I') /* of snapshots: more of each of ROWS */
 
 #define HL_PACK_SCRIPTS HL_FOURCC('S', 'C', 'R', 'I') /* where there are frames of scripts */
 
-#define HL_PACK_SECTION_COUNT 13 /* without MISSED, RESIDENT and SCRIPTS */
+#define HL_PACK_SECTION_COUNT 13 /* without RESIDENT, SCRIPTS and rare counters */
 
 /* Where there is a log, in any order: */
 #define HL_PACK_RECORDING HL_FOURCC('R', 'E', 'C', 'M') /* JSON, as in recording.hlm */
@@ -55,8 +54,11 @@ extern const struct hl_columns hl_pack_module_columns, hl_pack_function_columns,
 	hl_pack_frame_columns, hl_pack_script_columns, hl_pack_node_columns;
 
 extern const struct hl_columns hl_pack_process_columns, hl_pack_inherited_columns,
-	hl_pack_missed_columns, hl_pack_print_columns, hl_pack_resident_columns,
-	hl_pack_thread_columns, hl_pack_row_columns, hl_pack_size_columns;
+	hl_pack_print_columns, hl_pack_resident_columns, hl_pack_thread_columns,
+	hl_pack_row_columns, hl_pack_size_columns;
+
+/* Of processes, each of hl_lost_counters: it lies alone in its pack_section, if it has one. */
+extern const struct hl_columns hl_pack_lost_columns[HL_LOST_COUNT];
 
 /* Text of the META section, to be freed; NULL for want of memory. */
 char *hl_pack_meta_write(const struct hl_profile *profile);

@@ -191,8 +191,6 @@ int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection
 
 void hl_pack_select_sum(struct hl_profile *profile)
 {
-	struct hl_profile_lost *sum = &profile->lost;
-
 	for (size_t i = 0; i < profile->row_count; i++) {
 		const struct hl_profile_row *row = &profile->rows[i];
 		hl_profile_counters_add(&profile->counters[row->node], &row->counters);
@@ -207,19 +205,8 @@ void hl_pack_select_sum(struct hl_profile *profile)
 		process->thread_count += 1 + thread->earlier_threads;
 		hl_profile_counters_add(&process->total, &thread->total);
 	}
-	for (size_t i = 0; i < profile->process_count; i++) {
-		const struct hl_profile_lost *more = &profile->processes[i].lost;
-		sum->events += more->events;
-		sum->bytes += more->bytes;
-		sum->truncated_stacks += more->truncated_stacks;
-		sum->incomplete_stacks += more->incomplete_stacks;
-		sum->unmatched_frees += more->unmatched_frees;
-		sum->inherited_frees += more->inherited_frees;
-		sum->missed_frees += more->missed_frees;
-		sum->modules += more->modules;
-		sum->unscanned_bytes += more->unscanned_bytes;
-		sum->damaged += more->damaged;
-	}
+	for (size_t i = 0; i < profile->process_count; i++)
+		hl_lost_add(&profile->lost, &profile->processes[i].lost);
 	for (size_t i = 0; profile->base && i < profile->node_count; i++)
 		hl_profile_counters_add(&profile->base_total, &profile->base[i]);
 	profile->unfiltered_total = profile->total;

@@ -76,6 +76,11 @@ static bool has_scripts(const struct hl_profile *profile)
 	return false;
 }
 
+static bool has_rare(const struct hl_profile *profile, size_t counter)
+{
+	return hl_lost_counters[counter].pack_section && hl_lost_value(&profile->lost, counter);
+}
+
 static int add_sections(struct packing *packing)
 {
 	const struct hl_profile *profile = packing->profile;
@@ -93,9 +98,11 @@ static int add_sections(struct packing *packing)
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_INHERITED, &hl_pack_inherited_columns,
 				profile->processes, profile->process_count);
-	if (r == 0 && profile->lost.missed_frees)
-		r = add_structs(packing, HL_PACK_MISSED, &hl_pack_missed_columns,
-				profile->processes, profile->process_count);
+	for (size_t i = 0; r == 0 && i < HL_LOST_COUNT; i++)
+		if (has_rare(profile, i))
+			r = add_structs(packing, hl_lost_counters[i].pack_section,
+					&hl_pack_lost_columns[i], profile->processes,
+					profile->process_count);
 	if (r == 0)
 		r = add_structs(packing, HL_PACK_THREADS, &hl_pack_thread_columns, profile->threads,
 				profile->thread_count);
@@ -140,11 +147,12 @@ int hl_pack_write(const struct hl_profile *profile, const struct hl_pack_log *lo
 		.has_resident = profile->known[HL_VALUE_RESIDENT][HL_UNIT_BYTES] ||
 				profile->known[HL_VALUE_SWAPPED][HL_UNIT_BYTES],
 	};
+	uint32_t sections = HL_PACK_SECTION_COUNT + has_scripts(profile) + packing.has_resident +
+			    (log ? HL_PACK_LOG_SECTION_COUNT : 0);
 
-	hl_container_writer_init_fd(
-		&packing.writer, fd, name, HL_KIND_PACK,
-		HL_PACK_SECTION_COUNT + has_scripts(profile) + (profile->lost.missed_frees != 0) +
-			packing.has_resident + (log ? HL_PACK_LOG_SECTION_COUNT : 0));
+	for (size_t i = 0; i < HL_LOST_COUNT; i++)
+		sections += has_rare(profile, i);
+	hl_container_writer_init_fd(&packing.writer, fd, name, HL_KIND_PACK, sections);
 	packing.writer.compression_level = HL_COMPRESSION_SMALL;
 	int r = add_sections(&packing);
 	if (r == 0 && log)

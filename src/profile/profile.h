@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file_print.h"
+#include "base/lost.h"
 #include "base/strings.h"
 #include "recording/code_runtime.h"
 #include "recording/script_stack.h"
@@ -98,19 +99,6 @@ struct hl_profile_node {
 	uint32_t frame;	 /* of node 0: 0, which means nothing */
 };
 
-/* Counts of what is missing; all zero when nothing is. The words are those of recording.h. */
-struct hl_profile_lost {
-	uint64_t events, bytes;
-	uint64_t log_events; /* of the log alone, where a profile is of it; counters have them */
-	uint64_t truncated_stacks, incomplete_stacks;
-	uint64_t unmatched_frees, inherited_frees, missed_frees;
-	uint64_t modules;
-	uint64_t unscanned_bytes;
-	uint64_t damaged;
-	uint64_t script_unmatched; /* allocations whose script frames did not fit the native
-				      ones; known once they are spliced */
-};
-
 /* One process that the profile sums up. */
 struct hl_profile_process {
 	uint32_t pid, parent_pid, sequence;
@@ -122,7 +110,7 @@ struct hl_profile_process {
 	bool complete;	 /* false: figures are those of the last save */
 	bool own_malloc; /* has a malloc of its own, which was not seen */
 	struct hl_profile_counters total;
-	struct hl_profile_lost lost;
+	struct hl_lost lost;
 };
 
 /* One thread slot of one selected process: what its threads did, one after another. */
@@ -222,7 +210,10 @@ struct hl_profile {
 	size_t recorded_process_count;	  /* in the recording, selected or not */
 	size_t recorded_process_number;	  /* from 1: of a log's process among them; else 0 */
 	struct hl_profile_counters total; /* of the selected processes and threads */
-	struct hl_profile_lost lost;	  /* of the selected processes */
+	struct hl_lost lost;		  /* of the selected processes */
+	uint64_t lost_log_events;	  /* by the log alone: counters have them */
+	uint64_t script_unmatched;	  /* allocations whose script frames did not fit the native
+					     ones; known once they are spliced */
 
 	/* Where frames were chosen (filter.h): by what, as a clause, and the total of all stacks.
 	 */

@@ -46,7 +46,6 @@ int hl_profile_describe_process(struct hl_profile *profile,
 				const struct hl_recording_process *process,
 				struct hl_profile_process *ret_described)
 {
-	const struct hl_recording_lost *lost = &process->lost;
 	struct hl_profile_process described = {
 		.pid = process->pid,
 		.parent_pid = process->parent_pid,
@@ -54,19 +53,7 @@ int hl_profile_describe_process(struct hl_profile *profile,
 		.duration_ns = process->duration_ns,
 		.complete = process->complete,
 		.own_malloc = process->own_malloc,
-		.lost =
-			{
-				.events = lost->events,
-				.bytes = lost->bytes,
-				.truncated_stacks = lost->truncated_stacks,
-				.incomplete_stacks = lost->incomplete_stacks,
-				.unmatched_frees = lost->unmatched_frees,
-				.inherited_frees = lost->inherited_frees,
-				.missed_frees = lost->missed_frees,
-				.modules = lost->modules,
-				.unscanned_bytes = lost->unscanned_bytes,
-				.damaged = lost->damaged,
-			},
+		.lost = process->lost,
 	};
 
 	if (process->reset_ns) {

@@ -170,14 +170,14 @@ static int copy_rows(struct hl_profile *joined, const struct side *side)
 static int warn_of_doubts(struct hl_profile *joined, const struct hl_profile *before)
 {
 	const char *name = hl_profile_text(before, before->name);
-	const struct hl_profile_lost *lost = &before->lost;
+	const struct hl_lost *lost = &before->lost;
 	const struct {
 		uint64_t count;
 		const char *lost, *of_what;
 	} losses[] = {
 		{lost->damaged, "lost",
 		 "records that the program had overwritten: its other figures may be wrong"},
-		{lost->log_events, "lost",
+		{before->lost_log_events, "lost",
 		 "events of its log: its figures are wrong from then until the log was re-based"},
 		{lost->truncated_stacks + lost->incomplete_stacks, "lost the outer frames of",
 		 "stacks"},
@@ -332,6 +332,8 @@ static int describe(struct hl_profile *joined, const struct side *before, const 
 	joined->host_folded = from->host_folded || before->profile->host_folded;
 	joined->plumbing_folded = from->plumbing_folded || before->profile->plumbing_folded;
 	joined->lost = from->lost;
+	joined->lost_log_events = from->lost_log_events;
+	joined->script_unmatched = from->script_unmatched;
 	if (r == 0)
 		r = copy_processes(joined, from);
 	if (r == 0)

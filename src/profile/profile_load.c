@@ -541,7 +541,6 @@ static int fill_process(struct filling *filling, struct source *source)
 {
 	struct hl_profile *profile = filling->profile;
 	struct hl_profile_process *process = &profile->processes[profile->process_count];
-	const struct hl_profile_lost *lost = &process->lost;
 
 	int r = hl_profile_describe_process(profile, source->process, process);
 	if (r == 0)
@@ -557,16 +556,7 @@ static int fill_process(struct filling *filling, struct source *source)
 	if (r < 0)
 		return r;
 	hl_profile_counters_add(&profile->total, &process->total);
-	profile->lost.events += lost->events;
-	profile->lost.bytes += lost->bytes;
-	profile->lost.truncated_stacks += lost->truncated_stacks;
-	profile->lost.incomplete_stacks += lost->incomplete_stacks;
-	profile->lost.unmatched_frees += lost->unmatched_frees;
-	profile->lost.inherited_frees += lost->inherited_frees;
-	profile->lost.missed_frees += lost->missed_frees;
-	profile->lost.modules += lost->modules;
-	profile->lost.unscanned_bytes += lost->unscanned_bytes;
-	profile->lost.damaged += lost->damaged;
+	hl_lost_add(&profile->lost, &process->lost);
 	profile->complete = profile->complete && process->complete;
 	profile->process_count++;
 	return 0;

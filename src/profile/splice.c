@@ -245,8 +245,7 @@ static int splice_all(struct splicing *splicing, const struct hl_node_ids *follo
 		if (wanted[i])
 			r = splice_node(splicing, i, &unmatched);
 		if (unmatched)
-			profile->lost.script_unmatched +=
-				(uint64_t)profile->counters[i].alloc_objects;
+			profile->script_unmatched += (uint64_t)profile->counters[i].alloc_objects;
 	}
 	return r;
 }

@@ -25,7 +25,7 @@ struct hl_node_ids;
  * Gives ${profile} stacks of ${kind}; ${follow}, unless NULL, follows, see filter.h. ${folds_host}: stacks of services lose the
  * outermost frames that only run these (symbols/plumbing.h), but for a last one, and profile->host_folded is set. Where calls and
  * groups of a runtime are not as many, what is left over stays as it is, outermost, and counts in
- * lost.script_unmatched. Once a profile has been spliced another call changes nothing. 0 or -ENOMEM,
+ * profile->script_unmatched. Once a profile has been spliced another call changes nothing. 0 or -ENOMEM,
  * after which the profile is good for hl_profile_free() alone.
  */
 int hl_splice(struct hl_profile *profile, enum hl_stack_kind kind, bool folds_host,

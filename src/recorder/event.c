@@ -78,8 +78,8 @@ static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
 {
 	struct hl_region_header *header = recorder->region.header;
 
-	atomic_fetch_add_explicit(&header->lost_events, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&header->lost_bytes, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&header->lost.events, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&header->lost.bytes, bytes, memory_order_relaxed);
 }
 
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
@@ -111,7 +111,7 @@ uint64_t hl_event_walk_to_tag(struct hl_recorder *recorder, struct hl_thread *th
 	uint32_t node = intern_frames(recorder, thread, kept);
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return 0;
-	thread->in_region->truncated_stacks += walk->truncated;
+	thread->in_region->lost.truncated_stacks += walk->truncated;
 	/* Where the cell is comes into the cache meanwhile. */
 	hl_cells_prefetch(&thread->cells, node);
 	struct hl_recall_slot *place =
@@ -134,7 +134,7 @@ struct hl_cell *hl_event_cell_of_marked(struct hl_recorder *recorder, struct hl_
 {
 	struct hl_cell *stack = hl_event_stack_of_tag(tag);
 
-	thread->in_region->incomplete_stacks += tag & HL_EVENT_TAG_INCOMPLETE;
+	thread->in_region->lost.incomplete_stacks += tag & HL_EVENT_TAG_INCOMPLETE;
 	/* It may have become one that asks since hl_event_look_ahead(). */
 	return tag & HL_EVENT_TAG_ASKS && !thread->looked_ahead
 		       ? hl_script_cell(recorder, thread, stack, caller)
@@ -241,7 +241,7 @@ static __attribute__((noinline)) void close_missed(struct hl_recorder *recorder,
 					: usable > stale.slack	 ? usable - stale.slack
 								 : 0;
 	hl_event_count_free(thread, block, stale.block, stale.block.requested + stale.slack);
-	thread->in_region->missed_frees++;
+	thread->in_region->lost.missed_frees++;
 }
 
 /* ${known}: the usable bytes of a block of an allocator that is not the real malloc; NULL: it is.
@@ -408,9 +408,9 @@ static void count_unmatched(const struct hl_recorder *recorder, struct hl_thread
 	if (thread->sampling || is_closed(recorder))
 		return;
 	if (recorder->inherits)
-		thread->in_region->inherited_frees++;
+		thread->in_region->lost.inherited_frees++;
 	else
-		thread->in_region->unmatched_frees++;
+		thread->in_region->lost.unmatched_frees++;
 }
 
 bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t usable,

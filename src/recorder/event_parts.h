@@ -76,8 +76,8 @@ static inline void hl_event_begin(struct hl_recorder *recorder, struct hl_thread
 
 static inline void hl_event_lose(struct hl_thread *thread, uint64_t bytes)
 {
-	thread->in_region->lost_events++;
-	thread->in_region->lost_bytes += bytes;
+	thread->in_region->lost.events++;
+	thread->in_region->lost.bytes += bytes;
 }
 
 /* What hl_recall carries: the address of the stack's cell, and in its lowest bits whether the walk

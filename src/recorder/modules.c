@@ -180,7 +180,7 @@ static int64_t add_entry(struct hl_modules *modules, struct hl_region_module *mo
 	    !hl_region_map_commit(region, HL_AREA_MODULES,
 				  (index + UINT64_C(1)) * sizeof(*module)) ||
 	    !store_path(region, name, module)) {
-		atomic_fetch_add(&region->header->lost_modules, 1);
+		atomic_fetch_add(&region->header->lost.modules, 1);
 		return -1;
 	}
 	region->modules[index] = *module;

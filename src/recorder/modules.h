@@ -30,7 +30,7 @@ struct hl_modules {
 /*
  * Finds the module of ${pc} and registers it when it is new. Returns false when no module holds the
  * address. When the region is full the module is found with id HL_MODULE_NONE, and
- * header.lost_modules is raised.
+ * header.lost.modules is raised.
  * ${ret_replaced} says that the module has taken addresses of an older one, so that rules may be
  * stale. Thread-safe; not from a signal handler that interrupted the recorder.
  */

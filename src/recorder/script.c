@@ -485,7 +485,7 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
 						       &truncated);
 		frames = frames < max ? frames : max;
-		thread->in_region->truncated_stacks += truncated;
+		thread->in_region->lost.truncated_stacks += truncated;
 		if (own->memory.kept)
 			kept = depth += own->memory.kept;
 		if (frames && HL_UNLIKELY(!add_frames(recorder, thread, frames, i, depth, &kept)))

@@ -5,15 +5,13 @@
  */
 #pragma once
 
+#include "base/encode.h"
 #include "base/error.h"
 #include "base/strings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define HL_FOURCC(a, b, c, d) \
-	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
 
 #define HL_FORMAT_VERSION	  1u
 #define HL_CONTAINER_SECTIONS_MAX 64u

@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/file_print.h"
+#include "base/lost.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,21 +81,6 @@ struct hl_recording_thread {
 	uint32_t earlier_threads; /* that owned the slot, and whose figures are among these */
 };
 
-/* What a process lost or could not see; all zero when nothing was. */
-struct hl_recording_lost {
-	uint64_t events, bytes;
-	uint64_t truncated_stacks, incomplete_stacks;
-	uint64_t unmatched_frees; /* frees of blocks whose allocation was not seen; not a loss by
-				     itself */
-	uint64_t inherited_frees; /* in a forked child: of blocks that it has from its parent, or
-				     whose allocation was not seen; not a loss */
-	uint64_t missed_frees;	  /* known by the next allocation in their place; counted then */
-	uint64_t modules;
-	uint64_t unscanned_bytes;
-	uint64_t damaged; /* counters, stacks and fields that cannot be, because the program wrote
-			     over them; left out */
-};
-
 enum hl_process_end {
 	HL_END_RUNNING,	 /* the recording ended, or was interrupted, before the process */
 	HL_END_EXITED,	 /* end_status: exit status */
@@ -125,7 +111,7 @@ struct hl_recording_process {
 	char *successor; /* with HL_END_EXEC: the program that took its place and was not recorded;
 			    "" or NULL if there is none */
 	uint64_t peak_mark_ns; /* after start_realtime_ns */
-	struct hl_recording_lost lost;
+	struct hl_lost lost;
 
 	uint32_t module_count, node_count, value_count, thread_count;
 	struct hl_recording_module *modules;

@@ -131,18 +131,9 @@ static const struct hl_field recording_fields[] = {
 };
 
 static const struct hl_field lost_fields[] = {
-	HL_FIELD(hl_recording_lost, U64, events),
-	HL_FIELD(hl_recording_lost, U64, bytes),
-	HL_FIELD(hl_recording_lost, U64, truncated_stacks),
-	HL_FIELD(hl_recording_lost, U64, incomplete_stacks),
-	HL_FIELD(hl_recording_lost, U64, unmatched_frees),
-	HL_FIELD(hl_recording_lost, U64, modules),
-	HL_FIELD(hl_recording_lost, U64, unscanned_bytes),
-	HL_FIELD(hl_recording_lost, U64, inherited_frees, .optional = true),
-	HL_FIELD(hl_recording_lost, U64, missed_frees, .optional = true),
-	HL_FIELD(hl_recording_lost, U64, damaged, .optional = true),
-	{0},
-};
+#define FIELD(member, ...)	 HL_FIELD(hl_lost, U64, member),
+#define LATER_FIELD(member, ...) HL_FIELD(hl_lost, U64, member, .optional = true),
+	HL_LOST_COUNTERS(FIELD, HL_LOST_SKIP) HL_LOST_COUNTERS(HL_LOST_SKIP, LATER_FIELD){0}};
 
 static const struct hl_field module_fields[] = {
 	HL_FIELD(hl_recording_module, TEXT, path),

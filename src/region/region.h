@@ -25,6 +25,7 @@
 
 #include "base/compiler.h"
 #include "base/file_print.h"
+#include "base/lost.h"
 #include "region/introspection.h"
 #include "region/mailbox.h"
 
@@ -34,7 +35,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 19u
+#define HL_REGION_VERSION 20u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -282,26 +283,18 @@ static_assert(sizeof(struct hl_cell_chunk) == HL_CHUNK_BYTES, "a chunk is a page
 /* A thread slot. The first HL_THREADS_OWNED threads have one each; later ones take slots of threads
  * that have ended, whose cells then count both. */
 struct hl_region_thread {
-	_Atomic uint32_t live;	  /* 1 while a thread owns the slot */
-	uint32_t tid;		  /* of the last owner */
-	char name[16];		  /* of the last owner */
-	uint64_t unmatched_frees; /* blocks whose allocation was not seen */
-	uint64_t truncated_stacks;
-	uint64_t incomplete_stacks; /* walk ended early for want of a rule or of readable memory */
-	uint64_t lost_events; /* allocations that could not be recorded (no memory for tables, ...)
-			       */
-	uint64_t lost_bytes;
-	uint64_t lost_log_events;  /* counted, but not in the log: the ring was full, or there is
-				      none */
+	_Atomic uint32_t live;	   /* 1 while a thread owns the slot */
+	uint32_t tid;		   /* of the last owner */
+	char name[16];		   /* of the last owner */
 	_Atomic uint32_t has_ring; /* its ring's header and first bytes are backed by memory */
 	uint32_t earlier_owners;   /* threads that owned the slot before the last one */
-	uint64_t inherited_frees;  /* in a forked child: blocks that it did not allocate itself */
-	uint64_t waited_ns;	   /* for room in its ring, while the collector read nothing */
-	uint64_t missed_frees;	   /* of blocks in whose place another was allocated later */
-	uint64_t reserved[3];
+	struct hl_lost lost;
+	uint64_t lost_log_events; /* counted, but not in the log: the ring was full, or there is
+				     none */
+	uint64_t waited_ns;	  /* for room in its ring, while the collector read nothing */
 };
 
-static_assert(sizeof(struct hl_region_thread) == 128, "format");
+static_assert(sizeof(struct hl_region_thread) == 128, "whole cache lines; a new HL_REGION_VERSION");
 
 #define HL_KIN_NAME_MAX	 64
 #define HL_KIN_TITLE_MAX 256
@@ -461,11 +454,8 @@ struct hl_region_header {
 	/* The collector writes these three, too, at a reset. */
 	_Alignas(64) _Atomic uint32_t peak_epoch;
 	_Atomic uint64_t peak_mark; /* bytes in use at the last mark, as far as threads had added */
-	_Atomic uint64_t peak_mark_ns; /* CLOCK_MONOTONIC of the last mark */
-	/* What could not be counted to a thread slot. */
-	_Alignas(64) _Atomic uint64_t lost_events;
-	_Atomic uint64_t lost_bytes;
-	_Atomic uint64_t lost_modules;
+	_Atomic uint64_t peak_mark_ns;		 /* CLOCK_MONOTONIC of the last mark */
+	_Alignas(64) struct hl_lost_shared lost; /* what could not be counted to a thread slot */
 
 	_Atomic uint32_t site_count, name_bytes, provider_count;
 	struct hl_region_provider providers[HL_SCRIPT_PROVIDERS_MAX];

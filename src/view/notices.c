@@ -143,16 +143,16 @@ static void add_emptiness(struct hl_notices *notices, const struct hl_profile *p
 				profile->reset_ns ? " since the reset, and nothing is in use" : "");
 }
 
-void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile_lost *lost)
+void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	char count[HL_FORMAT_MAX];
 
-	if (lost->log_events)
+	if (profile->lost_log_events)
 		hl_notices_warn(notices,
 				"LOST: %s event%s of the log, which the counters have: figures "
 				"over time are wrong from then until the log was re-based",
-				hl_format_count(lost->log_events, count),
-				hl_format_plural(lost->log_events));
+				hl_format_count(profile->lost_log_events, count),
+				hl_format_plural(profile->lost_log_events));
 }
 
 /* Whether stacks end where a probe of another tool had taken the return address. */
@@ -176,32 +176,22 @@ static const char *unmatched_reason(const struct hl_profile *profile)
 	return "";
 }
 
-/* What stacks lack. */
-static void add_stack_losses(struct hl_notices *notices, const struct hl_profile *profile)
+/* What more is said of stacks. */
+static void add_stack_doubts(struct hl_notices *notices, const struct hl_profile *profile)
 {
-	const struct hl_profile_lost *lost = &profile->lost;
 	char count[HL_FORMAT_MAX];
 
-	if (lost->truncated_stacks)
-		hl_notices_warn(notices, "LOST: the outer frames of %s stack%s, too deep to keep",
-				hl_format_count(lost->truncated_stacks, count),
-				hl_format_plural(lost->truncated_stacks));
-	if (lost->incomplete_stacks)
-		hl_notices_warn(notices,
-				"LOST: the outer frames of %s stack%s, which could not be unwound",
-				hl_format_count(lost->incomplete_stacks, count),
-				hl_format_plural(lost->incomplete_stacks));
-	if (lost->incomplete_stacks && has_return_probes(profile))
+	if (profile->lost.incomplete_stacks && has_return_probes(profile))
 		hl_notices_add(notices,
 			       "note: another tool's return probes (uretprobes) hid the callers of "
 			       "functions under " HL_PROFILE_RETURN_PROBE);
-	if (lost->script_unmatched)
+	if (profile->script_unmatched)
 		hl_notices_warn(notices,
 				"UNMATCHED: of %s allocation%s script frames and calls of the "
 				"interpreter do not fit each other%s; --stack script and --stack "
 				"native show both",
-				hl_format_count(lost->script_unmatched, count),
-				hl_format_plural(lost->script_unmatched),
+				hl_format_count(profile->script_unmatched, count),
+				hl_format_plural(profile->script_unmatched),
 				unmatched_reason(profile));
 	const char *runtime = hl_guest_with_ages();
 	if (profile->has_generations)
@@ -211,19 +201,35 @@ static void add_stack_losses(struct hl_notices *notices, const struct hl_profile
 			       runtime ? " of " : "", runtime ? runtime : "");
 }
 
+/* The sentences of the counters of ${kind} that are not 0. */
+static void add_counters(struct hl_notices *notices, const struct hl_profile *profile,
+			 enum hl_lost_kind kind)
+{
+	bool is_trace = hl_trace_kind_of_profile(profile);
+	char number[HL_FORMAT_MAX];
+
+	for (size_t i = 0; i < HL_LOST_COUNT; i++) {
+		const struct hl_lost_counter *counter = &hl_lost_counters[i];
+		uint64_t value = hl_lost_value(&profile->lost, i);
+		const char *other = is_trace		? counter->trace
+				    : profile->attached ? counter->attached
+							: NULL;
+		if (!value || counter->kind != kind || !counter->sentence)
+			continue;
+		(counter->is_bytes ? hl_format_bytes : hl_format_count)((int64_t)value, number);
+		(kind == HL_LOST_NOTE ? hl_notices_add : hl_notices_warn)(
+			notices, other ? other : counter->sentence, number, hl_format_plural(value),
+			value == 1 ? "was" : "were", value == 1 ? "is" : "are");
+	}
+}
+
 static void add_losses(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
-	const struct hl_profile_lost *lost = &profile->lost;
+	const struct hl_lost *lost = &profile->lost;
 	char count[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
 
-	if (lost->damaged)
-		hl_notices_warn(
-			notices,
-			"DAMAGED: the program overwrote heapline's memory; %s record%s that "
-			"cannot be %s left out, and other figures may be wrong",
-			hl_format_count(lost->damaged, count), hl_format_plural(lost->damaged),
-			lost->damaged == 1 ? "is" : "are");
+	add_counters(notices, profile, HL_LOST_DAMAGE);
 	if (hl_summary_is_empty(profile))
 		add_emptiness(notices, profile);
 	/* Pages are counted by what is there: only whose doing they are may be lost. */
@@ -238,33 +244,10 @@ static void add_losses(struct hl_notices *notices, const struct hl_profile *prof
 				hl_format_count(lost->events, count),
 				hl_format_plural(lost->events),
 				hl_format_bytes(lost->bytes, bytes));
-	hl_notices_of_log_loss(notices, lost);
-	add_stack_losses(notices, profile);
-	if (lost->missed_frees)
-		hl_notices_warn(
-			notices,
-			"MISSED: %s free%s not seen until malloc gave the address out again; "
-			"other blocks that were freed the same way look like leaks",
-			hl_format_count(lost->missed_frees, count),
-			lost->missed_frees == 1 ? " was" : "s were");
-	if (lost->modules)
-		hl_notices_warn(notices, "LOST: the names of %s module%s",
-				hl_format_count(lost->modules, count),
-				hl_format_plural(lost->modules));
-	if (lost->unscanned_bytes)
-		hl_notices_warn(notices, "LOST: %s could not be read",
-				hl_format_bytes(lost->unscanned_bytes, bytes));
-	if (lost->unmatched_frees)
-		hl_notices_add(notices, "note: %s free%s of blocks %s",
-			       hl_format_count(lost->unmatched_frees, count),
-			       hl_format_plural(lost->unmatched_frees),
-			       kind		   ? "allocated before the trace (harmless)"
-			       : profile->attached ? "allocated before the recording (harmless)"
-						   : "whose allocation was not seen");
-	if (lost->inherited_frees)
-		hl_notices_add(notices, "note: %s free%s of blocks that forked children inherited",
-			       hl_format_count(lost->inherited_frees, count),
-			       hl_format_plural(lost->inherited_frees));
+	hl_notices_of_log_loss(notices, profile);
+	add_counters(notices, profile, HL_LOST_LOSS);
+	add_stack_doubts(notices, profile);
+	add_counters(notices, profile, HL_LOST_NOTE);
 }
 
 /* An interpreter that scripts are not read of; NULL: none that is known runs here. */

@@ -36,7 +36,7 @@ void hl_notices_add(struct hl_notices *notices, const char *format, ...) HL_PRIN
 void hl_notices_of_profile(struct hl_notices *notices, const struct hl_profile *profile);
 
 /* Adds how many events a log lacks; nothing when it has all. */
-void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile_lost *lost);
+void hl_notices_of_log_loss(struct hl_notices *notices, const struct hl_profile *profile);
 
 /* Adds which modules have no line numbers or no names; nothing when all have. */
 void hl_notices_of_names(struct hl_notices *notices, const struct hl_profile *profile);

@@ -135,8 +135,9 @@ static void total_member(struct hl_emit *emit, const char *key, const struct hl_
 void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 			const struct hl_view_options *options)
 {
-	const struct hl_profile_lost *lost = &profile->lost;
+	struct hl_lost lost = profile->lost;
 
+	lost.events += profile->lost_log_events;
 	recording_member(emit, profile);
 	if (profile->moment)
 		hl_emit_integer(emit, "at_ms", profile->moment_ms);
@@ -165,19 +166,11 @@ void hl_summary_members(struct hl_emit *emit, const struct hl_profile *profile,
 		hl_emit_boolean(emit, "plumbing_folded", true);
 	total_member(emit, "total", profile, &profile->total);
 	hl_emit_object(emit, "lost");
-	hl_emit_integer(emit, "events", (int64_t)(lost->events + lost->log_events));
-	hl_emit_integer(emit, "bytes", lost->bytes);
-	hl_emit_integer(emit, "truncated_stacks", lost->truncated_stacks);
-	hl_emit_integer(emit, "incomplete_stacks", lost->incomplete_stacks);
-	hl_emit_integer(emit, "unmatched_frees", lost->unmatched_frees);
-	hl_emit_integer(emit, "inherited_frees", lost->inherited_frees);
-	if (lost->missed_frees)
-		hl_emit_integer(emit, "missed_frees", lost->missed_frees);
-	hl_emit_integer(emit, "modules", lost->modules);
-	hl_emit_integer(emit, "unscanned_bytes", lost->unscanned_bytes);
-	hl_emit_integer(emit, "damaged", lost->damaged);
-	if (lost->script_unmatched)
-		hl_emit_integer(emit, "script_unmatched", lost->script_unmatched);
+	for (size_t i = 0; i < HL_LOST_COUNT; i++)
+		if (!hl_lost_counters[i].pack_section || hl_lost_value(&lost, i))
+			hl_emit_integer(emit, hl_lost_counters[i].key, hl_lost_value(&lost, i));
+	if (profile->script_unmatched)
+		hl_emit_integer(emit, "script_unmatched", profile->script_unmatched);
 	hl_emit_integer(emit, "unrecorded_children", profile->unrecorded_children);
 	hl_emit_object_end(emit);
 }

@@ -312,7 +312,7 @@ int main(int argc, char **argv)
 		recording.sample_bytes = 524288;
 		shop_values[1].temporary_objects = 0; /* samples tell of none */
 		processes[0].end = HL_END_RUNNING;
-		processes[0].lost = (struct hl_recording_lost){3, 4096, 5, 1, 17, 19, 7, 2, 0, 23};
+		processes[0].lost = (struct hl_lost){3, 4096, 5, 1, 17, 19, 7, 2, 0, 23};
 		recording.unrecorded_children = 23;
 	} else if (!strcmp(wanted, "replaced")) {
 		recording.process_count = 2;

@@ -121,7 +121,7 @@ int main(void)
 	const struct hl_region_thread *thread = area(HL_AREA_THREADS);
 	for (uint32_t i = 0; i < atomic_load(&region->thread_count); i++)
 		printf("thread %u: %s, %lu incomplete stacks\n", i, thread[i].name,
-		       (unsigned long)thread[i].incomplete_stacks);
+		       (unsigned long)thread[i].lost.incomplete_stacks);
 	hook_free(block);
 	if (call_on(attached->stack_top, attached->stop, NULL) != 0)
 		return fail("the image does not stop");

@@ -223,10 +223,10 @@ static void add_up(void)
 
 static uint64_t lost_events(void)
 {
-	uint64_t lost = atomic_load(&recorder->region.header->lost_events);
+	uint64_t lost = atomic_load(&recorder->region.header->lost.events);
 
 	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
-		lost += recorder->region.threads[i].lost_events;
+		lost += recorder->region.threads[i].lost.events;
 	return lost;
 }
 
@@ -275,7 +275,7 @@ static void in_closed_mode_only_frees_count(void **state)
 	add_up();
 	assert_int_equal(sums.alloc_objects[1], 1);
 	assert_int_equal(sums.free_objects[1], 1);
-	assert_int_equal(recorder->region.threads[0].unmatched_frees, 0);
+	assert_int_equal(recorder->region.threads[0].lost.unmatched_frees, 0);
 	assert_int_equal(lost_events(), 0);
 	stop_recorder();
 }
@@ -297,7 +297,7 @@ static void allocations_of_new_stacks_are_lost_and_counted_when_all_nodes_are_ta
 		free_event(block_at(0, i));
 	atomic_store(&header->node_count, count);
 	for (uint32_t i = 0; i < atomic_load(&header->thread_count); i++)
-		lost_bytes += recorder->region.threads[i].lost_bytes;
+		lost_bytes += recorder->region.threads[i].lost.bytes;
 	add_up();
 	assert_int_equal(sums.alloc_objects[1], 2);
 	assert_true(sums.inuse_bytes ==
@@ -531,7 +531,7 @@ static void assert_counters_are_those_of(const struct mode_ledger *ledger)
 		assert_true(sums.alloc_objects[i] > 0);
 	}
 	for (uint32_t i = 0; i < atomic_load(&recorder->region.header->thread_count); i++)
-		unmatched += recorder->region.threads[i].unmatched_frees;
+		unmatched += recorder->region.threads[i].lost.unmatched_frees;
 	assert_int_equal(unmatched, ledger->unmatched);
 	assert_true(unmatched > 0);
 	assert_int_equal(lost_events(), 0);

@@ -145,10 +145,10 @@ static void assert_counted(const struct sums *ledger)
 	assert_int_equal(sums.alloc_bytes, ledger->alloc_bytes);
 	assert_int_equal(sums.free_objects, ledger->free_objects);
 	assert_int_equal(sums.free_bytes, ledger->free_bytes);
-	assert_int_equal(atomic_load(&region->lost_events), 0);
+	assert_int_equal(atomic_load(&region->lost.events), 0);
 	for (uint32_t left = atomic_load(&region->thread_count); left; left--, thread++) {
-		assert_int_equal(thread->lost_events, 0);
-		assert_int_equal(thread->unmatched_frees, 0);
+		assert_int_equal(thread->lost.events, 0);
+		assert_int_equal(thread->lost.unmatched_frees, 0);
 	}
 }
 
@@ -689,7 +689,7 @@ static void threads_without_a_slot_pass_through(void **state)
 	assert_non_null(block);
 	hook_free(block);
 	assert_int_equal(counted().alloc_objects, 0);
-	assert_int_equal(atomic_load(&region->lost_events), 2);
+	assert_int_equal(atomic_load(&region->lost.events), 2);
 	end();
 }
 
@@ -1062,13 +1062,13 @@ static void hooks_keep_registers(void **state)
 static void check_pass(uint64_t fs_base)
 {
 	struct sums before = counted();
-	uint64_t lost = atomic_load(&region->lost_events);
+	uint64_t lost = atomic_load(&region->lost.events);
 
 	assert_ptr_equal(call_with_fs_base(fs_base, hook(HL_HOOK_MALLOC), 10), only_block);
 	call_with_fs_base(fs_base, hook(HL_HOOK_FREE), (uint64_t)only_block);
 	struct sums after = counted();
 	assert_memory_equal(&before, &after, sizeof(before));
-	assert_int_equal(atomic_load(&region->lost_events), lost + 2);
+	assert_int_equal(atomic_load(&region->lost.events), lost + 2);
 	assert_int_equal(inside(), 0);
 }
 
@@ -1095,11 +1095,11 @@ static void check_thread_pointers(bool may_read_fs_base)
 	}
 	assert_int_equal(status_of(child), 0);
 	/* Once there is one, nothing is lost. */
-	uint64_t lost = atomic_load(&region->lost_events);
+	uint64_t lost = atomic_load(&region->lost.events);
 	hook_free(hook_malloc(10));
 	assert_int_equal(counted().alloc_objects, 1);
 	assert_int_equal(counted().free_objects, 1);
-	assert_int_equal(atomic_load(&region->lost_events), lost);
+	assert_int_equal(atomic_load(&region->lost.events), lost);
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		check_pass((uint64_t)&words[i]);
 	hook_free(hook_malloc(10));

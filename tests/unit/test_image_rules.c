@@ -291,10 +291,10 @@ static uint64_t count_unmatched(void)
 	uint64_t count = 0;
 
 	for (uint32_t left = atomic_load(&region->thread_count); left; left--, thread++) {
-		assert_int_equal(thread->lost_events, 0);
-		count += thread->unmatched_frees;
+		assert_int_equal(thread->lost.events, 0);
+		count += thread->lost.unmatched_frees;
 	}
-	assert_int_equal(atomic_load(&region->lost_events), 0);
+	assert_int_equal(atomic_load(&region->lost.events), 0);
 	return count;
 }
 
@@ -786,10 +786,10 @@ static void registers_are_kept(void **state)
 static void check_pass(uint64_t fs_base)
 {
 	uint64_t stub = attached->rule_stubs + SAME_ALLOC * HL_ATTACHED_RULE_STUB_BYTES;
-	uint64_t lost = atomic_load(&region->lost_events);
+	uint64_t lost = atomic_load(&region->lost.events);
 
 	assert_ptr_equal(call_with_fs_base(fs_base, stub, 16), (void *)16);
-	assert_int_equal(atomic_load(&region->lost_events), lost + 1);
+	assert_int_equal(atomic_load(&region->lost.events), lost + 1);
 	assert_int_equal(inside(), 0);
 }
 

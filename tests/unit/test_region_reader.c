@@ -289,23 +289,23 @@ static void losses_of_threads_and_process_are_added_up(void **state)
 
 	for (uint64_t i = 1; i <= 2; i++) {
 		struct hl_region_thread *thread = fake_add_thread(fake, "t");
-		thread->unmatched_frees = 10 * i;
-		thread->truncated_stacks = 100 * i;
-		thread->incomplete_stacks = 1000 * i;
-		thread->lost_events = 10000 * i;
-		thread->lost_bytes = 100000 * i;
+		thread->lost.unmatched_frees = 10 * i;
+		thread->lost.truncated_stacks = 100 * i;
+		thread->lost.incomplete_stacks = 1000 * i;
+		thread->lost.events = 10000 * i;
+		thread->lost.bytes = 100000 * i;
 	}
-	fake->header->lost_events = 1;
-	fake->header->lost_bytes = 2;
-	fake->header->lost_modules = 3;
+	fake->header->lost.events = 1;
+	fake->header->lost.bytes = 2;
+	fake->header->lost.modules = 3;
 	fake->header->flags = HL_REGION_OWN_MALLOC;
 	struct hl_recording_process process = read_region(fake);
-	struct hl_recording_lost expected = {.events = 30001,
-					     .bytes = 300002,
-					     .truncated_stacks = 300,
-					     .incomplete_stacks = 3000,
-					     .unmatched_frees = 30,
-					     .modules = 3};
+	struct hl_lost expected = {.events = 30001,
+				   .bytes = 300002,
+				   .truncated_stacks = 300,
+				   .incomplete_stacks = 3000,
+				   .unmatched_frees = 30,
+				   .modules = 3};
 	assert_memory_equal(&process.lost, &expected, sizeof(expected));
 	assert_true(process.own_malloc);
 	hl_recording_process_release(&process);

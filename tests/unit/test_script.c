@@ -503,7 +503,7 @@ static void a_stack_that_is_too_deep_keeps_its_inner_frames(void **state)
 	for (uint32_t i = 0; i < DEPTH_MAX; i++)
 		running[0].frames[i] = (struct hl_script_frame){.function = i + 1, .at = i};
 	allocate(1, 0x1000);
-	assert_int_equal(recorder->region.threads[0].truncated_stacks, 1);
+	assert_int_equal(recorder->region.threads[0].lost.truncated_stacks, 1);
 	assert_int_equal(recorder->region.header->site_count, HL_SCRIPT_DEPTH_MAX);
 	const struct hl_region_site *innermost = &recorder->region.sites[HL_SCRIPT_DEPTH_MAX - 1];
 	assert_int_equal(innermost->line, DEPTH_MAX - 1);
@@ -522,7 +522,7 @@ static void without_memory_allocations_count_as_lost(void **state)
 		RUN(0, 1, 10, 2, i + 1);
 		allocate(number++, 0x1000);
 	}
-	assert_true(recorder->region.threads[0].lost_events > 0);
+	assert_true(recorder->region.threads[0].lost.events > 0);
 	assert_null(test_region_check(&recorder->region));
 	stop_recorder();
 }
@@ -555,7 +555,7 @@ static void threads_share_sites(void **state)
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	assert_null(test_region_check(&recorder->region));
-	assert_int_equal(atomic_load(&recorder->region.header->lost_events), 0);
+	assert_int_equal(atomic_load(&recorder->region.header->lost.events), 0);
 	/* 20000 turns of periods 7, 50, 3, 20 and 5: a stack comes round each 2100. */
 	struct hl_cell sum = sum_of("1000;>f1 a.script:10;f10 a.script:0;f20 a.script:0;");
 	assert_int_equal(sum.alloc_objects, 4 * 10);

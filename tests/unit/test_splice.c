@@ -154,7 +154,7 @@ static void assert_becomes(const char *text, enum hl_stack_kind kind, const char
 		if (profile->counters[i].alloc_bytes && i)
 			path_of(profile, i, found, sizeof(found));
 	assert_string_equal(found, expected);
-	assert_int_equal(profile->lost.script_unmatched, unmatched);
+	assert_int_equal(profile->script_unmatched, unmatched);
 	assert_int_equal(profile->row_count, 1);
 	hl_profile_free(profile);
 }

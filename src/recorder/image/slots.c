@@ -72,7 +72,7 @@ void hl_image_close(void)
 
 static void count_lost(void)
 {
-	atomic_fetch_add_explicit(&hl_recorder->region.header->lost_events, 1,
+	atomic_fetch_add_explicit(&hl_recorder->region.header->lost.events, 1,
 				  memory_order_relaxed);
 }
 

@@ -202,7 +202,7 @@ static int write_summary(struct hl_emit *emit, const struct report_data *data,
 	/* The sentences that other views put at their head. */
 	hl_notices_of_profile(&notices, profile);
 	if (data->history) {
-		hl_notices_of_log_loss(&notices, &data->history->history->profile->lost);
+		hl_notices_of_log_loss(&notices, data->history->history->profile);
 		hl_history_head_notices(&notices, data->history->history);
 	}
 	hl_emit_array(emit, "notes");

@@ -163,8 +163,16 @@ class Ledger(attaching.TestCase):
         self.assertEqual(lost, {})
 
 
+def skip_unstable(kind):
+    """Debian 13's mimalloc 3.0.1 fails the program at times where nobody has joined it."""
+    if kind == "_mimalloc" and ctypes.CDLL("libmimalloc.so.3").mi_version() < 310:
+        raise unittest.SkipTest("mimalloc before 3.1 fails this program by itself at times")
+
+
 class Ways(Ledger):
     def check(self, kind):
+        with contextlib.suppress(OSError):  # an older mimalloc has another name
+            skip_unstable(kind)
         with harness.Waiting([harness.program("ways" + kind)]) as process:
             self.ask(process)
             for mode in ("mem-fast", "log-fast"):

@@ -66,7 +66,7 @@ class Remote(harness.TestCase):
         for kind in KINDS:
             if not os.path.exists(os.path.join(harness.PROGRAMS, kind)):
                 continue
-            with self.subTest(kind), harness.Waiting([harness.program(kind)]) as process:
+            with self.subTest(kind), harness.Waiting([harness.program(kind), "still"]) as process:
                 before = residue(process.pid), text_of(process.pid)
                 self.check_calls(process.pid)
                 stops = tool(process.pid, "stops", "50")

@@ -2,11 +2,15 @@
 /* Blocks that a language's runtime allocates as it starts and never frees; see check.h. */
 #include "view/check.h"
 
+#include "base/cleanup.h"
 #include "base/names.h"
 #include "guests/traits.h"
 #include "recording/code_runtime.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #define POOL "libstdc++'s emergency pool"
 
@@ -42,44 +46,76 @@ static bool calls_constructors(const char *function)
 	return false;
 }
 
-static bool is_of_libstdcxx(const struct hl_profile *profile,
-			    const struct hl_profile_function *function)
+/* Of another tool's file, the number is unknown; it is often of one. */
+static int64_t process_count(const struct hl_profile *profile)
 {
-	const char *file = file_of(profile, function),
-		   *name = hl_profile_text(profile, function->name);
-
-	return begins_with(file, "libstdc++.so") || begins_with(name, "_GLOBAL__sub_I_eh_alloc") ||
-	       begins_with(name, "__static_initialization_and_destruction");
+	return profile->process_count ? (int64_t)profile->process_count : 1;
 }
 
-/* Whether the stack of ${node} is a constructor that allocates by itself. Where libstdc++ is linked
- * statically into a stripped program, that constructor has no name. */
-static bool is_constructor(const struct hl_profile *profile, uint32_t node)
+/* Whether the file at ${path} has a libstdc++ of its own: its types' names, which no linker or strip(1) removes. Only
+ * libstdc++ itself has them as texts; where it is a library, a program has their symbols. */
+static bool has_libstdcxx(const char *path)
 {
-	bool is_innermost = true;
+	static const char type_name[] = "\0N10__cxxabiv1";
+	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || !status.st_size)
+		return false;
+	size_t size = (size_t)status.st_size;
+	void *file = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (file == MAP_FAILED)
+		return false;
+	bool found = memmem(file, size, type_name, sizeof(type_name) - 1) != NULL;
+	munmap(file, size);
+	return found;
+}
+
+/* The function on the stack of ${node} that the C library calls as a constructor; NULL: none. */
+static const struct hl_profile_function *find_constructor(const struct hl_profile *profile,
+							  uint32_t node)
+{
+	const struct hl_profile_function *constructor = NULL;
 
 	for (; node; node = profile->nodes[node].parent) {
 		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
 		const struct hl_profile_function *function = &profile->functions[frame->function];
 		if (calls_constructors(hl_profile_text(profile, function->name)))
-			return true;
-		if (!frame->inlined && !is_innermost && !is_of_libstdcxx(profile, function))
-			return false;
-		is_innermost &= frame->inlined;
+			return constructor;
+		if (!frame->inlined)
+			constructor = function;
 	}
-	return false;
+	return NULL;
 }
 
-static bool is_pool(const struct hl_profile *profile, uint32_t node)
+/*
+ * Whether the blocks of ${node} are such pools, a block for each process. Where libstdc++ is linked statically into a
+ * stripped program, the constructor has no name; of these, ${unnamed_left} blocks can be pools, and are taken off.
+ */
+static bool is_pool(const struct hl_profile *profile, uint32_t node, int64_t *unnamed_left)
 {
 	const struct hl_profile_counters *counters = &profile->counters[node];
 	int64_t bytes = hl_profile_figure(counters, HL_VALUE_INUSE, HL_UNIT_BYTES);
 	int64_t blocks = hl_profile_figure(counters, HL_VALUE_INUSE, HL_UNIT_OBJECTS);
+	bool fits = false;
 
-	for (size_t i = 0; i < HL_COUNT_OF(pool_sizes); i++) /* a block for each process */
-		if (blocks > 0 && bytes == blocks * pool_sizes[i])
-			return is_constructor(profile, node);
-	return false;
+	for (size_t i = 0; i < HL_COUNT_OF(pool_sizes); i++)
+		fits |= bytes == blocks * pool_sizes[i];
+	const struct hl_profile_function *constructor =
+		fits && blocks > 0 && blocks <= process_count(profile)
+			? find_constructor(profile, node)
+			: NULL;
+	if (!constructor)
+		return false;
+	const char *file = file_of(profile, constructor);
+	const char *name = hl_profile_text(profile, constructor->name);
+	if (begins_with(file, "libstdc++.so") || begins_with(name, "_GLOBAL__sub_I_eh_alloc"))
+		return true;
+	if (!begins_with(name, file) || blocks > *unnamed_left ||
+	    !has_libstdcxx(hl_profile_text(profile, profile->modules[constructor->module].path)))
+		return false;
+	*unnamed_left -= blocks;
+	return true;
 }
 
 /*
@@ -263,11 +299,14 @@ static void leave_out(struct hl_profile *profile, struct hl_profile_counters *co
 void hl_check_leave_out(struct hl_profile *profile,
 			struct hl_check_left_out left_out[HL_CHECK_LEFT_OUT_MAX])
 {
+	int64_t unnamed_left = process_count(profile);
+
 	for (uint32_t i = 1; i < profile->node_count; i++) {
 		struct hl_profile_counters *counters = &profile->counters[i];
 		if (hl_profile_figure(counters, HL_VALUE_INUSE, HL_UNIT_BYTES) <= 0)
 			continue;
-		const char *what = is_pool(profile, i) ? POOL : interpreter_started(profile, i);
+		const char *what =
+			is_pool(profile, i, &unnamed_left) ? POOL : interpreter_started(profile, i);
 		if (!what)
 			what = runtime_alone(profile, i);
 		if (what)

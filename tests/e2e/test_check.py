@@ -399,6 +399,22 @@ class Check(harness.TestCase):
                 # As large, and the program's own.
                 self.assertEqual(self.check(*limits, "--", hello, "leak").status, 3)
 
+    def test_blocks_of_a_constructor_without_libstdcxx_are_the_program_s(self):
+        source = self.path("made.c")
+        with open(source, "w", encoding="ascii") as file:
+            file.write("#include <stdlib.h>\nstatic void *volatile last;\n"
+                       "__attribute__((constructor)) static void made(void)\n"
+                       "{ for (int i = 0; i < COUNT; i++) last = malloc(72704); last = 0; }\n"
+                       "int main(void) { return 0; }\n")
+        for count, *options in ([10], [1], [1, "-s"], [2, "-s", "-static-libstdc++", "-include", "iostream", "-x", "c++"]):
+            with self.subTest(count=count, options=options):
+                made = self.path("made")
+                subprocess.run([need("g++" if "c++" in options else "gcc"), f"-DCOUNT={count}", *options,
+                                "-o", made, source], check=True)
+                result = self.check("--leak-per-stack", "64K", "--", made)
+                self.assertEqual(result.status, 3, result.stderr)
+                self.assertRegex(result.stderr, rf"leak-per-stack +{count * 71}\.0 KiB")
+
     def check_start(self, hello, *leaks, **options):
         """`hello` keeps within 64 KiB a stack but for its interpreter's start, each of `leaks` keeps 1 MiB.
         Returns the report on `hello`."""

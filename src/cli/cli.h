@@ -99,6 +99,7 @@ struct hl_verb {
 	const char *summary;   /* one line, lowercase, no full stop */
 	const struct hl_option *options;			  /* NULL: none */
 	const struct hl_option *shared_options[HL_SHARED_TABLES]; /* used by several verbs */
+	enum hl_guest_options guest_options; /* which of guests' options are its, too */
 	bool stops_at_operand; /* what follows the first operand is not parsed (COMMAND...) */
 
 	/*
@@ -113,15 +114,12 @@ struct hl_verb {
 	const struct hl_hint *hints; /* the last one is zero; NULL: none */
 };
 
-/* For the shared_options of a verb: [KIND] stands for hl_guest_outside.options[KIND] of all guests. */
-extern const struct hl_option hl_options_of_guests[HL_GUEST_OPTIONS];
-
 /* Whether ${table} is one of the shared options of ${verb}. */
 bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 
 #define HL_VERBS_MAX 64 /* more than there are */
 
-/* The verb of that number, from 0; NULL: there are no more. Help shows the verbs of a group in this order. */
+/* The verb of that number, from 0, those of guests last; NULL: there are no more. Help shows the verbs of a group in this order. */
 const struct hl_verb *hl_verb_at(size_t number);
 
 extern const struct hl_verb hl_verb_record;

@@ -61,7 +61,8 @@ const struct hl_verb hl_verb_allocations = {
 	.arguments = "-p PID",
 	.summary = "show live blocks by library and function, with their sizes",
 	.options = options,
-	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_FORM], hl_heap_process_options,
-			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	.guest_options = HL_GUEST_OPTIONS_FORM,
+	.shared_options = {hl_heap_process_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
 	.run = run_allocations,
 };

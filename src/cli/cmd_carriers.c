@@ -89,7 +89,8 @@ const struct hl_verb hl_verb_carriers = {
 	.arguments = "-p PID | --core FILE",
 	.summary = "list an allocator's segments (carriers) and their free blocks",
 	.options = options,
-	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_FORM], hl_heap_target_options,
-			   hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	.guest_options = HL_GUEST_OPTIONS_FORM,
+	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
+			   hl_view_output_options},
 	.run = run_carriers,
 };

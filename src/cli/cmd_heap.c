@@ -287,8 +287,8 @@ const struct hl_verb hl_verb_heap = {
 	.arguments = "-p PID | --core FILE | --diff BEFORE AFTER",
 	.summary = "show how much of a heap is live, cached, free and could be returned",
 	.options = options,
-	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_HEAP], other_options,
-			   hl_heap_target_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.guest_options = HL_GUEST_OPTIONS_HEAP,
+	.shared_options = {other_options, hl_heap_target_options, hl_view_json_options,
+			   hl_view_color_options, hl_view_output_options},
 	.run = run_heap,
 };

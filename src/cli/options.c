@@ -35,27 +35,16 @@ static size_t collect_table(const struct hl_option *table, size_t count,
 	return count;
 }
 
-const struct hl_option hl_options_of_guests[HL_GUEST_OPTIONS];
-
-/* The same for a table that may stand for those of guests. */
-static size_t collect_shared(const struct hl_option *table, size_t count,
-			     const struct hl_option *ret_options[HL_OPTIONS_MAX])
-{
-	for (size_t kind = 0; kind < HL_GUEST_OPTIONS; kind++)
-		for (size_t i = 0; table == &hl_options_of_guests[kind] && hl_guests_outside[i];
-		     i++)
-			count = collect_table(hl_guests_outside[i]->options[kind], count,
-					      ret_options);
-	return collect_table(table, count, ret_options);
-}
-
 size_t hl_options_of(const struct hl_verb *verb,
 		     const struct hl_option *ret_options[HL_OPTIONS_MAX])
 {
 	size_t count = collect_table(verb->options, 0, ret_options);
 
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		count = collect_table(hl_guests_outside[i]->options[verb->guest_options], count,
+				      ret_options);
 	for (size_t i = 0; i < HL_SHARED_TABLES; i++)
-		count = collect_shared(verb->shared_options[i], count, ret_options);
+		count = collect_table(verb->shared_options[i], count, ret_options);
 	return collect_table(help_option, count, ret_options);
 }
 

@@ -38,7 +38,6 @@ static const struct hl_verb *const verbs[] = {
 	&hl_verb_pins,
 	&hl_verb_leaks,
 	&hl_verb_holders,
-	NULL, /* those of guests */
 	&hl_verb_export,
 	&hl_verb_info,
 	&hl_verb_report,
@@ -52,13 +51,12 @@ static const struct hl_verb *const verbs[] = {
 
 const struct hl_verb *hl_verb_at(size_t number)
 {
-	for (size_t i = 0; i < HL_COUNT_OF(verbs); i++) {
-		if (verbs[i] && number-- == 0)
-			return verbs[i];
-		for (size_t g = 0; !verbs[i] && hl_guest_tools[g]; g++)
-			if (hl_guest_tools[g]->verb && number-- == 0)
-				return hl_guest_tools[g]->verb;
-	}
+	if (number < HL_COUNT_OF(verbs))
+		return verbs[number];
+	number -= HL_COUNT_OF(verbs);
+	for (size_t i = 0; hl_guest_tools[i]; i++)
+		if (hl_guest_tools[i]->verb && number-- == 0)
+			return hl_guest_tools[i]->verb;
 	return NULL;
 }
 

@@ -34,6 +34,7 @@ enum hl_guest_label {
 
 /* Of which verbs. */
 enum hl_guest_options {
+	HL_GUEST_OPTIONS_NONE, /* always NULL */
 	HL_GUEST_OPTIONS_HEAP, /* 'heapline heap' */
 	HL_GUEST_OPTIONS_FORM, /* that write carriers or allocations: they set form.is_wanted */
 	HL_GUEST_OPTIONS,
@@ -100,7 +101,7 @@ struct hl_guest_outside {
 		/* 0 or -ENOMEM */
 		int (*put_allocations)(FILE *out, const struct hl_allocations *allocations);
 	} form;
-	/* Options that it adds to verbs; NULL: none. See hl_options_of_guests. */
+	/* Options that it adds to verbs; NULL: none. */
 	const struct hl_option *options[HL_GUEST_OPTIONS];
 	/* ${ret_services}, one for each service, to be freed. 0; -ENOENT and -EPROTO when it has none; -ENOMEM; or what
 	 * reading failed with. */

@@ -266,7 +266,7 @@ const struct hl_verb hl_verb_beam = {
 	.arguments = "carriers|allocations",
 	.summary = "show what the allocators of a live Erlang or Elixir node hold",
 	.options = options,
-	.shared_options = {&hl_options_of_guests[HL_GUEST_OPTIONS_FORM], hl_view_json_options,
-			   hl_view_color_options, hl_view_output_options},
+	.guest_options = HL_GUEST_OPTIONS_FORM,
+	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.run = run_beam,
 };

@@ -7,7 +7,7 @@
  *	live BLOCKS REQUESTED_BYTES USABLE_BYTES	of what it has kept this time
  *	ready
  *
- * Its own lists do not lie in the heap.
+ * An argument says how many blocks more it allocates at each place, and frees at once. Its own lists do not lie in the heap.
  */
 #include "program.h"
 
@@ -47,15 +47,19 @@ static size_t size_of(uint64_t number)
 	return number % 50 == 0 ? 3000 + number * 5 : 17 + number * number % 900;
 }
 
-static void fill(void **kept)
+static void fill(void **kept, size_t passing)
 {
 	uint64_t blocks = 0, requested = 0, usable = 0;
 
-	for (uint64_t i = 0; i < 2 * BLOCKS; i++) {
-		size_t bytes = size_of(i);
+	for (uint64_t i = 0; i < 2 * (BLOCKS + passing); i++) {
+		size_t bytes = i < 2 * passing ? 24 : size_of(i - 2 * passing);
 		void *block = i & 1 ? by_malloc(bytes) : by_calloc(bytes);
+		if (i < 2 * passing) {
+			free(block);
+			continue;
+		}
 		memset(block, 1, bytes);
-		kept[i] = block;
+		kept[i - 2 * passing] = block;
 	}
 	for (uint64_t i = 0; i < 2 * BLOCKS; i++) {
 		if (i % FREE_EVERY == 0) {
@@ -72,7 +76,7 @@ static void fill(void **kept)
 	fflush(stdout);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	void **kept = mmap(NULL, TIMES * 2 * BLOCKS * sizeof(*kept), PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,9 +85,9 @@ int main(void)
 	if (kept == MAP_FAILED)
 		return 2;
 	setvbuf(stdout, output, _IOFBF, sizeof(output));
-	fill(kept);
+	fill(kept, argc > 1 ? strtoul(argv[1], NULL, 10) : 0);
 	for (unsigned i = 1; i < TIMES && read(STDIN_FILENO, line, 1) == 1; i++)
-		fill(kept + i * 2 * BLOCKS);
+		fill(kept + i * 2 * BLOCKS, 0);
 	while (read(STDIN_FILENO, line, 1) == 1) {
 	}
 	return 0;

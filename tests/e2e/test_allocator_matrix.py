@@ -59,9 +59,9 @@ class Program:
 
 class Matrix(attaching.TestCase):
     @contextlib.contextmanager
-    def in_state(self, state, name, env):
+    def in_state(self, state, name, env, *arguments):
         """The program, whose ledger is of what a recorder has seen, if there is one."""
-        command = [harness.program(name)]
+        command = [harness.program(name), *arguments]
         if state == "recorded":
             env = dict(env or {}, **self.environment)
             with Program(harness.record_command(self.path("r.hl"), command), env) as program:
@@ -165,6 +165,12 @@ class Matrix(attaching.TestCase):
                     self.expect_ledger(program)
                 self.expect_heap(state, program)
                 self.expect_answers(state, program)
+
+    def test_more_allocations_than_any_other_test_has_equal_the_ledger(self):
+        """More than 2^20 of each stack: where a reader thinks that no time has passed, that is damage."""
+        for _, name, env in self.variants():
+            with self.in_state("recorded", name, env, str(1100000)) as program:
+                self.expect_ledger(program)
 
     def test_what_is_live_in_glibcs_heap_equals_the_ledger(self):
         for name in "allocator_ledger", "allocator_ledger_no_pie":

@@ -160,7 +160,7 @@ int hl_block_owners_each(struct hl_block_owners *owners, hl_owned_block_visit *v
 int hl_block_owners_sums(const struct hl_block_owners *owners, struct hl_block_sum **ret_sums)
 {
 	return owners->source == HL_OWNERS_RECORDER
-		       ? hl_block_sums_read(&owners->region.view, ret_sums)
+		       ? hl_block_sums_read(&owners->region.view, ret_sums, NULL)
 		       : -ENODATA;
 }
 

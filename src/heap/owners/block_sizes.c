@@ -48,12 +48,14 @@ static int take_slack(void *context, const struct hl_listed_block *block)
 	return 0;
 }
 
-int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **ret_sums)
+int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **ret_sums,
+		       uint64_t *ret_damaged)
 {
 	const struct hl_cell_chunk *chunks = hl_region_read_area(view, HL_AREA_CELLS);
 	uint32_t chunk_count = hl_region_read_chunk_count(view);
 	uint32_t node_count = hl_region_read_node_count(view);
 	struct hl_block_sum *sums = calloc(node_count + (size_t)1, sizeof(*sums));
+	uint64_t damaged = 0;
 
 	if (!sums)
 		return -ENOMEM;
@@ -62,7 +64,11 @@ int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **
 		uint32_t used = atomic_load_explicit(&chunks[chunk].used, memory_order_acquire);
 		for (uint32_t i = 0; i < used && i < HL_CHUNK_CELLS; i++) {
 			const struct hl_cell *cell = &chunks[chunk].cells[i];
-			if (cell->node > node_count || !hl_region_check_cell(cell, COUNT_MAX))
+			if (!hl_region_check_cell(cell, COUNT_MAX)) {
+				damaged++;
+				continue;
+			}
+			if (cell->node > node_count) /* newer than the copy of the nodes */
 				continue;
 			sums[cell->node].bytes += (int64_t)(cell->alloc_bytes - cell->free_bytes);
 			sums[cell->node].blocks +=
@@ -70,6 +76,8 @@ int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **
 		}
 	}
 	*ret_sums = sums;
+	if (ret_damaged)
+		*ret_damaged = damaged;
 	return 0;
 }
 
@@ -82,7 +90,7 @@ int hl_block_sizes_new(const struct hl_open_region *region, struct hl_block_read
 		return -ENOMEM;
 	sizes->node_count = hl_region_read_node_count(&region->view);
 	sizes->nodes = calloc(sizes->node_count + (size_t)1, sizeof(*sizes->nodes));
-	int r = sizes->nodes ? hl_block_sums_read(&region->view, &sizes->sums) : -ENOMEM;
+	int r = sizes->nodes ? hl_block_sums_read(&region->view, &sizes->sums, NULL) : -ENOMEM;
 	if (r == 0)
 		r = hl_block_reader_each(blocks, take_slack, sizes);
 	if (r < 0) {

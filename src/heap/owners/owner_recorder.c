@@ -45,11 +45,9 @@ static int name_in(struct hl_owner_names *names, const struct hl_recording_modul
 
 /* ---- stacks ---- */
 
-/* Where stack nodes and modules are: in a region, or in a process that was read from one, whose
- * nodes have numbers of their own. */
+/* Where stack nodes and modules are. */
 struct node_source {
 	const struct hl_region_view *view;
-	const struct hl_recording_process *process; /* NULL: the region's */
 	const struct hl_recording_process *scripts; /* whose sites the frames name */
 	/* The frames of one stack, outermost first, and the numbers of those that views show. */
 	uint64_t *keys;
@@ -100,9 +98,7 @@ static struct hl_stack_frame classify(const struct node_source *source, uint64_t
 /* Reads the frames of ${node} that views show. A node for a size class is not a frame, nor is a label. */
 static int read_stack(struct node_source *source, uint32_t node, size_t *ret_shown)
 {
-	const struct hl_recording_process *process = source->process;
-	uint32_t node_count =
-		process ? process->node_count : hl_region_read_node_count(source->view);
+	uint32_t node_count = hl_region_read_node_count(source->view);
 	uint32_t size_class;
 	size_t count = 0;
 	bool unmatched;
@@ -110,8 +106,7 @@ static int read_stack(struct node_source *source, uint32_t node, size_t *ret_sho
 	/* What is read while it is written may contradict itself: no stack has more frames than
 	 * there are nodes. */
 	for (uint32_t left = node_count; node && node <= node_count && left; left--) {
-		struct hl_recording_node found = process ? process->nodes[node - 1]
-							 : hl_region_read_node(source->view, node);
+		struct hl_recording_node found = hl_region_read_node(source->view, node);
 		node = found.parent;
 		if (!hl_frame_key_is_size(found.frame, &size_class) &&
 		    !hl_frame_part_is_label((uint8_t)classify(source, found.frame).part) &&
@@ -134,12 +129,11 @@ static int read_stack(struct node_source *source, uint32_t node, size_t *ret_sho
 static int name_frame(const struct node_source *source, struct hl_owner_names *names,
 		      uint64_t frame, uint32_t outward, struct hl_owner_name *ret_name)
 {
-	const struct hl_recording_process *process = source->process, *scripts = source->scripts;
+	const struct hl_recording_process *scripts = source->scripts;
 	const struct hl_recording_site *site = find_site(source, frame);
 	struct hl_recording_module module;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
-	uint32_t count =
-		process ? process->module_count : hl_region_read_module_count(source->view);
+	uint32_t count = hl_region_read_module_count(source->view);
 
 	if (site) {
 		*ret_name = (struct hl_owner_name){
@@ -151,8 +145,6 @@ static int name_frame(const struct node_source *source, struct hl_owner_names *n
 	}
 	if (id == HL_MODULE_NONE || id > count)
 		return name_in(names, NULL, frame, 0, ret_name);
-	if (process)
-		return name_in(names, &process->modules[id - 1], frame, outward, ret_name);
 	int r = hl_region_read_module(source->view, (uint32_t)id - 1, &module);
 	if (r < 0)
 		return r;
@@ -323,49 +315,37 @@ static int add_unknown(const struct recorder_walk *walk, struct hl_owners *owner
 
 /* ---- counters, where blocks cannot be walked ---- */
 
-static int add_means(const struct hl_recording_process *process, struct hl_owner_names *names,
-		     const struct hl_owner_count *sums, struct hl_owner_rows *rows)
+/* Each node's blocks in use and their sum are known; each block counts with their mean size. While
+ * the process runs a node can have freed more than it allocated: its cells are not read at one instant. */
+static int count_nodes(const struct hl_open_region *region, struct hl_owner_names *names,
+		       struct hl_owners *owners)
 {
 	HL_CLEANUP(release_source)
-	struct node_source source = {.process = process, .scripts = process};
-	int r = 0;
+	struct node_source source = {.view = &region->view, .scripts = &region->scripts};
+	struct hl_owner_rows rows = {.allocations = &owners->allocations};
+	HL_FREED struct hl_block_sum *sums = NULL;
+	uint64_t damaged = 0;
 
-	for (uint32_t node = 1; r == 0 && node <= process->node_count; node++) {
-		struct hl_owner_count count = sums[node - 1];
+	int r = hl_block_sums_read(&region->view, &sums, &damaged);
+	uint32_t node_count = hl_region_read_node_count(&region->view);
+	for (uint32_t node = 1; r == 0 && node <= node_count; node++) {
+		struct hl_owner_count count = {.blocks = (uint64_t)sums[node].blocks,
+					       .bytes = (uint64_t)sums[node].bytes};
 		struct hl_owner_name name;
-		if ((int64_t)count.blocks <= 0 || (int64_t)count.bytes < 0)
+		if (sums[node].blocks <= 0 || sums[node].bytes < 0)
 			continue;
-		uint32_t slot = hl_log2_slot(&rows->allocations->shape, count.bytes / count.blocks);
+		uint32_t slot = hl_log2_slot(&rows.allocations->shape, count.bytes / count.blocks);
 		count.histogram.counts[slot] = count.blocks;
 		r = name_node(&source, names, node, &name);
 		if (r == 0)
-			r = hl_owner_rows_add(rows, name.file, name.function, &count);
+			r = hl_owner_rows_add(&rows, name.file, name.function, &count);
 	}
-	return r;
-}
-
-/* Each node's blocks in use and their sum are known; each block counts with their mean size. */
-static int count_nodes(const struct hl_open_region *region, struct hl_owner_names *names,
-		       struct hl_owners *owners, struct hl_error *err)
-{
-	struct hl_recording_process process = {0};
-	struct hl_region_times times = {0};
-	struct hl_owner_rows rows = {.allocations = &owners->allocations};
-
-	int r = hl_region_read(&region->view, &times, &process, err);
-	if (r < 0)
-		return r;
-	struct hl_owner_count *sums = calloc(process.node_count + (size_t)1, sizeof(*sums));
-	for (uint32_t i = 0; sums && i < process.value_count; i++) {
-		const struct hl_recording_value *value = &process.values[i];
-		sums[value->node - 1].blocks += value->alloc_objects - value->free_objects;
-		sums[value->node - 1].bytes += value->alloc_bytes - value->free_bytes;
-	}
-	r = sums ? add_means(&process, names, sums, &rows) : -ENOMEM;
 	owners->sizes_are_means = true;
-	free(sums);
 	hl_owner_rows_release(&rows);
-	hl_recording_process_release(&process);
+	if (r == 0 && damaged)
+		r = hl_owners_note(owners,
+				   "%llu of the recorder's counters are damaged and left out",
+				   (unsigned long long)damaged);
 	return r;
 }
 
@@ -392,7 +372,7 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 	/* The array knows slack, not sizes: the allocator's own blocks are walked. */
 	r = hl_owners_walk(pid, settings, take_walked, walk, owners, &heap, &why);
 	if (r == -ENOTSUP)
-		return count_nodes(region, names, owners, err);
+		return count_nodes(region, names, owners);
 	if (r < 0)
 		return hl_error_set(err, r, "%s", why.text);
 	if (((has_other && !heap->is_musl) || hl_open_region_has_pieces(region)) &&

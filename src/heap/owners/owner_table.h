@@ -229,8 +229,10 @@ void hl_block_reader_free(struct hl_block_reader *reader); /* NULL is fine */
 
 /* ---- block_sizes.c: how large its blocks are, where no allocator can be asked ---- */
 
-/* What each node of ${view} has in use, by the counters: by id, to be freed. 0 or -ENOMEM. */
-int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **ret_sums);
+/* What each node of ${view} has in use, by the counters: by id, to be freed. ${ret_damaged}, which may
+ * be NULL: how many counters no recorder can have counted; they are left out. 0 or -ENOMEM. */
+int hl_block_sums_read(const struct hl_region_view *view, struct hl_block_sum **ret_sums,
+		       uint64_t *ret_damaged);
 
 struct hl_block_sizes;
 

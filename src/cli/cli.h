@@ -155,6 +155,7 @@ extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;
 extern const struct hl_verb hl_verb_pins;
+extern const struct hl_verb hl_verb_pod;
 extern const struct hl_verb hl_verb_leaks;
 extern const struct hl_verb hl_verb_holders;
 extern const struct hl_verb hl_verb_doctor;

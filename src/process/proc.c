@@ -151,3 +151,19 @@ int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
 				    strerror(-code));
 	}
 }
+
+void hl_proc_unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; to++) {
+		unsigned byte;
+		if (sscanf(from, "\\%3o", &byte) == 1) {
+			*to = (char)byte;
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}

@@ -34,6 +34,9 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 /* The same of a file that is open, from where it is read next. */
 int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length);
 
+/* Undoes in place "\\040" and the like, as mountinfo writes blanks. */
+void hl_proc_unescape(char *text);
+
 /* What helps where a process may not be read. */
 const char *hl_proc_access_remedy(void);
 

@@ -113,6 +113,15 @@ echo 64M >/sys/fs/cgroup/limited/memory.max
 trace 'stacks in a group' stacks --verbose --max-overhead 100000 --json
 stop
 
+# All that a group is charged with.
+mkdir /sys/fs/cgroup/parts
+start sh -c 'echo $$ >/sys/fs/cgroup/parts/cgroup.procs; exec pod_parts /tmp -'
+echo $target >target.txt
+run pod heapline pod --cgroup /sys/fs/cgroup/parts --json
+say 'pod processes' 0 target.txt answers.txt
+run 'pod of a process' heapline pod -p $target
+stop
+
 # Pages: the growth of Rss is the truth.
 rss() { awk '/^Rss:/ { print $2 * 1024 / 4096 }' /proc/$target/smaps_rollup; }
 write_pages() {

@@ -21,11 +21,12 @@ import tempfile
 import unittest
 
 import harness
+import test_pod
 
 SUITES = ("bookworm", "trixie", "sid")  # kernels 6.1, 6.12, 7.2 and later
 KERNELS = os.environ.get("HL_KERNELS",
                          os.path.join(tempfile.gettempdir(), f"heapline-kernels-{os.geteuid()}"))
-PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks")
+PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts")
 VERIFIED_MAX = 200_000  # instructions, of the million that kernels allow
 DOWNLOAD_S, BOOT_S = 120, 900
 
@@ -217,6 +218,15 @@ class Kernel:
 
     def test_a_process_in_a_group_is_traced(self):
         self.assertEqual(self.sites("stacks in a group"), {"site_a": (75000, 750), "site_b": (32000, 500)})
+
+    def test_what_a_group_is_charged_with_adds_up(self):
+        _, pid, said = self.said["pod processes"]
+        report = self.report("pod")
+        test_pod.check_parts(self, report, int(pid), int(re.search(r"child (\d+)", said)[1]), "/tmp")
+        kernel = {row["name"]: row["bytes"] for row in report["rows"] if row["kind"] == "kernel"}
+        self.assertGreaterEqual(kernel["kernel stacks"], 64 * 16384)
+        self.assertGreater(kernel["page tables"], 0)
+        self.assertIn("group /parts: ", self.said["pod of a process"][1])
 
     def test_pages_equal_the_growth_of_rss(self):
         for scenario, pages in ("anon", 4096), ("moved", 8192):

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The balance of a memory control group; see pod.h. */
+#include "heap/pod.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "heap/pod_files.h"
+#include "process/process.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STAT_BYTES (32u << 10) /* of memory.stat, which has 3 KiB today */
+
+struct reader {
+	const struct hl_cgroup *group;
+	struct hl_pod *pod;
+	char stat[STAT_BYTES];
+	struct hl_pod_files files;
+	size_t shared_out_unknown; /* processes whose anonymous memory is as status has it */
+	size_t strangers;	   /* entries without a number here */
+};
+
+static int note(struct hl_pod *pod, const char *format, ...) HL_PRINTF(2, 3);
+
+static int note(struct hl_pod *pod, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int r = hl_error_append(&pod->notes, format, args);
+	va_end(args);
+	return r;
+}
+
+/* A number of memory.stat, of version 1 the one that includes subgroups; 0: it has none. */
+static uint64_t stat_of(const struct reader *reader, const char *v2_key, const char *v1_key)
+{
+	const char *key = reader->group->is_v2 ? v2_key : v1_key;
+	uint64_t number = 0;
+
+	if (key)
+		hl_cgroup_find(reader->stat, key, &number);
+	return number;
+}
+
+/* Adds a row; ${name} is copied. Rows of 0 bytes are left out. */
+static int add_row(struct hl_pod *pod, const struct hl_pod_row *row)
+{
+	struct hl_pod_row copy = *row;
+
+	if (!row->bytes)
+		return 0;
+	if (row->name && !(copy.name = strdup(row->name)))
+		return -ENOMEM;
+	int r = HL_ARRAY_APPEND(pod->rows, pod->row_count, pod->row_capacity, copy);
+	if (r < 0)
+		free(copy.name);
+	return r;
+}
+
+static int add_part(struct hl_pod *pod, enum hl_pod_kind kind, const char *name, int64_t bytes)
+{
+	const struct hl_pod_row row = {.kind = kind, .bytes = bytes, .name = (char *)name};
+
+	return add_row(pod, &row);
+}
+
+/* What rows of a kind lack to the kernel's own sum, or have above it. */
+static int add_difference(struct hl_pod *pod, enum hl_pod_kind kind, const char *lacking,
+			  const char *elsewhere)
+{
+	int64_t sum = (int64_t)pod->sums[kind];
+
+	for (size_t i = 0; i < pod->row_count; i++)
+		if (pod->rows[i].kind == kind)
+			sum -= pod->rows[i].bytes;
+	return add_part(pod, kind, sum > 0 ? lacking : elsewhere, sum);
+}
+
+/* ---- processes ---- */
+
+static bool find_kb(const char *text, const char *key, uint64_t *ret_bytes)
+{
+	const char *line = strstr(text, key);
+
+	if (!line)
+		return false;
+	*ret_bytes = strtoull(line + strlen(key), NULL, 10) << 10;
+	return true;
+}
+
+/* Adds what one process has. One that ends meanwhile, or whose number is another's then, is left out. */
+static int add_process(struct reader *reader, pid_t pid)
+{
+	struct hl_pod_row row = {.kind = HL_POD_ANONYMOUS, .pid = pid};
+	uint64_t start = 0, start_after = 0, bytes, rss = 0;
+	char text[4096];
+
+	if (hl_process_stat_field(pid, 22, &start) < 0 ||
+	    hl_proc_read(pid, "comm", row.comm, sizeof(row.comm)) < 0)
+		return 0;
+	row.comm[strcspn(row.comm, "\n")] = '\0';
+	bool has_rollup = hl_proc_read(pid, "smaps_rollup", text, sizeof(text)) > 0 &&
+			  find_kb(text, "Pss_Anon:", &bytes) && find_kb(text, "Rss:", &rss);
+	if (!has_rollup) {
+		struct hl_process_status status = hl_process_status_read(pid);
+		bytes = (uint64_t)status.anonymous_bytes;
+		rss = (uint64_t)status.rss_bytes;
+		reader->shared_out_unknown += bytes != 0;
+	}
+	int r = hl_pod_files_add(&reader->files, pid, row.comm);
+	if (r < 0 || hl_process_stat_field(pid, 22, &start_after) < 0 || start_after != start)
+		return r;
+	row.bytes = (int64_t)bytes;
+	snprintf(row.detail, sizeof(row.detail), "%s",
+		 has_rollup ? "" : "shared pages count whole");
+	reader->pod->process_count++;
+	reader->pod->rss_bytes += rss;
+	return add_row(reader->pod, &row);
+}
+
+static int add_processes(struct reader *reader)
+{
+	HL_FREED pid_t *pids = NULL;
+	size_t count;
+
+	int r = hl_cgroup_processes(reader->group, &pids, &count, &reader->strangers);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = add_process(reader, pids[i]);
+	if (r == 0)
+		r = add_difference(reader->pod, HL_POD_ANONYMOUS,
+				   "anonymous memory of no process here",
+				   "less what several have, or other groups are charged with");
+	return r;
+}
+
+/* ---- files ---- */
+
+static int add_memory_file(struct hl_pod *pod, const struct hl_pod_open_file *file)
+{
+	struct hl_pod_row row = {
+		.kind = HL_POD_SHARED, .bytes = (int64_t)file->bytes, .pid = file->pid};
+	char name[PATH_MAX];
+
+	snprintf(row.comm, sizeof(row.comm), "%s", file->comm);
+	snprintf(row.detail, sizeof(row.detail), "%s",
+		 file->is_mapped ? "mapped" : "open, not mapped");
+	snprintf(name, sizeof(name), "%s", file->name);
+	char *deleted = strstr(name, " (deleted)");
+	if (deleted && !deleted[strlen(" (deleted)")])
+		*deleted = '\0';
+	if (!strcmp(name, "/dev/zero"))
+		row.name = (char *)"shared anonymous memory";
+	else if (!strncmp(name, "/memfd:", 7) || !strncmp(name, "/SYSV", 5))
+		row.name = name + 1;
+	else
+		row.name = file->name;
+	return add_row(pod, &row);
+}
+
+/* Files of a mounted tmpfs that nobody has open are what it has beside those that somebody has. */
+static int add_tmpfs_rest(struct reader *reader, const struct hl_pod_tmpfs *tmpfs)
+{
+	struct hl_pod_row row = {
+		.kind = HL_POD_SHARED, .bytes = (int64_t)tmpfs->used_bytes, .name = tmpfs->mount};
+
+	for (size_t i = 0; i < reader->files.count; i++)
+		if (reader->files.files[i].device == tmpfs->device)
+			row.bytes -= (int64_t)reader->files.files[i].bytes;
+	snprintf(row.detail, sizeof(row.detail), "files of this tmpfs that nobody has open");
+	return row.bytes > 0 ? add_row(reader->pod, &row) : 0;
+}
+
+static int add_cached_file(struct hl_pod *pod, const struct hl_pod_open_file *file)
+{
+	struct hl_pod_file found = {.pid = file->pid};
+
+	if (!hl_pod_files_cached(file, &found.cached_bytes, &found.dirty_bytes) ||
+	    !found.cached_bytes)
+		return 0;
+	snprintf(found.comm, sizeof(found.comm), "%s", file->comm);
+	found.path = strdup(file->name);
+	if (!found.path)
+		return -ENOMEM;
+	int r = HL_ARRAY_APPEND(pod->files, pod->file_count, pod->file_capacity, found);
+	if (r < 0)
+		free((char *)found.path);
+	return r;
+}
+
+static int add_files(struct reader *reader)
+{
+	struct hl_pod_files *files = &reader->files;
+	int r = 0;
+
+	hl_pod_files_settle(files);
+	for (size_t i = 0; r == 0 && i < files->count; i++)
+		r = files->files[i].is_memory ? add_memory_file(reader->pod, &files->files[i])
+					      : add_cached_file(reader->pod, &files->files[i]);
+	for (size_t i = 0; r == 0 && i < files->tmpfs_count; i++)
+		r = add_tmpfs_rest(reader, &files->tmpfs[i]);
+	if (r == 0)
+		r = add_difference(reader->pod, HL_POD_SHARED,
+				   "files in memory that no process here has open",
+				   "less what is on swap, or other groups are charged with");
+	return r;
+}
+
+/* ---- the kernel's ---- */
+
+static int add_cache(struct reader *reader)
+{
+	struct hl_pod *pod = reader->pod;
+	const uint64_t mib = UINT64_C(1) << 20;
+	struct hl_pod_row row = {.kind = HL_POD_CACHE,
+				 .bytes = (int64_t)pod->sums[HL_POD_CACHE],
+				 .name = (char *)"page cache"};
+
+	snprintf(row.detail, sizeof(row.detail),
+		 "MiB: %" PRIu64 " inactive, %" PRIu64 " active, %" PRIu64 " dirty, %" PRIu64
+		 " mapped",
+		 pod->inactive_file_bytes / mib,
+		 stat_of(reader, "active_file", "total_active_file") / mib,
+		 stat_of(reader, "file_dirty", "total_dirty") / mib,
+		 stat_of(reader, "file_mapped", "total_mapped_file") / mib);
+	return add_row(pod, &row);
+}
+
+static int add_kernel(struct reader *reader)
+{
+	static const struct {
+		const char *key, *name;
+		bool is_apart; /* not in `kernel` of memory.stat */
+	} parts[] = {
+		{"slab_reclaimable", "slab, reclaimable (dentries, inodes)", false},
+		{"slab_unreclaimable", "slab, not reclaimable", false},
+		{"kernel_stack", "kernel stacks", false},
+		{"pagetables", "page tables", false},
+		{"sec_pagetables", "page tables of devices and virtual machines", false},
+		{"percpu", "per-processor memory", false},
+		{"vmalloc", "vmalloc", false},
+		{"zswap", "zswap, compressed pages", false},
+		{"sock", "buffers of sockets", true},
+	};
+	struct hl_pod *pod = reader->pod;
+	int r = 0;
+
+	if (reader->group->is_topmost)
+		return 0;
+	if (!reader->group->is_v2) {
+		char text[32];
+		ssize_t length = hl_cgroup_read(reader->group, "memory.kmem.usage_in_bytes", text,
+						sizeof(text));
+		pod->sums[HL_POD_KERNEL] = length > 0 ? strtoull(text, NULL, 10) : 0;
+		return add_part(pod, HL_POD_KERNEL,
+				"slab, kernel stacks, page tables (version 1 does not part them)",
+				(int64_t)pod->sums[HL_POD_KERNEL]);
+	}
+	uint64_t whole = stat_of(reader, "kernel", NULL), inside = 0, apart = 0;
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(parts); i++) {
+		uint64_t bytes = stat_of(reader, parts[i].key, NULL);
+		*(parts[i].is_apart ? &apart : &inside) += bytes;
+		r = add_part(pod, HL_POD_KERNEL, parts[i].name, (int64_t)bytes);
+	}
+	pod->sums[HL_POD_KERNEL] = (whole > inside ? whole : inside) + apart;
+	return r < 0 ? r
+		     : add_difference(pod, HL_POD_KERNEL, "other memory of the kernel",
+				      "less what the kernel counts twice");
+}
+
+/* ---- all of it ---- */
+
+static int read_sums(struct reader *reader, struct hl_error *err)
+{
+	struct hl_pod *pod = reader->pod;
+
+	int r = hl_cgroup_read_figures(reader->group, &pod->figures, err);
+	if (r == 0 && hl_cgroup_read(reader->group, "memory.stat", reader->stat, STAT_BYTES) <= 0)
+		r = hl_error_set(err, -ENOENT,
+				 "the group '%s' has gone, or its memory.stat may "
+				 "not be read",
+				 pod->name);
+	if (r < 0)
+		return r;
+	uint64_t file = stat_of(reader, "file", "total_cache"),
+		 shared = stat_of(reader, "shmem", "total_shmem");
+	pod->sums[HL_POD_ANONYMOUS] = stat_of(reader, "anon", "total_rss");
+	pod->sums[HL_POD_SHARED] = shared;
+	pod->sums[HL_POD_CACHE] = file > shared ? file - shared : 0;
+	pod->inactive_file_bytes = stat_of(reader, "inactive_file", "total_inactive_file");
+	pod->reclaimable_bytes = pod->inactive_file_bytes +
+				 stat_of(reader, "active_file", "total_active_file") +
+				 stat_of(reader, "slab_reclaimable", NULL);
+	return 0;
+}
+
+static int add_notes(struct reader *reader)
+{
+	struct hl_pod *pod = reader->pod;
+	int r = 0;
+
+	if (reader->strangers)
+		r = note(
+			pod,
+			"%zu processes of the group are in other PID namespaces and cannot be seen "
+			"from here; run heapline on the host",
+			reader->strangers);
+	if (r == 0 && reader->files.unread_count)
+		r = note(pod, "files of %zu processes may not be read, nor who has them; %s",
+			 reader->files.unread_count, hl_proc_access_remedy());
+	if (r == 0 && reader->shared_out_unknown)
+		r = note(pod,
+			 "anonymous memory of %zu processes is RssAnon: pages that fork() has "
+			 "shared count once for each",
+			 reader->shared_out_unknown);
+	return r;
+}
+
+static int compare_rows(const void *left, const void *right)
+{
+	const struct hl_pod_row *a = left, *b = right;
+
+	return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+static int compare_files(const void *left, const void *right)
+{
+	const struct hl_pod_file *a = left, *b = right;
+
+	return (a->cached_bytes < b->cached_bytes) - (a->cached_bytes > b->cached_bytes);
+}
+
+static int read_all(struct reader *reader, struct hl_error *err)
+{
+	struct hl_pod *pod = reader->pod;
+
+	int r = read_sums(reader, err);
+	if (r == 0)
+		r = add_processes(reader);
+	if (r == 0)
+		r = add_files(reader);
+	if (r == 0)
+		r = add_cache(reader);
+	if (r == 0)
+		r = add_kernel(reader);
+	if (r < 0)
+		return r;
+	int64_t unknown = (int64_t)pod->figures.usage;
+	for (size_t i = 0; i < HL_POD_KINDS; i++)
+		unknown -= (int64_t)pod->sums[i];
+	pod->sums[HL_POD_UNKNOWN] = unknown > 0 ? (uint64_t)unknown : 0;
+	r = add_part(pod, HL_POD_UNKNOWN,
+		     unknown > 0 ? "unknown" : "less what changed while it was read", unknown);
+	if (r == 0)
+		r = add_notes(reader);
+	qsort(pod->rows, pod->row_count, sizeof(*pod->rows), compare_rows);
+	if (pod->file_count)
+		qsort(pod->files, pod->file_count, sizeof(*pod->files), compare_files);
+	return r;
+}
+
+int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err)
+{
+	struct reader *reader = calloc(1, sizeof(*reader));
+	struct hl_pod *pod = calloc(1, sizeof(*pod));
+	int r = reader && pod && (pod->name = strdup(hl_cgroup_name(group))) ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		pod->is_v2 = group->is_v2;
+		reader->group = group;
+		reader->pod = pod;
+		r = read_all(reader, err);
+		hl_pod_files_release(&reader->files);
+	}
+	free(reader);
+	if (r < 0) {
+		hl_pod_free(pod);
+		return hl_error_set(err, r, "cannot read the group '%s': %s", hl_cgroup_name(group),
+				    strerror(-r));
+	}
+	*ret_pod = pod;
+	return 0;
+}
+
+void hl_pod_free(struct hl_pod *pod)
+{
+	if (!pod)
+		return;
+	for (size_t i = 0; i < pod->row_count; i++)
+		free(pod->rows[i].name);
+	for (size_t i = 0; i < pod->file_count; i++)
+		free((char *)pod->files[i].path);
+	for (char **text = pod->notes; text && *text; text++)
+		free(*text);
+	free(pod->notes);
+	free(pod->rows);
+	free(pod->files);
+	free(pod->name);
+	free(pod);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The balance of a memory control group, a container or pod: what the kernel charges it with, in rows that add up to
+ * memory.current. From the files of /proc and of the group alone: nothing is stopped, faulted in or read into the page cache.
+ *
+ * What a row cannot say: page cache by file, since these files do not tell whom a page is charged to.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "process/cgroup.h"
+
+enum hl_pod_kind {
+	HL_POD_ANONYMOUS, /* of a process; pages that several have are shared out */
+	HL_POD_SHARED,	  /* tmpfs, memfd, System V, shared anonymous memory */
+	HL_POD_CACHE,	  /* of files on disks */
+	HL_POD_KERNEL,
+	HL_POD_UNKNOWN, /* in the sum alone */
+	HL_POD_KINDS,
+};
+
+#define HL_POD_DETAIL_MAX 160
+
+struct hl_pod_row {
+	enum hl_pod_kind kind;
+	int64_t bytes; /* negative: charged to another group, though a row above has it */
+	char *name;    /* of the file or the part; of anonymous memory NULL */
+	char detail[HL_POD_DETAIL_MAX]; /* what more is known; "" */
+	pid_t pid;			/* whose it is, or who has the file; 0: nobody */
+	char comm[16];
+};
+
+/* A file on a disk that a process has open or mapped, and its part in the page cache, whoever is charged. */
+struct hl_pod_file {
+	const char *path; /* to be freed */
+	uint64_t cached_bytes, dirty_bytes;
+	pid_t pid; /* one of those who have it */
+	char comm[16];
+};
+
+struct hl_pod {
+	char *name; /* of the group */
+	bool is_v2;
+	struct hl_cgroup_figures figures;
+	uint64_t sums[HL_POD_KINDS]; /* as the kernel counts them */
+	uint64_t
+		inactive_file_bytes; /* what kubelet's working set leaves out of ${figures}.usage */
+	uint64_t reclaimable_bytes;  /* without swap: page cache that is not locked, and slab */
+	uint64_t rss_bytes;	     /* of its processes, pages that several have once for each */
+	struct hl_pod_row *rows;     /* by bytes, falling; their sum is ${figures}.usage */
+	size_t row_count, row_capacity;
+	struct hl_pod_file *files; /* by cached_bytes, falling */
+	size_t file_count, file_capacity;
+	size_t process_count;
+	char **notes; /* what could not be read; NULL-terminated, or NULL */
+};
+
+/* Reads the balance of ${group}. 0, or a negative errno with a sentence. To be freed by hl_pod_free(). */
+int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err);
+
+void hl_pod_free(struct hl_pod *pod); /* NULL is fine */

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Finds files that processes have open or mapped; see pod_files.h. Only statx(2) with AT_STATX_DONT_SYNC looks at them, which asks no
+ * server: opening a pipe, a device or a file of a network may do something, or wait for ever.
+ */
+#include "heap/pod_files.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "process/maps.h"
+#include "process/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+
+#define MEMORY_BLOCK_BYTES 512u /* of stx_blocks */
+
+static uint64_t device_of(const struct statx *seen)
+{
+	return makedev(seen->stx_dev_major, seen->stx_dev_minor);
+}
+
+/* ---- file systems ---- */
+
+/* Those whose files are opened without asking a server; of others a disk of their own says as much. */
+static bool is_local(const char *type, unsigned major)
+{
+	static const char *const types[] = {"overlay", "btrfs", "zfs", "bcachefs", "erofs"};
+
+	for (size_t i = 0; i < HL_COUNT_OF(types); i++)
+		if (!strcmp(type, types[i]))
+			return true;
+	return major != 0 && strncmp(type, "fuse", 4) != 0;
+}
+
+struct system {
+	uint64_t device;
+	char type[32];
+	char mount[PATH_MAX];
+	bool is_local;
+};
+
+/* The file system of mount ${id}, or the first one if that is 0, in a text of mountinfo. Whether it is there. */
+static bool find_system(const char *mounts, uint64_t id, struct system *ret_system)
+{
+	for (const char *line = mounts; line && *line; line = strchr(line, '\n')) {
+		unsigned major, minor;
+		unsigned long number;
+		line += *line == '\n';
+		const char *type = strstr(line, " - ");
+		if (!type || sscanf(line, "%lu %*u %u:%u %*s %4095s", &number, &major, &minor,
+				    ret_system->mount) != 4)
+			continue;
+		if (id && number != id)
+			continue;
+		sscanf(type + 3, "%31s", ret_system->type);
+		hl_proc_unescape(ret_system->mount);
+		ret_system->device = makedev(major, minor);
+		ret_system->is_local = is_local(ret_system->type, major);
+		return true;
+	}
+	return false;
+}
+
+/* Where memfd_create(2), shmget(2) and MAP_SHARED without a file have theirs. */
+static uint64_t memory_device(void)
+{
+	HL_CLOSED int fd = memfd_create("heapline", MFD_CLOEXEC);
+	struct stat seen;
+
+	return fd >= 0 && fstat(fd, &seen) == 0 ? seen.st_dev : 0;
+}
+
+static int add_tmpfs(struct hl_pod_files *files, const struct system *system, pid_t pid)
+{
+	char path[PATH_MAX + 32];
+	struct statvfs seen;
+	struct stat root;
+
+	for (size_t i = 0; i < files->tmpfs_count; i++)
+		if (files->tmpfs[i].device == system->device)
+			return 0;
+	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, system->mount);
+	/* Something else may be mounted over it; without a limit it does not count. */
+	if (stat(path, &root) < 0 || root.st_dev != system->device || statvfs(path, &seen) < 0 ||
+	    !seen.f_blocks)
+		return 0;
+	char *mount = strdup(system->mount);
+	if (!mount)
+		return -ENOMEM;
+	const struct hl_pod_tmpfs found = {
+		.device = system->device,
+		.mount = mount,
+		.used_bytes = (uint64_t)(seen.f_blocks - seen.f_bfree) * seen.f_frsize,
+		.pid = pid,
+	};
+	int r = HL_ARRAY_APPEND(files->tmpfs, files->tmpfs_count, files->tmpfs_capacity, found);
+	if (r < 0)
+		free(mount);
+	return r;
+}
+
+static int add_all_tmpfs(struct hl_pod_files *files, const char *mounts, pid_t pid)
+{
+	struct system system;
+	int r = 0;
+
+	for (const char *line = mounts; r == 0 && line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (find_system(line, 0, &system) && !strcmp(system.type, "tmpfs"))
+			r = add_tmpfs(files, &system, pid);
+	}
+	return r;
+}
+
+/* ---- what one process has ---- */
+
+struct adding {
+	struct hl_pod_files *files;
+	const char *mounts, *comm;
+	pid_t pid;
+	uint64_t last_mount; /* of the file before, mostly the next one's too */
+	struct system last_system;
+	bool has_last_system;
+};
+
+static const struct system *system_of(struct adding *adding, uint64_t mount)
+{
+	if (mount != adding->last_mount) {
+		adding->last_mount = mount;
+		adding->has_last_system = find_system(adding->mounts, mount, &adding->last_system);
+	}
+	return adding->has_last_system ? &adding->last_system : NULL;
+}
+
+/* Adds what /proc/${place} leads to; ${name} is its name where it is a link. */
+static int add_file(struct adding *adding, const char *place, const char *name, bool is_mapped)
+{
+	struct hl_pod_files *files = adding->files;
+	char path[96];
+	struct statx seen;
+
+	snprintf(path, sizeof(path), "/proc/%s", place);
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC,
+		  STATX_TYPE | STATX_INO | STATX_BLOCKS | STATX_MNT_ID, &seen) < 0 ||
+	    !S_ISREG(seen.stx_mode))
+		return 0;
+	struct hl_pod_open_file found = {
+		.device = device_of(&seen),
+		.inode = seen.stx_ino,
+		.pid = adding->pid,
+		.is_mapped = is_mapped,
+		.is_memory = device_of(&seen) == files->memory_device,
+	};
+	bool has_system = !found.is_memory && seen.stx_mask & STATX_MNT_ID; /* Linux 5.8 */
+	const struct system *system = has_system ? system_of(adding, seen.stx_mnt_id) : NULL;
+	if (system) {
+		found.is_memory = !strcmp(system->type, "tmpfs");
+		found.has_cache = !found.is_memory && system->is_local;
+	}
+	if (!found.is_memory && !found.has_cache)
+		return 0;
+	found.bytes = found.is_memory ? seen.stx_blocks * MEMORY_BLOCK_BYTES : 0;
+	snprintf(found.place, sizeof(found.place), "%s", place);
+	snprintf(found.comm, sizeof(found.comm), "%s", adding->comm);
+	found.name = strdup(name);
+	if (!found.name)
+		return -ENOMEM;
+	int r = HL_ARRAY_APPEND(files->files, files->count, files->capacity, found);
+	if (r < 0)
+		free(found.name);
+	return r;
+}
+
+/* Adds the links of a folder of /proc/PID: fd or map_files. -EACCES, -ENOENT, -ENOMEM. */
+static int add_links(struct adding *adding, const char *folder, bool are_mapped)
+{
+	char path[64], place[64], name[PATH_MAX];
+	int r = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", adding->pid, folder);
+	DIR *list = opendir(path);
+	if (!list)
+		return -errno;
+	for (const struct dirent *entry; r == 0 && (entry = readdir(list));) {
+		ssize_t length = readlinkat(dirfd(list), entry->d_name, name, sizeof(name) - 1);
+		if (length < 0 && (errno == EPERM || errno == EACCES))
+			r = -errno;
+		if (length <= 0 || name[0] != '/') /* "socket:[1]" */
+			continue;
+		name[length] = '\0';
+		snprintf(place, sizeof(place), "%d/%s/%.36s", adding->pid, folder, entry->d_name);
+		r = add_file(adding, place, name, are_mapped);
+	}
+	closedir(list);
+	return r;
+}
+
+/* Without the right to follow map_files: by the path, if the same file is still there. */
+static int add_mapped_paths(struct adding *adding)
+{
+	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
+	char path[PATH_MAX + 32];
+	struct stat seen;
+
+	int r = hl_maps_read(adding->pid, &maps, NULL);
+	for (size_t i = 0; r == 0 && i < maps.count; i++) {
+		const struct hl_map *map = &maps.maps[i];
+		snprintf(path, sizeof(path), "/proc/%d/root%s", adding->pid, map->path);
+		if (map->path[0] != '/' || map->deleted || lstat(path, &seen) < 0 ||
+		    seen.st_ino != map->inode ||
+		    strlen(path) >= sizeof(((struct hl_pod_open_file *)0)->place))
+			continue;
+		r = add_file(adding, path + strlen("/proc/"), map->path, true);
+	}
+	return r == -ENOMEM ? r : 0;
+}
+
+int hl_pod_files_add(struct hl_pod_files *files, pid_t pid, const char *comm)
+{
+	HL_FREED char *mounts = NULL;
+	size_t length;
+
+	if (!files->memory_device)
+		files->memory_device = memory_device();
+	int r = hl_proc_read_all(pid, "mountinfo", &mounts, &length);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	struct adding adding = {.files = files, .mounts = mounts, .comm = comm, .pid = pid};
+	int seen = add_links(&adding, "fd", false);
+	if (seen == -EACCES)
+		files->unread_count++;
+	if (seen < 0)
+		return seen == -ENOMEM ? seen : 0;
+	r = add_all_tmpfs(files, mounts, pid);
+	if (r == 0)
+		r = add_links(&adding, "map_files", true);
+	if (r == -EACCES || r == -EPERM || r == -ENOENT)
+		r = add_mapped_paths(&adding);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* ---- all of them ---- */
+
+/* Of one file the mapped ones first, then the lowest PID. */
+static int compare_files(const void *left, const void *right)
+{
+	const struct hl_pod_open_file *a = left, *b = right;
+
+	if (a->device != b->device)
+		return a->device > b->device ? 1 : -1;
+	if (a->inode != b->inode)
+		return a->inode > b->inode ? 1 : -1;
+	if (a->is_mapped != b->is_mapped)
+		return a->is_mapped ? -1 : 1;
+	return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+void hl_pod_files_settle(struct hl_pod_files *files)
+{
+	size_t kept = 0;
+
+	if (files->count)
+		qsort(files->files, files->count, sizeof(*files->files), compare_files);
+	for (size_t i = 0; i < files->count; i++) {
+		struct hl_pod_open_file *file = &files->files[i];
+		struct hl_pod_open_file *last = kept ? &files->files[kept - 1] : NULL;
+		if (last && last->device == file->device && last->inode == file->inode)
+			free(file->name);
+		else
+			files->files[kept++] = *file;
+	}
+	files->count = kept;
+}
+
+bool hl_pod_files_cached(const struct hl_pod_open_file *file, uint64_t *ret_cached_bytes,
+			 uint64_t *ret_dirty_bytes)
+{
+	struct {
+		uint64_t start, bytes;
+	} whole = {0, 0};
+	struct {
+		uint64_t cached, dirty, writeback, evicted, recently_evicted;
+	} pages = {0};
+	char path[96];
+	struct stat seen;
+
+	snprintf(path, sizeof(path), "/proc/%s", file->place);
+	/* O_PATH opens nothing yet; it may be another one by now. */
+	HL_CLOSED int fd = open(path, O_PATH | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &seen) < 0 || !S_ISREG(seen.st_mode) ||
+	    seen.st_ino != file->inode || seen.st_dev != file->device)
+		return false;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	HL_CLOSED int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (opened < 0 || syscall(SYS_cachestat, opened, &whole, &pages, 0) < 0)
+		return false;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	*ret_cached_bytes = pages.cached * page;
+	*ret_dirty_bytes = pages.dirty * page;
+	return true;
+}
+
+void hl_pod_files_release(struct hl_pod_files *files)
+{
+	for (size_t i = 0; i < files->count; i++)
+		free(files->files[i].name);
+	for (size_t i = 0; i < files->tmpfs_count; i++)
+		free(files->tmpfs[i].mount);
+	free(files->files);
+	free(files->tmpfs);
+	*files = (struct hl_pod_files){0};
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds memory control groups and reads their files; see cgroup.h. */
+#include "process/cgroup.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "process/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEPTH_MAX \
+	64 /* of subgroups; the kernel's own limit is 32 by default on systems that set one */
+
+/* Version 1 has no word for "no limit": the largest number of pages. */
+#define V1_NO_LIMIT (UINT64_C(1) << 62)
+
+/* ---- where hierarchies are mounted ---- */
+
+struct mount {
+	bool is_there;
+	char point[PATH_MAX];
+	char root[PATH_MAX]; /* the group that is mounted there */
+};
+
+/* Whether ${word} is one of the words of ${list}, which commas separate. */
+static bool has_word(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (!strncmp(at, word, length) && strchr(", \n", at[length])) /* or at its end */
+			return true;
+	}
+	return false;
+}
+
+/* The mount of the memory controller of version 1, or of version 2; the first that is there. */
+static int find_mount(bool is_v2, struct mount *ret_mount)
+{
+	HL_FREED char *text = NULL;
+	size_t length;
+
+	ret_mount->is_there = false;
+	int r = hl_proc_read_all(getpid(), "mountinfo", &text, &length);
+	if (r < 0)
+		return r;
+	for (char *rest = text, *line; !ret_mount->is_there && (line = strsep(&rest, "\n"));) {
+		const char *type = strstr(line, " - "), *options = NULL;
+		if (!type || sscanf(line, "%*u %*u %*s %4095s %4095s", ret_mount->root,
+				    ret_mount->point) != 2)
+			continue;
+		type += 3;
+		options = strrchr(type, ' ');
+		ret_mount->is_there = is_v2 ? !strncmp(type, "cgroup2 ", 8)
+					    : !strncmp(type, "cgroup ", 7) && options &&
+						      has_word(options + 1, "memory");
+	}
+	hl_proc_unescape(ret_mount->root);
+	hl_proc_unescape(ret_mount->point);
+	return 0;
+}
+
+/* Whether ${path} is ${directory} or below it; *${ret_rest} is what follows, "" or "/...". */
+static bool is_below(const char *path, const char *directory, const char **ret_rest)
+{
+	size_t length = strcmp(directory, "/") ? strlen(directory) : 0;
+
+	*ret_rest = path + length;
+	return !strncmp(path, directory, length) && (!path[length] || path[length] == '/');
+}
+
+/* ---- one group ---- */
+
+static bool has_memory(const struct hl_cgroup *group)
+{
+	return faccessat(group->fd, group->is_v2 ? "memory.current" : "memory.usage_in_bytes", F_OK,
+			 0) == 0;
+}
+
+static int open_directory(struct hl_cgroup *group)
+{
+	group->fd = open(group->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (group->fd < 0)
+		return -errno;
+	group->is_topmost =
+		!group->is_v2 && faccessat(group->fd, "cgroup.sane_behavior", F_OK, 0) == 0;
+	return 0;
+}
+
+/* The next one above; false at the mount. */
+static bool go_up(struct hl_cgroup *group)
+{
+	char *slash = strrchr(group->path + group->mount_length, '/');
+
+	if (!slash)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+/* Opens what lies at ${group}->path, or the nearest above it that has the controller. */
+static int open_nearest(struct hl_cgroup *group)
+{
+	for (;;) {
+		int r = open_directory(group);
+		if (r < 0)
+			return r;
+		if (has_memory(group))
+			return 0;
+		hl_cgroup_release(group);
+		if (!group->is_v2 || !go_up(group))
+			return -ENODATA;
+	}
+}
+
+/* Opens the group called ${name} in one hierarchy. */
+static int open_named(const char *name, bool is_v2, struct hl_cgroup *ret_group)
+{
+	struct mount mount;
+	const char *rest;
+
+	int r = find_mount(is_v2, &mount);
+	if (r < 0)
+		return r;
+	if (!mount.is_there || !strncmp(name, "/..", 3) || !is_below(name, mount.root, &rest))
+		return -EXDEV;
+	*ret_group = (struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount.point)};
+	if (!strcmp(rest, "/"))
+		rest = "";
+	int length = snprintf(ret_group->path, sizeof(ret_group->path), "%s%s", mount.point, rest);
+	if (length < 0 || (size_t)length >= sizeof(ret_group->path))
+		return -ENAMETOOLONG;
+	return open_nearest(ret_group);
+}
+
+/* The path of the group of a process, from the text of /proc/PID/cgroup. NULL: it has no such line. */
+static char *find_name(char *text, bool is_v2)
+{
+	for (char *line; (line = strsep(&text, "\n"));) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(++controllers, ':') : NULL;
+		if (!path)
+			continue;
+		*path++ = '\0';
+		if (is_v2 ? !*controllers : has_word(controllers, "memory"))
+			return path;
+	}
+	return NULL;
+}
+
+static int error_of_name(const char *name, int code, struct hl_error *err)
+{
+	if (code == -EXDEV)
+		return hl_error_set(
+			err, -ENOENT,
+			"cannot find the group '%s': it lies outside of what is mounted "
+			"here; run heapline on the host, or in the container itself",
+			name);
+	if (code == -ENODATA)
+		return hl_error_set(
+			err, -ENOENT,
+			"cannot use the group '%s': the memory controller is not enabled "
+			"in it or above it; name a group whose directory has memory.current",
+			name);
+	return hl_error_set(err, code, "cannot open the group '%s': %s", name, strerror(-code));
+}
+
+int hl_cgroup_open_of(pid_t pid, struct hl_cgroup *ret_group, struct hl_error *err)
+{
+	HL_FREED char *text = NULL;
+	HL_FREED char *copy = NULL;
+	size_t length;
+
+	ret_group->fd = -1;
+	int r = hl_proc_read_all(pid, "cgroup", &text, &length);
+	if (r < 0)
+		return hl_proc_error(pid, r, "the control group", err);
+	copy = strdup(text);
+	if (!copy)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	const char *name = find_name(text, false);
+	bool is_v2 = !name;
+	if (!name)
+		name = find_name(copy, true);
+	if (!name)
+		return hl_error_set(
+			err, -ENOENT,
+			"process %d is in no memory control group; the kernel has none, "
+			"or they are off",
+			pid);
+	r = open_named(name, is_v2, ret_group);
+	return r < 0 ? error_of_name(name, r, err) : 0;
+}
+
+/* Opens ${path} as a directory of either hierarchy. -EXDEV: it is in none. */
+static int open_by_directory(const char *path, struct hl_cgroup *ret_group)
+{
+	HL_FREED char *whole = realpath(path, NULL);
+
+	if (!whole)
+		return -errno;
+	for (int is_v2 = 0; is_v2 < 2; is_v2++) {
+		struct mount mount;
+		const char *rest;
+		int r = find_mount(is_v2, &mount);
+		if (r < 0)
+			return r;
+		if (!mount.is_there || !is_below(whole, mount.point, &rest))
+			continue;
+		*ret_group =
+			(struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount.point)};
+		snprintf(ret_group->path, sizeof(ret_group->path), "%s", whole);
+		r = open_directory(ret_group);
+		if (r == 0 && !has_memory(ret_group)) {
+			hl_cgroup_release(ret_group);
+			r = -ENODATA;
+		}
+		return r;
+	}
+	return -EXDEV;
+}
+
+int hl_cgroup_open(const char *path, struct hl_cgroup *ret_group, struct hl_error *err)
+{
+	ret_group->fd = -1;
+	int r = open_by_directory(path, ret_group);
+	bool is_elsewhere = r == -EXDEV || r == -ENOENT || r == -ENOTDIR;
+	if (is_elsewhere && path[0] == '/') {
+		r = open_named(path, false, ret_group);
+		if (r < 0 && r != -EACCES)
+			r = open_named(path, true, ret_group);
+	}
+	if (r == -EXDEV || r == -ENOENT || r == -ENOTDIR)
+		return hl_error_set(
+			err, r == -ENOENT ? -ENOENT : -EINVAL,
+			"'%s' is not a memory control group; name its directory, or its "
+			"path as /proc/PID/cgroup has it",
+			path);
+	return r < 0 ? error_of_name(path, r, err) : 0;
+}
+
+void hl_cgroup_release(struct hl_cgroup *group)
+{
+	if (group->fd >= 0)
+		close(group->fd);
+	group->fd = -1;
+}
+
+const char *hl_cgroup_name(const struct hl_cgroup *group)
+{
+	const char *name = group->path + group->mount_length;
+
+	return *name ? name : "/";
+}
+
+/* ---- its files ---- */
+
+static ssize_t read_at(int directory, const char *name, char *text, size_t capacity)
+{
+	HL_CLOSED int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+	size_t length = 0;
+
+	if (fd < 0)
+		return -errno;
+	for (ssize_t bytes = 1; bytes > 0 && length < capacity - 1; length += (size_t)bytes) {
+		bytes = read(fd, text + length, capacity - 1 - length);
+		if (bytes < 0)
+			return -errno;
+	}
+	text[length] = '\0';
+	return (ssize_t)length;
+}
+
+ssize_t hl_cgroup_read(const struct hl_cgroup *group, const char *name, char *text, size_t capacity)
+{
+	return read_at(group->fd, name, text, capacity);
+}
+
+bool hl_cgroup_find(const char *text, const char *key, uint64_t *ret_number)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, length) && line[length] == ' ') {
+			*ret_number = strtoull(line + length, NULL, 10);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A file that is one number, or "max": HL_CGROUP_UNKNOWN, as where there is no such file. */
+static uint64_t number_at(int directory, const char *name)
+{
+	char text[64], *end;
+
+	if (read_at(directory, name, text, sizeof(text)) <= 0)
+		return HL_CGROUP_UNKNOWN;
+	uint64_t number = strtoull(text, &end, 10);
+	return end == text ? HL_CGROUP_UNKNOWN : number;
+}
+
+/* The lowest limit on the way up, and whose it is. */
+static void find_limit(const struct hl_cgroup *group, struct hl_cgroup_figures *figures)
+{
+	struct hl_cgroup at = *group;
+	bool is_at_mount = false;
+
+	figures->limit = HL_CGROUP_UNKNOWN;
+	for (; !is_at_mount; is_at_mount = !go_up(&at)) {
+		HL_CLOSED int fd = open(at.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		uint64_t limit = number_at(fd, at.is_v2 ? "memory.max" : "memory.limit_in_bytes");
+		if (limit >= figures->limit || (!at.is_v2 && limit >= V1_NO_LIMIT))
+			continue;
+		figures->limit = limit;
+		snprintf(figures->limit_path, sizeof(figures->limit_path), "%s",
+			 hl_cgroup_name(&at));
+	}
+}
+
+static uint64_t number_after(const struct hl_cgroup *group, const char *file, const char *key)
+{
+	char text[8192];
+	uint64_t number;
+
+	return hl_cgroup_read(group, file, text, sizeof(text)) > 0 &&
+			       hl_cgroup_find(text, key, &number)
+		       ? number
+		       : HL_CGROUP_UNKNOWN;
+}
+
+int hl_cgroup_read_figures(const struct hl_cgroup *group, struct hl_cgroup_figures *ret_figures,
+			   struct hl_error *err)
+{
+	bool is_v2 = group->is_v2;
+
+	*ret_figures = (struct hl_cgroup_figures){
+		.usage = number_at(group->fd, is_v2 ? "memory.current" : "memory.usage_in_bytes"),
+		.peak = number_at(group->fd, is_v2 ? "memory.peak" : "memory.max_usage_in_bytes"),
+		.oom_kills = number_after(group, is_v2 ? "memory.events" : "memory.oom_control",
+					  "oom_kill"),
+		.swap = is_v2 ? number_at(group->fd, "memory.swap.current")
+			      : number_after(group, "memory.stat", "total_swap"),
+		.swap_limit = is_v2 ? number_at(group->fd, "memory.swap.max") : HL_CGROUP_UNKNOWN,
+	};
+	if (ret_figures->usage == HL_CGROUP_UNKNOWN)
+		return hl_error_set(err, -ENOENT, "the group '%s' has gone", hl_cgroup_name(group));
+	find_limit(group, ret_figures);
+	return 0;
+}
+
+/* ---- who is in it ---- */
+
+struct processes {
+	pid_t *pids;
+	size_t count, capacity, strangers;
+};
+
+/* A threaded subgroup (EOPNOTSUPP) has threads of processes that are in the group above. */
+static int add_processes(int directory, struct processes *processes)
+{
+	int fd = openat(directory, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	int pid, r = 0;
+
+	if (!file) {
+		if (fd >= 0)
+			close(fd);
+		return fd < 0 && errno != ENOENT && errno != ENODEV ? -errno : 0;
+	}
+	while (r == 0 && fscanf(file, "%d", &pid) == 1) {
+		if (pid)
+			r = HL_ARRAY_APPEND(processes->pids, processes->count, processes->capacity,
+					    pid);
+		else
+			processes->strangers++;
+	}
+	fclose(file);
+	return r;
+}
+
+static int add_below(int directory, unsigned depth, struct processes *processes)
+{
+	int r = add_processes(directory, processes);
+	int fd = r == 0 ? openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!list && fd >= 0)
+		close(fd);
+	for (const struct dirent *entry; r == 0 && list && (entry = readdir(list));) {
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == DEPTH_MAX)
+			continue;
+		/* What cannot be opened has been removed since. */
+		HL_CLOSED int below = openat(directory, entry->d_name,
+					     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (below >= 0)
+			r = add_below(below, depth + 1, processes);
+	}
+	if (list)
+		closedir(list);
+	return r;
+}
+
+static int compare_pids(const void *left, const void *right)
+{
+	const pid_t *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+int hl_cgroup_processes(const struct hl_cgroup *group, pid_t **ret_pids, size_t *ret_count,
+			size_t *ret_strangers)
+{
+	struct processes found = {0};
+	size_t kept = 0;
+
+	int r = add_below(group->fd, 0, &found);
+	if (r < 0) {
+		free(found.pids);
+		return r;
+	}
+	/* One that moved meanwhile may be there twice. */
+	if (found.count)
+		qsort(found.pids, found.count, sizeof(*found.pids), compare_pids);
+	for (size_t i = 0; i < found.count; i++)
+		if (!kept || found.pids[kept - 1] != found.pids[i])
+			found.pids[kept++] = found.pids[i];
+	*ret_pids = found.pids;
+	*ret_count = kept;
+	*ret_strangers = found.strangers;
+	return 0;
+}

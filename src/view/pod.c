@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Shows what a control group is charged with; see pod.h. */
+#include "view/pod.h"
+
+#include "base/names.h"
+#include "view/format.h"
+#include "view/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ROWS_USUAL  30
+#define FILES_USUAL 10
+#define LABEL_MAX   300
+
+#define BYTES(number) hl_format_bytes((int64_t)(number), (char[HL_FORMAT_MAX]){0})
+
+static const char *const kinds[HL_POD_KINDS] = {"anonymous", "shared", "cache", "kernel",
+						"unknown"};
+
+/* ---- sentences ---- */
+
+static void say_limit(struct hl_emit *emit, const struct hl_pod *pod)
+{
+	const struct hl_cgroup_figures *figures = &pod->figures;
+	char limit[128 + PATH_MAX] = "without a limit", peak[64] = "", kills[96] = "";
+
+	if (figures->limit != HL_CGROUP_UNKNOWN)
+		snprintf(limit, sizeof(limit), "of %s, the limit%s%s, %s left",
+			 BYTES(figures->limit),
+			 strcmp(figures->limit_path, pod->name) ? " of " : "",
+			 strcmp(figures->limit_path, pod->name) ? figures->limit_path : "",
+			 BYTES(figures->limit > figures->usage ? figures->limit - figures->usage
+							       : 0));
+	if (figures->peak != HL_CGROUP_UNKNOWN)
+		snprintf(peak, sizeof(peak), "; at most %s so far", BYTES(figures->peak));
+	if (figures->oom_kills != HL_CGROUP_UNKNOWN && figures->oom_kills)
+		snprintf(kills, sizeof(kills),
+			 "; the kernel has killed %" PRIu64 " process%s for want of memory",
+			 figures->oom_kills, figures->oom_kills == 1 ? "" : "es");
+	hl_emit_line(emit, "group %s: %s %s%s%s", pod->name, BYTES(figures->usage), limit, peak,
+		     kills);
+}
+
+static void name_row(const struct hl_pod_row *row, char label[LABEL_MAX])
+{
+	if (!row->name)
+		snprintf(label, LABEL_MAX, "%s (%d)", row->comm, row->pid);
+	else if (row->pid)
+		snprintf(label, LABEL_MAX, "%.200s of %s (%d)", row->name, row->comm, row->pid);
+	else
+		snprintf(label, LABEL_MAX, "%.250s", row->name);
+}
+
+static void say_largest(struct hl_emit *emit, const struct hl_pod *pod)
+{
+	static const char *const says[HL_POD_KINDS] = {
+		"anonymous memory of processes", "files in memory: tmpfs, memfd, shared memory",
+		"page cache of files on disks", "the kernel's own", "unknown"};
+	size_t largest = 0;
+	char label[LABEL_MAX];
+
+	for (size_t i = 1; i < HL_POD_KINDS; i++)
+		if (pod->sums[i] > pod->sums[largest])
+			largest = i;
+	for (size_t i = 0; i < pod->row_count; i++) {
+		if (pod->rows[i].kind != largest || !pod->rows[i].pid)
+			continue;
+		name_row(&pod->rows[i], label);
+		hl_emit_line(emit, "the largest part is %s, %s; of its rows the largest is %s, %s",
+			     says[largest], BYTES(pod->sums[largest]), label,
+			     BYTES(pod->rows[i].bytes));
+		return;
+	}
+	hl_emit_line(emit, "the largest part is %s, %s", says[largest], BYTES(pod->sums[largest]));
+}
+
+static uint64_t working_set(const struct hl_pod *pod)
+{
+	return pod->figures.usage > pod->inactive_file_bytes
+		       ? pod->figures.usage - pod->inactive_file_bytes
+		       : 0;
+}
+
+static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
+{
+	const struct hl_cgroup_figures *figures = &pod->figures;
+	uint64_t stays = figures->usage > pod->reclaimable_bytes
+				 ? figures->usage - pod->reclaimable_bytes
+				 : 0;
+
+	hl_emit_line(emit, "the kernel can take back %s by itself (page cache%s); %s it cannot%s",
+		     BYTES(pod->reclaimable_bytes), pod->is_v2 ? ", slab" : "", BYTES(stays),
+		     figures->swap_limit == 0 ? ", for the group may not swap"
+					      : ", but by swapping, where there is swap");
+	hl_emit_line(emit, "kubelet's working set, usage without inactive page cache: %s",
+		     BYTES(working_set(pod)));
+	hl_emit_line(
+		emit,
+		"RSS of its %zu process%s adds up to %s, where shared pages count once for each",
+		pod->process_count, pod->process_count == 1 ? "" : "es", BYTES(pod->rss_bytes));
+	if (figures->swap != HL_CGROUP_UNKNOWN && figures->swap)
+		hl_emit_line(emit, "on swap, beside these: %s", BYTES(figures->swap));
+}
+
+/* The command that goes on from the largest row that one of heapline's leads on from. */
+static void say_next(struct hl_emit *emit, const struct hl_pod *pod)
+{
+	for (size_t i = 0; i < pod->row_count; i++) {
+		const struct hl_pod_row *row = &pod->rows[i];
+		if (row->bytes <= 0 || !row->pid)
+			continue;
+		hl_emit_blank(emit);
+		hl_emit_line(emit, "next: heapline heap -p %d", row->pid);
+		return;
+	}
+}
+
+/* ---- members ---- */
+
+static void emit_figure(struct hl_emit *emit, const char *key, uint64_t figure)
+{
+	if (figure == HL_CGROUP_UNKNOWN)
+		hl_emit_unknown(emit, key);
+	else
+		hl_emit_unsigned(emit, key, figure);
+}
+
+static void emit_members(struct hl_emit *emit, const struct hl_pod *pod)
+{
+	static const char *const keys[HL_POD_KINDS] = {
+		"anonymous_bytes", "shared_bytes", "cache_bytes", "kernel_bytes", "unknown_bytes"};
+	const struct hl_cgroup_figures *figures = &pod->figures;
+
+	hl_emit_text(emit, "group", pod->name);
+	hl_emit_integer(emit, "cgroup_version", pod->is_v2 ? 2 : 1);
+	hl_emit_unsigned(emit, "usage_bytes", figures->usage);
+	emit_figure(emit, "limit_bytes", figures->limit);
+	hl_emit_text(emit, "limit_group", figures->limit_path);
+	emit_figure(emit, "peak_bytes", figures->peak);
+	emit_figure(emit, "oom_kills", figures->oom_kills);
+	emit_figure(emit, "swap_bytes", figures->swap);
+	emit_figure(emit, "swap_limit_bytes", figures->swap_limit);
+	hl_emit_unsigned(emit, "working_set_bytes", working_set(pod));
+	hl_emit_unsigned(emit, "reclaimable_bytes", pod->reclaimable_bytes);
+	hl_emit_unsigned(emit, "rss_bytes", pod->rss_bytes);
+	hl_emit_unsigned(emit, "processes", pod->process_count);
+	hl_emit_object(emit, "total");
+	for (size_t i = 0; i < HL_POD_KINDS; i++)
+		hl_emit_unsigned(emit, keys[i], pod->sums[i]);
+	hl_emit_object_end(emit);
+}
+
+static void emit_notes(struct hl_emit *emit, const struct hl_pod *pod)
+{
+	hl_emit_array(emit, "notes");
+	for (char *const *text = pod->notes; text && *text; text++) {
+		hl_emit_text(emit, NULL, *text);
+		hl_emit_warning(emit, "%s", *text);
+	}
+	hl_emit_array_end(emit);
+}
+
+/* ---- tables ---- */
+
+static void kind_cell(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_text(emit, kinds[((const struct hl_pod_row *)row)->kind]);
+}
+
+static void label_cell(struct hl_emit *emit, const void *row, const void *context)
+{
+	char label[LABEL_MAX];
+
+	(void)context;
+	name_row(row, label);
+	hl_cell_text(emit, label);
+}
+
+static void name_cell(struct hl_emit *emit, const void *row, const void *context)
+{
+	const char *name = ((const struct hl_pod_row *)row)->name;
+
+	(void)context;
+	hl_cell_text(emit, name ? name : "");
+}
+
+static void pid_cell(struct hl_emit *emit, const void *row, const void *context)
+{
+	pid_t pid = ((const struct hl_pod_row *)row)->pid;
+
+	(void)context;
+	if (pid)
+		hl_cell_integer(emit, pid);
+	else
+		hl_cell_unknown(emit);
+}
+
+#define ROW(name)   HL_MEMBER(struct hl_pod_row, name)
+#define FILE_(name) HL_MEMBER(struct hl_pod_file, name)
+
+static const struct hl_column row_columns[] = {
+	{"bytes", "bytes", HL_COLUMN_BYTES, ROW(bytes)},
+	{NULL, "share", HL_COLUMN_SHARE, ROW(bytes)},
+	{"kind", "kind", HL_COLUMN_TEXT, .cell = kind_cell},
+	{NULL, "what", HL_COLUMN_TEXT, .cell = label_cell, .flags = HL_COLUMN_KEY},
+	{"name", NULL, HL_COLUMN_TEXT, .cell = name_cell},
+	{"pid", NULL, HL_COLUMN_NUMBER, .cell = pid_cell},
+	{"comm", NULL, HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct hl_pod_row, comm)},
+	{"detail", "", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct hl_pod_row, detail),
+	 HL_COLUMN_OMITTED},
+};
+
+static void file_pid_cell(struct hl_emit *emit, const void *row, const void *context)
+{
+	(void)context;
+	hl_cell_integer(emit, ((const struct hl_pod_file *)row)->pid);
+}
+
+static const struct hl_column file_columns[] = {
+	{"cached_bytes", "cached", HL_COLUMN_BYTES, FILE_(cached_bytes)},
+	{"dirty_bytes", "dirty", HL_COLUMN_BYTES, FILE_(dirty_bytes), HL_COLUMN_BLANK_ZERO},
+	{"pid", "pid", HL_COLUMN_NUMBER, .cell = file_pid_cell},
+	{"comm", "program", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct hl_pod_file, comm)},
+	{"path", "file", HL_COLUMN_TEXT, HL_MEMBER(struct hl_pod_file, path),
+	 HL_COLUMN_PATH | HL_COLUMN_KEY},
+};
+
+int hl_pod_view(const struct hl_pod *pod, const struct hl_emit_options *options)
+{
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(options, "pod/1", &emit);
+	if (r < 0)
+		return r;
+	emit_members(emit, pod);
+	say_limit(emit, pod);
+	say_largest(emit, pod);
+	say_rest(emit, pod);
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", row_columns),
+						.sum = (int64_t)pod->figures.usage});
+	size_t shown = hl_emit_shown(emit, options->row_limit, ROWS_USUAL, pod->row_count);
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &pod->rows[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, pod->row_count - shown, "-n");
+	if (pod->file_count || hl_emit_is_json(emit)) {
+		hl_emit_blank(emit);
+		hl_emit_line(emit, "%s",
+			     "in the page cache, of files that its processes have open or mapped, "
+			     "whichever group is charged:");
+		shown = hl_emit_shown(emit, options->row_limit, FILES_USUAL, pod->file_count);
+		hl_table_begin(emit, &(struct hl_table){HL_TABLE("files", file_columns)});
+		for (size_t i = 0; i < shown; i++)
+			hl_table_row(emit, &pod->files[i], 0);
+		hl_table_end(emit);
+		hl_emit_more(emit, pod->file_count - shown, "-n");
+	}
+	emit_notes(emit, pod);
+	say_next(emit, pod);
+	return hl_emit_finish(emit);
+}

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a control group is charged with adds up, and each kind of memory has its row."""
+
+import contextlib
+import glob
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+import harness
+from harness import HEAPLINE
+
+MIB = 1 << 20
+# What the kernel keeps back for each processor before it counts, in pages of 4 KiB.
+BATCH_BYTES = 64 * 4096 * os.cpu_count()
+
+
+def memory_hierarchy():
+    """(where groups with memory are, whether they are of version 2)."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        mounts = [line.split() for line in file]
+    for version, has_memory in (1, lambda options: "memory" in options.split(",")), (2, lambda options: True):
+        for fields in mounts:
+            kind, _, options = fields[fields.index("-") + 1:][:3]
+            if kind == ("cgroup" if version == 1 else "cgroup2") and has_memory(options):
+                return fields[4], version == 2
+    raise unittest.SkipTest("no memory control groups are mounted here")
+
+
+def check_parts(case, report, pid, child, tmpfs):
+    """The rows of pod_parts, alone in its group."""
+    case.assertEqual(sum(row["bytes"] for row in report["rows"]), report["usage_bytes"])
+    rows = report["rows"]
+    anonymous = {row["pid"]: row["bytes"] for row in rows if row["kind"] == "anonymous" and row["pid"]}
+    case.assertEqual(set(anonymous), {pid, child})
+    # half of what both have; and what a program has that only starts
+    for who, mib in (pid, 20 + 6), (child, 9 + 6):
+        case.assertGreaterEqual(anonymous[who], mib * MIB - BATCH_BYTES)
+        case.assertLess(anonymous[who], (mib + 2) * MIB)
+    shared = {}
+    for row in rows:
+        if row["kind"] == "shared" and row["pid"] and row["bytes"] >= MIB:  # not a file of the test's own
+            case.assertIn(row["pid"], (pid, child))
+            name = re.sub(r"^SYSV.*", "SYSV", row["name"])
+            shared[name] = (row["bytes"], row["detail"])
+    case.assertEqual(shared, {
+        "memfd:frames": (16 * MIB, "mapped"), "memfd:queue": (8 * MIB, "open, not mapped"),
+        os.path.join(tmpfs, "kept.bin"): (7 * MIB, "open, not mapped"),
+        "shared anonymous memory": (5 * MIB, "mapped"), "SYSV": (4 * MIB, "mapped")})
+    rest = sum(row["bytes"] for row in rows if row["kind"] == "shared" and not row["pid"])
+    case.assertLess(abs(rest - 6 * MIB), BATCH_BYTES)  # left.bin
+    unknown = sum(row["bytes"] for row in rows if row["kind"] == "unknown")
+    case.assertLess(abs(unknown), BATCH_BYTES)
+
+
+class Pod(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        harness.need_root()
+        self.mount, self.is_v2 = memory_hierarchy()
+
+    @contextlib.contextmanager
+    def group(self, name="parts"):
+        path = os.path.join(self.mount, f"heapline-{name}-{os.getpid()}")
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            self.skipTest(f"no control group can be made here: {error}")
+        try:
+            if not os.path.exists(os.path.join(path, "memory.current" if self.is_v2 else "memory.usage_in_bytes")):
+                self.skipTest("the memory controller is not enabled where groups are made")
+            yield path
+        finally:
+            harness.wait_until(lambda: self.removed(path), "the group to be empty")
+
+    @staticmethod
+    def removed(path):
+        for folder in sorted(glob.glob(f"{path}/*/"), reverse=True) + [path]:  # subgroups first
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        return not os.path.exists(path)
+
+    @contextlib.contextmanager
+    def parts(self, group, tmpfs, disk):
+        """The program in the group; yields its pid and its child's."""
+        def join():
+            with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write(str(os.getpid()))
+        with subprocess.Popen([harness.program("pod_parts"), tmpfs, disk], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True, preexec_fn=join) as process:
+            child = int(process.stdout.readline().split()[1])
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            yield process.pid, child
+            process.stdin.close()
+            self.assertEqual(process.wait(), 0)
+
+    def pod(self, *options):
+        result = harness.run([HEAPLINE, "pod", *options, "--json"])
+        self.assertEqual(result.status, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual(sum(row["bytes"] for row in report["rows"]), report["usage_bytes"])
+        return report
+
+    def test_rows_add_up(self):
+        with self.group() as group, tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \
+                self.parts(group, tmpfs, self.directory) as (pid, child):
+            for options in ("--cgroup", group), ("-p", str(pid)), ("--cgroup", group[len(self.mount):]):
+                with self.subTest(options[0]):
+                    report = self.pod(*options)
+                    check_parts(self, report, pid, child, tmpfs)
+                    self.assertEqual(report["processes"], 2)
+                    self.assertEqual(report["limit_bytes"] is None, report["limit_group"] == "")
+            cached = {row["path"]: row["cached_bytes"] for row in report["files"]}
+            file = os.path.join(self.directory, "cached.bin")
+            if file in cached:  # where the kernel tells, and the folder lies on a disk
+                self.assertEqual(cached[file], 10 * MIB)
+                self.assertGreaterEqual(report["total"]["cache_bytes"], 10 * MIB - BATCH_BYTES)
+
+    def test_subgroups_and_limits_of_groups_above_count(self):
+        with self.group("above") as above:
+            below = os.path.join(above, "below")
+            limit = "memory.max" if self.is_v2 else "memory.limit_in_bytes"
+            if self.is_v2:
+                with open(os.path.join(above, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            os.mkdir(below)
+            with open(os.path.join(above, limit), "w", encoding="ascii") as file:
+                file.write(str(512 * MIB))
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \
+                    self.parts(below, tmpfs, "-") as (pid, child):
+                check_parts(self, self.pod("--cgroup", above), pid, child, tmpfs)
+                report = self.pod("-p", str(pid))
+                self.assertEqual((report["limit_bytes"], report["limit_group"]),
+                                 (512 * MIB, above[len(self.mount):]))
+                said = harness.run([HEAPLINE, "pod", "-p", str(pid)]).stdout
+                self.assertIn(f"of 512.0 MiB, the limit of {above[len(self.mount):]}", said)
+                self.assertIn("the largest part is files in memory: tmpfs, memfd, shared memory, ", said)
+                self.assertIn(f"; of its rows the largest is memfd:frames of pod_parts ({pid}), 16.0 MiB\n", said)
+                self.assertIn(f"next: heapline heap -p {pid}\n", said)
+                next_one = harness.run([HEAPLINE, "heap", "-p", str(pid)])
+                self.assertEqual(next_one.status, 0, next_one.stderr)
+
+    def test_an_empty_group_has_no_processes(self):
+        with self.group("empty") as group:
+            report = self.pod("--cgroup", group)
+            self.assertEqual((report["processes"], report["rss_bytes"]), (0, 0))
+            self.assertNotIn("next:", harness.run([HEAPLINE, "pod", "--cgroup", group]).stdout)
+
+    def test_what_is_no_group_is_refused(self):
+        for path in "/proc", "/no/such/group", os.path.join(self.mount, "../.."):
+            result = harness.run([HEAPLINE, "pod", "--cgroup", path])
+            self.assert_refused(result, f"'{path}' is not a memory control group; name its directory")
+
+    def test_watching_ends_with_the_group(self):
+        with self.group("watched") as group, \
+                subprocess.Popen([HEAPLINE, "pod", "--cgroup", group, "-i", "1"], stdout=subprocess.PIPE,
+                                 text=True) as watching:
+            for _ in range(2):
+                harness.wait_until(lambda: watching.stdout.readline().startswith("group /"), "a report")
+            os.rmdir(group)
+            watching.stdout.read()
+            self.assertEqual(watching.wait(), 0)
+
+    def test_without_rights_what_is_missing_is_said(self):
+        with self.group() as group, tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \
+                self.parts(group, tmpfs, "-"):
+            result = harness.run([HEAPLINE, "pod", "--cgroup", group, "--json"], user=65534, group=65534,
+                                 extra_groups=[])
+            self.assertEqual(result.status, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual(sum(row["bytes"] for row in report["rows"]), report["usage_bytes"])
+            self.assertIn("files of 2 processes may not be read", " ".join(report["notes"]))
+
+
+if __name__ == "__main__":
+    harness.main()

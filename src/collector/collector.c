@@ -629,6 +629,8 @@ static int welcome(struct hl_collector *collector, const struct hl_caller *calle
 		return r;
 	if (hello->kind == HL_HELLO_FORK)
 		hl_tracked_set_forked(tracked);
+	else
+		hl_tracked_set_from_start(tracked);
 	r = follow(collector, tracked);
 	if (r == 0)
 		r = hl_reception_answer(caller, 0, tracked->region.fd, tracked->region.bytes);
@@ -698,6 +700,8 @@ int hl_collector_adopt(struct hl_collector *collector, pid_t pid, int region_fd,
 	collector->archive.meta.attached = ran_before;
 	collector->archive.meta_is_stale = true; /* reports say it from the first save on */
 	tracked->ran_before = ran_before;
+	if (!ran_before)
+		hl_tracked_set_from_start(tracked);
 	*ret_region_bytes = tracked->region.bytes;
 	return 0;
 }

@@ -125,6 +125,11 @@ void hl_tracked_set_forked(struct hl_tracked *tracked)
 		strcpy(tracked->first_name, tracked->identity.name);
 }
 
+void hl_tracked_set_from_start(struct hl_tracked *tracked)
+{
+	atomic_fetch_or(&tracked->region.header->flags, HL_REGION_FROM_START);
+}
+
 void hl_tracked_look(struct hl_tracked *tracked)
 {
 	const struct hl_process_status status = hl_process_status_read(tracked->pid);

@@ -146,6 +146,9 @@ void hl_tracked_set_end(struct hl_tracked *tracked, enum hl_process_end end);
 /* It is a forked child: its parent's name is not one that it gave itself. */
 void hl_tracked_set_forked(struct hl_tracked *tracked);
 
+/* It is recorded from its program's start: its region says so to whoever reads it from outside. */
+void hl_tracked_set_from_start(struct hl_tracked *tracked);
+
 /* Looks at a process that has not ended: whether another program runs in its place, and what it
  * calls itself. */
 void hl_tracked_look(struct hl_tracked *tracked);

@@ -63,7 +63,7 @@ struct hl_heap_note {
 struct hl_heap_unwalked {
 	const char *allocator; /* its name; NULL: the heap was walked */
 	bool has_recorder;     /* in the process; what follows is what that has counted */
-	bool is_whole;	       /* it was there from the program's start */
+	bool is_whole;	       /* it was there from the process's start */
 	bool can_be_asked;     /* the allocator, by that recorder */
 	uint64_t live_blocks, live_bytes; /* requested */
 };

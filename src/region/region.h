@@ -153,6 +153,9 @@ enum hl_region_flag {
 		1 << 7, /* objects that an interpreter cuts from arenas are not recorded */
 	HL_REGION_LEAKS =
 		1 << 8, /* a process that exits asks for its lost blocks to be looked for */
+	HL_REGION_FROM_START =
+		1 << 9, /* set by the collector: recorded from the program's start, so
+					  that no block is older */
 };
 
 /*

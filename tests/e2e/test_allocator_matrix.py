@@ -130,6 +130,8 @@ class Matrix(attaching.TestCase):
         # Each of its bytes was written to.
         self.assertLess(abs(parts["live blocks"] - program.requested), program.requested // 20, parts)
         self.assertRegex(verdict, r"'heapline allocations -p \d+'")
+        # A program that is recorded from its start has no block that the recorder does not know.
+        self.assertEqual("older blocks" in verdict, state == "attached", verdict)
 
     def expect_answers(self, state, program):
         """Status 0, or a refusal with a reason and commands that can be run; no status of a signal."""
@@ -197,6 +199,14 @@ class Matrix(attaching.TestCase):
                     self.assertIn(f"{allocator}, built into its program", said[state]["heap"][1])
                 self.assertEqual(said["recorded"], said["plain"])
                 self.assertEqual(said["attached"], said["plain"])
+
+    def test_a_built_in_allocator_is_not_asked_because_it_is_built_in(self):
+        for state, program in self.each("allocator_ledger_jemalloc"):
+            if state == "plain":
+                continue
+            refusal = self.ask(program, "carriers", "--ask", status=1)
+            self.assertEqual("built into" in refusal, state == "recorded", refusal)
+            self.assertEqual("this one came later" in refusal, state == "attached", refusal)
 
     def test_the_program_is_found_whatever_became_of_its_file(self):
         path = harness.program("allocator_ledger_jemalloc")

@@ -187,13 +187,14 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 		.maps = maps,
 		.known = extents,
 		.gap_max = PAGE_BYTES,
-		.knows_all = hl_maps_have_file(maps, "libheapline.so"),
 	};
 	struct hl_block_owners *owners = NULL;
 
 	int r = hl_block_owners_new(walk->pid, &owners, err);
-	if (r == 0)
+	if (r == 0) {
+		walking.knows_all = hl_block_owners_know_all(owners);
 		r = hl_block_owners_each(owners, take, &walking);
+	}
 	if (r == 0)
 		r = flush_small(&walking);
 	if (r == 0)

@@ -75,6 +75,12 @@ const struct hl_open_region *hl_block_owners_region(const struct hl_block_owners
 	return owners->source == HL_OWNERS_RECORDER ? &owners->region : NULL;
 }
 
+bool hl_block_owners_know_all(const struct hl_block_owners *owners)
+{
+	return owners->source == HL_OWNERS_RECORDER &&
+	       atomic_load(&hl_open_region_header(&owners->region)->flags) & HL_REGION_FROM_START;
+}
+
 uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 			      uint64_t usable_bytes)
 {

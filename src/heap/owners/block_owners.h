@@ -18,6 +18,9 @@ int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct h
 
 enum hl_owners_source hl_block_owners_source(const struct hl_block_owners *owners);
 
+/* Whether no block of the program can be older than what ${owners} know. */
+bool hl_block_owners_know_all(const struct hl_block_owners *owners);
+
 /* The number of the stack or tag that allocated the live block at ${address}; 0: it is not known. */
 uint64_t hl_block_owners_find(struct hl_block_owners *owners, uint64_t address,
 			      uint64_t usable_bytes);

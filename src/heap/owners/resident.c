@@ -210,6 +210,7 @@ int hl_resident_read_pages(pid_t pid, struct hl_resident *resident, struct hl_er
 	if (!resident->owners || hl_block_owners_sums(resident->owners, &sums) < 0)
 		return 0;
 	unwalked->has_recorder = true;
+	unwalked->is_whole = hl_block_owners_know_all(resident->owners);
 	for (size_t number = 1; number < resident->stack_count; number++) {
 		unwalked->live_blocks += (uint64_t)sums[number].blocks;
 		unwalked->live_bytes += (uint64_t)sums[number].bytes;

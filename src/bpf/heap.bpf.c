@@ -45,8 +45,7 @@ const volatile uint32_t hl_log2_table[HL_LOG2_STEPS + 1] = {0};
 
 /* Written by heap_trace.c while the programs run. */
 volatile bool hl_counting = false;
-volatile bool hl_counting_calls = false; /* of each kind, too */
-volatile bool hl_may_nest = false;	 /* functions that are probed may call each other */
+volatile bool hl_may_nest = false; /* functions that are probed may call each other */
 /* Written here: the target runs another program now. */
 volatile bool hl_replaced = false;
 
@@ -450,8 +449,7 @@ static __always_inline int enter(struct pt_regs *regs)
 	if (!hl_counting || !hl_is_target())
 		return HL_NO_RETURN;
 	uint64_t site = bpf_get_attach_cookie(regs);
-	if (hl_counting_calls)
-		count_call(regs, site);
+	count_call(regs, site);
 	if (call_of(site) == HL_HEAP_FREE)
 		return free_block(argument(regs, site, 0));
 	uint64_t size = requested(regs, site);

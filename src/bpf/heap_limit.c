@@ -262,7 +262,6 @@ int hl_heap_limit_check(struct hl_heap_limit *limit, struct hl_error *err)
 		return r;
 	r = judge(limit, &counting, err);
 	limit->is_watching = r == 0 && calls < CALLS_KNOWN_MIN;
-	hl_heap_program_count_calls(limit->program, limit->is_watching);
 	if (limit->is_watching)
 		limit->request->note("too few calls to judge by: the cost is measured again when "
 				     "the process calls its allocator more often");
@@ -288,6 +287,5 @@ int hl_heap_limit_watch(struct hl_heap_limit *limit, struct hl_error *err)
 	if (!was_awake || !limit->is_awake) /* it may have begun in the midst of this window */
 		return 0;
 	limit->is_watching = false;
-	hl_heap_program_count_calls(limit->program, false);
 	return judge(limit, &counting, err);
 }

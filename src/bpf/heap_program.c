@@ -296,11 +296,6 @@ bool hl_heap_program_is_replaced(const struct hl_heap_program *program)
 
 /* ---- what it counted ---- */
 
-void hl_heap_program_count_calls(struct hl_heap_program *program, bool wanted)
-{
-	program->skeleton->bss->hl_counting_calls = wanted;
-}
-
 int hl_heap_program_counters(const struct hl_heap_program *program,
 			     struct hl_heap_counters *ret_sum)
 {

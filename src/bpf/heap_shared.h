@@ -45,7 +45,7 @@ struct hl_heap_processor {
 
 /* One processor's share. */
 struct hl_heap_counters {
-	uint64_t calls[HL_HEAP_CALIBRATION + 1]; /* as probes see them, while that is measured */
+	uint64_t calls[HL_HEAP_CALIBRATION + 1]; /* as probes see them */
 	uint64_t requested_bytes;		 /* by them */
 	uint64_t unmatched_frees;		 /* of blocks that are not in the table */
 	uint64_t lost_events;			 /* blocks that did not fit in, and their bytes */

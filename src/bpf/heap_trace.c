@@ -23,6 +23,7 @@ struct heap_trace {
 	/* As of the last report, where they are of growth. */
 	struct hl_heap_sums reported;
 	struct hl_lost reported_lost;
+	struct hl_heap_counters reported_counters;
 };
 
 /* ---- probes ---- */
@@ -119,6 +120,9 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 	}
 	if (r == 0)
 		r = hl_heap_program_start(trace->program, err);
+	/* Not those calls that were counted to see what the trace would cost. */
+	if (r == 0 && (r = hl_heap_program_counters(trace->program, &trace->reported_counters)) < 0)
+		hl_error_set(err, r, "cannot read the number of calls: %s", strerror(-r));
 	if (r != 0) {
 		free_trace(trace);
 		return r;
@@ -239,7 +243,22 @@ static int add_warnings(const struct heap_trace *trace, const struct hl_heap_cou
 	return r;
 }
 
-static int add_losses(const struct heap_trace *trace, struct hl_trace_result *result)
+/* Blocks that were freed again are not in the sums. */
+static void add_calls(struct heap_trace *trace, const struct hl_heap_counters *counters,
+		      struct hl_trace_result *result)
+{
+	struct hl_trace_value called = {.alloc_bytes = counters->requested_bytes -
+						       trace->reported_counters.requested_bytes};
+
+	for (int call = 0; call < HL_HEAP_CALLS; call++)
+		if (call != HL_HEAP_FREE)
+			called.alloc_objects +=
+				counters->calls[call] - trace->reported_counters.calls[call];
+	hl_trace_result_set_called(result, &called);
+	trace->reported_counters = *counters;
+}
+
+static int add_losses(struct heap_trace *trace, struct hl_trace_result *result)
 {
 	struct hl_lost *lost = hl_trace_result_lost(result);
 	struct hl_heap_counters counters;
@@ -247,6 +266,7 @@ static int add_losses(const struct heap_trace *trace, struct hl_trace_result *re
 
 	if (r < 0)
 		return r;
+	add_calls(trace, &counters, result);
 	lost->events = counters.lost_events;
 	lost->bytes = counters.lost_bytes;
 	if (!trace->settings->all && !trace->settings->sample_bytes)

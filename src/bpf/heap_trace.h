@@ -244,9 +244,6 @@ void hl_heap_program_stop(struct hl_heap_program *program);
 /* Whether the target has become another program; then nothing counts any more. */
 bool hl_heap_program_is_replaced(const struct hl_heap_program *program);
 
-/* Has the programs that watch allocators count their calls as well. */
-void hl_heap_program_count_calls(struct hl_heap_program *program, bool wanted);
-
 /* Sums over all processors. 0 or a negative errno. */
 int hl_heap_program_counters(const struct hl_heap_program *program,
 			     struct hl_heap_counters *ret_sum);

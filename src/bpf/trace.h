@@ -97,6 +97,12 @@ int hl_trace_result_warn(struct hl_trace_result *result, const char *format, ...
 /* The sum of what _add() was given. */
 struct hl_trace_value hl_trace_result_sum(const struct hl_trace_result *result);
 
+/* What all calls asked for since the last report, where it is more than that: blocks that were freed again were not given
+ * to _add(). _called() returns it, or else the sum. */
+void hl_trace_result_set_called(struct hl_trace_result *result,
+				const struct hl_trace_value *called);
+struct hl_trace_value hl_trace_result_called(const struct hl_trace_result *result);
+
 /* To be filled in by the caller. */
 struct hl_lost *hl_trace_result_lost(struct hl_trace_result *result);
 

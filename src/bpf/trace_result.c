@@ -28,6 +28,8 @@ struct hl_trace_result {
 	struct hl_trace_value *values;	/* by node */
 	size_t value_capacity;
 	struct hl_trace_value pseudo_values[HL_COUNT_OF(pseudo_frames)];
+	struct hl_trace_value called;
+	bool has_called;
 	struct hl_code_files code_files;
 	uint64_t start_ns; /* of the monotonic clock */
 	size_t figure_capacity;
@@ -160,6 +162,17 @@ struct hl_trace_value hl_trace_result_sum(const struct hl_trace_result *result)
 	for (size_t i = 0; i < HL_COUNT_OF(pseudo_frames); i++)
 		add_value(&sum, &result->pseudo_values[i]);
 	return sum;
+}
+
+void hl_trace_result_set_called(struct hl_trace_result *result, const struct hl_trace_value *called)
+{
+	result->called = *called;
+	result->has_called = true;
+}
+
+struct hl_trace_value hl_trace_result_called(const struct hl_trace_result *result)
+{
+	return result->has_called ? result->called : hl_trace_result_sum(result);
 }
 
 struct hl_lost *hl_trace_result_lost(struct hl_trace_result *result)

@@ -181,6 +181,7 @@ static int add_rss(const struct hl_trace_command *command, const struct hl_proce
 {
 	const struct hl_process_status before = memory_before;
 	const struct hl_trace_value sum = hl_trace_result_sum(result);
+	const struct hl_trace_value called = hl_trace_result_called(result);
 	char sentence[HL_WARNING_BYTES];
 
 	memory_before = hl_process_status_read(facts->pid);
@@ -192,9 +193,9 @@ static int add_rss(const struct hl_trace_command *command, const struct hl_proce
 		.runs = true,
 		.ran_before = true,
 		.is_traced = command->backend != &hl_recorded_trace,
-		.allocations = sum.alloc_objects + sum.free_objects,
+		.allocations = called.alloc_objects + called.free_objects,
 		.malloc_bytes = (int64_t)(sum.alloc_bytes - sum.free_bytes),
-		.alloc_bytes = (int64_t)sum.alloc_bytes,
+		.alloc_bytes = (int64_t)called.alloc_bytes,
 		.rss_growth_bytes = memory_before.anonymous_bytes - before.anonymous_bytes,
 	};
 	int r = hl_trace_result_figure(result, "rss_growth_bytes",

@@ -230,6 +230,19 @@ class Traces(unittest.TestCase):
         self.assertIn(f"'heapline pgfault -p {target.pid} 60'", result.stdout)
         self.assertIn("EMPTY", result.stdout)
 
+    def test_blocks_that_were_freed_again_were_allocated(self):
+        source = MAPS.replace("1 << 20", "1 << 17").replace("<stdio.h>", "<stdio.h>\n#include <stdlib.h>") \
+            .replace("usleep(", "void *volatile block = malloc(100); free(block); usleep(")
+        with open(self.path("freed.c"), "w", encoding="ascii") as file:
+            file.write(source)
+        subprocess.run([harness.need("gcc"), "-o", self.path("freed"), self.path("freed.c")], check=True)
+        target = self.start_target([self.path("freed")])
+        result = harness.run(trace_command("stacks", target.pid, "1"))
+        self.assertIn("everything allocated during the trace was freed", result.stdout)
+        self.assertNotIn("not one call of malloc", result.stdout)
+        self.assertRegex(result.stdout, rf"at most 0\.0 MiB from malloc in process {target.pid} \(freed\), while RSS "
+                                        rf"rose by \d+\.\d MiB: 'heapline pgfault -p {target.pid} 60' shows")
+
     def test_php_is_told_of_its_own_allocator(self):
         php = harness.need("php")
         script = 'echo "ready\n"; for ($kept = [];; usleep(9000)) $kept[] = str_repeat("x", 300000);'

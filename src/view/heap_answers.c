@@ -101,7 +101,8 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 
 /* ---- 1: leak, retention or fragmentation? ---- */
 
-/* The largest part of RSS that is not malloc's. Files are left out: the kernel takes their pages back when it needs memory. */
+/* The largest part of RSS that is not malloc's. Files are left out: the kernel takes their pages back when it needs memory.
+ * So is heapline's recorder, which is not the program's. */
 static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
@@ -112,7 +113,6 @@ static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes
 		const char *name;
 		uint64_t bytes;
 	} parts[] = {
-		{"heapline's recorder", rss->recorder_bytes},
 		{"stacks", rss->stack_bytes},
 		{hl_rss_shared_name, rss->shared_bytes},
 	};
@@ -406,7 +406,10 @@ static const char *what_else_there_is(struct figures *of)
 
 	say(of, "%s of %s RSS; ", HL_HEAP_BYTES(outside), HL_HEAP_BYTES(rss->rss_bytes));
 	say(of, "%s, %s, is %s",
-	    is_most(part_bytes, outside) ? "most of it" : "but for files the largest part",
+	    is_most(part_bytes, outside) ? "most of it"
+	    : rss->recorder_bytes > part_bytes
+		    ? "but for files and heapline's recorder the largest part"
+		    : "but for files the largest part",
 	    HL_HEAP_BYTES(part_bytes), name);
 	if (is_percent(rss->anonymous[HL_ANONYMOUS_OTHER], rss->rss_bytes, MUCH_PERCENT))
 		say(of, "; the largest mapping whose owner is unknown has %s, at 0x%" PRIx64,

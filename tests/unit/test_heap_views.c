@@ -361,6 +361,21 @@ static void memory_outside_malloc_has_a_name_and_a_next_command(void **state)
 	expect_answer(&rss, 0, "unknown has 48.0 MiB, at 0x7f0000000000");
 }
 
+static void heaplines_own_memory_is_not_the_answer(void **state)
+{
+	(void)state;
+	struct hl_heap_rss rss = {.rss_bytes = 100 * MIB,
+				  .live_bytes = 30 * MIB,
+				  .recorder_bytes = 50 * MIB,
+				  .anonymous_bytes = 20 * MIB,
+				  .anonymous = {[HL_ANONYMOUS_OTHER] = 20 * MIB}};
+
+	expect_answer(&rss, 0, "  live blocks are the largest part, 30.0 MiB of 100.0 MiB");
+	expect_answer(&rss, 0,
+		      "but for files and heapline's recorder the largest part, 20.0 MiB, is other "
+		      "anonymous mappings");
+}
+
 static void memory_of_a_guest_has_its_words(void **state)
 {
 	(void)state;
@@ -560,6 +575,7 @@ int main(void)
 		cmocka_unit_test(mappings_have_names_and_the_rest_is_beside),
 		cmocka_unit_test(the_kernels_texts_are_read),
 		cmocka_unit_test(memory_outside_malloc_has_a_name_and_a_next_command),
+		cmocka_unit_test(heaplines_own_memory_is_not_the_answer),
 		cmocka_unit_test(memory_of_a_guest_has_its_words),
 		cmocka_unit_test(too_many_arenas_are_a_yes_or_a_no),
 		cmocka_unit_test(answers_name_no_memory_that_is_not_there),

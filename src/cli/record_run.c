@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
+#include "collector/memory_group.h"
 #include "recording/code_runtime.h"
 #include "view/format.h"
 
@@ -168,12 +169,24 @@ static void allow_descriptors(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* An exact recording needs memory of the group that the program may be short of. */
+static void say_room(pid_t pid)
+{
+	struct hl_memory_group *group = sample_bytes ? NULL : hl_memory_group_open(pid);
+	char sentence[HL_WARNING_BYTES];
+
+	if (hl_memory_group_describe_room(group, pid, sentence))
+		hl_cli_note("%s", sentence);
+	hl_memory_group_free(group);
+}
+
 int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
 		    struct hl_error *err)
 {
 	allow_descriptors();
 	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+	say_room(pid);
 	return hl_collector_begin(collector, name, force, pid, err);
 }
 

@@ -32,7 +32,8 @@ struct hl_collector_settings hl_record_settings(char **command);
  * want of memory. */
 char *hl_record_name(const char *command, pid_t pid);
 
-/* hl_collector_begin() at ${name}, in a process that saves again and again. */
+/* hl_collector_begin() at ${name}, in a process that saves again and again. Says where the control group of ${pid} may be short of
+ * memory for the recorder. */
 int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
 		    struct hl_error *err);
 

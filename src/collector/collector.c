@@ -468,6 +468,13 @@ static void warn_of_growth(struct hl_collector *collector, const struct hl_track
 
 static void warn_of_end(struct hl_collector *collector, const struct hl_tracked *tracked)
 {
+	bool may_be_killed = tracked->end == HL_END_UNKNOWN ||
+			     (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGKILL);
+	char sentence[HL_WARNING_BYTES];
+
+	if (may_be_killed &&
+	    hl_memory_group_describe_kill(tracked->memory_group, tracked->pid, sentence))
+		hl_archive_warn(&collector->archive, "%s", sentence);
 	if (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGSYS)
 		hl_archive_warn(
 			&collector->archive,

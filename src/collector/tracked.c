@@ -42,6 +42,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		return r;
 	}
 	tracked->first_anonymous_bytes = hl_process_status_read(pid).anonymous_bytes;
+	tracked->memory_group = hl_memory_group_open(pid);
 	hl_code_files_refresh(&tracked->code_files, pid);
 	hl_mailbox_reader_init(&tracked->mailbox, &tracked->region.header->mailbox, 0);
 	*ret_tracked = tracked;
@@ -69,6 +70,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	hl_identity_release(&tracked->identity);
 	hl_code_files_release(&tracked->code_files);
 	hl_module_files_free(tracked->module_files);
+	hl_memory_group_free(tracked->memory_group);
 	free(tracked);
 }
 

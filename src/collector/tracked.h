@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "collector/drain.h"
 #include "collector/mailbox_reader.h"
+#include "collector/memory_group.h"
 #include "collector/module_files.h"
 #include "collector/region.h"
 #include "collector/region_read.h"
@@ -90,6 +91,7 @@ struct hl_tracked {
 	struct hl_identity identity;
 	struct hl_code_files code_files;
 	struct hl_module_files *module_files; /* NULL: none are held */
+	struct hl_memory_group *memory_group; /* or NULL */
 	uint64_t recording_start_ns;	      /* see recording.h */
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */

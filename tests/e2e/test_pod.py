@@ -84,14 +84,16 @@ class Pod(harness.TestCase):
                 os.rmdir(folder)
         return not os.path.exists(path)
 
+    @staticmethod
+    def join(group):
+        with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+
     @contextlib.contextmanager
     def parts(self, group, tmpfs, disk):
         """The program in the group; yields its pid and its child's."""
-        def join():
-            with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
-                file.write(str(os.getpid()))
         with subprocess.Popen([harness.program("pod_parts"), tmpfs, disk], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, text=True, preexec_fn=join) as process:
+                              stdout=subprocess.PIPE, text=True, preexec_fn=lambda: self.join(group)) as process:
             child = int(process.stdout.readline().split()[1])
             self.assertEqual(process.stdout.readline(), "ready\n")
             yield process.pid, child
@@ -164,6 +166,34 @@ class Pod(harness.TestCase):
             os.rmdir(group)
             watching.stdout.read()
             self.assertEqual(watching.wait(), 0)
+
+    def test_a_kill_for_want_of_memory_is_said(self):
+        """And before: that the recorder's memory counts to a group which has little left."""
+        code = "import sys; kept = []; print('ready', flush=True); sys.stdin.readline()\n" \
+               "while True: kept.append(bytearray(100_000))"
+        with self.group("limited") as group:
+            with open(os.path.join(group, "memory.max" if self.is_v2 else "memory.limit_in_bytes"), "w",
+                      encoding="ascii") as file:
+                file.write(str(32 * MIB))
+            for options, is_warned in ((), True), (("--sample", "512K"), False):
+                with self.subTest(options), subprocess.Popen(
+                        [harness.need("python3"), "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        text=True, preexec_fn=lambda: self.join(group)) as program:
+                    program.stdout.readline()
+                    recording = os.path.join(self.directory, "killed.hl")
+                    with subprocess.Popen([HEAPLINE, "attach", "-p", str(program.pid), "-f", "-o", recording,
+                                           *options], stderr=subprocess.PIPE, text=True) as attach:
+                        ask = [HEAPLINE, "ctl", "-p", str(program.pid), "status"]
+                        harness.wait_until(lambda: harness.run(ask).status == 0, "the recorder to be there")
+                        program.stdin.write("\n")
+                        program.stdin.flush()
+                        said = attach.stderr.read()
+                    self.assertEqual(program.wait(), -9)
+                    self.assertEqual("left of its limit of 32.0 MiB" in said, is_warned, said)
+                    kill = f"process {program.pid} ended while the kernel killed 1 process of its control group " \
+                           f"for want of memory: '{group[len(self.mount):]}', whose limit is 32.0 MiB"
+                    self.assertIn(kill, said)
+                    self.assertIn(kill, " ".join(harness.info(recording)["recording"]["warnings"]))
 
     def test_without_rights_what_is_missing_is_said(self):
         with self.group() as group, tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \

@@ -148,6 +148,13 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 
 const size_t hl_allocator_count = HL_COUNT_OF(hl_allocator_traits);
 
+const struct hl_pool_traits hl_pool_traits[] = {
+	{"PHP", "_emalloc", "libphp",
+	 "with USE_ZEND_ALLOC=0 in its environment PHP allocates by malloc"},
+};
+
+const size_t hl_pool_count = HL_COUNT_OF(hl_pool_traits);
+
 /* ---- functions by name ---- */
 
 /* Parts of names; what has one of the latter asks, tells or sets something. */

@@ -128,6 +128,17 @@ struct hl_allocator_traits {
 extern const struct hl_allocator_traits hl_allocator_traits[];
 extern const size_t hl_allocator_count;
 
+/* Allocators that interpreters have beside malloc, each a pool of presets.txt. */
+struct hl_pool_traits {
+	const char *name;      /* whose */
+	const char *exported;  /* a function that each file with it has */
+	const char *library;   /* the beginning of the name of the library that has it */
+	const char *by_malloc; /* a clause: how it allocates by malloc instead */
+};
+
+extern const struct hl_pool_traits hl_pool_traits[];
+extern const size_t hl_pool_count;
+
 /* Presets of pools, as hook/hook_rules.h describes them: presets.txt. */
 extern const char hl_presets[];
 extern const size_t hl_presets_size;

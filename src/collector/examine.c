@@ -27,9 +27,6 @@
 /* Of a #! line; the kernel reads no more. */
 #define SCRIPT_LINE_BYTES 256
 
-/* What a preset of src/allocators/presets.txt is beside: no library that is preloaded has functions of rules. */
-#define POOL_OF_PHP "_emalloc"
-
 /* ---- finding ---- */
 
 static bool is_runnable(const char *path)
@@ -266,7 +263,9 @@ static struct hl_examined judge_elf(const char *path, Elf *elf)
 	if (exports(elf, "malloc"))
 		return enter("it brings a malloc of its own");
 	loader.guest_allocator = find_guest_allocator(elf);
-	loader.has_pools = exports(elf, POOL_OF_PHP);
+	/* No library that is preloaded has functions of rules. */
+	for (size_t i = 0; i < hl_pool_count; i++)
+		loader.has_pools |= exports(elf, hl_pool_traits[i].exported);
 	if (!has_allocator_beside_malloc(elf))
 		return loader;
 	return (struct hl_examined){.entered = "it has an allocator beside malloc",

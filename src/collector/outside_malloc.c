@@ -4,14 +4,9 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "elf/elf.h"
-#include "guests/traits.h"
-#include "process/maps.h"
+#include "process/own_memory.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define GROWTH_MIN	  (INT64_C(4) << 20)
 #define GROWTH_MIN_TRACED (INT64_C(1) << 20) /* in the seconds of a trace */
@@ -20,56 +15,27 @@
 
 #define WAY_MAX 256
 
-static bool exports(const char *path, const char *name)
-{
-	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
-	HL_CLEANUP(hl_elf_cleanup) Elf *elf = fd < 0 ? NULL : hl_elf_open(fd);
-	uint64_t address;
-
-	return elf && hl_elf_find_symbol(elf, HL_ELF_DYNSYM, name, &address);
-}
-
-static bool begins_with(const char *text, const char *beginning)
-{
-	return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-/* The guest in the process that has objects in memory of its own, by its program or a library; NULL: none. */
-static const struct hl_guest_traits *find_guest(const struct hl_outside_malloc *found)
+static bool find_own(const struct hl_outside_malloc *found, struct hl_own_memory *ret_own)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 	bool has_maps = found->runs && hl_maps_read(found->pid, &maps, NULL) == 0;
 
-	for (size_t i = 0; hl_guest_traits[i]; i++) {
-		const struct hl_guest_traits *guest = hl_guest_traits[i];
-		if (!guest->objects)
-			continue;
-		if (begins_with(hl_path_basename(found->executable), guest->program))
-			return guest;
-		for (size_t at = 0; has_maps && at < maps.count; at++)
-			if (begins_with(hl_path_basename(maps.maps[at].path), guest->library))
-				return guest;
-	}
-	return NULL;
+	return hl_own_memory_find(found->executable, found->pid, has_maps ? &maps : NULL, ret_own);
 }
 
-/* A clause that names a command for this very process, or for its program. */
-static void format_way(const struct hl_outside_malloc *found, const struct hl_guest_traits *guest,
+/* A clause that names a command for this very process, or for its program. ${own}: NULL where nothing is known. */
+static void format_way(const struct hl_outside_malloc *found, const struct hl_own_memory *own,
 		       char way[WAY_MAX])
 {
-	bool is_php = exports(found->executable, "_emalloc");
 	int pid = (int)found->pid;
 
-	if (is_php && found->runs)
-		snprintf(way, WAY_MAX, "'heapline attach -p %d' records the allocator of PHP", pid);
-	else if (is_php)
-		snprintf(way, WAY_MAX,
-			 "with USE_ZEND_ALLOC=0 in its environment PHP allocates by malloc");
-	else if (guest && found->is_traced && found->runs)
-		snprintf(way, WAY_MAX, "'heapline attach -p %d' records %s", pid, guest->objects);
-	else if (guest && found->ran_before && !found->allocations)
+	if (own && found->runs && (found->is_traced || own->by_malloc))
+		snprintf(way, WAY_MAX, "'heapline attach -p %d' records %s", pid, own->what);
+	else if (own && own->by_malloc)
+		snprintf(way, WAY_MAX, "%s", own->by_malloc);
+	else if (own && own->is_objects && found->ran_before && !found->allocations)
 		snprintf(way, WAY_MAX, "%s are recorded from its next call of malloc on",
-			 guest->objects);
+			 own->what);
 	else if (found->runs)
 		snprintf(way, WAY_MAX,
 			 "'heapline pgfault -p %d 60' shows the code that touches new memory", pid);
@@ -84,19 +50,20 @@ bool hl_outside_malloc_describe(const struct hl_outside_malloc *found,
 				char ret_sentence[HL_WARNING_BYTES])
 {
 	const char *name = hl_path_basename(found->executable);
-	const struct hl_guest_traits *guest = find_guest(found);
+	struct hl_own_memory found_own;
+	const struct hl_own_memory *own = find_own(found, &found_own) ? &found_own : NULL;
 	bool is_empty = !found->allocations;
 	bool grew =
 		found->rss_growth_bytes >= (found->is_traced ? GROWTH_MIN_TRACED : GROWTH_MIN) &&
 		found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH &&
 		found->alloc_bytes < found->rss_growth_bytes;
 	/* Such a guest frees and allocates objects without a call of malloc, too. */
-	bool is_unseen = guest && found->ran_before && is_empty;
+	bool is_unseen = own && own->is_objects && found->ran_before && is_empty;
 	char way[WAY_MAX], had[64] = "", growth[64] = "";
 
 	if (!grew && !is_unseen)
 		return false;
-	format_way(found, guest, way);
+	format_way(found, own, way);
 	if (!is_empty)
 		snprintf(had, sizeof(had), "at most %.1f MiB from malloc",
 			 (double)found->malloc_bytes / BYTES_PER_MIB);

@@ -205,6 +205,17 @@ static int read_pages(struct hl_memory *memory, struct hl_heap *heap, struct hl_
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
+/* Objects of guests have parts of their own in the balance. */
+static void find_own_memory(const struct hl_memory *memory, struct hl_heap *heap)
+{
+	struct hl_own_memory own;
+
+	if (!heap->from_core && heap->rss.anonymous[HL_ANONYMOUS_OTHER] &&
+	    hl_own_memory_find(heap->process.executable, heap->process.pid, &memory->maps, &own) &&
+	    !own.is_objects)
+		memcpy(heap->own_memory, own.what, sizeof(own.what));
+}
+
 /* Reads ${memory} into ${heap} unless ${r}, the result of opening it, is an error. Frees ${memory},
  * and on failure ${heap}. */
 static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings *settings,
@@ -215,6 +226,8 @@ static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings
 	if (r == 0)
 		r = settings ? hl_heap_walk(memory, settings, heap, err)
 			     : read_pages(memory, heap, err);
+	if (r == 0)
+		find_own_memory(memory, heap);
 	hl_memory_free(memory);
 	if (r != 0) {
 		hl_heap_free(heap);

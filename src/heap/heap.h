@@ -16,6 +16,7 @@
 #include "guests/outside.h"
 #include "heap/carriers.h"
 #include "heap/rss.h"
+#include "process/own_memory.h"
 #include "process/process.h"
 
 #include <stdbool.h>
@@ -97,6 +98,8 @@ struct hl_heap {
 	struct hl_heap_pin *pins; /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
 	struct hl_heap_unwalked unwalked;
+	char own_memory
+		[HL_OWN_MEMORY_MAX]; /* that 'attach' records, in mappings without an owner; "": not known */
 	uint64_t chunks, rereads, abandoned; /* places read again; given up */
 	struct hl_heap_note *notes;
 	size_t note_count, note_capacity;

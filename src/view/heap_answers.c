@@ -95,6 +95,10 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 	else if (is_of_guest(name) && !rss->recorder_bytes)
 		say(of, "; 'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);
+	else if (of->heap->own_memory[0] && !rss->recorder_bytes &&
+		 name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
+		say(of, "; 'heapline attach %s -d 60' records %s", of->target,
+		    of->heap->own_memory);
 	else
 		say(of, "; 'heapline pgfault %s 60' shows the code that makes it grow", of->target);
 }

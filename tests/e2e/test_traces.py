@@ -249,6 +249,18 @@ class Traces(unittest.TestCase):
         target = self.start_target([php, "-r", script])
         result = harness.run(trace_command("stacks", target.pid, "1"))
         self.assertIn(f"'heapline attach -p {target.pid}' records the allocator of PHP", result.stdout)
+        result = harness.run([harness.HEAPLINE, "heap", "-p", str(target.pid)])
+        self.assertIn(f"'heapline attach -p {target.pid} -d 60' records the allocator of PHP", result.stdout)
+
+    def test_luajit_is_told_of_its_own_allocator(self):
+        luajit = harness.need("luajit")
+        script = ('io.stdout:setvbuf("no") print("ready") local ffi = require("ffi") ffi.cdef("int usleep(unsigned)") '
+                  'local kept = {} while true do for i = 1, 1000 do kept[#kept + 1] = {i} end ffi.C.usleep(2000) end')
+        target = self.start_target([luajit, "-e", script])
+        result = harness.run(trace_command("stacks", target.pid, "1"))
+        self.assertIn(f"'heapline attach -p {target.pid}' records the allocator of LuaJIT", result.stdout)
+        result = harness.run([harness.HEAPLINE, "heap", "-p", str(target.pid)])
+        self.assertIn(f"'heapline attach -p {target.pid} -d 60' records the allocator of LuaJIT", result.stdout)
 
     def test_force_without_a_recording_means_folded(self):
         target = self.start_target()

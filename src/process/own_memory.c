@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Knows such programs by their names and by what they export; see own_memory.h. */
+#include "process/own_memory.h"
+
+#include "allocators/traits.h"
+#include "base/cleanup.h"
+#include "base/names.h"
+#include "elf/elf.h"
+#include "guests/traits.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct program {
+	const char *name;
+	Elf *elf; /* NULL: it could not be read */
+	const struct hl_maps *maps;
+};
+
+static bool exports(const struct program *program, const char *name)
+{
+	uint64_t address;
+
+	return program->elf && hl_elf_find_symbol(program->elf, HL_ELF_DYNSYM, name, &address);
+}
+
+static bool begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+static bool has_library(const struct program *program, const char *library)
+{
+	for (size_t i = 0; program->maps && i < program->maps->count; i++)
+		if (begins_with(hl_path_basename(program->maps->maps[i].path), library))
+			return true;
+	return false;
+}
+
+static bool find(const struct program *program, struct hl_own_memory *own)
+{
+	for (size_t i = 0; i < hl_pool_count; i++) {
+		const struct hl_pool_traits *pool = &hl_pool_traits[i];
+		if (!exports(program, pool->exported) && !has_library(program, pool->library))
+			continue;
+		snprintf(own->what, sizeof(own->what), "the allocator of %s", pool->name);
+		own->by_malloc = pool->by_malloc;
+		return true;
+	}
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const struct hl_guest_traits *guest = hl_guest_traits[i];
+		const struct hl_guest_allocator *allocator = guest->allocator;
+		if (guest->objects && (begins_with(program->name, guest->program) ||
+				       has_library(program, guest->library))) {
+			snprintf(own->what, sizeof(own->what), "%s", guest->objects);
+			own->is_objects = true;
+			return true;
+		}
+		if (allocator && (exports(program, allocator->exported) ||
+				  has_library(program, allocator->library))) {
+			snprintf(own->what, sizeof(own->what), "the allocator of %s",
+				 allocator->name);
+			return true;
+		}
+	}
+	return false;
+}
+
+bool hl_own_memory_find(const char *executable, pid_t pid, const struct hl_maps *maps,
+			struct hl_own_memory *ret_own)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	HL_CLOSED int fd = open(maps ? path : executable, O_RDONLY | O_CLOEXEC);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = fd < 0 ? NULL : hl_elf_open(fd);
+	const struct program program = {hl_path_basename(executable), elf, maps};
+	struct hl_own_memory own = {0};
+
+	if (!find(&program, &own))
+		return false;
+	*ret_own = own;
+	return true;
+}

@@ -39,11 +39,13 @@ static SITE void *by_calloc(size_t bytes)
 	return block;
 }
 
-/* Mostly small ones, some of a page or more, a few of megabytes. */
+/* Mostly small ones, some as small as allocators pack them, some of a page or more, a few of megabytes. */
 static size_t size_of(uint64_t number)
 {
 	if (number % 2000 == 0)
 		return (UINT64_C(1) << 20) + number * 7;
+	if (number % 8 == 3)
+		return number % 16 == 3 ? 8 : 16;
 	return number % 50 == 0 ? 3000 + number * 5 : 17 + number * number % 900;
 }
 

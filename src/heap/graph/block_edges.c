@@ -28,7 +28,7 @@ static int count_blocks(struct hl_block_edges *edges)
 	for (size_t i = 0; i < graph->region_count; i++)
 		for (unsigned k = 0; k < HL_GRAPH_REGION_PAGES; k++) {
 			edges->ranks[i * HL_GRAPH_REGION_PAGES + k] = (uint32_t)count;
-			for (unsigned word = 0; word < 4; word++)
+			for (unsigned word = 0; word < HL_GRAPH_PAGE_WORDS; word++)
 				count += (unsigned)__builtin_popcountll(
 					live_bits(&graph->regions[i]->pages[k], word));
 		}
@@ -76,16 +76,18 @@ void hl_block_edges_release(struct hl_block_edges *edges)
 
 static uint32_t node_of(const struct hl_block_edges *edges, uint64_t block)
 {
-	const struct hl_graph_region *region = hl_graph_region(edges->graph, block);
-	unsigned number = block >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1);
+	const struct hl_graph *graph = edges->graph;
+	const struct hl_graph_region *region = hl_graph_region(graph, block);
+	unsigned number = hl_graph_page_number(graph, block);
 	const struct hl_graph_page *page = &region->pages[number];
-	unsigned last = block >> (HL_GRAPH_GRANULE_BITS + 6) & 3;
+	unsigned last = block / hl_graph_granules(graph, 64) % HL_GRAPH_PAGE_WORDS;
 	uint32_t rank = edges->ranks[region->number * HL_GRAPH_REGION_PAGES + number];
 
 	for (unsigned word = 0; word < last; word++)
 		rank += (unsigned)__builtin_popcountll(live_bits(page, word));
 	return 1 + rank +
-	       (unsigned)__builtin_popcountll(live_bits(page, last) & (hl_graph_bit(block) - 1));
+	       (unsigned)__builtin_popcountll(live_bits(page, last) &
+					      (hl_graph_bit(graph, block) - 1));
 }
 
 uint32_t hl_block_edges_node(const struct hl_block_edges *edges, uint64_t word)
@@ -99,21 +101,23 @@ uint32_t hl_block_edges_node(const struct hl_block_edges *edges, uint64_t word)
 
 uint64_t hl_block_edges_address(const struct hl_block_edges *edges, uint32_t node)
 {
+	const struct hl_graph *graph = edges->graph;
 	uint32_t rank = node - 1;
-	size_t pages = edges->graph->region_count * HL_GRAPH_REGION_PAGES;
+	size_t pages = graph->region_count * HL_GRAPH_REGION_PAGES;
 	size_t at = HL_LOWER_BOUND(i, pages, edges->ranks[i] <= rank) - 1;
-	const struct hl_graph_region *region = edges->graph->regions[at / HL_GRAPH_REGION_PAGES];
+	const struct hl_graph_region *region = graph->regions[at / HL_GRAPH_REGION_PAGES];
 	const struct hl_graph_page *page = &region->pages[at % HL_GRAPH_REGION_PAGES];
 	uint32_t left = rank - edges->ranks[at];
 
-	for (unsigned word = 0; word < 4; word++) {
+	for (unsigned word = 0; word < HL_GRAPH_PAGE_WORDS; word++) {
 		uint64_t bits = live_bits(page, word);
 		for (; bits && left; left--)
 			bits &= bits - 1;
 		if (bits)
-			return region->base + at % HL_GRAPH_REGION_PAGES * HL_GRAPH_PAGE_BYTES +
-			       ((word * 64 + (unsigned)__builtin_ctzll(bits))
-				<< HL_GRAPH_GRANULE_BITS);
+			return region->base +
+			       hl_graph_granules(
+				       graph, at % HL_GRAPH_REGION_PAGES * HL_GRAPH_PAGE_GRANULES +
+						      word * 64 + (unsigned)__builtin_ctzll(bits));
 	}
 	return 0;
 }
@@ -126,13 +130,16 @@ int hl_block_edges_each(struct hl_block_edges *edges,
 	int r = 0;
 
 	for (size_t i = 0; i < graph->region_count; i++)
-		for (unsigned at = 0; at < HL_GRAPH_REGION_PAGES * 4; at++) {
-			uint64_t base = graph->regions[i]->base + (uint64_t)at * 1024;
-			for (uint64_t bits = live_bits(&graph->regions[i]->pages[at / 4], at % 4);
+		for (unsigned at = 0; at < HL_GRAPH_REGION_PAGES * HL_GRAPH_PAGE_WORDS; at++) {
+			const struct hl_graph_page *page =
+				&graph->regions[i]->pages[at / HL_GRAPH_PAGE_WORDS];
+			uint64_t base = graph->regions[i]->base;
+			for (uint64_t bits = live_bits(page, at % HL_GRAPH_PAGE_WORDS);
 			     bits && r == 0; bits &= bits - 1)
 				r = visit(context, node++,
-					  base + ((unsigned)__builtin_ctzll(bits)
-						  << HL_GRAPH_GRANULE_BITS));
+					  base + hl_graph_granules(
+							 graph, at * 64 + (unsigned)__builtin_ctzll(
+										  bits)));
 			if (r != 0)
 				return r;
 		}
@@ -191,7 +198,7 @@ static int take_edges(void *context, uint64_t address, const uint64_t *words, si
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct hl_graph_page *page = hl_graph_page(graph, words[i]);
 		if (page)
-			__builtin_prefetch(hl_graph_bits(page, words[i]));
+			__builtin_prefetch(hl_graph_bits(graph, page, words[i]));
 		else if (!graph->large_count || words[i] < graph->large[0].address ||
 			 words[i] >= graph->large_end)
 			continue;

@@ -14,8 +14,8 @@
 
 #define PAGE_BYTES 4096u
 
-/* The graph has a granule of 16 bytes for a block's start, and one more for the mark of a lost block.
- * Blocks between granules, and those without room for the mark where it is needed, are roots: what
+/* Where lost blocks are marked, the graph has a granule of 16 bytes for a block's start, and one more
+ * for the mark. Blocks between granules, and those without room for the mark, are roots: what
  * they lead to is not lost, and they themselves are not. */
 #define BLOCK_MIN 17u
 
@@ -66,12 +66,10 @@ static int add_extent(struct hl_extents *extents, uint64_t start, uint64_t end)
 	return 0;
 }
 
-/* Bytes that the graph can express, ${bytes} at least: a multiple of 16, or 8 more. */
+/* Bytes that the graph can express, ${bytes} at least. */
 static uint64_t round_up(uint64_t bytes)
 {
-	uint64_t rest = bytes & 15;
-
-	return rest == 0 ? bytes : rest <= 8 ? (bytes | 15) - 7 : (bytes | 15) + 1;
+	return (bytes + 7) & ~UINT64_C(7);
 }
 
 /* Slots of musl have room for 4 bytes more than the block, so of 16 bytes it may ask for 12. */
@@ -87,7 +85,7 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 
 	(void)last_word;
 	if (usable_bytes <= SMALLEST_SLOT_BYTES && !walk->takes_small)
-		return add_small(walking, address, address + ((usable_bytes + 7) & ~UINT64_C(7)));
+		return add_small(walking, address, address + round_up(usable_bytes));
 	if (usable_bytes < BLOCK_MIN && !walk->takes_small)
 		usable_bytes = SECOND_SLOT_BYTES;
 	usable_bytes = round_up(usable_bytes ? usable_bytes : 1);
@@ -116,18 +114,17 @@ static int take(void *context, const struct hl_owned_block *block)
 	walking->has_guesses |= !block->is_exact;
 	bytes = bytes < most ? bytes : most;
 	bool is_whole = walking->knows_all && map->flags & HL_MAP_NORESERVE;
-	bool is_small = start & 15 || (bytes < BLOCK_MIN && !walking->walk->takes_small);
+	bool is_small = walking->walk->takes_small ? start & 7 : start & 15 || bytes < BLOCK_MIN;
 	if (is_whole && add_extent(&walking->found, map->start, map->end) < 0)
 		return -ENOMEM;
 	walking->table.small_blocks += is_small;
 	walking->table.small_bytes += is_small ? block->requested : 0;
 	if (is_small)
-		return is_whole ? add_small(walking, start & ~UINT64_C(7),
-					    (start + bytes + 7) & ~UINT64_C(7))
+		return is_whole ? add_small(walking, start & ~UINT64_C(7), round_up(start + bytes))
 				: 0;
 	bytes = round_up(bytes);
 	if (!is_whole &&
-	    add_extent(&walking->found, start, start + ((bytes + 8) & ~UINT64_C(15))) < 0)
+	    add_extent(&walking->found, start, (start + bytes + 8) & ~UINT64_C(15)) < 0)
 		return -ENOMEM;
 	return walking->walk->block(walking->walk->context, start, bytes, block->requested);
 }

@@ -31,7 +31,7 @@ struct hl_block_walk {
 		     uint64_t counted_bytes);
 	int (*foreign)(void *context, uint64_t start, uint64_t end);
 	void *context;
-	bool takes_small;    /* blocks of up to 16 bytes are given to ${block} where they can be */
+	bool takes_small; /* ${block} gets blocks of up to 16 bytes, and those at any multiple of 8 */
 	const char *command; /* that errors advise */
 };
 

@@ -95,7 +95,7 @@ bool hl_candidates_meet(struct hl_candidates *candidates, const struct hl_graph 
 	struct hl_graph_page *page = hl_graph_page(graph, address);
 	size_t *at = &candidates->cursor;
 
-	if (!page || !(hl_graph_bits(page, address)->starts & hl_graph_bit(address)))
+	if (!page || !(hl_graph_bits(graph, page, address)->starts & hl_graph_bit(graph, address)))
 		return false;
 	if (*at >= candidates->count || candidates->items[*at].address != address)
 		*at = HL_LOWER_BOUND(i, candidates->count, candidates->items[i].address < address);

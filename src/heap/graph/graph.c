@@ -12,7 +12,7 @@
 
 int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory)
 {
-	*graph = (struct hl_graph){.memory = memory};
+	*graph = (struct hl_graph){.memory = memory, .granule_bits = HL_GRAPH_GRANULE_BITS};
 	graph->table = calloc(UPPER_COUNT, sizeof(*graph->table));
 	return graph->table ? 0 : -ENOMEM;
 }
@@ -39,25 +39,33 @@ void hl_graph_release(struct hl_graph *graph)
 /* The page of bits for ${address}, made if there is none. NULL for want of memory. */
 static struct hl_graph_page *make_page(struct hl_graph *graph, uint64_t address)
 {
-	uint64_t upper = address >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS);
+	uint64_t number = address >> (graph->granule_bits + 16);
+	uint64_t upper = number >> HL_GRAPH_MIDDLE_BITS;
 	struct hl_graph_region **place;
 
 	if (!graph->table[upper] &&
 	    !(graph->table[upper] = calloc(HL_GRAPH_MIDDLE_COUNT, sizeof(**graph->table))))
 		return NULL;
-	place = &graph->table[upper][address >> HL_GRAPH_REGION_BITS & (HL_GRAPH_MIDDLE_COUNT - 1)];
+	place = &graph->table[upper][number & (HL_GRAPH_MIDDLE_COUNT - 1)];
 	if (!*place) {
 		if (HL_ARRAY_RESERVE(graph->regions, graph->region_capacity,
 				     graph->region_count + 1) < 0 ||
 		    !(*place = calloc(1, sizeof(**place))))
 			return NULL;
-		(*place)->base = address & ~(uint64_t)(HL_GRAPH_REGION_BYTES - 1);
+		(*place)->base =
+			address & ~(hl_graph_granules(graph, HL_GRAPH_REGION_GRANULES) - 1);
 		graph->regions[graph->region_count++] = *place;
 	}
 	return hl_graph_page(graph, address);
 }
 
 /* ---- blocks ---- */
+
+/* Between two chunks that follow each other; small granules express any size. */
+static uint64_t header_bytes(const struct hl_graph *graph)
+{
+	return graph->granule_bits == HL_GRAPH_GRANULE_BITS ? HL_CHUNK_HEADER : 0;
+}
 
 static int add_large(struct hl_graph *graph, struct hl_graph_large large)
 {
@@ -67,30 +75,32 @@ static int add_large(struct hl_graph *graph, struct hl_graph_large large)
 int hl_graph_add_counted(struct hl_graph *graph, uint64_t block, uint64_t usable_bytes,
 			 uint64_t counted_bytes)
 {
+	uint64_t granule = hl_graph_granules(graph, 1),
+		 page_bytes = hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES);
 	/* The next chunk's block, or of a mapping its end, which no block can be. */
-	uint64_t end = (block + usable_bytes + HL_CHUNK_HEADER) & ~UINT64_C(15);
-	bool is_mapped = !((block + usable_bytes) & 15);
+	uint64_t end = (block + usable_bytes + header_bytes(graph)) & ~(granule - 1);
+	bool is_mapped = header_bytes(graph) && !((block + usable_bytes) & (granule - 1));
 	bool is_large = is_mapped || usable_bytes >= LARGE_BYTES || counted_bytes != usable_bytes;
 
-	if (block & 15 || end <= block ||
-	    end >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS + HL_GRAPH_UPPER_BITS))
+	if (block & (granule - 1) || end <= block ||
+	    end >> (graph->granule_bits + 16 + HL_GRAPH_MIDDLE_BITS + HL_GRAPH_UPPER_BITS))
 		return 0;
-	bool is_on_one_page = (block ^ end) < HL_GRAPH_PAGE_BYTES;
+	bool is_on_one_page = (block ^ end) < page_bytes;
 	struct hl_graph_page *page = make_page(graph, block);
 	struct hl_graph_page *last = is_on_one_page ? page : make_page(graph, end);
-	if (!page || !last || (!is_on_one_page && !make_page(graph, block + 16)) ||
+	if (!page || !last || (!is_on_one_page && !make_page(graph, block + granule)) ||
 	    (is_large &&
 	     add_large(graph, (struct hl_graph_large){block, usable_bytes, counted_bytes}) < 0))
 		return -ENOMEM;
-	if (!(hl_graph_bits(last, end)->starts & hl_graph_bit(end))) {
-		hl_graph_bits(last, end)->starts |= hl_graph_bit(end);
-		hl_graph_bits(last, end)->reached |= hl_graph_bit(end);
+	if (!(hl_graph_bits(graph, last, end)->starts & hl_graph_bit(graph, end))) {
+		hl_graph_bits(graph, last, end)->starts |= hl_graph_bit(graph, end);
+		hl_graph_bits(graph, last, end)->reached |= hl_graph_bit(graph, end);
 	}
-	hl_graph_bits(page, block)->starts |= hl_graph_bit(block);
-	hl_graph_bits(page, block)->reached &= ~hl_graph_bit(block);
-	uint64_t first_page = block >> HL_GRAPH_PAGE_BITS;
-	for (uint64_t i = first_page + 1; !is_large && i <= (end - 1) >> HL_GRAPH_PAGE_BITS; i++) {
-		struct hl_graph_page *inner = make_page(graph, i << HL_GRAPH_PAGE_BITS);
+	hl_graph_bits(graph, page, block)->starts |= hl_graph_bit(graph, block);
+	hl_graph_bits(graph, page, block)->reached &= ~hl_graph_bit(graph, block);
+	uint64_t first_page = block / page_bytes;
+	for (uint64_t i = first_page + 1; !is_large && i <= (end - 1) / page_bytes; i++) {
+		struct hl_graph_page *inner = make_page(graph, i * page_bytes);
 		if (!inner)
 			return -ENOMEM;
 		inner->back = (uint32_t)(i - first_page);
@@ -171,17 +181,18 @@ static bool last_start(const struct hl_graph_page *page, unsigned granule, unsig
 bool hl_graph_find(const struct hl_graph *graph, uint64_t address, uint64_t *ret_block)
 {
 	const struct hl_graph_page *page = hl_graph_page(graph, address);
-	uint64_t in_page = address & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1);
-	unsigned granule;
-	bool is_found = page && last_start(page, address >> HL_GRAPH_GRANULE_BITS & 255, &granule);
+	uint64_t in_page = address & ~(hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES) - 1);
+	unsigned last = HL_GRAPH_PAGE_GRANULES - 1, granule;
+	unsigned at = (unsigned)(address >> graph->granule_bits) & last;
+	bool is_found = page && last_start(page, at, &granule);
 
 	if (!is_found && page && page->back) {
-		in_page -= (uint64_t)page->back << HL_GRAPH_PAGE_BITS;
+		in_page -= page->back * hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES);
 		page = hl_graph_page(graph, in_page);
-		is_found = page && last_start(page, 255, &granule);
+		is_found = page && last_start(page, last, &granule);
 	}
 	if (is_found) {
-		*ret_block = in_page + (granule << HL_GRAPH_GRANULE_BITS);
+		*ret_block = in_page + hl_graph_granules(graph, granule);
 		return true;
 	}
 	const struct hl_graph_large *large = large_before(graph, address);
@@ -197,15 +208,17 @@ uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block)
 
 	if (large && large->address == block)
 		return large->usable_bytes;
-	for (uint64_t at = block + 16; at < block + LARGE_BYTES + HL_GRAPH_PAGE_BYTES;) {
+	uint64_t first = block + hl_graph_granules(graph, 1), word = hl_graph_granules(graph, 64);
+	for (uint64_t at = first;
+	     at < block + LARGE_BYTES + hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES);) {
 		struct hl_graph_page *page = hl_graph_page(graph, at);
-		uint64_t bits =
-			page ? hl_graph_bits(page, at)->starts >> (at >> HL_GRAPH_GRANULE_BITS & 63)
-			     : 0;
+		uint64_t bits = page ? hl_graph_bits(graph, page, at)->starts >>
+						(at >> graph->granule_bits & 63)
+				     : 0;
 		if (bits)
-			return at + ((uint64_t)__builtin_ctzll(bits) << HL_GRAPH_GRANULE_BITS) -
-			       block - HL_CHUNK_HEADER;
-		at = (at & ~UINT64_C(1023)) + 1024;
+			return at + ((uint64_t)__builtin_ctzll(bits) << graph->granule_bits) -
+			       block - header_bytes(graph);
+		at = (at & ~(word - 1)) + word;
 	}
 	return 0;
 }
@@ -222,27 +235,29 @@ bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block)
 {
 	struct hl_graph_page *page = hl_graph_page(graph, block);
 
-	return !page || hl_graph_bits(page, block)->reached & hl_graph_bit(block);
+	return !page || hl_graph_bits(graph, page, block)->reached & hl_graph_bit(graph, block);
 }
 
 uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address)
 {
+	uint64_t region_bytes = hl_graph_granules(graph, HL_GRAPH_REGION_GRANULES),
+		 word = hl_graph_granules(graph, 64);
 	size_t at = HL_LOWER_BOUND(i, graph->region_count,
-				   graph->regions[i]->base + HL_GRAPH_REGION_BYTES <= address);
+				   graph->regions[i]->base + region_bytes <= address);
 
 	for (; at < graph->region_count; at++) {
 		struct hl_graph_region *region = graph->regions[at];
 		uint64_t from = address > region->base ? address : region->base;
-		for (uint64_t end = region->base + HL_GRAPH_REGION_BYTES; from < end;
-		     from = (from & ~UINT64_C(1023)) + 1024) {
-			struct hl_graph_page *page = &region->pages[from >> HL_GRAPH_PAGE_BITS &
-								    (HL_GRAPH_REGION_PAGES - 1)];
-			uint64_t bits = hl_graph_bits(page, from)->starts &
-					~hl_graph_bits(page, from)->reached &
-					~(hl_graph_bit(from) - 1);
+		for (uint64_t end = region->base + region_bytes; from < end;
+		     from = (from & ~(word - 1)) + word) {
+			struct hl_graph_page *page =
+				&region->pages[hl_graph_page_number(graph, from)];
+			uint64_t bits = hl_graph_bits(graph, page, from)->starts &
+					~hl_graph_bits(graph, page, from)->reached &
+					~(hl_graph_bit(graph, from) - 1);
 			if (bits)
-				return (from & ~UINT64_C(1023)) +
-				       ((uint64_t)__builtin_ctzll(bits) << HL_GRAPH_GRANULE_BITS);
+				return (from & ~(word - 1)) +
+				       ((uint64_t)__builtin_ctzll(bits) << graph->granule_bits);
 		}
 	}
 	return 0;
@@ -250,15 +265,18 @@ uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address)
 
 void hl_graph_refer(struct hl_graph *graph, uint64_t block)
 {
-	struct hl_graph_page *page = hl_graph_page(graph, block + 16);
+	uint64_t second = block + hl_graph_granules(graph, 1);
 
-	hl_graph_bits(page, block + 16)->reached |= hl_graph_bit(block + 16);
+	hl_graph_bits(graph, hl_graph_page(graph, second), second)->reached |=
+		hl_graph_bit(graph, second);
 }
 
 bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block)
 {
-	return hl_graph_bits(hl_graph_page(graph, block + 16), block + 16)->reached &
-	       hl_graph_bit(block + 16);
+	uint64_t second = block + hl_graph_granules(graph, 1);
+
+	return hl_graph_bits(graph, hl_graph_page(graph, second), second)->reached &
+	       hl_graph_bit(graph, second);
 }
 
 /* ---- pending blocks ---- */
@@ -266,11 +284,11 @@ bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block)
 void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 {
 	struct hl_graph_region *region = hl_graph_region(graph, block);
-	unsigned number = block >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1);
+	unsigned number = hl_graph_page_number(graph, block);
 	struct hl_graph_page *page = &region->pages[number];
 
-	hl_graph_bits(page, block)->reached |= hl_graph_bit(block);
-	hl_graph_bits(page, block)->pending |= hl_graph_bit(block);
+	hl_graph_bits(graph, page, block)->reached |= hl_graph_bit(graph, block);
+	hl_graph_bits(graph, page, block)->pending |= hl_graph_bit(graph, block);
 	region->pending[number / 64] |= UINT64_C(1) << number % 64;
 	graph->pending[region->number / 64] |= UINT64_C(1) << region->number % 64;
 	graph->pending_count++;
@@ -279,7 +297,7 @@ void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 /* Takes the first pending block of a page. False if there is none. */
 static bool take_in_page(struct hl_graph_page *page, unsigned *ret_granule)
 {
-	for (unsigned word = 0; word < 4; word++)
+	for (unsigned word = 0; word < HL_GRAPH_PAGE_WORDS; word++)
 		if (page->bits[word].pending) {
 			*ret_granule =
 				word * 64 + (unsigned)__builtin_ctzll(page->bits[word].pending);
@@ -304,13 +322,13 @@ static size_t next_bit(const uint64_t *bits, size_t from, size_t count)
 uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block)
 {
 	const struct hl_graph_region *region = hl_graph_region(graph, block);
-	size_t page = block >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1);
+	size_t page = hl_graph_page_number(graph, block);
 
 	/* The block itself may have been the last one of its page. */
 	do
 		page++;
 	while (page < HL_GRAPH_REGION_PAGES && region->pending[page / 64] >> page % 64 & 1);
-	return region->base + page * HL_GRAPH_PAGE_BYTES;
+	return region->base + page * hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES);
 }
 
 bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block)
@@ -330,9 +348,10 @@ bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block)
 			       HL_GRAPH_REGION_PAGES;
 			     first = page) {
 				graph->cursor_page = page;
-				uint64_t start = region->base + page * HL_GRAPH_PAGE_BYTES;
 				if (take_in_page(&region->pages[page], &granule)) {
-					*ret_block = start + granule * 16;
+					granule += (unsigned)page * HL_GRAPH_PAGE_GRANULES;
+					*ret_block =
+						region->base + hl_graph_granules(graph, granule);
 					graph->pending_count--;
 					return true;
 				}

@@ -7,7 +7,8 @@
  *	hl_graph_add() for each live block, hl_graph_settle() once;
  *	hl_graph_see_root() and hl_graph_reach() for the roots, hl_graph_drain()
  *
- * Addresses are in granules of 16 bytes, of which a chunk has at least two.
+ * Addresses are in granules of 16 bytes, of which a chunk has at least two; or of 8 bytes, where other
+ * allocators have blocks that are as small. Then the graph takes twice the memory.
  */
 #pragma once
 
@@ -18,16 +19,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HL_GRAPH_GRANULE_BITS 4u
-#define HL_GRAPH_PAGE_BITS    12u
-#define HL_GRAPH_REGION_BITS  20u
-#define HL_GRAPH_MIDDLE_BITS  14u /* regions in a part of the table */
-#define HL_GRAPH_UPPER_BITS   13u /* parts of the table, for 2^47 addresses */
-#define HL_GRAPH_MIDDLE_COUNT (UINT64_C(1) << HL_GRAPH_MIDDLE_BITS)
-#define HL_GRAPH_PAGE_BYTES   (1u << HL_GRAPH_PAGE_BITS)
-#define HL_GRAPH_REGION_BYTES (1u << HL_GRAPH_REGION_BITS)
-#define HL_GRAPH_REGION_PAGES (HL_GRAPH_REGION_BYTES / HL_GRAPH_PAGE_BYTES)
-#define HL_GRAPH_REGION_WORDS (HL_GRAPH_REGION_PAGES / 64)
+#define HL_GRAPH_GRANULE_BITS_SMALL 3u
+#define HL_GRAPH_GRANULE_BITS	    4u
+#define HL_GRAPH_PAGE_WORDS	    4u /* of 64 granules: a page has 2 KiB or 4 KiB */
+#define HL_GRAPH_PAGE_GRANULES	    256u
+#define HL_GRAPH_REGION_GRANULES    65536u
+#define HL_GRAPH_REGION_PAGES	    256u
+#define HL_GRAPH_REGION_WORDS	    (HL_GRAPH_REGION_PAGES / 64)
+#define HL_GRAPH_MIDDLE_BITS	    14u /* regions in a part of the table */
+#define HL_GRAPH_UPPER_BITS	    14u /* parts of the table, for 2^47 addresses or more */
+#define HL_GRAPH_MIDDLE_COUNT	    (UINT64_C(1) << HL_GRAPH_MIDDLE_BITS)
 
 /*
  * Bits of 64 granules. A chunk that is not live begins where a live block ends: it counts as reached,
@@ -39,7 +40,7 @@ struct hl_graph_bits {
 };
 
 struct hl_graph_page {
-	struct hl_graph_bits bits[4];
+	struct hl_graph_bits bits[HL_GRAPH_PAGE_WORDS];
 	uint32_t back; /* how many pages before this one the block begins that covers its start */
 };
 
@@ -121,6 +122,9 @@ struct hl_graph_thread {
 
 struct hl_graph {
 	struct hl_memory *memory;
+	unsigned granule_bits;		  /* before the first block the caller may make it
+				  HL_GRAPH_GRANULE_BITS_SMALL: for graphs without marks of lost
+				  blocks, as the smallest blocks have no second granule then */
 	struct hl_graph_region ***table;  /* by the upper bits of an address, then by the middle */
 	struct hl_graph_region **regions; /* sorted once settled */
 	size_t region_count, region_capacity;
@@ -168,34 +172,47 @@ struct hl_graph {
 	int error; /* the first one of a callback, or -ENOMEM */
 };
 
+/* Bytes of ${count} granules. */
+static inline uint64_t hl_graph_granules(const struct hl_graph *graph, uint64_t count)
+{
+	return count << graph->granule_bits;
+}
+
+/* Which page of its region ${address} is on. */
+static inline unsigned hl_graph_page_number(const struct hl_graph *graph, uint64_t address)
+{
+	return address >> (graph->granule_bits + 8) & (HL_GRAPH_REGION_PAGES - 1);
+}
+
 /* The bits for ${address}; NULL: no block is near. */
 static inline struct hl_graph_region *hl_graph_region(const struct hl_graph *graph,
 						      uint64_t address)
 {
-	uint64_t upper = address >> (HL_GRAPH_REGION_BITS + HL_GRAPH_MIDDLE_BITS);
+	uint64_t number = address >> (graph->granule_bits + 16);
+	uint64_t upper = number >> HL_GRAPH_MIDDLE_BITS;
 
 	if (upper >> HL_GRAPH_UPPER_BITS || !graph->table[upper])
 		return NULL;
-	return graph->table[upper][address >> HL_GRAPH_REGION_BITS & (HL_GRAPH_MIDDLE_COUNT - 1)];
+	return graph->table[upper][number & (HL_GRAPH_MIDDLE_COUNT - 1)];
 }
 
 static inline struct hl_graph_page *hl_graph_page(const struct hl_graph *graph, uint64_t address)
 {
 	struct hl_graph_region *region = hl_graph_region(graph, address);
 
-	return region ? &region->pages[address >> HL_GRAPH_PAGE_BITS & (HL_GRAPH_REGION_PAGES - 1)]
-		      : NULL;
+	return region ? &region->pages[hl_graph_page_number(graph, address)] : NULL;
 }
 
 /* The bits on ${page} among which that of ${address} is. */
-static inline struct hl_graph_bits *hl_graph_bits(struct hl_graph_page *page, uint64_t address)
+static inline struct hl_graph_bits *hl_graph_bits(const struct hl_graph *graph,
+						  struct hl_graph_page *page, uint64_t address)
 {
-	return &page->bits[address >> (HL_GRAPH_GRANULE_BITS + 6) & 3];
+	return &page->bits[address >> (graph->granule_bits + 6) & (HL_GRAPH_PAGE_WORDS - 1)];
 }
 
-static inline uint64_t hl_graph_bit(uint64_t address)
+static inline uint64_t hl_graph_bit(const struct hl_graph *graph, uint64_t address)
 {
-	return UINT64_C(1) << (address >> HL_GRAPH_GRANULE_BITS & 63);
+	return UINT64_C(1) << (address >> graph->granule_bits & 63);
 }
 
 int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory);

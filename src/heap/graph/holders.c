@@ -218,6 +218,10 @@ static int read_process(struct hl_holder_finder *finder)
 	struct hl_holders *holders = finder->holders;
 	int r = hl_graph_init(&finder->graph, finder->memory);
 
+	/* A recorder's table has blocks of allocators that pack those of 8 bytes. */
+	if (finder->pid && hl_maps_have_file(&finder->memory->maps, "memfd:heapline"))
+		finder->graph.granule_bits = HL_GRAPH_GRANULE_BITS_SMALL;
+
 	finder->graph.reads_unaligned = finder->settings->reads_unaligned;
 	holders->heap->was_stopped = !finder->pid;
 	/* If it is not a glibc heap, the walk reports a better error. */

@@ -6,6 +6,7 @@
 #include "heap/glibc.h"
 
 #define WINDOW_BYTES (UINT64_C(256) << 10)
+#define PAGE_BYTES   4096u /* of memory */
 
 /* Pointers inside blocks that are kept for later: 8 MiB. What comes beyond counts as starts, so that
  * nothing is called lost that is not. */
@@ -55,7 +56,8 @@ static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
 	struct hl_graph_page *page = hl_graph_page(graph, word);
 	uint64_t block = word;
 
-	if (!(page && !(word & 15) && hl_graph_bits(page, word)->starts & hl_graph_bit(word)) &&
+	if (!(page && !(word & (hl_graph_granules(graph, 1) - 1)) &&
+	      hl_graph_bits(graph, page, word)->starts & hl_graph_bit(graph, word)) &&
 	    !hl_graph_find(graph, word, &block))
 		return;
 	if (block == source)
@@ -88,7 +90,7 @@ static inline void follow_later(struct hl_graph *graph, uint64_t word, uint64_t 
 	if (!may_lead(graph, page, word))
 		return;
 	if (page)
-		__builtin_prefetch(hl_graph_bits(page, word));
+		__builtin_prefetch(hl_graph_bits(graph, page, word));
 	struct hl_graph_word *place = &graph->waiting[graph->waiting_at++ % HL_GRAPH_WAITING];
 	const struct hl_graph_word before = *place;
 	*place = (struct hl_graph_word){word, source};
@@ -179,13 +181,13 @@ int hl_graph_each_unaligned(const struct hl_graph *graph, uint64_t address, cons
 static bool load(struct hl_graph *graph, uint64_t at, uint64_t end, uint64_t ahead)
 {
 	const struct hl_pages *pages = &graph->pages;
-	const uint64_t mask = HL_GRAPH_PAGE_BYTES - 1;
-	uint64_t start = at & ~mask, page_end = start + HL_GRAPH_PAGE_BYTES;
+	const uint64_t mask = PAGE_BYTES - 1;
+	uint64_t start = at & ~mask, page_end = start + PAGE_BYTES;
 	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= at);
 
-	bool rises = at >= graph->read_end && at - graph->read_end < HL_GRAPH_PAGE_BYTES;
-	bool falls = at < graph->window_start && end + HL_GRAPH_PAGE_BYTES > graph->window_start;
-	graph->ahead_bytes = !rises && !falls			 ? HL_GRAPH_PAGE_BYTES
+	bool rises = at >= graph->read_end && at - graph->read_end < PAGE_BYTES;
+	bool falls = at < graph->window_start && end + PAGE_BYTES > graph->window_start;
+	graph->ahead_bytes = !rises && !falls			 ? PAGE_BYTES
 			     : graph->ahead_bytes < WINDOW_BYTES ? 2 * graph->ahead_bytes
 								 : WINDOW_BYTES;
 	graph->window_end = 0;
@@ -219,7 +221,7 @@ static bool load(struct hl_graph *graph, uint64_t at, uint64_t end, uint64_t ahe
 static uint64_t next_present(const struct hl_graph *graph, uint64_t at)
 {
 	const struct hl_pages *pages = &graph->pages;
-	uint64_t next = (at & ~(uint64_t)(HL_GRAPH_PAGE_BYTES - 1)) + HL_GRAPH_PAGE_BYTES;
+	uint64_t next = (at & ~(uint64_t)(PAGE_BYTES - 1)) + PAGE_BYTES;
 	size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= next);
 
 	if (run == pages->count)

@@ -14,6 +14,7 @@ struct hl_addresses {
 	size_t count, capacity;
 };
 
+/* For qsort(), of addresses or of structures that begin with one. */
 static inline int hl_addresses_compare(const void *left, const void *right)
 {
 	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;

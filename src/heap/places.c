@@ -23,13 +23,6 @@ int hl_places_add(struct hl_places *places, uint64_t start, uint64_t end, enum h
 	return HL_ARRAY_APPEND(places->places, places->count, places->capacity, place);
 }
 
-static int compare_places(const void *left, const void *right)
-{
-	const struct hl_place *a = left, *b = right;
-
-	return (a->start > b->start) - (a->start < b->start);
-}
-
 /* Of places that overlap, the later one begins where the one before ends. */
 static void sort_places(struct hl_places *places)
 {
@@ -37,7 +30,7 @@ static void sort_places(struct hl_places *places)
 	size_t kept = 0;
 
 	if (places->count)
-		qsort(places->places, places->count, sizeof(*places->places), compare_places);
+		qsort(places->places, places->count, sizeof(*places->places), hl_addresses_compare);
 	for (size_t i = 0; i < places->count; i++) {
 		struct hl_place place = places->places[i];
 		place.start = place.start > end ? place.start : end;

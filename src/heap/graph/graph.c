@@ -118,13 +118,6 @@ static int compare_regions(const void *left, const void *right)
 	return (a->base > b->base) - (a->base < b->base);
 }
 
-static int compare_large(const void *left, const void *right)
-{
-	const struct hl_graph_large *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
 int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents)
 {
 	uint64_t mask = graph->memory->page_bytes - 1, scanned = 0;
@@ -134,7 +127,8 @@ int hl_graph_settle(struct hl_graph *graph, const struct hl_extents *extents)
 		qsort(graph->regions, graph->region_count, sizeof(*graph->regions),
 		      compare_regions);
 	if (graph->large_count)
-		qsort(graph->large, graph->large_count, sizeof(*graph->large), compare_large);
+		qsort(graph->large, graph->large_count, sizeof(*graph->large),
+		      hl_addresses_compare);
 	if (graph->large_count) {
 		const struct hl_graph_large *last = &graph->large[graph->large_count - 1];
 		graph->large_end = last->address + last->usable_bytes;

@@ -322,13 +322,6 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 	return r;
 }
 
-static int compare_threads(const void *left, const void *right)
-{
-	const struct hl_graph_thread *a = left, *b = right;
-
-	return (a->sp > b->sp) - (a->sp < b->sp);
-}
-
 /* Registers, which tell where the stacks are, and stacks. */
 static int see_stacks(struct search *search, const struct hl_extents *heap,
 		      const struct hl_extents *foreign)
@@ -339,7 +332,7 @@ static int see_stacks(struct search *search, const struct hl_extents *heap,
 	int r = hl_memory_threads(graph->memory, add_thread, search);
 	if (graph->thread_count)
 		qsort(graph->threads, graph->thread_count, sizeof(*graph->threads),
-		      compare_threads);
+		      hl_addresses_compare);
 	search->stacks_only = true;
 	if (r == 0)
 		r = see_mappings(search, heap, foreign);

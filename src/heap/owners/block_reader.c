@@ -6,6 +6,7 @@
 #include "heap/owners/owner_table.h"
 
 #include "base/array.h"
+#include "heap/extents.h"
 #include "process/pagemap.h"
 #include "region/block_format.h"
 
@@ -127,13 +128,6 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 	return -EBUSY;
 }
 
-static int compare_blocks(const void *left, const void *right)
-{
-	const struct kept_block *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
 static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps, uint64_t hash)
 {
 	size_t kept = 0;
@@ -149,7 +143,7 @@ static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps,
 		free(slots);
 	}
 	if (reader->count)
-		qsort(reader->blocks, reader->count, sizeof(*reader->blocks), compare_blocks);
+		qsort(reader->blocks, reader->count, sizeof(*reader->blocks), hl_addresses_compare);
 	/* A block that moved within its shard meanwhile was read twice. */
 	for (size_t i = 0; i < reader->count; i++)
 		if (!kept || reader->blocks[i].address != reader->blocks[kept - 1].address)

@@ -270,13 +270,6 @@ static int take_unwalked(void *context, const struct hl_listed_block *block)
 	return hl_owner_counts_add(&walk->counts, block->node, size.requested, 1);
 }
 
-static int compare_unknown(const void *left, const void *right)
-{
-	const struct unknown_block *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
 /* Adds the blocks of allocators beside the one that was walked, and pieces of pools. */
 static int add_unwalked(const struct hl_open_region *region, const struct hl_heap *heap,
 			struct recorder_walk *walk, struct hl_owners *owners)
@@ -284,7 +277,8 @@ static int add_unwalked(const struct hl_open_region *region, const struct hl_hea
 	int r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, &walk->walked);
 
 	if (walk->unknown_count)
-		qsort(walk->unknown, walk->unknown_count, sizeof(*walk->unknown), compare_unknown);
+		qsort(walk->unknown, walk->unknown_count, sizeof(*walk->unknown),
+		      hl_addresses_compare);
 	if (r == 0)
 		r = hl_block_sizes_new(region, walk->blocks, &walk->sizes);
 	if (r == 0)

@@ -274,6 +274,7 @@ int hl_target_refresh(struct hl_target *target, struct hl_error *err)
 	int r = hl_maps_read(target->pid, &maps, err);
 	if (r < 0)
 		return r;
+	r = hl_process_name_maps(target->pid, &maps);
 	for (size_t i = 0; i < maps.count && r == 0; i++)
 		if (maps.maps[i].flags & HL_MAP_EXEC && maps.maps[i].end <= HL_FRAME_PC_MASK)
 			r = add_mapping(target, &list, &maps, i);

@@ -169,3 +169,20 @@ char *hl_process_run_path(pid_t pid)
 	free(path);
 	return strdup(executed);
 }
+
+int hl_process_name_maps(pid_t pid, struct hl_maps *maps)
+{
+	HL_FREED char *executable = hl_process_executable(pid), *run = hl_process_run_path(pid);
+
+	for (size_t i = 0; executable && run && i < maps->count; i++) {
+		struct hl_map *map = &maps->maps[i];
+		if (!map->inode || strcmp(map->path, executable) != 0)
+			continue;
+		char *path = strdup(run);
+		if (!path)
+			return -ENOMEM;
+		free(map->path);
+		map->path = path;
+	}
+	return 0;
+}

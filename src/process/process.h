@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct hl_maps;
+
 /* ---- files of /proc/PID ---- */
 
 /*
@@ -107,6 +109,9 @@ char *hl_process_executable(pid_t pid);
 /* The same, or the link by which the program was run if that has a name of its own: redis-server, which is a link to
  * redis-check-rdb. A link whose name is the beginning of the file's says less: perl5 of perl5.36. */
 char *hl_process_run_path(pid_t pid);
+
+/* Gives mappings of the program's file that path, for those who show names. 0 or -ENOMEM. */
+int hl_process_name_maps(pid_t pid, struct hl_maps *maps);
 
 /* Whether ${pid} is in another ${kind} of namespace, "mnt" or "user", than this process. 0 or 1, or
  * a negative errno when that cannot be told. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """--comm: a process is named instead of numbered."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,6 +44,23 @@ class ProcessNames(harness.TestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.assertIn(f"cannot control process {process.pid}:", self.named(NAME).stderr)
+
+    def test_blocks_of_a_program_that_is_run_by_a_link_have_the_name_of_the_link(self):
+        source = Path(self.path("check.c"))
+        source.write_text('#include <stdio.h>\n#include <stdlib.h>\nstatic void *kept[1000];\n'
+                          'int main(void) { for (int i = 0; i < 1000; i++) kept[i] = malloc(1000);\n'
+                          'puts("ready"); fflush(stdout); return getchar(); }\n')
+        subprocess.run([harness.need("gcc"), "-g", "-o", self.path("check"), source], check=True)
+        Path(self.path("server")).symlink_to("check")
+        process = subprocess.Popen(harness.record_command(self.path("r.hl"), [self.path("server")]),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate, "x")
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        [pid] = harness.children_of(process.pid)
+        rows = json.loads(harness.run([harness.HEAPLINE, "allocations", "--json", "-p", str(pid)]).stdout)["rows"]
+        self.assertIn(("server", "main"), [(row["origin"], row["type"]) for row in rows])
+        holders = harness.run([harness.HEAPLINE, "holders", "-p", str(pid)])
+        self.assertRegex(holders.stdout, r"kept +server ", holders.stderr)
 
     def test_a_name_that_no_process_has_is_an_error(self):
         refused = self.named(NAME)

@@ -230,6 +230,13 @@ class Traces(unittest.TestCase):
         self.assertIn(f"'heapline pgfault -p {target.pid} 60'", result.stdout)
         self.assertIn("EMPTY", result.stdout)
 
+    def test_a_program_that_is_run_by_a_link_has_the_name_of_the_link(self):
+        os.symlink(self.build_maps(), self.path("server"))
+        target = self.start_target([self.path("server")])
+        result = harness.run(trace_command("pgfault", target.pid, "0.5"))
+        self.assertIn("main (server)", result.stdout)
+        self.assertNotIn("(maps)", result.stdout)
+
     def test_blocks_that_were_freed_again_were_allocated(self):
         source = MAPS.replace("1 << 20", "1 << 17").replace("<stdio.h>", "<stdio.h>\n#include <stdlib.h>") \
             .replace("usleep(", "void *volatile block = malloc(100); free(block); usleep(")

@@ -711,7 +711,11 @@ int hl_root_names_new(struct hl_memory *memory, struct hl_strings *strings,
 	names->strings = strings;
 	names->runtimes = hl_rss_find_runtimes(memory);
 	names->dwfl = dwfl_begin(&callbacks);
-	int r = names->dwfl ? add_modules(names) : -ENOMEM;
+	int r = names->dwfl ? 0 : -ENOMEM;
+	if (r == 0 && memory->pid)
+		r = hl_process_name_maps(memory->pid, &memory->maps);
+	if (r == 0)
+		r = add_modules(names);
 	if (r == 0)
 		r = find_tls_modules(names);
 	if (r < 0) {

@@ -7,6 +7,7 @@
 #include "base/names.h"
 #include "base/strings.h"
 #include "elf/elf.h"
+#include "process/process.h"
 #include "symbols/plumbing.h"
 #include "symbols/symbols.h"
 
@@ -47,6 +48,8 @@ int hl_owner_names_new(pid_t pid, bool plumbing, struct hl_owner_names **ret_nam
 	hl_plumbing_init(&names->plumbing);
 	names->folds_plumbing = !plumbing;
 	int r = hl_maps_read(pid, &names->maps, err);
+	if (r == 0 && (r = hl_process_name_maps(pid, &names->maps)) < 0)
+		hl_error_set(err, r, "out of memory");
 	if (r < 0) {
 		hl_owner_names_free(names);
 		return r;

@@ -42,8 +42,9 @@ enum hl_lost_kind { HL_LOST_DAMAGE, HL_LOST_LOSS, HL_LOST_NOTE };
 	FIRST(unscanned_bytes, HL_LOST_LOSS, "LOST: %s could not be read", .is_bytes = true)        \
 	/* counters, stacks and fields that the program wrote over; left out */                     \
 	LATER(damaged, HL_LOST_DAMAGE,                                                              \
-	      "DAMAGED: the program overwrote heapline's memory; %1$s record%2$s that cannot be "   \
-	      "%4$s left out, and other figures may be wrong")
+	      "DAMAGED: the program overwrote heapline's memory; %s impossible record%s left "      \
+	      "out, "                                                                               \
+	      "and other figures may be wrong")
 
 #define HL_LOST_SKIP(member, ...)
 
@@ -64,8 +65,9 @@ struct hl_lost_shared {
 struct hl_lost_counter {
 	const char *key;
 	enum hl_lost_kind kind;
-	const char *sentence; /* format of the number, "s" where that is not 1, "was" or "were", and
-				 "is" or "are"; NULL: the report has its own words */
+	const char *
+		sentence; /* format of the number, "s" where that is not 1, and "was" or "were"; NULL: the
+				 report has its own words */
 	const char *attached, *trace; /* the same of such recordings; NULL: no difference */
 	bool is_bytes;		      /* else a number of things */
 	uint32_t pack_section; /* of a counter that is nearly always 0, and then absent from packs

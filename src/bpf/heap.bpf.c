@@ -406,8 +406,13 @@ static __always_inline void count_call(struct pt_regs *regs, uint64_t site)
 	if (!count || call > HL_HEAP_CALIBRATION)
 		return;
 	count->calls[call]++;
-	if (call < HL_HEAP_CALLS && call != HL_HEAP_FREE)
-		count->requested_bytes += requested(regs, site);
+	if (call >= HL_HEAP_CALLS || call == HL_HEAP_FREE || call == HL_HEAP_REALLOC ||
+	    call == HL_HEAP_REALLOCARRAY)
+		return;
+	/* What is resized counts when it is made, and what is larger than the address space never is. */
+	uint64_t bytes = requested(regs, site);
+	if (!(bytes >> 47))
+		count->requested_bytes += bytes;
 }
 
 /*

@@ -45,7 +45,7 @@ static int run_once(const struct hl_cgroup *group, struct hl_error *err)
 	return r;
 }
 
-static int run_again_and_again(const struct hl_cgroup *group, struct hl_error *err)
+static int run_repeatedly(const struct hl_cgroup *group, struct hl_error *err)
 {
 	int r = 0;
 
@@ -90,7 +90,7 @@ static int run_pod(int argc, char **argv)
 		r = path ? hl_cgroup_open(path, &group, &err)
 			 : hl_cgroup_open_of((pid_t)pid, &group, &err);
 	if (r == 0) {
-		r = interval_s ? run_again_and_again(&group, &err) : run_once(&group, &err);
+		r = interval_s ? run_repeatedly(&group, &err) : run_once(&group, &err);
 		hl_cgroup_release(&group);
 	}
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;

@@ -5,20 +5,30 @@
 #include "base/array.h"
 #include "base/compiler.h"
 
+static int compare(const void *a, const void *b)
+{
+	const struct hl_extent *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
 int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_bytes,
 			   struct hl_extents *extents)
 {
 	uint64_t mask = page_bytes - 1;
-	int r = 0;
 
-	extents->count = 0;
-	for (size_t i = 0; i < carriers->count && r == 0; i++) {
+	if (HL_ARRAY_RESERVE(extents->extents, extents->capacity, carriers->count) < 0)
+		return -ENOMEM;
+	extents->count = carriers->count;
+	for (size_t i = 0; i < carriers->count; i++) {
 		const struct hl_carrier *carrier = &carriers->carriers[i];
 		uint64_t end = carrier->address + carrier->total_bytes;
-		r = hl_extents_add(extents, carrier->address & ~mask, (end + mask) & ~mask);
+		extents->extents[i] =
+			(struct hl_extent){carrier->address & ~mask, (end + mask) & ~mask};
 	}
-	hl_extents_sort(extents);
-	return r;
+	if (extents->count)
+		qsort(extents->extents, extents->count, sizeof(*extents->extents), compare);
+	return 0;
 }
 
 /* The first extent that ends after ${address}. */
@@ -36,8 +46,7 @@ int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end)
 void hl_extents_sort(struct hl_extents *extents)
 {
 	if (extents->count)
-		qsort(extents->extents, extents->count, sizeof(*extents->extents),
-		      hl_addresses_compare);
+		qsort(extents->extents, extents->count, sizeof(*extents->extents), compare);
 }
 
 bool hl_extents_hold(const struct hl_extents *extents, uint64_t address)

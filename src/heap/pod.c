@@ -22,6 +22,7 @@ struct reader {
 	struct hl_pod_files files;
 	size_t shared_out_unknown; /* processes whose anonymous memory is as status has it */
 	size_t strangers;	   /* entries without a number here */
+	size_t uncounted_files;	   /* whose part in the page cache is not known */
 };
 
 static int note(struct hl_pod *pod, const char *format, ...) HL_PRINTF(2, 3);
@@ -98,6 +99,7 @@ static int add_process(struct reader *reader, pid_t pid)
 {
 	struct hl_pod_row row = {.kind = HL_POD_ANONYMOUS, .pid = pid};
 	uint64_t start = 0, start_after = 0, bytes, rss = 0;
+	size_t files_before = reader->files.count;
 	char text[4096];
 
 	if (hl_process_stat_field(pid, 22, &start) < 0 ||
@@ -113,8 +115,12 @@ static int add_process(struct reader *reader, pid_t pid)
 		reader->shared_out_unknown += bytes != 0;
 	}
 	int r = hl_pod_files_add(&reader->files, pid, row.comm);
-	if (r < 0 || hl_process_stat_field(pid, 22, &start_after) < 0 || start_after != start)
+	if (r < 0)
 		return r;
+	if (hl_process_stat_field(pid, 22, &start_after) < 0 || start_after != start) {
+		hl_pod_files_truncate(&reader->files, files_before);
+		return 0;
+	}
 	row.bytes = (int64_t)bytes;
 	snprintf(row.detail, sizeof(row.detail), "%s",
 		 has_rollup ? "" : "shared pages count whole");
@@ -150,9 +156,9 @@ static int add_memory_file(struct hl_pod *pod, const struct hl_pod_open_file *fi
 	snprintf(row.detail, sizeof(row.detail), "%s",
 		 file->is_mapped ? "mapped" : "open, not mapped");
 	snprintf(name, sizeof(name), "%s", file->name);
-	char *deleted = strstr(name, " (deleted)");
-	if (deleted && !deleted[strlen(" (deleted)")])
-		*deleted = '\0';
+	size_t length = strlen(name), suffix = strlen(" (deleted)");
+	if (length > suffix && !strcmp(name + length - suffix, " (deleted)"))
+		name[length - suffix] = '\0';
 	if (!strcmp(name, "/dev/zero"))
 		row.name = (char *)"shared anonymous memory";
 	else if (!strncmp(name, "/memfd:", 7) || !strncmp(name, "/SYSV", 5))
@@ -162,25 +168,37 @@ static int add_memory_file(struct hl_pod *pod, const struct hl_pod_open_file *fi
 	return add_row(pod, &row);
 }
 
-/* Files of a mounted tmpfs that nobody has open are what it has beside those that somebody has. */
+/* What no process here has open of a mounted tmpfs is the rest of it, as far as the group can be charged with it. */
 static int add_tmpfs_rest(struct reader *reader, const struct hl_pod_tmpfs *tmpfs)
 {
 	struct hl_pod_row row = {
 		.kind = HL_POD_SHARED, .bytes = (int64_t)tmpfs->used_bytes, .name = tmpfs->mount};
+	int64_t left = (int64_t)reader->pod->sums[HL_POD_SHARED];
 
 	for (size_t i = 0; i < reader->files.count; i++)
 		if (reader->files.files[i].device == tmpfs->device)
 			row.bytes -= (int64_t)reader->files.files[i].bytes;
-	snprintf(row.detail, sizeof(row.detail), "files of this tmpfs that nobody has open");
+	for (size_t i = 0; i < reader->pod->row_count; i++)
+		if (reader->pod->rows[i].kind == HL_POD_SHARED)
+			left -= reader->pod->rows[i].bytes;
+	snprintf(row.detail, sizeof(row.detail),
+		 "files of this tmpfs that no process here has open%s",
+		 row.bytes > left ? ", at most" : "");
+	if (row.bytes > left)
+		row.bytes = left;
 	return row.bytes > 0 ? add_row(reader->pod, &row) : 0;
 }
 
-static int add_cached_file(struct hl_pod *pod, const struct hl_pod_open_file *file)
+static int add_cached_file(struct reader *reader, const struct hl_pod_open_file *file)
 {
+	struct hl_pod *pod = reader->pod;
 	struct hl_pod_file found = {.pid = file->pid};
 
-	if (!hl_pod_files_cached(file, &found.cached_bytes, &found.dirty_bytes) ||
-	    !found.cached_bytes)
+	if (!hl_pod_files_cached(&reader->files, file, &found.cached_bytes, &found.dirty_bytes)) {
+		reader->uncounted_files++;
+		return 0;
+	}
+	if (!found.cached_bytes)
 		return 0;
 	snprintf(found.comm, sizeof(found.comm), "%s", file->comm);
 	found.path = strdup(file->name);
@@ -197,10 +215,10 @@ static int add_files(struct reader *reader)
 	struct hl_pod_files *files = &reader->files;
 	int r = 0;
 
-	hl_pod_files_settle(files);
+	hl_pod_files_merge(files);
 	for (size_t i = 0; r == 0 && i < files->count; i++)
 		r = files->files[i].is_memory ? add_memory_file(reader->pod, &files->files[i])
-					      : add_cached_file(reader->pod, &files->files[i]);
+					      : add_cached_file(reader, &files->files[i]);
 	for (size_t i = 0; r == 0 && i < files->tmpfs_count; i++)
 		r = add_tmpfs_rest(reader, &files->tmpfs[i]);
 	if (r == 0)
@@ -257,7 +275,7 @@ static int add_kernel(struct reader *reader)
 						sizeof(text));
 		pod->sums[HL_POD_KERNEL] = length > 0 ? strtoull(text, NULL, 10) : 0;
 		return add_part(pod, HL_POD_KERNEL,
-				"slab, kernel stacks, page tables (version 1 does not part them)",
+				"slab, kernel stacks, page tables (version 1 has one sum)",
 				(int64_t)pod->sums[HL_POD_KERNEL]);
 	}
 	uint64_t whole = stat_of(reader, "kernel", NULL), inside = 0, apart = 0;
@@ -304,19 +322,35 @@ static int add_notes(struct reader *reader)
 	int r = 0;
 
 	if (reader->strangers)
-		r = note(
-			pod,
-			"%zu processes of the group are in other PID namespaces and cannot be seen "
-			"from here; run heapline on the host",
-			reader->strangers);
+		r = note(pod,
+			 "%zu of its processes are in other PID namespaces and cannot be seen from "
+			 "here; "
+			 "run heapline on the host",
+			 reader->strangers);
 	if (r == 0 && reader->files.unread_count)
-		r = note(pod, "files of %zu processes may not be read, nor who has them; %s",
-			 reader->files.unread_count, hl_proc_access_remedy());
+		r = note(pod,
+			 "the files of %zu of %zu processes may not be seen, nor their names; %s",
+			 reader->files.unread_count, pod->process_count, hl_proc_access_remedy());
+	if (r == 0 && reader->files.by_path_count)
+		r = note(pod,
+			 "files that %zu of %zu processes have mapped are known by their paths "
+			 "alone, and "
+			 "memfds that are only mapped not at all; this needs "
+			 "CAP_CHECKPOINT_RESTORE or "
+			 "CAP_SYS_ADMIN",
+			 reader->files.by_path_count, pod->process_count);
 	if (r == 0 && reader->shared_out_unknown)
 		r = note(pod,
-			 "anonymous memory of %zu processes is RssAnon: pages that fork() has "
-			 "shared count once for each",
-			 reader->shared_out_unknown);
+			 "the anonymous memory of %zu of %zu processes is RssAnon, in which pages "
+			 "that "
+			 "fork() has shared count once for each",
+			 reader->shared_out_unknown, pod->process_count);
+	if (r == 0 && reader->uncounted_files)
+		r = note(pod,
+			 "how much of %zu file%s is in the page cache is not known; it needs Linux "
+			 "6.5, and "
+			 "root or the file's owner",
+			 reader->uncounted_files, reader->uncounted_files == 1 ? "" : "s");
 	return r;
 }
 
@@ -357,7 +391,8 @@ static int read_all(struct reader *reader, struct hl_error *err)
 		     unknown > 0 ? "unknown" : "less what changed while it was read", unknown);
 	if (r == 0)
 		r = add_notes(reader);
-	qsort(pod->rows, pod->row_count, sizeof(*pod->rows), compare_rows);
+	if (pod->row_count)
+		qsort(pod->rows, pod->row_count, sizeof(*pod->rows), compare_rows);
 	if (pod->file_count)
 		qsort(pod->files, pod->file_count, sizeof(*pod->files), compare_files);
 	return r;

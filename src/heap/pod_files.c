@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Finds files that processes have open or mapped; see pod_files.h. Only statx(2) with AT_STATX_DONT_SYNC looks at them, which asks no
- * server: opening a pipe, a device or a file of a network may do something, or wait for ever.
+ * server: opening a pipe, a device or a file of a network may do something, or block forever.
  */
 #include "heap/pod_files.h"
 
@@ -33,6 +33,15 @@
 static uint64_t device_of(const struct statx *seen)
 {
 	return makedev(seen->stx_dev_major, seen->stx_dev_minor);
+}
+
+/* Looks at ${path} without asking a server or mounting anything. -EACCES: it may not be seen. */
+static int look(const char *path, struct statx *ret_seen)
+{
+	int r = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+		      STATX_TYPE | STATX_INO | STATX_BLOCKS | STATX_MNT_ID, ret_seen);
+
+	return r == 0 ? 0 : errno == EPERM || errno == EACCES ? -EACCES : -ENOENT;
 }
 
 /* ---- file systems ---- */
@@ -86,19 +95,19 @@ static uint64_t memory_device(void)
 	return fd >= 0 && fstat(fd, &seen) == 0 ? seen.st_dev : 0;
 }
 
-static int add_tmpfs(struct hl_pod_files *files, const struct system *system, pid_t pid)
+static int add_tmpfs(struct hl_pod_files *files, const struct system *system, pid_t thread)
 {
 	char path[PATH_MAX + 32];
 	struct statvfs seen;
-	struct stat root;
+	struct statx root;
 
 	for (size_t i = 0; i < files->tmpfs_count; i++)
 		if (files->tmpfs[i].device == system->device)
 			return 0;
-	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, system->mount);
+	snprintf(path, sizeof(path), "/proc/%d/root%s", thread, system->mount);
 	/* Something else may be mounted over it; without a limit it does not count. */
-	if (stat(path, &root) < 0 || root.st_dev != system->device || statvfs(path, &seen) < 0 ||
-	    !seen.f_blocks)
+	if (look(path, &root) < 0 || device_of(&root) != system->device ||
+	    statvfs(path, &seen) < 0 || !seen.f_blocks)
 		return 0;
 	char *mount = strdup(system->mount);
 	if (!mount)
@@ -107,7 +116,6 @@ static int add_tmpfs(struct hl_pod_files *files, const struct system *system, pi
 		.device = system->device,
 		.mount = mount,
 		.used_bytes = (uint64_t)(seen.f_blocks - seen.f_bfree) * seen.f_frsize,
-		.pid = pid,
 	};
 	int r = HL_ARRAY_APPEND(files->tmpfs, files->tmpfs_count, files->tmpfs_capacity, found);
 	if (r < 0)
@@ -115,7 +123,7 @@ static int add_tmpfs(struct hl_pod_files *files, const struct system *system, pi
 	return r;
 }
 
-static int add_all_tmpfs(struct hl_pod_files *files, const char *mounts, pid_t pid)
+static int add_all_tmpfs(struct hl_pod_files *files, const char *mounts, pid_t thread)
 {
 	struct system system;
 	int r = 0;
@@ -123,7 +131,7 @@ static int add_all_tmpfs(struct hl_pod_files *files, const char *mounts, pid_t p
 	for (const char *line = mounts; r == 0 && line && *line; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		if (find_system(line, 0, &system) && !strcmp(system.type, "tmpfs"))
-			r = add_tmpfs(files, &system, pid);
+			r = add_tmpfs(files, &system, thread);
 	}
 	return r;
 }
@@ -134,6 +142,7 @@ struct adding {
 	struct hl_pod_files *files;
 	const char *mounts, *comm;
 	pid_t pid;
+	pid_t thread;	     /* through which the kernel shows its files */
 	uint64_t last_mount; /* of the file before, mostly the next one's too */
 	struct system last_system;
 	bool has_last_system;
@@ -148,86 +157,113 @@ static const struct system *system_of(struct adding *adding, uint64_t mount)
 	return adding->has_last_system ? &adding->last_system : NULL;
 }
 
-/* Adds what /proc/${place} leads to; ${name} is its name where it is a link. */
-static int add_file(struct adding *adding, const char *place, const char *name, bool is_mapped)
+/* Adds a file that ${seen} tells of; ${found} has how it was reached, ${name} is copied. */
+static int add_file(struct adding *adding, const struct statx *seen, const char *name,
+		    struct hl_pod_open_file *found)
 {
 	struct hl_pod_files *files = adding->files;
-	char path[96];
-	struct statx seen;
 
-	snprintf(path, sizeof(path), "/proc/%s", place);
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC,
-		  STATX_TYPE | STATX_INO | STATX_BLOCKS | STATX_MNT_ID, &seen) < 0 ||
-	    !S_ISREG(seen.stx_mode))
+	found->device = device_of(seen);
+	found->inode = seen->stx_ino;
+	found->pid = adding->pid;
+	found->is_memory = found->device == files->memory_device;
+	if (!S_ISREG(seen->stx_mode))
 		return 0;
-	struct hl_pod_open_file found = {
-		.device = device_of(&seen),
-		.inode = seen.stx_ino,
-		.pid = adding->pid,
-		.is_mapped = is_mapped,
-		.is_memory = device_of(&seen) == files->memory_device,
-	};
-	bool has_system = !found.is_memory && seen.stx_mask & STATX_MNT_ID; /* Linux 5.8 */
-	const struct system *system = has_system ? system_of(adding, seen.stx_mnt_id) : NULL;
+	bool has_system = !found->is_memory && seen->stx_mask & STATX_MNT_ID; /* Linux 5.8 */
+	const struct system *system = has_system ? system_of(adding, seen->stx_mnt_id) : NULL;
 	if (system) {
-		found.is_memory = !strcmp(system->type, "tmpfs");
-		found.has_cache = !found.is_memory && system->is_local;
+		found->is_memory = !strcmp(system->type, "tmpfs");
+		found->has_cache = !found->is_memory && system->is_local;
 	}
-	if (!found.is_memory && !found.has_cache)
+	if (!found->is_memory && !found->has_cache)
 		return 0;
-	found.bytes = found.is_memory ? seen.stx_blocks * MEMORY_BLOCK_BYTES : 0;
-	snprintf(found.place, sizeof(found.place), "%s", place);
-	snprintf(found.comm, sizeof(found.comm), "%s", adding->comm);
-	found.name = strdup(name);
-	if (!found.name)
+	found->bytes = found->is_memory ? seen->stx_blocks * MEMORY_BLOCK_BYTES : 0;
+	snprintf(found->comm, sizeof(found->comm), "%s", adding->comm);
+	found->name = strdup(name);
+	if (!found->name)
 		return -ENOMEM;
-	int r = HL_ARRAY_APPEND(files->files, files->count, files->capacity, found);
+	int r = HL_ARRAY_APPEND(files->files, files->count, files->capacity, *found);
 	if (r < 0)
-		free(found.name);
+		free(found->name);
 	return r;
 }
 
-/* Adds the links of a folder of /proc/PID: fd or map_files. -EACCES, -ENOENT, -ENOMEM. */
-static int add_links(struct adding *adding, const char *folder, bool are_mapped)
+/* Adds what the process has open. -EACCES, -ENOENT, -ENOMEM. */
+static int add_descriptors(struct adding *adding)
 {
-	char path[64], place[64], name[PATH_MAX];
+	char folder[64], path[128], name[PATH_MAX];
+	struct statx seen;
 	int r = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", adding->pid, folder);
-	DIR *list = opendir(path);
+	snprintf(folder, sizeof(folder), "/proc/%d/fd", adding->thread);
+	DIR *list = opendir(folder);
 	if (!list)
 		return -errno;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(list));) {
 		ssize_t length = readlinkat(dirfd(list), entry->d_name, name, sizeof(name) - 1);
-		if (length < 0 && (errno == EPERM || errno == EACCES))
-			r = -errno;
 		if (length <= 0 || name[0] != '/') /* "socket:[1]" */
 			continue;
 		name[length] = '\0';
-		snprintf(place, sizeof(place), "%d/%s/%.36s", adding->pid, folder, entry->d_name);
-		r = add_file(adding, place, name, are_mapped);
+		struct hl_pod_open_file found = {.fd_pid = adding->pid, .fd = atoi(entry->d_name)};
+		snprintf(path, sizeof(path), "%s/%.32s", folder, entry->d_name);
+		if (look(path, &seen) == 0)
+			r = add_file(adding, &seen, name, &found);
 	}
 	closedir(list);
 	return r;
 }
 
+static int compare_mapped(const void *left, const void *right)
+{
+	const struct hl_map *a = left, *b = right;
+
+	if (a->inode != b->inode)
+		return a->inode > b->inode ? 1 : -1;
+	if (a->dev_major != b->dev_major)
+		return a->dev_major > b->dev_major ? 1 : -1;
+	return (a->dev_minor > b->dev_minor) - (a->dev_minor < b->dev_minor);
+}
+
 /* Without the right to follow map_files: by the path, if the same file is still there. */
-static int add_mapped_paths(struct adding *adding)
+static bool look_by_path(const struct adding *adding, const struct hl_map *map,
+			 struct statx *ret_seen)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "/proc/%d/root%s", adding->thread, map->path);
+	return map->path[0] == '/' && !map->deleted && look(path, ret_seen) == 0 &&
+	       ret_seen->stx_ino == map->inode;
+}
+
+/* Adds what the process has mapped, each file once. 0 or -ENOMEM. */
+static int add_mapped(struct adding *adding)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
-	char path[PATH_MAX + 32];
-	struct stat seen;
+	bool are_by_path = false;
+	struct statx seen;
+	char path[128];
 
 	int r = hl_maps_read(adding->pid, &maps, NULL);
+	if (r == 0 && maps.count)
+		qsort(maps.maps, maps.count, sizeof(*maps.maps), compare_mapped);
 	for (size_t i = 0; r == 0 && i < maps.count; i++) {
 		const struct hl_map *map = &maps.maps[i];
-		snprintf(path, sizeof(path), "/proc/%d/root%s", adding->pid, map->path);
-		if (map->path[0] != '/' || map->deleted || lstat(path, &seen) < 0 ||
-		    seen.st_ino != map->inode ||
-		    strlen(path) >= sizeof(((struct hl_pod_open_file *)0)->place))
+		struct hl_pod_open_file found = {.is_mapped = true};
+		if (!map->inode || (i && !compare_mapped(map - 1, map)))
 			continue;
-		r = add_file(adding, path + strlen("/proc/"), map->path, true);
+		snprintf(found.place, sizeof(found.place), "%d/map_files/%lx-%lx", adding->thread,
+			 map->start, map->end);
+		snprintf(path, sizeof(path), "/proc/%s", found.place);
+		int looked = look(path, &seen);
+		if (looked == -EACCES) {
+			found.place[0] = '\0';
+			are_by_path = true;
+			looked = look_by_path(adding, map, &seen) ? 0 : -ENOENT;
+		}
+		if (looked == 0)
+			r = add_file(adding, &seen, map->path, &found);
 	}
+	adding->files->by_path_count += are_by_path;
 	return r == -ENOMEM ? r : 0;
 }
 
@@ -238,21 +274,25 @@ int hl_pod_files_add(struct hl_pod_files *files, pid_t pid, const char *comm)
 
 	if (!files->memory_device)
 		files->memory_device = memory_device();
-	int r = hl_proc_read_all(pid, "mountinfo", &mounts, &length);
+	pid_t thread = hl_proc_thread(pid);
+	int r = hl_proc_read_all(thread, "mountinfo", &mounts, &length);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
-	struct adding adding = {.files = files, .mounts = mounts, .comm = comm, .pid = pid};
-	int seen = add_links(&adding, "fd", false);
-	if (seen == -EACCES)
+	struct adding adding = {
+		.files = files, .mounts = mounts, .comm = comm, .pid = pid, .thread = thread};
+	r = add_descriptors(&adding);
+	if (r == -EACCES)
 		files->unread_count++;
-	if (seen < 0)
-		return seen == -ENOMEM ? seen : 0;
-	r = add_all_tmpfs(files, mounts, pid);
-	if (r == 0)
-		r = add_links(&adding, "map_files", true);
-	if (r == -EACCES || r == -EPERM || r == -ENOENT)
-		r = add_mapped_paths(&adding);
-	return r == -ENOMEM ? r : 0;
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	r = add_all_tmpfs(files, mounts, thread);
+	return r == 0 ? add_mapped(&adding) : r;
+}
+
+void hl_pod_files_truncate(struct hl_pod_files *files, size_t count)
+{
+	while (files->count > count)
+		free(files->files[--files->count].name);
 }
 
 /* ---- all of them ---- */
@@ -271,7 +311,7 @@ static int compare_files(const void *left, const void *right)
 	return (a->pid > b->pid) - (a->pid < b->pid);
 }
 
-void hl_pod_files_settle(struct hl_pod_files *files)
+void hl_pod_files_merge(struct hl_pod_files *files)
 {
 	size_t kept = 0;
 
@@ -280,16 +320,63 @@ void hl_pod_files_settle(struct hl_pod_files *files)
 	for (size_t i = 0; i < files->count; i++) {
 		struct hl_pod_open_file *file = &files->files[i];
 		struct hl_pod_open_file *last = kept ? &files->files[kept - 1] : NULL;
-		if (last && last->device == file->device && last->inode == file->inode)
-			free(file->name);
-		else
+		if (!last || last->device != file->device || last->inode != file->inode) {
 			files->files[kept++] = *file;
+			continue;
+		}
+		if (!last->fd_pid) {
+			last->fd_pid = file->fd_pid;
+			last->fd = file->fd;
+		}
+		free(file->name);
 	}
 	files->count = kept;
 }
 
-bool hl_pod_files_cached(const struct hl_pod_open_file *file, uint64_t *ret_cached_bytes,
-			 uint64_t *ret_dirty_bytes)
+/* ---- the page cache ---- */
+
+/* A second descriptor of what the process has open, which opens nothing. */
+static int copy_descriptor(pid_t pid, int fd)
+{
+	HL_CLOSED int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
+/* Whether somebody holds a lease of the file: "1: LEASE  ACTIVE    WRITE 29534 fe:00:131 0 EOF" */
+static bool is_leased(struct hl_pod_files *files, const struct hl_pod_open_file *file)
+{
+	char inode[32];
+	size_t length;
+
+	if (!files->locks) {
+		HL_CLOSED int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || hl_proc_read_open(fd, &files->locks, &length) < 0)
+			return true;
+	}
+	snprintf(inode, sizeof(inode), ":%lu ", file->inode);
+	for (const char *line = files->locks; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		const char *end = strchrnul(line, '\n'), *kind = strstr(line, "LEASE"),
+			   *found = strstr(line, inode);
+		if (kind && kind < end && found && found < end)
+			return true;
+	}
+	return false;
+}
+
+static int open_mapped(struct hl_pod_files *files, const struct hl_pod_open_file *file)
+{
+	char path[96];
+
+	if (!file->place[0] || is_leased(files, file))
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%s", file->place);
+	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+bool hl_pod_files_cached(struct hl_pod_files *files, const struct hl_pod_open_file *file,
+			 uint64_t *ret_cached_bytes, uint64_t *ret_dirty_bytes)
 {
 	struct {
 		uint64_t start, bytes;
@@ -297,18 +384,12 @@ bool hl_pod_files_cached(const struct hl_pod_open_file *file, uint64_t *ret_cach
 	struct {
 		uint64_t cached, dirty, writeback, evicted, recently_evicted;
 	} pages = {0};
-	char path[96];
 	struct stat seen;
 
-	snprintf(path, sizeof(path), "/proc/%s", file->place);
-	/* O_PATH opens nothing yet; it may be another one by now. */
-	HL_CLOSED int fd = open(path, O_PATH | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &seen) < 0 || !S_ISREG(seen.st_mode) ||
-	    seen.st_ino != file->inode || seen.st_dev != file->device)
-		return false;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	HL_CLOSED int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (opened < 0 || syscall(SYS_cachestat, opened, &whole, &pages, 0) < 0)
+	HL_CLOSED int fd =
+		file->fd_pid ? copy_descriptor(file->fd_pid, file->fd) : open_mapped(files, file);
+	if (fd < 0 || fstat(fd, &seen) < 0 || seen.st_ino != file->inode ||
+	    seen.st_dev != file->device || syscall(SYS_cachestat, fd, &whole, &pages, 0) < 0)
 		return false;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	*ret_cached_bytes = pages.cached * page;
@@ -324,5 +405,6 @@ void hl_pod_files_release(struct hl_pod_files *files)
 		free(files->tmpfs[i].mount);
 	free(files->files);
 	free(files->tmpfs);
+	free(files->locks);
 	*files = (struct hl_pod_files){0};
 }

@@ -11,8 +11,10 @@ struct hl_pod_open_file {
 	uint64_t device, inode;
 	char *name;	/* as the process sees it */
 	uint64_t bytes; /* of a file in memory alone: what it has, in RAM or on swap */
-	char place[64]; /* by which the kernel leads to it, below /proc */
+	char place[64]; /* by which the kernel leads to it, below /proc; "" where there is none */
 	pid_t pid;	/* who has it; of several, the one that maps it, or the first */
+	pid_t fd_pid;	/* who has it open; 0: nobody */
+	int fd;		/* and its descriptor there */
 	char comm[16];
 	bool is_memory; /* of tmpfs, or without a file system that is mounted: memfd, System V, MAP_SHARED */
 	bool is_mapped;
@@ -24,30 +26,36 @@ struct hl_pod_tmpfs {
 	uint64_t device;
 	char *mount; /* as the process sees it */
 	uint64_t used_bytes;
-	pid_t pid;
 };
 
 /* Zero-initialize for an empty one. */
 struct hl_pod_files {
-	struct hl_pod_open_file
-		*files; /* after hl_pod_files_settle() each once, by device and inode */
+	/* After hl_pod_files_merge() each once, by device and inode. */
+	struct hl_pod_open_file *files;
 	size_t count, capacity;
 	struct hl_pod_tmpfs *tmpfs; /* each once */
 	size_t tmpfs_count, tmpfs_capacity;
-	uint64_t
-		memory_device; /* of files in memory that lie in no mounted file system; 0: not known yet */
-	size_t unread_count; /* processes whose files may not be seen */
+	/* Of files in memory that lie in no mounted file system; 0: not known yet. */
+	uint64_t memory_device;
+	size_t unread_count;  /* processes whose files may not be seen */
+	size_t by_path_count; /* whose mapped files are known by their paths alone */
+	char *locks;	      /* the text of /proc/locks, once it has been read */
 };
 
-/* Adds what process ${pid}, ${comm}, has open and mapped. One that ends meanwhile is left out. 0 or -ENOMEM. */
+/* Adds what process ${pid}, ${comm}, has open and mapped. 0 or -ENOMEM. */
 int hl_pod_files_add(struct hl_pod_files *files, pid_t pid, const char *comm);
 
-/* Joins entries of one file. */
-void hl_pod_files_settle(struct hl_pod_files *files);
+/* Takes away all files but the first ${count}: those of a process that has ended since. */
+void hl_pod_files_truncate(struct hl_pod_files *files, size_t count);
 
-/* What of ${file} is in the page cache, without bringing anything there. False where the kernel does not tell: before
- * 6.5, or without the right to read the file. */
-bool hl_pod_files_cached(const struct hl_pod_open_file *file, uint64_t *ret_cached_bytes,
-			 uint64_t *ret_dirty_bytes);
+/* Merges entries of one file. */
+void hl_pod_files_merge(struct hl_pod_files *files);
+
+/*
+ * How much of ${file} is in the page cache, without bringing anything there. False where that is not known: before Linux
+ * 6.5, without rights to the file, and of one that is only mapped while somebody holds a lease of it, which opening would break.
+ */
+bool hl_pod_files_cached(struct hl_pod_files *files, const struct hl_pod_open_file *file,
+			 uint64_t *ret_cached_bytes, uint64_t *ret_dirty_bytes);
 
 void hl_pod_files_release(struct hl_pod_files *files);

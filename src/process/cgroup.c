@@ -129,7 +129,8 @@ static int open_named(const char *name, bool is_v2, struct hl_cgroup *ret_group)
 	int r = find_mount(is_v2, &mount);
 	if (r < 0)
 		return r;
-	if (!mount.is_there || !strncmp(name, "/..", 3) || !is_below(name, mount.root, &rest))
+	if (!mount.is_there || !strncmp(name, "/../", 4) || !strcmp(name, "/..") ||
+	    !is_below(name, mount.root, &rest))
 		return -EXDEV;
 	*ret_group = (struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount.point)};
 	if (!strcmp(rest, "/"))
@@ -179,7 +180,7 @@ int hl_cgroup_open_of(pid_t pid, struct hl_cgroup *ret_group, struct hl_error *e
 	size_t length;
 
 	ret_group->fd = -1;
-	int r = hl_proc_read_all(pid, "cgroup", &text, &length);
+	int r = hl_proc_read_all(hl_proc_thread(pid), "cgroup", &text, &length);
 	if (r < 0)
 		return hl_proc_error(pid, r, "the control group", err);
 	copy = strdup(text);

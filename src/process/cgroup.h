@@ -31,7 +31,8 @@ struct hl_cgroup_figures {
 	uint64_t peak;	/* or HL_CGROUP_UNKNOWN; since it was made or reset */
 	uint64_t limit; /* the lowest of its own and of those above it; or HL_CGROUP_UNKNOWN */
 	char limit_path[PATH_MAX]; /* whose limit it is, below the mount */
-	uint64_t oom_kills; /* processes that it lost for want of memory; or HL_CGROUP_UNKNOWN */
+	uint64_t
+		oom_kills; /* processes that it lost for want of memory, in version 1 without those of subgroups; or HL_CGROUP_UNKNOWN */
 	uint64_t swap, swap_limit; /* on swap; or HL_CGROUP_UNKNOWN */
 };
 

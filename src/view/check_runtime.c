@@ -57,7 +57,7 @@ static int64_t process_count(const struct hl_profile *profile)
 static bool has_libstdcxx(const char *path)
 {
 	static const char type_name[] = "\0N10__cxxabiv1";
-	HL_CLOSED int fd = open(path, O_RDONLY | O_CLOEXEC);
+	HL_CLOSED int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
 
 	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || !status.st_size)

@@ -131,10 +131,11 @@ static void write_explanation(struct hl_emit *emit, const struct growth *growth)
 			     "steadily",
 			     growth->grew, by, plural);
 	else if (!growth->steady && rows->score < HL_GROWTH_STEADY)
-		hl_emit_line(emit,
-			     "memory in use rose by %.0f %% in the later half, but not steadily: a "
-			     "longer recording shows whether it is a leak; these grew most",
-			     rows->rise * PERCENT);
+		hl_emit_line(
+			emit,
+			"memory in use rose in the later half, by %.0f %% of its peak, but not "
+			"steadily: a longer recording shows whether it is a leak; these grew most",
+			rows->rise * PERCENT);
 	else if (!growth->steady)
 		hl_emit_line(emit,
 			     "memory in use grows steadily, by %s, but no %s alone does; these "

@@ -30,7 +30,7 @@
 #define HL_GROWTH_BUCKETS_MAX 64
 #define HL_GROWTH_BUCKETS_MIN 8	  /* of fewer nothing can be said, and all scores are 0 */
 #define HL_GROWTH_STEADY      0.5 /* rows of at least this score come first */
-#define HL_GROWTH_RISE	      0.1 /* of all in use; from it on nobody can say that there is no leak */
+#define HL_GROWTH_RISE	      0.1 /* of all in use; at or above it a leak cannot be ruled out */
 
 struct hl_growth_row {
 	struct hl_keys_label label; /* by stack, of its leaf */

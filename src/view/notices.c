@@ -219,7 +219,7 @@ static void add_counters(struct hl_notices *notices, const struct hl_profile *pr
 		(counter->is_bytes ? hl_format_bytes : hl_format_count)((int64_t)value, number);
 		(kind == HL_LOST_NOTE ? hl_notices_add : hl_notices_warn)(
 			notices, other ? other : counter->sentence, number, hl_format_plural(value),
-			value == 1 ? "was" : "were", value == 1 ? "is" : "are");
+			value == 1 ? "was" : "were");
 	}
 }
 

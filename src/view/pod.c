@@ -63,8 +63,11 @@ static void say_largest(struct hl_emit *emit, const struct hl_pod *pod)
 	for (size_t i = 1; i < HL_POD_KINDS; i++)
 		if (pod->sums[i] > pod->sums[largest])
 			largest = i;
+	if (!pod->sums[largest])
+		return;
 	for (size_t i = 0; i < pod->row_count; i++) {
-		if (pod->rows[i].kind != largest || !pod->rows[i].pid)
+		if (pod->rows[i].kind != largest || pod->rows[i].bytes <= 0 ||
+		    largest == HL_POD_CACHE)
 			continue;
 		name_row(&pod->rows[i], label);
 		hl_emit_line(emit, "the largest part is %s, %s; of its rows the largest is %s, %s",
@@ -91,8 +94,8 @@ static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
 
 	hl_emit_line(emit, "the kernel can take back %s by itself (page cache%s); %s it cannot%s",
 		     BYTES(pod->reclaimable_bytes), pod->is_v2 ? ", slab" : "", BYTES(stays),
-		     figures->swap_limit == 0 ? ", for the group may not swap"
-					      : ", but by swapping, where there is swap");
+		     figures->swap_limit == 0 ? ", because the group may not swap"
+					      : ", except by swapping, where that is possible");
 	hl_emit_line(emit, "kubelet's working set, usage without inactive page cache: %s",
 		     BYTES(working_set(pod)));
 	hl_emit_line(

@@ -167,6 +167,17 @@ class Pod(harness.TestCase):
             watching.stdout.read()
             self.assertEqual(watching.wait(), 0)
 
+    def test_a_lease_is_not_broken(self):
+        """Whoever opens a file that is leased for writing has its holder sent SIGIO, which ends it."""
+        code = "import fcntl, sys\nfile = open(sys.argv[1], 'w')\n" \
+               "fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\nprint('ready', flush=True)\nsys.stdin.readline()"
+        with subprocess.Popen([harness.need("python3"), "-c", code, os.path.join(self.directory, "leased")],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            self.assertEqual(holder.stdout.readline(), "ready\n")
+            self.pod("-p", str(holder.pid))
+            holder.stdin.close()
+            self.assertEqual(holder.wait(), 0)
+
     def test_a_kill_for_want_of_memory_is_said(self):
         """And before: that the recorder's memory counts to a group which has little left."""
         code = "import sys; kept = []; print('ready', flush=True); sys.stdin.readline()\n" \
@@ -203,7 +214,7 @@ class Pod(harness.TestCase):
             self.assertEqual(result.status, 0, result.stderr)
             report = json.loads(result.stdout)
             self.assertEqual(sum(row["bytes"] for row in report["rows"]), report["usage_bytes"])
-            self.assertIn("files of 2 processes may not be read", " ".join(report["notes"]))
+            self.assertIn("files of 2 of 2 processes may not be seen", " ".join(report["notes"]))
 
 
 if __name__ == "__main__":

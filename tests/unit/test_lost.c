@@ -98,6 +98,9 @@ static void each_counter_reaches_reports(void **state)
 					 other == i ? 7 : 0);
 		if (!strstr(text, " 7 "))
 			fail_msg("no sentence of %s in %s", hl_lost_counters[i].key, text);
+		/* With FORTIFY and in musl, a format that numbers its arguments may leave none out. */
+		const char *sentence = hl_lost_counters[i].sentence;
+		assert_true(!sentence || !strchr(sentence, '$'));
 		json_decref(report);
 		free(text);
 		hl_profile_free(profile);

@@ -129,7 +129,7 @@ static void rows_of_one_name_are_one(void **state)
 	assert_int_equal(allocations.rows[0].blocks, 4);
 	assert_int_equal(allocations.rows[0].bytes, 600);
 	assert_int_equal(allocations.rows[0].histogram.counts[0], 4);
-	hl_index_release(&rows.index);
+	hl_owner_rows_release(&rows);
 	hl_allocations_release(&allocations);
 }
 
@@ -225,6 +225,7 @@ static void an_array_is_read_from_outside(void **state)
 	assert_int_equal(hl_block_reader_new(getpid(), NULL, (uintptr_t)table.array,
 					     (uintptr_t)table.hash, &reader),
 			 0);
+	assert_true(hl_block_reader_has_array(reader));
 	expect_all(reader);
 	assert_in_range(expect_listed(reader).sized, 1, BLOCKS - 1);
 	expect_all(reader);
@@ -238,31 +239,9 @@ static void a_hash_is_read_from_outside(void **state)
 	struct hl_block_reader *reader;
 	fill(&table, false);
 	assert_int_equal(hl_block_reader_new(getpid(), NULL, 0, (uintptr_t)table.hash, &reader), 0);
+	assert_false(hl_block_reader_has_array(reader));
 	expect_all(reader);
 	assert_int_equal(expect_listed(reader).sized, BLOCKS);
-	hl_block_reader_free(reader);
-}
-
-/* As a recorder does that leaves. */
-static int unmap_hash(void *hash, const struct hl_listed_block *block)
-{
-	(void)block;
-	munmap(hash, 4096);
-	return 0;
-}
-
-static void a_table_that_goes_while_it_is_read_is_an_error(void **state)
-{
-	(void)state;
-	struct hl_block_table table;
-	struct hl_block_reader *reader;
-	fill(&table, true);
-	assert_int_equal(hl_block_reader_new(getpid(), NULL, (uintptr_t)table.array,
-					     (uintptr_t)table.hash, &reader),
-			 0);
-	assert_int_equal(hl_block_reader_check(reader), 0);
-	assert_int_equal(hl_block_reader_each(reader, unmap_hash, table.hash), -EFAULT);
-	assert_int_equal(hl_block_reader_check(reader), -EFAULT);
 	hl_block_reader_free(reader);
 }
 
@@ -377,18 +356,6 @@ static void a_region_is_copied(void **state)
 	munmap(header, REGION_BYTES);
 }
 
-static void a_recorder_that_has_just_left_is_named(void **state)
-{
-	(void)state;
-	struct hl_block_owners *owners;
-	struct hl_error err = {0};
-	struct hl_region_header *header = map_region();
-	header->block_hash = 0x1000;
-	assert_int_equal(hl_block_owners_new(getpid(), &owners, &err), -EFAULT);
-	assert_non_null(strstr(err.text, "it may just have left; ask again"));
-	munmap(header, REGION_BYTES);
-}
-
 static void regions_with_hostile_headers_are_none(void **state)
 {
 	(void)state;
@@ -431,12 +398,10 @@ int main(void)
 		cmocka_unit_test(rows_of_one_name_are_one),
 		cmocka_unit_test(an_array_is_read_from_outside),
 		cmocka_unit_test(a_hash_is_read_from_outside),
-		cmocka_unit_test(a_table_that_goes_while_it_is_read_is_an_error),
 		cmocka_unit_test(tables_that_are_none_are_errors),
 		cmocka_unit_test(slabs_count_by_how_full_they_are),
 		cmocka_unit_test(slabs_that_contradict_themselves_stay_in_bounds),
 		cmocka_unit_test(a_region_is_copied),
-		cmocka_unit_test(a_recorder_that_has_just_left_is_named),
 		cmocka_unit_test(regions_with_hostile_headers_are_none),
 	};
 

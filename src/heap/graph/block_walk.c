@@ -190,8 +190,7 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 	int r = hl_block_owners_new(walk->pid, &owners, err);
 	if (r == 0) {
 		walking.knows_all = hl_block_owners_know_all(owners);
-		r = hl_block_owners_failed(walk->pid, hl_block_owners_each(owners, take, &walking),
-					   err);
+		r = hl_block_owners_each(owners, take, &walking);
 	}
 	if (r == 0)
 		r = flush_small(&walking);

@@ -40,15 +40,6 @@ static int open_recorder(struct hl_block_owners *owners, struct hl_error *err)
 				   header->block_array, header->block_hash, &owners->blocks);
 }
 
-int hl_block_owners_failed(pid_t pid, int r, struct hl_error *err)
-{
-	return r == -EFAULT ? hl_error_set(err, r,
-					   "cannot read the recorder's tables in process %d: it "
-					   "may just have left; ask again",
-					   (int)pid)
-			    : r;
-}
-
 int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err)
 {
 	struct hl_block_owners *owners = calloc(1, sizeof(*owners));
@@ -59,7 +50,7 @@ int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct h
 	owners->source = HL_OWNERS_NONE;
 	int r = hl_owner_names_new(pid, false, &owners->names, err);
 	if (r == 0)
-		r = hl_block_owners_failed(pid, open_recorder(owners, err), err);
+		r = open_recorder(owners, err);
 	if (r == -ENODATA) {
 		r = hl_owner_tag_names_new(pid, owners->names, &owners->tags);
 		owners->source = HL_OWNERS_TAGS;

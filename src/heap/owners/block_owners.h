@@ -12,9 +12,6 @@
 struct hl_block_owners;
 struct hl_maps;
 
-/* Sets the sentence of ${r}, which reading the recorder's tables in ${pid} returned, if it is -EFAULT. Returns ${r}. */
-int hl_block_owners_failed(pid_t pid, int r, struct hl_error *err);
-
 /* Opens the best source that ${pid} has. 0; -ENODATA when it has neither a recorder nor tags; or a
  * negative errno with a sentence. */
 int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err);

@@ -26,7 +26,7 @@ struct hl_block_reader {
 	pid_t pid;
 	struct hl_pagemap *pagemap;
 	struct hl_pages pages; /* of the table, present: of what was asked for last */
-	uint64_t array, hash;
+	uint64_t array;
 	struct kept_block *blocks; /* by address */
 	size_t count, capacity;
 	size_t found; /* where a block was found last */
@@ -354,16 +354,7 @@ int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *
 	while (listing.hashed < reader->count && r == 0)
 		r = list_hashed(&listing);
 	listing.last.most_bytes = UINT64_MAX;
-	if (r == 0 && listing.last.address)
-		r = visit(context, &listing.last);
-	return r == 0 ? hl_block_reader_check(reader) : r;
-}
-
-int hl_block_reader_check(const struct hl_block_reader *reader)
-{
-	struct hl_block_shard shard;
-
-	return hl_owners_read_memory(reader->pid, reader->hash, &shard, sizeof(shard));
+	return r == 0 && listing.last.address ? visit(context, &listing.last) : r;
 }
 
 /* ---- the whole ---- */
@@ -377,7 +368,6 @@ int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, u
 		return -ENOMEM;
 	reader->pid = pid;
 	reader->array = array;
-	reader->hash = hash;
 	reader->leaf_number = UINT64_MAX;
 	int r = hl_pagemap_open(pid, &reader->pagemap, NULL);
 	if (r == 0)
@@ -388,6 +378,11 @@ int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, u
 	}
 	*ret_reader = reader;
 	return 0;
+}
+
+bool hl_block_reader_has_array(const struct hl_block_reader *reader)
+{
+	return reader->array;
 }
 
 void hl_block_reader_free(struct hl_block_reader *reader)

@@ -47,7 +47,8 @@ static int name_in(struct hl_owner_names *names, const struct hl_recording_modul
 
 /* Where stack nodes and modules are. */
 struct node_source {
-	const struct hl_open_region *region;
+	const struct hl_region_view *view;
+	const struct hl_recording_process *scripts; /* whose sites the frames name */
 	/* The frames of one stack, outermost first, and the numbers of those that views show. */
 	uint64_t *keys;
 	struct hl_stack_frame *frames;
@@ -64,7 +65,7 @@ static void release_source(struct node_source *source)
 
 static const struct hl_recording_site *find_site(const struct node_source *source, uint64_t frame)
 {
-	const struct hl_recording_process *scripts = &source->region->scripts;
+	const struct hl_recording_process *scripts = source->scripts;
 	uint32_t site;
 
 	return hl_frame_key_is_site(frame, &site) && site && site <= scripts->site_count
@@ -75,7 +76,7 @@ static const struct hl_recording_site *find_site(const struct node_source *sourc
 /* What the frame is to scripts, as profile_load.c has it. */
 static struct hl_stack_frame classify(const struct node_source *source, uint64_t frame)
 {
-	const struct hl_recording_process *scripts = &source->region->scripts;
+	const struct hl_recording_process *scripts = source->scripts;
 	const struct hl_recording_site *site = find_site(source, frame);
 	struct hl_stack_frame classified = {.part = HL_PART_NATIVE};
 
@@ -97,7 +98,7 @@ static struct hl_stack_frame classify(const struct node_source *source, uint64_t
 /* Reads the frames of ${node} that views show. A node for a size class is not a frame, nor is a label. */
 static int read_stack(struct node_source *source, uint32_t node, size_t *ret_shown)
 {
-	uint32_t node_count = hl_region_read_node_count(&source->region->view);
+	uint32_t node_count = hl_region_read_node_count(source->view);
 	uint32_t size_class;
 	size_t count = 0;
 	bool unmatched;
@@ -105,7 +106,7 @@ static int read_stack(struct node_source *source, uint32_t node, size_t *ret_sho
 	/* What is read while it is written may contradict itself: no stack has more frames than
 	 * there are nodes. */
 	for (uint32_t left = node_count; node && node <= node_count && left; left--) {
-		struct hl_recording_node found = hl_region_read_node(&source->region->view, node);
+		struct hl_recording_node found = hl_region_read_node(source->view, node);
 		node = found.parent;
 		if (!hl_frame_key_is_size(found.frame, &size_class) &&
 		    !hl_frame_part_is_label((uint8_t)classify(source, found.frame).part) &&
@@ -128,11 +129,11 @@ static int read_stack(struct node_source *source, uint32_t node, size_t *ret_sho
 static int name_frame(const struct node_source *source, struct hl_owner_names *names,
 		      uint64_t frame, uint32_t outward, struct hl_owner_name *ret_name)
 {
-	const struct hl_recording_process *scripts = &source->region->scripts;
+	const struct hl_recording_process *scripts = source->scripts;
 	const struct hl_recording_site *site = find_site(source, frame);
 	struct hl_recording_module module;
 	uint64_t id = frame >> HL_MODULE_SHIFT;
-	uint32_t count = hl_region_read_module_count(&source->region->view);
+	uint32_t count = hl_region_read_module_count(source->view);
 
 	if (site) {
 		*ret_name = (struct hl_owner_name){
@@ -144,7 +145,7 @@ static int name_frame(const struct node_source *source, struct hl_owner_names *n
 	}
 	if (id == HL_MODULE_NONE || id > count)
 		return name_in(names, NULL, frame, 0, ret_name);
-	int r = hl_region_read_module(&source->region->view, (uint32_t)id - 1, &module);
+	int r = hl_region_read_module(source->view, (uint32_t)id - 1, &module);
 	if (r < 0)
 		return r;
 	r = name_in(names, &module, frame, outward, ret_name);
@@ -174,7 +175,7 @@ int hl_owner_recorder_each_frame(const struct hl_open_region *region, struct hl_
 				 void *context)
 {
 	HL_CLEANUP(release_source)
-	struct node_source source = {.region = region};
+	struct node_source source = {.view = &region->view, .scripts = &region->scripts};
 	size_t left;
 	int r = read_stack(&source, node, &left);
 
@@ -194,7 +195,7 @@ static int name_all(const struct hl_open_region *region, struct hl_owner_names *
 		    const struct hl_owner_counts *counts, struct hl_owners *owners)
 {
 	HL_CLEANUP(release_source)
-	struct node_source source = {.region = region};
+	struct node_source source = {.view = &region->view, .scripts = &region->scripts};
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
 	int r = 0;
 
@@ -204,7 +205,7 @@ static int name_all(const struct hl_open_region *region, struct hl_owner_names *
 		if (r == 0)
 			r = hl_owner_rows_add(&rows, name.file, name.function, &counts->counts[i]);
 	}
-	hl_index_release(&rows.index);
+	hl_owner_rows_release(&rows);
 	return r;
 }
 
@@ -314,7 +315,7 @@ static int count_nodes(const struct hl_open_region *region, struct hl_owner_name
 		       struct hl_owners *owners)
 {
 	HL_CLEANUP(release_source)
-	struct node_source source = {.region = region};
+	struct node_source source = {.view = &region->view, .scripts = &region->scripts};
 	struct hl_owner_rows rows = {.allocations = &owners->allocations};
 	HL_FREED struct hl_block_sum *sums = NULL;
 	uint64_t damaged = 0;
@@ -334,7 +335,7 @@ static int count_nodes(const struct hl_open_region *region, struct hl_owner_name
 			r = hl_owner_rows_add(&rows, name.file, name.function, &count);
 	}
 	owners->sizes_are_means = true;
-	hl_index_release(&rows.index);
+	hl_owner_rows_release(&rows);
 	if (r == 0 && damaged)
 		r = hl_owners_note(owners,
 				   "%llu of the recorder's counters are damaged and left out",
@@ -358,7 +359,7 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 	struct hl_error why = {0};
 	int r;
 
-	if (!hl_open_region_header(region)->block_array) {
+	if (!hl_block_reader_has_array(walk->blocks)) {
 		r = hl_block_reader_each(walk->blocks, take_hashed, walk);
 		return r < 0 ? r : name_all(region, names, &walk->counts, owners);
 	}
@@ -391,8 +392,6 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 				    header->block_hash, &walk.blocks);
 	if (r == 0)
 		r = read_blocks(pid, settings, region, &walk, names, owners, err);
-	if (r == 0)
-		r = hl_block_reader_check(walk.blocks);
 	hl_block_reader_free(walk.blocks);
 	hl_block_sizes_free(walk.sizes);
 	free(walk.unknown);
@@ -408,9 +407,9 @@ int hl_owner_recorder_read(pid_t pid, const struct hl_owners_settings *settings,
 	struct hl_open_region region;
 
 	int r = hl_open_region(pid, names, &region);
-	if (r == 0) {
-		r = read_region(pid, settings, &region, names, owners, err);
-		hl_open_region_release(&region);
-	}
-	return hl_block_owners_failed(pid, r, err);
+	if (r < 0)
+		return r;
+	r = read_region(pid, settings, &region, names, owners, err);
+	hl_open_region_release(&region);
+	return r;
 }

@@ -76,14 +76,16 @@ void hl_owner_counts_release(struct hl_owner_counts *counts);
 
 /* ---- owners.c ---- */
 
+/* Adds ${count} to the row of ${origin} and ${type}. 0 or -ENOMEM. */
 struct hl_owner_rows {
 	struct hl_allocations *allocations;
-	struct hl_index index; /* of its rows, by origin and type; the caller's to release */
+	struct hl_index index; /* of its rows, by origin and type */
 };
 
-/* Adds ${count} to the row of ${origin} and ${type}. 0 or -ENOMEM. */
 int hl_owner_rows_add(struct hl_owner_rows *rows, const char *origin, const char *type,
 		      const struct hl_owner_count *count);
+
+void hl_owner_rows_release(struct hl_owner_rows *rows);
 
 /* Adds a sentence. 0 or -ENOMEM. */
 int hl_owners_note(struct hl_owners *owners, const char *format, ...) HL_PRINTF(2, 3);
@@ -198,6 +200,8 @@ struct hl_block_sum hl_block_reader_sum_ruled(const struct hl_block_reader *read
 /* Whether one of them begins at ${address}. */
 bool hl_block_reader_has_ruled(const struct hl_block_reader *reader, uint64_t address);
 
+bool hl_block_reader_has_array(const struct hl_block_reader *reader);
+
 /* The block at ${address}, of which ${usable} bytes may be used. Fast when called in rising order
  * of address. False when it is in neither table. */
 bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint64_t usable,
@@ -217,12 +221,9 @@ struct hl_listed_block {
 typedef int hl_listed_block_visit(void *context, const struct hl_listed_block *block);
 
 /* Calls ${visit} with each block of both tables, in rising order of address, until it returns non-
- * zero; returns that, -ENOMEM, or as process_vm_readv: -EFAULT when the table has gone meanwhile. */
+ * zero; returns that, -ENOMEM, or as process_vm_readv. */
 int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *visit,
 			 void *context);
-
-/* 0; or -EFAULT when the table has gone: what was not found may have been in it. */
-int hl_block_reader_check(const struct hl_block_reader *reader);
 
 void hl_block_reader_free(struct hl_block_reader *reader); /* NULL is fine */
 

@@ -147,7 +147,7 @@ int hl_owner_tags_read(pid_t pid, const struct hl_owners_settings *settings,
 			owners, "blocks of allocation plumbing, such as 'xmalloc', name no caller "
 				"of it: a tag keeps one function only; 'heapline record' without "
 				"--tags keeps whole stacks");
-	hl_index_release(&rows.index);
+	hl_owner_rows_release(&rows);
 	hl_owner_counts_release(&walk.counts);
 	hl_owner_tag_names_free(walk.tags);
 	return r;

@@ -45,6 +45,11 @@ int hl_owner_rows_add(struct hl_owner_rows *rows, const char *origin, const char
 	return 0;
 }
 
+void hl_owner_rows_release(struct hl_owner_rows *rows)
+{
+	hl_index_release(&rows->index);
+}
+
 int hl_owners_walk(pid_t pid, const struct hl_owners_settings *settings,
 		   int (*block)(void *context, uint64_t address, uint64_t usable_bytes,
 				uint64_t last_word),
@@ -133,7 +138,7 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 				: "; started with 'heapline record' or 'heapline record --tags' it "
 				  "would be known");
 	hl_heap_free(heap);
-	hl_index_release(&rows.index);
+	hl_owner_rows_release(&rows);
 	hl_owner_counts_release(&counts);
 	return r;
 }

@@ -146,8 +146,9 @@ static int read_all(pid_t pid, struct hl_memory *memory, const struct hl_heap_se
 		    struct reading *reading, struct hl_error *err)
 {
 	struct hl_resident *resident = reading->resident;
+	struct hl_error why = {0};
 
-	int r = hl_block_owners_new(pid, &resident->owners, err);
+	int r = hl_block_owners_new(pid, &resident->owners, &why);
 	if (r == 0 && hl_block_owners_source(resident->owners) != HL_OWNERS_RECORDER)
 		r = -ENODATA;
 	if (r == -ENODATA)
@@ -155,16 +156,16 @@ static int read_all(pid_t pid, struct hl_memory *memory, const struct hl_heap_se
 				    "no recorder in process %d knows its stacks; 'heapline attach "
 				    "-p %d' records it from now on",
 				    (int)pid, (int)pid);
-	if (r == 0)
-		r = read_pages(pid, &memory->maps, reading, err);
+	if (r < 0)
+		return hl_error_set(err, r, "%s", why.text);
+	r = read_pages(pid, &memory->maps, reading, err);
 	if (r < 0)
 		return r;
 	resident->stack_count = hl_block_owners_count(resident->owners);
 	resident->stacks = calloc(resident->stack_count, sizeof(*resident->stacks));
 	r = resident->stacks ? walk(pid, memory, settings, reading, err) : -ENOMEM;
 	if (r == 0)
-		r = hl_block_owners_failed(
-			pid, hl_block_owners_each(resident->owners, take_listed, reading), err);
+		r = hl_block_owners_each(resident->owners, take_listed, reading);
 	if (r == 0)
 		judge_inner(resident);
 	return r == 0 && resident->heap

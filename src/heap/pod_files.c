@@ -249,7 +249,8 @@ static int add_mapped(struct adding *adding)
 	for (size_t i = 0; r == 0 && i < maps.count; i++) {
 		const struct hl_map *map = &maps.maps[i];
 		struct hl_pod_open_file found = {.is_mapped = true};
-		if (!map->inode || (i && !compare_mapped(map - 1, map)))
+		/* The first segment of System V has the inode 0. */
+		if (map->path[0] != '/' || (i && !compare_mapped(map - 1, map)))
 			continue;
 		snprintf(found.place, sizeof(found.place), "%d/map_files/%lx-%lx", adding->thread,
 			 map->start, map->end);

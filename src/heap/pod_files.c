@@ -174,6 +174,7 @@ static int add_file(struct adding *adding, const struct statx *seen, const char 
 	if (system) {
 		found->is_memory = !strcmp(system->type, "tmpfs");
 		found->has_cache = !found->is_memory && system->is_local;
+		found->is_overlay = !strcmp(system->type, "overlay");
 	}
 	if (!found->is_memory && !found->has_cache)
 		return 0;
@@ -376,6 +377,28 @@ static int open_mapped(struct hl_pod_files *files, const struct hl_pod_open_file
 	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
+/* By mincore(2), which brings nothing in. Of other users' files it would say that all is there. */
+static bool count_by_mapping(int fd, uint64_t bytes, uint64_t *ret_pages)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page;
+	unsigned char resident[16384];
+	uint8_t *start = geteuid() == 0 && bytes ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0)
+						 : MAP_FAILED;
+
+	*ret_pages = 0;
+	if (start == MAP_FAILED)
+		return !bytes;
+	bool is_known = true;
+	for (uint64_t at = 0; is_known && at < pages; at += sizeof(resident)) {
+		uint64_t count = pages - at < sizeof(resident) ? pages - at : sizeof(resident);
+		is_known = mincore(start + at * page, count * page, resident) == 0;
+		for (uint64_t i = 0; is_known && i < count; i++)
+			*ret_pages += resident[i] & 1;
+	}
+	munmap(start, bytes);
+	return is_known;
+}
+
 bool hl_pod_files_cached(struct hl_pod_files *files, const struct hl_pod_open_file *file,
 			 uint64_t *ret_cached_bytes, uint64_t *ret_dirty_bytes)
 {
@@ -390,7 +413,11 @@ bool hl_pod_files_cached(struct hl_pod_files *files, const struct hl_pod_open_fi
 	HL_CLOSED int fd =
 		file->fd_pid ? copy_descriptor(file->fd_pid, file->fd) : open_mapped(files, file);
 	if (fd < 0 || fstat(fd, &seen) < 0 || seen.st_ino != file->inode ||
-	    seen.st_dev != file->device || syscall(SYS_cachestat, fd, &whole, &pages, 0) < 0)
+	    seen.st_dev != file->device)
+		return false;
+	/* cachestat() sees nothing of files on overlay: their pages are those of the files below. */
+	if (file->is_overlay ? !count_by_mapping(fd, (uint64_t)seen.st_size, &pages.cached)
+			     : syscall(SYS_cachestat, fd, &whole, &pages, 0) < 0)
 		return false;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	*ret_cached_bytes = pages.cached * page;

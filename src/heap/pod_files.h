@@ -19,6 +19,7 @@ struct hl_pod_open_file {
 	bool is_memory; /* of tmpfs, or without a file system that is mounted: memfd, System V, MAP_SHARED */
 	bool is_mapped;
 	bool has_cache; /* its file system caches pages, and opening a file of it asks nobody */
+	bool is_overlay;
 };
 
 /* A tmpfs that is mounted where processes of the group see it. */

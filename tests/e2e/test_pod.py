@@ -167,6 +167,25 @@ class Pod(harness.TestCase):
             watching.stdout.read()
             self.assertEqual(watching.wait(), 0)
 
+    def test_files_on_overlay_are_in_the_page_cache_too(self):
+        folders = {name: self.path(name) for name in ("lower", "upper", "work", "merged")}
+        for folder in folders.values():
+            os.mkdir(folder)
+        with open(os.path.join(folders["lower"], "image"), "wb") as file:
+            file.write(os.urandom(6 * MIB))
+        options = "lowerdir={lower},upperdir={upper},workdir={work}".format(**folders)
+        if subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, folders["merged"]],
+                          capture_output=True, check=False).returncode:
+            self.skipTest("no overlay can be mounted here")
+        try:
+            image = os.path.join(folders["merged"], "image")
+            with open(image, "rb") as file:
+                self.assertEqual(len(file.read()), 6 * MIB)
+                cached = {row["path"]: row["cached_bytes"] for row in self.pod("-p", str(os.getpid()))["files"]}
+                self.assertEqual(cached[image], 6 * MIB)
+        finally:
+            subprocess.run(["umount", folders["merged"]], check=True)
+
     def test_a_lease_is_not_broken(self):
         """Whoever opens a file that is leased for writing has its holder sent SIGIO, which ends it."""
         code = "import fcntl, sys\nfile = open(sys.argv[1], 'w')\n" \

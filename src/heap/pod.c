@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STAT_BYTES (32u << 10) /* of memory.stat, which has 3 KiB today */
 
@@ -84,35 +85,25 @@ static int add_difference(struct hl_pod *pod, enum hl_pod_kind kind, const char 
 
 /* ---- processes ---- */
 
-static bool find_kb(const char *text, const char *key, uint64_t *ret_bytes)
-{
-	const char *line = strstr(text, key);
-
-	if (!line)
-		return false;
-	*ret_bytes = strtoull(line + strlen(key), NULL, 10) << 10;
-	return true;
-}
-
 /* Adds what one process has. One that ends meanwhile, or whose number is another's then, is left out. */
 static int add_process(struct reader *reader, pid_t pid)
 {
 	struct hl_pod_row row = {.kind = HL_POD_ANONYMOUS, .pid = pid};
-	uint64_t start = 0, start_after = 0, bytes, rss = 0;
+	uint64_t start = 0, start_after = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
 	size_t files_before = reader->files.count;
-	char text[4096];
+	struct hl_process_rss rss;
 
 	if (hl_process_stat_field(pid, 22, &start) < 0 ||
 	    hl_proc_read(pid, "comm", row.comm, sizeof(row.comm)) < 0)
 		return 0;
 	row.comm[strcspn(row.comm, "\n")] = '\0';
-	bool has_rollup = hl_proc_read(pid, "smaps_rollup", text, sizeof(text)) > 0 &&
-			  find_kb(text, "Pss_Anon:", &bytes) && find_kb(text, "Rss:", &rss);
-	if (!has_rollup) {
+	bool is_shared_out = hl_process_rss_read(pid, &rss, NULL) == 0 &&
+			     (rss.pss_anon_pages || !rss.anon_pages);
+	if (!is_shared_out) {
 		struct hl_process_status status = hl_process_status_read(pid);
-		bytes = (uint64_t)status.anonymous_bytes;
-		rss = (uint64_t)status.rss_bytes;
-		reader->shared_out_unknown += bytes != 0;
+		rss.pss_anon_pages = (uint64_t)status.anonymous_bytes / page;
+		rss.rss_pages = (uint64_t)status.rss_bytes / page;
+		reader->shared_out_unknown += rss.pss_anon_pages != 0;
 	}
 	int r = hl_pod_files_add(&reader->files, pid, row.comm);
 	if (r < 0)
@@ -121,11 +112,11 @@ static int add_process(struct reader *reader, pid_t pid)
 		hl_pod_files_truncate(&reader->files, files_before);
 		return 0;
 	}
-	row.bytes = (int64_t)bytes;
+	row.bytes = (int64_t)(rss.pss_anon_pages * page);
 	snprintf(row.detail, sizeof(row.detail), "%s",
-		 has_rollup ? "" : "shared pages count whole");
+		 is_shared_out ? "" : "shared pages count whole");
 	reader->pod->process_count++;
-	reader->pod->rss_bytes += rss;
+	reader->pod->rss_bytes += rss.rss_pages * page;
 	return add_row(reader->pod, &row);
 }
 

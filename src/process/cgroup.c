@@ -47,7 +47,7 @@ static int find_mount(bool is_v2, struct mount *ret_mount)
 	HL_FREED char *text = NULL;
 	size_t length;
 
-	ret_mount->is_there = false;
+	*ret_mount = (struct mount){0};
 	int r = hl_proc_read_all(getpid(), "mountinfo", &text, &length);
 	if (r < 0)
 		return r;

@@ -8,7 +8,6 @@
 #include "elf/elf.h"
 #include "guests/traits.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,7 +73,7 @@ bool hl_own_memory_find(const char *executable, pid_t pid, const struct hl_maps 
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	HL_CLOSED int fd = open(maps ? path : executable, O_RDONLY | O_CLOEXEC);
+	HL_CLOSED int fd = hl_maps_open_regular(maps ? path : executable);
 	HL_CLEANUP(hl_elf_cleanup) Elf *elf = fd < 0 ? NULL : hl_elf_open(fd);
 	const struct program program = {hl_path_basename(executable), elf, maps};
 	struct hl_own_memory own = {0};

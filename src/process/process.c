@@ -318,6 +318,7 @@ int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_err
 	*ret_rss = (struct hl_process_rss){
 		.rss_pages = value_of(rollup, "Rss") / page_kib,
 		.anon_pages = value_of(rollup, "Anonymous") / page_kib,
+		.pss_anon_pages = value_of(rollup, "Pss_Anon") / page_kib,
 		.shmem_pages = value_of(status, "RssShmem") / page_kib,
 		.swap_pages = value_of(rollup, "Swap") / page_kib,
 	};

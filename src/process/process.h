@@ -137,8 +137,9 @@ struct hl_process_status hl_process_status_read(pid_t pid);
 /* What smaps_rollup says of memory in RAM. Pages are of the system's page size. */
 struct hl_process_rss {
 	uint64_t rss_pages;
-	uint64_t anon_pages;  /* Anonymous */
-	uint64_t shmem_pages; /* Pss_Shmem is shared out; this is RssShmem of status */
+	uint64_t anon_pages;	 /* Anonymous */
+	uint64_t pss_anon_pages; /* Pss_Anon; 0: it has none */
+	uint64_t shmem_pages;	 /* Pss_Shmem is shared out; this is RssShmem of status */
 	uint64_t swap_pages;
 };
 

@@ -5,10 +5,8 @@
 #include "heap/glibc.h"
 #include "heap/heap.h"
 
-/* ---- pins.c: pages in memory that a few live bytes keep there ---- */
-
 /*
- * A page is pinned when it holds only free memory and small live blocks that add up to at most an
+ * Pages in memory that a few live bytes keep there: a page is pinned when it holds only free memory and small live blocks that add up to at most an
  * eighth of a page. If these blocks were freed, malloc_trim could return the page, unless it holds
  * the first bytes of the free chunk that results.
  */
@@ -25,17 +23,8 @@ struct hl_pins {
 	uint64_t run_first_chunk;
 };
 
-/* Begins a carrier. */
-void hl_pins_begin(struct hl_pins *pins, uint64_t page_bytes);
-
-/* Reports the next chunk; ${pages} are those in memory. 0 or -ENOMEM. */
-int hl_pins_chunk(struct hl_pins *pins, const struct hl_chunk *chunk, const struct hl_pages *pages,
-		  struct hl_heap *heap);
-
 /* Sorts the pins: those that would return most bytes first. */
 void hl_pins_sort(struct hl_heap *heap);
-
-/* ---- account.c ---- */
 
 /* A chunk that was counted as cached by a thread. */
 struct hl_cached_chunk {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Carriers: the large segments that an allocator got from the system and hands out in blocks. What
- * views of carriers know, whether they were read from a process' memory, from a core file, or
- * reported by a guest.
+ * Carriers: the large segments that an allocator got from the system and hands out in blocks. And
+ * allocations: how many live blocks of which sizes each origin has. What views of these know, whether
+ * they were read from a process' memory, from a core file, or reported by a guest.
  */
 #pragma once
+
+#include "base/strings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,7 +77,7 @@ static inline uint64_t hl_log2_end(const struct hl_log2_shape *shape, uint32_t s
 	return slot + 1 < shape->width ? hl_log2_first(shape, slot + 1) : UINT64_MAX;
 }
 
-/* ---- carriers.c ---- */
+/* ---- carriers ---- */
 
 /* Live blocks of one kind within a carrier. */
 struct hl_carrier_blocks {
@@ -127,3 +129,39 @@ struct hl_carriers {
 struct hl_carrier *hl_carriers_add(struct hl_carriers *carriers);
 
 void hl_carriers_release(struct hl_carriers *carriers);
+
+/* ---- allocations ---- */
+
+/* The blocks of an origin (a library, a service, a driver) of one type (a function, a tag, what a guest
+ * keeps in them). */
+struct hl_allocation {
+	uint32_t origin, type; /* in hl_allocations.names */
+	uint64_t blocks, bytes;
+	struct hl_log2_histogram histogram; /* of the blocks' sizes; its sum is ${blocks} */
+};
+
+/* Zero-initialize for an empty one. */
+struct hl_allocations {
+	struct hl_allocation *rows;
+	size_t count, capacity;
+	struct hl_strings names;
+	struct hl_log2_shape shape;
+	bool knows_bytes; /* else rows[].bytes is 0, and only the histogram bounds it */
+	uint64_t unscanned_bytes;
+};
+
+/*
+ * Appends a row without blocks, even if ${origin} and ${type} already have one. 0 or -ENOMEM;
+ * *${ret_row} is valid until the next row is added.
+ */
+int hl_allocations_add(struct hl_allocations *allocations, const char *origin, const char *type,
+		       struct hl_allocation **ret_row);
+
+/* Sorts the rows: the most bytes (where not known, blocks) first, equal ones by their names. */
+void hl_allocations_sort(struct hl_allocations *allocations);
+
+/* The sum of all rows; origin and type are "". */
+void hl_allocations_total(const struct hl_allocations *allocations,
+			  struct hl_allocation *ret_total);
+
+void hl_allocations_release(struct hl_allocations *allocations);

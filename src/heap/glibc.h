@@ -35,7 +35,7 @@ static inline uint64_t hl_glibc_word(const uint8_t *bytes)
 	return word;
 }
 
-/* ---- glibc_layout.c: where fields lie, by version, on 64-bit machines ---- */
+/* ---- where fields lie, by version, on 64-bit machines ---- */
 
 #define HL_GLIBC_FASTBINS 10u
 #define HL_GLIBC_BINS	  254u /* words: 127 lists with two ends */
@@ -93,10 +93,7 @@ void hl_glibc_layout_name(const struct hl_glibc_layout *layout, char *ret_name, 
 
 #define HL_GLIBC_KNOWN "2.26 to 2.41 and 2.43"
 
-/* ---- glibc_file.c: what a file says of its allocator ---- */
-
-/* The minor version that the file states: x of 2.x; 0 when it states none. */
-uint32_t hl_glibc_file_minor(Elf *elf);
+/* ---- glibc_roots.c: which glibc it is, and its main_arena and mp_ ---- */
 
 /* Virtual addresses of the file; 0: not found. */
 struct hl_glibc_symbols {
@@ -107,11 +104,8 @@ struct hl_glibc_symbols {
  * ${debug_directory}. */
 struct hl_glibc_symbols hl_glibc_file_symbols(Elf *elf, const char *debug_directory);
 
-/* The same by their initial values; 0 unless exactly one place fits. */
-uint64_t hl_glibc_file_main_arena(Elf *elf, const struct hl_glibc_layout *layout);
+/* mp_ by its initial values; 0 unless exactly one place fits. */
 uint64_t hl_glibc_file_mp(Elf *elf, const struct hl_glibc_layout *layout);
-
-/* ---- glibc_roots.c: main_arena and mp_ without symbols ---- */
 
 struct hl_glibc {
 	const struct hl_glibc_layout *layout;
@@ -181,10 +175,6 @@ int hl_glibc_state_fastbins(struct hl_memory *memory, const struct hl_glibc *gli
 /* The same for the free chunks in its bins. */
 int hl_glibc_state_bins(struct hl_memory *memory, const struct hl_glibc *glibc,
 			const struct hl_glibc_arena *arena, struct hl_addresses *chunks);
-
-/* The same for the chunks in the lists of the tcache at ${address}; nothing if it is not a tcache. */
-int hl_glibc_state_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
-			  struct hl_addresses *chunks);
 
 /*
  * Thread caches: freed chunks that threads keep, and whose neighbours mark them as used.

@@ -46,33 +46,9 @@ struct hl_glibc_reader {
 	struct hl_glibc_walker *strict; /* reports nothing, and stops where chunks do not fit */
 };
 
-/* Contiguous writable memory without a file. It may have several mappings: madvise() and mlock()
- * split them. */
-struct hl_glibc_stretch {
-	uint64_t start, end;
-};
-
-/* Follows the ring of arenas and fills reader->arenas. Where a damaged heap breaks the ring, adds a
- * note. 0 or a negative errno. */
-int hl_glibc_arenas_read(struct hl_glibc_reader *reader);
-
-/* Walks the heaps of arena ${index}, which is not the main one. */
-int hl_glibc_arenas_read_heaps(struct hl_glibc_reader *reader, uint32_t index);
-
-/* The key of chunks in thread caches, read from the first caches of the arenas; 0: unknown. */
-uint64_t hl_glibc_arenas_tcache_key(struct hl_glibc_reader *reader);
-
-/* The next stretch from mapping *${index} on, which it advances; empty when there is none. */
-struct hl_glibc_stretch hl_glibc_main_next_stretch(const struct hl_maps *maps, size_t *index);
-
 /* Walks the memory that main_arena has from the break. Like all functions below that walk, returns
  * 0, a negative errno, or what the visitor of blocks returned. */
 int hl_glibc_main_read_break(struct hl_glibc_reader *reader);
-
-/* Walks the piece of main_arena that begins at ${start}, in a stretch that ends at ${end}.
- * ${ret_end} is the end of the piece, or ${start} when none begins there. */
-int hl_glibc_main_read_piece(struct hl_glibc_reader *reader, uint64_t start, uint64_t end,
-			     uint64_t *ret_end);
 
 /* Whether memory of main_arena is still missing. */
 bool hl_glibc_main_lacks_pieces(const struct hl_glibc_reader *reader);

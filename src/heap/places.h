@@ -41,20 +41,5 @@ int hl_places_read(struct hl_memory *memory, const struct hl_jvm *jvm,
 
 void hl_places_release(struct hl_places *places);
 
-/* The place of ${kind} is added, widened to whole pages. 0 or -ENOMEM. */
-int hl_places_add(struct hl_places *places, uint64_t start, uint64_t end, enum hl_place_kind kind);
-
-/* ---- jvm.c ---- */
-
 /* Reads the JVM's tables; nothing that is not in memory is touched. */
 struct hl_jvm hl_jvm_find(struct hl_memory *memory);
-
-/* ---- stacks.c ---- */
-
-/*
- * Adds the stacks of the threads that ${memory} has, and those that glibc keeps of threads that ended: the list of stacks in
- * the dynamic loader's variables, or in those of a static program, which are in ${places}; and what begins below a stack
- * pointer and has its thread's control block on top. Of glibc and musl. The first thread's stack is the mapping that the
- * kernel calls so. 0 or a negative errno.
- */
-int hl_stacks_read(struct hl_memory *memory, struct hl_places *places);

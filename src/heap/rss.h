@@ -91,11 +91,6 @@ enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_run
 				   const struct hl_map *map, uint64_t start, uint64_t end,
 				   const struct hl_pages *pages);
 
-/* ---- rss_names.c ---- */
-
-/* Joins mappings of one name, and keeps the largest of each part. ${memory} tells file systems. 0 or -ENOMEM. */
-int hl_rss_name_mappings(struct hl_memory *memory, struct hl_heap_rss *rss);
-
 /* Reads what the kernel counts of process ${pid} beside the parts; what cannot be read stays 0. */
 void hl_rss_read_beside(pid_t pid, struct hl_rss_beside *ret_beside);
 

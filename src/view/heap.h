@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/allocations.h"
 #include "heap/carriers.h"
 #include "heap/heap.h"
 #include "view/format.h"

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/allocations.h"
 #include "heap/carriers.h"
 
 #include <stdbool.h>

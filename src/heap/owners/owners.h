@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/allocations.h"
+#include "heap/carriers.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -83,7 +83,7 @@ bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *r
 /* The section ${name} and its header, or NULL. */
 Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
 
-/* ---- compressed sections: elf_zstd.c ---- */
+/* ---- compressed sections ---- */
 
 /* A copy of the ELF file ${fd} that libelf can read, where some sections are compressed by zstd: a descriptor (close-on-exec);
  * -1 where there are none, or it cannot be made. */

@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The command of heapline that answers a request, and the snapshots that it needs. */
+/*
+ * The command of heapline that answers a request, and the snapshots that it needs. Verbs run each in a process of its own:
+ * what a damaged recording or a heap of gigabytes costs ends with it.
+ */
 #pragma once
 
+#include "base/error.h"
+#include "base/user.h"
 #include "serve/catalog.h"
 #include "serve/request.h"
-#include "serve/run.h"
 
-#define HL_COMMAND_WAITS_MAX 4 /* requests that wait for what a process does, at once */
+#include <stddef.h>
+#include <stdint.h>
 
+/* What is run, and for whom. */
+struct hl_run {
+	const char *verb;
+	char *const *arguments;	    /* after the verb; NULL-terminated */
+	const struct hl_user *user; /* as whom it reads; NULL: as this process */
+	int stop_fd,
+		client_fd; /* it ends when the first can be read, and when the second was hung up; -1: none */
+};
+
+/*
+ * Runs a verb and returns a descriptor of what it wrote, ${ret_bytes} long, which the caller closes. A negative errno with
+ * a sentence: -EBUSY (too many are running), -ETIMEDOUT, -ECANCELED (nobody wants it any more), -EINVAL (a usage
+ * error), -EIO (it failed; the sentence is its own). Thread-safe; waits up to ten seconds for others that run.
+ */
+int hl_run_verb(const struct hl_run *run, uint64_t *ret_bytes, struct hl_error *err);
+
+/* A verb with what its arguments point to. */
 struct hl_command {
 	char *arguments[HL_REQUEST_OPTIONS_MAX +
 			8]; /* NULL-terminated; of what follows and of the request */

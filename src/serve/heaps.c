@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "heap/heap_figures.h"
-#include "serve/run.h"
+#include "serve/command.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -9,9 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HL_SERVE_CONNECTION_BYTES ((size_t)32 << 10) /* of a request */
-#define HL_SERVE_TIMEOUT_S	  30		     /* that a connection may be silent */
-
 struct hl_serve_options {
 	struct sockaddr_in address;	/* port 0: any free one */
 	const char *token;		/* NULL: nobody is asked for one */

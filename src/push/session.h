@@ -105,17 +105,3 @@ int hl_push_session_look(struct hl_push_session *session, struct hl_profile *pro
 			 struct hl_push_stacks *told, int64_t now_ms, int64_t every_ms, bool ended,
 			 struct hl_push_look *ret_look);
 void hl_push_look_release(struct hl_push_look *look);
-
-/* ---- parts ---- */
-
-/* The index + 1 of the figures of ${stack}, once one was added in this look; 0: there are none. */
-uint32_t hl_push_figures_find(const struct hl_push_session *session, int64_t stack);
-
-/* The index of the figures of ${stack}, zero when they are new; with room in now[]. 0 or -ENOMEM. */
-int hl_push_figures_add(struct hl_push_session *session, int64_t stack, size_t *ret_index);
-
-/* Room in now[] for all figures, which are zero where they were not set before. 0 or -ENOMEM. */
-int hl_push_figures_begin(struct hl_push_session *session);
-
-/* The number of each node's stack, which is made of names alone: the same on every host and in every build. To be freed; NULL for want of memory. */
-int64_t *hl_push_number_stacks(const struct hl_profile *profile);

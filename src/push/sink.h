@@ -53,7 +53,5 @@ struct hl_push_sink {
 
 /* ---- the kinds ---- */
 
-int hl_push_store_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
-int hl_push_pyroscope_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
 int hl_push_otlp_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
 bool hl_push_otlp_is_url(const char *url);

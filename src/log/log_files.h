@@ -119,9 +119,6 @@ struct hl_log_file {
 void hl_log_files_name(const struct hl_log_file_kind *kind, const struct hl_segment_header *header,
 		       char name[HL_SEGMENT_NAME_MAX]);
 
-/* Whether ${name} is that of a file of a log; then its kind, process, number and name are set. */
-bool hl_log_files_parse(const char *name, struct hl_log_file *file);
-
 /* ---- for readers: the files in one place ---- */
 
 /*

@@ -2,15 +2,214 @@
 /* Files of pieces: hashes, windows, frames, indexes; see segment.h. */
 #include "log/segment.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "log/events.h"
 
+#define XXH_INLINE_ALL
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL
 #include <xxhash.h>
+
+/* ---- indexes, written as small differences ---- */
+
+int hl_segment_index_add_point(struct hl_segment_index *index, const struct hl_log_point *point)
+{
+	return HL_ARRAY_APPEND(index->points, index->point_count, index->point_capacity, *point);
+}
+
+int hl_segment_index_add_checkpoint(struct hl_segment_index *index, uint64_t next_interval,
+				    uint64_t offset)
+{
+	return HL_ARRAY_APPEND(index->checkpoints, index->checkpoint_count,
+			       index->checkpoint_capacity,
+			       (struct hl_segment_checkpoint){next_interval, offset});
+}
+
+int hl_segment_index_add_mark(struct hl_segment_index *index, uint64_t tick, const char *text,
+			      size_t length)
+{
+	if (HL_ARRAY_RESERVE(index->marks, index->mark_capacity, index->mark_count + 1) < 0)
+		return -ENOMEM;
+	char *copy = malloc(length + 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+	index->marks[index->mark_count++] = (struct hl_log_mark){tick, copy};
+	return 0;
+}
+
+static int segment_index_read_mark(struct hl_segment_index *index, struct hl_byte_reader *reader)
+{
+	uint64_t tick = hl_byte_reader_number(reader);
+	uint64_t length = hl_byte_reader_number(reader);
+	const uint8_t *text = hl_byte_reader_bytes(reader, length);
+
+	return text ? hl_segment_index_add_mark(index, tick, (const char *)text, (size_t)length)
+		    : -EBADMSG;
+}
+
+void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte_buffer *buffer)
+{
+	struct hl_log_point before = {0};
+
+	hl_byte_buffer_number(buffer, index->lost_events);
+	hl_byte_buffer_number(buffer, index->missing_count);
+	hl_byte_buffer_number(buffer, index->point_count);
+	for (size_t i = 0; i < index->point_count; i++) {
+		const struct hl_log_point *point = &index->points[i];
+		hl_byte_buffer_number(buffer,
+				      (point->number - before.number) << 1 | point->missing);
+		hl_byte_buffer_signed(buffer, point->max_bytes - before.max_bytes);
+		hl_byte_buffer_signed(buffer, point->end_bytes - before.end_bytes);
+		hl_byte_buffer_signed(buffer, (int64_t)(point->rss_bytes - before.rss_bytes));
+		before = *point;
+	}
+	hl_byte_buffer_number(buffer, index->checkpoint_count);
+	for (size_t i = 0; i < index->checkpoint_count; i++) {
+		hl_byte_buffer_number(buffer, index->checkpoints[i].next_interval);
+		hl_byte_buffer_number(buffer, index->checkpoints[i].offset);
+	}
+	hl_byte_buffer_number(buffer, index->mark_count);
+	for (size_t i = 0; i < index->mark_count; i++) {
+		size_t length = strlen(index->marks[i].text);
+		hl_byte_buffer_number(buffer, index->marks[i].tick);
+		hl_byte_buffer_number(buffer, length);
+		hl_byte_buffer_put(buffer, index->marks[i].text, length);
+	}
+}
+
+/* Each element takes a byte at least: a larger count is damage. */
+static uint64_t read_count(struct hl_byte_reader *reader)
+{
+	uint64_t count = hl_byte_reader_number(reader);
+
+	if (count > (uint64_t)(reader->end - reader->at))
+		reader->failed = true;
+	return reader->failed ? 0 : count;
+}
+
+/* Reads an index into the empty ${index}; _mark() adds a single mark. 0, -ENOMEM, or -EBADMSG. */
+static int segment_index_read(struct hl_segment_index *index, struct hl_byte_reader *reader)
+{
+	struct hl_log_point point = {0};
+	uint64_t count;
+	int r = 0;
+
+	index->lost_events = hl_byte_reader_number(reader);
+	index->missing_count = hl_byte_reader_number(reader);
+	count = read_count(reader);
+	for (uint64_t i = 0; r == 0 && i < count; i++) {
+		uint64_t step = hl_byte_reader_number(reader);
+		point.missing = step & 1;
+		point.number += step >> 1;
+		point.max_bytes += hl_byte_reader_signed(reader);
+		point.end_bytes += hl_byte_reader_signed(reader);
+		point.rss_bytes += (uint64_t)hl_byte_reader_signed(reader);
+		if (reader->failed || (i && step >> 1 == 0))
+			return -EBADMSG;
+		r = hl_segment_index_add_point(index, &point);
+	}
+	count = read_count(reader);
+	for (uint64_t i = 0; r == 0 && i < count; i++) {
+		uint64_t next_interval = hl_byte_reader_number(reader);
+		uint64_t offset = hl_byte_reader_number(reader);
+		if (reader->failed)
+			return -EBADMSG;
+		r = hl_segment_index_add_checkpoint(index, next_interval, offset);
+	}
+	count = read_count(reader);
+	for (uint64_t i = 0; r == 0 && i < count; i++)
+		r = segment_index_read_mark(index, reader);
+	return r == 0 && reader->failed ? -EBADMSG : r;
+}
+
+void hl_segment_index_clear(struct hl_segment_index *index)
+{
+	for (size_t i = 0; i < index->mark_count; i++)
+		free(index->marks[i].text);
+	index->point_count = index->checkpoint_count = index->mark_count = 0;
+}
+
+void hl_segment_index_release(struct hl_segment_index *index)
+{
+	hl_segment_index_clear(index);
+	free(index->points);
+	free(index->checkpoints);
+	free(index->marks);
+	*index = (struct hl_segment_index){0};
+}
+
+/* ---- work on several threads, each of which takes the next index ---- */
+
+#define THREADS_MAX 64u
+
+struct crew {
+	size_t count;
+	hl_parallel_work *work;
+	void *context;
+	struct hl_progress *progress;
+	const char *what;
+	pthread_mutex_t lock; /* of what follows */
+	size_t next, done;
+	size_t failed_at; /* SIZE_MAX: nothing has failed */
+	int failure;
+};
+
+static void *run(void *context)
+{
+	struct crew *crew = context;
+
+	pthread_mutex_lock(&crew->lock);
+	while (crew->failed_at == SIZE_MAX && crew->next < crew->count) {
+		size_t index = crew->next++;
+		pthread_mutex_unlock(&crew->lock);
+		int result = crew->work(crew->context, index);
+		pthread_mutex_lock(&crew->lock);
+		crew->done++;
+		if (result && index < crew->failed_at) {
+			crew->failed_at = index;
+			crew->failure = result;
+		}
+		hl_progress_report(crew->progress, crew->what, crew->done, crew->count);
+	}
+	pthread_mutex_unlock(&crew->lock);
+	return NULL;
+}
+
+int hl_parallel(size_t count, const struct hl_log_options *options, const char *what,
+		hl_parallel_work *work, void *context)
+{
+	struct crew crew = {
+		.count = count,
+		.work = work,
+		.context = context,
+		.progress = options ? options->progress : NULL,
+		.what = what,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.failed_at = SIZE_MAX,
+	};
+	pthread_t threads[THREADS_MAX];
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t wanted = options && options->jobs ? options->jobs : cores > 0 ? (size_t)cores : 1;
+	size_t started = 0;
+
+	if (wanted > THREADS_MAX)
+		wanted = THREADS_MAX;
+	if (wanted > count)
+		wanted = count;
+	/* Fewer threads than wanted do the same work, slower. */
+	while (started + 1 < wanted && pthread_create(&threads[started], NULL, run, &crew) == 0)
+		started++;
+	run(&crew);
+	for (size_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	return crew.failure;
+}
 
 #define WINDOW_BYTES (1u << 20)
 #define HASHED_BYTES (16u << 10) /* at once */
@@ -223,7 +422,7 @@ int hl_segment_look_for_damage(struct hl_segment *segment, uint64_t offset)
 	return r == -ENODATA || r > 0 ? 0 : r; /* it was cut off just now */
 }
 
-/* ---- the index ---- */
+/* ---- the index of a file ---- */
 
 /* 1, 0 when there is no (whole) index, or -ENOMEM. */
 static int load_index(struct hl_segment *segment)
@@ -241,7 +440,7 @@ static int load_index(struct hl_segment *segment)
 	hl_segment_cursor_init(&cursor, segment, trailer.index_offset);
 	int r = hl_segment_next(&cursor, &kind, &content);
 	if (r > 0)
-		r = kind == HL_PIECE_INDEX ? hl_segment_index_read(&segment->index, &content)
+		r = kind == HL_PIECE_INDEX ? segment_index_read(&segment->index, &content)
 					   : -EBADMSG;
 	hl_segment_cursor_release(&cursor);
 	if (r == 0)
@@ -291,7 +490,7 @@ static int walk_piece(struct walk *walk, uint32_t kind, struct hl_byte_reader *c
 	if (kind == HL_PIECE_INTERVAL)
 		return walk_interval(walk, content);
 	if (kind == HL_PIECE_MARK)
-		return hl_segment_index_read_mark(index, content);
+		return segment_index_read_mark(index, content);
 	if (kind != HL_PIECE_CHECKPOINT)
 		return 0;
 	int r = hl_log_state_read_checkpoint(content, walk->state, &head);
@@ -354,8 +553,13 @@ int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err)
 
 /* ---- the file ---- */
 
-int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place,
-		    const struct hl_log_file *file, struct hl_error *err)
+/*
+ * Opens ${file} of ${place} and finds its index, or its parts. 0 or a negative errno with a
+ * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
+ * checkpoint. Release in any case.
+ */
+static int segment_open(struct hl_segment *segment, const struct hl_log_place *place,
+			const struct hl_log_file *file, struct hl_error *err)
 {
 	struct hl_log_extent extent;
 
@@ -410,8 +614,8 @@ static int open_one(void *context, size_t index)
 	const struct opening *opening = context;
 	struct hl_segment_found *found = &opening->run->files[index];
 
-	found->result = hl_segment_open(&found->segment, opening->place, opening->files[index],
-					&found->err);
+	found->result =
+		segment_open(&found->segment, opening->place, opening->files[index], &found->err);
 	return found->result == -ENOMEM ? -ENOMEM : 0;
 }
 

@@ -42,10 +42,6 @@ int hl_segment_index_add_mark(struct hl_segment_index *index, uint64_t tick, con
 
 void hl_segment_index_write(const struct hl_segment_index *index, struct hl_byte_buffer *buffer);
 
-/* Reads an index into the empty ${index}; _mark() adds a single mark. 0, -ENOMEM, or -EBADMSG. */
-int hl_segment_index_read(struct hl_segment_index *index, struct hl_byte_reader *reader);
-int hl_segment_index_read_mark(struct hl_segment_index *index, struct hl_byte_reader *reader);
-
 /* Empties it and keeps the memory. */
 void hl_segment_index_clear(struct hl_segment_index *index);
 void hl_segment_index_release(struct hl_segment_index *index);
@@ -71,17 +67,10 @@ struct hl_segment {
 	bool unwritten;		 /* it ends in zeros, as the system went down with its writer */
 };
 
-/*
- * Opens ${file} of ${place} and finds its index, or its parts. 0 or a negative errno with a
- * sentence; -EBADMSG where it is damaged, -ENODATA where it was cut off before its first
- * checkpoint. Release in any case.
- */
-int hl_segment_open(struct hl_segment *segment, const struct hl_log_place *place,
-		    const struct hl_log_file *file, struct hl_error *err);
 void hl_segment_release(struct hl_segment *segment);
 
-/* Find the index of an open segment, or the parts of an open file of events; as hl_segment_open().
- */
+/* Find the index of an open segment, or the parts of an open file of events. 0 or a negative errno with a
+ * sentence: -EBADMSG where it is damaged, -ENODATA where it was cut off before its first checkpoint. */
 int hl_segment_read_index(struct hl_segment *segment, struct hl_error *err);
 int hl_event_log_find_parts(struct hl_segment *segment, struct hl_error *err);
 
@@ -166,10 +155,6 @@ struct hl_segment_interval {
 /* Reads an interval, and adds what it names to ${state}. 0, -ENOMEM or -EBADMSG. */
 int hl_log_state_read_interval(struct hl_byte_reader *content, struct hl_log_state *state,
 			       struct hl_segment_interval *interval);
-
-/* Adds the changes to the maximum, or those from there to the end, to ${state}. 0 or -ENOMEM. */
-int hl_log_state_apply(struct hl_log_state *state, const struct hl_log_interval *interval,
-		       enum hl_log_moment part);
 
 /* An empty state. */
 int hl_log_state_new(struct hl_log_state **ret_state);

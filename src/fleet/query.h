@@ -71,13 +71,6 @@ struct hl_fleet_sums {
 const struct hl_fleet_sum *hl_fleet_sums_find(const struct hl_fleet_sums *sums, int64_t key);
 void hl_fleet_sums_release(struct hl_fleet_sums *sums);
 
-/*
- * What was in use at selection->at_ms (not 0) in the sessions that were watched then, and what all sessions allocated until
- * then: by stack. To be released in any case. As hl_fleet_ask().
- */
-int hl_fleet_sums_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,
-		       struct hl_fleet_sums *sums, struct hl_error *err);
-
 /* Bytes in use at at_ms of all sessions, by session: of one that ended before, those when it did. Of ${stacks}, a list "1, 2, 3", alone (NULL:
  * of all). As hl_fleet_sums_read(). */
 int hl_fleet_levels_read(struct hl_fleet_store *store, const struct hl_fleet_selection *selection,

@@ -45,9 +45,6 @@ struct hl_section_entry {
 /* For what the next save replaces: two thirds of the time of FAST, half as large again. */
 #define HL_COMPRESSION_BRIEF -5
 
-/* Fast, and still a fifth of the size: somebody waits for the last save. */
-#define HL_COMPRESSION_FAST 1
-
 /* For what is written once: a fifth less again, in some tenths of a second. */
 #define HL_COMPRESSION_SMALL 9
 
@@ -136,9 +133,6 @@ int hl_container_open_some(struct hl_container *container, int fd, const char *p
  */
 int hl_container_load(const struct hl_container *container, uint32_t type, size_t max_bytes,
 		      void **ret_bytes, size_t *ret_size, struct hl_error *err);
-
-/* The flags of the first section of ${type}; 0 if there is none. */
-uint32_t hl_container_flags(const struct hl_container *container, uint32_t type);
 
 /* Where the first section of ${type} lies in the file, and its size there; false if there is none. */
 bool hl_container_locate(const struct hl_container *container, uint32_t type, uint64_t *ret_offset,

@@ -4,7 +4,6 @@
 #include "bpf/trace.h"
 #include "cli/heap_target.h"
 #include "cli/trace_run.h"
-#include "heap/graph/leak_ignore.h"
 #include "heap/graph/leaks.h"
 #include "recording/recording.h"
 #include "view/format.h"

@@ -5,7 +5,6 @@
 #include "heap/graph/graph.h"
 #include "heap/graph/holder_parts.h"
 #include "heap/graph/leaks.h"
-#include "heap/graph/still.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks by a walk, and by a recorder's table, for the graph; see block_walk.h. */
+/* Blocks by a walk, and by a recorder's table, of a process that may be stopped; see block_walk.h. */
 #include "heap/graph/block_walk.h"
 
 #include "base/clock.h"
+#include "heap/glibc.h"
+#include "heap/heap.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
 #include "heap/owners/block_owners.h"
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PAGE_BYTES 4096u
 
@@ -243,4 +246,113 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 	}
 	heap->walk_ns = hl_clock_ns(CLOCK_MONOTONIC) - began;
 	return 0;
+}
+
+/* ---- the process is stopped ---- */
+
+#define STOP_MS	      100u
+#define STOPS_MAX     1000u
+#define STOP_PAUSE_US 200
+#define ARENAS_MAX    16384u /* more are a damaged list; glibc makes 8 for each processor */
+
+bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glibc *glibc)
+{
+	uint64_t address = glibc->main_arena;
+	struct hl_glibc_arena arena;
+
+	for (uint32_t i = 0; i < ARENAS_MAX && glibc->layout; i++) {
+		if (hl_glibc_state_arena(memory, glibc, address, &arena) < 0)
+			return false; /* damaged: it will not get better */
+		if (arena.is_locked)
+			return true;
+		address = arena.next;
+		if (address == glibc->main_arena)
+			break;
+	}
+	return false;
+}
+
+int hl_stand_begin_outside_malloc(struct hl_memory *memory, const struct hl_glibc *glibc,
+				  bool *ret_is_locked, struct hl_error *err)
+{
+	for (unsigned tries = 1;; tries++) {
+		int r = hl_memory_stop(memory, err);
+		if (r < 0)
+			return r;
+		bool is_locked = hl_stand_is_any_arena_locked(memory, glibc);
+		if (!is_locked || tries == STOPS_MAX) {
+			*ret_is_locked = is_locked;
+			memory->still_until_ns =
+				hl_clock_ns(CLOCK_MONOTONIC) + STOP_MS * HL_NS_PER_SECOND / 1000;
+			/* What the stop before this one was too short for is read again. */
+			memory->is_late = false;
+			memory->late_bytes = memory->block_bytes = 0;
+			return 0;
+		}
+		hl_memory_go_on(memory);
+		usleep(STOP_PAUSE_US);
+	}
+}
+
+int hl_stand_note_late(const struct hl_memory *memory, struct hl_heap *heap, const char *what)
+{
+	if (!memory->late_bytes)
+		return 0;
+	return hl_heap_note(heap,
+			    "the process goes on after %u ms, and the last %llu MiB were "
+			    "read while it ran: %s",
+			    STOP_MS, (unsigned long long)(memory->late_bytes + (1 << 20) - 1) >> 20,
+			    what);
+}
+
+/* ---- what was not read ---- */
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+void hl_unread_join(struct hl_unread *unread, const struct hl_unread *other)
+{
+	unread->swapped_bytes = larger(unread->swapped_bytes, other->swapped_bytes);
+	unread->secret_bytes = larger(unread->secret_bytes, other->secret_bytes);
+	unread->closed_bytes = larger(unread->closed_bytes, other->closed_bytes);
+	unread->has_io_uring |= other->has_io_uring;
+}
+
+uint64_t hl_unread_words(const struct hl_unread *unread)
+{
+	return (unread->swapped_bytes + unread->secret_bytes + unread->closed_bytes) / 8;
+}
+
+int hl_unread_note(const struct hl_unread *unread, struct hl_heap *heap, const char *verb)
+{
+	int r = 0;
+
+	if (unread->swapped_bytes)
+		r = hl_heap_note(
+			heap,
+			"%llu KiB of the process are on swap and were not read: blocks there "
+			"are not in these figures, and pointers there may lead to others; "
+			"'heapline %s --swapped' reads them, which brings them back into RAM",
+			(unsigned long long)unread->swapped_bytes / 1024, verb);
+	if (r == 0 && unread->secret_bytes)
+		r = hl_heap_note(
+			heap,
+			"%llu KiB of the process are memfd_secret memory, which nobody else "
+			"can read: pointers there may lead to blocks",
+			(unsigned long long)unread->secret_bytes / 1024);
+	if (r == 0 && unread->closed_bytes)
+		r = hl_heap_note(
+			heap,
+			"%llu KiB of the process are without access and could not be read "
+			"(kernel option proc_mem.force_override): pointers there may lead to "
+			"blocks",
+			(unsigned long long)unread->closed_bytes / 1024);
+	if (r == 0 && unread->has_io_uring)
+		r = hl_heap_note(
+			heap, "%s",
+			"the process uses io_uring, and Linux does not show the user_data of "
+			"requests in flight: blocks that only these lead to count as lost");
+	return r;
 }

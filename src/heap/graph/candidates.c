@@ -6,6 +6,7 @@
 #include "heap/glibc.h"
 #include "heap/glibc_reader.h"
 #include "heap/graph/graph.h"
+#include "heap/graph/word_search.h"
 
 void hl_candidates_release(struct hl_candidates *candidates)
 {
@@ -236,9 +237,10 @@ bool hl_candidates_any_looks_cached(const struct hl_candidates *candidates,
 	return false;
 }
 
-int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
-			      uint32_t arenas, const struct hl_addresses *tcaches,
-			      struct hl_addresses *chunks)
+/* Appends the chunks in those lists of a process that is stopped, sorted. 0 or -ENOMEM. */
+static int candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
+				  uint32_t arenas, const struct hl_addresses *tcaches,
+				  struct hl_addresses *chunks)
 {
 	uint64_t address = glibc->main_arena;
 	struct hl_glibc_arena arena;
@@ -253,4 +255,269 @@ int hl_candidates_list_cached(struct hl_memory *memory, const struct hl_glibc *g
 			break;
 	}
 	return r == 0 ? hl_glibc_state_cached(memory, glibc, tcaches, chunks) : r;
+}
+
+/* ---- reading the heap of a process that is stopped ---- */
+
+#define WINDOW_BYTES (UINT64_C(64) << 10)
+#define HITS_MAX     (UINT64_C(1) << 20) /* of each thread: 16 MiB */
+#define STEPS_MAX    (1u << 19)		 /* from an anchor */
+
+/* Whether a chunk is one now, or the remains of one, those before it tell: the more of them, the surer. */
+#define LEAD_MAX (UINT64_C(8) << 20)
+#define LEAD_ALL (UINT64_C(64) << 20) /* of all candidates together: about 30 ms */
+
+struct arena {
+	uint64_t address, top;
+};
+
+struct search {
+	const struct hl_still *still;
+	struct hl_graph *graph;
+	struct hl_word_hits found;
+	const struct hl_pages *pages; /* of the heap, in RAM */
+	struct hl_addresses cached;   /* chunks in lists of arenas and thread caches */
+	struct arena *arenas;
+	size_t arena_count, arena_capacity;
+	uint64_t window_bytes; /* read at once: little where it is far to the next address */
+	uint64_t window_start, window_end;
+	uint64_t window[WINDOW_BYTES / 8];
+};
+
+/* ---- what lies at an address ---- */
+
+/* Reads a word of the heap; false: it is not in RAM. */
+static bool read_word(struct search *search, uint64_t address, uint64_t *ret_word)
+{
+	const struct hl_pages *pages = search->pages;
+
+	if (address < search->window_start || address >= search->window_end) {
+		uint64_t start = address & ~(search->graph->memory->page_bytes - 1);
+		size_t run = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
+		if (address & 7 || run == pages->count || pages->runs[run].start > address)
+			return false;
+		uint64_t end = pages->runs[run].end;
+		if (end - start > search->window_bytes)
+			end = start + search->window_bytes;
+		search->window_start = search->window_end = 0;
+		if (hl_memory_read(search->graph->memory, start, search->window, end - start) < 0)
+			return false;
+		search->window_start = start;
+		search->window_end = end;
+	}
+	*ret_word = search->window[(address - search->window_start) / 8];
+	return true;
+}
+
+/* Goes from ${chunk} on to the one in which ${address} lies, and to that chunk's words for the program.
+ * False: no chunks lead there. */
+static bool go_on_to(struct search *search, uint64_t chunk, uint64_t address, uint64_t *ret_chunk,
+		     uint64_t *ret_size)
+{
+	uint64_t size;
+
+	for (unsigned step = 0; step < STEPS_MAX && chunk <= address;
+	     step++, chunk += size & ~HL_CHUNK_FLAGS) {
+		if (!read_word(search, chunk + 8, &size) ||
+		    (size & ~HL_CHUNK_FLAGS) < HL_CHUNK_MIN || size & 8 ||
+		    (size & ~HL_CHUNK_FLAGS) > UINT64_MAX - chunk - 16)
+			return false;
+		if (address < chunk + (size & ~HL_CHUNK_FLAGS) + HL_CHUNK_HEADER) {
+			*ret_chunk = chunk;
+			*ret_size = size;
+			return address >= chunk + HL_CHUNK_BLOCK;
+		}
+	}
+	return false;
+}
+
+/* The chunk in which ${address} lies, found from the last anchor before it. False: not known. */
+static bool find_chunk(struct search *search, uint64_t address, uint64_t *ret_chunk,
+		       uint64_t *ret_size)
+{
+	const struct hl_addresses *anchors = search->still->anchors;
+	size_t at = HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] <= address);
+
+	return at && go_on_to(search, anchors->addresses[at - 1] - HL_CHUNK_BLOCK, address,
+			      ret_chunk, ret_size);
+}
+
+/* Reads a word of the heap or of an arena's struct. */
+static bool read_link(struct search *search, uint64_t address, uint64_t *ret_word)
+{
+	for (size_t i = 0; i < search->arena_count; i++)
+		if (address - search->arenas[i].address < search->still->glibc->layout->arena.bytes)
+			return hl_memory_read(search->graph->memory, address, ret_word,
+					      sizeof(*ret_word)) == 0;
+	return read_word(search, address, ret_word);
+}
+
+/* Whether the chunk is in a list of its arena: its neighbours lead back to it. */
+static bool is_listed(struct search *search, uint64_t chunk)
+{
+	uint64_t next, previous, back, forth;
+
+	return read_word(search, chunk + HL_CHUNK_BLOCK, &next) &&
+	       read_word(search, chunk + HL_CHUNK_BLOCK + 8, &previous) &&
+	       read_link(search, next + HL_CHUNK_BLOCK + 8, &back) && back == chunk &&
+	       read_link(search, previous + HL_CHUNK_BLOCK, &forth) && forth == chunk;
+}
+
+/* Whether the chunk is free though its neighbours take it for used: the top, or one in a list. */
+static bool is_kept(struct search *search, uint64_t chunk)
+{
+	size_t at = hl_addresses_at(&search->cached, chunk);
+
+	for (size_t i = 0; i < search->arena_count; i++)
+		if (search->arenas[i].top == chunk)
+			return true;
+	return at < search->cached.count && search->cached.addresses[at] == chunk;
+}
+
+/*
+ * Whether the word at ${address} is not a reference: it lies in a chunk that is proven free, or in an
+ * arena's own struct. An anchor may have gone since, with old sizes left behind, so what cannot be
+ * proven counts as live.
+ */
+static bool is_no_reference(struct search *search, uint64_t address)
+{
+	uint64_t chunk, size, next;
+
+	for (size_t i = 0; i < search->arena_count; i++)
+		if (address - search->arenas[i].address < search->still->glibc->layout->arena.bytes)
+			return true;
+	if (!find_chunk(search, address, &chunk, &size) || size & HL_CHUNK_MMAPPED)
+		return false;
+	return is_kept(search, chunk) ||
+	       (read_word(search, chunk + (size & ~HL_CHUNK_FLAGS) + 8, &next) &&
+		!(next & HL_CHUNK_IN_USE_BEFORE) && is_listed(search, chunk));
+}
+
+/* Whether the chunks from ${lead} before it lead to ${block}, and it is in use. Where none lead past
+ * it, as one of another heap cannot, it is tried from nearer. */
+static bool is_block(struct search *search, uint64_t block, uint64_t lead)
+{
+	const struct hl_addresses *anchors = search->still->anchors;
+	size_t first = HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] + lead <= block);
+	uint64_t chunk, size;
+
+	if (first) /* mostly one reading has all of it */
+		read_word(search, anchors->addresses[first - 1], &size);
+	if (!read_word(search, block - HL_CHUNK_HEADER, &size))
+		return false;
+	if (size & HL_CHUNK_MMAPPED)
+		return true;
+	for (;; lead /= 2) {
+		size_t at =
+			HL_LOWER_BOUND(i, anchors->count, anchors->addresses[i] + lead <= block);
+		if (at && go_on_to(search, anchors->addresses[at - 1] - HL_CHUNK_BLOCK, block,
+				   &chunk, &size))
+			return chunk == block - HL_CHUNK_BLOCK && !is_kept(search, chunk) &&
+			       read_word(search, chunk + (size & ~HL_CHUNK_FLAGS) + 8, &size) &&
+			       size & HL_CHUNK_IN_USE_BEFORE;
+		if (!lead)
+			return false;
+	}
+}
+
+static int list_arenas(struct search *search)
+{
+	const struct hl_still *still = search->still;
+	uint64_t address = still->glibc->main_arena;
+	struct hl_glibc_arena arena;
+	int r = 0;
+
+	for (uint32_t i = 0; i < still->arenas && r == 0; i++) {
+		if (hl_glibc_state_arena(search->graph->memory, still->glibc, address, &arena) < 0)
+			break;
+		r = HL_ARRAY_APPEND(search->arenas, search->arena_count, search->arena_capacity,
+				    (struct arena){address, arena.top});
+		address = arena.next;
+		if (address == still->glibc->main_arena)
+			break;
+	}
+	return r == 0 ? candidates_list_cached(search->graph->memory, still->glibc, still->arenas,
+					       still->tcaches, &search->cached)
+		      : r;
+}
+
+static void reach_cached(struct search *search)
+{
+	uint64_t block;
+
+	for (size_t i = 0; i < search->cached.count; i++) {
+		uint64_t cached = search->cached.addresses[i] + HL_CHUNK_BLOCK;
+		if (hl_graph_find(search->graph, cached, &block) && block == cached &&
+		    !hl_graph_is_reached(search->graph, block))
+			hl_graph_reach(search->graph, block);
+	}
+}
+
+static void release(struct search *search)
+{
+	hl_word_hits_release(&search->found);
+	hl_addresses_release(&search->cached);
+	free(search->arenas);
+	free(search);
+}
+
+static int begin(const struct hl_still *still, struct search **ret_search)
+{
+	struct search *search = calloc(1, sizeof(*search));
+
+	if (!search)
+		return -ENOMEM;
+	search->still = still;
+	search->graph = still->graph;
+	search->pages = &still->graph->pages;
+	search->window_bytes = WINDOW_BYTES;
+	int r = list_arenas(search);
+	if (r < 0)
+		release(search);
+	else
+		*ret_search = search;
+	return r;
+}
+
+int hl_still_prove(const struct hl_still *still)
+{
+	uint64_t count = 0, block = 0;
+	struct search *search;
+	int r = begin(still, &search);
+
+	if (r < 0)
+		return r;
+	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16)
+		count++;
+	uint64_t lead = count ? LEAD_ALL / count : 0;
+	lead = lead < LEAD_MAX ? lead : LEAD_MAX;
+	uint64_t page_bytes = still->graph->memory->page_bytes;
+	while (search->window_bytes / 2 >= lead + page_bytes)
+		search->window_bytes /= 2;
+	for (; (block = hl_graph_next_lost(still->graph, block)); block += 16) {
+		hl_memory_keep_time_of_block(still->graph->memory, lead + page_bytes);
+		if (!is_block(search, block, lead))
+			hl_graph_reach(still->graph, block);
+	}
+	release(search);
+	return still->graph->error;
+}
+
+int hl_still_see_heap(const struct hl_still *still)
+{
+	struct search *search;
+	int r = begin(still, &search);
+
+	if (r < 0)
+		return r;
+	reach_cached(search);
+	search->pages = &search->found.pages;
+	r = hl_word_search(still->graph, still->filter, still->heap, HITS_MAX, &search->found);
+	for (size_t i = 0; i < search->found.count && r == 0; i++) {
+		const struct hl_word_hit *hit = &search->found.hits[i];
+		if (!is_no_reference(search, hit->address))
+			hl_graph_see_root(still->graph, &hit->word, 1, false);
+	}
+	release(search);
+	return r < 0 ? r : still->graph->error;
 }

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "heap/extents.h"
-#include "heap/graph/unread.h"
+#include "heap/graph/block_walk.h"
 #include "heap/memory.h"
 
 #include <stdbool.h>
@@ -283,7 +283,7 @@ int hl_graph_drain(struct hl_graph *graph);
 
 /*
  * After that: of the pointers inside blocks, takes those as starts that the conventions of C++ or, if
- * ${learns}, the program's own habits explain (see inner.c), until no more blocks are reached; then reaches what is left as possible. 0
+ * ${learns}, the program's own habits explain, until no more blocks are reached; then reaches what is left as possible. 0
  * or as hl_graph_drain().
  */
 int hl_graph_explain_inner(struct hl_graph *graph, bool learns);
@@ -296,20 +296,6 @@ int hl_graph_reach_possible(struct hl_graph *graph);
  */
 int hl_graph_read(struct hl_graph *graph, uint64_t start, uint64_t end, uint64_t ahead,
 		  hl_graph_visit *visit, void *context);
-
-/* ---- inner.c ---- */
-
-/* Whether a convention explains why ${word} points into ${block}, not to its start. */
-bool hl_graph_is_explained(const struct hl_graph *graph, uint64_t word, uint64_t block);
-
-/* Whether ${word} points as far into ${block} as graph->offsets have it. The block is counted there. */
-bool hl_graph_is_at_offset(struct hl_graph *graph, uint64_t word, uint64_t block);
-
-/*
- * Adds to graph->offsets each one at which graph->inner, which this sorts, points into most blocks of a
- * class that are known by their inside alone. 1: there is a new one; 0; or -ENOMEM.
- */
-int hl_graph_learn_offsets(struct hl_graph *graph);
 
 /* Copies memory of the process, of files that it maps, too, where a core file leaves them out. 0 or
  * -EFAULT. */

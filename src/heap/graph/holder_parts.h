@@ -62,9 +62,24 @@ struct hl_holder_finder {
 /* Whether a word of a look lies at ${address} in memory: else it is a register, or the kernel has it. */
 bool hl_holder_is_in_memory(const struct hl_holder_finder *finder, uint64_t address);
 
+/* ---- holder_chain.c ---- */
+
 /* Fills in the chain to the block at the address that is asked for, if one is; its words are named by the types that are declared
  * for them. 0; -ENODATA when no live block is there, -ENOMEM, and err is set. */
 int hl_holder_follow(struct hl_holder_finder *finder);
 
 /* Names the first word of each variable, if that is asked for. 0; -ENOMEM. */
 int hl_holder_name_words(struct hl_holder_finder *finder);
+
+/* ---- holder_sums.c: from blocks, edges and dominators to who holds how much ---- */
+
+/*
+ * Fills in holders->branches and the sums of holders->holders, which has one element for each holder of
+ * ${edges}, in their order; adds those that are shared, and what is lost. Only blocks count
+ * for which ${is_selected} (NULL: all) returns 1; a negative errno ends the work. 0 or a negative errno.
+ */
+int hl_holder_sums_make(struct hl_holders *holders, struct hl_block_edges *edges,
+			const struct hl_digraph *graph, const struct hl_dominators *dominators,
+			int (*is_selected)(void *context, uint32_t node, uint64_t block,
+					   uint64_t usable_bytes),
+			void *context);

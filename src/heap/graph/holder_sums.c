@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sums of holders and their branches; see holder_sums.h. */
-#include "heap/graph/holder_sums.h"
+/* Sums of holders and their branches; see holder_parts.h. */
+#include "heap/graph/holder_parts.h"
 
 #include "base/array.h"
 

@@ -4,8 +4,6 @@
 
 #include "base/array.h"
 #include "heap/graph/block_walk.h"
-#include "heap/graph/holder_sums.h"
-#include "heap/graph/stand.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,10 +10,6 @@
 #include "heap/graph/block_walk.h"
 #include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
-#include "heap/graph/stand.h"
-#include "heap/graph/still.h"
-#include "heap/graph/sweep.h"
-#include "heap/graph/word_filter.h"
 #include "heap/graph/word_search.h"
 #include "heap/owners/block_owners.h"
 #include "recording/recording.h"
@@ -53,7 +49,7 @@ struct finder {
 	struct hl_sweep *sweep;
 	struct hl_candidates candidates;
 	struct hl_addresses tcaches; /* blocks of their size */
-	struct hl_addresses anchors; /* see still.h */
+	struct hl_addresses anchors; /* see candidates.h */
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */

@@ -15,14 +15,35 @@
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "heap/graph/unread.h"
+#include "heap/graph/block_walk.h"
 #include "heap/heap.h"
 
 #define HL_LEAK_HEAD_BYTES 32u
 
-struct hl_leak_ignore;
 struct hl_memory;
 struct hl_recording_process;
+
+/* ---- suppressions ---- */
+
+/*
+ * Files of suppressions, in the format of LeakSanitizer: a line `leak:PATTERN` each, where PATTERN is
+ * a part of a name, '*' stands for any letters, and '^' and '$' at its ends for the ends of the name.
+ * Empty lines and those that begin with '#' say nothing.
+ */
+
+/* Zero-initialize for an empty one. */
+struct hl_leak_ignore {
+	char **patterns;
+	size_t count, capacity;
+};
+
+/* Appends the patterns of ${path}. 0 or a negative errno with a sentence: -EBADMSG names the line
+ * that makes no sense. */
+int hl_leak_ignore_read(struct hl_leak_ignore *ignore, const char *path, struct hl_error *err);
+
+void hl_leak_ignore_release(struct hl_leak_ignore *ignore);
+
+/* ---- what was found ---- */
 
 struct hl_leak_sum {
 	uint64_t blocks, bytes;

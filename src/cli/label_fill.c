@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "heap/owners/block_owners.h"
-#include "heap/owners/inuse_labels.h"
 #include "recording/recording.h"
 #include "recording/recording_files.h"
 

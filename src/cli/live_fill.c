@@ -6,7 +6,6 @@
 #include "base/frame_key.h"
 #include "guests/outside.h"
 #include "heap/owners/block_owners.h"
-#include "heap/owners/inuse_labels.h"
 #include "heap/owners/resident.h"
 #include "recording/recording.h"
 

@@ -51,7 +51,7 @@ int hl_owner_names_find_in_file(struct hl_owner_names *names, const char *path,
 
 void hl_owner_names_free(struct hl_owner_names *names); /* NULL is fine */
 
-/* ---- owner_counts.c: blocks counted by a number that stands for their owner ---- */
+/* ---- owners.c: blocks counted by a number that stands for their owner ---- */
 
 struct hl_owner_count {
 	uint64_t key;
@@ -73,8 +73,6 @@ int hl_owner_counts_add(struct hl_owner_counts *counts, uint64_t key, uint64_t b
 			uint64_t blocks);
 
 void hl_owner_counts_release(struct hl_owner_counts *counts);
-
-/* ---- owners.c ---- */
 
 /* Adds ${count} to the row of ${origin} and ${type}. 0 or -ENOMEM. */
 struct hl_owner_rows {
@@ -140,7 +138,7 @@ int hl_owner_tag_names_find(const struct hl_owner_tag_names *tags, struct hl_own
 
 void hl_owner_tag_names_free(struct hl_owner_tag_names *tags); /* NULL is fine */
 
-/* ---- open_region.c: the region of a recorder in another process ---- */
+/* ---- owner_recorder.c: the region of a recorder in another process ---- */
 
 /*
  * A copy: header, modules, strings, threads, nodes and cells as they are now. Whoever may read the
@@ -227,7 +225,7 @@ int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *
 
 void hl_block_reader_free(struct hl_block_reader *reader); /* NULL is fine */
 
-/* ---- block_sizes.c: how large its blocks are, where no allocator can be asked ---- */
+/* ---- how large its blocks are, where no allocator can be asked ---- */
 
 /* What each node of ${view} has in use, by the counters: by id, to be freed. ${ret_damaged}, which may
  * be NULL: how many counters no recorder can have counted; they are left out. 0 or -ENOMEM. */

@@ -2,6 +2,7 @@
 /* Chooses the best source of owners that a process has; see owners.h. */
 #include "heap/owners/owners.h"
 
+#include "base/array.h"
 #include "base/names.h"
 #include "heap/heap.h"
 #include "heap/owners/owner_table.h"
@@ -11,8 +12,36 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define SHAPE_START 128
-#define SHAPE_WIDTH 18
+/* ---- blocks counted by owner ---- */
+
+int hl_owner_counts_add(struct hl_owner_counts *counts, uint64_t key, uint64_t bytes,
+			uint64_t blocks)
+{
+	if (counts->last >= counts->count || counts->counts[counts->last].key != key) {
+		uint32_t hash = hl_hash_pair(key, key >> 32), at = hash, id;
+		while ((id = hl_index_next(&counts->index, hash, &at)))
+			if (counts->counts[id - 1].key == key)
+				break;
+		counts->last = id ? id - 1 : counts->count;
+		if (!id &&
+		    (HL_ARRAY_RESERVE(counts->counts, counts->capacity, counts->count + 1) < 0 ||
+		     hl_index_add(&counts->index, hash, (uint32_t)counts->count + 1) < 0))
+			return -ENOMEM;
+		if (!id)
+			counts->counts[counts->count++] = (struct hl_owner_count){.key = key};
+	}
+	struct hl_owner_count *count = &counts->counts[counts->last];
+	count->blocks += blocks;
+	count->bytes += bytes * blocks;
+	count->histogram.counts[hl_log2_slot(&counts->shape, bytes)] += blocks;
+	return 0;
+}
+
+void hl_owner_counts_release(struct hl_owner_counts *counts)
+{
+	hl_index_release(&counts->index);
+	free(counts->counts);
+}
 
 /* ---- what the sources share ---- */
 
@@ -144,6 +173,9 @@ static int sizes_alone(pid_t pid, const struct hl_owners_settings *settings,
 }
 
 /* ---- the whole ---- */
+
+#define SHAPE_START 128
+#define SHAPE_WIDTH 18
 
 int hl_owners_read(pid_t pid, const struct hl_owners_settings *settings,
 		   struct hl_owners **ret_owners, struct hl_error *err)

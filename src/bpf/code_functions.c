@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rows by the instructions of functions; see code_image.h. */
-#include "bpf/code_image.h"
+/* Rows by the instructions of functions; see code_table.h. */
+#include "bpf/code_table.h"
 
 #include "base/array.h"
 #include "base/go_functions.h"

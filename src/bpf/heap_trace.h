@@ -152,13 +152,6 @@ struct hl_heap_calibration {
 };
 
 /*
- * Has ${program_fd}, loaded for ${way}, run where this process calls its allocator, as it does in
- * the target; ${entry_alone}: not at frees. Where that is not possible, there will be no rounds.
- */
-void hl_heap_cost_begin_calibration(struct hl_heap_calibration *calibration, enum hl_probe_way way,
-				    int program_fd, bool entry_alone);
-
-/*
  * Times some calls, in less than a millisecond. To be called again and again while the target's
  * calls are counted: what makes its probes dearer makes these dearer, too.
  */
@@ -279,7 +272,7 @@ const struct hl_target *hl_heap_program_target(const struct hl_heap_program *pro
 
 void hl_heap_program_free(struct hl_heap_program *program); /* NULL is fine */
 
-/* ---- settings->max_overhead, before a trace and while its cost is unknown (heap_limit.c) ---- */
+/* ---- settings->max_overhead, before a trace and while its cost is unknown (heap_cost.c) ---- */
 
 /* What the target used and called since some moment. */
 struct hl_heap_window {

@@ -90,7 +90,6 @@ int hl_page_watch_each_stack(const struct hl_page_watch *watch,
 			     int (*visit)(void *context, uint64_t stack, uint64_t faults),
 			     void *context);
 
-const struct hl_target *hl_page_watch_target(const struct hl_page_watch *watch);
 const struct hl_walker *hl_page_watch_walker(const struct hl_page_watch *watch);
 
 /* ---- calls of the C library ---- */

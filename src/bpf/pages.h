@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The pages of a process: who brought each of them in (page_table.c), which are in memory at one
- * moment (page_snapshot.c), and what has become of them from one moment to another
- * (page_balance.c).
+ * moment, and what has become of them from one moment to another (page_snapshot.c).
  */
 #pragma once
 

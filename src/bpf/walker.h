@@ -223,10 +223,6 @@ struct hl_stack_tree {
 	struct hl_index leaf_index;
 };
 
-/* The node of ${frame} below ${parent} (0: none); made if need be. 0, or -ENOMEM. */
-int hl_stack_tree_node(struct hl_stack_tree *tree, uint32_t parent, uint64_t frame,
-		       uint32_t *ret_node);
-
 /* Says that ${stack} (not 0) is the stack of the ${count} frames ${keys}, innermost first. 0, or
  * -ENOMEM and the stack stays unknown. */
 int hl_stack_tree_add(struct hl_stack_tree *tree, uint64_t stack, const uint64_t *keys,

@@ -132,7 +132,7 @@ static void the_c_library_has_every_call_once(void **state)
 	hl_maps_release(&maps);
 }
 
-/* As src/bpf/probe_place.c has it. */
+/* As src/bpf/probe.c has it. */
 static bool is_cheap(const uint8_t *code)
 {
 	return (code[0] & 0xf8) == 0x50 || (code[0] & 0xf0) == 0x70 || code[0] == 0xe9 ||

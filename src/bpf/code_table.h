@@ -22,7 +22,6 @@ struct hl_code_image {
 	Elf64_Phdr *segments; /* header.e_phnum, to be freed */
 };
 
-int hl_code_image_read_headers(struct hl_code_image *image);
 int hl_code_image_read(const struct hl_code_image *image, void *buffer, uint64_t bytes,
 		       uint64_t offset);
 /* The bytes are to be freed. */

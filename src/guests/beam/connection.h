@@ -37,7 +37,7 @@ int hl_connection_call(struct hl_beam_connection *connection, const char *module
 		       const char *function, const ei_x_buff *arguments, ei_x_buff *ret_reply,
 		       struct hl_error *err);
 
-/* ---- request.c: arguments, in libei's buffers ---- */
+/* ---- beam.c: arguments, in libei's buffers ---- */
 
 /* All return 0 or -ENOMEM; the caller frees the buffer with ei_x_free(). */
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- node_name.c: names of nodes, and where they are ---- */
+/* ---- names of nodes, and where they are ---- */
 
 #define HL_NODE_PART_MAX 254 /* as much as libei has room for, with the NUL */
 
@@ -29,7 +29,7 @@ int hl_node_name_parse(const char *text, struct hl_node_name *ret_name, struct h
 int hl_node_name_resolve(const struct hl_node_name *name, struct in_addr *ret_address,
 			 struct hl_error *err);
 
-/* ---- cookie.c: the secret that nodes of a cluster share, in a file ---- */
+/* ---- the secret that nodes of a cluster share, in a file ---- */
 
 #define HL_COOKIE_MAX 513 /* libei has room for 512 letters */
 
@@ -46,7 +46,7 @@ struct hl_cookie {
  */
 int hl_cookie_read(const char *path, struct hl_cookie *ret_cookie, struct hl_error *err);
 
-/* ---- epmd.c: asks epmd, which knows the nodes of a machine, why one cannot be reached ---- */
+/* ---- epmd, which knows the nodes of a machine, why one cannot be reached ---- */
 
 struct hl_epmd_answer {
 	bool is_there;	 /* epmd answered */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Captures the frames of Lua on the calling thread's stack; see lua.h. */
-#include "guests/lua/evals.h"
 #include "guests/lua/layouts.h"
-#include "guests/lua/names.h"
+#include "guests/lua/lua.h"
 
 #include "unwind/memory.h"
 #include "unwind/saved.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Says what a frame of Lua is called: its source and line. */
-#include "guests/lua/names.h"
+/* Says what a frame of Lua or LuaJIT is called: its source and line. */
+#include "guests/lua/lua.h"
 
-#include "guests/lua/evals.h"
+#include "guests/lua/jit_layout.h"
+#include "guests/lua/luajit.h"
 
 #include <string.h>
 
@@ -80,7 +81,9 @@ static struct hl_lua_text name_of_string(struct hl_lua_text chunk)
 	return has_name(whole) ? whole : (struct hl_lua_text){others, sizeof(others) - 1};
 }
 
-struct hl_lua_text hl_lua_source_name(struct hl_lua_text source)
+/* Of a chunk that was loaded as ${source}: a path, what its host calls it, or its first line. First lines beyond the first 4,096
+ * different ones are all [string "..."]. */
+static struct hl_lua_text source_name(struct hl_lua_text source)
 {
 	if (source.count && (*source.bytes == '@' || *source.bytes == '='))
 		return (struct hl_lua_text){source.bytes + 1, source.count - 1};
@@ -94,8 +97,7 @@ static struct hl_lua_text source_of(const struct hl_lua_layout *layout, uint64_t
 {
 	uint64_t string = hl_lua_word(proto, layout->proto_source);
 
-	return string ? hl_lua_source_name(hl_lua_string(layout, string))
-		      : (struct hl_lua_text){"?", 1};
+	return string ? source_name(hl_lua_string(layout, string)) : (struct hl_lua_text){"?", 1};
 }
 
 /* A byte for each instruction: what its line has more than the one before; from time to time the line
@@ -141,7 +143,8 @@ static char *put_number(char *at, uint32_t number)
 	return at;
 }
 
-struct hl_lua_text hl_lua_function_name(struct hl_lua_text source, uint32_t first_line)
+/* A function has no name of its own; it is known by where it begins. 0: it is not a function, but a chunk. */
+static struct hl_lua_text function_name(struct hl_lua_text source, uint32_t first_line)
 {
 	static const char head[] = "function <";
 	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS], *at = name;
@@ -163,7 +166,8 @@ struct hl_lua_text hl_lua_function_name(struct hl_lua_text source, uint32_t firs
 	return (struct hl_lua_text){name, (uint32_t)(at - name)};
 }
 
-struct hl_lua_text hl_lua_numbered_name(const char *what, uint32_t number)
+/* "trace 7": ${what}, a constant of a few letters, and ${number}. */
+static struct hl_lua_text numbered_name(const char *what, uint32_t number)
 {
 	char *name = texts[atomic_fetch_add(&next_text, 1) % TEXTS], *at = name;
 
@@ -181,13 +185,84 @@ bool hl_lua_describe(const struct hl_lua *lua, const struct hl_script_frame *fra
 
 	struct hl_lua_text source = source_of(layout, proto);
 	uint32_t first_line = hl_lua_number(proto, layout->proto_first_line);
-	struct hl_lua_text name = hl_lua_function_name(source, first_line);
+	struct hl_lua_text name = function_name(source, first_line);
 	*ret_place = (struct hl_script_place){
 		.function = name.bytes,
 		.function_bytes = name.count,
 		.source = source.bytes,
 		.source_bytes = source.count,
 		.line = line_of(layout, proto, frame->at),
+		.first_line = first_line,
+	};
+	return true;
+}
+
+/* ---- LuaJIT ---- */
+
+static struct hl_lua_text jit_source_of(const struct hl_luajit *lj, uint64_t proto)
+{
+	uint64_t string = lj_word(proto, LJ_PROTO_SOURCE);
+
+	return source_name((struct hl_lua_text){(const char *)string + LJ_STRING_BYTES,
+						lj_number(string, lj->string_length_at)});
+}
+
+/* A table of lines from the function's first on, of all instructions but the first, in as few bytes as its length needs. */
+static uint32_t jit_line_of(uint64_t proto, uint32_t at)
+{
+	uint64_t table = lj_word(proto, LJ_PROTO_LINE_TABLE);
+	uint32_t first = lj_number(proto, LJ_PROTO_FIRST_LINE);
+	uint32_t lines = lj_number(proto, LJ_PROTO_LINES), index = at - 1;
+
+	if (!table || at >= lj_number(proto, LJ_PROTO_COUNT))
+		return 0; /* stripped, or not known where */
+	if (!at)
+		return first;
+	if (lines <= UINT8_MAX)
+		return first + lj_byte(table, index);
+	return first + (lines <= UINT16_MAX ? lj_short(table, index * UINT64_C(2))
+					    : lj_number(table, index * UINT64_C(4)));
+}
+
+bool hl_luajit_describe(const struct hl_luajit *lj, const struct hl_script_frame *frame,
+			struct hl_script_place *ret_place)
+{
+	static const char compiler[] = "[trace compiler]";
+	bool is_trace = frame->at & HL_LUAJIT_IS_TRACE;
+	uint64_t proto = frame->function;
+	uint32_t at = frame->at, first_line = 0;
+	struct hl_lua_text name = {"[C]", 3}, source = {"[C]", 3};
+
+	if (is_trace) {
+		uint32_t number = at & ~HL_LUAJIT_IS_TRACE;
+		name = number ? numbered_name("trace ", number) : (struct hl_lua_text){"trace", 5};
+		bool is_known = proto != (uint64_t)&hl_luajit_trace;
+		at = is_known ? (uint32_t)((lj_word(frame->function, LJ_TRACE_PC) -
+					    lj_word(frame->function, LJ_TRACE_PROTO) -
+					    LJ_PROTO_BYTES) /
+					   LJ_INSTRUCTION)
+			      : HL_LUAJIT_NOWHERE;
+		proto = is_known ? lj_word(frame->function, LJ_TRACE_PROTO) : 0;
+	} else if (proto == (uint64_t)&hl_luajit_compiler) {
+		name = (struct hl_lua_text){compiler, sizeof(compiler) - 1};
+		proto = 0;
+	} else if (proto == (uint64_t)&hl_luajit_c) {
+		proto = 0;
+	}
+	if (proto) {
+		source = jit_source_of(lj, proto);
+		first_line = lj_number(proto, LJ_PROTO_FIRST_LINE);
+		if (first_line == LJ_IS_BUILTIN)
+			first_line = 0, at = HL_LUAJIT_NOWHERE;
+		if (!is_trace)
+			name = function_name(source, first_line);
+	}
+	*ret_place = (struct hl_script_place){
+		.function = name.bytes,
+		.function_bytes = name.count,
+		.source = source.bytes,
+		.source_bytes = source.count,
+		.line = proto ? jit_line_of(proto, at) : 0,
 		.first_line = first_line,
 	};
 	return true;

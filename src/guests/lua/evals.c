@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the eval frames of a native stack; see evals.h. */
-#include "guests/lua/evals.h"
+/* Finds the eval frames of a native stack; see lua.h. */
+#include "guests/lua/lua.h"
 
 #include "unwind/memory.h"
 #include "unwind/saved.h"

@@ -12,22 +12,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* ---- names.c ---- */
-
-/* Where struct skynet_context has what the service is, and who runs it. */
-#define HL_SKYNET_INSTANCE 0u
-#define HL_SKYNET_MODULE   8u
-
-/*
- * The name of the service at ${context}, whose ${instance} ${module} runs: of one in Lua, the value of the global variable
- * SERVICE_NAME, which skynet's loader sets, and of others their module's. "" where neither is found, as while a
- * service starts. Known are the structures of Lua 5.4 and 5.5, with and without an identifier in strings.
- */
-void hl_skynet_name_read(pid_t pid, uint64_t context, uint64_t instance, uint64_t module,
-			 char ret_name[HL_GUEST_SERVICE_NAME_MAX]);
-
-/* ---- live_services.c ---- */
-
 /* ${ret_services}, one for each service, to be freed. 0; -ENOENT when the program's file has no such variable in its symbols;
  * -EPROTO when what is there is not skynet's; -ENOMEM; or what reading failed with. */
 int hl_skynet_services_read(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count);

@@ -8,16 +8,136 @@
  * words from outside. So a service can always run with it.
  */
 #include "tags/tags.h"
+
 #include "base/compiler.h"
+#include "base/names.h"
+#include "heapline/heapline.h"
 #include "recorder/libc.h"
-#include "tags/tag_names.h"
+#include "tags/tag_table.h"
 #include "tags/tag_word.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- tags that a program sets by itself: hl_tag_push(), hl_tag_pop() ---- */
+
+#define DEPTH_MAX 16u /* tags remembered within each other; deeper ones are not told apart */
+
+struct tag_stack {
+	uint32_t depth; /* pushes without a pop, also those there was no room for */
+	uint16_t tags[DEPTH_MAX];
+};
+
+static __thread struct tag_stack tag_stack __attribute__((tls_model("initial-exec")));
+
+/* The tag of what this thread allocates; 0: none. */
+static inline uint32_t current_tag(void)
+{
+	uint32_t depth = tag_stack.depth;
+
+	if (__builtin_expect(!depth, 1))
+		return 0;
+	return tag_stack.tags[depth < DEPTH_MAX ? depth - 1 : DEPTH_MAX - 1];
+}
+
+static_assert(HL_TAG_NAME_BYTES == HL_TAG_NAME_MAX + 1, "what heapline.h promises");
+
+#define SLOTS (2 * HL_TAG_NAMES_MAX)
+
+HL_EXPORT struct hl_tag_table hl_tag_table = {
+	.magic = HL_TAG_TABLE_MAGIC,
+	.name_bytes = HL_TAG_NAME_BYTES,
+};
+
+/* Tags by the hash of their names, open addressing; 0: free. */
+static _Atomic uint16_t slots[SLOTS];
+
+/* A tag that somebody is just writing the name of. */
+#define BEING_NAMED UINT16_MAX
+
+static uint32_t hash_of(const char *name, size_t length)
+{
+	uint64_t hash = length;
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ (uint8_t)name[i]) * UINT64_C(0x100000001b3);
+	return (uint32_t)(hash >> 16) % SLOTS;
+}
+
+static bool is_named(uint16_t tag, const char *name, size_t length)
+{
+	const char *named = hl_tag_table.names[tag - 1];
+
+	return memcmp(named, name, length) == 0 && !named[length];
+}
+
+/* Names are written by one thread each, before their number is seen. 0 when there is no room. */
+static uint16_t add_name(const char *name, size_t length)
+{
+	uint32_t count = atomic_load(&hl_tag_table.count);
+
+	do {
+		if (count == HL_TAG_NAMES_MAX)
+			return 0;
+	} while (!atomic_compare_exchange_weak(&hl_tag_table.count, &count, count + 1));
+	memcpy(hl_tag_table.names[count], name, length);
+	return (uint16_t)(count + 1);
+}
+
+/*
+ * The number of ${name}, 0 when there are too many. A thread that finds a name being written goes
+ * on to the next slot rather than wait, as it may be a signal handler: then a name has two numbers,
+ * which readers take for one because the texts are equal.
+ */
+static uint16_t find_or_add(const char *name, size_t length)
+{
+	uint32_t at = hash_of(name, length);
+
+	for (uint32_t tries = 0; tries < SLOTS; tries++, at = (at + 1) % SLOTS) {
+		uint16_t tag = atomic_load_explicit(&slots[at], memory_order_acquire);
+		if (!tag && atomic_compare_exchange_strong(&slots[at], &tag, BEING_NAMED)) {
+			tag = add_name(name, length);
+			atomic_store_explicit(&slots[at], tag, memory_order_release);
+			return tag;
+		}
+		if (tag != BEING_NAMED && is_named(tag, name, length))
+			return tag;
+	}
+	return 0;
+}
+
+HL_EXPORT int hl_tag_push(const char *name)
+{
+	int length = name ? hl_mark_length(name) : -EINVAL;
+
+	if (length > (int)HL_TAG_NAME_MAX)
+		length = -ENAMETOOLONG;
+	uint16_t tag = length > 0 ? find_or_add(name, (size_t)length) : 0;
+	struct tag_stack *stack = &tag_stack;
+	/* Pushed in any case, so that pops match. */
+	if (stack->depth < DEPTH_MAX)
+		stack->tags[stack->depth] = tag;
+	stack->depth++;
+	if (length < 0)
+		return length;
+	return tag ? 0 : -ENOSPC;
+}
+
+HL_EXPORT int hl_tag_pop(void)
+{
+	if (!tag_stack.depth)
+		return -EINVAL;
+	tag_stack.depth--;
+	return 0;
+}
+
+/* ---- the allocator ---- */
 
 #define CALLER ((uint64_t)(uintptr_t)__builtin_return_address(0))
 
@@ -60,7 +180,7 @@ static inline void *tag_ready(void *block, uint64_t caller)
 	if (HL_UNLIKELY(usable < HL_TAG_WORD_BYTES))
 		return block;
 	char *end = (char *)block + usable;
-	uint64_t word = hl_tag_word(hl_tag_identity(caller, hl_tag_current()), (uintptr_t)end);
+	uint64_t word = hl_tag_word(hl_tag_identity(caller, current_tag()), (uintptr_t)end);
 	__builtin_memcpy(end - sizeof(word), &word, sizeof(word));
 	return block;
 }

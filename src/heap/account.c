@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sums over chunks; see account.h. */
-#include "heap/account.h"
+/* Sums over chunks; see glibc_reader.h. */
+#include "heap/glibc_reader.h"
 
 #include "base/array.h"
 

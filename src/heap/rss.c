@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory in RAM outside of the heap: stacks, files, other mappings, who has mapped them, and their names; see rss.h. */
-#include "heap/rss.h"
+/* Memory in RAM outside of the heap: stacks, files, other mappings, who has mapped them, and their names; see heap.h. */
+#include "heap/heap.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/names.h"
 #include "heap/extents.h"
-#include "heap/heap.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 /* Says what a frame of Lua or LuaJIT is called: its source and line. */
 #include "guests/lua/lua.h"
 
-#include "guests/lua/jit_layout.h"
 #include "guests/lua/luajit.h"
 
 #include <string.h>

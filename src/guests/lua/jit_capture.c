@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Captures the frames of LuaJIT on the calling thread's stack; see luajit.h. */
-#include "guests/lua/jit_layout.h"
 #include "guests/lua/luajit.h"
 
 #include "unwind/memory.h"

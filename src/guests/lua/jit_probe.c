@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Proves that LuaJIT's structures lie as layout.h says, by a script in a private state.
+ * Proves that LuaJIT's structures lie as luajit.h says, by a script in a private state.
  *
  * The state has an allocator of its own, so the target's is not called, and no library, without which nothing is
  * compiled. Whatever a walk reads must lie in its memory. At each allocation, and from a function of C that the script calls, in
  * the main state and in a coroutine, all frames must have the lines that lua_getinfo() says.
  */
-#include "guests/lua/jit_layout.h"
 #include "guests/lua/luajit.h"
 
 #include "unwind/saved.h"

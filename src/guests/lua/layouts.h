@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The layouts of the versions of Lua; see layout.h. For capture.c alone: what it reads of them the compiler
+/* The layouts of the versions of Lua; see lua.h. For capture.c alone: what it reads of them the compiler
  * must know. */
 #pragma once
 
-#include "guests/lua/layout.h"
+#include "guests/lua/lua.h"
 
 #define TAG_FUNCTION	6
 #define TAG_COLLECTABLE 64

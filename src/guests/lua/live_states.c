@@ -373,7 +373,11 @@ static int read_ages(pid_t pid, struct aging *aging, struct hl_error *err)
 	return r == 0 ? make_rows(aging) : r;
 }
 
-int hl_lua_ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_labels **ret_ages,
+/*
+ * How many collections of their state Lua's own live blocks have outlived, as labels of HL_AGE_PROVIDER, up to
+ * HL_AGE_MAX. As of the types of Python, -ENOENT where the recorder has seen no state.
+ */
+static int ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_labels **ret_ages,
 		     struct hl_error *err)
 {
 	struct hl_inuse_labels *ages = hl_inuse_labels_new(HL_AGE_PROVIDER, owners);
@@ -392,5 +396,5 @@ int hl_lua_ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_
 }
 
 const struct hl_guest_outside hl_guest_outside_lua = {
-	.labels[HL_GUEST_AGES] = {"what collections Lua's blocks have outlived", hl_lua_ages_read},
+	.labels[HL_GUEST_AGES] = {"what collections Lua's blocks have outlived", ages_read},
 };

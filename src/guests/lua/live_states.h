@@ -47,10 +47,3 @@ enum hl_lua_owner hl_lua_states_find(struct hl_lua_states_now *states, uint64_t 
 				     uint64_t address, size_t *ret_index, uint32_t *ret_age);
 
 void hl_lua_states_free(struct hl_lua_states_now *states); /* NULL is fine */
-
-/*
- * How many collections of their state Lua's own live blocks have outlived, as labels of HL_AGE_PROVIDER, up to
- * HL_AGE_MAX. As of the types of Python, -ENOENT where the recorder has seen no state.
- */
-int hl_lua_ages_read(pid_t pid, struct hl_block_owners *owners, struct hl_inuse_labels **ret_ages,
-		     struct hl_error *err);

@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "base/index.h"
 #include "guests/lua/live_states.h"
-#include "guests/skynet/live_services.h"
 #include "heap/owners/block_owners.h"
 #include "heap/owners/owner_table.h"
 #include "heap/owners/resident.h"

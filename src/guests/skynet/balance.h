@@ -6,11 +6,13 @@
 #pragma once
 
 #include "base/error.h"
+#include "guests/outside.h"
 #include "heap/heap.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* A service; or, where the program has none, a state of Lua; or, where none was seen, a type of blocks. */
 struct hl_service {
@@ -75,3 +77,15 @@ int hl_services_read(pid_t pid, struct hl_services **ret_services, struct hl_err
 void hl_services_sort_by_waiting(struct hl_services *services);
 
 void hl_services_free(struct hl_services *services); /* NULL is fine */
+
+/* ---- live_services.c ---- */
+
+/*
+ * Services of skynet: their names, and messages that wait in their queues, read out of a process while it goes on. skynet keeps its services in a table
+ * behind a static variable, H. Its structures are those of 1.8.0 and of mid-2026, with either kind of locks; nothing is believed before the
+ * services agree with it: each stands in the table where its handle says, and has a queue with the same handle.
+ */
+
+/* ${ret_services}, one for each service, to be freed. 0; -ENOENT when the program's file has no such variable in its symbols;
+ * -EPROTO when what is there is not skynet's; -ENOMEM; or what reading failed with. */
+int hl_skynet_services_read(pid_t pid, struct hl_guest_service **ret_services, size_t *ret_count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads the table of skynet's services, their names and their queues; see live_services.h. */
-#include "guests/skynet/live_services.h"
+/* Reads the table of skynet's services, their names and their queues; see balance.h. */
+#include "guests/skynet/balance.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -126,6 +127,12 @@ def wait_until(condition, what, timeout=300.0):
             raise AssertionError(f"waited {timeout:.0f} s in vain for {what}")
         time.sleep(0.002)
     return value
+
+
+def listens(path):
+    """Whether a server listens at the socket: the file is there before that."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(path) == 0
 
 
 class Waiting:

@@ -261,7 +261,9 @@ class Check(harness.TestCase):
         self.assertIn(f"'{damaged}' is damaged", result.stderr)
 
     def test_a_damaged_log_is_no_success(self):
-        command = [sys.executable, "-c", "import time; time.sleep(0.5)"]
+        # Most of the log is of the later half, so that the damage leaves intervals before it.
+        command = [sys.executable, "-c", "import time; time.sleep(0.3); import asyncio, decimal, json, unittest.mock; "
+                                         "time.sleep(0.3)"]
         recording = self.record_well(command, mode="log-fast")[1]
         self.assertEqual(self.check("--rss", "1G", recording).status, 0)
         log = max(glob.glob(os.path.join(recording, "*.hll")), key=os.path.getsize)

@@ -331,7 +331,7 @@ class EntriesTest(unittest.TestCase):
             with subprocess.Popen([redis, "--port", "0", "--unixsocket", path, "--dir", scratch],
                                   stdout=subprocess.DEVNULL) as process:
                 try:
-                    harness.wait_until(lambda: os.path.exists(path), "redis to listen")
+                    harness.wait_until(lambda: harness.listens(path), "redis to listen")
                     found = find(process.pid)
                 finally:
                     process.kill()

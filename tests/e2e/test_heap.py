@@ -585,7 +585,7 @@ class Others(unittest.TestCase):
             path = os.path.join(scratch, "socket")
             with subprocess.Popen([redis, "--port", "0", "--unixsocket", path, "--dir", scratch,
                                    "--save", ""], stdout=subprocess.DEVNULL) as process:
-                harness.wait_until(lambda: os.path.exists(path), "redis to listen")
+                harness.wait_until(lambda: harness.listens(path), "redis to listen")
                 result = harness.run([harness.program("heap_dump"), str(process.pid)])
                 process.terminate()
         self.assertIn("the process allocates by jemalloc", result.stderr)

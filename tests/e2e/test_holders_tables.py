@@ -81,7 +81,7 @@ class HoldersTables(harness.TestCase):
                     mode)
                 with subprocess.Popen(command, stdout=subprocess.DEVNULL,
                                       stderr=subprocess.DEVNULL) as collector:
-                    harness.wait_until(lambda path=socket: os.path.exists(path), "redis to listen")
+                    harness.wait_until(lambda path=socket: harness.listens(path), "redis to listen")
                     pid = harness.children_of(collector.pid)[0]
                     filled = run([client, "-s", socket, "eval", SET, "0"])
                     reports = [ask(pid, *options) for options in ([], ["--stop"])]

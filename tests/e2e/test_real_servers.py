@@ -94,7 +94,7 @@ class RealServers(harness.TestCase):
                                "--dir", self.directory, "--save", ""], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:
             try:
-                wait_until(lambda: os.path.exists(socket), "redis to listen")
+                wait_until(lambda: harness.listens(socket), "redis to listen")
                 pid = harness.children_of(process.pid)[0] if before else process.pid
                 client = [need("redis-cli"), "-s", socket]
                 self.assertEqual(run([*client, "eval", FILL, "0"]).status, 0)
@@ -127,7 +127,7 @@ class RealServers(harness.TestCase):
                                "--innodb-buffer-pool-size=8M"], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:
             try:
-                wait_until(lambda: os.path.exists(socket) or process.poll() is not None,
+                wait_until(lambda: harness.listens(socket) or process.poll() is not None,
                            "mariadbd to listen")
                 if process.poll() is not None:
                     self.skipTest("mariadbd needs its system tables here")

@@ -98,7 +98,7 @@ def run_redis(directory, environment):
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
-        while not os.path.exists(socket) and time.monotonic() < deadline:
+        while subprocess.run([client, "-s", socket, "ping"], capture_output=True, check=False).returncode and time.monotonic() < deadline:
             time.sleep(0.05)
         tests = "set,get,lpush,lrange_100,hset,zadd,spop"
         subprocess.run([benchmark, "-s", socket, "-q", "-n", "20000", "-t", tests],

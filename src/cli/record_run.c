@@ -26,6 +26,8 @@
 
 static int mode = HL_MODE_MEM_FAST;
 static uint64_t sample_bytes;
+static const char *max_memory;
+static struct hl_budget_settings budget; /* what that says */
 static bool sizes;
 static bool no_scripts;
 static bool no_objects;
@@ -48,6 +50,10 @@ const struct hl_option hl_record_options[] = {
 	 HL_OPTION_CHOICE, &mode, hl_mode_names},
 	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
 	 &sample_bytes, NULL},
+	{"max-memory", 0, "BYTES",
+	 "go on by samples once the recorder uses BYTES, or N% of the memory limit; near the limit "
+	 "it always does",
+	 HL_OPTION_TEXT, &max_memory, NULL},
 	{"sizes", 0, NULL, "count the blocks of each stack by size, for 'heapline sizes'",
 	 HL_OPTION_FLAG, &sizes, NULL},
 	{"no-scripts", 0, NULL, "leave frames of Python and Lua native: less to do for each block",
@@ -85,8 +91,8 @@ static bool is_about_log(void)
 
 bool hl_record_has_options(void)
 {
-	return output || is_about_log() || sample_bytes || sizes || no_scripts || no_objects ||
-	       save_every_s > 1;
+	return output || is_about_log() || sample_bytes || max_memory || sizes || no_scripts ||
+	       no_objects || save_every_s > 1;
 }
 
 bool hl_record_is_quiet(void)
@@ -94,8 +100,31 @@ bool hl_record_is_quiet(void)
 	return quiet;
 }
 
+static int parse_max_memory(const struct hl_verb *verb)
+{
+	size_t length = strlen(max_memory);
+	bool is_percent = length && max_memory[length - 1] == '%';
+	char number[32];
+
+	snprintf(number, sizeof(number), "%.*s", (int)(length - is_percent), max_memory);
+	uint64_t *figure = is_percent ? &budget.most_percent : &budget.most_bytes;
+	if (length < sizeof(number) && hl_option_parse_number(number, !is_percent, figure) == 0 &&
+	    *figure && (!is_percent || *figure <= 100))
+		return HL_EXIT_DONE;
+	return hl_cli_usage_error(
+		verb,
+		"--max-memory takes a number of bytes such as 64M, or a percentage from 1%% to "
+		"100%%, not '%s'",
+		max_memory);
+}
+
 int hl_record_check_options(const struct hl_verb *verb)
 {
+	if (max_memory && parse_max_memory(verb) != HL_EXIT_DONE)
+		return HL_EXIT_USAGE;
+	if (max_memory && sample_bytes)
+		return hl_cli_usage_error(verb, "--max-memory and --sample exclude each other: "
+						"samples need next to no memory");
 	if (save_every_s < 1)
 		return hl_cli_usage_error(verb, "--save-every takes 1 or more");
 	mode = (int)hl_mode_of_word(mode);
@@ -121,6 +150,7 @@ struct hl_collector_settings hl_record_settings(char **command)
 		.log = {.segment_bytes = log_segment_bytes,
 			.segments_kept = (uint32_t)log_segments,
 			.events = events},
+		.budget = budget,
 		.save_every_ns = (uint64_t)(save_every_s * (double)HL_NS_PER_SECOND),
 		.command = command,
 	};

@@ -27,6 +27,7 @@
 
 /* Callers that have connected and not yet said hello; more are turned away. */
 #define WAITING_MAX 64
+#define MIB	    (1024.0 * 1024)
 
 /* Saves may take 1/SAVE_SHARE of a core's time: the next is due after SAVE_SHARE times the cost of
  * the last. */
@@ -72,6 +73,7 @@ struct hl_collector {
 	struct hl_collector_settings settings;
 	struct hl_reception reception;
 	struct hl_archive archive;
+	struct hl_budget *budget;   /* NULL for want of memory */
 	struct hl_control *control; /* NULL: not begun, or no means for one */
 	bool begun;
 	pid_t program;
@@ -116,6 +118,7 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	collector->settings = *settings;
 	if (!collector->settings.save_every_ns)
 		collector->settings.save_every_ns = HL_NS_PER_SECOND;
+	collector->budget = hl_budget_new(&settings->budget);
 	collector->archive.directory.fd = -1;
 	collector->reception.fd = collector->reception.reserve_fd = -1;
 	for (int i = 0; i < WAITING_MAX; i++)
@@ -155,6 +158,7 @@ void hl_collector_free(struct hl_collector *collector)
 		collector->tracked = tracked->next;
 		hl_tracked_free(tracked);
 	}
+	hl_budget_free(collector->budget);
 	hl_reception_release(&collector->reception);
 	hl_archive_release(&collector->archive);
 	if (collector->timer_fd >= 0)
@@ -459,11 +463,41 @@ static void warn_of_growth(struct hl_collector *collector, const struct hl_track
 
 	/* Otherwise not all of its calls were counted. */
 	if (settings->mode != HL_MODE_CLOSED && !settings->sample_bytes && !totals->own_malloc &&
-	    !tracked->reset_ns && !tracked->is_another && !collector->has_warned_of_growth &&
-	    hl_outside_malloc_describe(&found, sentence)) {
+	    !tracked->is_sampled && !tracked->reset_ns && !tracked->is_another &&
+	    !collector->has_warned_of_growth && hl_outside_malloc_describe(&found, sentence)) {
 		hl_archive_warn(&collector->archive, "%s", sentence);
 		collector->has_warned_of_growth = true;
 	}
+}
+
+/* Says it once, and has reports call the figures estimates from the next save on. */
+static void warn_of_sampling(struct hl_collector *collector, struct hl_tracked *tracked)
+{
+	struct hl_budget_verdict verdict;
+	char why[HL_WARNING_BYTES];
+
+	if (tracked->is_sampled || !hl_budget_has_told(tracked->budget, &verdict))
+		return;
+	tracked->is_sampled = true;
+	if (verdict.limit)
+		snprintf(why, sizeof(why),
+			 "its control group had %.1f MiB left of its limit of %.1f MiB",
+			 (double)verdict.left / MIB, (double)verdict.limit / MIB);
+	else
+		snprintf(why, sizeof(why), "the recorder used %.1f MiB, and --max-memory says so",
+			 (double)verdict.recorder_bytes / MIB);
+	uint64_t sample_bytes = hl_budget_sample_bytes(tracked->budget);
+	double seconds = verdict.clock_ns > tracked->start_ns
+				 ? (double)(verdict.clock_ns - tracked->start_ns) / HL_NS_PER_SECOND
+				 : 0;
+	hl_archive_warn(&collector->archive,
+			"process %d is sampled from %.1f s on, one allocation about every %u KiB: "
+			"%s; what was "
+			"allocated before is counted exactly, what is in use is estimated",
+			tracked->pid, seconds, (unsigned)(sample_bytes >> 10), why);
+	if (collector->archive.meta.sample_bytes < sample_bytes)
+		collector->archive.meta.sample_bytes = sample_bytes;
+	collector->archive.meta_is_stale = true;
 }
 
 static void warn_of_end(struct hl_collector *collector, const struct hl_tracked *tracked)
@@ -500,6 +534,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 				"process %d asked for %u namespace%s by dlmopen(); what is "
 				"allocated in such a namespace is not seen",
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
+	warn_of_sampling(collector, tracked);
 	warn_of_end(collector, tracked);
 	warn_of_program(collector, tracked);
 	warn_of_scripts(collector, tracked);
@@ -630,7 +665,7 @@ static int welcome(struct hl_collector *collector, const struct hl_caller *calle
 	int pidfd = hl_reception_pidfd(caller);
 	if (pidfd < 0)
 		return pidfd;
-	int r = hl_tracked_new(caller->pid, pidfd, &collector->settings.region,
+	int r = hl_tracked_new(caller->pid, pidfd, &collector->settings.region, collector->budget,
 			       hello->address_space_limit, -1, &tracked);
 	if (r < 0)
 		return r;
@@ -681,8 +716,8 @@ static int take_in(struct hl_collector *collector, pid_t pid, int region_fd,
 		return r;
 	}
 	prlimit(pid, RLIMIT_AS, NULL, &limit);
-	int r = hl_tracked_new(pid, pidfd, &collector->settings.region, limit.rlim_cur, region_fd,
-			       &tracked);
+	int r = hl_tracked_new(pid, pidfd, &collector->settings.region, collector->budget,
+			       limit.rlim_cur, region_fd, &tracked);
 	if (r < 0)
 		return r;
 	r = follow(collector, tracked);
@@ -839,6 +874,7 @@ static bool save_changed(struct hl_collector *collector)
 		next = process->next; /* save_last frees it */
 		if (!process->end_ns) {
 			hl_tracked_look(process);
+			warn_of_sampling(collector, process);
 			hl_archive_note_recorder(&collector->archive,
 						 process->recorder_memory.bytes);
 			if (collector->control)

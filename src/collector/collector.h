@@ -21,8 +21,9 @@ struct hl_collector;
 struct hl_collector_settings {
 	struct hl_region_settings region; /* region.follow: record children, too */
 	struct hl_log_limits log;	  /* in modes with a log */
-	uint64_t save_every_ns;		  /* at least; 0: a second */
-	char **command;			  /* NULL-terminated; must stay until hl_collector_free */
+	struct hl_budget_settings budget;
+	uint64_t save_every_ns; /* at least; 0: a second */
+	char **command;		/* NULL-terminated; must stay until hl_collector_free */
 	/* Called when the recording cannot be written, once until it can be again; NULL: nobody listens. */
 	void (*on_failure)(const char *sentence);
 };

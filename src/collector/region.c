@@ -103,6 +103,7 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 			    (settings->follow ? HL_REGION_FOLLOW : 0u) |
 			    (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
 	region.layout.sample_bytes = settings->sample_bytes;
+	region.layout.spare_sample_bytes = settings->spare_sample_bytes;
 	*region.header = region.layout;
 	*ret_region = region;
 	return 0;

@@ -19,6 +19,7 @@ struct hl_region_settings {
 	bool leaks;	 /* processes that exit have their lost blocks looked for */
 	bool follow;	 /* programs that the target starts are recorded, too */
 	uint64_t sample_bytes;
+	uint64_t spare_sample_bytes; /* see header.spare_sample_bytes */
 };
 
 struct hl_region {

@@ -24,7 +24,8 @@ uint64_t hl_region_check_most_events(const struct hl_region_view *view, uint64_t
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t most = ns / NS_PER_EVENT * (uint64_t)(processors > 0 ? processors : 1);
 
-	return most + EVENTS_MIN + SAMPLES_DEVIATE * view->layout->sample_bytes;
+	return most + EVENTS_MIN +
+	       SAMPLES_DEVIATE * (view->layout->sample_bytes + view->layout->spare_sample_bytes);
 }
 
 /* One event may be counted in part. */
@@ -62,6 +63,7 @@ uint64_t hl_region_check_header(const struct hl_region_view *view)
 	changed += header->header_bytes != layout->header_bytes;
 	changed += header->region_bytes != layout->region_bytes;
 	changed += header->sample_bytes != layout->sample_bytes;
+	changed += header->spare_sample_bytes != layout->spare_sample_bytes;
 	for (int id = 0; id < HL_AREA_COUNT; id++)
 		changed += header->areas[id].offset != layout->areas[id].offset ||
 			   header->areas[id].capacity != layout->areas[id].capacity;

@@ -17,9 +17,11 @@
 #include <unistd.h>
 
 int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
-		   uint64_t address_space_limit, int memfd, struct hl_tracked **ret_tracked)
+		   struct hl_budget *budget, uint64_t address_space_limit, int memfd,
+		   struct hl_tracked **ret_tracked)
 {
 	struct hl_tracked *tracked = calloc(1, sizeof(*tracked));
+	struct hl_region_settings own = *settings;
 
 	if (!tracked) {
 		close(pidfd);
@@ -34,7 +36,11 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 	tracked->attached = memfd >= 0;
 	tracked->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	tracked->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = hl_region_make(settings, address_space_limit, memfd, &tracked->region);
+	tracked->budget = settings->sample_bytes ? NULL : hl_budget_watch_new(budget, pid);
+	own.spare_sample_bytes = hl_budget_sample_bytes(tracked->budget);
+	int r = hl_region_make(&own, address_space_limit, memfd, &tracked->region);
+	if (r == 0)
+		hl_budget_begin(tracked->budget, tracked->region.header);
 	if (r == 0)
 		r = hl_identity_read(pid, &tracked->identity);
 	if (r < 0) {
@@ -66,6 +72,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	close(tracked->pidfd);
 	forget_saves(tracked);
 	hl_region_base_release(&tracked->base);
+	hl_budget_watch_free(tracked->budget);
 	hl_region_release(&tracked->region);
 	hl_identity_release(&tracked->identity);
 	hl_code_files_release(&tracked->code_files);

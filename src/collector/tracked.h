@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "collector/budget.h"
 #include "collector/drain.h"
 #include "collector/mailbox_reader.h"
 #include "collector/memory_group.h"
@@ -92,6 +93,8 @@ struct hl_tracked {
 	struct hl_code_files code_files;
 	struct hl_module_files *module_files; /* NULL: none are held */
 	struct hl_memory_group *memory_group; /* or NULL */
+	struct hl_budget_watch *budget;	      /* or NULL */
+	bool is_sampled;		      /* it was told to, and a warning says so */
 	uint64_t recording_start_ns;	      /* see recording.h */
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
@@ -114,9 +117,11 @@ struct hl_tracked {
 	struct hl_tracked_totals totals;      /* at the last save, or try */
 };
 
-/* Takes over ${pidfd}, and ${memfd} (see hl_region_make()), also on failure. */
+/* Takes over ${pidfd}, and ${memfd} (see hl_region_make()), also on failure. ${budget}, which outlives it, or NULL, watches its
+ * memory, unless the settings have it sampled. */
 int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
-		   uint64_t address_space_limit, int memfd, struct hl_tracked **ret_tracked);
+		   struct hl_budget *budget, uint64_t address_space_limit, int memfd,
+		   struct hl_tracked **ret_tracked);
 
 void hl_tracked_free(struct hl_tracked *tracked); /* NULL is fine */
 

@@ -99,10 +99,12 @@ int hl_moment_open_log(const struct hl_log_source *source,
 		r = hl_log_open(place, candidate->sequence, &options, &log, &why);
 	}
 	if (r == 0 && !log->point_count) {
-		r = hl_error_set(&why, log->damaged ? -EBADMSG : -ENODATA,
-				 log->damaged ? "the log in '%s' is damaged: none of its intervals can be read"
-					      : "the log in '%s' holds no interval",
-				 place->path);
+		r = hl_error_set(
+			&why, log->damaged ? -EBADMSG : -ENODATA,
+			log->damaged
+				? "the log in '%s' is damaged: none of its intervals can be read"
+				: "the log in '%s' holds no interval",
+			place->path);
 		hl_log_free(log);
 	}
 	if (r < 0)

@@ -309,6 +309,13 @@ static uint64_t number_at(int directory, const char *name)
 	return end == text ? HL_CGROUP_UNKNOWN : number;
 }
 
+static uint64_t limit_at(int directory, bool is_v2)
+{
+	uint64_t limit = number_at(directory, is_v2 ? "memory.max" : "memory.limit_in_bytes");
+
+	return !is_v2 && limit >= V1_NO_LIMIT ? HL_CGROUP_UNKNOWN : limit;
+}
+
 /* The lowest limit on the way up, and whose it is. */
 static void find_limit(const struct hl_cgroup *group, struct hl_cgroup_figures *figures)
 {
@@ -320,13 +327,88 @@ static void find_limit(const struct hl_cgroup *group, struct hl_cgroup_figures *
 		HL_CLOSED int fd = open(at.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		uint64_t limit = number_at(fd, at.is_v2 ? "memory.max" : "memory.limit_in_bytes");
-		if (limit >= figures->limit || (!at.is_v2 && limit >= V1_NO_LIMIT))
+		uint64_t limit = limit_at(fd, at.is_v2);
+		if (limit >= figures->limit)
 			continue;
 		figures->limit = limit;
 		snprintf(figures->limit_path, sizeof(figures->limit_path), "%s",
 			 hl_cgroup_name(&at));
 	}
+}
+
+void hl_cgroup_gauge_release(struct hl_cgroup_gauge *gauge)
+{
+	for (unsigned i = 0; i < gauge->count; i++) {
+		close(gauge->levels[i].directory);
+		close(gauge->levels[i].usage);
+	}
+	gauge->count = 0;
+}
+
+static bool open_level(const struct hl_cgroup *at, struct hl_cgroup_level *ret_level)
+{
+	int directory = open(at->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t limit = directory < 0 ? HL_CGROUP_UNKNOWN : limit_at(directory, at->is_v2);
+	int usage =
+		limit == HL_CGROUP_UNKNOWN
+			? -1
+			: openat(directory, at->is_v2 ? "memory.current" : "memory.usage_in_bytes",
+				 O_RDONLY | O_CLOEXEC);
+
+	if (usage < 0) {
+		if (directory >= 0)
+			close(directory);
+		return false;
+	}
+	*ret_level = (struct hl_cgroup_level){directory, usage, at->is_v2, limit};
+	return true;
+}
+
+void hl_cgroup_gauge_open(struct hl_cgroup_gauge *gauge, const struct hl_cgroup *group)
+{
+	struct hl_cgroup at = *group;
+	bool is_at_mount = false;
+
+	hl_cgroup_gauge_release(gauge);
+	for (; !is_at_mount && gauge->count < HL_CGROUP_LEVELS_MAX; is_at_mount = !go_up(&at))
+		gauge->count += open_level(&at, &gauge->levels[gauge->count]);
+}
+
+int64_t hl_cgroup_gauge_read(const struct hl_cgroup_gauge *gauge,
+			     const struct hl_cgroup_level **ret_level)
+{
+	int64_t least = INT64_MAX;
+
+	for (unsigned i = 0; i < gauge->count; i++) {
+		char text[32];
+		ssize_t length = pread(gauge->levels[i].usage, text, sizeof(text) - 1, 0);
+		if (length <= 0)
+			continue; /* it has gone */
+		text[length] = '\0';
+		int64_t left = (int64_t)gauge->levels[i].limit - (int64_t)strtoull(text, NULL, 10);
+		if (left >= least)
+			continue;
+		least = left;
+		*ret_level = &gauge->levels[i];
+	}
+	return least;
+}
+
+int64_t hl_cgroup_level_cache(const struct hl_cgroup_level *level)
+{
+	static const char *const keys[] = {"inactive_file", "active_file", "total_inactive_file",
+					   "total_active_file"};
+	char text[8192];
+	int64_t sum = 0;
+
+	if (read_at(level->directory, "memory.stat", text, sizeof(text)) <= 0)
+		return 0;
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t bytes = 0;
+		hl_cgroup_find(text, keys[level->is_v2 ? i : i + 2], &bytes);
+		sum += (int64_t)bytes;
+	}
+	return sum;
 }
 
 static uint64_t number_after(const struct hl_cgroup *group, const char *file, const char *key)

@@ -55,6 +55,30 @@ const char *hl_cgroup_name(const struct hl_cgroup *group);
 int hl_cgroup_read_figures(const struct hl_cgroup *group, struct hl_cgroup_figures *ret_figures,
 			   struct hl_error *err);
 
+/* What is left below the limits of a group and of those above it, for whoever asks again and again. Zero-initialize. */
+#define HL_CGROUP_LEVELS_MAX 8u /* of more, those nearest to the group */
+
+struct hl_cgroup_gauge {
+	unsigned count;
+	struct hl_cgroup_level {
+		int directory, usage; /* descriptors */
+		bool is_v2;
+		uint64_t limit;
+	} levels[HL_CGROUP_LEVELS_MAX]; /* those that have a limit */
+};
+
+/* Opens it, or opens it again, with the present limits. */
+void hl_cgroup_gauge_open(struct hl_cgroup_gauge *gauge, const struct hl_cgroup *group);
+void hl_cgroup_gauge_release(struct hl_cgroup_gauge *gauge);
+
+/* The bytes that are left at the level where they are fewest, which may be negative; INT64_MAX without a limit. One call of the
+ * kernel a level. ${ret_level}: that level; untouched without one. */
+int64_t hl_cgroup_gauge_read(const struct hl_cgroup_gauge *gauge,
+			     const struct hl_cgroup_level **ret_level);
+
+/* Bytes of files in the page cache of a level, which the kernel takes back before it kills. */
+int64_t hl_cgroup_level_cache(const struct hl_cgroup_level *level);
+
 /* Reads its file ${name}, cut at ${capacity} - 1 bytes, with a NUL after. The length or a negative errno. */
 ssize_t hl_cgroup_read(const struct hl_cgroup *group, const char *name, char *text,
 		       size_t capacity);

@@ -10,6 +10,7 @@
 
 #include "base/compiler.h"
 #include "recorder/private_map.h"
+#include "recorder/sys.h"
 #include "region/block_format.h"
 
 /* ---- the array: two levels, both backed by memory only where blocks are ---- */
@@ -27,17 +28,20 @@ static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t add
 
 static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address)
 {
-	hl_block_entry *leaf =
-		hl_private_map_new_whole(HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
+	struct hl_block_leaf *leaf = hl_private_map_new_whole(sizeof(*leaf));
 
 	if (!leaf)
 		return NULL;
 	hl_block_entry *other = NULL;
-	if (atomic_compare_exchange_strong(&array->leaves[address >> HL_BLOCK_LEAF_BITS], &other,
-					   leaf))
-		return leaf;
-	hl_private_map_free_whole(leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(hl_block_entry));
-	return other;
+	if (!atomic_compare_exchange_strong(&array->leaves[address >> HL_BLOCK_LEAF_BITS], &other,
+					    leaf->entries)) {
+		hl_private_map_free_whole(leaf, sizeof(*leaf));
+		return other;
+	}
+	leaf->older = atomic_load_explicit(&array->newest, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&array->newest, &leaf->older, leaf))
+		;
+	return leaf->entries;
 }
 
 bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry)
@@ -98,6 +102,18 @@ struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table)
 	return other;
 }
 
+void hl_block_table_drop_array(struct hl_block_table *table)
+{
+	struct hl_block_array *array = atomic_exchange(&table->array, NULL);
+
+	/* They stay mapped, as other threads may still use what they have found. Shared mappings need the one
+	 * advice, private ones the other; where the program has locked its memory, both fail. */
+	for (struct hl_block_leaf *leaf = array ? atomic_load(&array->newest) : NULL; leaf;
+	     leaf = leaf->older)
+		if (hl_sys_madvise(leaf->entries, sizeof(leaf->entries), MADV_REMOVE) < 0)
+			hl_sys_madvise(leaf->entries, sizeof(leaf->entries), MADV_DONTNEED);
+}
+
 /* The array if the block can be in it, or NULL. */
 static struct hl_block_array *array_for(const struct hl_block_table *table, uintptr_t address)
 {
@@ -150,7 +166,7 @@ static __attribute__((noinline)) bool set_with_array(struct hl_block_table *tabl
 						     uint64_t usable, struct hl_block_stale *stale)
 {
 	uint64_t slack = usable - block.requested;
-	bool fits = slack <= HL_BLOCK_SLACK_MAX;
+	bool fits = slack <= HL_BLOCK_SLACK_MAX && !block.draw;
 
 	take_stale(table, array, at, stale);
 	if (!(in_array && fits) && !hl_block_hash_set(table->hash, at, block, &stale->block))

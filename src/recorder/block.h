@@ -38,6 +38,10 @@ bool hl_block_table_init(struct hl_block_table *table);
 /* Gives the table its array, if it has none; the array, or NULL without memory. */
 struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table);
 
+/* Empties the array, gives its memory back to the system, and uses it no more: its blocks are unknown from here on. An entry that
+ * another thread writes meanwhile may be lost, too. Once. */
+void hl_block_table_drop_array(struct hl_block_table *table);
+
 #define HL_BLOCK_UNKNOWN UINT64_MAX
 
 /* A block in whose place another was allocated: its free was not seen. */
@@ -51,8 +55,15 @@ struct hl_block_stale {
 		.slack = HL_BLOCK_UNKNOWN \
 	}
 
-/* Remembers a block that has just been allocated, in the array if ${in_array}, there is one and the
- * block fits. False when there was no memory for it. ${stale} is HL_BLOCK_NOT_STALE, and becomes
+/* Whether a block at ${address} with ${slack} can be in the array. */
+static inline bool hl_block_fits_array(const void *address, uint64_t slack)
+{
+	return !((uintptr_t)address & 15 || (uintptr_t)address >> HL_BLOCK_ADDRESS_BITS) &&
+	       slack <= HL_BLOCK_SLACK_MAX;
+}
+
+/* Remembers a block that has just been allocated, in the array if ${in_array}, there is one, the
+ * block fits, and has no draw. False when there was no memory for it. ${stale} is HL_BLOCK_NOT_STALE, and becomes
  * what was there before. */
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,
 		  struct hl_block block, uint64_t usable, struct hl_block_stale *stale);

@@ -38,6 +38,22 @@ static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 	return true;
 }
 
+/*
+ * Memory is short: ${thread} samples from here on, and the array goes, whoever sees it first. Of its blocks those stay known
+ * that were hit: they are in the hash, with their draws.
+ */
+static __attribute__((noinline)) void begin_sampling(struct hl_recorder *recorder,
+						     struct hl_thread *thread)
+{
+	thread->sampling = true;
+	thread->plain = false;
+	atomic_store(&recorder->hash_only, true);
+	if (atomic_exchange(&recorder->has_dropped, true))
+		return;
+	atomic_store(&recorder->region.header->block_array, 0);
+	hl_block_table_drop_array(&recorder->blocks);
+}
+
 bool hl_event_wants_objects(struct hl_recorder *recorder, uint32_t mode)
 {
 	return hl_mode_has_array(hl_mode_of(mode)) &&
@@ -189,12 +205,32 @@ static struct hl_cell *size_cell(struct hl_recorder *recorder, struct hl_thread 
 	return cell;
 }
 
-static struct hl_weight weigh(const struct hl_recorder *recorder, const void *address,
+/* What a block counts for: until others are forgotten, one that was hit counts for itself alone. */
+static struct hl_weight weigh(struct hl_recorder *recorder, const void *address,
 			      struct hl_block block)
 {
-	if (HL_LIKELY(!recorder->sampling))
+	if (HL_LIKELY(!block.draw || !(recorder->sampling || recorder->has_dropped)))
 		return (struct hl_weight){block.requested, 1};
-	return hl_sample_weight(recorder->region.header->sample_bytes, address, block);
+	return hl_sample_weight(recorder->sample_mean, address, block);
+}
+
+/* Whether a block is to be recorded. ${in_array}: it would go into the array. ${ret_draw}: see struct hl_block. */
+static inline bool sample(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t mode,
+			  uint64_t requested, bool in_array, uint32_t *ret_draw)
+{
+	bool is_hit = thread->sampling; /* or a hook had let it pass */
+
+	*ret_draw = 0;
+	if (!is_hit && (in_array || mode & HL_MODE_SAMPLED))
+		is_hit = hl_sample_hits(thread, requested);
+	if (HL_UNLIKELY(is_hit)) {
+		hl_sample_next(thread, recorder->sample_mean);
+		*ret_draw = recorder->sample_mean ? hl_sample_draw(thread) : 0;
+	}
+	if (HL_LIKELY(!(mode & HL_MODE_SAMPLED) || thread->sampling))
+		return true;
+	begin_sampling(recorder, thread);
+	return is_hit;
 }
 
 /* Whether an allocation is to be recorded in ${mode}: one comparison nearly always decides. */
@@ -208,11 +244,18 @@ static inline bool is_open(struct hl_recorder *recorder, struct hl_thread *threa
 	return hl_mode_of(mode) != HL_MODE_CLOSED;
 }
 
+/* How a block is known. */
+enum key {
+	BY_ADDRESS,
+	RULED,
+	RULED_BUT_HIT, /* an object that would be in the array */
+};
+
 static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const void *block,
-			      struct hl_block it, uint64_t usable, bool is_ruled,
+			      struct hl_block it, uint64_t usable, enum key key,
 			      struct hl_block_stale *stale)
 {
-	if (is_ruled)
+	if (key != BY_ADDRESS)
 		return hl_block_hash_set(recorder->blocks.hash,
 					 (uintptr_t)hl_block_ruled_key(block), it, NULL);
 	return hl_block_set(&recorder->blocks, hl_event_wants_array(recorder, mode), block, it,
@@ -248,7 +291,7 @@ static __attribute__((noinline)) void close_missed(struct hl_recorder *recorder,
  * ${label}: NULL, or what else is known of it. */
 static inline __attribute__((always_inline)) void
 count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, const uint64_t *known,
-	    bool is_ruled, const struct hl_registers *caller, const struct hl_recall_slot *place,
+	    enum key key, const struct hl_registers *caller, const struct hl_recall_slot *place,
 	    enum hl_label kind, const char *label)
 {
 	struct hl_recorder *recorder = hl_recorder;
@@ -256,11 +299,12 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 
 	thread->last_block = NULL;
 	struct hl_block it = {.requested = requested};
-	if (HL_UNLIKELY(thread->sampling)) {
-		hl_sample_next(thread, recorder->region.header->sample_bytes);
-		it.draw = hl_sample_draw(thread);
-	}
-	if (HL_UNLIKELY(!is_open(recorder, thread, mode)))
+	uint64_t usable = known ? *known : hl_libc_usable_size(block);
+	bool in_array = key == BY_ADDRESS ? hl_block_fits_array(block, usable - requested) &&
+						    hl_event_wants_array(recorder, mode)
+					  : key == RULED_BUT_HIT;
+	if (HL_UNLIKELY(!sample(recorder, thread, mode, requested, in_array, &it.draw) ||
+			!is_open(recorder, thread, mode)))
 		return;
 	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
 	if (HL_UNLIKELY(thread->stamp.value))
@@ -269,10 +313,9 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 		cell = hl_script_label_cell(recorder, thread, cell, kind, label);
 	if (HL_UNLIKELY(recorder->sizes))
 		cell = size_cell(recorder, thread, cell, requested);
-	uint64_t usable = known ? *known : hl_libc_usable_size(block);
 	it.node = cell ? cell->node : HL_NODE_NONE;
 	struct hl_block_stale stale = HL_BLOCK_NOT_STALE;
-	bool kept = cell && keep_block(recorder, mode, block, it, usable, is_ruled, &stale);
+	bool kept = cell && keep_block(recorder, mode, block, it, usable, key, &stale);
 	if (HL_UNLIKELY(stale.block.node))
 		close_missed(recorder, thread, block, stale, usable);
 	if (HL_UNLIKELY(!kept)) {
@@ -299,7 +342,8 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 {
 	struct hl_recorder *recorder = hl_recorder;
 
-	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way))
+	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way ||
+			hl_event_is_hit(thread, requested)))
 		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 	if (HL_UNLIKELY(!entry || !is_empty(entry)))
@@ -319,8 +363,8 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_COUNTED) &&
 	    !alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_LOGGED))
-		count_alloc(thread, block, requested, NULL, false, caller, place, HL_LABEL_COUNT,
-			    NULL);
+		count_alloc(thread, block, requested, NULL, BY_ADDRESS, caller, place,
+			    HL_LABEL_COUNT, NULL);
 }
 
 void hl_event_alloc_ahead(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -377,7 +421,7 @@ void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t reques
 void hl_event_alloc_sized(struct hl_thread *thread, const void *block, uint64_t requested,
 			  uint64_t usable, const struct hl_registers *caller)
 {
-	count_alloc(thread, block, requested, &usable, false, caller,
+	count_alloc(thread, block, requested, &usable, BY_ADDRESS, caller,
 		    hl_recall_locate(&thread->tables->recall, &thread->tables->walk, caller),
 		    HL_LABEL_COUNT, NULL);
 }
@@ -405,7 +449,7 @@ void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_
 
 static void count_unmatched(const struct hl_recorder *recorder, struct hl_thread *thread)
 {
-	if (thread->sampling || is_closed(recorder))
+	if (thread->sampling || recorder->has_dropped || is_closed(recorder))
 		return;
 	if (recorder->inherits)
 		thread->in_region->lost.inherited_frees++;
@@ -571,8 +615,10 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 	/* Without an entry this is a child: a handler has forked since the caller looked. */
 	if (HL_UNLIKELY(!cell || !entry))
 		return false;
-	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block),
-		      hl_event_mode(recorder));
+	const uint32_t mode = hl_event_mode(recorder);
+	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block), mode);
+	if (HL_UNLIKELY(mode & HL_MODE_SAMPLED && !thread->sampling))
+		begin_sampling(recorder, thread);
 	return true;
 }
 
@@ -589,7 +635,7 @@ bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 	if (HL_UNLIKELY(!node))
 		return false;
 	uint32_t mode = hl_event_mode(recorder);
-	if (HL_UNLIKELY(mode & (HL_MODE_LOGGING | HL_MODE_PIECES) ||
+	if (HL_UNLIKELY(mode & (HL_MODE_LOGGING | HL_MODE_PIECES | HL_MODE_SAMPLED) ||
 			!hl_libc_read_usable_size(block, &usable)))
 		return !(mode & HL_MODE_PIECES) && free_plain_any(thread, block, node);
 	struct hl_cell *cell = hl_cells_find(&thread->cells, &recorder->region, node);
@@ -630,14 +676,16 @@ void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t 
 			  const char *type, uint32_t pool)
 {
 	begin_piece(thread, block, requested, pool);
-	count_alloc(thread, block, requested, &requested, true, caller, place, HL_LABEL_TYPE, type);
+	count_alloc(thread, block, requested, &requested, RULED, caller, place, HL_LABEL_TYPE,
+		    type);
 }
 
 void hl_event_alloc_in_hash(struct hl_thread *thread, const void *block, uint64_t requested,
 			    uint64_t usable, const struct hl_registers *caller,
-			    const struct hl_recall_slot *place, const char *type)
+			    const struct hl_recall_slot *place, const char *type, bool is_hit)
 {
-	count_alloc(thread, block, requested, &usable, true, caller, place, HL_LABEL_TYPE, type);
+	count_alloc(thread, block, requested, &usable, is_hit ? RULED_BUT_HIT : RULED, caller,
+		    place, HL_LABEL_TYPE, type);
 }
 
 void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -648,7 +696,7 @@ void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t r
 		return;
 	}
 	begin_piece(thread, block, requested, 0);
-	count_alloc(thread, block, requested, &requested, true, caller,
+	count_alloc(thread, block, requested, &requested, RULED, caller,
 		    hl_event_locate(thread, caller), HL_LABEL_POOL, pool);
 }
 

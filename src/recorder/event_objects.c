@@ -38,6 +38,24 @@ static inline hl_block_entry *entry_for_object(struct hl_recorder *recorder, uin
 		       : NULL;
 }
 
+/* The entry that a new object is to fill; NULL: it is for the hash. ${ret_is_hit}: there for having been hit; what the array had in its
+ * place would be found first. */
+static inline hl_block_entry *entry_of_new(struct hl_recorder *recorder, struct hl_thread *thread,
+					   uint32_t mode, const void *block, uint64_t requested,
+					   bool *ret_is_hit)
+{
+	if (HL_UNLIKELY(!thread->plain || mode & (HL_MODE_ASKED | HL_MODE_SAMPLED)))
+		return NULL;
+	hl_block_entry *entry = entry_for_object(recorder, mode, block, requested);
+	*ret_is_hit = entry && hl_event_is_hit(thread, requested);
+	if (HL_LIKELY(!*ret_is_hit))
+		return entry;
+	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
+	if (hl_block_entry_is_object(value))
+		hl_block_object_take(entry, value);
+	return NULL;
+}
+
 static const struct hl_event_kind of_object;
 
 static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const void *block,
@@ -48,12 +66,12 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = hl_event_mode(recorder);
 	uint64_t usable = hl_block_object_usable(requested);
-	hl_block_entry *entry = HL_LIKELY(thread->plain && !(mode & HL_MODE_ASKED))
-					? entry_for_object(recorder, mode, block, requested)
-					: NULL;
+	bool is_hit = false;
+	hl_block_entry *entry = entry_of_new(recorder, thread, mode, block, requested, &is_hit);
 
 	if (HL_UNLIKELY(!entry))
-		hl_event_alloc_in_hash(thread, block, requested, usable, caller, place, NULL);
+		hl_event_alloc_in_hash(thread, block, requested, usable, caller, place, NULL,
+				       is_hit);
 	else
 		hl_event_add_or_lose(&of_object, thread, block, requested, entry,
 				     hl_event_slack(usable, requested),
@@ -129,12 +147,12 @@ beside_any(struct hl_thread *thread, const void *block, uint64_t requested,
 {
 	struct hl_recorder *recorder = hl_recorder;
 	const uint32_t mode = hl_event_mode(recorder);
-	hl_block_entry *entry = HL_LIKELY(thread->plain && !(mode & HL_MODE_ASKED))
-					? entry_for_object(recorder, mode, block, requested)
-					: NULL;
+	bool is_hit = false;
+	hl_block_entry *entry = entry_of_new(recorder, thread, mode, block, requested, &is_hit);
 
 	if (HL_UNLIKELY(!entry)) {
-		hl_event_alloc_in_hash(thread, block, requested, requested, caller, place, type);
+		hl_event_alloc_in_hash(thread, block, requested, requested, caller, place, type,
+				       is_hit);
 		return;
 	}
 	add_beside(thread, block, requested, type, entry,
@@ -164,8 +182,8 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
 			!hl_block_holds_object(block, requested) ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			hl_recall_check_every || !thread->tables->recall.credit ||
-			thread->looked_ahead ||
+			hl_event_is_hit(thread, requested) || hl_recall_check_every ||
+			!thread->tables->recall.credit || thread->looked_ahead ||
 			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
 					  &thread->tables->walk, caller, place) ||
 			(place->tag & HL_EVENT_TAG_BITS) != HL_EVENT_TAG_ASKS)) {
@@ -239,9 +257,10 @@ void hl_event_count_free_object(struct hl_thread *thread, const void *block, str
 void hl_event_put_back_object(struct hl_thread *thread, const void *block, struct hl_block it)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry = thread->plain ? entry_for_object(recorder, hl_event_mode(recorder),
-								 block, it.requested)
-					      : NULL;
+	hl_block_entry *entry =
+		thread->plain && !it.draw
+			? entry_for_object(recorder, hl_event_mode(recorder), block, it.requested)
+			: NULL;
 
 	if (HL_LIKELY(entry))
 		hl_block_object_set(entry, it.node, it.requested);

@@ -40,6 +40,8 @@ bool hl_recorder_set_up(struct hl_recorder *recorder, void *region, size_t bytes
 	hl_region_map_init(&recorder->region, region, bytes);
 	struct hl_region_header *header = recorder->region.header;
 	recorder->sampling = header->sample_bytes != 0;
+	recorder->sample_mean =
+		recorder->sampling ? header->sample_bytes : header->spare_sample_bytes;
 	recorder->hash_only =
 		recorder->sampling || hl_sys_address_space_limit() < ADDRESS_SPACE_FOR_ARRAY;
 	recorder->sizes = atomic_load(&header->flags) & HL_REGION_SIZES;

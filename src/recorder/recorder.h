@@ -62,9 +62,9 @@ struct hl_thread {
 	_Atomic uint32_t activity;	    /* enum hl_activity; written by its thread only */
 	uint32_t slot;			    /* in the region */
 	struct hl_region_thread *in_region; /* its slot */
-	bool sampling;
+	bool sampling;			    /* only blocks that are hit are recorded */
 	bool plain; /* neither sampling nor sizes: events only count, if the mode says no other */
-	int64_t sample_countdown; /* bytes until the next sample */
+	int64_t sample_countdown; /* bytes until the next block that is hit; see sample.h */
 	uint64_t random;
 	const void *last_block;	     /* allocated by this thread's last event, else NULL */
 	const void *last_ruled_free; /* by a rule's function, which may go on in another's */
@@ -90,14 +90,16 @@ struct hl_thread {
 
 struct hl_recorder {
 	_Atomic uint32_t phase;
-	bool sampling;
-	_Atomic bool hash_only; /* no block goes into the array of the block table */
-	bool objects_only;	/* and of malloc() none, objects do */
-	bool sizes;		/* blocks count by size class, too */
-	bool inherits;		/* a forked child: its parent's blocks are not in the table */
-	bool has_rules;		/* blocks have keys of two kinds, see event.h; in the image alone */
-	bool counts_layers;	/* and what they call counts, too */
-	bool has_type_rules;	/* one names where an interpreter tells types */
+	bool sampling;		  /* from the beginning; see hl_event_is_sampled() */
+	_Atomic bool has_dropped; /* exact blocks are forgotten: HL_MODE_SAMPLED was seen */
+	_Atomic bool hash_only;	  /* no block goes into the array of the block table */
+	uint64_t sample_mean;	  /* of sample.h, now or later; 0: nothing is ever sampled */
+	bool objects_only;	  /* and of malloc() none, objects do */
+	bool sizes;		  /* blocks count by size class, too */
+	bool inherits;		  /* a forked child: its parent's blocks are not in the table */
+	bool has_rules;	     /* blocks have keys of two kinds, see event.h; in the image alone */
+	bool counts_layers;  /* and what they call counts, too */
+	bool has_type_rules; /* one names where an interpreter tells types */
 	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;

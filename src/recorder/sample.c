@@ -55,6 +55,10 @@ static double one_minus_exp(double x)
 
 void hl_sample_next(struct hl_thread *thread, uint64_t mean)
 {
+	if (!mean) {
+		thread->sample_countdown = INT64_MAX;
+		return;
+	}
 	double uniform = (double)((next_random(thread) >> 11) + 1) * 0x1p-53;
 	double distance = -natural_log(uniform) * (double)mean;
 
@@ -63,9 +67,6 @@ void hl_sample_next(struct hl_thread *thread, uint64_t mean)
 
 void hl_sample_start(struct hl_thread *thread, uint64_t mean)
 {
-	thread->sampling = mean != 0;
-	if (!mean)
-		return;
 	thread->random =
 		((uint64_t)(uintptr_t)thread ^ ((uint64_t)thread->in_region->tid << 32)) | 1;
 	for (int i = 0; i < 8; i++)
@@ -82,27 +83,24 @@ static uint64_t round_by_chance(double value, double chance)
 
 uint32_t hl_sample_draw(struct hl_thread *thread)
 {
-	return (uint32_t)(next_random(thread) >> (64 - HL_DRAW_BITS));
+	return 1 + (uint32_t)((next_random(thread) >> 32) * HL_DRAW_MAX >> 32);
 }
 
-/* The address only fills in the bits below those drawn: any address leaves the result uniform to
- * within 2^-HL_DRAW_BITS. */
+/* The address only fills in between the steps of the draw: any address leaves the result uniform to
+ * within 1/HL_DRAW_MAX. */
 static double chance_of(const void *address, uint32_t draw)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)address * UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t bits = (uint64_t)draw << (64 - HL_DRAW_BITS) | hash >> HL_DRAW_BITS;
 
-	return (double)(bits >> 11) * 0x1p-53;
+	return ((double)(draw - 1) + (double)(hash >> 11) * 0x1p-53) / HL_DRAW_MAX;
 }
 
 struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_block block)
 {
 	uint64_t requested = block.requested;
 
-	if (!mean)
-		return (struct hl_weight){requested, 1};
 	double chance = chance_of(address, block.draw);
-	double objects = 1 / one_minus_exp((double)(requested ? requested : 1) / (double)mean);
+	double objects = 1 / one_minus_exp((double)(requested | 1) / (double)mean);
 	return (struct hl_weight){
 		.bytes = round_by_chance((double)requested * objects, chance),
 		.objects = round_by_chance(objects, chance),

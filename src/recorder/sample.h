@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Poisson sampling: each byte asked for is hit with probability 1/mean, independently; a block that
- * is hit is recorded.
+ * is hit is recorded. Sizes are made odd for this, so that blocks of no bytes can be hit, too.
  *
  * A block of s bytes is hit with probability p = 1 - exp(-s/mean), so counting it as 1/p blocks and
  * s/p bytes makes every sum unbiased, whatever the mix of sizes. Counters are whole numbers: a
@@ -19,17 +19,24 @@ struct hl_weight {
 	uint64_t bytes, objects;
 };
 
-/* Draws the thread's first distance. ${mean} 0: no sampling. */
+/* Draws the thread's first distance. ${mean} 0: nothing will be hit. */
 void hl_sample_start(struct hl_thread *thread, uint64_t mean);
 
 /* Draws the distance to the next sample, from the point that was hit. */
 void hl_sample_next(struct hl_thread *thread, uint64_t mean);
 
-/* The random number of a block that was hit, for hl_block.draw. */
+/* The random number of a block that was hit, for hl_block.draw; not 0. */
 uint32_t hl_sample_draw(struct hl_thread *thread);
 
 /* What the sampled block at ${address} counts for. */
 struct hl_weight hl_sample_weight(uint64_t mean, const void *address, struct hl_block block);
+
+/* Goes the distance of a block of ${requested} bytes. Whether it is hit: then hl_sample_next() is due. */
+static inline bool hl_sample_hits(struct hl_thread *thread, uint64_t requested)
+{
+	thread->sample_countdown -= (int64_t)(requested | 1);
+	return thread->sample_countdown <= 0;
+}
 
 /* True when an allocation of ${requested} bytes by ${thread}, the calling one or NULL, is not sampled
  * and may pass through. */
@@ -43,8 +50,7 @@ static inline bool hl_sample_thread_passes(struct hl_thread *thread, uint64_t re
 	/* Larger than the address space: it will fail, so no distance has been gone. */
 	if (HL_UNLIKELY(requested >> HL_ADDRESS_BITS))
 		return false;
-	thread->sample_countdown -= (int64_t)(requested ? requested : 1);
-	return HL_LIKELY(thread->sample_countdown > 0);
+	return HL_LIKELY(!hl_sample_hits(thread, requested));
 }
 
 /* The same of the calling thread. */

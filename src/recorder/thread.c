@@ -85,8 +85,9 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	thread->last_block = NULL;
 	if (atomic_load(&recorder->region.header->mode) & HL_MODE_LOGGING)
 		hl_ring_writer_init(&thread->ring, &recorder->region, thread->slot);
-	hl_sample_start(thread, recorder->region.header->sample_bytes);
-	thread->plain = !recorder->sampling && !recorder->sizes && !recorder->counts_layers;
+	hl_sample_start(thread, recorder->sample_mean);
+	thread->sampling = recorder->sampling || atomic_load(&recorder->has_dropped);
+	thread->plain = !thread->sampling && !recorder->sizes && !recorder->counts_layers;
 	atomic_fetch_add(&recorder->live_threads, 1);
 	atomic_store(&thread->in_region->live, 1);
 	hl_thread_set(thread, HL_RECORDING);

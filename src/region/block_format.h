@@ -9,10 +9,11 @@
 #include <stdint.h>
 
 #define HL_DRAW_BITS 10
+#define HL_DRAW_MAX  ((1u << HL_DRAW_BITS) - 1)
 
 struct hl_block {
-	uint32_t node;	    /* never 0 for a block that is in a table */
-	uint32_t draw;	    /* of a sampled block HL_DRAW_BITS random bits (sample.h), else 0 */
+	uint32_t node; /* never 0 for a block that is in a table */
+	uint32_t draw; /* of a block that was hit 1 to HL_DRAW_MAX, at random (sample.h), else 0 */
 	uint64_t requested; /* bytes asked for */
 };
 
@@ -32,6 +33,12 @@ typedef _Atomic uint32_t hl_block_entry;
 
 struct hl_block_array {
 	_Atomic(hl_block_entry *) leaves[HL_BLOCK_LEAVES];
+	_Atomic(struct hl_block_leaf *) newest; /* of all of them; for the recorder alone */
+};
+
+struct hl_block_leaf {
+	hl_block_entry entries[HL_BLOCK_LEAF_ENTRIES];
+	struct hl_block_leaf *older; /* for the recorder alone */
 };
 
 static inline uint32_t hl_block_entry_of(uint32_t node, uint64_t slack)

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 20u
+#define HL_REGION_VERSION 21u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -87,6 +87,8 @@ static inline bool hl_mode_logs(enum hl_mode mode)
  *	PROBE	  interpreters were found that have not been probed
  *	USED	  the mode is another than HL_MODE_CLOSED, or was: frees may count
  *	PIECES	  pools have told of pieces, which end with the block that they lie in
+ *	SAMPLED	  memory is short: from here on blocks are sampled, and the array of the block table is
+ *		  given back; see header.spare_sample_bytes. For good
  *	switches  number of changes of the mode, in the bits between; it wraps
  */
 #define HL_MODE_ASKED	   (UINT32_C(1) << 31)
@@ -95,9 +97,10 @@ static inline bool hl_mode_logs(enum hl_mode mode)
 #define HL_MODE_PROBE	   (UINT32_C(1) << 28)
 #define HL_MODE_USED	   (UINT32_C(1) << 27)
 #define HL_MODE_PIECES	   (UINT32_C(1) << 26)
+#define HL_MODE_SAMPLED	   (UINT32_C(1) << 25)
 #define HL_MODE_MASK	   UINT32_C(7)
 #define HL_MODE_ONE_SWITCH (HL_MODE_MASK + 1)
-#define HL_MODE_SWITCHES   (HL_MODE_PIECES - HL_MODE_ONE_SWITCH)
+#define HL_MODE_SWITCHES   (HL_MODE_SAMPLED - HL_MODE_ONE_SWITCH)
 
 /* The mode in a value of header.mode. */
 static inline enum hl_mode hl_mode_of(uint32_t mode)
@@ -113,7 +116,7 @@ static inline uint32_t hl_mode_first(enum hl_mode mode)
 }
 
 /* Switches to ${to}, and leaves HL_MODE_ASKED as it is: a question is answered in any mode; and
- * HL_MODE_SCRIPT, HL_MODE_PROBE, HL_MODE_USED and HL_MODE_PIECES. Returns the mode until then. */
+ * all other flags but HL_MODE_LOGGING. Returns the mode until then. */
 static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode to)
 {
 	uint32_t was = atomic_load(mode), next;
@@ -122,7 +125,7 @@ static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode t
 		if (hl_mode_of(was) == to)
 			return to;
 		next = (was & (HL_MODE_ASKED | HL_MODE_SCRIPT | HL_MODE_PROBE | HL_MODE_USED |
-			       HL_MODE_PIECES)) |
+			       HL_MODE_PIECES | HL_MODE_SAMPLED)) |
 		       ((was + HL_MODE_ONE_SWITCH) & HL_MODE_SWITCHES) | hl_mode_first(to);
 		if (to == HL_MODE_CLOSED)
 			next |= was & HL_MODE_LOGGING;
@@ -429,6 +432,10 @@ struct hl_region_header {
 				   it at any time */
 	_Atomic uint32_t flags; /* enum hl_region_flag */
 	uint64_t sample_bytes;	/* mean distance of samples in bytes; 0 = every allocation */
+	/* The same, of what may become sampled while it is recorded; 0: never. Until then, each block that
+	 * would be hit is in the hash with its draw, and counts as any other: once HL_MODE_SAMPLED is
+	 * set, these stand for all blocks that were in the array. */
+	uint64_t spare_sample_bytes;
 	struct hl_area areas[HL_AREA_COUNT];
 	/* Written by the collector while it drains rings: milliseconds since it made the region.
 	 * With HL_TICK_DOZING: the writer of an event wakes it and clears the flag. */
@@ -470,6 +477,12 @@ struct hl_region_header {
 	struct hl_region_refusal refusal;
 	struct hl_region_children children;
 };
+
+/* Whether blocks that live may be unknown to the recorder. */
+static inline bool hl_region_is_sampled(const struct hl_region_header *header)
+{
+	return header->sample_bytes || atomic_load(&header->mode) & HL_MODE_SAMPLED;
+}
 
 /* The pages of the header that have that, from the region's start. */
 #define HL_REGION_CHILDREN_START (offsetof(struct hl_region_header, children) & ~(size_t)4095)

@@ -57,7 +57,9 @@ def check_parts(case, report, pid, child, tmpfs):
     case.assertLess(abs(unknown), BATCH_BYTES)
 
 
-class Pod(harness.TestCase):
+class Groups(harness.TestCase):
+    """Tests that make groups of whichever version is mounted."""
+
     def setUp(self):
         super().setUp()
         harness.need_root()
@@ -89,6 +91,13 @@ class Pod(harness.TestCase):
         with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
             file.write(str(os.getpid()))
 
+    def limit(self, group, size):
+        with open(os.path.join(group, "memory.max" if self.is_v2 else "memory.limit_in_bytes"), "w",
+                  encoding="ascii") as file:
+            file.write(str(size))
+
+
+class Pod(Groups):
     @contextlib.contextmanager
     def parts(self, group, tmpfs, disk):
         """The program in the group; yields its pid and its child's."""
@@ -205,9 +214,7 @@ class Pod(harness.TestCase):
         code = "import sys; kept = []; print('ready', flush=True); sys.stdin.readline()\n" \
                "while True: kept.append(bytearray(100_000))"
         with self.group("limited") as group:
-            with open(os.path.join(group, "memory.max" if self.is_v2 else "memory.limit_in_bytes"), "w",
-                      encoding="ascii") as file:
-                file.write(str(32 * MIB))
+            self.limit(group, 32 * MIB)
             for options, is_warned in ((), True), (("--sample", "512K"), False):
                 with self.subTest(options), subprocess.Popen(
                         [harness.need("python3"), "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

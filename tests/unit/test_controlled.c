@@ -54,8 +54,8 @@ static int setup(void **state)
 	if (hl_archive_init(&fixture->archive, path, false, &settings, NULL) < 0)
 		return -1;
 	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	if (hl_tracked_new(getpid(), pidfd, &settings.region, UINT64_MAX, -1, &fixture->tracked) <
-	    0)
+	if (hl_tracked_new(getpid(), pidfd, &settings.region, NULL, UINT64_MAX, -1,
+			   &fixture->tracked) < 0)
 		return -1;
 	atomic_store(&fixture->tracked->region.header->state, HL_REGION_RUNNING);
 	fixture->mode = HL_MODE_MEM_FAST;

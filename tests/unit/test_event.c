@@ -141,8 +141,9 @@ static const void *block_at(uint32_t thread, uint32_t place)
 
 static void alloc_event(const void *block, uint64_t stack)
 {
+	if (hl_sample_passes(requested_of(block)))
+		return; /* as a hook does */
 	struct hl_thread *thread = hl_thread_enter();
-
 	if (!thread) {
 		hl_event_nested_alloc(requested_of(block));
 		return;
@@ -985,6 +986,145 @@ static void a_request_that_must_fail_moves_no_sample(void **state)
 	free(thread);
 }
 
+/* ---- memory becomes short ---- */
+
+#define SHORT_ROUNDS 200
+#define SHORT_BLOCKS 600u
+#define SHORT_MEAN   8192u
+
+static void alloc_object_event(const void *block, uint64_t stack)
+{
+	if (hl_sample_passes(requested_of(block)))
+		return;
+	struct hl_thread *thread = hl_thread_enter();
+	const struct hl_registers caller = {.pc = stack};
+	hl_event_alloc_object(thread, block, requested_of(block), &caller,
+			      hl_event_locate(thread, &caller));
+	hl_thread_leave(thread);
+}
+
+static void free_object_event(const void *block)
+{
+	struct hl_thread *thread = hl_thread_enter();
+
+	hl_event_free_object(thread, block);
+	hl_thread_leave(thread);
+}
+
+struct errors {
+	double sum, squares;
+};
+
+/* That a figure is right on average: the mean of its errors is within four of its own deviations of 0. */
+static void add_error(struct errors *errors, double error)
+{
+	errors->sum += error;
+	errors->squares += error * error;
+}
+
+static void assert_unbiased(const struct errors *errors)
+{
+	assert_true(errors->squares > 0); /* it is an estimate */
+	assert_true(errors->sum * errors->sum < 16 * errors->squares);
+}
+
+static int64_t inuse_objects(void)
+{
+	int64_t objects = 0;
+
+	for (uint32_t i = 0; i < STACKS; i++)
+		objects += (int64_t)(sums.alloc_objects[i] - sums.free_objects[i]);
+	return objects;
+}
+
+static void compare_when_short(enum hl_mode mode, void (*alloc)(const void *, uint64_t),
+			       void (*give)(const void *))
+{
+	struct errors bytes = {0}, objects = {0}, bytes_left = {0}, objects_left = {0};
+
+	srand(7);
+	for (int round = 0; round < SHORT_ROUNDS; round++) {
+		int64_t inuse = 0, count = 0;
+		start(mode);
+		recorder->sample_mean = SHORT_MEAN;
+		alloc(block_at(0, 0), 0);
+		give(block_at(0, 0));
+		hl_thread_self()->random = ((uint64_t)rand() << 32 | (uint64_t)rand()) | 1;
+		hl_sample_next(hl_thread_self(), SHORT_MEAN);
+		for (uint32_t i = 1; i < SHORT_BLOCKS; i++)
+			alloc(block_at(0, i), i % STACKS);
+		for (uint32_t i = 1; i < SHORT_BLOCKS; i += 3)
+			give(block_at(0, i));
+		add_up();
+		int64_t exact = sums.inuse_bytes;
+		assert_int_equal(inuse_objects(), SHORT_BLOCKS - 1 - (SHORT_BLOCKS + 1) / 3);
+		atomic_fetch_or(&recorder->region.header->mode, HL_MODE_SAMPLED);
+		for (uint32_t i = 2; i < SHORT_BLOCKS; i += 3)
+			give(block_at(0, i));
+		for (uint32_t i = SHORT_BLOCKS; i < 2 * SHORT_BLOCKS; i++)
+			alloc(block_at(0, i), i % STACKS);
+		for (uint32_t i = SHORT_BLOCKS; i < 2 * SHORT_BLOCKS; i += 2)
+			give(block_at(0, i));
+		assert_null(atomic_load(&recorder->blocks.array));
+		for (uint32_t i = 3; i < 2 * SHORT_BLOCKS; i += i < SHORT_BLOCKS ? 3 : 1)
+			if (i < SHORT_BLOCKS || (i - SHORT_BLOCKS) % 2) {
+				inuse += (int64_t)requested_of(block_at(0, i));
+				count++;
+			}
+		add_up();
+		assert_true(exact > inuse / 2);
+		add_error(&bytes, (double)(sums.inuse_bytes - inuse));
+		add_error(&objects, (double)(inuse_objects() - count));
+		for (uint32_t i = 3; i < 2 * SHORT_BLOCKS; i += i < SHORT_BLOCKS ? 3 : 1)
+			if (i < SHORT_BLOCKS || (i - SHORT_BLOCKS) % 2)
+				give(block_at(0, i));
+		add_up();
+		add_error(&bytes_left, (double)sums.inuse_bytes);
+		add_error(&objects_left, (double)inuse_objects());
+		assert_int_equal(lost_events(), 0);
+		stop_recorder();
+	}
+	assert_unbiased(&bytes);
+	assert_unbiased(&objects);
+	assert_unbiased(&bytes_left);
+	assert_unbiased(&objects_left);
+}
+
+static void when_memory_is_short_figures_go_on_as_unbiased_estimates(void **state)
+{
+	(void)state;
+	compare_when_short(HL_MODE_MEM_FAST, alloc_event, free_event);
+}
+
+static void when_memory_is_short_so_do_those_of_objects(void **state)
+{
+	(void)state;
+	compare_when_short(HL_MODE_MEM_FAST, alloc_object_event, free_object_event);
+}
+
+/* Until then a block that is hit counts as any other, wherever it is kept. */
+static void while_memory_suffices_figures_are_exact(void **state)
+{
+	(void)state;
+	for (int is_object = 0; is_object < 2; is_object++) {
+		int64_t inuse = 0;
+		start(HL_MODE_MEM_FAST);
+		recorder->sample_mean = 64; /* nearly each */
+		for (uint32_t i = 0; i < SHORT_BLOCKS; i++) {
+			(is_object ? alloc_object_event : alloc_event)(block_at(0, i), i % STACKS);
+			inuse += (int64_t)requested_of(block_at(0, i));
+		}
+		add_up();
+		assert_true(sums.inuse_bytes == inuse);
+		assert_int_equal(inuse_objects(), SHORT_BLOCKS);
+		for (uint32_t i = 0; i < SHORT_BLOCKS; i++)
+			(is_object ? free_object_event : free_event)(block_at(0, i));
+		add_up();
+		assert_true(sums.inuse_bytes == 0 && inuse_objects() == 0);
+		stop_recorder();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1002,6 +1142,9 @@ int main(void)
 		cmocka_unit_test(with_sizes_mappings_get_no_class),
 		cmocka_unit_test(without_sizes_no_node_tells_any),
 		cmocka_unit_test(a_request_that_must_fail_moves_no_sample),
+		cmocka_unit_test(when_memory_is_short_figures_go_on_as_unbiased_estimates),
+		cmocka_unit_test(when_memory_is_short_so_do_those_of_objects),
+		cmocka_unit_test(while_memory_suffices_figures_are_exact),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_array),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_the_hash),
 		cmocka_unit_test(the_sum_of_all_threads_is_what_they_did_with_sizes),

@@ -31,7 +31,7 @@ static int open_recorder(struct hl_block_owners *owners, struct hl_error *err)
 		return r;
 	owners->source = HL_OWNERS_RECORDER;
 	const struct hl_region_header *header = hl_open_region_header(&owners->region);
-	if (header->sample_bytes)
+	if (hl_region_is_sampled(header))
 		return hl_error_set(err, -ENOTSUP,
 				    "process %d is recorded by samples, which do not show who owns "
 				    "each block",

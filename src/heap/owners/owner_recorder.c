@@ -468,7 +468,7 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 	struct recorder_walk walk = {.counts.shape = owners->allocations.shape};
 
 	const struct hl_region_header *header = hl_open_region_header(region);
-	if (header->sample_bytes)
+	if (hl_region_is_sampled(header))
 		return hl_error_set(err, -ENOTSUP,
 				    "process %d is recorded by samples, which do not show who owns "
 				    "each block; see 'heapline top' of the recording",

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A recorder that is short of memory goes on by samples, and no program is killed for it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import harness
+import test_pod
+from harness import HEAPLINE
+
+MIB = 1 << 20
+COUNT, SIZE = 300_000, 96
+# What heapline needs in the group whatever the program does: the recorder's region, and the collector.
+FIXED_BYTES = 5 * MIB
+
+
+def sites(recording):
+    """The bytes in use of each site, and by how much they may differ from what is true: each sample stands for
+    the mean distance of samples, and five standard deviations are more than ever happens."""
+    mean = harness.info(recording)["recording"]["sample_bytes"]
+    stacks = harness.folded(recording, "inuse", "bytes")
+    values = [harness.under(stacks, site) for site in ("site_a", "site_b")]
+    return values, [5 * (mean * (value + mean)) ** 0.5 for value in values]
+
+
+class Budget(test_pod.Groups):
+    def work(self, command, group=None):
+        """Starts it, and has it do its work; the process, which still runs or was killed, and what it has kept."""
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, preexec_fn=group and (lambda: self.join(group)))
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    @staticmethod
+    def go(process):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        kept = re.match(r"kept (\d+) (\d+)", process.stdout.readline())
+        return kept and [int(figure) for figure in kept.groups()]
+
+    def end(self, process):
+        process.stdin.close()
+        said = process.stderr.read()
+        process.stdout.close()
+        process.stderr.close()
+        return process.wait(), said
+
+    def needed(self, size):
+        """What the program needs alone."""
+        with self.group("plain") as group:
+            process = self.work([harness.program("blocks"), str(COUNT), str(size)], group)
+            self.assertIsNotNone(self.go(process))
+            with open(os.path.join(group, "memory.peak" if self.is_v2 else "memory.max_usage_in_bytes"),
+                      encoding="ascii") as file:
+                peak = int(file.read())
+            self.assertEqual(self.end(process)[0], 0)
+        return peak
+
+    def expect_estimates(self, recording, kept, reason):
+        values, deviations = sites(recording)
+        for value, true, deviation in zip(values, kept, deviations):
+            self.assertLess(abs(value - true), deviation)
+        warning = " ".join(harness.info(recording)["recording"]["warnings"])
+        self.assertRegex(warning, rf"is sampled from [\d.]+ s on, one allocation about every \d+ KiB: {reason}")
+        self.assertEqual(harness.report("top", recording)["total"]["alloc_objects"],
+                         harness.info(recording)["total"]["alloc_objects"])
+
+    def test_a_program_that_fits_alone_fits_with_a_recorder(self):
+        for size in 24, SIZE, 400:
+            needed = self.needed(size)
+            for more in FIXED_BYTES, FIXED_BYTES + needed // 10:
+                with self.subTest(size=size, more=more), self.group("limited") as group:
+                    self.limit(group, needed + more)
+                    recording = self.path("recorded.hl")
+                    process = self.work(harness.record_command(
+                        recording, [harness.program("blocks"), str(COUNT), str(size)], options=["-f"]), group)
+                    kept = self.go(process)
+                    status, said = self.end(process)
+                    self.assertEqual(status, 0, said)
+                    self.expect_estimates(recording, kept, "its control group had")
+
+    def test_one_that_is_joined_fits_as_well(self):
+        needed = self.needed(SIZE)
+        with self.group("limited") as group:
+            self.limit(group, needed + FIXED_BYTES)
+            process = self.work([harness.program("blocks"), str(COUNT), str(SIZE)], group)
+            recording = self.path("joined.hl")
+            with subprocess.Popen([HEAPLINE, "attach", "-p", str(process.pid), "-o", recording],
+                                  stderr=subprocess.PIPE, text=True) as attach:
+                ask = [HEAPLINE, "ctl", "-p", str(process.pid), "status"]
+                harness.wait_until(lambda: harness.run(ask).status == 0, "the recorder to be there")
+                kept = self.go(process)
+                refused = harness.run([HEAPLINE, "allocations", "-p", str(process.pid)])
+                attach.send_signal(signal.SIGINT)
+                self.assertEqual(attach.wait(), 0, attach.stderr.read())
+            self.assertEqual(self.end(process)[0], 0)
+            self.assertIn("is recorded by samples", refused.stderr)
+            self.expect_estimates(recording, kept, "its control group had")
+
+    def test_where_there_is_room_all_is_exact(self):
+        with self.group("roomy") as group:
+            self.limit(group, 3 * self.needed(SIZE) + FIXED_BYTES)
+            recording = self.path("exact.hl")
+            process = self.work(harness.record_command(
+                recording, [harness.program("blocks"), str(COUNT), str(SIZE)]), group)
+            kept = self.go(process)
+            status, said = self.end(process)
+            self.assertEqual(status, 0, said)
+            self.assertEqual(sites(recording)[0], kept)
+            self.assertEqual(harness.info(recording)["recording"]["sample_bytes"], 0)
+
+    def test_the_recorder_keeps_to_its_bound(self):
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+        for bound in ["6M"] + ["1%"] * (machine < 2000 * MIB):  # the program may need more
+            with self.subTest(bound):
+                recording = self.path("bounded.hl")
+                process = self.work(harness.record_command(
+                    recording, [harness.program("blocks"), str(COUNT * 4), str(SIZE)],
+                    options=["-f", "--max-memory", bound]))
+                kept = self.go(process)
+                said = json.loads(harness.run([HEAPLINE, "ctl", "-p", str(harness.children_of(process.pid)[0]), "status",
+                                               "--json"]).stdout)
+                self.assertLess(said["rows"][0]["recorder_bytes"], 6 * MIB)
+                status, said = self.end(process)
+                self.assertEqual(status, 0, said)
+                self.expect_estimates(recording, kept, "the recorder used")
+
+
+if __name__ == "__main__":
+    harness.main()

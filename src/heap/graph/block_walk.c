@@ -253,6 +253,7 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 #define STOP_MS	      100u
 #define STOPS_MAX     1000u
 #define STOP_PAUSE_US 200
+#define HOLD_TRIES    50u    /* until no thread is inside malloc */
 #define ARENAS_MAX    16384u /* more are a damaged list; glibc makes 8 for each processor */
 
 bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glibc *glibc)
@@ -289,6 +290,18 @@ int hl_stand_begin_outside_malloc(struct hl_memory *memory, const struct hl_glib
 			memory->late_bytes = memory->block_bytes = 0;
 			return 0;
 		}
+		hl_memory_go_on(memory);
+		usleep(STOP_PAUSE_US);
+	}
+}
+
+int hl_stand_hold_outside_malloc(struct hl_memory *memory, const struct hl_glibc *glibc,
+				 bool stops_all, struct hl_error *err)
+{
+	for (unsigned tries = 1;; tries++) {
+		int r = stops_all ? hl_memory_stop(memory, err) : hl_memory_hold(memory, err);
+		if (r < 0 || tries == HOLD_TRIES || !hl_stand_is_any_arena_locked(memory, glibc))
+			return r;
 		hl_memory_go_on(memory);
 		usleep(STOP_PAUSE_US);
 	}

@@ -70,6 +70,13 @@ bool hl_stand_is_any_arena_locked(struct hl_memory *memory, const struct hl_glib
 int hl_stand_begin_outside_malloc(struct hl_memory *memory, const struct hl_glibc *glibc,
 				  bool *ret_is_locked, struct hl_error *err);
 
+/*
+ * Holds it, and lets go again until no arena is locked. After about 10 ms it gives that up, and the process stays held.
+ * Sleepers are left alone, unless ${stops_all}: those that woke are held from then on. 0, or as hl_memory_hold().
+ */
+int hl_stand_hold_outside_malloc(struct hl_memory *memory, const struct hl_glibc *glibc,
+				 bool stops_all, struct hl_error *err);
+
 /* Notes in ${heap} what was read after the process had gone on, and ${what} may be wrong; nothing, if nothing was. 0 or -ENOMEM. */
 int hl_stand_note_late(const struct hl_memory *memory, struct hl_heap *heap, const char *what);
 

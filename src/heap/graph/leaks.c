@@ -25,9 +25,6 @@
 #define PAUSE_US     10000
 #define HOLDS	     3u /* in which it is asked what is free */
 
-#define HOLD_TRIES    50u /* until no thread is inside malloc */
-#define HOLD_PAUSE_US 200
-
 /* A heap of up to this size is walked while its threads are stopped: for about 10 ms. */
 #define HELD_WALK_BYTES (UINT64_C(32) << 20)
 
@@ -424,20 +421,6 @@ static bool is_small(const struct finder *finder)
 	return total.system_bytes <= HELD_WALK_BYTES;
 }
 
-/* Sleepers are left alone, unless ${stops_all}: those that woke are held from then on. */
-static int hold_outside_malloc(struct finder *finder, bool stops_all)
-{
-	for (unsigned tries = 1;; tries++) {
-		int r = stops_all ? hl_memory_stop(finder->memory, &finder->cannot_stop)
-				  : hl_memory_hold(finder->memory, &finder->cannot_stop);
-		if (r < 0 || tries == HOLD_TRIES ||
-		    !hl_stand_is_any_arena_locked(finder->memory, &finder->glibc))
-			return r;
-		hl_memory_go_on(finder->memory);
-		usleep(HOLD_PAUSE_US);
-	}
-}
-
 /* Reaches what is not a live block now. As hl_candidates_prove(). */
 static int prove(struct finder *finder, bool is_walked)
 {
@@ -472,7 +455,8 @@ static int drop_unproven(struct finder *finder, bool *ret_is_proven)
 			usleep(PAUSE_US);
 		if (finder->cannot_stop.text[0])
 			break;
-		r = hold_outside_malloc(finder, has_moved && i + 1 == HOLDS);
+		r = hl_stand_hold_outside_malloc(finder->memory, &finder->glibc,
+						 has_moved && i + 1 == HOLDS, &finder->cannot_stop);
 		if (r < 0)
 			return r == -ESRCH ? r : 0;
 		r = prove(finder, is_walked);

@@ -10,10 +10,11 @@
 
 #include "hook/attach.h"
 #include "hook/entries.h"
-#include "hook/image.h"
 #include "hook/record_page.h"
 #include "hook/relocate.h"
 #include "hook/remote.h"
+#include "process/maps.h"
+#include "region/attached.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,6 +23,20 @@
 
 #define HL_ATTACH_PAGE_BYTES	   UINT64_C(4096)
 #define HL_ATTACH_TRAMPOLINE_BYTES (2 * HL_ATTACH_PAGE_BYTES) /* of the block near malloc */
+
+/* The recorder's image, laid out for an address of the target; see region/attached.h. */
+#define HL_IMAGE_PARTS_MAX 8
+
+struct hl_image {
+	uint8_t *bytes; /* as they are to lie at the base */
+	size_t size;	/* whole pages */
+	struct {
+		uint64_t offset, size; /* whole pages */
+		int protection;	       /* PROT_READ ... */
+	} parts[HL_IMAGE_PARTS_MAX];   /* in rising order, without overlaps */
+	uint32_t part_count;
+	uint64_t attached; /* offset of its struct hl_attached */
+};
 
 /* A block that is being prepared. */
 struct hl_attach_block {
@@ -108,6 +123,19 @@ bool hl_attach_set_state(struct hl_attach *attach, enum hl_record_state state);
 
 /* ---- attach_prepare.c ---- */
 
+/* Whether every byte of the ${size} bytes at ${address} can reach ${near}, and be reached from it. */
+bool hl_room_reaches(uint64_t address, uint64_t size, uint64_t near);
+
+/*
+ * An address at which ${size} bytes, whole pages, are free and can reach ${near}; 0 when there is
+ * none. The memory above [heap] and below [stack] is left to them, and a page on each side of the
+ * room stays free.
+ */
+uint64_t hl_room_find(const struct hl_maps *maps, uint64_t near, uint64_t size);
+
+/* Its own account of itself; the addresses in it are valid once it is relocated. */
+struct hl_attached hl_image_attached(const struct hl_image *image);
+
 /* All that can be made ready without the target: bytes for addresses that are free now. */
 int hl_attach_prepare(struct hl_attach *attach, struct hl_error *err);
 
@@ -119,8 +147,6 @@ void hl_attach_forget_blocks(struct hl_attach *attach);
  */
 int hl_attach_prepare_patch(struct hl_attach *attach, const struct hl_entry *entry, int rule,
 			    struct hl_error *err);
-
-/* ---- attach_place.c ---- */
 
 /* Finds descriptors of a heapline that was killed before its recorder had started. A heapline that
  * is entered has such of its own. */
@@ -139,10 +165,6 @@ void hl_attach_unmap_blocks(struct hl_attach *attach, uint32_t count);
 
 /* Stops all threads until entries may be patched, and does that. */
 int hl_attach_patch_entries(struct hl_attach *attach, struct hl_error *err);
-
-/* With all threads stopped: makes entries what they were. False where somebody else has written over
- * one, who may come back to the image by a copy of the jump. */
-bool hl_attach_restore_entries(struct hl_attach *attach);
 
 /* Writes one patch where nobody runs. False where the code is not what it was. */
 bool hl_attach_write_patch(struct hl_attach *attach, uint32_t index);
@@ -167,20 +189,6 @@ void hl_attach_children_end(struct hl_attach *attach);
 int hl_attach_leave_children(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);
 
 void hl_attach_children_free(struct hl_attach *attach);
-
-/* ---- attach_owner.c ---- */
-
-/* From here on whoever looks sees whether this thread lives; and no more. One recorder at a time. */
-void hl_attach_own(const struct hl_attach *attach);
-void hl_attach_disown(const struct hl_attach *attach);
-
-/* Whether the heapline that has brought in the recorder that was found has ended for certain. */
-bool hl_attach_has_lost_owner(const struct hl_attach *attach);
-
-/* ---- attach_leave.c ---- */
-
-/* Whether the record page is still there: another program may have taken the process' place. */
-bool hl_attach_is_there(const struct hl_attach *attach);
 
 /* Like hl_attach_detach(), but for -ESRCH. */
 int hl_attach_give_back(struct hl_attach *attach, uint32_t wait_ms, struct hl_error *err);

@@ -1,13 +1,399 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes the bytes that will lie in the target; see attach_parts.h. */
+/* Makes the bytes that will lie in the target, and places them there; see attach_parts.h. */
 #include "hook/attach_parts.h"
 
 #include "base/cleanup.h"
-#include "hook/room.h"
+#include "elf/elf.h"
+#include "process/process.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- room: holes between mappings ---- */
+
+#define PAGE_BYTES UINT64_C(4096)
+
+/* Less than 2^31, for the few bytes by which displacements are counted from another place. */
+#define REACH ((UINT64_C(1) << 31) - PAGE_BYTES)
+
+#define LOWEST	      UINT64_C(0x10000) /* vm.mmap_min_addr, usually */
+#define ADDRESSES_END UINT64_C(0x7ffffffff000)
+
+/* What [heap] may still grow into, and what [stack] may. */
+#define HEAP_GROWTH  (UINT64_C(1) << 30)
+#define STACK_GROWTH (UINT64_C(1) << 26)
+
+bool hl_room_reaches(uint64_t address, uint64_t size, uint64_t near)
+{
+	uint64_t end = address + size;
+
+	return address >= near ? end - near < REACH : near - address < REACH;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+struct hole {
+	uint64_t start, end;
+};
+
+/* The hole below mapping ${index}, or above the last one, without what is others'. */
+static struct hole hole_below(const struct hl_maps *maps, size_t index)
+{
+	const struct hl_map *above = index < maps->count ? &maps->maps[index] : NULL;
+	const struct hl_map *below = index ? &maps->maps[index - 1] : NULL;
+	struct hole hole = {below ? below->end : LOWEST, above ? above->start : ADDRESSES_END};
+
+	if (below && !strcmp(below->path, "[heap]"))
+		hole.start += HEAP_GROWTH;
+	if (above && !strcmp(above->path, "[stack]"))
+		hole.end -= hole.end < STACK_GROWTH ? hole.end : STACK_GROWTH;
+	if (hole.end > ADDRESSES_END)
+		hole.end = ADDRESSES_END;
+	hole.start += PAGE_BYTES;
+	hole.end -= hole.end < PAGE_BYTES ? hole.end : PAGE_BYTES;
+	return hole;
+}
+
+uint64_t hl_room_find(const struct hl_maps *maps, uint64_t near, uint64_t size)
+{
+	uint64_t best = 0;
+
+	for (size_t i = 0; i <= maps->count; i++) {
+		struct hole hole = hole_below(maps, i);
+		if (hole.end <= hole.start || hole.end - hole.start < size)
+			continue;
+		uint64_t at = hole.end <= near ? hole.end - size : hole.start;
+		if (hl_room_reaches(at, size, near) &&
+		    (!best || distance(at, near) < distance(best, near)))
+			best = at;
+	}
+	return best;
+}
+
+/* ---- the image: the ELF file that is built into heapline ---- */
+
+/* Made from the recorder's sources, see recorder/meson.build. */
+extern const char hl_image[];
+extern const size_t hl_image_size;
+
+static uint64_t round_up(uint64_t size)
+{
+	return (size + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+}
+
+static int protection_of(uint32_t flags)
+{
+	return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) |
+	       (flags & PF_X ? PROT_EXEC : 0);
+}
+
+/* Notes where the segments lie, and returns where the last one ends; 0 when they make no sense. */
+static uint64_t find_parts(Elf *elf, struct hl_image *image)
+{
+	uint64_t end = 0;
+	size_t count;
+	GElf_Phdr segment;
+
+	if (elf_getphdrnum(elf, &count) != 0)
+		return 0;
+	for (size_t i = 0; i < count && gelf_getphdr(elf, (int)i, &segment); i++) {
+		if (segment.p_type != PT_LOAD || !segment.p_memsz)
+			continue;
+		uint64_t start = segment.p_vaddr & ~(PAGE_BYTES - 1);
+		if (image->part_count == HL_IMAGE_PARTS_MAX || start < end ||
+		    segment.p_filesz > segment.p_memsz || segment.p_offset > hl_image_size ||
+		    segment.p_filesz > hl_image_size - segment.p_offset)
+			return 0;
+		end = round_up(segment.p_vaddr + segment.p_memsz);
+		image->parts[image->part_count].offset = start;
+		image->parts[image->part_count].size = end - start;
+		image->parts[image->part_count++].protection = protection_of(segment.p_flags);
+	}
+	return end;
+}
+
+static void fill(Elf *elf, struct hl_image *image)
+{
+	size_t count;
+	GElf_Phdr segment;
+
+	elf_getphdrnum(elf, &count);
+	for (size_t i = 0; i < count && gelf_getphdr(elf, (int)i, &segment); i++)
+		if (segment.p_type == PT_LOAD)
+			memcpy(image->bytes + segment.p_vaddr, hl_image + segment.p_offset,
+			       segment.p_filesz);
+}
+
+/* Lays the image out as if linked at 0. 0, -ENOMEM, or -EBADMSG: it was built wrongly. */
+static int image_load(struct hl_image *ret_image, struct hl_error *err)
+{
+	struct hl_image image = {0};
+
+	elf_version(EV_CURRENT);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = elf_memory((char *)hl_image, hl_image_size);
+	image.size = elf ? find_parts(elf, &image) : 0;
+	if (!image.size ||
+	    !hl_elf_find_symbol(elf, HL_ELF_DYNSYM, HL_ATTACHED_SYMBOL, &image.attached))
+		return hl_error_set(err, -EBADMSG, "the recorder in heapline is damaged");
+	image.bytes = calloc(1, image.size);
+	if (!image.bytes)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	fill(elf, &image);
+	*ret_image = image;
+	return 0;
+}
+
+/* Applies the relocations for ${base}; once. */
+static void image_relocate(struct hl_image *image, uint64_t base)
+{
+	GElf_Shdr header;
+	GElf_Rela relocation;
+
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = elf_memory((char *)hl_image, hl_image_size);
+	Elf_Scn *section = elf ? hl_elf_find_section(elf, ".rela.dyn", &header) : NULL;
+	Elf_Data *content = section ? elf_getdata(section, NULL) : NULL;
+	for (int i = 0; content && gelf_getrela(content, i, &relocation); i++) {
+		uint64_t address = base + (uint64_t)relocation.r_addend;
+		memcpy(image->bytes + relocation.r_offset, &address, sizeof(address));
+	}
+}
+
+struct hl_attached hl_image_attached(const struct hl_image *image)
+{
+	struct hl_attached attached;
+
+	memcpy(&attached, image->bytes + image->attached, sizeof(attached));
+	return attached;
+}
+
+static void image_release(struct hl_image *image)
+{
+	free(image->bytes);
+	*image = (struct hl_image){0};
+}
+
+/* ---- placing: maps and fills memory of the target, by one stopped thread ---- */
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+
+/* In the record page, behind what record_page.h says. */
+#define NAME_OFFSET (HL_RECORD_PAGE_BYTES - 64)
+
+static long map_block(struct hl_attach *attach, const struct hl_attach_block *block)
+{
+	long at = hl_remote_syscall(attach->remote, SYS_mmap, (long)block->address,
+				    (long)block->size, PROT_READ,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at < 0 || at == (long)block->address)
+		return at;
+	/* A kernel before 4.17 takes the address for a wish. */
+	hl_remote_syscall(attach->remote, SYS_munmap, at, (long)block->size, 0, 0, 0, 0);
+	return -EEXIST;
+}
+
+/* Before anything is written there: where memory that was writable may not become executable
+ * (PR_SET_MDWE of prctl(2)), other memory takes its place. */
+static long protect(struct hl_attach *attach, uint64_t address, uint64_t size, int protection)
+{
+	long r = hl_remote_syscall(attach->remote, SYS_mprotect, (long)address, (long)size,
+				   protection, 0, 0, 0);
+
+	if (r != -EACCES || !(protection & PROT_EXEC))
+		return r;
+	r = hl_remote_syscall(attach->remote, SYS_mmap, (long)address, (long)size, protection,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	return r < 0 ? r : 0;
+}
+
+static long protect_first_block(struct hl_attach *attach)
+{
+	const struct hl_image *image = &attach->image;
+	uint64_t base = attach->blocks[0].address + HL_ATTACH_PAGE_BYTES;
+
+	long r = protect(attach, attach->blocks[0].address, HL_ATTACH_PAGE_BYTES, PROT_READ);
+	for (uint32_t i = 0; r == 0 && i < image->part_count; i++)
+		r = protect(attach, base + image->parts[i].offset, image->parts[i].size,
+			    image->parts[i].protection);
+	if (r == 0)
+		r = protect(attach, base + image->size, HL_ATTACH_TRAMPOLINE_BYTES,
+			    PROT_READ | PROT_EXEC);
+	return r;
+}
+
+/* Another heapline must not unmap what is not there: it may be the target's own by then. */
+static void tell_blocks(struct hl_attach *attach, uint32_t count)
+{
+	hl_remote_write(attach->remote,
+			attach->record.blocks[0].address +
+				offsetof(struct hl_record_page, block_count),
+			&count, sizeof(count));
+}
+
+/* Has heap/memory_live.c know the block: nothing else has both. The image belongs into a core file. */
+static void mark_block(struct hl_attach *attach, const struct hl_attach_block *block)
+{
+	hl_remote_syscall(attach->remote, SYS_madvise, (long)block->address, (long)block->size,
+			  MADV_NOHUGEPAGE, 0, 0, 0);
+	hl_remote_syscall(attach->remote, SYS_madvise, (long)block->address, (long)block->size,
+			  MADV_RANDOM, 0, 0, 0);
+}
+
+/* Maps and fills the blocks. -EEXIST: room has been taken meanwhile. What has been mapped stays. */
+static long place_blocks(struct hl_attach *attach, uint32_t *ret_mapped)
+{
+	long r = 0;
+
+	*ret_mapped = 0;
+	for (uint32_t i = 0; r >= 0 && i < attach->record.block_count; i++) {
+		const struct hl_attach_block *block = &attach->blocks[i];
+		r = map_block(attach, block);
+		if (r < 0)
+			break;
+		*ret_mapped = i + 1;
+		/* At once, so that another heapline finds it should this one be killed. */
+		if (i > 0)
+			tell_blocks(attach, i + 1);
+		else
+			hl_remote_write(attach->remote, block->address, block->bytes,
+					sizeof(attach->record));
+		r = i ? protect(attach, block->address, block->size, PROT_READ | PROT_EXEC)
+		      : protect_first_block(attach);
+		if (r == 0)
+			mark_block(attach, block);
+		if (r == 0 &&
+		    !hl_remote_write(attach->remote, block->address, block->bytes, block->size))
+			r = -EIO;
+	}
+	return r;
+}
+
+void hl_attach_unmap_blocks(struct hl_attach *attach, uint32_t count)
+{
+	/* The record last: as long as anything is there, it says so. */
+	while (count-- > 0) {
+		if (count > 0)
+			tell_blocks(attach, count);
+		hl_remote_syscall(attach->remote, SYS_munmap,
+				  (long)attach->record.blocks[count].address,
+				  (long)attach->record.blocks[count].bytes, 0, 0, 0, 0);
+	}
+}
+
+/* A memfd of the target; its number there. */
+static long make_memfd(struct hl_attach *attach)
+{
+	static const char name[] = "heapline";
+	uint64_t at = attach->blocks[0].address + NAME_OFFSET;
+
+	if (!hl_remote_write(attach->remote, at, name, sizeof(name)))
+		return -EIO;
+	long fd = hl_remote_syscall(attach->remote, SYS_memfd_create, (long)at,
+				    MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL, 0, 0, 0, 0);
+	/* Older systems lack a flag. */
+	if (fd == -EINVAL)
+		fd = hl_remote_syscall(attach->remote, SYS_memfd_create, (long)at,
+				       MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0);
+	return fd;
+}
+
+/* The target's descriptor ${fd}, of a memfd, as ours. */
+static int fetch_descriptor(pid_t pid, long fd)
+{
+	pid_t thread = hl_proc_thread(pid);
+	HL_CLOSED int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%ld", thread, fd);
+	/* A first thread that has ended has no descriptors. */
+	int ours = thread != pid ? open(path, O_RDWR | O_CLOEXEC)
+		   : pidfd < 0	 ? -1
+				 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	return ours < 0 ? -errno : ours;
+}
+
+/* Whether descriptor ${fd} of the target is a memfd that some heapline has made. */
+static bool is_memfd(const struct hl_attach *attach, int fd)
+{
+	static const char name[] = "/memfd:heapline (deleted)";
+	char path[64], link[sizeof(name)];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", hl_proc_thread(attach->pid), fd);
+	return readlink(path, link, sizeof(link)) == sizeof(name) - 1 &&
+	       !memcmp(link, name, sizeof(name) - 1);
+}
+
+static void close_there(struct hl_attach *attach, int fd)
+{
+	if (is_memfd(attach, fd))
+		hl_remote_syscall(attach->remote, SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+void hl_attach_close_memfd(struct hl_attach *attach)
+{
+	if (attach->region_fd >= 0)
+		close_there(attach, attach->region_fd);
+	attach->region_fd = -1;
+}
+
+void hl_attach_find_leftovers(struct hl_attach *attach)
+{
+	char path[32], comm[16] = "";
+
+	attach->leftover_count = 0;
+	if (hl_proc_read(attach->pid, "comm", comm, sizeof(comm)) < 0 ||
+	    !strcmp(comm, "heapline\n"))
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/fd", hl_proc_thread(attach->pid));
+	DIR *directory = opendir(path);
+	for (struct dirent *entry; directory && (entry = readdir(directory));) {
+		int fd = atoi(entry->d_name);
+		if (entry->d_name[0] != '.' && is_memfd(attach, fd) &&
+		    attach->leftover_count < HL_COUNT_OF(attach->leftovers))
+			attach->leftovers[attach->leftover_count++] = fd;
+	}
+	if (directory)
+		closedir(directory);
+}
+
+/* With one thread stopped. */
+long hl_attach_place(struct hl_attach *attach, int *ret_region_fd)
+{
+	uint32_t mapped;
+
+	long r = place_blocks(attach, &mapped);
+	if (r >= 0) {
+		for (uint32_t i = 0; i < attach->leftover_count; i++)
+			close_there(attach, attach->leftovers[i]);
+		r = make_memfd(attach);
+	}
+	if (r >= 0) {
+		attach->region_fd = (int)r;
+		r = fetch_descriptor(attach->pid, r);
+	}
+	if (r >= 0) {
+		*ret_region_fd = (int)r;
+		attach->has_record = true;
+		return 0;
+	}
+	hl_attach_close_memfd(attach);
+	hl_attach_unmap_blocks(attach, mapped);
+	return r;
+}
+
+/* ---- preparing ---- */
 
 #define CODE_READ_MAX \
 	(64 * HL_ATTACH_PAGE_BYTES) /* of a function, to look for jumps into its entry */
@@ -17,7 +403,7 @@ void hl_attach_forget_blocks(struct hl_attach *attach)
 	for (size_t i = 0; i < HL_RECORD_BLOCKS_MAX; i++)
 		free(attach->blocks[i].bytes);
 	memset(attach->blocks, 0, sizeof(attach->blocks));
-	hl_image_release(&attach->image);
+	image_release(&attach->image);
 }
 
 static int no_room(const struct hl_attach *attach, const char *module, struct hl_error *err)
@@ -58,7 +444,7 @@ static const struct hl_entry *main_entry(const struct hl_attach *attach)
 /* The block near malloc: record page, image, trampolines. */
 static int make_first_block(struct hl_attach *attach, struct hl_error *err)
 {
-	int r = hl_image_load(&attach->image, err);
+	int r = image_load(&attach->image, err);
 
 	if (r < 0)
 		return r;
@@ -67,7 +453,7 @@ static int make_first_block(struct hl_attach *attach, struct hl_error *err)
 	if (r < 0)
 		return r;
 	struct hl_attach_block *block = &attach->blocks[0];
-	hl_image_relocate(&attach->image, block->address + HL_ATTACH_PAGE_BYTES);
+	image_relocate(&attach->image, block->address + HL_ATTACH_PAGE_BYTES);
 	memcpy(block->bytes + HL_ATTACH_PAGE_BYTES, attach->image.bytes, attach->image.size);
 	block->used = image_end;
 	attach->record.attached = block->address + HL_ATTACH_PAGE_BYTES + attach->image.attached;

@@ -9,7 +9,6 @@
 #include "elf/elf.h"
 #include "guests/traits.h"
 #include "hook/objects.h"
-#include "hook/rule_lookup.h"
 #include "process/process.h"
 
 #include <errno.h>

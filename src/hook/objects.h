@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/index.h"
 #include "elf/elf.h"
+#include "hook/hook_rules.h"
 #include "process/maps.h"
 
 #include <stdbool.h>
@@ -83,10 +84,6 @@ Elf *hl_objects_open(const struct hl_objects *objects, const struct hl_map *map,
 /* Reads the process' memory; false when it is not all there. */
 bool hl_objects_peek(const struct hl_objects *objects, uint64_t address, void *bytes, size_t size);
 
-/* Whether code of ${object} lies at ${address}. */
-bool hl_objects_has_code(const struct hl_objects *objects, const struct hl_object *object,
-			 uint64_t address);
-
 /* A function, and the object that has it; NULL if there is none. */
 struct hl_definition {
 	const struct hl_object *object;
@@ -97,3 +94,39 @@ struct hl_definition {
  * that name has become. */
 struct hl_definition hl_objects_definition(const struct hl_objects *objects, size_t name,
 					   uint64_t address);
+
+/* Names of a rule that objects are to be read for: its symbol, and the one that it depends on. */
+#define HL_RULE_LOOKUP_NAMES 2u
+
+void hl_rule_lookup_names(const struct hl_hook_rules *rules, const char **ret_names);
+
+/*
+ * The functions of all rules that hold in ${ret_found}, by rule; others stay as they are. The names
+ * of the rules begin at ${first_name}. ${allocator} is the object of the process' free(), or NULL:
+ * presets leave out its functions that it calls itself alone. 0, or -ENOENT when `--hook` names
+ * what is not there; where libraries ${may_come}, what it names in one that is not there is awaited. Rules that hold
+ * here hold from then on.
+ */
+int hl_rule_lookup(const struct hl_objects *objects, struct hl_hook_rules *rules, size_t first_name,
+		   const struct hl_object *allocator, bool may_come,
+		   struct hl_definition *ret_found, struct hl_error *err);
+
+/* Visits all functions in each of the objects that rules name, as those of libraries that were loaded
+ * later, and have not been called yet. Zero-initialize but for what is said. */
+struct hl_rule_visit {
+	size_t first_name;   /* where the names of the rules begin; given */
+	bool tells_alone;    /* functions of heapline.h alone; given */
+	size_t object, rule; /* to be looked at next */
+};
+
+bool hl_rule_lookup_next(const struct hl_objects *objects, const struct hl_hook_rules *rules,
+			 struct hl_rule_visit *visit, size_t *ret_rule,
+			 struct hl_definition *ret_found);
+
+/* Whether its arguments are where those of the usual function are. */
+bool hl_rule_lookup_is_usual(const struct hl_hook_rule *rule);
+
+/* Whether what was found of the rules that are asked for, or of the others, has a malloc and a free
+ * that can stand for the usual ones. */
+bool hl_rule_lookup_serves(const struct hl_hook_rules *rules, const struct hl_definition *found,
+			   bool is_asked);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "hook/seccomp.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +19,13 @@
 #include <sys/user.h>
 
 struct hl_remote;
+
+/* A system call that has not been made yet. */
+struct hl_seccomp_call {
+	const char *name;
+	int number;
+	uint64_t args[6]; /* as they will be, as far as filters look at them */
+};
 
 /*
  * Looks whether the process can be entered, and for what remote calls need of it. Touches nothing.

@@ -1,24 +1,412 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looks whether a process can be entered before anything is done to it. */
+/* Looks whether a process can be entered before anything is done to it, and catches programs where they begin; see remote.h. */
 #include "hook/remote_parts.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "process/process.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
+#include <linux/audit.h>
+#include <linux/auxvec.h>
 #include <linux/capability.h>
 #include <linux/kcmp.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+/* ---- filters: the part of classic BPF that seccomp(2) takes; a filter only jumps forward, so it ends ---- */
+
+struct machine {
+	uint32_t a, x;
+	uint32_t memory[BPF_MEMWORDS];
+	const struct seccomp_data *call;
+};
+
+static bool compute(uint32_t *a, uint16_t operation, uint32_t operand)
+{
+	switch (operation) {
+	case BPF_ADD:
+		*a += operand;
+		return true;
+	case BPF_SUB:
+		*a -= operand;
+		return true;
+	case BPF_MUL:
+		*a *= operand;
+		return true;
+	case BPF_DIV:
+		*a = operand ? *a / operand : 0;
+		return operand != 0;
+	case BPF_OR:
+		*a |= operand;
+		return true;
+	case BPF_AND:
+		*a &= operand;
+		return true;
+	case BPF_XOR:
+		*a ^= operand;
+		return true;
+	case BPF_LSH:
+		*a <<= operand & 31;
+		return true;
+	case BPF_RSH:
+		*a >>= operand & 31;
+		return true;
+	case BPF_NEG:
+		*a = -*a;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool load(const struct machine *machine, const struct sock_filter *code, uint32_t *to)
+{
+	switch (BPF_MODE(code->code)) {
+	case BPF_IMM:
+		*to = code->k;
+		return true;
+	case BPF_LEN:
+		*to = sizeof(*machine->call);
+		return true;
+	case BPF_MEM:
+		if (code->k >= BPF_MEMWORDS)
+			return false;
+		*to = machine->memory[code->k];
+		return true;
+	case BPF_ABS:
+		if (code->k > sizeof(*machine->call) - sizeof(*to) || code->k % sizeof(*to))
+			return false;
+		memcpy(to, (const char *)machine->call + code->k, sizeof(*to));
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* How many instructions are passed over in *${ret_distance}. */
+static bool jump(const struct machine *machine, const struct sock_filter *code,
+		 uint32_t *ret_distance)
+{
+	uint32_t operand = BPF_SRC(code->code) == BPF_X ? machine->x : code->k;
+	bool is_true;
+
+	switch (BPF_OP(code->code)) {
+	case BPF_JA:
+		*ret_distance = code->k;
+		return true;
+	case BPF_JEQ:
+		is_true = machine->a == operand;
+		break;
+	case BPF_JGT:
+		is_true = machine->a > operand;
+		break;
+	case BPF_JGE:
+		is_true = machine->a >= operand;
+		break;
+	case BPF_JSET:
+		is_true = machine->a & operand;
+		break;
+	default:
+		return false;
+	}
+	*ret_distance = is_true ? code->jt : code->jf;
+	return true;
+}
+
+/* An instruction that neither jumps nor returns. */
+static bool step(struct machine *machine, const struct sock_filter *code)
+{
+	switch (BPF_CLASS(code->code)) {
+	case BPF_LD:
+		return load(machine, code, &machine->a);
+	case BPF_LDX:
+		return load(machine, code, &machine->x);
+	case BPF_ST:
+	case BPF_STX:
+		if (code->k >= BPF_MEMWORDS)
+			return false;
+		machine->memory[code->k] =
+			BPF_CLASS(code->code) == BPF_ST ? machine->a : machine->x;
+		return true;
+	case BPF_ALU:
+		return compute(&machine->a, BPF_OP(code->code),
+			       BPF_SRC(code->code) == BPF_X ? machine->x : code->k);
+	case BPF_MISC:
+		if (BPF_MISCOP(code->code) == BPF_TAX)
+			machine->x = machine->a;
+		else
+			machine->a = machine->x;
+		return true;
+	default:
+		return false;
+	}
+}
+
+int hl_seccomp_run(const struct sock_filter *filter, size_t count, const struct seccomp_data *call,
+		   uint32_t *ret_action)
+{
+	struct machine machine = {.call = call};
+
+	for (size_t at = 0; at < count; at++) {
+		const struct sock_filter *code = &filter[at];
+		uint32_t distance = 0;
+		if (BPF_CLASS(code->code) == BPF_RET) {
+			*ret_action = BPF_RVAL(code->code) == BPF_A ? machine.a : code->k;
+			return 0;
+		}
+		if (BPF_CLASS(code->code) == BPF_JMP ? !jump(&machine, code, &distance)
+						     : !step(&machine, code))
+			return -EINVAL;
+		at += distance;
+	}
+	return -EINVAL;
+}
+
+static bool is_permitted(const struct sock_filter *filter, size_t filter_count,
+			 const struct hl_seccomp_call *call)
+{
+	struct seccomp_data data = {.nr = call->number, .arch = AUDIT_ARCH_X86_64};
+	uint32_t action;
+
+	memcpy(data.args, call->args, sizeof(data.args));
+	if (hl_seccomp_run(filter, filter_count, &data, &action) < 0)
+		return false;
+	action &= SECCOMP_RET_ACTION_FULL;
+	return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG;
+}
+
+/* The first of ${calls} that ${filter} does not let through unchanged, or NULL. */
+static const struct hl_seccomp_call *seccomp_find_forbidden(const struct sock_filter *filter,
+							    size_t filter_count,
+							    const struct hl_seccomp_call *calls,
+							    size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!is_permitted(filter, filter_count, &calls[i]))
+			return &calls[i];
+	return NULL;
+}
+
+/* ---- programs that are caught where they begin ---- */
+
+/* Between the start of a program and its first instruction nothing waits for anybody. */
+#define PATIENCE_NS (5 * HL_NS_PER_SECOND)
+
+/* The dynamic linker may wait for a disk, and a constructor for anything. */
+#define LOADING_PATIENCE_NS (UINT64_C(86400) * HL_NS_PER_SECOND)
+
+#define CATCH_OPTIONS ((uintptr_t)(PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD))
+
+#define TRAP_OPCODE UINT64_C(0xcc) /* int3 */
+
+int hl_remote_catch(pid_t child, struct hl_error *err)
+{
+	if (hl_remote_trace(PTRACE_SEIZE, child, 0, (const void *)CATCH_OPTIONS) == 0)
+		return 0;
+	return hl_error_set(err, -errno, "cannot stop process '%d' where it begins: %s", child,
+			    strerror(errno));
+}
+
+/* Until execve() is done; signals on the way are the program's. */
+static int await_program(struct hl_remote *remote, uint64_t deadline_ns)
+{
+	int status;
+
+	for (;;) {
+		int r = hl_remote_await(remote, remote->pid, deadline_ns, &status);
+		if (r < 0 || status >> 16 == PTRACE_EVENT_EXEC)
+			return r;
+		uintptr_t signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
+		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
+	}
+}
+
+/* Waits until the program of a caught process is about to run its first instruction. 0; -ESRCH when
+ * the process has ended; -EAGAIN. */
+static int remote_await_start(struct hl_remote *remote)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+
+	int r = await_program(remote, deadline);
+	if (r < 0)
+		return r;
+	/* From within execve() to before the first instruction. */
+	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
+	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
+	return hl_remote_await_interrupt(remote, remote->pid, deadline);
+}
+
+/* Where a program begins, with a breakpoint on it. */
+struct entry {
+	uint64_t address, code;
+};
+
+static int set_breakpoint(const struct hl_remote *remote, struct entry *ret_entry)
+{
+	uint64_t address = hl_process_auxv(remote->pid, AT_ENTRY);
+
+	errno = 0;
+	uint64_t code = (uint64_t)hl_remote_trace(PTRACE_PEEKTEXT, remote->pid, address, NULL);
+	uint64_t with_trap = (code & ~UINT64_C(0xff)) | TRAP_OPCODE;
+	if (errno ||
+	    hl_remote_trace(PTRACE_POKETEXT, remote->pid, address, (const void *)with_trap) < 0)
+		return -errno;
+	*ret_entry = (struct entry){address, code};
+	return 0;
+}
+
+/* A child that a constructor forks has the breakpoint, too, and nobody there who waits for it. */
+static void free_child(struct hl_remote *remote, const struct entry *entry)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+	unsigned long child = 0;
+	int status;
+
+	if (hl_remote_trace(PTRACE_GETEVENTMSG, remote->pid, 0, &child) < 0 ||
+	    hl_remote_await(remote, (pid_t)child, deadline, &status) < 0)
+		return;
+	hl_remote_trace(PTRACE_POKETEXT, (pid_t)child, entry->address, (const void *)entry->code);
+	hl_remote_trace(PTRACE_DETACH, (pid_t)child, 0, NULL);
+}
+
+/* Signals on the way are the program's. It may have become another program, which has another entry. */
+static int await_breakpoint(struct hl_remote *remote, struct entry *entry,
+			    struct user_regs_struct *ret_registers)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LOADING_PATIENCE_NS;
+	uintptr_t signal = 0;
+	int status;
+
+	for (;;) {
+		hl_remote_trace(PTRACE_CONT, remote->pid, 0, (const void *)signal);
+		int r = hl_remote_await(remote, remote->pid, deadline, &status);
+		if (r == 0 && status >> 16 == PTRACE_EVENT_EXEC)
+			r = set_breakpoint(remote, entry);
+		else if (r == 0 && status >> 16 == PTRACE_EVENT_FORK)
+			free_child(remote, entry);
+		if (r == 0 && hl_remote_trace(PTRACE_GETREGS, remote->pid, 0, ret_registers) < 0)
+			r = -ESRCH;
+		if (r < 0 || (!(status >> 16) && WSTOPSIG(status) == SIGTRAP &&
+			      ret_registers->rip == entry->address + 1))
+			return r;
+		signal = status >> 16 ? 0 : (uintptr_t)WSTOPSIG(status);
+	}
+}
+
+/* After that: until it is about to run the first one of its own, not of its dynamic linker. */
+static int remote_run_to_entry(struct hl_remote *remote)
+{
+	const uintptr_t with_forks = CATCH_OPTIONS | PTRACE_O_TRACEFORK;
+	struct user_regs_struct registers;
+	struct entry entry = {0};
+
+	int r = set_breakpoint(remote, &entry);
+	if (r < 0)
+		return r;
+	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)with_forks);
+	r = await_breakpoint(remote, &entry, &registers);
+	if (r < 0)
+		return r;
+	hl_remote_trace(PTRACE_SETOPTIONS, remote->pid, 0, (const void *)CATCH_OPTIONS);
+	registers.rip = entry.address;
+	if (hl_remote_trace(PTRACE_POKETEXT, remote->pid, entry.address, (const void *)entry.code) <
+		    0 ||
+	    hl_remote_trace(PTRACE_SETREGS, remote->pid, 0, &registers) < 0)
+		return -errno;
+	hl_remote_trace(PTRACE_INTERRUPT, remote->pid, 0, NULL);
+	hl_remote_trace(PTRACE_CONT, remote->pid, 0, NULL);
+	return hl_remote_await_interrupt(remote, remote->pid,
+					 hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
+}
+
+void hl_remote_release(struct hl_remote *remote)
+{
+	remote->is_held = false;
+	hl_remote_continue(remote);
+}
+
+/* ---- programs that have only just begun ---- */
+
+/* From execve() to the program's own code it usually is a few milliseconds. */
+#define LIBRARIES_WAIT_NS HL_NS_PER_SECOND
+#define LIBRARIES_LOOK_NS (HL_NS_PER_SECOND / 1000)
+
+#define HEADERS_MAX 64
+#define DYNAMIC_MAX 256
+
+/* Where the dynamic section of a program with a dynamic linker lies; 0: nowhere. */
+static uint64_t find_dynamic(const struct hl_remote *remote, uint64_t headers, uint64_t count)
+{
+	Elf64_Phdr program[HEADERS_MAX];
+	uint64_t bias = 0, dynamic = 0;
+	bool has_linker = false;
+
+	if (count > HEADERS_MAX ||
+	    !hl_remote_read(remote, headers, program, count * sizeof(*program)))
+		return 0;
+	for (uint64_t i = 0; i < count; i++) {
+		has_linker |= program[i].p_type == PT_INTERP;
+		if (program[i].p_type == PT_PHDR)
+			bias = headers - program[i].p_vaddr;
+		if (program[i].p_type == PT_DYNAMIC)
+			dynamic = program[i].p_vaddr;
+	}
+	return has_linker && dynamic ? bias + dynamic : 0;
+}
+
+/* Whether execve() has yet to say where the program is, or the linker to map its libraries. A linker
+ * that tells debuggers nothing is not waited for. */
+static bool is_loading(const struct hl_remote *remote)
+{
+	uint64_t headers = hl_process_auxv(remote->pid, AT_PHDR);
+	uint64_t at =
+		headers ? find_dynamic(remote, headers, hl_process_auxv(remote->pid, AT_PHNUM)) : 0;
+	struct r_debug debug;
+	Elf64_Dyn entry;
+
+	if (!headers)
+		return true;
+	for (int i = 0; at && i < DYNAMIC_MAX; i++, at += sizeof(entry)) {
+		if (!hl_remote_read(remote, at, &entry, sizeof(entry)) || entry.d_tag == DT_NULL)
+			return false;
+		if (entry.d_tag == DT_DEBUG)
+			return !entry.d_un.d_ptr ||
+			       !hl_remote_read(remote, entry.d_un.d_ptr, &debug, sizeof(debug)) ||
+			       !debug.r_version || debug.r_state != RT_CONSISTENT;
+	}
+	return false;
+}
+
+/* Waits, a second at most, while the program of a process that was not caught is about to start, or its
+ * dynamic linker maps libraries: its code is not all there. Whether there was anything to wait for. */
+static bool remote_await_libraries(const struct hl_remote *remote)
+{
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + LIBRARIES_WAIT_NS;
+	bool has_waited = false;
+
+	while (is_loading(remote) && !hl_process_has_ended(hl_proc_thread(remote->pid)) &&
+	       hl_clock_ns(CLOCK_MONOTONIC) < deadline) {
+		nanosleep(&(struct timespec){.tv_nsec = LIBRARIES_LOOK_NS}, NULL);
+		has_waited = true;
+	}
+	return has_waited;
+}
 
 #define STAT_FLAGS	   9	       /* its field of /proc/PID/stat */
 #define KERNEL_THREAD_FLAG 0x00200000u /* Linux' PF_KTHREAD, there */
 
-/* ---- seccomp ---- */
+/* ---- whose filters can be read ---- */
 
 /* What suspending and reading a filter needs: the capability, and no filter of our own. */
 static bool may_see_filters(void)
@@ -103,9 +491,9 @@ static int check_filters(const struct hl_remote *remote, pid_t tid,
 					    "be read: %s",
 					    remote->pid, strerror(-r));
 		const struct hl_seccomp_call *forbidden =
-			hl_seccomp_find_forbidden(filter, length, &way_back, 1);
+			seccomp_find_forbidden(filter, length, &way_back, 1);
 		if (!forbidden)
-			forbidden = hl_seccomp_find_forbidden(filter, length, calls, count);
+			forbidden = seccomp_find_forbidden(filter, length, calls, count);
 		if (forbidden)
 			return hl_error_set(err, -EPERM,
 					    "cannot enter process '%d': its seccomp filter does "
@@ -234,7 +622,7 @@ static int check_program(struct hl_remote *remote, struct hl_error *err)
 	int r = hl_maps_read(remote->pid, &maps, err);
 
 	if (r == 0 && !remote->is_held && !hl_maps_are_32_bit(&maps) &&
-	    hl_remote_await_libraries(remote)) {
+	    remote_await_libraries(remote)) {
 		hl_maps_release(&maps);
 		maps = (struct hl_maps){0};
 		r = hl_maps_read(remote->pid, &maps, err);
@@ -258,9 +646,9 @@ enum beginning { RUNS_ALREADY, AT_START, AT_ENTRY_POINT };
 static int take_caught(struct hl_remote *remote, enum beginning beginning, struct hl_error *err)
 {
 	remote->is_child = true;
-	int r = hl_remote_await_start(remote);
+	int r = remote_await_start(remote);
 	if (r == 0 && beginning == AT_ENTRY_POINT)
-		r = hl_remote_run_to_entry(remote);
+		r = remote_run_to_entry(remote);
 	struct hl_remote_thread *thread = r == 0 ? hl_remote_add(remote, remote->pid) : NULL;
 	if (r == 0 && !thread)
 		r = -ENOMEM;

@@ -2,12 +2,27 @@
 /* What the files behind remote.h share. */
 #pragma once
 
-#include "hook/gadgets.h"
 #include "hook/guardian.h"
 #include "hook/remote.h"
 #include "process/maps.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/ptrace.h>
+
+/* Instructions that a process has mapped anyway, by which a thread of it makes calls for us: addresses; 0 where none was found. */
+struct hl_gadgets {
+	uint64_t syscall;   /* syscall; ret */
+	uint64_t sigreturn; /* mov $__NR_rt_sigreturn, %eax; syscall */
+	uint64_t exchange;  /* xchg %eax, %REGISTER; ret */
+	uint8_t exchange_opcode;
+
+	/* Where one is missing, all are written over the program's entry point, which has run and
+	 * does not run again. */
+	uint64_t entry; /* 0: none is missing */
+	bool are_planted;
+	uint8_t displaced[12];
+};
 
 /* The thread that makes remote calls, from the first one until threads go on. */
 struct hl_remote_caller {
@@ -69,6 +84,13 @@ int hl_remote_await(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns, i
 /* The same, until it is in a stop as PTRACE_INTERRUPT makes one: signals are let through. */
 int hl_remote_await_interrupt(struct hl_remote *remote, pid_t tid, uint64_t deadline_ns);
 
+/*
+ * Looks for gadgets in the text of mapped files, libc's first; nothing is changed. False when one is
+ * missing, and the program's entry point is not known either.
+ */
+bool hl_gadgets_find(const struct hl_remote *remote, pid_t pid, const struct hl_maps *maps,
+		     struct hl_gadgets *ret_gadgets);
+
 /* Makes a stopped thread ready for remote calls. 0 or a negative errno. */
 int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thread);
 
@@ -76,12 +98,7 @@ int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thre
  * did not stop in time: it returns by itself. */
 int hl_remote_call_end(struct hl_remote *remote);
 
-/* Waits until the program of a caught process is about to run its first instruction. 0; -ESRCH when
- * the process has ended; -EAGAIN. */
-int hl_remote_await_start(struct hl_remote *remote);
-/* After that: until it is about to run the first one of its own, not of its dynamic linker. */
-int hl_remote_run_to_entry(struct hl_remote *remote);
-
-/* Waits, a second at most, while the program of a process that was not caught is about to start, or its
- * dynamic linker maps libraries: its code is not all there. Whether there was anything to wait for. */
-bool hl_remote_await_libraries(const struct hl_remote *remote);
+/* Runs a filter for one call, as the kernel does. 0 with what the filter returned, SECCOMP_RET_*; or
+ * -EINVAL when it makes no sense. */
+int hl_seccomp_run(const struct sock_filter *filter, size_t count, const struct seccomp_data *call,
+		   uint32_t *ret_action);

@@ -379,7 +379,7 @@ static bool has_flag(const char *line, size_t length, const char *flag)
  * Whether ${map}, whose VmFlags are ${line}, is the recorder's own memory. What is preloaded is not
  * inherited on fork (shared mappings), or neither dumped nor of huge pages where a child needs it, or wiped (private
  * ones). What attach brings is private and not read ahead, and not dumped (recorder/image/private_map.c) or without huge
- * pages (hook/attach_place.c), which nobody else says of memory without a file.
+ * pages (hook/attach_prepare.c), which nobody else says of memory without a file.
  */
 static bool is_recorders(const struct hl_map *map, const char *line, size_t length)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Room beside code: near enough, free, and out of the way of heap and stack. */
-#include "hook/room.h"
+#include "hook/attach_parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The kernel says of random filters and calls what the interpreter says; filters of processes are
  * read, and do not stand in the way of remote calls. */
-#include "hook/seccomp.h"
+#include "hook/remote_parts.h"
 
 #include "base/compiler.h"
-#include "hook/remote_parts.h"
 #include "recorder/sys.h"
 #include "remote_target.h"
 

@@ -63,7 +63,7 @@ static int64_t map_room(void)
 		hl_sys_munmap((void *)r, bytes);
 		return -EEXIST;
 	}
-	/* The marks of our memory, see attach_place.c. */
+	/* The marks of our memory, see attach_prepare.c. */
 	hl_sys_madvise((void *)r, bytes, MADV_NOHUGEPAGE);
 	hl_sys_madvise((void *)r, bytes, MADV_RANDOM);
 	return 0;

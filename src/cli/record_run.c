@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
-#include "collector/memory_group.h"
+#include "collector/program_warnings.h"
 #include "recording/code_runtime.h"
 #include "view/format.h"
 

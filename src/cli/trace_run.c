@@ -7,7 +7,7 @@
 #include "bpf/privilege.h"
 #include "cli/terminal_progress.h"
 #include "cli/view_options.h"
-#include "collector/outside_malloc.h"
+#include "collector/program_warnings.h"
 #include "process/maps.h"
 #include "process/process.h"
 

@@ -5,12 +5,10 @@
 #include "base/clock.h"
 #include "collector/archive.h"
 #include "collector/control.h"
-#include "collector/examine.h"
-#include "collector/outside_malloc.h"
+#include "collector/program_warnings.h"
 #include "collector/reception.h"
 #include "collector/region_read.h"
 #include "collector/tracked.h"
-#include "collector/unrecorded.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -27,7 +25,6 @@
 
 /* Callers that have connected and not yet said hello; more are turned away. */
 #define WAITING_MAX 64
-#define MIB	    (1024.0 * 1024)
 
 /* Saves may take 1/SAVE_SHARE of a core's time: the next is due after SAVE_SHARE times the cost of
  * the last. */
@@ -41,10 +38,6 @@
 /* Processes that have ended and could not be saved stay in memory for another try, at most this
  * many; of more, the oldest is given up. */
 #define UNSAVED_MAX 16
-
-/* Programs that are not searched again for allocators of their own; a build runs a few over and
- * over. */
-#define EXAMINED_MAX 64
 
 /* How long the end of a recording waits for children that its processes have just forked or
  * started, and after which time it looks again. Some never come: those that allocate nothing. */
@@ -84,13 +77,8 @@ struct hl_collector {
 	struct hl_tracked *tracked; /* oldest first; ended ones only when their last save failed */
 	uint32_t next_sequence;
 	uint32_t strangers; /* callers whose hello was none */
-	bool has_warned_of_growth;
+	struct hl_program_warnings warnings;
 	struct hl_unrecorded unrecorded;
-	struct {
-		dev_t device;
-		ino_t inode;
-	} examined[EXAMINED_MAX]; /* programs that were searched for allocators */
-	uint32_t examined_count;
 	uint64_t next_save_ns;	/* by what the last one cost */
 	uint64_t next_round_ns; /* by --save-every; new processes do not wait for it */
 	uint32_t revivals_seen; /* of the archive's directory */
@@ -327,197 +315,6 @@ static const char *reason_of(int error)
 	}
 }
 
-static void warn_of_address_space(struct hl_collector *collector, const struct hl_tracked *tracked,
-				  uint64_t limit)
-{
-	const struct hl_region_header *layout = &tracked->region.layout;
-
-	if (limit == UINT64_MAX)
-		return;
-	uint64_t taken = hl_mode_logs(collector->settings.region.mode)
-				 ? layout->region_bytes
-				 : layout->areas[HL_AREA_RINGS].offset;
-	hl_archive_warn(&collector->archive,
-			"of the %" PRIu64 " MiB of address space that RLIMIT_AS leaves a program, "
-			"the recorder takes %" PRIu64 " MiB, and more for each block",
-			limit >> 20, taken >> 20);
-}
-
-/* Warns once for each program, of the last EXAMINED_MAX programs. */
-static void warn_of_program(struct hl_collector *collector, const struct hl_tracked *tracked)
-{
-	const struct hl_identity *program = &tracked->identity;
-
-	for (size_t i = 0; i < HL_COUNT_OF(collector->examined); i++)
-		if (collector->examined[i].device == program->device &&
-		    collector->examined[i].inode == program->inode)
-			return;
-	size_t place = collector->examined_count++ % HL_COUNT_OF(collector->examined);
-	collector->examined[place].device = program->device;
-	collector->examined[place].inode = program->inode;
-	/* In a process that runs, the allocator's functions are found wherever they are. */
-	const char *function = tracked->attached ? NULL : hl_examine_allocator(program->executable);
-	if (function)
-		hl_archive_warn(&collector->archive,
-				"'%s' has an allocator of its own linked into it ('%s'), whose "
-				"allocations are not seen; 'heapline stacks -p PID' traces them "
-				"while it runs",
-				program->executable, function);
-	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
-	if (!tracked->attached)
-		hl_examine_unseen(program->executable, unseen);
-	if (unseen[0])
-		hl_archive_warn(&collector->archive,
-				"'%s' calls functions of an allocator that this heapline does not "
-				"know (%s); what they allocate and free is not seen",
-				program->executable, unseen);
-	char version[HL_EXAMINE_VERSION_MAX];
-	const char *remedy = hl_examine_hidden_guest(program->executable, version);
-	if (remedy)
-		hl_archive_warn(
-			&collector->archive,
-			"'%s' has %s linked into it, none of whose functions it exports, so "
-			"that lines of scripts are not seen; %s",
-			program->executable, version, remedy);
-}
-
-/* Whether ${text} ends within ${bytes}, and a terminal shows all of it. */
-static bool is_plain_text(const char *text, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++) {
-		if (!text[i])
-			return true;
-		if (text[i] < ' ' || text[i] > '~')
-			return false;
-	}
-	return false;
-}
-
-/* Says once for each program why lines of its scripts are missing. The program may have written anything
- * there. */
-static void warn_of_scripts(struct hl_collector *collector, const struct hl_tracked *tracked)
-{
-	const struct hl_region_refusal *refusal = &tracked->region.header->refusal;
-
-	if (atomic_load_explicit(&refusal->state, memory_order_acquire) != HL_REFUSAL_WRITTEN)
-		return;
-	const struct hl_region_refusal said = *refusal;
-	if (is_plain_text(said.runtime, sizeof(said.runtime)) &&
-	    is_plain_text(said.reason, sizeof(said.reason)))
-		hl_archive_warn(&collector->archive, "'%s' runs %s, but its frames stay native: %s",
-				tracked->identity.executable, said.runtime, said.reason);
-}
-
-/* The allocator of the guest that has frames of ${provider}, a name of up to ${bytes}; or NULL. */
-static const struct hl_guest_allocator *allocator_of(const char *provider, size_t bytes)
-{
-	for (size_t i = 0; hl_guest_traits[i]; i++) {
-		const struct hl_guest_allocator *allocator = hl_guest_traits[i]->allocator;
-		if (allocator && !strncmp(provider, allocator->provider, bytes))
-			return allocator;
-	}
-	return NULL;
-}
-
-/* A preloaded recorder cannot take the place of an allocator that a guest does not export. */
-static void warn_of_guest_allocator(struct hl_collector *collector,
-				    const struct hl_tracked *tracked)
-{
-	const struct hl_region_header *header = tracked->region.header;
-	uint32_t count = atomic_load_explicit(&header->provider_count, memory_order_acquire);
-
-	if (tracked->attached ||
-	    atomic_load(&header->flags) & (HL_REGION_NO_OBJECTS | HL_REGION_MAPPINGS))
-		return;
-	for (uint32_t i = 0; i < count && i < HL_SCRIPT_PROVIDERS_MAX; i++) {
-		const struct hl_guest_allocator *allocator =
-			allocator_of(header->providers[i].name, sizeof(header->providers[i].name));
-		if (allocator)
-			hl_archive_warn(&collector->archive,
-					"'%s' runs %s, whose objects are not seen, as its "
-					"allocator calls mmap() alone; 'heapline attach -p PID' "
-					"records them, and --mappings counts what it maps",
-					tracked->identity.executable, allocator->name);
-	}
-}
-
-/* For a process whose totals are known. */
-static void warn_of_growth(struct hl_collector *collector, const struct hl_tracked *tracked)
-{
-	const struct hl_region_settings *settings = &collector->settings.region;
-	const struct hl_tracked_totals *totals = &tracked->totals;
-	bool runs = tracked->end == HL_END_RUNNING;
-	char sentence[HL_WARNING_BYTES];
-	int64_t now = runs ? hl_process_status_read(tracked->pid).anonymous_bytes
-			   : tracked->anonymous_bytes;
-	const struct hl_outside_malloc found = {
-		.pid = tracked->pid,
-		.executable = tracked->identity.executable,
-		.runs = runs,
-		.ran_before = tracked->ran_before,
-		.allocations = totals->allocations,
-		.malloc_bytes = totals->peak_bytes,
-		.alloc_bytes = totals->alloc_bytes,
-		.rss_growth_bytes = now - tracked->first_anonymous_bytes,
-	};
-
-	/* Otherwise not all of its calls were counted. */
-	if (settings->mode != HL_MODE_CLOSED && !settings->sample_bytes && !totals->own_malloc &&
-	    !tracked->is_sampled && !tracked->reset_ns && !tracked->is_another &&
-	    !collector->has_warned_of_growth && hl_outside_malloc_describe(&found, sentence)) {
-		hl_archive_warn(&collector->archive, "%s", sentence);
-		collector->has_warned_of_growth = true;
-	}
-}
-
-/* Says it once, and has reports call the figures estimates from the next save on. */
-static void warn_of_sampling(struct hl_collector *collector, struct hl_tracked *tracked)
-{
-	struct hl_budget_verdict verdict;
-	char why[HL_WARNING_BYTES];
-
-	if (tracked->is_sampled || !hl_budget_has_told(tracked->budget, &verdict))
-		return;
-	tracked->is_sampled = true;
-	if (verdict.limit)
-		snprintf(why, sizeof(why),
-			 "its control group had %.1f MiB left of its limit of %.1f MiB",
-			 (double)verdict.left / MIB, (double)verdict.limit / MIB);
-	else
-		snprintf(why, sizeof(why), "the recorder used %.1f MiB, and --max-memory says so",
-			 (double)verdict.recorder_bytes / MIB);
-	uint64_t sample_bytes = hl_budget_sample_bytes(tracked->budget);
-	double seconds = verdict.clock_ns > tracked->start_ns
-				 ? (double)(verdict.clock_ns - tracked->start_ns) / HL_NS_PER_SECOND
-				 : 0;
-	hl_archive_warn(&collector->archive,
-			"process %d is sampled from %.1f s on, one allocation about every %u KiB: "
-			"%s; what was "
-			"allocated before is counted exactly, what is in use is estimated",
-			tracked->pid, seconds, (unsigned)(sample_bytes >> 10), why);
-	if (collector->archive.meta.sample_bytes < sample_bytes)
-		collector->archive.meta.sample_bytes = sample_bytes;
-	collector->archive.meta_is_stale = true;
-}
-
-static void warn_of_end(struct hl_collector *collector, const struct hl_tracked *tracked)
-{
-	bool may_be_killed = tracked->end == HL_END_UNKNOWN ||
-			     (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGKILL);
-	char sentence[HL_WARNING_BYTES];
-
-	if (may_be_killed &&
-	    hl_memory_group_describe_kill(tracked->memory_group, tracked->pid, sentence))
-		hl_archive_warn(&collector->archive, "%s", sentence);
-	if (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGSYS)
-		hl_archive_warn(
-			&collector->archive,
-			"process %d was killed by SIGSYS: its seccomp filter does not permit "
-			"a system call that it made, or that the recorder made in it; "
-			"heapline-record(1) lists the recorder's",
-			tracked->pid);
-}
-
 /* The last save of a process; on success nothing of it stays in memory. */
 static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 {
@@ -527,18 +324,7 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 		hl_control_read_mailbox(collector->control, tracked, true);
 	hl_tracked_end_log(tracked, &losses);
 	hl_archive_warn_of_log(&collector->archive, tracked->pid, &losses);
-	const struct hl_region_kin *kin = &tracked->region.header->kin;
-	uint32_t namespaces = hl_region_check_kin(kin) ? atomic_load(&kin->namespaces) : 0;
-	if (namespaces)
-		hl_archive_warn(&collector->archive,
-				"process %d asked for %u namespace%s by dlmopen(); what is "
-				"allocated in such a namespace is not seen",
-				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
-	warn_of_sampling(collector, tracked);
-	warn_of_end(collector, tracked);
-	warn_of_program(collector, tracked);
-	warn_of_scripts(collector, tracked);
-	warn_of_guest_allocator(collector, tracked);
+	hl_program_warnings_end(&collector->warnings, &collector->archive, tracked);
 	/* An entry of zeros would tell of a program without allocations. */
 	if (!hl_tracked_has_begun(tracked)) {
 		refuse(collector, tracked->pid,
@@ -558,7 +344,8 @@ static int save_last(struct hl_collector *collector, struct hl_tracked *tracked)
 		hl_archive_warn(&collector->archive, HL_CODE_FILE_REFUSED,
 				tracked->totals.refused_names, tracked->pid);
 	hl_archive_note_recorder(&collector->archive, tracked->recorder_memory.bytes);
-	warn_of_growth(collector, tracked);
+	hl_program_warnings_growth(&collector->warnings, &collector->archive,
+				   &collector->settings.region, tracked);
 	count_in(&collector->summary, tracked);
 	forget(collector, tracked);
 	return 0;
@@ -726,7 +513,8 @@ static int take_in(struct hl_collector *collector, pid_t pid, int region_fd,
 		return r;
 	}
 	enter(collector, tracked, false);
-	warn_of_address_space(collector, tracked, limit.rlim_cur);
+	hl_program_warnings_address_space(&collector->archive, &collector->settings.region, tracked,
+					  limit.rlim_cur);
 	*ret_tracked = tracked;
 	return 0;
 }
@@ -790,7 +578,8 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 	int r = welcome(collector, caller, hello, &tracked);
 	if (tracked) {
 		enter(collector, tracked, arrived);
-		warn_of_address_space(collector, tracked, hello->address_space_limit);
+		hl_program_warnings_address_space(&collector->archive, &collector->settings.region,
+						  tracked, hello->address_space_limit);
 	} else {
 		hl_reception_answer(caller, -r, -1, 0);
 		refuse(collector, caller->pid, reason_of(-r), is_forked || arrived);
@@ -874,7 +663,7 @@ static bool save_changed(struct hl_collector *collector)
 		next = process->next; /* save_last frees it */
 		if (!process->end_ns) {
 			hl_tracked_look(process);
-			warn_of_sampling(collector, process);
+			hl_program_warnings_sampling(&collector->archive, process);
 			hl_archive_note_recorder(&collector->archive,
 						 process->recorder_memory.bytes);
 			if (collector->control)

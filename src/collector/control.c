@@ -4,8 +4,6 @@
 
 #include "base/clock.h"
 #include "base/names.h"
-#include "collector/bell.h"
-#include "collector/control_client.h"
 #include "collector/control_protocol.h"
 #include "collector/mailbox_reader.h"
 #include "collector/report_child.h"

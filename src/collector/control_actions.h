@@ -49,13 +49,6 @@ char *hl_control_answer_done(void);
 
 /* ---- answers, as lines of JSON ---- */
 
-/* An answer's line, which the caller frees. Takes ${object} over; NULL for want of memory, as is
- * the result then. */
-char *hl_control_answer_write(json_t *object);
-
-/* Members `collector`, `recording`, `command`, `recorded`: whether process ${pid} is. */
-char *hl_control_answer_whose(const struct hl_control_subject *subject, pid_t pid);
-
 /* The same without `recorded`, then `mode`, `ended`, `marks` (their number), and
  * `processes`: those that run. */
 char *hl_control_answer_status(const struct hl_control_subject *subject);

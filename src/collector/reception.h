@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The collector's socket: who may speak to it, what a hello must be, how it is answered. */
+/* The collector's socket: who may speak to it, what a hello must be, how it is answered; and who did not come. */
 #pragma once
 
 #include "base/error.h"
+#include "collector/archive.h"
+#include "collector/tracked.h"
 #include "region/protocol.h"
 
 #include <stdbool.h>
@@ -42,3 +44,57 @@ int hl_reception_answer(const struct hl_caller *caller, int error, int region_fd
 
 /* A pidfd of the caller, or a negative errno. */
 int hl_reception_pidfd(const struct hl_caller *caller);
+
+/* ---- unrecorded children ---- */
+
+/*
+ * Children that should have been recorded and were not. Recorded programs tell in their regions which children
+ * started (recorder/kin.h); a child that is recorded says hello. The difference ran unrecorded: in another network
+ * namespace, without memory, as a static program, or while the collector was stopped.
+ */
+
+#define HL_UNRECORDED_REASONS 8 /* of more, each process has a sentence of its own */
+#define HL_UNRECORDED_PIDS    3 /* named in the sentence about a reason */
+
+struct hl_unrecorded {
+	uint64_t started; /* children with programs of their own, of processes that have ended */
+	uint64_t forked;  /* children without a region, of processes that have ended */
+	uint64_t arrived; /* programs that were expected and said hello */
+	uint64_t awaited; /* forked children of whom nothing was known when their parent ended */
+	uint64_t fork_hellos; /* of forked children, in vain or not */
+	uint32_t just_now;    /* hl_unrecorded_steady()'s last count */
+	uint32_t refused;     /* of the children, those that said hello in vain */
+	struct {
+		char reason[96];
+		uint32_t count;
+		pid_t pids[HL_UNRECORDED_PIDS];
+	} reasons[HL_UNRECORDED_REASONS]; /* why processes were refused */
+};
+
+/* Process ${pid} said hello and is not recorded: the sentence of the recording about those that
+ * were refused for that ${reason} counts it. */
+void hl_unrecorded_refuse(struct hl_unrecorded *unrecorded, struct hl_archive *archive, pid_t pid,
+			  const char *reason);
+
+/*
+ * Whether a program that says hello was told of when it was started. One that ${parent} started,
+ * which is not recorded itself, was not: ${tracked} is that process, NULL where none is known.
+ * ${is_orphan}: it has another parent than the one that started it.
+ */
+bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked, bool is_orphan);
+
+/* The region of ${tracked} is about to go. */
+void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracked *tracked);
+
+/* Whether a child may be about to say hello. So it seems for ever where a child ended without having
+ * allocated. */
+bool hl_unrecorded_are_awaited(const struct hl_unrecorded *unrecorded,
+			       const struct hl_tracked *running);
+
+/* How many there are, with those that the processes in the list ${running} tell of. */
+uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,
+			     const struct hl_tracked *running);
+
+/* The same while the recording goes on: without children that are just about to say hello. To be
+ * called once a second. */
+uint32_t hl_unrecorded_steady(struct hl_unrecorded *unrecorded, const struct hl_tracked *running);

@@ -2,14 +2,55 @@
 /* Makes regions out of memfds; see region.h. */
 #include "collector/region.h"
 
+#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
+
+/* ---- time stamps: asks processor and kernel ---- */
+
+#define CLOCK_SOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+/* Advanced power management: AMD64 Architecture Programmer's Manual, volume 3, appendix E. */
+#define POWER_LEAF    0x80000007u
+#define INVARIANT_TSC (1u << 8)
+
+bool hl_time_stamps_are_clock(const char *path)
+{
+	/* The latter two in virtual machines, whose kernels reckon from the counter, too. */
+	static const char *const sources[] = {"tsc\n", "kvm-clock\n",
+					      "hyperv_clocksource_tsc_page\n"};
+	char text[64] = "";
+
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ssize_t bytes = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	for (size_t i = 0; bytes > 0 && i < sizeof(sources) / sizeof(*sources); i++)
+		if (strcmp(text, sources[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Whether the time stamp counter tells what came first, for HL_REGION_STAMPS: it runs at one rate on
+ * all processors, at all times, and the kernel relies on it, which it does only while no two
+ * processors differ. */
+static bool time_stamps_work(void)
+{
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid(POWER_LEAF, &eax, &ebx, &ecx, &edx) && edx & INVARIANT_TSC &&
+	       hl_time_stamps_are_clock(CLOCK_SOURCE);
+}
+
+/* ---- regions ---- */
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
@@ -101,7 +142,7 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 			    (settings->lossy ? HL_REGION_LOSSY : 0u) |
 			    (settings->leaks ? HL_REGION_LEAKS : 0u) |
 			    (settings->follow ? HL_REGION_FOLLOW : 0u) |
-			    (hl_time_stamps_work() ? HL_REGION_STAMPS : 0u));
+			    (time_stamps_work() ? HL_REGION_STAMPS : 0u));
 	region.layout.sample_bytes = settings->sample_bytes;
 	region.layout.spare_sample_bytes = settings->spare_sample_bytes;
 	*region.header = region.layout;

@@ -43,10 +43,5 @@ void hl_region_release(struct hl_region *region);
 
 /* ---- time stamps ---- */
 
-/* Whether the time stamp counter tells what came first, for HL_REGION_STAMPS: it runs at one rate on
- * all processors, at all times, and the kernel relies on it, which it does only while no two
- * processors differ. */
-bool hl_time_stamps_work(void);
-
 /* The latter, as the file at ${path} says it instead of the kernel's own; for tests. */
 bool hl_time_stamps_are_clock(const char *path);

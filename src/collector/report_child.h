@@ -7,6 +7,16 @@
 
 #include "collector/control_actions.h"
 
+#include <limits.h>
+
+/*
+ * The absolute path that process ${pid} means by ${wanted}, which may be relative to where the
+ * process is. A program that runs with other rights than ours would write with our rights, so that
+ * is refused: -EPERM. 0 or a negative errno with a sentence.
+ */
+int hl_program_report_path(pid_t pid, const char *wanted, char ret_path[PATH_MAX],
+			   struct hl_error *err);
+
 struct hl_report_child;
 
 /* Saves the process of a checked request, LINES, TIMES or LEAKS, and begins the report; that of LEAKS is a recording, see

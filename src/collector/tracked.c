@@ -1,20 +1,173 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Saves recorded processes; see tracked.h. */
+/* Identifies recorded processes and saves them; see tracked.h. */
 #include "collector/tracked.h"
 
 #include "base/clock.h"
-#include "collector/region_read.h"
-#include "process/maps.h"
+#include "collector/program_warnings.h"
 #include "process/process.h"
 #include "recording/code_runtime.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* ---- identity: /proc/PID/{exe,cmdline,stat,auxv} ---- */
+
+/* Longer command lines are cut; a recording need not hold megabytes of arguments. */
+#define COMMAND_BYTES_MAX 65536
+
+/* Like hl_proc_read(); 0 bytes when it cannot be read. */
+static size_t read_file(pid_t pid, const char *file, char *text, size_t capacity)
+{
+	ssize_t size = hl_proc_read(pid, file, text, capacity);
+
+	return size > 0 ? (size_t)size : 0;
+}
+
+/* The fourth field, after the name in parentheses, which may itself contain anything. */
+uint32_t hl_identity_parent(pid_t pid)
+{
+	char text[512];
+	const char *name_end =
+		read_file(pid, "stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
+	unsigned parent;
+
+	return name_end && sscanf(name_end, ") %*c %u", &parent) == 1 ? parent : 0;
+}
+
+static void free_command(char **command)
+{
+	for (char **argument = command; argument && *argument; argument++)
+		free(*argument);
+	free(command);
+}
+
+/* Takes the ${size} bytes of a command line, as in /proc/PID/cmdline, for the process'. */
+static void identity_set_command(struct hl_identity *identity, const char *bytes, size_t size)
+{
+	size_t used = size;
+
+	while (used > 0 && !bytes[used - 1])
+		used--;
+	/* A program that writes a title over its arguments fills the rest with NULs. That many in a
+	 * row are not empty arguments. */
+	if (size - used > 2)
+		size = used + 1;
+	size_t most = 1;
+	for (size_t i = 0; i < size; i++)
+		most += bytes[i] == '\0' || i + 1 == size;
+	char **command = calloc(most, sizeof(*command));
+	if (!command)
+		return;
+	for (size_t i = 0, count = 0; i < size; count++) {
+		size_t length = strnlen(bytes + i, size - i);
+		command[count] = strndup(bytes + i, length);
+		if (!command[count])
+			break;
+		i += length + 1;
+	}
+	free_command(identity->command);
+	identity->command = command;
+}
+
+/* Reads the name alone, into ${ret_name}; of one that has ended, too, as long as nobody has waited
+ * for it. False when it cannot be read. */
+static bool identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX])
+{
+	size_t size = read_file(pid, "comm", ret_name, HL_IDENTITY_NAME_MAX);
+
+	ret_name[size] = '\0';
+	ret_name[strcspn(ret_name, "\n")] = '\0';
+	return size != 0;
+}
+
+/* Reads the command line and the name again, which a process may change to say what it does. What
+ * cannot be read, as of one that has ended, stays as it is. */
+static void identity_refresh(struct hl_identity *identity, pid_t pid)
+{
+	char name[HL_IDENTITY_NAME_MAX];
+	char *bytes = malloc(COMMAND_BYTES_MAX);
+
+	size_t size = bytes ? read_file(pid, "cmdline", bytes, COMMAND_BYTES_MAX) : 0;
+	if (size)
+		identity_set_command(identity, bytes, size);
+	free(bytes);
+	if (identity_read_name(pid, name))
+		strcpy(identity->name, name);
+}
+
+/* By the link, so that a file that was deleted or replaced meanwhile is still the same. */
+static bool find_executable(pid_t pid, struct stat *ret_status)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/proc/%d/exe", hl_proc_thread(pid));
+	return stat(name, ret_status) == 0;
+}
+
+static void identity_release(struct hl_identity *identity)
+{
+	free_command(identity->command);
+	free(identity->executable);
+	*identity = (struct hl_identity){0};
+}
+
+/* What cannot be read is left empty. 0 or -ENOMEM. */
+static int identity_read(pid_t pid, struct hl_identity *ret_identity)
+{
+	struct hl_identity identity = {
+		.parent_pid = hl_identity_parent(pid),
+		.executable = hl_process_run_path(pid),
+		.command = calloc(1, sizeof(*identity.command)),
+		.random_bytes = hl_process_auxv(pid, AT_RANDOM),
+	};
+
+	identity_refresh(&identity, pid);
+	if (!identity.executable || !identity.command) {
+		identity_release(&identity);
+		return -ENOMEM;
+	}
+	struct stat status;
+	if (find_executable(pid, &status)) {
+		identity.device = status.st_dev;
+		identity.inode = status.st_ino;
+	}
+	*ret_identity = identity;
+	return 0;
+}
+
+/* Whether the process runs another program than then. ${ret_name} is what the kernel calls it now.
+ */
+static bool identity_has_changed(const struct hl_identity *identity, pid_t pid,
+				 char ret_name[HL_IDENTITY_NAME_MAX])
+{
+	struct stat status;
+
+	if (!identity->inode || !find_executable(pid, &status) ||
+	    (status.st_dev == identity->device && status.st_ino == identity->inode))
+		return false;
+	identity_read_name(pid, ret_name);
+	return true;
+}
+
+/* Whether it has called exec since then, be it of the same program. False where addresses are not
+ * randomized. */
+static bool identity_has_called_exec(const struct hl_identity *identity, pid_t pid)
+{
+	uint64_t random_bytes = identity->random_bytes ? hl_process_auxv(pid, AT_RANDOM) : 0;
+
+	return random_bytes && random_bytes != identity->random_bytes;
+}
+
+/* ---- tracked processes ---- */
 
 int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settings,
 		   struct hl_budget *budget, uint64_t address_space_limit, int memfd,
@@ -42,7 +195,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 	if (r == 0)
 		hl_budget_begin(tracked->budget, tracked->region.header);
 	if (r == 0)
-		r = hl_identity_read(pid, &tracked->identity);
+		r = identity_read(pid, &tracked->identity);
 	if (r < 0) {
 		hl_tracked_free(tracked);
 		return r;
@@ -74,7 +227,7 @@ void hl_tracked_free(struct hl_tracked *tracked)
 	hl_region_base_release(&tracked->base);
 	hl_budget_watch_free(tracked->budget);
 	hl_region_release(&tracked->region);
-	hl_identity_release(&tracked->identity);
+	identity_release(&tracked->identity);
 	hl_code_files_release(&tracked->code_files);
 	hl_module_files_free(tracked->module_files);
 	hl_memory_group_free(tracked->memory_group);
@@ -130,7 +283,7 @@ static bool note_replacement(struct hl_tracked *tracked)
 
 void hl_tracked_set_forked(struct hl_tracked *tracked)
 {
-	if (!hl_identity_read_name((pid_t)tracked->identity.parent_pid, tracked->first_name))
+	if (!identity_read_name((pid_t)tracked->identity.parent_pid, tracked->first_name))
 		strcpy(tracked->first_name, tracked->identity.name);
 }
 
@@ -144,17 +297,17 @@ void hl_tracked_look(struct hl_tracked *tracked)
 	const struct hl_process_status status = hl_process_status_read(tracked->pid);
 
 	if (!tracked->is_another)
-		tracked->is_another = hl_identity_has_changed(&tracked->identity, tracked->pid,
-							      tracked->successor);
+		tracked->is_another =
+			identity_has_changed(&tracked->identity, tracked->pid, tracked->successor);
 	/* No hello says that the same program began again: the recorder is gone with the memory. */
 	if (!tracked->is_another && tracked->attached &&
-	    hl_identity_has_called_exec(&tracked->identity, tracked->pid)) {
-		hl_identity_read_name(tracked->pid, tracked->successor);
+	    identity_has_called_exec(&tracked->identity, tracked->pid)) {
+		identity_read_name(tracked->pid, tracked->successor);
 		tracked->is_another = true;
 	}
 	/* A program that is about to be replaced has said its last. */
 	if (!tracked->is_another && !atomic_load(&tracked->region.header->kin.replacing)) {
-		hl_identity_refresh(&tracked->identity, tracked->pid);
+		identity_refresh(&tracked->identity, tracked->pid);
 		hl_code_files_refresh(&tracked->code_files, tracked->pid);
 		hl_recorder_memory_look(&tracked->recorder_memory, tracked->pid,
 					HL_RECORDER_MEMORY_UNASKED);
@@ -173,10 +326,10 @@ static void note_title(struct hl_tracked *tracked)
 	uint32_t bytes = atomic_load(&kin->title_bytes);
 	if (bytes && bytes <= sizeof(title)) {
 		memcpy(title, kin->title, bytes);
-		hl_identity_set_command(&tracked->identity, title, bytes);
+		identity_set_command(&tracked->identity, title, bytes);
 	}
 	/* Once somebody has waited for it, its number may be another's. */
-	if (hl_identity_read_name(tracked->pid, name) &&
+	if (identity_read_name(tracked->pid, name) &&
 	    syscall(SYS_pidfd_send_signal, tracked->pidfd, 0, NULL, 0) == 0)
 		strcpy(tracked->identity.name, name);
 }
@@ -329,6 +482,7 @@ static int name_code(const struct hl_tracked *tracked, uint64_t now_ns,
 	int r = hl_code_files_name(&tracked->code_files, now_ns, process, totals->refused_names,
 				   &nameless);
 	for (uint32_t i = 0; r == 0 && i < process->module_count && nameless > process->code_count;
+
 	     i++) {
 		const struct hl_code_runtime *runtime =
 			hl_code_runtime_of(process->modules[i].path);

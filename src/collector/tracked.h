@@ -6,7 +6,6 @@
 #include "collector/budget.h"
 #include "collector/drain.h"
 #include "collector/mailbox_reader.h"
-#include "collector/memory_group.h"
 #include "collector/module_files.h"
 #include "collector/region.h"
 #include "collector/region_read.h"
@@ -34,33 +33,8 @@ struct hl_identity {
 		random_bytes; /* address of AT_RANDOM, which differs after each exec; 0 when unknown */
 };
 
-/* What cannot be read is left empty. 0 or -ENOMEM. */
-int hl_identity_read(pid_t pid, struct hl_identity *ret_identity);
-
-/* Reads the command line and the name again, which a process may change to say what it does. What
- * cannot be read, as of one that has ended, stays as it is. */
-void hl_identity_refresh(struct hl_identity *identity, pid_t pid);
-
-/* Reads the name alone, into ${ret_name}; of one that has ended, too, as long as nobody has waited
- * for it. False when it cannot be read. */
-bool hl_identity_read_name(pid_t pid, char ret_name[HL_IDENTITY_NAME_MAX]);
-
-/* Takes the ${size} bytes of a command line, as in /proc/PID/cmdline, for the process'. */
-void hl_identity_set_command(struct hl_identity *identity, const char *bytes, size_t size);
-
 /* 0 when unknown. */
 uint32_t hl_identity_parent(pid_t pid);
-
-/* Whether the process runs another program than then. ${ret_name} is what the kernel calls it now.
- */
-bool hl_identity_has_changed(const struct hl_identity *identity, pid_t pid,
-			     char ret_name[HL_IDENTITY_NAME_MAX]);
-
-/* Whether it has called exec since then, be it of the same program. False where addresses are not
- * randomized. */
-bool hl_identity_has_called_exec(const struct hl_identity *identity, pid_t pid);
-
-void hl_identity_release(struct hl_identity *identity);
 
 /* ---- the process as it is recorded ---- */
 
@@ -74,6 +48,8 @@ struct hl_tracked_totals {
 	char refused_names[HL_CODE_FILE_NAME_MAX]; /* see hl_code_files_name() */
 	const struct hl_code_runtime *nameless;	   /* most of whose code has no names; or NULL */
 };
+
+struct hl_memory_group;
 
 struct hl_tracked {
 	struct hl_tracked *next;
@@ -106,7 +82,7 @@ struct hl_tracked {
 	struct hl_recorder_memory recorder_memory;
 	int64_t first_anonymous_bytes,
 		anonymous_bytes; /* in RAM, at first and when last looked at */
-	bool arrived;		 /* counted as a child that was expected; see unrecorded.h */
+	bool arrived;		 /* counted as a child that was expected; see reception.h */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
 	uint64_t activity, saved_activity;    /* hl_region_read_activity(), when last asked

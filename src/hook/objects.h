@@ -95,6 +95,8 @@ struct hl_definition {
 struct hl_definition hl_objects_definition(const struct hl_objects *objects, size_t name,
 					   uint64_t address);
 
+/* ---- functions that rules name ---- */
+
 /* Names of a rule that objects are to be read for: its symbol, and the one that it depends on. */
 #define HL_RULE_LOOKUP_NAMES 2u
 

@@ -44,7 +44,8 @@ static void put_modules(struct hl_state_writer *writer, struct hl_byte_buffer *b
 	}
 }
 
-int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node)
+/* Makes nodes[${node}]. 0 or -ENOMEM. */
+static int reserve_node(struct hl_state_writer *writer, uint32_t node)
 {
 	if (HL_ARRAY_RESERVE_ZEROED(writer->nodes, writer->node_capacity, (size_t)node + 1) < 0)
 		return -ENOMEM;
@@ -77,7 +78,7 @@ int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 	uint32_t parent;
 
 	for (; node; node = parent) {
-		if (hl_state_writer_reserve(writer, node) < 0)
+		if (reserve_node(writer, node) < 0)
 			return -ENOMEM;
 		if (writer->nodes[node].defined_in == writer->round)
 			break;
@@ -157,7 +158,8 @@ static void put_providers(const struct hl_log_names *names, struct hl_byte_buffe
 	}
 }
 
-void hl_state_writer_put_sites(struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
+/* Writes places in scripts that are new since the last piece, at the end of a piece. Out of memory, the buffer fails. */
+static void put_new_sites(struct hl_state_writer *writer, struct hl_byte_buffer *buffer)
 {
 	const struct hl_log_names *names = writer->names;
 
@@ -213,7 +215,7 @@ int hl_state_writer_put_checkpoint(struct hl_state_writer *writer, struct hl_byt
 		hl_byte_buffer_signed(buffer, writer->nodes[i].objects);
 		before = i;
 	}
-	hl_state_writer_put_sites(writer, buffer);
+	put_new_sites(writer, buffer);
 	return 0;
 }
 
@@ -370,7 +372,7 @@ static int put_interval(struct hl_log_writer *writer, const struct hl_log_interv
 		hl_byte_buffer_signed(buffer, change->rest_objects);
 		before = change->node;
 	}
-	hl_state_writer_put_sites(&writer->state, buffer);
+	put_new_sites(&writer->state, buffer);
 	return 0;
 }
 
@@ -443,7 +445,7 @@ int hl_log_writer_interval(struct hl_log_writer *writer, const struct hl_log_int
 	 * there was none to define it either. */
 	for (size_t i = 0; i < interval->change_count; i++) {
 		const struct hl_log_change *change = &interval->changes[i];
-		if (hl_state_writer_reserve(&writer->state, change->node) < 0) {
+		if (reserve_node(&writer->state, change->node) < 0) {
 			followed = -ENOMEM;
 			continue;
 		}

@@ -76,18 +76,12 @@ struct hl_state_writer {
 	size_t site_count, site_capacity;
 };
 
-/* Makes nodes[${node}]. 0 or -ENOMEM. */
-int hl_state_writer_reserve(struct hl_state_writer *writer, uint32_t node);
-
 /* Defines the node and its ancestors, unless that has been done since the last checkpoint: the next
  * hl_state_writer_put_names() writes it. 0 or -ENOMEM. */
 int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node);
 
 /* Writes modules and nodes that are new since the last piece. Out of memory, the buffer fails. */
 void hl_state_writer_put_names(struct hl_state_writer *writer, struct hl_byte_buffer *buffer);
-
-/* Writes places in scripts that are new since the last piece, at the end of a piece. Out of memory, the buffer fails. */
-void hl_state_writer_put_sites(struct hl_state_writer *writer, struct hl_byte_buffer *buffer);
 
 /* Writes the whole state before interval ${next}; ${missing} intervals before it, or in files of
  * events ${missing} events, could not be written. 0 or -ENOMEM. */

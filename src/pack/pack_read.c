@@ -161,7 +161,11 @@ static void release_modules(struct hl_profile *profile)
 			profile->modules[i].symbols_reason = 0;
 }
 
-int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection *selection)
+/*
+ * Leaves of a whole profile what ${selection} wants, sums not included. 0, -ENOMEM, or -ESRCH when
+ * that is nothing.
+ */
+static int select_profile(struct hl_profile *profile, const struct hl_profile_selection *selection)
 {
 	if (!selection->pid && !selection->by_sequence && !selection->tid)
 		return 0;
@@ -187,7 +191,8 @@ int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection
 
 /* ---- sums ---- */
 
-void hl_pack_select_sum(struct hl_profile *profile)
+/* Makes all sums of ${profile} from its rows. */
+static void sum_rows(struct hl_profile *profile)
 {
 	for (size_t i = 0; i < profile->row_count; i++) {
 		const struct hl_profile_row *row = &profile->rows[i];
@@ -543,12 +548,12 @@ int hl_pack_read(int fd, const char *name, const struct hl_profile_selection *se
 		r = set_name(&reading);
 	if (r < 0)
 		return r;
-	r = selection ? hl_pack_select(profile, selection) : 0;
+	r = selection ? select_profile(profile, selection) : 0;
 	if (r == -ESRCH)
 		return hl_profile_selection_fail(selection, name, err);
 	if (r < 0)
 		return out_of_memory(&reading);
-	hl_pack_select_sum(profile);
+	sum_rows(profile);
 	if (!selection || !selection->keep_rows || !profile->thread_count) {
 		free(profile->rows);
 		profile->rows = NULL;

@@ -70,15 +70,6 @@ char *hl_pack_meta_write(const struct hl_profile *profile);
 int hl_pack_meta_read(const char *text, size_t size, const char *name, struct hl_profile *profile,
 		      bool *ret_compared, struct hl_error *err);
 
-/*
- * Leaves of a whole profile what ${selection} wants, sums not included. 0, -ENOMEM, or -ESRCH when
- * that is nothing.
- */
-int hl_pack_select(struct hl_profile *profile, const struct hl_profile_selection *selection);
-
 /* Adds the HL_PACK_LOG_SECTION_COUNT sections of ${log}. 0 or a negative errno with a sentence. */
 int hl_pack_log_write(const struct hl_pack_log *log, struct hl_container_writer *writer,
 		      struct hl_error *err);
-
-/* Makes all sums of ${profile} from its rows. */
-void hl_pack_select_sum(struct hl_profile *profile);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The mailbox between a program and its collector, from both sides. */
-#include "collector/bell.h"
 #include "collector/mailbox_reader.h"
 
 #include <poll.h>

@@ -326,14 +326,14 @@ static void warn_of_namespaces(struct hl_archive *archive, const struct hl_track
 				tracked->pid, namespaces, namespaces == 1 ? "" : "s");
 }
 
-void hl_program_warnings_sampling(struct hl_archive *archive, struct hl_tracked *tracked)
+/* Whether the recorder was told to sample; ${sentence} says when and why. */
+static bool describe_sampling(const struct hl_tracked *tracked, char sentence[HL_WARNING_BYTES])
 {
 	struct hl_budget_verdict verdict;
-	char why[HL_WARNING_BYTES];
+	char why[128];
 
-	if (tracked->is_sampled || !hl_budget_has_told(tracked->budget, &verdict))
-		return;
-	tracked->is_sampled = true;
+	if (!hl_budget_has_told(tracked->budget, &verdict))
+		return false;
 	if (verdict.limit)
 		snprintf(why, sizeof(why),
 			 "its control group had %.1f MiB left of its limit of %.1f MiB",
@@ -341,29 +341,51 @@ void hl_program_warnings_sampling(struct hl_archive *archive, struct hl_tracked 
 	else
 		snprintf(why, sizeof(why), "the recorder used %.1f MiB, and --max-memory says so",
 			 (double)verdict.recorder_bytes / MIB);
-	uint64_t sample_bytes = hl_budget_sample_bytes(tracked->budget);
 	double seconds = verdict.clock_ns > tracked->start_ns
 				 ? (double)(verdict.clock_ns - tracked->start_ns) / HL_NS_PER_SECOND
 				 : 0;
-	hl_archive_warn(archive,
-			"process %d is sampled from %.1f s on, one allocation about every %u KiB: "
-			"%s; what was "
-			"allocated before is counted exactly, what is in use is estimated",
-			tracked->pid, seconds, (unsigned)(sample_bytes >> 10), why);
+	snprintf(sentence, HL_WARNING_BYTES,
+		 "process %d is sampled from %.1f s on, one allocation about every %u KiB: %s; "
+		 "what was allocated before is counted exactly, what is in use is estimated",
+		 tracked->pid, seconds, (unsigned)(hl_budget_sample_bytes(tracked->budget) >> 10),
+		 why);
+	return true;
+}
+
+void hl_program_warnings_sampling(struct hl_archive *archive, struct hl_tracked *tracked)
+{
+	uint64_t sample_bytes = hl_budget_sample_bytes(tracked->budget);
+	char sentence[HL_WARNING_BYTES];
+
+	if (tracked->is_sampled || !describe_sampling(tracked, sentence))
+		return;
+	tracked->is_sampled = true;
+	hl_archive_warn(archive, "%s", sentence);
 	if (archive->meta.sample_bytes < sample_bytes)
 		archive->meta.sample_bytes = sample_bytes;
 	archive->meta_is_stale = true;
+}
+
+/* Before what is known already: commands say the first warning at their end. */
+static void warn_of_kill(struct hl_archive *archive, const struct hl_tracked *tracked)
+{
+	char sentence[HL_WARNING_BYTES], sampling[HL_WARNING_BYTES];
+
+	if (!memory_group_describe_kill(tracked->memory_group, tracked->pid, sentence))
+		return;
+	bool is_sampled = describe_sampling(tracked, sampling);
+	hl_archive_warn_instead(archive, is_sampled ? sampling : "", sentence);
+	if (is_sampled)
+		hl_archive_warn(archive, "%s", sampling);
 }
 
 static void warn_of_end(struct hl_archive *archive, const struct hl_tracked *tracked)
 {
 	bool may_be_killed = tracked->end == HL_END_UNKNOWN ||
 			     (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGKILL);
-	char sentence[HL_WARNING_BYTES];
 
-	if (may_be_killed &&
-	    memory_group_describe_kill(tracked->memory_group, tracked->pid, sentence))
-		hl_archive_warn(archive, "%s", sentence);
+	if (may_be_killed)
+		warn_of_kill(archive, tracked);
 	if (tracked->end == HL_END_SIGNALED && tracked->end_status == SIGSYS)
 		hl_archive_warn(
 			archive,

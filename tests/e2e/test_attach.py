@@ -675,8 +675,12 @@ class Programs(Attach):
                 # Its recording appears when all is ready.
                 wait_until(lambda: os.path.exists(self.path("inner.hl")) and
                            "memfd:heapline" in self.maps_of(pid), "it to be joined")
-                result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-o", self.recording])
-                self.assert_refused(result, "from another PID namespace")
+
+                def refused():  # once the other one has let go of it
+                    result = harness.run([HEAPLINE, "attach", "-p", str(pid), "-o", self.recording])
+                    return "traces it" not in result.stderr and result
+
+                self.assert_refused(wait_until(refused, "the other heapline to patch it"), "from another PID namespace")
                 os.kill(tool, signal.SIGKILL)
                 wait_until(lambda: not self.find_below(outer.pid, "heapline"), "its end")
                 self.attach(pid, "-d", "0.5")

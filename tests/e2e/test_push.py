@@ -34,7 +34,7 @@ OFTEN = ("--every", "0.1")
 
 # Instead of a loop without an end, until all has been pushed.
 UNTIL_PUSHED = """\
-for attempt in $(seq 60); do
+for attempt in $(seq 300); do
 	sleep 1
 	heapline fleet growth --db fleet.db --by version --since 1h 2>&1 | grep -A1 '^1[.]1  *1 .*MiB' | grep -q '^1[.]0  *1 ' &&
 		heapline fleet diff --db fleet.db --version 1.1 --against 1.0 2>&1 | grep -q render && break

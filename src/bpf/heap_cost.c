@@ -302,7 +302,8 @@ static int wait_window(const struct hl_heap_limit *limit, int for_ms,
 	bool was_runnable = true;
 	int r = open_window(limit, ret_from, err);
 
-	for (int ms = 0; r == 0 && ms < for_ms && !limit->request->is_enough(); ms += STEP_MS) {
+	for (int ms = 0; r == 0 && ms < for_ms && !limit->request->is_enough(limit->request);
+	     ms += STEP_MS) {
 		nanosleep(&step, NULL);
 		was_runnable &= hl_process_state(pid) == 'R';
 		if (calibration)

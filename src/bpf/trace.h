@@ -29,8 +29,9 @@ struct hl_trace_request {
 	void (*note)(const char *format, ...) HL_PRINTF(1, 2); /* a sentence for the user, now */
 	void (*detail)(const char *format, ...)
 		HL_PRINTF(1, 2); /* the same, for users who want to know each step */
-	bool (*is_enough)(void); /* the user or the target has ended it; ask while starting takes
-				    its time */
+	/* Whether the user or the target has ended it; ask while starting takes its time. */
+	bool (*is_enough)(const struct hl_trace_request *request);
+	int target_fd; /* of the target's process; readable when that has ended */
 };
 
 struct hl_trace_backend {

@@ -4,8 +4,8 @@
  * errors and completion come.
  *
  * To add a verb: define `const struct hl_verb hl_verb_NAME` in cmd_NAME.c, declare it below, list
- * it in verbs.c and the file in meson.build. Option targets are file-static variables of cmd_NAME.c
- * whose initial values are the defaults; a process runs one verb once.
+ * it in verbs.c and the file in meson.build. What its options were set to is a struct, the verb's
+ * request: each option names a member of it, HL_REQUEST() its defaults, and run() gets it filled in.
  */
 #pragma once
 
@@ -26,18 +26,19 @@ enum hl_exit {
 };
 
 enum hl_option_kind {
-	HL_OPTION_FLAG,	   /* no argument; target: bool, set to true */
-	HL_OPTION_TEXT,	   /* target: const char * */
-	HL_OPTION_COUNT,   /* target: uint64_t, a decimal number within accepts */
-	HL_OPTION_BYTES,   /* target: uint64_t, a number with an optional suffix K, M, G, T (powers
+	HL_OPTION_FLAG,	   /* no argument; member: bool, set to true */
+	HL_OPTION_TEXT,	   /* member: const char * */
+	HL_OPTION_OUTPUT,  /* member: const char *; "-", which is standard output, makes it NULL */
+	HL_OPTION_COUNT,   /* member: uint64_t, a decimal number within accepts */
+	HL_OPTION_BYTES,   /* member: uint64_t, a number with an optional suffix K, M, G, T (powers
 			      of 1024), within accepts */
-	HL_OPTION_SECONDS, /* target: double, see hl_option_parse_seconds() */
-	HL_OPTION_PERCENT, /* target: double, 0 to 100, with or without a percent sign */
-	HL_OPTION_CHOICE,  /* target: int, index into accepts */
-	HL_OPTION_TEXTS,   /* may be given more than once; target: struct hl_option_texts */
-	HL_OPTION_RANGE,   /* two numbers after it, FROM and TO; target: struct hl_option_range */
-	HL_OPTION_PID,	   /* target: uint64_t, the number of a process */
-	HL_OPTION_COMM,	   /* the name of one running process; target: uint64_t, its number */
+	HL_OPTION_SECONDS, /* member: double, see hl_option_parse_seconds() */
+	HL_OPTION_PERCENT, /* member: double, 0 to 100, with or without a percent sign */
+	HL_OPTION_CHOICE,  /* member: int, index into accepts */
+	HL_OPTION_TEXTS,   /* may be given more than once; member: struct hl_option_texts */
+	HL_OPTION_RANGE,   /* two numbers after it, FROM and TO; member: struct hl_option_range */
+	HL_OPTION_PID,	   /* member: uint64_t, the number of a process */
+	HL_OPTION_COMM,	   /* the name of one running process; member: uint64_t, its number */
 	HL_OPTION_RENAMED, /* not there any more; help is the name that it has now */
 };
 
@@ -66,7 +67,7 @@ struct hl_option {
 	const char *argument; /* name of the argument in help; NULL: a flag */
 	const char *help;     /* lowercase phrase, no full stop */
 	enum hl_option_kind kind;
-	void *target;
+	size_t offset; /* of the member in the verb's request; of a guest's option in its struct hl_guest_request */
 	/* HL_OPTION_CHOICE: NULL-terminated words; HL_OPTION_COUNT and _BYTES: HL_BOUNDS(), or NULL
 	 * for any number. */
 	const void *accepts;
@@ -90,7 +91,8 @@ struct hl_hint {
 	const char *option, *sentence;
 };
 
-struct hl_view_command;
+/* For a verb whose request is set to the constant ${defaults} before its options are parsed. */
+#define HL_REQUEST(defaults) .request = &(defaults), .request_bytes = sizeof(defaults)
 
 struct hl_verb {
 	const char *name;
@@ -100,14 +102,19 @@ struct hl_verb {
 	const struct hl_option *options;			  /* NULL: none */
 	const struct hl_option *shared_options[HL_SHARED_TABLES]; /* used by several verbs */
 	enum hl_guest_options guest_options; /* which of guests' options are its, too */
+	size_t guests_at; /* of such options: offset of the struct hl_guest_request of all guests in the request */
 	bool stops_at_operand; /* what follows the first operand is not parsed (COMMAND...) */
 
+	/* HL_REQUEST(): the request as it is without options. NULL: it has no options. */
+	const void *request;
+	size_t request_bytes;
+
 	/*
-	 * Runs the verb; NULL: hl_view_run() does, with ${view}. ${argc}, ${argv}: the operands that are left after the options;
-	 * argv[argc] is NULL. Returns the exit status.
+	 * Runs the verb; NULL: hl_view_run() does, and ${request} is a struct hl_view_request. ${request}: filled in, and
+	 * the verb's to change. ${argc}, ${argv}: the operands that are left after the options; argv[argc] is NULL. Returns
+	 * the exit status.
 	 */
-	int (*run)(int argc, char **argv);
-	const struct hl_view_command *view; /* see view_options.h; options fill it in */
+	int (*run)(void *request, int argc, char **argv);
 
 	const char *const *words; /* NULL-terminated: what the first operand can be, where that is
 				     one of a few words; NULL: anything */
@@ -168,11 +175,12 @@ const struct hl_verb *hl_verb_find(const char *name);
 /* ---- options ---- */
 
 /*
- * Parses the options in ${argv} (argv[0] is the verb's name) into their targets. -1 and the index
- * of the first operand in ${ret_first_operand}; or the exit status to leave with: after -h, which
- * writes the help, or after a usage error, which was reported.
+ * Parses the options in ${argv} (argv[0] is the verb's name) into ${request}, a copy of
+ * verb->request. -1 and the index of the first operand in ${ret_first_operand}; or the exit status
+ * to leave with: after -h, which writes the help, or after a usage error, which was reported.
  */
-int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand);
+int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, void *request,
+		     int *ret_first_operand);
 
 #define HL_OPTIONS_MAX 64 /* more than any verb has; hl_options_of() asserts it */
 

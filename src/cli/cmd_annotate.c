@@ -4,7 +4,8 @@
 
 #include <unistd.h>
 
-static struct hl_view_command command = {
+static const struct hl_view_request defaults = {
+	HL_VIEW_DEFAULTS,
 	.view = hl_annotate_view,
 	.pages = true,
 	.advises = true,
@@ -13,19 +14,21 @@ static struct hl_view_command command = {
 
 static const struct hl_option options[] = {
 	{"source-path", 0, "FOLDER", "where the sources are, if not where they were compiled",
-	 HL_OPTION_TEXT, &command.options.annotate.source_path, NULL},
+	 HL_OPTION_TEXT, HL_VIEW_AT(options.annotate.source_path), NULL},
 	{"functions", 'n', "N", "show the N heaviest functions; 0: all (default: 10)",
-	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
+	 HL_OPTION_COUNT, HL_VIEW_AT(options.row_limit), NULL},
 	{0},
 };
 
-static int run_annotate(int argc, char **argv)
+static int run_annotate(void *parsed, int argc, char **argv)
 {
+	struct hl_view_request *request = parsed;
+
 	if (argc == 0 || (argc == 1 && access(argv[0], F_OK) == 0))
 		return hl_cli_usage_error(&hl_verb_annotate,
 					  "'annotate' needs a FUNCTION before the recording");
-	command.options.annotate.function = argv[0];
-	return hl_view_run(&hl_verb_annotate, argc - 1, argv + 1, &command);
+	request->options.annotate.function = argv[0];
+	return hl_view_run(&hl_verb_annotate, argc - 1, argv + 1, request);
 }
 
 const struct hl_verb hl_verb_annotate = {
@@ -35,5 +38,6 @@ const struct hl_verb hl_verb_annotate = {
 	.summary = "show the source of functions with figures beside its lines",
 	.options = options,
 	.shared_options = {HL_VIEW_TABLE_OPTIONS},
+	HL_REQUEST(defaults),
 	.run = run_annotate,
 };

@@ -16,27 +16,35 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static uint64_t pid;
-static double duration_seconds;
-static struct hl_option_texts hooks;
-static const char *presets;
-static bool counts_layers, no_pools;
+struct attach_request {
+	struct hl_record_request record;
+	uint64_t pid;
+	double duration_seconds;
+	struct hl_option_texts hooks;
+	const char *presets;
+	bool counts_layers, no_pools;
+};
+
+static const struct attach_request defaults = {.record = {HL_RECORD_DEFAULTS}};
+
+#define AT(member) offsetof(struct attach_request, member)
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, AT(pid), NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
+	 NULL},
 	{"duration", 'd', "SECONDS", "end after SECONDS (default: when Ctrl-C does)",
-	 HL_OPTION_SECONDS, &duration_seconds, NULL},
+	 HL_OPTION_SECONDS, AT(duration_seconds), NULL},
 	{"hook", 0, "RULE",
 	 "also record a function of the program: 'malloc=NAME', 'free=NAME' ..., or those of "
 	 "@PRESET (may be given more than once)",
-	 HL_OPTION_TEXTS, &hooks, NULL},
-	{"presets", 0, "FILE", "read more presets for '--hook' from FILE", HL_OPTION_TEXT, &presets,
-	 NULL},
+	 HL_OPTION_TEXTS, AT(hooks), NULL},
+	{"presets", 0, "FILE", "read more presets for '--hook' from FILE", HL_OPTION_TEXT,
+	 AT(presets), NULL},
 	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 &no_pools, NULL},
+	 AT(no_pools), NULL},
 	{"layers", 0, NULL, "also count what functions named by rules get from malloc",
-	 HL_OPTION_FLAG, &counts_layers, NULL},
+	 HL_OPTION_FLAG, AT(counts_layers), NULL},
 	{0},
 };
 
@@ -59,16 +67,17 @@ int hl_attach_check(pid_t process, char *ret_pools, size_t capacity, struct hl_e
 
 /* ---- what is said ---- */
 
-static void say_beginning(const struct hl_process_facts *facts, const char *name)
+static void say_beginning(bool is_quiet, const struct hl_process_facts *facts, const char *name)
 {
-	if (!hl_record_is_quiet() && isatty(STDERR_FILENO))
+	if (!is_quiet && isatty(STDERR_FILENO))
 		hl_cli_note("joined '%s' (pid %d), recording to '%s'; Ctrl-C leaves it as it was, "
 			    "'heapline live -p %d' watches",
 			    facts->comm, facts->pid, name, facts->pid);
 }
 
 /* At once, for a recording without what was looked for may take hours; and in the recording. */
-static void say_unseen(const struct hl_attach *attach, struct hl_collector *collector)
+static void say_unseen(bool is_quiet, const struct hl_attach *attach,
+		       struct hl_collector *collector)
 {
 	char unseen[512];
 
@@ -76,7 +85,7 @@ static void say_unseen(const struct hl_attach *attach, struct hl_collector *coll
 	if (unseen[0])
 		hl_cli_note("%s", unseen);
 	hl_attach_pools(attach, unseen, sizeof(unseen));
-	if (unseen[0] && !hl_record_is_quiet())
+	if (unseen[0] && !is_quiet)
 		hl_cli_note("pools held: %s; their pieces count, and not the blocks that they are "
 			    "cut from "
 			    "(--no-pools)",
@@ -89,12 +98,14 @@ static void say_unseen(const struct hl_attach *attach, struct hl_collector *coll
 }
 
 /* At once, so that whoever waits for the recording can make room. */
-static void say_failure(const char *sentence)
+static void say_failure(const void *context, const char *sentence)
 {
+	const struct attach_request *request = context;
+
 	hl_cli_note("%s; process %" PRIu64
 		    " runs on and is counted, and the recording is written when that is possible "
 		    "again; make room, or end heapline and attach with '-o' elsewhere",
-		    sentence, pid);
+		    sentence, request->pid);
 }
 
 /* What libraries have brought since, and was not patched. */
@@ -107,8 +118,8 @@ static void warn_late(const struct hl_attach *attach, struct hl_collector *colle
 		hl_collector_warn(collector, problem);
 }
 
-static void say_end(struct hl_collector_summary summary, const char *name,
-		    const struct hl_attach *attach)
+static void say_end(const struct attach_request *request, struct hl_collector_summary summary,
+		    const char *name, const struct hl_attach *attach)
 {
 	const struct hl_attach_times times = hl_attach_times(attach);
 	char unseen[512];
@@ -116,24 +127,25 @@ static void say_end(struct hl_collector_summary summary, const char *name,
 	hl_attach_unseen(attach, false, unseen, sizeof(unseen));
 	if (summary.warnings[0] && !strcmp(summary.warnings[0], unseen))
 		summary.warnings++; /* said at the beginning */
-	hl_record_say_problems(&summary, name);
-	hl_record_say_result(&summary, name);
-	if (hl_record_is_quiet())
+	hl_record_say_problems(&request->record, &summary, name);
+	hl_record_say_result(&request->record, &summary, name);
+	if (request->record.quiet)
 		return;
 	if (summary.unrecorded_children)
 		hl_cli_note("some children that process %" PRIu64
 			    " forked could not be recorded; 'heapline attach -p CHILD' joins one "
 			    "of them",
-			    pid);
+			    request->pid);
 	if (times.detach_us)
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
 			    " was stopped for %.1f ms to attach and %.1f ms to detach, one thread "
 			    "of it for %.1f ms",
-			    pid, times.patch_us / 1e3, times.detach_us / 1e3, times.bring_us / 1e3);
+			    request->pid, times.patch_us / 1e3, times.detach_us / 1e3,
+			    times.bring_us / 1e3);
 	else
 		hl_cli_note("blocks allocated before are not counted; process %" PRIu64
 			    " was stopped for %.1f ms to attach, one thread of it for %.1f ms",
-			    pid, times.patch_us / 1e3, times.bring_us / 1e3);
+			    request->pid, times.patch_us / 1e3, times.bring_us / 1e3);
 }
 
 /* ---- the whole ---- */
@@ -156,13 +168,15 @@ static void hurry(bool hurries)
 }
 
 /* ${ret_incomplete}: not all could be written, which has been said. */
-static int record(struct hl_attach *attach, const struct hl_process_facts *facts,
-		  bool *ret_incomplete, struct hl_error *err)
+static int record(const struct attach_request *request, struct hl_attach *attach,
+		  const struct hl_process_facts *facts, bool *ret_incomplete, struct hl_error *err)
 {
-	struct hl_collector_settings settings = hl_record_settings(facts->command);
+	struct hl_collector_settings settings =
+		hl_record_settings(&request->record, facts->command);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_CLEANUP(hl_live_labels_release) struct hl_live_labels labels = {0};
-	HL_FREED char *name = hl_record_name(facts->comm, facts->pid);
+	HL_FREED char *name = hl_record_name(&request->record, facts->comm, facts->pid);
+	struct hl_record_following following;
 	struct hl_collector_summary summary;
 	struct hl_error why = {0};
 	uint64_t end_ns = UINT64_MAX;
@@ -171,58 +185,59 @@ static int record(struct hl_attach *attach, const struct hl_process_facts *facts
 	if (!name)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	settings.on_failure = say_failure;
+	settings.on_failure_context = request;
 	int r = hl_collector_new(&settings, &collector, err);
 	if (r == 0)
-		r = hl_record_begin(collector, name, facts->pid, err);
+		r = hl_record_begin(&request->record, collector, name, facts->pid, err);
 	if (r < 0)
 		return r;
-	r = hl_record_join(collector, facts->pid, attach, true, true, err);
+	r = hl_record_join(collector, facts->pid, attach, true, &following, err);
 	if (r < 0) {
 		hl_collector_abandon(collector);
 		return r;
 	}
 	hurry(false);
 	hl_collector_keep(collector);
-	say_beginning(facts, name);
-	say_unseen(attach, collector);
-	if (duration_seconds > 0)
+	say_beginning(request->record.quiet, facts, name);
+	say_unseen(request->record.quiet, attach, collector);
+	if (request->duration_seconds > 0)
 		end_ns = hl_clock_ns(CLOCK_MONOTONIC) +
-			 (uint64_t)(duration_seconds * (double)HL_NS_PER_SECOND);
+			 (uint64_t)(request->duration_seconds * (double)HL_NS_PER_SECOND);
 	if (hl_launch_attend(collector, end_ns) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	hurry(true);
 	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
-	hl_live_labels_read((pid_t)pid, &labels);
+	hl_live_labels_read((pid_t)request->pid, &labels);
 	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
 	for (size_t i = 0; i < labels.count; i++)
-		if (hl_live_fill_labels(name, (pid_t)pid, labels.of[i].labels, &why) < 0)
+		if (hl_live_fill_labels(name, (pid_t)request->pid, labels.of[i].labels, &why) < 0)
 			hl_cli_note("'%s' does not say %s: %s", name, labels.of[i].what, why.text);
-	if (hl_live_fill_services(name, (pid_t)pid, &why) < 0)
+	if (hl_live_fill_services(name, (pid_t)request->pid, &why) < 0)
 		hl_cli_note("'%s' has handles instead of names of services: %s", name, why.text);
 	hl_collector_tell_detached(collector, left < 0 ? err->text : NULL);
-	say_end(summary, name, attach);
-	if (left < 0 && !hl_process_has_ended(hl_proc_thread((pid_t)pid)))
+	say_end(request, summary, name, attach);
+	if (left < 0 && !hl_process_has_ended(hl_proc_thread((pid_t)request->pid)))
 		hl_cli_note(
 			"its recorder stays in process %" PRIu64
 			", of which nothing is kept any more; once that can be stopped, 'heapline "
 			"attach -p %" PRIu64 " -d 1' takes it out",
-			pid, pid);
+			request->pid, request->pid);
 	*ret_incomplete = summary.incomplete;
 	return left;
 }
 
 /* That a rule cannot be read is a usage error; whether it fits the process, hl_attach_open() says. */
-static int check_hooks(void)
+static int check_hooks(const struct attach_request *request)
 {
 	HL_CLEANUP(hl_hook_rules_release) struct hl_hook_rules rules = {0};
 	struct hl_error err = {0};
 
-	if (hl_hook_rules_make(NULL, presets, &rules, &err) < 0)
+	if (hl_hook_rules_make(NULL, request->presets, &rules, &err) < 0)
 		return hl_cli_error("%s", err.text);
-	for (size_t i = 0; i < hooks.count; i++) {
-		int r = hl_hook_rules_ask(hooks.texts[i], &rules, &err);
+	for (size_t i = 0; i < request->hooks.count; i++) {
+		int r = hl_hook_rules_ask(request->hooks.texts[i], &rules, &err);
 		if (r == -EINVAL || r == -ENOENT)
 			return hl_cli_usage_error(&hl_verb_attach, "%s", err.text);
 		if (r < 0)
@@ -231,49 +246,49 @@ static int check_hooks(void)
 	return HL_EXIT_DONE;
 }
 
-static int run_attach(int argc, char **argv)
+static int run_attach(void *parsed, int argc, char **argv)
 {
+	struct attach_request *request = parsed;
 	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 	const char *rules[HL_OPTION_TEXTS_MAX + 1] = {NULL};
-	const struct hl_attach_settings settings = {
-		.hooks = rules,
-		.presets = presets,
-		.counts_layers = counts_layers,
-		.no_pools = no_pools,
-		.no_objects = hl_record_settings(argv).region.no_objects};
+	const struct hl_attach_settings settings = {.hooks = rules,
+						    .presets = request->presets,
+						    .counts_layers = request->counts_layers,
+						    .no_pools = request->no_pools,
+						    .no_objects = request->record.no_objects};
 	struct hl_error err = {0};
 	bool is_incomplete = false;
 
 	if (argc > 0)
-		return pid ? hl_cli_usage_error(&hl_verb_attach, "unexpected argument '%s'",
-						argv[0])
-			   : hl_cli_unexpected_process(argv[0]);
-	if (!pid)
+		return request->pid ? hl_cli_usage_error(&hl_verb_attach,
+							 "unexpected argument '%s'", argv[0])
+				    : hl_cli_unexpected_process(argv[0]);
+	if (!request->pid)
 		return hl_cli_usage_error(
 			&hl_verb_attach,
 			"'attach' needs a process; name it with -p PID or --comm NAME");
-	if (pid == (uint64_t)getpid())
+	if (request->pid == (uint64_t)getpid())
 		return hl_cli_usage_error(&hl_verb_attach, "'attach' cannot record itself");
-	if (hooks.count > HL_OPTION_TEXTS_MAX)
+	if (request->hooks.count > HL_OPTION_TEXTS_MAX)
 		return hl_cli_usage_error(&hl_verb_attach, "more than %d rules of '--hook'",
 					  HL_OPTION_TEXTS_MAX);
-	int status = hl_record_check_options(&hl_verb_attach);
+	int status = hl_record_check_options(&hl_verb_attach, &request->record);
 	if (status == HL_EXIT_DONE)
-		status = check_hooks();
+		status = check_hooks(request);
 	if (status != HL_EXIT_DONE)
 		return status;
-	for (size_t i = 0; i < hooks.count; i++)
-		rules[i] = hooks.texts[i];
+	for (size_t i = 0; i < request->hooks.count; i++)
+		rules[i] = request->hooks.texts[i];
 	hl_launch_guard_standard_streams();
 	hurry(true);
-	int r = hl_process_facts_read((pid_t)pid, &facts, &err);
+	int r = hl_process_facts_read((pid_t)request->pid, &facts, &err);
 	if (r == 0)
-		r = hl_attach_open((pid_t)pid, &settings, &attach, &err);
+		r = hl_attach_open((pid_t)request->pid, &settings, &attach, &err);
 	/* From here on Ctrl-C must not leave the process half joined. */
 	hl_launch_defer_signals();
 	if (r == 0)
-		r = record(attach, &facts, &is_incomplete, &err);
+		r = record(request, attach, &facts, &is_incomplete, &err);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	return is_incomplete ? HL_EXIT_FAILED : HL_EXIT_DONE;
@@ -286,5 +301,6 @@ const struct hl_verb hl_verb_attach = {
 	.summary = "record a running process, and leave it as it was",
 	.options = options,
 	.shared_options = {hl_record_options},
+	HL_REQUEST(defaults),
 	.run = run_attach,
 };

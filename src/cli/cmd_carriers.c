@@ -6,34 +6,46 @@
 
 #define STRIP_PARTS 512 /* as fine as a picture shows */
 
-static uint64_t histogram_start = 512, histogram_width = 14;
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static bool ask;
-static enum hl_report_form form;
+struct carriers_request {
+	struct hl_heap_target target;
+	uint64_t histogram_start, histogram_width;
+	bool ask;
+	enum hl_report_form form; /* chosen by the output's name and --term */
+};
+
+static const struct carriers_request defaults = {
+	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+	.histogram_start = 512,
+	.histogram_width = 14,
+};
+
+#define AT(member) offsetof(struct carriers_request, member)
 
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 512)", HL_OPTION_BYTES,
-	 &histogram_start, HL_BOUNDS(1, HL_LOG2_START_MAX)},
+	 AT(histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
 	{"histogram-width", 0, "N", "slots of histograms (default: 14)", HL_OPTION_COUNT,
-	 &histogram_width, HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
+	 AT(histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	 AT(target.row_limit), NULL},
 	{"ask", 0, NULL,
 	 "ask " HL_ALLOCATORS_THAT_ANSWER("or") " itself, through the recorder in the process",
-	 HL_OPTION_FLAG, &ask, NULL},
+	 HL_OPTION_FLAG, AT(ask), NULL},
 	{0},
 };
 
-static int write_carriers(const struct hl_heap *heap, const struct hl_emit_options *how)
+static int write_carriers(const struct hl_heap_target *target, const struct hl_heap *heap,
+			  const struct hl_emit_options *how)
 {
+	const struct carriers_request *request = (const struct carriers_request *)target;
 	struct hl_emit *emit;
 	char title[128];
 
-	if (form == HL_REPORT_GUEST) {
-		hl_guests_form()->form.put_carriers(how->out, &heap->carriers);
+	if (request->form == HL_REPORT_GUEST) {
+		hl_guests_form(target->guests)->form.put_carriers(how->out, &heap->carriers);
 		return 0;
 	}
-	if (form == HL_REPORT_SVG) {
+	if (request->form == HL_REPORT_SVG) {
 		snprintf(title, sizeof(title), "%s (pid %d), %s", heap->process.comm,
 			 heap->process.pid, heap->allocator);
 		return hl_carriers_svg_write(how->out, &heap->carriers, title);
@@ -42,42 +54,46 @@ static int write_carriers(const struct hl_heap *heap, const struct hl_emit_optio
 	if (r < 0)
 		return r;
 	hl_heap_emit_head(emit, heap);
-	r = hl_carriers_emit(emit, &heap->carriers, row_limit);
+	r = hl_carriers_emit(emit, &heap->carriers, target->row_limit);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;
 }
 
-static int run_carriers(int argc, char **argv)
+static int run_carriers(void *parsed, int argc, char **argv)
 {
+	struct carriers_request *request = parsed;
+	struct hl_heap_target *target = &request->target;
 	struct hl_heap_settings settings = {
-		.free_shape = {.start = histogram_start, .width = (uint32_t)histogram_width}};
+		.free_shape = {.start = request->histogram_start,
+			       .width = (uint32_t)request->histogram_width}};
 	struct hl_report_output output;
 	struct hl_error err = {0};
 	struct hl_slabs slabs;
 
-	int status = hl_heap_target_check(&hl_verb_carriers, argc, argv);
+	int status = hl_heap_target_check(&hl_verb_carriers, argc, argv, target);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_carriers, hl_guests_form() != NULL,
-						      true, &form);
+		status = hl_report_output_choose_form(&hl_verb_carriers, &target->output,
+						      hl_guests_form(target->guests) != NULL, true,
+						      &request->form);
 	if (status != HL_EXIT_DONE)
 		return status;
-	if (ask && (form != HL_REPORT_TABLE || !hl_heap_target_pid()))
+	if (request->ask && (request->form != HL_REPORT_TABLE || !target->pid))
 		return hl_cli_usage_error(
 			&hl_verb_carriers,
 			"--ask cannot be combined with --term, --core or a picture");
-	if (!ask) {
-		settings.strip_count = form == HL_REPORT_SVG ? STRIP_PARTS : 0;
-		return hl_heap_target_report(&settings, form, row_limit, write_carriers);
+	if (!request->ask) {
+		settings.strip_count = request->form == HL_REPORT_SVG ? STRIP_PARTS : 0;
+		return hl_heap_target_report(target, &settings, request->form, write_carriers);
 	}
-	int r = hl_report_output_check(NULL, 0, &err);
+	int r = hl_report_output_check(&target->output, NULL, 0, &err);
 	if (r == 0)
-		r = hl_slabs_ask(hl_heap_target_pid(), &slabs, &err);
+		r = hl_slabs_ask((pid_t)target->pid, &slabs, &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, true, &err);
+		r = hl_report_output_open(&output, &target->output, true, &err);
 	if (r == 0) {
 		const struct hl_emit_options how = hl_report_output_emit(&output, 0);
-		r = hl_slabs_view(&slabs, hl_heap_target_pid(), &how);
+		r = hl_slabs_view(&slabs, (pid_t)target->pid, &how);
 		r = hl_report_output_close(&output, r, &err);
 	}
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
@@ -90,7 +106,9 @@ const struct hl_verb hl_verb_carriers = {
 	.summary = "list an allocator's segments (carriers) and their free blocks",
 	.options = options,
 	.guest_options = HL_GUEST_OPTIONS_FORM,
+	.guests_at = AT(target.guests),
 	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_carriers,
 };

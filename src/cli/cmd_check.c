@@ -17,44 +17,50 @@
 
 #define LIMITS_FILE ".heapline.toml"
 
-/* Each at most once, which check_repeats() sees to. */
-static struct hl_option_texts given[HL_CHECK_COUNT];
-static struct hl_option_texts baseline, allowed, limits_path, focus, junit_path, markdown_path,
-	recording_path;
-static bool no_pools;
+struct check_request {
+	struct hl_view_output output;
+	/* Each at most once, which check_repeats() sees to. */
+	struct hl_option_texts given[HL_CHECK_COUNT];
+	struct hl_option_texts baseline, allowed, limits, focus, junit, markdown, recording;
+	bool no_pools;
+};
+
+static const struct check_request defaults;
+
+#define AT(member) offsetof(struct check_request, member)
 
 static const struct hl_option options[] = {
 	{"peak", 0, "BYTES", "limit the bytes in use at the peak", HL_OPTION_TEXTS,
-	 &given[HL_CHECK_PEAK], NULL},
+	 AT(given[HL_CHECK_PEAK]), NULL},
 	{"inuse-at-end", 0, "BYTES", "limit the bytes in use at the end", HL_OPTION_TEXTS,
-	 &given[HL_CHECK_INUSE], NULL},
+	 AT(given[HL_CHECK_INUSE]), NULL},
 	{"allocs", 0, "N", "limit the number of allocations", HL_OPTION_TEXTS,
-	 &given[HL_CHECK_ALLOCS], NULL},
+	 AT(given[HL_CHECK_ALLOCS]), NULL},
 	{"leak-per-stack", 0, "BYTES", "limit the bytes in use at the end that one stack allocated",
-	 HL_OPTION_TEXTS, &given[HL_CHECK_PER_STACK], NULL},
+	 HL_OPTION_TEXTS, AT(given[HL_CHECK_PER_STACK]), NULL},
 	{"growth", 0, "RATE", "limit steady growth: 1M/min, 64K/s, 10M/h", HL_OPTION_TEXTS,
-	 &given[HL_CHECK_GROWTH], NULL},
+	 AT(given[HL_CHECK_GROWTH]), NULL},
 	{"rss", 0, "BYTES", "limit the resident memory of the process", HL_OPTION_TEXTS,
-	 &given[HL_CHECK_RSS], NULL},
+	 AT(given[HL_CHECK_RSS]), NULL},
 	{"lost", 0, "BYTES", "limit the bytes that nothing leads to when a process exits",
-	 HL_OPTION_TEXTS, &given[HL_CHECK_LOST], NULL},
+	 HL_OPTION_TEXTS, AT(given[HL_CHECK_LOST]), NULL},
 	{"baseline", 0, "NAME.hl",
 	 "limit peak, in use at the end and allocations to those of another recording",
-	 HL_OPTION_TEXTS, &baseline, NULL},
+	 HL_OPTION_TEXTS, AT(baseline), NULL},
 	{"allow", 0, "PERCENT", "exceed the baseline by at most PERCENT (default: 0)",
-	 HL_OPTION_TEXTS, &allowed, NULL},
+	 HL_OPTION_TEXTS, AT(allowed), NULL},
 	{"focus", 0, "RE", "check only stacks with a frame that matches RE", HL_OPTION_TEXTS,
-	 &focus, NULL},
+	 AT(focus), NULL},
 	{"limits", 0, "FILE", "read limits from FILE (default: " LIMITS_FILE ", where it exists)",
-	 HL_OPTION_TEXTS, &limits_path, NULL},
-	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXTS, &junit_path,
+	 HL_OPTION_TEXTS, AT(limits), NULL},
+	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXTS, AT(junit),
 	 NULL},
 	{"markdown", 0, "FILE", "also write the verdicts as a Markdown table", HL_OPTION_TEXTS,
-	 &markdown_path, NULL},
-	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS,
-	 &recording_path, NULL},
+	 AT(markdown), NULL},
+	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS, AT(recording),
+	 NULL},
 	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 &no_pools, NULL},
+	 AT(no_pools), NULL},
 	{0},
 };
 
@@ -65,11 +71,12 @@ static const char *text_of(const struct hl_option_texts *texts)
 }
 
 /* Of two equal options one would be passed over. */
-static int check_repeats(void)
+static int check_repeats(const struct check_request *request)
 {
 	for (const struct hl_option *option = options; option->name; option++)
 		if (option->kind == HL_OPTION_TEXTS &&
-		    ((const struct hl_option_texts *)option->target)->count > 1)
+		    ((const struct hl_option_texts *)((const char *)request + option->offset))
+				    ->count > 1)
 			return hl_cli_usage_error(
 				&hl_verb_check, "--%s is given twice; give it once", option->name);
 	return HL_EXIT_DONE;
@@ -79,31 +86,31 @@ HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
 
 /* ---- limits ---- */
 
-static int collect_limits(struct hl_check_limits *limits)
+static int collect_limits(const struct check_request *request, struct hl_check_limits *limits)
 {
-	const char *path = text_of(&limits_path);
-	bool has_words = baseline.count > 0;
+	const char *path = text_of(&request->limits);
+	bool has_words = request->baseline.count > 0;
 	struct hl_error err = {0};
 	int r = 0;
 
 	for (size_t kind = 0; kind < HL_CHECK_COUNT; kind++) {
-		const char *text = text_of(&given[kind]);
+		const char *text = text_of(&request->given[kind]);
 		if (!text)
 			continue;
 		has_words = true;
 		if (hl_check_limits_add(limits, (enum hl_check_kind)kind, text, NULL,
-					text_of(&focus)) < 0)
+					text_of(&request->focus)) < 0)
 			return hl_cli_usage_error(
 				&hl_verb_check, "--%s takes %s, not '%s'", hl_check_names[kind],
 				kind == HL_CHECK_GROWTH ? "a rate such as 1M/min"
 							: "a number such as 200M or 1e6",
 				text);
 	}
-	limits->baseline = text_of(&baseline);
+	limits->baseline = text_of(&request->baseline);
 	if (limits->baseline)
-		r = hl_check_limits_add_baseline(limits, NULL, text_of(&focus));
+		r = hl_check_limits_add_baseline(limits, NULL, text_of(&request->focus));
 	bool reads = path || (!has_words && access(LIMITS_FILE, F_OK) == 0);
-	if (reads && focus.count && !has_words)
+	if (reads && request->focus.count && !has_words)
 		return hl_cli_usage_error(
 			&hl_verb_check, "--focus is for limits on the command line; in a file each "
 					"table has a focus of its own");
@@ -112,9 +119,9 @@ static int collect_limits(struct hl_check_limits *limits)
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	/* The command line has the last word. */
-	if (allowed.count && hl_check_limits_allow(limits, text_of(&allowed)) < 0)
+	if (request->allowed.count && hl_check_limits_allow(limits, text_of(&request->allowed)) < 0)
 		return hl_cli_usage_error(&hl_verb_check, "--allow takes a percentage, not '%s'",
-					  text_of(&allowed));
+					  text_of(&request->allowed));
 	if (!limits->count)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "no limit to check; name one, such as '--peak 200M', or "
@@ -158,15 +165,15 @@ static void end_by_signal(void)
 }
 
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
-static int record(char **command, int count, const char *path, bool force, bool needs_log,
-		  bool leaks)
+static int record(const struct check_request *request, char **command, int count, const char *path,
+		  bool needs_log, bool leaks)
 {
 	const char *how[6] = {NULL};
 	size_t used = 0;
 	int status;
 	pid_t pid;
 
-	if (force)
+	if (request->output.force)
 		how[used++] = "--force";
 	if (needs_log) {
 		how[used++] = "--mode";
@@ -174,7 +181,7 @@ static int record(char **command, int count, const char *path, bool force, bool 
 	}
 	if (leaks)
 		how[used++] = "--leaks";
-	if (no_pools)
+	if (request->no_pools)
 		how[used++] = "--no-pools";
 	int r = hl_record_child_start(command, count, path, how, &pid);
 	if (r < 0)
@@ -207,44 +214,48 @@ static int write_file(const struct hl_check *check, const char *path,
 /* For the report of a program that has standard output to itself. */
 static int view_on_stderr(const struct hl_check *check, const struct hl_view_output *to)
 {
-	const struct hl_emit_options how = {.out = stderr, .json = to->json, .color = to->color};
+	const struct hl_emit_options how = {
+		.out = stderr, .json = to->json, .color = hl_view_output_has_color(to)};
 
 	return hl_check_view(check, &how);
 }
 
-static int write_reports(const struct hl_check *check, bool has_command, struct hl_error *err)
+static int write_reports(const struct check_request *request, const struct hl_check *check,
+			 bool has_command, struct hl_error *err)
 {
-	const struct hl_view_output to = hl_view_options_parse_output();
+	const struct hl_view_output *to = &request->output;
 	struct hl_report_output output;
 
-	int r = write_file(check, text_of(&junit_path), hl_check_write_junit, err);
+	int r = write_file(check, text_of(&request->junit), hl_check_write_junit, err);
 	if (r == 0)
-		r = write_file(check, text_of(&markdown_path), hl_check_write_markdown, err);
+		r = write_file(check, text_of(&request->markdown), hl_check_write_markdown, err);
 	if (r < 0)
 		return r;
-	if (has_command && !to.path)
-		return view_on_stderr(check, &to);
-	r = hl_report_output_open(&output, false, err);
+	if (has_command && !to->path)
+		return view_on_stderr(check, to);
+	r = hl_report_output_open(&output, to, false, err);
 	if (r < 0)
 		return r;
 	const struct hl_emit_options how = hl_report_output_emit(&output, 0);
 	return hl_report_output_close(&output, hl_check_view(check, &how), err);
 }
 
-static int check_recording(const struct hl_check_limits *limits, const char *path, bool has_command,
+static int check_recording(const struct check_request *request,
+			   const struct hl_check_limits *limits, const char *path, bool has_command,
 			   bool *ret_crossed, struct hl_error *err)
 {
 	HL_CLEANUP(hl_check_free_at) struct hl_check *check = NULL;
 	const struct hl_check_settings settings = {.limits = limits->limits,
 						   .limit_count = limits->count,
 						   .path = path,
-						   .is_kept = !has_command || recording_path.count,
+						   .is_kept =
+							   !has_command || request->recording.count,
 						   .baseline = limits->baseline,
 						   .allow_percent = limits->allow_percent};
 
 	int r = hl_check_run(&settings, &check, err);
 	if (r == 0)
-		r = write_reports(check, has_command, err);
+		r = write_reports(request, check, has_command, err);
 	if (r < 0)
 		return r;
 	*ret_crossed = check->crossed > 0;
@@ -271,12 +282,12 @@ static bool is_recorded(int status, const char *path, bool was_there)
 	return false;
 }
 
-static int check_command(const struct hl_check_limits *limits, int argc, char **argv)
+static int check_command(const struct check_request *request, const struct hl_check_limits *limits,
+			 int argc, char **argv)
 {
 	char folder[PATH_MAX] = "", path[PATH_MAX + 16];
-	const char *recorded = recording_path.count ? text_of(&recording_path) : path;
-	bool was_there = recording_path.count && access(recorded, F_OK) == 0;
-	bool force = hl_view_options_parse_output().force;
+	const char *recorded = request->recording.count ? text_of(&request->recording) : path;
+	bool was_there = request->recording.count && access(recorded, F_OK) == 0;
 	bool needs_log = false, needs_leaks = false, is_crossed = false;
 	struct hl_error err = {0};
 
@@ -285,17 +296,17 @@ static int check_command(const struct hl_check_limits *limits, int argc, char **
 		needs_log |= hl_check_needs_log(limits->limits[i].kind);
 		needs_leaks |= limits->limits[i].kind == HL_CHECK_LOST;
 	}
-	if (!recording_path.count && hl_record_child_folder(folder, sizeof(folder), &err) < 0)
+	if (!request->recording.count && hl_record_child_folder(folder, sizeof(folder), &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
-	int status = record(argv, argc, recorded, force, needs_log, needs_leaks), r = 0;
+	int status = record(request, argv, argc, recorded, needs_log, needs_leaks), r = 0;
 	if (status < 0)
 		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
 	else if (!ended_by && is_recorded(status, recorded, was_there))
-		r = check_recording(limits, recorded, true, &is_crossed, &err);
+		r = check_recording(request, limits, recorded, true, &is_crossed, &err);
 	else
 		r = -ENODATA;
-	if (!recording_path.count)
+	if (!request->recording.count)
 		hl_record_child_remove(folder);
 	end_by_signal();
 	if (err.text[0])
@@ -306,11 +317,11 @@ static int check_command(const struct hl_check_limits *limits, int argc, char **
 	return status > 0 ? status : status < 0 || r < 0 ? HL_EXIT_FAILED : HL_EXIT_DONE;
 }
 
-static int run_check(int argc, char **argv)
+static int run_check(void *parsed, int argc, char **argv)
 {
+	struct check_request *request = parsed;
 	HL_CLEANUP(hl_check_limits_release) struct hl_check_limits limits = {0};
 	struct hl_error err = {0};
-	enum hl_report_form form;
 	bool is_crossed = false;
 
 	if (argc == 0)
@@ -321,32 +332,32 @@ static int run_check(int argc, char **argv)
 		return hl_cli_usage_error(
 			&hl_verb_check, "there is one recording to check; a command stands behind "
 					"'--', after all options");
-	if (!is_command && no_pools)
+	if (!is_command && request->no_pools)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "'--no-pools' is for a command; '%s' is a recording",
 					  argv[0]);
-	if (!is_command && recording_path.count)
+	if (!is_command && request->recording.count)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "'--recording' is for a command; '%s' is a recording",
 					  argv[0]);
-	int status = check_repeats();
+	int status = check_repeats(request);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_check, false, false, &form);
+		status = hl_view_output_obey_name(&hl_verb_check, &request->output, NULL, false);
 	if (status == HL_EXIT_DONE)
-		status = collect_limits(&limits);
+		status = collect_limits(request, &limits);
 	if (status != HL_EXIT_DONE)
 		return status;
 	size_t inputs = is_command ? 0 : 1;
-	int r = hl_report_output_check(argv, inputs, &err);
+	int r = hl_report_output_check(&request->output, argv, inputs, &err);
 	/* A test is run again and again: what it wrote is replaced. */
-	if (r == 0 && junit_path.count)
-		r = hl_output_file_check(text_of(&junit_path), true, argv, inputs, &err);
-	if (r == 0 && markdown_path.count)
-		r = hl_output_file_check(text_of(&markdown_path), true, argv, inputs, &err);
+	if (r == 0 && request->junit.count)
+		r = hl_output_file_check(text_of(&request->junit), true, argv, inputs, &err);
+	if (r == 0 && request->markdown.count)
+		r = hl_output_file_check(text_of(&request->markdown), true, argv, inputs, &err);
 	if (r == 0 && is_command)
-		return check_command(&limits, argc, argv);
+		return check_command(request, &limits, argc, argv);
 	if (r == 0)
-		r = check_recording(&limits, argv[0], false, &is_crossed, &err);
+		r = check_recording(request, &limits, argv[0], false, &is_crossed, &err);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	return is_crossed ? HL_EXIT_LIMIT : HL_EXIT_DONE;
@@ -360,5 +371,6 @@ const struct hl_verb hl_verb_check = {
 	.options = options,
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.stops_at_operand = true,
+	HL_REQUEST(defaults),
 	.run = run_check,
 };

@@ -20,20 +20,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t pid;
-static bool all;
-static bool force;
-static bool json;
+struct ctl_request {
+	uint64_t pid;
+	bool all, force, json;
+};
+
+static const struct ctl_request defaults;
+
+#define AT(member) offsetof(struct ctl_request, member)
 
 static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "a process that is being recorded, or heapline record itself",
-	 HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
-	{"all", 0, NULL, "mode, mark, reset, log-segments: all processes of the recording",
-	 HL_OPTION_FLAG, &all, NULL},
-	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG, &force,
+	 HL_OPTION_PID, AT(pid), NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
 	 NULL},
-	{"json", 0, NULL, "status: as JSON", HL_OPTION_FLAG, &json, NULL},
+	{"all", 0, NULL, "mode, mark, reset, log-segments: all processes of the recording",
+	 HL_OPTION_FLAG, AT(all), NULL},
+	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG, AT(force),
+	 NULL},
+	{"json", 0, NULL, "status: as JSON", HL_OPTION_FLAG, AT(json), NULL},
 	{0},
 };
 
@@ -53,13 +58,13 @@ static const struct {
 	{"detach", HL_CONTROL_DETACH, NULL},
 };
 
-static int make_request(size_t action, const char *argument, struct hl_control_request *request,
-			struct hl_error *err)
+static int make_request(const struct ctl_request *line, size_t action, const char *argument,
+			struct hl_control_request *request, struct hl_error *err)
 {
 	char here[PATH_MAX] = "";
 
 	request->verb = actions[action].verb;
-	request->pid = all ? 0 : (pid_t)pid;
+	request->pid = line->all ? 0 : (pid_t)line->pid;
 	if (request->verb == HL_CONTROL_SNAPSHOT) {
 		/* The path as an absolute one: the collector may be elsewhere. */
 		bool is_relative = argument[0] != '/';
@@ -72,7 +77,7 @@ static int make_request(size_t action, const char *argument, struct hl_control_r
 				"cannot write a snapshot to '%.200s': its path is empty, "
 				"too long or has a line break; choose another name",
 				argument);
-		if (force)
+		if (line->force)
 			request->verb = HL_CONTROL_REPLACE;
 	} else if (argument) {
 		if (strlen(argument) >= sizeof(request->argument))
@@ -224,7 +229,7 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 	hl_table_end(emit);
 }
 
-static int show(const json_t *status, struct hl_error *err)
+static int show(const json_t *status, bool json, struct hl_error *err)
 {
 	const struct hl_emit_options how = {.out = stdout, .json = json};
 	HL_FREED char *path = hl_control_ask_bytes(json_object_get(status, "recording"));
@@ -301,8 +306,8 @@ static void end_snapshot(const char *path)
 	hl_cli_note("wrote '%s'; see 'heapline top %s'", path, path);
 }
 
-static int ask(const struct hl_control_peer *peer, struct hl_control_request *request,
-	       const char *argument, struct hl_error *err)
+static int ask(const struct ctl_request *line, const struct hl_control_peer *peer,
+	       struct hl_control_request *request, const char *argument, struct hl_error *err)
 {
 	bool is_snapshot =
 		request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE;
@@ -322,7 +327,7 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 	if (request->pid)
 		snprintf(whom, sizeof(whom), "process %d", request->pid);
 	if (request->verb == HL_CONTROL_STATUS)
-		r = show(answer, err);
+		r = show(answer, line->json, err);
 	else if (request->verb == HL_CONTROL_MODE)
 		hl_cli_note("switched %s to mode '%s'", whom, argument);
 	else if (request->verb == HL_CONTROL_MARK)
@@ -342,12 +347,13 @@ static int ask(const struct hl_control_peer *peer, struct hl_control_request *re
 	return r;
 }
 
-static int control(struct hl_control_request *request, const char *argument, struct hl_error *err)
+static int control(const struct ctl_request *line, struct hl_control_request *request,
+		   const char *argument, struct hl_error *err)
 {
 	struct hl_control_peers peers;
 	char list[512] = "";
 	size_t used = 0;
-	int r = hl_control_ask_search((pid_t)pid, &peers);
+	int r = hl_control_ask_search((pid_t)line->pid, &peers);
 
 	for (size_t i = 0; r == 0 && i < peers.count && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d ('%s')",
@@ -356,15 +362,15 @@ static int control(struct hl_control_request *request, const char *argument, str
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (peers.count == 0)
-		r = hl_ctl_explain((pid_t)pid, peers.silent, "control", HL_CTL_RECORD, err);
+		r = hl_ctl_explain((pid_t)line->pid, peers.silent, "control", HL_CTL_RECORD, err);
 	else if (peers.count > 1)
 		r = hl_error_set(err, -EEXIST,
 				 "process %" PRIu64
 				 " belongs to several recordings, of the collectors %s; name a "
 				 "process that belongs to only one of them",
-				 pid, list);
+				 line->pid, list);
 	else
-		r = ask(&peers.peers[0], request, argument, err);
+		r = ask(line, &peers.peers[0], request, argument, err);
 	hl_control_ask_release(&peers);
 	return r;
 }
@@ -373,8 +379,9 @@ static int control(struct hl_control_request *request, const char *argument, str
 static const char *const action_words[] = {"status",	   "mode",  "mark",   "snapshot",
 					   "log-segments", "reset", "detach", NULL};
 
-static int run_ctl(int argc, char **argv)
+static int run_ctl(void *parsed, int argc, char **argv)
 {
+	const struct ctl_request *line = parsed;
 	static struct hl_control_request request;
 	struct hl_error err = {0};
 	size_t action = 0;
@@ -396,17 +403,17 @@ static int run_ctl(int argc, char **argv)
 		return hl_cli_usage_error(&hl_verb_ctl, "'%s' needs %s", argv[0], argument);
 	if (argc > operands)
 		return hl_cli_usage_error(&hl_verb_ctl, "unexpected argument '%s'", argv[operands]);
-	if (json && actions[action].verb != HL_CONTROL_STATUS)
+	if (line->json && actions[action].verb != HL_CONTROL_STATUS)
 		return hl_cli_usage_error(&hl_verb_ctl, "'%s' writes no JSON; 'status' does",
 					  argv[0]);
-	if (force && actions[action].verb != HL_CONTROL_SNAPSHOT)
+	if (line->force && actions[action].verb != HL_CONTROL_SNAPSHOT)
 		return hl_cli_usage_error(&hl_verb_ctl, "'%s' replaces nothing; 'snapshot' does",
 					  argv[0]);
-	if (!pid)
+	if (!line->pid)
 		return hl_cli_usage_error(
 			&hl_verb_ctl, "'ctl' needs a process; name it with -p PID or --comm NAME");
-	if (make_request(action, argv[1], &request, &err) < 0 ||
-	    control(&request, argv[1], &err) < 0)
+	if (make_request(line, action, argv[1], &request, &err) < 0 ||
+	    control(line, &request, argv[1], &err) < 0)
 		return hl_cli_error("%s", err.text);
 	return HL_EXIT_DONE;
 }
@@ -419,5 +426,6 @@ const struct hl_verb hl_verb_ctl = {
 	.words = action_words,
 	.summary = "query or control a running recording",
 	.options = options,
+	HL_REQUEST(defaults),
 	.run = run_ctl,
 };

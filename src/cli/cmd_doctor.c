@@ -15,11 +15,18 @@
 #define COMMAND_COLUMNS 60 /* of the table */
 #define NAME_COLUMNS	24 /* what its other columns take at most */
 
-static uint64_t pid;
+struct doctor_request {
+	struct hl_view_output output;
+	uint64_t pid;
+};
+
+static const struct doctor_request defaults;
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"pid", 'p', "PID", "the process", HL_OPTION_PID, offsetof(struct doctor_request, pid),
+	 NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM,
+	 offsetof(struct doctor_request, pid), NULL},
 	{0},
 };
 
@@ -234,7 +241,7 @@ static void emit_sentences(struct hl_emit *emit, const struct hl_doctor *doctor)
 	}
 }
 
-static int write_report(const struct hl_doctor *doctor, const char *target,
+static int write_report(const struct hl_doctor *doctor, uint64_t pid, const char *target,
 			const struct hl_emit_options *how)
 {
 	struct hl_emit *emit;
@@ -260,14 +267,14 @@ static int write_report(const struct hl_doctor *doctor, const char *target,
 /* ---- the run ---- */
 
 /* Fills ${doctor}, and ${target} with what it is about. 0 or a negative errno with a sentence. */
-static int look(struct hl_doctor *doctor, char **argv, char *target, size_t size,
+static int look(struct hl_doctor *doctor, pid_t pid, char **argv, char *target, size_t size,
 		struct hl_error *err)
 {
 	int r = 0;
 
 	if (pid) {
 		struct hl_process_facts facts;
-		r = hl_process_facts_read((pid_t)pid, &facts, err);
+		r = hl_process_facts_read(pid, &facts, err);
 		if (r < 0)
 			return r;
 		snprintf(target, size, "process %d (%s)", facts.pid, facts.comm);
@@ -285,31 +292,32 @@ static int look(struct hl_doctor *doctor, char **argv, char *target, size_t size
 	return r;
 }
 
-static int run_doctor(int argc, char **argv)
+static int run_doctor(void *parsed, int argc, char **argv)
 {
+	struct doctor_request *request = parsed;
 	static struct hl_doctor doctor; /* large */
 	struct hl_report_output output;
 	struct hl_error err = {0};
 	char target[512];
 	int works = 0;
 
-	if (pid && argc > 0)
+	if (request->pid && argc > 0)
 		return hl_cli_usage_error(&hl_verb_doctor,
 					  "a process and a command exclude each other");
-	if (pid == (uint64_t)getpid())
+	if (request->pid == (uint64_t)getpid())
 		return hl_cli_usage_error(&hl_verb_doctor, "'doctor' cannot look at itself");
-	enum hl_report_form form;
-	int status = hl_report_output_choose_form(&hl_verb_doctor, false, false, &form);
+	int status = hl_view_output_obey_name(&hl_verb_doctor, &request->output, NULL, false);
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = hl_report_output_check(NULL, 0, &err);
+	int r = hl_report_output_check(&request->output, NULL, 0, &err);
 	if (r == 0)
-		r = look(&doctor, argv, target, sizeof(target), &err);
+		r = look(&doctor, (pid_t)request->pid, argv, target, sizeof(target), &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, true, &err);
+		r = hl_report_output_open(&output, &request->output, true, &err);
 	if (r == 0) {
 		const struct hl_emit_options how = hl_report_output_emit(&output, 0);
-		r = hl_report_output_close(&output, write_report(&doctor, target, &how), &err);
+		r = hl_report_output_close(&output,
+					   write_report(&doctor, request->pid, target, &how), &err);
 	}
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
@@ -326,5 +334,6 @@ const struct hl_verb hl_verb_doctor = {
 	.options = options,
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	.stops_at_operand = true,
+	HL_REQUEST(defaults),
 	.run = run_doctor,
 };

@@ -2,42 +2,51 @@
 /* heapline events: the events that were kept beside a log. */
 #include "cli/view_options.h"
 
-static struct hl_view_command command = {
-	.history_view = hl_events_view,
-	.pages = true,
-	.options.row_limit = HL_EMIT_ROWS_DEFAULT,
+struct events_request {
+	struct hl_view_request view;
+	bool dump, lifetimes, replay;
 };
 
-static bool dump, lifetimes, replay;
+static const struct events_request defaults = {
+	.view = {HL_VIEW_DEFAULTS, .history_view = hl_events_view, .pages = true,
+		 .options.row_limit = HL_EMIT_ROWS_DEFAULT},
+};
+
+#define AT(member) offsetof(struct events_request, member)
 
 static const struct hl_option options[] = {
-	{"dump", 0, NULL, "list events, one on each line", HL_OPTION_FLAG, &dump, NULL},
-	{"lifetimes", 0, NULL, "show how long blocks live, by stack", HL_OPTION_FLAG, &lifetimes,
+	{"dump", 0, NULL, "list events, one on each line", HL_OPTION_FLAG, AT(dump), NULL},
+	{"lifetimes", 0, NULL, "show how long blocks live, by stack", HL_OPTION_FLAG, AT(lifetimes),
 	 NULL},
-	{"replay", 0, NULL, "check that events agree with the log", HL_OPTION_FLAG, &replay, NULL},
+	{"replay", 0, NULL, "check that events agree with the log", HL_OPTION_FLAG, AT(replay),
+	 NULL},
 	{"stacks", 0, NULL, "with --dump: also show the function that allocated", HL_OPTION_FLAG,
-	 &command.options.events.names, NULL},
+	 HL_VIEW_AT(options.events.names), NULL},
 	{"full", 0, NULL, "with --lifetimes: stacks with all their frames", HL_OPTION_FLAG,
-	 &command.options.full, NULL},
+	 HL_VIEW_AT(options.full), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 10, with --dump and in JSON all)",
-	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
+	 HL_OPTION_COUNT, HL_VIEW_AT(options.row_limit), NULL},
 	{0},
 };
 
-static int run_events(int argc, char **argv)
+static int run_events(void *parsed, int argc, char **argv)
 {
+	struct events_request *request = parsed;
+	bool dump = request->dump, lifetimes = request->lifetimes, replay = request->replay;
+	struct hl_view_options *chosen = &request->view.options;
+
 	if (dump + lifetimes + replay > 1)
 		return hl_cli_usage_error(&hl_verb_events,
 					  "--dump, --lifetimes and --replay exclude each other");
-	if (command.options.events.names && !dump)
+	if (chosen->events.names && !dump)
 		return hl_cli_usage_error(&hl_verb_events, "--stacks is for --dump");
-	if (command.options.full && !lifetimes)
+	if (chosen->full && !lifetimes)
 		return hl_cli_usage_error(&hl_verb_events, "--full is for --lifetimes");
-	command.options.events.report = dump	    ? HL_VIEW_EVENTS_DUMP
-					: lifetimes ? HL_VIEW_EVENTS_LIFETIMES
-					: replay    ? HL_VIEW_EVENTS_REPLAY
-						    : HL_VIEW_EVENTS_SUMMARY;
-	return hl_view_run(&hl_verb_events, argc, argv, &command);
+	chosen->events.report = dump	    ? HL_VIEW_EVENTS_DUMP
+				: lifetimes ? HL_VIEW_EVENTS_LIFETIMES
+				: replay    ? HL_VIEW_EVENTS_REPLAY
+					    : HL_VIEW_EVENTS_SUMMARY;
+	return hl_view_run(&hl_verb_events, argc, argv, &request->view);
 }
 
 const struct hl_verb hl_verb_events = {
@@ -48,5 +57,6 @@ const struct hl_verb hl_verb_events = {
 	.options = options,
 	.shared_options = {hl_view_history_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_events,
 };

@@ -12,8 +12,6 @@ enum format {
 	FORMAT_JSON,
 };
 
-static int format = -1; /* -1: what the name of the output says, else pprof */
-
 static const char *const format_words[] = {
 	"pprof", "gperftools", "folded", "speedscope", "heaptrack-folded", "csv", "json", NULL};
 
@@ -27,25 +25,27 @@ static hl_view *const views[] = {
 	[FORMAT_JSON] = hl_export_json_view,
 };
 
+static const struct hl_view_request defaults = {HL_VIEW_DEFAULTS, .formats = format_words};
+
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT",
 	 "pprof, gperftools, folded, speedscope, heaptrack-folded, csv or json (default: as FILE "
 	 "is "
 	 "named, else pprof)",
-	 HL_OPTION_CHOICE, &format, format_words},
+	 HL_OPTION_CHOICE, HL_VIEW_AT(format), format_words},
 	{0},
 };
 
-static int run_export(int argc, char **argv)
+static int run_export(void *parsed, int argc, char **argv)
 {
-	struct hl_view_command command = {.formats = format_words};
+	struct hl_view_request *request = parsed;
 
-	format = hl_view_options_choose_format(&command, format, FORMAT_PPROF);
-	command.view = views[format];
-	command.profiles_max = format == FORMAT_PPROF ? 2 : 1;
-	command.binary = format == FORMAT_PPROF;
-	command.keep_rows = format == FORMAT_JSON;
-	return hl_view_run(&hl_verb_export, argc, argv, &command);
+	int format = hl_view_options_choose_format(request, FORMAT_PPROF);
+	request->view = views[format];
+	request->profiles_max = format == FORMAT_PPROF ? 2 : 1;
+	request->binary = format == FORMAT_PPROF;
+	request->keep_rows = format == FORMAT_JSON;
+	return hl_view_run(&hl_verb_export, argc, argv, request);
 }
 
 const struct hl_verb hl_verb_export = {
@@ -56,5 +56,6 @@ const struct hl_verb hl_verb_export = {
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
 			   hl_view_stack_options, hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_export,
 };

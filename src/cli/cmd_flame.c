@@ -4,12 +4,9 @@
 
 static const char *const formats[] = {"svg", NULL};
 
-static struct hl_view_command command = {
-	.view = hl_flame_view,
-	.profiles_max = 2,
-	.reads_stdin = true,
-	.binary = true,
-	.formats = formats,
+static const struct hl_view_request defaults = {
+	HL_VIEW_DEFAULTS,    .view = hl_flame_view, .profiles_max = 2,
+	.reads_stdin = true, .binary = true,	    .formats = formats,
 };
 
 /* By enum hl_view_palette. */
@@ -17,19 +14,19 @@ static const char *const palette_words[] = {"auto", "diff", "module", NULL};
 
 static const struct hl_option options[] = {
 	{"title", 0, "TEXT", "head of the picture (default: name, value and unit)", HL_OPTION_TEXT,
-	 &command.options.flame.title, NULL},
+	 HL_VIEW_AT(options.flame.title), NULL},
 	{"countname", 0, "TEXT", "what the value counts (default: its unit)", HL_OPTION_TEXT,
-	 &command.options.flame.countname, NULL},
-	{"color", 0, "PALETTE", "palette", HL_OPTION_RENAMED, NULL, NULL},
+	 HL_VIEW_AT(options.flame.countname), NULL},
+	{"color", 0, "PALETTE", "palette", HL_OPTION_RENAMED, 0, NULL},
 	{"palette", 0, "PALETTE",
 	 "module or diff (default: diff when two are compared, else module)", HL_OPTION_CHOICE,
-	 &command.options.flame.palette, palette_words},
+	 HL_VIEW_AT(options.flame.palette), palette_words},
 	{"flames-up", 0, NULL, "draw the outermost function at the bottom", HL_OPTION_FLAG,
-	 &command.options.flame.flames_up, NULL},
+	 HL_VIEW_AT(options.flame.flames_up), NULL},
 	{"reversed", 0, NULL, "begin with the functions that allocated; callers below them",
-	 HL_OPTION_FLAG, &command.options.reversed, NULL},
+	 HL_OPTION_FLAG, HL_VIEW_AT(options.reversed), NULL},
 	{"normalize", 0, NULL, "scale BEFORE by the ratio of the durations", HL_OPTION_FLAG,
-	 &command.normalize, NULL},
+	 HL_VIEW_AT(normalize), NULL},
 	{0},
 };
 
@@ -45,6 +42,6 @@ const struct hl_verb hl_verb_flame = {
 	.summary = "write an interactive flame graph as SVG",
 	.options = options,
 	.shared_options = {HL_VIEW_PICTURE_OPTIONS},
-	.view = &command,
+	HL_REQUEST(defaults),
 	.hints = hints,
 };

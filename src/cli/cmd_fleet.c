@@ -24,35 +24,45 @@ enum question { INIT, TOP, DIFF, GROWTH, HOSTS, WHEN };
 
 static const char *const words[] = {"init", "top", "diff", "growth", "hosts", "when", NULL};
 
-static const char *db, *password_file, *service, *version, *host, *since, *until, *against, *by;
-static uint64_t keep_days, row_limit = HL_EMIT_ROWS_DEFAULT;
-static double step_s;
+struct fleet_request {
+	struct hl_view_request view;
+	const char *db, *password_file, *service, *version, *host, *since, *until, *against, *by;
+	uint64_t keep_days, row_limit;
+	double step_s;
+};
+
+static const struct fleet_request defaults = {
+	.view = {HL_VIEW_DEFAULTS},
+	.row_limit = HL_EMIT_ROWS_DEFAULT,
+};
+
+#define AT(member) offsetof(struct fleet_request, member)
 
 static const struct hl_option options[] = {
-	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://HOST/DATABASE", HL_OPTION_TEXT, &db,
+	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://HOST/DATABASE", HL_OPTION_TEXT, AT(db),
 	 NULL},
-	HL_STORE_PASSWORD_OPTION(&password_file),
-	{"service", 0, "NAME", "only processes of this service", HL_OPTION_TEXT, &service, NULL},
-	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, &version, NULL},
-	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, &host, NULL},
+	HL_STORE_PASSWORD_OPTION(AT(password_file)),
+	{"service", 0, "NAME", "only processes of this service", HL_OPTION_TEXT, AT(service), NULL},
+	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, AT(version), NULL},
+	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, AT(host), NULL},
 	{"since", 0, "TIME",
 	 "compare with TIME: 24h, 7d, 30m before --until, or '2026-11-24 12:00' (default: 24h)",
-	 HL_OPTION_TEXT, &since, NULL},
+	 HL_OPTION_TEXT, AT(since), NULL},
 	{"until", 0, "TIME", "as it was at TIME (default: when a process was last looked at)",
-	 HL_OPTION_TEXT, &until, NULL},
+	 HL_OPTION_TEXT, AT(until), NULL},
 	{"against", 0, "VERSION", "diff: compare --version with VERSION, per process",
-	 HL_OPTION_TEXT, &against, NULL},
+	 HL_OPTION_TEXT, AT(against), NULL},
 	{"by", 'b', "KEY",
 	 "top, diff: function, line, module or stack; growth: service, version, host, command, "
 	 "container or pod",
-	 HL_OPTION_TEXT, &by, NULL},
+	 HL_OPTION_TEXT, AT(by), NULL},
 	{"step", 0, "SECONDS",
 	 "when: a row for every SECONDS (default: as many as -n allows, or 24)", HL_OPTION_SECONDS,
-	 &step_s, NULL},
+	 AT(step_s), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	 AT(row_limit), NULL},
 	{"keep", 0, "DAYS", "init: delete what is older than DAYS (default: keep all)",
-	 HL_OPTION_COUNT, &keep_days, HL_BOUNDS(1, KEEP_MOST_DAYS)},
+	 HL_OPTION_COUNT, AT(keep_days), HL_BOUNDS(1, KEEP_MOST_DAYS)},
 	{0},
 };
 
@@ -103,7 +113,7 @@ static int parse_option(const char *name, const char *text, int64_t from_ms, int
 
 /* ---- by stack: views of profiles ---- */
 
-static int choose_key(enum hl_view_key *ret_key)
+static int choose_key(const char *by, enum hl_view_key *ret_key)
 {
 	static const char *const keys[] = {"function", "line", "module", "stack"};
 	static const enum hl_view_key values[] = {HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE,
@@ -119,74 +129,71 @@ static int choose_key(enum hl_view_key *ret_key)
 }
 
 /* Whether the output is named as what ends in ${suffix}. */
-static bool is_named(const char *suffix)
+static bool is_named(const char *path, const char *suffix)
 {
-	const char *path = hl_view_options_parse_output().path;
 	size_t length = path ? strlen(path) : 0, most = strlen(suffix);
 
 	return length > most && !strcmp(path + length - most, suffix);
 }
 
 /* The profile of one question as a packed recording, which every view opens. */
-static int write_packed(const char *url)
+static int write_packed(const struct hl_view_output *output, const char *url)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
-	const struct hl_view_output output = hl_view_options_parse_output();
 	struct hl_error err = {0};
 
-	int r = hl_output_file_check_regular(output.path, output.force, NULL, 0, &err);
+	int r = hl_output_file_check_regular(output->path, output->force, NULL, 0, &err);
 	if (r == 0)
 		r = hl_open_profile(url, NULL, &profile, &err);
 	if (r == 0)
-		r = hl_output_file_write_packed(profile, NULL, output.path, &err);
+		r = hl_output_file_write_packed(profile, NULL, output->path, &err);
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }
 
-static int show_profiles(bool compares, char *const *urls)
+static int show_profiles(struct fleet_request *request, bool compares, char *const *urls)
 {
-	struct hl_view_command command = {
-		.view = compares ? hl_diff_view : hl_top_view,
-		.profiles_max = 2,
-		.compares = compares,
-		.pages = true,
-		.options.row_limit = row_limit,
-		.options.sort = compares ? HL_VIEW_SORT_GROWTH : HL_VIEW_SORT_FLAT,
-	};
+	struct hl_view_request *view = &request->view;
 	static const char *const pictures[] = {"svg", NULL};
 	char *operands[] = {urls[0], compares ? urls[1] : NULL, NULL};
 
-	int status = choose_key(&command.options.by);
+	int status = choose_key(request->by, &view->options.by);
 	if (status != HL_EXIT_DONE)
 		return status;
-	if (is_named(".hl") && !compares)
-		return write_packed(urls[0]);
-	if (is_named(".svg"))
-		command = (struct hl_view_command){.view = hl_flame_view,
-						   .profiles_max = 2,
-						   .compares = compares,
-						   .formats = pictures};
-	return hl_view_run(&hl_verb_fleet, compares ? 2 : 1, operands, &command);
+	if (is_named(view->output.path, ".hl") && !compares)
+		return write_packed(&view->output, urls[0]);
+	view->profiles_max = 2;
+	view->compares = compares;
+	if (is_named(view->output.path, ".svg")) {
+		view->view = hl_flame_view;
+		view->formats = pictures;
+	} else {
+		view->view = compares ? hl_diff_view : hl_top_view;
+		view->pages = true;
+		view->options.row_limit = request->row_limit;
+		view->options.sort = compares ? HL_VIEW_SORT_GROWTH : HL_VIEW_SORT_FLAT;
+	}
+	return hl_view_run(&hl_verb_fleet, compares ? 2 : 1, operands, view);
 }
 
 /* Asks for ${selection}, and for what it was at ${before_ms} or in another version. */
-static int ask_profiles(enum question question, const char *url,
+static int ask_profiles(struct fleet_request *request, enum question question, const char *url,
 			const struct hl_fleet_selection *selection, int64_t before_ms)
 {
 	struct hl_fleet_selection now = *selection, before = *selection;
 	char *urls[2];
 
-	if (question == DIFF && against) {
-		before.labels[HL_FLEET_VERSION] = against;
+	if (question == DIFF && request->against) {
+		before.labels[HL_FLEET_VERSION] = request->against;
 		now.mean = before.mean = true;
 	} else if (question == DIFF) {
 		before.at_ms = before_ms;
 		before.since_ms = 0;
-	} else if (since) {
+	} else if (request->since) {
 		now.since_ms = before_ms;
 	}
 	urls[0] = hl_fleet_selection_write(question == DIFF ? &before : &now, url);
 	urls[1] = hl_fleet_selection_write(&now, url);
-	int status = urls[0] && urls[1] ? show_profiles(question == DIFF, urls)
+	int status = urls[0] && urls[1] ? show_profiles(request, question == DIFF, urls)
 					: hl_cli_error("out of memory");
 	free(urls[0]);
 	free(urls[1]);
@@ -195,7 +202,7 @@ static int ask_profiles(enum question question, const char *url,
 
 /* ---- by label and by time ---- */
 
-static int choose_label(enum question question, enum hl_fleet_label *ret_label)
+static int choose_label(const char *by, enum question question, enum hl_fleet_label *ret_label)
 {
 	const char *wanted = question == HOSTS ? "host" : by ? by : "service";
 
@@ -224,17 +231,19 @@ static int write_groups(struct hl_fleet_store *store, const struct hl_fleet_head
 	return r == 0 ? hl_fleet_groups_view(head, &groups, label, how) : r;
 }
 
-static int write_moments(struct hl_fleet_store *store, const struct hl_fleet_head *head,
-			 const char *stacks, const struct hl_emit_options *how,
-			 struct hl_error *err)
+static int write_moments(const struct fleet_request *request, struct hl_fleet_store *store,
+			 const struct hl_fleet_head *head, const char *stacks,
+			 const struct hl_emit_options *how, struct hl_error *err)
 {
 	const struct hl_fleet_selection *selection = head->selection;
-	bool has_limit = row_limit && row_limit != HL_EMIT_ROWS_DEFAULT;
-	int64_t steps =
-		has_limit && row_limit < HL_FLEET_STEPS_MAX ? (int64_t)row_limit : STEPS_DEFAULT;
+	bool has_limit = request->row_limit && request->row_limit != HL_EMIT_ROWS_DEFAULT;
+	int64_t steps = has_limit && request->row_limit < HL_FLEET_STEPS_MAX
+				? (int64_t)request->row_limit
+				: STEPS_DEFAULT;
 	/* Rounded up, lest a row be left for the rest. */
-	int64_t step_ms = step_s > 0 ? llround(step_s * 1000)
-				     : (selection->at_ms - selection->since_ms + steps - 1) / steps;
+	int64_t step_ms = request->step_s > 0
+				  ? llround(request->step_s * 1000)
+				  : (selection->at_ms - selection->since_ms + steps - 1) / steps;
 	struct hl_fleet_moments moments;
 
 	if (step_ms < STEP_LEAST_MS)
@@ -247,8 +256,9 @@ static int write_moments(struct hl_fleet_store *store, const struct hl_fleet_hea
 }
 
 /* The latest look where --until is not given, and what --focus says of stacks. */
-static int complete(struct hl_fleet_store *store, struct hl_fleet_selection *selection,
-		    const char *focus, char **ret_stacks, struct hl_error *err)
+static int complete(bool is_since_given, struct hl_fleet_store *store,
+		    struct hl_fleet_selection *selection, const char *focus, char **ret_stacks,
+		    struct hl_error *err)
 {
 	HL_CLEANUP(hl_fleet_sessions_release) struct hl_fleet_sessions sessions = {0};
 
@@ -257,7 +267,7 @@ static int complete(struct hl_fleet_store *store, struct hl_fleet_selection *sel
 		selection->at_ms = hl_fleet_sessions_last_ms(&sessions);
 	if (r == 0 && !selection->at_ms)
 		r = hl_error_set(err, -ENODATA, "'%s' holds no process of that kind", store->name);
-	if (r == 0 && !since && selection->since_ms >= selection->at_ms)
+	if (r == 0 && !is_since_given && selection->since_ms >= selection->at_ms)
 		selection->since_ms = selection->at_ms - (int64_t)(SINCE_DEFAULT_S * 1000);
 	if (r == 0 && selection->since_ms >= selection->at_ms)
 		r = hl_error_set(err, -EINVAL, "--since is not before --until or the latest look");
@@ -266,7 +276,8 @@ static int complete(struct hl_fleet_store *store, struct hl_fleet_selection *sel
 
 HL_DEFINE_FREE_AT(struct hl_fleet_store, hl_fleet_free)
 
-static int ask_sums(enum question question, const char *url, struct hl_fleet_selection *selection)
+static int ask_sums(const struct fleet_request *request, enum question question, const char *url,
+		    struct hl_fleet_selection *selection)
 {
 	HL_CLEANUP(hl_fleet_free_at) struct hl_fleet_store *store = NULL;
 	HL_FREED char *stacks = NULL;
@@ -275,26 +286,28 @@ static int ask_sums(enum question question, const char *url, struct hl_fleet_sel
 	struct hl_filter filter = {0};
 	struct hl_error err = {0};
 
-	int status = question == WHEN ? HL_EXIT_DONE : choose_label(question, &label);
+	int status = question == WHEN ? HL_EXIT_DONE : choose_label(request->by, question, &label);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_options_parse_filter(&hl_verb_fleet, &filter);
+		status = hl_view_options_parse_filter(&hl_verb_fleet, &request->view, &filter);
 	if (status == HL_EXIT_DONE && (filter.ignore[0] || filter.hide[0] || filter.focus[1]))
 		status = hl_cli_usage_error(
 			&hl_verb_fleet, "'fleet %s' takes one --focus, no --ignore and no --hide",
 			words[question]);
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = hl_report_output_check(NULL, 0, &err);
+	int r = hl_report_output_check(&request->view.output, NULL, 0, &err);
 	if (r == 0)
 		r = hl_fleet_open(url, false, &store, &err);
 	if (r == 0)
-		r = complete(store, selection, filter.focus[0], &stacks, &err);
+		r = complete(request->since != NULL, store, selection, filter.focus[0], &stacks,
+			     &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, true, &err);
+		r = hl_report_output_open(&output, &request->view.output, true, &err);
 	if (r == 0) {
 		const struct hl_fleet_head head = {store->name, selection, filter.focus[0]};
-		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = question == WHEN ? write_moments(store, &head, stacks, &how, &err)
+		const struct hl_emit_options how =
+			hl_report_output_emit(&output, request->row_limit);
+		r = question == WHEN ? write_moments(request, store, &head, stacks, &how, &err)
 				     : write_groups(store, &head, label, question == HOSTS, stacks,
 						    &how, &err);
 		r = hl_report_output_close(&output, r, &err);
@@ -304,7 +317,7 @@ static int ask_sums(enum question question, const char *url, struct hl_fleet_sel
 
 /* ---- all ---- */
 
-static int init(const char *url)
+static int init(const char *url, uint64_t keep_days)
 {
 	HL_CLEANUP(hl_fleet_free_at) struct hl_fleet_store *store = NULL;
 	struct hl_error err = {0};
@@ -315,11 +328,12 @@ static int init(const char *url)
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }
 
-static int run_fleet(int argc, char **argv)
+static int run_fleet(void *parsed, int argc, char **argv)
 {
-	struct hl_fleet_selection selection = {.labels = {[HL_FLEET_SERVICE] = service,
-							  [HL_FLEET_VERSION] = version,
-							  [HL_FLEET_HOST] = host}};
+	struct fleet_request *request = parsed;
+	struct hl_fleet_selection selection = {.labels = {[HL_FLEET_SERVICE] = request->service,
+							  [HL_FLEET_VERSION] = request->version,
+							  [HL_FLEET_HOST] = request->host}};
 	const int64_t asked_ms = now_ms();
 	enum question question = INIT;
 
@@ -336,36 +350,36 @@ static int run_fleet(int argc, char **argv)
 			argv[0]);
 	if (argc > 1)
 		return hl_cli_usage_error(&hl_verb_fleet, "unexpected argument '%s'", argv[1]);
-	if (!db)
+	if (!request->db)
 		return hl_cli_usage_error(&hl_verb_fleet, "'fleet' needs --db");
-	if (against && (question != DIFF || !version))
+	if (request->against && (question != DIFF || !request->version))
 		return hl_cli_usage_error(&hl_verb_fleet,
 					  "--against is for 'fleet diff --version VERSION'");
-	if (step_s > 0 && question != WHEN)
+	if (request->step_s > 0 && question != WHEN)
 		return hl_cli_usage_error(&hl_verb_fleet, "--step is for 'fleet when'");
-	if (keep_days && question != INIT)
+	if (request->keep_days && question != INIT)
 		return hl_cli_usage_error(&hl_verb_fleet, "--keep is for 'fleet init'");
-	int status = parse_option("until", until, asked_ms, &selection.at_ms);
-	const int64_t end_ms = until ? selection.at_ms : asked_ms;
+	int status = parse_option("until", request->until, asked_ms, &selection.at_ms);
+	const int64_t end_ms = request->until ? selection.at_ms : asked_ms;
 	int64_t before_ms = end_ms - (int64_t)(SINCE_DEFAULT_S * 1000);
 	if (status == HL_EXIT_DONE)
-		status = parse_option("since", since, end_ms, &before_ms);
-	if (status == HL_EXIT_DONE && until && before_ms >= end_ms)
+		status = parse_option("since", request->since, end_ms, &before_ms);
+	if (status == HL_EXIT_DONE && request->until && before_ms >= end_ms)
 		status = hl_cli_usage_error(&hl_verb_fleet, "--since is not before --until");
 	if (status != HL_EXIT_DONE)
 		return status;
-	HL_FREED char *url = hl_fleet_url(db);
+	HL_FREED char *url = hl_fleet_url(request->db);
 	struct hl_error err = {0};
 	if (!url)
 		return hl_cli_error("out of memory");
-	if (hl_store_password_read(password_file, (char *)db, &err) < 0)
+	if (hl_store_password_read(request->password_file, (char *)request->db, &err) < 0)
 		return hl_cli_error("%s", err.text);
 	if (question == INIT || !hl_fleet_is_url(url)) /* which then says what is wrong with it */
-		return init(url);
+		return init(url, request->keep_days);
 	if (question == TOP || question == DIFF)
-		return ask_profiles(question, url, &selection, before_ms);
+		return ask_profiles(request, question, url, &selection, before_ms);
 	selection.since_ms = before_ms;
-	return ask_sums(question, url, &selection);
+	return ask_sums(request, question, url, &selection);
 }
 
 const struct hl_verb hl_verb_fleet = {
@@ -376,6 +390,7 @@ const struct hl_verb hl_verb_fleet = {
 	.options = options,
 	.shared_options = {hl_view_value_options, hl_view_filter_options, hl_view_json_options,
 			   hl_view_color_options, hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_fleet,
 	.words = words,
 };

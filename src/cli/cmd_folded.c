@@ -2,7 +2,7 @@
 /* heapline folded: one line for each stack, for flame graph programs. */
 #include "cli/view_options.h"
 
-static const struct hl_view_command command = {.view = hl_folded_view};
+static const struct hl_view_request defaults = {HL_VIEW_DEFAULTS, .view = hl_folded_view};
 
 const struct hl_verb hl_verb_folded = {
 	.name = "folded",
@@ -11,5 +11,5 @@ const struct hl_verb hl_verb_folded = {
 	.summary = "write stacks as folded lines, for flame graph programs",
 	.shared_options = {hl_view_value_options, hl_view_selection_options, hl_view_filter_options,
 			   hl_view_stack_options, hl_view_json_options, hl_view_output_options},
-	.view = &command,
+	HL_REQUEST(defaults),
 };

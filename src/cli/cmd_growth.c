@@ -14,30 +14,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct hl_view_command command = {
-	.history_view = hl_growth_view,
-	.pages = true,
-	.options.row_limit = HL_EMIT_ROWS_DEFAULT,
+struct growth_request {
+	struct hl_view_request view;
+	const char *kept_path; /* of the recording of a running process; NULL: it is not kept */
 };
 
-static int by;
-static uint64_t comm_pid;
-static const char *kept_path;
+static const struct growth_request defaults = {
+	.view = {HL_VIEW_DEFAULTS, .history_view = hl_growth_view, .pages = true,
+		 .options.row_limit = HL_EMIT_ROWS_DEFAULT},
+};
 
 static const char *const by_words[] = {"stack", "function", "line", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_STACK, HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE};
 
 static const struct hl_option options[] = {
-	{"by", 'b', "KEY", "stack, function or line (default: stack)", HL_OPTION_CHOICE, &by,
-	 by_words},
+	{"by", 'b', "KEY", "stack, function or line (default: stack)", HL_OPTION_CHOICE,
+	 HL_VIEW_AT(options.by), by_words},
 	{"rows", 'n', "N", "show N rows; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
-	 &command.options.row_limit, NULL},
+	 HL_VIEW_AT(options.row_limit), NULL},
 	{"comm", 0, "NAME", "the running process whose program is called NAME", HL_OPTION_COMM,
-	 &comm_pid, NULL},
+	 HL_VIEW_AT(pid), NULL},
 	{"keep", 0, "NAME.hl", "keep the recording of a running process as NAME.hl", HL_OPTION_TEXT,
-	 &kept_path, NULL},
+	 offsetof(struct growth_request, kept_path), NULL},
 	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG,
-	 &command.options.full, NULL},
+	 HL_VIEW_AT(options.full), NULL},
 	{0},
 };
 
@@ -97,10 +97,10 @@ static int record(pid_t process, const char *seconds, const char *path)
 	return HL_EXIT_FAILED;
 }
 
-static int run_on_process(pid_t process, const char *seconds)
+static int run_on_process(struct growth_request *request, pid_t process, const char *seconds)
 {
 	char folder[PATH_MAX - 64] = "", temporary[PATH_MAX], called[32];
-	const char *path = kept_path ? kept_path : temporary;
+	const char *kept_path = request->kept_path, *path = kept_path ? kept_path : temporary;
 	struct hl_error err = {0};
 
 	if (hl_trace_recorded_has(process))
@@ -114,11 +114,12 @@ static int run_on_process(pid_t process, const char *seconds)
 		hl_cli_note("recording process %d for %s s; Ctrl-C ends that early", process,
 			    seconds);
 	int status = record(process, seconds, path);
-	command.pid = process;
+	request->view.pid = (uint64_t)process;
 	snprintf(called, sizeof(called), "process %d", process);
-	command.called = kept_path ? NULL : called;
+	request->view.called = kept_path ? NULL : called;
 	if (status == HL_EXIT_DONE)
-		status = hl_view_run(&hl_verb_growth, 1, (char *[]){(char *)path, NULL}, &command);
+		status = hl_view_run(&hl_verb_growth, 1, (char *[]){(char *)path, NULL},
+				     &request->view);
 	if (!kept_path)
 		hl_record_child_remove(folder);
 	return status;
@@ -126,29 +127,30 @@ static int run_on_process(pid_t process, const char *seconds)
 
 /* ---- all of it ---- */
 
-static int run_growth(int argc, char **argv)
+static int run_growth(void *parsed, int argc, char **argv)
 {
+	struct growth_request *request = parsed;
+	struct hl_view_request *view = &request->view;
 	struct hl_profile_selection selection = {0};
 	double seconds;
 
-	command.options.by = by_keys[by];
-	int status = hl_view_options_parse_selection(&hl_verb_growth, &selection);
+	view->options.by = by_keys[view->options.by];
+	int status = hl_view_options_parse_selection(&hl_verb_growth, view, &selection);
 	if (status != HL_EXIT_DONE)
 		return status;
-	pid_t process = (pid_t)(comm_pid ? comm_pid : selection.by_sequence ? 0 : selection.pid);
+	pid_t process = (pid_t)(view->pid ? view->pid : selection.by_sequence ? 0 : selection.pid);
 	if (process && argc == 1 && hl_option_parse_seconds(argv[0], &seconds) == 0)
-		return run_on_process(process, argv[0]);
+		return run_on_process(request, process, argv[0]);
 	if (process && argc == 1 && strcmp(argv[0], "-") != 0 && access(argv[0], F_OK) < 0)
 		return hl_cli_usage_error(&hl_verb_growth,
 					  "'%s' is neither a recording nor SECONDS, which is a "
 					  "number greater than 0",
 					  argv[0]);
-	if (kept_path)
+	if (request->kept_path)
 		return hl_cli_usage_error(&hl_verb_growth,
 					  "--keep is for the recording of a running process; name "
 					  "that and for how long: -p PID SECONDS");
-	command.pid = (pid_t)comm_pid;
-	return hl_view_run(&hl_verb_growth, argc, argv, &command);
+	return hl_view_run(&hl_verb_growth, argc, argv, view);
 }
 
 const struct hl_verb hl_verb_growth = {
@@ -160,5 +162,6 @@ const struct hl_verb hl_verb_growth = {
 	.shared_options = {hl_view_history_options, hl_view_filter_options, hl_view_stack_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_growth,
 };

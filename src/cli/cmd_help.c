@@ -2,8 +2,9 @@
 /* heapline help: what heapline can do, or the options of one verb. */
 #include "cli/cli.h"
 
-static int run_help(int argc, char **argv)
+static int run_help(void *parsed, int argc, char **argv)
 {
+	(void)parsed;
 	if (argc > 1)
 		return hl_cli_usage_error(&hl_verb_help, "'help' takes one verb, not %d", argc);
 	if (argc == 0) {

@@ -12,23 +12,33 @@
 
 #define DEPTH_DEFAULT 6u
 
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static uint64_t size_wanted, depth = DEPTH_DEFAULT;
-static const char *stack_text, *class_text, *path_text;
-static bool tree;
+struct holders_request {
+	struct hl_heap_target target;
+	const char *stack, *class, *path; /* as they are written; NULL: not given */
+	uint64_t size, depth;
+	bool tree;
+};
+
+static const struct holders_request defaults = {
+	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+	.depth = DEPTH_DEFAULT,
+};
+
+#define AT(member) offsetof(struct holders_request, member)
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	 AT(target.row_limit), NULL},
 	{"stack", 0, "RE", "blocks that a stack with a function allocated that RE matches",
-	 HL_OPTION_TEXT, &stack_text, NULL},
-	{"class", 0, "RE", "blocks whose class RE matches", HL_OPTION_TEXT, &class_text, NULL},
+	 HL_OPTION_TEXT, AT(stack), NULL},
+	{"class", 0, "RE", "blocks whose class RE matches", HL_OPTION_TEXT, AT(class), NULL},
 	{"size", 0, "BYTES", "blocks that the program asked for with BYTES", HL_OPTION_BYTES,
-	 &size_wanted, NULL},
+	 AT(size), NULL},
 	{"path", 0, "ADDRESS", "show the shortest chain of pointers to the block at ADDRESS alone",
-	 HL_OPTION_TEXT, &path_text, NULL},
-	{"tree", 0, NULL, "show what hangs on what, as a tree", HL_OPTION_FLAG, &tree, NULL},
-	{"depth", 0, "N", "levels of the tree; 0: all (default: 6)", HL_OPTION_COUNT, &depth, NULL},
+	 HL_OPTION_TEXT, AT(path), NULL},
+	{"tree", 0, NULL, "show what hangs on what, as a tree", HL_OPTION_FLAG, AT(tree), NULL},
+	{"depth", 0, "N", "levels of the tree; 0: all (default: 6)", HL_OPTION_COUNT, AT(depth),
+	 NULL},
 	{0},
 };
 
@@ -86,47 +96,49 @@ static int write_recording(const struct hl_holders *holders, const char *path, s
 
 /* ---- all ---- */
 
-static int write_report(const struct hl_holders *holders, bool has_address, struct hl_error *err)
+static int write_report(const struct holders_request *request, const struct hl_holders *holders,
+			bool has_address, struct hl_error *err)
 {
 	struct hl_report_output output;
 
-	int r = hl_report_output_open(&output, true, err);
+	int r = hl_report_output_open(&output, &request->target.output, true, err);
 	if (r < 0)
 		return r;
 	const struct hl_holders_report report = {
-		.emit = hl_report_output_emit(&output, row_limit),
-		.tree = tree,
-		.depth_limit = depth,
+		.emit = hl_report_output_emit(&output, request->target.row_limit),
+		.tree = request->tree,
+		.depth_limit = request->depth,
 		.chain = has_address,
-		.chain_alone = path_text != NULL,
+		.chain_alone = request->path != NULL,
 	};
 	return hl_report_output_close(&output, hl_holders_view(holders, &report), err);
 }
 
 /* Whether the line makes sense; what is asked for goes to ${settings}. */
-static int check(int argc, char **argv, struct hl_holders_settings *settings, bool *ret_records)
+static int check(struct holders_request *request, int argc, char **argv,
+		 struct hl_holders_settings *settings, bool *ret_records)
 {
-	const struct hl_view_output to = hl_view_options_parse_output();
-	const char *address = path_text ? path_text : argc ? argv[0] : NULL;
-	enum hl_report_form form;
+	struct hl_heap_target *target = &request->target;
+	const char *address = request->path ? request->path : argc ? argv[0] : NULL;
 	int status;
 
-	if (path_text && argc)
+	if (request->path && argc)
 		return hl_cli_usage_error(&hl_verb_holders, "unexpected argument '%s'", argv[0]);
-	status = hl_heap_target_check(&hl_verb_holders, argc ? argc - 1 : 0, argv + (argc ? 1 : 0));
+	status = hl_heap_target_check(&hl_verb_holders, argc ? argc - 1 : 0, argv + (argc ? 1 : 0),
+				      target);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_holders, false, false, &form);
+		status = hl_view_output_obey_name(&hl_verb_holders, &target->output, NULL, false);
 	if (status == HL_EXIT_DONE && address)
 		status = parse_address(address, &settings->address);
-	*ret_records = is_recording(to.path);
-	if (status == HL_EXIT_DONE && *ret_records && to.json)
+	*ret_records = is_recording(target->output.path);
+	if (status == HL_EXIT_DONE && *ret_records && target->output.json)
 		status = hl_cli_usage_error(&hl_verb_holders,
 					    "--json writes no recording; name another output");
-	settings->stop = hl_heap_target_stops();
-	settings->reads_swapped = hl_heap_target_reads_swapped();
-	settings->reads_unaligned = hl_heap_target_reads_unaligned();
-	settings->size = size_wanted;
-	settings->names_words = !tree && hl_view_options_parse_output().json;
+	settings->stop = target->stop;
+	settings->reads_swapped = target->swapped;
+	settings->reads_unaligned = target->unaligned;
+	settings->size = request->size;
+	settings->names_words = !request->tree && target->output.json;
 	return status;
 }
 
@@ -140,30 +152,31 @@ static int compile(const char *text, const char *option, regex_t *expression,
 	return r;
 }
 
-static int run_holders(int argc, char **argv)
+static int run_holders(void *parsed, int argc, char **argv)
 {
-	const struct hl_view_output to = hl_view_options_parse_output();
+	struct holders_request *request = parsed;
+	const struct hl_view_output *to = &request->target.output;
 	struct hl_holders_settings settings = {0};
 	struct hl_holders *holders = NULL;
 	struct hl_error err = {0};
 	regex_t stack, class;
 	bool records = false;
 
-	int status = check(argc, argv, &settings, &records);
+	int status = check(request, argc, argv, &settings, &records);
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = records ? hl_output_file_check_regular(to.path, to.force, NULL, 0, &err)
-			: hl_report_output_check(NULL, 0, &err);
+	int r = records ? hl_output_file_check_regular(to->path, to->force, NULL, 0, &err)
+			: hl_report_output_check(to, NULL, 0, &err);
 	if (r == 0)
-		r = compile(stack_text, " of --stack", &stack, &settings.stack, &err);
+		r = compile(request->stack, " of --stack", &stack, &settings.stack, &err);
 	if (r == 0)
-		r = compile(class_text, " of --class", &class, &settings.type, &err);
+		r = compile(request->class, " of --class", &class, &settings.type, &err);
 	if (r == 0)
-		r = hl_holders_read(hl_heap_target_pid(), hl_heap_target_core(), &settings,
+		r = hl_holders_read((pid_t)request->target.pid, request->target.core, &settings,
 				    &holders, &err);
 	if (r == 0)
-		r = records ? write_recording(holders, to.path, &err)
-			    : write_report(holders, settings.address != 0, &err);
+		r = records ? write_recording(holders, to->path, &err)
+			    : write_report(request, holders, settings.address != 0, &err);
 	hl_holders_free(holders);
 	if (settings.stack)
 		regfree(&stack);
@@ -180,5 +193,6 @@ const struct hl_verb hl_verb_holders = {
 	.options = options,
 	.shared_options = {hl_heap_target_options, hl_heap_graph_options, hl_view_json_options,
 			   hl_view_color_options, hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_holders,
 };

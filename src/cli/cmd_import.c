@@ -31,27 +31,34 @@ static const struct hl_importer *const importers[] = {
 /* The first three of hl_value_names; the others are never in folded text. */
 static const char *const value_words[] = {"inuse", "alloc", "peak", NULL};
 
-static int format;
-static int value = -1, unit = -1; /* -1: not said */
-static const char *output;
-static bool force;
+struct import_request {
+	const char *output;
+	bool force;
+	int format;
+	int value, unit; /* -1: not said */
+};
+
+static const struct import_request defaults = {.value = -1, .unit = -1};
+
+#define AT(member) offsetof(struct import_request, member)
 
 static const struct hl_option options[] = {
-	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, &output, NULL},
-	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
+	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, AT(output),
+	 NULL},
+	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, AT(force), NULL},
 	{"format", 0, "FORMAT",
 	 "auto, folded, gperftools (jemalloc's too), mprof, pprof or v8 (default: auto)",
-	 HL_OPTION_CHOICE, &format, format_words},
+	 HL_OPTION_CHOICE, AT(format), format_words},
 	{"value", 'v', "VALUE",
 	 "what the numbers of folded text are: inuse, alloc or peak (default: inuse)",
-	 HL_OPTION_CHOICE, &value, value_words},
+	 HL_OPTION_CHOICE, AT(value), value_words},
 	{"unit", 'u', "UNIT", "their unit: bytes or objects (default: bytes)", HL_OPTION_CHOICE,
-	 &unit, hl_unit_names},
+	 AT(unit), hl_unit_names},
 	{0},
 };
 
 /* The importer of --format; NULL: whichever fits. -ENOTSUP with a sentence when it is not built in. */
-static int choose_importer(const char *path, const struct hl_importer **ret_importer,
+static int choose_importer(int format, const char *path, const struct hl_importer **ret_importer,
 			   struct hl_error *err)
 {
 	*ret_importer = importers[format];
@@ -65,11 +72,11 @@ static int choose_importer(const char *path, const struct hl_importer **ret_impo
 			    path, format_words[format]);
 }
 
-static int load(const char *path, struct hl_profile **ret_profile, struct hl_error *err)
+static int load(int format, const char *path, struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_input input = HL_INPUT_NONE;
 	const struct hl_importer *importer;
-	int r = choose_importer(path, &importer, err);
+	int r = choose_importer(format, path, &importer, err);
 
 	if (r < 0)
 		return r;
@@ -89,9 +96,12 @@ static int load(const char *path, struct hl_profile **ret_profile, struct hl_err
 	return r;
 }
 
-static int run_import(int argc, char **argv)
+static int run_import(void *parsed, int argc, char **argv)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
+	const struct import_request *request = parsed;
+	const char *output = request->output;
+	int value = request->value, unit = request->unit;
 	struct hl_terminal_progress progress;
 	struct hl_error err = {0};
 
@@ -103,9 +113,9 @@ static int run_import(int argc, char **argv)
 		return hl_cli_usage_error(&hl_verb_import,
 					  "'import' writes a file; name it with -o");
 	hl_terminal_progress_init(&progress, "reading");
-	int r = hl_output_file_check_regular(output, force, argv, 1, &err);
+	int r = hl_output_file_check_regular(output, request->force, argv, 1, &err);
 	if (r == 0)
-		r = load(argv[0], &profile, &err);
+		r = load(request->format, argv[0], &profile, &err);
 	if (r == 0 && (value >= 0 || unit >= 0)) {
 		const char *kind = hl_profile_text(profile, profile->source);
 		if (!strcmp(kind, hl_importer_folded.name))
@@ -134,5 +144,6 @@ const struct hl_verb hl_verb_import = {
 	.arguments = "FILE",
 	.summary = "turn another tool's file into a packed recording",
 	.options = options,
+	HL_REQUEST(defaults),
 	.run = run_import,
 };

@@ -2,11 +2,12 @@
 /* heapline info: what was recorded, how, and what is missing. */
 #include "cli/view_options.h"
 
-static struct hl_view_command command = {.view = hl_info_view, .pages = true, .advises = true};
+static const struct hl_view_request defaults = {HL_VIEW_DEFAULTS, .view = hl_info_view,
+						.pages = true, .advises = true};
 
 static const struct hl_option options[] = {
 	{"stacks", 0, NULL, "list functions with addresses, and the counters of each stack",
-	 HL_OPTION_FLAG, &command.options.info.stacks, NULL},
+	 HL_OPTION_FLAG, HL_VIEW_AT(options.info.stacks), NULL},
 	{0},
 };
 
@@ -19,5 +20,5 @@ const struct hl_verb hl_verb_info = {
 	.shared_options = {hl_view_selection_options, hl_view_filter_options, hl_view_stack_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
-	.view = &command,
+	HL_REQUEST(defaults),
 };

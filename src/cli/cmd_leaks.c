@@ -14,31 +14,40 @@
 
 #define SHOW_MAX 100000u
 
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static uint64_t show_count;
-static uint64_t fail_above = UINT64_MAX;
-static const char *ignore_path;
-static bool at_exit, no_stop;
+struct leaks_request {
+	struct hl_heap_target target;
+	uint64_t show;
+	uint64_t fail_above;
+	const char *ignore;
+	bool at_exit, no_stop;
+};
+
+static const struct leaks_request defaults = {
+	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+	.fail_above = UINT64_MAX,
+};
+
+#define AT(member) offsetof(struct leaks_request, member)
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	 AT(target.row_limit), NULL},
 	{"show", 0, "N", "list the N lost blocks that take most, with their first words",
-	 HL_OPTION_COUNT, &show_count, HL_BOUNDS(0, SHOW_MAX)},
+	 HL_OPTION_COUNT, AT(show), HL_BOUNDS(0, SHOW_MAX)},
 	{"ignore", 0, "FILE",
 	 "leave out what FILE names, in the format of LeakSanitizer's suppressions", HL_OPTION_TEXT,
-	 &ignore_path, NULL},
+	 AT(ignore), NULL},
 	{"no-stop", 0, NULL, "never stop a thread: what is lost may then be in a register alone",
-	 HL_OPTION_FLAG, &no_stop, NULL},
+	 HL_OPTION_FLAG, AT(no_stop), NULL},
 	{"fail-above", 0, "BYTES", "exit with status 3 if more than BYTES are lost",
-	 HL_OPTION_BYTES, &fail_above, NULL},
+	 HL_OPTION_BYTES, AT(fail_above), NULL},
 	{"at-exit", 0, NULL, "the process is about to end: a recording says that it has",
-	 HL_OPTION_FLAG, &at_exit, NULL},
+	 HL_OPTION_FLAG, AT(at_exit), NULL},
 	{0},
 };
 
 /* HL_EXIT_DONE or HL_EXIT_LIMIT. */
-static int check_limit(const struct hl_leaks *leaks)
+static int check_limit(const struct hl_leaks *leaks, uint64_t fail_above)
 {
 	char number[HL_FORMAT_MAX], most[HL_FORMAT_MAX];
 	uint64_t lost = leaks->lost.bytes + leaks->indirect.bytes;
@@ -60,7 +69,8 @@ static bool is_recording(const char *path)
 }
 
 /* What is lost counts as in use, by the stacks of the blocks that nothing leads to. */
-static int make_recording(const struct hl_leaks *leaks, struct hl_recording **ret_recording)
+static int make_recording(const struct hl_leaks *leaks, bool at_exit,
+			  struct hl_recording **ret_recording)
 {
 	struct hl_recording_process *stacks = leaks->stacks;
 	struct hl_trace_result *result;
@@ -88,9 +98,10 @@ static int make_recording(const struct hl_leaks *leaks, struct hl_recording **re
 	return r;
 }
 
-static int write_recording(const struct hl_leaks *leaks, const struct hl_directory *directory,
-			   const char *path, struct hl_error *err)
+static int write_recording(const struct leaks_request *request, const struct hl_leaks *leaks,
+			   const struct hl_directory *directory, struct hl_error *err)
 {
+	const char *path = request->target.output.path;
 	struct hl_recording *recording = NULL;
 
 	if (!leaks->stacks)
@@ -99,7 +110,7 @@ static int write_recording(const struct hl_leaks *leaks, const struct hl_directo
 			"cannot write '%s': a recording is of stacks, and process %d has "
 			"no recorder that knows them; name a file that ends in .json",
 			path, leaks->heap->process.pid);
-	int r = make_recording(leaks, &recording);
+	int r = make_recording(leaks, request->at_exit, &recording);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot write '%s': %s", path, strerror(-r));
 	r = hl_recording_write_process(directory->fd, &recording->processes[0], err);
@@ -116,66 +127,65 @@ static int write_recording(const struct hl_leaks *leaks, const struct hl_directo
 
 /* ---- all ---- */
 
-static int write_report(const struct hl_leaks *leaks, struct hl_error *err)
+static int write_report(const struct hl_heap_target *target, const struct hl_leaks *leaks,
+			struct hl_error *err)
 {
 	struct hl_report_output output;
 
-	int r = hl_report_output_open(&output, true, err);
+	int r = hl_report_output_open(&output, &target->output, true, err);
 	if (r < 0)
 		return r;
-	const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
+	const struct hl_emit_options how = hl_report_output_emit(&output, target->row_limit);
 	return hl_report_output_close(&output, hl_leaks_view(leaks, &how), err);
 }
 
-static int run_leaks(int argc, char **argv)
+static int run_leaks(void *parsed, int argc, char **argv)
 {
 	HL_CLEANUP(hl_leak_ignore_release) struct hl_leak_ignore ignore = {0};
-	const struct hl_view_output to = hl_view_options_parse_output();
-	const struct hl_trace_output kept = {.path = to.path, .force = to.force};
-	struct hl_leaks_settings settings = {.stop = hl_heap_target_stops(),
-					     .never_stop = no_stop,
-					     .reads_swapped = hl_heap_target_reads_swapped(),
-					     .reads_unaligned = hl_heap_target_reads_unaligned(),
-					     .show = show_count,
+	struct leaks_request *request = parsed;
+	struct hl_heap_target *target = &request->target;
+	const struct hl_view_output *to = &target->output;
+	struct hl_leaks_settings settings = {.stop = target->stop,
+					     .never_stop = request->no_stop,
+					     .reads_swapped = target->swapped,
+					     .reads_unaligned = target->unaligned,
+					     .show = request->show,
 					     .ignore = &ignore,
-					     .want_stacks = is_recording(to.path)};
+					     .want_stacks = is_recording(to->path)};
 	struct hl_directory directory = {.fd = -1};
 	struct hl_sleepers *sleepers = NULL;
 	struct hl_sleeper_source source;
 	struct hl_leaks *leaks = NULL;
 	struct hl_error err = {0};
-	enum hl_report_form form;
 
-	int status = hl_heap_target_check(&hl_verb_leaks, argc, argv);
+	int status = hl_heap_target_check(&hl_verb_leaks, argc, argv, target);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_leaks, false, false, &form);
-	if (status == HL_EXIT_DONE && settings.want_stacks && to.json)
+		status = hl_view_output_obey_name(&hl_verb_leaks, &target->output, NULL, false);
+	if (status == HL_EXIT_DONE && settings.want_stacks && to->json)
 		status = hl_cli_usage_error(&hl_verb_leaks,
 					    "--json writes no recording; name another output");
-	if (status == HL_EXIT_DONE && no_stop && settings.stop)
+	if (status == HL_EXIT_DONE && request->no_stop && settings.stop)
 		status = hl_cli_usage_error(&hl_verb_leaks,
 					    "--stop and --no-stop exclude each other");
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = settings.want_stacks ? hl_trace_output_open(&kept, &directory, &err)
-				     : hl_report_output_check(NULL, 0, &err);
-	if (r == 0 && ignore_path)
-		r = hl_leak_ignore_read(&ignore, ignore_path, &err);
-	if (r == 0 && !hl_heap_target_core() &&
-	    hl_sleepers_new(hl_heap_target_pid(), &sleepers) == 0) {
+	int r = settings.want_stacks ? hl_trace_output_open(to->path, to->force, &directory, &err)
+				     : hl_report_output_check(to, NULL, 0, &err);
+	if (r == 0 && request->ignore)
+		r = hl_leak_ignore_read(&ignore, request->ignore, &err);
+	if (r == 0 && !target->core && hl_sleepers_new((pid_t)target->pid, &sleepers) == 0) {
 		source = hl_sleepers_source(sleepers);
 		settings.sleepers = &source;
 	}
 	if (r == 0)
-		r = hl_leaks_read(hl_heap_target_pid(), hl_heap_target_core(), &settings, &leaks,
-				  &err);
+		r = hl_leaks_read((pid_t)target->pid, target->core, &settings, &leaks, &err);
 	if (r == 0)
-		r = settings.want_stacks ? write_recording(leaks, &directory, to.path, &err)
-					 : write_report(leaks, &err);
+		r = settings.want_stacks ? write_recording(request, leaks, &directory, &err)
+					 : write_report(target, leaks, &err);
 	if (directory.fd >= 0)
 		hl_trace_output_close(&directory, r == 0);
 	if (r == 0)
-		status = check_limit(leaks);
+		status = check_limit(leaks, request->fail_above);
 	hl_leaks_free(leaks);
 	hl_sleepers_free(sleepers);
 	return r < 0 ? hl_cli_error("%s", err.text) : status;
@@ -189,5 +199,6 @@ const struct hl_verb hl_verb_leaks = {
 	.options = options,
 	.shared_options = {hl_heap_target_options, hl_heap_graph_options, hl_view_json_options,
 			   hl_view_color_options, hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_leaks,
 };

@@ -30,11 +30,17 @@
 #define ANSWER_WAIT_NS (200 * NS_PER_MS)
 #define SILENT_NS      (2 * HL_NS_PER_SECOND)
 
-static uint64_t pid;
-static double interval_seconds = 1;
-static uint64_t row_limit;
-static bool once, json;
-static int by, sort, column;
+struct live_request {
+	uint64_t pid;
+	double interval_seconds;
+	uint64_t row_limit;
+	bool once, json;
+	int by, sort, column;
+};
+
+static const struct live_request defaults = {.interval_seconds = 1};
+
+#define AT(member) offsetof(struct live_request, member)
 
 static const char *const by_words[] = {"function", "line", "module", "thread", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE, HL_VIEW_BY_MODULE,
@@ -44,26 +50,28 @@ static const char *const sort_words[] = {"flat", "cum", NULL};
 static const char *const column_words[] = {"inuse", "alloc", "rate", "delta", "name", NULL};
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, AT(pid), NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
+	 NULL},
 	{"interval", 'i', "SECONDS", "look again every SECONDS (default: 1)", HL_OPTION_SECONDS,
-	 &interval_seconds, NULL},
-	{"by", 'b', "KEY", "what a row is: function, line, module or thread", HL_OPTION_CHOICE, &by,
-	 by_words},
+	 AT(interval_seconds), NULL},
+	{"by", 'b', "KEY", "what a row is: function, line, module or thread", HL_OPTION_CHOICE,
+	 AT(by), by_words},
 	{"sort", 's', "KEY", "flat (own) or cum (with callees) figures (default: flat)",
-	 HL_OPTION_CHOICE, &sort, sort_words},
+	 HL_OPTION_CHOICE, AT(sort), sort_words},
 	{"column", 'c', "COLUMN", "sort by inuse, alloc, rate, delta or name (default: inuse)",
-	 HL_OPTION_CHOICE, &column, column_words},
+	 HL_OPTION_CHOICE, AT(column), column_words},
 	{"rows", 'n', "N", "show N rows; 0: all (default: what fits; with --once 20)",
-	 HL_OPTION_COUNT, &row_limit, NULL},
-	{"once", 0, NULL, "write one screen as text and end", HL_OPTION_FLAG, &once, NULL},
-	{"json", 0, NULL, "write one line of JSON every interval", HL_OPTION_FLAG, &json, NULL},
+	 HL_OPTION_COUNT, AT(row_limit), NULL},
+	{"once", 0, NULL, "write one screen as text and end", HL_OPTION_FLAG, AT(once), NULL},
+	{"json", 0, NULL, "write one line of JSON every interval", HL_OPTION_FLAG, AT(json), NULL},
 	{0},
 };
 
 /* ---- what is watched ---- */
 
 struct watched {
+	uint64_t pid;		       /* that was asked for; 0: a recording was */
 	struct hl_control_peers peers; /* its collector, if there is one */
 	bool is_one;		       /* a single process, of which sequence is known */
 	bool in_touch;		       /* the collector answered when it was last asked */
@@ -127,7 +135,7 @@ static size_t ask(struct hl_live *live, struct watched *watched, struct hl_live_
 		return 0;
 	json_array_foreach(json_object_get(answer, "processes"), i, process)
 	{
-		if (watched->is_one && (uint64_t)number(process, "pid") != pid)
+		if (watched->is_one && (uint64_t)number(process, "pid") != watched->pid)
 			continue;
 		last = process;
 		count++;
@@ -151,9 +159,10 @@ static size_t ask(struct hl_live *live, struct watched *watched, struct hl_live_
 static int read_profile(struct hl_live *live, struct watched *watched, struct hl_error *err)
 {
 	const struct hl_filter filter = {.fold_plumbing = true};
-	struct hl_profile_selection selection = {.pid = (uint32_t)(watched->is_one ? pid : 0),
-						 .by_sequence = watched->is_one,
-						 .sequence = watched->sequence};
+	struct hl_profile_selection selection = {
+		.pid = (uint32_t)(watched->is_one ? watched->pid : 0),
+		.by_sequence = watched->is_one,
+		.sequence = watched->sequence};
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 	uint64_t saved_ns;
 
@@ -292,18 +301,19 @@ static char *path_from_here(const char *path)
 static int find_process(struct watched *watched, struct hl_error *err)
 {
 	char remedy[160];
-	int r = hl_control_ask_search((pid_t)pid, &watched->peers);
+	int r = hl_control_ask_search((pid_t)watched->pid, &watched->peers);
 
 	snprintf(remedy, sizeof(remedy),
 		 "'heapline stacks -p %" PRIu64
 		 "' traces it as it runs, 'heapline record' records a "
 		 "program from its start",
-		 pid);
+		 watched->pid);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	if (!watched->peers.count)
-		return hl_ctl_explain((pid_t)pid, watched->peers.silent, "watch", remedy, err);
-	watched->is_one = watched->peers.peers[0].pid != (pid_t)pid;
+		return hl_ctl_explain((pid_t)watched->pid, watched->peers.silent, "watch", remedy,
+				      err);
+	watched->is_one = watched->peers.peers[0].pid != (pid_t)watched->pid;
 	watched->sequence = UINT32_MAX;
 	watched->path = path_from_here(watched->peers.peers[0].recording);
 	return watched->path ? 0 : hl_error_set(err, -ENOMEM, "out of memory");
@@ -363,7 +373,7 @@ static void print_line(void *context, const char *text, unsigned emphasis)
 	puts(text);
 }
 
-static int print_once(const struct hl_live *live)
+static int print_once(const struct hl_live *live, uint64_t row_limit)
 {
 	struct hl_live_page page = {
 		.row_limit = row_limit,
@@ -373,7 +383,7 @@ static int print_once(const struct hl_live *live)
 	return hl_live_paint(live, &page);
 }
 
-static void wait_for_next(uint64_t *next_ns)
+static void wait_for_next(double interval_seconds, uint64_t *next_ns)
 {
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
@@ -385,7 +395,8 @@ static void wait_for_next(uint64_t *next_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
 }
 
-static int watch(struct hl_live *live, struct watched *watched, struct hl_error *err)
+static int watch(const struct live_request *request, struct hl_live *live, struct watched *watched,
+		 struct hl_error *err)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
 	uint64_t next_ns = hl_clock_ns(CLOCK_MONOTONIC);
@@ -398,16 +409,17 @@ static int watch(struct hl_live *live, struct watched *watched, struct hl_error 
 	}
 	if (r < 0)
 		return r;
-	if (!once && !json)
-		return hl_live_screen(live, interval_seconds, !(no_color && no_color[0]), look,
-				      watched, err);
+	if (!request->once && !request->json)
+		return hl_live_screen(live, request->interval_seconds, !(no_color && no_color[0]),
+				      look, watched, err);
 	while (r == 0) {
-		r = json ? hl_live_json(live, row_limit, stdout) : print_once(live);
+		r = request->json ? hl_live_json(live, request->row_limit, stdout)
+				  : print_once(live, request->row_limit);
 		if (r < 0)
 			return hl_error_set(err, r, "cannot write: %s", strerror(-r));
-		if (once || live->end[0])
+		if (request->once || live->end[0])
 			return 0;
-		wait_for_next(&next_ns);
+		wait_for_next(request->interval_seconds, &next_ns);
 		r = look(live, watched, err);
 	}
 	return r;
@@ -419,36 +431,38 @@ static void release_watched(struct watched *watched)
 	free(watched->path);
 }
 
-static int run_live(int argc, char **argv)
+static int run_live(void *parsed, int argc, char **argv)
 {
+	struct live_request *request = parsed;
 	static struct hl_live live;
-	HL_CLEANUP(release_watched) struct watched watched = {0};
+	HL_CLEANUP(release_watched) struct watched watched = {.pid = request->pid};
 	struct hl_error err = {0};
 
-	if (argc == 0 && !pid && !json && !once)
+	if (argc == 0 && !request->pid && !request->json && !request->once)
 		return hl_live_list(&err) < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
-	if (argc > 1 || (argc == 1) == (pid != 0))
+	if (argc > 1 || (argc == 1) == (request->pid != 0))
 		return hl_cli_usage_error(&hl_verb_live,
 					  "'live' needs one recording: of a process, by -p PID or "
 					  "--comm NAME, or NAME.hl");
-	if (!once && !json && !(isatty(STDOUT_FILENO) && isatty(STDIN_FILENO)))
+	if (!request->once && !request->json && !(isatty(STDOUT_FILENO) && isatty(STDIN_FILENO)))
 		return hl_cli_usage_error(
 			&hl_verb_live,
 			"'live' needs a terminal; --once or --json writes without one");
-	if (once && !json && !row_limit)
-		row_limit = ROWS_ONCE;
-	live.by = by_keys[by];
-	live.cum = sort;
-	live.sort = (enum hl_live_column)column;
-	int r = pid ? find_process(&watched, &err) : find_recording(&watched, argv[0], &err);
+	if (request->once && !request->json && !request->row_limit)
+		request->row_limit = ROWS_ONCE;
+	live.by = by_keys[request->by];
+	live.cum = request->sort;
+	live.sort = (enum hl_live_column)request->column;
+	int r = request->pid ? find_process(&watched, &err)
+			     : find_recording(&watched, argv[0], &err);
 	if (r == 0) {
 		if (watched.peers.count)
 			watched.peers.peers[0].wait_ns = ANSWER_WAIT_NS;
 		live.path = watched.path;
 		live.name = hl_path_basename(watched.path);
 		if (watched.is_one)
-			snprintf(live.pid, sizeof(live.pid), "%" PRIu64, pid);
-		r = watch(&live, &watched, &err);
+			snprintf(live.pid, sizeof(live.pid), "%" PRIu64, request->pid);
+		r = watch(request, &live, &watched, &err);
 	}
 	hl_live_release(&live);
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
@@ -460,5 +474,6 @@ const struct hl_verb hl_verb_live = {
 	.arguments = "[-p PID | --comm NAME | NAME.hl]",
 	.summary = "watch a recording in progress on the terminal",
 	.options = options,
+	HL_REQUEST(defaults),
 	.run = run_live,
 };

@@ -20,14 +20,20 @@
 /* Below this, the size of the log is not worth a note. */
 #define WORTH_A_WORD_BYTES (UINT64_C(1) << 20)
 
-static const char *output;
-static bool force, no_log;
+struct pack_request {
+	const char *output;
+	bool force, no_log;
+};
+
+static const struct pack_request defaults;
+
+#define AT(member) offsetof(struct pack_request, member)
 
 static const struct hl_option options[] = {
 	{"output", 'o', "FILE", "packed recording (default: NAME.hlpack beside NAME.hl)",
-	 HL_OPTION_TEXT, &output, NULL},
-	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, &force, NULL},
-	{"no-log", 0, NULL, "leave out the log and the events", HL_OPTION_FLAG, &no_log, NULL},
+	 HL_OPTION_TEXT, AT(output), NULL},
+	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, AT(force), NULL},
+	{"no-log", 0, NULL, "leave out the log and the events", HL_OPTION_FLAG, AT(no_log), NULL},
 	{0},
 };
 
@@ -54,6 +60,7 @@ static char *default_output(const char *path)
 
 /* What is packed; run_pack() releases it. */
 struct packing {
+	const struct pack_request *request;
 	char *path;
 	const char *output;
 	struct hl_terminal_progress progress;
@@ -127,10 +134,11 @@ static int pack(struct packing *packing, struct hl_error *err)
 						 .progress = &packing->progress.progress};
 	const char *path = packing->path;
 
-	int r = hl_output_file_check_regular(packing->output, force, &packing->path, 1, err);
+	int r = hl_output_file_check_regular(packing->output, packing->request->force,
+					     &packing->path, 1, err);
 	if (r == 0 && !hl_input_is_directory(path))
 		r = hl_input_open(&packing->input, path, err);
-	if (r == 0 && !no_log)
+	if (r == 0 && !packing->request->no_log)
 		r = open_log(packing, err);
 	selection.logs = packing->names;
 	if (r == 0)
@@ -153,8 +161,10 @@ static int pack(struct packing *packing, struct hl_error *err)
 					   packing->output, err);
 }
 
-static int run_pack(int argc, char **argv)
+static int run_pack(void *parsed, int argc, char **argv)
 {
+	const struct pack_request *request = parsed;
+	const char *output = request->output;
 	struct hl_error err = {0};
 	char size[HL_FORMAT_MAX];
 
@@ -167,7 +177,8 @@ static int run_pack(int argc, char **argv)
 	char *name = output ? strdup(output) : default_output(argv[0]);
 	if (!name)
 		return hl_cli_error("cannot pack '%s': out of memory", argv[0]);
-	struct packing packing = {.path = argv[0],
+	struct packing packing = {.request = request,
+				  .path = argv[0],
 				  .output = name,
 				  .input = HL_INPUT_NONE,
 				  .source = HL_LOG_SOURCE_NONE};
@@ -200,5 +211,6 @@ const struct hl_verb hl_verb_pack = {
 	.arguments = "NAME.hl",
 	.summary = "put a recording and its symbols into one file",
 	.options = options,
+	HL_REQUEST(defaults),
 	.run = run_pack,
 };

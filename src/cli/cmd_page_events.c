@@ -4,13 +4,15 @@
 #include "cli/trace_run.h"
 #include "cli/view_options.h"
 
-static int run_page_events(int argc, char **argv)
+static const struct hl_trace_target defaults = {HL_TRACE_DEFAULTS};
+
+static int run_page_events(void *parsed, int argc, char **argv)
 {
 	static const struct hl_page_settings settings;
 	const struct hl_trace_command command = {.backend = &hl_page_event_trace,
 						 .settings = &settings};
 
-	return hl_trace_run(&hl_verb_page_events, argc, argv, &command);
+	return hl_trace_run(&hl_verb_page_events, argc, argv, parsed, &command);
 }
 
 const struct hl_verb hl_verb_page_events = {
@@ -20,5 +22,6 @@ const struct hl_verb hl_verb_page_events = {
 	.summary = "show the page faults of a running process, from outside",
 	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options},
+	HL_REQUEST(defaults),
 	.run = run_page_events,
 };

@@ -4,23 +4,30 @@
 #include "cli/trace_run.h"
 #include "cli/view_options.h"
 
-static int kind = -1; /* -1: all */
+struct pgfault_request {
+	struct hl_trace_target target;
+	int kind; /* -1: all */
+};
+
+static const struct pgfault_request defaults = {.target = {HL_TRACE_DEFAULTS}, .kind = -1};
 
 /* In the order of enum hl_page_class. */
 static const char *const kind_words[] = {"anon", "file", "shmem", NULL};
 
 static const struct hl_option options[] = {
 	{"kind", 'k', "KIND", "only pages of this kind: anon, file or shmem", HL_OPTION_CHOICE,
-	 &kind, kind_words},
+	 offsetof(struct pgfault_request, kind), kind_words},
 	{0},
 };
 
-static int run_pgfault(int argc, char **argv)
+static int run_pgfault(void *parsed, int argc, char **argv)
 {
-	const struct hl_page_settings settings = {.classes = kind < 0 ? 0 : 1u << kind};
+	struct pgfault_request *request = parsed;
+	const struct hl_page_settings settings = {
+		.classes = request->kind < 0 ? 0 : 1u << request->kind};
 	const struct hl_trace_command command = {.backend = &hl_page_trace, .settings = &settings};
 
-	return hl_trace_run(&hl_verb_pgfault, argc, argv, &command);
+	return hl_trace_run(&hl_verb_pgfault, argc, argv, &request->target, &command);
 }
 
 const struct hl_verb hl_verb_pgfault = {
@@ -31,5 +38,6 @@ const struct hl_verb hl_verb_pgfault = {
 	.options = options,
 	.shared_options = {hl_trace_options, hl_view_unit_options, hl_view_filter_options,
 			   hl_view_plumbing_options, hl_view_json_options, hl_view_color_options},
+	HL_REQUEST(defaults),
 	.run = run_pgfault,
 };

@@ -5,24 +5,31 @@
 
 #define ROWS_DEFAULT 30
 
-static uint64_t row_limit = ROWS_DEFAULT;
+static const struct hl_heap_target defaults = {.row_limit = ROWS_DEFAULT};
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show at most N places; 0: all (default: 30)", HL_OPTION_COUNT,
-	 &row_limit, NULL},
+	 HL_HEAP_TARGET_AT(row_limit), NULL},
 	{0},
 };
 
-static int run_pins(int argc, char **argv)
+static int write_pins(const struct hl_heap_target *target, const struct hl_heap *heap,
+		      const struct hl_emit_options *how)
 {
-	struct hl_heap_settings settings = {.want_pins = true};
-	enum hl_report_form form;
+	(void)target;
+	return hl_pins_view(heap, how);
+}
 
-	int status = hl_heap_target_check(&hl_verb_pins, argc, argv);
+static int run_pins(void *parsed, int argc, char **argv)
+{
+	struct hl_heap_target *target = parsed;
+	struct hl_heap_settings settings = {.want_pins = true};
+
+	int status = hl_heap_target_check(&hl_verb_pins, argc, argv, target);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_pins, false, false, &form);
+		status = hl_view_output_obey_name(&hl_verb_pins, &target->output, NULL, false);
 	return status == HL_EXIT_DONE
-		       ? hl_heap_target_report(&settings, form, row_limit, hl_pins_view)
+		       ? hl_heap_target_report(target, &settings, HL_REPORT_TABLE, write_pins)
 		       : status;
 }
 
@@ -34,5 +41,6 @@ const struct hl_verb hl_verb_pins = {
 	.options = options,
 	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_pins,
 };

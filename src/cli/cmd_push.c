@@ -33,39 +33,43 @@
 #define LAST_ANSWER_S 5	   /* for each answer once the command has ended */
 #define LAST_MS	      4000 /* for what the last look sends; the rest waits in the spool */
 
-static const char *to, *service, *version, *spool, *password_file;
-static double every_s = EVERY_S;
-static uint64_t spool_bytes = SPOOL_BYTES;
-static uint64_t pid;
-static uint64_t sample_bytes;
-static bool all, once, experimental;
+struct push_request {
+	const char *to, *service, *version, *spool, *password_file;
+	double every_s;
+	uint64_t spool_bytes, pid, sample_bytes;
+	bool all, once, experimental;
+};
+
+static const struct push_request defaults = {.every_s = EVERY_S, .spool_bytes = SPOOL_BYTES};
+
+#define AT(member) offsetof(struct push_request, member)
 
 static const struct hl_option options[] = {
 	{"to", 0, "URL",
 	 "FILE.db (SQLite), clickhouse://HOST/DATABASE, http://HOST (Pyroscope), or "
 	 "otlp+http://HOST (OpenTelemetry)",
-	 HL_OPTION_TEXT, &to, NULL},
-	HL_STORE_PASSWORD_OPTION(&password_file),
-	{"every", 0, "SECONDS", "look every SECONDS (default: 15)", HL_OPTION_SECONDS, &every_s,
+	 HL_OPTION_TEXT, AT(to), NULL},
+	HL_STORE_PASSWORD_OPTION(AT(password_file)),
+	{"every", 0, "SECONDS", "look every SECONDS (default: 15)", HL_OPTION_SECONDS, AT(every_s),
 	 NULL},
 	{"all", 'a', NULL, "push all processes that are being recorded on this host",
-	 HL_OPTION_FLAG, &all, NULL},
-	{"pid", 'p', "PID", "push the process with this pid", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "push the one running process of that name", HL_OPTION_COMM, &pid,
+	 HL_OPTION_FLAG, AT(all), NULL},
+	{"pid", 'p', "PID", "push the process with this pid", HL_OPTION_PID, AT(pid), NULL},
+	{"comm", 0, "NAME", "push the one running process of that name", HL_OPTION_COMM, AT(pid),
 	 NULL},
 	{"service", 0, "NAME", "the label 'service' (default: the program's name)", HL_OPTION_TEXT,
-	 &service, NULL},
-	{"version", 0, "TEXT", "the label 'version', such as a release", HL_OPTION_TEXT, &version,
-	 NULL},
+	 AT(service), NULL},
+	{"version", 0, "TEXT", "the label 'version', such as a release", HL_OPTION_TEXT,
+	 AT(version), NULL},
 	{"sample", 0, "BYTES", "record COMMAND by samples, as 'record --sample' does",
-	 HL_OPTION_BYTES, &sample_bytes, HL_BOUNDS(1, UINT64_C(1) << 40)},
-	{"once", 0, NULL, "look once, and end", HL_OPTION_FLAG, &once, NULL},
+	 HL_OPTION_BYTES, AT(sample_bytes), HL_BOUNDS(1, UINT64_C(1) << 40)},
+	{"once", 0, NULL, "look once, and end", HL_OPTION_FLAG, AT(once), NULL},
 	{"experimental", 0, NULL, "allow otlp+http://, whose profiles are in development",
-	 HL_OPTION_FLAG, &experimental, NULL},
+	 HL_OPTION_FLAG, AT(experimental), NULL},
 	{"spool", 0, "DIR", "keep in DIR what cannot be sent (default: in ~/.local/state/heapline)",
-	 HL_OPTION_TEXT, &spool, NULL},
+	 HL_OPTION_TEXT, AT(spool), NULL},
 	{"spool-max", 0, "BYTES", "keep at most BYTES there, the newest (default: 64M)",
-	 HL_OPTION_BYTES, &spool_bytes, HL_BOUNDS(SPOOL_LEAST, UINT64_C(1) << 40)},
+	 HL_OPTION_BYTES, AT(spool_bytes), HL_BOUNDS(SPOOL_LEAST, UINT64_C(1) << 40)},
 	{0},
 };
 
@@ -153,23 +157,23 @@ static void wait_for_round(struct program *program, uint64_t next_ns)
 		wait_until(next_ns);
 }
 
-static int run_rounds(struct hl_push *push, struct program *program, bool is_command,
-		      struct hl_error *err)
+static int run_rounds(const struct push_request *request, struct hl_push *push,
+		      struct program *program, bool is_command, struct hl_error *err)
 {
 	uint64_t next_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
 	for (;;) {
 		bool runs = look_after(program), goes_on;
-		bool last = once || (!runs && (is_command || ended_by));
+		bool last = request->once || (!runs && (is_command || ended_by));
 		if (last && is_command)
 			hl_web_answer_within(LAST_ANSWER_S);
 		if (last && ended_by)
 			hl_web_end_by(hl_clock_ns(CLOCK_MONOTONIC) + LAST_MS * NS_PER_MS);
 		int r = hl_push_look_around(push, last, &goes_on, err);
-		if (r < 0 || last || (!all && !runs && !goes_on))
+		if (r < 0 || last || (!request->all && !runs && !goes_on))
 			return r;
 		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		next_ns += (uint64_t)(every_s * (double)HL_NS_PER_SECOND);
+		next_ns += (uint64_t)(request->every_s * (double)HL_NS_PER_SECOND);
 		if (next_ns < now_ns)
 			next_ns = now_ns; /* a look took longer */
 		wait_for_round(program, next_ns);
@@ -250,24 +254,25 @@ static void send_leftovers(const struct hl_push_settings *settings)
 /* ---- all ---- */
 
 /* Whether somebody records the process of -p. */
-static int check_process(struct hl_error *err)
+static int check_process(pid_t pid, struct hl_error *err)
 {
 	struct hl_control_peers peers;
 
-	int r = hl_control_ask_search((pid_t)pid, &peers);
+	int r = hl_control_ask_search(pid, &peers);
 	if (r < 0)
 		hl_error_set(err, r, "out of memory");
 	else if (!peers.count)
-		r = hl_ctl_explain((pid_t)pid, peers.silent, "push", HL_CTL_RECORD, err);
+		r = hl_ctl_explain(pid, peers.silent, "push", HL_CTL_RECORD, err);
 	hl_control_ask_release(&peers);
 	return r;
 }
 
-static int check_operands(int argc, char **argv, bool is_command)
+static int check_operands(const struct push_request *request, int argc, char **argv,
+			  bool is_command)
 {
-	int ways = (argc > 0) + (pid != 0) + all;
+	int ways = (argc > 0) + (request->pid != 0) + request->all;
 
-	if (!to)
+	if (!request->to)
 		return hl_cli_usage_error(&hl_verb_push, "'push' needs --to");
 	if (ways == 0)
 		return hl_cli_usage_error(&hl_verb_push,
@@ -279,36 +284,36 @@ static int check_operands(int argc, char **argv, bool is_command)
 					  "another");
 	if (!is_command && argc > 1)
 		return hl_cli_usage_error(&hl_verb_push, "unexpected argument '%s'", argv[1]);
-	if (sample_bytes && !is_command)
+	if (request->sample_bytes && !is_command)
 		return hl_cli_usage_error(&hl_verb_push,
 					  "--sample is for a command; recordings that go on "
 					  "are as they were started");
-	if (service && !*service)
+	if (request->service && !*request->service)
 		return hl_cli_usage_error(&hl_verb_push, "--service takes a name");
-	if (every_s < EVERY_LEAST_S)
+	if (request->every_s < EVERY_LEAST_S)
 		return hl_cli_usage_error(&hl_verb_push, "--every takes 0.1 or more");
 	return HL_EXIT_DONE;
 }
 
 /* Records ${argv}, pushes what is to be pushed until it ends, and says what became of it. 0 or a negative errno with a sentence. */
-static int push_all(struct hl_push *push, int argc, char **argv, const char *path,
-		    struct program *program, struct hl_error *err)
+static int push_all(const struct push_request *request, struct hl_push *push, int argc, char **argv,
+		    const char *path, struct program *program, struct hl_error *err)
 {
 	char number[24];
-	const char *const sampled[] = {sample_bytes ? "--sample" : NULL, number, NULL};
+	const char *const sampled[] = {request->sample_bytes ? "--sample" : NULL, number, NULL};
 	bool is_command = path != NULL;
 
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)sample_bytes);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)request->sample_bytes);
 	int r = is_command ? hl_record_child_start(argv, argc, path, sampled, &program->recorder)
 			   : 0;
 	if (r < 0)
 		return hl_error_set(err, r, "cannot run 'heapline record': %s", strerror(-r));
-	r = run_rounds(push, program, is_command, err);
+	r = run_rounds(request, push, program, is_command, err);
 	say_result(push);
 	const struct hl_push_figures_sent sent = hl_push_sent(push);
 	bool is_nothing =
 		!sent.windows && !sent.dropped && !hl_push_unknown(push) && !hl_push_waiting(push);
-	if (r == 0 && once && is_nothing)
+	if (r == 0 && request->once && is_nothing)
 		r = hl_error_set(
 			err, -ENODATA,
 			"nothing was pushed: nobody is recorded, or nothing is saved yet, which "
@@ -328,7 +333,7 @@ static char *make_absolute(const char *path)
 }
 
 /* The path of the spool: the same for each push to one place, and for no other place. NULL with a sentence. */
-static char *choose_spool(const char *url, struct hl_error *err)
+static char *choose_spool(const char *spool, const char *url, struct hl_error *err)
 {
 	HL_FREED char *file = hl_fleet_file(url) ? make_absolute(hl_fleet_file(url)) : NULL;
 	char *path = spool ? make_absolute(spool) : hl_push_spool_path(file ? file : url);
@@ -344,7 +349,7 @@ static char *choose_spool(const char *url, struct hl_error *err)
 static int prepare(const struct hl_push_settings *settings, struct hl_push_folder *folder,
 		   struct hl_push **ret_push, struct hl_error *err)
 {
-	int r = pid ? check_process(err) : 0;
+	int r = settings->pid ? check_process(settings->pid, err) : 0;
 
 	if (r == 0)
 		r = hl_push_new(settings, ret_push, err);
@@ -356,8 +361,10 @@ static int prepare(const struct hl_push_settings *settings, struct hl_push_folde
 	return r;
 }
 
-static int run_push(int argc, char **argv)
+static int run_push(void *parsed, int argc, char **argv)
 {
+	const struct push_request *request = parsed;
+	const char *service = request->service, *version = request->version;
 	bool is_command = argc > 0 && !strcmp(argv[-1], "--");
 	struct hl_push_folder folder = {.fd = -1};
 	char path[PATH_MAX + 16];
@@ -366,26 +373,26 @@ static int run_push(int argc, char **argv)
 	struct hl_error err = {0};
 	struct stat status;
 
-	int r = check_operands(argc, argv, is_command);
+	int r = check_operands(request, argc, argv, is_command);
 	if (r != HL_EXIT_DONE)
 		return r;
-	HL_FREED char *url = hl_fleet_url(to);
-	HL_FREED char *place = url ? choose_spool(url, &err) : NULL;
+	HL_FREED char *url = hl_fleet_url(request->to);
+	HL_FREED char *place = url ? choose_spool(request->spool, url, &err) : NULL;
 	struct hl_push_settings settings = {.url = url,
-					    .experimental = experimental,
+					    .experimental = request->experimental,
 					    .spool = place,
-					    .spool_bytes = spool_bytes,
-					    .every_ms = (int64_t)llround(every_s * 1000),
+					    .spool_bytes = request->spool_bytes,
+					    .every_ms = (int64_t)llround(request->every_s * 1000),
 					    .labels = {service, version},
 					    .recording = is_command ? path
 							 : argc	    ? argv[0]
 								    : NULL,
 					    .is_new = is_command,
-					    .pid = (pid_t)pid,
+					    .pid = (pid_t)request->pid,
 					    .say = say};
 	if (!place)
 		return hl_cli_error("%s", url ? err.text : "out of memory");
-	if (hl_store_password_read(password_file, (char *)to, &err) < 0)
+	if (hl_store_password_read(request->password_file, (char *)request->to, &err) < 0)
 		return hl_cli_error("%s", err.text);
 	if (argc && !is_command && stat(argv[0], &status) < 0)
 		return hl_cli_error("cannot read '%s': %s", argv[0], strerror(errno));
@@ -396,7 +403,7 @@ static int run_push(int argc, char **argv)
 	r = prepare(&settings, &folder, &push, &err);
 	snprintf(path, sizeof(path), "%s/" HL_PUSH_RECORDING, folder.path);
 	if (r == 0)
-		r = push_all(push, argc, argv, is_command ? path : NULL, &program, &err);
+		r = push_all(request, push, argc, argv, is_command ? path : NULL, &program, &err);
 	bool is_lost = push && (hl_push_sent(push).dropped || hl_push_unknown(push));
 	hl_push_free(push);
 	if (*folder.path)
@@ -416,5 +423,6 @@ const struct hl_verb hl_verb_push = {
 	.summary = "send what processes allocate to where many hosts are looked at",
 	.options = options,
 	.stops_at_operand = true,
+	HL_REQUEST(defaults),
 	.run = run_push,
 };

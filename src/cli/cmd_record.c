@@ -30,32 +30,36 @@ enum {
 /* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
-static bool mappings, no_pools;
-static bool tags;
-static bool no_follow;
-static bool leaks;
-static bool wait_for_all;
-static uint64_t preloaded;
+struct record_request {
+	struct hl_record_request record;
+	bool mappings, no_pools, tags, no_follow, leaks;
+	bool waits;	    /* for all descendants */
+	uint64_t preloaded; /* the socket; 0: none */
+};
+
+static const struct record_request defaults = {.record = {HL_RECORD_DEFAULTS}};
+
+#define AT(member) offsetof(struct record_request, member)
 
 static const struct hl_option options[] = {
-	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG, &mappings,
-	 NULL},
+	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG,
+	 AT(mappings), NULL},
 	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 &no_pools, NULL},
+	 AT(no_pools), NULL},
 	{"tags", 0, NULL,
 	 "record nothing; tag each block with who allocated it, for 'heapline allocations -p PID'",
-	 HL_OPTION_FLAG, &tags, NULL},
-	{"no-follow", 0, NULL, "do not record the program's children", HL_OPTION_FLAG, &no_follow,
-	 NULL},
+	 HL_OPTION_FLAG, AT(tags), NULL},
+	{"no-follow", 0, NULL, "do not record the program's children", HL_OPTION_FLAG,
+	 AT(no_follow), NULL},
 	{"wait", 0, NULL, "keep recording until the last descendant of the program has ended",
-	 HL_OPTION_FLAG, &wait_for_all, NULL},
+	 HL_OPTION_FLAG, AT(waits), NULL},
 	{"leaks", 0, NULL,
 	 "when a process exits, look for lost blocks; they are in NAME.lost-0.hl and so on",
-	 HL_OPTION_FLAG, &leaks, NULL},
+	 HL_OPTION_FLAG, AT(leaks), NULL},
 	{"preloaded", 0, "FD",
 	 "record the program at the other end of socket FD; the recorder says so, see "
 	 "HEAPLINE_RECORD",
-	 HL_OPTION_COUNT, &preloaded, HL_BOUNDS(3, INT_MAX)},
+	 HL_OPTION_COUNT, AT(preloaded), HL_BOUNDS(3, INT_MAX)},
 	{0},
 };
 
@@ -76,48 +80,55 @@ static int status_of_exec(int r)
 }
 
 /* Where nothing was recorded it says so, and where programs run on. */
-static void say_end(const struct hl_collector_summary *summary, const char *name,
+static void say_end(const struct record_request *request,
+		    const struct hl_collector_summary *summary, const char *name,
 		    const char *command)
 {
-	hl_record_say_problems(summary, name);
+	hl_record_say_problems(&request->record, summary, name);
 	if (!summary->processes && !summary->refused && !summary->incomplete)
 		hl_cli_note("nothing was recorded: '%s' ended before the recorder could start in "
 			    "it, or runs without preloaded libraries",
 			    command);
-	if (summary->processes && summary->running && !hl_record_is_quiet())
+	if (summary->processes && summary->running && !request->record.quiet)
 		hl_cli_note("%u of the processes %s still running, now unrecorded; --wait waits "
 			    "for %s",
 			    summary->running, summary->running == 1 ? "is" : "are",
 			    summary->running == 1 ? "it" : "them");
-	hl_record_say_result(summary, name);
+	hl_record_say_result(&request->record, summary, name);
 }
 
 /* ---- programs that the recorder is brought into as they begin ---- */
 
-static int enter_program(struct hl_launch *launch, struct hl_collector *collector, bool at_entry,
-			 struct hl_attach **ret_attach, struct hl_error *err)
+static int enter_program(const struct record_request *request, struct hl_launch *launch,
+			 struct hl_collector *collector, bool at_entry,
+			 struct hl_record_following *following, struct hl_attach **ret_attach,
+			 struct hl_error *err)
 {
-	const struct hl_attach_settings settings = {.at_entry = at_entry, .no_pools = no_pools};
+	const struct hl_attach_settings settings = {.at_entry = at_entry,
+						    .no_pools = request->no_pools};
 
 	int r = hl_attach_open_caught(launch->pid, &settings, ret_attach, err);
 	return r < 0 ? r
-		     : hl_record_join(collector, launch->pid, *ret_attach, false, !no_follow, err);
+		     : hl_record_join(collector, launch->pid, *ret_attach, false,
+				      request->no_follow ? NULL : following, err);
 }
 
 /* The program waits to begin; from here to its end. */
-static int run_program(struct hl_launch *launch, struct hl_collector *collector,
-		       const struct hl_examined *examined, const char *command, const char *name)
+static int run_program(const struct record_request *request, struct hl_launch *launch,
+		       struct hl_collector *collector, const struct hl_examined *examined,
+		       const char *command, const char *name)
 {
 	const bool is_entered = examined->entered;
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
+	struct hl_record_following following;
 	struct hl_collector_summary summary;
 	struct hl_error err = {0};
 	char bytes[HL_FORMAT_MAX];
 	struct rlimit limit;
 
-	if (hl_record_begin(collector, name, launch->pid, &err) < 0)
+	if (hl_record_begin(&request->record, collector, name, launch->pid, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	if (!hl_record_is_quiet() && getrlimit(RLIMIT_AS, &limit) == 0 &&
+	if (!request->record.quiet && getrlimit(RLIMIT_AS, &limit) == 0 &&
 	    limit.rlim_cur < LITTLE_ADDRESS_SPACE)
 		hl_cli_note("the recorder needs a part of the program's address space, which is "
 			    "limited to %s; raise 'ulimit -v' if the program runs out of it",
@@ -133,7 +144,8 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 		hl_cli_error("cannot run '%s': %s", command, strerror(-r));
 		return status_of_exec(r);
 	}
-	if (is_entered && enter_program(launch, collector, examined->at_entry, &attach, &err) < 0) {
+	if (is_entered && enter_program(request, launch, collector, examined->at_entry, &following,
+					&attach, &err) < 0) {
 		hl_collector_abandon(collector);
 		hl_attach_free(attach); /* ends the program */
 		attach = NULL;
@@ -151,25 +163,27 @@ static int run_program(struct hl_launch *launch, struct hl_collector *collector,
 	if (is_entered && hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, &err) < 0)
 		hl_collector_warn(collector, err.text);
 	hl_collector_finish(collector, &summary);
-	say_end(&summary, name, command);
+	say_end(request, &summary, name, command);
 	return status;
 }
 
-static struct hl_collector_settings make_settings(char **command)
+static struct hl_collector_settings make_settings(const struct record_request *request,
+						  char **command)
 {
-	struct hl_collector_settings settings = hl_record_settings(command);
+	struct hl_collector_settings settings = hl_record_settings(&request->record, command);
 
-	settings.region.mappings = mappings;
-	settings.region.follow = !no_follow;
-	settings.region.leaks = leaks;
+	settings.region.mappings = request->mappings;
+	settings.region.follow = !request->no_follow;
+	settings.region.leaks = request->leaks;
 	return settings;
 }
 
-static int record_program(const char *recorder, const struct hl_examined *examined, char **argv)
+static int record_program(const struct record_request *request, const char *recorder,
+			  const struct hl_examined *examined, char **argv)
 {
 	/* A recorder that is preloaded would be in the way of the one that is brought in. */
 	bool is_preloaded = !examined->entered || examined->is_static;
-	const struct hl_collector_settings settings = make_settings(argv);
+	const struct hl_collector_settings settings = make_settings(request, argv);
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
 	HL_FREED char *name = NULL;
 	struct hl_error err = {0};
@@ -186,14 +200,14 @@ static int record_program(const char *recorder, const struct hl_examined *examin
 		hl_cli_error("out of memory");
 		return STATUS_FAILED;
 	}
-	int r = hl_launch_init(&launch, argv, environment, wait_for_all, &err);
+	int r = hl_launch_init(&launch, argv, environment, request->waits, &err);
 	if (is_preloaded)
 		hl_preload_environment_free(environment);
 	if (r < 0)
 		return say_error(&err, STATUS_FAILED);
-	name = hl_record_name(argv[0], launch.pid);
+	name = hl_record_name(&request->record, argv[0], launch.pid);
 	if (name)
-		status = run_program(&launch, collector, examined, argv[0], name);
+		status = run_program(request, &launch, collector, examined, argv[0], name);
 	else
 		hl_cli_error("out of memory");
 	hl_launch_release(&launch);
@@ -204,21 +218,22 @@ static int record_program(const char *recorder, const struct hl_examined *examin
  * A preloaded recorder alone sees mappings, which have what such allocators map, and the program's exit, at which lost
  * blocks are looked for.
  */
-static void choose_way(struct hl_examined *examined, bool no_objects)
+static void choose_way(const struct record_request *request, struct hl_examined *examined)
 {
-	const char *why =
-		examined->guest_allocator && !no_objects ? examined->guest_allocator->entered
-		: examined->has_pools && !no_pools	 ? "PHP allocates by functions of its own"
-							 : NULL;
+	const char *why = examined->guest_allocator && !request->record.no_objects
+				  ? examined->guest_allocator->entered
+			  : examined->has_pools && !request->no_pools
+				  ? "PHP allocates by functions of its own"
+				  : NULL;
 
-	if (examined->entered && leaks)
+	if (examined->entered && request->leaks)
 		hl_cli_note("lost blocks of this program are not looked for when it exits, as the "
 			    "recorder "
 			    "is brought into it: %s; 'heapline leaks -p PID' looks while it runs",
 			    examined->entered);
-	if (examined->entered || !why || mappings)
+	if (examined->entered || !why || request->mappings)
 		return;
-	if (leaks) {
+	if (request->leaks) {
 		hl_cli_note("with '--leaks' blocks of malloc() alone are recorded, though %s", why);
 		return;
 	}
@@ -241,10 +256,11 @@ static pid_t find_peer(int fd, int *ret_pidfd)
 }
 
 /* The recorder in the program, which waits before its first constructor, asked for a collector. */
-static int record_preloaded(int fd)
+static int record_preloaded(const struct record_request *request)
 {
 	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
+	const int fd = (int)request->preloaded;
 	HL_CLOSED int pidfd = -1;
 	HL_FREED char *name = NULL;
 	struct hl_collector_summary summary;
@@ -260,15 +276,15 @@ static int record_preloaded(int fd)
 	}
 	if (hl_process_facts_read(pid, &facts, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	const struct hl_collector_settings settings = make_settings(facts.command);
+	const struct hl_collector_settings settings = make_settings(request, facts.command);
 	if (hl_collector_new(&settings, &collector, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	name = hl_record_name(facts.command[0], pid);
+	name = hl_record_name(&request->record, facts.command[0], pid);
 	if (!name) {
 		hl_cli_error("out of memory");
 		return STATUS_FAILED;
 	}
-	if (hl_record_begin(collector, name, pid, &err) < 0)
+	if (hl_record_begin(&request->record, collector, name, pid, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
 	if (!hl_launch_invite(fd, collector)) { /* the program has ended, or waits no more */
 		hl_collector_abandon(collector);
@@ -276,10 +292,10 @@ static int record_preloaded(int fd)
 	}
 	close(fd);
 	hl_collector_keep(collector);
-	if (hl_launch_serve(collector, pidfd, wait_for_all) < 0)
+	if (hl_launch_serve(collector, pidfd, request->waits) < 0)
 		hl_cli_note("out of file descriptors; the recording '%s' ends here", name);
 	hl_collector_finish(collector, &summary);
-	say_end(&summary, name, facts.command[0]);
+	say_end(request, &summary, name, facts.command[0]);
 	return 0;
 }
 
@@ -303,45 +319,46 @@ static int run_with_tags(char **argv)
 	return status_of_exec(r);
 }
 
-static int run_record(int argc, char **argv)
+static int run_record(void *parsed, int argc, char **argv)
 {
+	struct record_request *request = parsed;
 	char program[PATH_MAX], recorder[PATH_MAX];
 	struct hl_examined examined;
 	struct hl_error err = {0};
 
-	if (preloaded && (argc > 0 || tags))
+	if (request->preloaded && (argc > 0 || request->tags))
 		return hl_cli_usage_error(&hl_verb_record,
 					  "HEAPLINE_RECORD cannot hold '%s': it takes options of "
 					  "'record' alone, without quotes, and no '--tags'",
 					  argc > 0 ? argv[0] : "--tags");
-	if (argc == 0 && !preloaded)
+	if (argc == 0 && !request->preloaded)
 		return hl_cli_usage_error(&hl_verb_record, "no command to record");
-	if (tags && (hl_record_has_options() || mappings))
+	if (request->tags && (hl_record_has_options(&request->record) || request->mappings))
 		return hl_cli_usage_error(
 			&hl_verb_record,
 			"'--tags' makes no recording; leave out the other options");
-	int status = hl_record_check_options(&hl_verb_record);
+	int status = hl_record_check_options(&hl_verb_record, &request->record);
 	if (status != HL_EXIT_DONE)
 		return status;
 	hl_launch_guard_standard_streams();
-	if (preloaded)
-		return record_preloaded((int)preloaded);
+	if (request->preloaded)
+		return record_preloaded(request);
 	int r = hl_examine_find(argv[0], program, sizeof(program), &err);
 	if (r < 0)
 		return say_error(&err, status_of_exec(r));
 	if (hl_examine_program(program, &examined, &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	if (tags && examined.entered) {
+	if (request->tags && examined.entered) {
 		hl_cli_error("cannot tag blocks of '%s': %s, so no library can be put into it",
 			     program, examined.entered);
 		return STATUS_FAILED;
 	}
-	if (tags)
+	if (request->tags)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
 		return say_error(&err, STATUS_FAILED);
-	choose_way(&examined, hl_record_settings(argv).region.no_objects);
-	return record_program(recorder, &examined, argv);
+	choose_way(request, &examined);
+	return record_program(request, recorder, &examined, argv);
 }
 
 const struct hl_verb hl_verb_record = {
@@ -352,5 +369,6 @@ const struct hl_verb hl_verb_record = {
 	.options = options,
 	.shared_options = {hl_record_options},
 	.stops_at_operand = true,
+	HL_REQUEST(defaults),
 	.run = run_record,
 };

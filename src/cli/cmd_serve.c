@@ -21,19 +21,23 @@
 #define TOKEN_LEAST  16 /* bytes */
 #define TOKEN_MOST   256
 
-static const char *listen_at;
-static const char *token_file;
+struct serve_request {
+	const char *listen, *token_file; /* NULL: not given */
+};
+
+static const struct serve_request defaults;
 
 static const struct hl_option options[] = {
 	{"listen", 0, "ADDRESS",
 	 "HOST:PORT or PORT, HOST an IPv4 address (default: 127.0.0.1:7373)", HL_OPTION_TEXT,
-	 &listen_at, NULL},
+	 offsetof(struct serve_request, listen), NULL},
 	{"token-file", 0, "FILE", "answer only who sends what FILE holds", HL_OPTION_TEXT,
-	 &token_file, NULL},
+	 offsetof(struct serve_request, token_file), NULL},
 	{0},
 };
 
-static int read_address(struct sockaddr_in *ret_address, struct hl_error *err)
+static int read_address(const char *listen_at, struct sockaddr_in *ret_address,
+			struct hl_error *err)
 {
 	char host[INET_ADDRSTRLEN] = DEFAULT_HOST;
 	uint64_t port = DEFAULT_PORT;
@@ -62,7 +66,7 @@ static bool is_loopback(const struct sockaddr_in *address)
 }
 
 /* The first line of the file, which others must not be able to read. */
-static int read_token(char token[TOKEN_MOST + 1], struct hl_error *err)
+static int read_token(const char *token_file, char token[TOKEN_MOST + 1], struct hl_error *err)
 {
 	HL_CLOSED int fd = open(token_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat status;
@@ -215,9 +219,11 @@ static int serve(struct hl_serve_options *how, struct hl_error *err)
 	return 0;
 }
 
-static int run_serve(int argc, char **argv)
+static int run_serve(void *parsed, int argc, char **argv)
 {
 	static const char *const here[] = {"."};
+	const struct serve_request *request = parsed;
+	const char *token_file = request->token_file;
 	char token[TOKEN_MOST + 1];
 	struct hl_error err = {0};
 	struct hl_serve_options how = {
@@ -227,15 +233,15 @@ static int run_serve(int argc, char **argv)
 		.say = say,
 	};
 
-	int r = read_address(&how.address, &err);
+	int r = read_address(request->listen, &how.address, &err);
 	if (r == 0 && token_file)
-		r = read_token(token, &err);
+		r = read_token(token_file, token, &err);
 	how.token = token_file ? token : NULL;
 	if (r == 0 && !token_file && !is_loopback(&how.address))
 		r = hl_error_set(&err, -EPERM,
 				 "cannot listen on '%s' without a token: whoever reaches it could "
 				 "read what it serves; add --token-file FILE",
-				 listen_at);
+				 request->listen);
 	if (r == 0 && !token_file && geteuid() == 0)
 		r = hl_error_set(
 			&err, -EPERM,
@@ -255,5 +261,6 @@ const struct hl_verb hl_verb_serve = {
 	.arguments = "[DIRECTORY...]",
 	.summary = "serve recordings and recorded processes of this host over HTTP",
 	.options = options,
+	HL_REQUEST(defaults),
 	.run = run_serve,
 };

@@ -2,7 +2,8 @@
 /* heapline sizes: how large the blocks are, and which stacks allocated those of each size. */
 #include "cli/view_options.h"
 
-static struct hl_view_command command = {
+static const struct hl_view_request defaults = {
+	HL_VIEW_DEFAULTS,
 	.view = hl_sizes_view,
 	.pages = true,
 	.options.stack_limit = 3,
@@ -10,9 +11,9 @@ static struct hl_view_command command = {
 
 static const struct hl_option options[] = {
 	{"stacks", 'n', "N", "show N stacks of each size; 0: all (default: 3)", HL_OPTION_COUNT,
-	 &command.options.stack_limit, NULL},
+	 HL_VIEW_AT(options.stack_limit), NULL},
 	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG,
-	 &command.options.full, NULL},
+	 HL_VIEW_AT(options.full), NULL},
 	{0},
 };
 
@@ -23,5 +24,5 @@ const struct hl_verb hl_verb_sizes = {
 	.summary = "show how large blocks are, and who allocates each size",
 	.options = options,
 	.shared_options = {HL_VIEW_TABLE_OPTIONS},
-	.view = &command,
+	HL_REQUEST(defaults),
 };

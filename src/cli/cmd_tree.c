@@ -2,7 +2,8 @@
 /* heapline tree: the call tree as text. */
 #include "cli/view_options.h"
 
-static struct hl_view_command command = {
+static const struct hl_view_request defaults = {
+	HL_VIEW_DEFAULTS,
 	.view = hl_tree_view,
 	.pages = true,
 	.options.tree.threshold = 1,
@@ -10,13 +11,13 @@ static struct hl_view_command command = {
 
 static const struct hl_option options[] = {
 	{"threshold", 0, "PERCENT", "fold branches below PERCENT of the total (default: 1)",
-	 HL_OPTION_PERCENT, &command.options.tree.threshold, NULL},
+	 HL_OPTION_PERCENT, HL_VIEW_AT(options.tree.threshold), NULL},
 	{"rows", 'n', "N", "show the N heaviest branches, and as heavy ones; 0: all (default: 0)",
-	 HL_OPTION_COUNT, &command.options.row_limit, NULL},
+	 HL_OPTION_COUNT, HL_VIEW_AT(options.row_limit), NULL},
 	{"depth", 'd', "N", "fold calls more than N deep; 0: none (default: 0)", HL_OPTION_COUNT,
-	 &command.options.tree.depth_limit, NULL},
+	 HL_VIEW_AT(options.tree.depth_limit), NULL},
 	{"reversed", 'r', NULL, "begin with the functions that allocated, then callers",
-	 HL_OPTION_FLAG, &command.options.reversed, NULL},
+	 HL_OPTION_FLAG, HL_VIEW_AT(options.reversed), NULL},
 	{0},
 };
 
@@ -27,5 +28,5 @@ const struct hl_verb hl_verb_tree = {
 	.summary = "show the call tree, heaviest branches first",
 	.options = options,
 	.shared_options = {HL_VIEW_TABLE_OPTIONS},
-	.view = &command,
+	HL_REQUEST(defaults),
 };

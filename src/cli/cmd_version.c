@@ -4,18 +4,25 @@
 
 #include <stdio.h>
 
-static bool as_json;
+struct version_request {
+	bool json;
+};
+
+static const struct version_request defaults;
 
 static const struct hl_option options[] = {
-	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, &as_json, NULL},
+	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, offsetof(struct version_request, json),
+	 NULL},
 	{0},
 };
 
-static int run_version(int argc, char **argv)
+static int run_version(void *parsed, int argc, char **argv)
 {
+	const struct version_request *request = parsed;
+
 	if (argc > 0)
 		return hl_cli_usage_error(&hl_verb_version, "unexpected argument '%s'", argv[0]);
-	if (as_json)
+	if (request->json)
 		puts("{\"schema\": \"heapline/version/1\", \"version\": \"" HL_VERSION "\"}");
 	else
 		puts("heapline " HL_VERSION);
@@ -28,5 +35,6 @@ const struct hl_verb hl_verb_version = {
 	.arguments = "",
 	.summary = "show which heapline this is",
 	.options = options,
+	HL_REQUEST(defaults),
 	.run = run_version,
 };

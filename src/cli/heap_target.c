@@ -8,37 +8,36 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-static uint64_t pid;
-static const char *core;
-static bool stop, swapped, unaligned;
-
 const struct hl_option hl_heap_target_options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
-	{"core", 0, "FILE", "read a core file instead of a process", HL_OPTION_TEXT, &core, NULL},
+	{"pid", 'p', "PID", "the process", HL_OPTION_PID, HL_HEAP_TARGET_AT(pid), NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM,
+	 HL_HEAP_TARGET_AT(pid), NULL},
+	{"core", 0, "FILE", "read a core file instead of a process", HL_OPTION_TEXT,
+	 HL_HEAP_TARGET_AT(core), NULL},
 	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
-	 HL_OPTION_FLAG, &stop, NULL},
+	 HL_OPTION_FLAG, HL_HEAP_TARGET_AT(stop), NULL},
 	{0},
 };
 
 const struct hl_option hl_heap_process_options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"pid", 'p', "PID", "the process", HL_OPTION_PID, HL_HEAP_TARGET_AT(pid), NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM,
+	 HL_HEAP_TARGET_AT(pid), NULL},
 	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
-	 HL_OPTION_FLAG, &stop, NULL},
+	 HL_OPTION_FLAG, HL_HEAP_TARGET_AT(stop), NULL},
 	{0},
 };
 
 const struct hl_option hl_heap_graph_options[] = {
 	{"swapped", 0, NULL, "read what is on swap, too, which brings it back into RAM",
-	 HL_OPTION_FLAG, &swapped, NULL},
+	 HL_OPTION_FLAG, HL_HEAP_TARGET_AT(swapped), NULL},
 	{"unaligned", 0, NULL, "look for pointers at addresses that 8 does not divide, too",
-	 HL_OPTION_FLAG, &unaligned, NULL},
+	 HL_OPTION_FLAG, HL_HEAP_TARGET_AT(unaligned), NULL},
 	{0},
 };
 
 /* Before it, since who waits at the terminal may want to end it: seconds for each GiB are possible. */
-static void say_stop(void)
+static void say_stop(uint64_t pid)
 {
 	char rss[HL_FORMAT_MAX];
 	int64_t bytes = hl_process_status_read((pid_t)pid).rss_bytes;
@@ -49,76 +48,55 @@ static void say_stop(void)
 			    pid, hl_format_bytes(bytes, rss));
 }
 
-int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv)
+int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv,
+			 const struct hl_heap_target *target)
 {
 	if (argc > 0)
-		return pid || core ? hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0])
-				   : hl_cli_unexpected_process(argv[0]);
-	if (!pid && !core)
+		return target->pid || target->core
+			       ? hl_cli_usage_error(verb, "unexpected argument '%s'", argv[0])
+			       : hl_cli_unexpected_process(argv[0]);
+	if (!target->pid && !target->core)
 		return hl_cli_usage_error(
 			verb, "'%s' needs a process; name it with -p PID or --comm NAME",
 			verb->name);
-	if (pid && core)
+	if (target->pid && target->core)
 		return hl_cli_usage_error(verb, "--pid and --core exclude each other");
-	if (core && stop)
+	if (target->core && target->stop)
 		return hl_cli_usage_error(verb, "a core file cannot be stopped");
-	if (core && swapped)
+	if (target->core && target->swapped)
 		return hl_cli_usage_error(verb, "a core file has nothing on swap");
-	if (stop)
-		say_stop();
+	if (target->stop)
+		say_stop(target->pid);
 	return HL_EXIT_DONE;
 }
 
-pid_t hl_heap_target_pid(void)
+int hl_heap_target_read(const struct hl_heap_target *target, struct hl_heap_settings *settings,
+			struct hl_heap **ret_heap, struct hl_error *err)
 {
-	return (pid_t)pid;
+	settings->stop = target->stop;
+	return target->core ? hl_heap_read_core(target->core, settings, ret_heap, err)
+			    : hl_heap_read((pid_t)target->pid, settings, ret_heap, err);
 }
 
-const char *hl_heap_target_core(void)
-{
-	return core;
-}
-
-bool hl_heap_target_stops(void)
-{
-	return stop;
-}
-
-bool hl_heap_target_reads_swapped(void)
-{
-	return swapped;
-}
-
-bool hl_heap_target_reads_unaligned(void)
-{
-	return unaligned;
-}
-
-int hl_heap_target_read(struct hl_heap_settings *settings, struct hl_heap **ret_heap,
-			struct hl_error *err)
-{
-	settings->stop = stop;
-	return core ? hl_heap_read_core(core, settings, ret_heap, err)
-		    : hl_heap_read((pid_t)pid, settings, ret_heap, err);
-}
-
-int hl_heap_target_report(struct hl_heap_settings *settings, enum hl_report_form form,
-			  uint64_t row_limit,
-			  int (*write)(const struct hl_heap *heap,
+int hl_heap_target_report(const struct hl_heap_target *target, struct hl_heap_settings *settings,
+			  enum hl_report_form form,
+			  int (*write)(const struct hl_heap_target *target,
+				       const struct hl_heap *heap,
 				       const struct hl_emit_options *how))
 {
 	struct hl_report_output output;
 	struct hl_error err = {0};
 	struct hl_heap *heap = NULL;
 
-	int r = hl_report_output_check(NULL, 0, &err);
+	int r = hl_report_output_check(&target->output, NULL, 0, &err);
 	if (r == 0)
-		r = hl_heap_target_read(settings, &heap, &err);
+		r = hl_heap_target_read(target, settings, &heap, &err);
 	if (r == 0)
-		r = hl_report_output_open(&output, form != HL_REPORT_GUEST, &err);
+		r = hl_report_output_open(&output, &target->output, form != HL_REPORT_GUEST, &err);
 	if (r == 0) {
-		const struct hl_emit_options how = hl_report_output_emit(&output, row_limit);
-		r = hl_report_output_close(&output, write(heap, &how), &err);
+		const struct hl_emit_options how =
+			hl_report_output_emit(&output, target->row_limit);
+		r = hl_report_output_close(&output, write(target, heap, &how), &err);
 	}
 	hl_heap_free(heap);
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;

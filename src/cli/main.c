@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/view_options.h"
 
+#include "base/cleanup.h"
 #include "base/self.h"
 #include "base/user.h"
 
@@ -13,14 +14,19 @@
 
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 {
+	HL_FREED void *request = malloc(verb->request_bytes);
 	int first_operand;
 
-	int status = hl_options_parse(verb, argc, argv, &first_operand);
+	if (!request)
+		return hl_cli_error("out of memory");
+	if (verb->request)
+		memcpy(request, verb->request, verb->request_bytes);
+	int status = hl_options_parse(verb, argc, argv, request, &first_operand);
 	if (status >= 0)
 		return status;
 	argc -= first_operand;
 	argv += first_operand;
-	return verb->run ? verb->run(argc, argv) : hl_view_run(verb, argc, argv, verb->view);
+	return verb->run ? verb->run(request, argc, argv) : hl_view_run(verb, argc, argv, request);
 }
 
 static int dispatch(int argc, char **argv)

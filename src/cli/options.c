@@ -99,36 +99,53 @@ static int parse_percent(const char *text, double *ret_percent)
 	return 0;
 }
 
-static int store(const struct hl_option *option, char *text)
+/* Where ${request} of ${verb} keeps what ${option} is set to. */
+static void *member_of(const struct hl_verb *verb, const struct hl_option *option, void *request)
+{
+	char *base = request;
+
+	for (size_t i = 0; hl_guests_outside[i]; i++)
+		for (const struct hl_option *own =
+			     hl_guests_outside[i]->options[verb->guest_options];
+		     own && own->name; own++)
+			if (own == option)
+				base += verb->guests_at + i * sizeof(struct hl_guest_request);
+	return base + option->offset;
+}
+
+static int store(const struct hl_option *option, char *text, void *member)
 {
 	const char *const *words = option->accepts;
 	const struct hl_option_bounds *bounds = option->accepts;
-	struct hl_option_texts *texts = option->target;
-	struct hl_option_range *range = option->target;
+	struct hl_option_texts *texts = member;
+	struct hl_option_range *range = member;
 	uint64_t number;
 
 	switch (option->kind) {
 	case HL_OPTION_FLAG:
-		*(bool *)option->target = true;
+		*(bool *)member = true;
 		return 0;
 	case HL_OPTION_TEXT:
-		*(const char **)option->target = text;
+		*(const char **)member = text;
+		return 0;
+	case HL_OPTION_OUTPUT:
+		*(const char **)member = strcmp(text, "-") ? text : NULL;
 		return 0;
 	case HL_OPTION_COUNT:
 	case HL_OPTION_BYTES:
 		if (hl_option_parse_number(text, option->kind == HL_OPTION_BYTES, &number) < 0 ||
 		    (bounds && (number < bounds->least || number > bounds->most)))
 			return -EINVAL;
-		*(uint64_t *)option->target = number;
+		*(uint64_t *)member = number;
 		return 0;
 	case HL_OPTION_SECONDS:
-		return hl_option_parse_seconds(text, option->target);
+		return hl_option_parse_seconds(text, member);
 	case HL_OPTION_PERCENT:
-		return parse_percent(text, option->target);
+		return parse_percent(text, member);
 	case HL_OPTION_CHOICE:
 		for (int i = 0; words[i]; i++)
 			if (!strcmp(words[i], text)) {
-				*(int *)option->target = i;
+				*(int *)member = i;
 				return 0;
 			}
 		return -EINVAL;
@@ -138,8 +155,8 @@ static int store(const struct hl_option *option, char *text)
 		texts->count++;
 		return 0;
 	case HL_OPTION_PID:
-		return hl_option_parse_number(text, false, option->target) == 0 &&
-				       *(uint64_t *)option->target - 1 < INT32_MAX
+		return hl_option_parse_number(text, false, member) == 0 &&
+				       *(uint64_t *)member - 1 < INT32_MAX
 			       ? 0
 			       : -EINVAL;
 	case HL_OPTION_COMM:
@@ -288,7 +305,8 @@ static int bad_option(const struct hl_verb *verb, const struct hl_option *const 
 	return hl_cli_unknown_word(verb, thing, word, names, count);
 }
 
-int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret_first_operand)
+int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, void *request,
+		     int *ret_first_operand)
 {
 	const struct hl_option *options[HL_OPTIONS_MAX];
 	struct option longs[HL_OPTIONS_MAX + 1];
@@ -315,20 +333,20 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, int *ret
 		if (option->kind == HL_OPTION_RENAMED)
 			return hl_cli_usage_error(verb, "option '--%s' is now '--%s'", option->name,
 						  option->help);
+		void *member = member_of(verb, option, request);
 		if (option->kind == HL_OPTION_COMM) {
 			if (hl_process_by_name(optarg, &pid, &err) < 0)
 				return hl_cli_error("%s", err.text);
-			*(uint64_t *)option->target = (uint64_t)pid;
+			*(uint64_t *)member = (uint64_t)pid;
 			continue;
 		}
-		int r = store(option, optarg);
+		int r = store(option, optarg, member);
 		/* getopt does not know of a range's second number, the word after the first one. */
 		if (r == 0 && option->kind == HL_OPTION_RANGE)
-			r = optind < argc
-				    ? hl_option_parse_number(
-					      argv[optind++], false,
-					      &((struct hl_option_range *)option->target)->last)
-				    : -EINVAL;
+			r = optind < argc ? hl_option_parse_number(
+						    argv[optind++], false,
+						    &((struct hl_option_range *)member)->last)
+					  : -EINVAL;
 		if (r < 0)
 			return bad_value(verb, option, optarg);
 	}

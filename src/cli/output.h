@@ -83,9 +83,9 @@ void hl_pager_release(struct hl_pager *pager);
 
 /* ---- reports ---- */
 
-/* Where a report goes, and what --output, --json and so on say of it. */
+/* Where a report goes. */
 struct hl_report_output {
-	struct hl_view_output options;
+	const struct hl_view_output *options;
 	struct hl_pager pager;
 	struct hl_output_file file;
 	FILE *out;
@@ -98,32 +98,34 @@ enum hl_report_form {
 };
 
 /*
- * The form that ${verb} writes: a guest's if ${guest}, as by its --term; a picture, if it ${draws}
+ * The form that ${verb} writes to ${output}: a guest's if ${guest}, as by its --term; a picture, if it ${draws}
  * any, or JSON where the output is named so. HL_EXIT_DONE, or HL_EXIT_USAGE after a report.
  */
-int hl_report_output_choose_form(const struct hl_verb *verb, bool guest, bool draws,
-				 enum hl_report_form *ret_form);
+int hl_report_output_choose_form(const struct hl_verb *verb, struct hl_view_output *output,
+				 bool guest, bool draws, enum hl_report_form *ret_form);
 
 /*
  * Whether the output can be written at all, before any work is done for it; what is read, as in
  * hl_output_file_check(), is not to be overwritten. 0 or a negative errno with a sentence.
  */
-int hl_report_output_check(char *const *inputs, size_t input_count, struct hl_error *err);
+int hl_report_output_check(const struct hl_view_output *options, char *const *inputs,
+			   size_t input_count, struct hl_error *err);
 
 /*
- * Opens it; ${output} must not move until it is closed. A report that is for people (${pages}) goes
+ * Opens it as ${options}, which must stay, say; ${output} must not move until it is closed. A report that is for people (${pages}) goes
  * through a pager if it is a terminal. 0 or a negative errno with a sentence, after which
  * there is nothing to close.
  */
-int hl_report_output_open(struct hl_report_output *output, bool pages, struct hl_error *err);
+int hl_report_output_open(struct hl_report_output *output, const struct hl_view_output *options,
+			  bool pages, struct hl_error *err);
 
 /* How a report is written to it. */
 static inline struct hl_emit_options hl_report_output_emit(const struct hl_report_output *output,
 							   uint64_t row_limit)
 {
 	return (struct hl_emit_options){.out = output->out,
-					.json = output->options.json,
-					.color = output->options.color,
+					.json = output->options->json,
+					.color = hl_view_output_has_color(output->options),
 					.row_limit = row_limit};
 }
 
@@ -135,9 +137,9 @@ static inline struct hl_emit_options hl_report_output_emit(const struct hl_repor
 int hl_report_output_close(struct hl_report_output *output, int r, struct hl_error *err);
 
 /*
- * Has ${write} write a report of ${subject} to standard output, all at once, so that a terminal does not flicker; on one it takes the place of
+ * Has ${write} write a report of ${subject} as ${output} says to standard output, all at once, so that a terminal does not flicker; on one it takes the place of
  * what was there. 0 or a negative errno.
  */
-int hl_report_output_screen(uint64_t row_limit,
+int hl_report_output_screen(const struct hl_view_output *output, uint64_t row_limit,
 			    int (*write)(const void *subject, const struct hl_emit_options *how),
 			    const void *subject);

@@ -14,9 +14,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define LOG_SEGMENT_BYTES (UINT64_C(100) << 20)
-#define LOG_SEGMENTS	  10
-
 /* Larger tables of a save, and of a log, are mapped: they go back to the kernel when they are freed, and leave
  * no holes when they grow. What is smaller stays for the next save. */
 #define MAPPED_BYTES (1 << 20)
@@ -24,90 +21,74 @@
 
 /* ---- options ---- */
 
-static int mode = HL_MODE_MEM_FAST;
-static uint64_t sample_bytes;
-static const char *max_memory;
-static struct hl_budget_settings budget; /* what that says */
-static bool sizes;
-static bool no_scripts;
-static bool no_objects;
-static uint64_t log_segment_bytes = LOG_SEGMENT_BYTES;
-static uint64_t log_segments = LOG_SEGMENTS;
-static bool events;
-static bool lossy;
-static double save_every_s = 1;
-static const char *output;
-static bool force;
-static bool quiet;
+#define AT(member) offsetof(struct hl_record_request, member)
 
 const struct hl_option hl_record_options[] = {
 	{"output", 'o', "NAME.hl",
 	 "name of the recording; %p stands for the program's pid, %h for the host", HL_OPTION_TEXT,
-	 &output, NULL},
-	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, &force, NULL},
+	 AT(output), NULL},
+	{"force", 'f', NULL, "replace an existing recording", HL_OPTION_FLAG, AT(force), NULL},
 	{"mode", 0, "MODE",
 	 "how blocks are tracked, and whether a log is kept (default: mem-fast; off: closed)",
-	 HL_OPTION_CHOICE, &mode, hl_mode_names},
+	 HL_OPTION_CHOICE, AT(mode), hl_mode_names},
 	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
-	 &sample_bytes, NULL},
+	 AT(sample_bytes), NULL},
 	{"max-memory", 0, "BYTES",
 	 "go on by samples once the recorder uses BYTES, or N% of the memory limit; near the limit "
 	 "it always does",
-	 HL_OPTION_TEXT, &max_memory, NULL},
+	 HL_OPTION_TEXT, AT(max_memory), NULL},
 	{"sizes", 0, NULL, "count the blocks of each stack by size, for 'heapline sizes'",
-	 HL_OPTION_FLAG, &sizes, NULL},
+	 HL_OPTION_FLAG, AT(sizes), NULL},
 	{"no-scripts", 0, NULL, "leave frames of Python and Lua native: less to do for each block",
-	 HL_OPTION_FLAG, &no_scripts, NULL},
+	 HL_OPTION_FLAG, AT(no_scripts), NULL},
 	{"no-objects", 0, NULL,
 	 "leave out what interpreters allocate from memory of their own: small objects of Python, "
 	 "all of LuaJIT",
-	 HL_OPTION_FLAG, &no_objects, NULL},
+	 HL_OPTION_FLAG, AT(no_objects), NULL},
 	{"log-segment-size", 0, "BYTES",
 	 "with a log: start a new file of the log after BYTES (default: 100M)", HL_OPTION_BYTES,
-	 &log_segment_bytes, HL_BOUNDS(1, UINT64_MAX)},
+	 AT(log_segment_bytes), HL_BOUNDS(1, UINT64_MAX)},
 	{"log-segments", 0, "N",
 	 "with a log: keep the newest N files of each process (default: 10)", HL_OPTION_COUNT,
-	 &log_segments, HL_BOUNDS(1, HL_LOG_SEGMENTS_MAX)},
+	 AT(log_segments), HL_BOUNDS(1, HL_LOG_SEGMENTS_MAX)},
 	{"events", 0, NULL,
 	 "with a log: also keep every event, for 'heapline events', in files of the same size and "
 	 "number",
-	 HL_OPTION_FLAG, &events, NULL},
+	 HL_OPTION_FLAG, AT(events), NULL},
 	{"lossy", 0, NULL,
 	 "with a log: drop events instead of blocking a thread whose buffer is full",
-	 HL_OPTION_FLAG, &lossy, NULL},
+	 HL_OPTION_FLAG, AT(lossy), NULL},
 	{"save-every", 0, "SECONDS",
 	 "save the recording every SECONDS while the program runs (default: 1)", HL_OPTION_SECONDS,
-	 &save_every_s, NULL},
+	 AT(save_every_s), NULL},
 	{"quiet", 'q', NULL, "print nothing at the end unless something went wrong", HL_OPTION_FLAG,
-	 &quiet, NULL},
+	 AT(quiet), NULL},
 	{0},
 };
 
-static bool is_about_log(void)
+static bool is_about_log(const struct hl_record_request *request)
 {
-	return events || lossy || log_segment_bytes != LOG_SEGMENT_BYTES ||
-	       log_segments != LOG_SEGMENTS;
+	return request->events || request->lossy ||
+	       request->log_segment_bytes != HL_RECORD_LOG_SEGMENT_BYTES ||
+	       request->log_segments != HL_RECORD_LOG_SEGMENTS;
 }
 
-bool hl_record_has_options(void)
+bool hl_record_has_options(const struct hl_record_request *request)
 {
-	return output || is_about_log() || sample_bytes || max_memory || sizes || no_scripts ||
-	       no_objects || save_every_s > 1;
+	return request->output || is_about_log(request) || request->sample_bytes ||
+	       request->max_memory || request->sizes || request->no_scripts ||
+	       request->no_objects || request->save_every_s > 1;
 }
 
-bool hl_record_is_quiet(void)
+static int parse_max_memory(const struct hl_verb *verb, struct hl_record_request *request)
 {
-	return quiet;
-}
-
-static int parse_max_memory(const struct hl_verb *verb)
-{
-	size_t length = strlen(max_memory);
-	bool is_percent = length && max_memory[length - 1] == '%';
+	const char *text = request->max_memory;
+	size_t length = strlen(text);
+	bool is_percent = length && text[length - 1] == '%';
 	char number[32];
 
-	snprintf(number, sizeof(number), "%.*s", (int)(length - is_percent), max_memory);
-	uint64_t *figure = is_percent ? &budget.most_percent : &budget.most_bytes;
+	snprintf(number, sizeof(number), "%.*s", (int)(length - is_percent), text);
+	uint64_t *figure = is_percent ? &request->budget.most_percent : &request->budget.most_bytes;
 	if (length < sizeof(number) && hl_option_parse_number(number, !is_percent, figure) == 0 &&
 	    *figure && (!is_percent || *figure <= 100))
 		return HL_EXIT_DONE;
@@ -115,50 +96,52 @@ static int parse_max_memory(const struct hl_verb *verb)
 		verb,
 		"--max-memory takes a number of bytes such as 64M, or a percentage from 1%% to "
 		"100%%, not '%s'",
-		max_memory);
+		text);
 }
 
-int hl_record_check_options(const struct hl_verb *verb)
+int hl_record_check_options(const struct hl_verb *verb, struct hl_record_request *request)
 {
-	if (max_memory && parse_max_memory(verb) != HL_EXIT_DONE)
+	if (request->max_memory && parse_max_memory(verb, request) != HL_EXIT_DONE)
 		return HL_EXIT_USAGE;
-	if (max_memory && sample_bytes)
+	if (request->max_memory && request->sample_bytes)
 		return hl_cli_usage_error(verb, "--max-memory and --sample exclude each other: "
 						"samples need next to no memory");
-	if (save_every_s < 1)
+	if (request->save_every_s < 1)
 		return hl_cli_usage_error(verb, "--save-every takes 1 or more");
-	mode = (int)hl_mode_of_word(mode);
+	request->mode = (int)hl_mode_of_word(request->mode);
 	/* What begins closed can be switched to a mode with a log. */
-	if (is_about_log() && mode != HL_MODE_CLOSED && !hl_mode_logs((enum hl_mode)mode))
+	if (is_about_log(request) && request->mode != HL_MODE_CLOSED &&
+	    !hl_mode_logs((enum hl_mode)request->mode))
 		return hl_cli_usage_error(verb,
 					  "mode '%s' keeps no log; options about logs need "
 					  "'--mode log-fast' or '--mode log-record'",
-					  hl_mode_names[mode]);
+					  hl_mode_names[request->mode]);
 	return HL_EXIT_DONE;
 }
 
-struct hl_collector_settings hl_record_settings(char **command)
+struct hl_collector_settings hl_record_settings(const struct hl_record_request *request,
+						char **command)
 {
 	return (struct hl_collector_settings){
-		.region = {.mode = (enum hl_mode)mode,
+		.region = {.mode = (enum hl_mode)request->mode,
 			   .follow = true,
-			   .sizes = sizes,
-			   .no_scripts = no_scripts,
-			   .no_objects = no_objects,
-			   .lossy = lossy,
-			   .sample_bytes = sample_bytes},
-		.log = {.segment_bytes = log_segment_bytes,
-			.segments_kept = (uint32_t)log_segments,
-			.events = events},
-		.budget = budget,
-		.save_every_ns = (uint64_t)(save_every_s * (double)HL_NS_PER_SECOND),
+			   .sizes = request->sizes,
+			   .no_scripts = request->no_scripts,
+			   .no_objects = request->no_objects,
+			   .lossy = request->lossy,
+			   .sample_bytes = request->sample_bytes},
+		.log = {.segment_bytes = request->log_segment_bytes,
+			.segments_kept = (uint32_t)request->log_segments,
+			.events = request->events},
+		.budget = request->budget,
+		.save_every_ns = (uint64_t)(request->save_every_s * (double)HL_NS_PER_SECOND),
 		.command = command,
 	};
 }
 
 /* ---- the recording's name ---- */
 
-char *hl_record_name(const char *command, pid_t pid)
+char *hl_record_name(const struct hl_record_request *request, const char *command, pid_t pid)
 {
 	char host[HOST_NAME_MAX + 1] = "", *name = NULL;
 	size_t size;
@@ -167,9 +150,9 @@ char *hl_record_name(const char *command, pid_t pid)
 	if (!out)
 		return NULL;
 	gethostname(host, sizeof(host) - 1);
-	if (!output)
+	if (!request->output)
 		fprintf(out, "heapline.%s.%d.hl", hl_path_basename(command), pid);
-	for (const char *at = output; at && *at; at++) {
+	for (const char *at = request->output; at && *at; at++) {
 		char letter = *at == '%' ? at[1] : '\0';
 		if (letter == 'p')
 			fprintf(out, "%d", pid);
@@ -200,9 +183,9 @@ static void allow_descriptors(void)
 }
 
 /* An exact recording needs memory of the group that the program may be short of. */
-static void say_room(pid_t pid)
+static void say_room(const struct hl_record_request *request, pid_t pid)
 {
-	struct hl_memory_group *group = sample_bytes ? NULL : hl_memory_group_open(pid);
+	struct hl_memory_group *group = request->sample_bytes ? NULL : hl_memory_group_open(pid);
 	char sentence[HL_WARNING_BYTES];
 
 	if (hl_memory_group_describe_room(group, pid, sentence))
@@ -210,14 +193,14 @@ static void say_room(pid_t pid)
 	hl_memory_group_free(group);
 }
 
-int hl_record_begin(struct hl_collector *collector, const char *name, pid_t pid,
-		    struct hl_error *err)
+int hl_record_begin(const struct hl_record_request *request, struct hl_collector *collector,
+		    const char *name, pid_t pid, struct hl_error *err)
 {
 	allow_descriptors();
 	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-	say_room(pid);
-	return hl_collector_begin(collector, name, force, pid, err);
+	say_room(request, pid);
+	return hl_collector_begin(collector, name, request->force, pid, err);
 }
 
 /* ---- what is said at the end ---- */
@@ -236,15 +219,10 @@ static const char *format_unseen(const struct hl_collector_summary *summary, cha
 	return text;
 }
 
-static struct joining {
-	struct hl_collector *collector;
-	struct hl_attach *attach;
-} joining;
-
 /* One at a time: a program that forks without end must not keep the collector from all else. */
 static void join_child(void *context)
 {
-	const struct joining *to = context;
+	const struct hl_record_following *to = context;
 	struct hl_attach_child child;
 
 	if (!hl_attach_next_child(to->attach, &child))
@@ -253,17 +231,16 @@ static void join_child(void *context)
 	hl_attach_answer_child(to->attach, &child, r == 0);
 }
 
-static void follow(struct hl_collector *collector, struct hl_attach *attach)
+static void follow(struct hl_record_following *following)
 {
-	int fd = hl_attach_follow(attach);
+	int fd = hl_attach_follow(following->attach);
 
-	joining = (struct joining){collector, attach};
 	if (fd >= 0)
-		hl_collector_heed(collector, fd, join_child, &joining);
+		hl_collector_heed(following->collector, fd, join_child, following);
 }
 
 int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
-		   bool ran_before, bool follows, struct hl_error *err)
+		   bool ran_before, struct hl_record_following *following, struct hl_error *err)
 {
 	struct hl_error ignored = {0};
 	uint64_t region_bytes;
@@ -273,8 +250,10 @@ int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *
 	if (r < 0)
 		return r;
 	r = hl_collector_adopt(collector, pid, region_fd, ran_before, &region_bytes, err);
-	if (r == 0 && follows)
-		follow(collector, attach);
+	if (r == 0 && following) {
+		*following = (struct hl_record_following){collector, attach};
+		follow(following);
+	}
 	if (r == 0)
 		r = hl_attach_patch(attach, region_bytes, err);
 	if (r < 0)
@@ -282,7 +261,8 @@ int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *
 	return r;
 }
 
-void hl_record_say_problems(const struct hl_collector_summary *summary, const char *name)
+void hl_record_say_problems(const struct hl_record_request *request,
+			    const struct hl_collector_summary *summary, const char *name)
 {
 	char *const *warnings = summary->warnings;
 	char unseen[64], count[HL_FORMAT_MAX], remedy[HL_CODE_RUNTIME_REMEDY_MAX];
@@ -317,7 +297,7 @@ void hl_record_say_problems(const struct hl_collector_summary *summary, const ch
 			    summary->replaced, summary->replaced_name, summary->replaced_pid, name);
 	format_unseen(summary, unseen);
 	/* Otherwise the last line says so. */
-	if (unseen[0] && (quiet || !summary->processes))
+	if (unseen[0] && (request->quiet || !summary->processes))
 		hl_cli_note("%s", unseen);
 	if (summary->lost_events)
 		hl_cli_note("%s event%s could not be counted; see 'heapline info %s'",
@@ -325,11 +305,12 @@ void hl_record_say_problems(const struct hl_collector_summary *summary, const ch
 			    summary->lost_events == 1 ? "" : "s", name);
 }
 
-void hl_record_say_result(const struct hl_collector_summary *summary, const char *name)
+void hl_record_say_result(const struct hl_record_request *request,
+			  const struct hl_collector_summary *summary, const char *name)
 {
 	char count[HL_FORMAT_MAX], peak[HL_FORMAT_MAX], unseen[64];
 
-	if (!summary->processes || quiet)
+	if (!summary->processes || request->quiet)
 		return;
 	format_unseen(summary, unseen);
 	hl_cli_note("recorded %s allocation%s of %u process%s%s%s, %s %s in use, to '%s'%s%s%s%s",

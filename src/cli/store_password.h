@@ -4,12 +4,12 @@
 
 #include "cli/cli.h"
 
-#define HL_STORE_PASSWORD_OPTION(target)                                                      \
+#define HL_STORE_PASSWORD_OPTION(offset)                                                      \
 	{                                                                                     \
 		"password-file", 0, "FILE",                                                   \
 			"the password of the URL's user is the first line of FILE (default: " \
 			"$HEAPLINE_STORE_PASSWORD)",                                          \
-			HL_OPTION_TEXT, target, NULL                                          \
+			HL_OPTION_TEXT, offset, NULL                                          \
 	}
 
 /*

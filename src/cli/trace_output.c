@@ -18,12 +18,12 @@
 #include <string.h>
 #include <time.h>
 
-int hl_trace_output_open(const struct hl_trace_output *output, struct hl_directory *ret_directory,
+int hl_trace_output_open(const char *path, bool force, struct hl_directory *ret_directory,
 			 struct hl_error *err)
 {
 	struct hl_directory directory = {.fd = -1};
 
-	int r = output->path ? hl_directory_init(&directory, output->path, output->force, err) : 0;
+	int r = path ? hl_directory_init(&directory, path, force, err) : 0;
 	if (r == 0)
 		*ret_directory = directory;
 	return r;
@@ -62,7 +62,7 @@ static const char *find_file(struct hl_file_finder *finder, const char *path)
 	return NULL;
 }
 
-static int load(const struct hl_trace_output *output, const struct hl_recording *recording,
+static int load(const struct hl_trace_target *target, const struct hl_recording *recording,
 		struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_terminal_progress progress;
@@ -75,7 +75,7 @@ static int load(const struct hl_trace_output *output, const struct hl_recording 
 	hl_terminal_progress_init(&progress, "naming functions");
 	int r = hl_profile_load(recording, &selection, &profile, err);
 	if (r == 0)
-		r = hl_filter_apply(&output->filter, profile, NULL, err);
+		r = hl_filter_apply(&target->filter, profile, NULL, err);
 	hl_terminal_progress_clear(&progress);
 	hl_maps_release(&files.maps);
 	if (r < 0)
@@ -109,20 +109,20 @@ static int show_in_one_line(const struct hl_profile *profile, struct hl_view_opt
 	return r;
 }
 
-static int show(const struct hl_trace_output *output, const struct hl_recording *recording,
+static int show(const struct hl_trace_target *target, const struct hl_recording *recording,
 		struct hl_error *err)
 {
-	struct hl_view_options options = {
-		.row_limit = output->row_limit, .by = output->by, .stacks.brief = output->repeated};
-	bool json = hl_view_options_parse_output().json, has_head = output->repeated && !json;
+	struct hl_view_options options = target->view.options;
+	bool json = target->view.output.json, has_head = target->repeated && !json;
 	struct hl_profile *profile = NULL;
 	struct hl_report_output report;
 
-	int r = load(output, recording, &profile, err);
+	options.stacks.brief = target->repeated;
+	int r = load(target, recording, &profile, err);
 	if (r < 0)
 		return r;
 	hl_symbols_advice_add(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
-	r = hl_view_options_choose_value(profile, output->folded, &options, err);
+	r = hl_view_options_choose_value(&target->view, profile, target->folded, &options, err);
 	if (r == 0 && has_head) {
 		time_t end = (time_t)((recording->start_realtime_ns + recording->duration_ns) /
 				      HL_NS_PER_SECOND);
@@ -133,21 +133,21 @@ static int show(const struct hl_trace_output *output, const struct hl_recording 
 		       hl_format_duration(recording->duration_ns, duration));
 	}
 	if (r == 0)
-		r = hl_report_output_open(&report, !output->folded && !json && !output->repeated,
-					  err);
+		r = hl_report_output_open(&report, &target->view.output,
+					  !target->folded && !json && !target->repeated, err);
 	if (r == 0) {
 		options.json = json;
-		options.color = report.options.color;
+		options.color = hl_view_output_has_color(report.options);
 		options.notes = stderr;
 		options.out = report.out;
-		r = output->folded	       ? hl_folded_view(profile, &options, err)
-		    : output->repeated && json ? show_in_one_line(profile, &options, err)
+		r = target->folded	       ? hl_folded_view(profile, &options, err)
+		    : target->repeated && json ? show_in_one_line(profile, &options, err)
 					       : hl_stacks_view(profile, &options, err);
 		r = hl_report_output_close(&report, r, err);
 	}
 	if (has_head)
 		putchar('\n');
-	if (output->repeated)
+	if (target->repeated)
 		fflush(stdout);
 	hl_profile_free(profile);
 	return r;
@@ -166,12 +166,12 @@ static void keep_files(struct hl_recording_process *process, int directory_fd)
 	hl_module_files_free(files);
 }
 
-int hl_trace_output_write(const struct hl_trace_output *output,
+int hl_trace_output_write(const struct hl_trace_target *target,
 			  const struct hl_directory *directory, struct hl_recording *recording,
 			  struct hl_error *err)
 {
 	bool keeps = directory->fd >= 0;
-	bool shows = !keeps || output->folded || hl_view_options_parse_output().json;
+	bool shows = !keeps || target->folded || target->view.output.json;
 
 	if (keeps) {
 		int r = 0;
@@ -196,7 +196,7 @@ int hl_trace_output_write(const struct hl_trace_output *output,
 			    process->pid, hl_format_duration(recording->duration_ns, duration),
 			    kind && strcmp(kind->word, "not freed") != 0 ? kind->word : "kept",
 			    hl_format_bytes((int64_t)sum, bytes), process->value_count,
-			    hl_format_plural(process->value_count), output->path, output->path);
+			    hl_format_plural(process->value_count), target->path, target->path);
 	}
-	return shows ? show(output, recording, err) : 0;
+	return shows ? show(target, recording, err) : 0;
 }

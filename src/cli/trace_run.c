@@ -26,40 +26,39 @@
 
 /* ---- options ---- */
 
-static uint64_t pid;
-static bool verbose;
-static int by;
-static struct hl_trace_output output = {.row_limit = HL_EMIT_ROWS_DEFAULT};
-
 static const char *const by_words[] = {"line", "function", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_LINE, HL_VIEW_BY_FUNCTION};
 
+#define AT(member) offsetof(struct hl_trace_target, member)
+
 const struct hl_option hl_trace_options[] = {
-	{"pid", 'p', "PID", "the process to trace", HL_OPTION_PID, &pid, NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, &pid, NULL},
+	{"pid", 'p', "PID", "the process to trace", HL_OPTION_PID, AT(pid), NULL},
+	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
+	 NULL},
 	{"rows", 'n', "N", "show N stacks; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
-	 &output.row_limit, NULL},
+	 AT(view.options.row_limit), NULL},
 	{"by", 'b', "KEY", "line or function: what makes stacks differ (default: line)",
-	 HL_OPTION_CHOICE, &by, by_words},
+	 HL_OPTION_CHOICE, AT(view.options.by), by_words},
 	{"folded", 0, NULL, "write folded lines, for flame graph programs", HL_OPTION_FLAG,
-	 &output.folded, NULL},
+	 AT(folded), NULL},
 	{"output", 'o', "NAME.hl", "keep the result as a recording, which every view reads",
-	 HL_OPTION_TEXT, &output.path, NULL},
+	 HL_OPTION_TEXT, AT(path), NULL},
 	{"force", 'f', NULL, "with -o: replace an existing recording; without: write folded lines",
-	 HL_OPTION_FLAG, &output.force, NULL},
+	 HL_OPTION_FLAG, AT(force), NULL},
 	{"verbose", 0, NULL, "report each step, and the kernel's messages", HL_OPTION_FLAG,
-	 &verbose, NULL},
+	 AT(verbose), NULL},
 	{0},
 };
 
 /* Leaves ${seconds} as it is when there is no duration. */
-static int check_usage(const struct hl_verb *verb, int argc, char **argv, double *seconds)
+static int check_usage(const struct hl_verb *verb, int argc, char **argv,
+		       struct hl_trace_target *target, double *seconds)
 {
-	if (!pid)
+	if (!target->pid)
 		return hl_cli_usage_error(
 			verb, "'%s' needs a process; name it with -p PID or --comm NAME",
 			verb->name);
-	if (pid == (uint64_t)getpid())
+	if (target->pid == (uint64_t)getpid())
 		return hl_cli_usage_error(verb, "'%s' cannot look at itself", verb->name);
 	if (argc > 1)
 		return hl_cli_usage_error(verb, "unexpected argument '%s'", argv[1]);
@@ -67,8 +66,8 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 		return hl_cli_usage_error(
 			verb, "bad duration '%s': not a possible number of seconds", argv[0]);
 	/* As memstacks and others have it. */
-	output.folded |= output.force && !output.path;
-	if (output.folded && hl_view_options_parse_output().json)
+	target->folded |= target->force && !target->path;
+	if (target->folded && target->view.output.json)
 		return hl_cli_usage_error(verb, "--folded and --json exclude each other");
 	return HL_EXIT_DONE;
 }
@@ -76,7 +75,6 @@ static int check_usage(const struct hl_verb *verb, int argc, char **argv, double
 /* ---- when it is enough ---- */
 
 static volatile sig_atomic_t interrupted;
-static int target_fd = -1; /* of the process: readable when it has ended */
 
 static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -99,47 +97,44 @@ static void on_signal(int number)
 	set_handlers(SIG_DFL);
 }
 
-static bool has_ended(void)
+static bool has_ended(const struct hl_trace_request *request)
 {
-	struct pollfd target = {.fd = target_fd, .events = POLLIN};
+	struct pollfd target = {.fd = request->target_fd, .events = POLLIN};
 
 	return poll(&target, 1, 0) == 1;
 }
 
-static bool is_enough(void)
+static bool is_enough(const struct hl_trace_request *request)
 {
-	return interrupted || has_ended();
+	return interrupted || has_ended(request);
 }
 
 /* ---- the run ---- */
 
-static void say_if(bool wanted, const char *format, va_list arguments)
-{
-	char *sentence;
+/* What goes on, as far as it is told. */
+struct run {
+	const struct hl_trace_command *command;
+	const struct hl_trace_target *target;
+	struct hl_trace_request request;
+	struct hl_process_status memory; /* of the process at the last report, or the beginning */
+};
 
-	if (!wanted || vasprintf(&sentence, format, arguments) < 0)
-		return;
-	hl_cli_note("%s", sentence);
-	free(sentence);
-}
-
-/* What is said while it goes on is for those who watch. */
 static HL_PRINTF(1, 2) void say(const char *format, ...)
 {
 	va_list arguments;
+	char *sentence;
 
 	va_start(arguments, format);
-	say_if(verbose || isatty(STDERR_FILENO), format, arguments);
+	if (vasprintf(&sentence, format, arguments) >= 0) {
+		hl_cli_note("%s", sentence);
+		free(sentence);
+	}
 	va_end(arguments);
 }
 
-static HL_PRINTF(1, 2) void say_detail(const char *format, ...)
+static HL_PRINTF(1, 2) void say_nothing(const char *format, ...)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	say_if(verbose, format, arguments);
-	va_end(arguments);
+	(void)format;
 }
 
 static void tell_bpf(const char *line)
@@ -153,16 +148,17 @@ static uint64_t later_ns(uint64_t from_ns, double seconds)
 				 : UINT64_MAX;
 }
 
-static int poll_until(const struct hl_trace_backend *backend, void *trace, double seconds,
+static int poll_until(const struct run *run, void *trace, double seconds,
 		      struct hl_progress *progress, struct hl_error *err)
 {
 	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	uint64_t now_ns = start_ns, end_ns = later_ns(start_ns, seconds);
 	int r = 0;
 
-	while (r == 0 && now_ns < end_ns && !is_enough()) {
+	while (r == 0 && now_ns < end_ns && !is_enough(&run->request)) {
 		uint64_t left_ms = (end_ns - now_ns) / 1000000 + 1;
-		r = backend->poll(trace, left_ms < POLL_MS ? (int)left_ms : POLL_MS, err);
+		r = run->command->backend->poll(trace, left_ms < POLL_MS ? (int)left_ms : POLL_MS,
+						err);
 		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		if (isfinite(seconds))
 			hl_progress_report(progress, "tracing", now_ns - start_ns,
@@ -171,94 +167,90 @@ static int poll_until(const struct hl_trace_backend *backend, void *trace, doubl
 	return r == -ESRCH || r == -EINTR ? 0 : r; /* what there is, is there all the same */
 }
 
-/* At the last report, or the beginning. */
-static struct hl_process_status memory_before;
-
 /* How RSS grew since the last report, and what shows it where malloc does not explain it. Of a process that has ended
  * nothing is known. */
-static int add_rss(const struct hl_trace_command *command, const struct hl_process_facts *facts,
-		   struct hl_trace_result *result)
+static int add_rss(struct run *run, struct hl_trace_result *result)
 {
-	const struct hl_process_status before = memory_before;
+	const struct hl_process_facts *facts = run->request.facts;
+	const struct hl_process_status before = run->memory;
 	const struct hl_trace_value sum = hl_trace_result_sum(result);
 	const struct hl_trace_value called = hl_trace_result_called(result);
 	char sentence[HL_WARNING_BYTES];
 
-	memory_before = hl_process_status_read(facts->pid);
-	if (!memory_before.rss_bytes || !before.rss_bytes)
+	run->memory = hl_process_status_read(facts->pid);
+	if (!run->memory.rss_bytes || !before.rss_bytes)
 		return 0;
 	const struct hl_outside_malloc found = {
 		.pid = facts->pid,
 		.executable = facts->executable,
 		.runs = true,
 		.ran_before = true,
-		.is_traced = command->backend != &hl_recorded_trace,
+		.is_traced = run->command->backend != &hl_recorded_trace,
 		.allocations = called.alloc_objects + called.free_objects,
 		.malloc_bytes = (int64_t)(sum.alloc_bytes - sum.free_bytes),
 		.alloc_bytes = (int64_t)called.alloc_bytes,
-		.rss_growth_bytes = memory_before.anonymous_bytes - before.anonymous_bytes,
+		.rss_growth_bytes = run->memory.anonymous_bytes - before.anonymous_bytes,
 	};
 	int r = hl_trace_result_figure(result, "rss_growth_bytes",
-				       memory_before.rss_bytes - before.rss_bytes);
+				       run->memory.rss_bytes - before.rss_bytes);
 	if (r == 0 && hl_outside_malloc_describe(&found, sentence))
 		r = hl_trace_result_warn(result, "%s", sentence);
 	return r;
 }
 
-static int make_recording(const struct hl_trace_command *command,
-			  const struct hl_process_facts *facts, struct hl_trace_result *result,
+static int make_recording(struct run *run, struct hl_trace_result *result,
 			  struct hl_recording **ret_recording, struct hl_error *err)
 {
-	int r = command->measures_rss ? add_rss(command, facts, result) : 0;
+	int r = run->command->measures_rss ? add_rss(run, result) : 0;
 
 	if (r == 0)
-		r = hl_trace_result_recording(result, has_ended() ? HL_END_UNKNOWN : HL_END_RUNNING,
-					      ret_recording);
+		r = hl_trace_result_recording(
+			result, has_ended(&run->request) ? HL_END_UNKNOWN : HL_END_RUNNING,
+			ret_recording);
 	return r < 0 ? hl_error_set(err, r, "out of memory") : 0;
 }
 
 /* What has changed since the last report. */
-static int write_interval(const struct hl_trace_command *command,
-			  const struct hl_process_facts *facts, void *trace,
-			  struct hl_trace_result **result, struct hl_error *err)
+static int write_interval(struct run *run, void *trace, struct hl_trace_result **result,
+			  struct hl_error *err)
 {
 	const struct hl_directory nowhere = {.fd = -1};
 	struct hl_recording *recording = NULL;
-	int r = command->backend->report(trace, *result, err);
+	int r = run->command->backend->report(trace, *result, err);
 
 	if (r == 0)
-		r = make_recording(command, facts, *result, &recording, err);
+		r = make_recording(run, *result, &recording, err);
 	if (r == 0)
-		r = hl_trace_output_write(&output, &nowhere, recording, err);
+		r = hl_trace_output_write(run->target, &nowhere, recording, err);
 	hl_recording_free(recording);
 	hl_trace_result_free(*result);
 	*result = NULL;
-	if (r == 0 && hl_trace_result_new(facts, command->mode, result) < 0)
+	if (r == 0 && hl_trace_result_new(run->request.facts, run->command->mode, result) < 0)
 		r = hl_error_set(err, -ENOMEM, "out of memory");
 	return r;
 }
 
 /* Reports every interval but the last, which may be a short one: ${result} is for that. */
-static int poll_intervals(const struct hl_trace_command *command,
-			  const struct hl_process_facts *facts, void *trace, double seconds,
+static int poll_intervals(struct run *run, void *trace, double seconds,
 			  struct hl_trace_result **result, struct hl_error *err)
 {
+	double interval_seconds = run->command->interval_seconds;
 	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC), now_ns = start_ns;
 	uint64_t end_ns = later_ns(start_ns, seconds), next_ns = start_ns;
 
 	while (!ferror(stdout)) {
-		next_ns = later_ns(next_ns, command->interval_seconds);
+		next_ns = later_ns(next_ns, interval_seconds);
 		if (next_ns < now_ns) /* writing took longer */
-			next_ns = later_ns(now_ns, command->interval_seconds);
+			next_ns = later_ns(now_ns, interval_seconds);
 		bool is_last = next_ns >= end_ns;
 		double left =
 			(double)((is_last ? end_ns : next_ns) - now_ns) / (double)HL_NS_PER_SECOND;
-		int r = poll_until(command->backend, trace, left, NULL, err);
+		int r = poll_until(run, trace, left, NULL, err);
 		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		/* Before its time, the target is gone, or is another program. */
-		if (r || is_last || is_enough() || now_ns < next_ns)
+		if (r || is_last || is_enough(&run->request) || now_ns < next_ns)
 			return r;
-		r = write_interval(command, facts, trace, result, err);
+		r = write_interval(run, trace, result, err);
 		if (r)
 			return r;
 		now_ns = hl_clock_ns(CLOCK_MONOTONIC);
@@ -267,26 +259,25 @@ static int poll_intervals(const struct hl_trace_command *command,
 }
 
 /* From the start of the backend to a full result; *${ret_is_full} is whether it came so far. */
-static int trace(const struct hl_trace_command *command, const struct hl_trace_request *request,
-		 double seconds, struct hl_trace_result **result, bool *ret_is_full,
-		 struct hl_error *err)
+static int trace(struct run *run, double seconds, struct hl_trace_result **result,
+		 bool *ret_is_full, struct hl_error *err)
 {
-	const struct hl_trace_backend *backend = command->backend;
+	const struct hl_trace_backend *backend = run->command->backend;
 	struct hl_terminal_progress progress;
 	struct hl_error last = {0};
 	void *trace = NULL;
 
-	int r = backend->start(request, &trace, err);
+	int r = backend->start(&run->request, &trace, err);
 	if (r)
 		return r;
 	hl_trace_result_begin(*result);
-	memory_before = hl_process_status_read(request->facts->pid);
+	run->memory = hl_process_status_read(run->request.facts->pid);
 	hl_terminal_progress_init(&progress, "tracing; Ctrl-C ends");
-	int polled = command->interval_seconds > 0
-			     ? poll_intervals(command, request->facts, trace, seconds, result, err)
-			     : poll_until(backend, trace, seconds, &progress.progress, err);
+	int polled = run->command->interval_seconds > 0
+			     ? poll_intervals(run, trace, seconds, result, err)
+			     : poll_until(run, trace, seconds, &progress.progress, err);
 	hl_terminal_progress_phase(&progress, "detaching");
-	r = polled < 0 ? polled : backend->finish(trace, has_ended(), *result, &last);
+	r = polled < 0 ? polled : backend->finish(trace, has_ended(&run->request), *result, &last);
 	hl_terminal_progress_clear(&progress);
 	backend->free(trace);
 	if (r < 0 && polled >= 0)
@@ -296,34 +287,27 @@ static int trace(const struct hl_trace_command *command, const struct hl_trace_r
 }
 
 /* Signals end the trace from here on; later ones what comes after it. */
-static int run_trace(const struct hl_trace_command *command, const struct hl_process_facts *facts,
-		     double seconds, struct hl_recording **ret_recording, struct hl_error *err)
+static int run_trace(struct run *run, double seconds, struct hl_recording **ret_recording,
+		     struct hl_error *err)
 {
-	const struct hl_trace_request request = {
-		.facts = facts,
-		.settings = command->settings,
-		.note = say,
-		.detail = say_detail,
-		.is_enough = is_enough,
-	};
 	struct hl_trace_result *result;
 	bool is_full = false;
 
-	int r = hl_trace_result_new(facts, command->mode, &result);
+	int r = hl_trace_result_new(run->request.facts, run->command->mode, &result);
 	if (r < 0)
 		return hl_error_set(err, r, "out of memory");
 	set_handlers(on_signal);
-	int traced = trace(command, &request, seconds, &result, &is_full, err);
+	int traced = trace(run, seconds, &result, &is_full, err);
 	set_handlers(SIG_DFL);
-	if (traced < 0 && !is_full && has_ended()) { /* which is why all else failed */
+	if (traced < 0 && !is_full && has_ended(&run->request)) { /* which is why all else failed */
 		*err = (struct hl_error){0};
 		traced = hl_error_set(err, -ESRCH,
 				      "process '%d' ended before it could be traced; trace it "
 				      "while it runs",
-				      facts->pid);
+				      run->request.facts->pid);
 	}
 	if (is_full)
-		r = make_recording(command, facts, result, ret_recording, err);
+		r = make_recording(run, result, ret_recording, err);
 	hl_trace_result_free(result);
 	return r < 0 ? r : traced;
 }
@@ -338,23 +322,23 @@ static int status_of(int r, const struct hl_error *err)
 	return r == HL_TRACE_TOO_COSTLY ? HL_EXIT_LIMIT : status;
 }
 
-static int trace_and_report(const struct hl_trace_command *command,
-			    const struct hl_process_facts *facts, double seconds,
-			    struct hl_error *err)
+static int trace_and_report(struct run *run, double seconds, struct hl_error *err)
 {
+	const struct hl_process_facts *facts = run->request.facts;
+	const struct hl_trace_target *target = run->target;
 	struct hl_recording *recording = NULL;
 	struct hl_directory directory;
 
-	int r = hl_trace_output_open(&output, &directory, err);
+	int r = hl_trace_output_open(target->path, target->force, &directory, err);
 	if (r < 0)
 		return r;
-	hl_privilege_log_start(verbose ? tell_bpf : NULL);
-	say("tracing process %d (%s)", facts->pid, facts->comm);
-	int traced = run_trace(command, facts, seconds, &recording, err);
-	if (recording && has_ended())
+	hl_privilege_log_start(target->verbose ? tell_bpf : NULL);
+	run->request.note("tracing process %d (%s)", facts->pid, facts->comm);
+	int traced = run_trace(run, seconds, &recording, err);
+	if (recording && has_ended(&run->request))
 		hl_cli_note("process %d ended before the trace did", facts->pid);
 	if (recording)
-		r = hl_trace_output_write(&output, &directory, recording, err);
+		r = hl_trace_output_write(target, &directory, recording, err);
 	hl_trace_output_close(&directory, recording && r >= 0);
 	hl_recording_free(recording);
 	return r < 0 ? r : traced;
@@ -370,12 +354,11 @@ static bool has_nameless_code(const struct hl_maps *maps)
 }
 
 /* A recorder that was brought in, and whose collector is not found, has changed the entries that probes would stand on. */
-static int refuse_joined(struct hl_error *err)
+static int refuse_joined(pid_t pid, struct hl_error *err)
 {
 	HL_CLEANUP(hl_maps_release) struct hl_maps maps = {0};
 
-	if (hl_maps_read((pid_t)pid, &maps, NULL) < 0 ||
-	    !hl_maps_have_file(&maps, "memfd:heapline") ||
+	if (hl_maps_read(pid, &maps, NULL) < 0 || !hl_maps_have_file(&maps, "memfd:heapline") ||
 	    hl_maps_have_file(&maps, "libheapline.so") || !has_nameless_code(&maps))
 		return 0;
 	return hl_error_set(
@@ -384,64 +367,75 @@ static int refuse_joined(struct hl_error *err)
 		"functions that probes would be set on; set XDG_RUNTIME_DIR as it was for "
 		"'heapline attach', or, if that has ended, take its recorder out: "
 		"'heapline attach -p %d -d 1'",
-		(int)pid, (int)pid);
+		pid, pid);
 }
 
 /* Probes would harm what is recorded, and the recorder knows already. */
-static int choose_recorder(struct hl_trace_command *command, struct hl_error *err)
+static int choose_recorder(struct hl_trace_command *command, pid_t pid, struct hl_error *err)
 {
 	if (!command->recorded_backend)
 		return 0;
-	if (!hl_trace_recorded_has((pid_t)pid))
-		return refuse_joined(err);
+	if (!hl_trace_recorded_has(pid))
+		return refuse_joined(pid, err);
 	if (command->needs_probes)
 		return hl_error_set(err, -ENOTSUP,
 				    "cannot trace process '%d' with %s: it is being recorded, and "
 				    "the probes for that would cut the stacks of its recording; "
 				    "without %s it is read from the recorder",
-				    (int)pid, command->needs_probes, command->needs_probes);
+				    pid, command->needs_probes, command->needs_probes);
 	command->backend = command->recorded_backend;
 	command->mode = command->recorded_mode;
 	return 0;
 }
 
-int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
+int hl_trace_run(const struct hl_verb *verb, int argc, char **argv, struct hl_trace_target *target,
 		 const struct hl_trace_command *command)
 {
+	const struct hl_view_output *output = &target->view.output;
+	struct hl_trace_command chosen = *command;
 	struct hl_process_facts facts;
+	struct run run = {
+		.command = &chosen,
+		.target = target,
+		.request = {.facts = &facts,
+			    .settings = command->settings,
+			    /* What is said while it goes on is for those who watch. */
+			    .note = target->verbose || isatty(STDERR_FILENO) ? say : say_nothing,
+			    .detail = target->verbose ? say : say_nothing,
+			    .is_enough = is_enough},
+	};
 	struct hl_error err = {0};
 	double seconds = INFINITY;
-	int status = check_usage(verb, argc, argv, &seconds);
+	int status = check_usage(verb, argc, argv, target, &seconds);
 
-	output.by = by_keys[by];
+	target->view.options.by = by_keys[target->view.options.by];
 	if (status == HL_EXIT_DONE)
-		status = hl_view_options_parse_filter(verb, &output.filter);
+		status = hl_view_options_parse_filter(verb, &target->view, &target->filter);
 	if (status != HL_EXIT_DONE)
 		return status;
-	output.repeated = command->interval_seconds > 0;
-	if (output.repeated && (output.folded || output.path))
+	target->repeated = command->interval_seconds > 0;
+	if (target->repeated && (target->folded || target->path))
 		return hl_cli_usage_error(verb,
 					  "--interval writes one report after another, as text "
 					  "or --json; leave out --folded and --output");
-	if (output.repeated && output.row_limit == HL_EMIT_ROWS_DEFAULT &&
-	    !hl_view_options_parse_output().json)
-		output.row_limit = INTERVAL_ROWS;
-	if (output.folded) /* data for other programs */
-		output.filter.fold_plumbing = false;
-	struct hl_trace_command chosen = *command;
+	if (target->repeated && target->view.options.row_limit == HL_EMIT_ROWS_DEFAULT &&
+	    !output->json)
+		target->view.options.row_limit = INTERVAL_ROWS;
+	if (target->folded) /* data for other programs */
+		target->filter.fold_plumbing = false;
 	if (!chosen.mode)
 		chosen.mode = chosen.backend->mode;
-	int r = choose_recorder(&chosen, &err);
+	int r = choose_recorder(&chosen, (pid_t)target->pid, &err);
 	if (r == 0)
-		r = hl_process_facts_read((pid_t)pid, &facts, &err);
+		r = hl_process_facts_read((pid_t)target->pid, &facts, &err);
 	if (r < 0)
 		return status_of(r, &err);
-	target_fd = pidfd_open((pid_t)pid, 0);
-	if (target_fd < 0)
+	run.request.target_fd = pidfd_open((pid_t)target->pid, 0);
+	if (run.request.target_fd < 0)
 		r = hl_error_set(&err, -errno, "cannot watch process '%d': %s", facts.pid,
 				 strerror(errno));
 	if (r == 0)
-		r = trace_and_report(&chosen, &facts, seconds, &err);
+		r = trace_and_report(&run, seconds, &err);
 	hl_process_facts_release(&facts);
 	return status_of(r, &err);
 }

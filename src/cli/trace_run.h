@@ -4,16 +4,29 @@
 #pragma once
 
 #include "bpf/trace.h"
-#include "cli/cli.h"
+#include "cli/view_options.h"
 #include "collector/directory.h"
-#include "profile/filter.h"
 #include "recording/recording.h"
-#include "view/view.h"
 
 #include <limits.h>
 
 /* For the shared_options of a verb. */
 extern const struct hl_option hl_trace_options[]; /* --pid --output --force --folded ... */
+
+/* What these options were set to, and what is made of the result: a recording, folded lines, JSON, or text for people.
+ * The request of a verb with them begins with it. */
+struct hl_trace_target {
+	struct hl_view_request view; /* what is shown; there is no file for it */
+	uint64_t pid;
+	bool verbose;
+	const char *path; /* of the recording; NULL: none is kept */
+	bool force;	  /* replace a recording that is there */
+	bool folded;
+	bool repeated;		 /* one of several: text has a short head, JSON is one line */
+	struct hl_filter filter; /* of what is shown */
+};
+
+#define HL_TRACE_DEFAULTS .view = {HL_VIEW_DEFAULTS, .options.row_limit = HL_EMIT_ROWS_DEFAULT}
 
 struct hl_trace_command {
 	const struct hl_trace_backend *backend;
@@ -30,35 +43,25 @@ struct hl_trace_command {
 };
 
 /*
- * Traces the process that --pid names for as long as the operand says, or until Ctrl-C or the
+ * Traces the process of ${target} for as long as the operand says, or until Ctrl-C or the
  * target's end, and writes what --folded, --json or --output ask for. Returns the exit status; what
  * went wrong was reported.
  */
-int hl_trace_run(const struct hl_verb *verb, int argc, char **argv,
+int hl_trace_run(const struct hl_verb *verb, int argc, char **argv, struct hl_trace_target *target,
 		 const struct hl_trace_command *command);
 
-/* ---- where the result goes: a recording, folded lines, JSON, or text for people ---- */
+/* ---- where the result goes ---- */
 
-struct hl_trace_output {
-	const char *path; /* of the recording; NULL: none is kept */
-	bool force;	  /* replace a recording that is there */
-	bool folded;
-	bool repeated; /* one of several: text has a short head, JSON is one line */
-	uint64_t row_limit;
-	enum hl_view_key by;	 /* line or function */
-	struct hl_filter filter; /* of what is shown */
-};
-
-/* Makes the directory of the recording, if there is to be one, so that nothing is traced in vain.
- * 0 or a negative errno with a sentence. */
-int hl_trace_output_open(const struct hl_trace_output *output, struct hl_directory *ret_directory,
+/* Makes the directory of the recording ${path}, if there is to be one (NULL: there is none), so that nothing is traced in
+ * vain; ${force}: it replaces one that is there. 0 or a negative errno with a sentence. */
+int hl_trace_output_open(const char *path, bool force, struct hl_directory *ret_directory,
 			 struct hl_error *err);
 
 /*
  * Keeps ${recording} in ${directory} if that is open; writes text, folded lines or JSON to standard
  * output if they were asked for, or no recording is kept. 0 or a negative errno with a sentence.
  */
-int hl_trace_output_write(const struct hl_trace_output *output,
+int hl_trace_output_write(const struct hl_trace_target *target,
 			  const struct hl_directory *directory, struct hl_recording *recording,
 			  struct hl_error *err);
 

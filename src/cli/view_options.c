@@ -17,17 +17,6 @@ enum color {
 	COLOR_NEVER,
 };
 
-static int value = -1; /* -1: the first of default_values that the profile knows */
-static int unit = -1;  /* -1: bytes, or objects where the value has no bytes */
-static int color = COLOR_AUTO;
-static int stack = HL_STACK_MIXED, root;
-static const char *process, *thread;
-static const char *output;
-static bool json, no_pager, force, plumbing;
-static struct hl_option_texts at, focus, ignore, hide, type, service, plumbing_also;
-static struct hl_option_range between;
-static uint64_t jobs, survived;
-
 static const char *const root_words[] = {"function", "type", "service", NULL};
 static const char *const color_words[] = {"auto", "always", "never", NULL};
 
@@ -35,87 +24,91 @@ const struct hl_option hl_view_value_options[] = {
 	{"value", 'v', "VALUE",
 	 "what to show: inuse, alloc, peak, temporary, slack, resident or swapped (default: peak; "
 	 "of an unfinished recording: inuse)",
-	 HL_OPTION_CHOICE, &value, hl_value_names},
-	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
-	 hl_unit_names},
+	 HL_OPTION_CHOICE, HL_VIEW_AT(value), hl_value_names},
+	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE,
+	 HL_VIEW_AT(unit), hl_unit_names},
 	{0},
 };
 
 const struct hl_option hl_view_unit_options[] = {
-	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE, &unit,
-	 hl_unit_names},
+	{"unit", 'u', "UNIT", "bytes or objects (default: bytes)", HL_OPTION_CHOICE,
+	 HL_VIEW_AT(unit), hl_unit_names},
 	{0},
 };
 
 const struct hl_option hl_view_selection_options[] = {
 	{"process", 'p', "PID[/SEQ]", "one process (default: the sum of all)", HL_OPTION_TEXT,
-	 &process, NULL},
-	{"thread", 't', "TID", "what one thread allocated", HL_OPTION_TEXT, &thread, NULL},
+	 HL_VIEW_AT(process), NULL},
+	{"thread", 't', "TID", "what one thread allocated", HL_OPTION_TEXT, HL_VIEW_AT(thread),
+	 NULL},
 	{"at", 0, "MS|peak", "show what was in use at that moment (needs a log)", HL_OPTION_TEXTS,
-	 &at, NULL},
+	 HL_VIEW_AT(at), NULL},
 	{"jobs", 'j', "N", "read the log with N threads (default: as many as there are cores)",
-	 HL_OPTION_COUNT, &jobs, NULL},
+	 HL_OPTION_COUNT, HL_VIEW_AT(jobs), NULL},
 	{0},
 };
 
 const struct hl_option hl_view_history_options[] = {
 	{"process", 'p', "PID[/SEQ]", "which process (default: the one with the highest peak)",
-	 HL_OPTION_TEXT, &process, NULL},
+	 HL_OPTION_TEXT, HL_VIEW_AT(process), NULL},
 	{"between", 0, "MS MS", "from one moment to the other, in ms (default: all)",
-	 HL_OPTION_RANGE, &between, NULL},
+	 HL_OPTION_RANGE, HL_VIEW_AT(between), NULL},
 	{"jobs", 'j', "N", "read the log with N threads (default: as many as there are cores)",
-	 HL_OPTION_COUNT, &jobs, NULL},
+	 HL_OPTION_COUNT, HL_VIEW_AT(jobs), NULL},
 	{0},
 };
 
 const struct hl_option hl_view_filter_options[] = {
-	{"focus", 0, "RE", "show only stacks with a frame that matches", HL_OPTION_TEXTS, &focus,
+	{"focus", 0, "RE", "show only stacks with a frame that matches", HL_OPTION_TEXTS,
+	 HL_VIEW_AT(focus), NULL},
+	{"ignore", 0, "RE", "leave out stacks with a frame that matches", HL_OPTION_TEXTS,
+	 HL_VIEW_AT(ignore), NULL},
+	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXTS, HL_VIEW_AT(hide),
 	 NULL},
-	{"ignore", 0, "RE", "leave out stacks with a frame that matches", HL_OPTION_TEXTS, &ignore,
-	 NULL},
-	{"hide", 0, "RE", "leave matching frames out of stacks", HL_OPTION_TEXTS, &hide, NULL},
 	{0},
 };
 
 const struct hl_option hl_view_stack_options[] = {
 	{"stack", 0, "KIND",
 	 "of programs that run scripts: native, script or mixed frames (default: mixed)",
-	 HL_OPTION_CHOICE, &stack, hl_stack_kind_names},
+	 HL_OPTION_CHOICE, HL_VIEW_AT(stack), hl_stack_kind_names},
 	{"root", 0, "KIND", "what stacks begin with: function, type or service (default: function)",
-	 HL_OPTION_CHOICE, &root, root_words},
-	{"type", 0, "RE", "show only blocks whose type matches", HL_OPTION_TEXTS, &type, NULL},
-	{"service", 0, "RE", "show only blocks of services that match", HL_OPTION_TEXTS, &service,
+	 HL_OPTION_CHOICE, HL_VIEW_AT(root), root_words},
+	{"type", 0, "RE", "show only blocks whose type matches", HL_OPTION_TEXTS, HL_VIEW_AT(type),
 	 NULL},
+	{"service", 0, "RE", "show only blocks of services that match", HL_OPTION_TEXTS,
+	 HL_VIEW_AT(service), NULL},
 	{"survived", 0, "N",
 	 "show only blocks of Lua in use that have outlived N full collections of their state",
-	 HL_OPTION_COUNT, &survived, HL_BOUNDS(1, HL_AGE_MAX)},
+	 HL_OPTION_COUNT, HL_VIEW_AT(survived), HL_BOUNDS(1, HL_AGE_MAX)},
 	{0},
 };
 
 const struct hl_option hl_view_plumbing_options[] = {
 	{"plumbing", 0, NULL, "show frames of allocation plumbing: operator new, xmalloc, ...",
-	 HL_OPTION_FLAG, &plumbing, NULL},
+	 HL_OPTION_FLAG, HL_VIEW_AT(plumbing), NULL},
 	{"plumbing-also", 0, "RE", "fold functions whose names match as allocation plumbing, too",
-	 HL_OPTION_TEXTS, &plumbing_also, NULL},
+	 HL_OPTION_TEXTS, HL_VIEW_AT(plumbing_also), NULL},
 	{0},
 };
 
 const struct hl_option hl_view_json_options[] = {
-	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, &json, NULL},
+	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, HL_VIEW_AT(output.json), NULL},
 	{0},
 };
 
 const struct hl_option hl_view_color_options[] = {
-	{"color", 0, "WHEN", "auto, always or never (default: auto)", HL_OPTION_CHOICE, &color,
-	 color_words},
-	{"no-pager", 0, NULL, "do not use a pager on a terminal", HL_OPTION_FLAG, &no_pager, NULL},
+	{"color", 0, "WHEN", "auto, always or never (default: auto)", HL_OPTION_CHOICE,
+	 HL_VIEW_AT(output.color), color_words},
+	{"no-pager", 0, NULL, "do not use a pager on a terminal", HL_OPTION_FLAG,
+	 HL_VIEW_AT(output.no_pager), NULL},
 	{0},
 };
 
 const struct hl_option hl_view_output_options[] = {
-	{"output", 'o', "FILE", "write to FILE (default: standard output)", HL_OPTION_TEXT, &output,
-	 NULL},
-	{"force", 'f', NULL, "overwrite FILE", HL_OPTION_FLAG, &force, NULL},
+	{"output", 'o', "FILE", "write to FILE (default: standard output)", HL_OPTION_OUTPUT,
+	 HL_VIEW_AT(output.path), NULL},
+	{"force", 'f', NULL, "overwrite FILE", HL_OPTION_FLAG, HL_VIEW_AT(output.force), NULL},
 	{0},
 };
 
@@ -148,59 +141,64 @@ static int parse_process(const char *text, struct hl_profile_selection *selectio
 }
 
 int hl_view_options_parse_selection(const struct hl_verb *verb,
+				    const struct hl_view_request *request,
 				    struct hl_profile_selection *selection)
 {
 	const char *end;
 
 	/* More threads than any machine has are as good as all that it has. */
-	selection->jobs = jobs > UINT16_MAX ? UINT16_MAX : (unsigned)jobs;
-	if (process && parse_process(process, selection) < 0)
+	selection->jobs = request->jobs > UINT16_MAX ? UINT16_MAX : (unsigned)request->jobs;
+	if (request->process && parse_process(request->process, selection) < 0)
 		return hl_cli_usage_error(verb,
 					  "bad value '%s' of option '--process': not a PID "
 					  "or PID/SEQUENCE",
-					  process);
-	if (thread && (parse_id(thread, '\0', &selection->tid, &end) < 0 || !selection->tid))
+					  request->process);
+	if (request->thread &&
+	    (parse_id(request->thread, '\0', &selection->tid, &end) < 0 || !selection->tid))
 		return hl_cli_usage_error(verb, "bad value '%s' of option '--thread': not a TID",
-					  thread);
-	if (value >= 0 && unit >= 0 &&
-	    !hl_profile_has_unit((enum hl_value)value, (enum hl_unit)unit))
-		return hl_cli_usage_error(verb, "'%s' is not counted in %s", hl_value_names[value],
-					  hl_unit_names[unit]);
+					  request->thread);
+	if (request->value >= 0 && request->unit >= 0 &&
+	    !hl_profile_has_unit((enum hl_value)request->value, (enum hl_unit)request->unit))
+		return hl_cli_usage_error(verb, "'%s' is not counted in %s",
+					  hl_value_names[request->value],
+					  hl_unit_names[request->unit]);
 	return HL_EXIT_DONE;
 }
 
-int hl_view_options_parse_moments(const struct hl_verb *verb, size_t most,
-				  struct hl_moment *moments, size_t *ret_count)
+int hl_view_options_parse_moments(const struct hl_verb *verb, const struct hl_view_request *request,
+				  size_t most, struct hl_moment *moments, size_t *ret_count)
 {
-	if (at.count > most)
+	if (request->at.count > most)
 		return hl_cli_usage_error(
 			verb, most > 1 ? "'%s' takes --at twice at most" : "'%s' takes --at once",
 			verb->name);
-	for (size_t i = 0; i < at.count; i++) {
+	for (size_t i = 0; i < request->at.count; i++) {
 		moments[i] = (struct hl_moment){.kind = HL_MOMENT_PEAK};
-		if (!strcmp(at.texts[i], "peak"))
+		if (!strcmp(request->at.texts[i], "peak"))
 			continue;
 		moments[i].kind = HL_MOMENT_MS;
-		if (hl_option_parse_number(at.texts[i], false, &moments[i].ms) < 0)
-			return hl_cli_usage_error(
-				verb,
-				"bad value '%s' of option '--at': not a number of milliseconds, "
-				"nor 'peak'",
-				at.texts[i]);
+		if (hl_option_parse_number(request->at.texts[i], false, &moments[i].ms) < 0)
+			return hl_cli_usage_error(verb,
+						  "bad value '%s' of option '--at': not a "
+						  "number of milliseconds, "
+						  "nor 'peak'",
+						  request->at.texts[i]);
 	}
-	*ret_count = at.count;
+	*ret_count = request->at.count;
 	return HL_EXIT_DONE;
 }
 
-int hl_view_options_parse_between(const struct hl_verb *verb, struct hl_history_range *range)
+int hl_view_options_parse_between(const struct hl_verb *verb, const struct hl_view_request *request,
+				  struct hl_history_range *range)
 {
-	if (between.given && between.first > between.last)
-		return hl_cli_usage_error(
-			verb,
-			"bad value '%llu' of option '--between': the range ends earlier, at %llu",
-			(unsigned long long)between.first, (unsigned long long)between.last);
-	if (between.given)
-		*range = (struct hl_history_range){between.first, between.last};
+	if (request->between.given && request->between.first > request->between.last)
+		return hl_cli_usage_error(verb,
+					  "bad value '%llu' of option '--between': the "
+					  "range ends earlier, at %llu",
+					  (unsigned long long)request->between.first,
+					  (unsigned long long)request->between.last);
+	if (request->between.given)
+		*range = (struct hl_history_range){request->between.first, request->between.last};
 	return HL_EXIT_DONE;
 }
 
@@ -213,38 +211,43 @@ static bool take_expressions(const struct hl_option_texts *texts,
 	return true;
 }
 
-int hl_view_options_parse_filter(const struct hl_verb *verb, struct hl_filter *filter)
+int hl_view_options_parse_filter(const struct hl_verb *verb, const struct hl_view_request *request,
+				 struct hl_filter *filter)
 {
 	struct hl_error err = {0};
 
-	if (!take_expressions(&focus, filter->focus) ||
-	    !take_expressions(&ignore, filter->ignore) || !take_expressions(&hide, filter->hide) ||
-	    !take_expressions(&type, filter->type) ||
-	    !take_expressions(&service, filter->service) ||
-	    !take_expressions(&plumbing_also, filter->plumbing_also))
+	if (!take_expressions(&request->focus, filter->focus) ||
+	    !take_expressions(&request->ignore, filter->ignore) ||
+	    !take_expressions(&request->hide, filter->hide) ||
+	    !take_expressions(&request->type, filter->type) ||
+	    !take_expressions(&request->service, filter->service) ||
+	    !take_expressions(&request->plumbing_also, filter->plumbing_also))
 		return hl_cli_usage_error(verb,
 					  "--focus, --ignore, --hide, --type, --service and "
 					  "--plumbing-also can be given %d times each at most",
 					  HL_FILTER_EXPRESSIONS_MAX);
-	if (plumbing && plumbing_also.count)
+	if (request->plumbing && request->plumbing_also.count)
 		return hl_cli_usage_error(verb, "--plumbing shows what --plumbing-also folds; "
 						"leave one of them out");
-	if (survived && value >= 0 && value != HL_VALUE_INUSE)
+	if (request->survived && request->value >= 0 && request->value != HL_VALUE_INUSE)
 		return hl_cli_usage_error(verb,
 					  "--survived is about what is in use; leave --value out");
-	filter->survived = survived;
-	filter->stack = (enum hl_stack_kind)stack;
-	filter->root = root == 1 ? HL_PART_TYPE : root == 2 ? HL_PART_SERVICE : HL_PART_NATIVE;
-	filter->fold_plumbing = !plumbing && hl_verb_shares(verb, hl_view_plumbing_options);
+	filter->survived = request->survived;
+	filter->stack = (enum hl_stack_kind)request->stack;
+	filter->root = request->root == 1   ? HL_PART_TYPE
+		       : request->root == 2 ? HL_PART_SERVICE
+					    : HL_PART_NATIVE;
+	filter->fold_plumbing =
+		!request->plumbing && hl_verb_shares(verb, hl_view_plumbing_options);
 	int r = hl_filter_check(filter, &err);
 	if (r == -ENOMEM)
 		return hl_cli_error("out of memory");
 	return r < 0 ? hl_cli_usage_error(verb, "%s", err.text) : HL_EXIT_DONE;
 }
 
-bool hl_view_options_ask_pages(void)
+bool hl_view_options_ask_pages(const struct hl_view_request *request)
 {
-	return value >= 0 && hl_value_is_of_pages((enum hl_value)value);
+	return request->value >= 0 && hl_value_is_of_pages((enum hl_value)request->value);
 }
 
 /* ---- value and unit, which depend on what the profile knows ---- */
@@ -252,10 +255,11 @@ bool hl_view_options_ask_pages(void)
 static const enum hl_value default_values[] = {HL_VALUE_PEAK, HL_VALUE_INUSE, HL_VALUE_ALLOC,
 					       HL_VALUE_TEMPORARY, HL_VALUE_SLACK};
 
-static bool knows_some(const struct hl_profile *profile, enum hl_value candidate)
+static bool knows_some(const struct hl_view_request *request, const struct hl_profile *profile,
+		       enum hl_value candidate)
 {
-	if (unit >= 0)
-		return hl_profile_knows(profile, candidate, (enum hl_unit)unit);
+	if (request->unit >= 0)
+		return hl_profile_knows(profile, candidate, (enum hl_unit)request->unit);
 	return hl_profile_knows(profile, candidate, HL_UNIT_BYTES) ||
 	       hl_profile_knows(profile, candidate, HL_UNIT_OBJECTS);
 }
@@ -275,15 +279,16 @@ static bool differs_in(const struct hl_profile *profile, enum hl_value candidate
  * Why the peak is not what one wants to see: a program that goes on may have had it long ago, and
  * what it has leaked since is not part of it. NULL: it is.
  */
-static const char *reason_for_inuse(const struct hl_profile *profile)
+static const char *reason_for_inuse(const struct hl_view_request *request,
+				    const struct hl_profile *profile)
 {
 	static const char types_of_inuse[] = "because types are known of what is in use alone";
 
-	if (survived)
+	if (request->survived)
 		return "because --survived is about that";
-	if (profile->imported || !knows_some(profile, HL_VALUE_INUSE))
+	if (profile->imported || !knows_some(request, profile, HL_VALUE_INUSE))
 		return NULL;
-	if (!knows_some(profile, HL_VALUE_PEAK))
+	if (!knows_some(request, profile, HL_VALUE_PEAK))
 		return profile->has_types_of_inuse ? types_of_inuse : NULL;
 	if (profile->snapshot)
 		return "because this is a snapshot";
@@ -301,17 +306,18 @@ static const char *reason_for_inuse(const struct hl_profile *profile)
 	return NULL;
 }
 
-static int value_not_known(const struct hl_profile *profile, const struct hl_view_options *options,
-			   struct hl_error *err)
+static int value_not_known(const struct hl_view_request *request, const struct hl_profile *profile,
+			   const struct hl_view_options *options, struct hl_error *err)
 {
 	const char *name = hl_profile_text(profile, profile->name);
 	char missing[64], known[160] = "";
 	size_t used = 0;
 
 	/* "no peak in objects", as far as it was asked for. */
-	snprintf(missing, sizeof(missing), "%s%s%s%s", value >= 0 ? "no " : "nothing",
-		 value >= 0 ? hl_value_names[options->value] : "", unit >= 0 ? " in " : "",
-		 unit >= 0 ? hl_unit_names[options->unit] : "");
+	snprintf(missing, sizeof(missing), "%s%s%s%s", request->value >= 0 ? "no " : "nothing",
+		 request->value >= 0 ? hl_value_names[options->value] : "",
+		 request->unit >= 0 ? " in " : "",
+		 request->unit >= 0 ? hl_unit_names[options->unit] : "");
 	/* "inuse (bytes, objects), alloc (bytes)" */
 	for (int candidate = 0; candidate < HL_VALUE_COUNT; candidate++) {
 		bool bytes = hl_profile_knows(profile, (enum hl_value)candidate, HL_UNIT_BYTES);
@@ -327,32 +333,34 @@ static int value_not_known(const struct hl_profile *profile, const struct hl_vie
 				    hl_profile_text(profile, profile->base_name), name, missing,
 				    known);
 	return hl_error_set(err, -ENODATA, "'%s' holds %s; it holds %s%s", name, missing, known,
-			    hl_view_options_ask_pages()
+			    hl_view_options_ask_pages(request)
 				    ? ". What is in RAM is known while the program runs: name its "
 				      "recording then, or a snapshot of 'heapline ctl -p PID "
 				      "snapshot OUT.hl'"
 				    : "");
 }
 
-int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
+int hl_view_options_choose_value(const struct hl_view_request *request,
+				 const struct hl_profile *profile, bool flame,
 				 struct hl_view_options *options, struct hl_error *err)
 {
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 	bool counts_pages = flame && kind && hl_trace_kind_counts_pages(kind);
 
-	options->value_reason = value < 0 ? reason_for_inuse(profile) : NULL;
+	options->value_reason = request->value < 0 ? reason_for_inuse(request, profile) : NULL;
 	options->value = options->value_reason ? HL_VALUE_INUSE : HL_VALUE_PEAK;
 	for (size_t i = HL_COUNT_OF(default_values); !options->value_reason && i-- > 0;)
-		if (knows_some(profile, default_values[i]))
+		if (knows_some(request, profile, default_values[i]))
 			options->value = default_values[i]; /* the first that is known stays */
-	bool is_preferred = profile->has_preferred && value < 0 && !options->value_reason &&
-			    knows_some(profile, profile->preferred_value);
+	bool is_preferred = profile->has_preferred && request->value < 0 &&
+			    !options->value_reason &&
+			    knows_some(request, profile, profile->preferred_value);
 	if (is_preferred)
 		options->value = profile->preferred_value;
-	if (value >= 0)
-		options->value = (enum hl_value)value;
-	if (unit >= 0)
-		options->unit = (enum hl_unit)unit;
+	if (request->value >= 0)
+		options->value = (enum hl_value)request->value;
+	if (request->unit >= 0)
+		options->unit = (enum hl_unit)request->unit;
 	else if (is_preferred)
 		options->unit = profile->preferred_unit;
 	else
@@ -362,26 +370,20 @@ int hl_view_options_choose_value(const struct hl_profile *profile, bool flame,
 				: HL_UNIT_OBJECTS;
 	if (hl_profile_knows(profile, options->value, options->unit))
 		return 0;
-	return value_not_known(profile, options, err);
+	return value_not_known(request, profile, options, err);
 }
 
 /* ---- output ---- */
 
-struct hl_view_output hl_view_options_parse_output(void)
+bool hl_view_output_has_color(const struct hl_view_output *output)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
 	const char *terminal = getenv("TERM");
-	bool to_file = output && strcmp(output, "-") != 0;
-	bool has_color = !to_file && isatty(STDOUT_FILENO) && !(no_color && no_color[0]) &&
-			 terminal && strcmp(terminal, "dumb") != 0;
 
-	return (struct hl_view_output){
-		.path = to_file ? output : NULL,
-		.force = force,
-		.json = json,
-		.no_pager = no_pager,
-		.color = color == COLOR_AUTO ? has_color : color == COLOR_ALWAYS,
-	};
+	if (output->color != COLOR_AUTO)
+		return output->color == COLOR_ALWAYS;
+	return !output->path && isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && terminal &&
+	       strcmp(terminal, "dumb") != 0;
 }
 
 /* ---- formats by the name of the output ---- */
@@ -403,7 +405,7 @@ static const char *extension_of(const char *path)
 	return dot && !strchr(dot, '/') ? dot + 1 : "";
 }
 
-int hl_view_options_format_of(const char *path, const char *const *words)
+int hl_view_output_format_of(const char *path, const char *const *words)
 {
 	const char *extension = extension_of(path);
 
@@ -413,24 +415,22 @@ int hl_view_options_format_of(const char *path, const char *const *words)
 	return -1;
 }
 
-int hl_view_options_choose_format(struct hl_view_command *command, int given, int otherwise)
+int hl_view_options_choose_format(const struct hl_view_request *request, int otherwise)
 {
-	int named =
-		hl_view_options_format_of(hl_view_options_parse_output().path, command->formats);
+	int named = hl_view_output_format_of(request->output.path, request->formats);
 
-	command->format_given = given >= 0;
-	return given >= 0 ? given : named >= 0 ? named : otherwise;
+	return request->format >= 0 ? request->format : named >= 0 ? named : otherwise;
 }
 
-int hl_view_options_obey_name(const struct hl_verb *verb, const struct hl_view_command *command)
+int hl_view_output_obey_name(const struct hl_verb *verb, struct hl_view_output *output,
+			     const char *const *formats, bool is_given)
 {
-	const char *path = hl_view_options_parse_output().path, *extension = extension_of(path);
+	const char *path = output->path, *extension = extension_of(path);
 
-	if (command->format_given || hl_view_options_parse_output().json ||
-	    (command->formats && hl_view_options_format_of(path, command->formats) >= 0))
+	if (is_given || output->json || (formats && hl_view_output_format_of(path, formats) >= 0))
 		return HL_EXIT_DONE;
 	if (!strcmp(extension, "json") && hl_verb_shares(verb, hl_view_json_options)) {
-		json = true;
+		output->json = true;
 		return HL_EXIT_DONE;
 	}
 	for (size_t i = 0; i < HL_COUNT_OF(promises); i++)

@@ -28,9 +28,9 @@ HL_DEFINE_FREE_AT(struct hl_history, hl_history_free)
 
 /* ---- operands ---- */
 
-static int profiles_max(const struct hl_view_command *command)
+static int profiles_max(const struct hl_view_request *request)
 {
-	return command->profiles_max ? command->profiles_max : 1;
+	return request->profiles_max ? request->profiles_max : 1;
 }
 
 /* The files to open: paths, moments, and the part to look at. */
@@ -113,16 +113,16 @@ static void note_newest(const char *path)
 
 /* Where nothing is named: the recording of the process that --process names, standard input, or the newest recording here. What is chosen lives
  * as long as the program. */
-static int choose_operand(const struct hl_verb *verb, const struct hl_view_command *command,
+static int choose_operand(const struct hl_verb *verb, const struct hl_view_request *request,
 			  struct operands *operands)
 {
 	static char standard_input[] = "-", *chosen[] = {standard_input};
-	bool reads_stdin = command->reads_stdin && !isatty(STDIN_FILENO);
+	bool reads_stdin = request->reads_stdin && !isatty(STDIN_FILENO);
 	uint32_t pid = operands->selection.pid;
 
 	operands->paths = chosen;
 	operands->path_count = 1;
-	if (!reads_stdin && command->compares && operands->moment_count < PROFILES_MAX)
+	if (!reads_stdin && request->compares && operands->moment_count < PROFILES_MAX)
 		return hl_cli_usage_error(verb, "'%s' needs two recordings, or one and --at twice",
 					  verb->name);
 	char *recorded = recording_of(pid);
@@ -217,33 +217,33 @@ static struct hl_history *open_own_history(const struct hl_profile *profile,
 /* ---- all of it ---- */
 
 /* Of ${profile} or of ${history}, as the command's view is. */
-static int write_view(struct hl_view_command *command, const struct hl_profile *profile,
+static int write_view(struct hl_view_request *request, const struct hl_profile *profile,
 		      struct hl_history *history, struct hl_terminal_progress *progress,
 		      struct hl_error *err)
 {
-	struct hl_view_options *options = &command->options;
-	struct hl_view_output where = hl_view_options_parse_output();
-	bool on_terminal = isatty(STDOUT_FILENO) && !where.path;
+	struct hl_view_options *options = &request->options;
+	const struct hl_view_output *where = &request->output;
+	bool on_terminal = isatty(STDOUT_FILENO) && !where->path;
 	struct hl_report_output output;
 	char *notes = NULL;
 	size_t size;
 
-	if (command->binary && on_terminal && !where.json)
+	if (request->binary && on_terminal && !where->json)
 		return hl_error_set(
 			err, -ENOTTY,
 			"cannot write binary output to a terminal; name a file with -o");
-	int r = hl_report_output_open(&output, command->pages, err);
+	int r = hl_report_output_open(&output, where, request->pages, err);
 	if (r < 0)
 		return r;
 	hl_terminal_progress_phase(progress, on_terminal ? NULL : "writing");
 	options->out = output.out;
-	options->json = where.json;
-	options->color = where.color;
+	options->json = where->json;
+	options->color = hl_view_output_has_color(where);
 	options->notes = open_memstream(&notes, &size); /* for after what the terminal shows now */
 	if (!options->notes)
 		return hl_report_output_close(&output, -ENOMEM, err);
-	r = history ? command->history_view(history, options, err)
-		    : command->view(profile, options, err);
+	r = history ? request->history_view(history, options, err)
+		    : request->view(profile, options, err);
 	if (fclose(options->notes) == 0 && size) {
 		hl_terminal_progress_wipe();
 		fputs(notes, stderr);
@@ -252,51 +252,53 @@ static int write_view(struct hl_view_command *command, const struct hl_profile *
 	return hl_report_output_close(&output, r, err);
 }
 
-static int open_and_write(struct hl_view_command *command, const struct operands *operands,
+static int open_and_write(struct hl_view_request *request, const struct operands *operands,
 			  struct hl_terminal_progress *progress, struct hl_error *err)
 {
-	bool is_flame = command->view == hl_folded_view || command->view == hl_flame_view;
+	bool is_flame = request->view == hl_folded_view || request->view == hl_flame_view;
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
 	HL_CLEANUP(hl_history_free_at) struct hl_history *history = NULL;
 
-	int r = hl_report_output_check(operands->paths, operands->path_count, err);
-	if (r == 0 && command->history_view) {
+	int r = hl_report_output_check(&request->output, operands->paths, operands->path_count,
+				       err);
+	if (r == 0 && request->history_view) {
 		r = hl_history_open(operands->paths[0], &operands->selection, &operands->range,
 				    &operands->filter, &history, err);
 		if (r == 0 && operands->is_unsure)
 			note_newest(operands->paths[0]);
-		if (r == 0 && command->called)
-			r = hl_strings_intern(&history->profile->strings, command->called,
+		if (r == 0 && request->called)
+			r = hl_strings_intern(&history->profile->strings, request->called,
 					      &history->profile->name);
-		return r == 0 ? write_view(command, NULL, history, progress, err) : r;
+		return r == 0 ? write_view(request, NULL, history, progress, err) : r;
 	}
 	if (r == 0 &&
 	    (operands->path_count == PROFILES_MAX || operands->moment_count == PROFILES_MAX))
-		r = open_joined(operands, command->normalize, &profile, err);
+		r = open_joined(operands, request->normalize, &profile, err);
 	else if (r == 0)
 		r = open_filtered(operands, 0, operands->moments[0], &profile, err);
 	if (r == 0 && operands->is_unsure)
 		note_newest(operands->paths[0]);
 	/* Two moments are as good as two recordings, and some files hold a comparison already. */
-	if (r == 0 && command->compares && !profile->base)
+	if (r == 0 && request->compares && !profile->base)
 		r = hl_error_set(err, -EINVAL,
 				 "cannot compare '%s': there is nothing to compare it with; name "
 				 "the earlier recording before it, or use --at twice",
 				 hl_profile_text(profile, profile->name));
-	if (r == 0 && command->normalize && !profile->base_duration_ns)
+	if (r == 0 && request->normalize && !profile->base_duration_ns)
 		r = hl_error_set(err, -EINVAL,
 				 "cannot normalize '%s' by time: it is not compared with another "
 				 "recording; leave out --normalize",
 				 hl_profile_text(profile, profile->name));
 	if (r == 0)
-		r = hl_view_options_choose_value(profile, is_flame, &command->options, err);
+		r = hl_view_options_choose_value(request, profile, is_flame, &request->options,
+						 err);
 	if (r < 0)
 		return r;
-	if (command->advises)
+	if (request->advises)
 		hl_symbols_advice_add(profile, HL_DPKG_DIRECTORY); /* or goes without advice */
-	if (command->tells_history)
-		command->options.report.history = history = open_own_history(profile, operands);
-	return write_view(command, profile, NULL, progress, err);
+	if (request->tells_history)
+		request->options.report.history = history = open_own_history(profile, operands);
+	return write_view(request, profile, NULL, progress, err);
 }
 
 static int explain_failure(const struct operands *operands, int r, const struct hl_error *why)
@@ -312,47 +314,46 @@ static int explain_failure(const struct operands *operands, int r, const struct 
 	return hl_cli_error("%s", why->text);
 }
 
-int hl_view_run(const struct hl_verb *verb, int argc, char **argv,
-		const struct hl_view_command *how)
+int hl_view_run(const struct hl_verb *verb, int argc, char **argv, struct hl_view_request *request)
 {
-	struct hl_view_command command = *how;
 	struct operands operands = {.paths = argv,
 				    .path_count = (size_t)argc,
-				    .selection = {.keep_rows = command.keep_rows},
+				    .selection = {.keep_rows = request->keep_rows},
 				    .range = HL_HISTORY_ALL};
+	const enum hl_view_key by = request->options.by;
 	struct hl_terminal_progress progress;
 	struct hl_error err = {0};
 
-	if (argc > profiles_max(&command))
+	if (argc > profiles_max(request))
 		return hl_cli_usage_error(verb, "unexpected argument '%s'",
-					  argv[profiles_max(&command)]);
-	int status = hl_view_options_parse_moments(verb, (size_t)profiles_max(&command),
+					  argv[profiles_max(request)]);
+	int status = hl_view_options_parse_moments(verb, request, (size_t)profiles_max(request),
 						   operands.moments, &operands.moment_count);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_options_obey_name(verb, &command);
+		status = hl_view_output_obey_name(verb, &request->output, request->formats,
+						  request->format >= 0);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_options_parse_selection(verb, &operands.selection);
-	if (command.pid)
-		operands.selection.pid = (uint32_t)command.pid;
+		status = hl_view_options_parse_selection(verb, request, &operands.selection);
+	if (request->pid)
+		operands.selection.pid = (uint32_t)request->pid;
 	if (status == HL_EXIT_DONE)
-		status = hl_view_options_parse_filter(verb, &operands.filter);
-	if (command.options.by == HL_VIEW_BY_TYPE || command.options.by == HL_VIEW_BY_SERVICE) {
-		operands.filter.root =
-			command.options.by == HL_VIEW_BY_TYPE ? HL_PART_TYPE : HL_PART_SERVICE;
+		status = hl_view_options_parse_filter(verb, request, &operands.filter);
+	if (by == HL_VIEW_BY_TYPE || by == HL_VIEW_BY_SERVICE) {
+		operands.filter.root = by == HL_VIEW_BY_TYPE ? HL_PART_TYPE : HL_PART_SERVICE;
 		operands.filter.root_alone = true;
 	}
-	operands.selection.filler =
-		hl_live_filler(hl_view_options_ask_pages(), hl_filter_asks_types(&operands.filter),
-			       operands.filter.survived > 0);
+	operands.selection.filler = hl_live_filler(hl_view_options_ask_pages(request),
+						   hl_filter_asks_types(&operands.filter),
+						   operands.filter.survived > 0);
 	if (status == HL_EXIT_DONE)
-		status = hl_view_options_parse_between(verb, &operands.range);
+		status = hl_view_options_parse_between(verb, request, &operands.range);
 	if (status == HL_EXIT_DONE && argc == 0)
-		status = choose_operand(verb, &command, &operands);
+		status = choose_operand(verb, request, &operands);
 	if (status != HL_EXIT_DONE)
 		return status;
 	hl_terminal_progress_init(&progress, "reading");
 	operands.selection.progress = &progress.progress;
-	int r = open_and_write(&command, &operands, &progress, &err);
+	int r = open_and_write(request, &operands, &progress, &err);
 	hl_terminal_progress_clear(&progress);
 	if (r < 0)
 		return explain_failure(&operands, r, &err);

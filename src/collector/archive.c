@@ -17,7 +17,8 @@
 int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
 		    const struct hl_collector_settings *settings, struct hl_error *err)
 {
-	*archive = (struct hl_archive){.on_failure = settings->on_failure};
+	*archive = (struct hl_archive){.on_failure = settings->on_failure,
+					.on_failure_context = settings->on_failure_context};
 	int r = hl_directory_init(&archive->directory, path, replace, err);
 	if (r < 0)
 		return r;
@@ -156,7 +157,7 @@ static int note(struct hl_archive *archive, int r, const struct hl_error *err)
 		archive->failure = *err;
 		hl_archive_warn(archive, "%s", err->text);
 		if (!archive->is_failing && archive->on_failure)
-			archive->on_failure(err->text);
+			archive->on_failure(archive->on_failure_context, err->text);
 	}
 	archive->is_failing = r < 0;
 	return r;

@@ -27,7 +27,9 @@ struct hl_archive {
 	bool meta_is_stale;	 /* has what is not on disk */
 	struct hl_error failure; /* the last that happened; empty when none did */
 	bool is_failing;	 /* the last write failed */
-	void (*on_failure)(const char *sentence); /* see struct hl_collector_settings */
+	/* See struct hl_collector_settings. */
+	void (*on_failure)(const void *context, const char *sentence);
+	const void *on_failure_context;
 };
 
 /* settings->command must stay. A full disk is not a failure: the recording then begins when there is room. */

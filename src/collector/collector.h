@@ -25,7 +25,8 @@ struct hl_collector_settings {
 	uint64_t save_every_ns; /* at least; 0: a second */
 	char **command;		/* NULL-terminated; must stay until hl_collector_free */
 	/* Called when the recording cannot be written, once until it can be again; NULL: nobody listens. */
-	void (*on_failure)(const char *sentence);
+	void (*on_failure)(const void *context, const char *sentence);
+	const void *on_failure_context;
 };
 
 struct hl_collector_summary {

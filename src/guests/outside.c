@@ -21,10 +21,10 @@ const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1
 #endif
 };
 
-const struct hl_guest_outside *hl_guests_form(void)
+const struct hl_guest_outside *hl_guests_form(const struct hl_guest_request *requests)
 {
 	for (size_t i = 0; hl_guests_outside[i]; i++)
-		if (hl_guests_outside[i]->form.is_wanted && *hl_guests_outside[i]->form.is_wanted)
+		if (requests[i].form)
 			return hl_guests_outside[i];
 	return NULL;
 }

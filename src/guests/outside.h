@@ -36,8 +36,15 @@ enum hl_guest_label {
 enum hl_guest_options {
 	HL_GUEST_OPTIONS_NONE, /* always NULL */
 	HL_GUEST_OPTIONS_HEAP, /* 'heapline heap' */
-	HL_GUEST_OPTIONS_FORM, /* that write carriers or allocations: they set form.is_wanted */
+	HL_GUEST_OPTIONS_FORM, /* that write carriers or allocations */
 	HL_GUEST_OPTIONS,
+};
+
+/* What the options of a guest ask for. */
+struct hl_guest_request {
+	bool form;  /* carriers and allocations in the guest's */
+	bool pools; /* what it cuts into blocks of its own */
+	bool types; /* and its objects by type */
 };
 
 #define HL_GUEST_TYPE_WORDS 6u /* of a block, that tell its type */
@@ -82,8 +89,9 @@ struct hl_guest_outside {
 	} types;
 	/* What reports of a heap show of it, if its options for 'heapline heap' ask for something. */
 	struct {
-		/* *${ret_kept} is NULL if they ask for nothing. ${has_blocks}: add_block() will be called. 0 or -ENOMEM. */
-		int (*open)(struct hl_memory *memory, bool has_blocks, void **ret_kept);
+		/* *${ret_kept} is NULL if ${request} asks for nothing. ${has_blocks}: add_block() will be called. 0 or -ENOMEM. */
+		int (*open)(struct hl_memory *memory, const struct hl_guest_request *request,
+			    bool has_blocks, void **ret_kept);
 		/* A live block of malloc(). 0 or -ENOMEM. */
 		int (*add_block)(void *kept, uint64_t address, uint64_t usable_bytes);
 		/* Reads all else in ${memory}, which is stopped if ${settings} say so. May add notes to ${heap}, which has been
@@ -96,12 +104,11 @@ struct hl_guest_outside {
 	} heap;
 	/* Carriers and allocations as tools of the runtime write them; NULL: none. */
 	struct {
-		const bool *is_wanted;
 		void (*put_carriers)(FILE *out, const struct hl_carriers *carriers);
 		/* 0 or -ENOMEM */
 		int (*put_allocations)(FILE *out, const struct hl_allocations *allocations);
 	} form;
-	/* Options that it adds to verbs; NULL: none. */
+	/* Options that it adds to verbs, which are members of struct hl_guest_request; NULL: none. */
 	const struct hl_option *options[HL_GUEST_OPTIONS];
 	/* ${ret_services}, one for each service, to be freed. 0; -ENOENT and -EPROTO when it has none; -ENOMEM; or what
 	 * reading failed with. */
@@ -112,5 +119,6 @@ struct hl_guest_outside {
 #define HL_GUESTS_OUTSIDE_MAX 4u
 extern const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1];
 
-/* The one in whose form carriers or allocations are to be written; NULL: in no guest's. */
-const struct hl_guest_outside *hl_guests_form(void);
+/* The one in whose form carriers or allocations are to be written, as one of ${requests}, in the order of the table, asks;
+ * NULL: in no guest's. */
+const struct hl_guest_outside *hl_guests_form(const struct hl_guest_request *requests);

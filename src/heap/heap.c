@@ -56,13 +56,14 @@ static int note_other(const struct hl_other_found *other, const struct hl_maps *
 }
 
 /* Has guests keep what their options ask for. ${has_blocks}: blocks are added, which glibc's are alone. */
-static int begin_guests(struct hl_memory *memory, bool has_blocks, struct hl_heap *heap)
+static int begin_guests(struct hl_memory *memory, const struct hl_guest_request *requests,
+			bool has_blocks, struct hl_heap *heap)
 {
 	for (size_t i = 0; hl_guests_outside[i]; i++) {
 		struct hl_heap_guest *added = &heap->guests[heap->guest_count];
 		added->guest = hl_guests_outside[i];
 		int r = added->guest->heap.open
-				? added->guest->heap.open(memory, has_blocks, &added->kept)
+				? added->guest->heap.open(memory, &requests[i], has_blocks, &added->kept)
 				: 0;
 		if (r < 0)
 			return r;
@@ -112,7 +113,7 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 	bool is_unknown_glibc = r == -ENOTSUP && glibc.is_unknown;
 
 	heap->page_bytes = memory->page_bytes;
-	if (settings->want_guests && begin_guests(memory, r == 0, heap) < 0)
+	if (settings->guests && begin_guests(memory, settings->guests, r == 0, heap) < 0)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);

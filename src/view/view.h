@@ -74,6 +74,9 @@ struct hl_view_options {
 		const char *source_path; /* where the sources are now; NULL: where they were */
 	} annotate;
 	struct {
+		uint64_t fail_above; /* bytes that the total may grow by; for the verb */
+	} diff;
+	struct {
 		enum hl_view_events report;
 		bool names; /* of the functions that allocated */
 	} events;

@@ -19,32 +19,39 @@ extern const struct hl_verb hl_verb_beam;
 
 #define TIMEOUT_MAX_S 3600
 
-static uint64_t timeout_s = 10;
-static struct hl_beam_settings settings; /* zero: the node chooses */
-static uint64_t row_limit = HL_EMIT_ROWS_DEFAULT;
-static const char *rows;
-static struct hl_option_texts allocators, schedulers, per;
+struct beam_request {
+	struct hl_view_output output;
+	struct hl_guest_request guests[HL_GUESTS_OUTSIDE_MAX];
+	struct hl_beam_settings settings; /* zero: the node chooses */
+	uint64_t timeout_s, row_limit;
+	const char *rows; /* what row_limit is made of; NULL: it stays */
+	struct hl_option_texts allocators, schedulers, per;
+};
+
+static const struct beam_request defaults = {.timeout_s = 10, .row_limit = HL_EMIT_ROWS_DEFAULT};
+
+#define AT(member) offsetof(struct beam_request, member)
 
 static const struct hl_option options[] = {
-	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, &settings.node,
+	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, AT(settings.node),
 	 NULL},
 	{"cookie-file", 0, "FILE", "the file with the node's cookie (default: ~/.erlang.cookie)",
-	 HL_OPTION_TEXT, &settings.cookie_path, NULL},
+	 HL_OPTION_TEXT, AT(settings.cookie_path), NULL},
 	{"timeout", 0, "SECONDS", "how long to wait for the node (default: 10)", HL_OPTION_COUNT,
-	 &timeout_s, HL_BOUNDS(1, TIMEOUT_MAX_S)},
+	 AT(timeout_s), HL_BOUNDS(1, TIMEOUT_MAX_S)},
 	{"histogram-start", 0, "BYTES",
 	 "where histograms begin (default: carriers 512, allocations 128)", HL_OPTION_BYTES,
-	 &settings.histogram_start, HL_BOUNDS(1, HL_LOG2_START_MAX)},
+	 AT(settings.histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
 	{"histogram-width", 0, "N", "slots of histograms (default: carriers 14, allocations 18)",
-	 HL_OPTION_COUNT, &settings.histogram_width, HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
+	 HL_OPTION_COUNT, AT(settings.histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
 	{"allocator", 0, "NAME,...", "only these allocators, such as eheap_alloc", HL_OPTION_TEXTS,
-	 &allocators, NULL},
+	 AT(allocators), NULL},
 	{"scheduler", 0, "N,...", "only instances of these schedulers; 0: other threads",
-	 HL_OPTION_TEXTS, &schedulers, NULL},
+	 HL_OPTION_TEXTS, AT(schedulers), NULL},
 	{"per", 0, "KIND,...", "allocations: a row for each process, port or mfa (OTP 27)",
-	 HL_OPTION_TEXTS, &per, NULL},
+	 HL_OPTION_TEXTS, AT(per), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_TEXT,
-	 &rows, NULL},
+	 AT(rows), NULL},
 	{0},
 };
 
@@ -66,28 +73,28 @@ static const struct {
 };
 
 /* Adds what one word between commas says to the settings. False when it says nothing. */
-typedef bool add_word(const char *word);
+typedef bool add_word(struct hl_beam_settings *settings, const char *word);
 
-static bool add_allocator(const char *word)
+static bool add_allocator(struct hl_beam_settings *settings, const char *word)
 {
-	if (!word[0] || settings.allocator_count == HL_BEAM_ALLOCATORS_MAX)
+	if (!word[0] || settings->allocator_count == HL_BEAM_ALLOCATORS_MAX)
 		return false;
-	settings.allocators[settings.allocator_count++] = word;
+	settings->allocators[settings->allocator_count++] = word;
 	return true;
 }
 
-static bool add_scheduler(const char *word)
+static bool add_scheduler(struct hl_beam_settings *settings, const char *word)
 {
 	uint64_t number;
 
 	if (hl_option_parse_number(word, false, &number) < 0 || number >= HL_BEAM_SCHEDULERS_MAX ||
-	    settings.scheduler_count == HL_BEAM_SCHEDULERS_MAX)
+	    settings->scheduler_count == HL_BEAM_SCHEDULERS_MAX)
 		return false;
-	settings.schedulers[settings.scheduler_count++] = number;
+	settings->schedulers[settings->scheduler_count++] = number;
 	return true;
 }
 
-static bool add_per(const char *word)
+static bool add_per(struct hl_beam_settings *settings, const char *word)
 {
 	static const struct {
 		const char *word;
@@ -100,15 +107,15 @@ static bool add_per(const char *word)
 
 	for (size_t i = 0; i < HL_COUNT_OF(words); i++)
 		if (!strcmp(word, words[i].word)) {
-			settings.per |= words[i].per;
+			settings->per |= words[i].per;
 			return true;
 		}
 	return false;
 }
 
 /* Words of all that was given, which are cut apart in place: argv may be written to. */
-static int parse_words(const char *option, const struct hl_option_texts *texts, add_word *add,
-		       const char *what)
+static int parse_words(struct hl_beam_settings *settings, const char *option,
+		       const struct hl_option_texts *texts, add_word *add, const char *what)
 {
 	if (texts->count > HL_OPTION_TEXTS_MAX)
 		return hl_cli_usage_error(
@@ -118,7 +125,7 @@ static int parse_words(const char *option, const struct hl_option_texts *texts, 
 	for (size_t i = 0; i < texts->count; i++) {
 		char *rest = (char *)texts->texts[i], *word;
 		while ((word = strsep(&rest, ",")))
-			if (!add(word))
+			if (!add(settings, word))
 				return hl_cli_usage_error(&hl_verb_beam,
 							  "bad value '%s' of option '%s': not %s",
 							  word, option, what);
@@ -126,26 +133,29 @@ static int parse_words(const char *option, const struct hl_option_texts *texts, 
 	return HL_EXIT_DONE;
 }
 
-static int parse_settings(void)
+static int parse_settings(struct beam_request *request)
 {
-	if (rows && hl_option_parse_number(rows, false, &row_limit) < 0)
+	struct hl_beam_settings *settings = &request->settings;
+
+	if (request->rows && hl_option_parse_number(request->rows, false, &request->row_limit) < 0)
 		return hl_cli_usage_error(&hl_verb_beam,
 					  "bad value '%s' of option '--rows': not a number; use "
 					  "--node to name a node",
-					  rows);
-	if (!settings.node)
+					  request->rows);
+	if (!settings->node)
 		return hl_cli_usage_error(&hl_verb_beam,
 					  "'beam' needs a node; name it with --node");
-	settings.timeout_ms = (unsigned)timeout_s * 1000;
-	int status =
-		parse_words("--allocator", &allocators, add_allocator, "the name of an allocator");
+	settings->timeout_ms = (unsigned)request->timeout_s * 1000;
+	int status = parse_words(settings, "--allocator", &request->allocators, add_allocator,
+				 "the name of an allocator");
 	if (status == HL_EXIT_DONE)
-		status = parse_words("--scheduler", &schedulers, add_scheduler,
+		status = parse_words(settings, "--scheduler", &request->schedulers, add_scheduler,
 				     "a scheduler's number");
 	if (status == HL_EXIT_DONE)
-		status = parse_words("--per", &per, add_per, "process, port or mfa");
-	if (status == HL_EXIT_DONE && settings.per & HL_BEAM_PER_MFA &&
-	    settings.per != HL_BEAM_PER_MFA)
+		status = parse_words(settings, "--per", &request->per, add_per,
+				     "process, port or mfa");
+	if (status == HL_EXIT_DONE && settings->per & HL_BEAM_PER_MFA &&
+	    settings->per != HL_BEAM_PER_MFA)
 		return hl_cli_usage_error(&hl_verb_beam,
 					  "'--per mfa' cannot be combined with another --per");
 	return status;
@@ -153,10 +163,10 @@ static int parse_settings(void)
 
 /* ---- what is written ---- */
 
-static int write_report(const struct hl_report_output *output, enum question question,
-			const struct hl_beam_report *report)
+static int write_report(const struct beam_request *request, const struct hl_report_output *output,
+			enum question question, const struct hl_beam_report *report)
 {
-	const struct hl_emit_options how = hl_report_output_emit(output, row_limit);
+	const struct hl_emit_options how = hl_report_output_emit(output, request->row_limit);
 	const char *schema =
 		question == QUESTION_CARRIERS ? "beam-carriers/1" : "beam-allocations/1";
 	struct hl_emit *emit;
@@ -165,7 +175,7 @@ static int write_report(const struct hl_report_output *output, enum question que
 	if (r < 0)
 		return r;
 	hl_emit_object(emit, "node");
-	hl_emit_text(emit, "name", settings.node);
+	hl_emit_text(emit, "name", request->settings.node);
 	hl_emit_text(emit, "otp_release", report->otp_release);
 	hl_emit_boolean(emit, "instrument", !report->lacks_instrument);
 	hl_emit_object_end(emit);
@@ -175,7 +185,7 @@ static int write_report(const struct hl_report_output *output, enum question que
 	hl_emit_integer(emit, "decode_ns", (int64_t)report->decode_ns);
 	hl_emit_integer(emit, "answer_bytes", (int64_t)report->answer_bytes);
 	hl_emit_object_end(emit);
-	hl_emit_line(emit, "node '%s', OTP %s", settings.node, report->otp_release);
+	hl_emit_line(emit, "node '%s', OTP %s", request->settings.node, report->otp_release);
 	if (report->lacks_instrument)
 		hl_emit_warning(emit,
 				"the node lacks the module 'instrument', so only sums are known; "
@@ -193,21 +203,22 @@ static int write_report(const struct hl_report_output *output, enum question que
 	if (report->lacks_instrument)
 		hl_beam_instances_emit(emit, &report->instances);
 	else if (question == QUESTION_CARRIERS)
-		r = hl_carriers_emit(emit, &report->carriers, row_limit);
+		r = hl_carriers_emit(emit, &report->carriers, request->row_limit);
 	else if (report->allocations.count || hl_emit_is_json(emit))
-		hl_allocations_emit(emit, &report->allocations, row_limit);
+		hl_allocations_emit(emit, &report->allocations, request->row_limit);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;
 }
 
-static int ask_and_write(enum question question, enum hl_report_form form,
-			 struct hl_beam_report *report, struct hl_error *err)
+static int ask_and_write(const struct beam_request *request, enum question question,
+			 enum hl_report_form form, struct hl_beam_report *report,
+			 struct hl_error *err)
 {
 	struct hl_report_output output;
 
-	int r = hl_report_output_check(NULL, 0, err);
+	int r = hl_report_output_check(&request->output, NULL, 0, err);
 	if (r == 0)
-		r = questions[question].ask(&settings, report, err);
+		r = questions[question].ask(&request->settings, report, err);
 	if (report->exposed_cookie_path[0])
 		hl_cli_note("others can read the cookie in '%s'; chmod 400 keeps it secret",
 			    report->exposed_cookie_path);
@@ -217,15 +228,15 @@ static int ask_and_write(enum question question, enum hl_report_form form,
 				 "cannot write the carriers of node '%s': it lacks the module "
 				 "'instrument' and reports only sums, which the table and --json "
 				 "show",
-				 settings.node);
+				 request->settings.node);
 	if (r == 0)
-		r = hl_report_output_open(&output, form == HL_REPORT_TABLE, err);
+		r = hl_report_output_open(&output, &request->output, form == HL_REPORT_TABLE, err);
 	if (r < 0)
 		return r;
 	if (form == HL_REPORT_TABLE)
-		r = write_report(&output, question, report);
+		r = write_report(request, &output, question, report);
 	else if (form == HL_REPORT_SVG)
-		r = hl_carriers_svg_write(output.out, &report->carriers, settings.node);
+		r = hl_carriers_svg_write(output.out, &report->carriers, request->settings.node);
 	else if (question == QUESTION_ALLOCATIONS)
 		r = hl_erlang_term_put_allocations(output.out, &report->allocations);
 	else
@@ -233,8 +244,9 @@ static int ask_and_write(enum question question, enum hl_report_form form,
 	return hl_report_output_close(&output, r, err);
 }
 
-static int run_beam(int argc, char **argv)
+static int run_beam(void *parsed, int argc, char **argv)
 {
+	struct beam_request *request = parsed;
 	struct hl_beam_report report = {0};
 	struct hl_error err = {0};
 	enum hl_report_form form;
@@ -252,17 +264,18 @@ static int run_beam(int argc, char **argv)
 		return hl_cli_usage_error(
 			&hl_verb_beam,
 			"'beam' cannot ask for '%s', only for carriers or allocations", argv[0]);
-	int status = parse_settings();
+	int status = parse_settings(request);
 	if (status == HL_EXIT_DONE)
-		status = hl_report_output_choose_form(&hl_verb_beam, hl_guests_form() != NULL, true,
+		status = hl_report_output_choose_form(&hl_verb_beam, &request->output,
+						      hl_guests_form(request->guests) != NULL, true,
 						      &form);
 	if (status != HL_EXIT_DONE)
 		return status;
 	if (form == HL_REPORT_SVG && question != QUESTION_CARRIERS)
 		return hl_cli_usage_error(&hl_verb_beam, "only carriers can be drawn as a picture");
-	if (per.count && question != QUESTION_ALLOCATIONS)
+	if (request->per.count && question != QUESTION_ALLOCATIONS)
 		return hl_cli_usage_error(&hl_verb_beam, "--per applies to allocations only");
-	int r = ask_and_write((enum question)question, form, &report, &err);
+	int r = ask_and_write(request, (enum question)question, form, &report, &err);
 	hl_beam_report_release(&report);
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }
@@ -274,7 +287,9 @@ const struct hl_verb hl_verb_beam = {
 	.summary = "show what the allocators of a live Erlang or Elixir node hold",
 	.options = options,
 	.guest_options = HL_GUEST_OPTIONS_FORM,
+	.guests_at = AT(guests),
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
+	HL_REQUEST(defaults),
 	.run = run_beam,
 };
 

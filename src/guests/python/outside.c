@@ -177,14 +177,12 @@ static int object_types_read(pid_t pid, struct hl_block_owners *owners,
 
 /* ---- options ---- */
 
-static bool wants_arenas;
-static bool wants_types;
-
 static const struct hl_option heap_options[] = {
 	{"python-arenas", 0, NULL, "also show the arenas of Python's objects, by size class",
-	 HL_OPTION_FLAG, &wants_arenas, NULL},
+	 HL_OPTION_FLAG, offsetof(struct hl_guest_request, pools), NULL},
 	{"python-types", 0, NULL, "the same, and Python's objects by type", HL_OPTION_FLAG,
-	 &wants_types, NULL},
+	 
+	 offsetof(struct hl_guest_request, types), NULL},
 	{0},
 };
 
@@ -195,16 +193,17 @@ struct report {
 
 /* ---- reading ---- */
 
-static int open_report(struct hl_memory *memory, bool has_blocks, void **ret_report)
+static int open_report(struct hl_memory *memory, const struct hl_guest_request *request,
+		       bool has_blocks, void **ret_report)
 {
-	if (!wants_arenas && !wants_types) {
+	if (!request->pools && !request->types) {
 		*ret_report = NULL;
 		return 0;
 	}
 	struct report *report = calloc(1, sizeof(*report));
 	if (!report)
 		return -ENOMEM;
-	if (wants_types && has_blocks && !(report->usage = hl_python_usage_new(memory))) {
+	if (request->types && has_blocks && !(report->usage = hl_python_usage_new(memory))) {
 		free(report);
 		return -ENOMEM;
 	}

@@ -73,6 +73,16 @@ struct hl_option {
 	const void *accepts;
 };
 
+/* For an option that sets ${member} of the verb's own struct request. */
+#define HL_AT(member) offsetof(struct request, member)
+
+/* The option beside --pid, for the same member. */
+#define HL_OPTION_COMM_OF(offset)                                                              \
+	{                                                                                      \
+		"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, \
+			offset, NULL                                                           \
+	}
+
 #define HL_SHARED_TABLES 8
 
 /* What a verb is for; help lists verbs under a heading for each group. */

@@ -4,36 +4,34 @@
 #include "heap/owners/owners.h"
 #include "view/heap.h"
 
-struct allocations_request {
+struct request {
 	struct hl_heap_target target;
 	uint64_t histogram_start, histogram_width;
 	bool plumbing;
 };
 
-static const struct allocations_request defaults = {
-	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+static const struct request defaults = {
+	.target.output.row_limit = HL_EMIT_ROWS_DEFAULT,
 	.histogram_start = 128,
 	.histogram_width = 18,
 };
 
-#define AT(member) offsetof(struct allocations_request, member)
-
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 128)", HL_OPTION_BYTES,
-	 AT(histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
+	 HL_AT(histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
 	{"histogram-width", 0, "N", "slots of histograms (default: 18)", HL_OPTION_COUNT,
-	 AT(histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
+	 HL_AT(histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
 	{"plumbing", 0, NULL,
 	 "name allocation plumbing (operator new, xmalloc, ...), not its callers", HL_OPTION_FLAG,
-	 AT(plumbing), NULL},
+	 HL_AT(plumbing), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
-	 AT(target.row_limit), NULL},
+	 HL_AT(target.output.row_limit), NULL},
 	{0},
 };
 
 static int run_allocations(void *parsed, int argc, char **argv)
 {
-	struct allocations_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_heap_target *target = &request->target;
 	struct hl_owners_settings settings = {
 		.shape = {.start = request->histogram_start,
@@ -59,8 +57,7 @@ static int run_allocations(void *parsed, int argc, char **argv)
 	if (r == 0)
 		r = hl_report_output_open(&output, &target->output, !guest, &err);
 	if (r == 0) {
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, target->row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = guest ? guest->form.put_allocations(output.out, &owners->allocations)
 			  : hl_owners_view(owners, (pid_t)target->pid, &how);
 		r = hl_report_output_close(&output, r, &err);
@@ -76,9 +73,9 @@ const struct hl_verb hl_verb_allocations = {
 	.summary = "show live blocks by library and function, with their sizes",
 	.options = options,
 	.guest_options = HL_GUEST_OPTIONS_FORM,
-	.guests_at = AT(target.guests),
-	.shared_options = {hl_heap_process_options, hl_view_json_options, hl_view_color_options,
-			   hl_view_output_options},
+	.guests_at = HL_AT(target.guests),
+	.shared_options = {hl_heap_process_options, hl_heap_stop_options, hl_view_json_options,
+			   hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_allocations,
 };

@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-struct attach_request {
+struct request {
 	struct hl_record_request record;
 	uint64_t pid;
 	double duration_seconds;
@@ -25,26 +25,23 @@ struct attach_request {
 	bool counts_layers, no_pools;
 };
 
-static const struct attach_request defaults = {.record = {HL_RECORD_DEFAULTS}};
-
-#define AT(member) offsetof(struct attach_request, member)
+static const struct request defaults = {.record = {HL_RECORD_DEFAULTS}};
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
-	 NULL},
+	{"pid", 'p', "PID", "the process to record", HL_OPTION_PID, HL_AT(pid), NULL},
+	HL_OPTION_COMM_OF(HL_AT(pid)),
 	{"duration", 'd', "SECONDS", "end after SECONDS (default: when Ctrl-C does)",
-	 HL_OPTION_SECONDS, AT(duration_seconds), NULL},
+	 HL_OPTION_SECONDS, HL_AT(duration_seconds), NULL},
 	{"hook", 0, "RULE",
 	 "also record a function of the program: 'malloc=NAME', 'free=NAME' ..., or those of "
 	 "@PRESET (may be given more than once)",
-	 HL_OPTION_TEXTS, AT(hooks), NULL},
+	 HL_OPTION_TEXTS, HL_AT(hooks), NULL},
 	{"presets", 0, "FILE", "read more presets for '--hook' from FILE", HL_OPTION_TEXT,
-	 AT(presets), NULL},
+	 HL_AT(presets), NULL},
 	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 AT(no_pools), NULL},
+	 HL_AT(no_pools), NULL},
 	{"layers", 0, NULL, "also count what functions named by rules get from malloc",
-	 HL_OPTION_FLAG, AT(counts_layers), NULL},
+	 HL_OPTION_FLAG, HL_AT(counts_layers), NULL},
 	{0},
 };
 
@@ -100,7 +97,7 @@ static void say_unseen(bool is_quiet, const struct hl_attach *attach,
 /* At once, so that whoever waits for the recording can make room. */
 static void say_failure(const void *context, const char *sentence)
 {
-	const struct attach_request *request = context;
+	const struct request *request = context;
 
 	hl_cli_note("%s; process %" PRIu64
 		    " runs on and is counted, and the recording is written when that is possible "
@@ -118,7 +115,7 @@ static void warn_late(const struct hl_attach *attach, struct hl_collector *colle
 		hl_collector_warn(collector, problem);
 }
 
-static void say_end(const struct attach_request *request, struct hl_collector_summary summary,
+static void say_end(const struct request *request, struct hl_collector_summary summary,
 		    const char *name, const struct hl_attach *attach)
 {
 	const struct hl_attach_times times = hl_attach_times(attach);
@@ -168,7 +165,7 @@ static void hurry(bool hurries)
 }
 
 /* ${ret_incomplete}: not all could be written, which has been said. */
-static int record(const struct attach_request *request, struct hl_attach *attach,
+static int record(const struct request *request, struct hl_attach *attach,
 		  const struct hl_process_facts *facts, bool *ret_incomplete, struct hl_error *err)
 {
 	struct hl_collector_settings settings =
@@ -229,7 +226,7 @@ static int record(const struct attach_request *request, struct hl_attach *attach
 }
 
 /* That a rule cannot be read is a usage error; whether it fits the process, hl_attach_open() says. */
-static int check_hooks(const struct attach_request *request)
+static int check_hooks(const struct request *request)
 {
 	HL_CLEANUP(hl_hook_rules_release) struct hl_hook_rules rules = {0};
 	struct hl_error err = {0};
@@ -248,7 +245,7 @@ static int check_hooks(const struct attach_request *request)
 
 static int run_attach(void *parsed, int argc, char **argv)
 {
-	struct attach_request *request = parsed;
+	struct request *request = parsed;
 	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
 	HL_CLEANUP(hl_attach_free_at) struct hl_attach *attach = NULL;
 	const char *rules[HL_OPTION_TEXTS_MAX + 1] = {NULL};

@@ -6,38 +6,36 @@
 
 #define STRIP_PARTS 512 /* as fine as a picture shows */
 
-struct carriers_request {
+struct request {
 	struct hl_heap_target target;
 	uint64_t histogram_start, histogram_width;
 	bool ask;
 	enum hl_report_form form; /* chosen by the output's name and --term */
 };
 
-static const struct carriers_request defaults = {
-	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+static const struct request defaults = {
+	.target.output.row_limit = HL_EMIT_ROWS_DEFAULT,
 	.histogram_start = 512,
 	.histogram_width = 14,
 };
 
-#define AT(member) offsetof(struct carriers_request, member)
-
 static const struct hl_option options[] = {
 	{"histogram-start", 0, "BYTES", "where histograms begin (default: 512)", HL_OPTION_BYTES,
-	 AT(histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
+	 HL_AT(histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
 	{"histogram-width", 0, "N", "slots of histograms (default: 14)", HL_OPTION_COUNT,
-	 AT(histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
+	 HL_AT(histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_COUNT,
-	 AT(target.row_limit), NULL},
+	 HL_AT(target.output.row_limit), NULL},
 	{"ask", 0, NULL,
 	 "ask " HL_ALLOCATORS_THAT_ANSWER("or") " itself, through the recorder in the process",
-	 HL_OPTION_FLAG, AT(ask), NULL},
+	 HL_OPTION_FLAG, HL_AT(ask), NULL},
 	{0},
 };
 
 static int write_carriers(const struct hl_heap_target *target, const struct hl_heap *heap,
 			  const struct hl_emit_options *how)
 {
-	const struct carriers_request *request = (const struct carriers_request *)target;
+	const struct request *request = (const struct request *)target;
 	struct hl_emit *emit;
 	char title[128];
 
@@ -54,7 +52,7 @@ static int write_carriers(const struct hl_heap_target *target, const struct hl_h
 	if (r < 0)
 		return r;
 	hl_heap_emit_head(emit, heap);
-	r = hl_carriers_emit(emit, &heap->carriers, target->row_limit);
+	r = hl_carriers_emit(emit, &heap->carriers, target->output.row_limit);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;
@@ -62,7 +60,7 @@ static int write_carriers(const struct hl_heap_target *target, const struct hl_h
 
 static int run_carriers(void *parsed, int argc, char **argv)
 {
-	struct carriers_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_heap_target *target = &request->target;
 	struct hl_heap_settings settings = {
 		.free_shape = {.start = request->histogram_start,
@@ -92,7 +90,7 @@ static int run_carriers(void *parsed, int argc, char **argv)
 	if (r == 0)
 		r = hl_report_output_open(&output, &target->output, true, &err);
 	if (r == 0) {
-		const struct hl_emit_options how = hl_report_output_emit(&output, 0);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_slabs_view(&slabs, (pid_t)target->pid, &how);
 		r = hl_report_output_close(&output, r, &err);
 	}
@@ -106,8 +104,8 @@ const struct hl_verb hl_verb_carriers = {
 	.summary = "list an allocator's segments (carriers) and their free blocks",
 	.options = options,
 	.guest_options = HL_GUEST_OPTIONS_FORM,
-	.guests_at = AT(target.guests),
-	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
+	.guests_at = HL_AT(target.guests),
+	.shared_options = {HL_HEAP_TARGET_OPTIONS, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_carriers,

@@ -17,7 +17,7 @@
 
 #define LIMITS_FILE ".heapline.toml"
 
-struct check_request {
+struct request {
 	struct hl_view_output output;
 	/* Each at most once, which check_repeats() sees to. */
 	struct hl_option_texts given[HL_CHECK_COUNT];
@@ -25,42 +25,40 @@ struct check_request {
 	bool no_pools;
 };
 
-static const struct check_request defaults;
-
-#define AT(member) offsetof(struct check_request, member)
+static const struct request defaults;
 
 static const struct hl_option options[] = {
 	{"peak", 0, "BYTES", "limit the bytes in use at the peak", HL_OPTION_TEXTS,
-	 AT(given[HL_CHECK_PEAK]), NULL},
+	 HL_AT(given[HL_CHECK_PEAK]), NULL},
 	{"inuse-at-end", 0, "BYTES", "limit the bytes in use at the end", HL_OPTION_TEXTS,
-	 AT(given[HL_CHECK_INUSE]), NULL},
+	 HL_AT(given[HL_CHECK_INUSE]), NULL},
 	{"allocs", 0, "N", "limit the number of allocations", HL_OPTION_TEXTS,
-	 AT(given[HL_CHECK_ALLOCS]), NULL},
+	 HL_AT(given[HL_CHECK_ALLOCS]), NULL},
 	{"leak-per-stack", 0, "BYTES", "limit the bytes in use at the end that one stack allocated",
-	 HL_OPTION_TEXTS, AT(given[HL_CHECK_PER_STACK]), NULL},
+	 HL_OPTION_TEXTS, HL_AT(given[HL_CHECK_PER_STACK]), NULL},
 	{"growth", 0, "RATE", "limit steady growth: 1M/min, 64K/s, 10M/h", HL_OPTION_TEXTS,
-	 AT(given[HL_CHECK_GROWTH]), NULL},
+	 HL_AT(given[HL_CHECK_GROWTH]), NULL},
 	{"rss", 0, "BYTES", "limit the resident memory of the process", HL_OPTION_TEXTS,
-	 AT(given[HL_CHECK_RSS]), NULL},
+	 HL_AT(given[HL_CHECK_RSS]), NULL},
 	{"lost", 0, "BYTES", "limit the bytes that nothing leads to when a process exits",
-	 HL_OPTION_TEXTS, AT(given[HL_CHECK_LOST]), NULL},
+	 HL_OPTION_TEXTS, HL_AT(given[HL_CHECK_LOST]), NULL},
 	{"baseline", 0, "NAME.hl",
 	 "limit peak, in use at the end and allocations to those of another recording",
-	 HL_OPTION_TEXTS, AT(baseline), NULL},
+	 HL_OPTION_TEXTS, HL_AT(baseline), NULL},
 	{"allow", 0, "PERCENT", "exceed the baseline by at most PERCENT (default: 0)",
-	 HL_OPTION_TEXTS, AT(allowed), NULL},
+	 HL_OPTION_TEXTS, HL_AT(allowed), NULL},
 	{"focus", 0, "RE", "check only stacks with a frame that matches RE", HL_OPTION_TEXTS,
-	 AT(focus), NULL},
+	 HL_AT(focus), NULL},
 	{"limits", 0, "FILE", "read limits from FILE (default: " LIMITS_FILE ", where it exists)",
-	 HL_OPTION_TEXTS, AT(limits), NULL},
-	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXTS, AT(junit),
+	 HL_OPTION_TEXTS, HL_AT(limits), NULL},
+	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXTS, HL_AT(junit),
 	 NULL},
 	{"markdown", 0, "FILE", "also write the verdicts as a Markdown table", HL_OPTION_TEXTS,
-	 AT(markdown), NULL},
-	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS, AT(recording),
-	 NULL},
+	 HL_AT(markdown), NULL},
+	{"recording", 0, "NAME.hl", "keep the recording of COMMAND", HL_OPTION_TEXTS,
+	 HL_AT(recording), NULL},
 	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 AT(no_pools), NULL},
+	 HL_AT(no_pools), NULL},
 	{0},
 };
 
@@ -71,7 +69,7 @@ static const char *text_of(const struct hl_option_texts *texts)
 }
 
 /* Of two equal options one would be passed over. */
-static int check_repeats(const struct check_request *request)
+static int check_repeats(const struct request *request)
 {
 	for (const struct hl_option *option = options; option->name; option++)
 		if (option->kind == HL_OPTION_TEXTS &&
@@ -86,7 +84,7 @@ HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
 
 /* ---- limits ---- */
 
-static int collect_limits(const struct check_request *request, struct hl_check_limits *limits)
+static int collect_limits(const struct request *request, struct hl_check_limits *limits)
 {
 	const char *path = text_of(&request->limits);
 	bool has_words = request->baseline.count > 0;
@@ -165,7 +163,7 @@ static void end_by_signal(void)
 }
 
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
-static int record(const struct check_request *request, char **command, int count, const char *path,
+static int record(const struct request *request, char **command, int count, const char *path,
 		  bool needs_log, bool leaks)
 {
 	const char *how[6] = {NULL};
@@ -220,7 +218,7 @@ static int view_on_stderr(const struct hl_check *check, const struct hl_view_out
 	return hl_check_view(check, &how);
 }
 
-static int write_reports(const struct check_request *request, const struct hl_check *check,
+static int write_reports(const struct request *request, const struct hl_check *check,
 			 bool has_command, struct hl_error *err)
 {
 	const struct hl_view_output *to = &request->output;
@@ -236,13 +234,13 @@ static int write_reports(const struct check_request *request, const struct hl_ch
 	r = hl_report_output_open(&output, to, false, err);
 	if (r < 0)
 		return r;
-	const struct hl_emit_options how = hl_report_output_emit(&output, 0);
+	const struct hl_emit_options how = hl_report_output_emit(&output);
 	return hl_report_output_close(&output, hl_check_view(check, &how), err);
 }
 
-static int check_recording(const struct check_request *request,
-			   const struct hl_check_limits *limits, const char *path, bool has_command,
-			   bool *ret_crossed, struct hl_error *err)
+static int check_recording(const struct request *request, const struct hl_check_limits *limits,
+			   const char *path, bool has_command, bool *ret_crossed,
+			   struct hl_error *err)
 {
 	HL_CLEANUP(hl_check_free_at) struct hl_check *check = NULL;
 	const struct hl_check_settings settings = {.limits = limits->limits,
@@ -282,7 +280,7 @@ static bool is_recorded(int status, const char *path, bool was_there)
 	return false;
 }
 
-static int check_command(const struct check_request *request, const struct hl_check_limits *limits,
+static int check_command(const struct request *request, const struct hl_check_limits *limits,
 			 int argc, char **argv)
 {
 	char folder[PATH_MAX] = "", path[PATH_MAX + 16];
@@ -319,7 +317,7 @@ static int check_command(const struct check_request *request, const struct hl_ch
 
 static int run_check(void *parsed, int argc, char **argv)
 {
-	struct check_request *request = parsed;
+	struct request *request = parsed;
 	HL_CLEANUP(hl_check_limits_release) struct hl_check_limits limits = {0};
 	struct hl_error err = {0};
 	bool is_crossed = false;

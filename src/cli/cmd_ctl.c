@@ -20,25 +20,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct ctl_request {
+struct request {
 	uint64_t pid;
 	bool all, force, json;
 };
 
-static const struct ctl_request defaults;
-
-#define AT(member) offsetof(struct ctl_request, member)
+static const struct request defaults;
 
 static const struct hl_option options[] = {
 	{"pid", 'p', "PID", "a process that is being recorded, or heapline record itself",
-	 HL_OPTION_PID, AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
-	 NULL},
+	 HL_OPTION_PID, HL_AT(pid), NULL},
+	HL_OPTION_COMM_OF(HL_AT(pid)),
 	{"all", 0, NULL, "mode, mark, reset, log-segments: all processes of the recording",
-	 HL_OPTION_FLAG, AT(all), NULL},
-	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG, AT(force),
-	 NULL},
-	{"json", 0, NULL, "status: as JSON", HL_OPTION_FLAG, AT(json), NULL},
+	 HL_OPTION_FLAG, HL_AT(all), NULL},
+	{"force", 'f', NULL, "snapshot: replace an existing recording", HL_OPTION_FLAG,
+	 HL_AT(force), NULL},
+	{"json", 0, NULL, "status: as JSON", HL_OPTION_FLAG, HL_AT(json), NULL},
 	{0},
 };
 
@@ -58,7 +55,7 @@ static const struct {
 	{"detach", HL_CONTROL_DETACH, NULL},
 };
 
-static int make_request(const struct ctl_request *line, size_t action, const char *argument,
+static int make_request(const struct request *line, size_t action, const char *argument,
 			struct hl_control_request *request, struct hl_error *err)
 {
 	char here[PATH_MAX] = "";
@@ -306,7 +303,7 @@ static void end_snapshot(const char *path)
 	hl_cli_note("wrote '%s'; see 'heapline top %s'", path, path);
 }
 
-static int ask(const struct ctl_request *line, const struct hl_control_peer *peer,
+static int ask(const struct request *line, const struct hl_control_peer *peer,
 	       struct hl_control_request *request, const char *argument, struct hl_error *err)
 {
 	bool is_snapshot =
@@ -347,7 +344,7 @@ static int ask(const struct ctl_request *line, const struct hl_control_peer *pee
 	return r;
 }
 
-static int control(const struct ctl_request *line, struct hl_control_request *request,
+static int control(const struct request *line, struct hl_control_request *request,
 		   const char *argument, struct hl_error *err)
 {
 	struct hl_control_peers peers;
@@ -381,7 +378,7 @@ static const char *const action_words[] = {"status",	   "mode",  "mark",   "snap
 
 static int run_ctl(void *parsed, int argc, char **argv)
 {
-	const struct ctl_request *line = parsed;
+	const struct request *line = parsed;
 	static struct hl_control_request request;
 	struct hl_error err = {0};
 	size_t action = 0;

@@ -15,18 +15,16 @@
 #define COMMAND_COLUMNS 60 /* of the table */
 #define NAME_COLUMNS	24 /* what its other columns take at most */
 
-struct doctor_request {
+struct request {
 	struct hl_view_output output;
 	uint64_t pid;
 };
 
-static const struct doctor_request defaults;
+static const struct request defaults;
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_PID, offsetof(struct doctor_request, pid),
-	 NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM,
-	 offsetof(struct doctor_request, pid), NULL},
+	{"pid", 'p', "PID", "the process", HL_OPTION_PID, HL_AT(pid), NULL},
+	HL_OPTION_COMM_OF(HL_AT(pid)),
 	{0},
 };
 
@@ -294,7 +292,7 @@ static int look(struct hl_doctor *doctor, pid_t pid, char **argv, char *target, 
 
 static int run_doctor(void *parsed, int argc, char **argv)
 {
-	struct doctor_request *request = parsed;
+	struct request *request = parsed;
 	static struct hl_doctor doctor; /* large */
 	struct hl_report_output output;
 	struct hl_error err = {0};
@@ -315,7 +313,7 @@ static int run_doctor(void *parsed, int argc, char **argv)
 	if (r == 0)
 		r = hl_report_output_open(&output, &request->output, true, &err);
 	if (r == 0) {
-		const struct hl_emit_options how = hl_report_output_emit(&output, 0);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_report_output_close(&output,
 					   write_report(&doctor, request->pid, target, &how), &err);
 	}

@@ -2,23 +2,21 @@
 /* heapline events: the events that were kept beside a log. */
 #include "cli/view_options.h"
 
-struct events_request {
+struct request {
 	struct hl_view_request view;
 	bool dump, lifetimes, replay;
 };
 
-static const struct events_request defaults = {
+static const struct request defaults = {
 	.view = {HL_VIEW_DEFAULTS, .history_view = hl_events_view, .pages = true,
 		 .options.row_limit = HL_EMIT_ROWS_DEFAULT},
 };
 
-#define AT(member) offsetof(struct events_request, member)
-
 static const struct hl_option options[] = {
-	{"dump", 0, NULL, "list events, one on each line", HL_OPTION_FLAG, AT(dump), NULL},
-	{"lifetimes", 0, NULL, "show how long blocks live, by stack", HL_OPTION_FLAG, AT(lifetimes),
-	 NULL},
-	{"replay", 0, NULL, "check that events agree with the log", HL_OPTION_FLAG, AT(replay),
+	{"dump", 0, NULL, "list events, one on each line", HL_OPTION_FLAG, HL_AT(dump), NULL},
+	{"lifetimes", 0, NULL, "show how long blocks live, by stack", HL_OPTION_FLAG,
+	 HL_AT(lifetimes), NULL},
+	{"replay", 0, NULL, "check that events agree with the log", HL_OPTION_FLAG, HL_AT(replay),
 	 NULL},
 	{"stacks", 0, NULL, "with --dump: also show the function that allocated", HL_OPTION_FLAG,
 	 HL_VIEW_AT(options.events.names), NULL},
@@ -31,7 +29,7 @@ static const struct hl_option options[] = {
 
 static int run_events(void *parsed, int argc, char **argv)
 {
-	struct events_request *request = parsed;
+	struct request *request = parsed;
 	bool dump = request->dump, lifetimes = request->lifetimes, replay = request->replay;
 	struct hl_view_options *chosen = &request->view.options;
 

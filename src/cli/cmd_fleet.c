@@ -24,45 +24,44 @@ enum question { INIT, TOP, DIFF, GROWTH, HOSTS, WHEN };
 
 static const char *const words[] = {"init", "top", "diff", "growth", "hosts", "when", NULL};
 
-struct fleet_request {
+struct request {
 	struct hl_view_request view;
 	const char *db, *password_file, *service, *version, *host, *since, *until, *against, *by;
-	uint64_t keep_days, row_limit;
+	uint64_t keep_days;
 	double step_s;
 };
 
-static const struct fleet_request defaults = {
-	.view = {HL_VIEW_DEFAULTS},
-	.row_limit = HL_EMIT_ROWS_DEFAULT,
+static const struct request defaults = {
+	.view = {HL_VIEW_DEFAULTS, .output.row_limit = HL_EMIT_ROWS_DEFAULT},
 };
 
-#define AT(member) offsetof(struct fleet_request, member)
-
 static const struct hl_option options[] = {
-	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://HOST/DATABASE", HL_OPTION_TEXT, AT(db),
+	{"db", 0, "URL", "FILE.db (SQLite) or clickhouse://HOST/DATABASE", HL_OPTION_TEXT,
+	 HL_AT(db), NULL},
+	HL_STORE_PASSWORD_OPTION(HL_AT(password_file)),
+	{"service", 0, "NAME", "only processes of this service", HL_OPTION_TEXT, HL_AT(service),
 	 NULL},
-	HL_STORE_PASSWORD_OPTION(AT(password_file)),
-	{"service", 0, "NAME", "only processes of this service", HL_OPTION_TEXT, AT(service), NULL},
-	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, AT(version), NULL},
-	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, AT(host), NULL},
+	{"version", 0, "TEXT", "only processes of this version", HL_OPTION_TEXT, HL_AT(version),
+	 NULL},
+	{"host", 0, "NAME", "only processes on this host", HL_OPTION_TEXT, HL_AT(host), NULL},
 	{"since", 0, "TIME",
 	 "compare with TIME: 24h, 7d, 30m before --until, or '2026-11-24 12:00' (default: 24h)",
-	 HL_OPTION_TEXT, AT(since), NULL},
+	 HL_OPTION_TEXT, HL_AT(since), NULL},
 	{"until", 0, "TIME", "as it was at TIME (default: when a process was last looked at)",
-	 HL_OPTION_TEXT, AT(until), NULL},
+	 HL_OPTION_TEXT, HL_AT(until), NULL},
 	{"against", 0, "VERSION", "diff: compare --version with VERSION, per process",
-	 HL_OPTION_TEXT, AT(against), NULL},
+	 HL_OPTION_TEXT, HL_AT(against), NULL},
 	{"by", 'b', "KEY",
 	 "top, diff: function, line, module or stack; growth: service, version, host, command, "
 	 "container or pod",
-	 HL_OPTION_TEXT, AT(by), NULL},
+	 HL_OPTION_TEXT, HL_AT(by), NULL},
 	{"step", 0, "SECONDS",
 	 "when: a row for every SECONDS (default: as many as -n allows, or 24)", HL_OPTION_SECONDS,
-	 AT(step_s), NULL},
+	 HL_AT(step_s), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 AT(row_limit), NULL},
+	 HL_AT(view.output.row_limit), NULL},
 	{"keep", 0, "DAYS", "init: delete what is older than DAYS (default: keep all)",
-	 HL_OPTION_COUNT, AT(keep_days), HL_BOUNDS(1, KEEP_MOST_DAYS)},
+	 HL_OPTION_COUNT, HL_AT(keep_days), HL_BOUNDS(1, KEEP_MOST_DAYS)},
 	{0},
 };
 
@@ -150,7 +149,7 @@ static int write_packed(const struct hl_view_output *output, const char *url)
 	return r < 0 ? hl_cli_error("%s", err.text) : HL_EXIT_DONE;
 }
 
-static int show_profiles(struct fleet_request *request, bool compares, char *const *urls)
+static int show_profiles(struct request *request, bool compares, char *const *urls)
 {
 	struct hl_view_request *view = &request->view;
 	static const char *const pictures[] = {"svg", NULL};
@@ -169,14 +168,14 @@ static int show_profiles(struct fleet_request *request, bool compares, char *con
 	} else {
 		view->view = compares ? hl_diff_view : hl_top_view;
 		view->pages = true;
-		view->options.row_limit = request->row_limit;
+		view->options.row_limit = request->view.output.row_limit;
 		view->options.sort = compares ? HL_VIEW_SORT_GROWTH : HL_VIEW_SORT_FLAT;
 	}
 	return hl_view_run(&hl_verb_fleet, compares ? 2 : 1, operands, view);
 }
 
 /* Asks for ${selection}, and for what it was at ${before_ms} or in another version. */
-static int ask_profiles(struct fleet_request *request, enum question question, const char *url,
+static int ask_profiles(struct request *request, enum question question, const char *url,
 			const struct hl_fleet_selection *selection, int64_t before_ms)
 {
 	struct hl_fleet_selection now = *selection, before = *selection;
@@ -231,14 +230,15 @@ static int write_groups(struct hl_fleet_store *store, const struct hl_fleet_head
 	return r == 0 ? hl_fleet_groups_view(head, &groups, label, how) : r;
 }
 
-static int write_moments(const struct fleet_request *request, struct hl_fleet_store *store,
+static int write_moments(const struct request *request, struct hl_fleet_store *store,
 			 const struct hl_fleet_head *head, const char *stacks,
 			 const struct hl_emit_options *how, struct hl_error *err)
 {
 	const struct hl_fleet_selection *selection = head->selection;
-	bool has_limit = request->row_limit && request->row_limit != HL_EMIT_ROWS_DEFAULT;
-	int64_t steps = has_limit && request->row_limit < HL_FLEET_STEPS_MAX
-				? (int64_t)request->row_limit
+	bool has_limit = request->view.output.row_limit &&
+			 request->view.output.row_limit != HL_EMIT_ROWS_DEFAULT;
+	int64_t steps = has_limit && request->view.output.row_limit < HL_FLEET_STEPS_MAX
+				? (int64_t)request->view.output.row_limit
 				: STEPS_DEFAULT;
 	/* Rounded up, lest a row be left for the rest. */
 	int64_t step_ms = request->step_s > 0
@@ -276,7 +276,7 @@ static int complete(bool is_since_given, struct hl_fleet_store *store,
 
 HL_DEFINE_FREE_AT(struct hl_fleet_store, hl_fleet_free)
 
-static int ask_sums(const struct fleet_request *request, enum question question, const char *url,
+static int ask_sums(const struct request *request, enum question question, const char *url,
 		    struct hl_fleet_selection *selection)
 {
 	HL_CLEANUP(hl_fleet_free_at) struct hl_fleet_store *store = NULL;
@@ -305,8 +305,7 @@ static int ask_sums(const struct fleet_request *request, enum question question,
 		r = hl_report_output_open(&output, &request->view.output, true, &err);
 	if (r == 0) {
 		const struct hl_fleet_head head = {store->name, selection, filter.focus[0]};
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, request->row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = question == WHEN ? write_moments(request, store, &head, stacks, &how, &err)
 				     : write_groups(store, &head, label, question == HOSTS, stacks,
 						    &how, &err);
@@ -330,7 +329,7 @@ static int init(const char *url, uint64_t keep_days)
 
 static int run_fleet(void *parsed, int argc, char **argv)
 {
-	struct fleet_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_fleet_selection selection = {.labels = {[HL_FLEET_SERVICE] = request->service,
 							  [HL_FLEET_VERSION] = request->version,
 							  [HL_FLEET_HOST] = request->host}};

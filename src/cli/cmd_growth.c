@@ -14,12 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct growth_request {
+struct request {
 	struct hl_view_request view;
 	const char *kept_path; /* of the recording of a running process; NULL: it is not kept */
 };
 
-static const struct growth_request defaults = {
+static const struct request defaults = {
 	.view = {HL_VIEW_DEFAULTS, .history_view = hl_growth_view, .pages = true,
 		 .options.row_limit = HL_EMIT_ROWS_DEFAULT},
 };
@@ -35,7 +35,7 @@ static const struct hl_option options[] = {
 	{"comm", 0, "NAME", "the running process whose program is called NAME", HL_OPTION_COMM,
 	 HL_VIEW_AT(pid), NULL},
 	{"keep", 0, "NAME.hl", "keep the recording of a running process as NAME.hl", HL_OPTION_TEXT,
-	 offsetof(struct growth_request, kept_path), NULL},
+	 HL_AT(kept_path), NULL},
 	{"full", 0, NULL, "show stacks with all their frames", HL_OPTION_FLAG,
 	 HL_VIEW_AT(options.full), NULL},
 	{0},
@@ -97,7 +97,7 @@ static int record(pid_t process, const char *seconds, const char *path)
 	return HL_EXIT_FAILED;
 }
 
-static int run_on_process(struct growth_request *request, pid_t process, const char *seconds)
+static int run_on_process(struct request *request, pid_t process, const char *seconds)
 {
 	char folder[PATH_MAX - 64] = "", temporary[PATH_MAX], called[32];
 	const char *kept_path = request->kept_path, *path = kept_path ? kept_path : temporary;
@@ -129,7 +129,7 @@ static int run_on_process(struct growth_request *request, pid_t process, const c
 
 static int run_growth(void *parsed, int argc, char **argv)
 {
-	struct growth_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_view_request *view = &request->view;
 	struct hl_profile_selection selection = {0};
 	double seconds;

@@ -15,7 +15,7 @@
 #define ROWS_DEFAULT 20
 #define WATCH_MAX_S  86400 /* a day */
 
-struct heap_request {
+struct request {
 	struct hl_heap_target target;
 	uint64_t watch_s;
 	const char *save;
@@ -27,34 +27,33 @@ struct heap_request {
 	} limits[HL_OPTION_TEXTS_MAX]; /* what that says */
 };
 
-static const struct heap_request defaults = {.target.row_limit = ROWS_DEFAULT};
-
-#define AT(member) offsetof(struct heap_request, member)
+static const struct request defaults = {.target.output.row_limit = ROWS_DEFAULT};
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show at most N arenas, or types; 0: all (default: 20)", HL_OPTION_COUNT,
-	 AT(target.row_limit), NULL},
+	 HL_AT(target.output.row_limit), NULL},
 	{"arenas", 0, NULL, "also show each arena of malloc, and all answers", HL_OPTION_FLAG,
-	 AT(arenas), NULL},
+	 HL_AT(arenas), NULL},
 	{0},
 };
 
 /* Below those of guests, which show more, too. */
 static const struct hl_option other_options[] = {
 	{"watch", 'w', "SECONDS", "repeat every SECONDS, until the process ends or Ctrl-C",
-	 HL_OPTION_COUNT, AT(watch_s), HL_BOUNDS(0, WATCH_MAX_S)},
-	{"save", 0, "FILE", "save the state to FILE, for --diff", HL_OPTION_TEXT, AT(save), NULL},
-	{"diff", 0, NULL, "compare two saved files", HL_OPTION_FLAG, AT(diff), NULL},
+	 HL_OPTION_COUNT, HL_AT(watch_s), HL_BOUNDS(0, WATCH_MAX_S)},
+	{"save", 0, "FILE", "save the state to FILE, for --diff", HL_OPTION_TEXT, HL_AT(save),
+	 NULL},
+	{"diff", 0, NULL, "compare two saved files", HL_OPTION_FLAG, HL_AT(diff), NULL},
 	{"fail-above", 0, "FIGURE=N",
 	 "exit with status 3 if a figure (or with --diff, its growth) is above N", HL_OPTION_TEXTS,
-	 AT(fail_above), NULL},
+	 HL_AT(fail_above), NULL},
 	{0},
 };
 
 /* ---- limits ---- */
 
 /* HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
-static int parse_limits(struct heap_request *request)
+static int parse_limits(struct request *request)
 {
 	if (request->fail_above.count > HL_OPTION_TEXTS_MAX)
 		return hl_cli_usage_error(&hl_verb_heap,
@@ -85,7 +84,7 @@ static const char *format(enum hl_heap_figure figure, int64_t number, char buffe
  * Says on standard error which limits are crossed by what ${after} has (beyond ${before}, if that
  * is not NULL). HL_EXIT_LIMIT if any is, else HL_EXIT_DONE.
  */
-static int check_figures(const struct heap_request *request, const struct hl_heap_figures *before,
+static int check_figures(const struct request *request, const struct hl_heap_figures *before,
 			 const struct hl_heap_figures *after)
 {
 	int status = HL_EXIT_DONE;
@@ -107,7 +106,7 @@ static int check_figures(const struct heap_request *request, const struct hl_hea
 
 /* ---- writing ---- */
 
-static int check_limits(const struct heap_request *request, const struct hl_heap *heap)
+static int check_limits(const struct request *request, const struct hl_heap *heap)
 {
 	struct hl_heap_figures figures;
 
@@ -116,7 +115,7 @@ static int check_limits(const struct heap_request *request, const struct hl_heap
 }
 
 /* A snapshot is the report as JSON. */
-static int save_heap(const struct heap_request *request, const struct hl_resident *resident,
+static int save_heap(const struct request *request, const struct hl_resident *resident,
 		     struct hl_error *err)
 {
 	struct hl_output_file file;
@@ -138,7 +137,7 @@ static int save_heap(const struct heap_request *request, const struct hl_residen
 /* ---- once ---- */
 
 /* With stacks, where a recorder in the process knows them. */
-static int read_heap(const struct heap_request *request, struct hl_resident **ret_resident,
+static int read_heap(const struct request *request, struct hl_resident **ret_resident,
 		     struct hl_error *err)
 {
 	const struct hl_heap_target *target = &request->target;
@@ -169,7 +168,7 @@ static int read_heap(const struct heap_request *request, struct hl_resident **re
 	return r;
 }
 
-static int run_once(const struct heap_request *request)
+static int run_once(const struct request *request)
 {
 	const struct hl_view_output *to = &request->target.output;
 	struct hl_report_output output;
@@ -185,8 +184,7 @@ static int run_once(const struct heap_request *request)
 		r = request->save ? save_heap(request, resident, &err)
 				  : hl_report_output_open(&output, to, true, &err);
 	if (r == 0 && !request->save) {
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, request->target.row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_report_output_close(
 			&output, hl_heap_view(resident->heap, resident, request->arenas, &how),
 			&err);
@@ -212,7 +210,7 @@ static int write_heap(const void *subject, const struct hl_emit_options *how)
 	return hl_heap_view(watched->resident->heap, watched->resident, watched->arenas, how);
 }
 
-static int run_watch(const struct heap_request *request)
+static int run_watch(const struct request *request)
 {
 	uint64_t start_ticks =
 		0; /* of the process that was read first; its number may be another's */
@@ -230,8 +228,7 @@ static int run_watch(const struct heap_request *request)
 			break; /* it has ended, as everything does */
 		}
 		if (r == 0)
-			r = hl_report_output_screen(&request->target.output,
-						    request->target.row_limit, write_heap,
+			r = hl_report_output_screen(&request->target.output, write_heap,
 						    &(struct watched){resident, request->arenas});
 		if (r == 0 && status == HL_EXIT_DONE)
 			status = check_limits(request, resident->heap);
@@ -247,7 +244,7 @@ static int run_watch(const struct heap_request *request)
 
 /* ---- differences ---- */
 
-static int run_diff(const struct heap_request *request, char **paths)
+static int run_diff(const struct request *request, char **paths)
 {
 	const struct hl_heap_target *target = &request->target;
 	struct hl_heap_figures before, after;
@@ -262,8 +259,7 @@ static int run_diff(const struct heap_request *request, char **paths)
 	if (r == 0)
 		r = hl_report_output_open(&output, &target->output, true, &err);
 	if (r == 0) {
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, request->target.row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_heap_diff_view(&before, &after, &how);
 		r = hl_report_output_close(&output, r, &err);
 	}
@@ -272,7 +268,7 @@ static int run_diff(const struct heap_request *request, char **paths)
 
 static int run_heap(void *parsed, int argc, char **argv)
 {
-	struct heap_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_heap_target *target = &request->target;
 	const char *save = request->save, *path = target->output.path;
 	bool diff = request->diff, watches = request->watch_s > 0;
@@ -311,8 +307,8 @@ const struct hl_verb hl_verb_heap = {
 	.summary = "show how much of a heap is live, cached, free and could be returned",
 	.options = options,
 	.guest_options = HL_GUEST_OPTIONS_HEAP,
-	.guests_at = AT(target.guests),
-	.shared_options = {other_options, hl_heap_target_options, hl_view_json_options,
+	.guests_at = HL_AT(target.guests),
+	.shared_options = {other_options, HL_HEAP_TARGET_OPTIONS, hl_view_json_options,
 			   hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_heap,

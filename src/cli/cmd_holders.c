@@ -12,32 +12,30 @@
 
 #define DEPTH_DEFAULT 6u
 
-struct holders_request {
+struct request {
 	struct hl_heap_target target;
 	const char *stack, *class, *path; /* as they are written; NULL: not given */
 	uint64_t size, depth;
 	bool tree;
 };
 
-static const struct holders_request defaults = {
-	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+static const struct request defaults = {
+	.target.output.row_limit = HL_EMIT_ROWS_DEFAULT,
 	.depth = DEPTH_DEFAULT,
 };
 
-#define AT(member) offsetof(struct holders_request, member)
-
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 AT(target.row_limit), NULL},
+	 HL_AT(target.output.row_limit), NULL},
 	{"stack", 0, "RE", "blocks that a stack with a function allocated that RE matches",
-	 HL_OPTION_TEXT, AT(stack), NULL},
-	{"class", 0, "RE", "blocks whose class RE matches", HL_OPTION_TEXT, AT(class), NULL},
+	 HL_OPTION_TEXT, HL_AT(stack), NULL},
+	{"class", 0, "RE", "blocks whose class RE matches", HL_OPTION_TEXT, HL_AT(class), NULL},
 	{"size", 0, "BYTES", "blocks that the program asked for with BYTES", HL_OPTION_BYTES,
-	 AT(size), NULL},
+	 HL_AT(size), NULL},
 	{"path", 0, "ADDRESS", "show the shortest chain of pointers to the block at ADDRESS alone",
-	 HL_OPTION_TEXT, AT(path), NULL},
-	{"tree", 0, NULL, "show what hangs on what, as a tree", HL_OPTION_FLAG, AT(tree), NULL},
-	{"depth", 0, "N", "levels of the tree; 0: all (default: 6)", HL_OPTION_COUNT, AT(depth),
+	 HL_OPTION_TEXT, HL_AT(path), NULL},
+	{"tree", 0, NULL, "show what hangs on what, as a tree", HL_OPTION_FLAG, HL_AT(tree), NULL},
+	{"depth", 0, "N", "levels of the tree; 0: all (default: 6)", HL_OPTION_COUNT, HL_AT(depth),
 	 NULL},
 	{0},
 };
@@ -96,7 +94,7 @@ static int write_recording(const struct hl_holders *holders, const char *path, s
 
 /* ---- all ---- */
 
-static int write_report(const struct holders_request *request, const struct hl_holders *holders,
+static int write_report(const struct request *request, const struct hl_holders *holders,
 			bool has_address, struct hl_error *err)
 {
 	struct hl_report_output output;
@@ -105,7 +103,7 @@ static int write_report(const struct holders_request *request, const struct hl_h
 	if (r < 0)
 		return r;
 	const struct hl_holders_report report = {
-		.emit = hl_report_output_emit(&output, request->target.row_limit),
+		.emit = hl_report_output_emit(&output),
 		.tree = request->tree,
 		.depth_limit = request->depth,
 		.chain = has_address,
@@ -115,7 +113,7 @@ static int write_report(const struct holders_request *request, const struct hl_h
 }
 
 /* Whether the line makes sense; what is asked for goes to ${settings}. */
-static int check(struct holders_request *request, int argc, char **argv,
+static int check(struct request *request, int argc, char **argv,
 		 struct hl_holders_settings *settings, bool *ret_records)
 {
 	struct hl_heap_target *target = &request->target;
@@ -154,7 +152,7 @@ static int compile(const char *text, const char *option, regex_t *expression,
 
 static int run_holders(void *parsed, int argc, char **argv)
 {
-	struct holders_request *request = parsed;
+	struct request *request = parsed;
 	const struct hl_view_output *to = &request->target.output;
 	struct hl_holders_settings settings = {0};
 	struct hl_holders *holders = NULL;
@@ -191,7 +189,7 @@ const struct hl_verb hl_verb_holders = {
 	.arguments = "-p PID | --core FILE [ADDRESS]",
 	.summary = "show which variables, stacks and mappings keep the live blocks",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_heap_graph_options, hl_view_json_options,
+	.shared_options = {HL_HEAP_TARGET_OPTIONS, hl_heap_graph_options, hl_view_json_options,
 			   hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_holders,

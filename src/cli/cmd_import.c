@@ -31,29 +31,27 @@ static const struct hl_importer *const importers[] = {
 /* The first three of hl_value_names; the others are never in folded text. */
 static const char *const value_words[] = {"inuse", "alloc", "peak", NULL};
 
-struct import_request {
+struct request {
 	const char *output;
 	bool force;
 	int format;
 	int value, unit; /* -1: not said */
 };
 
-static const struct import_request defaults = {.value = -1, .unit = -1};
-
-#define AT(member) offsetof(struct import_request, member)
+static const struct request defaults = {.value = -1, .unit = -1};
 
 static const struct hl_option options[] = {
-	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, AT(output),
+	{"output", 'o', "FILE", "where the packed recording goes", HL_OPTION_TEXT, HL_AT(output),
 	 NULL},
-	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, AT(force), NULL},
+	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, HL_AT(force), NULL},
 	{"format", 0, "FORMAT",
 	 "auto, folded, gperftools (jemalloc's too), mprof, pprof or v8 (default: auto)",
-	 HL_OPTION_CHOICE, AT(format), format_words},
+	 HL_OPTION_CHOICE, HL_AT(format), format_words},
 	{"value", 'v', "VALUE",
 	 "what the numbers of folded text are: inuse, alloc or peak (default: inuse)",
-	 HL_OPTION_CHOICE, AT(value), value_words},
+	 HL_OPTION_CHOICE, HL_AT(value), value_words},
 	{"unit", 'u', "UNIT", "their unit: bytes or objects (default: bytes)", HL_OPTION_CHOICE,
-	 AT(unit), hl_unit_names},
+	 HL_AT(unit), hl_unit_names},
 	{0},
 };
 
@@ -99,7 +97,7 @@ static int load(int format, const char *path, struct hl_profile **ret_profile, s
 static int run_import(void *parsed, int argc, char **argv)
 {
 	HL_CLEANUP(hl_profile_free_at) struct hl_profile *profile = NULL;
-	const struct import_request *request = parsed;
+	const struct request *request = parsed;
 	const char *output = request->output;
 	int value = request->value, unit = request->unit;
 	struct hl_terminal_progress progress;

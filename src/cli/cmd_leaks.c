@@ -14,7 +14,7 @@
 
 #define SHOW_MAX 100000u
 
-struct leaks_request {
+struct request {
 	struct hl_heap_target target;
 	uint64_t show;
 	uint64_t fail_above;
@@ -22,27 +22,25 @@ struct leaks_request {
 	bool at_exit, no_stop;
 };
 
-static const struct leaks_request defaults = {
-	.target.row_limit = HL_EMIT_ROWS_DEFAULT,
+static const struct request defaults = {
+	.target.output.row_limit = HL_EMIT_ROWS_DEFAULT,
 	.fail_above = UINT64_MAX,
 };
 
-#define AT(member) offsetof(struct leaks_request, member)
-
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 AT(target.row_limit), NULL},
+	 HL_AT(target.output.row_limit), NULL},
 	{"show", 0, "N", "list the N lost blocks that take most, with their first words",
-	 HL_OPTION_COUNT, AT(show), HL_BOUNDS(0, SHOW_MAX)},
+	 HL_OPTION_COUNT, HL_AT(show), HL_BOUNDS(0, SHOW_MAX)},
 	{"ignore", 0, "FILE",
 	 "leave out what FILE names, in the format of LeakSanitizer's suppressions", HL_OPTION_TEXT,
-	 AT(ignore), NULL},
+	 HL_AT(ignore), NULL},
 	{"no-stop", 0, NULL, "never stop a thread: what is lost may then be in a register alone",
-	 HL_OPTION_FLAG, AT(no_stop), NULL},
+	 HL_OPTION_FLAG, HL_AT(no_stop), NULL},
 	{"fail-above", 0, "BYTES", "exit with status 3 if more than BYTES are lost",
-	 HL_OPTION_BYTES, AT(fail_above), NULL},
+	 HL_OPTION_BYTES, HL_AT(fail_above), NULL},
 	{"at-exit", 0, NULL, "the process is about to end: a recording says that it has",
-	 HL_OPTION_FLAG, AT(at_exit), NULL},
+	 HL_OPTION_FLAG, HL_AT(at_exit), NULL},
 	{0},
 };
 
@@ -98,7 +96,7 @@ static int make_recording(const struct hl_leaks *leaks, bool at_exit,
 	return r;
 }
 
-static int write_recording(const struct leaks_request *request, const struct hl_leaks *leaks,
+static int write_recording(const struct request *request, const struct hl_leaks *leaks,
 			   const struct hl_directory *directory, struct hl_error *err)
 {
 	const char *path = request->target.output.path;
@@ -135,14 +133,14 @@ static int write_report(const struct hl_heap_target *target, const struct hl_lea
 	int r = hl_report_output_open(&output, &target->output, true, err);
 	if (r < 0)
 		return r;
-	const struct hl_emit_options how = hl_report_output_emit(&output, target->row_limit);
+	const struct hl_emit_options how = hl_report_output_emit(&output);
 	return hl_report_output_close(&output, hl_leaks_view(leaks, &how), err);
 }
 
 static int run_leaks(void *parsed, int argc, char **argv)
 {
 	HL_CLEANUP(hl_leak_ignore_release) struct hl_leak_ignore ignore = {0};
-	struct leaks_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_heap_target *target = &request->target;
 	const struct hl_view_output *to = &target->output;
 	struct hl_leaks_settings settings = {.stop = target->stop,
@@ -197,7 +195,7 @@ const struct hl_verb hl_verb_leaks = {
 	.arguments = "-p PID | --core FILE",
 	.summary = "show live blocks that nothing leads to any more",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_heap_graph_options, hl_view_json_options,
+	.shared_options = {HL_HEAP_TARGET_OPTIONS, hl_heap_graph_options, hl_view_json_options,
 			   hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_leaks,

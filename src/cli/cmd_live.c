@@ -30,7 +30,7 @@
 #define ANSWER_WAIT_NS (200 * NS_PER_MS)
 #define SILENT_NS      (2 * HL_NS_PER_SECOND)
 
-struct live_request {
+struct request {
 	uint64_t pid;
 	double interval_seconds;
 	uint64_t row_limit;
@@ -38,9 +38,7 @@ struct live_request {
 	int by, sort, column;
 };
 
-static const struct live_request defaults = {.interval_seconds = 1};
-
-#define AT(member) offsetof(struct live_request, member)
+static const struct request defaults = {.interval_seconds = 1};
 
 static const char *const by_words[] = {"function", "line", "module", "thread", NULL};
 static const enum hl_view_key by_keys[] = {HL_VIEW_BY_FUNCTION, HL_VIEW_BY_LINE, HL_VIEW_BY_MODULE,
@@ -50,21 +48,21 @@ static const char *const sort_words[] = {"flat", "cum", NULL};
 static const char *const column_words[] = {"inuse", "alloc", "rate", "delta", "name", NULL};
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
-	 NULL},
+	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, HL_AT(pid), NULL},
+	HL_OPTION_COMM_OF(HL_AT(pid)),
 	{"interval", 'i', "SECONDS", "look again every SECONDS (default: 1)", HL_OPTION_SECONDS,
-	 AT(interval_seconds), NULL},
+	 HL_AT(interval_seconds), NULL},
 	{"by", 'b', "KEY", "what a row is: function, line, module or thread", HL_OPTION_CHOICE,
-	 AT(by), by_words},
+	 HL_AT(by), by_words},
 	{"sort", 's', "KEY", "flat (own) or cum (with callees) figures (default: flat)",
-	 HL_OPTION_CHOICE, AT(sort), sort_words},
+	 HL_OPTION_CHOICE, HL_AT(sort), sort_words},
 	{"column", 'c', "COLUMN", "sort by inuse, alloc, rate, delta or name (default: inuse)",
-	 HL_OPTION_CHOICE, AT(column), column_words},
+	 HL_OPTION_CHOICE, HL_AT(column), column_words},
 	{"rows", 'n', "N", "show N rows; 0: all (default: what fits; with --once 20)",
-	 HL_OPTION_COUNT, AT(row_limit), NULL},
-	{"once", 0, NULL, "write one screen as text and end", HL_OPTION_FLAG, AT(once), NULL},
-	{"json", 0, NULL, "write one line of JSON every interval", HL_OPTION_FLAG, AT(json), NULL},
+	 HL_OPTION_COUNT, HL_AT(row_limit), NULL},
+	{"once", 0, NULL, "write one screen as text and end", HL_OPTION_FLAG, HL_AT(once), NULL},
+	{"json", 0, NULL, "write one line of JSON every interval", HL_OPTION_FLAG, HL_AT(json),
+	 NULL},
 	{0},
 };
 
@@ -395,7 +393,7 @@ static void wait_for_next(double interval_seconds, uint64_t *next_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
 }
 
-static int watch(const struct live_request *request, struct hl_live *live, struct watched *watched,
+static int watch(const struct request *request, struct hl_live *live, struct watched *watched,
 		 struct hl_error *err)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
@@ -433,7 +431,7 @@ static void release_watched(struct watched *watched)
 
 static int run_live(void *parsed, int argc, char **argv)
 {
-	struct live_request *request = parsed;
+	struct request *request = parsed;
 	static struct hl_live live;
 	HL_CLEANUP(release_watched) struct watched watched = {.pid = request->pid};
 	struct hl_error err = {0};

@@ -20,20 +20,19 @@
 /* Below this, the size of the log is not worth a note. */
 #define WORTH_A_WORD_BYTES (UINT64_C(1) << 20)
 
-struct pack_request {
+struct request {
 	const char *output;
 	bool force, no_log;
 };
 
-static const struct pack_request defaults;
-
-#define AT(member) offsetof(struct pack_request, member)
+static const struct request defaults;
 
 static const struct hl_option options[] = {
 	{"output", 'o', "FILE", "packed recording (default: NAME.hlpack beside NAME.hl)",
-	 HL_OPTION_TEXT, AT(output), NULL},
-	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, AT(force), NULL},
-	{"no-log", 0, NULL, "leave out the log and the events", HL_OPTION_FLAG, AT(no_log), NULL},
+	 HL_OPTION_TEXT, HL_AT(output), NULL},
+	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, HL_AT(force), NULL},
+	{"no-log", 0, NULL, "leave out the log and the events", HL_OPTION_FLAG, HL_AT(no_log),
+	 NULL},
 	{0},
 };
 
@@ -60,7 +59,7 @@ static char *default_output(const char *path)
 
 /* What is packed; run_pack() releases it. */
 struct packing {
-	const struct pack_request *request;
+	const struct request *request;
 	char *path;
 	const char *output;
 	struct hl_terminal_progress progress;
@@ -163,7 +162,7 @@ static int pack(struct packing *packing, struct hl_error *err)
 
 static int run_pack(void *parsed, int argc, char **argv)
 {
-	const struct pack_request *request = parsed;
+	const struct request *request = parsed;
 	const char *output = request->output;
 	struct hl_error err = {0};
 	char size[HL_FORMAT_MAX];

@@ -4,25 +4,25 @@
 #include "cli/trace_run.h"
 #include "cli/view_options.h"
 
-struct pgfault_request {
+struct request {
 	struct hl_trace_target target;
 	int kind; /* -1: all */
 };
 
-static const struct pgfault_request defaults = {.target = {HL_TRACE_DEFAULTS}, .kind = -1};
+static const struct request defaults = {.target = {HL_TRACE_DEFAULTS}, .kind = -1};
 
 /* In the order of enum hl_page_class. */
 static const char *const kind_words[] = {"anon", "file", "shmem", NULL};
 
 static const struct hl_option options[] = {
 	{"kind", 'k', "KIND", "only pages of this kind: anon, file or shmem", HL_OPTION_CHOICE,
-	 offsetof(struct pgfault_request, kind), kind_words},
+	 HL_AT(kind), kind_words},
 	{0},
 };
 
 static int run_pgfault(void *parsed, int argc, char **argv)
 {
-	struct pgfault_request *request = parsed;
+	struct request *request = parsed;
 	const struct hl_page_settings settings = {
 		.classes = request->kind < 0 ? 0 : 1u << request->kind};
 	const struct hl_trace_command command = {.backend = &hl_page_trace, .settings = &settings};

@@ -5,11 +5,11 @@
 
 #define ROWS_DEFAULT 30
 
-static const struct hl_heap_target defaults = {.row_limit = ROWS_DEFAULT};
+static const struct hl_heap_target defaults = {.output.row_limit = ROWS_DEFAULT};
 
 static const struct hl_option options[] = {
 	{"rows", 'n', "N", "show at most N places; 0: all (default: 30)", HL_OPTION_COUNT,
-	 HL_HEAP_TARGET_AT(row_limit), NULL},
+	 HL_HEAP_TARGET_AT(output.row_limit), NULL},
 	{0},
 };
 
@@ -39,7 +39,7 @@ const struct hl_verb hl_verb_pins = {
 	.arguments = "-p PID | --core FILE",
 	.summary = "show which live blocks keep nearly empty pages in memory",
 	.options = options,
-	.shared_options = {hl_heap_target_options, hl_view_json_options, hl_view_color_options,
+	.shared_options = {HL_HEAP_TARGET_OPTIONS, hl_view_json_options, hl_view_color_options,
 			   hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_pins,

@@ -7,26 +7,24 @@
 
 #define INTERVAL_MAX_S 86400
 
-struct pod_request {
+struct request {
 	struct hl_view_output output;
-	uint64_t pid, interval_s, row_limit;
+	uint64_t pid, interval_s;
 	const char *path; /* of the group; NULL: of the process */
 };
 
-static const struct pod_request defaults = {.row_limit = HL_EMIT_ROWS_DEFAULT};
-
-#define AT(member) offsetof(struct pod_request, member)
+static const struct request defaults = {.output.row_limit = HL_EMIT_ROWS_DEFAULT};
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "the group of this process", HL_OPTION_PID, AT(pid), NULL},
+	{"pid", 'p', "PID", "the group of this process", HL_OPTION_PID, HL_AT(pid), NULL},
 	{"comm", 0, "NAME", "the group of the process whose program is called NAME", HL_OPTION_COMM,
-	 AT(pid), NULL},
+	 HL_AT(pid), NULL},
 	{"cgroup", 0, "PATH", "the group of this directory, or of this path in /proc/PID/cgroup",
-	 HL_OPTION_TEXT, AT(path), NULL},
+	 HL_OPTION_TEXT, HL_AT(path), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 AT(row_limit), NULL},
+	 HL_AT(output.row_limit), NULL},
 	{"interval", 'i', "SECONDS", "repeat every SECONDS, until the group is gone or Ctrl-C",
-	 HL_OPTION_COUNT, AT(interval_s), HL_BOUNDS(0, INTERVAL_MAX_S)},
+	 HL_OPTION_COUNT, HL_AT(interval_s), HL_BOUNDS(0, INTERVAL_MAX_S)},
 	{0},
 };
 
@@ -35,7 +33,7 @@ static int write_pod(const void *pod, const struct hl_emit_options *how)
 	return hl_pod_view(pod, how);
 }
 
-static int run_once(const struct pod_request *request, const struct hl_cgroup *group,
+static int run_once(const struct request *request, const struct hl_cgroup *group,
 		    struct hl_error *err)
 {
 	struct hl_report_output output;
@@ -45,15 +43,14 @@ static int run_once(const struct pod_request *request, const struct hl_cgroup *g
 	if (r == 0)
 		r = hl_report_output_open(&output, &request->output, true, err);
 	if (r == 0) {
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, request->row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_report_output_close(&output, hl_pod_view(pod, &how), err);
 	}
 	hl_pod_free(pod);
 	return r;
 }
 
-static int run_repeatedly(const struct pod_request *request, const struct hl_cgroup *group,
+static int run_repeatedly(const struct request *request, const struct hl_cgroup *group,
 			  struct hl_error *err)
 {
 	int r = 0;
@@ -66,8 +63,7 @@ static int run_repeatedly(const struct pod_request *request, const struct hl_cgr
 		if (r == -ENOENT && !is_first)
 			return 0;
 		if (r == 0)
-			r = hl_report_output_screen(&request->output, request->row_limit, write_pod,
-						    pod);
+			r = hl_report_output_screen(&request->output, write_pod, pod);
 		if (r < 0)
 			hl_error_set(err, r, "cannot write the report");
 		hl_pod_free(pod);
@@ -77,7 +73,7 @@ static int run_repeatedly(const struct pod_request *request, const struct hl_cgr
 
 static int run_pod(void *parsed, int argc, char **argv)
 {
-	struct pod_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_error err = {0};
 	struct hl_cgroup group;
 

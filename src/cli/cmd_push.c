@@ -33,43 +33,41 @@
 #define LAST_ANSWER_S 5	   /* for each answer once the command has ended */
 #define LAST_MS	      4000 /* for what the last look sends; the rest waits in the spool */
 
-struct push_request {
+struct request {
 	const char *to, *service, *version, *spool, *password_file;
 	double every_s;
 	uint64_t spool_bytes, pid, sample_bytes;
 	bool all, once, experimental;
 };
 
-static const struct push_request defaults = {.every_s = EVERY_S, .spool_bytes = SPOOL_BYTES};
-
-#define AT(member) offsetof(struct push_request, member)
+static const struct request defaults = {.every_s = EVERY_S, .spool_bytes = SPOOL_BYTES};
 
 static const struct hl_option options[] = {
 	{"to", 0, "URL",
 	 "FILE.db (SQLite), clickhouse://HOST/DATABASE, http://HOST (Pyroscope), or "
 	 "otlp+http://HOST (OpenTelemetry)",
-	 HL_OPTION_TEXT, AT(to), NULL},
-	HL_STORE_PASSWORD_OPTION(AT(password_file)),
-	{"every", 0, "SECONDS", "look every SECONDS (default: 15)", HL_OPTION_SECONDS, AT(every_s),
-	 NULL},
+	 HL_OPTION_TEXT, HL_AT(to), NULL},
+	HL_STORE_PASSWORD_OPTION(HL_AT(password_file)),
+	{"every", 0, "SECONDS", "look every SECONDS (default: 15)", HL_OPTION_SECONDS,
+	 HL_AT(every_s), NULL},
 	{"all", 'a', NULL, "push all processes that are being recorded on this host",
-	 HL_OPTION_FLAG, AT(all), NULL},
-	{"pid", 'p', "PID", "push the process with this pid", HL_OPTION_PID, AT(pid), NULL},
-	{"comm", 0, "NAME", "push the one running process of that name", HL_OPTION_COMM, AT(pid),
+	 HL_OPTION_FLAG, HL_AT(all), NULL},
+	{"pid", 'p', "PID", "push the process with this pid", HL_OPTION_PID, HL_AT(pid), NULL},
+	{"comm", 0, "NAME", "push the one running process of that name", HL_OPTION_COMM, HL_AT(pid),
 	 NULL},
 	{"service", 0, "NAME", "the label 'service' (default: the program's name)", HL_OPTION_TEXT,
-	 AT(service), NULL},
+	 HL_AT(service), NULL},
 	{"version", 0, "TEXT", "the label 'version', such as a release", HL_OPTION_TEXT,
-	 AT(version), NULL},
+	 HL_AT(version), NULL},
 	{"sample", 0, "BYTES", "record COMMAND by samples, as 'record --sample' does",
-	 HL_OPTION_BYTES, AT(sample_bytes), HL_BOUNDS(1, UINT64_C(1) << 40)},
-	{"once", 0, NULL, "look once, and end", HL_OPTION_FLAG, AT(once), NULL},
+	 HL_OPTION_BYTES, HL_AT(sample_bytes), HL_BOUNDS(1, UINT64_C(1) << 40)},
+	{"once", 0, NULL, "look once, and end", HL_OPTION_FLAG, HL_AT(once), NULL},
 	{"experimental", 0, NULL, "allow otlp+http://, whose profiles are in development",
-	 HL_OPTION_FLAG, AT(experimental), NULL},
+	 HL_OPTION_FLAG, HL_AT(experimental), NULL},
 	{"spool", 0, "DIR", "keep in DIR what cannot be sent (default: in ~/.local/state/heapline)",
-	 HL_OPTION_TEXT, AT(spool), NULL},
+	 HL_OPTION_TEXT, HL_AT(spool), NULL},
 	{"spool-max", 0, "BYTES", "keep at most BYTES there, the newest (default: 64M)",
-	 HL_OPTION_BYTES, AT(spool_bytes), HL_BOUNDS(SPOOL_LEAST, UINT64_C(1) << 40)},
+	 HL_OPTION_BYTES, HL_AT(spool_bytes), HL_BOUNDS(SPOOL_LEAST, UINT64_C(1) << 40)},
 	{0},
 };
 
@@ -157,8 +155,8 @@ static void wait_for_round(struct program *program, uint64_t next_ns)
 		wait_until(next_ns);
 }
 
-static int run_rounds(const struct push_request *request, struct hl_push *push,
-		      struct program *program, bool is_command, struct hl_error *err)
+static int run_rounds(const struct request *request, struct hl_push *push, struct program *program,
+		      bool is_command, struct hl_error *err)
 {
 	uint64_t next_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
@@ -267,8 +265,7 @@ static int check_process(pid_t pid, struct hl_error *err)
 	return r;
 }
 
-static int check_operands(const struct push_request *request, int argc, char **argv,
-			  bool is_command)
+static int check_operands(const struct request *request, int argc, char **argv, bool is_command)
 {
 	int ways = (argc > 0) + (request->pid != 0) + request->all;
 
@@ -296,7 +293,7 @@ static int check_operands(const struct push_request *request, int argc, char **a
 }
 
 /* Records ${argv}, pushes what is to be pushed until it ends, and says what became of it. 0 or a negative errno with a sentence. */
-static int push_all(const struct push_request *request, struct hl_push *push, int argc, char **argv,
+static int push_all(const struct request *request, struct hl_push *push, int argc, char **argv,
 		    const char *path, struct program *program, struct hl_error *err)
 {
 	char number[24];
@@ -363,7 +360,7 @@ static int prepare(const struct hl_push_settings *settings, struct hl_push_folde
 
 static int run_push(void *parsed, int argc, char **argv)
 {
-	const struct push_request *request = parsed;
+	const struct request *request = parsed;
 	const char *service = request->service, *version = request->version;
 	bool is_command = argc > 0 && !strcmp(argv[-1], "--");
 	struct hl_push_folder folder = {.fd = -1};

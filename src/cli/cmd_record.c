@@ -30,36 +30,34 @@ enum {
 /* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
-struct record_request {
+struct request {
 	struct hl_record_request record;
 	bool mappings, no_pools, tags, no_follow, leaks;
 	bool waits;	    /* for all descendants */
 	uint64_t preloaded; /* the socket; 0: none */
 };
 
-static const struct record_request defaults = {.record = {HL_RECORD_DEFAULTS}};
-
-#define AT(member) offsetof(struct record_request, member)
+static const struct request defaults = {.record = {HL_RECORD_DEFAULTS}};
 
 static const struct hl_option options[] = {
 	{"mappings", 0, NULL, "also record mmap, munmap, mremap and brk", HL_OPTION_FLAG,
-	 AT(mappings), NULL},
+	 HL_AT(mappings), NULL},
 	{"no-pools", 0, NULL, "leave out the pools of PHP, PostgreSQL and nginx", HL_OPTION_FLAG,
-	 AT(no_pools), NULL},
+	 HL_AT(no_pools), NULL},
 	{"tags", 0, NULL,
 	 "record nothing; tag each block with who allocated it, for 'heapline allocations -p PID'",
-	 HL_OPTION_FLAG, AT(tags), NULL},
+	 HL_OPTION_FLAG, HL_AT(tags), NULL},
 	{"no-follow", 0, NULL, "do not record the program's children", HL_OPTION_FLAG,
-	 AT(no_follow), NULL},
+	 HL_AT(no_follow), NULL},
 	{"wait", 0, NULL, "keep recording until the last descendant of the program has ended",
-	 HL_OPTION_FLAG, AT(waits), NULL},
+	 HL_OPTION_FLAG, HL_AT(waits), NULL},
 	{"leaks", 0, NULL,
 	 "when a process exits, look for lost blocks; they are in NAME.lost-0.hl and so on",
-	 HL_OPTION_FLAG, AT(leaks), NULL},
+	 HL_OPTION_FLAG, HL_AT(leaks), NULL},
 	{"preloaded", 0, "FD",
 	 "record the program at the other end of socket FD; the recorder says so, see "
 	 "HEAPLINE_RECORD",
-	 HL_OPTION_COUNT, AT(preloaded), HL_BOUNDS(3, INT_MAX)},
+	 HL_OPTION_COUNT, HL_AT(preloaded), HL_BOUNDS(3, INT_MAX)},
 	{0},
 };
 
@@ -80,9 +78,8 @@ static int status_of_exec(int r)
 }
 
 /* Where nothing was recorded it says so, and where programs run on. */
-static void say_end(const struct record_request *request,
-		    const struct hl_collector_summary *summary, const char *name,
-		    const char *command)
+static void say_end(const struct request *request, const struct hl_collector_summary *summary,
+		    const char *name, const char *command)
 {
 	hl_record_say_problems(&request->record, summary, name);
 	if (!summary->processes && !summary->refused && !summary->incomplete)
@@ -99,7 +96,7 @@ static void say_end(const struct record_request *request,
 
 /* ---- programs that the recorder is brought into as they begin ---- */
 
-static int enter_program(const struct record_request *request, struct hl_launch *launch,
+static int enter_program(const struct request *request, struct hl_launch *launch,
 			 struct hl_collector *collector, bool at_entry,
 			 struct hl_record_following *following, struct hl_attach **ret_attach,
 			 struct hl_error *err)
@@ -114,7 +111,7 @@ static int enter_program(const struct record_request *request, struct hl_launch 
 }
 
 /* The program waits to begin; from here to its end. */
-static int run_program(const struct record_request *request, struct hl_launch *launch,
+static int run_program(const struct request *request, struct hl_launch *launch,
 		       struct hl_collector *collector, const struct hl_examined *examined,
 		       const char *command, const char *name)
 {
@@ -167,8 +164,7 @@ static int run_program(const struct record_request *request, struct hl_launch *l
 	return status;
 }
 
-static struct hl_collector_settings make_settings(const struct record_request *request,
-						  char **command)
+static struct hl_collector_settings make_settings(const struct request *request, char **command)
 {
 	struct hl_collector_settings settings = hl_record_settings(&request->record, command);
 
@@ -178,7 +174,7 @@ static struct hl_collector_settings make_settings(const struct record_request *r
 	return settings;
 }
 
-static int record_program(const struct record_request *request, const char *recorder,
+static int record_program(const struct request *request, const char *recorder,
 			  const struct hl_examined *examined, char **argv)
 {
 	/* A recorder that is preloaded would be in the way of the one that is brought in. */
@@ -218,7 +214,7 @@ static int record_program(const struct record_request *request, const char *reco
  * A preloaded recorder alone sees mappings, which have what such allocators map, and the program's exit, at which lost
  * blocks are looked for.
  */
-static void choose_way(const struct record_request *request, struct hl_examined *examined)
+static void choose_way(const struct request *request, struct hl_examined *examined)
 {
 	const char *why = examined->guest_allocator && !request->record.no_objects
 				  ? examined->guest_allocator->entered
@@ -256,7 +252,7 @@ static pid_t find_peer(int fd, int *ret_pidfd)
 }
 
 /* The recorder in the program, which waits before its first constructor, asked for a collector. */
-static int record_preloaded(const struct record_request *request)
+static int record_preloaded(const struct request *request)
 {
 	HL_CLEANUP(hl_process_facts_release) struct hl_process_facts facts = {0};
 	HL_CLEANUP(hl_collector_free_at) struct hl_collector *collector = NULL;
@@ -321,7 +317,7 @@ static int run_with_tags(char **argv)
 
 static int run_record(void *parsed, int argc, char **argv)
 {
-	struct record_request *request = parsed;
+	struct request *request = parsed;
 	char program[PATH_MAX], recorder[PATH_MAX];
 	struct hl_examined examined;
 	struct hl_error err = {0};

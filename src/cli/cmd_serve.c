@@ -21,18 +21,18 @@
 #define TOKEN_LEAST  16 /* bytes */
 #define TOKEN_MOST   256
 
-struct serve_request {
+struct request {
 	const char *listen, *token_file; /* NULL: not given */
 };
 
-static const struct serve_request defaults;
+static const struct request defaults;
 
 static const struct hl_option options[] = {
 	{"listen", 0, "ADDRESS",
 	 "HOST:PORT or PORT, HOST an IPv4 address (default: 127.0.0.1:7373)", HL_OPTION_TEXT,
-	 offsetof(struct serve_request, listen), NULL},
+	 HL_AT(listen), NULL},
 	{"token-file", 0, "FILE", "answer only who sends what FILE holds", HL_OPTION_TEXT,
-	 offsetof(struct serve_request, token_file), NULL},
+	 HL_AT(token_file), NULL},
 	{0},
 };
 
@@ -222,7 +222,7 @@ static int serve(struct hl_serve_options *how, struct hl_error *err)
 static int run_serve(void *parsed, int argc, char **argv)
 {
 	static const char *const here[] = {"."};
-	const struct serve_request *request = parsed;
+	const struct request *request = parsed;
 	const char *token_file = request->token_file;
 	char token[TOKEN_MOST + 1];
 	struct hl_error err = {0};

@@ -4,20 +4,18 @@
 #include "cli/trace_run.h"
 #include "cli/view_options.h"
 
-struct stacks_request {
+struct request {
 	struct hl_trace_target target;
 	struct hl_heap_settings settings;
 	double interval_seconds;
 	int probes;
 };
 
-static const struct stacks_request defaults = {
+static const struct request defaults = {
 	.target = {HL_TRACE_DEFAULTS},
 	.settings = {.max_overhead = HL_HEAP_MAX_OVERHEAD_DEFAULT,
 		     .max_blocks = HL_HEAP_MAX_BLOCKS_DEFAULT},
 };
-
-#define AT(member) offsetof(struct stacks_request, member)
 
 static const char *const probe_words[] = {"best", "session", "multi", "perf", NULL};
 static const enum hl_probe_way probe_ways[] = {HL_PROBE_SESSION, HL_PROBE_SESSION, HL_PROBE_MULTI,
@@ -28,28 +26,28 @@ static const enum hl_probe_way probe_ways[] = {HL_PROBE_SESSION, HL_PROBE_SESSIO
 
 static const struct hl_option options[] = {
 	{"all", 'a', NULL, "count every allocation, freed or not (half the cost)", HL_OPTION_FLAG,
-	 AT(settings.all), NULL},
+	 HL_AT(settings.all), NULL},
 	{"object", 'O', "OBJECT", "only allocators in files whose path contains OBJECT",
-	 HL_OPTION_TEXT, AT(settings.object), NULL},
+	 HL_OPTION_TEXT, HL_AT(settings.object), NULL},
 	{"sample", 0, "BYTES", "sample on average one allocation every BYTES", HL_OPTION_BYTES,
-	 AT(settings.sample_bytes), HL_BOUNDS(0, SAMPLE_BYTES_MAX)},
+	 HL_AT(settings.sample_bytes), HL_BOUNDS(0, SAMPLE_BYTES_MAX)},
 	{"older", 0, "SECONDS", "only blocks older than SECONDS at the end", HL_OPTION_SECONDS,
-	 AT(settings.older_seconds), NULL},
+	 HL_AT(settings.older_seconds), NULL},
 	{"interval", 'i', "SECONDS", "report growth every SECONDS", HL_OPTION_SECONDS,
-	 AT(interval_seconds), NULL},
+	 HL_AT(interval_seconds), NULL},
 	{"max-overhead", 0, "PERCENT",
 	 "stop if tracing costs the target more than PERCENT of one core (default: 30)",
-	 HL_OPTION_COUNT, AT(settings.max_overhead), NULL},
+	 HL_OPTION_COUNT, HL_AT(settings.max_overhead), NULL},
 	{"max-blocks", 0, "N", "track at most N live blocks (default: 2097152)", HL_OPTION_COUNT,
-	 AT(settings.max_blocks), HL_BOUNDS(1, HL_HEAP_MAX_BLOCKS_MAX)},
+	 HL_AT(settings.max_blocks), HL_BOUNDS(1, HL_HEAP_MAX_BLOCKS_MAX)},
 	{"probes", 0, "WAY", "how probes are set: best, session, multi or perf (default: best)",
-	 HL_OPTION_CHOICE, AT(probes), probe_words},
+	 HL_OPTION_CHOICE, HL_AT(probes), probe_words},
 	{0},
 };
 
 static int run_stacks(void *parsed, int argc, char **argv)
 {
-	struct stacks_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_heap_settings *settings = &request->settings;
 
 	settings->growth = request->interval_seconds > 0;

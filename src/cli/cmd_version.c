@@ -4,21 +4,20 @@
 
 #include <stdio.h>
 
-struct version_request {
+struct request {
 	bool json;
 };
 
-static const struct version_request defaults;
+static const struct request defaults;
 
 static const struct hl_option options[] = {
-	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, offsetof(struct version_request, json),
-	 NULL},
+	{"json", 0, NULL, "write JSON", HL_OPTION_FLAG, HL_AT(json), NULL},
 	{0},
 };
 
 static int run_version(void *parsed, int argc, char **argv)
 {
-	const struct version_request *request = parsed;
+	const struct request *request = parsed;
 
 	if (argc > 0)
 		return hl_cli_usage_error(&hl_verb_version, "unexpected argument '%s'", argv[0]);

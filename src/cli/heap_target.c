@@ -8,21 +8,19 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-const struct hl_option hl_heap_target_options[] = {
+const struct hl_option hl_heap_process_options[] = {
 	{"pid", 'p', "PID", "the process", HL_OPTION_PID, HL_HEAP_TARGET_AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM,
-	 HL_HEAP_TARGET_AT(pid), NULL},
-	{"core", 0, "FILE", "read a core file instead of a process", HL_OPTION_TEXT,
-	 HL_HEAP_TARGET_AT(core), NULL},
-	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
-	 HL_OPTION_FLAG, HL_HEAP_TARGET_AT(stop), NULL},
+	HL_OPTION_COMM_OF(HL_HEAP_TARGET_AT(pid)),
 	{0},
 };
 
-const struct hl_option hl_heap_process_options[] = {
-	{"pid", 'p', "PID", "the process", HL_OPTION_PID, HL_HEAP_TARGET_AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM,
-	 HL_HEAP_TARGET_AT(pid), NULL},
+const struct hl_option hl_heap_core_options[] = {
+	{"core", 0, "FILE", "read a core file instead of a process", HL_OPTION_TEXT,
+	 HL_HEAP_TARGET_AT(core), NULL},
+	{0},
+};
+
+const struct hl_option hl_heap_stop_options[] = {
 	{"stop", 0, NULL, "stop the threads while the heap is read, so that all figures are exact",
 	 HL_OPTION_FLAG, HL_HEAP_TARGET_AT(stop), NULL},
 	{0},
@@ -94,8 +92,7 @@ int hl_heap_target_report(const struct hl_heap_target *target, struct hl_heap_se
 	if (r == 0)
 		r = hl_report_output_open(&output, &target->output, form != HL_REPORT_GUEST, &err);
 	if (r == 0) {
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, target->row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_report_output_close(&output, write(target, heap, &how), &err);
 	}
 	hl_heap_free(heap);

@@ -6,18 +6,19 @@
 #include "heap/heap.h"
 
 /* For the shared_options of a verb. */
-extern const struct hl_option hl_heap_target_options[];	 /* --pid --core --stop */
-extern const struct hl_option hl_heap_process_options[]; /* --pid --stop */
-extern const struct hl_option hl_heap_graph_options[];	 /* --swapped --unaligned */
+extern const struct hl_option hl_heap_process_options[]; /* --pid --comm */
+extern const struct hl_option hl_heap_core_options[];	 /* --core */
+extern const struct hl_option hl_heap_stop_options[];	 /* --stop */
+#define HL_HEAP_TARGET_OPTIONS hl_heap_process_options, hl_heap_core_options, hl_heap_stop_options
+extern const struct hl_option hl_heap_graph_options[]; /* --swapped --unaligned */
 
-/* What these options were set to, and --rows of each verb. The request of a verb with them begins with it. */
+/* What these options were set to. The request of a verb with them begins with it. */
 struct hl_heap_target {
 	struct hl_view_output output;
 	struct hl_guest_request guests[HL_GUESTS_OUTSIDE_MAX];
 	uint64_t pid;
 	const char *core; /* NULL: none */
 	bool stop, swapped, unaligned;
-	uint64_t row_limit;
 };
 
 /* For an option that sets ${member} of it. */

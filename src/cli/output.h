@@ -120,13 +120,12 @@ int hl_report_output_open(struct hl_report_output *output, const struct hl_view_
 			  bool pages, struct hl_error *err);
 
 /* How a report is written to it. */
-static inline struct hl_emit_options hl_report_output_emit(const struct hl_report_output *output,
-							   uint64_t row_limit)
+static inline struct hl_emit_options hl_report_output_emit(const struct hl_report_output *output)
 {
 	return (struct hl_emit_options){.out = output->out,
 					.json = output->options->json,
 					.color = hl_view_output_has_color(output->options),
-					.row_limit = row_limit};
+					.row_limit = output->options->row_limit};
 }
 
 /*
@@ -140,6 +139,6 @@ int hl_report_output_close(struct hl_report_output *output, int r, struct hl_err
  * Has ${write} write a report of ${subject} as ${output} says to standard output, all at once, so that a terminal does not flicker; on one it takes the place of
  * what was there. 0 or a negative errno.
  */
-int hl_report_output_screen(const struct hl_view_output *output, uint64_t row_limit,
+int hl_report_output_screen(const struct hl_view_output *output,
 			    int (*write)(const void *subject, const struct hl_emit_options *how),
 			    const void *subject);

@@ -61,7 +61,7 @@ int hl_report_output_close(struct hl_report_output *output, int r, struct hl_err
 	return r < 0 ? hl_error_set(err, r, "cannot write the report: %s", strerror(-r)) : r;
 }
 
-int hl_report_output_screen(const struct hl_view_output *output, uint64_t row_limit,
+int hl_report_output_screen(const struct hl_view_output *output,
 			    int (*write)(const void *subject, const struct hl_emit_options *how),
 			    const void *subject)
 {
@@ -74,7 +74,7 @@ int hl_report_output_screen(const struct hl_view_output *output, uint64_t row_li
 	const struct hl_emit_options how = {.out = buffer,
 					    .json = output->json,
 					    .color = hl_view_output_has_color(output),
-					    .row_limit = row_limit};
+					    .row_limit = output->row_limit};
 	int r = write(subject, &how);
 	if (fclose(buffer) != 0 && r == 0)
 		r = -ENOMEM;

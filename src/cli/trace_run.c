@@ -33,8 +33,7 @@ static const enum hl_view_key by_keys[] = {HL_VIEW_BY_LINE, HL_VIEW_BY_FUNCTION}
 
 const struct hl_option hl_trace_options[] = {
 	{"pid", 'p', "PID", "the process to trace", HL_OPTION_PID, AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
-	 NULL},
+	HL_OPTION_COMM_OF(AT(pid)),
 	{"rows", 'n', "N", "show N stacks; 0: all (default: 20, with --json all)", HL_OPTION_COUNT,
 	 AT(view.options.row_limit), NULL},
 	{"by", 'b', "KEY", "line or function: what makes stacks differ (default: line)",

@@ -19,39 +19,37 @@ extern const struct hl_verb hl_verb_beam;
 
 #define TIMEOUT_MAX_S 3600
 
-struct beam_request {
+struct request {
 	struct hl_view_output output;
 	struct hl_guest_request guests[HL_GUESTS_OUTSIDE_MAX];
 	struct hl_beam_settings settings; /* zero: the node chooses */
-	uint64_t timeout_s, row_limit;
+	uint64_t timeout_s;
 	const char *rows; /* what row_limit is made of; NULL: it stays */
 	struct hl_option_texts allocators, schedulers, per;
 };
 
-static const struct beam_request defaults = {.timeout_s = 10, .row_limit = HL_EMIT_ROWS_DEFAULT};
-
-#define AT(member) offsetof(struct beam_request, member)
+static const struct request defaults = {.timeout_s = 10, .output.row_limit = HL_EMIT_ROWS_DEFAULT};
 
 static const struct hl_option options[] = {
-	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT, AT(settings.node),
-	 NULL},
+	{"node", 0, "NAME@HOST", "the node, as its node() says", HL_OPTION_TEXT,
+	 HL_AT(settings.node), NULL},
 	{"cookie-file", 0, "FILE", "the file with the node's cookie (default: ~/.erlang.cookie)",
-	 HL_OPTION_TEXT, AT(settings.cookie_path), NULL},
+	 HL_OPTION_TEXT, HL_AT(settings.cookie_path), NULL},
 	{"timeout", 0, "SECONDS", "how long to wait for the node (default: 10)", HL_OPTION_COUNT,
-	 AT(timeout_s), HL_BOUNDS(1, TIMEOUT_MAX_S)},
+	 HL_AT(timeout_s), HL_BOUNDS(1, TIMEOUT_MAX_S)},
 	{"histogram-start", 0, "BYTES",
 	 "where histograms begin (default: carriers 512, allocations 128)", HL_OPTION_BYTES,
-	 AT(settings.histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
+	 HL_AT(settings.histogram_start), HL_BOUNDS(1, HL_LOG2_START_MAX)},
 	{"histogram-width", 0, "N", "slots of histograms (default: carriers 14, allocations 18)",
-	 HL_OPTION_COUNT, AT(settings.histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
+	 HL_OPTION_COUNT, HL_AT(settings.histogram_width), HL_BOUNDS(1, HL_LOG2_WIDTH_MAX)},
 	{"allocator", 0, "NAME,...", "only these allocators, such as eheap_alloc", HL_OPTION_TEXTS,
-	 AT(allocators), NULL},
+	 HL_AT(allocators), NULL},
 	{"scheduler", 0, "N,...", "only instances of these schedulers; 0: other threads",
-	 HL_OPTION_TEXTS, AT(schedulers), NULL},
+	 HL_OPTION_TEXTS, HL_AT(schedulers), NULL},
 	{"per", 0, "KIND,...", "allocations: a row for each process, port or mfa (OTP 27)",
-	 HL_OPTION_TEXTS, AT(per), NULL},
+	 HL_OPTION_TEXTS, HL_AT(per), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 40, in JSON all)", HL_OPTION_TEXT,
-	 AT(rows), NULL},
+	 HL_AT(rows), NULL},
 	{0},
 };
 
@@ -133,11 +131,12 @@ static int parse_words(struct hl_beam_settings *settings, const char *option,
 	return HL_EXIT_DONE;
 }
 
-static int parse_settings(struct beam_request *request)
+static int parse_settings(struct request *request)
 {
 	struct hl_beam_settings *settings = &request->settings;
 
-	if (request->rows && hl_option_parse_number(request->rows, false, &request->row_limit) < 0)
+	if (request->rows &&
+	    hl_option_parse_number(request->rows, false, &request->output.row_limit) < 0)
 		return hl_cli_usage_error(&hl_verb_beam,
 					  "bad value '%s' of option '--rows': not a number; use "
 					  "--node to name a node",
@@ -163,10 +162,10 @@ static int parse_settings(struct beam_request *request)
 
 /* ---- what is written ---- */
 
-static int write_report(const struct beam_request *request, const struct hl_report_output *output,
+static int write_report(const struct request *request, const struct hl_report_output *output,
 			enum question question, const struct hl_beam_report *report)
 {
-	const struct hl_emit_options how = hl_report_output_emit(output, request->row_limit);
+	const struct hl_emit_options how = hl_report_output_emit(output);
 	const char *schema =
 		question == QUESTION_CARRIERS ? "beam-carriers/1" : "beam-allocations/1";
 	struct hl_emit *emit;
@@ -203,14 +202,14 @@ static int write_report(const struct beam_request *request, const struct hl_repo
 	if (report->lacks_instrument)
 		hl_beam_instances_emit(emit, &report->instances);
 	else if (question == QUESTION_CARRIERS)
-		r = hl_carriers_emit(emit, &report->carriers, request->row_limit);
+		r = hl_carriers_emit(emit, &report->carriers, request->output.row_limit);
 	else if (report->allocations.count || hl_emit_is_json(emit))
-		hl_allocations_emit(emit, &report->allocations, request->row_limit);
+		hl_allocations_emit(emit, &report->allocations, request->output.row_limit);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;
 }
 
-static int ask_and_write(const struct beam_request *request, enum question question,
+static int ask_and_write(const struct request *request, enum question question,
 			 enum hl_report_form form, struct hl_beam_report *report,
 			 struct hl_error *err)
 {
@@ -246,7 +245,7 @@ static int ask_and_write(const struct beam_request *request, enum question quest
 
 static int run_beam(void *parsed, int argc, char **argv)
 {
-	struct beam_request *request = parsed;
+	struct request *request = parsed;
 	struct hl_beam_report report = {0};
 	struct hl_error err = {0};
 	enum hl_report_form form;
@@ -287,7 +286,7 @@ const struct hl_verb hl_verb_beam = {
 	.summary = "show what the allocators of a live Erlang or Elixir node hold",
 	.options = options,
 	.guest_options = HL_GUEST_OPTIONS_FORM,
-	.guests_at = AT(guests),
+	.guests_at = HL_AT(guests),
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_beam,

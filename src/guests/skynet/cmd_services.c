@@ -13,32 +13,29 @@ extern const struct hl_verb hl_verb_services;
 
 #define WATCH_MAX_S 86400 /* a day */
 
-struct services_request {
+struct request {
 	struct hl_view_output output;
-	uint64_t pid, row_limit, watch_s;
+	uint64_t pid, watch_s;
 	int sort;
 };
 
-static const struct services_request defaults = {.row_limit = HL_EMIT_ROWS_DEFAULT};
-
-#define AT(member) offsetof(struct services_request, member)
+static const struct request defaults = {.output.row_limit = HL_EMIT_ROWS_DEFAULT};
 
 static const char *const sort_words[] = {"bytes", "waiting", NULL};
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, AT(pid), NULL},
-	{"comm", 0, "NAME", "the process whose program is called NAME", HL_OPTION_COMM, AT(pid),
-	 NULL},
+	{"pid", 'p', "PID", "a process that is being recorded", HL_OPTION_PID, HL_AT(pid), NULL},
+	HL_OPTION_COMM_OF(HL_AT(pid)),
 	{"rows", 'n', "N", "at most N services; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 AT(row_limit), NULL},
+	 HL_AT(output.row_limit), NULL},
 	{"sort", 's', "KEY", "most bytes or most waiting messages first (default: bytes)",
-	 HL_OPTION_CHOICE, AT(sort), sort_words},
+	 HL_OPTION_CHOICE, HL_AT(sort), sort_words},
 	{"watch", 'w', "SECONDS", "repeat every SECONDS, until the process ends or Ctrl-C",
-	 HL_OPTION_COUNT, AT(watch_s), HL_BOUNDS(0, WATCH_MAX_S)},
+	 HL_OPTION_COUNT, HL_AT(watch_s), HL_BOUNDS(0, WATCH_MAX_S)},
 	{0},
 };
 
-static int read_services(const struct services_request *request, struct hl_services **ret_services,
+static int read_services(const struct request *request, struct hl_services **ret_services,
 			 struct hl_error *err)
 {
 	int r = hl_services_read((pid_t)request->pid, ret_services, err);
@@ -48,7 +45,7 @@ static int read_services(const struct services_request *request, struct hl_servi
 	return r;
 }
 
-static int run_once(const struct services_request *request)
+static int run_once(const struct request *request)
 {
 	struct hl_services *services = NULL;
 	struct hl_report_output output;
@@ -60,8 +57,7 @@ static int run_once(const struct services_request *request)
 	if (r == 0)
 		r = hl_report_output_open(&output, &request->output, true, &err);
 	if (r == 0) {
-		const struct hl_emit_options how =
-			hl_report_output_emit(&output, request->row_limit);
+		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_report_output_close(&output, hl_services_view(services, &how), &err);
 	}
 	hl_services_free(services);
@@ -74,7 +70,7 @@ static int write_services(const void *services, const struct hl_emit_options *ho
 }
 
 /* Until the process has ended, or its number is another's. */
-static int run_watch(const struct services_request *request)
+static int run_watch(const struct request *request)
 {
 	uint64_t start_ticks = 0; /* of the process that was read first */
 
@@ -86,8 +82,7 @@ static int run_watch(const struct services_request *request)
 		bool has_ended = start_ticks && (r == -ESRCH || (r == 0 && ticks != start_ticks));
 		start_ticks = ticks;
 		if (r == 0 && !has_ended)
-			r = hl_report_output_screen(&request->output, request->row_limit,
-						    write_services, services);
+			r = hl_report_output_screen(&request->output, write_services, services);
 		hl_services_free(services);
 		if (has_ended)
 			return HL_EXIT_DONE;
@@ -100,7 +95,7 @@ static int run_watch(const struct services_request *request)
 
 static int run_services(void *parsed, int argc, char **argv)
 {
-	struct services_request *request = parsed;
+	struct request *request = parsed;
 
 	if (argc > 0)
 		return request->pid ? hl_cli_usage_error(&hl_verb_services,

@@ -254,6 +254,22 @@ int hl_ctl_explain(pid_t process, const char *silent, const char *wanted, const 
  * negative errno with a sentence. ${ret_pools}: NULL, or hl_attach_pools(). */
 int hl_attach_check(pid_t process, char *ret_pools, size_t capacity, struct hl_error *err);
 
+/* ---- passwords of stores, which must not stand in a command line that 'ps' shows to every user; cmd_fleet.c ---- */
+
+#define HL_STORE_PASSWORD_OPTION(offset)                                                      \
+	{                                                                                     \
+		"password-file", 0, "FILE",                                                   \
+			"the password of the URL's user is the first line of FILE (default: " \
+			"$HEAPLINE_STORE_PASSWORD)",                                          \
+			HL_OPTION_TEXT, offset, NULL                                          \
+	}
+
+/*
+ * Reads the password from the first line of ${file} (NULL: none is) into the environment, where URLs that name a user alone find it (fleet/web.h).
+ * Overwrites one in ${url}, a word of the command line, which is to be copied before. 0 or a negative errno with a sentence.
+ */
+int hl_store_password_read(const char *file, char *url, struct hl_error *err);
+
 /* ---- help and completion ---- */
 
 /* Help: what heapline is and its verbs; one verb with its usage, summary and options. */

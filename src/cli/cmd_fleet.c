@@ -3,9 +3,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/output.h"
-#include "cli/store_password.h"
 #include "cli/view_options.h"
 #include "fleet/store.h"
+#include "fleet/web.h"
 #include "open/open.h"
 #include "view/fleet.h"
 
@@ -13,6 +13,44 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+
+/* ---- passwords ---- */
+
+/* What stands between a user and '@' becomes asterisks. */
+static void hide(char *url)
+{
+	char *user = strstr(url, "://");
+
+	user = user ? user + strlen("://") : url;
+	char *at = memrchr(user, '@', strcspn(user, "/"));
+	char *colon = at ? memchr(user, ':', (size_t)(at - user)) : NULL;
+	if (colon)
+		memset(colon + 1, '*', (size_t)(at - colon - 1));
+}
+
+int hl_store_password_read(const char *file, char *url, struct hl_error *err)
+{
+	HL_FREED char *line = NULL;
+	size_t capacity = 0;
+
+	hide(url);
+	FILE *stream = file ? fopen(file, "re") : NULL;
+	if (!file)
+		return 0;
+	if (!stream)
+		return hl_error_set(err, -errno, "cannot read the password from '%s': %s", file,
+				    strerror(errno));
+	ssize_t length = getline(&line, &capacity, stream);
+	fclose(stream);
+	if (length > 0)
+		line[strcspn(line, "\r\n")] = '\0';
+	if (length <= 0 || !*line)
+		return hl_error_set(err, -ENODATA,
+				    "cannot read the password from '%s': its first line is empty",
+				    file);
+	return setenv(HL_WEB_PASSWORD, line, 1) < 0 ? hl_error_set(err, -ENOMEM, "out of memory")
+						    : 0;
+}
 
 #define MS_PER_NS	1000000
 #define SINCE_DEFAULT_S 86400.0

@@ -1,33 +1,136 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline push: sends what recorded processes have in use and allocate, again and again, to where many hosts are looked at. */
-#include "cli/cli.h"
-
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/push_folder.h"
-#include "cli/record_child.h"
-#include "cli/store_password.h"
+#include "cli/cli.h"
+#include "cli/record_run.h"
 #include "collector/control_ask.h"
 #include "fleet/store.h"
 #include "fleet/web.h"
 #include "push/push.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+/*
+ * ---- the folder with the recording of `heapline push -- COMMAND` ----
+ * It is locked while that push lives, so that the next push to the same place finds what one that was killed left there.
+ */
+
+#define HL_PUSH_RECORDING "push.hl" /* its name in the folder */
+
+/* To whom a recording goes, and what it is called there. */
+struct hl_push_folder {
+	char path[PATH_MAX];
+	char spool[PATH_MAX];	/* of the place */
+	char service[PATH_MAX]; /* as given; "": not */
+	char version[PATH_MAX];
+	int fd; /* holds the lock; to be closed */
+};
+
+/* Is shown a folder for the place that was asked for, locked; what returns true has it removed. */
+typedef bool hl_push_folder_visit(void *context, const struct hl_push_folder *folder);
+
+#define YOUNG_S 60 /* in this time a recorder has begun to record */
+
+static const char *temporary(void)
+{
+	const char *parent = getenv("TMPDIR");
+
+	return parent && *parent ? parent : "/tmp";
+}
+
+static int link_text(const struct hl_push_folder *folder, const char *name, const char *text)
+{
+	return *text && symlinkat(text, folder->fd, name) < 0 ? -errno : 0;
+}
+
+static void read_text(struct hl_push_folder *folder, const char *name, char text[PATH_MAX])
+{
+	ssize_t length = readlinkat(folder->fd, name, text, PATH_MAX - 1);
+
+	text[length < 0 ? 0 : length] = '\0';
+}
+
+/* Makes the folder for what ${folder} says of place and labels, and sets its path and fd. 0 or a negative errno with a sentence. */
+static int push_folder_make(struct hl_push_folder *folder, struct hl_error *err)
+{
+	int r = hl_record_child_folder(folder->path, sizeof(folder->path), err);
+
+	if (r < 0)
+		return r;
+	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = folder->fd < 0 || flock(folder->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	if (r == 0)
+		r = link_text(folder, "service", folder->service);
+	if (r == 0)
+		r = link_text(folder, "version", folder->version);
+	/* Last: without it the folder is nobody's. */
+	if (r == 0)
+		r = link_text(folder, "spool", folder->spool);
+	return r == 0 ? 0
+		      : hl_error_set(err, r, "cannot prepare the folder '%s': %s", folder->path,
+				     strerror(-r));
+}
+
+/* Locks ${folder}, which its path names. Whether it was left for ${spool}. */
+static bool open_left(struct hl_push_folder *folder, const char *spool)
+{
+	struct stat status;
+
+	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (folder->fd < 0 || fstat(folder->fd, &status) < 0 || status.st_uid != geteuid() ||
+	    flock(folder->fd, LOCK_EX | LOCK_NB) < 0)
+		return false;
+	read_text(folder, "spool", folder->spool);
+	read_text(folder, "service", folder->service);
+	read_text(folder, "version", folder->version);
+	if (strcmp(folder->spool, spool) != 0)
+		return false;
+	/* The recorder outlives its push, and locks the recording. */
+	HL_CLOSED int fd =
+		openat(folder->fd, HL_PUSH_RECORDING, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd >= 0 ? flock(fd, LOCK_SH | LOCK_NB) == 0
+		       : errno == ENOENT && time(NULL) - status.st_mtim.tv_sec > YOUNG_S;
+}
+
+/* Shows ${visit} all folders of this user for ${spool} whose push was killed and whose recording has ended. */
+static void push_folder_find(const char *spool, hl_push_folder_visit *visit, void *context)
+{
+	DIR *stream = opendir(temporary());
+
+	for (const struct dirent *entry; stream && (entry = readdir(stream));) {
+		struct hl_push_folder folder = {.fd = -1};
+		if (strncmp(entry->d_name, "heapline-", strlen("heapline-")) != 0 ||
+		    snprintf(folder.path, sizeof(folder.path), "%s/%s", temporary(),
+			     entry->d_name) >= (int)sizeof(folder.path))
+			continue;
+		if (open_left(&folder, spool) && visit(context, &folder))
+			hl_record_child_remove(folder.path);
+		hl_cleanup_close(&folder.fd);
+	}
+	if (stream)
+		closedir(stream);
+}
 
 #define EVERY_S	      15.0
 #define EVERY_LEAST_S 0.1
 #define SPOOL_BYTES   (UINT64_C(64) << 20)
 #define SPOOL_LEAST   (UINT64_C(64) << 10)
 #define NS_PER_MS     UINT64_C(1000000)
+
 /* Five seconds from a signal to the end: 'docker stop' and Kubernetes kill after 10 and 30. */
 #define ABANDON_MS    1000 /* what is being sent */
 #define LAST_ANSWER_S 5	   /* for each answer once the command has ended */
@@ -243,7 +346,7 @@ static void send_leftovers(const struct hl_push_settings *settings)
 {
 	struct leftovers leftovers = {.settings = settings};
 
-	hl_push_folder_find(settings->spool, send_leftover, &leftovers);
+	push_folder_find(settings->spool, send_leftover, &leftovers);
 	if (leftovers.sent)
 		hl_cli_note("sent %zu recording%s that a 'heapline push' left which was killed",
 			    leftovers.sent, leftovers.sent == 1 ? "" : "s");
@@ -354,7 +457,7 @@ static int prepare(const struct hl_push_settings *settings, struct hl_push_folde
 	if (r == 0)
 		r = catch_signals(err);
 	if (r == 0 && settings->is_new)
-		r = hl_push_folder_make(folder, err);
+		r = push_folder_make(folder, err);
 	return r;
 }
 

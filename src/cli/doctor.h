@@ -85,8 +85,6 @@ struct hl_doctor_trace {
 enum { HL_DOCTOR_STACKS, HL_DOCTOR_PGFAULT, HL_DOCTOR_TRACES };
 extern const struct hl_doctor_trace hl_doctor_traces[HL_DOCTOR_TRACES];
 
-/* ---- doctor_trace.c ---- */
-
 /* The ways by BPF for a process with ${maps}, and facts of its code; ${recorded}: what
  * hl_trace_recorded_check() returned. */
 void hl_doctor_judge_traces(struct hl_doctor *doctor, const struct hl_process_facts *facts,

@@ -13,6 +13,7 @@
 #define HL_LIVE_LABELS_MAX 8u
 
 struct hl_block_owners;
+
 struct hl_inuse_labels;
 
 /* For hl_profile_selection.filler: adds what is in RAM, types, and ages of blocks to recordings that go on, as far as they are
@@ -45,10 +46,3 @@ int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_label
 /* Names services of process ${pid}, which still runs, that its recording in directory ${path} knows by their handles
  * alone. As above. */
 int hl_live_fill_services(const char *path, pid_t pid, struct hl_error *err);
-
-/* ---- label_fill.c ---- */
-
-struct hl_recording_process;
-
-/* Labels what ${process} has in use. 0; -ESRCH if ${labels} are of another program, -ENOMEM, or -E2BIG. */
-int hl_label_fill(struct hl_recording_process *process, const struct hl_inuse_labels *labels);

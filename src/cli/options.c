@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs getopt_long over the option tables; see cli.h. */
+/* What comes of the tables of verbs and options: parsing by getopt_long, help, completion; see cli.h. */
 #include "cli/cli.h"
-
 #include "process/process.h"
 #include "view/format.h"
 
@@ -9,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -378,4 +378,174 @@ void hl_options_help(const struct hl_verb *verb, FILE *out, size_t width)
 		hl_format_put_wrapped(out, o->help, indent, indent, width);
 		putc('\n', out);
 	}
+}
+
+/* ---- help ---- */
+
+#define SUMMARY_COLUMN 15
+
+/* By enum hl_verb_group. */
+static const char *const headings[HL_GROUP_COUNT] = {
+	[HL_GROUP_RECORD] = "record the allocations of a program",
+	[HL_GROUP_LOOK] = "look at a recording (without a name: the newest one here)",
+	[HL_GROUP_LIVE] = "watch a running process; nothing is put into it",
+	[HL_GROUP_ALLOCATORS] = "see what the allocator of a running process holds",
+	[HL_GROUP_FILES] = "exchange files with other tools and machines",
+	[HL_GROUP_ABOUT] = "about heapline",
+};
+
+void hl_help_program(FILE *out)
+{
+	size_t width = hl_format_terminal_width(fileno(out));
+
+	hl_format_put_wrapped(out, "usage: heapline VERB [OPTIONS] [ARGUMENTS]", 0, 7, width);
+	fputs("\n\n", out);
+	hl_format_put_wrapped(
+		out, "Shows where the memory of a program went: every allocation, by call stack.",
+		0, 0, width);
+	fputc('\n', out);
+	for (int group = 0; group < HL_GROUP_COUNT; group++) {
+		fputc('\n', out);
+		hl_format_put_wrapped(out, headings[group], 0, 2, width);
+		fputc('\n', out);
+		const struct hl_verb *verb;
+		for (size_t i = 0; (verb = hl_verb_at(i)); i++) {
+			if ((int)verb->group != group)
+				continue;
+			fprintf(out, "  %-*s", SUMMARY_COLUMN - 2, verb->name);
+			hl_format_put_wrapped(out, verb->summary, SUMMARY_COLUMN, SUMMARY_COLUMN,
+					      width);
+			fputc('\n', out);
+		}
+	}
+	fputc('\n', out);
+	hl_format_put_wrapped(
+		out, "'heapline help VERB' shows the options of a verb. Begin with:", 0, 0, width);
+	fputs("\n"
+	      "  heapline record -o app.hl -- COMMAND\n"
+	      "  heapline top app.hl\n"
+	      "or, for a running process:\n"
+	      "  heapline attach -p PID -o app.hl\n"
+	      "  heapline heap -p PID\n",
+	      out);
+}
+
+void hl_help_verb(const struct hl_verb *verb, FILE *out)
+{
+	static const char usage[] = "usage: ";
+	size_t width = hl_format_terminal_width(fileno(out));
+	char line[512];
+
+	snprintf(line, sizeof(line), "%sheapline %s [OPTIONS]%s%s", usage, verb->name,
+		 verb->arguments[0] ? " " : "", verb->arguments);
+	hl_format_put_wrapped(out, line, 0, sizeof(usage) - 1, width);
+	fputs("\n\n", out);
+	hl_format_put_wrapped(out, verb->summary, 0, 0, width);
+	fputs("\n\noptions:\n", out);
+	hl_options_help(verb, out, width);
+}
+
+/* ---- completion ---- */
+
+static void offer_words(const char *const *words)
+{
+	for (; words && *words; words++)
+		puts(*words);
+}
+
+static bool offer_pid(const struct hl_named_process *process, void *context)
+{
+	(void)context;
+	printf("%d\t%s\n", process->pid, process->name);
+	return true;
+}
+
+static bool offer_comm(const struct hl_named_process *process, void *context)
+{
+	(void)context;
+	puts(process->name);
+	return true;
+}
+
+/* Files whose names end in .hl, or any, as the name of an argument says: "[BEFORE] NAME.hl". A URL may be a file of SQLite. */
+static void offer_files(const char *argument)
+{
+	static const char *const names[] = {"FILE", "FOLDER", "DIR", "URL"};
+
+	if (strstr(argument, ".hl")) {
+		puts(":recordings");
+		return;
+	}
+	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
+		if (strstr(argument, names[i])) {
+			puts(":files");
+			return;
+		}
+}
+
+/* The option with an argument that ${word} is, or NULL. */
+static const struct hl_option *takes_value(const struct hl_option *const *options, size_t count,
+					   const char *word)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char short_form[] = {'-', options[i]->short_name, '\0'};
+		if (options[i]->argument &&
+		    ((!strncmp(word, "--", 2) && !strcmp(word + 2, options[i]->name)) ||
+		     (options[i]->short_name && !strcmp(word, short_form))))
+			return options[i];
+	}
+	return NULL;
+}
+
+static void complete_verb(const struct hl_verb *verb, int count, char **words)
+{
+	const struct hl_option *options[HL_OPTIONS_MAX], *option = NULL;
+	size_t option_count = hl_options_of(verb, options);
+	int operands = 0;	 /* before the last word */
+	bool is_command = false; /* after "--" */
+
+	for (int i = 0; i < count - 1; i++) {
+		is_command |= !strcmp(words[i], "--");
+		if (takes_value(options, option_count, words[i]))
+			i++;
+		else if (words[i][0] != '-')
+			operands++;
+	}
+	if (verb->stops_at_operand && operands) {
+		puts(":files");
+		return;
+	}
+	if (count > 1)
+		option = takes_value(options, option_count, words[count - 2]);
+	if (option && option->kind == HL_OPTION_CHOICE) {
+		offer_words(option->accepts);
+	} else if (option && option->kind == HL_OPTION_PID) {
+		hl_process_each(offer_pid, NULL);
+	} else if (option && option->kind == HL_OPTION_COMM) {
+		hl_process_each(offer_comm, NULL);
+	} else if (option) {
+		offer_files(option->argument);
+	} else if (words[count - 1][0] == '-') {
+		for (size_t i = 0; i < option_count; i++)
+			if (options[i]->kind != HL_OPTION_RENAMED)
+				printf("--%s\t%s\n", options[i]->name, options[i]->help);
+	} else if (verb->words && !operands) {
+		offer_words(verb->words);
+	} else if (verb->stops_at_operand && (is_command || !strstr(verb->arguments, ".hl"))) {
+		puts(":commands");
+	} else {
+		offer_files(verb->arguments);
+	}
+}
+
+int hl_complete(int count, char **words)
+{
+	const struct hl_verb *verb = count > 1 ? hl_verb_find(words[0]) : NULL;
+
+	if (count == 1 || (count == 2 && verb == &hl_verb_help && words[1][0] != '-'))
+		for (size_t i = 0; (verb = hl_verb_at(i)); i++)
+			printf("%s\t%s\n", verb->name, verb->summary);
+	else if (verb)
+		complete_verb(verb, count - 1, words + 1);
+	return HL_EXIT_DONE;
 }

@@ -70,17 +70,6 @@ struct hl_pager {
 	pthread_t minder; /* waits for the pager, so that nothing is lost when it cannot run */
 };
 
-/*
- * Starts $HEAPLINE_PAGER, else $PAGER, else less, if standard output is a terminal that can do more
- * than a "dumb" one. A blank variable or "cat" is not a pager. What a pager that fails leaves unread
- * is written to standard output. Cannot fail: out is always good. ${pager} must not move until its
- * release.
- */
-void hl_pager_init(struct hl_pager *pager);
-
-/* Waits until the reader has seen enough. The output is closed. */
-void hl_pager_release(struct hl_pager *pager);
-
 /* ---- reports ---- */
 
 /* Where a report goes. */

@@ -57,14 +57,6 @@ int hl_trace_run(const struct hl_verb *verb, int argc, char **argv, struct hl_tr
 int hl_trace_output_open(const char *path, bool force, struct hl_directory *ret_directory,
 			 struct hl_error *err);
 
-/*
- * Keeps ${recording} in ${directory} if that is open; writes text, folded lines or JSON to standard
- * output if they were asked for, or no recording is kept. 0 or a negative errno with a sentence.
- */
-int hl_trace_output_write(const struct hl_trace_target *target,
-			  const struct hl_directory *directory, struct hl_recording *recording,
-			  struct hl_error *err);
-
 /* Removes the directory again unless ${keep}. */
 void hl_trace_output_close(struct hl_directory *directory, bool keep);
 

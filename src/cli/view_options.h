@@ -36,7 +36,7 @@ struct hl_view_output {
 	bool force, json, no_pager;
 	int color; /* what --color says; see hl_view_output_has_color() */
 	uint64_t
-		row_limit; /* what --rows of the verb says, if it is no view of a profile; 0: all */
+		row_limit; /* what --rows of the verb says, where it does not view a profile; 0: all */
 };
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Checks, opens and closes the files of -o; see output.h. */
+/* Opens and closes what verbs write to: the files of -o, the pager, reports; see output.h. */
 #include "cli/output.h"
 
 #include "base/compiler.h"
@@ -10,10 +10,15 @@
 #include <fnmatch.h>
 #include <limits.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* ---- files ---- */
 
 #define MODE_BITS 07777
 
@@ -21,8 +26,6 @@ static int fail(const char *path, int error, struct hl_error *err)
 {
 	return hl_error_set(err, -error, "cannot write '%s': %s", path, strerror(error));
 }
-
-/* ---- checks ---- */
 
 static bool is_same(const struct stat *one, const struct stat *other)
 {
@@ -95,7 +98,7 @@ int hl_output_file_check_regular(const char *path, bool force, char *const *inpu
 	return hl_output_file_check(path, force, inputs, input_count, err);
 }
 
-/* ---- signals ---- */
+/* ---- signals while a file is unfinished ---- */
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -123,8 +126,6 @@ static void guard(const char *temporary)
 		if (sigaction(ending_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 			sigaction(ending_signals[i], &action, NULL);
 }
-
-/* ---- opening ---- */
 
 static ssize_t write_all(void *cookie, const char *bytes, size_t size)
 {
@@ -213,8 +214,6 @@ int hl_output_file_open(struct hl_output_file *file, const char *path, struct hl
 	return fail(path, -r, err);
 }
 
-/* ---- closing ---- */
-
 int hl_output_file_close(struct hl_output_file *file, bool keep, struct hl_error *err)
 {
 	if (fclose(file->out) != 0 && !file->error)
@@ -243,4 +242,210 @@ int hl_output_file_write_packed(const struct hl_profile *profile, const struct h
 	r = hl_pack_write(profile, log, file.fd, path, err);
 	int closed = hl_output_file_close(&file, r == 0, err);
 	return r < 0 ? r : closed;
+}
+
+/* ---- the pager ---- */
+
+extern char **environ;
+
+/* Without the shell's complaint where there is no less. */
+#define DEFAULT_PAGER  "command -v less >/dev/null || exit 127; less"
+#define COPY_BYTES     65536
+#define SHELL_SIGNALED 128 /* above it is the number of the signal that ended the command */
+
+/* The user's choice; NULL: none is wanted, or the terminal is too simple for any. */
+static const char *chosen_pager(void)
+{
+	const char *terminal = getenv("TERM");
+	const char *pager = getenv("HEAPLINE_PAGER");
+
+	if (!terminal || !strcmp(terminal, "dumb"))
+		return NULL;
+	if (!pager)
+		pager = getenv("PAGER");
+	if (!pager)
+		pager = DEFAULT_PAGER;
+	return pager[strspn(pager, " \t")] && strcmp(pager, "cat") != 0 ? pager : NULL;
+}
+
+static void copy_rest(int from)
+{
+	char bytes[COPY_BYTES];
+	ssize_t size;
+
+	while ((size = read(from, bytes, sizeof(bytes))) > 0 || (size < 0 && errno == EINTR)) {
+		ssize_t written;
+		for (char *at = bytes; size > 0; at += written, size -= written) {
+			written = write(STDOUT_FILENO, at, (size_t)size);
+			if (written < 0 && errno != EINTR)
+				return;
+			if (written < 0)
+				written = 0;
+		}
+	}
+}
+
+/* Waits for the pager to end. What one that failed did not read is written to the terminal. */
+static void *mind(void *argument)
+{
+	struct hl_pager *pager = argument;
+	int status = 0;
+
+	while (waitpid(pager->pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	if (WIFEXITED(status) && WEXITSTATUS(status) && WEXITSTATUS(status) < SHELL_SIGNALED)
+		copy_rest(pager->input);
+	close(pager->input); /* now whoever writes to it gets EPIPE */
+	return NULL;
+}
+
+/* Starts sh -c ${command}, which reads from the pager's input. 0 or an errno. */
+static int start(struct hl_pager *pager, const char *command)
+{
+	char *words[] = {"sh", "-c", (char *)command, NULL};
+	posix_spawn_file_actions_t actions;
+
+	int r = posix_spawn_file_actions_init(&actions);
+	if (r != 0)
+		return r;
+	r = posix_spawn_file_actions_adddup2(&actions, pager->input, STDIN_FILENO);
+	if (r == 0)
+		r = posix_spawn(&pager->pid, "/bin/sh", &actions, NULL, words, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+/*
+ * Starts $HEAPLINE_PAGER, else $PAGER, else less, if standard output is a terminal that can do more
+ * than a "dumb" one. A blank variable or "cat" is not a pager. What a pager that fails leaves unread
+ * is written to standard output. Cannot fail: out is always good. ${pager} must not move until its
+ * release.
+ */
+static void pager_init(struct hl_pager *pager)
+{
+	const char *command = chosen_pager();
+	int ends[2];
+
+	*pager = (struct hl_pager){.out = stdout};
+	if (!command || !isatty(STDOUT_FILENO) || pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	/* Quits when all fits on the screen, keeps colours, scrolls sideways, leaves the text there. */
+	setenv("LESS", "FRSX", 0);
+	setenv("LV", "-c", 0);
+	pager->input = ends[0];
+	FILE *out = fdopen(ends[1], "w");
+	if (out && start(pager, command) == 0) {
+		pager->out = out;
+		signal(SIGPIPE, SIG_IGN); /* who leaves the pager early has seen enough */
+		signal(SIGINT, SIG_IGN);  /* is the pager's, which shares the terminal */
+		pager->minded = pthread_create(&pager->minder, NULL, mind, pager) == 0;
+		if (!pager->minded)
+			close(pager->input);
+		return;
+	}
+	pager->pid = 0;
+	close(ends[0]);
+	if (out)
+		fclose(out);
+	else
+		close(ends[1]);
+}
+
+/* Waits until the reader has seen enough. The output is closed. */
+static void pager_release(struct hl_pager *pager)
+{
+	int status;
+
+	if (!pager->pid)
+		return;
+	fclose(pager->out);
+	if (pager->minded)
+		pthread_join(pager->minder, NULL);
+	else
+		while (waitpid(pager->pid, &status, 0) < 0 && errno == EINTR)
+			continue;
+	pager->pid = 0;
+}
+
+/* ---- reports ---- */
+
+int hl_report_output_choose_form(const struct hl_verb *verb, struct hl_view_output *output,
+				 bool guest, bool draws, enum hl_report_form *ret_form)
+{
+	static const char *const pictures[] = {"svg", NULL};
+	bool is_picture = draws && hl_view_output_format_of(output->path, pictures) >= 0;
+
+	if (guest && output->json)
+		return hl_cli_usage_error(verb, "--term and --json exclude each other");
+	if (is_picture && (guest || output->json))
+		return hl_cli_usage_error(
+			verb, "'%s' is named as a picture, but --term and --json write text",
+			output->path);
+	*ret_form = is_picture ? HL_REPORT_SVG : guest ? HL_REPORT_GUEST : HL_REPORT_TABLE;
+	return hl_view_output_obey_name(verb, output, draws ? pictures : NULL, guest);
+}
+
+int hl_report_output_check(const struct hl_view_output *options, char *const *inputs,
+			   size_t input_count, struct hl_error *err)
+{
+	return options->path ? hl_output_file_check(options->path, options->force, inputs,
+						    input_count, err)
+			     : 0;
+}
+
+int hl_report_output_open(struct hl_report_output *output, const struct hl_view_output *options,
+			  bool pages, struct hl_error *err)
+{
+	*output = (struct hl_report_output){.options = options, .out = stdout};
+	if (options->path) {
+		int r = hl_output_file_open(&output->file, options->path, err);
+		output->out = output->file.out;
+		return r;
+	}
+	if (pages && !options->no_pager) {
+		pager_init(&output->pager);
+		output->out = output->pager.out;
+	}
+	return 0;
+}
+
+int hl_report_output_close(struct hl_report_output *output, int r, struct hl_error *err)
+{
+	if (output->options->path) {
+		int closed = hl_output_file_close(&output->file, r >= 0, err);
+		if (closed < 0)
+			return closed;
+	} else {
+		if (r < 0 && ferror(output->out))
+			r = 0;
+		pager_release(&output->pager);
+	}
+	return r < 0 ? hl_error_set(err, r, "cannot write the report: %s", strerror(-r)) : r;
+}
+
+int hl_report_output_screen(const struct hl_view_output *output,
+			    int (*write)(const void *subject, const struct hl_emit_options *how),
+			    const void *subject)
+{
+	char *text = NULL;
+	size_t size;
+
+	FILE *buffer = open_memstream(&text, &size);
+	if (!buffer)
+		return -ENOMEM;
+	const struct hl_emit_options how = {.out = buffer,
+					    .json = output->json,
+					    .color = hl_view_output_has_color(output),
+					    .row_limit = output->row_limit};
+	int r = write(subject, &how);
+	if (fclose(buffer) != 0 && r == 0)
+		r = -ENOMEM;
+	if (r == 0 && isatty(STDOUT_FILENO) && !output->json)
+		fputs("\033[H\033[2J", stdout);
+	if (r == 0)
+		fwrite(text, 1, size, stdout);
+	free(text);
+	if (r == 0 && fflush(stdout) != 0)
+		r = -errno;
+	return r;
 }

@@ -11,8 +11,8 @@
 #include "collector/program_warnings.h"
 #include "process/maps.h"
 #include "process/process.h"
+#include "profile/profile.h"
 #include "profile/symbols_advice.h"
-#include "profile/trace_kind.h"
 #include "view/format.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "cli/view_options.h"
 
 #include "base/frame_key.h"
-#include "profile/trace_kind.h"
+#include "profile/profile.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -18,7 +18,7 @@ int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
 		    const struct hl_collector_settings *settings, struct hl_error *err)
 {
 	*archive = (struct hl_archive){.on_failure = settings->on_failure,
-					.on_failure_context = settings->on_failure_context};
+				       .on_failure_context = settings->on_failure_context};
 	int r = hl_directory_init(&archive->directory, path, replace, err);
 	if (r < 0)
 		return r;

@@ -62,9 +62,9 @@ static int begin_guests(struct hl_memory *memory, const struct hl_guest_request 
 	for (size_t i = 0; hl_guests_outside[i]; i++) {
 		struct hl_heap_guest *added = &heap->guests[heap->guest_count];
 		added->guest = hl_guests_outside[i];
-		int r = added->guest->heap.open
-				? added->guest->heap.open(memory, &requests[i], has_blocks, &added->kept)
-				: 0;
+		int r = added->guest->heap.open ? added->guest->heap.open(memory, &requests[i],
+									  has_blocks, &added->kept)
+						: 0;
 		if (r < 0)
 			return r;
 		heap->guest_count += added->kept != NULL;

@@ -208,7 +208,8 @@ struct hl_heap {
 struct hl_heap_settings {
 	bool stop; /* exact: the threads are stopped while an arena is walked */
 	bool want_pins;
-	const struct hl_guest_request *guests; /* of each: what its options ask for; NULL: nothing */
+	const struct hl_guest_request
+		*guests;  /* of each: what its options ask for; NULL: nothing */
 	bool only_arenas; /* whether it can be read, and by which allocator it is: no block is */
 	bool no_mapped_blocks; /* those of glibc that have a mapping each, for which all pages are searched, are left out */
 	uint32_t strip_count;		 /* parts of each carrier's picture; 0: none */

@@ -10,7 +10,7 @@
 #include "import/import_text.h"
 #include "import/importer.h"
 #include "log/log_files.h"
-#include "open/moment.h"
+#include "open/log_source.h"
 #include "pack/pack.h"
 #include "recording/recording.h"
 #include "recording/recording_files.h"

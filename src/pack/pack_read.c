@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "pack/pack_sections.h"
-#include "profile/function_labels.h"
+#include "profile/builder.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,6 +7,15 @@
 #pragma once
 
 #include "profile/known_names.h"
+#include "profile/profile.h"
+
+/*
+ * Gives every function of ${profile} its label: what it is called where nothing stands beside the name. Names that a
+ * runtime of scripts makes are the same in every file, as that of a file's own code: where several sources share
+ * one, each function's label has as much of its source as tells it from the others:
+ * "main (shop.rb)", "new (cart/init.rb)". 0 or -ENOMEM.
+ */
+int hl_function_labels_set(struct hl_profile *profile);
 
 /* What one address stands for: frames first .. first + count - 1, outermost first. */
 struct hl_builder_place {

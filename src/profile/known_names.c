@@ -2,7 +2,11 @@
 /* An index of a profile's frames by module and address; see known_names.h. */
 #include "profile/known_names.h"
 
+#include "profile/event_reports.h"
+
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct hl_profile_module *module_of(const struct hl_profile *profile, uint32_t frame)
@@ -61,4 +65,112 @@ uint32_t hl_known_names_find(const struct hl_known_names *names,
 		return end - frame;
 	}
 	return 0;
+}
+
+/* ---- names of a log, in arrays by node id ---- */
+
+/* Makes ${array} of ${old} elements one of ${count}, the new ones zero. 0 or -ENOMEM. */
+static int grow(void *array, size_t old, size_t count, size_t element_bytes)
+{
+	void *storage;
+
+	memcpy(&storage, array, sizeof(storage)); /* the pointer's own type is not known here */
+	storage = reallocarray(storage, count, element_bytes);
+	if (!storage)
+		return -ENOMEM;
+	memset((char *)storage + old * element_bytes, 0, (count - old) * element_bytes);
+	memcpy(array, &storage, sizeof(storage));
+	return 0;
+}
+
+int hl_history_names_add(struct hl_log_state *names, const struct hl_log_state *state)
+{
+	size_t nodes = names->node_count, modules = names->module_count;
+
+	if (state->node_count > nodes) {
+		if (grow(&names->nodes, nodes, state->node_count, sizeof(*names->nodes)) < 0 ||
+		    grow(&names->bytes, nodes, state->node_count, sizeof(*names->bytes)) < 0 ||
+		    grow(&names->objects, nodes, state->node_count, sizeof(*names->objects)) < 0)
+			return -ENOMEM;
+		names->node_count = state->node_count;
+	}
+	for (size_t i = 1; i < state->node_count; i++)
+		if (state->nodes[i].defined)
+			names->nodes[i] = state->nodes[i];
+	if (state->module_count <= modules)
+		return 0;
+	if (grow(&names->modules, modules, state->module_count, sizeof(*names->modules)) < 0)
+		return -ENOMEM;
+	for (size_t i = modules; i < state->module_count; i++) {
+		char *path = strdup(state->modules[i].path);
+		if (!path)
+			return -ENOMEM;
+		names->modules[i] = state->modules[i];
+		names->modules[i].path = path;
+		names->module_count = i + 1;
+	}
+	return 0;
+}
+
+/* ---- a whole log, or kept events ---- */
+
+struct reading {
+	struct hl_log_state *names;
+	pthread_mutex_t lock;
+};
+
+static int end_part(void *context, size_t part, const struct hl_log_state *state)
+{
+	struct reading *reading = context;
+
+	(void)part;
+	pthread_mutex_lock(&reading->lock);
+	int r = hl_history_names_add(reading->names, state);
+	pthread_mutex_unlock(&reading->lock);
+	return r;
+}
+
+static int finish(struct reading *reading, int r, struct hl_log_state **ret_names,
+		  struct hl_error *err)
+{
+	if (r < 0) {
+		hl_log_state_free(reading->names);
+		return hl_error_set(err, r, "cannot name stacks: out of memory");
+	}
+	*ret_names = reading->names;
+	return 0;
+}
+
+int hl_history_names_read(const struct hl_log *log, const struct hl_log_options *options,
+			  struct hl_log_state **ret_names, struct hl_error *err)
+{
+	struct reading reading = {calloc(1, sizeof(*reading.names)), PTHREAD_MUTEX_INITIALIZER};
+	const struct hl_log_fold fold = {&reading, NULL, NULL, end_part};
+
+	int r = reading.names ? hl_log_read(log, 0, UINT64_MAX, options, &fold, err) : -ENOMEM;
+	return finish(&reading, r, ret_names, err);
+}
+
+int hl_history_names_read_events(const struct hl_event_log *log, const struct hl_event_range *range,
+				 const struct hl_log_options *options,
+				 struct hl_log_state **ret_names, struct hl_error *err)
+{
+	struct reading reading = {calloc(1, sizeof(*reading.names)), PTHREAD_MUTEX_INITIALIZER};
+	const struct hl_event_fold fold = {&reading, NULL, NULL, end_part};
+
+	int r = reading.names ? hl_event_log_read_range(log, range, options, &fold, err) : -ENOMEM;
+	return finish(&reading, r, ret_names, err);
+}
+
+/* ---- fingerprints ---- */
+
+struct hl_file_print hl_history_names_print(const struct hl_recording_process *recorded,
+					    size_t index, const struct hl_log_module *module)
+{
+	const struct hl_recording_module *known =
+		index < recorded->module_count ? &recorded->modules[index] : NULL;
+
+	if (!known || known->start != module->start || strcmp(known->path, module->path) != 0)
+		return (struct hl_file_print){0};
+	return known->print;
 }

@@ -79,7 +79,7 @@ struct hl_profile_module {
 
 struct hl_profile_function {
 	uint32_t name;
-	uint32_t label;	     /* see function_labels.h; nearly always the name */
+	uint32_t label;	     /* see builder.h; nearly always the name */
 	uint32_t file, line; /* where it begins; 0 when unknown */
 	uint32_t module;
 };
@@ -367,10 +367,6 @@ bool hl_profile_has_scripts(const struct hl_profile *profile);
 /* The runtime that made the code in no module; NULL: none that is known runs here. */
 const struct hl_code_runtime *hl_profile_code_runtime(const struct hl_profile *profile);
 
-/* How ${process} ended, as a clause: "exited with status 0". 0 or -ENOMEM. */
-int hl_profile_intern_end(struct hl_profile *profile, const struct hl_recording_process *process,
-			  uint32_t *ret_id);
-
 /*
  * Whether ${process} ended by exec, which took its memory away: what it had in use then is not in
  * use when the recording ends.
@@ -443,6 +439,7 @@ bool hl_profile_counters_any(const struct hl_profile_counters *counters);
 
 /* "inuse", "alloc", "peak", "temporary", "slack", "resident", "swapped", NULL; by enum hl_value. */
 extern const char *const hl_value_names[];
+
 /* By hl_value, as they read before a unit: "in use, bytes", "peak bytes". */
 extern const char *const hl_value_words[];
 
@@ -451,3 +448,27 @@ extern const char *const hl_unit_names[];
 
 /* Checks what the comments above promise of the structure; for tests and debug builds. */
 bool hl_profile_is_valid(const struct hl_profile *profile);
+
+/* ---- recordings that are results of traces from outside, by their mode: what they know, and in which words ---- */
+
+struct hl_trace_kind {
+	const char *mode;
+	const char *verb; /* that makes such ones */
+	enum hl_value
+		value; /* the only one that is known: HL_VALUE_INUSE where what went is left out */
+	const char *noun;      /* of one object: "block", "page" */
+	const char *nouns;     /* of several */
+	const char *word;      /* for the value: "not freed" */
+	const char *no_object; /* when there is nothing: "nothing was allocated ..." */
+	const char *no_stack;  /* when not even a stack was seen; NULL: says no more */
+	const char *negative;  /* why a figure can be less than nothing; NULL: it cannot */
+};
+
+/* The kind of ${mode}; NULL when that is not a trace's mode. */
+const struct hl_trace_kind *hl_trace_kind_of(const char *mode);
+
+/* The kind of ${profile}, unless it was imported. */
+const struct hl_trace_kind *hl_trace_kind_of_profile(const struct hl_profile *profile);
+
+/* Whether its objects are pages. */
+bool hl_trace_kind_counts_pages(const struct hl_trace_kind *kind);

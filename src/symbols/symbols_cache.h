@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The names that the addresses of a module had in earlier runs, in one file for each build id in
- * the directory of symbols_store.c. Names from DWARF stay; others are used only until something
+ * a directory of their own. Names from DWARF stay; others are used only until something
  * changes that could make them better. docs/format.md describes the file.
  */
 #pragma once
 
-#include "symbols/symbols.h"
 #include "symbols/symbols_file.h"
 
 #include <jansson.h>
@@ -43,7 +42,7 @@ int hl_symbols_cache_add(struct hl_symbols_cache *cache, uint64_t address,
 /* Writes the file if something was added; if that fails, nothing is kept. NULL is fine. */
 void hl_symbols_cache_free(struct hl_symbols_cache *cache);
 
-/* ---- symbols_cache_file.c: the file of known names of one module ---- */
+/* ---- the file of known names of one module ---- */
 
 struct hl_cached_address {
 	uint64_t address;
@@ -65,13 +64,9 @@ struct hl_cached_names {
  * negative errno. ${name} is for messages, which are not shown. */
 int hl_symbols_cache_file_read(int fd, const char *name, struct hl_cached_names *names);
 
-/* Writes them to the file ${name}, unless another writer is at work. 0 or a negative errno. */
-int hl_symbols_cache_file_write(int directory_fd, const char *name,
-				const struct hl_cached_names *names);
-
 void hl_symbols_cache_file_release(struct hl_cached_names *names);
 
-/* ---- symbols_circumstances.c ---- */
+/* ---- circumstances ---- */
 
 /*
  * Circumstances are all that the names of a module's addresses depend on besides its build id:
@@ -87,7 +82,7 @@ json_t *hl_symbols_circumstances_new(const char *path, const uint8_t *build_id,
 /* Whether ${recorded}, read from a file, describes the file ${path} as it is now. */
 bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
 
-/* ---- symbols_store.c: the directory ---- */
+/* ---- the directory ---- */
 
 /*
  * The directory that keeps names between runs: $XDG_CACHE_HOME/heapline/symbols, else
@@ -95,23 +90,6 @@ bool hl_symbols_circumstances_hold(const json_t *recorded, const char *path);
  * HL_SYMBOLS_STORE_SWITCH=off disables it.
  */
 #define HL_SYMBOLS_STORE_SWITCH "HEAPLINE_SYMBOL_CACHE"
-
-/* The most that all files may take. */
-#define HL_SYMBOLS_STORE_BYTES ((uint64_t)256 << 20)
-
-/* Room for the file name of any build id. */
-#define HL_SYMBOLS_STORE_NAME_MAX 72
-
-/*
- * Opens the directory, which the caller closes; ${create}: makes it if it is missing. A directory
- * of another user is not used: a user could not remove what root keeps in their home, and root
- * should not trust what a user keeps. A negative errno when there is none.
- */
-int hl_symbols_store_open(bool create);
-
-/* The name of a module's file in the directory; false for a build id of unusual length. */
-bool hl_symbols_store_name(const uint8_t *build_id, size_t build_id_bytes,
-			   char ret_name[HL_SYMBOLS_STORE_NAME_MAX]);
 
 /* Removes the oldest files until the rest has at most ${bytes_max}. */
 void hl_symbols_store_trim(int directory_fd, uint64_t bytes_max);

@@ -30,7 +30,7 @@ bool hl_symbols_types_variable(struct hl_symbols_types *types, uint64_t address,
  * known. */
 bool hl_symbols_types_find(struct hl_symbols_types *types, const char *name, Dwarf_Die *ret_type);
 
-/* ---- symbols_members.c ---- */
+/* ---- members ---- */
 
 #define HL_SYMBOLS_MEMBER_MAX 512u
 

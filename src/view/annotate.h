@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "profile/aggregate.h"
+#include "profile/calltree.h"
 #include "view/table.h"
 #include "view/view.h"
 

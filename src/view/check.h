@@ -52,8 +52,6 @@ struct hl_check_verdict {
 	int64_t blame_figure;
 };
 
-#define HL_CHECK_DAMAGED "is damaged"
-
 /* See hl_check_leave_out(). */
 #define HL_CHECK_LEFT_OUT_MAX 16 /* a name for each kind, and the end */
 struct hl_check_left_out {

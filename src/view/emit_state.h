@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a report is in memory: for emit.c, table.c, cell.c and table_fit.c alone. */
+/* What a report is in memory: for emit.c and table.c alone. */
 #pragma once
 
-#include "view/json.h"
+#include "view/emit.h"
 #include "view/table.h"
 
 #define HL_TABLE_COLUMNS_MAX 24 /* more than any view has */
@@ -38,22 +38,3 @@ struct hl_emit {
 	bool knows[HL_UNIT_COUNT];
 	struct hl_table_state table;
 };
-
-/* The title of ${column}. */
-const char *hl_table_title(const struct hl_emit *emit, const struct hl_column *column);
-
-/* Whether cells of ${column} are aligned to the right. */
-bool hl_table_is_number(const struct hl_column *column);
-
-/* Writes ${text} as it is to the row, in any form but JSON. */
-void hl_cell_put(struct hl_emit *emit, const struct hl_column *column, const char *text);
-
-/*
- * Makes a table fit into a narrow terminal. libsmartcols would cut ends off without a mark, and
- * with them line numbers and all of the last columns; so texts are shortened before it sees them.
- *
- * Has the table, complete with all its rows, take ${width} columns at most, where its columns
- * allow: hides those with HL_COLUMN_OMITTED, the last one first, as long as need be, then shortens
- * texts with HL_COLUMN_SHORTENED, those with HL_COLUMN_KEY last. 0 or -ENOMEM.
- */
-int hl_table_fit(struct hl_emit *emit, size_t width);

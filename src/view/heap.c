@@ -2,12 +2,213 @@
 /* The heap on one screen: where resident memory is, the arenas, what could go back. */
 #include "view/heap.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "heap/heap_figures.h"
-#include "view/heap_stacks.h"
+#include "heap/owners/block_owners.h"
+#include "heap/owners/resident.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- which stacks the live blocks in RAM are of ---- */
+
+/* Blocks of other allocators are not part of it. */
+
+#define HL_HEAP_STACK_TEXT 160
+
+struct hl_heap_stack {
+	uint64_t number, bytes;
+};
+
+/* Those with bytes in RAM, the heaviest first. */
+struct hl_heap_stacks {
+	const struct hl_resident *resident;
+	struct hl_heap_stack *stacks;
+	size_t count;
+};
+
+#define STACKS_DEFAULT 10 /* for people */
+#define FRAMES_TOLD    3  /* on a line */
+
+static int heavier(const void *left, const void *right)
+{
+	const struct hl_heap_stack *a = left, *b = right;
+
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? 1 : -1;
+	return (a->number > b->number) - (a->number < b->number);
+}
+
+/* None where ${resident} is NULL or knows no stacks. 0 or -ENOMEM. */
+static int heap_stacks_init(struct hl_heap_stacks *stacks, const struct hl_resident *resident)
+{
+	*stacks = (struct hl_heap_stacks){.resident = resident};
+	if (!resident || !resident->stack_count)
+		return 0;
+	stacks->stacks = calloc(resident->stack_count, sizeof(*stacks->stacks));
+	if (!stacks->stacks)
+		return -ENOMEM;
+	for (size_t number = 1; number < resident->stack_count; number++)
+		if (resident->stacks[number].walked)
+			stacks->stacks[stacks->count++] =
+				(struct hl_heap_stack){number, resident->stacks[number].walked};
+	if (stacks->count)
+		qsort(stacks->stacks, stacks->count, sizeof(*stacks->stacks), heavier);
+	return 0;
+}
+
+static void heap_stacks_release(struct hl_heap_stacks *stacks)
+{
+	free(stacks->stacks);
+	*stacks = (struct hl_heap_stacks){0};
+}
+
+struct told {
+	char text[HL_HEAP_STACK_TEXT];
+	size_t length;
+	unsigned count;
+};
+
+static const char *name_of(const struct hl_block_frame *frame)
+{
+	return frame->function[0] ? frame->function : frame->module;
+}
+
+/* The innermost frames. */
+static int tell(void *context, const struct hl_block_frame *frame)
+{
+	struct told *told = context;
+	int length = snprintf(told->text + told->length, sizeof(told->text) - told->length, "%s%s",
+			      told->count ? " < " : "", name_of(frame));
+
+	told->length += length > 0 ? (size_t)length : 0;
+	if (told->length >= sizeof(told->text))
+		told->length = sizeof(told->text) - 1;
+	return ++told->count == FRAMES_TOLD;
+}
+
+static int put_frame(void *context, const struct hl_block_frame *frame)
+{
+	hl_emit_text(context, NULL, name_of(frame));
+	return 0;
+}
+
+/* Calls ${row} for the heaviest ones, for all others and for blocks without a known stack: the sum
+ * of all. ${part} is valid during the call. 0 or a negative errno. */
+static int heap_stacks_each(const struct hl_heap_stacks *stacks,
+			    void (*row)(void *context, const char *part, uint64_t bytes),
+			    void *context)
+{
+	const struct hl_resident *resident = stacks->resident;
+	size_t shown = stacks->count < STACKS_DEFAULT ? stacks->count : STACKS_DEFAULT;
+	char part[64];
+	uint64_t rest = 0;
+
+	for (size_t i = 0; i < shown; i++) {
+		struct told told = {.text = "  ", .length = 2};
+		int r = hl_block_owners_each_frame(resident->owners, stacks->stacks[i].number, tell,
+						   &told);
+		if (r < 0)
+			return r;
+		row(context, told.text, stacks->stacks[i].bytes);
+	}
+	for (size_t i = shown; i < stacks->count; i++)
+		rest += stacks->stacks[i].bytes;
+	snprintf(part, sizeof(part), "  %zu other stacks", stacks->count - shown);
+	if (rest)
+		row(context, part, rest);
+	if (resident && resident->stack_count && resident->stacks[0].walked)
+		row(context, "  of a stack that is not known", resident->stacks[0].walked);
+	return 0;
+}
+
+/* The member `stacks` of JSON: all of them. 0 or a negative errno. */
+static int heap_stacks_emit(struct hl_emit *emit, const struct hl_heap_stacks *stacks)
+{
+	const struct hl_resident *resident = stacks->resident;
+	int r = 0;
+
+	hl_emit_array(emit, "stacks");
+	for (size_t i = 0; r == 0 && i < stacks->count; i++) {
+		hl_emit_object(emit, NULL);
+		hl_emit_unsigned(emit, "bytes", stacks->stacks[i].bytes);
+		hl_emit_array(emit, "stack");
+		r = hl_block_owners_each_frame(resident->owners, stacks->stacks[i].number,
+					       put_frame, emit);
+		hl_emit_array_end(emit);
+		hl_emit_object_end(emit);
+	}
+	if (resident && resident->stack_count && resident->stacks[0].walked) {
+		hl_emit_object(emit, NULL);
+		hl_emit_unsigned(emit, "bytes", resident->stacks[0].walked);
+		hl_emit_array(emit, "stack");
+		hl_emit_array_end(emit);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+	return r;
+}
+
+/* ---- resident pages that few live bytes keep: what freeing a block would return ---- */
+
+static void pages(struct hl_emit *emit, const void *at, const void *heap)
+{
+	const struct hl_heap_pin *pin = at;
+
+	hl_cell_unsigned(emit,
+			 (pin->end - pin->start) / ((const struct hl_heap *)heap)->page_bytes);
+}
+
+#define PIN(name) HL_MEMBER(struct hl_heap_pin, name)
+
+static const struct hl_column pin_columns[] = {
+	{"returned_bytes", "would free", HL_COLUMN_BYTES, PIN(returned_bytes)},
+	{"live_bytes", "live", HL_COLUMN_BYTES, PIN(live_bytes)},
+	{"live_blocks", "blocks", HL_COLUMN_COUNT, PIN(live_blocks)},
+	{"start", "pages from", HL_COLUMN_ADDRESS, PIN(start), HL_COLUMN_KEY},
+	{"pages", "pages", HL_COLUMN_COUNT, .cell = pages},
+	{"block", "largest block", HL_COLUMN_ADDRESS, PIN(block)},
+	{"block_bytes", "its size", HL_COLUMN_BYTES, PIN(block_bytes)},
+};
+
+int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *options)
+{
+	uint64_t returned_bytes = 0, live_bytes = 0, live_blocks = 0;
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(options, "pins/1", &emit);
+	if (r < 0)
+		return r;
+	size_t shown = hl_emit_shown(emit, options->row_limit, 0, heap->pin_count);
+	hl_heap_emit_head(emit, heap);
+	for (size_t i = 0; i < heap->pin_count; i++) {
+		returned_bytes += heap->pins[i].returned_bytes;
+		live_bytes += heap->pins[i].live_bytes;
+		live_blocks += heap->pins[i].live_blocks;
+	}
+	hl_emit_object(emit, "total");
+	hl_emit_integer(emit, "places", heap->pin_count);
+	hl_emit_unsigned(emit, "returned_bytes", returned_bytes);
+	hl_emit_unsigned(emit, "live_bytes", live_bytes);
+	hl_emit_unsigned(emit, "live_blocks", live_blocks);
+	hl_emit_object_end(emit);
+	if (!heap->pin_count && !heap->is_musl)
+		hl_emit_line(emit, "%s", "no small live block pins much memory");
+	else if (heap->pin_count)
+		hl_emit_line(emit, "%s in small live blocks keep %s of pages in memory",
+			     HL_HEAP_BYTES(live_bytes), HL_HEAP_BYTES(returned_bytes));
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", pin_columns), .context = heap});
+	for (size_t i = 0; i < shown; i++)
+		hl_table_row(emit, &heap->pins[i], 0);
+	hl_table_end(emit);
+	hl_emit_more(emit, heap->pin_count - shown, "-n");
+	hl_heap_emit_notes(emit, heap);
+	return hl_emit_finish(emit);
+}
 
 #define MAPPING_PERCENT 5 /* of RSS, to have a row */
 #define MAPPING_ROWS	3 /* of one part */
@@ -209,7 +410,7 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 		if (parts[i].bytes && !hl_emit_is_json(emit))
 			put_mappings(emit, rss, parts[i].name);
 		if (i == 0 && !hl_emit_is_json(emit))
-			r = hl_heap_stacks_each(stacks, put_part, emit);
+			r = heap_stacks_each(stacks, put_part, emit);
 	}
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++) {
 		const struct part part = {hl_rss_anonymous_name(i), rss->anonymous[i]};
@@ -225,7 +426,7 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 		hl_table_write(emit, &(struct hl_table){HL_TABLE("mappings", mapping_columns)},
 			       rss->mappings, rss->mapping_count, sizeof(*rss->mappings));
 	emit_beside(emit, rss);
-	return r == 0 && hl_emit_is_json(emit) ? hl_heap_stacks_emit(emit, stacks) : r;
+	return r == 0 && hl_emit_is_json(emit) ? heap_stacks_emit(emit, stacks) : r;
 }
 
 /* ---- arenas ---- */
@@ -289,11 +490,11 @@ static void emit_arenas(struct hl_emit *emit, const struct hl_heap *heap, bool w
 int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident, bool with_arenas,
 		 const struct hl_emit_options *options)
 {
-	HL_CLEANUP(hl_heap_stacks_release) struct hl_heap_stacks stacks = {0};
+	HL_CLEANUP(heap_stacks_release) struct hl_heap_stacks stacks = {0};
 	struct hl_heap_figures figures;
 	struct hl_emit *emit;
 
-	int r = hl_heap_stacks_init(&stacks, resident);
+	int r = heap_stacks_init(&stacks, resident);
 	if (r == 0)
 		r = hl_emit_open(options, "heap/1", &emit);
 	if (r < 0)
@@ -322,4 +523,136 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;
+}
+
+/* ---- what has changed between two snapshots of heaps ---- */
+
+/* In the words of hl_heap_view(). JSON has the names of heap_figures.h. */
+static const char *const words[HL_HEAP_FIGURE_COUNT] = {
+	[HL_HEAP_RSS] = "RSS",
+	[HL_HEAP_SYSTEM] = "malloc's arenas",
+	[HL_HEAP_INUSE] = "in use in arenas",
+	[HL_HEAP_INUSE_BLOCKS] = "blocks in use in arenas",
+	[HL_HEAP_TCACHE] = "in thread caches",
+	[HL_HEAP_FASTBIN] = "in fastbins",
+	[HL_HEAP_FREE] = "free",
+	[HL_HEAP_FREE_RESIDENT] = "free, but in memory",
+	[HL_HEAP_LARGEST_FREE] = "largest free block",
+	[HL_HEAP_TOP] = "free at the ends of arenas",
+	[HL_HEAP_TRIMMABLE] = "malloc_trim(0) would give back",
+	[HL_HEAP_UNSCANNED] = "unscanned",
+	[HL_HEAP_OVERHEAD] = "malloc's own (headers, arenas)",
+	[HL_HEAP_MMAPPED] = "blocks with mappings of their own",
+	[HL_HEAP_MMAPPED_BLOCKS] = "number of these",
+	[HL_HEAP_MMAPPED_UNLOCATED] = "of these, not located",
+	[HL_HEAP_ARENAS] = "arenas",
+	[HL_HEAP_CARRIERS] = "carriers",
+	[HL_HEAP_THREADS] = "threads",
+	[HL_HEAP_RESIDENT_LIVE] = "in RAM: live blocks",
+	[HL_HEAP_RESIDENT_CACHED] = "in RAM: thread caches and fastbins",
+	[HL_HEAP_RESIDENT_FREE] = "in RAM: free",
+	[HL_HEAP_RESIDENT_OVERHEAD] = "in RAM: malloc's own (headers, arenas)",
+	[HL_HEAP_RESIDENT_UNSCANNED] = "in RAM: unscanned",
+	[HL_HEAP_RESIDENT_OTHER_ALLOCATORS] = "in RAM: other allocators",
+	[HL_HEAP_RESIDENT_RECORDER] = "in RAM: heapline's recorder",
+	[HL_HEAP_RESIDENT_STACKS] = "in RAM: stacks",
+	[HL_HEAP_RESIDENT_FILES] = "in RAM: files",
+	[HL_HEAP_RESIDENT_SHARED] = "in RAM: shared memory",
+	[HL_HEAP_RESIDENT_ANONYMOUS] = "in RAM: other anonymous mappings",
+};
+
+static void emit_snapshot(struct hl_emit *emit, const char *key,
+			  const struct hl_heap_figures *figures)
+{
+	hl_emit_object(emit, key);
+	hl_emit_text(emit, "command", figures->command);
+	hl_emit_integer(emit, "pid", figures->pid);
+	hl_emit_text(emit, "taken", figures->taken);
+	hl_emit_object_end(emit);
+	hl_emit_line(emit, "%s: %s (pid %" PRId64 "), %s", key, figures->command, figures->pid,
+		     figures->taken);
+}
+
+struct change {
+	const char *name, *words;
+	bool is_bytes;
+	int64_t before, after, change;
+	char before_text[HL_FORMAT_MAX], after_text[HL_FORMAT_MAX], change_text[HL_FORMAT_MAX + 1];
+};
+
+#define DIFFERENCE(name) HL_MEMBER(struct change, name)
+#define TEXT(name)	 HL_MEMBER_ARRAY(struct change, name)
+
+/* In tables bytes are for people; JSON has them all as integers. */
+static const struct hl_column diff_columns[] = {
+	{"figure", NULL, HL_COLUMN_TEXT, DIFFERENCE(name)},
+	{NULL, "figure", HL_COLUMN_TEXT, DIFFERENCE(words), HL_COLUMN_KEY},
+	{"before", NULL, HL_COLUMN_COUNT, DIFFERENCE(before)},
+	{"after", NULL, HL_COLUMN_COUNT, DIFFERENCE(after)},
+	{"change", NULL, HL_COLUMN_COUNT, DIFFERENCE(change)},
+	{NULL, "before", HL_COLUMN_TEXT, TEXT(before_text)},
+	{NULL, "after", HL_COLUMN_TEXT, TEXT(after_text)},
+	{NULL, "change", HL_COLUMN_TEXT, TEXT(change_text)},
+};
+
+/* Bytes before numbers of things, which cannot be compared with them. */
+static int larger_change(const void *left, const void *right)
+{
+	const struct change *a = left, *b = right;
+	int64_t x = llabs(a->change), y = llabs(b->change);
+
+	if (a->is_bytes != b->is_bytes)
+		return a->is_bytes ? -1 : 1;
+	if (x != y)
+		return x < y ? 1 : -1;
+	return (a->name > b->name) - (a->name < b->name);
+}
+
+static size_t fill_changes(const struct hl_heap_figures *before,
+			   const struct hl_heap_figures *after, struct change *changes)
+{
+	size_t count = 0;
+
+	for (int i = 0; i < HL_HEAP_FIGURE_COUNT; i++) {
+		struct change *row = &changes[count];
+		*row = (struct change){
+			.name = hl_heap_figure_names[i],
+			.words = words[i],
+			.is_bytes = hl_heap_figure_is_bytes((enum hl_heap_figure)i),
+			.before = hl_heap_number(before->numbers[i]),
+			.after = hl_heap_number(after->numbers[i]),
+		};
+		if (!row->before && !row->after)
+			continue;
+		row->change = row->after - row->before;
+		hl_format_figure(row->before, row->is_bytes, row->before_text);
+		hl_format_figure(row->after, row->is_bytes, row->after_text);
+		row->change_text[0] = '+';
+		hl_format_figure(row->change, row->is_bytes, row->change_text + (row->change > 0));
+		count++;
+	}
+	qsort(changes, count, sizeof(*changes), larger_change);
+	return count;
+}
+
+int hl_heap_diff_view(const struct hl_heap_figures *before, const struct hl_heap_figures *after,
+		      const struct hl_emit_options *options)
+{
+	struct change changes[HL_HEAP_FIGURE_COUNT];
+	size_t count = fill_changes(before, after, changes);
+	struct hl_emit *emit;
+
+	int r = hl_emit_open(options, "heap-diff/1", &emit);
+	if (r < 0)
+		return r;
+	emit_snapshot(emit, "before", before);
+	emit_snapshot(emit, "after", after);
+	if (before->pid != after->pid || strcmp(before->command, after->command) != 0)
+		hl_emit_warning(emit, "%s", "the snapshots are of different processes");
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", diff_columns)});
+	for (size_t i = 0; i < count; i++)
+		hl_table_row(emit, &changes[i], 0);
+	hl_table_end(emit);
+	return hl_emit_finish(emit);
 }

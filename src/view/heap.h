@@ -8,10 +8,15 @@
 #include "base/error.h"
 #include "heap/carriers.h"
 #include "heap/heap.h"
+#include "view/emit.h"
 #include "view/format.h"
 #include "view/table.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+
+struct hl_resident;
 
 struct hl_heap_figures;
 struct hl_holders;

@@ -4,7 +4,7 @@
 #include "base/encode.h"
 #include "base/names.h"
 #include "view/format.h"
-#include "view/keys.h"
+#include "view/rows.h"
 #include "view/summary.h"
 #include "view/table.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 #include "base/strings.h"
-#include "view/keys.h"
+#include "view/rows.h"
 
 #define HL_LIVE_SAMPLES_MAX 3600 /* an hour of seconds; later ones take the place of the first */
 #define HL_LIVE_DEPTH_MAX   32

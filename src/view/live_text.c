@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One screen of a recording that is watched, as lines of text, or one line of JSON; see live.h. */
+#include "view/emit.h"
 #include "view/format.h"
-#include "view/json.h"
 #include "view/live.h"
 #include "view/notices.h"
 

@@ -5,8 +5,8 @@
 #include "profile/calltree.h"
 #include "profile/known_names.h"
 #include "view/format.h"
-#include "view/history_head.h"
-#include "view/stack_path.h"
+#include "view/notices.h"
+#include "view/stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>

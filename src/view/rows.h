@@ -5,8 +5,97 @@
  */
 #pragma once
 
-#include "profile/aggregate.h"
-#include "view/keys.h"
+#include "profile/calltree.h"
+#include "view/table.h"
+#include "view/view.h"
+
+/*
+ * ---- keys: what rows stand for ----
+ * Every frame of a profile gets the key of its row, and every key the words that describe it. For hl_aggregate_init(), and so
+ * for top, lines and diff alike.
+ */
+
+extern const char *const hl_keys_by_names[]; /* by enum hl_view_key: "function" */
+
+struct hl_keys {
+	uint32_t *of_frame; /* by frame of the profile */
+	uint32_t *frames;   /* by key: one of its frames; [0] is not a key */
+	bool *several;	    /* by key: has other lines; by line, other functions; else NULL */
+	size_t count;	    /* one more than there are keys */
+	enum hl_view_key by;
+	struct hl_calltree tree; /* by stack: keys are its nodes */
+};
+
+/*
+ * Keys by one of
+ *
+ * - function: a function of a module;
+ * - line: a line of a source file, whatever was inlined there; where lines are not known, the
+ *   function;
+ * - address: an instruction; where addresses are not known, a line of a function;
+ * - module: a file of machine code;
+ * - stack: functions from the root; calls from different lines are one stack.
+ *
+ * By function, labels name the line by which most of ${value} was allocated in ${unit}: in the
+ * function itself where ${flat} and it allocated any, else in what it calls. By line, they name the
+ * function on it by which most was. Threads are not a property of frames: -EINVAL. Else 0 or -ENOMEM.
+ * ${keys} holds nothing after a failure.
+ */
+int hl_keys_init(struct hl_keys *keys, const struct hl_profile *profile, enum hl_view_key by,
+		 enum hl_value value, enum hl_unit unit, bool flat);
+
+void hl_keys_release(struct hl_keys *keys); /* a zero-initialized one is fine */
+
+/* The key of a node of ${profile}. */
+static inline uint32_t hl_keys_of_node(const struct hl_keys *keys, const struct hl_profile *profile,
+				       uint32_t node)
+{
+	if (keys->by == HL_VIEW_BY_STACK)
+		return keys->tree.node_of[node];
+	return node ? keys->of_frame[profile->nodes[node].frame] : 0;
+}
+
+/* How the types of blocks come to be known, of a profile in which none are; a sentence without a dot. */
+const char *hl_keys_types_advice(const struct hl_profile *profile);
+
+/* What every view calls the stack of what was allocated with no frame at all. */
+#define HL_KEYS_NO_STACK "[no stack]"
+
+/* What there is to say of a key. Texts belong to the profile, are never NULL, "" when unknown. */
+struct hl_keys_label {
+	const char *name;	  /* the function's; by module, the module's path */
+	const char *file;	  /* of the call site: where it calls on, or allocates */
+	const char *telling_file; /* the end of ${file} that tells the function from others of its
+				     name; NULL: the last name does */
+	uint32_t line;		  /* 0 when unknown; by function, that of its heaviest call site */
+	bool several_lines;	  /* it has others */
+	const char *source;	  /* of a function of a script: where it stands; else NULL */
+	const char *module;	  /* path */
+	uint64_t address;	  /* by address, in the module's file */
+};
+
+/* Of key 0: HL_KEYS_NO_STACK. */
+struct hl_keys_label hl_keys_label(const struct hl_keys *keys, const struct hl_profile *profile,
+				   uint32_t key);
+
+/* Of frame ${id}. */
+struct hl_keys_label hl_keys_frame_label(const struct hl_profile *profile, uint32_t id);
+
+/* Of a node of ${profile}'s call tree; of its root: HL_KEYS_NO_STACK. */
+struct hl_keys_label hl_keys_node_label(const struct hl_profile *profile,
+					const struct hl_calltree_node *node);
+
+/* "file.c:12" for people, "file.c:12,..." where there are several, or the module's file name, or
+ * "". */
+const char *hl_keys_place(const struct hl_keys_label *label, char *buffer, size_t size);
+
+/* The cell with the place of the struct hl_keys_label ${label}. */
+hl_cell hl_keys_cell_place;
+
+/* Whether the name has the module in it already: "file+0x1234", of a function without a name. */
+bool hl_keys_names_module(const struct hl_keys_label *label);
+
+/* ---- rows ---- */
 
 struct hl_row {
 	struct hl_keys_label label; /* by stack, of its leaf */

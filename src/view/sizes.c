@@ -2,9 +2,8 @@
 /* heapline sizes: how large the blocks are, and which stacks allocated those of each size. */
 #include "profile/histogram.h"
 #include "view/format.h"
-#include "view/keys.h"
 #include "view/rows.h"
-#include "view/stack_path.h"
+#include "view/stacks.h"
 #include "view/summary.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "base/names.h"
 #include "guests/traits.h"
-#include "profile/trace_kind.h"
+#include "profile/profile.h"
 #include "recording/recording.h"
 #include "view/format.h"
 #include "view/table.h"

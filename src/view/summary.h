@@ -2,7 +2,7 @@
 /* What stands at the head of every report: whose profile it is, its totals, and what is missing. */
 #pragma once
 
-#include "profile/aggregate.h"
+#include "profile/calltree.h"
 #include "view/notices.h"
 #include "view/view.h"
 

@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "profile/aggregate.h"
+#include "profile/calltree.h"
 #include "view/emit.h"
 
 enum hl_column_kind {
@@ -134,8 +134,8 @@ void hl_cell_text(struct hl_emit *emit, const char *text);
 void hl_cell_integer(struct hl_emit *emit, int64_t number);
 void hl_cell_unsigned(struct hl_emit *emit, uint64_t number); /* INT64_MAX at most, or an address */
 void hl_cell_unknown(struct hl_emit *emit);		      /* "-", or null */
-void hl_cell_figures(struct hl_emit *emit, struct hl_aggregate_figures figures);
+
 void hl_cell_share(struct hl_emit *emit, int64_t part, int64_t whole);
-void hl_cell_bar(struct hl_emit *emit, uint64_t part, uint64_t whole);
+
 void hl_cell_stack(struct hl_emit *emit, const char *const *frames, size_t count);
 void hl_cell_frames(struct hl_emit *emit, const struct hl_emit_frame *frames, size_t count);

@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 #include "profile/calltree.h"
 #include "view/format.h"
-#include "view/keys.h"
 #include "view/rows.h"
 #include "view/summary.h"
 #include "view/table.h"

@@ -49,7 +49,7 @@ def script_data(svg):
 
 
 def numbers(text):
-    """The numbers that flame_script.c describes, without signs."""
+    """The numbers that flame_svg.c describes, without signs."""
     number = scale = 0
     for digit in map(DIGITS.index, text):
         number += (digit & 31) << scale

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flame graphs: frames lie where they should, what is left out is counted, and names stay text. */
 #include "profile/profile.h"
-#include "view/json.h"
+#include "view/emit.h"
 #include "view/pictures/flame.h"
 #include "view/pictures/svg.h"
 

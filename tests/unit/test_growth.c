@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How steadily something grows: leaks, and what is not a leak. */
 #include "base/compiler.h"
-#include "view/growth_rows.h"
+#include "view/growth.h"
 
 #include <math.h>
 #include <setjmp.h>

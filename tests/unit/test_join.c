@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Two profiles as one: stacks meet by name, figures stay whole, doubts about either are kept. */
-#include "profile/aggregate.h"
+#include "profile/calltree.h"
 #include "profile/profile.h"
 
 #include "fail_allocations.h"

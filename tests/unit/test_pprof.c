@@ -3,8 +3,8 @@
 #include "fail_allocations.h"
 #include "pprof_file.h"
 
-#include "profile/aggregate.h"
 #include "profile/builder.h"
+#include "profile/calltree.h"
 #include "profile/filter.h"
 #include "view/view.h"
 

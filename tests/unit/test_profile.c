@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The profile: what is loaded from recordings made by hand adds up, and merges where it should. */
-#include "profile/aggregate.h"
 #include "profile/builder.h"
 #include "profile/calltree.h"
 #include "profile/profile.h"

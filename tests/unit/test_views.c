@@ -2,8 +2,8 @@
 /* The views: their JSON is JSON, their tables and their JSON agree, their texts are safe. */
 #include "fail_allocations.h"
 #include "profile/builder.h"
+#include "view/emit.h"
 #include "view/format.h"
-#include "view/json.h"
 #include "view/table.h"
 #include "view/view.h"
 #include "viewing.h"

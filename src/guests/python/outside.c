@@ -181,7 +181,7 @@ static const struct hl_option heap_options[] = {
 	{"python-arenas", 0, NULL, "also show the arenas of Python's objects, by size class",
 	 HL_OPTION_FLAG, offsetof(struct hl_guest_request, pools), NULL},
 	{"python-types", 0, NULL, "the same, and Python's objects by type", HL_OPTION_FLAG,
-	 
+
 	 offsetof(struct hl_guest_request, types), NULL},
 	{0},
 };

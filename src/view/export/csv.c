@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "profile/calltree.h"
 #include "view/format.h"
-#include "view/keys.h"
+#include "view/rows.h"
 #include "view/summary.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline folded: one line for each stack, as flame graph programs read them. */
-#include "view/keys.h"
-#include "view/stack_path.h"
+#include "view/rows.h"
+#include "view/stacks.h"
 #include "view/summary.h"
 #include "view/table.h"
 

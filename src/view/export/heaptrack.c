@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "profile/calltree.h"
-#include "view/keys.h"
+#include "view/rows.h"
 #include "view/summary.h"
 #include "view/table.h"
 

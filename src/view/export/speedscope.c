@@ -5,8 +5,8 @@
  */
 #include "base/cleanup.h"
 #include "profile/calltree.h"
-#include "view/json.h"
-#include "view/keys.h"
+#include "view/emit.h"
+#include "view/rows.h"
 #include "view/summary.h"
 
 #include <errno.h>

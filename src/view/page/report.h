@@ -114,17 +114,6 @@ void hl_report_history_release(struct hl_report_history *report);
  */
 
 /*
- * Writes the data to ${out}. ${history}, of that profile, is NULL where nothing is known over time.
- * 0 or -ENOMEM; errors of the output stay in the stream.
- */
-int hl_report_data_write(const struct hl_profile *profile, const struct hl_report_history *history,
-			 const struct hl_view_options *options, FILE *out);
-
-/* Writes the members that say something on their own: `heapline report --json`. The same. */
-int hl_report_data_write_summary(const struct hl_profile *profile,
-				 const struct hl_view_options *options, FILE *out);
-
-/*
  * Opens a stream whose bytes reach ${out} deflated (zlib) and as lines of base64, so that no name
  * can break the page; all of them once fclose() has returned 0. 0 or -ENOMEM.
  */

@@ -7,7 +7,7 @@
 
 #include "profile/calltree.h"
 #include "view/format.h"
-#include "view/pictures/palette.h"
+#include "view/pictures/svg.h"
 #include "view/view.h"
 
 /* ---- layout ---- */

@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "profile/aggregate.h"
-#include "view/keys.h"
+#include "profile/calltree.h"
+#include "view/rows.h"
 
 #define HL_GRAPH_NODES_DEFAULT 40
 

@@ -4,7 +4,7 @@
  *
  * Texts may hold any bytes: control characters become their pictures (U+2400 and on), and U+FFFD
  * stands for bytes that are not UTF-8 and for characters that change the direction of text. Sizes
- *are pixels; errors stay in the stream, where ferror() finds them.
+ * are pixels; errors stay in the stream, where ferror() finds them.
  *
  *	class	    of	   looks like
  *	title	    text   large and bold
@@ -22,9 +22,37 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "view/pictures/palette.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+
+/* ---- colours: few, so that a picture names them once and its parts by number ---- */
+
+#define HL_PALETTE_MAX 24
+
+struct hl_palette {
+	size_t count;
+	unsigned rgb[HL_PALETTE_MAX]; /* all light enough for dark text */
+};
+
+extern const struct hl_palette hl_palette_names;  /* once around the hues */
+extern const struct hl_palette hl_palette_growth; /* blue, grey, red: for the colour-blind too */
+
+/* A colour of hl_palette_names: the same for a name in every picture. */
+unsigned hl_palette_of_name(const char *name);
+
+/*
+ * Chooses colours of hl_palette_names for ${count} names: a name gets hl_palette_of_name(), or the
+ * next free colour where an earlier name has that one or a neighbour.
+ */
+void hl_palette_assign(const char *const *names, size_t count, unsigned *ret_colors);
+
+/*
+ * A colour of hl_palette_growth: the middle one for what stayed the same, the last for what is new,
+ * the first for what shrank to nothing; in steps of a sixth of the larger of both.
+ */
+unsigned hl_palette_of_growth(int64_t before, int64_t after);
 
 #define HL_SVG_CELL 6.7 /* width of a character of all texts but titles */
 
@@ -60,9 +88,6 @@ void hl_svg_text(FILE *out, const char *class, double x, double y, const char *f
 
 /* Puts ${text}, or as much of it as ${cell_max} cells hold, then an ellipsis. */
 void hl_svg_put(FILE *out, const char *text, size_t cell_max);
-
-/* Puts a number with at most two decimals. */
-void hl_svg_put_number(FILE *out, double number);
 
 /* A box of ${color} with ${text}, cut to ${cell_max}, after it. Returns where the next one fits. */
 double hl_svg_swatch(FILE *out, unsigned color, double x, double y, const char *text,

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "profile/calltree.h"
-#include "view/keys.h"
+#include "view/rows.h"
 #include "view/table.h"
 
 /* Room for the frames of any one stack. Release in any case. */

@@ -24,7 +24,7 @@
 #pragma once
 
 #include "open/history.h"
-#include "view/keys.h"
+#include "view/rows.h"
 #include "view/view.h"
 
 #define HL_GROWTH_BUCKETS_MAX 64

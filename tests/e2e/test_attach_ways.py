@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import unittest
 from pathlib import Path
 
 import attaching

@@ -247,12 +247,23 @@ def folded(recording, value, unit, *options):
     result = run([HEAPLINE, "folded", "--value", value, "--unit", unit, *options, recording])
     if result.status != 0:
         raise AssertionError(f"'folded' fails: {result.stderr}")
+    return parse_folded(result.stdout)
+
+
+def parse_folded(text):
     stacks = {}
-    for line in result.stdout.splitlines():
+    for line in text.splitlines():
         frames, _, number = line.rpartition(" ")
         key = tuple(frames.split(";"))
         stacks[key] = stacks.get(key, 0) + int(number)
     return stacks
+
+
+def deviation_of_samples(what, size):
+    """By how much an estimate of bytes may differ: five standard deviations, as each sample stands for the mean
+    distance of samples. `what`: info()."""
+    mean = what["recording"]["sample_bytes"]
+    return 5 * (mean * (size + mean)) ** 0.5
 
 
 def under(stacks, function):

@@ -145,22 +145,40 @@ stop
 start trace_heap
 doctor_target=$target
 run 'doctor target' heapline doctor -p $target --json
-attach() {
-	heapline attach -p $target -f -o at.hl >attach.txt 2>&1 &
+attach() { # RECORDING WORK
+	heapline attach -p $target -o $1 >attach.txt 2>&1 &
 	tracer=$!
 	for i in $(seq 100); do
 		heapline ctl -p $target status >/dev/null 2>&1 && break
 		sleep 0.1
 	done
-	allocate
+	$2
 	kill -INT $tracer
 	kill -TERM $tracer
 	wait $tracer
 	say attach $? attach.txt
-	run top heapline top --json at.hl
 }
-attach
+attach at.hl allocate
+run top heapline top --json at.hl
 stop
+
+# In a group that the program fills: what it needs alone, and 8 MiB.
+mkdir /sys/fs/cgroup/short
+keep_blocks() {
+	echo >&3
+	wait_for answers.txt '^kept' 1 $target
+}
+for limit in max 8388608; do
+	[ $limit = max ] || limit=$((limit + $(cat /sys/fs/cgroup/short/memory.peak)))
+	echo $limit >/sys/fs/cgroup/short/memory.max
+	start sh -c 'echo $$ >/sys/fs/cgroup/short/cgroup.procs; exec blocks 300000 96'
+	[ $limit = max ] || attach short.hl keep_blocks
+	[ $limit != max ] || keep_blocks
+	stop
+done
+say 'blocks kept' 0 answers.txt
+run 'blocks found' heapline folded --unit bytes short.hl
+run 'blocks short' heapline info --json short.hl
 
 start heap_target 2 500
 echo report >&3

@@ -19,12 +19,9 @@ FIXED_BYTES = 5 * MIB
 
 
 def sites(recording):
-    """The bytes in use of each site, and by how much they may differ from what is true: each sample stands for
-    the mean distance of samples, and five standard deviations are more than ever happens."""
-    mean = harness.info(recording)["recording"]["sample_bytes"]
+    """The bytes in use of each site."""
     stacks = harness.folded(recording, "inuse", "bytes")
-    values = [harness.under(stacks, site) for site in ("site_a", "site_b")]
-    return values, [5 * (mean * (value + mean)) ** 0.5 for value in values]
+    return [harness.under(stacks, site) for site in ("site_a", "site_b")]
 
 
 class Budget(test_pod.Groups):
@@ -62,10 +59,10 @@ class Budget(test_pod.Groups):
         return peak
 
     def expect_estimates(self, recording, kept, reason):
-        values, deviations = sites(recording)
-        for value, true, deviation in zip(values, kept, deviations):
-            self.assertLess(abs(value - true), deviation)
-        warning = " ".join(harness.info(recording)["recording"]["warnings"])
+        info = harness.info(recording)
+        for value, true in zip(sites(recording), kept):
+            self.assertLess(abs(value - true), harness.deviation_of_samples(info, true))
+        warning = " ".join(info["recording"]["warnings"])
         self.assertRegex(warning, rf"is sampled from [\d.]+ s on, one allocation about every \d+ KiB: {reason}")
         self.assertEqual(harness.report("top", recording)["total"]["alloc_objects"],
                          harness.info(recording)["total"]["alloc_objects"])
@@ -111,7 +108,7 @@ class Budget(test_pod.Groups):
             kept = self.go(process)
             status, said = self.end(process)
             self.assertEqual(status, 0, said)
-            self.assertEqual(sites(recording)[0], kept)
+            self.assertEqual(sites(recording), kept)
             self.assertEqual(harness.info(recording)["recording"]["sample_bytes"], 0)
 
     def test_the_recorder_keeps_to_its_bound(self):

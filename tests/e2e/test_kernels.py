@@ -26,7 +26,7 @@ import test_pod
 SUITES = ("bookworm", "trixie", "sid")  # kernels 6.1, 6.12, 7.2 and later
 KERNELS = os.environ.get("HL_KERNELS",
                          os.path.join(tempfile.gettempdir(), f"heapline-kernels-{os.geteuid()}"))
-PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts")
+PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts", "blocks")
 VERIFIED_MAX = 200_000  # instructions, of the million that kernels allow
 DOWNLOAD_S, BOOT_S, BOOTS = 120, 900, 3
 
@@ -257,6 +257,15 @@ class Kernel:
         rows = {row["name"]: row for row in self.report("top")["rows"]}
         self.assertEqual({name: (rows[name]["cum_bytes"], rows[name]["cum_objects"]) for name in ("site_a", "site_b")},
                          {"site_a": (75000, 750), "site_b": (32000, 500)})
+
+    def test_a_recorder_goes_on_by_samples_before_its_group_is_full(self):
+        kept = re.search(r"kept (\d+) (\d+)", self.said["blocks kept"][1])
+        self.assertTrue(kept, "the program was killed: " + str(self.said["attach"]))
+        info = self.report("blocks short")
+        self.assertIn("its control group had", " ".join(info["recording"]["warnings"]))
+        stacks = harness.parse_folded(self.said["blocks found"][1])
+        for site, true in zip(("site_a", "site_b"), map(int, kept.groups())):
+            self.assertLess(abs(harness.under(stacks, site) - true), harness.deviation_of_samples(info, true))
 
     def test_the_heap_equals_mallinfo2(self):
         total = self.report("heap")["total"]

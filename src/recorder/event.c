@@ -342,8 +342,7 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 {
 	struct hl_recorder *recorder = hl_recorder;
 
-	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way ||
-			hl_event_is_hit(thread, requested)))
+	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way))
 		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 	if (HL_UNLIKELY(!entry || !is_empty(entry)))
@@ -351,6 +350,10 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	uint64_t slack = hl_libc_usable_size(block) - requested;
 	if (HL_UNLIKELY(slack > HL_BLOCK_SLACK_MAX))
 		return false;
+	if (HL_UNLIKELY(hl_sample_hits(thread, requested))) {
+		hl_sample_go_back(thread, requested);
+		return false;
+	}
 	hl_event_add_or_lose(&of_block, thread, block, requested, entry, slack,
 			     hl_event_find_cell(recorder, thread, caller, place, false), way);
 	return true;

@@ -47,9 +47,10 @@ static inline hl_block_entry *entry_of_new(struct hl_recorder *recorder, struct 
 	if (HL_UNLIKELY(!thread->plain || mode & (HL_MODE_ASKED | HL_MODE_SAMPLED)))
 		return NULL;
 	hl_block_entry *entry = entry_for_object(recorder, mode, block, requested);
-	*ret_is_hit = entry && hl_event_is_hit(thread, requested);
+	*ret_is_hit = entry && hl_sample_hits(thread, requested);
 	if (HL_LIKELY(!*ret_is_hit))
 		return entry;
+	hl_sample_go_back(thread, requested); /* it goes there with all that goes into the hash */
 	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
 	if (hl_block_entry_is_object(value))
 		hl_block_object_take(entry, value);
@@ -178,15 +179,16 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 	struct hl_recorder *recorder = hl_recorder;
 	hl_block_entry *entry;
 
-	if (HL_UNLIKELY(!thread->plain ||
+	if (HL_UNLIKELY(hl_sample_hits(thread, requested) || !thread->plain ||
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
 			!hl_block_holds_object(block, requested) ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			hl_event_is_hit(thread, requested) || hl_recall_check_every ||
-			!thread->tables->recall.credit || thread->looked_ahead ||
+			hl_recall_check_every || !thread->tables->recall.credit ||
+			thread->looked_ahead ||
 			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
 					  &thread->tables->walk, caller, place) ||
 			(place->tag & HL_EVENT_TAG_BITS) != HL_EVENT_TAG_ASKS)) {
+		hl_sample_go_back(thread, requested);
 		beside_any(thread, block, requested, caller, place, type);
 		return;
 	}

@@ -212,12 +212,6 @@ static inline uint64_t hl_event_slack(uint64_t usable, uint64_t requested)
 #define HL_EVENT_WAY_COUNTED HL_MODE_MEM_FAST
 #define HL_EVENT_WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 
-/* Whether a block of ${requested} bytes would be hit, which is not common. */
-static inline bool hl_event_is_hit(const struct hl_thread *thread, uint64_t requested)
-{
-	return HL_UNLIKELY(thread->sample_countdown <= (int64_t)(requested | 1));
-}
-
 struct hl_event_kind {
 	/* The usable bytes; false: it takes a call to learn them. */
 	bool (*read_usable)(const void *block, uint64_t requested, size_t *ret_usable);
@@ -243,7 +237,6 @@ hl_event_add_in_array(const struct hl_event_kind *kind, struct hl_thread *thread
 		      uint64_t requested, hl_block_entry *entry, uint64_t slack,
 		      struct hl_cell *cell, uint32_t way)
 {
-	hl_sample_hits(thread, requested); /* it does not: see hl_event_is_hit() */
 	kind->set(entry, cell->node, requested, slack);
 	hl_event_add_alloc(hl_recorder, thread, block, cell, (struct hl_weight){requested, 1},
 			   slack, way);
@@ -276,15 +269,16 @@ hl_event_alloc_of(const struct hl_event_kind *kind, struct hl_thread *thread, co
 	hl_block_entry *entry;
 	size_t usable;
 
-	if (HL_UNLIKELY(!thread->plain ||
+	if (HL_UNLIKELY(hl_sample_hits(thread, requested) || !thread->plain ||
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
 			!kind->read_usable(block, requested, &usable) ||
 			usable - requested > HL_BLOCK_SLACK_MAX ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
-			!kind->takes(entry) || hl_event_is_hit(thread, requested) ||
-			hl_recall_check_every || !thread->tables->recall.credit ||
+			!kind->takes(entry) || hl_recall_check_every ||
+			!thread->tables->recall.credit ||
 			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
 					  &thread->tables->walk, caller, place))) {
+		hl_sample_go_back(thread, requested);
 		kind->any(thread, block, requested, caller, place);
 		return;
 	}
@@ -329,7 +323,7 @@ hl_event_marked_of(const struct hl_event_kind *kind, struct hl_thread *thread, c
 /* ---- what objects need of blocks: where the array does not do ---- */
 
 /* By the key of a ruled block; ${usable} bytes of it may be used. ${type}: NULL, or a label. ${is_hit}: it would go into the array,
- * and hl_event_is_hit(). */
+ * and is hit. */
 void hl_event_alloc_in_hash(struct hl_thread *thread, const void *block, uint64_t requested,
 			    uint64_t usable, const struct hl_registers *caller,
 			    const struct hl_recall_slot *place, const char *type, bool is_hit);

@@ -38,6 +38,12 @@ static inline bool hl_sample_hits(struct hl_thread *thread, uint64_t requested)
 	return thread->sample_countdown <= 0;
 }
 
+/* Undoes that. */
+static inline void hl_sample_go_back(struct hl_thread *thread, uint64_t requested)
+{
+	thread->sample_countdown += (int64_t)(requested | 1);
+}
+
 /* True when an allocation of ${requested} bytes by ${thread}, the calling one or NULL, is not sampled
  * and may pass through. */
 static inline bool hl_sample_thread_passes(struct hl_thread *thread, uint64_t requested)

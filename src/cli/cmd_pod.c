@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline pod: what a container is charged with. */
 #include "cli/output.h"
-#include "view/pod.h"
+#include "heap/pod.h"
+#include "view/heap.h"
 
 #include <time.h>
 

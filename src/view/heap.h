@@ -16,12 +16,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct hl_resident;
-
 struct hl_heap_figures;
 struct hl_holders;
 struct hl_leaks;
 struct hl_owners;
+struct hl_pod;
 struct hl_resident;
 struct hl_services;
 struct hl_slabs;
@@ -47,6 +46,9 @@ struct hl_holders_report {
 	uint64_t depth_limit;	 /* of the tree; 0: none */
 	bool chain, chain_alone; /* to the block at the address that was asked for */
 };
+
+/* A control group: what it has, what the kernel can take back, how far the limit is, and the rows. */
+int hl_pod_view(const struct hl_pod *pod, const struct hl_emit_options *options);
 
 /* Who keeps blocks. */
 int hl_holders_view(const struct hl_holders *holders, const struct hl_holders_report *report);

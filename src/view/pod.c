@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shows what a control group is charged with; see pod.h. */
-#include "view/pod.h"
+/* Shows what a control group is charged with; see heap.h. */
+#include "heap/pod.h"
+#include "view/heap.h"
 
 #include "base/names.h"
 #include "view/format.h"

@@ -80,24 +80,17 @@ static int add_mounts(struct hl_page_camera *camera)
 		{"hugetlbfs", RULE_NOT_COUNTED},
 	};
 	HL_FREED char *text = NULL;
-	uint32_t device_major, device_minor;
-	char type[32];
+	struct hl_mount mount;
 	size_t length;
-	char *rest;
 	int r = hl_proc_read_all(camera->pid, "mountinfo", &text, &length);
 
 	if (r < 0) /* a process that ends; the page map has the sentence */
 		return r == -ENOMEM ? r : 0;
-	for (char *line = strtok_r(text, "\n", &rest); line && r == 0;
-	     line = strtok_r(NULL, "\n", &rest)) {
-		const char *after = strstr(line, " - "); /* "36 35 0:27 ... - tmpfs ..." */
-		if (!after || sscanf(after, " - %31s", type) != 1 ||
-		    sscanf(line, "%*u %*u %u:%u", &device_major, &device_minor) != 2)
-			continue;
+	for (const char *rest = text; r == 0 && hl_mount_next(&rest, &mount);)
 		for (size_t i = 0; r == 0 && i < HL_COUNT_OF(rules); i++)
-			if (!strcmp(type, rules[i].type))
-				r = add_device(camera, device_major, device_minor, rules[i].rule);
-	}
+			if (!strcmp(mount.type, rules[i].type))
+				r = add_device(camera, mount.dev_major, mount.dev_minor,
+					       rules[i].rule);
 	return r;
 }
 

@@ -59,30 +59,27 @@ static bool is_local(const char *type, unsigned major)
 
 struct system {
 	uint64_t device;
-	char type[32];
-	char mount[PATH_MAX];
+	struct hl_mount mount;
 	bool is_local;
 };
 
-/* The file system of mount ${id}, or the first one if that is 0, in a text of mountinfo. Whether it is there. */
+static bool next_system(const char **mounts, struct system *ret_system)
+{
+	struct hl_mount *mount = &ret_system->mount;
+
+	if (!hl_mount_next(mounts, mount))
+		return false;
+	ret_system->device = makedev(mount->dev_major, mount->dev_minor);
+	ret_system->is_local = is_local(mount->type, mount->dev_major);
+	return true;
+}
+
+/* The file system of mount ${id} in a text of mountinfo. Whether it is there. */
 static bool find_system(const char *mounts, uint64_t id, struct system *ret_system)
 {
-	for (const char *line = mounts; line && *line; line = strchr(line, '\n')) {
-		unsigned major, minor;
-		unsigned long number;
-		line += *line == '\n';
-		const char *type = strstr(line, " - ");
-		if (!type || sscanf(line, "%lu %*u %u:%u %*s %4095s", &number, &major, &minor,
-				    ret_system->mount) != 4)
-			continue;
-		if (id && number != id)
-			continue;
-		sscanf(type + 3, "%31s", ret_system->type);
-		hl_proc_unescape(ret_system->mount);
-		ret_system->device = makedev(major, minor);
-		ret_system->is_local = is_local(ret_system->type, major);
-		return true;
-	}
+	while (next_system(&mounts, ret_system))
+		if (ret_system->mount.id == id)
+			return true;
 	return false;
 }
 
@@ -104,12 +101,12 @@ static int add_tmpfs(struct hl_pod_files *files, const struct system *system, pi
 	for (size_t i = 0; i < files->tmpfs_count; i++)
 		if (files->tmpfs[i].device == system->device)
 			return 0;
-	snprintf(path, sizeof(path), "/proc/%d/root%s", thread, system->mount);
+	snprintf(path, sizeof(path), "/proc/%d/root%s", thread, system->mount.point);
 	/* Something else may be mounted over it; without a limit it does not count. */
 	if (look(path, &root) < 0 || device_of(&root) != system->device ||
 	    statvfs(path, &seen) < 0 || !seen.f_blocks)
 		return 0;
-	char *mount = strdup(system->mount);
+	char *mount = strdup(system->mount.point);
 	if (!mount)
 		return -ENOMEM;
 	const struct hl_pod_tmpfs found = {
@@ -128,11 +125,9 @@ static int add_all_tmpfs(struct hl_pod_files *files, const char *mounts, pid_t t
 	struct system system;
 	int r = 0;
 
-	for (const char *line = mounts; r == 0 && line && *line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (find_system(line, 0, &system) && !strcmp(system.type, "tmpfs"))
+	while (r == 0 && next_system(&mounts, &system))
+		if (!strcmp(system.mount.type, "tmpfs"))
 			r = add_tmpfs(files, &system, thread);
-	}
 	return r;
 }
 
@@ -172,9 +167,9 @@ static int add_file(struct adding *adding, const struct statx *seen, const char 
 	bool has_system = !found->is_memory && seen->stx_mask & STATX_MNT_ID; /* Linux 5.8 */
 	const struct system *system = has_system ? system_of(adding, seen->stx_mnt_id) : NULL;
 	if (system) {
-		found->is_memory = !strcmp(system->type, "tmpfs");
+		found->is_memory = !strcmp(system->mount.type, "tmpfs");
 		found->has_cache = !found->is_memory && system->is_local;
-		found->is_overlay = !strcmp(system->type, "overlay");
+		found->is_overlay = !strcmp(system->mount.type, "overlay");
 	}
 	if (!found->is_memory && !found->has_cache)
 		return 0;

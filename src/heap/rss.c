@@ -17,41 +17,31 @@
 
 #define KEPT_MAX 10u /* mappings of one part */
 
-/* Copies the type of the file system of device ${major}:${minor} from the text of mountinfo; "": it is not there. */
-static void find_file_system(const char *mounts, const struct hl_map *map, char *ret_type,
-			     size_t capacity)
+/* Whether ${map} is of a file system of the type tmpfs, as a text of mountinfo says. */
+static bool is_of_tmpfs(const struct hl_map *map, const char *mounts)
 {
-	unsigned major, minor;
+	struct hl_mount mount;
 
-	ret_type[0] = '\0';
-	for (const char *line = mounts; line && *line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		const char *type = strstr(line, " - "), *end = strchrnul(line, '\n');
-		if (sscanf(line, "%*u %*u %u:%u", &major, &minor) != 2 || major != map->dev_major ||
-		    minor != map->dev_minor || !type || type > end)
-			continue;
-		type += 3;
-		snprintf(ret_type, capacity, "%.*s", (int)strcspn(type, " \n"), type);
-		return;
-	}
+	while (hl_mount_next(&mounts, &mount))
+		if (mount.dev_major == map->dev_major && mount.dev_minor == map->dev_minor)
+			return !strcmp(mount.type, "tmpfs");
+	return false;
 }
 
 static void name_mapping(const struct hl_map *map, const char *mounts,
 			 struct hl_rss_mapping *mapping)
 {
 	const char *base = hl_path_basename(map->path);
-	char type[16];
+	bool is_tmpfs = is_of_tmpfs(map, mounts);
 
-	find_file_system(mounts, map, type, sizeof(type));
 	if (strncmp(map->path, "/dev/shm/", 9) == 0)
 		snprintf(mapping->name, sizeof(mapping->name), "shm %.80s", map->path + 9);
 	else if (strcmp(map->path, "/dev/zero") == 0 && map->flags & HL_MAP_SHARED)
 		snprintf(mapping->name, sizeof(mapping->name), "without a file");
 	else if (map->inode && map->path[0])
 		snprintf(mapping->name, sizeof(mapping->name), "%.64s%s%s%s", base,
-			 strcmp(type, "tmpfs") == 0 ? " (tmpfs" : "",
-			 strcmp(type, "tmpfs") == 0 && map->deleted ? ", deleted" : "",
-			 strcmp(type, "tmpfs") == 0 ? ")" : "");
+			 is_tmpfs ? " (tmpfs" : "", is_tmpfs && map->deleted ? ", deleted" : "",
+			 is_tmpfs ? ")" : "");
 	else
 		snprintf(mapping->name, sizeof(mapping->name), "%.80s", map->path);
 }

@@ -22,18 +22,12 @@
 
 /* ---- where hierarchies are mounted ---- */
 
-struct mount {
-	bool is_there;
-	char point[PATH_MAX];
-	char root[PATH_MAX]; /* the group that is mounted there */
-};
-
-/* Whether ${word} is one of the words of ${list}, which commas separate. */
+/* Whether ${word} is one of the words of ${list}, a line or its end, which commas separate. */
 static bool has_word(const char *list, const char *word)
 {
 	size_t length = strlen(word);
 
-	for (const char *at = list; at; at = strchr(at, ',')) {
+	for (const char *at = list; at && *at != '\n'; at = strpbrk(at, ",\n")) {
 		at += *at == ',';
 		if (!strncmp(at, word, length) && strchr(", \n", at[length])) /* or at its end */
 			return true;
@@ -41,29 +35,20 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* The mount of the memory controller of version 1, or of version 2; the first that is there. */
-static int find_mount(bool is_v2, struct mount *ret_mount)
+/* The mount of the memory controller of version 1, or of version 2; the first that is there. 1, 0 if there is none, or a negative errno. */
+static int find_mount(bool is_v2, struct hl_mount *ret_mount)
 {
 	HL_FREED char *text = NULL;
 	size_t length;
 
-	*ret_mount = (struct mount){0};
 	int r = hl_proc_read_all(getpid(), "mountinfo", &text, &length);
 	if (r < 0)
 		return r;
-	for (char *rest = text, *line; !ret_mount->is_there && (line = strsep(&rest, "\n"));) {
-		const char *type = strstr(line, " - "), *options = NULL;
-		if (!type || sscanf(line, "%*u %*u %*s %4095s %4095s", ret_mount->root,
-				    ret_mount->point) != 2)
-			continue;
-		type += 3;
-		options = strrchr(type, ' ');
-		ret_mount->is_there = is_v2 ? !strncmp(type, "cgroup2 ", 8)
-					    : !strncmp(type, "cgroup ", 7) && options &&
-						      has_word(options + 1, "memory");
-	}
-	hl_proc_unescape(ret_mount->root);
-	hl_proc_unescape(ret_mount->point);
+	for (const char *rest = text; hl_mount_next(&rest, ret_mount);)
+		if (is_v2 ? !strcmp(ret_mount->type, "cgroup2")
+			  : !strcmp(ret_mount->type, "cgroup") &&
+				    has_word(ret_mount->options, "memory"))
+			return 1;
 	return 0;
 }
 
@@ -123,13 +108,13 @@ static int open_nearest(struct hl_cgroup *group)
 /* Opens the group called ${name} in one hierarchy. */
 static int open_named(const char *name, bool is_v2, struct hl_cgroup *ret_group)
 {
-	struct mount mount;
+	struct hl_mount mount;
 	const char *rest;
 
 	int r = find_mount(is_v2, &mount);
 	if (r < 0)
 		return r;
-	if (!mount.is_there || !strncmp(name, "/../", 4) || !strcmp(name, "/..") ||
+	if (r == 0 || !strncmp(name, "/../", 4) || !strcmp(name, "/..") ||
 	    !is_below(name, mount.root, &rest))
 		return -EXDEV;
 	*ret_group = (struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount.point)};
@@ -208,12 +193,12 @@ static int open_by_directory(const char *path, struct hl_cgroup *ret_group)
 	if (!whole)
 		return -errno;
 	for (int is_v2 = 0; is_v2 < 2; is_v2++) {
-		struct mount mount;
+		struct hl_mount mount;
 		const char *rest;
 		int r = find_mount(is_v2, &mount);
 		if (r < 0)
 			return r;
-		if (!mount.is_there || !is_below(whole, mount.point, &rest))
+		if (r == 0 || !is_below(whole, mount.point, &rest))
 			continue;
 		*ret_group =
 			(struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount.point)};

@@ -164,20 +164,70 @@ int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
 	}
 }
 
-void hl_proc_unescape(char *text)
+static bool is_octal(char c)
 {
-	char *to = text;
+	return c >= '0' && c <= '7';
+}
 
-	for (const char *from = text; *from; to++) {
-		unsigned byte;
-		if (sscanf(from, "\\%3o", &byte) == 1) {
-			*to = (char)byte;
+/* Undoes in place "\\040" and the like, as mountinfo writes blanks. */
+static void unescape(char *text)
+{
+	char *to = strchrnul(text, '\\');
+
+	for (const char *from = to; *from; to++)
+		if (from[0] == '\\' && is_octal(from[1]) && is_octal(from[2]) &&
+		    is_octal(from[3])) {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
 			from += 4;
 		} else {
 			*to = *from++;
 		}
-	}
 	*to = '\0';
+}
+
+/* Copies the word at ${at} of a line, behind a blank, cut off if need be, and undoes "\\040" and the like in it. What follows it. */
+static const char *take_word(const char *at, const char *end, char *word, size_t capacity)
+{
+	const char *first = at < end ? at + 1 : end;
+	const char *behind = memchr(first, ' ', (size_t)(end - first));
+
+	behind = behind ? behind : end;
+	snprintf(word, capacity, "%.*s", (int)(behind - first), first);
+	unescape(word);
+	return behind;
+}
+
+/* "36 35 0:27 ROOT POINT OPTIONS [...] - TYPE SOURCE OPTIONS" */
+static bool parse_mount(const char *line, const char *end, struct hl_mount *mount)
+{
+	char *at;
+
+	mount->id = strtoull(line, &at, 10);
+	strtoull(at, &at, 10); /* the parent's */
+	mount->dev_major = (uint32_t)strtoul(at, &at, 10);
+	if (*at != ':')
+		return false;
+	mount->dev_minor = (uint32_t)strtoul(at + 1, &at, 10);
+	const char *rest = take_word(at, end, mount->root, sizeof(mount->root));
+	rest = take_word(rest, end, mount->point, sizeof(mount->point));
+	const char *separator = memmem(rest, (size_t)(end - rest), " - ", 3);
+	if (!separator)
+		return false;
+	take_word(separator + 2, end, mount->type, sizeof(mount->type));
+	mount->options = (const char *)memrchr(separator, ' ', (size_t)(end - separator)) + 1;
+	return true;
+}
+
+bool hl_mount_next(const char **text, struct hl_mount *ret_mount)
+{
+	bool is_found = false;
+
+	while (!is_found && *text && **text) {
+		const char *line = *text, *end = strchrnul(line, '\n');
+		is_found = parse_mount(line, end, ret_mount);
+		*text = *end ? end + 1 : end;
+	}
+	return is_found;
 }
 
 /* ---- frozen cgroups ---- */

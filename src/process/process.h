@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,8 +37,19 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 /* The same of a file that is open, from where it is read next. */
 int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length);
 
-/* Undoes in place "\\040" and the like, as mountinfo writes blanks. */
-void hl_proc_unescape(char *text);
+/* A line of /proc/PID/mountinfo, see proc(5). */
+struct hl_mount {
+	uint64_t id;
+	uint32_t dev_major, dev_minor;
+	char root[PATH_MAX];  /* the part of the file system that is mounted */
+	char point[PATH_MAX]; /* where */
+	char type[32];	      /* of the file system */
+	const char *
+		options; /* of the file system, in the text that was read: up to the end of its line */
+};
+
+/* Reads the next line that makes sense of ${text}, which it moves on behind it. False when there is none. NULL has none. */
+bool hl_mount_next(const char **text, struct hl_mount *ret_mount);
 
 /* What helps where a process may not be read. */
 const char *hl_proc_access_remedy(void);

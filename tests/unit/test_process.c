@@ -828,6 +828,41 @@ static void want_of_memory_is_an_error(void **state)
 	assert_int_equal(r, -ENOMEM);
 }
 
+static void lines_become_mounts(void **state)
+{
+	static const char text[] =
+		"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n"
+		"no mount\n"
+		"\n"
+		"36 35 0:27 /sub\\040folder /a\\040b\\134c rw - cgroup cgroup rw,cpu,memory\n"
+		"37 35 0:28 / /without/a/type rw\n"
+		"38 35 0:29 / /last rw - tmpfs tmpfs rw,size=1k";
+	const char *rest = text, *nothing = NULL;
+	struct hl_mount mount;
+
+	(void)state;
+	assert_true(hl_mount_next(&rest, &mount));
+	assert_int_equal(mount.id, 22);
+	assert_int_equal(mount.dev_major, 8);
+	assert_int_equal(mount.dev_minor, 1);
+	assert_string_equal(mount.root, "/");
+	assert_string_equal(mount.point, "/");
+	assert_string_equal(mount.type, "ext4");
+	assert_true(hl_mount_next(&rest, &mount));
+	assert_int_equal(mount.id, 36);
+	assert_string_equal(mount.root, "/sub folder");
+	assert_string_equal(mount.point, "/a b\\c");
+	assert_string_equal(mount.type, "cgroup");
+	assert_int_equal(strncmp(mount.options, "rw,cpu,memory\n", 14), 0);
+	assert_true(hl_mount_next(&rest, &mount));
+	assert_int_equal(mount.id, 38);
+	assert_string_equal(mount.point, "/last");
+	assert_string_equal(mount.type, "tmpfs");
+	assert_string_equal(mount.options, "rw,size=1k");
+	assert_false(hl_mount_next(&rest, &mount));
+	assert_false(hl_mount_next(&nothing, &mount));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -854,6 +889,7 @@ int main(void)
 		cmocka_unit_test(states_and_fields_are_read_behind_any_name),
 		cmocka_unit_test(what_the_kernel_told_a_program_is_read),
 		cmocka_unit_test(a_program_that_was_run_by_a_link_has_the_links_name),
+		cmocka_unit_test(lines_become_mounts),
 		cmocka_unit_test(cpu_time_grows),
 		cmocka_unit_test(a_name_may_hold_anything),
 		cmocka_unit_test(threads_are_listed),

@@ -87,10 +87,8 @@ static int file_of(struct hl_target *target, const struct hl_map *map, size_t *r
 		.inode = map->inode,
 	};
 	struct stat status;
-	char memory[32];
 
-	snprintf(memory, sizeof(memory), "/proc/%d/mem", hl_proc_thread(target->pid));
-	HL_CLOSED int fd = is_vdso(map) ? open(memory, O_RDONLY | O_CLOEXEC)
+	HL_CLOSED int fd = is_vdso(map) ? hl_proc_open_memory(target->pid, O_RDONLY)
 					: hl_maps_open_file(target->pid, map);
 	if (fd == -ENOMEM)
 		return fd;

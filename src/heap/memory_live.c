@@ -344,7 +344,6 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
 {
 	struct live_memory *live = calloc(1, sizeof(*live));
-	char path[32];
 
 	if (!live)
 		return hl_error_set(err, -ENOMEM, "out of memory");
@@ -353,8 +352,7 @@ int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_erro
 	live->base.pid = pid;
 	live->reader = hl_proc_thread(pid);
 	live->base.program_headers = hl_process_auxv(pid, AT_PHDR);
-	snprintf(path, sizeof(path), "/proc/%d/mem", live->reader);
-	live->mem = open(path, O_RDONLY | O_CLOEXEC);
+	live->mem = hl_proc_open_memory(pid, O_RDONLY);
 	int r = read_maps(pid, &live->base.maps, err);
 	for (size_t i = 0; i < live->base.maps.count; i++)
 		live->has_huge_pages =

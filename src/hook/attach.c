@@ -127,10 +127,7 @@ static int read_maps(struct hl_attach *attach, struct hl_error *err)
 
 static void remember_program(struct hl_attach *attach)
 {
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(attach->pid));
-	attach->program = open(path, O_RDONLY | O_CLOEXEC);
+	attach->program = hl_proc_open_memory(attach->pid, O_RDONLY);
 	attach->pidfd = (int)syscall(SYS_pidfd_open, attach->pid, 0);
 }
 

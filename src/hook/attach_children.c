@@ -117,14 +117,6 @@ int hl_attach_follow(struct hl_attach *attach)
 
 /* ---- who asks ---- */
 
-static int open_memory(pid_t pid)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(pid));
-	return open(path, O_RDWR | O_CLOEXEC);
-}
-
 /* Whether the record page in the memory of ${memory_fd} is a copy of the one that we have made. */
 static bool has_our_page(const struct hl_attach *attach, int memory_fd)
 {
@@ -147,7 +139,7 @@ static bool is_child(const struct hl_attach *attach, pid_t pid, uint32_t inner)
 
 	if (pid == attach->pid || hl_record_page_inner_pid(pid) != inner)
 		return false;
-	memory_fd = open_memory(pid);
+	memory_fd = hl_proc_open_memory(pid, O_RDWR);
 	return memory_fd >= 0 && has_our_page(attach, memory_fd);
 }
 
@@ -292,7 +284,7 @@ static bool sign(struct hl_attach *attach, const struct hl_attach_child *child)
 	uint32_t inner = hl_child_post_pid(child->post);
 	uint64_t at =
 		attach->record.blocks[0].address + offsetof(struct hl_record_page, target_pid);
-	HL_CLOSED int memory_fd = open_memory(child->pid);
+	HL_CLOSED int memory_fd = hl_proc_open_memory(child->pid, O_RDWR);
 	int pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
 
 	forget_ended(children);
@@ -362,7 +354,7 @@ static int leave(const struct hl_attach *attach, pid_t pid, uint32_t wait_ms, st
 /* Not once it has ended or runs another program. */
 static bool has_us(const struct hl_attach *attach, const struct joined *child)
 {
-	HL_CLOSED int memory_fd = open_memory(child->pid);
+	HL_CLOSED int memory_fd = hl_proc_open_memory(child->pid, O_RDWR);
 
 	return memory_fd >= 0 && has_our_page(attach, memory_fd) && !has_ended(child->pidfd);
 }

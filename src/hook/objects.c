@@ -474,12 +474,10 @@ static void complete_program(const struct hl_objects *objects)
 int hl_objects_read_more(pid_t pid, const struct hl_maps *maps, const char *const *names,
 			 size_t name_count, struct hl_objects *ret_objects, struct hl_error *err)
 {
-	char path[32];
+	int memory = hl_proc_open_memory(pid, O_RDONLY);
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(pid));
-	int memory = open(path, O_RDONLY | O_CLOEXEC);
 	if (memory < 0)
-		return hl_proc_error(pid, errno == ENOENT ? -ESRCH : -errno, "the memory", err);
+		return hl_proc_error(pid, memory, "the memory", err);
 	struct hl_objects objects = {.pid = pid,
 				     .memory = memory,
 				     .maps = maps,

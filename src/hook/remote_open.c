@@ -552,15 +552,12 @@ static int refuse_access(pid_t pid, int code, struct hl_error *err)
 
 static int open_memory(struct hl_remote *remote, struct hl_error *err)
 {
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(remote->pid));
-	remote->memory = open(path, O_RDWR | O_CLOEXEC);
+	remote->memory = hl_proc_open_memory(remote->pid, O_RDWR);
 	if (remote->memory >= 0)
 		return 0;
-	if (errno == EACCES || errno == EPERM)
-		return refuse_access(remote->pid, -errno, err);
-	return hl_proc_error(remote->pid, errno == ENOENT ? -ESRCH : -errno, "the memory", err);
+	if (remote->memory == -EACCES || remote->memory == -EPERM)
+		return refuse_access(remote->pid, remote->memory, err);
+	return hl_proc_error(remote->pid, remote->memory, "the memory", err);
 }
 
 static bool is_kernel_thread(pid_t pid)

@@ -70,6 +70,17 @@ static int open_file(pid_t pid, const char *file)
 	return errno == ENOENT ? -ESRCH : -errno;
 }
 
+int hl_proc_open_memory(pid_t pid, int flags)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", hl_proc_thread(pid));
+	int fd = open(path, flags | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	return errno == ENOENT ? -ESRCH : -errno;
+}
+
 /* Empties the line of groups as far as it has been read; the new length. */
 static size_t drop_groups(char *text, size_t length)
 {

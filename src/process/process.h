@@ -37,6 +37,10 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 /* The same of a file that is open, from where it is read next. */
 int hl_proc_read_open(int fd, char **ret_text, size_t *ret_length);
 
+/* Opens the memory of ${pid}, by hl_proc_thread(), with ${flags}, O_RDONLY or O_RDWR. A descriptor (close-on-exec), which stays that
+ * of the program that runs now, or a negative errno as hl_proc_read(). */
+int hl_proc_open_memory(pid_t pid, int flags);
+
 /* A line of /proc/PID/mountinfo, see proc(5). */
 struct hl_mount {
 	uint64_t id;

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "elf/elf.h"
+#include "hook/image_bytes.h"
 #include "process/process.h"
 
 #include <dirent.h>
@@ -81,10 +82,6 @@ uint64_t hl_room_find(const struct hl_maps *maps, uint64_t near, uint64_t size)
 }
 
 /* ---- the image: the ELF file that is built into heapline ---- */
-
-/* Made from the recorder's sources, see recorder/meson.build. */
-extern const char hl_image[];
-extern const size_t hl_image_size;
 
 static uint64_t round_up(uint64_t size)
 {

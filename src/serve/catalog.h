@@ -29,11 +29,11 @@ struct hl_catalog_process {
 	int64_t inuse_bytes, inuse_objects, peak_bytes;
 	int64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
 	int64_t lost_events, lost_log_events;
-	int64_t recorder_bytes; /* of rss_bytes, the recorder's; -1: not known, see heaps.h */
+	int64_t recorder_bytes; /* of rss_bytes, the recorder's; -1: not known, see struct hl_serve_heaps */
 	int64_t rss_bytes;
 	int64_t cached_bytes, retained_bytes,
-		heap_age_s;   /* of malloc; -1: not known, see heaps.h */
-	int64_t growth_bytes; /* of inuse_bytes, per minute; see heaps.h */
+		heap_age_s;   /* of malloc; -1: not known, see struct hl_serve_heaps */
+	int64_t growth_bytes; /* of inuse_bytes, per minute; see struct hl_serve_heaps */
 };
 
 struct hl_catalog_recording {
@@ -77,3 +77,29 @@ bool hl_catalog_hidden(const struct hl_catalog *catalog, char sentence[HL_CATALO
 const struct hl_catalog_process *hl_catalog_process(const struct hl_catalog *catalog, pid_t pid);
 const struct hl_catalog_recording *hl_catalog_recording(const struct hl_catalog *catalog,
 							const char *name);
+
+/* ---- heaps of processes ---- */
+
+/*
+ * What malloc keeps for itself in the processes that are being recorded, and what the recorder does. That takes a walk over each heap, by
+ * `heapline heap`: 0.25 s for a GiB, outside of the process. So a thread does it, and answers have what it found last.
+ */
+
+#define HL_SERVE_HEAP_AGE_S 60 /* how old figures may be before their heap is read again */
+#define HL_SERVE_GROWTH_MS \
+	60000 /* over at least which growth is measured, once there are answers as old */
+
+struct hl_serve_heaps;
+
+/* Begins the thread, which ends when ${stop_fd} can be read. 0 or a negative errno. */
+int hl_serve_heaps_new(int stop_fd, struct hl_serve_heaps **ret_heaps);
+
+/* After ${stop_fd} can be read. NULL is fine. */
+void hl_serve_heaps_free(struct hl_serve_heaps *heaps);
+
+/*
+ * Fills in recorder_bytes, cached_bytes, retained_bytes and heap_age_s of the processes in ${catalog}, without waiting. They stay -1 of one whose heap
+ * was not read yet, may not be read, or is not glibc's. ${reads}: those whose figures are old are read again. Also growth_bytes, since
+ * an answer one or two minutes ago, or since the recording began. Thread-safe.
+ */
+void hl_serve_heaps_fill(struct hl_serve_heaps *heaps, struct hl_catalog *catalog, bool reads);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads heaps beside the answers; see heaps.h. */
-#include "serve/heaps.h"
+/* Reads heaps beside the answers; see catalog.h. */
+#include "serve/catalog.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -8,7 +8,6 @@
 #include "base/library.h"
 #include "serve/catalog.h"
 #include "serve/command.h"
-#include "serve/heaps.h"
 #include "serve/pages.h"
 #include "serve/request.h"
 

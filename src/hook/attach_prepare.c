@@ -19,10 +19,8 @@
 
 /* ---- room: holes between mappings ---- */
 
-#define PAGE_BYTES UINT64_C(4096)
-
 /* Less than 2^31, for the few bytes by which displacements are counted from another place. */
-#define REACH ((UINT64_C(1) << 31) - PAGE_BYTES)
+#define REACH ((UINT64_C(1) << 31) - HL_ATTACH_PAGE_BYTES)
 
 #define LOWEST	      UINT64_C(0x10000) /* vm.mmap_min_addr, usually */
 #define ADDRESSES_END UINT64_C(0x7ffffffff000)
@@ -60,8 +58,8 @@ static struct hole hole_below(const struct hl_maps *maps, size_t index)
 		hole.end -= hole.end < STACK_GROWTH ? hole.end : STACK_GROWTH;
 	if (hole.end > ADDRESSES_END)
 		hole.end = ADDRESSES_END;
-	hole.start += PAGE_BYTES;
-	hole.end -= hole.end < PAGE_BYTES ? hole.end : PAGE_BYTES;
+	hole.start += HL_ATTACH_PAGE_BYTES;
+	hole.end -= hole.end < HL_ATTACH_PAGE_BYTES ? hole.end : HL_ATTACH_PAGE_BYTES;
 	return hole;
 }
 
@@ -85,7 +83,7 @@ uint64_t hl_room_find(const struct hl_maps *maps, uint64_t near, uint64_t size)
 
 static uint64_t round_up(uint64_t size)
 {
-	return (size + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+	return (size + HL_ATTACH_PAGE_BYTES - 1) & ~(HL_ATTACH_PAGE_BYTES - 1);
 }
 
 static int protection_of(uint32_t flags)
@@ -106,7 +104,7 @@ static uint64_t find_parts(Elf *elf, struct hl_image *image)
 	for (size_t i = 0; i < count && gelf_getphdr(elf, (int)i, &segment); i++) {
 		if (segment.p_type != PT_LOAD || !segment.p_memsz)
 			continue;
-		uint64_t start = segment.p_vaddr & ~(PAGE_BYTES - 1);
+		uint64_t start = segment.p_vaddr & ~(HL_ATTACH_PAGE_BYTES - 1);
 		if (image->part_count == HL_IMAGE_PARTS_MAX || start < end ||
 		    segment.p_filesz > segment.p_memsz || segment.p_offset > hl_image_size ||
 		    segment.p_filesz > hl_image_size - segment.p_offset)

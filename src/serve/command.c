@@ -156,7 +156,7 @@ static int run_once(const struct hl_run *run, int out, struct hl_error *err)
 			: hl_error_set(err, code, "'heapline %s' failed and did not say why", verb);
 }
 
-int hl_run_verb(const struct hl_run *run, uint64_t *ret_bytes, struct hl_error *err)
+int hl_command_run(const struct hl_run *run, uint64_t *ret_bytes, struct hl_error *err)
 {
 	HL_CLOSED int out = memfd_create("answer", MFD_CLOEXEC);
 	struct stat status;
@@ -249,7 +249,7 @@ static int take_snapshot(const struct hl_command *command, pid_t pid, const char
 	struct hl_run run = command->run;
 	run.verb = "ctl";
 	run.arguments = (char *const[]){"-p", number, "snapshot", *ret_path, NULL};
-	int fd = hl_run_verb(&run, &bytes, err);
+	int fd = hl_command_run(&run, &bytes, err);
 	if (fd < 0)
 		return fd;
 	close(fd);

@@ -27,7 +27,7 @@ struct hl_run {
  * a sentence: -EBUSY (too many are running), -ETIMEDOUT, -ECANCELED (nobody wants it any more), -EINVAL (a usage
  * error), -EIO (it failed; the sentence is its own). Thread-safe; waits up to ten seconds for others that run.
  */
-int hl_run_verb(const struct hl_run *run, uint64_t *ret_bytes, struct hl_error *err);
+int hl_command_run(const struct hl_run *run, uint64_t *ret_bytes, struct hl_error *err);
 
 /* A verb with what its arguments point to. */
 struct hl_command {
@@ -42,7 +42,7 @@ struct hl_command {
 
 /*
  * Makes the command for ${request}, and waits for as many seconds as that says; ${stop_fd} and ${client_fd} are those of struct hl_run.
- * ${ret_command}->run is then to be run; it points into ${catalog} and ${request}. 0, or a negative errno with a sentence as hl_run_verb()
+ * ${ret_command}->run is then to be run; it points into ${catalog} and ${request}. 0, or a negative errno with a sentence as hl_command_run()
  * has them, and -ENOENT and -ESRCH for what is not there. To be released in any case.
  */
 int hl_command_make(const struct hl_catalog *catalog, const struct hl_request *request, int stop_fd,

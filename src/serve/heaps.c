@@ -86,7 +86,7 @@ static void read_heap(const struct hl_serve_heaps *heaps, const struct hl_user *
 	uint64_t bytes;
 
 	snprintf(process, sizeof(process), "--pid=%d", known->pid);
-	int fd = hl_run_verb(&run, &bytes, &err);
+	int fd = hl_command_run(&run, &bytes, &err);
 	known->read_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	if (fd < 0)
 		return;

@@ -487,7 +487,7 @@ static enum MHD_Result answer_by_verb(struct hl_serve *serve, struct MHD_Connect
 	int r = hl_command_make(catalog, request, serve->stop_fd, fd_of(connection), &command,
 				&err);
 	if (r == 0)
-		r = hl_run_verb(&command.run, &bytes, &err);
+		r = hl_command_run(&command.run, &bytes, &err);
 	if (r == -ECANCELED)
 		return MHD_NO; /* the connection is closed */
 	if (r < 0)

@@ -66,9 +66,7 @@ static bool memory_group_describe_kill(const struct hl_memory_group *group, pid_
 			 (double)now.limit / MIB);
 	snprintf(sentence, HL_WARNING_BYTES,
 		 "process %d ended while the kernel killed %" PRIu64
-		 " process%s of its control group for "
-		 "want of memory: '%.200s'%s; the recorder's memory counts to the group, and "
-		 "'--sample 512K' needs next to none",
+		 " process%s of its control group for want of memory: '%.200s'%s",
 		 pid, kills, kills == 1 ? "" : "es", hl_cgroup_name(&group->at), limit);
 	return true;
 }

@@ -12,6 +12,7 @@ import unittest
 import unittest.mock
 
 import harness
+import test_pod
 
 TUTORIALS = os.path.join(harness.SOURCES, "../../docs/tutorials")
 MARK = "--- end of block ---"
@@ -183,6 +184,26 @@ class Tutorials(unittest.TestCase):
         self.assertRegex(tree, r"wrapper\b")
         self.assertRegex(kinds, r"(?m)^ *[0-9.]+ [KM]iB .* str$")
         self.assertRegex(types, r"(?m)^str +[0-9,]+ ")
+
+    def test_the_line_that_fills_a_container_is_found(self):
+        for command in ("python3", "bash"):
+            harness.need(command)
+        harness.need_root()
+        need_attach(self.folder)
+        hierarchy = test_pod.memory_hierarchy()[0]
+        if not os.access(hierarchy, os.W_OK):
+            self.skipTest("no control group can be made here")
+        name = f"heapline-oom-{os.getpid()}"
+        self.addCleanup(test_pod.Groups.removed, os.path.join(hierarchy, name))
+        _, charged, kill, lines, tree, _ = self.play("oom.md", {"/shop": f"/{name}"})
+        self.assertRegex(charged, r"(?m)^the largest part is files in memory.* memfd:spool of python3 ")
+        self.assertRegex(charged, r"(?m)^ *19\.1 MiB +[0-9.]+% +shared ")
+        self.assertRegex(kill, rf"ended while the kernel killed 1 process of its control group for want of memory: '/{name}', "
+                               r"whose limit is 96\.0 MiB")
+        self.assertRegex(lines, r"(?m)^ *[5-7][0-9.]+ MiB +9[0-9.]+% .* (\S*/)?service\.py:9 +receive$")
+        self.assertRegex(tree, r"\bwork\b")
+        warnings = harness.info(os.path.join(self.folder, "grown.hl"))["recording"]["warnings"]
+        self.assertRegex(" ".join(warnings), r"is sampled from [0-9.]+ s on")
 
     def assert_leak(self, top):
         total = top["total"]["inuse_bytes"]

@@ -223,7 +223,7 @@ struct hl_profile {
 	bool has_no_types, has_types_of_inuse;
 	bool asks_survivors;  /* blocks alone were chosen that have outlived collections */
 	bool has_generations; /* set where ages are asked for: see HL_AGE_GENERATIONS */
-	bool spliced;	      /* script frames stand where they were asked for; see splice.h */
+	bool spliced;	      /* script frames stand where they were asked for; see filter.h */
 	bool folds_plumbing;  /* views leave frames of allocation plumbing out, see plumbing.h */
 	bool plumbing_folded; /* some were */
 	bool host_folded;     /* frames that only run services were left out */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes a profile's stacks again: without plumbing, or with frames of scripts among native ones; see splice.h and filter.h. */
-#include "profile/splice.h"
+/* Makes a profile's stacks again: without plumbing, or with frames of scripts among native ones; see filter.h. */
+#include "profile/filter.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "profile/builder.h"
-#include "profile/filter.h"
 #include "symbols/plumbing.h"
 
 #include <errno.h>

@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
-#include "symbols/symbols_package.h"
 
 #include <dwarf.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Carves each split unit that is asked for out of the package, as an ELF file in memory; see symbols_package.h. */
-#include "symbols/symbols_package.h"
+/* Carves each split unit that is asked for out of the package, as an ELF file in memory; see symbols_dwarf.h. */
+#include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

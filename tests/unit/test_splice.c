@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Where frames of scripts stand in stacks, whatever calls of interpreters there are. */
-#include "profile/splice.h"
+#include "profile/filter.h"
 
 #include "base/frame_key.h"
-#include "profile/filter.h"
 #include "recording/recording.h"
 
 #include <errno.h>

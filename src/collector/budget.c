@@ -10,19 +10,24 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define STACK_BYTES (256u << 10)
 
-/* No program makes memory its own faster: the kernel zeroes it first. A look too late by a wait of the other thread is
- * what the reserve is for. */
+/* The program may have many busy threads, and dies if this one is late. */
+#define NICENESS (-10)
+
+/* By one thread of a program, which does not get memory faster: the kernel zeroes it first. The reserve is for a look that comes
+ * too late, and for what grows while the table is given back. */
 #define BYTES_PER_NS 4
 
 #define WAIT_MIN_NS	 UINT64_C(2000000)
 #define WAIT_MAX_NS	 HL_NS_PER_SECOND
-#define LIMITS_WAIT_NS	 HL_NS_PER_SECOND   /* they may be changed */
-#define RECORDER_MIN	 (INT64_C(1) << 20) /* what it uses without blocks, about */
-#define PARTS_NEAR	 4		    /* see hl_recorder_memory_look() */
+#define NO_LIMIT_WAIT_NS (5 * HL_NS_PER_SECOND) /* one may be set */
+#define LIMITS_WAIT_NS	 HL_NS_PER_SECOND	/* they may be changed */
+#define RECORDER_MIN	 (INT64_C(1) << 20)	/* what it uses without blocks, about */
+#define PARTS_NEAR	 4			/* see hl_recorder_memory_look() */
 #define RESERVE_MIN	 (INT64_C(8) << 20)
 #define RESERVE_MAX	 (INT64_C(128) << 20)
 #define RESERVE_PARTS	 16 /* of the limit */
@@ -38,18 +43,19 @@ struct hl_budget {
 	struct hl_budget_watch *watches;
 	pthread_t thread;
 	bool has_thread, ends;
+	int64_t bytes_per_ns;
 };
 
 struct hl_budget_watch {
 	struct hl_budget_watch *next;
 	struct hl_budget *budget;
 	pid_t pid;
-	struct hl_cgroup group; /* if has_group */
-	bool has_group, has_told;
+	bool has_told;
 	struct hl_cgroup_gauge gauge;
 	uint64_t limits_ns; /* when they are to be looked at again */
 	int64_t most_bytes; /* of the recorder; 0: no bound */
 	struct hl_recorder_memory memory;
+	int64_t asked_heap; /* in use when that was asked for */
 	uint64_t sample_bytes;
 	struct hl_region_header *header; /* NULL: not yet begun */
 	struct hl_budget_verdict verdict;
@@ -63,6 +69,8 @@ struct hl_budget *hl_budget_new(const struct hl_budget_settings *settings)
 	if (!budget)
 		return NULL;
 	budget->settings = *settings;
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	budget->bytes_per_ns = BYTES_PER_NS * (processors > 0 ? processors : 1);
 	pthread_mutex_init(&budget->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -86,10 +94,17 @@ void hl_budget_free(struct hl_budget *budget)
 	free(budget);
 }
 
+/* Processes are moved to other groups, and limits are changed. */
 static void look_at_limits(struct hl_budget_watch *watch, uint64_t now_ns)
 {
-	if (watch->has_group && now_ns >= watch->limits_ns)
-		hl_cgroup_gauge_open(&watch->gauge, &watch->group);
+	struct hl_cgroup group;
+
+	if (now_ns < watch->limits_ns)
+		return;
+	if (hl_cgroup_open_of(watch->pid, &group, NULL) == 0) {
+		hl_cgroup_gauge_open(&watch->gauge, &group);
+		hl_cgroup_release(&group);
+	}
 	watch->limits_ns = now_ns + LIMITS_WAIT_NS;
 }
 
@@ -123,7 +138,6 @@ struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid)
 		return NULL;
 	watch->budget = budget;
 	watch->pid = pid;
-	watch->has_group = hl_cgroup_open_of(pid, &watch->group, NULL) == 0;
 	look_at_limits(watch, hl_clock_ns(CLOCK_MONOTONIC));
 	int64_t limit = lowest_limit(watch);
 	int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
@@ -132,10 +146,7 @@ struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid)
 				    ? whole / 100 * (int64_t)budget->settings.most_percent
 				    : (int64_t)budget->settings.most_bytes;
 	watch->sample_bytes = sample_bytes_of(watch->most_bytes, whole);
-	if (limit != INT64_MAX || watch->most_bytes)
-		return watch;
-	hl_budget_watch_free(watch);
-	return NULL;
+	return watch;
 }
 
 uint64_t hl_budget_sample_bytes(const struct hl_budget_watch *watch)
@@ -151,11 +162,12 @@ static void tell(struct hl_budget_watch *watch, struct hl_budget_verdict verdict
 	atomic_fetch_or(&watch->header->mode, HL_MODE_SAMPLED);
 }
 
-static uint64_t wait_for(int64_t bytes, uint64_t least_ns)
+/* How long these bytes last. */
+static uint64_t wait_for(const struct hl_budget_watch *watch, int64_t bytes)
 {
-	uint64_t ns = (uint64_t)(bytes > 0 ? bytes : 0) / BYTES_PER_NS;
+	uint64_t ns = (uint64_t)((bytes > 0 ? bytes : 0) / watch->budget->bytes_per_ns);
 
-	return ns < least_ns ? least_ns : ns > WAIT_MAX_NS ? WAIT_MAX_NS : ns;
+	return ns < WAIT_MIN_NS ? WAIT_MIN_NS : ns > WAIT_MAX_NS ? WAIT_MAX_NS : ns;
 }
 
 /* The wait until the next look, in nanoseconds. */
@@ -166,7 +178,7 @@ static uint64_t look_at_group(struct hl_budget_watch *watch, uint64_t now_ns)
 	look_at_limits(watch, now_ns);
 	int64_t left = hl_cgroup_gauge_read(&watch->gauge, &level);
 	if (!level)
-		return WAIT_MAX_NS;
+		return NO_LIMIT_WAIT_NS;
 	int64_t limit = (int64_t)level->limit, reserve = limit / RESERVE_PARTS;
 	if (reserve < RESERVE_MIN)
 		reserve = RESERVE_MIN < limit / 2 ? RESERVE_MIN : limit / 2;
@@ -176,28 +188,31 @@ static uint64_t look_at_group(struct hl_budget_watch *watch, uint64_t now_ns)
 		left += hl_cgroup_level_cache(level);
 	if (left <= reserve)
 		tell(watch, (struct hl_budget_verdict){.left = left, .limit = limit});
-	return wait_for(left - reserve, WAIT_MIN_NS);
+	return wait_for(watch, left - reserve);
 }
 
-/* The kernel takes its time to say what a recorder uses. It is asked at once where what is in use may have brought the
- * recorder to its bound, else seldom. */
+/* The kernel takes its time to say what a recorder uses. It is asked often where what is in use may have brought the
+ * recorder to its bound since it was asked last, else seldom. */
 static uint64_t look_at_recorder(struct hl_budget_watch *watch)
 {
 	int64_t heap = atomic_load_explicit(&watch->header->inuse_bytes, memory_order_relaxed);
-	int64_t most = heap / HEAP_PER_BYTE + RECORDER_MIN;
+	int64_t grown = heap > watch->asked_heap ? heap - watch->asked_heap : 0;
+	int64_t most =
+		watch->memory.bytes + RECORDER_MIN + grown; /* small objects take as much again */
 	unsigned parts = most >= watch->most_bytes ? PARTS_NEAR : HL_RECORDER_MEMORY_ASKED;
 
-	hl_recorder_memory_look(&watch->memory, watch->pid, parts);
+	if (hl_recorder_memory_look(&watch->memory, watch->pid, parts)) {
+		watch->asked_heap = heap;
+		most = watch->memory.bytes + RECORDER_MIN;
+	}
 	if (watch->memory.bytes >= watch->most_bytes)
 		tell(watch, (struct hl_budget_verdict){.recorder_bytes = watch->memory.bytes});
-	if (most < watch->memory.bytes)
-		most = watch->memory.bytes;
-	return wait_for((watch->most_bytes - most) * HEAP_PER_BYTE, WAIT_MIN_NS);
+	return wait_for(watch, watch->most_bytes - most);
 }
 
 static uint64_t look(struct hl_budget_watch *watch, uint64_t now_ns)
 {
-	uint64_t wait_ns = WAIT_MAX_NS;
+	uint64_t wait_ns = NO_LIMIT_WAIT_NS;
 
 	if (!watch->has_told)
 		wait_ns = look_at_group(watch, now_ns);
@@ -212,9 +227,10 @@ static void *run(void *argument)
 {
 	struct hl_budget *budget = argument;
 
+	setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread alone, and only if it may */
 	pthread_mutex_lock(&budget->lock);
 	while (!budget->ends) {
-		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC), wait_ns = WAIT_MAX_NS;
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC), wait_ns = NO_LIMIT_WAIT_NS;
 		for (struct hl_budget_watch *watch = budget->watches; watch; watch = watch->next) {
 			uint64_t own_ns = look(watch, now_ns);
 			wait_ns = own_ns < wait_ns ? own_ns : wait_ns;
@@ -284,7 +300,5 @@ void hl_budget_watch_free(struct hl_budget_watch *watch)
 		}
 	pthread_mutex_unlock(&budget->lock);
 	hl_cgroup_gauge_release(&watch->gauge);
-	if (watch->has_group)
-		hl_cgroup_release(&watch->group);
 	free(watch);
 }

@@ -34,7 +34,7 @@ struct hl_budget_verdict {
 struct hl_budget *hl_budget_new(const struct hl_budget_settings *settings);
 void hl_budget_free(struct hl_budget *budget); /* NULL is fine; after all watches */
 
-/* Looks at the group of ${pid} before it is recorded. NULL: nothing is to be watched, or there is no memory. */
+/* Looks at the group of ${pid} before it is recorded; a limit may still be set later. NULL without memory. */
 struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid);
 
 /* For header.spare_sample_bytes: a compromise between what samples tell apart and the memory that they take. 0

@@ -344,7 +344,7 @@ static bool describe_sampling(const struct hl_tracked *tracked, char sentence[HL
 				 : 0;
 	snprintf(sentence, HL_WARNING_BYTES,
 		 "process %d is sampled from %.1f s on, one allocation about every %u KiB: %s; "
-		 "what was allocated before is counted exactly, what is in use is estimated",
+		 "allocations until then are exact, what is in use is estimated",
 		 tracked->pid, seconds, (unsigned)(hl_budget_sample_bytes(tracked->budget) >> 10),
 		 why);
 	return true;

@@ -217,7 +217,8 @@ struct node_sum {
 };
 
 /* Drops the values of nodes at which more was freed than allocated. While the process runs that can
- * be: its cells are not read at one instant. */
+ * be: its cells are not read at one instant. And where it has gone on by samples: what was counted exactly is then
+ * freed by estimates. */
 static int drop_negative(struct hl_recording_process *process)
 {
 	struct node_sum *sums = calloc(process->node_count + (size_t)1, sizeof(*sums));
@@ -594,7 +595,7 @@ static int read_tables(const struct hl_region_view *view, const struct hl_region
 	if (r == 0)
 		adopt_values(process, &map);
 	free(map.ids);
-	if (r == 0 && is_over(process))
+	if (r == 0 && is_over(process) && !hl_region_is_sampled(header_of(view)))
 		r = drop_negative(process);
 	if (r == 0) {
 		check_total(view, most, process);

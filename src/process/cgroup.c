@@ -332,20 +332,22 @@ void hl_cgroup_gauge_release(struct hl_cgroup_gauge *gauge)
 
 static bool open_level(const struct hl_cgroup *at, struct hl_cgroup_level *ret_level)
 {
-	int directory = open(at->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	uint64_t limit = directory < 0 ? HL_CGROUP_UNKNOWN : limit_at(directory, at->is_v2);
-	int usage =
-		limit == HL_CGROUP_UNKNOWN
-			? -1
-			: openat(directory, at->is_v2 ? "memory.current" : "memory.usage_in_bytes",
-				 O_RDONLY | O_CLOEXEC);
+	HL_CLOSED int directory = open(at->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (usage < 0) {
-		if (directory >= 0)
-			close(directory);
+	if (directory < 0)
 		return false;
-	}
+	uint64_t limit = limit_at(directory, at->is_v2);
+	uint64_t high = at->is_v2 ? number_at(directory, "memory.high") : HL_CGROUP_UNKNOWN;
+	if (high < limit)
+		limit = high;
+	if (limit == HL_CGROUP_UNKNOWN)
+		return false;
+	int usage = openat(directory, at->is_v2 ? "memory.current" : "memory.usage_in_bytes",
+			   O_RDONLY | O_CLOEXEC);
+	if (usage < 0)
+		return false;
 	*ret_level = (struct hl_cgroup_level){directory, usage, at->is_v2, limit};
+	directory = -1;
 	return true;
 }
 

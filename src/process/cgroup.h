@@ -63,7 +63,8 @@ struct hl_cgroup_gauge {
 	struct hl_cgroup_level {
 		int directory, usage; /* descriptors */
 		bool is_v2;
-		uint64_t limit;
+		uint64_t
+			limit; /* of version 2 the lower one of memory.max and memory.high, above which it is throttled */
 	} levels[HL_CGROUP_LEVELS_MAX]; /* those that have a limit */
 };
 

@@ -87,6 +87,7 @@ bool hl_block_table_init(struct hl_block_table *table)
 {
 	table->hash = hl_block_hash_new();
 	atomic_init(&table->array, NULL);
+	atomic_init(&table->dropped, NULL);
 	for (uint32_t i = 0; i <= HL_RULE_POOLS_MAX; i++)
 		atomic_init(&table->pieces[i], NULL);
 	return table->hash;
@@ -106,12 +107,20 @@ void hl_block_table_drop_array(struct hl_block_table *table)
 {
 	struct hl_block_array *array = atomic_exchange(&table->array, NULL);
 
-	/* They stay mapped, as other threads may still use what they have found. Shared mappings need the one
-	 * advice, private ones the other; where the program has locked its memory, both fail. */
-	for (struct hl_block_leaf *leaf = array ? atomic_load(&array->newest) : NULL; leaf;
-	     leaf = leaf->older)
+	if (array)
+		atomic_store(&table->dropped, array);
+	else
+		array = atomic_load(&table->dropped);
+	struct hl_block_leaf *leaf = array ? atomic_load(&array->newest) : NULL;
+	while (leaf) {
+		if (!atomic_compare_exchange_weak(&array->newest, &leaf, leaf->older))
+			continue;
+		/* It stays mapped, as other threads may still use what they have found. Shared mappings need the
+		 * one advice, private ones the other; where the program has locked its memory, both fail. */
 		if (hl_sys_madvise(leaf->entries, sizeof(leaf->entries), MADV_REMOVE) < 0)
 			hl_sys_madvise(leaf->entries, sizeof(leaf->entries), MADV_DONTNEED);
+		leaf = atomic_load(&array->newest);
+	}
 }
 
 /* The array if the block can be in it, or NULL. */

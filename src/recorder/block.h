@@ -27,6 +27,8 @@ struct hl_block_table {
 	/* NULL: hash only, so far. A thread that frees a block in the array got it from one that
 	 * saw the array, and so sees it, too. */
 	_Atomic(struct hl_block_array *) array;
+	_Atomic(struct hl_block_array *)
+		dropped; /* what that was, while its memory is given back */
 	struct hl_block_hash *hash;
 	/* Of all pieces; and, from 1 on, of those of each pool that is reset. NULL: there have been none. */
 	_Atomic(struct hl_piece_map *) pieces[1 + HL_RULE_POOLS_MAX];
@@ -39,7 +41,7 @@ bool hl_block_table_init(struct hl_block_table *table);
 struct hl_block_array *hl_block_table_add_array(struct hl_block_table *table);
 
 /* Empties the array, gives its memory back to the system, and uses it no more: its blocks are unknown from here on. An entry that
- * another thread writes meanwhile may be lost, too. Once. */
+ * another thread writes meanwhile may be lost, too. Threads that call it at once share the work. */
 void hl_block_table_drop_array(struct hl_block_table *table);
 
 #define HL_BLOCK_UNKNOWN UINT64_MAX

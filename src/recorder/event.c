@@ -23,6 +23,12 @@ static bool is_closed(const struct hl_recorder *recorder)
 	return hl_mode_of(hl_event_mode(recorder)) == HL_MODE_CLOSED;
 }
 
+static void drop_array(struct hl_recorder *recorder)
+{
+	atomic_store(&recorder->region.header->block_array, 0);
+	hl_block_table_drop_array(&recorder->blocks);
+}
+
 /* Samples are few: the hash with its filter answers for all other blocks without touching a page
  * for them. */
 static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
@@ -35,12 +41,15 @@ static __attribute__((noinline)) bool add_array(struct hl_recorder *recorder)
 		return false;
 	}
 	atomic_store(&recorder->region.header->block_array, (uintptr_t)array);
-	return true;
+	if (!atomic_load(&recorder->has_dropped))
+		return true;
+	drop_array(recorder); /* another thread had none to drop */
+	return false;
 }
 
 /*
- * Memory is short: ${thread} samples from here on, and the array goes, whoever sees it first. Of its blocks those stay known
- * that were hit: they are in the hash, with their draws.
+ * Memory is short: ${thread} samples from here on, and helps to give the array back before it goes on. Of its blocks those stay
+ * known that were hit: they are in the hash, with their draws.
  */
 static __attribute__((noinline)) void begin_sampling(struct hl_recorder *recorder,
 						     struct hl_thread *thread)
@@ -48,10 +57,8 @@ static __attribute__((noinline)) void begin_sampling(struct hl_recorder *recorde
 	thread->sampling = true;
 	thread->plain = false;
 	atomic_store(&recorder->hash_only, true);
-	if (atomic_exchange(&recorder->has_dropped, true))
-		return;
-	atomic_store(&recorder->region.header->block_array, 0);
-	hl_block_table_drop_array(&recorder->blocks);
+	atomic_store(&recorder->has_dropped, true);
+	drop_array(recorder);
 }
 
 bool hl_event_wants_objects(struct hl_recorder *recorder, uint32_t mode)
@@ -450,8 +457,10 @@ void hl_event_count_free(struct hl_thread *thread, const void *block, struct hl_
 	count_free(thread, block, it, usable);
 }
 
-static void count_unmatched(const struct hl_recorder *recorder, struct hl_thread *thread)
+static void count_unmatched(struct hl_recorder *recorder, struct hl_thread *thread)
 {
+	if (HL_UNLIKELY(hl_event_mode(recorder) & HL_MODE_SAMPLED && !thread->sampling))
+		begin_sampling(recorder, thread);
 	if (thread->sampling || recorder->has_dropped || is_closed(recorder))
 		return;
 	if (recorder->inherits)

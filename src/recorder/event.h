@@ -153,12 +153,13 @@ static inline bool hl_event_may_hold(const void *block)
 	       hl_event_has_pieces();
 }
 
-/* Nothing is recorded now and nothing asked. */
+/* Nothing is recorded now, nothing asked, and no memory to be given back. */
 static inline bool hl_event_is_closed(const struct hl_thread *thread)
 {
 	uint32_t mode = hl_event_mode(hl_recorder);
 
-	return HL_UNLIKELY(!(mode & (HL_MODE_ASKED | HL_MODE_MASK))) && !thread->sampling;
+	return HL_UNLIKELY(!(mode & (HL_MODE_ASKED | HL_MODE_MASK))) && !thread->sampling &&
+	       !(mode & HL_MODE_SAMPLED);
 }
 
 /* Whether an allocation has no more to do than to pass through, or the free of a block that was not

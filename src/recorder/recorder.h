@@ -90,7 +90,7 @@ struct hl_thread {
 
 struct hl_recorder {
 	_Atomic uint32_t phase;
-	bool sampling;		  /* from the beginning; see hl_event_is_sampled() */
+	bool sampling;		  /* from the beginning */
 	_Atomic bool has_dropped; /* exact blocks are forgotten: HL_MODE_SAMPLED was seen */
 	_Atomic bool hash_only;	  /* no block goes into the array of the block table */
 	uint64_t sample_mean;	  /* of sample.h, now or later; 0: nothing is ever sampled */

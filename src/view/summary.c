@@ -473,9 +473,10 @@ void hl_summary_negative_line(struct hl_emit *emit, const struct hl_profile *pro
 	const struct hl_trace_kind *kind = hl_trace_kind_of_profile(profile);
 
 	hl_emit_line(emit, "%s",
-		     kind && kind->negative ? kind->negative
-					    : "negative figures: a thread freed blocks that "
-					      "others had allocated");
+		     kind && kind->negative  ? kind->negative
+		     : profile->sample_bytes ? "negative: estimates of what has been freed again"
+					     : "negative figures: a thread freed blocks that "
+					       "others had allocated");
 }
 
 /* A log is one process'; of several, somebody may have meant another one. */

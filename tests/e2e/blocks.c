@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * blocks COUNT SIZE: once it may begin, keeps COUNT blocks of SIZE bytes of two stacks, one of three from
- * site_b(), and frees every second one. Each change of its standard input is a line:
+ * blocks COUNT SIZE [EVERY]: at the first line of its input makes COUNT blocks of SIZE bytes from two places, every third
+ * one by site_b(), and frees every second or EVERYth; it ends with its input. It writes
  *	"ready" before the first block, "kept A B" with the bytes in use of each site after the last free
  */
 #include <stdint.h>
@@ -29,8 +29,9 @@ SITE void *site_b(size_t size)
 
 int main(int argc, char **argv)
 {
-	size_t count = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
+	size_t count = argc > 2 ? strtoul(argv[1], NULL, 10) : 0;
 	size_t size = count ? strtoul(argv[2], NULL, 10) : 0;
+	size_t every = argc > 3 ? strtoul(argv[3], NULL, 10) : 2;
 	char **blocks = calloc(count, sizeof(*blocks));
 	uint64_t kept[2] = {0, 0};
 
@@ -46,7 +47,7 @@ int main(int argc, char **argv)
 		memset(blocks[i], 1, size);
 		kept[i % 3 == 0] += size;
 	}
-	for (size_t i = 0; i < count; i += 2) {
+	for (size_t i = 0; i < count; i += every) {
 		free(blocks[i]);
 		kept[i % 3 == 0] -= size;
 	}

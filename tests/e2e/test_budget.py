@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import harness
 import test_pod
@@ -25,6 +26,11 @@ def sites(recording):
 
 
 class Budget(test_pod.Groups):
+    def usage(self, group):
+        with open(os.path.join(group, "memory.current" if self.is_v2 else "memory.usage_in_bytes"),
+                  encoding="ascii") as file:
+            return int(file.read())
+
     def work(self, command, group=None):
         """Starts it, and has it do its work; the process, which still runs or was killed, and what it has kept."""
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -93,11 +99,71 @@ class Budget(test_pod.Groups):
                 harness.wait_until(lambda: harness.run(ask).status == 0, "the recorder to be there")
                 kept = self.go(process)
                 refused = harness.run([HEAPLINE, "allocations", "-p", str(process.pid)])
+                leaks = json.loads(harness.run([HEAPLINE, "leaks", "-p", str(process.pid), "--json"]).stdout)
                 attach.send_signal(signal.SIGINT)
                 self.assertEqual(attach.wait(), 0, attach.stderr.read())
             self.assertEqual(self.end(process)[0], 0)
             self.assertIn("is recorded by samples", refused.stderr)
+            self.assertGreater(leaks["total"]["live_blocks"], COUNT / 3)  # by malloc's own lists
             self.expect_estimates(recording, kept, "its control group had")
+
+    def test_what_is_freed_to_the_last_block_is_near_nothing(self):
+        """An estimate may be below zero."""
+        for mode in "mem-fast", "log-fast":
+            with self.subTest(mode):
+                recording = self.path("freed.hl")
+                process = self.work(harness.record_command(
+                    recording, [harness.program("blocks"), str(COUNT), str(SIZE), "1"], mode,
+                    options=["-f", "--max-memory", "3M"]))
+                kept = self.go(process)
+                status, said = self.end(process)
+                self.assertEqual((status, kept), (0, [0, 0]), said)
+                info = harness.info(recording)
+                self.assertNotIn("damaged", said)
+                self.assertFalse(any(info["lost"].values()), info["lost"])
+                allocated = COUNT * SIZE
+                for site, share in ("site_a", 2), ("site_b", 1):
+                    row = harness.top_rows(recording, "alloc")[site]
+                    deviation = harness.deviation_of_samples(info, allocated * share // 3)
+                    self.assertLess(abs(row["cum_bytes"] - allocated * share // 3), deviation)
+                    row = harness.top_rows(recording, "inuse").get(site, {"cum_bytes": 0})
+                    self.assertLess(abs(row["cum_bytes"]), deviation)
+
+    def test_a_limit_may_be_set_later(self):
+        needed = self.needed(SIZE)
+        for first in needed * 4, None:
+            with self.subTest(first), self.group("lowered") as group:
+                if first:
+                    self.limit(group, first)
+                recording = self.path("lowered.hl")
+                process = self.work(harness.record_command(
+                    recording, [harness.program("blocks"), str(COUNT), str(SIZE)], options=["-f"]), group)
+                time.sleep(1)  # it is known by then
+                self.limit(group, needed + FIXED_BYTES)
+                time.sleep(1.5 if first else 6)
+                kept = self.go(process)
+                status, said = self.end(process)
+                self.assertEqual(status, 0, said)
+                self.expect_estimates(recording, kept, "its control group had")
+
+    def test_one_that_is_closed_gives_its_memory_back_too(self):
+        with self.group("closed") as group:
+            self.limit(group, 1024 * MIB)
+            process = self.work(harness.record_command(self.path("closed.hl"), [harness.program("trace_heap")]), group)
+
+            def tell(order):
+                process.stdin.write(order + "\n")
+                process.stdin.flush()
+                return process.stdout.readline()
+
+            self.assertEqual(tell(f"malloc site_a {COUNT} {SIZE}"), "ok\n")  # the recorder's table takes 8 MiB
+            pid = harness.children_of(process.pid)[0]
+            self.assertEqual(harness.run([HEAPLINE, "ctl", "-p", str(pid), "mode", "closed"]).status, 0)
+            self.limit(group, self.usage(group) + 6 * MIB)
+            time.sleep(1.5)
+            self.assertEqual(tell(f"malloc site_b {COUNT // 3} {SIZE}"), "ok\n")  # 11 MB
+            status, errors = self.end(process)
+            self.assertEqual(status, 0, errors)
 
     def test_where_there_is_room_all_is_exact(self):
         with self.group("roomy") as group:

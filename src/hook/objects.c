@@ -503,6 +503,8 @@ int hl_objects_read(pid_t pid, const struct hl_maps *maps, const char *const *na
 		return r;
 	if (!objects.count || !put_program_first(&objects)) {
 		hl_objects_release(&objects);
+		if (hl_process_has_ended(pid))
+			return hl_error_set(err, -ESRCH, "process '%d' has ended", (int)pid);
 		return hl_error_set(err, -ENOENT,
 				    "process '%d' has no program of this machine that can be read",
 				    (int)pid);

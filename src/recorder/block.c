@@ -180,10 +180,12 @@ static __attribute__((noinline)) bool set_with_array(struct hl_block_table *tabl
 	take_stale(table, array, at, stale);
 	if (!(in_array && fits) && !hl_block_hash_set(table->hash, at, block, &stale->block))
 		return false;
-	return !in_array ||
-	       hl_block_array_set(
-		       array, at,
-		       hl_block_entry_of(block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
+	bool is_set = in_array &&
+		      hl_block_array_set(
+			      array, at,
+			      hl_block_entry_of(block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
+	/* Where there is no memory for an entry that says so, the hash has the block all the same. */
+	return is_set || !in_array || !fits;
 }
 
 bool hl_block_set(struct hl_block_table *table, bool in_array, const void *address,

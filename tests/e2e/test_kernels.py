@@ -128,11 +128,11 @@ def archive(files, output):
 
 @functools.cache
 def boot(suite):
-    """What the guest wrote; skips the test where it cannot be booted. A kernel that emulation has panic before the first process
-    runs is booted again."""
+    """What the guest wrote; skips the test where it cannot be booted. A kernel that panics is booted again: emulation has one
+    processor run half an instruction that another one is just replacing."""
     for _ in range(BOOTS):
         said, console = boot_once(suite)
-        if "@@@" in said or "Kernel panic" not in console:
+        if "Kernel panic" not in console:
             break
     if "@@@end\n" not in said:
         raise AssertionError(f"{suite} did not end in {BOOT_S} s: {said[-500:]}{console[-2000:]}")

@@ -198,9 +198,6 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, void *re
 size_t hl_options_of(const struct hl_verb *verb,
 		     const struct hl_option *ret_options[HL_OPTIONS_MAX]);
 
-/* The table that help shows, in lines of ${width} columns. */
-void hl_options_help(const struct hl_verb *verb, FILE *out, size_t width);
-
 /* Reads a decimal number, with a suffix K, M, G or T (powers of 1024) if ${suffix_allowed}. 0 or
  * -EINVAL. */
 int hl_option_parse_number(const char *text, bool suffix_allowed, uint64_t *ret_number);

@@ -314,7 +314,7 @@ static int complete(bool is_since_given, struct hl_fleet_store *store,
 
 HL_DEFINE_FREE_AT(struct hl_fleet_store, hl_fleet_free)
 
-static int ask_sums(const struct request *request, enum question question, const char *url,
+static int ask_sums(struct request *request, enum question question, const char *url,
 		    struct hl_fleet_selection *selection)
 {
 	HL_CLEANUP(hl_fleet_free_at) struct hl_fleet_store *store = NULL;
@@ -325,6 +325,9 @@ static int ask_sums(const struct request *request, enum question question, const
 	struct hl_error err = {0};
 
 	int status = question == WHEN ? HL_EXIT_DONE : choose_label(request->by, question, &label);
+	if (status == HL_EXIT_DONE)
+		status = hl_view_output_obey_name(&hl_verb_fleet, &request->view.output, NULL,
+						  false);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_options_parse_filter(&hl_verb_fleet, &request->view, &filter);
 	if (status == HL_EXIT_DONE && (filter.ignore[0] || filter.hide[0] || filter.focus[1]))

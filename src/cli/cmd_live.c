@@ -521,8 +521,8 @@ static int watch(const struct request *request, struct hl_live *live, struct wat
 	if (r < 0)
 		return r;
 	if (!request->once && !request->json)
-		return hl_live_screen(live, request->interval_seconds, !(no_color && no_color[0]),
-				      look, watched, err);
+		return hl_live_screen(live, request->interval_seconds, request->row_limit,
+				      !(no_color && no_color[0]), look, watched, err);
 	while (r == 0) {
 		r = request->json ? hl_live_json(live, request->row_limit, stdout)
 				  : print_once(live, request->row_limit);

@@ -20,13 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Like env(1): a program's own status is anything else. */
-enum {
-	STATUS_FAILED = 125,
-	STATUS_NOT_RUNNABLE = 126,
-	STATUS_NOT_FOUND = 127,
-};
-
 /* The recorder takes an eighth and more, and the arena of each thread reserves 64 MiB. */
 #define LITTLE_ADDRESS_SPACE (UINT64_C(512) << 20)
 
@@ -74,7 +67,7 @@ static int say_error(const struct hl_error *err, int status)
 
 static int status_of_exec(int r)
 {
-	return r == -ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_RUNNABLE;
+	return r == -ENOENT ? HL_RECORD_NOT_FOUND : HL_RECORD_NOT_RUNNABLE;
 }
 
 /* Where nothing was recorded it says so, and where programs run on. */
@@ -124,7 +117,7 @@ static int run_program(const struct request *request, struct hl_launch *launch,
 	struct rlimit limit;
 
 	if (hl_record_begin(&request->record, collector, name, launch->pid, &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	if (!request->record.quiet && getrlimit(RLIMIT_AS, &limit) == 0 &&
 	    limit.rlim_cur < LITTLE_ADDRESS_SPACE)
 		hl_cli_note("the recorder needs a part of the program's address space, which is "
@@ -133,7 +126,7 @@ static int run_program(const struct request *request, struct hl_launch *launch,
 	int r = is_entered ? hl_attach_catch(launch->pid, &err) : 0;
 	if (r < 0) {
 		hl_collector_abandon(collector);
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	}
 	r = hl_launch_go(launch);
 	if (r < 0) {
@@ -147,7 +140,7 @@ static int run_program(const struct request *request, struct hl_launch *launch,
 		hl_attach_free(attach); /* ends the program */
 		attach = NULL;
 		waitpid(launch->pid, NULL, 0);
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	}
 	char unseen[512] = "";
 	if (attach)
@@ -184,23 +177,23 @@ static int record_program(const struct request *request, const char *recorder,
 	HL_FREED char *name = NULL;
 	struct hl_error err = {0};
 	struct hl_launch launch;
-	int status = STATUS_FAILED;
+	int status = HL_RECORD_FAILED;
 
 	if (hl_collector_new(&settings, &collector, &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	char **environment = environ;
 	if (is_preloaded)
 		environment = hl_preload_environment(recorder, hl_collector_socket(collector),
 						     hl_collector_token(collector));
 	if (!environment) {
 		hl_cli_error("out of memory");
-		return STATUS_FAILED;
+		return HL_RECORD_FAILED;
 	}
 	int r = hl_launch_init(&launch, argv, environment, request->waits, &err);
 	if (is_preloaded)
 		hl_preload_environment_free(environment);
 	if (r < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	name = hl_record_name(&request->record, argv[0], launch.pid);
 	if (name)
 		status = run_program(request, &launch, collector, examined, argv[0], name);
@@ -268,23 +261,23 @@ static int record_preloaded(const struct request *request)
 		hl_cli_error("cannot record by '--preloaded %d': %s; it is for the recorder alone, "
 			     "see HEAPLINE_RECORD in heapline-record(1)",
 			     fd, strerror(-pid));
-		return STATUS_FAILED;
+		return HL_RECORD_FAILED;
 	}
 	if (hl_process_facts_read(pid, &facts, &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	const struct hl_collector_settings settings = make_settings(request, facts.command);
 	if (hl_collector_new(&settings, &collector, &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	name = hl_record_name(&request->record, facts.command[0], pid);
 	if (!name) {
 		hl_cli_error("out of memory");
-		return STATUS_FAILED;
+		return HL_RECORD_FAILED;
 	}
 	if (hl_record_begin(&request->record, collector, name, pid, &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	if (!hl_launch_invite(fd, collector)) { /* the program has ended, or waits no more */
 		hl_collector_abandon(collector);
-		return STATUS_FAILED;
+		return HL_RECORD_FAILED;
 	}
 	close(fd);
 	hl_collector_keep(collector);
@@ -302,11 +295,11 @@ static int run_with_tags(char **argv)
 	struct hl_error err = {0};
 
 	if (hl_preload_find(HL_PRELOAD_TAGS, library, sizeof(library), &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	char **environment = hl_preload_environment(library, NULL, NULL);
 	if (!environment) {
 		hl_cli_error("out of memory");
-		return STATUS_FAILED;
+		return HL_RECORD_FAILED;
 	}
 	execvpe(argv[0], argv, environment);
 	int r = -errno;
@@ -343,16 +336,16 @@ static int run_record(void *parsed, int argc, char **argv)
 	if (r < 0)
 		return say_error(&err, status_of_exec(r));
 	if (hl_examine_program(program, &examined, &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	if (request->tags && examined.entered) {
 		hl_cli_error("cannot tag blocks of '%s': %s, so no library can be put into it",
 			     program, examined.entered);
-		return STATUS_FAILED;
+		return HL_RECORD_FAILED;
 	}
 	if (request->tags)
 		return run_with_tags(argv);
 	if (hl_preload_find(HL_PRELOAD_RECORDER, recorder, sizeof(recorder), &err) < 0)
-		return say_error(&err, STATUS_FAILED);
+		return say_error(&err, HL_RECORD_FAILED);
 	choose_way(request, &examined);
 	return record_program(request, recorder, &examined, argv);
 }

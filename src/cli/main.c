@@ -14,7 +14,7 @@
 
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 {
-	HL_FREED void *request = malloc(verb->request_bytes);
+	HL_FREED void *request = malloc(verb->request_bytes + 1);
 	int first_operand;
 
 	if (!request)

@@ -354,7 +354,8 @@ int hl_options_parse(const struct hl_verb *verb, int argc, char **argv, void *re
 	return EXIT_NOT_YET;
 }
 
-void hl_options_help(const struct hl_verb *verb, FILE *out, size_t width)
+/* The table that help shows, in lines of ${width} columns. */
+static void options_help(const struct hl_verb *verb, FILE *out, size_t width)
 {
 	const struct hl_option *options[HL_OPTIONS_MAX];
 	size_t count = hl_options_of(verb, options);
@@ -442,7 +443,7 @@ void hl_help_verb(const struct hl_verb *verb, FILE *out)
 	fputs("\n\n", out);
 	hl_format_put_wrapped(out, verb->summary, 0, 0, width);
 	fputs("\n\noptions:\n", out);
-	hl_options_help(verb, out, width);
+	options_help(verb, out, width);
 }
 
 /* ---- completion ---- */

@@ -64,7 +64,7 @@ struct hl_record_following {
 
 /* Brings the recorder into a process that was opened. ${ran_before}: not from its beginning. ${following}, unless it is
  * NULL: into children that it forks from here on, too, and theirs, as long as ${collector} and ${attach} are there; the
- * caller's storage, which stays as long. Whatever fails, the process is as it was. */
+ * caller's storage, which stays until the last hl_collector_dispatch(). Whatever fails, the process is as it was. */
 int hl_record_join(struct hl_collector *collector, pid_t pid, struct hl_attach *attach,
 		   bool ran_before, struct hl_record_following *following, struct hl_error *err);
 
@@ -79,8 +79,9 @@ void hl_record_say_result(const struct hl_record_request *request,
 /* ---- a program under 'heapline record', for a verb that looks at its recording ---- */
 
 /* Like env(1): 'heapline record' has failed, not the program. */
-#define HL_RECORD_FAILED    125
-#define HL_RECORD_NOT_FOUND 127
+#define HL_RECORD_FAILED       125
+#define HL_RECORD_NOT_RUNNABLE 126
+#define HL_RECORD_NOT_FOUND    127
 
 /* A folder for a recording that is not kept. 0 or a negative errno with a sentence. */
 int hl_record_child_folder(char *folder, size_t size, struct hl_error *err);

@@ -43,5 +43,5 @@ void hl_region_release(struct hl_region *region);
 
 /* ---- time stamps ---- */
 
-/* The latter, as the file at ${path} says it instead of the kernel's own; for tests. */
+/* Whether the kernel relies on the time stamp counter, as the file at ${path} says; for tests. */
 bool hl_time_stamps_are_clock(const char *path);

@@ -84,8 +84,8 @@ struct hl_attach {
 	struct hl_attach_children *children; /* NULL: they are not recorded */
 	bool may_map_code;		     /* on its own, as far as its seccomp filters say */
 	bool may_follow; /* forked children may be recorded, as far as these say */
-	int program; /* /proc/PID/mem of it: see error_or_ended() in attach.c; -1: cannot be opened */
-	int pidfd;   /* -1: none */
+	int program; /* /proc/PID/mem of it: see error_or_ended() in attach.c; negative: cannot be opened */
+	int pidfd;	   /* -1: none */
 	int region_copy;   /* a descriptor for that; -1: none */
 	int region_fd;	   /* its number in the target */
 	int leftovers[16]; /* numbers of such, of a heapline that was killed */

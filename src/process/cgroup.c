@@ -47,8 +47,10 @@ static int find_mount(bool is_v2, struct hl_mount *ret_mount)
 	for (const char *rest = text; hl_mount_next(&rest, ret_mount);)
 		if (is_v2 ? !strcmp(ret_mount->type, "cgroup2")
 			  : !strcmp(ret_mount->type, "cgroup") &&
-				    has_word(ret_mount->options, "memory"))
+				    has_word(ret_mount->options, "memory")) {
+			ret_mount->options = NULL; /* lies in the text */
 			return 1;
+		}
 	return 0;
 }
 

@@ -229,7 +229,7 @@ struct hl_profile {
 	bool host_folded;     /* frames that only run services were left out */
 	bool *is_plumbing;    /* by function, once it was folded; else NULL */
 
-	/* Where it is of a moment (open/moment.h): which, as a clause, and in milliseconds. */
+	/* Where it is of a moment (open/log_source.h): which, as a clause, and in milliseconds. */
 	uint32_t moment; /* 0: of the whole recording */
 	uint64_t moment_ms;
 };

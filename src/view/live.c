@@ -133,7 +133,7 @@ struct shot {
 	struct hl_keys keys;
 	struct hl_live_pair *sums;	   /* by node: with what it calls */
 	struct hl_live_pair (*figures)[2]; /* by role and key: flat and cum */
-	uint32_t *covered_until;	   /* by role and key, as in aggregate.c */
+	uint32_t *covered_until;	   /* by role and key, as in calltree.c */
 };
 
 /* The text that a row has in every shot, with its role in front. */

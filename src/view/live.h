@@ -157,6 +157,7 @@ int hl_live_json(const struct hl_live *live, size_t row_limit, FILE *out);
 /* Looks again: adds a sample, and a shot if there is a new one. 0 or a negative errno. */
 typedef int hl_live_look(struct hl_live *live, void *context, struct hl_error *err);
 
-/* Shows ${live} until the user has seen enough. 0 or a negative errno with a sentence. */
-int hl_live_screen(struct hl_live *live, double seconds, bool color, hl_live_look *look,
-		   void *context, struct hl_error *err);
+/* Shows ${live} until the user has seen enough, at most ${row_limit} rows, or as many as fit where that is 0. 0 or a negative errno
+ * with a sentence. */
+int hl_live_screen(struct hl_live *live, double seconds, size_t row_limit, bool color,
+		   hl_live_look *look, void *context, struct hl_error *err);

@@ -259,11 +259,11 @@ static int run(struct screen *screen, hl_live_look *look, void *context, struct 
 	return r < 0 ? hl_error_set(err, r, "cannot show the screen: %s", strerror(-r)) : 0;
 }
 
-int hl_live_screen(struct hl_live *live, double seconds, bool color, hl_live_look *look,
-		   void *context, struct hl_error *err)
+int hl_live_screen(struct hl_live *live, double seconds, size_t row_limit, bool color,
+		   hl_live_look *look, void *context, struct hl_error *err)
 {
 	struct screen screen = {.live = live,
-				.page = {.keys = true, .line = draw_line},
+				.page = {.keys = true, .row_limit = row_limit, .line = draw_line},
 				.interval_ns = (uint64_t)(seconds * 1e9)};
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 

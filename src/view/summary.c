@@ -442,7 +442,8 @@ static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
 		hl_emit_line(emit, "%s", filter); /* which hid frames, but left all stacks */
 }
 
-void hl_summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *profile)
+/* The line that says that frames of allocation plumbing were folded; none where none were. */
+static void summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *profile)
 {
 	if (profile->plumbing_folded)
 		hl_emit_line(emit,
@@ -511,7 +512,7 @@ void hl_summary_facts(struct hl_emit *emit, const struct hl_profile *profile)
 	}
 	hl_summary_totals_line(emit, profile, profile->base ? "now: " : "", &profile->total);
 	filter_line(emit, profile);
-	hl_summary_plumbing_line(emit, profile);
+	summary_plumbing_line(emit, profile);
 	if (profile->process_count > 1)
 		hl_emit_line(emit,
 			     "sums over %zu processes; --process shows one, 'heapline info' lists "

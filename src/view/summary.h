@@ -66,9 +66,6 @@ void hl_summary_negative_line(struct hl_emit *emit, const struct hl_profile *pro
 void hl_summary_value_line(struct hl_emit *emit, const struct hl_profile *profile,
 			   const struct hl_view_options *options);
 
-/* The line that says that frames of allocation plumbing were folded; none where none were. */
-void hl_summary_plumbing_line(struct hl_emit *emit, const struct hl_profile *profile);
-
 /* The lines of hl_notices_of_names(). */
 void hl_summary_names(struct hl_emit *emit, const struct hl_profile *profile);
 

@@ -358,6 +358,15 @@ class Screen(LiveCase):
         self.send("x")
         self.see_no("Graphs begin at zero")
 
+    def test_a_screen_has_as_many_rows_as_asked_for(self):
+        self.show("-p", str(self.pid), "-n", "2")
+        self.see(rf"{STEP_TEXT} .*step_site")
+        self.send("c")  # now each caller has a row
+        lines = self.see("function, cum").splitlines()
+        first = next(number for number, line in enumerate(lines) if "function, cum" in line) + 1
+        self.assertTrue(all(lines[first:first + 2]))
+        self.assertEqual(lines[first + 2], "")
+
     def test_the_screen_waits_while_it_is_paused(self):
         self.show("-p", str(self.pid))
         self.send("Space")

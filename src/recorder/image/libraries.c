@@ -21,9 +21,10 @@
 #include <linux/futex.h>
 #include <time.h>
 
-#define LOOK_NS	     (HL_NS_PER_SECOND / 20) /* whether heapline is still there */
-#define PATIENCE_NS  (2 * HL_NS_PER_SECOND)  /* for one that may be stopped */
-#define ANSWERING_NS (20 * HL_NS_PER_SECOND) /* for one whose end would not be seen; see late.c */
+#define LOOK_NS	    (HL_NS_PER_SECOND / 20) /* whether heapline is still there */
+#define PATIENCE_NS (2 * HL_NS_PER_SECOND)  /* for one that may be stopped */
+#define ANSWERING_NS \
+	(20 * HL_NS_PER_SECOND) /* for one whose end would not be seen; see attach_late.c */
 
 bool hl_image_has_lost_heapline(bool *ret_is_known)
 {

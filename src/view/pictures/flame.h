@@ -120,6 +120,3 @@ int hl_flame_svg_write(const struct hl_profile *profile, const struct hl_view_op
 
 /* Number of the function's colour in the palette, unless it goes by growth. */
 unsigned hl_flame_svg_function_color(const struct hl_flame_picture *picture, uint32_t function);
-
-/* Within the picture: data for the script, and the script. Frames begin at ${top}. 0 or -ENOMEM. */
-int hl_flame_script_write(const struct hl_flame_picture *picture, int top);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Draws a flame graph as it is without script; see flame.h. */
+/* Draws a flame graph as it is without script, and writes what its script is given; see flame.h. */
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "view/emit.h"
@@ -160,7 +160,8 @@ static void write_names(struct script *script)
 
 /* ---- all of it ---- */
 
-int hl_flame_script_write(const struct hl_flame_picture *picture, int top)
+/* Within the picture: data for the script, and the script. Frames begin at ${top}. 0 or -ENOMEM. */
+static int flame_script_write(const struct hl_flame_picture *picture, int top)
 {
 	const struct hl_view_options *options = picture->options;
 	const struct hl_flame_frame *root = &picture->layout->frames[0];
@@ -444,7 +445,7 @@ static int write_picture(const struct hl_flame_picture *picture, const struct hl
 		if (width_of(&geometry, &layout->frames[i]) >= LABELLED_WIDTH)
 			put_labelled(picture, &geometry, &layout->frames[i]);
 	fputs("</g>\n", out);
-	int r = hl_flame_script_write(picture, geometry.frames);
+	int r = flame_script_write(picture, geometry.frames);
 	hl_svg_end(out);
 	return r < 0 ? r : ferror(out) ? -EIO : 0;
 }

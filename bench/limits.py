@@ -16,7 +16,6 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/e2e"))
 MIB = 1 << 20
 SIZES = (16, 24, 48, 72, 96, 128, 200, 400, 1000, 4000)
 

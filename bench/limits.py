@@ -77,6 +77,8 @@ def lowest(first, last, is_fine):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     build = Path(sys.argv[1])
     sizes = [int(word) for word in sys.argv[2:]] or SIZES
     heapline, program = str(build / "heapline"), str(build / "tests/e2e/blocks")

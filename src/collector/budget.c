@@ -3,11 +3,11 @@
 #include "collector/budget.h"
 
 #include "base/clock.h"
+#include "base/worker.h"
 #include "process/cgroup.h"
 #include "process/maps.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -244,22 +244,6 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* Signals are for the thread that supervises the program. */
-static bool start(struct hl_budget *budget)
-{
-	pthread_attr_t attributes;
-	sigset_t all, before;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&budget->thread, &attributes, run, budget);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return error == 0;
-}
-
 void hl_budget_begin(struct hl_budget_watch *watch, struct hl_region_header *header)
 {
 	if (!watch)
@@ -271,7 +255,8 @@ void hl_budget_begin(struct hl_budget_watch *watch, struct hl_region_header *hea
 	budget->watches = watch;
 	look(watch, hl_clock_ns(CLOCK_MONOTONIC));
 	if (!budget->has_thread)
-		budget->has_thread = start(budget);
+		budget->has_thread =
+			hl_worker_start(&budget->thread, STACK_BYTES, run, budget) == 0;
 	pthread_cond_signal(&budget->changed);
 	pthread_mutex_unlock(&budget->lock);
 }

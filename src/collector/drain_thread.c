@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Runs a drain by the clock, and hands orders to its thread; see drain.h. */
 #include "base/clock.h"
+#include "base/worker.h"
 #include "collector/drain.h"
 #include "region/ring.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,24 +145,6 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* Signals are for the thread that supervises the program. */
-static int create(struct hl_drain_thread *thread)
-{
-	pthread_attr_t attributes;
-	sigset_t all, before;
-
-	int error = pthread_attr_init(&attributes);
-	if (error)
-		return -error;
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread->id, &attributes, run, thread);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return -error;
-}
-
 int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t start_ns,
 			  struct hl_drain_thread **ret_thread)
 {
@@ -173,7 +155,7 @@ int hl_drain_thread_start(const struct hl_drain_settings *settings, uint64_t sta
 	thread->start_ns = start_ns;
 	int r = hl_drain_new(settings, &thread->drain);
 	if (r == 0)
-		r = create(thread);
+		r = hl_worker_start(&thread->id, STACK_BYTES, run, thread);
 	if (r == 0) {
 		*ret_thread = thread;
 		return 0;

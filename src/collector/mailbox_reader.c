@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Waits for mailboxes and empties them; see mailbox_reader.h. */
 #include "collector/mailbox_reader.h"
+#include "base/worker.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -82,22 +82,6 @@ static void *run(void *argument)
 	}
 }
 
-static int start(struct hl_bell *bell)
-{
-	pthread_attr_t attributes;
-	sigset_t all, before;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	/* Signals are for the thread that supervises the program. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&bell->thread, &attributes, run, bell);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return -error;
-}
-
 int hl_bell_new(struct hl_bell **ret_bell)
 {
 	/* Nothing to wait for: EINVAL where the call is known. */
@@ -108,7 +92,8 @@ int hl_bell_new(struct hl_bell **ret_bell)
 		return -ENOMEM;
 	bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&bell->lock, NULL);
-	int r = bell->event_fd < 0 ? -errno : start(bell);
+	int r = bell->event_fd < 0 ? -errno
+				   : hl_worker_start(&bell->thread, STACK_BYTES, run, bell);
 	if (r < 0) {
 		if (bell->event_fd >= 0)
 			close(bell->event_fd);

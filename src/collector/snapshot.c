@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/worker.h"
 #include "recording/recording_files.h"
 
 #include <dirent.h>
@@ -11,7 +12,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -126,14 +126,9 @@ static int begin(struct hl_snapshot *snapshot, const struct hl_archive *archive,
 		r = hl_recording_write_meta(snapshot->directory.fd, &meta, err);
 	if (r < 0)
 		return r;
-	/* Signals are for the thread that supervises the program. */
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&snapshot->thread, NULL, run, snapshot);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error)
-		return hl_error_set(err, -error, "cannot make a snapshot: %s", strerror(error));
+	r = hl_worker_start(&snapshot->thread, 0, run, snapshot);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot make a snapshot: %s", strerror(-r));
 	return 0;
 }
 

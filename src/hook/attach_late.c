@@ -11,13 +11,13 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "base/worker.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -436,17 +436,6 @@ static void free_watch(struct hl_attach_watch *watch)
 	free(watch);
 }
 
-static bool start(struct hl_attach_watch *watch)
-{
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int r = pthread_create(&watch->thread, NULL, run, watch);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return r == 0;
-}
-
 /* Whoever waits goes on, and nobody asks any more. */
 static void say_unwatched(const struct hl_attach_watch *watch)
 {
@@ -476,7 +465,8 @@ void hl_attach_watch_begin(struct hl_attach *attach)
 	/* Before the maps are read: a library that came unasked after that would be found, and
 	 * patched, with the next one, when it runs already. */
 	atomic_store(&watch->header->libraries, HL_LIBRARIES_WATCHED);
-	if (hl_maps_read(attach->pid, &watch->known, NULL) < 0 || !start(watch)) {
+	if (hl_maps_read(attach->pid, &watch->known, NULL) < 0 ||
+	    hl_worker_start(&watch->thread, 0, run, watch) < 0) {
 		say_unwatched(watch);
 		free_watch(watch);
 		return;

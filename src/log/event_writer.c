@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Passes batches of events to a thread, which encodes them and writes them to files; see events.h. */
 #include "base/array.h"
+#include "base/worker.h"
 #include "log/events.h"
 #include "log/log_files.h"
 #include "log/piece_writer.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -519,18 +519,6 @@ static struct hl_event_files *new_files(const struct hl_log_settings *settings)
 	return files;
 }
 
-/* Signals are for the thread that supervises the program. */
-static int start_thread(struct hl_event_files *files)
-{
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&files->thread, NULL, run, files);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -error;
-}
-
 int hl_event_writer_new(const struct hl_log_settings *settings, uint64_t first_interval,
 			struct hl_event_writer **ret_writer)
 {
@@ -546,7 +534,7 @@ int hl_event_writer_new(const struct hl_log_settings *settings, uint64_t first_i
 			r = -ENOMEM;
 	}
 	if (r == 0)
-		r = start_thread(files);
+		r = hl_worker_start(&files->thread, 0, run, files);
 	if (r < 0) {
 		free_files(files);
 		free(writer);

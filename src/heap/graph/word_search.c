@@ -3,11 +3,11 @@
 #include "heap/graph/word_search.h"
 
 #include "base/array.h"
+#include "base/worker.h"
 #include "heap/glibc.h"
 #include "heap/graph/graph.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -187,17 +187,13 @@ static int list_tasks(struct search *search, const struct hl_extents *heap, stru
 static int read_all(struct search *search, struct reader *readers, size_t count)
 {
 	size_t started = 1;
-	sigset_t all, before;
 	int r = 0;
 
 	for (size_t i = 0; i < count; i++)
 		readers[i] = (struct reader){.search = search, .is_callers = i == 0};
-	sigfillset(&all); /* signals are for the caller's thread */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (started < count &&
-	       pthread_create(&readers[started].thread, NULL, read_tasks, &readers[started]) == 0)
+	       hl_worker_start(&readers[started].thread, 0, read_tasks, &readers[started]) == 0)
 		started++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	read_tasks(&readers[0]);
 	for (size_t i = 1; i < started; i++)
 		pthread_join(readers[i].thread, NULL);
@@ -413,7 +409,6 @@ void hl_sweep_add(struct hl_sweep *sweep, uint64_t start, uint64_t end)
 int hl_sweep_begin(struct hl_graph *graph, struct hl_sweep **ret_sweep)
 {
 	struct hl_sweep *sweep = calloc(1, sizeof(*sweep));
-	sigset_t all, before;
 
 	if (!sweep)
 		return -ENOMEM;
@@ -423,13 +418,10 @@ int hl_sweep_begin(struct hl_graph *graph, struct hl_sweep **ret_sweep)
 	hl_word_filter_fill(&sweep->filter, graph);
 	pthread_mutex_init(&sweep->mutex, NULL);
 	pthread_cond_init(&sweep->changed, NULL);
-	sigfillset(&all); /* signals are for the caller's thread */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&sweep->thread, NULL, run, sweep);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error) {
+	int r = hl_worker_start(&sweep->thread, 0, run, sweep);
+	if (r < 0) {
 		free(sweep);
-		return -error;
+		return r;
 	}
 	*ret_sweep = sweep;
 	return 0;

@@ -4,11 +4,11 @@
 
 usage: run.py [--record] [--sanitized] [--without GUEST,...] HEAPLINE MAKE_RECORDING [CASE...]
 
-A case is a folder of cases/: `cmd` is run by sh in a folder with the recordings of
-make_recording.c; `out`, `err` (absent when empty) and `status` (absent when 0) are what must come.
---record writes them as they come now: read the diff before you commit it. --sanitized skips the
-cases whose `cmd` begins with "# not sanitized: " and the reason, --without those that begin with
-"# guests: " and one of these.
+A case is a file of cases/. It begins with a command, which sh runs in a folder with the recordings of
+make_recording.c. The expected output follows: "=== out" and its lines, "=== err" and its lines, each
+absent when empty, "=== status N" when N is not 0. --record writes them as they come now: read the diff
+before you commit it. A new case is a file with a command. --sanitized skips the cases that begin with
+"# not sanitized: " and the reason, --without those that begin with "# guests: " and one of these.
 """
 
 import argparse
@@ -32,6 +32,7 @@ RECORDINGS = ("shop", "snapshot", "later-snapshot", "attached", "leaking", "swit
 NOT_SANITIZED = "# not sanitized: "
 GUESTS = "# guests: "
 TIMEOUT_S = 300  # ends a hang; no case takes a tenth of it
+SECTION = re.compile(r"^=== (out|err|status)(?: (\d+)|(, without a newline at the end))?\n", re.M)
 JSON_SUFFIX = "-json"  # of the folder beside that of a case that keeps JSON
 
 # The program; what it writes as JSON is kept besides, to be compared with its schema.
@@ -64,9 +65,29 @@ def environment_of(folder):
             "HOME": str(folder)}
 
 
-def run_case(case, folder, environment):
-    """What the case writes and how it ends: {file name: text}."""
-    ended = subprocess.run(["sh", "-c", (case / "cmd").read_text()], cwd=folder, env=environment,
+def read_case(path):
+    """The case's command, and what is expected: {section: text}."""
+    command, *sections = SECTION.split(path.read_bytes().decode())
+    expected = dict.fromkeys(("out", "err", "status"), "")
+    for name, status, is_cut, text in zip(*[iter(sections)] * 4):
+        expected[name] = f"{status}\n" if status else text[:-1] if is_cut else text
+    return command, expected
+
+
+def record(path, command, found):
+    sections = [command]
+    for name, text in found.items():
+        if name == "status" and text:
+            sections.append(f"=== status {text}")
+        elif text:
+            sections.append(f"=== {name}\n{text}" if text.endswith("\n") else
+                            f"=== {name}, without a newline at the end\n{text}\n")
+    path.write_bytes("".join(sections).encode())  # keeps CR as it came
+
+
+def run_case(command, folder, environment):
+    """What the command writes and how it ends: {section: text}."""
+    ended = subprocess.run(["sh", "-c", command], cwd=folder, env=environment,
                            stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S)
     return {"out": ended.stdout.decode(errors="backslashreplace"),
             "err": ended.stderr.decode(errors="backslashreplace"),
@@ -82,23 +103,9 @@ def check_json(paths):
             yield str(error)
 
 
-def expected_text(case, name):
-    path = case / name
-    return path.read_text() if path.exists() else ""
-
-
-def record(case, found):
+def differences(expected, found):
     for name, text in found.items():
-        path = case / name
-        if text:
-            path.write_bytes(text.encode())  # keeps CR as it came
-        else:
-            path.unlink(missing_ok=True)
-
-
-def differences(case, found):
-    for name, text in found.items():
-        yield from difflib.unified_diff(expected_text(case, name).splitlines(), text.splitlines(),
+        yield from difflib.unified_diff(expected[name].splitlines(), text.splitlines(),
                                         f"expected {name}", f"found {name}", lineterm="")
 
 
@@ -124,19 +131,20 @@ def reason_to_skip(command, args):
 
 def outcome_of(case, template, args):
     """Lines that say how what a case writes differs from what it should, and why it is not run, if it is not."""
-    command = (case / "cmd").read_text()
+    command, expected = read_case(case)
     if reason := reason_to_skip(command, args):
         return [], reason
-    folder = template.parent / case.name
+    folder = template.parent / case.stem
     copy_named(template, folder, command)
     kept = Path(f"{folder}{JSON_SUFFIX}")
     kept.mkdir()
-    found = run_case(case, folder, environment_of(folder))
+    found = run_case(command, folder, environment_of(folder))
     lines = list(check_json([*kept.iterdir(), *folder.glob("*.json")]))
     shutil.rmtree(folder, ignore_errors=True)
     if args.record:
-        record(case, found)
-    return lines + list(differences(case, found)), ""
+        record(case, command, found)
+        return lines, ""
+    return lines + list(differences(expected, found)), ""
 
 
 def main():
@@ -148,8 +156,7 @@ def main():
     parser.add_argument("make_recording", type=Path)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    cases = sorted(path.parent for path in CASES.glob("*/cmd")
-                   if not args.cases or path.parent.name in args.cases)
+    cases = sorted(path for path in CASES.iterdir() if not args.cases or path.stem in args.cases)
     failed = 0
     print(f"1..{len(cases)}")
     with tempfile.TemporaryDirectory(prefix="heapline-test-") as parent, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -159,7 +166,7 @@ def main():
         outcomes = pool.map(lambda case: outcome_of(case, template, args), cases)
         for number, (case, (lines, reason)) in enumerate(zip(cases, outcomes), 1):
             failed += bool(lines)
-            print(f"{'not ok' if lines else 'ok'} {number} - {case.name.replace('-', ' ')}" + f" # skip {reason}" * bool(reason))
+            print(f"{'not ok' if lines else 'ok'} {number} - {case.stem.replace('-', ' ')}" + f" # skip {reason}" * bool(reason))
             print("".join(f"# {line}\n" for line in lines), end="", flush=True)
     return 1 if failed else 0
 

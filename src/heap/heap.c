@@ -324,6 +324,7 @@ void hl_heap_free(struct hl_heap *heap)
 		heap->guests[i].guest->heap.free(heap->guests[i].kept);
 	free(heap->arenas);
 	free(heap->rss.mappings);
+	hl_pod_files_release(&heap->rss.open);
 	free(heap->pins);
 	free(heap->notes);
 	free(heap);

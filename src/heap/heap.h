@@ -17,6 +17,7 @@
 #include "heap/carriers.h"
 #include "heap/memory.h"
 #include "heap/places.h"
+#include "heap/pod_files.h"
 #include "process/own_memory.h"
 #include "process/process.h"
 
@@ -67,10 +68,15 @@ struct hl_rss_mapping {
 struct hl_rss_beside {
 	uint64_t huge_page_bytes;    /* of hugetlbfs, not in RSS */
 	uint64_t swap_bytes;	     /* private and shared memory, not in RSS */
+	uint64_t swap_pss_bytes;     /* the same, divided among those that share it */
 	uint64_t page_table_bytes;   /* not in RSS */
 	uint64_t kernel_stack_bytes; /* not in RSS */
-	uint64_t lazy_free_bytes;    /* in RSS until the kernel takes them back (MADV_FREE) */
-	uint64_t transparent_bytes;  /* in RSS, in transparent huge pages */
+	uint64_t open_file_bytes;    /* files in memory that are open and not mapped, not in RSS */
+	uint64_t pipe_bytes,
+		pipe_capacity_bytes;  /* what nobody has read yet, not in RSS; what they may hold */
+	uint64_t pipes, unread_pipes; /* how many there are; of these the bytes are not known of */
+	uint64_t lazy_free_bytes;     /* in RSS until the kernel takes them back (MADV_FREE) */
+	uint64_t transparent_bytes;   /* in RSS, in transparent huge pages */
 	uint64_t shared_bytes,
 		pss_bytes; /* in RSS: pages that others map, too; RSS divided among those */
 };
@@ -89,6 +95,7 @@ struct hl_heap_rss {
 	uint64_t largest_start, largest_bytes;	/* of those without an owner */
 	uint64_t piece_bytes; /* of pools, outside of malloc's heap: a part of other parts */
 	struct hl_rss_beside beside;
+	struct hl_pod_files open;	 /* those of beside.open_file_bytes, by bytes, falling */
 	struct hl_rss_mapping *mappings; /* the largest of each part, by part and bytes, falling */
 	size_t mapping_count, mapping_capacity;
 };

@@ -141,21 +141,13 @@ static int add_memory_file(struct hl_pod *pod, const struct hl_pod_open_file *fi
 {
 	struct hl_pod_row row = {
 		.kind = HL_POD_SHARED, .bytes = (int64_t)file->bytes, .pid = file->pid};
-	char name[PATH_MAX];
+	char name[HL_POD_NAME_MAX];
 
 	snprintf(row.comm, sizeof(row.comm), "%s", file->comm);
 	snprintf(row.detail, sizeof(row.detail), "%s",
 		 file->is_mapped ? "mapped" : "open, not mapped");
-	snprintf(name, sizeof(name), "%s", file->name);
-	size_t length = strlen(name), suffix = strlen(" (deleted)");
-	if (length > suffix && !strcmp(name + length - suffix, " (deleted)"))
-		name[length - suffix] = '\0';
-	if (!strcmp(name, "/dev/zero"))
-		row.name = (char *)"shared anonymous memory";
-	else if (!strncmp(name, "/memfd:", 7) || !strncmp(name, "/SYSV", 5))
-		row.name = name + 1;
-	else
-		row.name = file->name;
+	hl_pod_files_name(file, name);
+	row.name = name;
 	return add_row(pod, &row);
 }
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -162,7 +163,8 @@ static int add_file(struct adding *adding, const struct statx *seen, const char 
 	found->inode = seen->stx_ino;
 	found->pid = adding->pid;
 	found->is_memory = found->device == files->memory_device;
-	if (!S_ISREG(seen->stx_mode))
+	found->is_pipe = S_ISFIFO(seen->stx_mode) && files->with_pipes;
+	if (!S_ISREG(seen->stx_mode) && !found->is_pipe)
 		return 0;
 	bool has_system = !found->is_memory && seen->stx_mask & STATX_MNT_ID; /* Linux 5.8 */
 	const struct system *system = has_system ? system_of(adding, seen->stx_mnt_id) : NULL;
@@ -171,7 +173,7 @@ static int add_file(struct adding *adding, const struct statx *seen, const char 
 		found->has_cache = !found->is_memory && system->is_local;
 		found->is_overlay = !strcmp(system->mount.type, "overlay");
 	}
-	if (!found->is_memory && !found->has_cache)
+	if (!found->is_memory && !found->has_cache && !found->is_pipe)
 		return 0;
 	found->bytes = found->is_memory ? seen->stx_blocks * MEMORY_BLOCK_BYTES : 0;
 	snprintf(found->comm, sizeof(found->comm), "%s", adding->comm);
@@ -197,9 +199,10 @@ static int add_descriptors(struct adding *adding)
 		return -errno;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(list));) {
 		ssize_t length = readlinkat(dirfd(list), entry->d_name, name, sizeof(name) - 1);
-		if (length <= 0 || name[0] != '/') /* "socket:[1]" */
+		name[length > 0 ? length : 0] = '\0';
+		bool is_pipe = adding->files->with_pipes && !strncmp(name, "pipe:", 5);
+		if (name[0] != '/' && !is_pipe) /* "socket:[1]" */
 			continue;
-		name[length] = '\0';
 		struct hl_pod_open_file found = {.fd_pid = adding->pid, .fd = atoi(entry->d_name)};
 		snprintf(path, sizeof(path), "%s/%.32s", folder, entry->d_name);
 		if (look(path, &seen) == 0)
@@ -231,6 +234,17 @@ static bool look_by_path(const struct adding *adding, const struct hl_map *map,
 	       ret_seen->stx_ino == map->inode;
 }
 
+/* Of a file that only its descriptor leads to. */
+static void mark_mapped(struct adding *adding, const struct hl_map *map)
+{
+	struct hl_pod_files *files = adding->files;
+
+	for (size_t i = 0; i < files->count; i++)
+		if (files->files[i].fd_pid == adding->pid && files->files[i].inode == map->inode &&
+		    files->files[i].device == makedev(map->dev_major, map->dev_minor))
+			files->files[i].is_mapped = true;
+}
+
 /* Adds what the process has mapped, each file once. 0 or -ENOMEM. */
 static int add_mapped(struct adding *adding)
 {
@@ -259,6 +273,8 @@ static int add_mapped(struct adding *adding)
 		}
 		if (looked == 0)
 			r = add_file(adding, &seen, map->path, &found);
+		else
+			mark_mapped(adding, map);
 	}
 	adding->files->by_path_count += are_by_path;
 	return r == -ENOMEM ? r : 0;
@@ -418,6 +434,37 @@ bool hl_pod_files_cached(struct hl_pod_files *files, const struct hl_pod_open_fi
 	*ret_cached_bytes = pages.cached * page;
 	*ret_dirty_bytes = pages.dirty * page;
 	return true;
+}
+
+/* ---- others ---- */
+
+bool hl_pod_files_pipe(const struct hl_pod_open_file *pipe, uint64_t *ret_bytes,
+		       uint64_t *ret_capacity_bytes)
+{
+	HL_CLOSED int fd = copy_descriptor(pipe->fd_pid, pipe->fd);
+	struct stat seen;
+	int bytes, capacity;
+
+	if (fd < 0 || fstat(fd, &seen) < 0 || seen.st_ino != pipe->inode ||
+	    ioctl(fd, FIONREAD, &bytes) < 0 || (capacity = fcntl(fd, F_GETPIPE_SZ)) < 0)
+		return false;
+	*ret_bytes = (uint64_t)bytes;
+	*ret_capacity_bytes = (uint64_t)capacity;
+	return true;
+}
+
+void hl_pod_files_name(const struct hl_pod_open_file *file, char name[HL_POD_NAME_MAX])
+{
+	bool has_prefix = !strncmp(file->name, "/memfd:", 7) || !strncmp(file->name, "/SYSV", 5);
+
+	snprintf(name, HL_POD_NAME_MAX, "%s", file->name + has_prefix);
+	size_t length = strlen(name), suffix = strlen(" (deleted)");
+	bool is_deleted = length > suffix && !strcmp(name + length - suffix, " (deleted)");
+	/* A path says that it leads nowhere any more. */
+	if (is_deleted && (has_prefix || !strncmp(name, "/dev/zero", 9)))
+		name[length - suffix] = '\0';
+	if (!strcmp(name, "/dev/zero"))
+		snprintf(name, HL_POD_NAME_MAX, "shared anonymous memory");
 }
 
 void hl_pod_files_release(struct hl_pod_files *files)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files in memory that processes have open or mapped; see pod.h. */
+/* Files that processes have open or mapped, and their pipes; see pod.h and heap.h. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,6 +18,7 @@ struct hl_pod_open_file {
 	char comm[16];
 	bool is_memory; /* of tmpfs, or without a file system that is mounted: memfd, System V, MAP_SHARED */
 	bool is_mapped;
+	bool is_pipe;
 	bool has_cache; /* its file system caches pages, and opening a file of it asks nobody */
 	bool is_overlay;
 };
@@ -41,6 +42,7 @@ struct hl_pod_files {
 	size_t unread_count;  /* processes whose files may not be seen */
 	size_t by_path_count; /* whose mapped files are known by their paths alone */
 	char *locks;	      /* the text of /proc/locks, once it has been read */
+	bool with_pipes;      /* they are wanted, too: to be set before the first call */
 };
 
 /* Adds what process ${pid}, ${comm}, has open and mapped. 0 or -ENOMEM. */
@@ -58,5 +60,13 @@ void hl_pod_files_merge(struct hl_pod_files *files);
  */
 bool hl_pod_files_cached(struct hl_pod_files *files, const struct hl_pod_open_file *file,
 			 uint64_t *ret_cached_bytes, uint64_t *ret_dirty_bytes);
+
+/* What nobody has read yet of ${pipe}, and what it may hold at most. False where its descriptor may not be copied. */
+bool hl_pod_files_pipe(const struct hl_pod_open_file *pipe, uint64_t *ret_bytes,
+		       uint64_t *ret_capacity_bytes);
+
+/* As people call ${file}, which is in memory: "memfd:queue", a path, "shared anonymous memory". */
+#define HL_POD_NAME_MAX 4096
+void hl_pod_files_name(const struct hl_pod_open_file *file, char name[HL_POD_NAME_MAX]);
 
 void hl_pod_files_release(struct hl_pod_files *files);

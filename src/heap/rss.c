@@ -9,6 +9,7 @@
 #include "heap/extents.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,7 @@ void hl_rss_parse_beside(const char *rollup, const char *status, struct hl_rss_b
 	*ret_beside = (struct hl_rss_beside){
 		.huge_page_bytes = kilobytes(status, "HugetlbPages"),
 		.swap_bytes = kilobytes(rollup, "Swap"),
+		.swap_pss_bytes = kilobytes(rollup, "SwapPss"),
 		.page_table_bytes = kilobytes(status, "VmPTE"),
 		.kernel_stack_bytes = threads ? strtoull(threads + strlen("\nThreads:"), NULL, 10) *
 							KERNEL_STACK_BYTES
@@ -149,6 +151,73 @@ void hl_rss_read_beside(pid_t pid, struct hl_rss_beside *ret_beside)
 	if (hl_proc_read_status(pid, status, sizeof(status)) <= 0)
 		status[0] = '\0';
 	hl_rss_parse_beside(rollup, status, ret_beside);
+}
+
+static int compare_open(const void *left, const void *right)
+{
+	const struct hl_pod_open_file *a = left, *b = right;
+
+	return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+static void count_pipe(const struct hl_pod_open_file *pipe, struct hl_rss_beside *beside)
+{
+	uint64_t bytes, capacity;
+
+	beside->pipes++;
+	if (!hl_pod_files_pipe(pipe, &bytes, &capacity)) {
+		beside->unread_pipes++;
+		return;
+	}
+	beside->pipe_bytes += bytes;
+	beside->pipe_capacity_bytes += capacity;
+}
+
+/* Notes which open files and pipes could not be read. 0 or -ENOMEM. */
+static int note_open(struct hl_heap *heap)
+{
+	const struct hl_heap_rss *rss = &heap->rss;
+	int r = 0;
+
+	if (rss->open.unread_count)
+		r = hl_heap_note(heap, "what the process has open may not be seen; %s",
+				 hl_proc_access_remedy());
+	if (r == 0 && rss->beside.unread_pipes)
+		r = hl_heap_note(heap,
+				 "what lies in %" PRIu64 " of %" PRIu64
+				 " pipes is not known: their descriptors may not be copied; %s",
+				 rss->beside.unread_pipes, rss->beside.pipes,
+				 hl_proc_access_remedy());
+	return r;
+}
+
+/* Keeps the files in memory that process ${pid} has open and not mapped, and counts its pipes. 0 or -ENOMEM. */
+static int read_open(pid_t pid, struct hl_heap *heap)
+{
+	struct hl_pod_files *open = &heap->rss.open;
+	struct hl_rss_beside *beside = &heap->rss.beside;
+	size_t kept = 0;
+
+	open->with_pipes = true;
+	int r = hl_pod_files_add(open, pid, "");
+	if (r < 0)
+		return r;
+	hl_pod_files_merge(open);
+	for (size_t i = 0; i < open->count; i++) {
+		struct hl_pod_open_file *file = &open->files[i];
+		if (file->is_pipe)
+			count_pipe(file, beside);
+		if (file->is_memory && !file->is_mapped && file->bytes) {
+			beside->open_file_bytes += file->bytes;
+			open->files[kept++] = *file;
+		} else {
+			free(file->name);
+		}
+	}
+	open->count = kept;
+	if (kept)
+		qsort(open->files, kept, sizeof(*open->files), compare_open);
+	return note_open(heap);
 }
 
 /* ---- who has mapped memory without a file ---- */
@@ -400,6 +469,8 @@ int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 		r = rss_name_mappings(memory, rss);
 	if (r == 0 && memory->pid)
 		hl_rss_read_beside(memory->pid, &rss->beside);
+	if (r == 0 && memory->pid)
+		r = read_open(memory->pid, heap);
 	hl_pages_release(&others.pages);
 	hl_places_release(&others.places);
 	return r;

@@ -213,7 +213,8 @@ int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *optio
 #define MAPPING_PERCENT 5 /* of RSS, to have a row */
 #define MAPPING_ROWS	3 /* of one part */
 #define MAPPING_TEXT	(HL_RSS_MAPPING_NAME_MAX + 2 * HL_FORMAT_MAX + 64)
-#define WORTH_BYTES	(UINT64_C(1) << 20) /* beside RSS, to be said */
+#define WORTH_BYTES	(UINT64_C(1) << 20) /* of RSS, to be said */
+#define OPEN_ROWS	10u		    /* files */
 
 #define COMMAND_COLUMNS 60 /* that tables show; JSON has more of it */
 
@@ -332,52 +333,110 @@ static const struct hl_column mapping_columns[] = {
 	{"huge_bytes", "huge", HL_COLUMN_BYTES, HL_MEMBER(struct hl_rss_mapping, huge_bytes)},
 };
 
+static const struct hl_column beside_columns[] = {
+	{"name", "not in RSS", HL_COLUMN_TEXT, HL_MEMBER(struct part, name),
+	 HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
+	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct part, bytes)},
+};
+
+static void put_open_files(struct hl_emit *emit, const struct hl_pod_files *open)
+{
+	size_t shown = hl_emit_shown(emit, HL_EMIT_ROWS_DEFAULT, OPEN_ROWS, open->count);
+	char name[HL_POD_NAME_MAX], text[HL_POD_NAME_MAX + 32];
+	uint64_t rest = 0;
+
+	for (size_t i = 0; i < shown; i++) {
+		hl_pod_files_name(&open->files[i], name);
+		snprintf(text, sizeof(text), "%s, open, not mapped", name);
+		put_part(emit, hl_emit_is_json(emit) ? name : text, open->files[i].bytes);
+	}
+	for (size_t i = shown; i < open->count; i++)
+		rest += open->files[i].bytes;
+	snprintf(text, sizeof(text), "%zu other files in memory, open, not mapped",
+		 open->count - shown);
+	if (rest)
+		put_part(emit, text, rest);
+}
+
+/* What is charged for the process and is in no RSS. */
+static void emit_not_in_rss(struct hl_emit *emit, const struct hl_heap_rss *rss)
+{
+	const struct hl_rss_beside *beside = &rss->beside;
+	char pipes[96], swap[96] = "on swap";
+	const struct part parts[] = {
+		{pipes, beside->pipe_bytes},
+		{swap, beside->swap_bytes},
+		{"huge pages of hugetlbfs", beside->huge_page_bytes},
+		{"page tables", beside->page_table_bytes},
+		{"kernel stacks (16 KiB a thread)", beside->kernel_stack_bytes}};
+
+	bool is_any = beside->open_file_bytes;
+	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
+		is_any |= parts[i].bytes != 0;
+	if (!hl_emit_is_json(emit) && !is_any)
+		return;
+	hl_emit_blank(emit);
+	snprintf(pipes, sizeof(pipes), "in %" PRIu64 " pipe%s, which may hold %s", beside->pipes,
+		 hl_format_plural(beside->pipes), HL_HEAP_BYTES(beside->pipe_capacity_bytes));
+	if (beside->swap_pss_bytes < beside->swap_bytes)
+		snprintf(swap, sizeof(swap),
+			 "on swap, of which it has %s if shared pages are divided",
+			 HL_HEAP_BYTES(beside->swap_pss_bytes));
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("open_files", beside_columns)});
+	put_open_files(emit, &rss->open);
+	for (size_t i = 0; i < HL_COUNT_OF(parts) && !hl_emit_is_json(emit); i++)
+		if (parts[i].bytes)
+			hl_table_row(emit, &parts[i], 0);
+	hl_table_end(emit);
+}
+
 /* What lies beside RSS, and what cuts across its parts. */
 static void emit_beside(struct hl_emit *emit, const struct hl_heap_rss *rss)
 {
 	const struct hl_rss_beside *beside = &rss->beside;
 	const struct {
-		const char *key, *format;
-		uint64_t bytes;
-		bool is_beside;
+		const char *key, *format; /* NULL: it has a row */
+		uint64_t number;
 	} facts[] = {
-		{"swap_bytes", "%s on swap", beside->swap_bytes, true},
-		{"huge_page_bytes", "%s in huge pages of hugetlbfs", beside->huge_page_bytes, true},
-		{"page_table_bytes", "%s of page tables", beside->page_table_bytes, true},
-		{"kernel_stack_bytes", "%s of kernel stacks (16 KiB a thread)",
-		 beside->kernel_stack_bytes, true},
-		{"transparent_bytes", "%s in transparent huge pages", beside->transparent_bytes,
-		 false},
+		{"swap_bytes", NULL, beside->swap_bytes},
+		{"swap_pss_bytes", NULL, beside->swap_pss_bytes},
+		{"huge_page_bytes", NULL, beside->huge_page_bytes},
+		{"page_table_bytes", NULL, beside->page_table_bytes},
+		{"kernel_stack_bytes", NULL, beside->kernel_stack_bytes},
+		{"open_file_bytes", NULL, beside->open_file_bytes},
+		{"pipe_bytes", NULL, beside->pipe_bytes},
+		{"pipe_capacity_bytes", NULL, beside->pipe_capacity_bytes},
+		{"pipes", NULL, beside->pipes},
+		{"unread_pipes", NULL, beside->unread_pipes},
+		{"transparent_bytes", "%s in transparent huge pages", beside->transparent_bytes},
 		{"lazy_free_bytes", "%s that the program gave back by MADV_FREE",
-		 beside->lazy_free_bytes, false},
+		 beside->lazy_free_bytes},
 		{"shared_bytes", "%s that are mapped more than once, here or by other processes",
-		 beside->shared_bytes, false},
+		 beside->shared_bytes},
 		{"pss_bytes", "%s if each page is divided among those that map it (Pss)",
-		 beside->pss_bytes, false},
+		 beside->pss_bytes},
 	};
-	char texts[2][512] = {"", ""};
+	char text[512] = "";
+	size_t length = 0;
 
 	hl_emit_object(emit, "beside");
 	for (size_t i = 0; i < HL_COUNT_OF(facts); i++) {
-		char *text = texts[facts[i].is_beside];
-		size_t length = strlen(text);
-		hl_emit_unsigned(emit, facts[i].key, facts[i].bytes);
+		hl_emit_unsigned(emit, facts[i].key, facts[i].number);
 		/* Most of what small programs share are pages of libraries. */
-		bool is_shared = facts[i].bytes == beside->shared_bytes ||
-				 facts[i].bytes == beside->pss_bytes;
-		if (facts[i].bytes < WORTH_BYTES ||
+		bool is_shared = facts[i].number == beside->shared_bytes ||
+				 facts[i].number == beside->pss_bytes;
+		if (!facts[i].format || facts[i].number < WORTH_BYTES ||
 		    (is_shared && beside->shared_bytes <= rss->file_bytes))
 			continue;
-		length += (size_t)snprintf(text + length, sizeof(texts[0]) - length, "%s",
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s",
 					   length ? ", " : "");
-		snprintf(text + length, sizeof(texts[0]) - length, facts[i].format,
-			 HL_HEAP_BYTES(facts[i].bytes));
+		length += (size_t)snprintf(text + length, sizeof(text) - length, facts[i].format,
+					   HL_HEAP_BYTES(facts[i].number));
 	}
 	hl_emit_object_end(emit);
-	if (texts[1][0])
-		hl_emit_line(emit, "beside RSS: %s", texts[1]);
-	if (texts[0][0])
-		hl_emit_line(emit, "of RSS: %s", texts[0]);
+	if (text[0])
+		hl_emit_line(emit, "of RSS: %s", text);
+	emit_not_in_rss(emit, rss);
 }
 
 /* In text, live blocks are followed by their stacks, as far as these are of the walked heap. */

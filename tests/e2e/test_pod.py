@@ -3,10 +3,13 @@
 """What a control group is charged with adds up, and each kind of memory has its row."""
 
 import contextlib
+import ctypes
+import errno
 import glob
 import json
 import os
 import re
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -55,6 +58,16 @@ def check_parts(case, report, pid, child, tmpfs):
     case.assertLess(abs(rest - 6 * MIB), BATCH_BYTES)  # left.bin
     unknown = sum(row["bytes"] for row in rows if row["kind"] == "unknown")
     case.assertLess(abs(unknown), BATCH_BYTES)
+
+
+def refuse_copies():
+    """Has pidfd_getfd(2) refused to this process, as filters of containers do."""
+    rules = b"".join(struct.pack("HBBI", *rule) for rule in (
+        (0x20, 0, 0, 0), (0x15, 0, 1, 438), (6, 0, 0, 0x50000 | errno.EPERM), (6, 0, 0, 0x7fff0000)))
+    libc, kept = ctypes.CDLL(None), ctypes.create_string_buffer(rules)
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(kept)))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+        raise OSError("no filter can be set")
 
 
 class Groups(harness.TestCase):
@@ -133,6 +146,60 @@ class Pod(Groups):
             if system != "tmpfs" and release >= (6, 5):  # otherwise it has no page cache, or no cachestat()
                 self.assertEqual(cached[file], 10 * MIB)
                 self.assertGreaterEqual(report["total"]["cache_bytes"], 10 * MIB - BATCH_BYTES)
+
+    def heap(self, pid, **who):
+        result = harness.run([HEAPLINE, "heap", "-p", str(pid), "--json"], **who)
+        self.assertEqual(result.status, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_what_is_in_no_rss_has_rows_in_heap(self):
+        with self.group() as group, tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \
+                self.parts(group, tmpfs, "-") as (pid, child):
+            parent, child = self.heap(pid), self.heap(child)
+            kept = os.path.join(tmpfs, "kept.bin")
+            self.assertEqual(parent["open_files"], [{"name": "memfd:queue", "bytes": 8 * MIB},
+                                                    {"name": kept, "bytes": 7 * MIB}])
+            self.assertEqual(child["open_files"], [])
+            beside = parent["beside"]
+            inherited = child["beside"]["pipes"]  # those of the test, which are empty
+            self.assertEqual((beside["open_file_bytes"], beside["pipe_bytes"]), (15 * MIB, 50 * 65536))
+            self.assertEqual((beside["pipes"], beside["unread_pipes"]), (50 + inherited, 0))
+            self.assertEqual(beside["pipe_capacity_bytes"], 50 * 65536 + child["beside"]["pipe_capacity_bytes"])
+            self.assertEqual(child["beside"]["pipe_bytes"], 0)
+            self.assertEqual(beside["kernel_stack_bytes"], 65 * 16384)
+            with open(f"/proc/{pid}/status", encoding="ascii") as file:
+                tables = int(re.search(r"^VmPTE:\s+(\d+) kB", file.read(), re.M)[1]) << 10
+            self.assertEqual(beside["page_table_bytes"], tables)
+            said = harness.run([HEAPLINE, "heap", "-p", str(pid)]).stdout
+            rows = re.split(r"\n\n", said[said.index("\nnot in RSS "):].lstrip("\n"))[0].splitlines()[1:]
+            self.assertEqual([re.split(r"  +", row) for row in rows[:3]], [
+                ["memfd:queue, open, not mapped", "8.0 MiB"], [f"{kept}, open, not mapped", "7.0 MiB"],
+                [f"in {50 + inherited} pipes, which may hold {(50 + inherited) / 16:.1f} MiB", "3.1 MiB"]])
+            self.assertEqual([row.split("  ")[0] for row in rows[3:]],
+                             ["page tables", "kernel stacks (16 KiB a thread)"])
+
+    def test_what_is_in_no_rss_and_may_not_be_seen_is_said(self):
+        """Who may not copy descriptors sees all but what is in pipes, and the report says so."""
+        code = "import mmap, os\n" \
+               "for name, size in ('mapped', 3), ('open', 2):\n" \
+               "    fd = os.memfd_create(name); os.write(fd, bytes(size << 20))\n" \
+               "    if name == 'mapped': kept = mmap.mmap(fd, size << 20)\n" \
+               "read, write = os.pipe(); os.write(write, bytes(5000)); print('ready', flush=True); input()"
+        user = {"user": 65534, "group": 65534, "extra_groups": []}
+        with subprocess.Popen([harness.need("/usr/bin/python3"), "-c", code], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **user) as holder:
+            self.assertEqual(holder.stdout.readline(), "ready\n")
+            heap = self.heap(holder.pid, **user)
+            self.assertEqual(heap["open_files"], [{"name": "memfd:open", "bytes": 2 * MIB}])
+            self.assertEqual((heap["beside"]["pipe_bytes"], heap["beside"]["unread_pipes"]), (5000, 0))
+            heap = self.heap(holder.pid, **user, preexec_fn=refuse_copies)
+            self.assertEqual(heap["beside"]["unread_pipes"], heap["beside"]["pipes"])
+            self.assertIn("what lies in ", " ".join(heap["notes"]))
+            other = {"user": 65533, "group": 65533, "extra_groups": []}
+            self.assert_refused(harness.run([HEAPLINE, "heap", "-p", str(holder.pid)], **other),
+                                f"cannot read the mappings of process '{holder.pid}': Permission denied; run as root")
+            holder.stdin.close()
+            self.assertEqual(holder.wait(), 1)  # EOFError
 
     def test_subgroups_and_limits_of_groups_above_count(self):
         with self.group("above") as above:

@@ -302,20 +302,32 @@ static void mappings_have_names_and_the_rest_is_beside(void **state)
 		 .huge_bytes = 18 * MIB},
 		{.part = hl_rss_shared_name, .name = "small", .bytes = 1 * MIB},
 	};
+	struct hl_pod_open_file queue = {.name = (char *)"/memfd:queue (deleted)",
+					 .bytes = 8 * MIB};
 	const struct hl_heap_rss rss = {.rss_bytes = 120 * MIB,
 					.live_bytes = 59 * MIB,
 					.shared_bytes = 41 * MIB,
 					.anonymous_bytes = 20 * MIB,
 					.anonymous = {[HL_ANONYMOUS_OTHER] = 20 * MIB},
 					.beside = {.swap_bytes = 100 * MIB,
+						   .swap_pss_bytes = 60 * MIB,
 						   .page_table_bytes = 3 * MIB,
+						   .open_file_bytes = 8 * MIB,
+						   .pipe_bytes = 2 * MIB,
+						   .pipe_capacity_bytes = 4 * MIB,
+						   .pipes = 64,
 						   .shared_bytes = 42 * MIB,
 						   .pss_bytes = 90 * MIB},
+					.open = {.files = &queue, .count = 1},
 					.mappings = mappings,
 					.mapping_count = HL_COUNT_OF(mappings)};
 	expect_answer(&rss, 0, "  memfd:frames ");
 	expect_answer(&rss, 0, "  mapping of 64.0 GiB at 0x7f0000000000, 18.0 MiB in huge pages");
-	expect_answer(&rss, 0, "beside RSS: 100.0 MiB on swap, 3.0 MiB of page tables\n");
+	expect_answer(&rss, 0,
+		      "memfd:queue, open, not mapped                                    8.0 MiB\n"
+		      "in 64 pipes, which may hold 4.0 MiB                              2.0 MiB\n"
+		      "on swap, of which it has 60.0 MiB if shared pages are divided  100.0 MiB\n"
+		      "page tables                                                      3.0 MiB\n");
 	expect_answer(&rss, 0,
 		      "of RSS: 42.0 MiB that are mapped more than once, here or by other "
 		      "processes, 90.0 MiB if");
@@ -333,6 +345,7 @@ static void the_kernels_texts_are_read(void **state)
 			    &beside);
 	const struct hl_rss_beside expected = {.huge_page_bytes = 4 * MIB,
 					       .swap_bytes = 7 << 10,
+					       .swap_pss_bytes = 6 << 10,
 					       .page_table_bytes = 44 << 10,
 					       .kernel_stack_bytes = 48 << 10,
 					       .lazy_free_bytes = 5 << 10,

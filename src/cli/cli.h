@@ -168,6 +168,7 @@ extern const struct hl_verb hl_verb_live;
 extern const struct hl_verb hl_verb_serve;
 extern const struct hl_verb hl_verb_push;
 extern const struct hl_verb hl_verb_fleet;
+extern const struct hl_verb hl_verb_watch;
 extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;

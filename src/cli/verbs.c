@@ -32,6 +32,7 @@ static const struct hl_verb *const verbs[] = {
 	&hl_verb_serve,
 	&hl_verb_push,
 	&hl_verb_fleet,
+	&hl_verb_watch,
 	&hl_verb_heap,
 	&hl_verb_pod,
 	&hl_verb_carriers,

@@ -303,6 +303,20 @@ static uint64_t limit_at(int directory, bool is_v2)
 	return !is_v2 && limit >= V1_NO_LIMIT ? HL_CGROUP_UNKNOWN : limit;
 }
 
+/* Of version 2 the lower one of memory.max and memory.high. */
+static uint64_t bound_at(int directory, bool is_v2)
+{
+	uint64_t limit = limit_at(directory, is_v2);
+	uint64_t high = is_v2 ? number_at(directory, "memory.high") : HL_CGROUP_UNKNOWN;
+
+	return high < limit ? high : limit;
+}
+
+uint64_t hl_cgroup_own_limit(const struct hl_cgroup *group)
+{
+	return bound_at(group->fd, group->is_v2);
+}
+
 /* The lowest limit on the way up, and whose it is. */
 static void find_limit(const struct hl_cgroup *group, struct hl_cgroup_figures *figures)
 {
@@ -338,10 +352,7 @@ static bool open_level(const struct hl_cgroup *at, struct hl_cgroup_level *ret_l
 
 	if (directory < 0)
 		return false;
-	uint64_t limit = limit_at(directory, at->is_v2);
-	uint64_t high = at->is_v2 ? number_at(directory, "memory.high") : HL_CGROUP_UNKNOWN;
-	if (high < limit)
-		limit = high;
+	uint64_t limit = bound_at(directory, at->is_v2);
 	if (limit == HL_CGROUP_UNKNOWN)
 		return false;
 	int usage = openat(directory, at->is_v2 ? "memory.current" : "memory.usage_in_bytes",
@@ -480,6 +491,51 @@ static int add_below(int directory, unsigned depth, struct processes *processes)
 	}
 	if (list)
 		closedir(list);
+	return r;
+}
+
+static int visit_below(struct hl_cgroup *group, unsigned depth, hl_cgroup_visit_fn *visit,
+		       void *context)
+{
+	size_t length = strlen(group->path);
+	int r = has_memory(group) ? visit(group, context) : 0;
+	DIR *list = r == 0 ? opendir(group->path) : NULL;
+
+	for (const struct dirent *entry; r == 0 && list && (entry = readdir(list));) {
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == DEPTH_MAX ||
+		    length + 1 + strlen(entry->d_name) >= sizeof(group->path))
+			continue;
+		struct hl_cgroup below = *group;
+		below.path[length] = '/';
+		strcpy(below.path + length + 1, entry->d_name);
+		if (open_directory(&below) < 0)
+			continue; /* it has been removed since */
+		r = visit_below(&below, depth + 1, visit, context);
+		hl_cgroup_release(&below);
+	}
+	if (list)
+		closedir(list);
+	return r;
+}
+
+int hl_cgroup_each(hl_cgroup_visit_fn *visit, void *context, struct hl_error *err)
+{
+	struct hl_mount mount;
+
+	int r = find_mount(false, &mount);
+	bool is_v2 = r == 0;
+	if (is_v2)
+		r = find_mount(true, &mount);
+	if (r <= 0)
+		return hl_error_set(err, r < 0 ? r : -ENOENT,
+				    "no memory control groups are mounted here");
+	struct hl_cgroup group = {.is_v2 = is_v2, .mount_length = strlen(mount.point)};
+	snprintf(group.path, sizeof(group.path), "%s", mount.point);
+	r = open_directory(&group);
+	if (r < 0)
+		return error_of_name("/", r, err);
+	r = visit_below(&group, 0, visit, context);
+	hl_cgroup_release(&group);
 	return r;
 }
 

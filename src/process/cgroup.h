@@ -55,6 +55,15 @@ const char *hl_cgroup_name(const struct hl_cgroup *group);
 int hl_cgroup_read_figures(const struct hl_cgroup *group, struct hl_cgroup_figures *ret_figures,
 			   struct hl_error *err);
 
+/* Its own limit, of version 2 the lower one of memory.max and memory.high; HL_CGROUP_UNKNOWN without one. */
+uint64_t hl_cgroup_own_limit(const struct hl_cgroup *group);
+
+/* Gets a group, which is open until it returns. Other than 0 ends the walk and is its result. */
+typedef int hl_cgroup_visit_fn(const struct hl_cgroup *group, void *context);
+
+/* Calls ${visit} for each group that has the memory controller, those above first. 0, -ENOENT where none is mounted, or what ${visit} returned. */
+int hl_cgroup_each(hl_cgroup_visit_fn *visit, void *context, struct hl_error *err);
+
 /* What is left below the limits of a group and of those above it, for whoever asks again and again. Zero-initialize. */
 #define HL_CGROUP_LEVELS_MAX 8u /* of more, those nearest to the group */
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The control groups that 'heapline watch' watches: found, looked at in time, forgotten when they have gone. */
+#pragma once
+
+#include "base/error.h"
+#include "process/cgroup.h"
+#include "watch/trigger.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hl_watch_group {
+	char *path;	/* its directory */
+	size_t name_at; /* where in it the name below the mount begins */
+	uint64_t inode; /* of the directory: its identity in the kernel */
+	struct hl_cgroup_gauge gauge;
+	struct hl_watch_trigger trigger;
+	uint64_t next_ns;		/* of the next look */
+	uint64_t stat_ns, stat_wait_ns; /* when its page cache is read again */
+	int64_t cache;			/* page cache when that was read */
+	uint64_t limit, usage;
+	int kill_file; /* which counts kills; -1: not open */
+	uint64_t kills;
+	bool is_found;	 /* by the scan that goes on */
+	bool is_busy;	 /* a snapshot of it is being made */
+	bool was_joined; /* a process of it is recorded, or was */
+};
+
+/* Zero-initialize, and set the settings. */
+struct hl_watch_groups {
+	const char *const *named; /* NULL-terminated paths; NULL: all groups that have a limit */
+	double share;
+	bool reads_kills; /* the kernel does not report them otherwise */
+	struct hl_watch_group **groups;
+	size_t count, capacity;
+};
+
+/* What a look found. */
+struct hl_watch_finding {
+	enum hl_watch_cause cause;
+	uint64_t new_kills;
+};
+
+/* The path below the mount. */
+const char *hl_watch_group_name(const struct hl_watch_group *group);
+
+/*
+ * Finds the groups: those that are new are looked at from now on, those that have gone are freed unless they are busy. 0, or a negative errno with a
+ * sentence: a named group that does not exist is -ENOENT if ${is_first}, else it is waited for.
+ */
+int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct hl_error *err);
+
+/* Looks at one whose time has come, and sets the time of the next look. */
+struct hl_watch_finding hl_watch_group_look(const struct hl_watch_groups *groups,
+					    struct hl_watch_group *group, uint64_t now_ns);
+
+/* By the number that the kernel has for it; NULL. */
+struct hl_watch_group *hl_watch_groups_find(const struct hl_watch_groups *groups, uint64_t inode);
+
+void hl_watch_groups_release(struct hl_watch_groups *groups);

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The loop of 'heapline watch'; see watch.h. */
+#include "watch/watch.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "watch/snapshot.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#define SCAN_NS (5 * HL_NS_PER_SECOND)
+#define TICK_NS \
+	UINT64_C(250000000) /* looks happen together, so that the processor is woken less often */
+#define STEP_WAIT_NS  HL_NS_PER_SECOND
+#define SNAPSHOTS_MAX 2u /* that are being made */
+#define JOINED_MAX    4u /* processes that are being recorded */
+#define JOIN_SECONDS  "3600"
+#define JOIN_SAMPLE   "512K"
+
+struct joined {
+	pid_t heapline; /* that records; 0: none */
+	char entry[HL_WATCH_NAME_MAX];
+};
+
+struct service {
+	const struct hl_watch_settings *settings;
+	struct hl_watch_store store;
+	struct hl_watch_groups groups;
+	struct hl_watch_snapshot *snapshots[SNAPSHOTS_MAX];
+	struct joined joined[JOINED_MAX];
+	uint64_t scan_ns;  /* of the next scan */
+	size_t said_count; /* of groups, last */
+	int signals;
+	bool ends;
+};
+
+static void say(const struct service *service, const char *format, ...) HL_PRINTF(2, 3);
+
+static void say(const struct service *service, const char *format, ...)
+{
+	char sentence[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(sentence, sizeof(sentence), format, arguments);
+	va_end(arguments);
+	service->settings->say(sentence);
+}
+
+/* ---- to outlive what is watched ---- */
+
+static void raise_limits(const struct service *service)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	/* Pages that are never touched are not locked: they would take memory. */
+	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
+		say(service,
+		    "memory is not locked: %s; the service may be slow when the machine "
+		    "is short of memory",
+		    strerror(errno));
+	HL_CLOSED int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (score < 0 || write(score, "-1000", 5) < 0)
+		say(service, "the kernel may kill this service for want of memory: that takes "
+			     "CAP_SYS_RESOURCE");
+}
+
+/* A service in a group that it watches may die with it. */
+static void say_own_group(const struct service *service)
+{
+	struct hl_cgroup own;
+
+	if (hl_cgroup_open_of(getpid(), &own, NULL) < 0)
+		return;
+	for (size_t i = 0; i < service->groups.count; i++) {
+		const struct hl_watch_group *group = service->groups.groups[i];
+		size_t length = strlen(group->path);
+		if (!strncmp(own.path, group->path, length) &&
+		    (!own.path[length] || own.path[length] == '/'))
+			say(service,
+			    "this service is itself in '%s', which it watches: its memory "
+			    "counts there; start it outside of the group",
+			    hl_watch_group_name(group));
+	}
+	hl_cgroup_release(&own);
+}
+
+/* ---- joining the grower ---- */
+
+static void join(struct service *service, struct hl_watch_group *group, pid_t pid)
+{
+	struct joined *joined = service->joined;
+	char number[16], path[PATH_MAX];
+	int fd = -1;
+
+	while (joined < service->joined + JOINED_MAX && joined->heapline)
+		joined++;
+	if (!pid || group->was_joined || joined == service->joined + JOINED_MAX)
+		return;
+	int r = hl_watch_store_begin(&service->store, hl_clock_ns(CLOCK_REALTIME),
+				     HL_WATCH_RECORDING, hl_watch_group_name(group), joined->entry,
+				     &fd);
+	HL_CLOSED int entry = fd;
+	HL_CLOSED int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	snprintf(number, sizeof(number), "%d", pid);
+	snprintf(path, sizeof(path), "%s/%s/%s.hl", service->store.path, joined->entry, number);
+	char *arguments[] = {"heapline",  "attach", "-q",	  "-p", number, "--sample",
+			     JOIN_SAMPLE, "-d",	    JOIN_SECONDS, "-o", path,	NULL};
+	if (r == 0)
+		r = hl_watch_helper_start(arguments, null, null, false, &joined->heapline);
+	if (r < 0) {
+		joined->heapline = 0;
+		say(service, "cannot record process %d: %s", pid, strerror(-r));
+		return;
+	}
+	group->was_joined = true;
+	hl_watch_store_use(&service->store, joined->entry, true);
+	say(service, "recording process %d of '%s' to '%s'", pid, hl_watch_group_name(group), path);
+}
+
+static void look_at_joined(struct service *service)
+{
+	for (struct joined *joined = service->joined; joined < service->joined + JOINED_MAX;
+	     joined++)
+		if (joined->heapline && waitpid(joined->heapline, NULL, WNOHANG) != 0) {
+			joined->heapline = 0;
+			hl_watch_store_use(&service->store, joined->entry, false);
+			hl_watch_store_trim(&service->store);
+		}
+}
+
+/* ---- snapshots ---- */
+
+static void begin_snapshot(struct service *service, struct hl_watch_group *group,
+			   enum hl_watch_cause cause, uint64_t now_ns)
+{
+	struct hl_watch_snapshot **place = service->snapshots;
+	struct hl_error err = {0};
+
+	while (place < service->snapshots + SNAPSHOTS_MAX && *place)
+		place++;
+	if (group->is_busy || place == service->snapshots + SNAPSHOTS_MAX)
+		return; /* the next look finds the cause again */
+	hl_watch_trigger_fire(&group->trigger, cause, now_ns);
+	int r = hl_watch_snapshot_begin(&service->store, group, cause,
+					service->settings->allow_stop, place, &err);
+	if (r < 0) {
+		say(service, "%s", err.text);
+		return;
+	}
+	say(service, "'%s' uses %.1f%% of its limit (%s): a snapshot is being made",
+	    hl_watch_group_name(group), 100 * (double)group->usage / (double)group->limit,
+	    hl_watch_cause_name(cause));
+	if (service->settings->attach_sample)
+		join(service, group, hl_watch_snapshot_largest(*place));
+}
+
+static void look_at_snapshots(struct service *service, uint64_t now_ns)
+{
+	for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
+		if (service->snapshots[i] &&
+		    hl_watch_snapshot_continue(service->snapshots[i], now_ns)) {
+			hl_watch_snapshot_free(service->snapshots[i]);
+			service->snapshots[i] = NULL;
+		}
+}
+
+static void look_at_groups(struct service *service, uint64_t now_ns)
+{
+	for (size_t i = 0; i < service->groups.count; i++) {
+		struct hl_watch_group *group = service->groups.groups[i];
+		if (now_ns + TICK_NS / 2 < group->next_ns)
+			continue;
+		struct hl_watch_finding finding =
+			hl_watch_group_look(&service->groups, group, now_ns);
+		if (finding.cause)
+			begin_snapshot(service, group, finding.cause, now_ns);
+	}
+}
+
+/* ---- the loop ---- */
+
+static int scan(struct service *service, bool is_first, uint64_t now_ns, struct hl_error *err)
+{
+	if (now_ns < service->scan_ns)
+		return 0;
+	service->scan_ns = now_ns + SCAN_NS;
+	return hl_watch_groups_scan(&service->groups, is_first, err);
+}
+
+/* Until something is due. */
+static uint64_t next_ns(const struct service *service, uint64_t now_ns)
+{
+	uint64_t next = service->scan_ns;
+
+	for (size_t i = 0; i < service->groups.count; i++)
+		if (service->groups.groups[i]->next_ns < next)
+			next = service->groups.groups[i]->next_ns;
+	for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
+		if (service->snapshots[i] && now_ns + STEP_WAIT_NS < next)
+			next = now_ns + STEP_WAIT_NS;
+	return next < now_ns + TICK_NS ? now_ns + TICK_NS : next;
+}
+
+static void take_signals(struct service *service)
+{
+	struct signalfd_siginfo signals[8];
+	ssize_t length;
+
+	while ((length = read(service->signals, signals, sizeof(signals))) > 0)
+		for (size_t i = 0; i < (size_t)length / sizeof(*signals); i++)
+			if (signals[i].ssi_signo != SIGCHLD)
+				service->ends = true;
+}
+
+static int watch(struct service *service, struct hl_error *err)
+{
+	while (!service->ends) {
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		int r = scan(service, false, now_ns, err);
+		if (r < 0)
+			return r;
+		look_at_snapshots(service, now_ns);
+		look_at_joined(service);
+		look_at_groups(service, now_ns);
+		uint64_t wait_ns = next_ns(service, now_ns) - now_ns;
+		struct pollfd events = {.fd = service->signals, .events = POLLIN};
+		poll(&events, 1, (int)(wait_ns / 1000000));
+		take_signals(service);
+	}
+	return 0;
+}
+
+static int open_signals(void)
+{
+	sigset_t taken;
+
+	sigemptyset(&taken);
+	sigaddset(&taken, SIGINT);
+	sigaddset(&taken, SIGTERM);
+	sigaddset(&taken, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &taken, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	int fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+static void close_all(struct service *service)
+{
+	for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
+		hl_watch_snapshot_free(service->snapshots[i]);
+	for (size_t i = 0; i < JOINED_MAX; i++)
+		if (service->joined[i].heapline) {
+			kill(service->joined[i].heapline, SIGINT);
+			waitpid(service->joined[i].heapline, NULL, 0);
+		}
+	hl_watch_groups_release(&service->groups);
+	hl_watch_store_close(&service->store);
+	close(service->signals);
+}
+
+int hl_watch_run(const struct hl_watch_settings *settings, struct hl_error *err)
+{
+	struct service service = {
+		.settings = settings,
+		.groups = {.named = settings->groups,
+			   .share = settings->share,
+			   .reads_kills = true},
+	};
+
+	int r = hl_watch_store_open(&service.store, settings->directory, settings->keep,
+				    settings->bytes_max, err);
+	if (r < 0)
+		return r;
+	raise_limits(&service);
+	service.signals = open_signals();
+	if (service.signals < 0)
+		r = hl_error_set(err, service.signals, "cannot take signals: %s",
+				 strerror(-service.signals));
+	if (r == 0)
+		r = scan(&service, true, hl_clock_ns(CLOCK_MONOTONIC), err);
+	if (r == 0) {
+		say_own_group(&service);
+		say(&service, "watching %zu group%s, keeping what happens in '%s'",
+		    service.groups.count, service.groups.count == 1 ? "" : "s",
+		    settings->directory);
+		r = watch(&service, err);
+	}
+	close_all(&service);
+	return r;
+}

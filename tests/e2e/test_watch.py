@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a group had near its limit is kept, whatever happens to the group, the service and the disk."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+import harness
+import test_pod
+from harness import HEAPLINE
+
+MIB = 1 << 20
+
+
+class Watch(test_pod.Groups):
+    def setUp(self):
+        super().setUp()
+        self.place = self.path("watch")
+
+    @contextlib.contextmanager
+    def watch(self, *options, groups=(), **popen):
+        """The service; its sentences are in the file that this yields, beside the process."""
+        named = [word for group in groups for word in ("--cgroup", group)]
+        with open(self.path("said"), "w+", encoding="utf-8", errors="replace") as said, \
+                subprocess.Popen([HEAPLINE, "watch", "--dir", self.place, *named, *options], stderr=said,
+                                 **popen) as service:
+            def begun():
+                with open(said.name, encoding="utf-8", errors="replace") as file:
+                    return "watching" in file.read() or service.poll() is not None
+            harness.wait_until(begun, "the service to begin")
+            self.assertIsNone(service.poll(), open(said.name, encoding="utf-8").read())
+            try:
+                yield service
+            finally:
+                service.send_signal(signal.SIGTERM)
+                self.assertIn(service.wait(), (0, -signal.SIGKILL))
+
+    def said(self):
+        with open(self.path("said"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def ledger(self, name="ledger"):
+        """A word in shared memory that is charged to the group of the test."""
+        path = os.path.join("/dev/shm", f"heapline-{name}-{os.getpid()}")
+        with open(path, "wb") as file:
+            file.write(bytes(8))
+        self.addCleanup(lambda: os.path.exists(path) and os.remove(path))
+        return path
+
+    @contextlib.contextmanager
+    def grow(self, group, mib, step_kib=1024, pause_us=0, ledger=None):
+        """A program in the group that grows by so much."""
+        command = [harness.program("oom_ledger"), ledger or self.ledger(), str(step_kib), str(mib), str(pause_us)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: self.join(group)) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def entries(self, kind):
+        return sorted(name for name in os.listdir(self.place) if f"Z-{kind}-" in name and not name.endswith(".partial"))
+
+    def wait_for(self, kind, count=1):
+        harness.wait_until(lambda: len(self.entries(kind)) >= count, f"{count} of kind {kind}")
+        return self.entries(kind)
+
+    def load(self, entry, file):
+        with open(os.path.join(self.place, entry, file), encoding="utf-8") as stream:
+            return json.load(stream)
+
+    def last(self):
+        report = harness.run([HEAPLINE, "watch", "last", "--dir", self.place, "--json"])
+        self.assertEqual(report.status, 0, report.stderr)
+        text = harness.run([HEAPLINE, "watch", "last", "--dir", self.place])
+        self.assertEqual(text.status, 0, text.stderr)
+        return json.loads(report.stdout), text.stdout
+
+    def test_a_group_at_its_share_is_kept(self):
+        with self.group("watched") as group, self.watch(groups=[group]):
+            self.limit(group, 64 * MIB)
+            with self.grow(group, 60) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                entry = self.wait_for("snapshot")[0]
+                report, text = self.last()
+                pid = process.pid
+            snapshot = self.load(entry, "snapshot.json")
+            self.assertIn(snapshot["cause"], ("share", "near"))
+            self.assertEqual(snapshot["processes"][0]["pid"], pid)
+            pod = self.load(entry, "pod.json")
+            self.assertEqual(sum(row["bytes"] for row in pod["rows"]), pod["usage_bytes"])
+            for file in f"heap-{pid}.json", f"holders-{pid}.json":
+                self.assertEqual(self.load(entry, file)["process"]["pid"], pid)
+            self.assertIsNone(report["killed"])
+            self.assertEqual([row["pid"] for row in report["rows"]], [row["pid"] for row in pod["rows"]])
+            self.assertIn("no kill is known", text)
+            listed = json.loads(harness.run([HEAPLINE, "watch", "list", "--dir", self.place, "--json"]).stdout)
+            self.assertEqual([row["entry"] for row in listed["rows"]], self.entries("snapshot")[::-1])
+
+    def test_page_cache_alone_is_no_reason(self):
+        with self.group("cached") as group, self.watch(groups=[group]):
+            self.limit(group, 32 * MIB)
+            with open(self.path("large"), "wb") as file:
+                file.write(bytes(64 * MIB))
+                os.fsync(file.fileno())
+            subprocess.run(["cat", file.name], check=True, stdout=subprocess.DEVNULL,
+                           preexec_fn=lambda: self.join(group))
+            with self.grow(group, 31) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                entry = self.wait_for("snapshot")[0]
+            self.assertGreater(self.load(entry, "snapshot.json")["usage_bytes"], 29 * MIB)
+            self.assertLess(self.load(entry, "snapshot.json")["cache_bytes"], 6 * MIB)
+
+    def test_steady_growth_is_noticed_before(self):
+        with self.group("steady") as group, self.watch(groups=[group]):
+            self.limit(group, 128 * MIB)
+            with self.grow(group, 70), self.grow(group, 30, 128, 100_000):
+                entry = self.wait_for("snapshot")[0]
+            self.assertEqual(self.load(entry, "snapshot.json")["cause"], "growth")
+
+    def test_two_groups_at_once(self):
+        with self.group("one") as one, self.group("two") as two, self.watch(groups=[one, two]):
+            for group in one, two:
+                self.limit(group, 64 * MIB)
+            with self.grow(one, 60) as first, self.grow(two, 60) as second:
+                for process in first, second:
+                    self.assertEqual(process.stdout.readline(), "grown\n")
+                harness.wait_until(lambda: len({self.load(entry, "snapshot.json")["group"]
+                                                for entry in self.entries("snapshot")}) == 2, "a snapshot of each")
+
+    def test_all_groups_with_a_limit_are_found_again(self):
+        with self.watch(), self.group("late gr\toup") as group:
+            self.limit(group, 64 * MIB)
+            with self.grow(group, 60) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                name = os.path.basename(group)
+                harness.wait_until(lambda: any(os.path.basename(self.load(entry, "snapshot.json")["group"]) == name
+                                               for entry in self.entries("snapshot")), "its snapshot")
+
+    def test_a_group_that_vanishes_is_forgotten(self):
+        with self.group("stays") as stays, self.watch("--share", "50") as service:
+            self.limit(stays, 64 * MIB)
+            for _ in range(3):
+                with self.group("gone") as group:
+                    self.limit(group, 32 * MIB)
+                    with self.grow(group, 30, pause_us=20_000):
+                        harness.wait_until(lambda: not os.path.exists(self.place) or "gone" in str(os.listdir(self.place)),
+                                           "a snapshot to begin", 20)
+            with self.grow(stays, 60):
+                harness.wait_until(lambda: any("stays" in entry for entry in self.entries("snapshot")), "its snapshot")
+            self.assertIsNone(service.poll())
+
+    def test_who_is_killed_loses_the_partial_alone(self):
+        with self.group("lost") as group:
+            self.limit(group, 64 * MIB)
+            with self.grow(group, 60) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                with self.watch(groups=[group]):
+                    self.wait_for("snapshot")
+                kept = self.entries("snapshot")
+                with self.watch(groups=[group]) as service:
+                    harness.wait_until(lambda: "partial" in str(os.listdir(self.place)), "a snapshot to begin")
+                    service.kill()
+                self.assertEqual(len(self.last()[0]["snapshots"]), min(len(kept), 2))
+                partial = [name for name in os.listdir(self.place) if name.endswith(".partial")]
+                with self.watch(groups=[group]):
+                    self.wait_for("snapshot", len(kept) + 1)
+                    for name in partial:
+                        self.assertFalse(os.path.exists(os.path.join(self.place, name)))
+                self.assertEqual(self.entries("snapshot")[:len(kept)], kept)
+
+    def test_a_full_disk_drops_the_oldest(self):
+        os.mkdir(self.place)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", self.place], check=False)
+        if mounted.returncode:
+            self.skipTest("no tmpfs can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.place], check=True)
+        old = [f"20200101T00000{i}.000Z-snapshot-old" for i in range(3)]
+        for name in old:
+            os.mkdir(os.path.join(self.place, name))
+            with open(os.path.join(self.place, name, "ballast"), "wb") as file:
+                file.write(bytes(332 << 10))
+        with self.group("full") as group, self.watch(groups=[group]):
+            self.limit(group, 64 * MIB)
+            with self.grow(group, 60) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                harness.wait_until(lambda: self.entries("snapshot")[-1] not in old, "a new snapshot")
+                report, _ = self.last()
+                self.assertEqual(report["missing"], [])
+                self.assertNotIn(old[0], self.entries("snapshot"))
+
+    def test_the_grower_is_joined(self):
+        with self.group("joined") as group, self.watch("--attach-sample", groups=[group]) as service:
+            self.limit(group, 96 * MIB)
+            with self.grow(group, 88) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                entry = self.wait_for("recording")[0]
+                recording = os.path.join(self.place, entry, f"{process.pid}.hl")
+                harness.wait_until(lambda: os.path.exists(recording), "the recording")
+                self.wait_for("snapshot")
+                self.assertEqual(self.last()[0]["recording"], recording)
+                service.send_signal(signal.SIGTERM)
+                self.assertEqual(service.wait(), 0, self.said())
+                self.assertIsNone(process.poll())
+            self.assertEqual(harness.run([HEAPLINE, "info", recording]).status, 0)
+
+    def test_a_directory_that_cannot_be_written_is_an_error(self):
+        with tempfile.NamedTemporaryFile() as file:
+            result = harness.run([HEAPLINE, "watch", "--dir", f"{file.name}/watch"])
+            self.assertEqual(result.status, 1)
+            self.assertIn("--dir DIR", result.stderr)
+        with self.group("twice") as group, self.watch(groups=[group]):
+            result = harness.run([HEAPLINE, "watch", "--dir", self.place])
+            self.assertEqual(result.status, 1)
+            self.assertIn("another 'heapline watch'", result.stderr)
+
+    def test_it_says_when_it_is_in_a_group_that_it_watches(self):
+        with self.group("own") as group, self.watch(groups=[group], preexec_fn=lambda: self.join(group)):
+            harness.wait_until(lambda: "is itself in" in self.said(), "the sentence")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* When groups are worth a snapshot, and how the directory of snapshots stays bounded. */
+#include "watch/store.h"
+#include "watch/trigger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND UINT64_C(1000000000)
+#define LIMIT  (UINT64_C(1000) << 20)
+#define MIB    (UINT64_C(1) << 20)
+
+/* ---- triggers ---- */
+
+static enum hl_watch_cause feed(struct hl_watch_trigger *trigger, uint64_t second, uint64_t mib)
+{
+	uint64_t now_ns = second * SECOND;
+	enum hl_watch_cause cause = hl_watch_trigger_feed(trigger, now_ns, mib * MIB, LIMIT, 0.9);
+
+	if (cause)
+		hl_watch_trigger_fire(trigger, cause, now_ns);
+	return cause;
+}
+
+static void test_the_share_fires_once(void **state)
+{
+	struct hl_watch_trigger trigger = {0};
+
+	(void)state;
+	assert_int_equal(feed(&trigger, 1, 899), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(feed(&trigger, 2, 900), HL_WATCH_CAUSE_SHARE);
+	assert_int_equal(feed(&trigger, 3, 910), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(feed(&trigger, 4, 950), HL_WATCH_CAUSE_NEAR);
+	assert_int_equal(feed(&trigger, 5, 999), HL_WATCH_CAUSE_NONE);
+}
+
+static void test_it_fires_again_well_below_and_later_alone(void **state)
+{
+	struct hl_watch_trigger trigger = {0};
+
+	(void)state;
+	assert_int_equal(feed(&trigger, 1, 960), HL_WATCH_CAUSE_NEAR);
+	assert_int_equal(feed(&trigger, 10, 100), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(feed(&trigger, 20, 960), HL_WATCH_CAUSE_NONE); /* too soon */
+	assert_int_equal(feed(&trigger, 400, 840), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(feed(&trigger, 401, 920), HL_WATCH_CAUSE_NONE); /* not far enough below */
+	assert_int_equal(feed(&trigger, 402, 790), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(feed(&trigger, 403, 920), HL_WATCH_CAUSE_SHARE);
+}
+
+static enum hl_watch_cause grow(uint64_t first, uint64_t step, unsigned count, uint64_t dip)
+{
+	struct hl_watch_trigger trigger = {0};
+	enum hl_watch_cause found = HL_WATCH_CAUSE_NONE;
+
+	for (unsigned i = 0; i < count && !found; i++)
+		found = feed(&trigger, 2 * (i + 1), first + i * step - (i == 3 ? dip : 0));
+	return found;
+}
+
+static void test_steady_growth_fires(void **state)
+{
+	(void)state;
+	assert_int_equal(grow(600, 3, 6, 0), HL_WATCH_CAUSE_GROWTH);
+	assert_int_equal(grow(600, 3, 5, 0), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(grow(600, 3, 6, 4), HL_WATCH_CAUSE_NONE); /* not steady */
+	assert_int_equal(grow(600, 1, 6, 0), HL_WATCH_CAUSE_NONE); /* too slow */
+	assert_int_equal(grow(400, 3, 6, 0), HL_WATCH_CAUSE_NONE); /* it only starts */
+}
+
+static void test_looks_come_closer_near_the_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(hl_watch_trigger_wait_ns(0, LIMIT, 0.9), 2 * SECOND);
+	assert_int_equal(hl_watch_trigger_wait_ns(500 * MIB, LIMIT, 0.9), SECOND);
+	assert_int_equal(hl_watch_trigger_wait_ns(800 * MIB, LIMIT, 0.9), SECOND / 4);
+	assert_int_equal(hl_watch_trigger_wait_ns(1, 0, 0.9), SECOND / 4);
+}
+
+/* ---- names ---- */
+
+static void test_names_say_when_what_and_who(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], partial[HL_WATCH_NAME_MAX + 16];
+	struct hl_watch_entry entry;
+
+	(void)state;
+	hl_watch_name_make(UINT64_C(1769862896789) * 1000000, HL_WATCH_KILL, "/kube/a b\n\xff",
+			   name);
+	assert_string_equal(name, "20260131T123456.789Z-kill-a_b__");
+	assert_true(hl_watch_name_parse(name, &entry));
+	assert_int_equal(entry.kind, HL_WATCH_KILL);
+	assert_false(entry.is_partial);
+	snprintf(partial, sizeof(partial), "%s" HL_WATCH_PARTIAL, name);
+	assert_true(hl_watch_name_parse(partial, &entry));
+	assert_true(entry.is_partial);
+}
+
+static void test_a_long_name_is_cut(void **state)
+{
+	char group[1000], name[HL_WATCH_NAME_MAX];
+	struct hl_watch_entry entry;
+
+	(void)state;
+	memset(group, 'x', sizeof(group) - 1);
+	group[sizeof(group) - 1] = '\0';
+	hl_watch_name_make(0, HL_WATCH_RECORDING, group, name);
+	assert_true(hl_watch_name_parse(name, &entry));
+	assert_string_equal(entry.name, name);
+}
+
+static void test_other_files_are_no_entries(void **state)
+{
+	static const char *const names[] = {"",
+					    "lock",
+					    "20260131T123456.789Z",
+					    "20260131T123456.789Z-kill",
+					    "20260131T123456.789Z-other-x",
+					    "20260131t123456.789Z-kill-x",
+					    "2026013AT123456.789Z-kill-x"};
+	struct hl_watch_entry entry;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		assert_false(hl_watch_name_parse(names[i], &entry));
+}
+
+/* ---- the directory ---- */
+
+struct place {
+	char path[64];
+	struct hl_watch_store store;
+};
+
+static void open_place(struct place *place, uint64_t keep, uint64_t bytes_max)
+{
+	struct hl_error err = {0};
+
+	snprintf(place->path, sizeof(place->path), "/tmp/heapline-watch-XXXXXX");
+	assert_non_null(mkdtemp(place->path));
+	assert_int_equal(hl_watch_store_open(&place->store, place->path, keep, bytes_max, &err), 0);
+}
+
+static void close_place(struct place *place)
+{
+	char command[128];
+
+	hl_watch_store_close(&place->store);
+	snprintf(command, sizeof(command), "rm -r %s", place->path);
+	assert_int_equal(system(command), 0);
+}
+
+static void add(struct place *place, uint64_t second, enum hl_watch_kind kind, size_t bytes,
+		char name[HL_WATCH_NAME_MAX])
+{
+	char text[65536];
+	int fd = -1;
+
+	memset(text, 'x', sizeof(text));
+	assert_in_range(bytes, 0, sizeof(text) - 1);
+	text[bytes] = '\0';
+	assert_int_equal(
+		hl_watch_store_begin(&place->store, second * SECOND, kind, "/g", name, &fd), 0);
+	json_t *document = json_pack("{s:s}", "x", text);
+	assert_int_equal(hl_watch_store_write(&place->store, fd, "x.json", document), 0);
+	json_decref(document);
+	close(fd);
+	if (kind != HL_WATCH_RECORDING)
+		assert_int_equal(hl_watch_store_commit(&place->store, name), 0);
+}
+
+static size_t count(const struct place *place, char newest[HL_WATCH_NAME_MAX])
+{
+	struct hl_watch_entry *entries = NULL;
+	size_t found = 0;
+
+	assert_int_equal(hl_watch_store_list(&place->store, &entries, &found), 0);
+	if (found)
+		memcpy(newest, entries[0].name, HL_WATCH_NAME_MAX);
+	free(entries);
+	return found;
+}
+
+static void test_the_newest_of_each_kind_are_kept(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
+	struct place place;
+
+	(void)state;
+	open_place(&place, 2, MIB);
+	for (unsigned i = 0; i < 5; i++)
+		add(&place, i, HL_WATCH_SNAPSHOT, 10, name);
+	assert_int_equal(count(&place, newest), 2);
+	assert_string_equal(newest, name);
+	for (unsigned i = 5; i < 9; i++)
+		add(&place, i, HL_WATCH_KILL, 10, name);
+	assert_int_equal(count(&place, newest), 4);
+	close_place(&place);
+}
+
+static void test_the_directory_is_bounded(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
+	struct place place;
+
+	(void)state;
+	open_place(&place, 100, 100 << 10);
+	for (unsigned i = 0; i < 6; i++)
+		add(&place, i, HL_WATCH_SNAPSHOT, 30 << 10, name);
+	assert_int_equal(count(&place, newest), 3);
+	assert_string_equal(newest, name);
+	close_place(&place);
+}
+
+static void test_what_is_in_use_stays(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], used[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
+	struct place place;
+
+	(void)state;
+	open_place(&place, 1, MIB);
+	add(&place, 1, HL_WATCH_RECORDING, 10, used);
+	hl_watch_store_use(&place.store, used, true);
+	add(&place, 2, HL_WATCH_RECORDING, 10, name);
+	hl_watch_store_trim(&place.store);
+	assert_int_equal(count(&place, newest), 2);
+	while (hl_watch_store_drop_oldest(&place.store))
+		;
+	assert_int_equal(count(&place, newest), 1);
+	assert_string_equal(newest, used);
+	hl_watch_store_use(&place.store, used, false);
+	assert_true(hl_watch_store_drop_oldest(&place.store));
+	assert_int_equal(count(&place, newest), 0);
+	close_place(&place);
+}
+
+static void test_partial_entries_go_at_the_next_start(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
+	struct hl_error err = {0};
+	struct hl_watch_store again;
+	struct place place;
+	int fd;
+
+	(void)state;
+	open_place(&place, 10, MIB);
+	add(&place, 1, HL_WATCH_SNAPSHOT, 10, name);
+	assert_int_equal(
+		hl_watch_store_begin(&place.store, SECOND, HL_WATCH_SNAPSHOT, "/g", newest, &fd),
+		0);
+	assert_string_not_equal(newest, name); /* whose time is taken */
+	close(fd);
+	assert_int_equal(count(&place, newest), 2);
+	assert_int_equal(hl_watch_store_open(&again, place.path, 10, MIB, &err), -EBUSY);
+	hl_watch_store_close(&again);
+	hl_watch_store_close(&place.store);
+	assert_int_equal(hl_watch_store_open(&place.store, place.path, 10, MIB, &err), 0);
+	assert_int_equal(count(&place, newest), 1);
+	assert_string_equal(newest, name);
+	close_place(&place);
+}
+
+static void test_a_directory_that_cannot_be_made_is_named(void **state)
+{
+	struct hl_error err = {0};
+	struct hl_watch_store store;
+
+	(void)state;
+	assert_int_equal(hl_watch_store_open(&store, "/proc/heapline/watch", 1, MIB, &err),
+			 -ENOENT);
+	assert_non_null(strstr(err.text, "'/proc/heapline/watch'"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_share_fires_once),
+		cmocka_unit_test(test_it_fires_again_well_below_and_later_alone),
+		cmocka_unit_test(test_steady_growth_fires),
+		cmocka_unit_test(test_looks_come_closer_near_the_limit),
+		cmocka_unit_test(test_names_say_when_what_and_who),
+		cmocka_unit_test(test_a_long_name_is_cut),
+		cmocka_unit_test(test_other_files_are_no_entries),
+		cmocka_unit_test(test_the_newest_of_each_kind_are_kept),
+		cmocka_unit_test(test_the_directory_is_bounded),
+		cmocka_unit_test(test_what_is_in_use_stays),
+		cmocka_unit_test(test_partial_entries_go_at_the_next_start),
+		cmocka_unit_test(test_a_directory_that_cannot_be_made_is_named),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -66,14 +66,12 @@ static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
 
 /* ---- rules ---- */
 
-/* The last mapping of list (${generation} & 1) of the target in ${place} that does not begin after
- * ${pc}; NULL: none does. */
-static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t place,
-							   uint32_t generation)
+/* The last mapping of list (${generation} & 1) that does not begin after ${pc}; NULL: none does. */
+static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t generation)
 {
-	uint32_t low = (place * 2 + (generation & 1)) * hl_walk_settings.mappings_max;
+	uint32_t low = (generation & 1) * HL_BPF_MAPPINGS_MAX;
 
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &place);
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 	if (!view)
 		return NULL;
 	uint32_t count = view->count[generation & 1];
@@ -94,7 +92,7 @@ static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t
 /* The mapping of ${pc} becomes the workplace's. */
 static __always_inline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
 {
-	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->place, walk->generation);
+	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->generation);
 
 	if (!mapping || pc >= mapping->end)
 		return false;
@@ -141,7 +139,7 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
 	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
 	    !hl_find_mapping(walk, pc)) {
 		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
-		hl_tell_unknown_code(walk, pc);
+		hl_tell_unknown_code(pc);
 		return HL_RULE_UNSUPPORTED;
 	}
 	uint64_t rule = hl_rule_in_mapping(walk, pc);
@@ -158,7 +156,7 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
  */
 static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 {
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &walk->place);
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 	uint32_t unheard = walk->unheard;
 	bool is_reloaded = unheard >= HL_BPF_RELOADS; /* the oldest may be overwritten now */
 
@@ -170,7 +168,7 @@ static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 	}
 	if (is_reloaded) {
 		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
-		hl_tell_unknown_code(walk, pc);
+		hl_tell_unknown_code(pc);
 	}
 	return is_reloaded;
 }
@@ -180,8 +178,8 @@ static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t
 {
 	if (walk->unheard && hl_is_reloaded(walk, pc))
 		return HL_RULE_UNSUPPORTED;
-	uint64_t slot_key = pc ^ walk->rule_salt;
-	uint32_t number = slot_key * UINT64_C(0x9e3779b97f4a7c15) >> hl_walk_settings.rule_shift;
+	uint32_t number = pc * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RULE_SLOT_BITS);
+	uint64_t slot_key = pc | (uint64_t)walk->generation << HL_MODULE_SHIFT;
 	struct hl_rule_slot *slot = bpf_map_lookup_elem(&hl_rule_slots, &number);
 	if (!slot)
 		return HL_RULE_NONE;
@@ -404,9 +402,7 @@ static __always_inline struct hl_workplace *hl_take_workplace(void)
 static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t pc, uint64_t sp,
 					     uint64_t bp)
 {
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &walk->place);
-	/* 0 for the first target. Sets what targets have apart, in keys of rules and in stack ids. */
-	uint64_t salt = (walk->record.target - 1) * UINT64_C(0xd6e8feb86659fd93);
+	struct hl_walk_view *view = HL_FIRST(hl_view);
 
 	if (!view)
 		return 0;
@@ -417,8 +413,7 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 	walk->unheard = walk->reloads - heard;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
 	walk->context = 0;
-	walk->rule_salt = salt ^ (uint64_t)walk->generation << HL_MODULE_SHIFT;
-	walk->hash = salt;
+	walk->hash = 0;
 	walk->ended = false;
 	walk->record.count = 0;
 	walk->record.flags = 0;
@@ -445,11 +440,10 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 }
 
 /* Whether the tool may take code in the range, which is free, for what was there. */
-static __always_inline bool hl_was_code(struct hl_walk_view *view, uint32_t place, uint64_t start,
-					uint64_t end)
+static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t start, uint64_t end)
 {
 	struct hl_code_mapping *mapping =
-		hl_mapping_up_to(end - 1, place, *(volatile uint32_t *)&view->current);
+		hl_mapping_up_to(end - 1, *(volatile uint32_t *)&view->current);
 
 	if (mapping && mapping->end > start)
 		return true;
@@ -463,8 +457,8 @@ static __always_inline bool hl_was_code(struct hl_walk_view *view, uint32_t plac
 }
 
 /*
- * A process is given an address for a new mapping, under the lock of its mappings. One that asks for a
- * certain one is not seen here: such code is noticed when the tool reads the mappings again.
+ * A process is given a place for a new mapping, under the lock of its mappings. One that asks for a
+ * certain place is not seen here: such code is noticed when the tool reads the mappings again.
  */
 SEC("raw_tp/vm_unmapped_area")
 int hl_place_given(uint64_t *context)
@@ -472,15 +466,14 @@ int hl_place_given(uint64_t *context)
 	uint64_t start = context[0];
 	uint64_t bytes = BPF_CORE_READ((struct vm_unmapped_area_info *)context[1], length);
 
-	struct hl_target_number target = hl_current_target();
-	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &target.place);
-	if (!view || (int64_t)start <= 0 || !target.number ||
-	    !hl_was_code(view, target.place, start, start + bytes))
+	struct hl_walk_view *view = HL_FIRST(hl_view);
+	if (!view || (int64_t)start <= 0 || !hl_is_target() ||
+	    !hl_was_code(view, start, start + bytes))
 		return 0;
 	view->reloaded[(view->reloads + 1) % HL_BPF_RELOADS] =
 		(struct hl_code_range){start, start + bytes};
 	__sync_fetch_and_add(&view->reloads, 1);
-	return hl_ask_for_mappings(target.number);
+	return hl_ask_for_mappings();
 }
 
 /*
@@ -504,22 +497,14 @@ static __always_inline bool hl_walk_caused_this(void)
  * just entered. */
 static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, bool is_entry)
 {
-	/* The programs of one target are attached to it, or have asked. */
-	struct hl_target_number target = {.number = 1};
+	struct hl_workplace *walk = hl_take_workplace();
 	uint64_t id = 0;
 
-	if (hl_walk_settings.places > 1)
-		target = hl_current_target();
-	if (!target.number)
-		return 0;
-	struct hl_workplace *walk = hl_take_workplace();
 	if (!walk) {
 		hl_count_loss(HL_LOSS_BUSY);
 		return 0;
 	}
 	walk->owner = (uint32_t)bpf_get_current_pid_tgid();
-	walk->place = target.place;
-	walk->record.target = target.number;
 	if (hl_move_window(walk, sp) && is_entry) {
 		pc = walk->window[0] - 1;
 		sp += 8;
@@ -535,7 +520,7 @@ static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, 
 
 /*
  * The stack at the entry of a function, where rsp points to the return address: its innermost frame
- * is the caller. The id, or 0 when there is none: hl_losses says why, or the task is of no target of several.
+ * is the caller. The id, or 0 when there is none; then hl_losses says why.
  */
 static __always_inline uint64_t hl_stack_of_caller(const struct pt_regs *regs)
 {

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "heap/pod_files.h"
+#include "heap/pod_pages.h"
 #include "process/process.h"
 
 #include <inttypes.h>
@@ -14,13 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STAT_BYTES (32u << 10) /* of memory.stat, which has 3 KiB today */
+#define PAGES_PER_BATCH 64u /* that the kernel keeps back for a processor before it counts */
+#define STAT_BYTES	(32u << 10) /* of memory.stat, which has 3 KiB today */
 
 struct reader {
 	const struct hl_cgroup *group;
 	struct hl_pod *pod;
 	char stat[STAT_BYTES];
 	struct hl_pod_files files;
+	struct hl_group_pages *pages; /* NULL: they are not known */
+	struct hl_pod_mounts mounts;
 	size_t shared_out_unknown; /* processes whose anonymous memory is as status has it */
 	size_t strangers;	   /* entries without a number here */
 	size_t uncounted_files;	   /* whose part in the page cache is not known */
@@ -49,8 +53,7 @@ static uint64_t stat_of(const struct reader *reader, const char *v2_key, const c
 	return number;
 }
 
-/* Adds a row; ${name} is copied. Rows of 0 bytes are left out. */
-static int add_row(struct hl_pod *pod, const struct hl_pod_row *row)
+int hl_pod_add_row(struct hl_pod *pod, const struct hl_pod_row *row)
 {
 	struct hl_pod_row copy = *row;
 
@@ -68,7 +71,7 @@ static int add_part(struct hl_pod *pod, enum hl_pod_kind kind, const char *name,
 {
 	const struct hl_pod_row row = {.kind = kind, .bytes = bytes, .name = (char *)name};
 
-	return add_row(pod, &row);
+	return hl_pod_add_row(pod, &row);
 }
 
 /* What rows of a kind lack to the kernel's own sum, or have above it. */
@@ -117,7 +120,7 @@ static int add_process(struct reader *reader, pid_t pid)
 		 is_shared_out ? "" : "shared pages count whole");
 	reader->pod->process_count++;
 	reader->pod->rss_bytes += rss.rss_pages * page;
-	return add_row(reader->pod, &row);
+	return hl_pod_add_row(reader->pod, &row);
 }
 
 static int add_processes(struct reader *reader)
@@ -126,6 +129,12 @@ static int add_processes(struct reader *reader)
 	size_t count;
 
 	int r = hl_cgroup_processes(reader->group, &pids, &count, &reader->strangers);
+	if (r == 0 && reader->pages) {
+		size_t length;
+		hl_proc_read_all(getpid(), "mountinfo", &reader->mounts.own, &length);
+		if (count)
+			hl_proc_read_all(pids[0], "mountinfo", &reader->mounts.process, &length);
+	}
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = add_process(reader, pids[i]);
 	if (r == 0)
@@ -148,7 +157,7 @@ static int add_memory_file(struct hl_pod *pod, const struct hl_pod_open_file *fi
 		 file->is_mapped ? "mapped" : "open, not mapped");
 	hl_pod_files_name(file, name);
 	row.name = name;
-	return add_row(pod, &row);
+	return hl_pod_add_row(pod, &row);
 }
 
 /* What no process here has open of a mounted tmpfs is the rest of it, as far as the group can be charged with it. */
@@ -169,7 +178,7 @@ static int add_tmpfs_rest(struct reader *reader, const struct hl_pod_tmpfs *tmpf
 		 row.bytes > left ? ", at most" : "");
 	if (row.bytes > left)
 		row.bytes = left;
-	return row.bytes > 0 ? add_row(reader->pod, &row) : 0;
+	return row.bytes > 0 ? hl_pod_add_row(reader->pod, &row) : 0;
 }
 
 static int add_cached_file(struct reader *reader, const struct hl_pod_open_file *file)
@@ -193,20 +202,35 @@ static int add_cached_file(struct reader *reader, const struct hl_pod_open_file 
 	return r;
 }
 
-static int add_files(struct reader *reader)
+/* Files in memory as far as processes have them open, and file systems know what they have. */
+static int add_memory_files(struct reader *reader)
 {
 	struct hl_pod_files *files = &reader->files;
 	int r = 0;
 
-	hl_pod_files_merge(files);
 	for (size_t i = 0; r == 0 && i < files->count; i++)
-		r = files->files[i].is_memory ? add_memory_file(reader->pod, &files->files[i])
-					      : add_cached_file(reader, &files->files[i]);
+		if (files->files[i].is_memory)
+			r = add_memory_file(reader->pod, &files->files[i]);
 	for (size_t i = 0; r == 0 && i < files->tmpfs_count; i++)
 		r = add_tmpfs_rest(reader, &files->tmpfs[i]);
+	return r;
+}
+
+static int add_files(struct reader *reader)
+{
+	struct hl_pod_files *files = &reader->files;
+
+	hl_pod_files_merge(files);
+	int r = reader->pages
+			? hl_pod_add_page_files(reader->pod, reader->pages, files, &reader->mounts)
+			: add_memory_files(reader);
+	for (size_t i = 0; r == 0 && i < files->count; i++)
+		if (!files->files[i].is_memory)
+			r = add_cached_file(reader, &files->files[i]);
 	if (r == 0)
 		r = add_difference(reader->pod, HL_POD_SHARED,
-				   "files in memory that no process here has open",
+				   reader->pages ? "other files in memory"
+						 : "files in memory that no process here has open",
 				   "less what is on swap, or other groups are charged with");
 	return r;
 }
@@ -221,6 +245,9 @@ static int add_cache(struct reader *reader)
 				 .bytes = (int64_t)pod->sums[HL_POD_CACHE],
 				 .name = (char *)"page cache"};
 
+	if (reader->pages)
+		return add_difference(pod, HL_POD_CACHE, "page cache of other files",
+				      "less what changed while it was read");
 	snprintf(row.detail, sizeof(row.detail),
 		 "MiB: %" PRIu64 " inactive, %" PRIu64 " active, %" PRIu64 " dirty, %" PRIu64
 		 " mapped",
@@ -228,52 +255,85 @@ static int add_cache(struct reader *reader)
 		 stat_of(reader, "active_file", "total_active_file") / mib,
 		 stat_of(reader, "file_dirty", "total_dirty") / mib,
 		 stat_of(reader, "file_mapped", "total_mapped_file") / mib);
-	return add_row(pod, &row);
+	return hl_pod_add_row(pod, &row);
 }
 
-static int add_kernel(struct reader *reader)
+/* Of version 1, which has one sum. */
+static int add_kernel_sum(struct reader *reader)
 {
+	struct hl_pod *pod = reader->pod;
+	char text[32];
+
+	ssize_t length =
+		hl_cgroup_read(reader->group, "memory.kmem.usage_in_bytes", text, sizeof(text));
+	pod->sums[HL_POD_KERNEL] = length > 0 ? strtoull(text, NULL, 10) : 0;
+	return reader->pages ? add_part(pod, HL_POD_KERNEL, "page tables, kernel stacks, pipes",
+					(int64_t)reader->pages->bytes[HL_GROUP_KERNEL])
+			     : add_part(pod, HL_POD_KERNEL,
+					"slab, kernel stacks, page tables (version 1 has one sum)",
+					(int64_t)pod->sums[HL_POD_KERNEL]);
+}
+
+static int add_kernel_parts(struct reader *reader)
+{
+	enum place {
+		PAGES,
+		SLAB,
+		INSIDE,
+		APART
+	}; /* in `kernel` of memory.stat, or not; charged as whole pages */
 	static const struct {
 		const char *key, *name;
-		bool is_apart; /* not in `kernel` of memory.stat */
+		enum place place;
 	} parts[] = {
-		{"slab_reclaimable", "slab, reclaimable (dentries, inodes)", false},
-		{"slab_unreclaimable", "slab, not reclaimable", false},
-		{"kernel_stack", "kernel stacks", false},
-		{"pagetables", "page tables", false},
-		{"sec_pagetables", "page tables of devices and virtual machines", false},
-		{"percpu", "per-processor memory", false},
-		{"vmalloc", "vmalloc", false},
-		{"zswap", "zswap, compressed pages", false},
-		{"sock", "buffers of sockets", true},
+		{"slab_reclaimable", "slab, reclaimable (dentries, inodes)", SLAB},
+		{"slab_unreclaimable", "slab, not reclaimable", SLAB},
+		{"kernel_stack", "kernel stacks", PAGES},
+		{"pagetables", "page tables", PAGES},
+		{"sec_pagetables", "page tables of devices and virtual machines", PAGES},
+		{"percpu", "per-processor memory", INSIDE},
+		{"vmalloc", "vmalloc", PAGES},
+		{"zswap", "zswap, compressed pages", INSIDE},
+		{"sock", "buffers of sockets", APART},
 	};
 	struct hl_pod *pod = reader->pod;
 	int r = 0;
 
-	if (reader->group->is_topmost)
-		return 0;
-	if (!reader->group->is_v2) {
-		char text[32];
-		ssize_t length = hl_cgroup_read(reader->group, "memory.kmem.usage_in_bytes", text,
-						sizeof(text));
-		pod->sums[HL_POD_KERNEL] = length > 0 ? strtoull(text, NULL, 10) : 0;
-		return add_part(pod, HL_POD_KERNEL,
-				"slab, kernel stacks, page tables (version 1 has one sum)",
-				(int64_t)pod->sums[HL_POD_KERNEL]);
-	}
-	uint64_t whole = stat_of(reader, "kernel", NULL), inside = 0, apart = 0;
+	uint64_t whole = stat_of(reader, "kernel", NULL), inside = 0, apart = 0, pages = 0;
 	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(parts); i++) {
 		uint64_t bytes = stat_of(reader, parts[i].key, NULL);
-		*(parts[i].is_apart ? &apart : &inside) += bytes;
-		r = add_part(pod, HL_POD_KERNEL, parts[i].name, (int64_t)bytes);
+		*(parts[i].place == APART ? &apart : &inside) += bytes;
+		pages += parts[i].place == PAGES ? bytes : 0;
+		if (parts[i].place != SLAB || !reader->pages) /* else by kind */
+			r = add_part(pod, HL_POD_KERNEL, parts[i].name, (int64_t)bytes);
 	}
+	if (r == 0 && reader->pages && reader->pages->bytes[HL_GROUP_KERNEL] > pages)
+		r = add_part(pod, HL_POD_KERNEL, "buffers of pipes and others, whole pages",
+			     (int64_t)(reader->pages->bytes[HL_GROUP_KERNEL] - pages));
 	pod->sums[HL_POD_KERNEL] = (whole > inside ? whole : inside) + apart;
-	return r < 0 ? r
-		     : add_difference(pod, HL_POD_KERNEL, "other memory of the kernel",
-				      "less what the kernel counts twice");
+	return r;
 }
 
-/* ---- all of it ---- */
+static int add_kernel(struct reader *reader)
+{
+	if (reader->group->is_topmost)
+		return 0;
+	int r = reader->group->is_v2 ? add_kernel_parts(reader) : add_kernel_sum(reader);
+	if (r == 0 && reader->pages)
+		r = hl_pod_add_caches(reader->pod, reader->pages);
+	for (size_t i = 0; !reader->group->is_v2 && reader->pages && i < reader->pages->cache_count;
+	     i++) {
+		const struct hl_group_cache *cache = &reader->pages->caches[i];
+		if (cache->is_reclaimable)
+			reader->pod->reclaimable_bytes += cache->objects * cache->object_bytes;
+		reader->pod->reclaims_slab = true;
+	}
+	return r < 0 ? r
+		     : add_difference(reader->pod, HL_POD_KERNEL, "other memory of the kernel",
+				      "less what the kernel counts twice, or freed meanwhile");
+}
+
+/* ---- sums and pages ---- */
 
 static int read_sums(struct reader *reader, struct hl_error *err)
 {
@@ -296,8 +356,51 @@ static int read_sums(struct reader *reader, struct hl_error *err)
 	pod->reclaimable_bytes = pod->inactive_file_bytes +
 				 stat_of(reader, "active_file", "total_active_file") +
 				 stat_of(reader, "slab_reclaimable", NULL);
+	pod->reclaims_slab = reader->group->is_v2;
 	return 0;
 }
+
+/* Whether pages that were found are about those that the kernel counts, which may change meanwhile. */
+static bool agree(uint64_t found, uint64_t counted)
+{
+	uint64_t difference = found > counted ? found - counted : counted - found;
+	uint64_t batches = PAGES_PER_BATCH * (uint64_t)sysconf(_SC_PAGESIZE) *
+			   (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+
+	return difference <= counted / 8 + batches;
+}
+
+/* Reads whose the group's pages are, where that can be done and the sums agree. 0 or -ENOMEM. */
+static int read_pages(struct reader *reader)
+{
+	struct hl_pod *pod = reader->pod;
+	struct hl_error why = {0};
+
+	int r = hl_group_pages_read(reader->group, &reader->pages, &why);
+	if (r == 0)
+		r = read_sums(reader, &why);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		return note(pod, "which files the page cache is of is not known: %s", why.text);
+	const uint64_t *found = reader->pages->bytes;
+	if (agree(found[HL_GROUP_FILE], pod->sums[HL_POD_CACHE]) &&
+	    agree(found[HL_GROUP_SHARED], pod->sums[HL_POD_SHARED]) && !reader->pages->lost_bytes) {
+		pod->has_pages = true;
+		pod->removed_bytes = reader->pages->removed_bytes;
+		return 0;
+	}
+	r = note(pod,
+		 "which files the page cache is of is not known: of %" PRIu64
+		 " MiB of it and of shared memory pages of %" PRIu64 " MiB were found",
+		 (pod->sums[HL_POD_CACHE] + pod->sums[HL_POD_SHARED]) >> 20,
+		 (found[HL_GROUP_FILE] + found[HL_GROUP_SHARED]) >> 20);
+	hl_group_pages_free(reader->pages);
+	reader->pages = NULL;
+	return r;
+}
+
+/* ---- all of it ---- */
 
 static int add_notes(struct reader *reader)
 {
@@ -355,7 +458,9 @@ static int read_all(struct reader *reader, struct hl_error *err)
 {
 	struct hl_pod *pod = reader->pod;
 
-	int r = read_sums(reader, err);
+	int r = read_pages(reader);
+	if (r == 0)
+		r = read_sums(reader, err);
 	if (r == 0)
 		r = add_processes(reader);
 	if (r == 0)
@@ -393,6 +498,9 @@ int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct h
 		reader->pod = pod;
 		r = read_all(reader, err);
 		hl_pod_files_release(&reader->files);
+		hl_group_pages_free(reader->pages);
+		free(reader->mounts.own);
+		free(reader->mounts.process);
 	}
 	free(reader);
 	if (r < 0) {

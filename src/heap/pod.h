@@ -3,7 +3,7 @@
  * The balance of a memory control group, a container or pod: what the kernel charges it with, in rows that add up to
  * memory.current. From the files of /proc and of the group alone: nothing is stopped, faulted in or read into the page cache.
  *
- * What a row cannot say: page cache by file, since these files do not tell whom a page is charged to.
+ * These do not tell whose page cache is of which file; as root, the kernel's array of pages does (bpf/group_pages.h).
  */
 #pragma once
 
@@ -28,6 +28,8 @@ struct hl_pod_row {
 	char detail[HL_POD_DETAIL_MAX]; /* what more is known; "" */
 	pid_t pid;			/* whose it is, or who has the file; 0: nobody */
 	char comm[16];
+	bool has_pages; /* it is a file, of which what follows is known */
+	uint64_t active_bytes, dirty_bytes, mapped_bytes, locked_bytes;
 };
 
 /* A file on a disk that a process has open or mapped, and its part in the page cache, whoever is charged. */
@@ -46,8 +48,11 @@ struct hl_pod {
 	uint64_t
 		inactive_file_bytes; /* what kubelet's working set leaves out of ${figures}.usage */
 	uint64_t reclaimable_bytes;  /* without swap: page cache that is not locked, and slab */
-	uint64_t rss_bytes;	     /* of its processes, pages that several have once for each */
-	struct hl_pod_row *rows;     /* by bytes, falling; their sum is ${figures}.usage */
+	bool reclaims_slab;	     /* what of slab is reclaimable is known, and counts there */
+	bool has_pages; /* rows have page cache and shared memory by file, and slab by kind */
+	uint64_t removed_bytes;	 /* if so: charged to subgroups that have been removed */
+	uint64_t rss_bytes;	 /* of its processes, pages that several have once for each */
+	struct hl_pod_row *rows; /* by bytes, falling; their sum is ${figures}.usage */
 	size_t row_count, row_capacity;
 	struct hl_pod_file *files; /* by cached_bytes, falling */
 	size_t file_count, file_capacity;

@@ -68,7 +68,7 @@ static void say_largest(struct hl_emit *emit, const struct hl_pod *pod)
 		return;
 	for (size_t i = 0; i < pod->row_count; i++) {
 		if (pod->rows[i].kind != largest || pod->rows[i].bytes <= 0 ||
-		    largest == HL_POD_CACHE)
+		    (largest == HL_POD_CACHE && !pod->has_pages))
 			continue;
 		name_row(&pod->rows[i], label);
 		hl_emit_line(emit, "the largest part is %s, %s; of its rows the largest is %s, %s",
@@ -94,7 +94,8 @@ static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
 				 : 0;
 
 	hl_emit_line(emit, "the kernel can take back %s by itself (page cache%s); %s it cannot%s",
-		     BYTES(pod->reclaimable_bytes), pod->is_v2 ? ", slab" : "", BYTES(stays),
+		     BYTES(pod->reclaimable_bytes), pod->reclaims_slab ? ", slab" : "",
+		     BYTES(stays),
 		     figures->swap_limit == 0 ? ", because the group may not swap"
 					      : ", except by swapping, where that is possible");
 	hl_emit_line(emit, "kubelet's working set, usage without inactive page cache: %s",
@@ -103,6 +104,9 @@ static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
 		emit,
 		"RSS of its %zu process%s adds up to %s, where shared pages count once for each",
 		pod->process_count, pod->process_count == 1 ? "" : "es", BYTES(pod->rss_bytes));
+	if (pod->removed_bytes)
+		hl_emit_line(emit, "still charged to subgroups that were removed: %s",
+			     BYTES(pod->removed_bytes));
 	if (figures->swap != HL_CGROUP_UNKNOWN && figures->swap)
 		hl_emit_line(emit, "on swap, beside these: %s", BYTES(figures->swap));
 }
@@ -112,7 +116,7 @@ static void say_next(struct hl_emit *emit, const struct hl_pod *pod)
 {
 	for (size_t i = 0; i < pod->row_count; i++) {
 		const struct hl_pod_row *row = &pod->rows[i];
-		if (row->bytes <= 0 || !row->pid)
+		if (row->bytes <= 0 || !row->pid || row->kind == HL_POD_CACHE)
 			continue;
 		hl_emit_blank(emit);
 		hl_emit_line(emit, "next: heapline heap -p %d", row->pid);
@@ -148,6 +152,7 @@ static void emit_members(struct hl_emit *emit, const struct hl_pod *pod)
 	hl_emit_unsigned(emit, "working_set_bytes", working_set(pod));
 	hl_emit_unsigned(emit, "reclaimable_bytes", pod->reclaimable_bytes);
 	hl_emit_unsigned(emit, "rss_bytes", pod->rss_bytes);
+	emit_figure(emit, "removed_bytes", pod->has_pages ? pod->removed_bytes : HL_CGROUP_UNKNOWN);
 	hl_emit_unsigned(emit, "processes", pod->process_count);
 	hl_emit_object(emit, "total");
 	for (size_t i = 0; i < HL_POD_KINDS; i++)
@@ -201,6 +206,27 @@ static void pid_cell(struct hl_emit *emit, const void *row, const void *context)
 		hl_cell_unknown(emit);
 }
 
+/* Members of files; of other rows unknown. */
+static void emit_pages(struct hl_emit *emit, const struct hl_pod_row *row, const uint64_t *member)
+{
+	if (row->has_pages)
+		hl_cell_unsigned(emit, *member);
+	else
+		hl_cell_unknown(emit);
+}
+
+#define PAGE_CELL(name)                                                                     \
+	static void name##_cell(struct hl_emit *emit, const void *row, const void *context) \
+	{                                                                                   \
+		(void)context;                                                              \
+		emit_pages(emit, row, &((const struct hl_pod_row *)row)->name);             \
+	}
+
+PAGE_CELL(active_bytes)
+PAGE_CELL(dirty_bytes)
+PAGE_CELL(mapped_bytes)
+PAGE_CELL(locked_bytes)
+
 #define ROW(name)   HL_MEMBER(struct hl_pod_row, name)
 #define FILE_(name) HL_MEMBER(struct hl_pod_file, name)
 
@@ -214,6 +240,10 @@ static const struct hl_column row_columns[] = {
 	{"comm", NULL, HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct hl_pod_row, comm)},
 	{"detail", "", HL_COLUMN_TEXT, HL_MEMBER_ARRAY(struct hl_pod_row, detail),
 	 HL_COLUMN_OMITTED},
+	{"active_bytes", NULL, HL_COLUMN_BYTES, .cell = active_bytes_cell},
+	{"dirty_bytes", NULL, HL_COLUMN_BYTES, .cell = dirty_bytes_cell},
+	{"mapped_bytes", NULL, HL_COLUMN_BYTES, .cell = mapped_bytes_cell},
+	{"locked_bytes", NULL, HL_COLUMN_BYTES, .cell = locked_bytes_cell},
 };
 
 static void file_pid_cell(struct hl_emit *emit, const void *row, const void *context)
@@ -250,7 +280,7 @@ int hl_pod_view(const struct hl_pod *pod, const struct hl_emit_options *options)
 		hl_table_row(emit, &pod->rows[i], 0);
 	hl_table_end(emit);
 	hl_emit_more(emit, pod->row_count - shown, "-n");
-	if (pod->file_count || hl_emit_is_json(emit)) {
+	if ((pod->file_count && !pod->has_pages) || hl_emit_is_json(emit)) {
 		hl_emit_blank(emit);
 		hl_emit_line(emit, "%s",
 			     "in the page cache, of files that its processes have open or mapped, "

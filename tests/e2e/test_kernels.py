@@ -236,6 +236,11 @@ class Kernel:
         kernel = {row["name"]: row["bytes"] for row in report["rows"] if row["kind"] == "kernel"}
         self.assertGreaterEqual(kernel["kernel stacks"], 64 * 16384)
         self.assertGreater(kernel["page tables"], 0)
+        self.assertIsNotNone(report["removed_bytes"], report["notes"])  # page by page
+        slab = sum(size for name, size in kernel.items() if name.startswith("slab "))
+        self.assertGreater(slab, 0)
+        self.assertLess(abs(kernel["buffers of pipes and others, whole pages"] - 50 * 65536), 65536)
+        self.assertLess(abs(kernel.get("other memory of the kernel", 0)), report["total"]["kernel_bytes"] / 4)
         self.assertIn("group /parts: ", self.said["pod of a process"][1])
 
     def test_pages_equal_the_growth_of_rss(self):

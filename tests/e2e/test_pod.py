@@ -4,9 +4,11 @@
 
 import contextlib
 import ctypes
+import ctypes
 import errno
 import glob
 import json
+import mmap
 import os
 import re
 import struct
@@ -54,8 +56,10 @@ def check_parts(case, report, pid, child, tmpfs):
         "memfd:frames": (16 * MIB, "mapped"), "memfd:queue": (8 * MIB, "open, not mapped"),
         os.path.join(tmpfs, "kept.bin"): (7 * MIB, "open, not mapped"),
         "shared anonymous memory": (5 * MIB, "mapped"), "SYSV": (4 * MIB, "mapped")})
-    rest = sum(row["bytes"] for row in rows if row["kind"] == "shared" and not row["pid"])
-    case.assertLess(abs(rest - 6 * MIB), BATCH_BYTES)  # left.bin
+    rest = {row["name"]: row["bytes"] for row in rows if row["kind"] == "shared" and not row["pid"]}
+    case.assertLess(abs(sum(rest.values()) - 6 * MIB), BATCH_BYTES)
+    if report["removed_bytes"] is not None:  # pages are known, by file
+        case.assertEqual(rest[os.path.join(tmpfs, "left.bin")], 6 * MIB)
     unknown = sum(row["bytes"] for row in rows if row["kind"] == "unknown")
     case.assertLess(abs(unknown), BATCH_BYTES)
 
@@ -108,6 +112,21 @@ class Groups(harness.TestCase):
         with open(os.path.join(group, "memory.max" if self.is_v2 else "memory.limit_in_bytes"), "w",
                   encoding="ascii") as file:
             file.write(str(size))
+
+
+def cached_pages(path):
+    """How many pages of a file are in the page cache, as mincore(2) says, which brings nothing in."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = os.path.getsize(path)
+    if not size:
+        return 0
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), size) as memory:
+        view = ctypes.c_char.from_buffer(memory)
+        there = (ctypes.c_ubyte * (-(-size // 4096)))()
+        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(size), there)
+        del view
+    assert not failed, os.strerror(ctypes.get_errno())
+    return sum(page & 1 for page in there)
 
 
 class Pod(Groups):
@@ -200,6 +219,111 @@ class Pod(Groups):
                                 f"cannot read the mappings of process '{holder.pid}': Permission denied; run as root")
             holder.stdin.close()
             self.assertEqual(holder.wait(), 1)  # EOFError
+
+    def in_group(self, group, code, *arguments):
+        """Runs Python in the group; what it leaves in the page cache stays charged to it."""
+        subprocess.run([harness.need("/usr/bin/python3"), "-c", code, *arguments], check=True,
+                       preexec_fn=lambda: self.join(group))
+
+    def need_pages(self, report):
+        """Skips where the pages of a group cannot be read."""
+        if report["removed_bytes"] is None:
+            self.skipTest(" ".join(report["notes"]))
+
+    def files_of(self, report, kind="cache"):
+        return {row["name"]: row for row in report["rows"] if row["kind"] == kind and row["name"].startswith("/")}
+
+    def test_page_cache_is_known_by_file_page_for_page(self):
+        """1,000 files, some of them sparse, read in part, dropped in part, or with odd names."""
+        code = "import os, sys\n" \
+               "os.chdir(sys.argv[1])\n" \
+               "for i in range(1000):\n" \
+               "    name = f'file{i}' if i % 100 else f'odd\\n {i} \\t\\\\ \u00e9'\n" \
+               "    with open(name, 'wb') as file:\n" \
+               "        if i % 7 == 0: file.seek(i * 5000)\n" \
+               "        file.write(os.urandom(1 + i * 37 % 90000)); file.flush(); os.fsync(file.fileno())\n" \
+               "        if i % 3 == 0: os.posix_fadvise(file.fileno(), 0, 8192, os.POSIX_FADV_DONTNEED)\n"
+        with self.group() as group:
+            self.in_group(group, code, self.directory)
+            report = self.pod("--cgroup", group)
+            self.need_pages(report)
+            paths = [entry.path for entry in os.scandir(self.directory)]
+            self.assertEqual(len(paths), 1000)
+            rows = self.files_of(report, "shared" if self.is_in_memory() else "cache")
+            pages = {path: (rows[path]["bytes"] // 4096 if path in rows else 0, cached_pages(path)) for path in paths}
+            self.assertEqual({path: both for path, both in pages.items() if both[0] != both[1]}, {})
+            self.assertGreater(sum(there for _, there in pages.values()), 4000)
+
+    def is_in_memory(self):
+        return subprocess.run(["stat", "-f", "-c", "%T", self.directory], capture_output=True, text=True,
+                              check=True).stdout.strip() == "tmpfs"
+
+    def test_pages_of_files_are_dirty_mapped_locked_and_deleted(self):
+        code = "import ctypes, mmap, os, sys\n" \
+               "os.chdir(sys.argv[1])\n" \
+               "def make(name, mib):\n" \
+               "    file = open(name, 'w+b'); file.write(os.urandom(mib << 20)); file.flush(); os.fsync(file.fileno())\n" \
+               "    return file\n" \
+               "dirty = make('dirty', 5)\n" \
+               "mapped = make('mapped', 3)\n" \
+               "memory = mmap.mmap(mapped.fileno(), 3 << 20)\n" \
+               "for at in range(0, 3 << 20, 4096): memory[at]\n" \
+               "locked = make('locked', 2)\n" \
+               "kept = mmap.mmap(locked.fileno(), 2 << 20)\n" \
+               "address = ctypes.addressof(ctypes.c_char.from_buffer(kept))\n" \
+               "assert ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(2 << 20)) == 0\n" \
+               "deleted = make('deleted', 4); os.unlink('deleted')\n" \
+               "closed = make('closed', 1); closed.close()\n" \
+               "os.write(dirty.fileno(), b'x'); os.pwrite(dirty.fileno(), bytes(5 << 20), 0)\n" \
+               "print('ready', flush=True); sys.stdin.readline(); os._exit(0)\n"
+        if self.is_in_memory():
+            self.skipTest("the folder of the test is in memory, where nothing is page cache of a disk")
+        with self.group() as group, subprocess.Popen(
+                [harness.need("/usr/bin/python3"), "-c", code, self.directory], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, text=True, preexec_fn=lambda: self.join(group)) as program:
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            report = self.pod("--cgroup", group)
+            self.need_pages(report)
+            rows = {os.path.basename(name): row for name, row in self.files_of(report).items()}
+            for name, mib in ("dirty", 5), ("mapped", 3), ("locked", 2), ("deleted (deleted)", 4), ("closed", 1):
+                row = rows[name]
+                # what is written at its end is a page of its own
+                self.assertLessEqual(abs(row["bytes"] - mib * MIB), 4096, name)
+                self.assertEqual(row["pid"], None if name == "closed" else program.pid)
+            self.assertGreaterEqual(rows["dirty"]["dirty_bytes"], 4 * MIB)  # some may be on disk by now
+            self.assertEqual(rows["mapped"]["mapped_bytes"], 3 * MIB)
+            self.assertEqual(rows["locked"]["locked_bytes"], 2 * MIB)
+            self.assertEqual(rows["closed"]["mapped_bytes"], 0)
+            self.assertIn("deleted", rows["deleted (deleted)"]["detail"])
+            program.communicate("\n")
+
+    def test_what_removed_subgroups_hold_is_found(self):
+        with self.group("holds") as group:
+            if self.is_v2:
+                with open(os.path.join(group, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            below = os.path.join(group, "removed")
+            os.mkdir(below)
+            self.in_group(below, "import sys; open(sys.argv[1], 'wb').write(bytes(9 << 20))", self.path("held"))
+            harness.wait_until(lambda: self.removed(below), "the subgroup to be empty")
+            report = self.pod("--cgroup", group)
+            self.need_pages(report)
+            kind = "shared" if self.is_in_memory() else "cache"
+            self.assertEqual(self.files_of(report, kind)[self.path("held")]["bytes"], 9 * MIB)
+            if not self.is_v2:  # of version 2 what is charged moves to the group above
+                self.assertGreaterEqual(report["removed_bytes"], 9 * MIB)
+
+    def test_objects_of_the_kernel_have_rows_by_kind(self):
+        """100,000 names that were looked for and not found."""
+        code = "import os, sys\nfor i in range(100000): os.path.exists(f'{sys.argv[1]}/no{i}')"
+        with self.group() as group:
+            self.in_group(group, code, self.directory)
+            report = self.pod("--cgroup", group)
+            self.need_pages(report)
+            slab = {row["name"]: row for row in report["rows"] if row["name"].startswith("slab ")}
+            self.assertRegex(slab["slab dentry"]["detail"], r"^100\d\d\d objects, reclaimable$")
+            self.assertGreaterEqual(report["reclaimable_bytes"], slab["slab dentry"]["bytes"])
+            self.assertLess(sum(row["bytes"] for row in slab.values()), report["total"]["kernel_bytes"] + MIB)
 
     def test_subgroups_and_limits_of_groups_above_count(self):
         with self.group("above") as above:

@@ -53,7 +53,7 @@ class Watch(test_pod.Groups):
 
     @contextlib.contextmanager
     def grow(self, group, mib, step_kib=1024, pause_us=0, ledger=None):
-        """A program in the group that grows by so much."""
+        """A program in the group that grows by `mib` MiB."""
         command = [harness.program("oom_ledger"), ledger or self.ledger(), str(step_kib), str(mib), str(pause_us)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               preexec_fn=lambda: self.join(group)) as process:

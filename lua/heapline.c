@@ -7,7 +7,7 @@
  */
 #include "heapline/heapline.h"
 
-#include "recorder/ask_collector.h"
+#include "recorder/start.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -11,7 +11,7 @@
  * usage: drain_bench [ROUNDS]
  */
 #include "collector/drain.h"
-#include "recorder/ring_writer.h"
+#include "recorder/region_map.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

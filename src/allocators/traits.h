@@ -110,7 +110,7 @@ struct hl_allocator_traits {
 	struct hl_allocator_preset presets[HL_ALLOCATOR_PRESETS_MAX];
 	/* Functions that free all blocks of a heap without a call for each of them. */
 	const char *enders[HL_ALLOCATOR_ENDERS_MAX];
-	const char *const *plumbing; /* functions, as patterns of symbols/plumbing.h */
+	const char *const *plumbing; /* functions, as patterns of symbols/symbols.h */
 	bool has_operators;	     /* new and delete that do not call malloc and free */
 
 	/* What a recorder can ask where the allocator is a library. */
@@ -139,6 +139,6 @@ struct hl_pool_traits {
 extern const struct hl_pool_traits hl_pool_traits[];
 extern const size_t hl_pool_count;
 
-/* Presets of pools, as hook/hook_rules.h describes them: presets.txt. */
+/* Presets of pools, as hook/entries.h describes them: presets.txt. */
 extern const char hl_presets[];
 extern const size_t hl_presets_size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Decodes UTF-8; see utf8.h. */
-#include "base/utf8.h"
+/* Decodes UTF-8; see text.h. */
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes words of command lines; see words.h. */
-#include "base/words.h"
+/* Writes words of command lines; see text.h. */
+#include "base/text.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "elf/elf.h"
 #include "unwind/arch.h"
-#include "unwind/cfi_program.h"
+#include "unwind/cfi.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "process/maps.h"
-#include "process/pagemap.h"
 #include "process/process.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 /* Registers of threads that sleep, by a BPF iterator over tasks: nothing is stopped or interrupted. */
 #pragma once
 
-#include "process/sleeper.h"
+#include "process/process.h"
 
 struct hl_sleepers;
 

@@ -2,7 +2,7 @@
 /* What all verbs say on standard error, and the word that was meant; see cli.h. */
 #include "cli/cli.h"
 
-#include "cli/terminal_progress.h"
+#include "cli/output.h"
 #include "view/format.h"
 
 #include <stdarg.h>

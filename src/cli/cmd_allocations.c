@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline allocations: live blocks of a process by who allocated them, and of which sizes. */
-#include "cli/heap_target.h"
+#include "cli/families.h"
 #include "heap/owners/owners.h"
 #include "view/heap.h"
 

@@ -2,11 +2,10 @@
 /* heapline attach: records a process that runs already, and leaves it as it was. */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/live_fill.h"
-#include "cli/record_run.h"
-#include "collector/launch.h"
+#include "cli/families.h"
+#include "collector/collector.h"
 #include "hook/attach.h"
-#include "hook/hook_rules.h"
+#include "hook/entries.h"
 #include "process/process.h"
 
 #include <errno.h>

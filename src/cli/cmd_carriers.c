@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline carriers: the segments that a process' allocator got from the system. */
-#include "cli/heap_target.h"
-#include "heap/owners/slabs.h"
+#include "cli/families.h"
+#include "heap/owners/owners.h"
 #include "view/heap.h"
 
 #define STRIP_PARTS 512 /* as fine as a picture shows */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline check: whether a program kept within limits, for tests and CI. */
 #include "base/cleanup.h"
+#include "cli/families.h"
 #include "cli/output.h"
-#include "cli/record_run.h"
 #include "view/check.h"
 
 #include <ctype.h>

@@ -3,9 +3,9 @@
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
-#include "cli/live_fill.h"
+#include "cli/families.h"
+#include "collector/control.h"
 #include "collector/control_ask.h"
-#include "collector/snapshot.h"
 #include "process/maps.h"
 #include "process/process.h"
 #include "view/format.h"

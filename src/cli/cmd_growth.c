@@ -2,7 +2,7 @@
 /* heapline growth: what rises steadily, as leaks do, in a recording or in a process that runs. */
 #include "base/cleanup.h"
 #include "base/self.h"
-#include "cli/record_run.h"
+#include "cli/families.h"
 #include "cli/trace_run.h"
 #include "cli/view_options.h"
 

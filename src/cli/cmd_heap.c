@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline heap: the state of a process' heap on one screen; snapshots and their differences. */
-#include "cli/heap_target.h"
+#include "cli/families.h"
 #include "heap/heap_figures.h"
-#include "heap/owners/resident.h"
+#include "heap/owners/owners.h"
 #include "view/format.h"
 #include "view/heap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline holders: which variables, stacks and mappings keep the blocks of a heap. */
-#include "cli/heap_target.h"
+#include "cli/families.h"
 #include "heap/graph/holders.h"
 #include "import/importer.h"
 #include "open/open.h"

@@ -3,10 +3,8 @@
 #include "cli/cli.h"
 
 #include "cli/output.h"
-#include "cli/terminal_progress.h"
 #include "guests/traits.h"
 #include "import/importer.h"
-#include "open/log_source.h"
 #include "open/open.h"
 #include "pack/pack.h"
 

@@ -2,7 +2,7 @@
 /* heapline leaks: live blocks that nobody can free any more. */
 #include "bpf/sleepers.h"
 #include "bpf/trace.h"
-#include "cli/heap_target.h"
+#include "cli/families.h"
 #include "cli/trace_run.h"
 #include "heap/graph/leaks.h"
 #include "recording/recording.h"

@@ -3,12 +3,10 @@
 #include "cli/cli.h"
 
 #include "cli/output.h"
-#include "cli/terminal_progress.h"
-#include "log/log_files.h"
-#include "open/log_source.h"
+#include "log/log.h"
 #include "open/open.h"
-#include "profile/known_names.h"
-#include "profile/symbols_advice.h"
+#include "profile/builder.h"
+#include "profile/profile.h"
 #include "view/format.h"
 
 #include <errno.h>

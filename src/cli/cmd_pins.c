@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline pins: which live blocks keep pages in memory that are nearly empty. */
-#include "cli/heap_target.h"
+#include "cli/families.h"
 #include "view/heap.h"
 
 #define ROWS_DEFAULT 30

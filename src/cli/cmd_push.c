@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/record_run.h"
+#include "cli/families.h"
 #include "collector/control_ask.h"
 #include "fleet/store.h"
 #include "fleet/web.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline record: runs a program and keeps what it allocates. */
 #include "base/cleanup.h"
-#include "cli/record_run.h"
+#include "cli/families.h"
 #include "collector/collector.h"
-#include "collector/examine.h"
-#include "collector/launch.h"
 #include "process/process.h"
 #include "view/format.h"
 

@@ -6,11 +6,10 @@
 #include "bpf/page_trace.h"
 #include "bpf/privilege.h"
 #include "cli/doctor.h"
-#include "collector/examine.h"
-#include "collector/launch.h"
+#include "collector/collector.h"
 #include "elf/elf.h"
 #include "heap/glibc.h"
-#include "process/pagemap.h"
+#include "process/maps.h"
 #include "view/format.h"
 
 #include <errno.h>

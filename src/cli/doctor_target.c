@@ -4,18 +4,18 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "cli/trace_run.h"
-#include "collector/examine.h"
+#include "collector/collector.h"
 #include "elf/elf.h"
-#include "guests/tool.h"
+#include "guests/outside.h"
 #include "guests/traits.h"
 #include "heap/heap.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
 #include "process/process.h"
 #include "profile/profile.h"
-#include "recording/code_runtime.h"
+#include "recording/recording.h"
 #include "view/format.h"
 
 #include <errno.h>

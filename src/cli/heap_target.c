@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options that say whose heap is read; see heap_target.h. */
-#include "cli/heap_target.h"
+/* Options that say whose heap is read; see families.h. */
+#include "cli/families.h"
 
 #include "process/process.h"
 #include "view/format.h"

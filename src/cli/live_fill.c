@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Resident bytes and types of running processes as parts of their recordings; see live_fill.h.
+/* Resident bytes and types of running processes as parts of their recordings; see families.h.
  *
  * Labels are types, or ages. A label is a node below that of the stack, as if the recorder had known it at the allocation.
  * What has been freed stays at the stack. */
-#include "cli/live_fill.h"
+#include "cli/families.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "guests/outside.h"
-#include "heap/owners/block_owners.h"
-#include "heap/owners/resident.h"
+#include "heap/owners/owners.h"
 #include "recording/recording.h"
 #include "recording/recording_files.h"
 

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/error.h"
 #include "cli/view_options.h"
 #include "view/emit.h"
 
@@ -131,3 +132,35 @@ int hl_report_output_close(struct hl_report_output *output, int r, struct hl_err
 int hl_report_output_screen(const struct hl_view_output *output,
 			    int (*write)(const void *subject, const struct hl_emit_options *how),
 			    const void *subject);
+
+/* ---- terminal progress ---- */
+
+/*
+ * Shows on standard error, if that is a terminal, what work is done that takes over a second, and
+ * how far it has come where that is known. A thread of its own shows it, so that work need not
+ * report in time.
+ */
+
+struct hl_terminal_progress {
+	struct hl_progress progress;
+	bool is_running; /* the thread is there */
+	pthread_t thread;
+	pthread_cond_t ended;
+	bool ends;
+	const char *phase;  /* NULL: nothing is shown for it */
+	const char *detail; /* of the phase, and how much of it is done; NULL: none is known */
+	unsigned percent;
+	bool shown;
+};
+
+/* Begins with ${phase}: "reading". One can be there at a time, and must not move. */
+void hl_terminal_progress_init(struct hl_terminal_progress *progress, const char *phase);
+
+/* What is done from here on; NULL when the terminal is needed for something else. */
+void hl_terminal_progress_phase(struct hl_terminal_progress *progress, const char *phase);
+
+/* Wipes what was shown, and shows nothing more. Twice is fine. */
+void hl_terminal_progress_clear(struct hl_terminal_progress *progress);
+
+/* Wipes what is shown, if anything is, so that a sentence can be written in its place. */
+void hl_terminal_progress_wipe(void);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options of recordings, their names, what is said at the end, and recorded programs of other verbs; see record_run.h. */
-#include "cli/record_run.h"
+/* Options of recordings, their names, what is said at the end, and recorded programs of other verbs; see families.h. */
+#include "cli/families.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
 #include "base/self.h"
-#include "collector/program_warnings.h"
-#include "recording/code_runtime.h"
+#include "collector/collector.h"
+#include "recording/recording.h"
 #include "view/format.h"
 
 #include <ftw.h>

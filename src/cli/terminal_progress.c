@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One line on standard error that is written over; see terminal_progress.h. */
-#include "cli/terminal_progress.h"
+/* One line on standard error that is written over; see output.h. */
+#include "cli/output.h"
 
 #include <stddef.h>
 #include <stdio.h>

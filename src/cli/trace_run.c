@@ -6,13 +6,11 @@
 #include "base/clock.h"
 #include "bpf/privilege.h"
 #include "cli/output.h"
-#include "cli/terminal_progress.h"
-#include "collector/module_files.h"
-#include "collector/program_warnings.h"
+#include "collector/collector.h"
+#include "collector/directory.h"
 #include "process/maps.h"
 #include "process/process.h"
 #include "profile/profile.h"
-#include "profile/symbols_advice.h"
 #include "view/format.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* The table of verbs. */
 #include "cli/cli.h"
 
-#include "guests/tool.h"
+#include "guests/outside.h"
 
 #include <string.h>
 

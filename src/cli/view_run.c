@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* From operands to a loaded profile and a view of it; see view_options.h. */
 #include "base/cleanup.h"
-#include "cli/live_fill.h"
+#include "cli/families.h"
 #include "cli/output.h"
-#include "cli/terminal_progress.h"
 #include "collector/control_ask.h"
 #include "open/open.h"
 #include "profile/profile.h"
-#include "profile/symbols_advice.h"
 #include "recording/recording_files.h"
 #include "view/format.h"
-#include "view/notices.h"
+#include "view/summary.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Keeps the recording's directory up to date; see archive.h. */
-#include "collector/archive.h"
+/* Keeps the recording's directory up to date; see tracked.h. */
+#include "collector/tracked.h"
 
 #include "base/array.h"
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looks at memory in time; see budget.h. */
-#include "collector/budget.h"
+/* Looks at memory in time; see drain.h. */
+#include "collector/drain.h"
 
 #include "base/clock.h"
 #include "base/worker.h"

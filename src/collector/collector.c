@@ -3,10 +3,7 @@
 #include "collector/collector.h"
 
 #include "base/clock.h"
-#include "collector/archive.h"
 #include "collector/control.h"
-#include "collector/program_warnings.h"
-#include "collector/reception.h"
 #include "collector/region_read.h"
 #include "collector/tracked.h"
 #include "process/process.h"

@@ -4,10 +4,8 @@
 
 #include "base/clock.h"
 #include "base/names.h"
-#include "collector/control_protocol.h"
-#include "collector/mailbox_reader.h"
-#include "collector/report_child.h"
-#include "collector/snapshot.h"
+#include "collector/control_ask.h"
+#include "collector/drain.h"
 #include "region/ring.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Verbs and their answers; see control_actions.h. */
-#include "collector/control_actions.h"
+/* Verbs and their answers; see control.h. */
+#include "collector/control.h"
 
 #include "base/clock.h"
 #include "base/names.h"

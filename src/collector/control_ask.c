@@ -6,8 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
-#include "base/words.h"
-#include "collector/control_protocol.h"
+#include "base/text.h"
 #include "recording/fields.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests as lines and back, sockets and their directory, and who asks there; see control_protocol.h. */
-#include "collector/control_protocol.h"
+/* Requests as lines and back, sockets and their directory, and who asks there; see control_ask.h. */
+#include "collector/control_ask.h"
 
 #include "base/array.h"
 #include "base/clock.h"

@@ -1,5 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
+ * What threads of the collector do for a process beside its saves: drain its rings, wait for its mailbox, watch
+ * its budget of memory.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "collector/directory.h"
+#include "collector/region_read.h"
+#include "log/events.h"
+#include "log/log.h"
+#include "log/log_writer.h"
+#include "log/ring_reader.h"
+#include "region/protocol.h"
+#include "region/region.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+/* ---- drain ---- */
+
+/*
  * Drains the event rings of one process into its log: reads them merged by time, finds the maximum
  * of each interval, writes segments. Everything here belongs to one thread, but for orders.
  *
@@ -9,21 +36,6 @@
  * While the process is in a mode without a log, the log goes on with what the counters say once a
  * second; as soon as there are events again, it is put right from the counters.
  */
-#pragma once
-
-#include "collector/region_read.h"
-#include "collector/warnings.h"
-#include "log/events.h"
-#include "log/intervals.h"
-#include "log/log_writer.h"
-#include "log/ring_reader.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-#include <time.h>
 
 /* ---- orders ---- */
 
@@ -149,3 +161,120 @@ struct hl_drain_rebase {
 /* 0, with the number of threads of which an event may be wrong in ${ret_unsettled}; or -ENOMEM,
  * with the intervals unchanged or changed in part. Costs a pass over the counters. */
 int hl_drain_rebase(const struct hl_drain_rebase *rebase, uint32_t *ret_unsettled);
+
+/* ---- mailbox reader ---- */
+
+/*
+ * The collector's side of a program's mailbox. Never waits, and is bounded whatever the program's
+ * own bugs write there.
+ */
+
+/* ---- bells ---- */
+
+/*
+ * A bell wakes the collector when a program has put something into its mailbox, so that nobody need look there
+ * ten times a second. A thread sleeps on the bells of all mailboxes at once (futex_waitv of Linux 5.16).
+ */
+
+/* The kernel's limit, less the one that wakes the thread itself. */
+#define HL_BELLS_MAX 127u
+
+struct hl_bell;
+
+/* 0 or a negative errno; -ENOSYS where the kernel is too old. Nothing is listened to yet. */
+int hl_bell_new(struct hl_bell **ret_bell);
+
+void hl_bell_free(struct hl_bell *bell); /* NULL is fine; waits for the thread's end */
+
+/* Readable (poll) once a mailbox has been rung, and at most each HL_MAILBOX_POLL_MS. */
+int hl_bell_fd(const struct hl_bell *bell);
+
+/* To be called before the mailboxes are read: what is posted from here on rings again. */
+void hl_bell_answer(struct hl_bell *bell);
+
+/*
+ * Listens to ${count} mailboxes, at most HL_BELLS_MAX, instead of those before. What one of them holds
+ * already rings. A mailbox may be unmapped once it is not listened to any more.
+ */
+void hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, size_t count);
+
+/* ---- mailboxes ---- */
+
+struct hl_mailbox_reader {
+	struct hl_mailbox *mailbox;
+	uint64_t next;	       /* number of the next mark */
+	uint32_t log_segments; /* as last seen or set */
+	bool report_taken;     /* between taking a report and ending it */
+};
+
+/* ${log_segments}: how many are kept, 0 when there is no log. */
+void hl_mailbox_reader_init(struct hl_mailbox_reader *reader, struct hl_mailbox *mailbox,
+			    uint32_t log_segments);
+
+/*
+ * Takes the next complete mark. ${last}: the program has ended, so that marks which are not
+ * complete are passed over; else they are waited for, as marks have an order.
+ */
+bool hl_mailbox_reader_take_mark(struct hl_mailbox_reader *reader, bool last, uint64_t *ret_time_ns,
+				 char ret_text[HL_MARK_MAX + 1]);
+
+/* Whether the program wants another number of segments kept than was last seen or set. */
+bool hl_mailbox_reader_take_segments(struct hl_mailbox_reader *reader, uint32_t *ret_segments);
+
+/* From now on ${count} are kept, because somebody else than the program wants so. */
+void hl_mailbox_reader_tell_segments(struct hl_mailbox_reader *reader, uint32_t count);
+
+/* Takes a report that is asked for, which is to be ended. */
+bool hl_mailbox_reader_take_report(struct hl_mailbox_reader *reader,
+				   char ret_path[HL_REPORT_PATH_BYTES]);
+
+/* Tells the program that its report is done: 0 or a negative errno. */
+void hl_mailbox_reader_end_report(struct hl_mailbox_reader *reader, int error);
+
+/* Tells the program that nobody listens from here on. */
+void hl_mailbox_reader_close(struct hl_mailbox_reader *reader);
+
+/* ---- budget ---- */
+
+/*
+ * Keeps recorders from being what a program is killed for: watches how much memory they use, and how much is
+ * left to the control groups of their processes, and has them go on by samples before it is too late.
+ *
+ * Until then a recording is exact. HL_MODE_SAMPLED (region/region.h) says what the recorder does then: it gives back the
+ * array of its block table, most of what it uses.
+ */
+
+struct hl_budget_settings {
+	uint64_t most_bytes; /* of a recorder; 0: no bound but the group's */
+	uint64_t
+		most_percent; /* of the group's limit or, without one, of the machine's memory; instead of these bytes */
+};
+
+struct hl_budget;	/* of a collector; thread-safe */
+struct hl_budget_watch; /* of a process */
+
+/* Why a recorder samples. */
+struct hl_budget_verdict {
+	uint64_t clock_ns;	/* CLOCK_MONOTONIC when it was told to */
+	int64_t left, limit;	/* of the group then; limit 0: not for that reason */
+	int64_t recorder_bytes; /* of the recorder then; 0: not for that reason */
+};
+
+/* NULL without memory. */
+struct hl_budget *hl_budget_new(const struct hl_budget_settings *settings);
+void hl_budget_free(struct hl_budget *budget); /* NULL is fine; after all watches */
+
+/* Looks at the group of ${pid} before it is recorded; a limit may still be set later. NULL without memory. */
+struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid);
+
+/* For header.spare_sample_bytes: a compromise between what samples tell apart and the memory that they take. 0
+ * without ${watch}. */
+uint64_t hl_budget_sample_bytes(const struct hl_budget_watch *watch);
+
+/* From here on ${header} is told, if need be at once; it must stay until hl_budget_watch_free(). ${watch}: NULL is fine. */
+void hl_budget_begin(struct hl_budget_watch *watch, struct hl_region_header *header);
+
+/* Whether the recorder was told to sample. ${watch}: NULL is fine. */
+bool hl_budget_has_told(struct hl_budget_watch *watch, struct hl_budget_verdict *ret_verdict);
+
+void hl_budget_watch_free(struct hl_budget_watch *watch); /* NULL is fine */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds and examines programs; see examine.h. */
-#include "collector/examine.h"
+/* Finds and examines programs; see collector.h. */
+#include "collector/collector.h"
 
 #include "allocators/traits.h"
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "collector/launch.h"
 #include "elf/elf.h"
 #include "guests/traits.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds what is to be preloaded, and starts and supervises the recorded program; see launch.h. */
-#include "collector/launch.h"
+/* Finds what is to be preloaded, and starts and supervises the recorded program; see collector.h. */
+#include "collector/collector.h"
 
 #include "base/clock.h"
 #include "region/protocol.h"

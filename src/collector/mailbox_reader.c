@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waits for mailboxes and empties them; see mailbox_reader.h. */
-#include "collector/mailbox_reader.h"
+/* Waits for mailboxes and empties them; see drain.h. */
 #include "base/worker.h"
+#include "collector/drain.h"
 
 #include <errno.h>
 #include <linux/futex.h>

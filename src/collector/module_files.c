@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Holds and copies files of modules; see module_files.h. */
-#include "collector/module_files.h"
+/* Holds and copies files of modules; see directory.h. */
+#include "collector/directory.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/frame_key.h"
-#include "collector/directory.h"
 #include "elf/elf.h"
 #include "process/maps.h"
 #include "recording/recording_files.h"

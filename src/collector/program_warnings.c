@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Words what a recording lacks of a program, and why; see program_warnings.h. */
-#include "collector/program_warnings.h"
+/* Words what a recording lacks of a program, and why; see collector.h. */
+#include "collector/collector.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/names.h"
-#include "collector/archive.h"
-#include "collector/examine.h"
 #include "collector/tracked.h"
 #include "guests/traits.h"
 #include "process/cgroup.h"
-#include "process/own_memory.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The handshake, collector's side, and children without one; see reception.h and region/protocol.h. */
-#include "collector/reception.h"
+/* The handshake, collector's side, and children without one; see tracked.h and region/protocol.h. */
+#include "collector/tracked.h"
 
 #include "base/encode.h"
 #include "region/region.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes regions out of memfds; see region.h. */
-#include "collector/region.h"
+/* Makes regions out of memfds; see region_read.h. */
+#include "collector/region_read.h"
 
 #include <cpuid.h>
 #include <errno.h>

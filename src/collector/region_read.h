@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Turns a region into the tables of a recording. Works while the target writes and after its death;
- * trusts nothing in the region, because the target's own bugs can write there.
- */
+/* Regions as the collector has them: makes them, and turns them into the tables of a recording. */
 #pragma once
 
 #include "base/error.h"
@@ -12,6 +9,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* ---- region read ---- */
+
+/*
+ * Turns a region into the tables of a recording. Works while the target writes and after its death;
+ * trusts nothing in the region, because the target's own bugs can write there.
+ */
 
 /* What a cell had counted at a reset. */
 struct hl_cell_base {
@@ -171,3 +175,43 @@ struct hl_region_figures {
 /* Costs one pass over the cells. The layout fits the region: the collector made both. */
 void hl_region_figures_read(const struct hl_region_view *view,
 			    struct hl_region_figures *ret_figures);
+
+/* ---- makes the regions that the collector hands out ---- */
+
+/* What every region of a recording says to its recorder. */
+struct hl_region_settings {
+	enum hl_mode mode;
+	bool mappings;
+	bool sizes;
+	bool no_scripts; /* interpreters are not looked for */
+	bool no_objects; /* of interpreters */
+	bool lossy;	 /* full rings drop events */
+	bool leaks;	 /* processes that exit have their lost blocks looked for */
+	bool follow;	 /* programs that the target starts are recorded, too */
+	uint64_t sample_bytes;
+	uint64_t spare_sample_bytes; /* see header.spare_sample_bytes */
+};
+
+struct hl_region {
+	struct hl_region_header *header; /* start of the mapping */
+	size_t bytes;
+	int fd;				/* its memfd */
+	struct hl_region_header layout; /* as laid out, where the target cannot write */
+};
+
+/*
+ * Makes a region and maps it. It takes at most an eighth of ${address_space_limit} (UINT64_MAX: no
+ * limit), since the target maps it, too. ${memfd} is an empty one to hold it, which is taken over
+ * also on failure; -1: one is made. 0 or a negative errno: -EBADFD when ${memfd} is not an empty memfd
+ * whose size can be sealed.
+ */
+int hl_region_make(const struct hl_region_settings *settings, uint64_t address_space_limit,
+		   int memfd, struct hl_region *ret_region);
+
+/* Unmaps and closes it; the target's own mapping is its own. */
+void hl_region_release(struct hl_region *region);
+
+/* ---- time stamps ---- */
+
+/* Whether the kernel relies on the time stamp counter, as the file at ${path} says; for tests. */
+bool hl_time_stamps_are_clock(const char *path);

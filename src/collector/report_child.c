@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Judges what reports programs ask for, and runs heapline's views for them; see report_child.h. */
-#include "collector/report_child.h"
+/* Judges what reports programs ask for, and runs heapline's views for them; see control.h. */
+#include "collector/control.h"
 
 #include "base/clock.h"
 #include "base/self.h"

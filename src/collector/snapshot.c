@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies recordings that go on; see snapshot.h. */
-#include "collector/snapshot.h"
+/* Copies recordings that go on; see control.h. */
+#include "collector/control.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -3,9 +3,9 @@
 #include "collector/tracked.h"
 
 #include "base/clock.h"
-#include "collector/program_warnings.h"
+#include "collector/collector.h"
 #include "process/process.h"
-#include "recording/code_runtime.h"
+#include "recording/recording.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One program image that is being recorded, from its hello to its last save. */
+/*
+ * What the collector keeps: each program image that is being recorded, their recording on disk, and the socket
+ * that they come in by.
+ */
 #pragma once
 
 #include "base/error.h"
-#include "collector/budget.h"
+#include "collector/directory.h"
 #include "collector/drain.h"
-#include "collector/mailbox_reader.h"
-#include "collector/module_files.h"
-#include "collector/region.h"
 #include "collector/region_read.h"
 #include "process/code_names.h"
 #include "process/maps.h"
-#include "recording/kept.h"
 #include "recording/recording.h"
+#include "recording/recording_files.h"
+#include "region/protocol.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/utsname.h>
+
+/* ---- one program image that is being recorded, from its hello to its last save ---- */
 
 /* ---- who a process is, from /proc ---- */
 
@@ -82,7 +86,7 @@ struct hl_tracked {
 	struct hl_recorder_memory recorder_memory;
 	int64_t first_anonymous_bytes,
 		anonymous_bytes; /* in RAM, at first and when last looked at */
-	bool arrived;		 /* counted as a child that was expected; see reception.h */
+	bool arrived;		 /* counted as a child that was expected */
 	bool is_another; /* another program runs in its place, as far as is known unrecorded */
 	char successor[HL_IDENTITY_NAME_MAX]; /* that one's name */
 	uint64_t activity, saved_activity;    /* hl_region_read_activity(), when last asked
@@ -162,3 +166,167 @@ int hl_tracked_save(struct hl_tracked *tracked, int directory_fd, bool complete,
 
 /* Writes the process' file as it stands to another recording than its own. */
 int hl_tracked_copy(const struct hl_tracked *tracked, int directory_fd, struct hl_error *err);
+
+/* ---- archive ---- */
+
+/* The recording as it grows on disk: saves, and what to do when the disk does not take them. */
+
+struct hl_collector_settings;
+
+struct hl_archive {
+	struct hl_directory directory;
+	struct hl_recording meta; /* refers to the members below; owns its marks alone */
+	struct utsname system;
+	struct hl_warnings warnings;
+	size_t mark_capacity;
+	struct hl_recording_figure recorder_memory; /* of meta, once it is known */
+	uint64_t start_ns;
+	uint32_t ended_files;	 /* processes whose last save is in the directory */
+	uint32_t revivals;	 /* how often the directory had to be made again */
+	bool meta_is_stale;	 /* has what is not on disk */
+	struct hl_error failure; /* the last that happened; empty when none did */
+	bool is_failing;	 /* the last write failed */
+	/* See struct hl_collector_settings. */
+	void (*on_failure)(const void *context, const char *sentence);
+	const void *on_failure_context;
+};
+
+/* settings->command must stay. A full disk is not a failure: the recording then begins when there is room. */
+int hl_archive_init(struct hl_archive *archive, const char *path, bool replace,
+		    const struct hl_collector_settings *settings, struct hl_error *err);
+void hl_archive_release(struct hl_archive *archive);
+
+/* The recording that is replaced is not needed any more. */
+void hl_archive_keep(struct hl_archive *archive);
+
+/* Removes all that was written, and brings back the recording that is replaced. */
+void hl_archive_remove(struct hl_archive *archive);
+
+/* Saves a process, makes the directory again if it vanished, and warns if neither helps. ${last}:
+ * no event will follow. */
+int hl_archive_save(struct hl_archive *archive, struct hl_tracked *tracked, bool last);
+
+/* Saves the meta data. ${complete}: the recording ends here; waits until all is on disk. */
+int hl_archive_save_meta(struct hl_archive *archive, bool complete);
+
+/* Where the meta data are as they were: sets the time of their file, by which readers find that processes were saved. 0 or a negative errno. */
+int hl_archive_touch_meta(const struct hl_archive *archive);
+
+/* Adds what the log of process ${pid} lacks to the recording. */
+void hl_archive_warn_of_log(struct hl_archive *archive, pid_t pid,
+			    const struct hl_log_losses *losses);
+
+/*
+ * Notes that a process, or with ${all} the whole recording, is in ${mode} from now on. The mode
+ * that a recording shows is the last that all were switched to and that counts; of one that began
+ * closed the first that any process was switched to.
+ */
+void hl_archive_note_mode(struct hl_archive *archive, enum hl_mode mode, bool all);
+
+/* Adds the mark ${name}, set ${ms} after the start of process ${pid}. 0, -ENOMEM, or -EAGAIN when
+ * there are too many. */
+int hl_archive_mark(struct hl_archive *archive, pid_t pid, uint64_t ms, const char *name);
+
+/* Notes how much memory the recorder took in one process: the most is kept. */
+void hl_archive_note_recorder(struct hl_archive *archive, int64_t bytes);
+
+/* Says how many children ran unrecorded, and of how many of these a warning gives the reason. */
+void hl_archive_set_unrecorded(struct hl_archive *archive, uint32_t children, uint32_t refused);
+
+/* Adds a sentence to the recording. */
+void hl_archive_warn(struct hl_archive *archive, const char *format, ...) HL_PRINTF(2, 3);
+
+/* Adds it in the place of ${before}. */
+void hl_archive_warn_instead(struct hl_archive *archive, const char *before, const char *sentence);
+
+/* ---- reception ---- */
+
+/* The collector's socket: who may speak to it, what a hello must be, how it is answered; and who did not come. */
+
+struct hl_reception {
+	int fd;		/* listening; non-blocking */
+	int reserve_fd; /* given up to refuse a caller when no descriptor is left */
+	char name[48];	/* abstract, without the leading NUL */
+	char token[33];
+};
+
+struct hl_caller {
+	pid_t pid;
+	int fd;
+	bool is_foreign; /* neither our user nor root */
+};
+
+int hl_reception_init(struct hl_reception *reception, struct hl_error *err);
+void hl_reception_release(struct hl_reception *reception);
+
+/*
+ * Takes the next caller. 0, -EAGAIN when there is none, -EPERM for one turned away (it cannot be
+ * seen from our PID namespace), or -EMFILE and the like for one turned away for want of means.
+ */
+int hl_reception_accept(struct hl_reception *reception, struct hl_caller *ret_caller);
+
+/* Reads a caller's hello. 0, -EAGAIN when it is not there yet, -EPROTO for anything but a hello
+ * with our token. */
+int hl_reception_read_hello(const struct hl_reception *reception, const struct hl_caller *caller,
+			    struct hl_hello *ret_hello);
+
+/* Answers with a region, or with ${error}, a positive errno, and no region (region_fd -1). */
+int hl_reception_answer(const struct hl_caller *caller, int error, int region_fd,
+			uint64_t region_bytes);
+
+/* A pidfd of the caller, or a negative errno. */
+int hl_reception_pidfd(const struct hl_caller *caller);
+
+/* ---- unrecorded children ---- */
+
+/*
+ * Children that should have been recorded and were not. Recorded programs tell in their regions which children
+ * started (recorder/start.h); a child that is recorded says hello. The difference ran unrecorded: in another network
+ * namespace, without memory, as a static program, or while the collector was stopped.
+ */
+
+#define HL_UNRECORDED_REASONS 8 /* of more, each process has a sentence of its own */
+#define HL_UNRECORDED_PIDS    3 /* named in the sentence about a reason */
+
+struct hl_unrecorded {
+	uint64_t started; /* children with programs of their own, of processes that have ended */
+	uint64_t forked;  /* children without a region, of processes that have ended */
+	uint64_t arrived; /* programs that were expected and said hello */
+	uint64_t awaited; /* forked children of whom nothing was known when their parent ended */
+	uint64_t fork_hellos; /* of forked children, in vain or not */
+	uint32_t just_now;    /* hl_unrecorded_steady()'s last count */
+	uint32_t refused;     /* of the children, those that said hello in vain */
+	struct {
+		char reason[96];
+		uint32_t count;
+		pid_t pids[HL_UNRECORDED_PIDS];
+	} reasons[HL_UNRECORDED_REASONS]; /* why processes were refused */
+};
+
+/* Process ${pid} said hello and is not recorded: the sentence of the recording about those that
+ * were refused for that ${reason} counts it. */
+void hl_unrecorded_refuse(struct hl_unrecorded *unrecorded, struct hl_archive *archive, pid_t pid,
+			  const char *reason);
+
+/*
+ * Whether a program that says hello was told of when it was started. One that ${parent} started,
+ * which is not recorded itself, was not: ${tracked} is that process, NULL where none is known.
+ * ${is_orphan}: it has another parent than the one that started it.
+ */
+bool hl_unrecorded_was_expected(pid_t parent, const struct hl_tracked *tracked, bool is_orphan);
+
+/* The region of ${tracked} is about to go. */
+void hl_unrecorded_keep(struct hl_unrecorded *unrecorded, const struct hl_tracked *tracked);
+
+/* Whether a child may be about to say hello. So it seems for ever where a child ended without having
+ * allocated. */
+bool hl_unrecorded_are_awaited(const struct hl_unrecorded *unrecorded,
+			       const struct hl_tracked *running);
+
+/* How many there are, with those that the processes in the list ${running} tell of. */
+uint32_t hl_unrecorded_count(const struct hl_unrecorded *unrecorded,
+			     const struct hl_tracked *running);
+
+/* The same while the recording goes on: without children that are just about to say hello. To be
+ * called once a second. */
+uint32_t hl_unrecorded_steady(struct hl_unrecorded *unrecorded, const struct hl_tracked *running);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Collects warnings, and words those of losses; see warnings.h. */
-#include "collector/warnings.h"
+/* Collects warnings, and words those of losses; see directory.h. */
+#include "collector/directory.h"
 
 #include "base/clock.h"
 #include "base/encode.h"

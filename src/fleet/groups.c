@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sums by label and by time; see groups.h. */
-#include "fleet/groups.h"
+/* Sums by label and by time; see query.h. */
+#include "fleet/query.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

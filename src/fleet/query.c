@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "import/import_stacks.h"
+#include "import/importer.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/library.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Windows as text; see window.h. */
-#include "fleet/window.h"
+/* Windows as text; see store.h. */
+#include "fleet/store.h"
 
 #include "base/array.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What guests know of a process from outside, beside guest.h, which is for the inside. A member that is NULL means
- * "does not do that".
+ * What guests do outside of their process: what they know of it, and what they add to the command line. A member
+ * that is NULL means "does not do that". See guest.h for the inside.
  */
 #pragma once
 
@@ -12,6 +12,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+
+/* ---- outside ---- */
+
+/*
+ * What guests know of a process from outside, beside guest.h, which is for the inside. A member that is NULL means
+ * "does not do that".
+ */
 
 struct hl_allocations;
 struct hl_block_owners;
@@ -122,3 +129,31 @@ extern const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_
 /* The one in whose form carriers or allocations are to be written, as one of ${requests}, in the order of the table, asks;
  * NULL: in no guest's. */
 const struct hl_guest_outside *hl_guests_form(const struct hl_guest_request *requests);
+
+/* ---- tool ---- */
+
+/*
+ * What guests add to the command line: verbs, and what 'heapline doctor' says. A member that is NULL means "has none". See
+ * outside.h for what they know of a process.
+ */
+
+struct hl_doctor;
+struct hl_guest_traits;
+struct hl_process_facts;
+struct hl_verb;
+
+struct hl_guest_tool {
+	const struct hl_guest_traits *traits;
+	const struct hl_verb *verb;
+	/* Adds its ways to look at the process of ${facts}, if that is of the runtime. */
+	void (*judge)(struct hl_doctor *doctor, const struct hl_process_facts *facts);
+	/* Whether the file ${path} is of the interpreter, and the loop that runs scripts cannot be found in it, so that stacks
+	 * of theirs would be native. */
+	bool (*hides_loop)(const char *path);
+};
+
+/* Those that are built in, in the order of their verbs; NULL ends them. */
+extern const struct hl_guest_tool *const hl_guest_tools[];
+
+/* Each is in the folder of its guest. */
+extern const struct hl_guest_tool hl_guest_tool_beam, hl_guest_tool_python, hl_guest_tool_skynet;

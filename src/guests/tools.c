@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which guests add to the command line; see tool.h. */
-#include "guests/tool.h"
+/* Which guests add to the command line; see outside.h. */
+#include "guests/outside.h"
 
 #include <stddef.h>
 

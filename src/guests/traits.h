@@ -42,7 +42,7 @@ typedef bool hl_guest_peek_fn(const void *process, uint64_t address, void *bytes
 
 /* What the runtime keeps for itself. */
 struct hl_guest_kept {
-	const char *language; /* of the files that it is in, see recording/code_runtime.h */
+	const char *language; /* of the files that it is in, see recording/recording.h */
 	const char *
 		runs; /* the beginning of the name of the function that runs code of a program; NULL: it lies elsewhere */
 	const char *loads; /* of a function that loads code, which the runtime keeps */
@@ -77,7 +77,7 @@ struct hl_guest_host {
 struct hl_guest_traits {
 	const char *language;		   /* what to call it in a sentence */
 	const char *const *providers;	   /* of its frames in recordings */
-	const char *const *plumbing;	   /* functions, as patterns of symbols/plumbing.h */
+	const char *const *plumbing;	   /* functions, as patterns of symbols/symbols.h */
 	const char *const *plumbing_files; /* beginnings of the names of files that are plumbing */
 	const struct hl_code_runtime *code_runtime;
 	const struct hl_guest_kept *kept;

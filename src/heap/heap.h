@@ -15,10 +15,10 @@
 #include "base/error.h"
 #include "guests/outside.h"
 #include "heap/carriers.h"
+#include "heap/extents.h"
 #include "heap/memory.h"
-#include "heap/places.h"
 #include "heap/pod_files.h"
-#include "process/own_memory.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include <stdbool.h>

@@ -8,11 +8,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "process/kernel_words.h"
 #include "process/maps.h"
-#include "process/pagemap.h"
 #include "process/process.h"
-#include "process/sleeper.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -62,7 +59,7 @@ struct hl_memory {
 	uint64_t stopped_ns;	  /* how long threads were stopped, in stops that have ended */
 	uint32_t stopped_threads; /* how many were stopped at once, at most */
 	bool is_cut_off;	  /* a core file that ends before what it is to hold does */
-	bool is_slow_on_holes;	  /* scanning addresses without pages takes time: see pagemap.h */
+	bool is_slow_on_holes; /* scanning addresses without pages takes time: see process/maps.h */
 	/* See hl_memory_keep_time(); 0: the stop lasts until hl_memory_go_on(). */
 	uint64_t still_until_ns;
 	uint64_t late_bytes; /* read after still_until_ns had passed */

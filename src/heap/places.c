@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Stacks, segments of mapped ELF files, and the tables of HotSpot; see places.h. */
-#include "heap/places.h"
+/* Stacks, segments of mapped ELF files, and the tables of HotSpot; see extents.h. */
+#include "heap/extents.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

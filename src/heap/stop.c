@@ -5,7 +5,6 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "process/interrupted_call.h"
 #include "process/process.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Makes the bytes that will lie in the target, and places them there; see attach_parts.h. */
 #include "hook/attach_parts.h"
+#include "hook/image_bytes.h"
 
 #include "base/cleanup.h"
 #include "elf/elf.h"
-#include "hook/image_bytes.h"
 #include "process/process.h"
 
 #include <dirent.h>
@@ -183,7 +183,7 @@ static void image_release(struct hl_image *image)
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
 
-/* In the record page, behind what record_page.h says. */
+/* In the record page, behind what attach_parts.h says. */
 #define NAME_OFFSET (HL_RECORD_PAGE_BYTES - 64)
 
 static long map_block(struct hl_attach *attach, const struct hl_attach_block *block)

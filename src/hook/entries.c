@@ -8,7 +8,6 @@
 #include "base/names.h"
 #include "elf/elf.h"
 #include "guests/traits.h"
-#include "hook/objects.h"
 #include "process/process.h"
 
 #include <errno.h>

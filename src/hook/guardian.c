@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The loans lie in memory that both processes share; the end of a pipe tells that we have ended. */
-#include "hook/guardian.h"
+#include "hook/remote.h"
 
 #include "base/compiler.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads rules for functions with names of their own; see hook_rules.h. */
-#include "hook/hook_rules.h"
+/* Reads rules for functions with names of their own; see entries.h. */
+#include "hook/entries.h"
 
 #include "allocators/traits.h"
 #include "base/array.h"

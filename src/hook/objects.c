@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads the ELF objects of a process, from their files and its memory, and looks in them for what rules name; see objects.h. */
-#include "hook/objects.h"
+/* Reads the ELF objects of a process, from their files and its memory, and looks in them for what rules name; see entries.h. */
+#include "hook/entries.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

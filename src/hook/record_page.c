@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds and reads the page; see record_page.h. */
-#include "hook/record_page.h"
+/* Finds and reads the page; see attach_parts.h. */
+#include "hook/attach_parts.h"
 
 #include "base/cleanup.h"
 #include "process/process.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stops threads and lets them go; remote_open.c looks first, remote_call.c has them make calls. */
-#include "hook/remote_parts.h"
+#include "hook/remote.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "process/interrupted_call.h"
 #include "process/process.h"
 
 #include <dirent.h>

@@ -10,7 +10,7 @@
  * system call, returns to the sigreturn gadget, and that to what the thread did before. Each step
  * below keeps this true: what a thread is given last are its own registers.
  */
-#include "hook/remote_parts.h"
+#include "hook/remote.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

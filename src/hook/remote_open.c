@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Looks whether a process can be entered before anything is done to it, and catches programs where they begin; see remote.h. */
-#include "hook/remote_parts.h"
+#include "hook/remote.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -7,8 +7,6 @@
 #include "import/importer.h"
 
 #include "base/array.h"
-#include "import/import_stacks.h"
-#include "import/import_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

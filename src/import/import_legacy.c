@@ -30,8 +30,7 @@
  *	---
  *	--- heap
  */
-#include "import/import_stacks.h"
-#include "import/import_text.h"
+#include "import/importer.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

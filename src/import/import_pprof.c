@@ -2,8 +2,7 @@
 /* Reads profile.proto, the format of pprof. */
 #include "base/cleanup.h"
 #include "base/encode.h"
-#include "import/import_stacks.h"
-#include "import/import_text.h"
+#include "import/importer.h"
 #include "import/pprof.h"
 
 #include "pprof.pb-c.h"

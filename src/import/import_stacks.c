@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What importers of stacks share: calls, mappings and values; see import_stacks.h. */
-#include "import/import_stacks.h"
+/* What importers of stacks share: calls, mappings and values; see importer.h. */
+#include "import/importer.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

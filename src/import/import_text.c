@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lines and numbers of text files; see import_text.h. */
-#include "import/import_text.h"
+/* Lines and numbers of text files; see importer.h. */
+#include "import/importer.h"
 
 #include "base/compiler.h"
 #include "base/encode.h"

@@ -6,7 +6,7 @@
  *	{"head":{"callFrame":{"functionName":"f","scriptId":"80","url":"file:///x.js","lineNumber":6,
  *	 "columnNumber":9},"selfSize":4312,"id":3,"children":[...]},"samples":[...]}
  */
-#include "import/import_stacks.h"
+#include "import/importer.h"
 
 #include "base/cleanup.h"
 

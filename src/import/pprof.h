@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "import/import_stacks.h"
 #include "import/importer.h"
 
 #include <protobuf-c/protobuf-c.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory for byte buffers; see byte_buffer.h. */
-#include "log/byte_buffer.h"
+/* Memory for byte buffers; see segment.h. */
+#include "log/segment.h"
 
 #include <stdlib.h>
 #include <string.h>

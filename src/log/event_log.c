@@ -3,7 +3,7 @@
 #include "base/array.h"
 #include "base/compiler.h"
 #include "log/events.h"
-#include "log/log_files.h"
+#include "log/log.h"
 #include "log/segment.h"
 
 #include <errno.h>

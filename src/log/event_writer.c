@@ -3,8 +3,8 @@
 #include "base/array.h"
 #include "base/worker.h"
 #include "log/events.h"
-#include "log/log_files.h"
-#include "log/piece_writer.h"
+#include "log/log.h"
+#include "log/log_writer.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /*
  * Files that hold every event of one process, beside its log: their format, writing and reading.
  *
- * A file has the header and the pieces of log_files.h; docs/format.md describes it. It begins with
+ * A file has the header and the pieces of log.h; docs/format.md describes it. It begins with
  * a checkpoint (as a segment's, with missing events instead of missing intervals); others follow,
  * each before the first event of an interval. From one checkpoint to the next lies a part, which is
  * read alone. Events follow the checkpoint in pieces of up to HL_EVENTS_MAX, by kind and by thread,
@@ -26,11 +26,9 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "log/byte_buffer.h"
 #include "log/log.h"
-#include "log/log_files.h"
 #include "log/log_writer.h"
-#include "log/piece_writer.h"
+#include "log/segment.h"
 #include "region/region.h"
 #include "region/ring.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Keeps what each node changed in the current interval and since its maximum; see intervals.h. */
-#include "log/intervals.h"
+/* Keeps what each node changed in the current interval and since its maximum; see log.h. */
+#include "log/log.h"
 
 #include "base/array.h"
 #include "base/compiler.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The files of logs: names, headers, the places that hold them, which are kept; see log_files.h. */
-#include "log/log_files.h"
+/* The files of logs: names, headers, the places that hold them, which are kept; see log.h. */
+#include "log/log.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "log/events.h"
-#include "log/intervals.h"
-#include "log/piece_writer.h"
+#include "log/log_writer.h"
 #include "log/segment.h"
 
 #define XXH_INLINE_ALL

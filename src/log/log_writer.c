@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes intervals and checkpoints, and begins and ends segments; see log_writer.h and, for states, piece_writer.h. */
+/* Writes intervals and checkpoints, and begins and ends segments; see log_writer.h and, for states, log_writer.h. */
 #include "log/log_writer.h"
 
 #include "base/array.h"
 #include "base/compiler.h"
 #include "base/frame_key.h"
-#include "log/log_files.h"
-#include "log/piece_writer.h"
+#include "log/log.h"
 #include "log/segment.h"
 
 #define XXH_INLINE_ALL

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One zstd stream in flushed pieces; see piece_writer.h. */
-#include "log/piece_writer.h"
+/* One zstd stream in flushed pieces; see log_writer.h. */
+#include "log/log_writer.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "log/intervals.h"
+#include "log/log.h"
 #include "region/ring.h"
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "open/log_source.h"
+#include "open/open.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "log/log.h"
-#include "open/log_source.h"
+#include "open/open.h"
 #include "profile/filter.h"
 
 /* In milliseconds since the process' recording began. The intervals of both ends are included. */
@@ -36,7 +36,7 @@ struct hl_history {
 };
 
 /*
- * Opens the log in ${path}, see log_source.h, of the process that ${selection} names, else of the
+ * Opens the log in ${path}, see open.h, of the process that ${selection} names, else of the
  * one with the highest peak. ${filter}, which may be NULL and must outlive the history, is applied
  * to the stacks, and not to what the timeline says of all. 0 or a negative errno with a sentence.
  */

@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "open/history.h"
-#include "profile/known_names.h"
+#include "profile/builder.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opens files, pipes and devices; see input.h. */
-#include "open/input.h"
+/* Opens files, pipes and devices; see open.h. */
+#include "open/open.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

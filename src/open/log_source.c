@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds logs, and what is known of their processes; see log_source.h. */
-#include "open/log_source.h"
+/* Finds logs, and what is known of their processes; see open.h. */
+#include "open/open.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/frame_key.h"
-#include "log/log_files.h"
+#include "log/log.h"
 #include "recording/recording_files.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "log/log_files.h"
+#include "log/log.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "log/log_files.h"
+#include "log/log.h"
 #include "recording/recording_files.h"
 
 #include <errno.h>

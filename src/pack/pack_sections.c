@@ -18,7 +18,7 @@
 		HL_COLUMN(owner, counters.peak_objects)
 #define COUNTER_BYTES (8 * 8)
 
-static const struct hl_column process_columns[] = {
+static const struct hl_section_column process_columns[] = {
 	HL_COLUMN(hl_profile_process, pid),	    HL_COLUMN(hl_profile_process, parent_pid),
 	HL_COLUMN(hl_profile_process, sequence),    HL_COLUMN(hl_profile_process, command),
 	HL_COLUMN(hl_profile_process, executable),  HL_COLUMN(hl_profile_process, end),
@@ -28,64 +28,64 @@ static const struct hl_column process_columns[] = {
 	HL_LOST_COUNTERS(LOST_COLUMN, HL_LOST_SKIP)};
 
 /* Of modules and processes, too: packed recordings of heapline 0.1 do not have these. */
-static const struct hl_column print_columns[] = {
+static const struct hl_section_column print_columns[] = {
 	HL_COLUMN(hl_profile_module, print.bytes),
 	HL_COLUMN(hl_profile_module, print.mtime_ns),
 	HL_COLUMN(hl_profile_module, print.hash),
 };
-static const struct hl_column inherited_columns[] = {
+static const struct hl_section_column inherited_columns[] = {
 	HL_COLUMN(hl_profile_process, lost.inherited_frees),
 	HL_COLUMN(hl_profile_process, lost.damaged),
 };
 
-static const struct hl_column thread_columns[] = {
+static const struct hl_section_column thread_columns[] = {
 	HL_COLUMN(hl_profile_thread, process),
 	HL_COLUMN(hl_profile_thread, tid),
 	HL_COLUMN(hl_profile_thread, name),
 	HL_COLUMN(hl_profile_thread, earlier_threads),
 };
 
-static const struct hl_column module_columns[] = {
+static const struct hl_section_column module_columns[] = {
 	HL_COLUMN(hl_profile_module, path),	      HL_COLUMN(hl_profile_module, build_id),
 	HL_COLUMN(hl_profile_module, build_id_bytes), HL_COLUMN(hl_profile_module, used),
 	HL_COLUMN(hl_profile_module, symbols),	      HL_COLUMN(hl_profile_module, symbols_reason),
 };
 
-static const struct hl_column function_columns[] = {
+static const struct hl_section_column function_columns[] = {
 	HL_COLUMN(hl_profile_function, name),
 	HL_COLUMN(hl_profile_function, file),
 	HL_COLUMN(hl_profile_function, line),
 	HL_COLUMN(hl_profile_function, module),
 };
 
-static const struct hl_column frame_columns[] = {
+static const struct hl_section_column frame_columns[] = {
 	HL_COLUMN(hl_profile_frame, address), HL_COLUMN(hl_profile_frame, function),
 	HL_COLUMN(hl_profile_frame, file),    HL_COLUMN(hl_profile_frame, line),
 	HL_COLUMN(hl_profile_frame, inlined),
 };
 
-static const struct hl_column script_columns[] = {
+static const struct hl_section_column script_columns[] = {
 	HL_COLUMN(hl_profile_frame, part),
 	HL_COLUMN(hl_profile_frame, provider),
 };
 
-static const struct hl_column node_columns[] = {
+static const struct hl_section_column node_columns[] = {
 	HL_COLUMN(hl_pack_node, depth),
 	HL_COLUMN(hl_pack_node, frame),
 };
 
-static const struct hl_column row_columns[] = {
+static const struct hl_section_column row_columns[] = {
 	HL_COLUMN(hl_profile_row, node),
 	HL_COLUMN(hl_profile_row, thread),
 	COUNTER_COLUMNS(hl_profile_row),
 };
 
-static const struct hl_column resident_columns[] = {
+static const struct hl_section_column resident_columns[] = {
 	HL_COLUMN(hl_profile_row, counters.resident_bytes),
 	HL_COLUMN(hl_profile_row, counters.swapped_bytes),
 };
 
-static const struct hl_column size_columns[] = {
+static const struct hl_section_column size_columns[] = {
 	HL_COLUMN(hl_profile_size, node),
 	HL_COLUMN(hl_profile_size, thread),
 	HL_COLUMN(hl_profile_size, size_class),
@@ -98,8 +98,8 @@ const struct hl_columns hl_pack_process_columns = {process_columns, HL_COUNT_OF(
 const struct hl_columns hl_pack_print_columns = {print_columns, HL_COUNT_OF(print_columns),
 						 sizeof(struct hl_profile_module), 24};
 const struct hl_columns hl_pack_lost_columns[] = {
-#define LOST_COLUMNS(member, ...)                                                   \
-	{(const struct hl_column[]){HL_COLUMN(hl_profile_process, lost.member)}, 1, \
+#define LOST_COLUMNS(member, ...)                                                           \
+	{(const struct hl_section_column[]){HL_COLUMN(hl_profile_process, lost.member)}, 1, \
 	 sizeof(struct hl_profile_process), 8},
 	HL_LOST_COUNTERS(LOST_COLUMNS, LOST_COLUMNS)};
 const struct hl_columns hl_pack_inherited_columns = {inherited_columns,

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "pack/pack.h"
-#include "recording/container.h"
+#include "recording/recording_files.h"
 
 #define HL_KIND_PACK HL_FOURCC('P', 'A', 'C', 'K')
 

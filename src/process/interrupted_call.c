@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which system calls a stop changes; see interrupted_call.h. */
-#include "process/interrupted_call.h"
+/* Which system calls a stop changes; see process.h. */
+#include "process/process.h"
 
 #include "base/compiler.h"
-#include "process/process.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads /proc/PID/fdinfo and /proc/PID/timers; see kernel_words.h. */
-#include "process/kernel_words.h"
+/* Reads /proc/PID/fdinfo and /proc/PID/timers; see process.h. */
+#include "process/process.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "process/process.h"
 
 #include <dirent.h>
 #include <errno.h>

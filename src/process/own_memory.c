@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Knows such programs by their names and by what they export; see own_memory.h. */
-#include "process/own_memory.h"
+/* Knows such programs by their names and by what they export; see maps.h. */
+#include "process/maps.h"
 
 #include "allocators/traits.h"
 #include "base/cleanup.h"

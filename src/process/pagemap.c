@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the pages in memory by PAGEMAP_SCAN or by reading /proc/PID/pagemap; see pagemap.h. */
-#include "process/pagemap.h"
+/* Finds the pages in memory by PAGEMAP_SCAN or by reading /proc/PID/pagemap; see maps.h. */
+#include "process/maps.h"
 
 #include "base/array.h"
 #include "base/compiler.h"

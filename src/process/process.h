@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/user.h>
 
 struct hl_maps;
 
@@ -190,3 +191,63 @@ int hl_process_each(bool (*visit)(const struct hl_named_process *process, void *
  * several, which the sentence lists.
  */
 int hl_process_by_name(const char *name, pid_t *ret_pid, struct hl_error *err);
+
+/* ---- threads of other processes that sleep in the kernel ---- */
+
+struct hl_sleeper {
+	pid_t tid;
+	uint64_t switches; /* to other threads, so far: if it was fewer before, it has run since */
+	struct user_regs_struct registers; /* that it returns to user space with */
+};
+
+/* Who tells which threads of a process sleep. One thread at a time. */
+struct hl_sleeper_source {
+	/* Lists them all by rising tid; ${ret_sleepers} is to be freed. 0 or a negative errno. */
+	int (*read)(void *context, struct hl_sleeper **ret_sleepers, size_t *ret_count);
+	void *context;
+};
+
+/* ---- interrupted call ---- */
+
+/*
+ * System calls that a stop by ptrace interrupts. Most of them the kernel makes again by itself, with
+ * what is left of their timeout. Two kinds it does not leave as they were:
+ *
+ * - epoll_wait() and its like end with EINTR, see signal(7), which a program need not expect where
+ *   no signal came;
+ * - nanosleep(), poll(), a futex with a timeout and others go on by restart_syscall(2), which the
+ *   program has never called: a seccomp filter may end the program for it, or fail it.
+ *
+ * Such a call is made again instead, and a relative timeout begins again.
+ */
+
+/*
+ * Sets ${registers} of the stopped thread ${tid} so that an interrupted call of these kinds is made
+ * again when the thread goes on; unless a signal with a handler comes first, which ends it with EINTR
+ * as ever. Each stop of any thread has to call this, and to write the registers at once: then this
+ * also holds if we are killed. Whether they have changed.
+ */
+bool hl_interrupted_call_mend(pid_t tid, struct user_regs_struct *registers);
+
+/* ---- kernel words ---- */
+
+/*
+ * Words that a program handed to the kernel, and that only the kernel has until it hands them back.
+ * Linux shows those of epoll_ctl(2), in /proc/PID/fdinfo, and of timer_create(2), in /proc/PID/timers.
+ */
+
+enum hl_kernel_holder {
+	HL_KERNEL_EPOLL, /* epoll_event.data */
+	HL_KERNEL_TIMER, /* sigevent.sigev_value */
+};
+
+/* ${words} of the epoll descriptor, or of the timer, ${number}. Non-zero ends the reading. */
+typedef int hl_kernel_visit(void *context, enum hl_kernel_holder holder, uint32_t number,
+			    const uint64_t *words, size_t count);
+
+/*
+ * Calls ${visit} once for each epoll descriptor and timer of ${pid} that has words, until it returns
+ * non-zero, and returns that. ${ret_has_io_uring} is whether a descriptor is io_uring's, whose requests
+ * have words, too, that Linux does not show. 0, or -ENOMEM; what cannot be read is left out.
+ */
+int hl_kernel_words_read(pid_t pid, hl_kernel_visit *visit, void *context, bool *ret_has_io_uring);

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
-#include "profile/known_names.h"
+#include "profile/builder.h"
 
 #include <errno.h>
 #include <pthread.h>

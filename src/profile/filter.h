@@ -38,7 +38,7 @@ int hl_retree(struct hl_profile *profile, struct hl_profile_node *nodes, size_t 
 	      const uint32_t *new_node, const bool *chosen, const struct hl_node_ids *follow);
 
 /*
- * ---- frames of scripts: which these are in a mixed stack, recording/script_stack.h says ----
+ * ---- frames of scripts: which these are in a mixed stack, recording/recording.h says ----
  * Labels of blocks, their type and their service, come to stand before the outermost frame, in this order; the filter says
  * which of them stay.
  */
@@ -56,7 +56,7 @@ extern const char *const hl_stack_kind_names[];
 
 /*
  * Gives ${profile} stacks of ${kind}; ${follow}, unless NULL, follows the tree. ${folds_host}: stacks of services lose the
- * outermost frames that only run these (symbols/plumbing.h), but for a last one, and profile->host_folded is set. Where calls and
+ * outermost frames that only run these (symbols/symbols.h), but for a last one, and profile->host_folded is set. Where calls and
  * groups of a runtime are not as many, what is left over stays as it is, outermost, and counts in
  * profile->script_unmatched. Once a profile has been spliced another call changes nothing. 0 or -ENOMEM,
  * after which the profile is good for hl_profile_free() alone.
@@ -65,7 +65,7 @@ int hl_splice(struct hl_profile *profile, enum hl_stack_kind kind, bool folds_ho
 	      const struct hl_node_ids *follow);
 
 /*
- * What allocation plumbing (symbols/plumbing.h) allocated goes to its callers: folds the plumbing of all stacks of
+ * What allocation plumbing (symbols/symbols.h) allocated goes to its callers: folds the plumbing of all stacks of
  * ${profile}, with that of functions whose names one of ${also} matches (a list that ends with NULL; NULL: no others),
  * keeps in profile->is_plumbing which functions these are, sets profile->plumbing_folded where there was some, and has
  * ${follow}, unless NULL, follow. 0; or a negative errno, after which no stack has changed: -ENOMEM, or that of
@@ -94,7 +94,7 @@ struct hl_filter {
 	const char *ignore[HL_FILTER_EXPRESSIONS_MAX];
 	/* Leave frames out that one of these matches; what they hold is their caller's. */
 	const char *hide[HL_FILTER_EXPRESSIONS_MAX];
-	/* Allocation plumbing is folded, see plumbing.h: no expression matches what is not shown. */
+	/* Allocation plumbing is folded, see symbols/symbols.h: no expression matches what is not shown. */
 	bool fold_plumbing;
 	const char *plumbing_also[HL_FILTER_EXPRESSIONS_MAX + 1]; /* names of more of it */
 };

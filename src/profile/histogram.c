@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One entry for each stack and size class, sorted by these, equal ones merged; see histogram.h. */
-#include "profile/histogram.h"
+/* One entry for each stack and size class, sorted by these, equal ones merged; see calltree.h. */
+#include "profile/calltree.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

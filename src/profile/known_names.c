@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An index of a profile's frames by module and address; see known_names.h. */
-#include "profile/known_names.h"
+/* An index of a profile's frames by module and address; see builder.h. */
+#include "profile/builder.h"
 
 #include "profile/event_reports.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "recording/recording.h"
 
 #include <errno.h>

@@ -20,8 +20,7 @@
 #include "base/file_print.h"
 #include "base/lost.h"
 #include "base/strings.h"
-#include "recording/code_runtime.h"
-#include "recording/script_stack.h"
+#include "recording/recording.h"
 #include "symbols/symbols.h"
 
 #include <stdbool.h>
@@ -224,12 +223,12 @@ struct hl_profile {
 	bool asks_survivors;  /* blocks alone were chosen that have outlived collections */
 	bool has_generations; /* set where ages are asked for: see HL_AGE_GENERATIONS */
 	bool spliced;	      /* script frames stand where they were asked for; see filter.h */
-	bool folds_plumbing;  /* views leave frames of allocation plumbing out, see plumbing.h */
+	bool folds_plumbing; /* views leave frames of allocation plumbing out, see symbols/symbols.h */
 	bool plumbing_folded; /* some were */
 	bool host_folded;     /* frames that only run services were left out */
 	bool *is_plumbing;    /* by function, once it was folded; else NULL */
 
-	/* Where it is of a moment (open/log_source.h): which, as a clause, and in milliseconds. */
+	/* Where it is of a moment (open/open.h): which, as a clause, and in milliseconds. */
 	uint32_t moment; /* 0: of the whole recording */
 	uint64_t moment_ms;
 };
@@ -472,3 +471,15 @@ const struct hl_trace_kind *hl_trace_kind_of_profile(const struct hl_profile *pr
 
 /* Whether its objects are pages. */
 bool hl_trace_kind_counts_pages(const struct hl_trace_kind *kind);
+
+/* ---- which Debian packages would bring the symbols that are missing ---- */
+
+#define HL_DPKG_DIRECTORY "/var/lib/dpkg"
+
+/*
+ * Names in each module's symbols_reason the package that would help, where dpkg's files in
+ * ${directory} know the owner of the module's file; other reasons stay as they are. Reads some
+ * megabytes if anything is missing at all, so it is for those who are asked what would help. 0 or
+ * -ENOMEM.
+ */
+int hl_symbols_advice_add(struct hl_profile *profile, const char *directory);

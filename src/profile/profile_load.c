@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "base/frame_key.h"
 #include "guests/traits.h"
-#include "profile/known_names.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
 

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "profile/builder.h"
-#include "symbols/plumbing.h"
+#include "symbols/symbols.h"
 
 #include <errno.h>
 #include <regex.h>

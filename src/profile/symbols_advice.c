@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looks files up in dpkg's lists; see symbols_advice.h. */
-#include "profile/symbols_advice.h"
+/* Looks files up in dpkg's lists; see profile.h. */
+#include "profile/profile.h"
 
 #include "base/array.h"
 

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/names.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "open/open.h"
 #include "process/process.h"
 #include "process/service.h"

@@ -7,7 +7,7 @@
 
 #include "base/index.h"
 #include "base/user.h"
-#include "fleet/window.h"
+#include "fleet/store.h"
 #include "profile/profile.h"
 
 #include <stdbool.h>

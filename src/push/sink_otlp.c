@@ -2,7 +2,7 @@
 /* Pushes profiles by OTLP over HTTP; see otlp.proto. */
 #include "base/cleanup.h"
 #include "base/encode.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "fleet/web.h"
 #include "import/gzip.h"
 #include "otlp.pb-c.h"

@@ -6,9 +6,7 @@
 #define HL_WITHOUT_ANNOTATIONS /* those are for programs */
 #include "heapline/heapline.h"
 
-#include "recorder/annotations.h"
 #include "recorder/hooks.h"
-#include "recorder/pools.h"
 #include "unwind/unwind.h"
 
 #include <link.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds the collector and asks it; see ask_collector.h. */
-#include "recorder/ask_collector.h"
+/* Finds the collector and asks it; see start.h. */
+#include "recorder/start.h"
 
 #include "base/clock.h"
 #include "recorder/sys.h"
@@ -207,7 +207,7 @@ static bool search_directory(struct sockaddr_un *address)
 	return found;
 }
 
-/* The places of control_protocol.h, in their order. */
+/* The places of control_ask.h, in their order. */
 static bool find_collector(struct sockaddr_un *address)
 {
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The recorder's end of the handshake, by raw system calls; see connect.h. */
-#include "recorder/connect.h"
+/* The recorder's end of the handshake, by raw system calls; see start.h. */
+#include "recorder/start.h"
 
 #include "base/clock.h"
 #include "recorder/region_map.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Enters our functions into libc's symbol table, as it is in memory; see deepbind.h and decision 74. */
-#include "recorder/deepbind.h"
+/* Enters our functions into libc's symbol table, as it is in memory; see start.h and decision 74. */
+#include "recorder/start.h"
 
-#include "recorder/exports.h"
 #include "recorder/libc.h"
+#include "recorder/modules.h"
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 

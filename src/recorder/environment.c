@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completes environments; see environment.h. */
-#include "recorder/environment.h"
+/* Completes environments; see start.h. */
+#include "recorder/start.h"
 
 #include "base/compiler.h"
 #include "region/protocol.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Counts objects of interpreters; see event.h. They are in two entries of the array, see decision 53. */
 #include "recorder/event_parts.h"
-#include "recorder/hooks_objects.h"
+#include "recorder/hooks.h"
 
 struct hl_objects_hooks hl_objects_hooks;
 struct hl_objects_allocator hl_objects_real;

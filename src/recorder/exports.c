@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looks up exported functions; see exports.h. */
-#include "recorder/exports.h"
+/* Looks up exported functions; see modules.h. */
+#include "recorder/modules.h"
 
 #include <stdbool.h>
 #include <stddef.h>

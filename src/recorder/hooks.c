@@ -10,9 +10,9 @@
 
 #include "guests/guest.h"
 #include "recorder/event.h"
-#include "recorder/kin.h"
 #include "recorder/libc.h"
 #include "recorder/sample.h"
+#include "recorder/start.h"
 #include "recorder/thread.h"
 #include "unwind/saved.h"
 

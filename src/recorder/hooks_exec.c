@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * exec and its family: programs that the target starts are recorded, too. The hooks complete the
- * environment that a program gets, and report programs that the collector may not see (kin.h).
+ * environment that a program gets, and report programs that the collector may not see (start.h).
  *
  * A child by vfork() runs this in its parent's memory: it allocates nothing, and the parent
  * goes on without what the child had on the stack. glibc's own calls of its execve() and
@@ -10,9 +10,8 @@
 #include "recorder/hooks.h"
 
 #include "base/compiler.h"
-#include "recorder/environment.h"
-#include "recorder/kin.h"
 #include "recorder/libc.h"
+#include "recorder/start.h"
 #include "recorder/sys.h"
 
 #include <alloca.h>

@@ -18,7 +18,6 @@
 
 #include "recorder/event.h"
 #include "recorder/libc.h"
-#include "recorder/pools.h"
 #include "recorder/thread.h"
 
 #include <errno.h>

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Around a runtime's allocator of objects; see hooks_objects.h. Compiled with -fno-omit-frame-pointer, see
+ * Around a runtime's allocator of objects; see hooks.h. Compiled with -fno-omit-frame-pointer, see
  * HL_CALLER.
  *
  * The real functions run outside of any event: what they ask malloc() for counts by its own hook, which are
  * large blocks, the arenas' table, and small blocks where no arena can be had. Blocks that it counted
  * are not counted here.
  */
-#include "recorder/hooks_objects.h"
+#include "recorder/hooks.h"
 
 #include "recorder/event.h"
-#include "recorder/hooks.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
 

@@ -2,14 +2,9 @@
 /* Where the library comes to life. Linked with -z initfirst, so before the constructors of every
  * other library. */
 #include "guests/guest.h"
-#include "recorder/annotations.h"
-#include "recorder/ask_collector.h"
-#include "recorder/deepbind.h"
-#include "recorder/exports.h"
 #include "recorder/hooks.h"
-#include "recorder/hooks_objects.h"
-#include "recorder/kin.h"
 #include "recorder/libc.h"
+#include "recorder/modules.h"
 #include "recorder/recorder.h"
 #include "recorder/start.h"
 #include "recorder/sys.h"

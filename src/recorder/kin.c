@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reports execs and children to the collector; see kin.h. */
-#include "recorder/kin.h"
+/* Reports execs and children to the collector; see start.h. */
+#include "recorder/start.h"
 
 #include "recorder/private_map.h"
 #include "recorder/recorder.h"

@@ -4,7 +4,7 @@
 #include "heapline/heapline.h"
 
 #include "base/compiler.h"
-#include "recorder/ask_collector.h"
+#include "recorder/start.h"
 #include "recorder/sys.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The program's side of the mailbox; see mailbox.h. */
-#include "region/mailbox.h"
+#include "region/protocol.h"
 
 #include "recorder/sys.h"
 

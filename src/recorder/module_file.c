@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opens and examines files of modules; see module_file.h. */
-#include "recorder/module_file.h"
+/* Opens and examines files of modules; see modules.h. */
+#include "recorder/modules.h"
 
 #include "base/clock.h"
 #include "recorder/private_map.h"

@@ -3,9 +3,7 @@
 #include "recorder/modules.h"
 
 #include "guests/guest.h"
-#include "recorder/exports.h"
 #include "recorder/libc.h"
-#include "recorder/module_file.h"
 #include "recorder/sys.h"
 
 #include <dlfcn.h>

@@ -7,9 +7,13 @@
  */
 #pragma once
 
+#include "base/file_print.h"
 #include "recorder/region_map.h"
 #include "recorder/spin.h"
 #include "unwind/unwind.h"
+
+#include <elf.h>
+#include <stdint.h>
 
 struct hl_module_entry {
 	uint64_t start, end;
@@ -48,3 +52,63 @@ struct hl_unwind_file hl_modules_file(struct hl_modules *modules,
 
 /* Notes which modules are not loaded any more; about 50 ns for each. As above. */
 void hl_modules_retire_unloaded(struct hl_modules *modules);
+
+/* ---- module file ---- */
+
+/*
+ * The file of a module. The recorder opens one for two reasons only: a module without a build id,
+ * which could be another one of the same name, and code that .eh_frame has no rule for. By raw
+ * system calls: errno is kept, nothing is allocated.
+ */
+
+/*
+ * Opens the ELF file ${path} ("" = the running program). ${image} is where the module lies in
+ * memory, NULL for the running program: a file with other headers, written over the path since, is
+ * not opened. A file descriptor to be closed, or negative.
+ */
+int hl_module_file_open(const char *path, const void *image);
+
+/* The fingerprint of an open file; HL_FILE_PRINT_UNKNOWN when it cannot be read. */
+struct hl_file_print hl_module_file_print(int fd);
+
+/* Maps the uncompressed .debug_frame, the symbol table and Go's table of functions of the file of ${module}, and compiles its
+ * .eh_frame where nothing in memory leads to that, for the life of the process. */
+struct hl_unwind_file hl_module_file_map(int fd, const struct hl_unwind_module *module);
+
+/* The latter alone, where the file cannot be opened: its .eh_frame lies at ${address}. */
+struct hl_unwind_file hl_module_file_compile(const struct hl_unwind_module *module,
+					     uint64_t address, uint64_t bytes);
+
+/* ---- what a loaded module exports, read from its dynamic section in memory. Takes no lock ---- */
+
+struct hl_exports {
+	uint64_t load_bias;
+	const Elf64_Sym *symbols;
+	const char *names;
+	const uint32_t *hash; /* DT_GNU_HASH; NULL: nothing is found */
+};
+
+/* ${dynamic}: the module's dynamic section; NULL: it has none. */
+struct hl_exports hl_exports_of(const Elf64_Dyn *dynamic, uint64_t load_bias);
+
+/*
+ * The code around ${inside}, an exported function whose name begins with ${prefix}: from the first to
+ * the last of such functions without another exported one in between.
+ */
+void hl_exports_range(const struct hl_exports *exports, const char *prefix, uint64_t inside,
+		      uint64_t *ret_start, uint64_t *ret_end);
+
+/* The address of the function called ${name}, or 0. */
+uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);
+
+/* The symbol called ${name}, a function's or a variable's; NULL if there is none. */
+const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name);
+
+/* Another definition of the name of ${symbol}, of another version; NULL if there is none after it. */
+const Elf64_Sym *hl_exports_next_version(const struct hl_exports *exports, const Elf64_Sym *symbol);
+
+typedef void hl_exports_visit_fn(void *context, const struct hl_exports *exports,
+				 const Elf64_Sym *symbol);
+
+/* Calls ${visit} for each exported function. */
+void hl_exports_each(const struct hl_exports *exports, hl_exports_visit_fn *visit, void *context);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Starts a collector, by raw system calls; see own_collector.h. */
-#include "recorder/own_collector.h"
+/* Starts a collector, by raw system calls; see start.h. */
+#include "recorder/start.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "recorder/environment.h"
 #include "recorder/libc.h"
 #include "recorder/sys.h"
 

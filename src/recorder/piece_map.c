@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where pieces begin; see piece_map.h. */
-#include "recorder/piece_map.h"
+/* Where pieces begin; see block.h. */
+#include "recorder/block.h"
 
 #include "base/compiler.h"
 #include "recorder/private_map.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records what programs tell of their pools; see pools.h. */
-#include "recorder/pools.h"
+/* Records what programs tell of their pools; see hooks.h. */
+#include "recorder/hooks.h"
 
 #include "recorder/event.h"
 #include "recorder/sample.h"

@@ -2,7 +2,6 @@
 /* The recorder's own mappings; see private_map.h. */
 #include "recorder/private_map.h"
 
-#include "recorder/private_pieces.h"
 #include "recorder/sys.h"
 
 #include <stdatomic.h>

@@ -3,9 +3,8 @@
  * Cuts what is small from larger mappings; see private_map.h. A process has about 65,530 mappings at most
  * (vm.max_map_count), of which a program needs two for each of its threads.
  */
-#include "recorder/private_pieces.h"
-
 #include "recorder/private_map.h"
+
 #include "recorder/spin.h"
 #include "recorder/sys.h"
 

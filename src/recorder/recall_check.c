@@ -2,7 +2,7 @@
 /* Compares recalled stacks with freshly walked ones; see recall_check.h. */
 #include "recorder/recall_check.h"
 
-#include "recorder/environment.h"
+#include "recorder/start.h"
 #include "recorder/sys.h"
 
 #include <stdlib.h>

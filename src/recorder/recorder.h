@@ -16,7 +16,6 @@
 #include "recorder/node.h"
 #include "recorder/private_map.h"
 #include "recorder/region_map.h"
-#include "recorder/ring_writer.h"
 #include "recorder/script.h"
 #include "recorder/self.h"
 #include "recorder/spin.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Room in rings: memory, waiting, and giving up when nobody reads; see ring_writer.h. */
-#include "recorder/ring_writer.h"
+/* Room in rings: memory, waiting, and giving up when nobody reads; see region_map.h. */
+#include "recorder/region_map.h"
 
 #include "base/clock.h"
 #include "recorder/sys.h"

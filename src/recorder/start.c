@@ -2,12 +2,8 @@
 /* Starts the recorder, in a program and in its forked children; see start.h. */
 #include "recorder/start.h"
 
-#include "recorder/connect.h"
-#include "recorder/environment.h"
 #include "recorder/hooks.h"
-#include "recorder/kin.h"
 #include "recorder/libc.h"
-#include "recorder/own_collector.h"
 #include "recorder/private_map.h"
 #include "recorder/recall_check.h"
 #include "recorder/sys.h"

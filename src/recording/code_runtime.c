@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of runtimes; see code_runtime.h. */
-#include "recording/code_runtime.h"
+/* The table of runtimes; see recording.h. */
+#include "recording/recording.h"
 
 #include "base/compiler.h"
 #include "base/names.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes and reads containers; see container.h. */
-#include "recording/container.h"
+/* Writes and reads containers; see recording_files.h. */
+#include "recording/recording_files.h"
 
 #include "base/cleanup.h"
 #include "recording/recording.h"
@@ -527,13 +527,13 @@ bool hl_container_locate(const struct hl_container *container, uint32_t type, ui
 /* Columns are compressed in pieces, which stay in the processor's cache. */
 #define PIECE_BYTES 32768
 
-static const struct hl_column node_columns[] = {
+static const struct hl_section_column node_columns[] = {
 	HL_COLUMN(hl_recording_node, frame),
 	/* Most often the row before. */
 	{offsetof(struct hl_recording_node, parent), sizeof(uint32_t), true},
 };
 
-static const struct hl_column value_columns[] = {
+static const struct hl_section_column value_columns[] = {
 	HL_COLUMN(hl_recording_value, node),
 	HL_COLUMN(hl_recording_value, thread),
 	HL_COLUMN(hl_recording_value, alloc_bytes),
@@ -546,7 +546,7 @@ static const struct hl_column value_columns[] = {
 	HL_COLUMN(hl_recording_value, peak_objects),
 };
 
-static const struct hl_column resident_columns[] = {
+static const struct hl_section_column resident_columns[] = {
 	HL_COLUMN(hl_recording_resident, node),
 	HL_COLUMN(hl_recording_resident, resident_bytes),
 	HL_COLUMN(hl_recording_resident, swapped_bytes),
@@ -605,7 +605,7 @@ uint32_t hl_columns_flags(const struct hl_columns *columns)
 void hl_columns_split(const struct hl_columns *columns, size_t column, const void *structs,
 		      size_t first, size_t rows, void *ret_bytes)
 {
-	const struct hl_column *chosen = &columns->columns[column];
+	const struct hl_section_column *chosen = &columns->columns[column];
 
 	copy_column(ret_bytes, chosen->size, (const char *)structs + chosen->offset,
 		    columns->struct_bytes, chosen->size, rows);
@@ -621,7 +621,7 @@ int hl_columns_write(const struct hl_columns *columns, struct hl_container_write
 					  rows * columns->row_bytes, err);
 
 	for (size_t c = 0; c < columns->count; c++) {
-		const struct hl_column *column = &columns->columns[c];
+		const struct hl_section_column *column = &columns->columns[c];
 		size_t most = sizeof(piece) / column->size, count;
 		for (size_t row = 0; r == 0 && row < rows; row += count) {
 			const char *in = (const char *)structs + row * columns->struct_bytes;
@@ -639,7 +639,7 @@ void hl_columns_join(const struct hl_columns *columns, const void *bytes, size_t
 	const char *in = bytes;
 
 	for (size_t c = 0; rows && c < columns->count; c++) {
-		const struct hl_column *column = &columns->columns[c];
+		const struct hl_section_column *column = &columns->columns[c];
 		copy_column((char *)structs + column->offset, columns->struct_bytes, in,
 			    column->size, column->size, rows);
 		in += rows * column->size;

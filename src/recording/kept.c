@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writes sections of which most is as it was; see kept.h. */
-#include "recording/kept.h"
+/* Writes sections of which most is as it was; see recording_files.h. */
+#include "recording/recording_files.h"
 
 #include "base/array.h"
-#include "recording/container.h"
 
 #include <assert.h>
 #include <errno.h>

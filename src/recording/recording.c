@@ -6,8 +6,6 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "base/frame_key.h"
-#include "recording/container.h"
-#include "recording/kept.h"
 #include "recording/recording_files.h"
 
 #include <dirent.h>

@@ -226,7 +226,7 @@ int hl_recording_write_meta(int directory_fd, const struct hl_recording *recordi
 int hl_recording_write_process(int directory_fd, const struct hl_recording_process *process,
 			       struct hl_error *err);
 
-struct hl_recording_kept; /* kept.h */
+struct hl_recording_kept; /* recording_files.h */
 
 /*
  * The same, of which only what has changed since the last time is compressed. nodes[0] of ${process} has the id ${first_node} + 1;
@@ -253,3 +253,105 @@ void hl_recording_process_release(struct hl_recording_process *process);
  * scratch space for ${count} numbers. Returns how many nodes it had to change: 0 for a sound tree.
  */
 uint32_t hl_recording_repair_tree(struct hl_recording_node *nodes, uint32_t count, uint32_t *marks);
+
+/* ---- script stack ---- */
+
+/*
+ * Puts the frames of scripts where they belong. A recording keeps them below the innermost native
+ * frame (recorder/script.h); a reader wants to see them instead of the calls of the interpreter
+ * that ran them.
+ *
+ *	group	frames of scripts from one that native code called up to the next such one: what
+ *		one call of the interpreter's main function runs
+ *
+ * The innermost group belongs to the innermost call of the main function, and so on outward. A call whose
+ * function has ended, and which lets go of what that held, has a group without frames.
+ */
+
+struct hl_recording_process;
+struct hl_recording_provider;
+struct hl_recording_site;
+
+enum hl_frame_part {
+	HL_PART_NATIVE,
+	HL_PART_SCRIPT,	     /* a place in a script */
+	HL_PART_ENTRY,	     /* the same, called by native code */
+	HL_PART_EVAL,	     /* the interpreter's main function, which runs scripts */
+	HL_PART_INTERPRETER, /* other code of the interpreter */
+	HL_PART_ALLOCATES,   /* the same, and what it calls is the host's allocator */
+	HL_PART_TYPE,	     /* no frame, but the type of the blocks */
+	HL_PART_SERVICE,     /* the service that they belong to */
+	HL_PART_AGE,	     /* how many collections they have outlived */
+	HL_PART_ENDED,	     /* no place: native code called a function, which has just ended */
+	HL_PART_LAST = HL_PART_ENDED,
+};
+
+static inline bool hl_frame_part_is_label(uint8_t part)
+{
+	return part >= HL_PART_TYPE && part <= HL_PART_AGE;
+}
+
+/* What the sites of ${provider} mostly are. Pools are native: their frames say by which way memory came. */
+enum hl_frame_part hl_frame_part_of_provider(const struct hl_recording_provider *provider);
+
+/* What ${site} is, which native code has called or not. A site without function, source and line is HL_PART_ENDED. */
+enum hl_frame_part hl_frame_part_of_site(const struct hl_recording_process *process,
+					 const struct hl_recording_site *site, bool is_entry);
+
+/* What the code at ${pc}, an address of the process, is to ${provider}; HL_PART_NATIVE: not its own. */
+enum hl_frame_part hl_frame_part_of_code(const struct hl_recording_provider *provider, uint64_t pc);
+
+struct hl_stack_frame {
+	uint32_t id;	  /* whatever the caller calls it by */
+	uint32_t runtime; /* of parts that are not native: the same number for the same runtime */
+	enum hl_frame_part part;
+};
+
+/* Frames, outermost first and without labels: native ones up to ${scripts}, those of scripts up to
+ * ${rest}, then what says by which way memory came. */
+struct hl_script_stack {
+	const struct hl_stack_frame *frames;
+	size_t count, scripts, rest;
+};
+
+struct hl_script_stack hl_script_stack(const struct hl_stack_frame *frames, size_t count);
+
+/*
+ * The ids of the mixed stack: groups instead of calls of the main function, the interpreter's other frames
+ * left out. ${ret_ids} has room for stack->count. Where calls and groups of a runtime are not as many,
+ * what is left over stays as it is, outermost; then ${ret_unmatched}. Returns how many ids there are.
+ */
+size_t hl_script_stack_mix(const struct hl_script_stack *stack, uint32_t *ret_ids,
+			   bool *ret_unmatched);
+
+/* ---- code runtime ---- */
+
+/*
+ * Runtimes of languages, by the file that they are in: those that make machine code while they run, which lies in no
+ * file and has the names alone that the runtime writes for perf (process/code_names.h); and interpreters whose scripts
+ * heapline does not read.
+ */
+
+struct hl_code_runtime {
+	const char *file;     /* the beginning of the file's name, before its version */
+	const char *language; /* "Java" */
+	const char
+		*start; /* NULL: it makes no code; else what has it write names from its start on */
+	const char *tool, *task; /* `TOOL PID TASK` has it write them while it runs; or NULL */
+	const char *version;	 /* the first that does, in parentheses; or "" */
+	const char *whole;	 /* what keeps stacks whole that its code is part of; or NULL */
+};
+
+/* The runtime in the file ${path}; NULL: unknown. */
+const struct hl_code_runtime *hl_code_runtime_of(const char *path);
+
+#define HL_CODE_RUNTIME_REMEDY_MAX 256
+
+/* The clause that says what writes names of the code that ${runtime} makes. ${pid}: 0, or its process, if
+ * that still runs. Returns ${text}. */
+const char *hl_code_runtime_remedy(const struct hl_code_runtime *runtime, uint32_t pid,
+				   char text[HL_CODE_RUNTIME_REMEDY_MAX]);
+
+/* Whether code in no file, by its name and source file ("": unknown), is a function of a program: runtimes name
+ * their own stubs as well. */
+bool hl_code_runtime_is_script(const char *name, const char *source);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which frames a mixed stack has, in which order; see script_stack.h. */
-#include "recording/script_stack.h"
+/* Which frames a mixed stack has, in which order; see recording.h. */
+#include "recording/recording.h"
 
 #include "base/frame_key.h"
-#include "recording/recording.h"
 
 #include <string.h>
 

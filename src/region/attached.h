@@ -46,7 +46,7 @@ enum hl_hook {
 };
 
 /*
- * A runtime's allocator of objects, see recorder/hooks_objects.h. Its functions are not patched: the recorder has the interpreter call hooks in their
+ * A runtime's allocator of objects, see recorder/hooks.h. Its functions are not patched: the recorder has the interpreter call hooks in their
  * place. Wherever the interpreter keeps the four addresses they stand in this order.
  */
 enum hl_object_hook {

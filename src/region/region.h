@@ -26,13 +26,56 @@
 #include "base/compiler.h"
 #include "base/file_print.h"
 #include "base/lost.h"
-#include "region/introspection.h"
-#include "region/mailbox.h"
+#include "region/protocol.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* ---- introspection ---- */
+
+/*
+ * An allocator's own figures, asked by its public functions: the recorder writes them into the
+ * region, and tools read them there.
+ *
+ *	slab	a run of pages that an allocator cuts into blocks of one size
+ *	class	all slabs of one block size
+ */
+
+#define HL_SLAB_CLASSES_MAX 128u
+#define HL_OCCUPANCY_SLOTS  8u /* 0-12 %, 12-25 % ... 88-100 % of a slab in use */
+
+struct hl_slab_class {
+	uint64_t block_bytes, slab_bytes;
+	uint64_t blocks; /* that all slabs have room for */
+	uint64_t used_blocks;
+	uint64_t slabs, full_slabs;
+};
+
+/* Bytes; 0 when unknown. */
+struct hl_introspection {
+	uint32_t kind; /* enum hl_introspected of allocators/traits.h; 0: nobody's */
+	uint32_t class_count;
+	uint64_t allocated_bytes; /* in blocks that the program has, by the allocator's count */
+	uint64_t active_bytes;	  /* in pages that hold such blocks */
+	uint64_t resident_bytes;
+	uint64_t retained_bytes; /* address space kept, given back to the system otherwise */
+	uint64_t cached_bytes;	 /* free, in threads' caches and the like */
+	uint64_t metadata_bytes;
+	struct hl_slab_class classes[HL_SLAB_CLASSES_MAX];
+	/* Bytes of slabs by how full they are, where the allocator reports each slab. */
+	uint64_t occupancy_bytes[HL_OCCUPANCY_SLOTS];
+};
+
+/* In the region's header. The collector counts ${asked} up and sets HL_MODE_ASKED; the next thread
+ * that allocates answers, and then makes ${answered} equal. */
+struct hl_introspection_box {
+	_Atomic uint32_t asked, answered;
+	struct hl_introspection answer;
+};
+
+/* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
 #define HL_REGION_VERSION 21u
@@ -80,7 +123,7 @@ static inline bool hl_mode_logs(enum hl_mode mode)
  * What header.mode holds beside the mode:
  *
  *	ASKED	  the next thread that allocates asks the allocator for its figures and clears the
- *		  flag; see introspection.h
+ *		  flag; see struct hl_introspection
  *	LOGGING	  events go into rings: in modes with a log, and after them in HL_MODE_CLOSED, where
  *		  frees go on
  *	SCRIPT	  there are providers of script frames, see recorder/script.h
@@ -305,7 +348,7 @@ static_assert(sizeof(struct hl_region_thread) == 128, "whole cache lines; a new 
 #define HL_KIN_NAME_MAX	 64
 #define HL_KIN_TITLE_MAX 256
 
-/* What the collector cannot see of the process and its children; see kin.h. The
+/* What the collector cannot see of the process and its children; see recorder/start.h. The
  * children write it, too. */
 struct hl_region_kin {
 	_Atomic uint32_t replacing;    /* calls of exec by the process that have not failed */

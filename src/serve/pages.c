@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "view/format.h"
 
 #include <ctype.h>

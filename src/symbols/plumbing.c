@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of allocation plumbing; see plumbing.h. */
-#include "symbols/plumbing.h"
+/* The table of allocation plumbing; see symbols.h. */
+#include "symbols/symbols.h"
 
 #include "allocators/traits.h"
 #include "base/compiler.h"

@@ -4,8 +4,7 @@
 
 #include "base/compiler.h"
 #include "guests/traits.h"
-#include "symbols/symbols_cache.h"
-#include "symbols/symbols_file.h"
+#include "symbols/symbols_dwarf.h"
 
 #include <ctype.h>
 #include <errno.h>

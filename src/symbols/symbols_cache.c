@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of addresses that are kept: those from the file, new ones, and their directory; see symbols_cache.h. */
-#include "symbols/symbols_cache.h"
+/* Names of addresses that are kept: those from the file, new ones, and their directory; see symbols_dwarf.h. */
+#include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -9,8 +9,8 @@
 #include "base/file_print.h"
 #include "base/strings.h"
 #include "elf/elf.h"
-#include "recording/container.h"
 #include "recording/fields.h"
+#include "recording/recording_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -149,13 +149,13 @@ struct stored_frame {
 	uint32_t inlined;
 };
 
-static const struct hl_column address_members[] = {
+static const struct hl_section_column address_members[] = {
 	HL_COLUMN(hl_cached_address, address),
 	HL_COLUMN(hl_cached_address, count),
 	HL_COLUMN(hl_cached_address, by_dwarf),
 };
 
-static const struct hl_column frame_members[] = {
+static const struct hl_section_column frame_members[] = {
 	HL_COLUMN(stored_frame, function),	HL_COLUMN(stored_frame, function_file),
 	HL_COLUMN(stored_frame, function_line), HL_COLUMN(stored_frame, file),
 	HL_COLUMN(stored_frame, line),		HL_COLUMN(stored_frame, inlined),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds an ELF file's symbols with libdwfl, and picks the best name for an address; see
- * symbols_file.h. */
-#include "symbols/symbols_file.h"
+ * symbols_dwarf.h. */
+#include "symbols/symbols_dwarf.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -11,7 +11,6 @@
 #include "base/names.h"
 #include "base/strings.h"
 #include "elf/elf.h"
-#include "symbols/symbols_dwarf.h"
 
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lists where variables lie, and which types have which names; see symbols_types.h. */
-#include "symbols/symbols_types.h"
+/* Lists where variables lie, and which types have which names; see symbols.h. */
+#include "symbols/symbols.h"
 
 #include "base/array.h"
 #include "base/index.h"

@@ -2,8 +2,8 @@
 /* Packs x86-64 frame states into rules and steps by them; see arch.h. */
 #include "unwind/arch.h"
 
-#include "unwind/cfi_program.h"
-#include "unwind/memory.h"
+#include "unwind/cfi.h"
+#include "unwind/saved.h"
 
 #include <string.h>
 

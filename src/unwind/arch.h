@@ -15,7 +15,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "unwind/cfi_program.h"
+#include "unwind/cfi.h"
 
 /* The numbers of SP and BP differ in bit 0 only, and HL_BP_SAME and HL_BP_CFA in bit 4 only: one
  * masked compare finds the frames that step_plain can do, nearly all. */

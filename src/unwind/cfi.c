@@ -4,7 +4,6 @@
 
 #include "base/compiler.h"
 #include "unwind/arch.h"
-#include "unwind/cfi_program.h"
 
 #include <errno.h>
 #include <string.h>

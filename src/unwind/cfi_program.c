@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The call frame machine of DWARF 5 section 6.4.2; see cfi_program.h. */
-#include "unwind/cfi_program.h"
+/* The call frame machine of DWARF 5 section 6.4.2; see cfi.h. */
+#include "unwind/cfi.h"
 
 #include "unwind/arch.h"
 

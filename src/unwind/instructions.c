@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads instructions; see instructions.h. Lengths are by the opcode maps of the Intel 64 and IA-32
+ * Reads instructions; see rule_cache.h. Lengths are by the opcode maps of the Intel 64 and IA-32
  * Architectures Software Developer's Manual, volume 2, appendix A.
  */
-#include "unwind/instructions.h"
+#include "unwind/rule_cache.h"
 
 enum register_number {
 	REGISTER_SP = 4,

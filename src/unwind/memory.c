@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Proves memory readable without touching it; see memory.h. */
-#include "unwind/memory.h"
+/* Proves memory readable without touching it; see saved.h. */
+#include "unwind/saved.h"
 
 #include <errno.h>
 #include <linux/futex.h>

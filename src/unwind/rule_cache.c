@@ -2,8 +2,7 @@
 /* Fills the rule cache and forgets it; see rule_cache.h. */
 #include "unwind/rule_cache.h"
 
-#include "unwind/instructions.h"
-#include "unwind/memory.h"
+#include "unwind/saved.h"
 
 #include <assert.h>
 #include <elf.h>

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The direct-mapped table lookup pc -> rule and module, shared by all threads without a lock. */
+/* Where rules come from while a stack is walked: the table of all threads, and a function's own instructions. */
 #pragma once
 
 #include "base/compiler.h"
 #include "unwind/arch.h"
 #include "unwind/unwind.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- rule cache ---- */
+
+/* The direct-mapped table lookup pc -> rule and module, shared by all threads without a lock. */
 
 #define HL_RULE_MASK HL_FRAME_PC_MASK
 
@@ -42,3 +50,71 @@ static inline uint64_t hl_rule_cache_find(struct hl_unwind *unwind, uint32_t gen
 		return rule;
 	return hl_rule_cache_miss(unwind, generation, pc);
 }
+
+/* ---- instructions ---- */
+
+/*
+ * What a function's own x86-64 instructions say of its frame, where call frame information is
+ * missing, or wrong as in functions that change the stack pointer to another stack.
+ *
+ * In-process code, as unwind.h says; reads nothing outside the bytes it was given.
+ */
+
+/* The bytes of the instruction that begins at ${code}, of which ${bytes} can be read; 0: there are
+ * not enough, or they are not valid in 64-bit mode. */
+size_t hl_instructions_length(const uint8_t *code, size_t bytes);
+
+/* Whether ${bytes} of code do nothing: nop in all its lengths. */
+bool hl_instructions_are_padding(const uint8_t *code, size_t bytes);
+
+/*
+ * Where, in bytes from its start, a function of ${bytes} has made rbp its frame pointer by its
+ * first HL_PROLOGUE_BYTES: rbp then points at the caller's, below the return address. 0 when it
+ * does not.
+ */
+#define HL_PROLOGUE_BYTES 128u
+size_t hl_instructions_frame_pointer_made(const uint8_t *function, size_t bytes);
+
+/*
+ * Code up to the first return or jump behind ${start}, which is not padding: a function, or its first part. Bytes from the start of what is
+ * searched.
+ */
+struct hl_instructions_part {
+	size_t start, end;
+};
+
+/* The part that begins at ${part->end} or, past padding, behind it. The last one may be cut off by the end of ${bytes}. Returns false where
+ * there is none, or an instruction that is not valid. */
+bool hl_instructions_next_part(const uint8_t *code, size_t bytes,
+			       struct hl_instructions_part *part);
+
+/* Bytes around a return address that the following read at most: of those after it, as many as
+ * there are up to ${bytes}. */
+#define HL_CALL_BYTES	8u
+#define HL_RETURN_BYTES 64u
+
+/* Whether a call may end before ${code}. */
+bool hl_instructions_follow_call(const uint8_t *code);
+
+/* Whether a call of what a register points at ends before ${code}. */
+bool hl_instructions_follow_call_of_register(const uint8_t *code);
+
+/* What the relative call that may end before ${code}, at ${address}, calls; 0 when none does. */
+uint64_t hl_instructions_called(const uint8_t *code, uint64_t address);
+
+/* Whether the first HL_HANDED_BYTES of a function jump to what a register points at, in the frame of the caller. */
+#define HL_HANDED_BYTES 16u
+bool hl_instructions_jump_to_register(const uint8_t *function, size_t bytes);
+
+/*
+ * Whether a call that returns to ${code} was made on a stack that its function had switched to, if
+ * it was the call of a register, directly or by a function that jumps to one: what follows takes
+ * the stack pointer from elsewhere than from the stack pointer. rbp is the one that was in force on
+ * the stack before.
+ */
+bool hl_instructions_leave_stack(const uint8_t *code, size_t bytes);
+
+/* Whether no call returns to ${code}, so that somebody put it where a stack starts: it comes after
+ * a jump, or after a function's first byte. ${address}: of ${code} in its module, whose pages are
+ * aligned. */
+bool hl_instructions_start_stack(const uint8_t *code, uint64_t address);

@@ -2,7 +2,6 @@
 /* The walk with all kept registers; see saved.h. */
 #include "unwind/saved.h"
 
-#include "unwind/memory.h"
 #include "unwind/rule_cache.h"
 
 #include <assert.h>

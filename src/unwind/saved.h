@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/compiler.h"
 #include "unwind/unwind.h"
 
 /* The registers that a function keeps for its caller; rbp last, which hooks get another way. */
@@ -54,3 +55,26 @@ typedef bool hl_saved_visit_fn(void *context, const struct hl_saved_frame *frame
 void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk, const struct hl_registers *start,
 		   const uint64_t start_saved[HL_SAVED_COUNT], hl_saved_visit_fn *visit,
 		   void *context);
+
+/* ---- which addresses a walk may read without a fault ---- */
+
+/* Asks the kernel whether the page at ${page} can be read; no fault, errno is kept. */
+bool hl_memory_page_is_readable(uint64_t page);
+
+/* Whether the 4 bytes at ${address}, a multiple of 4, can be read and are ${number}. The kernel reads
+ * them: another thread may unmap them meanwhile. */
+bool hl_memory_has_number(uint64_t address, uint32_t number);
+
+/* Asks the kernel about the page, and the pages between it and those already known; keeps what it
+ * learned in walk->stack_low and stack_high. */
+bool hl_memory_prove_readable(struct hl_walk *walk, uint64_t address);
+
+/* Whether the 8 bytes at ${address}, which must be a multiple of 8, can be read. */
+static inline bool hl_memory_is_readable(struct hl_walk *walk, uint64_t address)
+{
+	if (HL_UNLIKELY(address & 7))
+		return false;
+	if (HL_LIKELY(address >= walk->stack_low && address < walk->stack_high))
+		return true;
+	return hl_memory_prove_readable(walk, address);
+}

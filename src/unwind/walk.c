@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The memoized walk; see unwind.h for what it promises. */
-#include "unwind/memory.h"
 #include "unwind/rule_cache.h"
+#include "unwind/saved.h"
 
 #include <assert.h>
 #include <pthread.h>

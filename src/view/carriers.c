@@ -2,7 +2,7 @@
 /* Carriers as a report: sums of each allocator, each carrier, free blocks by size; see heap.h.
  */
 #include "base/cleanup.h"
-#include "heap/owners/slabs.h"
+#include "heap/owners/owners.h"
 #include "view/heap.h"
 
 #include <errno.h>

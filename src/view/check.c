@@ -8,8 +8,7 @@
 #include "profile/profile.h"
 #include "recording/recording.h"
 #include "view/growth.h"
-#include "view/notices.h"
-#include "view/stacks.h"
+#include "view/rows.h"
 #include "view/summary.h"
 #include "view/table.h"
 

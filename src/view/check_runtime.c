@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "guests/traits.h"
-#include "recording/code_runtime.h"
+#include "recording/recording.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -196,7 +196,7 @@ static const char *interpreter_started(const struct hl_profile *profile, uint32_
 }
 
 /*
- * Runtimes by the language of their files (recording/code_runtime.h) where a stack shows whether code of a program runs
+ * Runtimes by the language of their files (recording/recording.h) where a stack shows whether code of a program runs
  * on it: that code lies in other files or in none, or a function of the runtime that has a name runs it.
  */
 static const struct hl_guest_kept runtimes[] = {

@@ -2,7 +2,6 @@
 /* heapline diff: what grew and what shrank from one profile to another. */
 #include "view/format.h"
 #include "view/rows.h"
-#include "view/stacks.h"
 #include "view/summary.h"
 
 #define ROWS_DEFAULT 20 /* of those that grew, and of those that shrank */

@@ -2,9 +2,9 @@
 /* Tables by libsmartcols, lines and JSON as a stream; see emit.h. */
 #include "view/emit.h"
 
-#include "base/utf8.h"
-#include "view/emit_state.h"
+#include "base/text.h"
 #include "view/format.h"
+#include "view/table.h"
 
 #include <errno.h>
 #include <inttypes.h>

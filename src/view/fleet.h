@@ -2,7 +2,7 @@
 /* Reports of a fleet that are not by stack. */
 #pragma once
 
-#include "fleet/groups.h"
+#include "fleet/query.h"
 #include "view/emit.h"
 
 /* What a report is of, for its head. */

@@ -3,7 +3,7 @@
 #include "view/format.h"
 
 #include "base/encode.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <limits.h>

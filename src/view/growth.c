@@ -3,8 +3,7 @@
 #include "view/growth.h"
 
 #include "view/format.h"
-#include "view/notices.h"
-#include "view/stacks.h"
+#include "view/rows.h"
 #include "view/summary.h"
 
 #include <errno.h>

@@ -5,8 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "heap/heap_figures.h"
-#include "heap/owners/block_owners.h"
-#include "heap/owners/resident.h"
+#include "heap/owners/owners.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -586,7 +585,7 @@ int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident,
 
 /* ---- what has changed between two snapshots of heaps ---- */
 
-/* In the words of hl_heap_view(). JSON has the names of heap_figures.h. */
+/* In the words of hl_heap_view(). JSON has the names of heap/heap.h. */
 static const char *const words[HL_HEAP_FIGURE_COUNT] = {
 	[HL_HEAP_RSS] = "RSS",
 	[HL_HEAP_SYSTEM] = "malloc's arenas",
@@ -594,7 +593,7 @@ static const char *const words[HL_HEAP_FIGURE_COUNT] = {
 	[HL_HEAP_INUSE_BLOCKS] = "blocks in use in arenas",
 	[HL_HEAP_TCACHE] = "in thread caches",
 	[HL_HEAP_FASTBIN] = "in fastbins",
-	[HL_HEAP_FREE] = "free",
+	[HL_HEAP_FREE_BYTES] = "free",
 	[HL_HEAP_FREE_RESIDENT] = "free, but in memory",
 	[HL_HEAP_LARGEST_FREE] = "largest free block",
 	[HL_HEAP_TOP] = "free at the ends of arenas",

@@ -3,7 +3,7 @@
 #include "view/emit.h"
 #include "view/format.h"
 #include "view/live.h"
-#include "view/notices.h"
+#include "view/summary.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds what is missing or doubtful, and puts it into words; see notices.h. */
-#include "view/notices.h"
+/* Finds what is missing or doubtful, and puts it into words; see summary.h. */
+#include "view/summary.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -9,7 +9,6 @@
 #include "profile/profile.h"
 #include "view/format.h"
 #include "view/rows.h"
-#include "view/summary.h"
 
 #include <errno.h>
 #include <langinfo.h>

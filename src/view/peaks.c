@@ -2,11 +2,11 @@
 /* heapline peaks: the highest hills of the timeline, and which stacks made them. */
 #include "base/cleanup.h"
 #include "open/history.h"
+#include "profile/builder.h"
 #include "profile/calltree.h"
-#include "profile/known_names.h"
 #include "view/format.h"
-#include "view/notices.h"
-#include "view/stacks.h"
+#include "view/rows.h"
+#include "view/summary.h"
 
 #include <errno.h>
 #include <stdlib.h>

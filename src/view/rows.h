@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A profile as rows: functions, lines, addresses, modules, threads or stacks, heaviest first; or
- * what differs between a profile and its base.
+ * A profile as rows: functions, lines, addresses, modules, threads or stacks, heaviest first, and stacks as
+ * names; or what differs between a profile and its base.
  */
 #pragma once
 
 #include "profile/calltree.h"
 #include "view/table.h"
 #include "view/view.h"
+
+/* ---- rows ---- */
+
+/*
+ * A profile as rows: functions, lines, addresses, modules, threads or stacks, heaviest first; or
+ * what differs between a profile and its base.
+ */
 
 /*
  * ---- keys: what rows stand for ----
@@ -132,3 +139,43 @@ void hl_rows_release(struct hl_rows *rows);
  * heaviest do, and whatever makes up a tenth.
  */
 unsigned hl_rows_emphasis(size_t rank, int64_t figure, int64_t whole);
+
+/* ---- stacks of a call tree as names ---- */
+
+/* Room for the frames of any one stack. Release in any case. */
+struct hl_stack_path {
+	const struct hl_profile *profile;
+	const struct hl_calltree *tree;
+	/* Of the stack that was filled in last, from the root. */
+	const char **names;
+	struct hl_keys_label *labels;
+	struct hl_emit_frame *frames;
+	bool full;	 /* lines have all frames */
+	uint32_t *table; /* nodes: the stacks that stand in one table */
+	size_t table_count, table_capacity;
+};
+
+/* 0 or -ENOMEM. */
+int hl_stack_path_init(struct hl_stack_path *path, const struct hl_profile *profile,
+		       const struct hl_calltree *tree);
+void hl_stack_path_release(struct hl_stack_path *path);
+
+/* Fills in the stack of ${node}, which must not be of a reversed tree; returns how many frames it
+ * has. Where it stands for several, their lines are those of the heaviest. */
+size_t hl_stack_path_fill(const struct hl_stack_path *path, uint32_t node);
+
+/* Begins a table of stacks that shall be told apart; adds the stack of ${node} to it. Of very many
+ * the first ones are compared. 0 or -ENOMEM. */
+void hl_stack_path_begin_table(struct hl_stack_path *path);
+int hl_stack_path_add(struct hl_stack_path *path, uint32_t node);
+
+/*
+ * The stack of ${node} in one line, "leaf < caller < ... < caller < ..."; to be freed, or NULL.
+ * Unless path->full only the leaf and the next few callers and, where others of the table begin
+ * with the same, the first caller that is not theirs.
+ */
+char *hl_stack_path_line(const struct hl_stack_path *path, uint32_t node);
+
+/* Cells of the stack of ${node}, a uint32_t: its line, its names, its frames. The context of the
+ * table is the path. */
+hl_cell hl_stack_path_cell_line, hl_stack_path_cell_names, hl_stack_path_cell_frames;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline sizes: how large the blocks are, and which stacks allocated those of each size. */
-#include "profile/histogram.h"
+#include "profile/calltree.h"
 #include "view/format.h"
 #include "view/rows.h"
-#include "view/stacks.h"
 #include "view/summary.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline stacks, pgfault, page-events: whole stacks, heaviest first. */
-#include "view/stacks.h"
+#include "view/rows.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -3,7 +3,6 @@
 #include "view/table.h"
 
 #include "base/cleanup.h"
-#include "view/emit_state.h"
 #include "view/format.h"
 
 #include <errno.h>

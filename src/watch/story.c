@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "base/words.h"
+#include "base/text.h"
 #include "view/format.h"
 #include "view/table.h"
 #include "watch/store.h"

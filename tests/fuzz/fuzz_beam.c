@@ -3,7 +3,7 @@
  * Fuzzes what a BEAM answers. The first byte chooses the question, the others are the answer. What
  * is read must hold together: sums are those of parts, widths and bounds those of an option.
  */
-#include "guests/beam/decode.h"
+#include "guests/beam/connection.h"
 #include "scratch.h"
 
 #include <errno.h>

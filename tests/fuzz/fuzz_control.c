@@ -3,7 +3,7 @@
  * Fuzzes requests, as a client's connection brings them: what is understood must say the same when
  * it is written again, and what is not must be refused with a sentence.
  */
-#include "collector/control_protocol.h"
+#include "collector/control_ask.h"
 #include "scratch.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Fuzzes files of presets and what `--hook` takes: what is understood says the same when it is
  * written again, and what is not is refused with a sentence. */
-#include "hook/hook_rules.h"
+#include "hook/entries.h"
 #include "scratch.h"
 
 #include <errno.h>

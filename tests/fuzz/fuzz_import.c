@@ -3,7 +3,6 @@
  * Fuzzes a reader of other tools' files: IMPORTER says which, there is a program for each. What is
  * read must hold what profile.h promises; what is not must be an error with a sentence.
  */
-#include "import/import_text.h"
 #include "import/importer.h"
 
 #include <stdlib.h>

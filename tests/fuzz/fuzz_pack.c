@@ -11,7 +11,7 @@
 #include "log/log.h"
 #include "pack/pack_sections.h"
 #include "scratch.h"
-#include "symbols/symbols_cache.h"
+#include "symbols/symbols_dwarf.h"
 
 #include <string.h>
 

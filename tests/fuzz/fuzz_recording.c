@@ -10,7 +10,6 @@
  */
 #include "base/frame_key.h"
 #include "fake_region.h"
-#include "recording/container.h"
 #include "recording/recording_files.h"
 #include "scratch.h"
 

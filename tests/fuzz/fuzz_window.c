@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Windows of a fleet, as a spool may hold them. */
-#include "fleet/window.h"
+#include "fleet/store.h"
 
 #include <stdlib.h>
 #include <string.h>

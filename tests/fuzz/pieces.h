@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "log/log_files.h"
-#include "log/piece_writer.h"
+#include "log/log.h"
+#include "log/log_writer.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 
 #include "../log_directory.h"
 #include "log/events.h"
-#include "log/log_files.h"
+#include "log/log.h"
 #include "log/log_writer.h"
 #include "profile/event_reports.h"
 

@@ -3,8 +3,8 @@
 #include "collecting.h"
 
 #include "base/clock.h"
+#include "collector/collector.h"
 #include "collector/control_ask.h"
-#include "collector/launch.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a node is found: its name taken apart, and the cookie read from where Erlang reads it. */
-#include "guests/beam/node.h"
+#include "guests/beam/connection.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Answers of a BEAM: written by libei as nodes of each version shape them, read by heapline. */
 #include "base/compiler.h"
-#include "guests/beam/decode.h"
+#include "guests/beam/connection.h"
 
 #include "fail_allocations.h"
 #include "sanitized.h"

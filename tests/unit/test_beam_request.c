@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a node is asked, read back as the node would read it. */
 #include "guests/beam/connection.h"
-#include "guests/beam/decode.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

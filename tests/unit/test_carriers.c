@@ -3,7 +3,6 @@
  */
 #include "base/compiler.h"
 #include "guests/beam/beam.h"
-#include "guests/beam/views.h"
 #include "view/format.h"
 #include "view/heap.h"
 

@@ -4,7 +4,7 @@
 #include "symbols/symbols.h"
 
 #include "fail_allocations.h"
-#include "recording/code_runtime.h"
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <setjmp.h>

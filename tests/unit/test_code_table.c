@@ -6,7 +6,6 @@
 #include "fail_allocations.h"
 #include "temporary.h"
 #include "unwind/arch.h"
-#include "unwind/instructions.h"
 #include "unwind/rule_cache.h"
 
 #include <dlfcn.h>

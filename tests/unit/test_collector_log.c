@@ -2,7 +2,7 @@
 /* The collector of processes that have a log. */
 #include "../log_directory.h"
 #include "collecting.h"
-#include "recorder/ring_writer.h"
+#include "recorder/region_map.h"
 
 #include <glob.h>
 

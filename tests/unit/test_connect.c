@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The recorder's end of the handshake, with collectors that do not behave. */
-#include "recorder/connect.h"
+#include "recorder/start.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

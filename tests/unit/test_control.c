@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a recording is asked while it goes on: requests, connections, sockets. */
-#include "collector/control_protocol.h"
-#include "collector/mailbox_reader.h"
-#include "collector/report_child.h"
+#include "collector/control.h"
+#include "collector/control_ask.h"
+#include "collector/drain.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,7 @@
 /* What is done to a recording that goes on: answers, marks, snapshots, orders to its log. */
 #include "collector/collector.h"
 #include "collector/control.h"
-#include "collector/control_actions.h"
 #include "collector/drain.h"
-#include "collector/snapshot.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Dominators of small graphs, compared with their definition. */
-#include "heap/graph/dominators.h"
+#include "heap/graph/holder_parts.h"
 
 #include "base/compiler.h"
 #include "fail_allocations.h"

@@ -6,9 +6,9 @@
 #include "../log_directory.h"
 #include "base/clock.h"
 #include "base/frame_key.h"
-#include "collector/region.h"
+#include "collector/region_read.h"
 #include "recorder/cells.h"
-#include "recorder/ring_writer.h"
+#include "recorder/region_map.h"
 
 #include <errno.h>
 #include <fcntl.h>

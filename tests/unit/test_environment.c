@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Environments of programs that a target starts: completed, or left alone. */
-#include "recorder/environment.h"
+#include "recorder/start.h"
 
 #include "base/compiler.h"
 #include "region/protocol.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Rules for functions with names of their own: what they may say, what is refused, presets. */
 #include "fail_allocations.h"
-#include "hook/hook_rules.h"
+#include "hook/entries.h"
 
 #include <errno.h>
 #include <setjmp.h>

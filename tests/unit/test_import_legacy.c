@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heap files of gperftools and jemalloc: samples, places, and what is refused. */
-#include "import/import_stacks.h"
+#include "import/importer.h"
 
 #include <dlfcn.h>
 #include <math.h>

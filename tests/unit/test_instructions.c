@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What instructions say of frames: right where it is sure, nothing where it is not. */
-#include "unwind/instructions.h"
+#include "unwind/rule_cache.h"
 
 #include "base/compiler.h"
 

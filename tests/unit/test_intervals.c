@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Intervals equal a brute-force replay of the same events. */
-#include "log/intervals.h"
+#include "log/log.h"
 
 #include "base/compiler.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a forked child writes into its parent's region. */
-#include "recorder/kin.h"
+#include "recorder/start.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

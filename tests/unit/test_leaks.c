@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which blocks of made-up heaps nothing leads to. */
 #include "heap/glibc.h"
-#include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
 #include "heap/graph/holder_parts.h"
+#include "heap/graph/leak_candidates.h"
 #include "heap/graph/leaks.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Logs are the same wherever they lie: in a recording, packed, or as segments that were copied. */
-#include "log/log_files.h"
+#include "log/log.h"
 #include "open/history.h"
 #include "open/open.h"
 #include "pack/pack_sections.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The mailbox between a program and its collector, from both sides. */
-#include "collector/mailbox_reader.h"
+#include "collector/drain.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* Owners of blocks: tags, counts, names of this process' own code, and its own block table read as
  * another process' would be. */
 #include "heap/owners/owner_table.h"
-#include "heap/owners/slabs.h"
+#include "heap/owners/owners.h"
 #include "recorder/block.h"
 #include "region/region.h"
 #include "tags/tag_word.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which pages are in memory: both methods against what the test itself touched. */
-#include "process/pagemap.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include "base/compiler.h"

@@ -2,7 +2,7 @@
 /* Allocation plumbing: which functions are some, and that every figure follows when it is folded.
  */
 #include "profile/filter.h"
-#include "symbols/plumbing.h"
+#include "symbols/symbols.h"
 
 #include "profile/builder.h"
 

@@ -2,7 +2,6 @@
 /* The recording format: what is written is read, and damage is an error, never a crash. */
 #include "recording/recording.h"
 
-#include "recording/container.h"
 #include "recording/fields.h"
 #include "recording/recording_files.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a recorder writes into its ring is what the collector reads out of it. */
 #include "log/ring_reader.h"
-#include "recorder/ring_writer.h"
+#include "recorder/region_map.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Events of several threads are read in the order in which one could be because of another. */
 #include "log/ring_reader.h"
-#include "recorder/ring_writer.h"
+#include "recorder/region_map.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -4,7 +4,6 @@
 
 #include "fail_allocations.h"
 #include "fake_region.h"
-#include "recording/kept.h"
 #include "recording/recording_files.h"
 
 #include <errno.h>

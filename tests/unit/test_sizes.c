@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Size classes: told ones are exact, others go by the mean, and both add up to the totals. */
-#include "profile/histogram.h"
+#include "profile/calltree.h"
 
 #include "fail_allocations.h"
 #include "stacks.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Stacks in one line: how much of them is shown, and that they are told apart. */
-#include "view/stacks.h"
+#include "view/rows.h"
 
 #include <errno.h>
 #include <setjmp.h>

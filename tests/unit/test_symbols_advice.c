@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which packages would bring symbols, by a dpkg directory that is made here. */
-#include "profile/symbols_advice.h"
+#include "profile/profile.h"
 
 #include "base/compiler.h"
 #include "fail_allocations.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names that are kept between runs: used while they are the best there are, and never relied on. */
-#include "symbols/symbols_cache.h"
+#include "symbols/symbols_dwarf.h"
 
 #include "base/compiler.h"
 #include "fail_allocations.h"

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "guests/beam/connection.h"
-#include "guests/beam/decode.h"
 
 #include <errno.h>
 #include <stdio.h>

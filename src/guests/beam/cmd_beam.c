@@ -2,12 +2,10 @@
 /* heapline beam: what the allocators of a live BEAM hold; and how 'heapline doctor' says that a node can be asked. */
 #include "cli/output.h"
 
-#include "base/words.h"
+#include "base/text.h"
 #include "cli/doctor.h"
 #include "guests/beam/beam.h"
-#include "guests/beam/views.h"
 #include "guests/outside.h"
-#include "guests/tool.h"
 #include "guests/traits.h"
 
 #include <errno.h>

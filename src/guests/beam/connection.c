@@ -3,7 +3,6 @@
 #include "guests/beam/connection.h"
 
 #include "base/clock.h"
-#include "guests/beam/node.h"
 
 #include <errno.h>
 #include <stdio.h>

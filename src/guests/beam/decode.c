@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers of a BEAM as heapline's own structures; see decode.h. */
-#include "guests/beam/decode.h"
+/* Answers of a BEAM as heapline's own structures; see connection.h. */
+#include "guests/beam/connection.h"
 
 #include "base/array.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of nodes and where they are, the cookie, and what epmd says; see node.h. */
-#include "guests/beam/node.h"
+/* Names of nodes and where they are, the cookie, and what epmd says; see connection.h. */
+#include "guests/beam/connection.h"
 
 #include "base/cleanup.h"
 #include "base/compiler.h"

@@ -3,7 +3,7 @@
 #include "guests/outside.h"
 
 #include "cli/cli.h"
-#include "guests/beam/views.h"
+#include "guests/beam/beam.h"
 
 static const struct hl_option form_options[] = {
 	{"term", 0, NULL, "write a term of Erlang", HL_OPTION_FLAG,

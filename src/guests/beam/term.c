@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads Erlang's external term format; see decode.h. The format: erts, "External Term Format". */
-#include "guests/beam/decode.h"
+/* Reads Erlang's external term format; see connection.h. The format: erts, "External Term Format". */
+#include "guests/beam/connection.h"
 
 #include "base/compiler.h"
 

@@ -2,7 +2,7 @@
 /* What is known of the BEAM without a node at hand; see guests/traits.h. */
 #include "guests/traits.h"
 
-#include "recording/code_runtime.h"
+#include "recording/recording.h"
 
 #include <ctype.h>
 #include <string.h>

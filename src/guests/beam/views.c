@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Instances of allocators of a BEAM as a report; carriers and allocations as terms of Erlang; see views.h. */
-#include "guests/beam/views.h"
+/* Instances of allocators of a BEAM as a report; carriers and allocations as terms of Erlang; see beam.h. */
+#include "guests/beam/beam.h"
 
 #include "base/cleanup.h"
-#include "base/utf8.h"
-#include "guests/beam/beam.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,6 @@
 #include "guests/lua/layouts.h"
 #include "guests/lua/lua.h"
 
-#include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <assert.h>

@@ -2,7 +2,6 @@
 /* Finds the eval frames of a native stack; see lua.h. */
 #include "guests/lua/lua.h"
 
-#include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <assert.h>

@@ -2,7 +2,6 @@
 /* Captures the frames of LuaJIT on the calling thread's stack; see luajit.h. */
 #include "guests/lua/luajit.h"
 
-#include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <assert.h>

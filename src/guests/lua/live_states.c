@@ -7,7 +7,7 @@
 #include "guests/lua/state_table.h"
 #include "guests/outside.h"
 #include "heap/owners/owner_table.h"
-#include "recording/script_stack.h"
+#include "recording/recording.h"
 
 #include <assert.h>
 #include <errno.h>

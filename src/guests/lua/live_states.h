@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "heap/owners/block_owners.h"
+#include "heap/owners/owners.h"
 
 #include <stdbool.h>
 #include <stdint.h>

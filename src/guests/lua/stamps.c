@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counts collections of states of Lua, and stamps blocks; see stamps.h. */
-#include "guests/lua/stamps.h"
+/* Counts collections of states of Lua, and stamps blocks; see lua.h. */
+#include "guests/lua/lua.h"
 
 #include "recorder/libc.h"
 #include "recorder/private_map.h"

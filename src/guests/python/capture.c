@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Captures the frames of Python that the calling thread runs; see python.h. */
-#include "guests/python/layouts.h"
+#include "guests/python/python.h"
 
 #include "base/compiler.h"
-#include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <assert.h>

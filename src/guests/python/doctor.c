@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether the recorder will find in a file of CPython what runs scripts; see guests/tool.h. */
-#include "guests/tool.h"
+/* Whether the recorder will find in a file of CPython what runs scripts; see guests/outside.h. */
+#include "guests/outside.h"
 
 #include "base/cleanup.h"
 #include "elf/elf.h"

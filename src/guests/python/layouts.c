@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Whether an interpreter agrees with one of the layouts that are known. */
-#include "guests/python/layouts.h"
+#include "guests/python/python.h"
 
 #include "base/compiler.h"
-#include "unwind/cfi_program.h"
+#include "unwind/cfi.h"
 
 #include <string.h>
 

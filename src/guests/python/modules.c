@@ -4,13 +4,13 @@
  * frames. A module is looked at when it is entered, and opened at the next allocation, outside of all locks. The allocator of its
  * objects is wrapped.
  */
+#include "recorder/modules.h"
 #include "guests/guest.h"
 #include "guests/python/python.h"
-#include "recorder/exports.h"
-#include "recorder/hooks_objects.h"
+#include "recorder/hooks.h"
 #include "recorder/recorder.h"
 #include "region/region.h"
-#include "unwind/memory.h"
+#include "unwind/saved.h"
 
 #include <dlfcn.h>
 #include <string.h>

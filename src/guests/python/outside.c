@@ -10,8 +10,8 @@
 #include "guests/python/usage.h"
 #include "heap/heap.h"
 #include "heap/memory.h"
-#include "heap/owners/block_owners.h"
 #include "heap/owners/owner_table.h"
+#include "heap/owners/owners.h"
 #include "view/heap.h"
 
 #include <assert.h>

@@ -6,9 +6,8 @@
 #include "base/cleanup.h"
 #include "base/index.h"
 #include "guests/lua/live_states.h"
-#include "heap/owners/block_owners.h"
 #include "heap/owners/owner_table.h"
-#include "heap/owners/resident.h"
+#include "heap/owners/owners.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline services: the balance sheet of a process with services, or states of Lua. */
 #include "cli/output.h"
+#include "guests/outside.h"
 #include "guests/skynet/balance.h"
-#include "guests/tool.h"
 #include "guests/traits.h"
 #include "view/heap.h"
 

@@ -12,8 +12,7 @@
  * or "path(+0xOFFSET) [0xADDRESS]", the offset being that in the file. They tell where the file
  * was mapped, and so the place of each address in it.
  */
-#include "import/import_stacks.h"
-#include "import/import_text.h"
+#include "import/importer.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -10,7 +10,7 @@
 #include "recorder/private_map.h"
 #include "recorder/script.h"
 #include "region/attached.h"
-#include "unwind/memory.h"
+#include "unwind/saved.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks as nodes with edges; see block_edges.h. */
-#include "heap/graph/block_edges.h"
+/* Blocks as nodes with edges; see holder_parts.h. */
+#include "heap/graph/holder_parts.h"
 
 #include "base/array.h"
 

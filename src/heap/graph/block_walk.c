@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks by a walk, and by a recorder's table, of a process that may be stopped; see block_walk.h. */
-#include "heap/graph/block_walk.h"
+/* Blocks by a walk, and by a recorder's table, of a process that may be stopped; see graph.h. */
+#include "heap/graph/graph.h"
 
 #include "base/clock.h"
 #include "heap/glibc.h"
 #include "heap/heap.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
-#include "heap/owners/block_owners.h"
+#include "heap/owners/owners.h"
 
 #include <errno.h>
 #include <stdio.h>

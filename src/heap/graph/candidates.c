@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Blocks that were lost so far; see candidates.h. */
-#include "heap/graph/candidates.h"
+/* Blocks that were lost so far; see leak_candidates.h. */
+#include "heap/graph/leak_candidates.h"
 
 #include "base/cleanup.h"
 #include "heap/glibc.h"
 #include "heap/glibc_reader.h"
 #include "heap/graph/graph.h"
-#include "heap/graph/word_search.h"
 
 void hl_candidates_release(struct hl_candidates *candidates)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Classes of C++ and types of guests; see class_names.h. */
-#include "heap/graph/class_names.h"
+/* Classes of C++ and types of guests; see graph.h. */
+#include "heap/graph/graph.h"
 
 #include "base/array.h"
-#include "heap/graph/graph.h"
 #include "symbols/symbols.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Semi-NCA; see dominators.h. All but the search itself works with numbers instead of nodes. */
-#include "heap/graph/dominators.h"
+/* Semi-NCA; see holder_parts.h. All but the search itself works with numbers instead of nodes. */
+#include "heap/graph/holder_parts.h"
 
 #include "base/array.h"
 #include "base/compiler.h"

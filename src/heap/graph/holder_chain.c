@@ -3,8 +3,8 @@
 #include "heap/graph/holder_parts.h"
 
 #include "base/array.h"
-#include "heap/graph/root_names.h"
-#include "symbols/symbols_types.h"
+#include "heap/graph/holders.h"
+#include "symbols/symbols.h"
 
 #include <errno.h>
 #include <inttypes.h>

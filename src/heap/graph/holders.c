@@ -3,7 +3,7 @@
 #include "heap/graph/holder_parts.h"
 
 #include "base/array.h"
-#include "heap/graph/block_walk.h"
+#include "heap/graph/graph.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static int take_word(struct hl_holder_look *look, uint64_t address, uint32_t nod
 
 #define RED_ZONE_BYTES 128u
 
-/* Also where a call that our stop has ended will be made again (interrupted_call.h): then rcx still
+/* Also where a call that our stop has ended will be made again (process/process.h): then rcx still
  * has the address behind the instruction. */
 static bool is_in_call(const struct user_regs_struct *registers)
 {

@@ -6,9 +6,8 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/index.h"
-#include "heap/graph/class_names.h"
 #include "heap/graph/graph.h"
-#include "heap/owners/block_owners.h"
+#include "heap/owners/owners.h"
 #include "recording/recording.h"
 
 #include <errno.h>

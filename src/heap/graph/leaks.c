@@ -7,11 +7,9 @@
 #include "base/clock.h"
 #include "base/file_print.h"
 #include "heap/glibc.h"
-#include "heap/graph/block_walk.h"
-#include "heap/graph/candidates.h"
 #include "heap/graph/graph.h"
-#include "heap/graph/word_search.h"
-#include "heap/owners/block_owners.h"
+#include "heap/graph/leak_candidates.h"
+#include "heap/owners/owners.h"
 #include "recording/recording.h"
 
 #include <string.h>
@@ -46,7 +44,7 @@ struct finder {
 	struct hl_sweep *sweep;
 	struct hl_candidates candidates;
 	struct hl_addresses tcaches; /* blocks of their size */
-	struct hl_addresses anchors; /* see candidates.h */
+	struct hl_addresses anchors; /* see leak_candidates.h */
 	uint32_t arena_count;	     /* as the last walk found them */
 	bool has_table;		     /* blocks come from a recorder's table, too */
 	bool is_exact;		     /* the look that is taken is to stop the process */

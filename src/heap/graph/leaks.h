@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/strings.h"
-#include "heap/graph/block_walk.h"
+#include "heap/graph/graph.h"
 #include "heap/heap.h"
 
 #define HL_LEAK_HEAD_BYTES 32u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names of roots, by the symbols and the call frame information of the files that a process maps, with
- * libdwfl; see root_names.h. */
-#include "heap/graph/root_names.h"
+ * libdwfl; see holders.h. */
+#include "heap/graph/holders.h"
 
 #include "base/array.h"
 #include "base/cleanup.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading a heap for words that lead to a few blocks; see word_search.h. */
-#include "heap/graph/word_search.h"
+/* Reading a heap for words that lead to a few blocks; see leak_candidates.h. */
+#include "heap/graph/leak_candidates.h"
 
 #include "base/array.h"
 #include "base/worker.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Owners of single blocks, and labels of these; see block_owners.h. */
-#include "heap/owners/block_owners.h"
+/* Owners of single blocks, and labels of these; see owners.h. */
+#include "heap/owners/owners.h"
 
 #include "base/frame_key.h"
 #include "heap/owners/owner_table.h"
-#include "recording/script_stack.h"
+#include "recording/recording.h"
 #include "tags/tag_word.h"
 
 #include <errno.h>

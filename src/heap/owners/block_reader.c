@@ -7,7 +7,7 @@
 
 #include "base/array.h"
 #include "heap/extents.h"
-#include "process/pagemap.h"
+#include "process/maps.h"
 #include "region/block_format.h"
 
 #include <errno.h>

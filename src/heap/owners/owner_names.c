@@ -8,7 +8,6 @@
 #include "base/strings.h"
 #include "elf/elf.h"
 #include "process/process.h"
-#include "symbols/plumbing.h"
 #include "symbols/symbols.h"
 
 #include <limits.h>

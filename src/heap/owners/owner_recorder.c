@@ -12,7 +12,7 @@
 #include "heap/extents.h"
 #include "heap/heap.h"
 #include "heap/other_allocators.h"
-#include "recording/script_stack.h"
+#include "recording/recording.h"
 #include "region/region.h"
 
 #include <errno.h>

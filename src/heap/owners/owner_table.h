@@ -6,7 +6,7 @@
 #include "base/index.h"
 #include "collector/region_read.h"
 #include "heap/heap.h"
-#include "heap/owners/block_owners.h"
+#include "heap/owners/owners.h"
 #include "process/maps.h"
 #include "recording/recording.h"
 #include "region/block_format.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Adds up the blocks of a process by stack, as far as they are in RAM; see resident.h. */
-#include "heap/owners/resident.h"
+/* Adds up the blocks of a process by stack, as far as they are in RAM; see owners.h. */
+#include "heap/owners/owners.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "heap/extents.h"
 #include "heap/memory.h"
-#include "heap/owners/block_owners.h"
-#include "process/pagemap.h"
+#include "process/maps.h"
 #include "process/process.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asks for slabs by way of the collector, and reads the answer in the region; see slabs.h. */
-#include "heap/owners/slabs.h"
+/* Asks for slabs by way of the collector, and reads the answer in the region; see owners.h. */
+#include "heap/owners/owners.h"
 
 #include "base/clock.h"
 #include "collector/control_ask.h"

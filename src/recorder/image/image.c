@@ -4,7 +4,6 @@
 
 #include "guests/guest.h"
 #include "recorder/hooks.h"
-#include "recorder/hooks_objects.h"
 #include "recorder/introspect.h"
 #include "recorder/libc.h"
 #include "recorder/recorder.h"

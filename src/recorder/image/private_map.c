@@ -6,7 +6,6 @@
  */
 #include "recorder/private_map.h"
 
-#include "recorder/private_pieces.h"
 #include "recorder/sys.h"
 
 #include <stdatomic.h>

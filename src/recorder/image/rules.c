@@ -13,10 +13,8 @@
 #include "recorder/event.h"
 #include "recorder/hooks.h"
 #include "recorder/libc.h"
-#include "recorder/pools.h"
 #include "recorder/sample.h"
 #include "recorder/thread.h"
-#include "unwind/memory.h"
 #include "unwind/saved.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "recorder/self.h"
 #include "recorder/sys.h"
 #include "recorder/thread.h"
-#include "unwind/memory.h"
+#include "unwind/saved.h"
 
 #include <asm/prctl.h>
 #include <errno.h>

@@ -4,7 +4,6 @@
 #include "base/names.h"
 #include "profile/calltree.h"
 #include "view/rows.h"
-#include "view/stacks.h"
 #include "view/summary.h"
 #include "view/table.h"
 

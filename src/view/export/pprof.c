@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/encode.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "import/gzip.h"
 #include "view/summary.h"
 

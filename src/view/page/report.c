@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "profile/filter.h"
-#include "view/notices.h"
 #include "view/summary.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "profile/known_names.h"
+#include "profile/builder.h"
 #include "profile/profile.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * A call graph in graphviz' language. Labels are its HTML-like ones, in which letters have sizes
  * and nothing but markup has a meaning; names come from outside and are escaped for each place.
  */
-#include "base/utf8.h"
+#include "base/text.h"
 #include "view/format.h"
 #include "view/pictures/graph.h"
 #include "view/rows.h"

@@ -4,7 +4,7 @@
 #include "view/pictures/svg.h"
 
 #include "base/index.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>

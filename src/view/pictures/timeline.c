@@ -4,8 +4,8 @@
 
 #include "base/cleanup.h"
 #include "base/names.h"
-#include "view/notices.h"
 #include "view/pictures/svg.h"
+#include "view/summary.h"
 #include "view/table.h"
 
 #include <errno.h>

@@ -1,14 +1,63 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What heapline record and attach share: options of the recording, its name, what is said at the
- * end. */
+/* What families of verbs share: which heap is read, what is recorded, and what live processes add to a view. */
 #pragma once
 
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "collector/collector.h"
+#include "heap/heap.h"
 #include "hook/attach.h"
+#include "profile/profile.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
+
+/* ---- heap target ---- */
+
+/* Which heap is read, and how: what heapline heap, carriers, allocations, pins, leaks and holders share. */
+
+/* For the shared_options of a verb. */
+extern const struct hl_option hl_heap_process_options[]; /* --pid --comm */
+extern const struct hl_option hl_heap_core_options[];	 /* --core */
+extern const struct hl_option hl_heap_stop_options[];	 /* --stop */
+#define HL_HEAP_TARGET_OPTIONS hl_heap_process_options, hl_heap_core_options, hl_heap_stop_options
+extern const struct hl_option hl_heap_graph_options[]; /* --swapped --unaligned */
+
+/* What these options were set to. The request of a verb with them begins with it. */
+struct hl_heap_target {
+	struct hl_view_output output;
+	struct hl_guest_request guests[HL_GUESTS_OUTSIDE_MAX];
+	uint64_t pid;
+	const char *core; /* NULL: none */
+	bool stop, swapped, unaligned;
+};
+
+/* For an option that sets ${member} of it. */
+#define HL_HEAP_TARGET_AT(member) offsetof(struct hl_heap_target, member)
+
+/* Whether --pid or --core says whose heap it is, and nothing else is on the line. HL_EXIT_DONE, or
+ * HL_EXIT_USAGE after a report. */
+int hl_heap_target_check(const struct hl_verb *verb, int argc, char **argv,
+			 const struct hl_heap_target *target);
+
+/* Reads it; ${settings}->stop is set here. 0 or a negative errno with a sentence. */
+int hl_heap_target_read(const struct hl_heap_target *target, struct hl_heap_settings *settings,
+			struct hl_heap **ret_heap, struct hl_error *err);
+
+/*
+ * Reads it and has ${write} write its report to the output, in ${form}. Returns the exit status;
+ * what went wrong was reported.
+ */
+int hl_heap_target_report(const struct hl_heap_target *target, struct hl_heap_settings *settings,
+			  enum hl_report_form form,
+			  int (*write)(const struct hl_heap_target *target,
+				       const struct hl_heap *heap,
+				       const struct hl_emit_options *how));
+
+/* ---- record run ---- */
+
+/* What heapline record and attach share: options of the recording, its name, what is said at the
+ * end. */
 
 /* How long a thread that is inside the recorder is waited for. */
 #define HL_RECORD_LEAVE_WAIT_MS 2000
@@ -98,3 +147,48 @@ int hl_record_child_start(char *const *command, int count, const char *path,
 
 /* The status to leave with for what waitpid() said of it. */
 int hl_record_child_status(int status);
+
+/* ---- live fill ---- */
+
+/*
+ * What running processes say of the blocks that a recording counts: how much of each stack is in RAM, which
+ * types they have, and how many collections they have outlived, as far as a guest knows. Both become
+ * labels of the blocks that are in use.
+ */
+
+#define HL_LIVE_LABELS_MAX 8u
+
+struct hl_block_owners;
+
+struct hl_inuse_labels;
+
+/* For hl_profile_selection.filler: adds what is in RAM, types, and ages of blocks to recordings that go on, as far as they are
+ * wanted, and names of services. Valid until the next call. */
+struct hl_recording_filler *hl_live_filler(bool wants_pages, bool wants_types, bool wants_ages);
+
+/* Reads the processes of the snapshot in directory ${path}, and writes what it found there. 0 or a
+ * negative errno with a sentence; the snapshot is whole in any case. */
+int hl_live_fill_snapshot(const char *path, struct hl_error *err);
+
+/* Labels of the blocks that a process has in use. Zero-initialize. */
+struct hl_live_labels {
+	struct hl_block_owners *owners;
+	struct {
+		const char *what; /* they say: "the types of ..." */
+		struct hl_inuse_labels *labels;
+	} of[HL_LIVE_LABELS_MAX];
+	size_t count;
+};
+
+/* Reads what guests know of process ${pid}, as long as its recorder is there: none where they know nothing. */
+void hl_live_labels_read(pid_t pid, struct hl_live_labels *labels);
+
+void hl_live_labels_release(struct hl_live_labels *labels);
+
+/* Adds ${labels}, read from process ${pid} before its recorder left, to its recording in directory ${path}. As above. */
+int hl_live_fill_labels(const char *path, pid_t pid, const struct hl_inuse_labels *labels,
+			struct hl_error *err);
+
+/* Names services of process ${pid}, which still runs, that its recording in directory ${path} knows by their handles
+ * alone. As above. */
+int hl_live_fill_services(const char *path, pid_t pid, struct hl_error *err);

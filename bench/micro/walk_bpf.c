@@ -124,12 +124,14 @@ int main(void)
 	struct hl_error err = {{0}};
 	struct hl_target *target;
 	struct hl_walker *walker = NULL;
+	uint32_t number;
 
 	make_paths();
-	if (hl_target_new(getpid(), &target, &err) < 0)
+	if (hl_target_new(getpid(), NULL, &target, &err) < 0)
 		fail("target", err.text);
 	struct walk_test *skeleton = walk_test__open();
-	if (!skeleton || hl_walker_new(target, skeleton->obj, NULL, NULL, &walker, &err) < 0)
+	if (!skeleton || hl_walker_new(skeleton->obj, 1, NULL, NULL, &walker, &err) < 0 ||
+	    hl_walker_add(walker, target, &number, &err) < 0)
 		fail("open", err.text);
 	if (walk_test__load(skeleton) < 0 || hl_walker_start(walker, &err) < 0)
 		fail("load", err.text);

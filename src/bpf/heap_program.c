@@ -177,6 +177,7 @@ static void unload(struct hl_heap_program *program)
 
 static int load(struct hl_heap_program *program, struct hl_error *err)
 {
+	uint32_t number;
 	int r = open_object(program->way, &program->skeleton);
 
 	if (r < 0)
@@ -185,8 +186,9 @@ static int load(struct hl_heap_program *program, struct hl_error *err)
 				    hl_probe_link_way_name(program->way), strerror(-r));
 	r = prepare_object(program, err);
 	if (r == 0)
-		r = hl_walker_new(program->target, program->skeleton->obj, NULL, NULL,
-				  &program->walker, err);
+		r = hl_walker_new(program->skeleton->obj, 1, NULL, NULL, &program->walker, err);
+	if (r == 0)
+		r = hl_walker_add(program->walker, program->target, &number, err);
 	if (r < 0)
 		return r;
 	r = heap__load(program->skeleton);
@@ -224,7 +226,7 @@ int hl_heap_program_new(pid_t pid, const struct hl_heap_settings *settings,
 	if (!program)
 		return hl_error_set(err, -ENOMEM, "cannot trace: out of memory");
 	program->settings = settings;
-	int r = hl_target_new(pid, &program->target, err);
+	int r = hl_target_new(pid, NULL, &program->target, err);
 	if (r == 0)
 		r = load_best(program, err);
 	if (r == 0)

@@ -176,7 +176,8 @@ static int add_sums(const struct heap_trace *trace, const struct hl_heap_sums *s
 			.alloc_objects = objects > 0 ? (uint64_t)objects : 0,
 			.free_objects = objects < 0 ? (uint64_t)-objects : 0,
 		};
-		int r = hl_trace_result_add(result, hl_walker_node(walker, sum->stack), &value);
+		int r = hl_trace_result_add(result, hl_walker_node(walker, sum->stack, NULL),
+					    &value);
 		if (r < 0)
 			return r;
 	}
@@ -309,7 +310,7 @@ static int fill_result(struct heap_trace *trace, uint64_t end_ns, struct hl_trac
 		r = trace->settings->growth ? add_growth(trace, &sums, result)
 					    : add_sums(trace, &sums, result);
 	if (r == 0)
-		r = hl_trace_result_walks(result, hl_heap_program_walker(trace->program));
+		r = hl_trace_result_walks(result, hl_heap_program_walker(trace->program), 1);
 	if (r == 0)
 		r = add_losses(trace, result);
 	if (r == 0 && trace->settings->growth) { /* what was lost since the last report */

@@ -269,7 +269,7 @@ static int fill_common(const struct page_trace *trace, struct hl_trace_result *r
 		return r;
 	hl_trace_result_lost(result)->events =
 		counters.lost + counters.lost_calls + trace->pages_not_kept;
-	r = hl_trace_result_walks(result, hl_page_watch_walker(trace->watch));
+	r = hl_trace_result_walks(result, hl_page_watch_walker(trace->watch), 1);
 	if (r == 0)
 		r = hl_trace_result_figure(result, "faults", (int64_t)counters.faults);
 	if (r == 0)
@@ -303,7 +303,8 @@ static int add_faults(void *context, uint64_t stack, uint64_t faults)
 		.alloc_objects = faults,
 	};
 
-	return hl_trace_result_add(visit->result, hl_walker_node(visit->walker, stack), &value);
+	return hl_trace_result_add(visit->result, hl_walker_node(visit->walker, stack, NULL),
+				   &value);
 }
 
 static int finish_events(void *context, bool has_ended, struct hl_trace_result *result,
@@ -374,7 +375,8 @@ static int add_balance(const struct page_trace *trace, const struct hl_page_bala
 		struct hl_trace_value value = gained(sum_of_shown(trace, &balance->gains[i - 1]));
 		uint64_t stack = hl_page_table_stack(trace->table, i);
 		int r = value.alloc_objects
-				? hl_trace_result_add(result, hl_walker_node(walker, stack), &value)
+				? hl_trace_result_add(result, hl_walker_node(walker, stack, NULL),
+						      &value)
 				: 0;
 		if (r < 0)
 			return r;

@@ -198,6 +198,7 @@ static void unload(struct hl_page_watch *watch)
 static int load(struct hl_page_watch *watch, hl_record_fn *on_record, void *context,
 		struct hl_error *err)
 {
+	uint32_t number;
 	int r;
 
 	watch->programs = page__open();
@@ -207,8 +208,9 @@ static int load(struct hl_page_watch *watch, hl_record_fn *on_record, void *cont
 	choose_programs(watch);
 	watch->programs->rodata->count_only = watch->settings.count_only;
 	bpf_map__set_max_entries(watch->programs->maps.hl_records, ring_bytes(&watch->settings));
-	r = hl_walker_new(watch->target, watch->programs->obj, on_record, context, &watch->walker,
-			  err);
+	r = hl_walker_new(watch->programs->obj, 1, on_record, context, &watch->walker, err);
+	if (r == 0)
+		r = hl_walker_add(watch->walker, watch->target, &number, err);
 	if (r < 0)
 		return r;
 	r = page__load(watch->programs);
@@ -392,7 +394,7 @@ int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record
 	watch->settings = *settings;
 	watch->call_way =
 		hl_probe_link_best_way() == HL_PROBE_PERF ? HL_PROBE_PERF : HL_PROBE_MULTI;
-	int r = hl_target_new(settings->pid, &watch->target, err);
+	int r = hl_target_new(settings->pid, NULL, &watch->target, err);
 	if (r == 0)
 		r = start_best_source(watch, on_record, context, err);
 	if (r < 0) {

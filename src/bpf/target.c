@@ -32,13 +32,13 @@ static bool is_vdso(const struct hl_map *map)
 
 /* ---- files ---- */
 
-/* The newest known file that is the same as ${file}; file_count when there is none. A file that can
+/* The newest known file that is the same as ${file}; the count when there is none. A file that can
  * no longer be opened is identified by its inode alone. */
-static size_t find_file(const struct hl_target *target, const struct hl_target_file *file,
+static size_t find_file(const struct hl_target_files *files, const struct hl_target_file *file,
 			bool is_open)
 {
-	for (size_t i = target->file_count; i-- > 0;) {
-		const struct hl_target_file *known = &target->files[i];
+	for (size_t i = files->count; i-- > 0;) {
+		const struct hl_target_file *known = &files->list[i];
 		const struct hl_code_table *a = &known->table, *b = &file->table;
 		if (known->inode != file->inode || known->dev_major != file->dev_major ||
 		    known->dev_minor != file->dev_minor)
@@ -50,15 +50,16 @@ static size_t find_file(const struct hl_target *target, const struct hl_target_f
 		    (known->size == file->size && known->modified_ns == file->modified_ns))
 			return i;
 	}
-	return target->file_count;
+	return files->count;
 }
 
 /* ${fd} below 0: it cannot be read. Takes the table over. */
 static int add_file(struct hl_target *target, const struct hl_map *map, struct hl_target_file *file,
 		    int fd, size_t *ret_index)
 {
-	int r = hl_array_reserve(&target->files, &target->file_capacity, target->file_count + 1,
-				 sizeof(*file));
+	struct hl_target_files *files = target->files;
+
+	int r = HL_ARRAY_RESERVE(files->list, files->capacity, files->count + 1);
 
 	if (r == 0 && fd >= 0)
 		r = hl_code_table_read(fd, is_vdso(map) ? map->start : 0, &file->table);
@@ -67,13 +68,13 @@ static int add_file(struct hl_target *target, const struct hl_map *map, struct h
 	file->is_read = fd >= 0 && r == 0;
 	if (file->is_read && !is_vdso(map) && file->table.build_id_bytes < HL_BUILD_ID_UNIQUE)
 		file->hash = hl_elf_hash(fd);
-	*ret_index = find_file(target, file, true);
-	if (*ret_index < target->file_count) { /* rewritten, but the same */
+	*ret_index = find_file(files, file, true);
+	if (*ret_index < files->count) { /* rewritten, but the same */
 		hl_code_table_release(&file->table);
 		return 0;
 	}
 	target->lost_files += !file->is_read;
-	target->files[target->file_count++] = *file;
+	files->list[files->count++] = *file;
 	return 0;
 }
 
@@ -97,8 +98,8 @@ static int file_of(struct hl_target *target, const struct hl_map *map, size_t *r
 		file.modified_ns = (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
 				   (uint64_t)status.st_mtim.tv_nsec;
 	}
-	size_t index = find_file(target, &file, fd >= 0);
-	if (index == target->file_count) {
+	size_t index = find_file(target->files, &file, fd >= 0);
+	if (index == target->files->count) {
 		int r = add_file(target, map, &file, fd, &index);
 		if (r < 0)
 			return r;
@@ -161,7 +162,7 @@ static int module_of(struct hl_target *target, const struct hl_map *map, uint32_
 	int r = file_of(target, map, &file);
 	if (r < 0)
 		return r;
-	place_module(&target->files[file], map, &module);
+	place_module(&target->files->list[file], map, &module);
 	for (size_t i = 0; i < target->module_count; i++)
 		if (target->module_files[i].file == file &&
 		    target->modules[i].load_bias == module.load_bias) {
@@ -187,7 +188,7 @@ static void place_pages(const struct hl_target *target, struct hl_target_mapping
 {
 	const struct hl_recording_module *module = &target->modules[mapping->module - 1];
 	const struct hl_target_file *file =
-		&target->files[target->module_files[mapping->module - 1].file];
+		&target->files->list[target->module_files[mapping->module - 1].file];
 	uint64_t address = mapping->start - module->load_bias;
 	uint64_t first = (address - file->table.code_low) >> HL_CODE_PAGE_SHIFT;
 	uint64_t count = (mapping->end - mapping->start) >> HL_CODE_PAGE_SHIFT;
@@ -289,7 +290,8 @@ int hl_target_refresh(struct hl_target *target, struct hl_error *err)
 	return 0;
 }
 
-int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err)
+int hl_target_new(pid_t pid, struct hl_target_files *files, struct hl_target **ret_target,
+		  struct hl_error *err)
 {
 	struct hl_target *target = calloc(1, sizeof(*target));
 
@@ -297,6 +299,7 @@ int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err
 		return hl_error_set(err, -ENOMEM, "cannot look at process '%d': out of memory",
 				    (int)pid);
 	target->pid = pid;
+	target->files = files ? files : &target->own_files;
 	int r = hl_target_refresh(target, err);
 	if (r < 0) {
 		hl_target_free(target);
@@ -321,7 +324,7 @@ const struct hl_target_file *hl_target_mapping_file(const struct hl_target *targ
 
 	return module == HL_MODULE_NONE || module == HL_MODULE_SCRIPT
 		       ? NULL
-		       : &target->files[target->module_files[module - 1].file];
+		       : &target->files->list[target->module_files[module - 1].file];
 }
 
 uint64_t hl_target_covered_bytes(const struct hl_target *target, size_t index)
@@ -350,15 +353,21 @@ uint64_t hl_target_covered_bytes(const struct hl_target *target, size_t index)
 	return covered;
 }
 
+void hl_target_files_release(struct hl_target_files *files)
+{
+	for (size_t i = 0; i < files->count; i++)
+		hl_code_table_release(&files->list[i].table);
+	free(files->list);
+	*files = (struct hl_target_files){0};
+}
+
 void hl_target_free(struct hl_target *target)
 {
 	if (!target)
 		return;
-	for (size_t i = 0; i < target->file_count; i++)
-		hl_code_table_release(&target->files[i].table);
+	hl_target_files_release(&target->own_files);
 	for (size_t i = 0; i < target->module_count; i++)
 		free(target->modules[i].path);
-	free(target->files);
 	free(target->modules);
 	free(target->module_files);
 	free(target->mappings);

@@ -122,9 +122,10 @@ int hl_trace_result_stacks(struct hl_trace_result *result, const struct hl_recor
 void hl_trace_result_take_scripts(struct hl_trace_result *result,
 				  struct hl_recording_process *from);
 
-/* Copies the stacks and modules that ${walker} has, adds what it lost, and warns of names that may
- * be wrong. Once. 0 or a negative errno. */
-int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker);
+/* Copies the stacks and modules that ${walker} has of a target, adds what was lost of all targets, and
+ * warns of names that may be wrong. Once. 0 or a negative errno. */
+int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker,
+			  uint32_t number);
 
 /*
  * Makes all of it a recording that ends now, the target by ${end} unless more is known; ${result}

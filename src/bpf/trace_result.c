@@ -259,13 +259,14 @@ static int warn_of_new_code(struct hl_trace_result *result, const struct hl_targ
 	return 0;
 }
 
-int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker)
+int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker,
+			  uint32_t number)
 {
-	const struct hl_target *target = hl_walker_target(walker);
+	const struct hl_target *target = hl_walker_target(walker, number);
 	struct hl_lost *lost = hl_trace_result_lost(result);
 	struct hl_walker_losses losses;
 	uint32_t count;
-	const struct hl_recording_node *nodes = hl_walker_nodes(walker, &count);
+	const struct hl_recording_node *nodes = hl_walker_nodes(walker, number, &count);
 
 	int r = hl_walker_losses(walker, &losses);
 	if (r == 0)

@@ -66,12 +66,14 @@ static __noinline bool hl_read_word(struct hl_workplace *walk, uint64_t address,
 
 /* ---- rules ---- */
 
-/* The last mapping of list (${generation} & 1) that does not begin after ${pc}; NULL: none does. */
-static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t generation)
+/* The last mapping of list (${generation} & 1) of the target in ${place} that does not begin after
+ * ${pc}; NULL: none does. */
+static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t place,
+							   uint32_t generation)
 {
-	uint32_t low = (generation & 1) * HL_BPF_MAPPINGS_MAX;
+	uint32_t low = (place * 2 + (generation & 1)) * hl_walk_settings.mappings_max;
 
-	struct hl_walk_view *view = HL_FIRST(hl_view);
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &place);
 	if (!view)
 		return NULL;
 	uint32_t count = view->count[generation & 1];
@@ -92,7 +94,7 @@ static __noinline struct hl_code_mapping *hl_mapping_up_to(uint64_t pc, uint32_t
 /* The mapping of ${pc} becomes the workplace's. */
 static __always_inline bool hl_find_mapping(struct hl_workplace *walk, uint64_t pc)
 {
-	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->generation);
+	struct hl_code_mapping *mapping = hl_mapping_up_to(pc, walk->place, walk->generation);
 
 	if (!mapping || pc >= mapping->end)
 		return false;
@@ -139,7 +141,7 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
 	if (pc - walk->mapping.start >= walk->mapping.end - walk->mapping.start &&
 	    !hl_find_mapping(walk, pc)) {
 		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
-		hl_tell_unknown_code(pc);
+		hl_tell_unknown_code(walk, pc);
 		return HL_RULE_UNSUPPORTED;
 	}
 	uint64_t rule = hl_rule_in_mapping(walk, pc);
@@ -156,7 +158,7 @@ static __noinline uint64_t hl_rule_miss(struct hl_workplace *walk, uint64_t pc,
  */
 static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 {
-	struct hl_walk_view *view = HL_FIRST(hl_view);
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &walk->place);
 	uint32_t unheard = walk->unheard;
 	bool is_reloaded = unheard >= HL_BPF_RELOADS; /* the oldest may be overwritten now */
 
@@ -168,7 +170,7 @@ static __noinline bool hl_is_reloaded(struct hl_workplace *walk, uint64_t pc)
 	}
 	if (is_reloaded) {
 		walk->record.flags |= HL_STACK_UNKNOWN_CODE;
-		hl_tell_unknown_code(pc);
+		hl_tell_unknown_code(walk, pc);
 	}
 	return is_reloaded;
 }
@@ -178,8 +180,8 @@ static __always_inline uint64_t hl_find_rule(struct hl_workplace *walk, uint64_t
 {
 	if (walk->unheard && hl_is_reloaded(walk, pc))
 		return HL_RULE_UNSUPPORTED;
-	uint32_t number = pc * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HL_RULE_SLOT_BITS);
-	uint64_t slot_key = pc | (uint64_t)walk->generation << HL_MODULE_SHIFT;
+	uint64_t slot_key = pc ^ walk->rule_salt;
+	uint32_t number = slot_key * UINT64_C(0x9e3779b97f4a7c15) >> hl_walk_settings.rule_shift;
 	struct hl_rule_slot *slot = bpf_map_lookup_elem(&hl_rule_slots, &number);
 	if (!slot)
 		return HL_RULE_NONE;
@@ -402,7 +404,9 @@ static __always_inline struct hl_workplace *hl_take_workplace(void)
 static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t pc, uint64_t sp,
 					     uint64_t bp)
 {
-	struct hl_walk_view *view = HL_FIRST(hl_view);
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &walk->place);
+	/* 0 for the first target. Sets what targets have apart, in keys of rules and in stack ids. */
+	uint64_t salt = (walk->record.target - 1) * UINT64_C(0xd6e8feb86659fd93);
 
 	if (!view)
 		return 0;
@@ -413,7 +417,8 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 	walk->unheard = walk->reloads - heard;
 	walk->at = (struct hl_arch_frame){.pc = pc, .sp = sp, .bp = bp};
 	walk->context = 0;
-	walk->hash = 0;
+	walk->rule_salt = salt ^ (uint64_t)walk->generation << HL_MODULE_SHIFT;
+	walk->hash = salt;
 	walk->ended = false;
 	walk->record.count = 0;
 	walk->record.flags = 0;
@@ -440,10 +445,11 @@ static __always_inline uint64_t hl_walk_from(struct hl_workplace *walk, uint64_t
 }
 
 /* Whether the tool may take code in the range, which is free, for what was there. */
-static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t start, uint64_t end)
+static __always_inline bool hl_was_code(struct hl_walk_view *view, uint32_t place, uint64_t start,
+					uint64_t end)
 {
 	struct hl_code_mapping *mapping =
-		hl_mapping_up_to(end - 1, *(volatile uint32_t *)&view->current);
+		hl_mapping_up_to(end - 1, place, *(volatile uint32_t *)&view->current);
 
 	if (mapping && mapping->end > start)
 		return true;
@@ -457,8 +463,8 @@ static __always_inline bool hl_was_code(struct hl_walk_view *view, uint64_t star
 }
 
 /*
- * A process is given a place for a new mapping, under the lock of its mappings. One that asks for a
- * certain place is not seen here: such code is noticed when the tool reads the mappings again.
+ * A process is given an address for a new mapping, under the lock of its mappings. One that asks for a
+ * certain one is not seen here: such code is noticed when the tool reads the mappings again.
  */
 SEC("raw_tp/vm_unmapped_area")
 int hl_place_given(uint64_t *context)
@@ -466,14 +472,15 @@ int hl_place_given(uint64_t *context)
 	uint64_t start = context[0];
 	uint64_t bytes = BPF_CORE_READ((struct vm_unmapped_area_info *)context[1], length);
 
-	struct hl_walk_view *view = HL_FIRST(hl_view);
-	if (!view || (int64_t)start <= 0 || !hl_is_target() ||
-	    !hl_was_code(view, start, start + bytes))
+	struct hl_target_number target = hl_current_target();
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &target.place);
+	if (!view || (int64_t)start <= 0 || !target.number ||
+	    !hl_was_code(view, target.place, start, start + bytes))
 		return 0;
 	view->reloaded[(view->reloads + 1) % HL_BPF_RELOADS] =
 		(struct hl_code_range){start, start + bytes};
 	__sync_fetch_and_add(&view->reloads, 1);
-	return hl_ask_for_mappings();
+	return hl_ask_for_mappings(target.number);
 }
 
 /*
@@ -497,14 +504,22 @@ static __always_inline bool hl_walk_caused_this(void)
  * just entered. */
 static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, bool is_entry)
 {
-	struct hl_workplace *walk = hl_take_workplace();
+	/* The programs of one target are attached to it, or have asked. */
+	struct hl_target_number target = {.number = 1};
 	uint64_t id = 0;
 
+	if (hl_walk_settings.places > 1)
+		target = hl_current_target();
+	if (!target.number)
+		return 0;
+	struct hl_workplace *walk = hl_take_workplace();
 	if (!walk) {
 		hl_count_loss(HL_LOSS_BUSY);
 		return 0;
 	}
 	walk->owner = (uint32_t)bpf_get_current_pid_tgid();
+	walk->place = target.place;
+	walk->record.target = target.number;
 	if (hl_move_window(walk, sp) && is_entry) {
 		pc = walk->window[0] - 1;
 		sp += 8;
@@ -520,7 +535,7 @@ static __noinline uint64_t hl_stack_from(uint64_t pc, uint64_t sp, uint64_t bp, 
 
 /*
  * The stack at the entry of a function, where rsp points to the return address: its innermost frame
- * is the caller. The id, or 0 when there is none; then hl_losses says why.
+ * is the caller. The id, or 0 when there is none: hl_losses says why, or the task is of no target of several.
  */
 static __always_inline uint64_t hl_stack_of_caller(const struct pt_regs *regs)
 {

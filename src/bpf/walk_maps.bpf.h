@@ -94,10 +94,12 @@ struct vm_unmapped_area_info {
 struct hl_workplace {
 	uint32_t busy;	/* 1 while a walk uses it */
 	uint32_t owner; /* the walk's thread */
+	uint32_t place; /* of the target */
 	struct hl_arch_frame at;
 	uint64_t context; /* ucontext of the signal frame just left, else 0 */
 	uint64_t hash;
-	bool ended; /* the outermost frame was reached */
+	uint64_t rule_salt; /* of the target and the generation, for keys of rules */
+	bool ended;	    /* the outermost frame was reached */
 	uint32_t generation;
 	uint32_t reloads, unheard;	/* how many there were; those that came after the list */
 	struct hl_code_mapping mapping; /* the one used last */
@@ -123,27 +125,28 @@ struct hl_workplace {
 		bpf_map_lookup_elem(&(map), &first_); \
 	})
 
-/* walker.c sets how many elements these two have. */
+/* walker.c sets how many elements these have. */
 HL_MAP(hl_rows, ARRAY, BPF_F_MMAPABLE, uint32_t, uint64_t, 1);
 HL_MAP(hl_pages, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_code_page, 1);
 
-/* Two lists of HL_BPF_MAPPINGS_MAX, see struct hl_walk_view. */
-HL_MAP(hl_mappings, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_code_mapping,
-       2 * HL_BPF_MAPPINGS_MAX);
+/* Two lists for each place, see struct hl_walk_view. */
+HL_MAP(hl_mappings, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_code_mapping, 1);
 
+/* By place. */
 HL_MAP(hl_view, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_walk_view, 1);
 
+/* By pid; not used with one target. */
+HL_MAP(hl_target_numbers, HASH, 0, uint32_t, struct hl_target_number, 1);
+
 /*
- * Rules found lately, by pc and generation, which is how often the mappings have changed. Written
- * without a lock, so each half proves the other: check is the key ^ rule.
+ * Rules found lately, by pc, target and generation, which is how often the target's mappings have
+ * changed. Written without a lock, so each half proves the other: check is the key ^ rule.
  */
 struct hl_rule_slot {
 	uint64_t check, rule;
 };
 
-#define HL_RULE_SLOT_BITS 14
-
-HL_MAP(hl_rule_slots, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_rule_slot, 1 << HL_RULE_SLOT_BITS);
+HL_MAP(hl_rule_slots, ARRAY, BPF_F_MMAPABLE, uint32_t, struct hl_rule_slot, 1);
 
 /* Stacks that were sent. Written without a lock: an id that is lost is sent again. */
 HL_MAP(hl_seen, ARRAY, 0, uint32_t, struct hl_seen_set, 1 << 14);
@@ -157,8 +160,6 @@ struct {
 	__uint(max_entries, 8 << 20);
 } hl_records SEC(".maps");
 
-/* When unknown code was last reported. */
-HL_MAP(hl_unknown_told, ARRAY, 0, uint32_t, uint64_t, 1);
 #define HL_UNKNOWN_PAUSE_NS UINT64_C(10000000)
 
 /* Set by walker.c before loading. */
@@ -182,13 +183,29 @@ static __noinline uint32_t hl_pid_in_namespace(void)
 	return 0;
 }
 
-/* Whether the current task is a thread of the target. */
-static __always_inline bool hl_is_target(void)
+/* The target of which the current task is a thread; number 0: of none. */
+static __always_inline struct hl_target_number hl_current_target(void)
 {
 	uint32_t pid = hl_walk_settings.pid_namespace ? hl_pid_in_namespace()
 						      : bpf_get_current_pid_tgid() >> 32;
+	struct hl_target_number target = {.number = pid == hl_walk_settings.pid};
 
-	return pid == hl_walk_settings.pid;
+	if (hl_walk_settings.places > 1) {
+		struct hl_target_number *known = bpf_map_lookup_elem(&hl_target_numbers, &pid);
+		target.number = known ? known->number : 0;
+		target.place = known ? known->place : 0;
+	}
+	return target;
+}
+
+static __always_inline uint32_t hl_target_number(void)
+{
+	return hl_current_target().number;
+}
+
+static __always_inline bool hl_is_target(void)
+{
+	return hl_target_number() != 0;
 }
 
 static __always_inline void hl_count_loss(enum hl_walk_loss loss)
@@ -199,26 +216,26 @@ static __always_inline void hl_count_loss(enum hl_walk_loss loss)
 		losses->count[loss]++;
 }
 
-static __noinline int hl_ask_for_mappings(void)
+static __noinline int hl_ask_for_mappings(uint32_t target)
 {
-	struct hl_record_header record = {HL_RECORD_UNKNOWN_CODE, sizeof(record)};
+	struct hl_unknown_code_record record = {
+		{HL_RECORD_UNKNOWN_CODE, sizeof(record)}, target, 0};
 
 	bpf_ringbuf_output(&hl_records, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
 
 /* Says that code ran at ${pc}, which is in no list, but not more often than the tool can follow. */
-static __noinline int hl_tell_unknown_code(uint64_t pc)
+static __noinline int hl_tell_unknown_code(struct hl_workplace *walk, uint64_t pc)
 {
 	uint64_t now = bpf_ktime_get_ns();
-	uint64_t *told = HL_FIRST(hl_unknown_told);
+	struct hl_walk_view *view = bpf_map_lookup_elem(&hl_view, &walk->place);
 
-	struct hl_walk_view *view = HL_FIRST(hl_view);
-	if (!told || !view)
+	if (!view)
 		return 0;
 	view->unknown[view->unknown_count++ % HL_BPF_UNKNOWN_CODE] = pc;
-	if (now - *told < HL_UNKNOWN_PAUSE_NS)
+	if (now - view->unknown_told_ns < HL_UNKNOWN_PAUSE_NS)
 		return 0;
-	*told = now;
-	return hl_ask_for_mappings();
+	view->unknown_told_ns = now;
+	return hl_ask_for_mappings(walk->record.target);
 }

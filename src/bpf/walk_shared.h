@@ -8,7 +8,10 @@
  *               segments. Not a page of memory: smaller, so that a page has few rows.
  *   row         (offset in the code page << 48) | rule: from there on in its page, step by the
  *               rule (unwind/arch.h). Rows of a page are sorted; the first has offset 0.
- *   stack id    64-bit hash of a stack's frame keys, never 0.
+ *   stack id    64-bit hash of a stack's frame keys and its target's number, never 0.
+ *   target      a process whose stacks are walked. Its number, from 1, is never used again; its
+ *               place in the maps is, once it has ended. A walker of one target has it as number 1
+ *               in place 0, without a look at hl_target_numbers.
  */
 #pragma once
 
@@ -16,11 +19,12 @@
 
 #include <stdint.h>
 
-#define HL_BPF_FRAMES_MAX   512u /* deeper stacks keep the leaf side and are marked truncated */
-#define HL_BPF_MAPPINGS_MAX 4096u
-#define HL_CODE_PAGE_SHIFT  8
-#define HL_CODE_PAGE_BYTES  (1u << HL_CODE_PAGE_SHIFT)
-#define HL_ROW_SHIFT	    48
+#define HL_BPF_FRAMES_MAX    512u /* deeper stacks keep the leaf side and are marked truncated */
+#define HL_BPF_MAPPINGS_MAX  4096u
+#define HL_BPF_MAPPINGS_EACH 1024u /* the same where there are several targets */
+#define HL_CODE_PAGE_SHIFT   8
+#define HL_CODE_PAGE_BYTES   (1u << HL_CODE_PAGE_SHIFT)
+#define HL_ROW_SHIFT	     48
 
 /* A code page's rows; count 0: no code of it has information. */
 struct hl_code_page {
@@ -40,7 +44,7 @@ struct hl_code_range {
 };
 
 /*
- * Which mappings are valid now. There are two lists of them: walks use list (current & 1) and the
+ * Which mappings of a target are valid now. There are two lists of them: walks use list (current & 1) and the
  * tool writes the other one, so that a list never changes under a walk that is done in time. The
  * tool sets ${next} before it touches a list, so that a walk that took too long can tell.
  *
@@ -61,18 +65,27 @@ struct hl_walk_view {
 	struct hl_code_range reloaded[HL_BPF_RELOADS]; /* by number % HL_BPF_RELOADS */
 	/* Where code ran lately that was in no list: a new mapping there is a reload, too. */
 	uint64_t unknown[HL_BPF_UNKNOWN_CODE];
+	uint64_t unknown_told_ns; /* when that was last reported */
 };
 
 /* Constants of a walker. */
 struct hl_walk_settings {
-	uint32_t pid;		/* of the target, as the tool knows it */
+	uint32_t pid;		/* of the only target, as the tool knows it */
 	uint32_t pid_namespace; /* the tool's, by its inode; 0 for the first one */
+	uint32_t places;	/* for targets; above 1 they are those of hl_target_numbers */
+	uint32_t mappings_max;	/* of a list */
+	uint32_t rule_shift;	/* 64 - bits of the number of a rule's slot */
+};
+
+/* A target, by its pid as the tool knows it. */
+struct hl_target_number {
+	uint32_t number, place;
 };
 
 /* Kinds of records in the ring; the including program's begin at HL_RECORD_OWN. */
 enum hl_record_kind {
 	HL_RECORD_STACK = 1,	    /* struct hl_stack_record */
-	HL_RECORD_UNKNOWN_CODE = 2, /* header alone: code ran that is in no list; or a reload */
+	HL_RECORD_UNKNOWN_CODE = 2, /* struct hl_unknown_code_record */
 	HL_RECORD_OWN = 16,
 };
 
@@ -93,8 +106,16 @@ struct hl_stack_record {
 	uint64_t id;
 	uint32_t count;
 	uint32_t flags;			  /* enum hl_stack_flag */
-	uint64_t reloads;		  /* that there had been */
+	uint32_t reloads;		  /* that there had been */
+	uint32_t target;		  /* number */
 	uint64_t keys[HL_BPF_FRAMES_MAX]; /* frame keys, innermost first; ${count} were sent */
+};
+
+/* A target ran code that is in no list, or has reloaded some. */
+struct hl_unknown_code_record {
+	struct hl_record_header header;
+	uint32_t target; /* number */
+	uint32_t reserved;
 };
 
 /* What did not go as it should, each counted per event. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fills the walker's maps, takes in its records, and keeps stacks as a tree; see walker.h. */
+/* Fills the walker's maps, takes in its records, and keeps stacks as trees; see walker.h. */
 #include "bpf/walker.h"
 
 #include "base/array.h"
@@ -15,79 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the tree of stacks ---- */
-
-static uint32_t hash_of(uint64_t stack)
-{
-	return hl_hash_pair(stack, 0);
-}
-
-/* The node of ${frame} below ${parent} (0: none); made if need be. 0, or -ENOMEM. */
-static int stack_tree_node(struct hl_stack_tree *tree, uint32_t parent, uint64_t frame,
-			   uint32_t *ret_node)
-{
-	uint32_t hash = hl_hash_pair(frame, parent), at = hash, id;
-
-	while ((id = hl_index_next(&tree->node_index, hash, &at))) {
-		const struct hl_recording_node *node = &tree->nodes[id - 1];
-		if (node->frame == frame && node->parent == parent) {
-			*ret_node = id;
-			return 0;
-		}
-	}
-	id = (uint32_t)tree->count + 1;
-	int r = HL_ARRAY_RESERVE(tree->nodes, tree->capacity, id);
-	if (r == 0)
-		r = hl_index_add(&tree->node_index, hash, id);
-	if (r < 0)
-		return r;
-	tree->nodes[tree->count++] = (struct hl_recording_node){.frame = frame, .parent = parent};
-	*ret_node = id;
-	return 0;
-}
-
-int hl_stack_tree_add(struct hl_stack_tree *tree, uint64_t stack, const uint64_t *keys,
-		      size_t count)
-{
-	size_t id = tree->leaf_count + 1;
-	uint32_t node = 0;
-	int r = 0;
-
-	if (hl_stack_tree_find(tree, stack))
-		return 0;
-	for (size_t i = count; i-- > 0 && r == 0;)
-		r = stack_tree_node(tree, node, keys[i], &node);
-	if (r == 0)
-		r = HL_ARRAY_RESERVE(tree->leaves, tree->leaf_capacity, id);
-	if (r == 0)
-		r = hl_index_add(&tree->leaf_index, hash_of(stack), (uint32_t)id);
-	if (r == 0)
-		tree->leaves[tree->leaf_count++] = (struct hl_stack_leaf){stack, node};
-	return r;
-}
-
-uint32_t hl_stack_tree_find(const struct hl_stack_tree *tree, uint64_t stack)
-{
-	uint32_t hash = hash_of(stack), at = hash, id;
-
-	while ((id = hl_index_next(&tree->leaf_index, hash, &at)))
-		if (tree->leaves[id - 1].stack == stack)
-			return tree->leaves[id - 1].node;
-	return 0;
-}
-
-void hl_stack_tree_release(struct hl_stack_tree *tree)
-{
-	free(tree->nodes);
-	free(tree->leaves);
-	hl_index_release(&tree->node_index);
-	hl_index_release(&tree->leaf_index);
-	*tree = (struct hl_stack_tree){0};
-}
-
-/* ---- the walker ---- */
-
-/* Room for code that the target maps later: a library of the size of LLVM's, 16 MiB of tables. */
+/* Room for code that targets map later: a library of the size of LLVM's, 16 MiB of tables. */
 #define SPARE_PAGES	    (UINT32_C(1) << 19)
 #define SPARE_ROWS	    (UINT32_C(3) << 19)
 #define ROWS_MAX	    (UINT32_C(1) << 28)
@@ -95,6 +23,10 @@ void hl_stack_tree_release(struct hl_stack_tree *tree)
 /* Where code runs that stays unknown, reading the mappings again and again takes a tenth of a
  * processor at most. */
 #define REFRESH_PAUSES 10u
+/* Slots of rules: 2^14 for one target, of which a walk needs some hundred, twice as many for twice
+ * the targets, and 4 MiB of them at most. */
+#define RULE_SLOT_BITS	   14u
+#define RULE_SLOT_BITS_MAX 18u
 /* How often one refresh reads the mappings of a target that keeps on changing them. */
 #define REFRESH_ROUNDS 3
 
@@ -110,28 +42,41 @@ struct values {
 
 enum file_state { FILE_NEW, FILE_UPLOADED, FILE_NO_ROOM };
 
-/* Where the kernel has a file of the target; by the file's index. */
+/* Where the kernel has a file; by the file's index. */
 struct upload {
 	enum file_state state;
 	uint32_t first_page;
 };
 
-struct hl_walker {
+struct walked {
 	struct hl_target *target;
+	uint32_t place; /* in the maps; another's or nobody's once it is walked no more */
+	uint32_t heard; /* reloads that the target's mappings have */
+	uint64_t mappings_full;
+	uint64_t refreshed_ns, refresh_took_ns;
+	bool refresh_wanted;
+	struct hl_stack_tree tree;
+};
+
+struct hl_walker {
 	struct bpf_object *object;
 	hl_record_fn *on_record;
 	void *context;
 	struct ring_buffer *ring;
 	struct bpf_link *reloads_link; /* NULL: this kernel does not report them */
-	uint32_t heard;		       /* reloads that the target's mappings have */
 	struct values rows, pages, mappings, view, rule_slots;
 	uint32_t rows_used, pages_used;
 	struct upload *uploads;
 	size_t upload_count, upload_capacity;
-	struct hl_stack_tree tree;
-	uint64_t stacks_unnamed, mappings_full;
-	uint64_t refreshed_ns, refresh_took_ns;
-	bool refresh_wanted;
+	struct walked *walked; /* by number - 1 */
+	size_t walked_count, walked_capacity;
+	uint32_t *numbers; /* by place; 0: it is free */
+	uint32_t places;
+	uint32_t mappings_max; /* of a list */
+	uint32_t refreshed;    /* the number of the last one */
+	uint64_t paused_ns;    /* until then only reloads are a reason to read mappings */
+	struct hl_stack_leaves leaves;
+	uint64_t stacks_unnamed;
 };
 
 static struct bpf_map *map_of(const struct hl_walker *walker, const char *name)
@@ -148,44 +93,71 @@ static int set_capacity(const struct hl_walker *walker, const char *name, uint64
 					capacity < ROWS_MAX ? (uint32_t)capacity : ROWS_MAX);
 }
 
-static int prepare_maps(const struct hl_walker *walker)
+static int set_places(const struct hl_walker *walker, const char *name, uint32_t each)
 {
-	struct hl_walk_settings settings = {.pid = (uint32_t)walker->target->pid};
+	return bpf_map__set_max_entries(map_of(walker, name), walker->places * each);
+}
+
+static int prepare_maps(const struct hl_walker *walker, struct hl_error *err)
+{
+	struct hl_walk_settings settings = {.places = walker->places,
+					    .mappings_max = walker->mappings_max};
+	uint32_t slot_bits = RULE_SLOT_BITS;
 	uint64_t rows = 0, pages = 0;
 	struct stat status;
 
+	while (slot_bits < RULE_SLOT_BITS_MAX && walker->places >> (slot_bits - RULE_SLOT_BITS) > 1)
+		slot_bits++;
+	settings.rule_shift = 64 - slot_bits;
 	/* It stays 0 for the first namespace, in which pids are the kernel's. */
 	if (stat("/proc/self/ns/pid", &status) == 0 && status.st_ino != FIRST_PID_NAMESPACE)
 		settings.pid_namespace = (uint32_t)status.st_ino;
-	for (size_t i = 0; i < walker->target->file_count; i++) {
-		rows += walker->target->files[i].table.row_count;
-		pages += walker->target->files[i].table.page_count;
+	if (walker->walked_count) {
+		const struct hl_target *target = walker->walked[0].target;
+		settings.pid = (uint32_t)target->pid;
+		for (size_t i = 0; i < target->files->count; i++) {
+			rows += target->files->list[i].table.row_count;
+			pages += target->files->list[i].table.page_count;
+		}
 	}
 	int r = set_capacity(walker, "hl_rows", rows, SPARE_ROWS);
 	if (r == 0)
 		r = set_capacity(walker, "hl_pages", pages, SPARE_PAGES);
 	if (r == 0)
+		r = set_places(walker, "hl_view", 1);
+	if (r == 0)
+		r = set_places(walker, "hl_mappings", 2 * walker->mappings_max);
+	if (r == 0)
+		r = set_places(walker, "hl_target_numbers", 1);
+	if (r == 0)
+		r = bpf_map__set_max_entries(map_of(walker, "hl_rule_slots"), 1u << slot_bits);
+	if (r == 0)
 		r = bpf_map__set_initial_value(map_of(walker, ".rodata.walk"), &settings,
 					       sizeof(settings));
-	return r;
+	if (r < 0)
+		return hl_error_set(err, r, "cannot prepare the BPF program's maps: %s",
+				    strerror(-r));
+	return 0;
 }
 
-int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record_fn *on_record,
+int hl_walker_new(struct bpf_object *object, uint32_t capacity, hl_record_fn *on_record,
 		  void *context, struct hl_walker **ret_walker, struct hl_error *err)
 {
 	struct hl_walker *walker = calloc(1, sizeof(*walker));
 
-	if (!walker)
+	if (!walker || !(walker->numbers = calloc(capacity, sizeof(*walker->numbers)))) {
+		free(walker);
 		return hl_error_set(err, -ENOMEM, "cannot walk stacks: out of memory");
-	walker->target = target;
+	}
 	walker->object = object;
 	walker->on_record = on_record;
 	walker->context = context;
-	int r = prepare_maps(walker);
+	walker->places = capacity;
+	walker->mappings_max = capacity > 1 ? HL_BPF_MAPPINGS_EACH : HL_BPF_MAPPINGS_MAX;
+	int r = prepare_maps(walker, err);
 	if (r < 0) {
-		free(walker);
-		return hl_error_set(err, r, "cannot prepare the BPF program's maps: %s",
-				    strerror(-r));
+		hl_walker_free(walker);
+		return r;
 	}
 	*ret_walker = walker;
 	return 0;
@@ -238,19 +210,20 @@ static void upload_file(struct hl_walker *walker, const struct hl_code_table *ta
 	walker->pages_used += table->page_count;
 }
 
-static struct hl_code_mapping mapping_for_kernel(const struct hl_walker *walker, size_t index)
+static struct hl_code_mapping mapping_for_kernel(const struct hl_walker *walker,
+						 const struct hl_target *target, size_t index)
 {
-	const struct hl_target_mapping *mapping = &walker->target->mappings[index];
+	const struct hl_target_mapping *mapping = &target->mappings[index];
 	struct hl_code_mapping kernels = {
 		.start = mapping->start,
 		.end = mapping->end,
 		.module = (uint64_t)mapping->module << HL_MODULE_SHIFT,
 	};
 
-	const struct hl_target_file *file = hl_target_mapping_file(walker->target, index);
+	const struct hl_target_file *file = hl_target_mapping_file(target, index);
 	if (!file)
 		return kernels;
-	const struct upload *upload = &walker->uploads[file - walker->target->files];
+	const struct upload *upload = &walker->uploads[file - target->files->list];
 	if (upload->state == FILE_UPLOADED) {
 		kernels.first_page = upload->first_page + mapping->first_page;
 		kernels.page_count = mapping->page_count;
@@ -258,84 +231,202 @@ static struct hl_code_mapping mapping_for_kernel(const struct hl_walker *walker,
 	return kernels;
 }
 
-/* Writes the list that no walk uses, then lets walks use it; see struct hl_walk_view. */
-static void publish_mappings(struct hl_walker *walker)
+static struct hl_walk_view *view_of(const struct hl_walker *walker, const struct walked *walked)
 {
-	struct hl_walk_view *view = walker->view.start;
+	return (struct hl_walk_view *)walker->view.start + walked->place;
+}
+
+/* Writes the list that no walk uses, then lets walks use it; see struct hl_walk_view. */
+static void publish_mappings(struct hl_walker *walker, struct walked *walked)
+{
+	struct hl_walk_view *view = view_of(walker, walked);
 	struct hl_code_mapping *list = walker->mappings.start;
 	uint32_t next = view->current + 1;
-	size_t count = walker->target->mapping_count;
+	size_t count = walked->target->mapping_count;
 
-	walker->mappings_full = count > HL_BPF_MAPPINGS_MAX ? count - HL_BPF_MAPPINGS_MAX : 0;
-	count -= walker->mappings_full;
+	walked->mappings_full = count > walker->mappings_max ? count - walker->mappings_max : 0;
+	count -= walked->mappings_full;
 	/* Cached rules have 16 bits of their generation: before those come round, none are left. */
 	if (!(uint16_t)next)
 		memset(walker->rule_slots.start, 0, walker->rule_slots.bytes);
 	view->next = next;
 	__sync_synchronize(); /* a fence that the thread sanitizer's builds have, too */
-	list += (next & 1) * HL_BPF_MAPPINGS_MAX;
+	list += ((size_t)walked->place * 2 + (next & 1)) * walker->mappings_max;
 	for (size_t i = 0; i < count; i++)
-		list[i] = mapping_for_kernel(walker, i);
+		list[i] = mapping_for_kernel(walker, walked->target, i);
 	view->count[next & 1] = (uint32_t)count;
-	view->heard[next & 1] = walker->heard;
+	view->heard[next & 1] = walked->heard;
 	__atomic_store_n(&view->current, next, __ATOMIC_RELEASE);
 }
 
-static uint32_t reloads(const struct hl_walker *walker)
+static uint32_t reloads(const struct hl_walker *walker, const struct walked *walked)
 {
-	return *(volatile uint32_t *)&((struct hl_walk_view *)walker->view.start)->reloads;
+	return *(volatile uint32_t *)&view_of(walker, walked)->reloads;
 }
 
-static int upload(struct hl_walker *walker, struct hl_error *err)
+static int upload(struct hl_walker *walker, struct walked *walked, struct hl_error *err)
 {
-	const struct hl_target *target = walker->target;
+	const struct hl_target_files *files = walked->target->files;
 
-	int r = HL_ARRAY_RESERVE(walker->uploads, walker->upload_capacity, target->file_count);
+	int r = HL_ARRAY_RESERVE(walker->uploads, walker->upload_capacity, files->count);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r));
-	for (size_t i = walker->upload_count; i < target->file_count; i++)
-		upload_file(walker, &target->files[i].table, &walker->uploads[i]);
-	walker->upload_count = target->file_count;
-	publish_mappings(walker);
+	for (size_t i = walker->upload_count; i < files->count; i++)
+		upload_file(walker, &files->list[i].table, &walker->uploads[i]);
+	walker->upload_count = files->count;
+	publish_mappings(walker, walked);
 	return 0;
+}
+
+static bool is_walked(const struct hl_walker *walker, uint32_t number)
+{
+	return number && number <= walker->walked_count &&
+	       walker->numbers[walker->walked[number - 1].place] == number;
+}
+
+/* The time of all targets: what was not used for a second may be spent at once, and what was spent on
+ * reloads is not owed. */
+static void pause_after(struct hl_walker *walker, const struct walked *walked, uint64_t start_ns)
+{
+	uint64_t least = start_ns - REFRESH_INTERVAL_NS, most = walked->refreshed_ns;
+
+	walker->paused_ns = walker->paused_ns < least  ? least
+			    : walker->paused_ns > most ? most
+						       : walker->paused_ns;
+	walker->paused_ns += REFRESH_PAUSES * walked->refresh_took_ns;
 }
 
 /* Reads the mappings until they are those of the published list: the kernel does not number a
  * reload of a library that is in no list yet. */
-int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
+static int refresh(struct hl_walker *walker, uint32_t number, struct hl_error *err)
 {
-	struct hl_walk_view *view = walker->view.start;
+	struct walked *walked = &walker->walked[number - 1];
+	struct hl_walk_view *view = view_of(walker, walked);
 	uint64_t start_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	bool is_changed = true;
 	int r = 0;
 
 	for (int round = 0; r == 0 && is_changed && round < REFRESH_ROUNDS; round++) {
-		uint64_t before = walker->target->changes;
-		uint32_t heard = reloads(walker); /* before the mappings, which may have more */
-		r = hl_target_refresh(walker->target, err);
+		uint64_t before = walked->target->changes;
+		/* before the mappings, which may have more */
+		uint32_t heard = reloads(walker, walked);
+		r = hl_target_refresh(walked->target, err);
 		if (r == 0)
-			walker->heard = heard;
-		is_changed = walker->target->changes != before;
+			walked->heard = heard;
+		is_changed = walked->target->changes != before;
 		if (r == 0 && is_changed)
-			r = upload(walker, err);
+			r = upload(walker, walked, err);
 		else if (r == 0)
-			*(volatile uint32_t *)&view->heard[view->current & 1] = walker->heard;
+			*(volatile uint32_t *)&view->heard[view->current & 1] = walked->heard;
 	}
-	walker->refresh_wanted = is_changed;
-	walker->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	walker->refresh_took_ns = walker->refreshed_ns - start_ns;
+	walked->refresh_wanted = is_changed;
+	walked->refreshed_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	walked->refresh_took_ns = walked->refreshed_ns - start_ns;
+	walker->refreshed = number;
+	pause_after(walker, walked, start_ns);
+	if (r != -ESRCH || walker->places == 1)
+		return r;
+	hl_walker_remove(walker, number);
+	return 0;
+}
+
+static bool refresh_is_due(const struct hl_walker *walker, uint32_t number)
+{
+	const struct walked *walked = &walker->walked[number - 1];
+	const struct walked *last = &walker->walked[walker->refreshed - 1];
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	uint64_t passed_ns = now_ns - walked->refreshed_ns;
+
+	if (reloads(walker, walked) != walked->heard)
+		return now_ns - last->refreshed_ns >= last->refresh_took_ns;
+	if (now_ns < walker->paused_ns)
+		return false;
+	return passed_ns >= REFRESH_INTERVAL_NS ||
+	       (walked->refresh_wanted && passed_ns >= REFRESH_PAUSES * walked->refresh_took_ns);
+}
+
+/* Of all targets, or of those for which it is due; the place after the last one's comes first. */
+static int refresh_all(struct hl_walker *walker, bool only_due, struct hl_error *err)
+{
+	uint32_t first = walker->refreshed ? walker->walked[walker->refreshed - 1].place + 1 : 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < walker->places && r == 0; i++) {
+		uint32_t number = walker->numbers[(first + i) % walker->places];
+		if (number && (!only_due || refresh_is_due(walker, number)))
+			r = refresh(walker, number, err);
+	}
 	return r;
 }
 
-static bool refresh_is_due(const struct hl_walker *walker)
+int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err)
 {
-	uint64_t passed_ns = hl_clock_ns(CLOCK_MONOTONIC) - walker->refreshed_ns;
+	return refresh_all(walker, false, err);
+}
 
-	if (passed_ns >= REFRESH_INTERVAL_NS)
-		return true;
-	if (reloads(walker) != walker->heard)
-		return passed_ns >= walker->refresh_took_ns;
-	return walker->refresh_wanted && passed_ns >= REFRESH_PAUSES * walker->refresh_took_ns;
+/* ---- targets come and go ---- */
+
+/* Stacks of the target are walked from here on. The caller is to refresh it: code may have come
+ * meanwhile. */
+static int begin(struct hl_walker *walker, uint32_t number, struct hl_error *err)
+{
+	struct walked *walked = &walker->walked[number - 1];
+	struct hl_target_number target = {number, walked->place};
+
+	walked->heard = reloads(walker, walked); /* by who had the place before */
+	int r = upload(walker, walked, err);
+	if (r < 0)
+		return r;
+	if (walker->places > 1)
+		r = bpf_map_update_elem(bpf_map__fd(map_of(walker, "hl_target_numbers")),
+					&walked->target->pid, &target, BPF_ANY);
+	return r < 0 ? hl_error_set(err, r, "cannot fill the BPF program's maps: %s", strerror(-r))
+		     : 0;
+}
+
+int hl_walker_add(struct hl_walker *walker, struct hl_target *target, uint32_t *ret_number,
+		  struct hl_error *err)
+{
+	uint32_t number = (uint32_t)walker->walked_count + 1, place = 0;
+
+	for (uint32_t i = 1; i < number; i++) /* whose pid is another's now has ended */
+		if (walker->walked[i - 1].target->pid == target->pid)
+			hl_walker_remove(walker, i);
+	while (place < walker->places && walker->numbers[place])
+		place++;
+	if (walker->walked_count && target->files != walker->walked[0].target->files)
+		return hl_error_set(err, -EINVAL, "cannot walk stacks: targets do not share files");
+	if (place == walker->places)
+		return hl_error_set(err, -ENOSPC,
+				    "cannot walk stacks of process '%d': %u others are walked",
+				    (int)target->pid, walker->places);
+	int r = HL_ARRAY_RESERVE(walker->walked, walker->walked_capacity, number);
+	if (r < 0)
+		return hl_error_set(err, r, "cannot walk stacks: out of memory");
+	walker->walked[number - 1] = (struct walked){.target = target, .place = place};
+	walker->walked_count = number;
+	walker->numbers[place] = number;
+	r = walker->ring ? begin(walker, number, err) : prepare_maps(walker, err);
+	if (r < 0) {
+		walker->numbers[place] = 0;
+		walker->walked_count--;
+		return r;
+	}
+	if (walker->ring)
+		refresh(walker, number, NULL); /* That it fails, the next one will say. */
+	*ret_number = number;
+	return 0;
+}
+
+void hl_walker_remove(struct hl_walker *walker, uint32_t number)
+{
+	if (!is_walked(walker, number))
+		return;
+	const struct walked *walked = &walker->walked[number - 1];
+	walker->numbers[walked->place] = 0;
+	if (walker->ring && walker->places > 1)
+		bpf_map_delete_elem(bpf_map__fd(map_of(walker, "hl_target_numbers")),
+				    &walked->target->pid);
 }
 
 /* ---- records ---- */
@@ -343,22 +434,36 @@ static bool refresh_is_due(const struct hl_walker *walker)
 static void take_stack(struct hl_walker *walker, const struct hl_stack_record *record, size_t bytes)
 {
 	uint64_t keys[HL_BPF_FRAMES_MAX];
+	struct hl_stack_leaf leaf = {.stack = record->id, .target = record->target};
 
 	if (bytes < offsetof(struct hl_stack_record, keys) || record->count > HL_BPF_FRAMES_MAX ||
-	    bytes - offsetof(struct hl_stack_record, keys) < record->count * sizeof(keys[0]))
+	    bytes - offsetof(struct hl_stack_record, keys) < record->count * sizeof(keys[0]) ||
+	    !record->target || record->target > walker->walked_count)
 		return;
+	struct walked *walked = &walker->walked[record->target - 1];
 	/* What lies there now may be other code. */
-	bool is_lost = record->flags & HL_STACK_UNKNOWN_CODE && record->reloads != walker->heard;
+	bool is_lost = record->flags & HL_STACK_UNKNOWN_CODE && record->reloads != walked->heard;
 	for (uint32_t i = 0; i < record->count; i++) {
 		uint64_t module = record->keys[i] >> HL_MODULE_SHIFT;
 		if (module == HL_MODULE_NONE && !is_lost)
-			module = hl_target_module_at(walker->target, record->keys[i]);
+			module = hl_target_module_at(walked->target, record->keys[i]);
 		keys[i] = module == HL_MODULE_SCRIPT ? hl_pseudo_frame_key(HL_PSEUDO_RETURN_PROBE)
 						     : record->keys[i] | module << HL_MODULE_SHIFT;
 	}
 	walker->stacks_unnamed += is_lost;
 	/* Without memory the stack stays unknown, as a lost one. */
-	hl_stack_tree_add(&walker->tree, record->id, keys, record->count);
+	hl_stack_leaves_add(&walker->leaves, &walked->tree, leaf, keys, record->count);
+}
+
+static void take_unknown_code(struct hl_walker *walker, const struct hl_unknown_code_record *record,
+			      size_t bytes)
+{
+	if (bytes < sizeof(*record) || !is_walked(walker, record->target))
+		return;
+	walker->walked[record->target - 1].refresh_wanted = true;
+	/* At once: stacks with that code follow. That it fails, the next one will say. */
+	if (refresh_is_due(walker, record->target))
+		refresh(walker, record->target, NULL);
 }
 
 static int take_record(void *context, void *bytes, size_t size)
@@ -373,10 +478,7 @@ static int take_record(void *context, void *bytes, size_t size)
 		take_stack(walker, bytes, size);
 		return 0;
 	case HL_RECORD_UNKNOWN_CODE:
-		walker->refresh_wanted = true;
-		/* At once: stacks with that code follow. That it fails, the next one will say. */
-		if (refresh_is_due(walker))
-			hl_walker_refresh(walker, NULL);
+		take_unknown_code(walker, bytes, size);
 		return 0;
 	default:
 		return walker->on_record ? walker->on_record(walker->context, header, size) : 0;
@@ -401,17 +503,15 @@ int hl_walker_start(struct hl_walker *walker, struct hl_error *err)
 		bpf_object__find_program_by_name(walker->object, "hl_place_given");
 	if (bpf_program__autoload(reloaded))
 		walker->reloads_link = bpf_program__attach(reloaded);
-	r = upload(walker, err);
-	if (r == 0)
-		r = hl_walker_refresh(walker, err); /* code may have come meanwhile */
-	if (r < 0)
-		return r;
 	walker->ring = ring_buffer__new(bpf_map__fd(map_of(walker, "hl_records")), take_record,
 					walker, NULL);
 	if (!walker->ring)
 		return hl_error_set(err, -errno, "cannot read the BPF program's records: %s",
 				    strerror(errno));
-	return 0;
+	for (uint32_t number = 1; number <= walker->walked_count && r == 0; number++)
+		if (is_walked(walker, number))
+			r = begin(walker, number, err);
+	return r == 0 ? hl_walker_refresh(walker, err) : r;
 }
 
 int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *err)
@@ -422,20 +522,27 @@ int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *er
 		r = ring_buffer__consume(walker->ring);
 	if (r < 0)
 		return r;
-	return refresh_is_due(walker) ? hl_walker_refresh(walker, err) : 0;
+	return refresh_all(walker, true, err);
 }
 
 /* ---- results ---- */
 
-uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack)
+uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack, uint32_t *ret_number)
 {
-	return hl_stack_tree_find(&walker->tree, stack);
+	struct hl_stack_leaf leaf = hl_stack_leaves_find(&walker->leaves, stack);
+
+	if (ret_number)
+		*ret_number = leaf.target;
+	return leaf.node;
 }
 
-const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker, uint32_t *ret_count)
+const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker, uint32_t number,
+						uint32_t *ret_count)
 {
-	*ret_count = (uint32_t)walker->tree.count;
-	return walker->tree.nodes;
+	const struct hl_stack_tree *tree = &walker->walked[number - 1].tree;
+
+	*ret_count = (uint32_t)tree->count;
+	return tree->nodes;
 }
 
 int hl_walker_sum_counters(const struct bpf_map *map, void *ret_sums)
@@ -463,23 +570,26 @@ int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *re
 	struct hl_walker_losses losses = {
 		.stacks_unnamed = walker->stacks_unnamed,
 		.reloads_unseen = !walker->reloads_link,
-		.mappings_full = walker->mappings_full,
-		.files_lost = walker->target->lost_files,
-		.modules_lost = walker->target->lost_modules,
 	};
 
 	int r = hl_walker_sum_counters(map_of(walker, "hl_losses"), &losses.walk);
 	if (r < 0)
 		return r;
+	for (size_t i = 0; i < walker->walked_count; i++) {
+		const struct walked *walked = &walker->walked[i];
+		losses.mappings_full += walked->mappings_full;
+		losses.files_lost += walked->target->lost_files;
+		losses.modules_lost += walked->target->lost_modules;
+	}
 	for (size_t i = 0; i < walker->upload_count; i++)
 		losses.rows_full += walker->uploads[i].state == FILE_NO_ROOM;
 	*ret_losses = losses;
 	return 0;
 }
 
-const struct hl_target *hl_walker_target(const struct hl_walker *walker)
+const struct hl_target *hl_walker_target(const struct hl_walker *walker, uint32_t number)
 {
-	return walker->target;
+	return number && number <= walker->walked_count ? walker->walked[number - 1].target : NULL;
 }
 
 void hl_walker_free(struct hl_walker *walker)
@@ -493,7 +603,11 @@ void hl_walker_free(struct hl_walker *walker)
 	unmap_values(&walker->mappings);
 	unmap_values(&walker->view);
 	unmap_values(&walker->rule_slots);
-	hl_stack_tree_release(&walker->tree);
+	hl_stack_leaves_release(&walker->leaves);
+	for (size_t i = 0; i < walker->walked_count; i++)
+		hl_stack_tree_release(&walker->walked[i].tree);
+	free(walker->walked);
+	free(walker->numbers);
 	free(walker->uploads);
 	free(walker);
 }

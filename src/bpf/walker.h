@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The tool's half of the stack walker: reads the code of the process that it looks at, fills the maps
- * of the walker in the kernel with that, and turns the stacks that this one sends into a tree. For
- * any BPF object whose program includes walk.bpf.h. One thread.
+ * The tool's half of the stack walker: reads the code of the processes that it looks at, fills the
+ * maps of the walker in the kernel with that, and turns the stacks that this one sends into a tree
+ * for each process. For any BPF object whose program includes walk.bpf.h. One thread.
  *
- *	hl_target_new(pid, &target, err);
+ *	hl_target_new(pid, NULL, &target, err);
  *	skeleton = NAME_bpf__open();
- *	hl_walker_new(target, skeleton->obj, on_record, context, &walker, err);
+ *	hl_walker_new(skeleton->obj, 1, on_record, context, &walker, err);
+ *	hl_walker_add(walker, target, &number, err);
  *	NAME_bpf__load(skeleton);
  *	hl_walker_start(walker, err);
  *	... attach ...
@@ -108,26 +109,36 @@ struct hl_target_mapping {
 	uint32_t page_count;
 };
 
+/* Files, which targets may share. Zero-initialize for none. */
+struct hl_target_files {
+	struct hl_target_file *list;
+	size_t count, capacity;
+};
+
+/* After the targets that share them. */
+void hl_target_files_release(struct hl_target_files *files);
+
 struct hl_target {
 	pid_t pid;
-	struct hl_target_file *files;
-	size_t file_count, file_capacity;
+	struct hl_target_files *files, own_files; /* own_files unless they are shared */
 	struct hl_recording_module *modules;
 	struct hl_target_module *module_files;
 	size_t module_count, module_capacity, module_file_capacity;
 	struct hl_target_mapping *mappings; /* by address, as of the last refresh */
 	size_t mapping_count, mapping_capacity;
 	uint64_t changes;    /* of the mappings, so far */
-	uint32_t lost_files; /* that could not be read: stacks end in their code, or are guessed by
-				the frame pointer */
+	uint32_t lost_files; /* that it was the first to have, and could not be read: stacks end in
+				their code, or are guessed by the frame pointer */
 	uint32_t lost_modules; /* for which there was no id left */
 };
 
 /*
- * Reads what ${pid} has mapped. 0 or a negative errno with a sentence. Files that cannot be read or
- * make no sense are not an error: they are counted.
+ * Reads what ${pid} has mapped. ${files} must live as long as the target and are completed; NULL:
+ * the target has its own. 0 or a negative errno with a sentence. Files that cannot be read or make
+ * no sense are not an error: they are counted.
  */
-int hl_target_new(pid_t pid, struct hl_target **ret_target, struct hl_error *err);
+int hl_target_new(pid_t pid, struct hl_target_files *files, struct hl_target **ret_target,
+		  struct hl_error *err);
 
 /*
  * Reads it again. Ids, files and modules stay; new ones come after. ${changes} rises when the
@@ -158,41 +169,62 @@ struct hl_walker;
 typedef int hl_record_fn(void *context, const struct hl_record_header *record, size_t bytes);
 
 /*
- * Before the object is loaded: sets sizes of maps and constants. ${target} and ${object} must live
- * as long as the walker. 0 or a negative errno with a sentence.
+ * Before the object is loaded: sets sizes of maps and constants. ${object} must live as long as the
+ * walker, which has room for ${capacity} targets at once. 0 or a negative errno with a sentence.
  */
-int hl_walker_new(struct hl_target *target, struct bpf_object *object, hl_record_fn *on_record,
+int hl_walker_new(struct bpf_object *object, uint32_t capacity, hl_record_fn *on_record,
 		  void *context, struct hl_walker **ret_walker, struct hl_error *err);
 
-/* After it is loaded, before a program is attached: fills the maps and opens the ring. */
+/*
+ * Adds a target, which must live as long as the walker: before the object is loaded, which makes
+ * room for its files, or after _start(), where its stacks are walked from now on. The only target
+ * of a walker with room for one must be there before the object is loaded. All targets of a walker
+ * share their files. Numbers begin at 1 and are never used again. A target with the same pid is
+ * removed; one that has called execve() is to be added again, or its stacks are wrong until the next
+ * refresh.
+ * 0; -ENOSPC: as many targets as there is room for are there; or another negative errno, with a
+ * sentence.
+ */
+int hl_walker_add(struct hl_walker *walker, struct hl_target *target, uint32_t *ret_number,
+		  struct hl_error *err);
+
+/* Walks no stacks of a target any more; what it has sent stays. Makes room for another one. A
+ * walker with room for several does that by itself when it finds that a target has ended. A target
+ * that is no longer walked is left alone. */
+void hl_walker_remove(struct hl_walker *walker, uint32_t number);
+
+/* After the object is loaded, before a program is attached: fills the maps and opens the ring. */
 int hl_walker_start(struct hl_walker *walker, struct hl_error *err);
 
 /*
  * Takes in all records that are there, after waiting up to ${timeout_ms} for some; a signal ends
- * the wait. Reads the target's mappings again when code ran that is in none, after a reload
- * (walk_shared.h), and once a second.
- * 0, -ESRCH when the target has ended (the records are taken in all the same), what on_record
+ * the wait. Reads a target's mappings again when code ran that is in none, after a reload
+ * (walk_shared.h), and once a second, or more rarely where that would take over a tenth of a
+ * processor for all targets together.
+ * 0, -ESRCH when the only target has ended (the records are taken in all the same), what on_record
  * returned, or another negative errno with a sentence.
  */
 int hl_walker_poll(struct hl_walker *walker, int timeout_ms, struct hl_error *err);
 
-/* Reads the target's mappings now. 0, -ESRCH when the target has ended, or another negative errno
- * with a sentence. */
+/* Reads the mappings of all targets now. 0, -ESRCH when the only target has ended, or another
+ * negative errno with a sentence. */
 int hl_walker_refresh(struct hl_walker *walker, struct hl_error *err);
 
-/* The node of the innermost frame of a stack id; 0 when that stack was never received. */
-uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack);
+/* The node of the innermost frame of a stack id, among those of target ${ret_number} (NULL is
+ * fine); 0 when that stack was never received. */
+uint32_t hl_walker_node(const struct hl_walker *walker, uint64_t stack, uint32_t *ret_number);
 
-/* All nodes so far: node id is nodes[id - 1], parents come before children. */
-const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker,
+/* All nodes of a target so far: node id is nodes[id - 1], parents come before children. */
+const struct hl_recording_node *hl_walker_nodes(const struct hl_walker *walker, uint32_t number,
 						uint32_t *ret_count);
 
+/* Of all targets together. */
 struct hl_walker_losses {
 	struct hl_walk_losses walk; /* by enum hl_walk_loss, summed over processors */
 	uint64_t stacks_unnamed;    /* ended in code that was gone before it could be read */
 	bool reloads_unseen;	    /* noticed within a second, not at once */
 	uint64_t rows_full;	    /* files whose rows found no room */
-	uint64_t mappings_full;	    /* mappings that found no room, of the last refresh */
+	uint64_t mappings_full;	    /* mappings that found no room, of the last refreshes */
 	uint64_t files_lost;	    /* see struct hl_target */
 	uint64_t modules_lost;
 };
@@ -200,7 +232,8 @@ struct hl_walker_losses {
 /* What was lost so far. 0 or a negative errno. */
 int hl_walker_losses(const struct hl_walker *walker, struct hl_walker_losses *ret_losses);
 
-const struct hl_target *hl_walker_target(const struct hl_walker *walker);
+/* NULL: there has been none with that number. */
+const struct hl_target *hl_walker_target(const struct hl_walker *walker, uint32_t number);
 
 /* Sums over all processors what a map of one element counts, a struct of uint64_t alone, into
  * ${ret_sums}. For any such map of the object. 0 or a negative errno. */
@@ -208,27 +241,32 @@ int hl_walker_sum_counters(const struct bpf_map *map, void *ret_sums);
 
 void hl_walker_free(struct hl_walker *walker); /* NULL is fine */
 
-/* ---- stacks by their ids, as a tree of nodes with common outer frames ---- */
+/* ---- stacks by their ids, and trees of nodes with common outer frames ---- */
 
 /* Zero-initialize for an empty one. */
 struct hl_stack_tree {
 	struct hl_recording_node *nodes; /* ids 1 .. count; parents before children */
 	size_t count, capacity;
-	struct hl_index node_index;
-	struct hl_stack_leaf {
-		uint64_t stack;
-		uint32_t node;
-	} * leaves;
-	size_t leaf_count, leaf_capacity;
-	struct hl_index leaf_index;
+	struct hl_index index;
 };
 
-/* Says that ${stack} (not 0) is the stack of the ${count} frames ${keys}, innermost first. 0, or
- * -ENOMEM and the stack stays unknown. */
-int hl_stack_tree_add(struct hl_stack_tree *tree, uint64_t stack, const uint64_t *keys,
-		      size_t count);
+/* Stacks whose nodes are in trees, each in one. Zero-initialize for none. */
+struct hl_stack_leaves {
+	struct hl_stack_leaf {
+		uint64_t stack;
+		uint32_t node, target;
+	} * leaves;
+	size_t count, capacity;
+	struct hl_index index;
+};
 
-/* The node of the innermost frame of ${stack}; 0 when it is unknown. */
-uint32_t hl_stack_tree_find(const struct hl_stack_tree *tree, uint64_t stack);
+/* Says that ${leaf}'s stack (not 0) is the one of the ${count} frames ${keys}, innermost first, in
+ * ${tree}, and finds its node. 0, or -ENOMEM and the stack stays unknown. */
+int hl_stack_leaves_add(struct hl_stack_leaves *leaves, struct hl_stack_tree *tree,
+			struct hl_stack_leaf leaf, const uint64_t *keys, size_t count);
 
+/* All zero when the stack is unknown. */
+struct hl_stack_leaf hl_stack_leaves_find(const struct hl_stack_leaves *leaves, uint64_t stack);
+
+void hl_stack_leaves_release(struct hl_stack_leaves *leaves);
 void hl_stack_tree_release(struct hl_stack_tree *tree);

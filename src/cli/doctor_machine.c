@@ -97,7 +97,7 @@ static unsigned say_code(struct hl_doctor *doctor, int pid, const struct hl_maps
 	HL_CLEANUP(hl_target_free_at) struct hl_target *target = NULL;
 	struct code code = {0};
 
-	if (!maps->count || hl_maps_are_32_bit(maps) || hl_target_new(pid, &target, NULL) < 0)
+	if (!maps->count || hl_maps_are_32_bit(maps) || hl_target_new(pid, NULL, &target, NULL) < 0)
 		return 100;
 	HL_FREED bool *seen = calloc(target->module_count + 1, sizeof(*seen));
 	for (size_t i = 0; seen && i < target->mapping_count; i++)

@@ -45,14 +45,15 @@ static void fail(const char *what, const char *reason)
 static void load(struct trace *trace, pid_t pid)
 {
 	struct hl_error err = {{0}};
+	uint32_t number;
 
-	if (hl_target_new(pid, &trace->target, &err) < 0)
+	if (hl_target_new(pid, NULL, &trace->target, &err) < 0)
 		fail("target", err.text);
 	trace->skeleton = walk_test__open();
 	if (!trace->skeleton)
 		fail("open", strerror(errno));
-	if (hl_walker_new(trace->target, trace->skeleton->obj, NULL, NULL, &trace->walker, &err) <
-	    0)
+	if (hl_walker_new(trace->skeleton->obj, 1, NULL, NULL, &trace->walker, &err) < 0 ||
+	    hl_walker_add(trace->walker, trace->target, &number, &err) < 0)
 		fail("walker", err.text);
 	if (walk_test__load(trace->skeleton) < 0)
 		fail("load", strerror(errno));
@@ -112,7 +113,7 @@ static void run(struct trace *trace)
 static void print_stack(const struct trace *trace, uint32_t node)
 {
 	uint32_t node_count;
-	const struct hl_recording_node *nodes = hl_walker_nodes(trace->walker, &node_count);
+	const struct hl_recording_node *nodes = hl_walker_nodes(trace->walker, 1, &node_count);
 	uint64_t frame = nodes[node - 1].frame, pc = frame & HL_FRAME_PC_MASK;
 
 	if (nodes[node - 1].parent)
@@ -135,7 +136,7 @@ static void print_counts(const struct trace *trace)
 		last = &stack;
 		if (bpf_map_lookup_elem(map, &stack, &count) < 0)
 			fail("counts", strerror(errno));
-		uint32_t node = hl_walker_node(trace->walker, stack);
+		uint32_t node = hl_walker_node(trace->walker, stack, NULL);
 		if (!node) {
 			printf("# unknown %lu\n", count);
 			continue;

@@ -29,7 +29,7 @@ static struct hl_target *new_target(void)
 	struct hl_target *target;
 	struct hl_error err = {{0}};
 
-	if (hl_target_new(getpid(), &target, &err) < 0)
+	if (hl_target_new(getpid(), NULL, &target, &err) < 0)
 		fail_msg("%s", err.text);
 	return target;
 }
@@ -51,7 +51,7 @@ static const struct hl_target_file *file_at(const struct hl_target *target, cons
 {
 	uint32_t id = hl_target_module_at(target, (uint64_t)address);
 
-	return id ? &target->files[target->module_files[id - 1].file] : NULL;
+	return id ? &target->files->list[target->module_files[id - 1].file] : NULL;
 }
 
 static void assert_is_loaders(const struct hl_target *target, const void *address)
@@ -155,7 +155,7 @@ static void the_vdso_is_a_module_with_rows(void **state)
 	(void)state;
 	for (size_t i = 0; i < target->module_count; i++)
 		if (strcmp(target->modules[i].path, "linux-vdso.so.1") == 0)
-			found = target->files[target->module_files[i].file].table.has_rows;
+			found = target->files->list[target->module_files[i].file].table.has_rows;
 	assert_true(found);
 	hl_target_free(target);
 }
@@ -164,13 +164,13 @@ static void a_refresh_without_change_changes_nothing(void **state)
 {
 	struct hl_target *target = new_target();
 	uint64_t changes = target->changes;
-	size_t modules = target->module_count, files = target->file_count;
+	size_t modules = target->module_count, files = target->files->count;
 
 	(void)state;
 	refresh(target);
 	assert_int_equal(target->changes, changes);
 	assert_int_equal(target->module_count, modules);
-	assert_int_equal(target->file_count, files);
+	assert_int_equal(target->files->count, files);
 	hl_target_free(target);
 }
 
@@ -218,7 +218,7 @@ static void another_file_of_the_same_number_is_not_taken_for_it(void **state)
 	struct plugin first = load_plugin("WALK_PLUGIN_A");
 	struct hl_target *target = new_target();
 	const struct hl_target_file *before = file_at(target, first.code);
-	size_t files = target->file_count;
+	size_t files = target->files->count;
 	assert_true(before->is_read);
 	assert_int_equal(dlclose(first.handle), 0);
 	copy_file(getenv("WALK_PLUGIN_B"), first.path); /* into the same inode */
@@ -226,9 +226,9 @@ static void another_file_of_the_same_number_is_not_taken_for_it(void **state)
 	assert_non_null(handle);
 	refresh(target);
 	const void *code = dlsym(handle, "plugin_call");
-	assert_int_equal(target->file_count, files + 1);
+	assert_int_equal(target->files->count, files + 1);
 	assert_is_loaders(target, code);
-	assert_ptr_equal(file_at(target, code), &target->files[files]);
+	assert_ptr_equal(file_at(target, code), &target->files->list[files]);
 	dlclose(handle);
 	unlink(first.path);
 	hl_target_free(target);
@@ -239,11 +239,11 @@ static void a_file_that_was_only_touched_stays_the_same(void **state)
 	(void)state;
 	struct plugin plugin = load_plugin("WALK_PLUGIN_A");
 	struct hl_target *target = new_target();
-	size_t files = target->file_count, modules = target->module_count;
+	size_t files = target->files->count, modules = target->module_count;
 	const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 	assert_int_equal(utimensat(AT_FDCWD, plugin.path, times, 0), 0);
 	refresh(target);
-	assert_int_equal(target->file_count, files);
+	assert_int_equal(target->files->count, files);
 	assert_int_equal(target->module_count, modules);
 	dlclose(plugin.handle);
 	unlink(plugin.path);
@@ -319,7 +319,7 @@ static void a_process_that_is_not_there_is_refused(void **state)
 	if (!child)
 		_exit(0);
 	assert_int_equal(waitpid(child, NULL, 0), child);
-	assert_int_equal(hl_target_new(child, &target, &err), -ESRCH);
+	assert_int_equal(hl_target_new(child, NULL, &target, &err), -ESRCH);
 	assert_null(target);
 	assert_string_not_equal(err.text, "");
 }
@@ -328,7 +328,7 @@ static int make_and_free(void)
 {
 	struct hl_target *target;
 
-	int r = hl_target_new(getpid(), &target, NULL);
+	int r = hl_target_new(getpid(), NULL, &target, NULL);
 	if (r == 0)
 		hl_target_free(target);
 	return r;

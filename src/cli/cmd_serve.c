@@ -23,6 +23,8 @@
 
 struct request {
 	const char *listen, *token_file; /* NULL: not given */
+	struct hl_option_texts cgroups;
+	bool containers;
 };
 
 static const struct request defaults;
@@ -33,6 +35,10 @@ static const struct hl_option options[] = {
 	 HL_AT(listen), NULL},
 	{"token-file", 0, "FILE", "answer only who sends what FILE holds", HL_OPTION_TEXT,
 	 HL_AT(token_file), NULL},
+	{"cgroup", 0, "PATTERN", "also the balance of groups whose path matches, up to 8 patterns",
+	 HL_OPTION_TEXTS, HL_AT(cgroups), NULL},
+	{"containers", 0, NULL, "also the balance of all containers", HL_OPTION_FLAG,
+	 HL_AT(containers), NULL},
 	{0},
 };
 
@@ -229,10 +235,14 @@ static int run_serve(void *parsed, int argc, char **argv)
 	struct hl_serve_options how = {
 		.directories = argc ? (const char *const *)argv : here,
 		.directory_count = argc ? (size_t)argc : 1,
+		.groups = {request->cgroups.texts, request->cgroups.count, request->containers},
 		.option_of = option_of,
 		.say = say,
 	};
 
+	if (request->cgroups.count > HL_OPTION_TEXTS_MAX)
+		return hl_cli_usage_error(&hl_verb_serve, "'--cgroup' is given more than %d times",
+					  HL_OPTION_TEXTS_MAX);
 	int r = read_address(request->listen, &how.address, &err);
 	if (r == 0 && token_file)
 		r = read_token(token_file, token, &err);

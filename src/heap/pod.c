@@ -454,16 +454,16 @@ static int compare_files(const void *left, const void *right)
 	return (a->cached_bytes < b->cached_bytes) - (a->cached_bytes > b->cached_bytes);
 }
 
-static int read_all(struct reader *reader, struct hl_error *err)
+static int read_all(struct reader *reader, bool only_sums, struct hl_error *err)
 {
 	struct hl_pod *pod = reader->pod;
 
-	int r = read_pages(reader);
+	int r = only_sums ? 0 : read_pages(reader);
 	if (r == 0)
 		r = read_sums(reader, err);
-	if (r == 0)
+	if (r == 0 && !only_sums)
 		r = add_processes(reader);
-	if (r == 0)
+	if (r == 0 && !only_sums)
 		r = add_files(reader);
 	if (r == 0)
 		r = add_cache(reader);
@@ -486,7 +486,8 @@ static int read_all(struct reader *reader, struct hl_error *err)
 	return r;
 }
 
-int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err)
+static int read_pod(const struct hl_cgroup *group, bool only_sums, struct hl_pod **ret_pod,
+		    struct hl_error *err)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	struct hl_pod *pod = calloc(1, sizeof(*pod));
@@ -496,7 +497,7 @@ int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct h
 		pod->is_v2 = group->is_v2;
 		reader->group = group;
 		reader->pod = pod;
-		r = read_all(reader, err);
+		r = read_all(reader, only_sums, err);
 		hl_pod_files_release(&reader->files);
 		hl_group_pages_free(reader->pages);
 		free(reader->mounts.own);
@@ -510,6 +511,16 @@ int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct h
 	}
 	*ret_pod = pod;
 	return 0;
+}
+
+int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err)
+{
+	return read_pod(group, false, ret_pod, err);
+}
+
+int hl_pod_read_sums(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err)
+{
+	return read_pod(group, true, ret_pod, err);
 }
 
 void hl_pod_free(struct hl_pod *pod)

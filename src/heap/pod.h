@@ -63,4 +63,22 @@ struct hl_pod {
 /* Reads the balance of ${group}. 0, or a negative errno with a sentence. To be freed by hl_pod_free(). */
 int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err);
 
+/* The same without rows, files and notes: from a few files of the group alone, for whoever asks again and again. */
+int hl_pod_read_sums(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err);
+
+/* What kubelet takes for the working set, and what the kernel cannot take back by itself but by swapping. */
+static inline uint64_t hl_pod_working_set(const struct hl_pod *pod)
+{
+	uint64_t usage = pod->figures.usage;
+
+	return usage > pod->inactive_file_bytes ? usage - pod->inactive_file_bytes : 0;
+}
+
+static inline uint64_t hl_pod_unreclaimable(const struct hl_pod *pod)
+{
+	uint64_t usage = pod->figures.usage;
+
+	return usage > pod->reclaimable_bytes ? usage - pod->reclaimable_bytes : 0;
+}
+
 void hl_pod_free(struct hl_pod *pod); /* NULL is fine */

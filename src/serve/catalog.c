@@ -181,6 +181,9 @@ static int add_process(struct hl_catalog *catalog, const json_t *from, pid_t pid
 		.lost_events = number(from, "lost_events"),
 		.lost_log_events = number(from, "lost_log_events"),
 		.recorder_bytes = -1,
+		.asked_recorder_bytes = json_object_get(from, "recorder_bytes")
+						? number(from, "recorder_bytes")
+						: -1,
 		.rss_bytes = status->rss_bytes,
 		.cached_bytes = -1,
 		.retained_bytes = -1,

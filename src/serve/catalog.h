@@ -30,6 +30,7 @@ struct hl_catalog_process {
 	int64_t alloc_bytes, alloc_objects, free_bytes, free_objects;
 	int64_t lost_events, lost_log_events;
 	int64_t recorder_bytes; /* of rss_bytes, the recorder's; -1: not known, see struct hl_serve_heaps */
+	int64_t asked_recorder_bytes; /* the same, as its collector tells; -1: not known */
 	int64_t rss_bytes;
 	int64_t cached_bytes, retained_bytes,
 		heap_age_s;   /* of malloc; -1: not known, see struct hl_serve_heaps */

@@ -310,7 +310,33 @@ static char *all_labels(const struct hl_catalog *catalog)
 	return NULL;
 }
 
-int hl_serve_metrics(const struct hl_catalog *catalog, FILE *out)
+static void put_groups(FILE *out, const struct hl_groups *groups)
+{
+	for (size_t k = 0; k < HL_GROUP_FIGURES; k++) {
+		const struct hl_group_figure_name *figure = &hl_group_figure_names[k];
+		const char *suffix = k == HL_GROUP_OOM_KILLS ? "_total" : "";
+		const char *kind = k == HL_GROUP_OOM_KILLS ? "counter" : "gauge";
+		fprintf(out, "# HELP heapline_cgroup_%s%s %s\n# TYPE heapline_cgroup_%s%s %s\n",
+			figure->name, suffix, figure->help, figure->name, suffix, kind);
+		for (size_t i = 0; i < groups->count; i++) {
+			const struct hl_group *group = &groups->groups[i];
+			if (group->figures[k] < 0)
+				continue;
+			fprintf(out, "heapline_cgroup_%s%s{cgroup=\"", figure->name, suffix);
+			put_value(out, group->name);
+			fputc('"', out);
+			put_label(out, "container", group->container);
+			put_label(out, "pod", group->pod);
+			fprintf(out, "} %" PRId64 "\n", group->figures[k]);
+		}
+	}
+	fprintf(out,
+		"# HELP heapline_cgroups_left_out Groups beyond the %d that are shown.\n"
+		"# TYPE heapline_cgroups_left_out gauge\nheapline_cgroups_left_out %zu\n",
+		HL_GROUPS_MAX, groups->left_out);
+}
+
+int hl_serve_metrics(const struct hl_catalog *catalog, const struct hl_groups *groups, FILE *out)
 {
 	HL_FREED char *all = all_labels(catalog);
 
@@ -337,5 +363,6 @@ int hl_serve_metrics(const struct hl_catalog *catalog, FILE *out)
 		"# TYPE heapline_hidden gauge\nheapline_hidden %zu\n",
 		catalog->process_count,
 		catalog->others_left_out + catalog->foreign + catalog->denied);
+	put_groups(out, groups);
 	return 0;
 }

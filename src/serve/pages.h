@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers that are made of the catalog alone. */
+/* Answers that are made of the catalog and of groups alone. */
 #pragma once
 
 #include "serve/catalog.h"
+#include "serve/groups.h"
 
 #include <stdio.h>
 
@@ -14,6 +15,6 @@ int hl_serve_index(const struct hl_catalog *catalog, FILE *out);
 /*
  * Figures of all processes in Prometheus' text format 0.0.4
  * (https://prometheus.io/docs/instrumenting/exposition_formats/), labelled by pid, command,
- * service, script, container and user. 0 or -ENOMEM.
+ * service, script, container and user; and of ${groups}, labelled by cgroup, container and pod. 0 or -ENOMEM.
  */
-int hl_serve_metrics(const struct hl_catalog *catalog, FILE *out);
+int hl_serve_metrics(const struct hl_catalog *catalog, const struct hl_groups *groups, FILE *out);

@@ -515,7 +515,11 @@ static enum MHD_Result answer_by_catalog(struct hl_serve *serve, struct MHD_Conn
 	if (!out)
 		return MHD_NO;
 	hl_serve_heaps_fill(serve->heaps, catalog, !is_index);
-	int r = (is_index ? hl_serve_index : hl_serve_metrics)(catalog, out);
+	HL_CLEANUP(hl_groups_release) struct hl_groups groups = {0};
+	int r = is_index ? hl_serve_index(catalog, out)
+			 : hl_groups_read(&groups, catalog, &serve->options->groups);
+	if (r == 0 && !is_index)
+		r = hl_serve_metrics(catalog, &groups, out);
 	if (fclose(out) != 0 || r < 0) {
 		free(text);
 		return MHD_NO;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "serve/groups.h"
 #include "serve/request.h"
 
 #include <netinet/in.h>
@@ -14,6 +15,7 @@ struct hl_serve_options {
 	const char *token;		/* NULL: nobody is asked for one */
 	const char *const *directories; /* with recordings */
 	size_t directory_count;
+	struct hl_group_choice groups;
 	hl_request_option_fn *option_of;   /* of verbs */
 	void (*say)(const char *sentence); /* for the log; called by any thread */
 };

@@ -79,27 +79,17 @@ static void say_largest(struct hl_emit *emit, const struct hl_pod *pod)
 	hl_emit_line(emit, "the largest part is %s, %s", says[largest], BYTES(pod->sums[largest]));
 }
 
-static uint64_t working_set(const struct hl_pod *pod)
-{
-	return pod->figures.usage > pod->inactive_file_bytes
-		       ? pod->figures.usage - pod->inactive_file_bytes
-		       : 0;
-}
-
 static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
 {
 	const struct hl_cgroup_figures *figures = &pod->figures;
-	uint64_t stays = figures->usage > pod->reclaimable_bytes
-				 ? figures->usage - pod->reclaimable_bytes
-				 : 0;
 
 	hl_emit_line(emit, "the kernel can take back %s by itself (page cache%s); %s it cannot%s",
 		     BYTES(pod->reclaimable_bytes), pod->reclaims_slab ? ", slab" : "",
-		     BYTES(stays),
+		     BYTES(hl_pod_unreclaimable(pod)),
 		     figures->swap_limit == 0 ? ", because the group may not swap"
 					      : ", except by swapping, where that is possible");
 	hl_emit_line(emit, "kubelet's working set, usage without inactive page cache: %s",
-		     BYTES(working_set(pod)));
+		     BYTES(hl_pod_working_set(pod)));
 	hl_emit_line(
 		emit,
 		"RSS of its %zu process%s adds up to %s, where shared pages count once for each",
@@ -149,7 +139,7 @@ static void emit_members(struct hl_emit *emit, const struct hl_pod *pod)
 	emit_figure(emit, "oom_kills", figures->oom_kills);
 	emit_figure(emit, "swap_bytes", figures->swap);
 	emit_figure(emit, "swap_limit_bytes", figures->swap_limit);
-	hl_emit_unsigned(emit, "working_set_bytes", working_set(pod));
+	hl_emit_unsigned(emit, "working_set_bytes", hl_pod_working_set(pod));
 	hl_emit_unsigned(emit, "reclaimable_bytes", pod->reclaimable_bytes);
 	hl_emit_unsigned(emit, "rss_bytes", pod->rss_bytes);
 	emit_figure(emit, "removed_bytes", pod->has_pages ? pod->removed_bytes : HL_CGROUP_UNKNOWN);

@@ -98,7 +98,7 @@ class Groups(harness.TestCase):
 
     @staticmethod
     def removed(path):
-        for folder in sorted(glob.glob(f"{path}/*/"), reverse=True) + [path]:  # subgroups first
+        for folder in sorted(glob.glob(f"{path}/**/", recursive=True), reverse=True):  # subgroups first
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         return not os.path.exists(path)

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Balances of containers in `heapline serve` equal `heapline pod`, and what is made of them names what there is."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+
+import harness
+import test_pod
+import test_serve
+from harness import HEAPLINE
+
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
+UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
+ID = "5d41402abc4b2a76b9719d911017c5925d41402abc4b2a76b9719d911017c592"
+SLACK = test_pod.BATCH_BYTES
+# Of /metrics, and in the JSON of 'pod', where it is there.
+FIGURES = {"usage_bytes": "usage_bytes", "limit_bytes": "limit_bytes", "working_set_bytes": "working_set_bytes",
+           "reclaimable_bytes": "reclaimable_bytes", "swap_bytes": "swap_bytes", "unreclaimable_bytes": None,
+           "recorder_bytes": None}
+KINDS = "anonymous", "shared", "cache", "kernel", "unknown"
+
+
+def groups_of(text):
+    """{cgroup: {figure: value}} of an answer of /metrics; and the labels beside."""
+    figures, labels = {}, {}
+    for name, said, value in re.findall(r"^heapline_cgroup_(\w+){(.*)} (\d+)$", text, re.M):
+        pairs = dict(re.findall(r'(\w+)="([^"]*)"', said))
+        group = pairs.pop("cgroup")
+        figures.setdefault(group, {})[name] = int(value)
+        labels[group] = pairs
+    return figures, labels
+
+
+class GroupsCase(test_pod.Groups):
+    """Groups, and a server."""
+
+    def serve(self, *options):
+        return self.enterContext(test_serve.Server(self.directory, *options, tmpdir=self.directory))
+
+    def ask(self, server):
+        return groups_of(server.get("/metrics").decode())
+
+    def name_of(self, group):
+        return group[len(self.mount):]
+
+    def make_below(self, group, *names):
+        """Subgroups, one below the other; the last one."""
+        for name in names:
+            if self.is_v2:
+                with open(os.path.join(group, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            group = os.path.join(group, name)
+            os.mkdir(group)
+        return group
+
+    @contextlib.contextmanager
+    def parts(self, group):
+        """pod_parts in the group; its pid."""
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \
+                subprocess.Popen([harness.program("pod_parts"), tmpfs, "-"], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True, preexec_fn=lambda: self.join(group)) as process:
+            process.stdout.readline()
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            yield process.pid
+            process.stdin.close()
+            self.assertEqual(process.wait(), 0)
+
+    @contextlib.contextmanager
+    def attached(self, pid):
+        """A recorder in the process, whose collector is elsewhere."""
+        with subprocess.Popen([HEAPLINE, "attach", "-p", str(pid), "-o", self.path(f"{pid}.hl")],
+                              stderr=subprocess.DEVNULL) as attach:
+            ask = [HEAPLINE, "ctl", "-p", str(pid), "status"]
+            harness.wait_until(lambda: harness.run(ask).status == 0, "the recorder to be there")
+            yield
+            harness.run([HEAPLINE, "ctl", "-p", str(pid), "detach"])
+            attach.wait(harness.TIMEOUT_S)
+
+
+class Served(GroupsCase):
+    def test_figures_are_those_of_pod(self):
+        with self.group() as group, self.parts(group) as pid, self.attached(pid):
+            self.limit(group, 512 << 20)
+            server = self.serve()
+
+            def differ():
+                own = self.ask(server)[0][self.name_of(group)]
+                report = json.loads(harness.run([HEAPLINE, "pod", "--cgroup", group, "--json"]).stdout)
+                self.assertLessEqual(set(FIGURES), set(own))
+                # 'pod' counts slab of version 1 by its pages
+                pairs = [(own[name], report[key] or 0) for name, key in FIGURES.items()
+                         if key and (self.is_v2 or key != "reclaimable_bytes")]
+                pairs += [(own[f"{kind}_bytes"], report["total"][f"{kind}_bytes"]) for kind in KINDS]
+                return any(abs(mine - theirs) > SLACK for mine, theirs in pairs)
+
+            # The kernel may be two seconds late with memory.stat.
+            harness.wait_until(lambda: not differ(), "the figures to be the same", 20)
+            figures, labels = self.ask(server)
+            own = figures[self.name_of(group)]
+            self.assertEqual(own["limit_bytes"], 512 << 20)
+            self.assertEqual(own["oom_kills_total"], 0)
+            self.assertLessEqual(abs(sum(own[f"{kind}_bytes"] for kind in KINDS) - own["usage_bytes"]), SLACK)
+            self.assertEqual(own["unreclaimable_bytes"], own["usage_bytes"] - own["reclaimable_bytes"])
+            self.assertGreater(own["recorder_bytes"], 0)
+            self.assertEqual(labels[self.name_of(group)], {})
+
+    def test_a_container_is_one_group_with_its_labels(self):
+        forms = (("kubepods.slice", f"kubepods-pod{UID.replace('-', '_')}.slice", f"cri-containerd-{ID}.scope"), UID), \
+            (("kubepods", "burstable", f"pod{UID}", ID), UID), \
+            (("system.slice", f"docker-{ID}.scope"), None), (("docker", ID), None), \
+            (("machine.slice", f"libpod-{ID}.scope"), None), \
+            (("kubepods.slice", f"kubepods-pod{UID.replace('-', '_')}.slice", f"crio-{ID}.scope"), UID)
+        for names, pod in forms:
+            with self.subTest(names), self.group("forms") as group:
+                container = self.make_below(group, *names)
+                below = self.make_below(container, "init.scope")
+                os.mkdir(os.path.join(os.path.dirname(container), f"crio-conmon-{ID}.scope"))
+                expected = {"container": ID, "pod": pod} if pod else {"container": ID}
+                with self.parts(below) as pid:
+                    figures, labels = self.ask(self.serve("--containers"))
+                    with self.attached(pid):
+                        recorded, _ = self.ask(self.serve())
+                name = self.name_of(container)
+                self.assertEqual({key: said for key, said in labels.items() if key.startswith(self.name_of(group))},
+                                 {name: expected})
+                self.assertGreater(figures[name]["usage_bytes"], 60 << 20)
+                self.assertEqual([key for key in recorded if key.startswith(self.name_of(group))], [name])
+
+    def test_patterns_choose_groups_and_limits_above_count(self):
+        with self.group("above") as above:
+            self.limit(above, 256 << 20)
+            below = self.make_below(above, "one", "two")
+            name = self.name_of(above)
+            for pattern, chosen in (f"{name}/*/two", {name, f"{name}/one/two"}), (f"{name}/o*", {
+                    name, f"{name}/one", f"{name}/one/two"}), (above, {name}), (f"{above}/o?e", {name, f"{name}/one"}):
+                figures, _ = self.ask(self.serve("--cgroup", pattern))
+                self.assertEqual(set(figures), chosen, pattern)
+                self.assertEqual({own["limit_bytes"] for own in figures.values()}, {256 << 20})
+            self.assertTrue(below)
+            figures, _ = self.ask(self.serve("--cgroup", "/no/such/group"))
+            self.assertEqual(figures, {})
+
+    def test_there_are_bounds(self):
+        with self.group("many") as group:
+            self.make_below(group, "0")
+            for number in range(1, 260):
+                os.mkdir(os.path.join(group, str(number)))
+            server = self.serve("--cgroup", f"{self.name_of(group)}/*")
+            text = server.get("/metrics").decode()
+            self.assertEqual(len(groups_of(text)[0]), 256)
+            self.assertIn("\nheapline_cgroups_left_out 4\n", text)
+        result = harness.run([HEAPLINE, "serve", *["--cgroup", "x"] * 9])
+        self.assertEqual(result.status, 2)
+        self.assertIn("'--cgroup' is given more than 8 times", result.stderr)
+
+    def test_kills_are_counted(self):
+        with self.group("killed") as group:
+            self.limit(group, 16 << 20)
+            server = self.serve("--cgroup", self.name_of(group))
+            code = "kept = []\nwhile True: kept.append(bytearray(100_000))"
+            result = harness.run([harness.need("python3"), "-c", code], preexec_fn=lambda: self.join(group))
+            self.assertEqual(result.status, -9)
+            own = self.ask(server)[0][self.name_of(group)]
+            self.assertEqual((own["oom_kills_total"], own["limit_bytes"]), (1, 16 << 20))
+
+    def test_the_dashboard_and_the_alerts_name_what_there_is(self):
+        with self.group() as group, self.parts(group) as pid, self.attached(pid):
+            self.limit(group, 512 << 20)
+            server = self.serve()
+            harness.wait_until(lambda: b"heapline_cached_bytes{" in server.get("/metrics"), "a heap to be read")
+            text = server.get("/metrics").decode()
+            if promtool := test_serve.shutil.which("promtool"):
+                result = subprocess.run([promtool, "check", "metrics"], input=text, text=True, capture_output=True,
+                                        check=False)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        there = set(re.findall(r"^(heapline_\w+)[{ ]", text, re.M))
+        with open(os.path.join(DOCS, "heapline-dashboard.json"), encoding="utf-8") as file:
+            dashboard = json.load(file)
+        asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]] + \
+            [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+        with open(os.path.join(DOCS, "heapline-alerts.yml"), encoding="utf-8") as file:
+            asked += re.findall(r"expr: (?:>-\n)?((?:.*\n)(?: {10}.*\n)*)", file.read())
+        self.assertGreater(len(asked), 15)
+        for expression in asked:
+            names = set(re.findall(r"heapline_\w+", expression))
+            self.assertTrue(names, expression)
+            self.assertLessEqual(names, there, expression)
+
+    def test_prometheus_accepts_what_the_dashboard_asks(self):
+        promtool = harness.need("promtool")
+        with open(os.path.join(DOCS, "heapline-dashboard.json"), encoding="utf-8") as file:
+            panels = json.load(file)["panels"]
+        rules = [{"record": f"panel:{panel['id']}:{target['refId']}",
+                  "expr": target["expr"].replace("$__rate_interval", "5m")}
+                 for panel in panels for target in panel["targets"]]
+        with open(self.path("rules.yml"), "w", encoding="utf-8") as file:
+            json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
+        result = harness.run([promtool, "check", "rules", self.path("rules.yml")])
+        self.assertEqual(result.status, 0, result.stdout + result.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -32,7 +32,7 @@
 #define HL_PUSH_RECORDING "push.hl" /* its name in the folder */
 
 /* To whom a recording goes, and what it is called there. */
-struct hl_push_folder {
+struct push_folder {
 	char path[PATH_MAX];
 	char spool[PATH_MAX];	/* of the place */
 	char service[PATH_MAX]; /* as given; "": not */
@@ -41,7 +41,7 @@ struct hl_push_folder {
 };
 
 /* Is shown a folder for the place that was asked for, locked; what returns true has it removed. */
-typedef bool hl_push_folder_visit(void *context, const struct hl_push_folder *folder);
+typedef bool push_folder_visit(void *context, const struct push_folder *folder);
 
 #define YOUNG_S 60 /* in this time a recorder has begun to record */
 
@@ -52,12 +52,12 @@ static const char *temporary(void)
 	return parent && *parent ? parent : "/tmp";
 }
 
-static int link_text(const struct hl_push_folder *folder, const char *name, const char *text)
+static int link_text(const struct push_folder *folder, const char *name, const char *text)
 {
 	return *text && symlinkat(text, folder->fd, name) < 0 ? -errno : 0;
 }
 
-static void read_text(struct hl_push_folder *folder, const char *name, char text[PATH_MAX])
+static void read_text(struct push_folder *folder, const char *name, char text[PATH_MAX])
 {
 	ssize_t length = readlinkat(folder->fd, name, text, PATH_MAX - 1);
 
@@ -65,7 +65,7 @@ static void read_text(struct hl_push_folder *folder, const char *name, char text
 }
 
 /* Makes the folder for what ${folder} says of place and labels, and sets its path and fd. 0 or a negative errno with a sentence. */
-static int push_folder_make(struct hl_push_folder *folder, struct hl_error *err)
+static int push_folder_make(struct push_folder *folder, struct hl_error *err)
 {
 	int r = hl_record_child_folder(folder->path, sizeof(folder->path), err);
 
@@ -86,7 +86,7 @@ static int push_folder_make(struct hl_push_folder *folder, struct hl_error *err)
 }
 
 /* Locks ${folder}, which its path names. Whether it was left for ${spool}. */
-static bool open_left(struct hl_push_folder *folder, const char *spool)
+static bool open_left(struct push_folder *folder, const char *spool)
 {
 	struct stat status;
 
@@ -107,12 +107,12 @@ static bool open_left(struct hl_push_folder *folder, const char *spool)
 }
 
 /* Shows ${visit} all folders of this user for ${spool} whose push was killed and whose recording has ended. */
-static void push_folder_find(const char *spool, hl_push_folder_visit *visit, void *context)
+static void push_folder_find(const char *spool, push_folder_visit *visit, void *context)
 {
 	DIR *stream = opendir(temporary());
 
 	for (const struct dirent *entry; stream && (entry = readdir(stream));) {
-		struct hl_push_folder folder = {.fd = -1};
+		struct push_folder folder = {.fd = -1};
 		if (strncmp(entry->d_name, "heapline-", strlen("heapline-")) != 0 ||
 		    snprintf(folder.path, sizeof(folder.path), "%s/%s", temporary(),
 			     entry->d_name) >= (int)sizeof(folder.path))
@@ -314,7 +314,7 @@ struct leftovers {
 };
 
 /* Sends the recording that a push left, under the labels that it had. */
-static bool send_leftover(void *context, const struct hl_push_folder *folder)
+static bool send_leftover(void *context, const struct push_folder *folder)
 {
 	struct leftovers *leftovers = context;
 	struct hl_push_settings settings = *leftovers->settings;
@@ -446,7 +446,7 @@ static char *choose_spool(const char *spool, const char *url, struct hl_error *e
 }
 
 /* Opens the sink, and makes the folder for the recording of a command. 0 or a negative errno with a sentence. */
-static int prepare(const struct hl_push_settings *settings, struct hl_push_folder *folder,
+static int prepare(const struct hl_push_settings *settings, struct push_folder *folder,
 		   struct hl_push **ret_push, struct hl_error *err)
 {
 	int r = settings->pid ? check_process(settings->pid, err) : 0;
@@ -466,7 +466,7 @@ static int run_push(void *parsed, int argc, char **argv)
 	const struct request *request = parsed;
 	const char *service = request->service, *version = request->version;
 	bool is_command = argc > 0 && !strcmp(argv[-1], "--");
-	struct hl_push_folder folder = {.fd = -1};
+	struct push_folder folder = {.fd = -1};
 	char path[PATH_MAX + 16];
 	struct program program = {.status = -1};
 	struct hl_push *push = NULL;

@@ -81,45 +81,35 @@ static int check_number(struct hl_control_request *request, struct hl_error *err
 			    NAME_SHOWN_MAX, text);
 }
 
-/* The word of ${verb} in a request. */
-static const char *verb_name(enum hl_control_verb verb);
-
-static int check_nothing(struct hl_control_request *request, struct hl_error *err)
-{
-	if (request->argument[0] == '\0')
-		return 0;
-	return hl_error_set(err, -EINVAL, "'%s' takes no argument", verb_name(request->verb));
-}
-
 static const struct {
 	const char *name;
-	int (*check)(struct hl_control_request *request, struct hl_error *err);
+	int (*check)(struct hl_control_request *request,
+		     struct hl_error *err); /* NULL: it takes no argument */
 } verbs[HL_CONTROL_VERBS] = {
-	[HL_CONTROL_FIND] = {"find", check_nothing},
-	[HL_CONTROL_STATUS] = {"status", check_nothing},
+	[HL_CONTROL_FIND] = {"find"},
+	[HL_CONTROL_STATUS] = {"status"},
 	[HL_CONTROL_MODE] = {"mode", check_mode},
 	[HL_CONTROL_MARK] = {"mark", check_mark},
 	[HL_CONTROL_SNAPSHOT] = {"snapshot", check_path},
 	[HL_CONTROL_REPLACE] = {"replace-snapshot", check_path},
 	[HL_CONTROL_SEGMENTS] = {"log-segments", check_segments},
-	[HL_CONTROL_RESET] = {"reset", check_nothing},
-	[HL_CONTROL_ALLOCATOR] = {"ask-allocator", check_nothing},
-	[HL_CONTROL_DETACH] = {"detach", check_nothing},
+	[HL_CONTROL_RESET] = {"reset"},
+	[HL_CONTROL_ALLOCATOR] = {"ask-allocator"},
+	[HL_CONTROL_DETACH] = {"detach"},
 	[HL_CONTROL_LINES] = {"lines", check_number},
 	[HL_CONTROL_TIMES] = {"times", check_number},
-	[HL_CONTROL_LEAKS] = {"leaks", check_nothing},
+	[HL_CONTROL_LEAKS] = {"leaks"},
 };
-
-static const char *verb_name(enum hl_control_verb verb)
-{
-	return verbs[verb].name;
-}
 
 int hl_control_protocol_check(struct hl_control_request *request, struct hl_error *err)
 {
 	request->segments = 0;
 	request->mode = HL_MODE_CLOSED;
-	return verbs[request->verb].check(request, err);
+	if (verbs[request->verb].check)
+		return verbs[request->verb].check(request, err);
+	if (request->argument[0] == '\0')
+		return 0;
+	return hl_error_set(err, -EINVAL, "'%s' takes no argument", verbs[request->verb].name);
 }
 
 /* ---- lines ---- */

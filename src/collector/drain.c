@@ -24,7 +24,7 @@
  * The ids of nodes are the region's own.
  */
 
-struct hl_region_names {
+struct region_names {
 	struct hl_log_names names; /* what the writer is given */
 	struct hl_region_view view;
 	const char *executable;		   /* the main module's path */
@@ -42,7 +42,7 @@ static bool is_published(const struct hl_region_view *view, uint32_t id)
 static bool find_node(const struct hl_log_names *log_names, uint32_t id, uint64_t *ret_frame,
 		      uint32_t *ret_parent)
 {
-	const struct hl_region_names *names = (const struct hl_region_names *)log_names;
+	const struct region_names *names = (const struct region_names *)log_names;
 
 	if (!is_published(&names->view, id))
 		return false;
@@ -56,10 +56,10 @@ static bool find_node(const struct hl_log_names *log_names, uint32_t id, uint64_
 
 static uint32_t count_modules(const struct hl_log_names *log_names)
 {
-	return hl_region_read_module_count(&((const struct hl_region_names *)log_names)->view);
+	return hl_region_read_module_count(&((const struct region_names *)log_names)->view);
 }
 
-static void region_names_release(struct hl_region_names *names)
+static void region_names_release(struct region_names *names)
 {
 	free(names->module.path);
 	names->module.path = NULL;
@@ -68,7 +68,7 @@ static void region_names_release(struct hl_region_names *names)
 static bool find_module(const struct hl_log_names *log_names, uint32_t number,
 			struct hl_log_module *ret_module)
 {
-	struct hl_region_names *names = (struct hl_region_names *)(uintptr_t)log_names;
+	struct region_names *names = (struct region_names *)(uintptr_t)log_names;
 	struct hl_recording_module *module = &names->module;
 
 	if (!number || number > hl_region_read_module_count(&names->view))
@@ -90,7 +90,7 @@ static bool find_module(const struct hl_log_names *log_names, uint32_t number,
 static bool find_provider(const struct hl_log_names *log_names, uint32_t index,
 			  struct hl_region_provider *ret_provider)
 {
-	const struct hl_region_names *names = (const struct hl_region_names *)log_names;
+	const struct region_names *names = (const struct region_names *)log_names;
 	const struct hl_region_header *header = names->view.base;
 
 	if (index >= HL_SCRIPT_PROVIDERS_MAX ||
@@ -124,7 +124,7 @@ static void read_name(const struct hl_region_view *view, uint32_t start,
 static bool find_site(const struct hl_log_names *log_names, uint32_t number,
 		      struct hl_log_site *ret_site)
 {
-	struct hl_region_names *names = (struct hl_region_names *)(uintptr_t)log_names;
+	struct region_names *names = (struct region_names *)(uintptr_t)log_names;
 	const struct hl_region_view *view = &names->view;
 	const struct hl_region_header *header = view->base;
 	const struct hl_region_site *sites = hl_region_read_area(view, HL_AREA_SITES);
@@ -149,10 +149,10 @@ static bool find_site(const struct hl_log_names *log_names, uint32_t number,
 }
 
 /* ${view} and ${executable} must stay. ${names} must not move. */
-static void region_names_init(struct hl_region_names *names, const struct hl_region_view *view,
+static void region_names_init(struct region_names *names, const struct hl_region_view *view,
 			      const char *executable)
 {
-	*names = (struct hl_region_names){
+	*names = (struct region_names){
 		.names = {.node = find_node,
 			  .module_count = count_modules,
 			  .module = find_module,
@@ -175,11 +175,11 @@ static void region_names_init(struct hl_region_names *names, const struct hl_reg
 struct hl_drain {
 	struct hl_ring_sink sink; /* first: what it is given leads back here */
 	struct hl_region_view view;
-	struct hl_region_names names;
+	struct region_names names;
 	struct hl_log_writer *writer;
-	struct hl_event_writer *events;	    /* NULL: events are not kept */
-	struct hl_region_names event_names; /* for its thread */
-	struct hl_drain_orders *orders;	    /* NULL if there are none */
+	struct hl_event_writer *events;	 /* NULL: events are not kept */
+	struct region_names event_names; /* for its thread */
+	struct hl_drain_orders *orders;	 /* NULL if there are none */
 	struct hl_intervals intervals;
 	struct hl_ring_set rings; /* by thread slot */
 	uint32_t node_count;	  /* known to exist */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Makes regions out of memfds; see region_read.h. */
+/* Makes regions out of memfds, with the clock that their time stamps are read by; see region_read.h. */
 #include "collector/region_read.h"
 
 #include <cpuid.h>

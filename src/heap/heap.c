@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heap of a process: joins the walk, the pages in memory, and facts of the process. */
+/* The heap of a process, of glibc or musl: joins the walk, the pages in memory, and facts of the process; its sums. */
 #include "heap/heap.h"
 
 #include "base/array.h"

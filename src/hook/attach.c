@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looks at a process, brings the recorder in, and starts it; see attach.h. */
+/* Looks at a process, brings the recorder in, starts it and patches the entries, and takes it out again; see attach.h. */
 #include "hook/attach.h"
 
 #include "base/cleanup.h"

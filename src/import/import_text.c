@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lines and numbers of text files; see importer.h. */
+/* Text files: lines, numbers, UTF-16; and other tools' files that are refused, by how they begin; see importer.h. */
 #include "import/importer.h"
 
 #include "base/compiler.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Goes through a pprof file; see pprof.h. */
+/* Goes through a pprof file message by message: its fields, texts, types and values; see pprof.h. */
 #include "base/array.h"
 #include "base/encode.h"
 #include "import/pprof.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opens a log as the history of its process, and names what is in it; see history.h. */
+/* A log as the history of its process: its range, profiles of moments, hills and series; see history.h. */
 #include "open/history.h"
 
 #include "base/array.h"

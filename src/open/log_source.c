@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds logs, and what is known of their processes; see open.h. */
+/* Finds logs and what is known of their processes, and makes a profile of a moment of a log; see open.h. */
 #include "open/open.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Interns modules, functions, places and nodes; see builder.h. */
+/* Interns modules, functions, places, frames of scripts and nodes, and brings the tree into its final order; see builder.h. */
 #include "profile/builder.h"
 
 #include "base/array.h"

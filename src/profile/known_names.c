@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An index of a profile's frames by module and address; see builder.h. */
+/* Names from a profile, by module and address, and from a log, by node; see builder.h. */
 #include "profile/builder.h"
 
 #include "profile/event_reports.h"

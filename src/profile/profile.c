@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What every view asks of a profile; see profile.h. */
+/* A profile: what it knows and warns of, its texts about the recording and its processes, and the kinds of traces; see profile.h. */
 #include "profile/profile.h"
 
 #include "base/compiler.h"

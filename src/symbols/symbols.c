@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names addresses: from the names kept of earlier runs, then from the files; see symbols.h. */
+/* Names addresses: of files from the names kept of earlier runs, then from the files; of code that runtimes made; see symbols.h. */
 #include "symbols/symbols.h"
 
 #include "base/compiler.h"

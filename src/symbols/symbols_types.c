@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lists where variables lie, and which types have which names; see symbols.h. */
+/* Where the variables of a file lie, which types have which names, and what the word at an offset in an object is called; see symbols.h. */
 #include "symbols/symbols.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Allocations by origin and type as a report; see heap.h. */
+/* Allocations by origin and type as a report, with histograms of their sizes, and live blocks by owner; see heap.h. */
 #include "heap/owners/owners.h"
 #include "view/heap.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Carriers as a report: sums of each allocator, each carrier, free blocks by size; see heap.h.
- */
+/* Slabs and carriers as reports: sums of each allocator, each carrier, free blocks by size; see heap.h. */
 #include "base/cleanup.h"
 #include "heap/owners/owners.h"
 #include "view/heap.h"

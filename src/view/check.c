@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Compares figures of a recording with limits; see check.h. */
+/* Limits on figures of a recording and on figures over time: the table of them, how they are judged, and the report; see check.h. */
 #include "view/check.h"
 
 #include "base/cleanup.h"

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct hl_events_report {
+struct events_report {
 	struct hl_history *history;
 	const struct hl_view_options *options;
 	const struct hl_event_log *log;
@@ -27,7 +27,7 @@ struct hl_events_report {
  * A report: reads the events, then calls events_head(), then emits what it has found. 0 or a
  * negative errno, with a sentence unless it is -ENOMEM.
  */
-typedef int hl_events_part(const struct hl_events_report *report, struct hl_error *err);
+typedef int events_part(const struct events_report *report, struct hl_error *err);
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -50,7 +50,7 @@ static void add_notices(struct hl_notices *notices, const struct hl_event_log *l
 }
 
 /* Emits the head: which report it is, whose events they are, and what is missing. */
-static void events_head(const struct hl_events_report *report, const char *name)
+static void events_head(const struct events_report *report, const char *name)
 {
 	const struct hl_event_log *log = report->log;
 	struct hl_emit *emit = report->emit;
@@ -119,7 +119,7 @@ static int busiest_first(const void *left, const void *right)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static int report_summary(const struct hl_events_report *report, struct hl_error *err)
+static int report_summary(const struct events_report *report, struct hl_error *err)
 {
 	const struct hl_history *history = report->history;
 	HL_CLEANUP(hl_event_summary_release) struct hl_event_summary summary = {0};
@@ -198,7 +198,7 @@ static const struct hl_column difference_columns[] = {
 	{"replayed_end_bytes", "replayed", HL_COLUMN_NUMBER, DIFFERENCE(replayed.end_bytes)},
 };
 
-static int replay_fail(const struct hl_events_report *report, const struct hl_event_replay *replay,
+static int replay_fail(const struct events_report *report, const struct hl_event_replay *replay,
 		       struct hl_error *err)
 {
 	if (replay->different)
@@ -218,7 +218,7 @@ static int replay_fail(const struct hl_events_report *report, const struct hl_ev
 				    HL_INTERVAL_TICKS);
 }
 
-static int report_replay(const struct hl_events_report *report, struct hl_error *err)
+static int report_replay(const struct events_report *report, struct hl_error *err)
 {
 	const struct hl_history *history = report->history;
 	struct hl_emit *emit = report->emit;
@@ -265,7 +265,7 @@ static int report_replay(const struct hl_events_report *report, struct hl_error 
 #define STOPPED 1 /* by --rows */
 
 struct dump {
-	const struct hl_events_report *report;
+	const struct events_report *report;
 	struct hl_calltree tree; /* with names alone */
 	uint64_t left;		 /* events still to be written */
 };
@@ -342,7 +342,7 @@ static int dump_run(void *context, size_t part, const struct hl_event_run *run)
 	return ferror(dump->report->options->out) ? -EIO : 0;
 }
 
-static int report_dump(const struct hl_events_report *report, struct hl_error *err)
+static int report_dump(const struct events_report *report, struct hl_error *err)
 {
 	struct hl_history *history = report->history;
 	const struct hl_view_options *options = report->options;
@@ -389,7 +389,7 @@ struct lifetime_row {
 };
 
 struct lifetimes {
-	const struct hl_events_report *report;
+	const struct events_report *report;
 	struct hl_event_lifetimes nodes;
 	struct hl_calltree tree;
 	struct hl_stack_path path;
@@ -425,7 +425,7 @@ static int shortest_first(const void *left, const void *right)
 
 static int read_rows(struct lifetimes *lifetimes, struct hl_error *err)
 {
-	const struct hl_events_report *report = lifetimes->report;
+	const struct events_report *report = lifetimes->report;
 	struct hl_history *history = report->history;
 
 	int r = hl_event_lifetimes_read(&lifetimes->nodes, report->log, &report->range,
@@ -524,7 +524,7 @@ static void emit_rows(struct lifetimes *lifetimes, size_t count)
 		       lifetimes->rows, count, sizeof(*lifetimes->rows));
 }
 
-static int report_lifetimes(const struct hl_events_report *report, struct hl_error *err)
+static int report_lifetimes(const struct events_report *report, struct hl_error *err)
 {
 	struct lifetimes lifetimes = {.report = report};
 	struct hl_emit *emit = report->emit;
@@ -558,7 +558,7 @@ static int report_lifetimes(const struct hl_events_report *report, struct hl_err
 
 /* ---- all of it ---- */
 
-static hl_events_part *const parts[] = {
+static events_part *const parts[] = {
 	[HL_VIEW_EVENTS_SUMMARY] = report_summary,
 	[HL_VIEW_EVENTS_DUMP] = report_dump,
 	[HL_VIEW_EVENTS_LIFETIMES] = report_lifetimes,
@@ -573,7 +573,7 @@ static int write_report(struct hl_history *history, const struct hl_view_options
 	uint64_t first = hl_history_start_ms(history);
 	uint64_t end = first + hl_history_length_ms(history);
 	uint64_t left = history->process->duration_ns / NS_PER_MS + 1;
-	struct hl_events_report report = {.history = history, .options = options};
+	struct events_report report = {.history = history, .options = options};
 	bool lines = options->events.report == HL_VIEW_EVENTS_DUMP && !options->json;
 	HL_CLEANUP(hl_event_log_free_at) struct hl_event_log *log = NULL;
 	struct hl_notices notices = {0};

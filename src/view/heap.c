@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heap on one screen: where resident memory is, the arenas, what could go back. */
+/* The heap on one screen: where resident memory is and whose, the arenas, what could go back; and the difference of two heaps. */
 #include "view/heap.h"
 
 #include "base/array.h"
@@ -18,14 +18,14 @@
 
 #define HL_HEAP_STACK_TEXT 160
 
-struct hl_heap_stack {
+struct heap_stack {
 	uint64_t number, bytes;
 };
 
 /* Those with bytes in RAM, the heaviest first. */
-struct hl_heap_stacks {
+struct heap_stacks {
 	const struct hl_resident *resident;
-	struct hl_heap_stack *stacks;
+	struct heap_stack *stacks;
 	size_t count;
 };
 
@@ -34,7 +34,7 @@ struct hl_heap_stacks {
 
 static int heavier(const void *left, const void *right)
 {
-	const struct hl_heap_stack *a = left, *b = right;
+	const struct heap_stack *a = left, *b = right;
 
 	if (a->bytes != b->bytes)
 		return a->bytes < b->bytes ? 1 : -1;
@@ -42,9 +42,9 @@ static int heavier(const void *left, const void *right)
 }
 
 /* None where ${resident} is NULL or knows no stacks. 0 or -ENOMEM. */
-static int heap_stacks_init(struct hl_heap_stacks *stacks, const struct hl_resident *resident)
+static int heap_stacks_init(struct heap_stacks *stacks, const struct hl_resident *resident)
 {
-	*stacks = (struct hl_heap_stacks){.resident = resident};
+	*stacks = (struct heap_stacks){.resident = resident};
 	if (!resident || !resident->stack_count)
 		return 0;
 	stacks->stacks = calloc(resident->stack_count, sizeof(*stacks->stacks));
@@ -53,16 +53,16 @@ static int heap_stacks_init(struct hl_heap_stacks *stacks, const struct hl_resid
 	for (size_t number = 1; number < resident->stack_count; number++)
 		if (resident->stacks[number].walked)
 			stacks->stacks[stacks->count++] =
-				(struct hl_heap_stack){number, resident->stacks[number].walked};
+				(struct heap_stack){number, resident->stacks[number].walked};
 	if (stacks->count)
 		qsort(stacks->stacks, stacks->count, sizeof(*stacks->stacks), heavier);
 	return 0;
 }
 
-static void heap_stacks_release(struct hl_heap_stacks *stacks)
+static void heap_stacks_release(struct heap_stacks *stacks)
 {
 	free(stacks->stacks);
-	*stacks = (struct hl_heap_stacks){0};
+	*stacks = (struct heap_stacks){0};
 }
 
 struct told {
@@ -97,7 +97,7 @@ static int put_frame(void *context, const struct hl_block_frame *frame)
 
 /* Calls ${row} for the heaviest ones, for all others and for blocks without a known stack: the sum
  * of all. ${part} is valid during the call. 0 or a negative errno. */
-static int heap_stacks_each(const struct hl_heap_stacks *stacks,
+static int heap_stacks_each(const struct heap_stacks *stacks,
 			    void (*row)(void *context, const char *part, uint64_t bytes),
 			    void *context)
 {
@@ -125,7 +125,7 @@ static int heap_stacks_each(const struct hl_heap_stacks *stacks,
 }
 
 /* The member `stacks` of JSON: all of them. 0 or a negative errno. */
-static int heap_stacks_emit(struct hl_emit *emit, const struct hl_heap_stacks *stacks)
+static int heap_stacks_emit(struct hl_emit *emit, const struct heap_stacks *stacks)
 {
 	const struct hl_resident *resident = stacks->resident;
 	int r = 0;
@@ -440,7 +440,7 @@ static void emit_beside(struct hl_emit *emit, const struct hl_heap_rss *rss)
 
 /* In text, live blocks are followed by their stacks, as far as these are of the walked heap. */
 static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
-		    const struct hl_heap_stacks *stacks)
+		    const struct heap_stacks *stacks)
 {
 	int r = 0;
 
@@ -548,7 +548,7 @@ static void emit_arenas(struct hl_emit *emit, const struct hl_heap *heap, bool w
 int hl_heap_view(const struct hl_heap *heap, const struct hl_resident *resident, bool with_arenas,
 		 const struct hl_emit_options *options)
 {
-	HL_CLEANUP(heap_stacks_release) struct hl_heap_stacks stacks = {0};
+	HL_CLEANUP(heap_stacks_release) struct heap_stacks stacks = {0};
 	struct hl_heap_figures figures;
 	struct hl_emit *emit;
 

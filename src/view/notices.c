@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finds what is missing or doubtful, and puts it into words; see summary.h. */
+/* Finds what is missing or doubtful in profiles, logs and names, puts it into words, and writes it as text and JSON; see summary.h. */
 #include "view/summary.h"
 
 #include "base/array.h"

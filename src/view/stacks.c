@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* heapline stacks, pgfault, page-events: whole stacks, heaviest first. */
+/* Stacks as names, in one line or several; and the reports of heapline stacks, pgfault and page-events, heaviest first. */
 #include "view/rows.h"
 
 #include "base/array.h"

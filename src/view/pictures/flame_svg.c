@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Draws a flame graph as it is without script, and writes what its script is given; see flame.h. */
+/* The picture of a flame graph: frames, modules and the legend as it is without script, and the data that its script is given; see flame.h. */
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "view/emit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A call graph in graphviz' language. Labels are its HTML-like ones, in which letters have sizes
+ * A call graph in graphviz' language, and its pictures by graphviz' program `dot`. Labels are its HTML-like ones, in which letters have sizes
  * and nothing but markup has a meaning; names come from outside and are escaped for each place.
  */
 #include "base/text.h"

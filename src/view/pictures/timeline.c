@@ -15,34 +15,33 @@
 #include <string.h>
 
 /* What a module or a function held; the last one is all others together, if there are any. */
-struct hl_timeline_key {
+struct timeline_key {
 	struct hl_keys_label label; /* of the rest: all "" */
 	bool is_rest;
 };
 
-struct hl_timeline {
+struct timeline {
 	const struct hl_history *history;
 	size_t *points; /* by row: the highest of its points, an index of history->points */
 	size_t row_count;
-	struct hl_timeline_key keys[HL_TIMELINE_KEYS_MAX + 1];
+	struct timeline_key keys[HL_TIMELINE_KEYS_MAX + 1];
 	size_t key_count; /* 0: in total alone */
 	int64_t *bytes;	  /* by row, then by key; a row's add up to its point's max_bytes */
 	struct hl_keys frame_keys; /* what keys[] come from */
 };
 
-static inline const struct hl_log_point *hl_timeline_point(const struct hl_timeline *timeline,
-							   size_t row)
+static inline const struct hl_log_point *timeline_point(const struct timeline *timeline, size_t row)
 {
 	return &timeline->history->points[timeline->points[row]];
 }
 
 /* The first point of a row; of the row after the last one, the number of points. */
-static inline size_t hl_timeline_first_point(const struct hl_timeline *timeline, size_t row)
+static inline size_t timeline_first_point(const struct timeline *timeline, size_t row)
 {
 	return row * timeline->history->point_count / timeline->row_count;
 }
 
-static inline int64_t hl_timeline_bytes(const struct hl_timeline *timeline, size_t row, size_t key)
+static inline int64_t timeline_bytes(const struct timeline *timeline, size_t row, size_t key)
 {
 	return timeline->bytes[row * timeline->key_count + key];
 }
@@ -68,7 +67,7 @@ static int largest_first(const void *left, const void *right)
 	return (a->key > b->key) - (a->key < b->key);
 }
 
-static int split_by_keys(struct hl_timeline *timeline, struct hl_history *history,
+static int split_by_keys(struct timeline *timeline, struct hl_history *history,
 			 const struct hl_view_options *options, struct hl_error *err)
 {
 	uint64_t limit = options->timeline.key_limit < HL_TIMELINE_KEYS_MAX
@@ -101,7 +100,7 @@ static int split_by_keys(struct hl_timeline *timeline, struct hl_history *histor
 		timeline->keys[chosen].label = hl_keys_label(keys, profile, areas[chosen].key);
 	timeline->key_count = chosen;
 	if (!chosen || (chosen < keys->count && areas[chosen].area > 0))
-		timeline->keys[timeline->key_count++] = (struct hl_timeline_key){
+		timeline->keys[timeline->key_count++] = (struct timeline_key){
 			.label = {.name = "", .file = "", .module = ""}, .is_rest = true};
 	/* What comes after the last column holds nothing ever. */
 	for (size_t i = 0; i < keys->count; i++)
@@ -118,11 +117,11 @@ static int split_by_keys(struct hl_timeline *timeline, struct hl_history *histor
  * options->timeline.key_limit modules or functions of the largest area, largest first. 0 or a negative errno
  * with a sentence; release in any case.
  */
-static int timeline_init(struct hl_timeline *timeline, struct hl_history *history,
+static int timeline_init(struct timeline *timeline, struct hl_history *history,
 			 const struct hl_view_options *options, size_t row_max,
 			 struct hl_error *err)
 {
-	*timeline = (struct hl_timeline){
+	*timeline = (struct timeline){
 		.history = history,
 		.row_count =
 			row_max && row_max < history->point_count ? row_max : history->point_count,
@@ -130,8 +129,8 @@ static int timeline_init(struct hl_timeline *timeline, struct hl_history *histor
 	timeline->points = calloc(timeline->row_count, sizeof(*timeline->points));
 	int r = timeline->points ? 0 : -ENOMEM;
 	for (size_t row = 0; r == 0 && row < timeline->row_count; row++) {
-		size_t highest = hl_timeline_first_point(timeline, row);
-		size_t end = hl_timeline_first_point(timeline, row + 1);
+		size_t highest = timeline_first_point(timeline, row);
+		size_t end = timeline_first_point(timeline, row + 1);
 		for (size_t i = highest + 1; i < end; i++)
 			if (history->points[i].max_bytes > history->points[highest].max_bytes)
 				highest = i;
@@ -143,16 +142,16 @@ static int timeline_init(struct hl_timeline *timeline, struct hl_history *histor
 			    : r;
 }
 
-static void timeline_release(struct hl_timeline *timeline)
+static void timeline_release(struct timeline *timeline)
 {
 	hl_keys_release(&timeline->frame_keys);
 	free(timeline->points);
 	free(timeline->bytes);
-	*timeline = (struct hl_timeline){0};
+	*timeline = (struct timeline){0};
 }
 
 /* "parse (json.c:12)", or "the rest". Returns ${buffer}. */
-static const char *timeline_key_text(const struct hl_timeline_key *key, char *buffer, size_t size)
+static const char *timeline_key_text(const struct timeline_key *key, char *buffer, size_t size)
 {
 	char place[256];
 
@@ -201,7 +200,7 @@ static void rss(struct hl_emit *emit, const void *row, const void *context)
 /* In JSON, figures of keys are an array. */
 static void by(struct hl_emit *emit, const void *row, const void *context)
 {
-	const struct hl_timeline *timeline = context;
+	const struct timeline *timeline = context;
 
 	hl_emit_array(emit, "by");
 	for (size_t i = 0; i < timeline->key_count; i++)
@@ -212,11 +211,11 @@ static void by(struct hl_emit *emit, const void *row, const void *context)
 /* The texts of the marks in a row, joined by "; ". */
 static void marks(struct hl_emit *emit, const void *row, const void *context)
 {
-	const struct hl_timeline *timeline = context;
+	const struct timeline *timeline = context;
 	const struct hl_log_mark *marks = timeline->history->log->marks;
 	size_t number = ((const struct row *)row)->number;
-	size_t first = find_mark(timeline->history, hl_timeline_first_point(timeline, number));
-	size_t end = find_mark(timeline->history, hl_timeline_first_point(timeline, number + 1));
+	size_t first = find_mark(timeline->history, timeline_first_point(timeline, number));
+	size_t end = find_mark(timeline->history, timeline_first_point(timeline, number + 1));
 	HL_FREED char *text = NULL;
 	size_t size;
 	FILE *out = first < end ? open_memstream(&text, &size) : NULL;
@@ -239,7 +238,7 @@ static const struct hl_column first_columns[] = {
 	{"rss_bytes", "RSS", HL_COLUMN_BYTES, .cell = rss},
 };
 
-static void write_rows(struct hl_emit *emit, const struct hl_timeline *timeline, bool is_csv)
+static void write_rows(struct hl_emit *emit, const struct timeline *timeline, bool is_csv)
 {
 	struct hl_column columns[HL_COUNT_OF(first_columns) + HL_TIMELINE_KEYS_MAX + 2];
 	char names[HL_TIMELINE_KEYS_MAX + 1][WORDS_MAX];
@@ -263,19 +262,19 @@ static void write_rows(struct hl_emit *emit, const struct hl_timeline *timeline,
 							 .column_count = count,
 							 .context = timeline});
 	for (size_t i = 0; i < timeline->row_count; i++) {
-		const struct hl_log_point *point = hl_timeline_point(timeline, i);
+		const struct hl_log_point *point = timeline_point(timeline, i);
 		struct row row = {.ms = hl_history_head_ms(point),
 				  .rss_bytes = point->rss_bytes,
 				  .max_bytes = point->max_bytes,
 				  .number = i};
 		for (size_t key = 0; key < timeline->key_count; key++)
-			row.key_bytes[key] = hl_timeline_bytes(timeline, i, key);
+			row.key_bytes[key] = timeline_bytes(timeline, i, key);
 		hl_table_row(emit, &row, 0);
 	}
 	hl_table_end(emit);
 }
 
-static int write_text(const struct hl_timeline *timeline, const struct hl_view_options *options)
+static int write_text(const struct timeline *timeline, const struct hl_view_options *options)
 {
 	const struct hl_history *history = timeline->history;
 	struct hl_emit *emit;
@@ -288,7 +287,7 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 	/* Columns of keys are called A, B, C ...; a line for each says what it stands for. */
 	hl_emit_array(emit, "keys");
 	for (size_t i = 0; i < timeline->key_count; i++) {
-		const struct hl_timeline_key *key = &timeline->keys[i];
+		const struct timeline_key *key = &timeline->keys[i];
 		timeline_key_text(key, words, sizeof(words));
 		hl_format_templates(words);
 		hl_emit_line(emit, "%c: %s", (char)('A' + i), words);
@@ -313,7 +312,7 @@ static int write_text(const struct hl_timeline *timeline, const struct hl_view_o
 	return hl_emit_finish(emit);
 }
 
-static int write_csv(const struct hl_timeline *timeline, const struct hl_view_options *options)
+static int write_csv(const struct timeline *timeline, const struct hl_view_options *options)
 {
 	struct hl_emit *emit;
 
@@ -337,7 +336,7 @@ static int write_csv(const struct hl_timeline *timeline, const struct hl_view_op
 static const struct hl_timeline_plot plot = {96, 66, HL_TIMELINE_SVG_COLUMNS, 300};
 
 struct picture {
-	const struct hl_timeline *timeline;
+	const struct timeline *timeline;
 	const struct hl_history *history;
 	FILE *out;
 	double bottom;	   /* of the plot */
@@ -353,7 +352,7 @@ static double x_of(const struct picture *picture, double point)
 
 static double x_of_row(const struct picture *picture, size_t row)
 {
-	return x_of(picture, (double)hl_timeline_first_point(picture->timeline, row));
+	return x_of(picture, (double)timeline_first_point(picture->timeline, row));
 }
 
 static double y_of(const struct picture *picture, int64_t bytes)
@@ -497,7 +496,7 @@ static void put_ms_axis(const struct picture *picture)
 /* By module these begin as the colours of flame graphs; where two would look alike, they differ. */
 static void choose_colors(struct picture *picture)
 {
-	const struct hl_timeline *timeline = picture->timeline;
+	const struct timeline *timeline = picture->timeline;
 	const char *names[HL_TIMELINE_KEYS_MAX + 1];
 	char texts[HL_TIMELINE_KEYS_MAX + 1][256];
 
@@ -515,17 +514,17 @@ static void choose_colors(struct picture *picture)
  * there are no keys; the largest one first: the others cover it. */
 static void put_areas(const struct picture *picture)
 {
-	const struct hl_timeline *timeline = picture->timeline;
+	const struct timeline *timeline = picture->timeline;
 
 	for (size_t key = timeline->key_count ? timeline->key_count : 1; key-- > 0;) {
 		double before = -1;
 		fprintf(picture->out, "<path class=\"c%u\" d=\"M%d %g", picture->colors[key],
 			plot.left, picture->bottom);
 		for (size_t row = 0; row < timeline->row_count; row++) {
-			const struct hl_log_point *point = hl_timeline_point(timeline, row);
+			const struct hl_log_point *point = timeline_point(timeline, row);
 			int64_t bytes = timeline->key_count ? 0 : point->max_bytes;
 			for (size_t i = 0; i < timeline->key_count && i <= key; i++)
-				bytes += hl_timeline_bytes(timeline, row, i);
+				bytes += timeline_bytes(timeline, row, i);
 			double y = y_of(picture, bytes);
 			if (y != before) /* a level step needs no new point */
 				fprintf(picture->out, "H%.1fV%.1f", x_of_row(picture, row), y);
@@ -538,12 +537,12 @@ static void put_areas(const struct picture *picture)
 /* Interrupted where RSS is not known. */
 static void put_rss(const struct picture *picture)
 {
-	const struct hl_timeline *timeline = picture->timeline;
+	const struct timeline *timeline = picture->timeline;
 	bool drawing = false;
 
 	fprintf(picture->out, "<path class=\"signal\" d=\"M%d %g", plot.left, picture->bottom);
 	for (size_t row = 0; row < timeline->row_count; row++) {
-		uint64_t rss = hl_timeline_point(timeline, row)->rss_bytes;
+		uint64_t rss = timeline_point(timeline, row)->rss_bytes;
 		if (rss && rss < INT64_MAX)
 			fprintf(picture->out, drawing ? "L%.1f %.1f" : "M%.1f %.1f",
 				(x_of_row(picture, row) + x_of_row(picture, row + 1)) / 2,
@@ -576,7 +575,7 @@ static void put_holes(const struct picture *picture)
 
 static void put_legend(const struct picture *picture, size_t marks_left_out)
 {
-	const struct hl_timeline *timeline = picture->timeline;
+	const struct timeline *timeline = picture->timeline;
 	double y = picture->bottom + LEGEND_GAP;
 	char words[256];
 
@@ -602,7 +601,7 @@ static void put_legend(const struct picture *picture, size_t marks_left_out)
 
 /* Writes ${timeline} to options->out, and notes about missing data to options->notes. 0 or -ENOMEM.
  */
-static int timeline_svg(const struct hl_timeline *timeline, const struct hl_view_options *options)
+static int timeline_svg(const struct timeline *timeline, const struct hl_view_options *options)
 {
 	const struct hl_history *history = timeline->history;
 	const struct hl_profile *profile = history->profile;
@@ -619,7 +618,7 @@ static int timeline_svg(const struct hl_timeline *timeline, const struct hl_view
 	int64_t most = 1;
 
 	for (size_t i = 0; i < timeline->row_count; i++) {
-		const struct hl_log_point *point = hl_timeline_point(timeline, i);
+		const struct hl_log_point *point = timeline_point(timeline, i);
 		if (point->max_bytes > most)
 			most = point->max_bytes;
 		if (point->rss_bytes < INT64_MAX && (int64_t)point->rss_bytes > most)
@@ -664,7 +663,7 @@ int hl_timeline_view(struct hl_history *history, const struct hl_view_options *o
 	bool text = !options->json && options->timeline.form == HL_VIEW_TIMELINE_TEXT;
 	bool svg = !options->json && options->timeline.form == HL_VIEW_TIMELINE_SVG;
 	size_t row_max = text ? ROWS_DEFAULT : 0;
-	HL_CLEANUP(timeline_release) struct hl_timeline timeline = {0};
+	HL_CLEANUP(timeline_release) struct timeline timeline = {0};
 
 	if (svg)
 		row_max = HL_TIMELINE_SVG_COLUMNS;

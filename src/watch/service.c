@@ -5,6 +5,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "bpf/oom.h"
+#include "watch/kill.h"
 #include "watch/snapshot.h"
 
 #include <fcntl.h>
@@ -21,6 +23,7 @@
 #define TICK_NS \
 	UINT64_C(250000000) /* looks happen together, so that the processor is woken less often */
 #define STEP_WAIT_NS  HL_NS_PER_SECOND
+#define KILL_WAIT_NS  UINT64_C(100000000)
 #define SNAPSHOTS_MAX 2u /* that are being made */
 #define JOINED_MAX    4u /* processes that are being recorded */
 #define JOIN_SECONDS  "3600"
@@ -37,9 +40,14 @@ struct service {
 	struct hl_watch_groups groups;
 	struct hl_watch_snapshot *snapshots[SNAPSHOTS_MAX];
 	struct joined joined[JOINED_MAX];
+	struct hl_watch_kills *kills;
+	struct hl_oom *oom; /* NULL: the kernel does not report kills */
+	char no_oom[1200];  /* why */
+	uint64_t oom_lost;
 	uint64_t scan_ns;  /* of the next scan */
 	size_t said_count; /* of groups, last */
 	int signals;
+	uint64_t wait_ns; /* at most, since something goes on */
 	bool ends;
 };
 
@@ -186,9 +194,49 @@ static void look_at_groups(struct service *service, uint64_t now_ns)
 			continue;
 		struct hl_watch_finding finding =
 			hl_watch_group_look(&service->groups, group, now_ns);
+		if (finding.new_kills)
+			hl_watch_kills_take_unseen(service->kills, group, service->no_oom);
 		if (finding.cause)
 			begin_snapshot(service, group, finding.cause, now_ns);
 	}
+}
+
+/* ---- kills ---- */
+
+static void on_oom(void *context, const struct hl_oom_record *record)
+{
+	hl_watch_kills_take(context, record);
+}
+
+/* Where the kernel cannot be asked, the groups count their kills. */
+static int open_kills(struct service *service, struct hl_error *err)
+{
+	struct hl_error why = {0};
+
+	service->kills = hl_watch_kills_new(&service->store, &service->groups);
+	if (!service->kills)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (hl_oom_new(on_oom, service->kills, &service->oom, &why) == 0)
+		return 0;
+	service->groups.reads_kills = true;
+	snprintf(service->no_oom, sizeof(service->no_oom),
+		 "who was killed, and who asked for memory, is not known: %s", why.text);
+	say(service, "kills are only counted: %s", why.text);
+	return 0;
+}
+
+static void look_at_kills(struct service *service, uint64_t now_ns)
+{
+	uint64_t lost = service->oom ? hl_oom_lost(service->oom) : 0;
+
+	if (service->oom)
+		hl_oom_take(service->oom);
+	if (hl_watch_kills_continue(service->kills, now_ns, service->settings->say))
+		service->wait_ns = KILL_WAIT_NS;
+	if (lost > service->oom_lost)
+		say(service, "%llu kills were too many at once, and are not kept",
+		    (unsigned long long)(lost - service->oom_lost));
+	service->oom_lost = lost;
 }
 
 /* ---- the loop ---- */
@@ -212,7 +260,10 @@ static uint64_t next_ns(const struct service *service, uint64_t now_ns)
 	for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
 		if (service->snapshots[i] && now_ns + STEP_WAIT_NS < next)
 			next = now_ns + STEP_WAIT_NS;
-	return next < now_ns + TICK_NS ? now_ns + TICK_NS : next;
+	if (next < now_ns + TICK_NS)
+		next = now_ns + TICK_NS;
+	return service->wait_ns && now_ns + service->wait_ns < next ? now_ns + service->wait_ns
+								    : next;
 }
 
 static void take_signals(struct service *service)
@@ -233,12 +284,16 @@ static int watch(struct service *service, struct hl_error *err)
 		int r = scan(service, false, now_ns, err);
 		if (r < 0)
 			return r;
+		service->wait_ns = 0;
+		look_at_kills(service, now_ns);
 		look_at_snapshots(service, now_ns);
 		look_at_joined(service);
 		look_at_groups(service, now_ns);
 		uint64_t wait_ns = next_ns(service, now_ns) - now_ns;
-		struct pollfd events = {.fd = service->signals, .events = POLLIN};
-		poll(&events, 1, (int)(wait_ns / 1000000));
+		struct pollfd events[] = {
+			{.fd = service->signals, .events = POLLIN},
+			{.fd = service->oom ? hl_oom_fd(service->oom) : -1, .events = POLLIN}};
+		poll(events, HL_COUNT_OF(events), (int)(wait_ns / 1000000));
 		take_signals(service);
 	}
 	return 0;
@@ -267,6 +322,8 @@ static void close_all(struct service *service)
 			kill(service->joined[i].heapline, SIGINT);
 			waitpid(service->joined[i].heapline, NULL, 0);
 		}
+	hl_oom_free(service->oom);
+	hl_watch_kills_free(service->kills);
 	hl_watch_groups_release(&service->groups);
 	hl_watch_store_close(&service->store);
 	close(service->signals);
@@ -276,9 +333,7 @@ int hl_watch_run(const struct hl_watch_settings *settings, struct hl_error *err)
 {
 	struct service service = {
 		.settings = settings,
-		.groups = {.named = settings->groups,
-			   .share = settings->share,
-			   .reads_kills = true},
+		.groups = {.named = settings->groups, .share = settings->share},
 	};
 
 	int r = hl_watch_store_open(&service.store, settings->directory, settings->keep,
@@ -290,6 +345,8 @@ int hl_watch_run(const struct hl_watch_settings *settings, struct hl_error *err)
 	if (service.signals < 0)
 		r = hl_error_set(err, service.signals, "cannot take signals: %s",
 				 strerror(-service.signals));
+	if (r == 0)
+		r = open_kills(&service, err);
 	if (r == 0)
 		r = scan(&service, true, hl_clock_ns(CLOCK_MONOTONIC), err);
 	if (r == 0) {

@@ -149,10 +149,8 @@ static void find_recording(struct story *story)
 	snprintf(file, sizeof(file), "ctl-%" PRId64 ".json", pid);
 	HL_DECREFFED json_t *status =
 		story->last_name ? load(&story->store, story->last_name, file) : NULL;
-	const json_t *recording = json_object_get(status, "recording");
 	snprintf(story->recording, sizeof(story->recording), "%s",
-		 json_is_object(recording) ? text_of(recording, "path")
-					   : text_of(status, "recording"));
+		 text_of(json_object_get(status, "recording"), "name"));
 	for (size_t i = 0; i < story->count && !*story->recording; i++) {
 		char path[HL_WATCH_NAME_MAX + 32];
 		snprintf(path, sizeof(path), "%s/%" PRId64 ".hl", story->entries[i].name, pid);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * oom_ledger FILE STEP_KIB MIB PAUSE_US [RELAY]: grows to MIB in steps, each of which it counts in the first word of FILE, which is mapped, once it has
- * been written to; then writes "grown" and ends with its input. With RELAY a child waits in wait_for_the_end() and has the memory, and this
- * process grows by a page at a time, asking for memory when there is none.
+ * oom_ledger FILE STEP_KIB MIB PAUSE_US: grows to MIB in steps, each of which it counts in the first word of FILE, which is mapped, once it has
+ * been written to; then writes "grown" and ends with its input.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -39,13 +38,6 @@ SITE int grow_to(size_t bytes, size_t step, useconds_t pause_us, _Atomic uint64_
 	return kept;
 }
 
-SITE void wait_for_the_end(void);
-SITE void wait_for_the_end(void)
-{
-	for (volatile int i = 0;; i++)
-		usleep(1000);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc < 5)
@@ -57,18 +49,6 @@ int main(int argc, char **argv)
 		       : mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ledger == MAP_FAILED)
 		return 2;
-	if (argc > 5) {
-		if (fork() == 0) {
-			grow_to(bytes, step, 0, ledger);
-			puts("grown");
-			fflush(stdout);
-			wait_for_the_end();
-		}
-		if (getchar() == EOF)
-			return 0;
-		_Atomic uint64_t own = 0;
-		grow_to(SIZE_MAX >> 16, 4096, 100, &own);
-	}
 	grow_to(bytes, step, (useconds_t)strtoul(argv[4], NULL, 10), ledger);
 	puts("grown");
 	fflush(stdout);

@@ -208,6 +208,106 @@ class Watch(test_pod.Groups):
                 self.assertIsNone(process.poll())
             self.assertEqual(harness.run([HEAPLINE, "info", recording]).status, 0)
 
+    def figures_of(self, entry, ledger, step_kib):
+        """Checks the figures of a kill against the ledger of the program."""
+        kill = self.load(entry, "kill.json")
+        with open(ledger, "rb") as file:
+            written = int.from_bytes(file.read(8), "little") * step_kib * 1024
+        anonymous = kill["victim"]["anonymous_bytes"]
+        # What the program has beside, as it starts, is less than a MiB.
+        self.assertGreaterEqual(anonymous, written)
+        self.assertLess(anonymous, written + step_kib * 1024 + MIB)
+        return kill
+
+    def test_a_kill_is_kept_to_the_last_allocation(self):
+        with self.group("killed") as group, self.watch(groups=[group]):
+            self.limit(group, 64 * MIB)
+            ledger = self.ledger()
+            with self.grow(group, 200, pause_us=100_000, ledger=ledger) as process:
+                self.assertEqual(process.wait(), -signal.SIGKILL)
+                kill = self.figures_of(self.wait_for("kill")[0], ledger, 1024)
+            self.assertEqual(kill["victim"]["pid"], process.pid)
+            self.assertEqual(kill["victim"]["command"], process.args)
+            self.assertEqual(kill["limit_bytes"], 64 * MIB)
+            self.assertEqual(kill["group"], kill["victim_group"])
+            self.assertEqual(os.path.basename(kill["group"]), os.path.basename(group))
+            functions = [frame.split()[0] for frame in kill["asked"]["stack"]]
+            self.assertEqual(functions[functions.index("keep_step"):][:3], ["keep_step", "grow_to", "main"])
+            report, text = self.last()
+            self.assertEqual(report["victim"]["pid"], process.pid)
+            self.assertIn(report["snapshots"][-1]["cause"], ("share", "near"))
+            self.assertEqual(report["rows"][0]["pid"], process.pid)
+            self.assertEqual(report["missing"], [])
+            self.assertIn("keep_step oom_ledger.c", text)
+
+    def test_who_asked_and_who_was_killed_are_in_different_groups(self):
+        with self.group("above") as above, self.watch(groups=[above]):
+            if self.is_v2:
+                with open(os.path.join(above, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            self.limit(above, 64 * MIB)
+            for name in "large", "small":
+                os.mkdir(os.path.join(above, name))
+            ledger = self.ledger("large")
+            with self.grow(f"{above}/large", 59, ledger=ledger) as large:
+                self.assertEqual(large.stdout.readline(), "grown\n")
+                self.wait_for("snapshot")  # which has its mappings: it may be gone before these are read
+                with self.grow(f"{above}/small", 60, 4, 100) as small:
+                    self.assertEqual(large.wait(), -signal.SIGKILL)
+                    kill = self.figures_of(self.wait_for("kill")[0], ledger, 1024)
+            self.assertEqual((kill["victim"]["pid"], kill["asked"]["pid"]), (large.pid, small.pid))
+            name = os.path.basename(above)
+            self.assertTrue(kill["group"].endswith(name))
+            self.assertTrue(kill["victim_group"].endswith(f"{name}/large"))
+            self.assertTrue(kill["asked"]["group"].endswith(f"{name}/small"))
+            self.assertIn("keep_step", " ".join(kill["asked"]["stack"]))
+            self.assertNotIn("keep_step", " ".join(kill["victim"]["stack"]))
+            self.assertTrue(" ".join(kill["victim"]["stack"]).endswith("_start (oom_ledger)"), kill)
+            self.assertEqual(kill["victim"]["command"], large.args)
+
+    def test_a_recorded_process_leads_to_its_recording(self):
+        with self.group("recorded") as group, self.watch(groups=[group]):
+            self.limit(group, 64 * MIB)
+            recording = self.path("killed.hl")
+            with self.grow(group, 200, pause_us=100_000) as process, \
+                    subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", recording]) as attach:
+                self.assertEqual(process.wait(), -signal.SIGKILL)
+                attach.wait()
+                self.wait_for("kill")
+            self.assertEqual(self.last()[0]["recording"], recording)
+
+    def test_kills_elsewhere_are_left_out(self):
+        with self.group("named") as group, self.group("other") as other, self.watch(groups=[group]):
+            for at in group, other:
+                self.limit(at, 32 * MIB)
+            for at in other, group:
+                with self.grow(at, 100) as process:
+                    self.assertEqual(process.wait(), -signal.SIGKILL)
+            entry = self.wait_for("kill")
+            self.assertEqual(len(entry), 1)
+            self.assertTrue(self.load(entry[0], "kill.json")["group"].endswith(os.path.basename(group)))
+
+    def test_without_bpf_kills_are_counted(self):
+        setpriv = harness.need("setpriv")
+        with self.group("counted") as group:
+            self.limit(group, 32 * MIB)
+            named = ["--cgroup", group]
+            with subprocess.Popen([setpriv, "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-all", HEAPLINE, "watch",
+                                   "--dir", self.place, *named], stderr=subprocess.PIPE, text=True) as service:
+                self.addCleanup(service.kill)
+                while "watching" not in (line := service.stderr.readline()):
+                    self.assertTrue(line)
+                with self.grow(group, 100) as process:
+                    self.assertEqual(process.wait(), -signal.SIGKILL)
+                self.wait_for("kill")
+                report, text = self.last()
+                self.assertIsNone(report["victim"])
+                self.assertIn("who was killed, and who asked for memory, is not known", text)
+                self.assertEqual(report["limit_bytes"], 32 * MIB)
+                service.terminate()
+                service.stderr.close()
+                self.assertEqual(service.wait(), 0)
+
     def test_a_directory_that_cannot_be_written_is_an_error(self):
         with tempfile.NamedTemporaryFile() as file:
             result = harness.run([HEAPLINE, "watch", "--dir", f"{file.name}/watch"])

@@ -313,8 +313,21 @@ static int create(struct clickhouse *server, int table, bool has_codecs, unsigne
 			"SELECT session, stack, inuse_bytes, inuse_objects, alloc_bytes, "
 			"alloc_objects FROM changes");
 		break;
+	case 7:
+		fprintf(out, "CREATE TABLE IF NOT EXISTS balances (");
+		for (size_t i = 0; i < HL_FLEET_BALANCE_COUNT; i++)
+			fprintf(out, "%s %s%s, ", hl_fleet_balance_columns[i],
+				i > HL_FLEET_BALANCE_TEXTS    ? "Nullable(Int64)"
+				: i == HL_FLEET_BALANCE_TEXTS ? "Int64" /* the time */
+				: has_codecs		      ? "LowCardinality(String)"
+							      : "String",
+				i < HL_FLEET_BALANCE_TEXTS ? "" : packed);
+		fprintf(out, "day Date MATERIALIZED toDate(toUInt16(intDiv(ms, 86400000)))) ENGINE "
+			     "= ReplacingMergeTree PARTITION BY day ORDER BY (host, cgroup, ms)");
+		break;
 	default:
-		fprintf(out, "ALTER TABLE deltas MODIFY TTL day + INTERVAL %u DAY", keep_days);
+		fprintf(out, "ALTER TABLE %s MODIFY TTL day + INTERVAL %u DAY",
+			table == 8 ? "deltas" : "balances", keep_days);
 	}
 	int r = fclose(out) == 0 ? execute(server, true, sql, err)
 				 : hl_error_set(err, -ENOMEM, "out of memory");
@@ -331,7 +344,7 @@ static int clickhouse_init(struct hl_fleet_store *store, unsigned keep_days, str
 	if (r == 0)
 		r = execute(server, false, sql, err);
 	bool has_codecs = server->major >= HAS_CODECS;
-	for (int table = 0; r == 0 && table < 7 + (has_codecs && keep_days); table++)
+	for (int table = 0; r == 0 && table < (has_codecs && keep_days ? 10 : 8); table++)
 		r = create(server, table, has_codecs, keep_days, err);
 	if (r == 0 && keep_days && !has_codecs)
 		r = hl_error_set(
@@ -564,12 +577,28 @@ static int clickhouse_insert(struct hl_fleet_store *store,
 	return r;
 }
 
+/* Rows of one group and moment count once, when they are merged. */
+static int clickhouse_insert_balances(struct hl_fleet_store *store, char *text,
+				      struct hl_error *err)
+{
+	static const char statement[] = "INSERT%20INTO%20balances%20FORMAT%20TabSeparated";
+	struct clickhouse *server = of(store);
+	struct hl_web_answer answer = {0};
+
+	int r = check_server(server, err);
+	if (r == 0)
+		r = post(server, true, statement, text, strlen(text), &answer, err);
+	free(answer.text);
+	return r;
+}
+
 const struct hl_fleet_backend hl_fleet_clickhouse = {
 	.scheme = "clickhouse://",
 	.open = clickhouse_open,
 	.free = clickhouse_free,
 	.init = clickhouse_init,
 	.insert = clickhouse_insert,
+	.insert_balances = clickhouse_insert_balances,
 	.ask = clickhouse_ask,
 	.escapes_by_backslash = true,
 	.divides = "intDiv",

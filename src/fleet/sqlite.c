@@ -29,6 +29,7 @@
 	FUNCTION(prepare_v2)   \
 	FUNCTION(finalize)     \
 	FUNCTION(bind_int64)   \
+	FUNCTION(bind_null)    \
 	FUNCTION(bind_text)    \
 	FUNCTION(step)         \
 	FUNCTION(reset)        \
@@ -55,7 +56,7 @@ struct sqlite_store {
 	struct hl_fleet_store store;
 	sqlite3 *db;
 	sqlite3_stmt *find_session, *add_session, *add_delta, *add_totals;
-	sqlite3_stmt *find_stack, *add_stack, *find_frame, *add_frame;
+	sqlite3_stmt *find_stack, *add_stack, *find_frame, *add_frame, *add_balance;
 	struct last_stack last;
 	int64_t pruned_ms;
 };
@@ -77,6 +78,16 @@ static const char writing[] = "PRAGMA synchronous = NORMAL; PRAGMA cache_size = 
 	"stack_frames.frames || ']') JOIN frames ON frame = value ORDER BY key)) AS frames " \
 	"FROM stack_frames;"
 
+/* As hl_fleet_balance_columns has them. Old stores lack it until one is added. */
+#define BALANCES                                                                            \
+	"CREATE TABLE IF NOT EXISTS balances (host TEXT NOT NULL, cgroup TEXT NOT NULL, "   \
+	"container TEXT NOT NULL, pod TEXT NOT NULL, ms INTEGER NOT NULL, "                 \
+	"usage_bytes INTEGER, limit_bytes INTEGER, working_set_bytes INTEGER, "             \
+	"reclaimable_bytes INTEGER, unreclaimable_bytes INTEGER, anonymous_bytes INTEGER, " \
+	"shared_bytes INTEGER, cache_bytes INTEGER, kernel_bytes INTEGER, "                 \
+	"unknown_bytes INTEGER, swap_bytes INTEGER, recorder_bytes INTEGER, "               \
+	"oom_kills INTEGER, PRIMARY KEY (host, cgroup, ms)) WITHOUT ROWID;"
+
 /* The file is known as a store before it has a table. */
 static const char schema[] =
 	"PRAGMA application_id = " APPLICATION_ID ";"
@@ -97,7 +108,7 @@ static const char schema[] =
 	"NULL,"
 	" alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, stack)) WITHOUT ROWID;"
 	"CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, number INTEGER NOT "
-	"NULL);" STACKS "COMMIT";
+	"NULL);" STACKS BALANCES "COMMIT";
 
 /* Old stores keep their table. */
 static const char converting[] = "ALTER TABLE stacks RENAME TO old_stacks;" STACKS;
@@ -138,6 +149,7 @@ static void sqlite_free(struct hl_fleet_store *store)
 	library.finalize(sqlite->add_stack);
 	library.finalize(sqlite->find_frame);
 	library.finalize(sqlite->add_frame);
+	library.finalize(sqlite->add_balance);
 	free(sqlite->last.numbers);
 	library.finalize(sqlite->add_delta);
 	library.finalize(sqlite->add_totals);
@@ -480,7 +492,7 @@ static int add_rows(struct sqlite_store *sqlite, const struct hl_fleet_window *w
 static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *err)
 {
 	int64_t days = 0;
-	char sql[512];
+	char sql[1024];
 
 	if (now_ms < sqlite->pruned_ms + PRUNE_EVERY_MS)
 		return 0;
@@ -494,8 +506,9 @@ static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *e
 		 "DELETE FROM deltas WHERE ms < %" PRId64 ";"
 		 "DELETE FROM totals WHERE session IN (SELECT session FROM sessions WHERE until_ms "
 		 "< %" PRId64 ");"
-		 "DELETE FROM sessions WHERE until_ms < %" PRId64,
-		 oldest_ms, oldest_ms, oldest_ms);
+		 "DELETE FROM sessions WHERE until_ms < %" PRId64 ";" BALANCES
+		 "DELETE FROM balances WHERE ms < %" PRId64,
+		 oldest_ms, oldest_ms, oldest_ms, oldest_ms);
 	return execute(sqlite, sql, "write to", err);
 }
 
@@ -550,6 +563,53 @@ static int sqlite_insert(struct hl_fleet_store *store, const struct hl_fleet_win
 	return r;
 }
 
+static int add_balance(struct sqlite_store *sqlite, char *line, struct hl_error *err)
+{
+	sqlite3_stmt *statement = sqlite->add_balance;
+
+	for (int i = 0; i < HL_FLEET_BALANCE_COUNT; i++) {
+		bool is_known = line && strncmp(line, HL_FLEET_BALANCE_UNKNOWN, 2) != 0;
+		const char *cell = hl_fleet_take_cell(&line);
+		if (!cell)
+			return hl_error_set(err, -EBADMSG, "cannot read a balance: it is damaged");
+		if (i < HL_FLEET_BALANCE_TEXTS)
+			library.bind_text(statement, i + 1, cell, -1, SQLITE_STATIC);
+		else if (is_known)
+			library.bind_int64(statement, i + 1, strtoll(cell, NULL, 10));
+		else
+			library.bind_null(statement, i + 1);
+	}
+	return run(sqlite, statement, err);
+}
+
+static int sqlite_insert_balances(struct hl_fleet_store *store, char *text, struct hl_error *err)
+{
+	struct sqlite_store *sqlite = of(store);
+	sqlite3_stmt *settings = NULL;
+
+	/* Whether it is a store by now. */
+	int r = prepare(sqlite, "SELECT number FROM settings", &settings, err);
+	library.finalize(settings);
+	if (r == 0)
+		r = execute(sqlite, BALANCES, "make the tables of", err);
+	if (r == 0)
+		r = prepare(sqlite,
+			    "INSERT OR IGNORE INTO balances VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+			    "?, ?, ?, ?, ?, ?, ?, ?)",
+			    &sqlite->add_balance, err);
+	if (r == 0)
+		r = execute(sqlite, "BEGIN IMMEDIATE", "write to", err);
+	if (r < 0)
+		return r;
+	for (char *line; r == 0 && text && *text && (line = strsep(&text, "\n"));)
+		r = add_balance(sqlite, line, err);
+	if (r == 0)
+		r = execute(sqlite, "COMMIT", "write to", err);
+	if (r < 0)
+		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
+	return r;
+}
+
 /* ---- asking ---- */
 
 static int sqlite_ask(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
@@ -582,5 +642,6 @@ const struct hl_fleet_backend hl_fleet_sqlite = {
 	.free = sqlite_free,
 	.init = sqlite_init,
 	.insert = sqlite_insert,
+	.insert_balances = sqlite_insert_balances,
 	.ask = sqlite_ask,
 };

@@ -72,6 +72,11 @@ int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *
 	return store->backend->insert(store, windows, count, repeated, err);
 }
 
+int hl_fleet_insert_balances(struct hl_fleet_store *store, char *text, struct hl_error *err)
+{
+	return store->backend->insert_balances(store, text, err);
+}
+
 int hl_fleet_check_base(const struct hl_fleet_store *store, const struct hl_fleet_window *window,
 			int64_t last_ms, struct hl_error *err)
 {

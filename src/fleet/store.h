@@ -7,6 +7,7 @@
  *	stacks	  stack, frames; in SQLite a view
  *	deltas	  session, ms, stack, inuse_bytes, inuse_objects, alloc_bytes, alloc_objects; kept for some days
  *	totals	  session, stack and the sums of all deltas, those that are not kept any more too
+ *	balances  what control groups were charged with at a moment: hl_fleet_balance_columns; kept for as many days
  *
  * A store is used by one thread.
  */
@@ -76,6 +77,16 @@ struct hl_fleet_window {
 	size_t stack_count, stack_capacity, row_count, row_capacity;
 };
 
+/*
+ * What a control group is charged with at one moment travels as text: a line HL_FLEET_BALANCES, then a line for each group, with a cell for
+ * each of hl_fleet_balance_columns, "\N" where it is not known. The first ones are texts, the others numbers; NULL ends them.
+ */
+#define HL_FLEET_BALANCES	 "heapline balances 1\n"
+#define HL_FLEET_BALANCE_TEXTS	 4
+#define HL_FLEET_BALANCE_COUNT	 18
+#define HL_FLEET_BALANCE_UNKNOWN "\\N"
+extern const char *const hl_fleet_balance_columns[];
+
 /* How a label is stored that is any bytes: in UTF-8 and without control characters other than tabs and newlines. To be freed; NULL for want of memory. */
 char *hl_fleet_label_clean(const char *text);
 
@@ -136,6 +147,9 @@ int hl_fleet_init(struct hl_fleet_store *store, unsigned keep_days, struct hl_er
 int hl_fleet_insert(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
 		    size_t count, bool repeated, struct hl_error *err);
 
+/* Adds the lines of balances, ${text}, which it changes; what is there already stays as it is. As hl_fleet_insert(). */
+int hl_fleet_insert_balances(struct hl_fleet_store *store, char *text, struct hl_error *err);
+
 /* Checks a window that begins with the look at ${base_ms} against ${last_ms}, the session's last one in the store (0: none). 0, -EEXIST or
  * -ESTALE, as hl_fleet_insert(). */
 int hl_fleet_check_base(const struct hl_fleet_store *store, const struct hl_fleet_window *window,
@@ -174,6 +188,7 @@ struct hl_fleet_backend {
 	int (*init)(struct hl_fleet_store *store, unsigned keep_days, struct hl_error *err);
 	int (*insert)(struct hl_fleet_store *store, const struct hl_fleet_window *const *windows,
 		      size_t count, bool repeated, struct hl_error *err);
+	int (*insert_balances)(struct hl_fleet_store *store, char *text, struct hl_error *err);
 	int (*ask)(struct hl_fleet_store *store, const char *sql, hl_fleet_take_row *take,
 		   void *context, struct hl_error *err);
 	bool escapes_by_backslash;

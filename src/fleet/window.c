@@ -15,6 +15,26 @@
 const char *const hl_fleet_label_names[] = {"service",	"version",   "host", "command", "pid",
 					    "build_id", "container", "pod",  NULL};
 
+const char *const hl_fleet_balance_columns[] = {"host",
+						"cgroup",
+						"container",
+						"pod",
+						"ms",
+						"usage_bytes",
+						"limit_bytes",
+						"working_set_bytes",
+						"reclaimable_bytes",
+						"unreclaimable_bytes",
+						"anonymous_bytes",
+						"shared_bytes",
+						"cache_bytes",
+						"kernel_bytes",
+						"unknown_bytes",
+						"swap_bytes",
+						"recorder_bytes",
+						"oom_kills",
+						NULL};
+
 char *hl_fleet_label_clean(const char *text)
 {
 	char *clean = hl_utf8_clean(text);

@@ -27,6 +27,8 @@ struct hl_push {
 	struct hl_push_look
 		*looks; /* of this round, to be sent together; their labels are the sessions' */
 	size_t look_count, look_capacity, look_rows;
+	struct hl_groups groups; /* of what is seen in this round */
+	bool sends_no_groups;	 /* since the sink refused them, which was said */
 	uint32_t *done; /* of the one recording: sequence numbers of processes that have ended */
 	size_t done_count, done_capacity;
 	int64_t last_ms;	  /* of the round before; 0: none */
@@ -138,11 +140,15 @@ static int note_sent(struct hl_push *push, int r, bool repeated, const struct hl
 		return -EAGAIN;
 	}
 	note_back(push);
+	if (r > 0 && why->text[0] && !push->sends_no_groups) {
+		push_say(push, "%s; what containers are charged with is not pushed", why->text);
+		push->sends_no_groups = true;
+	}
 	if (r == -EEXIST || r == -ESTALE)
 		note_overtaken(push, r, repeated, why);
 	else if (r < 0)
 		note_refused(push, why);
-	else
+	else if (r == 0)
 		push->sent.windows++;
 	return 0;
 }
@@ -370,6 +376,33 @@ static int deliver(struct hl_push *push, struct hl_push_look *look)
 	return push->look_rows < BATCH_ROWS ? 0 : send_batch(push);
 }
 
+/* Sends what the groups of this round's processes are charged with, once one of these was looked at. 0 or -ENOMEM. */
+static int send_groups(struct hl_push *push)
+{
+	const struct hl_push_sink_kind *kind = push->sink->kind;
+	HL_FREED char *bytes = NULL;
+	char host[HOST_NAME_MAX + 1] = "";
+	bool is_any = false;
+	size_t size;
+
+	for (size_t i = 0; i < push->count; i++)
+		is_any |= push->sessions[i]->is_known && push->sessions[i]->is_seen;
+	if (!is_any || !push->groups.count || push->sends_no_groups)
+		return 0;
+	gethostname(host, sizeof(host) - 1);
+	FILE *out = open_memstream(&bytes, &size);
+	if (!out)
+		return -ENOMEM;
+	int r = kind->encode_groups(push->sink, &push->groups, host, now_ms(), out);
+	if (fclose(out) != 0 || r < 0)
+		return -ENOMEM;
+	if (has_to_wait(push))
+		keep(push, bytes, size);
+	else
+		send_or_keep(push, bytes, size, false);
+	return 0;
+}
+
 /* ---- looking ---- */
 
 #define FRESH_MS	3000 /* a collector saves for the first time before it answers */
@@ -506,6 +539,8 @@ static int meet_recorded(struct hl_push *push, bool *ret_any)
 		*ret_any = true;
 		r = meet(push, wanted ? wanted : where->path, wanted ? NULL : where->owner,
 			 process->pid, process->sequence);
+		if (r == 0 && push->sink->kind->encode_groups)
+			r = hl_groups_add(&push->groups, process);
 	}
 	return r;
 }
@@ -579,6 +614,7 @@ static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *r
 		push->is_tried = true; /* nothing waits that could tell */
 	for (size_t i = 0; i < push->count; i++)
 		push->sessions[i]->is_seen = false;
+	hl_groups_release(&push->groups);
 	int r = meet_recorded(push, ret_goes_on);
 	if (r == 0 && push->settings->recording && (last || !*ret_goes_on))
 		r = meet_ended(push, last, ret_goes_on);
@@ -586,6 +622,8 @@ static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *r
 		r = look_at(push, push->sessions[i], &push->sessions[i]->is_done);
 	if (r == 0)
 		r = send_batch(push);
+	if (r == 0)
+		r = send_groups(push);
 	if (r == 0)
 		r = remove_done(push, ret_again);
 	push->last_ms = began_ms;
@@ -655,6 +693,7 @@ void hl_push_free(struct hl_push *push)
 	hl_push_sink_free(push->sink);
 	hl_push_spool_free(push->spool);
 	hl_push_stacks_release(&push->told);
+	hl_groups_release(&push->groups);
 	free(push->sessions);
 	free(push->looks);
 	free(push->done);

@@ -51,11 +51,51 @@ static int insert(struct hl_push_sink *sink, const struct hl_fleet_window *const
 	return r == 0 ? hl_fleet_insert(store_of(sink), windows, count, repeated, err) : r;
 }
 
+static int store_encode_groups(struct hl_push_sink *sink, const struct hl_groups *groups,
+			       const char *host, int64_t ms, FILE *out)
+{
+	_Static_assert(HL_FLEET_BALANCE_TEXTS + 1 + HL_GROUP_FIGURES == HL_FLEET_BALANCE_COUNT,
+		       "a column for each figure");
+
+	(void)sink;
+	fputs(HL_FLEET_BALANCES, out);
+	for (size_t i = 0; i < groups->count; i++) {
+		const struct hl_group *group = &groups->groups[i];
+		const char *const texts[] = {host, group->name, group->container, group->pod};
+		for (size_t k = 0; k < HL_COUNT_OF(texts); k++) {
+			hl_fleet_put_cell(out, texts[k]);
+			putc('\t', out);
+		}
+		fprintf(out, "%" PRId64, ms);
+		for (size_t k = 0; k < HL_GROUP_FIGURES; k++)
+			if (group->figures[k] < 0)
+				fputs("\t" HL_FLEET_BALANCE_UNKNOWN, out);
+			else
+				fprintf(out, "\t%" PRId64, group->figures[k]);
+		putc('\n', out);
+	}
+	return 0;
+}
+
+static int send_balances(struct hl_fleet_store *store, char *text, struct hl_error *err)
+{
+	int r = hl_fleet_insert_balances(store, text, err);
+
+	if (r == -ENODATA) {
+		*err = (struct hl_error){0};
+		r = hl_fleet_init(store, 0, err);
+		r = r == 0 ? hl_fleet_insert_balances(store, text, err) : r;
+	}
+	return r == -EAGAIN || r == -ENOMEM ? r : 1;
+}
+
 static int store_send(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
 		      struct hl_error *err)
 {
-	HL_CLEANUP(hl_fleet_window_release) struct hl_fleet_window window;
+	HL_CLEANUP(hl_fleet_window_release) struct hl_fleet_window window = {0};
 
+	if (!strncmp(bytes, HL_FLEET_BALANCES, strlen(HL_FLEET_BALANCES)))
+		return send_balances(store_of(sink), bytes + strlen(HL_FLEET_BALANCES), err);
 	int r = hl_fleet_window_read(bytes, size, &window);
 	if (r < 0)
 		return hl_error_set(err, r, "cannot read a window from the spool: %s",
@@ -121,6 +161,7 @@ static const struct hl_push_sink_kind store_kind = {
 	.encode = store_encode,
 	.send = store_send,
 	.send_looks = store_send_looks,
+	.encode_groups = store_encode_groups,
 	.recall = store_recall,
 };
 

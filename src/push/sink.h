@@ -6,6 +6,7 @@
 #pragma once
 
 #include "push/session.h"
+#include "serve/groups.h"
 
 struct hl_push_sink;
 
@@ -29,7 +30,7 @@ struct hl_push_sink_kind {
 
 	/*
 	 * Sends what was encoded, ${size} bytes with a NUL after them, which it may change. ${repeated}: it may have arrived already. With a
-	 * sentence: -EAGAIN when the same may succeed later; -EEXIST and -ESTALE as hl_fleet_insert(), where sessions are to be recalled; any other
+	 * sentence: -EAGAIN when the same may succeed later; 1 when it was what encode_groups() wrote, and, with a sentence, no more of these are wanted; -EEXIST and -ESTALE as hl_fleet_insert(), where sessions are to be recalled; any other
 	 * negative errno when it is refused for good.
 	 */
 	int (*send)(struct hl_push_sink *sink, char *bytes, size_t size, bool repeated,
@@ -41,6 +42,10 @@ struct hl_push_sink_kind {
 	 */
 	int (*send_looks)(struct hl_push_sink *sink, const struct hl_push_look *looks, size_t count,
 			  struct hl_error *err);
+
+	/* Writes what ${groups} of ${host} are charged with at ${ms}, in order to be sent. 0 or -ENOMEM. NULL: it takes no such thing. */
+	int (*encode_groups)(struct hl_push_sink *sink, const struct hl_groups *groups,
+			     const char *host, int64_t ms, FILE *out);
 
 	/* Tells ${session} what the sink has of it. As send(). NULL: it needs no figures from before. */
 	int (*recall)(struct hl_push_sink *sink, struct hl_push_session *session,
@@ -55,3 +60,10 @@ struct hl_push_sink {
 
 int hl_push_otlp_open(const char *url, struct hl_push_sink **ret_sink, struct hl_error *err);
 bool hl_push_otlp_is_url(const char *url);
+
+/* Writes a message of OTLP, deflated; its errors are those of ${out}, -EFBIG with a sentence, and -ENOMEM. */
+struct ProtobufCMessage;
+int hl_push_otlp_put(const struct ProtobufCMessage *message, FILE *out, struct hl_error *err);
+
+/* Writes what ${groups} of ${host} are charged with at ${ms} as such a message. */
+int hl_push_otlp_groups(const struct hl_groups *groups, const char *host, int64_t ms, FILE *out);

@@ -451,6 +451,8 @@ static int message_new(const struct hl_push_look *look, int64_t from_ms, struct 
 
 #define PREFIX	"otlp+" /* of http:// and https:// */
 #define PATH	"/v1development/profiles"
+#define METRICS "/v1/metrics"
+#define MARK	'M' /* before metrics: what is deflated begins otherwise */
 #define PORT	"4318"
 #define TYPE	"application/x-protobuf"
 #define DEFLATE "Content-Encoding: gzip"
@@ -458,7 +460,7 @@ static int message_new(const struct hl_push_look *look, int64_t from_ms, struct 
 struct otlp_sink {
 	struct hl_push_sink sink;
 	struct hl_web *web;
-	struct hl_web_place place;
+	struct hl_web_place place, metrics;
 };
 
 static void otlp_free(struct hl_push_sink *sink)
@@ -467,6 +469,7 @@ static void otlp_free(struct hl_push_sink *sink)
 
 	hl_web_free(otlp->web);
 	hl_web_place_release(&otlp->place);
+	hl_web_place_release(&otlp->metrics);
 	free(otlp);
 }
 
@@ -481,7 +484,7 @@ static void append(ProtobufCBuffer *buffer, size_t size, const uint8_t *bytes)
 	hl_gzip_writer_append(&((struct deflated *)buffer)->gzip, bytes, size);
 }
 
-static int put_message(const ProtobufCMessage *message, FILE *out, struct hl_error *err)
+int hl_push_otlp_put(const ProtobufCMessage *message, FILE *out, struct hl_error *err)
 {
 	size_t size = protobuf_c_message_get_packed_size(message);
 	HL_FREED struct deflated *deflated = malloc(sizeof(*deflated));
@@ -509,9 +512,17 @@ static int otlp_encode(struct hl_push_sink *sink, const struct hl_push_look *loo
 	(void)sink;
 	int r = message_new(look, from_ms, &message);
 	if (r == 0)
-		r = put_message(&message->export.base, out, err);
+		r = hl_push_otlp_put(&message->export.base, out, err);
 	message_free(message);
 	return r;
+}
+
+static int otlp_encode_groups(struct hl_push_sink *sink, const struct hl_groups *groups,
+			      const char *host, int64_t ms, FILE *out)
+{
+	(void)sink;
+	putc(MARK, out);
+	return hl_push_otlp_groups(groups, host, ms, out);
 }
 
 /* The sentence for what a server refused; ${answer} is its google.rpc.Status. */
@@ -560,31 +571,34 @@ static int otlp_send(struct hl_push_sink *sink, char *bytes, size_t size, bool r
 {
 	const struct otlp_sink *otlp = (const struct otlp_sink *)sink;
 	struct hl_web_answer answer = {0};
+	bool is_metrics = size && bytes[0] == MARK;
 	const struct hl_web_request request = {
-		.url = otlp->place.url,
+		.url = is_metrics ? otlp->metrics.url : otlp->place.url,
 		.name = otlp->place.name,
 		.user = otlp->place.user,
 		.content_type = TYPE,
 		.header = DEFLATE,
-		.body = bytes,
-		.size = size,
+		.body = bytes + is_metrics,
+		.size = size - is_metrics,
 		.is_sent_once = true,
 	};
 
 	(void)repeated; /* profiles have numbers of their own, which not every server looks at */
 	int r = hl_web_post(otlp->web, &request, &answer, err);
-	if (r == 0)
+	if (r == 0 && !is_metrics)
 		r = judge_success(otlp, &answer, err);
 	else if (r != -ENOMEM && !may_pass(answer.status))
 		r = say_refused(otlp, &answer, err);
 	free(answer.text);
-	return r;
+	/* Servers of profiles need not take metrics. */
+	return is_metrics && r != -EAGAIN && r != -ENOMEM ? 1 : r;
 }
 
 static const struct hl_push_sink_kind kind = {
 	.free = otlp_free,
 	.encode = otlp_encode,
 	.send = otlp_send,
+	.encode_groups = otlp_encode_groups,
 };
 
 bool hl_push_otlp_is_url(const char *url)
@@ -599,7 +613,13 @@ int hl_push_otlp_open(const char *url, struct hl_push_sink **ret_sink, struct hl
 	if (!otlp)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	otlp->sink.kind = &kind;
-	int r = hl_web_place_parse(url + strlen(PREFIX), PORT, PATH, &otlp->place);
+	size_t length = strlen(url), tail = strlen(PATH);
+	bool has_path = length > tail && !strcmp(url + length - tail, PATH);
+	HL_FREED char *base =
+		strndup(url + strlen(PREFIX), length - strlen(PREFIX) - (has_path ? tail : 0));
+	int r = base ? hl_web_place_parse(url + strlen(PREFIX), PORT, PATH, &otlp->place) : -ENOMEM;
+	if (r == 0)
+		r = hl_web_place_parse(base, PORT, METRICS, &otlp->metrics);
 	r = r == 0 ? hl_web_new(&otlp->web, err) : hl_error_set(err, r, "out of memory");
 	if (r < 0)
 		otlp_free(&otlp->sink);

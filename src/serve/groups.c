@@ -155,7 +155,7 @@ static int add_of_process(struct hl_groups *groups, pid_t pid, char *key, size_t
 	return 0;
 }
 
-static int add_process(struct hl_groups *groups, const struct hl_catalog_process *process)
+int hl_groups_add(struct hl_groups *groups, const struct hl_catalog_process *process)
 {
 	int64_t own = process->recorder_bytes < 0 ? process->asked_recorder_bytes
 						  : process->recorder_bytes;
@@ -209,7 +209,7 @@ int hl_groups_read(struct hl_groups *groups, const struct hl_catalog *catalog,
 
 	*groups = (struct hl_groups){0};
 	for (size_t i = 0; r == 0 && i < catalog->process_count; i++)
-		r = add_process(groups, &catalog->processes[i]);
+		r = hl_groups_add(groups, &catalog->processes[i]);
 	if (r == 0 && (choice->count || choice->containers))
 		r = hl_cgroup_each(visit, &walk, NULL);
 	return r == -ENOMEM ? r : 0;

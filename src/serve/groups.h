@@ -55,4 +55,7 @@ struct hl_group_choice {
 /* Reads them: from about ten small files for each group. 0 or -ENOMEM; to be released in any case. Thread-safe. */
 int hl_groups_read(struct hl_groups *groups, const struct hl_catalog *catalog,
 		   const struct hl_group_choice *choice);
+/* Adds the group of one process. 0 or -ENOMEM. */
+int hl_groups_add(struct hl_groups *groups, const struct hl_catalog_process *process);
+
 void hl_groups_release(struct hl_groups *groups);

@@ -32,6 +32,21 @@ def value_of(any_value):
     return first(message, 1).decode() if 1 in message else first(message, 3)
 
 
+def metrics_of(deflated):
+    """[(attributes of the resource, {metric: (value, time in ns, unit, is a sum that only grows)})] of an ExportMetricsServiceRequest."""
+    found = []
+    for resource_metrics in map(fields, fields(gzip.decompress(deflated)).get(1, [])):
+        attributes = [fields(pair) for pair in fields(first(resource_metrics, 1))[1]]
+        metrics = {}
+        for metric in map(fields, fields(first(resource_metrics, 2))[2]):
+            data = fields(first(metric, 7 if 7 in metric else 5))
+            point = fields(first(data, 1))
+            metrics[first(metric, 1).decode()] = (first(point, 6), first(point, 3), first(metric, 3).decode(),
+                                                  (first(data, 2), first(data, 3)) == (2, 1))
+        found.append(({first(pair, 1).decode(): value_of(first(pair, 2)) for pair in attributes}, metrics))
+    return found
+
+
 class OtlpRequest:
     """One ExportProfilesServiceRequest: `resource` and `scope`, and by type of profile its unit, times and samples."""
 

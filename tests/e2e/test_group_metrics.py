@@ -6,13 +6,19 @@ import contextlib
 import json
 import os
 import re
+import signal
+import sqlite3
 import subprocess
 import tempfile
+import time
+import urllib.request
 
 import harness
 import test_pod
+import test_push
 import test_serve
 from harness import HEAPLINE
+from otlp_file import metrics_of
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
 UID = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
@@ -66,20 +72,24 @@ class GroupsCase(test_pod.Groups):
                                  stdout=subprocess.PIPE, text=True, preexec_fn=lambda: self.join(group)) as process:
             process.stdout.readline()
             self.assertEqual(process.stdout.readline(), "ready\n")
-            yield process.pid
-            process.stdin.close()
-            self.assertEqual(process.wait(), 0)
+            try:
+                yield process.pid
+            finally:
+                process.stdin.close()
+                process.wait()
+            self.assertEqual(process.returncode, 0)
 
     @contextlib.contextmanager
     def attached(self, pid):
         """A recorder in the process, whose collector is elsewhere."""
         with subprocess.Popen([HEAPLINE, "attach", "-p", str(pid), "-o", self.path(f"{pid}.hl")],
                               stderr=subprocess.DEVNULL) as attach:
-            ask = [HEAPLINE, "ctl", "-p", str(pid), "status"]
-            harness.wait_until(lambda: harness.run(ask).status == 0, "the recorder to be there")
-            yield
-            harness.run([HEAPLINE, "ctl", "-p", str(pid), "detach"])
-            attach.wait(harness.TIMEOUT_S)
+            try:
+                ask = [HEAPLINE, "ctl", "-p", str(pid), "status"]
+                harness.wait_until(lambda: harness.run(ask).status == 0, "the recorder to be there")
+                yield
+            finally:
+                attach.send_signal(signal.SIGINT)
 
 
 class Served(GroupsCase):
@@ -202,6 +212,89 @@ class Served(GroupsCase):
             json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
         result = harness.run([promtool, "check", "rules", self.path("rules.yml")])
         self.assertEqual(result.status, 0, result.stdout + result.stderr)
+
+
+class Pushed(GroupsCase):
+    def push(self, to, *options):
+        return harness.run([HEAPLINE, "push", "--to", to, "--spool", self.path("spool"), *options])
+
+    def rows(self, store):
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute("SELECT * FROM balances ORDER BY ms")]
+
+    def test_a_store_has_them(self):
+        store = self.path("fleet.db")
+        with self.group("pushed") as group:
+            container = self.make_below(group, f"pod{UID}", ID)
+            with self.parts(container) as pid, self.attached(pid):
+                harness.wait_until(lambda: not self.push(store, "-p", str(pid), "--once").status, "a window to be pushed")
+                self.limit(container, 512 << 20)
+                self.assertEqual(self.push(store, "-p", str(pid), "--once").status, 0)
+                report = json.loads(harness.run([HEAPLINE, "pod", "--cgroup", container, "--json"]).stdout)
+            first, last = self.rows(store)
+            self.assertGreater(last["ms"], first["ms"])
+            self.assertEqual({name: last[name] for name in ("host", "cgroup", "container", "pod", "limit_bytes", "oom_kills")}, {
+                "host": os.uname().nodename, "cgroup": self.name_of(container), "container": ID, "pod": UID,
+                "limit_bytes": 512 << 20, "oom_kills": 0})
+            for kind in KINDS:
+                self.assertLessEqual(abs(last[f"{kind}_bytes"] - report["total"][f"{kind}_bytes"]), 4 * SLACK, kind)
+            self.assertEqual(last["unreclaimable_bytes"], last["usage_bytes"] - last["reclaimable_bytes"])
+            self.assertIn(first["limit_bytes"], (None, report["limit_bytes"]))
+            self.assertGreater(last["recorder_bytes"], 0)
+
+    def test_clickhouse_has_them(self):
+        with test_push.clickhouse(self.directory) as url, self.group("pushed") as group, self.parts(group) as pid, \
+                self.attached(pid):
+            server, database = re.fullmatch(r"clickhouse://([^/]+)/(\w+)", url).groups()
+
+            def ask(sql):
+                with urllib.request.urlopen(f"http://{server}/?database={database}", sql.encode()) as response:
+                    return response.read().decode()
+
+            result = harness.run([HEAPLINE, "fleet", "init", "--db", url])
+            self.assertEqual(result.status, 0, result.stderr)
+            ask("DROP TABLE balances")  # as a store of an older heapline
+            harness.wait_until(lambda: not self.push(url, "-p", str(pid), "--once").status, "a window to be pushed")
+            rows = [json.loads(line) for line in ask("SELECT * FROM balances FORMAT JSONEachRow").splitlines()]
+            self.assertEqual([row["cgroup"] for row in rows], [self.name_of(group)])
+            self.assertEqual(sum(int(rows[0][f"{kind}_bytes"]) for kind in KINDS), int(rows[0]["usage_bytes"]))
+            self.assertIn(rows[0]["limit_bytes"], (None, str(json.loads(
+                harness.run([HEAPLINE, "pod", "--cgroup", group, "--json"]).stdout)["limit_bytes"])))
+
+    def test_a_collector_of_opentelemetry_has_them(self):
+        with self.group("pushed") as group, self.parts(self.make_below(group, f"docker-{ID}.scope")) as pid, \
+                self.attached(pid), test_push.Backend() as backend:
+            url = f"otlp+http://127.0.0.1:{backend.port}/base"
+            options = "--experimental", "-p", str(pid), "--once"
+            harness.wait_until(lambda: not self.push(url, *options).status, "a window to be pushed")
+            (attributes, metrics), = metrics_of(dict(zip(backend.paths, backend.bodies))["/base/v1/metrics"][1])
+            name = f"{self.name_of(group)}/docker-{ID}.scope"
+            self.assertEqual(attributes, {"host.name": os.uname().nodename, "process.linux.cgroup": name, "container.id": ID})
+            own = {key.rsplit(".", 1)[1]: value for key, (value, *_) in metrics.items()}
+            self.assertEqual(sum(own[kind] for kind in KINDS), own["usage"])
+            self.assertGreater(own["recorder"], 0)
+            self.assertEqual(metrics["heapline.cgroup.oom_kills"][2:], ("{process}", True))
+            self.assertEqual(metrics["heapline.cgroup.usage"][2:], ("By", False))
+            self.assertLess(abs(metrics["heapline.cgroup.usage"][1] - time.time_ns()), 600 * 10**9)
+            backend.refuses = "/v1/metrics"  # a server that takes profiles alone
+            result = self.push(url, *options)
+            self.assertEqual(result.status, 0, result.stderr)
+            self.assertIn("; what containers are charged with is not pushed", result.stderr)
+            self.assertNotIn("dropped", result.stderr)
+
+    def test_an_old_store_is_given_the_table_and_an_outage_loses_none(self):
+        store = self.path("fleet.db")
+        with self.group("pushed") as group, self.parts(group) as pid, self.attached(pid):
+            harness.wait_until(lambda: not self.push(store, "-p", str(pid), "--once").status, "a window to be pushed")
+            with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as database:
+                database.execute("DROP TABLE balances")
+                database.execute("BEGIN EXCLUSIVE")  # longer than a store is waited for
+                away = self.push(store, "-p", str(pid), "--once")
+                database.execute("ROLLBACK")
+            self.assertIn("in the spool", away.stderr)
+            self.assertEqual(self.push(store, "-p", str(pid), "--once").status, 0)
+            self.assertEqual([row["cgroup"] for row in self.rows(store)], [self.name_of(group)] * 2)
 
 
 if __name__ == "__main__":

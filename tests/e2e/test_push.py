@@ -68,7 +68,9 @@ intDiv(inuse_objects - inuse_low, 256) AS inuse_high, toInt8(alloc_objects) AS a
 if(alloc_objects = 0, intDivOrZero(inuse_bytes, inuse_objects), intDivOrZero(alloc_bytes, alloc_objects)) AS size, \
 inuse_bytes - inuse_objects * size AS inuse_rest, alloc_bytes - alloc_objects * size AS alloc_rest FROM changes
 CREATE MATERIALIZED VIEW IF NOT EXISTS totals_of_changes TO totals AS SELECT session, stack, inuse_bytes, inuse_objects, alloc_bytes, alloc_objects FROM changes
+CREATE TABLE IF NOT EXISTS balances (host LowCardinality(String), cgroup LowCardinality(String), container LowCardinality(String), pod LowCardinality(String), ms Int64 CODEC(ZSTD(1)), usage_bytes Nullable(Int64) CODEC(ZSTD(1)), limit_bytes Nullable(Int64) CODEC(ZSTD(1)), working_set_bytes Nullable(Int64) CODEC(ZSTD(1)), reclaimable_bytes Nullable(Int64) CODEC(ZSTD(1)), unreclaimable_bytes Nullable(Int64) CODEC(ZSTD(1)), anonymous_bytes Nullable(Int64) CODEC(ZSTD(1)), shared_bytes Nullable(Int64) CODEC(ZSTD(1)), cache_bytes Nullable(Int64) CODEC(ZSTD(1)), kernel_bytes Nullable(Int64) CODEC(ZSTD(1)), unknown_bytes Nullable(Int64) CODEC(ZSTD(1)), swap_bytes Nullable(Int64) CODEC(ZSTD(1)), recorder_bytes Nullable(Int64) CODEC(ZSTD(1)), oom_kills Nullable(Int64) CODEC(ZSTD(1)), day Date MATERIALIZED toDate(toUInt16(intDiv(ms, 86400000)))) ENGINE = ReplacingMergeTree PARTITION BY day ORDER BY (host, cgroup, ms)
 ALTER TABLE deltas MODIFY TTL day + INTERVAL 30 DAY
+ALTER TABLE balances MODIFY TTL day + INTERVAL 30 DAY
 """
 
 

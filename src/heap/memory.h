@@ -195,7 +195,7 @@ void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleep
 int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
 			struct hl_process_facts *facts, struct hl_error *err);
 
-/* ---- stop.c ---- */
+/* ---- stops ---- */
 
 /*
  * Stops all threads of a process for a moment, by ptrace: unlike with a stop signal, its parent
@@ -203,37 +203,6 @@ int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
  */
 struct hl_stop;
 
-/*
- * Stops all threads of ${pid} but those in ${sleepers}, also those that begin meanwhile. 0,
- * ${ret_stop} being NULL if there is no other thread; or with a sentence and with nothing stopped:
- * -EBUSY when it is traced already; -EACCES; -ESRCH; -ETIMEDOUT when a thread does not stop, as it
- * hangs in the kernel; -ENOMEM. The same thread must call hl_stop_end().
- */
-int hl_stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_count,
-		  struct hl_stop **ret_stop, struct hl_error *err);
-
-/*
- * Stops what is not stopped yet but for ${sleepers}, which take the place of those given before. 0, or as
- * hl_stop_begin(); hl_stop_end() is to be called in any case.
- */
-int hl_stop_extend(struct hl_stop *stop, const struct hl_sleeper *sleepers, size_t sleeper_count,
-		   struct hl_error *err);
-
-/* Whether the thread ${tid} is one that was stopped; how many were. NULL is fine. */
-bool hl_stop_has(const struct hl_stop *stop, pid_t tid);
-uint32_t hl_stop_count(const struct hl_stop *stop);
-
-/* The thread ${tid} among ${count} sleepers; NULL: it is not there. */
-const struct hl_sleeper *hl_stop_find_sleeper(const struct hl_sleeper *sleepers, size_t count,
-					      pid_t tid);
-
-/* Whether another process traces ${pid}, so that it cannot be stopped: 0, or -EBUSY with the
- * sentence of hl_stop_begin(). */
+/* Whether another process traces ${pid}, so that it cannot be stopped: 0, or -EBUSY with a
+ * sentence. */
 int hl_stop_check(pid_t pid, struct hl_error *err);
-
-/* Calls ${visit} with the registers of each thread, until it returns non-zero; returns that. */
-int hl_stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context);
-
-/* Lets them go on; signals that came meanwhile are delivered, and system calls that the stop
- * interrupted are made again. NULL is fine. */
-void hl_stop_end(struct hl_stop *stop);

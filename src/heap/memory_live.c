@@ -1,20 +1,257 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The memory of a running process, by process_vm_readv, /proc/PID/mem and its page map. */
-#include "heap/memory.h"
-
+/* The memory of a running process, by process_vm_readv, /proc/PID/mem and its page map; and stops of its threads by ptrace. */
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "heap/memory.h"
 #include "process/process.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* ---- stops, by PTRACE_SEIZE and PTRACE_INTERRUPT ---- */
+
+#define PATIENCE_NS   (2 * HL_NS_PER_SECOND) /* with a thread that does not stop */
+#define LOOK_AGAIN_US 50
+
+struct stopped_thread {
+	pid_t tid;
+	int signal;	 /* that came first, and is still to be delivered */
+	bool is_stopped; /* else it was interrupted, and will stop */
+};
+
+struct hl_stop {
+	pid_t pid;
+	const struct hl_sleeper *sleepers; /* that are left alone */
+	size_t sleeper_count;
+	struct stopped_thread *threads;
+	size_t count, capacity;
+};
+
+/* The thread ${tid} among ${count} sleepers; NULL: it is not there. */
+static const struct hl_sleeper *stop_find_sleeper(const struct hl_sleeper *sleepers, size_t count,
+						  pid_t tid)
+{
+	size_t at = HL_LOWER_BOUND(i, count, sleepers[i].tid < tid);
+
+	return at < count && sleepers[at].tid == tid ? &sleepers[at] : NULL;
+}
+
+static struct stopped_thread *find_thread(const struct hl_stop *stop, pid_t tid)
+{
+	for (size_t i = 0; i < stop->count; i++)
+		if (stop->threads[i].tid == tid)
+			return &stop->threads[i];
+	return NULL;
+}
+
+static bool stop_has(const struct hl_stop *stop, pid_t tid)
+{
+	return stop && find_thread(stop, tid);
+}
+
+/* Whether the thread ${tid} is one that was stopped; how many were. NULL is fine. */
+static uint32_t stop_count(const struct hl_stop *stop)
+{
+	return stop ? (uint32_t)stop->count : 0;
+}
+
+int hl_stop_check(pid_t pid, struct hl_error *err)
+{
+	struct hl_process_condition condition;
+
+	if (hl_process_condition_read(pid, &condition, NULL) < 0 || !condition.tracer_pid)
+		return 0;
+	return hl_error_set(err, -EBUSY,
+			    "cannot stop process '%d': process %d traces it; end that one, or read "
+			    "without stopping",
+			    (int)pid, (int)condition.tracer_pid);
+}
+
+static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
+{
+	if (code == -EPERM && hl_stop_check(stop->pid, err) < 0)
+		return -EBUSY;
+	if (code == -EPERM)
+		return hl_error_set(err, -EACCES,
+				    "cannot stop process '%d': the system does not permit it; run "
+				    "as root or as its user",
+				    (int)stop->pid);
+	if (code == -ETIMEDOUT)
+		return hl_error_set(err, code, "cannot stop process '%d': %s", (int)stop->pid,
+				    hl_process_is_frozen(stop->pid)
+					    ? HL_PROCESS_FROZEN
+					    : "a thread of it did not stop in time; try again");
+	return hl_error_set(err, code, "cannot stop process '%d': %s", (int)stop->pid,
+			    strerror(-code));
+}
+
+/* Interrupts all threads that are not interrupted yet; returns their number. */
+static int interrupt_new(struct hl_stop *stop)
+{
+	pid_t *tids;
+	size_t count;
+	int found = 0, r = hl_process_threads(stop->pid, &tids, &count);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count && r == 0; i++) {
+		pid_t tid = tids[i];
+		if (find_thread(stop, tid) ||
+		    stop_find_sleeper(stop->sleepers, stop->sleeper_count, tid))
+			continue;
+		r = HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1);
+		if (r < 0)
+			break;
+		if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
+			int code = -errno;
+			r = code == -ESRCH || hl_process_has_ended(tid)
+				    ? 0
+				    : code; /* it has just ended */
+			continue;
+		}
+		stop->threads[stop->count++] = (struct stopped_thread){.tid = tid};
+		found++;
+		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 && errno != ESRCH)
+			r = -errno;
+	}
+	free(tids);
+	return r < 0 ? r : found;
+}
+
+static void mend_call(pid_t tid)
+{
+	struct user_regs_struct registers;
+
+	if (ptrace(PTRACE_GETREGS, tid, NULL, &registers) == 0 &&
+	    hl_interrupted_call_mend(tid, &registers))
+		ptrace(PTRACE_SETREGS, tid, NULL, &registers);
+}
+
+/* Waits until a thread stops or ends. 0; -ETIMEDOUT, with a ${deadline} of 0 after one look. */
+static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
+{
+	int status;
+
+	for (;;) {
+		pid_t r = waitpid(tid, &status, __WALL | WNOHANG);
+		struct stopped_thread *thread = find_thread(stop, tid);
+		if (r < 0 || (r == tid && !WIFSTOPPED(status))) {
+			*thread = stop->threads[--stop->count];
+			return 0;
+		}
+		if (r == tid) {
+			/* another stop than that for a signal has an event in the upper half */
+			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
+			thread->is_stopped = true;
+			mend_call(tid);
+			return 0;
+		}
+		if (hl_clock_ns(CLOCK_MONOTONIC) > deadline)
+			return -ETIMEDOUT;
+		usleep(LOOK_AGAIN_US);
+	}
+}
+
+/* A thread that has not stopped yet may start another, so this looks again until it finds none. */
+static int stop_all(struct hl_stop *stop)
+{
+	int found;
+
+	do {
+		found = interrupt_new(stop);
+		if (found < 0)
+			return found;
+		uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+		for (size_t i = 0; i < stop->count;) {
+			if (stop->threads[i].is_stopped)
+				i++;
+			else if (await(stop, stop->threads[i].tid, deadline) < 0)
+				return -ETIMEDOUT;
+		}
+	} while (found > 0);
+	return stop->count || stop->sleeper_count ? 0 : -ESRCH;
+}
+
+/* Lets them go on; signals that came meanwhile are delivered, and system calls that the stop
+ * interrupted are made again. NULL is fine. */
+static void stop_end(struct hl_stop *stop)
+{
+	if (!stop)
+		return;
+	for (size_t i = stop->count; i-- > 0;)
+		if (!stop->threads[i].is_stopped)
+			await(stop, stop->threads[i].tid, 0);
+	/* Threads that hang in the kernel cannot be detached: the kernel does it when we end. */
+	for (size_t i = 0; i < stop->count; i++)
+		ptrace(PTRACE_DETACH, stop->threads[i].tid, NULL,
+		       (void *)(intptr_t)stop->threads[i].signal);
+	free(stop->threads);
+	free(stop);
+}
+
+/*
+ * Stops all threads of ${pid} but those in ${sleepers}, also those that begin meanwhile. 0,
+ * ${ret_stop} being NULL if there is no other thread; or with a sentence and with nothing stopped:
+ * -EBUSY when it is traced already; -EACCES; -ESRCH; -ETIMEDOUT when a thread does not stop, as it
+ * hangs in the kernel; -ENOMEM. The same thread must call stop_end().
+ */
+static int stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_count,
+		      struct hl_stop **ret_stop, struct hl_error *err)
+{
+	struct hl_stop *stop = calloc(1, sizeof(*stop));
+
+	if (!stop)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	*stop = (struct hl_stop){.pid = pid, .sleepers = sleepers, .sleeper_count = sleeper_count};
+	int r = stop_all(stop);
+	if (r < 0)
+		r = refuse(stop, r, err);
+	if (r < 0 || !stop->count) {
+		stop_end(stop);
+		stop = NULL;
+	}
+	if (r == 0)
+		*ret_stop = stop;
+	return r;
+}
+
+/*
+ * Stops what is not stopped yet but for ${sleepers}, which take the place of those given before. 0, or as
+ * stop_begin(); stop_end() is to be called in any case.
+ */
+static int stop_extend(struct hl_stop *stop, const struct hl_sleeper *sleepers,
+		       size_t sleeper_count, struct hl_error *err)
+{
+	stop->sleepers = sleepers;
+	stop->sleeper_count = sleeper_count;
+	int r = stop_all(stop);
+	return r < 0 ? refuse(stop, r, err) : 0;
+}
+
+/* Calls ${visit} with the registers of each thread, until it returns non-zero; returns that. */
+static int stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context)
+{
+	struct user_regs_struct registers;
+	int r = 0;
+
+	for (size_t i = 0; i < stop->count && r == 0; i++)
+		if (ptrace(PTRACE_GETREGS, stop->threads[i].tid, NULL, &registers) == 0)
+			r = visit(context, &registers);
+	return r;
+}
+
+/* ---- reading ---- */
 
 #define HOLDS_MAX \
 	8u /* attempts to leave sleepers alone; each stops those that woke in the one before */
@@ -144,7 +381,7 @@ static void live_go_on(struct hl_memory *memory)
 	struct live_memory *live = (struct live_memory *)memory;
 
 	if (live->stop) {
-		hl_stop_end(live->stop);
+		stop_end(live->stop);
 		memory->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - live->stopped_since_ns;
 	}
 	live->stop = NULL;
@@ -205,14 +442,14 @@ static int stop_others(struct live_memory *live, struct hl_error *err)
 	int r;
 
 	if (live->stop) {
-		r = hl_stop_extend(live->stop, live->sleepers, live->sleeper_count, err);
+		r = stop_extend(live->stop, live->sleepers, live->sleeper_count, err);
 	} else {
 		live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		r = hl_stop_begin(live->base.pid, live->sleepers, live->sleeper_count, &live->stop,
-				  err);
+		r = stop_begin(live->base.pid, live->sleepers, live->sleeper_count, &live->stop,
+			       err);
 	}
-	if (hl_stop_count(live->stop) > live->base.stopped_threads)
-		live->base.stopped_threads = hl_stop_count(live->stop);
+	if (stop_count(live->stop) > live->base.stopped_threads)
+		live->base.stopped_threads = stop_count(live->stop);
 	if (r == 0)
 		r = read_maps_again(live, err);
 	if (r < 0)
@@ -243,7 +480,7 @@ static bool live_has_moved(struct hl_memory *memory)
 		return true;
 	for (size_t i = 0; i < live->sleeper_count; i++) {
 		pid_t tid = live->sleepers[i].tid;
-		const struct hl_sleeper *sleeper = hl_stop_find_sleeper(now, count, tid);
+		const struct hl_sleeper *sleeper = stop_find_sleeper(now, count, tid);
 		if (sleeper && sleeper->switches == live->sleepers[i].switches)
 			continue;
 		has_moved = true;
@@ -272,8 +509,7 @@ static int read_sleepers(struct live_memory *live)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < count; i++)
-		if (!hl_stop_has(live->stop, sleepers[i].tid) &&
-		    !is_restless(live, sleepers[i].tid))
+		if (!stop_has(live->stop, sleepers[i].tid) && !is_restless(live, sleepers[i].tid))
 			sleepers[kept++] = sleepers[i];
 	free(live->sleepers);
 	live->sleepers = sleepers;
@@ -300,7 +536,7 @@ static int live_threads(struct hl_memory *memory, hl_thread_visit *visit, void *
 {
 	const struct live_memory *live = (struct live_memory *)memory;
 
-	int r = live->stop ? hl_stop_threads(live->stop, visit, context) : 0;
+	int r = live->stop ? stop_threads(live->stop, visit, context) : 0;
 
 	for (size_t i = 0; i < live->sleeper_count && r == 0; i++)
 		r = visit(context, &live->sleepers[i].registers);

@@ -49,20 +49,6 @@ struct hl_pprof_values {
 	bool known[HL_VALUE_COUNT][HL_UNIT_COUNT];
 };
 
-/* The next of a sample's values is called ${name}, in ${unit}; both are copied. 0 or -ENOMEM. */
-int hl_pprof_values_add_type(struct hl_pprof_values *values, const char *name, const char *unit);
-
-/* Whether ${unit} counts bytes, by any name that pprof knows; ${ret_scale}: how many. */
-bool hl_pprof_unit_is_bytes(const char *unit, int64_t *ret_scale);
-
-/*
- * Decides which values are shown, once there is a type: those that count memory; views begin with
- * the one called ${preferred}. If none counts memory, that one or else the last is shown as memory in
- * use, and a warning in ${profile} says so. 0 or -ENOMEM.
- */
-int hl_pprof_values_choose(struct hl_pprof_values *values, const char *preferred,
-			   struct hl_profile *profile);
-
 /* Adds a sample's ${numbers}, one for each type, to ${node}. 0 or -ENOMEM. */
 int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int64_t *numbers);
 
@@ -85,14 +71,6 @@ struct hl_pprof_field {
 	const uint8_t *bytes; /* HL_PPROF_BYTES: what it holds, and how much */
 	size_t size;
 };
-
-/*
- * Reads the field at *${at} of the ${size} ${bytes} and goes on after it. 1; 0 at the end;
- * -EBADMSG when there is none, or not all of it: its offset is still *${at}, and why in
- * ${ret_problem}.
- */
-int hl_pprof_reader_field(const uint8_t *bytes, size_t size, size_t *at,
-			  struct hl_pprof_field *ret_field, const char **ret_problem);
 
 /* ---- the messages of a file ---- */
 
@@ -124,13 +102,6 @@ struct hl_pprof_reader {
 	size_t text_count, text_capacity;
 	size_t offset; /* of the field that is being read */
 };
-
-/* Finds the texts of ${input}, which must stay. 0 or a negative errno with a sentence in ${err},
- * except for -ENOMEM, which has none here and below. Release in any case; do not move. */
-int hl_pprof_reader_init(struct hl_pprof_reader *reader, const struct hl_import_input *input,
-			 struct hl_error *err);
-
-void hl_pprof_reader_release(struct hl_pprof_reader *reader);
 
 typedef int hl_pprof_read(void *context, const struct hl_pprof_field *field);
 

@@ -193,7 +193,7 @@ void hl_event_decoder_begin(struct hl_event_decoder *decoder)
 		       decoder->last_size_capacity * sizeof(*decoder->last_sizes));
 }
 
-void hl_event_decoder_release(struct hl_event_decoder *decoder)
+static void event_decoder_release(struct hl_event_decoder *decoder)
 {
 	free(decoder->last_sizes);
 	decoder->last_sizes = NULL;
@@ -492,7 +492,7 @@ static int read_part(void *context, size_t index)
 	if (r < 0 && !reader.stopped)
 		r = fail(file, r, &reading->errors[index]);
 	if (reader.decoder)
-		hl_event_decoder_release(reader.decoder);
+		event_decoder_release(reader.decoder);
 	free(reader.decoder);
 	hl_log_state_free(reader.state);
 	hl_segment_cursor_release(&reader.cursor);

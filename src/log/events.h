@@ -171,8 +171,6 @@ typedef int hl_event_visit(void *context, const struct hl_event_run *run);
 int hl_event_decoder_read(struct hl_event_decoder *decoder, struct hl_byte_reader *content,
 			  hl_event_visit *visit, void *context);
 
-void hl_event_decoder_release(struct hl_event_decoder *decoder);
-
 /* ---- writing ---- */
 
 /*

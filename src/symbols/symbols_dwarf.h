@@ -47,7 +47,7 @@ ptrdiff_t hl_package_unit_ranges(const struct hl_package_unit *unit, Dwarf_Die *
 
 void hl_package_free(struct hl_package *package); /* NULL is fine */
 
-/* ---- symbols_table.c: function symbols, sorted; and where functions begin, by unwind tables ----
+/* ---- symbols_file.c: function symbols, sorted; and where functions begin, by unwind tables ----
  */
 
 struct hl_symbols_table {
@@ -60,21 +60,6 @@ struct hl_symbols_table {
 	const unsigned char *code; /* .text of x86-64; else NULL; belongs to the module */
 	uint64_t code_bytes, code_base;
 };
-
-/* Reads the tables of ${module}, whose names stay its property. 0 or -ENOMEM. */
-int hl_symbols_table_init(struct hl_symbols_table *table, Dwfl_Module *module);
-
-void hl_symbols_table_release(struct hl_symbols_table *table);
-
-/* The name of the function at ${address} as it stands in the table (mangled), or NULL. */
-const char *hl_symbols_table_find(const struct hl_symbols_table *table, uint64_t address);
-
-/* Where the function around ${address} begins; ${address} itself when that is not known. */
-uint64_t hl_symbols_table_function_start(const struct hl_symbols_table *table, uint64_t address);
-
-/* The name of the function that ${address}, which has no name, is a part of: compilers move the code of a function that
- * rarely runs elsewhere, and it jumps back. NULL: unknown. */
-const char *hl_symbols_table_find_cold(const struct hl_symbols_table *table, uint64_t address);
 
 /* ---- symbols_entry.c: what entries of DWARF are called ---- */
 

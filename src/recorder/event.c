@@ -18,11 +18,6 @@
 
 #define PEAK_STEP_SHIFT 8
 
-static bool is_closed(const struct hl_recorder *recorder)
-{
-	return hl_mode_of(hl_event_mode(recorder)) == HL_MODE_CLOSED;
-}
-
 static void drop_array(struct hl_recorder *recorder)
 {
 	atomic_store(&recorder->region.header->block_array, 0);
@@ -94,15 +89,6 @@ void hl_event_flush(struct hl_recorder *recorder, struct hl_thread *thread)
 	}
 	uint32_t threads = atomic_load_explicit(&recorder->live_threads, memory_order_relaxed);
 	thread->flush_bytes = (int64_t)((mark >> PEAK_STEP_SHIFT) / (threads ? threads : 1));
-}
-
-/* For threads that have no slot, because there was no memory or no number left for one. */
-static void count_lost_in_header(struct hl_recorder *recorder, uint64_t bytes)
-{
-	struct hl_region_header *header = recorder->region.header;
-
-	atomic_fetch_add_explicit(&header->lost.events, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&header->lost.bytes, bytes, memory_order_relaxed);
 }
 
 /* Interns the frames of the walk from ${at} on. The innermost node, or HL_NODE_NONE. */
@@ -461,7 +447,8 @@ static void count_unmatched(struct hl_recorder *recorder, struct hl_thread *thre
 {
 	if (HL_UNLIKELY(hl_event_mode(recorder) & HL_MODE_SAMPLED && !thread->sampling))
 		begin_sampling(recorder, thread);
-	if (thread->sampling || recorder->has_dropped || is_closed(recorder))
+	if (thread->sampling || recorder->has_dropped ||
+	    hl_mode_of(hl_event_mode(recorder)) == HL_MODE_CLOSED)
 		return;
 	if (recorder->inherits)
 		thread->in_region->lost.inherited_frees++;
@@ -480,26 +467,6 @@ bool hl_event_take_sized(struct hl_thread *thread, const void *block, uint64_t u
 	return false;
 }
 
-/* The array's entry of the object at ${block}; NULL if no object is there. */
-static inline hl_block_entry *entry_of_object(const void *block)
-{
-	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
-
-	return entry && hl_block_entry_is_object(atomic_load_explicit(entry, memory_order_relaxed))
-		       ? entry
-		       : NULL;
-}
-
-static inline bool take_object(const void *block, struct hl_block *ret_block)
-{
-	hl_block_entry *entry = entry_of_object(block);
-
-	if (entry)
-		*ret_block = hl_block_object_take(
-			entry, atomic_load_explicit(entry, memory_order_relaxed));
-	return entry;
-}
-
 /* A block that a function of a rule gave may be freed by free(), and layers may both have it. */
 static __attribute__((noinline)) bool take_either(struct hl_thread *thread, const void *block,
 						  struct hl_block *ret_block, uint64_t *ret_usable)
@@ -507,7 +474,7 @@ static __attribute__((noinline)) bool take_either(struct hl_thread *thread, cons
 	struct hl_recorder *recorder = hl_recorder;
 	struct hl_block ruled;
 
-	if (take_object(block, ret_block)) {
+	if (hl_event_take_object(block, ret_block)) {
 		*ret_usable = ret_block->requested;
 		return true;
 	}
@@ -714,7 +681,7 @@ void hl_event_alloc_pool(struct hl_thread *thread, const void *block, uint64_t r
 
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)
 {
-	return HL_LIKELY(take_object(block, ret_block)) ||
+	return HL_LIKELY(hl_event_take_object(block, ret_block)) ||
 	       hl_block_take(&hl_recorder->blocks, hl_block_ruled_key(block), 0, ret_block);
 }
 
@@ -752,129 +719,6 @@ void hl_event_put_back(struct hl_thread *thread, const void *block, struct hl_bl
 	bool in_array = hl_event_wants_array(recorder, hl_event_mode(recorder));
 	if (!hl_block_set(&recorder->blocks, in_array, block, it, usable, &stale))
 		hl_event_lose(thread, it.requested);
-}
-
-/* In the image the calls that the allocator makes of itself come by the hooks, too: realloc(NULL)
- * that is a malloc(), for one. Those of a signal handler that interrupted it look the same. */
-static bool is_of_allocator(const struct hl_thread *thread)
-{
-#ifdef HL_ATTACHED
-	return thread &&
-	       atomic_load_explicit(&thread->activity, memory_order_relaxed) == HL_IN_ALLOCATOR;
-#else
-	(void)thread;
-	return false;
-#endif
-}
-
-void hl_event_nested_alloc(uint64_t requested)
-{
-	struct hl_recorder *recorder = hl_recorder;
-
-	if (!hl_recorder_is_running(recorder) || is_closed(recorder))
-		return;
-	struct hl_thread *thread = hl_thread_self();
-	if (is_of_allocator(thread))
-		return;
-	if (hl_thread_is_inside(thread))
-		hl_event_lose(thread, requested);
-	else
-		count_lost_in_header(recorder, requested);
-}
-
-/* Like hl_block_try_take(), of ${block} by ${key}. */
-static bool try_take(struct hl_recorder *recorder, const void *block, const void *key,
-		     uint64_t usable, struct hl_block *ret_block, bool *ret_busy)
-{
-	*ret_busy = false;
-	return (key != block && take_object(block, ret_block)) ||
-	       hl_block_try_take(&recorder->blocks, key, usable, ret_block, ret_busy);
-}
-
-/* A free by a thread without a slot. */
-static void lose_free(struct hl_recorder *recorder, const void *block, const void *key,
-		      uint64_t usable)
-{
-	struct hl_block it = {0};
-	bool busy;
-
-	if (try_take(recorder, block, key, usable, &it, &busy) || busy)
-		count_lost_in_header(recorder, it.requested);
-}
-
-/*
- * A free in the middle of a call of the allocator: its thread holds no lock of ours and can wait for
- * one. A handler has to give up on a busy shard; that would lose free after free here while the shard's
- * holder waits for a processor.
- */
-static void free_in_allocator(struct hl_recorder *recorder, struct hl_thread *thread,
-			      const void *block, const void *key, uint64_t usable)
-{
-	struct hl_block it;
-
-	hl_thread_set(thread, HL_RECORDING); /* a handler is not to wait for it */
-	if ((key != block && take_object(block, &it)) ||
-	    hl_block_take(&recorder->blocks, key, usable, &it))
-		count_free(thread, block, it, key == block ? usable : it.requested);
-	if (key == block && hl_event_has_pieces())
-		hl_event_end_pieces(thread, block, usable);
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
-}
-
-/* ${key}: of ${block}, in the block table. */
-static void free_nested(struct hl_recorder *recorder, const void *block, const void *key,
-			uint64_t usable)
-{
-	struct hl_thread *thread = hl_thread_self();
-	struct hl_pending_free pending = {.address = block, .usable = usable};
-	bool busy;
-
-	if (!hl_thread_is_inside(thread)) {
-		lose_free(recorder, block, key, usable);
-		return;
-	}
-	if (is_of_allocator(thread)) {
-		free_in_allocator(recorder, thread, block, key, usable);
-		return;
-	}
-	if (!try_take(recorder, block, key, usable, &pending.block, &busy)) {
-		if (busy)
-			hl_event_lose(thread, 0);
-		return;
-	}
-	if (key != block)
-		pending.usable = pending.block.requested;
-	uint32_t count = atomic_load_explicit(&thread->pending_count, memory_order_relaxed);
-	if (count == HL_PENDING_MAX) {
-		hl_event_lose(thread, pending.block.requested);
-		return;
-	}
-	thread->pending[count] = pending;
-	atomic_signal_fence(memory_order_release);
-	atomic_store_explicit(&thread->pending_count, count + 1, memory_order_relaxed);
-}
-
-void hl_event_nested_free(const void *block)
-{
-	struct hl_recorder *recorder = hl_recorder;
-
-	if (!hl_recorder_is_running(recorder))
-		return;
-	if ((hl_block_may_hold(&recorder->blocks, block) || hl_event_has_pieces()) &&
-	    !entry_of_object(block))
-		free_nested(recorder, block, block, hl_libc_usable_size(block));
-	if (hl_recorder_has_rules(recorder))
-		hl_event_nested_free_ruled(block);
-}
-
-void hl_event_nested_free_ruled(const void *block)
-{
-	struct hl_recorder *recorder = hl_recorder;
-	const void *key = hl_block_ruled_key(block);
-
-	if (hl_recorder_is_running(recorder) &&
-	    (entry_of_object(block) || hl_block_may_hold(&recorder->blocks, key)))
-		free_nested(recorder, block, key, 0);
 }
 
 /* ---- mappings; see mappings.h. Few and large: all are counted, whatever --sample says. ---- */

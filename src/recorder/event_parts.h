@@ -320,6 +320,28 @@ hl_event_marked_of(const struct hl_event_kind *kind, struct hl_thread *thread, c
 			     HL_EVENT_WAY_COUNTED);
 }
 
+/* ---- objects in the array ---- */
+
+/* The array's entry of the object at ${block}; NULL if no object is there. */
+static inline hl_block_entry *hl_event_entry_of_object(const void *block)
+{
+	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
+
+	return entry && hl_block_entry_is_object(atomic_load_explicit(entry, memory_order_relaxed))
+		       ? entry
+		       : NULL;
+}
+
+static inline bool hl_event_take_object(const void *block, struct hl_block *ret_block)
+{
+	hl_block_entry *entry = hl_event_entry_of_object(block);
+
+	if (entry)
+		*ret_block = hl_block_object_take(
+			entry, atomic_load_explicit(entry, memory_order_relaxed));
+	return entry;
+}
+
 /* ---- what objects need of blocks: where the array does not do ---- */
 
 /* By the key of a ruled block; ${usable} bytes of it may be used. ${type}: NULL, or a label. ${is_hit}: it would go into the array,

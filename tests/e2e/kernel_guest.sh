@@ -120,6 +120,12 @@ echo $target >target.txt
 run pod heapline pod --cgroup /sys/fs/cgroup/parts --json
 say 'pod processes' 0 target.txt answers.txt
 run 'pod of a process' heapline pod -p $target
+(umask 077; echo 0123456789abcdef >token)
+heapline serve --listen 127.0.0.1:7373 --token-file token --cgroup /parts /tmp 2>served.txt &
+server=$!
+wait_for served.txt serving 1 $server
+run metrics wget -qO- --header 'Authorization: Bearer 0123456789abcdef' http://127.0.0.1:7373/metrics
+kill $server
 stop
 
 # Pages: the growth of Rss is the truth.

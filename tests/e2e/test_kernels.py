@@ -21,6 +21,7 @@ import tempfile
 import unittest
 
 import harness
+import test_group_metrics
 import test_pod
 
 SUITES = ("bookworm", "trixie", "sid")  # kernels 6.1, 6.12, 7.2 and later
@@ -104,6 +105,10 @@ def guest_files(folder):
              "init": os.path.join(harness.SOURCES, "kernel_guest.sh"),
              "hl/setpriv": harness.need("setpriv"),
              **{f"hl/{name}": harness.program(name) for name in PROGRAMS}}
+    files |= {library.lstrip("/"): library for library in libraries(harness.HEAPLINE)}
+    beside = os.path.dirname(next(path for path in files if path.endswith("/libc.so.6")))
+    if os.path.exists(served := f"/{beside}/libmicrohttpd.so.12"):  # loaded when it is needed
+        files[served.lstrip("/")] = served
     for path in [*files.values()]:
         files |= {library.lstrip("/"): library for library in libraries(path)}
     return files
@@ -242,6 +247,12 @@ class Kernel:
         self.assertLess(abs(kernel["buffers of pipes and others, whole pages"] - 50 * 65536), 65536)
         self.assertLess(abs(kernel.get("other memory of the kernel", 0)), report["total"]["kernel_bytes"] / 4)
         self.assertIn("group /parts: ", self.said["pod of a process"][1])
+        (group, own), = test_group_metrics.groups_of(self.said["metrics"][1])[0].items()
+        self.assertEqual(group, "/parts")
+        for kind in test_group_metrics.KINDS:
+            self.assertLess(abs(own[f"{kind}_bytes"] - report["total"][f"{kind}_bytes"]), 4 * test_pod.BATCH_BYTES, kind)
+        self.assertEqual(own["unreclaimable_bytes"], own["usage_bytes"] - own["reclaimable_bytes"])
+        self.assertNotIn("limit_bytes", own)
 
     def test_pages_equal_the_growth_of_rss(self):
         for scenario, pages in ("anon", 4096), ("moved", 8192):

@@ -171,8 +171,10 @@ static char *maps_text(const struct hl_watch_store *store, uint32_t pid)
 	for (size_t i = 0; i < count && !text; i++) {
 		snprintf(path, sizeof(path), "%s/maps-%u", entries[i].name, pid);
 		HL_CLOSED int fd = openat(store->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd >= 0 && hl_proc_read_open(fd, &text, &length) < 0)
-			text = NULL;
+		if (fd < 0 || hl_proc_read_open(fd, &text, &length) < 0 || length)
+			continue;
+		free(text); /* it was ending then */
+		text = NULL;
 	}
 	return text;
 }

@@ -238,7 +238,8 @@ static void walk_stack(struct walk *walk)
 		uint64_t pc = walk->at.pc;
 		struct module *module = find_module(walk, pc);
 		if (!module) {
-			json_array_append_new(walk->names, json_string("[unknown code]"));
+			json_array_append_new(walk->names,
+					      json_sprintf("[unknown code] 0x%" PRIx64, pc));
 			return;
 		}
 		uint64_t offset = pc - module->start + module->offset, address = offset;

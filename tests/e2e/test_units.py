@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 
 import harness
+import test_pod
 
 DEBIAN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "debian")
 OTHER_USER = 65534
@@ -198,6 +199,35 @@ class UnitsTest(harness.TestCase):
             return result.status == 0 and "alloc_site" in result.stdout and json.loads(result.stdout)
 
         harness.wait_until(pushed, "the store to have it")
+
+    def test_watch_keeps_who_was_killed(self):
+        mount, is_v2 = test_pod.memory_hierarchy()
+        group = os.path.join(mount, f"heapline-units-{os.getpid()}")
+        os.mkdir(group)
+        self.addCleanup(harness.wait_until, lambda: test_pod.Groups.removed(group), "the group to be empty")
+        with open(os.path.join(group, "memory.max" if is_v2 else "memory.limit_in_bytes"), "w", encoding="ascii") as file:
+            file.write("64M")
+        ledger = self.path("ledger")
+        with open(ledger, "wb") as file:
+            file.write(bytes(8))
+        unit = Unit(self, "heapline-watch", {}, self.directories)
+        harness.wait_until(lambda: "watching" in unit.log() or unit.process.poll() is not None, "it to watch")
+        subprocess.run([harness.program("oom_ledger"), ledger, "1024", "200", "100000"], check=False,
+                       preexec_fn=lambda: test_pod.Groups.join(group))
+        place = os.path.join(self.directories["state"], "watch")
+
+        def told():
+            result = harness.run([harness.HEAPLINE, "watch", "last", "--dir", place, "--json"])
+            report = json.loads(result.stdout) if result.status == 0 else {}
+            return report if report.get("killed") else None
+
+        self.assertNotIn("kills are only counted", unit.log())
+        harness.wait_until(told, "the kill")
+        report = told()
+        self.assertEqual(os.path.basename(report["group"]), os.path.basename(group))
+        self.assertIn("keep_step", " ".join(report["asked"]["stack"]))
+        self.assertTrue(report["snapshots"])
+        self.assertEqual(unit.end(), 0)
 
 
 if __name__ == "__main__":

@@ -220,19 +220,20 @@ class Watch(test_pod.Groups):
         return kill
 
     def test_a_kill_is_kept_to_the_last_allocation(self):
-        with self.group("killed") as group, self.watch(groups=[group]):
-            self.limit(group, 64 * MIB)
+        with self.group("killed") as group, self.watch("--share", "50", groups=[group]):
+            self.limit(group, 32 * MIB)
             ledger = self.ledger()
-            with self.grow(group, 200, pause_us=100_000, ledger=ledger) as process:
+            with self.grow(group, 200, pause_us=200_000, ledger=ledger) as process:
                 self.assertEqual(process.wait(), -signal.SIGKILL)
                 kill = self.figures_of(self.wait_for("kill")[0], ledger, 1024)
             self.assertEqual(kill["victim"]["pid"], process.pid)
             self.assertEqual(kill["victim"]["command"], process.args)
-            self.assertEqual(kill["limit_bytes"], 64 * MIB)
+            self.assertEqual(kill["limit_bytes"], 32 * MIB)
             self.assertEqual(kill["group"], kill["victim_group"])
             self.assertEqual(os.path.basename(kill["group"]), os.path.basename(group))
             functions = [frame.split()[0] for frame in kill["asked"]["stack"]]
             self.assertEqual(functions[functions.index("keep_step"):][:3], ["keep_step", "grow_to", "main"])
+            self.wait_for("snapshot")
             report, text = self.last()
             self.assertEqual(report["victim"]["pid"], process.pid)
             self.assertIn(report["snapshots"][-1]["cause"], ("share", "near"))
@@ -265,14 +266,15 @@ class Watch(test_pod.Groups):
             self.assertEqual(kill["victim"]["command"], large.args)
 
     def test_a_recorded_process_leads_to_its_recording(self):
-        with self.group("recorded") as group, self.watch(groups=[group]):
-            self.limit(group, 64 * MIB)
+        with self.group("recorded") as group, self.watch("--share", "50", groups=[group]):
+            self.limit(group, 32 * MIB)
             recording = self.path("killed.hl")
-            with self.grow(group, 200, pause_us=100_000) as process, \
+            with self.grow(group, 200, pause_us=300_000) as process, \
                     subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", recording]) as attach:
                 self.assertEqual(process.wait(), -signal.SIGKILL)
                 attach.wait()
                 self.wait_for("kill")
+                self.wait_for("snapshot")
             self.assertEqual(self.last()[0]["recording"], recording)
 
     def test_kills_elsewhere_are_left_out(self):

@@ -90,7 +90,7 @@ PARTS = [
 BASIC = Part("basic", "gcc, release: unit and cli tests, and recorded programs with known answers", "gcc",
              ["unit", "cli", "test_known_answer", "test_heap", "test_python"])
 # What a developer runs between two edits, in a build that stays; `make quick` has set it up.
-QUICK = Part("quick", "unit tests, the command line, checks of the tree", "", ["unit", "cli", "tree"])
+QUICK = Part("quick", "unit tests, the command line, checks of the tree", "", ["unit", "cli", "tree"], environment={"HL_ROUNDS": "40"})
 DEVELOPMENT = TREE / "build-dev"
 NEWCOMER = "debian13"
 NEWCOMER_SUITE = "trixie"

@@ -86,6 +86,14 @@ static void check_policies(struct hl_remote *remote)
 	free(tids);
 }
 
+/* How often busy processes are stopped: HL_ROUNDS, which 'make quick' sets, for all their threads take the processors of other tests. */
+static int rounds_wanted(void)
+{
+	const char *text = getenv("HL_ROUNDS");
+
+	return text && atoi(text) > 0 ? atoi(text) : 200;
+}
+
 /* ---- threads that only compute and allocate ---- */
 
 static void *storm(void *counter)
@@ -116,6 +124,7 @@ static int start_storm(_Atomic long *words)
 static void threads_that_storm_are_stopped(void **state)
 {
 	_Atomic long *words = target_words();
+	int rounds = rounds_wanted();
 	uint32_t longest_us = 0;
 
 	(void)state;
@@ -123,7 +132,7 @@ static void threads_that_storm_are_stopped(void **state)
 	pid_t pid = target_start(start_storm, words);
 	target_await(&words[READY], 1);
 	struct hl_remote *remote = enter(pid);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < rounds; i++) {
 		size_t count;
 		stop_all(remote);
 		hl_remote_threads(remote, &count);
@@ -224,13 +233,14 @@ static int start_births(_Atomic long *words)
 static void threads_that_come_and_go_are_stopped(void **state)
 {
 	_Atomic long *words = target_words();
+	int rounds = rounds_wanted();
 
 	(void)state;
 
 	pid_t pid = target_start(start_births, words);
 	target_await(&words[READY], 1);
 	struct hl_remote *remote = enter(pid);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < rounds; i++) {
 		stop_all(remote);
 		check_stillness(words);
 		hl_remote_continue(remote);

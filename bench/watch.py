@@ -53,8 +53,7 @@ class Service:
             assert self.process.poll() is None
 
     def cpu_s(self):
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0]) / 1e9  # of its one thread
 
     def rss(self):
         status = Path(f"/proc/{self.process.pid}/status").read_text()

@@ -12,12 +12,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#define KILLS_MAX    32u /* that are waited for; of more only the figures are kept */
+#define KILLS_MAX    32u /* that are waited for; of more, the figures alone are kept */
 #define CHILDREN_MAX 2u
 #define DEATH_NS \
 	(10 * HL_NS_PER_SECOND) /* until the victim runs, and its command line can be read */
 #define CHILD_NS    (20 * HL_NS_PER_SECOND)
 #define CHILD_BYTES (UINT64_C(1) << 30)
+#define TOO_MANY    "the stacks have no names: there were too many kills at once"
 #define PAGE_BYTES  INT64_C(4096)
 #define MS_PER_NS   1000000
 #define ROOTS_MAX   8u
@@ -270,8 +271,7 @@ static void begin(struct hl_watch_kills *kills, struct kill_entry *entry, uint64
 	if (!entry->document)
 		return;
 	if (!has_child)
-		add_missing(entry->document,
-			    "the stacks have no names: there were too many kills at once");
+		add_missing(entry->document, TOO_MANY);
 	if (!entry->death && !entry->record->args_bytes)
 		add_missing(entry->document, "the command line could not be read any more");
 	if (begin_entry(kills, entry) < 0 || !has_child)
@@ -307,13 +307,14 @@ bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns,
 			goes_on = true;
 			continue;
 		}
-		if (entry->fd >= 0 && hl_watch_store_commit(kills->store, entry->name) == 0) {
-			snprintf(sentence, sizeof(sentence),
-				 "the kernel has killed a process for "
-				 "want of memory: '%s'",
-				 entry->name);
-			say(sentence);
-		}
+		bool is_kept =
+			entry->fd >= 0 && hl_watch_store_commit(kills->store, entry->name) == 0;
+		snprintf(sentence, sizeof(sentence),
+			 "the kernel has killed process %u for want of memory: %s%s%s",
+			 entry->record->victim.pid,
+			 is_kept ? "'" : "that cannot be kept in the directory",
+			 is_kept ? entry->name : "", is_kept ? "'" : "");
+		say(sentence);
 		free_kill(entry);
 		kills->kills[i] = NULL;
 	}
@@ -345,13 +346,34 @@ static struct kill_entry **find_place(struct hl_watch_kills *kills)
 	return NULL;
 }
 
+/* Without names. ${document} is released. */
+static void write_at_once(struct hl_watch_kills *kills, json_t *document)
+{
+	struct kill_entry entry = {.document = document, .fd = -1};
+
+	if (document && begin_entry(kills, &entry) == 0)
+		hl_watch_store_commit(kills->store, entry.name);
+	json_decref(document);
+	if (entry.fd >= 0)
+		close(entry.fd);
+}
+
 static void take_kill(struct hl_watch_kills *kills, const struct hl_oom_record *record)
 {
-	struct kill_entry **place = find_place(kills);
-	struct kill_entry *entry =
-		place && is_watched(kills, record) ? calloc(1, sizeof(*entry)) : NULL;
+	struct kill_entry **place = find_place(kills), *entry;
 	size_t length;
 
+	if (!is_watched(kills, record))
+		return;
+	if (!place) {
+		const struct kill_entry figures = {.record = copy(record)};
+		json_t *document = figures.record ? document_of(kills, &figures) : NULL;
+		free(figures.record);
+		add_missing(document, TOO_MANY);
+		write_at_once(kills, document);
+		return;
+	}
+	entry = calloc(1, sizeof(*entry));
 	if (!entry)
 		return;
 	entry->fd = -1;
@@ -386,19 +408,12 @@ void hl_watch_kills_take(struct hl_watch_kills *kills, const struct hl_oom_recor
 void hl_watch_kills_take_unseen(struct hl_watch_kills *kills, const struct hl_watch_group *group,
 				const char *why)
 {
-	struct kill_entry entry = {.fd = -1};
-
-	entry.document = json_pack("{s:I, s:o, s:o, s:I, s:n, s:n, s:[o]}", "realtime_ms",
-				   (json_int_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS), "group",
-				   hl_watch_text(hl_watch_group_name(group)), "victim_group",
-				   hl_watch_text(hl_watch_group_name(group)), "limit_bytes",
-				   (json_int_t)group->limit, "victim", "asked", "missing",
-				   hl_watch_text(why));
-	if (entry.document && begin_entry(kills, &entry) == 0)
-		hl_watch_store_commit(kills->store, entry.name);
-	json_decref(entry.document);
-	if (entry.fd >= 0)
-		close(entry.fd);
+	write_at_once(kills, json_pack("{s:I, s:o, s:o, s:I, s:n, s:n, s:[o]}", "realtime_ms",
+				       (json_int_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS),
+				       "group", hl_watch_text(hl_watch_group_name(group)),
+				       "victim_group", hl_watch_text(hl_watch_group_name(group)),
+				       "limit_bytes", (json_int_t)group->limit, "victim", "asked",
+				       "missing", hl_watch_text(why)));
 }
 
 void hl_watch_kills_free(struct hl_watch_kills *kills)

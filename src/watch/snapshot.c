@@ -129,12 +129,8 @@ static int start_step(struct hl_watch_snapshot *snapshot, uint64_t now_ns)
 		return -errno;
 	if (ftruncate(snapshot->complaints, 0) < 0 || lseek(snapshot->complaints, 0, SEEK_SET) < 0)
 		return -errno;
-	int r = hl_watch_helper_start(arguments, out, snapshot->complaints, true,
-				      &snapshot->helper);
-	if (r < 0)
-		return r;
 	snapshot->begun_ns = now_ns;
-	return 0;
+	return hl_watch_helper_start(arguments, out, snapshot->complaints, true, &snapshot->helper);
 }
 
 /* Says how the step ended; what failed leaves no file. */
@@ -322,11 +318,6 @@ int hl_watch_snapshot_begin(struct hl_watch_store *store, struct hl_watch_group 
 pid_t hl_watch_snapshot_largest(const struct hl_watch_snapshot *snapshot)
 {
 	return snapshot->process_count ? snapshot->processes[0].pid : 0;
-}
-
-struct hl_watch_group *hl_watch_snapshot_group(const struct hl_watch_snapshot *snapshot)
-{
-	return snapshot->group;
 }
 
 void hl_watch_snapshot_free(struct hl_watch_snapshot *snapshot)

@@ -28,8 +28,6 @@ bool hl_watch_snapshot_continue(struct hl_watch_snapshot *snapshot, uint64_t now
 /* The process that is largest; 0: none. */
 pid_t hl_watch_snapshot_largest(const struct hl_watch_snapshot *snapshot);
 
-struct hl_watch_group *hl_watch_snapshot_group(const struct hl_watch_snapshot *snapshot);
-
 /* Ends a program that runs; what is not complete is removed when the service begins again. NULL is fine. */
 void hl_watch_snapshot_free(struct hl_watch_snapshot *snapshot);
 

@@ -136,7 +136,7 @@ watch=$!
 wait_for watch.txt watching 1 $watch
 head -c 8 /dev/zero >ledger
 sh -c 'echo $$ >/sys/fs/cgroup/oom/cgroup.procs; exec oom_ledger /tmp/ledger 1024 200 100000'
-wait_for watch.txt 'has killed' 1 $watch
+wait_for watch.txt 'has killed process' 1 $watch
 od -An -td8 ledger >steps.txt
 say 'oom ledger' 0 steps.txt watch.txt
 run 'watch last' heapline watch last --dir /tmp/watch --json

@@ -95,11 +95,21 @@ class Watch(test_pod.Groups):
             self.assertEqual(sum(row["bytes"] for row in pod["rows"]), pod["usage_bytes"])
             for file in f"heap-{pid}.json", f"holders-{pid}.json":
                 self.assertEqual(self.load(entry, file)["process"]["pid"], pid)
+            self.assertFalse(self.load(entry, f"heap-{pid}.json")["stopped"])
             self.assertIsNone(report["killed"])
             self.assertEqual([row["pid"] for row in report["rows"]], [row["pid"] for row in pod["rows"]])
             self.assertIn("no kill is known", text)
             listed = json.loads(harness.run([HEAPLINE, "watch", "list", "--dir", self.place, "--json"]).stdout)
             self.assertEqual([row["entry"] for row in listed["rows"]], self.entries("snapshot")[::-1])
+
+    def test_processes_are_stopped_only_if_allowed(self):
+        with self.group("stopped") as group, self.watch("--allow-stop", groups=[group]):
+            self.limit(group, 64 * MIB)
+            with self.grow(group, 60) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                entry = self.wait_for("snapshot")[0]
+                self.assertTrue(self.load(entry, f"heap-{process.pid}.json")["stopped"])
+                self.assertIsNone(process.poll())
 
     def test_page_cache_alone_is_no_reason(self):
         with self.group("cached") as group, self.watch(groups=[group]):

@@ -344,7 +344,7 @@ int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int
 	return hl_import_values_add(&values->figures, &value);
 }
 
-void hl_pprof_values_release(struct hl_pprof_values *values)
+static void pprof_values_release(struct hl_pprof_values *values)
 {
 	for (size_t i = 0; i < values->column_count; i++) {
 		free(values->columns[i].name);
@@ -539,7 +539,7 @@ static int read_pprof(const struct hl_import_input *input, struct hl_profile **r
 					    ret_profile);
 	pprof_reader_release(&importer.reader);
 	hl_builder_release(&importer.builder);
-	hl_pprof_values_release(&importer.values);
+	pprof_values_release(&importer.values);
 	return hl_importer_fail(input, r, err);
 }
 

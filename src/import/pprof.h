@@ -52,8 +52,6 @@ struct hl_pprof_values {
 /* Adds a sample's ${numbers}, one for each type, to ${node}. 0 or -ENOMEM. */
 int hl_pprof_values_add(struct hl_pprof_values *values, uint32_t node, const int64_t *numbers);
 
-void hl_pprof_values_release(struct hl_pprof_values *values);
-
 /* ---- fields of a message of protobuf ---- */
 
 enum hl_pprof_wire {

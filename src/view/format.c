@@ -156,21 +156,6 @@ void hl_format_put(FILE *out, const char *text)
 	put_until(out, text, text + strlen(text));
 }
 
-void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t indent, size_t width)
-{
-	while (width > column) {
-		size_t length = hl_format_fitting(text, width - column);
-		const char *space = text[length] ? memrchr(text, ' ', length + 1) : NULL;
-		if (!space || space == text)
-			break;
-		put_until(out, text, space);
-		fprintf(out, "\n%*s", (int)indent, "");
-		text = space + 1;
-		column = indent;
-	}
-	hl_format_put(out, text);
-}
-
 size_t hl_format_terminal_width(int fd)
 {
 	struct winsize size;
@@ -226,9 +211,19 @@ const char *hl_format_shortened(const char *text, size_t columns, char *buffer, 
 	return buffer;
 }
 
-size_t hl_format_fitting(const char *text, size_t columns)
+void hl_format_put_wrapped(FILE *out, const char *text, size_t column, size_t indent, size_t width)
 {
-	return fitting(text, columns, SIZE_MAX);
+	while (width > column) {
+		size_t length = fitting(text, width - column, SIZE_MAX);
+		const char *space = text[length] ? memrchr(text, ' ', length + 1) : NULL;
+		if (!space || space == text)
+			break;
+		put_until(out, text, space);
+		fprintf(out, "\n%*s", (int)indent, "");
+		text = space + 1;
+		column = indent;
+	}
+	hl_format_put(out, text);
 }
 
 size_t hl_format_width(const char *text)

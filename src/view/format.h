@@ -65,9 +65,6 @@ size_t hl_format_terminal_width(int fd);
 /* How many columns of a terminal ${text} takes. */
 size_t hl_format_width(const char *text);
 
-/* How many bytes of ${text} fit into ${columns}. */
-size_t hl_format_fitting(const char *text, size_t columns);
-
 /*
  * Copies ${text} to the ${size} bytes of ${buffer}, cut off where a terminal's ${columns} (0: no
  * limit) or the buffer end; "..." then stands at the end. Returns ${buffer}.

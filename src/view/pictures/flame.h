@@ -117,6 +117,3 @@ struct hl_flame_picture {
 /* Writes the whole file to options->out. 0 or a negative errno. */
 int hl_flame_svg_write(const struct hl_profile *profile, const struct hl_view_options *options,
 		       const struct hl_flame_layout *layout);
-
-/* Number of the function's colour in the palette, unless it goes by growth. */
-unsigned hl_flame_svg_function_color(const struct hl_flame_picture *picture, uint32_t function);

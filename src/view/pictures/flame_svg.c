@@ -11,6 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Number of the function's colour in the palette, unless it goes by growth. */
+static unsigned flame_svg_function_color(const struct hl_flame_picture *picture, uint32_t function)
+{
+	const struct hl_profile_function *of = &picture->profile->functions[function];
+
+	if (picture->modules.count > 1)
+		return picture->modules.colors[of->module];
+	return hl_palette_of_name(hl_profile_text(picture->profile, of->name));
+}
+
 /* ---- what the script is given ---- */
 
 /*
@@ -152,7 +162,7 @@ static void write_names(struct script *script)
 		hl_json_integer(json, NULL, script->module_of[function->module] - 1);
 		put_text(json, profile, function->file);
 		hl_json_integer(json, NULL, function->line);
-		hl_json_integer(json, NULL, hl_flame_svg_function_color(picture, id));
+		hl_json_integer(json, NULL, flame_svg_function_color(picture, id));
 		hl_json_close(json, ']');
 	}
 	hl_json_close(json, ']');
@@ -286,22 +296,13 @@ static bool has_legend(const struct hl_flame_picture *picture)
 	return picture->palette == &hl_palette_growth || picture->modules.count > 1;
 }
 
-unsigned hl_flame_svg_function_color(const struct hl_flame_picture *picture, uint32_t function)
-{
-	const struct hl_profile_function *of = &picture->profile->functions[function];
-
-	if (picture->modules.count > 1)
-		return picture->modules.colors[of->module];
-	return hl_palette_of_name(hl_profile_text(picture->profile, of->name));
-}
-
 static unsigned color_of(const struct hl_flame_picture *picture, const struct hl_flame_frame *frame)
 {
 	if (picture->palette == &hl_palette_growth)
 		return hl_palette_of_growth(frame->base, frame->value);
 	if (frame == picture->layout->frames)
 		return (unsigned)picture->palette->count;
-	return hl_flame_svg_function_color(picture, frame->function);
+	return flame_svg_function_color(picture, frame->function);
 }
 
 /* ---- the legend ---- */

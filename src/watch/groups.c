@@ -13,6 +13,7 @@
 /* Of reading memory.stat, which costs as much as a hundred looks: longer while the page cache alone is what fills the group. */
 #define STAT_WAIT_MIN_NS HL_NS_PER_SECOND
 #define STAT_WAIT_MAX_NS (16 * HL_NS_PER_SECOND)
+#define CACHE_FALL_PARTS 64 /* of the limit: a lesser fall is noise */
 
 const char *hl_watch_group_name(const struct hl_watch_group *group)
 {
@@ -146,7 +147,9 @@ static void read_cache(struct hl_watch_group *group, const struct hl_cgroup_leve
 	if (now_ns < group->stat_ns)
 		return;
 	group->cache = hl_cgroup_level_cache(level);
-	uint64_t wait_ns = group->cache < before ? STAT_WAIT_MIN_NS : group->stat_wait_ns * 2;
+	uint64_t wait_ns = before - group->cache > (int64_t)(group->limit / CACHE_FALL_PARTS)
+				   ? STAT_WAIT_MIN_NS
+				   : group->stat_wait_ns * 2;
 	group->stat_wait_ns = wait_ns < STAT_WAIT_MIN_NS   ? STAT_WAIT_MIN_NS
 			      : wait_ns > STAT_WAIT_MAX_NS ? STAT_WAIT_MAX_NS
 							   : wait_ns;

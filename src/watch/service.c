@@ -112,7 +112,7 @@ static void join(struct service *service, struct hl_watch_group *group, pid_t pi
 {
 	struct joined *joined = service->joined;
 	char number[16], path[PATH_MAX];
-	int fd = -1;
+	HL_CLOSED int entry = -1;
 
 	while (joined < service->joined + JOINED_MAX && joined->heapline)
 		joined++;
@@ -120,8 +120,7 @@ static void join(struct service *service, struct hl_watch_group *group, pid_t pi
 		return;
 	int r = hl_watch_store_begin(&service->store, hl_clock_ns(CLOCK_REALTIME),
 				     HL_WATCH_RECORDING, hl_watch_group_name(group), joined->entry,
-				     &fd);
-	HL_CLOSED int entry = fd;
+				     &entry);
 	HL_CLOSED int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	snprintf(number, sizeof(number), "%d", pid);
 	snprintf(path, sizeof(path), "%s/%s/%s.hl", service->store.path, joined->entry, number);

@@ -26,11 +26,10 @@
 #define PROBES_MIN 5u			     /* that must agree */
 #define FRAME_MASK ((UINT64_C(1) << 55) - 1) /* of an entry of pagemap */
 
-struct reader {
-	struct group *programs;
-	struct hl_group_pages *pages;
-	uint64_t page_bytes;
-};
+static uint64_t page_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
 
 static int run(const struct bpf_program *program)
 {
@@ -42,26 +41,26 @@ static int run(const struct bpf_program *program)
 
 /* ---- where struct page begins ---- */
 
-/* The address that page ${index} of ${memory}, which is touched now, gives for the struct page of frame 0; 0: none. */
-static uint64_t probe(struct reader *reader, int pagemap, volatile uint8_t *memory)
+/* The address that the page of ${memory}, which is touched now, gives for the struct page of frame 0; 0: none. */
+static uint64_t probe(const struct hl_page_scanner *scanner, int pagemap, volatile uint8_t *memory)
 {
 	uint64_t entry = 0;
 
-	reader->programs->bss->given_page = 0;
+	*scanner->given_page = 0;
 	*memory = 1;
-	uint64_t page = *(volatile uint64_t *)&reader->programs->bss->given_page;
-	off_t at = (off_t)((uintptr_t)memory / reader->page_bytes * sizeof(entry));
+	uint64_t page = *scanner->given_page;
+	off_t at = (off_t)((uintptr_t)memory / page_bytes() * sizeof(entry));
 	if (!page || pread(pagemap, &entry, sizeof(entry), at) != sizeof(entry) ||
 	    !(entry & FRAME_MASK))
 		return 0;
 	return page - (entry & FRAME_MASK) * HL_STRUCT_PAGE_BYTES;
 }
 
-static int find_page_structs(struct reader *reader, uint64_t *ret_address)
+static int find_page_structs(const struct hl_page_scanner *scanner, uint64_t *ret_address)
 {
 	HL_CLOSED int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	size_t bytes = PROBES * page_bytes();
 	uint64_t found[PROBES];
-	size_t bytes = PROBES * reader->page_bytes;
 	unsigned most = 0;
 
 	if (pagemap < 0)
@@ -71,10 +70,10 @@ static int find_page_structs(struct reader *reader, uint64_t *ret_address)
 	if (memory == MAP_FAILED)
 		return -errno;
 	madvise(memory, bytes, MADV_NOHUGEPAGE);
-	struct bpf_link *link = bpf_program__attach(reader->programs->progs.page_given);
+	struct bpf_link *link = bpf_program__attach(scanner->page_given);
 	int r = link ? 0 : -errno;
 	for (size_t i = 0; r == 0 && i < PROBES; i++)
-		found[i] = probe(reader, pagemap, memory + i * reader->page_bytes);
+		found[i] = probe(scanner, pagemap, memory + i * page_bytes());
 	bpf_link__destroy(link);
 	munmap(memory, bytes);
 	for (size_t i = 0; r == 0 && i < PROBES; i++) {
@@ -89,27 +88,21 @@ static int find_page_structs(struct reader *reader, uint64_t *ret_address)
 	return r < 0 || most >= PROBES_MIN ? r : -ENOTSUP;
 }
 
-/* ---- the walk ---- */
-
-static int scan_range(struct reader *reader, uint64_t first, uint64_t end)
+int hl_page_scanner_start(const struct hl_page_scanner *scanner, const struct hl_cgroup *group)
 {
-	struct hl_group_scan *scan = &reader->programs->bss->scan;
-	int r = 0;
+	struct stat seen;
 
-	for (uint64_t at = first & ~(uint64_t)(HL_FRAMES_READ - 1); r == 0 && at < end;
-	     at += HL_FRAMES_PER_CALL) {
-		scan->first = at;
-		scan->count =
-			(uint32_t)(end - at < HL_FRAMES_PER_CALL ? end - at : HL_FRAMES_PER_CALL);
-		r = run(reader->programs->progs.scan_frames);
-		if (r == 0 && scan->is_strange)
-			r = -ENOTSUP;
-	}
-	return r;
+	if (fstat(group->fd, &seen) < 0)
+		return -errno;
+	scanner->scan->group = seen.st_ino;
+	int r = run(scanner->note_process);
+	return r < 0 ? r : find_page_structs(scanner, &scanner->scan->page_structs);
 }
 
-/* All frames that zones have. */
-static int scan_zones(struct reader *reader)
+/* ---- the walk ---- */
+
+/* Calls ${visit} with the frames of each zone until it returns a negative errno, which is then the result. */
+static int each_zone(int (*visit)(void *context, uint64_t first, uint64_t end), void *context)
 {
 	HL_CLOSED int fd = open("/proc/zoneinfo", O_RDONLY | O_CLOEXEC);
 	HL_FREED char *text = NULL;
@@ -122,25 +115,72 @@ static int scan_zones(struct reader *reader)
 		if (sscanf(line, " spanned %" SCNu64, &spanned) == 1 ||
 		    sscanf(line, " start_pfn: %" SCNu64, &first) != 1)
 			continue;
-		r = scan_range(reader, first, first + spanned);
+		r = visit(context, first, first + spanned);
 		spanned = 0;
 	}
 	return r;
 }
 
-/* ---- files ---- */
-
-static int find_path(struct reader *reader, uint64_t inode, const struct hl_group_inode *found,
-		     struct hl_group_file *file)
+static int scan_range(void *context, uint64_t first, uint64_t end)
 {
-	struct hl_inode_name *name = &reader->programs->bss->name;
+	const struct hl_page_scanner *scanner = context;
+	struct hl_group_scan *scan = scanner->scan;
+	int r = 0;
+
+	for (uint64_t at = first & ~(uint64_t)(HL_FRAMES_READ - 1); r == 0 && at < end;
+	     at += HL_FRAMES_PER_CALL) {
+		scan->first = at;
+		scan->count =
+			(uint32_t)(end - at < HL_FRAMES_PER_CALL ? end - at : HL_FRAMES_PER_CALL);
+		r = run(scanner->scan_frames);
+		if (r == 0 && scan->is_strange)
+			r = -ENOTSUP;
+	}
+	return r;
+}
+
+static int find_end(void *context, uint64_t first, uint64_t end)
+{
+	uint64_t *highest = context;
+
+	(void)first;
+	*highest = end > *highest ? end : *highest;
+	return 0;
+}
+
+uint64_t hl_page_frames_end(void)
+{
+	uint64_t highest = 0;
+
+	return each_zone(find_end, &highest) < 0 ? 0 : highest;
+}
+
+/* Forgets what the scan before has found. */
+static void clear(const struct hl_page_scanner *scanner)
+{
+	const struct bpf_map *maps[] = {scanner->inodes, scanner->caches, scanner->groups};
+	struct hl_group_scan *scan = scanner->scan;
+	uint64_t key;
+
+	for (size_t i = 0; i < HL_COUNT_OF(maps); i++)
+		while (bpf_map_get_next_key(bpf_map__fd(maps[i]), NULL, &key) == 0)
+			bpf_map_delete_elem(bpf_map__fd(maps[i]), &key);
+	memset(scan->pages, 0, sizeof(scan->pages));
+	scan->seen = scan->removed = scan->lost = 0;
+}
+
+/* ---- files and kinds of objects ---- */
+
+int hl_page_scanner_name(const struct hl_page_scanner *scanner, struct hl_group_file *file)
+{
+	struct hl_inode_name *name = scanner->name;
 	char path[HL_INODE_NAMES * HL_INODE_NAME_SIZE + 8];
 	size_t length = 0;
 
-	name->inode = inode;
-	name->number = found->number;
-	name->device = found->device;
-	int r = run(reader->programs->progs.name_inode);
+	name->inode = file->address;
+	name->number = file->inode;
+	name->device = (uint64_t)major(file->device) << 20 | minor(file->device);
+	int r = run(scanner->name_inode);
 	if (r == 0)
 		snprintf(file->system, sizeof(file->system), "%.15s", name->system);
 	if (r < 0 || !name->count || name->count > HL_INODE_NAMES)
@@ -153,31 +193,9 @@ static int find_path(struct reader *reader, uint64_t inode, const struct hl_grou
 					   name->names[i]);
 	}
 	file->is_deleted = name->is_deleted;
+	free(file->path);
 	file->path = strdup(path);
 	return file->path ? 0 : -ENOMEM;
-}
-
-static int add_inode(struct reader *reader, uint64_t inode, const struct hl_group_inode *found)
-{
-	struct hl_group_pages *pages = reader->pages;
-	struct hl_group_file file = {
-		.device = makedev((unsigned)(found->device >> 20),
-				  (unsigned)(found->device & 0xfffff)),
-		.inode = found->number,
-		.is_memory = found->is_memory,
-		.bytes = found->pages * reader->page_bytes,
-		.active_bytes = found->active * reader->page_bytes,
-		.dirty_bytes = found->dirty * reader->page_bytes,
-		.mapped_bytes = found->mapped * reader->page_bytes,
-		.locked_bytes = found->locked * reader->page_bytes,
-	};
-
-	int r = find_path(reader, inode, found, &file);
-	if (r == 0)
-		r = HL_ARRAY_APPEND(pages->files, pages->file_count, pages->file_capacity, file);
-	if (r < 0)
-		free(file.path);
-	return r;
 }
 
 static int compare_files(const void *left, const void *right)
@@ -189,26 +207,37 @@ static int compare_files(const void *left, const void *right)
 	return (a->inode > b->inode) - (a->inode < b->inode);
 }
 
-static int take_inodes(struct reader *reader)
+static int take_inodes(const struct hl_page_scanner *scanner, struct hl_group_pages *pages)
 {
-	int map = bpf_map__fd(reader->programs->maps.inodes), r = 0;
+	int map = bpf_map__fd(scanner->inodes), r = 0;
 	uint64_t key, *last = NULL;
 
 	for (; r == 0 && bpf_map_get_next_key(map, last, &key) == 0; last = &key) {
 		struct hl_group_inode found;
-		if (bpf_map_lookup_elem(map, &key, &found) == 0 && found.pages)
-			r = add_inode(reader, key, &found);
+		if (bpf_map_lookup_elem(map, &key, &found) < 0 || !found.pages)
+			continue;
+		const struct hl_group_file file = {
+			.address = key,
+			.device = makedev((unsigned)(found.device >> 20),
+					  (unsigned)(found.device & 0xfffff)),
+			.inode = found.number,
+			.is_memory = found.is_memory,
+			.bytes = found.pages * page_bytes(),
+			.active_bytes = found.active * page_bytes(),
+			.dirty_bytes = found.dirty * page_bytes(),
+			.mapped_bytes = found.mapped * page_bytes(),
+			.locked_bytes = found.locked * page_bytes(),
+		};
+		r = HL_ARRAY_APPEND(pages->files, pages->file_count, pages->file_capacity, file);
 	}
-	if (reader->pages->file_count)
-		qsort(reader->pages->files, reader->pages->file_count, sizeof(struct hl_group_file),
-		      compare_files);
+	if (pages->file_count)
+		qsort(pages->files, pages->file_count, sizeof(*pages->files), compare_files);
 	return r;
 }
 
-static int take_caches(struct reader *reader)
+static int take_caches(const struct hl_page_scanner *scanner, struct hl_group_pages *pages)
 {
-	int map = bpf_map__fd(reader->programs->maps.caches), r = 0;
-	struct hl_group_pages *pages = reader->pages;
+	int map = bpf_map__fd(scanner->caches), r = 0;
 	uint64_t key, *last = NULL;
 
 	for (; r == 0 && bpf_map_get_next_key(map, last, &key) == 0; last = &key) {
@@ -220,59 +249,69 @@ static int take_caches(struct reader *reader)
 	return r;
 }
 
+int hl_page_scanner_read(const struct hl_page_scanner *scanner, struct hl_group_pages **ret_pages)
+{
+	struct hl_group_pages *pages = calloc(1, sizeof(*pages));
+
+	if (!pages)
+		return -ENOMEM;
+	clear(scanner);
+	int r = each_zone(scan_range, (void *)scanner);
+	if (r == 0)
+		r = take_inodes(scanner, pages);
+	if (r == 0)
+		r = take_caches(scanner, pages);
+	if (r < 0) {
+		hl_group_pages_free(pages);
+		return r;
+	}
+	for (size_t i = 0; i < HL_GROUP_KINDS; i++)
+		pages->bytes[i] = scanner->scan->pages[i] * page_bytes();
+	pages->removed_bytes = scanner->scan->removed * page_bytes();
+	pages->lost_bytes = scanner->scan->lost * page_bytes();
+	*ret_pages = pages;
+	return 0;
+}
+
 /* ---- all of it ---- */
 
-static int read_pages(struct reader *reader, const struct hl_cgroup *group)
+static int read_pages(const struct hl_page_scanner *scanner, const struct hl_cgroup *group,
+		      struct hl_group_pages **ret_pages)
 {
-	struct hl_group_scan *scan;
-	struct stat seen;
+	int r = hl_page_scanner_start(scanner, group);
 
-	if (fstat(group->fd, &seen) < 0)
-		return -errno;
-	reader->programs = group__open_and_load();
-	if (!reader->programs)
-		return -errno;
-	scan = &reader->programs->bss->scan;
-	scan->group = seen.st_ino;
-	int r = run(reader->programs->progs.note_process);
 	if (r == 0)
-		r = find_page_structs(reader, &scan->page_structs);
-	if (r == 0)
-		r = scan_zones(reader);
-	if (r == 0)
-		r = take_inodes(reader);
-	if (r == 0)
-		r = take_caches(reader);
-	for (size_t i = 0; i < HL_GROUP_KINDS; i++)
-		reader->pages->bytes[i] = scan->pages[i] * reader->page_bytes;
-	reader->pages->removed_bytes = scan->removed * reader->page_bytes;
-	reader->pages->lost_bytes = scan->lost * reader->page_bytes;
+		r = hl_page_scanner_read(scanner, ret_pages);
+	for (size_t i = 0; r == 0 && i < (*ret_pages)->file_count; i++)
+		r = hl_page_scanner_name(scanner, &(*ret_pages)->files[i]);
 	return r;
 }
 
 int hl_group_pages_read(const struct hl_cgroup *group, struct hl_group_pages **ret_pages,
 			struct hl_error *err)
 {
-	struct reader reader = {.page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
 	const struct hl_process_facts self = {.pid = getpid()};
+	struct hl_group_pages *pages = NULL;
 
-	int r = hl_privilege_check(&self, HL_NEED_BPF | HL_NEED_PAGEMAP, err);
+	int r = hl_privilege_check(&self, HL_NEED_BPF | HL_NEED_PAGEMAP, NULL);
 	if (r < 0)
 		return hl_error_set(err, r, "it needs root, and Linux 5.17 or newer with BTF");
-	reader.pages = calloc(1, sizeof(*reader.pages));
-	if (!reader.pages)
-		return hl_error_set(err, -ENOMEM, "out of memory");
 	hl_privilege_log_start(NULL);
-	r = read_pages(&reader, group);
-	group__destroy(reader.programs);
+	struct group *programs = group__open_and_load();
+	r = programs ? 0 : -errno;
+	if (r == 0) {
+		const struct hl_page_scanner scanner = HL_PAGE_SCANNER(programs);
+		r = read_pages(&scanner, group, &pages);
+	}
+	group__destroy(programs);
 	if (r < 0) {
-		hl_group_pages_free(reader.pages);
+		hl_group_pages_free(pages);
 		return r == -ENOTSUP ? hl_error_set(err, r,
 						    "this kernel's pages are not those that "
 						    "heapline knows")
 				     : hl_privilege_explain("read the pages of the group", r, err);
 	}
-	*ret_pages = reader.pages;
+	*ret_pages = pages;
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "process/cgroup.h"
 
 struct hl_group_file {
+	uint64_t address;	/* of the kernel's struct inode */
 	uint64_t device, inode; /* those of stat(2); on btrfs the device is another */
 	bool is_memory;		/* tmpfs, memfd, System V, MAP_SHARED */
 	bool is_deleted;	/* from its directory */
@@ -42,3 +43,41 @@ const struct hl_group_file *hl_group_pages_find(const struct hl_group_pages *pag
 						uint64_t inode);
 
 void hl_group_pages_free(struct hl_group_pages *pages); /* NULL is fine */
+
+/* ---- for programs that include group.bpf.h ---- */
+
+struct bpf_map;
+struct bpf_program;
+
+/* What group.bpf.h has in a loaded object. */
+struct hl_page_scanner {
+	const struct bpf_program *note_process, *page_given, *scan_frames, *name_inode;
+	const struct bpf_map *inodes, *caches, *groups;
+	struct hl_group_scan *scan;
+	struct hl_inode_name *name;
+	volatile uint64_t *given_page;
+};
+
+/* That of a skeleton. */
+#define HL_PAGE_SCANNER(skeleton)                                                              \
+	{                                                                                      \
+		.note_process = (skeleton)->progs.note_process,                                \
+		.page_given = (skeleton)->progs.page_given,                                    \
+		.scan_frames = (skeleton)->progs.scan_frames,                                  \
+		.name_inode = (skeleton)->progs.name_inode, .inodes = (skeleton)->maps.inodes, \
+		.caches = (skeleton)->maps.caches, .groups = (skeleton)->maps.groups,          \
+		.scan = &(skeleton)->bss->scan, .name = &(skeleton)->bss->name,                \
+		.given_page = &(skeleton)->bss->given_page,                                    \
+	}
+
+/* Finds where the kernel has its pages. 0 or a negative errno, as of hl_group_pages_read() without a sentence. */
+int hl_page_scanner_start(const struct hl_page_scanner *scanner, const struct hl_cgroup *group);
+
+/* Reads all pages, of files without their names. 0 or a negative errno. */
+int hl_page_scanner_read(const struct hl_page_scanner *scanner, struct hl_group_pages **ret_pages);
+
+/* Finds the name of a file that was read: its path, unless the kernel has none, or another inode lies there now. 0 or a negative errno. */
+int hl_page_scanner_name(const struct hl_page_scanner *scanner, struct hl_group_file *file);
+
+/* The first number that is above those of all frames; 0: not known. */
+uint64_t hl_page_frames_end(void);

@@ -127,6 +127,9 @@ void hl_trace_result_take_scripts(struct hl_trace_result *result,
 int hl_trace_result_walks(struct hl_trace_result *result, const struct hl_walker *walker,
 			  uint32_t number);
 
+/* Takes the process of ${from} into the recording that ${result} will be, as one more; ${from} is to be freed all the same. 0 or -ENOMEM. */
+int hl_trace_result_join(struct hl_trace_result *result, struct hl_trace_result *from);
+
 /*
  * Makes all of it a recording that ends now, the target by ${end} unless more is known; ${result}
  * is empty after it, and to be freed all the same. Values of nodes beyond those that were copied

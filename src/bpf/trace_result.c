@@ -42,7 +42,9 @@ static int describe(struct hl_recording *recording, const struct hl_process_fact
 	struct utsname system;
 
 	uname(&system);
-	if (asprintf(&recording->name, "process %d", facts->pid) < 0) {
+	int r = facts->pid ? asprintf(&recording->name, "process %d", facts->pid)
+			   : asprintf(&recording->name, "group %s", facts->executable);
+	if (r < 0) {
 		recording->name = NULL;
 		return -ENOMEM;
 	}
@@ -345,14 +347,36 @@ int hl_trace_result_recording(struct hl_trace_result *result, enum hl_process_en
 		return r;
 	recording->duration_ns = hl_clock_ns(CLOCK_MONOTONIC) - result->start_ns;
 	recording->complete = true;
-	recording->ended_processes = 1;
-	process->duration_ns = recording->duration_ns;
+	recording->ended_processes = recording->process_count;
 	process->complete = true;
+	for (uint32_t i = 0; i < recording->process_count; i++)
+		recording->processes[i].duration_ns = recording->duration_ns;
 	if (process->end == HL_END_RUNNING)
 		process->end = end;
 	result->recording = NULL;
 	*ret_recording = recording;
 	return 0;
+}
+
+int hl_trace_result_join(struct hl_trace_result *result, struct hl_trace_result *from)
+{
+	struct hl_recording *whole = result->recording, *part = NULL;
+
+	int r = hl_trace_result_recording(from, HL_END_RUNNING, &part);
+	if (r < 0)
+		return r;
+	struct hl_recording_process process = part->processes[0];
+	process.sequence = whole->process_count;
+	process.start_realtime_ns = process.recording_start_ns = whole->start_realtime_ns;
+	struct hl_recording_process *processes = reallocarray(
+		whole->processes, (size_t)whole->process_count + 1, sizeof(*processes));
+	if (processes) {
+		whole->processes = processes;
+		processes[whole->process_count++] = process;
+		part->process_count = 0; /* moved */
+	}
+	hl_recording_free(part);
+	return processes ? 0 : -ENOMEM;
 }
 
 void hl_trace_result_free(struct hl_trace_result *result)

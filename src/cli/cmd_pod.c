@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* heapline pod: what a container is charged with. */
+/* heapline pod: what a container is charged with, and what made that grow. */
+#include "base/cleanup.h"
+#include "bpf/growth.h"
 #include "cli/output.h"
+#include "cli/trace_run.h"
 #include "heap/pod.h"
+#include "heap/pod_pages.h"
 #include "view/heap.h"
 
 #include <time.h>
@@ -9,21 +13,29 @@
 #define INTERVAL_MAX_S 86400
 
 struct request {
-	struct hl_view_output output;
-	uint64_t pid, interval_s;
+	struct hl_trace_target target; /* a process of the group, if any; what is shown, and how */
+	uint64_t interval_s, growth_s;
 	const char *path; /* of the group; NULL: of the process */
 };
 
-static const struct request defaults = {.output.row_limit = HL_EMIT_ROWS_DEFAULT};
+static const struct request defaults = {
+	.target = {HL_TRACE_DEFAULTS, .view.output.row_limit = HL_EMIT_ROWS_DEFAULT}};
 
 static const struct hl_option options[] = {
-	{"pid", 'p', "PID", "the group of this process", HL_OPTION_PID, HL_AT(pid), NULL},
+	{"pid", 'p', "PID", "the group of this process", HL_OPTION_PID, HL_AT(target.pid), NULL},
 	{"comm", 0, "NAME", "the group of the process whose program is called NAME", HL_OPTION_COMM,
-	 HL_AT(pid), NULL},
+	 HL_AT(target.pid), NULL},
 	{"cgroup", 0, "PATH", "the group of this directory, or of this path in /proc/PID/cgroup",
 	 HL_OPTION_TEXT, HL_AT(path), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
-	 HL_AT(output.row_limit), NULL},
+	 HL_AT(target.view.output.row_limit), NULL},
+	{"growth", 'g', "SECONDS",
+	 "show what the group gains in SECONDS, by stack and file (root, BPF); -o NAME.hl keeps it",
+	 HL_OPTION_COUNT, HL_AT(growth_s), HL_BOUNDS(1, INTERVAL_MAX_S)},
+	{"folded", 0, NULL, "with --growth: write folded lines, for flame graph programs",
+	 HL_OPTION_FLAG, HL_AT(target.folded), NULL},
+	{"verbose", 0, NULL, "with --growth: report each step, and the kernel's messages",
+	 HL_OPTION_FLAG, HL_AT(target.verbose), NULL},
 	{"interval", 'i', "SECONDS", "repeat every SECONDS, until the group is gone or Ctrl-C",
 	 HL_OPTION_COUNT, HL_AT(interval_s), HL_BOUNDS(0, INTERVAL_MAX_S)},
 	{0},
@@ -42,7 +54,7 @@ static int run_once(const struct request *request, const struct hl_cgroup *group
 
 	int r = hl_pod_read(group, &pod, err);
 	if (r == 0)
-		r = hl_report_output_open(&output, &request->output, true, err);
+		r = hl_report_output_open(&output, &request->target.view.output, true, err);
 	if (r == 0) {
 		const struct hl_emit_options how = hl_report_output_emit(&output);
 		r = hl_report_output_close(&output, hl_pod_view(pod, &how), err);
@@ -64,12 +76,82 @@ static int run_repeatedly(const struct request *request, const struct hl_cgroup 
 		if (r == -ENOENT && !is_first)
 			return 0;
 		if (r == 0)
-			r = hl_report_output_screen(&request->output, write_pod, pod);
+			r = hl_report_output_screen(&request->target.view.output, write_pod, pod);
 		if (r < 0)
 			hl_error_set(err, r, "cannot write the report");
 		hl_pod_free(pod);
 	}
 	return r;
+}
+
+/* ---- growth ---- */
+
+static void name_file(void *context, const struct hl_group_file *file, char *name, size_t size)
+{
+	char whole[HL_POD_NAME_MAX];
+
+	hl_pod_name_file(context, file, whole);
+	snprintf(name, size, "%s", whole);
+}
+
+static bool is_recording(const char *path)
+{
+	size_t length = path ? strlen(path) : 0;
+
+	return length > 3 && !strcmp(path + length - 3, ".hl");
+}
+
+static int run_growth(struct request *request, const struct hl_cgroup *group)
+{
+	struct hl_view_output *output = &request->target.view.output;
+	struct hl_pod_mounts mounts = {0};
+	const struct hl_growth_settings settings = {group, name_file, &mounts};
+	const struct hl_trace_command command = {.backend = &hl_growth_trace,
+						 .settings = &settings};
+	HL_FREED pid_t *pids = NULL;
+	size_t count, strangers, length;
+
+	if (is_recording(output->path)) {
+		request->target.path = HL_TAKE(output->path);
+		request->target.force = output->force;
+	}
+	request->target.view.options.row_limit = output->row_limit;
+	hl_proc_read_all(getpid(), "mountinfo", &mounts.own, &length);
+	if (hl_cgroup_processes(group, &pids, &count, &strangers) == 0 && count)
+		hl_proc_read_all(pids[0], "mountinfo", &mounts.process, &length);
+	int status = hl_trace_run_group(hl_cgroup_name(group), (double)request->growth_s,
+					&request->target, &command);
+	free(mounts.own);
+	free(mounts.process);
+	return status;
+}
+
+/* ---- all of it ---- */
+
+static int check_usage(const struct request *request)
+{
+	const struct hl_view_output *output = &request->target.view.output;
+
+	if (!request->target.pid == !request->path)
+		return hl_cli_usage_error(&hl_verb_pod,
+					  "'pod' needs one group; name it with -p PID, --comm NAME "
+					  "or --cgroup PATH");
+	if (request->interval_s && output->path)
+		return hl_cli_usage_error(&hl_verb_pod,
+					  "--interval repeats its report; leave out --output");
+	if (request->interval_s && request->growth_s)
+		return hl_cli_usage_error(&hl_verb_pod,
+					  "--growth and --interval exclude each other");
+	if (request->target.folded && (!request->growth_s || output->json))
+		return hl_cli_usage_error(&hl_verb_pod,
+					  request->growth_s
+						  ? "--folded and --json exclude each other"
+						  : "--folded writes stacks; it needs --growth");
+	if (is_recording(output->path) && !request->growth_s)
+		return hl_cli_usage_error(&hl_verb_pod,
+					  "'%s' would be a recording; that needs --growth SECONDS",
+					  output->path);
+	return HL_EXIT_DONE;
 }
 
 static int run_pod(void *parsed, int argc, char **argv)
@@ -79,24 +161,27 @@ static int run_pod(void *parsed, int argc, char **argv)
 	struct hl_cgroup group;
 
 	if (argc > 0)
-		return request->pid || request->path
+		return request->target.pid || request->path
 			       ? hl_cli_usage_error(&hl_verb_pod, "unexpected argument '%s'",
 						    argv[0])
 			       : hl_cli_unexpected_process(argv[0]);
-	if (!request->pid == !request->path)
-		return hl_cli_usage_error(&hl_verb_pod,
-					  "'pod' needs one group; name it with -p PID, --comm NAME "
-					  "or --cgroup PATH");
-	if (request->interval_s && request->output.path)
-		return hl_cli_usage_error(&hl_verb_pod,
-					  "--interval repeats its report; leave out --output");
-	int status = hl_view_output_obey_name(&hl_verb_pod, &request->output, NULL, false);
+	int status = check_usage(request);
+	if (status == HL_EXIT_DONE && !is_recording(request->target.view.output.path))
+		status = hl_view_output_obey_name(&hl_verb_pod, &request->target.view.output, NULL,
+						  false);
 	if (status != HL_EXIT_DONE)
 		return status;
-	int r = hl_report_output_check(&request->output, NULL, 0, &err);
+	int r = is_recording(request->target.view.output.path)
+			? 0
+			: hl_report_output_check(&request->target.view.output, NULL, 0, &err);
 	if (r == 0)
 		r = request->path ? hl_cgroup_open(request->path, &group, &err)
-				  : hl_cgroup_open_of((pid_t)request->pid, &group, &err);
+				  : hl_cgroup_open_of((pid_t)request->target.pid, &group, &err);
+	if (r == 0 && request->growth_s) {
+		status = run_growth(request, &group);
+		hl_cgroup_release(&group);
+		return status;
+	}
 	if (r == 0) {
 		r = request->interval_s ? run_repeatedly(request, &group, &err)
 					: run_once(request, &group, &err);

@@ -14,6 +14,7 @@
 #include "view/format.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
@@ -46,36 +47,51 @@ void hl_trace_output_close(struct hl_directory *directory, bool keep)
 
 /* ---- a view ---- */
 
-/* The target's own files, while it lives: it may see others under their paths than we do, or go on
+/* The targets' own files, while they live: they may see others under their paths than we do, or go on
  * with some that were replaced. */
 struct target_files {
 	struct hl_file_finder finder;
-	pid_t pid;
-	struct hl_maps maps; /* empty until needed */
+	const struct hl_recording *recording;
+	pid_t pid;	     /* whose these are; 0: nobody's yet */
+	struct hl_maps maps; /* that have code */
 	char path[PATH_MAX];
 };
+
+static const char *find_file_of(struct target_files *files, pid_t pid, const char *path)
+{
+	if (files->pid != pid) {
+		hl_maps_release(&files->maps);
+		files->pid = pid;
+		hl_maps_read(pid, &files->maps, NULL);
+	}
+	for (size_t i = 0; i < files->maps.count; i++) {
+		const struct hl_map *map = &files->maps.maps[i];
+		if (map->flags & HL_MAP_EXEC && !strcmp(map->path, path) &&
+		    hl_maps_file_path(pid, map, files->path, sizeof(files->path)) == 0)
+			return files->path;
+	}
+	return NULL;
+}
 
 static const char *find_file(struct hl_file_finder *finder, const char *path)
 {
 	struct target_files *files = (struct target_files *)finder;
+	const char *found = NULL;
 
-	if (!files->maps.count && hl_maps_read(files->pid, &files->maps, NULL) < 0)
-		return NULL;
-	for (size_t i = 0; i < files->maps.count; i++) {
-		const struct hl_map *map = &files->maps.maps[i];
-		if (map->flags & HL_MAP_EXEC && !strcmp(map->path, path) &&
-		    hl_maps_file_path(files->pid, map, files->path, sizeof(files->path)) == 0)
-			return files->path;
+	for (uint32_t i = 0; !found && i < files->recording->process_count; i++) {
+		const struct hl_recording_process *process = &files->recording->processes[i];
+		for (uint32_t k = 0; !found && k < process->module_count; k++)
+			if (!strcmp(process->modules[k].path, path))
+				found = find_file_of(files, (pid_t)process->pid, path);
 	}
-	return NULL;
+	return found;
 }
 
 static int load(const struct hl_trace_target *target, const struct hl_recording *recording,
 		struct hl_profile **ret_profile, struct hl_error *err)
 {
 	struct hl_terminal_progress progress;
-	struct target_files files = {.finder = {find_file},
-				     .pid = (pid_t)recording->processes[0].pid};
+	struct target_files files = {.finder = {find_file}, .recording = recording};
 	struct hl_profile_selection selection = {.files = &files.finder,
 						 .progress = &progress.progress};
 	struct hl_profile *profile = NULL;
@@ -198,17 +214,21 @@ static int trace_output_write(const struct hl_trace_target *target,
 			return r;
 		hl_directory_sync(directory);
 		char duration[HL_FORMAT_MAX], bytes[HL_FORMAT_MAX];
-		const struct hl_recording_process *process = &recording->processes[0];
 		const struct hl_trace_kind *kind = hl_trace_kind_of(recording->mode);
-		uint64_t sum = 0;
-		for (uint32_t i = 0; i < process->value_count; i++)
-			sum += process->values[i].alloc_bytes - process->values[i].free_bytes;
-		hl_cli_note("traced process %u for %s, %s %s by %u stack%s in '%s'; see 'heapline "
-			    "top %s'",
-			    process->pid, hl_format_duration(recording->duration_ns, duration),
+		uint64_t sum = 0, stacks = 0;
+		for (uint32_t i = 0; i < recording->process_count; i++) {
+			const struct hl_recording_process *process = &recording->processes[i];
+			stacks += process->value_count;
+			for (uint32_t k = 0; k < process->value_count; k++)
+				sum += process->values[k].alloc_bytes -
+				       process->values[k].free_bytes;
+		}
+		hl_cli_note("traced %s for %s, %s %s by %" PRIu64
+			    " stack%s in '%s'; see 'heapline top %s'",
+			    recording->name, hl_format_duration(recording->duration_ns, duration),
 			    kind && strcmp(kind->word, "not freed") != 0 ? kind->word : "kept",
-			    hl_format_bytes((int64_t)sum, bytes), process->value_count,
-			    hl_format_plural(process->value_count), target->path, target->path);
+			    hl_format_bytes((int64_t)sum, bytes), stacks, hl_format_plural(stacks),
+			    target->path, target->path);
 	}
 	return shows ? show(target, recording, err) : 0;
 }
@@ -524,7 +544,10 @@ static int trace_and_report(struct run *run, double seconds, struct hl_error *er
 	if (r < 0)
 		return r;
 	hl_privilege_log_start(target->verbose ? tell_bpf : NULL);
-	run->request.note("tracing process %d (%s)", facts->pid, facts->comm);
+	if (facts->pid)
+		run->request.note("tracing process %d (%s)", facts->pid, facts->comm);
+	else
+		run->request.note("tracing group %s", facts->executable);
 	int traced = run_trace(run, seconds, &recording, err);
 	if (recording && has_ended(&run->request))
 		hl_cli_note("process %d ended before the trace did", facts->pid);
@@ -579,22 +602,44 @@ static int choose_recorder(struct hl_trace_command *command, pid_t pid, struct h
 	return 0;
 }
 
+static struct run run_of(const struct hl_trace_command *command,
+			 const struct hl_trace_target *target, const struct hl_process_facts *facts)
+{
+	return (struct run){
+		.command = command,
+		.target = target,
+		.request = {.facts = facts,
+			    .settings = command->settings,
+			    /* What is said while it goes on is for those who watch. */
+			    .note = target->verbose || isatty(STDERR_FILENO) ? say : say_nothing,
+			    .detail = target->verbose ? say : say_nothing,
+			    .is_enough = is_enough,
+			    .target_fd = -1},
+	};
+}
+
+int hl_trace_run_group(const char *name, double seconds, struct hl_trace_target *target,
+		       const struct hl_trace_command *command)
+{
+	struct hl_trace_command chosen = *command;
+	char *words[] = {(char *)"all", (char *)"its", (char *)"processes", NULL};
+	const struct hl_process_facts facts = {
+		.threads = 1, .comm = "group", .executable = (char *)name, .command = words};
+	struct run run = run_of(&chosen, target, &facts);
+	struct hl_error err = {0};
+
+	chosen.mode = chosen.backend->mode;
+	target->view.options.by = by_keys[target->view.options.by];
+	return status_of(trace_and_report(&run, seconds, &err), &err);
+}
+
 int hl_trace_run(const struct hl_verb *verb, int argc, char **argv, struct hl_trace_target *target,
 		 const struct hl_trace_command *command)
 {
 	const struct hl_view_output *output = &target->view.output;
 	struct hl_trace_command chosen = *command;
 	struct hl_process_facts facts;
-	struct run run = {
-		.command = &chosen,
-		.target = target,
-		.request = {.facts = &facts,
-			    .settings = command->settings,
-			    /* What is said while it goes on is for those who watch. */
-			    .note = target->verbose || isatty(STDERR_FILENO) ? say : say_nothing,
-			    .detail = target->verbose ? say : say_nothing,
-			    .is_enough = is_enough},
-	};
+	struct run run = run_of(&chosen, target, &facts);
 	struct hl_error err = {0};
 	double seconds = INFINITY;
 	int status = check_usage(verb, argc, argv, target, &seconds);

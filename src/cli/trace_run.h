@@ -50,6 +50,10 @@ struct hl_trace_command {
 int hl_trace_run(const struct hl_verb *verb, int argc, char **argv, struct hl_trace_target *target,
 		 const struct hl_trace_command *command);
 
+/* The same of a control group that people call ${name}, for ${seconds}. The backend's process is the group, with pid 0. */
+int hl_trace_run_group(const char *name, double seconds, struct hl_trace_target *target,
+		       const struct hl_trace_command *command);
+
 /* ---- where the result goes ---- */
 
 /* Makes the directory of the recording ${path}, if there is to be one (NULL: there is none), so that nothing is traced in

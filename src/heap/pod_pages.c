@@ -43,8 +43,8 @@ static bool find_mounted(const char *mounts, const struct hl_group_file *file,
 }
 
 /* Pages of a disk that are of no file belong to "bdev", where an inode's number is that of the disk. */
-static void name_page_file(const struct hl_pod_mounts *mounts, const struct hl_group_file *file,
-			   char name[HL_POD_NAME_MAX])
+static void name_by_place(const struct hl_pod_mounts *mounts, const struct hl_group_file *file,
+			  char name[HL_POD_NAME_MAX])
 {
 	char where[64];
 
@@ -60,6 +60,15 @@ static void name_page_file(const struct hl_pod_mounts *mounts, const struct hl_g
 		 !find_mounted(mounts->process, file, name))
 		snprintf(name, HL_POD_NAME_MAX, "%s%s", file->path,
 			 file->is_memory ? "" : " (not mounted here)");
+}
+
+void hl_pod_name_file(const struct hl_pod_mounts *mounts, const struct hl_group_file *file,
+		      char name[HL_POD_NAME_MAX])
+{
+	char path[HL_POD_NAME_MAX];
+
+	name_by_place(mounts, file, path);
+	hl_pod_files_name(&(struct hl_pod_open_file){.name = path}, name);
 }
 
 /* ---- rows ---- */
@@ -125,10 +134,10 @@ int hl_pod_add_page_files(struct hl_pod *pod, const struct hl_group_pages *pages
 			.mapped_bytes = file->mapped_bytes,
 			.locked_bytes = file->locked_bytes,
 		};
-		char path[HL_POD_NAME_MAX];
-		if (!holder)
-			name_page_file(mounts, file, path);
-		hl_pod_files_name(holder ? holder : &(struct hl_pod_open_file){.name = path}, name);
+		if (holder)
+			hl_pod_files_name(holder, name);
+		else
+			hl_pod_name_file(mounts, file, name);
 		describe(file, holder, row.detail);
 		if (holder) {
 			row.pid = holder->pid;

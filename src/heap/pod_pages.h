@@ -11,6 +11,10 @@ struct hl_pod_mounts {
 	char *own, *process; /* of this process, of one of the group */
 };
 
+/* Writes how people call ${file} into ${name}: its path where its file system is mounted, as this process sees it, or one of the group. */
+void hl_pod_name_file(const struct hl_pod_mounts *mounts, const struct hl_group_file *file,
+		      char name[HL_POD_NAME_MAX]);
+
 /* Adds a row for each file of ${pages}, with one of those processes that have it according to ${files}, which are merged. 0 or -ENOMEM. */
 int hl_pod_add_page_files(struct hl_pod *pod, const struct hl_group_pages *pages,
 			  const struct hl_pod_files *files, const struct hl_pod_mounts *mounts);

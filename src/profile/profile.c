@@ -519,6 +519,16 @@ static const struct hl_trace_kind kinds[] = {
 		.negative = "negative: pages that existed before the trace were released",
 	},
 	{
+		.mode = "pod-growth",
+		.verb = "pod-growth",
+		.value = HL_VALUE_INUSE,
+		.noun = "page",
+		.nouns = "pages",
+		.word = "gained",
+		.no_object = "no page came or went during the trace",
+		.negative = "negative: memory that existed before the trace was released",
+	},
+	{
 		.mode = "page-events",
 		.verb = "page-events",
 		.value = HL_VALUE_ALLOC,

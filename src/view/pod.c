@@ -4,10 +4,12 @@
 #include "view/heap.h"
 
 #include "base/names.h"
+#include "base/text.h"
 #include "view/format.h"
 #include "view/table.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ROWS_USUAL  30
@@ -101,15 +103,36 @@ static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
 		hl_emit_line(emit, "on swap, beside these: %s", BYTES(figures->swap));
 }
 
-/* The command that goes on from the largest row that one of heapline's leads on from. */
+static void say_growth(struct hl_emit *emit, const char *group)
+{
+	char *word = NULL;
+	size_t length;
+	FILE *out = hl_words_has_control(group) ? NULL : open_memstream(&word, &length);
+
+	if (!out)
+		return;
+	hl_words_put(out, group);
+	if (fclose(out) == 0)
+		hl_emit_line(emit, "next: heapline pod --growth 60 --cgroup %s", word);
+	free(word);
+}
+
+/* The command that goes on from the largest row that one of heapline's leads on from: of processes their heap; of the rest,
+ * where pages can be read, what made it grow. */
 static void say_next(struct hl_emit *emit, const struct hl_pod *pod)
 {
 	for (size_t i = 0; i < pod->row_count; i++) {
 		const struct hl_pod_row *row = &pod->rows[i];
-		if (row->bytes <= 0 || !row->pid || row->kind == HL_POD_CACHE)
+		bool is_processes = row->pid && row->kind != HL_POD_CACHE;
+		if (row->bytes <= 0 || row->kind == HL_POD_UNKNOWN ||
+		    (!is_processes && (!pod->has_pages || !pod->process_count)))
 			continue;
-		hl_emit_blank(emit);
-		hl_emit_line(emit, "next: heapline heap -p %d", row->pid);
+		if (is_processes || !hl_words_has_control(pod->name))
+			hl_emit_blank(emit);
+		if (is_processes)
+			hl_emit_line(emit, "next: heapline heap -p %d", row->pid);
+		else
+			say_growth(emit, pod->name);
 		return;
 	}
 }

@@ -143,6 +143,17 @@ run 'watch last' heapline watch last --dir /tmp/watch --json
 kill $watch
 wait $watch
 
+# What made it grow.
+mkdir /sys/fs/cgroup/grows
+grow() {
+	echo >&3
+	wait_for answers.txt '^done' 1 $target
+}
+work=grow note='following'
+start sh -c 'echo $$ >/sys/fs/cgroup/grows/cgroup.procs; exec grow_parts -'
+trace 'growth of a group' pod --growth 3600 --json --verbose
+stop
+
 # Pages: the growth of Rss is the truth.
 rss() { awk '/^Rss:/ { print $2 * 1024 / 4096 }' /proc/$target/smaps_rollup; }
 write_pages() {

@@ -27,7 +27,7 @@ import test_pod
 SUITES = ("bookworm", "trixie", "sid")  # kernels 6.1, 6.12, 7.2 and later
 KERNELS = os.environ.get("HL_KERNELS",
                          os.path.join(tempfile.gettempdir(), f"heapline-kernels-{os.geteuid()}"))
-PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts", "blocks", "oom_ledger")
+PROGRAMS = ("trace_heap", "pages", "heap_target", "leaks", "pod_parts", "grow_parts", "blocks", "oom_ledger")
 VERIFIED_MAX = 200_000  # instructions, of the million that kernels allow
 DOWNLOAD_S, BOOT_S, BOOTS = 120, 900, 3
 
@@ -265,6 +265,9 @@ class Kernel:
         self.assertEqual(report["victim"]["command"][0], "oom_ledger")
         self.assertEqual([frame.split()[0] for frame in report["asked"]["stack"] if ".c:" in frame],
                          ["keep_step", "grow_to", "main"])
+
+    def test_what_made_a_group_grow_is_known(self):
+        test_pod.check_growth(self, self.report("growth of a group"), None, None)
 
     def test_pages_equal_the_growth_of_rss(self):
         for scenario, pages in ("anon", 4096), ("moved", 8192):

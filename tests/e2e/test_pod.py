@@ -4,19 +4,20 @@
 
 import contextlib
 import ctypes
-import ctypes
 import errno
 import glob
 import json
 import mmap
 import os
 import re
+import signal
 import struct
 import subprocess
 import tempfile
 import unittest
 
 import harness
+import schemas
 from harness import HEAPLINE
 
 MIB = 1 << 20
@@ -112,6 +113,34 @@ class Groups(harness.TestCase):
         with open(os.path.join(group, "memory.max" if self.is_v2 else "memory.limit_in_bytes"), "w",
                   encoding="ascii") as file:
             file.write(str(size))
+
+
+def check_growth(case, report, pid, disk):
+    """What grow_parts has gained: to the page, but for what the kernel takes by itself."""
+    def found(word):
+        return sum(row["bytes"] for row in rows if word in row["stack"])
+
+    rows = report["rows"]
+    total = sum(row["bytes"] for row in rows)
+    case.assertEqual(total, report["total"]["usage_growth_bytes"])
+    case.assertEqual(total, report["total"]["inuse_bytes"])
+    plain = [row for row in rows if not any(name.startswith("kernel memory") for name in row["stack"])]
+    for function, mib in ("grow_anonymous", 16), ("grow_shared", 8), ("grow_file", 12 if disk else 0):
+        size = sum(row["bytes"] for row in plain if function in row["stack"])
+        case.assertEqual(size, mib * MIB, function)
+    case.assertEqual(sum(row["bytes"] for row in plain if "grow_and_free" in row["stack"]), 0)
+    pipes = sum(row["bytes"] for row in rows if "grow_pipes" in row["stack"] and "kernel memory" in row["stack"])
+    case.assertLessEqual(abs(pipes - 20 * 65536), 65536)
+    case.assertEqual(found("file in memory memfd:grown"), 8 * MIB)
+    if disk:
+        case.assertEqual(found(f"page cache {disk}/grown.bin"), 12 * MIB)
+    # of processes that began meanwhile the first stacks may be lost
+    for function, mib in ("grow_child", 6), ("grow_other_program", 5):
+        case.assertGreater(found(function), (mib - 1) * MIB)
+        case.assertLessEqual(sum(row["bytes"] for row in plain if function in row["stack"]), mib * MIB)
+    released = -sum(row["bytes"] for row in rows if "[released before the trace]" in row["stack"])
+    case.assertGreaterEqual(released, 10 * MIB)
+    case.assertLess(released, 10 * MIB + 2 * MIB)
 
 
 def cached_pages(path):
@@ -324,6 +353,53 @@ class Pod(Groups):
             self.assertRegex(slab["slab dentry"]["detail"], r"^100\d\d\d objects, reclaimable$")
             self.assertGreaterEqual(report["reclaimable_bytes"], slab["slab dentry"]["bytes"])
             self.assertLess(sum(row["bytes"] for row in slab.values()), report["total"]["kernel_bytes"] + MIB)
+
+    def growth(self, group, *options, disk="-"):
+        """Runs grow_parts in the group and follows it; (its pid, what was said)."""
+        with subprocess.Popen([harness.program("grow_parts"), disk], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True, preexec_fn=lambda: self.join(group)) as program:
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            with subprocess.Popen([HEAPLINE, "pod", "--cgroup", group, "--growth", "3600", *options],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tracing:
+                line = "."
+                while "following" not in line and line:
+                    line = tracing.stderr.readline()
+                program.stdin.write("\n")
+                program.stdin.flush()
+                done = program.stdout.readline()
+                tracing.send_signal(signal.SIGINT)
+                said, errors = tracing.communicate()
+                self.assertEqual(tracing.returncode, 0, errors)
+            self.assertEqual(done, "done\n")
+            program.stdin.close()
+            self.assertEqual(program.wait(), 0)
+            return program.pid, said
+
+    def test_growth_is_known_by_stack_and_file(self):
+        disk = "-" if self.is_in_memory() else self.directory
+        with self.group("grows") as group:
+            pid, said = self.growth(group, "--json", "--verbose", disk=disk)
+            report = json.loads(said)
+            schemas.check(report)
+            check_growth(self, report, pid, None if disk == "-" else disk)
+
+    def test_growth_is_a_recording_of_several_processes(self):
+        recording = self.path("grown.hl")
+        with self.group("kept") as group:
+            pid, _ = self.growth(group, "--verbose", "-o", recording)
+        info = harness.info(recording)
+        self.assertIn(pid, [process["pid"] for process in info["rows"]])
+        self.assertGreaterEqual(len(info["rows"]), 4)  # the group, the program, its child, the other one
+        top = harness.run([HEAPLINE, "top", recording, "-n", "4"]).stdout
+        self.assertRegex(top, r"27\.0 MiB .* touch\n")
+        self.assertEqual(harness.run([HEAPLINE, "flame", recording, "-o", self.path("grown.svg")]).status, 0)
+
+    def test_growth_without_rights_says_what_it_needs(self):
+        harness.need_other_user(65534)
+        with self.group() as group:
+            result = harness.run([HEAPLINE, "pod", "--cgroup", group, "--growth", "1"], user=65534, group=65534,
+                                 extra_groups=[])
+            self.assert_refused(result, f"cannot follow the pages of '{group[len(self.mount):]}': this needs root")
 
     def test_subgroups_and_limits_of_groups_above_count(self):
         with self.group("above") as above:

@@ -198,13 +198,11 @@ int hl_page_scanner_name(const struct hl_page_scanner *scanner, struct hl_group_
 	return file->path ? 0 : -ENOMEM;
 }
 
-static int compare_files(const void *left, const void *right)
+static int compare_addresses(const void *left, const void *right)
 {
 	const struct hl_group_file *a = left, *b = right;
 
-	if (a->device != b->device)
-		return a->device > b->device ? 1 : -1;
-	return (a->inode > b->inode) - (a->inode < b->inode);
+	return (a->address > b->address) - (a->address < b->address);
 }
 
 static int take_inodes(const struct hl_page_scanner *scanner, struct hl_group_pages *pages)
@@ -231,7 +229,7 @@ static int take_inodes(const struct hl_page_scanner *scanner, struct hl_group_pa
 		r = HL_ARRAY_APPEND(pages->files, pages->file_count, pages->file_capacity, file);
 	}
 	if (pages->file_count)
-		qsort(pages->files, pages->file_count, sizeof(*pages->files), compare_files);
+		qsort(pages->files, pages->file_count, sizeof(*pages->files), compare_addresses);
 	return r;
 }
 
@@ -247,6 +245,15 @@ static int take_caches(const struct hl_page_scanner *scanner, struct hl_group_pa
 					    pages->cache_capacity, found);
 	}
 	return r;
+}
+
+struct hl_group_file *hl_group_pages_at(const struct hl_group_pages *pages, uint64_t address)
+{
+	const struct hl_group_file wanted = {.address = address};
+
+	return address && pages->file_count ? bsearch(&wanted, pages->files, pages->file_count,
+						      sizeof(wanted), compare_addresses)
+					    : NULL;
 }
 
 int hl_page_scanner_read(const struct hl_page_scanner *scanner, struct hl_group_pages **ret_pages)
@@ -313,16 +320,6 @@ int hl_group_pages_read(const struct hl_cgroup *group, struct hl_group_pages **r
 	}
 	*ret_pages = pages;
 	return 0;
-}
-
-const struct hl_group_file *hl_group_pages_find(const struct hl_group_pages *pages, uint64_t device,
-						uint64_t inode)
-{
-	const struct hl_group_file wanted = {.device = device, .inode = inode};
-
-	return pages->file_count ? bsearch(&wanted, pages->files, pages->file_count,
-					   sizeof(*pages->files), compare_files)
-				 : NULL;
 }
 
 void hl_group_pages_free(struct hl_group_pages *pages)

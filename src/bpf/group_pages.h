@@ -22,7 +22,7 @@ struct hl_group_file {
 };
 
 struct hl_group_pages {
-	struct hl_group_file *files; /* by device and inode, rising */
+	struct hl_group_file *files; /* by address, rising */
 	size_t file_count, file_capacity;
 	struct hl_group_cache *caches; /* slab, by kind of object */
 	size_t cache_count, cache_capacity;
@@ -38,9 +38,8 @@ struct hl_group_pages {
 int hl_group_pages_read(const struct hl_cgroup *group, struct hl_group_pages **ret_pages,
 			struct hl_error *err);
 
-/* The file, or NULL. */
-const struct hl_group_file *hl_group_pages_find(const struct hl_group_pages *pages, uint64_t device,
-						uint64_t inode);
+/* The file whose inode the kernel has at ${address}, or NULL. */
+struct hl_group_file *hl_group_pages_at(const struct hl_group_pages *pages, uint64_t address);
 
 void hl_group_pages_free(struct hl_group_pages *pages); /* NULL is fine */
 

@@ -6,7 +6,7 @@
 
 #define HL_STRUCT_PAGE_BYTES 64u
 /* Frames of one call: a multiple of HL_FRAMES_READ, few enough that a kernel without preemption is not held up. */
-#define HL_FRAMES_PER_CALL 65536u
+#define HL_FRAMES_PER_CALL 16384u
 #define HL_FRAMES_READ	   64u
 
 /* Pages that are charged to the group, by what they are. */

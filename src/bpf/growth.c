@@ -84,16 +84,17 @@ static int add_process(struct group_trace *trace, pid_t pid)
 		hl_process_facts_release(&program.facts);
 		return 0;
 	}
-	if (hl_target_new(pid, &trace->files, &program.target, NULL) == 0 &&
-	    hl_walker_add(trace->walker, program.target, &program.number, NULL) == -ENOSPC)
-		trace->not_walked++;
 	int r = HL_ARRAY_APPEND(trace->programs, trace->program_count, trace->program_capacity,
 				program);
 	if (r < 0) {
-		hl_walker_remove(trace->walker, program.number);
 		hl_process_facts_release(&program.facts);
+		return r;
 	}
-	return r;
+	struct program *added = &trace->programs[trace->program_count - 1];
+	if (hl_target_new(pid, &trace->files, &added->target, NULL) == 0 &&
+	    hl_walker_add(trace->walker, added->target, &added->number, NULL) == -ENOSPC)
+		trace->not_walked++;
+	return 0;
 }
 
 static int on_record(void *context, const struct hl_record_header *header, size_t bytes)
@@ -313,28 +314,16 @@ static int add_label(struct program *program, uint32_t parent, const char *label
 	return r;
 }
 
-static int compare_address(const void *left, const void *right)
-{
-	const struct hl_group_file *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
 /* What a page is: "page cache of /var/log/a", "/dev/shm/b", "kernel memory"; "" for anonymous memory. */
 static int label_of(struct group_trace *trace, const struct hl_growth_key *key,
 		    char label[LABEL_MAX])
 {
 	static const char *const words[HL_GROUP_KINDS] = {
 		"", "page cache", "file in memory", "kernel memory", "on its way to swap or back"};
-	const struct hl_group_file wanted = {.address = key->inode};
 	char name[LABEL_MAX - 32];
 
 	snprintf(label, LABEL_MAX, "%s", words[key->kind]);
-	struct hl_group_file *file =
-		key->inode && trace->last->file_count
-			? bsearch(&wanted, trace->last->files, trace->last->file_count,
-				  sizeof(wanted), compare_address)
-			: NULL;
+	struct hl_group_file *file = hl_group_pages_at(trace->last, key->inode);
 	if (!file)
 		return 0;
 	int r = file->path ? 0 : hl_page_scanner_name(&trace->scanner, file);
@@ -404,9 +393,6 @@ static int add_grown(struct group_trace *trace)
 	struct hl_growth_key key, *last = NULL;
 	uint64_t pages;
 
-	if (trace->last->file_count)
-		qsort(trace->last->files, trace->last->file_count, sizeof(*trace->last->files),
-		      compare_address);
 	for (; r == 0 && bpf_map_get_next_key(map, last, &key) == 0; last = &key)
 		if (key.kind < HL_GROUP_KINDS && bpf_map_lookup_elem(map, &key, &pages) == 0)
 			r = add_pages(trace, &key, pages);

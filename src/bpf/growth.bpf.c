@@ -45,6 +45,9 @@ HL_MAP(given, HASH, BPF_F_NO_PREALLOC, uint64_t, struct hl_growth_given, GIVEN_M
 /* A bit for each frame that the first scan found charged; growth.c sets how many words there are. */
 HL_MAP(charged_before, ARRAY, BPF_F_MMAPABLE, uint32_t, uint64_t, 1);
 
+/* A bit for each frame that may be in ${given}: most pages that are freed are of others, who shall pay little. As many words. */
+HL_MAP(noted, ARRAY, 0, uint32_t, uint64_t, 1);
+
 /* Pages by how they came. */
 HL_MAP(grown, HASH, BPF_F_NO_PREALLOC, struct hl_growth_key, uint64_t, KEYS_MAX);
 
@@ -55,7 +58,7 @@ HL_MAP(told, LRU_HASH, 0, uint32_t, uint64_t, TOLD_MAX);
 
 static __always_inline bool is_in_group(struct task_struct *task)
 {
-	struct css_set *set = BPF_CORE_READ((struct task_struct___grouped *)task, cgroups);
+	struct css_set *set = ((struct task_struct___grouped *)task)->cgroups;
 	uint64_t group = 0;
 	uint64_t index = bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
 
@@ -109,18 +112,26 @@ int BPF_PROG(page_allocated, struct page *page, unsigned int order)
 	else
 		tell_process(entry.pid, false);
 	uint64_t frame = frame_of_argument(ctx);
-	if (bpf_map_update_elem(&given, &frame, &entry, BPF_ANY))
+	uint32_t number = frame / 64;
+	uint64_t *bits = bpf_map_lookup_elem(&noted, &number);
+	if (!bits || bpf_map_update_elem(&given, &frame, &entry, BPF_ANY))
 		__sync_fetch_and_add(&growth.lost_pages, UINT64_C(1) << order);
+	else
+		__sync_fetch_and_or(bits, UINT64_C(1) << (frame & 63));
 	return 0;
 }
 
 SEC("tp_btf/mm_page_free")
 int BPF_PROG(page_freed, struct page *page)
 {
-	uint64_t frame = frame_of_argument(ctx);
+	uint64_t frame = frame_of_argument(ctx), bit = UINT64_C(1) << (frame & 63);
+	uint32_t number = frame / 64;
+	uint64_t *bits = bpf_map_lookup_elem(&noted, &number);
 
-	if (bpf_map_lookup_elem(&given, &frame))
-		bpf_map_delete_elem(&given, &frame);
+	if (!bits || !(*bits & bit))
+		return 0;
+	__sync_fetch_and_and(bits, ~bit);
+	bpf_map_delete_elem(&given, &frame);
 	return 0;
 }
 

@@ -169,8 +169,10 @@ static int load(struct group_trace *trace, struct hl_error *err)
 	if (!trace->skeleton)
 		return hl_error_set(err, -errno, "cannot prepare BPF programs: %s",
 				    strerror(errno));
-	int r = bpf_map__set_max_entries(trace->skeleton->maps.charged_before,
-					 (uint32_t)(frames / 64 + 1));
+	uint32_t words = (uint32_t)(frames / 64 + 1);
+	int r = bpf_map__set_max_entries(trace->skeleton->maps.charged_before, words);
+	if (r == 0)
+		r = bpf_map__set_max_entries(trace->skeleton->maps.noted, words);
 	if (r == 0)
 		r = hl_cgroup_processes(trace->settings->group, &pids, &count, &strangers);
 	if (r < 0)

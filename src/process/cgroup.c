@@ -374,18 +374,24 @@ void hl_cgroup_gauge_open(struct hl_cgroup_gauge *gauge, const struct hl_cgroup 
 		gauge->count += open_level(&at, &gauge->levels[gauge->count]);
 }
 
+int64_t hl_cgroup_level_left(const struct hl_cgroup_level *level)
+{
+	char text[32];
+	ssize_t length = pread(level->usage, text, sizeof(text) - 1, 0);
+
+	if (length <= 0)
+		return INT64_MAX;
+	text[length] = '\0';
+	return (int64_t)level->limit - (int64_t)strtoull(text, NULL, 10);
+}
+
 int64_t hl_cgroup_gauge_read(const struct hl_cgroup_gauge *gauge,
 			     const struct hl_cgroup_level **ret_level)
 {
 	int64_t least = INT64_MAX;
 
 	for (unsigned i = 0; i < gauge->count; i++) {
-		char text[32];
-		ssize_t length = pread(gauge->levels[i].usage, text, sizeof(text) - 1, 0);
-		if (length <= 0)
-			continue; /* it has gone */
-		text[length] = '\0';
-		int64_t left = (int64_t)gauge->levels[i].limit - (int64_t)strtoull(text, NULL, 10);
+		int64_t left = hl_cgroup_level_left(&gauge->levels[i]);
 		if (left >= least)
 			continue;
 		least = left;

@@ -86,6 +86,9 @@ void hl_cgroup_gauge_release(struct hl_cgroup_gauge *gauge);
 int64_t hl_cgroup_gauge_read(const struct hl_cgroup_gauge *gauge,
 			     const struct hl_cgroup_level **ret_level);
 
+/* The bytes that are left at one level; INT64_MAX where it has gone. */
+int64_t hl_cgroup_level_left(const struct hl_cgroup_level *level);
+
 /* Bytes of files in the page cache of a level, which the kernel takes back before it kills. */
 int64_t hl_cgroup_level_cache(const struct hl_cgroup_level *level);
 

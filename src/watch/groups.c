@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +70,7 @@ static int add_group(struct hl_watch_groups *groups, const struct hl_cgroup *at,
 			free_group(group);
 		return r;
 	}
+	group->worst = group->levels;
 	group->name_at = at->mount_length;
 	group->inode = inode;
 	if (groups->reads_kills)
@@ -87,6 +89,7 @@ static int take_group(struct hl_watch_groups *groups, const struct hl_cgroup *at
 	int r = fstat(at->fd, &status) < 0 ? -errno : 0;
 	struct hl_watch_group *group = r == 0 ? hl_watch_groups_find(groups, status.st_ino) : NULL;
 	uint64_t limit = hl_cgroup_own_limit(at);
+	unsigned count;
 
 	if (r < 0 || (!groups->named && limit == HL_CGROUP_UNKNOWN))
 		return 0;
@@ -95,12 +98,17 @@ static int take_group(struct hl_watch_groups *groups, const struct hl_cgroup *at
 	if (r < 0)
 		return r;
 	group->is_found = true;
+	count = group->gauge.count;
 	if (groups->named || !group->gauge.count || group->gauge.levels[0].limit != limit)
 		hl_cgroup_gauge_open(&group->gauge, at);
 	while (!groups->named && group->gauge.count > 1) {
 		struct hl_cgroup_level *above = &group->gauge.levels[--group->gauge.count];
 		close(above->directory);
 		close(above->usage);
+	}
+	if (group->gauge.count != count) { /* other levels have a limit now */
+		memset(group->levels, 0, sizeof(group->levels));
+		group->worst = group->levels;
 	}
 	return 0;
 }
@@ -139,55 +147,79 @@ int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct h
 }
 
 /* Reads the page cache of the level again where its time has come. */
-static void read_cache(struct hl_watch_group *group, const struct hl_cgroup_level *level,
+static void read_cache(struct hl_watch_level *level, const struct hl_cgroup_level *gauge,
 		       uint64_t now_ns)
 {
-	int64_t before = group->cache;
+	int64_t before = level->cache;
 
-	if (now_ns < group->stat_ns)
+	if (now_ns < level->stat_ns)
 		return;
-	group->cache = hl_cgroup_level_cache(level);
-	uint64_t wait_ns = before - group->cache > (int64_t)(group->limit / CACHE_FALL_PARTS)
+	level->cache = hl_cgroup_level_cache(gauge);
+	uint64_t wait_ns = before - level->cache > (int64_t)(level->limit / CACHE_FALL_PARTS)
 				   ? STAT_WAIT_MIN_NS
-				   : group->stat_wait_ns * 2;
-	group->stat_wait_ns = wait_ns < STAT_WAIT_MIN_NS   ? STAT_WAIT_MIN_NS
+				   : level->stat_wait_ns * 2;
+	level->stat_wait_ns = wait_ns < STAT_WAIT_MIN_NS   ? STAT_WAIT_MIN_NS
 			      : wait_ns > STAT_WAIT_MAX_NS ? STAT_WAIT_MAX_NS
 							   : wait_ns;
-	group->stat_ns = now_ns + group->stat_wait_ns;
+	level->stat_ns = now_ns + level->stat_wait_ns;
 }
 
-static uint64_t used_of(const struct hl_watch_group *group)
+static uint64_t used_of(const struct hl_watch_level *level)
 {
-	return group->usage > (uint64_t)group->cache ? group->usage - (uint64_t)group->cache : 0;
+	return level->usage > (uint64_t)level->cache ? level->usage - (uint64_t)level->cache : 0;
+}
+
+static bool is_worse(const struct hl_watch_level *left, const struct hl_watch_level *right)
+{
+	return (double)used_of(left) * (double)right->limit >
+	       (double)used_of(right) * (double)left->limit;
+}
+
+/* The wait until the next look at the level. */
+static uint64_t read_level(struct hl_watch_level *level, const struct hl_cgroup_level *gauge,
+			   int64_t left, double share, uint64_t now_ns)
+{
+	level->limit = gauge->limit;
+	level->usage = left < (int64_t)gauge->limit ? (uint64_t)((int64_t)gauge->limit - left) : 0;
+	uint64_t wait_ns = hl_watch_trigger_wait_ns(level->usage, level->limit, share);
+	if (wait_ns >= 2 * HL_NS_PER_SECOND)
+		return wait_ns; /* the cache does not matter */
+	if (level->cache > (int64_t)level->usage)
+		level->stat_ns = 0;
+	read_cache(level, gauge, now_ns);
+	return hl_watch_trigger_wait_ns(used_of(level), level->limit, share);
 }
 
 struct hl_watch_finding hl_watch_group_look(const struct hl_watch_groups *groups,
 					    struct hl_watch_group *group, uint64_t now_ns)
 {
-	const struct hl_cgroup_level *level = NULL;
 	struct hl_watch_finding finding = {0};
+	uint64_t least_ns = STAT_WAIT_MAX_NS / 8;
+	bool is_first = true;
 
-	int64_t left = hl_cgroup_gauge_read(&group->gauge, &level);
 	if (group->kill_file >= 0) {
 		uint64_t kills = read_kills(group);
 		finding.new_kills = kills > group->kills ? kills - group->kills : 0;
 		group->kills = kills;
 	}
-	group->next_ns = now_ns + STAT_WAIT_MAX_NS / 8;
-	if (!level)
-		return finding;
-	group->limit = level->limit;
-	group->usage = left < (int64_t)level->limit ? (uint64_t)((int64_t)level->limit - left) : 0;
-	uint64_t wait_ns = hl_watch_trigger_wait_ns(group->usage, group->limit, groups->share);
-	if (wait_ns < 2 * HL_NS_PER_SECOND) { /* else the cache does not matter */
-		if (group->cache > (int64_t)group->usage)
-			group->stat_ns = 0;
-		read_cache(group, level, now_ns);
-		wait_ns = hl_watch_trigger_wait_ns(used_of(group), group->limit, groups->share);
+	for (unsigned i = 0; i < group->gauge.count; i++) {
+		struct hl_watch_level *level = &group->levels[i];
+		int64_t left = hl_cgroup_level_left(&group->gauge.levels[i]);
+		if (left == INT64_MAX)
+			continue; /* it has gone */
+		uint64_t wait_ns =
+			read_level(level, &group->gauge.levels[i], left, groups->share, now_ns);
+		enum hl_watch_cause cause = hl_watch_trigger_feed(
+			&level->trigger, now_ns, used_of(level), level->limit, groups->share);
+		least_ns = wait_ns < least_ns ? wait_ns : least_ns;
+		if (is_first || (cause && !finding.cause) ||
+		    (!cause == !finding.cause && is_worse(level, group->worst))) {
+			group->worst = level;
+			finding.cause = cause;
+		}
+		is_first = false;
 	}
-	group->next_ns = now_ns + wait_ns;
-	finding.cause = hl_watch_trigger_feed(&group->trigger, now_ns, used_of(group), group->limit,
-					      groups->share);
+	group->next_ns = now_ns + least_ns;
 	return finding;
 }
 

@@ -10,17 +10,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is known of a level of a group that has a limit: its page cache and what has fired are its own. */
+struct hl_watch_level {
+	struct hl_watch_trigger trigger;
+	uint64_t stat_ns, stat_wait_ns; /* when its page cache is read again */
+	int64_t cache;			/* page cache when that was read */
+	uint64_t limit, usage;
+};
+
 struct hl_watch_group {
 	char *path;	/* its directory */
 	size_t name_at; /* where in it the name below the mount begins */
 	uint64_t inode; /* of the directory: its identity in the kernel */
 	struct hl_cgroup_gauge gauge;
-	struct hl_watch_trigger trigger;
-	uint64_t next_ns;		/* of the next look */
-	uint64_t stat_ns, stat_wait_ns; /* when its page cache is read again */
-	int64_t cache;			/* page cache when that was read */
-	uint64_t limit, usage;
-	int kill_file; /* which counts kills; -1: not open */
+	struct hl_watch_level levels[HL_CGROUP_LEVELS_MAX]; /* those of ${gauge} */
+	struct hl_watch_level
+		*worst; /* uses the largest share of its limit, or of those that fire; never NULL */
+	uint64_t next_ns; /* of the next look */
+	int kill_file;	  /* which counts kills; -1: not open */
 	uint64_t kills;
 	bool is_found;	 /* by the scan that goes on */
 	bool is_busy;	 /* a snapshot of it is being made */

@@ -85,11 +85,21 @@ static json_t *group_name(const struct hl_watch_kills *kills, const struct hl_oo
 	return hl_watch_text(length ? path : "/");
 }
 
-/* Whose limit was reached; level_counts[0] where it was the machine's. */
+static bool is_of_asker(const struct hl_oom_record *record, uint64_t inode)
+{
+	for (uint32_t i = 0; i < record->level_counts[1]; i++)
+		if (record->levels[1][i].inode == inode)
+			return true;
+	return false;
+}
+
+/* Whose limit was reached, a level above both processes; level_counts[0] where it was the machine's. */
 static uint32_t level_at_limit(const struct hl_oom_record *record)
 {
 	for (uint32_t i = 0; i < record->level_counts[0]; i++)
-		if (record->levels[0][i].usage_pages + NEAR_PAGES >= record->levels[0][i].max_pages)
+		if (record->levels[0][i].usage_pages + NEAR_PAGES >=
+			    record->levels[0][i].max_pages &&
+		    is_of_asker(record, record->levels[0][i].inode))
 			return i;
 	return record->level_counts[0];
 }
@@ -412,8 +422,8 @@ void hl_watch_kills_take_unseen(struct hl_watch_kills *kills, const struct hl_wa
 				       (json_int_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS),
 				       "group", hl_watch_text(hl_watch_group_name(group)),
 				       "victim_group", hl_watch_text(hl_watch_group_name(group)),
-				       "limit_bytes", (json_int_t)group->limit, "victim", "asked",
-				       "missing", hl_watch_text(why)));
+				       "limit_bytes", (json_int_t)group->worst->limit, "victim",
+				       "asked", "missing", hl_watch_text(why)));
 }
 
 void hl_watch_kills_free(struct hl_watch_kills *kills)

@@ -161,7 +161,7 @@ static void begin_snapshot(struct service *service, struct hl_watch_group *group
 		place++;
 	if (group->is_busy || place == service->snapshots + SNAPSHOTS_MAX)
 		return; /* the next look finds the cause again */
-	hl_watch_trigger_fire(&group->trigger, cause, now_ns);
+	hl_watch_trigger_fire(&group->worst->trigger, cause, now_ns);
 	int r = hl_watch_snapshot_begin(&service->store, group, cause,
 					service->settings->allow_stop, place, &err);
 	if (r < 0) {
@@ -169,7 +169,8 @@ static void begin_snapshot(struct service *service, struct hl_watch_group *group
 		return;
 	}
 	say(service, "'%s' uses %.1f%% of its limit (%s): a snapshot is being made",
-	    hl_watch_group_name(group), 100 * (double)group->usage / (double)group->limit,
+	    hl_watch_group_name(group),
+	    100 * (double)group->worst->usage / (double)group->worst->limit,
 	    hl_watch_cause_name(cause));
 	if (service->settings->attach_sample)
 		join(service, group, hl_watch_snapshot_largest(*place));

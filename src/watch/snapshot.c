@@ -273,9 +273,9 @@ static json_t *document_of(const struct hl_watch_snapshot *snapshot, enum hl_wat
 	return json_pack("{s:I, s:o, s:s, s:I, s:I, s:I, s:o, s:[]}", "realtime_ms",
 			 (json_int_t)(realtime_ns / MS_PER_NS), "group",
 			 hl_watch_text(hl_watch_group_name(group)), "cause",
-			 hl_watch_cause_name(cause), "usage_bytes", (json_int_t)group->usage,
-			 "limit_bytes", (json_int_t)group->limit, "cache_bytes",
-			 (json_int_t)group->cache, "processes", processes, "steps");
+			 hl_watch_cause_name(cause), "usage_bytes", (json_int_t)group->worst->usage,
+			 "limit_bytes", (json_int_t)group->worst->limit, "cache_bytes",
+			 (json_int_t)group->worst->cache, "processes", processes, "steps");
 }
 
 int hl_watch_snapshot_begin(struct hl_watch_store *store, struct hl_watch_group *group,

@@ -47,6 +47,9 @@ void hl_watch_name_make(uint64_t realtime_ns, enum hl_watch_kind kind, const cha
 		part[length++] =
 			isalnum((unsigned char)*at) || (*at && strchr("._-", *at)) ? *at : '_';
 	part[length] = '\0';
+	if (length >= strlen(HL_WATCH_PARTIAL) &&
+	    !strcmp(part + length - strlen(HL_WATCH_PARTIAL), HL_WATCH_PARTIAL))
+		part[length - strlen(HL_WATCH_PARTIAL)] = '_';
 	snprintf(ret_name, HL_WATCH_NAME_MAX, "%s.%03uZ-%s-%s", when,
 		 (unsigned)(realtime_ns / 1000000 % 1000), kind_names[kind], part);
 }
@@ -112,8 +115,8 @@ static int open_directory(struct hl_watch_store *store, const char *path)
 	return store->fd < 0 ? -errno : 0;
 }
 
-/* Removes the folder ${name} with all that is in it. */
-static void remove_folder(int directory, const char *name, unsigned depth)
+/* Removes the folder ${name} with all that is in it. Whether it is gone: some may not be removed. */
+static bool remove_folder(int directory, const char *name, unsigned depth)
 {
 	int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *list = fd < 0 ? NULL : fdopendir(fd);
@@ -128,7 +131,7 @@ static void remove_folder(int directory, const char *name, unsigned depth)
 	}
 	if (list)
 		closedir(list);
-	unlinkat(directory, name, AT_REMOVEDIR);
+	return unlinkat(directory, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
 static uint64_t folder_bytes(int directory, const char *name, unsigned depth)
@@ -210,6 +213,16 @@ void hl_watch_store_close(struct hl_watch_store *store)
 	store->fd = store->lock = -1;
 }
 
+static bool is_folder(int directory, const struct dirent *entry)
+{
+	struct stat status;
+
+	return entry->d_type == DT_DIR ||
+	       (entry->d_type == DT_UNKNOWN &&
+		fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+		S_ISDIR(status.st_mode));
+}
+
 static int newest_first(const void *left, const void *right)
 {
 	return strcmp(((const struct hl_watch_entry *)right)->name,
@@ -229,7 +242,7 @@ int hl_watch_store_list(const struct hl_watch_store *store, struct hl_watch_entr
 	if (!list)
 		return -errno;
 	for (const struct dirent *entry; r == 0 && (entry = readdir(list));)
-		if (hl_watch_name_parse(entry->d_name, &found))
+		if (hl_watch_name_parse(entry->d_name, &found) && is_folder(fd, entry))
 			r = HL_ARRAY_APPEND(entries, count, capacity, found);
 	closedir(list);
 	if (r < 0)
@@ -273,10 +286,9 @@ void hl_watch_store_trim(struct hl_watch_store *store)
 		/* The newest stays, however large; it is what has just been written. */
 		is_over = is_over || (i && bytes + own_bytes > store->bytes_max);
 		if (!is_in_use(store, &entries[i]) &&
-		    (is_over || kept[entries[i].kind] == store->keep)) {
-			remove_folder(store->fd, entries[i].name, 0);
+		    (is_over || kept[entries[i].kind] >= store->keep) &&
+		    remove_folder(store->fd, entries[i].name, 0))
 			continue;
-		}
 		kept[entries[i].kind] += !entries[i].is_partial;
 		bytes += own_bytes;
 	}
@@ -289,10 +301,9 @@ bool hl_watch_store_drop_oldest(struct hl_watch_store *store)
 
 	hl_watch_store_list(store, &entries, &count);
 	while (count-- > 0)
-		if (!is_in_use(store, &entries[count])) {
-			remove_folder(store->fd, entries[count].name, 0);
+		if (!is_in_use(store, &entries[count]) &&
+		    remove_folder(store->fd, entries[count].name, 0))
 			return true;
-		}
 	return false;
 }
 

@@ -63,7 +63,7 @@ int hl_watch_store_open_read(struct hl_watch_store *store, const char *path, str
 
 void hl_watch_store_close(struct hl_watch_store *store);
 
-/* The entries, newest first, to be freed. 0 or a negative errno. */
+/* The entries, which are directories, newest first, to be freed. 0 or a negative errno. */
 int hl_watch_store_list(const struct hl_watch_store *store, struct hl_watch_entry **ret_entries,
 			size_t *ret_count);
 
@@ -85,7 +85,7 @@ json_t *hl_watch_text(const char *text);
 /* Drops what is too much or too old. */
 void hl_watch_store_trim(struct hl_watch_store *store);
 
-/* Drops the oldest entry that is not in use; whether there was one. */
+/* Drops the oldest entry that is not in use and can be removed; whether one is gone. */
 bool hl_watch_store_drop_oldest(struct hl_watch_store *store);
 
 /* Whether less than a few pages are left on the disk. */

@@ -125,6 +125,37 @@ class Watch(test_pod.Groups):
             self.assertGreater(self.load(entry, "snapshot.json")["usage_bytes"], 29 * MIB)
             self.assertLess(self.load(entry, "snapshot.json")["cache_bytes"], 6 * MIB)
 
+    def test_page_cache_of_a_group_above_hides_nothing(self):
+        with self.group("above") as above:
+            if self.is_v2:
+                with open(os.path.join(above, "cgroup.subtree_control"), "w", encoding="ascii") as file:
+                    file.write("+memory")
+            self.limit(above, 64 * MIB)
+            near, cached = (os.path.join(above, name) for name in ("near", "cached"))
+            os.mkdir(near)
+            os.mkdir(cached)
+            self.limit(near, 32 * MIB)
+            with self.watch(groups=[near]):
+                subprocess.run(["dd", "if=/dev/zero", f"of={self.path('large')}", "bs=1M", "count=128", "conv=fsync"],
+                               check=True, stderr=subprocess.DEVNULL, preexec_fn=lambda: self.join(cached))
+                with self.grow(near, 30) as process:
+                    self.assertEqual(process.stdout.readline(), "grown\n")
+                    entry = self.wait_for("snapshot")[0]
+                self.assertEqual(self.load(entry, "snapshot.json")["limit_bytes"], 32 * MIB)
+
+    def test_who_owns_the_blocks_of_a_recorded_process(self):
+        with self.group("blocks") as group, self.watch("--share", "50", groups=[group]):
+            self.limit(group, 128 * MIB)
+            with self.grow(group, 80, pause_us=50_000) as process, \
+                    subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", self.path("blocks.hl")]) as attach:
+                entry = self.wait_for("snapshot")[0]
+                process.kill()
+                attach.wait()
+            said = {step["file"]: step["said"] for step in self.load(entry, "snapshot.json")["steps"] if not step["done"]}
+            self.assertEqual(said, {})
+            for file in "allocations", "holders":
+                self.assertTrue(self.load(entry, f"{file}-{process.pid}.json")["rows"])
+
     def test_steady_growth_is_noticed_before(self):
         with self.group("steady") as group, self.watch(groups=[group]):
             self.limit(group, 128 * MIB)

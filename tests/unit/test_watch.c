@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* When groups are worth a snapshot, and how the directory of snapshots stays bounded. */
+#include "watch/kill.h"
 #include "watch/store.h"
 #include "watch/trigger.h"
 
@@ -117,6 +118,17 @@ static void test_a_long_name_is_cut(void **state)
 	hl_watch_name_make(0, HL_WATCH_RECORDING, group, name);
 	assert_true(hl_watch_name_parse(name, &entry));
 	assert_string_equal(entry.name, name);
+}
+
+static void test_no_group_makes_an_entry_partial(void **state)
+{
+	char name[HL_WATCH_NAME_MAX];
+	struct hl_watch_entry entry;
+
+	(void)state;
+	hl_watch_name_make(0, HL_WATCH_KILL, "/kube/x" HL_WATCH_PARTIAL, name);
+	assert_true(hl_watch_name_parse(name, &entry));
+	assert_false(entry.is_partial);
 }
 
 static void test_other_files_are_no_entries(void **state)
@@ -244,6 +256,32 @@ static void test_what_is_in_use_stays(void **state)
 	close_place(&place);
 }
 
+static void test_what_cannot_be_removed_stays(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], kept[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
+	char path[1024];
+	struct place place;
+
+	(void)state;
+	open_place(&place, 1, MIB);
+	snprintf(path, sizeof(path), "%s/20200101T000000.000Z-kill-file", place.path);
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	add(&place, 1, HL_WATCH_SNAPSHOT, 10, kept);
+	snprintf(path, sizeof(path), "%s/%s", place.path, kept);
+	for (unsigned depth = 0; depth < 20; depth++) { /* deeper than entries are */
+		strcat(path, "/d");
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	add(&place, 2, HL_WATCH_SNAPSHOT, 10, name);
+	add(&place, 3, HL_WATCH_SNAPSHOT, 10, name);
+	assert_int_equal(count(&place, newest), 2);
+	assert_true(hl_watch_store_drop_oldest(&place.store));
+	assert_false(hl_watch_store_drop_oldest(&place.store));
+	assert_int_equal(count(&place, newest), 1);
+	assert_string_equal(newest, kept);
+	close_place(&place);
+}
+
 static void test_partial_entries_go_at_the_next_start(void **state)
 {
 	char name[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
@@ -281,6 +319,53 @@ static void test_a_directory_that_cannot_be_made_is_named(void **state)
 	assert_non_null(strstr(err.text, "'/proc/heapline/watch'"));
 }
 
+/* ---- kills ---- */
+
+static void say_nothing(const char *sentence)
+{
+	(void)sentence;
+}
+
+static void add_level(struct hl_oom_record *record, unsigned which, const char *name,
+		      uint64_t inode, uint64_t max_pages)
+{
+	struct hl_oom_level *level = &record->levels[which][record->level_counts[which]++];
+
+	*level = (struct hl_oom_level){.inode = inode, .usage_pages = 5000, .max_pages = max_pages};
+	snprintf((char *)level->name, sizeof(level->name), "%s", name);
+}
+
+static void test_the_limit_is_one_above_both_processes(void **state)
+{
+	struct hl_oom_record *record = calloc(1, sizeof(*record));
+	char newest[HL_WATCH_NAME_MAX], path[512];
+	struct hl_watch_groups groups = {0};
+	struct place place;
+
+	(void)state;
+	open_place(&place, 10, MIB);
+	*record = (struct hl_oom_record){.kind = HL_OOM_KILL, .victim.pid = 1, .asked.pid = 1};
+	record->args_bytes = 1;
+	add_level(record, 0, "full", 1, 5000);
+	add_level(record, 0, "above", 2, 5000);
+	add_level(record, 1, "asker", 3, 9000000);
+	add_level(record, 1, "above", 2, 5000);
+	struct hl_watch_kills *kills = hl_watch_kills_new(&place.store, &groups);
+	hl_watch_kills_take(kills, record);
+	while (hl_watch_kills_continue(kills, 1, say_nothing))
+		usleep(1000);
+	hl_watch_kills_free(kills);
+	assert_int_equal(count(&place, newest), 1);
+	snprintf(path, sizeof(path), "%s/%s/kill.json", place.path, newest);
+	json_t *kill = json_load_file(path, 0, NULL);
+	assert_string_equal(json_string_value(json_object_get(kill, "group")), "/above");
+	assert_string_equal(json_string_value(json_object_get(kill, "victim_group")),
+			    "/above/full");
+	json_decref(kill);
+	free(record);
+	close_place(&place);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,10 +375,13 @@ int main(void)
 		cmocka_unit_test(test_looks_come_closer_near_the_limit),
 		cmocka_unit_test(test_names_say_when_what_and_who),
 		cmocka_unit_test(test_a_long_name_is_cut),
+		cmocka_unit_test(test_no_group_makes_an_entry_partial),
 		cmocka_unit_test(test_other_files_are_no_entries),
 		cmocka_unit_test(test_the_newest_of_each_kind_are_kept),
 		cmocka_unit_test(test_the_directory_is_bounded),
 		cmocka_unit_test(test_what_is_in_use_stays),
+		cmocka_unit_test(test_what_cannot_be_removed_stays),
+		cmocka_unit_test(test_the_limit_is_one_above_both_processes),
 		cmocka_unit_test(test_partial_entries_go_at_the_next_start),
 		cmocka_unit_test(test_a_directory_that_cannot_be_made_is_named),
 	};

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- a copy of the region ---- */
 
@@ -52,6 +53,17 @@ bool hl_block_owners_would_have_pieces(pid_t pid, const struct hl_maps *maps)
 	       layout_is_sane(&header) && atomic_load(&header.mode) & HL_MODE_PIECES;
 }
 
+/* Makes the pages of a part of the copy writable. */
+static int permit(const struct hl_open_region *region, uint64_t at, uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = at / page * page;
+
+	return mprotect((char *)region->base + start, at + bytes - start, PROT_READ | PROT_WRITE) <
+			       0
+		       ? -errno
+		       : 0;
+}
+
 int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open_region *ret_region)
 {
 	static const enum hl_area_id wanted[] = {HL_AREA_MODULES, HL_AREA_STRINGS, HL_AREA_SITES,
@@ -71,16 +83,21 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 	if (!layout_is_sane(&region.layout))
 		return -ENODATA;
 	region.bytes = region.layout.region_bytes;
-	region.base = mmap(NULL, region.bytes, PROT_READ | PROT_WRITE,
+	/* Most of a region is never used: what is not written here does not count for RLIMIT_DATA. */
+	region.base = mmap(NULL, region.bytes, PROT_READ,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (region.base == MAP_FAILED)
 		return -errno;
-	r = hl_open_region_refresh(&region);
+	r = permit(&region, 0, sizeof(region.layout));
+	if (r == 0)
+		r = hl_open_region_refresh(&region);
 	/* Of an area, the part that is backed by memory. */
 	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(wanted); i++) {
 		const struct hl_area *area = &region.layout.areas[wanted[i]];
 		uint64_t at = area->offset;
 		uint64_t left = area->committed < area->capacity ? area->committed : area->capacity;
+		if (r == 0 && left)
+			r = permit(&region, at, left);
 		for (uint64_t bytes; r == 0 && left; at += bytes, left -= bytes) {
 			bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
 			r = hl_owners_read_memory(pid, region.address + at,

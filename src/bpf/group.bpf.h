@@ -36,6 +36,7 @@ struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 	struct cgroup_subsys_state *parent;
 	unsigned int flags;
+	uint64_t serial_nr; /* never used again */
 };
 
 struct mem_cgroup {
@@ -167,8 +168,7 @@ enum _slab_flag_bits { _SLAB_RECLAIM_ACCOUNT = 17 }; /* until Linux 6.9 */
 
 #define GROUP_ONLINE	 2u /* linux/cgroup-defs.h: CSS_ONLINE */
 #define GROUP_LEVELS_MAX 32
-#define FILES_MAX	 (1u << 20)
-#define GROUPS_MAX	 (1u << 16)
+#define GROUPS_MAX	 4096 /* more are looked up again and again */
 #define CACHES_MAX	 4096
 #define OWNERS_READ	 64u
 
@@ -200,38 +200,55 @@ int BPF_PROG(page_given, struct page *page, unsigned int order)
 
 enum belongs { BELONGS_NOT = 1, BELONGS, BELONGS_TO_REMOVED };
 
-/* What is known of a struct mem_cgroup or obj_cgroup, by its address: enum belongs. */
+/* What is known of a group; its address may be another one's by now. */
+struct known_group {
+	uint64_t serial;
+	uint32_t belongs; /* enum belongs */
+	uint32_t reserved;
+};
+
+/* By the address of a struct mem_cgroup or obj_cgroup. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, GROUPS_MAX);
 	__type(key, uint64_t);
-	__type(value, uint32_t);
+	__type(value, struct known_group);
 } groups SEC(".maps");
 
-static __noinline uint32_t find_group(uint64_t charged, bool is_object)
+static __always_inline struct cgroup_subsys_state *state_of(uint64_t charged, bool is_object)
 {
 	struct mem_cgroup *group = is_object ? BPF_CORE_READ((struct obj_cgroup *)charged, memcg)
 					     : (struct mem_cgroup *)charged;
-	struct cgroup_subsys_state *state = &group->css;
-	uint32_t flags = BPF_CORE_READ(state, flags), found = BELONGS_NOT;
+
+	return &group->css;
+}
+
+static __noinline uint32_t find_group(uint64_t charged, bool is_object)
+{
+	struct cgroup_subsys_state *state = state_of(charged, is_object);
+	struct known_group found = {.serial = BPF_CORE_READ(state, serial_nr),
+				    .belongs = BELONGS_NOT};
+	uint32_t flags = BPF_CORE_READ(state, flags);
 
 	for (int i = 0; i < GROUP_LEVELS_MAX && state; i++) {
 		if (BPF_CORE_READ(state, cgroup, kn, id) == scan.group) {
-			found = flags & GROUP_ONLINE ? BELONGS : BELONGS_TO_REMOVED;
+			found.belongs = flags & GROUP_ONLINE ? BELONGS : BELONGS_TO_REMOVED;
 			break;
 		}
 		state = BPF_CORE_READ(state, parent);
 	}
 	bpf_map_update_elem(&groups, &charged, &found, BPF_ANY);
-	return found;
+	return found.belongs;
 }
 
 static __always_inline uint32_t group_of(uint64_t charged, bool is_object)
 {
-	uint32_t *known = bpf_map_lookup_elem(&groups, &charged);
+	struct known_group *known = bpf_map_lookup_elem(&groups, &charged);
 
-	return known ? *known : find_group(charged, is_object);
+	if (known && known->serial == BPF_CORE_READ(state_of(charged, is_object), serial_nr))
+		return known->belongs;
+	return find_group(charged, is_object);
 }
 
 /* ---- pages ---- */
@@ -240,7 +257,7 @@ static __always_inline uint32_t group_of(uint64_t charged, bool is_object)
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, FILES_MAX);
+	__uint(max_entries, 1); /* the loader sets it */
 	__type(key, uint64_t);
 	__type(value, struct hl_group_inode);
 } inodes SEC(".maps");

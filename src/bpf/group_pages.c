@@ -155,18 +155,78 @@ uint64_t hl_page_frames_end(void)
 	return each_zone(find_end, &highest) < 0 ? 0 : highest;
 }
 
-/* Forgets what the scan before has found. */
+static void empty(const struct bpf_map *map)
+{
+	int fd = bpf_map__fd(map);
+	uint64_t key, next;
+	bool has_key = bpf_map_get_next_key(fd, NULL, &key) == 0;
+
+	/* From a key that is there the next one is near; the first is searched from the beginning. */
+	while (has_key) {
+		has_key = bpf_map_get_next_key(fd, &key, &next) == 0;
+		bpf_map_delete_elem(fd, &key);
+		key = next;
+	}
+}
+
+/* Forgets what the scan has found. */
 static void clear(const struct hl_page_scanner *scanner)
 {
-	const struct bpf_map *maps[] = {scanner->inodes, scanner->caches, scanner->groups};
 	struct hl_group_scan *scan = scanner->scan;
-	uint64_t key;
 
-	for (size_t i = 0; i < HL_COUNT_OF(maps); i++)
-		while (bpf_map_get_next_key(bpf_map__fd(maps[i]), NULL, &key) == 0)
-			bpf_map_delete_elem(bpf_map__fd(maps[i]), &key);
+	empty(scanner->inodes);
+	empty(scanner->caches);
+	empty(scanner->groups);
 	memset(scan->pages, 0, sizeof(scan->pages));
 	scan->seen = scan->removed = scan->lost = 0;
+}
+
+/* ---- room ---- */
+
+#define FILES_MIN   4096u
+#define FILES_MAX   (1u << 20)
+#define TABLE_BYTES (UINT64_C(2) << 20) /* of programs, and of what does not depend on the group */
+#define ENTRY_BYTES 48u			/* of a table, half of it for an entry that is not used */
+
+/* What the control group of this process has left, page cache included. */
+static int64_t bytes_left(void)
+{
+	const struct hl_cgroup_level *level = NULL;
+	struct hl_cgroup_gauge gauge = {0};
+	struct hl_cgroup own;
+
+	if (hl_cgroup_open_of(getpid(), &own, NULL) < 0)
+		return INT64_MAX;
+	hl_cgroup_gauge_open(&gauge, &own);
+	int64_t left = hl_cgroup_gauge_read(&gauge, &level);
+	if (level)
+		left += hl_cgroup_level_cache(level);
+	hl_cgroup_gauge_release(&gauge);
+	hl_cgroup_release(&own);
+	return left;
+}
+
+int hl_page_scanner_size(struct bpf_map *inodes, const struct hl_cgroup *group,
+			 uint64_t other_bytes, struct hl_error *err)
+{
+	char text[32768];
+	uint64_t bytes = 0;
+
+	if (hl_cgroup_read(group, "memory.stat", text, sizeof(text)) > 0)
+		hl_cgroup_find(text, group->is_v2 ? "file" : "total_cache", &bytes);
+	uint64_t files = bytes / page_bytes() * 5 / 4 + FILES_MIN;
+	if (files > FILES_MAX)
+		files = FILES_MAX;
+	uint64_t needed = TABLE_BYTES + files * ENTRY_BYTES + other_bytes;
+	int64_t left = bytes_left();
+	if (left < 0 || (uint64_t)left / 2 < needed)
+		return hl_error_set(
+			err, -ENOSPC,
+			"reading its pages takes about %" PRIu64
+			" MiB of the kernel in the control group that heapline runs in, which has "
+			"%" PRId64 " MiB left; run heapline outside of it",
+			(needed >> 20) + 1, (left < 0 ? 0 : left) >> 20);
+	return bpf_map__set_max_entries(inodes, (uint32_t)files);
 }
 
 /* ---- files and kinds of objects ---- */
@@ -262,22 +322,21 @@ int hl_page_scanner_read(const struct hl_page_scanner *scanner, struct hl_group_
 
 	if (!pages)
 		return -ENOMEM;
-	clear(scanner);
 	int r = each_zone(scan_range, (void *)scanner);
 	if (r == 0)
 		r = take_inodes(scanner, pages);
 	if (r == 0)
 		r = take_caches(scanner, pages);
-	if (r < 0) {
-		hl_group_pages_free(pages);
-		return r;
-	}
 	for (size_t i = 0; i < HL_GROUP_KINDS; i++)
 		pages->bytes[i] = scanner->scan->pages[i] * page_bytes();
 	pages->removed_bytes = scanner->scan->removed * page_bytes();
 	pages->lost_bytes = scanner->scan->lost * page_bytes();
-	*ret_pages = pages;
-	return 0;
+	clear(scanner);
+	if (r < 0)
+		hl_group_pages_free(pages);
+	else
+		*ret_pages = pages;
+	return r;
 }
 
 /* ---- all of it ---- */
@@ -304,8 +363,10 @@ int hl_group_pages_read(const struct hl_cgroup *group, struct hl_group_pages **r
 	if (r < 0)
 		return hl_error_set(err, r, "it needs root, and Linux 5.17 or newer with BTF");
 	hl_privilege_log_start(NULL);
-	struct group *programs = group__open_and_load();
-	r = programs ? 0 : -errno;
+	struct group *programs = group__open();
+	r = programs ? hl_page_scanner_size(programs->maps.inodes, group, 0, err) : -errno;
+	if (r == 0)
+		r = group__load(programs);
 	if (r == 0) {
 		const struct hl_page_scanner scanner = HL_PAGE_SCANNER(programs);
 		r = read_pages(&scanner, group, &pages);
@@ -313,6 +374,8 @@ int hl_group_pages_read(const struct hl_cgroup *group, struct hl_group_pages **r
 	group__destroy(programs);
 	if (r < 0) {
 		hl_group_pages_free(pages);
+		if (r == -ENOMEM) /* of the kernel, which the caller may go on without */
+			r = -ENOSPC;
 		return r == -ENOTSUP ? hl_error_set(err, r,
 						    "this kernel's pages are not those that "
 						    "heapline knows")

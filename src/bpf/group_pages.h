@@ -69,10 +69,18 @@ struct hl_page_scanner {
 		.given_page = &(skeleton)->bss->given_page,                                    \
 	}
 
+/*
+ * Before the object of ${inodes} is loaded: makes room for the files that ${group} may have in memory. What the kernel
+ * keeps for programs is charged to the control group that this process is in: 0; -ENOSPC with a sentence where that
+ * has too little left for it and ${other_bytes}; or another negative errno.
+ */
+int hl_page_scanner_size(struct bpf_map *inodes, const struct hl_cgroup *group,
+			 uint64_t other_bytes, struct hl_error *err);
+
 /* Finds where the kernel has its pages. 0 or a negative errno, as of hl_group_pages_read() without a sentence. */
 int hl_page_scanner_start(const struct hl_page_scanner *scanner, const struct hl_cgroup *group);
 
-/* Reads all pages, of files without their names. 0 or a negative errno. */
+/* Reads all pages, of files without their names, and empties the tables. 0 or a negative errno. */
 int hl_page_scanner_read(const struct hl_page_scanner *scanner, struct hl_group_pages **ret_pages);
 
 /* Finds the name of a file that was read: its path, unless the kernel has none, or another inode lies there now. 0 or a negative errno. */

@@ -14,9 +14,7 @@ static int on_page(uint64_t frame, uint64_t pages, uint32_t kind, uint64_t inode
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define GIVEN_MAX (1u << 20) /* pages, large ones as one */
-#define KEYS_MAX  (1u << 18)
-#define TOLD_MAX  4096
+#define TOLD_MAX 4096
 /* A process is not told again before this time has passed. */
 #define TELL_PAUSE_NS UINT64_C(50000000)
 
@@ -39,17 +37,17 @@ enum cgroup_subsys_id { memory_cgrp_id };
 
 struct hl_growth_state growth;
 
-/* By the first frame. */
-HL_MAP(given, HASH, BPF_F_NO_PREALLOC, uint64_t, struct hl_growth_given, GIVEN_MAX);
+/* By the first frame. growth.c sets how many elements this and the others have. */
+HL_MAP(given, HASH, BPF_F_NO_PREALLOC, uint64_t, struct hl_growth_given, 1);
 
-/* A bit for each frame that the first scan found charged; growth.c sets how many words there are. */
+/* A bit for each frame that the first scan found charged; as words. */
 HL_MAP(charged_before, ARRAY, BPF_F_MMAPABLE, uint32_t, uint64_t, 1);
 
 /* A bit for each frame that may be in ${given}: most pages that are freed are of others, who shall pay little. As many words. */
 HL_MAP(noted, ARRAY, 0, uint32_t, uint64_t, 1);
 
 /* Pages by how they came. */
-HL_MAP(grown, HASH, BPF_F_NO_PREALLOC, struct hl_growth_key, uint64_t, KEYS_MAX);
+HL_MAP(grown, HASH, BPF_F_NO_PREALLOC, struct hl_growth_key, uint64_t, 1);
 
 /* When the tool was told of a process. */
 HL_MAP(told, LRU_HASH, 0, uint32_t, uint64_t, TOLD_MAX);
@@ -95,6 +93,43 @@ static __always_inline uint64_t frame_of_argument(const unsigned long long *cont
 	return frame_of(page);
 }
 
+/* The bits of ${frame} and others. */
+static __always_inline uint64_t *noted_bits(uint64_t frame)
+{
+	uint32_t number = frame / 64;
+
+	return bpf_map_lookup_elem(&noted, &number);
+}
+
+static __always_inline bool note_page(uint64_t frame, const struct hl_growth_given *entry)
+{
+	uint64_t *bits = noted_bits(frame);
+
+	if (!bits || bpf_map_update_elem(&given, &frame, entry, BPF_ANY))
+		return false;
+	__sync_fetch_and_or(bits, UINT64_C(1) << (frame & 63));
+	return true;
+}
+
+/* The first part of a large page was freed: the others go on by entries of their own. */
+static __noinline int note_parts(uint64_t frame, uint32_t freed_order)
+{
+	struct hl_growth_given *entry = bpf_map_lookup_elem(&given, &frame);
+
+	if (!entry)
+		return 0;
+	struct hl_growth_given part = *entry;
+	uint32_t order = part.order;
+	for (uint32_t i = 0; i < ORDER_MAX; i++) {
+		if (i < freed_order || i >= order)
+			continue;
+		part.order = i;
+		if (!note_page(frame + (UINT64_C(1) << i), &part))
+			__sync_fetch_and_add(&growth.lost_pages, UINT64_C(1) << i);
+	}
+	return 0;
+}
+
 SEC("tp_btf/mm_page_alloc")
 int BPF_PROG(page_allocated, struct page *page, unsigned int order)
 {
@@ -112,24 +147,21 @@ int BPF_PROG(page_allocated, struct page *page, unsigned int order)
 	else
 		tell_process(entry.pid, false);
 	uint64_t frame = frame_of_argument(ctx);
-	uint32_t number = frame / 64;
-	uint64_t *bits = bpf_map_lookup_elem(&noted, &number);
-	if (!bits || bpf_map_update_elem(&given, &frame, &entry, BPF_ANY))
+	note_parts(frame, order); /* of a large page, whose free was not seen */
+	if (!note_page(frame, &entry))
 		__sync_fetch_and_add(&growth.lost_pages, UINT64_C(1) << order);
-	else
-		__sync_fetch_and_or(bits, UINT64_C(1) << (frame & 63));
 	return 0;
 }
 
 SEC("tp_btf/mm_page_free")
-int BPF_PROG(page_freed, struct page *page)
+int BPF_PROG(page_freed, struct page *page, unsigned int order)
 {
 	uint64_t frame = frame_of_argument(ctx), bit = UINT64_C(1) << (frame & 63);
-	uint32_t number = frame / 64;
-	uint64_t *bits = bpf_map_lookup_elem(&noted, &number);
+	uint64_t *bits = noted_bits(frame);
 
 	if (!bits || !(*bits & bit))
 		return 0;
+	note_parts(frame, order);
 	__sync_fetch_and_and(bits, ~bit);
 	bpf_map_delete_elem(&given, &frame);
 	return 0;
@@ -202,6 +234,7 @@ static __noinline int on_page(uint64_t frame, uint64_t pages, uint32_t kind, uin
 	if (giver) {
 		key.stack = giver->stack;
 		key.pid = giver->pid;
+		key.is_given = true;
 	}
 	uint64_t *sum = bpf_map_lookup_elem(&grown, &key);
 	if (sum)

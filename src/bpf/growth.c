@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "bpf/growth_shared.h"
 #include "bpf/privilege.h"
 
@@ -13,6 +14,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,18 @@
 /* Processes that can be walked at once; each takes 64 KiB of maps. */
 #define WALKED_SPARE 64u
 #define WALKED_MAX   1024u
+#define WALKED_BYTES (UINT64_C(64) << 10)
+#define WALKER_BYTES (UINT64_C(32) << 20) /* of tables of code, and records */
+
+/* Programs that are remembered, so that those that begin and end all the time take no more than this. */
+#define PROGRAMS_MAX 4096u
+
+#define GIVEN_MIN   4096u
+#define GIVEN_MAX   (1u << 20) /* pages, large ones as one */
+#define KEYS_MAX    (1u << 18)
+#define ENTRY_BYTES 48u
+
+#define LOOK_INTERVAL_NS HL_NS_PER_SECOND /* at the group, whether it is there */
 
 #define LABEL_MAX 4200u /* of a path, and what it is */
 
@@ -28,7 +42,8 @@
 struct program {
 	struct hl_process_facts facts;
 	struct hl_target *target; /* NULL: it could not be read */
-	uint32_t number;	  /* of the target; 0: it is not walked */
+	uint32_t number;	  /* of the target; 0: it was never walked */
+	bool has_ended;		  /* and is not walked any more */
 	/* Its part of the result: nodes of its stacks, and below them what pages are. */
 	struct hl_trace_result *result; /* of the group: the whole, which is not owned */
 	struct hl_recording_node *nodes;
@@ -51,7 +66,11 @@ struct group_trace {
 	size_t program_count, program_capacity;
 	uint32_t *new_pids; /* that the kernel has told of */
 	size_t new_count, new_capacity;
-	size_t not_walked; /* programs without room */
+	uint32_t walked_max;
+	size_t unnoted;	  /* new programs, beyond PROGRAMS_MAX */
+	size_t strangers; /* processes that have no number here */
+	uint64_t looked_ns;
+	bool is_removed; /* the group, meanwhile */
 	struct hl_group_pages *first, *last;
 	uint64_t first_usage, last_usage;
 };
@@ -63,38 +82,65 @@ static uint64_t page_bytes(void)
 
 /* ---- processes ---- */
 
-static bool is_walked(const struct group_trace *trace, const struct hl_process_facts *facts)
+static struct program *find_program(const struct group_trace *trace,
+				    const struct hl_process_facts *facts)
 {
-	for (size_t i = 1; i < trace->program_count; i++)
+	for (size_t i = trace->program_count; i-- > 1;)
 		if (trace->programs[i].facts.pid == facts->pid &&
 		    trace->programs[i].facts.start_ticks == facts->start_ticks &&
 		    !strcmp(trace->programs[i].facts.executable, facts->executable))
-			return true;
-	return false;
+			return &trace->programs[i];
+	return NULL;
 }
 
-/* Adds what ${pid} runs now, unless it is there. One that has ended, or cannot be read, is left out. 0 or -ENOMEM. */
+/* Processes that have ended need no place any more. Whether there is one. */
+static bool has_place(struct group_trace *trace)
+{
+	uint32_t walked = 0;
+
+	for (size_t i = 1; i < trace->program_count; i++) {
+		struct program *program = &trace->programs[i];
+		if (!program->number || program->has_ended)
+			continue;
+		program->has_ended = kill(program->facts.pid, 0) < 0 && errno == ESRCH;
+		if (program->has_ended)
+			hl_walker_remove(trace->walker, program->number);
+		else
+			walked++;
+	}
+	return walked < trace->walked_max;
+}
+
+static void walk_program(struct group_trace *trace, struct program *program)
+{
+	if (program->number || !has_place(trace))
+		return;
+	if (!program->target &&
+	    hl_target_new(program->facts.pid, &trace->files, &program->target, NULL) < 0)
+		return;
+	hl_walker_add(trace->walker, program->target, &program->number, NULL);
+}
+
+/* Adds what ${pid} runs now, and walks its stacks unless that is done. One that has ended, or cannot be read, is left out. 0 or -ENOMEM. */
 static int add_process(struct group_trace *trace, pid_t pid)
 {
 	struct program program = {0};
 
 	if (hl_process_facts_read(pid, &program.facts, NULL) < 0)
 		return 0;
-	if (is_walked(trace, &program.facts)) {
+	struct program *found = find_program(trace, &program.facts);
+	bool is_full = trace->program_count >= PROGRAMS_MAX;
+	int r = found || is_full ? 0
+				 : HL_ARRAY_APPEND(trace->programs, trace->program_count,
+						   trace->program_capacity, program);
+	trace->unnoted += !found && is_full;
+	if (found || is_full || r < 0)
 		hl_process_facts_release(&program.facts);
-		return 0;
-	}
-	int r = HL_ARRAY_APPEND(trace->programs, trace->program_count, trace->program_capacity,
-				program);
-	if (r < 0) {
-		hl_process_facts_release(&program.facts);
-		return r;
-	}
-	struct program *added = &trace->programs[trace->program_count - 1];
-	if (hl_target_new(pid, &trace->files, &added->target, NULL) == 0 &&
-	    hl_walker_add(trace->walker, added->target, &added->number, NULL) == -ENOSPC)
-		trace->not_walked++;
-	return 0;
+	else
+		found = &trace->programs[trace->program_count - 1];
+	if (found)
+		walk_program(trace, found);
+	return r;
 }
 
 static int on_record(void *context, const struct hl_record_header *header, size_t bytes)
@@ -158,28 +204,57 @@ static void free_trace(void *context)
 	free(trace);
 }
 
+/* By what the group may have at most, as the kernel takes room for tables at once. */
+static int size_tables(struct group_trace *trace, struct hl_error *err)
+{
+	struct growth *skeleton = trace->skeleton;
+	struct hl_cgroup_figures figures;
+	uint64_t frames = hl_page_frames_end();
+
+	int r = frames ? hl_cgroup_read_figures(trace->settings->group, &figures, err) : -ENOTSUP;
+	if (r < 0)
+		return r;
+	uint64_t given =
+		figures.limit < frames * page_bytes() ? figures.limit / page_bytes() : frames;
+	given = given < GIVEN_MIN ? GIVEN_MIN : given > GIVEN_MAX ? GIVEN_MAX : given;
+	uint64_t keys = given < KEYS_MAX ? given : KEYS_MAX, words = frames / 64 + 1;
+	const struct {
+		struct bpf_map *map;
+		uint64_t entries;
+	} tables[] = {
+		{skeleton->maps.given, given},
+		{skeleton->maps.grown, keys},
+		{skeleton->maps.charged_before, words},
+		{skeleton->maps.noted, words},
+	};
+	for (size_t i = 0; r == 0 && i < HL_COUNT_OF(tables); i++)
+		r = bpf_map__set_max_entries(tables[i].map, (uint32_t)tables[i].entries);
+	return r < 0 ? r
+		     : hl_page_scanner_size(skeleton->maps.inodes, trace->settings->group,
+					    (given + keys) * ENTRY_BYTES + words * 16 +
+						    WALKER_BYTES + trace->walked_max * WALKED_BYTES,
+					    err);
+}
+
 static int load(struct group_trace *trace, struct hl_error *err)
 {
 	const struct program group = {.facts = *trace->request->facts};
-	uint64_t frames = hl_page_frames_end();
 	HL_FREED pid_t *pids = NULL;
-	size_t count, strangers;
+	size_t count;
 
 	trace->skeleton = growth__open();
 	if (!trace->skeleton)
 		return hl_error_set(err, -errno, "cannot prepare BPF programs: %s",
 				    strerror(errno));
-	uint32_t words = (uint32_t)(frames / 64 + 1);
-	int r = bpf_map__set_max_entries(trace->skeleton->maps.charged_before, words);
+	int r = hl_cgroup_processes(trace->settings->group, &pids, &count, &trace->strangers);
+	trace->walked_max =
+		count < WALKED_MAX - WALKED_SPARE ? (uint32_t)count + WALKED_SPARE : WALKED_MAX;
 	if (r == 0)
-		r = bpf_map__set_max_entries(trace->skeleton->maps.noted, words);
-	if (r == 0)
-		r = hl_cgroup_processes(trace->settings->group, &pids, &count, &strangers);
+		r = size_tables(trace, err);
 	if (r < 0)
 		return r;
-	uint32_t walked =
-		count < WALKED_MAX - WALKED_SPARE ? (uint32_t)count + WALKED_SPARE : WALKED_MAX;
-	r = hl_walker_new(trace->skeleton->obj, walked, on_record, trace, &trace->walker, err);
+	r = hl_walker_new(trace->skeleton->obj, trace->walked_max, on_record, trace, &trace->walker,
+			  err);
 	if (r == 0)
 		r = HL_ARRAY_APPEND(trace->programs, trace->program_count, trace->program_capacity,
 				    group);
@@ -261,15 +336,23 @@ static int start(const struct hl_trace_request *request, void **ret_trace, struc
 		return hl_error_set(err, r, "cannot follow the pages of the group: %s",
 				    strerror(-r));
 	}
-	request->detail("following %zu processes, %" PRIu64 " frames", trace->program_count - 1,
-			hl_page_frames_end());
+	request->detail("following %zu processes", trace->program_count - 1);
 	*ret_trace = trace;
 	return 0;
 }
 
 static int poll_trace(void *context, int timeout_ms, struct hl_error *err)
 {
-	return poll_records(context, timeout_ms, err);
+	struct group_trace *trace = context;
+	struct hl_cgroup_figures figures;
+	int r = poll_records(trace, timeout_ms, err);
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (r < 0 || now_ns - trace->looked_ns < LOOK_INTERVAL_NS)
+		return r;
+	trace->looked_ns = now_ns;
+	trace->is_removed = hl_cgroup_read_figures(trace->settings->group, &figures, NULL) < 0;
+	return trace->is_removed ? -ESRCH : 0;
 }
 
 /* ---- what pages are ---- */
@@ -370,7 +453,7 @@ static int add_pages(struct group_trace *trace, const struct hl_growth_key *key,
 	struct hl_trace_value value = {.alloc_objects = pages, .alloc_bytes = pages * page_bytes()};
 	char label[LABEL_MAX];
 	uint32_t number = 0, node = hl_walker_node(trace->walker, key->stack, &number);
-	bool is_seen = key->pid || key->stack;
+	bool is_seen = key->is_given;
 
 	struct program *program = is_seen ? program_of(trace, node ? number : 0, key->pid) : group;
 	int r = begin_program(trace, program);
@@ -466,18 +549,25 @@ static int64_t sum_of(const struct hl_group_pages *pages)
 static int add_others(struct group_trace *trace)
 {
 	const struct hl_growth_state *state = &trace->skeleton->bss->growth;
-	int64_t growth = (int64_t)(trace->last_usage - trace->first_usage);
 	int64_t released = sum_of(trace->first) - (int64_t)(state->kept_pages * page_bytes());
 	int64_t pages = sum_of(trace->last) - sum_of(trace->first), slab = 0;
-	const struct hl_trace_value gone = {.free_bytes = (uint64_t)released,
-					    .free_objects = (uint64_t)released / page_bytes()};
+	uint64_t gone_bytes = released > 0 ? (uint64_t)released : 0;
+	const struct hl_trace_value gone = {.free_bytes = gone_bytes,
+					    .free_objects = gone_bytes / page_bytes()};
 	struct hl_trace_result *result = trace->programs[0].result;
 
-	int r = released > 0 ? hl_trace_result_add_pseudo(result, HL_PSEUDO_RELEASED, &gone) : 0;
+	int r = hl_trace_result_add_pseudo(result, HL_PSEUDO_RELEASED, &gone);
 	if (r == 0)
 		r = add_caches(trace, &slab);
 	if (r == 0)
-		r = add_rest(trace, "other memory of the kernel", growth - pages - slab);
+		r = add_rest(trace, "pages of too many files and stacks to tell them apart",
+			     (int64_t)(state->lost_keys * page_bytes()));
+	if (trace->is_removed)
+		trace->last_usage = trace->first_usage + (uint64_t)(pages + slab);
+	int64_t growth = (int64_t)(trace->last_usage - trace->first_usage);
+	if (r == 0)
+		r = add_rest(trace, "other memory of the kernel, or changed during a scan",
+			     growth - pages - slab);
 	if (r == 0)
 		r = hl_trace_result_figure(result, "usage_growth_bytes", growth);
 	if (r == 0)
@@ -544,12 +634,26 @@ static int add_losses(struct group_trace *trace)
 	lost->incomplete_stacks = losses.walk.count[HL_LOSS_INCOMPLETE];
 	lost->modules =
 		losses.modules_lost + losses.files_lost + losses.rows_full + losses.mappings_full;
-	lost->events = state->lost_pages + state->lost_keys;
-	if (trace->not_walked)
-		r = hl_trace_result_warn(result,
-					 "%zu processes were more than can be followed at once: "
-					 "their pages are without stacks",
-					 trace->not_walked);
+	lost->events = state->lost_pages;
+	size_t unwalked = trace->unnoted;
+	for (size_t i = 1; i < trace->program_count; i++)
+		unwalked += !trace->programs[i].number;
+	if (unwalked)
+		r = hl_trace_result_warn(
+			result,
+			"the stacks of %zu programs could not be walked: they ended "
+			"at once, or were too many",
+			unwalked);
+	if (r == 0 && trace->strangers)
+		r = hl_trace_result_warn(
+			result,
+			"%zu of its processes are in other PID namespaces and cannot "
+			"be seen from here; run heapline on the host",
+			trace->strangers);
+	if (r == 0 && trace->is_removed)
+		r = hl_trace_result_warn(
+			result, "the group was removed before the trace ended: this is what "
+				"of its pages was left");
 	return r;
 }
 
@@ -562,8 +666,9 @@ static int finish(void *context, bool has_ended, struct hl_trace_result *result,
 	trace->programs[0].result = result;
 	*(volatile uint32_t *)&trace->skeleton->bss->growth.phase = HL_GROWTH_LAST_SCAN;
 	int r = hl_page_scanner_read(&trace->scanner, &trace->last);
-	if (r == 0)
-		r = read_usage(trace, &trace->last_usage, err);
+	if (r == 0 && !trace->is_removed) {
+		trace->is_removed = read_usage(trace, &trace->last_usage, NULL) < 0;
+	}
 	growth__detach(trace->skeleton);
 	if (r == 0)
 		r = hl_walker_poll(trace->walker, 0, err);

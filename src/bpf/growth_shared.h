@@ -27,14 +27,14 @@ struct hl_growth_given {
 /* What the pages of the last scan that the first did not have came by, and what they are. */
 struct hl_growth_key {
 	uint64_t stack, inode;
-	uint32_t pid;  /* 0 without a stack: nobody was seen to be given them */
-	uint32_t kind; /* enum hl_group_page_kind */
+	uint32_t pid;
+	uint16_t kind;	   /* enum hl_group_page_kind */
+	uint16_t is_given; /* somebody was seen to be given them; else no stack and no pid */
 };
 
 struct hl_growth_state {
 	uint32_t phase; /* enum hl_growth_phase */
 	uint32_t reserved;
-	uint64_t frames;     /* that the map of frames has bits for */
 	uint64_t kept_pages; /* of the last scan, that the first one had, too */
 	uint64_t lost_pages; /* given, and without room for their entry */
 	uint64_t lost_keys;  /* pages of the last scan without room for their key */

@@ -42,6 +42,13 @@ static bool find_mounted(const char *mounts, const struct hl_group_file *file,
 	return false;
 }
 
+/* Whether a file is of the kernel's own tmpfs, which is mounted nowhere. */
+static bool is_unmounted(const char *path)
+{
+	return !strncmp(path, "/memfd:", 7) || !strncmp(path, "/SYSV", 5) ||
+	       !strncmp(path, "/dev/zero", 9);
+}
+
 /* Pages of a disk that are of no file belong to "bdev", where an inode's number is that of the disk. */
 static void name_by_place(const struct hl_pod_mounts *mounts, const struct hl_group_file *file,
 			  char name[HL_POD_NAME_MAX])
@@ -59,7 +66,7 @@ static void name_by_place(const struct hl_pod_mounts *mounts, const struct hl_gr
 	else if (!find_mounted(mounts->own, file, name) &&
 		 !find_mounted(mounts->process, file, name))
 		snprintf(name, HL_POD_NAME_MAX, "%s%s", file->path,
-			 file->is_memory ? "" : " (not mounted here)");
+			 is_unmounted(file->path) ? "" : " (not mounted here)");
 }
 
 void hl_pod_name_file(const struct hl_pod_mounts *mounts, const struct hl_group_file *file,
@@ -103,7 +110,7 @@ static void describe(const struct hl_group_file *file, const struct hl_pod_open_
 					  !holder	      ? "no process here has it open"
 					  : holder->is_mapped ? "mapped"
 							      : "open, not mapped");
-	else if (file->is_deleted)
+	else if (file->is_deleted && !holder && strcmp(file->system, "bdev"))
 		length = (size_t)snprintf(detail, HL_POD_DETAIL_MAX, "deleted");
 	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
 		if (parts[i].bytes >= MIB)

@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_USUAL  30
-#define FILES_USUAL 10
-#define LABEL_MAX   300
+#define ROWS_USUAL     30
+#define FILES_USUAL    10
+#define LABEL_MAX      300
+#define NAME_MAX_SHOWN 99
 
 #define BYTES(number) hl_format_bytes((int64_t)(number), (char[HL_FORMAT_MAX]){0})
 
@@ -45,14 +46,29 @@ static void say_limit(struct hl_emit *emit, const struct hl_pod *pod)
 		     kills);
 }
 
+/* Long names lose their middle, so that ends tell them apart. */
+static const char *shortened(const char *name, char text[NAME_MAX_SHOWN + 8])
+{
+	size_t length = strlen(name);
+
+	if (length <= NAME_MAX_SHOWN)
+		return name;
+	snprintf(text, NAME_MAX_SHOWN + 8, "%.*s...%s", NAME_MAX_SHOWN / 3, name,
+		 name + length - NAME_MAX_SHOWN * 2 / 3);
+	return text;
+}
+
 static void name_row(const struct hl_pod_row *row, char label[LABEL_MAX])
 {
+	char text[NAME_MAX_SHOWN + 8];
+
 	if (!row->name)
 		snprintf(label, LABEL_MAX, "%s (%d)", row->comm, row->pid);
 	else if (row->pid)
-		snprintf(label, LABEL_MAX, "%.200s of %s (%d)", row->name, row->comm, row->pid);
+		snprintf(label, LABEL_MAX, "%s of %s (%d)", shortened(row->name, text), row->comm,
+			 row->pid);
 	else
-		snprintf(label, LABEL_MAX, "%.250s", row->name);
+		snprintf(label, LABEL_MAX, "%s", shortened(row->name, text));
 }
 
 static void say_largest(struct hl_emit *emit, const struct hl_pod *pod)

@@ -323,7 +323,6 @@ class Pod(Groups):
             self.assertEqual(rows["mapped"]["mapped_bytes"], 3 * MIB)
             self.assertEqual(rows["locked"]["locked_bytes"], 2 * MIB)
             self.assertEqual(rows["closed"]["mapped_bytes"], 0)
-            self.assertIn("deleted", rows["deleted (deleted)"]["detail"])
             program.communicate("\n")
 
     def test_what_removed_subgroups_hold_is_found(self):
@@ -393,6 +392,37 @@ class Pod(Groups):
         top = harness.run([HEAPLINE, "top", recording, "-n", "4"]).stdout
         self.assertRegex(top, r"27\.0 MiB .* touch\n")
         self.assertEqual(harness.run([HEAPLINE, "flame", recording, "-o", self.path("grown.svg")]).status, 0)
+
+    def test_a_group_that_is_removed_ends_the_growth(self):
+        with self.group("ends") as group, subprocess.Popen(
+                [HEAPLINE, "pod", "--cgroup", group, "--growth", "3600", "--verbose", "--folded"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tracing:
+            line = "."
+            while "following" not in line and line:
+                line = tracing.stderr.readline()
+            os.rmdir(group)
+            _, errors = tracing.communicate()
+            self.assertEqual(tracing.returncode, 0, errors)
+            self.assertIn("the group was removed before the trace ended", errors)
+
+    def test_nobody_is_killed_for_what_the_kernel_keeps_for_programs(self):
+        """Its memory is charged to the group that heapline runs in: there it takes little, or refuses."""
+        code = "import sys; kept = b'x' * (14 << 20); print('ready', flush=True); sys.stdin.readline()"
+        with self.group("small") as group:
+            self.limit(group, 40 * MIB)
+            with subprocess.Popen([harness.need("/usr/bin/python3"), "-c", code], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True, preexec_fn=lambda: self.join(group)) as program:
+                self.assertEqual(program.stdout.readline(), "ready\n")
+                result = harness.run([HEAPLINE, "pod", "--cgroup", group, "--json"],
+                                     preexec_fn=lambda: self.join(group))
+                self.assertEqual(result.status, 0, result.stderr)
+                self.need_pages(json.loads(result.stdout))
+                result = harness.run([HEAPLINE, "pod", "--cgroup", group, "--growth", "1"],
+                                     preexec_fn=lambda: self.join(group))
+                self.assert_refused(result, "reading its pages takes about ")
+                self.assertIsNone(program.poll())
+                program.communicate("\n")
+                self.assertEqual(program.returncode, 0)
 
     def test_growth_without_rights_says_what_it_needs(self):
         harness.need_other_user(65534)

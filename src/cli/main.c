@@ -11,6 +11,7 @@
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 {
@@ -34,6 +35,11 @@ static int dispatch(int argc, char **argv)
 	if (argc < 2) {
 		hl_help_program(stderr);
 		return HL_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], HL_SELF_WITH_PARENT) && argc > 3) {
+		prctl(PR_SET_PDEATHSIG, atoi(argv[2]));
+		argv += 2;
+		argc -= 2;
 	}
 	if (!strcmp(argv[1], HL_SELF_AS_USER) && argc > 3) {
 		int r = hl_user_become(argv[2]);

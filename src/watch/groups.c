@@ -118,16 +118,11 @@ static int visit(const struct hl_cgroup *at, void *context)
 	return take_group(context, at);
 }
 
-int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct hl_error *err)
+static int find_named(struct hl_watch_groups *groups, bool is_first, struct hl_error *err)
 {
-	size_t kept = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < groups->count; i++)
-		groups->groups[i]->is_found = false;
-	if (!groups->named)
-		r = hl_cgroup_each(visit, groups, err);
-	for (const char *const *path = groups->named; r == 0 && path && *path; path++) {
+	for (const char *const *path = groups->named; r == 0 && *path; path++) {
 		struct hl_cgroup at;
 		int opened = hl_cgroup_open(*path, &at, is_first ? err : NULL);
 		if (opened < 0) {
@@ -137,6 +132,22 @@ int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct h
 		r = take_group(groups, &at);
 		hl_cgroup_release(&at);
 	}
+	return r;
+}
+
+void hl_watch_groups_find_new(struct hl_watch_groups *groups)
+{
+	find_named(groups, false, NULL);
+}
+
+int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct hl_error *err)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < groups->count; i++)
+		groups->groups[i]->is_found = false;
+	int r = groups->named ? find_named(groups, is_first, err)
+			      : hl_cgroup_each(visit, groups, err);
 	for (size_t i = 0; i < groups->count; i++)
 		if (groups->groups[i]->is_found || groups->groups[i]->is_busy || r < 0)
 			groups->groups[kept++] = groups->groups[i];

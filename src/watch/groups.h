@@ -26,8 +26,9 @@ struct hl_watch_group {
 	struct hl_watch_level levels[HL_CGROUP_LEVELS_MAX]; /* those of ${gauge} */
 	struct hl_watch_level
 		*worst; /* uses the largest share of its limit, or of those that fire; never NULL */
-	uint64_t next_ns; /* of the next look */
-	int kill_file;	  /* which counts kills; -1: not open */
+	uint64_t next_ns;  /* of the next look */
+	uint64_t retry_ns; /* no snapshot before: one has failed */
+	int kill_file;	   /* which counts kills; -1: not open */
 	uint64_t kills;
 	bool is_found;	 /* by the scan that goes on */
 	bool is_busy;	 /* a snapshot of it is being made */
@@ -57,6 +58,9 @@ const char *hl_watch_group_name(const struct hl_watch_group *group);
  * sentence: a named group that does not exist is -ENOENT if ${is_first}, else it is waited for.
  */
 int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct hl_error *err);
+
+/* Finds named groups that were made since; forgets none. */
+void hl_watch_groups_find_new(struct hl_watch_groups *groups);
 
 /* Looks at one whose time has come, and sets the time of the next look. */
 struct hl_watch_finding hl_watch_group_look(const struct hl_watch_groups *groups,

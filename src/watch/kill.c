@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -30,24 +31,27 @@ struct kill_entry {
 	char *maps; /* of the victim, read when the kill was heard of; NULL: it had gone */
 	json_t *document;
 	char name[HL_WATCH_NAME_MAX];
-	int fd; /* of the entry; -1: not begun */
+	int fd;	   /* of the entry; -1: not begun */
+	int error; /* why not */
 	pid_t child;
 	uint64_t begun_ns;
 };
 
 struct hl_watch_kills {
 	struct hl_watch_store *store;
-	const struct hl_watch_groups *groups;
+	struct hl_watch_groups *groups;
+	void (*say)(const char *sentence);
 	struct kill_entry *kills[KILLS_MAX];
 };
 
 struct hl_watch_kills *hl_watch_kills_new(struct hl_watch_store *store,
-					  const struct hl_watch_groups *groups)
+					  struct hl_watch_groups *groups,
+					  void (*say)(const char *sentence))
 {
 	struct hl_watch_kills *kills = calloc(1, sizeof(*kills));
 
 	if (kills)
-		*kills = (struct hl_watch_kills){.store = store, .groups = groups};
+		*kills = (struct hl_watch_kills){.store = store, .groups = groups, .say = say};
 	return kills;
 }
 
@@ -235,6 +239,8 @@ static _Noreturn void run_child(struct hl_watch_kills *kills, const struct kill_
 	const struct rlimit memory = {CHILD_BYTES, CHILD_BYTES};
 	HL_CLOSED int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(kills->store->lock); /* which another service may want when this one has gone */
 	if (score >= 0 && write(score, "1000", 4) < 0)
 		_exit(1);
 	setrlimit(RLIMIT_DATA, &memory);
@@ -243,8 +249,7 @@ static _Noreturn void run_child(struct hl_watch_kills *kills, const struct kill_
 	set_stack(kills, entry, entry->record, &entry->record->asked, "asked");
 	if (entry->death)
 		set_stack(kills, entry, entry->death, &entry->record->victim, "victim");
-	if (hl_watch_store_write(kills->store, entry->fd, "new", entry->document) == 0)
-		renameat(entry->fd, "new", entry->fd, "kill.json");
+	hl_watch_store_write(kills->store, entry->fd, "kill.json", entry->document);
 	_exit(0);
 }
 
@@ -268,8 +273,28 @@ static int begin_entry(struct hl_watch_kills *kills, struct kill_entry *entry)
 
 	int r = hl_watch_store_begin(kills->store, ns, HL_WATCH_KILL, group ? group : "",
 				     entry->name, &entry->fd);
-	return r < 0 ? r
-		     : hl_watch_store_write(kills->store, entry->fd, "kill.json", entry->document);
+	if (r == 0)
+		r = hl_watch_store_write(kills->store, entry->fd, "kill.json", entry->document);
+	if (r < 0 && entry->fd >= 0) {
+		close(entry->fd);
+		entry->fd = -1;
+		hl_watch_store_abandon(kills->store, entry->name);
+	}
+	entry->error = r;
+	return r;
+}
+
+/* Gives the entry its name, and says so. */
+static void finish(struct hl_watch_kills *kills, const struct kill_entry *entry, const char *who)
+{
+	int r = entry->fd >= 0 ? hl_watch_store_commit(kills->store, entry->name) : entry->error;
+	char sentence[1024];
+
+	snprintf(sentence, sizeof(sentence),
+		 "the kernel has killed %.512s for want of memory%s%s%s", who,
+		 r < 0 ? ", which cannot be kept: " : ": '", r < 0 ? strerror(-r) : entry->name,
+		 r < 0 ? "" : "'");
+	kills->say(sentence);
 }
 
 static void begin(struct hl_watch_kills *kills, struct kill_entry *entry, uint64_t now_ns)
@@ -300,11 +325,10 @@ static bool has_ended(struct kill_entry *entry, uint64_t now_ns)
 	return false;
 }
 
-bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns,
-			     void (*say)(const char *sentence))
+bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns)
 {
 	bool goes_on = false;
-	char sentence[256];
+	char who[64];
 
 	for (size_t i = 0; i < KILLS_MAX; i++) {
 		struct kill_entry *entry = kills->kills[i];
@@ -317,14 +341,8 @@ bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns,
 			goes_on = true;
 			continue;
 		}
-		bool is_kept =
-			entry->fd >= 0 && hl_watch_store_commit(kills->store, entry->name) == 0;
-		snprintf(sentence, sizeof(sentence),
-			 "the kernel has killed process %u for want of memory: %s%s%s",
-			 entry->record->victim.pid,
-			 is_kept ? "'" : "that cannot be kept in the directory",
-			 is_kept ? entry->name : "", is_kept ? "'" : "");
-		say(sentence);
+		snprintf(who, sizeof(who), "process %u", entry->record->victim.pid);
+		finish(kills, entry, who);
 		free_kill(entry);
 		kills->kills[i] = NULL;
 	}
@@ -342,10 +360,10 @@ static struct hl_oom_record *copy(const struct hl_oom_record *record)
 
 static bool is_watched(const struct hl_watch_kills *kills, const struct hl_oom_record *record)
 {
-	for (uint32_t i = 0; kills->groups->named && i < record->level_counts[0]; i++)
+	for (uint32_t i = 0; i < record->level_counts[0]; i++)
 		if (hl_watch_groups_find(kills->groups, record->levels[0][i].inode))
 			return true;
-	return !kills->groups->named;
+	return false;
 }
 
 static struct kill_entry **find_place(struct hl_watch_kills *kills)
@@ -357,12 +375,13 @@ static struct kill_entry **find_place(struct hl_watch_kills *kills)
 }
 
 /* Without names. ${document} is released. */
-static void write_at_once(struct hl_watch_kills *kills, json_t *document)
+static void write_at_once(struct hl_watch_kills *kills, json_t *document, const char *who)
 {
-	struct kill_entry entry = {.document = document, .fd = -1};
+	struct kill_entry entry = {.document = document, .fd = -1, .error = -ENOMEM};
 
-	if (document && begin_entry(kills, &entry) == 0)
-		hl_watch_store_commit(kills->store, entry.name);
+	if (document)
+		begin_entry(kills, &entry);
+	finish(kills, &entry, who);
 	json_decref(document);
 	if (entry.fd >= 0)
 		close(entry.fd);
@@ -372,15 +391,20 @@ static void take_kill(struct hl_watch_kills *kills, const struct hl_oom_record *
 {
 	struct kill_entry **place = find_place(kills), *entry;
 	size_t length;
+	char who[64];
 
-	if (!is_watched(kills, record))
-		return;
+	if (kills->groups->named && !is_watched(kills, record)) {
+		hl_watch_groups_find_new(kills->groups);
+		if (!is_watched(kills, record))
+			return;
+	}
 	if (!place) {
 		const struct kill_entry figures = {.record = copy(record)};
 		json_t *document = figures.record ? document_of(kills, &figures) : NULL;
 		free(figures.record);
 		add_missing(document, TOO_MANY);
-		write_at_once(kills, document);
+		snprintf(who, sizeof(who), "process %u", record->victim.pid);
+		write_at_once(kills, document, who);
 		return;
 	}
 	entry = calloc(1, sizeof(*entry));
@@ -416,14 +440,26 @@ void hl_watch_kills_take(struct hl_watch_kills *kills, const struct hl_oom_recor
 }
 
 void hl_watch_kills_take_unseen(struct hl_watch_kills *kills, const struct hl_watch_group *group,
-				const char *why)
+				uint64_t count, const char *why)
 {
-	write_at_once(kills, json_pack("{s:I, s:o, s:o, s:I, s:n, s:n, s:[o]}", "realtime_ms",
-				       (json_int_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS),
-				       "group", hl_watch_text(hl_watch_group_name(group)),
-				       "victim_group", hl_watch_text(hl_watch_group_name(group)),
-				       "limit_bytes", (json_int_t)group->worst->limit, "victim",
-				       "asked", "missing", hl_watch_text(why)));
+	const char *name = hl_watch_group_name(group);
+	char who[512];
+
+	snprintf(who, sizeof(who), "%llu process%s of '%.400s'", (unsigned long long)count,
+		 count == 1 ? "" : "es", name);
+	json_t *document = json_pack(
+		"{s:I, s:o, s:o, s:I, s:I, s:n, s:n, s:[o]}", "realtime_ms",
+		(json_int_t)(hl_clock_ns(CLOCK_REALTIME) / MS_PER_NS), "group", hl_watch_text(name),
+		"victim_group", hl_watch_text(name), "limit_bytes", (json_int_t)group->worst->limit,
+		"kills", (json_int_t)count, "victim", "asked", "missing", hl_watch_text(why));
+	if (count > 1 && document) {
+		char sentence[128];
+		snprintf(sentence, sizeof(sentence),
+			 "%llu processes were killed between two looks at the group",
+			 (unsigned long long)count);
+		add_missing(document, sentence);
+	}
+	write_at_once(kills, document, who);
 }
 
 void hl_watch_kills_free(struct hl_watch_kills *kills)

@@ -11,20 +11,21 @@
 
 struct hl_watch_kills; /* that are being written */
 
-/* Both must live as long. NULL without memory. */
+/* Both must live as long. ${say} gets a sentence about each kill that is kept, or cannot be. NULL without memory. */
 struct hl_watch_kills *hl_watch_kills_new(struct hl_watch_store *store,
-					  const struct hl_watch_groups *groups);
+					  struct hl_watch_groups *groups,
+					  void (*say)(const char *sentence));
 
-/* Takes in a record of the kernel; kills in groups that are not watched, where groups are named, are left out. */
+/* Takes in a record of the kernel; kills in groups that are not watched, where groups are named, are left out. A named group may have been
+ * made again: it is looked for. */
 void hl_watch_kills_take(struct hl_watch_kills *kills, const struct hl_oom_record *record);
 
-/* A kill of ${group} of which nothing more is known, for the reason ${why}. */
+/* ${count} kills of ${group} of which nothing more is known, for the reason ${why}. */
 void hl_watch_kills_take_unseen(struct hl_watch_kills *kills, const struct hl_watch_group *group,
-				const char *why);
+				uint64_t count, const char *why);
 
-/* Goes on with what is due or has ended. ${say} gets a sentence about each that is complete. Whether something is still being written. */
-bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns,
-			     void (*say)(const char *sentence));
+/* Goes on with what is due or has ended. Whether something is still being written. */
+bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns);
 
 /* Ends what runs; figures that were written stay. NULL is fine. */
 void hl_watch_kills_free(struct hl_watch_kills *kills);

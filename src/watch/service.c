@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/self.h"
 #include "bpf/oom.h"
 #include "watch/kill.h"
 #include "watch/snapshot.h"
@@ -31,6 +32,9 @@
 
 struct joined {
 	pid_t heapline; /* that records; 0: none */
+	pid_t pid;	/* of the process that is recorded */
+	int complaints;
+	uint64_t group; /* its inode */
 	char entry[HL_WATCH_NAME_MAX];
 };
 
@@ -121,32 +125,63 @@ static void join(struct service *service, struct hl_watch_group *group, pid_t pi
 	int r = hl_watch_store_begin(&service->store, hl_clock_ns(CLOCK_REALTIME),
 				     HL_WATCH_RECORDING, hl_watch_group_name(group), joined->entry,
 				     &entry);
-	HL_CLOSED int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	snprintf(number, sizeof(number), "%d", pid);
 	snprintf(path, sizeof(path), "%s/%s/%s.hl", service->store.path, joined->entry, number);
 	char *arguments[] = {"heapline",  "attach", "-q",	  "-p", number, "--sample",
 			     JOIN_SAMPLE, "-d",	    JOIN_SECONDS, "-o", path,	NULL};
+	bool has_entry = r == 0;
+	joined->complaints = memfd_create("complaints", MFD_CLOEXEC);
 	if (r == 0)
-		r = hl_watch_helper_start(arguments, null, null, false, &joined->heapline);
+		r = joined->complaints < 0
+			    ? -errno
+			    : hl_watch_helper_start(arguments, joined->complaints,
+						    joined->complaints, false, &joined->heapline);
 	if (r < 0) {
 		joined->heapline = 0;
+		if (joined->complaints >= 0)
+			close(joined->complaints);
+		if (has_entry)
+			hl_watch_store_abandon(&service->store, joined->entry);
 		say(service, "cannot record process %d: %s", pid, strerror(-r));
 		return;
 	}
+	joined->pid = pid;
+	joined->group = group->inode;
 	group->was_joined = true;
 	hl_watch_store_use(&service->store, joined->entry, true);
 	say(service, "recording process %d of '%s' to '%s'", pid, hl_watch_group_name(group), path);
 }
 
+/* One that has no recording leaves no entry, and the next snapshot of the group tries again. */
+static void end_joined(struct service *service, struct joined *joined, int status)
+{
+	struct hl_watch_group *group = hl_watch_groups_find(&service->groups, joined->group);
+	char text[HL_SELF_SENTENCE_MAX], path[HL_WATCH_NAME_MAX + 32];
+	const char *sentence = hl_self_sentence(joined->complaints, text);
+
+	snprintf(path, sizeof(path), "%s/%d.hl", joined->entry, joined->pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		say(service, "recording process %d has failed: %s", joined->pid,
+		    sentence ? sentence : "it was ended");
+	if (faccessat(service->store.fd, path, F_OK, 0) < 0) {
+		hl_watch_store_abandon(&service->store, joined->entry);
+		if (group)
+			group->was_joined = false;
+	}
+	close(joined->complaints);
+	joined->heapline = 0;
+	hl_watch_store_use(&service->store, joined->entry, false);
+	hl_watch_store_trim(&service->store);
+}
+
 static void look_at_joined(struct service *service)
 {
 	for (struct joined *joined = service->joined; joined < service->joined + JOINED_MAX;
-	     joined++)
-		if (joined->heapline && waitpid(joined->heapline, NULL, WNOHANG) != 0) {
-			joined->heapline = 0;
-			hl_watch_store_use(&service->store, joined->entry, false);
-			hl_watch_store_trim(&service->store);
-		}
+	     joined++) {
+		int status = 0;
+		if (joined->heapline && waitpid(joined->heapline, &status, WNOHANG) != 0)
+			end_joined(service, joined, status);
+	}
 }
 
 /* ---- snapshots ---- */
@@ -159,9 +194,9 @@ static void begin_snapshot(struct service *service, struct hl_watch_group *group
 
 	while (place < service->snapshots + SNAPSHOTS_MAX && *place)
 		place++;
-	if (group->is_busy || place == service->snapshots + SNAPSHOTS_MAX)
+	if (group->is_busy || now_ns < group->retry_ns ||
+	    place == service->snapshots + SNAPSHOTS_MAX)
 		return; /* the next look finds the cause again */
-	hl_watch_trigger_fire(&group->worst->trigger, cause, now_ns);
 	int r = hl_watch_snapshot_begin(&service->store, group, cause,
 					service->settings->allow_stop, place, &err);
 	if (r < 0) {
@@ -178,12 +213,18 @@ static void begin_snapshot(struct service *service, struct hl_watch_group *group
 
 static void look_at_snapshots(struct service *service, uint64_t now_ns)
 {
-	for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
-		if (service->snapshots[i] &&
-		    hl_watch_snapshot_continue(service->snapshots[i], now_ns)) {
-			hl_watch_snapshot_free(service->snapshots[i]);
-			service->snapshots[i] = NULL;
-		}
+	for (size_t i = 0; i < SNAPSHOTS_MAX; i++) {
+		struct hl_error err = {0};
+		int r = service->snapshots[i]
+				? hl_watch_snapshot_continue(service->snapshots[i], now_ns, &err)
+				: 1;
+		if (r > 0)
+			continue;
+		if (r < 0)
+			say(service, "%s", err.text);
+		hl_watch_snapshot_free(service->snapshots[i]);
+		service->snapshots[i] = NULL;
+	}
 }
 
 static void look_at_groups(struct service *service, uint64_t now_ns)
@@ -195,7 +236,8 @@ static void look_at_groups(struct service *service, uint64_t now_ns)
 		struct hl_watch_finding finding =
 			hl_watch_group_look(&service->groups, group, now_ns);
 		if (finding.new_kills)
-			hl_watch_kills_take_unseen(service->kills, group, service->no_oom);
+			hl_watch_kills_take_unseen(service->kills, group, finding.new_kills,
+						   service->no_oom);
 		if (finding.cause)
 			begin_snapshot(service, group, finding.cause, now_ns);
 	}
@@ -213,7 +255,8 @@ static int open_kills(struct service *service, struct hl_error *err)
 {
 	struct hl_error why = {0};
 
-	service->kills = hl_watch_kills_new(&service->store, &service->groups);
+	service->kills =
+		hl_watch_kills_new(&service->store, &service->groups, service->settings->say);
 	if (!service->kills)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	if (hl_oom_new(on_oom, service->kills, &service->oom, &why) == 0)
@@ -231,7 +274,7 @@ static void look_at_kills(struct service *service, uint64_t now_ns)
 
 	if (service->oom)
 		hl_oom_take(service->oom);
-	if (hl_watch_kills_continue(service->kills, now_ns, service->settings->say))
+	if (hl_watch_kills_continue(service->kills, now_ns))
 		service->wait_ns = KILL_WAIT_NS;
 	if (lost > service->oom_lost)
 		say(service, "%llu kills were too many at once, and are not kept",
@@ -281,11 +324,11 @@ static int watch(struct service *service, struct hl_error *err)
 {
 	while (!service->ends) {
 		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		service->wait_ns = 0;
+		look_at_kills(service, now_ns); /* before groups that have gone are forgotten */
 		int r = scan(service, false, now_ns, err);
 		if (r < 0)
 			return r;
-		service->wait_ns = 0;
-		look_at_kills(service, now_ns);
 		look_at_snapshots(service, now_ns);
 		look_at_joined(service);
 		look_at_groups(service, now_ns);
@@ -319,8 +362,10 @@ static void close_all(struct service *service)
 		hl_watch_snapshot_free(service->snapshots[i]);
 	for (size_t i = 0; i < JOINED_MAX; i++)
 		if (service->joined[i].heapline) {
+			int status = 0;
 			kill(service->joined[i].heapline, SIGINT);
-			waitpid(service->joined[i].heapline, NULL, 0);
+			waitpid(service->joined[i].heapline, &status, 0);
+			end_joined(service, &service->joined[i], status);
 		}
 	hl_oom_free(service->oom);
 	hl_watch_kills_free(service->kills);

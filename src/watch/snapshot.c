@@ -18,6 +18,7 @@
 
 #define MS_PER_NS	    1000000
 #define STEP_NS		    (30 * HL_NS_PER_SECOND)
+#define RETRY_NS	    (20 * HL_NS_PER_SECOND) /* after one that has failed */
 #define HELPER_MEMORY_BYTES (UINT64_C(512) << 20)
 #define HELPER_OUTPUT_BYTES (UINT64_C(32) << 20)
 #define HELPER_NICENESS	    19
@@ -25,7 +26,7 @@
 #define IOPRIO_IDLE	   (3 << 13)
 #define IOPRIO_WHO_PROCESS 1
 
-#define ARGUMENTS_MAX 8
+#define ARGUMENTS_MAX 16
 #define TRIES_MAX     4 /* of a step on a disk that is full */
 
 /* After the group's own, pod. */
@@ -39,9 +40,11 @@ struct process {
 struct hl_watch_snapshot {
 	struct hl_watch_store *store;
 	struct hl_watch_group *group;
+	struct hl_watch_level *level; /* of the group: which one fires */
+	enum hl_watch_cause cause;
 	char name[HL_WATCH_NAME_MAX];
 	int fd;
-	bool may_stop;
+	bool may_stop, is_kept;
 	json_t *document, *steps; /* the second is in the first */
 	struct process processes[HL_WATCH_PROCESSES_MAX];
 	unsigned process_count;
@@ -69,7 +72,12 @@ int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool 
 	const struct rlimit memory = {HELPER_MEMORY_BYTES, HELPER_MEMORY_BYTES};
 	const struct rlimit output = {HELPER_OUTPUT_BYTES, HELPER_OUTPUT_BYTES};
 
-	int r = hl_self_spawn(arguments, out, complaints, ret_pid);
+	/* SIGKILL, or SIGINT so that a recording is whole. */
+	char *line[ARGUMENTS_MAX] = {"heapline", HL_SELF_WITH_PARENT, is_bounded ? "9" : "2"};
+
+	for (size_t i = 1; arguments[i] && i + 3 < ARGUMENTS_MAX; i++)
+		line[i + 2] = arguments[i];
+	int r = hl_self_spawn(line, out, complaints, ret_pid);
 	if (r < 0)
 		return r;
 	set_oom_score(*ret_pid);
@@ -170,7 +178,16 @@ static unsigned step_count(const struct hl_watch_snapshot *snapshot)
 	return 1 + snapshot->process_count * (unsigned)HL_COUNT_OF(process_verbs);
 }
 
-bool hl_watch_snapshot_continue(struct hl_watch_snapshot *snapshot, uint64_t now_ns)
+static int fail(const struct hl_watch_snapshot *snapshot, int r, struct hl_error *err)
+{
+	snapshot->group->retry_ns = hl_clock_ns(CLOCK_MONOTONIC) + RETRY_NS;
+	return hl_error_set(err, r, "cannot make a snapshot of '%s' in '%s': %s",
+			    hl_watch_group_name(snapshot->group), snapshot->store->path,
+			    strerror(-r));
+}
+
+int hl_watch_snapshot_continue(struct hl_watch_snapshot *snapshot, uint64_t now_ns,
+			       struct hl_error *err)
 {
 	int status, r = 0;
 
@@ -178,7 +195,7 @@ bool hl_watch_snapshot_continue(struct hl_watch_snapshot *snapshot, uint64_t now
 		if (waitpid(snapshot->helper, &status, WNOHANG) == 0) {
 			if (now_ns - snapshot->begun_ns > STEP_NS)
 				kill(snapshot->helper, SIGKILL);
-			return false;
+			return 1;
 		}
 		if (makes_room(snapshot, status))
 			snapshot->helper = 0;
@@ -188,13 +205,17 @@ bool hl_watch_snapshot_continue(struct hl_watch_snapshot *snapshot, uint64_t now
 	if (snapshot->step < step_count(snapshot))
 		r = start_step(snapshot, now_ns);
 	if (r == 0 && snapshot->helper)
-		return false;
+		return 1;
 	if (r == 0)
 		r = hl_watch_store_write(snapshot->store, snapshot->fd, "snapshot.json",
 					 snapshot->document);
 	if (r == 0)
-		hl_watch_store_commit(snapshot->store, snapshot->name);
-	return true;
+		r = hl_watch_store_commit(snapshot->store, snapshot->name);
+	if (r < 0)
+		return fail(snapshot, r, err);
+	snapshot->is_kept = true;
+	hl_watch_trigger_fire(&snapshot->level->trigger, snapshot->cause, now_ns);
+	return 0;
 }
 
 /* ---- the beginning ---- */
@@ -289,6 +310,8 @@ int hl_watch_snapshot_begin(struct hl_watch_store *store, struct hl_watch_group 
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	snapshot->store = store;
 	snapshot->group = group;
+	snapshot->level = group->worst;
+	snapshot->cause = cause;
 	snapshot->may_stop = may_stop;
 	snapshot->fd = -1;
 	snapshot->complaints = memfd_create("complaints", MFD_CLOEXEC);
@@ -303,14 +326,16 @@ int hl_watch_snapshot_begin(struct hl_watch_store *store, struct hl_watch_group 
 		snapshot->steps = json_object_get(snapshot->document, "steps");
 		r = snapshot->steps ? 0 : -ENOMEM;
 	}
+	if (r < 0)
+		fail(snapshot, r, err);
+	for (unsigned i = 0; r == 0 && i < snapshot->process_count; i++)
+		keep_maps(snapshot, snapshot->processes[i].pid);
+	if (r == 0)
+		r = hl_watch_snapshot_continue(snapshot, hl_clock_ns(CLOCK_MONOTONIC), err);
 	if (r < 0) {
 		hl_watch_snapshot_free(snapshot);
-		return hl_error_set(err, r, "cannot make a snapshot of '%s' in '%s': %s",
-				    hl_watch_group_name(group), store->path, strerror(-r));
+		return r;
 	}
-	for (unsigned i = 0; i < snapshot->process_count; i++)
-		keep_maps(snapshot, snapshot->processes[i].pid);
-	hl_watch_snapshot_continue(snapshot, hl_clock_ns(CLOCK_MONOTONIC));
 	*ret_snapshot = snapshot;
 	return 0;
 }
@@ -329,8 +354,11 @@ void hl_watch_snapshot_free(struct hl_watch_snapshot *snapshot)
 		waitpid(snapshot->helper, NULL, 0);
 	}
 	snapshot->group->is_busy = false;
-	if (snapshot->fd >= 0)
+	if (snapshot->fd >= 0) {
 		close(snapshot->fd);
+		if (!snapshot->is_kept)
+			hl_watch_store_abandon(snapshot->store, snapshot->name);
+	}
 	if (snapshot->complaints >= 0)
 		close(snapshot->complaints);
 	json_decref(snapshot->document);

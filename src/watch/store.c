@@ -23,6 +23,7 @@
 #define DEPTH_MAX    8
 #define FREE_MIN     (UINT64_C(64) << 10)
 #define LOCK	     "lock"
+#define NEW	     "new" /* a file of an entry that is being written */
 
 static const char *const kind_names[HL_WATCH_KINDS] = {"snapshot", "kill", "recording"};
 
@@ -96,10 +97,12 @@ static int fail(const char *what, const char *path, int code, struct hl_error *e
 static int make_directory(const char *path)
 {
 	HL_FREED char *above = strdup(path);
-	char *slash = above ? strrchr(above, '/') : NULL;
 
 	if (!above)
 		return -ENOMEM;
+	for (size_t length = strlen(above); length > 1 && above[length - 1] == '/';)
+		above[--length] = '\0';
+	char *slash = strrchr(above, '/');
 	if (slash && slash != above) {
 		*slash = '\0';
 		if (mkdir(above, 0755) < 0 && errno != EEXIST)
@@ -162,9 +165,17 @@ static void remove_partial(struct hl_watch_store *store)
 	size_t count = 0;
 
 	hl_watch_store_list(store, &entries, &count);
-	for (size_t i = 0; i < count; i++)
-		if (entries[i].is_partial)
-			remove_folder(store->fd, entries[i].name, 0);
+	for (size_t i = 0; i < count; i++) {
+		char *name = entries[i].name, file[HL_WATCH_NAME_MAX + 16];
+		if (!entries[i].is_partial)
+			continue;
+		snprintf(file, sizeof(file), "%s/kill.json", name);
+		bool has_figures = entries[i].kind == HL_WATCH_KILL &&
+				   faccessat(store->fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+		name[strlen(name) - strlen(HL_WATCH_PARTIAL)] = '\0';
+		if (!has_figures || hl_watch_store_commit(store, name) < 0)
+			hl_watch_store_abandon(store, name);
+	}
 }
 
 int hl_watch_store_open(struct hl_watch_store *store, const char *path, uint64_t keep,
@@ -315,6 +326,11 @@ bool hl_watch_store_is_full(const struct hl_watch_store *store)
 	       (uint64_t)disk.f_bavail * disk.f_frsize < FREE_MIN;
 }
 
+static bool has_no_room(int error)
+{
+	return error == ENOSPC || error == EDQUOT;
+}
+
 /* ---- entries ---- */
 
 int hl_watch_store_begin(struct hl_watch_store *store, uint64_t realtime_ns,
@@ -331,27 +347,42 @@ int hl_watch_store_begin(struct hl_watch_store *store, uint64_t realtime_ns,
 			continue;
 		if (mkdirat(store->fd, partial, 0700) == 0)
 			break;
-		if (errno == ENOSPC && hl_watch_store_drop_oldest(store))
+		if (has_no_room(errno) && hl_watch_store_drop_oldest(store))
 			continue;
 		if (errno != EEXIST)
 			return -errno;
 	}
 	*ret_fd = openat(store->fd, partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (*ret_fd < 0)
-		return -errno;
+	if (*ret_fd < 0) {
+		int r = -errno;
+		remove_folder(store->fd, partial, 0);
+		return r;
+	}
 	snprintf(ret_name, HL_WATCH_NAME_MAX, "%s", name);
 	return 0;
 }
 
 int hl_watch_store_commit(struct hl_watch_store *store, const char *name)
 {
+	char partial[HL_WATCH_NAME_MAX + 16], file[HL_WATCH_NAME_MAX + 32];
+
+	snprintf(partial, sizeof(partial), "%s%s", name, HL_WATCH_PARTIAL);
+	snprintf(file, sizeof(file), "%s/" NEW, partial);
+	unlinkat(store->fd, file, 0); /* of a child that ended early */
+	if (renameat(store->fd, partial, store->fd, name) < 0)
+		return -errno;
+	fsync(store->fd);
+	hl_watch_store_trim(store);
+	return 0;
+}
+
+void hl_watch_store_abandon(struct hl_watch_store *store, const char *name)
+{
 	char partial[HL_WATCH_NAME_MAX + 16];
 
 	snprintf(partial, sizeof(partial), "%s%s", name, HL_WATCH_PARTIAL);
-	if (renameat(store->fd, partial, store->fd, name) < 0)
-		return -errno;
-	hl_watch_store_trim(store);
-	return 0;
+	bool is_partial = faccessat(store->fd, partial, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	remove_folder(store->fd, is_partial ? partial : name, 0); /* a recording is never partial */
 }
 
 json_t *hl_watch_text(const char *text)
@@ -361,9 +392,9 @@ json_t *hl_watch_text(const char *text)
 	return clean ? json_string(clean) : NULL;
 }
 
-static int write_once(int entry_fd, const char *file, const char *text)
+static int write_new(int entry_fd, const char *text)
 {
-	HL_CLOSED int fd = openat(entry_fd, file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	HL_CLOSED int fd = openat(entry_fd, NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	size_t length = strlen(text);
 
 	if (fd < 0)
@@ -374,7 +405,20 @@ static int write_once(int entry_fd, const char *file, const char *text)
 			return -errno;
 		done += (size_t)bytes;
 	}
-	return 0;
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int write_once(int entry_fd, const char *file, const char *text)
+{
+	int r = write_new(entry_fd, text);
+
+	if (r == 0 && renameat(entry_fd, NEW, entry_fd, file) < 0)
+		r = -errno;
+	if (r < 0)
+		unlinkat(entry_fd, NEW, 0);
+	else
+		fsync(entry_fd);
+	return r;
 }
 
 int hl_watch_store_write(struct hl_watch_store *store, int entry_fd, const char *file,
@@ -387,6 +431,6 @@ int hl_watch_store_write(struct hl_watch_store *store, int entry_fd, const char 
 		return -ENOMEM;
 	do
 		r = write_once(entry_fd, file, text);
-	while (r == -ENOSPC && hl_watch_store_drop_oldest(store));
+	while (has_no_room(-r) && hl_watch_store_drop_oldest(store));
 	return r;
 }

@@ -52,7 +52,7 @@ void hl_watch_name_make(uint64_t realtime_ns, enum hl_watch_kind kind, const cha
 bool hl_watch_name_parse(const char *name, struct hl_watch_entry *ret_entry);
 
 /*
- * Opens ${path} to write there, making it; removes partial entries. ${keep} and ${bytes_max} are those of ${store}. 0, or a negative errno
+ * Opens ${path} to write there, making it; removes partial entries, but kills that have figures. ${keep} and ${bytes_max} are those of ${store}. 0, or a negative errno
  * with a sentence: -EBUSY where another process writes there.
  */
 int hl_watch_store_open(struct hl_watch_store *store, const char *path, uint64_t keep,
@@ -72,10 +72,14 @@ int hl_watch_store_begin(struct hl_watch_store *store, uint64_t realtime_ns,
 			 enum hl_watch_kind kind, const char *group,
 			 char ret_name[HL_WATCH_NAME_MAX], int *ret_fd);
 
-/* Gives the entry its name; then trims the directory. 0 or a negative errno. */
+/* Gives the entry its name, on the disk; then trims the directory. 0 or a negative errno. */
 int hl_watch_store_commit(struct hl_watch_store *store, const char *name);
 
-/* Writes ${document} to the new file ${file} of an entry; drops the oldest entries while the disk is full. 0 or a negative errno. */
+/* Removes an entry that has failed. */
+void hl_watch_store_abandon(struct hl_watch_store *store, const char *name);
+
+/* Writes ${document} to the file ${file} of an entry, to the disk, wholly or not at all; drops the oldest entries while the disk is full. 0 or a
+ * negative errno. */
 int hl_watch_store_write(struct hl_watch_store *store, int entry_fd, const char *file,
 			 const json_t *document);
 

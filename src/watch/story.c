@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #define ROWS_USUAL   10
 #define FRAMES_USUAL 12
@@ -36,6 +37,12 @@ static const char *text_of(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
+/* An item of an array of texts, which may be damaged. */
+static const char *item_text(const json_t *item)
+{
+	return json_is_string(item) ? json_string_value(item) : "";
+}
+
 static int64_t number_of(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
@@ -45,10 +52,14 @@ static int64_t number_of(const json_t *object, const char *key)
 static json_t *load(const struct hl_watch_store *store, const char *entry, const char *file)
 {
 	char path[HL_WATCH_NAME_MAX + 96];
+	struct stat status;
 
 	snprintf(path, sizeof(path), "%s/%s", entry, file);
-	int fd = openat(store->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	FILE *stream = fd < 0 ? NULL : fdopen(fd, "r");
+	int fd = openat(store->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+	FILE *stream = is_file ? fdopen(fd, "r") : NULL;
+	if (!stream && fd >= 0)
+		close(fd);
 	if (!stream)
 		return NULL;
 	json_t *document = json_loadf(stream, 0, NULL);
@@ -202,7 +213,7 @@ static void say_command(struct hl_emit *emit, const json_t *words)
 	json_array_foreach(words, i, word)
 	{
 		fputs(i ? " " : "", out);
-		hl_words_put(out, json_string_value(word) ? json_string_value(word) : "");
+		hl_words_put(out, item_text(word));
 	}
 	fclose(out);
 	if (text && *text)
@@ -220,7 +231,7 @@ static void say_stack(struct hl_emit *emit, const json_t *stack)
 			hl_emit_line(emit, "    ... %zu more", json_array_size(stack) - i);
 			break;
 		}
-		hl_emit_line(emit, "    %s", json_string_value(frame));
+		hl_emit_line(emit, "    %s", item_text(frame));
 	}
 }
 
@@ -419,7 +430,7 @@ static void emit_texts(struct hl_emit *emit, const char *key, const json_t *text
 	const json_t *text;
 
 	hl_emit_array(emit, key);
-	json_array_foreach(texts, i, text) hl_emit_text(emit, NULL, json_string_value(text));
+	json_array_foreach(texts, i, text) hl_emit_text(emit, NULL, item_text(text));
 	hl_emit_array_end(emit);
 }
 
@@ -491,8 +502,8 @@ static void emit_missing(struct hl_emit *emit, const struct story *story)
 	hl_emit_array(emit, "missing");
 	json_array_foreach(json_object_get(story->kill, "missing"), i, item)
 	{
-		hl_emit_text(emit, NULL, json_string_value(item));
-		hl_emit_warning(emit, "%s", json_string_value(item));
+		hl_emit_text(emit, NULL, item_text(item));
+		hl_emit_warning(emit, "%s", item_text(item));
 	}
 	if (!story->last) {
 		static const char none[] =

@@ -138,7 +138,7 @@ class Watch(test_pod.Groups):
             with self.watch(groups=[near]):
                 subprocess.run(["dd", "if=/dev/zero", f"of={self.path('large')}", "bs=1M", "count=128", "conv=fsync"],
                                check=True, stderr=subprocess.DEVNULL, preexec_fn=lambda: self.join(cached))
-                with self.grow(near, 30) as process:
+                with self.grow(near, 29) as process:
                     self.assertEqual(process.stdout.readline(), "grown\n")
                     entry = self.wait_for("snapshot")[0]
                 self.assertEqual(self.load(entry, "snapshot.json")["limit_bytes"], 32 * MIB)
@@ -233,6 +233,68 @@ class Watch(test_pod.Groups):
                 report, _ = self.last()
                 self.assertEqual(report["missing"], [])
                 self.assertNotIn(old[0], self.entries("snapshot"))
+
+    def test_what_a_full_disk_does_not_take_is_named_and_leaves_nothing(self):
+        os.mkdir(self.place)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256K", "none", self.place], check=False).returncode:
+            self.skipTest("no tmpfs can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.place], check=True)
+        with contextlib.suppress(OSError), open(os.path.join(self.place, "ballast"), "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        with self.group("full") as group, self.watch("--share", "50", groups=[group]):
+            self.limit(group, 32 * MIB)
+            with self.grow(group, 24) as process:
+                self.assertEqual(process.stdout.readline(), "grown\n")
+                harness.wait_until(lambda: "cannot make a snapshot of" in self.said(), "the sentence")
+            with self.grow(group, 100) as process:
+                self.assertEqual(process.wait(), -signal.SIGKILL)
+                harness.wait_until(lambda: "which cannot be kept: No space left on device" in self.said(), "the kill")
+            left = [name for name in os.listdir(self.place) if name not in ("ballast", "lock")]
+            self.assertEqual([name for name in left if "-kill-" in name], [])
+            os.remove(file.name)
+            with self.grow(group, 24) as process:
+                self.wait_for("snapshot")  # the second try
+
+    def test_a_process_that_cannot_be_joined_is_named(self):
+        with self.group("joined") as group, self.grow(group, 88, pause_us=20_000) as process, \
+                subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", self.path("first.hl")]) as attach:
+            self.limit(group, 128 * MIB)
+            with self.watch("--attach-sample", "--share", "50", groups=[group]):
+                harness.wait_until(lambda: f"recording process {process.pid} has failed: " in self.said(), "the sentence")
+                self.wait_for("snapshot")
+                self.assertEqual(self.entries("recording"), [])
+            process.kill()
+            attach.wait()
+
+    def test_a_group_that_is_made_again_is_known_at_once(self):
+        with self.group("again") as group:
+            pass
+        os.mkdir(group)
+        with self.watch(groups=[group]):
+            for count in 1, 2:
+                os.path.exists(group) and os.rmdir(group)
+                os.mkdir(group)
+                self.limit(group, 32 * MIB)
+                with self.grow(group, 100) as process:
+                    self.assertEqual(process.wait(), -signal.SIGKILL)
+                self.wait_for("kill", count)
+            harness.wait_until(lambda: self.removed(group), "the group to be empty")
+
+    def test_damaged_entries_are_told_as_far_as_they_go(self):
+        entry = os.path.join(self.place, "20260101T000000.000Z-kill-x")
+        os.makedirs(entry)
+        damaged = {"realtime_ms": None, "victim": {"pid": "x", "command": [None, 1], "stack": [None, {}]},
+                   "asked": {"stack": [1]}, "missing": [None, 2]}
+        for text in json.dumps(damaged), "[]", "null", "{\"asked\": 1, \"missing\": {}}":
+            with open(os.path.join(entry, "kill.json"), "w", encoding="ascii") as file:
+                file.write(text)
+            self.last() if text[0] == "{" else harness.run([HEAPLINE, "watch", "last", "--dir", self.place])
+        os.remove(file.name)
+        os.mkfifo(file.name)
+        result = harness.run([HEAPLINE, "watch", "last", "--dir", self.place])
+        self.assertEqual(result.status, 1)
+        self.assertIn("no kill and no snapshot", result.stderr)
 
     def test_the_grower_is_joined(self):
         with self.group("joined") as group, self.watch("--attach-sample", groups=[group]) as service:
@@ -342,6 +404,7 @@ class Watch(test_pod.Groups):
                 with self.grow(group, 100) as process:
                     self.assertEqual(process.wait(), -signal.SIGKILL)
                 self.wait_for("kill")
+                self.assertIn("the kernel has killed 1 process of", service.stderr.readline())
                 report, text = self.last()
                 self.assertIsNone(report["victim"])
                 self.assertIn("who was killed, and who asked for memory, is not known", text)

@@ -308,6 +308,33 @@ static void test_partial_entries_go_at_the_next_start(void **state)
 	close_place(&place);
 }
 
+static void test_a_kill_that_has_figures_is_kept_at_the_next_start(void **state)
+{
+	char name[HL_WATCH_NAME_MAX], newest[HL_WATCH_NAME_MAX];
+	struct hl_error err = {0};
+	struct place place;
+	int fd;
+
+	(void)state;
+	open_place(&place, 10, MIB);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(
+			hl_watch_store_begin(&place.store, SECOND, HL_WATCH_KILL, "/g", name, &fd),
+			0);
+		json_t *document = json_object();
+		if (i == 0)
+			assert_int_equal(
+				hl_watch_store_write(&place.store, fd, "kill.json", document), 0);
+		json_decref(document);
+		close(fd);
+	}
+	hl_watch_store_close(&place.store);
+	assert_int_equal(hl_watch_store_open(&place.store, place.path, 10, MIB, &err), 0);
+	assert_int_equal(count(&place, newest), 1);
+	assert_string_equal(newest, "19700101T000001.000Z-kill-g");
+	close_place(&place);
+}
+
 static void test_a_directory_that_cannot_be_made_is_named(void **state)
 {
 	struct hl_error err = {0};
@@ -350,9 +377,9 @@ static void test_the_limit_is_one_above_both_processes(void **state)
 	add_level(record, 0, "above", 2, 5000);
 	add_level(record, 1, "asker", 3, 9000000);
 	add_level(record, 1, "above", 2, 5000);
-	struct hl_watch_kills *kills = hl_watch_kills_new(&place.store, &groups);
+	struct hl_watch_kills *kills = hl_watch_kills_new(&place.store, &groups, say_nothing);
 	hl_watch_kills_take(kills, record);
-	while (hl_watch_kills_continue(kills, 1, say_nothing))
+	while (hl_watch_kills_continue(kills, 1))
 		usleep(1000);
 	hl_watch_kills_free(kills);
 	assert_int_equal(count(&place, newest), 1);
@@ -383,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_what_cannot_be_removed_stays),
 		cmocka_unit_test(test_the_limit_is_one_above_both_processes),
 		cmocka_unit_test(test_partial_entries_go_at_the_next_start),
+		cmocka_unit_test(test_a_kill_that_has_figures_is_kept_at_the_next_start),
 		cmocka_unit_test(test_a_directory_that_cannot_be_made_is_named),
 	};
 

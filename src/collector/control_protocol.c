@@ -86,19 +86,19 @@ static const struct {
 	int (*check)(struct hl_control_request *request,
 		     struct hl_error *err); /* NULL: it takes no argument */
 } verbs[HL_CONTROL_VERBS] = {
-	[HL_CONTROL_FIND] = {"find"},
-	[HL_CONTROL_STATUS] = {"status"},
+	[HL_CONTROL_FIND] = {"find", NULL},
+	[HL_CONTROL_STATUS] = {"status", NULL},
 	[HL_CONTROL_MODE] = {"mode", check_mode},
 	[HL_CONTROL_MARK] = {"mark", check_mark},
 	[HL_CONTROL_SNAPSHOT] = {"snapshot", check_path},
 	[HL_CONTROL_REPLACE] = {"replace-snapshot", check_path},
 	[HL_CONTROL_SEGMENTS] = {"log-segments", check_segments},
-	[HL_CONTROL_RESET] = {"reset"},
-	[HL_CONTROL_ALLOCATOR] = {"ask-allocator"},
-	[HL_CONTROL_DETACH] = {"detach"},
+	[HL_CONTROL_RESET] = {"reset", NULL},
+	[HL_CONTROL_ALLOCATOR] = {"ask-allocator", NULL},
+	[HL_CONTROL_DETACH] = {"detach", NULL},
 	[HL_CONTROL_LINES] = {"lines", check_number},
 	[HL_CONTROL_TIMES] = {"times", check_number},
-	[HL_CONTROL_LEAKS] = {"leaks"},
+	[HL_CONTROL_LEAKS] = {"leaks", NULL},
 };
 
 int hl_control_protocol_check(struct hl_control_request *request, struct hl_error *err)

@@ -32,7 +32,8 @@ run() { # NAME COMMAND...
 
 wait_for() { # FILE PATTERN COUNT PID: until as many lines match, or the process has ended
 	for i in $(seq 600); do
-		[ "$(grep -c "$2" "$1")" -lt "$3" ] || return 0
+		found=$(grep -c "$2" "$1") # nothing where the file is not there yet
+		[ "${found:-0}" -lt "$3" ] || return 0
 		kill -0 "$4" 2>/dev/null || return 1
 		sleep 0.1
 	done

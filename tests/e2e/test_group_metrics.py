@@ -51,6 +51,10 @@ class GroupsCase(test_pod.Groups):
     def ask(self, server):
         return groups_of(server.get("/metrics").decode())
 
+    def own(self, figures):
+        """Without groups of other tests that record at the same time."""
+        return {group: said for group, said in figures[0].items() if re.search(rf"-{os.getpid()}\b", group)}
+
     def name_of(self, group):
         return group[len(self.mount):]
 
@@ -148,12 +152,11 @@ class Served(GroupsCase):
             name = self.name_of(above)
             for pattern, chosen in (f"{name}/*/two", {name, f"{name}/one/two"}), (f"{name}/o*", {
                     name, f"{name}/one", f"{name}/one/two"}), (above, {name}), (f"{above}/o?e", {name, f"{name}/one"}):
-                figures, _ = self.ask(self.serve("--cgroup", pattern))
+                figures = self.own(self.ask(self.serve("--cgroup", pattern)))
                 self.assertEqual(set(figures), chosen, pattern)
                 self.assertEqual({own["limit_bytes"] for own in figures.values()}, {256 << 20})
             self.assertTrue(below)
-            figures, _ = self.ask(self.serve("--cgroup", "/no/such/group"))
-            self.assertEqual(figures, {})
+            self.assertEqual(self.own(self.ask(self.serve("--cgroup", "/no/such/group"))), {})
 
     def test_there_are_bounds(self):
         with self.group("many") as group:
@@ -162,8 +165,11 @@ class Served(GroupsCase):
                 os.mkdir(os.path.join(group, str(number)))
             server = self.serve("--cgroup", f"{self.name_of(group)}/*")
             text = server.get("/metrics").decode()
-            self.assertEqual(len(groups_of(text)[0]), 256)
-            self.assertIn("\nheapline_cgroups_left_out 4\n", text)
+            figures = groups_of(text)
+            self.assertEqual(len(figures[0]), 256)
+            left_out = int(re.search(r"^heapline_cgroups_left_out (\d+)$", text, re.M)[1])
+            self.assertGreaterEqual(left_out, 260 - len(self.own(figures)))
+            self.assertLess(left_out, 20)
         result = harness.run([HEAPLINE, "serve", *["--cgroup", "x"] * 9])
         self.assertEqual(result.status, 2)
         self.assertIn("'--cgroup' is given more than 8 times", result.stderr)

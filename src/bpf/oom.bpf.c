@@ -366,7 +366,14 @@ static __always_inline void copy_stack(struct place *place)
 	bpf_loop(HL_OOM_STACK_BYTES / 8, look_up_word, &context, 0);
 }
 
-static __always_inline struct place *take_place(void)
+/* The stack of a death that is lost is missing in its kill, which is kept. */
+static __always_inline void lose(uint32_t kind)
+{
+	if (kind == HL_OOM_KILL)
+		__sync_fetch_and_add(&lost, 1);
+}
+
+static __always_inline struct place *take_place(uint32_t kind)
 {
 	for (uint32_t i = 0; i < PLACES; i++) {
 		uint32_t number = i;
@@ -374,7 +381,7 @@ static __always_inline struct place *take_place(void)
 		if (place && !__sync_lock_test_and_set(&place->busy, 1))
 			return place;
 	}
-	__sync_fetch_and_add(&lost, 1);
+	lose(kind);
 	return NULL;
 }
 
@@ -391,7 +398,7 @@ static __always_inline void begin(struct hl_oom_record *record, uint32_t kind)
 static __always_inline void send(struct place *place)
 {
 	if (bpf_ringbuf_output(&records, &place->record, sizeof(place->record), 0))
-		__sync_fetch_and_add(&lost, 1);
+		lose(place->record.kind);
 	place->lookups = 0;
 	place->busy = 0;
 }
@@ -431,7 +438,7 @@ int victim_marked(struct bpf_raw_tracepoint_args *context)
 	struct task_struct *task = (void *)signalled.task;
 	if (context->args[0] != signalled.task && (uint32_t)context->args[0] != signalled.pid)
 		return 0;
-	struct place *place = take_place();
+	struct place *place = take_place(HL_OOM_KILL);
 	if (!place)
 		return 0;
 	struct hl_oom_record *record = &place->record;
@@ -462,7 +469,7 @@ int kill_delivered(struct bpf_raw_tracepoint_args *context)
 
 	if ((int)context->args[0] != KILL_SIGNAL || bpf_map_delete_elem(&victims, &pid))
 		return 0;
-	struct place *place = take_place();
+	struct place *place = take_place(HL_OOM_DEATH);
 	if (!place)
 		return 0;
 	struct hl_oom_record *record = &place->record;

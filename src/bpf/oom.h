@@ -22,7 +22,7 @@ int hl_oom_fd(const struct hl_oom *oom);
 /* Hands over all records that are there. */
 void hl_oom_take(struct hl_oom *oom);
 
-/* Kills and deaths of which there is no record. */
+/* Kills of which there is no record. */
 uint64_t hl_oom_lost(const struct hl_oom *oom);
 
 void hl_oom_free(struct hl_oom *oom); /* NULL is fine */

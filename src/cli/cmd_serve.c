@@ -225,6 +225,24 @@ static int serve(struct hl_serve_options *how, struct hl_error *err)
 	return 0;
 }
 
+/* Whether it can match anything: it is not empty, and each '[' has its ']'. */
+static bool is_pattern(const char *text)
+{
+	bool is_whole = *text;
+
+	for (const char *at = text; is_whole && *at; at++) {
+		if (*at == '\\' && at[1])
+			at++;
+		else if (*at == '[') {
+			at += 1 + (at[1] == '!' || at[1] == '^');
+			at = *at ? strchr(at + 1, ']') : NULL;
+			is_whole = at;
+			at = at ? at : "]";
+		}
+	}
+	return is_whole;
+}
+
 static int run_serve(void *parsed, int argc, char **argv)
 {
 	static const char *const here[] = {"."};
@@ -243,6 +261,13 @@ static int run_serve(void *parsed, int argc, char **argv)
 	if (request->cgroups.count > HL_OPTION_TEXTS_MAX)
 		return hl_cli_usage_error(&hl_verb_serve, "'--cgroup' is given more than %d times",
 					  HL_OPTION_TEXTS_MAX);
+	for (size_t i = 0; i < request->cgroups.count; i++)
+		if (!is_pattern(request->cgroups.texts[i]))
+			return hl_cli_usage_error(
+				&hl_verb_serve,
+				"'--cgroup' takes a pattern such as '/kubepods*', "
+				"not '%s'",
+				request->cgroups.texts[i]);
 	int r = read_address(request->listen, &how.address, &err);
 	if (r == 0 && token_file)
 		r = read_token(token_file, token, &err);

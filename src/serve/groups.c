@@ -11,6 +11,7 @@
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const struct hl_group_figure_name hl_group_figure_names[HL_GROUP_FIGURES] = {
 	[HL_GROUP_USAGE] = {"usage_bytes", "What the group is charged with, subgroups included."},
@@ -46,6 +47,20 @@ static struct hl_group *find(struct hl_groups *groups, const char *name)
 		if (!strcmp(groups->groups[i].name, name))
 			return &groups->groups[i];
 	return NULL;
+}
+
+/* Counts ${at} once, however often it is found. */
+static int leave_out(struct hl_groups *groups, const struct hl_cgroup *at)
+{
+	struct stat status;
+
+	if (fstat(at->fd, &status) < 0)
+		return 0;
+	for (size_t i = 0; i < groups->left_out; i++)
+		if (groups->left[i] == status.st_ino)
+			return 0;
+	return HL_ARRAY_APPEND(groups->left, groups->left_out, groups->left_capacity,
+			       (uint64_t)status.st_ino);
 }
 
 static void fill(struct hl_group *group, const struct hl_pod *pod)
@@ -84,10 +99,8 @@ static int add(struct hl_groups *groups, const struct hl_cgroup *at, bool with_l
 		*ret_index = (size_t)(there - groups->groups);
 	if (there)
 		return 0;
-	if (groups->count == HL_GROUPS_MAX) {
-		groups->left_out++;
-		return 0;
-	}
+	if (groups->count == HL_GROUPS_MAX)
+		return leave_out(groups, at);
 	int r = hl_pod_read_sums(at, &pod, NULL);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0; /* it has gone */
@@ -222,5 +235,6 @@ void hl_groups_release(struct hl_groups *groups)
 		free(groups->groups[i].key);
 	}
 	free(groups->groups);
+	free(groups->left);
 	*groups = (struct hl_groups){0};
 }

@@ -42,7 +42,8 @@ struct hl_group {
 struct hl_groups {
 	struct hl_group *groups;
 	size_t count, capacity;
-	size_t left_out; /* of which there were too many */
+	uint64_t *left; /* inodes of those of which there were too many */
+	size_t left_out, left_capacity;
 };
 
 /* What is asked for beside groups of recorded processes, and those above them whose limit counts for them. Zero: nothing. */

@@ -93,7 +93,8 @@ static int take_group(struct hl_watch_groups *groups, const struct hl_cgroup *at
 
 	if (r < 0 || (!groups->named && limit == HL_CGROUP_UNKNOWN))
 		return 0;
-	if (!group)
+	bool is_new = !group;
+	if (is_new)
 		r = add_group(groups, at, status.st_ino, &group);
 	if (r < 0)
 		return r;
@@ -105,6 +106,12 @@ static int take_group(struct hl_watch_groups *groups, const struct hl_cgroup *at
 		struct hl_cgroup_level *above = &group->gauge.levels[--group->gauge.count];
 		close(above->directory);
 		close(above->usage);
+	}
+	if (is_new && groups->descriptor_max && group->gauge.count &&
+	    group->gauge.levels[0].usage > groups->descriptor_max) {
+		group->is_found = false; /* which the end of the scan forgets */
+		hl_cgroup_gauge_release(&group->gauge);
+		groups->left_out++;
 	}
 	if (group->gauge.count != count) { /* other levels have a limit now */
 		memset(group->levels, 0, sizeof(group->levels));
@@ -146,6 +153,7 @@ int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct h
 
 	for (size_t i = 0; i < groups->count; i++)
 		groups->groups[i]->is_found = false;
+	groups->left_out = 0;
 	int r = groups->named ? find_named(groups, is_first, err)
 			      : hl_cgroup_each(visit, groups, err);
 	for (size_t i = 0; i < groups->count; i++)

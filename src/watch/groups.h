@@ -39,9 +39,11 @@ struct hl_watch_group {
 struct hl_watch_groups {
 	const char *const *named; /* NULL-terminated paths; NULL: all groups that have a limit */
 	double share;
-	bool reads_kills; /* the kernel does not report them otherwise */
+	bool reads_kills;   /* the kernel does not report them otherwise */
+	int descriptor_max; /* no new group above it, so that scans can go on; 0: no bound */
 	struct hl_watch_group **groups;
 	size_t count, capacity;
+	size_t left_out; /* by the last scan, for want of descriptors */
 };
 
 /* What a look found. */

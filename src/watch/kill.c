@@ -17,8 +17,9 @@
 #define CHILDREN_MAX 2u
 #define DEATH_NS \
 	(10 * HL_NS_PER_SECOND) /* until the victim runs, and its command line can be read */
-#define CHILD_NS    (20 * HL_NS_PER_SECOND)
-#define CHILD_BYTES (UINT64_C(1) << 30)
+#define CHILD_NS (20 * HL_NS_PER_SECOND)
+/* With two programs of snapshots and the service below MemoryMax of its unit, 2 GiB. */
+#define CHILD_BYTES (UINT64_C(384) << 20)
 #define TOO_MANY    "the stacks have no names: there were too many kills at once"
 #define PAGE_BYTES  INT64_C(4096)
 #define MS_PER_NS   1000000

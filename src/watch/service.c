@@ -22,13 +22,14 @@
 
 #define SCAN_NS (5 * HL_NS_PER_SECOND)
 #define TICK_NS \
-	UINT64_C(250000000) /* looks happen together, so that the processor is woken less often */
-#define STEP_WAIT_NS  HL_NS_PER_SECOND
-#define KILL_WAIT_NS  UINT64_C(100000000)
-#define SNAPSHOTS_MAX 2u /* that are being made */
-#define JOINED_MAX    4u /* processes that are being recorded */
-#define JOIN_SECONDS  "3600"
-#define JOIN_SAMPLE   "512K"
+	UINT64_C(250000000)  /* looks happen together, so that the processor is woken less often */
+#define DESCRIPTORS_KEPT 160 /* for scans, the kernel's programs and files that are written */
+#define STEP_WAIT_NS	 HL_NS_PER_SECOND
+#define KILL_WAIT_NS	 UINT64_C(100000000)
+#define SNAPSHOTS_MAX	 2u /* that are being made */
+#define JOINED_MAX	 4u /* processes that are being recorded */
+#define JOIN_SECONDS	 "3600"
+#define JOIN_SAMPLE	 "512K"
 
 struct joined {
 	pid_t heapline; /* that records; 0: none */
@@ -48,8 +49,8 @@ struct service {
 	struct hl_oom *oom; /* NULL: the kernel does not report kills */
 	char no_oom[1200];  /* why */
 	uint64_t oom_lost;
-	uint64_t scan_ns;  /* of the next scan */
-	size_t said_count; /* of groups, last */
+	uint64_t scan_ns; /* of the next scan */
+	size_t left_out;  /* groups that were said to be, last */
 	int signals;
 	uint64_t wait_ns; /* at most, since something goes on */
 	bool ends;
@@ -70,14 +71,20 @@ static void say(const struct service *service, const char *format, ...)
 
 /* ---- to outlive what is watched ---- */
 
-static void raise_limits(const struct service *service)
+static void raise_limits(struct service *service)
 {
 	struct rlimit files;
 
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+	getrlimit(RLIMIT_NOFILE, &files);
+	if (files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
+	if (files.rlim_cur < INT_MAX)
+		service->groups.descriptor_max =
+			(int)files.rlim_cur - (files.rlim_cur > 2 * DESCRIPTORS_KEPT
+						       ? DESCRIPTORS_KEPT
+						       : (int)files.rlim_cur / 2);
 	/* Pages that are never touched are not locked: they would take memory. */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
 		say(service,
@@ -289,7 +296,15 @@ static int scan(struct service *service, bool is_first, uint64_t now_ns, struct 
 	if (now_ns < service->scan_ns)
 		return 0;
 	service->scan_ns = now_ns + SCAN_NS;
-	return hl_watch_groups_scan(&service->groups, is_first, err);
+	int r = hl_watch_groups_scan(&service->groups, is_first, err);
+	size_t left_out = service->groups.left_out;
+	if (left_out > service->left_out)
+		say(service,
+		    "%zu group%s cannot be watched: there are too few descriptors; raise the limit "
+		    "of open files, or name groups with --cgroup",
+		    left_out, left_out == 1 ? "" : "s");
+	service->left_out = left_out;
+	return r;
 }
 
 /* Until something is due. */

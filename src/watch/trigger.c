@@ -50,6 +50,11 @@ static bool grows_to(const struct hl_watch_trigger *trigger, uint64_t limit)
 	       left / grown * (double)(last->ns - first->ns) <= (double)HL_WATCH_SOON_NS;
 }
 
+static double rearmed_below(double from)
+{
+	return from > 2 * HYSTERESIS ? from - HYSTERESIS : from / 2;
+}
+
 enum hl_watch_cause hl_watch_trigger_feed(struct hl_watch_trigger *trigger, uint64_t now_ns,
 					  uint64_t used, uint64_t limit, double share)
 {
@@ -60,7 +65,7 @@ enum hl_watch_cause hl_watch_trigger_feed(struct hl_watch_trigger *trigger, uint
 
 	add_sample(trigger, now_ns, used);
 	for (unsigned cause = HL_WATCH_CAUSE_GROWTH; cause < HL_WATCH_CAUSES; cause++)
-		if (trigger->has_fired[cause] && part < from[cause] - HYSTERESIS &&
+		if (trigger->has_fired[cause] && part < rearmed_below(from[cause]) &&
 		    now_ns - trigger->fired_ns[cause] >= PAUSE_NS)
 			trigger->has_fired[cause] = false;
 	/* The nearest to the limit first: it says most. */

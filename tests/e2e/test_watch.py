@@ -5,6 +5,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -422,6 +423,20 @@ class Watch(test_pod.Groups):
             result = harness.run([HEAPLINE, "watch", "--dir", self.place])
             self.assertEqual(result.status, 1)
             self.assertIn("another 'heapline watch'", result.stderr)
+
+    def test_groups_beyond_its_descriptors_are_counted(self):
+        with contextlib.ExitStack() as stack:
+            for number in range(40):
+                self.limit(stack.enter_context(self.group(f"many{number}")), 64 * MIB)
+            few = (64, 64)
+            stack.enter_context(self.watch(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, few)))
+            self.assertIn("groups cannot be watched: there are too few descriptors", self.said())
+
+    def test_a_directory_is_private_however_it_is_given(self):
+        with self.group("slash") as group:
+            self.place += "/"
+            with self.watch(groups=[group]):
+                self.assertEqual(os.stat(self.place).st_mode & 0o777, 0o700)
 
     def test_it_says_when_it_is_in_a_group_that_it_watches(self):
         with self.group("own") as group, self.watch(groups=[group], preexec_fn=lambda: self.join(group)):

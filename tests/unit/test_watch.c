@@ -59,6 +59,20 @@ static void test_it_fires_again_well_below_and_later_alone(void **state)
 	assert_int_equal(feed(&trigger, 403, 920), HL_WATCH_CAUSE_SHARE);
 }
 
+static void test_a_low_share_fires_again_too(void **state)
+{
+	struct hl_watch_trigger trigger = {0};
+
+	(void)state;
+	hl_watch_trigger_fire(&trigger, HL_WATCH_CAUSE_SHARE, SECOND);
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t used = step ? 100 * MIB : 20 * MIB;
+		assert_int_equal(
+			hl_watch_trigger_feed(&trigger, (400 + step) * SECOND, used, LIMIT, 0.05),
+			step ? HL_WATCH_CAUSE_SHARE : HL_WATCH_CAUSE_NONE);
+	}
+}
+
 static enum hl_watch_cause grow(uint64_t first, uint64_t step, unsigned count, uint64_t dip)
 {
 	struct hl_watch_trigger trigger = {0};
@@ -398,6 +412,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_share_fires_once),
 		cmocka_unit_test(test_it_fires_again_well_below_and_later_alone),
+		cmocka_unit_test(test_a_low_share_fires_again_too),
 		cmocka_unit_test(test_steady_growth_fires),
 		cmocka_unit_test(test_looks_come_closer_near_the_limit),
 		cmocka_unit_test(test_names_say_when_what_and_who),

@@ -336,7 +336,7 @@ bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns)
 		if (!entry)
 			continue;
 		if (!entry->document && (entry->death || entry->record->args_bytes ||
-					 now_ns - entry->begun_ns > DEATH_NS))
+					 now_ns > entry->begun_ns + DEATH_NS))
 			begin(kills, entry, now_ns);
 		if (!entry->document || !has_ended(entry, now_ns)) {
 			goes_on = true;

@@ -312,6 +312,18 @@ class Watch(test_pod.Groups):
                 self.assertIsNone(process.poll())
             self.assertEqual(harness.run([HEAPLINE, "info", recording]).status, 0)
 
+    def test_what_it_started_ends_with_it(self):
+        with self.group("joined") as group, self.grow(group, 88) as process, \
+                self.watch("--attach-sample", groups=[group]) as service:
+            self.limit(group, 96 * MIB)
+            entry = self.wait_for("recording")[0]
+            recording = os.path.join(self.place, entry, f"{process.pid}.hl")
+            harness.wait_until(lambda: os.path.exists(recording), "the recording")
+            service.kill()
+            harness.wait_until(lambda: harness.run([HEAPLINE, "ctl", "-p", str(process.pid), "status"]).status, "its end")
+            self.assertIsNone(process.poll())
+            self.assertEqual(harness.run([HEAPLINE, "info", recording]).status, 0)
+
     def figures_of(self, entry, ledger, step_kib):
         """Checks the figures of a kill against the ledger of the program."""
         kill = self.load(entry, "kill.json")

@@ -376,9 +376,10 @@ static void add_level(struct hl_oom_record *record, unsigned which, const char *
 	snprintf((char *)level->name, sizeof(level->name), "%s", name);
 }
 
-static void test_the_limit_is_one_above_both_processes(void **state)
+static void test_a_kill_waits_for_the_death_and_names_a_limit_above_both(void **state)
 {
 	struct hl_oom_record *record = calloc(1, sizeof(*record));
+	struct hl_oom_record *death = calloc(1, sizeof(*death));
 	char newest[HL_WATCH_NAME_MAX], path[512];
 	struct hl_watch_groups groups = {0};
 	struct place place;
@@ -386,13 +387,16 @@ static void test_the_limit_is_one_above_both_processes(void **state)
 	(void)state;
 	open_place(&place, 10, MIB);
 	*record = (struct hl_oom_record){.kind = HL_OOM_KILL, .victim.pid = 1, .asked.pid = 1};
-	record->args_bytes = 1;
+	*death = (struct hl_oom_record){.kind = HL_OOM_DEATH, .victim.pid = 1};
 	add_level(record, 0, "full", 1, 5000);
 	add_level(record, 0, "above", 2, 5000);
 	add_level(record, 1, "asker", 3, 9000000);
 	add_level(record, 1, "above", 2, 5000);
 	struct hl_watch_kills *kills = hl_watch_kills_new(&place.store, &groups, say_nothing);
 	hl_watch_kills_take(kills, record);
+	assert_true(hl_watch_kills_continue(kills, 1)); /* of a moment before the kill */
+	assert_int_equal(count(&place, newest), 0);
+	hl_watch_kills_take(kills, death);
 	while (hl_watch_kills_continue(kills, 1))
 		usleep(1000);
 	hl_watch_kills_free(kills);
@@ -404,6 +408,7 @@ static void test_the_limit_is_one_above_both_processes(void **state)
 			    "/above/full");
 	json_decref(kill);
 	free(record);
+	free(death);
 	close_place(&place);
 }
 
@@ -423,7 +428,7 @@ int main(void)
 		cmocka_unit_test(test_the_directory_is_bounded),
 		cmocka_unit_test(test_what_is_in_use_stays),
 		cmocka_unit_test(test_what_cannot_be_removed_stays),
-		cmocka_unit_test(test_the_limit_is_one_above_both_processes),
+		cmocka_unit_test(test_a_kill_waits_for_the_death_and_names_a_limit_above_both),
 		cmocka_unit_test(test_partial_entries_go_at_the_next_start),
 		cmocka_unit_test(test_a_kill_that_has_figures_is_kept_at_the_next_start),
 		cmocka_unit_test(test_a_directory_that_cannot_be_made_is_named),

@@ -285,6 +285,8 @@ static void target_line(struct hl_emit *emit, const struct hl_profile *profile)
 		if (process->pid)
 			snprintf(rest, sizeof(rest), "%s, pid %u, %s, %s", mode, process->pid,
 				 hl_profile_text(profile, process->end), duration);
+		else if (hl_trace_kind_of_profile(profile)) /* of a control group */
+			snprintf(rest, sizeof(rest), "%s, %s", mode, duration);
 		else /* of a log without the process' own file */
 			snprintf(rest, sizeof(rest), "%s%sprocess %u, %s", mode, *mode ? ", " : "",
 				 process->sequence, duration);

@@ -15,6 +15,7 @@
 struct request {
 	struct hl_trace_target target; /* a process of the group, if any; what is shown, and how */
 	uint64_t interval_s, growth_s;
+	bool with_parts;
 	const char *path; /* of the group; NULL: of the process */
 };
 
@@ -29,6 +30,8 @@ static const struct hl_option options[] = {
 	 HL_OPTION_TEXT, HL_AT(path), NULL},
 	{"rows", 'n', "N", "at most N rows; 0: all (default: 30, in JSON all)", HL_OPTION_COUNT,
 	 HL_AT(target.view.output.row_limit), NULL},
+	{"parts", 0, NULL, "split the memory of processes as 'heap' does, which reads their heaps",
+	 HL_OPTION_FLAG, HL_AT(with_parts), NULL},
 	{"growth", 'g', "SECONDS",
 	 "show what the group gains in SECONDS, by stack and file (root, BPF); -o NAME.hl keeps it",
 	 HL_OPTION_COUNT, HL_AT(growth_s), HL_BOUNDS(1, INTERVAL_MAX_S)},
@@ -46,13 +49,23 @@ static int write_pod(const void *pod, const struct hl_emit_options *how)
 	return hl_pod_view(pod, how);
 }
 
+static int read_pod(const struct request *request, const struct hl_cgroup *group,
+		    struct hl_pod **ret_pod, struct hl_error *err)
+{
+	int r = hl_pod_read(group, ret_pod, err);
+
+	if (r == 0 && request->with_parts && hl_pod_read_parts(*ret_pod) < 0)
+		r = hl_error_set(err, -ENOMEM, "out of memory");
+	return r;
+}
+
 static int run_once(const struct request *request, const struct hl_cgroup *group,
 		    struct hl_error *err)
 {
 	struct hl_report_output output;
 	struct hl_pod *pod = NULL;
 
-	int r = hl_pod_read(group, &pod, err);
+	int r = read_pod(request, group, &pod, err);
 	if (r == 0)
 		r = hl_report_output_open(&output, &request->target.view.output, true, err);
 	if (r == 0) {
@@ -72,7 +85,7 @@ static int run_repeatedly(const struct request *request, const struct hl_cgroup 
 		struct hl_pod *pod = NULL;
 		if (!is_first)
 			nanosleep(&(struct timespec){.tv_sec = (time_t)request->interval_s}, NULL);
-		r = hl_pod_read(group, &pod, err);
+		r = read_pod(request, group, &pod, err);
 		if (r == -ENOENT && !is_first)
 			return 0;
 		if (r == 0)

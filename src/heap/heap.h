@@ -100,6 +100,28 @@ struct hl_heap_rss {
 	size_t mapping_count, mapping_capacity;
 };
 
+/* Parts of RSS, in the order of reports, but for ${rss}->anonymous, which follows. */
+enum hl_rss_part_number {
+	HL_RSS_LIVE,
+	HL_RSS_CACHED,
+	HL_RSS_FREE,
+	HL_RSS_OVERHEAD,
+	HL_RSS_UNSCANNED,
+	HL_RSS_OTHER_ALLOCATORS,
+	HL_RSS_RECORDER,
+	HL_RSS_STACKS,
+	HL_RSS_FILES,
+	HL_RSS_SHARED,
+	HL_RSS_PARTS,
+};
+
+struct hl_rss_part {
+	const char *name;
+	uint64_t bytes;
+};
+
+void hl_rss_parts(const struct hl_heap_rss *rss, struct hl_rss_part ret_parts[HL_RSS_PARTS]);
+
 /* Runtimes that are loaded. */
 struct hl_runtimes {
 	bool has_v8, has_jvm;

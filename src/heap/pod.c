@@ -527,8 +527,10 @@ void hl_pod_free(struct hl_pod *pod)
 {
 	if (!pod)
 		return;
-	for (size_t i = 0; i < pod->row_count; i++)
+	for (size_t i = 0; i < pod->row_count; i++) {
 		free(pod->rows[i].name);
+		free(pod->rows[i].parts);
+	}
 	for (size_t i = 0; i < pod->file_count; i++)
 		free((char *)pod->files[i].path);
 	for (char **text = pod->notes; text && *text; text++)

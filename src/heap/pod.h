@@ -21,6 +21,12 @@ enum hl_pod_kind {
 
 #define HL_POD_DETAIL_MAX 160
 
+/* A part of a process' private memory in RAM, as `heap` names it. */
+struct hl_pod_part {
+	const char *name; /* a constant */
+	uint64_t bytes;
+};
+
 struct hl_pod_row {
 	enum hl_pod_kind kind;
 	int64_t bytes; /* negative: charged to another group, though a row above has it */
@@ -28,6 +34,8 @@ struct hl_pod_row {
 	char detail[HL_POD_DETAIL_MAX]; /* what more is known; "" */
 	pid_t pid;			/* whose it is, or who has the file; 0: nobody */
 	char comm[16];
+	struct hl_pod_part *parts; /* by bytes, falling; see hl_pod_read_parts() */
+	size_t part_count;
 	bool has_pages; /* it is a file, of which what follows is known */
 	uint64_t active_bytes, dirty_bytes, mapped_bytes, locked_bytes;
 };
@@ -80,5 +88,11 @@ static inline uint64_t hl_pod_unreclaimable(const struct hl_pod *pod)
 
 	return usage > pod->reclaimable_bytes ? usage - pod->reclaimable_bytes : 0;
 }
+
+/*
+ * Splits the anonymous memory of its largest processes, as far as their heaps can be read, which takes about 250 ms for a GiB of small
+ * blocks. What several processes share counts whole for each, so that parts may be more than their row. 0 or -ENOMEM.
+ */
+int hl_pod_read_parts(struct hl_pod *pod);
 
 void hl_pod_free(struct hl_pod *pod); /* NULL is fine */

@@ -220,6 +220,24 @@ static int read_open(pid_t pid, struct hl_heap *heap)
 	return note_open(heap);
 }
 
+void hl_rss_parts(const struct hl_heap_rss *rss, struct hl_rss_part ret_parts[HL_RSS_PARTS])
+{
+	const struct hl_rss_part parts[HL_RSS_PARTS] = {
+		[HL_RSS_LIVE] = {"live blocks", rss->live_bytes},
+		[HL_RSS_CACHED] = {"thread caches and fastbins", rss->cached_bytes},
+		[HL_RSS_FREE] = {"free, but in memory", rss->free_bytes},
+		[HL_RSS_OVERHEAD] = {"malloc's own (headers, arenas)", rss->overhead_bytes},
+		[HL_RSS_UNSCANNED] = {"unscanned", rss->unscanned_bytes},
+		[HL_RSS_OTHER_ALLOCATORS] = {"other allocators", rss->other_allocator_bytes},
+		[HL_RSS_RECORDER] = {"heapline's recorder", rss->recorder_bytes},
+		[HL_RSS_STACKS] = {"stacks", rss->stack_bytes},
+		[HL_RSS_FILES] = {hl_rss_files_name, rss->file_bytes},
+		[HL_RSS_SHARED] = {hl_rss_shared_name, rss->shared_bytes},
+	};
+
+	memcpy(ret_parts, parts, sizeof(parts));
+}
+
 /* ---- who has mapped memory without a file ---- */
 
 /* V8 maps memory in pieces of at least this size, at multiples of it. */

@@ -269,22 +269,17 @@ void hl_heap_emit_notes(struct hl_emit *emit, const struct hl_heap *heap)
 
 /* ---- resident memory ---- */
 
-struct part {
-	const char *name;
-	uint64_t bytes;
-};
-
 static const struct hl_column part_columns[] = {
-	{"part", "resident memory", HL_COLUMN_TEXT, HL_MEMBER(struct part, name),
+	{"part", "resident memory", HL_COLUMN_TEXT, HL_MEMBER(struct hl_rss_part, name),
 	 HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
-	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct part, bytes)},
-	{NULL, "of RSS", HL_COLUMN_SHARE, HL_MEMBER(struct part, bytes)},
-	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct part, bytes), HL_COLUMN_OMITTED},
+	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct hl_rss_part, bytes)},
+	{NULL, "of RSS", HL_COLUMN_SHARE, HL_MEMBER(struct hl_rss_part, bytes)},
+	{NULL, "", HL_COLUMN_BAR, HL_MEMBER(struct hl_rss_part, bytes), HL_COLUMN_OMITTED},
 };
 
 static void put_part(void *emit, const char *name, uint64_t bytes)
 {
-	hl_table_row(emit, &(struct part){name, bytes}, 0);
+	hl_table_row(emit, &(struct hl_rss_part){name, bytes}, 0);
 }
 
 /* What an allocator that was not walked has beside the live blocks that are known. */
@@ -333,9 +328,9 @@ static const struct hl_column mapping_columns[] = {
 };
 
 static const struct hl_column beside_columns[] = {
-	{"name", "not in RSS", HL_COLUMN_TEXT, HL_MEMBER(struct part, name),
+	{"name", "not in RSS", HL_COLUMN_TEXT, HL_MEMBER(struct hl_rss_part, name),
 	 HL_COLUMN_SHORTENED | HL_COLUMN_KEY},
-	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct part, bytes)},
+	{"bytes", "bytes", HL_COLUMN_BYTES, HL_MEMBER(struct hl_rss_part, bytes)},
 };
 
 static void put_open_files(struct hl_emit *emit, const struct hl_pod_files *open)
@@ -362,7 +357,7 @@ static void emit_not_in_rss(struct hl_emit *emit, const struct hl_heap_rss *rss)
 {
 	const struct hl_rss_beside *beside = &rss->beside;
 	char pipes[96], swap[96] = "on swap";
-	const struct part parts[] = {
+	const struct hl_rss_part parts[] = {
 		{pipes, beside->pipe_bytes},
 		{swap, beside->swap_bytes},
 		{"huge pages of hugetlbfs", beside->huge_page_bytes},
@@ -445,20 +440,11 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 	int r = 0;
 
 	const struct hl_heap_rss *rss = &heap->rss;
-	const struct part parts[] = {
-		{"live blocks", rss->live_bytes},
-		{"thread caches and fastbins", rss->cached_bytes},
-		{"free, but in memory", rss->free_bytes},
-		{"malloc's own (headers, arenas)", rss->overhead_bytes},
-		{"unscanned", rss->unscanned_bytes},
-		{hl_emit_is_json(emit) ? "other allocators" : name_others(heap),
-		 rss->other_allocator_bytes},
-		{"heapline's recorder", rss->recorder_bytes},
-		{"stacks", rss->stack_bytes},
-		{hl_rss_files_name, rss->file_bytes},
-		{hl_rss_shared_name, rss->shared_bytes},
-	};
+	struct hl_rss_part parts[HL_RSS_PARTS];
 
+	hl_rss_parts(rss, parts);
+	if (!hl_emit_is_json(emit))
+		parts[HL_RSS_OTHER_ALLOCATORS].name = name_others(heap);
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("resident", part_columns),
 						.sum = rss->rss_bytes});
@@ -471,14 +457,14 @@ static int emit_rss(struct hl_emit *emit, const struct hl_heap *heap,
 			r = heap_stacks_each(stacks, put_part, emit);
 	}
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++) {
-		const struct part part = {hl_rss_anonymous_name(i), rss->anonymous[i]};
+		const struct hl_rss_part part = {hl_rss_anonymous_name(i), rss->anonymous[i]};
 		if (part.name && (part.bytes || hl_emit_is_json(emit)))
 			hl_table_row(emit, &part, 0);
 		if (part.bytes && !hl_emit_is_json(emit))
 			put_mappings(emit, rss, part.name);
 	}
 	if (!hl_emit_is_json(emit))
-		hl_table_row(emit, &(struct part){"RSS", rss->rss_bytes}, 0);
+		hl_table_row(emit, &(struct hl_rss_part){"RSS", rss->rss_bytes}, 0);
 	hl_table_end(emit);
 	if (hl_emit_is_json(emit))
 		hl_table_write(emit, &(struct hl_table){HL_TABLE("mappings", mapping_columns)},

@@ -244,6 +244,23 @@ static void emit_pages(struct hl_emit *emit, const struct hl_pod_row *row, const
 		hl_cell_unknown(emit);
 }
 
+static void parts_cell(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_pod_row *process = row;
+
+	(void)context;
+	if (!process->part_count)
+		return;
+	hl_emit_array(emit, "parts");
+	for (size_t i = 0; i < process->part_count; i++) {
+		hl_emit_object(emit, NULL);
+		hl_emit_text(emit, "part", process->parts[i].name);
+		hl_emit_unsigned(emit, "bytes", process->parts[i].bytes);
+		hl_emit_object_end(emit);
+	}
+	hl_emit_array_end(emit);
+}
+
 #define PAGE_CELL(name)                                                                     \
 	static void name##_cell(struct hl_emit *emit, const void *row, const void *context) \
 	{                                                                                   \
@@ -273,6 +290,7 @@ static const struct hl_column row_columns[] = {
 	{"dirty_bytes", NULL, HL_COLUMN_BYTES, .cell = dirty_bytes_cell},
 	{"mapped_bytes", NULL, HL_COLUMN_BYTES, .cell = mapped_bytes_cell},
 	{"locked_bytes", NULL, HL_COLUMN_BYTES, .cell = locked_bytes_cell},
+	{"parts", NULL, HL_COLUMN_MEMBERS, .cell = parts_cell},
 };
 
 static void file_pid_cell(struct hl_emit *emit, const void *row, const void *context)

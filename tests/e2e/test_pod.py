@@ -455,6 +455,19 @@ class Pod(Groups):
                 next_one = harness.run([HEAPLINE, "heap", "-p", str(pid)])
                 self.assertEqual(next_one.status, 0, next_one.stderr)
 
+    def test_parts_of_processes_are_those_of_heap(self):
+        with self.group() as group, tempfile.TemporaryDirectory(dir="/dev/shm") as tmpfs, \
+                self.parts(group, tmpfs, "-") as (pid, _):
+            row = next(row for row in self.pod("--cgroup", group, "--parts")["rows"]
+                       if row["pid"] == pid and row["kind"] == "anonymous")
+            parts = {part["part"]: part["bytes"] for part in row["parts"]}
+            resident = {part["part"]: part["bytes"] for part in self.heap(pid)["resident"]}
+            self.assertEqual(parts, {name: resident[name] for name in parts})
+            # 6 MiB of it are shared out with the child
+            self.assertLess(abs(sum(parts.values()) - 6 * MIB - row["bytes"]), MIB)
+            self.assertRegex(row["detail"], r"^\d+\.\d MiB ")
+            self.assertTrue(all("parts" not in row for row in self.pod("--cgroup", group)["rows"]))
+
     def test_an_empty_group_has_no_processes(self):
         with self.group("empty") as group:
             report = self.pod("--cgroup", group)

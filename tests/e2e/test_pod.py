@@ -120,20 +120,27 @@ def check_growth(case, report, pid, disk):
     def found(word):
         return sum(row["bytes"] for row in rows if word in row["stack"])
 
+    def kernel_of(word):
+        return sum(row["bytes"] for row in rows if word in row["stack"] and "kernel memory" in row["stack"])
+
     rows = report["rows"]
     total = sum(row["bytes"] for row in rows)
     case.assertEqual(total, report["total"]["usage_growth_bytes"])
     case.assertEqual(total, report["total"]["inuse_bytes"])
+    moved = found("[no fault seen]")  # by the kernel, to make room for huge pages
+    case.assertLess(moved, 2 * MIB)
     plain = [row for row in rows if not any(name.startswith("kernel memory") for name in row["stack"])]
     for function, mib in ("grow_anonymous", 16), ("grow_shared", 8), ("grow_file", 12 if disk else 0):
         size = sum(row["bytes"] for row in plain if function in row["stack"])
-        case.assertEqual(size, mib * MIB, function)
+        case.assertLessEqual(size, mib * MIB, function)
+        case.assertGreaterEqual(size + moved, mib * MIB, function)
     case.assertEqual(sum(row["bytes"] for row in plain if "grow_and_free" in row["stack"]), 0)
-    pipes = sum(row["bytes"] for row in rows if "grow_pipes" in row["stack"] and "kernel memory" in row["stack"])
-    case.assertLessEqual(abs(pipes - 20 * 65536), 65536)
+    case.assertLessEqual(abs(kernel_of("grow_pipes") - 20 * 65536), 65536)
     case.assertEqual(found("file in memory memfd:grown"), 8 * MIB)
     if disk:
         case.assertEqual(found(f"page cache {disk}/grown.bin"), 12 * MIB)
+    if not moved:
+        case.assertEqual(found("grow_anonymous") - kernel_of("grow_anonymous"), 16 * MIB)
     # of processes that began meanwhile the first stacks may be lost
     for function, mib in ("grow_child", 6), ("grow_other_program", 5):
         case.assertGreater(found(function), (mib - 1) * MIB)

@@ -191,19 +191,22 @@ static void clear(const struct hl_page_scanner *scanner)
 /* What the control group of this process has left, page cache included. */
 static int64_t bytes_left(void)
 {
-	const struct hl_cgroup_level *level = NULL;
 	struct hl_cgroup_gauge gauge = {0};
 	struct hl_cgroup own;
+	int64_t least = INT64_MAX;
 
 	if (hl_cgroup_open_of(getpid(), &own, NULL) < 0)
 		return INT64_MAX;
 	hl_cgroup_gauge_open(&gauge, &own);
-	int64_t left = hl_cgroup_gauge_read(&gauge, &level);
-	if (level)
-		left += hl_cgroup_level_cache(level);
+	for (unsigned i = 0; i < gauge.count; i++) {
+		int64_t left = hl_cgroup_level_left(&gauge.levels[i]);
+		if (left < INT64_MAX)
+			left += hl_cgroup_level_cache(&gauge.levels[i]);
+		least = left < least ? left : least;
+	}
 	hl_cgroup_gauge_release(&gauge);
 	hl_cgroup_release(&own);
-	return left;
+	return least;
 }
 
 int hl_page_scanner_size(struct bpf_map *inodes, const struct hl_cgroup *group,

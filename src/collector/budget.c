@@ -170,16 +170,14 @@ static uint64_t wait_for(const struct hl_budget_watch *watch, int64_t bytes)
 	return ns < WAIT_MIN_NS ? WAIT_MIN_NS : ns > WAIT_MAX_NS ? WAIT_MAX_NS : ns;
 }
 
-/* The wait until the next look, in nanoseconds. */
-static uint64_t look_at_group(struct hl_budget_watch *watch, uint64_t now_ns)
+/* The wait until the next look, in nanoseconds. Each level is judged by itself: one that is full of page cache hides no other. */
+static uint64_t look_at_level(struct hl_budget_watch *watch, const struct hl_cgroup_level *level)
 {
-	const struct hl_cgroup_level *level = NULL;
-
-	look_at_limits(watch, now_ns);
-	int64_t left = hl_cgroup_gauge_read(&watch->gauge, &level);
-	if (!level)
-		return NO_LIMIT_WAIT_NS;
+	int64_t left = hl_cgroup_level_left(level);
 	int64_t limit = (int64_t)level->limit, reserve = limit / RESERVE_PARTS;
+
+	if (left == INT64_MAX)
+		return NO_LIMIT_WAIT_NS;
 	if (reserve < RESERVE_MIN)
 		reserve = RESERVE_MIN < limit / 2 ? RESERVE_MIN : limit / 2;
 	if (reserve > RESERVE_MAX)
@@ -189,6 +187,18 @@ static uint64_t look_at_group(struct hl_budget_watch *watch, uint64_t now_ns)
 	if (left <= reserve)
 		tell(watch, (struct hl_budget_verdict){.left = left, .limit = limit});
 	return wait_for(watch, left - reserve);
+}
+
+static uint64_t look_at_group(struct hl_budget_watch *watch, uint64_t now_ns)
+{
+	uint64_t wait_ns = NO_LIMIT_WAIT_NS;
+
+	look_at_limits(watch, now_ns);
+	for (unsigned i = 0; i < watch->gauge.count && !watch->has_told; i++) {
+		uint64_t own_ns = look_at_level(watch, &watch->gauge.levels[i]);
+		wait_ns = own_ns < wait_ns ? own_ns : wait_ns;
+	}
+	return wait_ns;
 }
 
 /* The kernel takes its time to say what a recorder uses. It is asked often where what is in use may have brought the

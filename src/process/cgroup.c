@@ -385,21 +385,6 @@ int64_t hl_cgroup_level_left(const struct hl_cgroup_level *level)
 	return (int64_t)level->limit - (int64_t)strtoull(text, NULL, 10);
 }
 
-int64_t hl_cgroup_gauge_read(const struct hl_cgroup_gauge *gauge,
-			     const struct hl_cgroup_level **ret_level)
-{
-	int64_t least = INT64_MAX;
-
-	for (unsigned i = 0; i < gauge->count; i++) {
-		int64_t left = hl_cgroup_level_left(&gauge->levels[i]);
-		if (left >= least)
-			continue;
-		least = left;
-		*ret_level = &gauge->levels[i];
-	}
-	return least;
-}
-
 int64_t hl_cgroup_level_cache(const struct hl_cgroup_level *level)
 {
 	static const char *const keys[] = {"inactive_file", "active_file", "total_inactive_file",

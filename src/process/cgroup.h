@@ -81,11 +81,6 @@ struct hl_cgroup_gauge {
 void hl_cgroup_gauge_open(struct hl_cgroup_gauge *gauge, const struct hl_cgroup *group);
 void hl_cgroup_gauge_release(struct hl_cgroup_gauge *gauge);
 
-/* The bytes that are left at the level where they are fewest, which may be negative; INT64_MAX without a limit. One call of the
- * kernel a level. ${ret_level}: that level; untouched without one. */
-int64_t hl_cgroup_gauge_read(const struct hl_cgroup_gauge *gauge,
-			     const struct hl_cgroup_level **ret_level);
-
 /* The bytes that are left at one level; INT64_MAX where it has gone. */
 int64_t hl_cgroup_level_left(const struct hl_cgroup_level *level);
 

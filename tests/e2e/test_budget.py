@@ -107,6 +107,30 @@ class Budget(test_pod.Groups):
             self.assertGreater(leaks["total"]["live_blocks"], COUNT / 3)  # by malloc's own lists
             self.expect_estimates(recording, kept, "its control group had")
 
+    def test_a_group_above_that_is_full_of_page_cache_hides_no_limit(self):
+        needed, file = self.needed(SIZE), self.path("read")
+        with self.group("cached") as above:
+            self.limit(above, needed + FIXED_BYTES + 30 * MIB)
+            if self.is_v2:
+                with open(os.path.join(above, "cgroup.subtree_control"), "w", encoding="ascii") as control:
+                    control.write("+memory")
+            below, reads = (os.path.join(above, name) for name in ("below", "reads"))
+            os.mkdir(below)
+            os.mkdir(reads)
+            self.limit(below, needed + FIXED_BYTES)
+            with subprocess.Popen(["sh", "-c", 'head -c 100M /dev/zero >"$0"; while :; do cat "$0" >/dev/null; done', file],
+                                  preexec_fn=lambda: self.join(reads)) as reader:
+                self.addCleanup(reader.kill)
+                harness.wait_until(lambda: self.usage(above) > needed + FIXED_BYTES + 20 * MIB, "a full group", 60)
+                recording = self.path("hidden.hl")
+                process = self.work(harness.record_command(
+                    recording, [harness.program("blocks"), str(COUNT), str(SIZE)], options=["-f"]), below)
+                kept = self.go(process)
+                status, said = self.end(process)
+                reader.kill()
+            self.assertEqual(status, 0, said)
+            self.expect_estimates(recording, kept, "its control group had")
+
     def test_what_is_freed_to_the_last_block_is_near_nothing(self):
         """An estimate may be below zero."""
         for mode in "mem-fast", "log-fast":

@@ -159,8 +159,9 @@ static void hurry(bool hurries)
 	else /* threads that were created meanwhile have inherited it */
 		(void)hl_process_threads(getpid(), &tids, &count);
 	setpriority(PRIO_PROCESS, 0, hurries ? PRIO_MIN : niceness); /* of this thread alone */
-	for (size_t i = 0; i < count; i++)
-		setpriority(PRIO_PROCESS, (id_t)tids[i], niceness);
+	for (size_t i = 0; i < count; i++) /* but for those that have chosen another since */
+		if (getpriority(PRIO_PROCESS, (id_t)tids[i]) == PRIO_MIN)
+			setpriority(PRIO_PROCESS, (id_t)tids[i], niceness);
 }
 
 /* ${ret_incomplete}: not all could be written, which has been said. */

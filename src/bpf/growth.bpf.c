@@ -114,8 +114,11 @@ static __always_inline bool note_page(uint64_t frame, const struct hl_growth_giv
 /* The first part of a large page was freed: the others go on by entries of their own. */
 static __noinline int note_parts(uint64_t frame, uint32_t freed_order)
 {
-	struct hl_growth_given *entry = bpf_map_lookup_elem(&given, &frame);
+	uint64_t *bits = noted_bits(frame);
 
+	if (!bits || !(*bits >> (frame & 63) & 1))
+		return 0;
+	struct hl_growth_given *entry = bpf_map_lookup_elem(&given, &frame);
 	if (!entry)
 		return 0;
 	struct hl_growth_given part = *entry;

@@ -139,7 +139,12 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.library = "ld-musl",
 		.folder = "-linux-musl/",
 		.symbols = {"__libc_malloc_impl", "_dl_debug_addr"},
-		.is_walked = true, /* since 1.2.1 */
+		.stays =
+			"free() returns a group of blocks of one size once all of them are free, "
+			"and a block "
+			"of 128 KiB or more at once; groups that a program fills and empties again "
+			"and "
+			"again are kept",
 	},
 	{.name = "glibc", .symbols = {"gnu_get_libc_version", "__libc_mallopt"}},
 	{.name = "scudo", .plumbing = PLUMBING("scudo_*")},

@@ -121,8 +121,10 @@ struct hl_allocator_traits {
 
 	/* What else there is to read. */
 	const char *profiles; /* helps where it is built in */
-	bool is_walked;	      /* its heap can be read from outside, in most releases */
-	bool hides_calls;     /* it has no functions that can be traced */
+	/* For sentences about a heap that was read: a clause that says why memory stays after free, and how the program has
+	 * it return what is free in whole pages; NULL: it has no such function. */
+	const char *stays, *purge;
+	bool hides_calls; /* it has no functions that can be traced */
 };
 
 extern const struct hl_allocator_traits hl_allocator_traits[];

@@ -53,6 +53,7 @@ static int write_carriers(const struct hl_heap_target *target, const struct hl_h
 		return r;
 	hl_heap_emit_head(emit, heap);
 	r = hl_carriers_emit(emit, &heap->carriers, target->output.row_limit);
+	hl_heap_classes_emit(emit, heap);
 	hl_heap_emit_notes(emit, heap);
 	int finished = hl_emit_finish(emit);
 	return r < 0 ? r : finished;

@@ -96,9 +96,9 @@ struct hl_guest_outside {
 	} types;
 	/* What reports of a heap show of it, if its options for 'heapline heap' ask for something. */
 	struct {
-		/* *${ret_kept} is NULL if ${request} asks for nothing. ${has_blocks}: add_block() will be called. 0 or -ENOMEM. */
+		/* *${ret_kept} is NULL if ${request} asks for nothing. 0 or -ENOMEM. */
 		int (*open)(struct hl_memory *memory, const struct hl_guest_request *request,
-			    bool has_blocks, void **ret_kept);
+			    void **ret_kept);
 		/* A live block of malloc(). 0 or -ENOMEM. */
 		int (*add_block)(void *kept, uint64_t address, uint64_t usable_bytes);
 		/* Reads all else in ${memory}, which is stopped if ${settings} say so. May add notes to ${heap}, which has been

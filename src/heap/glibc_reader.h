@@ -26,9 +26,6 @@ struct hl_pins {
 	uint64_t run_first_chunk;
 };
 
-/* Sorts the pins: those that would return most bytes first. */
-void hl_pins_sort(struct hl_heap *heap);
-
 /* A chunk that was counted as cached by a thread. */
 struct hl_cached_chunk {
 	struct hl_chunk chunk;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The heap of a process, of glibc or musl: joins the walk, the pages in memory, and facts of the process; its sums. */
+/* The heap of a process, of glibc or of an allocator in src/allocators: joins the walk, the pages in memory, and facts of the process; its sums. */
 #include "heap/heap.h"
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "heap/glibc_reader.h"
-#include "heap/musl.h"
 #include "heap/other_allocators.h"
+#include "heap/slab_heap.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -55,16 +55,16 @@ static int note_other(const struct hl_other_found *other, const struct hl_maps *
 			    hl_other_allocator_remedy(other, maps, pid_of(heap), remedy));
 }
 
-/* Has guests keep what their options ask for. ${has_blocks}: blocks are added, which glibc's are alone. */
+/* Has guests keep what their options ask for. */
 static int begin_guests(struct hl_memory *memory, const struct hl_guest_request *requests,
-			bool has_blocks, struct hl_heap *heap)
+			struct hl_heap *heap)
 {
 	for (size_t i = 0; hl_guests_outside[i]; i++) {
 		struct hl_heap_guest *added = &heap->guests[heap->guest_count];
 		added->guest = hl_guests_outside[i];
-		int r = added->guest->heap.open ? added->guest->heap.open(memory, &requests[i],
-									  has_blocks, &added->kept)
-						: 0;
+		int r = added->guest->heap.open
+				? added->guest->heap.open(memory, &requests[i], &added->kept)
+				: 0;
 		if (r < 0)
 			return r;
 		heap->guest_count += added->kept != NULL;
@@ -88,51 +88,88 @@ static int read_guests(struct hl_memory *memory, const struct hl_heap_settings *
 	return r;
 }
 
-/* Reads the heap of musl, where there is none of glibc. -ENOTSUP: nor is there one of musl. */
-static int read_musl(struct hl_memory *memory, const struct hl_heap_settings *settings,
-		     struct hl_heap *heap, struct hl_error *err)
-{
-	struct hl_musl musl;
-	int r = hl_musl_find(memory, &musl);
+/* ---- other allocators ---- */
 
-	if (r < 0)
-		return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
-	if (err)
-		err->text[0] = '\0'; /* what was said of glibc does not matter then */
-	return hl_musl_heap_read(memory, &musl, settings, heap, err);
+static const struct hl_allocator_traits *traits_of(const struct hl_heap_reader *reader)
+{
+	size_t i = 0;
+
+	while (strcmp(hl_allocator_traits[i].name, reader->allocator) != 0)
+		i++;
+	return &hl_allocator_traits[i];
 }
 
-int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
-		 struct hl_heap *heap, struct hl_error *err)
+/* Adds an allocator that was walked to the name of the heap's. */
+static void add_name(struct hl_heap *heap, const struct hl_allocator_traits *allocator)
 {
-	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
-	struct hl_glibc glibc = {0};
-	char remedy[HL_OTHER_REMEDY_MAX];
-	int r = hl_glibc_roots_find(memory, &glibc, err);
-	/* Then a text in the program proves nothing: some hold an allocator's and do not use it. */
-	bool is_unknown_glibc = r == -ENOTSUP && glibc.is_unknown;
+	size_t length = heap->has_glibc || heap->walked ? strlen(heap->allocator) : 0;
 
-	heap->page_bytes = memory->page_bytes;
-	if (settings->guests && begin_guests(memory, settings->guests, r == 0, heap) < 0)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	if (r == 0)
-		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
-	else if (r == -ENOTSUP)
-		r = read_musl(memory, settings, heap, err);
-	if (heap->is_musl && other.allocator && other.allocator->is_walked)
-		other.allocator = NULL;
-	if ((r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap))) && !other.allocator &&
-	    !is_unknown_glibc)
-		other = hl_other_allocator_built_in(memory);
-	if (other.allocator && (r == -ENOTSUP || (r == 0 && has_no_glibc_heap(heap)))) {
+	snprintf(heap->allocator + length, sizeof(heap->allocator) - length, "%s%s",
+		 length ? " and " : "", heap->walked_name[0] ? heap->walked_name : allocator->name);
+	heap->walked_name[0] = '\0';
+	heap->walked = heap->walked ? heap->walked : allocator;
+}
+
+/*
+ * Reads the heaps that are not glibc's. ${refusal} gets a sentence about one that is there and could not be read, of
+ * *${ret_refused}. -ENOTSUP: none was read; what the visitor of blocks returned; other negative errnos with a sentence.
+ */
+static int read_others(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		       bool is_of_glibc, struct hl_heap *heap,
+		       const struct hl_allocator_traits **ret_refused, struct hl_error *refusal,
+		       struct hl_error *err)
+{
+	for (size_t i = 0; hl_heap_readers[i]; i++) {
+		const struct hl_heap_reader *reader = hl_heap_readers[i];
+		const struct hl_allocator_traits *allocator = traits_of(reader);
+		struct hl_error why = {0};
+		if (reader->is_of_libc && is_of_glibc)
+			continue;
+		int r = reader->read(memory, allocator, settings, heap, &why);
+		if (r == 0) {
+			add_name(heap, allocator);
+		} else if (r == -ENOTSUP && why.text[0]) {
+			*ret_refused = allocator;
+			*refusal = why;
+		} else if (r != -ENOTSUP) {
+			if (err)
+				*err = why;
+			return r;
+		}
+	}
+	return heap->walked ? 0 : -ENOTSUP;
+}
+
+/* Whether functions that allocate can be traced. */
+static bool is_stripped(struct hl_memory *memory, const struct hl_heap *heap,
+			const struct hl_glibc *glibc)
+{
+	bool is_program = heap->walked ? !hl_other_allocator_library(&memory->maps).allocator
+				       : glibc->minor == 0 && !glibc->is_unknown;
+
+	return (heap->walked && heap->walked->hides_calls) ||
+	       (is_program && hl_other_allocator_built_in(memory).is_stripped);
+}
+
+/* ---- the walk ---- */
+
+/* What is to be said where no heap was read, and ${err} says it of glibc's. Returns ${r}. */
+static int refuse(struct hl_memory *memory, int r, const struct hl_heap *heap,
+		  const struct hl_other_found *other, const struct hl_error *refusal,
+		  struct hl_error *err)
+{
+	char remedy[HL_OTHER_REMEDY_MAX];
+
+	hl_other_allocator_remedy(other, &memory->maps, pid_of(heap), remedy);
+	if (other->allocator) {
 		if (err)
 			err->text[0] = '\0'; /* what was said of glibc does not matter then */
-		return hl_error_set(
-			err, -ENOTSUP,
-			"the process allocates by %s%s, whose heap cannot be read from "
-			"outside; %s",
-			other.allocator->name, other.is_built_in ? ", built into its program" : "",
-			hl_other_allocator_remedy(&other, &memory->maps, pid_of(heap), remedy));
+		return hl_error_set(err, -ENOTSUP,
+				    "the process allocates by %s%s, whose heap cannot be read from "
+				    "outside%s%s; %s",
+				    other->allocator->name,
+				    other->is_built_in ? ", built into its program" : "",
+				    refusal->text[0] ? ": " : "", refusal->text, remedy);
 	}
 	if (memory->is_cut_off && (r == -ENOTSUP || r == -EFAULT)) {
 		if (err)
@@ -142,22 +179,70 @@ int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settin
 			"the core file is cut off, and what leads to the heap is missing; "
 			"a full disk or 'ulimit -c' may be why");
 	}
-	if (r == 0 && memory->is_cut_off &&
-	    (r = hl_heap_note(heap, "%s", "the core file is cut off: memory is missing")) < 0)
-		hl_error_set(err, r, "out of memory");
-	if (r == 0 && glibc.minor == 0 && !glibc.is_unknown)
-		heap->is_stripped = hl_other_allocator_built_in(memory).is_stripped;
 	size_t length = r == -ENOTSUP && err ? strlen(err->text) : 0;
-	/* Nothing is known of the allocator. */
-	if (length && hl_other_allocator_remedy(&other, &memory->maps, pid_of(heap), remedy)[0])
+	if (length && remedy[0]) /* nothing is known of the allocator */
 		snprintf(err->text + length, sizeof(err->text) - length, "; %s", remedy);
-	if (r == 0 && !settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
-		hl_error_set(err, r, "cannot read which pages are in memory: %s", strerror(-r));
-	if (r == 0)
-		r = read_guests(memory, settings, heap, err);
-	if (r == 0 && other.allocator && (r = note_other(&other, &memory->maps, heap)) < 0)
-		hl_error_set(err, r, "out of memory");
 	return r;
+}
+
+static int finish_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		       const struct hl_other_found *other, struct hl_heap *heap,
+		       struct hl_error *err)
+{
+	int r = 0;
+
+	if (memory->is_cut_off &&
+	    hl_heap_note(heap, "%s", "the core file is cut off: memory is missing") < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (!settings->only_arenas && (r = hl_rss_add_others(memory, heap)) < 0)
+		return hl_error_set(err, r, "cannot read which pages are in memory: %s",
+				    strerror(-r));
+	r = read_guests(memory, settings, heap, err);
+	if (r == 0 && other->allocator && note_other(other, &memory->maps, heap) < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	return r;
+}
+
+int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
+		 struct hl_heap *heap, struct hl_error *err)
+{
+	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
+	const struct hl_allocator_traits *refused = NULL;
+	struct hl_error refusal = {0};
+	struct hl_glibc glibc = {0};
+	int r = hl_glibc_roots_find(memory, &glibc, err);
+	bool is_of_glibc = r == 0;
+	/* Then a text in the program proves nothing: some hold an allocator's and do not use it. */
+	bool is_unknown_glibc = r == -ENOTSUP && glibc.is_unknown;
+
+	heap->page_bytes = memory->page_bytes;
+	if (settings->guests && begin_guests(memory, settings->guests, heap) < 0)
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	if (r == 0)
+		r = hl_glibc_heap_read(memory, &glibc, settings, heap, err);
+	if (r != 0 && r != -ENOTSUP)
+		return refuse(memory, r, heap, &(struct hl_other_found){0}, &refusal, err);
+	heap->has_glibc = r == 0 && !has_no_glibc_heap(heap);
+	size_t empty_arenas = heap->has_glibc ? 0 : heap->arena_count;
+	heap->arena_count -= empty_arenas;
+	int others = read_others(memory, settings, is_of_glibc, heap, &refused, &refusal, err);
+	if (others == -ENOTSUP)
+		heap->arena_count += empty_arenas;
+	else if (others != 0)
+		return others;
+	else if (err)
+		err->text[0] = '\0'; /* what was said of glibc does not matter then */
+	r = others == 0 ? 0 : r;
+	if (heap->walked && other.allocator == heap->walked)
+		other.allocator = NULL;
+	if (!other.allocator && refused)
+		other = (struct hl_other_found){.allocator = refused, .is_built_in = true};
+	if (!other.allocator && !heap->has_glibc && !heap->walked && !is_unknown_glibc)
+		other = hl_other_allocator_built_in(memory);
+	if (r != 0 || (other.allocator && !heap->has_glibc && !heap->walked))
+		return refuse(memory, r, heap, &other, &refusal, err);
+	heap->is_stripped = is_stripped(memory, heap, &glibc);
+	return finish_walk(memory, settings, &other, heap, err);
 }
 
 struct hl_heap *hl_heap_new(void)
@@ -325,6 +410,7 @@ void hl_heap_free(struct hl_heap *heap)
 	free(heap->arenas);
 	free(heap->rss.mappings);
 	hl_pod_files_release(&heap->rss.open);
+	free(heap->classes);
 	free(heap->pins);
 	free(heap->notes);
 	free(heap);

@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hl_allocator_traits;
+
 /* ---- rss.c: where resident memory lies, by part, as the allocator, threads, files and runtimes tell ---- */
 
 /* Whose private memory is that is neither glibc's nor a stack; `other` where no fact says it. */
@@ -197,6 +199,15 @@ struct hl_heap_unwalked {
 	uint64_t live_blocks, live_bytes; /* requested */
 };
 
+/* Slabs whose blocks have one size. */
+struct hl_heap_class {
+	uint64_t slot_bytes;
+	uint64_t slabs, slab_bytes, resident_bytes;
+	uint64_t slots, live_slots, cached_slots;
+};
+
+#define HL_HEAP_CLASS_TENTHS 10u
+
 struct hl_heap_guest {
 	const struct hl_guest_outside *guest;
 	void *kept; /* the guest's, see hl_guest_outside.heap */
@@ -206,11 +217,14 @@ struct hl_heap {
 	struct hl_process_facts process; /* of a core: those that it states */
 	bool from_core;
 	bool was_stopped; /* the process was stopped while it was read */
-	bool is_musl;	  /* its allocator was walked: blocks have the sizes that were asked for */
+	/* An allocator besides glibc's that was walked, the first one; NULL: none. */
+	const struct hl_allocator_traits *walked;
+	bool has_glibc;	  /* glibc's heap has memory, too */
 	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;
 	uint64_t page_bytes;
-	char allocator[96]; /* "glibc 2.36"; others that were seen are in notes */
+	char allocator[96];   /* "glibc 2.36"; others that were seen are in notes */
+	char walked_name[48]; /* a reader's own word for what it has read, taken over then */
 	uint64_t trim_threshold, mmap_threshold; /* live values, which glibc adapts */
 	uint32_t arena_max;			 /* 0: the default */
 	struct hl_heap_arena *arenas;		 /* [0] is the main arena */
@@ -223,6 +237,10 @@ struct hl_heap {
 	struct hl_heap_rss rss;
 	struct hl_heap_guest guests[HL_GUESTS_OUTSIDE_MAX]; /* that have something to show */
 	size_t guest_count;
+	struct hl_heap_class *classes; /* of allocators with slabs, by slot_bytes */
+	size_t class_count, class_capacity;
+	/* Bytes in RAM of slabs by the share of their places that is live, in tenths. */
+	uint64_t occupancy_bytes[HL_HEAP_CLASS_TENTHS];
 	struct hl_heap_pin *pins; /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
 	struct hl_heap_unwalked unwalked;
@@ -285,6 +303,9 @@ struct hl_heap *hl_heap_new(void);
  * facts of the process. As hl_heap_read(). */
 int hl_heap_walk(struct hl_memory *memory, const struct hl_heap_settings *settings,
 		 struct hl_heap *heap, struct hl_error *err);
+
+/* Sorts the pins: those that would return most bytes first. */
+void hl_pins_sort(struct hl_heap *heap);
 
 /* Sums over all arenas. */
 void hl_heap_total(const struct hl_heap *heap, struct hl_heap_arena *ret_total);

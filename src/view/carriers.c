@@ -132,6 +132,55 @@ int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_
 	return hl_emit_finish(emit);
 }
 
+/* ---- slabs of heaps that were read from outside ---- */
+
+static void free_in_slabs(struct hl_emit *emit, const void *row, const void *context)
+{
+	const struct hl_heap_class *class = row;
+
+	(void)context;
+	hl_cell_unsigned(emit, (class->slots - class->live_slots - class->cached_slots) *
+				       class->slot_bytes);
+}
+
+#define CLASS(name) HL_MEMBER(struct hl_heap_class, name)
+#define CLASS_USE   HL_MEMBER_SHARE(struct hl_heap_class, live_slots, slots)
+
+static const struct hl_column heap_class_columns[] = {
+	{"block_bytes", "block", HL_COLUMN_BYTES, CLASS(slot_bytes), HL_COLUMN_KEY},
+	{"slabs", "slabs", HL_COLUMN_COUNT, CLASS(slabs)},
+	{"slab_bytes", "in slabs", HL_COLUMN_BYTES, CLASS(slab_bytes)},
+	{"resident_bytes", "in RAM", HL_COLUMN_BYTES, CLASS(resident_bytes)},
+	{"used_blocks", "blocks in use", HL_COLUMN_COUNT, CLASS(live_slots)},
+	{"cached_blocks", "cached", HL_COLUMN_COUNT, CLASS(cached_slots), HL_COLUMN_BLANK_ZERO},
+	{"blocks", "of", HL_COLUMN_COUNT, CLASS(slots)},
+	{NULL, "use%", HL_COLUMN_SHARE, CLASS_USE},
+	{"free_bytes", "free in slabs", HL_COLUMN_BYTES, .cell = free_in_slabs,
+	 .flags = HL_COLUMN_BLANK_ZERO},
+};
+
+void hl_heap_classes_emit(struct hl_emit *emit, const struct hl_heap *heap)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < HL_HEAP_CLASS_TENTHS; i++)
+		sum += heap->occupancy_bytes[i];
+	if (!heap->class_count && !hl_emit_is_json(emit))
+		return;
+	hl_emit_blank(emit);
+	hl_table_begin(emit, &(struct hl_table){HL_TABLE("occupancy", slot_columns), .sum = sum});
+	for (uint32_t i = 0; i < HL_HEAP_CLASS_TENTHS; i++) {
+		struct slot slot = {100 * i / HL_HEAP_CLASS_TENTHS, "", heap->occupancy_bytes[i]};
+		snprintf(slot.label, sizeof(slot.label), "%u-%u %%", slot.from,
+			 100 * (i + 1) / HL_HEAP_CLASS_TENTHS);
+		hl_table_row(emit, &slot, 0);
+	}
+	hl_table_end(emit);
+	hl_emit_blank(emit);
+	hl_table_write(emit, &(struct hl_table){HL_TABLE("classes", heap_class_columns)},
+		       heap->classes, heap->class_count, sizeof(*heap->classes));
+}
+
 #define ROWS_DEFAULT 40
 #define LONE_SHARE   10 /* a carrier with a tenth of all that is free stands out */
 

@@ -194,9 +194,9 @@ int hl_pins_view(const struct hl_heap *heap, const struct hl_emit_options *optio
 	hl_emit_unsigned(emit, "live_bytes", live_bytes);
 	hl_emit_unsigned(emit, "live_blocks", live_blocks);
 	hl_emit_object_end(emit);
-	if (!heap->pin_count && !heap->is_musl)
+	if (!heap->pin_count)
 		hl_emit_line(emit, "%s", "no small live block pins much memory");
-	else if (heap->pin_count)
+	else
 		hl_emit_line(emit, "%s in small live blocks keep %s of pages in memory",
 			     HL_HEAP_BYTES(live_bytes), HL_HEAP_BYTES(returned_bytes));
 	hl_emit_blank(emit);

@@ -96,6 +96,9 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap, bool
  */
 int hl_carriers_emit(struct hl_emit *emit, const struct hl_carriers *carriers, uint64_t row_limit);
 
+/* The members `occupancy` and `classes`: how full slabs are, of each size of block. In tables nothing where there are none. */
+void hl_heap_classes_emit(struct hl_emit *emit, const struct hl_heap *heap);
+
 /* The members `total`, `lost`, `rows` and `histogram`; in tables, the first ${row_limit} rows (0:
  * all; or HL_EMIT_ROWS_DEFAULT) and a histogram of all. */
 void hl_allocations_emit(struct hl_emit *emit, const struct hl_allocations *allocations,

@@ -4,6 +4,7 @@
  * with the next command. Each answer stands on figures of the same report; thresholds are named, so
  * that one can disagree.
  */
+#include "allocators/traits.h"
 #include "view/heap.h"
 
 #include <inttypes.h>
@@ -23,8 +24,10 @@ struct figures {
 	const struct hl_heap *heap;
 	struct hl_heap_arena total;
 	uint64_t heap_bytes;   /* resident, of the allocator */
-	uint64_t pinned_bytes; /* free but in memory, and malloc_trim returns it not */
-	char target[24];       /* "-p 4711" */
+	uint64_t pinned_bytes; /* free but in memory, and ${purge} returns it not */
+	char purge[96];	       /* what makes the allocator return free memory; "": nothing does */
+	char purge_question[128];
+	char target[24]; /* "-p 4711" */
 	char text[ANSWER_MAX];
 	size_t length;
 };
@@ -203,28 +206,19 @@ static void say_waste(struct figures *of, const char *all, const char *live)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
 
-	if (of->heap->is_musl) {
-		say(of,
-		    "%s: malloc has %s in memory: %s live, %s its own, and %s free, in groups of "
-		    "which other blocks are in use",
-		    is_percent(rss->free_bytes, of->heap_bytes, MUCH_PERCENT)
-			    ? "fragmentation"
-			    : "no part stands out",
-		    all, live, HL_HEAP_BYTES(rss->overhead_bytes + rss->unscanned_bytes),
-		    HL_HEAP_BYTES(rss->free_bytes));
-	} else {
-		say(of,
-		    "%s: malloc has %s in memory: %s live, %s cached, %s its own, and %s free, of "
-		    "which %s come back by malloc_trim(0) and %s are pinned by live blocks",
-		    kind_of_waste(of), all, live, HL_HEAP_BYTES(rss->cached_bytes),
-		    HL_HEAP_BYTES(rss->overhead_bytes + rss->unscanned_bytes),
-		    HL_HEAP_BYTES(rss->free_bytes),
-		    HL_HEAP_BYTES(rss->free_bytes - of->pinned_bytes),
+	say(of, "%s: malloc has %s in memory: %s live, %s cached, %s its own, and %s free, ",
+	    kind_of_waste(of), all, live, HL_HEAP_BYTES(rss->cached_bytes),
+	    HL_HEAP_BYTES(rss->overhead_bytes + rss->unscanned_bytes),
+	    HL_HEAP_BYTES(rss->free_bytes));
+	if (of->purge[0])
+		say(of, "of which %s come back by %s and %s are pinned by live blocks",
+		    HL_HEAP_BYTES(rss->free_bytes - of->pinned_bytes), of->purge,
 		    HL_HEAP_BYTES(of->pinned_bytes));
-		if (is_most(rss->live_bytes, of->heap_bytes)) {
-			say(of, "; most of it is live: ");
-			say_who_allocates(of);
-		}
+	else
+		say(of, "pinned by live blocks");
+	if (is_most(rss->live_bytes, of->heap_bytes)) {
+		say(of, "; most of it is live: ");
+		say_who_allocates(of);
 	}
 }
 
@@ -279,12 +273,8 @@ static const char *why_it_stays(struct figures *of)
 
 	if (!heap->arena_count)
 		return NULL;
-	if (heap->is_musl)
-		return "free() returns a group of blocks of one size once all of them are free, "
-		       "and a block "
-		       "of 128 KiB or more at once; groups that a program fills and empties again "
-		       "and "
-		       "again are kept";
+	if (!heap->has_glibc && heap->walked)
+		return heap->walked->stays;
 	say(of,
 	    "free() keeps what is free between live blocks. It returns a separately mapped block "
 	    "at once, and the end of the heap, where %s are free now, only when a free() leaves "
@@ -304,7 +294,7 @@ static const char *what_trim_returns(struct figures *of)
 	for (size_t i = 1; i < heap->arena_count; i++)
 		if (heap->arenas[i].trimmable_bytes > heap->arenas[best].trimmable_bytes)
 			best = i;
-	if (!heap->arena_count || !heap->page_bytes)
+	if (!of->purge[0] || !heap->page_bytes)
 		return NULL;
 	if (!trimmable)
 		return "nothing: it finds no page in memory that it could return";
@@ -315,7 +305,8 @@ static const char *what_trim_returns(struct figures *of)
 		    is_most(heap->arenas[best].trimmable_bytes, trimmable) ? "most of it"
 									   : "the largest part",
 		    HL_HEAP_BYTES(heap->arenas[best].trimmable_bytes), best);
-	say(of, " (each arena is locked while it is trimmed); the program must call it");
+	say(of, "%s; the program must call it",
+	    heap->walked ? "" : " (each arena is locked while it is trimmed)");
 	return of->text;
 }
 
@@ -378,9 +369,11 @@ static const char *what_caches_hold(struct figures *of)
 {
 	uint64_t count = of->total.tcache_blocks + of->total.fastbin_blocks;
 
-	say(of, "%s in thread caches, %s in fastbins, in %s block%s",
-	    HL_HEAP_BYTES(of->total.tcache_bytes), HL_HEAP_BYTES(of->total.fastbin_bytes),
-	    HL_HEAP_COUNT(count), hl_format_plural(count));
+	say(of, "%s in %scaches", HL_HEAP_BYTES(of->total.tcache_bytes),
+	    of->heap->walked ? "" : "thread ");
+	if (!of->heap->walked)
+		say(of, ", %s in fastbins", HL_HEAP_BYTES(of->total.fastbin_bytes));
+	say(of, ", in %s block%s", HL_HEAP_COUNT(count), hl_format_plural(count));
 	return of->text;
 }
 
@@ -456,21 +449,28 @@ enum place {
 	WITH_ARENAS,
 };
 
+/* Of which heaps a question is asked. */
+enum asked {
+	OF_ALL,
+	OF_WALKED, /* whose blocks are known */
+	OF_GLIBC,
+};
+
 static const struct {
-	const char *question;
+	const char *question;			   /* NULL: figures.purge_question */
 	const char *(*answer)(struct figures *of); /* NULL: the numbers do not tell */
 	enum place place;
-	bool of_glibc; /* it is not asked of other allocators */
+	enum asked asked;
 } questions[] = {
-	{"leak, retention or fragmentation?", what_it_is, ON_TOP, false},
-	{"why does RSS not fall after free?", why_it_stays, BELOW_IF_FREE, false},
-	{"what would malloc_trim(0) give back?", what_trim_returns, BELOW, true},
-	{"which live blocks keep pages?", what_pins, BELOW, true},
-	{"are there too many arenas?", how_arenas_are, BELOW, true},
-	{"how much is in thread caches?", what_caches_hold, WITH_ARENAS, true},
-	{"will the next request make the heap grow?", what_fits, WITH_ARENAS, true},
-	{"what is not malloc's?", what_else_there_is, BELOW, false},
-	{"does it grow?", whether_it_grows, BELOW, false},
+	{"leak, retention or fragmentation?", what_it_is, ON_TOP, OF_ALL},
+	{"why does RSS not fall after free?", why_it_stays, BELOW_IF_FREE, OF_WALKED},
+	{NULL, what_trim_returns, BELOW, OF_WALKED},
+	{"which live blocks keep pages?", what_pins, BELOW, OF_WALKED},
+	{"are there too many arenas?", how_arenas_are, BELOW, OF_GLIBC},
+	{"how much is in thread caches?", what_caches_hold, WITH_ARENAS, OF_WALKED},
+	{"will the next request make the heap grow?", what_fits, WITH_ARENAS, OF_GLIBC},
+	{"what is not malloc's?", what_else_there_is, BELOW, OF_ALL},
+	{"does it grow?", whether_it_grows, BELOW, OF_ALL},
 };
 
 static struct figures figures_of(const struct hl_heap *heap)
@@ -483,6 +483,13 @@ static struct figures figures_of(const struct hl_heap *heap)
 			      (heap->unwalked.allocator ? rss->other_allocator_bytes : 0),
 	};
 
+	const char *others = heap->walked ? heap->walked->purge : NULL;
+	bool has_glibc = heap->has_glibc || !heap->walked;
+
+	snprintf(of.purge, sizeof(of.purge), "%s%s%s", has_glibc ? "malloc_trim(0)" : "",
+		 has_glibc && others ? " and " : "", others ? others : "");
+	snprintf(of.purge_question, sizeof(of.purge_question), "what would %s give back?",
+		 of.purge);
 	hl_heap_total(heap, &of.total);
 	if (rss->free_bytes > of.total.trimmable_bytes)
 		of.pinned_bytes = rss->free_bytes - of.total.trimmable_bytes;
@@ -495,11 +502,19 @@ static struct figures figures_of(const struct hl_heap *heap)
 
 static const char *answer(struct figures *of, size_t i)
 {
+	const struct hl_heap *heap = of->heap;
+	bool is_asked = questions[i].asked == OF_ALL ||
+			(heap->arena_count &&
+			 (questions[i].asked == OF_WALKED || heap->has_glibc || !heap->walked));
+
 	of->text[0] = '\0';
 	of->length = 0;
-	return questions[i].of_glibc && (of->heap->is_musl || !of->heap->arena_count)
-		       ? NULL
-		       : questions[i].answer(of);
+	return is_asked ? questions[i].answer(of) : NULL;
+}
+
+static const char *question(const struct figures *of, size_t i)
+{
+	return questions[i].question ? questions[i].question : of->purge_question;
 }
 
 void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap)
@@ -507,7 +522,7 @@ void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	struct figures of = figures_of(heap);
 
 	hl_emit_blank(emit);
-	hl_emit_line(emit, "%s", questions[0].question);
+	hl_emit_line(emit, "%s", question(&of, 0));
 	hl_emit_line(emit, "  %s", answer(&of, 0));
 }
 
@@ -532,7 +547,7 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap, bool
 		if (!text)
 			continue;
 		hl_emit_object(emit, NULL);
-		hl_emit_text(emit, "question", questions[i].question);
+		hl_emit_text(emit, "question", question(&of, i));
 		hl_emit_text(emit, "answer", text);
 		hl_emit_object_end(emit);
 		if (place == ON_TOP ||
@@ -540,11 +555,10 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap, bool
 		     (place == WITH_ARENAS || (place == BELOW_IF_FREE && !has_much_free))))
 			continue;
 		if (!has_arenas && is_no(text)) {
-			snprintf(noes + length, sizeof(noes) - length, " %s",
-				 questions[i].question);
+			snprintf(noes + length, sizeof(noes) - length, " %s", question(&of, i));
 			continue;
 		}
-		hl_emit_line(emit, "%s", questions[i].question);
+		hl_emit_line(emit, "%s", question(&of, i));
 		hl_emit_line(emit, "  %s", text);
 	}
 	hl_emit_array_end(emit);

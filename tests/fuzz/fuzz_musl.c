@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Heaps of musl, laid out and then damaged as heap_checks.h says. */
-#include "heap/musl.h"
+#include "allocators/outside/readers.h"
+#include "allocators/traits.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +27,6 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes, ui
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct musl_builder builder;
-	struct hl_musl musl;
 	uint64_t end = 0;
 	const struct hl_heap_settings settings = {.block = take_block, .context = &end};
 
@@ -34,8 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	damage_all(&builder.image, bytes, size);
 	struct hl_heap *heap = hl_heap_new();
 	require(heap);
-	if (hl_musl_find(&builder.image.base, &musl) == 0 &&
-	    hl_musl_heap_read(&builder.image.base, &musl, &settings, heap, NULL) == 0)
+	if (hl_musl_reader.read(&builder.image.base, hl_allocator_traits, &settings, heap, NULL) ==
+	    0)
 		check(heap);
 	hl_heap_free(heap);
 	look_for_leaks(&builder.image);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* musl's heap, whole and damaged, walked in images that are made up here. */
+#include "allocators/outside/readers.h"
+#include "allocators/traits.h"
 #include "heap/heap.h"
-#include "heap/musl.h"
 #include "heap/other_allocators.h"
 
 #include <setjmp.h>
@@ -19,11 +20,10 @@ static int read_image(struct musl_builder *builder, struct hl_heap **ret_heap)
 {
 	const struct hl_heap_settings settings = {0};
 	struct hl_heap *heap = hl_heap_new();
-	struct hl_musl musl;
-	int r = heap ? hl_musl_find(&builder->image.base, &musl) : -ENOMEM;
+	int r = heap ? hl_musl_reader.read(&builder->image.base, hl_allocator_traits, &settings,
+					   heap, NULL)
+		     : -ENOMEM;
 
-	if (r == 0)
-		r = hl_musl_heap_read(&builder->image.base, &musl, &settings, heap, NULL);
 	if (r < 0)
 		hl_heap_free(heap);
 	else

@@ -194,7 +194,7 @@ struct report {
 /* ---- reading ---- */
 
 static int open_report(struct hl_memory *memory, const struct hl_guest_request *request,
-		       bool has_blocks, void **ret_report)
+		       void **ret_report)
 {
 	if (!request->pools && !request->types) {
 		*ret_report = NULL;
@@ -203,7 +203,7 @@ static int open_report(struct hl_memory *memory, const struct hl_guest_request *
 	struct report *report = calloc(1, sizeof(*report));
 	if (!report)
 		return -ENOMEM;
-	if (request->types && has_blocks && !(report->usage = hl_python_usage_new(memory))) {
+	if (request->types && !(report->usage = hl_python_usage_new(memory))) {
 		free(report);
 		return -ENOMEM;
 	}

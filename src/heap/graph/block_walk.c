@@ -208,6 +208,15 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 	return r;
 }
 
+/* Whether an allocator has blocks that were not walked. */
+static bool has_unread(const struct hl_memory *memory, const struct hl_heap *heap)
+{
+	const struct hl_allocator_traits *other =
+		hl_other_allocator_library(&memory->maps).allocator;
+
+	return other && other != heap->walked;
+}
+
 int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 		  struct hl_extents *extents, struct hl_walked_table *ret_table,
 		  struct hl_error *err)
@@ -225,11 +234,8 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 		r = flush_small(&walking);
 	if (is_walked && r == 0)
 		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, extents);
-	bool is_wanted = is_walked
-				 ? !heap->is_musl &&
-					   hl_other_allocator_library(&walk->memory->maps).allocator
-				 : r == -ENOTSUP;
-	*ret_table = (struct hl_walked_table){.is_there = heap->is_musl};
+	bool is_wanted = is_walked ? has_unread(walk->memory, heap) : r == -ENOTSUP;
+	*ret_table = (struct hl_walked_table){.is_there = heap->walked};
 	if (r < 0 && !(is_wanted && walk->pid))
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
 	if (is_wanted && walk->pid) {

@@ -65,7 +65,7 @@ struct hl_walked_table {
 };
 
 /*
- * Gives all live blocks: those of glibc's heap and of musl's by a walk, those of other allocators by the table of a
+ * Gives all live blocks: those of heaps that can be walked by a walk, those of other allocators by the table of a
  * recorder, if there is one. ${extents}, empty before, get what the blocks occupy; ${heap} gets what the walk found, what is
  * not certain, and how long it took. 0; or a negative errno with a sentence:
  * -ENOTSUP when there is no heap that can be walked, and no recorder.

@@ -456,7 +456,8 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 		       const struct hl_open_region *region, struct recorder_walk *walk,
 		       struct hl_owner_names *names, struct hl_owners *owners, struct hl_error *err)
 {
-	bool has_other = hl_other_allocator_library(hl_owner_names_maps(names)).allocator;
+	const struct hl_allocator_traits *other =
+		hl_other_allocator_library(hl_owner_names_maps(names)).allocator;
 	HL_CLEANUP(free_heap) struct hl_heap *heap = NULL;
 	struct hl_error why = {0};
 	int r;
@@ -471,7 +472,7 @@ static int read_blocks(pid_t pid, const struct hl_owners_settings *settings,
 		return count_nodes(region, names, owners);
 	if (r < 0)
 		return hl_error_set(err, r, "%s", why.text);
-	if (((has_other && !heap->is_musl) || hl_open_region_has_pieces(region)) &&
+	if (((other && other != heap->walked) || hl_open_region_has_pieces(region)) &&
 	    (r = add_unwalked(region, heap, walk, owners)) < 0)
 		return r;
 	r = add_unknown(walk, owners);

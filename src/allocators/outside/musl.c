@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds the context of musl's allocator, and walks its groups; see musl.h. */
-#include "heap/musl.h"
+#include "allocators/outside/musl.h"
 
+#include "allocators/outside/readers.h"
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "heap/extents.h"
-#include "heap/heap.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -128,7 +127,8 @@ struct area {
 /* A stretch of a slot. */
 struct stretch {
 	uint64_t start, end;
-	bool is_live; /* else free */
+	enum hl_slab_state state;
+	bool is_bad; /* it does not fit */
 };
 
 struct walker {
@@ -140,21 +140,16 @@ struct walker {
 	size_t area_count, area_capacity;
 	struct hl_musl_meta *groups; /* those that lie in no other, by address */
 	size_t group_count, group_capacity;
-	struct hl_log2_shape free_shape;
-
-	/* of the current carrier */
-	struct hl_carrier *carrier;
-	struct hl_pages pages;
-	size_t cursor;
+	struct hl_slab_heap slabs;
 
 	/* of the group that is being read, with those in its slots */
 	uint8_t *buffer; /* a copy of it; buffer_bytes 0: it is large, and read where needed */
 	uint64_t buffer_start, buffer_bytes;
 	struct stretch *stretches;
 	size_t stretch_count, stretch_capacity;
-	uint64_t bad_bytes, bad_slots, first_bad; /* slots that do not fit */
-	uint64_t abandoned, first_abandoned;	  /* of all groups */
-	bool out_of_memory;			  /* what then seems not to be there may be */
+	size_t bad_slots;
+	bool has_nested;    /* a slot holds a group */
+	bool out_of_memory; /* what then seems not to be there may be */
 };
 
 /* Copies what is in memory. */
@@ -310,9 +305,11 @@ static int fill_buffer(struct walker *walker, const struct hl_musl_meta *meta)
 	if (end - start > BUFFER_MAX || meta->size_class == HL_MUSL_CLASS_ALONE)
 		return 0;
 	memset(walker->buffer, 0, end - start);
-	size_t first = HL_LOWER_BOUND(i, walker->pages.count, walker->pages.runs[i].end <= start);
-	for (size_t i = first; i < walker->pages.count && walker->pages.runs[i].start < end; i++) {
-		const struct hl_page_run *run = &walker->pages.runs[i];
+	size_t first = HL_LOWER_BOUND(i, walker->slabs.pages.count,
+				      walker->slabs.pages.runs[i].end <= start);
+	for (size_t i = first;
+	     i < walker->slabs.pages.count && walker->slabs.pages.runs[i].start < end; i++) {
+		const struct hl_page_run *run = &walker->slabs.pages.runs[i];
 		uint64_t from = run->start > start ? run->start : start;
 		uint64_t to = run->end < end ? run->end : end;
 		int r = hl_memory_read(walker->memory, from, walker->buffer + (from - start),
@@ -398,17 +395,18 @@ static bool find_block(struct walker *walker, const struct slot *slot, uint64_t 
 	return true;
 }
 
-static int add_stretch(struct walker *walker, uint64_t start, uint64_t end, bool is_live)
+static int add_stretch(struct walker *walker, uint64_t start, uint64_t end,
+		       enum hl_slab_state state)
 {
 	return HL_ARRAY_APPEND(walker->stretches, walker->stretch_count, walker->stretch_capacity,
-			       (struct stretch){start, end, is_live});
+			       (struct stretch){start, end, state, false});
 }
 
-static void blame(struct walker *walker, uint64_t address, uint64_t bytes)
+static int add_bad(struct walker *walker, uint64_t start, uint64_t end)
 {
-	if (!walker->bad_slots++)
-		walker->first_bad = address;
-	walker->bad_bytes += bytes;
+	walker->bad_slots++;
+	return HL_ARRAY_APPEND(walker->stretches, walker->stretch_count, walker->stretch_capacity,
+			       (struct stretch){start, end, HL_SLAB_FREE, true});
 }
 
 static int read_slots(struct walker *walker, const struct hl_musl_meta *meta, bool now,
@@ -423,15 +421,16 @@ static int read_slot(struct walker *walker, const struct slot *slot, bool now, u
 	bool is_nested = read_header(walker, slot->start, &header) &&
 			 header.number_and_rest >> 5 == HL_MUSL_REST_NESTED;
 	if (!is_nested && find_block(walker, slot, &start, &end))
-		return add_stretch(walker, start, end, true);
+		return add_stretch(walker, start, end, HL_SLAB_LIVE);
 	if (is_nested && depth < DEPTH_MAX &&
 	    copy(walker, slot->start, &address, sizeof(address)) &&
 	    (find_meta(walker, address, now, &nested) && nested.group == slot->start &&
 	     makes_sense(walker, &nested) &&
-	     slot->start + length_of(&nested) <= slot->end + HL_MUSL_TRAILER))
+	     slot->start + length_of(&nested) <= slot->end + HL_MUSL_TRAILER)) {
+		walker->has_nested = true;
 		return read_slots(walker, &nested, now, depth + 1);
-	blame(walker, slot->start, slot->end - slot->start);
-	return 0;
+	}
+	return add_bad(walker, slot->start, slot->end);
 }
 
 /* Finds blocks and free slots of a group and of groups in its slots. */
@@ -441,80 +440,36 @@ static int read_slots(struct walker *walker, const struct hl_musl_meta *meta, bo
 	uint64_t stride = stride_of(meta), storage = meta->group + HL_MUSL_UNIT, owner;
 	int r = 0;
 
-	if (!copy(walker, meta->group, &owner, sizeof(owner)) || owner != meta->address) {
-		blame(walker, meta->group, length_of(meta));
-		return 0;
-	}
+	if (!copy(walker, meta->group, &owner, sizeof(owner)) || owner != meta->address)
+		return add_bad(walker, meta->group, meta->group + length_of(meta));
 	for (uint32_t i = 0; i <= meta->last_slot && r == 0; i++) {
 		const struct slot slot = {.start = storage + i * stride,
 					  .end = storage + (i + 1) * stride - HL_MUSL_TRAILER,
 					  .storage = storage,
 					  .number = i};
-		r = meta->free >> i & 1 ? add_stretch(walker, slot.start, slot.end, false)
+		r = meta->free >> i & 1 ? add_stretch(walker, slot.start, slot.end, HL_SLAB_FREE)
 					: read_slot(walker, &slot, now, depth);
 	}
 	return r;
 }
 
-/* ---- sums ---- */
-
-static int account_live(struct walker *walker, const struct stretch *stretch)
+static int account_group(struct walker *walker, const struct hl_musl_meta *meta)
 {
-	const struct hl_heap_settings *settings = walker->settings;
-	uint64_t bytes = stretch->end - stretch->start;
-	uint64_t resident =
-		hl_pages_bytes_in(&walker->pages, stretch->start, stretch->end, &walker->cursor);
-
-	walker->heap->arenas[0].inuse_blocks++;
-	walker->heap->arenas[0].inuse_bytes += bytes;
-	walker->carrier->allocated_blocks++;
-	walker->carrier->allocated_bytes += bytes;
-	walker->heap->rss.live_bytes += resident;
-	int r = settings->block ? settings->block(settings->context, stretch->start, bytes, 0) : 0;
-	return r == 0 && settings->resident
-		       ? settings->resident(settings->context, stretch->start, bytes, resident)
-		       : r;
-}
-
-static void account_free(struct walker *walker, const struct stretch *stretch)
-{
-	struct hl_heap_arena *arena = &walker->heap->arenas[0];
-	struct hl_carrier *carrier = walker->carrier;
-	uint64_t bytes = stretch->end - stretch->start;
-	uint64_t resident =
-		hl_pages_bytes_in(&walker->pages, stretch->start, stretch->end, &walker->cursor);
-
-	arena->free_blocks++;
-	arena->free_bytes += bytes;
-	arena->free_resident_bytes += resident;
-	carrier->free_blocks++;
-	carrier->free_bytes += bytes;
-	carrier->free_resident_bytes += resident;
-	carrier->free_histogram.counts[hl_log2_slot(&walker->free_shape, bytes)]++;
-	if (bytes > carrier->largest_free_bytes)
-		carrier->largest_free_bytes = bytes;
-	if (bytes > arena->largest_free_bytes)
-		arena->largest_free_bytes = bytes;
-	walker->heap->rss.free_bytes += resident;
-}
-
-static int account_group(struct walker *walker)
-{
+	bool is_slab = meta->pages && !walker->has_nested;
 	int r = 0;
 
-	walker->heap->chunks += walker->stretch_count;
-	for (size_t i = 0; i < walker->stretch_count && r == 0; i++)
-		if (walker->stretches[i].is_live)
-			r = account_live(walker, &walker->stretches[i]);
+	hl_slab_begin(&walker->slabs, meta->group, meta->group + length_of(meta),
+		      is_slab ? stride_of(meta) : 0, 0);
+	for (size_t i = 0; i < walker->stretch_count && r == 0; i++) {
+		const struct stretch *stretch = &walker->stretches[i];
+		if (stretch->is_bad)
+			hl_slab_unscanned(&walker->slabs, stretch->start, stretch->end, 1, 0);
 		else
-			account_free(walker, &walker->stretches[i]);
-	if (!walker->bad_slots)
-		return r;
-	if (!walker->abandoned)
-		walker->first_abandoned = walker->first_bad;
-	walker->abandoned += walker->bad_slots;
-	walker->carrier->unscanned_bytes += walker->bad_bytes;
-	walker->heap->arenas[0].unscanned_bytes += walker->bad_bytes;
+			r = hl_slab_block(&walker->slabs, stretch->start,
+					  stretch->end - stretch->start, stretch->state);
+	}
+	if (r == 0)
+		r = hl_slab_end(&walker->slabs);
 	return r;
 }
 
@@ -526,8 +481,8 @@ static int read_group(struct walker *walker, const struct hl_musl_meta *known)
 	int r = 0;
 
 	for (unsigned i = 0; i < TRIES && r == 0; i++) {
-		walker->stretch_count = 0;
-		walker->bad_bytes = walker->bad_slots = 0;
+		walker->stretch_count = walker->bad_slots = 0;
+		walker->has_nested = false;
 		if (i && (!find_meta(walker, known->address, true, &meta) ||
 			  meta.group != known->group || length_of(&meta) != length_of(known) ||
 			  !makes_sense(walker, &meta)))
@@ -543,51 +498,10 @@ static int read_group(struct walker *walker, const struct hl_musl_meta *known)
 		if (!walker->bad_slots)
 			break;
 	}
-	return r == 0 ? account_group(walker) : r;
+	return r == 0 ? account_group(walker, &meta) : r;
 }
 
 /* ---- carriers ---- */
-
-static int begin_carrier(struct walker *walker, const char *type, uint64_t start, uint64_t end)
-{
-	uint64_t mask = walker->memory->page_bytes - 1;
-	struct hl_carrier *carrier = hl_carriers_add(&walker->heap->carriers);
-
-	if (!carrier)
-		return -ENOMEM;
-	snprintf(carrier->allocator, sizeof(carrier->allocator), "musl");
-	snprintf(carrier->type, sizeof(carrier->type), "%s", type);
-	carrier->address = start;
-	carrier->total_bytes = end - start;
-	carrier->block_kinds = 1;
-	strcpy(carrier->blocks[0].type, "block");
-	walker->heap->arenas[0].carriers++;
-	walker->heap->arenas[0].system_bytes += end - start;
-	walker->carrier = carrier;
-	walker->cursor = 0;
-	walker->pages.count = walker->pages.page_count = 0;
-	int r = hl_memory_scan(walker->memory, start & ~mask, (end + mask) & ~mask, &walker->pages);
-	if (r == 0)
-		carrier->resident_bytes =
-			hl_pages_bytes_in(&walker->pages, start, end, &walker->cursor);
-	walker->cursor = 0;
-	return r;
-}
-
-/* What no block and no free slot has is the allocator's. */
-static void end_carrier(struct walker *walker, uint64_t live_before, uint64_t free_before)
-{
-	struct hl_heap_rss *rss = &walker->heap->rss;
-	struct hl_carrier *carrier = walker->carrier;
-	uint64_t known = rss->live_bytes - live_before + (rss->free_bytes - free_before);
-	uint64_t rest = carrier->resident_bytes > known ? carrier->resident_bytes - known : 0;
-	uint64_t unscanned = carrier->unscanned_bytes < rest ? carrier->unscanned_bytes : rest;
-
-	rss->unscanned_bytes += unscanned;
-	rss->overhead_bytes += rest - unscanned;
-	carrier->blocks[0].count = carrier->allocated_blocks;
-	carrier->blocks[0].bytes = carrier->allocated_bytes;
-}
 
 /* [${start}, ${end}) shares a page with donated groups, and is a module's. */
 static int pass_foreign(struct walker *walker, uint64_t start, uint64_t end)
@@ -598,7 +512,7 @@ static int pass_foreign(struct walker *walker, uint64_t start, uint64_t end)
 
 	if (start >= end)
 		return 0;
-	uint64_t resident = hl_pages_bytes_in(&walker->pages, start, end, &cursor);
+	uint64_t resident = hl_pages_bytes_in(&walker->slabs.pages, start, end, &cursor);
 	rss->anonymous[HL_ANONYMOUS_VARIABLES] += resident;
 	rss->anonymous_bytes += resident;
 	return settings->foreign ? settings->foreign(settings->context, start, end) : 0;
@@ -611,17 +525,18 @@ static int read_carrier(struct walker *walker, size_t first, uint64_t before, si
 	const struct hl_musl_meta *groups = walker->groups;
 	uint64_t mask = walker->memory->page_bytes - 1, start = groups[first].group;
 	uint64_t end = start + length_of(&groups[first]);
-	uint64_t live = walker->heap->rss.live_bytes, free = walker->heap->rss.free_bytes;
 	size_t next = first + 1;
 
 	while (next < walker->group_count && groups[next].group == end)
 		end += length_of(&groups[next++]);
-	int r = begin_carrier(walker, groups[first].is_donated ? "donated" : "groups", start, end);
+	int r = hl_slab_carrier_begin(
+		&walker->slabs, groups[first].is_donated ? "donated" : "groups", start, end, 0);
 	for (size_t i = first; i < next && r == 0; i++)
 		r = read_group(walker, &groups[i]);
-	if (r < 0)
+	if (r == 0)
+		r = hl_slab_carrier_end(&walker->slabs);
+	if (r != 0)
 		return r;
-	end_carrier(walker, live, free);
 	uint64_t page = start & ~mask, page_end = (end + mask) & ~mask;
 	if (next < walker->group_count && groups[next].group < page_end)
 		page_end = groups[next].group;
@@ -648,46 +563,20 @@ static int read_carriers(struct walker *walker)
 		for (next = i; next < walker->area_count && walker->areas[next].address == end;
 		     next++)
 			end += HL_MUSL_AREA_BYTES;
-		r = begin_carrier(walker, "metas", walker->areas[i].address, end);
+		r = hl_slab_carrier_begin(&walker->slabs, "metas", walker->areas[i].address, end,
+					  0);
 		if (r == 0)
-			end_carrier(walker, walker->heap->rss.live_bytes,
-				    walker->heap->rss.free_bytes);
+			r = hl_slab_carrier_end(&walker->slabs);
 	}
 	return r;
 }
 
 /* ---- all ---- */
 
-static int describe(struct walker *walker)
-{
-	struct hl_heap *heap = walker->heap;
-	struct hl_heap_arena *arena = &heap->arenas[0];
-	uint64_t known = arena->inuse_bytes + arena->free_bytes + arena->unscanned_bytes;
-
-	arena->overhead_bytes = arena->system_bytes > known ? arena->system_bytes - known : 0;
-	arena->max_system_bytes = arena->system_bytes;
-	heap->abandoned = walker->abandoned;
-	if (walker->settings->want_pins &&
-	    hl_heap_note(heap, "which blocks keep nearly empty pages in memory is counted in "
-			       "glibc's heap alone") < 0)
-		return -ENOMEM;
-	if (!walker->abandoned)
-		return 0;
-	return hl_heap_note(
-		heap,
-		"%llu place%s did not fit together, the first at 0x%llx: the heap %s; what "
-		"lies there is unscanned",
-		(unsigned long long)walker->abandoned, walker->abandoned > 1 ? "s" : "",
-		(unsigned long long)walker->first_abandoned,
-		heap->was_stopped ? "is damaged, or a thread stands in the allocator"
-				  : "changed too fast, or is damaged");
-}
-
 static int walk(struct walker *walker)
 {
-	struct hl_heap *heap = walker->heap;
-	int r = HL_ARRAY_APPEND(heap->arenas, heap->arena_count, heap->arena_capacity,
-				(struct hl_heap_arena){.address = walker->musl->context});
+	uint32_t arena;
+	int r = hl_slab_arena_add(&walker->slabs, walker->musl->context, 0, &arena);
 
 	if (r < 0 || walker->settings->only_arenas)
 		return r;
@@ -697,34 +586,31 @@ static int walk(struct walker *walker)
 		r = list_groups(walker);
 	if (r == 0)
 		r = read_carriers(walker);
-	if (r == 0 && walker->out_of_memory)
-		r = -ENOMEM;
-	return r == 0 ? describe(walker) : r;
+	return r == 0 && walker->out_of_memory ? -ENOMEM : r;
 }
 
-int hl_musl_heap_read(struct hl_memory *memory, const struct hl_musl *musl,
-		      const struct hl_heap_settings *settings, struct hl_heap *heap,
-		      struct hl_error *err)
+static int read_heap(struct hl_memory *memory, const struct hl_allocator_traits *allocator,
+		     const struct hl_heap_settings *settings, struct hl_heap *heap,
+		     struct hl_error *err)
 {
-	struct walker walker = {.memory = memory, .musl = musl, .settings = settings, .heap = heap};
+	struct walker walker = {.memory = memory, .settings = settings, .heap = heap};
+	struct hl_musl musl;
+	int r = hl_musl_find(memory, &musl);
 
-	walker.free_shape = settings->free_shape.width
-				    ? settings->free_shape
-				    : (struct hl_log2_shape){.start = 512, .width = 14};
-	heap->carriers.shape = walker.free_shape;
-	snprintf(heap->allocator, sizeof(heap->allocator), "musl's mallocng");
-	int r = settings->stop ? hl_memory_stop(memory, err) : 0;
+	if (r < 0)
+		return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
+	walker.musl = &musl;
+	r = hl_slab_heap_open(&walker.slabs, memory, allocator, settings, heap, err);
 	if (r < 0)
 		return r;
-	heap->was_stopped = heap->was_stopped || settings->stop;
-	heap->is_musl = true;
-	r = walk(&walker);
-	if (settings->stop)
-		hl_memory_go_on(memory);
+	strcpy(heap->walked_name, "musl's mallocng");
+	r = hl_slab_heap_close(&walker.slabs, walk(&walker), err);
 	free(walker.areas);
 	free(walker.groups);
 	free(walker.buffer);
 	free(walker.stretches);
-	hl_pages_release(&walker.pages);
-	return r < 0 ? hl_error_set(err, r, "cannot read the heap: %s", strerror(-r)) : r;
+	return r;
 }
+
+const struct hl_heap_reader hl_musl_reader = {
+	.allocator = "musl's malloc", .is_of_libc = true, .read = read_heap};

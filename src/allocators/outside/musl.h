@@ -21,9 +21,6 @@
 #include <stdint.h>
 #include <string.h>
 
-struct hl_heap;
-struct hl_heap_settings;
-
 /* ---- where fields lie on 64-bit machines with pages of 4 KiB: the same in 1.2.1 to 1.2.5 ---- */
 
 #define HL_MUSL_UNIT	    16u /* of sizes and places of slots; also the header of a group */
@@ -93,9 +90,3 @@ struct hl_musl {
 /* Finds the context, without symbols: by the secret, which the first page of metas begins with as
  * well. 0; -ENOTSUP when there is none; -ENOMEM. */
 int hl_musl_find(struct hl_memory *memory, struct hl_musl *ret_musl);
-
-/* Like hl_heap_walk(), of this allocator alone: sums, carriers, each live block with the bytes that were asked
- * for. It reports how many bytes are inconsistent. 0 or a negative errno. */
-int hl_musl_heap_read(struct hl_memory *memory, const struct hl_musl *musl,
-		      const struct hl_heap_settings *settings, struct hl_heap *heap,
-		      struct hl_error *err);

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The list of readers; see readers.h. */
+#include "allocators/outside/readers.h"
+
+#include <stddef.h>
+
+const struct hl_heap_reader *const hl_heap_readers[] = {&hl_musl_reader, NULL};

@@ -15,8 +15,10 @@ int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pi
 /* Before a verb: the text of hl_user_format() follows, of whom the process becomes one before it does anything else. */
 #define HL_SELF_AS_USER "--as-user"
 
-/* The same: a number of a signal follows, which the process gets when the thread that began it ends. */
+/* The same: HL_SELF_PARENT_FORM follows, a signal, which the process gets when the thread that began it ends, and the process of that thread. It exits
+ * with status 1 if that has ended already. */
 #define HL_SELF_WITH_PARENT "--with-parent"
+#define HL_SELF_PARENT_FORM "%d:%d"
 
 #define HL_SELF_SENTENCE_MAX 2000 /* bytes, with the NUL */
 

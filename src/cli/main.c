@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
 {
@@ -37,7 +38,11 @@ static int dispatch(int argc, char **argv)
 		return HL_EXIT_USAGE;
 	}
 	if (!strcmp(argv[1], HL_SELF_WITH_PARENT) && argc > 3) {
-		prctl(PR_SET_PDEATHSIG, atoi(argv[2]));
+		int death_signal = 0, parent = 0;
+		sscanf(argv[2], HL_SELF_PARENT_FORM, &death_signal, &parent);
+		prctl(PR_SET_PDEATHSIG, death_signal);
+		if (getppid() != parent)
+			return HL_EXIT_FAILED;
 		argv += 2;
 		argc -= 2;
 	}

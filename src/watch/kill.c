@@ -17,10 +17,14 @@
 #define CHILDREN_MAX 2u
 #define DEATH_NS \
 	(10 * HL_NS_PER_SECOND) /* until the victim runs, and its command line can be read */
-#define CHILD_NS (20 * HL_NS_PER_SECOND)
+/* Of processor time, and in all: on a busy machine a niced child spends most of its life waiting. */
+#define CHILD_CPU_SECONDS 20
+#define CHILD_NS	  (300 * HL_NS_PER_SECOND)
 /* With two programs of snapshots and the service below MemoryMax of its unit, 2 GiB. */
 #define CHILD_BYTES (UINT64_C(384) << 20)
 #define TOO_MANY    "the stacks have no names: there were too many kills at once"
+#define UNNAMED	    "the stacks have no names: naming them took more time or memory than it may"
+#define ENDED	    "the stacks have no names: the service ended meanwhile"
 #define PAGE_BYTES  INT64_C(4096)
 #define MS_PER_NS   1000000
 #define ROOTS_MAX   8u
@@ -235,23 +239,27 @@ static void set_stack(const struct hl_watch_kills *kills, const struct kill_entr
 	json_object_set_new(json_object_get(entry->document, key), "stack", stack);
 }
 
-static _Noreturn void run_child(struct hl_watch_kills *kills, const struct kill_entry *entry)
+static _Noreturn void run_child(struct hl_watch_kills *kills, const struct kill_entry *entry,
+				pid_t service)
 {
 	const struct rlimit memory = {CHILD_BYTES, CHILD_BYTES};
+	const struct rlimit processor = {CHILD_CPU_SECONDS, CHILD_CPU_SECONDS};
 	HL_CLOSED int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != service)
+		_exit(1);	   /* it ended before that */
 	close(kills->store->lock); /* which another service may want when this one has gone */
 	if (score >= 0 && write(score, "1000", 4) < 0)
 		_exit(1);
 	setrlimit(RLIMIT_DATA, &memory);
+	setrlimit(RLIMIT_CPU, &processor);
 	setpriority(PRIO_PROCESS, 0, 10);
 	unsetenv("DEBUGINFOD_URLS"); /* nobody waits for a network here */
 	set_stack(kills, entry, entry->record, &entry->record->asked, "asked");
 	if (entry->death)
 		set_stack(kills, entry, entry->death, &entry->record->victim, "victim");
-	hl_watch_store_write(kills->store, entry->fd, "kill.json", entry->document);
-	_exit(0);
+	_exit(hl_watch_store_write(kills->store, entry->fd, "kill.json", entry->document) < 0);
 }
 
 /* ---- entries ---- */
@@ -298,32 +306,45 @@ static void finish(struct hl_watch_kills *kills, const struct kill_entry *entry,
 	kills->say(sentence);
 }
 
-static void begin(struct hl_watch_kills *kills, struct kill_entry *entry, uint64_t now_ns)
+/* ${unnamed}: why its stacks get no names; NULL: a child names them. */
+static void begin(struct hl_watch_kills *kills, struct kill_entry *entry, uint64_t now_ns,
+		  const char *unnamed)
 {
-	bool has_child = child_count(kills) < CHILDREN_MAX;
+	pid_t service = getpid();
 
 	entry->document = document_of(kills, entry);
 	entry->begun_ns = now_ns;
 	if (!entry->document)
 		return;
-	if (!has_child)
-		add_missing(entry->document, TOO_MANY);
+	if (unnamed)
+		add_missing(entry->document, unnamed);
 	if (!entry->death && !entry->record->args_bytes)
 		add_missing(entry->document, "the command line could not be read any more");
-	if (begin_entry(kills, entry) < 0 || !has_child)
+	if (begin_entry(kills, entry) < 0 || unnamed)
 		return;
 	entry->child = fork();
 	if (entry->child == 0)
-		run_child(kills, entry);
+		run_child(kills, entry, service);
 }
 
-static bool has_ended(struct kill_entry *entry, uint64_t now_ns)
+static void rewrite(struct hl_watch_kills *kills, struct kill_entry *entry, const char *missing)
 {
-	if (entry->child <= 0 || waitpid(entry->child, NULL, WNOHANG) != 0)
-		return true;
-	if (now_ns - entry->begun_ns > CHILD_NS)
-		kill(entry->child, SIGKILL);
-	return false;
+	add_missing(entry->document, missing);
+	hl_watch_store_write(kills->store, entry->fd, "kill.json", entry->document);
+}
+
+static bool has_ended(struct hl_watch_kills *kills, struct kill_entry *entry, uint64_t now_ns)
+{
+	int status = 0;
+
+	if (entry->child > 0 && waitpid(entry->child, &status, WNOHANG) == 0) {
+		if (now_ns - entry->begun_ns > CHILD_NS)
+			kill(entry->child, SIGKILL);
+		return false;
+	}
+	if (entry->child < 0 || !WIFEXITED(status) || WEXITSTATUS(status))
+		rewrite(kills, entry, UNNAMED);
+	return true;
 }
 
 bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns)
@@ -337,8 +358,9 @@ bool hl_watch_kills_continue(struct hl_watch_kills *kills, uint64_t now_ns)
 			continue;
 		if (!entry->document && (entry->death || entry->record->args_bytes ||
 					 now_ns > entry->begun_ns + DEATH_NS))
-			begin(kills, entry, now_ns);
-		if (!entry->document || !has_ended(entry, now_ns)) {
+			begin(kills, entry, now_ns,
+			      child_count(kills) < CHILDREN_MAX ? NULL : TOO_MANY);
+		if (!entry->document || !has_ended(kills, entry, now_ns)) {
 			goes_on = true;
 			continue;
 		}
@@ -471,9 +493,12 @@ void hl_watch_kills_free(struct hl_watch_kills *kills)
 		struct kill_entry *entry = kills->kills[i];
 		if (!entry)
 			continue;
-		if (entry->child > 0) {
+		if (!entry->document) { /* the victim has not run yet */
+			begin(kills, entry, 0, ENDED);
+		} else if (entry->child > 0) {
 			kill(entry->child, SIGKILL);
 			waitpid(entry->child, NULL, 0);
+			rewrite(kills, entry, ENDED);
 		}
 		if (entry->fd >= 0)
 			hl_watch_store_commit(kills->store, entry->name);

@@ -234,18 +234,19 @@ static void look_at_snapshots(struct service *service, uint64_t now_ns)
 	}
 }
 
+/* Once more at all of them when the service ends: for kills alone. */
 static void look_at_groups(struct service *service, uint64_t now_ns)
 {
 	for (size_t i = 0; i < service->groups.count; i++) {
 		struct hl_watch_group *group = service->groups.groups[i];
-		if (now_ns + TICK_NS / 2 < group->next_ns)
+		if (now_ns + TICK_NS / 2 < group->next_ns && !service->ends)
 			continue;
 		struct hl_watch_finding finding =
 			hl_watch_group_look(&service->groups, group, now_ns);
 		if (finding.new_kills)
 			hl_watch_kills_take_unseen(service->kills, group, finding.new_kills,
 						   service->no_oom);
-		if (finding.cause)
+		if (finding.cause && !service->ends)
 			begin_snapshot(service, group, finding.cause, now_ns);
 	}
 }
@@ -354,6 +355,9 @@ static int watch(struct service *service, struct hl_error *err)
 		poll(events, HL_COUNT_OF(events), (int)(wait_ns / 1000000));
 		take_signals(service);
 	}
+	/* What has happened since the last turn. */
+	look_at_kills(service, hl_clock_ns(CLOCK_MONOTONIC));
+	look_at_groups(service, hl_clock_ns(CLOCK_MONOTONIC));
 	return 0;
 }
 

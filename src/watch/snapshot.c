@@ -17,8 +17,9 @@
 #include <sys/wait.h>
 
 #define MS_PER_NS	    1000000
-#define STEP_NS		    (30 * HL_NS_PER_SECOND)
-#define RETRY_NS	    (20 * HL_NS_PER_SECOND) /* after one that has failed */
+#define STEP_CPU_SECONDS    30
+#define STEP_NS		    (180 * HL_NS_PER_SECOND) /* on a busy machine it mostly waits */
+#define RETRY_NS	    (20 * HL_NS_PER_SECOND)  /* after one that has failed */
 #define HELPER_MEMORY_BYTES (UINT64_C(512) << 20)
 #define HELPER_OUTPUT_BYTES (UINT64_C(32) << 20)
 #define HELPER_NICENESS	    19
@@ -71,10 +72,13 @@ int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool 
 {
 	const struct rlimit memory = {HELPER_MEMORY_BYTES, HELPER_MEMORY_BYTES};
 	const struct rlimit output = {HELPER_OUTPUT_BYTES, HELPER_OUTPUT_BYTES};
+	const struct rlimit processor = {STEP_CPU_SECONDS, STEP_CPU_SECONDS};
 
-	/* SIGKILL, or SIGINT so that a recording is whole. */
-	char *line[ARGUMENTS_MAX] = {"heapline", HL_SELF_WITH_PARENT, is_bounded ? "9" : "2"};
+	char parent[32], *line[ARGUMENTS_MAX] = {"heapline", HL_SELF_WITH_PARENT, parent};
 
+	/* SIGINT, so that a recording is whole. */
+	snprintf(parent, sizeof(parent), HL_SELF_PARENT_FORM, is_bounded ? SIGKILL : SIGINT,
+		 getpid());
 	for (size_t i = 1; arguments[i] && i + 3 < ARGUMENTS_MAX; i++)
 		line[i + 2] = arguments[i];
 	int r = hl_self_spawn(line, out, complaints, ret_pid);
@@ -86,6 +90,7 @@ int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool 
 	if (is_bounded) {
 		prlimit(*ret_pid, RLIMIT_DATA, &memory, NULL);
 		prlimit(*ret_pid, RLIMIT_FSIZE, &output, NULL);
+		prlimit(*ret_pid, RLIMIT_CPU, &processor, NULL);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * oom_ledger FILE STEP_KIB MIB PAUSE_US: grows to MIB in steps, each of which it counts in the first word of FILE, which is mapped, once it has
- * been written to; then writes "grown" and ends with its input.
+ * been written to; then writes "grown", grows as much again for each byte of its input, and ends with that.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -49,8 +49,10 @@ int main(int argc, char **argv)
 		       : mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (ledger == MAP_FAILED)
 		return 2;
-	grow_to(bytes, step, (useconds_t)strtoul(argv[4], NULL, 10), ledger);
-	puts("grown");
-	fflush(stdout);
-	return getchar() == EOF ? 0 : 1;
+	do {
+		grow_to(bytes, step, (useconds_t)strtoul(argv[4], NULL, 10), ledger);
+		puts("grown");
+		fflush(stdout);
+	} while (getchar() != EOF);
+	return 0;
 }

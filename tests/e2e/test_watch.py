@@ -63,6 +63,25 @@ class Watch(test_pod.Groups):
             finally:
                 process.kill()
 
+    @staticmethod
+    def grow_on(process):
+        """As much again as it has grown by first."""
+        process.stdin.write("x")
+        process.stdin.flush()
+
+    @contextlib.contextmanager
+    def recorded(self, process):
+        """Records a process of a test; the recording."""
+        recording = self.path("recorded.hl")
+        with subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", recording]) as attach:
+            harness.wait_until(lambda: not harness.run([HEAPLINE, "ctl", "-p", str(process.pid), "status"]).status,
+                               "it to be recorded")
+            try:
+                yield recording
+            finally:
+                process.kill()
+                attach.wait()
+
     def entries(self, kind):
         return sorted(name for name in os.listdir(self.place) if f"Z-{kind}-" in name and not name.endswith(".partial"))
 
@@ -147,11 +166,9 @@ class Watch(test_pod.Groups):
     def test_who_owns_the_blocks_of_a_recorded_process(self):
         with self.group("blocks") as group, self.watch("--share", "50", groups=[group]):
             self.limit(group, 128 * MIB)
-            with self.grow(group, 80, pause_us=50_000) as process, \
-                    subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", self.path("blocks.hl")]) as attach:
+            with self.grow(group, 40) as process, self.recorded(process):
+                self.grow_on(process)
                 entry = self.wait_for("snapshot")[0]
-                process.kill()
-                attach.wait()
             said = {step["file"]: step["said"] for step in self.load(entry, "snapshot.json")["steps"] if not step["done"]}
             self.assertEqual(said, {})
             for file in "allocations", "holders":
@@ -191,7 +208,7 @@ class Watch(test_pod.Groups):
                     self.limit(group, 32 * MIB)
                     with self.grow(group, 30, pause_us=20_000):
                         harness.wait_until(lambda: not os.path.exists(self.place) or "gone" in str(os.listdir(self.place)),
-                                           "a snapshot to begin", 20)
+                                           "a snapshot to begin")
             with self.grow(stays, 60):
                 harness.wait_until(lambda: any("stays" in entry for entry in self.entries("snapshot")), "its snapshot")
             self.assertIsNone(service.poll())
@@ -258,15 +275,12 @@ class Watch(test_pod.Groups):
                 self.wait_for("snapshot")  # the second try
 
     def test_a_process_that_cannot_be_joined_is_named(self):
-        with self.group("joined") as group, self.grow(group, 88, pause_us=20_000) as process, \
-                subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", self.path("first.hl")]) as attach:
+        with self.group("joined") as group, self.grow(group, 88) as process, self.recorded(process):
             self.limit(group, 128 * MIB)
             with self.watch("--attach-sample", "--share", "50", groups=[group]):
                 harness.wait_until(lambda: f"recording process {process.pid} has failed: " in self.said(), "the sentence")
                 self.wait_for("snapshot")
                 self.assertEqual(self.entries("recording"), [])
-            process.kill()
-            attach.wait()
 
     def test_a_group_that_is_made_again_is_known_at_once(self):
         with self.group("again") as group:
@@ -339,7 +353,9 @@ class Watch(test_pod.Groups):
         with self.group("killed") as group, self.watch("--share", "50", groups=[group]):
             self.limit(group, 32 * MIB)
             ledger = self.ledger()
-            with self.grow(group, 200, pause_us=200_000, ledger=ledger) as process:
+            with self.grow(group, 24, ledger=ledger) as process:
+                self.wait_for("snapshot")
+                self.grow_on(process)
                 self.assertEqual(process.wait(), -signal.SIGKILL)
                 kill = self.figures_of(self.wait_for("kill")[0], ledger, 1024)
             self.assertEqual(kill["victim"]["pid"], process.pid)
@@ -349,7 +365,6 @@ class Watch(test_pod.Groups):
             self.assertEqual(os.path.basename(kill["group"]), os.path.basename(group))
             functions = [frame.split()[0] for frame in kill["asked"]["stack"]]
             self.assertEqual(functions[functions.index("keep_step"):][:3], ["keep_step", "grow_to", "main"])
-            self.wait_for("snapshot")
             report, text = self.last()
             self.assertEqual(report["victim"]["pid"], process.pid)
             self.assertIn(report["snapshots"][-1]["cause"], ("share", "near"))
@@ -381,16 +396,70 @@ class Watch(test_pod.Groups):
             self.assertTrue(" ".join(kill["victim"]["stack"]).endswith("_start (oom_ledger)"), kill["victim"])
             self.assertEqual(kill["victim"]["command"], large.args)
 
+    def stopped_namer(self, service, group):
+        """Has a process of the group killed; the child of the service that names its stack, which is stopped."""
+        def command(pid):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+                return file.read()
+            return b""
+
+        children = f"/proc/{service.pid}/task/{service.pid}/children"
+        if not os.path.exists(children):
+            self.skipTest(f"the kernel has no {children}")
+        while True:
+            kept = len(self.entries("kill"))
+            with self.grow(group, 100) as process:
+                self.assertEqual(process.wait(), -signal.SIGKILL)
+            while len(self.entries("kill")) == kept:
+                with open(children, encoding="ascii") as file:
+                    for pid in map(int, file.read().split()):
+                        if command(pid) == command(service.pid):
+                            os.kill(pid, signal.SIGSTOP)
+                            return pid
+
+    def test_stacks_that_are_not_named_in_time_are_missing(self):
+        with self.group("unnamed") as group, self.watch(groups=[group]) as service:
+            self.limit(group, 32 * MIB)
+            kept = len(self.entries("kill"))
+            os.kill(self.stopped_namer(service, group), signal.SIGKILL)
+            kill = self.load(self.wait_for("kill", kept + 1)[-1], "kill.json")
+            self.assertEqual(kill["asked"]["stack"], [])
+            self.assertIn("the stacks have no names: naming them took more", kill["missing"][-1])
+
+    def test_a_service_that_is_killed_while_it_names_leaves_the_directory_free(self):
+        with self.group("unnamed") as group:
+            self.limit(group, 32 * MIB)
+            with self.watch(groups=[group]) as service:
+                self.stopped_namer(service, group)
+                kept = len(self.entries("kill"))
+                service.kill()
+                service.wait()
+            with self.watch(groups=[group]):
+                self.assertEqual(len(self.entries("kill")), kept + 1)  # its figures
+
+    def test_a_kill_just_before_the_end_is_kept(self):
+        with self.group("last") as group, self.watch(groups=[group]) as service:
+            self.limit(group, 32 * MIB)
+            service.send_signal(signal.SIGSTOP)
+            with self.grow(group, 100) as process:
+                self.assertEqual(process.wait(), -signal.SIGKILL)
+            service.send_signal(signal.SIGTERM)
+            service.send_signal(signal.SIGCONT)
+            self.assertEqual(service.wait(), 0)
+            kill = self.load(self.entries("kill")[0], "kill.json")
+            self.assertEqual(kill["victim"]["pid"], process.pid)
+            self.assertEqual(kill["missing"], ["the stacks have no names: the service ended meanwhile"])
+
     def test_a_recorded_process_leads_to_its_recording(self):
         with self.group("recorded") as group, self.watch("--share", "50", groups=[group]):
             self.limit(group, 32 * MIB)
-            recording = self.path("killed.hl")
-            with self.grow(group, 200, pause_us=300_000) as process, \
-                    subprocess.Popen([HEAPLINE, "attach", "-q", "-p", str(process.pid), "-o", recording]) as attach:
-                self.assertEqual(process.wait(), -signal.SIGKILL)
-                attach.wait()
-                self.wait_for("kill")
+            with self.grow(group, 10) as process, self.recorded(process) as recording:
+                self.grow_on(process)
                 self.wait_for("snapshot")
+                self.grow_on(process)
+                self.grow_on(process)
+                self.assertEqual(process.wait(), -signal.SIGKILL)
+                self.wait_for("kill")
             self.assertEqual(self.last()[0]["recording"], recording)
 
     def test_kills_elsewhere_are_left_out(self):
@@ -422,7 +491,18 @@ class Watch(test_pod.Groups):
                 self.assertIsNone(report["victim"])
                 self.assertIn("who was killed, and who asked for memory, is not known", text)
                 self.assertEqual(report["limit_bytes"], 32 * MIB)
-                service.terminate()
+                for ends in False, True:
+                    service.send_signal(signal.SIGSTOP)
+                    for _ in range(2):
+                        with self.grow(group, 100) as process:
+                            self.assertEqual(process.wait(), -signal.SIGKILL)
+                    if ends:
+                        service.terminate()
+                    service.send_signal(signal.SIGCONT)
+                    self.wait_for("kill", 3 if ends else 2)
+                    newest = self.load(self.entries("kill")[-1], "kill.json")
+                    self.assertEqual(newest["kills"], 2)
+                    self.assertIn("2 processes were killed between two looks at the group", newest["missing"])
                 service.stderr.close()
                 self.assertEqual(service.wait(), 0)
 

@@ -412,6 +412,25 @@ static void test_a_kill_waits_for_the_death_and_names_a_limit_above_both(void **
 	close_place(&place);
 }
 
+static void test_a_kill_that_waits_when_the_service_ends_is_kept(void **state)
+{
+	struct hl_oom_record *record = calloc(1, sizeof(*record));
+	char newest[HL_WATCH_NAME_MAX];
+	struct hl_watch_groups groups = {0};
+	struct place place;
+
+	(void)state;
+	open_place(&place, 10, MIB);
+	*record = (struct hl_oom_record){.kind = HL_OOM_KILL, .victim.pid = 1, .asked.pid = 2};
+	struct hl_watch_kills *kills = hl_watch_kills_new(&place.store, &groups, say_nothing);
+	hl_watch_kills_take(kills, record);
+	assert_true(hl_watch_kills_continue(kills, 1));
+	hl_watch_kills_free(kills);
+	assert_int_equal(count(&place, newest), 1);
+	free(record);
+	close_place(&place);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -429,6 +448,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_in_use_stays),
 		cmocka_unit_test(test_what_cannot_be_removed_stays),
 		cmocka_unit_test(test_a_kill_waits_for_the_death_and_names_a_limit_above_both),
+		cmocka_unit_test(test_a_kill_that_waits_when_the_service_ends_is_kept),
 		cmocka_unit_test(test_partial_entries_go_at_the_next_start),
 		cmocka_unit_test(test_a_kill_that_has_figures_is_kept_at_the_next_start),
 		cmocka_unit_test(test_a_directory_that_cannot_be_made_is_named),

@@ -112,6 +112,12 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 				 "DefaultSysAllocator::*", "TCMalloc_System*", "LowLevelAlloc::*"),
 		.has_operators = true,
 		.answers_as = HL_INTROSPECTED_TCMALLOC,
+		.stays = "free() keeps blocks in caches of threads and in lists of their size. A "
+			 "span of "
+			 "pages is free once none of its blocks is in use, and even then it goes "
+			 "back to the "
+			 "system later, bit by bit (TCMALLOC_RELEASE_RATE)",
+		.purge = "MallocExtension_ReleaseFreeMemory()",
 		.profiles = "HEAPPROFILE=/tmp/app in the environment makes the full tcmalloc write "
 			    "profiles that 'heapline top' reads",
 	},

@@ -429,11 +429,14 @@ static bool say_scripts(struct hl_doctor *doctor, const char *path, uint32_t pid
 	char remedy[HL_CODE_RUNTIME_REMEDY_MAX];
 
 	if (runtime && runtime->start)
-		hl_doctor_say(doctor, "target", "scripts",
-			      "functions of %s have the names that are written for perf: %s%s%s%s",
-			      runtime->language, hl_code_runtime_remedy(runtime, pid, remedy),
-			      runtime->whole ? "; " : "", runtime->whole ? runtime->whole : "",
-			      runtime->whole ? " keeps stacks whole" : "");
+		hl_doctor_say(
+			doctor, "target", "scripts",
+			"functions of %s have the names that are written for perf: %s%s%s%s%s",
+			runtime->language,
+			pid && runtime->write_names ? "'heapline attach' asks for them; " : "",
+			hl_code_runtime_remedy(runtime, pid, remedy), runtime->whole ? "; " : "",
+			runtime->whole ? runtime->whole : "",
+			runtime->whole ? " keeps stacks whole" : "");
 	else if (runtime)
 		hl_doctor_say(doctor, "target", "scripts",
 			      "those of %s are not read; the interpreter's own functions are",

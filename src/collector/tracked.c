@@ -184,6 +184,7 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 	}
 	hl_drain_orders_init(&tracked->orders);
 	tracked->code_files = HL_CODE_FILES_NONE;
+	tracked->code_files.asked_pid = settings->no_scripts ? 0 : pid;
 	tracked->pid = pid;
 	tracked->pidfd = pidfd;
 	tracked->attached = memfd >= 0;

@@ -8,6 +8,9 @@ const struct hl_guest_traits *const hl_guest_traits[] = {
 #ifdef HL_WITH_BEAM
 	&hl_guest_traits_beam,
 #endif
+#ifdef HL_WITH_JAVA
+	&hl_guest_traits_java,
+#endif
 #ifdef HL_WITH_LUA
 	&hl_guest_traits_lua,
 #endif

@@ -79,7 +79,7 @@ struct hl_guest_traits {
 	const char *const *providers;	   /* of its frames in recordings */
 	const char *const *plumbing;	   /* functions, as patterns of symbols/symbols.h */
 	const char *const *plumbing_files; /* beginnings of the names of files that are plumbing */
-	const struct hl_code_runtime *code_runtime;
+	const struct hl_code_runtime *code_runtimes; /* one without a file ends them */
 	const struct hl_guest_kept *kept;
 	/* Whether code in no file that has this name is a function of a program. */
 	bool (*names_code)(const char *name);
@@ -121,7 +121,7 @@ struct hl_guest_traits {
 extern const struct hl_guest_traits *const hl_guest_traits[];
 
 /* Each is in the folder of its guest. */
-extern const struct hl_guest_traits hl_guest_traits_beam, hl_guest_traits_lua,
+extern const struct hl_guest_traits hl_guest_traits_beam, hl_guest_traits_java, hl_guest_traits_lua,
 	hl_guest_traits_python, hl_guest_traits_skynet;
 
 /* Their readers of files, see import/importer.h; NULL ends them. In the library of src/profile. */

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/frame_key.h"
 #include "process/process.h"
 
@@ -408,6 +409,76 @@ static int find_code(const struct hl_recording_process *process,
 	return 0;
 }
 
+/* The process of ${files}, if it still runs. A descriptor, or -1. */
+static int open_process(const struct hl_code_files *files)
+{
+	struct hl_process_facts facts;
+	struct hl_error err = {0};
+	HL_CLOSED int pidfd = (int)syscall(SYS_pidfd_open, files->asked_pid, 0);
+
+	if (pidfd < 0 || hl_process_facts_read(files->asked_pid, &facts, &err) < 0)
+		return -1;
+	/* Both are told by the clock of the moment, which is set now and then. */
+	int64_t apart_ns = (int64_t)(facts.start_realtime_ns - files->start_realtime_ns);
+	int found = llabs(apart_ns) < HL_NS_PER_SECOND ? pidfd : -1;
+	hl_process_facts_release(&facts);
+	pidfd = found < 0 ? pidfd : -1;
+	return found;
+}
+
+/* Has a runtime among the modules write the map. Whether it did. */
+static bool ask_for_map(const struct hl_code_files *files,
+			const struct hl_recording_process *process)
+{
+	HL_CLOSED int pidfd = -1;
+
+	for (uint32_t i = 0; i < process->module_count; i++) {
+		const struct hl_code_runtime *runtime =
+			hl_code_runtime_of(process->modules[i].path);
+		struct hl_error err = {0};
+		if (!runtime || !runtime->write_names)
+			continue;
+		pidfd = open_process(files);
+		const struct hl_code_writer writer = {.pid = files->asked_pid,
+						      .pidfd = pidfd,
+						      .directory_fd = files->directory_fds[0],
+						      .pid_inside = files->pid,
+						      .uid = files->uid};
+		return pidfd >= 0 && runtime->write_names(&writer, &err) == 0;
+	}
+	return false;
+}
+
+/* Names what lacks a name by a map that the runtime writes now. */
+static int name_by_asking(const struct hl_code_files *files,
+			  const struct hl_recording_process *process,
+			  struct hl_recording_code *places, size_t count)
+{
+	char name[HL_CODE_FILE_NAME_MAX], refused[HL_CODE_FILE_NAME_MAX];
+	int directory_fd = files->directory_fds[0];
+	struct stat status;
+
+	snprintf(name, sizeof(name), "perf-%u.map", files->pid);
+	if (!files->asked_pid || directory_fd < 0)
+		return 0;
+	bool is_new = fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0;
+	if (!ask_for_map(files, process))
+		return 0;
+	int r = read_map(directory_fd, files, places, count, refused);
+	if (is_new)
+		unlinkat(directory_fd, name, 0);
+	return r;
+}
+
+static size_t count_nameless(const struct hl_recording_code *places, size_t count)
+{
+	size_t nameless = 0;
+
+	for (size_t i = 0; i < count; i++)
+		nameless += !places[i].name;
+	return nameless;
+}
+
 int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 		       struct hl_recording_process *process,
 		       char ret_refused[HL_CODE_FILE_NAME_MAX], size_t *ret_nameless)
@@ -419,6 +490,8 @@ int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 	int r = find_code(process, &places, &count);
 	if (r == 0 && count)
 		r = read_files(files, before_ns, places, count, ret_refused);
+	if (r == 0 && count_nameless(places, count))
+		r = name_by_asking(files, process, places, count);
 	for (size_t i = 0; i < count; i++)
 		if (places[i].name)
 			places[process->code_count++] = places[i];
@@ -467,6 +540,7 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 			files->directory_fds[i] = -1;
 		}
 	found.start_realtime_ns = files->start_realtime_ns;
+	found.asked_pid = files->asked_pid;
 	if (!found.start_realtime_ns && hl_process_facts_read(pid, &facts, &err) == 0) {
 		found.start_realtime_ns = facts.start_realtime_ns;
 		hl_process_facts_release(&facts);

@@ -27,6 +27,7 @@ int hl_code_names_dump(const uint8_t *bytes, size_t size, uint64_t before_ns,
 struct hl_code_files {
 	int directory_fds[2]; /* /tmp as the process sees it, and where it works; -1: unknown */
 	uint32_t pid, uid;    /* pid: in its own namespace, which is in the files' names */
+	pid_t asked_pid;      /* in ours, where its runtime may be asked to write them; or 0 */
 	uint64_t
 		start_realtime_ns; /* of the process: older files are of another one with its pid */
 };
@@ -43,7 +44,8 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid);
  * Gives ${process} the names of its frames outside every module, by what these files said until
  * ${before_ns}. Files count that belong to the process' user or to root, and are not older than it; of one that is longer than
  * 128 MiB its end, and of a dump its beginning. ${ret_refused} is the name of one that would be needed and cannot be opened, or is no
- * regular file of these users; "": there is none. ${ret_nameless}: how many places have no name then. 0 or -ENOMEM.
+ * regular file of these users; "": there is none. ${ret_nameless}: how many places have no name then. Where some lack one,
+ * the runtime is asked, which takes up to 4 seconds; a map that it writes and that was not there is removed again. 0 or -ENOMEM.
  */
 int hl_code_files_name(const struct hl_code_files *files, uint64_t before_ns,
 		       struct hl_recording_process *process,

@@ -10,31 +10,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#define JAVA_START "java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
 #define NODE_START "node --perf-basic-prof --interpreted-frames-native-stack"
 
 /* clang-format off */
 static const struct hl_code_runtime runtimes[] = {
-	{"libjvm.so", "Java", JAVA_START, "jcmd", "Compiler.perfmap", " (JDK 17 and later)", "-XX:+PreserveFramePointer"},
-	{"java", "Java", JAVA_START, "jcmd", "Compiler.perfmap", " (JDK 17 and later)", "-XX:+PreserveFramePointer"},
-	{"node", "JavaScript", NODE_START, NULL, NULL, "", NULL},
-	{"nodejs", "JavaScript", NODE_START, NULL, NULL, "", NULL},
-	{"libnode.so", "JavaScript", NODE_START, NULL, NULL, "", NULL},
-	{"libcoreclr.so", ".NET", "DOTNET_PerfMapEnabled=1 dotnet", NULL, NULL, "", NULL},
-	{"mono", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
-	{"mono-sgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
-	{"libmonosgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL},
-	{"libruby", "Ruby", NULL, NULL, NULL, "", NULL},
-	{"ruby", "Ruby", NULL, NULL, NULL, "", NULL},
-	{"php", "PHP", NULL, NULL, NULL, "", NULL},
-	{"libphp", "PHP", NULL, NULL, NULL, "", NULL},
-	{"perl", "Perl", NULL, NULL, NULL, "", NULL},
-	{"libperl.so", "Perl", NULL, NULL, NULL, "", NULL},
-	{"libguile", "Scheme", NULL, NULL, NULL, "", NULL},
-	{"guile", "Scheme", NULL, NULL, NULL, "", NULL},
-	{"libswipl.so", "Prolog", NULL, NULL, NULL, "", NULL},
-	{"swipl", "Prolog", NULL, NULL, NULL, "", NULL},
-	{"sbcl", "Lisp", NULL, NULL, NULL, "", NULL},
+	{"node", "JavaScript", NODE_START, NULL, NULL, "", NULL, NULL},
+	{"nodejs", "JavaScript", NODE_START, NULL, NULL, "", NULL, NULL},
+	{"libnode.so", "JavaScript", NODE_START, NULL, NULL, "", NULL, NULL},
+	{"libcoreclr.so", ".NET", "DOTNET_PerfMapEnabled=1 dotnet", NULL, NULL, "", NULL, NULL},
+	{"mono", "Mono", "mono --jitmap", NULL, NULL, "", NULL, NULL},
+	{"mono-sgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL, NULL},
+	{"libmonosgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL, NULL},
+	{"libruby", "Ruby", NULL, NULL, NULL, "", NULL, NULL},
+	{"ruby", "Ruby", NULL, NULL, NULL, "", NULL, NULL},
+	{"php", "PHP", NULL, NULL, NULL, "", NULL, NULL},
+	{"libphp", "PHP", NULL, NULL, NULL, "", NULL, NULL},
+	{"perl", "Perl", NULL, NULL, NULL, "", NULL, NULL},
+	{"libperl.so", "Perl", NULL, NULL, NULL, "", NULL, NULL},
+	{"libguile", "Scheme", NULL, NULL, NULL, "", NULL, NULL},
+	{"guile", "Scheme", NULL, NULL, NULL, "", NULL, NULL},
+	{"libswipl.so", "Prolog", NULL, NULL, NULL, "", NULL, NULL},
+	{"swipl", "Prolog", NULL, NULL, NULL, "", NULL, NULL},
+	{"sbcl", "Lisp", NULL, NULL, NULL, "", NULL, NULL},
 };
 /* clang-format on */
 
@@ -58,9 +55,10 @@ const struct hl_code_runtime *hl_code_runtime_of(const char *path)
 		if (is_in(&runtimes[i], name))
 			return &runtimes[i];
 	for (size_t i = 0; hl_guest_traits[i]; i++) {
-		const struct hl_code_runtime *runtime = hl_guest_traits[i]->code_runtime;
-		if (runtime && is_in(runtime, name))
-			return runtime;
+		const struct hl_code_runtime *runtime = hl_guest_traits[i]->code_runtimes;
+		for (; runtime && runtime->file; runtime++)
+			if (is_in(runtime, name))
+				return runtime;
 	}
 	return NULL;
 }

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
 
 struct hl_recording_module {
 	char *path; /* as the target saw it; "" when unknown */
@@ -332,6 +333,13 @@ size_t hl_script_stack_mix(const struct hl_script_stack *stack, uint32_t *ret_id
  * heapline does not read.
  */
 
+/* A running process whose runtime is asked to write names. */
+struct hl_code_writer {
+	pid_t pid;
+	int pidfd, directory_fd;  /* directory_fd: its /tmp */
+	uint32_t pid_inside, uid; /* as it knows itself; of its files */
+};
+
 struct hl_code_runtime {
 	const char *file;     /* the beginning of the file's name, before its version */
 	const char *language; /* "Java" */
@@ -340,6 +348,8 @@ struct hl_code_runtime {
 	const char *tool, *task; /* `TOOL PID TASK` has it write them while it runs; or NULL */
 	const char *version;	 /* the first that does, in parentheses; or "" */
 	const char *whole;	 /* what keeps stacks whole that its code is part of; or NULL */
+	/* Has it write them into /tmp/perf-PID.map now. 0 or a negative errno, with a sentence; NULL: it cannot be asked. */
+	int (*write_names)(const struct hl_code_writer *writer, struct hl_error *err);
 };
 
 /* The runtime in the file ${path}; NULL: unknown. */

@@ -200,7 +200,6 @@ static const char *interpreter_started(const struct hl_profile *profile, uint32_
  * on it: that code lies in other files or in none, or a function of the runtime that has a name runs it.
  */
 static const struct hl_guest_kept runtimes[] = {
-	{"Java", NULL, NULL, "Java's runtime"},
 	{".NET", NULL, NULL, ".NET's runtime"},
 	{"Mono", NULL, NULL, "Mono's runtime"},
 	{"Lisp", NULL, NULL, "Lisp's runtime"},
@@ -214,9 +213,11 @@ static const struct hl_guest_kept *find_runtime(const char *path)
 	for (size_t i = 0; code && i < HL_COUNT_OF(runtimes); i++)
 		if (!strcmp(code->language, runtimes[i].language))
 			return &runtimes[i];
-	for (size_t i = 0; code && hl_guest_traits[i]; i++)
-		if (hl_guest_traits[i]->code_runtime == code)
-			return hl_guest_traits[i]->kept;
+	for (size_t i = 0; code && hl_guest_traits[i]; i++) {
+		const struct hl_guest_kept *kept = hl_guest_traits[i]->kept;
+		if (kept && !strcmp(code->language, kept->language))
+			return kept;
+	}
 	return NULL;
 }
 

@@ -76,6 +76,19 @@ static bool is_of_guest(const char *name)
 	return false;
 }
 
+/* What lists the objects of a runtime whose heap ${name} is, by type. False: it is not a heap of those. */
+static bool say_objects(struct figures *of, const char *name)
+{
+	if (name == hl_rss_anonymous_name(HL_ANONYMOUS_JAVA))
+		say(of, "; 'jcmd %d GC.class_histogram' lists Java objects by class",
+		    of->heap->process.pid);
+	else if (name == hl_rss_anonymous_name(HL_ANONYMOUS_V8))
+		say(of, "; V8's own heap snapshots list JavaScript objects");
+	else
+		return false;
+	return true;
+}
+
 /* How the code, or the objects, behind the largest part that is not malloc's are seen. */
 static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 {
@@ -102,7 +115,7 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 		 name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
 		say(of, "; 'heapline attach %s -d 60' records %s", of->target,
 		    of->heap->own_memory);
-	else
+	else if (!say_objects(of, name))
 		say(of, "; 'heapline pgfault %s 60' shows the code that makes it grow", of->target);
 }
 
@@ -420,11 +433,10 @@ static const char *what_else_there_is(struct figures *of)
 			       MUCH_PERCENT))
 			say(of, "; 'heapline heap -p %d %s", of->heap->process.pid,
 			    hl_guests_outside[i]->pools.listed_by);
-	if (is_percent(rss->anonymous[HL_ANONYMOUS_JAVA], rss->rss_bytes, MUCH_PERCENT))
-		say(of, "; 'jcmd %d GC.class_histogram' lists Java objects by class",
-		    of->heap->process.pid);
-	if (is_percent(rss->anonymous[HL_ANONYMOUS_V8], rss->rss_bytes, MUCH_PERCENT))
-		say(of, "; V8's own heap snapshots list JavaScript objects");
+	for (size_t i = HL_ANONYMOUS_V8; i <= HL_ANONYMOUS_JAVA; i++)
+		if (is_percent(rss->anonymous[i], rss->rss_bytes, MUCH_PERCENT) &&
+		    hl_rss_anonymous_name(i) != name)
+			say_objects(of, hl_rss_anonymous_name(i));
 	return of->text;
 }
 

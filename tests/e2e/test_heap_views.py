@@ -116,7 +116,7 @@ class Heaps(unittest.TestCase):
         self.assertEqual(running["total"], stopped["total"])
         self.assertTrue(stopped["stopped"])
 
-    def expect_outside(self, command, part, least, env=None, shown_by="pgfault -p {} 60"):
+    def expect_outside(self, command, part, least, env=None, shown_by="'heapline pgfault -p {} 60'"):
         """Most of a program's memory is not malloc's, and has a name."""
         with Waiting(command, env=env) as process:
             heap = ask("heap", process.pid)
@@ -126,25 +126,43 @@ class Heaps(unittest.TestCase):
         self.assertGreater(named, least, parts)
         verdict = heap["answers"][0]["answer"]
         self.assertIn(part, verdict)
-        self.assertIn(f"'heapline {shown_by.format(process.pid)}'", verdict)
+        self.assertIn(shown_by.format(process.pid), verdict)
 
     def test_objects_of_python_have_a_name(self):
         self.expect_outside([need("python3"), "-c", PYTHON_KEEPS.replace("100000", "600000")],
                             "Python objects", 30 << 20, env={"PYTHONMALLOC": ""},
-                            shown_by="attach -p {} -d 60")
+                            shown_by="'heapline attach -p {} -d 60'")
 
     def test_memory_beside_a_shared_mapping_is_not_a_files(self):
         self.expect_outside([need("python3"), "-c", MAPPED_BESIDE_SHARED], "other anonymous", 39 << 20)
 
     def test_objects_of_node_have_a_name(self):
-        self.expect_outside([need("node"), "-e", NODE_KEEPS], "JavaScript objects", 30 << 20)
+        self.expect_outside([need("node"), "-e", NODE_KEEPS], "JavaScript objects", 30 << 20,
+                            shown_by="V8's own heap snapshots")
 
     def test_objects_of_java_have_a_name(self):
         with tempfile.TemporaryDirectory() as scratch:
             source = os.path.join(scratch, "Keeps.java")
             with open(source, "w", encoding="utf-8") as file:
                 file.write(JAVA_KEEPS)
-            self.expect_outside([need("java"), "-Xmx512m", source], "Java objects", 60 << 20)
+            self.expect_outside([need("java"), "-Xmx512m", source], "Java objects", 60 << 20,
+                                shown_by="'jcmd {} GC.class_histogram' lists Java objects by class")
+
+    def test_parts_of_java_are_those_that_it_tracks_itself(self):
+        java, jcmd = need("java"), need("jcmd")
+        with tempfile.TemporaryDirectory() as scratch:
+            source = os.path.join(scratch, "Keeps.java")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(JAVA_KEEPS)
+            for collector, error in ("Serial", 0), ("Parallel", 0), ("G1", 1 << 20):
+                with Waiting([java, "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", f"-XX:+Use{collector}GC",
+                                      "-XX:NativeMemoryTracking=summary", source]) as process:
+                    parts = {row["part"]: row["bytes"] for row in ask("heap", process.pid)["resident"]}
+                    tracked = harness.run([jcmd, str(process.pid), "VM.native_memory", "summary"]).stdout
+                for part, words in ("Java objects (the JVM's heap)", "Java Heap"), ("code made at run time (JIT)", "Code"):
+                    committed = int(re.search(fr"-\s+{words} \(reserved=\d+KB, committed=(\d+)KB", tracked)[1]) << 10
+                    allowed = error if words == "Java Heap" else committed // 10
+                    self.assertLessEqual(abs(parts[part] - committed), allowed, (collector, part))
 
     def test_a_recorders_memory_is_no_heap(self):
         with tempfile.TemporaryDirectory() as scratch:

@@ -181,6 +181,8 @@ PERFMAP = "Compiler.perfmap"
 class Java(attaching.TestCase):
     """Methods of Java, by the map that jcmd has the JVM write while it runs."""
 
+    COMPILED = ("-XX:+PreserveFramePointer", "-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=compileonly,Leak::*")
+
     def record(self, *options, names):
         """What heapline says at the end, and the process."""
         java, compiler = harness.need("java"), harness.need("javac")
@@ -195,23 +197,38 @@ class Java(attaching.TestCase):
                 process.stdin.write("leak\n")
                 process.stdin.flush()
                 self.assertEqual(process.stdout.readline().strip(), "done")
-                if names:
+                if names == "jcmd":
                     asked = harness.run([harness.need("jcmd"), str(process.pid), PERFMAP])
                     if asked.status != 0 or not os.path.exists(f"/tmp/perf-{process.pid}.map"):
                         self.skipTest("this JVM writes no map for perf")
                     self.addCleanup(os.unlink, f"/tmp/perf-{process.pid}.map")
                 attach.send_signal(signal.SIGINT)
+            self.assertIsNone(process.poll())
+            process.stdin.close()
+            self.assertEqual(process.stdout.read(), "")  # no list of its threads
+            self.assertEqual(process.wait(), 0)
             return process.pid
 
     def test_methods_are_scripts_by_the_map_of_jcmd(self):
-        self.record("-XX:+PreserveFramePointer", "-Xcomp", "-XX:CompileCommand=quiet",
-                    "-XX:CompileCommand=compileonly,Leak::*", names=True)
+        self.record(*self.COMPILED, names="jcmd")
         top = harness.run([HEAPLINE, "top", "--stack", "script", "--value", "alloc", "--sort", "cum", self.recording])
         self.assertNotIn("has no names", top.stdout + top.stderr)
         self.assertIn("void Leak.main(java.lang.String[])", top.stdout)
 
+    def test_methods_are_named_without_being_asked_for(self):
+        pid = self.record(*self.COMPILED, names="attach")
+        top = harness.run([HEAPLINE, "top", "--stack", "script", "--value", "alloc", "--sort", "cum", self.recording])
+        self.assertNotIn("has no names", top.stdout + top.stderr)
+        self.assertIn("void Leak.main(java.lang.String[])", top.stdout)
+        left = [name for name in os.listdir("/tmp") if name in (f"perf-{pid}.map", f".attach_pid{pid}")]
+        self.assertEqual(left, [])
+
+    def test_a_machine_without_a_handler_is_left_alone(self):
+        self.record("-Xrs", *self.COMPILED, names=None)  # SIGQUIT would have ended it
+        self.assertIn("has no names", harness.run([HEAPLINE, "top", self.recording]).stdout)
+
     def test_without_them_views_say_what_writes_them_in_this_process(self):
-        pid = self.record(names=False)
+        pid = self.record("-XX:+DisableAttachMechanism", *self.COMPILED, names=None)
         top = harness.run([HEAPLINE, "top", self.recording])
         self.assertIn(f"code made at run time (Java) has no names: 'jcmd {pid} {PERFMAP}'", top.stdout)
 

@@ -12,11 +12,12 @@ static const char *const plumbing[] = {
 	"enif_alloc",  "enif_realloc",	"driver_alloc", "driver_realloc", NULL,
 };
 
-static const struct hl_code_runtime code_runtime = {
-	.file = "beam.smp",
-	.language = "Erlang",
-	.start = "erl +JPperf true",
-	.version = " (OTP 25 and later)",
+static const struct hl_code_runtime code_runtimes[] = {
+	{.file = "beam.smp",
+	 .language = "Erlang",
+	 .start = "erl +JPperf true",
+	 .version = " (OTP 25 and later)"},
+	{.file = NULL},
 };
 
 static const struct hl_guest_kept kept = {
@@ -37,7 +38,7 @@ static bool names_code(const char *name)
 const struct hl_guest_traits hl_guest_traits_beam = {
 	.language = "Erlang",
 	.plumbing = plumbing,
-	.code_runtime = &code_runtime,
+	.code_runtimes = code_runtimes,
 	.kept = &kept,
 	.names_code = names_code,
 	.wrapped = "beam",

@@ -95,7 +95,7 @@ const struct hl_option hl_record_options[] = {
 	 HL_OPTION_TEXT, AT(max_memory), NULL},
 	{"sizes", 0, NULL, "count the blocks of each stack by size, for 'heapline sizes'",
 	 HL_OPTION_FLAG, AT(sizes), NULL},
-	{"no-scripts", 0, NULL, "leave frames of Python and Lua native: less to do for each block",
+	{"no-scripts", 0, NULL, "leave frames of scripts native: less to do for each block",
 	 HL_OPTION_FLAG, AT(no_scripts), NULL},
 	{"no-objects", 0, NULL,
 	 "leave out what interpreters allocate from memory of their own: small objects of Python, "

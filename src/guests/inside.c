@@ -6,6 +6,9 @@ const struct hl_guest *const hl_guests[HL_GUESTS] = {
 #ifdef HL_WITH_LUA
 	[HL_GUEST_LUA] = &hl_guest_lua,
 #endif
+#ifdef HL_WITH_PHP
+	[HL_GUEST_PHP] = &hl_guest_php,
+#endif
 #ifdef HL_WITH_PYTHON
 	[HL_GUEST_PYTHON] = &hl_guest_python,
 #endif

@@ -14,6 +14,9 @@ const struct hl_guest_traits *const hl_guest_traits[] = {
 #ifdef HL_WITH_LUA
 	&hl_guest_traits_lua,
 #endif
+#ifdef HL_WITH_PHP
+	&hl_guest_traits_php,
+#endif
 #ifdef HL_WITH_PYTHON
 	&hl_guest_traits_python,
 #endif

@@ -122,7 +122,7 @@ extern const struct hl_guest_traits *const hl_guest_traits[];
 
 /* Each is in the folder of its guest. */
 extern const struct hl_guest_traits hl_guest_traits_beam, hl_guest_traits_java, hl_guest_traits_lua,
-	hl_guest_traits_python, hl_guest_traits_skynet;
+	hl_guest_traits_php, hl_guest_traits_python, hl_guest_traits_skynet;
 
 /* Their readers of files, see import/importer.h; NULL ends them. In the library of src/profile. */
 extern const struct hl_importer *const hl_guest_importers[];

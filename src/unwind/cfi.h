@@ -72,6 +72,21 @@ size_t hl_cfi_rows_finish(struct hl_cfi_row *rows, size_t count);
 /* Binary search; "no information" when no row covers the offset. */
 hl_rule hl_cfi_rows_find(const struct hl_cfi_row *rows, size_t count, uint32_t offset);
 
+/* A function of a module, by addresses. */
+struct hl_cfi_code {
+	uint64_t function_start, function_end;
+	uint64_t start, end;	     /* of the module */
+	const uint8_t *eh_frame_hdr; /* NULL: it has none */
+};
+
+/*
+ * Compilers move what is rarely run out of a function, to a place that has call frame information of its own but no
+ * name; or, by a profile, most of it. The two parts jump into each other in many places, and no other function jumps
+ * into the middle of the main one: a switch of a thousand cases has such a part, which is found here. The outputs stay
+ * as they are where it has none.
+ */
+void hl_cfi_find_cold(const struct hl_cfi_code *code, uint64_t *ret_start, uint64_t *ret_end);
+
 /* ---- cfi program ---- */
 
 /*

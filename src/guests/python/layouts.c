@@ -121,88 +121,16 @@ static enum hl_python_problem check_table(const struct hl_python_layout *layout,
 		       : HL_PYTHON_OTHER_LAYOUT;
 }
 
-/* ---- the rest of the main function ---- */
-
-/*
- * Compilers move what is rarely run out of a function, to a place that has call frame information of its
- * own but no name; or, by a profile, most of it. The two parts jump into each other in many places, and no other
- * function jumps into the middle of the main one.
- */
-#define PLACES_MAX 16u
-#define JUMPS_MIN  16u
-
-struct place {
-	uint64_t begin, end;
-	uint32_t jumps;
-};
-
-/* Where the instruction at ${code}, if it is a jump over a distance of four bytes, goes to; 0: of any other. */
-static uint64_t jump_target(const uint8_t *code)
-{
-	bool is_conditional = code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
-	int32_t distance;
-
-	if (!is_conditional && code[0] != 0xe9)
-		return 0;
-	code += 1 + is_conditional;
-	__builtin_memcpy(&distance, code, sizeof(distance));
-	return (uint64_t)code + 4 + (uint64_t)(int64_t)distance;
-}
-
-#define JUMP_BYTES 6u /* of the longer one */
-
-/* How many jumps there are from [${begin}, ${end}) to behind the beginning of the main function. */
-static uint32_t count_jumps_back(const struct hl_python_api *api, uint64_t begin, uint64_t end)
-{
-	uint64_t inside = api->eval_start + 1;
-	uint32_t jumps = 0;
-
-	for (uint64_t at = begin; at + JUMP_BYTES <= end; at++)
-		jumps += jump_target((const uint8_t *)at) - inside < api->eval_end - inside;
-	return jumps;
-}
+/* ---- all of it ---- */
 
 void hl_python_find_cold(struct hl_python *python)
 {
 	const struct hl_python_api *api = &python->api;
-	uint64_t hdr = (uint64_t)api->eh_frame_hdr;
-	struct place places[PLACES_MAX] = {0}, *most = places;
-	uint32_t count = 0;
+	const struct hl_cfi_code code = {api->eval_start, api->eval_end, api->start, api->end,
+					 api->eh_frame_hdr};
 
-	/* Bounds as saved.c has them. */
-	uint64_t low = hdr < api->start ? hdr : api->start;
-	uint64_t high = hdr >= api->start && hdr < api->end ? api->end : UINT64_C(1) << 47;
-	for (uint64_t at = api->eval_start; hdr && at + JUMP_BYTES <= api->eval_end; at++) {
-		uint64_t target = jump_target((const uint8_t *)at);
-		struct hl_cfi_function function;
-		uint32_t i = 0;
-		if (target - api->eval_start < api->eval_end - api->eval_start ||
-		    target - api->start >= api->end - api->start)
-			continue;
-		while (i < count && target - places[i].begin >= places[i].end - places[i].begin)
-			i++;
-		if (i == count) {
-			if (count == PLACES_MAX ||
-			    hl_cfi_find_function(api->eh_frame_hdr, low, high, target, &function) <
-				    0 ||
-			    function.begin < api->start || function.end > api->end)
-				continue;
-			places[count++] = (struct place){function.begin, function.end, 0};
-		}
-		places[i].jumps++;
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		places[i].jumps += count_jumps_back(api, places[i].begin, places[i].end);
-		if (places[i].jumps > most->jumps)
-			most = &places[i];
-	}
-	if (most->jumps < JUMPS_MIN)
-		return;
-	python->cold_start = most->begin;
-	python->cold_end = most->end;
+	hl_cfi_find_cold(&code, &python->cold_start, &python->cold_end);
 }
-
-/* ---- all of it ---- */
 
 enum hl_python_problem hl_python_open(struct hl_python *python, const struct hl_python_api *api)
 {

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * PHP in this process, as a guest of the recorder: finds it among the modules, and makes it a provider of script frames. A
+ * module is looked at when it is entered, and opened at the next allocation, outside of all locks; its release is known
+ * once it has started.
+ */
+#include "recorder/modules.h"
+#include "guests/guest.h"
+#include "guests/php/php.h"
+#include "recorder/recorder.h"
+#include "region/region.h"
+
+#include <dlfcn.h>
+
+enum phase {
+	PHASE_NONE,
+	PHASE_FOUND,
+	PHASE_OPENING,
+	PHASE_OPEN,
+	PHASE_REFUSED, /* its frames cannot be read */
+	PHASE_GONE,
+};
+
+/* All outlive the recorder: a forked child starts another one. */
+static struct interpreter {
+	_Atomic uint32_t phase;
+	struct hl_php_api api;
+	struct hl_php php;
+} interpreter;
+
+static uint64_t address_of(const struct hl_exports *exports, const Elf64_Sym *symbol)
+{
+	return symbol ? exports->load_bias + symbol->st_value : 0;
+}
+
+static bool find_api(const struct hl_guest_module *module, const Elf64_Sym *eval,
+		     struct hl_php_api *ret_api)
+{
+	const struct hl_exports *exports = module->exports;
+	const Elf64_Sym *globals = hl_exports_symbol(exports, "executor_globals");
+	uint64_t version = hl_exports_find(exports, "get_zend_version");
+
+	if (!globals || !globals->st_value || !eval->st_size || !version)
+		return false;
+	uint64_t start = address_of(exports, eval);
+	*ret_api = (struct hl_php_api){
+		.globals = address_of(exports, globals),
+		.globals_bytes = globals->st_size,
+		.version = version,
+		.generator = address_of(exports, hl_exports_symbol(exports, "zend_ce_generator")),
+		.eval_start = start,
+		.eval_end = start + eval->st_size,
+		.start = (uint64_t)module->object->dlfo_map_start,
+		.end = (uint64_t)module->object->dlfo_map_end,
+		.eh_frame_hdr = module->object->dlfo_eh_frame,
+	};
+	return true;
+}
+
+static bool is_loaded(const struct interpreter *it)
+{
+	struct dl_find_object object;
+
+	return _dl_find_object((void *)it->api.eval_start, &object) == 0 &&
+	       (uint64_t)object.dlfo_map_start == it->api.start;
+}
+
+static bool note(struct hl_region_header *header, const struct hl_guest_module *module)
+{
+	const Elf64_Sym *eval = hl_exports_symbol(module->exports, "execute_ex");
+	uint32_t phase = atomic_load(&interpreter.phase);
+	struct hl_php_api api;
+
+	if (module->no_scripts || !eval || !eval->st_value)
+		return false;
+	if (hl_exports_symbol(module->exports, "executor_globals_offset")) {
+		hl_script_refuse(header, "PHP", hl_php_problem_text(HL_PHP_THREAD_SAFE));
+		return false;
+	}
+	/* Known, perhaps from before a fork; or a second one, which has no frames. */
+	if ((phase != PHASE_NONE && phase != PHASE_GONE) || !find_api(module, eval, &api))
+		return false;
+	interpreter.api = api;
+	atomic_store(&interpreter.phase, PHASE_FOUND);
+	return true;
+}
+
+/* One that is gone is not asked any more. */
+static void retire_unloaded(void)
+{
+	if (atomic_load(&interpreter.phase) != PHASE_NONE && !is_loaded(&interpreter))
+		atomic_store(&interpreter.phase, PHASE_GONE);
+}
+
+static void refuse(struct hl_recorder *recorder, struct interpreter *it,
+		   enum hl_php_problem problem)
+{
+	uint32_t open = PHASE_OPEN;
+
+	if (atomic_compare_exchange_strong(&it->phase, &open, PHASE_REFUSED))
+		hl_script_refuse(recorder->region.header, "PHP", hl_php_problem_text(problem));
+}
+
+/* Whether it is known which release it is. */
+static __attribute__((noinline)) bool choose(struct interpreter *it)
+{
+	enum hl_php_problem problem = hl_php_choose(&it->php);
+
+	if (problem != HL_PHP_FITS && problem != HL_PHP_NOT_STARTED)
+		refuse(hl_recorder, it, problem);
+	return problem == HL_PHP_FITS;
+}
+
+static uint32_t capture(void *state, const struct hl_script_caller *caller,
+			struct hl_script_frame *frames, uint32_t max, bool *ret_truncated)
+{
+	struct interpreter *it = state;
+
+	if (HL_UNLIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_OPEN) ||
+	    (HL_UNLIKELY(!atomic_load_explicit(&it->php.layout, memory_order_acquire)) &&
+	     !choose(it)))
+		return 0;
+	uint32_t count = hl_php_capture(&it->php, caller, frames, max, ret_truncated);
+	if (HL_UNLIKELY(!count) && hl_php_is_refused(&it->php))
+		refuse(hl_recorder, it, HL_PHP_NOT_PROVED);
+	return count;
+}
+
+static uint32_t recapture(void *state, const struct hl_script_caller *caller,
+			  struct hl_script_frame *frames, uint32_t max)
+{
+	struct interpreter *it = state;
+
+	return HL_LIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_OPEN)
+		       ? hl_php_recapture(&it->php, caller, frames, max)
+		       : HL_SCRIPT_GAVE_UP;
+}
+
+static bool describe(void *state, const struct hl_script_frame *frame,
+		     struct hl_script_place *ret_place)
+{
+	const struct interpreter *it = state;
+
+	return hl_php_describe(&it->php, frame, ret_place);
+}
+
+static void open_noted(struct hl_recorder *recorder)
+{
+	struct interpreter *it = &interpreter;
+	uint32_t found = PHASE_FOUND, opening = PHASE_OPENING;
+
+	(void)recorder;
+	if (!atomic_compare_exchange_strong(&it->phase, &found, PHASE_OPENING) || !is_loaded(it))
+		return;
+	hl_php_open(&it->php, &it->api);
+	struct hl_script_provider provider = {
+		.name = "php",
+		.capture = capture,
+		.recapture = recapture,
+		.describe = describe,
+		.state = it,
+		.remembers = true,
+		.by_stack = true,
+		.eval_start = it->api.eval_start,
+		.eval_end = it->api.eval_end,
+		.cold_start = it->php.cold_start,
+		.cold_end = it->php.cold_end,
+		.text_start = it->api.start,
+		.text_end = it->api.end,
+	};
+	if (hl_script_register(&provider) == 0)
+		atomic_compare_exchange_strong(&it->phase, &opening, PHASE_OPEN);
+}
+
+const struct hl_guest hl_guest_php = {
+	.note = note,
+	.open = open_noted,
+	.unloaded = retire_unloaded,
+};

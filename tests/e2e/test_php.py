@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Lines of PHP: record and attach name them in programs that know nothing of it."""
+
+import collections
+import glob
+import os
+import subprocess
+
+import attaching
+import harness
+from harness import HEAPLINE
+from pprof_file import PprofFile
+
+PLACES = os.path.join(harness.SOURCES, "php_places.php")
+COUNT = 2000
+FFI_BYTES = 96
+WITHOUT_ORACLE = "it has no FFI, by which the script calls malloc()"
+
+
+def interpreters():
+    """Of all releases on this machine; further ones by HEAPLINE_PHPS, command lines with ':' between them."""
+    paths = sorted(glob.glob("/usr/bin/php[0-9]*.[0-9]*") + glob.glob("/usr/local/bin/php[0-9]*.[0-9]*"))
+    commands = [[path] for path in paths]
+    return commands + [command.split() for command in os.environ.get("HEAPLINE_PHPS", "").split(":") if command]
+
+
+def php():
+    harness.need("php")
+    return (interpreters() or [["php"]])[0]
+
+
+def prints(command, text):
+    return subprocess.run([*command, "-r", f"echo {text};"], check=True, capture_output=True, text=True).stdout
+
+
+def told(path):
+    """{stack: [blocks, bytes]} by the interpreter."""
+    found = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            blocks, size, stack = line.rstrip("\n").split(" ", 2)
+            found[stack] = [int(blocks), int(size)]
+    return found
+
+
+class Reading(harness.TestCase):
+    def stacks(self, recording, pid=None, value="alloc"):
+        """[(frames of PHP, outermost first, as 'function:line', blocks, bytes)]"""
+        path = self.path("stacks.pb.gz")
+        result = harness.run([HEAPLINE, "export", "--format", "pprof", "--value", value, "--stack", "script", "-f", "-o", path,
+                              *(["-p", str(pid)] if pid else []), recording])
+        self.assertEqual(result.status, 0, result.stderr)
+        file = PprofFile(path)
+        columns = [file.types.index(f"{value}_objects"), file.types.index(f"{value}_space")]
+        for stack, values in file.places:
+            yield [f"{name}:{line}" for name, _, line in reversed(stack)], values[columns[0]], values[columns[1]]
+
+    def record(self, command, mode="mem-fast", status=0):
+        recording = self.path("php.hl")
+        result = harness.run(harness.record_command(recording, command, mode))
+        self.assertEqual(result.status, status, result.stderr)
+        return recording
+
+
+class EachBlock(Reading):
+    """Each block of malloc() that a script asks for against what the interpreter says of its frames."""
+
+    def assert_equal_stacks(self, recording, pid, dump, at_least):
+        expected, found = told(dump), collections.defaultdict(lambda: [0, 0])
+        for places, blocks, size in self.stacks(recording, pid):
+            if places[-1:] == ["malloc:0"]:
+                stack = "".join(place + ";" for place in places[:-1])
+                found[stack][0] += blocks
+                found[stack][1] += size
+        # FFI allocates a block of its own for each
+        for figures in found.values():
+            figures[0] //= 2
+            figures[1] -= figures[0] * FFI_BYTES
+        wrong = {stack: (expected.get(stack), found.get(stack)) for stack in {*expected, *found}
+                 if expected.get(stack) != found.get(stack)}
+        self.assertEqual(wrong, {})
+        self.assertGreaterEqual(sum(blocks for blocks, _ in expected.values()), at_least)
+
+    def check(self, command, count, mode="mem-fast"):
+        if prints(command, "extension_loaded('ffi')") != "1":
+            self.skipTest(WITHOUT_ORACLE)
+        dump = self.path("dump")
+        recording = self.record([*command, PLACES, dump, str(count)], mode)
+        parent, child = (process["pid"] for process in harness.processes(recording))
+        self.assert_equal_stacks(recording, parent, dump, count)
+        self.assert_equal_stacks(recording, child, dump + ".child", 1000)
+        return recording
+
+    def test_has_the_lines_that_the_interpreter_says(self):
+        for command in interpreters():
+            with self.subTest(command):
+                recording = self.check(command, COUNT)
+                self.assertNotIn("script_unmatched", harness.report("top", recording)["lost"])
+
+    def test_in_a_log(self):
+        self.check(php(), 200, mode="log-record")
+
+
+
+LINES = """<?php
+function lines(string $a, string $b, int $n)
+{
+	$kept = $a . $b;
+	$kept
+		= "$a, $n, $b";
+	$kept .= $b;
+	$list = [$a, $b, $n, $n, $n, $n, $n, $n, $n];
+	$object = new stdClass;
+	$numbers = [...$list, ...$list];
+	$upper = 'prefix' . $a;
+	$one = $a[3] . $b;
+	foreach ([1] as $key => $value)
+		$key = str_repeat($b, 2);
+	return strlen($kept);
+}
+for ($i = 0; $i < 100; $i++)
+	lines(str_repeat('a', 1000), str_repeat('b', 2000), $i + 100);
+"""
+# By line, what one call allocates there: a string has 24 bytes before its text and a NUL after it, and takes whole words.
+LINES_EXPECTED = {4: [3032], 6: [32, 3032], 7: [5032], 8: [56, 264], 9: [40], 11: [1032], 12: [2032], 14: [4032]}
+LINES_UNKNOWN = {10}
+
+
+class MemoryManager(Reading):
+    """Blocks of PHP's own allocator, most of which the interpreter asks for before it stores where it is."""
+
+    def test_has_the_line_that_asks(self):
+        for command in interpreters():
+            with self.subTest(command):
+                script = self.path("lines.php")
+                with open(script, "w", encoding="utf-8") as file:
+                    file.write(LINES)
+                found = collections.defaultdict(lambda: [0, 0])
+                for places, blocks, size in self.stacks(self.record([*command, script])):
+                    line = next((place for place in reversed(places) if place.startswith("lines:")), "lines:0")
+                    found[int(line.split(":")[1])][0] += blocks
+                    found[int(line.split(":")[1])][1] += size
+                self.assertEqual(set(found) - {0}, {*LINES_EXPECTED, *LINES_UNKNOWN})
+                for line, sizes in LINES_EXPECTED.items():
+                    self.assertEqual(found[line][0], 100 * len(sizes), f"line {line}")
+                    self.assertLess(abs(found[line][1] / 100 - sum(sizes)), 8, f"line {line}")
+
+
+
+# Functions that native code calls, and what allocates while what they held is let go; and fibers, whose callers run on another stack.
+ENDING = """<?php
+class Held
+{
+	function __destruct()
+	{
+		global $kept;
+		$kept[] = str_repeat('x', 2000);
+	}
+}
+$kept = [];
+function fails($i) { throw new RuntimeException("$i"); }
+function holds($i) { $held = new Held; return $i; }
+function yields() { $held = new Held; yield 1; yield 2; }
+for ($i = 0; $i < 1000; $i++)
+	try {
+		array_map('fails', [$i]);
+	} catch (RuntimeException) {
+	}
+array_map('holds', range(1, 1000));
+for ($i = 0; $i < 500; $i++) {
+	$yields = yields();
+	$yields->current();
+	unset($yields);
+	iterator_to_array(yields(), false);
+	$fiber = new Fiber(fn() => array_map('holds', [Fiber::suspend()]));
+	$fiber->start();
+	$fiber->resume(1);
+}
+"""
+
+FATAL = """<?php
+function grow($kept, $depth) { $kept[] = str_repeat('x', 100000); return grow($kept, $depth + 1); }
+grow([], 0);
+"""
+
+RUNNING = """<?php
+class Cache
+{
+	private $kept = [];
+	function keep($i) { $this->kept[$i % 1000] = str_repeat('k', 500 + $i % 100); }
+}
+function step($cache, $i) { $cache->keep($i); }
+function run($cache) { $i = 0; while (true) { step($cache, $i++); if ($i % 50 == 0) usleep(500); } }
+function down($n, $cache) { return $n ? down($n - 1, $cache) : run($cache); }
+echo "ready\\n";
+down((int)$argv[1], new Cache);
+"""
+
+
+class Scripts(Reading):
+    def write(self, text):
+        path = self.path("script.php")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_calls_whose_functions_have_ended_are_told_from_others(self):
+        for command in interpreters():
+            with self.subTest(command):
+                recording = self.record([*command, self.write(ENDING)])
+                report = harness.report("top", recording, "--stack", "script", "--value", "alloc", "-n", "0")
+                self.assertNotIn("script_unmatched", report["lost"])
+                rows = {row["name"]: row["cum_bytes"] for row in report["rows"]}
+                self.assertGreaterEqual(rows["Held::__destruct"], 2000 * 2500)
+                self.assertNotIn("[ended]", rows)
+
+    def test_a_script_that_ends_by_a_fatal_error(self):
+        for command in interpreters():
+            with self.subTest(command):
+                recording = self.record([*command, "-d", "memory_limit=20M", self.write(FATAL)], status=255)
+                rows = harness.top_rows(recording, "alloc", options=["--stack", "script"])
+                self.assertGreaterEqual(rows["str_repeat"]["flat_bytes"], 100 * 100000)
+                self.assertIn("{main}", rows)
+
+    def test_frames_beyond_those_that_are_kept_are_said_to_be_lost(self):
+        script = self.write("<?php function f($n) { return $n ? f($n - 1) : str_repeat('x', 5000); } f(20000);")
+        recording = self.record([*php(), script])
+        self.assertGreater(harness.report("top", recording)["lost"]["truncated_stacks"], 0)
+        self.assertEqual([places[-2:] for places, _, size in self.stacks(recording) if size == 5032],
+                         [["f:1", "str_repeat:0"]])
+
+    def test_a_script_that_is_killed(self):
+        script = self.write("<?php function f() { $kept = str_repeat('x', 5000); posix_kill(getmypid(), 9); } f();")
+        recording = self.record([*php(), script], status=137)
+        self.assertIn(["{main}:1", "f:1", "str_repeat:0"],
+                      [places for places, _, size in self.stacks(recording, value="inuse") if size == 5032])
+
+    def test_scripts_are_left_out_on_demand(self):
+        recording = self.path("native.hl")
+        harness.run(harness.record_command(recording, [*php(), self.write(ENDING)], options=["--no-scripts"]))
+        self.assertNotIn("Held::__destruct", harness.top_rows(recording, "alloc"))
+
+
+class Attached(attaching.TestCase):
+    stacks = Reading.stacks
+
+    def test_a_running_script_has_its_lines(self):
+        for command in interpreters():
+            for depth in 3, 150:
+                with self.subTest(command, depth=depth):
+                    self.check(command, depth)
+
+    def check(self, command, depth):
+        script = self.path("running.php")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(RUNNING)
+        with subprocess.Popen([*command, script, str(depth)], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                self.attach(process.pid, "-d", "0.5")
+            finally:
+                process.kill()
+        expected = ["{main}:11", *["down:9"] * (depth + 1), "run:8", "step:7", "Cache::keep:5", "str_repeat:0"]
+        found = collections.Counter()
+        for places, blocks, _ in self.stacks(self.recording):
+            found[tuple(places)] += blocks
+        self.assertGreater(found[tuple(expected)], 100)
+        # the first one is what has heapline look for the interpreter
+        self.assertLessEqual(sum(found.values()) - found[tuple(expected)], 1, found)
+
+
+if __name__ == "__main__":
+    harness.main()

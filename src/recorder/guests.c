@@ -7,12 +7,23 @@
 
 struct hl_guest_wants hl_guest_wants;
 
+/* The first guest whose code it is says so. */
+static uint64_t find_generated(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
+{
+	uint64_t rule = 0;
+
+	for (uint32_t i = 0; i < HL_GUESTS && !rule; i++)
+		if (hl_guests[i] && hl_guests[i]->find_generated)
+			rule = hl_guests[i]->find_generated(unwind, walk, sp);
+	return rule;
+}
+
 void hl_guests_set_up(struct hl_recorder *recorder)
 {
 	for (uint32_t i = 0; i < HL_GUESTS; i++) {
 		const struct hl_guest *guest = hl_guests[i];
 		if (guest && guest->find_generated)
-			recorder->unwind.find_generated = guest->find_generated;
+			recorder->unwind.find_generated = find_generated;
 		if (guest && guest->type)
 			hl_guest_wants.type = guest->type;
 		if (guest && guest->stamp)

@@ -52,6 +52,12 @@ static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
 	return HL_RULE_SP | (uint64_t)HL_BP_CFA << 4 | UINT64_C(0xffe) << 12 | bytes / 8 << 24;
 }
 
+/* CFA = rsp + ${bytes}, rbp is the caller's. */
+static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
+{
+	return HL_RULE_SP | bytes / 8 << 24;
+}
+
 /* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
 #define HL_ENTRY_CODE_BYTES 128u
 

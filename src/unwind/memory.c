@@ -32,6 +32,16 @@ bool hl_memory_page_is_readable(uint64_t page)
 	return result == -EINVAL;
 }
 
+bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
+{
+	uint64_t page = address & ~(PAGE_BYTES - 1),
+		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
+
+	return address && address < USER_END && !(address & 7) &&
+	       hl_memory_page_is_readable(page) &&
+	       (last == page || hl_memory_page_is_readable(last));
+}
+
 /* A wait for no time begins with a comparison: EAGAIN says that the number differs. */
 bool hl_memory_has_number(uint64_t address, uint32_t number)
 {

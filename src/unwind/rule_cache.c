@@ -267,12 +267,11 @@ static void put_rule(struct hl_unwind *unwind, uint32_t generation, uint64_t pc,
 uint64_t hl_rule_cache_generated(struct hl_unwind *unwind, struct hl_walk *walk,
 				 uint32_t generation, uint64_t pc, uint64_t sp)
 {
-	uint64_t bytes = unwind->find_generated ? unwind->find_generated(unwind, walk, sp) : 0;
+	uint64_t rule = unwind->find_generated ? unwind->find_generated(unwind, walk, sp) : 0;
 
-	if (!bytes)
+	if (!rule)
 		return 0;
-	uint64_t rule = hl_arch_rule_of_frame(bytes) | (uint64_t)HL_MODULE_SCRIPT
-							       << HL_MODULE_SHIFT;
+	rule |= (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT;
 	put_rule(unwind, generation, pc, rule);
 	return rule;
 }

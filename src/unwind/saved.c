@@ -127,3 +127,32 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 		step_registers(&frame, row);
 	}
 }
+
+struct calls {
+	const struct hl_saved_range *ranges;
+	uint32_t range_count, count;
+};
+
+static bool count_call(void *context, const struct hl_saved_frame *frame)
+{
+	struct calls *calls = context;
+
+	for (uint32_t i = 0; i < calls->range_count; i++)
+		calls->count += frame->pc - calls->ranges[i].start <
+				calls->ranges[i].end - calls->ranges[i].start;
+	return true;
+}
+
+uint32_t hl_saved_count_calls(struct hl_unwind *unwind, struct hl_walk *walk,
+			      const struct hl_registers *start, const uint64_t *saved,
+			      const struct hl_saved_range *ranges, uint32_t range_count)
+{
+	struct calls calls = {.ranges = ranges, .range_count = range_count};
+	uint64_t all[HL_SAVED_COUNT] = {0};
+
+	for (unsigned k = 0; saved && k < HL_SAVED_RBP; k++)
+		all[k] = saved[k];
+	all[HL_SAVED_RBP] = start->bp;
+	hl_saved_walk(unwind, walk, start, all, count_call, &calls);
+	return calls.count;
+}

@@ -56,10 +56,23 @@ void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk, const struct 
 		   const uint64_t start_saved[HL_SAVED_COUNT], hl_saved_visit_fn *visit,
 		   void *context);
 
+struct hl_saved_range {
+	uint64_t start, end;
+};
+
+/* How many frames from the one of ${start} outward run code of one of ${ranges}; fewer, where the stack cannot be walked to its
+ * end. ${saved}: its registers but rbp by enum hl_saved_register; NULL: unknown. */
+uint32_t hl_saved_count_calls(struct hl_unwind *unwind, struct hl_walk *walk,
+			      const struct hl_registers *start, const uint64_t *saved,
+			      const struct hl_saved_range *ranges, uint32_t range_count);
+
 /* ---- which addresses a walk may read without a fault ---- */
 
 /* Asks the kernel whether the page at ${page} can be read; no fault, errno is kept. */
 bool hl_memory_page_is_readable(uint64_t page);
+
+/* The same of ${bytes}, at most a page, at ${address}; not of an address that is not a multiple of 8, as that of an object is. */
+bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes);
 
 /* Whether the 4 bytes at ${address}, a multiple of 4, can be read and are ${number}. The kernel reads
  * them: another thread may unmap them meanwhile. */

@@ -77,9 +77,9 @@ typedef struct hl_unwind_file hl_find_file_fn(struct hl_unwind *unwind,
 					      const struct hl_unwind_module *module);
 
 /*
- * Whether ${sp} is the stack pointer of generated code that keeps no frame pointer but a frame of known size: how
- * many bytes above it its caller's begins, where the return address is the last word and the caller's rbp the one before; 0: it is not. Otherwise as
- * hl_find_module_fn. Called for code of no module.
+ * Whether ${sp} is the stack pointer of generated code that keeps no frame pointer but a frame of known size: its rule, one of
+ * hl_arch_rule_of_frame() or hl_arch_rule_of_leaf_frame(); 0: it is not. Otherwise as hl_find_module_fn. Called for code of no
+ * module.
  */
 typedef uint64_t hl_find_generated_fn(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
 

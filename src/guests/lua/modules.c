@@ -399,7 +399,7 @@ static uint64_t find_trace(struct hl_unwind *unwind, struct hl_walk *walk, uint6
 		atomic_store_explicit(&hl_node_generated_key,
 				      (rule & ~HL_RULE_MASK) | it->jit.vm_start,
 				      memory_order_relaxed);
-		return bytes;
+		return hl_arch_rule_of_frame(bytes);
 	}
 	return 0;
 }

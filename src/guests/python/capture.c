@@ -7,9 +7,7 @@
 
 #include <assert.h>
 
-#define USER_SPACE_END (UINT64_C(1) << 47)
-#define PAGE_BYTES     UINT64_C(4096)
-#define TAG_MASK       UINT64_C(7) /* of a frame's reference to its code, from 3.14 on */
+#define TAG_MASK UINT64_C(7) /* of a frame's reference to its code, from 3.14 on */
 
 /* Captures that must be in order before one is read without checks, and how many may fail until then. */
 #define PROOFS	     16u
@@ -415,26 +413,16 @@ hl_python_recapture_fn *hl_python_recapture(const struct hl_python *python)
 
 /* ---- proof ---- */
 
-static bool is_readable(uint64_t address, uint32_t bytes)
-{
-	uint64_t page = address & ~(PAGE_BYTES - 1),
-		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
-
-	return address && address < USER_SPACE_END && !(address & 7) &&
-	       hl_memory_page_is_readable(page) &&
-	       (last == page || hl_memory_page_is_readable(last));
-}
-
 /* Whether ${object} has a type that is called ${name}, of at most seven bytes. */
 HL_READS_STACK static bool is_of_type(uint64_t object, const char *name, uint64_t *ret_type)
 {
-	if (!is_readable(object, STRING_BYTES))
+	if (!hl_memory_object_is_readable(object, STRING_BYTES))
 		return false;
 	uint64_t type = hl_python_word(object, HL_PYTHON_TYPE);
-	if (!is_readable(type, TYPE_BYTES))
+	if (!hl_memory_object_is_readable(type, TYPE_BYTES))
 		return false;
 	uint64_t text = hl_python_word(type, HL_PYTHON_TYPE_NAME);
-	if (!is_readable(text & ~UINT64_C(7), 16))
+	if (!hl_memory_object_is_readable(text & ~UINT64_C(7), 16))
 		return false;
 	for (const char *at = (const char *)text; *at == *name; at++, name++)
 		if (!*name) {
@@ -451,7 +439,7 @@ static bool is_code(const struct hl_python *python, uint64_t code, uint64_t *ret
 	const struct hl_python_layout *layout = python->layout;
 	uint64_t string, bytes;
 
-	return !(code & 15) && is_readable(code, CODE_BYTES) &&
+	return !(code & 15) && hl_memory_object_is_readable(code, CODE_BYTES) &&
 	       is_of_type(code, "code", ret_type) &&
 	       is_of_type(hl_python_word(code, layout->code_name), "str", &string) &&
 	       is_of_type(hl_python_word(code, layout->code_file), "str", &string) &&
@@ -468,35 +456,6 @@ static bool is_at_in_code(const struct hl_python_layout *layout, uint64_t code, 
 	return at <= count + 1;
 }
 
-struct calls {
-	const struct hl_python *python;
-	uint32_t count;
-};
-
-static bool count_call(void *context, const struct hl_saved_frame *frame)
-{
-	struct calls *calls = context;
-	const struct hl_python *it = calls->python;
-
-	calls->count += frame->pc - it->api.eval_start < it->api.eval_end - it->api.eval_start ||
-			frame->pc - it->cold_start < it->cold_end - it->cold_start;
-	return true;
-}
-
-/* How often native code has called the main function; fewer, where the stack cannot be walked to its end.
- */
-static uint32_t count_calls(const struct hl_python *python, const struct hl_script_caller *caller)
-{
-	struct calls calls = {.python = python};
-	uint64_t saved[HL_SAVED_COUNT] = {0};
-
-	for (unsigned k = 0; caller->saved && k < HL_SAVED_RBP; k++)
-		saved[k] = caller->saved[k];
-	saved[HL_SAVED_RBP] = caller->registers->bp;
-	hl_saved_walk(caller->unwind, caller->walk, caller->registers, saved, count_call, &calls);
-	return calls.count;
-}
-
 /* Whether all that walk_frames() reads is there and in order. *${ret_marks}: entries among the frames. */
 static bool check_frames(const struct hl_python *python, uint64_t state, uint64_t *ret_type,
 			 uint32_t *ret_marks)
@@ -504,13 +463,13 @@ static bool check_frames(const struct hl_python *python, uint64_t state, uint64_
 	const struct hl_python_layout *layout = python->layout;
 	uint32_t marks = 0;
 
-	if (!is_readable(state, 184) ||
+	if (!hl_memory_object_is_readable(state, 184) ||
 	    (layout->has_cframe && hl_python_word(state, layout->state_frame) &&
-	     !is_readable(hl_python_word(state, layout->state_frame), 16)))
+	     !hl_memory_object_is_readable(hl_python_word(state, layout->state_frame), 16)))
 		return false;
 	uint64_t frame = first_frame(layout, state);
 	for (uint32_t i = 0; frame && i < CHECKED_MAX; i++) {
-		if (!is_readable(frame, FRAME_BYTES))
+		if (!hl_memory_object_is_readable(frame, FRAME_BYTES))
 			return false;
 		uint8_t mark = layout->frame_mark ? hl_python_byte(frame, layout->frame_mark) : 1;
 		uint64_t code = hl_python_word(frame, layout->frame_code) & ~TAG_MASK;
@@ -530,9 +489,13 @@ static bool check_frames(const struct hl_python *python, uint64_t state, uint64_
 static __attribute__((noinline)) bool prove(struct hl_python *python, uint64_t state,
 					    const struct hl_script_caller *caller)
 {
+	/* Fewer calls, where the stack cannot be walked to its end. */
+	const struct hl_saved_range mains[] = {{python->api.eval_start, python->api.eval_end},
+					       {python->cold_start, python->cold_end}};
 	uint32_t marks = 0;
 	uint64_t type = 0;
-	uint32_t calls = count_calls(python, caller);
+	uint32_t calls = hl_saved_count_calls(caller->unwind, caller->walk, caller->registers,
+					      caller->saved, mains, HL_COUNT_OF(mains));
 
 	if (!calls || hl_python_is_refused(python))
 		return false; /* nothing runs, or nothing that can be compared */

@@ -13,7 +13,7 @@ from pathlib import Path
 
 DOOR = ("guests/guest.h", "guests/outside.h", "guests/provider.h", "guests/traits.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(guests/[^"]+)"', re.M)
-LANGUAGE = re.compile("lua|python|skynet|erlang|beam", re.I)
+LANGUAGE = re.compile("lua|python|ruby|skynet|erlang|beam", re.I)
 ALLOCATOR = re.compile("jemalloc|tcmalloc|mimalloc|rpmalloc|scudo", re.I)
 MOST_INCLUDES = 0
 MOST_FILES = 2

@@ -12,6 +12,9 @@ const struct hl_guest *const hl_guests[HL_GUESTS] = {
 #ifdef HL_WITH_PYTHON
 	[HL_GUEST_PYTHON] = &hl_guest_python,
 #endif
+#ifdef HL_WITH_RUBY
+	[HL_GUEST_RUBY] = &hl_guest_ruby,
+#endif
 #if defined(HL_WITH_SKYNET) && defined(HL_ATTACHED)
 	[HL_GUEST_SKYNET] = &hl_guest_skynet,
 #endif

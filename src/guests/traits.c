@@ -20,6 +20,9 @@ const struct hl_guest_traits *const hl_guest_traits[] = {
 #ifdef HL_WITH_PYTHON
 	&hl_guest_traits_python,
 #endif
+#ifdef HL_WITH_RUBY
+	&hl_guest_traits_ruby,
+#endif
 #ifdef HL_WITH_SKYNET
 	&hl_guest_traits_skynet,
 #endif

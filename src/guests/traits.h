@@ -87,6 +87,7 @@ struct hl_guest_traits {
 	const struct hl_guest_command *commands;
 	const struct hl_guest_start *starts;
 	const char *main_function; /* the beginning of its name: calls of it run scripts */
+	const char *prelude;	   /* the function of its own script that it runs as it starts */
 	const struct hl_guest_host *host;
 
 	/* An interpreter that a program is linked with, and that cannot be found in it: it has a mark, and does not export
@@ -122,7 +123,7 @@ extern const struct hl_guest_traits *const hl_guest_traits[];
 
 /* Each is in the folder of its guest. */
 extern const struct hl_guest_traits hl_guest_traits_beam, hl_guest_traits_java, hl_guest_traits_lua,
-	hl_guest_traits_php, hl_guest_traits_python, hl_guest_traits_skynet;
+	hl_guest_traits_php, hl_guest_traits_python, hl_guest_traits_ruby, hl_guest_traits_skynet;
 
 /* Their readers of files, see import/importer.h; NULL ends them. In the library of src/profile. */
 extern const struct hl_importer *const hl_guest_importers[];

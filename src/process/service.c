@@ -127,7 +127,6 @@ void hl_service_program(const char *title, const char *executable, char name[HL_
 /* Programs whose first word that is not an option is what they run. */
 static const struct hl_guest_command interpreters[] = {
 	{"perl", "-I", NULL, "-e"},
-	{"ruby", "-I -r -C -E", NULL, "-e"},
 	{"php", "-c -d", "-f", "-r"},
 	{"node", "-r --require --import --loader -C", NULL, "-e"},
 	{"java", "-cp -classpath --class-path -p --module-path --add-modules", "-jar", NULL},

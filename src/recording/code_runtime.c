@@ -21,8 +21,6 @@ static const struct hl_code_runtime runtimes[] = {
 	{"mono", "Mono", "mono --jitmap", NULL, NULL, "", NULL, NULL},
 	{"mono-sgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL, NULL},
 	{"libmonosgen", "Mono", "mono --jitmap", NULL, NULL, "", NULL, NULL},
-	{"libruby", "Ruby", NULL, NULL, NULL, "", NULL, NULL},
-	{"ruby", "Ruby", NULL, NULL, NULL, "", NULL, NULL},
 	{"perl", "Perl", NULL, NULL, NULL, "", NULL, NULL},
 	{"libperl.so", "Perl", NULL, NULL, NULL, "", NULL, NULL},
 	{"libguile", "Scheme", NULL, NULL, NULL, "", NULL, NULL},

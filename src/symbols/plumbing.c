@@ -69,10 +69,7 @@ static const char *const table[] = {
 	"g_malloc*", "g_slice_*", "g_realloc*", "g_try_malloc*", "g_try_realloc*", "g_memdup*",
 	"g_strdup*", "g_strndup", "g_strconcat", "g_strjoin*", "g_aligned_alloc*",
 
-	/* ruby, redis, openssl, sqlite */
-	"ruby_xmalloc*", "ruby_xcalloc*", "ruby_xrealloc*", "ruby_strdup", "ruby_mimmalloc",
-	"objspace_xmalloc*", "objspace_xcalloc*", "objspace_xrealloc*", "rb_xmalloc_mul_add*",
-	"rb_xrealloc_mul_add*", "rb_gc_impl_malloc", "rb_gc_impl_calloc", "rb_gc_impl_realloc",
+	/* redis, openssl, sqlite */
 	"zmalloc*", "zcalloc*", "zrealloc*", "ztrymalloc*", "ztrycalloc*", "ztryrealloc*", "zstrdup",
 	"extend_to_usable",
 	"CRYPTO_malloc*", "CRYPTO_zalloc", "CRYPTO_calloc", "CRYPTO_realloc*", "CRYPTO_clear_realloc*",

@@ -55,7 +55,7 @@ struct hl_check_verdict {
 /* See hl_check_leave_out(). */
 #define HL_CHECK_LEFT_OUT_MAX 16 /* a name for each kind, and the end */
 struct hl_check_left_out {
-	const char *what; /* "Ruby's start"; NULL: none */
+	const char *what; /* "Node.js' start"; NULL: none */
 	uint64_t bytes;
 };
 

@@ -121,11 +121,9 @@ static bool is_pool(const struct hl_profile *profile, uint32_t node, int64_t *un
 /*
  * Interpreters, by the functions that start them. Each process of the interpreter's own program calls each of these
  * once, before the script that it was given begins. The functions are exported, so that they have names in stripped
- * files, too. ruby_process_options() also loads RubyGems, which is a part of Ruby, and by rb_funcallv() what '-r' names.
+ * files, too.
  */
 static const struct hl_guest_start starts[] = {
-	{"ruby_setup", "ruby", "Ruby's start"},
-	{"ruby_process_options", "ruby", "Ruby's start"},
 	{"PL_initialise", "swipl", "Prolog's start"},
 	{"node::InitializeOncePerProcess", "node", "Node.js' start"},
 	{0},
@@ -139,16 +137,28 @@ static bool is_main_function(const char *name)
 		if (function && begins_with(name, function))
 			return true;
 	}
-	return begins_with(name, "rb_funcallv") || begins_with(name, "PL_next_solution");
+	return begins_with(name, "PL_next_solution");
 }
 
-/* Whether ${frame} is of a script, or runs one where scripts are not read. */
+/* Whether ${frame} is of the script that the interpreter itself runs as it starts. */
+static bool is_prelude(const struct hl_profile *profile, const struct hl_profile_frame *frame)
+{
+	const char *name = hl_profile_text(profile, profile->functions[frame->function].name);
+
+	for (size_t i = 0; hl_guest_traits[i]; i++) {
+		const char *prelude = hl_guest_traits[i]->prelude;
+		if (prelude && !strcmp(name, prelude))
+			return true;
+	}
+	return false;
+}
+
+/* Whether ${frame}, which is of no script, runs one where scripts are not read. */
 static bool runs_script(const struct hl_profile *profile, const struct hl_profile_frame *frame)
 {
 	const struct hl_profile_function *function = &profile->functions[frame->function];
-	const char *name = hl_profile_text(profile, function->name);
 
-	return hl_profile_is_script(profile, frame) || is_main_function(name) ||
+	return is_main_function(hl_profile_text(profile, function->name)) ||
 	       !profile->modules[function->module].path;
 }
 
@@ -180,10 +190,15 @@ static const struct hl_guest_start *find_start(const struct hl_profile *profile,
 static const char *interpreter_started(const struct hl_profile *profile, uint32_t node)
 {
 	const struct hl_guest_start *start = NULL;
+	const struct hl_profile_frame *script = NULL; /* the outermost one */
 
 	for (; node; node = profile->nodes[node].parent) {
 		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[node].frame];
 		const struct hl_profile_function *function = &profile->functions[frame->function];
+		if (hl_profile_is_script(profile, frame)) {
+			script = frame;
+			continue;
+		}
 		if (runs_script(profile, frame))
 			return NULL;
 		if (!start)
@@ -192,7 +207,7 @@ static const char *interpreter_started(const struct hl_profile *profile, uint32_
 			 !begins_with(file_of(profile, function), "libc."))
 			return NULL;
 	}
-	return start ? start->what : NULL;
+	return start && (!script || is_prelude(profile, script)) ? start->what : NULL;
 }
 
 /*

@@ -75,7 +75,6 @@ static void functions_that_allocate_for_their_callers_are_plumbing(void **state)
 		"g_malloc0_n",
 		"g_slice_alloc",
 		"zmalloc_usable",
-		"ruby_xmalloc2",
 		"CRYPTO_zalloc",
 		"sqlite3MallocZero",
 		"runtime.mallocgc",

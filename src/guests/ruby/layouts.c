@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which layout an interpreter has, and where in its module its loop is, and the context of a thread; see ruby.h. */
+#include "guests/ruby/ruby.h"
+
+#include "unwind/cfi.h"
+
+#include <elf.h>
+#include <string.h>
+
+#define PAGE_BYTES UINT64_C(4096)
+
+/* By struct rb_iseq_constant_body of vm_core.h, as the compiler lays it out with the headers of each release. */
+static const struct hl_ruby_layout layouts[] = {
+	{.release = 301,
+	 .frame_bytes = 64,
+	 .line_is_object = true,
+	 .short_length_in_flags = true,
+	 .body_lines = 120,
+	 .body_line_count = 136,
+	 .body_index = 144},
+	{.release = 303,
+	 .frame_bytes = 56,
+	 .body_lines = 112,
+	 .body_line_count = 128,
+	 .body_index = 136},
+};
+
+/* ---- the context of a thread ---- */
+
+#define PROFILE_BYTES 96u /* of rb_profile_frames(), within which it has loaded the context */
+
+static int32_t distance_at(const uint8_t *code)
+{
+	int32_t distance;
+
+	memcpy(&distance, code, sizeof(distance));
+	return distance;
+}
+
+static bool has_bytes(const uint8_t *code, const void *bytes, size_t count)
+{
+	return memcmp(code, bytes, count) == 0;
+}
+
+/*
+ * By the first function that loads the context, in one of the forms of the ABI for thread-local storage (ELF Handling For
+ * Thread-Local Storage, 4.4.6 and 4.4.7): of a library a call of __tls_get_addr() with the address of module and offset; of
+ * a program, into which a linker has put the offset from the thread pointer, a load.
+ */
+static bool find_context(struct hl_ruby *ruby)
+{
+	static const uint8_t dynamic[] = {0x66, 0x48, 0x8d, 0x3d}; /* lea DISTANCE(%rip), %rdi */
+	static const uint8_t pointer[] = {0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0};
+	static const uint8_t added[] = {0x48, 0x8d, 0x80}; /* after %fs:0, lea OFFSET(%rax), %rax */
+	static const uint8_t constant[] = {0x48, 0xc7, 0xc0}; /* mov $OFFSET, %rax */
+	static const uint8_t loaded[] = {0x64, 0x48, 0x8b}; /* and then mov %fs:(%rax), REGISTER */
+	const uint8_t *code = (const uint8_t *)ruby->api.profile_frames;
+
+	for (const uint8_t *at = code, *end = code + PROFILE_BYTES; at < end; at++) {
+		const uint64_t *tls = (const uint64_t *)(at + 8 + distance_at(at + 4));
+		if (has_bytes(at, dynamic, sizeof(dynamic))) {
+			bool is_inside =
+				(uint64_t)tls - ruby->api.start < ruby->api.end - ruby->api.start;
+			ruby->tls = is_inside ? tls : NULL;
+			return is_inside && !((uint64_t)tls & 7);
+		}
+		if (has_bytes(at, pointer, sizeof(pointer)) && has_bytes(at + 9, added, 3))
+			ruby->tls_offset = distance_at(at + 12);
+		else if (has_bytes(at, constant, 3) && has_bytes(at + 7, loaded, 3))
+			ruby->tls_offset = distance_at(at + 3);
+		else if (at[0] == 0x64 && (at[1] & 0xfb) == 0x48 && at[2] == 0x8b &&
+			 (at[3] & 0xc7) == 0x04 && at[4] == 0x25)
+			ruby->tls_offset = distance_at(at + 5);
+		/* Above the thread pointer there are other things, such as the guard of stacks. */
+		if (ruby->tls_offset < 0)
+			return !(ruby->tls_offset & 7);
+	}
+	return false;
+}
+
+/* ---- its loop ---- */
+
+/* Instructions are addresses of places in the loop, of which a table has them all: 202 in 3.1. Onigmo's, the largest of others, has
+ * 98. */
+#define PLACES_MIN 150u
+
+struct range {
+	uint64_t begin, end;
+};
+
+static bool holds(struct range range, uint64_t address)
+{
+	return address - range.begin < range.end - range.begin;
+}
+
+/* Where the function that holds ${pc} begins and ends; 0, 0: unknown. */
+static struct range function_of(const struct hl_ruby_api *api, uint64_t pc)
+{
+	struct hl_cfi_function function;
+	uint64_t hdr = (uint64_t)api->eh_frame_hdr;
+	/* Bounds as saved.c has them. */
+	uint64_t low = hdr < api->start ? hdr : api->start;
+	uint64_t high = hdr >= api->start && hdr < api->end ? api->end : UINT64_C(1) << 47;
+
+	if (!hdr || hl_cfi_find_function(api->eh_frame_hdr, low, high, pc, &function) < 0)
+		return (struct range){0};
+	return (struct range){function.begin, function.end};
+}
+
+/* How many words at ${at} are addresses inside the function of the first. */
+static uint32_t count_places(const struct hl_ruby_api *api, const uint64_t *at, const uint64_t *end,
+			     struct range *ret_function)
+{
+	*ret_function = function_of(api, *at);
+	const uint64_t *first = at;
+	while (at < end && holds(*ret_function, *at))
+		at++;
+	return (uint32_t)(at - first);
+}
+
+static void find_loop(struct hl_ruby *ruby, struct range data, struct range text)
+{
+	const uint64_t *end = (const uint64_t *)(data.end & ~UINT64_C(7));
+
+	for (const uint64_t *at = (const uint64_t *)((data.begin + 7) & ~UINT64_C(7));
+	     at + PLACES_MIN <= end;) {
+		struct range function;
+		uint32_t count = 1;
+		/* Other data mostly differs in one of these two words. */
+		if (holds(text, at[PLACES_MIN - 1]) && holds(text, at[0]))
+			count = count_places(&ruby->api, at, end, &function);
+		if (count >= PLACES_MIN) {
+			ruby->loop_start = function.begin;
+			ruby->loop_end = function.end;
+			return;
+		}
+		at += count ? count : 1;
+	}
+}
+
+/* The function that calls the loop is the main one, if there is just one; if there is none, the loop is part of it. */
+static bool find_main(struct hl_ruby *ruby, struct range text)
+{
+	struct range loop = {ruby->loop_start, ruby->loop_end}, found = {0};
+
+	for (uint64_t at = text.begin; at + 5 <= text.end; at++) {
+		const uint8_t *code = (const uint8_t *)at;
+		if (*code != 0xe8 ||
+		    at + 5 + (uint64_t)(int64_t)distance_at(code + 1) != loop.begin ||
+		    holds(loop, at) || holds(found, at))
+			continue;
+		struct range caller = function_of(&ruby->api, at);
+		if (!caller.begin)
+			continue;
+		if (found.begin)
+			return false;
+		found = caller;
+	}
+	ruby->eval_start = found.begin ? found.begin : loop.begin;
+	ruby->eval_end = found.begin ? found.end : loop.end;
+	return true;
+}
+
+static struct range range_of(const struct hl_ruby_api *api, const Elf64_Phdr *segment,
+			     uint64_t bias)
+{
+	struct range range = {segment->p_vaddr + bias, segment->p_vaddr + bias + segment->p_filesz};
+
+	return holds((struct range){api->start, api->end}, range.begin) && range.end <= api->end
+		       ? range
+		       : (struct range){0};
+}
+
+/* By the program headers, which lie in the first page of the module. */
+static bool find_functions(struct hl_ruby *ruby)
+{
+	const Elf64_Ehdr *header = (const Elf64_Ehdr *)ruby->api.start;
+	const Elf64_Phdr *segments = (const Elf64_Phdr *)(ruby->api.start + header->e_phoff);
+	struct range text = {0};
+
+	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header->e_phoff + header->e_phnum * sizeof(*segments) > PAGE_BYTES)
+		return false;
+	uint64_t bias = header->e_type == ET_DYN ? ruby->api.start : 0;
+	for (uint32_t i = 0; i < header->e_phnum; i++)
+		if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X)
+			text = range_of(&ruby->api, &segments[i], bias);
+	for (uint32_t i = 0; i < header->e_phnum && !ruby->loop_start; i++)
+		if (segments[i].p_type == PT_LOAD && !(segments[i].p_flags & PF_X))
+			find_loop(ruby, range_of(&ruby->api, &segments[i], bias), text);
+	return ruby->loop_start && find_main(ruby, text);
+}
+
+/* ---- all of it ---- */
+
+enum hl_ruby_problem hl_ruby_open(struct hl_ruby *ruby, const struct hl_ruby_api *api)
+{
+	ruby->api = *api;
+	for (uint32_t i = 0; i < HL_COUNT_OF(layouts); i++)
+		if (layouts[i].release == api->release)
+			ruby->layout = &layouts[i];
+	if (!ruby->layout)
+		return HL_RUBY_UNKNOWN_RELEASE;
+	return find_context(ruby) && find_functions(ruby) ? HL_RUBY_FITS : HL_RUBY_OTHER_BUILD;
+}
+
+const char *hl_ruby_problem_text(enum hl_ruby_problem problem)
+{
+	static const char *const texts[] = {
+		[HL_RUBY_FITS] = "its frames are read",
+		[HL_RUBY_UNKNOWN_RELEASE] = "heapline reads Ruby 3.1 and 3.3",
+		[HL_RUBY_OTHER_BUILD] =
+			"its loop was not found in its code; use a build by GCC with optimization",
+		[HL_RUBY_NOT_PROVED] = "its first frames were not in order; use a released version",
+	};
+
+	return texts[problem];
+}

@@ -13,17 +13,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* Blocks lie one after the other. */
-static int take_block(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
-{
-	uint64_t *end = context;
-
-	(void)last_word;
-	require(address >= *end && address + usable_bytes >= address);
-	*end = address + usable_bytes;
-	return 0;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	struct musl_builder builder;

@@ -52,6 +52,18 @@ static inline void check_leaks(struct hl_leaks *leaks)
 	hl_leaks_free(leaks);
 }
 
+/* Blocks lie one after the other. ${context}: where the one before ends. */
+static inline int take_block(void *context, uint64_t address, uint64_t usable_bytes,
+			     uint64_t last_word)
+{
+	uint64_t *end = context;
+
+	(void)last_word;
+	require(address >= *end && address + usable_bytes >= address);
+	*end = address + usable_bytes;
+	return 0;
+}
+
 static const struct hl_leaks_settings look = {.show = 5};
 
 static inline void damage(struct image *image, const uint8_t *bytes)

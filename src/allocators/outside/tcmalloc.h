@@ -17,7 +17,9 @@
 #pragma once
 
 #include "base/error.h"
+#include "heap/extents.h"
 #include "heap/memory.h"
+#include "heap/slab_heap.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,6 +78,7 @@ struct hl_tcmalloc_copies {
 /* 0 or -ENOMEM. */
 int hl_tcmalloc_copy(struct hl_tcmalloc_copies *copies, uint64_t address, void *bytes,
 		     size_t length);
+/* So that memory is read as it is now. */
 void hl_tcmalloc_copies_forget(struct hl_tcmalloc_copies *copies);
 void hl_tcmalloc_copies_release(struct hl_tcmalloc_copies *copies);
 
@@ -129,3 +132,84 @@ static inline uint64_t hl_tcmalloc_word(const uint8_t *bytes)
  * -ENOMEM. */
 int hl_tcmalloc_find(struct hl_memory *memory, struct hl_tcmalloc *ret_tcmalloc,
 		     struct hl_error *err);
+
+/* ---- reading it ---- */
+
+struct hl_tcmalloc_span {
+	uint64_t page, descriptor;
+	uint64_t objects;     /* the first free block; of a sampled one where its size is */
+	uint64_t first_mark;  /* of its places */
+	size_t next_of_class; /* in walker's spans, plus 1; 0: none */
+	uint32_t pages;
+	uint16_t places; /* for blocks; 0: it is one block, or free */
+	uint16_t used;	 /* blocks that are not in the span's own chain */
+	uint8_t class;
+	uint8_t location : 2;
+	bool is_sampled : 1;
+	bool is_odd : 1; /* it did not fit together */
+};
+
+/* A stretch of spans, or of metadata. */
+struct hl_tcmalloc_stretch {
+	uint64_t start, end;
+	size_t first, count; /* spans; 0: metadata */
+};
+
+/* Zero-initialize but for memory, tcmalloc and the first members of the copies. */
+struct hl_tcmalloc_walker {
+	struct hl_memory *memory;
+	struct hl_tcmalloc *tcmalloc;
+	struct hl_slab_heap slabs;
+	struct hl_tcmalloc_copies metadata, blocks;
+	const struct hl_map *map;	/* that held the last span */
+	struct hl_tcmalloc_span *spans; /* by page */
+	size_t span_count, span_capacity;
+	size_t first_of[HL_TCMALLOC_CLASSES_MAX], last_of[HL_TCMALLOC_CLASSES_MAX]; /* plus 1 */
+	uint64_t next_page;
+	uint64_t mark_count;
+	uint8_t *marks;		    /* of all places: enum hl_slab_state, 2 bits each */
+	struct hl_addresses caches; /* of threads */
+	struct hl_addresses chain;  /* marks of the one that is being read */
+	uint32_t threads;
+	uint64_t bad_chains, first_bad_chain;
+	struct hl_extents known; /* where metadata is for sure */
+	struct hl_tcmalloc_stretch *stretches;
+	size_t stretch_count, stretch_capacity;
+	uint32_t arena;
+	uint8_t *ahead; /* a copy of a span and of the spans after it */
+	uint64_t ahead_start, ahead_end;
+	struct hl_pages pages; /* of it */
+};
+
+static inline uint64_t hl_tcmalloc_span_start(const struct hl_tcmalloc_walker *walker,
+					      const struct hl_tcmalloc_span *span)
+{
+	return span->page << walker->tcmalloc->page_shift;
+}
+
+static inline uint64_t hl_tcmalloc_span_end(const struct hl_tcmalloc_walker *walker,
+					    const struct hl_tcmalloc_span *span)
+{
+	return (span->page + span->pages) << walker->tcmalloc->page_shift;
+}
+
+static inline const struct hl_tcmalloc_class *
+hl_tcmalloc_span_class(const struct hl_tcmalloc_walker *walker, const struct hl_tcmalloc_span *span)
+{
+	return &walker->tcmalloc->classes[span->class];
+}
+
+/* Whether a descriptor's ${bytes} are those of a span from ${page} on. */
+bool hl_tcmalloc_span_parse(const struct hl_tcmalloc_walker *walker, uint64_t page,
+			    const uint8_t *bytes, struct hl_tcmalloc_span *ret_span);
+
+/* The span that holds ${address}, or NULL. */
+const struct hl_tcmalloc_span *hl_tcmalloc_span_find(const struct hl_tcmalloc_walker *walker,
+						     uint64_t address);
+
+/* Reads all spans, by page. 0 or a negative errno. */
+int hl_tcmalloc_read_spans(struct hl_tcmalloc_walker *walker);
+
+/* Finds the caches that variables name, and those that a cache names, once spans are read. Among them are some of threads that have
+ * ended, which have no blocks and are not named by those that they name. 0 or a negative errno. */
+int hl_tcmalloc_read_caches(struct hl_tcmalloc_walker *walker);

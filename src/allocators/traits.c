@@ -97,6 +97,11 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.reports_slabs = true,
 		.answer_warning =
 			"mimalloc reports the heap of one thread only, the one that answered",
+		.stays = "mimalloc returns a page of blocks of one size once none of them is live, "
+			 "and "
+			 "only some time after that, when one of its threads allocates or frees; "
+			 "what is free beside live blocks stays",
+		.purge = "mi_collect(true)",
 	},
 	{
 		.name = "tcmalloc",

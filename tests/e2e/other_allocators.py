@@ -9,6 +9,8 @@ import harness
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 ALLOCATORS = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
 MODES = ("mem-fast", "mem-record")
+TABLE = "by the recorder's table"
+WALKED = {"libmimalloc.so.2": "mimalloc", "libtcmalloc_minimal.so.4": "tcmalloc"}  # as reports call them
 
 
 def installed():

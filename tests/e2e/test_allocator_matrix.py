@@ -19,7 +19,7 @@ SHARED = (("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2"), ("
           ("tcmalloc", "libtcmalloc_minimal.so.4"))
 BUILT_IN = {"jemalloc": ("allocator_ledger_jemalloc", "allocator_ledger_jemalloc_no_pie"),
             "mimalloc": ("allocator_ledger_mimalloc",), "tcmalloc": ("allocator_ledger_tcmalloc",)}
-WALKED = ("tcmalloc",)  # from outside, as glibc's heap is
+WALKED = ("mimalloc", "tcmalloc")  # from outside, as glibc's heap is
 VERBS = (["heap"], ["carriers"], ["carriers", "--ask"], ["pins"], ["allocations"], ["leaks"],
          ["holders"], ["services"], ["doctor"], ["top"], ["live", "--once"])
 QUICK = ("heap", "carriers", "pins", "allocations", "leaks", "holders", "doctor", "live")

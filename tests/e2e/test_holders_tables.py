@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who keeps the blocks of allocators that cannot be walked, by the block table of a recorder."""
+"""Who keeps the blocks of other allocators: of those that cannot be walked by the block table of a recorder."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import tempfile
 
 import harness
 from harness import HEAPLINE, need, program, run
-from other_allocators import MODES, Recorded, installed, preload
+from other_allocators import MODES, TABLE, WALKED, Recorded, installed, preload
 
 VALUES = 2000
 VALUE_BYTES = 1000
@@ -25,13 +25,13 @@ def ask(pid, *options):
 
 
 class HoldersTables(harness.TestCase):
-    def expect_sums(self, report):
+    def expect_sums(self, report, allocator=TABLE):
         total, rows = report["total"], report["rows"]
-        self.assertIn("by the recorder's table", report["allocator"])
+        self.assertIn(allocator, report["allocator"])
         for unit in "bytes", "blocks":
             self.assertEqual(sum(row[f"held_{unit}"] for row in rows), total[f"selected_{unit}"])
 
-    def expect_planted(self, recorded, report):
+    def expect_planted(self, recorded, report, allocator):
         rows = {",".join(sorted(row["holders"])) or row["name"] or row["module"]: row
                 for row in report["rows"]}
         planted = [line[1:] for line in recorded.lines if line[0] == "holder"]
@@ -44,8 +44,9 @@ class HoldersTables(harness.TestCase):
             self.assertLessEqual(row["held_bytes"], int(usable_bytes), name)
             self.assertGreaterEqual(row["held_bytes"], int(usable_bytes) * 56 // 64, name)
         self.assertEqual(report["total"]["selected_bytes"], report["total"]["live_bytes"])
-        self.assertEqual(report["total"]["lost_bytes"], 0)
-        self.expect_sums(report)
+        # A walk finds blocks that nobody keeps and the recorder never saw: of the C library, before it.
+        self.assertLessEqual(report["total"]["lost_bytes"], 0 if allocator == TABLE else 64)
+        self.expect_sums(report, allocator)
 
     def test_each_kind_of_holder_is_found(self):
         for library in installed():
@@ -54,7 +55,8 @@ class HoldersTables(harness.TestCase):
                     with Recorded(self.path("test.hl"), mode, [program("holders")],
                                   preload(library)) as recorded:
                         for options in [], ["--stop"]:
-                            self.expect_planted(recorded, ask(recorded.pid, *options))
+                            self.expect_planted(recorded, ask(recorded.pid, *options),
+                                                WALKED.get(library, TABLE))
 
     def test_the_chain_to_a_block_and_blocks_of_a_size_are_found(self):
         with Recorded(self.path("test.hl"), "mem-record", [program("holders")],

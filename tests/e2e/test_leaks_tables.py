@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Lost blocks of other allocators, by the block table of a recorder; of musl by its stacks."""
+"""Lost blocks of other allocators: of those that cannot be walked by the block table of a recorder."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import subprocess
 import busy_programs
 import harness
 from harness import HEAPLINE, need, program, run
-from other_allocators import MODES, Recorded, installed, preload
+from other_allocators import MODES, TABLE, WALKED, Recorded, installed, preload
 
 TOO_SMALL = 16  # blocks of up to that many bytes count as held
 MUSL = ("leaks_musl", "leaks_musl_static")
@@ -31,6 +31,7 @@ class LeaksTables(harness.TestCase):
                 with self.subTest((library, mode)):
                     with Recorded(self.path("test.hl"), mode, command,
                                   {**preload(library), **(environment or {})}) as recorded:
+                        recorded.allocator = WALKED.get(library, TABLE)
                         yield recorded
 
     def each_of_musl(self, *kinds):
@@ -40,7 +41,7 @@ class LeaksTables(harness.TestCase):
                     with Recorded(self.path("test.hl"), mode, [program(name), *kinds], {}) as recorded:
                         yield recorded
 
-    def expect_planted(self, recorded, allocator="by the recorder's table"):
+    def expect_planted(self, recorded, allocator):
         blocks = next(int(line[1]) for line in recorded.lines if line[0] == "lost")
         for options in [], ["--stop"]:
             report = ask(recorded.pid, *options)
@@ -56,7 +57,7 @@ class LeaksTables(harness.TestCase):
 
     def test_planted_leaks_are_found_with_their_stacks(self):
         for recorded in self.each([program("leaks"), *PLANTED]):
-            self.expect_planted(recorded)
+            self.expect_planted(recorded, recorded.allocator)
 
     def test_planted_leaks_of_musl_are_found_with_their_stacks(self):
         for recorded in self.each_of_musl(*PLANTED):

@@ -4,4 +4,4 @@
 
 #include "heap/slab_heap.h"
 
-extern const struct hl_heap_reader hl_musl_reader, hl_tcmalloc_reader;
+extern const struct hl_heap_reader hl_musl_reader, hl_mimalloc_reader, hl_tcmalloc_reader;

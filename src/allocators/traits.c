@@ -74,6 +74,8 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 				     "je_aligned_alloc", "je_posix_memalign", "je_memalign"),
 		.has_operators = true,
 		.answers_as = HL_INTROSPECTED_JEMALLOC,
+		.answering = {{"mallctl", "mallctlnametomib", "mallctlbymib"},
+			      {"je_mallctl", "je_mallctlnametomib", "je_mallctlbymib"}},
 		.answer_note = "occupancy of partly used slabs is the mean of their block size",
 		.profiles = "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true "
 			    "in the environment makes it write profiles that 'heapline top' reads",
@@ -94,6 +96,9 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 				     "_mi_malloc_generic", "_mi_page_malloc*", "_mi_heap_*"),
 		.has_operators = true,
 		.answers_as = HL_INTROSPECTED_MIMALLOC,
+		/* From 3.6 on a heap is of all threads, and a thread has a part of it. */
+		.answering = {{"mi_theap_visit_blocks", "mi_theap_get_default"},
+			      {"mi_heap_visit_blocks", "mi_heap_get_default"}},
 		.reports_slabs = true,
 		.answer_warning =
 			"mimalloc reports the heap of one thread only, the one that answered",
@@ -117,6 +122,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 				 "DefaultSysAllocator::*", "TCMalloc_System*", "LowLevelAlloc::*"),
 		.has_operators = true,
 		.answers_as = HL_INTROSPECTED_TCMALLOC,
+		.answering = {{"MallocExtension_GetNumericProperty"}},
 		.stays = "free() keeps blocks in caches of threads and in lists of their size. A "
 			 "span of "
 			 "pages is free once none of its blocks is in use, and even then it goes "

@@ -81,9 +81,11 @@ struct hl_allocator_preset {
 
 /* ---- allocators ---- */
 
-#define HL_ALLOCATOR_PRESETS_MAX 2
-#define HL_ALLOCATOR_SYMBOLS_MAX 3
-#define HL_ALLOCATOR_ENDERS_MAX	 2
+#define HL_ALLOCATOR_PRESETS_MAX   2
+#define HL_ALLOCATOR_SYMBOLS_MAX   3
+#define HL_ALLOCATOR_ENDERS_MAX	   2
+#define HL_ALLOCATOR_ANSWERS_MAX   2 /* ways to ask one */
+#define HL_ALLOCATOR_ANSWERING_MAX 3 /* functions of each */
 
 /* How struct hl_introspection says whose figures it has. Part of the region's format. */
 enum hl_introspected {
@@ -113,8 +115,9 @@ struct hl_allocator_traits {
 	const char *const *plumbing; /* functions, as patterns of symbols/symbols.h */
 	bool has_operators;	     /* new and delete that do not call malloc and free */
 
-	/* What a recorder can ask where the allocator is a library. */
+	/* What a recorder can ask: by all functions of one row, in the order that allocators/inside/introspect.c knows. */
 	enum hl_introspected answers_as;
+	const char *answering[HL_ALLOCATOR_ANSWERS_MAX][HL_ALLOCATOR_ANSWERING_MAX];
 	bool reports_slabs;	    /* each of them; else classes of them */
 	const char *answer_warning; /* what its figures leave out */
 	const char *answer_note;    /* what they are */

@@ -289,8 +289,7 @@ static void judge_ask(struct patient *patient)
 
 	if (!other || !other->answers_as)
 		return;
-	bool has_recorder = hl_maps_have_file(&patient->maps, "libheapline.so");
-	if (is_recorded(patient) && has_recorder) {
+	if (is_recorded(patient)) {
 		snprintf(hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_YES,
 				       "heapline carriers -p %d --ask", patient->pid)
 				 ->reason,
@@ -298,11 +297,9 @@ static void judge_ask(struct patient *patient)
 		return;
 	}
 	struct hl_doctor_way *way = hl_doctor_add(patient->doctor, "carriers --ask", HL_DOCTOR_NO,
-						  "%s", patient->command);
+						  "heapline attach -p %d", patient->pid);
 	snprintf(way->reason, sizeof(way->reason),
-		 "%s can be asked by a recorder from the program's start, and there is none in the "
-		 "process",
-		 other->name);
+		 "%s can be asked by a recorder, and there is none in the process", other->name);
 }
 
 /* ${readable}: of the heap. -ENOTSUP means that memory can be read, but not this allocator's. */

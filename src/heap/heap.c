@@ -258,21 +258,21 @@ struct hl_heap *hl_heap_new(void)
 static int note_unwalked(struct hl_memory *memory, struct hl_heap *heap)
 {
 	struct hl_other_found other = hl_other_allocator_library(&memory->maps);
-	bool is_preloaded = hl_maps_have_file(&memory->maps, "libheapline.so");
+	bool has_recorder = hl_maps_have_file(&memory->maps, "memfd:heapline");
 	char remedy[HL_OTHER_REMEDY_MAX];
 
 	if (!other.allocator)
 		other = hl_other_allocator_built_in(memory);
 	heap->unwalked = (struct hl_heap_unwalked){
 		.allocator = other.allocator ? other.allocator->name : "the program's allocator",
-		.can_be_asked = is_preloaded && !other.is_built_in && other.allocator &&
+		.can_be_asked = has_recorder && !other.is_built_in && other.allocator &&
 				other.allocator->answers_as};
 	snprintf(heap->allocator, sizeof(heap->allocator), "%s%s", heap->unwalked.allocator,
 		 other.allocator && other.is_built_in ? ", built into its program" : "");
 	heap->is_stripped = other.allocator && (other.allocator->hides_calls ||
 						(other.is_built_in && other.is_stripped));
 	count_as_others(&heap->rss);
-	if (hl_maps_have_file(&memory->maps, "memfd:heapline"))
+	if (has_recorder)
 		return 0;
 	return hl_heap_note(
 		heap, "what is live and what is free cannot be read from outside; %s",

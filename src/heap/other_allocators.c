@@ -72,10 +72,10 @@ const char *hl_other_allocator_remedy(const struct hl_other_found *found,
 	bool can_trace = !allocator->hides_calls && !(found->is_built_in && found->is_stripped);
 	bool can_be_asked = !found->is_built_in && allocator->answers_as;
 	bool has_recorder = pid && hl_maps_have_file(maps, "memfd:heapline");
-	bool is_whole = has_recorder && hl_maps_have_file(maps, "libheapline.so");
-	const char *more = can_be_asked ? "started with 'heapline record', it can be asked: "
-					  "'heapline carriers --ask -p PID'"
-					: allocator->profiles;
+	const char *more = can_be_asked
+				   ? "while 'heapline attach' or 'heapline record' records it, it "
+				     "can be asked: 'heapline carriers --ask -p PID'"
+				   : allocator->profiles;
 	char command[192] = "";
 
 	if (has_recorder)
@@ -88,7 +88,7 @@ const char *hl_other_allocator_remedy(const struct hl_other_found *found,
 		snprintf(command, sizeof(command), "'heapline %s -p %d 60' shows %s",
 			 can_trace ? "stacks" : "pgfault", (int)pid,
 			 can_trace ? "what it allocates and keeps" : "what makes it grow");
-	if (is_whole && can_be_asked)
+	if (has_recorder && can_be_asked)
 		snprintf(text, HL_OTHER_REMEDY_MAX,
 			 "%s; 'heapline carriers -p %d --ask' asks it for its own figures", command,
 			 (int)pid);

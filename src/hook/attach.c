@@ -577,6 +577,7 @@ static int start_by_thread(struct hl_attach *attach, uint64_t region_bytes)
 		.find_object = found->is_static ? 0 : found->find_object,
 		.current_service = found->current_service,
 		.service_of = found->service_of,
+		.answering = found->answering,
 		.clock_gettime = may_read_tsc ? found->clock_gettime : 0, /* reads it, too */
 		.program_headers = found->program_headers,
 		.program_header_count = found->program_header_count,

@@ -27,12 +27,13 @@ enum known_name {
 	NAME_LIBC_MALLOC, /* glibc's other name of its malloc */
 	NAME_CURRENT_SERVICE,
 	NAME_SERVICE_OF,
-	NAME_ALLOCATORS, /* from here on: for each allocator its symbols, and its enders */
+	NAME_ALLOCATORS, /* from here on: for each allocator its symbols, its enders, and those that answer */
 };
 
 #define NOBODYS_NAME " " /* no symbol is called this */
 
-#define NAMES_OF_EACH (HL_ALLOCATOR_SYMBOLS_MAX + HL_ALLOCATOR_ENDERS_MAX)
+#define FIRST_ANSWER  (HL_ALLOCATOR_SYMBOLS_MAX + HL_ALLOCATOR_ENDERS_MAX)
+#define NAMES_OF_EACH (FIRST_ANSWER + HL_ALLOCATOR_ANSWERS_MAX * HL_ALLOCATOR_ANSWERING_MAX)
 #define NAME_COUNT    (NAME_ALLOCATORS + hl_allocator_count * NAMES_OF_EACH)
 
 static const char *const usual_names[NAME_ALLOCATORS] = {
@@ -168,9 +169,14 @@ static bool has(const struct hl_object *object, size_t name)
 	return object->symbols[name].address != 0;
 }
 
+static size_t index_of(size_t name)
+{
+	return (name - NAME_ALLOCATORS) % NAMES_OF_EACH;
+}
+
 static bool is_ender(size_t name)
 {
-	return (name - NAME_ALLOCATORS) % NAMES_OF_EACH >= HL_ALLOCATOR_SYMBOLS_MAX;
+	return index_of(name) >= HL_ALLOCATOR_SYMBOLS_MAX && index_of(name) < FIRST_ANSWER;
 }
 
 static const struct hl_allocator_traits *allocator_of(size_t name)
@@ -181,16 +187,21 @@ static const struct hl_allocator_traits *allocator_of(size_t name)
 /* NULL: the allocator has fewer. */
 static const char *name_of_allocator(size_t name)
 {
-	size_t index = (name - NAME_ALLOCATORS) % NAMES_OF_EACH;
+	const struct hl_allocator_traits *allocator = allocator_of(name);
+	size_t index = index_of(name);
 
-	return is_ender(name) ? allocator_of(name)->enders[index - HL_ALLOCATOR_SYMBOLS_MAX]
-			      : allocator_of(name)->symbols[index];
+	if (is_ender(name))
+		return allocator->enders[index - HL_ALLOCATOR_SYMBOLS_MAX];
+	return index < HL_ALLOCATOR_SYMBOLS_MAX
+		       ? allocator->symbols[index]
+		       : allocator->answering[(index - FIRST_ANSWER) / HL_ALLOCATOR_ANSWERING_MAX]
+					     [(index - FIRST_ANSWER) % HL_ALLOCATOR_ANSWERING_MAX];
 }
 
 static const struct hl_allocator_traits *find_allocator(const struct hl_object *object)
 {
 	for (size_t name = NAME_ALLOCATORS; name < NAME_COUNT; name++)
-		if (!is_ender(name) && has(object, name))
+		if (index_of(name) < HL_ALLOCATOR_SYMBOLS_MAX && has(object, name))
 			return allocator_of(name);
 	return NULL;
 }
@@ -556,6 +567,32 @@ static void note_enders(const struct hl_objects *objects, struct hl_entries *ent
 	}
 }
 
+/* If ${object} has all functions of the row of hl_allocator_traits.answering that begins with ${name}. */
+static void find_answering(const struct hl_object *object, size_t name,
+			   struct hl_answering *ret_answering)
+{
+	struct hl_answering found = {.kind = allocator_of(name)->answers_as};
+
+	for (size_t i = 0; i < HL_ALLOCATOR_ANSWERING_MAX && name_of_allocator(name + i); i++) {
+		const struct hl_object_symbol *symbol = &object->symbols[name + i];
+		if (!hl_object_symbol_is_function(symbol) || symbol->is_indirect)
+			return;
+		found.functions[i] = symbol->address;
+	}
+	if (found.functions[0])
+		*ret_answering = found;
+}
+
+static void add_answering(const struct hl_objects *objects, struct hl_entries *entries)
+{
+	for (size_t i = 0; i < objects->count && !entries->answering.kind; i++)
+		for (size_t name = NAME_ALLOCATORS; name < NAME_COUNT; name++)
+			if (index_of(name) >= FIRST_ANSWER &&
+			    (index_of(name) - FIRST_ANSWER) % HL_ALLOCATOR_ANSWERING_MAX == 0 &&
+			    !entries->answering.kind)
+				find_answering(&objects->objects[i], name, &entries->answering);
+}
+
 /* The malloc and free of rules take the hooks where there are no others. */
 static int add_all(const struct search *search, bool has_usual, struct hl_entries *entries)
 {
@@ -580,6 +617,7 @@ static int add_all(const struct search *search, bool has_usual, struct hl_entrie
 		    (struct hl_rule_visit){.first_name = NAME_COUNT, .tells_alone = true}, entries);
 	add_program(&search->objects, entries);
 	note_enders(&search->objects, entries);
+	add_answering(&search->objects, entries);
 	return r;
 }
 

@@ -142,6 +142,7 @@ struct hl_entries {
 	uint64_t find_object;				/* _dl_find_object, or 0 */
 	uint64_t clock_gettime;				/* of the vdso, or 0 */
 	uint64_t current_service, service_of;		/* of a guest, see guests/guest.h; or 0 */
+	struct hl_answering answering;			/* of the allocator */
 	uint64_t program_headers, program_header_count; /* AT_PHDR, AT_PHNUM */
 	uint64_t program_entry;				/* AT_ENTRY */
 	uint64_t eh_frame, eh_frame_bytes;		/* of the program; 0: none */

@@ -121,7 +121,20 @@ static inline bool hl_libc_is_bootstrap(const void *address)
 void *hl_libc_bootstrap_alloc(size_t bytes);
 size_t hl_libc_bootstrap_readable(const void *address);
 
+/* Calls a function of ours that calls the target's, which use vector registers as they like. */
+int64_t hl_libc_call(uint64_t function, uint64_t a, uint64_t b);
+
 /* errno is out of reach: who is hooked says so himself. */
+static inline int hl_libc_errno(void)
+{
+	return 0;
+}
+
+static inline void hl_libc_set_errno(int error)
+{
+	(void)error;
+}
+
 static inline void hl_libc_refuse(void)
 {
 }
@@ -140,6 +153,16 @@ int hl_libc_fail_lock(int flags, long error);
 static inline bool hl_libc_knows_usable_size(void)
 {
 	return true;
+}
+
+static inline int hl_libc_errno(void)
+{
+	return errno;
+}
+
+static inline void hl_libc_set_errno(int error)
+{
+	errno = error;
 }
 
 static inline void hl_libc_refuse(void)

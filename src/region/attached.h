@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   UINT64_C(0x44454e494f4a4c48) /* "HLJOINED" */
-#define HL_ATTACHED_VERSION 5u
+#define HL_ATTACHED_VERSION 6u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
 /* The functions that have hooks, by their usual names. */
@@ -187,6 +187,7 @@ struct hl_attached_start {
 	uint8_t may_read_fs_base;	      /* by rdfsbase; 0: by a system call */
 	int32_t collector_pid;		      /* as the target sees it; 0: unknown */
 	uint64_t current_service, service_of; /* functions of the program; 0 if there are none */
+	struct hl_answering answering;	      /* of its allocator */
 	/* Whether calls that a function of a rule makes of others are counted, too. */
 	uint8_t counts_layers;
 	/* The process runs under a seccomp filter, which permits what a forked child calls to be recorded. */

@@ -53,6 +53,14 @@ struct hl_slab_class {
 	uint64_t slabs, full_slabs;
 };
 
+/* The functions that an allocator is asked by: those of a row of hl_allocator_traits.answering; kind 0: it has none. */
+#define HL_ANSWERING_MAX 3
+
+struct hl_answering {
+	uint32_t kind; /* as below */
+	uint64_t functions[HL_ANSWERING_MAX];
+};
+
 /* Bytes; 0 when unknown. */
 struct hl_introspection {
 	uint32_t kind; /* enum hl_introspected of allocators/traits.h; 0: nobody's */

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
+import attaching
 import harness
 from harness import HEAPLINE, Waiting, need, program, run
 from test_terminal import on_terminal
@@ -320,6 +321,37 @@ class Slabs(unittest.TestCase):
                 result = run([HEAPLINE, "carriers", "--ask", "-p", str(python)])
         self.assertEqual(result.status, 1)
         self.assertIn("answers when it allocates", result.stderr)
+
+
+class JoinedSlabs(attaching.TestCase):
+    """The same, where the recorder comes into a process that runs."""
+
+    def ask(self, library):
+        paths = sorted(glob.glob(f"/usr/lib/x86_64-linux-gnu/lib{library}.so.*"))
+        if not paths:
+            self.skipTest(f"lib{library} is not installed")
+        with Waiting([need("python3"), "-c", PYTHON_ALLOCATES],
+                     env={"PYTHONMALLOC": "malloc", "LD_PRELOAD": paths[0]}) as python:
+            with self.attached(python.pid) as attach:
+                answer = run([HEAPLINE, "carriers", "--json", "--ask", "-p", str(python.pid)], env=self.environment)
+                attach.send_signal(signal.SIGINT)
+            self.assertEqual(answer.status, 0, answer.stderr)
+            found = json.loads(answer.stdout)
+            self.assertIsNone(python.poll())
+        return found["allocator"], found["total"]["inuse_bytes"]
+
+    def test_jemalloc_answers(self):
+        allocator, inuse_bytes = self.ask("jemalloc")
+        self.assertEqual(allocator, "jemalloc")
+        self.assertGreater(inuse_bytes, 33000 * 400)
+
+    def test_mimalloc_answers(self):
+        self.assertEqual(self.ask("mimalloc")[0], "mimalloc")  # of the thread that answers
+
+    def test_tcmalloc_answers(self):
+        allocator, inuse_bytes = self.ask("tcmalloc_minimal")
+        self.assertEqual(allocator, "tcmalloc")
+        self.assertGreater(inuse_bytes, 33000 * 400)
 
 
 class Owners(unittest.TestCase):

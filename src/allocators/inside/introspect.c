@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Public introspection of jemalloc, mimalloc and tcmalloc; see introspect.h. Their functions are
- * weak here: the loader finds them when it loads us, or they are not asked. To look them up later
- * could wait for the loader's lock in the middle of the program.
+ * Public introspection of jemalloc, mimalloc and tcmalloc; see introspect.h. In a program that loads us their functions are
+ * weak: the loader finds them, or they are not asked. To look them up later could wait for the loader's lock in the middle of
+ * the program. In one that runs already heapline has found them.
  */
 #include "recorder/introspect.h"
 
 #include "allocators/traits.h"
 #include "base/compiler.h"
+#include "recorder/libc.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
+/* Whom to ask; kind 0: nobody. */
+static struct hl_answering asked;
+
 /* ---- jemalloc: mallctl(3), "MALLCTL NAMESPACE" ---- */
 
-extern int mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size)
-	__attribute__((weak));
-extern int mallctlnametomib(const char *name, size_t *mib, size_t *mib_length)
-	__attribute__((weak));
-extern int mallctlbymib(const size_t *mib, size_t mib_length, void *old, size_t *old_size,
-			void *new, size_t new_size) __attribute__((weak));
+typedef int mallctl_fn(const char *name, void *old, size_t *old_size, void *new, size_t new_size);
+typedef int mallctlnametomib_fn(const char *name, size_t *mib, size_t *mib_length);
+typedef int mallctlbymib_fn(const size_t *mib, size_t mib_length, void *old, size_t *old_size,
+			    void *new, size_t new_size);
+
+#define CTL	   ((mallctl_fn *)asked.functions[0])
+#define CTL_TO_MIB ((mallctlnametomib_fn *)asked.functions[1])
+#define CTL_BY_MIB ((mallctlbymib_fn *)asked.functions[2])
 
 #define ALL_ARENAS 4096 /* MALLCTL_ARENAS_ALL */
 #define MIB_MAX	   8
@@ -31,7 +37,7 @@ static uint64_t ask_jemalloc(const char *name)
 	uint64_t number = 0;
 	size_t size = sizeof(size_t);
 
-	return mallctl(name, &number, &size, NULL, 0) == 0 ? number : 0;
+	return CTL(name, &number, &size, NULL, 0) == 0 ? number : 0;
 }
 
 /* The same with the arena and the class instead of the zeros in ${name}. */
@@ -41,12 +47,12 @@ static uint64_t ask_of_class(const char *name, int arena_at, int class_at, size_
 	size_t mib[MIB_MAX], length = MIB_MAX;
 	uint64_t number = 0;
 
-	if (mallctlnametomib(name, mib, &length) != 0)
+	if (CTL_TO_MIB(name, mib, &length) != 0)
 		return 0;
 	if (arena_at)
 		mib[arena_at] = ALL_ARENAS;
 	mib[class_at] = class;
-	return mallctlbymib(mib, length, &number, &size, NULL, 0) == 0 ? number : 0;
+	return CTL_BY_MIB(mib, length, &number, &size, NULL, 0) == 0 ? number : 0;
 }
 
 static struct hl_slab_class class_of_jemalloc(size_t class)
@@ -77,8 +83,7 @@ static void introspect_jemalloc(struct hl_introspection *answer)
 {
 	uint64_t epoch = 1;
 
-	mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* so that counts are of now */
-	answer->kind = HL_INTROSPECTED_JEMALLOC;
+	CTL("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* so that counts are of now */
 	answer->allocated_bytes = ask_jemalloc("stats.allocated");
 	answer->active_bytes = ask_jemalloc("stats.active");
 	answer->resident_bytes = ask_jemalloc("stats.resident");
@@ -86,7 +91,7 @@ static void introspect_jemalloc(struct hl_introspection *answer)
 	answer->metadata_bytes = ask_jemalloc("stats.metadata");
 	uint32_t classes = 0;
 	size_t size = sizeof(classes);
-	if (mallctl("arenas.nbins", &classes, &size, NULL, 0) != 0)
+	if (CTL("arenas.nbins", &classes, &size, NULL, 0) != 0)
 		classes = 0;
 	for (uint32_t i = 0; i < classes && i < HL_SLAB_CLASSES_MAX; i++)
 		answer->classes[answer->class_count++] = class_of_jemalloc(i);
@@ -102,13 +107,9 @@ struct mi_heap_area {
 
 typedef bool mi_visitor(const void *heap, const struct mi_heap_area *area, void *block, size_t size,
 			void *context);
-extern bool mi_heap_visit_blocks(const void *heap, bool all_blocks, mi_visitor *visitor,
-				 void *context) __attribute__((weak));
-extern void *mi_heap_get_default(void) __attribute__((weak));
-/* From 3.6 on a heap is of all threads, and a thread has a part of it. */
-extern bool mi_theap_visit_blocks(const void *heap, bool all_blocks, mi_visitor *visitor,
-				  void *context) __attribute__((weak));
-extern void *mi_theap_get_default(void) __attribute__((weak));
+typedef bool mi_heap_visit_blocks_fn(const void *heap, bool all_blocks, mi_visitor *visitor,
+				     void *context);
+typedef void *mi_heap_get_default_fn(void);
 
 static struct hl_slab_class *class_of_size(struct hl_introspection *answer, size_t block_bytes)
 {
@@ -152,28 +153,25 @@ static bool take_area(const void *heap, const struct mi_heap_area *area, void *b
 
 static void introspect_mimalloc(struct hl_introspection *answer)
 {
-	answer->kind = HL_INTROSPECTED_MIMALLOC;
-	if (mi_theap_get_default && mi_theap_visit_blocks)
-		mi_theap_visit_blocks(mi_theap_get_default(), false, take_area, answer);
-	else
-		mi_heap_visit_blocks(mi_heap_get_default(), false, take_area, answer);
+	mi_heap_visit_blocks_fn *visit_blocks = (mi_heap_visit_blocks_fn *)asked.functions[0];
+	mi_heap_get_default_fn *get_default = (mi_heap_get_default_fn *)asked.functions[1];
+
+	visit_blocks(get_default(), false, take_area, answer);
 }
 
 /* ---- tcmalloc: gperftools/malloc_extension_c.h ---- */
 
-extern int MallocExtension_GetNumericProperty(const char *property, size_t *value)
-	__attribute__((weak));
+typedef int get_property_fn(const char *property, size_t *value);
 
 static uint64_t ask_tcmalloc(const char *property)
 {
 	size_t value = 0;
 
-	return MallocExtension_GetNumericProperty(property, &value) ? value : 0;
+	return ((get_property_fn *)asked.functions[0])(property, &value) ? value : 0;
 }
 
 static void introspect_tcmalloc(struct hl_introspection *answer)
 {
-	answer->kind = HL_INTROSPECTED_TCMALLOC;
 	answer->allocated_bytes = ask_tcmalloc("generic.current_allocated_bytes");
 	answer->retained_bytes = ask_tcmalloc("tcmalloc.pageheap_unmapped_bytes");
 	answer->resident_bytes = ask_tcmalloc("generic.heap_size") - answer->retained_bytes;
@@ -186,32 +184,104 @@ static void introspect_tcmalloc(struct hl_introspection *answer)
 
 /* ---- the whole ---- */
 
+#ifndef HL_ATTACHED
+
+#define WEAK(name) extern void name(void) __attribute__((weak))
+
+WEAK(mallctl);
+WEAK(mallctlnametomib);
+WEAK(mallctlbymib);
+WEAK(mi_theap_visit_blocks);
+WEAK(mi_theap_get_default);
+WEAK(mi_heap_visit_blocks);
+WEAK(mi_heap_get_default);
+WEAK(MallocExtension_GetNumericProperty);
+
+#define ADDRESS(name) ((uint64_t)(uintptr_t)(name))
+
+/* Constants once the loader has bound them. */
+static void find_functions(void)
+{
+	const struct hl_answering ways[] = {
+		{HL_INTROSPECTED_JEMALLOC,
+		 {ADDRESS(mallctl), ADDRESS(mallctlnametomib), ADDRESS(mallctlbymib)}},
+		{HL_INTROSPECTED_MIMALLOC,
+		 {ADDRESS(mi_theap_visit_blocks), ADDRESS(mi_theap_get_default)}},
+		{HL_INTROSPECTED_MIMALLOC,
+		 {ADDRESS(mi_heap_visit_blocks), ADDRESS(mi_heap_get_default)}},
+		{HL_INTROSPECTED_TCMALLOC, {ADDRESS(MallocExtension_GetNumericProperty)}},
+	};
+	const uint32_t needed[] = {3, 2, 2, 1};
+
+	for (size_t i = 0; i < HL_COUNT_OF(ways) && !asked.kind; i++) {
+		uint32_t count = 0;
+		while (count < HL_ANSWERING_MAX && ways[i].functions[count])
+			count++;
+		if (count == needed[i])
+			asked = ways[i];
+	}
+}
+
+static int64_t call(int64_t (*function)(uint64_t a, uint64_t b), uint64_t a)
+{
+	return function(a, 0);
+}
+
+#else
+
+static void find_functions(void)
+{
+}
+
+static int64_t call(int64_t (*function)(uint64_t a, uint64_t b), uint64_t a)
+{
+	return hl_libc_call((uint64_t)(uintptr_t)function, a, 0);
+}
+
+#endif
+
+void hl_introspect_know(const struct hl_answering *answering)
+{
+	_Static_assert(HL_ANSWERING_MAX == HL_ALLOCATOR_ANSWERING_MAX, "the same functions");
+	asked = *answering;
+}
+
+static int64_t fill(uint64_t place, uint64_t unused)
+{
+	struct hl_introspection *answer = (struct hl_introspection *)(uintptr_t)place;
+
+	(void)unused;
+	answer->kind = asked.kind;
+	if (asked.kind == HL_INTROSPECTED_JEMALLOC)
+		introspect_jemalloc(answer);
+	else if (asked.kind == HL_INTROSPECTED_MIMALLOC)
+		introspect_mimalloc(answer);
+	else if (asked.kind == HL_INTROSPECTED_TCMALLOC)
+		introspect_tcmalloc(answer);
+	return 0;
+}
+
 /* Set while a thread answers. */
 static atomic_flag answering = ATOMIC_FLAG_INIT;
 
 static void answer(struct hl_region_header *header, struct hl_thread *thread)
 {
-	int saved_errno = errno;
-	uint32_t asked = atomic_load(&header->introspection.asked);
+	uint32_t asked_until_now = atomic_load(&header->introspection.asked);
 	struct hl_introspection *place = &header->introspection.answer;
 
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	__builtin_memset(place, 0, sizeof(*place));
-	if (mallctl && mallctlnametomib && mallctlbymib)
-		introspect_jemalloc(place);
-	else if ((mi_heap_visit_blocks && mi_heap_get_default) ||
-		 (mi_theap_visit_blocks && mi_theap_get_default))
-		introspect_mimalloc(place);
-	else if (MallocExtension_GetNumericProperty)
-		introspect_tcmalloc(place);
+	find_functions();
+	call(fill, (uint64_t)(uintptr_t)place);
 	hl_thread_set(thread, HL_RECORDING);
-	atomic_store_explicit(&header->introspection.answered, asked, memory_order_release);
-	errno = saved_errno;
+	atomic_store_explicit(&header->introspection.answered, asked_until_now,
+			      memory_order_release);
 }
 
 void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
 {
 	struct hl_region_header *header = recorder->region.header;
+	int saved_errno = hl_libc_errno();
 
 	/* Asked again meanwhile, it stays asked until the one answer is whole. */
 	if (atomic_flag_test_and_set(&answering))
@@ -219,4 +289,5 @@ void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
 	if (atomic_fetch_and(&header->mode, ~HL_MODE_ASKED) & HL_MODE_ASKED)
 		answer(header, thread);
 	atomic_flag_clear(&answering);
+	hl_libc_set_errno(saved_errno);
 }

@@ -131,9 +131,7 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 		return hl_error_set(
 			err, r,
 			"cannot ask the allocator of process %d: there is no recorder in "
-			"it; start it with 'heapline record'; 'heapline heap -p %d' shows where "
-			"its "
-			"memory is now",
+			"it; 'heapline attach -p %d' brings one in",
 			pid, pid);
 	if (r == -ENODATA)
 		return hl_error_set(

@@ -47,6 +47,7 @@ static void take_functions(const struct hl_attached_start *start)
 		*(uint64_t *)functions[i].place = start->real[functions[i].hook];
 	memcpy(hl_image_real, start->real, sizeof(start->real));
 	memcpy(hl_image_rules, start->rules, sizeof(hl_image_rules));
+	hl_introspect_know(&start->answering);
 	hl_libc.dlclose = start->real[HL_HOOK_DLCLOSE] ? hl_image_close_library : NULL;
 	hl_libc.usable_size = (size_t(*)(void *))start->usable_size;
 	hl_libc_has_glibc_chunks = start->usable_size && start->has_glibc_chunks;
@@ -250,19 +251,4 @@ void hl_objects_take(const struct hl_objects_allocator *real)
 
 	memcpy(hl_image_real + HL_HOOK_COUNT, functions, sizeof(functions));
 	memcpy(hl_attached.object_real, functions, sizeof(functions));
-}
-
-/* ---- introspect.h ---- */
-
-/* The allocator's own functions are not known here. */
-void hl_introspect(struct hl_recorder *recorder, struct hl_thread *thread)
-{
-	struct hl_region_header *header = recorder->region.header;
-	uint32_t asked = atomic_load(&header->introspection.asked);
-
-	(void)thread;
-	if (!(atomic_fetch_and(&header->mode, ~HL_MODE_ASKED) & HL_MODE_ASKED))
-		return;
-	header->introspection.answer.kind = 0;
-	atomic_store_explicit(&header->introspection.answered, asked, memory_order_release);
 }

@@ -105,6 +105,11 @@ pthread_t pthread_self(void)
 	return hl_self_key();
 }
 
+int64_t hl_libc_call(uint64_t function, uint64_t a, uint64_t b)
+{
+	return hl_image_call(function, a, b);
+}
+
 int _dl_find_object(void *pc, struct dl_find_object *ret_object)
 {
 	if (real_find_object)

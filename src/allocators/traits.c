@@ -77,6 +77,11 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.answering = {{"mallctl", "mallctlnametomib", "mallctlbymib"},
 			      {"je_mallctl", "je_mallctlnametomib", "je_mallctlbymib"}},
 		.answer_note = "occupancy of partly used slabs is the mean of their block size",
+		.stays = "free() keeps whole free pages for 10 seconds, longer in a program that "
+			 "does "
+			 "not call jemalloc meanwhile, and returns none of a slab's pages while "
+			 "one of its blocks is live",
+		.purge = "mallctl(\"arena.4096.purge\")",
 		.profiles = "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true "
 			    "in the environment makes it write profiles that 'heapline top' reads",
 	},

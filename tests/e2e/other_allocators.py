@@ -10,7 +10,8 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 ALLOCATORS = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
 MODES = ("mem-fast", "mem-record")
 TABLE = "by the recorder's table"
-WALKED = {"libmimalloc.so.2": "mimalloc", "libtcmalloc_minimal.so.4": "tcmalloc"}  # as reports call them
+WALKED = {"libjemalloc.so.2": "jemalloc", "libmimalloc.so.2": "mimalloc",
+          "libtcmalloc_minimal.so.4": "tcmalloc"}  # as reports call them
 
 
 def installed():
@@ -18,6 +19,13 @@ def installed():
     if not found:
         raise harness.unittest.SkipTest("no allocator besides glibc's is installed")
     return found
+
+
+def not_walked():
+    found = [name for name in installed() if name not in WALKED]
+    if not found:
+        raise harness.unittest.SkipTest("no allocator is installed whose heap cannot be walked")
+    return found[0]
 
 
 def preload(library):

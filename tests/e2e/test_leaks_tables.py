@@ -9,7 +9,7 @@ import subprocess
 import busy_programs
 import harness
 from harness import HEAPLINE, need, program, run
-from other_allocators import MODES, TABLE, WALKED, Recorded, installed, preload
+from other_allocators import MODES, TABLE, WALKED, Recorded, installed, not_walked, preload
 
 TOO_SMALL = 16  # blocks of up to that many bytes count as held
 MUSL = ("leaks_musl", "leaks_musl_static")
@@ -83,7 +83,7 @@ class LeaksTables(harness.TestCase):
                 self.assertEqual(report["total"]["lost_blocks"], 0, report["rows"])
 
     def test_without_a_recorder_it_says_what_helps(self):
-        environment = dict(os.environ, **preload(installed()[0]))
+        environment = dict(os.environ, **preload(not_walked()))
         with subprocess.Popen([program("leaks"), "blocks"], env=environment, text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             while process.stdout.readline() != "ready\n":

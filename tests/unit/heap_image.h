@@ -40,11 +40,17 @@ static inline struct image_part *image_part_at(struct image *image, uint64_t add
 
 static int image_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
 {
-	const struct image_part *part = image_part_at((struct image *)memory, address);
-
-	if (!part || length > part->length - (address - part->start))
-		return -EFAULT;
-	memcpy(bytes, part->bytes + (address - part->start), length);
+	while (length) {
+		const struct image_part *part = image_part_at((struct image *)memory, address);
+		if (!part)
+			return -EFAULT;
+		uint64_t rest = part->length - (address - part->start);
+		size_t piece = length < rest ? length : rest;
+		memcpy(bytes, part->bytes + (address - part->start), piece);
+		bytes = (uint8_t *)bytes + piece;
+		address += piece;
+		length -= piece;
+	}
 	return 0;
 }
 

@@ -4,5 +4,5 @@
 
 #include <stddef.h>
 
-const struct hl_heap_reader *const hl_heap_readers[] = {&hl_musl_reader, &hl_mimalloc_reader,
-							&hl_tcmalloc_reader, NULL};
+const struct hl_heap_reader *const hl_heap_readers[] = {
+	&hl_jemalloc_reader, &hl_musl_reader, &hl_mimalloc_reader, &hl_tcmalloc_reader, NULL};

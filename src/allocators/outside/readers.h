@@ -4,4 +4,5 @@
 
 #include "heap/slab_heap.h"
 
-extern const struct hl_heap_reader hl_musl_reader, hl_mimalloc_reader, hl_tcmalloc_reader;
+extern const struct hl_heap_reader hl_jemalloc_reader, hl_musl_reader, hl_mimalloc_reader,
+	hl_tcmalloc_reader;

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 import attaching
 import harness
@@ -206,13 +207,20 @@ class Matrix(attaching.TestCase):
                 self.assertEqual(said["recorded"], said["plain"])
                 self.assertEqual(said["attached"], said["plain"])
 
-    def test_a_built_in_allocator_is_not_asked_because_it_is_built_in(self):
-        for state, program in self.each("allocator_ledger_jemalloc"):
-            if state == "plain":
-                continue
-            refusal = self.ask(program, "carriers", "--ask", status=1)
-            self.assertEqual("built into" in refusal, state == "recorded", refusal)
-            self.assertEqual("this one came later" in refusal, state == "attached", refusal)
+    def test_a_built_in_allocator_answers(self):
+        for allocator, programs in BUILT_IN.items():
+            for state, program in self.each(programs[0]):
+                if state == "plain":
+                    self.assertIn("heapline attach", self.ask(program, "carriers", "--ask", status=1))
+                    continue
+                command = [HEAPLINE, "carriers", "--ask", "--json", "-p", str(program.pid)]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                                      env=dict(os.environ, **self.environment)) as asking:
+                    while asking.poll() is None:  # it answers when it allocates
+                        program.process.stdin.write("\n")
+                        program.process.stdin.flush()
+                        time.sleep(0.05)
+                    self.assertEqual(json.loads(asking.stdout.read())["allocator"], allocator)
 
     def test_the_program_is_found_whatever_became_of_its_file(self):
         path = harness.program("allocator_ledger_jemalloc")

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "collector/control_ask.h"
-#include "heap/other_allocators.h"
 #include "heap/owners/owner_table.h"
 
 #include <errno.h>
@@ -124,25 +123,16 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 	int r = hl_owner_names_new(pid, true, &names, err);
 	if (r < 0)
 		return r;
-	struct hl_other_found other = hl_other_allocator_library(hl_owner_names_maps(names));
 	r = hl_open_region(pid, names, &region);
 	hl_owner_names_free(names);
-	if (r == -ENODATA && other.allocator && other.allocator->answers_as)
-		return hl_error_set(
-			err, r,
-			"cannot ask the allocator of process %d: there is no recorder in "
-			"it; 'heapline attach -p %d' brings one in",
-			pid, pid);
 	if (r == -ENODATA)
 		return hl_error_set(
 			err, r,
-			"cannot ask the allocator of process %d: only " HL_ALLOCATORS_THAT_ANSWER(
-				"and") " can be asked, where they are libraries; glibc's heap is "
-				       "read "
-				       "without --ask, and 'heapline pgfault -p %d 60' shows what "
-				       "makes the "
-				       "process grow",
-			pid, pid);
+			"cannot ask the allocator of process %d: there is no recorder in it; "
+			"'heapline attach -p %d' brings one in; only " HL_ALLOCATORS_THAT_ANSWER(
+				"and") " can be asked, and 'heapline carriers -p %d' reads heaps "
+				       "without",
+			pid, pid, pid);
 	if (r == 0) {
 		r = send_request(pid, err);
 		if (r == 0)

@@ -161,6 +161,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.library = "ld-musl",
 		.folder = "-linux-musl/",
 		.symbols = {"__libc_malloc_impl", "_dl_debug_addr"},
+		.has_trailers = true,
 		.stays =
 			"free() returns a group of blocks of one size once all of them are free, "
 			"and a block "

@@ -127,7 +127,8 @@ struct hl_allocator_traits {
 	/* For sentences about a heap that was read: a clause that says why memory stays after free, and how the program has
 	 * it return what is free in whole pages; NULL: it has no such function. */
 	const char *stays, *purge;
-	bool hides_calls; /* it has no functions that can be traced */
+	bool has_trailers; /* of a heap that is walked: between blocks there are 4 bytes at least */
+	bool hides_calls;  /* it has no functions that can be traced */
 };
 
 extern const struct hl_allocator_traits hl_allocator_traits[];

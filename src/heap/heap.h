@@ -219,6 +219,8 @@ struct hl_heap {
 	bool was_stopped; /* the process was stopped while it was read */
 	/* An allocator besides glibc's that was walked, the first one; NULL: none. */
 	const struct hl_allocator_traits *walked;
+	/* Whose blocks are reported now; NULL: glibc's. */
+	const struct hl_allocator_traits *walking;
 	bool has_glibc;	  /* glibc's heap has memory, too */
 	bool is_stripped; /* the allocator has no symbols, so its functions cannot be traced */
 	uint64_t taken_realtime_ns, walk_ns;

@@ -83,6 +83,7 @@ int hl_slab_heap_open(struct hl_slab_heap *slabs, struct hl_memory *memory,
 				    ? settings->free_shape
 				    : (struct hl_log2_shape){.start = 512, .width = 14};
 	heap->carriers.shape = slabs->free_shape;
+	heap->walking = allocator;
 	int r = settings->stop ? hl_memory_stop(memory, err) : 0;
 	heap->was_stopped = heap->was_stopped || (r == 0 && settings->stop);
 	return r;
@@ -120,6 +121,7 @@ static void close_arenas(struct hl_slab_heap *slabs)
 
 int hl_slab_heap_close(struct hl_slab_heap *slabs, int r, struct hl_error *err)
 {
+	slabs->heap->walking = NULL;
 	if (slabs->settings->stop)
 		hl_memory_go_on(slabs->memory);
 	if (r == 0) {

@@ -24,6 +24,7 @@
 
 struct walking {
 	const struct hl_block_walk *walk;
+	const struct hl_heap *heap;
 	const struct hl_maps *maps;
 	const struct hl_extents *known; /* whose blocks were given already */
 	struct hl_extents found;
@@ -79,6 +80,14 @@ static uint64_t round_up(uint64_t bytes)
 #define SMALLEST_SLOT_BYTES 12u
 #define SECOND_SLOT_BYTES   24u
 
+/* In slabs a block has a second granule only if it has all of it. */
+#define SMALLEST_IN_SLABS 32u
+
+bool hl_block_walk_is_of_slabs(const struct hl_heap *heap)
+{
+	return heap->walking && !heap->walking->has_trailers;
+}
+
 /* A block of a walk: of musl they have any size. Where the mark is needed, those of 13 to 16 bytes are
  * given the second granule that their slot has. */
 static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
@@ -87,8 +96,14 @@ static int take_walked(void *context, uint64_t address, uint64_t usable_bytes, u
 	const struct hl_block_walk *walk = walking->walk;
 
 	(void)last_word;
-	if (usable_bytes <= SMALLEST_SLOT_BYTES && !walk->takes_small)
+	bool is_small = hl_block_walk_is_of_slabs(walking->heap)
+				? usable_bytes < SMALLEST_IN_SLABS || address & 15
+				: usable_bytes <= SMALLEST_SLOT_BYTES;
+	if (is_small && !walk->takes_small) {
+		walking->table.small_blocks++;
+		walking->table.small_bytes += usable_bytes;
 		return add_small(walking, address, address + round_up(usable_bytes));
+	}
 	if (usable_bytes < BLOCK_MIN && !walk->takes_small)
 		usable_bytes = SECOND_SLOT_BYTES;
 	usable_bytes = round_up(usable_bytes ? usable_bytes : 1);
@@ -201,7 +216,8 @@ static int walk_table(const struct hl_block_walk *walk, struct hl_extents *exten
 		r = describe(&walking, heap);
 	if (r == 0)
 		r = unite(extents, &walking.found);
-	*ret_table = walking.table;
+	ret_table->small_blocks += walking.table.small_blocks;
+	ret_table->small_bytes += walking.table.small_bytes;
 	ret_table->is_there = r == 0;
 	hl_block_owners_free(owners);
 	hl_extents_release(&walking.found);
@@ -222,7 +238,7 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 		  struct hl_error *err)
 {
 	/* Between small blocks of musl lie others, and groups of others. */
-	struct walking walking = {.walk = walk, .gap_max = 1};
+	struct walking walking = {.walk = walk, .heap = heap, .gap_max = 1};
 	const struct hl_heap_settings settings = {
 		.block = take_walked, .foreign = take_walked_foreign, .context = &walking};
 	uint64_t began = hl_clock_ns(CLOCK_MONOTONIC);
@@ -235,7 +251,8 @@ int hl_block_walk(const struct hl_block_walk *walk, struct hl_heap *heap,
 	if (is_walked && r == 0)
 		r = hl_extents_of_carriers(&heap->carriers, heap->page_bytes, extents);
 	bool is_wanted = is_walked ? has_unread(walk->memory, heap) : r == -ENOTSUP;
-	*ret_table = (struct hl_walked_table){.is_there = heap->walked};
+	*ret_table = walking.table;
+	ret_table->is_there = heap->walked;
 	if (r < 0 && !(is_wanted && walk->pid))
 		return hl_error_set(err, r, "%s", why.text[0] ? why.text : strerror(-r));
 	if (is_wanted && walk->pid) {

@@ -12,9 +12,18 @@
 
 int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory)
 {
-	*graph = (struct hl_graph){.memory = memory, .granule_bits = HL_GRAPH_GRANULE_BITS};
+	*graph = (struct hl_graph){.memory = memory,
+				   .granule_bits = HL_GRAPH_GRANULE_BITS,
+				   .header_bytes = HL_CHUNK_HEADER};
 	graph->table = calloc(UPPER_COUNT, sizeof(*graph->table));
 	return graph->table ? 0 : -ENOMEM;
+}
+
+void hl_graph_expect_slabs(struct hl_graph *graph, bool marks)
+{
+	graph->header_bytes = 0;
+	if (!marks)
+		graph->granule_bits = HL_GRAPH_GRANULE_BITS_SMALL;
 }
 
 void hl_graph_release(struct hl_graph *graph)
@@ -61,12 +70,6 @@ static struct hl_graph_page *make_page(struct hl_graph *graph, uint64_t address)
 
 /* ---- blocks ---- */
 
-/* Between two chunks that follow each other; small granules express any size. */
-static uint64_t header_bytes(const struct hl_graph *graph)
-{
-	return graph->granule_bits == HL_GRAPH_GRANULE_BITS ? HL_CHUNK_HEADER : 0;
-}
-
 static int add_large(struct hl_graph *graph, struct hl_graph_large large)
 {
 	return HL_ARRAY_APPEND(graph->large, graph->large_count, graph->large_capacity, large);
@@ -77,10 +80,9 @@ int hl_graph_add_counted(struct hl_graph *graph, uint64_t block, uint64_t usable
 {
 	uint64_t granule = hl_graph_granules(graph, 1),
 		 page_bytes = hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES);
-	/* The next chunk's block, or of a mapping its end, which no block can be. */
-	uint64_t end = (block + usable_bytes + header_bytes(graph)) & ~(granule - 1);
-	bool is_mapped = header_bytes(graph) && !((block + usable_bytes) & (granule - 1));
-	bool is_large = is_mapped || usable_bytes >= LARGE_BYTES || counted_bytes != usable_bytes;
+	/* The next block, or where none can be, as the end of a mapping. */
+	uint64_t next = block + usable_bytes + graph->header_bytes, end = next & ~(granule - 1);
+	bool is_large = next != end || usable_bytes >= LARGE_BYTES || counted_bytes != usable_bytes;
 
 	if (block & (granule - 1) || end <= block ||
 	    end >> (graph->granule_bits + 16 + HL_GRAPH_MIDDLE_BITS + HL_GRAPH_UPPER_BITS))
@@ -211,7 +213,7 @@ uint64_t hl_graph_usable(const struct hl_graph *graph, uint64_t block)
 				     : 0;
 		if (bits)
 			return at + ((uint64_t)__builtin_ctzll(bits) << graph->granule_bits) -
-			       block - header_bytes(graph);
+			       block - graph->header_bytes;
 		at = (at & ~(word - 1)) + word;
 	}
 	return 0;

@@ -58,6 +58,9 @@ struct hl_block_walk {
 	const char *command; /* that errors advise */
 };
 
+/* While blocks are given: whether they lie in slabs, without room between them. */
+bool hl_block_walk_is_of_slabs(const struct hl_heap *heap);
+
 /* Blocks that are not chunks of glibc's. */
 struct hl_walked_table {
 	bool is_there;
@@ -225,6 +228,7 @@ struct hl_graph {
 	unsigned granule_bits;		  /* before the first block the caller may make it
 				  HL_GRAPH_GRANULE_BITS_SMALL: for graphs without marks of lost
 				  blocks, as the smallest blocks have no second granule then */
+	uint64_t header_bytes;		  /* between a block and the next one */
 	struct hl_graph_region ***table;  /* by the upper bits of an address, then by the middle */
 	struct hl_graph_region **regions; /* sorted once settled */
 	size_t region_count, region_capacity;
@@ -316,6 +320,9 @@ static inline uint64_t hl_graph_bit(const struct hl_graph *graph, uint64_t addre
 }
 
 int hl_graph_init(struct hl_graph *graph, struct hl_memory *memory);
+
+/* Called before the first block: blocks have no headers. ${marks}: lost ones will be marked, and none has less than 32 bytes. */
+void hl_graph_expect_slabs(struct hl_graph *graph, bool marks);
 void hl_graph_release(struct hl_graph *graph);
 
 /* A live block, which counts with ${counted_bytes}: where its size is not known, ${usable_bytes} are an

@@ -150,6 +150,8 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes,
 {
 	struct hl_holder_finder *finder = context;
 
+	if (!finder->graph.live_blocks && hl_block_walk_is_of_slabs(finder->holders->heap))
+		hl_graph_expect_slabs(&finder->graph, false);
 	hl_memory_keep_time_of_block(finder->memory, usable_bytes);
 	return hl_graph_add_counted(&finder->graph, address, usable_bytes, counted_bytes);
 }
@@ -218,7 +220,7 @@ static int read_process(struct hl_holder_finder *finder)
 
 	/* A recorder's table has blocks of allocators that pack those of 8 bytes. */
 	if (finder->pid && hl_maps_have_file(&finder->memory->maps, "memfd:heapline"))
-		finder->graph.granule_bits = HL_GRAPH_GRANULE_BITS_SMALL;
+		hl_graph_expect_slabs(&finder->graph, false);
 
 	finder->graph.reads_unaligned = finder->settings->reads_unaligned;
 	holders->heap->was_stopped = !finder->pid;

@@ -99,6 +99,8 @@ static int take_block(void *context, uint64_t address, uint64_t usable_bytes,
 {
 	struct finder *finder = context;
 
+	if (!finder->graph.live_blocks && hl_block_walk_is_of_slabs(finder->leaks->heap))
+		hl_graph_expect_slabs(&finder->graph, true);
 	add_live(finder, counted_bytes);
 	int r = keep_place(finder, address, usable_bytes);
 	return r < 0 ? r

@@ -4,10 +4,10 @@
  * blocks for each, how many of 1000 it keeps, and a seed. It prints
  *
  *	live BLOCKS USABLE_BYTES
- *	figure NAME BYTES	what jemalloc says of itself
+ *	figure NAME BYTES	what the allocator says of itself
  *	ready
  *
- * first and after each letter of its input: `p` purges what jemalloc has free, `b` lets the threads allocate and free all the
+ * first and after each letter of its input: `p` purges what the allocator has free, `b` lets the threads allocate and free all the
  * time, or ends that, `l` lists the blocks before: block ADDRESS USABLE_BYTES. Its own lists do not lie in the heap.
  */
 #include "program.h"
@@ -23,6 +23,9 @@
 
 extern int mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes)
 	__attribute__((weak));
+extern int MallocExtension_GetNumericProperty(const char *property, size_t *value)
+	__attribute__((weak));
+extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
 
 static char output[BUFSIZ]; /* stdio's own would be a block */
 static unsigned threads;
@@ -106,6 +109,29 @@ static void list_blocks(void)
 			       malloc_usable_size(kept[i]));
 }
 
+static void say_of_tcmalloc(void)
+{
+	static const char *const names[] = {
+		"generic.current_allocated_bytes",	     "generic.heap_size",
+		"tcmalloc.current_total_thread_cache_bytes", "tcmalloc.transfer_cache_free_bytes",
+		"tcmalloc.central_cache_free_bytes",	     "tcmalloc.pageheap_free_bytes",
+		"tcmalloc.pageheap_unmapped_bytes"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		size_t value = 0;
+		REQUIRE(MallocExtension_GetNumericProperty(names[i], &value));
+		printf("figure %s %zu\n", names[i], value);
+	}
+}
+
+static void purge(void)
+{
+	if (mallctl)
+		REQUIRE(mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0);
+	else if (MallocExtension_ReleaseFreeMemory)
+		MallocExtension_ReleaseFreeMemory();
+}
+
 static void say(void)
 {
 	static const char *const names[] = {"stats.allocated", "stats.active", "stats.retained",
@@ -127,6 +153,8 @@ static void say(void)
 		REQUIRE(mallctl(names[i], &value, &length, NULL, 0) == 0);
 		printf("figure %s %zu\n", names[i], value);
 	}
+	if (MallocExtension_GetNumericProperty)
+		say_of_tcmalloc();
 	printf("ready\n");
 	fflush(stdout);
 }
@@ -154,8 +182,8 @@ int main(int argc, char **argv)
 	while (read(STDIN_FILENO, &letter, 1) == 1) {
 		if (letter == 'b')
 			atomic_store(&is_busy, !is_busy);
-		else if (letter == 'p' && mallctl)
-			REQUIRE(mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0);
+		else if (letter == 'p')
+			purge();
 		else if (letter == 'l')
 			list_blocks();
 		say();

@@ -10,73 +10,20 @@ import tempfile
 from pathlib import Path
 
 import harness
-from harness import HEAPLINE, need, program, run
+from harness import need, program, run
+from slab_blocks import HEAPS, SMALL, Blocks, ask
 
-LIBRARY = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 BUILT_IN = ("slab_blocks_jemalloc", "slab_blocks_jemalloc_static", "slab_blocks_jemalloc_stripped")
 CONFIGURATIONS = ("", "narenas:1", "percpu_arena:percpu", "retain:false", "tcache:false",
                   "dirty_decay_ms:100,muzzy_decay_ms:5000", "lg_tcache_max:20")
-# Threads, blocks of each, how many of 1000 stay, seed
-SMALL = (3, 8000, 300, 1)
 STATS_BUFFER_BYTES = 65536
 ANSWER_BYTES = 32768
 FILL = "for i = 0, 49999 do redis.call('set', 'key:' .. i, string.rep('x', 60 + i % 500)) end"
 EXTRA_BLOCKS = 8  # libc has one for each thread, and libraries a few
-HEAPS = (SMALL, (1, 20000, 20, 2), (2, 12000, 900, 3), (6, 4000, 500, 4), (4, 6000, 0, 5))
 
 
-class Blocks:
-    """The program, which has said "ready"; ``live`` is its ledger, ``figures`` what jemalloc says."""
-
-    def __init__(self, command, *, arguments=SMALL, configuration=""):
-        environment = {"MALLOC_CONF": configuration}
-        if command == "slab_blocks":
-            if not os.path.exists(LIBRARY):
-                raise harness.unittest.SkipTest("libjemalloc2 is not installed")
-            environment["LD_PRELOAD"] = LIBRARY
-        self.threads = arguments[0]
-        self.process = subprocess.Popen([program(command), *map(str, arguments)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env=dict(os.environ, **environment))
-        self.pid = self.process.pid
-        self.listen()
-
-    def listen(self):
-        self.figures, self.blocks = {}, set()
-        for line in self.process.stdout:
-            word, *words = line.split()
-            if word == "ready":
-                return
-            if word == "block":
-                self.blocks.add(tuple(map(int, words)))
-            elif word == "live":
-                self.live = tuple(map(int, words))
-            else:
-                self.figures[words[0]] = int(words[1])
-        raise AssertionError("the program ended")
-
-    def tell(self, letter):
-        self.process.stdin.write(letter)
-        self.process.stdin.flush()
-        self.listen()
-
-    def rss(self):
-        text = Path(f"/proc/{self.pid}/smaps_rollup").read_text("ascii")
-        return int(re.search(r"Rss: +(\d+) kB", text).group(1)) * 1024
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait(harness.TIMEOUT_S)
-
-
-def ask(verb, *options):
-    result = run([HEAPLINE, verb, "--json", *map(str, options)])
-    if result.status:
-        raise AssertionError(result.stderr)
-    return json.loads(result.stdout)
+def blocks(command, *, arguments=SMALL, configuration=""):
+    return Blocks("libjemalloc.so.2", command, arguments=arguments, environment={"MALLOC_CONF": configuration})
 
 
 class JemallocHeap(harness.TestCase):
@@ -92,7 +39,7 @@ class JemallocHeap(harness.TestCase):
 
     def test_live_and_cached_blocks_are_those_of_the_ledger_and_of_jemalloc(self):
         for configuration in CONFIGURATIONS:
-            with self.subTest(configuration), Blocks("slab_blocks", configuration=configuration) as target:
+            with self.subTest(configuration), blocks("slab_blocks", configuration=configuration) as target:
                 for options in [], ["--stop"]:
                     report = ask("heap", "-p", target.pid, *options)
                     self.expect_all(report, target)
@@ -102,7 +49,7 @@ class JemallocHeap(harness.TestCase):
 
     def test_each_block_of_the_ledger_is_found_and_hardly_another(self):
         for arguments in HEAPS:
-            with self.subTest(arguments), Blocks("slab_blocks", arguments=arguments) as target:
+            with self.subTest(arguments), blocks("slab_blocks", arguments=arguments) as target:
                 target.tell("l")
                 dump = run([program("heap_dump"), "--blocks", str(target.pid)])
                 self.assertEqual(dump.status, 0, dump.stderr)
@@ -112,12 +59,12 @@ class JemallocHeap(harness.TestCase):
 
     def test_built_in_and_stripped_it_is_found_all_the_same(self):
         for name in BUILT_IN:
-            with self.subTest(name), Blocks(name) as target:
+            with self.subTest(name), blocks(name) as target:
                 self.expect_all(ask("heap", "-p", target.pid), target)
 
     def test_a_core_file_says_the_same(self):
         gcore = need("gcore")
-        with Blocks("slab_blocks") as target:
+        with blocks("slab_blocks") as target:
             live = ask("heap", "-p", target.pid)["total"]
             made = run([gcore, "-o", self.path("core"), str(target.pid)])
             self.assertEqual(made.status, 0, made.stderr)
@@ -129,7 +76,7 @@ class JemallocHeap(harness.TestCase):
     def test_what_a_purge_gives_back_is_known_before(self):
         for arguments in HEAPS:
             with self.subTest(arguments), \
-                    Blocks("slab_blocks", arguments=arguments, configuration="dirty_decay_ms:-1") as target:
+                    blocks("slab_blocks", arguments=arguments, configuration="dirty_decay_ms:-1") as target:
                 before = ask("heap", "-p", target.pid)["total"]
                 target.tell("p")
                 after = ask("heap", "-p", target.pid)["total"]
@@ -139,7 +86,7 @@ class JemallocHeap(harness.TestCase):
                 self.assertEqual(after["trimmable_bytes"], 0)
 
     def test_a_heap_that_changes_is_read_within_a_hundredth(self):
-        with Blocks("slab_blocks", arguments=(2, 40000, 700, 6)) as target:
+        with blocks("slab_blocks", arguments=(2, 40000, 700, 6)) as target:
             calm = ask("heap", "-p", target.pid)["total"]
             target.tell("b")
             for _ in range(5):
@@ -150,7 +97,7 @@ class JemallocHeap(harness.TestCase):
             self.expect_all(ask("heap", "-p", target.pid), target)
 
     def test_reading_leaves_the_process_as_it_was(self):
-        with Blocks("slab_blocks") as target:
+        with blocks("slab_blocks") as target:
             before = Path(f"/proc/{target.pid}/statm").read_text("ascii")
             for verb in "heap", "carriers", "pins":
                 ask(verb, "-p", target.pid)

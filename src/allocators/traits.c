@@ -81,7 +81,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 			 "does "
 			 "not call jemalloc meanwhile, and returns none of a slab's pages while "
 			 "one of its blocks is live",
-		.purge = "mallctl(\"arena.4096.purge\")",
+		.purge = "mallctl(\"arena.4096.purge\") (redis: MEMORY PURGE)",
 		.profiles = "if it was built with profiling, MALLOC_CONF=prof:true,prof_final:true "
 			    "in the environment makes it write profiles that 'heapline top' reads",
 	},

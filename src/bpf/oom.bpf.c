@@ -26,6 +26,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define PLACES	    4u
 #define USER_END    (UINT64_C(1) << 47)
 #define LOOKUPS_MAX 256u
+#define SHARE_PARTS 65536
+#define PAGES_MAX   (UINT64_C(1) << 40) /* a counter without a limit has more */
+#define PASSING_NS  UINT64_C(250000000) /* the least time between two of one group */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -106,7 +109,8 @@ struct css_set {
 
 struct page_counter {
 	atomic_long_t usage;
-	unsigned long max;
+	unsigned long high, max;
+	struct page_counter *parent;
 };
 
 struct mem_cgroup {
@@ -168,6 +172,12 @@ struct {
 
 /* Kills of which the reader gets no record. */
 uint64_t lost;
+
+/* Of a limit, in parts of SHARE_PARTS, that are reported when they are passed. */
+const volatile uint32_t shares[HL_OOM_SHARES];
+
+HL_MAP(passings, LRU_HASH, uint64_t, uint64_t,
+       4096); /* when the last one of a counter was reported */
 
 /* ---- what is copied ---- */
 
@@ -481,5 +491,54 @@ int kill_delivered(struct bpf_raw_tracepoint_args *context)
 		copy_arguments(record, memory);
 	copy_stack(place);
 	send(place);
+	return 0;
+}
+
+/* ---- before that ---- */
+
+/* ${counter}: of a group, or of its swap or its huge pages, whose group is nobody's then. */
+static __always_inline void report(uint64_t counter)
+{
+	struct mem_cgroup *group =
+		(void *)(counter - bpf_core_field_offset(struct mem_cgroup, memory));
+	uint64_t now_ns = bpf_ktime_get_ns();
+	uint64_t *last_ns = bpf_map_lookup_elem(&passings, &counter);
+
+	if (last_ns && now_ns - *last_ns < PASSING_NS)
+		return;
+	bpf_map_update_elem(&passings, &counter, &now_ns, BPF_ANY);
+	struct hl_oom_passing passing = {.inode = BPF_CORE_READ(group, css.cgroup, kn, id)};
+	bpf_ringbuf_output(&records, &passing, sizeof(passing), 0);
+}
+
+static __always_inline bool passes(struct page_counter *counter, uint64_t pages)
+{
+	uint64_t max = BPF_CORE_READ(counter, max), high = BPF_CORE_READ(counter, high);
+	uint64_t limit = high < max ? high : max, usage;
+
+	if (limit >= PAGES_MAX)
+		return false;
+	usage = BPF_CORE_READ(counter, usage.counter);
+	for (uint32_t share = 0; share < HL_OOM_SHARES; share++) {
+		uint64_t bound = limit * shares[share] / SHARE_PARTS;
+		if (usage < bound && usage + pages >= bound)
+			return true;
+	}
+	return false;
+}
+
+/* Called for 64 pages at once, as a processor takes them in advance. */
+SEC("fentry/page_counter_try_charge")
+int charged(uint64_t *context)
+{
+	__u64 counter = 0, pages = 0;
+
+	bpf_get_func_arg(context, 0, &counter);
+	bpf_get_func_arg(context, 1, &pages);
+	for (uint32_t i = 0; i < HL_OOM_LEVELS && counter; i++) {
+		if (passes((void *)counter, pages))
+			report(counter);
+		counter = (__u64)BPF_CORE_READ((struct page_counter *)counter, parent);
+	}
 	return 0;
 }

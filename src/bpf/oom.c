@@ -9,17 +9,19 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SHARE_PARTS	    65536		 /* as in oom.bpf.c */
 #define FIRST_PID_NAMESPACE UINT64_C(0xeffffffc) /* linux/proc_ns.h: PROC_PID_INIT_INO */
 
 struct hl_oom {
 	struct oom *programs;
 	struct ring_buffer *ring;
-	hl_oom_record_fn *on_record;
-	void *context;
+	struct hl_oom_wishes wishes;
+	bool sees_passings;
 };
 
 static int on_sample(void *context, void *sample, size_t bytes)
@@ -27,14 +29,34 @@ static int on_sample(void *context, void *sample, size_t bytes)
 	const struct hl_oom *oom = context;
 
 	if (bytes >= sizeof(struct hl_oom_record))
-		oom->on_record(oom->context, sample);
+		oom->wishes.on_record(oom->wishes.context, sample);
+	else
+		oom->wishes.on_passing(oom->wishes.context,
+				       ((const struct hl_oom_passing *)sample)->inode);
 	return 0;
+}
+
+static int load_programs(struct hl_oom *oom, bool sees_passings)
+{
+	oom__destroy(oom->programs);
+	oom->programs = oom__open();
+	if (!oom->programs)
+		return -errno;
+	for (unsigned i = 0; i < HL_OOM_SHARES; i++)
+		oom->programs->rodata->shares[i] = (uint32_t)(oom->wishes.shares[i] * SHARE_PARTS);
+	bpf_program__set_autoload(oom->programs->progs.charged, sees_passings);
+	oom->sees_passings = sees_passings;
+	int r = oom__load(oom->programs);
+	return r < 0 ? r : oom__attach(oom->programs);
 }
 
 static int load(struct hl_oom *oom, struct hl_error *err)
 {
-	oom->programs = oom__open_and_load();
-	int r = oom->programs ? oom__attach(oom->programs) : -errno;
+	int r = load_programs(oom, true);
+
+	if (r < 0) /* the kernel's function has another name, or cannot be entered */
+		r = load_programs(oom, false);
+	malloc_trim(0); /* of the kernel's types, which libbpf has read */
 	if (r == 0)
 		oom->ring = ring_buffer__new(bpf_map__fd(oom->programs->maps.records), on_sample,
 					     oom, NULL);
@@ -43,8 +65,7 @@ static int load(struct hl_oom *oom, struct hl_error *err)
 	return r < 0 ? hl_privilege_explain("load the programs that see kills", r, err) : 0;
 }
 
-int hl_oom_new(hl_oom_record_fn *on_record, void *context, struct hl_oom **ret_oom,
-	       struct hl_error *err)
+int hl_oom_new(const struct hl_oom_wishes *wishes, struct hl_oom **ret_oom, struct hl_error *err)
 {
 	const struct hl_process_facts self = {.pid = getpid(), .uid = geteuid()};
 	struct stat status;
@@ -59,8 +80,7 @@ int hl_oom_new(hl_oom_record_fn *on_record, void *context, struct hl_oom **ret_o
 	struct hl_oom *oom = calloc(1, sizeof(*oom));
 	if (!oom)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	oom->on_record = on_record;
-	oom->context = context;
+	oom->wishes = *wishes;
 	hl_privilege_log_start(NULL);
 	r = load(oom, err);
 	if (r < 0) {
@@ -69,6 +89,11 @@ int hl_oom_new(hl_oom_record_fn *on_record, void *context, struct hl_oom **ret_o
 	}
 	*ret_oom = oom;
 	return 0;
+}
+
+bool hl_oom_sees_passings(const struct hl_oom *oom)
+{
+	return oom->sees_passings;
 }
 
 int hl_oom_fd(const struct hl_oom *oom)

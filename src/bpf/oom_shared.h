@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the programs that see the kernel kill for want of memory (oom.bpf.c) and their reader (oom.c) share: one record of a kill, and one of the
- * death of a process that did not ask for the memory itself.
+ * What the programs that see the kernel kill for want of memory (oom.bpf.c) and their reader (oom.c) share: one record of a kill, one of the
+ * death of a process that did not ask for the memory itself, and one, by its size, of a group that comes near its limit.
  */
 #pragma once
 
@@ -12,6 +12,7 @@ enum hl_oom_kind {
 	HL_OOM_DEATH, /* the victim runs, for the last time: thread and what follows are its own */
 };
 
+#define HL_OOM_SHARES	   3u
 #define HL_OOM_LEVELS	   8u
 #define HL_OOM_NAME	   128u
 #define HL_OOM_STACK_BYTES 16384u
@@ -43,6 +44,11 @@ struct hl_oom_map {
 	uint64_t start, end, offset;		    /* the last in the file, in pages */
 	uint64_t inode;				    /* 0: no file */
 	char parts[HL_OOM_PARTS][HL_OOM_PART_NAME]; /* of the file's path, the last first; cut */
+};
+
+/* A group passes a share of its limit. */
+struct hl_oom_passing {
+	uint64_t inode; /* of its directory */
 };
 
 struct hl_oom_record {

@@ -15,7 +15,7 @@
 struct request {
 	struct hl_trace_target target; /* a process of the group, if any; what is shown, and how */
 	uint64_t interval_s, growth_s;
-	bool with_parts;
+	bool with_parts, is_quick;
 	const char *path; /* of the group; NULL: of the process */
 };
 
@@ -32,6 +32,9 @@ static const struct hl_option options[] = {
 	 HL_AT(target.view.output.row_limit), NULL},
 	{"parts", 0, NULL, "split the memory of processes as 'heap' does, which reads their heaps",
 	 HL_OPTION_FLAG, HL_AT(with_parts), NULL},
+	{"quick", 0, NULL,
+	 "do not read the kernel's pages: page cache in one row, within milliseconds",
+	 HL_OPTION_FLAG, HL_AT(is_quick), NULL},
 	{"growth", 'g', "SECONDS",
 	 "show what the group gains in SECONDS, by stack and file (root, BPF); -o NAME.hl keeps it",
 	 HL_OPTION_COUNT, HL_AT(growth_s), HL_BOUNDS(1, INTERVAL_MAX_S)},
@@ -52,7 +55,7 @@ static int write_pod(const void *pod, const struct hl_emit_options *how)
 static int read_pod(const struct request *request, const struct hl_cgroup *group,
 		    struct hl_pod **ret_pod, struct hl_error *err)
 {
-	int r = hl_pod_read(group, ret_pod, err);
+	int r = hl_pod_read(group, request->is_quick ? HL_POD_FILES : HL_POD_PAGES, ret_pod, err);
 
 	if (r == 0 && request->with_parts && hl_pod_read_parts(*ret_pod) < 0)
 		r = hl_error_set(err, -ENOMEM, "out of memory");

@@ -454,11 +454,12 @@ static int compare_files(const void *left, const void *right)
 	return (a->cached_bytes < b->cached_bytes) - (a->cached_bytes > b->cached_bytes);
 }
 
-static int read_all(struct reader *reader, bool only_sums, struct hl_error *err)
+static int read_all(struct reader *reader, enum hl_pod_extent extent, struct hl_error *err)
 {
 	struct hl_pod *pod = reader->pod;
+	bool only_sums = extent == HL_POD_SUMS;
 
-	int r = only_sums ? 0 : read_pages(reader);
+	int r = extent == HL_POD_PAGES ? read_pages(reader) : 0;
 	if (r == 0)
 		r = read_sums(reader, err);
 	if (r == 0 && !only_sums)
@@ -486,8 +487,8 @@ static int read_all(struct reader *reader, bool only_sums, struct hl_error *err)
 	return r;
 }
 
-static int read_pod(const struct hl_cgroup *group, bool only_sums, struct hl_pod **ret_pod,
-		    struct hl_error *err)
+int hl_pod_read(const struct hl_cgroup *group, enum hl_pod_extent extent, struct hl_pod **ret_pod,
+		struct hl_error *err)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	struct hl_pod *pod = calloc(1, sizeof(*pod));
@@ -497,7 +498,7 @@ static int read_pod(const struct hl_cgroup *group, bool only_sums, struct hl_pod
 		pod->is_v2 = group->is_v2;
 		reader->group = group;
 		reader->pod = pod;
-		r = read_all(reader, only_sums, err);
+		r = read_all(reader, extent, err);
 		hl_pod_files_release(&reader->files);
 		hl_group_pages_free(reader->pages);
 		free(reader->mounts.own);
@@ -511,16 +512,6 @@ static int read_pod(const struct hl_cgroup *group, bool only_sums, struct hl_pod
 	}
 	*ret_pod = pod;
 	return 0;
-}
-
-int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err)
-{
-	return read_pod(group, false, ret_pod, err);
-}
-
-int hl_pod_read_sums(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err)
-{
-	return read_pod(group, true, ret_pod, err);
 }
 
 void hl_pod_free(struct hl_pod *pod)

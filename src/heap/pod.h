@@ -68,11 +68,15 @@ struct hl_pod {
 	char **notes; /* what could not be read; NULL-terminated, or NULL */
 };
 
-/* Reads the balance of ${group}. 0, or a negative errno with a sentence. To be freed by hl_pod_free(). */
-int hl_pod_read(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err);
+enum hl_pod_extent {
+	HL_POD_SUMS, /* without rows, files and notes: from a few files of the group alone, for whoever asks again and again */
+	HL_POD_FILES, /* without the kernel's array of pages: a few milliseconds and those of its processes */
+	HL_POD_PAGES,
+};
 
-/* The same without rows, files and notes: from a few files of the group alone, for whoever asks again and again. */
-int hl_pod_read_sums(const struct hl_cgroup *group, struct hl_pod **ret_pod, struct hl_error *err);
+/* Reads the balance of ${group}. 0, or a negative errno with a sentence. To be freed by hl_pod_free(). */
+int hl_pod_read(const struct hl_cgroup *group, enum hl_pod_extent extent, struct hl_pod **ret_pod,
+		struct hl_error *err);
 
 /* What kubelet takes for the working set, and what the kernel cannot take back by itself but by swapping. */
 static inline uint64_t hl_pod_working_set(const struct hl_pod *pod)

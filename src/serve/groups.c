@@ -101,7 +101,7 @@ static int add(struct hl_groups *groups, const struct hl_cgroup *at, bool with_l
 		return 0;
 	if (groups->count == HL_GROUPS_MAX)
 		return leave_out(groups, at);
-	int r = hl_pod_read_sums(at, &pod, NULL);
+	int r = hl_pod_read(at, HL_POD_SUMS, &pod, NULL);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0; /* it has gone */
 	hl_service_container(name, group.container, group.pod);

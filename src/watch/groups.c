@@ -16,6 +16,15 @@
 #define STAT_WAIT_MAX_NS (16 * HL_NS_PER_SECOND)
 #define CACHE_FALL_PARTS 64 /* of the limit: a lesser fall is noise */
 
+/* Scans until the limits of groups that are known are read again: that is what a scan costs most. */
+#define LIMIT_SCANS 4
+
+/* What may have happened between two looks is known by looks that are as close. */
+#define CLOSE_LOOKS   3
+#define CLOSE_LOOK_NS UINT64_C(20000000)
+#define REARM_NS      UINT64_C(250000000) /* as often as groups near their limit are looked at */
+#define ALARM_FILES   4			  /* that a group may have, with one level */
+
 const char *hl_watch_group_name(const struct hl_watch_group *group)
 {
 	const char *name = group->path + group->name_at;
@@ -23,8 +32,15 @@ const char *hl_watch_group_name(const struct hl_watch_group *group)
 	return *name ? name : "/";
 }
 
+static void release_alarms(struct hl_watch_group *group)
+{
+	for (unsigned i = 0; i < HL_CGROUP_LEVELS_MAX; i++)
+		hl_watch_alarm_release(&group->levels[i].alarm);
+}
+
 static void free_group(struct hl_watch_group *group)
 {
+	release_alarms(group);
 	hl_cgroup_gauge_release(&group->gauge);
 	if (group->kill_file >= 0)
 		close(group->kill_file);
@@ -82,15 +98,32 @@ static int add_group(struct hl_watch_groups *groups, const struct hl_cgroup *at,
 	return 0;
 }
 
+static void set_alarms(struct hl_watch_groups *groups, struct hl_watch_group *group)
+{
+	for (unsigned i = 0; i < group->gauge.count; i++) {
+		const struct hl_cgroup_level *level = &group->gauge.levels[i];
+		if (level->is_v2 && !groups->sees_passings)
+			hl_error_set(&groups->no_alarm, -ENOTSUP,
+				     "no program can be called where it charges memory");
+		if (!groups->descriptor_max || level->usage + ALARM_FILES < groups->descriptor_max)
+			hl_watch_alarm_set(&group->levels[i].alarm, groups->epoll, level,
+					   groups->share, group->inode, &groups->no_alarm);
+	}
+}
+
 /* A group of a scan. Those above have limits of their own and are watched too, unless this one alone was named. */
 static int take_group(struct hl_watch_groups *groups, const struct hl_cgroup *at)
 {
 	struct stat status;
 	int r = fstat(at->fd, &status) < 0 ? -errno : 0;
 	struct hl_watch_group *group = r == 0 ? hl_watch_groups_find(groups, status.st_ino) : NULL;
-	uint64_t limit = hl_cgroup_own_limit(at);
 	unsigned count;
 
+	if (group && !groups->named && groups->scans % LIMIT_SCANS) {
+		group->is_found = true;
+		return 0;
+	}
+	uint64_t limit = hl_cgroup_own_limit(at);
 	if (r < 0 || (!groups->named && limit == HL_CGROUP_UNKNOWN))
 		return 0;
 	bool is_new = !group;
@@ -114,9 +147,11 @@ static int take_group(struct hl_watch_groups *groups, const struct hl_cgroup *at
 		groups->left_out++;
 	}
 	if (group->gauge.count != count) { /* other levels have a limit now */
+		release_alarms(group);
 		memset(group->levels, 0, sizeof(group->levels));
 		group->worst = group->levels;
 	}
+	set_alarms(groups, group);
 	return 0;
 }
 
@@ -154,6 +189,7 @@ int hl_watch_groups_scan(struct hl_watch_groups *groups, bool is_first, struct h
 	for (size_t i = 0; i < groups->count; i++)
 		groups->groups[i]->is_found = false;
 	groups->left_out = 0;
+	groups->scans++;
 	int r = groups->named ? find_named(groups, is_first, err)
 			      : hl_cgroup_each(visit, groups, err);
 	for (size_t i = 0; i < groups->count; i++)
@@ -209,37 +245,90 @@ static uint64_t read_level(struct hl_watch_level *level, const struct hl_cgroup_
 	return hl_watch_trigger_wait_ns(used_of(level), level->limit, share);
 }
 
+/* No cause comes of page cache that has grown since it was read. */
+static enum hl_watch_cause find_cause(struct hl_watch_level *level,
+				      const struct hl_cgroup_level *gauge, double share,
+				      uint64_t now_ns)
+{
+	enum hl_watch_cause cause =
+		hl_watch_trigger_feed(&level->trigger, now_ns, used_of(level), level->limit, share);
+
+	if (!cause || level->stat_ns == now_ns + level->stat_wait_ns)
+		return cause;
+	level->stat_ns = 0;
+	read_cache(level, gauge, now_ns);
+	return hl_watch_trigger_feed(&level->trigger, now_ns, used_of(level), level->limit, share);
+}
+
+static uint64_t look_at_levels(const struct hl_watch_groups *groups, struct hl_watch_group *group,
+			       uint64_t now_ns, enum hl_watch_cause *ret_cause)
+{
+	uint64_t least_ns = STAT_WAIT_MAX_NS / 8;
+	bool is_first = true;
+
+	for (unsigned i = 0; i < group->gauge.count; i++) {
+		struct hl_watch_level *level = &group->levels[i];
+		const struct hl_cgroup_level *gauge = &group->gauge.levels[i];
+		int64_t left = hl_cgroup_level_left(gauge);
+		if (left == INT64_MAX)
+			continue; /* it has gone */
+		if (group->is_pressed)
+			level->stat_ns = 0;
+		uint64_t wait_ns = read_level(level, gauge, left, groups->share, now_ns);
+		enum hl_watch_cause cause = find_cause(level, gauge, groups->share, now_ns);
+		if (level->trigger.rushes)
+			wait_ns = CLOSE_LOOK_NS;
+		least_ns = wait_ns < least_ns ? wait_ns : least_ns;
+		if (is_first || (cause && !*ret_cause) ||
+		    (!cause == !*ret_cause && is_worse(level, group->worst))) {
+			group->worst = level;
+			*ret_cause = cause;
+		}
+		is_first = false;
+	}
+	return least_ns;
+}
+
 struct hl_watch_finding hl_watch_group_look(const struct hl_watch_groups *groups,
 					    struct hl_watch_group *group, uint64_t now_ns)
 {
 	struct hl_watch_finding finding = {0};
-	uint64_t least_ns = STAT_WAIT_MAX_NS / 8;
-	bool is_first = true;
 
 	if (group->kill_file >= 0) {
 		uint64_t kills = read_kills(group);
 		finding.new_kills = kills > group->kills ? kills - group->kills : 0;
 		group->kills = kills;
 	}
-	for (unsigned i = 0; i < group->gauge.count; i++) {
-		struct hl_watch_level *level = &group->levels[i];
-		int64_t left = hl_cgroup_level_left(&group->gauge.levels[i]);
-		if (left == INT64_MAX)
-			continue; /* it has gone */
-		uint64_t wait_ns =
-			read_level(level, &group->gauge.levels[i], left, groups->share, now_ns);
-		enum hl_watch_cause cause = hl_watch_trigger_feed(
-			&level->trigger, now_ns, used_of(level), level->limit, groups->share);
-		least_ns = wait_ns < least_ns ? wait_ns : least_ns;
-		if (is_first || (cause && !finding.cause) ||
-		    (!cause == !finding.cause && is_worse(level, group->worst))) {
-			group->worst = level;
-			finding.cause = cause;
-		}
-		is_first = false;
+	uint64_t least_ns = look_at_levels(groups, group, now_ns, &finding.cause);
+	if (group->close_looks && --group->close_looks)
+		least_ns = CLOSE_LOOK_NS;
+	group->is_close = least_ns <= CLOSE_LOOK_NS;
+	group->is_pressed = group->is_pressed && group->close_looks;
+	if (group->rearm_ns && now_ns >= group->rearm_ns) {
+		for (unsigned i = 0; i < group->gauge.count; i++)
+			hl_watch_alarm_rearm(&group->levels[i].alarm, groups->epoll, group->inode);
+		group->rearm_ns = 0;
 	}
+	if (group->rearm_ns && least_ns > REARM_NS)
+		least_ns = REARM_NS;
 	group->next_ns = now_ns + least_ns;
 	return finding;
+}
+
+/* ---- between the looks ---- */
+
+void hl_watch_groups_wake(struct hl_watch_groups *groups, uint64_t tag)
+{
+	struct hl_watch_group *group = hl_watch_groups_find(groups, tag & ~HL_WATCH_ALARM_PRESSURE);
+
+	if (!group)
+		return;
+	group->next_ns = 0;
+	group->is_close = true;
+	group->close_looks = CLOSE_LOOKS;
+	group->is_pressed |= tag & HL_WATCH_ALARM_PRESSURE;
+	if (!group->rearm_ns)
+		group->rearm_ns = hl_clock_ns(CLOCK_MONOTONIC) + REARM_NS;
 }
 
 void hl_watch_groups_release(struct hl_watch_groups *groups)

@@ -11,10 +11,10 @@
 #include "watch/snapshot.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -50,7 +50,8 @@ struct service {
 	char no_oom[1200];  /* why */
 	uint64_t oom_lost;
 	uint64_t scan_ns; /* of the next scan */
-	size_t left_out;  /* groups that were said to be, last */
+	bool has_said_alarm;
+	size_t left_out; /* groups that were said to be, last */
 	int signals;
 	uint64_t wait_ns; /* at most, since something goes on */
 	bool ends;
@@ -67,6 +68,14 @@ static void say(const struct service *service, const char *format, ...)
 	vsnprintf(sentence, sizeof(sentence), format, arguments);
 	va_end(arguments);
 	service->settings->say(sentence);
+}
+
+/* What wakes the service beside the alarms of groups. */
+static int wake_by(const struct service *service, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+
+	return epoll_ctl(service->groups.epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 /* ---- to outlive what is watched ---- */
@@ -139,10 +148,10 @@ static void join(struct service *service, struct hl_watch_group *group, pid_t pi
 	bool has_entry = r == 0;
 	joined->complaints = memfd_create("complaints", MFD_CLOEXEC);
 	if (r == 0)
-		r = joined->complaints < 0
-			    ? -errno
-			    : hl_watch_helper_start(arguments, joined->complaints,
-						    joined->complaints, false, &joined->heapline);
+		r = joined->complaints < 0 ? -errno
+					   : hl_watch_helper_start(arguments, joined->complaints,
+								   joined->complaints, false, false,
+								   &joined->heapline);
 	if (r < 0) {
 		joined->heapline = 0;
 		if (joined->complaints >= 0)
@@ -255,20 +264,32 @@ static void look_at_groups(struct service *service, uint64_t now_ns)
 
 static void on_oom(void *context, const struct hl_oom_record *record)
 {
-	hl_watch_kills_take(context, record);
+	hl_watch_kills_take(((struct service *)context)->kills, record);
+}
+
+static void on_passing(void *context, uint64_t inode)
+{
+	hl_watch_groups_wake(&((struct service *)context)->groups, inode);
 }
 
 /* Where the kernel cannot be asked, the groups count their kills. */
 static int open_kills(struct service *service, struct hl_error *err)
 {
+	struct hl_oom_wishes wishes = {
+		.on_record = on_oom, .on_passing = on_passing, .context = service};
 	struct hl_error why = {0};
 
+	for (unsigned i = 0; i < HL_OOM_SHARES; i++)
+		wishes.shares[i] =
+			hl_watch_trigger_from(HL_WATCH_CAUSE_GROWTH + i, service->groups.share);
 	service->kills =
 		hl_watch_kills_new(&service->store, &service->groups, service->settings->say);
 	if (!service->kills)
 		return hl_error_set(err, -ENOMEM, "out of memory");
-	if (hl_oom_new(on_oom, service->kills, &service->oom, &why) == 0)
-		return 0;
+	if (hl_oom_new(&wishes, &service->oom, &why) == 0) {
+		service->groups.sees_passings = hl_oom_sees_passings(service->oom);
+		return wake_by(service, hl_oom_fd(service->oom));
+	}
 	service->groups.reads_kills = true;
 	snprintf(service->no_oom, sizeof(service->no_oom),
 		 "who was killed, and who asked for memory, is not known: %s", why.text);
@@ -305,22 +326,33 @@ static int scan(struct service *service, bool is_first, uint64_t now_ns, struct 
 		    "of open files, or name groups with --cgroup",
 		    left_out, left_out == 1 ? "" : "s");
 	service->left_out = left_out;
+	if (*service->groups.no_alarm.text && !service->has_said_alarm)
+		say(service,
+		    "groups are looked at every 2 seconds to 4 times a second, since the kernel "
+		    "does "
+		    "not report all that happens to them: %s",
+		    service->groups.no_alarm.text);
+	service->has_said_alarm = *service->groups.no_alarm.text;
 	return r;
 }
 
-/* Until something is due. */
+/* Until something is due; looks happen together unless a group is looked at closely. */
 static uint64_t next_ns(const struct service *service, uint64_t now_ns)
 {
-	uint64_t next = service->scan_ns;
+	uint64_t next = service->scan_ns, least = now_ns + TICK_NS;
 
-	for (size_t i = 0; i < service->groups.count; i++)
-		if (service->groups.groups[i]->next_ns < next)
-			next = service->groups.groups[i]->next_ns;
+	for (size_t i = 0; i < service->groups.count; i++) {
+		const struct hl_watch_group *group = service->groups.groups[i];
+		if (group->next_ns < next)
+			next = group->next_ns;
+		if (group->next_ns < least && group->is_close)
+			least = group->next_ns;
+	}
 	for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
 		if (service->snapshots[i] && now_ns + STEP_WAIT_NS < next)
 			next = now_ns + STEP_WAIT_NS;
-	if (next < now_ns + TICK_NS)
-		next = now_ns + TICK_NS;
+	if (next < least)
+		next = least;
 	return service->wait_ns && now_ns + service->wait_ns < next ? now_ns + service->wait_ns
 								    : next;
 }
@@ -336,6 +368,16 @@ static void take_signals(struct service *service)
 				service->ends = true;
 }
 
+static void wait_until(struct service *service, uint64_t next_ns, uint64_t now_ns)
+{
+	struct epoll_event events[16];
+	int count = epoll_wait(service->groups.epoll, events, HL_COUNT_OF(events),
+			       (int)((next_ns - now_ns) / 1000000));
+
+	for (int i = 0; i < count; i++)
+		hl_watch_groups_wake(&service->groups, events[i].data.u64);
+}
+
 static int watch(struct service *service, struct hl_error *err)
 {
 	while (!service->ends) {
@@ -348,11 +390,7 @@ static int watch(struct service *service, struct hl_error *err)
 		look_at_snapshots(service, now_ns);
 		look_at_joined(service);
 		look_at_groups(service, now_ns);
-		uint64_t wait_ns = next_ns(service, now_ns) - now_ns;
-		struct pollfd events[] = {
-			{.fd = service->signals, .events = POLLIN},
-			{.fd = service->oom ? hl_oom_fd(service->oom) : -1, .events = POLLIN}};
-		poll(events, HL_COUNT_OF(events), (int)(wait_ns / 1000000));
+		wait_until(service, next_ns(service, now_ns), now_ns);
 		take_signals(service);
 	}
 	/* What has happened since the last turn. */
@@ -361,7 +399,7 @@ static int watch(struct service *service, struct hl_error *err)
 	return 0;
 }
 
-static int open_signals(void)
+static int open_signals(struct service *service)
 {
 	sigset_t taken;
 
@@ -371,8 +409,11 @@ static int open_signals(void)
 	sigaddset(&taken, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &taken, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	int fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? -errno : fd;
+	service->groups.epoll = epoll_create1(EPOLL_CLOEXEC);
+	service->signals = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+	return service->groups.epoll < 0 || service->signals < 0
+		       ? -errno
+		       : wake_by(service, service->signals);
 }
 
 static void close_all(struct service *service)
@@ -391,6 +432,7 @@ static void close_all(struct service *service)
 	hl_watch_groups_release(&service->groups);
 	hl_watch_store_close(&service->store);
 	close(service->signals);
+	close(service->groups.epoll);
 }
 
 int hl_watch_run(const struct hl_watch_settings *settings, struct hl_error *err)
@@ -405,10 +447,9 @@ int hl_watch_run(const struct hl_watch_settings *settings, struct hl_error *err)
 	if (r < 0)
 		return r;
 	raise_limits(&service);
-	service.signals = open_signals();
-	if (service.signals < 0)
-		r = hl_error_set(err, service.signals, "cannot take signals: %s",
-				 strerror(-service.signals));
+	r = open_signals(&service);
+	if (r < 0)
+		hl_error_set(err, r, "cannot take signals: %s", strerror(-r));
 	if (r == 0)
 		r = open_kills(&service, err);
 	if (r == 0)

@@ -31,7 +31,8 @@
 #define TRIES_MAX     4 /* of a step on a disk that is full */
 
 /* After the group's own, pod. */
-static const char *const process_verbs[] = {"ctl", "heap", "allocations", "holders"};
+static const char *const process_verbs[] = {"heap", "ctl", "allocations", "holders"};
+#define CTL_VERB 1
 
 struct process {
 	pid_t pid;
@@ -46,6 +47,7 @@ struct hl_watch_snapshot {
 	char name[HL_WATCH_NAME_MAX];
 	int fd;
 	bool may_stop, is_kept;
+	bool is_quick; /* the group rushes: programs are not niced, and pages are not read */
 	json_t *document, *steps; /* the second is in the first */
 	struct process processes[HL_WATCH_PROCESSES_MAX];
 	unsigned process_count;
@@ -68,7 +70,7 @@ static void set_oom_score(pid_t pid)
 }
 
 int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool is_bounded,
-			  pid_t *ret_pid)
+			  bool is_quick, pid_t *ret_pid)
 {
 	const struct rlimit memory = {HELPER_MEMORY_BYTES, HELPER_MEMORY_BYTES};
 	const struct rlimit output = {HELPER_OUTPUT_BYTES, HELPER_OUTPUT_BYTES};
@@ -85,8 +87,10 @@ int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool 
 	if (r < 0)
 		return r;
 	set_oom_score(*ret_pid);
-	setpriority(PRIO_PROCESS, (id_t)*ret_pid, HELPER_NICENESS);
-	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, *ret_pid, IOPRIO_IDLE);
+	if (!is_quick) {
+		setpriority(PRIO_PROCESS, (id_t)*ret_pid, HELPER_NICENESS);
+		syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, *ret_pid, IOPRIO_IDLE);
+	}
 	if (is_bounded) {
 		prlimit(*ret_pid, RLIMIT_DATA, &memory, NULL);
 		prlimit(*ret_pid, RLIMIT_FSIZE, &output, NULL);
@@ -116,12 +120,14 @@ static void put_arguments(struct hl_watch_snapshot *snapshot, char pid[16],
 		arguments[count++] = "pod";
 		arguments[count++] = "--cgroup";
 		arguments[count++] = snapshot->group->path;
+		if (snapshot->is_quick)
+			arguments[count++] = "--quick";
 	} else {
 		snprintf(pid, 16, "%d", snapshot->processes[step / HL_COUNT_OF(process_verbs)].pid);
 		arguments[count++] = (char *)process_verbs[step % HL_COUNT_OF(process_verbs)];
 		arguments[count++] = "-p";
 		arguments[count++] = pid;
-		if (step % HL_COUNT_OF(process_verbs) == 0)
+		if (step % HL_COUNT_OF(process_verbs) == CTL_VERB)
 			arguments[count++] = "status"; /* which fails unless it is recorded */
 		else if (snapshot->may_stop)
 			arguments[count++] = "--stop";
@@ -143,7 +149,8 @@ static int start_step(struct hl_watch_snapshot *snapshot, uint64_t now_ns)
 	if (ftruncate(snapshot->complaints, 0) < 0 || lseek(snapshot->complaints, 0, SEEK_SET) < 0)
 		return -errno;
 	snapshot->begun_ns = now_ns;
-	return hl_watch_helper_start(arguments, out, snapshot->complaints, true, &snapshot->helper);
+	return hl_watch_helper_start(arguments, out, snapshot->complaints, true, snapshot->is_quick,
+				     &snapshot->helper);
 }
 
 /* Says how the step ended; what failed leaves no file. */
@@ -318,6 +325,7 @@ int hl_watch_snapshot_begin(struct hl_watch_store *store, struct hl_watch_group 
 	snapshot->level = group->worst;
 	snapshot->cause = cause;
 	snapshot->may_stop = may_stop;
+	snapshot->is_quick = snapshot->level->trigger.rushes;
 	snapshot->fd = -1;
 	snapshot->complaints = memfd_create("complaints", MFD_CLOEXEC);
 	group->is_busy = true;

@@ -33,7 +33,7 @@ pid_t hl_watch_snapshot_largest(const struct hl_watch_snapshot *snapshot);
 /* Ends a program that runs, and removes what is not complete. NULL is fine. */
 void hl_watch_snapshot_free(struct hl_watch_snapshot *snapshot);
 
-/* Starts heapline with ${arguments} as such a program, with ${out} and ${complaints}; ${is_bounded}: in memory and output, too. It ends with
- * the service, by SIGINT unless it is bounded. 0 or a negative errno. */
+/* Starts heapline with ${arguments} as such a program, with ${out} and ${complaints}; ${is_bounded}: in memory and output, too;
+ * ${is_quick}: not niced. It ends with the service, by SIGINT unless it is bounded. 0 or a negative errno. */
 int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool is_bounded,
-			  pid_t *ret_pid);
+			  bool is_quick, pid_t *ret_pid);

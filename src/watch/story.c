@@ -293,7 +293,7 @@ static const char *cause_phrase(const json_t *snapshot)
 {
 	const char *cause = text_of(snapshot, "cause");
 
-	return !strcmp(cause, "growth")	 ? "it grew steadily"
+	return !strcmp(cause, "growth")	 ? "it grew towards the limit"
 	       : !strcmp(cause, "share") ? "it passed the share of the limit"
 					 : "it was near the limit";
 }

@@ -13,6 +13,9 @@
 /* A cause is armed again this far below. */
 #define HYSTERESIS 0.1
 #define PAUSE_NS   (UINT64_C(300) * 1000000000)
+/* Between two looks; less is not fast. */
+#define RUSH_MIN_SHARE	 (1.0 / 64)
+#define RUSH_MIN_WAIT_NS (10 * MS)
 
 static const char *const names[HL_WATCH_CAUSES] = {"none", "growth", "share", "near"};
 
@@ -50,29 +53,51 @@ static bool grows_to(const struct hl_watch_trigger *trigger, uint64_t limit)
 	       left / grown * (double)(last->ns - first->ns) <= (double)HL_WATCH_SOON_NS;
 }
 
+static void measure_speed(struct hl_watch_trigger *trigger, uint64_t now_ns, uint64_t used,
+			  uint64_t limit)
+{
+	struct hl_watch_sample *before = &trigger->before, *last = &trigger->last;
+
+	if (now_ns - last->ns >= RUSH_MIN_WAIT_NS)
+		*before = *last;
+	*last = (struct hl_watch_sample){now_ns, used};
+	double grown = used > before->bytes ? (double)(used - before->bytes) : 0;
+	double left = used < limit ? (double)(limit - used) : 0;
+	trigger->rushes = before->ns && grown >= RUSH_MIN_SHARE * (double)limit &&
+			  left / grown * (double)(now_ns - before->ns) <= (double)HL_WATCH_RUSH_NS;
+}
+
 static double rearmed_below(double from)
 {
 	return from > 2 * HYSTERESIS ? from - HYSTERESIS : from / 2;
+}
+
+double hl_watch_trigger_from(enum hl_watch_cause cause, double share)
+{
+	return cause == HL_WATCH_CAUSE_GROWTH  ? GROWTH_SHARE
+	       : cause == HL_WATCH_CAUSE_SHARE ? share
+	       : cause == HL_WATCH_CAUSE_NEAR  ? (share + 1) / 2
+					       : 0;
 }
 
 enum hl_watch_cause hl_watch_trigger_feed(struct hl_watch_trigger *trigger, uint64_t now_ns,
 					  uint64_t used, uint64_t limit, double share)
 {
 	double part = limit ? (double)used / (double)limit : 1;
-	const double from[HL_WATCH_CAUSES] = {[HL_WATCH_CAUSE_GROWTH] = GROWTH_SHARE,
-					      [HL_WATCH_CAUSE_SHARE] = share,
-					      [HL_WATCH_CAUSE_NEAR] = (share + 1) / 2};
 
 	add_sample(trigger, now_ns, used);
+	measure_speed(trigger, now_ns, used, limit);
 	for (unsigned cause = HL_WATCH_CAUSE_GROWTH; cause < HL_WATCH_CAUSES; cause++)
-		if (trigger->has_fired[cause] && part < rearmed_below(from[cause]) &&
+		if (trigger->has_fired[cause] &&
+		    part < rearmed_below(hl_watch_trigger_from(cause, share)) &&
 		    now_ns - trigger->fired_ns[cause] >= PAUSE_NS)
 			trigger->has_fired[cause] = false;
 	/* The nearest to the limit first: it says most. */
 	for (unsigned cause = HL_WATCH_CAUSES - 1; cause > HL_WATCH_CAUSE_NONE; cause--)
-		if (part >= from[cause] && !trigger->has_fired[cause] &&
+		if (part >= hl_watch_trigger_from(cause, share) && !trigger->has_fired[cause] &&
 		    (cause != HL_WATCH_CAUSE_GROWTH ||
-		     (!trigger->has_fired[HL_WATCH_CAUSE_SHARE] && grows_to(trigger, limit))))
+		     (!trigger->has_fired[HL_WATCH_CAUSE_SHARE] &&
+		      (trigger->rushes || grows_to(trigger, limit)))))
 			return cause;
 	return HL_WATCH_CAUSE_NONE;
 }

@@ -93,6 +93,31 @@ static void test_steady_growth_fires(void **state)
 	assert_int_equal(grow(400, 3, 6, 0), HL_WATCH_CAUSE_NONE); /* it only starts */
 }
 
+static enum hl_watch_cause rush(struct hl_watch_trigger *trigger, uint64_t ms, uint64_t mib)
+{
+	return hl_watch_trigger_feed(trigger, SECOND + ms * (SECOND / 1000), mib * MIB, LIMIT, 0.9);
+}
+
+static void test_what_fills_between_two_looks_fires(void **state)
+{
+	struct hl_watch_trigger trigger = {0}, slow = {0};
+
+	(void)state;
+	assert_int_equal(rush(&trigger, 0, 490), HL_WATCH_CAUSE_NONE); /* as it was found */
+	assert_false(trigger.rushes);
+	assert_int_equal(rush(&trigger, 1, 491), HL_WATCH_CAUSE_NONE); /* too soon to tell */
+	assert_int_equal(rush(&trigger, 20, 495), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(rush(&trigger, 40, 540), HL_WATCH_CAUSE_GROWTH);
+	assert_true(trigger.rushes);
+	assert_int_equal(rush(&trigger, 40, 500),
+			 HL_WATCH_CAUSE_NONE); /* the rest was page cache */
+	assert_int_equal(rush(&trigger, 60, 400), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(rush(&trigger, 80, 450), HL_WATCH_CAUSE_NONE); /* it only starts */
+	assert_true(trigger.rushes);
+	assert_int_equal(rush(&slow, 0, 600), HL_WATCH_CAUSE_NONE);
+	assert_int_equal(rush(&slow, 250, 620), HL_WATCH_CAUSE_NONE); /* 4.75 s are left */
+}
+
 static void test_looks_come_closer_near_the_limit(void **state)
 {
 	(void)state;
@@ -438,6 +463,7 @@ int main(void)
 		cmocka_unit_test(test_it_fires_again_well_below_and_later_alone),
 		cmocka_unit_test(test_a_low_share_fires_again_too),
 		cmocka_unit_test(test_steady_growth_fires),
+		cmocka_unit_test(test_what_fills_between_two_looks_fires),
 		cmocka_unit_test(test_looks_come_closer_near_the_limit),
 		cmocka_unit_test(test_names_say_when_what_and_who),
 		cmocka_unit_test(test_a_long_name_is_cut),

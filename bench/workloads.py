@@ -249,6 +249,13 @@ class ScriptCase(TimedCase):
         return [self.program, BENCH / "programs" / self.script, 1 if machine.small else 30]
 
 
+class RubyCase(ScriptCase):
+    """With methods and lines of Ruby, and with native stacks alone."""
+
+    part = "ruby"
+    tools = (*RingCase.tools, NATIVE)
+
+
 class RustCase(TimedCase):
     part = "rust"
     title = "a Rust program, 3 million allocations"
@@ -352,6 +359,6 @@ def timed_cases():
     rings += [RingCase(24, 1, chain) for chain in RING_CHAINS]
     return [*rings, PythonCase(), ObjectsCase(), SkynetCase(), CompilerCase(),
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
-            ScriptCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
+            RubyCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
             ShortCase("`true`", "/bin/true"),
             ShortCase("10 ms of pairs", "{build}/bench/alloc_ring", 24, 1, 150_000)]

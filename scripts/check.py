@@ -27,7 +27,7 @@ from redis_path import add_redis_server
 
 TREE = Path(__file__).resolve().parent.parent
 BUILDS = TREE / "build-check"
-GUESTS = "-Dguests=beam,lua,python,skynet"  # all, also in a build that was set up when there were fewer
+GUESTS = "-Dguests=beam,java,lua,php,python,ruby,skynet"  # all, also in a build that was set up when there were fewer
 JOBS = str(min(os.cpu_count() or 2, 8))
 SOURCES = ("src", "include", "tests", "bench")
 # The layout of other versions differs.

@@ -84,6 +84,7 @@ struct hl_guest_outside {
 		 * are; 0: it is not. */
 		uint64_t (*pool_bytes)(struct hl_memory *memory, uint64_t start, uint64_t end,
 				       const struct hl_pages *pages);
+		bool recorded; /* 'attach' records what is cut from them */
 	} pools;
 	/* Types of objects, by the words that their blocks begin with. */
 	struct {

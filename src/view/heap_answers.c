@@ -68,11 +68,12 @@ static void say_who_allocates(struct figures *of)
 		say(of, "'heapline stacks %s 60' shows who allocates and keeps it", of->target);
 }
 
-static bool is_of_guest(const char *name)
+/* Whether ${name} is of the pools of a guest, and 'attach' records what it cuts from them. */
+static bool is_recorded(const char *name)
 {
 	for (size_t i = 0; hl_guests_outside[i]; i++)
 		if (name == hl_guests_outside[i]->pools.name)
-			return true;
+			return hl_guests_outside[i]->pools.recorded;
 	return false;
 }
 
@@ -108,7 +109,7 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 		    "; pools have cut %s of pieces that are in use from such memory: 'heapline "
 		    "allocations %s' shows who allocated them",
 		    HL_HEAP_BYTES(rss->piece_bytes), of->target);
-	else if (is_of_guest(name) && !rss->recorder_bytes)
+	else if (is_recorded(name) && !rss->recorder_bytes)
 		say(of, "; 'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);
 	else if (of->heap->own_memory[0] && !rss->recorder_bytes &&

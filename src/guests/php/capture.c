@@ -182,7 +182,7 @@ static uint32_t count_calls(const struct hl_php *php, const struct hl_script_cal
  * that waits for another.
  */
 struct step {
-	uint64_t frame, outer, function, op, flags;
+	uint64_t frame, function, op;
 	uint64_t identity; /* of a script's function: another one may have come to lie there */
 	/* How many frames are given of the steps up to this one, and how many of these are entries; as long as it is fresh, of
 	 * itself. */
@@ -221,28 +221,48 @@ static inline uint64_t identity_of(const struct hl_php_layout *layout, uint64_t 
 	       hl_php_word(function, layout->first_line) * PRINT_FACTOR;
 }
 
-/* But for its op. */
-static inline bool runs_on(const struct hl_php_layout *layout, const struct step *step)
+/* Whether the frame of ${step} has the function that it had, which is read only then; that of *${seen} has been. */
+static inline bool has_same_function(const struct hl_php_layout *layout, const struct step *step,
+				     uint64_t *seen)
 {
-	uint64_t frame = step->frame, function = step->function;
+	uint64_t function = step->function;
 
-	/* The function is read only if the frame still has it. */
-	return hl_php_word(frame, HL_PHP_FRAME_FUNCTION) == function &&
-	       hl_php_word(frame, HL_PHP_FRAME_OUTER) == step->outer &&
-	       hl_php_word(frame, HL_PHP_FRAME_FLAGS) == step->flags &&
-	       (!step->identity || identity_of(layout, function) == step->identity);
+	if (hl_php_word(step->frame, HL_PHP_FRAME_FUNCTION) != function)
+		return false;
+	if (function == *seen)
+		return true;
+	*seen = function;
+	return !step->identity || identity_of(layout, function) == step->identity;
 }
 
-/* How many of the outermost ${depth} steps are unchanged up to the first that is not. */
+/* Whether the frame outward of steps[${at}] is the one that it was. */
+static inline bool has_same_outer(const struct memory *memory, uint32_t at)
+{
+	uint64_t outer = at ? memory->steps[at - 1].frame : 0;
+
+	return hl_php_word(memory->steps[at].frame, HL_PHP_FRAME_OUTER) == outer;
+}
+
+/*
+ * How many of the outermost ${depth} steps are as they were, up to the first that is not; the frame of the innermost of them
+ * is there. The word that leads to a frame is compared before the frame is, so each is there. What a frame was called by is
+ * the op of the one outward of it: it is an entry if it was one.
+ */
 static inline uint32_t count_unchanged(const struct hl_php_layout *layout,
 				       const struct memory *memory, uint32_t depth)
 {
-	const struct step *step = memory->steps, *end = step + depth;
+	uint32_t unchanged = depth;
+	uint64_t seen = 0;
 
-	while (step < end && runs_on(layout, step) &&
-	       hl_php_word(step->frame, HL_PHP_FRAME_OP) == step->op)
-		step++;
-	return (uint32_t)(step - memory->steps);
+	for (uint32_t at = depth; at--;) {
+		const struct step *step = &memory->steps[at];
+		if (HL_UNLIKELY(!has_same_function(layout, step, &seen) ||
+				hl_php_word(step->frame, HL_PHP_FRAME_OP) != step->op))
+			unchanged = at;
+		if (HL_UNLIKELY(!has_same_outer(memory, at)))
+			return at;
+	}
+	return unchanged;
 }
 
 /* Puts the ${count} fresh steps inward of the outermost ${kept}; how many frames those gave. */
@@ -271,10 +291,8 @@ static inline void note_step(const struct hl_php_layout *layout, uint64_t frame,
 
 	*ret_step = (struct step){
 		.frame = frame,
-		.outer = hl_php_word(frame, HL_PHP_FRAME_OUTER),
 		.function = function,
 		.op = op,
-		.flags = flags,
 		.identity = is_script ? identity_of(layout, function) : 0,
 		.given = function != 0,
 		.entries = is_script && flags & HL_PHP_FLAG_ENTRY,
@@ -397,13 +415,15 @@ uint32_t hl_php_recapture(const struct hl_php *php, const struct hl_script_calle
 	if (HL_UNLIKELY(!depth))
 		return HL_SCRIPT_GAVE_UP;
 	struct step *last = &memory->steps[depth - 1];
-	uint64_t frame = hl_php_word(php->api.globals, HL_PHP_CURRENT);
-	if (HL_LIKELY(frame == last->frame && last->function) && runs_on(layout, last) &&
+	uint64_t frame = hl_php_word(php->api.globals, HL_PHP_CURRENT), seen = 0;
+	if (HL_LIKELY(frame == last->frame && last->function) &&
+	    has_same_function(layout, last, &seen) && has_same_outer(memory, depth - 1) &&
 	    count_unchanged(layout, memory, depth - 1) == depth - 1) {
 		uint64_t op = innermost_op(layout, caller, frame);
 		bool is_same = op == last->op;
 		if (!is_same)
-			give(php, layout, last->function, op, last->flags, frames);
+			give(php, layout, last->function, op,
+			     hl_php_word(frame, HL_PHP_FRAME_FLAGS), frames);
 		last->op = op;
 		caller->memory->kept = last->given - !is_same;
 		return !is_same;

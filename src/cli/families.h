@@ -156,7 +156,7 @@ int hl_record_child_status(int status);
  * labels of the blocks that are in use.
  */
 
-#define HL_LIVE_LABELS_MAX 10
+#define HL_LIVE_LABELS_MAX 12
 
 struct hl_block_owners;
 

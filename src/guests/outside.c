@@ -4,7 +4,8 @@
 
 /* Each is in the folder of its guest. */
 extern const struct hl_guest_outside hl_guest_outside_beam, hl_guest_outside_lua,
-	hl_guest_outside_python, hl_guest_outside_ruby, hl_guest_outside_skynet;
+	hl_guest_outside_php, hl_guest_outside_python, hl_guest_outside_ruby,
+	hl_guest_outside_skynet;
 
 const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1] = {
 #ifdef HL_WITH_BEAM
@@ -12,6 +13,9 @@ const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1
 #endif
 #ifdef HL_WITH_LUA
 	&hl_guest_outside_lua,
+#endif
+#ifdef HL_WITH_PHP
+	&hl_guest_outside_php,
 #endif
 #ifdef HL_WITH_PYTHON
 	&hl_guest_outside_python,

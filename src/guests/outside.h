@@ -124,7 +124,7 @@ struct hl_guest_outside {
 };
 
 /* All of them; NULL ends the table. */
-#define HL_GUESTS_OUTSIDE_MAX 5u
+#define HL_GUESTS_OUTSIDE_MAX 6u
 extern const struct hl_guest_outside *const hl_guests_outside[HL_GUESTS_OUTSIDE_MAX + 1];
 
 /* The one in whose form carriers or allocations are to be written, as one of ${requests}, in the order of the table, asks;

@@ -4,12 +4,15 @@
 
 import collections
 import glob
+import json
 import os
+import socket
 import subprocess
+import urllib.request
 
 import attaching
 import harness
-from harness import HEAPLINE
+from harness import HEAPLINE, wait_until
 from pprof_file import PprofFile
 
 PLACES = os.path.join(harness.SOURCES, "php_places.php")
@@ -268,6 +271,106 @@ class Attached(attaching.TestCase):
         self.assertGreater(found[tuple(expected)], 100)
         # the first one is what has heapline look for the interpreter
         self.assertLessEqual(sum(found.values()) - found[tuple(expected)], 1, found)
+
+
+
+FILLED = """<?php
+$kept = [];
+for ($i = 0; $i < 20000; $i++)
+	$kept[] = str_repeat('x', $i % 3500);
+for ($i = 0; $i < 20000; $i += 3)
+	unset($kept[$i]);
+$large = str_repeat('l', 100000);
+$huge = [str_repeat('h', 5000000), str_repeat('h', 3000000)];
+fwrite(STDOUT, implode(' ', [memory_get_peak_usage(true), memory_get_peak_usage(), memory_get_usage(true), memory_get_usage()]) . "\\n");
+fwrite(STDOUT, (string)memory_get_usage() . "\\n");
+while (true)
+	usleep(10000); // which allocates nothing
+"""
+
+PAGE = "<?php $kept = []; for ($i = 0; $i < 300; $i++) $kept[] = str_repeat('x', 100000); echo 'page';"
+
+
+class Memory(harness.TestCase):
+    """What the memory manager holds, by what it says itself."""
+
+    def heap(self, pid, *options):
+        result = harness.run([HEAPLINE, "heap", "--php", "-p", str(pid), "--json", *options])
+        self.assertEqual(result.status, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_is_what_php_counts(self):
+        for command in interpreters():
+            with self.subTest(command):
+                self.check(command)
+
+    def check(self, command):
+        script = self.path("filled.php")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(FILLED)
+        with subprocess.Popen([*command, script], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                peak_mapped, peak, mapped, _ = map(int, process.stdout.readline().split())
+                used = int(process.stdout.readline())
+                report = self.heap(process.pid)
+                text = harness.run([HEAPLINE, "heap", "-p", str(process.pid)]).stdout
+            finally:
+                process.kill()
+        php = report["php"]
+        self.assertEqual((php["used_bytes"], php["mapped_bytes"], php["peak_bytes"], php["mapped_peak_bytes"]),
+                         (used, mapped, peak, peak_mapped))
+        # and the parts are all of that
+        self.assertEqual(php["used_bytes"], sum(row["used_bytes"] for row in report["php_bins"]) +
+                         php["large_bytes"] + php["huge_bytes"])
+        self.assertEqual(php["mapped_bytes"], (php["chunks"] + php["cached_chunks"] << 21) + php["huge_bytes"])
+        self.assertEqual(php["huge_blocks"], 2)
+        self.assertNotIn("changed", str(report["notes"]))
+        self.assertIn("PHP's memory (zend_mm's chunks)", text)
+        self.assertIn("--php' shows what they are cut into", text)
+
+    def test_a_server_keeps_chunks_for_the_next_request(self):
+        page = self.path("page.php")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(PAGE)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with subprocess.Popen([*php(), "-S", f"127.0.0.1:{port}", page], stderr=subprocess.DEVNULL) as server:
+            try:
+                wait_until(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), "the server")
+                for _ in range(5):
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+                        self.assertEqual(answer.read(), b"page")
+                report = self.heap(server.pid)
+            finally:
+                server.kill()
+        self.assertGreater(report["php"]["cached_chunks"], 5)
+        self.assertEqual(report["php"]["mapped_bytes"],
+                         (report["php"]["chunks"] + report["php"]["cached_chunks"]) << 21)
+        self.assertNotIn("changed", str(report["notes"]))
+
+    def test_opcaches_memory_is_what_it_says(self):
+        command = [*php(), "-d", "opcache.enable_cli=1"]
+        if prints(command, "function_exists('opcache_get_status') && opcache_get_status() ? 1 : 0") != "1":
+            self.skipTest("PHP has no opcache")
+        script = self.path("status.php")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("<?php fwrite(STDOUT, implode(' ', opcache_get_status(false)['memory_usage']) . \"\\n\");"
+                       "while (true) usleep(10000);")
+        with subprocess.Popen([*command, script], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                used, free, wasted = map(int, process.stdout.readline().split()[:3])
+                report = self.heap(process.pid)["php"]
+            finally:
+                process.kill()
+        self.assertEqual((report["opcache_bytes"], report["opcache_free_bytes"], report["opcache_wasted_bytes"]),
+                         (used + free + wasted, free, wasted))
+
+    def test_a_process_without_the_manager_is_said_to_have_none(self):
+        with harness.Waiting([*php(), "-r", "echo \"ready\\n\"; fgets(STDIN);"], env={"USE_ZEND_ALLOC": "0"}) as process:
+            report = self.heap(process.pid)
+        self.assertIn("USE_ZEND_ALLOC=0", str(report["notes"]))
+        self.assertNotIn("php", report)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 #include "allocators/traits.h"
 #include "base/array.h"
+#include "base/compiler.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -79,6 +80,7 @@ int hl_slab_heap_open(struct hl_slab_heap *slabs, struct hl_memory *memory,
 				       .heap = heap,
 				       .allocator = allocator,
 				       .first_arena = (uint32_t)heap->arena_count};
+	slabs->has_visitors = settings->block || settings->resident || heap->guest_count;
 	slabs->free_shape = settings->free_shape.width
 				    ? settings->free_shape
 				    : (struct hl_log2_shape){.start = 512, .width = 14};
@@ -249,7 +251,6 @@ static void add_free(struct hl_slab_heap *slabs, uint64_t bytes, uint64_t in_mem
 int hl_slab_block(struct hl_slab_heap *slabs, uint64_t start, uint64_t usable_bytes,
 		  enum hl_slab_state state)
 {
-	struct hl_heap_arena *arena = arena_at(slabs, slabs->slab.arena);
 	struct hl_slab *slab = &slabs->slab;
 	struct hl_carrier *carrier = slabs->carrier;
 	uint64_t in_memory = usable_bytes, end = start + usable_bytes;
@@ -258,7 +259,6 @@ int hl_slab_block(struct hl_slab_heap *slabs, uint64_t start, uint64_t usable_by
 		slabs->known_resident += in_memory;
 	else
 		in_memory = slab->resident_bytes ? resident(slabs, start, end) : 0;
-	slabs->heap->chunks++;
 	slab->slots++;
 	switch (state) {
 	case HL_SLAB_FREE:
@@ -266,30 +266,24 @@ int hl_slab_block(struct hl_slab_heap *slabs, uint64_t start, uint64_t usable_by
 		draw_free(carrier, start, end, in_memory);
 		return 0;
 	case HL_SLAB_CACHED:
-		arena->tcache_blocks++;
-		arena->tcache_bytes += usable_bytes;
-		carrier->cached_blocks++;
-		carrier->cached_bytes += usable_bytes;
-		slabs->heap->rss.cached_bytes += in_memory;
 		slab->cached_blocks++;
+		slab->cached_bytes += usable_bytes;
+		slab->cached_resident_bytes += in_memory;
 		draw(carrier, start, end, HL_STRETCH_CACHED);
 		return 0;
 	case HL_SLAB_LIVE:
 		break;
 	}
-	arena->inuse_blocks++;
-	arena->inuse_bytes += usable_bytes;
-	carrier->allocated_blocks++;
-	carrier->allocated_bytes += usable_bytes;
-	slabs->heap->rss.live_bytes += in_memory;
 	slab->live_blocks++;
 	slab->live_bytes += usable_bytes;
+	slab->live_resident_bytes += in_memory;
 	if (usable_bytes > slab->block_bytes) {
 		slab->block = start;
 		slab->block_bytes = usable_bytes;
 	}
-	draw(carrier, start, end, HL_STRETCH_LIVE);
-	return visit(slabs, start, usable_bytes, in_memory);
+	if (carrier->strip_count)
+		draw(carrier, start, end, HL_STRETCH_LIVE);
+	return slabs->has_visitors ? visit(slabs, start, usable_bytes, in_memory) : 0;
 }
 
 static struct hl_heap_class *class_of(struct hl_heap *heap, uint64_t slot_bytes)
@@ -330,13 +324,34 @@ static int pin(struct hl_slab_heap *slabs)
 	return 0;
 }
 
+/* What the blocks of a slab come to, at once: there are tens of millions of them. */
+static void add_sums(struct hl_slab_heap *slabs)
+{
+	const struct hl_slab *slab = &slabs->slab;
+	struct hl_heap_arena *arena = arena_at(slabs, slab->arena);
+	struct hl_carrier *carrier = slabs->carrier;
+	struct hl_heap_rss *rss = &slabs->heap->rss;
+
+	slabs->heap->chunks += slab->slots;
+	arena->inuse_blocks += slab->live_blocks;
+	arena->inuse_bytes += slab->live_bytes;
+	arena->tcache_blocks += slab->cached_blocks;
+	arena->tcache_bytes += slab->cached_bytes;
+	carrier->allocated_blocks += slab->live_blocks;
+	carrier->allocated_bytes += slab->live_bytes;
+	carrier->cached_blocks += slab->cached_blocks;
+	carrier->cached_bytes += slab->cached_bytes;
+	rss->live_bytes += slab->live_resident_bytes;
+	rss->cached_bytes += slab->cached_resident_bytes;
+}
+
 int hl_slab_end(struct hl_slab_heap *slabs)
 {
 	const struct hl_slab *slab = &slabs->slab;
 	struct hl_heap_class *class;
 
 	bool is_shared = slab->slots > 1 && slab->slot_bytes;
-
+	add_sums(slabs);
 	if (is_shared) {
 		class = class_of(slabs->heap, slab->slot_bytes);
 		if (!class)

@@ -41,7 +41,8 @@ enum hl_slab_free {
 /* The slab that is being reported. */
 struct hl_slab {
 	uint64_t start, end, slot_bytes, resident_bytes;
-	uint64_t slots, live_bytes, live_blocks, cached_blocks;
+	uint64_t slots, live_blocks, live_bytes, live_resident_bytes;
+	uint64_t cached_blocks, cached_bytes, cached_resident_bytes;
 	uint64_t block, block_bytes; /* the largest live one */
 	uint32_t arena;
 };
@@ -54,6 +55,7 @@ struct hl_slab_heap {
 	const struct hl_allocator_traits *allocator;
 	struct hl_log2_shape free_shape;
 	uint32_t first_arena; /* in heap->arenas */
+	bool has_visitors;    /* who see each live block */
 	uint64_t places_abandoned, first_abandoned;
 
 	/* of the current carrier */

@@ -73,6 +73,23 @@ static void heaps_of_each_release_are_read_to_the_byte(void **state)
 	}
 }
 
+/* A jemalloc without statistics has none. */
+static void caches_are_found_without_a_list_of_them(void **state)
+{
+	struct je_builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	for (int release = JE_5_2; release <= JE_5_3; release++) {
+		je_make(&builder, (enum je_release)release);
+		je_word(&builder, JE_ARENA + 0x1340, 0);
+		assert_int_equal(read_image(&builder, &heap), 0);
+		expect_all(&builder, heap);
+		hl_heap_free(heap);
+		image_release(&builder.image);
+	}
+}
+
 static int sum_blocks(void *context, uint64_t address, uint64_t usable_bytes, uint64_t last_word)
 {
 	uint64_t *sums = context;
@@ -236,6 +253,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(heaps_of_each_release_are_read_to_the_byte),
+		cmocka_unit_test(caches_are_found_without_a_list_of_them),
 		cmocka_unit_test(cached_blocks_and_those_of_caches_are_not_live),
 		cmocka_unit_test(what_cannot_be_proven_is_refused_with_its_reason),
 		cmocka_unit_test(a_slab_that_does_not_fit_is_unscanned_and_the_others_are_read),

@@ -15,6 +15,8 @@
 #define THREADS_MAX	  (1u << 16)		/* with a cache, of an arena */
 #define BINS_MAX	  256u
 #define BIN_BYTES	  24u
+#define BINS_SOUGHT	  8u /* side by side prove themselves */
+#define SEEK_BYTES	  (32u << 10)
 #define BLOCKS_CACHED_MAX 8192u /* in a bin */
 
 struct reader {
@@ -397,6 +399,74 @@ static int read_caches(struct reader *reader, const struct hl_jemalloc_arena *ar
 	return r;
 }
 
+/* Whether jemalloc has memory in use at ${address}. */
+static bool is_in_use(const struct hl_jemalloc *jemalloc, uint64_t address)
+{
+	const struct hl_jemalloc_extent *extents = jemalloc->extents;
+	size_t at = HL_LOWER_BOUND(i, jemalloc->extent_count, extents[i].end <= address);
+
+	return at < jemalloc->extent_count && extents[at].start <= address &&
+	       hl_jemalloc_has_blocks(&extents[at]);
+}
+
+/* Reads as many bins as lie at the beginning of ${bytes}, stack behind stack. */
+static uint32_t parse_bins(const struct reader *reader, const uint8_t *bytes, size_t length,
+			   struct bin *ret_bins)
+{
+	uint64_t before = 0;
+	uint32_t count = 0;
+
+	while (count < BINS_MAX && (count + 1) * BIN_BYTES <= length &&
+	       parse_bin(reader, bytes + count * BIN_BYTES, before, &ret_bins[count])) {
+		if (ret_bins[count].start == ret_bins[count].end)
+			break;
+		before = ret_bins[count++].end;
+	}
+	return count;
+}
+
+/* Looks for bins in ${length} bytes from the page at ${start} on, where a thread's variables may lie. */
+static int seek_bins(struct reader *reader, uint64_t start, size_t length)
+{
+	uint8_t bytes[SEEK_BYTES] = {0};
+	struct bin bins[BINS_MAX];
+	int r = 0;
+
+	for (size_t at = 0; at < length; at += HL_JEMALLOC_PAGE)
+		(void)read_present(reader, start + at, bytes + at, HL_JEMALLOC_PAGE);
+	for (size_t at = 0; at + BIN_BYTES <= length && r == 0; at += 8) {
+		if (!hl_jemalloc_word(bytes + at) && !hl_jemalloc_word(bytes + at + 16))
+			continue;
+		uint32_t count = parse_bins(reader, bytes + at, length - at, bins);
+		if (count < BINS_SOUGHT || !is_in_use(reader->jemalloc, bins[0].start))
+			continue;
+		r = add_cached(reader, bins, count);
+		at += count * BIN_BYTES - 8;
+	}
+	return r;
+}
+
+/* A jemalloc that was built without statistics has no list of caches. They are variables of threads, which lie at the end of
+ * stacks, for the first thread in a small mapping or where the break begins. */
+static int seek_caches(struct reader *reader)
+{
+	const struct hl_maps *maps = &reader->memory->maps;
+	int r = 0;
+
+	for (size_t i = 0; i < maps->count && r == 0; i++) {
+		const struct hl_map *map = &maps->maps[i];
+		bool is_break = strcmp(map->path, "[heap]") == 0;
+		uint64_t bytes = map->end - map->start;
+		if (map->inode || !(map->flags & HL_MAP_WRITE) ||
+		    find_block(reader->jemalloc, map->start) ||
+		    map->flags & (HL_MAP_SHARED | HL_MAP_RECORDER))
+			continue;
+		bytes = bytes < SEEK_BYTES ? bytes : SEEK_BYTES;
+		r = seek_bins(reader, is_break ? map->start : map->end - bytes, bytes);
+	}
+	return r;
+}
+
 int hl_jemalloc_read_base(struct hl_memory *memory, struct hl_jemalloc *jemalloc)
 {
 	struct reader reader = {.memory = memory, .jemalloc = jemalloc};
@@ -410,6 +480,8 @@ int hl_jemalloc_read_base(struct hl_memory *memory, struct hl_jemalloc *jemalloc
 	for (size_t i = 0; i < HL_JEMALLOC_ARENAS && r == 0; i++)
 		if (jemalloc->arenas[i].address)
 			r = read_caches(&reader, &jemalloc->arenas[i]);
+	if (r == 0 && !reader.ring_at)
+		r = seek_caches(&reader);
 	hl_addresses_sort(&jemalloc->cached);
 	hl_addresses_sort(&jemalloc->own);
 	hl_addresses_release(&reader.places);

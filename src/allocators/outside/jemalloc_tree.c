@@ -10,7 +10,8 @@
 
 #define TRIES	       3u		     /* how often an extent is read until it fits */
 #define VARIABLES_MAX  (UINT64_C(256) << 20) /* searches no more of a module's variables */
-#define CANDIDATES_MAX 20000u		     /* words that might lead to a leaf */
+#define ROOT_WORDS     128u
+#define CANDIDATES_MAX 2000u		     /* words that might lead to a leaf */
 #define ELEMENTS_MAX   64u		     /* of a leaf, to prove it */
 #define CHUNK	       (UINT64_C(256) << 10) /* is read at once */
 #define EXTENTS_MAX    (UINT64_C(1) << 28)
@@ -242,8 +243,6 @@ static bool prove_root(struct proof *proof, uint64_t address, uint64_t word)
 	struct hl_jemalloc *jemalloc = proof->jemalloc;
 	const struct hl_jemalloc_shape *shape = jemalloc->shape;
 
-	if (!can_be_array(&proof->memory->maps, word, array_bytes(shape, 1)))
-		return false;
 	if (shape->levels == 2) {
 		if (!prove_leaf(proof, word))
 			return false;
@@ -326,6 +325,20 @@ struct search {
 	uint32_t candidates;
 };
 
+/* Whether words of a root may begin at ${words}, of which there are ${count} at least: most are 0, and the others lead to arrays. */
+static bool can_be_of_root(const struct hl_maps *maps, const struct hl_jemalloc_shape *shape,
+			   const uint8_t *words, uint64_t count)
+{
+	uint64_t all = count < ROOT_WORDS ? count : ROOT_WORDS;
+
+	for (uint64_t i = 0; i < all; i++) {
+		uint64_t word = hl_jemalloc_word(words + i * 8);
+		if (word && !can_be_array(maps, word, array_bytes(shape, 1)))
+			return false;
+	}
+	return true;
+}
+
 /* Tries each word of a module's variables, whose copy is ${bytes}. 1: found. */
 static int search_words(struct search *search, struct hl_jemalloc *jemalloc, const uint8_t *bytes,
 			const struct hl_pages *pages)
@@ -343,8 +356,8 @@ static int search_words(struct search *search, struct hl_jemalloc *jemalloc, con
 						      .jemalloc = jemalloc};
 				jemalloc->shape = &hl_jemalloc_shapes[k];
 				if (array_bytes(jemalloc->shape, 0) > all ||
-				    !can_be_array(&search->memory->maps, word,
-						  array_bytes(jemalloc->shape, 1)))
+				    !can_be_of_root(&search->memory->maps, jemalloc->shape,
+						    bytes + at, (all - at) / 8))
 					continue;
 				if (search->candidates++ == CANDIDATES_MAX)
 					return 0;

@@ -211,7 +211,7 @@ class Matrix(attaching.TestCase):
         for allocator, programs in BUILT_IN.items():
             for state, program in self.each(programs[0]):
                 if state == "plain":
-                    self.assertIn("heapline attach", self.ask(program, "carriers", "--ask", status=1))
+                    self.assertIn("there is no recorder in it", self.ask(program, "carriers", "--ask", status=1))
                     continue
                 command = [HEAPLINE, "carriers", "--ask", "--json", "-p", str(program.pid)]
                 with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "collector/control_ask.h"
+#include "heap/other_allocators.h"
 #include "heap/owners/owner_table.h"
 
 #include <errno.h>
@@ -123,16 +124,22 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 	int r = hl_owner_names_new(pid, true, &names, err);
 	if (r < 0)
 		return r;
+	bool is_library = hl_other_allocator_library(hl_owner_names_maps(names)).allocator;
 	r = hl_open_region(pid, names, &region);
 	hl_owner_names_free(names);
+	if (r == -ENODATA && is_library)
+		return hl_error_set(err, r,
+				    "cannot ask the allocator of process %d: there is no recorder "
+				    "in it; 'heapline attach -p %d' brings one in",
+				    pid, pid);
 	if (r == -ENODATA)
 		return hl_error_set(
 			err, r,
 			"cannot ask the allocator of process %d: there is no recorder in it; "
-			"'heapline attach -p %d' brings one in; only " HL_ALLOCATORS_THAT_ANSWER(
-				"and") " can be asked, and 'heapline carriers -p %d' reads heaps "
-				       "without",
-			pid, pid, pid);
+			"only " HL_ALLOCATORS_THAT_ANSWER("and") " can be asked, and 'heapline "
+								 "carriers "
+								 "-p %d' reads heaps without",
+			pid, pid);
 	if (r == 0) {
 		r = send_request(pid, err);
 		if (r == 0)

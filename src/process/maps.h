@@ -209,3 +209,7 @@ struct hl_own_memory {
  * nothing that is known. */
 bool hl_own_memory_find(const char *executable, pid_t pid, const struct hl_maps *maps,
 			struct hl_own_memory *ret_own);
+
+/* Whether a process with ${maps} has a file of a runtime whose functions 'heapline attach' names, and a trace from outside
+ * does not. */
+bool hl_own_memory_has_scripts(const struct hl_maps *maps);

@@ -62,6 +62,9 @@ static void say_who_allocates(struct figures *of)
 		say(of, "a recording of the program ('heapline record') shows who allocates");
 	else if (of->heap->rss.recorder_bytes)
 		say(of, "'heapline allocations %s' shows who allocated it", of->target);
+	else if (of->heap->has_scripts)
+		say(of, "'heapline attach %s -d 60' records who allocates and keeps it",
+		    of->target);
 	else if (of->heap->is_stripped)
 		say(of, "'heapline pgfault %s 60' shows what makes it grow", of->target);
 	else
@@ -269,9 +272,10 @@ static const char *what_it_is(struct figures *of)
 			    live, all);
 		else
 			say(of,
-			    "live blocks are the largest part, %s of %s: if they grow, it is a "
+			    "%slive blocks are the largest part, %s of %s: if they grow, it is a "
 			    "leak or a cache; ",
-			    live, HL_HEAP_BYTES(rss->rss_bytes));
+			    rss->file_bytes > rss->live_bytes ? "but for files " : "", live,
+			    HL_HEAP_BYTES(rss->rss_bytes));
 		say_who_allocates(of);
 	} else {
 		say_waste(of, all, live);

@@ -111,7 +111,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 			 "and "
 			 "only some time after that, when one of its threads allocates or frees; "
 			 "what is free beside live blocks stays",
-		.purge = "mi_collect(true)",
+		.purge = "mi_collect(true) in each thread",
 	},
 	{
 		.name = "tcmalloc",

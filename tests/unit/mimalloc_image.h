@@ -35,7 +35,7 @@ struct mi_builder {
 	const struct mi_fields *fields;
 	uint64_t base;
 	/* What a walk must find. */
-	uint64_t live_blocks, live_bytes, cached_blocks, free_pages_bytes;
+	uint64_t live_blocks, live_bytes, cached_blocks;
 };
 
 static inline void mi_put(struct mi_builder *builder, uint64_t address, uint64_t value,
@@ -44,6 +44,15 @@ static inline void mi_put(struct mi_builder *builder, uint64_t address, uint64_t
 	const struct image_part *part = image_part_at(&builder->image, address);
 
 	memcpy(part->bytes + (address - part->start), &value, length);
+	part->absent[(address - part->start) / IMAGE_PAGE] = false;
+}
+
+/* Memory of which only those pages are present that something is put into. */
+static inline void mi_add(struct mi_builder *builder, uint64_t start, uint64_t length,
+			  const char *path)
+{
+	image_add(&builder->image, start, length, path, path[0] ? 7 : 0);
+	memset(builder->image.parts[builder->image.count - 1].absent, true, length / IMAGE_PAGE);
 }
 
 /* A page in ${slices} slices from ${slice} on, with its struct at ${at}; blocks of ${size} from ${start} on, of which the last
@@ -84,7 +93,6 @@ static inline void mi_page(struct mi_builder *builder, uint64_t at, uint64_t sli
 	builder->live_blocks += next;
 	builder->live_bytes += next * size;
 	builder->cached_blocks += next ? lists[2] : 0;
-	builder->free_pages_bytes += next ? 0 : slices * MI_SLICE;
 }
 
 /* ---- 2.0.9 ---- */
@@ -102,7 +110,7 @@ static inline void mi_make_segments(struct mi_builder *builder)
 	static const uint32_t lists[][3] = {{2, 1, 3}, {4, 0, 0}, {0}};
 
 	*builder = (struct mi_builder){.fields = &mi_2_0};
-	image_add(&builder->image, MI_SEGMENT, 1112 * MI_SLICE, "", 0);
+	mi_add(builder, MI_SEGMENT, 1112 * MI_SLICE, "");
 	for (uint32_t i = 0; i < 2; i++) {
 		builder->base = MI_SEGMENT + i * 512 * MI_SLICE;
 		for (size_t k = 0; k < 5; k++)
@@ -176,10 +184,10 @@ static inline void mi_make_mapped(struct mi_builder *builder, const struct mi_fi
 	bool is_apart = fields == &mi_3_4;
 
 	*builder = (struct mi_builder){.fields = fields, .base = MI_ARENA};
-	image_add(&builder->image, MI_ARENA, 512 * MI_SLICE, "", 0);
-	image_add(&builder->image, MI_TABLE, MI_SLICE, "", 0);
-	image_add(&builder->image, MI_MAP, (UINT64_C(2) << 20) + MI_SLICE, "", 0);
-	image_add(&builder->image, MI_VARIABLES, 2 * IMAGE_PAGE, "/usr/lib/libmimalloc.so.3", 7);
+	mi_add(builder, MI_ARENA, 512 * MI_SLICE, "");
+	mi_add(builder, MI_TABLE, MI_SLICE, "");
+	mi_add(builder, MI_MAP, (UINT64_C(2) << 20) + MI_SLICE, "");
+	mi_add(builder, MI_VARIABLES, 2 * IMAGE_PAGE, "/usr/lib/libmimalloc.so.3");
 	mi_put(builder, MI_VARIABLES + 0x140, MI_MAP, 8);
 	mi_put(builder, MI_MAP, MI_MAP + (UINT64_C(2) << 20), 8);
 	mi_put(builder, MI_MAP + MI_ARENA / MI_SLICE / 8192 * 8, MI_TABLE, 8);
@@ -198,8 +206,8 @@ static inline void mi_make_group(struct mi_builder *builder)
 	uint64_t info = 11, slice = info, at[3];
 
 	*builder = (struct mi_builder){.fields = &mi_3_6, .base = MI_ARENA};
-	image_add(&builder->image, MI_ARENA, 512 * MI_SLICE, "", 0);
-	image_add(&builder->image, MI_VARIABLES, 2 * IMAGE_PAGE, "/usr/lib/libmimalloc.so.3", 7);
+	mi_add(builder, MI_ARENA, 512 * MI_SLICE, "");
+	mi_add(builder, MI_VARIABLES, 2 * IMAGE_PAGE, "/usr/lib/libmimalloc.so.3");
 	mi_pages(builder, info, MI_ARENA, at);
 	for (size_t i = 0; i < 3; i++)
 		for (uint32_t k = 0; k < slices[i]; k++, slice++)

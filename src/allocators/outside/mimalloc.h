@@ -45,6 +45,7 @@ struct hl_mi_page_layout {
 	uint8_t arena_kind; /* in it: of an arena; from ${os_kind} on of the system */
 	uint8_t os_kind;
 	uint8_t remote_flags; /* low bits of ${remote_free} */
+	bool is_encoded;      /* lists are: a secure build, or one for debugging */
 };
 
 struct hl_mi_page {
@@ -72,6 +73,9 @@ struct hl_mi_walker {
 	size_t delayed_count, delayed_capacity;
 	uint8_t *places; /* of a page: enum hl_slab_state */
 	uint8_t *blocks; /* of a page: what is in memory */
+	/* Pages in memory around what is being read. */
+	struct hl_pages near;
+	uint64_t near_start, near_end;
 	/* What hl_mi_copy() read last. */
 	uint64_t window;
 	uint8_t *window_bytes;
@@ -103,15 +107,22 @@ static inline uint16_t hl_mi_quarter(const uint8_t *bytes)
 
 /* ---- mimalloc_heap.c ---- */
 
+/* Why such a heap is not read. */
+extern const char hl_mi_encoded[];
+
 /* Frees what it keeps, but for the slab heap. */
 void hl_mi_walker_release(struct hl_mi_walker *walker);
 
-/* Whether the allocator may have made ${map} for itself. */
-static inline bool hl_mi_may_map(const struct hl_map *map)
-{
-	return !map->inode && !map->path[0] && !(map->end >> 56) &&
-	       !(map->flags & (HL_MAP_SHARED | HL_MAP_RECORDER));
-}
+/* In rising order; ${at} is to be freed. */
+struct hl_mi_addresses {
+	uint64_t *at;
+	size_t count, capacity;
+};
+
+/* Lists the multiples of ${alignment} in memory that the allocator may have mapped for itself, after which some of ${bytes} are
+ * present. 0 or a negative errno. */
+int hl_mi_find_present(struct hl_memory *memory, uint64_t alignment, uint64_t bytes,
+		       struct hl_mi_addresses *addresses);
 
 /* Copies what is in memory of [${address}, + ${length}); the rest becomes 0. 0 or a negative errno. */
 int hl_mi_read(struct hl_memory *memory, uint64_t address, uint8_t *bytes, size_t length);

@@ -23,72 +23,35 @@
 #define GROUP_BYTES   (UINT64_C(256) << 20)
 #define GROUP_SLICES  4096u
 #define ENTRY_BYTES   128u
-#define LOOKS_MAX     (1u << 20)	   /* 256 TiB */
 #define VARIABLES_MAX (UINT64_C(16) << 20) /* of a module, as for musl */
 #define ARENA_WORDS   32u		   /* in which its bitmaps are named */
 #define ARENAS_MAX    160u
 #define CHUNKS_MAX    512u /* of a bitmap: 512 slices each */
 #define SUBPROC_WORDS 64u
 
+/* clang-format off */
+#define FIELDS_TO_3_4 \
+	.free = 8, .local_free = 24, .remote_free = 32, .used = 16, .capacity = 18, .reserved = 20, .block_size = 40, \
+	.start = 48, .thread = 0, .arena_kind = 7, .os_kind = 4, .remote_flags = 1
+#define FIELDS_3_6 \
+	.free = 16, .local_free = 24, .remote_free = 64, .used = 40, .capacity = 56, .reserved = 58, .block_size = 32, \
+	.start = 48, .thread = 8, .arena_kind = 6, .os_kind = 3, .remote_flags = 1
+
 static const struct hl_mi_page_layout layouts[] = {
-	/* 3.0 to 3.3 */
-	{.start_is = HL_MI_START_POINTER,
-	 .bytes = 120,
-	 .free = 8,
-	 .local_free = 24,
-	 .remote_free = 32,
-	 .used = 16,
-	 .capacity = 18,
-	 .reserved = 20,
-	 .block_size = 40,
-	 .start = 48,
-	 .heap = 64,
-	 .thread = 0,
-	 .memid = 96,
-	 .arena_kind = 7,
-	 .os_kind = 4,
-	 .remote_flags = 1},
-	/* 3.4 */
-	{.start_is = HL_MI_START_WORDS,
-	 .bytes = 112,
-	 .free = 8,
-	 .local_free = 24,
-	 .remote_free = 32,
-	 .used = 16,
-	 .capacity = 18,
-	 .reserved = 20,
-	 .block_size = 40,
-	 .start = 48,
-	 .heap = 64,
-	 .thread = 0,
-	 .memid = 88,
-	 .arena_kind = 7,
-	 .os_kind = 4,
-	 .remote_flags = 1},
-	/* 3.6 */
-	{.start_is = HL_MI_START_BYTES,
-	 .bytes = 128,
-	 .free = 16,
-	 .local_free = 24,
-	 .remote_free = 64,
-	 .used = 40,
-	 .capacity = 56,
-	 .reserved = 58,
-	 .block_size = 32,
-	 .start = 48,
-	 .heap = 80,
-	 .thread = 8,
-	 .memid = 104,
-	 .arena_kind = 6,
-	 .os_kind = 3,
-	 .remote_flags = 1},
+	{FIELDS_3_6, .start_is = HL_MI_START_BYTES, .bytes = 128, .memid = 104},
+	{FIELDS_TO_3_4, .start_is = HL_MI_START_POINTER, .bytes = 120, .memid = 96}, /* 3.0 to 3.3 */
+	{FIELDS_TO_3_4, .start_is = HL_MI_START_WORDS, .bytes = 112, .memid = 88},   /* 3.4 */
+	{FIELDS_TO_3_4, .start_is = HL_MI_START_POINTER, .bytes = 136, .memid = 112, .is_encoded = true},
+	{FIELDS_TO_3_4, .start_is = HL_MI_START_WORDS, .bytes = 128, .memid = 104, .is_encoded = true},
 };
-#define LAYOUT_OF_GROUPS (&layouts[2])
+#define LAYOUT_OF_GROUPS (&layouts[0])
+/* clang-format on */
 
 struct page {
 	uint64_t at;
-	uint64_t slice; /* its first one */
-	uint64_t owner; /* its arena, or where its memory from the system begins */
+	uint64_t slice, end; /* its first one, and where its last one ends */
+	uint64_t owner;	     /* its arena, or where its memory from the system begins */
+	bool may_be_empty;
 };
 
 struct arena {
@@ -286,25 +249,13 @@ static int list_group(struct reader *reader, uint64_t group)
 
 static int list_groups(struct reader *reader)
 {
-	struct hl_memory *memory = reader->walker.memory;
-	struct hl_pages pages = {0};
-	size_t looked = 0;
-	int r = 0;
+	struct hl_mi_addresses groups = {0};
+	int r = hl_mi_find_present(reader->walker.memory, GROUP_BYTES, GROUP_SLICES * ENTRY_BYTES,
+				   &groups);
 
-	for (size_t i = 0; i < memory->maps.count && r == 0; i++) {
-		const struct hl_map *map = &memory->maps.maps[i];
-		uint64_t group = (map->start + GROUP_BYTES - 1) & ~(GROUP_BYTES - 1);
-		if (!hl_mi_may_map(map))
-			continue;
-		for (; group < map->end && r == 0 && looked++ < LOOKS_MAX; group += GROUP_BYTES) {
-			pages.count = pages.page_count = 0;
-			r = hl_memory_scan(memory, group, group + GROUP_SLICES * ENTRY_BYTES,
-					   &pages);
-			if (r == 0 && pages.page_count)
-				r = list_group(reader, group);
-		}
-	}
-	hl_pages_release(&pages);
+	for (size_t i = 0; i < groups.count && r == 0; i++)
+		r = list_group(reader, groups.at[i]);
+	free(groups.at);
 	return r;
 }
 
@@ -471,7 +422,11 @@ static int settle_pages(struct reader *reader)
 		if (r == 0)
 			r = add_thread(reader, page.thread);
 		reader->pages[kept++] =
-			(struct page){.at = page.at, .slice = of.slice, .owner = of.owner};
+			(struct page){.at = page.at,
+				      .slice = of.slice,
+				      .end = of.end,
+				      .owner = of.owner,
+				      .may_be_empty = !page.used || page.remote_free};
 	}
 	reader->page_count = kept;
 	if (kept)
@@ -506,8 +461,8 @@ static int find_end(struct reader *reader, const struct arena *arena, uint64_t *
 
 	if (pages.count)
 		last = pages.runs[pages.count - 1].end;
-	if (after && reader->pages[after - 1].slice >= last)
-		last = reader->pages[after - 1].slice + HL_MI_SLICE;
+	if (after && reader->pages[after - 1].end > last && reader->pages[after - 1].end <= end)
+		last = reader->pages[after - 1].end;
 	last = (last + HL_MI_SLICE - 1) & ~(uint64_t)(HL_MI_SLICE - 1);
 	*ret_end = last > arena->base + arena->info_slices * HL_MI_SLICE ? last : end;
 	hl_pages_release(&pages);
@@ -535,6 +490,8 @@ static int add_empty_pages(struct reader *reader, const struct arena *arena, str
 	for (; i < reader->page_count && reader->pages[i].slice < end && r >= 0; i++) {
 		struct hl_mi_page page;
 		struct memory_of of;
+		if (!reader->pages[i].may_be_empty)
+			continue;
 		r = read_page(reader, reader->walker.layout, reader->pages[i].at, &page, &of);
 		if (r != 1 || !page.thread || page.area < arena->base || page.end > end ||
 		    !hl_mi_page_is_empty(&reader->walker, &page))
@@ -620,9 +577,8 @@ static int report_slices(struct reader *reader, const struct arena *arena,
 					 reader->arena);
 		} else if (i < reader->page_count && reader->pages[i].slice == at) {
 			uint64_t after;
-			r = report_page(reader, &reader->pages[i], at,
-					arena->base + arena->slices * HL_MI_SLICE,
-					purge_of(slices, slice), &after);
+			r = report_page(reader, &reader->pages[i], at, end, purge_of(slices, slice),
+					&after);
 			next = after > next ? after : next;
 		}
 		at = next;
@@ -646,29 +602,21 @@ static int report_arena(struct reader *reader, const struct arena *arena)
 	return r == 0 ? hl_slab_carrier_end(&reader->walker.slabs) : r;
 }
 
-/* A page that has its memory from the system, and one block. */
-static int report_alone(struct reader *reader, const struct page *known)
+/* A page that has its memory from the system, and one block. Sets where that ends. */
+static int report_alone(struct reader *reader, const struct page *known, uint64_t *ret_end)
 {
 	struct hl_mi_page page;
 	struct memory_of of;
 	int r = read_page(reader, reader->walker.layout, known->at, &page, &of);
 
-	if (r != 1 || of.is_arena)
+	if (r != 1 || of.is_arena || of.owner != known->owner)
 		return r < 0 ? r : 0;
+	*ret_end = of.end;
 	r = hl_slab_carrier_begin(&reader->walker.slabs, "huge page", known->owner, of.end,
 				  reader->arena);
 	if (r == 0)
 		r = report_page(reader, known, known->slice, of.end, HL_SLAB_FREE_PURGED, &of.end);
 	return r == 0 ? hl_slab_carrier_end(&reader->walker.slabs) : r;
-}
-
-static bool is_of_arena(const struct reader *reader, const struct page *page)
-{
-	size_t at = HL_LOWER_BOUND(
-		i, reader->arena_count,
-		reader->arenas[i].base + reader->arenas[i].slices * HL_MI_SLICE <= page->slice);
-
-	return at < reader->arena_count && reader->arenas[at].base <= page->slice;
 }
 
 /* The map of pages and its tables. */
@@ -693,17 +641,29 @@ static int report_map(struct reader *reader)
 
 static int report(struct reader *reader)
 {
-	uint64_t at = reader->arena_count ? reader->arenas[0].at : reader->pages[0].slice;
+	uint64_t at = reader->arena_count ? reader->arenas[0].at : reader->pages[0].slice,
+		 before = 0;
 	int r = hl_slab_arena_add(&reader->walker.slabs, at, count_threads(reader), &reader->arena);
 
 	if (r < 0 || reader->walker.slabs.settings->only_arenas)
 		return r;
 	hl_mi_copy_anew(&reader->walker);
-	for (size_t i = 0; i < reader->arena_count && r == 0; i++)
-		r = report_arena(reader, &reader->arenas[i]);
-	for (size_t i = 0; i < reader->page_count && r == 0; i++)
-		if (!is_of_arena(reader, &reader->pages[i]))
-			r = report_alone(reader, &reader->pages[i]);
+	/* In rising order; of damaged ones that overlap the later one is left out. */
+	for (size_t i = 0, k = 0; r == 0 && (i < reader->arena_count || k < reader->page_count);) {
+		const struct arena *arena = i < reader->arena_count ? &reader->arenas[i] : NULL;
+		const struct page *page = k < reader->page_count ? &reader->pages[k] : NULL;
+		if (arena && (!page || arena->base <= page->owner)) {
+			i++;
+			if (arena->base < before)
+				continue;
+			before = arena->base + arena->slices * HL_MI_SLICE;
+			r = report_arena(reader, arena);
+		} else {
+			k++;
+			if (page->owner >= before)
+				r = report_alone(reader, page, &before);
+		}
+	}
 	return r == 0 && reader->map ? report_map(reader) : r;
 }
 
@@ -745,6 +705,8 @@ int hl_mi_arenas_read(struct hl_memory *memory, const struct hl_allocator_traits
 	if (r < 0)
 		return hl_error_set(err, r, "cannot look for the heap of mimalloc: %s",
 				    strerror(-r));
+	if (reader.walker.layout->is_encoded)
+		return hl_error_set(err, -ENOTSUP, "%s", hl_mi_encoded);
 	r = hl_slab_heap_open(&reader.walker.slabs, memory, allocator, settings, heap, err);
 	return r < 0 ? r : hl_slab_heap_close(&reader.walker.slabs, report(&reader), err);
 }

@@ -11,8 +11,31 @@
 #define WHOLE_BYTES  (UINT64_C(1) << 20)
 #define PLACES_MAX   65535u
 #define WINDOW_BYTES 8192u
+#define NEAR_BYTES   (UINT64_C(16) << 20)
+#define FAR_BYTES \
+	(UINT64_C(1) << 40) /* no heap of mimalloc's is mapped in one piece of that size */
+
+const char hl_mi_encoded[] =
+	"it is a secure build, or one for debugging, which encodes its lists of free "
+	"blocks";
 
 /* ---- memory ---- */
+
+static int read_present(struct hl_memory *memory, const struct hl_pages *pages, uint64_t address,
+			uint8_t *bytes, size_t length)
+{
+	uint64_t end = address + length;
+	size_t i = HL_LOWER_BOUND(k, pages->count, pages->runs[k].end <= address);
+	int r = 0;
+
+	memset(bytes, 0, length);
+	for (; i < pages->count && pages->runs[i].start < end && r == 0; i++) {
+		uint64_t from = pages->runs[i].start > address ? pages->runs[i].start : address;
+		uint64_t to = pages->runs[i].end < end ? pages->runs[i].end : end;
+		r = hl_memory_read(memory, from, bytes + (from - address), to - from);
+	}
+	return r;
+}
 
 int hl_mi_read(struct hl_memory *memory, uint64_t address, uint8_t *bytes, size_t length)
 {
@@ -20,15 +43,28 @@ int hl_mi_read(struct hl_memory *memory, uint64_t address, uint8_t *bytes, size_
 	struct hl_pages pages = {0};
 	int r = hl_memory_scan(memory, address & ~mask, (end + mask) & ~mask, &pages);
 
-	memset(bytes, 0, length);
-	for (size_t i = 0; i < pages.count && r == 0; i++) {
-		uint64_t from = pages.runs[i].start > address ? pages.runs[i].start : address;
-		uint64_t to = pages.runs[i].end < end ? pages.runs[i].end : end;
-		if (from < to)
-			r = hl_memory_read(memory, from, bytes + (from - address), to - from);
-	}
+	if (r == 0)
+		r = read_present(memory, &pages, address, bytes, length);
 	hl_pages_release(&pages);
 	return r;
+}
+
+/* The same, by what was in memory when the walk came near. */
+static int read_near(struct hl_mi_walker *walker, uint64_t address, uint8_t *bytes, size_t length)
+{
+	uint64_t start = address & ~(NEAR_BYTES - 1);
+	uint64_t end = (address + length + NEAR_BYTES - 1) & ~(NEAR_BYTES - 1);
+
+	if (address < walker->near_start || address + length > walker->near_end) {
+		walker->near.count = walker->near.page_count = 0;
+		walker->near_end = 0;
+		int r = hl_memory_scan(walker->memory, start, end, &walker->near);
+		if (r < 0)
+			return r;
+		walker->near_start = start;
+		walker->near_end = end;
+	}
+	return read_present(walker->memory, &walker->near, address, bytes, length);
 }
 
 int hl_mi_copy(struct hl_mi_walker *walker, uint64_t address, uint8_t *bytes, size_t length)
@@ -39,7 +75,7 @@ int hl_mi_copy(struct hl_mi_walker *walker, uint64_t address, uint8_t *bytes, si
 		return -ENOMEM;
 	if (window != walker->window) {
 		walker->window = 0;
-		int r = hl_mi_read(walker->memory, window, walker->window_bytes, WINDOW_BYTES);
+		int r = read_near(walker, window, walker->window_bytes, WINDOW_BYTES);
 		if (r < 0)
 			return r;
 		walker->window = window;
@@ -51,6 +87,66 @@ int hl_mi_copy(struct hl_mi_walker *walker, uint64_t address, uint8_t *bytes, si
 void hl_mi_copy_anew(struct hl_mi_walker *walker)
 {
 	walker->window = 0;
+}
+
+/* Lists those in [${start}, ${end}). */
+static int find_present_in(struct hl_memory *memory, uint64_t start, uint64_t end,
+			   uint64_t alignment, uint64_t bytes, struct hl_mi_addresses *addresses)
+{
+	struct hl_pages pages = {0};
+	int r = 0;
+
+	for (uint64_t at = (start + alignment - 1) & ~(alignment - 1); at < end && r == 0;
+	     at += alignment) {
+		uint64_t last = at + bytes < end ? at + bytes : end, mask = memory->page_bytes - 1;
+		pages.count = pages.page_count = 0;
+		r = hl_memory_scan(memory, at, (last + mask) & ~mask, &pages);
+		if (r == 0 && pages.count)
+			r = HL_ARRAY_APPEND(addresses->at, addresses->count, addresses->capacity,
+					    at);
+	}
+	hl_pages_release(&pages);
+	return r;
+}
+
+/* The same where there are many addresses and few pages, as in the shadow of a sanitizer. */
+static int find_present_far(struct hl_memory *memory, const struct hl_map *map, uint64_t alignment,
+			    uint64_t bytes, struct hl_mi_addresses *addresses)
+{
+	struct hl_pages pages = {0};
+	uint64_t next = map->start;
+	int r = hl_memory_scan(memory, map->start, map->end, &pages);
+
+	for (size_t i = 0; i < pages.count && r == 0; i++) {
+		uint64_t start = pages.runs[i].start & ~(alignment - 1);
+		start = start > next ? start : next;
+		if (start >= pages.runs[i].end)
+			continue;
+		r = find_present_in(memory, start, pages.runs[i].end, alignment, bytes, addresses);
+		next = (pages.runs[i].end + alignment - 1) & ~(alignment - 1);
+	}
+	hl_pages_release(&pages);
+	return r;
+}
+
+int hl_mi_find_present(struct hl_memory *memory, uint64_t alignment, uint64_t bytes,
+		       struct hl_mi_addresses *addresses)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < memory->maps.count && r == 0; i++) {
+		const struct hl_map *map = &memory->maps.maps[i];
+		bool is_far = map->end - map->start > FAR_BYTES;
+		/* Since 2.2 it calls its memory "mimalloc", which kernels show as [anon:mimalloc]. */
+		if (map->inode || (map->path[0] && strncmp(map->path, "[anon:", 6)) ||
+		    map->end >> 56 || map->flags & (HL_MAP_SHARED | HL_MAP_RECORDER) ||
+		    (is_far && memory->is_slow_on_holes))
+			continue;
+		r = is_far ? find_present_far(memory, map, alignment, bytes, addresses)
+			   : find_present_in(memory, map->start, map->end, alignment, bytes,
+					     addresses);
+	}
+	return r;
 }
 
 /* ---- pages ---- */
@@ -141,7 +237,7 @@ static int first_word(struct hl_mi_walker *walker, const struct hl_mi_page *page
 		*ret_word = hl_mi_word(walker->blocks + (block - page->start));
 		return 0;
 	}
-	return hl_mi_read(walker->memory, block, (uint8_t *)ret_word, sizeof(*ret_word));
+	return read_near(walker, block, (uint8_t *)ret_word, sizeof(*ret_word));
 }
 
 /* Marks the blocks of a list. 0, -EBADMSG: it is not one of this page; another negative errno. */
@@ -201,10 +297,9 @@ static int mark_places(struct hl_mi_walker *walker, const struct hl_mi_page *pag
 
 	memset(walker->places, HL_SLAB_LIVE, page->capacity);
 	if (page->free || page->local_free || page->remote_free) {
-		int r = is_read_whole(page)
-				? hl_mi_read(walker->memory, page->start, walker->blocks,
-					     page->capacity * page->block_bytes)
-				: 0;
+		int r = is_read_whole(page) ? read_near(walker, page->start, walker->blocks,
+							page->capacity * page->block_bytes)
+					    : 0;
 		if (r == 0)
 			r = follow(walker, page, page->free, HL_SLAB_FREE, &free);
 		if (r == 0)
@@ -247,8 +342,8 @@ static int read_again(struct hl_mi_walker *walker, struct hl_mi_page *page)
 {
 	uint8_t bytes[256];
 
-	hl_mi_copy_anew(walker);
-	int r = hl_mi_copy(walker, page->at, bytes, walker->layout->bytes);
+	int r = read_near(walker, page->at, bytes, walker->layout->bytes);
+
 	if (r == 0)
 		walker->slabs.heap->rereads++;
 	return r < 0 ? r : hl_mi_page_decode(walker->layout, bytes, page) ? 0 : -EBADMSG;
@@ -296,6 +391,7 @@ void hl_mi_walker_release(struct hl_mi_walker *walker)
 	free(walker->places);
 	free(walker->blocks);
 	free(walker->window_bytes);
+	hl_pages_release(&walker->near);
 }
 
 /* ---- the reader ---- */

@@ -23,8 +23,7 @@
 #define HEADER_BYTES   (64u << 10)
 #define TRIES	       3u
 #define DELAYED_MAX    (1u << 24)
-#define LOOKS_MAX      (1u << 22) /* 128 TiB */
-#define PROOFS	       64u	  /* segments that choose the layout */
+#define PROOFS	       64u /* segments that choose the layout */
 
 /* Offsets in a segment's header, and what else differs by release. */
 struct layout {
@@ -32,41 +31,38 @@ struct layout {
 	uint16_t used, cookie, slices, info_slices, kind, entries, thread, first;
 	uint16_t delayed;      /* in a thread's heap */
 	uint16_t thread_bytes; /* of that heap and what lies with it */
-	bool is_encoded;       /* free lists are: a secure build, or one for debugging */
 	bool keeps_spans;      /* a purge leaves free spans between pages alone */
 	struct hl_mi_page_layout page;
 };
 
-#define HEADER_OLD                                                                 \
-	.expire = 40, .purge_mask = 48, .used = 208, .cookie = 216, .slices = 224, \
-	.info_slices = 232, .kind = 240, .entries = 248, .thread = 256, .first = 264
-#define HEADER_NEW                                                                 \
-	.expire = 48, .purge_mask = 56, .used = 216, .cookie = 224, .slices = 248, \
-	.info_slices = 256, .kind = 264, .entries = 272, .thread = 280, .first = 288
-#define PAGE_OLD(KEYS)                                                                     \
-	.bytes = 80 + (KEYS), .free = 16, .local_free = 32, .remote_free = 40 + (KEYS),    \
-	.used = 24, .capacity = 10, .reserved = 12, .block_size = 28, .heap = 48 + (KEYS), \
-	.remote_flags = 3
-#define PAGE_NEW(KEYS)                                                                            \
-	.start_is = HL_MI_START_POINTER, .bytes = 96 + (KEYS), .free = 16, .local_free = 24,      \
-	.remote_free = 56 + (KEYS), .used = 32, .capacity = 10, .reserved = 12, .block_size = 40, \
-	.start = 48, .heap = 64 + (KEYS), .remote_flags = 3
+/* clang-format off */
+#define HEADER_OLD \
+	.expire = 40, .purge_mask = 48, .used = 208, .cookie = 216, .slices = 224, .info_slices = 232, .kind = 240, \
+	.entries = 248, .thread = 256, .first = 264
+#define HEADER_NEW \
+	.expire = 48, .purge_mask = 56, .used = 216, .cookie = 224, .slices = 248, .info_slices = 256, .kind = 264, \
+	.entries = 272, .thread = 280, .first = 288
+/* KEYS: bytes of those by which lists are encoded. */
+#define PAGE_OLD(START_IS, KEYS) \
+	.page = {.start_is = START_IS, .bytes = 80 + (KEYS), .free = 16, .local_free = 32, .remote_free = 40 + (KEYS), \
+		 .used = 24, .capacity = 10, .reserved = 12, .block_size = 28, .heap = 48 + (KEYS), .remote_flags = 3, \
+		 .is_encoded = (KEYS) > 0}
+#define PAGE_NEW(KEYS) \
+	.page = {.start_is = HL_MI_START_POINTER, .bytes = 96 + (KEYS), .free = 16, .local_free = 24, \
+		 .remote_free = 56 + (KEYS), .used = 32, .capacity = 10, .reserved = 12, .block_size = 40, .start = 48, \
+		 .heap = 64 + (KEYS), .remote_flags = 3, .is_encoded = (KEYS) > 0}
 
 static const struct layout layouts[] = {
-	{HEADER_OLD, .delayed = 2840, .thread_bytes = 8192, .keeps_spans = true, /* 2.0.9 */
-	 .page = {PAGE_OLD(0), .start_is = HL_MI_START_AFTER_384}},
-	{HEADER_OLD, .delayed = 2840, .thread_bytes = 8192,
-	 .keeps_spans = true, /* 2.1.0 to 2.1.2 */
-	 .page = {PAGE_OLD(0), .start_is = HL_MI_START_AFTER_BLOCK}},
-	{HEADER_OLD, .delayed = 8, .thread_bytes = 8192,
-	 .page = {PAGE_NEW(0)}}, /* 2.1.4 to 2.1.7 */
-	{HEADER_NEW, .delayed = 8, .thread_bytes = 12288, .page = {PAGE_NEW(0)}}, /* 2.1.8 to 2.4 */
-	{HEADER_OLD, .is_encoded = true, .page = {PAGE_OLD(16), .start_is = HL_MI_START_AFTER_384}},
-	{HEADER_OLD, .is_encoded = true,
-	 .page = {PAGE_OLD(16), .start_is = HL_MI_START_AFTER_BLOCK}},
-	{HEADER_OLD, .is_encoded = true, .page = {PAGE_NEW(16)}},
-	{HEADER_NEW, .is_encoded = true, .page = {PAGE_NEW(16)}},
+	{HEADER_OLD, PAGE_OLD(HL_MI_START_AFTER_384, 0), .delayed = 2840, .thread_bytes = 8192, .keeps_spans = true}, /* 2.0.9 */
+	{HEADER_OLD, PAGE_OLD(HL_MI_START_AFTER_BLOCK, 0), .delayed = 2840, .thread_bytes = 8192, .keeps_spans = true}, /* to 2.1.2 */
+	{HEADER_OLD, PAGE_NEW(0), .delayed = 8, .thread_bytes = 8192},	/* 2.1.4 to 2.1.7 */
+	{HEADER_NEW, PAGE_NEW(0), .delayed = 8, .thread_bytes = 12288}, /* 2.1.8 to 2.4 */
+	{HEADER_OLD, PAGE_OLD(HL_MI_START_AFTER_384, 16)},
+	{HEADER_OLD, PAGE_OLD(HL_MI_START_AFTER_BLOCK, 16)},
+	{HEADER_OLD, PAGE_NEW(16)},
+	{HEADER_NEW, PAGE_NEW(16)},
 };
+/* clang-format on */
 
 struct segment {
 	uint64_t address, slices;
@@ -79,9 +75,8 @@ struct reader {
 	size_t segment_count, segment_capacity;
 	uint64_t *heaps; /* by address, each once */
 	size_t heap_count, heap_capacity;
-	uint64_t *candidates; /* by address */
-	size_t candidate_count, candidate_capacity, looked;
-	uint64_t cookie; /* of all segments, but for their addresses */
+	struct hl_mi_addresses candidates; /* at which a segment may lie */
+	uint64_t cookie;		   /* of all segments, but for their addresses */
 	uint8_t *header;
 	uint8_t uses[SEGMENT_SLICES]; /* of a segment's slices: enum slice_use */
 	bool purged[SEGMENT_SLICES];  /* whether mi_collect(true) would give them back */
@@ -159,7 +154,7 @@ static bool is_segment(const struct reader *reader, uint64_t address)
 	for (i = span_at(reader, 0); i < entries; i += span) {
 		struct hl_mi_page page;
 		span = span_at(reader, i);
-		if (!span || (!is_huge && i + span > entries))
+		if (!span || i + span > (is_huge ? word_of(reader, layout->slices) : entries))
 			return false;
 		if (!is_page(reader, i))
 			continue;
@@ -212,38 +207,6 @@ static int add_segment(struct reader *reader, uint64_t address)
 	return r;
 }
 
-static int add_candidates(struct reader *reader, uint64_t start, uint64_t end)
-{
-	struct hl_memory *memory = reader->walker.memory;
-	uint64_t address = (start + SEGMENT_BYTES - 1) & ~(SEGMENT_BYTES - 1);
-	struct hl_pages pages = {0};
-	int r = 0;
-
-	for (; address < end && reader->looked++ < LOOKS_MAX && r == 0; address += SEGMENT_BYTES) {
-		pages.count = pages.page_count = 0;
-		r = hl_memory_scan(memory, address, address + memory->page_bytes, &pages);
-		if (r == 0 && pages.page_count)
-			r = HL_ARRAY_APPEND(reader->candidates, reader->candidate_count,
-					    reader->candidate_capacity, address);
-	}
-	hl_pages_release(&pages);
-	return r;
-}
-
-/* Lists the addresses at which a segment may lie. */
-static int find_candidates(struct reader *reader)
-{
-	const struct hl_maps *maps = &reader->walker.memory->maps;
-	int r = 0;
-
-	for (size_t i = 0; i < maps->count && r == 0; i++) {
-		const struct hl_map *map = &maps->maps[i];
-		if (hl_mi_may_map(map))
-			r = add_candidates(reader, map->start, map->end);
-	}
-	return r;
-}
-
 /* Chooses the layout by which most candidates are segments; NULL: none is. Only the pages tell some of them apart. */
 static int choose_layout(struct reader *reader)
 {
@@ -253,11 +216,11 @@ static int choose_layout(struct reader *reader)
 	for (size_t k = 0; k < HL_COUNT_OF(layouts); k++) {
 		size_t count = 0;
 		reader->layout = &layouts[k];
-		for (size_t i = 0; i < reader->candidate_count && count < PROOFS; i++) {
-			int r = read_header(reader, reader->candidates[i]);
+		for (size_t i = 0; i < reader->candidates.count && count < PROOFS; i++) {
+			int r = read_header(reader, reader->candidates.at[i]);
 			if (r < 0)
 				return r;
-			count += is_segment(reader, reader->candidates[i]);
+			count += is_segment(reader, reader->candidates.at[i]);
 		}
 		if (count > most) {
 			most = count;
@@ -287,12 +250,12 @@ static int look(struct reader *reader, uint64_t address)
 static int find_segments(struct reader *reader)
 {
 	uint64_t end = 0;
-	int r = find_candidates(reader);
+	int r = hl_mi_find_present(reader->walker.memory, SEGMENT_BYTES, 1, &reader->candidates);
 
 	if (r == 0)
 		r = choose_layout(reader);
-	for (size_t i = 0; i < reader->candidate_count && reader->layout && r >= 0; i++) {
-		uint64_t address = reader->candidates[i];
+	for (size_t i = 0; i < reader->candidates.count && reader->layout && r >= 0; i++) {
+		uint64_t address = reader->candidates.at[i];
 		if (address < end)
 			continue;
 		r = look(reader, address);
@@ -416,15 +379,22 @@ static void plan_purge(struct reader *reader)
 	}
 }
 
+/* Of what lies beyond the table the last entry tells. */
+static bool is_purged(const struct reader *reader, uint64_t slice)
+{
+	return reader->purged[slice < SEGMENT_SLICES ? slice : SEGMENT_SLICES - 1];
+}
+
 static void report_free(struct reader *reader, const struct segment *segment, uint64_t from,
 			uint64_t to, uint32_t arena)
 {
 	for (uint64_t next; from < to; from = next) {
-		for (next = from + 1; next < to && reader->purged[next] == reader->purged[from];)
+		for (next = from + 1;
+		     next < to && is_purged(reader, next) == is_purged(reader, from);)
 			next++;
 		hl_slab_free_run(&reader->walker.slabs, segment->address + from * HL_MI_SLICE,
 				 segment->address + next * HL_MI_SLICE,
-				 reader->purged[from] ? HL_SLAB_FREE_PURGED : HL_SLAB_FREE_STAYS,
+				 is_purged(reader, from) ? HL_SLAB_FREE_PURGED : HL_SLAB_FREE_STAYS,
 				 arena);
 	}
 }
@@ -524,7 +494,7 @@ static int report(struct reader *reader)
 static void release(struct reader *reader)
 {
 	free(reader->segments);
-	free(reader->candidates);
+	free(reader->candidates.at);
 	free(reader->heaps);
 	free(reader->header);
 	hl_mi_walker_release(&reader->walker);
@@ -543,11 +513,8 @@ int hl_mi_segments_read(struct hl_memory *memory, const struct hl_allocator_trai
 				    strerror(-r));
 	if (!reader.segment_count || !reader.layout)
 		return -ENOTSUP;
-	if (reader.layout->is_encoded)
-		return hl_error_set(
-			err, -ENOTSUP,
-			"the process allocates by a secure build of mimalloc, or one for "
-			"debugging, which encodes its free lists");
+	if (reader.layout->page.is_encoded)
+		return hl_error_set(err, -ENOTSUP, "%s", hl_mi_encoded);
 	reader.walker.layout = &reader.layout->page;
 	r = hl_slab_heap_open(&reader.walker.slabs, memory, allocator, settings, heap, err);
 	return r < 0 ? r : hl_slab_heap_close(&reader.walker.slabs, report(&reader), err);

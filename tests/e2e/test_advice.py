@@ -96,7 +96,7 @@ class Advice(unittest.TestCase):
         for name in "waits_jemalloc", "waits_jemalloc_stripped":
             with self.subTest(name):
                 found = self.advices([self.program(name)])
-                self.assertIn(', jemalloc\n', found["heap"])
+                self.assertIn(', jemalloc 5.', found["heap"])
                 self.assertIn('mallctl("arena.4096.purge")', found["heap"])
 
     def test_python(self):

@@ -294,7 +294,7 @@ static int read_heap(struct hl_memory *memory, const struct hl_allocator_traits 
 	}
 	r = hl_slab_heap_open(&walker.slabs, memory, allocator, settings, heap, err);
 	if (r == 0) {
-		snprintf(heap->allocator, sizeof(heap->allocator), "jemalloc %s",
+		snprintf(heap->walked_name, sizeof(heap->walked_name), "jemalloc %s",
 			 first->layout->releases);
 		r = hl_slab_heap_close(&walker.slabs, walk(&walker, first), err);
 	}

@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TRIES	       3u		     /* how often an extent is read until it fits */
-#define VARIABLES_MAX  (UINT64_C(256) << 20) /* searches no more of a module's variables */
-#define ROOT_WORDS     128u
+#define TRIES	      3u		    /* how often an extent is read until it fits */
+#define VARIABLES_MAX (UINT64_C(256) << 20) /* searches no more of a module's variables */
+#define ROOT_WORDS    128u
+#define ROOT_USED_MAX \
+	16u /* of these; the last of many that are used in a row have less behind them */
 #define CANDIDATES_MAX 2000u		     /* words that might lead to a leaf */
 #define ELEMENTS_MAX   64u		     /* of a leaf, to prove it */
 #define CHUNK	       (UINT64_C(256) << 10) /* is read at once */
@@ -329,11 +331,13 @@ struct search {
 static bool can_be_of_root(const struct hl_maps *maps, const struct hl_jemalloc_shape *shape,
 			   const uint8_t *words, uint64_t count)
 {
-	uint64_t all = count < ROOT_WORDS ? count : ROOT_WORDS;
+	uint64_t all = count < ROOT_WORDS ? count : ROOT_WORDS, used = 0;
 
 	for (uint64_t i = 0; i < all; i++) {
 		uint64_t word = hl_jemalloc_word(words + i * 8);
-		if (word && !can_be_array(maps, word, array_bytes(shape, 1)))
+		used += word != 0;
+		if (word &&
+		    (used > ROOT_USED_MAX || !can_be_array(maps, word, array_bytes(shape, 1))))
 			return false;
 	}
 	return true;

@@ -137,8 +137,9 @@ int hl_slabs_ask(pid_t pid, struct hl_slabs *ret_slabs, struct hl_error *err)
 			err, r,
 			"cannot ask the allocator of process %d: there is no recorder in it; "
 			"only " HL_ALLOCATORS_THAT_ANSWER("and") " can be asked, and 'heapline "
-								 "carriers "
-								 "-p %d' reads heaps without",
+								 "pgfault "
+								 "-p %d 60' shows what makes the "
+								 "process grow",
 			pid, pid);
 	if (r == 0) {
 		r = send_request(pid, err);

@@ -115,6 +115,24 @@ static bool find_in_word(const _Atomic uint64_t *word, uintptr_t *at, uintptr_t 
 	return true;
 }
 
+/* Skips words without a bit, four at a time, and the one that ${at} lies in; not beyond what one bit of pages stands for. A block of
+ * a megabyte has 2048. */
+static uintptr_t skip_words(const _Atomic uint64_t *word, uintptr_t at)
+{
+	uintptr_t end = end_of(at, HL_PIECE_PAGE_BITS), four = UINT64_C(4) << HL_PIECE_WORD_BITS;
+
+	at = end_of(at, HL_PIECE_WORD_BITS);
+	word++;
+	while (end - at >= four && !(atomic_load_explicit(word, memory_order_relaxed) |
+				     atomic_load_explicit(word + 1, memory_order_relaxed) |
+				     atomic_load_explicit(word + 2, memory_order_relaxed) |
+				     atomic_load_explicit(word + 3, memory_order_relaxed))) {
+		at += four;
+		word += 4;
+	}
+	return at;
+}
+
 bool hl_piece_map_find(struct hl_piece_map *map, uintptr_t *at, uintptr_t end)
 {
 	if (HL_UNLIKELY(end > UINT64_C(1) << HL_BLOCK_ADDRESS_BITS))
@@ -129,7 +147,7 @@ bool hl_piece_map_find(struct hl_piece_map *map, uintptr_t *at, uintptr_t end)
 		else if (find_in_word(word_of(leaf, *at), at, end))
 			return true;
 		else
-			*at = end_of(*at, HL_PIECE_WORD_BITS);
+			*at = skip_words(word_of(leaf, *at), *at);
 	}
 	return false;
 }

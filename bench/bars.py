@@ -118,6 +118,7 @@ def time_figures(results):
         ratio_figure(results, "skynet, all of C and Lua", title_of("skynet"), 1.6),
         ratio_figure(results, "skynet", title_of("skynet"), 1.02, CLOSED),
         ratio_figure(results, "ruby, lines and native stacks", title_of("ruby"), 1.6),
+        ratio_figure(results, "php, lines and native stacks", title_of("php"), 1.6),
         ratio_figure(results, "Rust program", title_of("rust"), 1.35),
         ratio_figure(results, "redis-server, 16 in a pipeline", title_of("redis", ", 16 in"), 1.15),
         ratio_figure(results, "redis-server, no pipeline", title_of("redis", ", 1 in"), 1.03),

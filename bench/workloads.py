@@ -249,11 +249,14 @@ class ScriptCase(TimedCase):
         return [self.program, BENCH / "programs" / self.script, 1 if machine.small else 30]
 
 
-class RubyCase(ScriptCase):
-    """With methods and lines of Ruby, and with native stacks alone."""
+class LinesCase(ScriptCase):
+    """With functions and lines of the script, and with native stacks alone."""
 
-    part = "ruby"
     tools = (*RingCase.tools, NATIVE)
+
+    def __init__(self, program, script):
+        super().__init__(program, script)
+        self.part = program
 
 
 class RustCase(TimedCase):
@@ -359,6 +362,7 @@ def timed_cases():
     rings += [RingCase(24, 1, chain) for chain in RING_CHAINS]
     return [*rings, PythonCase(), ObjectsCase(), SkynetCase(), CompilerCase(),
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
-            RubyCase("ruby", "words.rb"), ScriptCase("node", "words.js"), SqliteCase(),
+            LinesCase("ruby", "words.rb"), LinesCase("php", "words.php"),
+            ScriptCase("node", "words.js"), SqliteCase(),
             ShortCase("`true`", "/bin/true"),
             ShortCase("10 ms of pairs", "{build}/bench/alloc_ring", 24, 1, 150_000)]

@@ -107,7 +107,8 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 		    "pages "
 		    "when it needs memory",
 		    HL_HEAP_BYTES(rss->beside.lazy_free_bytes));
-	else if (rss->piece_bytes > bytes / 2 && name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
+	else if (rss->piece_bytes > bytes / 2 &&
+		 (name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER) || is_recorded(name)))
 		say(of,
 		    "; pools have cut %s of pieces that are in use from such memory: 'heapline "
 		    "allocations %s' shows who allocated them",

@@ -257,7 +257,7 @@ class Traces(unittest.TestCase):
         result = harness.run(trace_command("stacks", target.pid, "1"))
         self.assertIn(f"'heapline attach -p {target.pid}' records the allocator of PHP", result.stdout)
         result = harness.run([harness.HEAPLINE, "heap", "-p", str(target.pid)])
-        self.assertIn(f"'heapline attach -p {target.pid} -d 60' records the allocator of PHP", result.stdout)
+        self.assertIn(f"'heapline attach -p {target.pid} -d 60' records who allocates and keeps it", result.stdout)
 
     def test_luajit_is_told_of_its_own_allocator(self):
         luajit = harness.need("luajit")

@@ -143,8 +143,10 @@ static void emit_report(struct hl_emit *emit, const void *kept, uint64_t row_lim
 }
 
 const struct hl_guest_outside hl_guest_outside_php = {
-	.pools = {"PHP's memory (zend_mm's chunks)", "--php' shows what they are cut into",
-		  hl_php_chunk_bytes},
+	.pools = {.name = "PHP's memory (zend_mm's chunks)",
+		  .listed_by = "--php' shows what they are cut into",
+		  .recorded = true,
+		  .pool_bytes = hl_php_chunk_bytes},
 	.heap = {.open = open_report,
 		 .add_block = add_block,
 		 .read = read_report,

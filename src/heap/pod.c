@@ -26,6 +26,8 @@ struct reader {
 	struct hl_group_pages *pages; /* NULL: they are not known */
 	struct hl_pod_mounts mounts;
 	size_t shared_out_unknown; /* processes whose anonymous memory is as status has it */
+	bool counts_huge_pages;	   /* the hierarchy is mounted so */
+	uint64_t huge_page_bytes;  /* of its processes, where that is so */
 	size_t strangers;	   /* entries without a number here */
 	size_t uncounted_files;	   /* whose part in the page cache is not known */
 };
@@ -115,6 +117,8 @@ static int add_process(struct reader *reader, pid_t pid)
 		hl_pod_files_truncate(&reader->files, files_before);
 		return 0;
 	}
+	if (reader->counts_huge_pages)
+		reader->huge_page_bytes += (uint64_t)hl_process_status_read(pid).huge_page_bytes;
 	row.bytes = (int64_t)(rss.pss_anon_pages * page);
 	snprintf(row.detail, sizeof(row.detail), "%s",
 		 is_shared_out ? "" : "shared pages count whole");
@@ -123,11 +127,31 @@ static int add_process(struct reader *reader, pid_t pid)
 	return hl_pod_add_row(reader->pod, &row);
 }
 
+static bool counts_huge_pages(const struct hl_cgroup *group)
+{
+	HL_FREED char *mounts = NULL;
+	size_t length;
+
+	return group->is_v2 && hl_proc_read_all(getpid(), "mountinfo", &mounts, &length) == 0 &&
+	       strstr(mounts, "memory_hugetlb_accounting");
+}
+
+/* Linux 6.12 counts them, and has no sum in memory.stat yet. */
+static int add_huge_pages(struct reader *reader)
+{
+	uint64_t bytes = stat_of(reader, "hugetlb", NULL);
+
+	bytes = bytes ? bytes : reader->huge_page_bytes;
+	reader->pod->sums[HL_POD_SHARED] += bytes;
+	return add_part(reader->pod, HL_POD_SHARED, "huge pages (hugetlbfs)", (int64_t)bytes);
+}
+
 static int add_processes(struct reader *reader)
 {
 	HL_FREED pid_t *pids = NULL;
 	size_t count;
 
+	reader->counts_huge_pages = counts_huge_pages(reader->group);
 	int r = hl_cgroup_processes(reader->group, &pids, &count, &reader->strangers);
 	if (r == 0 && reader->pages) {
 		size_t length;
@@ -267,11 +291,12 @@ static int add_kernel_sum(struct reader *reader)
 	ssize_t length =
 		hl_cgroup_read(reader->group, "memory.kmem.usage_in_bytes", text, sizeof(text));
 	pod->sums[HL_POD_KERNEL] = length > 0 ? strtoull(text, NULL, 10) : 0;
-	return reader->pages ? add_part(pod, HL_POD_KERNEL, "page tables, kernel stacks, pipes",
-					(int64_t)reader->pages->bytes[HL_GROUP_KERNEL])
-			     : add_part(pod, HL_POD_KERNEL,
-					"slab, kernel stacks, page tables (version 1 has one sum)",
-					(int64_t)pod->sums[HL_POD_KERNEL]);
+	return reader->pages
+		       ? add_part(pod, HL_POD_KERNEL, "page tables, kernel stacks, pipes, sockets",
+				  (int64_t)reader->pages->bytes[HL_GROUP_KERNEL])
+		       : add_part(pod, HL_POD_KERNEL,
+				  "slab, kernel stacks, page tables (version 1 has one sum)",
+				  (int64_t)pod->sums[HL_POD_KERNEL]);
 }
 
 static int add_kernel_parts(struct reader *reader)
@@ -308,7 +333,8 @@ static int add_kernel_parts(struct reader *reader)
 			r = add_part(pod, HL_POD_KERNEL, parts[i].name, (int64_t)bytes);
 	}
 	if (r == 0 && reader->pages && reader->pages->bytes[HL_GROUP_KERNEL] > pages)
-		r = add_part(pod, HL_POD_KERNEL, "buffers of pipes and others, whole pages",
+		r = add_part(pod, HL_POD_KERNEL,
+			     "buffers of pipes, unix sockets and others, whole pages",
 			     (int64_t)(reader->pages->bytes[HL_GROUP_KERNEL] - pages));
 	pod->sums[HL_POD_KERNEL] = (whole > inside ? whole : inside) + apart;
 	return r;
@@ -464,6 +490,8 @@ static int read_all(struct reader *reader, enum hl_pod_extent extent, struct hl_
 		r = read_sums(reader, err);
 	if (r == 0 && !only_sums)
 		r = add_processes(reader);
+	if (r == 0)
+		r = add_huge_pages(reader);
 	if (r == 0 && !only_sums)
 		r = add_files(reader);
 	if (r == 0)

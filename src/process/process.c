@@ -565,6 +565,7 @@ struct hl_process_status hl_process_status_read(pid_t pid)
 		.anonymous_bytes = 1024 * (int64_t)value_of(status, "RssAnon"),
 		.threads = (int64_t)value_of(status, "Threads"),
 		.swap_bytes = 1024 * (int64_t)value_of(status, "VmSwap"),
+		.huge_page_bytes = 1024 * (int64_t)value_of(status, "HugetlbPages"),
 		.uid = only_uid(status),
 	};
 }

@@ -146,6 +146,7 @@ struct hl_process_status {
 	int64_t rss_bytes, anonymous_bytes, threads;
 	int64_t swap_bytes; /* private memory on swap */
 	int64_t uid; /* of its user; -1: its real, effective and saved ones differ, or it has ended */
+	int64_t huge_page_bytes; /* of hugetlbfs, in no RSS */
 };
 
 /* All else zero of one that has ended. */

@@ -14,7 +14,7 @@ mount -t devtmpfs d /dev
 mount -t tmpfs t /tmp
 mount -t tracefs t /sys/kernel/tracing
 mount -t securityfs s /sys/kernel/security
-mount -t cgroup2 c /sys/fs/cgroup
+mount -t cgroup2 -o memory_hugetlb_accounting c /sys/fs/cgroup || mount -t cgroup2 c /sys/fs/cgroup # before 6.6
 ip link set lo up
 cd /tmp
 stty -F /dev/ttyS1 raw -echo
@@ -129,6 +129,20 @@ run metrics wget -qO- --header 'Authorization: Bearer 0123456789abcdef' http://1
 kill $server
 stop
 
+# What the kernel keeps for a program, and what is on swap.
+[ ! -e /hl/brd.ko ] || insmod /hl/brd.ko rd_nr=1 rd_size=32768
+[ ! -e /dev/ram0 ] || { mkswap /dev/ram0 && swapon /dev/ram0; }
+echo 4 >/proc/sys/vm/nr_hugepages
+mkdir /sys/fs/cgroup/kept
+start sh -c 'echo $$ >/sys/fs/cgroup/kept/cgroup.procs; exec pod_kernel'
+run 'pod kept' heapline pod --cgroup /sys/fs/cgroup/kept --json
+run swaps cat /proc/swaps
+run 'pod kept quick' heapline pod --quick --cgroup /sys/fs/cgroup/kept --json
+say 'kept program' $target answers.txt /sys/fs/cgroup/kept/memory.stat
+stop
+[ ! -e /dev/ram0 ] || swapoff /dev/ram0
+echo 0 >/proc/sys/vm/nr_hugepages
+
 # The black box, of a program that fills its group.
 mkdir /sys/fs/cgroup/oom
 echo 48M >/sys/fs/cgroup/oom/memory.max
@@ -136,10 +150,14 @@ heapline watch --cgroup /sys/fs/cgroup/oom --dir /tmp/watch >watch.txt 2>&1 &
 watch=$!
 wait_for watch.txt watching 1 $watch
 head -c 8 /dev/zero >ledger
-sh -c 'echo $$ >/sys/fs/cgroup/oom/cgroup.procs; exec oom_ledger /tmp/ledger 1024 200 100000'
+sh -c 'echo $$ >/sys/fs/cgroup/oom/cgroup.procs; exec oom_ledger /tmp/ledger 1024 200 30000'
 wait_for watch.txt 'has killed process' 1 $watch
 od -An -td8 ledger >steps.txt
 say 'oom ledger' 0 steps.txt watch.txt
+for i in $(seq 300); do
+	ls /tmp/watch | grep -q partial || break
+	sleep 0.2
+done
 run 'watch last' heapline watch last --dir /tmp/watch --json
 kill $watch
 wait $watch

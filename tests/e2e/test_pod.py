@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import glob
+import itertools
 import json
 import mmap
 import os
@@ -63,6 +64,26 @@ def check_parts(case, report, pid, child, tmpfs):
         case.assertEqual(rest[os.path.join(tmpfs, "left.bin")], 6 * MIB)
     unknown = sum(row["bytes"] for row in rows if row["kind"] == "unknown")
     case.assertLess(abs(unknown), BATCH_BYTES)
+
+
+def check_kept(case, report, said, stat):
+    """The rows of pod_kernel, alone in its group; `stat`: its memory.stat, of version 2."""
+    told = {name: int(number) for name, number in re.findall(r"^(\w+) (\d+)$", said, re.M)}
+    rows = {row["name"]: row["bytes"] for row in report["rows"] if row["kind"] != "anonymous"}
+    case.assertGreater(told["unix"] * told["tcp"], 0)
+    stacks = 401 * 16384
+    case.assertLess(abs(rows.get("unknown", 0)), BATCH_BYTES)
+    if stat is None:
+        kept = rows["page tables, kernel stacks, pipes, sockets"]
+        case.assertLess(abs(kept - stacks - told["unix"]), MIB)  # and page tables
+        return
+    stat = {name: int(number) for name, number in re.findall(r"^(\w+) (\d+)$", stat, re.M)}
+    for name, key in ("kernel stacks", "kernel_stack"), ("page tables", "pagetables"), ("buffers of sockets", "sock"):
+        case.assertLessEqual(abs(rows[name] - stat[key]), BATCH_BYTES, name)
+    case.assertLess(abs(rows["kernel stacks"] - stacks), BATCH_BYTES)
+    case.assertGreaterEqual(rows["buffers of sockets"], told["tcp"])
+    whole = rows.get("buffers of pipes, unix sockets and others, whole pages", rows["other memory of the kernel"])
+    case.assertLess(abs(whole - told["unix"]), BATCH_BYTES)
 
 
 def refuse_copies():
@@ -201,6 +222,19 @@ class Pod(Groups):
             if system != "tmpfs" and release >= (6, 5):  # otherwise it has no page cache, or no cachestat()
                 self.assertEqual(cached[file], 10 * MIB)
                 self.assertGreaterEqual(report["total"]["cache_bytes"], 10 * MIB - BATCH_BYTES)
+
+    def test_what_the_kernel_keeps_for_a_program_has_rows(self):
+        with self.group("kept") as group, \
+                subprocess.Popen([harness.program("pod_kernel")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                 preexec_fn=lambda: self.join(group)) as program:
+            said = "".join(itertools.takewhile(lambda line: line != "ready\n", program.stdout))
+            report = self.pod("--cgroup", group)
+            self.need_pages(report)
+            stat = None
+            if self.is_v2:
+                with open(os.path.join(group, "memory.stat"), encoding="ascii") as file:
+                    stat = file.read()
+            check_kept(self, report, said, stat)
 
     def heap(self, pid, **who):
         result = harness.run([HEAPLINE, "heap", "-p", str(pid), "--json"], **who)

@@ -134,7 +134,7 @@ static void purge(void)
 
 static void say(void)
 {
-	static const char *const names[] = {"stats.allocated", "stats.active", "stats.retained",
+	static const char *const names[] = {"stats.allocated", "stats.mapped", "stats.retained",
 					    "stats.arenas.4096.internal"};
 	uint64_t count = 0, bytes = 0, epoch = 1;
 

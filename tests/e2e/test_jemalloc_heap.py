@@ -36,6 +36,7 @@ class JemallocHeap(harness.TestCase):
         self.assertEqual(total["unscanned_bytes"], 0)
         self.assertEqual(total["inuse_bytes"] + total["tcache_bytes"] + figures["stats.arenas.4096.internal"],
                          figures["stats.allocated"])
+        self.assertEqual(total["system_bytes"], figures["stats.mapped"] + figures["stats.retained"])
 
     def test_live_and_cached_blocks_are_those_of_the_ledger_and_of_jemalloc(self):
         for configuration in CONFIGURATIONS:

@@ -24,6 +24,7 @@
 
 #define HL_JEMALLOC_PAGE_SHIFT 12u
 #define HL_JEMALLOC_PAGE       (UINT64_C(1) << HL_JEMALLOC_PAGE_SHIFT)
+#define HL_JEMALLOC_HUGE_PAGE  (UINT64_C(2) << 20)
 
 /* Of a descriptor, in all releases; the bits of its first word differ. */
 #define HL_JEMALLOC_DESCRIPTOR_BYTES 128u
@@ -84,6 +85,7 @@ struct hl_jemalloc_extent {
 	uint32_t arena, state, size_class, free_places;
 	bool is_slab;
 	bool is_bad; /* did not fit together */
+	bool is_of_huge_page; /* cut from one that jemalloc keeps as a whole: what no extent has of it is free */
 };
 
 struct hl_jemalloc_block {

@@ -165,6 +165,20 @@ static int add_extent(struct walker *walker, struct hl_jemalloc_extent *extent, 
 
 /* ---- carriers ---- */
 
+/* Where the memory begins of which an extent is a part, and where it ends. */
+static uint64_t start_of(const struct hl_jemalloc_extent *extent)
+{
+	return extent->is_of_huge_page ? extent->start & ~(HL_JEMALLOC_HUGE_PAGE - 1)
+				       : extent->start;
+}
+
+static uint64_t end_of(const struct hl_jemalloc_extent *extent)
+{
+	return extent->is_of_huge_page
+		       ? (extent->end + HL_JEMALLOC_HUGE_PAGE - 1) & ~(HL_JEMALLOC_HUGE_PAGE - 1)
+		       : extent->end;
+}
+
 static int add_stretches(struct walker *walker, struct hl_jemalloc *jemalloc,
 			 const uint32_t *arenas)
 {
@@ -175,12 +189,16 @@ static int add_stretches(struct walker *walker, struct hl_jemalloc *jemalloc,
 		uint32_t arena =
 			extents[i].is_bad ? walker->shared_arena : arenas[extents[i].arena];
 		for (next = i + 1; next < jemalloc->extent_count &&
-				   extents[next].start == extents[next - 1].end &&
+				   start_of(&extents[next]) <= end_of(&extents[next - 1]) &&
 				   (extents[next].is_bad || arenas[extents[next].arena] == arena);
 		     next++) {
 		}
-		const struct stretch stretch = {
-			extents[i].start, extents[next - 1].end, jemalloc, i, next - i, arena};
+		const struct stretch stretch = {start_of(&extents[i]),
+						end_of(&extents[next - 1]),
+						jemalloc,
+						i,
+						next - i,
+						arena};
 		r = HL_ARRAY_APPEND(walker->stretches, walker->stretch_count,
 				    walker->stretch_capacity, stretch);
 	}
@@ -211,17 +229,30 @@ static int add_arenas(struct walker *walker, const struct hl_jemalloc *jemalloc,
 	return r;
 }
 
+/* What no extent has of a huge page. */
+static void add_gap(struct walker *walker, uint64_t start, uint64_t end, uint32_t arena)
+{
+	if (start < end)
+		hl_slab_free_run(&walker->slabs, start, end, HL_SLAB_FREE_STAYS, arena);
+}
+
 static int add_carrier(struct walker *walker, const struct stretch *stretch)
 {
 	int r = hl_slab_carrier_begin(&walker->slabs, stretch->count ? "extents" : "metadata",
 				      stretch->start, stretch->end, stretch->arena);
+	uint64_t at = stretch->start;
 
 	walker->jemalloc = stretch->jemalloc;
 	walker->cached_at = hl_addresses_at(&walker->jemalloc->cached, stretch->start);
 	walker->own_at = hl_addresses_at(&walker->jemalloc->own, stretch->start);
-	for (size_t i = 0; i < stretch->count && r == 0; i++)
-		r = add_extent(walker, &walker->jemalloc->extents[stretch->first + i],
-			       stretch->arena);
+	for (size_t i = 0; i < stretch->count && r == 0; i++) {
+		struct hl_jemalloc_extent *extent = &walker->jemalloc->extents[stretch->first + i];
+		add_gap(walker, at, extent->start, stretch->arena);
+		at = extent->end;
+		r = add_extent(walker, extent, stretch->arena);
+	}
+	if (r == 0 && stretch->count)
+		add_gap(walker, at, stretch->end, stretch->arena);
 	return r == 0 ? hl_slab_carrier_end(&walker->slabs) : r;
 }
 

@@ -54,16 +54,17 @@ bool hl_jemalloc_parse(const struct hl_jemalloc_layout *layout, uint64_t address
 
 	if (!start || !size || start + size < start)
 		return false;
-	*ret_extent = (struct hl_jemalloc_extent){.start = start,
-						  .end = start + size,
-						  .block = block,
-						  .descriptor = address,
-						  .arena = bits & (HL_JEMALLOC_ARENAS - 1),
-						  .is_slab = bits >> 12 & 1,
-						  .state = (uint32_t)(bits >> layout->state_shift) &
-							   ((1u << layout->state_bits) - 1),
-						  .size_class = bits >> layout->class_shift & 255,
-						  .free_places = bits >> layout->free_shift & 1023};
+	*ret_extent = (struct hl_jemalloc_extent){
+		.start = start,
+		.end = start + size,
+		.block = block,
+		.descriptor = address,
+		.arena = bits & (HL_JEMALLOC_ARENAS - 1),
+		.is_slab = bits >> 12 & 1,
+		.is_of_huge_page = !layout->is_5_2 && bits >> 14 & 1,
+		.state = (uint32_t)(bits >> layout->state_shift) & ((1u << layout->state_bits) - 1),
+		.size_class = bits >> layout->class_shift & 255,
+		.free_places = bits >> layout->free_shift & 1023};
 	memcpy(ret_extent->free, bytes + HL_JEMALLOC_AT_PLACES, sizeof(ret_extent->free));
 	return ret_extent->arena != HL_JEMALLOC_NO_ARENA;
 }

@@ -11,9 +11,14 @@ IN_C = %w[each times map call instance_eval bind_call inject tap instance_exec p
           join resume catch throw eval raise load to_proc define_method]
 DUMP = Hash.new { |hash, key| hash[key] = [0, 0] }
 
+# From 3.4 on Ruby puts the class before the method.
+def name_of(location)
+  location.label.sub(/([A-Z]\w*(::)?)+[#.]/, "")
+end
+
 def tell(size, locations)
-  own = locations.reverse.reject { |it| IN_C.include?(it.label) && !it.path.match?(/<internal|closure.rb/) }
-  entry = DUMP[own.map { |it| "#{it.label}:#{it.lineno};" }.join]
+  own = locations.reverse.reject { |it| IN_C.include?(name_of(it)) && !it.path.match?(/<internal|closure.rb/) }
+  entry = DUMP[own.map { |it| "#{name_of(it)}:#{it.lineno};" }.join]
   entry[0] += 1
   entry[1] += size
 end

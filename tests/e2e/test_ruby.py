@@ -4,6 +4,7 @@
 
 import collections
 import os
+import re
 import shutil
 import unittest
 
@@ -20,16 +21,20 @@ PLACES = os.path.join(harness.SOURCES, "ruby_places.rb")
 
 def rubies():
     """Of all releases on this machine; further ones by HEAPLINE_RUBIES, paths with ':' between them."""
-    paths = [shutil.which(f"ruby3.{minor}", path="/usr/bin") for minor in (1, 3)]
+    paths = [shutil.which(f"ruby3.{minor}", path="/usr/bin") for minor in (1, 3, 4)]
     paths += os.environ.get("HEAPLINE_RUBIES", "").split(":")
     paths = [path for path in paths if path and harness.run([path, "-rfiddle", "-e", "1"]).status == 0]
     if not paths:
-        raise unittest.SkipTest("neither ruby3.1 nor ruby3.3 is installed, with fiddle")
+        raise unittest.SkipTest("none of ruby3.1, ruby3.3 and ruby3.4 is installed, with fiddle")
     return paths
 
 
 def has_yjit(ruby):
     return harness.run([ruby, "--yjit", "-e", "exit(RubyVM::YJIT.enabled? ? 0 : 1)"]).status == 0
+
+
+def is_3_4(ruby):
+    return harness.run([ruby, "-e", "exit(RUBY_VERSION >= '3.4' ? 0 : 1)"]).status == 0
 
 
 def told(path):
@@ -42,8 +47,16 @@ def told(path):
     return found
 
 
+def as_told_by_3_4(stack):
+    """It leaves out the frame of what rescues, or ensures, and calls the code of eval() as what it is called from."""
+    stack = re.sub(r"[^;]*:\d+;(?:rescue|ensure) in ([^;]*:\d+;)", r"\1", stack)
+    return stack.replace("<compiled>:", "block in <main>:")
+
+
 class OracleCase(harness.TestCase):
     """Each block of a function in C against what the interpreter says of its frames."""
+
+    is_3_4 = False
 
     def stacks(self, recording, pid):
         path = self.path("stacks.pb.gz")
@@ -60,6 +73,7 @@ class OracleCase(harness.TestCase):
         for stack, values in self.stacks(recording, pid):
             places = "".join(f"{name}:{line};" for name, file, line in reversed(stack)
                              if file.endswith(".rb") or file.startswith("<internal"))
+            places = as_told_by_3_4(places) if self.is_3_4 else places
             found[places] = [a + b for a, b in zip(found[places], values)]
         wrong = {stack: (expected.get(stack), found.get(stack)) for stack in {*expected, *found}
                  if expected.get(stack) != found.get(stack)}
@@ -68,6 +82,7 @@ class OracleCase(harness.TestCase):
 
     def check(self, ruby, rounds, options=(), mode="mem-fast", script=PLACES):
         recording, dump = self.path("places.hl"), self.path("dump")
+        self.is_3_4 = is_3_4(ruby)
         command = [ruby, *options, script, harness.program("ruby_oracle.so"), dump, str(rounds)]
         result = harness.run(harness.record_command(recording, command, mode))
         self.assertEqual((result.status, result.stdout), (0, "done\n"), result.stderr)
@@ -215,6 +230,7 @@ class Attached(OracleCase, attaching.TestCase):
 
     def join(self, ruby, rounds, *options):
         dump, oracle = self.path("dump"), harness.program("ruby_oracle.so")
+        self.is_3_4 = is_3_4(ruby)
         with harness.Waiting([ruby, *options, PLACES, oracle, dump, str(rounds), "wait"]) as process:
             with self.attached(process.pid):
                 process.stdin.write("go\n")

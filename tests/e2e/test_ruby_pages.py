@@ -59,7 +59,7 @@ class Pages(harness.TestCase):
                 self.assertEqual(sums["slots"], counts["TOTAL"])
                 self.assertAlmostEqual(sums["live_slots"], counts["TOTAL"] - counts["FREE"], delta=LATER)
                 self.assertEqual((sums["unread_pages"], sums["pinned_slots"]), (0, 0))
-                pools = {pool["slot_size"]: pool["heap_eden_pages"] + pool["heap_tomb_pages"] for pool in told["pools"]}
+                pools = {pool["slot_size"]: pool["heap_eden_pages"] + pool.get("heap_tomb_pages", 0) for pool in told["pools"]}
                 if pools:
                     self.assertEqual({row["slot_bytes"]: row["pages"] for row in report["ruby_pools"]}, pools)
                 row = next(row for row in report["resident"] if row["part"] == "Ruby objects (GC heap)")

@@ -383,6 +383,51 @@ static void frames_of_each_release_are_read(void **state)
 	}
 }
 
+/* Of a library: the address of module and offset, and a call of __tls_get_addr(). */
+static void the_context_of_a_library_is_found(void **state)
+{
+	static uint8_t function[128] = {0x55, 0x66, 0x48, 0x8d, 0x3d, [9] = 0x66, 0x66, 0x48, 0xe8};
+	static uint64_t tls[2] = {1};
+	struct hl_ruby ruby = {0};
+	uint64_t table;
+
+	(void)state;
+	__asm__("mov %%fs:8, %0" : "=r"(table));
+	tls[1] = (uint64_t)&context_of_thread - *(const uint64_t *)(table + 16);
+	const int32_t distance = (int32_t)((const uint8_t *)tls - (function + 9));
+	memcpy(function + 5, &distance, sizeof(distance));
+	open_image(&ruby, &releases[1]);
+	struct hl_ruby_api api = ruby.api;
+	api.profile_frames = (uint64_t)function;
+	ruby = (struct hl_ruby){0};
+	assert_int_equal(hl_ruby_open(&ruby, &api), HL_RUBY_FITS);
+	assert_ptr_equal(ruby.tls, tls);
+	assert_frames(&ruby);
+}
+
+/* Linkers make these of other forms in programs. */
+static void the_context_of_a_program_is_found(void **state)
+{
+	static const uint8_t forms[][128] = {
+		{0x55, 0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff},
+		{0x64, 0x4c, 0x8b, 0x1c, 0x25, 0xf8, 0xff, 0xff, 0xff},
+		{0x48, 0xc7, 0xc0, 0xf8, 0xff, 0xff, 0xff, 0x49, 0x89, 0xc8, 0x64, 0x48, 0x8b,
+		 0x00},
+		{0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x8d, 0x80, 0xf8, 0xff, 0xff,
+		 0xff},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+		struct hl_ruby ruby = {0};
+		make_image(&releases[0]);
+		struct hl_ruby_api api = api_of_image();
+		api.profile_frames = (uint64_t)forms[i];
+		assert_int_equal(hl_ruby_open(&ruby, &api), HL_RUBY_FITS);
+		assert_int_equal(ruby.tls_offset, -8);
+	}
+}
+
 static void frames_that_are_as_they_were_are_kept(void **state)
 {
 	struct hl_script_frame frames[64];
@@ -460,6 +505,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_loop_and_its_caller_are_found),
 		cmocka_unit_test(frames_of_each_release_are_read),
+		cmocka_unit_test(the_context_of_a_library_is_found),
+		cmocka_unit_test(the_context_of_a_program_is_found),
 		cmocka_unit_test(frames_that_are_as_they_were_are_kept),
 		cmocka_unit_test(other_releases_and_builds_are_refused),
 		cmocka_unit_test(frames_that_are_not_in_order_are_refused),

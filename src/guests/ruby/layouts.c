@@ -23,6 +23,11 @@ static const struct hl_ruby_layout layouts[] = {
 	 .body_lines = 112,
 	 .body_line_count = 128,
 	 .body_index = 136},
+	{.release = 304,
+	 .frame_bytes = 56,
+	 .body_lines = 112,
+	 .body_line_count = 128,
+	 .body_index = 136},
 };
 
 /* ---- the context of a thread ---- */
@@ -53,7 +58,8 @@ static bool find_context(struct hl_ruby *ruby)
 	static const uint8_t pointer[] = {0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0};
 	static const uint8_t added[] = {0x48, 0x8d, 0x80}; /* after %fs:0, lea OFFSET(%rax), %rax */
 	static const uint8_t constant[] = {0x48, 0xc7, 0xc0}; /* mov $OFFSET, %rax */
-	static const uint8_t loaded[] = {0x64, 0x48, 0x8b}; /* and then mov %fs:(%rax), REGISTER */
+	static const uint8_t loaded[] = {0x64, 0x48, 0x8b}; /* and soon mov %fs:(%rax), REGISTER */
+	int32_t offset = 0;
 	const uint8_t *code = (const uint8_t *)ruby->api.profile_frames;
 
 	for (const uint8_t *at = code, *end = code + PROFILE_BYTES; at < end; at++) {
@@ -66,8 +72,10 @@ static bool find_context(struct hl_ruby *ruby)
 		}
 		if (has_bytes(at, pointer, sizeof(pointer)) && has_bytes(at + 9, added, 3))
 			ruby->tls_offset = distance_at(at + 12);
-		else if (has_bytes(at, constant, 3) && has_bytes(at + 7, loaded, 3))
-			ruby->tls_offset = distance_at(at + 3);
+		else if (has_bytes(at, constant, 3))
+			offset = distance_at(at + 3);
+		else if (offset < 0 && has_bytes(at, loaded, 3) && (at[3] & 0xc7) == 0)
+			ruby->tls_offset = offset;
 		else if (at[0] == 0x64 && (at[1] & 0xfb) == 0x48 && at[2] == 0x8b &&
 			 (at[3] & 0xc7) == 0x04 && at[4] == 0x25)
 			ruby->tls_offset = distance_at(at + 5);
@@ -83,6 +91,7 @@ static bool find_context(struct hl_ruby *ruby)
 /* Instructions are addresses of places in the loop, of which a table has them all: 202 in 3.1. Onigmo's, the largest of others, has
  * 98. */
 #define PLACES_MIN 150u
+#define OTHERS_MAX 16u
 
 struct range {
 	uint64_t begin, end;
@@ -107,15 +116,18 @@ static struct range function_of(const struct hl_ruby_api *api, uint64_t pc)
 	return (struct range){function.begin, function.end};
 }
 
-/* How many words at ${at} are addresses inside the function of the first. */
+/* How many words at ${at} are addresses inside the function of the first, but for a few in what the compiler has moved out of it. */
 static uint32_t count_places(const struct hl_ruby_api *api, const uint64_t *at, const uint64_t *end,
 			     struct range *ret_function)
 {
 	*ret_function = function_of(api, *at);
-	const uint64_t *first = at;
-	while (at < end && holds(*ret_function, *at))
-		at++;
-	return (uint32_t)(at - first);
+	uint32_t count = 0, others = 0;
+	for (; at < end && others < OTHERS_MAX; at++) {
+		bool is_inside = holds(*ret_function, *at);
+		count += is_inside;
+		others += !is_inside;
+	}
+	return count;
 }
 
 static void find_loop(struct hl_ruby *ruby, struct range data, struct range text)
@@ -208,7 +220,7 @@ const char *hl_ruby_problem_text(enum hl_ruby_problem problem)
 {
 	static const char *const texts[] = {
 		[HL_RUBY_FITS] = "its frames are read",
-		[HL_RUBY_UNKNOWN_RELEASE] = "heapline reads Ruby 3.1 and 3.3",
+		[HL_RUBY_UNKNOWN_RELEASE] = "heapline reads Ruby 3.1, 3.3 and 3.4",
 		[HL_RUBY_OTHER_BUILD] =
 			"its loop was not found in its code; use a build by GCC with optimization",
 		[HL_RUBY_NOT_PROVED] = "its first frames were not in order; use a released version",

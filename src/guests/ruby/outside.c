@@ -28,11 +28,11 @@
 #define POOLS	  5u /* of 40, 80, 160, 320 and 640 bytes */
 #define SAMPLES	  32u
 
-/* How struct heap_page begins. */
+/* How struct heap_page begins. From 3.4 on the address of the page itself comes before that of the first slot. */
 struct page {
 	int16_t slot_bytes, slots, free_slots, others[2];
 	uint32_t flags;
-	uint64_t pool, next, first, free_list;
+	uint64_t pool, next, first, after;
 };
 
 static_assert(offsetof(struct page, first) == 32, "as in gc.c");
@@ -68,7 +68,8 @@ static bool is_page(const struct page *page, uint64_t address, uint64_t bytes)
 	       end <= bytes && end + slot > bytes;
 }
 
-/* How many bytes the page at ${address} has, and what is known of it; 0: there is none. *${ret_known}: where that lies. */
+/* How many bytes the page at ${address} has, and what is known of it; 0: there is none. *${ret_known}: where that lies, for
+ * bitmaps. */
 static uint64_t read_page(struct hl_memory *memory, uint64_t address, struct page *ret_page,
 			  uint64_t *ret_known)
 {
@@ -78,6 +79,11 @@ static uint64_t read_page(struct hl_memory *memory, uint64_t address, struct pag
 	    !hl_maps_find(&memory->maps, known) ||
 	    hl_memory_read_present(memory, known, ret_page, sizeof(*ret_page)) < 0)
 		return 0;
+	/* From 3.4 on. */
+	if (ret_page->first == address) {
+		ret_page->first = ret_page->after;
+		known += sizeof(ret_page->first);
+	}
 	*ret_known = known;
 	return is_page(ret_page, address, PAGE_MIN)			       ? PAGE_MIN
 	       : !(address % PAGE_MAX) && is_page(ret_page, address, PAGE_MAX) ? PAGE_MAX

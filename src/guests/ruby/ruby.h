@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads what Ruby runs, out of its own structures: CRuby 3.1 and 3.3, as a program or as a library, stripped or not.
+ * Reads what Ruby runs, out of its own structures: CRuby 3.1, 3.3 and 3.4, as a program or as a library, stripped or not.
  *
  *	context	  what a thread or a fiber runs (rb_execution_context_t); the thread that has it finds it by a
  *		  thread-local variable

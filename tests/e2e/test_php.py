@@ -274,6 +274,39 @@ class Attached(attaching.TestCase):
 
 
 
+JIT = """<?php
+function build($n)
+{
+	$list = [];
+	for ($i = 0; $i < $n; $i++)
+		$list[] = str_repeat('x', $i % 100) . 'y';
+	return count($list);
+}
+for ($i = 0; $i < 500; $i++)
+	build(200);
+"""
+
+
+class Jit(Reading):
+    def test_code_of_the_jit_has_its_function(self):
+        for command in interpreters():
+            for kind in "off", "tracing", "function":
+                with self.subTest(command, kind=kind):
+                    self.check([*command, "-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=64M",
+                                "-d", f"opcache.jit={kind}"])
+
+    def check(self, command):
+        if prints(command, "function_exists('opcache_get_status') && opcache_get_status() ? 1 : 0") != "1":
+            self.skipTest("PHP has no opcache")
+        script = self.path("jit.php")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(JIT)
+        rows = harness.top_rows(self.record([*command, script]), "alloc", options=["--stack", "script"])
+        # 99 of 100 calls of str_repeat() and each concatenation allocate
+        self.assertGreaterEqual(rows["build"]["cum_objects"], 500 * 200 + 500 * 198)
+        self.assertGreaterEqual(rows["str_repeat"]["cum_objects"], 500 * 198 * 0.99)
+
+
 FILLED = """<?php
 $kept = [];
 for ($i = 0; $i < 20000; $i++)

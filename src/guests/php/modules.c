@@ -7,8 +7,11 @@
 #include "recorder/modules.h"
 #include "guests/guest.h"
 #include "guests/php/php.h"
+#include "recorder/node.h"
 #include "recorder/recorder.h"
 #include "region/region.h"
+#include "unwind/rule_cache.h"
+#include "unwind/saved.h"
 
 #include <dlfcn.h>
 
@@ -172,8 +175,50 @@ static void open_noted(struct hl_recorder *recorder)
 		atomic_compare_exchange_strong(&it->phase, &opening, PHASE_OPEN);
 }
 
+/* ---- code that opcache's JIT has made ---- */
+
+/* It has no frame of its own: execute_ex() jumps to it, and leaves room for it in its frame. */
+
+#define WORDS_MAX 64u /* of that frame */
+
+static bool is_return(const struct interpreter *it, struct hl_walk *walk, uint64_t at)
+{
+	return hl_memory_is_readable(walk, at) &&
+	       hl_php_word(at, 0) - it->api.start < it->api.end - it->api.start;
+}
+
+/* Whether a frame with a frame pointer that begins at ${sp} was called by the interpreter. */
+static bool is_called(const struct interpreter *it, struct hl_walk *walk, uint64_t sp)
+{
+	for (uint64_t at = sp + 8; at < sp + 8 * WORDS_MAX; at += 8)
+		if (is_return(it, walk, at) && hl_php_word(at - 8, 0) > at)
+			return true;
+	return false;
+}
+
+static uint64_t find_generated(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
+{
+	const struct interpreter *it = &interpreter;
+	uint64_t inside = it->api.eval_start + (it->api.eval_end - it->api.eval_start) / 2;
+
+	if (atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_OPEN)
+		return 0;
+	uint64_t found = hl_rule_cache_find(
+		unwind, atomic_load_explicit(&unwind->generation, memory_order_relaxed), inside);
+	hl_rule rule = found & HL_RULE_MASK;
+	enum hl_rule_kind kind = hl_rule_kind_of(rule);
+	if (!(kind == HL_RULE_SP &&
+	      is_return(it, walk, sp + (uint64_t)hl_rule_cfa_offset(rule) - 8)) &&
+	    !(kind == HL_RULE_BP && is_called(it, walk, sp)))
+		return 0;
+	atomic_store_explicit(&hl_node_generated_key, (found & ~HL_RULE_MASK) | inside,
+			      memory_order_relaxed);
+	return rule;
+}
+
 const struct hl_guest hl_guest_php = {
 	.note = note,
 	.open = open_noted,
 	.unloaded = retire_unloaded,
+	.find_generated = find_generated,
 };

@@ -11,4 +11,6 @@ const struct hl_guest_traits hl_guest_traits_php = {
 	.providers = providers,
 	.commands = commands,
 	.generated_remedy = "run it with -d opcache.jit=off",
+	.unmatched_reason =
+		", as where opcache's JIT made what runs, and destructors run as it ends",
 };

@@ -118,6 +118,15 @@ class TcmallocHeap(harness.TestCase):
         self.assertEqual(result.status, 1)
         self.assertIn("it is the one for debugging", result.stderr)
 
+    def test_googles_later_tcmalloc_is_known_by_its_section(self):
+        """The program does not use it, and its own heap is glibc's."""
+        copy = self.path("google")
+        made = run([need("objcopy"), "--add-section", "google_malloc=/dev/null", program("slab_blocks"), copy])
+        self.assertEqual(made.status, 0, made.stderr)
+        with Blocks(MINIMAL, copy, arguments=(1, 100, 500, 1)) as target:
+            report = ask("heap", "-p", target.pid)
+        self.assertIn("the process also has tcmalloc, whose heap cannot be read", " ".join(report["notes"]))
+
 
 if __name__ == "__main__":
     harness.main()

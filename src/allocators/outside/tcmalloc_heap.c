@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/names.h"
+#include "elf/elf.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -487,14 +488,16 @@ static int walk(struct hl_tcmalloc_walker *walker)
 	return r;
 }
 
-/* What is not gperftools' tcmalloc as programs use it; NULL: nothing says so. */
+static const char googles[] =
+	"it is Google's later tcmalloc, with caches for each processor, and not gperftools'";
+
+/* What is not gperftools' tcmalloc as programs use it, by names of mappings; NULL: nothing says so. */
 static const char *find_refusal(const struct hl_maps *maps)
 {
 	for (size_t i = 0; i < maps->count; i++) {
 		const char *path = maps->maps[i].path, *name = hl_path_basename(path);
 		if (strstr(path, "[anon:tcmalloc_region"))
-			return "it is Google's later tcmalloc, with caches for each processor, and "
-			       "not gperftools'";
+			return googles;
 		if (strncmp(name, "libtcmalloc", strlen("libtcmalloc")) == 0 &&
 		    strstr(name, "_debug"))
 			return "it is the one for debugging, which puts blocks of its own around "
@@ -503,15 +506,31 @@ static const char *find_refusal(const struct hl_maps *maps)
 	return NULL;
 }
 
+/* Whether Google's later tcmalloc is built into the program: its code has a section of its own. Not every kernel keeps the names
+ * that it gives its mappings, and no core file does. */
+static bool is_googles(struct hl_memory *memory)
+{
+	const struct hl_map *program = hl_maps_find(&memory->maps, memory->program_headers);
+	HL_CLOSED int fd = program && program->inode ? hl_memory_open_file(memory, program) : -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+	GElf_Shdr header;
+
+	return elf && hl_elf_find_section(elf, "google_malloc", &header);
+}
+
 static int tcmalloc_read(struct hl_memory *memory, const struct hl_allocator_traits *allocator,
 			 const struct hl_heap_settings *settings, struct hl_heap *heap,
 			 struct hl_error *err)
 {
 	const char *refusal = find_refusal(&memory->maps);
 	struct hl_tcmalloc tcmalloc;
-	int r = refusal ? hl_error_set(err, -ENOTSUP, "%s", refusal)
-			: hl_tcmalloc_find(memory, &tcmalloc, err);
+	struct hl_error why = {0};
+	int r = refusal ? -ENOTSUP : hl_tcmalloc_find(memory, &tcmalloc, &why);
 
+	if (r == -ENOTSUP && !refusal && !why.text[0] && is_googles(memory))
+		refusal = googles;
+	if (r == -ENOTSUP && (refusal || why.text[0]))
+		return hl_error_set(err, r, "%s", refusal ? refusal : why.text);
 	if (r < 0)
 		return r == -ENOMEM ? hl_error_set(err, r, "out of memory") : r;
 	struct hl_tcmalloc_walker *walker = calloc(1, sizeof(*walker));

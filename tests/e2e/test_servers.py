@@ -3,6 +3,7 @@
 """The pages of docs/servers find what their scenes plant, as do the commands that heapline itself names first: when
 something grows at night, the answer is within the first ten lines."""
 
+import glob
 import os
 import re
 
@@ -70,6 +71,10 @@ class Servers(harness.TestCase):
         pid = self.start(f". {SCENES}/{page}.sh")
         return pid, [self.session.run(block) for block in blocks]
 
+    def need_guest(self, name):
+        if not os.path.exists(os.path.join(harness.BUILD, f"src/guests/{name}")):
+            self.skipTest(f"heapline was built without what it knows of {name}")
+
     def first_answer(self, pid, planted, heap=None):
         """Does what `heap` names first; what is planted is in the first lines that it writes."""
         heap = heap or run([HEAPLINE, "heap", "-p", str(pid)]).stdout
@@ -118,12 +123,58 @@ class Servers(harness.TestCase):
         self.assertIn("void Shop.compress(byte[], boolean)", tree)
         self.first_answer(pid, r"deflateInit2_", heap)
 
+    def test_keys_that_redis_has_deleted(self):
+        _, (heap, carriers, tree) = self.play("redis", "redis-server", "redis-cli")
+        self.assertIn("pushGenericCommand", tree)
+        if "jemalloc" not in heap.splitlines()[0]:
+            self.skipTest("this redis-server has another allocator than jemalloc")
+        verdict = r"(retention and )?fragmentation: malloc has [0-9.]+ MiB in memory: [0-9.]+ MiB live, "
+        self.assertRegex("\n".join(heap.splitlines()[:FIRST_LINES]), verdict)
+        self.assertRegex(heap, r"keep \d\d\.\d MiB of pages in memory")
+        self.assertRegex(carriers, r"\n0-10 % +\d\d\.\d MiB +[5-9]\d\.\d%")
+
+    def test_what_a_request_of_php_keeps(self):
+        if not glob.glob("/usr/sbin/php-fpm*"):
+            self.skipTest("php-fpm is not installed")
+        self.need_guest("php")
+        pid, (heap, top, tree) = self.play("php-fpm", "cgi-fcgi")
+        self.assertRegex(heap, r"\n  not in malloc's heap, .*: PHP's memory \(zend_mm's chunks\), ")
+        self.assertRegex(top, r" 100\.0% .* import\.php:5 +Catalog::keep\n")
+        self.assertRegex(tree, r"\{main\} \(import\.php:10\)\n.*Catalog::keep \(import\.php:5\)")
+        self.first_answer(pid, r"import\.php:5 +Catalog::keep\n", heap)
+
+    def test_pages_that_an_application_in_puma_keeps(self):
+        self.need_guest("ruby")
+        pid, (heap, top, tree) = self.play("rails", "puma", "curl")
+        self.assertRegex(heap, r"\n  (nearly all of it is live|(but for files )?live blocks are the largest part), ")
+        for said in (top, tree):
+            self.assertRegex(said, r"\brender\b")
+        self.assertRegex(tree, r"call \(config\.ru:12\)\n.*render \(config\.ru:7\)\n")
+        self.first_answer(pid, r"config\.ru:7 +render\n", heap)
+
+    def test_messages_that_a_service_of_skynet_keeps(self):
+        if "SKYNET_DIR" not in os.environ:
+            self.skipTest("SKYNET_DIR is not set: it names a checkout of skynet that has been built")
+        pid, (heap, services, lines) = self.play("skynet")
+        self.assertRegex(heap, r"\n  (nearly all of it is live|live blocks are the largest part), ")
+        self.assertRegex(services, r" 9\d\.\d% .* hall :0000000\w\n")
+        self.assertRegex(lines, r" (9\d|100)\.\d% .* skynet\.lua:\d+ ")
+        self.first_answer(pid, r"unpack_table|skynet\.lua:\d+ ", heap)
+
     def test_the_line_of_python_that_calls_malloc(self):
         with open(self.path("churn.py"), "w", encoding="utf-8") as file:
             file.write(CHURN)
         pid = self.start(f"{need('python3')} churn.py > log & PID=$!\n"
                          "until grep -q ready log; do kill -0 $PID; sleep 0.1; done")
         self.first_answer(pid, r"churn\.py:7 +keep\n")
+        # The same one, always recorded and pushed to a store
+        self.session.run(f"heapline attach -q -p {pid} -o always.hl &\n"
+                         f"until heapline ctl -p {pid} status > status.txt 2>&1; do sleep 0.1; done\n"
+                         f"until heapline push --once --to fleet.db --service churn -p {pid} 2>&1; do sleep 0.2; done\n"
+                         f"sleep 2; heapline push --once --to fleet.db --service churn -p {pid}")
+        for view, planted in (("growth", r"(?m)^churn +1 .* 100\.0% "), ("diff", r" \d+\.\d MiB .*\bkeep\b")):
+            said = self.session.run(f"heapline fleet {view} --db fleet.db")
+            self.assertRegex("\n".join(said.splitlines()[:FIRST_LINES]), planted)
 
     def test_mappings_that_a_program_makes_for_itself(self):
         with open(self.path("slabs.c"), "w", encoding="utf-8") as file:

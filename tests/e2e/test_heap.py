@@ -566,7 +566,7 @@ class Others(unittest.TestCase):
                                      {"LD_PRELOAD": found[0], "PYTHONMALLOC": "malloc"}) as process:
                     result = harness.run([harness.program("heap_dump"), str(process.pid)])
                 self.assertEqual(result.status, 0, result.stderr)
-                self.assertEqual(json.loads(result.stdout)["allocator"], name)
+                self.assertIn(name, json.loads(result.stdout)["allocator"])
 
     def test_redis(self):
         redis = harness.need("redis-server")
@@ -581,7 +581,7 @@ class Others(unittest.TestCase):
                 result = harness.run([harness.program("heap_dump"), str(process.pid)])
                 process.terminate()
         self.assertEqual(result.status, 0, result.stderr)
-        self.assertEqual(json.loads(result.stdout)["allocator"], "jemalloc")
+        self.assertIn("jemalloc", json.loads(result.stdout)["allocator"])
 
     def test_python_does_not_allocate_by_the_mimalloc_in_it(self):
         waits = "import sys; print(1, flush=True); sys.stdin.read()"

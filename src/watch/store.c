@@ -23,6 +23,8 @@
 #define DEPTH_MAX    8
 #define FREE_MIN     (UINT64_C(64) << 10)
 #define LOCK	     "lock"
+#define LOCK_TRIES   20 /* a child of a service that was killed just now may still have it */
+#define LOCK_WAIT_US 50000
 #define NEW	     "new" /* a file of an entry that is being written */
 
 static const char *const kind_names[HL_WATCH_KINDS] = {"snapshot", "kill", "recording"};
@@ -194,7 +196,12 @@ int hl_watch_store_open(struct hl_watch_store *store, const char *path, uint64_t
 	store->lock = openat(store->fd, LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (store->lock < 0)
 		return fail("write to", path, -errno, err);
-	if (flock(store->lock, LOCK_EX | LOCK_NB) < 0)
+	bool is_ours = flock(store->lock, LOCK_EX | LOCK_NB) == 0;
+	for (int tries = LOCK_TRIES; !is_ours && tries > 0; tries--) {
+		usleep(LOCK_WAIT_US);
+		is_ours = flock(store->lock, LOCK_EX | LOCK_NB) == 0;
+	}
+	if (!is_ours)
 		return hl_error_set(err, -EBUSY,
 				    "cannot write to the directory '%s': another 'heapline watch' "
 				    "writes there; name another one with --dir DIR",
@@ -318,17 +325,20 @@ bool hl_watch_store_drop_oldest(struct hl_watch_store *store)
 	return false;
 }
 
+static bool has_no_room(int error)
+{
+	return error == ENOSPC || error == EDQUOT;
+}
+
 bool hl_watch_store_is_full(const struct hl_watch_store *store)
 {
 	struct statvfs disk;
 
-	return fstatvfs(store->fd, &disk) == 0 &&
-	       (uint64_t)disk.f_bavail * disk.f_frsize < FREE_MIN;
-}
-
-static bool has_no_room(int error)
-{
-	return error == ENOSPC || error == EDQUOT;
+	/* A quota is in no figure of the disk. */
+	HL_CLOSED int fd = openat(store->fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	int error = fd < 0 ? errno : posix_fallocate(fd, 0, FREE_MIN);
+	return has_no_room(error) || (fd < 0 && fstatvfs(store->fd, &disk) == 0 &&
+				      (uint64_t)disk.f_bavail * disk.f_frsize < FREE_MIN);
 }
 
 /* ---- entries ---- */

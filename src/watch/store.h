@@ -92,7 +92,7 @@ void hl_watch_store_trim(struct hl_watch_store *store);
 /* Drops the oldest entry that is not in use and can be removed; whether one is gone. */
 bool hl_watch_store_drop_oldest(struct hl_watch_store *store);
 
-/* Whether less than a few pages are left on the disk. */
+/* Whether less than a few pages are left on the disk, or of the quota there. */
 bool hl_watch_store_is_full(const struct hl_watch_store *store);
 
 /* Keeps ${name} until it is called with ${in_use} false. */

@@ -429,9 +429,9 @@ class Watch(test_pod.Groups):
 
     def stopped_namer(self, service, group):
         """Has a process of the group killed; the child of the service that names its stack, which is stopped."""
-        def command(pid):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-                return file.read()
+        def read(pid, file):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as stream:
+                return stream.read()
             return b""
 
         children = f"/proc/{service.pid}/task/{service.pid}/children"
@@ -444,15 +444,17 @@ class Watch(test_pod.Groups):
             while len(self.entries("kill")) == kept:
                 with open(children, encoding="ascii") as file:
                     for pid in map(int, file.read().split()):
-                        if command(pid) == command(service.pid):
+                        # one that is about to become another program is not the first to be killed yet
+                        if read(pid, "cmdline") == read(service.pid, "cmdline") and read(pid, "oom_score_adj") == b"1000\n":
                             os.kill(pid, signal.SIGSTOP)
                             return pid
 
     def test_stacks_that_are_not_named_in_time_are_missing(self):
         with self.group("unnamed") as group, self.watch(groups=[group]) as service:
             self.limit(group, 32 * MIB)
+            namer = self.stopped_namer(service, group)
             kept = len(self.entries("kill"))
-            os.kill(self.stopped_namer(service, group), signal.SIGKILL)
+            os.kill(namer, signal.SIGKILL)
             kill = self.load(self.wait_for("kill", kept + 1)[-1], "kill.json")
             self.assertEqual(kill["asked"]["stack"], [])
             self.assertIn("the stacks have no names: naming them took more", kill["missing"][-1])

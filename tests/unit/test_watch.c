@@ -385,6 +385,30 @@ static void test_a_directory_that_cannot_be_made_is_named(void **state)
 	assert_non_null(strstr(err.text, "'/proc/heapline/watch'"));
 }
 
+static int quota_error;
+
+/* That of the C library is not asked: few machines have quotas. */
+int posix_fallocate(int fd, off_t offset, off_t length)
+{
+	(void)fd;
+	(void)offset;
+	(void)length;
+	return quota_error;
+}
+
+static void test_a_quota_that_is_used_up_is_a_full_disk(void **state)
+{
+	struct place place;
+
+	(void)state;
+	open_place(&place, 10, MIB);
+	assert_false(hl_watch_store_is_full(&place.store));
+	quota_error = EDQUOT;
+	assert_true(hl_watch_store_is_full(&place.store));
+	quota_error = 0;
+	close_place(&place);
+}
+
 /* ---- kills ---- */
 
 static void say_nothing(const char *sentence)
@@ -477,6 +501,7 @@ int main(void)
 		cmocka_unit_test(test_a_kill_that_waits_when_the_service_ends_is_kept),
 		cmocka_unit_test(test_partial_entries_go_at_the_next_start),
 		cmocka_unit_test(test_a_kill_that_has_figures_is_kept_at_the_next_start),
+		cmocka_unit_test(test_a_quota_that_is_used_up_is_a_full_disk),
 		cmocka_unit_test(test_a_directory_that_cannot_be_made_is_named),
 	};
 

@@ -116,14 +116,15 @@ static struct range function_of(const struct hl_ruby_api *api, uint64_t pc)
 	return (struct range){function.begin, function.end};
 }
 
-/* How many words at ${at} are addresses inside the function of the first, but for a few in what the compiler has moved out of it. */
-static uint32_t count_places(const struct hl_ruby_api *api, const uint64_t *at, const uint64_t *end,
+/* How many words from ${at} on are addresses inside the function of the first, but for a few in what the compiler has moved out of it. */
+static uint32_t count_places(const struct hl_ruby_api *api, uint64_t at, uint64_t end,
 			     struct range *ret_function)
 {
-	*ret_function = function_of(api, *at);
 	uint32_t count = 0, others = 0;
-	for (; at < end && others < OTHERS_MAX; at++) {
-		bool is_inside = holds(*ret_function, *at);
+
+	*ret_function = function_of(api, hl_ruby_word(at, 0));
+	for (; at + 8 <= end && others < OTHERS_MAX; at += 8) {
+		bool is_inside = holds(*ret_function, hl_ruby_word(at, 0));
 		count += is_inside;
 		others += !is_inside;
 	}
@@ -132,21 +133,21 @@ static uint32_t count_places(const struct hl_ruby_api *api, const uint64_t *at, 
 
 static void find_loop(struct hl_ruby *ruby, struct range data, struct range text)
 {
-	const uint64_t *end = (const uint64_t *)(data.end & ~UINT64_C(7));
+	const uint32_t last = 8 * (PLACES_MIN - 1);
+	uint32_t count;
 
-	for (const uint64_t *at = (const uint64_t *)((data.begin + 7) & ~UINT64_C(7));
-	     at + PLACES_MIN <= end;) {
+	for (uint64_t at = (data.begin + 7) & ~UINT64_C(7); at + last + 8 <= data.end;
+	     at += 8 * (count ? count : 1)) {
 		struct range function;
-		uint32_t count = 1;
+		count = 1;
 		/* Other data mostly differs in one of these two words. */
-		if (holds(text, at[PLACES_MIN - 1]) && holds(text, at[0]))
-			count = count_places(&ruby->api, at, end, &function);
+		if (holds(text, hl_ruby_word(at, last)) && holds(text, hl_ruby_word(at, 0)))
+			count = count_places(&ruby->api, at, data.end, &function);
 		if (count >= PLACES_MIN) {
 			ruby->loop_start = function.begin;
 			ruby->loop_end = function.end;
 			return;
 		}
-		at += count ? count : 1;
 	}
 }
 

@@ -31,6 +31,9 @@ static struct interpreter {
 	struct hl_php php;
 } interpreter;
 
+/* Where a program has the library's variable that it was linked with: in itself (a copy relocation); 0: nowhere. */
+static _Atomic uint64_t copied_globals;
+
 static uint64_t address_of(const struct hl_exports *exports, const Elf64_Sym *symbol)
 {
 	return symbol ? exports->load_bias + symbol->st_value : 0;
@@ -74,6 +77,9 @@ static bool note(struct hl_region_header *header, const struct hl_guest_module *
 	uint32_t phase = atomic_load(&interpreter.phase);
 	struct hl_php_api api;
 
+	const Elf64_Sym *globals = hl_exports_symbol(module->exports, "executor_globals");
+	if (globals && globals->st_value && !eval && module->is_program)
+		atomic_store(&copied_globals, address_of(module->exports, globals));
 	if (module->no_scripts || !eval || !eval->st_value)
 		return false;
 	if (hl_exports_symbol(module->exports, "executor_globals_offset")) {
@@ -108,6 +114,11 @@ static void refuse(struct hl_recorder *recorder, struct interpreter *it,
 static __attribute__((noinline)) bool choose(struct interpreter *it)
 {
 	enum hl_php_problem problem = hl_php_choose(&it->php);
+	uint64_t copied = atomic_load(&copied_globals);
+
+	/* The program is outward of the interpreter, so it has been noted by now. */
+	if (copied)
+		it->php.api.globals = copied;
 
 	if (problem != HL_PHP_FITS && problem != HL_PHP_NOT_STARTED)
 		refuse(hl_recorder, it, problem);

@@ -13,10 +13,11 @@
 #include "heap/heap.h"
 #include "heap/memory.h"
 #include "heap/other_allocators.h"
+#include "process/cgroup.h"
 #include "process/process.h"
 #include "profile/profile.h"
 #include "recording/recording.h"
-#include "view/format.h"
+#include "view/heap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -389,6 +390,23 @@ static void judge_heap(struct patient *patient)
 
 /* ---- facts ---- */
 
+/* How full its container is, which RSS does not say. */
+static void say_group(const struct patient *patient)
+{
+	struct hl_cgroup_figures of;
+	struct hl_cgroup group;
+
+	if (hl_cgroup_open_of(patient->pid, &group, NULL) < 0)
+		return;
+	if (hl_cgroup_read_figures(&group, &of, NULL) == 0 && of.limit != HL_CGROUP_UNKNOWN)
+		hl_doctor_say(
+			patient->doctor, "target", "control group",
+			"%s has %s of %s, its limit; 'heapline pod -p %d' shows what is in it",
+			hl_cgroup_name(&group), HL_HEAP_BYTES(of.usage), HL_HEAP_BYTES(of.limit),
+			patient->pid);
+	hl_cgroup_release(&group);
+}
+
 static void say_condition(struct patient *patient)
 {
 	const struct hl_process_condition *condition = &patient->condition;
@@ -489,6 +507,7 @@ int hl_doctor_judge_process(struct hl_doctor *doctor, const struct hl_process_fa
 					   &patient.unjoinable);
 	find_command(&patient);
 	say_condition(&patient);
+	say_group(&patient);
 	say_linking(&patient);
 	for (size_t i = 0; i < patient.maps.count; i++)
 		if (say_scripts(doctor, patient.maps.maps[i].path, (uint32_t)facts->pid))

@@ -104,8 +104,7 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 	    name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER))
 		say(of,
 		    "; %s of RSS were given back by madvise(MADV_FREE): the kernel takes such "
-		    "pages "
-		    "when it needs memory",
+		    "pages when it needs memory",
 		    HL_HEAP_BYTES(rss->beside.lazy_free_bytes));
 	else if (rss->piece_bytes > bytes / 2 &&
 		 (name == hl_rss_anonymous_name(HL_ANONYMOUS_OTHER) || is_recorded(name)))
@@ -134,19 +133,10 @@ static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes
 	const char *name = "other allocators";
 	uint64_t most = of->heap->unwalked.allocator ? 0 : rss->other_allocator_bytes;
 
-	const struct {
-		const char *name;
-		uint64_t bytes;
-	} parts[] = {
-		{"stacks", rss->stack_bytes},
-		{hl_rss_shared_name, rss->shared_bytes},
-	};
-
-	for (size_t i = 0; i < HL_COUNT_OF(parts); i++)
-		if (parts[i].bytes > most) {
-			most = parts[i].bytes;
-			name = parts[i].name;
-		}
+	if (rss->stack_bytes > most)
+		most = rss->stack_bytes, name = "stacks";
+	if (rss->shared_bytes > most)
+		most = rss->shared_bytes, name = hl_rss_shared_name;
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
 		if (rss->anonymous[i] > most) {
 			most = rss->anonymous[i];

@@ -8,6 +8,7 @@ import os
 import re
 
 import harness
+import test_pod
 import test_tutorials
 from harness import HEAPLINE, need, run
 
@@ -30,6 +31,14 @@ for number in range(10**9):
         print("ready", flush=True)
     if number > 1000:
         time.sleep(0.005)
+"""
+SPOOL = """
+import os, time
+spool = os.memfd_create("spool")
+for number in range(3000):
+    os.write(spool, b"y" * 10000)
+print("ready", flush=True)
+time.sleep(600)
 """
 SLABS = """
 #include <stdio.h>
@@ -175,6 +184,23 @@ class Servers(harness.TestCase):
         for view, planted in (("growth", r"(?m)^churn +1 .* 100\.0% "), ("diff", r" \d+\.\d MiB .*\bkeep\b")):
             said = self.session.run(f"heapline fleet {view} --db fleet.db")
             self.assertRegex("\n".join(said.splitlines()[:FIRST_LINES]), planted)
+
+    def test_a_file_in_memory_that_fills_a_container(self):
+        harness.need_root()
+        hierarchy, is_v2 = test_pod.memory_hierarchy()
+        group = os.path.join(hierarchy, f"heapline-night-{os.getpid()}")
+        limit = os.path.join(group, "memory.max" if is_v2 else "memory.limit_in_bytes")
+        self.addCleanup(lambda: harness.wait_until(lambda: test_pod.Groups.removed(group), "the group to be empty"))
+        if run(["sh", "-c", f"mkdir {group} && echo 96M > {limit}"]).status != 0:
+            self.skipTest("no control group can be made here")
+        with open(self.path("spool.py"), "w", encoding="utf-8") as file:
+            file.write(SPOOL)
+        pid = self.start(f"sh -c 'echo $$ > {group}/cgroup.procs; exec {need('python3')} spool.py' > log & PID=$!\n"
+                         "until grep -q ready log; do kill -0 $PID; sleep 0.1; done")
+        doctor = run([HEAPLINE, "doctor", "-p", str(pid)]).stdout
+        self.assertRegex(doctor, rf"  control group: /\S+ has \d+\.\d MiB of 96\.0 MiB, its limit; 'heapline pod -p {pid}'")
+        pod = run([HEAPLINE, "pod", "-p", str(pid)]).stdout
+        self.assertRegex("\n".join(pod.splitlines()[:FIRST_LINES]), r"the largest part is files in memory.* memfd:spool of python3 ")
 
     def test_mappings_that_a_program_makes_for_itself(self):
         with open(self.path("slabs.c"), "w", encoding="utf-8") as file:

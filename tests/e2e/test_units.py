@@ -222,6 +222,7 @@ class UnitsTest(harness.TestCase):
             return report if report.get("killed") else None
 
         self.assertNotIn("kills are only counted", unit.log())
+        self.assertNotIn("groups are looked at", unit.log())
         harness.wait_until(told, "the kill")
         report = told()
         self.assertEqual(os.path.basename(report["group"]), os.path.basename(group))

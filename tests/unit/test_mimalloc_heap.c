@@ -82,6 +82,26 @@ static void blocks_of_each_release_are_found_to_the_byte(void **state)
 	}
 }
 
+static void blocks_that_may_be_aligned_are_noted(void **state)
+{
+	static const uint64_t flags[KINDS] = {MI_SEGMENT + 264 + 80 + 14, MI_ARENA + 2 * MI_SLICE,
+					      MI_ARENA + MI_SLICE + 2 * 112,
+					      MI_ARENA + 11 * 128 + 8};
+
+	(void)state;
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		struct mi_builder builder;
+		struct hl_heap *heap = NULL;
+		make(&builder, kind);
+		mi_put(&builder, flags[kind], (kind ? MI_THREAD : 0) | 2, kind ? 8 : 1);
+		assert_int_equal(read_image(&builder, &heap, NULL), 0);
+		assert_int_equal(heap->note_count, 1);
+		assert_non_null(strstr(heap->notes[0].text, "14 blocks may begin later"));
+		hl_heap_free(heap);
+		image_release(&builder.image);
+	}
+}
+
 static void lists_that_lead_into_themselves_or_elsewhere_cost_their_page(void **state)
 {
 	static const uint64_t pages[KINDS] = {MI_SEGMENT + MI_SLICE + 384,
@@ -193,6 +213,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_of_each_release_are_found_to_the_byte),
+		cmocka_unit_test(blocks_that_may_be_aligned_are_noted),
 		cmocka_unit_test(lists_that_lead_into_themselves_or_elsewhere_cost_their_page),
 		cmocka_unit_test(damaged_words_end_no_walk),
 		cmocka_unit_test(a_secure_build_is_refused_with_a_sentence),

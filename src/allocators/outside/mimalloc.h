@@ -31,6 +31,9 @@ enum hl_mi_start {
 	HL_MI_START_BYTES, /* after itself: 64 bits */
 };
 
+/* A block of the page was aligned by more than its size asks for: it begins inside of its place, nobody knows where. */
+#define HL_MI_ALIGNED 2u
+
 /* Offsets in the struct of a page. */
 struct hl_mi_page_layout {
 	enum hl_mi_start start_is;
@@ -45,6 +48,7 @@ struct hl_mi_page_layout {
 	uint8_t arena_kind; /* in it: of an arena; from ${os_kind} on of the system */
 	uint8_t os_kind;
 	uint8_t remote_flags; /* low bits of ${remote_free} */
+	uint8_t flags;	      /* 8 bits, of which HL_MI_ALIGNED is one */
 	bool is_encoded;      /* lists are: a secure build, or one for debugging */
 };
 
@@ -56,6 +60,7 @@ struct hl_mi_page {
 	uint64_t free, local_free, remote_free;
 	uint64_t heap, thread;
 	uint32_t used, capacity, reserved;
+	bool has_aligned;
 };
 
 struct hl_mi_thread {
@@ -71,8 +76,9 @@ struct hl_mi_walker {
 	size_t thread_count, thread_capacity;
 	uint64_t *delayed; /* blocks that are free and in no list of their page, by address */
 	size_t delayed_count, delayed_capacity;
-	uint8_t *places; /* of a page: enum hl_slab_state */
-	uint8_t *blocks; /* of a page: what is in memory */
+	uint64_t aligned_blocks; /* live ones that may begin inside of their places */
+	uint8_t *places;	 /* of a page: enum hl_slab_state */
+	uint8_t *blocks;	 /* of a page: what is in memory */
 	/* Pages in memory around what is being read. */
 	struct hl_pages near;
 	uint64_t near_start, near_end;
@@ -143,6 +149,9 @@ int hl_mi_arena_of(struct hl_mi_walker *walker, uint64_t id, uint32_t *ret_arena
 /* Reports a page, whose struct may have changed meanwhile. ${empty}: what a purge does with it if no block is live. */
 int hl_mi_page_report(struct hl_mi_walker *walker, const struct hl_mi_page *page, uint32_t arena,
 		      enum hl_slab_free empty);
+
+/* Adds what is to be said of blocks that were reported. 0 or -ENOMEM. */
+int hl_mi_add_notes(struct hl_mi_walker *walker);
 
 /* Whether none of its blocks is live, as far as its counts tell. */
 bool hl_mi_page_is_empty(struct hl_mi_walker *walker, const struct hl_mi_page *page);

@@ -32,10 +32,10 @@
 /* clang-format off */
 #define FIELDS_TO_3_4 \
 	.free = 8, .local_free = 24, .remote_free = 32, .used = 16, .capacity = 18, .reserved = 20, .block_size = 40, \
-	.start = 48, .thread = 0, .arena_kind = 7, .os_kind = 4, .remote_flags = 1
+	.start = 48, .thread = 0, .flags = 0, .arena_kind = 7, .os_kind = 4, .remote_flags = 1
 #define FIELDS_3_6 \
 	.free = 16, .local_free = 24, .remote_free = 64, .used = 40, .capacity = 56, .reserved = 58, .block_size = 32, \
-	.start = 48, .thread = 8, .arena_kind = 6, .os_kind = 3, .remote_flags = 1
+	.start = 48, .thread = 8, .flags = 8, .arena_kind = 6, .os_kind = 3, .remote_flags = 1
 
 static const struct hl_mi_page_layout layouts[] = {
 	{FIELDS_3_6, .start_is = HL_MI_START_BYTES, .bytes = 128, .memid = 104},
@@ -664,7 +664,9 @@ static int report(struct reader *reader)
 				r = report_alone(reader, page, &before);
 		}
 	}
-	return r == 0 && reader->map ? report_map(reader) : r;
+	if (r == 0 && reader->map)
+		r = report_map(reader);
+	return r == 0 ? hl_mi_add_notes(&reader->walker) : r;
 }
 
 static void release(struct reader *reader)

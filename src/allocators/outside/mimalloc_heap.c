@@ -189,6 +189,7 @@ bool hl_mi_page_decode(const struct hl_mi_page_layout *layout, const uint8_t *by
 	page->used = hl_mi_quarter(bytes + layout->used);
 	page->capacity = hl_mi_quarter(bytes + layout->capacity);
 	page->reserved = hl_mi_quarter(bytes + layout->reserved);
+	page->has_aligned = bytes[layout->flags] & HL_MI_ALIGNED;
 	if (page->block_bytes < 8 || page->block_bytes % 8 || page->start < page->area ||
 	    page->start >= page->end || !page->reserved || page->capacity > page->reserved ||
 	    page->used > page->capacity)
@@ -368,6 +369,7 @@ int hl_mi_page_report(struct hl_mi_walker *walker, const struct hl_mi_page *page
 		hl_slab_unscanned(&walker->slabs, page->area, page->end, page->capacity, arena);
 		return 0;
 	}
+	walker->aligned_blocks += r == 0 && now.has_aligned ? live : 0;
 	if (r == 0 && live)
 		return report_places(walker, &now, arena);
 	if (r == 0)
@@ -382,6 +384,20 @@ bool hl_mi_page_is_empty(struct hl_mi_walker *walker, const struct hl_mi_page *p
 	if (!page->used || (!page->remote_free && !has_delayed(walker, page)))
 		return !page->used;
 	return make_buffers(walker) == 0 && mark_places(walker, page, &live) == 0 && !live;
+}
+
+int hl_mi_add_notes(struct hl_mi_walker *walker)
+{
+	uint64_t blocks = walker->aligned_blocks;
+
+	if (!blocks)
+		return 0;
+	return hl_heap_note(
+		walker->slabs.heap,
+		"%llu block%s may begin later than shown, and end%s where shown: the program "
+		"aligned some of %s, and mimalloc does not keep which",
+		(unsigned long long)blocks, blocks > 1 ? "s" : "", blocks > 1 ? "" : "s",
+		blocks > 1 ? "them" : "its page");
 }
 
 void hl_mi_walker_release(struct hl_mi_walker *walker)

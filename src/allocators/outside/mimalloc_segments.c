@@ -46,11 +46,12 @@ struct layout {
 #define PAGE_OLD(START_IS, KEYS) \
 	.page = {.start_is = START_IS, .bytes = 80 + (KEYS), .free = 16, .local_free = 32, .remote_free = 40 + (KEYS), \
 		 .used = 24, .capacity = 10, .reserved = 12, .block_size = 28, .heap = 48 + (KEYS), .remote_flags = 3, \
-		 .is_encoded = (KEYS) > 0}
+		 .flags = 14, .is_encoded = (KEYS) > 0}
 #define PAGE_NEW(KEYS) \
 	.page = {.start_is = HL_MI_START_POINTER, .bytes = 96 + (KEYS), .free = 16, .local_free = 24, \
 		 .remote_free = 56 + (KEYS), .used = 32, .capacity = 10, .reserved = 12, .block_size = 40, .start = 48, \
-		 .heap = 64 + (KEYS), .remote_flags = 3, .is_encoded = (KEYS) > 0}
+		 .heap = 64 + (KEYS), .remote_flags = 3, .flags = 14, \
+		 .is_encoded = (KEYS) > 0}
 
 static const struct layout layouts[] = {
 	{HEADER_OLD, PAGE_OLD(HL_MI_START_AFTER_384, 0), .delayed = 2840, .thread_bytes = 8192, .keeps_spans = true}, /* 2.0.9 */
@@ -488,7 +489,9 @@ static int report(struct reader *reader)
 		return hl_mi_arena_of(&reader->walker, 0, &arena);
 	for (size_t i = 0; i < reader->segment_count && r == 0; i++)
 		r = report_segment(reader, &reader->segments[i]);
-	return r == 0 ? report_threads(reader) : r;
+	if (r == 0)
+		r = report_threads(reader);
+	return r == 0 ? hl_mi_add_notes(&reader->walker) : r;
 }
 
 static void release(struct reader *reader)

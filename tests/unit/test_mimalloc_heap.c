@@ -102,6 +102,22 @@ static void blocks_that_may_be_aligned_are_noted(void **state)
 	}
 }
 
+static void what_3_6_has_for_its_threads_is_not_the_programs(void **state)
+{
+	struct mi_builder builder;
+	struct hl_heap_arena total;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	mi_make_group(&builder);
+	mi_put(&builder, MI_ARENA + 11 * 128 + 8, 8, 8);
+	assert_int_equal(read_image(&builder, &heap, NULL), 0);
+	hl_heap_total(heap, &total);
+	assert_int_equal(total.inuse_blocks, builder.live_blocks - 14);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
 static void lists_that_lead_into_themselves_or_elsewhere_cost_their_page(void **state)
 {
 	static const uint64_t pages[KINDS] = {MI_SEGMENT + MI_SLICE + 384,
@@ -214,6 +230,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_of_each_release_are_found_to_the_byte),
 		cmocka_unit_test(blocks_that_may_be_aligned_are_noted),
+		cmocka_unit_test(what_3_6_has_for_its_threads_is_not_the_programs),
 		cmocka_unit_test(lists_that_lead_into_themselves_or_elsewhere_cost_their_page),
 		cmocka_unit_test(damaged_words_end_no_walk),
 		cmocka_unit_test(a_secure_build_is_refused_with_a_sentence),

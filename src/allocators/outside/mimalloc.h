@@ -31,7 +31,7 @@ enum hl_mi_start {
 	HL_MI_START_BYTES, /* after itself: 64 bits */
 };
 
-/* A block of the page was aligned by more than its size asks for: it begins inside of its place, nobody knows where. */
+/* A block of the page was aligned by more than its size asks for: it begins inside of its place. */
 #define HL_MI_ALIGNED 2u
 
 /* Offsets in the struct of a page. */
@@ -43,7 +43,8 @@ struct hl_mi_page_layout {
 	uint8_t block_size; /* 32 bits if ${start_is} is one of the first two; else 64 */
 	uint8_t start;
 	uint8_t heap;
-	uint8_t thread;	    /* releases 3 */
+	uint8_t thread; /* releases 3 */
+	uint8_t own_thread; /* of pages with what the allocator has for its threads; 0: there are none */
 	uint8_t memid;	    /* releases 3: whose memory it is */
 	uint8_t arena_kind; /* in it: of an arena; from ${os_kind} on of the system */
 	uint8_t os_kind;
@@ -60,7 +61,7 @@ struct hl_mi_page {
 	uint64_t free, local_free, remote_free;
 	uint64_t heap, thread;
 	uint32_t used, capacity, reserved;
-	bool has_aligned;
+	bool has_aligned, is_own;
 };
 
 struct hl_mi_thread {

@@ -35,7 +35,7 @@
 	.start = 48, .thread = 0, .flags = 0, .arena_kind = 7, .os_kind = 4, .remote_flags = 1
 #define FIELDS_3_6 \
 	.free = 16, .local_free = 24, .remote_free = 64, .used = 40, .capacity = 56, .reserved = 58, .block_size = 32, \
-	.start = 48, .thread = 8, .flags = 8, .arena_kind = 6, .os_kind = 3, .remote_flags = 1
+	.start = 48, .thread = 8, .own_thread = 8, .flags = 8, .arena_kind = 6, .os_kind = 3, .remote_flags = 1
 
 static const struct hl_mi_page_layout layouts[] = {
 	{FIELDS_3_6, .start_is = HL_MI_START_BYTES, .bytes = 128, .memid = 104},
@@ -122,6 +122,8 @@ static int read_page(struct reader *reader, const struct hl_mi_page_layout *layo
 				    .area = ret_of->slice,
 				    .end = ret_of->end,
 				    .thread = hl_mi_word(bytes + layout->thread) & ~UINT64_C(15)};
+	ret_page->is_own = layout->own_thread && (hl_mi_word(bytes + layout->thread) &
+						  ~UINT64_C(3)) == layout->own_thread;
 	return hl_mi_page_decode(layout, bytes, ret_page);
 }
 
@@ -448,6 +450,8 @@ static int report_page(struct reader *reader, const struct page *known, uint64_t
 	if (r != 1 || page.area < from || page.end > to || page.area != known->slice)
 		return r < 0 ? r : 0;
 	*ret_end = page.end;
+	if (page.is_own)
+		return 0;
 	return hl_mi_page_report(&reader->walker, &page, reader->arena, empty);
 }
 

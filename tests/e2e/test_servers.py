@@ -146,7 +146,7 @@ class Servers(harness.TestCase):
         if not glob.glob("/usr/sbin/php-fpm*"):
             self.skipTest("php-fpm is not installed")
         self.need_guest("php")
-        pid, (heap, top, tree) = self.play("php-fpm", "cgi-fcgi")
+        pid, (heap, top, tree) = self.play("php-fpm", "cgi-fcgi", "setpriv")
         self.assertRegex(heap, r"\n  not in malloc's heap, .*: PHP's memory \(zend_mm's chunks\), ")
         self.assertRegex(top, r" 100\.0% .* import\.php:5 +Catalog::keep\n")
         self.assertRegex(tree, r"\{main\} \(import\.php:10\)\n.*Catalog::keep \(import\.php:5\)")

@@ -27,7 +27,7 @@ pm.max_children = 2
 user = $(id -un)
 php_admin_value[memory_limit] = -1
 END
-$(ls /usr/sbin/php-fpm* | tail -n 1) -R -n -F -y fpm.conf > fpm.out 2>&1 &
+setpriv --pdeathsig TERM $(ls /usr/sbin/php-fpm* | tail -n 1) -R -n -F -y fpm.conf > fpm.out 2>&1 &
 until [ -S socket ]; do kill -0 $!; sleep 0.1; done
 REQUEST_METHOD=GET SCRIPT_FILENAME=$PWD/import.php cgi-fcgi -bind -connect $PWD/socket > request.log &
 until [ -s ready ]; do kill -0 $!; sleep 0.1; done

@@ -32,6 +32,7 @@ static _Atomic uint32_t epoch;
 #define PAIR_BITS     11 /* of its table of cells, two by two */
 #define TYPE_BITS     11 /* of its table of types */
 #define LABELLED_BITS 12
+#define MASK_BITS     6 /* native stacks, where there are several providers */
 #define LABEL_BITS    6 /* of its table of labels */
 
 /* A frame of the last capture. */
@@ -76,6 +77,11 @@ struct known_label {
 	char text[HL_LABEL_NAME_MAX + 1];
 };
 
+/* Which providers have a frame of theirs in a native stack, by its node. */
+struct known_mask {
+	uint32_t node, mask;
+};
+
 struct hl_script_thread {
 	uint32_t epoch; /* as it was when the path was remembered */
 	uint32_t depth;
@@ -94,7 +100,10 @@ struct hl_script_thread {
 	struct known_type types[1u << TYPE_BITS];
 	struct known_label labels[1u << LABEL_BITS];
 	struct known_pair labelled[1u << LABELLED_BITS]; /* by a label's site and the node above */
-	struct hl_script_caller caller;			 /* of the event that goes on */
+	struct known_mask masks[1u << MASK_BITS];
+	uint32_t mask_providers;	/* how many there were for these */
+	uint32_t memory_of;		/* the provider that used the memory last, from 1; or 0 */
+	struct hl_script_caller caller; /* of the event that goes on */
 	struct hl_script_memory memory;
 };
 
@@ -453,6 +462,54 @@ static bool add_frames(struct hl_recorder *recorder, struct hl_thread *thread, u
 	return true;
 }
 
+static bool is_of(const struct hl_script_provider *provider, uint64_t pc)
+{
+	return !provider->eval_start ||
+	       pc - provider->eval_start < provider->eval_end - provider->eval_start ||
+	       pc - provider->cold_start < provider->cold_end - provider->cold_start ||
+	       pc - provider->resume_start < provider->resume_end - provider->resume_start;
+}
+
+/* Bits: which of ${count} providers are to be asked for the native stack ${node}. */
+static uint32_t find_mask(const struct hl_recorder *recorder, uint32_t node, uint32_t count)
+{
+	uint32_t mask = 0, all = (1u << count) - 1;
+
+	for (; node && mask != all; node = recorder->region.nodes[node].parent) {
+		uint64_t key = atomic_load_explicit(&recorder->region.nodes[node].frame,
+						    memory_order_relaxed);
+		if (hl_frame_key_is_generated(key))
+			return all;
+		for (uint32_t i = 0; i < count; i++)
+			mask |= (uint32_t)is_of(&providers[i], key & HL_FRAME_PC_MASK) << i;
+	}
+	return mask;
+}
+
+/* One that has no frame in the stack may be running in another thread at this moment. */
+static uint32_t mask_of(const struct hl_recorder *recorder, struct hl_script_thread *own,
+			uint32_t node, uint32_t count)
+{
+	struct known_mask *known = &own->masks[mix(node) >> (64 - MASK_BITS)];
+
+	if (HL_UNLIKELY(own->mask_providers != count)) {
+		memset(own->masks, 0, sizeof(own->masks));
+		own->mask_providers = count;
+	}
+	if (HL_UNLIKELY(known->node != node))
+		*known = (struct known_mask){node, find_mask(recorder, node, count)};
+	return known->mask;
+}
+
+/* The memory is one provider's; another one finds it as at first. */
+static void take_memory(struct hl_script_thread *own, uint32_t provider)
+{
+	if (HL_LIKELY(own->memory_of == provider + 1))
+		return;
+	memset(own->memory.bytes, 0, sizeof(own->memory.bytes));
+	own->memory_of = provider + 1;
+}
+
 /* Brings the path up to date. False without nodes. */
 static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		    const struct hl_script_caller *caller)
@@ -469,17 +526,25 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 		own->depth = 0;
 	}
 	thread->stamp.value = 0;
+	uint32_t wanted = count > 1 ? mask_of(recorder, own, caller->native_node, count) : 1;
+	bool is_any_left_out = false;
 	for (uint32_t i = 0; i < count; i++) {
 		bool truncated = false;
 		uint32_t from = depth, max = HL_SCRIPT_DEPTH_MAX - depth;
 		if (!providers[i].capture)
 			continue;
+		if (!(wanted >> i & 1)) {
+			is_any_left_out = true;
+			continue;
+		}
 		asked++;
 		last = &providers[i];
 		if (last->current)
 			outer = last;
 		bool is_known =
 			own->depth && own->owner == i && own->owned_from == depth && kept == depth;
+		if (providers[i].remembers)
+			take_memory(own, i);
 		own->memory.known = is_known ? own->owned : 0;
 		own->memory.kept = 0;
 		uint32_t frames = providers[i].capture(providers[i].state, caller, own->frames, max,
@@ -503,7 +568,11 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	const struct hl_script_provider *it = depth && owner < count ? &providers[owner] : NULL;
 	own->outer = outer;
 	own->outer_function = own->owned_from ? own->path[0].function : 0;
-	own->quick = it && it->recapture && last == it && asked == 1u + (outer != NULL) ? it : NULL;
+	/* The quick way does not look which of several runs. */
+	own->quick = it && it->recapture && last == it && asked == 1u + (outer != NULL) &&
+				     !is_any_left_out
+			     ? it
+			     : NULL;
 	return true;
 }
 

@@ -242,5 +242,42 @@ class Attached(OracleCase, attaching.TestCase):
         self.assertEqual(process.returncode, 0)
 
 
+class InPython(harness.TestCase):
+    """Two interpreters whose stacks take turns, in one thread and in two."""
+
+    CODE = """
+import ctypes, glob, sys, threading
+ruby = ctypes.CDLL(sorted(glob.glob("/usr/lib/x86_64-linux-gnu/libruby-3.*.so.3.*"))[0], mode=ctypes.RTLD_GLOBAL)
+ruby.rb_eval_string_protect.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+state = ctypes.c_int(0)
+def deep(n):
+    return [b"x" * 2000, deep(n - 1)] if n else []
+def churn():
+    while not done.is_set():
+        deep(50)
+done = threading.Event()
+thread = threading.Thread(target=churn)
+thread.start()
+ruby.ruby_setup()
+for i in range(50):
+    ruby.rb_eval_string_protect(b"def f(n) = n == 0 ? 'x' * 5000 : f(n - 1); 300.times { |i| f(i % 10); [nil] * (100 + i) }", ctypes.byref(state))
+    deep(20)
+done.set()
+thread.join()
+print("done")
+"""
+
+    def test_each_has_its_own_frames(self):
+        rubies()
+        recording = self.path("both.hl")
+        result = harness.run(harness.record_command(recording, [harness.need("python3"), "-c", self.CODE]))
+        self.assertEqual((result.status, result.stdout), (0, "done\n"), result.stderr)
+        folded = harness.run([HEAPLINE, "folded", "--stack", "script", "--value", "alloc", recording]).stdout
+        self.assertTrue(any("deep" in line for line in folded.splitlines()), folded[:2000])
+        self.assertTrue(any("f (" in line or "f:" in line or ";f" in line for line in folded.splitlines()), folded[:2000])
+        mixed = [line for line in folded.splitlines() if "churn" in line and "(eval" in line]
+        self.assertEqual(mixed, [])  # the other thread's
+
+
 if __name__ == "__main__":
     harness.main()

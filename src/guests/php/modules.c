@@ -14,6 +14,7 @@
 #include "unwind/saved.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 enum phase {
 	PHASE_NONE,
@@ -24,12 +25,13 @@ enum phase {
 	PHASE_GONE,
 };
 
-/* All outlive the recorder: a forked child starts another one. */
+/* All outlive the recorder: a forked child starts another one. A server that loads its module once more has another one. */
 static struct interpreter {
 	_Atomic uint32_t phase;
+	bool is_registered;
 	struct hl_php_api api;
 	struct hl_php php;
-} interpreter;
+} interpreters[3];
 
 /* Where a program has the library's variable that it was linked with: in itself (a copy relocation); 0: nowhere. */
 static _Atomic uint64_t copied_globals;
@@ -71,10 +73,30 @@ static bool is_loaded(const struct interpreter *it)
 	       (uint64_t)object.dlfo_map_start == it->api.start;
 }
 
+/* The provider of one that was unloaded serves what is loaded there now. NULL: one is known, perhaps from before a fork, and a
+ * second one has no frames; or it has been loaded too often. */
+static struct interpreter *place_for(const struct hl_php_api *api)
+{
+	struct interpreter *found = NULL;
+
+	for (size_t i = HL_COUNT_OF(interpreters); i-- > 0;) {
+		struct interpreter *it = &interpreters[i];
+		uint32_t phase = atomic_load(&it->phase);
+		if (phase != PHASE_NONE && phase != PHASE_GONE)
+			return NULL;
+		bool is_same = phase == PHASE_GONE && it->api.eval_start == api->eval_start &&
+			       it->api.eval_end == api->eval_end;
+		if (is_same ||
+		    (phase == PHASE_NONE && (!found || atomic_load(&found->phase) == PHASE_NONE)))
+			found = it;
+	}
+	return found;
+}
+
 static bool note(struct hl_region_header *header, const struct hl_guest_module *module)
 {
 	const Elf64_Sym *eval = hl_exports_symbol(module->exports, "execute_ex");
-	uint32_t phase = atomic_load(&interpreter.phase);
+	struct interpreter *it;
 	struct hl_php_api api;
 
 	const Elf64_Sym *globals = hl_exports_symbol(module->exports, "executor_globals");
@@ -86,19 +108,21 @@ static bool note(struct hl_region_header *header, const struct hl_guest_module *
 		hl_script_refuse(header, "PHP", hl_php_problem_text(HL_PHP_THREAD_SAFE));
 		return false;
 	}
-	/* Known, perhaps from before a fork; or a second one, which has no frames. */
-	if ((phase != PHASE_NONE && phase != PHASE_GONE) || !find_api(module, eval, &api))
+	it = find_api(module, eval, &api) ? place_for(&api) : NULL;
+	if (!it)
 		return false;
-	interpreter.api = api;
-	atomic_store(&interpreter.phase, PHASE_FOUND);
+	it->api = api;
+	atomic_store(&it->phase, PHASE_FOUND);
 	return true;
 }
 
 /* One that is gone is not asked any more. */
 static void retire_unloaded(void)
 {
-	if (atomic_load(&interpreter.phase) != PHASE_NONE && !is_loaded(&interpreter))
-		atomic_store(&interpreter.phase, PHASE_GONE);
+	for (size_t i = 0; i < HL_COUNT_OF(interpreters); i++)
+		if (atomic_load(&interpreters[i].phase) != PHASE_NONE &&
+		    !is_loaded(&interpreters[i]))
+			atomic_store(&interpreters[i].phase, PHASE_GONE);
 }
 
 static void refuse(struct hl_recorder *recorder, struct interpreter *it,
@@ -158,14 +182,13 @@ static bool describe(void *state, const struct hl_script_frame *frame,
 	return hl_php_describe(&it->php, frame, ret_place);
 }
 
-static void open_noted(struct hl_recorder *recorder)
+static void open_one(struct interpreter *it)
 {
-	struct interpreter *it = &interpreter;
 	uint32_t found = PHASE_FOUND, opening = PHASE_OPENING;
 
-	(void)recorder;
 	if (!atomic_compare_exchange_strong(&it->phase, &found, PHASE_OPENING) || !is_loaded(it))
 		return;
+	memset(&it->php, 0, sizeof(it->php));
 	hl_php_open(&it->php, &it->api);
 	struct hl_script_provider provider = {
 		.name = "php",
@@ -182,8 +205,17 @@ static void open_noted(struct hl_recorder *recorder)
 		.text_start = it->api.start,
 		.text_end = it->api.end,
 	};
-	if (hl_script_register(&provider) == 0)
+	if (it->is_registered || hl_script_register(&provider) == 0) {
+		it->is_registered = true;
 		atomic_compare_exchange_strong(&it->phase, &opening, PHASE_OPEN);
+	}
+}
+
+static void open_noted(struct hl_recorder *recorder)
+{
+	(void)recorder;
+	for (size_t i = 0; i < HL_COUNT_OF(interpreters); i++)
+		open_one(&interpreters[i]);
 }
 
 /* ---- code that opcache's JIT has made ---- */
@@ -209,11 +241,15 @@ static bool is_called(const struct interpreter *it, struct hl_walk *walk, uint64
 
 static uint64_t find_generated(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp)
 {
-	const struct interpreter *it = &interpreter;
+	const struct interpreter *it = interpreters;
+
+	while (it < interpreters + HL_COUNT_OF(interpreters) &&
+	       atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_OPEN)
+		it++;
+	if (it == interpreters + HL_COUNT_OF(interpreters))
+		return 0;
 	uint64_t inside = it->api.eval_start + (it->api.eval_end - it->api.eval_start) / 2;
 
-	if (atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_OPEN)
-		return 0;
 	uint64_t found = hl_rule_cache_find(
 		unwind, atomic_load_explicit(&unwind->generation, memory_order_relaxed), inside);
 	hl_rule rule = found & HL_RULE_MASK;

@@ -38,7 +38,8 @@ HL_READS_STACK static inline uint64_t place_of_context(const struct hl_ruby *rub
 	if (HL_UNLIKELY(module > *(const uint64_t *)(table - 16)))
 		return 0;
 	uint64_t memory = *(const uint64_t *)(table + 16 * module);
-	return HL_LIKELY(memory != UNALLOCATED) ? memory + ruby->tls[1] : 0;
+	/* 0: the thread is older than the module. */
+	return HL_LIKELY(memory && memory != UNALLOCATED) ? memory + ruby->tls[1] : 0;
 }
 
 static inline uint64_t find_context(const struct hl_ruby *ruby)

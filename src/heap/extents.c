@@ -5,6 +5,9 @@
 #include "base/array.h"
 #include "base/compiler.h"
 
+#include <errno.h>
+#include <string.h>
+
 static int compare(const void *a, const void *b)
 {
 	const struct hl_extent *x = a, *y = b;
@@ -41,6 +44,20 @@ int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end)
 {
 	return HL_ARRAY_APPEND(extents->extents, extents->count, extents->capacity,
 			       (struct hl_extent){start, end});
+}
+
+int hl_extents_claim(struct hl_extents *extents, uint64_t start, uint64_t end)
+{
+	size_t at = first_after(extents, start);
+
+	if (end <= start || (at < extents->count && extents->extents[at].start < end))
+		return 0;
+	if (HL_ARRAY_RESERVE(extents->extents, extents->capacity, extents->count + 1) < 0)
+		return -ENOMEM;
+	memmove(&extents->extents[at + 1], &extents->extents[at],
+		(extents->count++ - at) * sizeof(*extents->extents));
+	extents->extents[at] = (struct hl_extent){start, end};
+	return 1;
 }
 
 void hl_extents_sort(struct hl_extents *extents)

@@ -75,6 +75,9 @@ int hl_extents_of_carriers(const struct hl_carriers *carriers, uint64_t page_byt
 /* Appends [${start}, ${end}), which must lie after all others. 0 or -ENOMEM. */
 int hl_extents_add(struct hl_extents *extents, uint64_t start, uint64_t end);
 
+/* Inserts [${start}, ${end}) into a list in rising order. 1; 0: it overlaps one that is there; or -ENOMEM. */
+int hl_extents_claim(struct hl_extents *extents, uint64_t start, uint64_t end);
+
 /* In rising order, for those that were added in another one. */
 void hl_extents_sort(struct hl_extents *extents);
 

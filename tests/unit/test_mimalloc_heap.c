@@ -184,6 +184,33 @@ static void damaged_words_end_no_walk(void **state)
 		}
 }
 
+/* Memory that begins with an address 2 MiB behind itself, as a list of chunks does. */
+static void what_only_begins_as_the_map_does_is_left(void **state)
+{
+	const uint64_t false_map = UINT64_C(0x7f1700000000), half = UINT64_C(2) << 20;
+	struct mi_builder builder;
+	struct hl_heap_arena total;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	mi_make_mapped(&builder, &mi_3_4);
+	uint8_t *bytes = image_add(&builder.image, false_map, 2 * half, "", 0);
+	for (uint64_t i = 0; i < 2 * half; i += 8) {
+		uint64_t word = i == 0	   ? false_map + half
+				: i < half ? false_map + half + i % 32 * 4096
+					   : i * 4099;
+		memcpy(bytes + i, &word, sizeof(word));
+	}
+	mi_put(&builder, MI_VARIABLES + 0x80, false_map, 8);
+	assert_int_equal(read_image(&builder, &heap, NULL), 0);
+	hl_heap_total(heap, &total);
+	assert_int_equal(total.inuse_blocks, builder.live_blocks);
+	hl_heap_free(heap);
+	mi_put(&builder, MI_VARIABLES + 0x140, 0, 8);
+	assert_int_equal(read_image(&builder, &heap, NULL), -ENOTSUP);
+	image_release(&builder.image);
+}
+
 static void a_secure_build_is_refused_with_a_sentence(void **state)
 {
 	struct mi_builder builder;
@@ -233,6 +260,7 @@ int main(void)
 		cmocka_unit_test(what_3_6_has_for_its_threads_is_not_the_programs),
 		cmocka_unit_test(lists_that_lead_into_themselves_or_elsewhere_cost_their_page),
 		cmocka_unit_test(damaged_words_end_no_walk),
+		cmocka_unit_test(what_only_begins_as_the_map_does_is_left),
 		cmocka_unit_test(a_secure_build_is_refused_with_a_sentence),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "heap/extents.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #define PROOFS	      64u   /* pages that choose the layout */
 #define TABLE_SLICES  8192u /* of the map */
 #define TABLE_BYTES   (TABLE_SLICES * 8u)
+#define TABLES_MAX    16384u /* 8 TiB of addresses */
+#define MAPS_MAX      64u    /* words that might lead to the map */
 #define GROUP_BYTES   (UINT64_C(256) << 20)
 #define GROUP_SLICES  4096u
 #define ENTRY_BYTES   128u
@@ -69,10 +72,10 @@ struct reader {
 	struct arena *arenas; /* by base */
 	size_t arena_count, arena_capacity;
 	uint64_t map, map_bytes; /* 0: it has groups */
-	uint64_t *tables;	 /* of the map, or the groups, by address */
-	size_t table_count, table_capacity;
-	uint8_t *table;	   /* the one that is being read */
-	uint64_t *threads; /* that have pages: one entry for a run of pages of one */
+	uint32_t maps_tried;
+	struct hl_extents tables; /* of the map */
+	uint8_t *table;		  /* the one that is being read */
+	uint64_t *threads;	  /* that have pages: one entry for a run of pages of one */
 	size_t thread_count, thread_capacity;
 	uint32_t arena; /* of the slab heap: pages move between threads */
 };
@@ -136,9 +139,35 @@ static int add_page(struct reader *reader, uint64_t at, uint64_t slice)
 			       (struct page){.at = at, .slice = slice});
 }
 
+/* ---- the proof ---- */
+
+/* Chooses the layout by which most of the first pages are pages. */
+static int choose_layout(struct reader *reader)
+{
+	size_t most = 0, tried = reader->page_count < PROOFS ? reader->page_count : PROOFS;
+
+	for (size_t k = 0; k < HL_COUNT_OF(layouts); k++) {
+		size_t count = 0;
+		for (size_t i = 0; i < tried; i++) {
+			struct hl_mi_page page;
+			struct memory_of of;
+			int r = read_page(reader, &layouts[k], reader->pages[i].at, &page, &of);
+			if (r < 0)
+				return r;
+			count += r == 1;
+		}
+		if (count > most) {
+			most = count;
+			reader->walker.layout = &layouts[k];
+		}
+	}
+	/* A few may be changing, or have no blocks. */
+	return most && most >= tried / 2 ? 0 : -ENOTSUP;
+}
+
 /* ---- the map of pages ---- */
 
-/* Whether a map of pages begins at ${address}. Sets its bytes. */
+/* Whether a map of pages may begin at ${address}. Sets its bytes. */
 static bool is_map(struct hl_memory *memory, uint64_t address, uint64_t *ret_bytes)
 {
 	uint64_t first;
@@ -149,6 +178,27 @@ static bool is_map(struct hl_memory *memory, uint64_t address, uint64_t *ret_byt
 	*ret_bytes = first - address;
 	/* 47 or 48 bits of addresses. */
 	return *ret_bytes == UINT64_C(2) << 20 || *ret_bytes == UINT64_C(4) << 20;
+}
+
+/* Adds the pages of the map's table ${index} at ${table}, if one may be there, and has not been read. */
+static int list_table(struct reader *reader, uint64_t index, uint64_t table)
+{
+	struct hl_memory *memory = reader->walker.memory;
+	uint64_t first = index * TABLE_SLICES;
+
+	if (!table || table % memory->page_bytes || reader->tables.count >= TABLES_MAX ||
+	    !hl_maps_find(&memory->maps, table))
+		return 0;
+	int r = hl_extents_claim(&reader->tables, table, table + TABLE_BYTES);
+	if (r != 1)
+		return r;
+	r = hl_mi_read(memory, table, reader->table, TABLE_BYTES);
+	for (uint64_t s = 0; s < TABLE_SLICES && r == 0; s++)
+		r = add_page(reader, hl_mi_word(reader->table + s * 8), (first + s) * HL_MI_SLICE);
+	/* Before more are listed: other memory, too, begins with an address behind itself. */
+	return r == 0 && !reader->walker.layout && reader->page_count >= PROOFS
+		       ? choose_layout(reader)
+		       : r;
 }
 
 static int list_tables(struct reader *reader)
@@ -162,22 +212,29 @@ static int list_tables(struct reader *reader)
 		for (uint64_t at = pages.runs[i].start; at < pages.runs[i].end && r == 0;
 		     at += sizeof(bytes)) {
 			r = hl_memory_read(memory, at, bytes, sizeof(bytes));
-			for (uint64_t k = 0; k < sizeof(bytes) && r == 0; k += 8) {
-				uint64_t table = hl_mi_word(bytes + k);
-				uint64_t first = (at - reader->map + k) / 8 * TABLE_SLICES;
-				if (!table)
-					continue;
-				r = hl_mi_read(memory, table, reader->table, TABLE_BYTES);
-				for (uint64_t s = 0; s < TABLE_SLICES && r == 0; s++)
-					r = add_page(reader, hl_mi_word(reader->table + s * 8),
-						     (first + s) * HL_MI_SLICE);
-				if (r == 0)
-					r = HL_ARRAY_APPEND(reader->tables, reader->table_count,
-							    reader->table_capacity, table);
-			}
+			for (uint64_t k = 0; k < sizeof(bytes) && r == 0; k += 8)
+				r = list_table(reader, (at - reader->map + k) / 8,
+					       hl_mi_word(bytes + k));
 		}
 	hl_pages_release(&pages);
-	return r;
+	return r == 0 && !reader->walker.layout ? choose_layout(reader) : r;
+}
+
+/* Lists the pages of the map at ${address}. 1; 0: there is none, or its pages are not proven; or a negative errno. */
+static int try_map(struct reader *reader, uint64_t address)
+{
+	if (reader->maps_tried >= MAPS_MAX ||
+	    !is_map(reader->walker.memory, address, &reader->map_bytes))
+		return 0;
+	reader->maps_tried++;
+	reader->map = address;
+	int r = list_tables(reader);
+	if (r == 0)
+		return 1;
+	reader->map = 0;
+	reader->page_count = reader->tables.count = 0;
+	reader->walker.layout = NULL;
+	return r == -ENOTSUP || r == -EFAULT ? 0 : r;
 }
 
 /* A module's variables, and its .bss, which follows them without a file. */
@@ -190,7 +247,7 @@ static bool has_variables(const struct hl_maps *maps, size_t index)
 	return map->inode || (index && map[-1].end == map->start && map[-1].inode);
 }
 
-/* Looks for the variable that points to the map. */
+/* Looks for the variable that points to the map, and lists its pages. */
 static int find_map(struct reader *reader)
 {
 	struct hl_memory *memory = reader->walker.memory;
@@ -214,12 +271,12 @@ static int find_map(struct reader *reader)
 					continue;
 				for (size_t w = 0; w < sizeof(bytes); w += 8) {
 					uint64_t word = hl_mi_word(bytes + w);
-					if (word == last ||
-					    !is_map(memory, word, &reader->map_bytes))
-						continue;
-					reader->map = last = word;
-					hl_pages_release(&pages);
-					return 0;
+					r = word == last ? 0 : try_map(reader, word);
+					last = word;
+					if (r != 0) {
+						hl_pages_release(&pages);
+						return r < 0 ? r : 0;
+					}
 				}
 			}
 	}
@@ -232,7 +289,6 @@ static int find_map(struct reader *reader)
 /* Adds the pages of the table at the start of the group at ${group}. */
 static int list_group(struct reader *reader, uint64_t group)
 {
-	size_t before = reader->page_count;
 	int r = hl_mi_read(reader->walker.memory, group, reader->table, GROUP_SLICES * ENTRY_BYTES);
 
 	for (uint64_t i = 0; i < GROUP_SLICES && r == 0; i++) {
@@ -243,10 +299,7 @@ static int list_group(struct reader *reader, uint64_t group)
 		if (is_there)
 			r = add_page(reader, at, slice);
 	}
-	return r == 0 && reader->page_count > before
-		       ? HL_ARRAY_APPEND(reader->tables, reader->table_count,
-					 reader->table_capacity, group)
-		       : r;
+	return r;
 }
 
 static int list_groups(struct reader *reader)
@@ -258,7 +311,7 @@ static int list_groups(struct reader *reader)
 	for (size_t i = 0; i < groups.count && r == 0; i++)
 		r = list_group(reader, groups.at[i]);
 	free(groups.at);
-	return r;
+	return r == 0 ? choose_layout(reader) : r;
 }
 
 /* ---- arenas ---- */
@@ -346,31 +399,7 @@ static int add_listed(struct reader *reader, uint64_t at)
 	return r;
 }
 
-/* ---- the proof ---- */
-
-/* Chooses the layout by which most of the first pages are pages. */
-static int choose_layout(struct reader *reader)
-{
-	size_t most = 0, tried = reader->page_count < PROOFS ? reader->page_count : PROOFS;
-
-	for (size_t k = 0; k < HL_COUNT_OF(layouts); k++) {
-		size_t count = 0;
-		for (size_t i = 0; i < tried; i++) {
-			struct hl_mi_page page;
-			struct memory_of of;
-			int r = read_page(reader, &layouts[k], reader->pages[i].at, &page, &of);
-			if (r < 0)
-				return r;
-			count += r == 1;
-		}
-		if (count > most) {
-			most = count;
-			reader->walker.layout = &layouts[k];
-		}
-	}
-	/* A few may be changing, or have no blocks. */
-	return most && most >= tried / 2 ? 0 : -ENOTSUP;
-}
+/* ---- settling ---- */
 
 static int by_slice(const void *left, const void *right)
 {
@@ -632,11 +661,12 @@ static int report_map(struct reader *reader)
 
 	if (r == 0)
 		r = hl_slab_carrier_end(slabs);
-	for (size_t i = 0; i < reader->table_count && r == 0; i++) {
-		if (reader->tables[i] == reader->map + reader->map_bytes)
+	for (size_t i = 0; i < reader->tables.count && r == 0; i++) {
+		const struct hl_extent *table = &reader->tables.extents[i];
+		if (table->start == reader->map + reader->map_bytes)
 			continue;
-		r = hl_slab_carrier_begin(slabs, "metadata", reader->tables[i],
-					  reader->tables[i] + TABLE_BYTES, reader->arena);
+		r = hl_slab_carrier_begin(slabs, "metadata", table->start, table->end,
+					  reader->arena);
 		if (r == 0)
 			r = hl_slab_carrier_end(slabs);
 	}
@@ -677,7 +707,7 @@ static void release(struct reader *reader)
 {
 	free(reader->pages);
 	free(reader->arenas);
-	free(reader->tables);
+	hl_extents_release(&reader->tables);
 	free(reader->threads);
 	free(reader->table);
 	hl_mi_walker_release(&reader->walker);
@@ -690,10 +720,8 @@ static int find_pages(struct reader *reader)
 
 	reader->table = malloc(GROUP_SLICES * ENTRY_BYTES);
 	r = reader->table ? find_map(reader) : -ENOMEM;
-	if (r == 0)
-		r = reader->map ? list_tables(reader) : list_groups(reader);
-	if (r == 0)
-		r = reader->page_count ? choose_layout(reader) : -ENOTSUP;
+	if (r == 0 && !reader->map)
+		r = list_groups(reader);
 	if (r == 0)
 		r = settle_pages(reader);
 	return r == 0 && !reader->page_count ? -ENOTSUP : r;

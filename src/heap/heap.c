@@ -123,9 +123,17 @@ static int read_others(struct hl_memory *memory, const struct hl_heap_settings *
 		const struct hl_heap_reader *reader = hl_heap_readers[i];
 		const struct hl_allocator_traits *allocator = traits_of(reader);
 		struct hl_error why = {0};
+		size_t arena_count = heap->arena_count;
 		if (reader->is_of_libc && is_of_glibc)
 			continue;
+		heap->walking = NULL;
 		int r = reader->read(memory, allocator, settings, heap, &why);
+		/* It failed before it had proven a heap and reported any of it: the memory that it read changes, or is gone. */
+		if (r != 0 && r != -ENOTSUP && r != -ENOMEM && r != -ESRCH && !heap->walking &&
+		    heap->arena_count == arena_count) {
+			heap->walked_name[0] = '\0';
+			continue;
+		}
 		if (r == 0) {
 			add_name(heap, allocator);
 		} else if (r == -ENOTSUP && why.text[0]) {

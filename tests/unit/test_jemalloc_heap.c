@@ -234,6 +234,61 @@ static void damage_anywhere_ends_the_walk_and_keeps_the_sums(void **state)
 	}
 }
 
+static void a_root_whose_elements_lead_to_one_leaf_is_read_in_time(void **state)
+{
+	struct je_builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	je_make(&builder, JE_5_3);
+	for (uint64_t i = JE_HEAP >> 30; i < 1 << 18; i += 32)
+		je_word(&builder, JE_ROOT + i * 8, JE_LEAF);
+	assert_int_equal(read_image(&builder, &heap), 0);
+	expect_all(&builder, heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+static void a_heap_whose_extents_name_no_arena_is_unscanned(void **state)
+{
+	struct je_builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	je_make(&builder, JE_5_3);
+	je_word(&builder, JE_DESCRIPTORS + 16, JE_HEAP_PAGES * IMAGE_PAGE); /* all overlap */
+	je_word(&builder, JE_ARENAS, 0);
+	je_word(&builder, JE_ARENA + 0x2008, 0);
+	assert_int_equal(read_image(&builder, &heap), 0);
+	assert_int_equal(heap->arena_count, 1);
+	assert_true(heap->arenas[0].unscanned_bytes > 0);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
+/* As many words as are tried of a module. */
+static void a_module_full_of_pointers_leaves_others_to_be_searched(void **state)
+{
+	const uint64_t module = UINT64_C(0x7f1000000000), array = UINT64_C(0x7f1001000000);
+	struct je_builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	je_make(&builder, JE_5_3);
+	uint8_t *bytes = image_add(&builder.image, module, 600 * IMAGE_PAGE, "/lib/libmany.so", 8);
+	for (uint64_t i = 0; i < 1000; i++)
+		memcpy(bytes + i * 128, &array, sizeof(array));
+	bytes = image_add(&builder.image, array, 600 * IMAGE_PAGE, "", 0);
+	for (uint64_t word = 4096; word < 100 * 4096; word += 4096)
+		memcpy(bytes + word / 512 - 8, &word, sizeof(word));
+	qsort(builder.image.base.maps.maps, builder.image.count, sizeof(struct hl_map),
+	      hl_addresses_compare);
+	assert_int_equal(read_image(&builder, &heap), 0);
+	expect_all(&builder, heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
 static void want_of_memory_is_an_error(void **state)
 {
 	struct je_builder builder;
@@ -260,6 +315,9 @@ int main(void)
 		cmocka_unit_test(extents_that_overlap_are_unscanned),
 		cmocka_unit_test(lists_that_do_not_end_are_left),
 		cmocka_unit_test(damage_anywhere_ends_the_walk_and_keeps_the_sums),
+		cmocka_unit_test(a_root_whose_elements_lead_to_one_leaf_is_read_in_time),
+		cmocka_unit_test(a_heap_whose_extents_name_no_arena_is_unscanned),
+		cmocka_unit_test(a_module_full_of_pointers_leaves_others_to_be_searched),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

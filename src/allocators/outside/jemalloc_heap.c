@@ -262,6 +262,7 @@ static int walk(struct walker *walker, struct hl_jemalloc *first)
 {
 	const struct hl_heap_settings *settings = walker->slabs.settings;
 	uint32_t arenas[HL_JEMALLOC_ARENAS] = {0};
+	size_t arena_count = walker->slabs.heap->arena_count;
 	uint64_t end = 0;
 	int r = 0;
 
@@ -274,6 +275,9 @@ static int walk(struct walker *walker, struct hl_jemalloc *first)
 		if (r == 0 && !settings->only_arenas)
 			r = add_stretches(walker, jemalloc, arenas);
 	}
+	/* Damage may leave neither an extent nor a base block that names one. */
+	if (r == 0 && walker->slabs.heap->arena_count == arena_count)
+		r = hl_slab_arena_add(&walker->slabs, first->root, 0, &walker->shared_arena);
 	if (walker->stretch_count)
 		qsort(walker->stretches, walker->stretch_count, sizeof(*walker->stretches),
 		      hl_addresses_compare);

@@ -13,9 +13,10 @@
 #define ROOT_WORDS    128u
 #define ROOT_USED_MAX \
 	16u /* of these; the last of many that are used in a row have less behind them */
-#define CANDIDATES_MAX 2000u		     /* words that might lead to a leaf */
+#define CANDIDATES_MAX 2000u		     /* words of a module that might lead to a leaf */
 #define ELEMENTS_MAX   64u		     /* of a leaf, to prove it */
 #define CHUNK	       (UINT64_C(256) << 10) /* is read at once */
+#define REPEATS_MAX    16u		     /* nodes that are read again */
 #define EXTENTS_MAX    (UINT64_C(1) << 28)
 
 const struct hl_jemalloc_layout hl_jemalloc_layouts[] = {
@@ -325,7 +326,6 @@ static bool find_variables(const struct hl_maps *maps, size_t *at, uint64_t *ret
 struct search {
 	struct hl_memory *memory;
 	struct hl_jemalloc *first, **last;
-	uint32_t candidates;
 };
 
 /* Whether words of a root may begin at ${words}, of which there are ${count} at least: most are 0, and the others lead to arrays. */
@@ -349,6 +349,7 @@ static int search_words(struct search *search, struct hl_jemalloc *jemalloc, con
 			const struct hl_pages *pages)
 {
 	uint64_t all = jemalloc->variables_end - jemalloc->variables;
+	uint32_t candidates = 0;
 
 	for (size_t i = 0; i < pages->count; i++) {
 		uint64_t from = pages->runs[i].start - jemalloc->variables;
@@ -364,7 +365,7 @@ static int search_words(struct search *search, struct hl_jemalloc *jemalloc, con
 				    !can_be_of_root(&search->memory->maps, jemalloc->shape,
 						    bytes + at, (all - at) / 8))
 					continue;
-				if (search->candidates++ == CANDIDATES_MAX)
+				if (candidates++ >= CANDIDATES_MAX)
 					return 0;
 				bool is_root = prove_root(&proof, jemalloc->variables + at, word);
 				if (is_root || proof.is_out_of_memory)
@@ -443,6 +444,8 @@ struct lister {
 	uint64_t above; /* as in a proof, of the leaf that is being read */
 	struct element *elements;
 	size_t count, capacity;
+	struct hl_extents nodes;   /* that were read */
+	uint32_t repeats;	   /* of those, read again */
 	struct hl_addresses again; /* pages whose elements did not fit */
 };
 
@@ -463,15 +466,27 @@ static int list_element(void *context, uint64_t index, const uint8_t *bytes)
 	return HL_ARRAY_APPEND(lister->elements, lister->count, lister->capacity, element);
 }
 
+/* Whether a node of level ${level} may be at ${address}, and is to be read. 1, 0, or -ENOMEM. A damaged tree may lead to one node
+ * again and again; the element that is right may come later. */
+static int claim_node(struct lister *lister, uint64_t address, uint32_t level)
+{
+	uint64_t bytes = array_bytes(lister->jemalloc->shape, level);
+
+	if (!can_be_array(&lister->memory->maps, address, bytes))
+		return 0;
+	int r = hl_extents_claim(&lister->nodes, address, address + bytes);
+	return r == 0 && lister->repeats++ < REPEATS_MAX ? 1 : r;
+}
+
 static int list_leaf(struct lister *lister, uint64_t leaf)
 {
 	const struct hl_jemalloc_shape *shape = lister->jemalloc->shape;
 	uint32_t last = shape->levels - 1;
 
-	if (!can_be_array(&lister->memory->maps, leaf, array_bytes(shape, last)))
-		return 0;
-	return each_element(lister->memory, leaf, count_of(shape, last), shape->element_bytes,
-			    list_element, lister);
+	int r = claim_node(lister, leaf, last);
+	return r == 1 ? each_element(lister->memory, leaf, count_of(shape, last),
+				     shape->element_bytes, list_element, lister)
+		      : r;
 }
 
 static int list_child(void *context, uint64_t index, const uint8_t *element)
@@ -495,10 +510,10 @@ static int list_root(void *context, uint64_t index, const uint8_t *element)
 	lister->above = index << shift_of(shape, 0);
 	if (shape->levels == 2)
 		return list_leaf(lister, child);
-	if (!can_be_array(&lister->memory->maps, child, array_bytes(shape, 1)))
-		return 0;
-	return each_element(lister->memory, child, count_of(shape, 1), sizeof(uint64_t), list_child,
-			    lister);
+	int r = claim_node(lister, child, 1);
+	return r == 1 ? each_element(lister->memory, child, count_of(shape, 1), sizeof(uint64_t),
+				     list_child, lister)
+		      : r;
 }
 
 /* Adds the extent of an element, whose descriptor's bytes are there, or has it read again. */
@@ -733,6 +748,7 @@ int hl_jemalloc_list(struct hl_memory *memory, struct hl_jemalloc *jemalloc)
 		r = settle(&lister);
 	jemalloc->large_pad = large_pad(jemalloc);
 	free(lister.elements);
+	hl_extents_release(&lister.nodes);
 	hl_addresses_release(&lister.again);
 	return r;
 }

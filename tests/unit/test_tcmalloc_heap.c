@@ -218,6 +218,21 @@ static void other_tcmallocs_are_refused_by_name(void **state)
 	expect_refusal(&builder, "for debugging");
 }
 
+static void a_root_whose_entries_lead_to_one_leaf_is_read_in_time(void **state)
+{
+	struct tc_builder builder;
+	struct hl_heap *heap = NULL;
+
+	(void)state;
+	tc_make(&builder, 2);
+	for (uint64_t i = (TC_HEAP / TC_PAGE >> 18) + 1; i < tc_root_words(&builder); i++)
+		tc_word(&builder, builder.page_heap + 8 * i, TC_NODES);
+	assert_int_equal(read_image(&builder, &heap, NULL), 0);
+	expect_all(&builder, heap);
+	hl_heap_free(heap);
+	image_release(&builder.image);
+}
+
 static void want_of_memory_is_an_error(void **state)
 {
 	struct tc_builder builder;
@@ -240,6 +255,7 @@ int main(void)
 		cmocka_unit_test(nodes_of_the_map_may_lead_anywhere),
 		cmocka_unit_test(what_is_not_proven_is_refused_with_a_reason),
 		cmocka_unit_test(other_tcmallocs_are_refused_by_name),
+		cmocka_unit_test(a_root_whose_entries_lead_to_one_leaf_is_read_in_time),
 		cmocka_unit_test(want_of_memory_is_an_error),
 	};
 

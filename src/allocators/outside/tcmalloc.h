@@ -173,6 +173,8 @@ struct hl_tcmalloc_walker {
 	uint32_t threads;
 	uint64_t bad_chains, first_bad_chain;
 	struct hl_extents known; /* where metadata is for sure */
+	struct hl_extents nodes; /* of the page map that were read */
+	uint32_t repeats;	 /* of those, read again */
 	struct hl_tcmalloc_stretch *stretches;
 	size_t stretch_count, stretch_capacity;
 	uint32_t arena;

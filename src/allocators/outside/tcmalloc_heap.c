@@ -552,6 +552,7 @@ static int tcmalloc_read(struct hl_memory *memory, const struct hl_allocator_tra
 	hl_pages_release(&walker->pages);
 	hl_addresses_release(&walker->caches);
 	hl_extents_release(&walker->known);
+	hl_extents_release(&walker->nodes);
 	hl_tcmalloc_copies_release(&walker->metadata);
 	hl_tcmalloc_copies_release(&walker->blocks);
 	free(walker);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CACHES_MAX 16384u /* threads */
+#define CACHES_MAX  16384u /* threads */
+#define REPEATS_MAX 256u   /* nodes of the page map that are read again */
 
 /* ---- copies ---- */
 
@@ -214,7 +215,11 @@ static int add_node(void *context, uint64_t index, uint64_t word)
 	below.page += index << (below.level == 1 ? bits : bits + tcmalloc->leaf_bits);
 	if (word % 8 || word >> 48 || !hl_maps_find(&node->walker->memory->maps, word))
 		return 0;
-	int r = note_known(node->walker, word, UINT64_C(8) << bits);
+	/* A damaged map may lead to one node again and again; the entry that is right may come later. */
+	int r = hl_extents_claim(&node->walker->nodes, word, word + (UINT64_C(8) << bits));
+	if (r < 0 || (r == 0 && node->walker->repeats++ >= REPEATS_MAX))
+		return r;
+	r = note_known(node->walker, word, UINT64_C(8) << bits);
 	return r == 0 ? hl_tcmalloc_words(node->walker->memory, word, UINT64_C(1) << bits, add_node,
 					  &below)
 		      : r;

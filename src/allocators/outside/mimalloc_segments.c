@@ -293,12 +293,14 @@ static int read_delayed(struct reader *reader)
 	int r = 0;
 
 	for (size_t i = 0; i < reader->heap_count && r == 0; i++) {
-		uint64_t block = 0;
+		uint64_t block = 0, earlier = 0, steps = 0;
 		r = hl_mi_read(walker->memory, reader->heaps[i] + reader->layout->delayed,
 			       (uint8_t *)&block, sizeof(block));
-		/* A damaged list that leads back into itself ends at the bound. */
-		while (r == 0 && block && is_in_segment(reader, block) &&
+		/* A damaged list leads back into itself: to the block at the last power of two. */
+		while (r == 0 && block && block != earlier && is_in_segment(reader, block) &&
 		       walker->delayed_count < DELAYED_MAX) {
+			steps++;
+			earlier = steps & (steps - 1) ? earlier : block;
 			r = HL_ARRAY_APPEND(walker->delayed, walker->delayed_count,
 					    walker->delayed_capacity, block);
 			if (r == 0)

@@ -242,6 +242,7 @@ static void a_recorder_is_taken_out_only_where_it_was_brought_in(void **state)
 	assert_non_null(strstr(err.text, "mode closed"));
 	assert_done(fixture, "heapline/1 ask-allocator 0");
 	fixture->tracked->attached = true;
+	fixture->tracked->ran_before = true;
 	assert_done(fixture, "heapline/1 ask-allocator 0");
 	assert_int_equal(hl_control_actions_check_detach(&fixture->subject, 0, &err), 0);
 	assert_int_equal(hl_control_actions_check_detach(&fixture->subject, 1, &err), -ESRCH);

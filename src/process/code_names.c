@@ -426,9 +426,9 @@ static int open_process(const struct hl_code_files *files)
 	return found;
 }
 
-/* Has a runtime among the modules write the map. Whether it did. */
-static bool ask_for_map(const struct hl_code_files *files,
-			const struct hl_recording_process *process)
+/* Has a runtime among the modules write the map. 0; -ENOTSUP: nothing is written; another negative errno: in part, maybe. */
+static int ask_for_map(const struct hl_code_files *files,
+		       const struct hl_recording_process *process)
 {
 	HL_CLOSED int pidfd = -1;
 
@@ -444,12 +444,12 @@ static bool ask_for_map(const struct hl_code_files *files,
 						      .directory_fd = files->directory_fds[0],
 						      .pid_inside = files->pid,
 						      .uid = files->uid};
-		return pidfd >= 0 && runtime->write_names(&writer, &err) == 0;
+		return pidfd < 0 ? -ENOTSUP : runtime->write_names(&writer, &err);
 	}
-	return false;
+	return -ENOTSUP;
 }
 
-/* Names what lacks a name by a map that the runtime writes now. */
+/* Names what lacks a name by a map that the runtime writes now, through whatever has the map's name. */
 static int name_by_asking(const struct hl_code_files *files,
 			  const struct hl_recording_process *process,
 			  struct hl_recording_code *places, size_t count)
@@ -462,10 +462,11 @@ static int name_by_asking(const struct hl_code_files *files,
 	if (!files->asked_pid || directory_fd < 0)
 		return 0;
 	bool is_new = fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0;
-	if (!ask_for_map(files, process))
+	if (is_new ? errno != ENOENT : !S_ISREG(status.st_mode) || status.st_uid != files->uid)
 		return 0;
-	int r = read_map(directory_fd, files, places, count, refused);
-	if (is_new)
+	int asked = ask_for_map(files, process);
+	int r = asked < 0 ? 0 : read_map(directory_fd, files, places, count, refused);
+	if (is_new && asked != -ENOTSUP)
 		unlinkat(directory_fd, name, 0);
 	return r;
 }

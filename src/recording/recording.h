@@ -348,7 +348,7 @@ struct hl_code_runtime {
 	const char *tool, *task; /* `TOOL PID TASK` has it write them while it runs; or NULL */
 	const char *version;	 /* the first that does, in parentheses; or "" */
 	const char *whole;	 /* what keeps stacks whole that its code is part of; or NULL */
-	/* Has it write them into /tmp/perf-PID.map now. 0 or a negative errno, with a sentence; NULL: it cannot be asked. */
+	/* Has it write them into /tmp/perf-PID.map now. 0, -ENOTSUP: nothing is written, or another negative errno, with a sentence; NULL: it cannot be asked. */
 	int (*write_names)(const struct hl_code_writer *writer, struct hl_error *err);
 };
 

@@ -176,6 +176,74 @@ public class Leak {
 }
 """
 PERFMAP = "Compiler.perfmap"
+EMBEDS = r"""
+#include <jni.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static void end(int number) { _exit(number); }
+int main(void)
+{
+  JavaVM *vm;
+  JNIEnv *env;
+  JavaVMInitArgs options = {JNI_VERSION_1_8, 0, 0, 0};
+  if (JNI_CreateJavaVM(&vm, (void **)&env, &options))
+    return 1;
+  signal(SIGQUIT, end);
+  puts("ready");
+  fflush(stdout);
+  getchar();
+  jclass type = (*env)->FindClass(env, "java/util/zip/Deflater");
+  jmethodID make = (*env)->GetMethodID(env, type, "<init>", "()V");
+  for (int i = 0; i < 100; i++)
+    (*env)->NewObject(env, type, make);
+  puts("done");
+  fflush(stdout);
+  while (getchar() != EOF)
+    ;
+  _exit(0);
+}
+"""
+LISTENS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+static void *answer(void *listener)
+{
+  char text[256];
+  int fd = accept((int)(long)listener, NULL, NULL);
+  read(fd, text, sizeof(text));
+  fclose(fopen("asked", "w"));
+  snprintf(text, sizeof(text), "/tmp/perf-%d.map", getpid());
+  if (!ANSWER[0]) {
+    fclose(fopen(text, "w"));
+    pause();
+  }
+  write(fd, ANSWER, sizeof(ANSWER) - 1);
+  close(fd);
+  return NULL;
+}
+void *kept;
+int puts(const char *text)
+{
+  kept = malloc(10); /* so that it is a module of the recording */
+  fputs(text, stdout);
+  return fputc('\n', stdout);
+}
+__attribute__((constructor)) static void start(void)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  pthread_t thread;
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/.java_pid%d", getpid());
+  bind(fd, (struct sockaddr *)&address, sizeof(address));
+  listen(fd, 1);
+  pthread_create(&thread, NULL, answer, (void *)(long)fd);
+}
+"""
 
 
 class Java(attaching.TestCase):
@@ -183,8 +251,8 @@ class Java(attaching.TestCase):
 
     COMPILED = ("-XX:+PreserveFramePointer", "-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=compileonly,Leak::*")
 
-    def record(self, *options, names):
-        """What heapline says at the end, and the process."""
+    def record(self, *options, names, before=lambda pid: None):
+        """The process, which ${before} is told before it is joined."""
         java, compiler = harness.need("java"), harness.need("javac")
         with open(self.path("Leak.java"), "w", encoding="ascii") as file:
             file.write(JAVA)
@@ -193,6 +261,7 @@ class Java(attaching.TestCase):
         with harness.Waiting([java, "-Xmx64m", *options, "-cp", self.directory, "Leak"], cwd=self.directory) as process:
             doctor = harness.run([HEAPLINE, "doctor", "-p", str(process.pid)])
             self.assertIn(f"'jcmd {process.pid} {PERFMAP}' (JDK 17 and later)", doctor.stdout)
+            before(process.pid)
             with self.attached(process.pid) as attach:
                 process.stdin.write("leak\n")
                 process.stdin.flush()
@@ -223,9 +292,65 @@ class Java(attaching.TestCase):
         left = [name for name in os.listdir("/tmp") if name in (f"perf-{pid}.map", f".attach_pid{pid}")]
         self.assertEqual(left, [])
 
-    def test_a_machine_without_a_handler_is_left_alone(self):
-        self.record("-Xrs", *self.COMPILED, names=None)  # SIGQUIT would have ended it
-        self.assertIn("has no names", harness.run([HEAPLINE, "top", self.recording]).stdout)
+    def test_what_an_ended_one_left_behind_is_replaced(self):
+        def leave(pid):
+            with open(f"/tmp/.attach_pid{pid}", "w", encoding="ascii"):
+                pass
+        pid = self.record(*self.COMPILED, names="attach", before=leave)
+        self.assertIn("void Leak.main(java.lang.String[])", functions(self.recording))
+        self.assertFalse(os.path.exists(f"/tmp/.attach_pid{pid}"))
+
+    def test_is_not_asked_to_write_through_a_link(self):
+        def leave(pid):
+            os.symlink(self.path("elsewhere"), f"/tmp/perf-{pid}.map")
+            self.addCleanup(os.unlink, f"/tmp/perf-{pid}.map")
+        self.record(*self.COMPILED, names=None, before=leave)
+        self.assertFalse(os.path.exists(self.path("elsewhere")))
+
+    def test_a_machine_without_a_handler_is_sent_no_signal(self):
+        self.record("-Xrs", *self.COMPILED, names=None)  # SIGQUIT would have ended it; it listens from its start on
+
+    def compile(self, source, *options):
+        compiler = harness.need("gcc")
+        with open(self.path("host.c"), "w", encoding="ascii") as file:
+            file.write(source)
+        built = harness.run([compiler, "-o", self.path("host"), self.path("host.c"), *options])
+        self.assertEqual(built.status, 0, built.stderr)
+        return self.path("host")
+
+    def test_a_program_that_embeds_a_machine_is_sent_no_signal(self):
+        home = os.path.dirname(os.path.dirname(os.path.realpath(harness.need("java"))))
+        machine = f"{home}/lib/server"
+        if not os.path.exists(f"{home}/include/jni.h") or not os.path.exists(f"{machine}/libjvm.so"):
+            self.skipTest("jni.h or libjvm.so is missing")
+        host = self.compile(EMBEDS, f"-I{home}/include", f"-I{home}/include/linux", f"-L{machine}", "-ljvm",
+                            f"-Wl,-rpath,{machine}")
+        with harness.Waiting([host], cwd=self.directory) as process:
+            with self.attached(process.pid) as attach:
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline().strip(), "done")
+                attach.send_signal(signal.SIGINT)
+            self.assertIsNone(process.poll())
+
+    def test_an_answer_without_an_end_or_none_leaves_nothing_behind(self):
+        """The machine is a library that listens in a program whose code has no names."""
+        for answer in ("x" * 255, ""):
+            library = self.compile(LISTENS, "-shared", "-fPIC", f'-DANSWER="{answer}"')
+            os.rename(library, self.path("libjvm.so"))
+            with self.subTest(len(answer)), harness.Waiting(
+                    [harness.program("jit_code"), "wait"], cwd=self.directory,
+                    env={"LD_PRELOAD": self.path("libjvm.so")}) as process:
+                self.addCleanup(os.unlink, f"/tmp/.java_pid{process.pid}")
+                os.unlink(self.path(f"jit-{process.pid}.dump"))
+                with self.attached(process.pid) as attach:
+                    process.stdin.write("go\n")
+                    process.stdin.flush()
+                    self.assertEqual(process.stdout.readline().strip(), "done")
+                    attach.send_signal(signal.SIGINT)
+                self.assertTrue(os.path.exists(self.path("asked")))
+                self.assertFalse(os.path.exists(f"/tmp/perf-{process.pid}.map"))
+                os.unlink(self.path("asked"))
 
     def test_without_them_views_say_what_writes_them_in_this_process(self):
         pid = self.record("-XX:+DisableAttachMechanism", *self.COMPILED, names=None)

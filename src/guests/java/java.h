@@ -8,7 +8,7 @@ struct hl_code_writer;
 
 /*
  * The member `write_names` of struct hl_code_runtime. Asks by the socket that the machine listens at; where it does not yet, a
- * file and SIGQUIT have it begin, which is sent only to a machine that catches it. Takes up to 4 seconds. 0; -ENOTSUP: it cannot
- * be asked; -ETIMEDOUT; another negative errno; each with a sentence.
+ * file and SIGQUIT have it begin. The signal is sent only to the JDK's own launcher. Takes up to 4 seconds. 0; -ENOTSUP: it
+ * cannot be asked and has written nothing; -ETIMEDOUT; another negative errno; each with a sentence.
  */
 int hl_java_write_names(const struct hl_code_writer *writer, struct hl_error *err);

@@ -38,8 +38,11 @@ static inline struct image_part *image_part_at(struct image *image, uint64_t add
 	return NULL;
 }
 
+static uint64_t image_bytes_read __attribute__((unused));
+
 static int image_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
 {
+	image_bytes_read += length;
 	while (length) {
 		const struct image_part *part = image_part_at((struct image *)memory, address);
 		if (!part)

@@ -276,7 +276,8 @@ void hl_doctor_judge_later(struct hl_doctor *doctor, const char *program, const 
 	hl_allocators_release_functions(&found);
 	if (elf && !may_be_readable(elf))
 		snprintf(hl_doctor_add(doctor, "heap", HL_DOCTOR_NO, "%s", "")->reason, 512,
-			 "only the heaps of glibc and musl in a program of 64 bits can be read");
+			 "its heap cannot be read from outside: it has 32 bits, or an allocator "
+			 "that is not known");
 	else
 		snprintf(hl_doctor_add(doctor, "heap", HL_DOCTOR_PARTLY,
 				       "%s & sleep 1; heapline doctor -p $!", command)

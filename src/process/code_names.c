@@ -420,7 +420,7 @@ static int open_process(const struct hl_code_files *files)
 		return -1;
 	/* Both are told by the clock of the moment, which is set now and then. */
 	int64_t apart_ns = (int64_t)(facts.start_realtime_ns - files->start_realtime_ns);
-	int found = llabs(apart_ns) < HL_NS_PER_SECOND ? pidfd : -1;
+	int found = (uint64_t)llabs(apart_ns) < HL_NS_PER_SECOND ? pidfd : -1;
 	hl_process_facts_release(&facts);
 	pidfd = found < 0 ? pidfd : -1;
 	return found;

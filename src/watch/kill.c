@@ -18,7 +18,7 @@
 #define DEATH_NS \
 	(10 * HL_NS_PER_SECOND) /* until the victim runs, and its command line can be read */
 /* Of processor time, and in all: on a busy machine a niced child spends most of its life waiting. */
-#define CHILD_CPU_SECONDS 20
+#define CHILD_CPU_SECONDS 60
 #define CHILD_NS	  (300 * HL_NS_PER_SECOND)
 /* With two programs of snapshots and the service below MemoryMax of its unit, 2 GiB. */
 #define CHILD_BYTES (UINT64_C(384) << 20)

@@ -147,7 +147,10 @@ class Memory(Faults):
                         self.assertGreaterEqual(also_locked, locked * 0.9)
                         self.assertLessEqual(also_locked, locked * 1.1)
                         site = harness.top_rows(recording, "alloc")["locked_site"]
-                        self.assertEqual(site["cum_objects"], 200)
+                        # Where the collector is late, the limit leaves no room to wait in.
+                        lost = harness.info(recording)["lost"]["events"]
+                        self.assertGreaterEqual(site["cum_objects"], 200 - lost)
+                        self.assertGreaterEqual(site["cum_objects"], 100)
 
     def test_most_of_a_limited_address_space_is_the_programs_own(self):
         command = ["/bin/sh", "-c", 'ulimit -v 65536; exec "$0" "$1"', harness.program("data_limit"),

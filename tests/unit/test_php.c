@@ -177,7 +177,7 @@ static enum hl_php_problem open_image(struct hl_php *php)
 		.eval_start = (uint64_t)found.dlfo_map_start,
 		.eval_end = (uint64_t)found.dlfo_map_end,
 	};
-	*php = (struct hl_php){0};
+	*php = (struct hl_php){.layout = NULL};
 	hl_php_open(php, &api);
 	return hl_php_choose(php);
 }

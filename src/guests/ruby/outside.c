@@ -360,8 +360,8 @@ static void emit_report(struct hl_emit *emit, const void *kept, uint64_t row_lim
 /* ---- the table ---- */
 
 const struct hl_guest_outside hl_guest_outside_ruby = {
-	.pools = {"Ruby objects (GC heap)", "--ruby' shows the pages of Ruby's objects",
-		  pool_bytes},
+	.pools = {"Ruby objects (GC heap)", "--ruby' shows the pages of Ruby's objects", pool_bytes,
+		  false},
 	.heap = {open_report, add_block, read_report, emit_report, free},
 	.options[HL_GUEST_OPTIONS_HEAP] = heap_options,
 };

@@ -87,13 +87,9 @@ bool hl_own_memory_find(const char *executable, pid_t pid, const struct hl_maps 
 
 static bool runs_scripts(const struct hl_guest_traits *guest, const char *file)
 {
-	const struct hl_code_runtime *runtime = guest->code_runtimes;
 	const struct hl_guest_command *command = guest->providers ? guest->commands : NULL;
 	const char *name = begins_with(file, "lib") ? file + strlen("lib") : file;
 
-	for (; runtime && runtime->file; runtime++)
-		if (runtime->write_names && begins_with(file, runtime->file))
-			return true;
 	for (; command && command->name; command++)
 		if (begins_with(name, command->name))
 			return true;
@@ -102,10 +98,14 @@ static bool runs_scripts(const struct hl_guest_traits *guest, const char *file)
 
 bool hl_own_memory_has_scripts(const struct hl_maps *maps)
 {
-	for (size_t i = 0; i < maps->count; i++)
-		for (size_t guest = 0; maps->maps[i].inode && hl_guest_traits[guest]; guest++)
-			if (runs_scripts(hl_guest_traits[guest],
-					 hl_path_basename(maps->maps[i].path)))
+	for (size_t i = 0; i < maps->count; i++) {
+		const char *path = maps->maps[i].inode ? maps->maps[i].path : "";
+		const struct hl_code_runtime *runtime = hl_code_runtime_of(path);
+		if (runtime && runtime->write_names)
+			return true;
+		for (size_t guest = 0; *path && hl_guest_traits[guest]; guest++)
+			if (runs_scripts(hl_guest_traits[guest], hl_path_basename(path)))
 				return true;
+	}
 	return false;
 }

@@ -147,7 +147,7 @@ class Memory(Faults):
                         self.assertGreaterEqual(also_locked, locked * 0.9)
                         self.assertLessEqual(also_locked, locked * 1.1)
                         site = harness.top_rows(recording, "alloc")["locked_site"]
-                        # Where the collector is late, the limit leaves no room to wait in.
+                        # On a busy machine events after the call may be lost; they are counted.
                         lost = harness.info(recording)["lost"]["events"]
                         self.assertGreaterEqual(site["cum_objects"], 200 - lost)
                         self.assertGreaterEqual(site["cum_objects"], 100)

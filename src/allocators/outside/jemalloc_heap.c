@@ -4,6 +4,7 @@
 #include "allocators/outside/readers.h"
 #include "allocators/traits.h"
 #include "base/array.h"
+#include "heap/other_allocators.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -293,17 +294,6 @@ static int walk(struct walker *walker, struct hl_jemalloc *first)
 	return r;
 }
 
-static bool is_loaded(const struct hl_maps *maps, const struct hl_allocator_traits *allocator)
-{
-	for (size_t i = 0; i < maps->count; i++) {
-		const char *slash = strrchr(maps->maps[i].path, '/');
-		if (slash &&
-		    strncmp(slash + 1, allocator->library, strlen(allocator->library)) == 0)
-			return true;
-	}
-	return false;
-}
-
 static int read_heap(struct hl_memory *memory, const struct hl_allocator_traits *allocator,
 		     const struct hl_heap_settings *settings, struct hl_heap *heap,
 		     struct hl_error *err)
@@ -314,7 +304,7 @@ static int read_heap(struct hl_memory *memory, const struct hl_allocator_traits 
 
 	if (r < 0)
 		return hl_error_set(err, r, "cannot find the heap of jemalloc: out of memory");
-	if (!first && is_loaded(&memory->maps, allocator))
+	if (!first && hl_other_allocator_library(&memory->maps).allocator == allocator)
 		return hl_error_set(err, -ENOTSUP,
 				    "cannot find the heap of jemalloc: no tree of its pages is as "
 				    "releases 5.2 and 5.3 have it");

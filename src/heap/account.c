@@ -227,12 +227,6 @@ static void account_trim(struct hl_account *account, const struct hl_chunk *chun
 
 /* ---- pictures ---- */
 
-static uint64_t part_start(const struct hl_carrier *carrier, uint32_t part)
-{
-	return carrier->address +
-	       (uint64_t)((__uint128_t)carrier->total_bytes * part / carrier->strip_count);
-}
-
 static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 {
 	static const enum hl_stretch_kind stretches[] = {
@@ -254,7 +248,7 @@ static void draw(struct hl_account *account, const struct hl_chunk *chunk)
 	uint32_t part = first < last ? (uint32_t)first : last;
 
 	for (uint64_t part_end; at < end; at = part_end, part++) {
-		part_end = part < last ? part_start(carrier, part + 1) : end;
+		part_end = part < last ? hl_carrier_part_start(carrier, part + 1) : end;
 		part_end = part_end < at ? at : part_end < end ? part_end : end;
 		uint64_t in_memory =
 			stretch == HL_STRETCH_FREE_ABSENT ? resident(account, at, part_end) : 0;
@@ -446,7 +440,7 @@ int hl_account_mmapped(struct hl_account *account, uint64_t start, uint64_t end,
 	carrier->resident_bytes = around + in_memory;
 	for (uint32_t i = 0; i < carrier->strip_count; i++)
 		carrier->strip[i][HL_STRETCH_LIVE] =
-			part_start(carrier, i + 1) - part_start(carrier, i);
+			hl_carrier_part_start(carrier, i + 1) - hl_carrier_part_start(carrier, i);
 	heap->rss.overhead_bytes += around;
 	heap->rss.live_bytes += in_memory;
 	heap->mmapped_blocks++;

@@ -118,6 +118,13 @@ struct hl_carrier {
 	uint32_t strip_count;
 };
 
+/* The address where ${part} of the carrier's picture begins, which has some. */
+static inline uint64_t hl_carrier_part_start(const struct hl_carrier *carrier, uint32_t part)
+{
+	return carrier->address +
+	       (uint64_t)((__uint128_t)carrier->total_bytes * part / carrier->strip_count);
+}
+
 /* Zero-initialize for an empty one. */
 struct hl_carriers {
 	struct hl_carrier *carriers;

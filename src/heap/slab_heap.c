@@ -39,12 +39,6 @@ static uint64_t resident(struct hl_slab_heap *slabs, uint64_t start, uint64_t en
 
 /* ---- pictures ---- */
 
-static uint64_t part_start(const struct hl_carrier *carrier, uint32_t part)
-{
-	return carrier->address +
-	       (uint64_t)((__uint128_t)carrier->total_bytes * part / carrier->strip_count);
-}
-
 static void draw(const struct hl_carrier *carrier, uint64_t start, uint64_t end,
 		 enum hl_stretch_kind kind)
 {
@@ -54,7 +48,7 @@ static void draw(const struct hl_carrier *carrier, uint64_t start, uint64_t end,
 	__uint128_t first = (__uint128_t)(start - carrier->address) * carrier->strip_count /
 			    carrier->total_bytes;
 	for (uint32_t part = first < last ? (uint32_t)first : last; start < end; part++) {
-		uint64_t part_end = part < last ? part_start(carrier, part + 1) : end;
+		uint64_t part_end = part < last ? hl_carrier_part_start(carrier, part + 1) : end;
 		part_end = part_end < start ? start : part_end < end ? part_end : end;
 		carrier->strip[part][kind] += part_end - start;
 		start = part_end;

@@ -6,14 +6,13 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/self.h"
+#include "process/ask.h"
 #include "process/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define MS_PER_NS	    1000000
@@ -22,10 +21,6 @@
 #define RETRY_NS	    (20 * HL_NS_PER_SECOND)  /* after one that has failed */
 #define HELPER_MEMORY_BYTES (UINT64_C(512) << 20)
 #define HELPER_OUTPUT_BYTES (UINT64_C(32) << 20)
-#define HELPER_NICENESS	    19
-/* linux/ioprio.h: the class "idle", of a process */
-#define IOPRIO_IDLE	   (3 << 13)
-#define IOPRIO_WHO_PROCESS 1
 
 #define ARGUMENTS_MAX 16
 #define TRIES_MAX     4 /* of a step on a disk that is full */
@@ -59,44 +54,19 @@ struct hl_watch_snapshot {
 
 /* ---- programs ---- */
 
-static void set_oom_score(pid_t pid)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", pid);
-	HL_CLOSED int fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd >= 0 && write(fd, "1000", 4) < 0)
-		return; /* then it is as likely to be killed as others */
-}
-
 int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool is_bounded,
 			  bool is_quick, pid_t *ret_pid)
 {
-	const struct rlimit memory = {HELPER_MEMORY_BYTES, HELPER_MEMORY_BYTES};
-	const struct rlimit output = {HELPER_OUTPUT_BYTES, HELPER_OUTPUT_BYTES};
-	const struct rlimit processor = {STEP_CPU_SECONDS, STEP_CPU_SECONDS};
-
-	char parent[32], *line[ARGUMENTS_MAX] = {"heapline", HL_SELF_WITH_PARENT, parent};
+	const struct hl_ask_bounds bounds = {
+		.cpu_seconds = is_bounded ? STEP_CPU_SECONDS : 0,
+		.memory_bytes = is_bounded ? HELPER_MEMORY_BYTES : 0,
+		.output_bytes = is_bounded ? HELPER_OUTPUT_BYTES : 0,
+		.is_idle = !is_quick,
+	};
 
 	/* SIGINT, so that a recording is whole. */
-	snprintf(parent, sizeof(parent), HL_SELF_PARENT_FORM, is_bounded ? SIGKILL : SIGINT,
-		 getpid());
-	for (size_t i = 1; arguments[i] && i + 3 < ARGUMENTS_MAX; i++)
-		line[i + 2] = arguments[i];
-	int r = hl_self_spawn(line, out, complaints, ret_pid);
-	if (r < 0)
-		return r;
-	set_oom_score(*ret_pid);
-	if (!is_quick) {
-		setpriority(PRIO_PROCESS, (id_t)*ret_pid, HELPER_NICENESS);
-		syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, *ret_pid, IOPRIO_IDLE);
-	}
-	if (is_bounded) {
-		prlimit(*ret_pid, RLIMIT_DATA, &memory, NULL);
-		prlimit(*ret_pid, RLIMIT_FSIZE, &output, NULL);
-		prlimit(*ret_pid, RLIMIT_CPU, &processor, NULL);
-	}
-	return 0;
+	return hl_ask_start(arguments, out, complaints, is_bounded ? SIGKILL : SIGINT, &bounds,
+			    ret_pid);
 }
 
 static void put_file(const struct hl_watch_snapshot *snapshot, char file[64])

@@ -28,6 +28,9 @@ help:
 	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
 	@echo 'make lua-module LUA_INC=DIR  build $(LUA_MODULE) for the Lua whose lua.h is in DIR'
 	@echo 'make deb      Debian packages of the last commit, in $(BUILD)-deb/'
+	@echo 'make release  VERSION=0.2.0 URL=https://...: commit, tarball, checksum and SPDX of a release, in $(BUILD)-release/'
+	@echo 'make reproducible  build the packages twice, in two folders, and compare them'
+	@echo 'make site     the documentation as pages of HTML, in $(BUILD)-site/'
 	@echo 'make format   run clang-format over the sources'
 	@echo 'make clean    remove everything that the other commands built'
 
@@ -80,10 +83,22 @@ deb:
 	@scripts/deps.sh build deb
 	@scripts/deb.sh $(BUILD)-deb
 
+release:
+	@test -n "$(VERSION)" -a -n "$(URL)" || { \
+		echo "heapline: which version, and where does the project live? as: make release VERSION=0.2.0 URL=https://..." >&2; exit 2; }
+	@scripts/make_release.py "$(VERSION)" "$(URL)" $(BUILD)-release
+
+reproducible:
+	@scripts/deps.sh build deb
+	@scripts/reproducible.sh
+
+site:
+	@scripts/site.py $(BUILD)-site
+
 format:
 	@python3 scripts/check.py --fix-format
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-deb $(DEVELOPMENT) build-check demo.hl $(LUA_MODULE)
+	rm -rf $(BUILD) $(BUILD)-deb $(BUILD)-release $(BUILD)-site $(DEVELOPMENT) build-check demo.hl $(LUA_MODULE)
 
-.PHONY: all help deps demo quick test check bench install lua-module deb format clean
+.PHONY: all help deps demo quick test check bench install lua-module deb release reproducible site format clean

@@ -223,20 +223,22 @@ static int visit(struct hl_slab_heap *slabs, uint64_t start, uint64_t bytes, uin
 		       : r;
 }
 
-static void add_free(struct hl_slab_heap *slabs, uint64_t bytes, uint64_t in_memory, uint32_t arena)
+/* ${count} stretches of ${bytes} each; of all of them ${in_memory} are in RAM. */
+static void add_free(struct hl_slab_heap *slabs, uint64_t bytes, uint64_t count, uint64_t in_memory,
+		     uint32_t arena)
 {
 	struct hl_heap_arena *of = arena_at(slabs, arena);
 	struct hl_carrier *carrier = slabs->carrier;
 
-	of->free_blocks++;
-	of->free_bytes += bytes;
+	of->free_blocks += count;
+	of->free_bytes += bytes * count;
 	of->free_resident_bytes += in_memory;
 	if (bytes > of->largest_free_bytes)
 		of->largest_free_bytes = bytes;
-	carrier->free_blocks++;
-	carrier->free_bytes += bytes;
+	carrier->free_blocks += count;
+	carrier->free_bytes += bytes * count;
 	carrier->free_resident_bytes += in_memory;
-	carrier->free_histogram.counts[hl_log2_slot(&slabs->free_shape, bytes)]++;
+	carrier->free_histogram.counts[hl_log2_slot(&slabs->free_shape, bytes)] += count;
 	if (bytes > carrier->largest_free_bytes)
 		carrier->largest_free_bytes = bytes;
 	slabs->heap->rss.free_bytes += in_memory;
@@ -256,7 +258,7 @@ int hl_slab_block(struct hl_slab_heap *slabs, uint64_t start, uint64_t usable_by
 	slab->slots++;
 	switch (state) {
 	case HL_SLAB_FREE:
-		add_free(slabs, usable_bytes, in_memory, slab->arena);
+		add_free(slabs, usable_bytes, 1, in_memory, slab->arena);
 		draw_free(carrier, start, end, in_memory);
 		return 0;
 	case HL_SLAB_CACHED:
@@ -278,6 +280,52 @@ int hl_slab_block(struct hl_slab_heap *slabs, uint64_t start, uint64_t usable_by
 	if (carrier->strip_count)
 		draw(carrier, start, end, HL_STRETCH_LIVE);
 	return slabs->has_visitors ? visit(slabs, start, usable_bytes, in_memory) : 0;
+}
+
+/* Whether all places of the slab are in RAM or none is, and nobody sees them one by one. */
+static bool are_alike(const struct hl_slab_heap *slabs)
+{
+	const struct hl_slab *slab = &slabs->slab;
+
+	return !slabs->has_visitors && !slabs->carrier->strip_count &&
+	       (!slab->resident_bytes || slab->resident_bytes == slab->end - slab->start);
+}
+
+int hl_slab_places(struct hl_slab_heap *slabs, uint64_t start, const uint8_t *states,
+		   uint32_t count)
+{
+	struct hl_slab *slab = &slabs->slab;
+	const uint64_t bytes = slab->slot_bytes, in_memory = slab->resident_bytes ? bytes : 0;
+	uint32_t live = 0, cached = 0, first;
+	int r = 0;
+
+	if (!are_alike(slabs)) {
+		for (uint32_t i = 0; i < count && r == 0; i++, start += bytes)
+			r = hl_slab_block(slabs, start, bytes, (enum hl_slab_state)states[i]);
+		return r;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		live += states[i] == HL_SLAB_LIVE;
+		cached += states[i] == HL_SLAB_CACHED;
+	}
+	slab->slots += count;
+	slab->live_blocks += live;
+	slab->live_bytes += live * bytes;
+	slab->live_resident_bytes += live * in_memory;
+	slab->cached_blocks += cached;
+	slab->cached_bytes += cached * bytes;
+	slab->cached_resident_bytes += cached * in_memory;
+	slabs->known_resident += count * in_memory;
+	if (count > live + cached)
+		add_free(slabs, bytes, count - live - cached, (count - live - cached) * in_memory,
+			 slab->arena);
+	if (live && bytes > slab->block_bytes) {
+		for (first = 0; states[first] != HL_SLAB_LIVE;)
+			first++;
+		slab->block = start + first * bytes;
+		slab->block_bytes = bytes;
+	}
+	return 0;
 }
 
 static struct hl_heap_class *class_of(struct hl_heap *heap, uint64_t slot_bytes)
@@ -370,7 +418,7 @@ void hl_slab_free_run(struct hl_slab_heap *slabs, uint64_t start, uint64_t end,
 {
 	uint64_t in_memory = resident(slabs, start, end);
 
-	add_free(slabs, end - start, in_memory, arena);
+	add_free(slabs, end - start, 1, in_memory, arena);
 	if (kind == HL_SLAB_FREE_PURGED)
 		arena_at(slabs, arena)->trimmable_bytes += in_memory;
 	draw_free(slabs->carrier, start, end, in_memory);

@@ -8,7 +8,7 @@
  *		hl_slab_carrier_begin
  *		for each stretch in it, by address: a slab, a free run, one that could not be read; what lies between
  *		them is the allocator's own
- *			hl_slab_begin, hl_slab_block for each place in it, by address, hl_slab_end
+ *			hl_slab_begin, hl_slab_block for each place in it, by address, or hl_slab_places, hl_slab_end
  *			hl_slab_free_run
  *			hl_slab_unscanned
  *		hl_slab_carrier_end
@@ -94,6 +94,10 @@ void hl_slab_begin(struct hl_slab_heap *slabs, uint64_t start, uint64_t end, uin
 		   uint32_t arena);
 int hl_slab_block(struct hl_slab_heap *slabs, uint64_t start, uint64_t usable_bytes,
 		  enum hl_slab_state state);
+/* The same for all ${count} places of ${slot_bytes} each from ${start} on, whose states are enum hl_slab_state; at once where
+ * nothing but their number matters. */
+int hl_slab_places(struct hl_slab_heap *slabs, uint64_t start, const uint8_t *states,
+		   uint32_t count);
 int hl_slab_end(struct hl_slab_heap *slabs);
 
 void hl_slab_free_run(struct hl_slab_heap *slabs, uint64_t start, uint64_t end,

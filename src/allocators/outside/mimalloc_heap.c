@@ -319,14 +319,9 @@ static int mark_places(struct hl_mi_walker *walker, const struct hl_mi_page *pag
 
 static int report_places(struct hl_mi_walker *walker, const struct hl_mi_page *page, uint32_t arena)
 {
-	uint64_t block = page->start;
-	int r = 0;
-
 	hl_slab_begin(&walker->slabs, page->area, page->end, page->block_bytes, arena);
-	for (uint32_t i = 0; i < page->reserved && r == 0; i++, block += page->block_bytes)
-		r = hl_slab_block(&walker->slabs, block, page->block_bytes,
-				  i < page->capacity ? (enum hl_slab_state)walker->places[i]
-						     : HL_SLAB_FREE);
+	memset(walker->places + page->capacity, HL_SLAB_FREE, page->reserved - page->capacity);
+	int r = hl_slab_places(&walker->slabs, page->start, walker->places, page->reserved);
 	return r == 0 ? hl_slab_end(&walker->slabs) : r;
 }
 

@@ -117,6 +117,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.name = "tcmalloc",
 		.library = "libtcmalloc",
 		.inside = "TCMALLOC_SAMPLE_PARAMETER",
+		.debugging_inside = "TCMALLOC_PAGE_FENCE",
 		.symbols = {"tc_version"},
 		.functions = tcmalloc_functions,
 		.presets = {PRESET("tcmalloc", "tc_")},

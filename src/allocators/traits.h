@@ -129,6 +129,8 @@ struct hl_allocator_traits {
 	const char *stays, *purge;
 	bool has_trailers; /* of a heap that is walked: between blocks there are 4 bytes at least */
 	bool hides_calls;  /* it has no functions that can be traced */
+	/* Its version for debugging ends a program that frees a block of one function by another one's: a text that it holds. */
+	const char *debugging_inside;
 };
 
 extern const struct hl_allocator_traits hl_allocator_traits[];

@@ -239,6 +239,16 @@ Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header)
 	return NULL;
 }
 
+bool hl_elf_has_text(Elf *elf, const char *text)
+{
+	GElf_Shdr header;
+	Elf_Scn *section = hl_elf_find_section(elf, ".rodata", &header);
+	const Elf_Data *constants = section ? elf_rawdata(section, NULL) : NULL;
+
+	return constants && constants->d_buf &&
+	       memmem(constants->d_buf, constants->d_size, text, strlen(text));
+}
+
 /* ---- versions ---- */
 
 /* By the program headers, which a file keeps when its section headers are taken away. */

@@ -83,6 +83,9 @@ bool hl_elf_find_symbol(Elf *elf, unsigned tables, const char *name, uint64_t *r
 /* The section ${name} and its header, or NULL. */
 Elf_Scn *hl_elf_find_section(Elf *elf, const char *name, GElf_Shdr *ret_header);
 
+/* Whether its constants, .rodata, hold ${text}. */
+bool hl_elf_has_text(Elf *elf, const char *text);
+
 /* ---- compressed sections ---- */
 
 /* A copy of the ELF file ${fd} that libelf can read, where some sections are compressed by zstd: a descriptor (close-on-exec);

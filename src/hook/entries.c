@@ -397,6 +397,16 @@ static bool find_plain(const GElf_Sym *symbol, const char *name,
 	       GELF_ST_BIND(symbol->st_info) != STB_LOCAL;
 }
 
+/* The allocator that a program has built in which has no symbols but those that it exports. */
+static const struct hl_allocator_traits *find_inside(Elf *program)
+{
+	for (size_t i = 0; i < hl_allocator_count; i++)
+		if (hl_allocator_traits[i].has_operators && hl_allocator_traits[i].inside &&
+		    hl_elf_has_text(program, hl_allocator_traits[i].inside))
+			return &hl_allocator_traits[i];
+	return NULL;
+}
+
 static void add_operators(const struct search *search, struct hl_entries *entries)
 {
 	const struct hl_object *object = search->functions[HL_HOOK_MALLOC].object;
@@ -410,6 +420,11 @@ static void add_operators(const struct search *search, struct hl_entries *entrie
 	struct hl_elf_symbols all = {
 		.elf = elf, .tables = HL_ELF_DYNSYM | (object == program ? HL_ELF_SYMTAB : 0u)};
 
+	if (!allocator && object == program && !object->has_symbols && elf)
+		allocator = find_inside(elf);
+	if (allocator && allocator->debugging_inside && elf &&
+	    hl_elf_has_text(elf, allocator->debugging_inside))
+		entries->debugging = allocator->name;
 	while (allocator && allocator->has_operators && elf && hl_elf_symbols_next(&all)) {
 		struct hl_allocator_name known;
 		struct hl_definition definition = {object, all.symbol.st_value + object->bias,
@@ -652,6 +667,14 @@ int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules 
 		return hl_error_set(err, -ENOMEM, "cannot look for allocators: out of memory");
 	if (!has_hook(&entries, HL_HOOK_MALLOC) && !entries.extra_count)
 		return refuse(&search.objects, err);
+	/* Instead of operator new, which may throw, malloc() is called; see struct hl_attached_rule. */
+	if (entries.debugging)
+		return hl_error_set(
+			err, -ENOTSUP,
+			"cannot record process '%d': its allocator is %s's version for "
+			"debugging, which would end it; where that is a library, 'heapline "
+			"record' can start it; 'heapline stacks -p %d 60' enters nothing",
+			(int)pid, entries.debugging, (int)pid);
 	if (entries.extra_count > HL_ATTACHED_RULES_MAX)
 		return hl_error_set(err, -E2BIG,
 				    "cannot record process '%d': rules name more than %u functions "

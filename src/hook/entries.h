@@ -151,6 +151,7 @@ struct hl_entries {
 	/* A function that frees many blocks unseen, which the program calls, or may, where it ${ender_is_own}; NULL: none. */
 	const char *ender;
 	bool ender_is_own;
+	const char *debugging; /* the allocator whose version for debugging it is; NULL: none */
 	bool has_glibc_chunks;
 	bool is_static;
 };
@@ -170,7 +171,7 @@ struct hl_entries {
  * calls and that do not call malloc() and free().
  *
  * 0; -ENOENT with a sentence when nothing is found that allocates, or no function that `--hook`
- * names; -E2BIG when rules name too many; -EACCES, -ESRCH, -ENOMEM.
+ * names; -ENOTSUP when the allocator would end the program; -E2BIG when rules name too many; -EACCES, -ESRCH, -ENOMEM.
  */
 int hl_entries_find(pid_t pid, const struct hl_maps *maps, struct hl_hook_rules *rules,
 		    struct hl_entries *ret_entries, struct hl_error *err);

@@ -205,6 +205,13 @@ class EntriesTest(unittest.TestCase):
                 with Target([harness.program("entry_target")], {"LD_PRELOAD": path}) as target:
                     self.assertEqual(find(target.pid)["extras"], [])
 
+    def test_operators_of_an_allocator_in_a_program_without_symbols(self):
+        """Their names are those that its libraries call them by."""
+        with Target([harness.program("entry_target_stripped_tcmalloc")]) as target:
+            found = find(target.pid)
+        both = set(addresses(found).values()) | set(addresses(found, "extras").values())
+        self.assertEqual({target.truth[name] for name in ("_Znwm", "_Znam", "_ZdlPv", "_ZdlPvm")} - both, set())
+
     def test_a_prefixed_allocator_is_extra_where_there_is_another_one(self):
         with Target([harness.program("entry_target_prefixed")]) as target:
             found = self.compare(target)

@@ -112,11 +112,14 @@ class TcmallocHeap(harness.TestCase):
                 ask(verb, "-p", target.pid)
             self.assertEqual(Path(f"/proc/{target.pid}/statm").read_text("ascii"), before)
 
-    def test_the_library_for_debugging_is_refused_with_the_reason(self):
-        with Blocks("libtcmalloc_minimal_debug.so.4", arguments=(1, 100, 500, 1)) as target:
-            result = run([HEAPLINE, "carriers", "-p", str(target.pid)])
-        self.assertEqual(result.status, 1)
-        self.assertIn("it is the one for debugging", result.stderr)
+    def test_the_version_for_debugging_is_refused_with_the_reason(self):
+        for command in "slab_blocks", "slab_blocks_tcmalloc_debugging":
+            with self.subTest(command), \
+                    Blocks("libtcmalloc_minimal_debug.so.4", command, arguments=(1, 100, 500, 1)) as target:
+                result = run([HEAPLINE, "carriers", "-p", str(target.pid)])
+                self.assert_refused(result, "it is the one for debugging")
+                result = run([HEAPLINE, "attach", "-p", str(target.pid), "-o", self.path("refused.hl")])
+                self.assert_refused(result, "tcmalloc's version for debugging", f"'heapline stacks -p {target.pid} 60'")
 
     def test_googles_later_tcmalloc_is_known_by_its_section(self):
         """The program does not use it, and its own heap is glibc's."""

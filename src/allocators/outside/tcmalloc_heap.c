@@ -490,6 +490,8 @@ static int walk(struct hl_tcmalloc_walker *walker)
 
 static const char googles[] =
 	"it is Google's later tcmalloc, with caches for each processor, and not gperftools'";
+static const char debugging[] =
+	"it is the one for debugging, which puts blocks of its own around the program's";
 
 /* What is not gperftools' tcmalloc as programs use it, by names of mappings; NULL: nothing says so. */
 static const char *find_refusal(const struct hl_maps *maps)
@@ -500,10 +502,20 @@ static const char *find_refusal(const struct hl_maps *maps)
 			return googles;
 		if (strncmp(name, "libtcmalloc", strlen("libtcmalloc")) == 0 &&
 		    strstr(name, "_debug"))
-			return "it is the one for debugging, which puts blocks of its own around "
-			       "the program's";
+			return debugging;
 	}
 	return NULL;
+}
+
+/* Whether the module whose variables were found holds the version for debugging, by a text among its constants. */
+static bool is_for_debugging(struct hl_memory *memory, const struct hl_allocator_traits *allocator,
+			     const struct hl_tcmalloc *tcmalloc)
+{
+	const struct hl_map *map = hl_maps_find(&memory->maps, tcmalloc->variables_start);
+	HL_CLOSED int fd = map && map->inode ? hl_memory_open_file(memory, map) : -1;
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+
+	return elf && hl_elf_has_text(elf, allocator->debugging_inside);
 }
 
 /* Whether Google's later tcmalloc is built into the program: its code has a section of its own. Not every kernel keeps the names
@@ -529,6 +541,10 @@ static int tcmalloc_read(struct hl_memory *memory, const struct hl_allocator_tra
 
 	if (r == -ENOTSUP && !refusal && !why.text[0] && is_googles(memory))
 		refusal = googles;
+	if (r == 0 && is_for_debugging(memory, allocator, &tcmalloc)) {
+		refusal = debugging;
+		r = -ENOTSUP;
+	}
 	if (r == -ENOTSUP && (refusal || why.text[0]))
 		return hl_error_set(err, r, "%s", refusal ? refusal : why.text);
 	if (r < 0)

@@ -101,6 +101,13 @@ struct hl_hint {
 	const char *option, *sentence;
 };
 
+/* What programs must know of a verb that call it for somebody: see mcp_tools.h. */
+enum hl_verb_effect {
+	HL_VERB_READS,	/* it looks, and writes nothing but what its options name */
+	HL_VERB_ENTERS, /* it starts a program, or enters or changes a process */
+	HL_VERB_STAYS,	/* for people at a terminal, or a service: it has no answer */
+};
+
 /* For a verb whose request is set to the constant ${defaults} before its options are parsed. */
 #define HL_REQUEST(defaults) .request = &(defaults), .request_bytes = sizeof(defaults)
 
@@ -129,6 +136,10 @@ struct hl_verb {
 	const char *const *words; /* NULL-terminated: what the first operand can be, where that is
 				     one of a few words; NULL: anything */
 	const struct hl_hint *hints; /* the last one is zero; NULL: none */
+	enum hl_verb_effect effect;
+	/* Names of options, NULL-terminated; NULL: none. With the first ones it enters a process; the second ones, beside 'output', name files
+	 * that it writes. */
+	const char *const *entering, *const *written;
 };
 
 /* Whether ${table} is one of the shared options of ${verb}. */
@@ -169,6 +180,7 @@ extern const struct hl_verb hl_verb_serve;
 extern const struct hl_verb hl_verb_push;
 extern const struct hl_verb hl_verb_fleet;
 extern const struct hl_verb hl_verb_watch;
+extern const struct hl_verb hl_verb_mcp;
 extern const struct hl_verb hl_verb_heap;
 extern const struct hl_verb hl_verb_carriers;
 extern const struct hl_verb hl_verb_allocations;

@@ -300,4 +300,5 @@ const struct hl_verb hl_verb_attach = {
 	.shared_options = {hl_record_options},
 	HL_REQUEST(defaults),
 	.run = run_attach,
+	.effect = HL_VERB_ENTERS,
 };

@@ -110,4 +110,5 @@ const struct hl_verb hl_verb_carriers = {
 			   hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_carriers,
+	.entering = (const char *const[]){"ask", NULL},
 };

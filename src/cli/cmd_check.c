@@ -696,4 +696,5 @@ const struct hl_verb hl_verb_check = {
 	.stops_at_operand = true,
 	HL_REQUEST(defaults),
 	.run = run_check,
+	.written = (const char *const[]){"junit", "markdown", "recording", NULL},
 };

@@ -425,4 +425,5 @@ const struct hl_verb hl_verb_ctl = {
 	.options = options,
 	HL_REQUEST(defaults),
 	.run = run_ctl,
+	.effect = HL_VERB_ENTERS,
 };

@@ -433,4 +433,5 @@ const struct hl_verb hl_verb_fleet = {
 	HL_REQUEST(defaults),
 	.run = run_fleet,
 	.words = words,
+	.effect = HL_VERB_STAYS,
 };

@@ -164,4 +164,6 @@ const struct hl_verb hl_verb_growth = {
 			   hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_growth,
+	.entering = (const char *const[]){"comm", "process", NULL},
+	.written = (const char *const[]){"keep", NULL},
 };

@@ -312,4 +312,5 @@ const struct hl_verb hl_verb_heap = {
 			   hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_heap,
+	.written = (const char *const[]){"save", NULL},
 };

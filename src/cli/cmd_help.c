@@ -24,4 +24,5 @@ const struct hl_verb hl_verb_help = {
 	.arguments = "[VERB]",
 	.summary = "show the verbs, or the options of one verb",
 	.run = run_help,
+	.effect = HL_VERB_STAYS,
 };

@@ -587,4 +587,5 @@ const struct hl_verb hl_verb_live = {
 	.options = options,
 	HL_REQUEST(defaults),
 	.run = run_live,
+	.effect = HL_VERB_STAYS,
 };

@@ -525,4 +525,5 @@ const struct hl_verb hl_verb_push = {
 	.stops_at_operand = true,
 	HL_REQUEST(defaults),
 	.run = run_push,
+	.effect = HL_VERB_STAYS,
 };

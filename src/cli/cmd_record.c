@@ -358,4 +358,5 @@ const struct hl_verb hl_verb_record = {
 	.stops_at_operand = true,
 	HL_REQUEST(defaults),
 	.run = run_record,
+	.effect = HL_VERB_ENTERS,
 };

@@ -298,4 +298,5 @@ const struct hl_verb hl_verb_serve = {
 	.options = options,
 	HL_REQUEST(defaults),
 	.run = run_serve,
+	.effect = HL_VERB_STAYS,
 };

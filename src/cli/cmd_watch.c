@@ -135,4 +135,5 @@ const struct hl_verb hl_verb_watch = {
 	HL_REQUEST(defaults),
 	.run = run_watch,
 	.words = words,
+	.effect = HL_VERB_STAYS,
 };

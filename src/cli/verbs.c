@@ -33,6 +33,7 @@ static const struct hl_verb *const verbs[] = {
 	&hl_verb_push,
 	&hl_verb_fleet,
 	&hl_verb_watch,
+	&hl_verb_mcp,
 	&hl_verb_heap,
 	&hl_verb_pod,
 	&hl_verb_carriers,

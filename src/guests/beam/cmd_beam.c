@@ -288,6 +288,7 @@ const struct hl_verb hl_verb_beam = {
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_beam,
+	.effect = HL_VERB_ENTERS,
 };
 
 /* ---- how 'heapline doctor' says that a node of Erlang can be asked ---- */

@@ -29,7 +29,7 @@ for package in "$folder"/one/*.deb; do
 	same=no
 	echo "different: $name"
 	if command -v diffoscope >/dev/null; then
-		diffoscope --max-report-size 20000 "$package" "$folder/another-folder/$name" || true
+		diffoscope "$package" "$folder/another-folder/$name" 2>&1 | head -n 200 || true
 	fi
 done
 [[ $same == yes ]]

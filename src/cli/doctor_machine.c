@@ -338,8 +338,10 @@ static void say_rights(struct hl_doctor *doctor, const struct hl_privileges *rig
 	} names[] = {{CAP_BPF, "CAP_BPF"},
 		     {CAP_PERFMON, "CAP_PERFMON"},
 		     {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
+		     {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
+		     {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
 		     {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}};
-	char list[128] = "";
+	char list[160] = "";
 	size_t length = 0;
 
 	for (size_t i = 0; i < HL_COUNT_OF(names); i++)
@@ -484,16 +486,22 @@ void hl_doctor_judge_machine(struct hl_doctor *doctor)
 	}
 	hl_process_facts_release(&self);
 	hl_privilege_read(&rights);
-	bool is_root = rights.capabilities & UINT64_C(1) << CAP_SYS_PTRACE;
-	static const char *const by_memory[] = {"attach", "heap"};
+	static const struct {
+		const char *name;
+		uint64_t needed;
+	} by_memory[] = {
+		{"attach", UINT64_C(1) << CAP_SYS_PTRACE | UINT64_C(1) << CAP_DAC_OVERRIDE},
+		{"heap", UINT64_C(1) << CAP_SYS_PTRACE | UINT64_C(1) << CAP_DAC_READ_SEARCH},
+	};
 	for (size_t i = 0; i < HL_COUNT_OF(by_memory); i++) {
+		bool may = (rights.capabilities & by_memory[i].needed) == by_memory[i].needed;
 		struct hl_doctor_way *way = hl_doctor_add(
-			doctor, by_memory[i],
-			is_root	    ? HL_DOCTOR_YES
+			doctor, by_memory[i].name,
+			may	    ? HL_DOCTOR_YES
 			: scope < 1 ? HL_DOCTOR_PARTLY
 				    : HL_DOCTOR_NO,
-			"%sheapline %s -p PID", is_root || scope < 1 ? "" : "sudo ", by_memory[i]);
-		if (!is_root)
+			"%sheapline %s -p PID", may || scope < 1 ? "" : "sudo ", by_memory[i].name);
+		if (!may)
 			snprintf(way->reason, sizeof(way->reason), "%s",
 				 scope < 1 ? "of this user's processes; those of others need root"
 					   : "kernel.yama.ptrace_scope keeps the memory of other "

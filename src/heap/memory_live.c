@@ -567,7 +567,7 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 		return hl_error_set(err, r,
 				    "cannot read the memory of process '%d': the system "
 				    "does not permit it; %s",
-				    (int)pid, hl_proc_access_remedy());
+				    (int)pid, hl_proc_access_remedy(false));
 	if (r == 0 && hl_maps_are_32_bit(&memory->maps))
 		return hl_error_set(
 			err, -ENOTSUP,

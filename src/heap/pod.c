@@ -442,7 +442,8 @@ static int add_notes(struct reader *reader)
 	if (r == 0 && reader->files.unread_count)
 		r = note(pod,
 			 "the files of %zu of %zu processes may not be seen, nor their names; %s",
-			 reader->files.unread_count, pod->process_count, hl_proc_access_remedy());
+			 reader->files.unread_count, pod->process_count,
+			 hl_proc_access_remedy(false));
 	if (r == 0 && reader->files.by_path_count)
 		r = note(pod,
 			 "files that %zu of %zu processes have mapped are known by their paths "

@@ -181,13 +181,13 @@ static int note_open(struct hl_heap *heap)
 
 	if (rss->open.unread_count)
 		r = hl_heap_note(heap, "what the process has open may not be seen; %s",
-				 hl_proc_access_remedy());
+				 hl_proc_access_remedy(false));
 	if (r == 0 && rss->beside.unread_pipes)
 		r = hl_heap_note(heap,
 				 "what lies in %" PRIu64 " of %" PRIu64
 				 " pipes is not known: their descriptors may not be copied; %s",
 				 rss->beside.unread_pipes, rss->beside.pipes,
-				 hl_proc_access_remedy());
+				 hl_proc_access_remedy(false));
 	return r;
 }
 

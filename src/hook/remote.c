@@ -297,7 +297,7 @@ static int refuse_seize(const struct hl_remote *remote, pid_t tid, int code, str
 				    remote->pid, condition.tracer_pid);
 	if (code == -EPERM)
 		return hl_error_set(err, -EACCES, "cannot stop process '%d': %s; %s", remote->pid,
-				    strerror(-code), hl_proc_access_remedy());
+				    strerror(-code), hl_proc_access_remedy(true));
 	return hl_error_set(err, code, "cannot stop process '%d': %s", remote->pid,
 			    strerror(-code));
 }

@@ -539,12 +539,13 @@ static char yama_scope(void)
 
 static int refuse_access(pid_t pid, int code, struct hl_error *err)
 {
-	const char *remedy = hl_proc_access_remedy();
+	const char *remedy = hl_proc_access_remedy(true);
 
 	if (yama_scope() == '3')
 		remedy = "kernel.yama.ptrace_scope is 3, which lasts until the next boot";
 	else if (geteuid() != 0 && yama_scope() != '0')
-		remedy = "run as root, or with the capability CAP_SYS_PTRACE; for your own "
+		remedy = "run as root, or with the capabilities CAP_SYS_PTRACE and "
+			 "CAP_DAC_OVERRIDE; for your own "
 			 "processes 'sysctl kernel.yama.ptrace_scope=0' permits it, too";
 	return hl_error_set(err, -EACCES, "cannot enter process '%d': %s; %s", pid, strerror(-code),
 			    remedy);

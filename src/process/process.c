@@ -150,11 +150,17 @@ int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_l
 	return fd < 0 ? fd : hl_proc_read_open(fd, ret_text, ret_length);
 }
 
-const char *hl_proc_access_remedy(void)
+const char *hl_proc_access_remedy(bool enters)
 {
-	return geteuid() == 0 ? "even root may not do this here: a security policy forbids it, or "
-				"this container lacks the capability CAP_SYS_PTRACE"
-			      : "run as root, or with the capability CAP_SYS_PTRACE";
+	if (geteuid() != 0)
+		return enters ? "run as root, or with the capabilities CAP_SYS_PTRACE and "
+				"CAP_DAC_OVERRIDE"
+			      : "run as root, or with the capabilities CAP_SYS_PTRACE and "
+				"CAP_DAC_READ_SEARCH";
+	return enters ? "even root may not do this here: a security policy forbids it, or this "
+			"container lacks CAP_SYS_PTRACE or CAP_DAC_OVERRIDE"
+		      : "even root may not do this here: a security policy forbids it, or this "
+			"container lacks CAP_SYS_PTRACE or CAP_DAC_READ_SEARCH";
 }
 
 int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
@@ -165,7 +171,7 @@ int hl_proc_error(pid_t pid, int code, const char *what, struct hl_error *err)
 	case -EACCES:
 	case -EPERM:
 		return hl_error_set(err, -EACCES, "cannot read %s of process '%d': %s; %s", what,
-				    pid, strerror(-code), hl_proc_access_remedy());
+				    pid, strerror(-code), hl_proc_access_remedy(false));
 	case -ENOMEM:
 		return hl_error_set(err, code, "cannot read %s of process '%d': out of memory",
 				    what, pid);

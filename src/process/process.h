@@ -56,8 +56,11 @@ struct hl_mount {
 /* Reads the next line that makes sense of ${text}, which it moves on behind it. False when there is none. NULL has none. */
 bool hl_mount_next(const char **text, struct hl_mount *ret_mount);
 
-/* What helps where a process may not be read. */
-const char *hl_proc_access_remedy(void);
+/*
+ * What helps where a process may not be read or, if so, entered. CAP_SYS_PTRACE alone is not enough for another user's:
+ * its files below /proc may be opened by their owner only.
+ */
+const char *hl_proc_access_remedy(bool enters);
 
 /* Sets the sentence for ${code}, a negative errno from when ${what} ("the mappings") of ${pid} was
  * to be read, and returns it. */

@@ -249,7 +249,7 @@ class Heaps(unittest.TestCase):
             result = run([HEAPLINE, "heap", "-p", str(python.pid)], user=65534, group=65534,
                          extra_groups=[])
         self.assertEqual(result.status, 1)
-        self.assertIn("CAP_SYS_PTRACE", result.stderr)
+        self.assertIn("CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH", result.stderr)
 
 
 PYTHON_ALLOCATES = """

@@ -113,7 +113,7 @@ class Remote(harness.TestCase):
         other = {"user": 65534, "group": 65534, "extra_groups": []}
         self.assertRegex(self.refusal(self.start_sleep().pid, **other),
                          r"^EACCES: cannot enter process '\d+': .*; run as root, or with the "
-                         r"capability CAP_SYS_PTRACE")
+                         r"capabilities CAP_SYS_PTRACE and CAP_DAC_OVERRIDE")
         self.check_calls(self.start_sleep(**other).pid, **other)
 
     def test_a_debugged_process_is_refused(self):

@@ -76,6 +76,14 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 #define HL_SITE_FRAME (UINT64_C(1) << 47)
 #define HL_SITE_ENTRY (UINT64_C(1) << 46)
 
+/*
+ * All frames of scripts of a stack as one: HL_SITE_FRAME, HL_SITE_PATH and the id of a node below the root, whose frames and those
+ * outward of it they are. No site has so large a number: to older readers such a frame is a place that could not be told.
+ */
+#define HL_SITE_PATH (UINT64_C(1) << 31)
+
+#define HL_SCRIPT_DEPTH_MAX 256u /* frames of one path; outer ones are cut off, and counted */
+
 static inline uint64_t hl_site_frame_key(uint32_t site, bool is_entry)
 {
 	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | HL_SITE_FRAME |
@@ -85,9 +93,47 @@ static inline uint64_t hl_site_frame_key(uint32_t site, bool is_entry)
 /* Whether ${key} is that of a script frame; then *${ret_site} is its site. */
 static inline bool hl_frame_key_is_site(uint64_t key, uint32_t *ret_site)
 {
-	if (key >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT || !(key & HL_SITE_FRAME))
+	if (key >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT || !(key & HL_SITE_FRAME) ||
+	    key & HL_SITE_PATH)
 		return false;
 	*ret_site = (uint32_t)key;
+	return true;
+}
+
+static inline uint64_t hl_path_frame_key(uint32_t node)
+{
+	return (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT | HL_SITE_FRAME | HL_SITE_PATH | node;
+}
+
+/* Whether ${key} stands for all frames of scripts; then *${ret_node} is the innermost one's node. */
+static inline bool hl_frame_key_is_path(uint64_t key, uint32_t *ret_node)
+{
+	if (key >> HL_MODULE_SHIFT != HL_MODULE_SCRIPT || !(key & HL_SITE_FRAME) ||
+	    !(key & HL_SITE_PATH))
+		return false;
+	*ret_node = (uint32_t)(key & (HL_SITE_PATH - 1));
+	return true;
+}
+
+/* A way outward along a stack and the path that stands in it: from ${node}, until that is 0. */
+struct hl_frames_outward {
+	uint32_t node;
+	uint32_t rest; /* where it goes on after the path */
+	bool is_in_path;
+};
+
+/* Goes on from the node, which has ${frame} and ${parent}. False: that is a path and no frame, and its innermost node is next. */
+static inline bool hl_frames_step(struct hl_frames_outward *at, uint64_t frame, uint32_t parent)
+{
+	uint32_t path;
+
+	if (!at->is_in_path && hl_frame_key_is_path(frame, &path) && path) {
+		*at = (struct hl_frames_outward){path, parent, true};
+		return false;
+	}
+	at->node = parent;
+	if (!parent && at->is_in_path)
+		*at = (struct hl_frames_outward){.node = at->rest};
 	return true;
 }
 

@@ -47,8 +47,11 @@ static bool find_node(const struct hl_log_names *log_names, uint32_t id, uint64_
 	if (!is_published(&names->view, id))
 		return false;
 	struct hl_recording_node node = hl_region_read_node(&names->view, id);
+	uint32_t path;
 	if (!hl_frame_key_is_valid(node.frame, hl_region_read_module_count(&names->view)))
 		node.frame &= HL_FRAME_PC_MASK;
+	else if (hl_frame_key_is_path(node.frame, &path) && !is_published(&names->view, path))
+		node.frame = hl_site_frame_key(0, false);
 	*ret_frame = node.frame;
 	*ret_parent = is_published(&names->view, node.parent) ? node.parent : 0;
 	return true;

@@ -470,7 +470,9 @@ static int64_t number_nodes(const struct hl_region_view *view, struct hl_recordi
 		map->ids[i] = node.frame ? first + kept + 1 : 0;
 		nodes[kept] = node;
 		kept += node.frame != 0;
-		sound += sound == i && node.frame && node.parent <= first + i;
+		uint32_t path = 0;
+		hl_frame_key_is_path(node.frame, &path);
+		sound += sound == i && node.frame && node.parent <= first + i && path <= first + i;
 	}
 	*ret_sound = sound;
 	return kept;
@@ -489,12 +491,17 @@ static int read_nodes(const struct hl_region_view *view, struct hl_recording_pro
 	process->node_count = map->first + (uint32_t)kept;
 	process->lost.damaged += atomic_load(&header_of(view)->node_count) > HL_NODE_MAX;
 	for (uint32_t i = 0; i < kept; i++) {
-		uint32_t parent = nodes[i].parent;
+		uint32_t parent = nodes[i].parent, path;
 		nodes[i].parent = new_id(map, parent);
 		is_ordered &= nodes[i].parent <= map->first + i;
 		orphans += parent && !nodes[i].parent;
+		if (!hl_frame_key_is_path(nodes[i].frame, &path))
+			continue;
+		path = new_id(map, path);
+		nodes[i].frame = path ? hl_path_frame_key(path) : hl_site_frame_key(0, false);
+		orphans += !path;
 	}
-	/* While the process runs, the parents of nodes may not be there yet. */
+	/* While the process runs, the parents and the paths of nodes may not be there yet. */
 	process->lost.damaged += is_over(process) ? orphans : 0;
 	return is_ordered ? 0 : cut_cycles(nodes, map->first, (uint32_t)kept);
 }

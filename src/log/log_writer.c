@@ -69,8 +69,9 @@ static int define_site(struct hl_state_writer *writer, uint64_t frame)
 	return HL_ARRAY_APPEND(writer->sites, writer->site_count, writer->site_capacity, site);
 }
 
-/* A cycle, which only damage can make, ends where it closes. */
-int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
+/* Defines ${node} and all outward of it. A cycle, which only damage can make, ends where it closes. *${ret_path}: the
+ * innermost node of the path of scripts among them, if there is one. */
+static int define_outward(struct hl_state_writer *writer, uint32_t node, uint32_t *ret_path)
 {
 	const struct hl_log_names *names = writer->names;
 	uint64_t frame;
@@ -90,8 +91,17 @@ int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
 		writer->nodes[node].defined_in = writer->round;
 		if (define_site(writer, frame) < 0)
 			return -ENOMEM;
+		hl_frame_key_is_path(frame, ret_path);
 	}
 	return 0;
+}
+
+int hl_state_writer_define(struct hl_state_writer *writer, uint32_t node)
+{
+	uint32_t path = 0, none;
+
+	int r = define_outward(writer, node, &path);
+	return r < 0 || !path ? r : define_outward(writer, path, &none);
 }
 
 static int by_node(const void *left, const void *right)

@@ -75,12 +75,11 @@ static int select_sources(struct loading *loading, struct hl_error *err)
 
 /* ---- the tree ---- */
 
-/* Adds a place in a script. */
-static int map_site(struct hl_builder *builder, struct source *source,
-		    const struct hl_recording_node *node, uint32_t number, uint32_t *ret_node)
+/* Adds a place in a script below the builder's node ${parent}. */
+static int map_site(struct hl_builder *builder, struct source *source, uint32_t parent,
+		    uint64_t key, uint32_t number, uint32_t *ret_node)
 {
 	const struct hl_recording_process *process = source->process;
-	uint32_t parent = source->nodes[node->parent];
 
 	if (!number || number > process->site_count)
 		return hl_builder_node(builder, parent, HL_BUILDER_PSEUDO, 0, ret_node);
@@ -110,8 +109,33 @@ static int map_site(struct hl_builder *builder, struct source *source,
 		if (r < 0)
 			return r;
 	}
-	return hl_builder_child(builder, parent, frames[node->frame & HL_SITE_ENTRY ? 1 : 0],
-				ret_node);
+	return hl_builder_child(builder, parent, frames[key & HL_SITE_ENTRY ? 1 : 0], ret_node);
+}
+
+/* Adds the frames of scripts that the node ${innermost}, which stands below the root, and those outward of it have. What
+ * is no such frame, in what is damaged, becomes a place that could not be told. */
+static int map_path(struct hl_builder *builder, struct source *source, uint32_t parent,
+		    uint32_t innermost, uint32_t *ret_node)
+{
+	const struct hl_recording_process *process = source->process;
+	uint64_t keys[HL_SCRIPT_DEPTH_MAX];
+	size_t depth = 0;
+	int r = 0;
+
+	for (uint32_t at = innermost; depth < HL_COUNT_OF(keys) && (at || !depth);) {
+		bool is_there = at && at <= process->node_count;
+		keys[depth++] = is_there ? process->nodes[at - 1].frame : hl_site_frame_key(0, 0);
+		at = is_there ? process->nodes[at - 1].parent : 0;
+	}
+	while (r == 0 && depth-- > 0) {
+		uint32_t site;
+		if (!hl_frame_key_is_site(keys[depth], &site))
+			site = 0;
+		r = map_site(builder, source, parent, keys[depth], site, &parent);
+	}
+	if (r == 0)
+		*ret_node = parent;
+	return r;
 }
 
 static int compare_code(const void *key, const void *element)
@@ -163,7 +187,7 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 	const struct hl_recording_node *node = &process->nodes[id - 1];
 	uint64_t address = node->frame & HL_FRAME_PC_MASK;
 	uint64_t number = node->frame >> HL_MODULE_SHIFT;
-	uint32_t module = 0, size_class, site;
+	uint32_t module = 0, size_class, site, path;
 
 	if (!hl_frame_key_is_valid(node->frame, process->module_count))
 		return -EBADMSG;
@@ -172,7 +196,11 @@ static int map_node(struct hl_builder *builder, struct source *source, uint32_t 
 		return 0;
 	}
 	if (hl_frame_key_is_site(node->frame, &site))
-		return map_site(builder, source, node, site, &source->nodes[id]);
+		return map_site(builder, source, source->nodes[node->parent], node->frame, site,
+				&source->nodes[id]);
+	if (hl_frame_key_is_path(node->frame, &path))
+		return map_path(builder, source, source->nodes[node->parent], path,
+				&source->nodes[id]);
 	if (number == HL_MODULE_SCRIPT) {
 		module = HL_BUILDER_PSEUDO;
 	} else if (number) {

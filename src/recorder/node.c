@@ -296,28 +296,7 @@ uint32_t hl_node_intern(struct hl_region_map *region, struct hl_node_cache *cach
 /* ---- paths ---- */
 
 /* Frames that are looked for together: their memory is asked for before the first is needed. */
-#define TOGETHER HL_NODE_KEYS_MAX
-
-uint32_t hl_node_intern_keys(struct hl_region_map *region, struct hl_node_cache *cache,
-			     uint32_t parent, const uint64_t *frames, uint32_t count)
-{
-	uint32_t bits = newest_bits(region), mask = (UINT32_C(1) << bits) - 1;
-	const _Atomic uint32_t *table = region->index + table_start(bits);
-	uint32_t hashes[TOGETHER];
-
-	if (HL_UNLIKELY(!has_node(region, parent)))
-		return HL_NODE_NONE;
-	uint32_t hash = region->nodes[parent].path_hash;
-	for (uint32_t i = 0; i < count; i++) {
-		hashes[i] = hash = hash_path(hash, frames[i]);
-		__builtin_prefetch((const void *)&table[hash & mask]);
-	}
-	for (uint32_t i = 0; i < count && parent != HL_NODE_NONE; i++) {
-		const struct key key = {frames[i], parent, hashes[i]};
-		parent = intern_key(region, cache, &key);
-	}
-	return parent;
-}
+#define TOGETHER 16u
 
 _Atomic uint64_t hl_node_generated_key;
 

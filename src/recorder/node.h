@@ -45,13 +45,6 @@ bool hl_node_init(struct hl_region_map *region);
 uint32_t hl_node_intern(struct hl_region_map *region, struct hl_node_cache *cache, uint32_t parent,
 			uint64_t frame);
 
-/* The same of ${count} frames, outermost first, each with the node before as its parent, the first with ${parent}; the
- * node of the last. Their memory is asked for before the first is needed. */
-#define HL_NODE_KEYS_MAX 16u
-
-uint32_t hl_node_intern_keys(struct hl_region_map *region, struct hl_node_cache *cache,
-			     uint32_t parent, const uint64_t *frames, uint32_t count);
-
 /*
  * Interns ${count} frames, outermost first, each with the node before as its parent, the first with
  * ${parent}, and sets their nodes. Frames of the recorder's own code get the node of their parent.

@@ -38,8 +38,7 @@ static _Atomic uint32_t epoch;
 /* A frame of the last capture. */
 struct step {
 	uint64_t function, place; /* as in a frame: function; all after it, and the provider */
-	uint64_t key;
-	uint32_t node; /* of the path up to here */
+	uint32_t node;		  /* of the path up to here */
 };
 
 struct known_site {
@@ -52,7 +51,6 @@ struct known_site {
 struct known_step {
 	uint64_t function, place;
 	uint32_t parent, generation;
-	uint64_t key;
 	uint32_t node; /* 0: nothing is known here */
 };
 
@@ -416,15 +414,12 @@ static inline bool find_step(struct hl_recorder *recorder, struct hl_thread *thr
 			known->parent != parent || known->generation != generation ||
 			!known->node)) {
 		uint32_t site = find_site(recorder, own, frame, step->place, provider);
-		uint64_t key = hl_site_frame_key(site, frame->is_entry);
-		uint32_t node =
-			hl_node_intern(&recorder->region, &thread->tables->nodes, parent, key);
+		uint32_t node = hl_node_intern(&recorder->region, &thread->tables->nodes, parent,
+					       hl_site_frame_key(site, frame->is_entry));
 		if (HL_UNLIKELY(node == HL_NODE_NONE))
 			return false;
-		*known = (struct known_step){step->function, step->place, parent,
-					     generation,     key,	  node};
+		*known = (struct known_step){step->function, step->place, parent, generation, node};
 	}
-	step->key = known->key;
 	step->node = known->node;
 	return true;
 }
@@ -576,22 +571,6 @@ static bool capture(struct hl_recorder *recorder, struct hl_thread *thread,
 	return true;
 }
 
-/* The node of the whole path below ${native}; HL_NODE_NONE without memory. */
-static uint32_t intern_path(struct hl_recorder *recorder, struct hl_thread *thread, uint32_t native)
-{
-	const struct hl_script_thread *own = thread->script;
-	uint64_t keys[HL_NODE_KEYS_MAX];
-	uint32_t node = native;
-
-	for (uint32_t i = 0, count; i < own->depth && node != HL_NODE_NONE; i += count) {
-		for (count = 0; count < HL_NODE_KEYS_MAX && i + count < own->depth; count++)
-			keys[count] = own->path[i + count].key;
-		node = hl_node_intern_keys(&recorder->region, &thread->tables->nodes, node, keys,
-					   count);
-	}
-	return node;
-}
-
 /* Of the path, which is not empty, below ${stack}: node of the path, and above it the address of the cell
  * without its lowest bits, which are 0, and its highest, which all cells share. The cell is not read: one at which
  * nothing counts is not in the cache. */
@@ -620,7 +599,8 @@ static struct hl_cell *path_cell(struct hl_recorder *recorder, struct hl_thread 
 	struct known_pair *known = pair_of(own, key);
 	if (HL_LIKELY(known->key == key))
 		return known->cell;
-	uint32_t node = intern_path(recorder, thread, stack->node);
+	uint32_t node = hl_node_intern(&recorder->region, &thread->tables->nodes, stack->node,
+				       hl_path_frame_key(own->path[own->depth - 1].node));
 	if (HL_UNLIKELY(node == HL_NODE_NONE))
 		return NULL;
 	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);

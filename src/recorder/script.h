@@ -8,8 +8,8 @@
  * interpreters. A new provider makes that out of date, as if modules had changed.
  *
  * The frames of a thread's last allocation are remembered, and those outward of the first that
- * differs are not looked up again. A path of script frames has a node of its own below the root, at
- * which nothing counts: a pair of it and of the native stack leads to the cell.
+ * differs are not looked up again. A path of script frames has nodes of its own below the root, at
+ * which nothing counts. Below a native stack one node stands for all of it.
  */
 #pragma once
 
@@ -20,8 +20,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#define HL_SCRIPT_DEPTH_MAX 256u /* frames of one stack; outer ones are cut off, and counted */
 
 struct hl_recorder;
 struct hl_region_header;

@@ -14,6 +14,8 @@
  *
  *	node	one call-tree node: (parent node, frame key). Id 0 is the root, which stands for no
  *		frame.
+ *	path	what the interpreters of a thread run, as nodes of script frames below the root; one
+ *		node below that of a native stack stands for all of it, see HL_SITE_PATH
  *	cell	the counters of one (node, thread slot). Only that thread writes it. A node's value
  *		is the sum of its cells.
  *	chunk	4 KiB of cells that belong to one thread slot.
@@ -86,7 +88,7 @@ struct hl_introspection_box {
 /* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 21u
+#define HL_REGION_VERSION 22u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */

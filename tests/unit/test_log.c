@@ -3,6 +3,8 @@
  * many. */
 #include "log_lab.h"
 
+#include "base/frame_key.h"
+
 static void every_moment_is_read_as_it_was(void **state)
 {
 	struct lab *lab = lab_new(1 << 30, 10);
@@ -73,6 +75,38 @@ static void only_as_many_segments_are_kept_as_wanted_and_the_rest_is_right(void 
 	log = read_log(lab, 0);
 	assert_int_equal(log->segment_count, 1);
 	check_points(lab, log);
+	hl_log_free(log);
+	lab_free(lab);
+}
+
+static bool name_by_path(const struct hl_log_names *base, uint32_t node, uint64_t *ret_frame,
+			 uint32_t *ret_parent)
+{
+	bool is_there = name_node(base, node, ret_frame, ret_parent);
+
+	if (node == 200)
+		*ret_frame = hl_path_frame_key(77);
+	return is_there;
+}
+
+static void a_node_for_a_path_of_scripts_comes_with_the_nodes_of_the_path(void **state)
+{
+	struct lab *lab = lab_new(1 << 30, 10);
+	struct hl_log_state *at_end;
+	struct hl_error err = {0};
+
+	(void)state;
+	lab->names.base.node = name_by_path;
+	hl_intervals_tick(&lab->intervals, 1);
+	assert_int_equal(hl_intervals_event(&lab->intervals, 200, 10, 1), 0);
+	assert_int_equal(write_interval(lab, 0), 0);
+	struct hl_log *log = read_log(lab, 1);
+	assert_int_equal(hl_log_state_at(log, 0, HL_LOG_AT_END, &at_end, &err), 0);
+	assert_true(at_end->nodes[200].frame == hl_path_frame_key(77));
+	for (uint32_t node = 77; node; node /= 2)
+		assert_true(at_end->nodes[node].defined);
+	assert_false(at_end->nodes[78].defined);
+	hl_log_state_free(at_end);
 	hl_log_free(log);
 	lab_free(lab);
 }
@@ -273,6 +307,7 @@ int main(void)
 		cmocka_unit_test(a_log_in_many_segments_is_the_same_with_any_number_of_threads),
 		cmocka_unit_test(a_log_that_is_being_written_can_be_read),
 		cmocka_unit_test(only_as_many_segments_are_kept_as_wanted_and_the_rest_is_right),
+		cmocka_unit_test(a_node_for_a_path_of_scripts_comes_with_the_nodes_of_the_path),
 		cmocka_unit_test(marks_are_kept_with_their_ticks),
 		cmocka_unit_test(marks_that_come_late_stand_where_they_belong),
 		cmocka_unit_test(a_range_is_folded_part_by_part),

@@ -122,28 +122,6 @@ static void a_path_gets_the_nodes_of_its_frames_one_by_one(void **state)
 	assert_null(test_region_check(&region));
 }
 
-static void keys_get_the_nodes_that_they_have_one_by_one(void **state)
-{
-	uint64_t keys[HL_NODE_KEYS_MAX];
-
-	(void)state;
-	for (uint32_t count = 0; count <= HL_NODE_KEYS_MAX; count++) {
-		uint32_t first = intern(0, 0x5000 + count), parent = first;
-		for (uint32_t i = 0; i < count; i++)
-			keys[i] = 0x1000 + i % 7;
-		uint32_t last = hl_node_intern_keys(&region, &cache, first, keys, count);
-		memset(cache.slots, 0, sizeof(cache.slots));
-		for (uint32_t i = 0; i < count; i++)
-			parent = intern(parent, keys[i]);
-		assert_int_equal(last, parent);
-	}
-	assert_int_equal(hl_node_intern_keys(&region, &cache, UINT32_MAX, keys, 1), HL_NODE_NONE);
-	refuse = true;
-	for (uint32_t parent = 0; parent != HL_NODE_NONE; keys[1]++)
-		parent = hl_node_intern_keys(&region, &cache, 0, keys, 2);
-	assert_null(test_region_check(&region));
-}
-
 static void a_path_ends_where_no_node_is_left(void **state)
 {
 	static struct hl_walk_frame frames[100];
@@ -244,8 +222,6 @@ int main(void)
 			ids_stay_while_the_index_grows_through_several_tables, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_path_gets_the_nodes_of_its_frames_one_by_one,
 						setup, teardown),
-		cmocka_unit_test_setup_teardown(keys_get_the_nodes_that_they_have_one_by_one, setup,
-						teardown),
 		cmocka_unit_test_setup_teardown(a_path_ends_where_no_node_is_left, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_newest_table_of_the_index_takes_over_all_nodes,
 						setup, teardown),

@@ -571,6 +571,24 @@ static void sites_of_scripts_and_their_names_are_read(void **state)
 	hl_recording_process_release(&process);
 }
 
+/* Ids change where a node before has not come. */
+static void paths_keep_their_nodes(void **state)
+{
+	struct fake_region *fake = *state;
+
+	add_script(fake);
+	fake_add_node(fake, 0, 0);
+	uint32_t path = fake_add_node(fake, 1, hl_site_frame_key(1, false));
+	fake_add_node(fake, fake_add_node(fake, 0, 0x77), hl_path_frame_key(path));
+	fake_add_node(fake, 0, hl_path_frame_key(2));
+	struct hl_recording_process process = read_region(fake);
+	assert_int_equal(process.node_count, 5);
+	assert_true(process.nodes[3].frame == hl_path_frame_key(2));
+	assert_int_equal(process.nodes[3].parent, 3);
+	assert_true(process.nodes[4].frame == hl_site_frame_key(0, false));
+	hl_recording_process_release(&process);
+}
+
 static void wild_sites_have_no_name(void **state)
 {
 	struct fake_region *fake = *state;
@@ -707,6 +725,7 @@ int main(void)
 		IN_REGION(a_cell_of_no_thread_counts_under_the_first),
 		IN_REGION(wild_modules_have_no_name),
 		IN_REGION(sites_of_scripts_and_their_names_are_read),
+		IN_REGION(paths_keep_their_nodes),
 		IN_REGION(wild_sites_have_no_name),
 		IN_REGION(whatever_a_target_scribbles_the_recording_can_be_read),
 		IN_REGION(each_failing_allocation_is_an_error_and_leaves_nothing),

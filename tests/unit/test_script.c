@@ -255,6 +255,8 @@ static void put_path(char *text, size_t capacity, uint32_t node)
 	size_t room = capacity - strlen(text);
 	if (hl_frame_key_is_size(key, &number)) {
 		snprintf(end, room, "size %u;", number);
+	} else if (hl_frame_key_is_path(key, &number)) {
+		put_path(text, capacity, number);
 	} else if (!hl_frame_key_is_site(key, &number)) {
 		snprintf(end, room, "%lx;", (unsigned long)key);
 	} else if (!number) {

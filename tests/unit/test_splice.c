@@ -101,16 +101,33 @@ static void begin(void)
 	};
 }
 
+static uint32_t put(uint64_t key, uint32_t parent)
+{
+	nodes[process.node_count++] = (struct hl_recording_node){key, parent};
+	return process.node_count;
+}
+
+static bool by_path; /* frames of scripts in a row are one node, as the recorder has them */
+
 /* One block of ${bytes}. */
 static void add(const char *text, uint64_t bytes)
 {
 	char *copy = strdup(text), *rest = copy, *word;
-	uint32_t parent = 0;
+	uint32_t parent = 0, path = 0, site;
 
 	while ((word = strsep(&rest, " "))) {
-		nodes[process.node_count++] = (struct hl_recording_node){key_of(word), parent};
-		parent = process.node_count;
+		uint64_t key = key_of(word);
+		if (by_path && hl_frame_key_is_site(key, &site)) {
+			path = put(key, path);
+			continue;
+		}
+		if (path)
+			parent = put(hl_path_frame_key(path), parent);
+		path = 0;
+		parent = put(key, parent);
 	}
+	if (path)
+		parent = put(hl_path_frame_key(path), parent);
 	values[process.value_count++] = (struct hl_recording_value){
 		.node = parent, .alloc_bytes = bytes, .alloc_objects = 1};
 	free(copy);
@@ -139,9 +156,8 @@ static struct hl_profile *load(void)
 	return profile;
 }
 
-/* What the only stack with figures is called: native functions by their addresses, 0x1000. */
-static void assert_becomes(const char *text, enum hl_stack_kind kind, const char *expected,
-			   uint64_t unmatched)
+static void assert_becomes_now(const char *text, enum hl_stack_kind kind, const char *expected,
+			       uint64_t unmatched)
 {
 	char found[256] = "";
 
@@ -156,6 +172,38 @@ static void assert_becomes(const char *text, enum hl_stack_kind kind, const char
 	assert_int_equal(profile->script_unmatched, unmatched);
 	assert_int_equal(profile->row_count, 1);
 	hl_profile_free(profile);
+}
+
+/* What the only stack with figures is called: native functions by their addresses, 0x1000. */
+static void assert_becomes(const char *text, enum hl_stack_kind kind, const char *expected,
+			   uint64_t unmatched)
+{
+	for (int way = 0; way < 2; way++) {
+		by_path = way;
+		assert_becomes_now(text, kind, expected, unmatched);
+	}
+	by_path = false;
+}
+
+/* What only a damaged recording has. */
+static void paths_that_are_none_are_places_that_could_not_be_told(void **state)
+{
+	const uint32_t wild[] = {0, 1, 2, 1000};
+
+	(void)state;
+	for (size_t i = 0; i < HL_COUNT_OF(wild); i++) {
+		char found[256] = "";
+		begin();
+		uint32_t innermost = put(hl_path_frame_key(wild[i]), put(key_of("m"), 0));
+		values[process.value_count++] = (struct hl_recording_value){
+			.node = innermost, .alloc_bytes = 1, .alloc_objects = 1};
+		struct hl_profile *profile = load();
+		for (uint32_t node = 1; node < profile->node_count; node++)
+			if (profile->counters[node].alloc_bytes)
+				path_of(profile, node, found, sizeof(found));
+		assert_int_equal(strncmp(found, "0x16d;[unknown]", 15), 0);
+		hl_profile_free(profile);
+	}
 }
 
 static void groups_stand_in_place_of_calls(void **state)
@@ -485,6 +533,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(groups_stand_in_place_of_calls),
+		cmocka_unit_test(paths_that_are_none_are_places_that_could_not_be_told),
 		cmocka_unit_test(stacks_without_scripts_stay),
 		cmocka_unit_test(one_kind_can_be_shown_alone),
 		cmocka_unit_test(what_says_how_memory_came_stays_innermost),

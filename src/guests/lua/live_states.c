@@ -193,13 +193,14 @@ static enum hl_frame_part part_of(const struct hl_recording_process *scripts, ui
 static enum hl_lua_owner kind_of(const struct hl_lua_states_now *now, uint64_t number)
 {
 	const struct hl_recording_process *scripts = &now->region->scripts;
+	struct hl_frames_outward at = {.node = (uint32_t)number};
 	bool runs_script = false;
 	uint32_t site;
 
-	for (unsigned i = 0; i < DEPTH_MAX && number; i++) {
-		struct hl_recording_node node =
-			hl_region_read_node(&now->region->view, (uint32_t)number);
-		number = node.parent;
+	for (unsigned i = 0; i < DEPTH_MAX && at.node; i++) {
+		struct hl_recording_node node = hl_region_read_node(&now->region->view, at.node);
+		if (!hl_frames_step(&at, node.frame, node.parent))
+			continue;
 		if (hl_frame_key_is_site(node.frame, &site)) {
 			if (site && site <= scripts->site_count)
 				runs_script |= !strcmp(

@@ -260,12 +260,15 @@ static void *cache_of(struct hl_recorder *recorder, const struct interpreter *it
 static bool find_maker(uint64_t block, struct hl_script_frame *ret_frame)
 {
 	const struct hl_region_map *region = &hl_recorder->region;
-	uint32_t node = hl_block_node(&hl_recorder->blocks, (const void *)block), site;
+	struct hl_frames_outward at = {
+		.node = hl_block_node(&hl_recorder->blocks, (const void *)block)};
+	uint32_t site;
 
-	for (; node; node = region->nodes[node].parent) {
-		uint64_t key =
-			atomic_load_explicit(&region->nodes[node].frame, memory_order_relaxed);
-		if (!hl_frame_key_is_site(key, &site) || !site ||
+	while (at.node) {
+		const struct hl_region_node *node = &region->nodes[at.node];
+		uint64_t key = atomic_load_explicit(&node->frame, memory_order_relaxed);
+		if (!hl_frames_step(&at, key, node->parent) || !hl_frame_key_is_site(key, &site) ||
+		    !site ||
 		    memcmp(region->header->providers[region->sites[site - 1].provider].name, "lua",
 			   sizeof("lua") - 1) != 0)
 			continue; /* of neither "lua" nor "luajit" */

@@ -183,19 +183,20 @@ void hl_block_owners_labels(const struct hl_block_owners *owners, uint64_t numbe
 			    struct hl_block_labels *ret_labels)
 {
 	const struct hl_recording_process *scripts = &owners->region.scripts;
+	struct hl_frames_outward at = {.node = (uint32_t)number};
 	uint32_t size_class, site;
 
 	*ret_labels = (struct hl_block_labels){0};
 	if (owners->source != HL_OWNERS_RECORDER)
 		return;
 	/* Labels are among the frames of scripts, which lie below all native ones. */
-	for (unsigned i = 0; i < LABEL_DEPTH_MAX && number; i++) {
-		struct hl_recording_node node =
-			hl_region_read_node(&owners->region.view, (uint32_t)number);
+	for (unsigned i = 0; i < LABEL_DEPTH_MAX && at.node; i++) {
+		struct hl_recording_node node = hl_region_read_node(&owners->region.view, at.node);
 		bool is_site = hl_frame_key_is_site(node.frame, &site);
+		if (!hl_frames_step(&at, node.frame, node.parent))
+			continue;
 		if (!is_site && !hl_frame_key_is_size(node.frame, &size_class))
 			break;
-		number = node.parent;
 		if (!is_site || !site || site > scripts->site_count)
 			continue;
 		const struct hl_recording_site *label = &scripts->sites[site - 1];
@@ -233,6 +234,16 @@ static bool is_same_frame(uint64_t one, uint64_t other)
 	return !((one ^ other) & HL_FRAME_PC_MASK);
 }
 
+/* The same, where ids[n] is the number of node n < ${count} among the copied ones. */
+static bool is_copied_frame(uint64_t copied, uint64_t now, const uint32_t *ids, uint64_t count)
+{
+	uint32_t path, copied_path;
+
+	if (hl_frame_key_is_path(now, &path) && hl_frame_key_is_path(copied, &copied_path))
+		return path >= count || ids[path] == copied_path;
+	return is_same_frame(copied, now);
+}
+
 /* Whether ${nodes} has all stacks, by their numbers. One that is being made has no frame yet. */
 static bool has_all(const struct hl_block_owners *owners, const struct hl_recording_node *nodes,
 		    uint32_t count, uint32_t *ret_ids)
@@ -261,7 +272,8 @@ bool hl_block_owners_match(const struct hl_block_owners *owners,
 	for (uint64_t number = 0; number < numbers; number++) {
 		struct hl_recording_node node =
 			hl_region_read_node(&owners->region.view, (uint32_t)number);
-		bool is_same = number && at < count && is_same_frame(nodes[at].frame, node.frame) &&
+		bool is_same = number && at < count &&
+			       is_copied_frame(nodes[at].frame, node.frame, ret_ids, number) &&
 			       (node.parent >= number || nodes[at].parent == ret_ids[node.parent]);
 		ret_ids[number] = is_same ? ++at : 0;
 	}

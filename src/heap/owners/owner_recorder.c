@@ -202,15 +202,16 @@ static int read_stack(struct node_source *source, uint32_t node, size_t *ret_sho
 {
 	uint32_t node_count = hl_region_read_node_count(source->view);
 	uint32_t size_class;
+	struct hl_frames_outward at = {.node = node};
 	size_t count = 0;
 	bool unmatched;
 
 	/* What is read while it is written may contradict itself: no stack has more frames than
 	 * there are nodes. */
-	for (uint32_t left = node_count; node && node <= node_count && left; left--) {
-		struct hl_recording_node found = hl_region_read_node(source->view, node);
-		node = found.parent;
-		if (!hl_frame_key_is_size(found.frame, &size_class) &&
+	for (uint32_t left = node_count; at.node && at.node <= node_count && left; left--) {
+		struct hl_recording_node found = hl_region_read_node(source->view, at.node);
+		if (hl_frames_step(&at, found.frame, found.parent) &&
+		    !hl_frame_key_is_size(found.frame, &size_class) &&
 		    !hl_frame_part_is_label((uint8_t)classify(source, found.frame).part) &&
 		    HL_ARRAY_APPEND(source->keys, count, source->key_capacity, found.frame) < 0)
 			return -ENOMEM;

@@ -15,7 +15,7 @@ ROUNDS = 3
 PASS_MAX_S = {"order": 1.2, "random": 2.5}  # kind of linked_blocks
 STOP_KIND = "lost"  # blocks that are lost are looked for once more while all threads are stopped
 STOPPED_MAX_S = 0.4  # a GiB
-CONVERGED_MAX_S = 4
+CONVERGED_MAX_S = 2.8  # two processors
 HEAP_SHARE_MAX, OWN_MAX = 0.03, 64 * MIB
 
 
@@ -76,9 +76,10 @@ def leaks_figures(runs):
     figures = []
     for kind, limit in PASS_MAX_S.items():
         words = "linked in order" if kind == "order" else "linked at random"
-        figure = Figure(f"`leaks`: one pass over 11 million blocks, {words}", f"{limit} s")
+        figure = Figure(f"`leaks`: one pass over 11 million blocks, {words}", f"{limit} s of processor time")
         if runs:
-            figure.measured = f"{runs[kind].pass_s:.2f} s"
+            figure.measured = (f"{runs[kind].pass_s:.2f} s of processor time, "
+                               f"{runs[kind].elapsed_s:.2f} s in all")
             figure.met = runs[kind].pass_s <= limit
         figures.append(figure)
     converged = Figure("`leaks`: all passes over 11 million blocks, linked at random, every 1,000th lost",

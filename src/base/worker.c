@@ -3,6 +3,7 @@
 #include "base/worker.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 int hl_worker_start(pthread_t *ret_thread, size_t stack_bytes, void *(*run)(void *), void *argument)
 {
@@ -20,4 +21,11 @@ int hl_worker_start(pthread_t *ret_thread, size_t stack_bytes, void *(*run)(void
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
 	return -error;
+}
+
+unsigned hl_worker_processors(void)
+{
+	long count = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return count < 1 ? 1 : (unsigned)count;
 }

@@ -42,7 +42,7 @@ static uint64_t image_bytes_read __attribute__((unused));
 
 static int image_read(struct hl_memory *memory, uint64_t address, void *bytes, size_t length)
 {
-	image_bytes_read += length;
+	__atomic_fetch_add(&image_bytes_read, length, __ATOMIC_RELAXED);
 	while (length) {
 		const struct image_part *part = image_part_at((struct image *)memory, address);
 		if (!part)

@@ -45,6 +45,35 @@ void hl_graph_release(struct hl_graph *graph)
 
 /* ---- bits ---- */
 
+/*
+ * Several threads may mark: they set bits of ${reached}, and those that say where blocks are pending. Who sets one
+ * looks for the coarser one afterwards; who clears a coarser one looks for finer ones afterwards: in
+ * the one order of all these operations one of them sees what the other did. Bits in ${read}
+ * belong to the thread that has the region.
+ */
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+/* Whether ${bit} was not set. */
+static inline bool set_bit(const struct hl_graph *graph, uint64_t *word, uint64_t bit)
+{
+	if (graph->crew)
+		return !(__atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST) & bit);
+	bool is_new = !(*word & bit);
+	*word |= bit;
+	return is_new;
+}
+
+static void clear_bit(const struct hl_graph *graph, uint64_t *word, uint64_t bit)
+{
+	if (graph->crew)
+		__atomic_fetch_and(word, ~bit, __ATOMIC_SEQ_CST);
+	else
+		*word &= ~bit;
+}
+
 /* The page of bits for ${address}, made if there is none. NULL for want of memory. */
 static struct hl_graph_page *make_page(struct hl_graph *graph, uint64_t address)
 {
@@ -97,9 +126,11 @@ int hl_graph_add_counted(struct hl_graph *graph, uint64_t block, uint64_t usable
 	if (!(hl_graph_bits(graph, last, end)->starts & hl_graph_bit(graph, end))) {
 		hl_graph_bits(graph, last, end)->starts |= hl_graph_bit(graph, end);
 		hl_graph_bits(graph, last, end)->reached |= hl_graph_bit(graph, end);
+		hl_graph_bits(graph, last, end)->read |= hl_graph_bit(graph, end);
 	}
 	hl_graph_bits(graph, page, block)->starts |= hl_graph_bit(graph, block);
 	hl_graph_bits(graph, page, block)->reached &= ~hl_graph_bit(graph, block);
+	hl_graph_bits(graph, page, block)->read &= ~hl_graph_bit(graph, block);
 	uint64_t first_page = block / page_bytes;
 	for (uint64_t i = first_page + 1; !is_large && i <= (end - 1) / page_bytes; i++) {
 		struct hl_graph_page *inner = make_page(graph, i * page_bytes);
@@ -231,7 +262,8 @@ bool hl_graph_is_reached(const struct hl_graph *graph, uint64_t block)
 {
 	struct hl_graph_page *page = hl_graph_page(graph, block);
 
-	return !page || hl_graph_bits(graph, page, block)->reached & hl_graph_bit(graph, block);
+	return !page ||
+	       load(&hl_graph_bits(graph, page, block)->reached) & hl_graph_bit(graph, block);
 }
 
 uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address)
@@ -277,29 +309,41 @@ bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block)
 
 /* ---- pending blocks ---- */
 
+/* Notes that page ${number} of ${region} has a pending block. */
+static void add_page(struct hl_graph *graph, struct hl_graph_region *region, unsigned number)
+{
+	uint64_t *pages = &region->pending[number / 64];
+	uint64_t *regions = &graph->pending[region->number / 64];
+
+	if (load(pages) >> number % 64 & 1 || !set_bit(graph, pages, UINT64_C(1) << number % 64) ||
+	    load(regions) >> region->number % 64 & 1)
+		return;
+	if (set_bit(graph, regions, UINT64_C(1) << region->number % 64) && graph->crew)
+		hl_graph_crew_wake(graph->crew);
+}
+
 void hl_graph_reach(struct hl_graph *graph, uint64_t block)
 {
 	struct hl_graph_region *region = hl_graph_region(graph, block);
 	unsigned number = hl_graph_page_number(graph, block);
-	struct hl_graph_page *page = &region->pages[number];
+	struct hl_graph_bits *bits = hl_graph_bits(graph, &region->pages[number], block);
 
-	hl_graph_bits(graph, page, block)->reached |= hl_graph_bit(graph, block);
-	hl_graph_bits(graph, page, block)->pending |= hl_graph_bit(graph, block);
-	region->pending[number / 64] |= UINT64_C(1) << number % 64;
-	graph->pending[region->number / 64] |= UINT64_C(1) << region->number % 64;
-	graph->pending_count++;
+	if (set_bit(graph, &bits->reached, hl_graph_bit(graph, block)))
+		add_page(graph, region, number);
 }
 
 /* Takes the first pending block of a page. False if there is none. */
 static bool take_in_page(struct hl_graph_page *page, unsigned *ret_granule)
 {
-	for (unsigned word = 0; word < HL_GRAPH_PAGE_WORDS; word++)
-		if (page->bits[word].pending) {
-			*ret_granule =
-				word * 64 + (unsigned)__builtin_ctzll(page->bits[word].pending);
-			page->bits[word].pending &= page->bits[word].pending - 1;
+	for (unsigned word = 0; word < HL_GRAPH_PAGE_WORDS; word++) {
+		struct hl_graph_bits *bits = &page->bits[word];
+		uint64_t pending = load(&bits->reached) & bits->starts & ~bits->read;
+		if (pending) {
+			*ret_granule = word * 64 + (unsigned)__builtin_ctzll(pending);
+			bits->read |= pending & -pending;
 			return true;
 		}
+	}
 	return false;
 }
 
@@ -307,8 +351,8 @@ static bool take_in_page(struct hl_graph_page *page, unsigned *ret_granule)
 static size_t next_bit(const uint64_t *bits, size_t from, size_t count)
 {
 	for (size_t word = from / 64; word * 64 < count; word++) {
-		uint64_t left =
-			bits[word] & (word == from / 64 ? UINT64_MAX << from % 64 : UINT64_MAX);
+		uint64_t left = load(&bits[word]) &
+				(word == from / 64 ? UINT64_MAX << from % 64 : UINT64_MAX);
 		if (left)
 			return word * 64 + (size_t)__builtin_ctzll(left);
 	}
@@ -323,40 +367,75 @@ uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block)
 	/* The block itself may have been the last one of its page. */
 	do
 		page++;
-	while (page < HL_GRAPH_REGION_PAGES && region->pending[page / 64] >> page % 64 & 1);
+	while (page < HL_GRAPH_REGION_PAGES && load(&region->pending[page / 64]) >> page % 64 & 1);
 	return region->base + page * hl_graph_granules(graph, HL_GRAPH_PAGE_GRANULES);
+}
+
+/* Takes a block of ${region} from the page of the cursor on. */
+static bool take_in_region(struct hl_graph *graph, struct hl_graph_region *region,
+			   uint64_t *ret_block)
+{
+	size_t page = graph->cursor_page;
+	unsigned granule;
+
+	for (; (page = next_bit(region->pending, page, HL_GRAPH_REGION_PAGES)) <
+	       HL_GRAPH_REGION_PAGES;
+	     page++) {
+		uint64_t *pages = &region->pending[page / 64], bit = UINT64_C(1) << page % 64;
+		graph->cursor_page = page;
+		bool is_taken = take_in_page(&region->pages[page], &granule);
+		if (!is_taken) {
+			clear_bit(graph, pages, bit);
+			is_taken = take_in_page(&region->pages[page], &granule);
+			if (is_taken)
+				set_bit(graph, pages, bit);
+		}
+		if (is_taken) {
+			granule += (unsigned)page * HL_GRAPH_PAGE_GRANULES;
+			*ret_block = region->base + hl_graph_granules(graph, granule);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool has_pending(const struct hl_graph_region *region)
+{
+	return next_bit(region->pending, 0, HL_GRAPH_REGION_PAGES) < HL_GRAPH_REGION_PAGES;
+}
+
+size_t hl_graph_next_pending(const struct hl_graph *graph, size_t number)
+{
+	return next_bit(graph->pending, number, graph->region_count);
+}
+
+void hl_graph_leave_region(struct hl_graph *graph, struct hl_graph_region *region)
+{
+	uint64_t *regions = &graph->pending[region->number / 64];
+	uint64_t bit = UINT64_C(1) << region->number % 64;
+
+	if (has_pending(region))
+		return;
+	clear_bit(graph, regions, bit);
+	if (has_pending(region))
+		set_bit(graph, regions, bit);
 }
 
 bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block)
 {
-	size_t number = graph->cursor_region, page;
-	unsigned granule;
+	size_t number = graph->cursor_region;
 
-	if (!graph->pending_count)
-		return false;
+	if (graph->region)
+		return take_in_region(graph, graph->region, ret_block);
 	for (unsigned rounds = 0; rounds < 2; rounds++, number = 0, graph->cursor_page = 0)
-		while ((number = next_bit(graph->pending, number, graph->region_count)) <
-		       graph->region_count) {
-			struct hl_graph_region *region = graph->regions[number];
-			size_t first = number == graph->cursor_region ? graph->cursor_page : 0;
+		for (; (number = hl_graph_next_pending(graph, number)) < graph->region_count;
+		     number++) {
+			if (number != graph->cursor_region)
+				graph->cursor_page = 0;
 			graph->cursor_region = number;
-			for (; (page = next_bit(region->pending, first, HL_GRAPH_REGION_PAGES)) <
-			       HL_GRAPH_REGION_PAGES;
-			     first = page) {
-				graph->cursor_page = page;
-				if (take_in_page(&region->pages[page], &granule)) {
-					granule += (unsigned)page * HL_GRAPH_PAGE_GRANULES;
-					*ret_block =
-						region->base + hl_graph_granules(graph, granule);
-					graph->pending_count--;
-					return true;
-				}
-				region->pending[page / 64] &= ~(UINT64_C(1) << page % 64);
-			}
-			if (next_bit(region->pending, 0, HL_GRAPH_REGION_PAGES) ==
-			    HL_GRAPH_REGION_PAGES)
-				graph->pending[number / 64] &= ~(UINT64_C(1) << number % 64);
-			number++;
+			if (take_in_region(graph, graph->regions[number], ret_block))
+				return true;
+			hl_graph_leave_region(graph, graph->regions[number]);
 		}
 	return false;
 }

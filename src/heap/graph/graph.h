@@ -134,12 +134,13 @@ int hl_unread_note(const struct hl_unread *unread, struct hl_heap *heap, const c
 #define HL_GRAPH_MIDDLE_COUNT	    (UINT64_C(1) << HL_GRAPH_MIDDLE_BITS)
 
 /*
- * Bits of 64 granules. A chunk that is not live begins where a live block ends: it counts as reached,
- * so that it never will be. The granule after a block's first is its own as well; its bit in
+ * Bits of 64 granules: where blocks begin, which of them were reached, and whose words were read. What was reached and
+ * not read yet is pending. A chunk that is not live begins where a live block ends: it counts as reached
+ * and read, so that it never will be. The granule after a block's first is its own as well; its bit in
  * ${reached} says that another lost block refers to the block.
  */
 struct hl_graph_bits {
-	uint64_t starts, reached, pending;
+	uint64_t starts, reached, read;
 };
 
 struct hl_graph_page {
@@ -150,7 +151,7 @@ struct hl_graph_page {
 struct hl_graph_region {
 	uint64_t base;
 	uint32_t number;			 /* by address */
-	uint64_t pending[HL_GRAPH_REGION_WORDS]; /* pages with pending blocks */
+	uint64_t pending[HL_GRAPH_REGION_WORDS]; /* pages that may have pending blocks */
 	struct hl_graph_page pages[HL_GRAPH_REGION_PAGES];
 };
 
@@ -232,8 +233,7 @@ struct hl_graph {
 	struct hl_graph_region ***table;  /* by the upper bits of an address, then by the middle */
 	struct hl_graph_region **regions; /* sorted once settled */
 	size_t region_count, region_capacity;
-	uint64_t *pending;	/* bits: regions with pending blocks */
-	uint64_t pending_count; /* of blocks */
+	uint64_t *pending; /* bits: regions that may have pending blocks */
 	struct hl_graph_large *large;
 	size_t large_count, large_capacity;
 	uint64_t large_end;
@@ -273,7 +273,11 @@ struct hl_graph {
 	struct hl_unread unread;	 /* as the last look at the roots found it */
 	struct hl_graph_thread *threads; /* of the last look at stacks, by sp */
 	size_t thread_count, thread_capacity;
-	int error; /* the first one of a callback, or -ENOMEM */
+	unsigned markers; /* threads that mark at once; 0: as many as processors in a large heap */
+	struct hl_graph_crew
+		*crew; /* NULL: one thread marks. Each other one has a copy of this struct */
+	struct hl_graph_region *region; /* blocks are taken from this one alone; NULL: from all */
+	int error;			/* the first one of a callback, or -ENOMEM */
 };
 
 /* Bytes of ${count} granules. */
@@ -355,11 +359,17 @@ uint64_t hl_graph_next_lost(const struct hl_graph *graph, uint64_t address);
 void hl_graph_refer(struct hl_graph *graph, uint64_t block);
 bool hl_graph_is_referred(const struct hl_graph *graph, uint64_t block);
 
-/* Marks ${block}, which was not reached, as reached and pending. */
+/* Marks ${block} as reached, and as pending unless it was reached. */
 void hl_graph_reach(struct hl_graph *graph, uint64_t block);
 
 /* Takes a pending block. False if there is none. */
 bool hl_graph_take(struct hl_graph *graph, uint64_t *ret_block);
+
+/* The first region from ${number} on that may have pending blocks; graph->region_count: none. */
+size_t hl_graph_next_pending(const struct hl_graph *graph, size_t number);
+
+/* Notes that ${region} has no pending blocks, if that is so. */
+void hl_graph_leave_region(struct hl_graph *graph, struct hl_graph_region *region);
 
 /* Up to where pages in a row have pending blocks, from that of ${block} on. */
 uint64_t hl_graph_pending_end(const struct hl_graph *graph, uint64_t block);
@@ -387,6 +397,23 @@ int hl_graph_each_unaligned(const struct hl_graph *graph, uint64_t address, cons
 /* Reaches all that pending blocks and the roots seen so far lead to. 0, a negative errno, or what a
  * callback said. */
 int hl_graph_drain(struct hl_graph *graph);
+
+/* Looks at one block that hl_graph_take() gives. 1; 0: there is none; or a negative errno or what a callback said. */
+int hl_graph_mark_next(struct hl_graph *graph);
+
+/* Keeps ${word}, which points into a block that was not reached, for later. */
+void hl_graph_keep_inner(struct hl_graph *graph, uint64_t word);
+
+/* ---- mark_crew.c ---- */
+
+/* Reaches what pending blocks lead to by several threads, where that is worth it: what is left to do
+ * then, if anything, is pending. 0 or a negative errno. */
+int hl_graph_mark_together(struct hl_graph *graph);
+
+/* Tells a thread of ${crew} that waits for work of a region with pending blocks. */
+void hl_graph_crew_wake(struct hl_graph_crew *crew);
+
+/* ---- mark.c, again ---- */
 
 /*
  * After that: of the pointers inside blocks, takes those as starts that the conventions of C++ or, if

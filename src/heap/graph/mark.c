@@ -203,7 +203,7 @@ static void shrink_inner(struct hl_graph *graph)
 			hl_graph_reach(graph, block);
 }
 
-static void keep_inner(struct hl_graph *graph, uint64_t word)
+void hl_graph_keep_inner(struct hl_graph *graph, uint64_t word)
 {
 	struct hl_addresses *inner = &graph->inner;
 
@@ -238,7 +238,7 @@ static void follow(struct hl_graph *graph, uint64_t word, uint64_t source)
 	    graph->phase != HL_GRAPH_DEFINITE || is_at_offset(graph, word, block))
 		hl_graph_reach(graph, block);
 	else
-		keep_inner(graph, word);
+		hl_graph_keep_inner(graph, word);
 }
 
 /* Whether ${word}, which lies on ${page} if there is one, may lead to a block. */
@@ -449,25 +449,32 @@ static int look_at_words(void *context, uint64_t address, const uint64_t *words,
 	return graph->error;
 }
 
+int hl_graph_mark_next(struct hl_graph *graph)
+{
+	uint64_t block;
+	bool is_pending = hl_graph_take(graph, &block);
+
+	if (!is_pending) {
+		follow_waiting(graph);
+		is_pending = hl_graph_take(graph, &block);
+	}
+	if (!is_pending)
+		return graph->error;
+	struct look look = {graph, block, hl_graph_usable(graph, block)};
+	bool is_read = block >= graph->window_start && block < graph->window_end;
+	uint64_t ahead = is_read ? graph->window_end : hl_graph_pending_end(graph, block);
+	int r = hl_graph_read(graph, block, block + look.usable_bytes, ahead, look_at_words, &look);
+	return r == 0 ? 1 : r;
+}
+
 int hl_graph_drain(struct hl_graph *graph)
 {
-	uint64_t block, ahead;
-	int r = 0;
+	follow_waiting(graph);
+	int r = hl_graph_mark_together(graph);
 
-	for (;;) {
-		bool is_pending = hl_graph_take(graph, &block);
-		if (!is_pending) {
-			follow_waiting(graph);
-			is_pending = hl_graph_take(graph, &block);
-		}
-		if (!is_pending || r != 0)
-			break;
-		struct look look = {graph, block, hl_graph_usable(graph, block)};
-		bool is_read = block >= graph->window_start && block < graph->window_end;
-		ahead = is_read ? graph->window_end : hl_graph_pending_end(graph, block);
-		r = hl_graph_read(graph, block, block + look.usable_bytes, ahead, look_at_words,
-				  &look);
-	}
+	if (r == 0)
+		while ((r = hl_graph_mark_next(graph)) > 0)
+			;
 	return r == 0 ? graph->error : r;
 }
 

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* ---- the filter ---- */
 
@@ -230,10 +229,8 @@ int hl_word_search(const struct hl_graph *graph, const struct hl_word_filter *fi
 				.hits_max = hits_max,
 				.is_late = graph->memory->is_late};
 	struct reader readers[THREADS_MAX] = {0};
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t count = processors < 1			? 1
-		       : processors > (long)THREADS_MAX ? THREADS_MAX
-							: (size_t)processors;
+	size_t processors = hl_worker_processors();
+	size_t count = processors > THREADS_MAX ? THREADS_MAX : processors;
 
 	int r = list_tasks(&search, heap, &ret_hits->pages);
 	if (r == 0)

@@ -27,7 +27,10 @@ struct figures {
 	uint64_t pinned_bytes; /* free but in memory, and ${purge} returns it not */
 	char purge[96];	       /* what makes the allocator return free memory; "": nothing does */
 	char purge_question[128];
-	char target[24]; /* "-p 4711" */
+	char target[24];  /* "-p 4711" */
+	const char *kind; /* of the verdict, see docs/schema/heap.json; set by the first answer */
+	const char *part; /* that is largest; NULL: none is named */
+	uint64_t part_bytes;
 	char text[ANSWER_MAX];
 	size_t length;
 };
@@ -146,19 +149,21 @@ static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes
 	return name;
 }
 
-static const char *kind_of_waste(const struct figures *of)
+static const char *kind_of_waste(struct figures *of)
 {
 	bool trims = is_percent(of->total.trimmable_bytes, of->heap_bytes, MUCH_PERCENT);
 	bool pins = is_percent(of->pinned_bytes, of->heap_bytes, MUCH_PERCENT);
 
 	if (trims && pins)
-		return "retention and fragmentation";
+		return of->kind = "retention and fragmentation";
 	if (trims)
-		return "retention";
+		return of->kind = "retention";
 	if (pins)
-		return "fragmentation";
+		return of->kind = "fragmentation";
+	of->kind = "caches";
 	if (is_percent(of->heap->rss.cached_bytes, of->heap_bytes, MUCH_PERCENT))
 		return "retention in thread caches and fastbins, for the next requests";
+	of->kind = "none";
 	return "no part stands out";
 }
 
@@ -169,6 +174,7 @@ static void say_unwalked(struct figures *of)
 	uint64_t live_bytes = of->heap->rss.live_bytes;
 	const char *name = unwalked->allocator, *all = HL_HEAP_BYTES(of->heap_bytes);
 
+	of->kind = "unknown";
 	if (!unwalked->has_recorder) {
 		say(of,
 		    "unknown: how much of the %s that %s has is live cannot be read from outside; ",
@@ -191,6 +197,8 @@ static void say_unwalked(struct figures *of)
 		    "retention or fragmentation: %s has %s in memory: %s live, and %s are slack, "
 		    "cached or free; ",
 		    name, all, live, HL_HEAP_BYTES(of->heap->rss.other_allocator_bytes));
+	if (unwalked->is_whole || is_percent(live_bytes, of->heap_bytes, NEARLY_PERCENT))
+		of->kind = is_percent(live_bytes, of->heap_bytes, NEARLY_PERCENT) ? "live" : "free";
 	if (unwalked->can_be_asked)
 		say(of, "'heapline carriers %s --ask' asks how full its slabs are; ", of->target);
 	say(of, "'heapline allocations %s' shows who allocated what is live", of->target);
@@ -239,11 +247,15 @@ static const char *what_it_is(struct figures *of)
 	const char *name = largest_outside(of, &part_bytes);
 
 	if (is_percent(rss->file_bytes, rss->rss_bytes, NEARLY_PERCENT)) {
+		of->kind = "files";
 		say(of,
 		    "no part stands out: %s of %s are pages of files, which the kernel takes back "
 		    "when it needs memory",
 		    HL_HEAP_BYTES(rss->file_bytes), HL_HEAP_BYTES(rss->rss_bytes));
 	} else if (part_bytes > largest_of_heap(of->heap)) {
+		of->kind = "outside";
+		of->part = name;
+		of->part_bytes = part_bytes;
 		say(of, "not in %s heap, which has %s of %s: %s, %s, is the largest part",
 		    of->heap->unwalked.allocator ? "the allocator's" : "malloc's", all,
 		    HL_HEAP_BYTES(rss->rss_bytes), name, HL_HEAP_BYTES(part_bytes));
@@ -251,11 +263,13 @@ static const char *what_it_is(struct figures *of)
 	} else if (of->heap->unwalked.allocator) {
 		say_unwalked(of);
 	} else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT)) {
+		of->kind = "unknown";
 		say(of, "unknown: %s could not be read%s", HL_HEAP_BYTES(rss->unscanned_bytes),
 		    rss->beside.swap_bytes  ? "; pages on swap are not read"
 		    : of->heap->was_stopped ? ""
 					    : " while it changed; --stop reads all");
 	} else if (is_percent(rss->live_bytes, of->heap_bytes, NEARLY_PERCENT)) {
+		of->kind = "live";
 		if (is_most(of->heap_bytes, rss->rss_bytes))
 			say(of,
 			    "nearly all of it is live, %s of %s: if it grows, it is a leak or a "
@@ -534,6 +548,24 @@ void hl_heap_verdict_emit(struct hl_emit *emit, const struct hl_heap *heap)
 	hl_emit_line(emit, "  %s", answer(&of, 0));
 }
 
+/* The first answer as figures, for programs. */
+static void emit_verdict(struct hl_emit *emit, struct figures *of)
+{
+	const struct hl_heap_rss *rss = &of->heap->rss;
+
+	answer(of, 0);
+	hl_emit_object(emit, "verdict");
+	hl_emit_text(emit, "kind", of->kind);
+	hl_emit_text(emit, "part", of->part ? of->part : "");
+	hl_emit_integer(emit, "part_bytes", hl_heap_number(of->part_bytes));
+	hl_emit_integer(emit, "heap_bytes", hl_heap_number(of->heap_bytes));
+	hl_emit_integer(emit, "returnable_bytes",
+			hl_heap_number(rss->free_bytes - of->pinned_bytes));
+	hl_emit_integer(emit, "pinned_bytes", hl_heap_number(of->pinned_bytes));
+	hl_emit_text(emit, "purge", of->purge);
+	hl_emit_object_end(emit);
+}
+
 /* "no" is an answer to what is not worth a line. */
 static bool is_no(const char *answer)
 {
@@ -547,6 +579,7 @@ void hl_heap_answers_emit(struct hl_emit *emit, const struct hl_heap *heap, bool
 	char noes[256] = "";
 
 	hl_emit_blank(emit);
+	emit_verdict(emit, &of);
 	hl_emit_array(emit, "answers");
 	for (size_t i = 0; i < HL_COUNT_OF(questions); i++) {
 		const char *text = answer(&of, i);

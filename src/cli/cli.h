@@ -87,6 +87,7 @@ struct hl_option {
 
 /* What a verb is for; help lists verbs under a heading for each group. */
 enum hl_verb_group {
+	HL_GROUP_ASK,
 	HL_GROUP_RECORD,
 	HL_GROUP_LOOK,
 	HL_GROUP_LIVE,
@@ -150,6 +151,7 @@ bool hl_verb_shares(const struct hl_verb *verb, const struct hl_option *table);
 /* The verb of that number, from 0, those of guests last; NULL: there are no more. Help shows the verbs of a group in this order. */
 const struct hl_verb *hl_verb_at(size_t number);
 
+extern const struct hl_verb hl_verb_why;
 extern const struct hl_verb hl_verb_record;
 extern const struct hl_verb hl_verb_attach;
 extern const struct hl_verb hl_verb_ctl;

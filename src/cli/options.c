@@ -387,6 +387,7 @@ static void options_help(const struct hl_verb *verb, FILE *out, size_t width)
 
 /* By enum hl_verb_group. */
 static const char *const headings[HL_GROUP_COUNT] = {
+	[HL_GROUP_ASK] = "ask about a process",
 	[HL_GROUP_RECORD] = "record the allocations of a program",
 	[HL_GROUP_LOOK] = "look at a recording (without a name: the newest one here)",
 	[HL_GROUP_LIVE] = "watch a running process; nothing is put into it",
@@ -426,6 +427,7 @@ void hl_help_program(FILE *out)
 	      "  heapline record -o app.hl -- COMMAND\n"
 	      "  heapline top app.hl\n"
 	      "or, for a running process:\n"
+	      "  heapline why -p PID\n"
 	      "  heapline attach -p PID -o app.hl\n"
 	      "  heapline heap -p PID\n",
 	      out);

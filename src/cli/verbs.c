@@ -8,6 +8,7 @@
 
 /* clang-format off */
 static const struct hl_verb *const verbs[] = {
+	&hl_verb_why,
 	&hl_verb_record,
 	&hl_verb_attach,
 	&hl_verb_ctl,

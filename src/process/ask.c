@@ -102,27 +102,42 @@ static uint64_t cpu_ns_of(const struct rusage *usage)
 	       (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1000;
 }
 
+/* Its status as wait() gives it, or a negative errno. */
+static int reap(pid_t pid, uint64_t *ret_cpu_ns)
+{
+	struct rusage usage = {0};
+	int status = 0;
+
+	while (wait4(pid, &status, 0, &usage) < 0)
+		if (errno != EINTR)
+			return -errno;
+	*ret_cpu_ns = cpu_ns_of(&usage);
+	return status;
+}
+
+int hl_ask_end(pid_t pid, int signal, uint64_t *ret_cpu_ns)
+{
+	HL_CLOSED int pidfd = pidfd_open(pid, 0);
+
+	kill(pid, signal);
+	if (pidfd < 0 || wait_until(pidfd, -1, hl_clock_ns(CLOCK_MONOTONIC) + GRACE_NS) < 0)
+		kill(pid, SIGKILL);
+	return reap(pid, ret_cpu_ns);
+}
+
 /* Its status as wait() gives it; a negative errno when it was ended. */
 static int wait_for(const struct hl_ask *ask, pid_t pid, uint64_t *ret_cpu_ns)
 {
 	uint64_t seconds = ask->seconds ? ask->seconds : SECONDS_DEFAULT;
 	HL_CLOSED int pidfd = pidfd_open(pid, 0);
-	struct rusage usage = {0};
-	int status = 0, r = pidfd < 0 ? -errno : 0;
+	int r = pidfd < 0 ? -errno
+			  : wait_until(pidfd, ask->stop_fd,
+				       hl_clock_ns(CLOCK_MONOTONIC) + seconds * HL_NS_PER_SECOND);
 
 	if (r == 0)
-		r = wait_until(pidfd, ask->stop_fd,
-			       hl_clock_ns(CLOCK_MONOTONIC) + seconds * HL_NS_PER_SECOND);
-	if (r < 0) {
-		kill(pid, SIGTERM);
-		if (pidfd < 0 || wait_until(pidfd, -1, hl_clock_ns(CLOCK_MONOTONIC) + GRACE_NS) < 0)
-			kill(pid, SIGKILL);
-	}
-	while (wait4(pid, &status, 0, &usage) < 0)
-		if (errno != EINTR)
-			return -errno;
-	*ret_cpu_ns = cpu_ns_of(&usage);
-	return r < 0 ? r : status;
+		return reap(pid, ret_cpu_ns);
+	hl_ask_end(pid, SIGTERM, ret_cpu_ns);
+	return r;
 }
 
 /* ---- answers ---- */

@@ -25,6 +25,12 @@ struct hl_ask_bounds {
 int hl_ask_start(char *const *arguments, int out, int complaints, int death_signal,
 		 const struct hl_ask_bounds *bounds, pid_t *ret_pid);
 
+/*
+ * Sends ${signal} to a child that was started so, and SIGKILL if it has not ended 10 s later. Its status as wait() gives it, or a negative errno;
+ * ${ret_cpu_ns}: the processor time that it has used.
+ */
+int hl_ask_end(pid_t pid, int signal, uint64_t *ret_cpu_ns);
+
 struct hl_ask {
 	const char *const *arguments; /* the verb and what follows it; NULL-terminated */
 	bool is_text;		      /* "--json" is not added, and the answer is not parsed */

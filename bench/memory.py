@@ -1,18 +1,27 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""How much memory the recorder takes: resident pages of the target with it, less those without."""
+"""How much memory the recorder takes: resident pages of the target with it, less those without.
+
+usage: memory.py BUILD    prints what the block table takes; `run.py --only memory` prints the rest, too
+"""
 
 import json
 import os
 import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads import CompilerCase, RunFailed
+from figure import MIB, Figure
+from servers import RedisCase
+from workloads import CompilerCase, Machine, ObjectsCase, PythonCase, RunFailed, RustCase
 
 POLL_S = 0.02
 BIG_HEAP_MIB = 1024
 RECORDING = "memory.hl"
+LEAF_KIB = 10244  # struct hl_block_leaf (src/region/block_format.h) in whole pages
 
 
 @dataclass
@@ -55,21 +64,46 @@ def find_program(pid, name):
     return None
 
 
-def resident(pid):
-    """(all resident bytes, those of the heap segment), or (0, 0) once the process is gone."""
-    total = heap = 0
-    in_heap = False
+@dataclass
+class Mapping:
+    access: str
+    path: str
+    kib: int = 0
+    resident: int = 0  # bytes
+
+
+def mappings(pid):
+    """Those of a process; none once it is gone."""
+    found = []
     try:
         for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-            if line.startswith("Rss:"):
-                size = int(line.split()[1]) * 1024
-                total += size
-                heap += size if in_heap else 0
-            elif "-" in line.split(" ", 1)[0]:
-                in_heap = line.endswith("[heap]")
+            words = line.split(None, 5)
+            if words[0] == "Size:":
+                found[-1].kib = int(words[1])
+            elif words[0] == "Rss:":
+                found[-1].resident = int(words[1]) * 1024
+            elif "-" in words[0]:
+                found.append(Mapping(words[1], words[5] if len(words) > 5 else ""))
     except OSError:
-        return 0, 0
-    return total, heap
+        return []
+    return found
+
+
+def resident(pid):
+    """(all resident bytes, those of the heap segment), or (0, 0) once the process is gone."""
+    found = mappings(pid)
+    return (sum(mapping.resident for mapping in found),
+            sum(mapping.resident for mapping in found if mapping.path == "[heap]"))
+
+
+def table_and_heap(pid):
+    """Resident bytes of the block table's leaves, and of what may be heap: private memory without a file, but for stacks of
+    the kernel's making."""
+    found = mappings(pid)
+    return (sum(mapping.resident for mapping in found
+                if mapping.kib == LEAF_KIB and mapping.path.startswith("/dev/zero")),
+            sum(mapping.resident for mapping in found
+                if mapping.access == "rw-p" and mapping.path in ("", "[heap]")))
 
 
 def command_under(recorder, command):
@@ -123,6 +157,75 @@ def compiler_footprint(machine, recorder):
     return largest
 
 
+def recorded_share(machine, heapline, name, command, environment):
+    """(table, heap) of a program when its heap is largest."""
+    largest = (0, 0)
+    with subprocess.Popen(command_under(heapline, command), cwd=machine.scratch,
+                          env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            pid = find_program(process.pid, name)
+            if pid:
+                largest = max(largest, table_and_heap(pid), key=lambda share: share[1])
+            time.sleep(POLL_S)
+        if process.returncode:
+            raise RunFailed(f"{name} failed")
+    return largest
+
+
+def redis_share(machine, heapline):
+    """The same of a redis-server after a load."""
+    case = RedisCase(16, 600_000)
+    with subprocess.Popen(command_under(heapline, case.command(machine)), cwd=machine.scratch,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        case.wait_ready(machine, server)
+        case.load(machine)
+        share = table_and_heap(find_program(server.pid, "redis-server") or 0)
+        case.stop(machine)
+    return share
+
+
+def share_figure(title, measure):
+    """What the table alone takes: an eighth of a heap of glibc's."""
+    figure = Figure(f"block table, {title}", "at most 12.5 % of the heap's resident pages")
+    try:
+        table, heap = measure()
+    except (RunFailed, OSError, subprocess.CalledProcessError) as problem:
+        figure.measured = str(problem)
+        return figure
+    if heap:
+        figure.measured = f"{100 * table / heap:.1f} %: {table / MIB:.1f} of {heap / MIB:.1f} MiB"
+        figure.met = table <= 0.125 * heap
+    return figure
+
+
+def added_figure(machine, heapline):
+    """What exact recording adds, with all that the recorder has."""
+    blocks = 20_000 if machine.small else 2_000_000
+    plain, heap = waiting_footprint(machine, None, "small_blocks", blocks, 80)
+    recorded, _ = waiting_footprint(machine, heapline, "small_blocks", blocks, 80)
+    return Figure(f"recorder's memory, {blocks:,} blocks of 80 bytes", "at most 14 % of the heap",
+                  f"{100 * (recorded - plain) / heap:.1f} %: {(recorded - plain) / MIB:.1f} of "
+                  f"{heap / MIB:.1f} MiB", recorded - plain <= 0.14 * heap)
+
+
+def table_figures(machine, heapline):
+    """The bars of the block table."""
+    figures = [added_figure(machine, heapline)]
+    for case in (PythonCase(), ObjectsCase(), CompilerCase(), RustCase()):
+        if case.missing():
+            figures.append(Figure(f"block table, {case.title}", "", case.missing()))
+            continue
+        case.prepare(machine)
+        command = case.command(machine)
+        figures.append(share_figure(case.title, lambda case=case, command=command: recorded_share(
+            machine, heapline, os.path.basename(command[0]), command, case.environment)))
+    if not RedisCase(16, 1).missing():
+        figures.append(share_figure("redis-server, jemalloc",
+                                    lambda: redis_share(machine, heapline)))
+    return figures
+
+
 def node_count(machine, heapline):
     """Stack nodes of the recording that was just made: its stacks and all their beginnings."""
     said = subprocess.run([str(heapline), "info", "--stacks", "--json", RECORDING],
@@ -150,3 +253,15 @@ def all_footprints(machine, heapline):
                            many_blocks_footprint, machine, heapline))
     found[-1].blocks = blocks
     return found
+
+
+def main():
+    build = Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as scratch:
+        for figure in table_figures(Machine(build, Path(scratch), small=False),
+                                    build / "heapline"):
+            print(" | ".join(figure.row()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

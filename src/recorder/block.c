@@ -2,9 +2,12 @@
 /*
  * The array form of the block table, and the choice between the two; see block.h.
  *
- * The owner of a block is the only one who may touch its entry (a block is set by the thread that
- * got it and taken by the one that gives it back), so relaxed accesses are enough; the program's
- * own hand-over of the block orders them.
+ * Whose block begins where an entry says is the only one who clears it, and who writes it once it is not 0: a block is
+ * set by the thread that got it and taken by the one that gives it back. Of two blocks that begin in one granule each
+ * fills the first plane's entry by compare-and-swap from 0, and the other one goes into the second plane's, which no
+ * third can want. Where a word is follows from its half, in the first plane or else in the second. So the order of
+ * changes of one entry is enough, and relaxed accesses give that; the program's own hand-over of the block orders set
+ * and take. An allocator whose blocks begin at least a granule apart has one owner for each entry: a plain store does.
  */
 #include "recorder/block.h"
 
@@ -20,65 +23,73 @@ struct hl_block_array *hl_block_array_new(void)
 	return hl_private_map_new_whole(sizeof(struct hl_block_array));
 }
 
-static hl_block_entry *leaf_of(const struct hl_block_array *array, uintptr_t address)
-{
-	return atomic_load_explicit(&array->leaves[address >> HL_BLOCK_LEAF_BITS],
-				    memory_order_acquire);
-}
-
-static hl_block_entry *make_leaf(struct hl_block_array *array, uintptr_t address)
+static void make_leaf(struct hl_block_array *array, uint32_t plane, uintptr_t address)
 {
 	struct hl_block_leaf *leaf = hl_private_map_new_whole(sizeof(*leaf));
+	hl_block_entry *other = NULL;
 
 	if (!leaf)
-		return NULL;
-	hl_block_entry *other = NULL;
-	if (!atomic_compare_exchange_strong(&array->leaves[address >> HL_BLOCK_LEAF_BITS], &other,
-					    leaf->entries)) {
+		return;
+	if (!atomic_compare_exchange_strong(&array->leaves[plane][address >> HL_BLOCK_LEAF_BITS],
+					    &other, leaf->entries)) {
 		hl_private_map_free_whole(leaf, sizeof(*leaf));
-		return other;
+		return;
 	}
 	leaf->older = atomic_load_explicit(&array->newest, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak(&array->newest, &leaf->older, leaf))
 		;
-	return leaf->entries;
 }
 
-bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry)
+hl_block_entry *hl_block_array_make(struct hl_block_array *array, uint32_t plane, uintptr_t address)
 {
-	hl_block_entry *leaf = leaf_of(array, address);
+	hl_block_entry *entry = hl_block_array_at(array, plane, address);
 
-	if (HL_UNLIKELY(!leaf)) {
-		leaf = make_leaf(array, address);
-		if (!leaf)
-			return false;
-	}
-	atomic_store_explicit(&leaf[hl_block_place_in_leaf(address)], entry, memory_order_relaxed);
+	if (HL_LIKELY(entry))
+		return entry;
+	make_leaf(array, plane, address);
+	return hl_block_array_at(array, plane, address);
+}
+
+/* The second plane's entry for ${address}, to be written; NULL without memory. */
+static hl_block_entry *make_second(struct hl_block_array *array, uintptr_t address)
+{
+	hl_block_entry *entry = hl_block_array_make(array, 1, address);
+
+	if (HL_LIKELY(entry) && !hl_block_page_is_used(entry, address))
+		atomic_fetch_or_explicit(hl_block_page_bits(entry, address),
+					 hl_block_page_bit(address), memory_order_relaxed);
+	return entry;
+}
+
+bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t word)
+{
+	hl_block_entry *entry = hl_block_array_make(array, 0, address);
+	uint32_t before = 0;
+
+	if (HL_UNLIKELY(!entry))
+		return false;
+	word |= hl_block_half(address);
+	if (HL_LIKELY(atomic_compare_exchange_strong_explicit(
+		    entry, &before, word, memory_order_relaxed, memory_order_relaxed)))
+		return true;
+	if ((before ^ word) & HL_BLOCK_HALF)
+		entry = make_second(array, address);
+	if (HL_UNLIKELY(!entry))
+		return false;
+	atomic_store_explicit(entry, word, memory_order_relaxed);
 	return true;
-}
-
-uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t address)
-{
-	hl_block_entry *leaf = leaf_of(array, address);
-
-	return leaf ? atomic_load_explicit(&leaf[hl_block_place_in_leaf(address)],
-					   memory_order_relaxed)
-		    : 0;
 }
 
 uint32_t hl_block_array_take(struct hl_block_array *array, uintptr_t address)
 {
-	hl_block_entry *leaf = leaf_of(array, address);
+	uint32_t word = 0;
+	hl_block_entry *entry = hl_block_array_find(array, address, &word);
 
-	if (HL_UNLIKELY(!leaf))
-		return 0;
-	hl_block_entry *entry = &leaf[hl_block_place_in_leaf(address)];
-	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
 	/* A store to an entry that was never set would back a page for a block that was never seen.
 	 */
-	if (value)
+	if (entry)
 		atomic_store_explicit(entry, 0, memory_order_relaxed);
-	return value;
+	return word;
 }
 
 /* ---- both forms ---- */
@@ -117,55 +128,84 @@ void hl_block_table_drop_array(struct hl_block_table *table)
 			continue;
 		/* It stays mapped, as other threads may still use what they have found. Shared mappings need the
 		 * one advice, private ones the other; where the program has locked its memory, both fail. */
-		if (hl_sys_madvise(leaf->entries, sizeof(leaf->entries), MADV_REMOVE) < 0)
-			hl_sys_madvise(leaf->entries, sizeof(leaf->entries), MADV_DONTNEED);
+		size_t bytes = offsetof(struct hl_block_leaf, older);
+		if (hl_sys_madvise(leaf, bytes, MADV_REMOVE) < 0)
+			hl_sys_madvise(leaf, bytes, MADV_DONTNEED);
 		leaf = atomic_load(&array->newest);
 	}
 }
 
-/* The array if the block can be in it, or NULL. */
-static struct hl_block_array *array_for(const struct hl_block_table *table, uintptr_t address)
+/* Takes the block at ${at} out of ${entry}, which has ${word} without the half. False where that says only that it is in the hash. */
+static bool take_entry(hl_block_entry *entry, uintptr_t at, uint32_t word, uint64_t usable,
+		       struct hl_block *ret_block)
 {
-	return address & 15 || address >> HL_BLOCK_ADDRESS_BITS
-		       ? NULL
-		       : atomic_load_explicit(&table->array, memory_order_acquire);
+	uint32_t slack = word & HL_BLOCK_SLACK_IN_HASH;
+
+	if (hl_block_word_is_object(word)) {
+		*ret_block = hl_block_object_take(entry, (const void *)at, word);
+		return true;
+	}
+	atomic_store_explicit(entry, 0, memory_order_relaxed);
+	if (slack == HL_BLOCK_SLACK_IN_HASH)
+		return false;
+	*ret_block = (struct hl_block){word >> HL_BLOCK_NODE_SHIFT, 0, usable - slack};
+	return true;
 }
 
 /* Takes what the array has at ${at}: it would be found first, whatever is there now. */
 static void take_stale(struct hl_block_table *table, struct hl_block_array *array, uintptr_t at,
 		       struct hl_block_stale *stale)
 {
-	hl_block_entry *leaf = leaf_of(array, at);
+	uint32_t word = 0;
+	hl_block_entry *entry;
 
-	if (!leaf)
+	if (HL_LIKELY(!(entry = hl_block_array_find(array, at, &word))))
 		return;
-	hl_block_entry *entry = &leaf[hl_block_place_in_leaf(at)];
-	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
-	if (HL_LIKELY(!value))
-		return;
-	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
-	*stale =
-		(struct hl_block_stale){{value >> HL_BLOCK_SLACK_BITS, 0, HL_BLOCK_UNKNOWN}, slack};
-	if (hl_block_entry_is_object(value)) {
-		stale->block = hl_block_object_take(entry, value);
-		stale->slack &= HL_BLOCK_OBJECT_SLACK_MASK;
-		return;
-	}
-	atomic_store_explicit(entry, 0, memory_order_relaxed);
-	if (slack == HL_BLOCK_SLACK_IN_HASH) {
-		stale->block.node = 0;
+	if (!take_entry(entry, at, word, 0, &stale->block)) {
 		hl_block_hash_take(table->hash, at, &stale->block, NULL);
-		stale->slack = HL_BLOCK_UNKNOWN;
+	} else if (hl_block_word_is_object(word)) {
+		stale->slack = (word & HL_BLOCK_SLACK_IN_HASH) - HL_BLOCK_OBJECT;
+	} else {
+		stale->block.requested = HL_BLOCK_UNKNOWN;
+		stale->slack = word & HL_BLOCK_SLACK_IN_HASH;
 	}
+	hl_block_array_take(array, at); /* of one before it, in the other plane */
 }
 
 hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address)
 {
-	struct hl_block_array *array = array_for(table, (uintptr_t)address);
+	struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
 
-	if (array && !leaf_of(array, (uintptr_t)address))
-		make_leaf(array, (uintptr_t)address);
-	return hl_block_entry_at(table, address);
+	return array ? hl_block_array_make(array, 0, (uintptr_t)address) : NULL;
+}
+
+hl_block_entry *hl_block_entry_find(const struct hl_block_table *table, const void *address)
+{
+	struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
+	uint32_t word;
+
+	return array ? hl_block_array_find(array, (uintptr_t)address, &word) : NULL;
+}
+
+bool hl_block_set_shared(struct hl_block_table *table, const void *address, uint32_t node,
+			 uint64_t slack)
+{
+	uintptr_t at = (uintptr_t)address;
+	struct hl_block_array *array = hl_block_array_for(table, at);
+
+	return !array || hl_block_array_set(array, at, hl_block_word(0, node, slack));
+}
+
+bool hl_block_object_write_beside(struct hl_block_table *table, const void *address, uint32_t node,
+				  uint64_t requested)
+{
+	struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
+	hl_block_entry *entry = array ? make_second(array, (uintptr_t)address) : NULL;
+
+	if (HL_UNLIKELY(!entry))
+		return !array;
+	atomic_store_explicit(entry, 0, memory_order_relaxed); /* of the other half: it has gone */
+	return hl_block_object_write(entry, address, node, requested);
 }
 
 /* Not inline, for the registers of the usual ways. */
@@ -183,7 +223,7 @@ static __attribute__((noinline)) bool set_with_array(struct hl_block_table *tabl
 	bool is_set = in_array &&
 		      hl_block_array_set(
 			      array, at,
-			      hl_block_entry_of(block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
+			      hl_block_word(0, block.node, fits ? slack : HL_BLOCK_SLACK_IN_HASH));
 	/* Where there is no memory for an entry that says so, the hash has the block all the same. */
 	return is_set || !in_array || !fits;
 }
@@ -193,7 +233,7 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 {
 	uintptr_t at = (uintptr_t)address;
 
-	struct hl_block_array *array = array_for(table, at);
+	struct hl_block_array *array = hl_block_array_for(table, at);
 	return array ? set_with_array(table, array, in_array, at, block, usable, stale)
 		     : hl_block_hash_set(table->hash, at, block, &stale->block);
 }
@@ -201,36 +241,31 @@ bool hl_block_set(struct hl_block_table *table, bool in_array, const void *addre
 uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_block_entry *entry,
 		       uint64_t usable)
 {
-	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
-	uint32_t slack = value & HL_BLOCK_SLACK_IN_HASH;
+	uint32_t word = atomic_load_explicit(entry, memory_order_relaxed);
+	uint32_t slack = word & HL_BLOCK_SLACK_IN_HASH;
 
-	if (!value || slack > HL_BLOCK_SLACK_MAX || slack > usable)
-		return value;
-	const struct hl_block block = {.node = value >> HL_BLOCK_SLACK_BITS,
+	if (!word || slack > HL_BLOCK_SLACK_MAX || slack > usable)
+		return word;
+	const struct hl_block block = {.node = word >> HL_BLOCK_NODE_SHIFT,
 				       .requested = usable - slack};
 	if (hl_block_hash_set(table->hash, (uintptr_t)address, block, NULL)) {
-		value = hl_block_entry_of(block.node, HL_BLOCK_SLACK_IN_HASH);
-		atomic_store_explicit(entry, value, memory_order_relaxed);
+		word |= HL_BLOCK_SLACK_IN_HASH;
+		atomic_store_explicit(entry, word, memory_order_relaxed);
 	}
-	return value;
+	return word;
 }
 
 static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 		 struct hl_block *ret_block, bool *ret_busy)
 {
-	struct hl_block_array *array = array_for(table, at);
+	struct hl_block_array *array = hl_block_array_for(table, at);
+	uint32_t word;
 
-	uint32_t entry = HL_LIKELY(array) ? hl_block_array_take(array, at) : 0;
-	if (HL_UNLIKELY(!entry || hl_block_entry_is_size(entry)))
-		return hl_block_hash_may_hold(table->hash, at) &&
-		       hl_block_hash_take(table->hash, at, ret_block, ret_busy);
-	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
-	if (HL_UNLIKELY(slack == HL_BLOCK_SLACK_IN_HASH))
-		return hl_block_hash_take(table->hash, at, ret_block, ret_busy);
-	ret_block->node = entry >> HL_BLOCK_SLACK_BITS;
-	ret_block->draw = 0;
-	ret_block->requested = usable - slack;
-	return true;
+	hl_block_entry *entry = HL_LIKELY(array) ? hl_block_array_find(array, at, &word) : NULL;
+	if (HL_LIKELY(entry) && HL_LIKELY(take_entry(entry, at, word, usable, ret_block)))
+		return true;
+	return hl_block_hash_may_hold(table->hash, at) &&
+	       hl_block_hash_take(table->hash, at, ret_block, ret_busy);
 }
 
 bool hl_block_take(struct hl_block_table *table, const void *address, uint64_t usable,
@@ -326,11 +361,12 @@ bool hl_block_take_piece_of_pool(struct hl_block_table *table, uint32_t pool, ui
 
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address)
 {
-	const hl_block_entry *entry = hl_block_entry_at(table, address);
-	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0, node;
+	struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
+	uint32_t word, node;
 
-	if (value && (value & HL_BLOCK_SLACK_IN_HASH) != HL_BLOCK_SLACK_IN_HASH)
-		return value >> HL_BLOCK_SLACK_BITS;
+	if (array && hl_block_array_find(array, (uintptr_t)address, &word) &&
+	    (word & HL_BLOCK_SLACK_IN_HASH) != HL_BLOCK_SLACK_IN_HASH)
+		return word >> HL_BLOCK_NODE_SHIFT;
 	node = hl_block_hash_node(table->hash, (uintptr_t)address);
 	return node ? node
 		    : hl_block_hash_node(table->hash, (uintptr_t)hl_block_ruled_key(address));

@@ -3,10 +3,10 @@
  * Block tables: live block -> (stack node, requested size). Two forms, chosen for each block by the
  * mode in which it is allocated:
  *
- *   array  4 bytes for each 16 bytes of heap: 24 bits of node id, 8 bits of slack. One load or
- *	    store an event; costs a quarter of the pages that hold blocks.
+ *   array  4 bytes for each 32 bytes of heap: node id, which half of these the block begins in, and slack. One
+ *	    load or store an event; costs an eighth of the pages that hold blocks.
  *   hash   16 bytes a live block in sharded open-addressing tables; also takes what the array
- *	    cannot express: blocks not aligned to 16, slack of 255 bytes and more.
+ *	    cannot express: blocks not aligned to 16, slack above HL_BLOCK_SLACK_MAX.
  *
  * Where there are both, a block is looked for in the array and then in the hash. So the mode may
  * change while blocks live.
@@ -137,27 +137,106 @@ bool hl_block_take(struct hl_block_table *table, const void *address, uint64_t u
 bool hl_block_try_take(struct hl_block_table *table, const void *address, uint64_t usable,
 		       struct hl_block *ret_block, bool *ret_busy);
 
+/* The array, if the block at ${address} can be in it, or NULL. */
+static inline struct hl_block_array *hl_block_array_for(const struct hl_block_table *table,
+							uintptr_t address)
+{
+	/* Rotated, so that the bits that must be 0 are together. */
+	uint64_t at = address >> 4 | address << (64 - 4);
+	struct hl_block_array *array = atomic_load_explicit(&table->array, memory_order_acquire);
+
+	return HL_UNLIKELY(at >> (HL_BLOCK_ADDRESS_BITS - 4)) ? NULL : array;
+}
+
+/* The entry of the array's ${plane} for ${address}, which can have one; NULL: it has none so far. */
+static inline hl_block_entry *hl_block_array_at(const struct hl_block_array *array, uint32_t plane,
+						uintptr_t address)
+{
+	hl_block_entry *leaf = atomic_load_explicit(
+		&array->leaves[plane][address >> HL_BLOCK_LEAF_BITS], memory_order_acquire);
+
+	return HL_LIKELY(leaf) ? &leaf[hl_block_place_in_leaf(address)] : NULL;
+}
+
+/* The leaf that has ${entry}, that for ${address}. */
+static inline struct hl_block_leaf *hl_block_leaf_of(hl_block_entry *entry, uintptr_t address)
+{
+	return (struct hl_block_leaf *)(void *)(entry - hl_block_place_in_leaf(address));
+}
+
+/* In the second plane: the bit of the page with the entry for ${address}, and the word that has it. */
+static inline uint64_t hl_block_page_bit(uintptr_t address)
+{
+	return UINT64_C(1) << hl_block_place_in_leaf(address) / HL_BLOCK_PAGE_ENTRIES % 64;
+}
+
+static inline _Atomic uint64_t *hl_block_page_bits(hl_block_entry *entry, uintptr_t address)
+{
+	return &hl_block_leaf_of(entry, address)
+			->used[hl_block_place_in_leaf(address) / HL_BLOCK_PAGE_ENTRIES / 64];
+}
+
+static inline bool hl_block_page_is_used(hl_block_entry *entry, uintptr_t address)
+{
+	return atomic_load_explicit(hl_block_page_bits(entry, address), memory_order_relaxed) &
+	       hl_block_page_bit(address);
+}
+
 /*
- * The entry of the array for ${address}, where it has one by now: whatever does not is for the
- * functions above. The owner of the block may read and write it.
+ * The entry that has the word of the block at ${address}, which without its half is *${ret_word}; or NULL. Where the first
+ * plane's is 0, the other half's block may have gone since this one went into the second. There nothing is looked at where
+ * no word can be: a look at a page of shared memory backs it.
+ */
+static inline hl_block_entry *hl_block_array_find(const struct hl_block_array *array,
+						  uintptr_t address, uint32_t *ret_word)
+{
+	hl_block_entry *entry = hl_block_array_at(array, 0, address);
+
+	if (HL_UNLIKELY(!entry))
+		return NULL; /* nor has the second plane any */
+	*ret_word = hl_block_word_of(atomic_load_explicit(entry, memory_order_relaxed), address);
+	if (HL_LIKELY(*ret_word))
+		return entry;
+	entry = hl_block_array_at(array, 1, address);
+	if (HL_LIKELY(!entry) || !hl_block_page_is_used(entry, address))
+		return NULL;
+	*ret_word = hl_block_word_of(atomic_load_explicit(entry, memory_order_relaxed), address);
+	return *ret_word ? entry : NULL;
+}
+
+/*
+ * The entry of the first plane for ${address}, where it has one by now: whatever does not is for the
+ * functions above. It may hold another block's word, and nobody but that one's owner may change it then.
  */
 static inline hl_block_entry *hl_block_entry_at(const struct hl_block_table *table,
 						const void *address)
 {
-	/* Rotated, so that the bits that must be 0 are together. */
-	uint64_t granule = (uintptr_t)address >> HL_BLOCK_GRANULE_BITS |
-			   (uintptr_t)address << (64 - HL_BLOCK_GRANULE_BITS);
+	const struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
 
-	struct hl_block_array *array = atomic_load_explicit(&table->array, memory_order_acquire);
-	if (HL_UNLIKELY(!array || granule >> (HL_BLOCK_ADDRESS_BITS - HL_BLOCK_GRANULE_BITS)))
-		return NULL;
-	hl_block_entry *leaf = atomic_load_explicit(&array->leaves[granule / HL_BLOCK_LEAF_ENTRIES],
-						    memory_order_acquire);
-	return HL_LIKELY(leaf) ? &leaf[granule % HL_BLOCK_LEAF_ENTRIES] : NULL;
+	return HL_LIKELY(array) ? hl_block_array_at(array, 0, (uintptr_t)address) : NULL;
+}
+
+/* The same for a chunk of glibc's, which is aligned to 16. */
+static inline hl_block_entry *hl_block_entry_of_chunk(const struct hl_block_table *table,
+						      const void *address)
+{
+	const struct hl_block_array *array =
+		atomic_load_explicit(&table->array, memory_order_acquire);
+	bool fits = (uintptr_t)address >> HL_BLOCK_LEAF_BITS < HL_BLOCK_LEAVES;
+
+	return HL_LIKELY(array && fits) ? hl_block_array_at(array, 0, (uintptr_t)address) : NULL;
 }
 
 /* The same, made if need be; NULL where the address has none, or without memory. */
 hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const void *address);
+
+/* The entry in either plane that has the word of the block at ${address}; NULL: none has. */
+hl_block_entry *hl_block_entry_find(const struct hl_block_table *table, const void *address);
+
+/* What hl_block_set() does for a block that fits into the array, has no draw, and is not there, of an allocator that may begin another
+ * one in its granule. Where the array has been dropped meanwhile, it is lost with the others. False without memory. */
+bool hl_block_set_shared(struct hl_block_table *table, const void *address, uint32_t node,
+			 uint64_t slack);
 
 /*
  * Moves the block at ${address}, of which ${entry} is and which nobody frees meanwhile, into the hash, if it is in the array. Then
@@ -166,53 +245,73 @@ hl_block_entry *hl_block_entry_make(const struct hl_block_table *table, const vo
 uint32_t hl_block_mark(struct hl_block_table *table, const void *address, hl_block_entry *entry,
 		       uint64_t usable);
 
-/*
- * An object as in region/block_format.h. ${entry} is that of its address, where an object of ${requested} bytes may
- * be; see hl_block_holds_object().
- */
+/* ---- objects, as in region/block_format.h ---- */
+
 static inline uint64_t hl_block_object_usable(uint64_t requested)
 {
 	return (requested + 15) & ~UINT64_C(15);
 }
 
-/* Tools read the second entry with the first one: both are in one page of the array. An object of
- * no bytes would be taken as one of a granule. */
-static inline bool hl_block_holds_object(const void *address, uint64_t requested)
+/* Whether an object of ${requested} bytes, for which there is an entry, may be in the array. */
+static inline bool hl_block_holds_object(uint64_t requested)
 {
-	return requested - 1 < HL_BLOCK_OBJECT_BYTES_MAX &&
-	       (~hl_block_place_in_leaf((uintptr_t)address) & (HL_BLOCK_PAGE_ENTRIES - 1));
+	return requested - 1 < HL_BLOCK_OBJECT_BYTES_MAX;
 }
 
-/* A stale size would make an object of one granule a larger one. */
-static inline void hl_block_object_set(hl_block_entry *entry, uint32_t node, uint64_t requested)
+/* The steps of an object of which ${entry} is, that for ${address}. */
+static inline _Atomic uint8_t *hl_block_steps_of(hl_block_entry *entry, const void *address)
+{
+	return &hl_block_leaf_of(entry, (uintptr_t)address)
+			->steps[hl_block_place_in_leaf((uintptr_t)address)];
+}
+
+/*
+ * Writes an object into ${entry}; false, and nothing has happened, where that holds the word of the other half. Objects of more
+ * than a step are alone in their granule: the allocators that they are of cut those of one size from a run of pages, or begin
+ * them 32 bytes apart. Others may have a neighbour that another thread writes. Release: who reads the word from
+ * outside reads the steps that it has.
+ */
+static inline bool hl_block_object_write(hl_block_entry *entry, const void *address, uint32_t node,
+					 uint64_t requested)
 {
 	uint64_t usable = hl_block_object_usable(requested);
-	uint32_t granules = (uint32_t)(usable >> HL_BLOCK_GRANULE_BITS);
+	uint32_t word =
+		hl_block_word((uintptr_t)address, node, HL_BLOCK_OBJECT + (usable - requested));
+	uint32_t before = atomic_load_explicit(entry, memory_order_relaxed);
 
-	atomic_store_explicit(entry,
-			      hl_block_entry_of(node, HL_BLOCK_OBJECT + (usable - requested)),
-			      memory_order_relaxed);
-	if (HL_LIKELY(granules > 1)) {
-		atomic_store_explicit(entry + 1, granules, memory_order_relaxed);
-		return;
-	}
-	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
-	/* Another thread's block may begin there meanwhile. */
-	if (HL_UNLIKELY(hl_block_entry_is_size(next)))
-		atomic_compare_exchange_strong(entry + 1, &next, 0);
+	if (HL_UNLIKELY(before && (before ^ word) & HL_BLOCK_HALF))
+		return false;
+	atomic_store_explicit(hl_block_steps_of(entry, address),
+			      (uint8_t)(usable >> HL_BLOCK_STEP_BITS), memory_order_relaxed);
+	if (HL_UNLIKELY(!before && usable >> HL_BLOCK_STEP_BITS == 1))
+		return atomic_compare_exchange_strong(entry, &before, word);
+	atomic_store_explicit(entry, word, memory_order_release);
+	return true;
 }
 
-/* Takes the object of which ${entry} is, and holds ${value}. */
-static inline struct hl_block hl_block_object_take(hl_block_entry *entry, uint32_t value)
-{
-	uint32_t next = atomic_load_explicit(entry + 1, memory_order_relaxed);
+/* The same in the second plane. Where the array has been dropped meanwhile, it is lost with the others. False without memory. */
+bool hl_block_object_write_beside(struct hl_block_table *table, const void *address, uint32_t node,
+				  uint64_t requested);
 
-	atomic_store_explicit(entry, 0, memory_order_relaxed);
-	if (HL_LIKELY(hl_block_entry_is_size(next)))
-		atomic_store_explicit(entry + 1, 0, memory_order_relaxed);
+/* In either, for the object at ${address}, of which ${entry} is that of the first plane. False without memory. */
+static inline bool hl_block_object_set(struct hl_block_table *table, hl_block_entry *entry,
+				       const void *address, uint32_t node, uint64_t requested)
+{
+	return HL_LIKELY(hl_block_object_write(entry, address, node, requested)) ||
+	       hl_block_object_write_beside(table, address, node, requested);
+}
+
+/* Takes the object of which ${entry} is, and holds ${word}. Release: the steps are read before. */
+static inline struct hl_block hl_block_object_take(hl_block_entry *entry, const void *address,
+						   uint32_t word)
+{
+	uint32_t steps =
+		atomic_load_explicit(hl_block_steps_of(entry, address), memory_order_relaxed);
+
+	atomic_store_explicit(entry, 0, memory_order_release);
 	return (struct hl_block){
-		.node = value >> HL_BLOCK_SLACK_BITS,
-		.requested = hl_block_object_bytes(next) - (value & HL_BLOCK_OBJECT_SLACK_MASK),
+		.node = word >> HL_BLOCK_NODE_SHIFT,
+		.requested = hl_block_object_requested(word, steps),
 	};
 }
 
@@ -239,11 +338,13 @@ bool hl_block_take_piece_of_pool(struct hl_block_table *table, uint32_t pool, ui
 /* The node of the block at ${address}, by whichever key it is known; 0: it is not. A look that nobody waits for. */
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address);
 
-/* The two forms, for hl_block_* and for tests. */
+/* The two forms, for hl_block_* and for tests. ${word}: without the half, which the address adds. */
 struct hl_block_array *hl_block_array_new(void);
-bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t entry);
+bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t word);
 uint32_t hl_block_array_take(struct hl_block_array *array, uintptr_t address); /* 0 = none */
-uint32_t hl_block_array_get(const struct hl_block_array *array, uintptr_t address);
+/* Like hl_block_array_at(), made if need be; NULL without memory. */
+hl_block_entry *hl_block_array_make(struct hl_block_array *array, uint32_t plane,
+				    uintptr_t address);
 
 struct hl_block_hash *hl_block_hash_new(void);
 /* ${ret_before}: NULL, or what was there before; untouched when nothing was. */
@@ -278,11 +379,12 @@ static inline bool hl_block_hash_may_hold(const struct hl_block_hash *hash, uint
 				    memory_order_relaxed) != 0;
 }
 
-/* True when the array certainly, or the hash possibly, holds the block. One or two loads. */
+/* True when the array certainly, or the hash possibly, holds the block. */
 static inline bool hl_block_may_hold(const struct hl_block_table *table, const void *address)
 {
-	hl_block_entry *entry = hl_block_entry_at(table, address);
+	const struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
+	uint32_t word;
 
-	return (entry && atomic_load_explicit(entry, memory_order_relaxed)) ||
+	return (HL_UNLIKELY(array) && hl_block_array_find(array, (uintptr_t)address, &word)) ||
 	       hl_block_hash_may_hold(table->hash, (uintptr_t)address);
 }

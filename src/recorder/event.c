@@ -50,7 +50,7 @@ static __attribute__((noinline)) void begin_sampling(struct hl_recorder *recorde
 						     struct hl_thread *thread)
 {
 	thread->sampling = true;
-	thread->plain = false;
+	thread->plain = thread->plain_chunks = false;
 	atomic_store(&recorder->hash_only, true);
 	atomic_store(&recorder->has_dropped, true);
 	drop_array(recorder);
@@ -319,9 +319,9 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 			   hl_event_slack(usable, requested), mode);
 }
 
-static const struct hl_event_kind of_block;
+static const struct hl_event_kind of_block, of_shared;
 
-/* Anything else is a block whose free was not seen. */
+/* Anything else is a block whose free was not seen, or another one's. */
 static inline bool is_empty(hl_block_entry *entry)
 {
 	return !atomic_load_explicit(entry, memory_order_relaxed);
@@ -338,7 +338,9 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 	if (HL_UNLIKELY(!thread->plain || (hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != way))
 		return false;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-	if (HL_UNLIKELY(!entry || !is_empty(entry)))
+	if (HL_UNLIKELY(
+		    !entry || !is_empty(entry) ||
+		    (!hl_libc_has_glibc_chunks && hl_block_entry_find(&recorder->blocks, block))))
 		return false;
 	uint64_t slack = hl_libc_usable_size(block) - requested;
 	if (HL_UNLIKELY(slack > HL_BLOCK_SLACK_MAX))
@@ -347,7 +349,7 @@ alloc_in_array(struct hl_thread *thread, const void *block, uint64_t requested,
 		hl_sample_go_back(thread, requested);
 		return false;
 	}
-	hl_event_add_or_lose(&of_block, thread, block, requested, entry, slack,
+	hl_event_add_or_lose(&of_shared, thread, block, requested, entry, slack,
 			     hl_event_find_cell(recorder, thread, caller, place, false), way);
 	return true;
 }
@@ -389,23 +391,40 @@ static __attribute__((noinline)) void alloc_by_parts(struct hl_thread *thread, c
 static inline bool read_usable(const void *block, uint64_t requested, size_t *ret_usable)
 {
 	(void)requested;
-	return hl_libc_read_usable_size(block, ret_usable);
+	return hl_libc_read_chunk(block, ret_usable);
 }
 
-static inline void set_block(hl_block_entry *entry, uint32_t node, uint64_t requested,
-			     uint64_t slack)
+/* Of glibc's blocks none begins in the other half of the granule. */
+static inline bool set_block(hl_block_entry *entry, const void *block, uint32_t node,
+			     uint64_t requested, uint64_t slack)
 {
 	(void)requested;
-	atomic_store_explicit(entry, hl_block_entry_of(node, slack), memory_order_relaxed);
+	atomic_store_explicit(entry, hl_block_word((uintptr_t)block, node, slack),
+			      memory_order_relaxed);
+	return true;
+}
+
+static inline bool set_shared(hl_block_entry *entry, const void *block, uint32_t node,
+			      uint64_t requested, uint64_t slack)
+{
+	return HL_LIKELY(hl_libc_has_glibc_chunks)
+		       ? set_block(entry, block, node, requested, slack)
+		       : hl_block_set_shared(&hl_recorder->blocks, block, node, slack);
 }
 
 static const struct hl_event_kind of_block = {
+	.is_chunk = true,
 	.read_usable = read_usable,
 	.takes = is_empty,
 	.set = set_block,
 	.any = alloc_any,
 	.by_parts = alloc_by_parts,
 	.marked = alloc_marked,
+};
+
+/* Of any allocator. */
+static const struct hl_event_kind of_shared = {
+	.set = set_shared,
 };
 
 void hl_event_alloc(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -575,26 +594,30 @@ free_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void
 			  logging);
 }
 
-/* The node of a block of malloc() that is in the array, of which ${value} is the entry; or 0. */
-static inline uint32_t node_in_array(uint32_t value)
+/* The node of a block of malloc() whose word is in ${entry}, that of the first plane; or 0. */
+static inline uint32_t node_in_array(const hl_block_entry *entry, const void *block)
 {
-	bool elsewhere = (value & HL_BLOCK_SLACK_IN_HASH) > HL_BLOCK_SLACK_MAX;
+	uint32_t word =
+		atomic_load_explicit(entry, memory_order_relaxed) ^ hl_block_half((uintptr_t)block);
+	/* Of another half; or in the hash, or an object's. */
+	bool elsewhere = (word & (HL_BLOCK_HALF | HL_BLOCK_SLACK_IN_HASH)) > HL_BLOCK_SLACK_MAX;
 
-	return HL_UNLIKELY(elsewhere) ? 0 : value >> HL_BLOCK_SLACK_BITS;
+	return HL_UNLIKELY(elsewhere) ? 0 : word >> HL_BLOCK_NODE_SHIFT;
 }
 
 /* hl_event_free_plain() where that takes more than a look. */
-static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, const void *block,
-						     uint32_t node)
+static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, const void *block)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	struct hl_cell *cell = hl_cells_get(&thread->cells, &recorder->region, node);
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-
-	/* Without an entry this is a child: a handler has forked since the caller looked. */
-	if (HL_UNLIKELY(!cell || !entry))
-		return false;
 	const uint32_t mode = hl_event_mode(recorder);
+
+	if (HL_UNLIKELY(!thread->plain || !entry || mode & HL_MODE_PIECES))
+		return false;
+	uint32_t node = node_in_array(entry, block);
+	struct hl_cell *cell = node ? hl_cells_get(&thread->cells, &recorder->region, node) : NULL;
+	if (HL_UNLIKELY(!cell))
+		return false;
 	free_in_array(recorder, thread, block, entry, cell, hl_libc_usable_size(block), mode);
 	if (HL_UNLIKELY(mode & HL_MODE_SAMPLED && !thread->sampling))
 		begin_sampling(recorder, thread);
@@ -605,21 +628,19 @@ static __attribute__((noinline)) bool free_plain_any(struct hl_thread *thread, c
 bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 {
 	struct hl_recorder *recorder = hl_recorder;
-	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
+	hl_block_entry *entry;
+	struct hl_cell *cell;
+	uint32_t node;
 	size_t usable;
 
-	if (HL_UNLIKELY(!thread->plain || !entry))
-		return false;
-	uint32_t node = node_in_array(atomic_load_explicit(entry, memory_order_relaxed));
-	if (HL_UNLIKELY(!node))
-		return false;
-	uint32_t mode = hl_event_mode(recorder);
-	if (HL_UNLIKELY(mode & (HL_MODE_LOGGING | HL_MODE_PIECES | HL_MODE_SAMPLED) ||
-			!hl_libc_read_usable_size(block, &usable)))
-		return !(mode & HL_MODE_PIECES) && free_plain_any(thread, block, node);
-	struct hl_cell *cell = hl_cells_find(&thread->cells, &recorder->region, node);
-	if (HL_UNLIKELY(!cell))
-		return free_plain_any(thread, block, node);
+	if (HL_UNLIKELY(!thread->plain_chunks ||
+			!(entry = hl_block_entry_of_chunk(&recorder->blocks, block)) ||
+			!(node = node_in_array(entry, block)) ||
+			hl_event_mode(recorder) &
+				(HL_MODE_LOGGING | HL_MODE_PIECES | HL_MODE_SAMPLED) ||
+			!hl_libc_read_chunk(block, &usable) ||
+			!(cell = hl_cells_find(&thread->cells, &recorder->region, node))))
+		return free_plain_any(thread, block);
 	free_in_array(recorder, thread, block, entry, cell, usable, 0);
 	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counts objects of interpreters; see event.h. They are in two entries of the array, see decision 53. */
+/* Counts objects of interpreters; see event.h. See decision 53. */
 #include "recorder/event_parts.h"
 #include "recorder/hooks.h"
 
@@ -28,8 +28,7 @@ static inline hl_block_entry *entry_for_object(struct hl_recorder *recorder, uin
 {
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
 
-	if (HL_UNLIKELY(!hl_mode_has_array(hl_mode_of(mode)) ||
-			!hl_block_holds_object(block, requested)))
+	if (HL_UNLIKELY(!hl_mode_has_array(hl_mode_of(mode)) || !hl_block_holds_object(requested)))
 		return NULL;
 	if (HL_LIKELY(entry))
 		return entry;
@@ -51,9 +50,8 @@ static inline hl_block_entry *entry_of_new(struct hl_recorder *recorder, struct 
 	if (HL_LIKELY(!*ret_is_hit))
 		return entry;
 	hl_sample_go_back(thread, requested); /* it goes there with all that goes into the hash */
-	uint32_t value = atomic_load_explicit(entry, memory_order_relaxed);
-	if (hl_block_entry_is_object(value))
-		hl_block_object_take(entry, value);
+	struct hl_block stale;
+	hl_event_take_object(block, &stale);
 	return NULL;
 }
 
@@ -99,8 +97,9 @@ static __attribute__((noinline)) void alloc_marked(struct hl_thread *thread, con
 
 static inline bool read_usable(const void *block, uint64_t requested, size_t *ret_usable)
 {
+	(void)block;
 	*ret_usable = requested + hl_event_slack(hl_block_object_usable(requested), requested);
-	return hl_block_holds_object(block, requested);
+	return hl_block_holds_object(requested);
 }
 
 /* An arena may have gone with what was in it. */
@@ -110,11 +109,11 @@ static inline bool takes_object(hl_block_entry *entry)
 	return true;
 }
 
-static inline void set_object(hl_block_entry *entry, uint32_t node, uint64_t requested,
-			      uint64_t slack)
+static inline bool set_object(hl_block_entry *entry, const void *block, uint32_t node,
+			      uint64_t requested, uint64_t slack)
 {
 	(void)slack; /* 0 where none is counted */
-	hl_block_object_set(entry, node, requested);
+	return hl_block_object_set(&hl_recorder->blocks, entry, block, node, requested);
 }
 
 static const struct hl_event_kind of_object = {
@@ -181,7 +180,7 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 
 	if (HL_UNLIKELY(hl_sample_hits(thread, requested) || !thread->plain ||
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
-			!hl_block_holds_object(block, requested) ||
+			!hl_block_holds_object(requested) ||
 			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
 			hl_recall_check_every || !thread->tables->recall.credit ||
 			thread->looked_ahead ||
@@ -223,15 +222,17 @@ static inline __attribute__((always_inline)) bool free_object(struct hl_thread *
 {
 	struct hl_recorder *recorder = hl_recorder;
 	hl_block_entry *entry = hl_block_entry_at(&recorder->blocks, block);
-	uint32_t value = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+	uint32_t word = entry ? hl_block_word_of(atomic_load_explicit(entry, memory_order_relaxed),
+						 (uintptr_t)block)
+			      : 0;
 
-	struct hl_cell *cell = hl_block_entry_is_object(value)
+	struct hl_cell *cell = hl_block_word_is_object(word)
 				       ? hl_cells_find(&thread->cells, &recorder->region,
-						       value >> HL_BLOCK_SLACK_BITS)
+						       word >> HL_BLOCK_NODE_SHIFT)
 				       : NULL;
 	if (HL_UNLIKELY(!cell || !thread->plain || hl_event_mode(recorder) & HL_MODE_LOGGING))
 		return free_object_any(thread, block, has_slack);
-	struct hl_block it = hl_block_object_take(entry, value);
+	struct hl_block it = hl_block_object_take(entry, block, word);
 	uint64_t usable = has_slack ? hl_block_object_usable(it.requested) : it.requested;
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
@@ -264,8 +265,7 @@ void hl_event_put_back_object(struct hl_thread *thread, const void *block, struc
 			? entry_for_object(recorder, hl_event_mode(recorder), block, it.requested)
 			: NULL;
 
-	if (HL_LIKELY(entry))
-		hl_block_object_set(entry, it.node, it.requested);
-	else
+	if (HL_UNLIKELY(!entry) ||
+	    !hl_block_object_set(&recorder->blocks, entry, block, it.node, it.requested))
 		hl_event_put_back_ruled(thread, block, it);
 }

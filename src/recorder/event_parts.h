@@ -213,12 +213,14 @@ static inline uint64_t hl_event_slack(uint64_t usable, uint64_t requested)
 #define HL_EVENT_WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 
 struct hl_event_kind {
+	bool is_chunk; /* of glibc's: else the thread passes it on to any() */
 	/* The usable bytes; false: it takes a call to learn them. */
 	bool (*read_usable)(const void *block, uint64_t requested, size_t *ret_usable);
 	/* Whether the block's entry of the array may be filled: all else is not common. */
 	bool (*takes)(hl_block_entry *entry);
-	/* Fills it. */
-	void (*set)(hl_block_entry *entry, uint32_t node, uint64_t requested, uint64_t slack);
+	/* Fills it. False without memory. */
+	bool (*set)(hl_block_entry *entry, const void *block, uint32_t node, uint64_t requested,
+		    uint64_t slack);
 	/* The event where it is not a common one; of a place that hl_recall_begins() and does not
 	 * hl_recall_ends(); of a tag that says more than the cell. Not inline. */
 	void (*any)(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -237,9 +239,11 @@ hl_event_add_in_array(const struct hl_event_kind *kind, struct hl_thread *thread
 		      uint64_t requested, hl_block_entry *entry, uint64_t slack,
 		      struct hl_cell *cell, uint32_t way)
 {
-	kind->set(entry, cell->node, requested, slack);
-	hl_event_add_alloc(hl_recorder, thread, block, cell, (struct hl_weight){requested, 1},
-			   slack, way);
+	if (HL_LIKELY(kind->set(entry, block, cell->node, requested, slack)))
+		hl_event_add_alloc(hl_recorder, thread, block, cell,
+				   (struct hl_weight){requested, 1}, slack, way);
+	else
+		hl_event_lose(thread, requested);
 }
 
 /* ${cell}: NULL, where there was no memory for it. */
@@ -269,11 +273,13 @@ hl_event_alloc_of(const struct hl_event_kind *kind, struct hl_thread *thread, co
 	hl_block_entry *entry;
 	size_t usable;
 
-	if (HL_UNLIKELY(hl_sample_hits(thread, requested) || !thread->plain ||
+	if (HL_UNLIKELY(hl_sample_hits(thread, requested) ||
+			!(kind->is_chunk ? thread->plain_chunks : thread->plain) ||
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
 			!kind->read_usable(block, requested, &usable) ||
 			usable - requested > HL_BLOCK_SLACK_MAX ||
-			!(entry = hl_block_entry_at(&recorder->blocks, block)) ||
+			!(entry = kind->is_chunk ? hl_block_entry_of_chunk(&recorder->blocks, block)
+						 : hl_block_entry_at(&recorder->blocks, block)) ||
 			!kind->takes(entry) || hl_recall_check_every ||
 			!thread->tables->recall.credit ||
 			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
@@ -325,9 +331,9 @@ hl_event_marked_of(const struct hl_event_kind *kind, struct hl_thread *thread, c
 /* The array's entry of the object at ${block}; NULL if no object is there. */
 static inline hl_block_entry *hl_event_entry_of_object(const void *block)
 {
-	hl_block_entry *entry = hl_block_entry_at(&hl_recorder->blocks, block);
+	hl_block_entry *entry = hl_block_entry_find(&hl_recorder->blocks, block);
 
-	return entry && hl_block_entry_is_object(atomic_load_explicit(entry, memory_order_relaxed))
+	return entry && hl_block_word_is_object(atomic_load_explicit(entry, memory_order_relaxed))
 		       ? entry
 		       : NULL;
 }
@@ -338,7 +344,7 @@ static inline bool hl_event_take_object(const void *block, struct hl_block *ret_
 
 	if (entry)
 		*ret_block = hl_block_object_take(
-			entry, atomic_load_explicit(entry, memory_order_relaxed));
+			entry, block, atomic_load_explicit(entry, memory_order_relaxed));
 	return entry;
 }
 

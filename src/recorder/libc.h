@@ -67,20 +67,24 @@ extern HL_HIDDEN bool hl_libc_has_glibc_chunks;
 void hl_libc_examine_chunks(const void *block);
 
 /*
- * Bytes that may be used of a block of the real malloc, read from the block; false, where only the
+ * Bytes that may be used of a chunk of glibc's, read from it; false, where only the
  * allocator can tell. glibc's own function looks at the header of the next chunk too, which costs a
  * cache miss; a block in use needs only the size in its own.
  * Source: malloc/malloc.c of glibc, "struct malloc_chunk"; the same since 2.3.
  */
-static inline bool hl_libc_read_usable_size(const void *block, size_t *ret_size)
+static inline bool hl_libc_read_chunk(const void *block, size_t *ret_size)
 {
 	enum { MMAPPED = 2, FLAGS = 7 };
-
-	if (__builtin_expect(!hl_libc_has_glibc_chunks, 0))
-		return false;
 	size_t size = ((const size_t *)block)[-1];
+
 	*ret_size = (size & ~(size_t)FLAGS) - sizeof(size_t);
 	return __builtin_expect(!(size & MMAPPED), 1);
+}
+
+/* The same where that may not be what it is. */
+static inline bool hl_libc_read_usable_size(const void *block, size_t *ret_size)
+{
+	return __builtin_expect(hl_libc_has_glibc_chunks, 1) && hl_libc_read_chunk(block, ret_size);
 }
 
 /* The same, by the allocator if need be. */

@@ -10,7 +10,7 @@
 
 struct hl_recorder *hl_recorder;
 
-/* The array takes 16 MiB of addresses, and a quarter of those where blocks are: under a smaller
+/* The array takes 32 MiB of addresses, and a sixth of those where blocks are: under a smaller
  * limit (RLIMIT_AS) the program needs them more. */
 #define ADDRESS_SPACE_FOR_ARRAY (UINT64_C(1) << 30)
 

@@ -63,6 +63,7 @@ struct hl_thread {
 	struct hl_region_thread *in_region; /* its slot */
 	bool sampling;			    /* only blocks that are hit are recorded */
 	bool plain; /* neither sampling nor sizes: events only count, if the mode says no other */
+	bool plain_chunks;	  /* and blocks are chunks of glibc's */
 	int64_t sample_countdown; /* bytes until the next block that is hit; see sample.h */
 	uint64_t random;
 	const void *last_block;	     /* allocated by this thread's last event, else NULL */

@@ -3,6 +3,7 @@
 #include "recorder/thread.h"
 
 #include "recorder/event.h"
+#include "recorder/libc.h"
 #include "recorder/private_map.h"
 #include "recorder/recall_check.h"
 #include "recorder/sample.h"
@@ -88,6 +89,7 @@ static struct hl_thread *begin_thread(struct hl_recorder *recorder)
 	hl_sample_start(thread, recorder->sample_mean);
 	thread->sampling = recorder->sampling || atomic_load(&recorder->has_dropped);
 	thread->plain = !thread->sampling && !recorder->sizes && !recorder->counts_layers;
+	thread->plain_chunks = thread->plain && hl_libc_has_glibc_chunks;
 	atomic_fetch_add(&recorder->live_threads, 1);
 	atomic_store(&thread->in_region->live, 1);
 	hl_thread_set(thread, HL_RECORDING);

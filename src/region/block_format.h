@@ -17,65 +17,89 @@ struct hl_block {
 	uint64_t requested; /* bytes asked for */
 };
 
-/* ---- array: two levels; an entry for each 16 bytes of heap ---- */
+/*
+ * ---- array: two planes of two levels; in each an entry for each 32 bytes of heap ----
+ *
+ *	granule	32 bytes of heap, in which blocks may begin at two places, 16 bytes apart: its halves
+ *	word	what an entry holds: node, half, and slack or a meaning of its own; 0: no block
+ *
+ * A block's word is in the first plane, or in the second one if the other half's is, or was, in the first. Of glibc's blocks,
+ * which begin at least 32 bytes apart, all are in the first.
+ */
 
-#define HL_BLOCK_ADDRESS_BITS  47
-#define HL_BLOCK_LEAF_BITS     26 /* a leaf covers 64 MiB of heap with 16 MiB */
-#define HL_BLOCK_GRANULE_BITS  4
-#define HL_BLOCK_LEAVES	       (UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - HL_BLOCK_LEAF_BITS))
-#define HL_BLOCK_LEAF_ENTRIES  (UINT64_C(1) << (HL_BLOCK_LEAF_BITS - HL_BLOCK_GRANULE_BITS))
-#define HL_BLOCK_SLACK_BITS    8
-#define HL_BLOCK_SLACK_IN_HASH 255u /* the entry says only: look in the hash */
-#define HL_BLOCK_SLACK_MAX     223u /* larger values have meanings of their own */
+#define HL_BLOCK_ADDRESS_BITS 47
+#define HL_BLOCK_LEAF_BITS    26 /* a leaf covers 64 MiB of heap with 8 MiB, and 2 MiB for objects */
+#define HL_BLOCK_GRANULE_BITS 5
+#define HL_BLOCK_LEAVES	      (UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - HL_BLOCK_LEAF_BITS))
+#define HL_BLOCK_LEAF_ENTRIES (UINT64_C(1) << (HL_BLOCK_LEAF_BITS - HL_BLOCK_GRANULE_BITS))
+#define HL_BLOCK_PLANES	      2
+#define HL_BLOCK_PAGE_ENTRIES 1024u /* in a page */
 
-/* node << HL_BLOCK_SLACK_BITS | slack; 0: no block. */
+/* node << HL_BLOCK_NODE_SHIFT | half | slack */
 typedef _Atomic uint32_t hl_block_entry;
 
+#define HL_BLOCK_NODE_SHIFT    8
+#define HL_BLOCK_HALF	       128u /* the block begins in the upper half */
+#define HL_BLOCK_SLACK_IN_HASH 127u /* the word says only: look in the hash */
+#define HL_BLOCK_SLACK_MAX     110u /* larger values have meanings of their own */
+
 struct hl_block_array {
-	_Atomic(hl_block_entry *) leaves[HL_BLOCK_LEAVES];
+	_Atomic(hl_block_entry *) leaves[HL_BLOCK_PLANES][HL_BLOCK_LEAVES];
 	_Atomic(struct hl_block_leaf *) newest; /* of all of them; for the recorder alone */
 };
 
 struct hl_block_leaf {
 	hl_block_entry entries[HL_BLOCK_LEAF_ENTRIES];
-	struct hl_block_leaf *older; /* for the recorder alone */
+	_Atomic uint8_t steps[HL_BLOCK_LEAF_ENTRIES]; /* of objects, see below */
+	/* For the recorder alone: and in the second plane a bit for each page of entries that has had a word. */
+	struct hl_block_leaf *older;
+	_Atomic uint64_t used[HL_BLOCK_LEAF_ENTRIES / HL_BLOCK_PAGE_ENTRIES / 64];
 };
 
-static inline uint32_t hl_block_entry_of(uint32_t node, uint64_t slack)
+static inline uint32_t hl_block_half(uintptr_t address)
 {
-	return node << HL_BLOCK_SLACK_BITS | (uint32_t)slack;
+	return (uint32_t)(address << 3) & HL_BLOCK_HALF;
 }
 
-/*
- * An object that an interpreter's own allocator has cut from an arena, in steps of a granule: instead of
- * its slack HL_BLOCK_OBJECT + slack. If it is larger than a granule, the entry of the second one
- * says how many it has, with node 0; else that entry is another block's, or 0.
- */
-#define HL_BLOCK_OBJECT		   224u
-#define HL_BLOCK_OBJECT_SLACK_MASK 15u
-#define HL_BLOCK_OBJECT_BYTES_MAX  (HL_BLOCK_SLACK_IN_HASH << HL_BLOCK_GRANULE_BITS)
-#define HL_BLOCK_PAGE_ENTRIES	   1024u /* in a page; the two entries of an object are in one */
-
-static inline int hl_block_entry_is_object(uint32_t entry)
+static inline uint32_t hl_block_word(uintptr_t address, uint32_t node, uint64_t slack)
 {
-	return (entry & (HL_BLOCK_SLACK_IN_HASH & ~HL_BLOCK_OBJECT_SLACK_MASK)) == HL_BLOCK_OBJECT;
+	return node << HL_BLOCK_NODE_SHIFT | hl_block_half(address) | (uint32_t)slack;
 }
 
-/* Whether it begins no block, but says how large one is. */
-static inline int hl_block_entry_is_size(uint32_t entry)
+/* ${word} without the half if it is of a block at ${address}, else 0. */
+static inline uint32_t hl_block_word_of(uint32_t word, uintptr_t address)
 {
-	return entry && !(entry >> HL_BLOCK_SLACK_BITS);
-}
+	uint32_t own = word ^ hl_block_half(address);
 
-/* Usable bytes of an object, of which ${next} is the second granule's entry. */
-static inline uint64_t hl_block_object_bytes(uint32_t next)
-{
-	return (hl_block_entry_is_size(next) ? next : UINT64_C(1)) << HL_BLOCK_GRANULE_BITS;
+	return own & HL_BLOCK_HALF ? 0 : own;
 }
 
 static inline uint64_t hl_block_place_in_leaf(uintptr_t address)
 {
 	return (address >> HL_BLOCK_GRANULE_BITS) & (HL_BLOCK_LEAF_ENTRIES - 1);
+}
+
+/*
+ * An object that an interpreter's own allocator has cut from an arena, in steps of 16 bytes: instead of its slack
+ * HL_BLOCK_OBJECT + slack. How many steps it has is beside the entry, and was written before the word; it
+ * means nothing without that.
+ */
+#define HL_BLOCK_OBJECT		  111u
+#define HL_BLOCK_OBJECT_SLACK_MAX 15u
+#define HL_BLOCK_STEP_BITS	  4
+#define HL_BLOCK_OBJECT_BYTES_MAX (UINT8_MAX << HL_BLOCK_STEP_BITS)
+
+static inline int hl_block_word_is_object(uint32_t word)
+{
+	return (word & ~(UINT32_MAX << HL_BLOCK_NODE_SHIFT | HL_BLOCK_HALF)) - HL_BLOCK_OBJECT <=
+	       HL_BLOCK_OBJECT_SLACK_MAX;
+}
+
+/* The bytes that were asked for of an object of ${steps}. */
+static inline uint64_t hl_block_object_requested(uint32_t word, uint32_t steps)
+{
+	return ((uint64_t)steps << HL_BLOCK_STEP_BITS) -
+	       ((word & HL_BLOCK_SLACK_IN_HASH) - HL_BLOCK_OBJECT);
 }
 
 /* ---- hash: shards of open addressing ---- */

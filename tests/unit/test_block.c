@@ -30,11 +30,12 @@ struct model_block {
 
 static const uint64_t sizes[] = {0, 1, 24, 1000, UINT64_C(1) << 33, UINT64_C(1) << 41};
 
-/* Addresses far apart and close together; a third of them not aligned to 16. */
+/* Addresses far apart and close together: pairs in one granule, of which some are not aligned to 16. */
 static const void *address_of(uintptr_t base, uint32_t place)
 {
-	return (const void *)(base + place * UINT64_C(48) + (place % 3 == 0 ? 8 : 0) +
-			      (uint64_t)(place % 5) * (UINT64_C(1) << 30));
+	return (const void *)(base + place / 2 * UINT64_C(64) + place % 2 * UINT64_C(16) +
+			      (place % 7 == 0 ? 8 : 0) +
+			      (uint64_t)(place / 2 % 5) * (UINT64_C(1) << 30));
 }
 
 /* Which form of the table takes blocks; BOTH: now the one, now the other. */
@@ -127,6 +128,15 @@ static void a_stale_entry_of_the_other_form_is_replaced(void **state)
 	}
 }
 
+static void set_object(struct hl_block_table *table, uintptr_t address, uint32_t node,
+		       uint64_t requested)
+{
+	hl_block_entry *entry = hl_block_entry_make(table, (void *)address);
+
+	assert_non_null(entry);
+	assert_true(hl_block_object_set(table, entry, (void *)address, node, requested));
+}
+
 /* What is known of it: the array has its slack, the hash its size; with both, or with an object, all is. */
 static void what_is_replaced_is_handed_back(void **state)
 {
@@ -150,12 +160,117 @@ static void what_is_replaced_is_handed_back(void **state)
 	stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
 	assert_true(hl_block_set(&table, false, address, block, 104, &stale));
 	assert_int_equal(stale.block.requested, 100);
-	hl_block_object_set(hl_block_entry_make(&table, (void *)0x2000), 9, 20);
+	set_object(&table, 0x2000, 9, 20);
 	stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
 	assert_true(hl_block_set(&table, true, (void *)0x2000, block, 104, &stale));
 	assert_int_equal(stale.block.node, 9);
 	assert_int_equal(stale.block.requested, 20);
 	assert_int_equal(stale.slack, 12);
+}
+
+static void set_block(struct hl_block_table *table, uintptr_t address, struct hl_block block,
+		      struct hl_block_stale *stale)
+{
+	*stale = (struct hl_block_stale)HL_BLOCK_NOT_STALE;
+	assert_true(hl_block_set(table, true, (void *)address, block, block.requested + 3, stale));
+}
+
+static void expect_block(struct hl_block_table *table, uintptr_t address, struct hl_block block)
+{
+	struct hl_block found;
+
+	assert_int_equal(hl_block_node(table, (void *)address), block.node);
+	assert_true(hl_block_may_hold(table, (void *)address));
+	assert_true(hl_block_take(table, (void *)address, block.requested + 3, &found));
+	assert_int_equal(found.node, block.node);
+	assert_int_equal(found.requested, block.requested);
+	assert_false(hl_block_may_hold(table, (void *)address));
+	assert_false(hl_block_take(table, (void *)address, 16, &found));
+}
+
+static void two_blocks_in_one_granule_are_told_apart(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	const struct hl_block lower = {.node = 7, .requested = 9}, upper = {.node = 8};
+	struct hl_block_stale stale;
+	init(&table, ARRAY);
+	for (int order = 0; order < 4; order++) {
+		set_block(&table, 0x1000, lower, &stale);
+		assert_false(hl_block_may_hold(&table, (void *)0x1010));
+		set_block(&table, 0x1010, upper, &stale);
+		assert_int_equal(stale.block.node, 0);
+		expect_block(&table, order & 1 ? 0x1000 : 0x1010, order & 1 ? lower : upper);
+		/* What came first may have gone when the second one is looked for. */
+		if (order & 2)
+			set_block(&table, order & 1 ? 0x1000 : 0x1010, order & 1 ? lower : upper,
+				  &stale);
+		expect_block(&table, order & 1 ? 0x1010 : 0x1000, order & 1 ? upper : lower);
+		if (order & 2)
+			expect_block(&table, order & 1 ? 0x1000 : 0x1010,
+				     order & 1 ? lower : upper);
+	}
+	/* A stale one in the second plane is found, whichever takes its place. */
+	set_block(&table, 0x1000, lower, &stale);
+	set_block(&table, 0x1010, upper, &stale);
+	expect_block(&table, 0x1000, lower);
+	set_block(&table, 0x1010, lower, &stale);
+	assert_int_equal(stale.block.node, upper.node);
+	assert_int_equal(stale.slack, 3);
+	expect_block(&table, 0x1010, lower);
+}
+
+static void objects_in_one_granule_keep_their_sizes(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	struct hl_block found;
+	init(&table, ARRAY);
+	for (uint64_t size = 1; size <= HL_BLOCK_OBJECT_BYTES_MAX; size++) {
+		uint64_t other = 1 + size % 16;
+		uint32_t node = (uint32_t)size;
+		assert_true(hl_block_holds_object(size));
+		if (size > 16) {
+			set_object(&table, 0x2000, node, size);
+		} else { /* the last one is there: stale, so the next goes into the other plane */
+			set_object(&table, 0x2010, node, other);
+			set_object(&table, 0x2000, node + 1, size);
+			assert_true(hl_block_take(&table, (void *)0x2010, 0, &found));
+			assert_int_equal(found.node, node);
+			assert_int_equal(found.requested, other);
+			node++;
+		}
+		assert_false(hl_block_may_hold(&table, (void *)0x2010));
+		hl_block_entry *entry = hl_block_entry_find(&table, (void *)0x2000);
+		assert_non_null(entry);
+		found = hl_block_object_take(entry, (void *)0x2000, atomic_load(entry));
+		assert_int_equal(found.node, node);
+		assert_int_equal(found.requested, size);
+	}
+	assert_false(hl_block_holds_object(0));
+	assert_false(hl_block_holds_object(HL_BLOCK_OBJECT_BYTES_MAX + 1));
+}
+
+/* Lua's states have theirs marked: it is in the hash from then on, and no other block has its word. */
+static void a_marked_block_keeps_its_word_in_either_plane(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	const struct hl_block lower = {.node = 7, .requested = 9},
+			      upper = {.node = 8, .requested = 900};
+	struct hl_block_stale stale;
+	init(&table, ARRAY);
+	set_block(&table, 0x1000, lower, &stale);
+	set_block(&table, 0x1010, upper, &stale);
+	hl_block_entry *entry = hl_block_entry_find(&table, (void *)0x1010);
+	assert_ptr_not_equal(entry, hl_block_entry_at(&table, (void *)0x1010));
+	uint32_t mark = hl_block_mark(&table, (void *)0x1010, entry, 903);
+	expect_block(&table, 0x1000, lower);
+	assert_int_equal(atomic_load(entry), mark);
+	expect_block(&table, 0x1010, upper);
+	assert_int_not_equal(atomic_load(entry), mark);
+	set_block(&table, 0x1010, upper, &stale);
+	assert_int_not_equal(atomic_load(entry), mark);
 }
 
 struct worker {
@@ -187,7 +302,7 @@ static void threads_with_blocks_of_their_own_do_not_disturb_each_other(void **st
 		if (form == BOTH)
 			assert_non_null(hl_block_table_add_array(&table));
 		for (uintptr_t i = 0; i < 4; i++) {
-			workers[i] = (struct worker){&table, form, 0x10000 + i * PLACES * 48};
+			workers[i] = (struct worker){&table, form, 0x10000 + i * PLACES * 32};
 			assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 		}
 		for (int i = 0; i < 4; i++)
@@ -264,7 +379,12 @@ static void without_memory_for_a_leaf_the_array_refuses(void **state)
 	assert_int_equal(hl_block_array_take(array, 0x12340), 0);
 	refuse = false;
 	assert_true(hl_block_array_set(array, 0x12340, 5));
+	refuse = true;
+	assert_false(hl_block_array_set(array, 0x12350, 6));
+	refuse = false;
+	assert_true(hl_block_array_set(array, 0x12350, 6));
 	assert_int_equal(hl_block_array_take(array, 0x12340), 5);
+	assert_int_equal(hl_block_array_take(array, 0x12350), 6);
 }
 
 #define PIECE_SPAN (UINT64_C(3) << 18) /* across pages of bits */
@@ -385,6 +505,9 @@ int main(void)
 		cmocka_unit_test(both_forms_at_once_agree_with_the_model),
 		cmocka_unit_test(a_stale_entry_of_the_other_form_is_replaced),
 		cmocka_unit_test(what_is_replaced_is_handed_back),
+		cmocka_unit_test(two_blocks_in_one_granule_are_told_apart),
+		cmocka_unit_test(objects_in_one_granule_keep_their_sizes),
+		cmocka_unit_test(a_marked_block_keeps_its_word_in_either_plane),
 		cmocka_unit_test(threads_with_blocks_of_their_own_do_not_disturb_each_other),
 		cmocka_unit_test(a_block_that_is_not_there_is_not_called_busy),
 		cmocka_unit_test(without_memory_for_the_array_what_is_kept_is_found),

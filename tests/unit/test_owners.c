@@ -139,9 +139,9 @@ static void rows_of_one_name_are_one(void **state)
 
 static uint64_t address_of(uint32_t i)
 {
-	/* A third is not aligned to 16, some are leaves apart. */
-	return UINT64_C(0x7f0000000000) + i * UINT64_C(64) + (i % 3 == 0 ? 8 : 0) +
-	       (uint64_t)(i % 4) * (UINT64_C(1) << 30);
+	/* In pairs in one granule; some are not aligned to 16, some are leaves apart. */
+	return UINT64_C(0x7f0000000000) + i / 2 * UINT64_C(64) + i % 2 * UINT64_C(16) +
+	       (i % 5 == 0 ? 8 : 0) + (uint64_t)(i / 2 % 4) * (UINT64_C(1) << 30);
 }
 
 static struct hl_block block_of(uint32_t i)
@@ -153,7 +153,7 @@ static struct hl_block block_of(uint32_t i)
 
 static uint64_t usable_of(uint32_t i)
 {
-	return block_of(i).requested + i % 300; /* slack of 255 and more is in the hash */
+	return block_of(i).requested + i % 300; /* slack above HL_BLOCK_SLACK_MAX is in the hash */
 }
 
 static void fill(struct hl_block_table *table, bool with_array)
@@ -206,6 +206,30 @@ static int take_listed(void *context, const struct hl_listed_block *block)
 	return 0;
 }
 
+#define OBJECTS 3000u
+
+static uint64_t object_bytes(uint32_t i)
+{
+	return 1 + (i < 1000 ? i % 16 : i);
+}
+
+static uint64_t object_at(uint32_t i)
+{
+	return UINT64_C(0x7f0000000010) + (i < 1000 ? i * UINT64_C(16) : i * UINT64_C(4096));
+}
+
+static int add_listed_object(void *context, const struct hl_listed_block *block)
+{
+	struct listed *listed = context;
+
+	assert_true(block->has_size && block->address > listed->last);
+	assert_int_equal(block->address, object_at(block->node - 1));
+	listed->last = block->address;
+	listed->sum += block->requested;
+	listed->count++;
+	return 0;
+}
+
 static struct listed expect_listed(struct hl_block_reader *reader)
 {
 	struct listed listed = {0};
@@ -229,6 +253,37 @@ static void an_array_is_read_from_outside(void **state)
 	expect_all(reader);
 	assert_in_range(expect_listed(reader).sized, 1, BLOCKS - 1);
 	expect_all(reader);
+	hl_block_reader_free(reader);
+}
+
+/* Of up to 16 bytes, two in a granule; larger ones end where the next begins. */
+static void objects_are_read_from_outside_with_their_sizes(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	struct hl_block_reader *reader;
+	struct hl_block found;
+	struct listed listed = {0};
+	uint64_t bytes = 0;
+	assert_true(hl_block_table_init(&table));
+	assert_non_null(hl_block_table_add_array(&table));
+	for (uint32_t i = 0; i < OBJECTS; i++) {
+		const void *address = (const void *)object_at(i);
+		hl_block_entry *entry = hl_block_entry_make(&table, address);
+		assert_true(hl_block_object_set(&table, entry, address, i + 1, object_bytes(i)));
+		bytes += object_bytes(i);
+	}
+	assert_int_equal(hl_block_reader_new(getpid(), NULL, (uintptr_t)table.array,
+					     (uintptr_t)table.hash, &reader),
+			 0);
+	for (uint32_t i = 0; i < OBJECTS; i++) {
+		assert_true(hl_block_reader_find(reader, object_at(i), 0, &found));
+		assert_int_equal(found.node, i + 1);
+		assert_int_equal(found.requested, object_bytes(i));
+	}
+	assert_int_equal(hl_block_reader_each(reader, add_listed_object, &listed), 0);
+	assert_int_equal(listed.count, OBJECTS);
+	assert_int_equal(listed.sum, bytes);
 	hl_block_reader_free(reader);
 }
 
@@ -397,6 +452,7 @@ int main(void)
 		cmocka_unit_test(a_process_that_is_not_there_is_an_error),
 		cmocka_unit_test(rows_of_one_name_are_one),
 		cmocka_unit_test(an_array_is_read_from_outside),
+		cmocka_unit_test(objects_are_read_from_outside_with_their_sizes),
 		cmocka_unit_test(a_hash_is_read_from_outside),
 		cmocka_unit_test(tables_that_are_none_are_errors),
 		cmocka_unit_test(slabs_count_by_how_full_they_are),

@@ -32,8 +32,10 @@ struct hl_lua_states_now {
 	uint32_t refused;
 	uint8_t *kinds; /* by stack, enum hl_lua_owner + 1; 0: not looked at yet */
 	/* Where the last stamp was. */
-	uint64_t leaf_number, leaf, page; /* UINT64_MAX: none yet */
-	uint32_t stamps[PAGE_ENTRIES];
+	struct stamps {
+		uint64_t leaf_number, leaf, page; /* UINT64_MAX: none yet */
+		uint32_t words[PAGE_ENTRIES];
+	} stamps[HL_BLOCK_PLANES];
 };
 
 static bool read_word(const struct hl_lua_states_now *now, uint64_t address, uint64_t *ret_word)
@@ -152,7 +154,8 @@ int hl_lua_states_new(struct hl_block_owners *owners, struct hl_lua_states_now *
 	now->owners = owners;
 	now->region = region;
 	now->address = address;
-	now->leaf_number = now->page = UINT64_MAX;
+	for (uint32_t plane = 0; plane < HL_BLOCK_PLANES; plane++)
+		now->stamps[plane].leaf_number = now->stamps[plane].page = UINT64_MAX;
 	int r = read_states(now);
 	if (r < 0)
 		hl_lua_states_free(now);
@@ -223,27 +226,29 @@ static enum hl_lua_owner kind_of(const struct hl_lua_states_now *now, uint64_t n
 static uint32_t read_stamp(struct hl_lua_states_now *now, uint64_t address)
 {
 	uint64_t number = address >> HL_BLOCK_LEAF_BITS;
-	uint64_t place = hl_block_place_in_leaf(address);
+	uint64_t place = hl_block_place_in_leaf(address), page = place / PAGE_ENTRIES;
+	uint32_t plane = hl_lua_stamp_plane(address);
+	struct stamps *stamps = &now->stamps[plane];
 
-	if (number != now->leaf_number) {
-		now->leaf_number = number;
-		now->page = UINT64_MAX;
+	if (number != stamps->leaf_number) {
+		stamps->leaf_number = number;
+		stamps->page = UINT64_MAX;
 		if (!read_word(now,
-			       now->address + offsetof(struct hl_lua_states, stamps) +
-				       number * sizeof(uint64_t),
-			       &now->leaf))
-			now->leaf = 0;
+			       now->address + offsetof(struct hl_lua_states, stamps.leaves) +
+				       (plane * HL_BLOCK_LEAVES + number) * sizeof(uint64_t),
+			       &stamps->leaf))
+			stamps->leaf = 0;
 	}
-	uint64_t page = place / PAGE_ENTRIES;
-	if (!now->leaf)
+	if (!stamps->leaf)
 		return 0;
-	if (page != now->page) {
-		now->page = page;
-		if (hl_owners_read_memory(now->region->pid, now->leaf + page * sizeof(now->stamps),
-					  now->stamps, sizeof(now->stamps)) < 0)
-			memset(now->stamps, 0, sizeof(now->stamps));
+	if (page != stamps->page) {
+		stamps->page = page;
+		if (hl_owners_read_memory(now->region->pid,
+					  stamps->leaf + page * sizeof(stamps->words),
+					  stamps->words, sizeof(stamps->words)) < 0)
+			memset(stamps->words, 0, sizeof(stamps->words));
 	}
-	return now->stamps[place % PAGE_ENTRIES];
+	return stamps->words[place % PAGE_ENTRIES];
 }
 
 /*

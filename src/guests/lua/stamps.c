@@ -32,13 +32,9 @@ void hl_lua_states_stamp(struct hl_thread *thread, const void *block)
 	/* Others have no entry of their own, and no tool asks for one. */
 	if (HL_UNLIKELY(at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
 		return;
-	hl_block_entry *leaf = atomic_load_explicit(
-		&states->stamps.leaves[at >> HL_BLOCK_LEAF_BITS], memory_order_acquire);
-	if (HL_LIKELY(leaf))
-		atomic_store_explicit(&leaf[hl_block_place_in_leaf(at)], value,
-				      memory_order_relaxed);
-	else
-		hl_block_array_set(&states->stamps, at, value);
+	hl_block_entry *entry = hl_block_array_make(&states->stamps, hl_lua_stamp_plane(at), at);
+	if (HL_LIKELY(entry))
+		atomic_store_explicit(entry, value, memory_order_relaxed);
 }
 
 /* NULL where there is no memory, or little, as for the array of blocks. */
@@ -169,13 +165,17 @@ static struct hl_lua_state_slot *take_slot_locked(struct hl_lua_states *states)
 static void mark_block(struct hl_recorder *recorder, struct hl_lua_states *states,
 		       struct hl_lua_state_slot *slot, const void *block)
 {
-	hl_block_entry *entry = hl_block_entry_make(&recorder->blocks, block);
+	hl_block_entry *entry = hl_block_entry_find(&recorder->blocks, block);
 
 	slot->is_recorded = hl_block_node(&recorder->blocks, block);
 	slot->mark =
-		entry && atomic_load_explicit(entry, memory_order_relaxed)
-			? hl_block_mark(&recorder->blocks, block, entry, hl_libc_usable_size(block))
-			: 0;
+		entry ? hl_block_mark(&recorder->blocks, block, entry, hl_libc_usable_size(block))
+		      : 0;
+	/* Where it is not in the array, what comes there later is. */
+	if (!entry)
+		entry = hl_block_entry_make(&recorder->blocks, block);
+	if (entry && atomic_load_explicit(entry, memory_order_relaxed) != slot->mark)
+		entry = NULL; /* that of another block in the granule */
 	atomic_store(&slot->entry, entry ? entry : &states->no_entry);
 }
 

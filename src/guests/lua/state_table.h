@@ -95,9 +95,15 @@ struct hl_lua_states {
 	_Atomic uint16_t index
 		[HL_LUA_STATES_INDEX]; /* slot + 1, by the global's hash, then one after the other */
 	struct hl_lua_state_slot slots[HL_LUA_STATES_MAX];
-	/* Stamps by address, an entry for each 16 bytes. One is true where the block's stack has frames of Lua. */
+	/* Stamps by address. One is true where the block's stack has frames of Lua. */
 	struct hl_block_array stamps;
 };
+
+/* A stamp has no bit for the half of its granule: each half has a plane. */
+static inline uint32_t hl_lua_stamp_plane(uint64_t address)
+{
+	return hl_block_half(address) != 0;
+}
 
 /* Slot + 1 << HL_LUA_STAMP_BITS | collections, of which the highest bits are lost. */
 #define HL_LUA_STAMP_BITS 19u

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A block table from outside; see owner_table.h. The process goes on meanwhile: an entry of the
- * array is one word and so always whole; a shard of the hash is read again while it was changed.
+ * array is one word and so always whole; a page with objects is read once more after their steps, and
+ * a shard of the hash again while it was changed.
  */
 #include "heap/owners/owner_table.h"
 
@@ -11,9 +12,11 @@
 #include "region/block_format.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define PAGE_ENTRIES   HL_BLOCK_PAGE_ENTRIES /* that are read at once: 16 KiB of heap */
+#define PAGE_ENTRIES   HL_BLOCK_PAGE_ENTRIES /* that are read at once: 32 KiB of heap */
 #define TABLE_PAGE     4096u
 #define SHARD_TRIES    8
 #define SHARD_BITS_MAX 32
@@ -25,31 +28,39 @@ struct kept_block {
 	struct hl_block block;
 };
 
+/* Where the last entry of a plane was. */
+struct plane {
+	uint64_t leaves;	    /* address of their addresses in the process */
+	uint64_t leaf_number, leaf; /* UINT64_MAX: none yet; 0: there is no such leaf */
+	struct hl_pages pages;	    /* of its entries, present */
+	uint64_t page; /* address of entries[0] in the process; 0: none, and all are 0 */
+	uint32_t entries[PAGE_ENTRIES];
+	uint8_t steps[PAGE_ENTRIES]; /* of those that are objects */
+};
+
 struct hl_block_reader {
 	pid_t pid;
 	struct hl_pagemap *pagemap;
-	struct hl_pages pages; /* of the table, present: of what was asked for last */
+	struct hl_pages pages; /* of the hash, present: of what was asked for last */
 	uint64_t array;
 	struct kept_block *blocks; /* by address */
 	size_t count, capacity;
 	size_t found; /* where a block was found last */
-	/* Where the last entry was. */
-	uint64_t leaf_number, leaf; /* UINT64_MAX: none yet; 0: there is no such leaf */
-	uint64_t page;		    /* address of entries[0] in the process; 0: none */
-	uint32_t entries[PAGE_ENTRIES];
+	struct plane planes[HL_BLOCK_PLANES];
 };
 
 /* ---- memory ---- */
 
 /* The table is shared memory without a file: to read a page of it that is not there would give the
  * process one. ${start} lies on a page's start. */
-static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t bytes)
+static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t bytes,
+		      struct hl_pages *ret_pages)
 {
 	uint64_t end = (start + bytes + TABLE_PAGE - 1) & ~(uint64_t)(TABLE_PAGE - 1);
 
-	reader->pages.count = 0;
-	reader->pages.page_count = 0;
-	return hl_pagemap_scan(reader->pagemap, start, end, &reader->pages);
+	ret_pages->count = 0;
+	ret_pages->page_count = 0;
+	return hl_pagemap_scan(reader->pagemap, start, end, ret_pages);
 }
 
 /* Copies the pages of [${start}, ${start} + ${bytes}) that are in memory to ${ret_bytes}, which the
@@ -57,7 +68,8 @@ static int find_pages(struct hl_block_reader *reader, uint64_t start, uint64_t b
 static int read_present(struct hl_block_reader *reader, uint64_t start, void *ret_bytes,
 			uint64_t bytes)
 {
-	int r = find_pages(reader, start & ~(uint64_t)(TABLE_PAGE - 1), bytes + start % TABLE_PAGE);
+	int r = find_pages(reader, start & ~(uint64_t)(TABLE_PAGE - 1), bytes + start % TABLE_PAGE,
+			   &reader->pages);
 
 	for (size_t i = 0; i < reader->pages.count && r == 0; i++) {
 		const struct hl_page_run *run = &reader->pages.runs[i];
@@ -197,59 +209,112 @@ static bool find_in_hash(struct hl_block_reader *reader, uint64_t address,
 
 /* ---- array ---- */
 
-/* Moves to the page of entries that holds ${address}'s. False when there is none. */
-static bool move_to(struct hl_block_reader *reader, uint64_t address)
+/*
+ * Reads the steps of the objects in the entries that were read last, and these again: a word that was there before and after has
+ * the steps that were read between. Another one is of an object that came meanwhile.
+ */
+static int read_steps(struct hl_block_reader *reader, struct plane *plane)
 {
-	uint64_t number = address >> HL_BLOCK_LEAF_BITS;
-	uint64_t place = hl_block_place_in_leaf(address) & ~(uint64_t)(PAGE_ENTRIES - 1);
+	uint64_t first = (plane->page - plane->leaf) / sizeof(uint32_t);
+	uint32_t before[PAGE_ENTRIES];
 
-	if (number != reader->leaf_number) {
-		reader->leaf_number = number;
-		reader->page = reader->leaf = 0;
-		if (read_present(reader, reader->array + number * sizeof(uint64_t), &reader->leaf,
-				 sizeof(reader->leaf)) < 0 ||
-		    (reader->leaf && find_pages(reader, reader->leaf,
-						HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t)) < 0))
-			reader->leaf = 0;
-	}
-	uint64_t page = reader->leaf + place * sizeof(uint32_t);
-	if (!reader->leaf || !hl_pages_contain(&reader->pages, page))
-		return false;
-	if (page == reader->page)
-		return true;
-	reader->page = page;
-	if (hl_owners_read_memory(reader->pid, page, reader->entries, sizeof(reader->entries)) == 0)
-		return true;
-	reader->page = 0;
-	return false;
+	memcpy(before, plane->entries, sizeof(before));
+	int r = hl_owners_read_memory(reader->pid,
+				      plane->leaf + offsetof(struct hl_block_leaf, steps) + first,
+				      plane->steps, sizeof(plane->steps));
+	if (r == 0)
+		r = hl_owners_read_memory(reader->pid, plane->page, plane->entries,
+					  sizeof(plane->entries));
+	for (size_t i = 0; i < PAGE_ENTRIES; i++)
+		if (hl_block_word_is_object(plane->entries[i]) && plane->entries[i] != before[i])
+			plane->entries[i] = 0;
+	return r;
 }
 
-/* An object does not reach into another page of entries. */
-static uint64_t object_bytes(const struct hl_block_reader *reader, size_t place)
+static int read_page(struct hl_block_reader *reader, struct plane *plane, uint64_t page)
 {
-	uint32_t next = place + 1 < PAGE_ENTRIES ? reader->entries[place + 1] : 0;
+	int r = hl_owners_read_memory(reader->pid, page, plane->entries, sizeof(plane->entries));
+	bool has_objects = false;
 
-	return hl_block_object_bytes(next) - (reader->entries[place] & HL_BLOCK_OBJECT_SLACK_MASK);
+	plane->page = page;
+	for (size_t i = 0; i < PAGE_ENTRIES && r == 0; i++)
+		has_objects |= hl_block_word_is_object(plane->entries[i]);
+	if (has_objects)
+		r = read_steps(reader, plane);
+	return r;
+}
+
+static void forget_page(struct plane *plane)
+{
+	plane->page = 0;
+	memset(plane->entries, 0, sizeof(plane->entries));
+}
+
+/* Moves ${plane} to leaf ${number}, where it has one. */
+static int move_to_leaf(struct hl_block_reader *reader, struct plane *plane, uint64_t number)
+{
+	if (number == plane->leaf_number)
+		return 0;
+	plane->leaf_number = number;
+	plane->leaf = 0;
+	forget_page(plane);
+	int r = read_present(reader, plane->leaves + number * sizeof(uint64_t), &plane->leaf,
+			     sizeof(plane->leaf));
+	if (r == 0 && plane->leaf)
+		r = find_pages(reader, plane->leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t),
+			       &plane->pages);
+	if (r < 0)
+		plane->leaf = 0;
+	return r;
+}
+
+/* And to the page of entry ${place} there; all are 0 where it is not in memory. */
+static int move_to_page(struct hl_block_reader *reader, struct plane *plane, uint64_t place)
+{
+	uint64_t page = plane->leaf + place / PAGE_ENTRIES * sizeof(plane->entries);
+
+	if (page == plane->page)
+		return 0;
+	bool is_present = plane->leaf && hl_pages_contain(&plane->pages, page);
+	int r = is_present ? read_page(reader, plane, page) : 0;
+	if (!is_present || r < 0)
+		forget_page(plane);
+	return r;
+}
+
+/* The word of the block at ${address}, in either plane; 0: there is none. */
+static uint32_t find_in_array(struct hl_block_reader *reader, uint64_t address, uint32_t *ret_steps)
+{
+	uint64_t place = hl_block_place_in_leaf(address);
+
+	for (size_t i = 0; i < HL_BLOCK_PLANES; i++) {
+		struct plane *plane = &reader->planes[i];
+		if (move_to_leaf(reader, plane, address >> HL_BLOCK_LEAF_BITS) < 0 ||
+		    move_to_page(reader, plane, place) < 0)
+			continue;
+		uint32_t word = hl_block_word_of(plane->entries[place % PAGE_ENTRIES], address);
+		*ret_steps = plane->steps[place % PAGE_ENTRIES];
+		if (word)
+			return word;
+	}
+	return 0;
 }
 
 bool hl_block_reader_find(struct hl_block_reader *reader, uint64_t address, uint64_t usable,
 			  struct hl_block *ret_block)
 {
-	bool in_array = reader->array && !(address & 15) && !(address >> HL_BLOCK_ADDRESS_BITS) &&
-			move_to(reader, address);
-	size_t place = hl_block_place_in_leaf(address) & (PAGE_ENTRIES - 1);
-	uint32_t entry = in_array ? reader->entries[place] : 0;
-	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
+	bool fits = reader->array && !(address & 15) && !(address >> HL_BLOCK_ADDRESS_BITS);
+	uint32_t steps, word = fits ? find_in_array(reader, address, &steps) : 0;
+	uint32_t slack = word & HL_BLOCK_SLACK_IN_HASH;
 
-	if (hl_block_entry_is_object(entry)) {
-		*ret_block = (struct hl_block){.node = entry >> HL_BLOCK_SLACK_BITS,
-					       .requested = object_bytes(reader, place)};
-		return true;
-	}
-	if (!entry || hl_block_entry_is_size(entry) || slack == HL_BLOCK_SLACK_IN_HASH)
+	if (!word || slack == HL_BLOCK_SLACK_IN_HASH)
 		return find_in_hash(reader, address, ret_block);
-	*ret_block = (struct hl_block){.node = entry >> HL_BLOCK_SLACK_BITS,
-				       .requested = usable > slack ? usable - slack : 0};
+	ret_block->node = word >> HL_BLOCK_NODE_SHIFT;
+	ret_block->draw = 0;
+	ret_block->requested = hl_block_word_is_object(word)
+				       ? hl_block_object_requested(word, steps)
+			       : usable > slack ? usable - slack
+						: 0;
 	return true;
 }
 
@@ -284,12 +349,12 @@ static int list_hashed(struct listing *listing)
 						      .requested = kept->block.requested});
 }
 
-/* The entry is at ${place} of those that were read last. */
-static int list_entry(struct listing *listing, uint64_t address, size_t place)
+/* ${word} is of the granule at ${granule}. */
+static int list_word(struct listing *listing, uint64_t granule, uint32_t word, uint32_t steps)
 {
 	const struct hl_block_reader *reader = listing->reader;
-	uint32_t entry = reader->entries[place];
-	uint32_t slack = entry & HL_BLOCK_SLACK_IN_HASH;
+	uint32_t slack = word & HL_BLOCK_SLACK_IN_HASH;
+	uint64_t address = granule + (word & HL_BLOCK_HALF ? 16 : 0);
 	int r = 0;
 
 	while (listing->hashed < reader->count &&
@@ -300,50 +365,73 @@ static int list_entry(struct listing *listing, uint64_t address, size_t place)
 	if (r != 0 || slack == HL_BLOCK_SLACK_IN_HASH)
 		return r == 0 && in_hash ? list_hashed(listing) : r;
 	listing->hashed += in_hash;
-	if (hl_block_entry_is_object(entry))
-		return list(listing,
-			    (struct hl_listed_block){.address = address,
-						     .node = entry >> HL_BLOCK_SLACK_BITS,
-						     .has_size = true,
-						     .requested = object_bytes(reader, place)});
-	return list(listing, (struct hl_listed_block){.address = address,
-						      .node = entry >> HL_BLOCK_SLACK_BITS,
-						      .slack = slack});
+	struct hl_listed_block block = {.address = address, .node = word >> HL_BLOCK_NODE_SHIFT};
+	block.has_size = hl_block_word_is_object(word);
+	if (block.has_size)
+		block.requested = hl_block_object_requested(word, steps);
+	else
+		block.slack = slack;
+	return list(listing, block);
 }
 
-static int list_leaf(struct listing *listing, uint64_t number, uint64_t leaf)
+/* The blocks of both planes in one granule, by address. Of two words for one address the second plane's is of a block whose free was
+ * not seen. */
+static int list_granule(struct listing *listing, uint64_t granule, size_t at)
+{
+	const struct plane *planes = listing->reader->planes;
+	uint32_t words[HL_BLOCK_PLANES] = {planes[0].entries[at], planes[1].entries[at]};
+	size_t lower = words[0] & HL_BLOCK_HALF ? 1 : 0;
+	int r = 0;
+
+	if (!(words[0] >> HL_BLOCK_NODE_SHIFT))
+		words[0] = 0;
+	if (!(words[1] >> HL_BLOCK_NODE_SHIFT) ||
+	    (words[0] && !((words[0] ^ words[1]) & HL_BLOCK_HALF)))
+		words[1] = 0;
+	for (size_t i = 0; i < HL_BLOCK_PLANES && r == 0; i++)
+		if (words[lower ^ i])
+			r = list_word(listing, granule, words[lower ^ i],
+				      planes[lower ^ i].steps[at]);
+	return r;
+}
+
+static int list_leaf(struct listing *listing, uint64_t number)
 {
 	struct hl_block_reader *reader = listing->reader;
-	uint64_t bytes = HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t);
+	struct plane *planes = reader->planes;
 	uint64_t base = number << HL_BLOCK_LEAF_BITS;
-	int r = find_pages(reader, leaf, bytes);
+	int r = 0;
 
-	for (size_t i = 0; i < reader->pages.count && r == 0; i++)
-		for (uint64_t at = reader->pages.runs[i].start;
-		     at < reader->pages.runs[i].end && r == 0; at += TABLE_PAGE) {
-			uint64_t first = (at - leaf) / sizeof(uint32_t);
-			r = hl_owners_read_memory(reader->pid, at, reader->entries, TABLE_PAGE);
-			for (size_t k = 0; k < PAGE_ENTRIES && r == 0; k++)
-				if (reader->entries[k] >> HL_BLOCK_SLACK_BITS)
-					r = list_entry(
-						listing,
-						base + ((first + k) << HL_BLOCK_GRANULE_BITS), k);
-		}
+	for (size_t i = 0; i < HL_BLOCK_PLANES && r == 0; i++)
+		r = move_to_leaf(reader, &planes[i], number);
+	for (uint64_t first = 0; first < HL_BLOCK_LEAF_ENTRIES && r == 0; first += PAGE_ENTRIES) {
+		for (size_t i = 0; i < HL_BLOCK_PLANES && r == 0; i++)
+			r = move_to_page(reader, &planes[i], first);
+		if (!planes[0].page && !planes[1].page)
+			continue;
+		for (size_t k = 0; k < PAGE_ENTRIES && r == 0; k++)
+			if (planes[0].entries[k] | planes[1].entries[k])
+				r = list_granule(listing,
+						 base + ((first + k) << HL_BLOCK_GRANULE_BITS), k);
+	}
 	return r;
 }
 
 static int list_array(struct listing *listing)
 {
 	struct hl_block_reader *reader = listing->reader;
-	uint64_t *leaves = calloc(1, sizeof(struct hl_block_array));
+	uint64_t *leaves = calloc(HL_BLOCK_LEAVES, sizeof(*leaves));
 
-	reader->leaf_number = UINT64_MAX; /* what was found of it is overwritten */
 	if (!leaves)
 		return -ENOMEM;
-	int r = read_present(reader, reader->array, leaves, sizeof(struct hl_block_array));
+	/* Where the second plane has a leaf, the first one has. */
+	int r = read_present(reader, reader->planes[0].leaves, leaves,
+			     HL_BLOCK_LEAVES * sizeof(*leaves));
+	for (size_t i = 0; i < HL_BLOCK_PLANES; i++)
+		reader->planes[i].leaf_number = UINT64_MAX; /* it is read again */
 	for (uint64_t i = 0; i < HL_BLOCK_LEAVES && r == 0; i++)
 		if (leaves[i])
-			r = list_leaf(listing, i, leaves[i]);
+			r = list_leaf(listing, i);
 	free(leaves);
 	return r;
 }
@@ -371,7 +459,10 @@ int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, u
 		return -ENOMEM;
 	reader->pid = pid;
 	reader->array = array;
-	reader->leaf_number = UINT64_MAX;
+	for (size_t i = 0; i < HL_BLOCK_PLANES; i++) {
+		reader->planes[i].leaves = array + offsetof(struct hl_block_array, leaves[i]);
+		reader->planes[i].leaf_number = UINT64_MAX;
+	}
 	int r = hl_pagemap_open(pid, &reader->pagemap, NULL);
 	if (r == 0)
 		r = hash ? read_hash(reader, maps, hash) : -EBADMSG;
@@ -394,6 +485,8 @@ void hl_block_reader_free(struct hl_block_reader *reader)
 		return;
 	hl_pagemap_free(reader->pagemap);
 	hl_pages_release(&reader->pages);
+	for (size_t i = 0; i < HL_BLOCK_PLANES; i++)
+		hl_pages_release(&reader->planes[i].pages);
 	free(reader->blocks);
 	free(reader);
 }

@@ -93,6 +93,7 @@ const struct hl_allocator_traits hl_allocator_traits[] = {
 		.functions = mimalloc_functions,
 		.presets = {PRESET("mimalloc", "mi_")},
 		.enders = {"mi_heap_destroy", "mi_subproc_destroy"},
+		.makers = {"mi_heap_new", "mi_subproc_new"},
 		.plumbing = PLUMBING("mi_malloc*", "mi_calloc*", "mi_zalloc*", "mi_realloc*",
 				     "mi_new*", "mi_heap_malloc*", "mi_heap_zalloc*",
 				     "mi_heap_calloc*", "mi_heap_realloc*", "mi_theap_malloc*",

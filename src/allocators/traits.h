@@ -110,8 +110,10 @@ struct hl_allocator_traits {
 
 	const struct hl_allocator_entry *functions; /* a name that is NULL ends them */
 	struct hl_allocator_preset presets[HL_ALLOCATOR_PRESETS_MAX];
-	/* Functions that free all blocks of a heap without a call for each of them. */
+	/* Functions that free all blocks of a heap without a call for each of them; and those that make such a heap, which
+	 * the allocator does not call itself. */
 	const char *enders[HL_ALLOCATOR_ENDERS_MAX];
+	const char *makers[HL_ALLOCATOR_ENDERS_MAX];
 	const char *const *plumbing; /* functions, as patterns of symbols/symbols.h */
 	bool has_operators;	     /* new and delete that do not call malloc and free */
 

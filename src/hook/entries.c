@@ -27,12 +27,13 @@ enum known_name {
 	NAME_LIBC_MALLOC, /* glibc's other name of its malloc */
 	NAME_CURRENT_SERVICE,
 	NAME_SERVICE_OF,
-	NAME_ALLOCATORS, /* from here on: for each allocator its symbols, its enders, and those that answer */
+	NAME_ALLOCATORS, /* from here on: for each allocator its symbols, its enders, their makers, and those that answer */
 };
 
 #define NOBODYS_NAME " " /* no symbol is called this */
 
-#define FIRST_ANSWER  (HL_ALLOCATOR_SYMBOLS_MAX + HL_ALLOCATOR_ENDERS_MAX)
+#define FIRST_MAKER   (HL_ALLOCATOR_SYMBOLS_MAX + HL_ALLOCATOR_ENDERS_MAX)
+#define FIRST_ANSWER  (FIRST_MAKER + HL_ALLOCATOR_ENDERS_MAX)
 #define NAMES_OF_EACH (FIRST_ANSWER + HL_ALLOCATOR_ANSWERS_MAX * HL_ALLOCATOR_ANSWERING_MAX)
 #define NAME_COUNT    (NAME_ALLOCATORS + hl_allocator_count * NAMES_OF_EACH)
 
@@ -176,7 +177,7 @@ static size_t index_of(size_t name)
 
 static bool is_ender(size_t name)
 {
-	return index_of(name) >= HL_ALLOCATOR_SYMBOLS_MAX && index_of(name) < FIRST_ANSWER;
+	return index_of(name) >= HL_ALLOCATOR_SYMBOLS_MAX && index_of(name) < FIRST_MAKER;
 }
 
 static const struct hl_allocator_traits *allocator_of(size_t name)
@@ -192,6 +193,8 @@ static const char *name_of_allocator(size_t name)
 
 	if (is_ender(name))
 		return allocator->enders[index - HL_ALLOCATOR_SYMBOLS_MAX];
+	if (index >= FIRST_MAKER && index < FIRST_ANSWER)
+		return allocator->makers[index - FIRST_MAKER];
 	return index < HL_ALLOCATOR_SYMBOLS_MAX
 		       ? allocator->symbols[index]
 		       : allocator->answering[(index - FIRST_ANSWER) / HL_ALLOCATOR_ANSWERING_MAX]
@@ -568,6 +571,46 @@ static void release_search(struct search *search)
 	free(search->ruled);
 }
 
+#define CODE_BYTES 65536u /* read at once */
+
+/* Whether a call, or a jump, in the code of the program leads to ${address}. What cannot be read has one. */
+static bool has_call(const struct hl_objects *objects, uint64_t address)
+{
+	const struct hl_object *program = &objects->objects[0];
+	uint8_t code[CODE_BYTES + 4];
+
+	for (uint64_t at = program->code_start; at + 5 <= program->code_end; at += CODE_BYTES) {
+		uint64_t left = program->code_end - at;
+		size_t count = left < sizeof(code) ? left : sizeof(code);
+		if (!hl_objects_peek(objects, at, code, count))
+			return true;
+		for (size_t i = 0; i + 5 <= count; i++) {
+			int32_t distance;
+			memcpy(&distance, code + i + 1, sizeof(distance));
+			if ((code[i] == 0xe8 || code[i] == 0xe9) &&
+			    at + i + 5 + (uint64_t)(int64_t)distance == address)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Whether the program may have heaps beside those of its threads. */
+static bool makes_heaps(const struct hl_objects *objects, size_t ender)
+{
+	size_t first = ender - index_of(ender) + FIRST_MAKER;
+	bool has_maker = false;
+
+	for (size_t name = first; name < first + HL_ALLOCATOR_ENDERS_MAX; name++) {
+		const struct hl_object_symbol *maker = &objects->objects[0].symbols[name];
+		has_maker = has_maker || maker->address;
+		if (is_requested(objects, name) ||
+		    (hl_object_symbol_is_function(maker) && has_call(objects, maker->address)))
+			return true;
+	}
+	return !has_maker;
+}
+
 /* In the program itself they may be there though nobody calls them. */
 static void note_enders(const struct hl_objects *objects, struct hl_entries *entries)
 {
@@ -576,7 +619,8 @@ static void note_enders(const struct hl_objects *objects, struct hl_entries *ent
 		if (!is_ender(name))
 			continue;
 		/* Local functions are of an allocator that a runtime has inside, which may not be used. */
-		entries->ender_is_own = hl_object_symbol_is_function(own) && !own->is_local;
+		entries->ender_is_own = hl_object_symbol_is_function(own) && !own->is_local &&
+					makes_heaps(objects, name);
 		if (entries->ender_is_own || is_requested(objects, name))
 			entries->ender = name_of_allocator(name);
 	}

@@ -14,6 +14,13 @@ SITES = {
     "aligned_site": (107, 23, 53),
     "text_site": (113, 12, 56),
 }
+OWN_HEAPS = """
+#include <stdio.h>
+int mi_version(void) { return 209; }
+__attribute__((noipa)) void *mi_heap_new(void) { return (void *)mi_version; }
+__attribute__((noipa)) void mi_heap_destroy(void *heap) { (void)heap; }
+int main(void) { CALL puts("ready"); fflush(stdout); return getchar() == 'x'; }
+"""
 RESIZED = ("resize_site", 109, 29, 3001, 55)
 
 
@@ -186,6 +193,18 @@ class Attached(attaching.TestCase):
             self.assert_row(inuse, "thread_heap_site", 2 * 139, 139 * (59 + 3001))
             self.assert_row(alloc, "copied_text_site", 2 * 149, 149 * (12 + 7))
             self.assert_row(inuse, "copied_text_site", 149, 149 * 12)
+
+    def test_a_heap_that_nobody_makes_is_not_warned_of(self):
+        """A program that mimalloc is linked into has the function that ends heaps, whether it calls that or not."""
+        for calls in (False, True):
+            with self.subTest(calls=calls):
+                with open(self.path("own.c"), "w", encoding="ascii") as file:
+                    file.write(OWN_HEAPS.replace("CALL", "mi_heap_destroy(mi_heap_new());" if calls else ""))
+                subprocess.run([harness.need("gcc"), "-O1", "-o", self.path("own"), self.path("own.c")], check=True)
+                with harness.Waiting([self.path("own")]) as process:
+                    harness.run([harness.HEAPLINE, "attach", "-f", "-p", str(process.pid), "-d", "0.1", "-o", self.path("own.hl")])
+                warnings = harness.info(self.path("own.hl"))["recording"]["warnings"]
+                self.assertEqual(len([text for text in warnings if "'mi_heap_destroy' frees" in text]), calls, warnings)
 
     def test_jemalloc(self):
         self.assert_sites("families_jemalloc", frees_one=True)

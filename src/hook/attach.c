@@ -184,7 +184,7 @@ static int look_for_recorder(struct hl_attach *attach, struct hl_error *err)
 				    "detach that by the same version",
 				    attach->pid);
 	/* What a forked child has of its parent's recorder counts nothing. */
-	if (attach->record.target_pid != hl_record_page_inner_pid(attach->pid))
+	if (attach->record.target_pid != hl_process_inner_pid(attach->pid))
 		return 0;
 	if (has_lost_owner(attach))
 		return 0;

@@ -137,7 +137,7 @@ static bool is_child(const struct hl_attach *attach, pid_t pid, uint32_t inner)
 {
 	HL_CLOSED int memory_fd = -1;
 
-	if (pid == attach->pid || hl_record_page_inner_pid(pid) != inner)
+	if (pid == attach->pid || hl_process_inner_pid(pid) != inner)
 		return false;
 	memory_fd = hl_proc_open_memory(pid, O_RDWR);
 	return memory_fd >= 0 && has_our_page(attach, memory_fd);

@@ -79,9 +79,6 @@ bool hl_record_page_is_owned(const struct hl_record_page *page);
 /* Fills in who makes it: this process, for ${target}. */
 void hl_record_page_sign(struct hl_record_page *page, pid_t target);
 
-/* The pid of ${pid} in its own PID namespace; 0 when unknown. */
-uint32_t hl_record_page_inner_pid(pid_t pid);
-
 /* ---- attach parts ---- */
 
 #define HL_ATTACH_PAGE_BYTES	   UINT64_C(4096)

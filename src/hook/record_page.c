@@ -64,24 +64,6 @@ bool hl_record_page_is_owned(const struct hl_record_page *page)
 	       start_ticks((pid_t)page->tool_pid) == page->tool_start_ticks;
 }
 
-uint32_t hl_record_page_inner_pid(pid_t pid)
-{
-	char text[4096];
-
-	if (hl_proc_read_status(pid, text, sizeof(text)) < 0)
-		return 0;
-	const char *line = strstr(text, "\nNStgid:");
-	if (!line)
-		return (uint32_t)pid;
-	line += strlen("\nNStgid:");
-	/* One for each namespace, the innermost last. */
-	const char *end = line + strcspn(line, "\n"), *last = line;
-	for (const char *at = line; at < end; at++)
-		if (*at == '\t')
-			last = at + 1;
-	return (uint32_t)strtoul(last, NULL, 10);
-}
-
 void hl_record_page_sign(struct hl_record_page *page, pid_t target)
 {
 	memcpy(page->magic, HL_RECORD_PAGE_MAGIC, sizeof(page->magic));
@@ -89,5 +71,5 @@ void hl_record_page_sign(struct hl_record_page *page, pid_t target)
 	page->tool_pid = (uint32_t)getpid();
 	page->tool_start_ticks = start_ticks(getpid());
 	page->tool_namespace = own_namespace();
-	page->target_pid = hl_record_page_inner_pid(target);
+	page->target_pid = hl_process_inner_pid(target);
 }

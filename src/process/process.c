@@ -382,6 +382,24 @@ char hl_process_state(pid_t tid)
 	return read_stat(tid, file, text, &at) < 0 ? 'X' : at[1];
 }
 
+uint32_t hl_process_inner_pid(pid_t pid)
+{
+	char text[4096];
+
+	if (hl_proc_read_status(pid, text, sizeof(text)) < 0)
+		return 0;
+	const char *line = strstr(text, "\nNStgid:");
+	if (!line)
+		return (uint32_t)pid;
+	line += strlen("\nNStgid:");
+	/* One for each namespace, the innermost last. */
+	const char *end = line + strcspn(line, "\n"), *last = line;
+	for (const char *at = line; at < end; at++)
+		if (*at == '\t')
+			last = at + 1;
+	return (uint32_t)strtoul(last, NULL, 10);
+}
+
 bool hl_process_has_ended(pid_t tid)
 {
 	char state = hl_process_state(tid);

@@ -32,7 +32,10 @@ ssize_t hl_proc_read(pid_t pid, const char *file, char *text, size_t capacity);
  * theirs. */
 ssize_t hl_proc_read_status(pid_t pid, char *text, size_t capacity);
 
-/* The same for a file of any length, into memory that the caller frees. */
+/* The pid of ${pid} in its own PID namespace; 0 when unknown. */
+uint32_t hl_process_inner_pid(pid_t pid);
+
+/* Same contract as hl_proc_read(), for a file of any length, into memory that the caller frees. */
 int hl_proc_read_all(pid_t pid, const char *file, char **ret_text, size_t *ret_length);
 
 /* The same of a file that is open, from where it is read next. */

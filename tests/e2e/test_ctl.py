@@ -742,6 +742,17 @@ class WithoutCollector(CtlCase):
 
 
 class WhoIsWho(CtlCase):
+    def test_collectors_are_read_as_any_process(self):
+        """They have the memory of their recorder mapped, whose addresses are those of the program."""
+        recorded = self.start()
+        for verb, status in (("heap", 0), ("allocations", 0), ("carriers", 0), ("pins", 0), ("holders", 0), ("leaks", 0),
+                             ("doctor", 0), ("pod", 0), ("services", 1)):
+            with self.subTest(verb):
+                result = harness.run([HEAPLINE, verb, "-p", str(recorded.collector.pid)])
+                self.assertEqual(result.status, status, result.stderr)
+                self.assertNotIn("Bad address", result.stderr)
+        self.assertIn("'heapline attach -p", result.stderr)
+
     def test_processes_that_are_not_recorded_are_refused(self):
         self.start()
         result = self.ctl(os.getpid(), "status")

@@ -80,7 +80,9 @@ int hl_open_region(pid_t pid, const struct hl_owner_names *names, struct hl_open
 	int r = hl_owners_read_memory(pid, map->start, &region.layout, sizeof(region.layout));
 	if (r < 0)
 		return r;
-	if (!layout_is_sane(&region.layout))
+	/* A collector maps the regions of others. */
+	if (!layout_is_sane(&region.layout) ||
+	    (region.layout.pid && region.layout.pid != hl_process_inner_pid(pid)))
 		return -ENODATA;
 	region.bytes = region.layout.region_bytes;
 	/* Most of a region is never used: what is not written here does not count for RLIMIT_DATA. */

@@ -154,6 +154,12 @@ bool hl_outside_malloc_describe(const struct hl_outside_malloc *found,
 	if (!grew && !is_unseen)
 		return false;
 	format_way(found, own, way);
+	if (is_unseen && found->runs && own->listed_by)
+		snprintf(way + strlen(way), WAY_MAX - strlen(way),
+			 ", so record longer; 'heapline heap -p %d %s' lists those that it has "
+			 "now, by "
+			 "type",
+			 (int)found->pid, own->listed_by);
 	if (!is_empty)
 		snprintf(had, sizeof(had), "at most %.1f MiB from malloc",
 			 (double)found->malloc_bytes / MIB);

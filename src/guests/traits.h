@@ -98,6 +98,7 @@ struct hl_guest_traits {
 	/* Objects that it cuts from memory of its own. */
 	const char *program, *library; /* beginnings of the names of files that do so */
 	const char *objects;	       /* "small objects of ..." */
+	const char *lists_objects;     /* the option of 'heapline heap' that lists them by type */
 	const struct hl_guest_allocator *allocator;
 	const char *beside_malloc; /* an allocator that programs export beside malloc */
 	const char *presets;	   /* as src/allocators/presets.txt */

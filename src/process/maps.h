@@ -203,6 +203,8 @@ struct hl_own_memory {
 		*by_malloc; /* a clause: how to start it so that it allocates by malloc; or NULL */
 	/* Of a guest: they are recorded from its next call of malloc on, and are a part of RSS by name. */
 	bool is_objects;
+	const char *
+		listed_by; /* of those: the option of 'heapline heap' that lists them now; or NULL */
 };
 
 /* Of the program at ${executable}, and where ${maps} are not NULL, of process ${pid}, whose maps they are. False: there is

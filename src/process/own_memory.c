@@ -56,6 +56,7 @@ static bool find(const struct program *program, struct hl_own_memory *own)
 				       has_library(program, guest->library))) {
 			snprintf(own->what, sizeof(own->what), "%s", guest->objects);
 			own->is_objects = true;
+			own->listed_by = guest->lists_objects;
 			return true;
 		}
 		if (allocator && (exports(program, allocator->exported) ||

@@ -2,6 +2,7 @@
 """Objects of Python, which its allocator cuts from arenas: each is recorded, once."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -195,6 +196,23 @@ class Objects(TestCase):
     def assert_recorded(self, script, **options):
         recording, (counted,) = self.record_with_oracle(script, **options)
         self.assert_equal_counts(recording, counted)
+
+    def test_where_no_malloc_is_called_what_lists_objects_is_named(self):
+        """A chain of small objects, which pymalloc cuts from arenas: the recorder opens Python at a call of malloc."""
+        script = ("class Node:\n  __slots__ = ('next',)\n  def __init__(self, n): self.next = n\n"
+                  "import time\nhead = None\nfor i in range(200_000): head = Node(head)\nprint('ready', flush=True)\n"
+                  "while True:\n  for i in range(300): head = Node(head)\n  time.sleep(0.002)")
+        chain = subprocess.Popen([self.python, "-c", script], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(chain.stdout.close)
+        self.addCleanup(chain.wait)
+        self.addCleanup(chain.kill)
+        chain.stdout.readline()
+        result = harness.run([harness.HEAPLINE, "attach", "-p", str(chain.pid), "-d", "0.2", "-o", self.path("chain.hl")])
+        named = re.search(rf"'heapline (heap -p {chain.pid} --python-types)' lists", result.stderr)
+        types = harness.run([harness.HEAPLINE, *named[1].split()]).stdout if named else ""
+        if not named and "not one call of malloc" not in result.stderr:
+            self.skipTest("it has called malloc meanwhile")
+        self.assertRegex(types, r"\bNode\b", result.stderr)
 
     def test_each_object_is_recorded_once_in_every_mode(self):
         for mode in RECORDING_MODES:

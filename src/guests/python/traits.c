@@ -51,6 +51,7 @@ const struct hl_guest_traits hl_guest_traits_python = {
 	.program = "python",
 	.library = "libpython",
 	.objects = "small objects of Python",
+	.lists_objects = "--python-types",
 	/* Objects that are cut from arenas, which are mapped; asked for by --hook @python */
 	.presets = "preset python\n"
 		   "malloc=PyObject_Malloc\n"

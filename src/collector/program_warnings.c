@@ -274,14 +274,18 @@ static bool is_plain_text(const char *text, size_t bytes)
 static void warn_of_scripts(struct hl_archive *archive, const struct hl_tracked *tracked)
 {
 	const struct hl_region_refusal *refusal = &tracked->region.header->refusal;
+	uint32_t state = atomic_load_explicit(&refusal->state, memory_order_acquire);
 
-	if (atomic_load_explicit(&refusal->state, memory_order_acquire) != HL_REFUSAL_WRITTEN)
+	if (state != HL_REFUSAL_WRITTEN && state != HL_REFUSAL_NOTED)
 		return;
 	const struct hl_region_refusal said = *refusal;
 	if (is_plain_text(said.runtime, sizeof(said.runtime)) &&
 	    is_plain_text(said.reason, sizeof(said.reason)))
-		hl_archive_warn(archive, "'%s' runs %s, but its frames stay native: %s",
-				tracked->identity.executable, said.runtime, said.reason);
+		hl_archive_warn(archive, "'%s' runs %s, %s: %s", tracked->identity.executable,
+				said.runtime,
+				state == HL_REFUSAL_NOTED ? "not all of whose memory is recorded"
+							  : "but its frames stay native",
+				said.reason);
 }
 
 /* The allocator of the guest that has frames of ${provider}, a name of up to ${bytes}; or NULL. */

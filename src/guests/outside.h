@@ -70,22 +70,27 @@ struct hl_guest_service {
 typedef int hl_guest_read_labels_fn(pid_t pid, struct hl_block_owners *owners,
 				    struct hl_inuse_labels **ret_labels, struct hl_error *err);
 
+/* Memory that a guest maps, and cuts into blocks of its own. */
+struct hl_guest_pools {
+	const char *name;      /* in the balance of RSS: "... objects"; NULL: it has none */
+	const char *listed_by; /* the end of a sentence: "--OPTION' lists ..." of heapline heap */
+	/* Of how many bytes the pools are that most of what is in memory of [${start}, ${end}) is, of which ${pages} are; 0: it
+	 * is not. */
+	uint64_t (*pool_bytes)(struct hl_memory *memory, uint64_t start, uint64_t end,
+			       const struct hl_pages *pages);
+	bool recorded; /* 'attach' records what is cut from them */
+	/* Says in ${ret_text} what the mapping [${start}, ${end}) has; NULL: a mapping has no row of its own. */
+	void (*describe)(struct hl_memory *memory, uint64_t start, uint64_t end, char *ret_text,
+			 size_t capacity);
+};
+
 struct hl_guest_outside {
 	struct {
 		const char *what; /* for a sentence: "the types of ..." */
 		hl_guest_read_labels_fn *read;
 	} labels[HL_GUEST_LABELS];
-	/* Memory that it maps, and cuts into blocks of its own. */
-	struct {
-		const char *name; /* in the balance of RSS: "... objects"; NULL: it has none */
-		const char *
-			listed_by; /* the end of a sentence: "--OPTION' lists ..." of heapline heap */
-		/* Of how many bytes the pools are that most of what is in memory of [${start}, ${end}) is, of which ${pages}
-		 * are; 0: it is not. */
-		uint64_t (*pool_bytes)(struct hl_memory *memory, uint64_t start, uint64_t end,
-				       const struct hl_pages *pages);
-		bool recorded; /* 'attach' records what is cut from them */
-	} pools;
+	struct hl_guest_pools pools;
+	struct hl_guest_pools other_pools; /* for other blocks; NULL as the name: there are none */
 	/* Types of objects, by the words that their blocks begin with. */
 	struct {
 		/* *${ret_name}: of the type of the block that begins with ${count} ${words}, in ${names}; unchanged: it is not

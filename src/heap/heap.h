@@ -34,8 +34,8 @@ enum hl_anonymous_kind {
 	HL_ANONYMOUS_VARIABLES, /* .data and .bss, and other pages of ELF files that were written to */
 	HL_ANONYMOUS_FILE,	/* written pages of other files that are mapped privately */
 	HL_ANONYMOUS_CODE,
-	HL_ANONYMOUS_GUESTS, /* and following: memory of hl_guests_outside[0] and following */
-	HL_ANONYMOUS_V8 = HL_ANONYMOUS_GUESTS + HL_GUESTS_OUTSIDE_MAX,
+	HL_ANONYMOUS_GUESTS, /* and following: pools of hl_guests_outside[0] and following, then their other pools */
+	HL_ANONYMOUS_V8 = HL_ANONYMOUS_GUESTS + 2 * HL_GUESTS_OUTSIDE_MAX,
 	HL_ANONYMOUS_JAVA,
 	HL_ANONYMOUS_JVM,
 	HL_ANONYMOUS_GO,
@@ -47,8 +47,8 @@ enum hl_anonymous_kind {
 /* As reports show it: "Go's heap". NULL: no guest has such memory. Equal names are equal pointers. */
 const char *hl_rss_anonymous_name(size_t kind);
 
-/* The guest whose memory is of this kind; NULL: none. */
-const struct hl_guest_outside *hl_rss_guest(size_t kind);
+/* The pools of a guest that memory of this kind is; NULL: of none. */
+const struct hl_guest_pools *hl_rss_pools(size_t kind);
 
 /* Of parts whose mappings have names. */
 extern const char hl_rss_files_name[], hl_rss_shared_name[];

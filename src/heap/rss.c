@@ -29,6 +29,14 @@ static bool is_of_tmpfs(const struct hl_map *map, const char *mounts)
 	return false;
 }
 
+/* What is shared and has no file to which the kernel can write it back. */
+static bool is_shared_memory(const struct hl_map *map, const char *mounts)
+{
+	return map->flags & HL_MAP_SHARED &&
+	       (!map->inode || map->path[0] != '/' || hl_memory_is_plain(map) ||
+		strncmp(map->path, "/dev/", 5) == 0 || is_of_tmpfs(map, mounts));
+}
+
 static void name_mapping(const struct hl_map *map, const char *mounts,
 			 struct hl_rss_mapping *mapping)
 {
@@ -68,17 +76,16 @@ static int compare_bytes(const void *left, const void *right)
 	return order ? order : (a->start > b->start) - (a->start < b->start);
 }
 
-/* Joins mappings of one name, and keeps the largest of each part. ${memory} tells file systems. 0 or -ENOMEM. */
-static int rss_name_mappings(struct hl_memory *memory, struct hl_heap_rss *rss)
+/* Joins mappings of one name, and keeps the largest of each part. ${mounts} tells file systems. */
+static void rss_name_mappings(struct hl_memory *memory, const char *mounts, struct hl_heap_rss *rss)
 {
-	HL_FREED char *mounts = NULL;
 	struct hl_rss_mapping *mappings = rss->mappings;
-	size_t length, kept = 0, of_part = 0;
+	size_t kept = 0, of_part = 0;
 
-	if (memory->pid)
-		hl_proc_read_all(memory->pid, "mountinfo", &mounts, &length);
 	for (size_t i = 0; i < rss->mapping_count; i++)
-		name_mapping(hl_maps_find(&memory->maps, mappings[i].start), mounts, &mappings[i]);
+		if (!mappings[i].name[0])
+			name_mapping(hl_maps_find(&memory->maps, mappings[i].start), mounts,
+				     &mappings[i]);
 	if (rss->mapping_count)
 		qsort(mappings, rss->mapping_count, sizeof(*mappings), compare_names);
 	for (size_t i = 0; i < rss->mapping_count; i++) {
@@ -100,7 +107,6 @@ static int rss_name_mappings(struct hl_memory *memory, struct hl_heap_rss *rss)
 		if (of_part < KEPT_MAX)
 			mappings[rss->mapping_count++] = mappings[i];
 	}
-	return 0;
 }
 
 /* ---- what the kernel counts beside the parts ---- */
@@ -261,20 +267,23 @@ static const char *const names[HL_ANONYMOUS_COUNT] = {
 
 const char hl_rss_files_name[] = "files", hl_rss_shared_name[] = "shared memory";
 
-const struct hl_guest_outside *hl_rss_guest(size_t kind)
+const struct hl_guest_pools *hl_rss_pools(size_t kind)
 {
 	size_t i = kind - HL_ANONYMOUS_GUESTS;
+	const struct hl_guest_outside *guest =
+		i < 2 * HL_GUESTS_OUTSIDE_MAX ? hl_guests_outside[i % HL_GUESTS_OUTSIDE_MAX] : NULL;
+	const struct hl_guest_pools *pools = !guest			 ? NULL
+					     : i < HL_GUESTS_OUTSIDE_MAX ? &guest->pools
+									 : &guest->other_pools;
 
-	return i < HL_GUESTS_OUTSIDE_MAX && hl_guests_outside[i] && hl_guests_outside[i]->pools.name
-		       ? hl_guests_outside[i]
-		       : NULL;
+	return pools && pools->name ? pools : NULL;
 }
 
 const char *hl_rss_anonymous_name(size_t kind)
 {
-	const struct hl_guest_outside *guest = hl_rss_guest(kind);
+	const struct hl_guest_pools *pools = hl_rss_pools(kind);
 
-	return guest ? guest->pools.name : names[kind];
+	return pools ? pools->name : names[kind];
 }
 
 struct hl_runtimes hl_rss_find_runtimes(struct hl_memory *memory)
@@ -327,10 +336,11 @@ enum hl_anonymous_kind hl_rss_kind(struct hl_memory *memory, const struct hl_run
 {
 	if (map->inode)
 		return HL_ANONYMOUS_FILE;
-	for (size_t i = 0; hl_guests_outside[i]; i++)
-		if (hl_guests_outside[i]->pools.name &&
-		    hl_guests_outside[i]->pools.pool_bytes(memory, start, end, pages))
-			return HL_ANONYMOUS_GUESTS + (enum hl_anonymous_kind)i;
+	for (size_t kind = HL_ANONYMOUS_GUESTS; kind < HL_ANONYMOUS_V8; kind++) {
+		const struct hl_guest_pools *pools = hl_rss_pools(kind);
+		if (pools && pools->pool_bytes(memory, start, end, pages))
+			return (enum hl_anonymous_kind)kind;
+	}
 	/* What is writable, too, may hold data alone: SBCL maps its heap so. */
 	if ((map->flags & (HL_MAP_EXEC | HL_MAP_WRITE)) == HL_MAP_EXEC)
 		return HL_ANONYMOUS_CODE;
@@ -354,7 +364,9 @@ struct others {
 	struct hl_heap_rss *rss;
 	struct hl_runtimes runtimes;
 	struct hl_places places;
+	char *mounts; /* mountinfo; NULL: not known */
 	const struct hl_map *map;
+	bool is_memory; /* the mapping is shared, and of no file that has a disk, or a server, behind it */
 	struct hl_pages pages;
 };
 
@@ -391,9 +403,9 @@ static uint64_t *sum_of(struct others *others, const struct hl_page_run *run,
 		return &rss->recorder_bytes;
 	if (is_zgc_heap(&others->runtimes, others->map))
 		return &rss->anonymous[HL_ANONYMOUS_JAVA];
-	if (others->map->flags & HL_MAP_SHARED)
+	if (others->is_memory)
 		return &rss->shared_bytes;
-	if (run->kind & HL_PAGE_FILE)
+	if (others->map->flags & HL_MAP_SHARED || run->kind & HL_PAGE_FILE)
 		return &rss->file_bytes;
 	if (!place)
 		return NULL;
@@ -434,13 +446,19 @@ static int add_part(struct others *others, uint64_t start, uint64_t end,
 	enum hl_anonymous_kind kind = hl_rss_kind(others->memory, &others->runtimes, others->map,
 						  start, end, &others->pages);
 	rss->anonymous[kind] += bytes;
-	if (kind != HL_ANONYMOUS_OTHER && kind != HL_ANONYMOUS_FILE)
+	const struct hl_guest_pools *pools = hl_rss_pools(kind);
+	if (kind != HL_ANONYMOUS_OTHER && kind != HL_ANONYMOUS_FILE && !(pools && pools->describe))
 		return 0;
 	if (kind == HL_ANONYMOUS_OTHER && bytes > rss->largest_bytes) {
 		rss->largest_start = start;
 		rss->largest_bytes = bytes;
 	}
-	return add_mapping(others, hl_rss_anonymous_name(kind), bytes, huge);
+	r = add_mapping(others, hl_rss_anonymous_name(kind), bytes, huge);
+	if (r == 0 && pools && pools->describe) {
+		struct hl_rss_mapping *mapping = &rss->mappings[rss->mapping_count - 1];
+		pools->describe(others->memory, start, end, mapping->name, sizeof(mapping->name));
+	}
+	return r;
 }
 
 /* Adds [${start}, ${end}) of a mapping, in which no carrier lies, place by place. */
@@ -469,11 +487,15 @@ int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 		.memory = memory, .rss = rss, .runtimes = hl_rss_find_runtimes(memory)};
 	HL_CLEANUP(hl_extents_release) struct hl_extents extents = {0};
 	int r = hl_extents_of_carriers(&heap->carriers, memory->page_bytes, &extents);
+	size_t length;
 
 	if (r == 0)
 		r = hl_places_read(memory, &others.runtimes.jvm, &others.places);
+	if (memory->pid)
+		hl_proc_read_all(memory->pid, "mountinfo", &others.mounts, &length);
 	for (size_t i = 0; i < memory->maps.count && r == 0; i++) {
 		others.map = &memory->maps.maps[i];
+		others.is_memory = is_shared_memory(others.map, others.mounts);
 		r = hl_extents_gaps(&extents, others.map->start, others.map->end, add_gap, &others);
 	}
 	rss->anonymous_bytes = 0;
@@ -483,12 +505,12 @@ int hl_rss_add_others(struct hl_memory *memory, struct hl_heap *heap)
 			 rss->overhead_bytes + rss->unscanned_bytes + rss->other_allocator_bytes +
 			 rss->recorder_bytes + rss->stack_bytes + rss->file_bytes +
 			 rss->shared_bytes + rss->anonymous_bytes;
-	if (r == 0)
-		r = rss_name_mappings(memory, rss);
+	rss_name_mappings(memory, others.mounts, rss);
 	if (r == 0 && memory->pid)
 		hl_rss_read_beside(memory->pid, &rss->beside);
 	if (r == 0 && memory->pid)
 		r = read_open(memory->pid, heap);
+	free(others.mounts);
 	hl_pages_release(&others.pages);
 	hl_places_release(&others.places);
 	return r;

@@ -241,7 +241,8 @@ static void copy_text(char *to, const char *from, size_t bytes)
 		to[i] = from[i];
 }
 
-void hl_script_refuse(struct hl_region_header *header, const char *runtime, const char *reason)
+static void say(struct hl_region_header *header, const char *runtime, const char *reason,
+		uint32_t state)
 {
 	struct hl_region_refusal *refusal = &header->refusal;
 	uint32_t none = HL_REFUSAL_NONE;
@@ -251,7 +252,17 @@ void hl_script_refuse(struct hl_region_header *header, const char *runtime, cons
 	copy_text(refusal->runtime, runtime, sizeof(refusal->runtime));
 	copy_text(refusal->reason, reason, sizeof(refusal->reason));
 	/* Release: who sees it sees the reason. */
-	atomic_store_explicit(&refusal->state, HL_REFUSAL_WRITTEN, memory_order_release);
+	atomic_store_explicit(&refusal->state, state, memory_order_release);
+}
+
+void hl_script_refuse(struct hl_region_header *header, const char *runtime, const char *reason)
+{
+	say(header, runtime, reason, HL_REFUSAL_WRITTEN);
+}
+
+void hl_script_note(struct hl_region_header *header, const char *runtime, const char *what)
+{
+	say(header, runtime, what, HL_REFUSAL_NOTED);
 }
 
 /* ---- names and sites in the region; under the lock ---- */

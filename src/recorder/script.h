@@ -53,6 +53,9 @@ void hl_script_forget(uint64_t function);
 /* Has the collector say once why frames of ${runtime} stay native. Async-signal-safe. */
 void hl_script_refuse(struct hl_region_header *header, const char *runtime, const char *reason);
 
+/* The same of memory of ${runtime} that is not recorded: ${what}. */
+void hl_script_note(struct hl_region_header *header, const char *runtime, const char *what);
+
 /* In a forked child, at once: a thread that was registering is in the parent. */
 void hl_script_enter_child(void);
 

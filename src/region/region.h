@@ -378,14 +378,15 @@ struct hl_region_kin {
 #define HL_REFUSAL_MAX	       160 /* bytes of the reason */
 #define HL_REFUSAL_RUNTIME_MAX 16
 
-/* Why the frames of an interpreter stay native: of the first that cannot be read. */
+/* Why the frames of an interpreter stay native, of the first that cannot be read; or, HL_REFUSAL_NOTED, which memory of it is
+ * not recorded. */
 struct hl_region_refusal {
 	_Atomic uint32_t state;		      /* HL_REFUSAL_* */
 	char runtime[HL_REFUSAL_RUNTIME_MAX]; /* the name, with its NUL */
 	char reason[HL_REFUSAL_MAX];
 };
 
-enum { HL_REFUSAL_NONE, HL_REFUSAL_WRITING, HL_REFUSAL_WRITTEN };
+enum { HL_REFUSAL_NONE, HL_REFUSAL_WRITING, HL_REFUSAL_WRITTEN, HL_REFUSAL_NOTED };
 
 /*
  * Libraries that are loaded while the process runs, see attached.h. Whoever has loaded one, and holds

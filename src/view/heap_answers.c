@@ -11,8 +11,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define MUCH_PERCENT   15 /* a part that is worth a word */
-#define NEARLY_PERCENT 85 /* nearly all */
+#define MUCH_PERCENT   15		   /* a part that is worth a word */
+#define NEARLY_PERCENT 85		   /* nearly all */
+#define LITTLE_BYTES   (UINT64_C(4) << 20) /* beside files, of which no part stands out */
 
 /* With so few arenas there is nothing to share: one for the main thread, one for the others. */
 #define ARENAS_FEW 2
@@ -77,9 +78,11 @@ static void say_who_allocates(struct figures *of)
 /* Whether ${name} is of the pools of a guest, and 'attach' records what it cuts from them. */
 static bool is_recorded(const char *name)
 {
-	for (size_t i = 0; hl_guests_outside[i]; i++)
-		if (name == hl_guests_outside[i]->pools.name)
-			return hl_guests_outside[i]->pools.recorded;
+	for (size_t kind = HL_ANONYMOUS_GUESTS; kind < HL_ANONYMOUS_V8; kind++) {
+		const struct hl_guest_pools *pools = hl_rss_pools(kind);
+		if (pools && name == pools->name)
+			return pools->recorded;
+	}
 	return false;
 }
 
@@ -129,7 +132,8 @@ static void say_who_maps(struct figures *of, const char *name, uint64_t bytes)
 /* ---- 1: leak, retention or fragmentation? ---- */
 
 /* The largest part of RSS that is not malloc's. Files are left out: the kernel takes their pages back when it needs memory.
- * So is heapline's recorder, which is not the program's. */
+ * So is heapline's recorder, which is not the program's; and, unless it is most of RSS, what was changed of files that are
+ * mapped privately, which grows no further than these are long: an archive of classes, or what a loader has relocated. */
 static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
@@ -141,7 +145,8 @@ static const char *largest_outside(const struct figures *of, uint64_t *ret_bytes
 	if (rss->shared_bytes > most)
 		most = rss->shared_bytes, name = hl_rss_shared_name;
 	for (size_t i = 0; i < HL_ANONYMOUS_COUNT; i++)
-		if (rss->anonymous[i] > most) {
+		if (rss->anonymous[i] > most &&
+		    (i != HL_ANONYMOUS_FILE || is_most(rss->anonymous[i], rss->rss_bytes))) {
 			most = rss->anonymous[i];
 			name = hl_rss_anonymous_name(i);
 		}
@@ -246,7 +251,8 @@ static const char *what_it_is(struct figures *of)
 	uint64_t part_bytes;
 	const char *name = largest_outside(of, &part_bytes);
 
-	if (is_percent(rss->file_bytes, rss->rss_bytes, NEARLY_PERCENT)) {
+	if (is_percent(rss->file_bytes, rss->rss_bytes, NEARLY_PERCENT) &&
+	    rss->rss_bytes - rss->file_bytes < LITTLE_BYTES) {
 		of->kind = "files";
 		say(of,
 		    "no part stands out: %s of %s are pages of files, which the kernel takes back "
@@ -256,9 +262,10 @@ static const char *what_it_is(struct figures *of)
 		of->kind = "outside";
 		of->part = name;
 		of->part_bytes = part_bytes;
-		say(of, "not in %s heap, which has %s of %s: %s, %s, is the largest part",
+		say(of, "not in %s heap, which has %s of %s: %s, %s, is %sthe largest part",
 		    of->heap->unwalked.allocator ? "the allocator's" : "malloc's", all,
-		    HL_HEAP_BYTES(rss->rss_bytes), name, HL_HEAP_BYTES(part_bytes));
+		    HL_HEAP_BYTES(rss->rss_bytes), name, HL_HEAP_BYTES(part_bytes),
+		    rss->file_bytes > part_bytes ? "but for files " : "");
 		say_who_maps(of, name, part_bytes);
 	} else if (of->heap->unwalked.allocator) {
 		say_unwalked(of);
@@ -438,11 +445,10 @@ static const char *what_else_there_is(struct figures *of)
 	    part_bytes <= largest_of_heap(of->heap))
 		say_who_maps(of, name, part_bytes);
 	/* How those who own a runtime's objects see them. */
-	for (size_t i = 0; hl_guests_outside[i]; i++)
-		if (is_percent(rss->anonymous[HL_ANONYMOUS_GUESTS + i], rss->rss_bytes,
-			       MUCH_PERCENT))
+	for (size_t kind = HL_ANONYMOUS_GUESTS; kind < HL_ANONYMOUS_V8; kind++)
+		if (is_percent(rss->anonymous[kind], rss->rss_bytes, MUCH_PERCENT))
 			say(of, "; 'heapline heap -p %d %s", of->heap->process.pid,
-			    hl_guests_outside[i]->pools.listed_by);
+			    hl_rss_pools(kind)->listed_by);
 	for (size_t i = HL_ANONYMOUS_V8; i <= HL_ANONYMOUS_JAVA; i++)
 		if (is_percent(rss->anonymous[i], rss->rss_bytes, MUCH_PERCENT) &&
 		    hl_rss_anonymous_name(i) != name)

@@ -29,12 +29,12 @@ static char *map(size_t bytes, int protection, int flags, int fd)
 	return memory;
 }
 
-static int scratch_file(void)
+static int scratch_file(off_t bytes)
 {
 	char path[] = "/var/tmp/resident-parts-XXXXXX";
 	int fd = mkstemp(path);
 
-	REQUIRE(fd >= 0 && unlink(path) == 0 && ftruncate(fd, 1 << 20) == 0);
+	REQUIRE(fd >= 0 && unlink(path) == 0 && ftruncate(fd, bytes) == 0);
 	return fd;
 }
 
@@ -82,7 +82,7 @@ static void start_threads(bool is_own)
 static void fill_above_a_file(void)
 {
 	char *memory = map(BYTES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	char *file = map(1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE, scratch_file());
+	char *file = map(1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE, scratch_file(1 << 20));
 
 	memset(memory, 1, BYTES);
 	file[0] = 1;
@@ -140,6 +140,8 @@ int main(int count, char **arguments)
 		fill(BYTES, MAP_PRIVATE, memory_file("copied"));
 	else if (strcmp(kind, "shared-memfd") == 0)
 		fill(BYTES, MAP_SHARED, memory_file("frames"));
+	else if (strcmp(kind, "shared-file") == 0)
+		fill(BYTES, MAP_SHARED, scratch_file(BYTES));
 	else if (strcmp(kind, "huge-pages") == 0)
 		fill(BYTES, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1);
 	else if (strcmp(kind, "huge-blocks") == 0)

@@ -13,7 +13,7 @@ import harness
 from harness import HEAPLINE, Waiting, need, need_root, program, run
 
 BYTES = 48 << 20
-SLACK = 1 << 20  # other pages of so small a program
+SLACK = 2 << 20  # other pages of so small a program
 
 JAVA_KEEPS = """
 public class Keeps {
@@ -93,6 +93,12 @@ class Parts(unittest.TestCase):
         largest = next(row for row in heap["mappings"] if row["part"] == "shared memory")
         self.assertEqual((largest["name"], largest["bytes"]), ("memfd:frames", BYTES))
 
+    def test_a_file_that_is_shared_is_a_file(self):
+        """The kernel writes its pages back, and takes them, when it needs memory: it is not what to act on."""
+        heap = self.expect("shared-file", "files")
+        verdict = next(row["answer"] for row in heap["answers"] if row["question"].startswith("leak"))
+        self.assertNotIn("shared memory", verdict)
+
     def test_the_programs_own_libc_is_read(self):
         self.expect("second-libc", "live blocks")
 
@@ -160,6 +166,21 @@ class Runtimes(unittest.TestCase):
         self.assertLessEqual(parts["Java objects (the JVM's heap)"], rss + SLACK if rss else committed)
         self.assertAlmostEqual(parts["stacks"], stacks, delta=1 << 20)
         self.assertLess(parts["likely the JVM's metaspace and GC"], kept // 2)
+
+    def test_the_archive_of_classes_is_not_the_answer_of_a_fresh_jvm(self):
+        """It is mapped privately, and relocated as the machine starts: most of its pages are the process' own then."""
+        java, javac = need("java"), need("javac")
+        with tempfile.TemporaryDirectory() as scratch:
+            with open(os.path.join(scratch, "Keeps.java"), "w", encoding="utf-8") as file:
+                file.write(JAVA_KEEPS.replace("30000", "3"))
+            subprocess.run([javac, "-d", scratch, os.path.join(scratch, "Keeps.java")], check=True)
+            for options in (["-Xshare:auto"], ["-Xshare:auto", "-XX:+UseSerialGC"], ["-Xshare:off"]):
+                with self.subTest(options=options), Waiting([java, *options, "-Xmx64m", "-cp", scratch, "Keeps"]) as process:
+                    heap = heap_of(process.pid)
+                verdict = next(row["answer"] for row in heap["answers"] if row["question"].startswith("leak"))
+                parts = {part: size for part, size in parts_of(heap).items() if "files" not in part}
+                self.assertNotIn("private data of files", verdict)
+                self.assertIn(max(parts, key=parts.get), verdict)
 
     def test_memory_of_web_assembly_is_neither_stack_nor_object(self):
         with Waiting([need("node"), "-e", WEB_ASSEMBLY]) as process:

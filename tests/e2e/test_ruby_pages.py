@@ -78,6 +78,44 @@ class Pages(harness.TestCase):
         self.assertRegex(text, r"Ruby slot +pages +live +bytes +free +free bytes +empty pages +spare")
         self.assertRegex(text, r"Ruby's objects use .* GC.compact could give back at most .* pages; what is pinned is known")
 
+    def test_the_transient_heap_of_3_1_has_the_elements_of_young_arrays_and_hashes(self):
+        """It counts what an object leads to: 6 elements of 8 bytes, and tables of 8 pairs."""
+        ruby = rubies()[0]
+        if not ruby.endswith("3.1"):
+            self.skipTest("Ruby 3.1 is not installed")
+        script = ("$stdout.sync = true; GC.start; GC.disable; puts 'ready'; $stdin.gets\n"
+                  "$arrays = Array.new(2000) { |i| [i, i, i, i, i, i] }; puts 'arrays'; $stdin.gets\n"
+                  "$hashes = Array.new(1000) { |i| {a: i, b: i} }; puts 'hashes'; $stdin.gets\n"
+                  "$arrays = nil; GC.enable; GC.start; puts 'end'; $stdin.gets\n")
+        found = []
+        with harness.Waiting([ruby, "--disable=gems", "-e", script]) as process:
+            for last in (False, False, False, True):
+                result = harness.run([HEAPLINE, "heap", "-p", str(process.pid), "--ruby", "--stop", "--json"])
+                self.assertEqual(result.status, 0, result.stderr)
+                found.append(json.loads(result.stdout))
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                if not last:
+                    process.stdout.readline()
+        sums = [report["ruby"] for report in found]
+        self.assertEqual({sum["transient_bytes"] for sum in sums}, {32 << 20})
+        for earlier, later, elements, size in ((0, 1, 2000, 6 * 8), (1, 2, 1000, 8 * 16)):
+            self.assertAlmostEqual(sums[later]["transient_live_elements"] - sums[earlier]["transient_live_elements"], elements, delta=LATER)
+            self.assertAlmostEqual(sums[later]["transient_live_bytes"] - sums[earlier]["transient_live_bytes"], elements * size, delta=LATER * 64)
+        self.assertLess(sums[3]["transient_live_elements"], 1000 + LATER)
+        row, = (row for row in found[2]["resident"] if row["part"] == "Ruby's transient heap")
+        mapping, = (mapping for mapping in found[2]["mappings"] if mapping["part"] == row["part"])
+        self.assertEqual(mapping["name"], f"arena of 32.0 MiB, {sums[2]['transient_live_bytes'] / 1024:.1f} KiB live")
+        self.assertLess(sums[2]["transient_live_bytes"], row["bytes"])
+
+    def test_a_recording_says_that_the_transient_heap_is_not_in_it(self):
+        for ruby in rubies():
+            with self.subTest(ruby):
+                harness.run([HEAPLINE, "record", "-q", "-f", "-o", self.path("r.hl"), "--", ruby, "--disable=gems", "-e", "[[1] * 6]"])
+                warnings = harness.info(self.path("r.hl"))["recording"]["warnings"]
+                said = [text for text in warnings if "elements of small arrays and hashes lie in its transient heap" in text]
+                self.assertEqual(len(said), ruby.endswith("3.1"), warnings)
+
     def test_a_process_without_ruby_has_none(self):
         with harness.Waiting(["/bin/sh", "-c", "echo ready; read line"]) as process:
             result = harness.run([HEAPLINE, "heap", "-p", str(process.pid), "--ruby"])

@@ -395,11 +395,11 @@ static void memory_of_a_guest_has_its_words(void **state)
 	(void)state;
 	struct hl_heap_rss rss = {
 		.rss_bytes = 100 * MIB, .live_bytes = 10 * MIB, .anonymous_bytes = 90 * MIB};
-	const struct hl_guest_outside *guest = NULL;
+	const struct hl_guest_pools *guest = NULL;
 	char expected[256];
 
 	for (size_t kind = 0; kind < HL_ANONYMOUS_COUNT && !guest; kind++) {
-		guest = hl_rss_guest(kind);
+		guest = hl_rss_pools(kind);
 		rss.anonymous[guest ? kind : HL_ANONYMOUS_OTHER] = guest ? 80 * MIB : 10 * MIB;
 	}
 	if (!guest) {
@@ -408,12 +408,12 @@ static void memory_of_a_guest_has_its_words(void **state)
 	}
 	snprintf(expected, sizeof(expected),
 		 "%s, 80.0 MiB, is the largest part; 'heapline attach -p 4711 -d 60' records",
-		 guest->pools.name);
+		 guest->name);
 	expect_answer(&rss, 0, expected);
 	snprintf(expected, sizeof(expected),
-		 "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is %s", guest->pools.name);
+		 "90.0 MiB of 100.0 MiB RSS; most of it, 80.0 MiB, is %s", guest->name);
 	expect_answer(&rss, 0, expected);
-	snprintf(expected, sizeof(expected), "'heapline heap -p 4711 %s", guest->pools.listed_by);
+	snprintf(expected, sizeof(expected), "'heapline heap -p 4711 %s", guest->listed_by);
 	expect_answer(&rss, 0, expected);
 }
 

@@ -15,6 +15,7 @@ static const struct hl_ruby_layout layouts[] = {
 	 .frame_bytes = 64,
 	 .line_is_object = true,
 	 .short_length_in_flags = true,
+	 .has_transient_heap = true,
 	 .body_lines = 120,
 	 .body_line_count = 136,
 	 .body_index = 144},

@@ -159,6 +159,10 @@ static void open_noted(struct hl_recorder *recorder)
 		refuse(recorder, problem);
 	else if (hl_script_register(&provider) == 0)
 		atomic_compare_exchange_strong(&interpreter.phase, &opening, PHASE_OPEN);
+	if (problem == HL_RUBY_FITS && ruby->layout->has_transient_heap)
+		hl_script_note(recorder->region.header, "Ruby",
+			       "elements of small arrays and hashes lie in its transient heap; "
+			       "what a collection moves from there to malloc counts where it ran");
 }
 
 const struct hl_guest hl_guest_ruby = {

@@ -2,6 +2,7 @@
 /* Pages of Ruby's objects, of another process; see guests/outside.h. */
 #include "guests/outside.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/cli.h"
@@ -108,6 +109,165 @@ static uint64_t pool_bytes(struct hl_memory *memory, uint64_t start, uint64_t en
 	return held > asked / 2 ? found : 0;
 }
 
+/* ---- the transient heap ---- */
+
+/*
+ * Until 3.2 elements of small arrays, tables of small hashes and members of small objects lie at first in an arena of 32 MiB
+ * (transient_heap.c), which is mapped. It consists of blocks, aligned to their size; from each, elements are cut one after the
+ * other, behind a header that has their object. Blocks are emptied as a whole, by a collection, which moves what is left to malloc.
+ */
+#define BLOCK_BYTES    (UINT64_C(32) << 10)
+#define ELEMENTS_MAGIC 0xfeabu
+#define UNMARKED       (-1)
+#define OBJECT_WORDS   5u /* of its slot, one of which leads to its elements */
+
+struct block {
+	int16_t used_bytes, last_marked, elements;
+	uint64_t next;
+};
+
+struct elements {
+	uint16_t magic, bytes; /* with this header */
+	int16_t next_marked, unused;
+	uint64_t object;
+};
+
+static_assert(sizeof(struct block) == 16 && sizeof(struct elements) == 16,
+	      "as in transient_heap.c");
+
+struct transient {
+	uint64_t bytes; /* 0: there is none */
+	uint64_t cut_bytes, live_elements, live_bytes;
+};
+
+/* Elements at ${address} that belong to ${object}, if that is so still. */
+struct owned {
+	uint64_t object, address, bytes;
+};
+
+/* Whether a block of an arena that lies in [${start}, ${end}) begins at ${address}. */
+static bool read_block(struct hl_memory *memory, uint64_t start, uint64_t end, uint64_t address,
+		       struct block *ret_block)
+{
+	const int room = (int)(BLOCK_BYTES - sizeof(*ret_block));
+
+	return hl_memory_read(memory, address, ret_block, sizeof(*ret_block)) == 0 &&
+	       ret_block->used_bytes >= 0 && ret_block->used_bytes <= room &&
+	       ret_block->last_marked >= UNMARKED && ret_block->last_marked <= room &&
+	       (ret_block->elements > 0) == (ret_block->used_bytes > 0) &&
+	       (ret_block->used_bytes || ret_block->last_marked == UNMARKED) &&
+	       (!ret_block->next || (ret_block->next >= start && ret_block->next < end &&
+				     ret_block->next % BLOCK_BYTES == 0));
+}
+
+static uint64_t first_block(uint64_t start)
+{
+	return (start + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1);
+}
+
+/* All blocks of an arena are linked to others from the start on. */
+static uint64_t transient_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
+				const struct hl_pages *pages)
+{
+	uint64_t step = first_block((end - start) / SAMPLES + 1);
+	unsigned asked = 0, held = 0, linked = 0;
+	struct block block;
+
+	for (uint64_t at = first_block(start); at < end; at += step) {
+		if (!hl_pages_contain(pages, at))
+			continue;
+		bool is_block = read_block(memory, start, end, at, &block);
+		asked++;
+		held += is_block;
+		linked += is_block && block.next;
+	}
+	return held > asked / 2 && linked > 1 ? BLOCK_BYTES : 0;
+}
+
+static int compare_objects(const void *left, const void *right)
+{
+	const struct owned *a = left, *b = right;
+
+	return (a->object > b->object) - (a->object < b->object);
+}
+
+/* Appends what has been cut from the block at ${address}. 0 or -ENOMEM. */
+static int add_elements(struct hl_memory *memory, uint64_t address, const struct block *block,
+			struct owned **owned, size_t *count, size_t *capacity)
+{
+	uint8_t bytes[BLOCK_BYTES];
+	uint32_t used = (uint32_t)block->used_bytes;
+	struct elements header;
+	int r = 0;
+
+	address += sizeof(*block);
+	if (hl_memory_read(memory, address, bytes, used) < 0)
+		return 0;
+	for (uint32_t at = 0; at + sizeof(header) <= used && r == 0; at += header.bytes) {
+		memcpy(&header, bytes + at, sizeof(header));
+		if (header.magic != ELEMENTS_MAGIC || header.bytes < sizeof(header))
+			break;
+		r = HL_ARRAY_APPEND(*owned, *count, *capacity,
+				    (struct owned){header.object, address + at + sizeof(header),
+						   header.bytes - sizeof(header)});
+	}
+	return r;
+}
+
+/* Counts those elements of ${owned} that their object leads to. By pages, which are read once each. */
+static void count_live(struct hl_memory *memory, struct owned *owned, size_t count,
+		       struct transient *transient)
+{
+	uint64_t words[PAGE_MIN / 8 + OBJECT_WORDS] = {0}, page = 0;
+
+	if (count)
+		qsort(owned, count, sizeof(*owned), compare_objects);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t object = owned[i].object & ~UINT64_C(7);
+		if (!page || object / PAGE_MIN != page / PAGE_MIN) {
+			page = object & ~(PAGE_MIN - 1);
+			if (hl_memory_read_present(memory, page, words, PAGE_MIN) < 0)
+				memset(words, 0, sizeof(words));
+		}
+		const uint64_t *slot = &words[object % PAGE_MIN / 8];
+		bool is_live = false;
+		for (uint32_t k = 1; k < OBJECT_WORDS && slot[0]; k++)
+			is_live = is_live || slot[k] == owned[i].address;
+		transient->live_elements += is_live;
+		transient->live_bytes += is_live ? owned[i].bytes : 0;
+	}
+}
+
+/* The arena in [${start}, ${end}). 0 or -ENOMEM. */
+static int read_transient(struct hl_memory *memory, uint64_t start, uint64_t end,
+			  struct transient *transient)
+{
+	HL_FREED struct owned *owned = NULL;
+	size_t count = 0, capacity = 0;
+	struct block block;
+	int r = 0;
+
+	for (uint64_t at = first_block(start); at < end && r == 0; at += BLOCK_BYTES) {
+		if (!read_block(memory, start, end, at, &block))
+			continue;
+		transient->bytes += BLOCK_BYTES;
+		transient->cut_bytes += (uint64_t)block.used_bytes;
+		r = add_elements(memory, at, &block, &owned, &count, &capacity);
+	}
+	count_live(memory, owned, count, transient);
+	return r;
+}
+
+static void describe_transient(struct hl_memory *memory, uint64_t start, uint64_t end,
+			       char *ret_text, size_t capacity)
+{
+	struct transient transient = {0};
+
+	if (read_transient(memory, start, end, &transient) == 0)
+		snprintf(ret_text, capacity, "arena of %s, %s live", HL_HEAP_BYTES(transient.bytes),
+			 HL_HEAP_BYTES(transient.live_bytes));
+}
+
 /* ---- all of them ---- */
 
 struct pool {
@@ -123,6 +283,7 @@ struct pool {
 struct report {
 	uint64_t page_bytes; /* 0: there are no pages */
 	struct pool pools[POOLS];
+	struct transient transient;
 	uint64_t unread_pages; /* that changed meanwhile, or are not in memory */
 	bool has_pinned;       /* the collector has noted which slots are pinned */
 };
@@ -230,6 +391,8 @@ static int read_pages(struct hl_memory *memory, struct report *report)
 		     at < map->end && r == 0; at += PAGE_MIN)
 			if (hl_pages_contain(&pages, at))
 				r = add_page(report, memory, at);
+		if (r == 0 && transient_bytes(memory, map->start, map->end, &pages))
+			r = read_transient(memory, map->start, map->end, &report->transient);
 		if (r == -EFAULT)
 			r = 0; /* a mapping that has gone meanwhile */
 	}
@@ -294,6 +457,7 @@ static const struct hl_column pool_columns[] = {
 
 static void emit_sums(struct hl_emit *emit, const struct report *report, const struct pool *sum)
 {
+	const struct transient *transient = &report->transient;
 	uint64_t page = report->page_bytes;
 
 	hl_emit_object(emit, "ruby");
@@ -308,6 +472,10 @@ static void emit_sums(struct hl_emit *emit, const struct report *report, const s
 	hl_emit_unsigned(emit, "pinned_slots", sum->pinned_slots);
 	hl_emit_unsigned(emit, "pinned_pages", sum->pinned_pages);
 	hl_emit_unsigned(emit, "unread_pages", report->unread_pages);
+	hl_emit_unsigned(emit, "transient_bytes", transient->bytes);
+	hl_emit_unsigned(emit, "transient_cut_bytes", transient->cut_bytes);
+	hl_emit_unsigned(emit, "transient_live_elements", transient->live_elements);
+	hl_emit_unsigned(emit, "transient_live_bytes", transient->live_bytes);
 	hl_emit_object_end(emit);
 	hl_emit_line(emit,
 		     "Ruby's objects use %s of %s in %s pages; %s are free for objects of the same "
@@ -322,6 +490,13 @@ static void emit_sums(struct hl_emit *emit, const struct report *report, const s
 			     "keep %s pages",
 			     HL_HEAP_COUNT(sum->pinned_slots), HL_HEAP_COUNT(sum->held_pages),
 			     HL_HEAP_COUNT(sum->pinned_pages));
+	if (transient->bytes)
+		hl_emit_line(emit,
+			     "its transient heap of %s has given %s since its blocks were last "
+			     "emptied; %s elements of arrays and hashes, %s, are live there",
+			     HL_HEAP_BYTES(transient->bytes), HL_HEAP_BYTES(transient->cut_bytes),
+			     HL_HEAP_COUNT(transient->live_elements),
+			     HL_HEAP_BYTES(transient->live_bytes));
 	if (report->unread_pages)
 		hl_emit_line(emit, "%s pages could not be read; --stop reads all",
 			     HL_HEAP_COUNT(report->unread_pages));
@@ -361,7 +536,9 @@ static void emit_report(struct hl_emit *emit, const void *kept, uint64_t row_lim
 
 const struct hl_guest_outside hl_guest_outside_ruby = {
 	.pools = {"Ruby objects (GC heap)", "--ruby' shows the pages of Ruby's objects", pool_bytes,
-		  false},
+		  false, NULL},
+	.other_pools = {"Ruby's transient heap", "--ruby' shows how much of that is live",
+			transient_bytes, false, describe_transient},
 	.heap = {open_report, add_block, read_report, emit_report, free},
 	.options[HL_GUEST_OPTIONS_HEAP] = heap_options,
 };

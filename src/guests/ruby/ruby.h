@@ -31,6 +31,7 @@ struct hl_ruby_layout {
 	bool line_is_object; /* the first line is a Fixnum, not an int */
 	/* A short string has its length in its flags, and its text where others have their length. */
 	bool short_length_in_flags;
+	bool has_transient_heap; /* elements lie there at first, not in malloc's memory */
 	uint8_t body_lines, body_line_count,
 		body_index; /* insns_info: body, size, succ_index_table */
 };

@@ -582,7 +582,7 @@ static int find_contents(struct hl_root_names *names, const struct hl_map *map,
 		return r == -ENOMEM ? r : 0;
 	enum hl_anonymous_kind kind =
 		hl_rss_kind(names->memory, &names->runtimes, map, map->start, map->end, &pages);
-	if (hl_rss_guest(kind) || kind == HL_ANONYMOUS_V8 || kind == HL_ANONYMOUS_JAVA ||
+	if (hl_rss_pools(kind) || kind == HL_ANONYMOUS_V8 || kind == HL_ANONYMOUS_JAVA ||
 	    kind == HL_ANONYMOUS_GO)
 		*ret_contents = hl_rss_anonymous_name(kind);
 	return 0;

@@ -53,9 +53,12 @@ static bool memory_group_describe_kill(const struct hl_memory_group *group, pid_
 {
 	struct hl_cgroup_figures now;
 
-	if (!group || group->figures.oom_kills == HL_CGROUP_UNKNOWN ||
+	if (!group || group->figures.oom_kills == HL_CGROUP_UNKNOWN)
+		return false;
+	uint64_t oom_kills = hl_cgroup_oom_kills(&group->at);
+	if (oom_kills == HL_CGROUP_UNKNOWN || oom_kills <= group->figures.oom_kills ||
 	    hl_cgroup_read_figures(&group->at, &now, NULL) < 0 ||
-	    now.oom_kills == HL_CGROUP_UNKNOWN || now.oom_kills <= group->figures.oom_kills)
+	    now.oom_kills == HL_CGROUP_UNKNOWN)
 		return false;
 	uint64_t kills = now.oom_kills - group->figures.oom_kills;
 	char limit[64] = "";

@@ -4,10 +4,12 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "process/process.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +37,11 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
+/* How long it is known where a hierarchy is mounted. */
+#define MOUNT_KNOWN_NS HL_NS_PER_SECOND
+
 /* The mount of the memory controller of version 1, or of version 2; the first that is there. 1, 0 if there is none, or a negative errno. */
-static int find_mount(bool is_v2, struct hl_mount *ret_mount)
+static int look_for_mount(bool is_v2, struct hl_mount *ret_mount)
 {
 	HL_FREED char *text = NULL;
 	size_t length;
@@ -52,6 +57,32 @@ static int find_mount(bool is_v2, struct hl_mount *ret_mount)
 			return 1;
 		}
 	return 0;
+}
+
+/* The same, as it was within the last second, for the groups of many processes. */
+static int find_mount(bool is_v2, struct hl_mount *ret_mount)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		uint64_t until_ns;
+		int found;
+		struct hl_mount mount;
+	} all[2];
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	int r = 0;
+
+	pthread_mutex_lock(&lock);
+	if (now_ns >= all[is_v2].until_ns)
+		r = look_for_mount(is_v2, &all[is_v2].mount);
+	if (r == 0 && now_ns < all[is_v2].until_ns) {
+		r = all[is_v2].found;
+	} else if (r >= 0) {
+		all[is_v2].found = r;
+		all[is_v2].until_ns = now_ns + MOUNT_KNOWN_NS;
+	}
+	*ret_mount = all[is_v2].mount;
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 /* Whether ${path} is ${directory} or below it; *${ret_rest} is what follows, "" or "/...". */
@@ -413,6 +444,12 @@ static uint64_t number_after(const struct hl_cgroup *group, const char *file, co
 		       : HL_CGROUP_UNKNOWN;
 }
 
+uint64_t hl_cgroup_oom_kills(const struct hl_cgroup *group)
+{
+	return number_after(group, group->is_v2 ? "memory.events" : "memory.oom_control",
+			    "oom_kill");
+}
+
 int hl_cgroup_read_figures(const struct hl_cgroup *group, struct hl_cgroup_figures *ret_figures,
 			   struct hl_error *err)
 {
@@ -421,8 +458,7 @@ int hl_cgroup_read_figures(const struct hl_cgroup *group, struct hl_cgroup_figur
 	*ret_figures = (struct hl_cgroup_figures){
 		.usage = number_at(group->fd, is_v2 ? "memory.current" : "memory.usage_in_bytes"),
 		.peak = number_at(group->fd, is_v2 ? "memory.peak" : "memory.max_usage_in_bytes"),
-		.oom_kills = number_after(group, is_v2 ? "memory.events" : "memory.oom_control",
-					  "oom_kill"),
+		.oom_kills = hl_cgroup_oom_kills(group),
 		.swap = is_v2 ? number_at(group->fd, "memory.swap.current")
 			      : number_after(group, "memory.stat", "total_swap"),
 		.swap_limit = is_v2 ? number_at(group->fd, "memory.swap.max") : HL_CGROUP_UNKNOWN,

@@ -55,6 +55,9 @@ const char *hl_cgroup_name(const struct hl_cgroup *group);
 int hl_cgroup_read_figures(const struct hl_cgroup *group, struct hl_cgroup_figures *ret_figures,
 			   struct hl_error *err);
 
+/* oom_kills of these alone, which costs less. */
+uint64_t hl_cgroup_oom_kills(const struct hl_cgroup *group);
+
 /* Its own limit, of version 2 the lower one of memory.max and memory.high; HL_CGROUP_UNKNOWN without one. */
 uint64_t hl_cgroup_own_limit(const struct hl_cgroup *group);
 

@@ -370,6 +370,9 @@ void hl_maps_release(struct hl_maps *maps)
 
 /* ---- heapline's recorder ---- */
 
+/* What a recorder gets is shared memory: while a process has as much of it as before, its mappings are not looked at, for so long. */
+#define SHARED_KNOWN_NS (60 * HL_NS_PER_SECOND)
+
 static bool has_flag(const char *line, size_t length, const char *flag)
 {
 	return memmem(line, length, flag, strlen(flag)) != NULL;
@@ -398,12 +401,13 @@ static uint64_t mark(const char *text, bool has_recorder, struct hl_maps *maps)
 {
 	struct hl_map *map = NULL;
 	size_t index = 0;
-	unsigned long long kib = 0;
-	uint64_t sum = 0;
+	uint64_t sum = 0, kib = 0;
 
 	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-		unsigned long long start, map_end;
-		if (sscanf(line, "%llx-%llx ", &start, &map_end) == 2) {
+		char *rest;
+		/* Not by sscanf(), which looks for the end of all the text in each line. */
+		uint64_t start = strtoull(line, &rest, 16);
+		if (*rest == '-') {
 			while (index < maps->count && maps->maps[index].start < start)
 				index++;
 			map = index < maps->count && maps->maps[index].start == start
@@ -411,7 +415,8 @@ static uint64_t mark(const char *text, bool has_recorder, struct hl_maps *maps)
 				      : NULL;
 			continue;
 		}
-		sscanf(line, "Rss: %llu kB", &kib);
+		if (strncmp(line, "Rss:", 4) == 0)
+			kib = strtoull(line + 4, NULL, 10);
 		if (!map || strncmp(line, "VmFlags:", 8) != 0) /* the last line of a mapping */
 			continue;
 		if (has_recorder && is_recorders(map, line, (size_t)(end - line)))
@@ -472,6 +477,18 @@ int64_t hl_maps_recorder_bytes(pid_t pid)
 	return (int64_t)kib * 1024;
 }
 
+/* Pages of shared memory and of files that ${pid} has in RAM; 0: that cannot be read. */
+static uint64_t read_shared_pages(pid_t pid)
+{
+	char text[128];
+	unsigned long size, resident, shared;
+
+	return hl_proc_read(pid, "statm", text, sizeof(text)) > 0 &&
+			       sscanf(text, "%lu %lu %lu", &size, &resident, &shared) == 3
+		       ? shared
+		       : 0;
+}
+
 bool hl_recorder_memory_look(struct hl_recorder_memory *memory, pid_t pid, unsigned parts)
 {
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC),
@@ -479,7 +496,12 @@ bool hl_recorder_memory_look(struct hl_recorder_memory *memory, pid_t pid, unsig
 
 	if (now_ns < memory->looked_ns + memory->cpu_ns * parts)
 		return false;
+	uint64_t shared_pages = read_shared_pages(pid);
+	if (memory->bytes && shared_pages && shared_pages == memory->shared_pages &&
+	    now_ns < memory->looked_ns + SHARED_KNOWN_NS)
+		return true;
 	int64_t bytes = hl_maps_recorder_bytes(pid);
+	memory->shared_pages = shared_pages;
 	memory->looked_ns = now_ns;
 	memory->cpu_ns = hl_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	if (bytes)

@@ -70,6 +70,7 @@ int64_t hl_maps_recorder_bytes(pid_t pid);
 struct hl_recorder_memory {
 	int64_t bytes;		    /* when it was last looked at */
 	uint64_t looked_ns, cpu_ns; /* when that was, and what it took */
+	uint64_t shared_pages;	    /* of the process then */
 };
 
 #define HL_RECORDER_MEMORY_UNASKED 300 /* parts of the time */

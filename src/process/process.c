@@ -26,6 +26,9 @@
 /* The least that one read of a long file is asked for; the kernel itself gives a page at a time. */
 #define READ_BYTES 65536u
 
+/* How long it is known whether the first thread has ended: whoever asks one thing of a process asks more. */
+#define THREAD_KNOWN_NS (HL_NS_PER_SECOND / 1000)
+
 static pid_t find_living(pid_t pid)
 {
 	HL_FREED pid_t *tids = NULL;
@@ -40,14 +43,26 @@ static pid_t find_living(pid_t pid)
 
 pid_t hl_proc_thread(pid_t pid)
 {
-	return hl_process_state(pid) == 'Z' ? find_living(pid) : pid;
+	static _Thread_local struct {
+		pid_t pid, thread;
+		uint64_t until_ns;
+	} last;
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+
+	if (last.pid == pid && now_ns < last.until_ns)
+		return last.thread;
+	last.pid = pid;
+	last.thread = hl_process_state(pid) == 'Z' ? find_living(pid) : pid;
+	last.until_ns = now_ns + THREAD_KNOWN_NS;
+	return last.thread;
 }
 
 /* Whether a thread that has ended has it no more. */
 static bool is_of_memory(const char *file)
 {
-	static const char *const files[] = {"auxv",	 "cmdline", "environ",	    "maps",
-					    "mountinfo", "smaps",   "smaps_rollup", "status"};
+	static const char *const files[] = {"auxv",	    "cmdline",	 "environ",
+					    "maps",	    "mountinfo", "smaps",
+					    "smaps_rollup", "statm",	 "status"};
 
 	for (size_t i = 0; i < HL_COUNT_OF(files); i++)
 		if (strcmp(file, files[i]) == 0)

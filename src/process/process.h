@@ -17,7 +17,7 @@ struct hl_maps;
 
 /*
  * The thread through which the kernel shows memory, program and files of ${pid}, by /proc as well as by
- * process_vm_readv(): the first one, or, once that has ended, another that lives. ${pid} where none does.
+ * process_vm_readv(): the first one, or, once that has ended, another that lives. ${pid} where none does. What was so a millisecond ago is told again.
  */
 pid_t hl_proc_thread(pid_t pid);
 

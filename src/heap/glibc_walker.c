@@ -4,12 +4,14 @@
 
 #include "base/array.h"
 #include "base/compiler.h"
+#include "base/worker.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define WINDOW_BYTES	   (UINT64_C(1) << 20)
+#define AHEAD_MIN	   (UINT64_C(32) << 20) /* smaller heaps are walked before a thread has started */
 #define SMALL_WINDOW_BYTES (UINT64_C(64) << 10) /* when read again */
 #define BATCH		   4096u
 #define FAILURES_MAX	   3u
@@ -32,7 +34,8 @@ struct hl_glibc_walker {
 	struct hl_run run;
 	struct hl_pages pages;
 	uint64_t window_start, window_end, window_bytes;
-	uint8_t *window;
+	uint64_t *window;
+	struct hl_ahead *ahead; /* NULL: heaps so far were small */
 	struct hl_chunk *batch;
 	size_t batch_count;
 	uint64_t at;	  /* the header that is looked at next */
@@ -50,26 +53,54 @@ struct hl_glibc_walker {
 
 /* ---- the window: present pages in a row ---- */
 
+/* Where pages in memory in a row end, from that of ${address} on, at ${wanted} at most. 0: it is not in memory. */
+static uint64_t present_end(const struct hl_glibc_walker *walker, uint64_t address, uint64_t wanted)
+{
+	const struct hl_pages *pages = &walker->pages;
+	size_t at = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
+
+	if (at == pages->count || pages->runs[at].start > address)
+		return 0;
+	while (at + 1 < pages->count && pages->runs[at].end < wanted &&
+	       pages->runs[at].end == pages->runs[at + 1].start)
+		at++;
+	return pages->runs[at].end < wanted ? pages->runs[at].end : wanted;
+}
+
+/* Asks for what follows the window, in a large heap. It begins with the header that the window's end may cut. */
+static void read_ahead(struct hl_glibc_walker *walker)
+{
+	uint64_t start = walker->window_end - HL_CHUNK_MIN;
+
+	if (walker->window_bytes != WINDOW_BYTES || walker->run.end - walker->run.start < AHEAD_MIN)
+		return;
+	uint64_t end = present_end(walker, walker->window_end, start + WINDOW_BYTES);
+	if (end && !walker->ahead && hl_worker_processors() > 1)
+		hl_ahead_new(walker->memory, WINDOW_BYTES, &walker->ahead);
+	if (end && walker->ahead)
+		hl_ahead_ask(walker->ahead, start, end);
+}
+
 /* Moves the window to ${address}; -EFAULT when that page is not in memory. The window ends where a
  * page is missing. */
 static int window_move(struct hl_glibc_walker *walker, uint64_t address)
 {
-	const struct hl_pages *pages = &walker->pages;
-	uint64_t wanted = address + walker->window_bytes;
-	size_t at = HL_LOWER_BOUND(i, pages->count, pages->runs[i].end <= address);
-
 	walker->window_end = 0;
-	if (at == pages->count || pages->runs[at].start > address)
-		return -EFAULT;
-	while (at + 1 < pages->count && pages->runs[at].end < wanted &&
-	       pages->runs[at].end == pages->runs[at + 1].start)
-		at++;
-	uint64_t end = pages->runs[at].end < wanted ? pages->runs[at].end : wanted;
-	int r = hl_memory_read(walker->memory, address, walker->window, end - address);
-	if (r < 0)
-		return r;
-	walker->window_start = address;
-	walker->window_end = end;
+	if (!walker->ahead ||
+	    !hl_ahead_take(walker->ahead, address, &walker->window, &walker->window_start,
+			   &walker->window_end) ||
+	    address + HL_CHUNK_MIN > walker->window_end) {
+		uint64_t end = present_end(walker, address, address + walker->window_bytes);
+		walker->window_end = 0;
+		if (!end)
+			return -EFAULT;
+		int r = hl_memory_read(walker->memory, address, walker->window, end - address);
+		if (r < 0)
+			return r;
+		walker->window_start = address;
+		walker->window_end = end;
+	}
+	read_ahead(walker);
 	return 0;
 }
 
@@ -80,6 +111,7 @@ static int scan_pages(struct hl_glibc_walker *walker)
 	walker->pages.count = 0;
 	walker->pages.page_count = 0;
 	walker->window_end = 0;
+	hl_ahead_forget(walker->ahead);
 	int r = hl_memory_scan(walker->memory, walker->run.own_start & ~(page - 1),
 			       (walker->run.end + page - 1) & ~(page - 1), &walker->pages);
 	if (r == 0 && walker->settings.pages)
@@ -205,7 +237,7 @@ static enum step step_on(struct hl_glibc_walker *walker)
 	if (HL_UNLIKELY(at < walker->window_start || at + HL_CHUNK_MIN > walker->window_end) &&
 	    (r = window_move(walker, at)) < 0)
 		return fail(walker, r);
-	const uint8_t *header = walker->window + (at - walker->window_start);
+	const uint8_t *header = (const uint8_t *)walker->window + (at - walker->window_start);
 	uint64_t head = hl_glibc_word(header + 8), size = head & ~HL_CHUNK_FLAGS;
 	if (HL_UNLIKELY(!resolve(walker, hl_glibc_word(header), head)))
 		return STEP_INCONSISTENT;
@@ -273,6 +305,7 @@ static int read_again(struct hl_glibc_walker *walker)
 	walker->pending = 0;
 	walker->at = walker->anchor;
 	walker->window_end = 0;
+	hl_ahead_forget(walker->ahead);
 	walker->window_bytes = SMALL_WINDOW_BYTES;
 	return is_stale ? scan_pages(walker) : 0;
 }
@@ -382,6 +415,7 @@ void hl_glibc_walker_free(struct hl_glibc_walker *walker)
 	hl_pages_release(&walker->pages);
 	hl_addresses_release(&walker->fastbins);
 	hl_addresses_release(&walker->known);
+	hl_ahead_free(walker->ahead);
 	free(walker->window);
 	free(walker->batch);
 	free(walker);

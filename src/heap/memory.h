@@ -195,6 +195,28 @@ void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleep
 int hl_memory_core_open(const char *path, struct hl_memory **ret_memory,
 			struct hl_process_facts *facts, struct hl_error *err);
 
+/* ---- reading ahead ---- */
+
+/*
+ * Of memory that is read in order a second thread reads the next part while the first one works on this one. What is
+ * taken was so a moment ago, when it was asked for. For one thread at a time.
+ */
+struct hl_ahead;
+
+/* ${bytes}: as much as is asked for at once. 0 or -ENOMEM. */
+int hl_ahead_new(struct hl_memory *memory, size_t bytes, struct hl_ahead **ret_ahead);
+
+/* Asks for [${start}, ${end}), pages that are in memory; what was asked for before is forgotten. */
+void hl_ahead_ask(struct hl_ahead *ahead, uint64_t start, uint64_t end);
+
+/* Whether what was asked for holds ${address} and could be read. It is exchanged for *${window}, of as many bytes, then. */
+bool hl_ahead_take(struct hl_ahead *ahead, uint64_t address, uint64_t **window, uint64_t *ret_start,
+		   uint64_t *ret_end);
+
+/* Nothing is asked for any more. NULL is fine for both. */
+void hl_ahead_forget(struct hl_ahead *ahead);
+void hl_ahead_free(struct hl_ahead *ahead);
+
 /* ---- stops ---- */
 
 /*

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -127,9 +128,66 @@ static void several_threads_reach_what_one_does(void **unused)
 	image_release(&heap.image);
 }
 
+/* A thread that has nothing to do reads ahead of the other. */
+static void lists_in_order_are_followed_to_their_end(void **unused)
+{
+	struct hl_graph graph;
+	struct heap heap = {0};
+
+	(void)unused;
+	image_add(&heap.image, HEAP, HEAP_BYTES, "", 0);
+	assert_int_equal(hl_extents_add(&heap.extents, HEAP, HEAP + HEAP_BYTES), 0);
+	for (uint64_t i = 0; i < BLOCKS; i++)
+		put(&heap, block_at(i), block_at(i + 1));
+	for (unsigned i = 0; i < 4; i++) {
+		mark(&heap, 2, &graph, NULL);
+		assert_int_equal(hl_graph_next_lost(&graph, HEAP), 0);
+		hl_graph_release(&graph);
+	}
+	hl_extents_release(&heap.extents);
+	image_release(&heap.image);
+}
+
+static void what_is_read_ahead_is_had_once(void **unused)
+{
+	struct image image = {0};
+	uint64_t *window = malloc(2 * IMAGE_PAGE), start, end;
+	struct hl_ahead *ahead;
+
+	(void)unused;
+	uint64_t *words = (void *)image_add(&image, HEAP, 4 * IMAGE_PAGE, "", 0);
+	for (size_t i = 0; i < 4 * IMAGE_PAGE / 8; i++)
+		words[i] = i;
+	assert_int_equal(hl_ahead_new(&image.base, 2 * IMAGE_PAGE, &ahead), 0);
+	assert_false(hl_ahead_take(ahead, HEAP, &window, &start, &end));
+	hl_ahead_ask(ahead, HEAP + IMAGE_PAGE, HEAP + 3 * IMAGE_PAGE);
+	assert_false(hl_ahead_take(ahead, HEAP, &window, &start, &end));
+	assert_false(hl_ahead_take(ahead, HEAP + 3 * IMAGE_PAGE, &window, &start, &end));
+	assert_true(hl_ahead_take(ahead, HEAP + 2 * IMAGE_PAGE, &window, &start, &end));
+	assert_int_equal(start, HEAP + IMAGE_PAGE);
+	assert_int_equal(end, HEAP + 3 * IMAGE_PAGE);
+	assert_memory_equal(window, words + IMAGE_PAGE / 8, 2 * IMAGE_PAGE);
+	assert_false(hl_ahead_take(ahead, HEAP + 2 * IMAGE_PAGE, &window, &start, &end));
+	hl_ahead_ask(ahead, HEAP, HEAP + IMAGE_PAGE);
+	hl_ahead_forget(ahead);
+	assert_false(hl_ahead_take(ahead, HEAP, &window, &start, &end));
+	/* what cannot be read is not had */
+	hl_ahead_ask(ahead, HEAP + 4 * IMAGE_PAGE, HEAP + 5 * IMAGE_PAGE);
+	assert_false(hl_ahead_take(ahead, HEAP + 4 * IMAGE_PAGE, &window, &start, &end));
+	hl_ahead_ask(ahead, HEAP, HEAP + IMAGE_PAGE);
+	hl_ahead_free(ahead);
+	hl_ahead_free(NULL);
+	free(window);
+	image_release(&image);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(several_threads_reach_what_one_does)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(several_threads_reach_what_one_does),
+		cmocka_unit_test(lists_in_order_are_followed_to_their_end),
+		cmocka_unit_test(what_is_read_ahead_is_had_once),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -262,6 +262,7 @@ struct hl_graph {
 	size_t cursor_region, cursor_page; /* where hl_graph_take() goes on */
 	uint64_t *window;		   /* a copy of [window_start, window_end) */
 	uint64_t window_start, window_end;
+	struct hl_ahead *ahead; /* of a graph that a crew marks, where it is read in order */
 	uint64_t read_end,
 		ahead_bytes; /* of the last window: its end, and how much it was to hold */
 	struct hl_graph_word waiting[HL_GRAPH_WAITING];
@@ -409,6 +410,9 @@ void hl_graph_keep_inner(struct hl_graph *graph, uint64_t word);
 /* Reaches what pending blocks lead to by several threads, where that is worth it: what is left to do
  * then, if anything, is pending. 0 or a negative errno. */
 int hl_graph_mark_together(struct hl_graph *graph);
+
+/* Whether a thread of ${crew} has nothing to do. */
+bool hl_graph_crew_is_hungry(struct hl_graph_crew *crew);
 
 /* Tells a thread of ${crew} that waits for work of a region with pending blocks. */
 void hl_graph_crew_wake(struct hl_graph_crew *crew);

@@ -340,6 +340,18 @@ int hl_graph_each_unaligned(const struct hl_graph *graph, uint64_t address, cons
 
 /* ---- reading ---- */
 
+/* Asks for what follows the window in ${run}, by a thread that has nothing else to do. */
+static void read_ahead(struct hl_graph *graph, const struct hl_page_run *run)
+{
+	uint64_t start = graph->window_end, end = start + WINDOW_BYTES;
+
+	if (!graph->crew || start >= run->end || !hl_graph_crew_is_hungry(graph->crew))
+		return;
+	if (!graph->ahead && hl_ahead_new(graph->memory, WINDOW_BYTES, &graph->ahead) < 0)
+		return;
+	hl_ahead_ask(graph->ahead, start, end < run->end ? end : run->end);
+}
+
 /*
  * Reads what lies around ${at}: whole pages, up to ${end}, better up to ${ahead}. Where windows
  * follow each other, as in a list in order, upwards or downwards, each is twice as large as the one
@@ -360,6 +372,12 @@ static bool load(struct hl_graph *graph, uint64_t at, uint64_t end, uint64_t ahe
 	graph->window_end = 0;
 	if (run == pages->count || pages->runs[run].start > at)
 		return false;
+	if (graph->ahead && hl_ahead_take(graph->ahead, at, &graph->window, &graph->window_start,
+					  &graph->window_end)) {
+		graph->read_end = graph->window_end;
+		read_ahead(graph, &pages->runs[run]);
+		return true;
+	}
 	if (falls)
 		start = page_end - pages->runs[run].start > graph->ahead_bytes
 				? page_end - graph->ahead_bytes
@@ -381,6 +399,8 @@ static bool load(struct hl_graph *graph, uint64_t at, uint64_t end, uint64_t ahe
 	}
 	graph->window_start = start;
 	graph->window_end = graph->read_end = end;
+	if (rises && graph->ahead_bytes == WINDOW_BYTES)
+		read_ahead(graph, &pages->runs[run]);
 	return true;
 }
 

@@ -38,6 +38,11 @@ struct hl_graph_crew {
 	struct marker *markers;
 };
 
+bool hl_graph_crew_is_hungry(struct hl_graph_crew *crew)
+{
+	return atomic_load(&crew->is_hungry);
+}
+
 void hl_graph_crew_wake(struct hl_graph_crew *crew)
 {
 	/* The bit that says what there is to do was set before, and who waits looks after it says so. */
@@ -161,6 +166,7 @@ static void init_marker(struct marker *marker, struct hl_graph_crew *crew,
 	marker->graph = *graph;
 	marker->graph.crew = crew;
 	marker->graph.window = NULL;
+	marker->graph.ahead = NULL;
 	marker->graph.window_start = marker->graph.window_end = marker->graph.read_end = 0;
 	marker->graph.inner = (struct hl_addresses){0};
 	marker->graph.tail = (struct hl_graph_tail){0};
@@ -182,6 +188,7 @@ static void join(struct hl_graph *graph, struct marker *marker)
 		graph->offsets->blocks[i] += marker->offsets.blocks[i];
 	graph->error = graph->error ? graph->error : marker->graph.error;
 	hl_addresses_release(inner);
+	hl_ahead_free(marker->graph.ahead);
 	free(marker->graph.window);
 }
 

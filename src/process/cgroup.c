@@ -38,7 +38,7 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* How long it is known where a hierarchy is mounted. */
-#define MOUNT_KNOWN_NS HL_NS_PER_SECOND
+#define MOUNT_KNOWN_NS (30 * HL_NS_PER_SECOND)
 
 /* The mount of the memory controller of version 1, or of version 2; the first that is there. 1, 0 if there is none, or a negative errno. */
 static int look_for_mount(bool is_v2, struct hl_mount *ret_mount)
@@ -59,7 +59,7 @@ static int look_for_mount(bool is_v2, struct hl_mount *ret_mount)
 	return 0;
 }
 
-/* The same, as it was within the last second, for the groups of many processes. */
+/* The same, as it was a while ago, for whoever asks for the groups of many processes, or again and again. */
 static int find_mount(bool is_v2, struct hl_mount *ret_mount)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -370,8 +370,9 @@ void hl_maps_release(struct hl_maps *maps)
 
 /* ---- heapline's recorder ---- */
 
-/* What a recorder gets is shared memory: while a process has as much of it as before, its mappings are not looked at, for so long. */
-#define SHARED_KNOWN_NS (60 * HL_NS_PER_SECOND)
+/* What a recorder gets is shared memory. While a process has about as much of it as before, its mappings are not looked at, for so long. */
+#define SHARED_KNOWN_NS	    (60 * HL_NS_PER_SECOND)
+#define SHARED_CHANGE_PARTS 16 /* of what the recorder has */
 
 static bool has_flag(const char *line, size_t length, const char *flag)
 {
@@ -497,9 +498,13 @@ bool hl_recorder_memory_look(struct hl_recorder_memory *memory, pid_t pid, unsig
 	if (now_ns < memory->looked_ns + memory->cpu_ns * parts)
 		return false;
 	uint64_t shared_pages = read_shared_pages(pid);
-	if (memory->bytes && shared_pages && shared_pages == memory->shared_pages &&
-	    now_ns < memory->looked_ns + SHARED_KNOWN_NS)
+	int64_t grown = ((int64_t)shared_pages - (int64_t)memory->shared_pages) * getpagesize();
+	if (memory->bytes && shared_pages && llabs(grown) <= memory->bytes / SHARED_CHANGE_PARTS &&
+	    now_ns < memory->looked_ns + SHARED_KNOWN_NS) {
+		memory->bytes += grown;
+		memory->shared_pages = shared_pages;
 		return true;
+	}
 	int64_t bytes = hl_maps_recorder_bytes(pid);
 	memory->shared_pages = shared_pages;
 	memory->looked_ns = now_ns;

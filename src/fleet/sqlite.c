@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A store in a file of SQLite; see store.h. "stacks" is a view: a frame is stored once, in "frames", and a stack as the list of its frames' numbers, in
- * "stack_frames". Stores from before have the names of all frames in a table "stacks"; it is converted when windows are added.
+ * "stack_frames". "totals" is a view, too: what is summed up, and the deltas that are not yet. The sums of a process are spread over all
+ * of its pages, which each window would write again. Stores from before have tables of these names; they are converted when windows are added.
  */
 #include "fleet/store.h"
 
@@ -15,7 +16,7 @@
 
 #define LIBRARY	       "libsqlite3.so.0"
 #define WAIT_MS	       5000	    /* for another process that writes */
-#define CACHE_PAGES    "4096"	    /* 16 MiB, of 4 KiB each: the totals of a hundred processes */
+#define CACHE_PAGES    "1024"	    /* 4 MiB, of 4 KiB each */
 #define APPLICATION_ID "1212966508" /* "HLfl" */
 #define MS_PER_DAY     INT64_C(86400000)
 #define LOG_BYTES      (8 << 20)
@@ -55,7 +56,7 @@ struct last_stack {
 struct sqlite_store {
 	struct hl_fleet_store store;
 	sqlite3 *db;
-	sqlite3_stmt *find_session, *add_session, *add_delta, *add_totals;
+	sqlite3_stmt *find_session, *add_session, *add_delta, *add_waiting, *sum_up, *note_sums;
 	sqlite3_stmt *find_stack, *add_stack, *find_frame, *add_frame, *add_balance;
 	struct last_stack last;
 	int64_t pruned_ms;
@@ -77,6 +78,36 @@ static const char writing[] = "PRAGMA synchronous = NORMAL; PRAGMA cache_size = 
 	"char(10)) || char(10) FROM (SELECT text FROM json_each('[' || "                     \
 	"stack_frames.frames || ']') JOIN frames ON frame = value ORDER BY key)) AS frames " \
 	"FROM stack_frames;"
+
+/* A session has a row in "sums" once it has deltas: up to when they are in "summed", how many are not, and how many stacks it has there. */
+#define SUMS                                                                                  \
+	"CREATE TABLE IF NOT EXISTS summed (session INTEGER NOT NULL, stack INTEGER NOT "     \
+	"NULL, inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes "    \
+	"INTEGER NOT NULL, alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, stack)) "    \
+	"WITHOUT ROWID;"                                                                      \
+	"CREATE TABLE IF NOT EXISTS sums (session INTEGER PRIMARY KEY, ms INTEGER NOT NULL, " \
+	"waiting INTEGER NOT NULL, stacks INTEGER NOT NULL);"                                 \
+	"CREATE VIEW IF NOT EXISTS totals AS SELECT session, stack, inuse_bytes, "            \
+	"inuse_objects, alloc_bytes, alloc_objects FROM summed UNION ALL SELECT "             \
+	"deltas.session, stack, inuse_bytes, inuse_objects, alloc_bytes, alloc_objects "      \
+	"FROM sums CROSS JOIN deltas ON deltas.session = sums.session AND deltas.ms > "       \
+	"sums.ms;"
+
+/* Deltas are summed up when a session has more that wait than this, and twice as many as stacks. */
+#define WAITING_MIN  1024
+#define WAITING_EACH 2
+
+#define SUM_UP                                                                           \
+	"INSERT INTO summed SELECT deltas.session, stack, SUM(inuse_bytes), "            \
+	"SUM(inuse_objects), SUM(alloc_bytes), SUM(alloc_objects) FROM sums CROSS JOIN " \
+	"deltas ON deltas.session = sums.session AND deltas.ms > sums.ms WHERE "
+
+#define SUM_UP_END                                                   \
+	" GROUP BY deltas.session, stack ON CONFLICT DO UPDATE SET " \
+	"inuse_bytes = inuse_bytes + excluded.inuse_bytes, "         \
+	"inuse_objects = inuse_objects + excluded.inuse_objects, "   \
+	"alloc_bytes = alloc_bytes + excluded.alloc_bytes, "         \
+	"alloc_objects = alloc_objects + excluded.alloc_objects"
 
 /* As hl_fleet_balance_columns has them. Old stores lack it until one is added. */
 #define BALANCES                                                                            \
@@ -103,15 +134,16 @@ static const char schema[] =
 	" inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT "
 	"NULL,"
 	" alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, ms, stack)) WITHOUT ROWID;"
-	"CREATE TABLE IF NOT EXISTS totals (session INTEGER NOT NULL, stack INTEGER NOT NULL,"
-	" inuse_bytes INTEGER NOT NULL, inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT "
-	"NULL,"
-	" alloc_objects INTEGER NOT NULL, PRIMARY KEY (session, stack)) WITHOUT ROWID;"
 	"CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, number INTEGER NOT "
-	"NULL);" STACKS BALANCES "COMMIT";
+	"NULL);" STACKS SUMS BALANCES "COMMIT";
 
 /* Old stores keep their table. */
 static const char converting[] = "ALTER TABLE stacks RENAME TO old_stacks;" STACKS;
+
+/* What 'fleet init' may have made beside the old table has nothing in it. */
+static const char converting_totals[] =
+	"DROP TABLE IF EXISTS summed; ALTER TABLE totals RENAME TO summed;" SUMS
+	"INSERT OR REPLACE INTO sums SELECT session, last_ms, 0, 0 FROM sessions;";
 
 static struct sqlite_store *of(struct hl_fleet_store *store)
 {
@@ -152,7 +184,9 @@ static void sqlite_free(struct hl_fleet_store *store)
 	library.finalize(sqlite->add_balance);
 	free(sqlite->last.numbers);
 	library.finalize(sqlite->add_delta);
-	library.finalize(sqlite->add_totals);
+	library.finalize(sqlite->add_waiting);
+	library.finalize(sqlite->sum_up);
+	library.finalize(sqlite->note_sums);
 	library.close(sqlite->db);
 	free(sqlite);
 }
@@ -368,13 +402,34 @@ static int take_old_stack(void *context, char **cells, size_t count)
 	return r;
 }
 
-/* Whether there is the table of old stores. */
-static int find_old_stacks(struct sqlite_store *sqlite, int64_t *ret_count, struct hl_error *err)
+/* Whether there is the table ${name} of old stores, now a view. */
+static int find_old(struct sqlite_store *sqlite, const char *name, int64_t *ret_count,
+		    struct hl_error *err)
 {
-	return sqlite_ask(&sqlite->store,
-			  "SELECT COUNT(*) FROM sqlite_master WHERE name = 'stacks' AND type = "
-			  "'table'",
-			  take_number, ret_count, err);
+	char sql[100];
+
+	snprintf(sql, sizeof(sql),
+		 "SELECT COUNT(*) FROM sqlite_master WHERE name = '%s' AND type = 'table'", name);
+	return sqlite_ask(&sqlite->store, sql, take_number, ret_count, err);
+}
+
+static int convert_totals(struct sqlite_store *sqlite, struct hl_error *err)
+{
+	int64_t old = 0;
+
+	int r = sqlite->sum_up ? 0 : find_old(sqlite, "totals", &old, err);
+	if (r == 0 && old)
+		r = execute(sqlite, "BEGIN IMMEDIATE", "convert", err);
+	if (r < 0 || !old)
+		return r;
+	r = find_old(sqlite, "totals", &old, err); /* somebody else may have been faster */
+	if (r == 0 && old)
+		r = execute(sqlite, converting_totals, "convert", err);
+	if (r == 0)
+		r = execute(sqlite, "COMMIT", "convert", err);
+	if (r < 0)
+		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
+	return r;
 }
 
 /* Makes the tables of stacks out of the one that old stores have. */
@@ -382,12 +437,12 @@ static int convert_stacks(struct sqlite_store *sqlite, struct hl_error *err)
 {
 	int64_t old = 0;
 
-	int r = sqlite->find_stack ? 0 : find_old_stacks(sqlite, &old, err);
+	int r = sqlite->find_stack ? 0 : find_old(sqlite, "stacks", &old, err);
 	if (r == 0 && old)
 		r = execute(sqlite, "BEGIN IMMEDIATE", "convert", err);
 	if (r < 0 || !old)
 		return r;
-	r = find_old_stacks(sqlite, &old, err); /* somebody else may have been faster */
+	r = find_old(sqlite, "stacks", &old, err); /* somebody else may have been faster */
 	if (r == 0 && old)
 		r = execute(sqlite, converting, "convert", err);
 	if (r == 0)
@@ -418,6 +473,8 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 	if (r == 0)
 		r = prepare_stacks(sqlite, err);
 	if (r == 0)
+		r = convert_totals(sqlite, err);
+	if (r == 0)
 		r = prepare(sqlite, "SELECT last_ms FROM sessions WHERE session = ?1",
 			    &sqlite->find_session, err);
 	if (r == 0)
@@ -425,14 +482,16 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 			    &sqlite->add_delta, err);
 	if (r == 0)
 		r = prepare(sqlite,
-			    "INSERT INTO totals SELECT session, stack, inuse_bytes, inuse_objects, "
-			    "alloc_bytes, alloc_objects FROM deltas WHERE session = ?1 AND ms = ?2 "
-			    "ON CONFLICT DO UPDATE SET "
-			    "inuse_bytes = inuse_bytes + excluded.inuse_bytes, "
-			    "inuse_objects = inuse_objects + excluded.inuse_objects, "
-			    "alloc_bytes = alloc_bytes + excluded.alloc_bytes, "
-			    "alloc_objects = alloc_objects + excluded.alloc_objects",
-			    &sqlite->add_totals, err);
+			    "INSERT INTO sums VALUES (?1, 0, ?2, 0) ON CONFLICT DO UPDATE SET "
+			    "waiting = waiting + excluded.waiting RETURNING waiting, stacks",
+			    &sqlite->add_waiting, err);
+	if (r == 0)
+		r = prepare(sqlite, SUM_UP "sums.session = ?1" SUM_UP_END, &sqlite->sum_up, err);
+	if (r == 0)
+		r = prepare(sqlite,
+			    "UPDATE sums SET ms = ?2, waiting = 0, stacks = (SELECT COUNT(*) FROM "
+			    "summed WHERE session = ?1) WHERE session = ?1",
+			    &sqlite->note_sums, err);
 	return r;
 }
 
@@ -466,17 +525,41 @@ static int check_base(struct sqlite_store *sqlite, const struct hl_fleet_window 
 		       : fail(sqlite, code, "read", err);
 }
 
-/* Adds the rows, and then their sums at once. */
+/* Counts the rows of ${window} as waiting; ${ret_many}: they are to be summed up. */
+static int add_waiting(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		       bool *ret_many, struct hl_error *err)
+{
+	library.bind_int64(sqlite->add_waiting, 1, window->session);
+	library.bind_int64(sqlite->add_waiting, 2, (int64_t)window->row_count);
+	int code = library.step(sqlite->add_waiting);
+	if (code == SQLITE_ROW) {
+		int64_t waiting = library.column_int64(sqlite->add_waiting, 0);
+		int64_t stacks = library.column_int64(sqlite->add_waiting, 1);
+		*ret_many = waiting > WAITING_MIN && waiting > WAITING_EACH * stacks;
+		code = library.step(sqlite->add_waiting);
+	}
+	library.reset(sqlite->add_waiting);
+	return code == SQLITE_DONE ? 0 : fail(sqlite, code, "write to", err);
+}
+
+static int sum_up(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
+		  struct hl_error *err)
+{
+	library.bind_int64(sqlite->sum_up, 1, window->session);
+	library.bind_int64(sqlite->note_sums, 1, window->session);
+	library.bind_int64(sqlite->note_sums, 2, window->ms);
+	int r = run(sqlite, sqlite->sum_up, err);
+	return r == 0 ? run(sqlite, sqlite->note_sums, err) : r;
+}
+
 static int add_rows(struct sqlite_store *sqlite, const struct hl_fleet_window *window,
 		    struct hl_error *err)
 {
-	sqlite3_stmt *const keyed[] = {sqlite->add_delta, sqlite->add_totals};
+	bool is_many = false;
 	int r = 0;
 
-	for (size_t i = 0; i < HL_COUNT_OF(keyed); i++) {
-		library.bind_int64(keyed[i], 1, window->session);
-		library.bind_int64(keyed[i], 2, window->ms);
-	}
+	library.bind_int64(sqlite->add_delta, 1, window->session);
+	library.bind_int64(sqlite->add_delta, 2, window->ms);
 	for (size_t i = 0; r == 0 && i < window->row_count; i++) {
 		const struct hl_fleet_row *row = &window->rows[i];
 		const int64_t numbers[] = {row->stack, row->inuse_bytes, row->inuse_objects,
@@ -485,14 +568,16 @@ static int add_rows(struct sqlite_store *sqlite, const struct hl_fleet_window *w
 			library.bind_int64(sqlite->add_delta, (int)k + 3, numbers[k]);
 		r = run(sqlite, sqlite->add_delta, err);
 	}
-	return r == 0 ? run(sqlite, sqlite->add_totals, err) : r;
+	if (r == 0)
+		r = add_waiting(sqlite, window, &is_many, err);
+	return r == 0 && is_many ? sum_up(sqlite, window, err) : r;
 }
 
 /* Deletes what is older than is kept, once an hour. Stacks stay: whoever pushes has sent their frames, and does not again. */
 static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *err)
 {
 	int64_t days = 0;
-	char sql[1024];
+	char sql[2048];
 
 	if (now_ms < sqlite->pruned_ms + PRUNE_EVERY_MS)
 		return 0;
@@ -502,13 +587,20 @@ static int prune(struct sqlite_store *sqlite, int64_t now_ms, struct hl_error *e
 	if (r < 0 || !days)
 		return r;
 	int64_t oldest_ms = now_ms - days * MS_PER_DAY;
-	snprintf(sql, sizeof(sql),
-		 "DELETE FROM deltas WHERE ms < %" PRId64 ";"
-		 "DELETE FROM totals WHERE session IN (SELECT session FROM sessions WHERE until_ms "
-		 "< %" PRId64 ");"
-		 "DELETE FROM sessions WHERE until_ms < %" PRId64 ";" BALANCES
-		 "DELETE FROM balances WHERE ms < %" PRId64,
-		 oldest_ms, oldest_ms, oldest_ms, oldest_ms);
+	snprintf(
+		sql, sizeof(sql),
+		SUM_UP
+		"sums.ms < %" PRId64 SUM_UP_END ";"
+		"UPDATE sums SET ms = (SELECT last_ms FROM sessions WHERE session = sums.session), "
+		"waiting = 0 WHERE ms < %" PRId64 ";"
+		"DELETE FROM deltas WHERE ms < %" PRId64 ";"
+		"DELETE FROM summed WHERE session IN (SELECT session FROM sessions WHERE until_ms "
+		"< %" PRId64 ");"
+		"DELETE FROM sums WHERE session IN (SELECT session FROM sessions WHERE until_ms "
+		"< %" PRId64 ");"
+		"DELETE FROM sessions WHERE until_ms < %" PRId64 ";" BALANCES
+		"DELETE FROM balances WHERE ms < %" PRId64,
+		oldest_ms, oldest_ms, oldest_ms, oldest_ms, oldest_ms, oldest_ms, oldest_ms);
 	return execute(sqlite, sql, "write to", err);
 }
 

@@ -249,12 +249,20 @@ class Recordings(PushCase):
         # As stores were before: all names in a table.
         with contextlib.closing(sqlite3.connect(self.store)) as store:
             store.executescript("DROP VIEW stacks; DROP TABLE frames; DROP TABLE stack_frames;"
-                                "CREATE TABLE stacks (stack INTEGER PRIMARY KEY, frames TEXT NOT NULL)")
+                                "CREATE TABLE stacks (stack INTEGER PRIMARY KEY, frames TEXT NOT NULL);"
+                                "CREATE TABLE all_totals AS SELECT session, stack, SUM(inuse_bytes) AS inuse_bytes,"
+                                " SUM(inuse_objects) AS inuse_objects, SUM(alloc_bytes) AS alloc_bytes,"
+                                " SUM(alloc_objects) AS alloc_objects FROM totals GROUP BY session, stack;"
+                                "DROP VIEW totals; DROP TABLE summed; DROP TABLE sums;"
+                                "CREATE TABLE totals (session INTEGER NOT NULL, stack INTEGER NOT NULL, inuse_bytes INTEGER NOT NULL,"
+                                " inuse_objects INTEGER NOT NULL, alloc_bytes INTEGER NOT NULL, alloc_objects INTEGER NOT NULL,"
+                                " PRIMARY KEY (session, stack)) WITHOUT ROWID;"
+                                "INSERT INTO totals SELECT * FROM all_totals; DROP TABLE all_totals")
             store.executemany("INSERT INTO stacks VALUES (?, ?)", stacks)
             store.commit()
         self.assertEqual(self.fleet("top")["rows"], shown)
         self.push_well(self.store, recording)
-        self.assertEqual(self.ask("SELECT type FROM sqlite_master WHERE name = 'stacks'"), [("view",)])
+        self.assertEqual(self.ask("SELECT type FROM sqlite_master WHERE name IN ('stacks', 'totals')"), [("view",), ("view",)])
         self.assertEqual(self.ask("SELECT stack, frames FROM stacks ORDER BY stack"), stacks)
         self.assertEqual(self.ask("SELECT name FROM sqlite_master WHERE name = 'old_stacks'"), [])
         self.assertEqual(self.fleet("top")["rows"], shown)
@@ -302,13 +310,35 @@ class Recordings(PushCase):
             self.assertLess(os.path.getsize(f"{self.store}-wal"), 8 << 20)
         self.assertEqual(self.ask("SELECT SUM(alloc_objects) FROM totals WHERE session < 5"), [(4 * 40000,)])
 
+    def test_sums_are_written_rarely_and_are_right_at_any_time(self):
+        _, recording = self.record_well([harness.program("lifecycle"), "leaf"])
+        now_ms = int(time.time() * 1000)
+        waiting, base_ms = [], 0
+        for window in range(9):
+            ms = now_ms - 20000 + window * 1000
+            self.push_window(self.store, recording, (7, now_ms - 30000, base_ms, ms, now_ms + 600_000, 0, 0 if window else 600,
+                                                     600, "many", "", "host-many", "", "1", "", "", ""))
+            base_ms = ms
+            total = self.ask("SELECT COUNT(DISTINCT stack), SUM(inuse_bytes), SUM(alloc_objects) FROM totals WHERE session = 7")
+            self.assertEqual(total, [(600, (window + 1) * 600 * 48, (window + 1) * 600)])
+            waiting += [row for row, in self.ask("SELECT waiting FROM sums WHERE session = 7")]
+        # summed up once there are more than 1,024, and then more than twice as many as stacks
+        self.assertEqual(waiting, [600, 0, 600, 1200, 0, 600, 1200, 0, 600])
+        self.assertEqual(self.ask("SELECT SUM(alloc_objects) FROM summed WHERE session = 7"), [(8 * 600,)])
+        (kept,), = self.ask("SELECT COUNT(*) FROM deltas WHERE session = 7")
+        self.assertEqual(kept, 9 * 600)
+
     def push_many_stacks(self, url, recording, session=1):
         """A window of as many stacks that a list of them is longer than servers take unless they are told."""
         now_ms = int(time.time() * 1000)
-        lines = ["heapline window 1", "\t".join(map(str, (
-            session, now_ms - 1000, now_ms, now_ms + 600_000, 0, 40000, 40000, "many", "", "host-many", "", "1", "", "", "")))]
-        lines += [f"{stack + 10 ** 18}\tfunction_{stack}\\t\\t\\t0\\t\\t0\\n" for stack in range(40000)]
-        lines += [f"{stack + 10 ** 18}\t48\t1\t48\t1" for stack in range(40000)]
+        self.push_window(url, recording, (session, now_ms - 1000, now_ms, now_ms + 600_000, 0, 40000, 40000,
+                                          "many", "", "host-many", "", "1", "", "", ""))
+
+    def push_window(self, url, recording, head):
+        """A window as the spool has it, with as many stacks and rows as its head says before the labels."""
+        lines = [f"heapline window {len(head) - 14}", "\t".join(map(str, head))]
+        lines += [f"{stack + 10 ** 18}\tfunction_{stack}\\t\\t\\t0\\t\\t0\\n" for stack in range(head[-10])]
+        lines += [f"{stack + 10 ** 18}\t48\t1\t48\t1" for stack in range(head[-9])]
         os.makedirs(self.spool, exist_ok=True)
         with open(f"{self.spool}/{1:016x}.push", "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")

@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -39,6 +40,7 @@ struct hl_push {
 	bool is_tried; /* while away: the next window, or question, will tell */
 	struct hl_push_figures_sent sent;
 	bool was_refused; /* and that was said */
+	bool has_read;	  /* profiles, in this round: their memory is free, but not given back */
 	bool is_shared;	  /* somebody else sends the same processes, and that was said */
 };
 
@@ -474,6 +476,7 @@ static int look_at(struct hl_push *push, struct hl_push_session *session, bool *
 		*ret_done = true;
 		return 0;
 	}
+	push->has_read |= profile != NULL;
 	if (r == 0)
 		r = learn(push, session);
 	if (r < 0) {
@@ -626,6 +629,9 @@ static int look_once(struct hl_push *push, bool last, bool *ret_goes_on, bool *r
 		r = send_groups(push);
 	if (r == 0)
 		r = remove_done(push, ret_again);
+	if (push->has_read)
+		malloc_trim(0);
+	push->has_read = false;
 	push->last_ms = began_ms;
 	return r;
 }

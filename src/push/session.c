@@ -51,7 +51,9 @@ void hl_push_session_forget(struct hl_push_session *session)
 	session->count = 0;
 	session->now_count = 0;
 	free(session->nodes);
+	free(session->known);
 	session->nodes = NULL;
+	session->known = NULL;
 	hl_index_release(&session->index);
 }
 
@@ -249,11 +251,11 @@ static int add_values(struct hl_push_session *session, const struct hl_recording
 		return -ESTALE;
 	for (uint32_t i = 0; i < process->value_count; i++) {
 		const struct hl_recording_value *value = &process->values[i];
-		uint32_t figures =
-			value->node < session->node_count ? session->nodes[value->node] : 0;
-		if (!figures)
+		size_t at = HL_LOWER_BOUND(k, session->known_count,
+					   session->known[k].node < value->node);
+		if (at == session->known_count || session->known[at].node != value->node)
 			return -ESTALE;
-		int64_t *now = session->now[figures - 1].figures;
+		int64_t *now = session->now[session->known[at].figures].figures;
 		now[0] += (int64_t)(value->alloc_bytes - value->free_bytes);
 		now[1] += (int64_t)(value->alloc_objects - value->free_objects);
 		now[2] += (int64_t)value->alloc_bytes;
@@ -269,7 +271,7 @@ static int read_values(struct hl_push_session *session, bool *ret_ended)
 	HL_CLOSED int fd = open_file(session);
 	uint64_t saved_ns = written_ns(fd);
 
-	if (!session->nodes || !saved_ns)
+	if (!session->known || !saved_ns)
 		return -ESTALE;
 	session->now_count = 0;
 	if (figures_begin(session) < 0)
@@ -559,9 +561,22 @@ static int follow_nodes(struct hl_push_session *session, const struct hl_profile
 		return -ENOMEM;
 	for (uint32_t i = 1; i < profile->node_count; i++)
 		figures[i] = figures_find(session, stacks[i]);
-	for (size_t i = 1; session->nodes && i < session->node_count; i++)
-		session->nodes[i] =
+	free(session->known);
+	session->known = NULL;
+	session->known_count = 0;
+	/* Most nodes are on the way to others, and have nothing themselves. */
+	size_t capacity = 0;
+	if (session->nodes && HL_ARRAY_RESERVE(session->known, capacity, 1) < 0)
+		return -ENOMEM;
+	for (size_t i = 1; session->nodes && i < session->node_count; i++) {
+		uint32_t found =
 			session->nodes[i] < profile->node_count ? figures[session->nodes[i]] : 0;
+		if (found && HL_ARRAY_APPEND(session->known, session->known_count, capacity,
+					     (struct hl_push_node){(uint32_t)i, found - 1}) < 0)
+			return -ENOMEM;
+	}
+	free(session->nodes);
+	session->nodes = NULL;
 	return 0;
 }
 

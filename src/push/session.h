@@ -25,6 +25,11 @@ struct hl_push_now {
 	uint32_t node; /* of the look's profile, which has them; 0: none */
 };
 
+/* A node by the recorder's own id, and the index of its figures. */
+struct hl_push_node {
+	uint32_t node, figures;
+};
+
 struct hl_push_session {
 	int64_t id;
 	pid_t pid;
@@ -45,10 +50,12 @@ struct hl_push_session {
 		index; /* of figures by stack, while a profile is looked at; ids are indices + 1 */
 	struct hl_push_now *now; /* of figures[i], during a look */
 	size_t now_count, now_capacity;
-	/* Indices + 1 of figures by the recorder's own ids of nodes, for as long as no new ones come; NULL: not known. What was just read
-	 * has nodes of the profile instead. */
-	uint32_t *nodes;
-	size_t node_count;
+	uint32_t *
+		nodes; /* of the profile that was just read, by the recorder's own ids; NULL later */
+	size_t node_count; /* of the recorder's */
+	/* Those that have figures, in rising order, for as long as no new ones come; NULL: not known. */
+	struct hl_push_node *known;
+	size_t known_count;
 	int64_t look_ms; /* of the last look, which the sink has or will have; 0: there was none */
 	uint64_t saved_ns; /* when what was read last was written, CLOCK_REALTIME */
 };

@@ -226,7 +226,7 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 	hl_table_end(emit);
 }
 
-static int show(const json_t *status, bool json, struct hl_error *err)
+static int show(const json_t *status, pid_t pid, bool json, struct hl_error *err)
 {
 	const struct hl_emit_options how = {.out = stdout, .json = json};
 	HL_FREED char *path = hl_control_ask_bytes(json_object_get(status, "recording"));
@@ -237,6 +237,7 @@ static int show(const json_t *status, bool json, struct hl_error *err)
 
 	int r = hl_emit_open(&how, "ctl-status/1", &emit);
 	if (r == 0) {
+		hl_emit_about(emit, NULL, pid);
 		hl_emit_object(emit, "recording");
 		hl_emit_text(emit, "name", path ? path : "");
 		hl_emit_text(emit, "command", command ? command : "");
@@ -324,7 +325,7 @@ static int ask(const struct request *line, const struct hl_control_peer *peer,
 	if (request->pid)
 		snprintf(whom, sizeof(whom), "process %d", request->pid);
 	if (request->verb == HL_CONTROL_STATUS)
-		r = show(answer, line->json, err);
+		r = show(answer, (pid_t)line->pid, line->json, err);
 	else if (request->verb == HL_CONTROL_MODE)
 		hl_cli_note("switched %s to mode '%s'", whom, argument);
 	else if (request->verb == HL_CONTROL_MARK)

@@ -239,6 +239,42 @@ static void emit_sentences(struct hl_emit *emit, const struct hl_doctor *doctor)
 	}
 }
 
+/* The first way that works and shows where memory comes from; without one, what there is. ${outside}: nothing enters the process. */
+static void next_way(const struct hl_doctor *doctor, uint64_t pid, bool outside, char *command,
+		     size_t size)
+{
+	static const struct {
+		const char *way, *format;
+		bool enters;
+	} ways[] = {
+		{"ctl", "heapline growth -p %d", false},
+		{"attach", "heapline growth -p %d 10", true},
+		{"stacks", "heapline stacks -p %d 10", false},
+		{"pgfault", "heapline pgfault -p %d 10", false},
+		{"heap", "heapline heap -p %d", false},
+	};
+
+	command[0] = '\0';
+	for (size_t i = 0; i < HL_COUNT_OF(ways) && !command[0]; i++) {
+		const struct hl_doctor_way *way =
+			find_way(doctor, ways[i].way, strlen(ways[i].way));
+		if (way && way->verdict && !(outside && ways[i].enters))
+			snprintf(command, size, ways[i].format, (int)pid);
+	}
+}
+
+static void emit_next(struct hl_emit *emit, const struct hl_doctor *doctor, uint64_t pid)
+{
+	char command[64];
+
+	if (!pid || !hl_emit_is_json(emit))
+		return; /* the table has all commands */
+	next_way(doctor, pid, true, command, sizeof(command));
+	hl_emit_text(emit, "next_outside", command);
+	next_way(doctor, pid, false, command, sizeof(command));
+	hl_emit_next(emit, command[0] ? command : NULL);
+}
+
 static int write_report(const struct hl_doctor *doctor, uint64_t pid, const char *target,
 			const struct hl_emit_options *how)
 {
@@ -259,6 +295,7 @@ static int write_report(const struct hl_doctor *doctor, uint64_t pid, const char
 			       doctor->facts, doctor->fact_count, sizeof(doctor->facts[0]));
 	else
 		emit_sentences(emit, doctor);
+	emit_next(emit, doctor, pid);
 	return hl_emit_finish(emit);
 }
 

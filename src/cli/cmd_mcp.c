@@ -82,18 +82,42 @@ static json_t *next_of(const char *text)
 	return next;
 }
 
+/* ${next}, or where this server refuses that, what can be done without entering the process. */
+static json_t *allowed_next(json_t *next, const json_t *document, bool may_enter)
+{
+	const json_t *arguments = json_object_get(next, "arguments");
+	const char *outside = json_string_value(json_object_get(document, "next_outside"));
+	const char *process = json_string_value(json_object_get(arguments, "process"));
+	const struct hl_verb *verb;
+	char command[64];
+	json_t *words;
+
+	int r = next ? hl_mcp_tools_words(json_string_value(json_object_get(next, "tool")),
+					  arguments, may_enter, &verb, &words, NULL)
+		     : -ENOENT;
+	if (r == 0)
+		json_decref(words);
+	if (r != -EACCES)
+		return next;
+	json_decref(next);
+	snprintf(command, sizeof(command), "heapline stacks -p %.20s 10", process ? process : "");
+	return outside || process ? hl_mcp_tools_parse(outside ? outside : command) : NULL;
+}
+
 /* What the report says of how to go on becomes a tool and its arguments. */
-static void add_next(json_t *document, const char *said)
+static void add_next(json_t *document, const char *said, bool may_enter)
 {
 	const char *command = json_string_value(json_object_get(document, "next"));
-	json_t *next = command ? hl_mcp_tools_parse(command) : next_of(said);
+	json_t *next = allowed_next(command ? hl_mcp_tools_parse(command) : next_of(said), document,
+				    may_enter);
 
 	json_object_del(document, "next");
+	json_object_del(document, "next_outside");
 	if (next)
 		json_object_set_new(document, "next", next);
 }
 
-static json_t *answer_of(struct hl_answer *answer, const char *folder)
+static json_t *answer_of(struct hl_answer *answer, const struct request *request)
 {
 	json_t *document = answer->document;
 
@@ -103,14 +127,15 @@ static json_t *answer_of(struct hl_answer *answer, const char *folder)
 		document = NULL;
 	}
 	if (!document)
-		document = json_pack("{sssiso}", "folder", folder, "status", answer->status,
-				     "lines", lines_of(answer->text ? answer->text : ""));
+		document =
+			json_pack("{sssiso}", "folder", request->folder, "status", answer->status,
+				  "lines", lines_of(answer->text ? answer->text : ""));
 	else if (answer->status)
 		json_object_set_new(document, "status", json_integer(answer->status));
 	if (document && answer->said[0])
 		json_object_set_new(document, "said", lines_of(answer->said));
 	if (document)
-		add_next(document, answer->said);
+		add_next(document, answer->said, request->allow_attach);
 	return document;
 }
 
@@ -162,7 +187,7 @@ static json_t *call(const struct hl_mcp_server *server, const char *tool, json_t
 	/* A verb that looked and found fault, or a program that failed, has an answer. */
 	if (r < 0 && !(starts && answer.status > 0 && answer.said[0]))
 		return NULL;
-	return answer_of(&answer, request->folder);
+	return answer_of(&answer, request);
 }
 
 /* ---- the run ---- */

@@ -292,6 +292,7 @@ int hl_owners_view(const struct hl_owners *owners, pid_t pid, const struct hl_em
 	int r = hl_emit_open(options, "allocations/1", &emit);
 	if (r < 0)
 		return r;
+	hl_emit_about(emit, NULL, pid);
 	hl_emit_object(emit, "process");
 	hl_emit_integer(emit, "pid", pid);
 	hl_emit_object_end(emit);

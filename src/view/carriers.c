@@ -98,6 +98,7 @@ int hl_slabs_view(const struct hl_slabs *slabs, pid_t pid, const struct hl_emit_
 	int r = hl_emit_open(options, "slabs/1", &emit);
 	if (r < 0)
 		return r;
+	hl_emit_about(emit, NULL, pid);
 	hl_emit_object(emit, "process");
 	hl_emit_integer(emit, "pid", pid);
 	hl_emit_object_end(emit);

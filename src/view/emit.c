@@ -128,6 +128,7 @@ int hl_emit_new(FILE *out, enum hl_emit_form form, bool color, const char *schem
 	emit->form = form;
 	emit->color = color;
 	emit->json.out = out;
+	emit->schema = schema;
 	if (form == HL_EMIT_JSON) {
 		snprintf(text, sizeof(text), "heapline/%s", schema);
 		hl_json_open(&emit->json, NULL, '{');
@@ -307,14 +308,104 @@ void hl_emit_frames(struct hl_emit *emit, const char *key, const struct hl_emit_
 	hl_emit_array_end(emit);
 }
 
+/* ---- what goes on from a report ---- */
+
+/* "%s": the recording; "%d": the process. */
+static const struct {
+	const char *schema; /* without its version */
+	const char *of_recording, *of_process;
+} nexts[] = {
+	{"info", "heapline lines %s", NULL},
+	{"top", "heapline lines %s", NULL},
+	{"lines", "heapline tree %s", NULL},
+	{"tree", "heapline lines %s", NULL},
+	{"flame", "heapline lines %s", NULL},
+	{"graph", "heapline lines %s", NULL},
+	{"sizes", "heapline lines %s", NULL},
+	{"folded", "heapline lines %s", NULL},
+	{"export", "heapline lines %s", NULL},
+	{"annotate", "heapline tree %s", NULL},
+	{"diff", "heapline lines %s", NULL},
+	{"check", "heapline lines %s", NULL},
+	{"timeline", "heapline peaks %s", NULL},
+	{"peaks", "heapline growth %s", NULL},
+	{"events", "heapline growth %s", NULL},
+	{"growth", "heapline lines %s", "heapline holders -p %d"},
+	{"stacks", "heapline lines %s", "heapline holders -p %d"},
+	{"pgfault", "heapline lines %s", "heapline heap -p %d"},
+	{"page-events", "heapline lines %s", "heapline heap -p %d"},
+	{"heap", NULL, "heapline leaks -p %d"},
+	{"leaks", NULL, "heapline holders -p %d"},
+	{"holders", NULL, "heapline growth -p %d 10"},
+	{"pins", NULL, "heapline holders -p %d"},
+	{"carriers", NULL, "heapline pins -p %d"},
+	{"slabs", NULL, "heapline heap -p %d"},
+	{"allocations", NULL, "heapline growth -p %d 10"},
+	{"services", NULL, "heapline heap -p %d"},
+	{"ctl-status", NULL, "heapline growth -p %d"},
+};
+
+void hl_emit_next(struct hl_emit *emit, const char *command)
+{
+	emit->has_next = true;
+	if (!command)
+		return;
+	hl_emit_text(emit, "next", command);
+	hl_emit_line(emit, "next: %s", command);
+}
+
+void hl_emit_about(struct hl_emit *emit, const char *name, int64_t pid)
+{
+	size_t size;
+
+	emit->pid = pid;
+	free(emit->about);
+	emit->about = NULL;
+	/* Words that a shell reads as they are can be read back. */
+	FILE *out = name && !hl_words_has_control(name) && access(name, F_OK) == 0
+			    ? open_memstream(&emit->about, &size)
+			    : NULL;
+	if (!out)
+		return;
+	hl_words_put(out, name);
+	if (fclose(out) != 0)
+		hl_emit_fail(emit, -ENOMEM);
+}
+
+static void put_usual_next(struct hl_emit *emit)
+{
+	char *command = NULL;
+
+	for (size_t i = 0; i < HL_COUNT_OF(nexts) && emit->schema; i++) {
+		size_t name_length = strlen(nexts[i].schema);
+		if (strncmp(nexts[i].schema, emit->schema, name_length) != 0 ||
+		    emit->schema[name_length] != '/')
+			continue;
+		int length = 0;
+		if (emit->about && nexts[i].of_recording)
+			length = asprintf(&command, nexts[i].of_recording, emit->about);
+		else if (emit->pid && nexts[i].of_process)
+			length = asprintf(&command, nexts[i].of_process, (int)emit->pid);
+		if (length < 0)
+			hl_emit_fail(emit, -ENOMEM);
+		else if (length > 0)
+			hl_emit_text(emit, "next", command);
+		if (length > 0)
+			free(command);
+	}
+}
+
 int hl_emit_finish(struct hl_emit *emit)
 {
+	if (is_json(emit) && !emit->has_next)
+		put_usual_next(emit);
 	if (is_json(emit))
 		hl_json_close(&emit->json, '}');
 	int error = emit->error;
 	if (!error && ferror(emit->out))
 		error = -EIO;
 	scols_unref_table(emit->table.scols);
+	free(emit->about);
 	free(emit);
 	return error;
 }

@@ -121,6 +121,15 @@ void hl_emit_unknown(struct hl_emit *emit, const char *key); /* null */
 void hl_emit_frames(struct hl_emit *emit, const char *key, const struct hl_emit_frame *frames,
 		    size_t count);
 
+/*
+ * The command that goes on from this report, for a shell: "heapline heap -p 4711"; text has it as a line of its own, JSON as the member "next". Without this,
+ * hl_emit_finish() adds to JSON what follows a report of that schema about the subject that hl_emit_about() named. NULL: nothing does.
+ */
+void hl_emit_next(struct hl_emit *emit, const char *command);
+
+/* What the report is about: a recording, where there is a file ${name}, or else process ${pid}; NULL and 0 where either is unknown. */
+void hl_emit_about(struct hl_emit *emit, const char *name, int64_t pid);
+
 /* Keeps ${error}, unless another one came first; nothing more is written then. */
 void hl_emit_fail(struct hl_emit *emit, int error);
 

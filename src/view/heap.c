@@ -228,6 +228,7 @@ void hl_heap_emit_process(struct hl_emit *emit, const struct hl_process_facts *p
 	for (char **word = process->command; word && *word && used < sizeof(command); word++)
 		used += (size_t)snprintf(command + used, sizeof(command) - used, "%s%s",
 					 used ? " " : "", *word);
+	hl_emit_about(emit, NULL, process->pid);
 	hl_emit_object(emit, "process");
 	hl_emit_text(emit, "command", command);
 	hl_emit_integer(emit, "pid", process->pid);
@@ -244,6 +245,8 @@ void hl_heap_emit_head(struct hl_emit *emit, const struct hl_heap *heap)
 	char took[HL_FORMAT_MAX], time[HL_FORMAT_MAX];
 
 	hl_heap_emit_process(emit, &heap->process, heap->allocator);
+	if (heap->from_core)
+		hl_emit_about(emit, NULL, 0); /* it runs no more */
 	hl_emit_text(emit, "taken", hl_format_time(heap->taken_realtime_ns, time));
 	hl_emit_text(emit, "allocator", heap->allocator);
 	hl_emit_boolean(emit, "from_core", heap->from_core);

@@ -121,22 +121,25 @@ static void say_rest(struct hl_emit *emit, const struct hl_pod *pod)
 
 static void say_growth(struct hl_emit *emit, const char *group)
 {
-	char *word = NULL;
+	char *command = NULL;
 	size_t length;
-	FILE *out = hl_words_has_control(group) ? NULL : open_memstream(&word, &length);
+	FILE *out = hl_words_has_control(group) ? NULL : open_memstream(&command, &length);
 
 	if (!out)
 		return;
+	fputs("heapline pod --growth 60 --cgroup ", out);
 	hl_words_put(out, group);
 	if (fclose(out) == 0)
-		hl_emit_line(emit, "next: heapline pod --growth 60 --cgroup %s", word);
-	free(word);
+		hl_emit_next(emit, command);
+	free(command);
 }
 
 /* The command that goes on from the largest row that one of heapline's leads on from: of processes their heap; of the rest,
  * where pages can be read, what made it grow. */
 static void say_next(struct hl_emit *emit, const struct hl_pod *pod)
 {
+	char command[64];
+
 	for (size_t i = 0; i < pod->row_count; i++) {
 		const struct hl_pod_row *row = &pod->rows[i];
 		bool is_processes = row->pid && row->kind != HL_POD_CACHE;
@@ -145,8 +148,9 @@ static void say_next(struct hl_emit *emit, const struct hl_pod *pod)
 			continue;
 		if (is_processes || !hl_words_has_control(pod->name))
 			hl_emit_blank(emit);
+		snprintf(command, sizeof(command), "heapline heap -p %d", row->pid);
 		if (is_processes)
-			hl_emit_line(emit, "next: heapline heap -p %d", row->pid);
+			hl_emit_next(emit, command);
 		else
 			say_growth(emit, pod->name);
 		return;

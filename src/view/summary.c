@@ -55,6 +55,8 @@ static void recording_member(struct hl_emit *emit, const struct hl_profile *prof
 	struct hl_profile_counters replaced = replaced_total(profile);
 	char start[HL_FORMAT_MAX];
 
+	hl_emit_about(emit, hl_profile_text(profile, profile->name),
+		      profile->process_count ? profile->processes[0].pid : 0);
 	hl_emit_object(emit, "recording");
 	hl_emit_text(emit, "name", hl_profile_text(profile, profile->name));
 	hl_emit_text(emit, "source", hl_profile_text(profile, profile->source));

@@ -174,4 +174,9 @@ struct hl_emit {
 	enum hl_unit unit;
 	bool knows[HL_UNIT_COUNT];
 	struct hl_table_state table;
+	/* For "next": */
+	const char *schema; /* the caller's */
+	char *about;	    /* the recording, quoted for a shell; NULL: there is no file */
+	int64_t pid;	    /* 0: unknown */
+	bool has_next;
 };

@@ -545,9 +545,8 @@ static void emit_next(struct hl_emit *emit, const struct story *story)
 		hl_words_put(out, path);
 	}
 	fclose(out);
-	hl_emit_text(emit, "next", text ? text : "");
 	hl_emit_blank(emit);
-	hl_emit_line(emit, "next: %s", text ? text : "");
+	hl_emit_next(emit, text ? text : "");
 	if (!*story->recording)
 		hl_emit_line(emit, "%s",
 			     "to have stacks of the growth the next time: heapline watch "

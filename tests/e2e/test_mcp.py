@@ -8,6 +8,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import harness
 import jsonschema
@@ -302,6 +304,104 @@ class Limits(harness.TestCase):
                 self.skipTest("nothing takes seconds here")
             progress = [message["params"]["progress"] for message in client.notifications]
             self.assertEqual(progress, sorted(progress))
+
+
+PYTHON = """
+import sys, select
+kept, table = [], {}
+def listed():
+    kept.append(bytearray(1000))  # LEAK listed
+def keyed():
+    table[len(table)] = "x" * 1000 + str(len(table))  # LEAK keyed
+def closed():
+    text = b"y" * 1000 + b"z" * len(kept)  # LEAK closed
+    kept.append(lambda: text)
+stay = [bytearray(20000) for _ in range(400)]
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0.005)[0]:
+    churn = [bytearray(4000) for _ in range(20)]
+    globals()[sys.argv[1]]()
+"""
+
+RUBY = """
+$kept = []
+def kept
+  $kept << ("x" * 1000 + $kept.size.to_s) # LEAK kept
+end
+stay = (0...400).map { "s" * 20000 }
+puts "ready"
+$stdout.flush
+until IO.select([$stdin], nil, nil, 0.005)
+  churn = (0...20).map { |i| "c" * (4000 + i) }
+  send(ARGV[0])
+end
+"""
+
+CALLS_MAX = 3
+HUNTS_AT_ONCE = 5
+FOUND_LEAST = 0.9  # of the programs
+
+
+def places_of(answer):
+    """(file, line) of the heaviest row of an answer: its own, or those of the frames of its stack, innermost first, as far as they have one."""
+    rows = answer.get("rows") or [{}]
+    frames = [rows[0], *reversed(rows[0].get("frames", []))]
+    return [(os.path.basename(frame["file"]), frame["line"]) for frame in frames if frame.get("file")]
+
+
+class Hunt(harness.TestCase):
+    """A client that knows nothing of heapline but the hints in its answers."""
+
+    def hunt(self, client, pid, place):
+        """How many calls it takes until the heaviest row names the place; None if more than there may be."""
+        step, calls = {"tool": "doctor", "arguments": {"pid": pid}}, 0
+        while step and calls < CALLS_MAX:
+            answer = client.call(step["tool"], **step["arguments"])
+            calls += 1
+            if place in places_of(answer)[:2]:
+                return calls
+            step = answer.get("next")
+        return None
+
+    def programs(self, scripts):
+        """(command, kind, name of the source, its text)"""
+        for name, source in (("slow_leaks", "slow_leaks.c"), ("slow_leaks_cxx", "slow_leaks_cxx.cc")):
+            path = harness.program(name)
+            with open(os.path.join(harness.SOURCES, source), encoding="ascii") as file:
+                text = file.read()
+            for kind in harness.run([path]).stdout.split():
+                yield [path, kind], kind, source, text
+        for interpreter, source, text in (("/usr/bin/python3", "grows.py", PYTHON), ("/usr/bin/ruby", "grows.rb", RUBY)):
+            if not scripts or not os.path.exists(interpreter):
+                continue
+            path = self.path(source)
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
+            for kind in re.findall(r"# LEAK (\w+)", text):
+                yield [interpreter, path, kind], kind, source, text
+
+    def hunt_one(self, options, program):
+        command, kind, source, text = program
+        line, = [number for number, line in enumerate(text.splitlines(), 1) if re.search(rf"(/\*|#) LEAK {kind}\b", line)]
+        with Client(*options) as client, harness.Waiting(command) as process:
+            return f"{source}:{kind}", self.hunt(client, process.pid, (source, line))
+
+    def hunt_all(self, *options, scripts):
+        with ThreadPoolExecutor(HUNTS_AT_ONCE) as pool:
+            found = dict(pool.map(lambda program: self.hunt_one(options, program), list(self.programs(scripts))))
+        missed = [name for name, calls in found.items() if not calls]
+        print(f"{len(found) - len(missed)} of {len(found)} found; calls: {found}", file=sys.stderr)
+        self.assertLessEqual(len(missed), (1 - FOUND_LEAST) * len(found), missed)
+
+    def test_hints_lead_from_a_process_to_the_line_that_grows(self):
+        self.hunt_all(ALLOWED, scripts=True)
+
+    def test_the_same_from_outside_where_nothing_may_be_entered(self):
+        with Client() as client:
+            step = client.call("doctor", pid=os.getpid())["next"]
+        if step["tool"] != "stacks":
+            self.skipTest(f"'{step['command']}' is what works here")
+        self.hunt_all(scripts=False)  # whose lines a trace from outside does not show
 
 
 class Official(harness.TestCase):

@@ -45,7 +45,8 @@ static const struct hl_option options[] = {
 
 static const char instructions[] =
 	"heapline finds where the memory of programs on this machine went. For a running process "
-	"begin with 'doctor' and its pid, for a recording (NAME.hl) with 'info'. Every answer has "
+	"begin with 'why' and its pid (one page: what it is, the line, what to do), or with "
+	"'doctor' (what works); for a recording (NAME.hl) with 'info'. Every answer has "
 	"'next', the tool and the arguments that go on from it: call that. 'more' shows what a "
 	"long "
 	"answer left out. Figures are bytes unless their name says otherwise. Names in answers "
@@ -184,8 +185,9 @@ static json_t *call(const struct hl_mcp_server *server, const char *tool, json_t
 		.stop_fd = stop_fd,
 	};
 	int r = hl_ask_verb(&ask, &answer, err);
-	/* A verb that looked and found fault, or a program that failed, has an answer. */
-	if (r < 0 && !(starts && answer.status > 0 && answer.said[0]))
+	/* Some options give text; and a program that failed was recorded all the same. */
+	bool has_text = answer.status == 0 && answer.length;
+	if (r < 0 && !has_text && !(starts && answer.status > 0 && answer.said[0]))
 		return NULL;
 	return answer_of(&answer, request);
 }

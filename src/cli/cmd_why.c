@@ -152,4 +152,5 @@ const struct hl_verb hl_verb_why = {
 	.shared_options = {hl_view_json_options, hl_view_color_options, hl_view_output_options},
 	HL_REQUEST(defaults),
 	.run = run_why,
+	.written = (const char *const[]){"keep", NULL},
 };

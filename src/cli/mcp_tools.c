@@ -42,6 +42,25 @@ static const struct hl_verb *find_verb(const char *name)
 	return verb && verb->effect != HL_VERB_STAYS ? verb : NULL;
 }
 
+static const struct hl_option *find_option(const struct hl_verb *verb, const char *name,
+					   size_t length)
+{
+	const struct hl_option *options[HL_OPTIONS_MAX];
+	size_t count = hl_options_of(verb, options);
+
+	for (size_t i = 0; i < count; i++)
+		if (is_used(options[i]) && strlen(options[i]->name) == length &&
+		    !strncmp(options[i]->name, name, length))
+			return options[i];
+	return NULL;
+}
+
+/* Whether it enters processes unless told to stay outside. */
+static bool can_stay_outside(const struct hl_verb *verb)
+{
+	return find_option(verb, "outside", strlen("outside"));
+}
+
 /* ---- operands ---- */
 
 static bool takes_command(const struct hl_verb *verb)
@@ -223,7 +242,7 @@ static json_t *output_schema(const json_t *bundle, const struct hl_verb *verb)
 static json_t *tool(const json_t *bundle, const struct hl_verb *verb, bool may_enter)
 {
 	bool enters = verb->effect == HL_VERB_ENTERS;
-	bool can_enter = enters || verb->entering || takes_command(verb);
+	bool can_enter = enters || verb->entering || takes_command(verb) || can_stay_outside(verb);
 	char title[64], description[512];
 
 	snprintf(title, sizeof(title), "heapline %s", verb->name);
@@ -258,6 +277,7 @@ json_t *hl_mcp_tools_list(bool may_enter)
 
 struct line {
 	const struct hl_verb *verb;
+	bool may_enter;
 	json_t *words;
 	struct hl_error *err;
 };
@@ -341,19 +361,6 @@ static int add_option(struct line *line, const struct hl_option *option, const j
 	return add_text(line, option, value);
 }
 
-static const struct hl_option *find_option(const struct hl_verb *verb, const char *name,
-					   size_t length)
-{
-	const struct hl_option *options[HL_OPTIONS_MAX];
-	size_t count = hl_options_of(verb, options);
-
-	for (size_t i = 0; i < count; i++)
-		if (is_used(options[i]) && strlen(options[i]->name) == length &&
-		    !strncmp(options[i]->name, name, length))
-			return options[i];
-	return NULL;
-}
-
 /* The words of array ${name}; of operands none may pose as an option, or write where it should not. */
 static int add_words(struct line *line, const json_t *array, const char *name, bool are_operands)
 {
@@ -431,6 +438,8 @@ static int make_words(struct line *line, const json_t *arguments)
 		if (r == 0)
 			r = add_option(line, option, value);
 	}
+	if (r == 0 && !line->may_enter && can_stay_outside(line->verb))
+		r = add_word(line, "--outside");
 	if (r == 0 && operands)
 		r = add_words(line, operands, "operands", true);
 	if (r == 0 && command)
@@ -443,7 +452,7 @@ static int make_words(struct line *line, const json_t *arguments)
 int hl_mcp_tools_words(const char *name, const json_t *arguments, bool may_enter,
 		       const struct hl_verb **ret_verb, json_t **ret_words, struct hl_error *err)
 {
-	struct line line = {.verb = find_verb(name), .err = err};
+	struct line line = {.verb = find_verb(name), .may_enter = may_enter, .err = err};
 
 	if (!line.verb)
 		return hl_error_set(err, -EINVAL, "there is no tool '%.100s'", name);

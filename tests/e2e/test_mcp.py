@@ -32,7 +32,7 @@ const { tools } = await client.listTools();
 const said = { version: client.getServerVersion().name, tools: tools.length, calls: {} };
 for (const [name, args] of [["info", { operands: [recording] }], ["top", { operands: [recording] }],
     ["lines", { operands: [recording] }], ["tree", { operands: [recording] }], ["flame", { operands: [recording] }],
-    ["folded", { operands: [recording] }], ["annotate", { operands: ["main", recording] }], ["sizes", { operands: [recording] }],
+    ["folded", { operands: [recording] }], ["annotate", { operands: ["allocate", recording] }], ["sizes", { operands: [recording] }],
     ["doctor", { pid }], ["heap", { pid }], ["leaks", { pid }], ["holders", { pid }], ["pins", { pid }], ["allocations", { pid }],
     ["carriers", { pid }], ["pod", { pid, quick: true }], ["version", {}], ["export", { operands: [recording], output: "x.pb.gz" }]]) {
   for (const key of ["pid"]) if (key in args) args[key] = Number(args[key]);
@@ -239,6 +239,14 @@ class Limits(harness.TestCase):
                 with self.subTest(tool):
                     self.assertIn(ALLOWED, client.refusal(tool, **arguments))
                     self.assertIn(ALLOWED, tools[tool]["description"])
+
+    def test_why_stays_outside_unless_entering_is_allowed(self):
+        for options in ((), (ALLOWED,)):
+            with self.subTest(options=options), Client(*options) as client, \
+                    harness.Waiting([harness.program("slow_leaks"), "listed"]) as process:
+                self.assertEqual(client.tools()["why"]["annotations"]["readOnlyHint"], not options)
+                plan = client.call("why", pid=process.pid, **{"dry-run": True})
+                self.assertEqual(any("attach" in line for line in plan["lines"]), bool(options), plan)
 
     def test_files_are_written_into_the_folder_alone(self):
         recording = self.record_well([harness.program("growth"), "1"])[1]

@@ -7,31 +7,32 @@ enum format {
 	FORMAT_GPERFTOOLS,
 	FORMAT_FOLDED,
 	FORMAT_SPEEDSCOPE,
+	FORMAT_PERFETTO,
+	FORMAT_FIREFOX,
+	FORMAT_DHAT,
 	FORMAT_HEAPTRACK_FOLDED,
 	FORMAT_CSV,
 	FORMAT_JSON,
 };
 
-static const char *const format_words[] = {
-	"pprof", "gperftools", "folded", "speedscope", "heaptrack-folded", "csv", "json", NULL};
+static const char *const format_words[] = {"pprof",    "gperftools", "folded", "speedscope",
+					   "perfetto", "firefox",    "dhat",   "heaptrack-folded",
+					   "csv",      "json",	     NULL};
 
 static hl_view *const views[] = {
-	[FORMAT_PPROF] = hl_pprof_view,
-	[FORMAT_GPERFTOOLS] = hl_gperftools_view,
-	[FORMAT_FOLDED] = hl_folded_view,
-	[FORMAT_SPEEDSCOPE] = hl_speedscope_view,
-	[FORMAT_HEAPTRACK_FOLDED] = hl_heaptrack_view,
-	[FORMAT_CSV] = hl_csv_view,
-	[FORMAT_JSON] = hl_export_json_view,
+	[FORMAT_PPROF] = hl_pprof_view,	      [FORMAT_GPERFTOOLS] = hl_gperftools_view,
+	[FORMAT_FOLDED] = hl_folded_view,     [FORMAT_SPEEDSCOPE] = hl_speedscope_view,
+	[FORMAT_PERFETTO] = hl_perfetto_view, [FORMAT_FIREFOX] = hl_firefox_view,
+	[FORMAT_DHAT] = hl_dhat_view,	      [FORMAT_HEAPTRACK_FOLDED] = hl_heaptrack_view,
+	[FORMAT_CSV] = hl_csv_view,	      [FORMAT_JSON] = hl_export_json_view,
 };
 
 static const struct hl_view_request defaults = {HL_VIEW_DEFAULTS, .formats = format_words};
 
 static const struct hl_option options[] = {
 	{"format", 0, "FORMAT",
-	 "pprof, gperftools, folded, speedscope, heaptrack-folded, csv or json (default: as FILE "
-	 "is "
-	 "named, else pprof)",
+	 "pprof, gperftools, folded, speedscope, perfetto, firefox, dhat, heaptrack-folded, csv or "
+	 "json (default: as FILE is named, else pprof)",
 	 HL_OPTION_CHOICE, HL_VIEW_AT(format), format_words},
 	{0},
 };
@@ -43,7 +44,10 @@ static int run_export(void *parsed, int argc, char **argv)
 	int format = hl_view_options_choose_format(request, FORMAT_PPROF);
 	request->view = views[format];
 	request->profiles_max = format == FORMAT_PPROF ? 2 : 1;
-	request->binary = format == FORMAT_PPROF;
+	request->binary = format == FORMAT_PPROF || format == FORMAT_PERFETTO;
+	/* These have counters over time. */
+	request->tells_history =
+		format == FORMAT_PERFETTO || format == FORMAT_FIREFOX || format == FORMAT_DHAT;
 	request->keep_rows = format == FORMAT_JSON;
 	return hl_view_run(&hl_verb_export, argc, argv, request);
 }

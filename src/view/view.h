@@ -150,5 +150,6 @@ hl_history_view hl_growth_view;	  /* what rises steadily; by options->by */
 hl_history_view hl_events_view;	  /* kept events, one by one or in sum; by options->events.report */
 
 /* Files for other tools; these hold every value at once where their format can. */
+hl_view hl_dhat_view, hl_firefox_view, hl_perfetto_view;
 hl_view hl_pprof_view, hl_gperftools_view, hl_speedscope_view, hl_heaptrack_view, hl_csv_view,
 	hl_export_json_view;

@@ -4,11 +4,14 @@
 import csv
 import glob
 import io
+import itertools
 import json
+import os
 import re
 from collections import Counter
 
 import harness
+from perfetto_file import PerfettoFile
 from pprof_file import PprofFile
 
 VALUES = {
@@ -18,6 +21,22 @@ VALUES = {
     "temporary": (None, "temporary_objects"),
     "slack": ("slack_space", None),
 }
+DHAT_VIEWER = "/usr/libexec/valgrind/dh_view.js"
+# Has the viewer's own code build its tree of a file, without a page.
+OPEN_DHAT = """
+const fs = require("fs"), vm = require("vm");
+const [viewer, file] = process.argv.slice(1);
+const context = {document: {}, window: {}, console, performance: {now: () => 0}, Intl};
+vm.createContext(context);
+vm.runInContext(fs.readFileSync(viewer, "utf8") + `
+globalThis.open = text => {
+  gData = JSON.parse(text);
+  gSelect = {childNodes: gSelectData.map(() => ({})), selectedIndex: 0};
+  buildTree();
+  return [gRoot._totalBytes, gRoot._totalBlocks, gRoot._atTGmaxBytes, gRoot._atTEndBytes];
+};`, context);
+console.log(JSON.stringify(context.open(fs.readFileSync(file, "utf8"))));
+"""
 SCRIPT = "import json; kept = [json.loads('[' + '[1, \"a\"],' * 50 + '{}]') for _ in range(200)]"
 
 
@@ -35,6 +54,21 @@ def top_of_view(recording, value, unit):
         cum.update(dict.fromkeys(stack, number))
     figures = {name: (row[f"flat_{unit}"], cum[name]) for name, row in harness.top_rows(recording, value).items()}
     return {name: figure for name, figure in figures.items() if any(figure)}
+
+
+def firefox_stacks(thread, table):
+    """(names of functions, innermost first; weight) of each sample."""
+    texts, functions, frames, stacks = (thread[key] for key in ("stringArray", "funcTable", "frameTable", "stackTable"))
+    for table_of in (functions, frames, stacks, thread[table]):
+        lengths = {len(column) for column in table_of.values() if isinstance(column, list)}
+        assert lengths == {table_of["length"]}, lengths
+
+    def names(stack):
+        while stack is not None:
+            yield texts[functions["name"][frames["func"][stacks["frame"][stack]]]]
+            stack = stacks["prefix"][stack]
+
+    return [(list(names(stack)), weight) for stack, weight in zip(thread[table]["stack"], thread[table]["weight"])]
 
 
 def uncounted(stacks):
@@ -119,6 +153,79 @@ class Exports(harness.TestCase):
         found = {tuple(names[index].replace(";", ":") for index in stack): weight
                  for stack, weight in zip(shown["samples"], shown["weights"], strict=True)}
         self.assertEqual(found, harness.folded(recording, "inuse", "bytes"))
+
+    def assert_heaviest(self, stacks, recording, value, unit):
+        """The ten heaviest functions of stacks, innermost first, are those of `top`, with the same figures."""
+        flat, cum = Counter(), Counter()
+        for names, number in stacks:
+            flat[names[0]] += number
+            cum.update(dict.fromkeys(names, number))
+        expected = top_of_view(recording, value, unit)
+        heaviest = sorted(expected, key=lambda name: expected[name], reverse=True)[:10]
+        self.assertTrue(heaviest)
+        self.assertEqual({name: (flat[name], cum[name]) for name in heaviest}, {name: expected[name] for name in heaviest})
+        self.assertEqual(sum(flat.values()), sum(number for number, _ in expected.values()))
+
+    def test_dhat_shows_what_top_shows(self):
+        for command, options in ((program(), ["--no-scripts"]), ([harness.program("known_answer")], [])):
+            _, recording = self.record_well(command, options=options)
+            exported = json.loads(self.exported_text(recording, "dhat"))
+            frames = [re.sub(r" \([^()]*:\d+\)$", "", text) for text in exported["ftbl"]]
+            for key, value, unit in (("tb", "alloc", "bytes"), ("tbk", "alloc", "objects"), ("gb", "peak", "bytes"),
+                                     ("gbk", "peak", "objects"), ("eb", "inuse", "bytes"), ("ebk", "inuse", "objects")):
+                with self.subTest(command[0], key=key):
+                    self.assert_heaviest([([frames[frame] for frame in point["fs"]], point[key]) for point in exported["pps"]],
+                                         recording, value, unit)
+            places = [tuple(point["fs"]) for point in exported["pps"]]
+            self.assertEqual(len(set(places)), len(places))  # the viewer refuses a place that comes twice
+
+    def test_valgrinds_viewer_opens_dhat_with_the_same_totals(self):
+        node = harness.need("node")
+        if not os.path.exists(DHAT_VIEWER):
+            self.skipTest(f"there is no '{DHAT_VIEWER}'; valgrind has it")
+        _, recording = self.record_well(program(), options=["--no-scripts"])
+        result = harness.run([node, "-e", OPEN_DHAT, DHAT_VIEWER, self.export(recording, "dhat")])
+        self.assertEqual(result.status, 0, result.stderr)
+        total = harness.info(recording)["total"]
+        self.assertEqual(json.loads(result.stdout), [total[key] for key in (
+            "alloc_bytes", "alloc_objects", "peak_bytes", "inuse_bytes")])
+
+    def test_firefox_shows_what_top_shows(self):
+        for command, options in ((program(), ["--no-scripts"]), ([harness.program("known_answer")], [])):
+            _, recording = self.record_well(command, options=options)
+            for value, unit in (("peak", "bytes"), ("inuse", "bytes"), ("alloc", "objects")):
+                exported = json.loads(self.exported_text(recording, "firefox", "--value", value, "--unit", unit))
+                thread, = exported["threads"]
+                with self.subTest(command[0], value=value, unit=unit):
+                    self.assert_heaviest(firefox_stacks(thread, "samples"), recording, value, unit)
+            allocated = [(names, number) for names, number in firefox_stacks(thread, "nativeAllocations") if number > 0]
+            self.assert_heaviest(allocated, recording, "alloc", "bytes")
+            self.assert_heaviest(firefox_stacks(thread, "nativeAllocations"), recording, "inuse", "bytes")
+            self.assertEqual(exported["counters"], [])
+
+    def test_perfetto_shows_what_top_shows(self):
+        for command, options in ((program(), ["--no-scripts"]), ([harness.program("known_answer")], [])):
+            _, recording = self.record_well(command, options=options)
+            trace = PerfettoFile(self.export(recording, "perfetto"))
+            for figure, value, unit in ((lambda sample: sample.get(2, 0), "alloc", "bytes"),
+                                        (lambda sample: sample.get(2, 0) - sample.get(3, 0), "inuse", "bytes"),
+                                        (lambda sample: sample.get(5, 0) - sample.get(6, 0), "inuse", "objects")):
+                with self.subTest(command[0], value=value, unit=unit):
+                    self.assert_heaviest(trace.stacks("malloc", figure), recording, value, unit)
+            self.assert_heaviest(trace.stacks("malloc at the peak", lambda sample: sample.get(8, 0)), recording, "peak", "bytes")
+            self.assertEqual(trace.counters, {})
+
+    def test_a_log_becomes_counters_over_time(self):
+        script = "import time\nkept = []\nfor i in range(5): kept.append([str(j) * 9 for j in range(20000)]); time.sleep(0.15)"
+        _, recording = self.record_well([harness.need("python3"), "-c", script], mode="log-fast")
+        rows = harness.report("timeline", recording, "--rows", "0")["rows"]
+        expected = [(row["ms"], row["bytes"]) for row in rows]
+        trace = PerfettoFile(self.export(recording, "perfetto"))
+        self.assertEqual([(time // 10**6, number) for time, number in trace.counters["in use"]], expected)
+        exported = json.loads(self.exported_text(recording, "firefox"))
+        samples = exported["counters"][0]["samples"]
+        self.assertEqual(list(zip(samples["time"], itertools.accumulate(samples["count"]))), expected)
+        self.assertLessEqual(json.loads(self.exported_text(recording, "dhat"))["tg"], 1000 * rows[-1]["ms"])
 
     def test_json_alone_gives_every_stack(self):
         _, recording = self.record_well(program())

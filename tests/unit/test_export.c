@@ -266,7 +266,8 @@ static void json_names_the_figures_that_are_known(void **state)
 
 /* ---- all of them ---- */
 
-static hl_view *const views[] = {hl_csv_view, hl_heaptrack_view, hl_speedscope_view,
+static hl_view *const views[] = {hl_csv_view,	     hl_heaptrack_view, hl_speedscope_view,
+				 hl_dhat_view,	     hl_firefox_view,	hl_perfetto_view,
 				 hl_export_json_view};
 
 static void what_has_no_stack_is_exported_too(void **state)

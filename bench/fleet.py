@@ -19,7 +19,7 @@ CHANGED_EACH = 10  # of this many stacks, one changes in an hour
 ROWS, ROWS_MAX_S = 1_000_000, 5
 ASK_MAX_S, ROW_MAX_BYTES = 1, 8
 PROCESSES, EVERY_S, WATCHED_S = 100, 15, 60
-CORE_SHARE_MAX, RESIDENT_MAX = 0.01, 200 * MIB
+CORE_SHARE_MAX, RESIDENT_MAX = 0.01, 60 * MIB
 ROUNDS = 3
 HOUR_MS = 3_600_000
 
@@ -213,7 +213,7 @@ def measure_fleet(machine, heapline):
 def fleet_figures(run):
     rows = Figure("`push`: 1 million rows into SQLite", f"{ROWS_MAX_S} s")
     host = Figure(f"collectors (`--save-every {EVERY_S}`) and `push`, {PROCESSES} processes of {STACKS:,} stacks, "
-                  f"{STACKS // 20} of which allocate each second", "1 % of a core, 200 MiB")
+                  f"{STACKS // 20} of which allocate each second", "1 % of a core, 60 MiB")
     top = Figure("`fleet top`, ClickHouse, 1,000 hosts of 5,000 stacks, 24 h", f"{ASK_MAX_S} s")
     diff = Figure("`fleet diff`, the same", f"{ASK_MAX_S} s")
     size = Figure("ClickHouse, bytes for each stack and time that changed", f"{ROW_MAX_BYTES}")

@@ -180,10 +180,10 @@ class Budget(test_pod.Groups):
                 process.stdin.flush()
                 return process.stdout.readline()
 
-            self.assertEqual(tell(f"malloc site_a {COUNT} {SIZE}"), "ok\n")  # the recorder's table takes 8 MiB
+            self.assertEqual(tell(f"malloc site_a {COUNT} {SIZE}"), "ok\n")  # the recorder's table takes 4 MiB
             pid = harness.children_of(process.pid)[0]
             self.assertEqual(harness.run([HEAPLINE, "ctl", "-p", str(pid), "mode", "closed"]).status, 0)
-            self.limit(group, self.usage(group) + 6 * MIB)
+            self.limit(group, self.usage(group) + 8 * MIB)
             time.sleep(1.5)
             self.assertEqual(tell(f"malloc site_b {COUNT // 3} {SIZE}"), "ok\n")  # 11 MB
             status, errors = self.end(process)

@@ -199,10 +199,24 @@ static SITE void closed_site(void)
 }
 #endif
 
+#ifndef FORWARDING
+/* Of malloc(), before any of the family's. */
+SITE static void foreign_site(void)
+{
+	for (int i = 0; i < 151; i++) {
+		void *volatile block = malloc(41);
+		FREE(block);
+	}
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
+#ifndef FORWARDING
+	foreign_site();
+#endif
 	FREE(ALLOCATE(1)); /* the first call looks the allocator up, which allocates */
 	if (getenv("FAMILIES_WAIT")) {
 		puts("ready");

@@ -33,6 +33,10 @@ class Families(harness.TestCase):
                 self.assert_sites(recording, family, extra)
                 self.assert_nothing_lost(recording)
                 self.assertEqual(harness.info(recording)["lost"]["unmatched_frees"], 0)
+                if family != "forwarding":
+                    row = harness.top_rows(recording, "alloc")["foreign_site"]
+                    self.assertEqual((row["flat_objects"], row["flat_bytes"]), (151, 151 * 41))
+                    self.assertNotIn("foreign_site", harness.top_rows(recording, "inuse"))
 
     def assert_sites(self, recording, family, extra):
         alloc = harness.top_rows(recording, "alloc")

@@ -39,8 +39,9 @@ struct family {
 	const char *usable_name;
 	_Atomic uintptr_t usable;     /* a function; 0: it is not known */
 	_Atomic uintptr_t start, end; /* of its library; 0: not known */
-	_Atomic bool own;	      /* has given out a block that malloc's hook did not see */
-	_Atomic bool absent;	      /* was looked for and is not there */
+	/* Has given out a block that malloc's hook did not see, or takes blocks that this did see: malloc is its library's. */
+	_Atomic bool own;
+	_Atomic bool absent; /* was looked for and is not there */
 };
 
 static struct family mimalloc = {.usable_name = "mi_usable_size"};
@@ -70,6 +71,10 @@ static function *resolve(struct entry *it, void *caller)
 	if (!atomic_load(&it->family->usable))
 		atomic_store(&it->family->usable,
 			     (uintptr_t)hl_libc_look_up(it->family->usable_name, caller));
+	/* Who looks for strdup() finds that of whoever has it. */
+	if (real && it->family != &mimalloc_text && atomic_load(&it->family->usable) &&
+	    hl_libc_same_module((void *)real, (void *)hl_libc.malloc))
+		atomic_store(&it->family->own, true);
 	uintptr_t start, end;
 	if (real && hl_libc_module_range((void *)real, &start, &end)) {
 		atomic_store_explicit(&it->family->start, start, memory_order_relaxed);

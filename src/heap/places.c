@@ -56,15 +56,16 @@ void hl_places_release(struct hl_places *places)
 
 #define HEADERS_BYTES 4096u /* of a file, in which its program headers lie */
 
-/* The first bytes of the file, from memory or, where they are not there, from the file. How many; 0: they cannot be read. */
-static size_t read_headers(struct hl_memory *memory, const struct hl_map *map,
+/* The file's bytes from ${offset} on, from memory or, where the first ones are not there, from the file. How many; 0: they cannot
+ * be read. */
+static size_t read_headers(struct hl_memory *memory, const struct hl_map *map, uint64_t offset,
 			   uint8_t bytes[HEADERS_BYTES])
 {
-	if (map->flags & HL_MAP_READ &&
+	if (!offset && map->flags & HL_MAP_READ &&
 	    hl_memory_read_present(memory, map->start, bytes, HEADERS_BYTES) == 0)
 		return HEADERS_BYTES;
 	HL_CLOSED int fd = hl_memory_open_file(memory, map);
-	ssize_t count = fd < 0 ? 0 : pread(fd, bytes, HEADERS_BYTES, 0);
+	ssize_t count = fd < 0 ? 0 : pread(fd, bytes, HEADERS_BYTES, (off_t)offset);
 	return count > 0 ? (size_t)count : 0;
 }
 
@@ -86,7 +87,7 @@ static int add_segments(struct hl_memory *memory, const struct hl_map *map,
 			struct hl_places *places)
 {
 	uint8_t bytes[HEADERS_BYTES];
-	size_t count = read_headers(memory, map, bytes);
+	size_t count = read_headers(memory, map, 0, bytes);
 	Elf64_Ehdr header;
 	Elf64_Phdr segment;
 	bool has_bias = false;
@@ -97,6 +98,11 @@ static int add_segments(struct hl_memory *memory, const struct hl_map *map,
 	if (count < sizeof(header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(segment))
 		return 0;
+	/* Where BOLT has rewritten the file they do not follow its header. */
+	if (header.e_phoff >= HEADERS_BYTES) {
+		count = read_headers(memory, map, header.e_phoff, bytes);
+		header.e_phoff = 0;
+	}
 	for (size_t i = 0; i < header.e_phnum && r == 0; i++) {
 		if (header.e_phoff > count || (i + 1) * sizeof(segment) > count - header.e_phoff)
 			break;

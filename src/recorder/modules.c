@@ -8,6 +8,7 @@
 #include "recorder/private_map.h"
 #include "recorder/sys.h"
 #include "unwind/cfi.h"
+#include "unwind/saved.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -259,9 +260,31 @@ static bool same_path(const struct hl_region_map *region, uint32_t index, const 
 		       without_dot(name), bytes);
 }
 
+struct hl_program_headers hl_program_headers_at(uint64_t start)
+{
+	const Elf64_Ehdr *header = (const Elf64_Ehdr *)start;
+	uint64_t at = start + header->e_phoff, page = at & ~(PAGE_BYTES - 1);
+
+	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phentsize != sizeof(Elf64_Phdr))
+		return (struct hl_program_headers){0};
+	const struct hl_program_headers found = {(const Elf64_Phdr *)at, header->e_phnum};
+	uint64_t bytes = found.count * sizeof(*found.first);
+	if (header->e_phoff + bytes <= PAGE_BYTES)
+		return found;
+	for (; page < at + bytes; page += PAGE_BYTES)
+		if (at % _Alignof(Elf64_Phdr) || !hl_memory_page_is_readable(page))
+			return (struct hl_program_headers){0};
+	for (size_t i = 0; i < found.count; i++)
+		if (found.first[i].p_type == PT_PHDR &&
+		    found.first[i].p_offset == header->e_phoff &&
+		    found.first[i].p_vaddr == header->e_phoff)
+			return found;
+	return (struct hl_program_headers){0};
+}
+
 struct program_headers {
-	const Elf64_Phdr *first;
-	size_t count;
+	struct hl_program_headers headers;
 	bool anywhere; /* what they describe is mapped, even outside of [start, end) */
 };
 
@@ -273,16 +296,11 @@ static struct program_headers program_headers(const struct hl_region_module *mod
 					      const char *name)
 {
 	if (!*name)
-		return (struct program_headers){(const Elf64_Phdr *)getauxval(AT_PHDR),
-						getauxval(AT_PHNUM), true};
-	const Elf64_Ehdr *header = (const Elf64_Ehdr *)module->start;
-	if (module->end - module->start < sizeof(*header) ||
-	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header->e_phentsize != sizeof(Elf64_Phdr) ||
-	    header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr) > 4096)
+		return (struct program_headers){
+			{(const Elf64_Phdr *)getauxval(AT_PHDR), getauxval(AT_PHNUM)}, true};
+	if (module->end - module->start < sizeof(Elf64_Ehdr))
 		return (struct program_headers){0};
-	return (struct program_headers){(const Elf64_Phdr *)(module->start + header->e_phoff),
-					header->e_phnum, false};
+	return (struct program_headers){hl_program_headers_at(module->start), false};
 }
 
 /* Copies the build id out of a note segment. */
@@ -309,13 +327,14 @@ static void read_build_id(struct hl_region_module *module, const uint8_t *note, 
 
 static void find_build_id(struct hl_region_module *module, const char *name)
 {
-	struct program_headers headers = program_headers(module, name);
+	struct program_headers found = program_headers(module, name);
+	struct hl_program_headers headers = found.headers;
 
 	for (size_t i = 0; headers.first && i < headers.count && !module->build_id_bytes; i++) {
 		const Elf64_Phdr *header = &headers.first[i];
 		uint64_t address = module->load_bias + header->p_vaddr;
-		bool mapped = headers.anywhere || (address >= module->start &&
-						   address + header->p_memsz <= module->end);
+		bool mapped = found.anywhere || (address >= module->start &&
+						 address + header->p_memsz <= module->end);
 		if (header->p_type == PT_NOTE && mapped)
 			read_build_id(module, (const uint8_t *)address, header->p_memsz);
 	}
@@ -458,7 +477,7 @@ static int64_t find_gone(const struct hl_modules *modules, const struct hl_regio
 
 static const Elf64_Dyn *find_dynamic(const struct hl_region_module *module, const char *name)
 {
-	struct program_headers headers = program_headers(module, name);
+	struct hl_program_headers headers = program_headers(module, name).headers;
 
 	for (size_t i = 0; headers.first && i < headers.count; i++)
 		if (headers.first[i].p_type == PT_DYNAMIC)

@@ -53,6 +53,15 @@ struct hl_unwind_file hl_modules_file(struct hl_modules *modules,
 /* Notes which modules are not loaded any more; about 50 ns for each. As above. */
 void hl_modules_retire_unloaded(struct hl_modules *modules);
 
+struct hl_program_headers {
+	const Elf64_Phdr *first; /* NULL: they are not in memory */
+	size_t count;
+};
+
+/* Those of the ELF image whose header, and the rest of its page, is at ${start}. They follow the header; those of a file that
+ * BOLT has rewritten lie in its last segment, at an address that equals their offset in the file. Takes no lock. */
+struct hl_program_headers hl_program_headers_at(uint64_t start);
+
 /* ---- what a loaded module exports, read from its dynamic section in memory. Takes no lock ---- */
 
 struct hl_exports {

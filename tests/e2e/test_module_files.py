@@ -5,6 +5,7 @@ it. Each view here begins with an empty cache of names."""
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 
@@ -15,6 +16,8 @@ from harness import HEAPLINE
 SOURCES = os.path.join(harness.SOURCES, "names")
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 NOBODY = 65534
+PAGE_BYTES = 4096
+PT_LOAD, PT_PHDR, PF_X, PF_R = 1, 6, 1, 4
 BYTES = 100 * 100
 
 
@@ -57,6 +60,24 @@ class Kept:
         self.assertEqual(rows[function]["flat_bytes"], times * BYTES)
         self.assertEqual((os.path.basename(rows[function]["file"]),
                           os.path.basename(rows[function]["module"])), (file, module))
+
+
+def move_headers(path):
+    """Moves the program headers into a last segment of their own, at an address that equals their offset, as BOLT does."""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    at, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    headers = [struct.unpack_from("<IIQQQQQQ", data, at + 56 * number) for number in range(count)]
+    end = max([len(data), *(header[3] + header[6] for header in headers)])
+    new, size = (end + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES, 56 * (count + 2)
+    last = max(number for number, header in enumerate(headers) if header[0] == PT_LOAD)
+    headers[last + 1:last + 1] = [(PT_LOAD, PF_R | PF_X, new, new, new, size, size, PAGE_BYTES)]
+    headers[:0] = [(PT_PHDR, PF_R, new, new, new, size, size, 8)]
+    data += bytes(new - len(data)) + b"".join(struct.pack("<IIQQQQQQ", *header) for header in headers)
+    struct.pack_into("<Q", data, 32, new)
+    struct.pack_into("<H", data, 56, count + 2)
+    with open(path, "wb") as file:
+        file.write(data)
 
 
 class Recorded(Kept, harness.TestCase):
@@ -115,6 +136,19 @@ class Recorded(Kept, harness.TestCase):
         self.assertEqual(result.status, 0, result.stderr)
         self.assert_named(packed)
         self.assert_named(copy)
+
+    def test_a_library_that_bolt_has_rewritten_is_unwound(self):
+        """The second program brings its own malloc: modules come from /proc/PID/maps then."""
+        library, own = self.library("libkept.so", "1"), os.path.join(harness.SOURCES, "ways_malloc.c")
+        move_headers(library)
+        for name, options in (("kept", []), ("kept_own", [own, "-O0"])):
+            with self.subTest(name):
+                shutil.rmtree(self.path("test.hl"), ignore_errors=True)
+                recording = self.record_while(lambda: None, self.build(name, *options), library)
+                self.assert_named(recording, "library_keep", "kept_library.c", "libkept.so")
+                self.assert_nothing_lost(recording)
+                info = harness.report("info", recording)
+                self.assertIn("libkept.so", {os.path.basename(module["path"]) for module in info["modules"] if module.get("build_id")})
 
     def test_files_that_are_at_their_path_are_not_copied(self):
         path = self.build()

@@ -11,6 +11,7 @@
 #include "recorder/image/image.h"
 
 #include "base/clock.h"
+#include "recorder/modules.h"
 #include "recorder/private_map.h"
 #include "recorder/recorder.h"
 #include "recorder/spin.h"
@@ -78,17 +79,13 @@ bool hl_image_objects_init(void)
 /* Fills in where the module that begins at ${object}->start lies. False when there is none. */
 static bool read_headers(struct object *object, uint64_t readable_end)
 {
-	const Elf64_Ehdr *header = (const Elf64_Ehdr *)object->start;
-
-	if (readable_end - object->start < PAGE_BYTES ||
-	    memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phentsize != sizeof(Elf64_Phdr) ||
-	    header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr) > PAGE_BYTES)
-		return false;
-	const Elf64_Phdr *headers = (const Elf64_Phdr *)(object->start + header->e_phoff);
+	struct hl_program_headers headers = {0};
 	uint64_t first = UINT64_MAX, end = 0, eh_frame_hdr = 0;
-	for (unsigned i = 0; i < header->e_phnum; i++) {
-		const Elf64_Phdr *it = &headers[i];
+
+	if (readable_end - object->start >= PAGE_BYTES)
+		headers = hl_program_headers_at(object->start);
+	for (size_t i = 0; headers.first && i < headers.count; i++) {
+		const Elf64_Phdr *it = &headers.first[i];
 		if (it->p_type == PT_GNU_EH_FRAME)
 			eh_frame_hdr = it->p_vaddr;
 		if (it->p_type != PT_LOAD)

@@ -24,6 +24,7 @@ help:
 	@echo 'make test T=NAME  one unit test or script, as T=attach or T=test_attach; K=WORD: of a script the cases with WORD'
 	@echo 'make check    install what the tests need, build every variant, run every test'
 	@echo '              SUITE=trixie or sid: in that release of Debian; ONLY=debian13 or another part'
+	@echo 'make versions SUITE=trixie  each verb on the servers and interpreters of that release of Debian'
 	@echo 'make bench    measure against other profilers; ONLY=ring,python REPEAT=5 to choose'
 	@echo 'make install  DESTDIR= PREFIX= (now $(PREFIX))'
 	@echo 'make lua-module LUA_INC=DIR  build $(LUA_MODULE) for the Lua whose lua.h is in DIR'
@@ -59,6 +60,12 @@ else
 	@scripts/deps.sh build deb check
 	@python3 scripts/check.py $(ONLY)
 endif
+
+# Servers and interpreters of a release's packages, as subjects of each verb; in build-check/SUITE.
+versions:
+	@test -n "$(SUITE)" || { echo "heapline: in which release? name one, as: make versions SUITE=trixie" >&2; exit 2; }
+	@mkdir -p build-check
+	@scripts/release.sh $(SUITE) build-check/$(SUITE) 'scripts/deps.sh build versions && make && tests/versions.py build'
 
 bench: $(BUILD)/build.ninja
 	meson configure $(BUILD) -Dbench=true
@@ -101,4 +108,4 @@ format:
 clean:
 	rm -rf $(BUILD) $(BUILD)-deb $(BUILD)-release $(BUILD)-site $(DEVELOPMENT) build-check demo.hl $(LUA_MODULE)
 
-.PHONY: all help deps demo quick test check bench install lua-module deb release reproducible site format clean
+.PHONY: all help deps demo quick test check versions bench install lua-module deb release reproducible site format clean

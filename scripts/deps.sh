@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs the Debian packages that a task needs, or says what is missing.
 #
-#   scripts/deps.sh SET...            installs what is missing of the sets: build, check, basic, deb, bench
+#   scripts/deps.sh SET...            installs what is missing of the sets: build, check, versions, basic, deb, bench
 #   scripts/deps.sh --missing SET...  installs nothing; names what is missing and exits with 1 if
 #                                     anything is
 #
@@ -28,12 +28,15 @@ packages() {
 		qemu-system-x86 erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \
 		'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 lintian reuse mkdocs-material mandoc ;;
 	# Of the unit and cli tests, and of those that every release must pass in a few minutes.
+	# Subjects of tests/versions.py, which runs in a release of its own: services do not start there.
+	versions) echo python3 python3.14 ruby php-cli lua5.4 nodejs openjdk-21-jdk-headless openjdk-25-jdk-headless erlang-base redis-tools \
+		valkey-server mariadb-server-core mariadb-client-core postgresql libjemalloc2 'libmimalloc3|libmimalloc2.0' libtcmalloc-minimal4 ;;
 	basic) echo libcmocka-dev g++ python3 python3-jsonschema ;;
 	deb) echo build-essential debhelper dpkg-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev ;;
 	bench) echo g++ clang rustc ruby nodejs libc6-dbg redis-tools sqlite3 heaptrack libgoogle-perftools4 libjemalloc2 \
 		bpfcc-tools bpftrace ;;
 	*)
-		echo "deps.sh: unknown set '$1'; there are: build check basic deb bench" >&2
+		echo "deps.sh: unknown set '$1'; there are: build check versions basic deb bench" >&2
 		exit 2
 		;;
 	esac

@@ -25,6 +25,7 @@ struct hl_thread;
 
 /* Each has a place of its own in the recorder. */
 enum hl_guest_id {
+	HL_GUEST_JAVA,
 	HL_GUEST_LUA,
 	HL_GUEST_PHP,
 	HL_GUEST_PYTHON,
@@ -72,8 +73,8 @@ struct hl_guest {
 extern HL_HIDDEN const struct hl_guest *const hl_guests[HL_GUESTS];
 
 /* Each is in the file modules.c, or services.c, of its folder. */
-extern HL_HIDDEN const struct hl_guest hl_guest_lua, hl_guest_php, hl_guest_python, hl_guest_ruby,
-	hl_guest_skynet;
+extern HL_HIDDEN const struct hl_guest hl_guest_java, hl_guest_lua, hl_guest_php, hl_guest_python,
+	hl_guest_ruby, hl_guest_skynet;
 
 /* Each is NULL as long as no guest wants it. */
 struct hl_guest_wants {

@@ -3,6 +3,9 @@
 #include "guests/guest.h"
 
 const struct hl_guest *const hl_guests[HL_GUESTS] = {
+#ifdef HL_WITH_JAVA
+	[HL_GUEST_JAVA] = &hl_guest_java,
+#endif
 #ifdef HL_WITH_LUA
 	[HL_GUEST_LUA] = &hl_guest_lua,
 #endif

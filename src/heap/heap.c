@@ -304,6 +304,7 @@ static void find_own_memory(const struct hl_memory *memory, struct hl_heap *heap
 {
 	struct hl_own_memory own;
 
+	heap->has_services = !heap->from_core && hl_own_memory_has_services(&memory->maps);
 	heap->has_scripts = !heap->from_core && hl_own_memory_has_scripts(&memory->maps);
 	if (!heap->from_core && heap->rss.anonymous[HL_ANONYMOUS_OTHER] &&
 	    hl_own_memory_find(heap->process.executable, heap->process.pid, &memory->maps, &own) &&

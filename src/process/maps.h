@@ -216,3 +216,6 @@ bool hl_own_memory_find(const char *executable, pid_t pid, const struct hl_maps 
 /* Whether a process with ${maps} has a file of a runtime whose functions 'heapline attach' names, and a trace from outside
  * does not. */
 bool hl_own_memory_has_scripts(const struct hl_maps *maps);
+
+/* Whether it runs services, each a part that has scripts of its own. */
+bool hl_own_memory_has_services(const struct hl_maps *maps);

@@ -86,6 +86,13 @@ bool hl_own_memory_find(const char *executable, pid_t pid, const struct hl_maps 
 	return true;
 }
 
+bool hl_own_memory_has_services(const struct hl_maps *maps)
+{
+	const struct hl_guest_traits *guest = hl_guest_host();
+
+	return guest && hl_maps_have_file(maps, guest->host->library);
+}
+
 static bool runs_scripts(const struct hl_guest_traits *guest, const char *file)
 {
 	const struct hl_guest_command *command = guest->providers ? guest->commands : NULL;

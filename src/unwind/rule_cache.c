@@ -265,12 +265,16 @@ static void put_rule(struct hl_unwind *unwind, uint32_t generation, uint64_t pc,
 }
 
 uint64_t hl_rule_cache_generated(struct hl_unwind *unwind, struct hl_walk *walk,
-				 uint32_t generation, uint64_t pc, uint64_t sp)
+				 uint32_t generation, uint64_t pc, uint64_t sp,
+				 const struct hl_walk_frame *callee)
 {
 	uint64_t rule = unwind->find_generated ? unwind->find_generated(unwind, walk, sp) : 0;
 
-	if (!rule)
-		return 0;
+	if (!rule) {
+		hl_find_frame_fn *find_frame =
+			atomic_load_explicit(&unwind->find_frame, memory_order_acquire);
+		return find_frame ? find_frame(walk, pc, sp, callee) : 0;
+	}
 	rule |= (uint64_t)HL_MODULE_SCRIPT << HL_MODULE_SHIFT;
 	put_rule(unwind, generation, pc, rule);
 	return rule;

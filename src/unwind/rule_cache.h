@@ -19,9 +19,10 @@
 /* Finds the rule where the table does not have it, and puts it there. Same result as below. */
 uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint64_t pc);
 
-/* The rule of generated code that called with ${sp}, if it is known, and puts it there; or 0. */
+/* The rule of generated code that called with ${sp} what ${callee}, or NULL, is of, if it is known; or 0. One by find_generated is put there. */
 uint64_t hl_rule_cache_generated(struct hl_unwind *unwind, struct hl_walk *walk,
-				 uint32_t generation, uint64_t pc, uint64_t sp);
+				 uint32_t generation, uint64_t pc, uint64_t sp,
+				 const struct hl_walk_frame *callee);
 
 static inline uint64_t hl_rule_key(uint32_t generation, uint64_t pc)
 {

@@ -113,7 +113,8 @@ HL_READS_STACK void hl_saved_walk(struct hl_unwind *unwind, struct hl_walk *walk
 		const struct hl_saved_row *row = find_row(unwind, walk, generation, at.pc);
 		uint64_t rule = row->rule;
 		if (!rule)
-			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp);
+			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp,
+						       NULL);
 		rule &= HL_RULE_MASK;
 		frame.pc = at.pc;
 		frame.sp = at.sp;

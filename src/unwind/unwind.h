@@ -83,6 +83,16 @@ typedef struct hl_unwind_file hl_find_file_fn(struct hl_unwind *unwind,
  */
 typedef uint64_t hl_find_generated_fn(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
 
+struct hl_walk_frame;
+
+/*
+ * The rule of the frame of code at ${pc} of no module, which called with ${sp} what ${callee} is of: one of hl_arch_rule_of_frame(), or
+ * HL_RULE_UNSUPPORTED where the frame cannot be left; 0: by its frame pointer. Asked each time, as other code may lie there later.
+ * ${callee}: NULL if that is not known. Otherwise as hl_find_module_fn.
+ */
+typedef uint64_t hl_find_frame_fn(struct hl_walk *walk, uint64_t pc, uint64_t sp,
+				  const struct hl_walk_frame *callee);
+
 /* One slot of the rule cache: written without a lock, so each half proves the other (check = key ^
  * rule). */
 struct hl_rule_slot {
@@ -97,6 +107,7 @@ struct hl_unwind {
 	hl_find_module_fn *find_module;
 	hl_find_file_fn *find_file;	      /* may be NULL */
 	hl_find_generated_fn *find_generated; /* may be NULL */
+	hl_find_frame_fn *_Atomic find_frame; /* may be NULL */
 	_Atomic uint32_t generation;
 	struct hl_rule_slot slots[HL_RULE_SLOTS];
 };

@@ -254,7 +254,8 @@ uint32_t hl_walk_capture(struct hl_unwind *unwind, struct hl_walk *walk,
 			break;
 		uint64_t rule = hl_rule_cache_find(unwind, generation, at.pc);
 		if (HL_UNLIKELY(!rule))
-			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp);
+			rule = hl_rule_cache_generated(unwind, walk, generation, at.pc, at.sp,
+						       fresh ? &walk->fresh[fresh - 1] : NULL);
 		struct hl_walk_frame *frame = &walk->fresh[fresh++];
 		frame->sp = at.sp;
 		frame->bp = at.bp;

@@ -66,6 +66,12 @@ static void say_who_allocates(struct figures *of)
 		say(of, "a recording of the program ('heapline record') shows who allocates");
 	else if (of->heap->rss.recorder_bytes)
 		say(of, "'heapline allocations %s' shows who allocated it", of->target);
+	else if (of->heap->has_services)
+		say(of,
+		    "'heapline attach %s -d 60 -o FILE' records it, then 'heapline top --by "
+		    "service "
+		    "--value inuse FILE' shows which service has it",
+		    of->target);
 	else if (of->heap->has_scripts)
 		say(of, "'heapline attach %s -d 60' records who allocates and keeps it",
 		    of->target);

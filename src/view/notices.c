@@ -405,6 +405,18 @@ static uint32_t running_pid(const struct hl_profile *profile)
 	return may_run && profile->process_count == 1 ? profile->processes[0].pid : 0;
 }
 
+/* Whether ${profile} is of a trace, of programs of which no command line has ${option}. */
+static bool is_run_without(const struct hl_profile *profile, const char *option)
+{
+	bool has_option = false;
+
+	for (size_t i = 0; i < profile->process_count; i++)
+		has_option =
+			has_option ||
+			strstr(hl_profile_text(profile, profile->processes[i].command), option);
+	return hl_trace_kind_of_profile(profile) && !has_option;
+}
+
 static void add_code(struct hl_notices *notices, const struct hl_profile *profile)
 {
 	const struct hl_code_runtime *runtime = nameless_code(profile);
@@ -415,7 +427,15 @@ static void add_code(struct hl_notices *notices, const struct hl_profile *profil
 			       runtime->language,
 			       hl_code_runtime_remedy(runtime, running_pid(profile), remedy));
 	runtime = hl_profile_code_runtime(profile);
-	if (runtime && runtime->whole && profile->lost.incomplete_stacks && ends_in_code(profile))
+	if (runtime && runtime->whole && is_run_without(profile, runtime->whole))
+		hl_notices_add(
+			notices,
+			"a trace from outside passes over code made at run time (%s) that "
+			"keeps no frame pointer: 'heapline attach' sees it, or %s has it keep "
+			"one",
+			runtime->language, runtime->whole);
+	else if (runtime && runtime->whole && profile->lost.incomplete_stacks &&
+		 ends_in_code(profile))
 		hl_notices_add(notices,
 			       "stacks that lost their outer frames end in code made at run time "
 			       "(%s): %s keeps them whole",

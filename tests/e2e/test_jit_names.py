@@ -246,6 +246,110 @@ __attribute__((constructor)) static void start(void)
 """
 
 
+CHAIN = """
+import java.util.*;
+import java.util.zip.Deflater;
+public class Chain {
+  interface Shape { void run(int i, boolean keeps); }
+  static final List<Deflater> kept = new ArrayList<>();
+  static int sink;
+  static void innermost(int i, long a, long b, double c, String s, long d, long e, long f, long g, boolean keeps) {
+    if (keeps) kept.add(new Deflater());
+    sink += s.length();
+  }
+  static void inner(int i, boolean keeps, String s) { innermost(i, i, i, i, s, i, i, i, i, keeps); sink ^= i; }
+  static class Square implements Shape { public void run(int i, boolean keeps) { inner(i, keeps, "square"); sink++; } }
+  static class Circle implements Shape { public void run(int i, boolean keeps) { inner(i, keeps, "circle"); sink--; } }
+  static void outer(Shape shape, int i, boolean keeps) { shape.run(i, keeps); sink += i; }
+  static void loop(Shape[] shapes, int count, boolean keeps) { for (int i = 0; i < count; i++) outer(shapes[i & 1], i, keeps); }
+  public static void main(String[] words) throws Exception {
+    Shape[] shapes = {new Square(), new Circle()};
+    for (int i = 0; i < 200; i++) loop(shapes, 1000, false);
+    System.out.println("ready");
+    System.in.read();
+    for (int i = 0; i < 10; i++) loop(shapes, 20, true);
+    System.out.println("done");
+    while (System.in.read() >= 0) { }
+  }
+}
+"""
+
+
+def javas():
+    """The one of the path, and others by HEAPLINE_JAVAS, their homes with ':' between them."""
+    homes = [os.path.dirname(os.path.dirname(os.path.realpath(harness.need("java"))))]
+    return homes + [home for home in os.environ.get("HEAPLINE_JAVAS", "").split(":") if home]
+
+
+class Frames(attaching.TestCase):
+    """Frames of compiled methods are found by their sizes: they keep no frame pointer."""
+
+    METHODS = ("main", "loop", "outer", "run", "inner", "innermost")
+
+    def stacks(self, home, *options):
+        """[(blocks, frames)] of Deflaters, frames of Java from the outermost one inward."""
+        with open(self.path("Chain.java"), "w", encoding="ascii") as file:
+            file.write(CHAIN)
+        built = harness.run([harness.need("javac"), "--release", "17", "Chain.java"], cwd=self.directory)
+        self.assertEqual(built.status, 0, built.stderr)
+        command = [f"{home}/bin/java", "-Xmx64m", *options, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Chain*::*",
+                   "-XX:CompileCommand=dontinline,*Deflater*::*", "-cp", self.directory, "Chain"]
+        with harness.Waiting(command, cwd=self.directory) as process:
+            with self.attached(process.pid) as attach:
+                process.stdin.write("leak\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline().strip(), "done")
+                attach.send_signal(signal.SIGINT)
+        found = []
+        folded = harness.run([HEAPLINE, "folded", "--value", "alloc", "--unit", "objects", self.recording]).stdout
+        for line in folded.splitlines():
+            stack, count = line.rsplit(" ", 1)
+            frames = stack.split(";")
+            inits = [at for at, frame in enumerate(frames) if "Deflater_init" in frame]
+            calls = [at for at, frame in enumerate(frames) if "JavaMain" in frame]
+            if inits and calls:
+                found.append((int(count), frames[calls[0]:inits[0]]))
+        return found
+
+    def check(self, home, *options, compiled):
+        found = self.stacks(home, *options)
+        self.assertEqual(sum(count for count, _ in found) % 200, 0)
+        self.assertGreaterEqual(sum(count for count, _ in found), 200)
+        names = set()
+        for _, frames in found:
+            java = [frame for frame in frames if "Interpreter" in frame or "Chain" in frame or "Deflater" in frame]
+            # main, loop, outer, run, inner and innermost, then Deflater(), Deflater(int, boolean) and init()
+            self.assertEqual(len(java), 9, frames)
+            for frame, method in zip(java, self.METHODS, strict=False):
+                if "Interpreter" not in frame:
+                    self.assertRegex(frame, rf"Chain.*\b{method}\(")
+                    names.add(method)
+        # Of what is compiled some may be given up when the first block is kept.
+        self.assertLessEqual({"outer", "run", "inner"} if compiled else set(), names)
+
+    def test_are_whole_without_frame_pointers(self):
+        for home in javas():
+            for options in ((), ("-Xcomp",), ("-XX:TieredStopAtLevel=1",), ("-XX:-TieredCompilation",), ("-XX:-SegmentedCodeCache",),
+                            ("-XX:+UseSerialGC",), ("-XX:+UseZGC",), ("-XX:+PreserveFramePointer",)):
+                with self.subTest(home=home, options=options):
+                    self.check(home, *options, compiled=True)
+
+    def test_are_whole_where_compiled_and_interpreted_methods_call_each_other(self):
+        for home in javas():
+            for odd in (("outer", "inner"), ("loop", "innermost"), ("*::run",)):
+                excluded = [f"-XX:CompileCommand=exclude,Chain*::{name}" if ":" not in name else f"-XX:CompileCommand=exclude,Chain{name}"
+                            for name in odd]
+                with self.subTest(home=home, odd=odd):
+                    for _, frames in self.stacks(home, *excluded):
+                        java = [frame for frame in frames if "Interpreter" in frame or "Chain" in frame or "Deflater" in frame]
+                        self.assertEqual(len(java), 9, frames)
+
+    def test_of_the_interpreter_are_as_before(self):
+        for home in javas():
+            with self.subTest(home=home):
+                self.check(home, "-Xint", compiled=False)
+
+
 class Java(attaching.TestCase):
     """Methods of Java, by the map that jcmd has the JVM write while it runs."""
 

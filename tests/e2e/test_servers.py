@@ -84,7 +84,7 @@ class Servers(harness.TestCase):
         if not os.path.exists(os.path.join(harness.BUILD, f"src/guests/{name}")):
             self.skipTest(f"heapline was built without what it knows of {name}")
 
-    def first_answer(self, pid, planted, heap=None):
+    def first_answer(self, pid, planted, heap=None, *top):
         """Does what `heap` names first; what is planted is in the first lines that it writes."""
         heap = heap or run([HEAPLINE, "heap", "-p", str(pid)]).stdout
         verb = re.search(rf"'heapline ([a-z]+) -p {pid}\b", heap)[1]
@@ -94,7 +94,7 @@ class Servers(harness.TestCase):
         self.assertEqual(result.status, 0, result.stderr)
         if verb == "attach":
             self.assertIn("see 'heapline top first.hl'", result.stderr)
-            result = run([HEAPLINE, "top", "first.hl"], cwd=self.directory)
+            result = run([HEAPLINE, "top", *top, "first.hl"], cwd=self.directory)
         self.assertRegex("\n".join(result.stdout.splitlines()[:FIRST_LINES]), planted)
 
     def test_what_one_connection_of_mariadb_prepares(self):
@@ -168,7 +168,8 @@ class Servers(harness.TestCase):
         self.assertRegex(heap, r"\n  (nearly all of it is live|live blocks are the largest part), ")
         self.assertRegex(services, r" 9\d\.\d% .* hall :0000000\w\n")
         self.assertRegex(lines, r" (9\d|100)\.\d% .* skynet\.lua:\d+ ")
-        self.first_answer(pid, r"unpack_table|skynet\.lua:\d+ ", heap)
+        self.assertIn("then 'heapline top --by service --value inuse FILE' shows which service has it", heap)
+        self.first_answer(pid, r" 9\d\.\d% .* hall :0000000\w\n", heap, "--by", "service", "--value", "inuse")
 
     def test_the_line_of_python_that_calls_malloc(self):
         with open(self.path("churn.py"), "w", encoding="utf-8") as file:

@@ -267,20 +267,20 @@ static uint32_t intern_key(struct hl_region_map *region, struct hl_node_cache *c
 			   const struct key *key)
 {
 	struct hl_node_cache_slot *slot = cache_slot(cache, key->hash);
-	uint32_t tried, id;
+	uint32_t id;
 
 	if (slot->frame == key->frame && slot->parent == key->parent)
 		return slot->node;
 	uint32_t bits = newest_bits(region);
 	/* What was the newest table when this thread was interrupted may be full by now, and
 	 * another the newest. */
-	do {
-		tried = bits;
-		id = intern_in(region, cache, bits, key);
+	while (HL_UNLIKELY((id = intern_in(region, cache, bits, key)) == HL_NODE_NONE)) {
+		uint32_t tried = bits;
 		bits = newest_bits(region);
-	} while (HL_UNLIKELY(id == HL_NODE_NONE) && bits != tried);
-	if (HL_LIKELY(id != HL_NODE_NONE))
-		*slot = (struct hl_node_cache_slot){key->frame, key->parent, id};
+		if (bits == tried)
+			return HL_NODE_NONE;
+	}
+	*slot = (struct hl_node_cache_slot){key->frame, key->parent, id};
 	return id;
 }
 

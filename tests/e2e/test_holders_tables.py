@@ -38,11 +38,14 @@ class HoldersTables(harness.TestCase):
         self.assertTrue(planted)
         for name, kind, blocks, usable_bytes in planted:
             row = rows.get(name, {})
-            self.assertEqual((row.get("kind"), row.get("held_blocks")), (kind, int(blocks)),
-                             (name, report))
+            # A thread of jemalloc's keeps keys of its tree, multiples of 1 GiB: once in some hundred runs one is a block's address.
+            also = [other for other in report["rows"] if name in other["holders"] and
+                    any(holder.startswith("libjemalloc.so.2 TLS+") for holder in other["holders"])]
+            held_blocks, held_bytes = (sum(other.get(f"held_{unit}", 0) for other in (row, *also)) for unit in ("blocks", "bytes"))
+            self.assertEqual((row.get("kind"), held_blocks), (kind, int(blocks)), (name, report))
             # What was asked for is 56 of 64 bytes at least.
-            self.assertLessEqual(row["held_bytes"], int(usable_bytes), name)
-            self.assertGreaterEqual(row["held_bytes"], int(usable_bytes) * 56 // 64, name)
+            self.assertLessEqual(held_bytes, int(usable_bytes), name)
+            self.assertGreaterEqual(held_bytes, int(usable_bytes) * 56 // 64, name)
         self.assertEqual(report["total"]["selected_bytes"], report["total"]["live_bytes"])
         # A walk finds blocks that nobody keeps and the recorder never saw: of the C library, before it.
         self.assertLessEqual(report["total"]["lost_bytes"], 0 if allocator == TABLE else 64)

@@ -64,19 +64,28 @@ static bool has_grown(const struct hl_why_facts *facts)
 	return gain_of(facts) >= least_gain(facts);
 }
 
+static int64_t live_gain(const struct hl_why_facts *facts)
+{
+	int64_t resident = hl_why_gain(&facts->live), in_use = hl_why_gain(&facts->in_use);
+
+	return resident > in_use ? resident : in_use;
+}
+
 /* A stack grew, and the process with it: otherwise it may have filled memory that was free, which the heap's walk sees. */
 static bool has_grower(const struct hl_why_facts *facts)
 {
-	int64_t seen = hl_why_gain(&facts->live) + hl_why_gain(&facts->other);
+	int64_t seen = live_gain(facts) + hl_why_gain(&facts->other);
 
 	if (!facts->source || facts->grown_bytes < GROWN_BYTES_MIN)
 		return false;
 	return seen >= facts->grown_bytes / 4 || has_grown(facts);
 }
 
+/* Figures that are not exact; a runtime may keep pointers in a form that is not an address. */
 static bool is_doubtful(const struct hl_why_facts *facts)
 {
-	return facts->lost_events > 0 || facts->unscanned > facts->heap_bytes / UNSCANNED_SHARE;
+	return facts->lost_events > 0 || facts->is_script ||
+	       facts->unscanned > facts->heap_bytes / UNSCANNED_SHARE;
 }
 
 static bool loses_what_grows(const struct hl_why_facts *facts)
@@ -140,8 +149,8 @@ static bool reaches_what_grows(const struct hl_why_facts *facts)
 	bool is_by_stack = facts->source && !strcmp(facts->source, "attach");
 	int64_t lost = is_by_stack ? facts->grower_lost_bytes : facts->lost_bytes;
 
-	return has_grower(facts) && facts->has_leaks &&
-	       hl_why_gain(&facts->live) >= facts->grown_bytes / 2 && lost < facts->grown_bytes / 4;
+	return has_grower(facts) && facts->has_leaks && strcmp(facts->source, "pgfault") != 0 &&
+	       live_gain(facts) >= facts->grown_bytes / 2 && lost < facts->grown_bytes / 4;
 }
 
 static bool holds_what_grows(const struct hl_why_facts *facts)
@@ -168,6 +177,11 @@ static bool pins_what_grows(const struct hl_why_facts *facts)
 static bool retains_what_grows(const struct hl_why_facts *facts)
 {
 	return free_memory_grows(facts) && !pins_what_grows(facts);
+}
+
+static bool touches_more(const struct hl_why_facts *facts)
+{
+	return has_grower(facts) && !strcmp(facts->source, "pgfault");
 }
 
 static bool grows(const struct hl_why_facts *facts)
@@ -232,7 +246,7 @@ static const struct rule {
 	 "free what %f allocates: no cache has these blocks, so no limit helps", "heapline leaks %t"},
 	{HL_WHY_LEAK, HL_WHY_LIKELY, loses_what_grows,
 	 "%l leaks %G a second: nothing was found that leads to these blocks",
-	 "free what %f allocates; the figures are not exact, see below", "heapline leaks %t"},
+	 "free what %f allocates, unless it is reached by a pointer in another form", "heapline leaks %t"},
 	{HL_WHY_LEAK, HL_WHY_LIKELY, lost_much_meanwhile,
 	 "live blocks grew by %B, and %L are lost, nothing leads to them any more; %l allocated most meanwhile",
 	 "free them where they are allocated", "heapline leaks %t"},
@@ -257,6 +271,9 @@ static const struct rule {
 	{HL_WHY_RETENTION, HL_WHY_LIKELY, retains_what_grows,
 	 "free memory grows, not what is live: the allocator keeps what was freed for the next requests",
 	 "%u returns it, if the program calls it", "heapline heap %t --arenas"},
+	{HL_WHY_GROWTH, HL_WHY_LIKELY, touches_more,
+	 "%l fills %G a second of memory that had not been used before; whether it is a leak or a cache is not known",
+	 "free or unmap it where it is not needed any more", "heapline pgfault %t 60"},
 	{HL_WHY_GROWTH, HL_WHY_LIKELY, has_grower,
 	 "%l keeps %G a second; whether it is a leak or a cache is not known",
 	 "free or unmap it where it is not needed any more", "heapline growth %t 60"},
@@ -292,7 +309,8 @@ const char *hl_why_line_text(const struct hl_why_facts *facts, char text[2 * HL_
 		snprintf(text, 2 * HL_WHY_TEXT_MAX, "%.150s (%.80s:%" PRId64 ")", line->function,
 			 slash ? slash + 1 : line->file, line->line);
 	else if (facts->source)
-		snprintf(text, 2 * HL_WHY_TEXT_MAX, "%.150s (%.80s)", line->function, line->module);
+		snprintf(text, 2 * HL_WHY_TEXT_MAX, line->module[0] ? "%.150s (%.80s)" : "%s",
+			 line->function, line->module);
 	return text;
 }
 
@@ -451,13 +469,12 @@ static void choose_next(struct hl_why *why, const char *next)
 		return;
 	}
 	if (!strncmp(next, "heapline growth", 15)) {
-		bool is_fault = facts->source && !strcmp(facts->source, "pgfault");
 		if (facts->is_recorded)
 			next = "heapline growth %t";
-		else if (facts->may_fault && (is_fault || (!may_attach && !facts->may_trace)))
-			next = "heapline pgfault %t 60";
 		else if (!may_attach)
-			next = facts->may_trace ? "heapline stacks %t 60" : "heapline doctor %t";
+			next = facts->may_trace	  ? "heapline stacks %t 60"
+			       : facts->may_fault ? "heapline pgfault %t 60"
+						  : "heapline doctor %t";
 	}
 	fill_in(why, next, why->next, sizeof(why->next));
 }
@@ -470,7 +487,8 @@ void hl_why_judge(struct hl_why *why)
 		rule++;
 	why->cause = rule->cause;
 	why->certainty = rule->certainty;
-	if (rule->certainty == HL_WHY_CERTAIN && why->facts.unscanned && is_doubtful(&why->facts))
+	if (rule->certainty == HL_WHY_CERTAIN &&
+	    why->facts.unscanned > why->facts.heap_bytes / UNSCANNED_SHARE)
 		why->certainty = HL_WHY_LIKELY;
 	fill_in(why, rule->sentence, why->sentence, sizeof(why->sentence));
 	fill_in(why, rule->remedy, why->remedy, sizeof(why->remedy));

@@ -32,6 +32,7 @@
 struct run {
 	struct hl_why *why;
 	json_t *heap, *pod; /* before */
+	uint64_t heap_ns;   /* when the heap was read first */
 	json_t *frames;	    /* of the grower; the leaf last */
 };
 
@@ -334,6 +335,8 @@ static void keep_heap(struct hl_why_facts *facts, const json_t *heap, bool is_af
 		other += number(heap, path);
 	}
 	*(is_after ? &facts->other.after : &facts->other.before) = other;
+	*(is_after ? &facts->in_use.after : &facts->in_use.before) =
+		number(heap, "total.inuse_bytes") + number(heap, "total.mmapped_bytes");
 	int64_t open = number(heap, "beside.open_file_bytes");
 	*(is_after ? &facts->shared.after : &facts->shared.before) += open > 0 ? open : 0;
 }
@@ -343,6 +346,7 @@ static void step_heap(struct run *run)
 	struct hl_why *why = run->why;
 	struct hl_why_facts *facts = &why->facts;
 
+	run->heap_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	run->heap = ASK(why, STEP_SECONDS, "heap", "-p", pid_of(why));
 	facts->has_heap = run->heap != NULL;
 	KEEP(facts->command, text(run->heap, "process.command"));
@@ -390,6 +394,7 @@ static void step_heap_again(struct run *run)
 	struct hl_why_facts *facts = &why->facts;
 	json_t *after = facts->has_heap ? ASK(why, STEP_SECONDS, "heap", "-p", pid_of(why)) : NULL;
 
+	facts->seconds = (double)(hl_clock_ns(CLOCK_MONOTONIC) - run->heap_ns) / 1e9;
 	if (!after) {
 		facts->has_heap = false;
 		facts->rss.after = hl_process_status_read(why->pid).rss_bytes;
@@ -403,6 +408,10 @@ static void step_heap_again(struct run *run)
 	KEEP(facts->kind, text(after, "verdict.kind"));
 	KEEP(facts->part, text(after, "verdict.part"));
 	KEEP(facts->purge, text(after, "verdict.purge"));
+	if (number(after, "beside.swap_bytes") > 0)
+		add_unseen(why, "%s on swap",
+			   hl_format_bytes(number(after, "beside.swap_bytes"),
+					   (char[HL_FORMAT_MAX]){""}));
 	find_grown_part(facts, run->heap, after);
 	find_memory_file(facts, after);
 	json_decref(after);
@@ -410,12 +419,13 @@ static void step_heap_again(struct run *run)
 
 /* ---- the grower ---- */
 
-/* Frames of scripts and of code made at run time are of no file of code. */
+/* Frames of scripts and of code made at run time are of no file of code; those without a name are addresses. */
 static bool is_of_script(const json_t *frame)
 {
-	const char *module = text(frame, "module");
+	const char *function = text(frame, "function");
 
-	return *module && *module != '[' && !strchr(module, '/') && *text(frame, "function");
+	return !strpbrk(text(frame, "module"), "/[") && *function && *function != '[' &&
+	       strncmp(function, "0x", 2) != 0;
 }
 
 static void keep_frame(struct hl_why_frame *to, const json_t *frame)
@@ -428,14 +438,14 @@ static void keep_frame(struct hl_why_frame *to, const json_t *frame)
 
 static void put_frame(char *to, const json_t *frame)
 {
-	const char *function = text(frame, "function"), *file = text(frame, "file");
+	const char *module = hl_path_basename(text(frame, "module"));
 
 	if (number(frame, "line") > 0)
-		snprintf(to, HL_WHY_TEXT_MAX, "%.150s (%.80s:%" PRId64 ")", function,
-			 hl_path_basename(file), number(frame, "line"));
+		snprintf(to, HL_WHY_TEXT_MAX, "%.150s (%.80s:%" PRId64 ")", text(frame, "function"),
+			 hl_path_basename(text(frame, "file")), number(frame, "line"));
 	else
-		snprintf(to, HL_WHY_TEXT_MAX, "%.150s (%.80s)", function,
-			 hl_path_basename(text(frame, "module")));
+		snprintf(to, HL_WHY_TEXT_MAX, *module ? "%.150s (%.80s)" : "%s",
+			 text(frame, "function"), module);
 }
 
 #define NEAR_FRAMES 8u /* of the leaf, in which a line of native code is looked for */
@@ -490,33 +500,48 @@ static bool is_same_leaf(const json_t *one, const json_t *other)
 
 #define STEADY_PERCENT 50 /* the leak score of a stack that counts */
 
-/* Stacks that end alike count together. */
-static void keep_growth(struct run *run, const json_t *growth, const char *source)
+/* Of the stacks that end as ${row} does and count. */
+static int64_t gain_of_leaf(const json_t *rows, const json_t *row)
+{
+	int64_t bytes = 0;
+	json_t *other;
+	size_t i;
+
+	json_array_foreach(rows, i, other) if (is_same_leaf(row, other) &&
+					       number(other, "steady_percent") >= STEADY_PERCENT)
+		bytes += number(other, "to_bytes") - number(other, "from_bytes");
+	return bytes;
+}
+
+/* Figures are those of the first time, which leaks and holders are compared with; a later one may have better names. */
+static void keep_growth(struct run *run, const json_t *growth)
 {
 	struct hl_why_facts *facts = &run->why->facts;
-	const json_t *rows = member(growth, "rows");
-	json_t *row, *other;
-	size_t i, j;
+	const json_t *rows = member(growth, "rows"), *most = NULL;
+	int64_t grown_bytes = 0, total_bytes = 0;
+	json_t *row;
+	size_t i;
 
-	facts->lost_events = number(growth, "lost.events");
-	facts->grown_seconds =
-		(double)(number(growth, "log.last_ms") - number(growth, "log.first_ms")) / 1000;
-	facts->grown_bytes = facts->total_grown_bytes = 0;
 	json_array_foreach(rows, i, row)
 	{
-		int64_t bytes = 0;
+		int64_t bytes = gain_of_leaf(rows, row);
 		if (number(row, "steady_percent") < STEADY_PERCENT)
 			continue;
-		facts->total_grown_bytes += number(row, "to_bytes") - number(row, "from_bytes");
-		json_array_foreach(rows, j,
-				   other) if (is_same_leaf(row, other) &&
-					      number(other, "steady_percent") >= STEADY_PERCENT)
-			bytes += number(other, "to_bytes") - number(other, "from_bytes");
-		if (bytes <= facts->grown_bytes)
-			continue;
-		facts->grown_bytes = bytes;
-		keep_grower(run, row, source);
+		total_bytes += number(row, "to_bytes") - number(row, "from_bytes");
+		if (bytes > grown_bytes) {
+			grown_bytes = bytes;
+			most = row;
+		}
 	}
+	facts->lost_events = number(growth, "lost.events");
+	if (most)
+		keep_grower(run, most, "attach");
+	if (facts->grown_bytes)
+		return;
+	facts->grown_bytes = grown_bytes;
+	facts->total_grown_bytes = total_bytes;
+	facts->grown_seconds =
+		(double)(number(growth, "log.last_ms") - number(growth, "log.first_ms")) / 1000;
 }
 
 /* Of verbs that trace from outside: their rows are what was gained. */
@@ -559,19 +584,16 @@ static const json_t *grower_frame(const struct run *run, const char *function)
  * Lost blocks; while the process is recorded, also those that the grower allocated, or that hang on what a function on its stack allocated: then
  * that function's line is the one that loses them.
  */
-static void step_leaks(struct run *run)
+static void keep_leaks(struct run *run, const json_t *leaks)
 {
 	struct hl_why_facts *facts = &run->why->facts;
 	int64_t most = 0;
 	json_t *row;
 	size_t i;
 
-	if (!facts->has_heap)
-		return;
-	json_t *leaks = ASK(run->why, STEP_SECONDS, "leaks", "-p", pid_of(run->why), "--no-stop");
-	facts->has_leaks = leaks != NULL;
 	facts->lost_bytes =
 		number(leaks, "total.lost_bytes") + number(leaks, "total.indirect_bytes");
+	facts->grower_lost_bytes = facts->grower_lost_blocks = 0;
 	json_array_foreach(member(leaks, "rows"), i, row)
 	{
 		const json_t *stack = member(row, "stack");
@@ -587,6 +609,25 @@ static void step_leaks(struct run *run)
 			KEEP(facts->losing_function, leaf);
 		}
 	}
+}
+
+/* What looks lost is looked for once more, also at addresses where packed structs have their pointers. */
+static void step_leaks(struct run *run)
+{
+	struct hl_why *why = run->why;
+	struct hl_why_facts *facts = &why->facts;
+
+	if (!facts->has_heap)
+		return;
+	json_t *leaks = ASK(why, STEP_SECONDS, "leaks", "-p", pid_of(why), "--no-stop");
+	if (number(leaks, "total.lost_bytes") > facts->live.before / 100) {
+		json_decref(leaks);
+		leaks = ASK(why, STEP_SECONDS, "leaks", "-p", pid_of(why), "--no-stop",
+			    "--unaligned");
+	}
+	facts->has_leaks = leaks != NULL;
+	if (leaks)
+		keep_leaks(run, leaks);
 	json_decref(leaks);
 }
 
@@ -677,7 +718,8 @@ static void say_cost(const struct hl_why *why, double seconds)
 	char line[2 * HL_WHY_TEXT_MAX];
 
 	snprintf(line, sizeof(line),
-		 "attaching to process %d for %.0f s: it stops twice for about a millisecond, each "
+		 "attaching to process %d for about %.0f s: it stops twice for about a "
+		 "millisecond, each "
 		 "allocation takes about 0.1 us longer, the recorder takes " ATTACH_MEMORY
 		 " at most; it is left as it was (--outside does without)",
 		 why->pid, seconds);
@@ -691,7 +733,7 @@ static void step_growth(struct run *run)
 	json_t *growth = ASK(why, STEP_SECONDS, "growth", why->recording, "-n", GROWN_ROWS);
 
 	if (growth)
-		keep_growth(run, growth, "attach");
+		keep_growth(run, growth);
 	json_decref(growth);
 }
 
@@ -777,27 +819,35 @@ static void step_watch(struct run *run)
 						: "neither attach nor stacks works here");
 		wait_for(why, -1, seconds);
 	}
-	facts->seconds = why->request.seconds;
 	if (!facts->has_leaks)
 		step_leaks(run);
 }
 
-/* What grew outside of the allocator's heap is found by its page faults. */
+static double a_second(int64_t bytes, double seconds)
+{
+	return seconds > 0 ? (double)bytes / seconds : 0;
+}
+
+/* What grew without an allocation, or outside of the allocator's heap, is found by its page faults. The times differ, so rates are compared. */
 static void step_faults(struct run *run)
 {
 	struct hl_why *why = run->why;
 	struct hl_why_facts *facts = &why->facts;
-	int64_t gain = hl_why_gain(&facts->other) + hl_why_gain(&facts->shared);
+	int64_t gain = hl_why_gain(&facts->rss) - hl_why_gain(&facts->files);
+	double grown = a_second(facts->grown_bytes, facts->grown_seconds);
 	char duration[16];
 
 	if (!facts->may_fault || facts->is_idle || gain < (256 << 10) ||
-	    facts->grown_bytes > gain / 2)
+	    (facts->source &&
+	     (hl_why_gain(&facts->live) > gain / 2 || grown > a_second(gain, facts->seconds) / 2)))
 		return;
 	snprintf(duration, sizeof(duration), "%.0f",
 		 ceil(fmin(FAULT_SECONDS, why->request.seconds)));
 	json_t *faults = ASK(why, (unsigned)FAULT_SECONDS + TRACE_GRACE, "pgfault", "-p",
 			     pid_of(why), "-n", GROWN_ROWS, duration);
-	keep_traced(run, faults, "pgfault");
+	if (a_second(number(faults, "total.inuse_bytes"),
+		     (double)number(faults, "recording.duration_ms") / 1000) > 2 * grown)
+		keep_traced(run, faults, "pgfault");
 	json_decref(faults);
 }
 
@@ -826,7 +876,8 @@ static const struct step {
 	 "%d' if that works",
 	 "stops the process twice for about a millisecond; about 0.1 us for each allocation"},
 	{NULL, "heapline growth why.hl", "while it is attached", ""},
-	{NULL, "heapline leaks %s --no-stop", "", "reads the heap; stops nothing"},
+	{NULL, "heapline leaks %s --no-stop", "if much looks lost, again with --unaligned",
+	 "reads the heap; stops nothing"},
 	{NULL, "heapline holders %s --stack FUNCTION", "if something grew that is not lost",
 	 "reads the heap; reads registers, which stops each thread for well below a millisecond"},
 	{step_heap_again, "heapline heap %s", "", "as before"},

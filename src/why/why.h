@@ -73,6 +73,7 @@ struct hl_why_facts {
 	/* the process, by heap */
 	bool has_heap;
 	struct hl_why_pair rss, live, free, shared, files, other; /* other: of no row before */
+	struct hl_why_pair in_use; /* live blocks, also those that are not in RAM */
 	int64_t unscanned;
 	char kind[32], part[64], purge[96]; /* of heap's verdict */
 	int64_t heap_bytes, returnable_bytes, pinned_bytes;

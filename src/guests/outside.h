@@ -70,6 +70,13 @@ struct hl_guest_service {
 typedef int hl_guest_read_labels_fn(pid_t pid, struct hl_block_owners *owners,
 				    struct hl_inuse_labels **ret_labels, struct hl_error *err);
 
+/* An answer to "leak, retention or fragmentation?" of pools. */
+struct hl_guest_division {
+	const char *waste; /* "retention", where most of them is free; NULL: most of them is used */
+	char parts[256];   /* "... uses ... of ..., ... are free in ..." */
+	const char *remedy; /* what gives the free part back */
+};
+
 /* Memory that a guest maps, and cuts into blocks of its own. */
 struct hl_guest_pools {
 	const char *name;      /* in the balance of RSS: "... objects"; NULL: it has none */
@@ -82,6 +89,9 @@ struct hl_guest_pools {
 	/* Says in ${ret_text} what the mapping [${start}, ${end}) has; NULL: a mapping has no row of its own. */
 	void (*describe)(struct hl_memory *memory, uint64_t start, uint64_t end, char *ret_text,
 			 size_t capacity);
+	/* How the pools of the process divide, which are the largest part of its memory; NULL: it is not told. 0 or a negative
+	 * errno. */
+	int (*divide)(struct hl_memory *memory, struct hl_guest_division *ret_division);
 };
 
 struct hl_guest_outside {

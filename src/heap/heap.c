@@ -312,6 +312,20 @@ static void find_own_memory(const struct hl_memory *memory, struct hl_heap *heap
 		memcpy(heap->own_memory, own.what, sizeof(own.what));
 }
 
+/* Asks the guest whose pools are the largest part of what is mapped how they divide. Without an answer the report is as good. */
+static void divide_pools(struct hl_memory *memory, struct hl_heap *heap)
+{
+	const uint64_t *anonymous = heap->rss.anonymous;
+	size_t largest = 0;
+
+	for (size_t i = 1; i < HL_ANONYMOUS_COUNT; i++)
+		largest = anonymous[i] > anonymous[largest] ? i : largest;
+	const struct hl_guest_pools *pools = hl_rss_pools(largest);
+	if (pools && pools->divide && anonymous[largest] &&
+	    pools->divide(memory, &heap->pools.division) == 0)
+		heap->pools.name = pools->name;
+}
+
 /* Reads ${memory} into ${heap} unless ${r}, the result of opening it, is an error. Frees ${memory},
  * and on failure ${heap}. */
 static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings *settings,
@@ -324,6 +338,8 @@ static int finish(int r, struct hl_memory *memory, const struct hl_heap_settings
 			     : read_pages(memory, heap, err);
 	if (r == 0)
 		find_own_memory(memory, heap);
+	if (r == 0 && !(settings && settings->only_arenas))
+		divide_pools(memory, heap);
 	hl_memory_free(memory);
 	if (r != 0) {
 		hl_heap_free(heap);

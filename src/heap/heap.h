@@ -246,6 +246,11 @@ struct hl_heap {
 	struct hl_heap_pin *pins; /* by returned_bytes, falling */
 	size_t pin_count, pin_capacity;
 	struct hl_heap_unwalked unwalked;
+	struct {
+		const char *
+			name; /* of pools of a guest that are the largest part outside of the heap; NULL: no guest says how ... */
+		struct hl_guest_division division; /* ... they divide */
+	} pools;
 	char own_memory
 		[HL_OWN_MEMORY_MAX]; /* that 'attach' records, in mappings without an owner; "": not known */
 	bool has_services;	     /* to which 'attach' says what belongs */

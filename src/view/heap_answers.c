@@ -249,6 +249,27 @@ static void say_waste(struct figures *of, const char *all, const char *live)
 	}
 }
 
+static void say_outside(struct figures *of, const char *name, uint64_t bytes)
+{
+	const struct hl_heap_rss *rss = &of->heap->rss;
+	const struct hl_guest_division *division =
+		name == of->heap->pools.name ? &of->heap->pools.division : NULL;
+
+	if (division && division->waste) {
+		say(of, "%s outside of malloc's heap: %s has %s of %s: %s; %s", division->waste,
+		    name, HL_HEAP_BYTES(bytes), HL_HEAP_BYTES(rss->rss_bytes), division->parts,
+		    division->remedy);
+		return;
+	}
+	say(of, "not in %s heap, which has %s of %s: %s, %s, is %sthe largest part",
+	    of->heap->unwalked.allocator ? "the allocator's" : "malloc's",
+	    HL_HEAP_BYTES(of->heap_bytes), HL_HEAP_BYTES(rss->rss_bytes), name,
+	    HL_HEAP_BYTES(bytes), rss->file_bytes > bytes ? "but for files " : "");
+	if (division)
+		say(of, ": %s", division->parts);
+	say_who_maps(of, name, bytes);
+}
+
 static const char *what_it_is(struct figures *of)
 {
 	const struct hl_heap_rss *rss = &of->heap->rss;
@@ -268,11 +289,7 @@ static const char *what_it_is(struct figures *of)
 		of->kind = "outside";
 		of->part = name;
 		of->part_bytes = part_bytes;
-		say(of, "not in %s heap, which has %s of %s: %s, %s, is %sthe largest part",
-		    of->heap->unwalked.allocator ? "the allocator's" : "malloc's", all,
-		    HL_HEAP_BYTES(rss->rss_bytes), name, HL_HEAP_BYTES(part_bytes),
-		    rss->file_bytes > part_bytes ? "but for files " : "");
-		say_who_maps(of, name, part_bytes);
+		say_outside(of, name, part_bytes);
 	} else if (of->heap->unwalked.allocator) {
 		say_unwalked(of);
 	} else if (is_percent(rss->unscanned_bytes, of->heap_bytes, MUCH_PERCENT)) {

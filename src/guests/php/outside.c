@@ -9,6 +9,7 @@
 #include "view/heap.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,11 +143,44 @@ static void emit_report(struct hl_emit *emit, const void *kept, uint64_t row_lim
 			HL_HEAP_BYTES(php->shared_wasted_bytes));
 }
 
+/* ---- what it is, in a sentence ---- */
+
+static int divide(struct hl_memory *memory, struct hl_guest_division *ret_division)
+{
+	struct hl_php_memory php;
+
+	int r = hl_php_memory_read(memory, &php);
+	if (r < 0 || !php.heaps)
+		return r < 0 ? r : -ENOENT;
+	uint64_t cached = php.cached_chunks * HL_PHP_CHUNK_BYTES;
+	uint64_t rest = php.used_bytes + cached;
+	uint64_t free_bytes = php.mapped_bytes > rest ? php.mapped_bytes - rest : 0;
+	snprintf(ret_division->parts, sizeof(ret_division->parts),
+		 "zend_mm uses %s of %s; %s are free in chunks, and %s in %s cached ones",
+		 HL_HEAP_BYTES(php.used_bytes), HL_HEAP_BYTES(php.mapped_bytes),
+		 HL_HEAP_BYTES(free_bytes), HL_HEAP_BYTES(cached),
+		 HL_HEAP_COUNT(php.cached_chunks));
+	if (php.used_bytes > php.mapped_bytes / 2)
+		return 0;
+	ret_division->waste = cached >= free_bytes || !php.used_bytes
+				      ? "retention"
+				      : "retention or fragmentation";
+	ret_division->remedy = php.cached_chunks ? "the end of each request gives back all other "
+						   "chunks but one, and about half of "
+						   "the cached ones"
+			       : php.chunks > php.heaps ? "gc_mem_caches() gives back chunks "
+							  "without a block, the end of the request "
+							  "nearly all"
+							: "one chunk stays";
+	return 0;
+}
+
 const struct hl_guest_outside hl_guest_outside_php = {
 	.pools = {.name = "PHP's memory (zend_mm's chunks)",
 		  .listed_by = "--php' shows what they are cut into",
 		  .recorded = true,
-		  .pool_bytes = hl_php_chunk_bytes},
+		  .pool_bytes = hl_php_chunk_bytes,
+		  .divide = divide},
 	.heap = {.open = open_report,
 		 .add_block = add_block,
 		 .read = read_report,

@@ -5,12 +5,13 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- what chunks look like ---- */
 
-#define CHUNK_BYTES (UINT64_C(2) << 20)
+#define CHUNK_BYTES HL_PHP_CHUNK_BYTES
 #define PAGE_BYTES  UINT64_C(4096)
 #define PAGES	    512u /* of a chunk */
 
@@ -135,23 +136,6 @@ static bool is_chunk(const struct chunk *chunk)
 	       chunk->next % CHUNK_BYTES == 0 && chunk->previous &&
 	       chunk->previous % CHUNK_BYTES == 0 && chunk->free_pages < PAGES &&
 	       chunk->free_tail <= PAGES;
-}
-
-uint64_t hl_php_chunk_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
-			    const struct hl_pages *pages)
-{
-	uint64_t asked = 0, found = 0;
-	struct chunk chunk;
-
-	for (uint64_t at = (start + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
-	     at < end && end - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
-		if (!hl_pages_contain(pages, at) ||
-		    hl_memory_read(memory, at, &chunk, sizeof(chunk)) < 0)
-			continue;
-		asked++;
-		found += is_chunk(&chunk);
-	}
-	return found && found >= asked / 2 ? CHUNK_BYTES : 0;
 }
 
 /* ---- where the heap has its fields ---- */
@@ -383,4 +367,73 @@ int hl_php_memory_read(struct hl_memory *memory, struct hl_php_memory *ret_php)
 	if (r == 0)
 		*ret_php = php;
 	return r;
+}
+
+/* ---- whose a mapping is ---- */
+
+/* A cached chunk is empty but for the address of the next one, once a request has ended. */
+static bool may_be_cached(const struct chunk *chunk)
+{
+	const struct chunk empty = {.next = chunk->next};
+
+	return chunk->next % CHUNK_BYTES == 0 && memcmp(chunk, &empty, sizeof(empty)) == 0;
+}
+
+/* Whether a heap that begins in ${map} has ${wanted} among its cached chunks. */
+static bool caches(struct reading *reading, const struct hl_map *map, uint64_t wanted)
+{
+	uint8_t page[PAGE_BYTES];
+	uint64_t cached, count;
+
+	for (uint64_t at = (map->start + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
+	     at < map->end && map->end - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
+		const struct chunk *chunk = (const struct chunk *)page;
+		if (hl_memory_read_present(reading->memory, at, page, sizeof(page)) < 0 ||
+		    !is_chunk(chunk) || chunk->heap != at + HEAP_AT ||
+		    !find_fields(reading, page, at) ||
+		    read_word(reading, reading->chunk_word + CACHED_CHUNKS, &cached) < 0)
+			continue;
+		for (count = 0; cached && count < CHUNKS_MAX; count++)
+			if (cached == wanted)
+				return true;
+			else if (read_word(reading, cached + offsetof(struct chunk, next),
+					   &cached) < 0)
+				break;
+	}
+	return false;
+}
+
+/* The last cached chunk is empty as any memory: asked of heaps where a module of PHP is loaded. */
+static bool is_last_cached(struct hl_memory *memory, uint64_t address)
+{
+	HL_FREED struct reading *reading = NULL;
+	bool is_php = false;
+
+	for (size_t i = 0; i < memory->maps.count && !is_php; i++)
+		is_php = memory->maps.maps[i].inode && strstr(memory->maps.maps[i].path, "php");
+	if (is_php && (reading = calloc(1, sizeof(*reading))))
+		reading->memory = memory;
+	for (size_t i = 0; reading && i < memory->maps.count; i++)
+		if (may_have_chunks(&memory->maps.maps[i]) &&
+		    caches(reading, &memory->maps.maps[i], address))
+			return true;
+	return false;
+}
+
+uint64_t hl_php_chunk_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,
+			    const struct hl_pages *pages)
+{
+	uint64_t asked = 0, found = 0;
+	struct chunk chunk;
+
+	for (uint64_t at = (start + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
+	     at < end && end - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
+		if (!hl_pages_contain(pages, at) ||
+		    hl_memory_read(memory, at, &chunk, sizeof(chunk)) < 0)
+			continue;
+		asked++;
+		found += is_chunk(&chunk) ||
+			 (may_be_cached(&chunk) && (chunk.next || is_last_cached(memory, at)));
+	}
+	return found && found >= asked / 2 ? CHUNK_BYTES : 0;
 }

@@ -18,7 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HL_PHP_BINS 30u
+#define HL_PHP_BINS	   30u
+#define HL_PHP_CHUNK_BYTES (UINT64_C(2) << 20)
 
 struct hl_php_bin {
 	uint64_t pages, blocks; /* used ones, and free ones */

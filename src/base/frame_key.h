@@ -65,9 +65,11 @@ static inline uint64_t hl_pseudo_frame_key(enum hl_pseudo_frame frame)
 #define HL_POOL_PROVIDER    "pool"
 #define HL_TYPE_PROVIDER    "type"
 #define HL_SERVICE_PROVIDER "service"
-#define HL_AGE_PROVIDER	    "age" /* named by how many collections the blocks have outlived, and ... */
-#define HL_AGE_GENERATIONS  ", by generations" /* ... where only major ones count */
-#define HL_AGE_MAX	    1000u	       /* older ones count as that old */
+#define HL_AGE_PROVIDER \
+	"age" /* named by how many collections, or requests, the blocks have outlived, and ... */
+#define HL_AGE_GENERATIONS ", by generations" /* ... where only major ones count */
+#define HL_AGE_REQUEST	   ", request "	      /* ... which one of which process allocated them */
+#define HL_AGE_MAX	   1000u	      /* older ones count as that old */
 
 /*
  * Frames of scripts, see guests/provider.h: the low bits are HL_SITE_FRAME, HL_SITE_ENTRY if native

@@ -79,7 +79,8 @@ const struct hl_option hl_view_stack_options[] = {
 	{"service", 0, "RE", "show only blocks of services that match", HL_OPTION_TEXTS,
 	 HL_VIEW_AT(service), NULL},
 	{"survived", 0, "N",
-	 "show only blocks of Lua in use that have outlived N full collections of their state",
+	 "show only blocks in use that have outlived N full collections of Lua, or N requests of "
+	 "PHP",
 	 HL_OPTION_COUNT, HL_VIEW_AT(survived), HL_BOUNDS(1, HL_AGE_MAX)},
 	{0},
 };

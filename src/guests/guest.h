@@ -63,8 +63,11 @@ struct hl_guest {
 	void (*service_begins)(const void *module, const void *context, const char *arguments);
 	/* The type of a new block, by the number that a rule's function is given for it; NULL: none. */
 	const char *(*type)(uint64_t number);
-	/* Stamps ${block}, which the thread has just allocated, with hl_thread.stamp, whose value is not 0, and makes that 0. */
+	/* Stamps ${block}, which the thread has just allocated, with hl_thread.stamp, whose value is not 0, and makes that 0. Only
+	 * after hl_guests_stamp_by(). */
 	void (*stamp)(struct hl_thread *thread, const void *block);
+	/* A function of the program, called from ${pc}, empties a pool (reset=NAME of rules). */
+	void (*pool_resets)(uint64_t pc);
 	/* As hl_find_generated_fn of unwind/rule_cache.h: frames of code that the runtime makes while it runs. */
 	uint64_t (*find_generated)(struct hl_unwind *unwind, struct hl_walk *walk, uint64_t sp);
 };
@@ -85,8 +88,9 @@ struct hl_guest_wants {
 	 * NULL: no interpreter says it. ${is_new}: a new block, not one that grows, which is part of an object.
 	 */
 	const char *(*_Atomic told_type)(uint64_t pc, bool is_new, uint64_t third);
-	/* The members of struct hl_guest, of the one guest that has them. Set before the recorder runs. */
-	void (*stamp)(struct hl_thread *thread, const void *block);
+	/* The members of struct hl_guest: of the guest that was the first to call hl_guests_stamp_by(); of the one guest that has it, set before the
+	 * recorder runs. */
+	void (*_Atomic stamp)(struct hl_thread *thread, const void *block);
 	const char *(*type)(uint64_t number);
 };
 
@@ -94,6 +98,10 @@ extern HL_HIDDEN struct hl_guest_wants hl_guest_wants;
 
 /* Before ${recorder} runs. */
 void hl_guests_set_up(struct hl_recorder *recorder);
+
+/* What ${guest} stamps blocks by, of which tools are told: ${made}, on a page of its own, or what it gave here before. NULL: another
+ * guest does in this process, and no stamp may have a value of this one's. */
+void *hl_guests_stamp_by(struct hl_recorder *recorder, enum hl_guest_id guest, void *made);
 
 /* Has all guests look at a module. Under a lock. True: hl_guests_open() is to be called at the next event. */
 bool hl_guests_note(struct hl_region_header *header, const struct hl_guest_module *module);

@@ -2,6 +2,7 @@
 /* The traits of the guests that are built in; see traits.h. */
 #include "guests/traits.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct hl_guest_traits *const hl_guest_traits[] = {
@@ -38,12 +39,16 @@ const struct hl_guest_traits *hl_guest_of_provider(const char *provider)
 	return NULL;
 }
 
-const char *hl_guest_with_ages(void)
+const char *hl_guest_ages(char text[HL_GUEST_AGES_MAX])
 {
+	size_t length = 0;
+
 	for (size_t i = 0; hl_guest_traits[i]; i++)
-		if (hl_guest_traits[i]->has_ages)
-			return hl_guest_traits[i]->language;
-	return NULL;
+		if (hl_guest_traits[i]->ages && length < HL_GUEST_AGES_MAX)
+			length +=
+				(size_t)snprintf(text + length, HL_GUEST_AGES_MAX - length, "%s%s",
+						 length ? ", or " : "", hl_guest_traits[i]->ages);
+	return length ? text : "collections";
 }
 
 const struct hl_guest_traits *hl_guest_host(void)

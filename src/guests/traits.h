@@ -111,7 +111,8 @@ struct hl_guest_traits {
 	const char *no_types_reason, *no_scripts_reason;
 	const char *unmatched_reason; /* ", as ...": frames of scripts and native code do not fit */
 
-	bool has_ages; /* blocks are labelled with the collections that they outlived */
+	const char *
+		ages; /* what its blocks are known to have outlived: "collections of ..."; NULL: nothing is */
 	const char *
 		wrapped; /* the beginning of the name of a program that needs what its wrapper sets */
 	struct {
@@ -132,8 +133,10 @@ extern const struct hl_importer *const hl_guest_importers[];
 /* The one with frames of ${provider}, or NULL. */
 const struct hl_guest_traits *hl_guest_of_provider(const char *provider);
 
-/* What to call the one whose blocks have ages; NULL without one. */
-const char *hl_guest_with_ages(void);
+#define HL_GUEST_AGES_MAX 64
+
+/* What blocks may be known to have outlived: "collections of ..., or requests of ...". */
+const char *hl_guest_ages(char text[HL_GUEST_AGES_MAX]);
 
 /* The one that hosts services, or NULL. */
 const struct hl_guest_traits *hl_guest_host(void);

@@ -330,6 +330,30 @@ static int choose_stacks(struct filtering *filtering)
 	return 0;
 }
 
+/* Of how many requests the chosen blocks are; labels of one request have one name. */
+static int count_requests(struct filtering *filtering)
+{
+	struct hl_profile *profile = filtering->profile;
+	HL_FREED uint32_t *requests = calloc(profile->node_count, sizeof(*requests));
+	HL_FREED bool *seen = calloc(profile->function_count + 1, sizeof(*seen));
+
+	if (!requests || !seen)
+		return -ENOMEM;
+	for (size_t i = 1; i < profile->node_count; i++) {
+		const struct hl_profile_frame *frame = &profile->frames[profile->nodes[i].frame];
+		uint32_t text = profile->functions[frame->function].name;
+		bool is_request = frame->part == HL_PART_AGE &&
+				  strstr(hl_profile_text(profile, text), HL_AGE_REQUEST);
+		requests[i] = is_request ? frame->function : requests[profile->nodes[i].parent];
+		if (requests[i] && !seen[requests[i]] && filtering->chosen[i] &&
+		    hl_profile_figure(&profile->counters[i], HL_VALUE_INUSE, HL_UNIT_OBJECTS) > 0) {
+			seen[requests[i]] = true;
+			profile->requests++;
+		}
+	}
+	return 0;
+}
+
 /* Builds the tree of the chosen stacks, without hidden frames, and moves the profile to it. */
 static int rebuild(struct filtering *filtering, const struct hl_node_ids *follow)
 {
@@ -431,7 +455,7 @@ static int look_at_types(struct hl_profile *profile)
 static int look_at_ages(struct hl_profile *profile, struct hl_error *err)
 {
 	bool has_ages = false;
-	const char *runtime = hl_guest_with_ages();
+	char ages[HL_GUEST_AGES_MAX];
 
 	for (size_t i = 1; i < profile->frame_count; i++) {
 		if (profile->frames[i].part != HL_PART_AGE)
@@ -444,15 +468,14 @@ static int look_at_ages(struct hl_profile *profile, struct hl_error *err)
 			       HL_AGE_GENERATIONS) != NULL;
 	}
 	return has_ages ? 0
-			: hl_error_set(err, -ENODATA,
-				       "'%s' does not say which collections%s%s its blocks have "
-				       "outlived, which is "
-				       "read while a program runs: record it, and look at the "
-				       "recording before its end, "
-				       "make a snapshot by 'heapline ctl snapshot', or let "
-				       "'heapline attach' end first",
-				       hl_profile_text(profile, profile->name),
-				       runtime ? " of " : "", runtime ? runtime : "");
+			: hl_error_set(
+				  err, -ENODATA,
+				  "'%s' does not say which %s its blocks have outlived, which is "
+				  "read while a program runs: record it, and look at the "
+				  "recording before its end, "
+				  "make a snapshot by 'heapline ctl snapshot', or let "
+				  "'heapline attach' end first",
+				  hl_profile_text(profile, profile->name), hl_guest_ages(ages));
 }
 
 /* Blocks that were labelled in the end have no other value with the label. */
@@ -486,6 +509,8 @@ int hl_filter_apply(const struct hl_filter *filter, struct hl_profile *profile,
 			r = mark_frames(&filtering);
 		if (r == 0)
 			r = choose_stacks(&filtering);
+		if (r == 0 && filter->survived)
+			r = count_requests(&filtering);
 		if (r == 0)
 			r = rebuild(&filtering, follow);
 		if (r == 0 && hl_filter_has_expressions(filter))

@@ -222,7 +222,9 @@ struct hl_profile {
 	bool has_no_types, has_types_of_inuse;
 	bool asks_survivors;  /* blocks alone were chosen that have outlived collections */
 	bool has_generations; /* set where ages are asked for: see HL_AGE_GENERATIONS */
-	bool spliced;	      /* script frames stand where they were asked for; see filter.h */
+	uint64_t
+		requests; /* of these blocks, those that ended and allocated any: see HL_AGE_REQUEST */
+	bool spliced;	  /* script frames stand where they were asked for; see filter.h */
 	bool folds_plumbing; /* views leave frames of allocation plumbing out, see symbols/symbols.h */
 	bool plumbing_folded; /* some were */
 	bool host_folded;     /* frames that only run services were left out */

@@ -242,6 +242,7 @@ enum key {
 	BY_ADDRESS,
 	RULED,
 	RULED_BUT_HIT, /* an object that would be in the array */
+	RULED_IN_POOL, /* which ends it by a reset: stamps say nothing of it */
 };
 
 static inline bool keep_block(struct hl_recorder *recorder, uint32_t mode, const void *block,
@@ -300,7 +301,7 @@ count_alloc(struct hl_thread *thread, const void *block, uint64_t requested, con
 			!is_open(recorder, thread, mode)))
 		return;
 	struct hl_cell *cell = hl_event_cell_in_mode(recorder, thread, caller, place, mode);
-	if (HL_UNLIKELY(thread->stamp.value))
+	if (HL_UNLIKELY(thread->stamp.value) && key != RULED_IN_POOL)
 		hl_guest_wants.stamp(thread, block);
 	if (label)
 		cell = hl_script_label_cell(recorder, thread, cell, kind, label);
@@ -676,8 +677,8 @@ void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t 
 			  const char *type, uint32_t pool)
 {
 	begin_piece(thread, block, requested, pool);
-	count_alloc(thread, block, requested, &requested, RULED, caller, place, HL_LABEL_TYPE,
-		    type);
+	count_alloc(thread, block, requested, &requested, pool ? RULED_IN_POOL : RULED, caller,
+		    place, HL_LABEL_TYPE, type);
 }
 
 void hl_event_alloc_in_hash(struct hl_thread *thread, const void *block, uint64_t requested,

@@ -26,9 +26,19 @@ void hl_guests_set_up(struct hl_recorder *recorder)
 			recorder->unwind.find_generated = find_generated;
 		if (guest && guest->type)
 			hl_guest_wants.type = guest->type;
-		if (guest && guest->stamp)
-			hl_guest_wants.stamp = guest->stamp;
 	}
+}
+
+void *hl_guests_stamp_by(struct hl_recorder *recorder, enum hl_guest_id guest, void *made)
+{
+	uint64_t known = 0, own = (uintptr_t)made | guest;
+
+	if (atomic_compare_exchange_strong(&recorder->region.header->guest_table, &known, own))
+		known = own;
+	if ((known & HL_GUEST_TABLE_ID_MASK) != guest)
+		return NULL;
+	atomic_store(&hl_guest_wants.stamp, hl_guests[guest]->stamp);
+	return (void *)(known & ~HL_GUEST_TABLE_ID_MASK);
 }
 
 bool hl_guests_note(struct hl_region_header *header, const struct hl_guest_module *module)

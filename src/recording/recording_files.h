@@ -238,7 +238,7 @@ int hl_recording_read_values(int fd, const char *path, struct hl_recording_proce
 #define HL_RECORDING_VALUES_MAX	   (UINT32_C(1) << 26)
 #define HL_RECORDING_MODULES_MAX   16384u
 #define HL_RECORDING_THREADS_MAX   8192u
-#define HL_RECORDING_PROVIDERS_MAX 8u
+#define HL_RECORDING_PROVIDERS_MAX 32u
 #define HL_RECORDING_SITES_MAX	   (UINT32_C(1) << 20)
 #define HL_RECORDING_MARKS_MAX	   10000u
 #define HL_RECORDING_FIGURES_MAX   64u

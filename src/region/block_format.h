@@ -61,6 +61,12 @@ static inline uint32_t hl_block_half(uintptr_t address)
 	return (uint32_t)(address << 3) & HL_BLOCK_HALF;
 }
 
+/* A stamp, which a guest keeps beside a block, has no bit for the half of its granule: each half has a plane. */
+static inline uint32_t hl_block_stamp_plane(uintptr_t address)
+{
+	return hl_block_half(address) != 0;
+}
+
 static inline uint32_t hl_block_word(uintptr_t address, uint32_t node, uint64_t slack)
 {
 	return node << HL_BLOCK_NODE_SHIFT | hl_block_half(address) | (uint32_t)slack;

@@ -88,7 +88,7 @@ struct hl_introspection_box {
 /* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 23u
+#define HL_REGION_VERSION 24u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -284,7 +284,7 @@ static inline uint32_t hl_region_name_bytes(uint32_t bytes)
 	return ((uint32_t)sizeof(struct hl_region_name) + bytes + 3) & ~UINT32_C(3);
 }
 
-#define HL_SCRIPT_PROVIDERS_MAX 8u
+#define HL_SCRIPT_PROVIDERS_MAX 24u
 
 /* A provider of script frames. Addresses are those of the process. */
 struct hl_region_provider {
@@ -476,6 +476,8 @@ static inline uint32_t *hl_child_post_futex(_Atomic uint64_t *post)
 	return (uint32_t *)post + 1;
 }
 
+#define HL_GUEST_TABLE_ID_MASK UINT64_C(63) /* of header.guest_table */
+
 struct hl_region_header {
 	char magic[8];
 	uint32_t version;
@@ -503,8 +505,9 @@ struct hl_region_header {
 	 * from outside; block_array 0: so far there is only the hash. */
 	_Atomic uint64_t block_array;
 	uint64_t block_hash;
-	_Atomic uint64_t
-		guest_table; /* the same of what a guest stamps blocks with; 0: none so far */
+	/* The same of what a guest stamps blocks with, which lies on a page of its own, and in the lowest bits the guest's number
+	 * (enum hl_guest_id); 0: none so far. */
+	_Atomic uint64_t guest_table;
 	_Atomic uint32_t module_count;
 	_Atomic uint32_t string_bytes;
 	_Atomic uint32_t thread_count; /* slots ever used */

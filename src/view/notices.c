@@ -193,12 +193,10 @@ static void add_stack_doubts(struct hl_notices *notices, const struct hl_profile
 				hl_format_count(profile->script_unmatched, count),
 				hl_format_plural(profile->script_unmatched),
 				unmatched_reason(profile));
-	const char *runtime = hl_guest_with_ages();
 	if (profile->has_generations)
 		hl_notices_add(notices,
-			       "note: a state%s%s collects by generations: of its collections only "
-			       "the major ones count, since others leave old garbage",
-			       runtime ? " of " : "", runtime ? runtime : "");
+			       "note: a state collects by generations: of its collections only "
+			       "the major ones count, since others leave old garbage");
 }
 
 /* The sentences of the counters of ${kind} that are not 0. */

@@ -122,6 +122,8 @@ static void total_member(struct hl_emit *emit, const char *key, const struct hl_
 			if (unit == HL_UNIT_OBJECTS && value == HL_VALUE_INUSE)
 				value_member(emit, hl_value_names[value], "blocks", figure);
 		}
+	if (total == &profile->total && profile->requests)
+		hl_emit_unsigned(emit, "requests", profile->requests);
 	if (has_pages)
 		hl_emit_integer(emit, "pages",
 				hl_profile_figure(total, HL_VALUE_INUSE, HL_UNIT_OBJECTS));
@@ -430,20 +432,27 @@ static void filter_line(struct hl_emit *emit, const struct hl_profile *profile)
 					       HL_VALUE_TEMPORARY};
 	const char *filter = hl_profile_text(profile, profile->filter);
 	enum hl_value value = values[0];
-	char left[HL_SUMMARY_FIGURES_MAX], all[HL_SUMMARY_FIGURES_MAX];
+	char left[HL_SUMMARY_FIGURES_MAX], all[HL_SUMMARY_FIGURES_MAX], requests[64] = "";
+	char count[HL_FORMAT_MAX];
 
 	if (!profile->filter)
 		return;
+	if (profile->requests)
+		snprintf(requests, sizeof(requests), " by %s request%s that ended",
+			 hl_format_count(profile->requests, count),
+			 hl_format_plural(profile->requests));
 	for (size_t i = 1; i < HL_COUNT_OF(values) && !knows(profile, value); i++)
 		value = values[i];
 	hl_summary_figures(profile, hl_aggregate_figures_of(&profile->total, value), value, left);
 	hl_summary_figures(profile, hl_aggregate_figures_of(&profile->unfiltered_total, value),
 			   value, all);
 	if (strcmp(left, all) != 0)
-		hl_emit_line(emit, "%s: %s %s, of %s", filter,
-			     value == HL_VALUE_INUSE ? "in use" : hl_value_names[value], left, all);
+		hl_emit_line(emit, "%s: %s %s%s, of %s", filter,
+			     value == HL_VALUE_INUSE ? "in use" : hl_value_names[value], left,
+			     requests, all);
 	else
-		hl_emit_line(emit, "%s", filter); /* which hid frames, but left all stacks */
+		hl_emit_line(emit, "%s%s", filter,
+			     requests); /* which hid frames, but left all stacks */
 }
 
 /* The line that says that frames of allocation plumbing were folded; none where none were. */

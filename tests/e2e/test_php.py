@@ -6,6 +6,7 @@ import collections
 import glob
 import json
 import os
+import re
 import socket
 import subprocess
 import urllib.request
@@ -245,6 +246,32 @@ class Scripts(Reading):
         self.assertNotIn("Held::__destruct", harness.top_rows(recording, "alloc"))
 
 
+class Reloaded(Reading):
+    """A server that loads PHP's library again and again; one that is not installed is named by HEAPLINE_LIBPHP."""
+
+    def steps(self, count):
+        libraries = [os.environ.get("HEAPLINE_LIBPHP"), *glob.glob("/usr/lib/libphp*.so")]
+        library = next((path for path in libraries if path), None)
+        if not library:
+            self.skipTest("no library of PHP (libphp-embed) is installed")
+        recording = self.path("reload.hl")
+        result = harness.run(harness.record_command(recording, [harness.program("php_reload"), library, str(count)]),
+                             env={"USE_ZEND_ALLOC": "0"})
+        self.assertEqual(result.status, 0, result.stderr)
+        rows = harness.top_rows(recording, "alloc", options=["--stack", "script", "-n", "0"])
+        return {name for name in rows if name.startswith("step")}, result.stderr
+
+    def test_each_address_has_its_lines(self):
+        steps, said = self.steps(16)
+        self.assertEqual(steps, {f"step{i}" for i in range(16)})
+        self.assertNotIn("stay native", said)
+
+    def test_too_many_addresses_are_said(self):
+        steps, said = self.steps(18)
+        self.assertEqual(steps, {f"step{i}" for i in range(16)})
+        self.assertIn("it was loaded at 17 addresses", said)
+
+
 class Attached(attaching.TestCase):
     stacks = Reading.stacks
 
@@ -360,6 +387,7 @@ class Memory(harness.TestCase):
         self.assertNotIn("changed", str(report["notes"]))
         self.assertIn("PHP's memory (zend_mm's chunks)", text)
         self.assertIn("--php' shows what they are cut into", text)
+        self.assertRegex(text, r"\n  not in malloc's heap, .*is the largest part: zend_mm uses .*heapline attach")
 
     def test_a_server_keeps_chunks_for_the_next_request(self):
         page = self.path("page.php")
@@ -375,8 +403,14 @@ class Memory(harness.TestCase):
                     with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
                         self.assertEqual(answer.read(), b"page")
                 report = self.heap(server.pid)
+                text = harness.run([HEAPLINE, "heap", "-p", str(server.pid)]).stdout
             finally:
                 server.kill()
+        # cached chunks are PHP's, too, and neither a leak nor mappings of whoever
+        self.assertRegex(text, r"\n  retention outside of malloc's heap: PHP's memory \(zend_mm's chunks\) has .*: zend_mm uses .*"
+                               r" in \d+ cached ones; the end of each request gives back ")
+        others = re.search(r"\nother anonymous mappings +(\S+) (.)i?B", text)
+        self.assertTrue(not others or others[2] != "M" or float(others[1]) < 2, text)
         self.assertGreater(report["php"]["cached_chunks"], 5)
         self.assertEqual(report["php"]["mapped_bytes"],
                          (report["php"]["chunks"] + report["php"]["cached_chunks"]) << 21)

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/frame_key.h"
+#include "guests/guest.h"
 #include "guests/lua/state_table.h"
 #include "guests/outside.h"
 #include "heap/owners/owner_table.h"
@@ -15,12 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROVIDER     "lua"
-#define DEPTH_MAX    4096u /* nodes of a damaged region may form a ring */
-#define TAG_THREAD   8u
-#define TAG_MASK     0x3fu
-#define AHEAD_MAX    65536 /* more collections than there are while blocks are read */
-#define PAGE_ENTRIES HL_BLOCK_PAGE_ENTRIES
+#define PROVIDER   "lua"
+#define DEPTH_MAX  4096u /* nodes of a damaged region may form a ring */
+#define TAG_THREAD 8u
+#define TAG_MASK   0x3fu
+#define AHEAD_MAX  65536 /* more collections than there are while blocks are read */
 
 struct hl_lua_states_now {
 	struct hl_block_owners *owners;
@@ -31,11 +31,7 @@ struct hl_lua_states_now {
 	size_t count;
 	uint32_t refused;
 	uint8_t *kinds; /* by stack, enum hl_lua_owner + 1; 0: not looked at yet */
-	/* Where the last stamp was. */
-	struct stamps {
-		uint64_t leaf_number, leaf, page; /* UINT64_MAX: none yet */
-		uint32_t words[PAGE_ENTRIES];
-	} stamps[HL_BLOCK_PLANES];
+	struct hl_stamp_reader stamps;
 };
 
 static bool read_word(const struct hl_lua_states_now *now, uint64_t address, uint64_t *ret_word)
@@ -144,7 +140,7 @@ static int read_states(struct hl_lua_states_now *now)
 int hl_lua_states_new(struct hl_block_owners *owners, struct hl_lua_states_now **ret_states)
 {
 	const struct hl_open_region *region = hl_block_owners_region(owners);
-	uint64_t address = region ? hl_open_region_header(region)->guest_table : 0;
+	uint64_t address = hl_guest_table_address(region, HL_GUEST_LUA);
 
 	if (!address)
 		return -ENOENT;
@@ -154,8 +150,10 @@ int hl_lua_states_new(struct hl_block_owners *owners, struct hl_lua_states_now *
 	now->owners = owners;
 	now->region = region;
 	now->address = address;
-	for (uint32_t plane = 0; plane < HL_BLOCK_PLANES; plane++)
-		now->stamps[plane].leaf_number = now->stamps[plane].page = UINT64_MAX;
+	now->stamps = (struct hl_stamp_reader){
+		.pid = region->pid,
+		.array = address + offsetof(struct hl_lua_states, stamps),
+	};
 	int r = read_states(now);
 	if (r < 0)
 		hl_lua_states_free(now);
@@ -222,35 +220,6 @@ static enum hl_lua_owner kind_of(const struct hl_lua_states_now *now, uint64_t n
 	return runs_script ? HL_LUA_CALLEES : HL_LUA_NOBODYS;
 }
 
-/* What is not there was never stamped. */
-static uint32_t read_stamp(struct hl_lua_states_now *now, uint64_t address)
-{
-	uint64_t number = address >> HL_BLOCK_LEAF_BITS;
-	uint64_t place = hl_block_place_in_leaf(address), page = place / PAGE_ENTRIES;
-	uint32_t plane = hl_lua_stamp_plane(address);
-	struct stamps *stamps = &now->stamps[plane];
-
-	if (number != stamps->leaf_number) {
-		stamps->leaf_number = number;
-		stamps->page = UINT64_MAX;
-		if (!read_word(now,
-			       now->address + offsetof(struct hl_lua_states, stamps.leaves) +
-				       (plane * HL_BLOCK_LEAVES + number) * sizeof(uint64_t),
-			       &stamps->leaf))
-			stamps->leaf = 0;
-	}
-	if (!stamps->leaf)
-		return 0;
-	if (page != stamps->page) {
-		stamps->page = page;
-		if (hl_owners_read_memory(now->region->pid,
-					  stamps->leaf + page * sizeof(stamps->words),
-					  stamps->words, sizeof(stamps->words)) < 0)
-			memset(stamps->words, 0, sizeof(stamps->words));
-	}
-	return stamps->words[place % PAGE_ENTRIES];
-}
-
 /*
  * A state goes on while blocks are read. What was stamped since it was read has outlived none of its collections; nor has
  * what was allocated while the last one swept.
@@ -282,9 +251,9 @@ enum hl_lua_owner hl_lua_states_find(struct hl_lua_states_now *now, uint64_t num
 	if (!*kind)
 		*kind = (uint8_t)(kind_of(now, number) + 1);
 	enum hl_lua_owner owner = (enum hl_lua_owner)(*kind - 1);
-	if (owner == HL_LUA_NOBODYS || address & 15 || address >> HL_BLOCK_ADDRESS_BITS)
+	if (owner == HL_LUA_NOBODYS)
 		return HL_LUA_NOBODYS;
-	uint32_t stamp = read_stamp(now, address), slot = stamp >> HL_LUA_STAMP_BITS;
+	uint32_t stamp = hl_stamp_read(&now->stamps, address), slot = stamp >> HL_LUA_STAMP_BITS;
 	if (!slot || slot > now->count)
 		return HL_LUA_NOBODYS;
 	uint32_t age = age_of(now, slot - 1, stamp);
@@ -332,37 +301,11 @@ static int add(void *context, const struct hl_owned_block *block)
 	return hl_owner_counts_add(&aging->sums, block->number << 32 | age, block->requested, 1);
 }
 
-static int oldest_first(const void *left, const void *right)
+static void name_age(char *text, size_t size, uint32_t age, const void *context)
 {
-	const struct hl_owner_count *a = left, *b = right;
-
-	return ((uint32_t)a->key < (uint32_t)b->key) - ((uint32_t)a->key > (uint32_t)b->key);
-}
-
-/* The oldest blocks come first: where the counters that they are taken from are those of an earlier moment, young ones are not in them. */
-static int make_rows(struct aging *aging)
-{
-	struct hl_inuse_labels *ages = aging->ages;
-	char name[32];
-	int r = 0;
-
-	ages->rows = calloc(aging->sums.count + 1, sizeof(*ages->rows));
-	if (!ages->rows)
-		return -ENOMEM;
-	if (aging->sums.count)
-		qsort(aging->sums.counts, aging->sums.count, sizeof(*aging->sums.counts),
-		      oldest_first);
-	for (size_t i = 0; i < aging->sums.count && r == 0; i++) {
-		const struct hl_owner_count *sum = &aging->sums.counts[i];
-		struct hl_inuse_label *row = &ages->rows[ages->count++];
-		*row = (struct hl_inuse_label){.number = (uint32_t)(sum->key >> 32),
-					       .blocks = sum->blocks,
-					       .bytes = sum->bytes};
-		snprintf(name, sizeof(name), "%u%s", (uint32_t)sum->key & ~GENERATIONS,
-			 sum->key & GENERATIONS ? HL_AGE_GENERATIONS : "");
-		r = hl_strings_intern(&ages->own_names, name, &row->name);
-	}
-	return r;
+	(void)context;
+	snprintf(text, size, "%u%s", age & ~GENERATIONS,
+		 age & GENERATIONS ? HL_AGE_GENERATIONS : "");
 }
 
 static int read_ages(pid_t pid, struct aging *aging, struct hl_error *err)
@@ -376,7 +319,7 @@ static int read_ages(pid_t pid, struct aging *aging, struct hl_error *err)
 		return r;
 	aging->count = hl_block_owners_count(ages->owners);
 	r = hl_block_owners_each(ages->owners, add, aging);
-	return r == 0 ? make_rows(aging) : r;
+	return r == 0 ? hl_inuse_labels_add_sums(ages, &aging->sums, name_age, NULL) : r;
 }
 
 /*

@@ -32,7 +32,7 @@ void hl_lua_states_stamp(struct hl_thread *thread, const void *block)
 	/* Others have no entry of their own, and no tool asks for one. */
 	if (HL_UNLIKELY(at & 15 || at >> HL_BLOCK_ADDRESS_BITS))
 		return;
-	hl_block_entry *entry = hl_block_array_make(&states->stamps, hl_lua_stamp_plane(at), at);
+	hl_block_entry *entry = hl_block_array_make(&states->stamps, hl_block_stamp_plane(at), at);
 	if (HL_LIKELY(entry))
 		atomic_store_explicit(entry, value, memory_order_relaxed);
 }
@@ -46,17 +46,15 @@ static struct hl_lua_states *states_of(struct hl_recorder *recorder)
 	if (HL_LIKELY(states) || recorder->hash_only ||
 	    atomic_load_explicit(&places[HL_LUA_PLACE_OF_REFUSAL], memory_order_relaxed))
 		return states;
-	struct hl_lua_states *made = hl_private_map_new(sizeof(*made));
-	if (made && !atomic_compare_exchange_strong(&places[HL_LUA_PLACE_OF_STATES], &states,
-						    (void *)made)) {
-		hl_private_map_free(made, sizeof(*made));
-		return states;
-	}
-	if (made)
-		atomic_store(&recorder->region.header->guest_table, (uintptr_t)made);
+	void *made = hl_private_map_new(sizeof(struct hl_lua_states));
+	states = made ? hl_guests_stamp_by(recorder, HL_GUEST_LUA, made) : NULL;
+	if (made && states != made)
+		hl_private_map_free(made, sizeof(struct hl_lua_states));
+	if (states)
+		atomic_store(&places[HL_LUA_PLACE_OF_STATES], states);
 	else /* not to be tried at each event */
 		atomic_store(&places[HL_LUA_PLACE_OF_REFUSAL], (void *)recorder);
-	return made;
+	return states;
 }
 
 /* ---- slots ---- */

@@ -99,12 +99,6 @@ struct hl_lua_states {
 	struct hl_block_array stamps;
 };
 
-/* A stamp has no bit for the half of its granule: each half has a plane. */
-static inline uint32_t hl_lua_stamp_plane(uint64_t address)
-{
-	return hl_block_half(address) != 0;
-}
-
 /* Slot + 1 << HL_LUA_STAMP_BITS | collections, of which the highest bits are lost. */
 #define HL_LUA_STAMP_BITS 19u
 #define HL_LUA_STAMP_NONE 1u /* a block below frames of Lua of a state without a slot */

@@ -191,5 +191,5 @@ const struct hl_guest_traits hl_guest_traits_lua = {
 	.unmatched_reason =
 		", as where more than 63 calls of Lua are nested, of which the inner 63 "
 		"are known",
-	.has_ages = true,
+	.ages = "collections of Lua",
 };

@@ -59,6 +59,8 @@ const char *hl_php_problem_text(enum hl_php_problem problem)
 			"its structures are not laid out as in the release; use a released one",
 		[HL_PHP_NOT_PROVED] = "its first frames were not in order; use a released version",
 		[HL_PHP_THREAD_SAFE] = "it was built with thread safety (ZTS); use one without it",
+		[HL_PHP_TOO_OFTEN] =
+			"it was loaded at 17 addresses, of which the first 16 are known",
 	};
 
 	return texts[problem];

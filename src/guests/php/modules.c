@@ -25,13 +25,19 @@ enum phase {
 	PHASE_GONE,
 };
 
+/* How many there may have been, each at another address: recordings know the code of each by its provider, for as long as they go
+ * on, and other guests need some of the HL_SCRIPT_PROVIDERS_MAX. */
+#define INTERPRETERS 16u
+
 /* All outlive the recorder: a forked child starts another one. A server that loads its module once more has another one. */
 static struct interpreter {
 	_Atomic uint32_t phase;
 	bool is_registered;
 	struct hl_php_api api;
 	struct hl_php php;
-} interpreters[3];
+} interpreters[INTERPRETERS];
+
+#define AROUND_GAP 64u /* bytes at most between two functions that lie side by side */
 
 /* Where a program has the library's variable that it was linked with: in itself (a copy relocation); 0: nowhere. */
 static _Atomic uint64_t copied_globals;
@@ -39,6 +45,21 @@ static _Atomic uint64_t copied_globals;
 static uint64_t address_of(const struct hl_exports *exports, const Elf64_Sym *symbol)
 {
 	return symbol ? exports->load_bias + symbol->st_value : 0;
+}
+
+/* The code around scripts, where that is one piece; else the part of it that ends requests. */
+static void find_around(const struct hl_exports *exports, struct hl_php_api *api)
+{
+	const Elf64_Sym *first = hl_exports_symbol(exports, "php_request_startup");
+	const Elf64_Sym *last = hl_exports_symbol(exports, "php_request_shutdown");
+	uint64_t end = address_of(exports, first) + (first ? first->st_size : 0);
+
+	if (!last || !last->st_size)
+		return;
+	api->around_start = address_of(exports, last);
+	api->around_end = api->around_start + last->st_size;
+	if (first && api->around_start - end < AROUND_GAP)
+		api->around_start = address_of(exports, first);
 }
 
 static bool find_api(const struct hl_guest_module *module, const Elf64_Sym *eval,
@@ -62,6 +83,7 @@ static bool find_api(const struct hl_guest_module *module, const Elf64_Sym *eval
 		.end = (uint64_t)module->object->dlfo_map_end,
 		.eh_frame_hdr = module->object->dlfo_eh_frame,
 	};
+	find_around(exports, ret_api);
 	return true;
 }
 
@@ -74,8 +96,8 @@ static bool is_loaded(const struct interpreter *it)
 }
 
 /* The provider of one that was unloaded serves what is loaded there now. NULL: one is known, perhaps from before a fork, and a
- * second one has no frames; or it has been loaded too often. */
-static struct interpreter *place_for(const struct hl_php_api *api)
+ * second one has no frames; or there is no room, which *${ret_is_full} says. */
+static struct interpreter *place_for(const struct hl_php_api *api, bool *ret_is_full)
 {
 	struct interpreter *found = NULL;
 
@@ -90,6 +112,7 @@ static struct interpreter *place_for(const struct hl_php_api *api)
 		    (phase == PHASE_NONE && (!found || atomic_load(&found->phase) == PHASE_NONE)))
 			found = it;
 	}
+	*ret_is_full = !found;
 	return found;
 }
 
@@ -98,6 +121,7 @@ static bool note(struct hl_region_header *header, const struct hl_guest_module *
 	const Elf64_Sym *eval = hl_exports_symbol(module->exports, "execute_ex");
 	struct interpreter *it;
 	struct hl_php_api api;
+	bool is_full = false;
 
 	const Elf64_Sym *globals = hl_exports_symbol(module->exports, "executor_globals");
 	if (globals && globals->st_value && !eval && module->is_program)
@@ -108,7 +132,9 @@ static bool note(struct hl_region_header *header, const struct hl_guest_module *
 		hl_script_refuse(header, "PHP", hl_php_problem_text(HL_PHP_THREAD_SAFE));
 		return false;
 	}
-	it = find_api(module, eval, &api) ? place_for(&api) : NULL;
+	it = find_api(module, eval, &api) ? place_for(&api, &is_full) : NULL;
+	if (is_full)
+		hl_script_refuse(header, "PHP", hl_php_problem_text(HL_PHP_TOO_OFTEN));
 	if (!it)
 		return false;
 	it->api = api;
@@ -159,6 +185,7 @@ static uint32_t capture(void *state, const struct hl_script_caller *caller,
 	     !choose(it)))
 		return 0;
 	uint32_t count = hl_php_capture(&it->php, caller, frames, max, ret_truncated);
+	caller->stamp->value = hl_php_request(hl_recorder, &it->api);
 	if (HL_UNLIKELY(!count) && hl_php_is_refused(&it->php))
 		refuse(hl_recorder, it, HL_PHP_NOT_PROVED);
 	return count;
@@ -169,9 +196,10 @@ static uint32_t recapture(void *state, const struct hl_script_caller *caller,
 {
 	struct interpreter *it = state;
 
-	return HL_LIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) == PHASE_OPEN)
-		       ? hl_php_recapture(&it->php, caller, frames, max)
-		       : HL_SCRIPT_GAVE_UP;
+	if (HL_UNLIKELY(atomic_load_explicit(&it->phase, memory_order_acquire) != PHASE_OPEN))
+		return HL_SCRIPT_GAVE_UP;
+	caller->stamp->value = hl_php_request(hl_recorder, &it->api);
+	return hl_php_recapture(&it->php, caller, frames, max);
 }
 
 static bool describe(void *state, const struct hl_script_frame *frame,
@@ -202,6 +230,8 @@ static void open_one(struct interpreter *it)
 		.eval_end = it->api.eval_end,
 		.cold_start = it->php.cold_start,
 		.cold_end = it->php.cold_end,
+		.resume_start = it->api.around_start,
+		.resume_end = it->api.around_end,
 		.text_start = it->api.start,
 		.text_end = it->api.end,
 	};
@@ -263,9 +293,21 @@ static uint64_t find_generated(struct hl_unwind *unwind, struct hl_walk *walk, u
 	return rule;
 }
 
+/* Who empties the memory manager ends a request, or has loaded PHP. */
+static void end_request(uint64_t pc)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(interpreters); i++)
+		if (atomic_load(&interpreters[i].phase) == PHASE_OPEN &&
+		    pc - interpreters[i].api.start <
+			    interpreters[i].api.end - interpreters[i].api.start)
+			hl_php_requests_end(hl_recorder);
+}
+
 const struct hl_guest hl_guest_php = {
 	.note = note,
 	.open = open_noted,
 	.unloaded = retire_unloaded,
+	.stamp = hl_php_requests_stamp,
+	.pool_resets = end_request,
 	.find_generated = find_generated,
 };

@@ -176,6 +176,7 @@ static int divide(struct hl_memory *memory, struct hl_guest_division *ret_divisi
 }
 
 const struct hl_guest_outside hl_guest_outside_php = {
+	.labels[HL_GUEST_AGES] = {"which requests of PHP blocks have outlived", hl_php_ages_read},
 	.pools = {.name = "PHP's memory (zend_mm's chunks)",
 		  .listed_by = "--php' shows what they are cut into",
 		  .recorded = true,

@@ -38,8 +38,10 @@ struct hl_php_api {
 	uint64_t version;		 /* get_zend_version() */
 	uint64_t generator;		 /* zend_ce_generator; 0: not exported */
 	uint64_t eval_start, eval_end;	 /* execute_ex() */
-	uint64_t start, end;		 /* of its module */
-	const uint8_t *eh_frame_hdr;	 /* NULL: the module has none */
+	uint64_t around_start,
+		around_end;  /* php_request_startup() and php_request_shutdown(); 0: unknown */
+	uint64_t start, end; /* of its module */
+	const uint8_t *eh_frame_hdr; /* NULL: the module has none */
 };
 
 enum hl_php_problem {
@@ -49,6 +51,7 @@ enum hl_php_problem {
 	HL_PHP_OTHER_LAYOUT, /* its globals are of another size */
 	HL_PHP_NOT_PROVED,   /* frames were not in order */
 	HL_PHP_THREAD_SAFE,
+	HL_PHP_TOO_OFTEN, /* it has been loaded at too many addresses */
 };
 
 const char *hl_php_problem_text(enum hl_php_problem problem);
@@ -80,6 +83,20 @@ uint32_t hl_php_recapture(const struct hl_php *php, const struct hl_script_calle
 /* As describe of hl_script_provider. */
 bool hl_php_describe(const struct hl_php *php, const struct hl_script_frame *frame,
 		     struct hl_script_place *ret_place);
+
+/* ---- requests.c ---- */
+
+struct hl_recorder;
+struct hl_thread;
+
+/* The number that blocks are stamped with now; 0: they are not. */
+uint32_t hl_php_request(struct hl_recorder *recorder, const struct hl_php_api *api);
+
+/* See hl_guest.stamp. */
+void hl_php_requests_stamp(struct hl_thread *thread, const void *block);
+
+/* All memory of the memory manager is free. */
+void hl_php_requests_end(struct hl_recorder *recorder);
 
 /* ---- for the sources of this directory and their tests ---- */
 

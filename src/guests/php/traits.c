@@ -8,6 +8,7 @@ static const struct hl_guest_command commands[] = {{"php", "-c -d", "-f", "-r"},
 
 const struct hl_guest_traits hl_guest_traits_php = {
 	.language = "PHP",
+	.ages = "requests of PHP",
 	.providers = providers,
 	.commands = commands,
 	.generated_remedy = "run it with -d opcache.jit=off",

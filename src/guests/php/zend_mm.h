@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "guests/outside.h"
 #include "heap/memory.h"
 
 #include <stdbool.h>
@@ -42,6 +43,9 @@ uint32_t hl_php_block_bytes(uint32_t bin);
 
 /* Reads all heaps of the process. Pages that are not in memory are not touched. 0; -ESRCH, -EACCES, -ENOMEM. */
 int hl_php_memory_read(struct hl_memory *memory, struct hl_php_memory *ret_php);
+
+/* Which request allocated each live block of malloc(), as labels of HL_AGE_PROVIDER. */
+hl_guest_read_labels_fn hl_php_ages_read;
 
 /* Whether most of what is in memory of [${start}, ${end}) are chunks; of how many bytes each is. 0: no. */
 uint64_t hl_php_chunk_bytes(struct hl_memory *memory, uint64_t start, uint64_t end,

@@ -412,6 +412,38 @@ struct hl_inuse_labels *hl_inuse_labels_new(const char *provider, struct hl_bloc
 	return labels;
 }
 
+static int largest_label_first(const void *left, const void *right)
+{
+	const struct hl_owner_count *a = left, *b = right;
+
+	return ((uint32_t)a->key < (uint32_t)b->key) - ((uint32_t)a->key > (uint32_t)b->key);
+}
+
+int hl_inuse_labels_add_sums(struct hl_inuse_labels *labels, struct hl_owner_counts *sums,
+			     void (*name)(char *text, size_t size, uint32_t label,
+					  const void *context),
+			     const void *context)
+{
+	char text[64];
+	int r = 0;
+
+	labels->rows = calloc(sums->count + 1, sizeof(*labels->rows));
+	if (!labels->rows)
+		return -ENOMEM;
+	if (sums->count)
+		qsort(sums->counts, sums->count, sizeof(*sums->counts), largest_label_first);
+	for (size_t i = 0; i < sums->count && r == 0; i++) {
+		const struct hl_owner_count *sum = &sums->counts[i];
+		struct hl_inuse_label *row = &labels->rows[labels->count++];
+		*row = (struct hl_inuse_label){.number = (uint32_t)(sum->key >> 32),
+					       .blocks = sum->blocks,
+					       .bytes = sum->bytes};
+		name(text, sizeof(text), (uint32_t)sum->key, context);
+		r = hl_strings_intern(&labels->own_names, text, &row->name);
+	}
+	return r;
+}
+
 void hl_inuse_labels_free(struct hl_inuse_labels *labels)
 {
 	if (!labels)

@@ -640,3 +640,43 @@ void hl_block_sizes_free(struct hl_block_sizes *sizes)
 	free(sizes->nodes);
 	free(sizes);
 }
+
+/* ---- stamps ---- */
+
+uint64_t hl_guest_table_address(const struct hl_open_region *region, uint32_t id)
+{
+	uint64_t table = region ? hl_open_region_header(region)->guest_table : 0;
+
+	return (table & HL_GUEST_TABLE_ID_MASK) == id ? table & ~HL_GUEST_TABLE_ID_MASK : 0;
+}
+
+/* What is not there was never stamped. */
+uint32_t hl_stamp_read(struct hl_stamp_reader *reader, uint64_t address)
+{
+	uint64_t number = (address >> HL_BLOCK_LEAF_BITS) + 1;
+	uint64_t place = hl_block_place_in_leaf(address), page = place / HL_BLOCK_PAGE_ENTRIES + 1;
+	uint32_t plane = hl_block_stamp_plane(address);
+	struct hl_stamp_plane *it = &reader->planes[plane];
+
+	if (address & 15 || address >> HL_BLOCK_ADDRESS_BITS)
+		return 0;
+	if (number != it->leaf_number) {
+		it->leaf_number = number;
+		it->page = 0;
+		if (hl_owners_read_memory(reader->pid,
+					  reader->array + offsetof(struct hl_block_array, leaves) +
+						  (plane * HL_BLOCK_LEAVES + number - 1) *
+							  sizeof(uint64_t),
+					  &it->leaf, sizeof(it->leaf)) < 0)
+			it->leaf = 0;
+	}
+	if (!it->leaf)
+		return 0;
+	if (page != it->page) {
+		it->page = page;
+		if (hl_owners_read_memory(reader->pid, it->leaf + (page - 1) * sizeof(it->stamps),
+					  it->stamps, sizeof(it->stamps)) < 0)
+			memset(it->stamps, 0, sizeof(it->stamps));
+	}
+	return it->stamps[place % HL_BLOCK_PAGE_ENTRIES];
+}

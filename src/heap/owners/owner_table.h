@@ -225,6 +225,25 @@ int hl_block_reader_each(struct hl_block_reader *reader, hl_listed_block_visit *
 
 void hl_block_reader_free(struct hl_block_reader *reader); /* NULL is fine */
 
+/* ---- stamps: what a guest of the recorder keeps beside blocks ---- */
+
+/* Where ${region} says that the guest ${id} (enum hl_guest_id) has what it stamps blocks by; 0: it does not, or ${region} is NULL. */
+uint64_t hl_guest_table_address(const struct hl_open_region *region, uint32_t id);
+
+/* Zero but for the first two. */
+struct hl_stamp_reader {
+	pid_t pid;
+	uint64_t array; /* where struct hl_block_array lies in the process */
+	struct hl_stamp_plane {
+		uint64_t leaf_number, leaf,
+			page; /* where the last stamp was; numbers are from 1 on */
+		uint32_t stamps[HL_BLOCK_PAGE_ENTRIES];
+	} planes[HL_BLOCK_PLANES];
+};
+
+/* The stamp of the block at ${address}; 0: there was never one. Fast when called in rising order of address. */
+uint32_t hl_stamp_read(struct hl_stamp_reader *reader, uint64_t address);
+
 /* ---- how large its blocks are, where no allocator can be asked ---- */
 
 /* What each node of ${view} has in use, by the counters: by id, to be freed. ${ret_damaged}, which may

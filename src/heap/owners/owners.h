@@ -203,6 +203,15 @@ int hl_inuse_labels_open(pid_t pid, struct hl_block_owners **ret_owners, struct 
 /* Empty ones, with names of their own. NULL without memory. */
 struct hl_inuse_labels *hl_inuse_labels_new(const char *provider, struct hl_block_owners *owners);
 
+struct hl_owner_counts;
+
+/* Adds rows of ${sums}, whose keys are the number of a stack << 32 | a label, which ${name} puts into words. The largest labels come
+ * first: of the oldest blocks, which counters of an earlier moment have in use, too. 0 or -ENOMEM. */
+int hl_inuse_labels_add_sums(struct hl_inuse_labels *labels, struct hl_owner_counts *sums,
+			     void (*name)(char *text, size_t size, uint32_t label,
+					  const void *context),
+			     const void *context);
+
 void hl_inuse_labels_free(struct hl_inuse_labels *labels); /* NULL is fine */
 
 /* ---- slabs ---- */

@@ -385,6 +385,7 @@ static bool reset(const struct call *call)
 		hl_event_end_pool(thread, call->rule->pool);
 		hl_thread_leave(thread);
 	}
+	HL_GUESTS_CALL(pool_resets, call->caller->pc);
 	return true;
 }
 

@@ -4,12 +4,12 @@
 # and number of jobs, and compares them byte by byte. Exits with 1 where they differ, and says in what.
 set -eu
 cd "$(dirname "$(readlink -f "$0")")/.."
-folder=$(mktemp -d)
+folder=$(mktemp -d) commit=$(git rev-parse HEAD)
 trap 'rm -rf "$folder"' EXIT
 
 build() { # build NAME JOBS ENVIRONMENT...
 	echo "building in the folder '$1'"
-	env "${@:3}" DEB_BUILD_OPTIONS="parallel=$2 ${OPTIONS:-}" scripts/deb.sh "$folder/$1" >"$folder/log" 2>&1 || {
+	env "${@:3}" DEB_BUILD_OPTIONS="parallel=$2 ${OPTIONS:-}" scripts/deb.sh "$folder/$1" "$commit" >"$folder/log" 2>&1 || {
 		tail -n 50 "$folder/log"
 		exit 1
 	}

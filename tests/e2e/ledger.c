@@ -164,10 +164,13 @@ static SITE void *by_valloc(void *old, size_t bytes)
 	return block;
 }
 
+/* jemalloc has no pvalloc(): glibc's would return a block that is not jemalloc's. */
+extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
+
 static SITE void *by_pvalloc(void *old, size_t bytes)
 {
 	(void)old;
-	void *block = pvalloc(bytes);
+	void *block = mallctl ? valloc(bytes) : pvalloc(bytes);
 	KEEP(block);
 	return block;
 }

@@ -198,6 +198,7 @@ def figures(results):
     return [
         *time_figures(results),
         *memory_figures(results),
+        *results.table,
         *symbols_figures(results),
         *view_figures(results),
         *log_figures(results),

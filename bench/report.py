@@ -29,6 +29,7 @@ class Results:
     cases: dict = field(default_factory=dict)  # title -> (case, {tool name: series})
     skipped: dict = field(default_factory=dict)  # title -> why
     footprints: list = field(default_factory=list)
+    table: list = field(default_factory=list)  # of Figure
     symbols: list = field(default_factory=list)  # lines of symbols_bench
     views: Views = None
     logs: Logs = None

@@ -27,7 +27,7 @@ from join import measure_join  # noqa: E402
 from leaks import measure_leaks  # noqa: E402
 from logs import measure_logs  # noqa: E402
 from lua import measure_lua  # noqa: E402
-from memory import all_footprints  # noqa: E402
+from memory import all_footprints, table_figures  # noqa: E402
 from redis_path import add_redis_server  # noqa: E402
 from report import Results, document, terminal_table  # noqa: E402
 from servers import server_cases  # noqa: E402
@@ -40,7 +40,7 @@ from workloads import Machine, RunFailed, TooSlow, timed_cases  # noqa: E402
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 CASES = [*timed_cases(), *server_cases(), *suite_cases()]
-PARTS = (*dict.fromkeys(case.part for case in CASES), "memory", "symbols", "views", "logs",
+PARTS = (*dict.fromkeys(case.part for case in CASES), "memory", "table", "symbols", "views", "logs",
          "events", "stacks", "faults", "lua", "tags", "heap", "join", "leaks", "holders", "fleet")
 
 
@@ -146,6 +146,7 @@ def measure_others(options, machine, heapline, results):
     """What is not a table of tools: by part, what it is called, and where its figures go."""
     others = {
         "memory": ("recorder's memory", "footprints", lambda: all_footprints(machine, heapline)),
+        "table": ("the block table", "table", lambda: table_figures(machine, heapline)),
         "symbols": ("symbolization", "symbols", lambda: measure_symbols(machine)),
         "views": ("views", "views", lambda: measure_views(machine, heapline)),
         "logs": ("logs", "logs", lambda: measure_logs(machine, heapline)),

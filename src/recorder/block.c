@@ -50,15 +50,24 @@ hl_block_entry *hl_block_array_make(struct hl_block_array *array, uint32_t plane
 	return hl_block_array_at(array, plane, address);
 }
 
-/* The second plane's entry for ${address}, to be written; NULL without memory. */
+/* The second plane's entry for ${address}, made if need be; NULL without memory, or without a number: one is lost when two threads make
+ * a page's run at once. */
 static hl_block_entry *make_second(struct hl_block_array *array, uintptr_t address)
 {
-	hl_block_entry *entry = hl_block_array_make(array, 1, address);
+	hl_block_entry *entry = hl_block_second_at(array, address);
+	uint16_t none = 0;
 
-	if (HL_LIKELY(entry) && !hl_block_page_is_used(entry, address))
-		atomic_fetch_or_explicit(hl_block_page_bits(entry, address),
-					 hl_block_page_bit(address), memory_order_relaxed);
-	return entry;
+	if (HL_LIKELY(entry))
+		return entry;
+	if (!hl_block_array_make(array, 1, address))
+		return NULL;
+	struct hl_block_leaf *leaf = (struct hl_block_leaf *)(void *)atomic_load(
+		&array->leaves[1][address >> HL_BLOCK_LEAF_BITS]);
+	uint32_t run = atomic_fetch_add(&leaf->run_count, 1) + 1;
+	if (run <= HL_BLOCK_LEAF_RUNS)
+		atomic_compare_exchange_strong(&leaf->runs[hl_block_run_place(address)], &none,
+					       (uint16_t)run);
+	return hl_block_second_at(array, address);
 }
 
 bool hl_block_array_set(struct hl_block_array *array, uintptr_t address, uint32_t word)
@@ -135,14 +144,23 @@ void hl_block_table_drop_array(struct hl_block_table *table)
 	}
 }
 
+/* The steps of the object at ${at}, of which ${entry} is. */
+static uint32_t steps_of(const struct hl_block_array *array, hl_block_entry *entry, uintptr_t at)
+{
+	return entry == hl_block_array_at(array, 0, at)
+		       ? atomic_load_explicit(hl_block_steps_of(entry, (const void *)at),
+					      memory_order_relaxed)
+		       : 1;
+}
+
 /* Takes the block at ${at} out of ${entry}, which has ${word} without the half. False where that says only that it is in the hash. */
-static bool take_entry(hl_block_entry *entry, uintptr_t at, uint32_t word, uint64_t usable,
-		       struct hl_block *ret_block)
+static bool take_entry(const struct hl_block_array *array, hl_block_entry *entry, uintptr_t at,
+		       uint32_t word, uint64_t usable, struct hl_block *ret_block)
 {
 	uint32_t slack = word & HL_BLOCK_SLACK_IN_HASH;
 
 	if (hl_block_word_is_object(word)) {
-		*ret_block = hl_block_object_take(entry, (const void *)at, word);
+		*ret_block = hl_block_object_take(entry, word, steps_of(array, entry, at));
 		return true;
 	}
 	atomic_store_explicit(entry, 0, memory_order_relaxed);
@@ -161,7 +179,7 @@ static void take_stale(struct hl_block_table *table, struct hl_block_array *arra
 
 	if (HL_LIKELY(!(entry = hl_block_array_find(array, at, &word))))
 		return;
-	if (!take_entry(entry, at, word, 0, &stale->block)) {
+	if (!take_entry(array, entry, at, word, 0, &stale->block)) {
 		hl_block_hash_take(table->hash, at, &stale->block, NULL);
 	} else if (hl_block_word_is_object(word)) {
 		stale->slack = (word & HL_BLOCK_SLACK_IN_HASH) - HL_BLOCK_OBJECT;
@@ -196,16 +214,26 @@ bool hl_block_set_shared(struct hl_block_table *table, const void *address, uint
 	return !array || hl_block_array_set(array, at, hl_block_word(0, node, slack));
 }
 
-bool hl_block_object_write_beside(struct hl_block_table *table, const void *address, uint32_t node,
-				  uint64_t requested)
+bool hl_block_object_set_beside(struct hl_block_table *table, const void *address, uint32_t word)
 {
 	struct hl_block_array *array = hl_block_array_for(table, (uintptr_t)address);
 	hl_block_entry *entry = array ? make_second(array, (uintptr_t)address) : NULL;
 
-	if (HL_UNLIKELY(!entry))
-		return !array;
-	atomic_store_explicit(entry, 0, memory_order_relaxed); /* of the other half: it has gone */
-	return hl_block_object_write(entry, address, node, requested);
+	if (HL_LIKELY(entry))
+		atomic_store_explicit(entry, word, memory_order_relaxed);
+	return entry || !array;
+}
+
+bool hl_block_take_object(struct hl_block_table *table, const void *address,
+			  struct hl_block *ret_block)
+{
+	uintptr_t at = (uintptr_t)address;
+	struct hl_block_array *array = hl_block_array_for(table, at);
+	uint32_t word;
+
+	hl_block_entry *entry = array ? hl_block_array_find(array, at, &word) : NULL;
+	return entry && hl_block_word_is_object(word) &&
+	       take_entry(array, entry, at, word, 0, ret_block);
 }
 
 /* Not inline, for the registers of the usual ways. */
@@ -262,7 +290,7 @@ static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 	uint32_t word;
 
 	hl_block_entry *entry = HL_LIKELY(array) ? hl_block_array_find(array, at, &word) : NULL;
-	if (HL_LIKELY(entry) && HL_LIKELY(take_entry(entry, at, word, usable, ret_block)))
+	if (HL_LIKELY(entry) && HL_LIKELY(take_entry(array, entry, at, word, usable, ret_block)))
 		return true;
 	return hl_block_hash_may_hold(table->hash, at) &&
 	       hl_block_hash_take(table->hash, at, ret_block, ret_busy);

@@ -148,7 +148,8 @@ static inline struct hl_block_array *hl_block_array_for(const struct hl_block_ta
 	return HL_UNLIKELY(at >> (HL_BLOCK_ADDRESS_BITS - 4)) ? NULL : array;
 }
 
-/* The entry of the array's ${plane} for ${address}, which can have one; NULL: it has none so far. */
+/* The entry of the array's ${plane}, one that has an entry for each granule, for ${address}, which can have one; NULL: it has none so
+ * far. */
 static inline hl_block_entry *hl_block_array_at(const struct hl_block_array *array, uint32_t plane,
 						uintptr_t address)
 {
@@ -158,34 +159,32 @@ static inline hl_block_entry *hl_block_array_at(const struct hl_block_array *arr
 	return HL_LIKELY(leaf) ? &leaf[hl_block_place_in_leaf(address)] : NULL;
 }
 
-/* The leaf that has ${entry}, that for ${address}. */
-static inline struct hl_block_leaf *hl_block_leaf_of(hl_block_entry *entry, uintptr_t address)
+/* The entry in ${run}, a number, of a leaf of the second plane. */
+static inline hl_block_entry *hl_block_entry_in_run(hl_block_entry *leaf, uint32_t run,
+						    uintptr_t address)
 {
-	return (struct hl_block_leaf *)(void *)(entry - hl_block_place_in_leaf(address));
+	return &leaf[(run - 1) * HL_BLOCK_RUN_ENTRIES +
+		     hl_block_place_in_leaf(address) % HL_BLOCK_RUN_ENTRIES];
 }
 
-/* In the second plane: the bit of the page with the entry for ${address}, and the word that has it. */
-static inline uint64_t hl_block_page_bit(uintptr_t address)
+/* The second plane's entry for ${address}; NULL: it has none so far. */
+static inline hl_block_entry *hl_block_second_at(const struct hl_block_array *array,
+						 uintptr_t address)
 {
-	return UINT64_C(1) << hl_block_place_in_leaf(address) / HL_BLOCK_PAGE_ENTRIES % 64;
-}
+	hl_block_entry *leaf = atomic_load_explicit(
+		&array->leaves[1][address >> HL_BLOCK_LEAF_BITS], memory_order_acquire);
 
-static inline _Atomic uint64_t *hl_block_page_bits(hl_block_entry *entry, uintptr_t address)
-{
-	return &hl_block_leaf_of(entry, address)
-			->used[hl_block_place_in_leaf(address) / HL_BLOCK_PAGE_ENTRIES / 64];
-}
-
-static inline bool hl_block_page_is_used(hl_block_entry *entry, uintptr_t address)
-{
-	return atomic_load_explicit(hl_block_page_bits(entry, address), memory_order_relaxed) &
-	       hl_block_page_bit(address);
+	if (HL_LIKELY(!leaf))
+		return NULL;
+	uint32_t run = atomic_load_explicit(
+		&((struct hl_block_leaf *)(void *)leaf)->runs[hl_block_run_place(address)],
+		memory_order_relaxed);
+	return run ? hl_block_entry_in_run(leaf, run, address) : NULL;
 }
 
 /*
  * The entry that has the word of the block at ${address}, which without its half is *${ret_word}; or NULL. Where the first
- * plane's is 0, the other half's block may have gone since this one went into the second. There nothing is looked at where
- * no word can be: a look at a page of shared memory backs it.
+ * plane's is 0, the other half's block may have gone since this one went into the second.
  */
 static inline hl_block_entry *hl_block_array_find(const struct hl_block_array *array,
 						  uintptr_t address, uint32_t *ret_word)
@@ -197,8 +196,8 @@ static inline hl_block_entry *hl_block_array_find(const struct hl_block_array *a
 	*ret_word = hl_block_word_of(atomic_load_explicit(entry, memory_order_relaxed), address);
 	if (HL_LIKELY(*ret_word))
 		return entry;
-	entry = hl_block_array_at(array, 1, address);
-	if (HL_LIKELY(!entry) || !hl_block_page_is_used(entry, address))
+	entry = hl_block_second_at(array, address);
+	if (HL_LIKELY(!entry))
 		return NULL;
 	*ret_word = hl_block_word_of(atomic_load_explicit(entry, memory_order_relaxed), address);
 	return *ret_word ? entry : NULL;
@@ -258,62 +257,63 @@ static inline bool hl_block_holds_object(uint64_t requested)
 	return requested - 1 < HL_BLOCK_OBJECT_BYTES_MAX;
 }
 
-/* The steps of an object of which ${entry} is, that for ${address}. */
+/* The steps of an object of which ${entry} is, that of the first plane for ${address}. */
 static inline _Atomic uint8_t *hl_block_steps_of(hl_block_entry *entry, const void *address)
 {
-	return &hl_block_leaf_of(entry, (uintptr_t)address)
-			->steps[hl_block_place_in_leaf((uintptr_t)address)];
+	uint64_t place = hl_block_place_in_leaf((uintptr_t)address);
+	struct hl_block_leaf *leaf = (struct hl_block_leaf *)(void *)(entry - place);
+
+	return &leaf->steps[place];
 }
 
+/* The same in the second plane for an object of one step. Where the array has been dropped meanwhile, it is lost with the others.
+ * False without memory. */
+bool hl_block_object_set_beside(struct hl_block_table *table, const void *address, uint32_t word);
+
 /*
- * Writes an object into ${entry}; false, and nothing has happened, where that holds the word of the other half. Objects of more
- * than a step are alone in their granule: the allocators that they are of cut those of one size from a run of pages, or begin
- * them 32 bytes apart. Others may have a neighbour that another thread writes. Release: who reads the word from
- * outside reads the steps that it has.
+ * Remembers the object at ${address}, of which ${entry} is that of the first plane; false without memory. Objects of more than a
+ * step are alone in their granule: the allocators that they are of cut those of one size from a run of pages, or begin them 32
+ * bytes apart. Others may have a neighbour that another thread writes. Release: who reads the word from outside
+ * reads the steps that it has.
  */
-static inline bool hl_block_object_write(hl_block_entry *entry, const void *address, uint32_t node,
-					 uint64_t requested)
+static inline bool hl_block_object_set(struct hl_block_table *table, hl_block_entry *entry,
+				       const void *address, uint32_t node, uint64_t requested)
 {
 	uint64_t usable = hl_block_object_usable(requested);
 	uint32_t word =
 		hl_block_word((uintptr_t)address, node, HL_BLOCK_OBJECT + (usable - requested));
-	uint32_t before = atomic_load_explicit(entry, memory_order_relaxed);
+	uint32_t before = 0;
 
-	if (HL_UNLIKELY(before && (before ^ word) & HL_BLOCK_HALF))
-		return false;
-	atomic_store_explicit(hl_block_steps_of(entry, address),
-			      (uint8_t)(usable >> HL_BLOCK_STEP_BITS), memory_order_relaxed);
-	if (HL_UNLIKELY(!before && usable >> HL_BLOCK_STEP_BITS == 1))
-		return atomic_compare_exchange_strong(entry, &before, word);
-	atomic_store_explicit(entry, word, memory_order_release);
-	return true;
+	if (HL_LIKELY(usable > 1u << HL_BLOCK_STEP_BITS)) {
+		atomic_store_explicit(hl_block_steps_of(entry, address),
+				      (uint8_t)(usable >> HL_BLOCK_STEP_BITS),
+				      memory_order_relaxed);
+		atomic_store_explicit(entry, word, memory_order_release);
+		return true;
+	}
+	before = atomic_load_explicit(entry, memory_order_relaxed);
+	if (before && (before ^ word) & HL_BLOCK_HALF)
+		return hl_block_object_set_beside(table, address, word);
+	atomic_store_explicit(hl_block_steps_of(entry, address), 1, memory_order_relaxed);
+	if (HL_LIKELY(atomic_compare_exchange_strong(entry, &before, word)))
+		return true;
+	return hl_block_object_set_beside(table, address, word);
 }
 
-/* The same in the second plane. Where the array has been dropped meanwhile, it is lost with the others. False without memory. */
-bool hl_block_object_write_beside(struct hl_block_table *table, const void *address, uint32_t node,
-				  uint64_t requested);
-
-/* In either, for the object at ${address}, of which ${entry} is that of the first plane. False without memory. */
-static inline bool hl_block_object_set(struct hl_block_table *table, hl_block_entry *entry,
-				       const void *address, uint32_t node, uint64_t requested)
+/* Takes the object of which ${entry} is, and holds ${word}; its steps have been read before. */
+static inline struct hl_block hl_block_object_take(hl_block_entry *entry, uint32_t word,
+						   uint32_t steps)
 {
-	return HL_LIKELY(hl_block_object_write(entry, address, node, requested)) ||
-	       hl_block_object_write_beside(table, address, node, requested);
-}
-
-/* Takes the object of which ${entry} is, and holds ${word}. Release: the steps are read before. */
-static inline struct hl_block hl_block_object_take(hl_block_entry *entry, const void *address,
-						   uint32_t word)
-{
-	uint32_t steps =
-		atomic_load_explicit(hl_block_steps_of(entry, address), memory_order_relaxed);
-
 	atomic_store_explicit(entry, 0, memory_order_release);
 	return (struct hl_block){
 		.node = word >> HL_BLOCK_NODE_SHIFT,
 		.requested = hl_block_object_requested(word, steps),
 	};
 }
+
+/* Takes the object at ${address}, in either plane. False where none is. */
+bool hl_block_take_object(struct hl_block_table *table, const void *address,
+			  struct hl_block *ret_block);
 
 /* Where no memory is mapped beside what is at ${address}: half of the address space away. */
 static inline const void *hl_block_ruled_key(const void *address)

@@ -232,7 +232,9 @@ static inline __attribute__((always_inline)) bool free_object(struct hl_thread *
 				       : NULL;
 	if (HL_UNLIKELY(!cell || !thread->plain || hl_event_mode(recorder) & HL_MODE_LOGGING))
 		return free_object_any(thread, block, has_slack);
-	struct hl_block it = hl_block_object_take(entry, block, word);
+	struct hl_block it = hl_block_object_take(
+		entry, word,
+		atomic_load_explicit(hl_block_steps_of(entry, block), memory_order_relaxed));
 	uint64_t usable = has_slack ? hl_block_object_usable(it.requested) : it.requested;
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;

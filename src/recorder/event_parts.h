@@ -340,12 +340,7 @@ static inline hl_block_entry *hl_event_entry_of_object(const void *block)
 
 static inline bool hl_event_take_object(const void *block, struct hl_block *ret_block)
 {
-	hl_block_entry *entry = hl_event_entry_of_object(block);
-
-	if (entry)
-		*ret_block = hl_block_object_take(
-			entry, block, atomic_load_explicit(entry, memory_order_relaxed));
-	return entry;
+	return hl_block_take_object(&hl_recorder->blocks, block, ret_block);
 }
 
 /* ---- what objects need of blocks: where the array does not do ---- */

@@ -18,13 +18,14 @@ struct hl_block {
 };
 
 /*
- * ---- array: two planes of two levels; in each an entry for each 32 bytes of heap ----
+ * ---- array: two planes; in the first one an entry for each 32 bytes of heap ----
  *
  *	granule	32 bytes of heap, in which blocks may begin at two places, 16 bytes apart: its halves
  *	word	what an entry holds: node, half, and slack or a meaning of its own; 0: no block
  *
  * A block's word is in the first plane, or in the second one if the other half's is, or was, in the first. Of glibc's blocks,
- * which begin at least 32 bytes apart, all are in the first.
+ * which begin at least 32 bytes apart, all are in the first. The second one has entries for those pages of heap alone that need
+ * them: a run for each, in the order in which they came.
  */
 
 #define HL_BLOCK_ADDRESS_BITS 47
@@ -34,6 +35,9 @@ struct hl_block {
 #define HL_BLOCK_LEAF_ENTRIES (UINT64_C(1) << (HL_BLOCK_LEAF_BITS - HL_BLOCK_GRANULE_BITS))
 #define HL_BLOCK_PLANES	      2
 #define HL_BLOCK_PAGE_ENTRIES 1024u /* in a page */
+#define HL_BLOCK_HEAP_PAGE    12
+#define HL_BLOCK_RUN_ENTRIES  (1u << (HL_BLOCK_HEAP_PAGE - HL_BLOCK_GRANULE_BITS))
+#define HL_BLOCK_LEAF_RUNS    (1u << (HL_BLOCK_LEAF_BITS - HL_BLOCK_HEAP_PAGE))
 
 /* node << HL_BLOCK_NODE_SHIFT | half | slack */
 typedef _Atomic uint32_t hl_block_entry;
@@ -51,9 +55,10 @@ struct hl_block_array {
 struct hl_block_leaf {
 	hl_block_entry entries[HL_BLOCK_LEAF_ENTRIES];
 	_Atomic uint8_t steps[HL_BLOCK_LEAF_ENTRIES]; /* of objects, see below */
-	/* For the recorder alone: and in the second plane a bit for each page of entries that has had a word. */
-	struct hl_block_leaf *older;
-	_Atomic uint64_t used[HL_BLOCK_LEAF_ENTRIES / HL_BLOCK_PAGE_ENTRIES / 64];
+	struct hl_block_leaf *older;		      /* for the recorder alone */
+	/* Of the second plane: runs that were given out, and the number of each page's, from 1 on; 0: it has none. */
+	_Atomic uint32_t run_count;
+	_Alignas(4096) _Atomic uint16_t runs[HL_BLOCK_LEAF_RUNS];
 };
 
 static inline uint32_t hl_block_half(uintptr_t address)
@@ -85,10 +90,16 @@ static inline uint64_t hl_block_place_in_leaf(uintptr_t address)
 	return (address >> HL_BLOCK_GRANULE_BITS) & (HL_BLOCK_LEAF_ENTRIES - 1);
 }
 
+/* The place of the page's run number in a leaf of the second plane. */
+static inline uint64_t hl_block_run_place(uintptr_t address)
+{
+	return (address >> HL_BLOCK_HEAP_PAGE) & (HL_BLOCK_LEAF_RUNS - 1);
+}
+
 /*
  * An object that an interpreter's own allocator has cut from an arena, in steps of 16 bytes: instead of its slack
  * HL_BLOCK_OBJECT + slack. How many steps it has is beside the entry, and was written before the word; it
- * means nothing without that.
+ * means nothing without that. In the second plane each has one.
  */
 #define HL_BLOCK_OBJECT		  111u
 #define HL_BLOCK_OBJECT_SLACK_MAX 15u

@@ -88,7 +88,7 @@ struct hl_introspection_box {
 /* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 24u
+#define HL_REGION_VERSION 25u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */

@@ -243,7 +243,7 @@ static void objects_in_one_granule_keep_their_sizes(void **state)
 		assert_false(hl_block_may_hold(&table, (void *)0x2010));
 		hl_block_entry *entry = hl_block_entry_find(&table, (void *)0x2000);
 		assert_non_null(entry);
-		found = hl_block_object_take(entry, (void *)0x2000, atomic_load(entry));
+		assert_true(hl_block_take_object(&table, (void *)0x2000, &found));
 		assert_int_equal(found.node, node);
 		assert_int_equal(found.requested, size);
 	}

@@ -36,6 +36,7 @@ struct plane {
 	uint64_t page; /* address of entries[0] in the process; 0: none, and all are 0 */
 	uint32_t entries[PAGE_ENTRIES];
 	uint8_t steps[PAGE_ENTRIES]; /* of those that are objects */
+	uint16_t *runs;		     /* of the second plane: of all pages of the leaf; else NULL */
 };
 
 struct hl_block_reader {
@@ -244,10 +245,55 @@ static int read_page(struct hl_block_reader *reader, struct plane *plane, uint64
 	return r;
 }
 
+/* The runs that the second plane has for the pages of heap whose entries of the first one are in a page, as if they were one. A newer
+ * run is of blocks that came meanwhile. */
+static int read_runs(struct hl_block_reader *reader, struct plane *plane, uint64_t page)
+{
+	const uint64_t run_bytes = HL_BLOCK_RUN_ENTRIES * sizeof(uint32_t);
+	const uint16_t *runs = plane->runs + (page - plane->leaf) / run_bytes;
+	int r = 0;
+
+	plane->page = page;
+	for (size_t i = 0; i < PAGE_ENTRIES / HL_BLOCK_RUN_ENTRIES && r == 0; i++) {
+		uint32_t *entries = plane->entries + i * HL_BLOCK_RUN_ENTRIES;
+		if (runs[i] && runs[i] <= HL_BLOCK_LEAF_RUNS)
+			r = hl_owners_read_memory(reader->pid,
+						  plane->leaf + (runs[i] - 1u) * run_bytes, entries,
+						  run_bytes);
+		else
+			memset(entries, 0, run_bytes);
+	}
+	return r;
+}
+
 static void forget_page(struct plane *plane)
 {
+	if (plane->page)
+		memset(plane->entries, 0, sizeof(plane->entries));
 	plane->page = 0;
-	memset(plane->entries, 0, sizeof(plane->entries));
+}
+
+static bool has_page(const struct plane *plane, uint64_t page)
+{
+	if (!plane->leaf || !plane->runs)
+		return plane->leaf && hl_pages_contain(&plane->pages, page);
+	const uint16_t *runs =
+		plane->runs + (page - plane->leaf) / (HL_BLOCK_RUN_ENTRIES * sizeof(uint32_t));
+	bool has_run = false;
+	for (size_t i = 0; i < PAGE_ENTRIES / HL_BLOCK_RUN_ENTRIES; i++)
+		has_run |= runs[i];
+	return has_run;
+}
+
+/* What there is of ${plane}'s leaf. */
+static int read_leaf(struct hl_block_reader *reader, struct plane *plane)
+{
+	if (!plane->runs)
+		return find_pages(reader, plane->leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t),
+				  &plane->pages);
+	memset(plane->runs, 0, HL_BLOCK_LEAF_RUNS * sizeof(*plane->runs));
+	return read_present(reader, plane->leaf + offsetof(struct hl_block_leaf, runs), plane->runs,
+			    HL_BLOCK_LEAF_RUNS * sizeof(*plane->runs));
 }
 
 /* Moves ${plane} to leaf ${number}, where it has one. */
@@ -261,8 +307,7 @@ static int move_to_leaf(struct hl_block_reader *reader, struct plane *plane, uin
 	int r = read_present(reader, plane->leaves + number * sizeof(uint64_t), &plane->leaf,
 			     sizeof(plane->leaf));
 	if (r == 0 && plane->leaf)
-		r = find_pages(reader, plane->leaf, HL_BLOCK_LEAF_ENTRIES * sizeof(uint32_t),
-			       &plane->pages);
+		r = read_leaf(reader, plane);
 	if (r < 0)
 		plane->leaf = 0;
 	return r;
@@ -275,8 +320,10 @@ static int move_to_page(struct hl_block_reader *reader, struct plane *plane, uin
 
 	if (page == plane->page)
 		return 0;
-	bool is_present = plane->leaf && hl_pages_contain(&plane->pages, page);
-	int r = is_present ? read_page(reader, plane, page) : 0;
+	bool is_present = has_page(plane, page);
+	int r = !is_present   ? 0
+		: plane->runs ? read_runs(reader, plane, page)
+			      : read_page(reader, plane, page);
 	if (!is_present || r < 0)
 		forget_page(plane);
 	return r;
@@ -463,7 +510,9 @@ int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, u
 		reader->planes[i].leaves = array + offsetof(struct hl_block_array, leaves[i]);
 		reader->planes[i].leaf_number = UINT64_MAX;
 	}
-	int r = hl_pagemap_open(pid, &reader->pagemap, NULL);
+	memset(reader->planes[1].steps, 1, sizeof(reader->planes[1].steps));
+	reader->planes[1].runs = calloc(HL_BLOCK_LEAF_RUNS, sizeof(*reader->planes[1].runs));
+	int r = reader->planes[1].runs ? hl_pagemap_open(pid, &reader->pagemap, NULL) : -ENOMEM;
 	if (r == 0)
 		r = hash ? read_hash(reader, maps, hash) : -EBADMSG;
 	if (r < 0) {
@@ -487,6 +536,7 @@ void hl_block_reader_free(struct hl_block_reader *reader)
 	hl_pages_release(&reader->pages);
 	for (size_t i = 0; i < HL_BLOCK_PLANES; i++)
 		hl_pages_release(&reader->planes[i].pages);
+	free(reader->planes[1].runs);
 	free(reader->blocks);
 	free(reader);
 }

@@ -7,7 +7,9 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define SENTENCE_BEGIN "heapline: "
@@ -23,6 +25,8 @@ static int set_signals(posix_spawnattr_t *attributes)
 	sigemptyset(&usual);
 	sigaddset(&usual, SIGPIPE);
 	sigaddset(&usual, SIGXFSZ);
+	sigaddset(&usual, SIGXCPU);
+	sigaddset(&usual, SIGTERM); /* who begins it ends it so */
 	int error = posix_spawnattr_setflags(attributes,
 					     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	if (!error)
@@ -60,6 +64,23 @@ int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pi
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attributes);
 	return -error;
+}
+
+/* A limit of processor time ends it as its parent would: what it has entered is left. The hard limit comes later. */
+static void end_in_time(int signal_number)
+{
+	signal(signal_number, SIG_IGN); /* it comes again each second */
+	kill(getpid(), SIGTERM);
+}
+
+bool hl_self_keep_to_parent(const char *text)
+{
+	int death_signal = 0, parent = 0;
+
+	sscanf(text, HL_SELF_PARENT_FORM, &death_signal, &parent);
+	prctl(PR_SET_PDEATHSIG, death_signal);
+	signal(SIGXCPU, end_in_time);
+	return getppid() == parent;
 }
 
 const char *hl_self_sentence(int complaints, char text[HL_SELF_SENTENCE_MAX])

@@ -2,6 +2,7 @@
 /* Runs heapline itself, for what one of its verbs does. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -19,6 +20,10 @@ int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pi
  * with status 1 if that has ended already. */
 #define HL_SELF_WITH_PARENT "--with-parent"
 #define HL_SELF_PARENT_FORM "%d:%d"
+
+/* Takes the text behind HL_SELF_WITH_PARENT. From then on SIGXCPU, that is the soft limit of processor time, does what SIGTERM does. False when the parent
+ * has ended already. */
+bool hl_self_keep_to_parent(const char *text);
 
 #define HL_SELF_SENTENCE_MAX 2000 /* bytes, with the NUL */
 

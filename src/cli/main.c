@@ -11,7 +11,6 @@
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 static int run_verb(const struct hl_verb *verb, int argc, char **argv)
@@ -38,10 +37,7 @@ static int dispatch(int argc, char **argv)
 		return HL_EXIT_USAGE;
 	}
 	if (!strcmp(argv[1], HL_SELF_WITH_PARENT) && argc > 3) {
-		int death_signal = 0, parent = 0;
-		sscanf(argv[2], HL_SELF_PARENT_FORM, &death_signal, &parent);
-		prctl(PR_SET_PDEATHSIG, death_signal);
-		if (getppid() != parent)
+		if (!hl_self_keep_to_parent(argv[2]))
 			return HL_EXIT_FAILED;
 		argv += 2;
 		argc -= 2;

@@ -22,6 +22,7 @@
 #define MEMORY_DEFAULT	    (UINT64_C(1) << 30)
 #define OUTPUT_DEFAULT	    (UINT64_C(64) << 20)
 #define GRACE_NS	    (10 * HL_NS_PER_SECOND) /* to leave a process that it has entered */
+#define GRACE_CPU_SECONDS   10u			    /* the same, of processor time, after SIGXCPU */
 #define ARGUMENTS_MAX	    64u
 #define EXIT_USAGE	    2
 
@@ -42,10 +43,13 @@ static void set_oom_score(pid_t pid)
 		return; /* then it is as likely to be killed as others */
 }
 
-static void set_limit(pid_t pid, __rlimit_resource_t resource, uint64_t most)
+/* ${grace}: from the signal to the end. */
+static void set_limit(pid_t pid, __rlimit_resource_t resource, uint64_t most, uint64_t grace)
 {
 	if (most)
-		prlimit(pid, resource, &(struct rlimit){most, most}, NULL);
+		prlimit(pid, resource,
+			&(struct rlimit){most, most > UINT64_MAX - grace ? most : most + grace},
+			NULL);
 }
 
 int hl_ask_start(char *const *arguments, int out, int complaints, int death_signal,
@@ -68,9 +72,9 @@ int hl_ask_start(char *const *arguments, int out, int complaints, int death_sign
 		setpriority(PRIO_PROCESS, (id_t)pid, IDLE_NICENESS);
 		syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, pid, IOPRIO_IDLE);
 	}
-	set_limit(pid, RLIMIT_DATA, bounds->memory_bytes);
-	set_limit(pid, RLIMIT_FSIZE, bounds->output_bytes);
-	set_limit(pid, RLIMIT_CPU, bounds->cpu_seconds);
+	set_limit(pid, RLIMIT_DATA, bounds->memory_bytes, 0);
+	set_limit(pid, RLIMIT_FSIZE, bounds->output_bytes, 0);
+	set_limit(pid, RLIMIT_CPU, bounds->cpu_seconds, GRACE_CPU_SECONDS);
 	*ret_pid = pid;
 	return 0;
 }
@@ -182,12 +186,12 @@ static int judge(const struct hl_ask *ask, int status, int complaints,
 		return 0;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ)
 		return hl_error_set(err, -EFBIG, "the answer of 'heapline %s' is too large", verb);
-	if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL))
-		return hl_error_set(
-			err, -ETIMEDOUT,
-			"'heapline %s' was ended: it needed too much processor time, or "
-			"memory ran out",
-			verb);
+	if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL ||
+				    WTERMSIG(status) == SIGTERM))
+		return hl_error_set(err, -ETIMEDOUT,
+				    "'heapline %s' was ended: it needed too much processor time, "
+				    "memory ran out, or somebody ended it",
+				    verb);
 	const char *sentence = hl_self_sentence(complaints, text);
 	int code = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_USAGE ? -EINVAL : -EIO;
 	return sentence ? hl_error_set(err, code, "%s", sentence)

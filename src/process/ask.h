@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What a child may use. 0: no limit. */
+/* What a child may use. 0: no limit. After its processor time it gets what SIGTERM does, and SIGKILL 10 s of it later. */
 struct hl_ask_bounds {
 	unsigned cpu_seconds;
 	uint64_t memory_bytes, output_bytes;
@@ -20,7 +20,7 @@ struct hl_ask_bounds {
 
 /*
  * Starts heapline with ${arguments}, as hl_self_spawn() does. The child is the first that the kernel kills where memory runs out, and gets
- * ${death_signal} when the calling thread ends. 0 or a negative errno.
+ * ${death_signal} (SIGTERM: others may be ignored) when the calling thread ends. 0 or a negative errno.
  */
 int hl_ask_start(char *const *arguments, int out, int complaints, int death_signal,
 		 const struct hl_ask_bounds *bounds, pid_t *ret_pid);

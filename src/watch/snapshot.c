@@ -64,8 +64,8 @@ int hl_watch_helper_start(char *const *arguments, int out, int complaints, bool 
 		.is_idle = !is_quick,
 	};
 
-	/* SIGINT, so that a recording is whole. */
-	return hl_ask_start(arguments, out, complaints, is_bounded ? SIGKILL : SIGINT, &bounds,
+	/* SIGTERM, so that a recording is whole. */
+	return hl_ask_start(arguments, out, complaints, is_bounded ? SIGKILL : SIGTERM, &bounds,
 			    ret_pid);
 }
 

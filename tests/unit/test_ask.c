@@ -5,12 +5,21 @@
 #include "base/cleanup.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include <cmocka.h>
 
 /* ---- the verbs ---- */
+
+static void leave(int signal_number)
+{
+	static const char document[] = "{\"left\": true}";
+
+	_exit(signal_number == SIGTERM && write(STDOUT_FILENO, document, strlen(document)) > 0 ? 0
+											       : 1);
+}
 
 static int play(int argc, char **argv)
 {
@@ -42,7 +51,9 @@ static int play(int argc, char **argv)
 	if (!strcmp(verb, "large"))
 		for (;;)
 			printf("%4096d", 0);
-	if (!strcmp(verb, "busy"))
+	if (!strcmp(verb, "leaves"))
+		signal(SIGTERM, leave);
+	if (!strcmp(verb, "busy") || !strcmp(verb, "leaves"))
 		for (;;)
 			;
 	for (;;)
@@ -143,6 +154,21 @@ static void bounds_end_the_child(void **state)
 	assert_int_equal(late.status, -1);
 }
 
+/* Whatever it was begun with: SIGTERM may have been ignored. */
+static void a_child_leaves_when_its_processor_time_is_over(void **state)
+{
+	HL_CLEANUP(hl_answer_release) struct hl_answer answer;
+	struct hl_error err = {0};
+
+	(void)state;
+	signal(SIGTERM, SIG_IGN);
+	int r = ask("leaves", (struct hl_ask){.stop_fd = -1, .bounds.cpu_seconds = 1}, &answer,
+		    &err);
+	signal(SIGTERM, SIG_DFL);
+	assert_int_equal(r, 0);
+	assert_true(json_is_true(json_object_get(answer.document, "left")));
+}
+
 static void a_readable_descriptor_ends_the_child(void **state)
 {
 	HL_CLEANUP(hl_answer_release) struct hl_answer answer;
@@ -167,10 +193,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_failure_is_its_own_sentence),
 		cmocka_unit_test(a_usage_error_and_half_a_document_are_failures),
 		cmocka_unit_test(bounds_end_the_child),
+		cmocka_unit_test(a_child_leaves_when_its_processor_time_is_over),
 		cmocka_unit_test(a_readable_descriptor_ends_the_child),
 	};
 
-	if (argc > 3 && !strcmp(argv[1], HL_SELF_WITH_PARENT))
+	if (argc > 3 && !strcmp(argv[1], HL_SELF_WITH_PARENT) && hl_self_keep_to_parent(argv[2]))
 		return play(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

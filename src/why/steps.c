@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "base/names.h"
 #include "process/ask.h"
+#include "process/maps.h"
 #include "process/process.h"
 #include "view/format.h"
 
@@ -34,6 +35,7 @@ struct run {
 	json_t *heap, *pod; /* before */
 	uint64_t heap_ns;   /* when the heap was read first */
 	json_t *frames;	    /* of the grower; the leaf last */
+	bool was_read_again;
 };
 
 /* ---- members of documents ---- */
@@ -275,6 +277,8 @@ static int choose_process(struct hl_why *why, struct hl_error *err)
 	const char *name;
 	int64_t gain;
 
+	if (!before)
+		return hl_error_set(err, -ESRCH, "%s", why->done[0].said);
 	wait_for(why, -1, fmin(IDLE_SECONDS, why->request.seconds / 3));
 	after = ask_pod(why, true);
 	why->pid = largest_gain(before, after, 0, &gain, &name);
@@ -283,10 +287,11 @@ static int choose_process(struct hl_why *why, struct hl_error *err)
 	json_decref(before);
 	json_decref(after);
 	return why->pid ? 0
-			: hl_error_set(err, -ESRCH,
-				       "cannot find a process of the control group '%.200s'; "
-				       "'heapline pod --cgroup' shows what it has",
-				       why->request.cgroup);
+			: hl_error_set(
+				  err, -ESRCH,
+				  "the control group '%.200s' has no process with memory of its "
+				  "own; 'heapline pod --cgroup %.200s' shows what it has",
+				  why->request.cgroup, why->request.cgroup);
 }
 
 /* ---- the process ---- */
@@ -395,9 +400,12 @@ static void step_heap_again(struct run *run)
 	json_t *after = facts->has_heap ? ASK(why, STEP_SECONDS, "heap", "-p", pid_of(why)) : NULL;
 
 	facts->seconds = (double)(hl_clock_ns(CLOCK_MONOTONIC) - run->heap_ns) / 1e9;
+	run->was_read_again = true;
 	if (!after) {
 		facts->has_heap = false;
-		facts->rss.after = hl_process_status_read(why->pid).rss_bytes;
+		facts->rss.after = hl_process_has_ended(why->pid)
+					   ? -1
+					   : (int64_t)hl_process_status_read(why->pid).rss_bytes;
 		return;
 	}
 	keep_heap(facts, after, true);
@@ -699,7 +707,7 @@ static void look_whether_idle(struct run *run, double seconds)
 static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why_done *done)
 {
 	char said[HL_SELF_SENTENCE_MAX];
-	int status = hl_ask_end(child, SIGINT, &done->cpu_ns);
+	int status = hl_ask_end(child, SIGTERM, &done->cpu_ns);
 
 	ssize_t size = pread(complaints, said, sizeof(said) - 1, 0);
 	said[size > 0 ? size : 0] = '\0';
@@ -757,7 +765,7 @@ static void watch_inside(struct run *run, double seconds)
 	snprintf(number_text, sizeof(number_text), "%.0f", seconds + ATTACH_BACKSTOP);
 	int r = complaints < 0
 			? -errno
-			: hl_ask_start(line, complaints, complaints, SIGINT, &bounds, &child);
+			: hl_ask_start(line, complaints, complaints, SIGTERM, &bounds, &child);
 	if (r < 0) {
 		add_unseen(why, "by 'heapline attach': %s", strerror(-r));
 		wait_for(why, -1, seconds);
@@ -945,6 +953,14 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 		r = choose_process(why, err);
 	if (r == 0)
 		r = hl_process_facts_read(why->pid, &process, err);
+	if (r == 0) {
+		struct hl_maps maps = {0};
+		if (hl_maps_read(why->pid, &maps, err) == -ESRCH)
+			r = -ESRCH; /* a thread of the kernel */
+		hl_maps_release(&maps);
+		if (r < 0)
+			hl_process_facts_release(&process);
+	}
 	if (r < 0)
 		return r;
 	KEEP(why->facts.program, process.comm);
@@ -960,8 +976,13 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 	json_decref(run.heap);
 	json_decref(run.pod);
 	json_decref(run.frames);
-	if (is_over(why))
+	if (is_over(why)) {
 		add_unseen(why, "what follows: a signal ended it");
+		if (!run.heap_ns)
+			why->facts.rss.after = -1;
+		else if (!run.was_read_again) /* else it looks as if nothing were left */
+			step_heap_again(&run);
+	}
 	if (hl_process_has_ended(why->pid))
 		add_unseen(why, "the process has ended meanwhile");
 	hl_why_judge(why);

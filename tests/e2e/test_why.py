@@ -413,6 +413,32 @@ class Why(harness.TestCase):
         result = run([HEAPLINE, "why", "-p", "4194304"])
         self.assertEqual((result.status, result.stdout), (1, ""))
         self.assertEqual(run([HEAPLINE, "why"]).status, 2)
+        result = run([HEAPLINE, "why", "--cgroup", "/sys/fs/cgroup/heapline-none"])
+        self.assertEqual((result.status, result.stdout), (1, ""))
+        self.assertIn("heapline-none' is not", result.stderr)
+
+    def test_a_thread_of_the_kernel_is_an_error(self):
+        if not os.path.exists("/proc/2/comm") or os.path.exists("/proc/2/exe") or \
+                open("/proc/2/comm", encoding="ascii").read() != "kthreadd\n":
+            self.skipTest("threads of the kernel are not seen here")
+        result = run([HEAPLINE, "why", "-p", "2"])
+        self.assertEqual((result.status, result.stdout), (1, ""))
+        self.assertIn("thread of the kernel", result.stderr)
+
+    def test_what_is_ended_early_claims_nothing(self):
+        """Also where it was begun with SIGINT ignored, as a shell without job control does by '&'."""
+        program = self.start(self.compile("works"))
+        for ignored in signal.SIGUSR1, signal.SIGINT:
+            asked = subprocess.Popen([HEAPLINE, "why", "-p", str(program.pid), "--for", "60"], text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     preexec_fn=lambda s=ignored: signal.signal(s, signal.SIG_IGN))
+            asked.stderr.readline()  # it attaches
+            asked.send_signal(signal.SIGTERM)
+            said = asked.communicate(timeout=harness.TIMEOUT_S)[0]
+            self.assertRegex(said, r"verdict +unknown")
+            self.assertNotIn("-> 0 B", said)
+            self.assertIn("left as it was", said)
+            self.assertNotIn("not seen    'heapline attach'", said)
         self.assertEqual(run([HEAPLINE, "why", "-p", "1", "--cgroup", "/"]).status, 2)
 
     def test_the_recording_is_kept(self):

@@ -266,7 +266,8 @@ struct hl_program_headers hl_program_headers_at(uint64_t start)
 	uint64_t at = start + header->e_phoff, page = at & ~(PAGE_BYTES - 1);
 
 	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phentsize != sizeof(Elf64_Phdr))
+	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_phentsize != sizeof(Elf64_Phdr) ||
+	    header->e_phoff > INT64_MAX) /* sums of it would wrap */
 		return (struct hl_program_headers){0};
 	const struct hl_program_headers found = {(const Elf64_Phdr *)at, header->e_phnum};
 	uint64_t bytes = found.count * sizeof(*found.first);
@@ -333,8 +334,9 @@ static void find_build_id(struct hl_region_module *module, const char *name)
 	for (size_t i = 0; headers.first && i < headers.count && !module->build_id_bytes; i++) {
 		const Elf64_Phdr *header = &headers.first[i];
 		uint64_t address = module->load_bias + header->p_vaddr;
-		bool mapped = found.anywhere || (address >= module->start &&
-						 address + header->p_memsz <= module->end);
+		bool mapped =
+			found.anywhere || (address >= module->start && address <= module->end &&
+					   header->p_memsz <= module->end - address);
 		if (header->p_type == PT_NOTE && mapped)
 			read_build_id(module, (const uint8_t *)address, header->p_memsz);
 	}

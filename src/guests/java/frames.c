@@ -82,6 +82,7 @@ enum phase { PHASE_FOUND, PHASE_READABLE, PHASE_REFUSED };
 static struct {
 	_Atomic uint32_t phase;
 	uint64_t variables[VARIABLES]; /* their addresses; 0: there is no machine */
+	uint64_t start, end;	       /* of libjvm.so */
 	uint64_t field[FIELDS];
 	uint32_t block_bytes; /* before each blob */
 } machine;
@@ -102,6 +103,8 @@ static bool note(struct hl_region_header *header, const struct hl_guest_module *
 			return false;
 		found[i] = module->exports->load_bias + symbol->st_value;
 	}
+	machine.start = module->start;
+	machine.end = module->end;
 	memcpy(machine.variables, found, sizeof(found));
 	return true;
 }
@@ -164,14 +167,17 @@ static inline bool is_readable(void)
 
 /* ---- blobs ---- */
 
-/* Compares no longer than the text is: it may be shorter than what is wanted. */
-static bool begins_with(uint64_t text, const char *wanted)
+/* Whether the name of ${blob} begins so. All that are asked for are constants of libjvm.so; what is elsewhere is not read, as a blob that
+ * another thread is making, or has freed, may have anything there. */
+static bool is_named(uint64_t blob, const char *wanted)
 {
-	const char *at = (const char *)text;
+	uint64_t name = word_at(blob + machine.field[BLOB_NAME]);
 
-	while (at && *wanted && *at == *wanted)
-		at++, wanted++;
-	return at && !*wanted;
+	/* No longer than the name is: that may be shorter than what is wanted. */
+	while (*wanted && name - machine.start < machine.end - machine.start &&
+	       *(const char *)name == *wanted)
+		name++, wanted++;
+	return !*wanted;
 }
 
 /* The blob that holds ${pc}, which lies in the memory of ${heap}; 0: none does. */
@@ -225,8 +231,7 @@ static int32_t frame_words(uint64_t blob)
 
 static bool is_interpreter(uint64_t blob)
 {
-	return frame_words(blob) <= 0 &&
-	       begins_with(word_at(blob + machine.field[BLOB_NAME]), "Interpreter");
+	return frame_words(blob) <= 0 && is_named(blob, "Interpreter");
 }
 
 /*
@@ -280,8 +285,7 @@ HL_READS_STACK static uint64_t find_frame(struct hl_walk *walk, uint64_t pc, uin
 	/* Below frames that were brought back from the heap another one lies than their return address says. */
 	if (!blob || words < 0 || words > (int32_t)FRAME_WORDS_MAX ||
 	    (!words &&
-	     (begins_with(word_at(blob + machine.field[BLOB_NAME]), "StubRoutines (continuation") ||
-	      begins_with(word_at(blob + machine.field[BLOB_NAME]), "Continuation"))))
+	     (is_named(blob, "StubRoutines (continuation") || is_named(blob, "Continuation"))))
 		return HL_RULE_UNSUPPORTED;
 	if (!words)
 		return 0; /* by its frame pointer */

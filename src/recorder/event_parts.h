@@ -200,10 +200,11 @@ hl_event_add_free(struct hl_recorder *recorder, struct hl_thread *thread, struct
 	hl_event_log(recorder, thread, mode, cell->node, weight, true);
 }
 
-/* A block of the real malloc without a known size has no slack. */
+/* A block of the real malloc without a known size has no slack, nor one that it does not know yet: gperftools' says 0 until its
+ * library's constructors have run. */
 static inline uint64_t hl_event_slack(uint64_t usable, uint64_t requested)
 {
-	return hl_libc_knows_usable_size() ? usable - requested : 0;
+	return hl_libc_knows_usable_size() && usable > requested ? usable - requested : 0;
 }
 
 /* The bits of the mode that say whether an event only counts, and is logged. */

@@ -665,6 +665,32 @@ static void without_sizes_no_node_tells_any(void **state)
 	stop_recorder();
 }
 
+static size_t no_usable_size(void *block)
+{
+	(void)block;
+	return 0;
+}
+
+/* As gperftools' says before its library's constructors have run. */
+static void a_block_whose_usable_size_is_not_known_yet_has_no_slack(void **state)
+{
+	const void *block = block_at(0, 1);
+
+	(void)state;
+	start(HL_MODE_MEM_FAST);
+	hl_libc.usable_size = no_usable_size;
+	alloc_event(block, 1);
+	add_up();
+	assert_int_equal(sums.slack_bytes, 0);
+	assert_int_equal(sums.alloc_bytes[1], requested_of(block));
+	hl_libc.usable_size = usable_size;
+	free_event(block);
+	add_up();
+	assert_int_equal(sums.free_bytes[1], requested_of(block));
+	assert_int_equal(lost_events(), 0);
+	stop_recorder();
+}
+
 /* ---- threads ---- */
 
 #define THREADS 4u
@@ -1141,6 +1167,7 @@ int main(void)
 		cmocka_unit_test(with_sizes_each_class_of_a_stack_has_exact_counters_of_its_own),
 		cmocka_unit_test(with_sizes_mappings_get_no_class),
 		cmocka_unit_test(without_sizes_no_node_tells_any),
+		cmocka_unit_test(a_block_whose_usable_size_is_not_known_yet_has_no_slack),
 		cmocka_unit_test(a_request_that_must_fail_moves_no_sample),
 		cmocka_unit_test(when_memory_is_short_figures_go_on_as_unbiased_estimates),
 		cmocka_unit_test(when_memory_is_short_so_do_those_of_objects),

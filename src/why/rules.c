@@ -476,6 +476,8 @@ static void choose_next(struct hl_why *why, const char *next)
 			       : facts->may_fault ? "heapline pgfault %t 60"
 						  : "heapline doctor %t";
 	}
+	if (!facts->has_heap && !strncmp(next, "heapline heap ", 14))
+		next = "heapline doctor %t"; /* it could not be read: who may do so? */
 	fill_in(why, next, why->next, sizeof(why->next));
 }
 

@@ -813,7 +813,8 @@ static void step_watch(struct run *run)
 	if (is_over(why))
 		return;
 	if (facts->is_idle) {
-		add_unseen(why, "who allocates: the process did not run, so it was not entered");
+		add_unseen(why, "who allocates: the process %s, so it was not entered",
+			   strchr("Tt", hl_process_state(why->pid)) ? "is stopped" : "did not run");
 		wait_for(why, -1, seconds);
 	} else if (may_enter) {
 		say_cost(why, seconds);

@@ -417,6 +417,25 @@ class Why(harness.TestCase):
         self.assertEqual((result.status, result.stdout), (1, ""))
         self.assertIn("heapline-none' is not", result.stderr)
 
+    def test_a_stopped_process_is_said_to_be_stopped(self):
+        program = self.start(self.compile("works"))
+        program.send_signal(signal.SIGSTOP)
+        said = run([HEAPLINE, "why", "-p", str(program.pid), "--for", "1"]).stdout
+        self.assertIn("the process is stopped, so it was not entered", said)
+        program.send_signal(signal.SIGCONT)
+
+    def test_without_rights_it_leads_to_what_says_so(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give up its rights")
+        program = self.start(self.compile("cache"))
+        try:
+            asked = subprocess.run([HEAPLINE, "why", "-p", str(program.pid), "--for", "3", "--json"], check=False,
+                                   stdout=subprocess.PIPE, user=65534, group=65534, extra_groups=[])
+        except PermissionError:
+            self.skipTest("others cannot run this build")
+        page = json.loads(asked.stdout)
+        self.assertEqual((page["verdict"]["cause"], page["next"]), ("unknown", f"heapline doctor -p {program.pid}"))
+
     def test_a_thread_of_the_kernel_is_an_error(self):
         if not os.path.exists("/proc/2/comm") or os.path.exists("/proc/2/exe") or \
                 open("/proc/2/comm", encoding="ascii").read() != "kthreadd\n":

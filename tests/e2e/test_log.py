@@ -14,9 +14,10 @@ SPIKE_BYTES = 64 << 20
 
 
 def run_figures(report):
-    """A report without what differs from run to run: names, times, process ids, the mode."""
+    """A report without what differs from run to run: names, times, process ids, the mode, a command that names the recording."""
     report = dict(report)
     report.pop("recording")
+    report.pop("next", None)
     report["total"] = {key: value for key, value in report["total"].items() if key != "recorder_memory_bytes"}
     return report
 

@@ -18,7 +18,7 @@ static void print_stack(const struct hl_recording_process *process, uint32_t nod
 
 	if (process->nodes[node - 1].parent)
 		print_stack(process, process->nodes[node - 1].parent);
-	if (hl_frame_key_is_site(frame, &site))
+	if (hl_frame_key_is_site(frame, &site) || hl_frame_key_is_path(frame, &site))
 		return;
 	if (id == HL_MODULE_NONE || id == HL_MODULE_SCRIPT) {
 		printf(" ?+%#lx", pc);

@@ -180,12 +180,12 @@ class Budget(test_pod.Groups):
                 process.stdin.flush()
                 return process.stdout.readline()
 
-            self.assertEqual(tell(f"malloc site_a {COUNT} {SIZE}"), "ok\n")  # the recorder's table takes 4 MiB
+            self.assertEqual(tell(f"malloc site_a {2 * COUNT} {SIZE}"), "ok\n")  # the recorder's table takes 8 MiB
             pid = harness.children_of(process.pid)[0]
             self.assertEqual(harness.run([HEAPLINE, "ctl", "-p", str(pid), "mode", "closed"]).status, 0)
-            self.limit(group, self.usage(group) + 8 * MIB)
+            self.limit(group, self.usage(group) + 12 * MIB)
             time.sleep(1.5)
-            self.assertEqual(tell(f"malloc site_b {COUNT // 3} {SIZE}"), "ok\n")  # 11 MB
+            self.assertEqual(tell(f"malloc site_b {COUNT // 2} {SIZE}"), "ok\n")  # 16 MiB
             status, errors = self.end(process)
             self.assertEqual(status, 0, errors)
 

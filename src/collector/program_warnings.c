@@ -85,7 +85,7 @@ bool hl_memory_group_describe_room(const struct hl_memory_group *group, pid_t pi
 		return false;
 	snprintf(sentence, HL_WARNING_BYTES,
 		 "the control group '%.200s' has %.1f MiB left of its limit of %.1f MiB, to which "
-		 "the recorder's memory counts, about 26 bytes for each live block; before it is "
+		 "the recorder's memory counts, about 13 bytes for each live block; before it is "
 		 "full, the recording goes on by samples",
 		 hl_cgroup_name(&group->at), (double)(left > 0 ? left : 0) / MIB,
 		 (double)figures->limit / MIB);

@@ -151,17 +151,21 @@ static int64_t subject_of(const struct story *story)
 		   : number_of(json_array_get(json_object_get(story->last, "processes"), 0), "pid");
 }
 
-/* What 'heapline ctl status' said of the process in the last snapshot, or what the service recorded itself. */
+/* What 'heapline ctl status' said last of the process in a snapshot, or what the service recorded itself. */
 static void find_recording(struct story *story)
 {
 	int64_t pid = subject_of(story);
 	char file[64];
 
 	snprintf(file, sizeof(file), "ctl-%" PRId64 ".json", pid);
-	HL_DECREFFED json_t *status =
-		story->last_name ? load(&story->store, story->last_name, file) : NULL;
-	snprintf(story->recording, sizeof(story->recording), "%s",
-		 text_of(json_object_get(status, "recording"), "name"));
+	for (size_t i = 0; i < story->count && !*story->recording; i++) {
+		if (story->entries[i].kind != HL_WATCH_SNAPSHOT)
+			continue;
+		/* The last snapshot may have begun when the process was ending. */
+		HL_DECREFFED json_t *status = load(&story->store, story->entries[i].name, file);
+		snprintf(story->recording, sizeof(story->recording), "%s",
+			 text_of(json_object_get(status, "recording"), "name"));
+	}
 	for (size_t i = 0; i < story->count && !*story->recording; i++) {
 		char path[HL_WATCH_NAME_MAX + 32];
 		snprintf(path, sizeof(path), "%s/%" PRId64 ".hl", story->entries[i].name, pid);

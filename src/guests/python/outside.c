@@ -433,9 +433,10 @@ static void free_types(void *kept)
 
 const struct hl_guest_outside hl_guest_outside_python = {
 	.labels[HL_GUEST_TYPES] = {"the types of Python's objects", object_types_read},
-	.pools = {"Python objects (pymalloc's arenas)",
-		  "--python-types' lists Python's objects by type", hl_python_arenas_pool_bytes,
-		  true},
+	.pools = {.name = "Python objects (pymalloc's arenas)",
+		  .listed_by = "--python-types' lists Python's objects by type",
+		  .pool_bytes = hl_python_arenas_pool_bytes,
+		  .recorded = true},
 	.types = {find_type, free_types},
 	.heap = {open_report, add_block, read_report, emit_report, free_report},
 	.options[HL_GUEST_OPTIONS_HEAP] = heap_options,

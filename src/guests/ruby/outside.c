@@ -535,10 +535,13 @@ static void emit_report(struct hl_emit *emit, const void *kept, uint64_t row_lim
 /* ---- the table ---- */
 
 const struct hl_guest_outside hl_guest_outside_ruby = {
-	.pools = {"Ruby objects (GC heap)", "--ruby' shows the pages of Ruby's objects", pool_bytes,
-		  false, NULL},
-	.other_pools = {"Ruby's transient heap", "--ruby' shows how much of that is live",
-			transient_bytes, false, describe_transient},
+	.pools = {.name = "Ruby objects (GC heap)",
+		  .listed_by = "--ruby' shows the pages of Ruby's objects",
+		  .pool_bytes = pool_bytes},
+	.other_pools = {.name = "Ruby's transient heap",
+			.listed_by = "--ruby' shows how much of that is live",
+			.pool_bytes = transient_bytes,
+			.describe = describe_transient},
 	.heap = {open_report, add_block, read_report, emit_report, free},
 	.options[HL_GUEST_OPTIONS_HEAP] = heap_options,
 };

@@ -68,6 +68,8 @@ static int ask(const char *verb, struct hl_ask settings, struct hl_answer *answe
 	const char *const arguments[] = {verb, "-p", "4711", NULL};
 
 	settings.arguments = arguments;
+	/* Sanitizers reserve terabytes. */
+	settings.bounds.memory_bytes = UINT64_MAX;
 	return hl_ask_verb(&settings, answer, err);
 }
 

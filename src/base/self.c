@@ -2,6 +2,8 @@
 /* Spawns /proc/self/exe; see self.h. */
 #include "base/self.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -64,6 +66,20 @@ int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pi
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attributes);
 	return -error;
+}
+
+int hl_self_wait(struct pollfd *watched, size_t count, uint64_t deadline_ns)
+{
+	for (;;) {
+		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+		if (now_ns >= deadline_ns)
+			return -ETIMEDOUT;
+		int ready = poll(watched, count, (int)((deadline_ns - now_ns) / 1000000 + 1));
+		if (ready < 0 && errno != EINTR)
+			return -errno;
+		if (ready > 0)
+			return watched[0].revents ? 0 : -ECANCELED;
+	}
 }
 
 /* A limit of processor time ends it as its parent would: what it has entered is left. The hard limit comes later. */

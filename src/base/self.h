@@ -2,8 +2,10 @@
 /* Runs heapline itself, for what one of its verbs does. */
 #pragma once
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -20,6 +22,12 @@ int hl_self_spawn(char *const *arguments, int out, int complaints, pid_t *ret_pi
  * with status 1 if that has ended already. */
 #define HL_SELF_WITH_PARENT "--with-parent"
 #define HL_SELF_PARENT_FORM "%d:%d"
+
+/*
+ * Waits for a child, by its pidfd (-1: for none) as the first of ${watched}, until ${deadline_ns} of CLOCK_MONOTONIC or something at one of
+ * the others, which cancels. 0; -ETIMEDOUT, -ECANCELED or another negative errno.
+ */
+int hl_self_wait(struct pollfd *watched, size_t count, uint64_t deadline_ns);
 
 /* Takes the text behind HL_SELF_WITH_PARENT. From then on SIGXCPU, that is the soft limit of processor time, does what SIGTERM does. False when the parent
  * has ended already. */

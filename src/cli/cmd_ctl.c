@@ -190,16 +190,17 @@ static void emit_processes(struct hl_emit *emit, const json_t *processes)
 	size_t i;
 	const json_t *process;
 
-	json_array_foreach(processes, i, process) if (number(process, "damaged"))
-		hl_emit_warning(emit,
-				"DAMAGED: process %" PRId64 " overwrote heapline's memory; its "
-				"figures may be wrong",
-				number(process, "pid"));
+	json_array_foreach(processes, i, process)
+		if (number(process, "damaged"))
+			hl_emit_warning(emit,
+					"DAMAGED: process %" PRId64
+					" overwrote heapline's memory; its "
+					"figures may be wrong",
+					number(process, "pid"));
 	hl_emit_blank(emit);
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", columns),
 						.facts = has_log ? HAS_LOG : 0});
-	json_array_foreach(processes, i, process)
-	{
+	json_array_foreach(processes, i, process) {
 		HL_FREED char *mode = hl_control_ask_bytes(json_object_get(process, "mode"));
 		HL_FREED char *command = hl_control_ask_words(json_object_get(process, "command"));
 		const struct process row = {

@@ -81,8 +81,9 @@ static int add_all(struct list *list, const struct hl_control_peer *peer)
 		return 0;
 	const char *path = keep(list, hl_control_ask_bytes(json_object_get(answer, "recording")));
 	int r = path ? 0 : -ENOMEM;
-	json_array_foreach(json_object_get(answer, "processes"), i, process) if (r == 0) r =
-		add(list, process, path);
+	json_array_foreach(json_object_get(answer, "processes"), i, process)
+		if (r == 0)
+			r = add(list, process, path);
 	json_decref(answer);
 	return r;
 }
@@ -244,8 +245,7 @@ static size_t ask(struct hl_live *live, struct watched *watched, struct hl_live_
 		watched->silent_ns = sample->ns;
 	if (r < 0)
 		return 0;
-	json_array_foreach(json_object_get(answer, "processes"), i, process)
-	{
+	json_array_foreach(json_object_get(answer, "processes"), i, process) {
 		if (watched->is_one && (uint64_t)number(process, "pid") != watched->pid)
 			continue;
 		last = process;

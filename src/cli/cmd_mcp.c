@@ -169,8 +169,13 @@ static json_t *call(const struct hl_mcp_server *server, const char *tool, json_t
 
 	if (hl_mcp_tools_words(tool, arguments, request->allow_attach, &verb, &words, err) < 0)
 		return NULL;
+	if (json_array_size(words) + 2 > HL_COUNT_OF(line)) {
+		hl_error_set(err, -E2BIG, "'%s' takes at most %zu words", tool,
+			     HL_COUNT_OF(line) - 2);
+		return NULL;
+	}
 	line[count++] = verb->name;
-	for (size_t i = 0; i < json_array_size(words) && count < HL_OPTIONS_MAX - 1; i++)
+	for (size_t i = 0; i < json_array_size(words); i++)
 		line[count++] = json_string_value(json_array_get(words, i));
 	line[count] = NULL;
 	/* A program that it starts has no other limits than this server. */

@@ -214,8 +214,7 @@ static json_t *output_schema(const json_t *bundle, const struct hl_verb *verb)
 	json_t *forms = json_array(), *definitions = json_object(), *document;
 	const char *name;
 
-	json_object_foreach(json_object_get(bundle, "documents"), name, document)
-	{
+	json_object_foreach(json_object_get(bundle, "documents"), name, document) {
 		if (!is_of(name, verb->name))
 			continue;
 		json_t *schema = json_deep_copy(json_object_get(document, "schema"));
@@ -393,10 +392,10 @@ static bool would_enter(const struct hl_verb *verb, const json_t *arguments)
 		return !first || strcmp(first, "status") != 0;
 	if (verb->effect == HL_VERB_ENTERS)
 		return true;
-	json_object_foreach(
-		(json_t *)arguments, name,
-		value) if ((takes_command(verb) && !strcmp(name, "command")) ||
-			   (has_word(verb->entering, name) && !json_is_false(value))) return true;
+	json_object_foreach((json_t *)arguments, name, value)
+		if ((takes_command(verb) && !strcmp(name, "command")) ||
+		    (has_word(verb->entering, name) && !json_is_false(value)))
+			return true;
 	return false;
 }
 
@@ -425,8 +424,7 @@ static int make_words(struct line *line, const json_t *arguments)
 	json_t *value;
 	int r = check_output(line, arguments);
 
-	json_object_foreach((json_t *)arguments, name, value)
-	{
+	json_object_foreach((json_t *)arguments, name, value) {
 		const struct hl_option *option = find_option(line->verb, name, strlen(name));
 		if ((value == operands && takes_operands(line->verb)) ||
 		    (value == command && takes_command(line->verb)) || json_is_null(value))

@@ -168,8 +168,7 @@ static int check_mode(const struct hl_control_peer *peer, pid_t pid, struct hl_e
 		r = hl_control_ask(peer, &request, &answer, err);
 	if (r < 0)
 		return r;
-	json_array_foreach(json_object_get(answer, "processes"), i, process)
-	{
+	json_array_foreach(json_object_get(answer, "processes"), i, process) {
 		const char *mode = json_string_value(json_object_get(process, "mode"));
 		if (json_integer_value(json_object_get(process, "pid")) == pid && mode)
 			is_closed = !strcmp(mode, "closed");

@@ -232,8 +232,7 @@ char *hl_control_ask_words(const json_t *words)
 
 	if (!out)
 		return NULL;
-	json_array_foreach(words, i, word)
-	{
+	json_array_foreach(words, i, word) {
 		char *bytes = hl_control_ask_bytes(word);
 		if (i)
 			fputc(' ', out);

@@ -54,12 +54,11 @@ static json_t *quote_object(const json_t *object)
 	json_t *copy = json_object(), *member;
 	const char *key;
 
-	json_object_foreach((json_t *)object, key,
-			    member) if (json_object_set_new(copy, key, hl_mcp_quote(member)) < 0)
-	{
-		json_decref(copy);
-		return NULL;
-	}
+	json_object_foreach((json_t *)object, key, member)
+		if (json_object_set_new(copy, key, hl_mcp_quote(member)) < 0) {
+			json_decref(copy);
+			return NULL;
+		}
 	return copy;
 }
 
@@ -160,8 +159,9 @@ static int cut_object(json_t *object, size_t bytes, const char *pointer, json_t 
 	int r = members ? 0 : -ENOMEM;
 
 	if (r == 0)
-		json_object_foreach(object, key, value) members[i++] =
-			(struct member){key, value, size_of(value) + strlen(key) + 4};
+		json_object_foreach(object, key, value)
+			members[i++] =
+				(struct member){key, value, size_of(value) + strlen(key) + 4};
 	if (r == 0)
 		qsort(members, count, sizeof(*members), by_size);
 	for (i = 0; r == 0 && i < count; i++) {

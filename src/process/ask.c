@@ -87,17 +87,7 @@ static int wait_until(int pidfd, int stop_fd, uint64_t deadline_ns)
 	struct pollfd watched[] = {{.fd = pidfd, .events = POLLIN},
 				   {.fd = stop_fd, .events = POLLIN}};
 
-	for (;;) {
-		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		if (now_ns >= deadline_ns)
-			return -ETIMEDOUT;
-		int ready = poll(watched, HL_COUNT_OF(watched),
-				 (int)((deadline_ns - now_ns) / 1000000 + 1));
-		if (ready < 0 && errno != EINTR)
-			return -errno;
-		if (ready > 0)
-			return watched[0].revents ? 0 : -ECANCELED;
-	}
+	return hl_self_wait(watched, HL_COUNT_OF(watched), deadline_ns);
 }
 
 static uint64_t cpu_ns_of(const struct rusage *usage)

@@ -69,17 +69,13 @@ static int find_mount(bool is_v2, struct hl_mount *ret_mount)
 		struct hl_mount mount;
 	} all[2];
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	int r = 0;
 
 	pthread_mutex_lock(&lock);
-	if (now_ns >= all[is_v2].until_ns)
-		r = look_for_mount(is_v2, &all[is_v2].mount);
-	if (r == 0 && now_ns < all[is_v2].until_ns) {
-		r = all[is_v2].found;
-	} else if (r >= 0) {
-		all[is_v2].found = r;
-		all[is_v2].until_ns = now_ns + MOUNT_KNOWN_NS;
+	if (now_ns >= all[is_v2].until_ns) {
+		all[is_v2].found = look_for_mount(is_v2, &all[is_v2].mount);
+		all[is_v2].until_ns = all[is_v2].found < 0 ? 0 : now_ns + MOUNT_KNOWN_NS;
 	}
+	int r = all[is_v2].found;
 	*ret_mount = all[is_v2].mount;
 	pthread_mutex_unlock(&lock);
 	return r;

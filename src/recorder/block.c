@@ -63,8 +63,11 @@ static hl_block_entry *make_second(struct hl_block_array *array, uintptr_t addre
 		return NULL;
 	struct hl_block_leaf *leaf = (struct hl_block_leaf *)(void *)atomic_load(
 		&array->leaves[1][address >> HL_BLOCK_LEAF_BITS]);
-	uint32_t run = atomic_fetch_add(&leaf->run_count, 1) + 1;
-	if (run <= HL_BLOCK_LEAF_RUNS)
+	/* Looked at first: a count that went on rising would begin again. */
+	uint32_t run = atomic_load(&leaf->run_count);
+	if (run < HL_BLOCK_LEAF_RUNS)
+		run = atomic_fetch_add(&leaf->run_count, 1);
+	if (run++ < HL_BLOCK_LEAF_RUNS)
 		atomic_compare_exchange_strong(&leaf->runs[hl_block_run_place(address)], &none,
 					       (uint16_t)run);
 	return hl_block_second_at(array, address);

@@ -208,8 +208,7 @@ static int add_processes(struct hl_catalog *catalog, const json_t *processes, st
 	size_t i;
 	int r = 0;
 
-	json_array_foreach(processes, i, from)
-	{
+	json_array_foreach(processes, i, from) {
 		pid_t pid = (pid_t)number(from, "pid");
 		const struct hl_process_status status = hl_process_status_read(pid);
 		if (asked->user && catalog->process_count - asked->first >= HL_CATALOG_OTHERS_MAX)

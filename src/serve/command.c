@@ -91,17 +91,7 @@ static int run_wait(const struct hl_run *run, int fd, uint64_t deadline_ns)
 				   {.fd = run->stop_fd, .events = POLLIN},
 				   {.fd = run->client_fd, .events = POLLRDHUP}};
 
-	for (;;) {
-		uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		if (now_ns >= deadline_ns)
-			return -ETIMEDOUT;
-		int ready = poll(watched, HL_COUNT_OF(watched),
-				 (int)((deadline_ns - now_ns) / 1000000 + 1));
-		if (ready < 0 && errno != EINTR)
-			return -errno;
-		if (ready > 0)
-			return watched[0].revents ? 0 : -ECANCELED;
-	}
+	return hl_self_wait(watched, HL_COUNT_OF(watched), deadline_ns);
 }
 
 /* Waits for ${pid}, and ends it when it takes too long or nobody wants it. Its status as wait() gives it, or a negative

@@ -161,6 +161,10 @@ static void find_recording(struct story *story)
 	for (size_t i = 0; i < story->count && !*story->recording; i++) {
 		if (story->entries[i].kind != HL_WATCH_SNAPSHOT)
 			continue;
+		HL_DECREFFED json_t *snapshot =
+			load(&story->store, story->entries[i].name, "snapshot.json");
+		if (!snapshot || !belongs(story, snapshot))
+			continue;
 		/* The last snapshot may have begun when the process was ending. */
 		HL_DECREFFED json_t *status = load(&story->store, story->entries[i].name, file);
 		snprintf(story->recording, sizeof(story->recording), "%s",
@@ -214,8 +218,7 @@ static void say_command(struct hl_emit *emit, const json_t *words)
 	FILE *out = open_memstream(&text, &length);
 	if (!out)
 		return;
-	json_array_foreach(words, i, word)
-	{
+	json_array_foreach(words, i, word) {
 		fputs(i ? " " : "", out);
 		hl_words_put(out, item_text(word));
 	}
@@ -229,8 +232,7 @@ static void say_stack(struct hl_emit *emit, const json_t *stack)
 	size_t i;
 	const json_t *frame;
 
-	json_array_foreach(stack, i, frame)
-	{
+	json_array_foreach(stack, i, frame) {
 		if (i == FRAMES_USUAL) {
 			hl_emit_line(emit, "    ... %zu more", json_array_size(stack) - i);
 			break;
@@ -338,12 +340,11 @@ static int64_t bytes_before(const struct story *story, const json_t *row)
 	size_t i;
 	const json_t *other;
 
-	json_array_foreach(json_object_get(story->first_pod, "rows"), i,
-			   other) if (number_of(other, "pid") == number_of(row, "pid") &&
-				      !strcmp(text_of(other, "kind"), text_of(row, "kind")) &&
-				      !strcmp(text_of(other, "name"),
-					      text_of(row, "name"))) return number_of(other,
-										      "bytes");
+	json_array_foreach(json_object_get(story->first_pod, "rows"), i, other)
+		if (number_of(other, "pid") == number_of(row, "pid") &&
+		    !strcmp(text_of(other, "kind"), text_of(row, "kind")) &&
+		    !strcmp(text_of(other, "name"), text_of(row, "name")))
+			return number_of(other, "bytes");
 	return 0;
 }
 
@@ -401,8 +402,7 @@ static void emit_rows(struct hl_emit *emit, const struct story *story, uint64_t 
 	}
 	hl_table_begin(emit, &(struct hl_table){HL_TABLE("rows", row_columns),
 						.facts = story->first_pod ? HAS_FIRST : 0});
-	json_array_foreach(rows, i, from)
-	{
+	json_array_foreach(rows, i, from) {
 		struct row row = {.bytes = number_of(from, "bytes"),
 				  .kind = text_of(from, "kind"),
 				  .name = text_of(from, "name"),
@@ -434,7 +434,8 @@ static void emit_texts(struct hl_emit *emit, const char *key, const json_t *text
 	const json_t *text;
 
 	hl_emit_array(emit, key);
-	json_array_foreach(texts, i, text) hl_emit_text(emit, NULL, item_text(text));
+	json_array_foreach(texts, i, text)
+		hl_emit_text(emit, NULL, item_text(text));
 	hl_emit_array_end(emit);
 }
 
@@ -504,8 +505,7 @@ static void emit_missing(struct hl_emit *emit, const struct story *story)
 	const json_t *item;
 
 	hl_emit_array(emit, "missing");
-	json_array_foreach(json_object_get(story->kill, "missing"), i, item)
-	{
+	json_array_foreach(json_object_get(story->kill, "missing"), i, item) {
 		hl_emit_text(emit, NULL, item_text(item));
 		hl_emit_warning(emit, "%s", item_text(item));
 	}
@@ -516,8 +516,7 @@ static void emit_missing(struct hl_emit *emit, const struct story *story)
 		hl_emit_text(emit, NULL, none);
 		hl_emit_warning(emit, "%s", none);
 	}
-	json_array_foreach(json_object_get(story->last, "steps"), i, item)
-	{
+	json_array_foreach(json_object_get(story->last, "steps"), i, item) {
 		char sentence[512];
 		if (json_is_true(json_object_get(item, "done")) ||
 		    !strncmp(text_of(item, "file"), "ctl-", 4))

@@ -7,6 +7,7 @@
 #include "process/ask.h"
 #include "view/emit.h"
 #include "view/format.h"
+#include "view/pictures/svg.h"
 
 #include <string.h>
 
@@ -36,8 +37,10 @@ static const char *what_was_done(const struct hl_why *why)
 {
 	for (size_t i = 0; i < why->done_count; i++)
 		if (!strncmp(why->done[i].command, "heapline attach", 15))
-			return why->done[i].wall_ns ? "it was entered, recorded, and left as it was"
-						    : "it could not be entered";
+			return !why->done[i].wall_ns ? "it could not be entered"
+			       : why->done[i].has_failed
+				       ? "entering it failed, as 'not seen' and 'commands' say"
+				       : "it was entered, recorded, and left as it was";
 		else if (!strncmp(why->done[i].command, "heapline stacks", 15))
 			return "it was traced by the kernel; nothing was put into it";
 	return "it was read from outside; nothing was put into it";
@@ -207,21 +210,6 @@ int hl_why_write_json(const struct hl_why *why, FILE *out)
 
 /* ---- HTML ---- */
 
-static void put_escaped(FILE *out, const char *text)
-{
-	for (; *text; text++)
-		if (*text == '<')
-			fputs("&lt;", out);
-		else if (*text == '>')
-			fputs("&gt;", out);
-		else if (*text == '&')
-			fputs("&amp;", out);
-		else if (*text == '"')
-			fputs("&quot;", out);
-		else
-			fputc((unsigned char)*text < ' ' ? '?' : *text, out);
-}
-
 static void put_html_line(void *context, const char *label, const char *text)
 {
 	FILE *out = context;
@@ -231,7 +219,7 @@ static void put_html_line(void *context, const char *label, const char *text)
 		!strcmp(label, "verdict") ? " class=\"verdict\""
 		: is_code		  ? " class=\"code\""
 					  : "");
-	put_escaped(out, text);
+	hl_svg_put(out, text, SIZE_MAX);
 	fputs("</dd>\n", out);
 }
 
@@ -294,7 +282,7 @@ void hl_why_write_html(const struct hl_why *why, FILE *out)
 	      "0;text-align:left}.bar{display:inline-block;height:.8em;background:#4a7ab5}"
 	      "figure{margin:1.5em 0;overflow:auto}</style></head><body>\n<h1>",
 	      out);
-	put_escaped(out, title);
+	hl_svg_put(out, title, SIZE_MAX);
 	fputs("</h1>\n<dl>\n", out);
 	each_line(why, put_html_line, out);
 	fputs("</dl>\n", out);

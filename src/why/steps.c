@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "process/ask.h"
 #include "process/maps.h"
 #include "process/process.h"
@@ -90,26 +91,22 @@ HL_PRINTF(2, 3) static void add_unseen(struct hl_why *why, const char *format, .
 	va_end(arguments);
 }
 
-/* Appends a word as a shell needs it. */
-static size_t put_word(char *to, size_t used, size_t size, const char *word)
-{
-	bool is_plain = !strpbrk(word, " \t\n'\"\\$`*?[](){}<>|&;#~!^");
-
-	return used + (size_t)snprintf(to + used, size - used, is_plain ? " %s" : " '%s'", word);
-}
-
 /* The command as a person types it: the recording by its name. */
 static struct hl_why_done *add_done(struct hl_why *why, const char *const *arguments)
 {
 	bool is_full = why->done_count == HL_WHY_LIST_MAX;
 	struct hl_why_done *done = &why->done[is_full ? HL_WHY_LIST_MAX - 1 : why->done_count++];
-	size_t used = (size_t)snprintf(done->command, sizeof(done->command), "heapline");
+	FILE *out = fmemopen(done->command, sizeof(done->command) - 1, "w");
 
-	for (size_t i = 0; arguments[i] && used < sizeof(done->command); i++) {
+	if (!out)
+		return done;
+	fputs("heapline", out);
+	for (size_t i = 0; arguments[i]; i++) {
 		bool is_ours = !why->request.keep && !strcmp(arguments[i], why->recording);
-		used = put_word(done->command, used, sizeof(done->command),
-				is_ours ? hl_path_basename(arguments[i]) : arguments[i]);
+		fputc(' ', out);
+		hl_words_put(out, is_ours ? hl_path_basename(arguments[i]) : arguments[i]);
 	}
+	fclose(out);
 	return done;
 }
 
@@ -151,12 +148,9 @@ static void wait_for(const struct hl_why *why, int fd, double seconds)
 {
 	struct pollfd watched[] = {{.fd = fd, .events = POLLIN},
 				   {.fd = why->request.stop_fd, .events = POLLIN}};
-	uint64_t deadline_ns = hl_clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 
-	for (uint64_t now_ns; (now_ns = hl_clock_ns(CLOCK_MONOTONIC)) < deadline_ns;)
-		if (poll(watched, HL_COUNT_OF(watched),
-			 (int)((deadline_ns - now_ns) / 1000000 + 1)) > 0)
-			return;
+	hl_self_wait(watched, HL_COUNT_OF(watched),
+		     hl_clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9));
 }
 
 static const char *pid_of(const struct hl_why *why)
@@ -172,10 +166,9 @@ static int64_t anonymous_of(const json_t *pod, pid_t pid)
 	size_t i;
 	json_t *row;
 
-	json_array_foreach(member(pod, "rows"), i,
-			   row) if (number(row, "pid") == pid &&
-				    !strcmp(text(row, "kind"), "anonymous")) return number(row,
-											   "bytes");
+	json_array_foreach(member(pod, "rows"), i, row)
+		if (number(row, "pid") == pid && !strcmp(text(row, "kind"), "anonymous"))
+			return number(row, "bytes");
 	return 0;
 }
 
@@ -223,8 +216,7 @@ static pid_t largest_gain(const json_t *before, const json_t *after, pid_t other
 	size_t i;
 
 	*ret_gain = 0;
-	json_array_foreach(member(after, "rows"), i, row)
-	{
+	json_array_foreach(member(after, "rows"), i, row) {
 		pid_t pid = (pid_t)number(row, "pid");
 		int64_t gain = number(row, "bytes") - anonymous_of(before, pid);
 		if (pid <= 0 || pid == other || strcmp(text(row, "kind"), "anonymous") != 0 ||
@@ -243,11 +235,11 @@ static void find_file(struct run *run, const char *kind)
 	json_t *pod = ask_pod(run->why, false), *row;
 	size_t i;
 
-	json_array_foreach(member(pod, "rows"), i, row) if (!strcmp(text(row, "kind"), kind))
-	{
-		KEEP(run->why->facts.memory_file, text(row, "name"));
-		break;
-	}
+	json_array_foreach(member(pod, "rows"), i, row)
+		if (!strcmp(text(row, "kind"), kind)) {
+			KEEP(run->why->facts.memory_file, text(row, "name"));
+			break;
+		}
 	json_decref(pod);
 }
 
@@ -302,8 +294,7 @@ static void step_doctor(struct run *run)
 	json_t *doctor = ASK(run->why, STEP_SECONDS, "doctor", "-p", pid_of(run->why)), *row;
 	size_t i;
 
-	json_array_foreach(member(doctor, "rows"), i, row)
-	{
+	json_array_foreach(member(doctor, "rows"), i, row) {
 		const char *way = text(row, "way");
 		bool works = !strcmp(text(row, "works"), "yes");
 		facts->may_attach |= works && !strcmp(way, "attach");
@@ -384,10 +375,9 @@ static void find_memory_file(struct hl_why_facts *facts, const json_t *heap)
 	json_t *row;
 	size_t i;
 
-	json_array_foreach(member(heap, "mappings"), i,
-			   row) if (!strcmp(text(row, "part"), "shared memory") &&
-				    !facts->memory_file[0])
-		KEEP(facts->memory_file, text(row, "name"));
+	json_array_foreach(member(heap, "mappings"), i, row)
+		if (!strcmp(text(row, "part"), "shared memory") && !facts->memory_file[0])
+			KEEP(facts->memory_file, text(row, "name"));
 	row = json_array_get(member(heap, "open_files"), 0);
 	if (number(row, "bytes") > facts->shared.after / 2)
 		KEEP(facts->memory_file, text(row, "name"));
@@ -515,9 +505,9 @@ static int64_t gain_of_leaf(const json_t *rows, const json_t *row)
 	json_t *other;
 	size_t i;
 
-	json_array_foreach(rows, i, other) if (is_same_leaf(row, other) &&
-					       number(other, "steady_percent") >= STEADY_PERCENT)
-		bytes += number(other, "to_bytes") - number(other, "from_bytes");
+	json_array_foreach(rows, i, other)
+		if (is_same_leaf(row, other) && number(other, "steady_percent") >= STEADY_PERCENT)
+			bytes += number(other, "to_bytes") - number(other, "from_bytes");
 	return bytes;
 }
 
@@ -530,8 +520,7 @@ static void keep_growth(struct run *run, const json_t *growth)
 	json_t *row;
 	size_t i;
 
-	json_array_foreach(rows, i, row)
-	{
+	json_array_foreach(rows, i, row) {
 		int64_t bytes = gain_of_leaf(rows, row);
 		if (number(row, "steady_percent") < STEADY_PERCENT)
 			continue;
@@ -602,8 +591,7 @@ static void keep_leaks(struct run *run, const json_t *leaks)
 	facts->lost_bytes =
 		number(leaks, "total.lost_bytes") + number(leaks, "total.indirect_bytes");
 	facts->grower_lost_bytes = facts->grower_lost_blocks = 0;
-	json_array_foreach(member(leaks, "rows"), i, row)
-	{
+	json_array_foreach(member(leaks, "rows"), i, row) {
 		const json_t *stack = member(row, "stack");
 		const char *leaf =
 			json_string_value(json_array_get(stack, json_array_size(stack) - 1));
@@ -658,15 +646,13 @@ static void keep_holder(struct hl_why_facts *facts, const json_t *holders)
 	json_t *row;
 	size_t i;
 
-	json_array_foreach(member(holders, "rows"), i,
-			   row) if (strcmp(text(row, "kind"), "lost") != 0 &&
-				    number(row, "held_bytes") > 0)
-	{
-		KEEP(facts->holder, text(row, "holder"));
-		KEEP(facts->held_path, text(row, "path"));
-		facts->held_bytes = number(row, "held_bytes");
-		return;
-	}
+	json_array_foreach(member(holders, "rows"), i, row)
+		if (strcmp(text(row, "kind"), "lost") != 0 && number(row, "held_bytes") > 0) {
+			KEEP(facts->holder, text(row, "holder"));
+			KEEP(facts->held_path, text(row, "path"));
+			facts->held_bytes = number(row, "held_bytes");
+			return;
+		}
 }
 
 /* Who holds what the grower allocated, which is known while the process is recorded; without one, who holds most. */
@@ -717,6 +703,7 @@ static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why
 		sentence[strcspn(sentence, "\n")] = '\0';
 		KEEP(done->said, sentence);
 	}
+	done->has_failed = status != 0;
 	if (status)
 		add_unseen(why, "'heapline attach': %s", sentence ? sentence : "it failed");
 }

@@ -181,7 +181,7 @@ class Tools(harness.TestCase):
             for tool, arguments, part in (
                     ("top", {"rows": "many"}, "not a whole number"), ("top", {"nonsense": 1}, "no argument 'nonsense'"),
                     ("top", {"by": "colour"}, "not function, line"), ("top", {"plumbing": "yes"}, "true or false"),
-                    ("top", {"operands": ["--output=x"]}, "do not begin with '-'"), ("top", {"operands": "x.hl"}, "array"),
+                    ("top", {"operands": ["--output=x"]}, "do not begin with '-'"), ("top", {"operands": "x.hl"}, "array"), ("top", {"operands": ["x.hl"] * 300}, "takes at most"),
                     ("top", {"operands": ["no-such.hl"]}, "no-such.hl"), ("top", {"json": True}, "no argument"),
                     ("top", {"command": ["sh"]}, "no argument"), ("pack", {"operands": [recording]}, "needs 'output'"),
                     ("timeline", {"operands": [recording], "between": [1]}, "two whole numbers"),

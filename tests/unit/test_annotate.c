@@ -296,8 +296,7 @@ static void json_has_a_row_for_each_line_with_its_source(void **state)
 	(void)state;
 	assert_int_equal(json_array_size(json_object_get(report, "functions")), 2);
 	assert_int_equal(json_array_size(rows), 3);
-	json_array_foreach(rows, i, row)
-	{
+	json_array_foreach(rows, i, row) {
 		flat += json_integer_value(json_object_get(row, "flat_bytes"));
 	}
 	assert_int_equal(flat, 1009 + 101);

@@ -173,10 +173,10 @@ static void rows_and_sums_of_allocators_add_up_to_the_total(void **state)
 	for (i = 0; i < HL_COUNT_OF(keys); i++) {
 		json_int_t rows = 0, allocators = 0;
 		const char *of = strcmp(keys[i], "unscanned_bytes") ? "total" : "lost";
-		json_array_foreach(json_object_get(report, "rows"), at, row) rows +=
-			number(row, keys[i]);
-		json_array_foreach(json_object_get(report, "allocators"), at, row) allocators +=
-			number(row, keys[i]);
+		json_array_foreach(json_object_get(report, "rows"), at, row)
+			rows += number(row, keys[i]);
+		json_array_foreach(json_object_get(report, "allocators"), at, row)
+			allocators += number(row, keys[i]);
 		assert_int_equal(rows, number(json_object_get(report, of), keys[i]));
 		assert_int_equal(allocators, rows);
 	}

@@ -82,11 +82,12 @@ static void expect_rows(struct hl_view_options options, const char *expected)
 	char text[1024] = "";
 	size_t i, used = 0;
 
-	json_array_foreach(json_object_get(report, "rows"), i, row) used += (size_t)snprintf(
-		text + used, sizeof(text) - used, "%s:%d %d>%d %d %d, ",
-		json_string_value(json_object_get(row, "name")), number(row, "line"),
-		number(row, "before_bytes"), number(row, "after_bytes"), number(row, "delta_bytes"),
-		number(row, "delta_objects"));
+	json_array_foreach(json_object_get(report, "rows"), i, row)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s:%d %d>%d %d %d, ",
+					 json_string_value(json_object_get(row, "name")),
+					 number(row, "line"), number(row, "before_bytes"),
+					 number(row, "after_bytes"), number(row, "delta_bytes"),
+					 number(row, "delta_objects"));
 	assert_string_equal(text, expected);
 	json_decref(report);
 }
@@ -175,8 +176,7 @@ static void deltas_add_up_to_the_growth_of_the_whole(void **state)
 		json_t *row, *base = json_object_get(report, "base");
 		int bytes = 0, objects = 0;
 		size_t i;
-		json_array_foreach(json_object_get(report, "rows"), i, row)
-		{
+		json_array_foreach(json_object_get(report, "rows"), i, row) {
 			bytes += number(row, "delta_bytes");
 			objects += number(row, "delta_objects");
 		}

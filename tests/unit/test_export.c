@@ -133,8 +133,7 @@ static void assert_frames_are_named(const json_t *frames)
 	size_t i;
 	json_t *frame;
 
-	json_array_foreach(frames, i, frame)
-	{
+	json_array_foreach(frames, i, frame) {
 		assert_true(json_is_string(json_object_get(frame, "name")));
 		assert_true(!json_object_get(frame, "file") || string(frame, "file")[0]);
 		assert_true(!json_object_get(frame, "line") || integer(frame, "line") > 0);
@@ -152,8 +151,7 @@ static void assert_profile_is_sampled(const json_t *profile, size_t frame_count)
 	assert_string_equal(string(profile, "type"), "sampled");
 	assert_true(json_is_string(json_object_get(profile, "name")));
 	assert_int_equal(json_array_size(samples), json_array_size(weights));
-	json_array_foreach(samples, i, stack)
-	{
+	json_array_foreach(samples, i, stack) {
 		json_array_foreach(stack, j, frame)
 			assert_in_range(json_integer_value(frame), 0, frame_count - 1);
 		assert_true(json_integer_value(json_array_get(weights, i)) > 0);
@@ -219,7 +217,8 @@ static json_int_t sum_of_nodes(const json_t *file, const char *key)
 	json_t *node;
 	size_t i;
 
-	json_array_foreach(json_object_get(file, "nodes"), i, node) sum += integer(node, key);
+	json_array_foreach(json_object_get(file, "nodes"), i, node)
+		sum += integer(node, key);
 	return sum;
 }
 
@@ -236,8 +235,7 @@ static void json_holds_all_that_is_needed_to_name_stacks(void **state)
 	assert_string_equal(string(file, "schema"), "heapline/export/1");
 	assert_int_equal(sum_of_nodes(file, "alloc_bytes"), 71526);
 	assert_int_equal(sum_of_nodes(file, "peak_objects"), 90);
-	json_array_foreach(nodes, i, node)
-	{
+	json_array_foreach(nodes, i, node) {
 		const json_t *frame = json_array_get(frames, (size_t)integer(node, "frame"));
 		const json_t *function =
 			json_array_get(functions, (size_t)integer(frame, "function"));

@@ -182,7 +182,8 @@ static void resident_parts_add_up_in_json(void **state)
 	json_t *root = json_of(view_heap, &heap), *part;
 	json_int_t sum = 0;
 	size_t i;
-	json_array_foreach(json_object_get(root, "resident"), i, part) sum += member(part, "bytes");
+	json_array_foreach(json_object_get(root, "resident"), i, part)
+		sum += member(part, "bytes");
 	assert_int_equal(sum, heap.rss.rss_bytes);
 	json_decref(root);
 }

@@ -165,8 +165,7 @@ static void assert_sums(const json_t *object, const json_t *total, const uint8_t
 	json_t *name;
 	size_t i;
 
-	json_array_foreach(json_object_get(object, "figures"), i, name)
-	{
+	json_array_foreach(json_object_get(object, "figures"), i, name) {
 		int64_t sum = 0;
 		for (int64_t leaf = 0; leaf < member(object, "leaves"); leaf++)
 			sum += next_signed(at);

@@ -264,8 +264,9 @@ static json_t *row_of(json_t *report, json_int_t size_min)
 	json_t *rows = json_object_get(report, "rows"), *row;
 	size_t i;
 
-	json_array_foreach(rows, i, row) if (json_integer_value(json_object_get(row, "size_min")) ==
-					     size_min) return row;
+	json_array_foreach(rows, i, row)
+		if (json_integer_value(json_object_get(row, "size_min")) == size_min)
+			return row;
 	fail_msg("no row from %d on", (int)size_min);
 	return NULL;
 }

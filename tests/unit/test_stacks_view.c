@@ -57,11 +57,9 @@ static void expect_rows(const json_t *report, const char *expected)
 	json_t *row, *frame;
 	size_t i, j, used = 0;
 
-	json_array_foreach(json_object_get(report, "rows"), i, row)
-	{
+	json_array_foreach(json_object_get(report, "rows"), i, row) {
 		const json_t *names = json_object_get(row, "stack");
-		json_array_foreach(json_object_get(row, "frames"), j, frame)
-		{
+		json_array_foreach(json_object_get(row, "frames"), j, frame) {
 			const char *name = json_string_value(json_object_get(frame, "function"));
 			const char *file = json_string_value(json_object_get(frame, "file"));
 			assert_string_equal(json_string_value(json_array_get(names, j)), name);

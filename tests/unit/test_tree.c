@@ -41,8 +41,7 @@ static void expect_rows(const json_t *report, const char *expected)
 	json_t *row;
 	size_t i, used = 0;
 
-	json_array_foreach(json_object_get(report, "rows"), i, row)
-	{
+	json_array_foreach(json_object_get(report, "rows"), i, row) {
 		char folded[16] = "";
 		if (number(row, "folded"))
 			snprintf(folded, sizeof(folded), "+%d", (int)number(row, "folded"));
@@ -107,8 +106,7 @@ static void no_figure_gets_lost_by_folding(void **state)
 		json_t *rows = json_object_get(report, "rows"), *row;
 		json_int_t missing[16] = {1000};
 		size_t i;
-		json_array_foreach(rows, i, row)
-		{
+		json_array_foreach(rows, i, row) {
 			json_int_t cum = number(row, "cum_bytes");
 			assert_int_equal(number(row, "id"), i + 1);
 			missing[number(row, "parent")] -= cum;
@@ -131,8 +129,9 @@ static void reversed_it_counts_blocks_without_bytes_too(void **state)
 	size_t i;
 
 	(void)state;
-	json_array_foreach(json_object_get(report, "rows"), i, row) if (number(row, "depth") == 1)
-		objects += number(row, "cum_objects");
+	json_array_foreach(json_object_get(report, "rows"), i, row)
+		if (number(row, "depth") == 1)
+			objects += number(row, "cum_objects");
 	assert_int_equal(objects, 4);
 	json_decref(report);
 	hl_profile_free(profile);

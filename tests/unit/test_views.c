@@ -118,8 +118,7 @@ static void flat_of_all_rows_is_the_total_and_cum_of_main_too(void **state)
 
 	(void)state;
 	assert_int_equal(json_array_size(rows), 3);
-	json_array_foreach(rows, i, row)
-	{
+	json_array_foreach(rows, i, row) {
 		json_int_t cum = json_integer_value(json_object_get(row, "cum_bytes"));
 		flat += json_integer_value(json_object_get(row, "flat_bytes"));
 		most = cum > most ? cum : most;

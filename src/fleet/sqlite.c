@@ -415,48 +415,47 @@ static int find_old(struct sqlite_store *sqlite, const char *name, int64_t *ret_
 
 static int convert_totals(struct sqlite_store *sqlite, struct hl_error *err)
 {
-	int64_t old = 0;
-
-	int r = sqlite->sum_up ? 0 : find_old(sqlite, "totals", &old, err);
-	if (r == 0 && old)
-		r = execute(sqlite, "BEGIN IMMEDIATE", "convert", err);
-	if (r < 0 || !old)
-		return r;
-	r = find_old(sqlite, "totals", &old, err); /* somebody else may have been faster */
-	if (r == 0 && old)
-		r = execute(sqlite, converting_totals, "convert", err);
-	if (r == 0)
-		r = execute(sqlite, "COMMIT", "convert", err);
-	if (r < 0)
-		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
-	return r;
+	return execute(sqlite, converting_totals, "convert", err);
 }
 
 /* Makes the tables of stacks out of the one that old stores have. */
 static int convert_stacks(struct sqlite_store *sqlite, struct hl_error *err)
 {
+	int r = execute(sqlite, converting, "convert", err);
+
+	if (r == 0)
+		r = prepare_stacks(sqlite, err);
+	if (r == 0)
+		r = sqlite_ask(&sqlite->store, "SELECT stack, frames FROM old_stacks",
+			       take_old_stack, sqlite, err);
+	if (r == 0)
+		r = execute(sqlite, "DROP TABLE old_stacks", "convert", err);
+	if (r < 0) {
+		library.finalize(sqlite->find_stack);
+		sqlite->find_stack = NULL;
+	}
+	return r;
+}
+
+/* Has ${change} convert the table ${name} of old stores, where there is one, as a whole or not at all. */
+static int convert(struct sqlite_store *sqlite, const char *name,
+		   int (*change)(struct sqlite_store *sqlite, struct hl_error *err),
+		   struct hl_error *err)
+{
 	int64_t old = 0;
 
-	int r = sqlite->find_stack ? 0 : find_old(sqlite, "stacks", &old, err);
+	int r = find_old(sqlite, name, &old, err);
 	if (r == 0 && old)
 		r = execute(sqlite, "BEGIN IMMEDIATE", "convert", err);
 	if (r < 0 || !old)
 		return r;
-	r = find_old(sqlite, "stacks", &old, err); /* somebody else may have been faster */
+	r = find_old(sqlite, name, &old, err); /* somebody else may have been faster */
 	if (r == 0 && old)
-		r = execute(sqlite, converting, "convert", err);
+		r = change(sqlite, err);
 	if (r == 0)
-		r = prepare_stacks(sqlite, err);
-	if (r == 0 && old)
-		r = sqlite_ask(&sqlite->store, "SELECT stack, frames FROM old_stacks",
-			       take_old_stack, sqlite, err);
-	if (r == 0)
-		r = execute(sqlite, "DROP TABLE IF EXISTS old_stacks; COMMIT", "convert", err);
-	if (r < 0) {
+		r = execute(sqlite, "COMMIT", "convert", err);
+	if (r < 0)
 		library.exec(sqlite->db, "ROLLBACK", NULL, NULL, NULL);
-		library.finalize(sqlite->find_stack);
-		sqlite->find_stack = NULL;
-	}
 	return r;
 }
 
@@ -469,11 +468,11 @@ static int prepare_all(struct sqlite_store *sqlite, struct hl_error *err)
 	int r = prepare(sqlite, add_session, &sqlite->add_session, err);
 
 	if (r == 0)
-		r = convert_stacks(sqlite, err);
+		r = sqlite->find_stack ? 0 : convert(sqlite, "stacks", convert_stacks, err);
 	if (r == 0)
 		r = prepare_stacks(sqlite, err);
 	if (r == 0)
-		r = convert_totals(sqlite, err);
+		r = sqlite->sum_up ? 0 : convert(sqlite, "totals", convert_totals, err);
 	if (r == 0)
 		r = prepare(sqlite, "SELECT last_ms FROM sessions WHERE session = ?1",
 			    &sqlite->find_session, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The steps, in the order in which an expert takes them, and what is kept of their answers; see why.h. */
-#include "why/why.h"
+/* The steps, in the order in which an expert takes them; see why.h. */
+#include "why/facts.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -35,48 +35,10 @@ struct run {
 	struct hl_why *why;
 	json_t *heap, *pod; /* before */
 	uint64_t heap_ns;   /* when the heap was read first */
-	json_t *frames;	    /* of the grower; the leaf last */
 	bool was_read_again;
 };
 
 /* ---- members of documents ---- */
-
-/* ${path}: keys with '.' between them. NULL: not found. */
-static json_t *member(const json_t *from, const char *path)
-{
-	json_t *at = (json_t *)from;
-	char key[64];
-
-	while (at && *path) {
-		size_t length = strcspn(path, ".");
-		snprintf(key, sizeof(key), "%.*s", (int)length, path);
-		at = json_object_get(at, key);
-		path += length + (path[length] == '.');
-	}
-	return at;
-}
-
-/* -1: not known. */
-static int64_t number(const json_t *from, const char *path)
-{
-	const json_t *found = member(from, path);
-
-	return json_is_integer(found) ? json_integer_value(found) : -1;
-}
-
-static const char *text(const json_t *from, const char *path)
-{
-	const char *found = json_string_value(member(from, path));
-
-	return found ? found : "";
-}
-
-static void keep(char *to, size_t size, const char *from)
-{
-	hl_format_shortened(from, 0, to, size);
-}
-
-#define KEEP(to, from) keep(to, sizeof(to), from)
 
 /* ---- running verbs ---- */
 
@@ -134,7 +96,7 @@ static json_t *ask(struct hl_why *why, unsigned seconds, const char *const *argu
 	done->wall_ns = answer.wall_ns;
 	done->cpu_ns = answer.cpu_ns;
 	if (r < 0) {
-		KEEP(done->said, err.text);
+		HL_WHY_KEEP(done->said, err.text);
 		add_unseen(why, "'heapline %s': %s", arguments[0], err.text);
 		return NULL;
 	}
@@ -160,18 +122,6 @@ static const char *pid_of(const struct hl_why *why)
 
 /* ---- the control group ---- */
 
-/* What a process of the group has in anonymous memory; 0: it is not in ${pod}. */
-static int64_t anonymous_of(const json_t *pod, pid_t pid)
-{
-	size_t i;
-	json_t *row;
-
-	json_array_foreach(member(pod, "rows"), i, row)
-		if (number(row, "pid") == pid && !strcmp(text(row, "kind"), "anonymous"))
-			return number(row, "bytes");
-	return 0;
-}
-
 static json_t *ask_pod(struct hl_why *why, bool is_quick)
 {
 	const struct hl_why_request *request = &why->request;
@@ -182,51 +132,21 @@ static json_t *ask_pod(struct hl_why *why, bool is_quick)
 			: ASK(why, STEP_SECONDS, "pod", by, who);
 }
 
-static void keep_pod(struct hl_why_facts *facts, const json_t *pod, bool is_after)
-{
-	*(is_after ? &facts->usage.after : &facts->usage.before) = number(pod, "usage_bytes");
-	*(is_after ? &facts->cache.after : &facts->cache.before) = number(pod, "total.cache_bytes");
-	*(is_after ? &facts->group_shared.after : &facts->group_shared.before) =
-		number(pod, "total.shared_bytes");
-}
-
 static void step_group(struct run *run)
 {
 	struct hl_why *why = run->why;
 	struct hl_why_facts *facts = &why->facts;
 
 	run->pod = ask_pod(why, true);
-	facts->limit = number(run->pod, "limit_bytes");
+	facts->limit = hl_why_number(run->pod, "limit_bytes");
 	facts->asks_group = why->request.cgroup;
 	facts->has_group = run->pod && (facts->asks_group || facts->limit > 0);
 	if (facts->has_group) {
-		KEEP(facts->group, text(run->pod, "group"));
-		keep_pod(facts, run->pod, false);
+		HL_WHY_KEEP(facts->group, hl_why_text(run->pod, "group"));
+		hl_why_keep_pod(facts, run->pod, false);
 	} else if (run->pod) {
 		add_unseen(why, "neighbours and page cache: no control group limits the process");
 	}
-}
-
-/* The process, but for ${other} and heapline itself, that has gained most since ${before}, which may be NULL; 0: none has. */
-static pid_t largest_gain(const json_t *before, const json_t *after, pid_t other, int64_t *ret_gain,
-			  const char **ret_name)
-{
-	pid_t largest = 0;
-	json_t *row;
-	size_t i;
-
-	*ret_gain = 0;
-	json_array_foreach(member(after, "rows"), i, row) {
-		pid_t pid = (pid_t)number(row, "pid");
-		int64_t gain = number(row, "bytes") - anonymous_of(before, pid);
-		if (pid <= 0 || pid == other || strcmp(text(row, "kind"), "anonymous") != 0 ||
-		    !strcmp(text(row, "comm"), "heapline") || gain <= *ret_gain)
-			continue;
-		*ret_gain = gain;
-		*ret_name = text(row, "comm");
-		largest = pid;
-	}
-	return largest;
 }
 
 /* The largest file of ${kind}. */
@@ -235,9 +155,9 @@ static void find_file(struct run *run, const char *kind)
 	json_t *pod = ask_pod(run->why, false), *row;
 	size_t i;
 
-	json_array_foreach(member(pod, "rows"), i, row)
-		if (!strcmp(text(row, "kind"), kind)) {
-			KEEP(run->why->facts.memory_file, text(row, "name"));
+	json_array_foreach(hl_why_member(pod, "rows"), i, row)
+		if (!strcmp(hl_why_text(row, "kind"), kind)) {
+			HL_WHY_KEEP(run->why->facts.memory_file, hl_why_text(row, "name"));
 			break;
 		}
 	json_decref(pod);
@@ -251,12 +171,12 @@ static void step_group_again(struct run *run)
 	if (!facts->has_group)
 		return;
 	json_t *after = ask_pod(run->why, true);
-	keep_pod(facts, after, true);
-	facts->own_gain =
-		anonymous_of(after, run->why->pid) - anonymous_of(run->pod, run->why->pid);
+	hl_why_keep_pod(facts, after, true);
+	facts->own_gain = hl_why_anonymous_of(after, run->why->pid) -
+			  hl_why_anonymous_of(run->pod, run->why->pid);
 	facts->neighbour =
-		largest_gain(run->pod, after, run->why->pid, &facts->neighbour_gain, &name);
-	KEEP(facts->neighbour_name, name);
+		hl_why_largest_gain(run->pod, after, run->why->pid, &facts->neighbour_gain, &name);
+	HL_WHY_KEEP(facts->neighbour_name, name);
 	json_decref(after);
 	if (hl_why_gain(&facts->group_shared) > facts->usage.after / 20)
 		find_file(run, "shared");
@@ -273,9 +193,9 @@ static int choose_process(struct hl_why *why, struct hl_error *err)
 		return hl_error_set(err, -ESRCH, "%s", why->done[0].said);
 	wait_for(why, -1, fmin(IDLE_SECONDS, why->request.seconds / 3));
 	after = ask_pod(why, true);
-	why->pid = largest_gain(before, after, 0, &gain, &name);
+	why->pid = hl_why_largest_gain(before, after, 0, &gain, &name);
 	if (!why->pid)
-		why->pid = largest_gain(NULL, after, 0, &gain, &name);
+		why->pid = hl_why_largest_gain(NULL, after, 0, &gain, &name);
 	json_decref(before);
 	json_decref(after);
 	return why->pid ? 0
@@ -294,47 +214,18 @@ static void step_doctor(struct run *run)
 	json_t *doctor = ASK(run->why, STEP_SECONDS, "doctor", "-p", pid_of(run->why)), *row;
 	size_t i;
 
-	json_array_foreach(member(doctor, "rows"), i, row) {
-		const char *way = text(row, "way");
-		bool works = !strcmp(text(row, "works"), "yes");
+	json_array_foreach(hl_why_member(doctor, "rows"), i, row) {
+		const char *way = hl_why_text(row, "way");
+		bool works = !strcmp(hl_why_text(row, "works"), "yes");
 		facts->may_attach |= works && !strcmp(way, "attach");
 		facts->may_trace |= works && !strcmp(way, "stacks");
 		facts->may_fault |= works && !strcmp(way, "pgfault");
 		facts->is_recorded |= works && !strcmp(way, "ctl");
 		if (!strcmp(way, "attach") && !works)
-			add_unseen(run->why, "by 'heapline attach': %s", text(row, "reason"));
+			add_unseen(run->why, "by 'heapline attach': %s",
+				   hl_why_text(row, "reason"));
 	}
 	json_decref(doctor);
-}
-
-static void keep_heap(struct hl_why_facts *facts, const json_t *heap, bool is_after)
-{
-	static const char *const parts[] = {"other_allocators", "stacks", "anonymous"};
-	const struct {
-		struct hl_why_pair *pair;
-		const char *path;
-	} figures[] = {
-		{&facts->rss, "total.rss_bytes"},
-		{&facts->live, "total.resident_live_bytes"},
-		{&facts->free, "total.resident_free_bytes"},
-		{&facts->shared, "total.resident_shared_bytes"},
-		{&facts->files, "total.resident_files_bytes"},
-	};
-	int64_t other = 0;
-	char path[64];
-
-	for (size_t i = 0; i < HL_COUNT_OF(figures); i++)
-		*(is_after ? &figures[i].pair->after : &figures[i].pair->before) =
-			number(heap, figures[i].path);
-	for (size_t i = 0; i < HL_COUNT_OF(parts); i++) {
-		snprintf(path, sizeof(path), "total.resident_%s_bytes", parts[i]);
-		other += number(heap, path);
-	}
-	*(is_after ? &facts->other.after : &facts->other.before) = other;
-	*(is_after ? &facts->in_use.after : &facts->in_use.before) =
-		number(heap, "total.inuse_bytes") + number(heap, "total.mmapped_bytes");
-	int64_t open = number(heap, "beside.open_file_bytes");
-	*(is_after ? &facts->shared.after : &facts->shared.before) += open > 0 ? open : 0;
 }
 
 static void step_heap(struct run *run)
@@ -345,42 +236,11 @@ static void step_heap(struct run *run)
 	run->heap_ns = hl_clock_ns(CLOCK_MONOTONIC);
 	run->heap = ASK(why, STEP_SECONDS, "heap", "-p", pid_of(why));
 	facts->has_heap = run->heap != NULL;
-	KEEP(facts->command, text(run->heap, "process.command"));
+	HL_WHY_KEEP(facts->command, hl_why_text(run->heap, "process.command"));
 	if (facts->has_heap)
-		keep_heap(facts, run->heap, false);
+		hl_why_keep_heap(facts, run->heap, false);
 	else
 		facts->rss.before = hl_process_status_read(why->pid).rss_bytes;
-}
-
-/* The part that has gained most, but for files and heapline's own. */
-static void find_grown_part(struct hl_why_facts *facts, const json_t *before, const json_t *after)
-{
-	const json_t *was = member(before, "resident"), *is = member(after, "resident");
-
-	for (size_t i = 0; i < json_array_size(is); i++) {
-		const json_t *row = json_array_get(is, i);
-		int64_t gain = number(row, "bytes") - number(json_array_get(was, i), "bytes");
-		const char *part = text(row, "part");
-		if (gain > facts->grown_part_bytes && strcmp(part, "files") != 0 &&
-		    strcmp(part, "heapline's recorder") != 0) {
-			facts->grown_part_bytes = gain;
-			KEEP(facts->grown_part, part);
-		}
-	}
-}
-
-/* The largest file in memory that it has open, or else mapped. */
-static void find_memory_file(struct hl_why_facts *facts, const json_t *heap)
-{
-	json_t *row;
-	size_t i;
-
-	json_array_foreach(member(heap, "mappings"), i, row)
-		if (!strcmp(text(row, "part"), "shared memory") && !facts->memory_file[0])
-			KEEP(facts->memory_file, text(row, "name"));
-	row = json_array_get(member(heap, "open_files"), 0);
-	if (number(row, "bytes") > facts->shared.after / 2)
-		KEEP(facts->memory_file, text(row, "name"));
 }
 
 static void step_heap_again(struct run *run)
@@ -398,214 +258,24 @@ static void step_heap_again(struct run *run)
 					   : (int64_t)hl_process_status_read(why->pid).rss_bytes;
 		return;
 	}
-	keep_heap(facts, after, true);
-	facts->unscanned = number(after, "total.unscanned_bytes");
-	facts->heap_bytes = number(after, "verdict.heap_bytes");
-	facts->returnable_bytes = number(after, "verdict.returnable_bytes");
-	facts->pinned_bytes = number(after, "verdict.pinned_bytes");
-	KEEP(facts->kind, text(after, "verdict.kind"));
-	KEEP(facts->part, text(after, "verdict.part"));
-	KEEP(facts->purge, text(after, "verdict.purge"));
-	if (number(after, "beside.swap_bytes") > 0)
+	hl_why_keep_heap(facts, after, true);
+	facts->unscanned = hl_why_number(after, "total.unscanned_bytes");
+	facts->heap_bytes = hl_why_number(after, "verdict.heap_bytes");
+	facts->returnable_bytes = hl_why_number(after, "verdict.returnable_bytes");
+	facts->pinned_bytes = hl_why_number(after, "verdict.pinned_bytes");
+	HL_WHY_KEEP(facts->kind, hl_why_text(after, "verdict.kind"));
+	HL_WHY_KEEP(facts->part, hl_why_text(after, "verdict.part"));
+	HL_WHY_KEEP(facts->purge, hl_why_text(after, "verdict.purge"));
+	if (hl_why_number(after, "beside.swap_bytes") > 0)
 		add_unseen(why, "%s on swap",
-			   hl_format_bytes(number(after, "beside.swap_bytes"),
+			   hl_format_bytes(hl_why_number(after, "beside.swap_bytes"),
 					   (char[HL_FORMAT_MAX]){""}));
-	find_grown_part(facts, run->heap, after);
-	find_memory_file(facts, after);
+	hl_why_find_grown_part(facts, run->heap, after);
+	hl_why_find_memory_file(facts, after);
 	json_decref(after);
 }
 
 /* ---- the grower ---- */
-
-/* Frames of scripts and of code made at run time are of no file of code; those without a name are addresses. */
-static bool is_of_script(const json_t *frame)
-{
-	const char *function = text(frame, "function");
-
-	return !strpbrk(text(frame, "module"), "/[") && *function && *function != '[' &&
-	       strncmp(function, "0x", 2) != 0;
-}
-
-static void keep_frame(struct hl_why_frame *to, const json_t *frame)
-{
-	KEEP(to->function, text(frame, "function"));
-	KEEP(to->file, text(frame, "file"));
-	KEEP(to->module, hl_path_basename(text(frame, "module")));
-	to->line = number(frame, "line");
-}
-
-static void put_frame(char *to, const json_t *frame)
-{
-	const char *module = hl_path_basename(text(frame, "module"));
-
-	if (number(frame, "line") > 0)
-		snprintf(to, HL_WHY_TEXT_MAX, "%.150s (%.80s:%" PRId64 ")", text(frame, "function"),
-			 hl_path_basename(text(frame, "file")), number(frame, "line"));
-	else
-		snprintf(to, HL_WHY_TEXT_MAX, *module ? "%.150s (%.80s)" : "%s",
-			 text(frame, "function"), module);
-}
-
-#define NEAR_FRAMES 8u /* of the leaf, in which a line of native code is looked for */
-
-/* libc copies, and starts programs and threads: its lines are nobody's. */
-static bool is_of_libc(const json_t *frame)
-{
-	return !strncmp(hl_path_basename(text(frame, "module")), "libc.", 5);
-}
-
-/*
- * The line: of a script, if there is one; else of the source nearest to the leaf; else the leaf.
- */
-static void keep_grower(struct run *run, const json_t *row, const char *source)
-{
-	struct hl_why_facts *facts = &run->why->facts;
-	const json_t *frames = member(row, "frames"), *own = NULL, *chosen = NULL;
-	const json_t *script = NULL;
-	size_t count = json_array_size(frames);
-
-	if (!count)
-		return;
-	facts->source = source;
-	json_decref(run->frames);
-	run->frames = json_incref(member(row, "frames"));
-	memset(facts->stack, 0, sizeof(facts->stack));
-	for (size_t i = 0; i < count; i++) {
-		const json_t *frame = json_array_get(frames, count - 1 - i);
-		if (i < HL_WHY_STACK_MAX)
-			put_frame(facts->stack[i], frame);
-		bool has_line = number(frame, "line") > 0;
-		if (is_of_script(frame) && (!script || (number(script, "line") <= 0 && has_line)))
-			script = frame;
-		if (i >= NEAR_FRAMES || is_of_libc(frame))
-			continue;
-		own = own ? own : frame;
-		if (!chosen && has_line)
-			chosen = frame;
-	}
-	const json_t *leaf = json_array_get(frames, count - 1);
-	KEEP(facts->leaf, text(leaf, "function"));
-	facts->is_script = script != NULL;
-	keep_frame(&facts->line, script ? script : chosen ? chosen : own ? own : leaf);
-}
-
-static bool is_same_leaf(const json_t *one, const json_t *other)
-{
-	return number(one, "line") == number(other, "line") &&
-	       !strcmp(text(one, "name"), text(other, "name")) &&
-	       !strcmp(text(one, "file"), text(other, "file"));
-}
-
-#define STEADY_PERCENT 50 /* the leak score of a stack that counts */
-
-/* Of the stacks that end as ${row} does and count. */
-static int64_t gain_of_leaf(const json_t *rows, const json_t *row)
-{
-	int64_t bytes = 0;
-	json_t *other;
-	size_t i;
-
-	json_array_foreach(rows, i, other)
-		if (is_same_leaf(row, other) && number(other, "steady_percent") >= STEADY_PERCENT)
-			bytes += number(other, "to_bytes") - number(other, "from_bytes");
-	return bytes;
-}
-
-/* Figures are those of the first time, which leaks and holders are compared with; a later one may have better names. */
-static void keep_growth(struct run *run, const json_t *growth)
-{
-	struct hl_why_facts *facts = &run->why->facts;
-	const json_t *rows = member(growth, "rows"), *most = NULL;
-	int64_t grown_bytes = 0, total_bytes = 0;
-	json_t *row;
-	size_t i;
-
-	json_array_foreach(rows, i, row) {
-		int64_t bytes = gain_of_leaf(rows, row);
-		if (number(row, "steady_percent") < STEADY_PERCENT)
-			continue;
-		total_bytes += number(row, "to_bytes") - number(row, "from_bytes");
-		if (bytes > grown_bytes) {
-			grown_bytes = bytes;
-			most = row;
-		}
-	}
-	facts->lost_events = number(growth, "lost.events");
-	if (most)
-		keep_grower(run, most, "attach");
-	if (facts->grown_bytes)
-		return;
-	facts->grown_bytes = grown_bytes;
-	facts->total_grown_bytes = total_bytes;
-	facts->grown_seconds =
-		(double)(number(growth, "log.last_ms") - number(growth, "log.first_ms")) / 1000;
-}
-
-/* Of verbs that trace from outside: their rows are what was gained. */
-static void keep_traced(struct run *run, const json_t *traced, const char *source)
-{
-	struct hl_why_facts *facts = &run->why->facts;
-	const json_t *row = json_array_get(member(traced, "rows"), 0);
-
-	if (number(row, "bytes") <= 0)
-		return;
-	facts->grown_bytes = number(row, "bytes");
-	facts->total_grown_bytes = number(traced, "total.inuse_bytes");
-	facts->lost_events = number(traced, "lost.events");
-	facts->grown_seconds = (double)number(traced, "recording.duration_ms") / 1000;
-	keep_grower(run, row, source);
-}
-
-static bool has_text(const json_t *texts, const char *wanted)
-{
-	for (size_t i = 0; i < json_array_size(texts); i++)
-		if (!strcmp(json_string_value(json_array_get(texts, i)), wanted))
-			return true;
-	return false;
-}
-
-/* The frame of the grower, near its leaf, in ${function}; NULL: it has none. */
-static const json_t *grower_frame(const struct run *run, const char *function)
-{
-	size_t count = json_array_size(run->frames);
-
-	for (size_t i = 0; i < count && i < NEAR_FRAMES; i++) {
-		const json_t *frame = json_array_get(run->frames, count - 1 - i);
-		if (!strcmp(text(frame, "function"), function))
-			return frame;
-	}
-	return NULL;
-}
-
-/*
- * Lost blocks; while the process is recorded, also those that the grower allocated, or that hang on what a function on its stack allocated: then
- * that function's line is the one that loses them.
- */
-static void keep_leaks(struct run *run, const json_t *leaks)
-{
-	struct hl_why_facts *facts = &run->why->facts;
-	int64_t most = 0;
-	json_t *row;
-	size_t i;
-
-	facts->lost_bytes =
-		number(leaks, "total.lost_bytes") + number(leaks, "total.indirect_bytes");
-	facts->grower_lost_bytes = facts->grower_lost_blocks = 0;
-	json_array_foreach(member(leaks, "rows"), i, row) {
-		const json_t *stack = member(row, "stack");
-		const char *leaf =
-			json_string_value(json_array_get(stack, json_array_size(stack) - 1));
-		int64_t bytes = number(row, "lost_bytes") + number(row, "indirect_bytes");
-		if (!leaf || !(grower_frame(run, leaf) || has_text(stack, facts->leaf)))
-			continue;
-		facts->grower_lost_bytes += bytes;
-		facts->grower_lost_blocks += number(row, "lost_blocks");
-		if (bytes > most) {
-			most = bytes;
-			KEEP(facts->losing_function, leaf);
-		}
-	}
-}
 
 /* What looks lost is looked for once more, also at addresses where packed structs have their pointers. */
 static void step_leaks(struct run *run)
@@ -616,14 +286,14 @@ static void step_leaks(struct run *run)
 	if (!facts->has_heap)
 		return;
 	json_t *leaks = ASK(why, STEP_SECONDS, "leaks", "-p", pid_of(why), "--no-stop");
-	if (number(leaks, "total.lost_bytes") > facts->live.before / 100) {
+	if (hl_why_number(leaks, "total.lost_bytes") > facts->live.before / 100) {
 		json_decref(leaks);
 		leaks = ASK(why, STEP_SECONDS, "leaks", "-p", pid_of(why), "--no-stop",
 			    "--unaligned");
 	}
 	facts->has_leaks = leaks != NULL;
 	if (leaks)
-		keep_leaks(run, leaks);
+		hl_why_keep_leaks(why, leaks);
 	json_decref(leaks);
 }
 
@@ -641,20 +311,6 @@ static void quote_name(const char *name, char *to, size_t size)
 	to[used] = '\0';
 }
 
-static void keep_holder(struct hl_why_facts *facts, const json_t *holders)
-{
-	json_t *row;
-	size_t i;
-
-	json_array_foreach(member(holders, "rows"), i, row)
-		if (strcmp(text(row, "kind"), "lost") != 0 && number(row, "held_bytes") > 0) {
-			KEEP(facts->holder, text(row, "holder"));
-			KEEP(facts->held_path, text(row, "path"));
-			facts->held_bytes = number(row, "held_bytes");
-			return;
-		}
-}
-
 /* Who holds what the grower allocated, which is known while the process is recorded; without one, who holds most. */
 static void step_holders(struct run *run)
 {
@@ -670,7 +326,7 @@ static void step_holders(struct run *run)
 				  ? ASK(why, STEP_SECONDS, "holders", "-p", pid_of(why), "--stack",
 					expression, "-n", "3")
 				  : ASK(why, STEP_SECONDS, "holders", "-p", pid_of(why), "-n", "3");
-	keep_holder(facts, holders);
+	hl_why_keep_holder(facts, holders);
 	json_decref(holders);
 }
 
@@ -701,7 +357,7 @@ static void leave(struct hl_why *why, pid_t child, int complaints, struct hl_why
 	if (sentence) {
 		sentence += strcspn(sentence, " ") + 1;
 		sentence[strcspn(sentence, "\n")] = '\0';
-		KEEP(done->said, sentence);
+		HL_WHY_KEEP(done->said, sentence);
 	}
 	done->has_failed = status != 0;
 	if (status)
@@ -728,7 +384,7 @@ static void step_growth(struct run *run)
 	json_t *growth = ASK(why, STEP_SECONDS, "growth", why->recording, "-n", GROWN_ROWS);
 
 	if (growth)
-		keep_growth(run, growth);
+		hl_why_keep_growth(why, growth);
 	json_decref(growth);
 }
 
@@ -766,10 +422,10 @@ static void watch_inside(struct run *run, double seconds)
 		step_holders(run);
 	leave(why, child, complaints, done);
 	step_growth(run); /* now that scripts and code made at run time have their names */
-	const json_t *losing = grower_frame(run, why->facts.losing_function);
+	const json_t *losing = hl_why_grower_frame(why, why->facts.losing_function);
 	if (losing && !why->facts.is_script &&
 	    why->facts.grower_lost_bytes >= why->facts.grown_bytes / 2)
-		keep_frame(&why->facts.line, losing);
+		hl_why_keep_frame(&why->facts.line, losing);
 	done->wall_ns = hl_clock_ns(CLOCK_MONOTONIC) - begun_ns;
 }
 
@@ -781,7 +437,7 @@ static void watch_from_outside(struct run *run, double seconds)
 	snprintf(duration, sizeof(duration), "%.0f", ceil(seconds));
 	json_t *traced = ASK(why, (unsigned)seconds + TRACE_GRACE, "stacks", "-p", pid_of(why),
 			     "-n", GROWN_ROWS, duration);
-	keep_traced(run, traced, "stacks");
+	hl_why_keep_traced(why, traced, "stacks");
 	if (!traced)
 		wait_for(why, -1, seconds / 2);
 	json_decref(traced);
@@ -841,9 +497,9 @@ static void step_faults(struct run *run)
 		 ceil(fmin(FAULT_SECONDS, why->request.seconds)));
 	json_t *faults = ASK(why, (unsigned)FAULT_SECONDS + TRACE_GRACE, "pgfault", "-p",
 			     pid_of(why), "-n", GROWN_ROWS, duration);
-	if (a_second(number(faults, "total.inuse_bytes"),
-		     (double)number(faults, "recording.duration_ms") / 1000) > 2 * grown)
-		keep_traced(run, faults, "pgfault");
+	if (a_second(hl_why_number(faults, "total.inuse_bytes"),
+		     (double)hl_why_number(faults, "recording.duration_ms") / 1000) > 2 * grown)
+		hl_why_keep_traced(why, faults, "pgfault");
 	json_decref(faults);
 }
 
@@ -951,7 +607,7 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 	}
 	if (r < 0)
 		return r;
-	KEEP(why->facts.program, process.comm);
+	HL_WHY_KEEP(why->facts.program, process.comm);
 	hl_process_facts_release(&process);
 	snprintf(why->target, sizeof(why->target), "-p %d", why->pid);
 	if (request->keep)
@@ -963,7 +619,8 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 			steps[i].take(&run);
 	json_decref(run.heap);
 	json_decref(run.pod);
-	json_decref(run.frames);
+	json_decref(why->frames);
+	why->frames = NULL;
 	if (is_over(why)) {
 		add_unseen(why, "what follows: a signal ended it");
 		if (!run.heap_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One question, one page: why is the memory of this process, or this control group, high? Runs heapline's own verbs one after the other
- * (steps.c), keeps what they say as facts, judges by a table of rules (rules.c), and writes the page (page.c).
+ * (steps.c), keeps what they say as facts (facts.c), judges by a table of rules (rules.c), and writes the page (page.c).
  *
  * Words: a step is a verb that is run, or a wait. The grower is the stack that allocated most of what was kept meanwhile. A verdict is a cause with
  * its certainty.
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -122,6 +123,7 @@ struct hl_why {
 	pid_t pid;
 	uint64_t begun_ns; /* CLOCK_REALTIME */
 	struct hl_why_facts facts;
+	json_t *frames; /* of the grower, the leaf last, while it is looked at */
 	struct hl_why_done done[HL_WHY_LIST_MAX];
 	char unseen[HL_WHY_LIST_MAX][HL_WHY_TEXT_MAX];
 	size_t done_count, unseen_count;

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SUMS_READ_MAX	5   /* times, while the usage changes */
 #define PAGES_PER_BATCH 64u /* that the kernel keeps back for a processor before it counts */
 #define STAT_BYTES	(32u << 10) /* of memory.stat, which has 3 KiB today */
 
@@ -361,16 +362,36 @@ static int add_kernel(struct reader *reader)
 
 /* ---- sums and pages ---- */
 
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* What the kernel may keep back of all that it counts. */
+static uint64_t batches_bytes(void)
+{
+	return PAGES_PER_BATCH * (uint64_t)sysconf(_SC_PAGESIZE) *
+	       (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+}
+
+/* The usage and the sums that it is made of, of about one moment where there is one. */
 static int read_sums(struct reader *reader, struct hl_error *err)
 {
 	struct hl_pod *pod = reader->pod;
 
 	int r = hl_cgroup_read_figures(reader->group, &pod->figures, err);
-	if (r == 0 && hl_cgroup_read(reader->group, "memory.stat", reader->stat, STAT_BYTES) <= 0)
-		r = hl_error_set(err, -ENOENT,
-				 "the group '%s' has gone, or its memory.stat may "
-				 "not be read",
-				 pod->name);
+	for (unsigned i = 0; r == 0 && i < SUMS_READ_MAX; i++) {
+		uint64_t before = pod->figures.usage;
+		if (hl_cgroup_read(reader->group, "memory.stat", reader->stat, STAT_BYTES) <= 0)
+			r = hl_error_set(err, -ENOENT,
+					 "the group '%s' has gone, or its memory.stat may "
+					 "not be read",
+					 pod->name);
+		else
+			r = hl_cgroup_read_figures(reader->group, &pod->figures, err);
+		if (distance(before, pod->figures.usage) <= batches_bytes())
+			break;
+	}
 	if (r < 0)
 		return r;
 	uint64_t file = stat_of(reader, "file", "total_cache"),
@@ -389,11 +410,7 @@ static int read_sums(struct reader *reader, struct hl_error *err)
 /* Whether pages that were found are about those that the kernel counts, which may change meanwhile. */
 static bool agree(uint64_t found, uint64_t counted)
 {
-	uint64_t difference = found > counted ? found - counted : counted - found;
-	uint64_t batches = PAGES_PER_BATCH * (uint64_t)sysconf(_SC_PAGESIZE) *
-			   (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
-
-	return difference <= counted / 8 + batches;
+	return distance(found, counted) <= counted / 8 + batches_bytes();
 }
 
 /* Reads whose the group's pages are, where that can be done and the sums agree. 0 or -ENOMEM. */

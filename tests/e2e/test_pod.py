@@ -72,7 +72,7 @@ def check_kept(case, report, said, stat):
     rows = {row["name"]: row["bytes"] for row in report["rows"] if row["kind"] != "anonymous"}
     case.assertGreater(told["unix"] * told["tcp"], 0)
     stacks = 401 * 16384
-    case.assertLess(abs(rows.get("unknown", 0)), BATCH_BYTES)
+    case.assertLess(abs(rows.get("unknown", 0)), BATCH_BYTES, (report, stat))
     if stat is None:
         kept = rows["page tables, kernel stacks, pipes, sockets"]
         case.assertLess(abs(kept - stacks - told["unix"]), MIB)  # and page tables

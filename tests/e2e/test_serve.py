@@ -762,7 +762,7 @@ class OtherUsersTest(ServeTest):
         self.assertEqual(server.ask("/api/info?recording=secret.hl")[0], 404)
         for view in ("heap", "leaks", "holders"):
             self.assertEqual(server.ask(f"/api/{view}?pid={victim}")[0], 404)
-        self.assertIn(b"not that user", server.get("/"))
+        harness.wait_until(lambda: b"not that user" in server.get("/"), "both collectors to have answered in time")
 
     def test_files_that_the_user_may_not_read_are_not_read(self):
         """The recording may be seen, and leads to one that may not."""

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Fuzzes files of presets and what `--hook` takes: what is understood says the same when it is
  * written again, and what is not is refused with a sentence. */
+#include "base/compiler.h"
 #include "hook/entries.h"
 #include "scratch.h"
 
@@ -17,19 +18,23 @@ static void format(const struct hl_hook_rule *rule, char *text, size_t capacity)
 	static const char *const calls[HL_HOOK_COUNT] = {[HL_HOOK_MALLOC] = "malloc",
 							 [HL_HOOK_CALLOC] = "calloc",
 							 [HL_HOOK_REALLOC] = "realloc",
+							 [HL_HOOK_POSIX_MEMALIGN] =
+								 "posix_memalign",
 							 [HL_HOOK_FREE] = "free"};
 	const struct {
 		const char *name;
 		int place;
 	} places[] = {{rule->is_text ? "text" : "size", rule->size_at},
 		      {"count", rule->count_at},
-		      {"ptr", rule->pointer_at}};
-	int used = snprintf(text, capacity, "%s=%s%s%s", calls[rule->call], rule->module,
-			    rule->module[0] ? "!" : "", rule->symbol);
+		      {"ptr", rule->pointer_at},
+		      {"type", rule->type_at},
+		      {"bytes", rule->size}};
+	int used = snprintf(text, capacity, "%s=%s%s%s", rule->resets ? "reset" : calls[rule->call],
+			    rule->module, rule->module[0] ? "!" : "", rule->symbol);
 	char before = '(';
 
-	for (size_t i = 0; i < 3; i++)
-		if (places[i].place) {
+	for (size_t i = 0; i < HL_COUNT_OF(places); i++)
+		if (i + 1 < HL_COUNT_OF(places) ? places[i].place != 0 : rule->has_size) {
 			used += snprintf(text + used, capacity - (size_t)used, "%c%s=%d", before,
 					 places[i].name, places[i].place);
 			before = ',';
@@ -50,7 +55,9 @@ static void check(const struct hl_hook_rule *rule)
 	const struct hl_hook_rule *again = &rules.rules[0];
 	require(again->call == rule->call && again->address == rule->address);
 	require(again->size_at == rule->size_at && again->count_at == rule->count_at);
-	require(again->pointer_at == rule->pointer_at);
+	require(again->pointer_at == rule->pointer_at && again->resets == rule->resets);
+	require(again->type_at == rule->type_at && again->is_text == rule->is_text);
+	require(again->has_size == rule->has_size && again->size == rule->size);
 	require(strcmp(again->symbol, rule->symbol) == 0);
 	require(strcmp(again->module, rule->module) == 0);
 	hl_hook_rules_release(&rules);

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +38,7 @@ SANITIZER_ARGS = "-Dc_args=-fno-sanitize-recover=all -fno-sanitize=function"
 # A time limit only ends a hang. The limits in meson.build suit a quiet machine.
 TIMEOUT_MULTIPLIER = "10"
 # Many tests wait for what they test.
-TEST_JOBS = str(int(JOBS) * 3 // 2)
+TEST_JOBS = str(int(JOBS) * 2)
 SLOWEST_SHOWN = 40
 
 
@@ -325,13 +326,18 @@ def run_elsewhere(suite, folder, command, seconds=None):
     return status, log
 
 
-def check_newcomer(tally):
-    """The basic check in a fresh release that is not this one."""
+def run_newcomer():
+    """Runs the basic check in a fresh release that is not this one: (exit status, file of the output, seconds)."""
     folder = BUILDS / NEWCOMER
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"\n== {NEWCOMER}: {BASIC.says}, in a fresh Debian", flush=True)
     started = time.monotonic()
-    status, log = run_elsewhere(NEWCOMER_SUITE, folder, check_command([BASIC.name]), NEWCOMER_SECONDS)
+    return *run_elsewhere(NEWCOMER_SUITE, folder, check_command([BASIC.name]), NEWCOMER_SECONDS), time.monotonic() - started
+
+
+def add_newcomer(tally, status, log, seconds):
+    """Counts what run_newcomer() has found, and removes the release."""
+    folder = BUILDS / NEWCOMER
+    print(f"\n== {NEWCOMER}: {BASIC.says}, in a fresh Debian", flush=True)
     results = folder / RESULTS
     if status == CANNOT:
         tally.skipped.append(f"{NEWCOMER}: {last_line(log.read_text())}")
@@ -345,7 +351,7 @@ def check_newcomer(tally):
         tally.failed.append(f"{NEWCOMER}: " + (f"did not end within {NEWCOMER_SECONDS} s" if status is None
                                                else last_line(log.read_text())))
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"== {NEWCOMER}: {time.monotonic() - started:.0f} s", flush=True)
+    print(f"== {NEWCOMER}: {seconds:.0f} s", flush=True)
 
 
 def check_suite(suite, parts):
@@ -401,14 +407,16 @@ def main():
     wanted = options.parts or names
     if "format" in wanted:
         check_format(tally)
-    for part in [*PARTS, BASIC, QUICK]:
-        if part.name in wanted:
-            started = time.monotonic()
-            print(f"\n== {part.name}: {part.says}", flush=True)
-            run_part(part, tally)
-            print(f"== {part.name}: {time.monotonic() - started:.0f} s", flush=True)
-    if NEWCOMER in wanted:
-        check_newcomer(tally)
+    with ProcessPoolExecutor(1) as beside:  # a release is mostly waited for; Ctrl-C ends both
+        newcomer = beside.submit(run_newcomer) if NEWCOMER in wanted else None
+        for part in [*PARTS, BASIC, QUICK]:
+            if part.name in wanted:
+                started = time.monotonic()
+                print(f"\n== {part.name}: {part.says}", flush=True)
+                run_part(part, tally)
+                print(f"== {part.name}: {time.monotonic() - started:.0f} s", flush=True)
+        if newcomer:
+            add_newcomer(tally, *newcomer.result())
     if options.results:
         outcome = {"passed": tally.passed, "failed": tally.failed, "skipped": tally.skipped, "parts": wanted}
         options.results.write_text(json.dumps(outcome | platforms.versions(TREE), indent=1))

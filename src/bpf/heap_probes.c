@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/names.h"
 #include "bpf/privilege.h"
+#include "process/audit.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -138,6 +139,7 @@ int hl_heap_probes_link(struct hl_heap_probes *probes, int entry_fd, int return_
 {
 	int r = link_allocators(probes, 0, probes->allocators.count, entry_fd, return_fd, err);
 
+	hl_audit("probe", probes->pid, r);
 	if (r < 0)
 		hl_heap_probes_unlink(probes);
 	return r;

@@ -8,6 +8,7 @@
 #include "bpf/probe.h"
 #include "elf/elf.h"
 #include "page.skel.h"
+#include "process/audit.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -403,8 +404,12 @@ int hl_page_watch_start(const struct hl_page_watch_settings *settings, hl_record
 	}
 	if (!settings->count_only && settings->without_calls)
 		snprintf(watch->calls_error.text, sizeof(watch->calls_error.text), "not asked for");
-	else if (!settings->count_only && link_calls(watch, &watch->calls_error) < 0)
-		hl_probe_links_release(&watch->call_links);
+	else if (!settings->count_only) {
+		r = link_calls(watch, &watch->calls_error);
+		hl_audit("probe", settings->pid, r);
+		if (r < 0)
+			hl_probe_links_release(&watch->call_links);
+	}
 	*ret_watch = watch;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "collector/collector.h"
 #include "hook/attach.h"
 #include "hook/entries.h"
+#include "process/audit.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -189,6 +190,7 @@ static int record(const struct request *request, struct hl_attach *attach,
 	if (r < 0)
 		return r;
 	r = hl_record_join(collector, facts->pid, attach, true, &following, err);
+	hl_audit("attach", facts->pid, r);
 	if (r < 0) {
 		hl_collector_abandon(collector);
 		return r;
@@ -206,6 +208,7 @@ static int record(const struct request *request, struct hl_attach *attach,
 	/* Its table of blocks leaves with the recorder. Without labels the recording is whole as well. */
 	hl_live_labels_read((pid_t)request->pid, &labels);
 	left = hl_attach_detach(attach, HL_RECORD_LEAVE_WAIT_MS, err);
+	hl_audit("detach", facts->pid, left);
 	warn_late(attach, collector);
 	hl_collector_finish(collector, &summary);
 	for (size_t i = 0; i < labels.count; i++)
@@ -282,6 +285,8 @@ static int run_attach(void *parsed, int argc, char **argv)
 	int r = hl_process_facts_read((pid_t)request->pid, &facts, &err);
 	if (r == 0)
 		r = hl_attach_open((pid_t)request->pid, &settings, &attach, &err);
+	if (r < 0)
+		hl_audit("attach", (pid_t)request->pid, r);
 	/* From here on Ctrl-C must not leave the process half joined. */
 	hl_launch_defer_signals();
 	if (r == 0)

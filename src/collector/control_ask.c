@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/names.h"
 #include "base/text.h"
+#include "process/audit.h"
 #include "recording/fields.h"
 
 #include <dirent.h>
@@ -185,8 +186,8 @@ static const char *reason_of(int r)
 	return strerror(-r);
 }
 
-int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_request *request,
-		   json_t **ret_answer, struct hl_error *err)
+static int ask_peer(const struct hl_control_peer *peer, const struct hl_control_request *request,
+		    json_t **ret_answer, struct hl_error *err)
 {
 	/* To write a recording takes as long as the disk does. */
 	bool writes = request->verb == HL_CONTROL_SNAPSHOT || request->verb == HL_CONTROL_REPLACE ||
@@ -214,6 +215,17 @@ int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_r
 	}
 	*ret_answer = answer;
 	return 0;
+}
+
+int hl_control_ask(const struct hl_control_peer *peer, const struct hl_control_request *request,
+		   json_t **ret_answer, struct hl_error *err)
+{
+	const char *change = hl_control_protocol_change(request);
+
+	int r = ask_peer(peer, request, ret_answer, err);
+	if (change)
+		hl_audit(change, request->pid, r);
+	return r;
 }
 
 char *hl_control_ask_bytes(const json_t *text)

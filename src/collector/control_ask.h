@@ -71,6 +71,9 @@ int hl_control_protocol_check(struct hl_control_request *request, struct hl_erro
 size_t hl_control_protocol_format(const struct hl_control_request *request,
 				  char line[HL_CONTROL_LINE_MAX]);
 
+/* The word of a request that reaches into the recorded process or changes what is recorded of it; NULL: it does neither. */
+const char *hl_control_protocol_change(const struct hl_control_request *request);
+
 /* ---- where collectors listen ---- */
 
 /*

@@ -199,6 +199,16 @@ size_t hl_control_protocol_format(const struct hl_control_request *request,
 				verbs[request->verb].name, request->pid, space, request->argument);
 }
 
+const char *hl_control_protocol_change(const struct hl_control_request *request)
+{
+	static const uint32_t reads = 1u << HL_CONTROL_FIND | 1u << HL_CONTROL_STATUS |
+				      1u << HL_CONTROL_SNAPSHOT | 1u << HL_CONTROL_REPLACE |
+				      1u << HL_CONTROL_LINES | 1u << HL_CONTROL_TIMES |
+				      1u << HL_CONTROL_LEAKS;
+
+	return reads >> request->verb & 1 ? NULL : verbs[request->verb].name;
+}
+
 /* ---- the directory of sockets ---- */
 
 #define NAME_BYTES 32

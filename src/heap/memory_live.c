@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "heap/memory.h"
+#include "process/audit.h"
 #include "process/process.h"
 
 #include <elf.h>
@@ -264,6 +265,7 @@ struct live_memory {
 	struct hl_pagemap *pagemap;
 	bool has_huge_pages;  /* of hugetlbfs */
 	struct hl_stop *stop; /* NULL: nothing is stopped */
+	bool is_audited;      /* a stop of it: many may be needed */
 	uint64_t stopped_since_ns;
 	const struct hl_sleeper_source *source; /* NULL: nobody tells */
 	struct hl_sleeper *sleepers;		/* that are not stopped */
@@ -447,6 +449,9 @@ static int stop_others(struct live_memory *live, struct hl_error *err)
 		live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
 		r = stop_begin(live->base.pid, live->sleepers, live->sleeper_count, &live->stop,
 			       err);
+		if (!live->is_audited || r < 0)
+			hl_audit("stop", live->base.pid, r);
+		live->is_audited = true;
 	}
 	if (stop_count(live->stop) > live->base.stopped_threads)
 		live->base.stopped_threads = stop_count(live->stop);

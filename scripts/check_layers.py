@@ -12,7 +12,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOTS = ("include", "src")  # where the paths of includes begin
+MACHINES = ("src/arch/aarch64", "src/arch/x86_64")  # a folder of src there is part of the one of the same name here
+ROOTS = (*MACHINES, "include", "src")  # where the paths of includes begin
 ROW = re.compile(r"^\| `(?P<folder>[^`]+)` \|[^|]+\| (?P<allowed>[^|]+) \|$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 # Headers that the build generates, by the source that they are made from.
@@ -40,12 +41,20 @@ def read_map(text):
 
 
 def sources(tree):
-    return sorted(path for root in ROOTS for path in (tree / root).rglob("*.[ch]"))
+    return sorted(path for root in ("include", "src") for path in (tree / root).rglob("*.[ch]"))
+
+
+def folder_with(tree, path):
+    """The folder that a source is part of, from the tree."""
+    folder = str(path.parent.relative_to(tree))
+    for machine in MACHINES:
+        folder = re.sub(rf"^{machine}/", "src/", folder)
+    return folder
 
 
 def check_rows(tree, rows):
     """Whether the map and the folders of the tree are the same, and arrows point up the table."""
-    folders = {str(path.parent.relative_to(tree)) for path in sources(tree)}
+    folders = {folder_with(tree, path) for path in sources(tree)}
     for folder in sorted(folders - {row.path for row in rows.values()}):
         yield f"CONTRIBUTING.md: the map has no row for {folder}"
     above = set()
@@ -74,7 +83,7 @@ def folder_of(tree, included):
 
 def check_includes(tree, rows):
     for path in sources(tree):
-        own = "/".join(path.relative_to(tree).parts[1:-1])
+        own = folder_with(tree, path).partition("/")[2]
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             found = INCLUDE.match(line)
             if not found or own not in rows:

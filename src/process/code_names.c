@@ -522,8 +522,7 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 	const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 				     .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	struct hl_code_files found = HL_CODE_FILES_NONE;
-	struct hl_process_facts facts;
-	struct hl_error err = {0};
+	uint64_t start_ticks;
 	char path[32], status[4096];
 
 	snprintf(path, sizeof(path), "/proc/%d/root", hl_proc_thread(pid));
@@ -542,10 +541,9 @@ void hl_code_files_refresh(struct hl_code_files *files, pid_t pid)
 		}
 	found.start_realtime_ns = files->start_realtime_ns;
 	found.asked_pid = files->asked_pid;
-	if (!found.start_realtime_ns && hl_process_facts_read(pid, &facts, &err) == 0) {
-		found.start_realtime_ns = facts.start_realtime_ns;
-		hl_process_facts_release(&facts);
-	}
+	if (!found.start_realtime_ns &&
+	    hl_process_stat_field(pid, HL_STAT_START_TICKS, &start_ticks) == 0)
+		found.start_realtime_ns = hl_process_start_ns(start_ticks);
 	hl_code_files_release(files);
 	*files = found;
 }

@@ -160,11 +160,11 @@ char *hl_process_run_path(pid_t pid)
 	char *path = hl_process_executable(pid);
 
 	/* What /proc links to has the names of descriptors there. */
-	if (!path || !read_executed(pid, executed) || !strncmp(executed, "/proc/", 6) ||
-	    !is_same_file(pid, executed, path))
+	if (!path || !read_executed(pid, executed) || !strncmp(executed, "/proc/", 6))
 		return path;
 	const char *name = hl_path_basename(executed);
-	if (strncmp(hl_path_basename(path), name, strlen(name)) == 0)
+	if (strncmp(hl_path_basename(path), name, strlen(name)) == 0 ||
+	    !is_same_file(pid, executed, path))
 		return path;
 	free(path);
 	return strdup(executed);

@@ -57,6 +57,14 @@ pid_t hl_proc_thread(pid_t pid)
 	return last.thread;
 }
 
+static bool is_one_of(const char *file, const char *const *files, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(file, files[i]) == 0)
+			return true;
+	return false;
+}
+
 /* Whether a thread that has ended has it no more. */
 static bool is_of_memory(const char *file)
 {
@@ -64,10 +72,15 @@ static bool is_of_memory(const char *file)
 					    "maps",	    "mountinfo", "smaps",
 					    "smaps_rollup", "statm",	 "status"};
 
-	for (size_t i = 0; i < HL_COUNT_OF(files); i++)
-		if (strcmp(file, files[i]) == 0)
-			return true;
-	return false;
+	return is_one_of(file, files, HL_COUNT_OF(files));
+}
+
+/* Whether the kernel gives as much of it as there is room for: less is all. Of others, such as maps, it gives a page at a time. */
+static bool is_given_at_once(const char *file)
+{
+	static const char *const files[] = {"auxv", "cmdline", "comm", "stat", "status"};
+
+	return is_one_of(file, files, HL_COUNT_OF(files));
 }
 
 static int open_file(pid_t pid, const char *file)
@@ -118,12 +131,17 @@ static ssize_t read_file(pid_t pid, const char *file, bool drops_groups, char *t
 	size_t length = 0;
 	ssize_t got = 0;
 	text[0] = '\0';
-	while (length < capacity - 1 &&
-	       (got = read(fd, text + length, capacity - 1 - length)) > 0) {
+	for (size_t asked = 0; length < capacity - 1;) {
+		asked = capacity - 1 - length;
+		got = read(fd, text + length, asked);
+		if (got <= 0)
+			break;
 		length += (size_t)got;
 		text[length] = '\0';
 		if (drops_groups)
 			length = drop_groups(text, length);
+		if ((size_t)got < asked && is_given_at_once(file))
+			break;
 	}
 	return got < 0 ? -errno : (ssize_t)length;
 }
@@ -369,8 +387,7 @@ static int read_status(pid_t pid, struct hl_process_facts *facts, struct hl_erro
 
 /* ---- stat and auxv ---- */
 
-#define STAT_BYTES	 1024
-#define STAT_START_TICKS 22
+#define STAT_BYTES 1024
 
 /* What follows the name, the second field, which may itself contain anything. ${file}: "stat". */
 static int read_stat(pid_t pid, const char *file, char text[STAT_BYTES],
@@ -436,15 +453,19 @@ int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number)
 	return 0;
 }
 
+uint64_t hl_process_start_ns(uint64_t start_ticks)
+{
+	return hl_clock_ns(CLOCK_REALTIME) - hl_clock_ns(CLOCK_BOOTTIME) +
+	       start_ticks * (HL_NS_PER_SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
 static int read_start(pid_t pid, struct hl_process_facts *facts, struct hl_error *err)
 {
-	int r = hl_process_stat_field(pid, STAT_START_TICKS, &facts->start_ticks);
+	int r = hl_process_stat_field(pid, HL_STAT_START_TICKS, &facts->start_ticks);
 
 	if (r < 0)
 		return hl_proc_error(pid, r, "the start time", err);
-	uint64_t ticks_per_s = (uint64_t)sysconf(_SC_CLK_TCK);
-	facts->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME) - hl_clock_ns(CLOCK_BOOTTIME) +
-				   facts->start_ticks * (HL_NS_PER_SECOND / ticks_per_s);
+	facts->start_realtime_ns = hl_process_start_ns(facts->start_ticks);
 	return 0;
 }
 

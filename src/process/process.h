@@ -114,6 +114,10 @@ bool hl_process_is_frozen(pid_t pid);
 /* The number in ${field} of /proc/PID/stat, counted from 1 as in proc(5), after the state. 0; -EBADMSG;
  * what hl_proc_read() says. */
 int hl_process_stat_field(pid_t pid, int field, uint64_t *ret_number);
+#define HL_STAT_START_TICKS 22
+
+/* When a process began, CLOCK_REALTIME, by its field HL_STAT_START_TICKS. */
+uint64_t hl_process_start_ns(uint64_t start_ticks);
 
 /*
  * The value of ${type}, AT_ENTRY ..., in the auxiliary vector of ${pid}; 0 when it cannot be read. For a program that was

@@ -25,6 +25,10 @@
 
 static_assert(sizeof(struct hl_container_header) == 48, "format");
 static_assert(sizeof(struct hl_section_entry) == 32, "format");
+static_assert(sizeof(struct hl_container_header) +
+			      HL_CONTAINER_SECTIONS_MAX * sizeof(struct hl_section_entry) <
+		      HL_CONTAINER_HELD_BYTES,
+	      "header and table are held");
 
 static const uint8_t container_magic[8] = {'H', 'E', 'A', 'P', 'L', 'I', 'N', 'E'};
 
@@ -55,8 +59,8 @@ static int write_error(const struct hl_container_writer *writer, int error, stru
 	return hl_error_set(err, -error, "cannot write '%s': %s", writer->name, strerror(error));
 }
 
-static int write_all(struct hl_container_writer *writer, const void *bytes, size_t size,
-		     uint64_t position, struct hl_error *err)
+static int write_at(struct hl_container_writer *writer, const void *bytes, size_t size,
+		    uint64_t position, struct hl_error *err)
 {
 	const uint8_t *next = bytes;
 
@@ -73,19 +77,38 @@ static int write_all(struct hl_container_writer *writer, const void *bytes, size
 	return 0;
 }
 
+/* What begins among the first bytes is held as far as it lies there. */
+static int write_all(struct hl_container_writer *writer, const void *bytes, size_t size,
+		     uint64_t position, struct hl_error *err)
+{
+	size_t room = position < sizeof(writer->held) ? sizeof(writer->held) - position : 0;
+	size_t held = size < room ? size : room;
+
+	if (held) {
+		memcpy(writer->held + position, bytes, held);
+		if (position + held > writer->held_bytes)
+			writer->held_bytes = position + held;
+	}
+	return held == size ? 0
+			    : write_at(writer, (const uint8_t *)bytes + held, size - held,
+				       position + held, err);
+}
+
 void hl_container_writer_init_fd(struct hl_container_writer *writer, int fd, const char *name,
 				 uint32_t kind, uint32_t section_count)
 {
 	assert(section_count <= HL_CONTAINER_SECTIONS_MAX);
-	*writer = (struct hl_container_writer){.directory_fd = -1,
-					       .fd = fd,
-					       .name = name,
-					       .compression_level = HL_COMPRESSION_FAST};
+	memset(writer, 0, offsetof(struct hl_container_writer, held));
+	writer->directory_fd = -1;
+	writer->fd = fd;
+	writer->name = name;
+	writer->compression_level = HL_COMPRESSION_FAST;
 	memcpy(writer->header.magic, container_magic, sizeof(container_magic));
 	writer->header.version = HL_FORMAT_VERSION;
 	writer->header.kind = kind;
 	writer->header.section_count = section_count;
-	writer->position = sizeof(writer->header) + table_bytes(&writer->header);
+	writer->position = writer->held_bytes =
+		sizeof(writer->header) + table_bytes(&writer->header);
 }
 
 int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,
@@ -245,9 +268,9 @@ int hl_container_writer_finish(struct hl_container_writer *writer, bool sync, st
 	header->file_bytes = writer->position;
 	header->table_hash = XXH3_64bits(writer->table, table_bytes(header));
 	header->header_hash = header_hash(header);
-	int r = write_all(writer, writer->table, table_bytes(header), sizeof(*header), err);
-	if (r == 0)
-		r = write_all(writer, header, sizeof(*header), 0, err);
+	memcpy(writer->held + sizeof(*header), writer->table, table_bytes(header));
+	memcpy(writer->held, header, sizeof(*header));
+	int r = write_at(writer, writer->held, writer->held_bytes, 0, err);
 	if (r < 0)
 		return r;
 	if (sync && fsync(writer->fd) < 0)

@@ -58,6 +58,8 @@ struct hl_section_entry {
 
 /* A file being written. Begin, add exactly the announced number of sections, finish; release in
  * any case. */
+#define HL_CONTAINER_HELD_BYTES 4096
+
 struct hl_container_writer {
 	int directory_fd; /* -1: ${fd} is the caller's */
 	int fd;
@@ -72,6 +74,8 @@ struct hl_container_writer {
 	bool takes_frames;	   /* it consists of frames that the caller has made */
 	struct ZSTD_CCtx_s *zstd;  /* NULL until a section is compressed */
 	uint8_t *compressed;	   /* what zstd puts out */
+	size_t held_bytes; /* of the file's begin, written at its end: most files are short */
+	uint8_t held[HL_CONTAINER_HELD_BYTES];
 };
 
 int hl_container_writer_init(struct hl_container_writer *writer, int directory_fd, const char *name,

@@ -7,6 +7,7 @@
 #include "process/cgroup.h"
 #include "process/maps.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,11 @@ struct hl_budget {
 	struct hl_budget_watch *watches;
 	pthread_t thread;
 	bool has_thread, ends;
+	uint64_t next_ns; /* when the thread looks next */
+	struct {
+		char path[PATH_MAX];
+		uint64_t until_ns;
+	} unlimited; /* a group without limits, its own or above it */
 	int64_t bytes_per_ns;
 };
 
@@ -94,6 +100,26 @@ void hl_budget_free(struct hl_budget *budget)
 	free(budget);
 }
 
+/* Most processes of a recording are in one group, and most groups have no limit. */
+static void open_gauge(struct hl_budget_watch *watch, const struct hl_cgroup *group,
+		       uint64_t now_ns)
+{
+	struct hl_budget *budget = watch->budget;
+
+	watch->limits_ns = now_ns + LIMITS_WAIT_NS;
+	if (now_ns < budget->unlimited.until_ns &&
+	    strcmp(budget->unlimited.path, group->path) == 0) {
+		hl_cgroup_gauge_release(&watch->gauge);
+		watch->limits_ns = budget->unlimited.until_ns;
+		return;
+	}
+	hl_cgroup_gauge_open(&watch->gauge, group);
+	if (watch->gauge.count)
+		return;
+	strcpy(budget->unlimited.path, group->path);
+	budget->unlimited.until_ns = watch->limits_ns;
+}
+
 /* Processes are moved to other groups, and limits are changed. */
 static void look_at_limits(struct hl_budget_watch *watch, uint64_t now_ns)
 {
@@ -101,11 +127,11 @@ static void look_at_limits(struct hl_budget_watch *watch, uint64_t now_ns)
 
 	if (now_ns < watch->limits_ns)
 		return;
+	watch->limits_ns = now_ns + LIMITS_WAIT_NS;
 	if (hl_cgroup_open_of(watch->pid, &group, NULL) == 0) {
-		hl_cgroup_gauge_open(&watch->gauge, &group);
+		open_gauge(watch, &group, now_ns);
 		hl_cgroup_release(&group);
 	}
-	watch->limits_ns = now_ns + LIMITS_WAIT_NS;
 }
 
 static int64_t lowest_limit(const struct hl_budget_watch *watch)
@@ -130,7 +156,8 @@ static uint64_t sample_bytes_of(int64_t most_bytes, int64_t limit)
 					 : (uint64_t)mean;
 }
 
-struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid)
+struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid,
+					    const struct hl_cgroup *group)
 {
 	struct hl_budget_watch *watch = budget ? calloc(1, sizeof(*watch)) : NULL;
 
@@ -138,7 +165,11 @@ struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid)
 		return NULL;
 	watch->budget = budget;
 	watch->pid = pid;
-	look_at_limits(watch, hl_clock_ns(CLOCK_MONOTONIC));
+	if (group) {
+		pthread_mutex_lock(&budget->lock);
+		open_gauge(watch, group, hl_clock_ns(CLOCK_MONOTONIC));
+		pthread_mutex_unlock(&budget->lock);
+	}
 	int64_t limit = lowest_limit(watch);
 	int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 	int64_t whole = limit < machine ? limit : machine;
@@ -245,13 +276,30 @@ static void *run(void *argument)
 			uint64_t own_ns = look(watch, now_ns);
 			wait_ns = own_ns < wait_ns ? own_ns : wait_ns;
 		}
-		uint64_t next_ns = now_ns + wait_ns;
+		uint64_t next_ns = budget->next_ns = now_ns + wait_ns;
 		const struct timespec next = {.tv_sec = (time_t)(next_ns / HL_NS_PER_SECOND),
 					      .tv_nsec = (long)(next_ns % HL_NS_PER_SECOND)};
 		pthread_cond_timedwait(&budget->changed, &budget->lock, &next);
 	}
 	pthread_mutex_unlock(&budget->lock);
 	return NULL;
+}
+
+static void start_thread(struct hl_budget *budget)
+{
+	if (!budget->has_thread)
+		budget->has_thread =
+			hl_worker_start(&budget->thread, STACK_BYTES, run, budget) == 0;
+}
+
+void hl_budget_attend(struct hl_budget *budget)
+{
+	if (!budget)
+		return;
+	pthread_mutex_lock(&budget->lock);
+	if (budget->watches)
+		start_thread(budget);
+	pthread_mutex_unlock(&budget->lock);
 }
 
 void hl_budget_begin(struct hl_budget_watch *watch, struct hl_region_header *header)
@@ -263,11 +311,12 @@ void hl_budget_begin(struct hl_budget_watch *watch, struct hl_region_header *hea
 	watch->header = header;
 	watch->next = budget->watches;
 	budget->watches = watch;
-	look(watch, hl_clock_ns(CLOCK_MONOTONIC));
-	if (!budget->has_thread)
-		budget->has_thread =
-			hl_worker_start(&budget->thread, STACK_BYTES, run, budget) == 0;
-	pthread_cond_signal(&budget->changed);
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC), wait_ns = look(watch, now_ns);
+	/* A program without limits may have ended before a thread is worth its start. */
+	if (wait_ns < NO_LIMIT_WAIT_NS)
+		start_thread(budget);
+	if (now_ns + wait_ns < budget->next_ns)
+		pthread_cond_signal(&budget->changed);
 	pthread_mutex_unlock(&budget->lock);
 }
 

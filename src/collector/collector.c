@@ -41,6 +41,9 @@
 #define END_WAIT_MS 200
 #define END_LOOK_MS 2
 
+/* Files of programs that have ended, and often run again. */
+#define HELD_IDLE_MAX 8
+
 /* So that a flood of callers does not keep the owner from its other descriptors. */
 #define EVENTS_PER_DISPATCH 256
 
@@ -104,6 +107,7 @@ int hl_collector_new(const struct hl_collector_settings *settings,
 	if (!collector->settings.save_every_ns)
 		collector->settings.save_every_ns = HL_NS_PER_SECOND;
 	collector->budget = hl_budget_new(&settings->budget);
+	collector->held_files.idle_max = HELD_IDLE_MAX;
 	collector->archive.directory.fd = -1;
 	collector->reception.fd = collector->reception.reserve_fd = -1;
 	for (int i = 0; i < WAITING_MAX; i++)
@@ -143,6 +147,7 @@ void hl_collector_free(struct hl_collector *collector)
 		collector->tracked = tracked->next;
 		hl_tracked_free(tracked);
 	}
+	hl_held_files_release(&collector->held_files);
 	hl_budget_free(collector->budget);
 	hl_reception_release(&collector->reception);
 	hl_archive_release(&collector->archive);
@@ -189,13 +194,6 @@ static void look_within(struct hl_collector *collector, uint64_t ns)
 	if ((uint64_t)left.it_value.tv_sec * HL_NS_PER_SECOND + (uint64_t)left.it_value.tv_nsec >
 	    ns)
 		start_timer(collector, ns);
-}
-
-/* To be called when the list of processes has changed. */
-static void listen_to_mailboxes(struct hl_collector *collector)
-{
-	if (collector->control)
-		hl_control_listen(collector->control);
 }
 
 /* Where this fails, the recording goes on with a warning that it cannot be controlled. */
@@ -261,7 +259,8 @@ static void forget(struct hl_collector *collector, struct hl_tracked *tracked)
 	while (*link != tracked)
 		link = &(*link)->next;
 	*link = tracked->next;
-	listen_to_mailboxes(collector);
+	if (collector->control)
+		hl_control_forget(collector->control, tracked);
 	hl_unrecorded_keep(&collector->unrecorded, tracked);
 	hl_tracked_free(tracked);
 }
@@ -483,7 +482,8 @@ static void enter(struct hl_collector *collector, struct hl_tracked *tracked, bo
 	collector->unrecorded.arrived += arrived;
 	look_within(collector,
 		    tracked->pid == collector->program ? FIRST_SAVE_NS : HL_NS_PER_SECOND);
-	listen_to_mailboxes(collector);
+	if (collector->control)
+		hl_control_enter(collector->control);
 }
 
 /* Makes ${region_fd} a region for process ${pid}, and follows that. */
@@ -714,6 +714,7 @@ static void on_timer(struct hl_collector *collector)
 	if (read(collector->timer_fd, &expirations, sizeof(expirations)) < 0)
 		return;
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	hl_budget_attend(collector->budget);
 	uint64_t wait_ns = check_waiting(collector, now_ns) || has_new(collector)
 				   ? HL_NS_PER_SECOND
 				   : collector->settings.save_every_ns;

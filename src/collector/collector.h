@@ -287,6 +287,7 @@ const char *hl_examine_hidden_guest(const char *path, char ret_version[HL_EXAMIN
  */
 
 struct hl_archive;
+struct hl_cgroup;
 struct hl_region_settings;
 struct hl_tracked;
 
@@ -300,6 +301,9 @@ struct hl_memory_group;
 
 /* Looks at the group of ${pid} as it is now. NULL: it cannot be read from here, or there is no memory. */
 struct hl_memory_group *hl_memory_group_open(pid_t pid);
+
+/* NULL for NULL. */
+const struct hl_cgroup *hl_memory_group_at(const struct hl_memory_group *group);
 
 /* Whether an exact recording of ${pid} may need what is left below the limit; ${sentence} says so. */
 bool hl_memory_group_describe_room(const struct hl_memory_group *group, pid_t pid,

@@ -21,6 +21,9 @@
 /* So that a flood of clients does not keep the collector from its recorders. */
 #define EVENTS_PER_DISPATCH 32
 
+/* After which time the bell listens to a new process. */
+#define LISTEN_MS 10u
+
 /* epoll's cookie: one of these, plus the index of a client; and after all of these its report. */
 enum event {
 	EVENT_SOCKET,
@@ -37,9 +40,10 @@ enum event {
 struct hl_control {
 	struct hl_control_subject subject;
 	int epoll_fd, timer_fd;
-	bool is_ticking;	     /* the timer is set */
+	unsigned timer_ms;	     /* its interval; 0: it is not set */
 	struct hl_bell *bell;	     /* NULL: the kernel has none, or no means */
-	bool hears_all;		     /* bell listens to all processes */
+	bool hears_all;		     /* bell listens to all processes, but for new ones */
+	bool has_new;		     /* to which it is to listen, too */
 	int directory_fd, socket_fd; /* -1: nobody is listened to */
 	bool deaf;		     /* for want of descriptors; until the next poll */
 	struct hl_control_client clients[CLIENTS_MAX];
@@ -61,6 +65,14 @@ static int watch(struct hl_control *control, int fd, uint32_t events, uint64_t c
 static void unwatch(struct hl_control *control, int fd)
 {
 	epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void drop_bell(struct hl_control *control)
+{
+	unwatch(control, hl_bell_fd(control->bell));
+	hl_bell_free(control->bell);
+	control->bell = NULL;
+	control->hears_all = false;
 }
 
 /* Without a bell, which not every kernel has, mailboxes are looked at by the timer. */
@@ -97,7 +109,7 @@ int hl_control_new(const struct hl_control_subject *subject, struct hl_control *
 		hl_control_free(control);
 		return r;
 	}
-	hl_control_listen(control);
+	control->hears_all = control->bell;
 	*ret_control = control;
 	return 0;
 }
@@ -422,21 +434,23 @@ static bool has_to_look(const struct hl_control *control)
 
 static void set_timer(struct hl_control *control)
 {
-	bool ticks = has_to_look(control);
+	unsigned ms = has_to_look(control) ? HL_MAILBOX_POLL_MS : control->has_new ? LISTEN_MS : 0;
 
-	if (ticks == control->is_ticking)
+	if (ms == control->timer_ms)
 		return;
-	const struct timespec interval = {.tv_nsec = ticks ? HL_MAILBOX_POLL_MS * 1000000L : 0};
+	const struct timespec interval = {.tv_nsec = ms * 1000000L};
 	const struct itimerspec timer = {.it_interval = interval, .it_value = interval};
 	timerfd_settime(control->timer_fd, 0, &timer, NULL);
-	control->is_ticking = ticks;
+	control->timer_ms = ms;
 }
 
-void hl_control_listen(struct hl_control *control)
+/* Has the bell listen to all processes. */
+static void listen_to_all(struct hl_control *control)
 {
 	struct hl_mailbox *mailboxes[HL_BELLS_MAX];
 	size_t count = 0;
 
+	control->has_new = false;
 	control->hears_all = control->bell;
 	for (struct hl_tracked *process = *control->subject.tracked; process && control->bell;
 	     process = process->next) {
@@ -448,9 +462,22 @@ void hl_control_listen(struct hl_control *control)
 		}
 		mailboxes[count++] = process->mailbox.mailbox;
 	}
-	if (control->bell)
-		hl_bell_listen(control->bell, mailboxes, count);
+	if (control->bell && hl_bell_listen(control->bell, mailboxes, count) < 0)
+		drop_bell(control);
+}
+
+void hl_control_enter(struct hl_control *control)
+{
+	control->has_new = true;
 	set_timer(control);
+}
+
+void hl_control_forget(struct hl_control *control, const struct hl_tracked *tracked)
+{
+	if (control->bell)
+		hl_bell_forget(control->bell, tracked->mailbox.mailbox);
+	if (!control->hears_all)
+		hl_control_enter(control); /* there may be room for another one */
 }
 
 static void read_mailboxes(struct hl_control *control)
@@ -480,6 +507,8 @@ static void on_timer(struct hl_control *control)
 		end_snapshot(control);
 	if (control->deaf)
 		control->deaf = watch(control, control->socket_fd, EPOLLIN, EVENT_SOCKET) < 0;
+	if (control->has_new)
+		listen_to_all(control);
 	read_mailboxes(control);
 }
 

@@ -91,8 +91,11 @@ bool hl_control_is_to_detach(const struct hl_control *control);
 /* Answers all who did: it has been, or ${problem}, a sentence (NULL if there is none). */
 void hl_control_tell_detached(struct hl_control *control, const char *problem);
 
-/* To be called when the list of processes has changed, and before a region of one that was on it is unmapped. */
-void hl_control_listen(struct hl_control *control);
+/* To be called when a process has come to the list. A moment later its mailbox is listened to: one that ends sooner costs no wake. */
+void hl_control_enter(struct hl_control *control);
+
+/* To be called before the region of ${tracked} is unmapped, when it is not on the list any more. */
+void hl_control_forget(struct hl_control *control, const struct hl_tracked *tracked);
 
 /* Does what the process' mailbox asks for. ${last}: the process has ended. */
 void hl_control_read_mailbox(struct hl_control *control, struct hl_tracked *tracked, bool last);

@@ -65,10 +65,14 @@ void hl_directory_release(struct hl_directory *directory);
  * stacks need of them is copied into the recording.
  */
 
-/* Files that several processes have are open once. Zero-initialize; empty when the last process is freed. */
+/* Files that several processes have are open once, the last ${idle_max} without a process for the next one. Zero-initialize the rest. */
 struct hl_held_files {
 	struct hl_held_file *first;
+	unsigned idle, idle_max;
 };
+
+/* To be called when the last process is freed. */
+void hl_held_files_release(struct hl_held_files *held);
 
 /* Those of one process. */
 struct hl_module_files;

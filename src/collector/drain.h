@@ -194,9 +194,12 @@ void hl_bell_answer(struct hl_bell *bell);
 
 /*
  * Listens to ${count} mailboxes, at most HL_BELLS_MAX, instead of those before. What one of them holds
- * already rings. A mailbox may be unmapped once it is not listened to any more.
+ * already rings. A mailbox may be unmapped once it is not listened to any more. The first call starts a thread: 0 or a negative errno.
  */
-void hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, size_t count);
+int hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, size_t count);
+
+/* Does not listen to ${mailbox} any more, without a wake of the thread. */
+void hl_bell_forget(struct hl_bell *bell, const struct hl_mailbox *mailbox);
 
 /* ---- mailboxes ---- */
 
@@ -250,6 +253,8 @@ struct hl_budget_settings {
 		most_percent; /* of the group's limit or, without one, of the machine's memory; instead of these bytes */
 };
 
+struct hl_cgroup;
+
 struct hl_budget;	/* of a collector; thread-safe */
 struct hl_budget_watch; /* of a process */
 
@@ -264,8 +269,9 @@ struct hl_budget_verdict {
 struct hl_budget *hl_budget_new(const struct hl_budget_settings *settings);
 void hl_budget_free(struct hl_budget *budget); /* NULL is fine; after all watches */
 
-/* Looks at the group of ${pid} before it is recorded; a limit may still be set later. NULL without memory. */
-struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid);
+/* Looks at ${group}, that of ${pid} or NULL, before it is recorded; a limit may still be set later. NULL without memory. */
+struct hl_budget_watch *hl_budget_watch_new(struct hl_budget *budget, pid_t pid,
+					    const struct hl_cgroup *group);
 
 /* For header.spare_sample_bytes: a compromise between what samples tell apart and the memory that they take. 0
  * without ${watch}. */
@@ -273,6 +279,9 @@ uint64_t hl_budget_sample_bytes(const struct hl_budget_watch *watch);
 
 /* From here on ${header} is told, if need be at once; it must stay until hl_budget_watch_free(). ${watch}: NULL is fine. */
 void hl_budget_begin(struct hl_budget_watch *watch, struct hl_region_header *header);
+
+/* To be called once a second: looks at those that have no limit from here on, too. ${budget}: NULL is fine. */
+void hl_budget_attend(struct hl_budget *budget);
 
 /* Whether the recorder was told to sample. ${watch}: NULL is fine. */
 bool hl_budget_has_told(struct hl_budget_watch *watch, struct hl_budget_verdict *ret_verdict);

@@ -21,6 +21,7 @@
 struct hl_bell {
 	int event_fd;
 	pthread_t thread;
+	bool has_thread;
 	_Atomic bool is_over;
 	_Atomic uint32_t changes; /* of is_over and of what follows; a futex */
 	pthread_mutex_t lock;	  /* of what follows */
@@ -92,11 +93,8 @@ int hl_bell_new(struct hl_bell **ret_bell)
 		return -ENOMEM;
 	bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&bell->lock, NULL);
-	int r = bell->event_fd < 0 ? -errno
-				   : hl_worker_start(&bell->thread, STACK_BYTES, run, bell);
-	if (r < 0) {
-		if (bell->event_fd >= 0)
-			close(bell->event_fd);
+	if (bell->event_fd < 0) {
+		int r = -errno;
 		free(bell);
 		return r;
 	}
@@ -116,7 +114,8 @@ void hl_bell_free(struct hl_bell *bell)
 		return;
 	atomic_store(&bell->is_over, true);
 	note_change(bell);
-	pthread_join(bell->thread, NULL);
+	if (bell->has_thread)
+		pthread_join(bell->thread, NULL);
 	pthread_mutex_destroy(&bell->lock);
 	close(bell->event_fd);
 	free(bell);
@@ -134,7 +133,7 @@ void hl_bell_answer(struct hl_bell *bell)
 	eventfd_read(bell->event_fd, &rings);
 }
 
-void hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, size_t count)
+int hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, size_t count)
 {
 	pthread_mutex_lock(&bell->lock);
 	for (size_t i = 0; i < count; i++) {
@@ -144,7 +143,25 @@ void hl_bell_listen(struct hl_bell *bell, struct hl_mailbox *const *mailboxes, s
 	}
 	bell->count = count;
 	pthread_mutex_unlock(&bell->lock);
-	note_change(bell);
+	if (bell->has_thread) {
+		note_change(bell);
+		return 0;
+	}
+	int r = hl_worker_start(&bell->thread, STACK_BYTES, run, bell);
+	bell->has_thread = r == 0;
+	return r;
+}
+
+void hl_bell_forget(struct hl_bell *bell, const struct hl_mailbox *mailbox)
+{
+	pthread_mutex_lock(&bell->lock);
+	for (size_t i = 0; i < bell->count; i++)
+		if (bell->mailboxes[i] == mailbox) {
+			bell->mailboxes[i] = bell->mailboxes[--bell->count];
+			bell->heard[i] = bell->heard[bell->count];
+			break;
+		}
+	pthread_mutex_unlock(&bell->lock);
 }
 
 /* ---- mailboxes ---- */

@@ -65,17 +65,50 @@ struct hl_module_files *hl_module_files_new(struct hl_held_files *held)
 	return files;
 }
 
+/* Closes files without a process until ${most} are left, the oldest first, which are the last ones. */
+static void close_idle(struct hl_held_files *held, unsigned most)
+{
+	while (held->idle > most) {
+		struct hl_held_file **last = NULL;
+		for (struct hl_held_file **link = &held->first; *link; link = &(*link)->next)
+			if (!(*link)->uses)
+				last = link;
+		struct hl_held_file *file = *last;
+		*last = file->next;
+		held->idle--;
+		close(file->fd);
+		free(file);
+	}
+}
+
+void hl_held_files_release(struct hl_held_files *held)
+{
+	close_idle(held, 0);
+}
+
 static void let_go(struct hl_held_files *held, struct hl_held_file *file)
 {
-	struct hl_held_file **link = &held->first;
-
 	if (--file->uses)
 		return;
-	while (*link != file)
-		link = &(*link)->next;
-	*link = file->next;
-	close(file->fd);
-	free(file);
+	held->idle++;
+	close_idle(held, held->idle_max);
+}
+
+static uint64_t mtime_ns(const struct stat *status)
+{
+	return (uint64_t)status->st_mtim.tv_sec * HL_NS_PER_SECOND +
+	       (uint64_t)status->st_mtim.tv_nsec;
+}
+
+/* Nobody ran it meanwhile, so that it may have been written to. */
+static void resume_use(struct hl_held_files *held, struct hl_held_file *file)
+{
+	struct stat status;
+
+	held->idle--;
+	file->is_read &= fstat(file->fd, &status) == 0 &&
+			 mtime_ns(&status) == file->version.print.mtime_ns &&
+			 (uint64_t)status.st_size == file->version.print.bytes;
 }
 
 void hl_module_files_free(struct hl_module_files *files)
@@ -99,7 +132,8 @@ static struct hl_held_file *hold(struct hl_held_files *held, pid_t pid, const st
 	for (struct hl_held_file *file = held->first; file; file = file->next, count++)
 		if (file->inode == map->inode && file->dev_major == map->dev_major &&
 		    file->dev_minor == map->dev_minor) {
-			file->uses++;
+			if (!file->uses++)
+				resume_use(held, file);
 			return file;
 		}
 	struct hl_held_file *file = count < HELD_MAX ? calloc(1, sizeof(*file)) : NULL;
@@ -168,8 +202,7 @@ static void read_version(int fd, struct version *ret_version)
 	if (fstat(fd, &status) == 0)
 		ret_version->print = (struct hl_file_print){
 			.bytes = (uint64_t)status.st_size,
-			.mtime_ns = (uint64_t)status.st_mtim.tv_sec * HL_NS_PER_SECOND +
-				    (uint64_t)status.st_mtim.tv_nsec,
+			.mtime_ns = mtime_ns(&status),
 			.hash = hl_elf_hash(fd),
 		};
 }

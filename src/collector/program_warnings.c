@@ -28,7 +28,7 @@
 
 struct hl_memory_group {
 	struct hl_cgroup at;
-	struct hl_cgroup_figures figures; /* when it was opened */
+	uint64_t oom_kills; /* when it was opened */
 };
 
 struct hl_memory_group *hl_memory_group_open(pid_t pid)
@@ -37,11 +37,17 @@ struct hl_memory_group *hl_memory_group_open(pid_t pid)
 
 	if (!group)
 		return NULL;
-	if (hl_cgroup_open_of(pid, &group->at, NULL) == 0 &&
-	    hl_cgroup_read_figures(&group->at, &group->figures, NULL) == 0)
-		return group;
-	hl_memory_group_free(group);
-	return NULL;
+	if (hl_cgroup_open_of(pid, &group->at, NULL) < 0) {
+		free(group);
+		return NULL;
+	}
+	group->oom_kills = hl_cgroup_oom_kills(&group->at);
+	return group;
+}
+
+const struct hl_cgroup *hl_memory_group_at(const struct hl_memory_group *group)
+{
+	return group ? &group->at : NULL;
 }
 
 /*
@@ -53,14 +59,14 @@ static bool memory_group_describe_kill(const struct hl_memory_group *group, pid_
 {
 	struct hl_cgroup_figures now;
 
-	if (!group || group->figures.oom_kills == HL_CGROUP_UNKNOWN)
+	if (!group || group->oom_kills == HL_CGROUP_UNKNOWN)
 		return false;
 	uint64_t oom_kills = hl_cgroup_oom_kills(&group->at);
-	if (oom_kills == HL_CGROUP_UNKNOWN || oom_kills <= group->figures.oom_kills ||
+	if (oom_kills == HL_CGROUP_UNKNOWN || oom_kills <= group->oom_kills ||
 	    hl_cgroup_read_figures(&group->at, &now, NULL) < 0 ||
 	    now.oom_kills == HL_CGROUP_UNKNOWN)
 		return false;
-	uint64_t kills = now.oom_kills - group->figures.oom_kills;
+	uint64_t kills = now.oom_kills - group->oom_kills;
 	char limit[64] = "";
 	if (now.limit != HL_CGROUP_UNKNOWN)
 		snprintf(limit, sizeof(limit), ", whose limit is %.1f MiB",
@@ -75,11 +81,12 @@ static bool memory_group_describe_kill(const struct hl_memory_group *group, pid_
 bool hl_memory_group_describe_room(const struct hl_memory_group *group, pid_t pid,
 				   char sentence[HL_WARNING_BYTES])
 {
-	const struct hl_cgroup_figures *figures = group ? &group->figures : NULL;
+	struct hl_cgroup_figures figures;
 
-	if (!figures || figures->limit == HL_CGROUP_UNKNOWN)
+	if (!group || hl_cgroup_read_figures(&group->at, &figures, NULL) < 0 ||
+	    figures.limit == HL_CGROUP_UNKNOWN)
 		return false;
-	int64_t left = (int64_t)figures->limit - (int64_t)figures->usage;
+	int64_t left = (int64_t)figures.limit - (int64_t)figures.usage;
 	int64_t need = BASE_BYTES + hl_process_status_read(pid).anonymous_bytes / HEAP_PARTS;
 	if (left >= need)
 		return false;
@@ -88,7 +95,7 @@ bool hl_memory_group_describe_room(const struct hl_memory_group *group, pid_t pi
 		 "the recorder's memory counts, about 13 bytes for each live block; before it is "
 		 "full, the recording goes on by samples",
 		 hl_cgroup_name(&group->at), (double)(left > 0 ? left : 0) / MIB,
-		 (double)figures->limit / MIB);
+		 (double)figures.limit / MIB);
 	return true;
 }
 
@@ -144,12 +151,15 @@ bool hl_outside_malloc_describe(const struct hl_outside_malloc *found,
 {
 	const char *name = hl_path_basename(found->executable);
 	struct hl_own_memory found_own;
-	const struct hl_own_memory *own = find_own(found, &found_own) ? &found_own : NULL;
+	const struct hl_own_memory *own = NULL;
 	bool is_empty = !found->allocations;
 	bool grew =
 		found->rss_growth_bytes >= (found->is_traced ? GROWTH_MIN_TRACED : GROWTH_MIN) &&
 		found->malloc_bytes < found->rss_growth_bytes / SHARE_OF_GROWTH &&
 		found->alloc_bytes < found->rss_growth_bytes;
+
+	if ((grew || (found->ran_before && is_empty)) && find_own(found, &found_own))
+		own = &found_own;
 	/* Such a guest frees and allocates objects without a call of malloc, too. */
 	bool is_unseen = own && own->is_objects && found->ran_before && is_empty;
 	char way[WAY_MAX], had[64] = "", growth[64] = "";

@@ -2,6 +2,8 @@
 /* Makes regions out of memfds, with the clock that their time stamps are read by; see region_read.h. */
 #include "collector/region_read.h"
 
+#include "base/clock.h"
+
 #include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,10 +46,18 @@ bool hl_time_stamps_are_clock(const char *path)
  * processors differ. */
 static bool time_stamps_work(void)
 {
+	static uint64_t
+		until_ns; /* asked again then: in a virtual machine the processor is slow to answer */
+	static bool work;
 	unsigned eax, ebx, ecx, edx;
+	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
-	return __get_cpuid(POWER_LEAF, &eax, &ebx, &ecx, &edx) && edx & INVARIANT_TSC &&
-	       hl_time_stamps_are_clock(CLOCK_SOURCE);
+	if (now_ns >= until_ns) {
+		work = __get_cpuid(POWER_LEAF, &eax, &ebx, &ecx, &edx) && edx & INVARIANT_TSC &&
+		       hl_time_stamps_are_clock(CLOCK_SOURCE);
+		until_ns = now_ns + HL_NS_PER_SECOND;
+	}
+	return work;
 }
 
 /* ---- regions ---- */
@@ -116,7 +126,7 @@ int hl_region_make(const struct hl_region_settings *settings, uint64_t address_s
 	int fd = memfd >= 0 ? memfd : make_memfd();
 	if (fd < 0)
 		return -errno;
-	int r = is_empty_memfd(fd) ? 0 : -EBADFD;
+	int r = memfd < 0 || is_empty_memfd(fd) ? 0 : -EBADFD;
 	if (r == 0)
 		r = ftruncate(fd, (off_t)region.bytes) == 0 ? seal(fd, region.bytes) : -errno;
 	void *base = MAP_FAILED;

@@ -99,8 +99,12 @@ static const struct hl_region_header *header_of(const struct hl_region_view *vie
 
 uint64_t hl_region_check_most_events(const struct hl_region_view *view, uint64_t ns)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t most = ns / NS_PER_EVENT * (uint64_t)(processors > 0 ? processors : 1);
+	static _Atomic long processors; /* the kernel takes its time to count them */
+	long count = processors;
+
+	if (!count)
+		processors = count = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t most = ns / NS_PER_EVENT * (uint64_t)(count > 0 ? count : 1);
 
 	return most + EVENTS_MIN +
 	       SAMPLES_DEVIATE * (view->layout->sample_bytes + view->layout->spare_sample_bytes);

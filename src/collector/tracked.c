@@ -190,7 +190,11 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 	tracked->attached = memfd >= 0;
 	tracked->start_realtime_ns = hl_clock_ns(CLOCK_REALTIME);
 	tracked->start_ns = hl_clock_ns(CLOCK_MONOTONIC);
-	tracked->budget = settings->sample_bytes ? NULL : hl_budget_watch_new(budget, pid);
+	tracked->memory_group = hl_memory_group_open(pid);
+	tracked->budget = settings->sample_bytes
+				  ? NULL
+				  : hl_budget_watch_new(budget, pid,
+							hl_memory_group_at(tracked->memory_group));
 	own.spare_sample_bytes = hl_budget_sample_bytes(tracked->budget);
 	int r = hl_region_make(&own, address_space_limit, memfd, &tracked->region);
 	if (r == 0)
@@ -202,7 +206,6 @@ int hl_tracked_new(pid_t pid, int pidfd, const struct hl_region_settings *settin
 		return r;
 	}
 	tracked->first_anonymous_bytes = hl_process_status_read(pid).anonymous_bytes;
-	tracked->memory_group = hl_memory_group_open(pid);
 	hl_code_files_refresh(&tracked->code_files, pid);
 	hl_mailbox_reader_init(&tracked->mailbox, &tracked->region.header->mailbox, 0);
 	*ret_tracked = tracked;

@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "log/log.h"
 #include "open/open.h"
+#include "pack/pack.h"
 #include "profile/builder.h"
 #include "profile/profile.h"
 #include "view/format.h"
@@ -26,7 +27,8 @@ struct request {
 static const struct request defaults;
 
 static const struct hl_option options[] = {
-	{"output", 'o', "FILE", "packed recording (default: NAME.hlpack beside NAME.hl)",
+	{"output", 'o', "FILE",
+	 "packed recording; -: standard output (default: NAME.hlpack beside NAME.hl)",
 	 HL_OPTION_TEXT, HL_AT(output), NULL},
 	{"force", 'f', NULL, "replace an existing file", HL_OPTION_FLAG, HL_AT(force), NULL},
 	{"no-log", 0, NULL, "leave out the log and the events", HL_OPTION_FLAG, HL_AT(no_log),
@@ -125,14 +127,37 @@ static int open_log(struct packing *packing, struct hl_error *err)
 	return 0;
 }
 
+/* Packing goes back and forth in its file, so that a pipe gets what is complete. */
+static int write_to_stdout(const struct packing *packing, const struct hl_pack_log *log,
+			   struct hl_error *err)
+{
+	FILE *passing = tmpfile();
+	char bytes[1 << 14];
+	size_t count;
+
+	if (!passing)
+		return hl_error_set(err, -errno, "cannot pack '%s': %s", packing->path,
+				    strerror(errno));
+	int r = hl_pack_write(packing->profile, log, fileno(passing), "-", err);
+	rewind(passing);
+	while (r == 0 && (count = fread(bytes, 1, sizeof(bytes), passing)) > 0)
+		fwrite(bytes, 1, count, stdout); /* what fails is said at the end of the program */
+	if (r == 0 && ferror(passing))
+		r = hl_error_set(err, -EIO, "cannot pack '%s': %s", packing->path, strerror(EIO));
+	fclose(passing);
+	return r;
+}
+
 static int pack(struct packing *packing, struct hl_error *err)
 {
 	struct hl_profile_selection selection = {.keep_rows = true,
 						 .progress = &packing->progress.progress};
 	const char *path = packing->path;
 
-	int r = hl_output_file_check_regular(packing->output, packing->request->force,
-					     &packing->path, 1, err);
+	int r = packing->output
+			? hl_output_file_check_regular(packing->output, packing->request->force,
+						       &packing->path, 1, err)
+			: 0;
 	if (r == 0 && !hl_input_is_directory(path))
 		r = hl_input_open(&packing->input, path, err);
 	if (r == 0 && !packing->request->no_log)
@@ -153,30 +178,49 @@ static int pack(struct packing *packing, struct hl_error *err)
 		return r;
 	hl_symbols_advice_add(packing->profile, HL_DPKG_DIRECTORY); /* or goes without advice */
 	hl_terminal_progress_phase(&packing->progress, "writing");
-	return hl_output_file_write_packed(packing->profile,
-					   packing->has_log ? &packing->source.log : NULL,
-					   packing->output, err);
+	const struct hl_pack_log *log = packing->has_log ? &packing->source.log : NULL;
+	return packing->output
+		       ? hl_output_file_write_packed(packing->profile, log, packing->output, err)
+		       : write_to_stdout(packing, log, err);
+}
+
+static void say_packed(const struct packing *packing)
+{
+	char size[HL_FORMAT_MAX];
+
+	if (!packing->has_log)
+		hl_cli_note("packed '%s' into '%s'", packing->path, packing->output);
+	else if (packing->log_bytes < WORTH_A_WORD_BYTES)
+		hl_cli_note("packed '%s' and its log into '%s'", packing->path, packing->output);
+	else
+		hl_cli_note("packed '%s' and its log, %s, into '%s'; --no-log leaves the log out",
+			    packing->path, hl_format_bytes((int64_t)packing->log_bytes, size),
+			    packing->output);
 }
 
 static int run_pack(void *parsed, int argc, char **argv)
 {
 	const struct request *request = parsed;
 	const char *output = request->output;
+	bool is_passed_on = output && !strcmp(output, "-");
 	struct hl_error err = {0};
-	char size[HL_FORMAT_MAX];
 
 	if (argc == 0)
 		return hl_cli_usage_error(&hl_verb_pack, "'pack' needs a recording");
 	if (argc > 1)
 		return hl_cli_usage_error(&hl_verb_pack, "unexpected argument '%s'", argv[1]);
-	if ((!output && !strcmp(argv[0], "-")) || (output && !strcmp(output, "-")))
+	if (is_passed_on && isatty(STDOUT_FILENO))
+		return hl_cli_usage_error(
+			&hl_verb_pack,
+			"a packed recording does not go to a terminal; name a file with -o");
+	if (!output && !strcmp(argv[0], "-"))
 		return hl_cli_usage_error(&hl_verb_pack, "'pack' writes a file; name it with -o");
 	char *name = output ? strdup(output) : default_output(argv[0]);
 	if (!name)
 		return hl_cli_error("cannot pack '%s': out of memory", argv[0]);
 	struct packing packing = {.request = request,
 				  .path = argv[0],
-				  .output = name,
+				  .output = is_passed_on ? NULL : name,
 				  .input = HL_INPUT_NONE,
 				  .source = HL_LOG_SOURCE_NONE};
 	hl_terminal_progress_init(&packing.progress, "reading");
@@ -184,13 +228,8 @@ static int run_pack(void *parsed, int argc, char **argv)
 	hl_terminal_progress_clear(&packing.progress);
 	if (r < 0)
 		hl_cli_error("%s", err.text);
-	else if (!packing.has_log)
-		hl_cli_note("packed '%s' into '%s'", argv[0], name);
-	else if (packing.log_bytes < WORTH_A_WORD_BYTES)
-		hl_cli_note("packed '%s' and its log into '%s'", argv[0], name);
-	else
-		hl_cli_note("packed '%s' and its log, %s, into '%s'; --no-log leaves the log out",
-			    argv[0], hl_format_bytes((int64_t)packing.log_bytes, size), name);
+	else if (!is_passed_on)
+		say_packed(&packing);
 	const struct hl_recording *recording = packing.source.log.recording;
 	for (uint32_t i = 0; packing.names && i < recording->process_count; i++)
 		hl_log_state_free(packing.names[i]);

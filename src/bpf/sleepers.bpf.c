@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Lists the threads of a process that sleep, with the registers that they return to user space with. */
+/* Lists the threads of a process: those that sleep with the registers that they return to user space with. */
 #include <linux/bpf.h>
 #include <stdint.h>
 
@@ -27,6 +27,7 @@ struct thread_struct {
 struct task_struct {
 	unsigned int __state; /* 0: it runs, or is about to */
 	int on_cpu;
+	int exit_state; /* not 0: it has ended */
 	int pid, tgid;
 	unsigned long nvcsw, nivcsw; /* switches to another thread, by its own will and not */
 	struct thread_struct thread;
@@ -55,13 +56,12 @@ int list_sleepers(struct bpf_iter__task *context)
 	struct task_struct *task = context->task;
 	struct hl_sleeper_record record = {0};
 
-	if (!task || task->tgid != process)
+	if (!task || task->tgid != process || task->exit_state)
 		return 0;
 	record.tid = (uint64_t)task->pid;
 	record.switches = task->nvcsw + task->nivcsw;
 	asm volatile("" ::: "memory");
-	if (!task->__state || task->on_cpu)
-		return 0;
+	record.runs = !task->__state || task->on_cpu;
 	const struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	record.r15 = regs->r15;
 	record.r14 = regs->r14;

@@ -116,6 +116,7 @@ static int read_all(void *context, struct hl_sleeper **ret_sleepers, size_t *ret
 			r = length < 0 ? -errno : -EIO;
 		for (size_t i = 0; r == 0 && i < (size_t)length / sizeof(*records); i++) {
 			struct hl_sleeper sleeper = {.tid = (pid_t)records[i].tid,
+						     .runs = records[i].runs,
 						     .switches = records[i].switches};
 			memcpy(&sleeper.registers, &records[i].r15,
 			       sizeof(*records) - offsetof(struct hl_sleeper_record, r15));

@@ -124,6 +124,7 @@ void hl_glibc_layout_name(const struct hl_glibc_layout *layout, char *ret_name, 
 #define HUGE_PAGE_MAX  (UINT64_C(1) << 30) /* of x86-64 */
 #define HEAP_MAX_BYTES (UINT64_C(64) << 20)
 
+#define PAGE_BYTES     UINT64_C(4096)
 #define KEY_CHUNKS_MAX 256u /* among which a tcache is looked for; without one, a walk finds all */
 
 static uint64_t int_at(const uint8_t *bytes)
@@ -265,22 +266,20 @@ int hl_glibc_state_bins(struct hl_memory *memory, const struct hl_glibc *glibc,
 	return 0;
 }
 
-/* The same for the chunks in the lists of the tcache at ${address}; nothing if it is not a tcache. */
-static int read_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address,
+#define TCACHE_BYTES_MAX 1024u
+
+/* The same for the chunks in the lists of the tcache of ${bytes}. */
+static int read_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, const uint8_t *bytes,
 		       struct hl_addresses *chunks)
 {
 	const struct list list = {memory, 0, HL_CHUNK_BLOCK, glibc->layout->safe_linking};
-	uint8_t bytes[1024];
 	const uint8_t *heads = bytes + glibc->layout->tcache_bytes - 8 * glibc->layout->tcaches;
 
-	if (hl_memory_read(memory, address, bytes, glibc->layout->tcache_bytes) < 0)
-		return 0;
 	for (uint32_t i = 0; i < glibc->layout->tcaches; i++) {
 		uint64_t head = hl_glibc_word(heads + i * 8);
 		if (head && !(head & 15) && list_collect(&list, head - HL_CHUNK_BLOCK, chunks) < 0)
 			return -ENOMEM;
 	}
-	hl_addresses_sort(chunks);
 	return 0;
 }
 
@@ -291,17 +290,15 @@ uint64_t hl_glibc_state_tcache_size(const struct hl_glibc_layout *layout)
 	return (layout->tcache_bytes + HL_CHUNK_HEADER + 15) & ~UINT64_C(15);
 }
 
-/* Whether the block at ${address} can be a tcache: lists are empty where they hold no chunks by
+/* Whether the block at ${address}, whose ${bytes} are read, can be a tcache: lists are empty where they hold no chunks by
  * their count, and nowhere else. */
-static bool is_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address)
+static bool is_tcache(struct hl_memory *memory, const struct hl_glibc *glibc,
+		      const struct hl_glibc_common *common, uint64_t address, uint8_t *bytes)
 {
 	const struct hl_glibc_layout *layout = glibc->layout;
-	struct hl_glibc_common common;
-	uint8_t bytes[1024];
 	const uint8_t *heads = bytes + layout->tcache_bytes - 8 * layout->tcaches;
 
-	if (hl_memory_read(memory, address, bytes, layout->tcache_bytes) < 0 ||
-	    hl_glibc_state_common(memory, glibc, &common) < 0)
+	if (hl_memory_read(memory, address, bytes, layout->tcache_bytes) < 0)
 		return false;
 	for (uint32_t i = 0; i < layout->tcaches; i++) {
 		uint64_t head;
@@ -309,20 +306,21 @@ static bool is_tcache(struct hl_memory *memory, const struct hl_glibc *glibc, ui
 		memcpy(&count, bytes + i * layout->tcache_count_bytes, layout->tcache_count_bytes);
 		memcpy(&head, heads + i * 8, sizeof(head));
 		if (layout->tcache_counts_down)
-			count = (uint16_t)(common.tcache_count - count);
+			count = (uint16_t)(common->tcache_count - count);
 		if (!head != !count || head & 15)
 			return false;
 	}
 	return true;
 }
 
-/* The number that the chunks in the tcache at ${address} have; 0: they have none in common. */
-static uint64_t common_key(struct hl_memory *memory, const struct hl_glibc *glibc, uint64_t address)
+/* The number that the chunks in the tcache of ${bytes} have; 0: they have none in common. */
+static uint64_t common_key(struct hl_memory *memory, const struct hl_glibc *glibc,
+			   const uint8_t *bytes)
 {
 	HL_CLEANUP(hl_addresses_release) struct hl_addresses chunks = {0};
 	uint64_t word, key = 0;
 
-	if (read_tcache(memory, glibc, address, &chunks) < 0)
+	if (read_tcache(memory, glibc, bytes, &chunks) < 0)
 		return 0;
 	/* It is the second word of most chunks: the program may have taken others meanwhile. By Boyer
 	 * and Moore's vote. */
@@ -344,18 +342,25 @@ static uint64_t common_key(struct hl_memory *memory, const struct hl_glibc *glib
 uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_glibc *glibc,
 				   uint64_t address)
 {
-	uint64_t cache_size = hl_glibc_state_tcache_size(glibc->layout), head, size;
+	uint64_t cache_size = hl_glibc_state_tcache_size(glibc->layout), page = 1, head, size;
+	uint8_t bytes[TCACHE_BYTES_MAX], heads[PAGE_BYTES];
+	struct hl_glibc_common common;
 
+	if (hl_glibc_state_common(memory, glibc, &common) < 0)
+		return 0;
 	for (unsigned i = 0; i < KEY_CHUNKS_MAX; i++, address += size) {
-		if (hl_memory_read(memory, address + 8, &head, sizeof(head)) < 0)
+		uint64_t at = address + 8;
+		if (page != (at & ~(PAGE_BYTES - 1)) &&
+		    hl_memory_read(memory, page = at & ~(PAGE_BYTES - 1), heads, PAGE_BYTES) < 0)
 			return 0;
+		memcpy(&head, heads + (at - page), sizeof(head));
 		size = head & ~HL_CHUNK_FLAGS;
 		if (size < HL_CHUNK_MIN || size & 8)
 			return 0;
-		uint64_t key =
-			size == cache_size && is_tcache(memory, glibc, address + HL_CHUNK_BLOCK)
-				? common_key(memory, glibc, address + HL_CHUNK_BLOCK)
-				: 0;
+		uint64_t key = size == cache_size && is_tcache(memory, glibc, &common,
+							       address + HL_CHUNK_BLOCK, bytes)
+				       ? common_key(memory, glibc, bytes)
+				       : 0;
 		if (key)
 			return key;
 	}
@@ -365,9 +370,14 @@ uint64_t hl_glibc_state_tcache_key(struct hl_memory *memory, const struct hl_gli
 int hl_glibc_state_cached(struct hl_memory *memory, const struct hl_glibc *glibc,
 			  const struct hl_addresses *blocks, struct hl_addresses *chunks)
 {
+	uint8_t bytes[TCACHE_BYTES_MAX];
+	struct hl_glibc_common common;
+
+	if (blocks->count && hl_glibc_state_common(memory, glibc, &common) < 0)
+		return 0;
 	for (size_t i = 0; i < blocks->count; i++)
-		if (is_tcache(memory, glibc, blocks->addresses[i]) &&
-		    read_tcache(memory, glibc, blocks->addresses[i], chunks) < 0)
+		if (is_tcache(memory, glibc, &common, blocks->addresses[i], bytes) &&
+		    read_tcache(memory, glibc, bytes, chunks) < 0)
 			return -ENOMEM;
 	hl_addresses_sort(chunks);
 	return 0;

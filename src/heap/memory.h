@@ -48,6 +48,8 @@ struct hl_memory_kind {
 	/* Like hl_kernel_words_read(). NULL where the kernel has none. */
 	int (*kernel_words)(struct hl_memory *memory, hl_kernel_visit *visit, void *context,
 			    bool *ret_has_io_uring);
+	/* See hl_memory_list_sleepers(). NULL where `stop` is. */
+	bool (*list_sleepers)(struct hl_memory *memory);
 };
 
 struct hl_memory {
@@ -110,6 +112,17 @@ static inline int hl_memory_stop(struct hl_memory *memory, struct hl_error *err)
 static inline int hl_memory_hold(struct hl_memory *memory, struct hl_error *err)
 {
 	return memory->kind->hold ? memory->kind->hold(memory, err) : 0;
+}
+
+/*
+ * Before hl_memory_hold(): lists the threads that sleep and reads the mappings; nothing is stopped. hl_memory_threads()
+ * visits these. Then hl_memory_hold() stops what does not sleep or has woken since, and hl_memory_threads() visits what
+ * it has stopped: each thread that has run since it was visited before, unless one has woken once more after several attempts.
+ * False, and nothing is known, where nobody tells.
+ */
+static inline bool hl_memory_list_sleepers(struct hl_memory *memory)
+{
+	return memory->kind->list_sleepers && memory->kind->list_sleepers(memory);
 }
 
 static inline bool hl_memory_has_moved(struct hl_memory *memory)

@@ -33,35 +33,24 @@ struct stopped_thread {
 
 struct hl_stop {
 	pid_t pid;
-	const struct hl_sleeper *sleepers; /* that are left alone */
-	size_t sleeper_count;
-	struct stopped_thread *threads;
+	struct stopped_thread *threads; /* by tid */
 	size_t count, capacity;
+	uint64_t since_ns; /* when the first one was interrupted; 0: none was */
 };
 
-/* The thread ${tid} among ${count} sleepers; NULL: it is not there. */
-static const struct hl_sleeper *stop_find_sleeper(const struct hl_sleeper *sleepers, size_t count,
-						  pid_t tid)
+static size_t thread_place(const struct hl_stop *stop, pid_t tid)
 {
-	size_t at = HL_LOWER_BOUND(i, count, sleepers[i].tid < tid);
-
-	return at < count && sleepers[at].tid == tid ? &sleepers[at] : NULL;
+	return HL_LOWER_BOUND(i, stop->count, stop->threads[i].tid < tid);
 }
 
-static struct stopped_thread *find_thread(const struct hl_stop *stop, pid_t tid)
-{
-	for (size_t i = 0; i < stop->count; i++)
-		if (stop->threads[i].tid == tid)
-			return &stop->threads[i];
-	return NULL;
-}
-
+/* NULL is fine. */
 static bool stop_has(const struct hl_stop *stop, pid_t tid)
 {
-	return stop && find_thread(stop, tid);
+	size_t at = stop ? thread_place(stop, tid) : 0;
+
+	return stop && at < stop->count && stop->threads[at].tid == tid;
 }
 
-/* Whether the thread ${tid} is one that was stopped; how many were. NULL is fine. */
 static uint32_t stop_count(const struct hl_stop *stop)
 {
 	return stop ? (uint32_t)stop->count : 0;
@@ -97,36 +86,41 @@ static int refuse(const struct hl_stop *stop, int code, struct hl_error *err)
 			    strerror(-code));
 }
 
-/* Interrupts all threads that are not interrupted yet; returns their number. */
-static int interrupt_new(struct hl_stop *stop)
+static int seize(struct hl_stop *stop, pid_t tid)
 {
-	pid_t *tids;
-	size_t count;
-	int found = 0, r = hl_process_threads(stop->pid, &tids, &count);
+	int r = HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < count && r == 0; i++) {
-		pid_t tid = tids[i];
-		if (find_thread(stop, tid) ||
-		    stop_find_sleeper(stop->sleepers, stop->sleeper_count, tid))
-			continue;
-		r = HL_ARRAY_RESERVE(stop->threads, stop->capacity, stop->count + 1);
-		if (r < 0)
-			break;
-		if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
-			int code = -errno;
-			r = code == -ESRCH || hl_process_has_ended(tid)
-				    ? 0
-				    : code; /* it has just ended */
-			continue;
-		}
-		stop->threads[stop->count++] = (struct stopped_thread){.tid = tid};
-		found++;
-		if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 && errno != ESRCH)
-			r = -errno;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
+		r = -errno;
+		return r == -ESRCH || hl_process_has_ended(tid) ? 0 : r; /* it has just ended */
 	}
-	free(tids);
+	size_t at = thread_place(stop, tid);
+	memmove(&stop->threads[at + 1], &stop->threads[at],
+		(stop->count++ - at) * sizeof(*stop->threads));
+	stop->threads[at] = (struct stopped_thread){.tid = tid};
+	return 1;
+}
+
+/* Interrupts those of ${tids} that are not interrupted yet; returns their number. To be traced stops no thread,
+ * so all are before the first one is interrupted. */
+static int interrupt(struct hl_stop *stop, const pid_t *tids, size_t count)
+{
+	int found = 0, r = 0;
+
+	for (size_t i = 0; i < count && r >= 0; i++)
+		if (!stop_has(stop, tids[i])) {
+			r = seize(stop, tids[i]);
+			found += r > 0;
+		}
+	if (found && !stop->since_ns)
+		stop->since_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	for (size_t i = 0; i < stop->count && r >= 0; i++)
+		if (!stop->threads[i].is_stopped &&
+		    ptrace(PTRACE_INTERRUPT, stop->threads[i].tid, NULL, NULL) < 0 &&
+		    errno != ESRCH)
+			r = -errno;
 	return r < 0 ? r : found;
 }
 
@@ -146,9 +140,10 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 
 	for (;;) {
 		pid_t r = waitpid(tid, &status, __WALL | WNOHANG);
-		struct stopped_thread *thread = find_thread(stop, tid);
+		struct stopped_thread *thread = &stop->threads[thread_place(stop, tid)];
 		if (r < 0 || (r == tid && !WIFSTOPPED(status))) {
-			*thread = stop->threads[--stop->count];
+			size_t after = stop->threads + stop->count-- - (thread + 1);
+			memmove(thread, thread + 1, after * sizeof(*thread));
 			return 0;
 		}
 		if (r == tid) {
@@ -164,24 +159,34 @@ static int await(struct hl_stop *stop, pid_t tid, uint64_t deadline)
 	}
 }
 
+/* Stops ${tids}; returns how many of them were not stopped yet. */
+static int stop_some(struct hl_stop *stop, const pid_t *tids, size_t count)
+{
+	int found = interrupt(stop, tids, count);
+	uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+
+	for (size_t i = 0; i < stop->count && found > 0;) {
+		if (stop->threads[i].is_stopped)
+			i++;
+		else if (await(stop, stop->threads[i].tid, deadline) < 0)
+			return -ETIMEDOUT;
+	}
+	return found;
+}
+
 /* A thread that has not stopped yet may start another, so this looks again until it finds none. */
 static int stop_all(struct hl_stop *stop)
 {
 	int found;
 
 	do {
-		found = interrupt_new(stop);
-		if (found < 0)
-			return found;
-		uint64_t deadline = hl_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-		for (size_t i = 0; i < stop->count;) {
-			if (stop->threads[i].is_stopped)
-				i++;
-			else if (await(stop, stop->threads[i].tid, deadline) < 0)
-				return -ETIMEDOUT;
-		}
+		HL_FREED pid_t *tids = NULL;
+		size_t count;
+		found = hl_process_threads(stop->pid, &tids, &count);
+		if (found == 0)
+			found = stop_some(stop, tids, count);
 	} while (found > 0);
-	return stop->count || stop->sleeper_count ? 0 : -ESRCH;
+	return found < 0 || stop->count ? found : -ESRCH;
 }
 
 /* Lets them go on; signals that came meanwhile are delivered, and system calls that the stop
@@ -201,45 +206,6 @@ static void stop_end(struct hl_stop *stop)
 	free(stop);
 }
 
-/*
- * Stops all threads of ${pid} but those in ${sleepers}, also those that begin meanwhile. 0,
- * ${ret_stop} being NULL if there is no other thread; or with a sentence and with nothing stopped:
- * -EBUSY when it is traced already; -EACCES; -ESRCH; -ETIMEDOUT when a thread does not stop, as it
- * hangs in the kernel; -ENOMEM. The same thread must call stop_end().
- */
-static int stop_begin(pid_t pid, const struct hl_sleeper *sleepers, size_t sleeper_count,
-		      struct hl_stop **ret_stop, struct hl_error *err)
-{
-	struct hl_stop *stop = calloc(1, sizeof(*stop));
-
-	if (!stop)
-		return hl_error_set(err, -ENOMEM, "out of memory");
-	*stop = (struct hl_stop){.pid = pid, .sleepers = sleepers, .sleeper_count = sleeper_count};
-	int r = stop_all(stop);
-	if (r < 0)
-		r = refuse(stop, r, err);
-	if (r < 0 || !stop->count) {
-		stop_end(stop);
-		stop = NULL;
-	}
-	if (r == 0)
-		*ret_stop = stop;
-	return r;
-}
-
-/*
- * Stops what is not stopped yet but for ${sleepers}, which take the place of those given before. 0, or as
- * stop_begin(); stop_end() is to be called in any case.
- */
-static int stop_extend(struct hl_stop *stop, const struct hl_sleeper *sleepers,
-		       size_t sleeper_count, struct hl_error *err)
-{
-	stop->sleepers = sleepers;
-	stop->sleeper_count = sleeper_count;
-	int r = stop_all(stop);
-	return r < 0 ? refuse(stop, r, err) : 0;
-}
-
 /* Calls ${visit} with the registers of each thread, until it returns non-zero; returns that. */
 static int stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context)
 {
@@ -256,6 +222,8 @@ static int stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void
 
 #define HOLDS_MAX \
 	8u /* attempts to leave sleepers alone; each stops those that woke in the one before */
+#define HELD_STACKS_MAX \
+	64u /* asked whether their mappings are known, which takes less time than reading all again */
 
 struct live_memory {
 	struct hl_memory base;
@@ -263,14 +231,16 @@ struct live_memory {
 	bool reads_swapped;
 	pid_t reader; /* hl_proc_thread() */
 	struct hl_pagemap *pagemap;
-	bool has_huge_pages;  /* of hugetlbfs */
-	struct hl_stop *stop; /* NULL: nothing is stopped */
-	bool is_audited;      /* a stop of it: many may be needed */
-	uint64_t stopped_since_ns;
+	bool has_huge_pages;			/* of hugetlbfs */
+	struct hl_stop *stop;			/* NULL: nothing is stopped */
+	bool is_audited;			/* a stop of it: many may be needed */
 	const struct hl_sleeper_source *source; /* NULL: nobody tells */
 	struct hl_sleeper *sleepers;		/* that are not stopped */
 	size_t sleeper_count;
-	pid_t *restless; /* sleepers that woke while others were held */
+	bool is_listed; /* they are known */
+	bool is_ahead;	/* they were listed before anything was stopped */
+	bool was_visited;
+	pid_t *restless; /* by tid: they were found awake, and do not count as sleepers any more */
 	size_t restless_count, restless_capacity;
 };
 
@@ -378,18 +348,24 @@ static int live_open_file(struct hl_memory *memory, const struct hl_map *map)
 	return hl_maps_open_file(memory->pid, map);
 }
 
+static void forget_sleepers(struct live_memory *live)
+{
+	free(live->sleepers);
+	live->sleepers = NULL;
+	live->sleeper_count = 0;
+	live->is_listed = live->is_ahead = live->was_visited = false;
+}
+
 static void live_go_on(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 
-	if (live->stop) {
-		stop_end(live->stop);
-		memory->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - live->stopped_since_ns;
-	}
+	uint64_t since_ns = live->stop ? live->stop->since_ns : 0;
+	stop_end(live->stop);
 	live->stop = NULL;
-	free(live->sleepers);
-	live->sleepers = NULL;
-	live->sleeper_count = 0;
+	if (since_ns)
+		memory->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - since_ns;
+	forget_sleepers(live);
 }
 
 static void live_free(struct hl_memory *memory)
@@ -438,27 +414,23 @@ static int read_maps_again(struct live_memory *live, struct hl_error *err)
 
 /* ---- stopping ---- */
 
-/* Stops all threads but the sleepers; those that are stopped already stay so. */
-static int stop_others(struct live_memory *live, struct hl_error *err)
+/* Stops ${tids}, or all threads if that is NULL. Returns how many were not stopped yet; after a failure none is. */
+static int stop_more(struct live_memory *live, const pid_t *tids, size_t count,
+		     struct hl_error *err)
 {
-	int r;
-
-	if (live->stop) {
-		r = stop_extend(live->stop, live->sleepers, live->sleeper_count, err);
-	} else {
-		live->stopped_since_ns = hl_clock_ns(CLOCK_MONOTONIC);
-		r = stop_begin(live->base.pid, live->sleepers, live->sleeper_count, &live->stop,
-			       err);
-		if (!live->is_audited || r < 0)
-			hl_audit("stop", live->base.pid, r);
-		live->is_audited = true;
-	}
+	if (!live->stop && !(live->stop = calloc(1, sizeof(*live->stop))))
+		return hl_error_set(err, -ENOMEM, "out of memory");
+	live->stop->pid = live->base.pid;
+	int r = tids ? stop_some(live->stop, tids, count) : stop_all(live->stop);
+	if (!live->is_audited || r < 0)
+		hl_audit("stop", live->base.pid, r < 0 ? r : 0);
+	live->is_audited = true;
 	if (stop_count(live->stop) > live->base.stopped_threads)
 		live->base.stopped_threads = stop_count(live->stop);
-	if (r == 0)
-		r = read_maps_again(live, err);
-	if (r < 0)
+	if (r < 0) {
+		r = refuse(live->stop, r, err);
 		live_go_on(&live->base);
+	}
 	return r;
 }
 
@@ -466,91 +438,159 @@ static int live_stop(struct hl_memory *memory, struct hl_error *err)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 
+	forget_sleepers(live);
+	int r = stop_more(live, NULL, 0, err);
+	if (r == 0 && (r = read_maps_again(live, err)) < 0)
+		live_go_on(memory);
+	return r;
+}
+
+/* The thread ${tid} among the sleepers; NULL: it is not there. */
+static const struct hl_sleeper *find_sleeper(const struct live_memory *live, pid_t tid)
+{
+	size_t at = HL_LOWER_BOUND(i, live->sleeper_count, live->sleepers[i].tid < tid);
+
+	return at < live->sleeper_count && live->sleepers[at].tid == tid ? &live->sleepers[at]
+									 : NULL;
+}
+
+static size_t restless_place(const struct live_memory *live, pid_t tid)
+{
+	return HL_LOWER_BOUND(i, live->restless_count, live->restless[i] < tid);
+}
+
+static bool is_restless(const struct live_memory *live, pid_t tid)
+{
+	size_t at = restless_place(live, tid);
+
+	return at < live->restless_count && live->restless[at] == tid;
+}
+
+/* Without memory it is found to have run the next time, too. */
+static void add_restless(struct live_memory *live, pid_t tid)
+{
+	size_t at = restless_place(live, tid);
+
+	if (is_restless(live, tid) ||
+	    HL_ARRAY_APPEND(live->restless, live->restless_count, live->restless_capacity, tid) < 0)
+		return;
+	memmove(&live->restless[at + 1], &live->restless[at],
+		(live->restless_count - 1 - at) * sizeof(tid));
+	live->restless[at] = tid;
+}
+
+/*
+ * Lists all threads. Sleepers are from now on those that sleep and have done so since they were listed before, if they
+ * were; ${ret_others}, to be freed, is what is neither that nor stopped.
+ */
+static int list_threads(struct live_memory *live, pid_t **ret_others, size_t *ret_count)
+{
+	struct hl_sleeper *now;
+	size_t count, kept = 0, other_count = 0;
+	int r = live->source->read(live->source->context, &now, &count);
+
+	if (r < 0)
+		return r;
+	pid_t *others = malloc((count + 1) * sizeof(*others));
+	for (size_t i = 0; i < count && others; i++) {
+		const struct hl_sleeper *before = find_sleeper(live, now[i].tid);
+		bool has_run = live->is_listed && (!before || before->switches != now[i].switches);
+		if (stop_has(live->stop, now[i].tid))
+			continue;
+		if (now[i].runs || has_run || is_restless(live, now[i].tid)) {
+			others[other_count++] = now[i].tid;
+			add_restless(live, now[i].tid);
+		} else {
+			now[kept++] = now[i];
+		}
+	}
 	free(live->sleepers);
-	live->sleepers = NULL;
-	live->sleeper_count = 0;
-	return stop_others(live, err);
+	live->sleepers = now;
+	live->sleeper_count = others ? kept : 0;
+	live->is_listed = true;
+	*ret_others = others;
+	*ret_count = other_count;
+	return others ? 0 : -ENOMEM;
 }
 
 static bool live_has_moved(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
-	HL_FREED struct hl_sleeper *now = NULL;
-	bool has_moved = false;
+	HL_FREED pid_t *others = NULL;
 	size_t count;
 
-	if (!live->sleeper_count)
+	return live->sleeper_count && (list_threads(live, &others, &count) < 0 || count);
+}
+
+static bool live_list_sleepers(struct hl_memory *memory)
+{
+	struct live_memory *live = (struct live_memory *)memory;
+	HL_FREED pid_t *others = NULL;
+	size_t count;
+
+	if (!live->source || live->stop)
 		return false;
-	if (live->source->read(live->source->context, &now, &count) < 0)
-		return true;
-	for (size_t i = 0; i < live->sleeper_count; i++) {
-		pid_t tid = live->sleepers[i].tid;
-		const struct hl_sleeper *sleeper = stop_find_sleeper(now, count, tid);
-		if (sleeper && sleeper->switches == live->sleepers[i].switches)
-			continue;
-		has_moved = true;
-		/* Without memory all are stopped in the end. */
-		(void)HL_ARRAY_APPEND(live->restless, live->restless_count, live->restless_capacity,
-				      tid);
-	}
-	return has_moved;
+	forget_sleepers(live);
+	if (list_threads(live, &others, &count) < 0 || read_maps_again(live, NULL) < 0)
+		forget_sleepers(live);
+	return live->is_ahead = live->is_listed;
 }
 
-static bool is_restless(const struct live_memory *live, pid_t tid)
+/* Whether the stack of a stopped thread is where maps say, which are older than the stop. */
+static int check_stack(void *context, const struct user_regs_struct *registers)
 {
-	for (size_t i = 0; i < live->restless_count; i++)
-		if (live->restless[i] == tid)
-			return true;
-	return false;
+	const struct live_memory *live = context;
+	const struct hl_map *map = hl_maps_find(&live->base.maps, registers->rsp);
+
+	return map && map->flags & HL_MAP_WRITE ? 0 : 1;
 }
 
-/* Lists the threads that are to be left alone. What is stopped sleeps, too. */
-static int read_sleepers(struct live_memory *live)
+static bool knows_stacks(struct live_memory *live)
 {
-	struct hl_sleeper *sleepers;
-	size_t count, kept = 0;
-	int r = live->source->read(live->source->context, &sleepers, &count);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < count; i++)
-		if (!stop_has(live->stop, sleepers[i].tid) && !is_restless(live, sleepers[i].tid))
-			sleepers[kept++] = sleepers[i];
-	free(live->sleepers);
-	live->sleepers = sleepers;
-	live->sleeper_count = kept;
-	return 0;
+	return live->is_ahead && (!live->stop || (live->stop->count <= HELD_STACKS_MAX &&
+						  !stop_threads(live->stop, check_stack, live)));
 }
 
 /* A sleeper may wake, and start threads, before the others are stopped. */
 static int live_hold(struct hl_memory *memory, struct hl_error *err)
 {
 	struct live_memory *live = (struct live_memory *)memory;
+	bool is_quiet = false;
+	int r = 0;
 
-	for (unsigned tries = 0; live->source && tries < HOLDS_MAX; tries++) {
-		if (read_sleepers(live) < 0)
-			break;
-		int r = stop_others(live, err);
-		if (r < 0 || !live_has_moved(memory))
+	for (unsigned tries = 0; live->source && !is_quiet && tries < HOLDS_MAX; tries++) {
+		HL_FREED pid_t *others = NULL;
+		size_t count;
+		if (list_threads(live, &others, &count) < 0)
+			return live_stop(memory, err);
+		r = count ? stop_more(live, others, count, err) : 0;
+		if (r < 0)
 			return r;
+		is_quiet = r == 0;
 	}
-	return live_stop(memory, err);
+	/* Who sees sleepers ahead bears that one wakes once more. Without any thread the process has ended, which a stop says. */
+	if ((!is_quiet && !live->is_ahead) || (!live->sleeper_count && !stop_count(live->stop)))
+		return live_stop(memory, err);
+	if (!knows_stacks(live) && (r = read_maps_again(live, err)) < 0)
+		live_go_on(memory);
+	return r < 0 ? r : 0;
 }
 
 static int live_threads(struct hl_memory *memory, hl_thread_visit *visit, void *context)
 {
-	const struct live_memory *live = (struct live_memory *)memory;
-
+	struct live_memory *live = (struct live_memory *)memory;
 	int r = live->stop ? stop_threads(live->stop, visit, context) : 0;
 
-	for (size_t i = 0; i < live->sleeper_count && r == 0; i++)
+	for (size_t i = 0; i < live->sleeper_count && r == 0 && !live->was_visited; i++)
 		r = visit(context, &live->sleepers[i].registers);
+	live->was_visited = live->is_ahead;
 	return r;
 }
 
 static const struct hl_memory_kind live_kind = {
-	live_read,    live_scan, live_open_file, live_stop,	    live_go_on,	      live_free,
-	live_threads, live_hold, live_has_moved, live_scan_swapped, live_kernel_words};
+	live_read,	live_scan,	   live_open_file,    live_stop,
+	live_go_on,	live_free,	   live_threads,      live_hold,
+	live_has_moved, live_scan_swapped, live_kernel_words, live_list_sleepers};
 
 void hl_memory_live_set_sleepers(struct hl_memory *memory, const struct hl_sleeper_source *source)
 {

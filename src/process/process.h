@@ -207,13 +207,14 @@ int hl_process_by_name(const char *name, pid_t *ret_pid, struct hl_error *err);
 
 struct hl_sleeper {
 	pid_t tid;
+	bool runs;	   /* it does not sleep: its registers are not known */
 	uint64_t switches; /* to other threads, so far: if it was fewer before, it has run since */
 	struct user_regs_struct registers; /* that it returns to user space with */
 };
 
 /* Who tells which threads of a process sleep. One thread at a time. */
 struct hl_sleeper_source {
-	/* Lists them all by rising tid; ${ret_sleepers} is to be freed. 0 or a negative errno. */
+	/* Lists them all, and those that run, by rising tid; ${ret_sleepers} is to be freed. 0 or a negative errno. */
 	int (*read)(void *context, struct hl_sleeper **ret_sleepers, size_t *ret_count);
 	void *context;
 };

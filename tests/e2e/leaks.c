@@ -200,6 +200,28 @@ static void start_crowd(void)
 			abort();
 }
 
+/* Keeps one block at a time, on its stack alone. */
+static void *wake_in_turn(void *number)
+{
+	void *volatile only = NULL;
+
+	for (usleep((useconds_t)(uintptr_t)number * 2000);; usleep(400000)) {
+		free(only);
+		only = malloc(104);
+	}
+	return only;
+}
+
+/* Of many threads that sleep another one wakes every 2 ms. */
+static void start_turns(void)
+{
+	pthread_t thread;
+
+	for (uintptr_t i = 0; i < 200; i++)
+		if (pthread_create(&thread, NULL, wake_in_turn, (void *)i) != 0)
+			abort();
+}
+
 /* Waits with the only copy of a pointer in a register that calls preserve. */
 static void *keep_in_register(void *unused)
 {
@@ -515,6 +537,7 @@ static const struct kind {
 	{"packed", keep_in_packed_records},
 	{"headers", plant_behind_headers},
 	{"crowd", start_crowd},
+	{"turns", start_turns},
 };
 
 int main(int argc, char **argv)

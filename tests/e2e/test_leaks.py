@@ -522,6 +522,13 @@ class Unharmed(harness.TestCase):
         self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]], planted.said["lost"])
         self.assertEqual(report["notes"], [])
 
+    def test_blocks_of_threads_that_wake_in_turn_are_not_lost(self):
+        with Planted("leaks", "turns", "register", "list", "tree") as planted:
+            reports = [ask("-p", planted.pid, prefix=prefix) for prefix in ((), WITHOUT_BPF) * 3]
+            exact = ask("-p", planted.pid, "--stop")
+        for report in (*reports, exact):
+            self.assertEqual([report["total"]["lost_blocks"], report["total"]["lost_bytes"]], planted.said["lost"])
+
     def test_no_thread_is_stopped_if_that_is_asked_for(self):
         with Planted("leaks", "spin", "list", "tree") as planted:
             report = ask("-p", planted.pid, "--no-stop", prefix=WITHOUT_BPF)

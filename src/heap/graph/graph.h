@@ -451,6 +451,8 @@ enum hl_roots {
 	 * hl_memory_keep_time(). */
 	HL_ROOTS_OTHERS = 4,
 	HL_ROOTS_ALL = HL_ROOTS_STACKS | HL_ROOTS_OTHERS,
+	/* With HL_ROOTS_STACKS: those of sleepers were seen before, see hl_memory_list_sleepers(). */
+	HL_ROOTS_REST = 8,
 };
 
 /*

@@ -26,6 +26,9 @@
 /* A heap of up to this size is walked while its threads are stopped: for about 10 ms. */
 #define HELD_WALK_BYTES (UINT64_C(32) << 20)
 
+/* Threads that were stopped for so long in all are not stopped for another look, but for the proof at its end alone. */
+#define STOPPED_MAX_NS HL_NS_PER_SECOND
+
 #define ARENAS_MORE 64u /* that may have come since the last walk */
 
 struct finder {
@@ -50,6 +53,7 @@ struct finder {
 	bool is_exact;		     /* the look that is taken is to stop the process */
 	bool not_walked;	     /* it was taken without a walk */
 	bool is_locked;		     /* all the time: an arena, of what is stopped */
+	bool is_spent;		     /* looks were made without a stop, see STOPPED_MAX_NS */
 	struct hl_error cannot_stop; /* why registers cannot be read; "": they can */
 };
 
@@ -145,14 +149,24 @@ static int see_parts_of_roots(struct finder *finder, unsigned roots)
 	return r;
 }
 
-/* Registers and stacks belong together, so the process stops while both are read. */
+/* Registers and stacks belong together, so threads stop while both are read: but for those that sleep all the while. */
 static int see_roots(struct finder *finder)
 {
-	if (!stands_still(finder) && !finder->cannot_stop.text[0] &&
+	unsigned roots = HL_ROOTS_ALL;
+	int r = 0;
+
+	if (stands_still(finder))
+		return see_parts_of_roots(finder, roots);
+	if (!finder->cannot_stop.text[0] && hl_memory_list_sleepers(finder->memory)) {
+		r = see_parts_of_roots(finder, HL_ROOTS_STACKS);
+		roots |= HL_ROOTS_REST;
+	}
+	bool is_spent = finder->leaks->stopped_ns + finder->memory->stopped_ns > STOPPED_MAX_NS;
+	finder->is_spent |= is_spent;
+	if (r == 0 && !is_spent && !finder->cannot_stop.text[0] &&
 	    hl_memory_hold(finder->memory, &finder->cannot_stop) == -ESRCH)
 		return hl_error_set(finder->err, -ESRCH, "%s", finder->cannot_stop.text);
-	return see_parts_of_roots(finder,
-				  HL_ROOTS_ALL | (stands_still(finder) ? 0 : HL_ROOTS_GO_ON));
+	return r == 0 ? see_parts_of_roots(finder, roots | HL_ROOTS_GO_ON) : r;
 }
 
 static void release_look(struct finder *finder)
@@ -615,6 +629,11 @@ static int note_blind_spots(struct finder *finder)
 				 "registers could not be read, so a block that only a register "
 				 "leads to may be reported: %s",
 				 finder->cannot_stop.text);
+	if (r == 0 && finder->is_spent)
+		r = hl_heap_note(
+			leaks->heap, "%s",
+			"threads had been stopped for more than a second: later looks read "
+			"stacks while threads ran, and no registers of these");
 	if (r == 0 && leaks->lost.blocks)
 		r = hl_stand_note_late(
 			finder->memory, leaks->heap,

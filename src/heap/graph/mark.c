@@ -311,6 +311,8 @@ void hl_graph_see_root(struct hl_graph *graph, const uint64_t *words, size_t cou
 
 	for (size_t i = 0; i < count; i++) {
 		uint64_t word = words[i];
+		if (!word)
+			continue;
 		follow_later(graph, word, 0);
 		if (has_headers && graph->follows_links)
 			follow_links(graph, word);

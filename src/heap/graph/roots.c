@@ -14,7 +14,7 @@
 /* Attempts to see stacks while no sleeper wakes that is not held yet. */
 #define HOLDS_MAX 4u
 
-#define MAPPINGS_MANY 2048u /* each is asked for its stacks: about 3 ms for all */
+#define STACKS_MANY 1024u /* asked for one by one: about 3 ms for all */
 
 /* Of mappings without access, where a TiB of addresses takes seconds. */
 #define CLOSED_MAX_BYTES (UINT64_C(1) << 30)
@@ -37,7 +37,9 @@ struct search {
 	bool stacks_only, others_only;
 	bool has_all_pages;
 	struct hl_pages pages;
-	struct hl_pages all_pages; /* of a live process, where they are had at once */
+	struct hl_pages all_pages;	       /* of a live process, where they are had at once */
+	const struct hl_graph_thread *threads; /* whose stacks are seen, or are not to be */
+	size_t thread_count;
 	uint64_t window[WINDOW_BYTES / 8];
 };
 
@@ -100,8 +102,8 @@ static int find_all_pages(struct search *search)
 	const struct hl_maps *maps = &memory->maps;
 
 	search->all_pages.count = search->all_pages.page_count = 0;
-	search->has_all_pages = memory->kind->stop && !memory->is_slow_on_holes &&
-				maps->count > (search->stacks_only ? MAPPINGS_MANY : 0);
+	search->has_all_pages = memory->kind->stop && !memory->is_slow_on_holes && maps->count &&
+				(!search->stacks_only || search->thread_count > STACKS_MANY);
 	return search->has_all_pages
 		       ? hl_memory_scan(memory, maps->maps[0].start,
 					maps->maps[maps->count - 1].end, &search->all_pages)
@@ -218,8 +220,8 @@ static uint64_t ended_thread(struct search *search, uint64_t start, uint64_t end
 static int see_gap(void *context, uint64_t start, uint64_t end)
 {
 	struct search *search = context;
-	const struct hl_graph_thread *threads = search->graph->threads;
-	size_t count = search->graph->thread_count;
+	const struct hl_graph_thread *threads = search->threads;
+	size_t count = search->thread_count;
 	bool is_first = strcmp(search->map->path, "[stack]") == 0;
 	size_t first = HL_LOWER_BOUND(i, count, threads[i].sp < start);
 	bool has_thread = first < count && threads[first].sp < end;
@@ -324,19 +326,26 @@ static int see_mappings(struct search *search, const struct hl_extents *heap,
 
 /* Registers, which tell where the stacks are, and stacks. */
 static int see_stacks(struct search *search, const struct hl_extents *heap,
-		      const struct hl_extents *foreign)
+		      const struct hl_extents *foreign, bool is_rest)
 {
 	struct hl_graph *graph = search->graph;
+	size_t before = is_rest ? graph->thread_count : 0;
 
-	graph->thread_count = 0;
+	graph->thread_count = before;
 	int r = hl_memory_threads(graph->memory, add_thread, search);
-	if (graph->thread_count)
-		qsort(graph->threads, graph->thread_count, sizeof(*graph->threads),
+	search->thread_count = graph->thread_count - before;
+	if (search->thread_count)
+		qsort(graph->threads + before, search->thread_count, sizeof(*graph->threads),
 		      hl_addresses_compare);
+	search->threads = graph->threads + before;
 	search->stacks_only = true;
-	if (r == 0)
+	if (r == 0 && (search->thread_count || !is_rest))
 		r = see_mappings(search, heap, foreign);
 	search->stacks_only = false;
+	/* Where a thread that has run since was before counts as its stack, too. */
+	if (before && search->thread_count)
+		qsort(graph->threads, graph->thread_count, sizeof(*graph->threads),
+		      hl_addresses_compare);
 	return r;
 }
 
@@ -351,15 +360,20 @@ int hl_graph_see_roots(struct hl_graph *graph, const struct hl_glibc *glibc,
 		return -ENOMEM;
 	search->graph = graph;
 	search->glibc = glibc;
-	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign) : 0;
-	for (unsigned tries = 1; r == 0 && goes_on && hl_memory_has_moved(graph->memory); tries++) {
+	int r = roots & HL_ROOTS_STACKS ? see_stacks(search, heap, foreign, roots & HL_ROOTS_REST)
+					: 0;
+	for (unsigned tries = 1;
+	     r == 0 && goes_on && !(roots & HL_ROOTS_REST) && hl_memory_has_moved(graph->memory);
+	     tries++) {
 		r = tries < HOLDS_MAX ? hl_memory_hold(graph->memory, NULL)
 				      : hl_memory_stop(graph->memory, NULL);
 		/* If a debugger has the process, they were seen once, as well as possible. */
-		r = r == 0 ? see_stacks(search, heap, foreign) : r == -ESRCH ? r : 0;
+		r = r == 0 ? see_stacks(search, heap, foreign, false) : r == -ESRCH ? r : 0;
 	}
 	if (goes_on)
 		hl_memory_go_on(graph->memory);
+	search->threads = graph->threads;
+	search->thread_count = graph->thread_count;
 	search->others_only = true;
 	if (sees_others)
 		graph->unread = (struct hl_unread){0};

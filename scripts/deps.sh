@@ -18,7 +18,7 @@ packages() {
 		libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libzydis-dev libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev scdoc \
 		clang 'bpftool|linux-tools-generic' libbpf-dev linux-libc-dev erlang-dev ;;
 	# redis-tools holds the server's program as well; redis-server would start a service.
-	# Neither do haproxy, lighttpd-modules-lua, php-fpm, postgresql and prosody stand here, for that reason; their tests skip.
+	# Neither do haproxy, lighttpd-modules-lua, nginx-light, php-fpm, postgresql and prosody stand here, for that reason; their tests skip.
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
 	check) echo libcmocka-dev libunwind-dev clang clang-format 'libclang-rt-dev|libclang-rt-14-dev' g++ \
 		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 "lib32gcc-$(gcc_major)-dev" binutils \

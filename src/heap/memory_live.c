@@ -360,11 +360,15 @@ static void live_go_on(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 
-	uint64_t since_ns = live->stop ? live->stop->since_ns : 0;
+	bool was_asked = live->stop != NULL; /* to stop, though all may have slept */
+	uint64_t since_ns = was_asked ? live->stop->since_ns : 0;
 	stop_end(live->stop);
 	live->stop = NULL;
 	if (since_ns)
 		memory->stopped_ns += hl_clock_ns(CLOCK_MONOTONIC) - since_ns;
+	if (was_asked && !live->is_audited)
+		hl_audit("stop", memory->pid, 0); /* nobody waits for the line */
+	live->is_audited |= was_asked;
 	forget_sleepers(live);
 }
 
@@ -422,14 +426,14 @@ static int stop_more(struct live_memory *live, const pid_t *tids, size_t count,
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	live->stop->pid = live->base.pid;
 	int r = tids ? stop_some(live->stop, tids, count) : stop_all(live->stop);
-	if (!live->is_audited || r < 0)
-		hl_audit("stop", live->base.pid, r < 0 ? r : 0);
-	live->is_audited = true;
 	if (stop_count(live->stop) > live->base.stopped_threads)
 		live->base.stopped_threads = stop_count(live->stop);
 	if (r < 0) {
-		r = refuse(live->stop, r, err);
+		int why = r;
+		r = refuse(live->stop, why, err);
+		live->is_audited = true;
 		live_go_on(&live->base);
+		hl_audit("stop", live->base.pid, why);
 	}
 	return r;
 }

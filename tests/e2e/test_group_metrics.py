@@ -220,6 +220,63 @@ class Served(GroupsCase):
         self.assertEqual(result.status, 0, result.stdout + result.stderr)
 
 
+    def test_each_panel_of_the_dashboard_has_data_in_prometheus(self):
+        with open(os.path.join(DOCS, "heapline-dashboard.json"), encoding="utf-8") as file:
+            panels = json.load(file)["panels"]
+        with self.group() as group, self.parts(group) as pid, self.attached(pid):
+            self.limit(group, 512 << 20)
+            server = self.serve()
+            harness.wait_until(lambda: b"heapline_cached_bytes{" in server.get("/metrics"), "a heap to be read")
+            ask = self.enterContext(test_serve.prometheus(self.directory, server.port, self.path("token")))
+            for panel in panels:
+                for target in panel["targets"]:
+                    question = target["expr"].replace("$instance", ".*").replace("$cgroup", f".*-{os.getpid()}").replace("$__rate_interval", "5m")
+                    with self.subTest(f"{panel['title']} {target['refId']}"):
+                        self.assertNotIn("$", question)
+                        harness.wait_until(lambda question=question: ask(question), question)
+
+    def test_alerts_fire_when_they_should_and_not_before(self):
+        promtool = harness.need("promtool")
+        rules = os.path.join(DOCS, "heapline-alerts.yml")
+        process = 'service="app", script="", pid="7", instance="node"'
+        group = 'cgroup="/pods/web", instance="node"'
+
+        def series(name, labels, values):
+            return {"series": f"{name}{{{labels}}}", "values": values}
+
+        # Figures each minute; what fires then.
+        cases = {
+            "HeapGrows": (
+                ([series("heapline_inuse_bytes", process, "100000000+2000000x90")], "90m", True),
+                ([series("heapline_inuse_bytes", process, "100000000+2000000x90")], "45m", False),  # not for half an hour yet
+                ([series("heapline_inuse_bytes", process, "100000000+2000000x20 140000000+0x70")], "90m", False),  # a cache that is full
+                ([series("heapline_inuse_bytes", process, "9000000000+2000000x90")], "90m", False)),  # by less than a tenth
+            "HeapNotRecorded": (
+                ([series("heapline_lost_events_total", process, "0+10x20")], "15m", True),
+                ([series("heapline_lost_events_total", process, "5+0x20")], "15m", False)),
+            "GroupNearlyFull": (
+                ([series("heapline_cgroup_unreclaimable_bytes", group, "95+0x20"), series("heapline_cgroup_limit_bytes", group, "100+0x20")], "10m", True),
+                ([series("heapline_cgroup_unreclaimable_bytes", group, "89+0x20"), series("heapline_cgroup_limit_bytes", group, "100+0x20")], "10m", False),
+                ([series("heapline_cgroup_unreclaimable_bytes", group, "95+0x20")], "10m", False)),  # without a limit
+            "GroupKilled": (
+                ([series("heapline_cgroup_oom_kills_total", group, "0x5 1x10")], "10m", True),
+                ([series("heapline_cgroup_oom_kills_total", group, "3x20")], "10m", False)),
+        }
+        with open(rules, encoding="utf-8") as file:
+            self.assertEqual(set(re.findall(r"- alert: (\w+)", file.read())), set(cases))
+        for name, tries in cases.items():
+            for number, (figures, after, fires) in enumerate(tries):
+                test = {"interval": "1m", "input_series": figures, "alert_rule_test": [{"eval_time": after, "alertname": name, "exp_alerts": []}]}
+                with open(self.path("test.yml"), "w", encoding="utf-8") as file:
+                    json.dump({"rule_files": [os.path.abspath(rules)], "evaluation_interval": "1m", "tests": [test]}, file)
+                said = harness.run([promtool, "test", "rules", self.path("test.yml")])
+                with self.subTest(f"{name} {number}"):
+                    # An alert that was not expected is the one difference.
+                    self.assertEqual(said.status != 0, fires, said.stdout + said.stderr)
+                    if fires:
+                        self.assertRegex(said.stdout + said.stderr, f'alertname="{name}".*severity=')
+
+
 class Pushed(GroupsCase):
     def push(self, to, *options):
         return harness.run([HEAPLINE, "push", "--to", to, "--spool", self.path("spool"), *options])
@@ -267,6 +324,40 @@ class Pushed(GroupsCase):
             self.assertEqual(sum(int(rows[0][f"{kind}_bytes"]) for kind in KINDS), int(rows[0]["usage_bytes"]))
             self.assertIn(rows[0]["limit_bytes"], (None, str(json.loads(
                 harness.run([HEAPLINE, "pod", "--cgroup", group, "--json"]).stdout)["limit_bytes"])))
+
+    def test_clickhouse_answers_each_panel_of_the_dashboard(self):
+        with open(os.path.join(DOCS, "heapline-fleet-dashboard.json"), encoding="utf-8") as file:
+            dashboard = json.load(file)
+        with test_push.clickhouse(self.directory) as url, self.group("panels") as group, self.parts(group) as pid, self.attached(pid), \
+                test_serve.Recorded(self.path("recorded.hl")) as recorded:
+            recorded.tell("alloc 1000")
+            server, database = re.fullmatch(r"clickhouse://([^/]+)/(\w+)", url).groups()
+
+            def ask(sql):
+                with urllib.request.urlopen(f"http://{server}/?database={database}", sql.encode()) as response:
+                    return response.read().decode()
+
+            self.limit(group, 512 << 20)
+            self.assertEqual(harness.run([HEAPLINE, "fleet", "init", "--db", url]).status, 0)
+            harness.wait_until(lambda: not self.push(url, "-p", str(pid), "--once").status, "a window to be pushed")
+            harness.wait_until(lambda: not self.push(url, "-p", str(recorded.pid), "--once").status and ask("SELECT 1 FROM deltas LIMIT 1"),
+                               "stacks to be pushed")
+            now_ms = int(time.time() * 1000)
+            ask(f"INSERT INTO balances (host, cgroup, ms, oom_kills) VALUES ('h', 'c', {now_ms}, 0), ('h', 'c', {now_ms + 1}, 2)")
+            service, = (variable["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query")
+            values = {"${__from}": str(now_ms - 3_600_000), "${__to}": str(now_ms + 600_000), "${__interval_ms}": "15000",
+                      "${service:singlequote}": ",".join(f"'{name}'" for name in ask(service).split())}
+            for panel in dashboard["panels"]:
+                (target,) = panel["targets"]
+                question = target["rawSql"]
+                for name, value in values.items():
+                    question = question.replace(name, value)
+                with self.subTest(panel["title"]):
+                    self.assertNotIn("$", question)
+                    rows = ask(question).splitlines()
+                    self.assertTrue(rows)
+                    if panel["type"] == "timeseries":
+                        self.assertRegex(rows[0], r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t[^\t]+\t-?[\d.e]+$")
 
     def test_a_collector_of_opentelemetry_has_them(self):
         with self.group("pushed") as group, self.parts(self.make_below(group, f"docker-{ID}.scope")) as pid, \

@@ -91,6 +91,35 @@ class Server:
         return status, json.loads(body)["error"]
 
 
+@contextlib.contextmanager
+def prometheus(folder, port, token):
+    """A Prometheus that scrapes the server at `port` each second; the function that asks it, which returns what it found."""
+    program = harness.need("prometheus")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        own = free.getsockname()[1]
+    config = os.path.join(folder, "prometheus.yml")
+    with open(config, "w", encoding="ascii") as file:
+        json.dump({"scrape_configs": [{
+            "job_name": "heapline", "scrape_interval": "1s", "authorization": {"credentials_file": token},
+            "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}, file)
+
+    def ask(question):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/query?query={urllib.parse.quote(question)}") as response:
+                return json.load(response)["data"]["result"]
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    with subprocess.Popen([program, f"--config.file={config}", f"--web.listen-address=127.0.0.1:{own}",
+                           f"--storage.tsdb.path={os.path.join(folder, 'data')}"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield ask
+        finally:
+            process.kill()
+
+
 class Recorded:
     """A program under record that allocates what it is told."""
 
@@ -251,39 +280,15 @@ class AnswersTest(ServeTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
 
     def test_prometheus_scrapes_them_with_a_token_and_can_be_asked(self):
-        prometheus = harness.need("prometheus")
         recorded = self.start_recorded()
         recorded.tell("alloc 1000")
         token = self.path("token")
         with open(os.open(token, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
             file.write(TOKEN + "\n")
         server = self.start("--token-file", token)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        config = self.path("prometheus.yml")
-        with open(config, "w", encoding="ascii") as file:
-            json.dump({"scrape_configs": [{
-                "job_name": "heapline", "scrape_interval": "1s",
-                "authorization": {"credentials_file": token},
-                "static_configs": [{"targets": [f"127.0.0.1:{server.port}"]}]}]}, file)
-        with subprocess.Popen(
-                [prometheus, f"--config.file={config}", f"--web.listen-address=127.0.0.1:{port}",
-                 f"--storage.tsdb.path={self.path('data')}"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            self.addCleanup(process.kill)
-            query = urllib.parse.quote(f'heapline_inuse_bytes{{pid="{recorded.pid}"}}')
-
-            def scraped():
-                try:
-                    with urllib.request.urlopen(
-                            f"http://127.0.0.1:{port}/api/v1/query?query={query}") as response:
-                        return json.load(response)["data"]["result"]
-                except (urllib.error.URLError, ConnectionError):
-                    return None
-
-            result = harness.wait_until(scraped, "Prometheus to have scraped it")
-            process.kill()
+        ask = self.enterContext(prometheus(self.directory, server.port, token))
+        question = f'heapline_inuse_bytes{{pid="{recorded.pid}"}}'
+        result = harness.wait_until(lambda: ask(question), "Prometheus to have scraped it")
         self.assertEqual(result[0]["metric"]["command"], "control")
         self.assertGreaterEqual(int(result[0]["value"][1]), 1000 * BLOCK_BYTES)
 

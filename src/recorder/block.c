@@ -111,8 +111,12 @@ bool hl_block_table_init(struct hl_block_table *table)
 	table->hash = hl_block_hash_new();
 	atomic_init(&table->array, NULL);
 	atomic_init(&table->dropped, NULL);
-	for (uint32_t i = 0; i <= HL_RULE_POOLS_MAX; i++)
+	for (uint32_t i = 0; i <= HL_RULE_POOLS_MAX; i++) {
 		atomic_init(&table->pieces[i], NULL);
+		atomic_init(&table->piece_arrays[i], NULL);
+	}
+	atomic_init(&table->newest_piece_array, NULL);
+	atomic_init(&table->has_piece_stores, false);
 	return table->hash;
 }
 
@@ -295,6 +299,10 @@ static bool take(struct hl_block_table *table, uintptr_t at, uint64_t usable,
 	hl_block_entry *entry = HL_LIKELY(array) ? hl_block_array_find(array, at, &word) : NULL;
 	if (HL_LIKELY(entry) && HL_LIKELY(take_entry(array, entry, at, word, usable, ret_block)))
 		return true;
+	if (HL_UNLIKELY(hl_piece_arrays(table)) &&
+	    hl_piece_array_take_at(table, (uintptr_t)hl_block_ruled_key((const void *)at),
+				   ret_block))
+		return true;
 	return hl_block_hash_may_hold(table->hash, at) &&
 	       hl_block_hash_take(table->hash, at, ret_block, ret_busy);
 }
@@ -334,6 +342,8 @@ bool hl_block_note_piece(struct hl_block_table *table, const void *address, uint
 			 uintptr_t user)
 {
 	uintptr_t at = (uintptr_t)address;
+
+	atomic_store(&table->has_piece_stores, true);
 	struct hl_piece_map *all = make_pieces(table, 0);
 	struct hl_piece_map *own = pool ? make_pieces(table, pool) : NULL;
 
@@ -342,7 +352,7 @@ bool hl_block_note_piece(struct hl_block_table *table, const void *address, uint
 		if (i != pool && pieces_of(table, i))
 			hl_piece_map_clear(pieces_of(table, i), at);
 	if (own) {
-		hl_piece_map_use(own, user);
+		hl_piece_bounds_use(&own->bounds, user);
 		hl_piece_map_note(own, at);
 	}
 	return all && hl_piece_map_note(all, at);
@@ -375,19 +385,41 @@ bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t 
 	return take_piece(table, pieces_of(table, 0), at, end, ret_address, ret_block);
 }
 
+/* Whether ${user}, who resets a pool, is the only one who has cut pieces; then *${at} becomes where they begin, if it is 0. */
+static bool goes_on(const struct hl_piece_bounds *bounds, uintptr_t user, uintptr_t *at)
+{
+	if (atomic_load(&bounds->user) != user)
+		return false;
+	if (!*at)
+		*at = ~atomic_load(&bounds->inverted_start);
+	return true;
+}
+
+static bool ends(struct hl_piece_bounds *bounds, uintptr_t user)
+{
+	atomic_compare_exchange_strong(&bounds->user, &user, 0);
+	return false;
+}
+
+bool hl_block_take_piece_of_array(struct hl_block_table *table, uint32_t pool, uintptr_t user,
+				  uintptr_t *at, uintptr_t *ret_address, struct hl_block *ret_block)
+{
+	struct hl_piece_array *array = hl_piece_array_of(table, pool);
+
+	return array && goes_on(&array->bounds, user, at) &&
+	       (hl_piece_array_next(array, true, at, atomic_load(&array->bounds.end), ret_address,
+				    ret_block) ||
+		ends(&array->bounds, user));
+}
+
 bool hl_block_take_piece_of_pool(struct hl_block_table *table, uint32_t pool, uintptr_t user,
 				 uintptr_t *at, uintptr_t *ret_address, struct hl_block *ret_block)
 {
 	struct hl_piece_map *map = pieces_of(table, pool);
 
-	if (!map || atomic_load(&map->user) != user)
-		return false;
-	if (!*at)
-		*at = ~atomic_load(&map->inverted_start);
-	if (take_piece(table, map, at, atomic_load(&map->end), ret_address, ret_block))
-		return true;
-	atomic_compare_exchange_strong(&map->user, &user, 0);
-	return false;
+	return map && goes_on(&map->bounds, user, at) &&
+	       (take_piece(table, map, at, atomic_load(&map->bounds.end), ret_address, ret_block) ||
+		ends(&map->bounds, user));
 }
 
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address)
@@ -398,7 +430,9 @@ uint32_t hl_block_node(const struct hl_block_table *table, const void *address)
 	if (array && hl_block_array_find(array, (uintptr_t)address, &word) &&
 	    (word & HL_BLOCK_SLACK_IN_HASH) != HL_BLOCK_SLACK_IN_HASH)
 		return word >> HL_BLOCK_NODE_SHIFT;
-	node = hl_block_hash_node(table->hash, (uintptr_t)address);
+	node = hl_piece_array_node(table, (uintptr_t)address);
+	if (!node)
+		node = hl_block_hash_node(table->hash, (uintptr_t)address);
 	return node ? node
 		    : hl_block_hash_node(table->hash, (uintptr_t)hl_block_ruled_key(address));
 }

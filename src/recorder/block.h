@@ -50,12 +50,16 @@ struct hl_piece_leaf {
 
 struct hl_piece_map {
 	_Atomic(struct hl_piece_leaf *) leaves[HL_PIECE_LEAVES];
-	/* All leaves lie in [~inverted_start, end); 0, 0: there are none. */
-	_Atomic uintptr_t inverted_start, end;
-	_Atomic uintptr_t user; /* the thread that cuts pieces, HL_PIECE_MAP_SHARED, or 0: nobody */
+	struct hl_piece_bounds bounds;
 };
 
-#define HL_PIECE_MAP_SHARED UINTPTR_MAX
+#define HL_PIECES_SHARED UINTPTR_MAX
+
+/* ${user} cuts pieces, beside others or alone. */
+void hl_piece_bounds_use(struct hl_piece_bounds *bounds, uintptr_t user);
+
+/* Pieces lie in the 2^${bits} bytes in which ${address} does. */
+void hl_piece_bounds_add(struct hl_piece_bounds *bounds, uintptr_t address, uint32_t bits);
 
 /* NULL without memory. */
 struct hl_piece_map *hl_piece_map_new(void);
@@ -64,9 +68,6 @@ void hl_piece_map_free(struct hl_piece_map *map);
 
 /* A piece begins at ${address}. False without memory. */
 bool hl_piece_map_note(struct hl_piece_map *map, uintptr_t address);
-
-/* ${user} cuts pieces, beside others or alone. */
-void hl_piece_map_use(struct hl_piece_map *map, uintptr_t user);
 
 /* The first granule that ends after *${at} and begins before ${end}, where pieces may begin: *${at} becomes its
  * start. False when there are no more. */
@@ -86,6 +87,10 @@ struct hl_block_table {
 	struct hl_block_hash *hash;
 	/* Of all pieces; and, from 1 on, of those of each pool that is reset. NULL: there have been none. */
 	_Atomic(struct hl_piece_map *) pieces[1 + HL_RULE_POOLS_MAX];
+	/* Pieces of pools that are reset, but for those that only the hash can take. NULL: there have been none. */
+	_Atomic(struct hl_piece_array *) piece_arrays[1 + HL_RULE_POOLS_MAX], newest_piece_array;
+	/* A piece may lie where one begins that is known elsewhere: in the hash, or by another pool's array. */
+	_Atomic bool has_piece_stores;
 };
 
 /* Makes an empty table without an array. False without memory. */
@@ -334,6 +339,115 @@ bool hl_block_take_piece(struct hl_block_table *table, uintptr_t *at, uintptr_t 
  * there are no more, or others cut pieces of pools of this kind, so that whose they are is not known. */
 bool hl_block_take_piece_of_pool(struct hl_block_table *table, uint32_t pool, uintptr_t user,
 				 uintptr_t *at, uintptr_t *ret_address, struct hl_block *ret_block);
+/* The same of those that are in the pool's array. */
+bool hl_block_take_piece_of_array(struct hl_block_table *table, uint32_t pool, uintptr_t user,
+				  uintptr_t *at, uintptr_t *ret_address,
+				  struct hl_block *ret_block);
+
+/* ---- arrays of pieces: piece_array.c ---- */
+
+static inline struct hl_piece_array *hl_piece_array_of(const struct hl_block_table *table,
+						       uint32_t pool)
+{
+	return atomic_load_explicit(&table->piece_arrays[pool], memory_order_acquire);
+}
+
+/* All of them; NULL: there are none. */
+static inline struct hl_piece_array *hl_piece_arrays(const struct hl_block_table *table)
+{
+	return atomic_load_explicit(&table->newest_piece_array, memory_order_acquire);
+}
+
+/* The word for a piece at ${address}; NULL: it can have none, or has none so far. */
+static inline hl_block_entry *hl_piece_array_at(const struct hl_piece_array *array,
+						uintptr_t address)
+{
+	uint64_t place = address >> HL_PIECE_ARRAY_GRANULE_BITS |
+			 address << (64 - HL_PIECE_ARRAY_GRANULE_BITS);
+
+	if (HL_UNLIKELY(!array || place >> (HL_BLOCK_ADDRESS_BITS - HL_PIECE_ARRAY_GRANULE_BITS)))
+		return NULL;
+	struct hl_piece_array_leaf *leaf = atomic_load_explicit(
+		&array->leaves[address >> HL_PIECE_ARRAY_LEAF_BITS], memory_order_acquire);
+	return HL_LIKELY(leaf) ? &leaf->words[place % HL_PIECE_ARRAY_WORDS] : NULL;
+}
+
+/*
+ * The word for a new piece of ${pool}, which ${user} cuts, where nothing else is to be done for it: it lies in a page in which pieces
+ * have begun, and none begins where it is. NULL: ask hl_piece_array_make().
+ */
+static inline hl_block_entry *hl_piece_array_room(const struct hl_block_table *table, uint32_t pool,
+						  uintptr_t address, uint64_t bytes, uintptr_t user)
+{
+	const struct hl_piece_array *array = hl_piece_array_of(table, pool);
+	const uint64_t rest = (UINT64_C(1) << HL_PIECE_ARRAY_PAGE_BITS) -
+			      (address & ((1u << HL_PIECE_ARRAY_PAGE_BITS) - 1));
+	hl_block_entry *words = hl_piece_array_at(array, address);
+	uint32_t any;
+
+	if (HL_UNLIKELY(!words || bytes > rest ||
+			atomic_load_explicit(&array->bounds.user, memory_order_relaxed) != user ||
+			atomic_load_explicit(&table->has_piece_stores, memory_order_relaxed)))
+		return NULL;
+	const struct hl_piece_array_leaf *leaf = atomic_load_explicit(
+		&array->leaves[address >> HL_PIECE_ARRAY_LEAF_BITS], memory_order_relaxed);
+	any = !atomic_load_explicit(
+		&leaf->begun[(address >> HL_PIECE_ARRAY_PAGE_BITS) % HL_PIECE_ARRAY_PAGES],
+		memory_order_relaxed);
+	any |= atomic_load_explicit(words, memory_order_relaxed);
+	for (uint64_t at = 8; at < bytes; at += 8)
+		any |= atomic_load_explicit(&words[at / 8], memory_order_relaxed);
+	return HL_LIKELY(!any) ? words : NULL;
+}
+
+/* The same of any piece, once those that lay there have ended; NULL: it cannot be in the array, or there is no memory. */
+hl_block_entry *hl_piece_array_make(struct hl_block_table *table, uint32_t pool, uintptr_t address,
+				    uint64_t bytes, uintptr_t user);
+
+/* Release: who reads the word from outside reads the size that it has. */
+static inline void hl_piece_array_set(hl_block_entry *words, uint32_t node, uint64_t bytes)
+{
+	uint32_t tag = (uint32_t)bytes + 1;
+
+	if (HL_UNLIKELY(bytes >= HL_PIECE_HUGE - 1)) {
+		tag = bytes >> HL_PIECE_BYTES_BITS ? HL_PIECE_HUGE : HL_PIECE_LARGE;
+		atomic_store_explicit(&words[1], hl_piece_size_word(bytes, 0),
+				      memory_order_relaxed);
+		if (tag == HL_PIECE_HUGE)
+			atomic_store_explicit(&words[2], hl_piece_size_word(bytes, 1),
+					      memory_order_relaxed);
+	}
+	atomic_store_explicit(words, node << HL_BLOCK_NODE_SHIFT | tag, memory_order_release);
+}
+
+/* Takes the piece that begins with ${words}, the first of which is ${word}. */
+static inline struct hl_block hl_piece_array_take(hl_block_entry *words, uint32_t word)
+{
+	struct hl_block block = {.node = word >> HL_BLOCK_NODE_SHIFT,
+				 .requested = hl_piece_bytes(words, word)};
+
+	atomic_store_explicit(words, 0, memory_order_relaxed);
+	if (HL_UNLIKELY((word & HL_PIECE_TAG) >= HL_PIECE_HUGE)) {
+		atomic_store_explicit(&words[1], 0, memory_order_relaxed);
+		if ((word & HL_PIECE_TAG) == HL_PIECE_HUGE)
+			atomic_store_explicit(&words[2], 0, memory_order_relaxed);
+	}
+	return block;
+}
+
+/* Takes the piece at ${address} out of any of the arrays. False where none has one. */
+bool hl_piece_array_take_at(const struct hl_block_table *table, uintptr_t address,
+			    struct hl_block *ret_block);
+
+/* Its node; 0: none has one. */
+uint32_t hl_piece_array_node(const struct hl_block_table *table, uintptr_t address);
+
+/*
+ * Takes the first piece that has one of its words in [*${at}, ${end}); *${at} becomes where to go on. False when there are no more.
+ * ${resets}: all of the array is gone through, and no page of it has a piece then.
+ */
+bool hl_piece_array_next(struct hl_piece_array *array, bool resets, uintptr_t *at, uintptr_t end,
+			 uintptr_t *ret_address, struct hl_block *ret_block);
 
 /* The node of the block at ${address}, by whichever key it is known; 0: it is not. A look that nobody waits for. */
 uint32_t hl_block_node(const struct hl_block_table *table, const void *address);
@@ -386,5 +500,7 @@ static inline bool hl_block_may_hold(const struct hl_block_table *table, const v
 	uint32_t word;
 
 	return (HL_UNLIKELY(array) && hl_block_array_find(array, (uintptr_t)address, &word)) ||
-	       hl_block_hash_may_hold(table->hash, (uintptr_t)address);
+	       hl_block_hash_may_hold(table->hash, (uintptr_t)address) ||
+	       (hl_piece_arrays(table) &&
+		hl_piece_array_node(table, (uintptr_t)hl_block_ruled_key(address)));
 }

@@ -663,13 +663,10 @@ bool hl_event_free_known(struct hl_thread *thread, const void *block, uint64_t u
 /* A pool that was reset has given back without a word what lies where it cuts the next piece. */
 static void begin_piece(struct hl_thread *thread, const void *piece, uint64_t bytes, uint32_t pool)
 {
-	struct hl_recorder *recorder = hl_recorder;
-
 	hl_event_end_pieces(thread, piece, bytes ? bytes : 1);
-	if (HL_UNLIKELY(!hl_block_note_piece(&recorder->blocks, piece, pool, (uintptr_t)thread)))
-		return; /* it is in use until it is given back by itself */
-	if (HL_UNLIKELY(!hl_event_has_pieces()))
-		atomic_fetch_or(&recorder->region.header->mode, HL_MODE_PIECES);
+	/* Without memory it is in use until it is given back by itself. */
+	if (HL_LIKELY(hl_block_note_piece(&hl_recorder->blocks, piece, pool, (uintptr_t)thread)))
+		hl_event_note_pieces();
 }
 
 void hl_event_alloc_ruled(struct hl_thread *thread, const void *block, uint64_t requested,
@@ -707,8 +704,11 @@ bool hl_event_take_ruled(const void *block, struct hl_block *ret_block)
 	       hl_block_take(&hl_recorder->blocks, hl_block_ruled_key(block), 0, ret_block);
 }
 
-void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it)
+void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it,
+			     uint32_t pool)
 {
+	if (pool)
+		hl_block_note_piece(&hl_recorder->blocks, block, pool, (uintptr_t)thread);
 	if (!hl_block_hash_set(hl_recorder->blocks.hash, (uintptr_t)hl_block_ruled_key(block), it,
 			       NULL))
 		hl_event_lose(thread, it.requested);

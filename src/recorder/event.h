@@ -106,8 +106,16 @@ void hl_event_alloc_beside(struct hl_thread *thread, const void *block, uint64_t
 /* Nothing is counted where no block is known at ${block}. */
 void hl_event_free_beside(struct hl_thread *thread, const void *block);
 bool hl_event_take_ruled(const void *block, struct hl_block *ret_block);
-void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it);
+void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct hl_block it,
+			     uint32_t pool);
 void hl_event_free_ruled(struct hl_thread *thread, const void *block);
+
+/* Like hl_event_alloc_ruled() and hl_event_free_ruled(), but of a piece of a pool that is reset, not 0, without a type: such a program calls
+ * little else. */
+void hl_event_alloc_piece(struct hl_thread *thread, const void *piece, uint64_t requested,
+			  const struct hl_registers *caller, const struct hl_recall_slot *place,
+			  uint32_t pool);
+void hl_event_free_piece(struct hl_thread *thread, const void *piece, uint32_t pool);
 
 /* The same for a block that has been cut from pool ${pool}; see script.h. It is taken and freed as those
  * above. */

@@ -269,5 +269,5 @@ void hl_event_put_back_object(struct hl_thread *thread, const void *block, struc
 
 	if (HL_UNLIKELY(!entry) ||
 	    !hl_block_object_set(&recorder->blocks, entry, block, it.node, it.requested))
-		hl_event_put_back_ruled(thread, block, it);
+		hl_event_put_back_ruled(thread, block, it, 0);
 }

@@ -327,6 +327,14 @@ hl_event_marked_of(const struct hl_event_kind *kind, struct hl_thread *thread, c
 			     HL_EVENT_WAY_COUNTED);
 }
 
+/* ---- pieces ---- */
+
+static inline void hl_event_note_pieces(void)
+{
+	if (HL_UNLIKELY(!hl_event_has_pieces()))
+		atomic_fetch_or(&hl_recorder->region.header->mode, HL_MODE_PIECES);
+}
+
 /* ---- objects in the array ---- */
 
 /* The array's entry of the object at ${block}; NULL if no object is there. */

@@ -21,6 +21,15 @@ static struct hl_piece_leaf *leaf_of(struct hl_piece_map *map, uintptr_t address
 				    memory_order_acquire);
 }
 
+void hl_piece_bounds_use(struct hl_piece_bounds *bounds, uintptr_t user)
+{
+	uintptr_t seen = atomic_load_explicit(&bounds->user, memory_order_relaxed);
+
+	while (seen != user && seen != HL_PIECES_SHARED &&
+	       !atomic_compare_exchange_weak(&bounds->user, &seen, seen ? HL_PIECES_SHARED : user))
+		;
+}
+
 static void raise_to(_Atomic uintptr_t *mark, uintptr_t value)
 {
 	uintptr_t seen = atomic_load(mark);
@@ -29,13 +38,19 @@ static void raise_to(_Atomic uintptr_t *mark, uintptr_t value)
 		;
 }
 
+void hl_piece_bounds_add(struct hl_piece_bounds *bounds, uintptr_t address, uint32_t bits)
+{
+	uintptr_t start = address >> bits << bits;
+
+	raise_to(&bounds->inverted_start, ~start);
+	raise_to(&bounds->end, start + (UINT64_C(1) << bits));
+}
+
 static struct hl_piece_leaf *make_leaf(struct hl_piece_map *map, uintptr_t address)
 {
 	struct hl_piece_leaf *leaf = hl_private_map_new_whole(sizeof(*leaf)), *other = NULL;
-	uintptr_t start = address >> HL_PIECE_LEAF_BITS << HL_PIECE_LEAF_BITS;
 
-	raise_to(&map->inverted_start, ~start);
-	raise_to(&map->end, start + (UINT64_C(1) << HL_PIECE_LEAF_BITS));
+	hl_piece_bounds_add(&map->bounds, address, HL_PIECE_LEAF_BITS);
 	if (!leaf || atomic_compare_exchange_strong(&map->leaves[address >> HL_PIECE_LEAF_BITS],
 						    &other, leaf))
 		return leaf;
@@ -83,15 +98,6 @@ bool hl_piece_map_note(struct hl_piece_map *map, uintptr_t address)
 	set(pages_of(leaf, address), page_bit_of(address));
 	set(word_of(leaf, address), bit_of(address));
 	return true;
-}
-
-void hl_piece_map_use(struct hl_piece_map *map, uintptr_t user)
-{
-	uintptr_t seen = atomic_load_explicit(&map->user, memory_order_relaxed);
-
-	while (seen != user && seen != HL_PIECE_MAP_SHARED &&
-	       !atomic_compare_exchange_weak(&map->user, &seen, seen ? HL_PIECE_MAP_SHARED : user))
-		;
 }
 
 /* The end of the 2^${bits} bytes in which ${address} lies. */

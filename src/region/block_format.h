@@ -119,6 +119,71 @@ static inline uint64_t hl_block_object_requested(uint32_t word, uint32_t steps)
 	       ((word & HL_BLOCK_SLACK_IN_HASH) - HL_BLOCK_OBJECT);
 }
 
+/*
+ * ---- pieces of a pool that is reset: a word for each 8 bytes of its memory ----
+ *
+ *	word	where a piece begins, node << HL_BLOCK_NODE_SHIFT | tag; elsewhere 0, or a part of a size
+ *	tag	the bytes asked for and one; or HL_PIECE_LARGE or HL_PIECE_HUGE: they are in the next word, or in the next two, 23 bits in
+ *		each, above a tag of 0. Such a piece is so long that these words are its own.
+ */
+
+#define HL_PIECE_ARRAY_GRANULE_BITS 3
+#define HL_PIECE_ARRAY_PAGE_BITS    12
+#define HL_PIECE_ARRAY_LEAF_BITS \
+	26 /* a leaf covers 64 MiB with 32 MiB, of which there is memory where pieces begin */
+#define HL_PIECE_ARRAY_LEAVES	  (UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - HL_PIECE_ARRAY_LEAF_BITS))
+#define HL_PIECE_ARRAY_PAGES	  (1u << (HL_PIECE_ARRAY_LEAF_BITS - HL_PIECE_ARRAY_PAGE_BITS))
+#define HL_PIECE_ARRAY_PAGE_WORDS (1u << (HL_PIECE_ARRAY_PAGE_BITS - HL_PIECE_ARRAY_GRANULE_BITS))
+#define HL_PIECE_ARRAY_WORDS	  (HL_PIECE_ARRAY_PAGES * HL_PIECE_ARRAY_PAGE_WORDS) /* of a leaf */
+#define HL_PIECE_TAG		  255u
+#define HL_PIECE_LARGE		  255u
+#define HL_PIECE_HUGE		  254u
+#define HL_PIECE_ARRAYS_MAX	  7u /* HL_RULE_POOLS_MAX */
+#define HL_PIECE_BYTES_BITS	  23 /* of a word that is a part of a size */
+
+struct hl_piece_array_leaf {
+	hl_block_entry words[HL_PIECE_ARRAY_WORDS];
+	_Atomic uint8_t begun
+		[HL_PIECE_ARRAY_PAGES]; /* pages in which pieces have begun since the last reset */
+};
+
+/* Where pieces lie: in [~inverted_start, end); 0, 0: there were none. */
+struct hl_piece_bounds {
+	_Atomic uintptr_t inverted_start, end;
+	_Atomic uintptr_t user; /* the thread that cuts pieces, HL_PIECES_SHARED, or 0: nobody */
+};
+
+struct hl_piece_array {
+	_Atomic(struct hl_piece_array_leaf *) leaves[HL_PIECE_ARRAY_LEAVES];
+	struct hl_piece_array *older; /* of another pool; NULL: none */
+	struct hl_piece_bounds bounds;
+};
+
+/* A word that is a part ${number} of a size, with a bit that says so. */
+static inline uint32_t hl_piece_size_word(uint64_t bytes, uint32_t number)
+{
+	uint32_t part = (uint32_t)(bytes >> number * HL_PIECE_BYTES_BITS) &
+			((1u << HL_PIECE_BYTES_BITS) - 1);
+
+	return (part | 1u << HL_PIECE_BYTES_BITS) << HL_BLOCK_NODE_SHIFT;
+}
+
+/* The bytes of a piece that begins with the first of ${words}, which is ${word}. */
+static inline uint64_t hl_piece_bytes(const hl_block_entry *words, uint32_t word)
+{
+	uint32_t tag = word & HL_PIECE_TAG;
+	uint64_t bytes = 0;
+
+	if (tag < HL_PIECE_HUGE)
+		return tag - 1;
+	for (uint32_t number = tag == HL_PIECE_HUGE ? 2 : 1; number; number--) {
+		uint32_t part = atomic_load_explicit(&words[number], memory_order_relaxed) >>
+				HL_BLOCK_NODE_SHIFT;
+		bytes = bytes << HL_PIECE_BYTES_BITS | (part & ((1u << HL_PIECE_BYTES_BITS) - 1));
+	}
+	return bytes;
+}
+
 /* ---- hash: shards of open addressing ---- */
 
 #define HL_BLOCK_SHARDS	     64u

@@ -88,7 +88,7 @@ struct hl_introspection_box {
 /* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 25u
+#define HL_REGION_VERSION 26u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -505,6 +505,7 @@ struct hl_region_header {
 	 * from outside; block_array 0: so far there is only the hash. */
 	_Atomic uint64_t block_array;
 	uint64_t block_hash;
+	_Atomic uint64_t piece_arrays; /* the newest one; 0: none so far */
 	/* The same of what a guest stamps blocks with, which lies on a page of its own, and in the lowest bits the guest's number
 	 * (enum hl_guest_id); 0: none so far. */
 	_Atomic uint64_t guest_table;

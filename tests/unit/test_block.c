@@ -497,6 +497,137 @@ static void a_pool_that_is_reset_loses_its_pieces_and_no_others(void **state)
 	assert_int_equal(reset(&table, 1, 7) + reset(&table, 1, 8), 0);
 }
 
+#define ARRAY_SPAN  (UINT64_C(3) << HL_PIECE_ARRAY_PAGE_BITS)
+#define ARRAY_WORDS (ARRAY_SPAN >> HL_PIECE_ARRAY_GRANULE_BITS)
+
+/* By the word that each begins with; node 0: none does. */
+struct model_pieces {
+	uintptr_t base; /* across leaves */
+	struct hl_block of[ARRAY_WORDS];
+};
+
+/* Whether piece ${i} has a word among those of [${first}, ${end}). */
+static bool has_word(const struct model_pieces *model, uint64_t i, uint64_t first, uint64_t end)
+{
+	uint64_t bytes = model->of[i].requested;
+	uint64_t words = bytes >> HL_PIECE_BYTES_BITS ? 3 : bytes < HL_PIECE_HUGE - 1 ? 1 : 2;
+
+	return model->of[i].node && i < end && i + words > first;
+}
+
+/* Ends the pieces in a range; exactly those that the model has there. */
+static void end_pieces(struct hl_piece_array *array, struct model_pieces *model, uint64_t first,
+		       uint64_t end)
+{
+	uintptr_t at = model->base + first * 8, piece;
+	struct hl_block block;
+
+	while (hl_piece_array_next(array, false, &at, model->base + end * 8, &piece, &block)) {
+		uint64_t i = (piece - model->base) / 8;
+		assert_true(has_word(model, i, first, end));
+		assert_int_equal(block.node, model->of[i].node);
+		assert_int_equal(block.requested, model->of[i].requested);
+		model->of[i].node = 0;
+	}
+	for (uint64_t i = 0; i < ARRAY_WORDS; i++)
+		assert_false(has_word(model, i, first, end));
+}
+
+static void pieces_in_an_array_agree_with_the_model(void **state)
+{
+	(void)state;
+	static const uint64_t bytes[] = {
+		0, 1, 8, 40, 252, 253, 254, 4000, UINT64_C(1) << 24, (UINT64_C(1) << 45) + 5};
+	static struct model_pieces model = {.base = (UINT64_C(5) << HL_PIECE_ARRAY_LEAF_BITS) -
+						    2 * (1u << HL_PIECE_ARRAY_PAGE_BITS)};
+	struct hl_block_table table;
+	struct hl_block block;
+	unsigned seed = 5;
+	int roomy = 0;
+
+	init(&table, ARRAY);
+	for (uint32_t i = 0; i < 60000; i++) {
+		uint64_t place = (uint64_t)rand_r(&seed) % (ARRAY_WORDS - 3),
+			 asked = bytes[rand_r(&seed) % 10];
+		uintptr_t address = model.base + place * 8;
+		bool is_there = model.of[place].node;
+		assert_int_equal(hl_block_node(&table, (const void *)address),
+				 model.of[place].node);
+		if (is_there && i % 3) {
+			const void *key = hl_block_ruled_key((const void *)address);
+			assert_true(hl_block_may_hold(&table, key));
+			assert_true(hl_block_take(&table, key, 0, &block));
+			assert_int_equal(block.requested, model.of[place].requested);
+			model.of[place].node = 0;
+			continue;
+		}
+		uint64_t end = place + (asked + 7) / 8;
+		end = end > ARRAY_WORDS ? ARRAY_WORDS : end == place ? place + 1 : end;
+		hl_block_entry *words = hl_piece_array_room(&table, 1, address, asked, 7);
+		if (!words && hl_piece_arrays(&table))
+			end_pieces(hl_piece_arrays(&table), &model, place, end);
+		roomy += words != NULL;
+		if (!words)
+			words = hl_piece_array_make(&table, 1, address, asked, 7);
+		/* The words of a size are in one leaf. */
+		bool is_last = asked > 252 && (place == 2 * HL_PIECE_ARRAY_PAGE_WORDS - 1 ||
+					       place == 2 * HL_PIECE_ARRAY_PAGE_WORDS - 2);
+		assert_int_equal(!words, is_last);
+		if (!words)
+			continue;
+		model.of[place] = (struct hl_block){.node = 1 + i, .requested = asked};
+		hl_piece_array_set(words, 1 + i, asked);
+	}
+	assert_true(roomy > 1000);
+	end_pieces(hl_piece_arrays(&table), &model, 0, ARRAY_WORDS);
+	assert_null(hl_piece_array_make(&table, 1, model.base + 4, 8, 7));
+	assert_null(hl_piece_array_make(&table, 1, model.base, UINT64_C(1) << 46, 7));
+}
+
+static void put(struct hl_block_table *table, uintptr_t at, uint32_t pool, uintptr_t user)
+{
+	hl_block_entry *words = hl_piece_array_make(table, pool, at, 20, user);
+
+	assert_non_null(words);
+	hl_piece_array_set(words, pool + 1, 20);
+}
+
+static int reset_array(struct hl_block_table *table, uint32_t pool, uintptr_t user)
+{
+	uintptr_t at = 0, piece;
+	struct hl_block block;
+	int count = 0;
+
+	for (; hl_block_take_piece_of_array(table, pool, user, &at, &piece, &block); count++)
+		assert_int_equal(block.node, pool + 1);
+	return count;
+}
+
+static void an_array_is_emptied_by_its_only_user(void **state)
+{
+	(void)state;
+	struct hl_block_table table;
+	uintptr_t base = UINT64_C(0x7ffe3bff0000); /* to the next leaf */
+
+	init(&table, ARRAY);
+	refuse = true;
+	assert_null(hl_piece_array_make(&table, 1, base, 20, 7));
+	refuse = false;
+	assert_int_equal(reset_array(&table, 1, 7), 0);
+	for (uintptr_t i = 0; i < 30000; i++)
+		put(&table, base + 24 * i, 1 + (uint32_t)(i % 2), 7);
+	assert_true(table.has_piece_stores);
+	assert_null(hl_piece_array_room(&table, 1, base + 8, 8, 7));
+	assert_int_equal(reset_array(&table, 1, 8), 0);
+	assert_int_equal(reset_array(&table, 1, 7), 15000);
+	assert_int_equal(reset_array(&table, 1, 7), 0);
+	put(&table, base, 1, 8);
+	assert_int_equal(reset_array(&table, 1, 8), 1);
+	/* Whose pieces these are is not known. */
+	put(&table, base, 2, 8);
+	assert_int_equal(reset_array(&table, 2, 7) + reset_array(&table, 2, 8), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +647,8 @@ int main(void)
 		cmocka_unit_test(pieces_of_a_range_are_taken_and_no_others),
 		cmocka_unit_test(without_memory_for_a_map_no_piece_is_noted),
 		cmocka_unit_test(a_pool_that_is_reset_loses_its_pieces_and_no_others),
+		cmocka_unit_test(pieces_in_an_array_agree_with_the_model),
+		cmocka_unit_test(an_array_is_emptied_by_its_only_user),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

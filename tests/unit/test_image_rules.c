@@ -41,6 +41,10 @@ enum rule {
 	BESIDE_ALLOC,
 	BESIDE_FREE,
 	LAUNCH,
+	CUT,
+	CUT_AGAIN,
+	GIVE_BACK,
+	RESET,
 	RULE_COUNT,
 };
 
@@ -171,6 +175,21 @@ static void *beside_alloc(size_t size)
 	return size <= sizeof(beside) ? beside : NULL;
 }
 
+/* ---- a pool that is reset ---- */
+
+static char *next_piece; /* what it gives */
+
+static void *cut(size_t size)
+{
+	return size == SIZE_MAX ? NULL : next_piece;
+}
+
+static void *cut_again(void *piece, size_t size)
+{
+	(void)piece;
+	return cut(size);
+}
+
 /* ---- services ---- */
 
 static __thread uint32_t current;
@@ -251,6 +270,18 @@ static void prepare(enum hl_mode mode, uint64_t sample_bytes, bool counts_layers
 						 .is_beside = 1},
 				[LAUNCH] = {.real = (uint64_t)launch,
 					    .does = HL_RULE_TELLS_SERVICE},
+				[CUT] = {.real = (uint64_t)cut, .size_at = 1, .pool = 1},
+				[CUT_AGAIN] = {.real = (uint64_t)cut_again,
+					       .pointer_at = 1,
+					       .size_at = 2,
+					       .pool = 1},
+				[GIVE_BACK] = {.real = (uint64_t)same,
+					       .pointer_at = 1,
+					       .does = HL_RULE_FREES,
+					       .pool = 1},
+				[RESET] = {.real = (uint64_t)same,
+					   .does = HL_RULE_RESETS,
+					   .pool = 1},
 			},
 	};
 
@@ -551,6 +582,50 @@ static void pieces_and_the_block_that_they_are_cut_from_are_told_apart(void **st
 	}
 }
 
+static void cut_piece(char *at, size_t size)
+{
+	next_piece = at;
+	assert_ptr_equal(RULE(__typeof__(cut), CUT)(size), at);
+}
+
+/* ${count} pieces of ${size} bytes, ${step} bytes apart. */
+static void cut_pieces(char *arena, size_t count, size_t step, size_t size)
+{
+	for (size_t i = 0; i < count; i++)
+		cut_piece(arena + i * step, size);
+}
+
+static void pieces_of_a_pool_end_by_themselves_by_others_and_when_it_is_reset(void **state)
+{
+	(void)state;
+	static _Alignas(4096) char arena[64 << 10];
+
+	for (size_t i = 0; i < HL_COUNT_OF(modes); i++) {
+		start(modes[i], 0, false);
+		cut_pieces(arena, 1000, 56, 50);
+		for (size_t k = 0; k < 500; k++)
+			RULE(__typeof__(same), GIVE_BACK)((uint64_t)arena + 112 * k);
+		assert_counted(1000, 50000, 500, 25000);
+		/* One at an odd address, and one so large that its size has a word of its own. */
+		cut_piece(arena + 60003, 7);
+		cut_piece(arena + 60016, 3000);
+		next_piece = arena + 63032;
+		assert_ptr_equal(RULE(__typeof__(cut_again), CUT_AGAIN)(arena + 60016, 300),
+				 next_piece);
+		assert_null(RULE(__typeof__(cut_again), CUT_AGAIN)(next_piece, SIZE_MAX));
+		assert_counted(1003, 53307, 501, 28000);
+		/* The pool cuts what it has given back without a word. */
+		cut_pieces(arena, 10, 3500, 3456);
+		assert_counted(1013, 87867, 501 + 310, 28000 + 310 * 50);
+		RULE(__typeof__(same), RESET)(0);
+		assert_counted(1013, 87867, 1013, 87867);
+		cut_pieces(arena, 2, 8, 0);
+		RULE(__typeof__(same), RESET)(0);
+		assert_counted(1015, 87867, 1015, 87867);
+		end();
+	}
+}
+
 static void arguments_of_all_kinds_are_found(void **state)
 {
 	(void)state;
@@ -820,6 +895,7 @@ int main(void)
 		cmocka_unit_test(a_function_with_the_name_of_skynets_is_not_believed),
 		cmocka_unit_test(functions_are_called_with_all_of_their_arguments),
 		cmocka_unit_test(pieces_and_the_block_that_they_are_cut_from_are_told_apart),
+		cmocka_unit_test(pieces_of_a_pool_end_by_themselves_by_others_and_when_it_is_reset),
 		cmocka_unit_test(arguments_of_all_kinds_are_found),
 		cmocka_unit_test(nested_calls_count_once),
 		cmocka_unit_test(layers_count_both),

@@ -36,8 +36,8 @@ static int open_recorder(struct hl_block_owners *owners, struct hl_error *err)
 				    "process %d is recorded by samples, which do not show who owns "
 				    "each block",
 				    (int)owners->pid);
-	return hl_block_reader_new(owners->pid, hl_owner_names_maps(owners->names),
-				   header->block_array, header->block_hash, &owners->blocks);
+	return hl_block_reader_open(owners->pid, hl_owner_names_maps(owners->names), header,
+				    &owners->blocks);
 }
 
 int hl_block_owners_new(pid_t pid, struct hl_block_owners **ret_owners, struct hl_error *err)

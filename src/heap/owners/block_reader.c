@@ -7,6 +7,7 @@
 #include "heap/owners/owner_table.h"
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "heap/extents.h"
 #include "process/maps.h"
 #include "region/block_format.h"
@@ -144,9 +145,21 @@ static int read_slots(struct hl_block_reader *reader, uint64_t place,
 	return -EBUSY;
 }
 
-static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps, uint64_t hash)
+/* Puts blocks in order. One that moved within its shard meanwhile was read twice. */
+static void settle(struct hl_block_reader *reader)
 {
 	size_t kept = 0;
+
+	if (reader->count)
+		qsort(reader->blocks, reader->count, sizeof(*reader->blocks), hl_addresses_compare);
+	for (size_t i = 0; i < reader->count; i++)
+		if (!kept || reader->blocks[i].address != reader->blocks[kept - 1].address)
+			reader->blocks[kept++] = reader->blocks[i];
+	reader->count = kept;
+}
+
+static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps, uint64_t hash)
+{
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < HL_BLOCK_SHARDS; i++) {
@@ -158,13 +171,69 @@ static int read_hash(struct hl_block_reader *reader, const struct hl_maps *maps,
 		r = keep_slots(reader, maps, slots, count);
 		free(slots);
 	}
-	if (reader->count)
-		qsort(reader->blocks, reader->count, sizeof(*reader->blocks), hl_addresses_compare);
-	/* A block that moved within its shard meanwhile was read twice. */
-	for (size_t i = 0; i < reader->count; i++)
-		if (!kept || reader->blocks[i].address != reader->blocks[kept - 1].address)
-			reader->blocks[kept++] = reader->blocks[i];
-	reader->count = kept;
+	settle(reader);
+	return r;
+}
+
+/* ---- arrays of pieces ---- */
+
+/* Those that begin in the page of heap at ${page}, whose words are at ${place}. */
+static int keep_pieces(struct hl_block_reader *reader, uint64_t page, uint64_t place)
+{
+	hl_block_entry words[HL_PIECE_ARRAY_PAGE_WORDS + 2] = {0};
+	const hl_block_entry *last = &words[HL_PIECE_ARRAY_PAGE_WORDS];
+	const uint64_t bytes = HL_PIECE_ARRAY_PAGE_WORDS * sizeof(*words);
+	int r = hl_owners_read_memory(reader->pid, place, words, bytes);
+
+	/* A size may go on in the next page. */
+	if (r == 0 && ((last[-1] & HL_PIECE_TAG) >= HL_PIECE_HUGE ||
+		       (last[-2] & HL_PIECE_TAG) == HL_PIECE_HUGE))
+		r = hl_owners_read_memory(reader->pid, place + bytes,
+					  &words[HL_PIECE_ARRAY_PAGE_WORDS], 2 * sizeof(*words));
+	for (uint64_t i = 0; i < HL_PIECE_ARRAY_PAGE_WORDS && r == 0; i++) {
+		struct kept_block kept = {page + (i << HL_PIECE_ARRAY_GRANULE_BITS),
+					  .is_ruled = true};
+		if (!(words[i] & HL_PIECE_TAG))
+			continue;
+		kept.block.node = words[i] >> HL_BLOCK_NODE_SHIFT;
+		kept.block.requested = hl_piece_bytes(&words[i], words[i]);
+		r = HL_ARRAY_APPEND(reader->blocks, reader->count, reader->capacity, kept);
+	}
+	return r;
+}
+
+static int read_piece_leaf(struct hl_block_reader *reader, uint64_t start, uint64_t leaf)
+{
+	const uint64_t page_bytes = HL_PIECE_ARRAY_PAGE_WORDS * sizeof(hl_block_entry);
+	uint8_t begun[HL_PIECE_ARRAY_PAGES] = {0};
+	int r = read_present(reader, leaf + offsetof(struct hl_piece_array_leaf, begun), begun,
+			     sizeof(begun));
+
+	for (uint64_t i = 0; i < HL_PIECE_ARRAY_PAGES && r == 0; i++)
+		if (begun[i])
+			r = keep_pieces(reader, start + (i << HL_PIECE_ARRAY_PAGE_BITS),
+					leaf + i * page_bytes);
+	return r;
+}
+
+static int read_piece_arrays(struct hl_block_reader *reader, uint64_t array)
+{
+	HL_FREED uint64_t *leaves = malloc(HL_PIECE_ARRAY_LEAVES * sizeof(*leaves));
+	int r = leaves ? 0 : -ENOMEM;
+
+	for (uint32_t count = 0; array && count < HL_PIECE_ARRAYS_MAX && r == 0; count++) {
+		memset(leaves, 0, HL_PIECE_ARRAY_LEAVES * sizeof(*leaves));
+		r = read_present(reader, array, leaves, HL_PIECE_ARRAY_LEAVES * sizeof(*leaves));
+		for (uint64_t i = 0; i < HL_PIECE_ARRAY_LEAVES && r == 0; i++)
+			if (leaves[i])
+				r = read_piece_leaf(reader, i << HL_PIECE_ARRAY_LEAF_BITS,
+						    leaves[i]);
+		if (r == 0)
+			r = hl_owners_read_memory(reader->pid,
+						  array + offsetof(struct hl_piece_array, older),
+						  &array, sizeof(array));
+	}
+	settle(reader);
 	return r;
 }
 
@@ -521,6 +590,20 @@ int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, u
 	}
 	*ret_reader = reader;
 	return 0;
+}
+
+int hl_block_reader_open(pid_t pid, const struct hl_maps *maps,
+			 const struct hl_region_header *header, struct hl_block_reader **ret_reader)
+{
+	struct hl_block_reader *reader;
+	int r = hl_block_reader_new(pid, maps, header->block_array, header->block_hash, &reader);
+
+	if (r == 0 && header->piece_arrays &&
+	    (r = read_piece_arrays(reader, header->piece_arrays)) < 0)
+		hl_block_reader_free(reader);
+	if (r == 0)
+		*ret_reader = reader;
+	return r;
 }
 
 bool hl_block_reader_has_array(const struct hl_block_reader *reader)

@@ -494,8 +494,7 @@ static int read_region(pid_t pid, const struct hl_owners_settings *settings,
 				    "process %d is recorded by samples, which do not show who owns "
 				    "each block; see 'heapline top' of the recording",
 				    pid);
-	int r = hl_block_reader_new(pid, hl_owner_names_maps(names), header->block_array,
-				    header->block_hash, &walk.blocks);
+	int r = hl_block_reader_open(pid, hl_owner_names_maps(names), header, &walk.blocks);
 	if (r == 0)
 		r = read_blocks(pid, settings, region, &walk, names, owners, err);
 	hl_block_reader_free(walk.blocks);

@@ -192,7 +192,12 @@ struct hl_block_reader;
 int hl_block_reader_new(pid_t pid, const struct hl_maps *maps, uint64_t array, uint64_t hash,
 			struct hl_block_reader **ret_reader);
 
-/* Pieces of pools, and other blocks of rules, in the hash. */
+/* The same of all tables that ${header} leads to. */
+int hl_block_reader_open(pid_t pid, const struct hl_maps *maps,
+			 const struct hl_region_header *header,
+			 struct hl_block_reader **ret_reader);
+
+/* Pieces of pools, and other blocks of rules. */
 struct hl_block_sum hl_block_reader_sum_ruled(const struct hl_block_reader *reader);
 
 /* Whether one of them begins at ${address}. */

@@ -134,6 +134,9 @@ static void record(struct hl_thread *thread, const struct call *call, uint64_t b
 	if (HL_LIKELY(call->rule->is_beside))
 		hl_event_alloc_beside(thread, (const void *)block, call->size, call->caller, place,
 				      type);
+	else if (call->rule->pool && !type)
+		hl_event_alloc_piece(thread, (const void *)block, call->size, call->caller, place,
+				     call->rule->pool);
 	else if (!call->rule->is_of_malloc)
 		hl_event_alloc_ruled(thread, (const void *)block, call->size, call->caller, place,
 				     type, call->rule->pool);
@@ -170,7 +173,7 @@ static void put_back(struct hl_thread *thread, const struct call *call, struct t
 	if (call->rule->is_of_malloc)
 		hl_event_put_back(thread, block, taken.block, taken.usable);
 	else
-		hl_event_put_back_ruled(thread, block, taken.block);
+		hl_event_put_back_ruled(thread, block, taken.block, call->rule->pool);
 }
 
 /* ---- calls ---- */
@@ -438,6 +441,18 @@ static uint64_t text_bytes(const struct call *call)
 	return text ? count + 1 : 0;
 }
 
+static inline uint64_t size_of(const struct call *call)
+{
+	const struct hl_attached_rule *rule = call->rule;
+
+	if (rule->has_size)
+		return rule->size;
+	if (HL_UNLIKELY(rule->is_text))
+		return text_bytes(call);
+	return argument(call, rule->size_at) *
+	       (rule->count_at ? argument(call, rule->count_at) : 1);
+}
+
 /* Calls that are not the usual ones. */
 static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t *ret_result)
 {
@@ -447,11 +462,7 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 	if (HL_UNLIKELY(call->slot->rule_frame) && is_left(call))
 		leave_for_it(call);
 	call->block = argument(call, rule->pointer_at);
-	call->size = rule->has_size  ? rule->size
-		     : rule->is_text ? text_bytes(call)
-				     : argument(call, rule->size_at);
-	if (!rule->has_size && !rule->is_text && rule->count_at)
-		call->size *= argument(call, rule->count_at);
+	call->size = size_of(call);
 	/* Who is told types frees by size 0. */
 	if (rule->does == HL_RULE_FREES || (rule->type_at && !call->size))
 		return release(call);
@@ -462,6 +473,40 @@ static __attribute__((noinline)) bool handle_unusual(struct call *call, uint64_t
 	/* Functions of one layer call each other. */
 	return (counts_layers && call->slot->rule_frame) ||
 	       allocate(call, counts_layers, ret_result);
+}
+
+/* Of a pool that is reset, when no function of another rule has called it. A program with one calls little else, too. */
+static inline bool is_of_pool(const struct hl_attached_rule *rule,
+			      const struct hl_attached_slot *slot)
+{
+	return rule->pool && !slot->rule_frame && !hl_recorder->counts_layers;
+}
+
+/* Whether the call of a function that allocates and frees nothing has been made. */
+static bool cut_piece(struct call *call, uint64_t *ret_result)
+{
+	struct hl_thread *thread = (struct hl_thread *)call->slot->thread;
+
+	if (HL_UNLIKELY(!is_of_pool(call->rule, call->slot) ||
+			call->rule->does != HL_RULE_ALLOCATES || call->rule->pointer_at ||
+			call->rule->type_at || call->rule->throws || !thread || !thread->plain ||
+			hl_event_is_closed(thread) || !hl_thread_try_enter(thread)))
+		return false;
+	call->size = size_of(call);
+	const struct hl_recall_slot *place = hl_event_locate(thread, call->caller);
+	thread->saved = call->saved;
+	hl_thread_set(thread, HL_IN_ALLOCATOR);
+	*ret_result = call_from(call, false);
+	uint64_t piece = block_of(call, *ret_result);
+	hl_thread_set(thread, HL_RECORDING);
+	if (HL_LIKELY(piece)) {
+		hl_event_alloc_piece(thread, (const void *)piece, call->size, call->caller, place,
+				     call->rule->pool);
+		hl_event_look_back(thread);
+	}
+	thread->saved = NULL;
+	hl_thread_leave(thread);
+	return true;
 }
 
 typedef uint64_t typed_alloc_fn(uint64_t, uint64_t, uint64_t, uint64_t);
@@ -486,7 +531,7 @@ static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint
 				    .caller = caller,
 				    .frame = HL_CALLER_FRAME,
 				    .slot = slot};
-		return handle_unusual(&call, ret_result);
+		return !cut_piece(&call, ret_result) && handle_unusual(&call, ret_result);
 	}
 	uint64_t size = from[-rule->size_at], type = from[-rule->type_at];
 	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
@@ -522,6 +567,14 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
 	const void *block;
 
+	if (rule->does == HL_RULE_FREES && is_of_pool(rule, slot) && thread &&
+	    (block = (const void *)from[-rule->pointer_at]) &&
+	    HL_LIKELY(hl_thread_try_enter(thread))) {
+		if (HL_LIKELY(!hl_event_passes_free(thread, block)))
+			hl_event_free_piece(thread, block, rule->pool);
+		hl_thread_leave(thread);
+		return true;
+	}
 	if (!is_of_interpreter(rule, slot) || from[-rule->size_at] ||
 	    !(block = (const void *)from[-rule->pointer_at]) ||
 	    HL_UNLIKELY(!hl_thread_try_enter(thread)))

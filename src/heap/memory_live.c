@@ -360,8 +360,8 @@ static void live_go_on(struct hl_memory *memory)
 {
 	struct live_memory *live = (struct live_memory *)memory;
 
-	bool was_asked = live->stop != NULL; /* to stop, though all may have slept */
-	uint64_t since_ns = was_asked ? live->stop->since_ns : 0;
+	uint64_t since_ns = live->stop ? live->stop->since_ns : 0;
+	bool was_asked = live->stop || live->sleeper_count; /* to stop, though all may sleep */
 	stop_end(live->stop);
 	live->stop = NULL;
 	if (since_ns)

@@ -59,25 +59,160 @@ static int look_for_mount(bool is_v2, struct hl_mount *ret_mount)
 	return 0;
 }
 
-/* The same, as it was a while ago, for whoever asks for the groups of many processes, or again and again. */
-static int find_mount(bool is_v2, struct hl_mount *ret_mount)
+/* ---- mounts that show more than our namespace of groups ---- */
+
+/*
+ * A container has a namespace of groups, and names in /proc/PID/cgroup begin at its root: "/../../other" is not in it. Where the host's
+ * hierarchy is mounted all the same, the mount has a root like "/../..", and its directories are found from there.
+ */
+struct hierarchy {
+	struct hl_mount mount;
+	bool is_wider;
+	char origin
+		[PATH_MAX]; /* the root of our namespace below the mount, where that is wider: "/pods/one", or "" */
+};
+
+/* How many levels above our namespace a mount begins: those of "/../.."; 0: it does not, or beside it. */
+static unsigned count_levels(const char *root)
+{
+	unsigned levels = 0;
+
+	for (; !strncmp(root, "/..", 3); root += 3)
+		levels++;
+	return *root ? 0 : levels;
+}
+
+/* The path of the group of a process, from the text of /proc/PID/cgroup. NULL: it has no such line. */
+static char *find_name(char *text, bool is_v2)
+{
+	for (char *line; (line = strsep(&text, "\n"));) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(++controllers, ':') : NULL;
+		if (!path)
+			continue;
+		*path++ = '\0';
+		if (is_v2 ? !*controllers : has_word(controllers, "memory"))
+			return path;
+	}
+	return NULL;
+}
+
+/* Whether our process is in the group ${name} below the directory ${path}. */
+static bool is_ours(const char *path, const char *name)
+{
+	HL_FREED char *file = NULL, *text = NULL;
+	size_t length;
+	unsigned long own = (unsigned long)getpid();
+
+	if (asprintf(&file, "%s%s/cgroup.procs", path, name) < 0) {
+		file = NULL;
+		return false;
+	}
+	HL_CLOSED int fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || hl_proc_read_open(fd, &text, &length) < 0)
+		return false;
+	for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
+		if (strtoul(line, NULL, 10) == own)
+			return true;
+	return false;
+}
+
+/* Extends ${path}, of ${length} bytes, by ${levels} directories, to the one below which our group is called ${name}. */
+static bool find_origin(char *path, size_t length, unsigned levels, const char *name)
+{
+	struct dirent *entry;
+	bool is_found = false;
+
+	if (!levels)
+		return is_ours(path, name);
+	DIR *directory = opendir(path);
+	while (directory && !is_found && (entry = readdir(directory))) {
+		size_t added = strlen(entry->d_name) + 1;
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
+		    length + added >= PATH_MAX)
+			continue;
+		sprintf(path + length, "/%s", entry->d_name);
+		is_found = find_origin(path, length + added, levels - 1, name);
+	}
+	if (!is_found)
+		path[length] = '\0';
+	if (directory)
+		closedir(directory);
+	return is_found;
+}
+
+static void find_width(struct hierarchy *hierarchy, bool is_v2)
+{
+	const struct hl_mount *mount = &hierarchy->mount;
+	unsigned levels = count_levels(mount->root);
+	HL_FREED char *text = NULL;
+	char path[PATH_MAX];
+	size_t length = strlen(mount->point);
+
+	hierarchy->is_wider = false;
+	if (!levels || hl_proc_read_all(getpid(), "cgroup", &text, &(size_t){0}) < 0)
+		return;
+	const char *name = find_name(text, is_v2);
+	strcpy(path, mount->point);
+	if (!name || !find_origin(path, length, levels, strcmp(name, "/") ? name : ""))
+		return;
+	strcpy(hierarchy->origin, path + length);
+	hierarchy->is_wider = true;
+}
+
+/* Where the group ${name} lies below the mount. False: not below it. */
+static bool resolve(const struct hierarchy *hierarchy, const char *name, char ret_path[PATH_MAX])
+{
+	size_t length = strlen(hierarchy->origin);
+
+	strcpy(ret_path, hierarchy->origin);
+	while (*name == '/') {
+		size_t part = strcspn(name + 1, "/") + 1;
+		if (part == 3 && !strncmp(name, "/..", 3)) {
+			char *slash = strrchr(ret_path, '/');
+			if (!slash)
+				return false;
+			length = (size_t)(slash - ret_path);
+		} else if (part > 1 && length + part < PATH_MAX) {
+			memcpy(ret_path + length, name, part);
+			length += part;
+		}
+		ret_path[length] = '\0';
+		name += part;
+	}
+	return true;
+}
+
+/* The same as look_for_mount(), as it was a while ago, for whoever asks for the groups of many processes, or again and again. */
+static int find_hierarchy(bool is_v2, struct hierarchy *ret_hierarchy)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static struct {
 		uint64_t until_ns;
 		int found;
-		struct hl_mount mount;
+		struct hierarchy hierarchy;
 	} all[2];
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
 	pthread_mutex_lock(&lock);
 	if (now_ns >= all[is_v2].until_ns) {
-		all[is_v2].found = look_for_mount(is_v2, &all[is_v2].mount);
+		all[is_v2].found = look_for_mount(is_v2, &all[is_v2].hierarchy.mount);
 		all[is_v2].until_ns = all[is_v2].found < 0 ? 0 : now_ns + MOUNT_KNOWN_NS;
+		if (all[is_v2].found > 0)
+			find_width(&all[is_v2].hierarchy, is_v2);
 	}
 	int r = all[is_v2].found;
-	*ret_mount = all[is_v2].mount;
+	*ret_hierarchy = all[is_v2].hierarchy;
 	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static int find_mount(bool is_v2, struct hl_mount *ret_mount)
+{
+	struct hierarchy hierarchy;
+
+	int r = find_hierarchy(is_v2, &hierarchy);
+	*ret_mount = hierarchy.mount;
 	return r;
 }
 
@@ -134,40 +269,38 @@ static int open_nearest(struct hl_cgroup *group)
 	}
 }
 
-/* Opens the group called ${name} in one hierarchy. */
-static int open_named(const char *name, bool is_v2, struct hl_cgroup *ret_group)
+/* Opens what lies at ${rest}, "/..." or "/", below the mount. */
+static int open_below(const struct hl_mount *mount, bool is_v2, const char *rest,
+		      struct hl_cgroup *ret_group)
 {
-	struct hl_mount mount;
-	const char *rest;
-
-	int r = find_mount(is_v2, &mount);
-	if (r < 0)
-		return r;
-	if (r == 0 || !strncmp(name, "/../", 4) || !strcmp(name, "/..") ||
-	    !is_below(name, mount.root, &rest))
-		return -EXDEV;
-	*ret_group = (struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount.point)};
+	*ret_group = (struct hl_cgroup){.is_v2 = is_v2, .mount_length = strlen(mount->point)};
 	if (!strcmp(rest, "/"))
 		rest = "";
-	int length = snprintf(ret_group->path, sizeof(ret_group->path), "%s%s", mount.point, rest);
+	int length = snprintf(ret_group->path, sizeof(ret_group->path), "%s%s", mount->point, rest);
 	if (length < 0 || (size_t)length >= sizeof(ret_group->path))
 		return -ENAMETOOLONG;
 	return open_nearest(ret_group);
 }
 
-/* The path of the group of a process, from the text of /proc/PID/cgroup. NULL: it has no such line. */
-static char *find_name(char *text, bool is_v2)
+/* Opens the group called ${name} in one hierarchy. ${is_of_host}: where the mount shows more than our namespace, that is its name below the mount. */
+static int open_named(const char *name, bool is_v2, bool is_of_host, struct hl_cgroup *ret_group)
 {
-	for (char *line; (line = strsep(&text, "\n"));) {
-		char *controllers = strchr(line, ':');
-		char *path = controllers ? strchr(++controllers, ':') : NULL;
-		if (!path)
-			continue;
-		*path++ = '\0';
-		if (is_v2 ? !*controllers : has_word(controllers, "memory"))
-			return path;
-	}
-	return NULL;
+	struct hierarchy hierarchy;
+	char path[PATH_MAX];
+	const char *rest = path;
+
+	int r = find_hierarchy(is_v2, &hierarchy);
+	if (r < 0)
+		return r;
+	bool is_there = r > 0;
+	if (is_there && hierarchy.is_wider && is_of_host)
+		rest = name;
+	else if (is_there && hierarchy.is_wider)
+		is_there = resolve(&hierarchy, name, path);
+	else if (is_there)
+		is_there = strncmp(name, "/../", 4) && strcmp(name, "/..") &&
+			   is_below(name, hierarchy.mount.root, &rest);
+	return is_there ? open_below(&hierarchy.mount, is_v2, rest, ret_group) : -EXDEV;
 }
 
 static int error_of_name(const char *name, int code, struct hl_error *err)
@@ -210,7 +343,7 @@ int hl_cgroup_open_of(pid_t pid, struct hl_cgroup *ret_group, struct hl_error *e
 			"process %d is in no memory control group; the kernel has none, "
 			"or they are off",
 			pid);
-	r = open_named(name, is_v2, ret_group);
+	r = open_named(name, is_v2, false, ret_group);
 	return r < 0 ? error_of_name(name, r, err) : 0;
 }
 
@@ -248,9 +381,9 @@ int hl_cgroup_open(const char *path, struct hl_cgroup *ret_group, struct hl_erro
 	int r = open_by_directory(path, ret_group);
 	bool is_elsewhere = r == -EXDEV || r == -ENOENT || r == -ENOTDIR;
 	if (is_elsewhere && path[0] == '/') {
-		r = open_named(path, false, ret_group);
-		if (r < 0 && r != -EACCES)
-			r = open_named(path, true, ret_group);
+		r = -ENOENT;
+		for (unsigned way = 0; way < 4 && r < 0 && r != -EACCES; way++)
+			r = open_named(path, way & 1, way < 2, ret_group);
 	}
 	if (r == -EXDEV || r == -ENOENT || r == -ENOTDIR)
 		return hl_error_set(

@@ -220,6 +220,27 @@ class Served(GroupsCase):
         self.assertEqual(result.status, 0, result.stdout + result.stderr)
 
 
+    def test_a_container_with_its_own_namespace_of_groups_finds_those_of_the_host(self):
+        """As a DaemonSet has it: the host's groups are mounted, and their names begin at the container's own."""
+        harness.need_root()
+        wrapper = [harness.need("unshare"), "--cgroup"]
+        with self.group("wide") as group, self.group("tool") as tool, self.parts(group) as pid:
+            inner = self.make_below(tool, "one", "two")
+
+            def ask(*words):
+                return harness.run([*wrapper, HEAPLINE, "pod", *words, "--json"], preexec_fn=lambda: self.join(inner))
+
+            if ask("-p", str(os.getpid())).status and harness.run([*wrapper, "true"]).status:
+                self.skipTest("no namespace of groups can be made here")
+            for words in ("-p", str(pid)), ("--cgroup", self.name_of(group)), ("--cgroup", group):
+                with self.subTest(words):
+                    said = ask(*words)
+                    self.assertEqual(said.status, 0, said.stderr)
+                    report = json.loads(said.stdout)
+                    self.assertEqual(report["group"], self.name_of(group))
+                    self.assertIn(pid, [row["pid"] for row in report["rows"]])
+            self.assertEqual(ask("--cgroup", "/../../../../../nowhere").status, 1)
+
     def test_each_panel_of_the_dashboard_has_data_in_prometheus(self):
         with open(os.path.join(DOCS, "heapline-dashboard.json"), encoding="utf-8") as file:
             panels = json.load(file)["panels"]

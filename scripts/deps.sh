@@ -22,7 +22,7 @@ packages() {
 	# The 32-bit libraries come one by one because gcc-multilib conflicts with cross compilers.
 	check) echo libcmocka-dev libunwind-dev clang clang-format 'libclang-rt-dev|libclang-rt-14-dev' g++ \
 		redis-tools sqlite3 gdb musl-tools libc6-dbg libc6-dev-i386 "lib32gcc-$(gcc_major)-dev" binutils \
-		rustc python3 python3-dev python3-jsonschema ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
+		rustc python3 python3-dev python3-jsonschema python3-yaml ruby nodejs util-linux procps tmux graphviz esbuild node-typescript \
 		python3-selenium chromium chromium-driver fonts-dejavu-core debootstrap \
 		google-perftools libgoogle-perftools4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev mariadb-server-core mariadb-client-core php-cli libfcgi-bin puma curl prometheus clickhouse-server crun \
 		qemu-system-x86 erlang-tools cmake python3-pytest python3-gunicorn liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev lua5.1 lua5.2 lua5.3 lua5.4 luajit libluajit-5.1-dev neovim \

@@ -37,17 +37,19 @@ class Containers:
         """Of one machine, on which other tests run."""
         return f"heapline-{os.path.basename(os.path.normpath(self.directory))}-{name}"
 
-    def command(self, name, root, runs, joins=None, mounts=()):
-        """What runs a new container; `joins`: the pid of a process whose namespace of processes it shares."""
+    def command(self, name, root, runs, joins=None, mounts=(), on_host=False):
+        """What runs a new container; `joins`: the pid of a process whose namespace of processes it shares; `on_host`: it has the host's,
+        a namespace of groups, and a root that is not written to."""
         bundle = os.path.join(self.directory, f"bundle-{name}")
         os.makedirs(bundle)
-        shared = {"path": f"/proc/{joins}/ns/pid"} if joins else {}
+        kinds = [{"type": "mount"}, {"type": "ipc"}, {"type": "uts"}]
+        kinds += [{"type": "cgroup"}] if on_host else [{"type": "pid", **({"path": f"/proc/{joins}/ns/pid"} if joins else {})}]
         with open(os.path.join(bundle, "config.json"), "w", encoding="utf-8") as file:
-            json.dump({"ociVersion": "1.0.0", "process": runs, "root": {"path": root}, "mounts": [
+            json.dump({"ociVersion": "1.0.0", "process": runs, "root": {"path": root, "readonly": on_host}, "mounts": [
                 {"destination": "/proc", "type": "proc", "source": "proc"},
                 {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
                 {"destination": "/sys", "type": "bind", "source": "/sys", "options": ["rbind", "ro"]}, *mounts],
-                "linux": {"namespaces": [{"type": "pid", **shared}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}]}}, file)
+                "linux": {"namespaces": kinds}}, file)
         return [*self.words, "run", "-b", bundle, self.id_of(name)]
 
     def enter(self, name, runs):

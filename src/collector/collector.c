@@ -661,6 +661,7 @@ static bool save_changed(struct hl_collector *collector)
 		if (!process->end_ns) {
 			hl_tracked_look(process);
 			hl_program_warnings_sampling(&collector->archive, process);
+			hl_program_warnings_filters(&collector->archive, process);
 			hl_archive_note_recorder(&collector->archive,
 						 process->recorder_memory.bytes);
 			if (collector->control)

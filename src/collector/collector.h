@@ -357,6 +357,9 @@ void hl_program_warnings_address_space(struct hl_archive *archive,
 /* Of a process that was told to go on by samples. Says it once, and has reports call the figures estimates from the next save on. */
 void hl_program_warnings_sampling(struct hl_archive *archive, struct hl_tracked *tracked);
 
+/* Of a process that filters forbid system calls. Says it once. */
+void hl_program_warnings_filters(struct hl_archive *archive, struct hl_tracked *tracked);
+
 /* Of a process whose end has been noted: the same, its end, its program, its scripts. */
 void hl_program_warnings_end(struct hl_program_warnings *warnings, struct hl_archive *archive,
 			     struct hl_tracked *tracked);

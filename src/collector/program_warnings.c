@@ -385,6 +385,37 @@ void hl_program_warnings_sampling(struct hl_archive *archive, struct hl_tracked 
 	archive->meta_is_stale = true;
 }
 
+/* Whether a process that is not under heapline's own filters has one. */
+static bool has_filter(const struct hl_tracked *tracked)
+{
+	struct hl_process_condition own, condition;
+
+	return hl_process_condition_read(getpid(), &own, NULL) == 0 && !own.seccomp_mode &&
+	       hl_process_condition_read(tracked->pid, &condition, NULL) == 0 &&
+	       condition.seccomp_mode;
+}
+
+void hl_program_warnings_filters(struct hl_archive *archive, struct hl_tracked *tracked)
+{
+	uint32_t flags = atomic_load(&tracked->region.header->flags);
+	bool is_unseen =
+		!(flags & HL_REGION_FILTER_SEEN) && !tracked->end_ns && has_filter(tracked);
+
+	if (tracked->is_filtered || !(flags & HL_REGION_FILTERED || is_unseen))
+		return;
+	tracked->is_filtered = true;
+	hl_archive_warn(
+		archive,
+		is_unseen ? "process %d has a seccomp filter that the recorder has not seen come; "
+			    "it ends if "
+			    "that kills for a system call of the recorder, see heapline-record(1)"
+			  : "process %d has forbidden itself system calls that the recorder needs "
+			    "(seccomp); "
+			    "since then it makes none of those, and what it cannot record is lost",
+		tracked->pid);
+	archive->meta_is_stale = true;
+}
+
 /* Before what is known already: commands say the first warning at their end. */
 static void warn_of_kill(struct hl_archive *archive, const struct hl_tracked *tracked)
 {
@@ -418,6 +449,7 @@ void hl_program_warnings_end(struct hl_program_warnings *warnings, struct hl_arc
 			     struct hl_tracked *tracked)
 {
 	warn_of_namespaces(archive, tracked);
+	hl_program_warnings_filters(archive, tracked);
 	hl_program_warnings_sampling(archive, tracked);
 	warn_of_end(archive, tracked);
 	warn_of_program(warnings, archive, tracked);

@@ -74,8 +74,9 @@ struct hl_tracked {
 	struct hl_module_files *module_files; /* NULL: none are held */
 	struct hl_memory_group *memory_group; /* or NULL */
 	struct hl_budget_watch *budget;	      /* or NULL */
-	bool is_sampled;		      /* it was told to, and a warning says so */
-	uint64_t recording_start_ns;	      /* see recording.h */
+	bool is_filtered;	     /* a warning says that filters forbid it system calls */
+	bool is_sampled;	     /* it was told to, and a warning says so */
+	uint64_t recording_start_ns; /* see recording.h */
 	uint64_t start_realtime_ns;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC; end_ns 0 while it runs */
 	enum hl_process_end end;

@@ -632,13 +632,13 @@ static int prepare_rule(struct hl_attach *attach, uint32_t index, struct hl_erro
 }
 
 /* Without the hook of the dynamic linker libraries that come later are not recorded, without that of mlockall() it may
- * fail. */
+ * fail, and without those of prctl() and syscall() filters are not seen. */
 static int prepare_hook(struct hl_attach *attach, const struct hl_entry *entry,
 			struct hl_error *err)
 {
 	int r = hl_attach_prepare_patch(attach, entry, HL_ATTACH_NO_RULE, err);
 
-	if (r != -ENOTSUP || (entry->hook != HL_HOOK_LIBRARIES && entry->hook != HL_HOOK_MLOCKALL))
+	if (r != -ENOTSUP || entry->hook < HL_HOOK_MLOCKALL)
 		return r;
 	*err = (struct hl_error){0};
 	return 0;

@@ -52,6 +52,8 @@ static const char *const usual_names[NAME_ALLOCATORS] = {
 	[HL_HOOK_PVALLOC] = "pvalloc",
 	[HL_HOOK_DLCLOSE] = "dlclose",
 	[HL_HOOK_MLOCKALL] = "mlockall",
+	[HL_HOOK_PRCTL] = "prctl",
+	[HL_HOOK_SYSCALL] = "syscall",
 	[HL_HOOK_LIBRARIES] = "_dl_debug_state",
 	[NAME_USABLE_SIZE] = "malloc_usable_size",
 	[NAME_FIND_OBJECT] = "_dl_find_object",
@@ -140,7 +142,7 @@ static bool is_wanted(const struct search *search, enum hl_hook hook)
 {
 	if (hook == HL_HOOK_DLCLOSE || hook == HL_HOOK_LIBRARIES)
 		return search->objects.objects[0].has_loader;
-	if (hook == HL_HOOK_MALLOC || hook == HL_HOOK_MLOCKALL ||
+	if (hook == HL_HOOK_MALLOC || (hook >= HL_HOOK_MLOCKALL && hook <= HL_HOOK_SYSCALL) ||
 	    search->functions[hook].object == search->functions[HL_HOOK_FREE].object)
 		return true;
 	return hook != HL_HOOK_REALLOCARRAY && hook != HL_HOOK_FREE_SIZED &&

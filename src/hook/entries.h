@@ -126,7 +126,7 @@ struct hl_entry {
 	bool resets;		 /* that pool, and does nothing else */
 };
 
-#define HL_ENTRIES_MAX 112
+#define HL_ENTRIES_MAX 113
 
 /* What is known of a process' allocator before it is entered. */
 struct hl_entries {

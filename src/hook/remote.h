@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/seccomp.h"
 #include "process/maps.h"
 
 #include <linux/filter.h>
@@ -261,8 +262,3 @@ int hl_remote_call_begin(struct hl_remote *remote, struct hl_remote_thread *thre
 /* Returns the caller, if there is one, to what it did; it stays stopped. 0; -ESRCH; -EAGAIN when it
  * did not stop in time: it returns by itself. */
 int hl_remote_call_end(struct hl_remote *remote);
-
-/* Runs a filter for one call, as the kernel does. 0 with what the filter returned, SECCOMP_RET_*; or
- * -EINVAL when it makes no sense. */
-int hl_seccomp_run(const struct sock_filter *filter, size_t count, const struct seccomp_data *call,
-		   uint32_t *ret_action);

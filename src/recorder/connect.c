@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
@@ -50,6 +51,53 @@ bool hl_connect_set_collector(const char *socket, const char *digits)
 	memcpy(token, digits, sizeof(token));
 	set_address(&collector, "", socket, strlen(socket));
 	set_address(&silence, HL_SILENCE_PREFIX, digits, HL_SILENCE_DIGITS);
+	return true;
+}
+
+/* Arguments where filters look at them. */
+bool hl_connect_may_start(void)
+{
+	enum { RW = PROT_READ | PROT_WRITE };
+	static const long calls[][5] = {
+		{SYS_mmap, 0, 4096, PROT_NONE, MAP_SHARED},
+		{SYS_mmap, 0, 4096, RW, MAP_SHARED | MAP_ANONYMOUS},
+		{SYS_mmap, 0, 4096, RW, MAP_PRIVATE | MAP_ANONYMOUS},
+		{SYS_mprotect, 0, 4096, RW},
+		{SYS_madvise, 0, 4096, MADV_DONTFORK},
+		{SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC},
+		{SYS_openat, AT_FDCWD, 0, O_RDONLY | O_CLOEXEC},
+		{SYS_fcntl, 0, F_DUPFD_CLOEXEC},
+		{SYS_prctl, PR_GET_NAME},
+		{SYS_prctl, PR_GET_TSC},
+		{SYS_mremap},
+		{SYS_munmap},
+		{SYS_connect},
+		{SYS_setsockopt},
+		{SYS_getsockopt},
+		{SYS_sendto},
+		{SYS_recvmsg},
+		{SYS_close},
+		{SYS_getpid},
+		{SYS_getppid},
+		{SYS_gettid},
+		{SYS_geteuid},
+		{SYS_prlimit64},
+		{SYS_futex},
+		{SYS_nanosleep},
+		{SYS_kill},
+		{SYS_getcwd},
+		{SYS_pread64},
+		{SYS_fstat},
+		{SYS_read},
+		{SYS_readlink},
+		{SYS_sched_yield},
+		{SYS_rt_sigprocmask},
+	};
+
+	for (size_t i = 0; i < HL_COUNT_OF(calls); i++)
+		if (!hl_seccomp_may_call(calls[i][0], calls[i][1], calls[i][2], calls[i][3],
+					 calls[i][4], 0, 0))
+			return false;
 	return true;
 }
 
@@ -285,6 +333,9 @@ static long clone_and_call(void *stack_end, thread_fn *run, void *argument)
 	register thread_fn *r12 __asm__("r12") = run;
 	register void *r13 __asm__("r13") = argument;
 	long result;
+	if (!hl_seccomp_may_call(SYS_clone, CLONE_FLAGS, (long)stack_end, 0, 0, 0, 0) ||
+	    !hl_seccomp_may_call(SYS_exit, 0, 0, 0, 0, 0, 0))
+		return -EPERM;
 	__asm__ volatile("syscall\n\t"
 			 "test %%rax, %%rax\n\t"
 			 "jnz 1f\n\t"

@@ -99,6 +99,16 @@ static bool is_first(const char *list)
 	return strlen(library) == length && strncmp(list, library, length) == 0;
 }
 
+void hl_environment_forget_token(char *const *environment)
+{
+	char *digits = (char *)hl_environment_value(environment, HL_ENV_TOKEN);
+
+	if (digits)
+		*digits = '\0';
+	if (token_entry[0])
+		strcpy(token_entry, HL_ENV_TOKEN "=");
+}
+
 /* LD_PRELOAD= the recorder : what stood there, and the end of the text; in whole pointers */
 static size_t preload_bytes(const char *list)
 {

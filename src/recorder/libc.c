@@ -20,8 +20,7 @@ static long first_syscall(long number, long a, long b, long c, long d, long e, l
 	return hl_libc_syscall(number, a, b, c, d, e, f);
 }
 
-__attribute__((visibility("hidden"))) long (*hl_libc_syscall)(long, long, long, long, long, long,
-							      long) = first_syscall;
+long (*hl_libc_syscall)(long, long, long, long, long, long, long) = first_syscall;
 
 static _Atomic uint32_t resolved;
 static __thread bool resolving __attribute__((tls_model("initial-exec")));
@@ -59,6 +58,7 @@ static const struct {
 	{"posix_spawnp", &hl_libc.posix_spawnp},
 	{"system", &hl_libc.system},
 	{"popen", &hl_libc.popen},
+	{"prctl", &hl_libc.prctl},
 	{"_exit", &hl_libc._exit},
 	{"_Exit", &hl_libc._Exit},
 	{"syscall", &hl_libc_syscall},

@@ -46,6 +46,7 @@ struct hl_libc {
 			    const posix_spawnattr_t *, char *const[], char *const[]);
 	int (*system)(const char *);
 	FILE *(*popen)(const char *, const char *);
+	int (*prctl)(int, ...);
 	void (*_exit)(int);
 	void (*_Exit)(int);
 };
@@ -56,7 +57,7 @@ extern HL_HIDDEN struct hl_libc hl_libc;
 extern void *(*hl_libc_dlmopen)(Lmid_t, const char *, int);
 
 /* The real syscall(); never NULL. */
-extern long (*hl_libc_syscall)(long, long, long, long, long, long, long);
+extern HL_HIDDEN long (*hl_libc_syscall)(long, long, long, long, long, long, long);
 
 /* The real malloc is glibc's, and its chunk headers are as hl_libc_usable_size() expects
  * them. */

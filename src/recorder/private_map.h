@@ -34,6 +34,9 @@ void hl_private_map_free_whole(void *address, size_t bytes);
 void *hl_private_map_new_head(void);
 void hl_private_map_free_head(void *head);
 
+/* Before the program forbids itself to map memory: maps some, from which all of these come from here on while it lasts. */
+void hl_private_map_prepare(void);
+
 /* ${bytes} that begin with a head, for good. */
 void *hl_private_map_new_headed(size_t bytes);
 

@@ -42,6 +42,66 @@ static struct slab {
 } slabs[SLABS_MAX];
 static _Atomic uint32_t slab_count;
 
+/* What is left once the system may not be asked: mappings from which all is cut, for good. */
+#define RESERVE_BYTES	    ((size_t)128 << 20)
+#define RESERVE_BYTES_MIN   ((size_t)1 << 20)
+#define RESERVE_HEADS_BYTES ((size_t)256 * HL_PRIVATE_MAP_HEAD)
+
+static struct reserve {
+	_Atomic uintptr_t start; /* 0: there is none */
+	_Atomic size_t used;
+	size_t bytes;
+} reserves[2]; /* the second one of heads */
+
+static void *take_reserved(size_t bytes, bool heads)
+{
+	struct reserve *reserve = &reserves[heads];
+	size_t whole = (bytes + HL_PRIVATE_MAP_HEAD - 1) & ~(size_t)(HL_PRIVATE_MAP_HEAD - 1);
+	size_t used = atomic_load(&reserve->used);
+
+	do {
+		if (!atomic_load(&reserve->start) || whole > reserve->bytes - used)
+			return NULL;
+	} while (!atomic_compare_exchange_weak(&reserve->used, &used, used + whole));
+	return (char *)atomic_load(&reserve->start) + used;
+}
+
+static bool is_reserved(uintptr_t address)
+{
+	for (uint32_t i = 0; i < 2; i++)
+		if (atomic_load(&reserves[i].start) &&
+		    address - atomic_load(&reserves[i].start) < reserves[i].bytes)
+			return true;
+	return false;
+}
+
+static void *take(size_t bytes, bool heads)
+{
+	void *reserved = take_reserved(bytes, heads);
+
+	return reserved ? reserved : hl_private_map_take(bytes, heads);
+}
+
+static void give(void *address, size_t bytes)
+{
+	if (!is_reserved((uintptr_t)address))
+		hl_private_map_give(address, bytes);
+}
+
+void hl_private_map_prepare(void)
+{
+	for (uint32_t heads = 0; heads < 2; heads++) {
+		size_t bytes = heads ? RESERVE_HEADS_BYTES : RESERVE_BYTES;
+		void *start = NULL;
+		if (atomic_load(&reserves[heads].start))
+			continue;
+		while (!(start = hl_private_map_take(bytes, heads)) && bytes > RESERVE_BYTES_MIN)
+			bytes /= 2;
+		reserves[heads].bytes = bytes;
+		atomic_store(&reserves[heads].start, (uintptr_t)start);
+	}
+}
+
 static uint32_t class_of(size_t bytes)
 {
 	return bytes <= (size_t)1 << PIECE_BITS_MIN
@@ -96,7 +156,7 @@ static struct piece *take_from_new_slab(struct pool *pool, uint32_t class, bool 
 	if (atomic_load(&slab_count) == SLABS_MAX)
 		return NULL;
 	hl_spin_unlock(&lock);
-	char *slab = hl_private_map_take(bytes, heads);
+	char *slab = take(bytes, heads);
 	hl_spin_lock(&lock);
 	struct piece *piece = take_known(pool, class); /* another thread may have mapped one */
 	if (!piece && slab && add_slab(pool, slab, bytes)) {
@@ -105,7 +165,7 @@ static struct piece *take_from_new_slab(struct pool *pool, uint32_t class, bool 
 	}
 	if (slab) {
 		hl_spin_unlock(&lock);
-		hl_private_map_give(slab, bytes);
+		give(slab, bytes);
 		hl_spin_lock(&lock);
 	}
 	return piece;
@@ -132,7 +192,7 @@ static void *new (size_t bytes, bool heads)
 	void *piece =
 		bytes <= (size_t)1 << PIECE_BITS_MAX ? take_piece(class_of(bytes), heads) : NULL;
 
-	return piece ? piece : hl_private_map_take(bytes, heads);
+	return piece ? piece : take(bytes, heads);
 }
 
 static bool is_piece(uintptr_t address)
@@ -153,7 +213,7 @@ static void give_back(void *address, size_t bytes, bool heads)
 	uint64_t before;
 
 	if (!is_piece((uintptr_t)address)) {
-		hl_private_map_give(address, bytes);
+		give(address, bytes);
 		return;
 	}
 	hl_private_map_clear(address, (size_t)1 << (PIECE_BITS_MIN + class), heads);
@@ -177,12 +237,12 @@ void hl_private_map_free(void *address, size_t bytes)
 
 void *hl_private_map_new_whole(size_t bytes)
 {
-	return hl_private_map_take(bytes, false);
+	return take(bytes, false);
 }
 
 void hl_private_map_free_whole(void *address, size_t bytes)
 {
-	hl_private_map_give(address, bytes);
+	give(address, bytes);
 }
 
 void *hl_private_map_new_head(void)
@@ -199,6 +259,10 @@ void hl_private_pieces_forget(void)
 {
 	for (uint32_t i = 0; i < 2; i++)
 		pools[i] = (struct pool){0};
+	for (uint32_t i = 0; i < 2; i++) {
+		atomic_store(&reserves[i].start, 0);
+		atomic_store(&reserves[i].used, 0);
+	}
 	atomic_store(&lock, 0);
 	atomic_store(&slab_count, 0);
 }

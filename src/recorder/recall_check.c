@@ -93,6 +93,10 @@ static struct hl_walk *walk_afresh(struct hl_recorder *recorder, struct hl_threa
 	/* Nothing is remembered, not even which pages can be read. */
 	walk->depth = 0;
 	walk->stack_low = walk->stack_high = 0;
+	if (atomic_load(&hl_seccomp_noted)) { /* then the kernel may not be asked */
+		walk->stack_low = thread->tables->walk.stack_low;
+		walk->stack_high = thread->tables->walk.stack_high;
+	}
 	hl_walk_capture(&recorder->unwind, walk, caller);
 	return walk;
 }

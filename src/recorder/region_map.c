@@ -72,7 +72,7 @@ void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes)
 void hl_region_map_close(struct hl_region_map *region)
 {
 	for (int id = 0; id < HL_AREA_COUNT; id++)
-		atomic_store(&region->accessible[id], 0);
+		atomic_store(&region->accessible[id], 0), atomic_store(&region->permitted[id], 0);
 }
 
 /* A shared mapping of 0 bytes is not moved but made once more, as large as asked for (mremap(2)):
@@ -115,17 +115,31 @@ bool hl_region_map_permit(void *start, uint64_t bytes)
 	return HL_SYS(SYS_mprotect, start, bytes, PROT_READ | PROT_WRITE) >= 0;
 }
 
-bool hl_region_map_back(void *start, uint64_t bytes)
+static bool populate(void *start, uint64_t bytes)
 {
-	if (!hl_region_map_permit(start, bytes))
-		return false;
 	long result;
+
 	do {
 		result = hl_sys_madvise(start, bytes, MADV_POPULATE_WRITE);
 	} while (result == -EAGAIN || result == -EINTR);
-	/* EINVAL: a kernel before 5.14. Pages then come on touch, and only a memory cgroup can
+	/* EINVAL: a kernel before 5.14, EPERM: a filter forbids it. Pages then come on touch, and only a memory cgroup can
 	 * refuse them. */
-	return result >= 0 || result == -EINVAL;
+	return result >= 0 || result == -EINVAL || result == -EPERM;
+}
+
+bool hl_region_map_back(void *start, uint64_t bytes)
+{
+	return hl_region_map_permit(start, bytes) && populate(start, bytes);
+}
+
+bool hl_region_map_back_ring(struct hl_region_map *region, uint32_t slot)
+{
+	struct hl_ring *ring = hl_ring_at(atomic_load(&region->rings), slot);
+	uint64_t end = (slot + UINT64_C(1)) * HL_RING_SMALL;
+
+	return end <= atomic_load(&region->permitted[HL_AREA_RINGS])
+		       ? populate(ring, HL_RING_SMALL)
+		       : hl_region_map_back(ring, HL_RING_SMALL);
 }
 
 static void raise_to(_Atomic uint64_t *bytes, uint64_t target)
@@ -145,13 +159,60 @@ bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id id, uint
 	uint64_t accessible = atomic_load_explicit(&region->accessible[id], memory_order_acquire);
 	if (end <= accessible)
 		return true;
-	uint64_t target = next_commit(area, accessible, end);
-	if (!hl_region_map_back((char *)area_start(region->header, id) + accessible,
-				target - accessible))
+	uint64_t target = next_commit(area, accessible, end),
+		 permitted = atomic_load(&region->permitted[id]);
+	char *start = (char *)area_start(region->header, id) + accessible;
+	if (HL_UNLIKELY(end <= permitted && target > permitted))
+		target = permitted;
+	if (target <= permitted ? !populate(start, target - accessible)
+				: !hl_region_map_back(start, target - accessible))
 		return false;
 	raise_to(&region->accessible[id], target);
 	raise_to(&area->committed, target);
 	return true;
+}
+
+/* What is permitted and not used costs nothing, but mlockall() brings it in. */
+#define PERMITTED_FACTOR 4
+#define PERMITTED_MIN	 (UINT64_C(4) << 20)
+
+static void permit_more(struct hl_region_map *region, enum hl_area_id id)
+{
+	const struct hl_area *area = &region->header->areas[id];
+	uint64_t accessible = atomic_load(&region->accessible[id]);
+	uint64_t wanted = accessible * PERMITTED_FACTOR;
+
+	if (wanted < PERMITTED_MIN)
+		wanted = PERMITTED_MIN;
+	if (wanted > area->capacity)
+		wanted = area->capacity & ~(COMMIT_MIN - 1);
+	if (wanted > accessible &&
+	    hl_region_map_permit((char *)area_start(region->header, id) + accessible,
+				 wanted - accessible))
+		raise_to(&region->permitted[id], wanted);
+}
+
+static void permit_rings(struct hl_region_map *region)
+{
+	uint64_t used = atomic_load(&region->header->thread_count) * (uint64_t)HL_RING_SMALL;
+	uint64_t count = region->header->areas[HL_AREA_RINGS].capacity / HL_RING_STRIDE;
+	uint64_t end = used + PERMITTED_MIN / HL_RING_SMALL * HL_RING_SMALL;
+	char *rings = hl_mode_logs(hl_mode_of(atomic_load(&region->header->mode)))
+			      ? hl_region_map_rings(region)
+			      : NULL;
+
+	if (end > count * HL_RING_SMALL)
+		end = count * HL_RING_SMALL;
+	if (rings && end > used && hl_region_map_permit(rings + used, end - used))
+		raise_to(&region->permitted[HL_AREA_RINGS], end);
+}
+
+void hl_region_map_prepare(struct hl_region_map *region)
+{
+	permit_rings(region);
+	for (enum hl_area_id id = 0; id < HL_AREA_COUNT; id++)
+		if (id != HL_AREA_RINGS)
+			permit_more(region, id);
 }
 
 /*

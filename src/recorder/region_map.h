@@ -28,6 +28,7 @@ struct hl_region_map {
 	/* Bytes of each area that this process may touch. A forked child that goes on with a hook shares the
 	 * region with its parent, but not what the parent makes accessible from then on. */
 	_Atomic uint64_t accessible[HL_AREA_COUNT];
+	_Atomic uint64_t permitted[HL_AREA_COUNT]; /* no mprotect() is needed up to here */
 	_Atomic uint32_t index_bits;  /* of the largest table of the index that it may */
 	_Atomic(char *) rings;	      /* NULL: not mapped yet; see hl_region_map_rings() */
 	_Atomic uint32_t large_rings; /* rings that have had more room */
@@ -63,8 +64,15 @@ void hl_region_map_close(struct hl_region_map *region);
  */
 bool hl_region_map_commit(struct hl_region_map *region, enum hl_area_id area, uint64_t end);
 
+/* Before the program forbids itself system calls: permits more of each area than is in use, so that hl_region_map_commit() can do
+ * without calls for as long. */
+void hl_region_map_prepare(struct hl_region_map *region);
+
 /* The same for ${bytes} from ${start} on, whole pages of an area that is not filled in order. */
 bool hl_region_map_back(void *start, uint64_t bytes);
+
+/* The same for the ring of thread slot ${slot} as it is at first; the rings are mapped. */
+bool hl_region_map_back_ring(struct hl_region_map *region, uint32_t slot);
 
 /* Has them be accessible, without memory so far. */
 bool hl_region_map_permit(void *start, uint64_t bytes);
@@ -106,6 +114,9 @@ struct hl_ring_writer {
  * once. */
 void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *region,
 			 uint32_t slot);
+
+/* Rings that are made from here on have no stamps: to read the time stamp counter kills. */
+void hl_ring_writer_forbid_clock(void);
 
 /* Makes room for one event of any kind, waiting if need be. False: the event is lost. */
 bool hl_ring_writer_make_room(struct hl_ring_writer *writer, struct hl_region_map *region);

@@ -62,6 +62,14 @@ static uint8_t *take_large(struct hl_region_map *region, uint32_t capacity)
 		       : NULL;
 }
 
+/* In ordinary memory: forked children may not read it either. */
+static _Atomic bool clock_is_forbidden;
+
+void hl_ring_writer_forbid_clock(void)
+{
+	atomic_store(&clock_is_forbidden, true);
+}
+
 void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *region, uint32_t slot)
 {
 	if (writer->ring || writer->refused)
@@ -69,7 +77,7 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *re
 	char *rings = hl_region_map_rings(region);
 	struct hl_ring *ring = rings ? hl_ring_at(rings, slot) : NULL;
 	writer->refused =
-		!ring || slot >= ring_count(region) || !hl_region_map_back(ring, HL_RING_SMALL);
+		!ring || slot >= ring_count(region) || !hl_region_map_back_ring(region, slot);
 	if (writer->refused)
 		return;
 	writer->ring = ring;
@@ -79,8 +87,9 @@ void hl_ring_writer_init(struct hl_ring_writer *writer, struct hl_region_map *re
 		 large ? HL_RING_BYTES_MAX : HL_RING_BYTES_MIN);
 	writer->limit = writer->mask + 1;
 	writer->name = slot + 1;
-	writer->stamps = atomic_load_explicit(&region->header->flags, memory_order_relaxed) &
-			 HL_REGION_STAMPS;
+	writer->stamps = !atomic_load(&clock_is_forbidden) &&
+			 atomic_load_explicit(&region->header->flags, memory_order_relaxed) &
+				 HL_REGION_STAMPS;
 	atomic_store(&region->threads[slot].has_ring, 1);
 }
 

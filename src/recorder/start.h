@@ -22,6 +22,9 @@ void hl_start(char *const *environment);
  * its forked children. False when they are NULL or cannot be an address. */
 bool hl_connect_set_collector(const char *socket, const char *token);
 
+/* Whether the filters of this process, which programs that it runs inherit, permit all that the recorder does as it starts. */
+bool hl_connect_may_start(void);
+
 /*
  * Gets and maps a region for this process; nothing stays open. NULL when there is no collector, or
  * it refuses, or it does not answer in time, or did not answer another recorder (protocol.h).
@@ -75,6 +78,10 @@ bool hl_own_collector_start(char *const *environment, struct hl_invitation *ret_
  * the way to the collector. The program itself may have removed them from its own environment, or
  * from the one that it makes for another.
  */
+
+/* Has programs that are started from here on find no way to the collector: not in ${environment}, nor where it is completed. They
+ * pass through, without a system call of the recorder. */
+void hl_environment_forget_token(char *const *environment);
 
 /* The value of variable ${name}, or NULL. */
 const char *hl_environment_value(char *const *environment, const char *name);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * System calls without libc: errno is never touched, no symbol can be interposed, usable in a
- * signal handler. Each returns the kernel's result: negative errno on failure.
+ * signal handler. Each returns the kernel's result: negative errno on failure. A call that a filter of the program forbids
+ * is not made, and fails with -EPERM.
  */
 #pragma once
 
+#include "base/seccomp.h"
+
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +19,8 @@
 
 static inline long hl_sys6(long number, long a, long b, long c, long d, long e, long f)
 {
+	if (!hl_seccomp_may_call(number, a, b, c, d, e, f))
+		return -EPERM;
 	register long r10 __asm__("r10") = d;
 	register long r8 __asm__("r8") = e;
 	register long r9 __asm__("r9") = f;
@@ -84,9 +90,12 @@ static inline uint32_t hl_sys_getpid(void)
 	return (uint32_t)HL_SYS(SYS_getpid, 0, 0, 0);
 }
 
+/* 0: a filter forbids it. */
 static inline uint32_t hl_sys_gettid(void)
 {
-	return (uint32_t)HL_SYS(SYS_gettid, 0, 0, 0);
+	long tid = HL_SYS(SYS_gettid, 0, 0, 0);
+
+	return tid > 0 ? (uint32_t)tid : 0;
 }
 
 static inline void hl_sys_yield(void)

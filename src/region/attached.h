@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define HL_ATTACHED_MAGIC   UINT64_C(0x44454e494f4a4c48) /* "HLJOINED" */
-#define HL_ATTACHED_VERSION 6u
+#define HL_ATTACHED_VERSION 7u
 #define HL_ATTACHED_SYMBOL  "hl_attached"
 
 /* The functions that have hooks, by their usual names. */
@@ -39,6 +39,8 @@ enum hl_hook {
 	HL_HOOK_PVALLOC,
 	HL_HOOK_DLCLOSE,
 	HL_HOOK_MLOCKALL, /* see recorder/hooks_lock.c */
+	HL_HOOK_PRCTL,	  /* see recorder/hooks_filters.c */
+	HL_HOOK_SYSCALL,
 	/* _dl_debug_state(), which the dynamic linker calls for debuggers before and after it changes
 	 * what is loaded, with its lock held. */
 	HL_HOOK_LIBRARIES,

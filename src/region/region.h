@@ -212,6 +212,9 @@ enum hl_region_flag {
 	HL_REGION_FROM_START =
 		1 << 9, /* set by the collector: recorded from the program's start, so
 					  that no block is older */
+	HL_REGION_FILTERED =
+		1 << 10, /* set by the recorder: filters forbid system calls that it needs */
+	HL_REGION_FILTER_SEEN = 1 << 11, /* set by the recorder: it knows the process' filters */
 };
 
 /*

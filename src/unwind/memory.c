@@ -2,6 +2,8 @@
 /* Proves memory readable without touching it; see saved.h. */
 #include "unwind/saved.h"
 
+#include "base/seccomp.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -23,6 +25,9 @@ bool hl_memory_page_is_readable(uint64_t page)
 {
 	long result;
 
+	if (!hl_seccomp_may_call(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0, KERNEL_SET_BYTES,
+				 0, 0))
+		return false;
 	register long set_bytes __asm__("r10") = KERNEL_SET_BYTES;
 	__asm__ volatile("syscall"
 			 : "=a"(result)
@@ -48,6 +53,9 @@ bool hl_memory_has_number(uint64_t address, uint32_t number)
 	const struct timespec no_time = {0};
 	long result;
 
+	if (!hl_seccomp_may_call(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
+				 (long)number, (long)&no_time, 0, 0))
+		return false;
 	register const struct timespec *timeout __asm__("r10") = &no_time;
 	__asm__ volatile("syscall"
 			 : "=a"(result)

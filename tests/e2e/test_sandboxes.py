@@ -22,7 +22,7 @@ class Sandboxes(harness.TestCase):
                 self.run_scenario("seccomp-filter", mode)
 
     def test_a_program_that_forbids_itself_the_time_stamp_counter_is_recorded(self):
-        for mode in ("mem-fast", "mem-record"):
+        for mode in harness.RECORDING_MODES:
             with self.subTest(mode=mode):
                 _, recording = self.record_well([harness.program("lifecycle"), "no-time-stamps"], mode)
                 rows = harness.top_rows(recording, "alloc")

@@ -14,6 +14,7 @@
  *	exchange SITE COUNT SIZE	has four threads make COUNT blocks each and free each
  *				other's; SLOTS of them stay
  *	seccomp SITE 0 0	forbids itself all that it does not need, on pain of death
+ *	unseen SITE NUMBER N	the same as the next, by the instruction itself
  *	seccomp SITE NUMBER N	forbids itself that system call, on pain of death, with a second
  *				argument of N or more
  *	exec PATH		becomes another program
@@ -186,12 +187,23 @@ static void exchange(size_t count, size_t size)
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##number, 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
+/* Filters come by the instruction itself, which no hook sees. */
+static bool is_unseen;
+
 static void install(struct sock_filter *code, unsigned short length)
 {
 	struct sock_fprog program = {length, code};
+	long result = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+	if (result < 0 || !is_unseen)
+		result = result < 0 ? result : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	else
+		__asm__ volatile("syscall"
+				 : "=a"(result)
+				 : "a"((long)SYS_prctl), "D"((long)PR_SET_SECCOMP),
+				   "S"((long)SECCOMP_MODE_FILTER), "d"(&program)
+				 : "rcx", "r11", "memory");
+	if (result < 0)
 		abort();
 }
 
@@ -207,6 +219,12 @@ static void forbid(size_t number, size_t least)
 	};
 
 	install(code, sizeof(code) / sizeof(code[0]));
+}
+
+static void forbid_unseen(size_t number, size_t least)
+{
+	is_unseen = true;
+	forbid(number, least);
 }
 
 static void forbid_all_else(void)
@@ -233,6 +251,11 @@ static void forbid(size_t number, size_t least)
 	abort();
 }
 
+static void forbid_unseen(size_t number, size_t least)
+{
+	forbid(number, least);
+}
+
 static void forbid_all_else(void)
 {
 	abort();
@@ -255,6 +278,8 @@ static void act(struct site *site, const char *call, size_t count, size_t size)
 		churn(count, size);
 	else if (strcmp(call, "exchange") == 0)
 		exchange(count, size);
+	else if (strcmp(call, "unseen") == 0)
+		forbid_unseen(count, size);
 	else if (strcmp(call, "seccomp") == 0 && count)
 		forbid(count, size);
 	else if (strcmp(call, "seccomp") == 0)

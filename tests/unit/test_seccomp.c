@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The kernel says of random filters and calls what the interpreter says; filters of processes are
  * read, and do not stand in the way of remote calls. */
+#include "base/seccomp.h"
 #include "hook/remote.h"
 
 #include "base/compiler.h"

@@ -49,6 +49,9 @@ static void take_functions(const struct hl_attached_start *start)
 	memcpy(hl_image_rules, start->rules, sizeof(hl_image_rules));
 	hl_introspect_know(&start->answering);
 	hl_libc.dlclose = start->real[HL_HOOK_DLCLOSE] ? hl_image_close_library : NULL;
+	hl_libc.prctl = (int (*)(int, ...))start->real[HL_HOOK_PRCTL];
+	hl_libc_syscall =
+		(long (*)(long, long, long, long, long, long, long))start->real[HL_HOOK_SYSCALL];
 	hl_libc.usable_size = (size_t(*)(void *))start->usable_size;
 	hl_libc_has_glibc_chunks = start->usable_size && start->has_glibc_chunks;
 }
@@ -115,6 +118,8 @@ static int64_t set_up(const struct hl_attached_start *start)
 	recorder->region.collector_pid = start->collector_pid;
 	recorder->modules.eh_frame = start->eh_frame;
 	recorder->modules.eh_frame_bytes = start->eh_frame_bytes;
+	if (start->has_filter)
+		atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTER_SEEN);
 	hl_recorder_announce(recorder);
 	atomic_store(&recorder->phase, HL_PHASE_RUNNING);
 	hl_recorder = recorder;
@@ -203,6 +208,8 @@ struct hl_attached hl_attached = {
 			HL_IMAGE_STUBS(STUB)
 #undef STUB
 				[HL_HOOK_LIBRARIES] = (uint64_t)hl_image_stub_libraries,
+			[HL_HOOK_PRCTL] = (uint64_t)hl_image_stub_some_prctl,
+			[HL_HOOK_SYSCALL] = (uint64_t)hl_image_stub_some_syscall,
 		},
 	.light_hooks =
 		{

@@ -139,6 +139,9 @@ HL_IMAGE_OBJECT_STUBS(STUB)
 #undef STUB
 
 HL_HIDDEN void hl_image_stub_libraries(void);
+/* For calls that may install filters; others pass. */
+HL_HIDDEN void hl_image_stub_some_prctl(void);
+HL_HIDDEN void hl_image_stub_some_syscall(void);
 
 struct hl_recorder;
 

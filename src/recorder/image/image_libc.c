@@ -121,6 +121,7 @@ int _dl_find_object(void *pc, struct dl_find_object *ret_object)
 
 struct hl_libc hl_libc;
 bool hl_libc_has_glibc_chunks;
+long (*hl_libc_syscall)(long, long, long, long, long, long, long);
 
 void *hl_libc_fail_array(void *block, size_t count, size_t size)
 {

@@ -13,6 +13,8 @@
 #include "recorder/self.h"
 
 #include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #define KEY	   "0"
 #define INSIDE	   "8"
@@ -77,11 +79,11 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 				     "2:\n\t"
 
 /* Where nothing is recorded, nor has been. The code of a library that dlclose() unloads must be forgotten all the same,
- * and the recorder's memory is in the way of mlockall(). */
-#define PASS_IDLE                                                       \
-	".if (%c[hook] - %c[dlclose]) && (%c[hook] - %c[mlockall])\n\t" \
-	"testl $%c[busy], hl_image_header+%c[mode](%%rip)\n\t"          \
-	"jz 9f\n\t"                                                     \
+ * the recorder's memory is in the way of mlockall(), and filters of it. */
+#define PASS_IDLE                                                  \
+	".if %c[hook] < %c[dlclose] || %c[hook] > %c[syscall]\n\t" \
+	"testl $%c[busy], hl_image_header+%c[mode](%%rip)\n\t"     \
+	"jz 9f\n\t"                                                \
 	".endif\n\t"
 
 /* The way in. Then the frame is there, rsp is a multiple of 16, and the slot in r10. */
@@ -118,19 +120,21 @@ static_assert(offsetof(struct hl_attached_slot, key) == 0 &&
 	"jz 5b\n\t" LOAD_RAX LOAD_REGISTERS LEAVE "jmp 0b\n"                                 \
 	"9:\n\t" PASS
 
-/* A hook has up to three arguments. */
 #define LOAD_ARGUMENTS              \
 	"mov -16(%%rbp), %%rdi\n\t" \
 	"mov -24(%%rbp), %%rsi\n\t" \
-	"mov -32(%%rbp), %%rdx\n\t"
+	"mov -32(%%rbp), %%rdx\n\t" \
+	"mov -40(%%rbp), %%rcx\n\t" \
+	"mov -48(%%rbp), %%r8\n\t"  \
+	"mov -56(%%rbp), %%r9\n\t"
 
 #define MODE_OPERANDS \
 	[busy] "i"((int)HL_IMAGE_BUSY), [mode] "i"(offsetof(struct hl_region_header, mode))
-#define OPERANDS(HOOK)                                                            \
-	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS),                   \
-		[without] "i"(offsetof(struct hl_attached, inside_without_slot)), \
-		[hook] "i"(HOOK), [dlclose] "i"(HL_HOOK_DLCLOSE),                 \
-		[mlockall] "i"(HL_HOOK_MLOCKALL), MODE_OPERANDS
+#define OPERANDS(HOOK)                                                                            \
+	[real] "i"(8 * (HOOK)), [shift] "i"(64 - HL_SELF_BITS),                                   \
+		[without] "i"(offsetof(struct hl_attached, inside_without_slot)),                 \
+		[hook] "i"(HOOK), [dlclose] "i"(HL_HOOK_DLCLOSE), [syscall] "i"(HL_HOOK_SYSCALL), \
+		MODE_OPERANDS
 
 /* The gate is looked at once more: a signal handler may have forked on the way, and its child may have
  * given back all memory, unless the count was there by then. ${RESULT}: LOAD_RAX where there is none. */
@@ -163,7 +167,10 @@ HL_IMAGE_FREERS(STUB_VOID)
 #define STORE_ARGUMENTS             \
 	"mov %%rdi, -16(%%rbp)\n\t" \
 	"mov %%rsi, -24(%%rbp)\n\t" \
-	"mov %%rdx, -32(%%rbp)\n\t"
+	"mov %%rdx, -32(%%rbp)\n\t" \
+	"mov %%rcx, -40(%%rbp)\n\t" \
+	"mov %%r8, -48(%%rbp)\n\t"  \
+	"mov %%r9, -56(%%rbp)\n\t"
 
 /* Around a call of hl_image_find() or hl_image_at_closed_gate(), with the frame and nothing below it. */
 #define BEFORE_RARE                                    \
@@ -211,6 +218,27 @@ HL_IMAGE_FREERS(STUB_VOID)
 
 HL_IMAGE_STUBS(STUB_LIGHT)
 HL_IMAGE_OBJECT_STUBS(STUB_LIGHT)
+
+/* ---- filters ---- */
+
+STUB_LIGHT(prctl, HL_HOOK_PRCTL)
+STUB_LIGHT(syscall, HL_HOOK_SYSCALL)
+
+#define JUMP_IF(REGISTER, NUMBER, NAME)              \
+	"cmp $" TEXT(NUMBER) ", %%" #REGISTER "\n\t" \
+			     "je hl_image_light_stub_" #NAME "\n\t"
+
+__attribute__((naked, used, aligned(64))) void hl_image_stub_some_prctl(void)
+{
+	__asm__ volatile("endbr64\n\t" JUMP_IF(edi, PR_SET_SECCOMP, prctl) JUMP_IF(
+		edi, PR_SET_TSC, prctl) PASS ::[real] "i"(8 * HL_HOOK_PRCTL));
+}
+
+__attribute__((naked, used, aligned(64))) void hl_image_stub_some_syscall(void)
+{
+	__asm__ volatile("endbr64\n\t" JUMP_IF(rdi, __NR_seccomp, syscall) JUMP_IF(
+		rdi, __NR_prctl, syscall) PASS ::[real] "i"(8 * HL_HOOK_SYSCALL));
+}
 
 /* ---- libraries ---- */
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * prctl() and seccomp(2): filters by which a program forbids itself system calls. They are noted before the kernel knows them, so
+ * that the recorder makes no call for which they kill (sys.h), and what the recorder would need later is mapped while it may. A
+ * filter that comes by the instruction itself is not seen.
+ */
+#include "recorder/hooks.h"
+
+#include "recorder/event.h"
+#include "recorder/libc.h"
+#include "recorder/recorder.h"
+#include "recorder/start.h"
+#include "recorder/sys.h"
+#include "recorder/thread.h"
+#include "unwind/saved.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define PAGE_BYTES	  UINT64_C(4096)
+#define STACK_PAGES_BELOW 64u
+#define STACK_PAGES_ABOVE 4096u
+
+/* What the strict mode permits; see mode1_syscalls in kernel/seccomp.c. */
+#define PERMIT(call)                                           \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+static const struct sock_filter strict[] = {
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	PERMIT(read),
+	PERMIT(write),
+	PERMIT(exit),
+	PERMIT(rt_sigreturn),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+};
+
+/* Without these something may not be counted. */
+static const struct seccomp_data needed[] = {
+	{.nr = SYS_mmap,
+	 .args = {0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS}},
+	{.nr = SYS_mmap,
+	 .args = {0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS}},
+	{.nr = SYS_mprotect, .args = {0, PAGE_BYTES, PROT_READ | PROT_WRITE}},
+	{.nr = SYS_madvise, .args = {0, PAGE_BYTES, MADV_DONTFORK}},
+	{.nr = SYS_rt_sigprocmask},
+	{.nr = SYS_gettid},
+};
+
+static bool permits_all(const struct sock_filter *filter, size_t count)
+{
+	for (size_t i = 0; i < HL_COUNT_OF(needed); i++) {
+		struct seccomp_data call = needed[i];
+		call.arch = AUDIT_ARCH_X86_64;
+		if (!hl_seccomp_permits(filter, count, &call))
+			return false;
+	}
+	return true;
+}
+
+/* While the system may still be asked. The stack of the calling thread alone is known: another one proves its own, page by page,
+ * as far as it may. */
+static void prepare(struct hl_recorder *recorder)
+{
+	struct hl_thread *thread = hl_thread_enter();
+	uint64_t here = (uint64_t)__builtin_frame_address(0);
+
+	hl_private_map_prepare();
+	hl_region_map_prepare(&recorder->region);
+	if (!thread)
+		return;
+	for (uint32_t i = 0; i < STACK_PAGES_BELOW; i++)
+		hl_memory_prove_readable(&thread->tables->walk, here - i * PAGE_BYTES);
+	for (uint32_t i = 1; i < STACK_PAGES_ABOVE; i++)
+		if (!hl_memory_prove_readable(&thread->tables->walk, here + i * PAGE_BYTES))
+			break;
+	hl_thread_leave(thread);
+}
+
+/* In the strict mode and after PR_SET_TSC the time stamp counter kills. */
+static void forbid_clock(void)
+{
+	struct hl_thread *thread = hl_thread_self();
+
+	hl_ring_writer_forbid_clock();
+	if (thread)
+		thread->ring.stamps = false;
+}
+
+/* A call that installs a filter. */
+struct installing {
+	uint64_t flags;
+	uint32_t before;  /* for hl_seccomp_forget(), or NOT_NOTED */
+	bool is_harmless; /* what the recorder needs is permitted */
+};
+
+#define NOT_NOTED (HL_SECCOMP_NONE_IS_PERMITTED - 1)
+
+static void note(struct installing *installing, const struct sock_filter *filter, size_t count)
+{
+	struct hl_recorder *recorder = hl_recorder;
+
+	installing->is_harmless = filter && permits_all(filter, count);
+	if (!installing->is_harmless && hl_recorder_is_running(recorder))
+		prepare(recorder);
+	installing->before = hl_seccomp_note(filter, count);
+}
+
+static bool is_readable(uint64_t start, uint64_t bytes)
+{
+	if (start >> 47 || (start + bytes) >> 47)
+		return false;
+	for (uint64_t page = start & ~(PAGE_BYTES - 1); page < start + bytes; page += PAGE_BYTES)
+		if (!hl_memory_page_is_readable(page))
+			return false;
+	return true;
+}
+
+/* Programs pass an invalid address to learn whether the kernel knows filters. */
+static void note_program(struct installing *installing, uint64_t address)
+{
+	struct sock_fprog program;
+
+	if (!hl_seccomp_may_call(SYS_rt_sigprocmask, -1, 0, 0, HL_SYS_SIGSET_BYTES, 0, 0)) {
+		note(installing, NULL, 0);
+	} else if (is_readable(address, sizeof(program))) {
+		memcpy(&program, (const void *)address, sizeof(program));
+		if (is_readable((uint64_t)program.filter, program.len * sizeof(*program.filter)))
+			note(installing, program.filter, program.len);
+	}
+}
+
+/* Other threads that have just looked whether a call is permitted may make it before the kernel takes the filter. */
+static void wait_for_others(void)
+{
+	static const struct timespec a_little = {.tv_nsec = 2000000};
+
+	HL_SYS(SYS_nanosleep, &a_little, NULL, 0);
+}
+
+/* The arguments of seccomp(2). */
+static struct installing begin(uint64_t operation, uint64_t flags, uint64_t program)
+{
+	struct installing installing = {.flags = flags, .before = NOT_NOTED};
+
+	if (operation == SECCOMP_SET_MODE_STRICT) {
+		note(&installing, strict, HL_COUNT_OF(strict));
+		forbid_clock();
+	} else if (operation == SECCOMP_SET_MODE_FILTER) {
+		note_program(&installing, program);
+		if (flags & SECCOMP_FILTER_FLAG_TSYNC)
+			wait_for_others();
+	}
+	return installing;
+}
+
+/* What programs that this one starts do before they know its filters. */
+static void keep_from_programs(void)
+{
+#ifndef HL_ATTACHED
+	if (!hl_connect_may_start())
+		hl_environment_forget_token(environ);
+#endif
+}
+
+/* With SECCOMP_FILTER_FLAG_TSYNC the kernel returns the thread that it could not do it to. */
+static void end(const struct installing *installing, long result)
+{
+	struct hl_recorder *recorder = hl_recorder;
+	bool is_number_of_thread = installing->flags & SECCOMP_FILTER_FLAG_TSYNC &&
+				   !(installing->flags & SECCOMP_FILTER_FLAG_NEW_LISTENER);
+
+	if (installing->before == NOT_NOTED)
+		return;
+	if (result < 0 || (result > 0 && is_number_of_thread)) {
+		hl_seccomp_forget(installing->before);
+		return;
+	}
+	keep_from_programs();
+	if (hl_recorder_is_running(recorder))
+		atomic_fetch_or(&recorder->region.header->flags,
+				installing->is_harmless
+					? HL_REGION_FILTER_SEEN
+					: HL_REGION_FILTER_SEEN | HL_REGION_FILTERED);
+}
+
+static struct installing begin_prctl(uint64_t option, uint64_t a, uint64_t b)
+{
+	if (option == PR_SET_TSC && a == PR_TSC_SIGSEGV)
+		forbid_clock();
+	if (option != PR_SET_SECCOMP)
+		return (struct installing){.before = NOT_NOTED};
+	return begin(a == SECCOMP_MODE_STRICT	? SECCOMP_SET_MODE_STRICT
+		     : a == SECCOMP_MODE_FILTER ? SECCOMP_SET_MODE_FILTER
+						: UINT64_MAX,
+		     0, b);
+}
+
+HL_EXPORT int HL_HOOK(prctl)(int option, ...)
+{
+	unsigned long arguments[4];
+	va_list list;
+
+	va_start(list, option);
+	for (size_t i = 0; i < HL_COUNT_OF(arguments); i++)
+		arguments[i] = va_arg(list, unsigned long);
+	va_end(list);
+	struct installing installing = begin_prctl((uint64_t)option, arguments[0], arguments[1]);
+	hl_libc_resolve();
+	int result = hl_libc.prctl(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+	end(&installing, result);
+	return result;
+}
+
+#ifdef HL_ATTACHED
+#define FILTER_BY_NUMBER HL_HOOK(syscall)
+#else
+#define FILTER_BY_NUMBER hl_hooks_filter_by_number
+#endif
+
+/* syscall() of prctl(2) and seccomp(2). */
+__attribute__((used)) HL_HIDDEN long FILTER_BY_NUMBER(long number, long a, long b, long c, long d,
+						      long e)
+{
+	struct installing installing = number == SYS_prctl
+					       ? begin_prctl((uint64_t)a, (uint64_t)b, (uint64_t)c)
+					       : begin((uint64_t)a, (uint64_t)b, (uint64_t)c);
+	long result = hl_libc_syscall(number, a, b, c, d, e, 0);
+
+	end(&installing, result);
+	return result;
+}

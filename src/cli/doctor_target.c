@@ -232,10 +232,16 @@ static void judge_record(struct patient *patient)
 			 "arguments");
 }
 
+#define HIDDEN                                                                          \
+	"which the program has built in and whose functions it does not name, are not " \
+	"seen; 'heap' and 'pgfault' do not need them"
+
 static void judge_attach(struct patient *patient)
 {
-	char command[64];
+	char command[64], program[32];
 
+	snprintf(program, sizeof(program), "/proc/%d/exe", patient->pid);
+	const char *hidden = hl_examine_hidden_allocator(program);
 	snprintf(command, sizeof(command), "heapline attach -p %d -d 60", patient->pid);
 	if (is_recorded(patient))
 		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_NO, "%s", "")->reason,
@@ -246,6 +252,10 @@ static void judge_attach(struct patient *patient)
 			 512,
 			 "it has a filter of system calls, which attach alone reads, as it stops a "
 			 "thread for that: it refuses, and names the call, if one is forbidden");
+	else if (patient->joinable == 0 && hidden)
+		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_PARTLY, "%s", command)
+				 ->reason,
+			 512, "calls of %s, " HIDDEN, hidden);
 	else if (patient->joinable == 0 && patient->pools[0])
 		snprintf(hl_doctor_add(patient->doctor, "attach", HL_DOCTOR_YES, "%s", command)
 				 ->reason,
@@ -560,6 +570,7 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 	const struct hl_examined examined = hl_examine_file(path, program);
 	const char *function =
 		examined.reason || examined.entered ? NULL : hl_examine_allocator(program);
+	const char *hidden = examined.reason ? NULL : hl_examine_hidden_allocator(program);
 	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
 	int r = hl_doctor_try_recording(&err);
 
@@ -574,17 +585,20 @@ static void judge_recording(struct hl_doctor *doctor, const char *path, char *co
 		hl_doctor_refuse(doctor, "record", r, &err, "");
 		return;
 	}
-	struct hl_doctor_way *way = hl_doctor_add(doctor, "record",
-						  examined.reason	  ? HL_DOCTOR_NO
-						  : function || unseen[0] ? HL_DOCTOR_PARTLY
-									  : HL_DOCTOR_YES,
-						  "%s", examined.reason ? "" : command);
+	struct hl_doctor_way *way =
+		hl_doctor_add(doctor, "record",
+			      examined.reason			? HL_DOCTOR_NO
+			      : function || hidden || unseen[0] ? HL_DOCTOR_PARTLY
+								: HL_DOCTOR_YES,
+			      "%s", examined.reason ? "" : command);
 	if (examined.reason) {
 		snprintf(way->reason, sizeof(way->reason), "%s", examined.reason);
 		snprintf(way->remedy, sizeof(way->remedy), "%s", examined.remedy);
 	} else if (function)
 		snprintf(way->reason, sizeof(way->reason),
 			 "calls of %s, which the program brings in itself, are not seen", function);
+	else if (hidden)
+		snprintf(way->reason, sizeof(way->reason), "calls of %s, " HIDDEN, hidden);
 	else if (unseen[0])
 		snprintf(way->reason, sizeof(way->reason),
 			 "calls of %.160s, which this heapline does not know, are not seen",

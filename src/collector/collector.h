@@ -264,6 +264,10 @@ int hl_examine_program(const char *path, struct hl_examined *ret_examined, struc
  */
 const char *hl_examine_allocator(const char *path);
 
+/* The name of an allocator that a program without symbols has built in, none of whose functions it exports; NULL: not found. Neither
+ * record nor attach sees what it allocates. */
+const char *hl_examine_hidden_allocator(const char *path);
+
 #define HL_EXAMINE_UNSEEN_MAX 256 /* bytes of names, with the NUL; no more than these are named */
 
 /*

@@ -342,6 +342,32 @@ const char *hl_examine_allocator(const char *path)
 	return NULL;
 }
 
+static bool exports_allocator(Elf *elf)
+{
+	struct hl_elf_symbols exported = {.elf = elf, .tables = HL_ELF_DYNSYM};
+	struct hl_allocator_name ignored;
+
+	while (hl_elf_symbols_next(&exported))
+		if (exported.symbol.st_shndx != SHN_UNDEF &&
+		    hl_allocator_name_find(exported.name, &ignored))
+			return true;
+	return false;
+}
+
+const char *hl_examine_hidden_allocator(const char *path)
+{
+	HL_CLOSED int fd = open_program(path);
+	HL_CLEANUP(hl_elf_cleanup) Elf *elf = hl_elf_open(fd);
+
+	if (!elf || !hl_elf_loader(elf) || has_section(elf, ".symtab") || exports_allocator(elf))
+		return NULL;
+	for (size_t i = 0; i < hl_allocator_count; i++)
+		if (hl_allocator_traits[i].has_operators && hl_allocator_traits[i].inside &&
+		    hl_elf_has_text(elf, hl_allocator_traits[i].inside))
+			return hl_allocator_traits[i].name;
+	return NULL;
+}
+
 void hl_examine_unseen(const char *path, char ret_names[HL_EXAMINE_UNSEEN_MAX])
 {
 	char recorder_path[PATH_MAX];

@@ -252,6 +252,14 @@ static void warn_of_program(struct hl_program_warnings *warnings, struct hl_arch
 				"allocations are not seen; 'heapline stacks -p PID' traces them "
 				"while it runs",
 				program->executable, function);
+	const char *hidden = hl_examine_hidden_allocator(program->executable);
+	if (hidden)
+		hl_archive_warn(
+			archive,
+			"'%s' has %s built in, none of whose functions it names, so that their "
+			"allocations are not seen; while it runs 'heapline heap -p PID' reads "
+			"its blocks, and 'heapline pgfault -p PID' shows what makes it grow",
+			program->executable, hidden);
 	char unseen[HL_EXAMINE_UNSEEN_MAX] = "";
 	if (!tracked->attached)
 		hl_examine_unseen(program->executable, unseen);

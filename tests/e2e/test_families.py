@@ -134,6 +134,29 @@ class Families(harness.TestCase):
         self.assertIn(f"heapline: {sentence}", result.stderr)
         self.assertEqual(harness.info(recording)["recording"]["warnings"], [sentence])
 
+    def test_an_allocator_that_nothing_names_is_said_to_be_there(self):
+        program = harness.program("hidden_allocator")
+        if not os.path.exists(program):
+            self.skipTest("libjemalloc_pic.a or objcopy is not here")
+        said = f"'{program}' has jemalloc built in, none of whose functions it names"
+        recorded = subprocess.run(harness.record_command(self.path("hidden.hl"), [program]), input="\n", text=True,
+                                  capture_output=True, check=True, timeout=harness.TIMEOUT_S)
+        self.assertIn(said, recorded.stderr)
+        self.assertIn(said, harness.run([harness.HEAPLINE, "top", self.path("hidden.hl")]).stdout)
+        doctor = harness.run([harness.HEAPLINE, "doctor", "--", program]).stdout
+        self.assertRegex(doctor, r"record +partly[^\n]*\n(.*\n)*record: calls of jemalloc, which the program has built in")
+        with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            doctor = harness.run([harness.HEAPLINE, "doctor", "-p", str(process.pid)]).stdout
+            attached = harness.run([harness.HEAPLINE, "attach", "-p", str(process.pid), "-d", "0.1", "-o", self.path("attached.hl")])
+            heap = harness.run([harness.HEAPLINE, "heap", "--json", "-p", str(process.pid)])
+            process.stdin.close()
+        if attached.status == 0:
+            self.assertIn(said, attached.stderr)
+            self.assertRegex(doctor, r"attach +partly[^\n]*\n(.*\n)*attach: calls of jemalloc, which the program has built in")
+        if heap.status == 0:
+            self.assertIn("jemalloc", heap.stdout)
+
     def test_functions_of_an_allocator_that_are_not_known_are_named(self):
         program = harness.program("later")
         result, recording = self.record_well([program])

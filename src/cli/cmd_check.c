@@ -612,6 +612,7 @@ static int check_command(const struct request *request, const struct limits *lim
 	const char *recorded = request->recording.count ? text_of(&request->recording) : path;
 	bool was_there = request->recording.count && access(recorded, F_OK) == 0;
 	bool needs_log = false, needs_leaks = false, is_crossed = false;
+	HL_CLOSED int lock = -1;
 	struct hl_error err = {0};
 
 	delay_signals();
@@ -619,7 +620,8 @@ static int check_command(const struct request *request, const struct limits *lim
 		needs_log |= hl_check_needs_log(limits->limits[i].kind);
 		needs_leaks |= limits->limits[i].kind == HL_CHECK_LOST;
 	}
-	if (!request->recording.count && hl_record_child_folder(folder, sizeof(folder), &err) < 0)
+	if (!request->recording.count &&
+	    hl_record_child_folder(folder, sizeof(folder), &lock, &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
 	int status = record(request, argv, argc, recorded, needs_log, needs_leaks), r = 0;

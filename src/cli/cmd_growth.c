@@ -101,13 +101,14 @@ static int run_on_process(struct request *request, pid_t process, const char *se
 {
 	char folder[PATH_MAX - 64] = "", temporary[PATH_MAX], called[32];
 	const char *kept_path = request->kept_path, *path = kept_path ? kept_path : temporary;
+	HL_CLOSED int lock = -1;
 	struct hl_error err = {0};
 
 	if (hl_trace_recorded_has(process))
 		return hl_cli_error("process %d is being recorded already; 'heapline growth -p "
 				    "%d', without SECONDS, shows what grew since that began",
 				    process, process);
-	if (!kept_path && hl_record_child_folder(folder, sizeof(folder), &err) < 0)
+	if (!kept_path && hl_record_child_folder(folder, sizeof(folder), &lock, &err) < 0)
 		return hl_cli_error("%s", err.text);
 	snprintf(temporary, sizeof(temporary), "%s/pid-%d.hl", folder, process);
 	if (isatty(STDERR_FILENO))

@@ -9,7 +9,6 @@
 #include "fleet/web.h"
 #include "push/push.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,7 +17,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -40,26 +38,14 @@ struct push_folder {
 	int fd; /* holds the lock; to be closed */
 };
 
-/* Is shown a folder for the place that was asked for, locked; what returns true has it removed. */
-typedef bool push_folder_visit(void *context, const struct push_folder *folder);
-
-#define YOUNG_S 60 /* in this time a recorder has begun to record */
-
-static const char *temporary(void)
-{
-	const char *parent = getenv("TMPDIR");
-
-	return parent && *parent ? parent : "/tmp";
-}
-
 static int link_text(const struct push_folder *folder, const char *name, const char *text)
 {
 	return *text && symlinkat(text, folder->fd, name) < 0 ? -errno : 0;
 }
 
-static void read_text(struct push_folder *folder, const char *name, char text[PATH_MAX])
+static void read_text(int folder, const char *name, char text[PATH_MAX])
 {
-	ssize_t length = readlinkat(folder->fd, name, text, PATH_MAX - 1);
+	ssize_t length = readlinkat(folder, name, text, PATH_MAX - 1);
 
 	text[length < 0 ? 0 : length] = '\0';
 }
@@ -67,62 +53,19 @@ static void read_text(struct push_folder *folder, const char *name, char text[PA
 /* Makes the folder for what ${folder} says of place and labels, and sets its path and fd. 0 or a negative errno with a sentence. */
 static int push_folder_make(struct push_folder *folder, struct hl_error *err)
 {
-	int r = hl_record_child_folder(folder->path, sizeof(folder->path), err);
+	int r = hl_record_child_folder(folder->path, sizeof(folder->path), &folder->fd, err);
 
 	if (r < 0)
 		return r;
-	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = folder->fd < 0 || flock(folder->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-	if (r == 0)
-		r = link_text(folder, "service", folder->service);
+	r = link_text(folder, "service", folder->service);
 	if (r == 0)
 		r = link_text(folder, "version", folder->version);
 	/* Last: without it the folder is nobody's. */
 	if (r == 0)
-		r = link_text(folder, "spool", folder->spool);
+		r = link_text(folder, HL_RECORD_LEFT_FOR, folder->spool);
 	return r == 0 ? 0
 		      : hl_error_set(err, r, "cannot prepare the folder '%s': %s", folder->path,
 				     strerror(-r));
-}
-
-/* Locks ${folder}, which its path names. Whether it was left for ${spool}. */
-static bool open_left(struct push_folder *folder, const char *spool)
-{
-	struct stat status;
-
-	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (folder->fd < 0 || fstat(folder->fd, &status) < 0 || status.st_uid != geteuid() ||
-	    flock(folder->fd, LOCK_EX | LOCK_NB) < 0)
-		return false;
-	read_text(folder, "spool", folder->spool);
-	read_text(folder, "service", folder->service);
-	read_text(folder, "version", folder->version);
-	if (strcmp(folder->spool, spool) != 0)
-		return false;
-	/* The recorder outlives its push, and locks the recording. */
-	HL_CLOSED int fd =
-		openat(folder->fd, HL_PUSH_RECORDING, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd >= 0 ? flock(fd, LOCK_SH | LOCK_NB) == 0
-		       : errno == ENOENT && time(NULL) - status.st_mtim.tv_sec > YOUNG_S;
-}
-
-/* Shows ${visit} all folders of this user for ${spool} whose push was killed and whose recording has ended. */
-static void push_folder_find(const char *spool, push_folder_visit *visit, void *context)
-{
-	DIR *stream = opendir(temporary());
-
-	for (const struct dirent *entry; stream && (entry = readdir(stream));) {
-		struct push_folder folder = {.fd = -1};
-		if (strncmp(entry->d_name, "heapline-", strlen("heapline-")) != 0 ||
-		    snprintf(folder.path, sizeof(folder.path), "%s/%s", temporary(),
-			     entry->d_name) >= (int)sizeof(folder.path))
-			continue;
-		if (open_left(&folder, spool) && visit(context, &folder))
-			hl_record_child_remove(folder.path);
-		hl_cleanup_close(&folder.fd);
-	}
-	if (stream)
-		closedir(stream);
 }
 
 #define EVERY_S	      15.0
@@ -314,24 +257,29 @@ struct leftovers {
 };
 
 /* Sends the recording that a push left, under the labels that it had. */
-static bool send_leftover(void *context, const struct push_folder *folder)
+static bool send_leftover(void *context, const char *left, int fd)
 {
 	struct leftovers *leftovers = context;
 	struct hl_push_settings settings = *leftovers->settings;
-	char path[PATH_MAX + 16];
+	char path[PATH_MAX + 16], spool[PATH_MAX], service[PATH_MAX], version[PATH_MAX];
 	struct hl_push *push = NULL;
 	struct hl_error err = {0};
 	bool goes_on;
 
-	snprintf(path, sizeof(path), "%s/" HL_PUSH_RECORDING, folder->path);
+	read_text(fd, HL_RECORD_LEFT_FOR, spool);
+	read_text(fd, "service", service);
+	read_text(fd, "version", version);
+	if (strcmp(spool, settings.spool) != 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/" HL_PUSH_RECORDING, left);
 	if (access(path, F_OK) < 0)
 		return true; /* it was killed before it recorded */
 	settings.recording = path;
 	settings.is_new = false;
 	settings.pid = 0;
 	settings.labels = (struct hl_push_labels){
-		.service = *folder->service ? folder->service : NULL,
-		.version = *folder->version ? folder->version : NULL,
+		.service = *service ? service : NULL,
+		.version = *version ? version : NULL,
 	};
 	int r = hl_push_new(&settings, &push, &err);
 	if (r == 0)
@@ -346,7 +294,7 @@ static void send_leftovers(const struct hl_push_settings *settings)
 {
 	struct leftovers leftovers = {.settings = settings};
 
-	push_folder_find(settings->spool, send_leftover, &leftovers);
+	hl_record_child_each_left(send_leftover, &leftovers);
 	if (leftovers.sent)
 		hl_cli_note("sent %zu recording%s that a 'heapline push' left which was killed",
 			    leftovers.sent, leftovers.sent == 1 ? "" : "s");

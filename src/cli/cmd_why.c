@@ -105,6 +105,7 @@ static int run_why(void *parsed, int argc, char **argv)
 	struct request *request = parsed;
 	static struct hl_why why; /* large */
 	char folder[PATH_MAX - 64] = "";
+	HL_CLOSED int lock = -1;
 	struct hl_error err = {0};
 
 	int status = check_usage(request, argc, argv);
@@ -128,7 +129,7 @@ static int run_why(void *parsed, int argc, char **argv)
 	if (r == 0 && request->keep)
 		r = hl_output_file_check_regular(request->keep, false, NULL, 0, &err);
 	if (r == 0)
-		r = hl_record_child_folder(folder, sizeof(folder), &err);
+		r = hl_record_child_folder(folder, sizeof(folder), &lock, &err);
 	if (r < 0)
 		return hl_cli_error("%s", err.text);
 	HL_CLOSED int stop = catch_signals();

@@ -132,8 +132,15 @@ void hl_record_say_result(const struct hl_record_request *request,
 #define HL_RECORD_NOT_RUNNABLE 126
 #define HL_RECORD_NOT_FOUND    127
 
-/* A folder for a recording that is not kept. 0 or a negative errno with a sentence. */
-int hl_record_child_folder(char *folder, size_t size, struct hl_error *err);
+/* A folder for a recording that is not kept, locked as long as ${ret_fd}, to be closed, is open. Removes those that verbs left which were killed. 0 or a
+ * negative errno with a sentence. */
+int hl_record_child_folder(char *folder, size_t size, int *ret_fd, struct hl_error *err);
+
+#define HL_RECORD_LEFT_FOR "spool" /* a link in a folder that is left on purpose */
+
+/* Shows ${visit} all folders of this user whose verb was killed and whose recording has ended, locked; what returns true has it removed. */
+typedef bool hl_record_left_visit(void *context, const char *path, int fd);
+void hl_record_child_each_left(hl_record_left_visit *visit, void *context);
 
 /* Removes it with all that is in it; says so when it cannot. */
 void hl_record_child_remove(const char *folder);

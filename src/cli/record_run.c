@@ -10,24 +10,98 @@
 #include "recording/recording.h"
 #include "view/format.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- a program under 'heapline record', for a verb that looks at its recording ---- */
 
-int hl_record_child_folder(char *folder, size_t size, struct hl_error *err)
+#define FOLDER_FORM "heapline-%d-"
+#define FOLDER_MORE "XXXXXX"
+#define FOLDER_MARK "temporary" /* a link in each folder: nothing else is ever removed */
+#define YOUNG_S	    60		/* in this time a recorder has begun to record */
+
+static const char *temporary(void)
 {
 	const char *parent = getenv("TMPDIR");
 
-	snprintf(folder, size, "%s/heapline-%d-XXXXXX", parent && *parent ? parent : "/tmp",
-		 getpid());
-	if (mkdtemp(folder))
+	return parent && *parent ? parent : "/tmp";
+}
+
+/* Whether a recorder outlives the verb that began ${folder}, or may still begin: it locks its recording. */
+static bool is_recording(int folder, const struct stat *status)
+{
+	bool is_locked = false, has_any = false;
+	int fd = dup(folder);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+
+	for (const struct dirent *entry; stream && !is_locked && (entry = readdir(stream));) {
+		HL_CLOSED int recording =
+			strstr(entry->d_name, ".hl")
+				? openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+				: -1;
+		has_any |= recording >= 0;
+		is_locked = recording >= 0 && flock(recording, LOCK_SH | LOCK_NB) < 0;
+	}
+	if (stream)
+		closedir(stream);
+	return is_locked || (!has_any && time(NULL) - status->st_mtim.tv_sec <= YOUNG_S);
+}
+
+void hl_record_child_each_left(hl_record_left_visit *visit, void *context)
+{
+	DIR *stream = opendir(temporary());
+	char path[PATH_MAX];
+	struct stat status;
+
+	for (const struct dirent *entry; stream && (entry = readdir(stream));) {
+		int pid, end = 0;
+		if (sscanf(entry->d_name, FOLDER_FORM "%n", &pid, &end) != 1 || !end ||
+		    strlen(entry->d_name + end) != strlen(FOLDER_MORE) ||
+		    snprintf(path, sizeof(path), "%s/%s", temporary(), entry->d_name) >=
+			    (int)sizeof(path))
+			continue;
+		HL_CLOSED int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+		    flock(fd, LOCK_EX | LOCK_NB) == 0 && !is_recording(fd, &status) &&
+		    visit(context, path, fd))
+			hl_record_child_remove(path);
+	}
+	if (stream)
+		closedir(stream);
+}
+
+/* One that names a place is for the next push to it. */
+static bool is_for_nobody(void *context, const char *path, int fd)
+{
+	char text[2];
+
+	(void)context;
+	(void)path;
+	return readlinkat(fd, FOLDER_MARK, text, sizeof(text)) > 0 &&
+	       readlinkat(fd, HL_RECORD_LEFT_FOR, text, sizeof(text)) < 0 && errno == ENOENT;
+}
+
+int hl_record_child_folder(char *folder, size_t size, int *ret_fd, struct hl_error *err)
+{
+	hl_record_child_each_left(is_for_nobody, NULL);
+	snprintf(folder, size, "%s/" FOLDER_FORM FOLDER_MORE, temporary(), getpid());
+	HL_CLOSED int fd = mkdtemp(folder) ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+	    symlinkat("heapline", fd, FOLDER_MARK) == 0) {
+		*ret_fd = fd;
+		fd = -1;
 		return 0;
+	}
 	int r = -errno;
 	return hl_error_set(err, r, "cannot make a folder '%s' for the recording: %s", folder,
 			    strerror(-r));

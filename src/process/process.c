@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/names.h"
+#include "process/audit.h"
 #include "process/service.h"
 
 #include <ctype.h>
@@ -648,8 +649,20 @@ int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_err
 		.pss_anon_pages = value_of(rollup, "Pss_Anon") / page_kib,
 		.shmem_pages = value_of(status, "RssShmem") / page_kib,
 		.swap_pages = value_of(rollup, "Swap") / page_kib,
+		.touched_pages = value_of(rollup, "Referenced") / page_kib,
 	};
 	return 0;
+}
+
+int hl_process_touched_clear(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/clear_refs", pid);
+	HL_CLOSED int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int r = fd < 0 || write(fd, "1", 1) != 1 ? -errno : 0;
+	hl_audit("clear", pid, r);
+	return r;
 }
 
 static void close_directory(DIR **directory)

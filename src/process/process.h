@@ -169,7 +169,12 @@ struct hl_process_rss {
 	uint64_t pss_anon_pages; /* Pss_Anon; 0: it has none */
 	uint64_t shmem_pages;	 /* Pss_Shmem is shared out; this is RssShmem of status */
 	uint64_t swap_pages;
+	uint64_t touched_pages; /* Referenced, since hl_process_touched_clear() */
 };
+
+/* Begins to count the pages that are touched: clears the mark of each page that it was, which the kernel chooses by what it takes
+ * back. 0 or a negative errno: only its user and root may do so. */
+int hl_process_touched_clear(pid_t pid);
 
 int hl_process_rss_read(pid_t pid, struct hl_process_rss *ret_rss, struct hl_error *err);
 

@@ -10,7 +10,6 @@
 
 /* ---- members of documents ---- */
 
-/* ${path}: keys with '.' between them. NULL: not found. */
 json_t *hl_why_member(const json_t *from, const char *path)
 {
 	json_t *at = (json_t *)from;
@@ -25,7 +24,6 @@ json_t *hl_why_member(const json_t *from, const char *path)
 	return at;
 }
 
-/* -1: not known. */
 int64_t hl_why_number(const json_t *from, const char *path)
 {
 	const json_t *found = hl_why_member(from, path);
@@ -47,7 +45,6 @@ void hl_why_keep(char *to, size_t size, const char *from)
 
 /* ---- the control group ---- */
 
-/* What a process of the group has in anonymous memory; 0: it is not in ${pod}. */
 int64_t hl_why_anonymous_of(const json_t *pod, pid_t pid)
 {
 	size_t i;
@@ -70,7 +67,6 @@ void hl_why_keep_pod(struct hl_why_facts *facts, const json_t *pod, bool is_afte
 		hl_why_number(pod, "total.shared_bytes");
 }
 
-/* The process, but for ${other} and heapline itself, that has gained most since ${before}, which may be NULL; 0: none has. */
 pid_t hl_why_largest_gain(const json_t *before, const json_t *after, pid_t other, int64_t *ret_gain,
 			  const char **ret_name)
 {
@@ -126,7 +122,6 @@ void hl_why_keep_heap(struct hl_why_facts *facts, const json_t *heap, bool is_af
 	*(is_after ? &facts->shared.after : &facts->shared.before) += open > 0 ? open : 0;
 }
 
-/* The part that has gained most, but for files and heapline's own. */
 void hl_why_find_grown_part(struct hl_why_facts *facts, const json_t *before, const json_t *after)
 {
 	const json_t *was = hl_why_member(before, "resident"),
@@ -145,7 +140,6 @@ void hl_why_find_grown_part(struct hl_why_facts *facts, const json_t *before, co
 	}
 }
 
-/* The largest file in memory that it has open, or else mapped. */
 void hl_why_find_memory_file(struct hl_why_facts *facts, const json_t *heap)
 {
 	json_t *row;
@@ -260,7 +254,6 @@ static int64_t gain_of_leaf(const json_t *rows, const json_t *row)
 	return bytes;
 }
 
-/* Figures are those of the first time, which leaks and holders are compared with; a later one may have better names. */
 void hl_why_keep_growth(struct hl_why *why, const json_t *growth)
 {
 	struct hl_why_facts *facts = &why->facts;
@@ -291,7 +284,6 @@ void hl_why_keep_growth(struct hl_why *why, const json_t *growth)
 			       1000;
 }
 
-/* Of verbs that trace from outside: their rows are what was gained. */
 void hl_why_keep_traced(struct hl_why *why, const json_t *traced, const char *source)
 {
 	struct hl_why_facts *facts = &why->facts;
@@ -316,7 +308,6 @@ static bool has_text(const json_t *texts, const char *wanted)
 	return false;
 }
 
-/* The frame of the grower, near its leaf, in ${function}; NULL: it has none. */
 const json_t *hl_why_grower_frame(const struct hl_why *why, const char *function)
 {
 	size_t count = json_array_size(why->frames);
@@ -329,10 +320,6 @@ const json_t *hl_why_grower_frame(const struct hl_why *why, const char *function
 	return NULL;
 }
 
-/*
- * Lost blocks; while the process is recorded, also those that the grower allocated, or that hang on what a function on its stack allocated: then
- * that function's line is the one that loses them.
- */
 void hl_why_keep_leaks(struct hl_why *why, const json_t *leaks)
 {
 	struct hl_why_facts *facts = &why->facts;

@@ -32,8 +32,7 @@ static void put_done(const struct hl_why_done *done, char *text, size_t size)
 		 done->said[0] ? "; " : "", done->said);
 }
 
-/* What was done to the process itself. */
-static const char *what_was_done(const struct hl_why *why)
+static const char *how_it_was_seen(const struct hl_why *why)
 {
 	for (size_t i = 0; i < why->done_count; i++)
 		if (!strncmp(why->done[i].command, "heapline attach", 15))
@@ -44,6 +43,15 @@ static const char *what_was_done(const struct hl_why *why)
 		else if (!strncmp(why->done[i].command, "heapline stacks", 15))
 			return "it was traced by the kernel; nothing was put into it";
 	return "it was read from outside; nothing was put into it";
+}
+
+/* What was done to the process itself. */
+static const char *what_was_done(const struct hl_why *why, char text[HL_WHY_TEXT_MAX])
+{
+	snprintf(text, HL_WHY_TEXT_MAX, "%s%s", how_it_was_seen(why),
+		 why->facts.cold_seconds > 0 ? "; the kernel's marks of touched pages were cleared"
+					     : "");
+	return text;
 }
 
 /* Each line of the page, by label. */
@@ -72,10 +80,11 @@ static void each_line(const struct hl_why *why, put_line_fn *put, void *context)
 		put(context, i ? "" : "evidence", text);
 	}
 	put(context, "do", why->remedy);
-	put(context, "next", why->next);
+	if (why->next[0])
+		put(context, "next", why->next);
 	for (size_t i = 0; i < why->unseen_count; i++)
 		put(context, i ? "" : "not seen", why->unseen[i]);
-	put(context, "done to it", what_was_done(why));
+	put(context, "done to it", what_was_done(why, text));
 	for (size_t i = 0; i < why->done_count; i++) {
 		put_done(&why->done[i], text, sizeof(text));
 		put(context, i ? "" : "commands", text);
@@ -175,7 +184,7 @@ static void put_json(const struct hl_why *why, FILE *out, size_t most)
 	for (size_t i = 0; i < why->unseen_count; i++)
 		put_cut(&json, NULL, why->unseen[i], most);
 	hl_json_close(&json, ']');
-	hl_json_text(&json, "done_to_process", what_was_done(why));
+	hl_json_text(&json, "done_to_process", what_was_done(why, (char[HL_WHY_TEXT_MAX]){""}));
 	hl_json_open(&json, "done", '[');
 	for (size_t i = 0; i < why->done_count; i++) {
 		hl_json_open(&json, NULL, '{');

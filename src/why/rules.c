@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BYTES(number) hl_format_bytes((number), (char[HL_FORMAT_MAX]){""})
 
@@ -16,6 +17,7 @@ const char *const hl_why_cause_keys[] = {
 	[HL_WHY_CACHE] = "cache",
 	[HL_WHY_RETENTION] = "retention",
 	[HL_WHY_FRAGMENTATION] = "fragmentation",
+	[HL_WHY_WASTE] = "waste",
 	[HL_WHY_PAGE_CACHE] = "page-cache",
 	[HL_WHY_NEIGHBOUR] = "another-process",
 	[HL_WHY_GROWTH] = "growth",
@@ -36,6 +38,8 @@ const char *const hl_why_certainty_keys[] = {
 #define WASTE_SHARE	   10 /* of RSS, at least this part */
 #define FULL_SHARE_PERCENT 70 /* of its limit: the group is nearly full */
 #define UNSCANNED_SHARE	   10 /* of the heap: the figures are doubtful */
+#define HEADER_SHARE	   6  /* of RSS: blocks have less than 48 bytes */
+#define COLD_SHARE	   2  /* of RSS */
 
 /* ---- what rules ask ---- */
 
@@ -184,6 +188,12 @@ static bool touches_more(const struct hl_why_facts *facts)
 	return has_grower(facts) && !strcmp(facts->source, "pgfault");
 }
 
+/* Before a process ended, of which no second look tells how much it grew. */
+static bool grew_until_end(const struct hl_why_facts *facts)
+{
+	return facts->has_ended && facts->source && facts->grown_bytes >= GROWN_BYTES_MIN;
+}
+
 static bool grows(const struct hl_why_facts *facts)
 {
 	return has_grown(facts) || memory_file_grows(facts);
@@ -212,12 +222,24 @@ static bool is_retained(const struct hl_why_facts *facts)
 	return wastes(facts, "retention", facts->returnable_bytes);
 }
 
+static bool has_many_headers(const struct hl_why_facts *facts)
+{
+	return wastes(facts, "", facts->header_bytes) &&
+	       facts->header_bytes >= facts->rss.after / HEADER_SHARE;
+}
+
 /* A recording without a grower, or nothing that runs, and a heap that was read. */
 static bool is_usual(const struct hl_why_facts *facts)
 {
 	return facts->has_heap && strcmp(facts->kind, "unknown") != 0 &&
 	       strcmp(facts->kind, "free") != 0 &&
 	       (facts->grown_bytes < facts->rss.after / WASTE_SHARE || !facts->source);
+}
+
+static bool is_cold(const struct hl_why_facts *facts)
+{
+	return is_usual(facts) && facts->cold_bytes >= WASTE_BYTES_MIN &&
+	       facts->cold_bytes >= facts->rss.after / COLD_SHARE;
 }
 
 static bool always(const struct hl_why_facts *facts)
@@ -230,7 +252,7 @@ static bool always(const struct hl_why_facts *facts)
 
 /* In sentences: %l the line, %f the grower's leaf, %h the holder, %n the neighbour, %m the file in memory, %p the part that grew, %g the group, %u what
  * returns free memory, %t "-p 4711", %i the neighbour's number; bytes: %G grown a second, %B gained, %L lost, %C page cache, %N gained by the
- * neighbour, %P pinned, %R returnable. */
+ * neighbour, %P pinned, %R returnable, %H headers, %K not touched. */
 /* clang-format off */
 static const struct rule {
 	enum hl_why_cause cause;
@@ -277,6 +299,9 @@ static const struct rule {
 	{HL_WHY_GROWTH, HL_WHY_LIKELY, has_grower,
 	 "%l keeps %G a second; whether it is a leak or a cache is not known",
 	 "free or unmap it where it is not needed any more", "heapline growth %t 60"},
+	{HL_WHY_GROWTH, HL_WHY_POSSIBLE, grew_until_end,
+	 "%l kept %G a second until the process ended; whether it is a leak or a cache is not known",
+	 "look at the next one for longer, or record it from its start", "heapline growth %t 60"},
 	{HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, grows,
 	 "it gained %B, most of it %p, and no line was found that did it",
 	 "look longer, or at the part that grew", "heapline heap %t"},
@@ -289,6 +314,12 @@ static const struct rule {
 	{HL_WHY_RETENTION, HL_WHY_CERTAIN, is_retained,
 	 "%R were freed and not returned to the kernel; nothing grew in this time",
 	 "%u returns it, if the program calls it; the next requests use it again", "heapline heap %t --arenas"},
+	{HL_WHY_WASTE, HL_WHY_CERTAIN, has_many_headers,
+	 "%H are the allocator's headers of its blocks, of which there are many small ones; nothing grew in this time",
+	 "allocate many small ones together, as one block", "heapline heap %t --arenas"},
+	{HL_WHY_USUAL, HL_WHY_LIKELY, is_cold,
+	 "nothing grew steadily in this time, and little of its memory is free; but %K of it were not touched for a moment at the end",
+	 "see who holds it: what is not used can be freed, or kept in a file", "heapline holders %t"},
 	{HL_WHY_USUAL, HL_WHY_LIKELY, is_usual,
 	 "nothing grew steadily in this time, and little of its memory is wasted",
 	 "if it grows slowly or seldom, look longer", "heapline why %t --for 600"},
@@ -326,7 +357,8 @@ static const char *word_of(const struct hl_why *why, char letter, char text[2 * 
 {
 	const struct hl_why_facts *facts = &why->facts;
 	const int64_t bytes[] = {['B'] = gain_of(facts),	 ['C'] = facts->cache.after,
-				 ['G'] = a_second(facts),	 ['L'] = facts->lost_bytes,
+				 ['G'] = a_second(facts),	 ['H'] = facts->header_bytes,
+				 ['K'] = facts->cold_bytes,	 ['L'] = facts->lost_bytes,
 				 ['N'] = facts->neighbour_gain,	 ['P'] = facts->pinned_bytes,
 				 ['R'] = facts->returnable_bytes};
 
@@ -443,6 +475,16 @@ static void add_evidence(struct hl_why *why)
 		    BYTES(facts->free.before), BYTES(facts->free.after),
 		    BYTES(facts->returnable_bytes), BYTES(facts->pinned_bytes));
 	}
+	if (facts->header_bytes >= WASTE_BYTES_MIN)
+		add(why, error, "headers of blocks %s", BYTES(facts->header_bytes));
+	if (facts->cold_seconds > 0)
+		add(why, "as the kernel counts, in a moment at the end",
+		    "%s of RSS were not touched for %.3g s", BYTES(facts->cold_bytes),
+		    facts->cold_seconds);
+	if (facts->slack_bytes > facts->kept_bytes / WASTE_SHARE)
+		add(why, "exact, since it was attached",
+		    "%s of what was allocated meanwhile and kept were asked for, and %s more taken",
+		    BYTES(facts->kept_bytes), BYTES(facts->slack_bytes));
 	if (facts->grown_part_bytes >= GROWN_BYTES_MIN)
 		add(why, "as the kernel counts", "the part that gained most: %s, %s",
 		    facts->grown_part, BYTES(facts->grown_part_bytes));
@@ -464,6 +506,17 @@ static void choose_next(struct hl_why *why, const char *next)
 	const struct hl_why_facts *facts = &why->facts;
 	bool may_attach = facts->may_attach && !why->request.outside;
 
+	if (facts->has_ended && strstr(next, "%t")) { /* who could be asked is gone */
+		bool is_kept = why->request.keep && access(why->request.keep, F_OK) == 0;
+		snprintf(why->next, sizeof(why->next), "%s%.200s",
+			 is_kept	       ? "heapline report "
+			 : why->request.cgroup ? "heapline pod --cgroup "
+					       : "",
+			 is_kept	       ? why->request.keep
+			 : why->request.cgroup ? why->request.cgroup
+					       : "");
+		return;
+	}
 	if (!strncmp(next, "heapline growth", 15) && why->request.keep) {
 		snprintf(why->next, sizeof(why->next), "heapline report %.200s", why->request.keep);
 		return;
@@ -481,12 +534,24 @@ static void choose_next(struct hl_why *why, const char *next)
 	fill_in(why, next, why->next, sizeof(why->next));
 }
 
-void hl_why_judge(struct hl_why *why)
+static const struct rule *choose_rule(const struct hl_why_facts *facts)
 {
 	const struct rule *rule = rules;
 
-	while (!rule->holds(&why->facts))
+	while (!rule->holds(facts))
 		rule++;
+	return rule;
+}
+
+bool hl_why_is_usual(const struct hl_why_facts *facts)
+{
+	return choose_rule(facts)->cause == HL_WHY_USUAL;
+}
+
+void hl_why_judge(struct hl_why *why)
+{
+	const struct rule *rule = choose_rule(&why->facts);
+
 	why->cause = rule->cause;
 	why->certainty = rule->certainty;
 	if (rule->certainty == HL_WHY_CERTAIN &&

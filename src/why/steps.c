@@ -29,16 +29,18 @@
 #define IDLE_SECONDS	2.0
 #define IDLE_CPU_NS	1000000 /* a second */
 #define TRACE_GRACE	30u
+#define COLD_SECONDS	5.0 /* at most */
 #define GROWN_ROWS	"50"
 
 struct run {
 	struct hl_why *why;
 	json_t *heap, *pod; /* before */
 	uint64_t heap_ns;   /* when the heap was read first */
+	uint64_t
+		look_ns; /* since when it is not known whether the process runs, and what it had used then */
+	int64_t cpu_ns, rss_bytes;
 	bool was_read_again;
 };
-
-/* ---- members of documents ---- */
 
 /* ---- running verbs ---- */
 
@@ -228,12 +230,21 @@ static void step_doctor(struct run *run)
 	json_decref(doctor);
 }
 
+/* Whether the process runs or grows is looked at from here on. */
+static void begin_look(struct run *run)
+{
+	run->look_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	run->cpu_ns = hl_process_cpu_ns(run->why->pid);
+	run->rss_bytes = hl_process_status_read(run->why->pid).rss_bytes;
+}
+
 static void step_heap(struct run *run)
 {
 	struct hl_why *why = run->why;
 	struct hl_why_facts *facts = &why->facts;
 
-	run->heap_ns = hl_clock_ns(CLOCK_MONOTONIC);
+	begin_look(run);
+	run->heap_ns = run->look_ns;
 	run->heap = ASK(why, STEP_SECONDS, "heap", "-p", pid_of(why));
 	facts->has_heap = run->heap != NULL;
 	HL_WHY_KEEP(facts->command, hl_why_text(run->heap, "process.command"));
@@ -260,6 +271,7 @@ static void step_heap_again(struct run *run)
 	}
 	hl_why_keep_heap(facts, after, true);
 	facts->unscanned = hl_why_number(after, "total.unscanned_bytes");
+	facts->header_bytes = hl_why_number(after, "total.resident_overhead_bytes");
 	facts->heap_bytes = hl_why_number(after, "verdict.heap_bytes");
 	facts->returnable_bytes = hl_why_number(after, "verdict.returnable_bytes");
 	facts->pinned_bytes = hl_why_number(after, "verdict.pinned_bytes");
@@ -332,17 +344,24 @@ static void step_holders(struct run *run)
 
 /* ---- watching ---- */
 
-static void look_whether_idle(struct run *run, double seconds)
+/* Waits until the process runs, which it may have done while its heap was read; for ${seconds} at most. Returns those that are left, at least a part
+ * of them to record what it does. */
+static double wait_while_idle(struct run *run, double seconds)
 {
 	struct hl_why *why = run->why;
-	int64_t cpu_ns = hl_process_cpu_ns(why->pid);
-	int64_t rss = hl_process_status_read(why->pid).rss_bytes;
+	double part = fmin(IDLE_SECONDS, seconds / 4);
 
-	wait_for(why, -1, seconds);
-	why->facts.is_idle =
-		cpu_ns >= 0 &&
-		(double)(hl_process_cpu_ns(why->pid) - cpu_ns) < IDLE_CPU_NS * seconds &&
-		hl_process_status_read(why->pid).rss_bytes == rss;
+	why->facts.is_idle = true;
+	for (; why->facts.is_idle && seconds > part / 2 && !is_over(why); seconds -= part) {
+		int64_t cpu_ns = run->cpu_ns, rss_bytes = run->rss_bytes;
+		uint64_t since_ns = run->look_ns;
+		wait_for(why, -1, part);
+		begin_look(run);
+		why->facts.is_idle = cpu_ns >= 0 && rss_bytes == run->rss_bytes &&
+				     (double)(run->cpu_ns - cpu_ns) <
+					     IDLE_CPU_NS * (double)(run->look_ns - since_ns) / 1e9;
+	}
+	return fmax(seconds, part);
 }
 
 /* Ends 'heapline attach', as Ctrl-C does; it leaves the process as it was, and says how long that was stopped. */
@@ -421,6 +440,7 @@ static void watch_inside(struct run *run, double seconds)
 	if (why->facts.source)
 		step_holders(run);
 	leave(why, child, complaints, done);
+	why->facts.was_recorded = !done->has_failed;
 	step_growth(run); /* now that scripts and code made at run time have their names */
 	const json_t *losing = hl_why_grower_frame(why, why->facts.losing_function);
 	if (losing && !why->facts.is_script &&
@@ -448,17 +468,14 @@ static void step_watch(struct run *run)
 {
 	struct hl_why *why = run->why;
 	struct hl_why_facts *facts = &why->facts;
-	double seconds = why->request.seconds, idle_seconds = fmin(IDLE_SECONDS, seconds / 4);
 	bool may_enter = facts->may_attach && !facts->is_recorded && !why->request.outside;
+	double seconds = wait_while_idle(run, why->request.seconds);
 
-	look_whether_idle(run, idle_seconds);
-	seconds -= idle_seconds;
 	if (is_over(why))
 		return;
 	if (facts->is_idle) {
 		add_unseen(why, "who allocates: the process %s, so it was not entered",
 			   strchr("Tt", hl_process_state(why->pid)) ? "is stopped" : "did not run");
-		wait_for(why, -1, seconds);
 	} else if (may_enter) {
 		say_cost(why, seconds);
 		watch_inside(run, seconds);
@@ -511,6 +528,36 @@ static void step_owners(struct run *run)
 		step_holders(run);
 }
 
+/* What is not used, where nothing explains the size: pages that nobody touches, and what the allocator takes beyond what it is asked for. */
+static void step_unused(struct run *run)
+{
+	struct hl_why *why = run->why;
+	struct hl_why_facts *facts = &why->facts;
+	double seconds = fmin(COLD_SECONDS, why->request.seconds / 2);
+	struct hl_process_rss rss;
+
+	if (!hl_why_is_usual(facts))
+		return;
+	if (facts->was_recorded) {
+		json_t *sizes = ASK(why, STEP_SECONDS, "sizes", why->recording, "--value", "inuse",
+				    "-n", "1");
+		facts->kept_bytes = hl_why_number(sizes, "total.inuse_bytes");
+		facts->slack_bytes = hl_why_number(sizes, "total.slack_bytes");
+		json_decref(sizes);
+	}
+	int r = hl_process_touched_clear(why->pid);
+	if (r == 0) {
+		wait_for(why, -1, seconds);
+		r = hl_process_rss_read(why->pid, &rss, NULL);
+	}
+	if (r < 0) {
+		add_unseen(why, "memory that is not used: %s", strerror(-r));
+		return;
+	}
+	facts->cold_seconds = seconds;
+	facts->cold_bytes = (int64_t)(rss.rss_pages - rss.touched_pages) * sysconf(_SC_PAGESIZE);
+}
+
 /* ---- all of them ---- */
 
 static const struct step {
@@ -537,6 +584,9 @@ static const struct step {
 	{step_faults, "heapline pgfault %s 5", "if what grew is not the allocator's",
 	 "a BPF program for each page fault"},
 	{step_owners, "heapline holders %s", "if nothing grew and most of it is live", "as before"},
+	{step_unused, "heapline sizes why.hl --value inuse -n 1",
+	 "if nothing grew; and the pages are counted that the process touches in 5 s at most",
+	 "clears the kernel's mark of each page that it was touched, some ms for a GiB"},
 };
 
 static void put_step(FILE *out, const char *format, const char *target, const char *group,
@@ -628,7 +678,8 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 		else if (!run.was_read_again) /* else it looks as if nothing were left */
 			step_heap_again(&run);
 	}
-	if (hl_process_has_ended(why->pid))
+	why->facts.has_ended = hl_process_has_ended(why->pid);
+	if (why->facts.has_ended)
 		add_unseen(why, "the process has ended meanwhile");
 	hl_why_judge(why);
 	return 0;

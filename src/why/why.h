@@ -41,6 +41,7 @@ enum hl_why_cause {
 	HL_WHY_CACHE,
 	HL_WHY_RETENTION,
 	HL_WHY_FRAGMENTATION,
+	HL_WHY_WASTE, /* the allocator's own headers */
 	HL_WHY_PAGE_CACHE,
 	HL_WHY_NEIGHBOUR,
 	HL_WHY_GROWTH, /* whose cause is not known: a leak, or a cache */
@@ -69,7 +70,7 @@ struct hl_why_frame {
 struct hl_why_facts {
 	char command[HL_WHY_TEXT_MAX], program[64];
 	double seconds; /* that were watched */
-	bool may_attach, may_trace, may_fault, is_recorded, is_idle;
+	bool may_attach, may_trace, may_fault, is_recorded, is_idle, was_recorded, has_ended;
 
 	/* the process, by heap */
 	bool has_heap;
@@ -77,7 +78,9 @@ struct hl_why_facts {
 	struct hl_why_pair in_use; /* live blocks, also those that are not in RAM */
 	int64_t unscanned;
 	char kind[32], part[64], purge[96]; /* of heap's verdict */
-	int64_t heap_bytes, returnable_bytes, pinned_bytes;
+	int64_t heap_bytes, returnable_bytes, pinned_bytes, header_bytes;
+	int64_t cold_bytes; /* of RSS, not touched in ${cold_seconds}, which is 0 where that was not looked at */
+	double cold_seconds;
 	char grown_part[64]; /* that gained most */
 	int64_t grown_part_bytes;
 	char memory_file[HL_WHY_TEXT_MAX]; /* the largest of shared memory */
@@ -99,6 +102,8 @@ struct hl_why_facts {
 	char leaf[HL_WHY_TEXT_MAX];
 	double grown_seconds; /* in which it was watched */
 	int64_t grown_bytes, total_grown_bytes, lost_events;
+	int64_t kept_bytes,
+		slack_bytes; /* of what was allocated meanwhile; beyond the sizes that were asked for */
 
 	/* lost blocks, by leaks */
 	bool has_leaks;
@@ -143,6 +148,9 @@ int hl_why_run(const struct hl_why_request *request, struct hl_why *ret_why, str
 
 /* Writes what hl_why_run() would do, and does nothing. */
 void hl_why_plan(const struct hl_why_request *request, FILE *out);
+
+/* Whether nothing grew, and little is wasted as far as is known. */
+bool hl_why_is_usual(const struct hl_why_facts *facts);
 
 /* Chooses the verdict and fills in what belongs to it. */
 void hl_why_judge(struct hl_why *why);

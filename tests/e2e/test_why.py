@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """`why` names planted causes: the verdict and the line, and never a wrong one with certainty."""
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import unittest
+from pathlib import Path
 
 import harness
 import schemas
@@ -63,6 +65,28 @@ int main(void)
 	sink = malloc(2000);
 	for (size_t i = 0; i < 20000; i++)
 		free(kept[i]);
+	for (ready();; usleep(1000))
+		free(memset(malloc(100), 1, 100));
+}
+""",
+    "wakes": """
+static __attribute__((noinline)) void lose(void) { sink = memset(malloc(5000), 1, 5000); }
+int main(void) { for (ready(), sleep(6);; usleep(2000)) lose(); }
+""",
+    "small": """
+char *kept[1 << 20]; /* not static: else what is only written is left out */
+int main(void)
+{
+	for (size_t i = 0; i < 1 << 20; i++)
+		kept[i] = malloc(8);
+	for (ready();; usleep(1000))
+		free(memset(malloc(100), 1, 100));
+}
+""",
+    "unused": """
+int main(void)
+{
+	sink = memset(malloc(64 << 20), 1, 64 << 20);
 	for (ready();; usleep(1000))
 		free(memset(malloc(100), 1, 100));
 }
@@ -257,9 +281,9 @@ class Why(harness.TestCase):
             self.skipTest("no control group can be made here")
         return path
 
-    def ask(self, *target, seconds=4, status=0):
+    def ask(self, *target, seconds=4, status=0, **options):
         """The page as JSON, which is as its schema says."""
-        result = run([HEAPLINE, "why", *map(str, target), "--for", str(seconds), "--json"], cwd=self.directory)
+        result = run([HEAPLINE, "why", *map(str, target), "--for", str(seconds), "--json"], cwd=self.directory, **options)
         self.assertEqual(result.status, status, result.stderr)
         self.assertLessEqual(len(result.stdout.encode()), JSON_BYTES)
         page = json.loads(result.stdout)
@@ -373,7 +397,68 @@ class Why(harness.TestCase):
 
     def test_a_program_that_rests(self):
         page = self.expect_of([need("python3"), self.write("svc.py", PYTHON_RESTS)], "nothing-unusual")
-        self.assertEqual(page["done_to_process"], "it was read from outside; nothing was put into it")
+        self.assertIn("it was read from outside; nothing was put into it", page["done_to_process"])
+
+    def test_a_program_that_rests_first_is_entered_when_it_runs(self):
+        self.expect_of(self.compile("wakes"), "leak", r"^lose \(wakes\.c:11\)", seconds=16)
+
+    def test_headers_of_small_blocks(self):
+        page = self.expect_of(self.compile("small"), "waste")
+        self.assertRegex(page["verdict"]["sentence"], r"^[\d.]+ MiB are the allocator's headers")
+
+    def test_memory_that_nobody_touches(self):
+        page = self.expect_of(self.compile("unused"), "nothing-unusual")
+        self.assertRegex(page["verdict"]["sentence"], r"but 6\d\.?\d? MiB of it were not touched")
+        self.assertRegex(page["next"], r"^heapline holders -p \d+$")
+
+    # ---- what ends meanwhile ----
+
+    def begin(self, program, *options, **more):
+        """`why` of `program` that has begun to record it."""
+        asked = subprocess.Popen([HEAPLINE, "why", "-p", str(program.pid), "--for", "60", "--json", *options], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.directory, **more)
+        self.addCleanup(self.end, asked)
+        self.assertIn("attaching", asked.stderr.readline())
+        return asked
+
+    def test_of_a_process_that_has_ended_the_next_command_works(self):
+        for options in [], ["--keep", "ended.hl"]:
+            program = self.start(self.compile("cache"))
+            asked = self.begin(program, *options)
+            if options:
+                harness.wait_until(lambda: list(Path(self.path("ended.hl")).glob("memlog-*")), "the recording")
+            program.kill()
+            page = json.loads(asked.communicate(timeout=harness.TIMEOUT_S)[0])
+            schemas.check(page)
+            self.assertIn("the process has ended meanwhile", page["not_looked_at"])
+            self.assertEqual(page["next"], "heapline report ended.hl" if options else "")
+        self.expect(page, "growth unknown")
+        self.assertEqual(run([HEAPLINE, *page["next"].split()[1:]], cwd=self.directory).status, 0)
+
+    def test_what_a_killed_why_left_the_next_one_removes(self):
+        program = self.start(self.compile("works"))
+        os.mkdir(self.path("tmp"))
+        environment = {**os.environ, "TMPDIR": self.path("tmp")}
+        asked = self.begin(program, env=environment)
+        left = harness.wait_until(lambda: list(Path(self.path("tmp")).glob("heapline-*/why.hl")), "the recording")[0]
+        recording = os.open(left, os.O_RDONLY)
+        self.addCleanup(os.close, recording)
+        self.assertFalse(self.may_lock(recording))
+        asked.kill()
+        harness.wait_until(lambda: self.may_lock(recording), "the recorder to end by itself")
+        self.assertTrue(left.exists())
+        page = self.ask("-p", program.pid, env=environment)
+        self.assertIn("it was entered, recorded, and left as it was", page["done_to_process"])
+        self.assertEqual(os.listdir(self.path("tmp")), [])
+
+    @staticmethod
+    def may_lock(file):
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        fcntl.flock(file, fcntl.LOCK_UN)
+        return True
 
     # ---- how it is asked ----
 

@@ -186,6 +186,37 @@ static void free_memory_is_retained_or_fragmented(void **state)
 	expect(facts, HL_WHY_RETENTION, HL_WHY_LIKELY, "heapline heap -p 4711 --arenas");
 }
 
+static void memory_that_is_not_used_is_said(void **state)
+{
+	struct hl_why_facts facts = quiet();
+
+	(void)state;
+	facts.header_bytes = 15 * MIB; /* of 100 */
+	expect(facts, HL_WHY_USUAL, HL_WHY_LIKELY, "heapline why -p 4711 --for 600");
+	facts.header_bytes = 20 * MIB;
+	expect(facts, HL_WHY_WASTE, HL_WHY_CERTAIN, "heapline heap -p 4711 --arenas");
+	facts.header_bytes = 0;
+	facts.cold_bytes = 60 * MIB;
+	expect(facts, HL_WHY_USUAL, HL_WHY_LIKELY, "heapline holders -p 4711");
+	facts.rss.after += 10 * MIB;
+	facts.live.after += 10 * MIB;
+	expect(facts, HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, "heapline heap -p 4711");
+}
+
+static void of_what_has_ended_no_command_asks(void **state)
+{
+	struct hl_why_facts facts = growing();
+
+	(void)state;
+	facts.has_ended = true;
+	facts.has_heap = facts.has_leaks = false;
+	facts.rss.after = -1;
+	facts.live.after = -1;
+	expect(facts, HL_WHY_GROWTH, HL_WHY_POSSIBLE, "");
+	facts.source = NULL;
+	expect(facts, HL_WHY_UNKNOWN, HL_WHY_POSSIBLE, "");
+}
+
 static void what_could_not_be_read_is_not_known(void **state)
 {
 	struct hl_why_facts facts = quiet();
@@ -227,6 +258,8 @@ int main(void)
 		cmocka_unit_test(growth_without_a_proof_is_growth),
 		cmocka_unit_test(groups_have_neighbours_and_page_cache),
 		cmocka_unit_test(free_memory_is_retained_or_fragmented),
+		cmocka_unit_test(memory_that_is_not_used_is_said),
+		cmocka_unit_test(of_what_has_ended_no_command_asks),
 		cmocka_unit_test(what_could_not_be_read_is_not_known),
 		cmocka_unit_test(the_json_has_four_kib),
 	};

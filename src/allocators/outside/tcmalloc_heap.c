@@ -15,6 +15,7 @@
 #define TRIES	    8u
 #define CHAIN_TRIES 32u
 #define AHEAD_MAX   (256u << 10) /* bytes of spans that are read together */
+#define GAP_MAX	    (32u << 10)	 /* of those that have no free block, between such that do */
 #define AREA_BYTES \
 	(128u << 10) /* descriptors of a kind lie together, and other kinds beside them */
 
@@ -57,7 +58,7 @@ static inline bool find_place(const struct hl_tcmalloc_walker *walker,
 
 /* ---- free blocks in spans ---- */
 
-/* Copies a span, and those after it that have free blocks as well. What is not in memory reads as zero. */
+/* Copies a span, and those after it up to the last that has free blocks as well. What is not in memory reads as zero. */
 static int read_ahead(struct hl_tcmalloc_walker *walker, const struct hl_tcmalloc_span *span)
 {
 	const struct hl_tcmalloc_span *end = walker->spans + walker->span_count;
@@ -68,10 +69,12 @@ static int read_ahead(struct hl_tcmalloc_walker *walker, const struct hl_tcmallo
 
 	if (start >= walker->ahead_start && stop <= walker->ahead_end)
 		return 0;
-	for (; ++span < end && span->class == span[-1].class && span->objects &&
-	       hl_tcmalloc_span_start(walker, span) == stop &&
-	       hl_tcmalloc_span_end(walker, span) - start <= AHEAD_MAX;)
-		stop = hl_tcmalloc_span_end(walker, span);
+	for (uint64_t next = stop;
+	     ++span < end && span->class && hl_tcmalloc_span_start(walker, span) == next &&
+	     next - stop <= GAP_MAX && hl_tcmalloc_span_end(walker, span) - start <= AHEAD_MAX;) {
+		next = hl_tcmalloc_span_end(walker, span);
+		stop = span->objects ? next : stop;
+	}
 	walker->ahead_start = start;
 	walker->ahead_end = stop;
 	memset(walker->ahead, 0, stop - start);
@@ -273,20 +276,19 @@ static int read_changed(struct hl_tcmalloc_walker *walker, uint32_t class)
 	return r;
 }
 
-/* Marks what is not live, class by class: spans and caches exchange blocks all the time, and what is read of both should be of
- * about the same moment. */
+/* Marks what is not live, spans first, then class by class what caches hold: both exchange blocks all the time, and spans that have
+ * changed are read again at about the moment of the caches. */
 static int read_classes(struct hl_tcmalloc_walker *walker)
 {
 	const struct hl_tcmalloc *tcmalloc = walker->tcmalloc;
 	int r = 0;
 
+	/* By page, so that many are read together. */
+	for (size_t i = 0; i < walker->span_count && r == 0; i++)
+		if (walker->spans[i].class)
+			r = read_span(walker, &walker->spans[i]);
 	for (uint32_t class = 1; class < tcmalloc->class_count && r == 0; class ++) {
 		hl_tcmalloc_copies_forget(&walker->blocks);
-		for (size_t i = walker->first_of[class]; i && r == 0;) {
-			struct hl_tcmalloc_span *span = &walker->spans[i - 1];
-			i = span->next_of_class;
-			r = read_span(walker, span);
-		}
 		for (size_t i = 0; i < walker->caches.count && r == 0; i++)
 			r = read_list(walker, class,
 				      walker->caches.addresses[i] + class * HL_TCMALLOC_LIST_BYTES);

@@ -458,7 +458,7 @@ static int welcome(struct hl_collector *collector, const struct hl_caller *calle
 		hl_tracked_set_from_start(tracked);
 	r = follow(collector, tracked);
 	if (r == 0)
-		r = hl_reception_answer(caller, 0, tracked->region.fd, tracked->region.bytes);
+		r = hl_reception_answer(caller, 0, &tracked->region);
 	if (r < 0) {
 		hl_tracked_free(tracked);
 		return r;
@@ -578,7 +578,7 @@ static void greet(struct hl_collector *collector, const struct hl_caller *caller
 		hl_program_warnings_address_space(&collector->archive, &collector->settings.region,
 						  tracked, hello->address_space_limit);
 	} else {
-		hl_reception_answer(caller, -r, -1, 0);
+		hl_reception_answer(caller, -r, NULL);
 		refuse(collector, caller->pid, reason_of(-r), is_forked || arrived);
 	}
 	collector->unrecorded.fork_hellos += is_forked;
@@ -600,7 +600,7 @@ static void on_waiting(struct hl_collector *collector, struct waiting *waiting)
 		 (collector->settings.region.follow || waiting->caller.pid == collector->program))
 		greet(collector, &waiting->caller, &hello);
 	else
-		hl_reception_answer(&waiting->caller, EPERM, -1, 0);
+		hl_reception_answer(&waiting->caller, EPERM, NULL);
 	stop_waiting(waiting);
 }
 

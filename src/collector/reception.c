@@ -122,14 +122,9 @@ int hl_reception_read_hello(const struct hl_reception *reception, const struct h
 	return 0;
 }
 
-int hl_reception_answer(const struct hl_caller *caller, int error, int region_fd,
-			uint64_t region_bytes)
+int hl_reception_answer(const struct hl_caller *caller, int error, const struct hl_region *region)
 {
-	struct hl_welcome welcome = {
-		.magic = HL_WELCOME_MAGIC,
-		.error = error,
-		.region_bytes = region_bytes,
-	};
+	struct hl_welcome welcome = {.magic = HL_WELCOME_MAGIC, .error = error};
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -137,11 +132,16 @@ int hl_reception_answer(const struct hl_caller *caller, int error, int region_fd
 	struct iovec part = {&welcome, sizeof(welcome)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
-	if (region_fd >= 0) {
+	if (region) {
+		const struct hl_region_header *layout = &region->layout;
+		if (!hl_mode_logs(hl_mode_of(atomic_load(&layout->mode))))
+			welcome.first_pages =
+				(uint32_t)(hl_region_first_bytes(layout) / HL_WELCOME_PAGE_BYTES);
+		welcome.region_bytes = region->bytes;
 		control.header.cmsg_level = SOL_SOCKET;
 		control.header.cmsg_type = SCM_RIGHTS;
 		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &region_fd, sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &region->fd, sizeof(int));
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control);
 	}

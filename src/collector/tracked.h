@@ -271,9 +271,8 @@ int hl_reception_accept(struct hl_reception *reception, struct hl_caller *ret_ca
 int hl_reception_read_hello(const struct hl_reception *reception, const struct hl_caller *caller,
 			    struct hl_hello *ret_hello);
 
-/* Answers with a region, or with ${error}, a positive errno, and no region (region_fd -1). */
-int hl_reception_answer(const struct hl_caller *caller, int error, int region_fd,
-			uint64_t region_bytes);
+/* Answers with ${region}, or, where that is NULL, with ${error}, a positive errno. */
+int hl_reception_answer(const struct hl_caller *caller, int error, const struct hl_region *region);
 
 /* A pidfd of the caller, or a negative errno. */
 int hl_reception_pidfd(const struct hl_caller *caller);

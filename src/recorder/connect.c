@@ -67,6 +67,7 @@ bool hl_connect_may_start(void)
 		{SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC},
 		{SYS_openat, AT_FDCWD, 0, O_RDONLY | O_CLOEXEC},
 		{SYS_fcntl, 0, F_DUPFD_CLOEXEC},
+		{SYS_fcntl, 0, F_SETFL},
 		{SYS_prctl, PR_GET_NAME},
 		{SYS_prctl, PR_GET_TSC},
 		{SYS_mremap},
@@ -152,27 +153,63 @@ static bool is_stopped(int32_t pid)
 	return name_end && name_end[1] == ' ' && name_end[2] == 'T';
 }
 
-static int open_connection(uint64_t deadline_ms, int32_t *ret_pid)
+static int make_socket(void)
 {
-	int fd = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	return (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/*
+ * Whether the collector has not answered another recorder, and has not come to its hello since, and whether ${fd} is connected
+ * then. Anybody may bind the name; once it has more connections than may wait, -EAGAIN, nobody is told.
+ */
+static bool is_silent(int fd, bool *ret_connected)
+{
+	int32_t pid;
+
+	*ret_connected = HL_SYS(SYS_connect, fd, &silence.name, silence.bytes) == 0;
+	return *ret_connected && is_trusted(fd, &pid);
+}
+
+static void set_wait(int fd, int option, int ms)
+{
+	const struct timeval wait = {ms / 1000, ms % 1000 * 1000};
+
+	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, option, (long)&wait, sizeof(wait), 0);
+}
+
+/* Most often somebody listens who has room for one more. Then on ${fd} waits for what comes, in pieces of LOOK_MS. */
+static int connect_to_collector(int fd, uint64_t deadline_ms, int32_t *ret_pid)
+{
+	long result = HL_SYS(SYS_connect, fd, &collector.name, collector.bytes);
+
+	HL_SYS(SYS_fcntl, fd, F_SETFL, 0);
+	if (try_again(result, deadline_ms))
+		set_wait(fd, SO_SNDTIMEO, HL_HELLO_WAIT_MS);
+	while (try_again(result, deadline_ms))
+		result = HL_SYS(SYS_connect, fd, &collector.name, collector.bytes);
+	set_wait(fd, SO_RCVTIMEO, LOOK_MS);
+	return result == 0 && !is_trusted(fd, ret_pid) ? -EPERM : (int)result;
+}
+
+/* On ${fd}, a socket without a connection, which it closes if it fails. */
+static int open_connection(int fd, uint64_t deadline_ms, int32_t *ret_pid)
+{
+	bool is_connected;
 
 	if (fd < 0)
 		return fd;
-	struct timeval wait = {HL_HELLO_WAIT_MS / 1000, HL_HELLO_WAIT_MS % 1000 * 1000};
-	const struct timeval look = {0, LOOK_MS * 1000};
-	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&look, sizeof(look), 0);
-	hl_sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&wait, sizeof(wait), 0);
-	long result;
-	do {
-		result = HL_SYS(SYS_connect, fd, &collector.name, collector.bytes);
-	} while (try_again(result, deadline_ms));
-	if (result == 0 && !is_trusted(fd, ret_pid))
-		result = -EPERM;
-	if (result < 0) {
+	int result = is_silent(fd, &is_connected) ? -EAGAIN : 0;
+	if (result == 0 && is_connected) { /* to a stranger */
 		hl_sys_close(fd);
-		return (int)result;
+		fd = make_socket();
+		if (fd < 0)
+			return fd;
 	}
-	return fd;
+	if (result == 0)
+		result = connect_to_collector(fd, deadline_ms, ret_pid);
+	if (result < 0)
+		hl_sys_close(fd);
+	return result < 0 ? result : fd;
 }
 
 static bool send_hello(int fd, enum hl_hello_kind kind)
@@ -191,28 +228,6 @@ static bool send_hello(int fd, enum hl_hello_kind kind)
 	       sizeof(hello);
 }
 
-static int make_silence_socket(void)
-{
-	return (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-/*
- * Whether the collector has not answered another recorder, and has not come to its hello since.
- * Anybody may bind the name; once it has more connections than may wait, -EAGAIN, nobody is told.
- */
-static bool is_silent(void)
-{
-	int fd = make_silence_socket();
-
-	if (fd < 0)
-		return false;
-	int32_t pid;
-	bool silent =
-		HL_SYS(SYS_connect, fd, &silence.name, silence.bytes) == 0 && is_trusted(fd, &pid);
-	hl_sys_close(fd);
-	return silent;
-}
-
 /* Room for one descriptor. */
 union control {
 	struct cmsghdr header;
@@ -222,7 +237,7 @@ union control {
 /* Has the others not wait for a collector that did not answer on connection ${fd}. */
 static void announce_silence(int fd)
 {
-	int bound = make_silence_socket();
+	int bound = make_socket();
 
 	if (bound < 0)
 		return;
@@ -273,6 +288,7 @@ static int receive_region(int fd, int32_t collector_pid, uint64_t deadline_ms,
 /* A hello and its welcome. */
 struct request {
 	enum hl_hello_kind kind;
+	int fd;	      /* a socket */
 	void *region; /* NULL if there is none */
 	size_t bytes;
 	int32_t collector_pid;
@@ -282,7 +298,7 @@ static void ask(struct request *request)
 {
 	uint64_t deadline_ms = now_ms() + HL_HELLO_WAIT_MS;
 
-	int fd = is_silent() ? -EAGAIN : open_connection(deadline_ms, &request->collector_pid);
+	int fd = open_connection(request->fd, deadline_ms, &request->collector_pid);
 	if (fd < 0)
 		return;
 	struct hl_welcome welcome;
@@ -295,22 +311,19 @@ static void ask(struct request *request)
 	if (region_fd < 0)
 		return;
 	request->bytes = welcome.region_bytes;
-	request->region = hl_region_map_open(region_fd, &request->bytes);
+	request->region = hl_region_map_open(region_fd, welcome.first_pages * HL_WELCOME_PAGE_BYTES,
+					     &request->bytes);
 	hl_sys_close(region_fd);
 }
 
-/* A connection takes one, the region another. Asked before the hello, which cannot be taken back.
- */
-static bool has_two_descriptors(void)
+/* The connection takes one, ${fd}, the region another. Asked before the hello, which cannot be taken back. */
+static bool has_another_descriptor(int fd)
 {
-	int one = (int)HL_SYS(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int other = (int)HL_SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
 
-	int other = one < 0 ? -1 : (int)HL_SYS(SYS_fcntl, one, F_DUPFD_CLOEXEC, 0);
 	if (other >= 0)
 		hl_sys_close(other);
-	if (one >= 0)
-		hl_sys_close(one);
-	return other >= 0 || (one < 0 && one != -EMFILE);
+	return other >= 0;
 }
 
 /* ---- a thread with file descriptors of its own, where the program has used up all it may have
@@ -374,10 +387,13 @@ static int run_with_own_descriptors(thread_fn *run, void *argument)
 }
 
 /* Among descriptors of our own: the lowest are below any limit. */
-static void ask_with_own_descriptors(void *request)
+static void ask_with_own_descriptors(void *argument)
 {
+	struct request *request = argument;
+
 	hl_sys_close(0);
 	hl_sys_close(1);
+	request->fd = make_socket();
 	ask(request);
 }
 
@@ -387,10 +403,14 @@ void *hl_connect_get_region(enum hl_hello_kind kind, size_t *ret_bytes, int32_t 
 
 	if (!collector.bytes)
 		return NULL;
-	if (has_two_descriptors())
+	request.fd = make_socket();
+	if (request.fd >= 0 && has_another_descriptor(request.fd)) {
 		ask(&request);
-	else
+	} else if (request.fd >= 0 || request.fd == -EMFILE) {
+		if (request.fd >= 0)
+			hl_sys_close(request.fd);
 		run_with_own_descriptors(ask_with_own_descriptors, &request);
+	}
 	if (request.region) {
 		*ret_bytes = request.bytes;
 		*ret_collector_pid = request.collector_pid;

@@ -5,6 +5,7 @@
 #include "recorder/libc.h"
 #include "recorder/modules.h"
 #include "recorder/recorder.h"
+#include "recorder/spin.h"
 #include "recorder/sys.h"
 
 #include <dlfcn.h>
@@ -40,19 +41,74 @@ static int find_segment(struct dl_phdr_info *module, size_t size, void *context)
 	return 0;
 }
 
+struct libc {
+	struct hl_exports exports;
+	bool is_next; /* no library comes between us and libc */
+};
+
 static void redirect(void *context, const struct hl_exports *own, const Elf64_Sym *symbol)
 {
-	const struct hl_exports *libc = context;
+	const struct hl_exports *libc = &((const struct libc *)context)->exports;
 	const char *name = own->names + symbol->st_name;
 	const Elf64_Sym *found = hl_exports_symbol(libc, name);
 
 	/* A wrapper behind us would come back to us, for ever. */
-	if (!found || !hl_libc_same_module(dlsym(RTLD_NEXT, name), (void *)gnu_get_libc_version))
+	if (!found || (!((const struct libc *)context)->is_next &&
+		       !hl_libc_same_module(dlsym(RTLD_NEXT, name), (void *)gnu_get_libc_version)))
 		return;
 	for (; found; found = hl_exports_next_version(libc, found))
 		if (ELF64_ST_TYPE(found->st_info) == STT_FUNC)
 			((Elf64_Sym *)found)->st_value =
 				own->load_bias + symbol->st_value - libc->load_bias;
+}
+
+/* Whether a library that the program is linked with may ask for the next function after its own, which is libc's. The program itself is
+ * before us, and would find ours. */
+static bool may_ask(const struct link_map *own, const struct link_map *libc)
+{
+	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
+		struct hl_exports exports = hl_exports_of(map->l_ld, map->l_addr);
+		if (map != own && map != libc && map->l_prev &&
+		    (hl_exports_may_take(&exports, "dlsym") ||
+		     hl_exports_may_take(&exports, "dlvsym")))
+			return true;
+	}
+	return false;
+}
+
+static struct {
+	const struct link_map *own, *libc; /* NULL: nothing is to be changed */
+	_Atomic bool is_done;
+} deepbind;
+
+static void change(void)
+{
+	const struct link_map *map = deepbind.libc, *own_map = deepbind.own;
+	struct libc libc = {hl_exports_of(map->l_ld, map->l_addr), own_map->l_next == map};
+	const struct hl_exports own = hl_exports_of(own_map->l_ld, own_map->l_addr);
+	struct segment segment = {.address = (uintptr_t)libc.exports.symbols};
+
+	dl_iterate_phdr(find_segment, &segment);
+	if (!segment.bytes ||
+	    HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection | PROT_WRITE) < 0)
+		return;
+	hl_exports_each(&own, redirect, &libc);
+	HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection);
+}
+
+void hl_deepbind_complete(void)
+{
+	uint64_t before;
+
+	if (!deepbind.libc || atomic_load(&deepbind.is_done))
+		return;
+	hl_sys_block_signals(&before);
+	hl_spin_lock(&hl_recorder->deepbind_lock);
+	if (!atomic_load(&deepbind.is_done))
+		change();
+	atomic_store(&deepbind.is_done, true);
+	hl_spin_unlock(&hl_recorder->deepbind_lock);
+	hl_sys_restore_signals(&before);
 }
 
 void hl_deepbind_begin(void)
@@ -64,14 +120,8 @@ void hl_deepbind_begin(void)
 	    _dl_find_object((void *)gnu_get_libc_version, &of_libc) != 0 ||
 	    _dl_find_object((void *)hl_deepbind_begin, &of_own) != 0)
 		return;
-	const struct link_map *map = of_libc.dlfo_link_map, *own_map = of_own.dlfo_link_map;
-	struct hl_exports libc = hl_exports_of(map->l_ld, map->l_addr);
-	const struct hl_exports own = hl_exports_of(own_map->l_ld, own_map->l_addr);
-	struct segment segment = {.address = (uintptr_t)libc.symbols};
-	dl_iterate_phdr(find_segment, &segment);
-	if (!segment.bytes ||
-	    HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection | PROT_WRITE) < 0)
-		return;
-	hl_exports_each(&own, redirect, &libc);
-	HL_SYS(SYS_mprotect, segment.start, segment.bytes, segment.protection);
+	deepbind.own = of_own.dlfo_link_map;
+	deepbind.libc = of_libc.dlfo_link_map;
+	if (may_ask(deepbind.own, deepbind.libc))
+		hl_deepbind_complete();
 }

@@ -48,7 +48,8 @@ static bool is_prefix(const char *prefix, const char *name)
 /* The table: counts of buckets, of symbols outside of it, of words of a filter, a shift; the filter;
  * for each bucket the first symbol; for each symbol its hash, odd for the last one of a bucket. */
 struct table {
-	uint32_t bucket_count, first;
+	uint32_t bucket_count, first, filter_words, shift;
+	const uint64_t *filter;
 	const uint32_t *buckets, *hashes;
 };
 
@@ -59,7 +60,22 @@ static struct table table_of(const struct hl_exports *exports)
 	if (!head)
 		return (struct table){0};
 	const uint32_t *buckets = head + 4 + 2 * head[2];
-	return (struct table){head[0], head[1], buckets, buckets + head[0]};
+	return (struct table){
+		head[0], head[1],	   head[2], head[3], (const uint64_t *)(head + 4),
+		buckets, buckets + head[0]};
+}
+
+/* What a module takes from others comes before what it exports; where it exports nothing, the table does not tell how much that is. */
+bool hl_exports_may_take(const struct hl_exports *exports, const char *name)
+{
+	struct table table = table_of(exports);
+	bool may = !table.bucket_count || (table.bucket_count == 1 && !table.buckets[0]);
+
+	for (uint32_t i = 1; i < table.first && !may; i++) {
+		const char *found = exports->names + exports->symbols[i].st_name;
+		may = is_prefix(name, found) && is_prefix(found, name);
+	}
+	return may;
 }
 
 static bool is_function(const Elf64_Sym *symbol)
@@ -90,12 +106,21 @@ static const Elf64_Sym *find_from(const struct hl_exports *exports, const char *
 	return NULL;
 }
 
+/* Most names that are looked for are not there, and the filter says so. */
+static bool may_have(const struct table *table, uint32_t hash)
+{
+	uint64_t bits = UINT64_C(1) << hash % 64 | UINT64_C(1) << (hash >> table->shift) % 64;
+
+	return !table->filter_words ||
+	       (table->filter[hash / 64 % table->filter_words] & bits) == bits;
+}
+
 const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name)
 {
 	struct table table = table_of(exports);
 	uint32_t hash = hash_of(name);
 
-	return table.bucket_count
+	return table.bucket_count && may_have(&table, hash)
 		       ? find_from(exports, name, hash, table.buckets[hash % table.bucket_count])
 		       : NULL;
 }

@@ -413,8 +413,33 @@ __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t 
 		hl_kin_count_namespace();
 }
 
-/* A namespace brings a libc of its own, which nothing is put before. The loader looks for libraries
- * where its caller's would be, so the call is passed on by a jump. */
+__attribute__((used, visibility("hidden"))) void hl_hooks_note_library(void)
+{
+	hl_libc_resolve();
+	hl_deepbind_complete();
+}
+
+/* The loader looks for libraries where its caller's would be, so the call is passed on by a jump. */
+HL_EXPORT __attribute__((naked)) void *dlopen(const char *file __attribute__((unused)),
+					      int mode __attribute__((unused)))
+{
+	__asm__("push %rdi\n\t"
+		".cfi_adjust_cfa_offset 8\n\t"
+		"push %rsi\n\t"
+		".cfi_adjust_cfa_offset 8\n\t"
+		"push %rsi\n\t" /* the stack is aligned */
+		".cfi_adjust_cfa_offset 8\n\t"
+		"call hl_hooks_note_library\n\t"
+		"pop %rsi\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		"pop %rsi\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		"pop %rdi\n\t"
+		".cfi_adjust_cfa_offset -8\n\t"
+		"jmp *hl_libc_dlopen(%rip)");
+}
+
+/* A namespace brings a libc of its own, which nothing is put before. */
 HL_EXPORT __attribute__((naked)) void *dlmopen(Lmid_t namespace __attribute__((unused)),
 					       const char *file __attribute__((unused)),
 					       int mode __attribute__((unused)))

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct hl_libc hl_libc;
+__attribute__((visibility("hidden"))) void *(*hl_libc_dlopen)(const char *, int);
 __attribute__((visibility("hidden"))) void *(*hl_libc_dlmopen)(Lmid_t, const char *, int);
 bool hl_libc_has_glibc_chunks;
 
@@ -62,6 +63,7 @@ static const struct {
 	{"_exit", &hl_libc._exit},
 	{"_Exit", &hl_libc._Exit},
 	{"syscall", &hl_libc_syscall},
+	{"dlopen", &hl_libc_dlopen},
 	{"dlmopen", &hl_libc_dlmopen},
 };
 
@@ -127,9 +129,10 @@ void *hl_libc_look_up(const char *name, void *caller)
 	void *symbol = dlsym(RTLD_NEXT, name);
 	struct dl_find_object module;
 
-	if (symbol || !hl_libc_is_known() || _dl_find_object(caller, &module) != 0)
+	if (symbol || !hl_libc_dlopen || !hl_libc_is_known() ||
+	    _dl_find_object(caller, &module) != 0)
 		return symbol;
-	void *handle = dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+	void *handle = hl_libc_dlopen(module.dlfo_link_map->l_name, RTLD_LAZY | RTLD_NOLOAD);
 	if (!handle)
 		return NULL;
 	symbol = dlsym(handle, name);

@@ -53,7 +53,8 @@ struct hl_libc {
 
 extern HL_HIDDEN struct hl_libc hl_libc;
 
-/* The real dlmopen(). */
+/* The real ones. */
+extern void *(*hl_libc_dlopen)(const char *, int);
 extern void *(*hl_libc_dlmopen)(Lmid_t, const char *, int);
 
 /* The real syscall(); never NULL. */

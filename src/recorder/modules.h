@@ -87,6 +87,9 @@ uint64_t hl_exports_find(const struct hl_exports *exports, const char *name);
 /* The symbol called ${name}, a function's or a variable's; NULL if there is none. */
 const Elf64_Sym *hl_exports_symbol(const struct hl_exports *exports, const char *name);
 
+/* Whether the module takes ${name} from others, or may do so, where its tables do not tell. */
+bool hl_exports_may_take(const struct hl_exports *exports, const char *name);
+
 /* Another definition of the name of ${symbol}, of another version; NULL if there is none after it. */
 const Elf64_Sym *hl_exports_next_version(const struct hl_exports *exports, const Elf64_Sym *symbol);
 

@@ -50,7 +50,7 @@ static bool map_at(void *address, size_t bytes, int flags)
 		       0) == (long)address;
 }
 
-static void *map(size_t bytes)
+static void *map_quiet(size_t bytes)
 {
 	void *address = hl_sys_mmap(bytes, PROTECTION, SHARED, -1);
 
@@ -60,7 +60,14 @@ static void *map(size_t bytes)
 	hl_sys_madvise(address, bytes, MADV_NOHUGEPAGE);
 	/* A debugger that reads it for a core file would fill pages that were never touched. */
 	hl_sys_madvise(address, bytes, MADV_DONTDUMP);
-	if (hl_sys_madvise(address, bytes, MADV_DONTFORK) < 0) {
+	return address;
+}
+
+static void *map(size_t bytes)
+{
+	void *address = map_quiet(bytes);
+
+	if (address && hl_sys_madvise(address, bytes, MADV_DONTFORK) < 0) {
 		hl_sys_munmap(address, bytes);
 		return NULL;
 	}
@@ -149,7 +156,7 @@ static void *tail_of(void *address)
 
 void *hl_private_map_new_headed(size_t bytes)
 {
-	void *address = map(bytes);
+	void *address = map_quiet(bytes);
 
 	if (!address)
 		return NULL;
@@ -159,11 +166,6 @@ void *hl_private_map_new_headed(size_t bytes)
 		return NULL;
 	}
 	return address;
-}
-
-void hl_private_map_reserve(void *address, size_t bytes)
-{
-	hl_sys_madvise(tail_of(address), bytes - HL_PRIVATE_MAP_HEAD, MADV_DOFORK);
 }
 
 bool hl_private_map_renew(void *address, size_t bytes)

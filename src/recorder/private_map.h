@@ -37,12 +37,9 @@ void hl_private_map_free_head(void *head);
 /* Before the program forbids itself to map memory: maps some, from which all of these come from here on while it lasts. */
 void hl_private_map_prepare(void);
 
-/* ${bytes} that begin with a head, for good. */
-void *hl_private_map_new_headed(size_t bytes);
-
-/* Has the child inherit the addresses after the head of such, for hl_private_map_renew(): nothing else
+/* ${bytes} that begin with a head, for good. A child inherits the addresses after the head, for hl_private_map_renew(): nothing else
  * that the child maps may lie there. */
-void hl_private_map_reserve(void *address, size_t bytes);
+void *hl_private_map_new_headed(size_t bytes);
 
 /* In a forked child: replaces the memory after the head by zero-filled memory of its own. False
  * without memory. */

@@ -103,7 +103,7 @@ struct hl_recorder {
 	struct hl_region_map region;
 	struct hl_block_table blocks;
 	struct hl_mappings mappings;
-	_Atomic uint32_t threads_lock;
+	_Atomic uint32_t threads_lock, deepbind_lock;
 	struct hl_thread *free_threads;
 	_Atomic uint32_t live_threads;
 	/* From here on a forked child has nothing until it starts. */

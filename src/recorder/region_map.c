@@ -24,26 +24,28 @@ static void *area_start(struct hl_region_header *header, enum hl_area_id id)
 	return (char *)header + header->areas[id].offset;
 }
 
-void *hl_region_map_open(int fd, size_t *bytes)
+void *hl_region_map_open(int fd, size_t first_bytes, size_t *bytes)
 {
+	size_t mapped = first_bytes ? first_bytes : *bytes;
 	/* Inaccessible but for the header until it is needed: mlockall() passes over such pages. */
-	struct hl_region_header *header = hl_sys_mmap(*bytes, PROT_NONE, MAP_SHARED, fd);
+	struct hl_region_header *header = hl_sys_mmap(mapped, PROT_NONE, MAP_SHARED, fd);
 
 	if (!header)
 		return NULL;
 	HL_SYS(SYS_mprotect, header, sizeof(*header), PROT_READ | PROT_WRITE);
-	uint64_t rings = header->areas[HL_AREA_RINGS].offset;
+	uint64_t needed = hl_region_first_bytes(header);
 	if (memcmp(header->magic, HL_REGION_MAGIC, sizeof(header->magic)) != 0 ||
-	    header->region_bytes != *bytes || rings > *bytes) {
-		hl_sys_munmap(header, *bytes);
+	    header->region_bytes != *bytes || header->areas[HL_AREA_RINGS].offset > *bytes ||
+	    needed > mapped) {
+		hl_sys_munmap(header, mapped);
 		return NULL;
 	}
-	uint64_t needed = rings + HL_REGION_MAP_RINGS_SEED;
-	if (needed < *bytes && !hl_mode_logs(hl_mode_of(atomic_load(&header->mode)))) {
-		hl_sys_munmap((char *)header + needed, *bytes - needed);
-		*bytes = needed;
+	if (needed < mapped && !hl_mode_logs(hl_mode_of(atomic_load(&header->mode)))) {
+		hl_sys_munmap((char *)header + needed, mapped - needed);
+		mapped = needed;
 	}
-	hl_sys_madvise(header, *bytes, MADV_DONTDUMP);
+	hl_sys_madvise(header, mapped, MADV_DONTDUMP);
+	*bytes = mapped;
 	return header;
 }
 

@@ -37,15 +37,13 @@ struct hl_region_map {
 	struct hl_ring_order order;
 };
 
-/* Bytes of the rings that are always mapped. */
-#define HL_REGION_MAP_RINGS_SEED 4096u
-
 /*
  * Maps the region of ${fd}; *${bytes}, all of it, becomes how much. Where there is no log to begin
  * with, of the rings only the first page, from which hl_region_map_rings() maps the rest when there
- * is one: a program that limits its own address space has all the more. NULL when it is not a region.
+ * is one: a program that limits its own address space has all the more. ${first_bytes} are as many, 0 where that is not known. NULL when
+ * it is not a region.
  */
-void *hl_region_map_open(int fd, size_t *bytes);
+void *hl_region_map_open(int fd, size_t first_bytes, size_t *bytes);
 
 /* Points ${region} into the region at ${base}, of which ${bytes} are mapped. */
 void hl_region_map_init(struct hl_region_map *region, void *base, size_t bytes);

@@ -144,7 +144,6 @@ void hl_start(char *const *environment)
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));
 	if (!recorder)
 		return;
-	hl_private_map_reserve(recorder, sizeof(*recorder));
 	atomic_store(&recorder->phase, HL_PHASE_STARTING);
 	hl_recorder = recorder;
 	if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)

@@ -162,10 +162,14 @@ void hl_kin_count_spawned(void);
 
 /* ---- deepbind ---- */
 
-/* Libraries that the loader binds to libc before it looks at what is preloaded. */
 /*
- * Has the loader find our entry points wherever it would find those of libc: for libraries that are opened with RTLD_DEEPBIND, for
- * what these need, and for dlsym() of libc itself. Once, while recording and before the program runs. What is not libc's own without us, because
- * another library defines it, stays as it is.
+ * Libraries that the loader binds to libc before it looks at what is preloaded. The loader is made to find our entry points wherever it
+ * would find those of libc: for libraries that are opened with RTLD_DEEPBIND, for what these need, and for dlsym() of libc itself. What is not
+ * libc's own without us, because another library defines it, stays as it is.
+ *
+ * To be called while recording and before the program runs. Where nobody can ask before a library is opened, nothing is changed until then.
  */
 void hl_deepbind_begin(void);
+
+/* Changes what has not been changed yet. To be called before a library is opened, by any thread. */
+void hl_deepbind_complete(void);

@@ -71,10 +71,12 @@ struct hl_invitation {
 	char token[33];
 };
 
+#define HL_WELCOME_PAGE_BYTES UINT64_C(4096)
+
 struct hl_welcome {
 	uint64_t magic;
-	int32_t error; /* 0, or the errno for which there is no region */
-	uint32_t reserved;
+	int32_t error;	      /* 0, or the errno for which there is no region */
+	uint32_t first_pages; /* what to map of the region at first; 0: all */
 	uint64_t region_bytes;
 };
 

@@ -539,6 +539,16 @@ struct hl_region_header {
 	struct hl_region_children children;
 };
 
+/* What a recorder without a log maps of its region: of the rings the first page alone. */
+#define HL_REGION_RINGS_SEED 4096u
+
+static inline uint64_t hl_region_first_bytes(const struct hl_region_header *header)
+{
+	uint64_t bytes = header->areas[HL_AREA_RINGS].offset + HL_REGION_RINGS_SEED;
+
+	return bytes < header->region_bytes ? bytes : header->region_bytes;
+}
+
 /* Whether blocks that live may be unknown to the recorder. */
 static inline bool hl_region_is_sampled(const struct hl_region_header *header)
 {

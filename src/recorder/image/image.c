@@ -77,7 +77,7 @@ static bool map_header(int region_fd)
 static void *map_region(const struct hl_attached_start *start, size_t *ret_bytes)
 {
 	*ret_bytes = start->region_bytes;
-	void *region = hl_region_map_open(start->region_fd, ret_bytes);
+	void *region = hl_region_map_open(start->region_fd, 0, ret_bytes);
 	if (region)
 		HL_SYS(SYS_munlock, region, *ret_bytes, 0);
 	return region;

@@ -52,7 +52,7 @@ class Chart:
         arguments = [self.value(word, dot) for word in rest] + piped
         if name == "include":
             return self.run(self.defined[arguments[0]], arguments[1]).strip("\n")
-        return {"toJson": json.dumps, "quote": json.dumps, "default": lambda other, given: given or other}[name](*arguments)
+        return {"toJson": json.dumps, "quote": json.dumps, "has": lambda one, all_: json.dumps(one in all_), "default": lambda other, given: given or other}[name](*arguments)
 
     def evaluate(self, expression, dot):
         piped = []

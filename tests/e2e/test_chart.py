@@ -56,6 +56,8 @@ class Rendered(harness.TestCase):
             self.assertNotIn("SYS_ADMIN", security["capabilities"]["add"])
             self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, {volume["name"] for volume in pod["volumes"]})
         self.assertNotIn("hostPID", pod_of(objects, "serve"))
+        old = pod_of(render(watch={"capabilities": ["SYS_ADMIN"]}), "watch")["containers"][0]["securityContext"]
+        self.assertTrue(old["allowPrivilegeEscalation"])  # else the API server refuses SYS_ADMIN
 
     def test_labels_that_choose_pods_are_those_that_pods_have(self):
         objects = render(prometheus={"enabled": True})

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The image of deploy/Containerfile, and `kubectl heapline`: heapline alone in a container, with the capabilities of one verb, looks into another one."""
 
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 import harness
 import oci
@@ -162,6 +164,102 @@ class Plugin(InContainers):
         self.assertIn("--comm", said.stderr)
         said = self.ask("web-1", "heap", "--comm", "app", "--json")
         self.assertEqual(said.status, 0, said.stderr)
+
+
+class Api(http.server.BaseHTTPRequestHandler):
+    """As much of an API server as kubectl needs for one pod, up to where it would talk to a container."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, said, status=200):
+        body = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def refuse(self):
+        self.answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 400, "reason": "BadRequest", "message": "no streams here"}, 400)
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        path, pod = self.path.split("?")[0], self.server.pod
+        verbs = ["get", "list", "patch", "watch"]
+        known = {"/api": {"kind": "APIVersions", "versions": ["v1"]}, "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+                 "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                     {"name": name, "singularName": "", "namespaced": True, "kind": "Pod", "verbs": verbs} for name in ("pods", "pods/ephemeralcontainers")]},
+                 "/api/v1/namespaces/shop/pods/web-1": pod,
+                 "/api/v1/namespaces/shop/pods": {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [pod]}}
+        if path in known and "watch=true" not in self.path:
+            self.answer(known[path])
+        else:
+            self.refuse()
+
+    def do_PATCH(self):  # pylint: disable=invalid-name
+        self.server.patches.append((self.path.split("?")[0], json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        pod, (container,) = self.server.pod, self.server.patches[-1][1]["spec"]["ephemeralContainers"]
+        pod["spec"]["ephemeralContainers"] = [container]
+        pod["status"]["ephemeralContainerStatuses"] = [{"name": container["name"], "state": {"running": {"startedAt": "2026-11-30T00:00:00Z"}}}]
+        self.answer(pod)
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        self.server.streams.append(self.path)
+        self.refuse()
+
+
+class RealKubectl(harness.TestCase):
+    """deploy/kubectl-heapline with kubectl itself, which asks an API server of this test."""
+
+    def setUp(self):
+        super().setUp()
+        said = harness.run([harness.need("kubectl"), "debug", "--help"], env={"KUBECONFIG": self.path("config")})
+        if "--custom=" not in said.stdout:
+            self.skipTest("kubectl is older than 1.31")
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server.patches, self.server.streams = [], []
+        self.server.pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web-1", "namespace": "shop", "uid": "u", "resourceVersion": "1"},
+                           "spec": {"containers": [{"name": "app", "image": "app"}]}, "status": {"phase": "Running"}}
+        with open(self.path("config"), "w", encoding="utf-8") as file:
+            json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "here", "users": [{"name": "me", "user": {}}],
+                       "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.server.server_port}"}}],
+                       "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}]}, file)
+
+    def ask(self, *words):
+        return harness.run([KUBECTL, "-n", "shop", *words], cwd=self.directory, env={
+            "KUBECONFIG": self.path("config"), "HEAPLINE_IMAGE": "image", "HOME": self.directory, "KUBECTL": "kubectl"})
+
+    def test_the_api_server_is_asked_for_a_container_with_these_rights(self):
+        said = self.ask("web-1", "heap", "--json")
+        self.assertEqual(said.status, 1)  # nobody runs it
+        ((path, patch),) = self.server.patches
+        self.assertEqual(path, "/api/v1/namespaces/shop/pods/web-1/ephemeralcontainers")
+        (container,) = patch["spec"]["ephemeralContainers"]
+        self.assertEqual({name: container[name] for name in ("image", "command", "targetContainerName", "stdin", "stdinOnce")}, {
+            "image": "image", "command": ["heapline", "mcp"], "targetContainerName": "app", "stdin": True, "stdinOnce": True})
+        self.assertEqual(container["securityContext"], {
+            "runAsUser": 0, "runAsNonRoot": False, "allowPrivilegeEscalation": False, "seccompProfile": {"type": "Unconfined"},
+            "capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE", "DAC_READ_SEARCH"]}})
+        command = "&".join(f"command={word}" for word in ("heapline", "heap", "-p", "1", "--json"))
+        self.assertTrue([path for path in self.server.streams if f"/pods/web-1/exec?{command}&container={container['name']}" in path])
+
+    def test_sys_admin_is_an_escalation_that_is_allowed(self):
+        self.server.pod["spec"]["containers"][0]["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}
+        self.ask("web-1", "attach", "-d", "1")
+        ((_, patch),) = self.server.patches
+        security = patch["spec"]["ephemeralContainers"][0]["securityContext"]
+        self.assertEqual(set(security["capabilities"]["add"]), {"SYS_PTRACE", "DAC_OVERRIDE", "SYS_ADMIN"})
+        self.assertTrue(security["allowPrivilegeEscalation"])  # else the API server refuses SYS_ADMIN
+
+    def test_a_pod_that_is_not_there_is_said(self):
+        said = self.ask("web-2", "heap")
+        self.assertEqual(said.status, 1)
+        self.assertEqual(self.server.patches, [])
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ app.kubernetes.io/name: heapline
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* User 0 with the capabilities of a list, and no others. */}}
+{{/* User 0 with the capabilities of a list, and no others. The API server takes SYS_ADMIN as an escalation that must be allowed. */}}
 {{- define "heapline.security" -}}
 runAsUser: 0
 privileged: false
-allowPrivilegeEscalation: false
+allowPrivilegeEscalation: {{ has "SYS_ADMIN" . }}
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]

@@ -28,6 +28,17 @@ assert subprocess.run(["/bin/echo", "spawned"]).returncode == 0
 assert os.system("/bin/echo system") == 0
 os.execv("/bin/echo", ["echo", "executed"])
 """
+# A filter by libseccomp that kills for mprotect, madvise and socket.
+BY_LIBRARY = """
+import ctypes
+library = ctypes.CDLL("libseccomp.so.2")
+library.seccomp_init.restype = ctypes.c_void_p
+context = ctypes.c_void_p(library.seccomp_init(0x7fff0000))
+for number in 10, 28, 41:
+    assert library.seccomp_rule_add(context, 0x80000000, number, 0) == 0
+assert library.seccomp_load(context) == 0
+kept = [bytearray(1000 + number) for number in range(10000)]
+"""
 
 
 class Filters(attaching.TestCase):
@@ -72,6 +83,17 @@ class Filters(attaching.TestCase):
         self.assertEqual(result.returncode, 128 + signal.SIGSYS)
         said = harness.run([harness.HEAPLINE, "info", self.recording]).stdout
         self.assertRegex(said, r"was killed by SIGSYS: .* heapline-record\(1\)")
+
+    def test_a_filter_by_libseccomp_is_seen(self):
+        alone = subprocess.run([sys.executable, "-c", BY_LIBRARY], capture_output=True, text=True, check=False,
+                               timeout=harness.TIMEOUT_S)
+        if alone.returncode:
+            self.skipTest(f"without heapline, too: {alone.stderr.strip().splitlines()[-1:]}")
+        result = subprocess.run(harness.record_command(self.recording, [sys.executable, "-c", BY_LIBRARY]), capture_output=True,
+                                text=True, check=False, timeout=harness.TIMEOUT_S)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        said = harness.run([harness.HEAPLINE, "info", self.recording]).stdout
+        self.assertIn(WARNING, said)
 
     def test_programs_that_it_starts_live_unrecorded(self):
         result = subprocess.run(

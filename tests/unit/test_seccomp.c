@@ -447,6 +447,39 @@ static void without_the_capability_a_filter_is_refused(void **state)
 	target_kill(pid);
 }
 
+static bool may_getpid(void)
+{
+	return hl_seccomp_may_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+static void every_filter_that_was_noted_is_asked(void **state)
+{
+	enum { LONGEST = 4096 };
+	static struct sock_filter allow_all[LONGEST];
+
+	(void)state;
+	for (size_t i = 0; i < LONGEST; i++)
+		allow_all[i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	assert_true(may_getpid());
+	assert_int_equal(hl_seccomp_note(log_gettid, HL_COUNT_OF(log_gettid)), 0);
+	assert_true(may_getpid());
+	assert_true(hl_sys_gettid() > 0);
+	uint32_t before = hl_seccomp_note(no_getpid, HL_COUNT_OF(no_getpid));
+	assert_false(may_getpid());
+	assert_int_equal(HL_SYS(SYS_getpid, 0, 0, 0), -EPERM);
+	assert_true(hl_sys_gettid() > 0);
+	hl_seccomp_forget(before);
+	assert_int_equal(HL_SYS(SYS_getpid, 0, 0, 0), getpid());
+	/* Where there is no room for it nothing is known to be permitted, for good. */
+	assert_int_equal(hl_seccomp_note(allow_all, LONGEST), 1);
+	assert_true(may_getpid());
+	before = hl_seccomp_note(allow_all, LONGEST);
+	assert_false(may_getpid());
+	hl_seccomp_forget(before);
+	assert_false(may_getpid());
+	assert_int_equal(hl_sys_gettid(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,6 +492,8 @@ int main(void)
 		cmocka_unit_test(filters_of_any_thread_count),
 		cmocka_unit_test(strict_mode_is_refused),
 		cmocka_unit_test(without_the_capability_a_filter_is_refused),
+		/* The last one: afterwards this process makes no call by sys.h. */
+		cmocka_unit_test(every_filter_that_was_noted_is_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,6 +179,7 @@ Its processor time is that of its own threads.
 latter with `--sample 512K`. A tool that needs more than 12 times the plain time is not waited for.
 - *redis-server* of Debian allocates with jemalloc; plain is that. Its processor time, and that of \
 postgres with all its processes, is what the server and the tool used from start to end.
+- *php-memprof*: what `bench/memprof.sh` built, without the dump that it writes on demand.
 - *mimalloc-bench*: programs that `bench/mimalloc_bench.sh` built; those of a fixed duration show what \
 a million operations took.
 - *Short programs*: means of 20 runs, a recorder's start and its saving included.

@@ -34,7 +34,7 @@ from servers import server_cases  # noqa: E402
 from stacks import measure_stacks  # noqa: E402
 from suite import suite_cases  # noqa: E402
 from tags import measure_tags  # noqa: E402
-from tools import OF_PYTHON, all_tools  # noqa: E402
+from tools import OF_SCRIPTS, all_tools  # noqa: E402
 from views import measure_views  # noqa: E402
 from workloads import Machine, RunFailed, TooSlow, timed_cases  # noqa: E402
 
@@ -182,7 +182,7 @@ def measure_all(options, machine, results):
             continue
         case.prepare(machine)
         tools = [tool for tool in all_tools(heapline)
-                 if tool.name in case.tools or not (case.tools or tool.name in OF_PYTHON)]
+                 if tool.name in case.tools or not (case.tools or tool.name in OF_SCRIPTS)]
         table = measure_case(case, tools, machine, options.repeat)
         results.add(case, table)
         note("")

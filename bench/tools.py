@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The tools that are compared: how each runs a command, and what it is compared with."""
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,8 @@ HEAPTRACK = "heaptrack --raw"
 NATIVE = "heapline mem-fast --no-scripts"
 NO_OBJECTS = "heapline mem-fast --no-objects"
 TRACEMALLOC = "tracemalloc, 25 frames"
-OF_PYTHON = (NATIVE, NO_OBJECTS, TRACEMALLOC)  # what differs where Python runs
+MEMPROF = "php-memprof"
+OF_SCRIPTS = (NATIVE, NO_OBJECTS, TRACEMALLOC, MEMPROF)  # what differs where scripts run
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def rival_tools():
     no_heaptrack = "" if shutil.which("heaptrack") else "not installed"
     no_tcmalloc = "" if TCMALLOC.exists() else "not installed"
     no_jemalloc = "" if JEMALLOC.exists() else "not installed"
+    memprof = os.environ.get("PHP_MEMPROF", "")
     return [
         Tool(HEAPTRACK, prefix=("heaptrack", "--raw", "-o", "{out}"), absent=no_heaptrack),
         Tool("tcmalloc, no profile", environment={"LD_PRELOAD": str(TCMALLOC)},
@@ -84,6 +87,8 @@ def rival_tools():
              environment={"LD_PRELOAD": str(JEMALLOC),
                           "MALLOC_CONF": "prof:true,lg_prof_sample:19"}),
         Tool(TRACEMALLOC, environment={"PYTHONTRACEMALLOC": "25"}),
+        Tool(MEMPROF, environment={"PHP_INI_SCAN_DIR": f":{memprof}", "MEMPROF_PROFILE": "1"},
+             absent="" if os.path.isfile(f"{memprof}/memprof.ini") else "PHP_MEMPROF does not name what bench/memprof.sh built"),
     ]
 
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import (CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, NATIVE, NO_OBJECTS, PLAIN, SAMPLE,
+from tools import (CLOSED, HEAPTRACK, LOG_FAST, MEM_FAST, MEMPROF, NATIVE, NO_OBJECTS, PLAIN, SAMPLE,
                    TRACEMALLOC)
 
 BENCH = Path(__file__).resolve().parent
@@ -240,13 +240,14 @@ class ScriptCase(TimedCase):
     """A script of bench/programs that makes many small objects."""
 
     part = "scripts"
+    rounds = 30
 
     def __init__(self, program, script):
         self.program, self.script = program, script
         self.title = f"{program} {script}"
 
     def command(self, machine):
-        return [self.program, BENCH / "programs" / self.script, 1 if machine.small else 30]
+        return [self.program, BENCH / "programs" / self.script, 1 if machine.small else self.rounds]
 
 
 class LinesCase(ScriptCase):
@@ -257,6 +258,16 @@ class LinesCase(ScriptCase):
     def __init__(self, program, script):
         super().__init__(program, script)
         self.part = program
+
+
+class PhpCase(LinesCase):
+    """Beside php-memprof, which keeps the function of each live block, without lines and without native stacks."""
+
+    tools = (PLAIN, CLOSED, MEM_FAST, NATIVE, MEMPROF)
+    rounds = 120
+
+    def __init__(self, script):
+        super().__init__("php", script)
 
 
 class RustCase(TimedCase):
@@ -362,7 +373,7 @@ def timed_cases():
     rings += [RingCase(24, 1, chain) for chain in RING_CHAINS]
     return [*rings, PythonCase(), ObjectsCase(), SkynetCase(), CompilerCase(),
             CompilerCase("clang", "clang++", ("-O2",), classes=6), RustCase(),
-            LinesCase("ruby", "words.rb"), LinesCase("php", "words.php"),
+            LinesCase("ruby", "words.rb"), *map(PhpCase, ("words.php", "template.php", "documents.php", "objects.php")),
             ScriptCase("node", "words.js"), SqliteCase(),
             ShortCase("`true`", "/bin/true"),
             ShortCase("10 ms of pairs", "{build}/bench/alloc_ring", 24, 1, 150_000)]

@@ -383,7 +383,7 @@ static inline hl_block_entry *hl_piece_array_room(const struct hl_block_table *t
 	const uint64_t rest = (UINT64_C(1) << HL_PIECE_ARRAY_PAGE_BITS) -
 			      (address & ((1u << HL_PIECE_ARRAY_PAGE_BITS) - 1));
 	hl_block_entry *words = hl_piece_array_at(array, address);
-	uint32_t any;
+	uint64_t any;
 
 	if (HL_UNLIKELY(!words || bytes > rest ||
 			atomic_load_explicit(&array->bounds.user, memory_order_relaxed) != user ||
@@ -394,9 +394,13 @@ static inline hl_block_entry *hl_piece_array_room(const struct hl_block_table *t
 	any = !atomic_load_explicit(
 		&leaf->begun[(address >> HL_PIECE_ARRAY_PAGE_BITS) % HL_PIECE_ARRAY_PAGES],
 		memory_order_relaxed);
-	any |= atomic_load_explicit(words, memory_order_relaxed);
-	for (uint64_t at = 8; at < bytes; at += 8)
-		any |= atomic_load_explicit(&words[at / 8], memory_order_relaxed);
+	/* Two words at a time, whose order does not matter. */
+	const char *word = (const char *)words,
+		   *last = word + (bytes ? (bytes - 1) / 8 : 0) * sizeof(*words);
+	for (uint64_t two; word < last; word += sizeof(two), any |= two)
+		__builtin_memcpy(&two, word, sizeof(two));
+	any |= atomic_load_explicit((const hl_block_entry *)(const void *)last,
+				    memory_order_relaxed);
 	return HL_LIKELY(!any) ? words : NULL;
 }
 

@@ -111,7 +111,7 @@ void hl_event_put_back_ruled(struct hl_thread *thread, const void *block, struct
 void hl_event_free_ruled(struct hl_thread *thread, const void *block);
 
 /* Like hl_event_alloc_ruled() and hl_event_free_ruled(), but of a piece of a pool that is reset, not 0, without a type: such a program calls
- * little else. */
+ * little else. ${place}: NULL, where nothing has been located. */
 void hl_event_alloc_piece(struct hl_thread *thread, const void *piece, uint64_t requested,
 			  const struct hl_registers *caller, const struct hl_recall_slot *place,
 			  uint32_t pool);

@@ -61,17 +61,25 @@ void hl_event_alloc_piece(struct hl_thread *thread, const void *piece, uint64_t 
 			  uint32_t pool)
 {
 	struct hl_recorder *recorder = hl_recorder;
+	struct hl_recall *recall = &thread->tables->recall;
+	const struct hl_walk *walk = &thread->tables->walk;
 	hl_block_entry *words;
 
+	bool begins = false;
+	if (!place) {
+		place = hl_recall_guess(recall, caller);
+		begins = hl_recall_begins(recall, &recorder->unwind, walk, caller, place);
+		if (HL_UNLIKELY(!begins))
+			place = hl_recall_locate_after_guess(recall, walk, caller);
+	}
+	if (HL_UNLIKELY(!begins))
+		begins = hl_recall_begins(recall, &recorder->unwind, walk, caller, place);
 	if (HL_UNLIKELY(!thread->plain ||
 			(hl_event_mode(recorder) & HL_EVENT_WAY_BITS) != HL_EVENT_WAY_COUNTED ||
-			hl_recall_check_every || !thread->tables->recall.credit ||
-			thread->looked_ahead ||
+			hl_recall_check_every || !recall->credit || thread->looked_ahead ||
 			!(words = hl_piece_array_room(&recorder->blocks, pool, (uintptr_t)piece,
 						      requested, (uintptr_t)thread)) ||
-			!hl_recall_begins(&thread->tables->recall, &recorder->unwind,
-					  &thread->tables->walk, caller, place) ||
-			place->tag & HL_EVENT_TAG_INCOMPLETE)) {
+			!begins || place->tag & HL_EVENT_TAG_INCOMPLETE)) {
 		alloc_any(thread, piece, requested, caller, place, pool);
 		return;
 	}

@@ -48,6 +48,7 @@
 #define HL_RECALL_HEAD_BITS   12
 #define HL_RECALL_SHAPE_BITS  12
 #define HL_RECALL_RESULT_BITS 11 /* pairs */
+#define HL_RECALL_RECENT_BITS 8
 #define HL_RECALL_PROBE	      128u
 #define HL_RECALL_CREDIT      64u /* at most; a hit gives HL_RECALL_GAIN, a miss takes one */
 #define HL_RECALL_GAIN	      2u
@@ -102,6 +103,8 @@ struct hl_recall {
 	struct hl_recall_slot slots[1u << HL_RECALL_SET_BITS][HL_RECALL_WAYS];
 	/* By its number, the one that began last at the join of each slot: a guess. */
 	uint16_t outward[HL_RECALL_WAYS << HL_RECALL_SET_BITS];
+	/* By pc and sp, the slot of the last stack that hl_recall_guess() was asked for. */
+	uint16_t recent[1u << HL_RECALL_RECENT_BITS];
 };
 
 /*
@@ -245,6 +248,31 @@ static inline const struct hl_recall_slot *hl_recall_locate(struct hl_recall *re
 							    const struct hl_registers *at)
 {
 	return hl_recall_slot_at(recall, hl_recall_hash(recall, hl_recall_room(walk, at->sp), at));
+}
+
+/* Where hl_recall_guess() has its number. */
+static inline uint16_t *hl_recall_recent_of(struct hl_recall *recall, const struct hl_registers *at)
+{
+	return &recall->recent[hl_recall_sum_of_place(at) * HL_RECALL_MIX >>
+			       (64 - HL_RECALL_RECENT_BITS)];
+}
+
+/* Where a program has few stacks for each pc and sp, as an interpreter has, the slot of the last one is that of the next one: what
+ * hl_recall_locate() reads need not be. Whether it is, hl_recall_begins() says; if not, the function below finds the slot. */
+static inline const struct hl_recall_slot *hl_recall_guess(struct hl_recall *recall,
+							   const struct hl_registers *at)
+{
+	return &recall->slots[0][0] + *hl_recall_recent_of(recall, at);
+}
+
+static inline const struct hl_recall_slot *
+hl_recall_locate_after_guess(struct hl_recall *recall, const struct hl_walk *walk,
+			     const struct hl_registers *at)
+{
+	const struct hl_recall_slot *slot = hl_recall_locate(recall, walk, at);
+
+	*hl_recall_recent_of(recall, at) = (uint16_t)(slot - &recall->slots[0][0]);
+	return slot;
 }
 
 /* ---- what is recalled ---- */

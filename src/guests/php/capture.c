@@ -89,11 +89,10 @@ static inline uint32_t print_of(const struct hl_php_layout *layout, uint64_t fun
 }
 
 static inline __attribute__((always_inline)) void
-give(const struct hl_php *php, const struct hl_php_layout *layout, uint64_t function, uint64_t op,
-     uint64_t flags, struct hl_script_frame *ret_frame)
+give_as(const struct hl_php *php, const struct hl_php_layout *layout, uint64_t function,
+	uint32_t print, uint64_t op, uint64_t flags, struct hl_script_frame *ret_frame)
 {
 	bool is_script = hl_php_is_script(function);
-	uint32_t print = print_of(layout, function, is_script);
 	uint32_t line = is_script ? line_of(php, layout, function, op) : 0;
 	uint64_t is_entry = is_script && flags & HL_PHP_FLAG_ENTRY;
 	uint64_t place = line | (uint64_t)(uint16_t)print << 32 | is_entry << 48;
@@ -101,6 +100,17 @@ give(const struct hl_php *php, const struct hl_php_layout *layout, uint64_t func
 	/* In one piece, as it is compared: loads wait for several smaller stores. */
 	ret_frame->function = function | (uint64_t)(print >> 16) << HL_PHP_FUNCTION_BITS;
 	__builtin_memcpy(&ret_frame->at, &place, sizeof(place));
+}
+
+/* Its print. */
+static inline __attribute__((always_inline)) uint32_t
+give(const struct hl_php *php, const struct hl_php_layout *layout, uint64_t function, uint64_t op,
+     uint64_t flags, struct hl_script_frame *ret_frame)
+{
+	uint32_t print = print_of(layout, function, hl_php_is_script(function));
+
+	give_as(php, layout, function, print, op, flags, ret_frame);
+	return print;
 }
 
 /* Whether ${function} stands for the outermost frame of a fiber: it has no name. What started the fiber is outward of it. */
@@ -187,6 +197,7 @@ struct step {
 	/* How many frames are given of the steps up to this one, and how many of these are entries; as long as it is fresh, of
 	 * itself. */
 	uint32_t given, entries;
+	uint32_t print; /* of the function, where it has one */
 };
 
 /* How many calls of execute_ex() the native stack ${node} has. */
@@ -377,7 +388,7 @@ static uint32_t walk_frames(const struct hl_php *php, const struct hl_php_layout
 			is_plain = false;
 			depth = 0;
 		} else if (HL_LIKELY(function)) {
-			give(php, layout, function, op, flags, &frames[count++]);
+			step->print = give(php, layout, function, op, flags, &frames[count++]);
 		} else if (is_delegation(php, frame)) {
 			count += give_waiting(php, layout, frame, frames + count, max - count);
 			is_plain = false;
@@ -422,8 +433,8 @@ uint32_t hl_php_recapture(const struct hl_php *php, const struct hl_script_calle
 		uint64_t op = innermost_op(layout, caller, frame);
 		bool is_same = op == last->op;
 		if (!is_same)
-			give(php, layout, last->function, op,
-			     hl_php_word(frame, HL_PHP_FRAME_FLAGS), frames);
+			give_as(php, layout, last->function, last->print, op,
+				hl_php_word(frame, HL_PHP_FRAME_FLAGS), frames);
 		last->op = op;
 		caller->memory->kept = last->given - !is_same;
 		return !is_same;

@@ -50,19 +50,24 @@ typedef uint64_t real_fn(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint6
 
 /* With all arguments that it may have: above the return address is the caller's frame, or the end of
  * the stack. */
-static uint64_t call_real(const struct call *call)
+static inline uint64_t call_with(uint64_t real, const uint64_t *arguments,
+				 const struct hl_registers *caller)
 {
 	static const uint64_t none[STACK_WORDS];
-	real_fn *real = (real_fn *)call->rule->real;
-	uint64_t last = call->caller->sp + sizeof(none) - 1;
+	uint64_t last = caller->sp + sizeof(none) - 1;
 
-	const uint64_t *stack = (const uint64_t *)call->caller->sp;
-	if (HL_UNLIKELY(last / PAGE_BYTES != (call->caller->sp - 1) / PAGE_BYTES &&
+	const uint64_t *stack = (const uint64_t *)caller->sp;
+	if (HL_UNLIKELY(last / PAGE_BYTES != (caller->sp - 1) / PAGE_BYTES &&
 			!hl_memory_page_is_readable(last & ~(PAGE_BYTES - 1))))
 		stack = none;
-	return real(argument(call, 1), argument(call, 2), argument(call, 3), argument(call, 4),
-		    argument(call, 5), argument(call, 6), stack[0], stack[1], stack[2], stack[3],
-		    stack[4], stack[5], stack[6], stack[7]);
+	return ((real_fn *)real)(arguments[0], arguments[-1], arguments[-2], arguments[-3],
+				 arguments[-4], arguments[-5], stack[0], stack[1], stack[2],
+				 stack[3], stack[4], stack[5], stack[6], stack[7]);
+}
+
+static uint64_t call_real(const struct call *call)
+{
+	return call_with(call->rule->real, call->arguments, call->caller);
 }
 
 /* No exception can pass us. So where there is no memory the caller is to try again without us. */
@@ -109,11 +114,13 @@ static uint64_t call_from(const struct call *call, bool counts_layers)
 	return result;
 }
 
-static uint64_t block_of(const struct call *call, uint64_t result)
+/* Of a call that has returned ${result}; argument n is ${from}[-n]. */
+static inline uint64_t block_at(const struct hl_attached_rule *rule, const uint64_t *from,
+				uint64_t result)
 {
-	if (!call->rule->result_at)
+	if (HL_LIKELY(!rule->result_at))
 		return result;
-	return (int32_t)result ? 0 : *(const uint64_t *)argument(call, call->rule->result_at);
+	return (int32_t)result ? 0 : *(const uint64_t *)from[-rule->result_at];
 }
 
 /* ---- blocks ---- */
@@ -285,7 +292,7 @@ static bool allocate(const struct call *call, bool counts_layers, uint64_t *ret_
 		hl_thread_set(thread, HL_IN_ALLOCATOR);
 	}
 	uint64_t result = call_from(call, counts_layers);
-	uint64_t block = block_of(call, result);
+	uint64_t block = block_at(call->rule, call->arguments + 1, result);
 	if (HL_UNLIKELY(counts_layers)) {
 		thread = hl_thread_enter();
 		place = thread ? hl_event_locate(thread, caller) : NULL;
@@ -482,36 +489,17 @@ static inline bool is_of_pool(const struct hl_attached_rule *rule,
 	return rule->pool && !slot->rule_frame && !hl_recorder->counts_layers;
 }
 
-/* Whether the call of a function that allocates and frees nothing has been made. */
-static bool cut_piece(struct call *call, uint64_t *ret_result)
+/* The same of a function that only allocates. */
+static inline bool cuts_piece(const struct hl_attached_rule *rule,
+			      const struct hl_attached_slot *slot)
 {
-	struct hl_thread *thread = (struct hl_thread *)call->slot->thread;
-
-	if (HL_UNLIKELY(!is_of_pool(call->rule, call->slot) ||
-			call->rule->does != HL_RULE_ALLOCATES || call->rule->pointer_at ||
-			call->rule->type_at || call->rule->throws || !thread || !thread->plain ||
-			hl_event_is_closed(thread) || !hl_thread_try_enter(thread)))
-		return false;
-	call->size = size_of(call);
-	const struct hl_recall_slot *place = hl_event_locate(thread, call->caller);
-	thread->saved = call->saved;
-	hl_thread_set(thread, HL_IN_ALLOCATOR);
-	*ret_result = call_from(call, false);
-	uint64_t piece = block_of(call, *ret_result);
-	hl_thread_set(thread, HL_RECORDING);
-	if (HL_LIKELY(piece)) {
-		hl_event_alloc_piece(thread, (const void *)piece, call->size, call->caller, place,
-				     call->rule->pool);
-		hl_event_look_back(thread);
-	}
-	thread->saved = NULL;
-	hl_thread_leave(thread);
-	return true;
+	return is_of_pool(rule, slot) && rule->does == HL_RULE_ALLOCATES && !rule->pointer_at &&
+	       !rule->type_at && !rule->throws && !rule->is_text;
 }
 
 typedef uint64_t typed_alloc_fn(uint64_t, uint64_t, uint64_t, uint64_t);
 
-/* All calls but frees of interpreters; their new blocks go no farther than here. */
+/* All calls but frees of interpreters and pools; their new blocks go no farther than here. */
 static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint32_t number,
 						 uint64_t *ret_result,
 						 struct hl_attached_slot *slot)
@@ -521,9 +509,11 @@ static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint
 	const struct hl_attached_rule *rule = &hl_image_rules[number];
 	const struct hl_registers *caller = HL_CALLER;
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
+	const bool cuts = cuts_piece(rule, slot);
+	uint64_t block;
 
-	if (HL_UNLIKELY(!is_of_interpreter(rule, slot) || from[-rule->pointer_at] || !thread ||
-			!thread->plain || hl_event_is_closed(thread) ||
+	if (HL_UNLIKELY(!(cuts || (is_of_interpreter(rule, slot) && !from[-rule->pointer_at])) ||
+			!thread || !thread->plain || hl_event_is_closed(thread) ||
 			!hl_thread_try_enter(thread))) {
 		struct call call = {.rule = rule,
 				    .arguments = arguments,
@@ -531,23 +521,34 @@ static __attribute__((noinline)) bool handle_any(const uint64_t *arguments, uint
 				    .caller = caller,
 				    .frame = HL_CALLER_FRAME,
 				    .slot = slot};
-		return !cut_piece(&call, ret_result) && handle_unusual(&call, ret_result);
+		return handle_unusual(&call, ret_result);
 	}
-	uint64_t size = from[-rule->size_at], type = from[-rule->type_at];
-	const struct hl_recall_slot *place = hl_event_locate(thread, caller);
+	uint64_t size = rule->has_size ? rule->size : from[-rule->size_at];
+	const struct hl_recall_slot *place = cuts ? NULL : hl_event_locate(thread, caller);
 	thread->saved = saved;
 	hl_thread_set(thread, HL_IN_ALLOCATOR);
 	slot->rule_inside = atomic_load_explicit(&slot->inside, memory_order_relaxed);
 	slot->rule_closing = slot->closing;
 	slot->rule_sum = sum_at(HL_CALLER_FRAME);
 	slot->rule_frame = HL_CALLER_FRAME;
-	uint64_t block = ((typed_alloc_fn *)rule->real)(from[-1], from[-2], from[-3], from[-4]);
+	if (cuts) {
+		if (!rule->has_size && rule->count_at)
+			size *= from[-rule->count_at];
+		*ret_result = call_with(rule->real, arguments, caller);
+		block = block_at(rule, from, *ret_result);
+	} else {
+		*ret_result = block =
+			((typed_alloc_fn *)rule->real)(from[-1], from[-2], from[-3], from[-4]);
+	}
 	slot->rule_frame = 0;
-	*ret_result = block;
 	hl_thread_set(thread, HL_RECORDING);
 	if (HL_LIKELY(block)) {
-		hl_event_alloc_beside(thread, (const void *)block, size, caller, place,
-				      type_of(type));
+		if (cuts)
+			hl_event_alloc_piece(thread, (const void *)block, size, caller, place,
+					     rule->pool);
+		else
+			hl_event_alloc_beside(thread, (const void *)block, size, caller, place,
+					      type_of(from[-rule->type_at]));
 		hl_event_look_back(thread);
 	}
 	thread->saved = NULL;
@@ -567,6 +568,8 @@ bool hl_image_rule(const uint64_t *arguments, uint32_t number, uint64_t *ret_res
 	struct hl_thread *thread = (struct hl_thread *)slot->thread;
 	const void *block;
 
+	if (rule->pool && rule->does == HL_RULE_ALLOCATES)
+		return handle_any(arguments, number, ret_result, slot);
 	if (rule->does == HL_RULE_FREES && is_of_pool(rule, slot) && thread &&
 	    (block = (const void *)from[-rule->pointer_at]) &&
 	    HL_LIKELY(hl_thread_try_enter(thread))) {

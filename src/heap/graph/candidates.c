@@ -131,26 +131,49 @@ int hl_candidates_compare(struct hl_candidates *candidates, struct hl_graph *gra
 	return r;
 }
 
+/* The page that was read last: candidates come in order, many to a page where many are lost. */
+struct last_page {
+	uint64_t start; /* 1: none */
+	uint64_t words[512];
+};
+
+static bool word_of_page(struct hl_memory *memory, struct last_page *page, uint64_t address,
+			 uint64_t *ret_word)
+{
+	uint64_t offset = address % sizeof(page->words);
+
+	if (page->start != address - offset) {
+		page->start = 1;
+		if (hl_memory_read(memory, address - offset, page->words, sizeof(page->words)) < 0)
+			return false;
+		page->start = address - offset;
+	}
+	*ret_word = page->words[offset / 8];
+	return true;
+}
+
 /* Whether the sizes of the chunk and of its neighbour say that it is in use. */
-static bool is_in_use(struct hl_memory *memory, const struct hl_candidate *candidate)
+static bool is_in_use(struct hl_memory *memory, struct last_page *page,
+		      const struct hl_candidate *candidate)
 {
 	uint64_t size, next, end = candidate->address + candidate->usable_bytes;
 
-	if (hl_memory_read(memory, candidate->address - 8, &size, sizeof(size)) < 0)
+	if (!word_of_page(memory, page, candidate->address - 8, &size))
 		return false;
 	if (size & HL_CHUNK_MMAPPED)
 		return true;
 	return (size & ~HL_CHUNK_FLAGS) == candidate->usable_bytes + HL_CHUNK_HEADER &&
-	       hl_memory_read(memory, end, &next, sizeof(next)) == 0 &&
-	       next & HL_CHUNK_IN_USE_BEFORE;
+	       word_of_page(memory, page, end, &next) && next & HL_CHUNK_IN_USE_BEFORE;
 }
 
 int hl_candidates_compare_sizes(struct hl_candidates *candidates, struct hl_graph *graph,
 				bool has_sizes)
 {
+	struct last_page page = {.start = 1};
+
 	for (size_t i = 0; i < candidates->count; i++)
 		candidates->items[i].is_live =
-			!has_sizes || is_in_use(graph->memory, &candidates->items[i]);
+			!has_sizes || is_in_use(graph->memory, &page, &candidates->items[i]);
 	return hl_candidates_compare(candidates, graph);
 }
 

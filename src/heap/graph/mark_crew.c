@@ -150,12 +150,11 @@ static void *mark(void *context)
 
 static unsigned count_markers(const struct hl_graph *graph)
 {
-	unsigned most = graph->markers ? graph->markers : hl_worker_processors();
-
 	if (graph->on_block || graph->phase != HL_GRAPH_DEFINITE ||
 	    (!graph->markers && graph->region_count < REGIONS_MIN) ||
 	    hl_graph_next_pending(graph, 0) == graph->region_count)
 		return 1;
+	unsigned most = graph->markers ? graph->markers : hl_worker_processors();
 	return most < MARKERS_MAX ? most : MARKERS_MAX;
 }
 

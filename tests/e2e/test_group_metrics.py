@@ -364,7 +364,7 @@ class Pushed(GroupsCase):
             harness.wait_until(lambda: not self.push(url, "-p", str(recorded.pid), "--once").status and ask("SELECT 1 FROM deltas LIMIT 1"),
                                "stacks to be pushed")
             now_ms = int(time.time() * 1000)
-            ask(f"INSERT INTO balances (host, cgroup, ms, oom_kills) VALUES ('h', 'c', {now_ms}, 0), ('h', 'c', {now_ms + 1}, 2)")
+            ask(f"INSERT INTO balances (host, cgroup, ms, usage_bytes, oom_kills) VALUES ('h', 'c', {now_ms}, 1, 0), ('h', 'c', {now_ms + 1}, 1, 2)")
             service, = (variable["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query")
             values = {"${__from}": str(now_ms - 3_600_000), "${__to}": str(now_ms + 600_000), "${__interval_ms}": "15000",
                       "${service:singlequote}": ",".join(f"'{name}'" for name in ask(service).split())}

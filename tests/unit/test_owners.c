@@ -311,6 +311,43 @@ static void tables_that_are_none_are_errors(void **state)
 	assert_true(hl_block_reader_new(getpid(), NULL, 0, (uintptr_t)nonsense, &reader) < 0);
 }
 
+/* Sizes in one word, in two, and in three that go on in the next page. */
+static void pieces_are_read_with_their_sizes_from_all_arrays(void **state)
+{
+	(void)state;
+	static const uint64_t sizes[] = {0, 252, 253, UINT64_C(1) << 30};
+	const uintptr_t base = UINT64_C(0x7ffe00000000) - 8;
+	struct hl_region_header header = {0};
+	struct hl_block_table table;
+	struct hl_block_reader *reader;
+	struct hl_block found;
+
+	assert_true(hl_block_table_init(&table));
+	for (uint32_t i = 0; i < 40; i++) {
+		uintptr_t at = base + 4096 * i + (i % 4 == 3 ? 0 : 8 * i);
+		hl_block_entry *words =
+			hl_piece_array_make(&table, 1 + i % 2, at + 4096, sizes[i % 4], 7);
+		assert_non_null(words);
+		hl_piece_array_set(words, i + 1, sizes[i % 4]);
+	}
+	header.block_hash = (uintptr_t)table.hash;
+	header.piece_arrays = (uintptr_t)hl_piece_arrays(&table);
+	assert_int_equal(hl_block_reader_open(getpid(), NULL, &header, &reader), 0);
+	struct hl_block_sum sum = hl_block_reader_sum_ruled(reader);
+	assert_int_equal(sum.blocks, 40);
+	assert_int_equal(sum.bytes, 10 * (505 + (INT64_C(1) << 30)));
+	for (uint32_t i = 0; i < 40; i++) {
+		uintptr_t at = base + 4096 * (i + 1) + (i % 4 == 3 ? 0 : 8 * i);
+		assert_true(hl_block_reader_has_ruled(reader, at));
+		assert_true(hl_block_reader_find(reader, at, 0, &found));
+		assert_int_equal(found.node, i + 1);
+		assert_int_equal(found.requested, sizes[i % 4]);
+	}
+	hl_block_reader_free(reader);
+	header.piece_arrays = 0x1000;
+	assert_true(hl_block_reader_open(getpid(), NULL, &header, &reader) < 0);
+}
+
 /* ---- slabs ---- */
 
 static void expect_occupancy(struct hl_slab_class class, const uint64_t expected[8])
@@ -454,6 +491,7 @@ int main(void)
 		cmocka_unit_test(an_array_is_read_from_outside),
 		cmocka_unit_test(objects_are_read_from_outside_with_their_sizes),
 		cmocka_unit_test(a_hash_is_read_from_outside),
+		cmocka_unit_test(pieces_are_read_with_their_sizes_from_all_arrays),
 		cmocka_unit_test(tables_that_are_none_are_errors),
 		cmocka_unit_test(slabs_count_by_how_full_they_are),
 		cmocka_unit_test(slabs_that_contradict_themselves_stay_in_bounds),

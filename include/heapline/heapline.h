@@ -213,6 +213,40 @@ int hl_frame_provider_register(const struct hl_frame_provider *provider);
 /* The function at this address is about to be freed: another one may come to lie there. */
 void hl_frame_function_freed(uint64_t function);
 
+/* ---- figures of test cases, for test frameworks ---- */
+
+#define HL_CASE_NAME_MAX    1023 /* bytes of a case's name, without the NUL */
+#define HL_CASE_PLACE_BYTES 512
+
+/* What a test case used: blocks that this process, on any thread, allocated between its begin and its end. Set size to
+ * sizeof(struct hl_case) before the call. */
+struct hl_case {
+	size_t size;
+	uint64_t allocations, allocated_bytes;
+	uint64_t peak_bytes;		  /* most of them in use at once */
+	uint64_t kept_blocks, kept_bytes; /* of them, still in use at the end */
+	uint64_t lost; /* events that could not be counted: figures may be too small */
+	/* Where most of that comes from in scripts, "parse (json.py:7) < load (main.py:3)"; "" where no script runs. */
+	char peak_by[HL_CASE_PLACE_BYTES];
+	char kept_by[HL_CASE_PLACE_BYTES];
+	char allocated_by[HL_CASE_PLACE_BYTES];
+};
+
+/*
+ * Begins a test case. ${name}: one line of 1 to HL_CASE_NAME_MAX bytes without control characters. A process has one case at a
+ * time; forked children begin their own. `heapline check --per-test` lists cases and their limits. 0; -EBUSY while another case
+ * is open, -ENOTCONN when nothing is being recorded, -EOPNOTSUPP when nothing is counted now or blocks are sampled, -EINVAL or
+ * -ENAMETOOLONG for the name, -ENOMEM, or the error of the file that `heapline check` reads. Not for signal handlers.
+ */
+int hl_case_begin(const char *name);
+
+/* Ends it. ${ret_case} may be NULL; else it is filled when there was a case. 0, -EINVAL without one or for a size that is not
+ * known, or as above. */
+int hl_case_end(struct hl_case *ret_case);
+
+/* Ends a test that was skipped: nothing is said of it. Returns what hl_case_end() does. */
+int hl_case_drop(void);
+
 #define HL_TAG_NAME_MAX 63 /* bytes of a tag's name, without the NUL */
 
 /*

@@ -361,7 +361,9 @@ static __attribute__((noinline)) void alloc_any(struct hl_thread *thread, const 
 						const struct hl_recall_slot *place)
 {
 	if (!alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_COUNTED) &&
-	    !alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_LOGGED))
+	    !alloc_in_array(thread, block, requested, caller, place, HL_EVENT_WAY_LOGGED) &&
+	    !alloc_in_array(thread, block, requested, caller, place,
+			    HL_EVENT_WAY_COUNTED | HL_MODE_CASE))
 		count_alloc(thread, block, requested, NULL, BY_ADDRESS, caller, place,
 			    HL_LABEL_COUNT, NULL);
 }
@@ -452,7 +454,7 @@ count_free(struct hl_thread *thread, const void *block, struct hl_block it, uint
 		hl_event_lose(thread, it.requested);
 		return NULL;
 	}
-	hl_event_add_free(recorder, thread, cell, weigh(recorder, block, it),
+	hl_event_add_free(recorder, thread, block, cell, weigh(recorder, block, it),
 			  hl_event_slack(usable, it.requested), hl_event_mode(recorder));
 	return cell;
 }
@@ -591,8 +593,8 @@ free_in_array(struct hl_recorder *recorder, struct hl_thread *thread, const void
 	atomic_store_explicit(entry, 0, memory_order_relaxed);
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
-	hl_event_add_free(recorder, thread, cell, (struct hl_weight){usable - slack, 1}, slack,
-			  logging);
+	hl_event_add_free(recorder, thread, block, cell, (struct hl_weight){usable - slack, 1},
+			  slack, logging);
 }
 
 /* The node of a block of malloc() whose word is in ${entry}, that of the first plane; or 0. */
@@ -637,8 +639,8 @@ bool hl_event_free_plain(struct hl_thread *thread, const void *block)
 	if (HL_UNLIKELY(!thread->plain_chunks ||
 			!(entry = hl_block_entry_of_chunk(&recorder->blocks, block)) ||
 			!(node = node_in_array(entry, block)) ||
-			hl_event_mode(recorder) &
-				(HL_MODE_LOGGING | HL_MODE_PIECES | HL_MODE_SAMPLED) ||
+			hl_event_mode(recorder) & (HL_MODE_LOGGING | HL_MODE_PIECES |
+						   HL_MODE_SAMPLED | HL_MODE_CASE) ||
 			!hl_libc_read_chunk(block, &usable) ||
 			!(cell = hl_cells_find(&thread->cells, &recorder->region, node))))
 		return free_plain_any(thread, block);
@@ -755,7 +757,7 @@ static void count_unmapped(void *context, uint32_t node, uint64_t bytes, bool la
 		hl_event_lose(thread, bytes);
 		return;
 	}
-	hl_event_add_free(recorder, thread, cell, (struct hl_weight){bytes, last}, 0,
+	hl_event_add_free(recorder, thread, NULL, cell, (struct hl_weight){bytes, last}, 0,
 			  hl_event_mode(recorder));
 }
 

@@ -206,6 +206,10 @@ static __attribute__((noinline)) bool free_object_any(struct hl_thread *thread, 
 {
 	struct hl_block it;
 
+	/* A recorder that is open from time to time has recorded few. */
+	if (hl_event_is_closed(thread) && !hl_event_entry_of_object(block) &&
+	    !hl_block_may_hold(&hl_recorder->blocks, hl_block_ruled_key(block)))
+		return false;
 	if (!hl_event_take_ruled(block, &it))
 		return false;
 	bool temporary = thread->last_block == block;
@@ -230,7 +234,8 @@ static inline __attribute__((always_inline)) bool free_object(struct hl_thread *
 				       ? hl_cells_find(&thread->cells, &recorder->region,
 						       word >> HL_BLOCK_NODE_SHIFT)
 				       : NULL;
-	if (HL_UNLIKELY(!cell || !thread->plain || hl_event_mode(recorder) & HL_MODE_LOGGING))
+	if (HL_UNLIKELY(!cell || !thread->plain ||
+			hl_event_mode(recorder) & (HL_MODE_LOGGING | HL_MODE_CASE)))
 		return free_object_any(thread, block, has_slack);
 	struct hl_block it = hl_block_object_take(
 		entry, word,
@@ -238,7 +243,7 @@ static inline __attribute__((always_inline)) bool free_object(struct hl_thread *
 	uint64_t usable = has_slack ? hl_block_object_usable(it.requested) : it.requested;
 	cell->temporary_objects += thread->last_block == block;
 	thread->last_block = NULL;
-	hl_event_add_free(recorder, thread, cell, (struct hl_weight){it.requested, 1},
+	hl_event_add_free(recorder, thread, block, cell, (struct hl_weight){it.requested, 1},
 			  hl_event_slack(usable, it.requested), 0);
 	return true;
 }

@@ -171,6 +171,29 @@ static inline void hl_event_log(struct hl_recorder *recorder, struct hl_thread *
 		hl_event_write(recorder, thread, node, weight, is_free);
 }
 
+/* The test case that is open knows the block, too. Into a process that runs already none comes. */
+static inline void hl_event_note_alloc(struct hl_recorder *recorder, uint32_t mode,
+				       const void *block, uint32_t node, struct hl_weight weight)
+{
+#ifdef HL_ATTACHED
+	(void)recorder, (void)mode, (void)block, (void)node, (void)weight;
+#else
+	if (HL_UNLIKELY(mode & HL_MODE_CASE))
+		hl_cases_alloc(recorder, block, node, weight.bytes);
+#endif
+}
+
+static inline void hl_event_note_free(struct hl_recorder *recorder, uint32_t mode,
+				      const void *block)
+{
+#ifdef HL_ATTACHED
+	(void)recorder, (void)mode, (void)block;
+#else
+	if (HL_UNLIKELY(mode & HL_MODE_CASE) && block)
+		hl_cases_free(recorder, block);
+#endif
+}
+
 /* Counts an allocation that ${weight} stands for, each block with ${slack}, and logs it if ${mode}
  * does. */
 static inline __attribute__((always_inline)) void
@@ -184,19 +207,21 @@ hl_event_add_alloc(struct hl_recorder *recorder, struct hl_thread *thread, const
 	thread->alloc_events++;
 	thread->last_block = block;
 	hl_event_add_inuse(recorder, thread, weight.bytes);
+	hl_event_note_alloc(recorder, mode, block, cell->node, weight);
 	hl_event_log(recorder, thread, mode, cell->node, weight, false);
 }
 
-/* The same for a free. */
+/* The same for a free. ${block}: NULL, where it is a mapping. */
 static inline __attribute__((always_inline)) void
-hl_event_add_free(struct hl_recorder *recorder, struct hl_thread *thread, struct hl_cell *cell,
-		  struct hl_weight weight, uint64_t slack, uint32_t mode)
+hl_event_add_free(struct hl_recorder *recorder, struct hl_thread *thread, const void *block,
+		  struct hl_cell *cell, struct hl_weight weight, uint64_t slack, uint32_t mode)
 {
 	hl_event_begin(recorder, thread, cell, mode);
 	cell->free_bytes += weight.bytes;
 	cell->free_objects += weight.objects;
 	cell->slack_bytes -= (int64_t)(slack * weight.objects);
 	hl_event_take_inuse(recorder, thread, weight.bytes);
+	hl_event_note_free(recorder, mode, block);
 	hl_event_log(recorder, thread, mode, cell->node, weight, true);
 }
 
@@ -208,8 +233,9 @@ static inline uint64_t hl_event_slack(uint64_t usable, uint64_t requested)
 }
 
 /* The bits of the mode that say whether an event only counts, and is logged. */
-#define HL_EVENT_WAY_BITS \
-	(HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_PROBE | HL_MODE_SAMPLED | HL_MODE_MASK)
+#define HL_EVENT_WAY_BITS                                                                   \
+	(HL_MODE_ASKED | HL_MODE_LOGGING | HL_MODE_PROBE | HL_MODE_SAMPLED | HL_MODE_CASE | \
+	 HL_MODE_MASK)
 #define HL_EVENT_WAY_COUNTED HL_MODE_MEM_FAST
 #define HL_EVENT_WAY_LOGGED  (HL_MODE_LOGGING | HL_MODE_LOG_FAST)
 

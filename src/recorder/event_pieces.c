@@ -108,7 +108,7 @@ void hl_event_free_piece(struct hl_thread *thread, const void *piece, uint32_t p
 	if (HL_UNLIKELY(!cell ||
 			atomic_load_explicit(&recorder->blocks.has_piece_stores,
 					     memory_order_relaxed) ||
-			hl_event_mode(recorder) & HL_MODE_LOGGING)) {
+			hl_event_mode(recorder) & (HL_MODE_LOGGING | HL_MODE_CASE))) {
 		hl_event_free_ruled(thread, piece);
 		return;
 	}
@@ -116,7 +116,7 @@ void hl_event_free_piece(struct hl_thread *thread, const void *piece, uint32_t p
 	cell->temporary_objects += thread->last_block == piece;
 	thread->last_block = NULL;
 	thread->last_ruled_free = piece;
-	hl_event_add_free(recorder, thread, cell, (struct hl_weight){it.requested, 1}, 0, 0);
+	hl_event_add_free(recorder, thread, piece, cell, (struct hl_weight){it.requested, 1}, 0, 0);
 }
 
 void hl_event_end_pieces(struct hl_thread *thread, const void *start, uint64_t bytes)

@@ -69,6 +69,15 @@ static inline struct before look(struct hl_thread *thread, const struct hl_regis
 	return (struct before){thread, hl_event_locate(thread, caller), thread->alloc_events};
 }
 
+/* Nothing is recorded now, by a thread that has been. */
+static inline bool is_closed(struct hl_thread *thread)
+{
+	if (!hl_thread_is_whole(thread) || HL_LIKELY(!hl_event_is_closed(thread)))
+		return false;
+	thread->last_block = NULL;
+	return true;
+}
+
 static __attribute__((noinline)) void *count_first(void *block, size_t size,
 						   const struct hl_registers *caller)
 {
@@ -105,7 +114,8 @@ void *HL_HOOK(object_malloc)(void *context, size_t size)
 {
 	struct hl_thread *thread = hl_thread_self();
 
-	if (HL_UNLIKELY(!is_small(size)) || hl_sample_thread_passes(thread, size))
+	if (HL_UNLIKELY(!is_small(size)) || hl_sample_thread_passes(thread, size) ||
+	    is_closed(thread))
 		return real_malloc(context, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);
@@ -118,7 +128,7 @@ void *HL_HOOK(object_calloc)(void *context, size_t number, size_t size)
 	size_t bytes;
 
 	if (__builtin_mul_overflow(number, size, &bytes) || !is_small(bytes) ||
-	    hl_sample_thread_passes(thread, bytes))
+	    hl_sample_thread_passes(thread, bytes) || is_closed(thread))
 		return real_calloc(context, number, size);
 	const struct hl_registers *caller = HL_CALLER;
 	struct before before = look(thread, caller);

@@ -10,6 +10,7 @@
 
 #include "guests/guest.h"
 #include "recorder/block.h"
+#include "recorder/cases.h"
 #include "recorder/cells.h"
 #include "recorder/mappings.h"
 #include "recorder/modules.h"
@@ -111,6 +112,7 @@ struct hl_recorder {
 	struct hl_script_sites sites;
 	_Atomic(void *) guest_places[HL_GUESTS][HL_GUEST_PLACES];
 	struct hl_unwind unwind;
+	struct hl_cases cases;
 };
 
 static_assert(sizeof(struct hl_thread) <= HL_PRIVATE_MAP_HEAD &&

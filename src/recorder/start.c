@@ -139,6 +139,7 @@ void hl_start(char *const *environment)
 	if (!hl_connect_set_collector(socket, token) || !hl_thread_init(start_in_child))
 		return;
 	hl_environment_keep(environment, hl_libc_own_path(), socket, token);
+	hl_cases_set_directory(hl_environment_value(environment, HL_ENV_CASES));
 	hl_recall_check_read_environment(environment);
 	/* A forked child goes on using it, wiped. */
 	struct hl_recorder *recorder = hl_private_map_new_headed(sizeof(*recorder));

@@ -88,7 +88,7 @@ struct hl_introspection_box {
 /* ---- region ---- */
 
 #define HL_REGION_MAGIC	  "HLREGION"
-#define HL_REGION_VERSION 26u
+#define HL_REGION_VERSION 27u
 
 #define HL_NODE_BITS	  24
 #define HL_NODE_MAX	  ((UINT32_C(1) << HL_NODE_BITS) - 1) /* ids 1 .. HL_NODE_MAX */
@@ -142,6 +142,7 @@ static inline bool hl_mode_logs(enum hl_mode mode)
  *	PIECES	  pools have told of pieces, which end with the block that they lie in
  *	SAMPLED	  memory is short: from here on blocks are sampled, and the array of the block table is
  *		  given back; see header.spare_sample_bytes. For good
+ *	CASE	  a test case is open, see recorder/cases.h
  *	switches  number of changes of the mode, in the bits between; it wraps
  */
 #define HL_MODE_ASKED	   (UINT32_C(1) << 31)
@@ -151,9 +152,10 @@ static inline bool hl_mode_logs(enum hl_mode mode)
 #define HL_MODE_USED	   (UINT32_C(1) << 27)
 #define HL_MODE_PIECES	   (UINT32_C(1) << 26)
 #define HL_MODE_SAMPLED	   (UINT32_C(1) << 25)
+#define HL_MODE_CASE	   (UINT32_C(1) << 24)
 #define HL_MODE_MASK	   UINT32_C(7)
 #define HL_MODE_ONE_SWITCH (HL_MODE_MASK + 1)
-#define HL_MODE_SWITCHES   (HL_MODE_SAMPLED - HL_MODE_ONE_SWITCH)
+#define HL_MODE_SWITCHES   (HL_MODE_CASE - HL_MODE_ONE_SWITCH)
 
 /* The mode in a value of header.mode. */
 static inline enum hl_mode hl_mode_of(uint32_t mode)
@@ -178,7 +180,7 @@ static inline enum hl_mode hl_mode_switch(_Atomic uint32_t *mode, enum hl_mode t
 		if (hl_mode_of(was) == to)
 			return to;
 		next = (was & (HL_MODE_ASKED | HL_MODE_SCRIPT | HL_MODE_PROBE | HL_MODE_USED |
-			       HL_MODE_PIECES | HL_MODE_SAMPLED)) |
+			       HL_MODE_PIECES | HL_MODE_SAMPLED | HL_MODE_CASE)) |
 		       ((was + HL_MODE_ONE_SWITCH) & HL_MODE_SWITCHES) | hl_mode_first(to);
 		if (to == HL_MODE_CLOSED)
 			next |= was & HL_MODE_LOGGING;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* heapline check: whether a program kept within limits, for tests and CI. */
+#include "base/case_file.h"
 #include "base/cleanup.h"
 #include "cli/families.h"
 #include "cli/output.h"
 #include "view/check.h"
+#include "view/check_cases.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -346,8 +349,9 @@ struct request {
 	struct hl_view_output output;
 	/* Each at most once, which check_repeats() sees to. */
 	struct hl_option_texts given[HL_CHECK_COUNT];
-	struct hl_option_texts baseline, allowed, limits, focus, junit, markdown, recording;
-	bool no_pools;
+	struct hl_option_texts baseline, allowed, limits, focus, junit, markdown, recording,
+		save_baseline;
+	bool no_pools, per_test;
 };
 
 static const struct request defaults;
@@ -374,6 +378,10 @@ static const struct hl_option options[] = {
 	 HL_OPTION_TEXTS, HL_AT(allowed), NULL},
 	{"focus", 0, "RE", "check only stacks with a frame that matches RE", HL_OPTION_TEXTS,
 	 HL_AT(focus), NULL},
+	{"per-test", 0, NULL, "check each test case of COMMAND", HL_OPTION_FLAG, HL_AT(per_test),
+	 NULL},
+	{"save-baseline", 0, "FILE", "keep the figures of test cases for --baseline",
+	 HL_OPTION_TEXTS, HL_AT(save_baseline), NULL},
 	{"limits", 0, "FILE", "read limits from FILE (default: " LIMITS_FILE ", where it exists)",
 	 HL_OPTION_TEXTS, HL_AT(limits), NULL},
 	{"junit", 0, "FILE", "also write the verdicts as JUnit XML", HL_OPTION_TEXTS, HL_AT(junit),
@@ -406,6 +414,7 @@ static int check_repeats(const struct request *request)
 }
 
 HL_DEFINE_FREE_AT(struct hl_check, hl_check_free)
+HL_DEFINE_FREE_AT(struct hl_check_cases, hl_check_cases_free)
 
 /* ---- all limits ---- */
 
@@ -445,7 +454,7 @@ static int collect_limits(const struct request *request, struct limits *limits)
 	if (request->allowed.count && check_limits_allow(limits, text_of(&request->allowed)) < 0)
 		return hl_cli_usage_error(&hl_verb_check, "--allow takes a percentage, not '%s'",
 					  text_of(&request->allowed));
-	if (!limits->count)
+	if (!limits->count && !request->per_test)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "no limit to check; name one, such as '--peak 200M', or "
 					  "write it to " LIMITS_FILE);
@@ -489,9 +498,9 @@ static void end_by_signal(void)
 
 /* Runs the program under 'heapline record'. Its status, or that of 'record'; -errno. */
 static int record(const struct request *request, char **command, int count, const char *path,
-		  bool needs_log, bool leaks)
+		  bool needs_log, bool leaks, bool is_closed)
 {
-	const char *how[6] = {NULL};
+	const char *how[8] = {NULL};
 	size_t used = 0;
 	int status;
 	pid_t pid;
@@ -501,6 +510,10 @@ static int record(const struct request *request, char **command, int count, cons
 	if (needs_log) {
 		how[used++] = "--mode";
 		how[used++] = "log-fast";
+	}
+	if (is_closed) {
+		how[used++] = "--mode";
+		how[used++] = "closed";
 	}
 	if (leaks)
 		how[used++] = "--leaks";
@@ -520,8 +533,43 @@ static int record(const struct request *request, char **command, int count, cons
 
 /* ---- reports ---- */
 
-static int write_file(const struct hl_check *check, const char *path,
-		      void (*write)(const struct hl_check *check, FILE *out), struct hl_error *err)
+/* What is reported: limits on the recording, or on test cases. */
+struct report {
+	const struct hl_check *check;
+	const struct hl_check_cases *cases; /* NULL: the former */
+};
+
+static int view(const struct report *report, const struct hl_emit_options *how)
+{
+	return report->cases ? hl_check_cases_view(report->cases, how)
+			     : hl_check_view(report->check, how);
+}
+
+static void write_junit(const struct report *report, FILE *out)
+{
+	if (report->cases)
+		hl_check_cases_write_junit(report->cases, out);
+	else
+		hl_check_write_junit(report->check, out);
+}
+
+static void write_markdown(const struct report *report, FILE *out)
+{
+	if (report->cases)
+		hl_check_cases_write_markdown(report->cases, out);
+	else
+		hl_check_write_markdown(report->check, out);
+}
+
+static void write_baseline(const struct report *report, FILE *out)
+{
+	const struct hl_emit_options how = {.out = out, .json = true};
+
+	view(report, &how); /* write errors stay in the file */
+}
+
+static int write_file(const struct report *report, const char *path,
+		      void (*write)(const struct report *report, FILE *out), struct hl_error *err)
 {
 	struct hl_output_file file;
 
@@ -530,37 +578,39 @@ static int write_file(const struct hl_check *check, const char *path,
 	int r = hl_output_file_open(&file, path, err);
 	if (r < 0)
 		return r;
-	write(check, file.out);
+	write(report, file.out);
 	return hl_output_file_close(&file, true, err);
 }
 
 /* For the report of a program that has standard output to itself. */
-static int view_on_stderr(const struct hl_check *check, const struct hl_view_output *to)
+static int view_on_stderr(const struct report *report, const struct hl_view_output *to)
 {
 	const struct hl_emit_options how = {
 		.out = stderr, .json = to->json, .color = hl_view_output_has_color(to)};
 
-	return hl_check_view(check, &how);
+	return view(report, &how);
 }
 
-static int write_reports(const struct request *request, const struct hl_check *check,
+static int write_reports(const struct request *request, const struct report *report,
 			 bool has_command, struct hl_error *err)
 {
 	const struct hl_view_output *to = &request->output;
 	struct hl_report_output output;
 
-	int r = write_file(check, text_of(&request->junit), hl_check_write_junit, err);
+	int r = write_file(report, text_of(&request->junit), write_junit, err);
 	if (r == 0)
-		r = write_file(check, text_of(&request->markdown), hl_check_write_markdown, err);
+		r = write_file(report, text_of(&request->markdown), write_markdown, err);
+	if (r == 0)
+		r = write_file(report, text_of(&request->save_baseline), write_baseline, err);
 	if (r < 0)
 		return r;
 	if (has_command && !to->path)
-		return view_on_stderr(check, to);
+		return view_on_stderr(report, to);
 	r = hl_report_output_open(&output, to, false, err);
 	if (r < 0)
 		return r;
 	const struct hl_emit_options how = hl_report_output_emit(&output);
-	return hl_report_output_close(&output, hl_check_view(check, &how), err);
+	return hl_report_output_close(&output, view(report, &how), err);
 }
 
 static int check_recording(const struct request *request, const struct limits *limits,
@@ -578,7 +628,7 @@ static int check_recording(const struct request *request, const struct limits *l
 
 	int r = hl_check_run(&settings, &check, err);
 	if (r == 0)
-		r = write_reports(request, check, has_command, err);
+		r = write_reports(request, &(struct report){.check = check}, has_command, err);
 	if (r < 0)
 		return r;
 	*ret_crossed = check->crossed > 0;
@@ -587,6 +637,76 @@ static int check_recording(const struct request *request, const struct limits *l
 				      "cannot tell whether limits were kept: '%s' %s, so figures "
 				      "may be too small; record it again",
 				      check->flawed, check->flaw)
+		       : 0;
+}
+
+/* ${directory}: of files of cases. */
+static int check_cases(const struct request *request, const struct limits *limits, const char *path,
+		       const char *directory, char **argv, int argc, bool *ret_crossed,
+		       struct hl_error *err)
+{
+	HL_CLEANUP(hl_check_cases_free_at) struct hl_check_cases *cases = NULL;
+	struct hl_check_cases_settings settings = {.limits = limits->limits,
+						   .limit_count = limits->count,
+						   .path = path,
+						   .directory = directory,
+						   .baseline_path = limits->baseline,
+						   .allow_percent = limits->allow_percent};
+	struct hl_check_test *tests;
+
+	hl_check_tests_ask(argv, argc, &tests, &settings.test_count);
+	settings.tests = tests;
+	int r = hl_check_cases_run(&settings, &cases, err);
+	hl_check_tests_free(tests, settings.test_count);
+	if (r == 0)
+		r = write_reports(request, &(struct report){.cases = cases}, true, err);
+	if (r < 0)
+		return r;
+	*ret_crossed = cases->crossed > 0;
+	return cases->open && !cases->crossed
+		       ? hl_error_set(
+				 err, -ENODATA,
+				 "cannot tell whether limits were kept: %zu test case%s did not "
+				 "end",
+				 cases->open, cases->open == 1 ? "" : "s")
+		       : 0;
+}
+
+/* Limits that a case cannot have. HL_EXIT_DONE, or HL_EXIT_USAGE after a report. */
+static int check_per_test(const struct request *request, const struct limits *limits,
+			  bool is_command)
+{
+	if (!request->per_test)
+		return request->save_baseline.count
+			       ? hl_cli_usage_error(&hl_verb_check,
+						    "'--save-baseline' is for '--per-test'; a "
+						    "recording is a baseline itself")
+			       : HL_EXIT_DONE;
+	if (!is_command)
+		return hl_cli_usage_error(&hl_verb_check,
+					  "'--per-test' is for a command, behind '--'");
+	for (size_t i = 0; i < limits->count; i++) {
+		const struct hl_check_limit *limit = &limits->limits[i];
+		if (hl_check_needs_log(limit->kind) || limit->kind == HL_CHECK_LOST)
+			return hl_cli_usage_error(&hl_verb_check,
+						  "'%s' is not a limit of test cases; see 'man "
+						  "heapline-check'",
+						  hl_check_names[limit->kind]);
+		if (limit->focus)
+			return hl_cli_usage_error(&hl_verb_check,
+						  "limits of test cases have no focus; leave out "
+						  "'%s'",
+						  limit->focus);
+	}
+	return HL_EXIT_DONE;
+}
+
+/* A directory for files of cases in ${folder}, which recorders find in the environment. */
+static int make_case_directory(const char *folder, char path[PATH_MAX + 16], struct hl_error *err)
+{
+	snprintf(path, PATH_MAX + 16, "%s/cases", folder);
+	return mkdir(path, 0700) < 0 || setenv(HL_ENV_CASES, path, 1) < 0
+		       ? hl_error_set(err, -errno, "cannot make '%s': %s", path, strerror(errno))
 		       : 0;
 }
 
@@ -608,7 +728,7 @@ static bool is_recorded(int status, const char *path, bool was_there)
 static int check_command(const struct request *request, const struct limits *limits, int argc,
 			 char **argv)
 {
-	char folder[PATH_MAX] = "", path[PATH_MAX + 16];
+	char folder[PATH_MAX] = "", path[PATH_MAX + 16], directory[PATH_MAX + 16];
 	const char *recorded = request->recording.count ? text_of(&request->recording) : path;
 	bool was_there = request->recording.count && access(recorded, F_OK) == 0;
 	bool needs_log = false, needs_leaks = false, is_crossed = false;
@@ -620,18 +740,28 @@ static int check_command(const struct request *request, const struct limits *lim
 		needs_log |= hl_check_needs_log(limits->limits[i].kind);
 		needs_leaks |= limits->limits[i].kind == HL_CHECK_LOST;
 	}
-	if (!request->recording.count &&
-	    hl_record_child_folder(folder, sizeof(folder), &lock, &err) < 0)
+	bool needs_folder = !request->recording.count || request->per_test;
+	if (needs_folder && hl_record_child_folder(folder, sizeof(folder), &lock, &err) < 0)
 		return hl_cli_error("%s", err.text);
+	if (request->per_test && make_case_directory(folder, directory, &err) < 0) {
+		hl_record_child_remove(folder);
+		return hl_cli_error("%s", err.text);
+	}
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
-	int status = record(request, argv, argc, recorded, needs_log, needs_leaks), r = 0;
+	int status = record(request, argv, argc, recorded, needs_log, needs_leaks,
+			    /* Each case opens the recorder. */
+			    request->per_test && !hl_check_tests_are_processes(argv, argc)),
+	    r = 0;
 	if (status < 0)
 		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
+	else if (!ended_by && is_recorded(status, recorded, was_there) && request->per_test)
+		r = check_cases(request, limits, recorded, directory, argv, argc, &is_crossed,
+				&err);
 	else if (!ended_by && is_recorded(status, recorded, was_there))
 		r = check_recording(request, limits, recorded, true, &is_crossed, &err);
 	else
 		r = -ENODATA;
-	if (!request->recording.count)
+	if (needs_folder)
 		hl_record_child_remove(folder);
 	end_by_signal();
 	if (err.text[0])
@@ -670,6 +800,8 @@ static int run_check(void *parsed, int argc, char **argv)
 		status = hl_view_output_obey_name(&hl_verb_check, &request->output, NULL, false);
 	if (status == HL_EXIT_DONE)
 		status = collect_limits(request, &limits);
+	if (status == HL_EXIT_DONE)
+		status = check_per_test(request, &limits, is_command);
 	if (status != HL_EXIT_DONE)
 		return status;
 	size_t inputs = is_command ? 0 : 1;
@@ -679,6 +811,9 @@ static int run_check(void *parsed, int argc, char **argv)
 		r = hl_output_file_check(text_of(&request->junit), true, argv, inputs, &err);
 	if (r == 0 && request->markdown.count)
 		r = hl_output_file_check(text_of(&request->markdown), true, argv, inputs, &err);
+	if (r == 0 && request->save_baseline.count)
+		r = hl_output_file_check(text_of(&request->save_baseline), true, argv, inputs,
+					 &err);
 	if (r == 0 && is_command)
 		return check_command(request, &limits, argc, argv);
 	if (r == 0)
@@ -698,5 +833,5 @@ const struct hl_verb hl_verb_check = {
 	.stops_at_operand = true,
 	HL_REQUEST(defaults),
 	.run = run_check,
-	.written = (const char *const[]){"junit", "markdown", "recording", NULL},
+	.written = (const char *const[]){"junit", "markdown", "recording", "save-baseline", NULL},
 };

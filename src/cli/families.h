@@ -155,6 +155,18 @@ int hl_record_child_start(char *const *command, int count, const char *path,
 /* The status to leave with for what waitpid() said of it. */
 int hl_record_child_status(int status);
 
+/* ---- names of tests ---- */
+
+struct hl_check_test;
+
+/* Whether ${argv} is ctest or meson, which start a process for each test. */
+bool hl_check_tests_are_processes(char **argv, int argc);
+
+/* The tests that a runner, the command ${argv}, would run, as it calls them: none where it is not known or cannot say. Free them
+ * with hl_check_tests_free(). */
+void hl_check_tests_ask(char **argv, int argc, struct hl_check_test **ret_tests, size_t *ret_count);
+void hl_check_tests_free(struct hl_check_test *tests, size_t count);
+
 /* ---- live fill ---- */
 
 /*

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Verdicts on limits for servers that show tests, and for pull requests; see check.h. */
+#include "base/cleanup.h"
 #include "view/check.h"
+#include "view/check_cases.h"
 #include "view/pictures/svg.h"
 
 #include <stdlib.h>
@@ -104,4 +106,81 @@ void hl_check_write_markdown(const struct hl_check *check, FILE *out)
 			put_code(out, verdict->blame);
 		fputs(" |\n", out);
 	}
+}
+
+/* ---- test cases ---- */
+
+/* Each limit that was crossed, one a line. */
+static void put_verdicts(FILE *out, const struct hl_check_case *one)
+{
+	for (size_t i = 0; i < one->verdict_count; i++) {
+		fputs(i ? "; " : "", out);
+		hl_check_put_name(out, &one->verdicts[i].limit);
+		putc(' ', out);
+		put_verdict(out, &one->verdicts[i]);
+	}
+}
+
+void hl_check_cases_write_junit(const struct hl_check_cases *cases, FILE *out)
+{
+	fprintf(out,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+		"  <testsuite name=\"heapline check\" tests=\"%zu\" failures=\"%zu\" "
+		"errors=\"%zu\">\n",
+		cases->count, cases->crossed, cases->open);
+	for (size_t i = 0; i < cases->count; i++) {
+		const struct hl_check_case *one = &cases->cases[i];
+		fputs("    <testcase classname=\"heapline.check\" name=\"", out);
+		put_xml(out, one->name);
+		if (one->is_open) {
+			fputs("\">\n      <error message=\"the test case did not end: its process "
+			      "ended in it\"/>\n    </testcase>\n",
+			      out);
+		} else if (one->verdict_count) {
+			fputs("\">\n      <failure message=\"", out);
+			PUT_AS_XML(out, put_verdicts, one);
+			fputs("\"/>\n    </testcase>\n", out);
+		} else {
+			fputs("\"/>\n", out);
+		}
+	}
+	fputs("  </testsuite>\n</testsuites>\n", out);
+}
+
+#define MARKDOWN_ROWS 20u
+
+void hl_check_cases_write_markdown(const struct hl_check_cases *cases, FILE *out)
+{
+	HL_FREED size_t *order = hl_check_cases_order(cases);
+	char text[HL_CHECK_CASES_VERDICT_MAX], peak[HL_FORMAT_MAX], count[HL_FORMAT_MAX],
+		kept[HL_FORMAT_MAX];
+
+	fprintf(out,
+		"### Memory: %s\n\n| | test case | peak | allocations | kept | limits crossed "
+		"|\n|---|---|---:|---:|---:|---|\n",
+		hl_check_cases_verdict(cases, text));
+	for (size_t i = 0; order && i < cases->count && i < MARKDOWN_ROWS; i++) {
+		const struct hl_check_case *one = &cases->cases[order[i]];
+		char *verdicts = NULL;
+		size_t size;
+		FILE *memory = open_memstream(&verdicts, &size);
+		if (memory) {
+			put_verdicts(memory, one);
+			fclose(memory);
+		}
+		fprintf(out, "| %s | ",
+			one->is_open	     ? "**did not end**"
+			: one->verdict_count ? "**crossed**"
+					     : "ok");
+		put_code(out, one->name);
+		fprintf(out, " | %s | %s | %s | ", hl_format_bytes((int64_t)one->peak_bytes, peak),
+			hl_format_count((int64_t)one->allocations, count),
+			hl_format_bytes((int64_t)one->kept_bytes, kept));
+		if (verdicts && *verdicts)
+			put_code(out, verdicts);
+		fputs(" |\n", out);
+		free(verdicts);
+	}
+	if (cases->count > MARKDOWN_ROWS)
+		fprintf(out, "\nand %zu more\n", cases->count - MARKDOWN_ROWS);
 }

@@ -24,13 +24,13 @@ DEB_BUILD_OPTIONS=noopt scripts/deb.sh "$folder/made" >"$folder/log" 2>&1 || {
 cd "$folder/made"
 lintian --allow-root --fail-on error ./*.changes
 
-for package in heapline libheapline0 libheapline-dev lua-heapline; do
+for package in heapline libheapline0 libheapline-dev lua-heapline python3-heapline; do
 	dpkg-deb -x "$package"_*.deb "$folder/root"
 done
 usr=$folder/root/usr
 "$usr/bin/heapline" record -q -o "$folder/r.hl" -- /bin/sh -c true
 "$usr/bin/heapline" info "$folder/r.hl" >/dev/null
-for file in bin/heapline include/heapline/heapline.h share/man/man1/heapline-record.1.gz share/man/man3/heapline.h.3.gz \
+for file in bin/heapline include/heapline/heapline.h include/heapline/testing.h lib/python3/dist-packages/pytest_heapline.py share/man/man1/heapline-record.1.gz share/man/man3/heapline.h.3.gz \
 	lib/x86_64-linux-gnu/pkgconfig/heapline.pc lib/x86_64-linux-gnu/lua/5.4/heapline.so; do
 	[[ -e $usr/$file || -L $usr/$file ]] || { echo "no $file in the packages"; exit 1; }
 done

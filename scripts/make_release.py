@@ -76,13 +76,15 @@ def debian_entry(version, when):
 def edits(version, url, when):
     """The new text of each file, by its path. Raises Refusal."""
     read = {name: (TREE / name).read_text(encoding="utf-8")
-            for name in ("meson.build", "CHANGELOG.md", "README.md", "debian/changelog", "debian/watch.in", "debian/upstream/metadata.in")}
+            for name in ("meson.build", "CHANGELOG.md", "README.md", "debian/changelog", "debian/watch.in", "debian/upstream/metadata.in",
+                          "python/pyproject.toml")}
     check(version, url, read["meson.build"])
     return {
         "meson.build": MESON_VERSION.sub(rf"\g<1>{version}\g<3>", read["meson.build"], count=1),
         "CHANGELOG.md": cut_changelog(read["CHANGELOG.md"], version, time.strftime("%Y-%m-%d", time.gmtime(when))),
         "README.md": read["README.md"].replace(CLONE, f"git clone {url} heapline"),
         "debian/changelog": debian_entry(version, when) + read["debian/changelog"],
+        "python/pyproject.toml": re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', read["python/pyproject.toml"], count=1),
         "debian/watch": read["debian/watch.in"].replace("@URL@", url),
         "debian/upstream/metadata": read["debian/upstream/metadata.in"].replace("@URL@", url),
     }

@@ -69,7 +69,7 @@ static void drop(struct hl_case_table *table, size_t slot_bytes)
 	*table = (struct hl_case_table){0};
 }
 
-/* Empties the table; one that has grown is made anew. */
+/* Empties the table; one that has grown is made again. */
 static bool empty(struct hl_case_table *table, uint32_t bits, size_t slot_bytes)
 {
 	if (table->slots && table->bits == bits) {

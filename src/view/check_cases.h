@@ -53,7 +53,7 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 		       struct hl_check_cases **ret_cases, struct hl_error *err);
 void hl_check_cases_free(struct hl_check_cases *cases); /* NULL is fine */
 
-/* As hl_check_view() and those beside it. The JSON is what a baseline is. */
+/* Same contracts as hl_check_view() and those beside it. The JSON is what a baseline is. */
 int hl_check_cases_view(const struct hl_check_cases *cases, const struct hl_emit_options *options);
 void hl_check_cases_write_junit(const struct hl_check_cases *cases, FILE *out);
 void hl_check_cases_write_markdown(const struct hl_check_cases *cases, FILE *out);

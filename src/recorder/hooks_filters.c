@@ -105,8 +105,12 @@ static void note(struct installing *installing, const struct sock_filter *filter
 	struct hl_recorder *recorder = hl_recorder;
 
 	installing->is_harmless = filter && permits_all(filter, count);
-	if (!installing->is_harmless && hl_recorder_is_running(recorder))
-		prepare(recorder);
+	if (hl_recorder_is_running(recorder)) {
+		/* Before heapline can see that there is one. */
+		atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTER_SEEN);
+		if (!installing->is_harmless)
+			prepare(recorder);
+	}
 	installing->before = hl_seccomp_note(filter, count);
 }
 
@@ -181,11 +185,8 @@ static void end(const struct installing *installing, long result)
 		return;
 	}
 	keep_from_programs();
-	if (hl_recorder_is_running(recorder))
-		atomic_fetch_or(&recorder->region.header->flags,
-				installing->is_harmless
-					? HL_REGION_FILTER_SEEN
-					: HL_REGION_FILTER_SEEN | HL_REGION_FILTERED);
+	if (hl_recorder_is_running(recorder) && !installing->is_harmless)
+		atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTERED);
 }
 
 static struct installing begin_prctl(uint64_t option, uint64_t a, uint64_t b)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Runs seccomp filters, and keeps those of the process that it runs in; see seccomp.h. */
 #include "base/seccomp.h"
+#include "base/machine.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -220,7 +221,7 @@ bool hl_seccomp_ask(long number, long a, long b, long c, long d, long e, long f)
 	uint32_t count = atomic_load_explicit(&hl_seccomp_noted, memory_order_acquire), start = 0;
 	const struct seccomp_data call = {
 		.nr = (int)number,
-		.arch = AUDIT_ARCH_X86_64,
+		.arch = HL_MACHINE_AUDIT,
 		.args = {(uint64_t)a, (uint64_t)b, (uint64_t)c, (uint64_t)d, (uint64_t)e,
 			 (uint64_t)f},
 	};

@@ -3,6 +3,7 @@
 #include "bpf/code_table.h"
 
 #include "base/array.h"
+#include "base/machine.h"
 #include "elf/elf.h"
 #include "unwind/arch.h"
 #include "unwind/cfi.h"
@@ -62,7 +63,7 @@ static int code_image_read_headers(struct hl_code_image *image)
 		return r;
 	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
 	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-	    header->e_machine != EM_X86_64 || header->e_phentsize != sizeof(Elf64_Phdr) ||
+	    header->e_machine != HL_ELF_MACHINE || header->e_phentsize != sizeof(Elf64_Phdr) ||
 	    !header->e_phnum || header->e_phnum > HEADERS_MAX)
 		return -ENOEXEC;
 	return hl_code_image_read_new(image, header->e_phnum * sizeof(Elf64_Phdr), header->e_phoff,

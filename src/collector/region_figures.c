@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A region's figures: sums, what they were at a reset, and what they can be; see region_read.h. */
 #include "base/clock.h"
+#include "base/machine.h"
 #include "collector/region_read.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static struct hl_cell_base read_cell(const struct hl_cell *cell)
 
 	do {
 		before = now;
-		atomic_signal_fence(memory_order_seq_cst); /* x86-64 loads in order */
+		hl_machine_order_loads();
 		now = look(cell);
 	} while (!are_equal(before, now) && --looks);
 	return now;

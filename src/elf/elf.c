@@ -6,6 +6,7 @@
 #include "base/encode.h"
 #include "base/file_print.h"
 #include "base/go_functions.h"
+#include "base/machine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,12 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
-
-#if defined(__x86_64__)
-#define NATIVE_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_MACHINE EM_AARCH64
-#endif
 
 #define PAGE_BYTES UINT64_C(4096) /* loaders round segments to whole ones */
 
@@ -40,7 +35,7 @@ bool hl_elf_is_native(Elf *elf)
 	GElf_Ehdr header;
 
 	return gelf_getehdr(elf, &header) && header.e_ident[EI_CLASS] == ELFCLASS64 &&
-	       header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == NATIVE_MACHINE;
+	       header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == HL_ELF_MACHINE;
 }
 
 /* ---- segments ---- */

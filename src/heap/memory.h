@@ -18,7 +18,7 @@
 
 struct hl_memory;
 
-typedef int hl_thread_visit(void *context, const struct user_regs_struct *registers);
+typedef int hl_thread_visit(void *context, const struct hl_thread_registers *registers);
 
 struct hl_memory_kind {
 	/* Copies ${length} bytes. 0, -EFAULT when some are not mapped, -ESRCH when the process has

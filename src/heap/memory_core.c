@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "heap/extents.h"
 
 #include <elf.h>
@@ -35,7 +36,7 @@ struct core_memory {
 	struct core_part *parts;
 	size_t count, capacity;
 	struct hl_extents data; /* extents of data in the file, if it has holes; else empty */
-	struct user_regs_struct *threads;
+	struct hl_thread_registers *threads;
 	size_t thread_count, thread_capacity;
 };
 
@@ -217,17 +218,17 @@ static int read_thread(const uint8_t *note, size_t note_bytes, struct core_memor
 		       struct hl_process_facts *facts)
 {
 	struct elf_prstatus status;
-	struct user_regs_struct registers;
+	struct hl_thread_registers registers = {0};
 
 	if (note_bytes < sizeof(status))
 		return 0;
 	memcpy(&status, note, sizeof(status));
 	facts->threads++;
-	memcpy(&registers, status.pr_reg, sizeof(registers));
+	memcpy(&registers, status.pr_reg, sizeof(status.pr_reg));
 	if (HL_ARRAY_APPEND(core->threads, core->thread_count, core->thread_capacity, registers) <
 	    0)
 		return -ENOMEM;
-	struct hl_map *map = map_at(&core->base.maps, registers.rsp);
+	struct hl_map *map = map_at(&core->base.maps, hl_thread_registers_sp(&registers));
 	return map && !map->inode ? set_path(map, "[stack]") : 0;
 }
 
@@ -359,10 +360,10 @@ static int read_core(struct core_memory *core, const char *path, struct hl_proce
 
 	memcpy(&header, core->bytes, sizeof(header));
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_CORE ||
-	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != HL_ELF_MACHINE ||
 	    header.e_phentsize != sizeof(Elf64_Phdr))
-		return hl_error_set(err, -EBADMSG, "'%s' is not a core file of an x86-64 program",
-				    path);
+		return hl_error_set(err, -EBADMSG, "'%s' is not a core file of an %s program", path,
+				    HL_ELF_MACHINE_NAME);
 	uint64_t count = segment_count(core, &header);
 	if (!count)
 		return hl_error_set(err, -EBADMSG, "'%s' holds no memory", path);

@@ -126,11 +126,11 @@ static int interrupt(struct hl_stop *stop, const pid_t *tids, size_t count)
 
 static void mend_call(pid_t tid)
 {
-	struct user_regs_struct registers;
+	struct hl_thread_registers registers;
 
-	if (ptrace(PTRACE_GETREGS, tid, NULL, &registers) == 0 &&
+	if (hl_thread_registers_read(tid, &registers) == 0 &&
 	    hl_interrupted_call_mend(tid, &registers))
-		ptrace(PTRACE_SETREGS, tid, NULL, &registers);
+		hl_thread_registers_write(tid, &registers);
 }
 
 /* Waits until a thread stops or ends. 0; -ETIMEDOUT, with a ${deadline} of 0 after one look. */
@@ -209,11 +209,11 @@ static void stop_end(struct hl_stop *stop)
 /* Calls ${visit} with the registers of each thread, until it returns non-zero; returns that. */
 static int stop_threads(const struct hl_stop *stop, hl_thread_visit *visit, void *context)
 {
-	struct user_regs_struct registers;
+	struct hl_thread_registers registers;
 	int r = 0;
 
 	for (size_t i = 0; i < stop->count && r == 0; i++)
-		if (ptrace(PTRACE_GETREGS, stop->threads[i].tid, NULL, &registers) == 0)
+		if (hl_thread_registers_read(stop->threads[i].tid, &registers) == 0)
 			r = visit(context, &registers);
 	return r;
 }
@@ -541,10 +541,11 @@ static bool live_list_sleepers(struct hl_memory *memory)
 }
 
 /* Whether the stack of a stopped thread is where maps say, which are older than the stop. */
-static int check_stack(void *context, const struct user_regs_struct *registers)
+static int check_stack(void *context, const struct hl_thread_registers *registers)
 {
 	const struct live_memory *live = context;
-	const struct hl_map *map = hl_maps_find(&live->base.maps, registers->rsp);
+	const struct hl_map *map =
+		hl_maps_find(&live->base.maps, hl_thread_registers_sp(registers));
 
 	return map && map->flags & HL_MAP_WRITE ? 0 : 1;
 }
@@ -628,8 +629,11 @@ static int check_access(struct hl_memory *memory, pid_t pid, struct hl_error *er
 
 int hl_memory_live_open(pid_t pid, struct hl_memory **ret_memory, struct hl_error *err)
 {
-	struct live_memory *live = calloc(1, sizeof(*live));
+	struct live_memory *live;
 
+	if (hl_thread_registers_check_stops(err) < 0)
+		return -ENOTSUP;
+	live = calloc(1, sizeof(*live));
 	if (!live)
 		return hl_error_set(err, -ENOMEM, "out of memory");
 	live->base.kind = &live_kind;

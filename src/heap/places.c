@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "base/machine.h"
 #include "base/names.h"
 #include "elf/elf.h"
 
@@ -144,7 +145,7 @@ static int add_segments(struct hl_memory *memory, const struct hl_map *map,
 #define SEARCHED_MAX  (UINT64_C(16) << 20) /* above a stack pointer */
 #define WINDOW_BYTES  (UINT64_C(64) << 10)
 #define FIRST_ADDRESS UINT64_C(0x10000)
-#define LAST_ADDRESS  UINT64_C(0x7fffffffffff)
+#define LAST_ADDRESS  (HL_USER_END - 1)
 
 struct search {
 	struct hl_memory *memory;
@@ -274,12 +275,12 @@ static int read_lists(struct search *search)
 
 /* ---- stack pointers ---- */
 
-static int add_pointer(void *context, const struct user_regs_struct *registers)
+static int add_pointer(void *context, const struct hl_thread_registers *registers)
 {
 	struct search *search = context;
 
 	return HL_ARRAY_APPEND(search->pointers.addresses, search->pointers.count,
-			       search->pointers.capacity, registers->rsp);
+			       search->pointers.capacity, hl_thread_registers_sp(registers));
 }
 
 /* Looks above the stack pointer ${pointer} for the control block of its thread. */

@@ -18,12 +18,14 @@
 /* Those that may end with EINTR after any stop, even without a signal; not close(), which has closed
  * its file all the same. */
 static const short ending_calls[] = {
-	SYS_read,	  SYS_write,	     SYS_readv,		 SYS_writev,
-	SYS_recvfrom,	  SYS_recvmsg,	     SYS_recvmmsg,	 SYS_sendto,
-	SYS_sendmsg,	  SYS_sendmmsg,	     SYS_accept,	 SYS_accept4,
-	SYS_connect,	  SYS_epoll_wait,    SYS_epoll_pwait,	 SYS_semop,
-	SYS_semtimedop,	  SYS_msgrcv,	     SYS_msgsnd,	 SYS_rt_sigtimedwait,
-	SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
+	SYS_read,	   SYS_write,	       SYS_readv,   SYS_writev,		 SYS_recvfrom,
+	SYS_recvmsg,	   SYS_recvmmsg,       SYS_sendto,  SYS_sendmsg,	 SYS_sendmmsg,
+	SYS_accept,	   SYS_accept4,	       SYS_connect, SYS_epoll_pwait,	 SYS_semop,
+	SYS_semtimedop,	   SYS_msgrcv,	       SYS_msgsnd,  SYS_rt_sigtimedwait, SYS_io_getevents,
+	SYS_io_pgetevents, SYS_io_uring_enter,
+#ifdef SYS_epoll_wait /* older machines have it */
+	SYS_epoll_wait,
+#endif
 #ifdef SYS_epoll_pwait2
 	SYS_epoll_pwait2,
 #endif
@@ -54,13 +56,14 @@ static bool has_filter(pid_t tid)
 	return hl_process_condition_read(tid, &condition, NULL) < 0 || condition.seccomp_mode;
 }
 
-bool hl_interrupted_call_mend(pid_t tid, struct user_regs_struct *registers)
+bool hl_interrupted_call_mend(pid_t tid, struct hl_thread_registers *registers)
 {
-	const int64_t number = (int64_t)registers->orig_rax, result = (int64_t)registers->rax;
+	const int64_t number = hl_thread_registers_call(registers),
+		      result = (int64_t)*hl_thread_registers_result(registers);
 
 	if (number < 0 || !(result == -EINTR ? may_end_early(number)
 					     : result == -ERESTART_RESTARTBLOCK && has_filter(tid)))
 		return false;
-	registers->rax = (uint64_t)-ERESTARTNOHAND;
+	*hl_thread_registers_result(registers) = (uint64_t)-ERESTARTNOHAND;
 	return true;
 }

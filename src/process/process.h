@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "process/registers.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -214,7 +215,7 @@ struct hl_sleeper {
 	pid_t tid;
 	bool runs;	   /* it does not sleep: its registers are not known */
 	uint64_t switches; /* to other threads, so far: if it was fewer before, it has run since */
-	struct user_regs_struct registers; /* that it returns to user space with */
+	struct hl_thread_registers registers; /* that it returns to user space with */
 };
 
 /* Who tells which threads of a process sleep. One thread at a time. */
@@ -244,7 +245,7 @@ struct hl_sleeper_source {
  * as ever. Each stop of any thread has to call this, and to write the registers at once: then this
  * also holds if we are killed. Whether they have changed.
  */
-bool hl_interrupted_call_mend(pid_t tid, struct user_regs_struct *registers);
+bool hl_interrupted_call_mend(pid_t tid, struct hl_thread_registers *registers);
 
 /* ---- kernel words ---- */
 

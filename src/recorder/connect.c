@@ -329,49 +329,18 @@ static bool has_another_descriptor(int fd)
 /* ---- a thread with file descriptors of its own, where the program has used up all it may have
  * ---- */
 
-typedef void thread_fn(void *argument);
-
 #define STACK_BYTES (UINT64_C(64) << 10)
 
 /* All of a thread but CLONE_FILES; CLONE_VFORK lets us wait for its end. */
 #define CLONE_FLAGS \
 	(CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_VFORK)
 
-/* The thread begins after the system call with nothing on its stack, and ends before label 1, where
- * only its parent goes on. */
-static long clone_and_call(void *stack_end, thread_fn *run, void *argument)
-{
-	register long r10 __asm__("r10") = 0;
-	register long r8 __asm__("r8") = 0;
-	register thread_fn *r12 __asm__("r12") = run;
-	register void *r13 __asm__("r13") = argument;
-	long result;
-	if (!hl_seccomp_may_call(SYS_clone, CLONE_FLAGS, (long)stack_end, 0, 0, 0, 0) ||
-	    !hl_seccomp_may_call(SYS_exit, 0, 0, 0, 0, 0, 0))
-		return -EPERM;
-	__asm__ volatile("syscall\n\t"
-			 "test %%rax, %%rax\n\t"
-			 "jnz 1f\n\t"
-			 "xor %%ebp, %%ebp\n\t" /* the end of the stack, for those who unwind it */
-			 "mov %%r13, %%rdi\n\t"
-			 "call *%%r12\n\t"
-			 "xor %%edi, %%edi\n\t"
-			 "mov %[exit], %%eax\n\t"
-			 "syscall\n"
-			 "1:"
-			 : "=a"(result)
-			 : "a"(SYS_clone), "D"(CLONE_FLAGS), "S"(stack_end), "d"(0), "r"(r10),
-			   "r"(r8), "r"(r12), "r"(r13), [exit] "i"(SYS_exit)
-			 : "rcx", "r11", "memory");
-	return result;
-}
-
 /*
  * Runs ${run} with ${argument} and waits for its end. It finds a copy of the program's descriptors,
  * of which it may close any, and shares all else: memory, process, and the caller's thread-local
  * storage, so that it may call nothing of libc. No signal comes meanwhile. 0 or a negative errno.
  */
-static int run_with_own_descriptors(thread_fn *run, void *argument)
+static int run_with_own_descriptors(hl_clone_fn *run, void *argument)
 {
 	uint64_t before;
 
@@ -380,7 +349,11 @@ static int run_with_own_descriptors(thread_fn *run, void *argument)
 	if (!stack)
 		return -ENOMEM;
 	hl_sys_block_signals(&before);
-	long result = clone_and_call(stack + STACK_BYTES, run, argument);
+	bool may_call = hl_seccomp_may_call(SYS_clone, CLONE_FLAGS, (long)(stack + STACK_BYTES), 0,
+					    0, 0, 0) &&
+			hl_seccomp_may_call(SYS_exit, 0, 0, 0, 0, 0, 0);
+	long result = may_call ? hl_clone_and_call(CLONE_FLAGS, stack + STACK_BYTES, run, argument)
+			       : -EPERM;
 	hl_sys_restore_signals(&before);
 	hl_sys_munmap(stack, STACK_BYTES);
 	return result < 0 ? (int)result : 0;

@@ -53,9 +53,9 @@ static inline void hl_event_keep_peak(const struct hl_recorder *recorder, struct
 		return;
 	cell->at_peak_bytes = (int64_t)(cell->alloc_bytes - cell->free_bytes);
 	*hl_event_at_peak_objects(cell) = (int64_t)(cell->alloc_objects - cell->free_objects);
-	atomic_signal_fence(memory_order_release);
+	hl_machine_order_stores();
 	cell->epoch = epoch;
-	atomic_signal_fence(memory_order_release);
+	hl_machine_order_stores();
 }
 
 static inline void hl_event_begin_logged(struct hl_recorder *recorder, struct hl_thread *thread)

@@ -301,7 +301,7 @@ realloc_from(void *block, size_t size, uint64_t third, struct hl_thread *thread,
 	const char *(*told_type)(uint64_t, bool, uint64_t) =
 		atomic_load_explicit(&hl_guest_wants.told_type, memory_order_relaxed);
 	if (HL_UNLIKELY(told_type) && thread)
-		thread->type = told_type(((const uint64_t *)caller_sp)[-1], !block, third);
+		thread->type = told_type(HL_HOOK_PC(caller_sp, caller_bp), !block, third);
 	return realloc_any(block, size, thread, sampled, caller_sp, caller_bp);
 }
 
@@ -406,6 +406,7 @@ HL_EXPORT void HL_HOOK(free_aligned_sized)(void *block, size_t alignment, size_t
 }
 
 #ifndef HL_ATTACHED
+/* By dlmopen(), see pass_on.c of the machine. */
 __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t namespace)
 {
 	hl_libc_resolve();
@@ -413,51 +414,11 @@ __attribute__((used, visibility("hidden"))) void hl_hooks_note_namespace(Lmid_t 
 		hl_kin_count_namespace();
 }
 
+/* By dlopen(), likewise. */
 __attribute__((used, visibility("hidden"))) void hl_hooks_note_library(void)
 {
 	hl_libc_resolve();
 	hl_deepbind_complete();
-}
-
-/* The loader looks for libraries where its caller's would be, so the call is passed on by a jump. */
-HL_EXPORT __attribute__((naked)) void *dlopen(const char *file __attribute__((unused)),
-					      int mode __attribute__((unused)))
-{
-	__asm__("push %rdi\n\t"
-		".cfi_adjust_cfa_offset 8\n\t"
-		"push %rsi\n\t"
-		".cfi_adjust_cfa_offset 8\n\t"
-		"push %rsi\n\t" /* the stack is aligned */
-		".cfi_adjust_cfa_offset 8\n\t"
-		"call hl_hooks_note_library\n\t"
-		"pop %rsi\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		"pop %rsi\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		"pop %rdi\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		"jmp *hl_libc_dlopen(%rip)");
-}
-
-/* A namespace brings a libc of its own, which nothing is put before. */
-HL_EXPORT __attribute__((naked)) void *dlmopen(Lmid_t namespace __attribute__((unused)),
-					       const char *file __attribute__((unused)),
-					       int mode __attribute__((unused)))
-{
-	__asm__("push %rdi\n\t"
-		".cfi_adjust_cfa_offset 8\n\t"
-		"push %rsi\n\t"
-		".cfi_adjust_cfa_offset 8\n\t"
-		"push %rdx\n\t"
-		".cfi_adjust_cfa_offset 8\n\t"
-		"call hl_hooks_note_namespace\n\t"
-		"pop %rdx\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		"pop %rsi\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		"pop %rdi\n\t"
-		".cfi_adjust_cfa_offset -8\n\t"
-		"jmp *hl_libc_dlmopen(%rip)");
 }
 #endif
 

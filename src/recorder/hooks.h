@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "unwind/registers.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,9 +33,8 @@ void hl_hooks_mapping_record(bool wanted);
 #endif
 
 /*
- * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer:
- * [rbp] is the caller's rbp, [rbp + 8] the return address, and rbp + 16 the caller's stack pointer
- * after the return.
+ * The hook's caller, as hl_walk_capture() wants it. For functions compiled with a frame pointer,
+ * see unwind/registers.h.
  */
 #define HL_CALLER HL_CALLER_AT(HL_CALLER_SP, HL_CALLER_BP)
 
@@ -45,13 +45,13 @@ void hl_hooks_mapping_record(bool wanted);
 #else
 #define HL_CALLER_FRAME ((uint64_t)__builtin_frame_address(0))
 #endif
-#define HL_CALLER_SP (HL_CALLER_FRAME + 16)
-#define HL_CALLER_BP (*(uint64_t *)HL_CALLER_FRAME)
-#define HL_CALLER_AT(SP, BP)                        \
-	(&(struct hl_registers){                    \
-		.pc = ((const uint64_t *)(SP))[-1], \
-		.sp = (SP),                         \
-		.bp = (BP),                         \
+#define HL_CALLER_SP HL_HOOK_SP(HL_CALLER_FRAME)
+#define HL_CALLER_BP HL_HOOK_BP(HL_CALLER_FRAME)
+#define HL_CALLER_AT(SP, BP)                 \
+	(&(struct hl_registers){             \
+		.pc = HL_HOOK_PC(SP, BP),    \
+		.sp = (SP),                  \
+		.bp = HL_HOOK_OUTER(SP, BP), \
 	})
 
 /* hl_thread_self() in a hook: the stub of the image has found the thread's slot, and has it in its

@@ -243,7 +243,7 @@ HL_EXPORT int execle(const char *path, const char *argument, ...)
 
 /* ---- by number ---- */
 
-/* For syscall(), which may be called in any way and is passed on untouched: but for those of hooks_filters.c only execve and
+/* For syscall(), see pass_on.c of the machine: but for those of hooks_filters.c only execve and
  * execveat come here, whose arguments are those of the functions. */
 __attribute__((used, visibility("hidden"))) long
 hl_hooks_exec_by_number(long number, long a, long b, long c, long d, long e)
@@ -251,17 +251,6 @@ hl_hooks_exec_by_number(long number, long a, long b, long c, long d, long e)
 	if (number == SYS_execve)
 		return exec_path((const char *)a, (char *const *)b, (char *const *)c);
 	return exec_at((int)a, (const char *)b, (char *const *)c, (char *const *)d, (int)e);
-}
-
-#define TEXT_OF(number) #number
-#define JUMP_IF(number, target)              \
-	"cmp $" TEXT_OF(number) ", %rdi\n\t" \
-				"je hl_hooks_" #target "_by_number\n\t"
-
-HL_EXPORT __attribute__((naked)) long syscall(long number __attribute__((unused)), ...)
-{
-	__asm__(JUMP_IF(__NR_execve, exec) JUMP_IF(__NR_execveat, exec) JUMP_IF(
-		__NR_seccomp, filter) JUMP_IF(__NR_prctl, filter) "jmp *hl_libc_syscall(%rip)");
 }
 
 /* ---- the end ---- */

@@ -55,7 +55,7 @@ static bool permits_all(const struct sock_filter *filter, size_t count)
 {
 	for (size_t i = 0; i < HL_COUNT_OF(needed); i++) {
 		struct seccomp_data call = needed[i];
-		call.arch = AUDIT_ARCH_X86_64;
+		call.arch = HL_MACHINE_AUDIT;
 		if (!hl_seccomp_permits(filter, count, &call))
 			return false;
 	}

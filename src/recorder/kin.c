@@ -6,6 +6,7 @@
 #include "recorder/recorder.h"
 #include "recorder/sys.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 /* This process' region, or that of the nearest ancestor that has one. In ordinary memory, which
@@ -94,7 +95,8 @@ static void name_program(struct hl_region_kin *kin, const char *path, int fd)
 		return;
 	}
 	hl_sys_put_decimal(link + strlen(link), fd < 0 ? 0 : (uint32_t)fd);
-	long length = HL_SYS(SYS_readlink, link, target, sizeof(target) - 1);
+	long length = hl_sys6(SYS_readlinkat, AT_FDCWD, (long)link, (long)target,
+			      sizeof(target) - 1, 0, 0);
 	target[length > 0 ? length : 0] = '\0';
 	copy_name(kin->program, target);
 }

@@ -140,11 +140,11 @@ static _Noreturn void become_collector(struct plan *plan, int fd)
 /* Returns when the child between the program and the collector has ended. */
 static bool fork_twice(struct plan *plan, int own_fd, int collector_fd)
 {
-	long child = HL_SYS(SYS_fork, 0, 0, 0);
+	long child = HL_SYS(SYS_clone, SIGCHLD, 0, 0);
 
 	if (child == 0) {
 		hl_sys_close(own_fd);
-		long grandchild = HL_SYS(SYS_fork, 0, 0, 0);
+		long grandchild = HL_SYS(SYS_clone, SIGCHLD, 0, 0);
 		if (grandchild == 0)
 			become_collector(plan, collector_fd);
 		if (grandchild < 0)

@@ -13,8 +13,6 @@
 
 #include "recorder/recorder.h"
 
-#define HL_ADDRESS_BITS 47 /* of the addresses that a program can have */
-
 struct hl_weight {
 	uint64_t bytes, objects;
 };

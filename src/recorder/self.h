@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/machine.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,10 +34,7 @@ extern HL_HIDDEN union hl_self_gate {
 /* The thread pointer, once the gate has been open. */
 static inline uint64_t hl_self_key(void)
 {
-	uint64_t key;
-
-	__asm__("mov %%fs:0, %0" : "=r"(key));
-	return key;
+	return hl_machine_thread_pointer();
 }
 
 #define HL_SELF_MIX 0x9e3779b97f4a7c15 /* for the assembler, too */

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/machine.h"
 #include "recorder/self.h"
 #include "recorder/sys.h"
 
@@ -21,7 +22,7 @@ static inline void hl_spin_lock(_Atomic uint32_t *lock)
 {
 	for (unsigned tries = 1; !hl_spin_try(lock); tries++) {
 		if (tries % 256 != 0)
-			__builtin_ia32_pause();
+			hl_machine_pause();
 		else if (hl_self_is_forked())
 			return; /* the holder is not in this process */
 		else

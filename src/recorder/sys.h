@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/machine.h"
 #include "base/seccomp.h"
 
 #include <errno.h>
@@ -21,15 +22,7 @@ static inline long hl_sys6(long number, long a, long b, long c, long d, long e, 
 {
 	if (!hl_seccomp_may_call(number, a, b, c, d, e, f))
 		return -EPERM;
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long result;
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
+	return hl_machine_call(number, a, b, c, d, e, f);
 }
 
 /* For hl_clock_ns(), where some milliseconds do not matter. libc reads it without a system call and without the
@@ -79,6 +72,11 @@ static inline void hl_sys_restore_signals(const uint64_t *before)
 {
 	hl_sys6(SYS_rt_sigprocmask, SIG_SETMASK, (long)before, 0, HL_SYS_SIGSET_BYTES, 0, 0);
 }
+
+/* Begins a thread by clone() of ${flags}, with nothing on the stack that ends at ${stack_end}. It calls ${run} with ${argument} and
+ * ends; only the caller returns. */
+typedef void hl_clone_fn(void *argument);
+long hl_clone_and_call(unsigned long flags, void *stack_end, hl_clone_fn *run, void *argument);
 
 static inline long hl_sys_close(int fd)
 {

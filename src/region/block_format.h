@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "base/machine.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -28,7 +30,7 @@ struct hl_block {
  * them: a run for each, in the order in which they came.
  */
 
-#define HL_BLOCK_ADDRESS_BITS 47
+#define HL_BLOCK_ADDRESS_BITS HL_ADDRESS_BITS
 #define HL_BLOCK_LEAF_BITS    26 /* a leaf covers 64 MiB of heap with 8 MiB, and 2 MiB for objects */
 #define HL_BLOCK_GRANULE_BITS 5
 #define HL_BLOCK_LEAVES	      (UINT64_C(1) << (HL_BLOCK_ADDRESS_BITS - HL_BLOCK_LEAF_BITS))
@@ -189,8 +191,8 @@ static inline uint64_t hl_piece_bytes(const hl_block_entry *words, uint32_t word
 #define HL_BLOCK_SHARDS	     64u
 #define HL_BLOCK_FILTER_BITS 15
 
-/* address | requested >> 40 << 47 | draw << 54;  node << 40 | requested & (2^40 - 1). No block is
- * larger than the 2^47 bytes of the address space. An empty slot has address 0. */
+/* address | requested >> 40 << HL_BLOCK_ADDRESS_BITS | draw << 54;  node << 40 | requested & (2^40 - 1). A block of 2^46 bytes
+ * or more, for which addresses of 48 bits leave no room, counts as the largest that has. An empty slot has address 0. */
 struct hl_block_slot {
 	uint64_t address;
 	uint64_t value;
@@ -211,12 +213,18 @@ struct hl_block_hash {
 };
 
 #define HL_BLOCK_REQUESTED_HIGH \
-	40 /* requested bits above these 40 lie above the 47 bits of the address */
+	40 /* requested bits above these 40 lie above those of the address */
+#define HL_BLOCK_REQUESTED_BITS \
+	(HL_BLOCK_REQUESTED_HIGH + 64 - HL_DRAW_BITS - HL_BLOCK_ADDRESS_BITS)
 #define HL_BLOCK_ADDRESS_MASK ((UINT64_C(1) << HL_BLOCK_ADDRESS_BITS) - 1)
 #define HL_BLOCK_LOW_MASK     ((UINT64_C(1) << HL_BLOCK_REQUESTED_HIGH) - 1)
 
 static inline struct hl_block_slot hl_block_slot_make(uintptr_t address, struct hl_block block)
 {
+	const uint64_t most = (UINT64_C(1) << HL_BLOCK_REQUESTED_BITS) - 1;
+
+	if (HL_BLOCK_REQUESTED_BITS < HL_BLOCK_ADDRESS_BITS && block.requested > most)
+		block.requested = most;
 	return (struct hl_block_slot){
 		.address = address |
 			   (block.requested >> HL_BLOCK_REQUESTED_HIGH) << HL_BLOCK_ADDRESS_BITS |

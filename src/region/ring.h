@@ -27,6 +27,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/machine.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -138,8 +139,7 @@ struct hl_ring_order {
 /* Cycles. Loads before it in the program have been done before the clock is read. */
 static inline uint64_t hl_ring_clock(void)
 {
-	__asm__ volatile("lfence" ::: "memory");
-	return __builtin_ia32_rdtsc();
+	return hl_machine_clock();
 }
 
 /* Ring ${name} has an event in ${tick}, for the first time. Whether no other had one in the last

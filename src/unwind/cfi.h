@@ -12,6 +12,8 @@
  */
 #pragma once
 
+#include "unwind/registers.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -201,19 +203,6 @@ struct hl_cfi_value {
 		int64_t offset;
 		const uint8_t *expression; /* inside the section */
 	};
-};
-
-/* Registers whose saved places the machine tracks; the others are skipped over. */
-enum hl_cfi_tracked {
-	HL_CFI_BP,
-	HL_CFI_SP,
-	HL_CFI_RA,
-	HL_CFI_RBX,
-	HL_CFI_R12,
-	HL_CFI_R13,
-	HL_CFI_R14,
-	HL_CFI_R15,
-	HL_CFI_TRACKED,
 };
 
 struct hl_cfi_state {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds the part of a function that the compiler has put elsewhere; see cfi.h. */
+#include "base/machine.h"
 #include "unwind/cfi.h"
+#include "unwind/rule_cache.h"
 
 #define PLACES_MAX 16u
 #define JUMPS_MIN  16u
@@ -10,29 +12,15 @@ struct place {
 	uint32_t jumps;
 };
 
-/* Where the instruction at ${code}, if it is a jump over a distance of four bytes, goes to; 0: of any other. */
-static uint64_t jump_target(const uint8_t *code)
-{
-	bool is_conditional = code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
-	int32_t distance;
-
-	if (!is_conditional && code[0] != 0xe9)
-		return 0;
-	code += 1 + is_conditional;
-	__builtin_memcpy(&distance, code, sizeof(distance));
-	return (uint64_t)code + 4 + (uint64_t)(int64_t)distance;
-}
-
-#define JUMP_BYTES 6u /* of the longer one */
-
 /* How many jumps there are from [${begin}, ${end}) to behind the beginning of the function. */
 static uint32_t count_jumps_back(const struct hl_cfi_code *code, uint64_t begin, uint64_t end)
 {
 	uint64_t inside = code->function_start + 1;
 	uint32_t jumps = 0;
 
-	for (uint64_t at = begin; at + JUMP_BYTES <= end; at++)
-		jumps += jump_target((const uint8_t *)at) - inside < code->function_end - inside;
+	for (uint64_t at = begin; at + HL_JUMP_BYTES <= end; at++)
+		jumps += hl_instructions_jump_target((const uint8_t *)at) - inside <
+			 code->function_end - inside;
 	return jumps;
 }
 
@@ -44,10 +32,10 @@ void hl_cfi_find_cold(const struct hl_cfi_code *code, uint64_t *ret_start, uint6
 
 	/* Bounds as saved.c has them. */
 	uint64_t low = hdr < code->start ? hdr : code->start;
-	uint64_t high = hdr >= code->start && hdr < code->end ? code->end : UINT64_C(1) << 47;
-	for (uint64_t at = code->function_start; hdr && at + JUMP_BYTES <= code->function_end;
+	uint64_t high = hdr >= code->start && hdr < code->end ? code->end : HL_USER_END;
+	for (uint64_t at = code->function_start; hdr && at + HL_JUMP_BYTES <= code->function_end;
 	     at++) {
-		uint64_t target = jump_target((const uint8_t *)at);
+		uint64_t target = hl_instructions_jump_target((const uint8_t *)at);
 		struct hl_cfi_function function;
 		uint32_t i = 0;
 		if (target - code->function_start < code->function_end - code->function_start ||

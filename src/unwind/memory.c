@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Proves memory readable without touching it; see saved.h. */
+#include "base/machine.h"
 #include "unwind/saved.h"
 
 #include "base/seccomp.h"
@@ -14,7 +15,6 @@
 #define INVALID_HOW	 -1L
 /* A walk moves from frame to frame of one stack: farther away lies another stack. */
 #define NEAR_PAGES 64u
-#define USER_END   (UINT64_C(1) << 47)
 
 /*
  * rt_sigprocmask copies the set in before it looks at ${how}: EFAULT says unreadable, EINVAL says
@@ -23,18 +23,11 @@
  */
 bool hl_memory_page_is_readable(uint64_t page)
 {
-	long result;
-
 	if (!hl_seccomp_may_call(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0, KERNEL_SET_BYTES,
 				 0, 0))
 		return false;
-	register long set_bytes __asm__("r10") = KERNEL_SET_BYTES;
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"((long)SYS_rt_sigprocmask), "D"(INVALID_HOW), "S"(page), "d"(0L),
-			   "r"(set_bytes)
-			 : "rcx", "r11", "memory");
-	return result == -EINVAL;
+	return hl_machine_call(SYS_rt_sigprocmask, INVALID_HOW, (long)page, 0, KERNEL_SET_BYTES, 0,
+			       0) == -EINVAL;
 }
 
 bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
@@ -42,7 +35,7 @@ bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
 	uint64_t page = address & ~(PAGE_BYTES - 1),
 		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
 
-	return address && address < USER_END && !(address & 7) &&
+	return address && address < HL_USER_END && !(address & 7) &&
 	       hl_memory_page_is_readable(page) &&
 	       (last == page || hl_memory_page_is_readable(last));
 }
@@ -51,19 +44,12 @@ bool hl_memory_object_is_readable(uint64_t address, uint32_t bytes)
 bool hl_memory_has_number(uint64_t address, uint32_t number)
 {
 	const struct timespec no_time = {0};
-	long result;
 
 	if (!hl_seccomp_may_call(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
 				 (long)number, (long)&no_time, 0, 0))
 		return false;
-	register const struct timespec *timeout __asm__("r10") = &no_time;
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"((long)SYS_futex), "D"(address),
-			   "S"((long)(FUTEX_WAIT | FUTEX_PRIVATE_FLAG)), "d"((long)number),
-			   "r"(timeout)
-			 : "rcx", "r11", "memory");
-	return result == -ETIMEDOUT;
+	return hl_machine_call(SYS_futex, (long)address, FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
+			       (long)number, (long)&no_time, 0, 0) == -ETIMEDOUT;
 }
 
 /* Extends the known range to ${page}; false when a page on the way cannot be read. */
@@ -83,7 +69,7 @@ bool hl_memory_prove_readable(struct hl_walk *walk, uint64_t address)
 	uint64_t page = address & ~(PAGE_BYTES - 1);
 	const uint64_t near_bytes = NEAR_PAGES * PAGE_BYTES;
 
-	if (address >= USER_END)
+	if (address >= HL_USER_END)
 		return false;
 	bool near = walk->stack_low < walk->stack_high && page + near_bytes >= walk->stack_low &&
 		    page < walk->stack_high + near_bytes;

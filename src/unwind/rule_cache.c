@@ -10,8 +10,6 @@
 
 static_assert(HL_RULE_SLOTS == UINT32_C(1) << (64 - 50), "hl_rule_slot_of shifts by 50");
 
-#define USER_SPACE_END (UINT64_C(1) << 47)
-
 /* Bounds of the module's call frame information. */
 struct bounds {
 	uint64_t start, end;
@@ -25,7 +23,7 @@ static struct bounds bounds_of(const struct hl_unwind_module *module)
 
 	if (hdr >= start && hdr < module->end)
 		return (struct bounds){start, module->end};
-	return (struct bounds){hdr < start ? hdr : start, USER_SPACE_END};
+	return (struct bounds){hdr < start ? hdr : start, HL_USER_END};
 }
 
 /* Malformed information is as good as none. */
@@ -285,8 +283,13 @@ uint64_t hl_rule_cache_miss(struct hl_unwind *unwind, uint32_t generation, uint6
 	struct hl_unwind_module module = {0};
 	uint64_t rule = HL_RULE_NONE;
 
-	if (unwind->find_module(unwind, pc, &module))
-		rule = rule_in_module(unwind, &module, pc) | (uint64_t)module.id << HL_MODULE_SHIFT;
+	bool is_in_module = unwind->find_module(unwind, pc, &module);
+	if (hl_arch_returns_from_signal(pc + 1))
+		rule = HL_RULE_SIGNAL;
+	else if (is_in_module)
+		rule = rule_in_module(unwind, &module, pc);
+	if (is_in_module)
+		rule |= (uint64_t)module.id << HL_MODULE_SHIFT;
 	put_rule(unwind, generation, pc, rule);
 	return rule;
 }

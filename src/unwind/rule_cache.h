@@ -55,7 +55,7 @@ static inline uint64_t hl_rule_cache_find(struct hl_unwind *unwind, uint32_t gen
 /* ---- instructions ---- */
 
 /*
- * What a function's own x86-64 instructions say of its frame, where call frame information is
+ * What a function's own instructions say of its frame, where call frame information is
  * missing, or wrong as in functions that change the stack pointer to another stack.
  *
  * In-process code, as unwind.h says; reads nothing outside the bytes it was given.
@@ -88,6 +88,11 @@ struct hl_instructions_part {
  * there is none, or an instruction that is not valid. */
 bool hl_instructions_next_part(const uint8_t *code, size_t bytes,
 			       struct hl_instructions_part *part);
+
+/* Where the instruction at ${code}, of which HL_JUMP_BYTES can be read, goes to if it is a jump over a long distance, conditional or
+ * not; 0: of any other. */
+#define HL_JUMP_BYTES 6u
+uint64_t hl_instructions_jump_target(const uint8_t *code);
 
 /* Bytes around a return address that the following read at most: of those after it, as many as
  * there are up to ${bytes}. */

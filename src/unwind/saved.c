@@ -6,12 +6,7 @@
 
 #include <assert.h>
 
-#define USER_SPACE_END (UINT64_C(1) << 47)
-
-static const uint8_t tracked[HL_SAVED_COUNT] = {
-	[HL_SAVED_RBX] = HL_CFI_RBX, [HL_SAVED_R12] = HL_CFI_R12, [HL_SAVED_R13] = HL_CFI_R13,
-	[HL_SAVED_R14] = HL_CFI_R14, [HL_SAVED_R15] = HL_CFI_R15, [HL_SAVED_RBP] = HL_CFI_BP,
-};
+static const uint8_t tracked[HL_SAVED_COUNT] = HL_SAVED_TRACKED;
 
 static bool find_function(struct hl_unwind *unwind, uint64_t pc,
 			  struct hl_cfi_function *ret_function)
@@ -24,7 +19,7 @@ static bool find_function(struct hl_unwind *unwind, uint64_t pc,
 	/* As rule_cache.c does it: of a program with gaps, the bounds are those of its code. */
 	bool is_inside = hdr >= module.start && hdr < module.end;
 	return hl_cfi_find_function(module.eh_frame_hdr, hdr < module.start ? hdr : module.start,
-				    is_inside ? module.end : USER_SPACE_END, pc, ret_function) == 0;
+				    is_inside ? module.end : HL_USER_END, pc, ret_function) == 0;
 }
 
 bool hl_saved_find_function(struct hl_unwind *unwind, uint64_t pc, uint64_t *ret_start,
@@ -151,9 +146,9 @@ uint32_t hl_saved_count_calls(struct hl_unwind *unwind, struct hl_walk *walk,
 	struct calls calls = {.ranges = ranges, .range_count = range_count};
 	uint64_t all[HL_SAVED_COUNT] = {0};
 
-	for (unsigned k = 0; saved && k < HL_SAVED_RBP; k++)
+	for (unsigned k = 0; saved && k < HL_SAVED_FRAME; k++)
 		all[k] = saved[k];
-	all[HL_SAVED_RBP] = start->bp;
+	all[HL_SAVED_FRAME] = start->bp;
 	hl_saved_walk(unwind, walk, start, all, count_call, &calls);
 	return calls.count;
 }

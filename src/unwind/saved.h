@@ -8,28 +8,8 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "unwind/registers.h"
 #include "unwind/unwind.h"
-
-/* The registers that a function keeps for its caller; rbp last, which hooks get another way. */
-enum hl_saved_register {
-	HL_SAVED_RBX,
-	HL_SAVED_R12,
-	HL_SAVED_R13,
-	HL_SAVED_R14,
-	HL_SAVED_R15,
-	HL_SAVED_RBP,
-	HL_SAVED_COUNT,
-};
-
-/*
- * The first five as they were when the function was entered that this is expanded in: the compiler is
- * made to push them right below the frame pointer. For functions compiled with one; expand it first.
- */
-#define HL_SAVED_HERE()                                                       \
-	({                                                                    \
-		__asm__ volatile("" : : : "rbx", "r12", "r13", "r14", "r15"); \
-		(const uint64_t *)__builtin_frame_address(0) - HL_SAVED_RBP;  \
-	})
 
 struct hl_saved_frame {
 	uint64_t pc;			       /* lookup pc */

@@ -22,6 +22,8 @@
 
 #include "base/compiler.h"
 #include "base/go_functions.h"
+#include "base/machine.h"
+#include "unwind/registers.h"
 
 #include <elf.h>
 #include <stdatomic.h>
@@ -139,7 +141,8 @@ struct hl_saved_row {
 	uint64_t function_start, function_end;
 	uint64_t rule;
 	uint32_t generation;
-	int16_t words[6]; /* where they are kept, from the CFA; 0: nothing has been done to them */
+	int16_t words
+		[HL_SAVED_COUNT]; /* where they are kept, from the CFA; 0: nothing has been done to them */
 	bool is_known;
 };
 

@@ -93,12 +93,12 @@ HL_READS_STACK static inline bool step_plain(const struct hl_walk *walk, struct 
 		return false;
 	const uint64_t *ra_word = (const uint64_t *)step.ra_at;
 	const uint64_t *bp_word = (const uint64_t *)step.bp_at;
-	uint64_t ra = *ra_word, bp = *bp_word;
+	uint64_t ra_value = *ra_word, ra = hl_machine_code_address(ra_value), bp = *bp_word;
 	if (HL_UNLIKELY(ra - 1 >= HL_FRAME_PC_MASK))
 		return false;
 	frame->word[0] = ra_word;
 	frame->word[1] = bp_word;
-	frame->value[0] = ra;
+	frame->value[0] = ra_value;
 	frame->value[1] = bp;
 	frame->flags = (rule & 1 ? HL_FRAME_NEEDS_BP : 0) | (step.bp_saved ? HL_FRAME_SAVES_BP : 0);
 	at->pc = ra - 1;

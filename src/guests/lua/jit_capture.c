@@ -6,11 +6,10 @@
 
 #include <assert.h>
 
-#define VMS_MAX	       63u /* of a stack; outer ones are left out */
-#define USER_SPACE_END (UINT64_C(1) << 47)
-#define PAGE_MASK      (~UINT64_C(4095))
-#define TRACES_MAX     65535u
-#define GLOBAL_BYTES   16384u /* as far as the array of traces is looked for */
+#define VMS_MAX	     63u /* of a stack; outer ones are left out */
+#define PAGE_MASK    (~UINT64_C(4095))
+#define TRACES_MAX   65535u
+#define GLOBAL_BYTES 16384u /* as far as the array of traces is looked for */
 
 const char hl_luajit_c, hl_luajit_compiler, hl_luajit_trace;
 
@@ -20,7 +19,7 @@ static bool is_readable(uint64_t address, uint64_t bytes)
 {
 	uint64_t page = address & PAGE_MASK, end = address + bytes;
 
-	if (!address || address & 7 || end > USER_SPACE_END || end < address)
+	if (!address || address & 7 || end > HL_USER_END || end < address)
 		return false;
 	for (; page < end; page += ~PAGE_MASK + 1)
 		if (!hl_memory_page_is_readable(page))

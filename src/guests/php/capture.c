@@ -6,9 +6,8 @@
 
 #include <assert.h>
 
-#define USER_SPACE_END (UINT64_C(1) << 47)
-#define PAGE_BYTES     UINT64_C(4096)
-#define PRINT_FACTOR   UINT64_C(0x9e3779b97f4a7c15)
+#define PAGE_BYTES   UINT64_C(4096)
+#define PRINT_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 /* Captures that must be in order before one is read without checks, and how many may fail until then. */
 #define PROOFS	     16u
@@ -450,7 +449,7 @@ static bool is_readable(uint64_t address, uint32_t bytes)
 	uint64_t page = address & ~(PAGE_BYTES - 1),
 		 last = (address + bytes - 1) & ~(PAGE_BYTES - 1);
 
-	return address && address < USER_SPACE_END && !(address & 7) &&
+	return address && address < HL_USER_END && !(address & 7) &&
 	       hl_memory_page_is_readable(page) &&
 	       (last == page || hl_memory_page_is_readable(last));
 }

@@ -253,7 +253,7 @@ struct hl_graph {
 	int (*on_again)(void *context, uint64_t block);
 	void *context;
 	/* NULL: words of roots are followed. Otherwise they are given to this: ${address} is where
-	 * they lie, 0 for the struct user_regs_struct of a thread, or that of a root of the kernel's;
+	 * they lie, 0 for the struct hl_thread_registers of a thread, or that of a root of the kernel's;
 	 * ${has_headers} as for hl_graph_see_root(). Non-zero ends the work. */
 	int (*on_root)(void *context, uint64_t address, const uint64_t *words, size_t count,
 		       bool has_headers);

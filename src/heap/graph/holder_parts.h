@@ -127,7 +127,7 @@ struct hl_digraph hl_block_edges_finish(struct hl_block_edges *edges);
 
 /* ---- what the search for holders shares among its files; see holders.h ---- */
 
-#define HL_HOLDER_REGISTERS (sizeof(struct user_regs_struct) / 8)
+#define HL_HOLDER_REGISTERS (sizeof(struct hl_thread_registers) / 8)
 
 /* A word of a root that leads to a block. */
 struct hl_root_word {

@@ -34,8 +34,8 @@ static int copy_stack(struct hl_holder_look *look, uint64_t address, const uint6
 
 	for (size_t i = 0; i < look->thread_count; i++) {
 		struct hl_root_thread *thread = &look->threads[i];
-		uint64_t sp = thread->registers.rsp & ~UINT64_C(7);
-		uint64_t own = thread->registers.fs_base & ~UINT64_C(7);
+		uint64_t sp = hl_thread_registers_sp(&thread->registers) & ~UINT64_C(7);
+		uint64_t own = hl_thread_registers_thread(&thread->registers) & ~UINT64_C(7);
 		uint64_t from = thread->count ? thread->start + thread->count * 8 : sp;
 		uint64_t to = own > sp && own < end ? own : end;
 		if (from < address || from >= to || thread->count >= STACK_WORDS_MAX)
@@ -57,33 +57,21 @@ static int take_word(struct hl_holder_look *look, uint64_t address, uint32_t nod
 }
 
 /*
- * In a system call no function has a use for registers that calls do not keep (r11 to r8, rax, its
- * arguments and its number), nor for the red zone below the stack pointer. What is left there from
+ * In a system call no function has a use for registers that calls do not keep, nor for the red zone below the stack pointer. What is left there from
  * earlier functions would share what others keep.
  */
-#define CALL_FIRST (offsetof(struct user_regs_struct, r11) / 8)
-#define CALL_LAST  (offsetof(struct user_regs_struct, orig_rax) / 8)
-
-#define RED_ZONE_BYTES 128u
-
-/* Also where a call that our stop has ended will be made again (process/process.h): then rcx still
- * has the address behind the instruction. */
-static bool is_in_call(const struct user_regs_struct *registers)
-{
-	return (int64_t)registers->orig_rax >= 0 || registers->rcx == registers->rip + 2;
-}
-
 static bool is_left_over(const struct hl_holder_look *look, uint64_t address)
 {
 	size_t thread = address / HL_HOLDER_REGISTERS, number = address % HL_HOLDER_REGISTERS;
 
 	if (thread < look->thread_count)
-		return is_in_call(&look->threads[thread].registers) && number >= CALL_FIRST &&
-		       number <= CALL_LAST;
+		return hl_thread_registers_in_call(&look->threads[thread].registers) &&
+		       hl_thread_registers_is_scratch(number);
 	for (size_t i = 0; i < look->thread_count; i++) {
-		const struct user_regs_struct *registers = &look->threads[i].registers;
-		if (address < registers->rsp && address >= registers->rsp - RED_ZONE_BYTES &&
-		    is_in_call(registers))
+		const struct hl_thread_registers *registers = &look->threads[i].registers;
+		uint64_t sp = hl_thread_registers_sp(registers);
+		if (address < sp && address >= sp - HL_RED_ZONE_BYTES &&
+		    hl_thread_registers_in_call(registers))
 			return true;
 	}
 	return false;
@@ -309,7 +297,8 @@ static int find_name(struct hl_root_names *names, const struct hl_holder_look *l
 
 	if (thread >= look->thread_count)
 		return hl_root_names_find(names, address, ret_name);
-	return hl_root_names_find_register(names, thread, look->threads[thread].registers.rsp,
+	return hl_root_names_find_register(names, thread,
+					   hl_thread_registers_sp(&look->threads[thread].registers),
 					   (unsigned)(address % HL_HOLDER_REGISTERS), ret_name);
 }
 

@@ -49,7 +49,7 @@ struct hl_root_name {
 
 /* A thread as it was stopped, and a copy of its stack from the stack pointer on. */
 struct hl_root_thread {
-	struct user_regs_struct registers;
+	struct hl_thread_registers registers;
 	uint64_t start; /* address of words[0] */
 	uint64_t *words;
 	size_t count, capacity;

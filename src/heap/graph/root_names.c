@@ -29,12 +29,8 @@
 #define PTHREAD_BYTES	 2560u /* 2,368 in glibc 2.36; a mapping of the program's may come next */
 #define STATIC_TLS_BYTES (UINT64_C(1) << 20) /* at most; it lies before struct pthread */
 
-/* Numbers of registers in DWARF (System V ABI x86-64, figure 3.36). */
-#define DWARF_SP	7
-#define DWARF_REGISTERS 17
-
 /* Those that a function leaves as its caller had them. */
-static const unsigned kept_registers[] = {3, 6, 12, 13, 14, 15};
+static const unsigned kept_registers[] = HL_DWARF_KEPT;
 #define KEPT_COUNT HL_COUNT_OF(kept_registers)
 
 struct symbol {
@@ -430,13 +426,11 @@ static bool read_memory(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *ret_word, vo
 
 static bool set_registers(Dwfl_Thread *thread, void *context)
 {
-	const struct user_regs_struct *from = &((const struct hl_root_thread *)context)->registers;
-	const Dwarf_Word registers[DWARF_REGISTERS] = {
-		from->rax, from->rdx, from->rcx, from->rbx, from->rsi, from->rdi,
-		from->rbp, from->rsp, from->r8,	 from->r9,  from->r10, from->r11,
-		from->r12, from->r13, from->r14, from->r15, from->rip};
+	Dwarf_Word registers[HL_DWARF_REGISTERS];
 
-	return dwfl_thread_state_registers(thread, 0, DWARF_REGISTERS, registers);
+	hl_thread_registers_by_dwarf(&((const struct hl_root_thread *)context)->registers,
+				     registers);
+	return dwfl_thread_state_registers(thread, 0, HL_DWARF_REGISTERS, registers);
 }
 
 static const Dwfl_Thread_Callbacks thread_callbacks = {
@@ -495,7 +489,8 @@ static int add_frame(Dwfl_Frame *state, void *context)
 	Dwarf_Addr pc;
 	bool is_activation;
 
-	if (dwfl_frame_reg(state, DWARF_SP, &sp) != 0 || !dwfl_frame_pc(state, &pc, &is_activation))
+	if (dwfl_frame_reg(state, HL_DWARF_SP, &sp) != 0 ||
+	    !dwfl_frame_pc(state, &pc, &is_activation))
 		return DWARF_CB_ABORT;
 	if (walk->count == FRAMES_MAX) {
 		walk->frame.name.end = sp;
@@ -517,7 +512,8 @@ static int add_frame(Dwfl_Frame *state, void *context)
 static int walk_stack(struct hl_root_names *names, size_t number)
 {
 	const struct hl_root_thread *thread = &names->threads[number];
-	const struct hl_map *map = hl_maps_find(&names->memory->maps, thread->registers.rsp);
+	const struct hl_map *map =
+		hl_maps_find(&names->memory->maps, hl_thread_registers_sp(&thread->registers));
 	struct walk walk = {.names = names,
 			    .of_registers = names->of_registers + number * KEPT_COUNT};
 
@@ -528,8 +524,8 @@ static int walk_stack(struct hl_root_names *names, size_t number)
 		return add_part(names, &walk.frame);
 	/* The outermost frame reaches to what the thread has of its own, or to the end. */
 	walk.frame.name.end = map->end;
-	if (thread->registers.fs_base > walk.frame.name.start &&
-	    thread->registers.fs_base < map->end)
+	if (hl_thread_registers_thread(&thread->registers) > walk.frame.name.start &&
+	    hl_thread_registers_thread(&thread->registers) < map->end)
 		walk.frame.name.end = thread->start + thread->count * 8;
 	return add_part(names, &walk.frame);
 }
@@ -556,7 +552,7 @@ int hl_root_names_set_threads(struct hl_root_names *names, const struct hl_root_
 	for (size_t i = 0; i < count && r == 0; i++) {
 		r = walk_stack(names, i);
 		if (r == 0)
-			r = add_tls(names, threads[i].registers.fs_base);
+			r = add_tls(names, hl_thread_registers_thread(&threads[i].registers));
 	}
 	names->threads = NULL;
 	names->thread_count = 0;
@@ -685,12 +681,7 @@ Dwarf *hl_root_names_dwarf(struct hl_root_names *names, size_t module, uint64_t 
 int hl_root_names_find_register(struct hl_root_names *names, size_t thread, uint64_t sp,
 				unsigned number, struct hl_root_name *ret_name)
 {
-	static const size_t words[KEPT_COUNT] = {offsetof(struct user_regs_struct, rbx) / 8,
-						 offsetof(struct user_regs_struct, rbp) / 8,
-						 offsetof(struct user_regs_struct, r12) / 8,
-						 offsetof(struct user_regs_struct, r13) / 8,
-						 offsetof(struct user_regs_struct, r14) / 8,
-						 offsetof(struct user_regs_struct, r15) / 8};
+	static const size_t words[KEPT_COUNT] = HL_KEPT_WORDS;
 
 	for (size_t i = 0; i < KEPT_COUNT; i++)
 		if (words[i] == number && names->of_registers[thread * KEPT_COUNT + i].start) {

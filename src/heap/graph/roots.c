@@ -174,7 +174,7 @@ static int see_memory(struct search *search, uint64_t start, uint64_t end)
 
 /* ---- stacks ---- */
 
-static int add_thread(void *context, const struct user_regs_struct *registers)
+static int add_thread(void *context, const struct hl_thread_registers *registers)
 {
 	struct search *search = context;
 	struct hl_graph *graph = search->graph;
@@ -183,7 +183,8 @@ static int add_thread(void *context, const struct user_regs_struct *registers)
 	memcpy(words, registers, sizeof(words));
 	see_words(search, 0, words, HL_COUNT_OF(words), true);
 	return HL_ARRAY_APPEND(graph->threads, graph->thread_count, graph->thread_capacity,
-			       (struct hl_graph_thread){registers->rsp, registers->fs_base});
+			       (struct hl_graph_thread){hl_thread_registers_sp(registers),
+							hl_thread_registers_thread(registers)});
 }
 
 /* Where the stack of a thread of glibc that has ended keeps its struct pthread; 0: there is no such struct. */

@@ -1,46 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Everything about x86-64: register numbers, how a rule is packed and how it steps out of a frame.
- * Another architecture brings a file with the same functions.
+ * What unwinding on x86-64 is: the parts of rules, how a plain one steps out of a frame, contexts of signals. Each
+ * machine has these names.
  *
- * A rule, from the low bit:
- *   0-3    kind (enum hl_rule_kind)
- *   4-5    where the caller's rbp is (enum hl_rule_bp)
- *   6-11   extra: addend after a dereference, register number, PLT threshold, or 1 in
- *          HL_RULE_END_BEFORE
- *   12-23  offset of the saved rbp, in words of 8 bytes, signed
- *   24-47  offset of the CFA, in words of 8 bytes, signed
- * The return address lies at CFA - 8 always; frames for which that is not so are "not supported".
+ * In a rule, extra is an addend after a dereference, a register's number or a threshold in a PLT. The return address
+ * lies at CFA - 8 always; frames for which that is not so are "not supported".
  */
 #pragma once
 
-#include "base/compiler.h"
-#include "unwind/cfi.h"
+#include "unwind/rule.h"
 
-/* The numbers of SP and BP differ in bit 0 only, and HL_BP_SAME and HL_BP_CFA in bit 4 only: one
- * masked compare finds the frames that step_plain can do, nearly all. */
-enum hl_rule_kind {
-	HL_RULE_NONE = 0,	 /* no information */
-	HL_RULE_SP = 2,		 /* CFA = rsp + N */
-	HL_RULE_BP = 3,		 /* CFA = rbp + N */
-	HL_RULE_DEREF_SP = 4,	 /* CFA = *(rsp + N) + extra */
-	HL_RULE_DEREF_BP = 5,	 /* CFA = *(rbp + N) + extra */
-	HL_RULE_PLT = 6,	 /* CFA = rsp + 8 + ((pc & 15) >= extra) * 8 */
-	HL_RULE_SIGNAL = 7,	 /* registers from the ucontext at rsp */
-	HL_RULE_END = 8,	 /* outermost frame */
-	HL_RULE_UNSUPPORTED = 9, /* information that a rule cannot say */
-	HL_RULE_REGISTER = 10,	 /* CFA = register extra + N; known only after a signal frame */
-	/* The function has changed to another stack than the one that it was called on; rbp is the
-	 * frame pointer that was in force there. */
-	HL_RULE_OTHER_STACK = 11,
-};
-
-enum hl_rule_bp {
-	HL_BP_SAME = 0,	 /* rbp is the caller's */
-	HL_BP_CFA = 1,	 /* at CFA + N */
-	HL_BP_AT_BP = 2, /* at rbp + N */
-	HL_BP_AT_SP = 3, /* at rsp + N */
-};
+/* DWARF number of the return address column. */
+#define HL_ARCH_RETURN_REGISTER 16u
 
 /* CFA = rbp + 16, the caller's rbp at CFA - 16: what push %rbp; mov %rsp,%rbp makes. */
 #define HL_RULE_FRAME_POINTER \
@@ -61,67 +32,6 @@ static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
 /* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
 #define HL_ENTRY_CODE_BYTES 128u
 
-#define HL_RULE_BITS	   48
-#define HL_RULE_PLAIN_MASK UINT64_C(0x2e)
-#define HL_RULE_PLAIN	   UINT64_C(0x02)
-
-/* Outermost frame, whose function begins at the next byte: no call returns there, so nothing lies
- * before it. */
-#define HL_RULE_END_BEFORE (HL_RULE_END | UINT64_C(1) << 6)
-
-static inline enum hl_rule_kind hl_rule_kind_of(hl_rule rule)
-{
-	return (enum hl_rule_kind)(rule & 15);
-}
-
-static inline enum hl_rule_bp hl_rule_bp_of(hl_rule rule)
-{
-	return (enum hl_rule_bp)(rule >> 4 & 3);
-}
-
-static inline int64_t hl_rule_extra(hl_rule rule)
-{
-	return (int64_t)(rule << 52) >> 58;
-}
-
-/* Whether the frame is named by the byte after its lookup pc: nobody called it, so its address is
- * that of its first instruction. */
-static inline bool hl_rule_is_at_next(hl_rule rule)
-{
-	return hl_rule_kind_of(rule) == HL_RULE_SIGNAL || rule == HL_RULE_END_BEFORE;
-}
-
-/* In bytes. */
-static inline int64_t hl_rule_bp_offset(hl_rule rule)
-{
-	return ((int64_t)(rule << 40) >> 52) * 8;
-}
-
-/* In bytes. */
-static inline int64_t hl_rule_cfa_offset(hl_rule rule)
-{
-	return ((int64_t)(rule << 16) >> 40) * 8;
-}
-
-/* The registers of a frame that a walk carries. */
-struct hl_arch_frame {
-	uint64_t pc; /* lookup pc */
-	uint64_t sp, bp;
-};
-
-/* A step whose kind is plain: what it reads, before anything is read. */
-struct hl_arch_plain {
-	uint64_t cfa;
-	uint64_t ra_at; /* where the return address is */
-	uint64_t bp_at; /* where the caller's rbp is; ra_at when rbp was not saved */
-	bool bp_saved;
-};
-
-static inline bool hl_arch_is_plain(hl_rule rule)
-{
-	return (rule & HL_RULE_PLAIN_MASK) == HL_RULE_PLAIN;
-}
-
 /* Without branches: which of the cases a frame is cannot be predicted. */
 static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
 {
@@ -135,13 +45,11 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 	return step;
 }
 
-/* Whether stepping out of a frame depends on its rbp otherwise than by handing it on. */
-static inline bool hl_arch_uses_bp(hl_rule rule)
+/* Call frame information says it of trampolines. */
+static inline bool hl_arch_returns_from_signal(uint64_t address)
 {
-	enum hl_rule_kind kind = hl_rule_kind_of(rule);
-
-	return kind == HL_RULE_BP || kind == HL_RULE_DEREF_BP || kind == HL_RULE_NONE ||
-	       kind == HL_RULE_OTHER_STACK || hl_rule_bp_of(rule) == HL_BP_AT_BP;
+	(void)address;
+	return false;
 }
 
 /* Offsets in the kernel's ucontext: uc_flags, uc_link, uc_stack, then the registers r8 r9 r10 r11
@@ -162,41 +70,3 @@ static inline uint64_t hl_arch_ucontext_offset(int64_t dwarf_register)
 
 	return (number < 8 ? words >> 8 * number & 0xff : number - 3) * 8;
 }
-
-/* A frame pointer farther away is a register put to other use, or one of another stack. */
-#define HL_FRAME_POINTER_REACH (UINT64_C(512) << 10)
-
-/* From here: src/unwind/arch.c. */
-
-/* Index into hl_cfi_state.saved of a DWARF register number; -1 when it is not tracked. */
-int hl_arch_tracked(uint64_t dwarf_register);
-
-/* DWARF number of the return address column. */
-#define HL_ARCH_RETURN_REGISTER 16u
-
-/* Packs a state; "not supported" when the layout has no place for it. */
-hl_rule hl_arch_rule(const struct hl_cfi_state *state, bool is_signal_frame);
-
-struct hl_walk;
-
-enum hl_arch_outcome {
-	HL_STEP_OUT,  /* ${frame} is now the caller */
-	HL_STEP_END,  /* the frame is the outermost one */
-	HL_STEP_LOST, /* cannot be walked further */
-};
-
-/* What a step read beside the registers. */
-struct hl_arch_reads {
-	const uint64_t *word[2];
-	uint64_t value[2];
-	unsigned count;
-	bool unrepeatable; /* it depended on more than that: not to be remembered */
-};
-
-/*
- * Steps out of ${frame} by a rule of any kind. ${interrupted_context} is the ucontext that a signal
- * frame just left held, 0 for other frames; set for the next step. Reads only addresses that
- * hl_memory_is_readable allows.
- */
-enum hl_arch_outcome hl_arch_step(struct hl_walk *walk, hl_rule rule, struct hl_arch_frame *frame,
-				  uint64_t *interrupted_context, struct hl_arch_reads *ret_reads);

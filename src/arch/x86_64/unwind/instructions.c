@@ -382,6 +382,18 @@ bool hl_instructions_next_part(const uint8_t *code, size_t bytes, struct hl_inst
 	return start != bytes;
 }
 
+uint64_t hl_instructions_jump_target(const uint8_t *code)
+{
+	bool is_conditional = code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
+	int32_t distance;
+
+	if (!is_conditional && code[0] != 0xe9)
+		return 0;
+	code += 1 + is_conditional;
+	__builtin_memcpy(&distance, code, sizeof(distance));
+	return (uint64_t)code + 4 + (uint64_t)(int64_t)distance;
+}
+
 /* ---- stacks ---- */
 
 bool hl_instructions_follow_call_of_register(const uint8_t *code)

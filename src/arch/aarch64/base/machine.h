@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * aarch64 as every part sees it: addresses, the order of loads and stores, the cycle counter, the thread pointer.
+ * src/arch/x86_64 has the same names.
+ */
+#pragma once
+
+#include <elf.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Of its ELF files. */
+#define HL_ELF_MACHINE	    EM_AARCH64
+#define HL_ELF_MACHINE_NAME "aarch64"
+
+/* To a seccomp filter, of linux/audit.h. */
+#define HL_MACHINE_AUDIT AUDIT_ARCH_AARCH64
+
+/* Of what a program can map. Larger addresses, of 52 bits, a program gets only where it asks for them by a hint. */
+#define HL_ADDRESS_BITS 48
+#define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)
+
+/* A return address as it lies on a stack, as the address that it is: pointer authentication uses the bits above, which are 0 in
+ * all addresses of user space. */
+static inline uint64_t hl_machine_code_address(uint64_t word)
+{
+	return word & (HL_USER_END - 1);
+}
+
+/* Loads before it are done before those after it; likewise stores. */
+static inline void hl_machine_order_loads(void)
+{
+	atomic_thread_fence(memory_order_acquire);
+}
+
+static inline void hl_machine_order_stores(void)
+{
+	atomic_thread_fence(memory_order_release);
+}
+
+/* Ticks of one clock for all processors. Loads before it in the program have been done before it is read. */
+static inline uint64_t hl_machine_clock(void)
+{
+	uint64_t ticks;
+
+	__asm__ volatile("dmb ishld\n\tisb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
+	return ticks;
+}
+
+/* In a loop that waits for another thread. */
+static inline void hl_machine_pause(void)
+{
+	__asm__ volatile("isb" ::: "memory");
+}
+
+static inline uint64_t hl_machine_thread_pointer(void)
+{
+	uint64_t pointer;
+
+	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+	return pointer;
+}
+
+/* A system call. Returns what the kernel does. */
+static inline long hl_machine_call(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
+	return x0;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The registers of another process' thread, of aarch64: as ptrace gives them, and as core files hold them. All are words
+ * that may point at blocks. src/arch/x86_64 has the same names.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ptrace.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+
+struct hl_thread_registers {
+	uint64_t x[31], sp, pc, state; /* struct user_regs_struct, which core files have alone */
+	uint64_t thread;	       /* tpidr_el0 */
+};
+
+#define HL_RED_ZONE_BYTES 0u
+
+static inline uint64_t hl_thread_registers_sp(const struct hl_thread_registers *registers)
+{
+	return registers->sp;
+}
+
+static inline uint64_t hl_thread_registers_thread(const struct hl_thread_registers *registers)
+{
+	return registers->thread;
+}
+
+/* Of a stopped thread. Negative with errno: it has ended. */
+static inline long hl_thread_registers_read(pid_t tid, struct hl_thread_registers *ret_registers)
+{
+	struct iovec general = {ret_registers, sizeof(struct user_regs_struct)};
+	struct iovec thread = {&ret_registers->thread, sizeof(ret_registers->thread)};
+	long r = ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &general);
+
+	return r < 0 ? r : ptrace(PTRACE_GETREGSET, tid, NT_ARM_TLS, &thread);
+}
+
+static inline long hl_thread_registers_write(pid_t tid, const struct hl_thread_registers *registers)
+{
+	struct iovec general = {(void *)registers, sizeof(struct user_regs_struct)};
+
+	return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &general);
+}
+
+/* Whether a running program may be stopped: the kernel has settled how an interrupted call ends before a tracer sees it. */
+static inline int hl_thread_registers_check_stops(struct hl_error *err)
+{
+	return hl_error_set(
+		err, -ENOTSUP,
+		"reading the heap of a running program is not available on aarch64 yet; "
+		"read a core file of it");
+}
+
+/* The system call that a stop has ended, or -1; and what it returns. */
+static inline int64_t hl_thread_registers_call(const struct hl_thread_registers *registers)
+{
+	(void)registers;
+	return -1;
+}
+
+static inline uint64_t *hl_thread_registers_result(struct hl_thread_registers *registers)
+{
+	return &registers->x[0];
+}
+
+static inline bool hl_thread_registers_in_call(const struct hl_thread_registers *registers)
+{
+	(void)registers;
+	return false;
+}
+
+/* Whether the word is of a register that calls do not keep: x0 to x18. */
+static inline bool hl_thread_registers_is_scratch(size_t word)
+{
+	return word <= 18;
+}
+
+/* By their numbers in DWARF (DWARF for the Arm 64-bit Architecture, section 4.1), and those that a function leaves as its
+ * caller had them. libdw expects the program counter behind them. */
+#define HL_DWARF_SP	   31
+#define HL_DWARF_REGISTERS 32
+#define HL_DWARF_KEPT                                      \
+	{                                                  \
+		19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 \
+	}
+
+static inline void hl_thread_registers_by_dwarf(const struct hl_thread_registers *from,
+						uint64_t ret_registers[HL_DWARF_REGISTERS])
+{
+	__builtin_memcpy(ret_registers, from, HL_DWARF_REGISTERS * sizeof(*ret_registers));
+}
+
+/* The words of those that are kept, in the order above. */
+#define HL_KEPT_WORDS                                      \
+	{                                                  \
+		19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 \
+	}

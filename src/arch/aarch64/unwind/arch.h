@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What unwinding on aarch64 is: the parts of rules, how a plain one steps out of a frame, contexts of signals. Each
+ * machine has these names.
+ *
+ * A call leaves its return address in x30, which a function that calls others stores beside x29, as a frame record, at any
+ * place of its frame. In a rule, extra is the distance from the saved x29 to the saved x30 in words; where x29 is not saved,
+ * the offset of the former is that of x30. A stored return address may be signed (PAC): hl_machine_code_address() drops the
+ * signature, so whether it is need not be known.
+ */
+#pragma once
+
+#include "unwind/rule.h"
+
+/* DWARF number of the return address column: x30. */
+#define HL_ARCH_RETURN_REGISTER 30u
+
+/* x30 holds the return address, as in functions that call nothing: known only after a signal frame. */
+#define HL_BP_RA_IN_REGISTER HL_BP_AT_BP
+
+/* x29 points at a frame record, which does not say where its frame ends. The caller's own record mostly lies where its stack
+ * pointer is, as gcc has it, or its rule does not use that, as clang's. */
+#define HL_RULE_FRAME_POINTER HL_RULE_DEREF_BP
+
+/* Of code that a runtime generates, whose frames are not known here. */
+static inline hl_rule hl_arch_rule_of_frame(uint64_t bytes)
+{
+	(void)bytes;
+	return HL_RULE_UNSUPPORTED;
+}
+
+static inline hl_rule hl_arch_rule_of_leaf_frame(uint64_t bytes)
+{
+	(void)bytes;
+	return HL_RULE_UNSUPPORTED;
+}
+
+/* The code at a module's entry point, where nothing lies outward: the loader's has no rules. */
+#define HL_ENTRY_CODE_BYTES 128u
+
+/* Without branches: which of the cases a frame is cannot be predicted. */
+static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp, uint64_t bp)
+{
+	struct hl_arch_plain step;
+
+	step.cfa = (rule & 1 ? bp : sp) + (uint64_t)hl_rule_cfa_offset(rule);
+	step.bp_saved = rule & 0x10;
+	uint64_t saved_at = step.cfa + (uint64_t)hl_rule_bp_offset(rule);
+	step.ra_at = saved_at + (uint64_t)hl_rule_extra(rule) * 8;
+	step.bp_at = step.bp_saved ? saved_at : step.ra_at;
+	return step;
+}
+
+/* Where the kernel puts a signal's registers, from the stack pointer of its handler's caller: siginfo_t has 128 bytes,
+ * struct sigcontext lies 176 behind the beginning of the ucontext, x0 8 bytes within. */
+enum hl_ucontext_offset {
+	HL_UCONTEXT_X0 = 128 + 176 + 8,
+	HL_UCONTEXT_RBP = HL_UCONTEXT_X0 + 29 * 8,
+	HL_UCONTEXT_X30 = HL_UCONTEXT_X0 + 30 * 8,
+	HL_UCONTEXT_RSP = HL_UCONTEXT_X0 + 31 * 8,
+	HL_UCONTEXT_RIP = HL_UCONTEXT_X0 + 32 * 8,
+};
+
+/* The register with DWARF number 0 .. 31. */
+static inline uint64_t hl_arch_ucontext_offset(int64_t dwarf_register)
+{
+	return HL_UCONTEXT_X0 + ((uint64_t)dwarf_register & 31) * 8;
+}
+
+/* Whether what returns to ${address} is a signal's handler: no call frame information says so. */
+bool hl_arch_returns_from_signal(uint64_t address);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The registers of aarch64 that functions keep for their callers. */
+#pragma once
+
+#include <stdint.h>
+
+/* Registers whose saved places the call frame machine tracks; the others are skipped over. */
+enum hl_cfi_tracked {
+	HL_CFI_BP, /* x29 */
+	HL_CFI_SP,
+	HL_CFI_RA,  /* x30 */
+	HL_CFI_X19, /* and on, up to x28 */
+	HL_CFI_TRACKED = HL_CFI_X19 + 10,
+};
+
+/* The registers that a function keeps for its caller, x19 to x28; x29 last, which hooks get another way. */
+enum hl_saved_register {
+	HL_SAVED_X19,
+	HL_SAVED_FRAME = HL_SAVED_X19 + 10, /* the frame pointer on any machine */
+	HL_SAVED_COUNT,
+};
+
+/* Of each of them the other number. */
+#define HL_SAVED_TRACKED                                                                    \
+	{                                                                                   \
+		HL_CFI_X19, HL_CFI_X19 + 1, HL_CFI_X19 + 2, HL_CFI_X19 + 3, HL_CFI_X19 + 4, \
+			HL_CFI_X19 + 5, HL_CFI_X19 + 6, HL_CFI_X19 + 7, HL_CFI_X19 + 8,     \
+			HL_CFI_X19 + 9, HL_CFI_BP,                                          \
+	}
+
+/* The first ten as they were when the function was entered: the compiler saves them where it likes, so they are unknown. */
+#define HL_SAVED_HERE() ((const uint64_t *)NULL)
+
+/*
+ * The caller of a hook, for functions compiled with a frame pointer, which lives until the last of these is used: [x29]
+ * is the caller's x29 and [x29 + 8] the return address. Where the caller's stack pointer is depends on the function.
+ * ${frame} is x29, and stands for the caller's until HL_HOOK_OUTER() reads that.
+ */
+#define HL_HOOK_SP(frame)     ((void)(frame), (uint64_t)__builtin_dwarf_cfa())
+#define HL_HOOK_BP(frame)     (frame)
+#define HL_HOOK_PC(sp, bp)    ((void)(sp), ((const uint64_t *)(bp))[1])
+#define HL_HOOK_OUTER(sp, bp) (*(const uint64_t *)(bp))

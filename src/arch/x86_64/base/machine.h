@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * x86-64 as every part sees it: addresses, the order of loads and stores, the cycle counter, the thread pointer.
+ * src/arch/aarch64 has the same names.
+ */
+#pragma once
+
+#include <elf.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Of its ELF files. */
+#define HL_ELF_MACHINE	    EM_X86_64
+#define HL_ELF_MACHINE_NAME "x86-64"
+
+/* To a seccomp filter, of linux/audit.h. */
+#define HL_MACHINE_AUDIT AUDIT_ARCH_X86_64
+
+/* Of what a program can map. */
+#define HL_ADDRESS_BITS 47
+#define HL_USER_END	(UINT64_C(1) << HL_ADDRESS_BITS)
+
+/* A return address as it lies on a stack, as the address that it is. */
+static inline uint64_t hl_machine_code_address(uint64_t word)
+{
+	return word;
+}
+
+/* Loads before it are done before those after it; likewise stores. The processor keeps both orders by itself. */
+static inline void hl_machine_order_loads(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void hl_machine_order_stores(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Ticks of one clock for all processors. Loads before it in the program have been done before it is read. */
+static inline uint64_t hl_machine_clock(void)
+{
+	__asm__ volatile("lfence" ::: "memory");
+	return __builtin_ia32_rdtsc();
+}
+
+/* In a loop that waits for another thread. */
+static inline void hl_machine_pause(void)
+{
+	__builtin_ia32_pause();
+}
+
+static inline uint64_t hl_machine_thread_pointer(void)
+{
+	uint64_t pointer;
+
+	__asm__("mov %%fs:0, %0" : "=r"(pointer));
+	return pointer;
+}
+
+/* A system call. Returns what the kernel does. */
+static inline long hl_machine_call(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long result;
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return result;
+}

@@ -113,11 +113,23 @@ void hl_private_map_give(void *address, size_t bytes)
 	hl_sys_munmap(address, bytes);
 }
 
+/* Whether shared memory that was removed has been seen to be gone: qemu-user 7.2 says so and keeps it. */
+static _Atomic bool removes;
+
 /* Advice fails where the program has locked all of its memory. */
 void hl_private_map_clear(void *address, size_t bytes, bool heads)
 {
-	if (hl_sys_madvise(address, bytes, heads ? MADV_DONTNEED : MADV_REMOVE) < 0)
+	volatile char *first = address;
+	bool is_sure = heads || atomic_load_explicit(&removes, memory_order_relaxed);
+
+	if (!is_sure)
+		*first = 1;
+	bool is_clear = hl_sys_madvise(address, bytes, heads ? MADV_DONTNEED : MADV_REMOVE) == 0 &&
+			(is_sure || !*first);
+	if (!is_clear)
 		memset(address, 0, bytes);
+	else if (!is_sure)
+		atomic_store_explicit(&removes, true, memory_order_relaxed);
 }
 
 void hl_private_map_adopt(void *address, size_t bytes)

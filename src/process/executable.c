@@ -7,9 +7,11 @@
 #include "process/process.h"
 
 #include "base/cleanup.h"
+#include "base/machine.h"
 #include "base/names.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
-#define AUXV_MAX   64 /* the kernel gives about 20 */
+#define AUXV_MAX 64 /* the kernel gives about 20 */
 
 /* Fields of /proc/PID/stat, see proc(5). */
 #define STAT_STACK     28
@@ -95,6 +96,37 @@ static char *find_loaded(pid_t pid)
 	return map && map->inode ? strdup(map->path) : NULL;
 }
 
+/* The path that the program was executed by, as the kernel keeps it on the stack; false when it cannot be read. */
+static bool read_executed(pid_t pid, char ret_path[PATH_MAX])
+{
+	char name[PATH_MAX] = "", folder[PATH_MAX], link[32];
+	uint64_t address = hl_process_auxv(pid, AT_EXECFN);
+	HL_CLOSED int memory = address ? hl_proc_open_memory(pid, O_RDONLY) : -1;
+
+	if (memory < 0 || pread(memory, name, sizeof(name) - 1, (off_t)address) <= 0)
+		return false;
+	if (name[0] == '/') {
+		strcpy(ret_path, name);
+		return true;
+	}
+	snprintf(link, sizeof(link), "/proc/%d/cwd", hl_proc_thread(pid));
+	ssize_t length = readlink(link, folder, sizeof(folder));
+	const char *relative = strncmp(name, "./", 2) == 0 ? name + 2 : name;
+	return length > 0 && relative[0] &&
+	       snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, folder, relative) < PATH_MAX;
+}
+
+/* Whether what /proc names is an emulator, which the kernel runs programs of our machine by (binfmt_misc). */
+static bool is_emulator(const char *link)
+{
+	Elf64_Ehdr header = {0};
+
+	HL_CLOSED int fd = open(link, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && pread(fd, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
+	       !memcmp(header.e_ident, ELFMAG, SELFMAG) && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+	       header.e_machine != HL_ELF_MACHINE;
+}
+
 char *hl_process_executable(pid_t pid)
 {
 	static const char deleted[] = " (deleted)";
@@ -106,6 +138,8 @@ char *hl_process_executable(pid_t pid)
 	if (loaded)
 		return loaded;
 	snprintf(link, sizeof(link), "/proc/%d/exe", hl_proc_thread(pid));
+	if (is_emulator(link) && read_executed(pid, path))
+		return strdup(path);
 	ssize_t read = readlink(link, path, sizeof(path));
 	size_t length = read > 0 ? (size_t)read : 0;
 	if (length > mark && !memcmp(path + length - mark, deleted, mark) &&
@@ -125,33 +159,6 @@ static bool is_same_file(pid_t pid, const char *left, const char *right)
 		return false;
 	snprintf(name, sizeof(name), "/proc/%d/root%s", hl_proc_thread(pid), right);
 	return stat(name, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-/* The path that the program was executed by, as the kernel keeps it on the stack; false when it cannot be read. */
-static bool read_executed(pid_t pid, char ret_path[PATH_MAX])
-{
-	char name[PATH_MAX] = "", folder[PATH_MAX], link[32];
-	uint64_t address = hl_process_auxv(pid, AT_EXECFN);
-	const struct iovec local = {name, sizeof(name) - 1};
-	/* The path may end in the stack's last page. */
-	size_t in_page = PAGE_BYTES - address % PAGE_BYTES;
-	const struct iovec remote[] = {
-		{(void *)address, in_page},
-		{(void *)(address + in_page), sizeof(name) - 1 - in_page},
-	};
-
-	if (!address || process_vm_readv(hl_proc_thread(pid), &local, 1, remote,
-					 in_page < sizeof(name) - 1 ? 2 : 1, 0) <= 0)
-		return false;
-	if (name[0] == '/') {
-		strcpy(ret_path, name);
-		return true;
-	}
-	snprintf(link, sizeof(link), "/proc/%d/cwd", hl_proc_thread(pid));
-	ssize_t length = readlink(link, folder, sizeof(folder));
-	const char *relative = strncmp(name, "./", 2) == 0 ? name + 2 : name;
-	return length > 0 && relative[0] &&
-	       snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, folder, relative) < PATH_MAX;
 }
 
 char *hl_process_run_path(pid_t pid)

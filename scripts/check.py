@@ -97,6 +97,7 @@ NEWCOMER = "debian13"
 NEWCOMER_SUITE = "trixie"
 NEWCOMER_SECONDS = 1200  # only a hang takes that long
 RESULTS = "results.json"  # at the root of the release
+ARM64 = "arm64"
 CANNOT = 77  # the exit status for what cannot be made here
 
 
@@ -334,6 +335,25 @@ def run_newcomer():
     return *run_elsewhere(NEWCOMER_SUITE, folder, check_command([BASIC.name]), NEWCOMER_SECONDS), time.monotonic() - started
 
 
+def check_arm64(tally):
+    """Records programs of aarch64 by qemu-user; heapline of the part gcc reads the recordings too, if it is there."""
+    started = time.monotonic()
+    print(f"\n== {ARM64}: cross build for aarch64, known answers by qemu-user", flush=True)
+    other = BUILDS / "gcc" / "heapline"
+    done = run([str(TREE / "scripts/check_arm64.sh"), str(BUILDS / ARM64), *([str(other)] if other.exists() else [])],
+               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    cases = cases_in(done.stdout)
+    tally.passed += len(cases["ok"])
+    tally.failed += [f"{ARM64}: {case}" for case in cases["failed"]]
+    tally.skipped += [f"{ARM64}: {case}" for case in cases["skipped"]]
+    if done.returncode == CANNOT and not cases["skipped"]:
+        tally.skipped.append(f"{ARM64}: {last_line(done.stdout)}")
+    elif done.returncode and not cases["failed"]:
+        print(done.stdout)
+        tally.failed.append(f"{ARM64}: {last_line(done.stdout)}")
+    print(f"== {ARM64}: {time.monotonic() - started:.0f} s", flush=True)
+
+
 def add_newcomer(tally, status, log, seconds):
     """Counts what run_newcomer() has found, and removes the release."""
     folder = BUILDS / NEWCOMER
@@ -385,7 +405,7 @@ def report(tally):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ["format", *(part.name for part in PARTS), NEWCOMER]
+    names = ["format", *(part.name for part in PARTS), ARM64, NEWCOMER]
     extra = [BASIC.name, QUICK.name]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of: {' '.join([*names, *extra])}")
     parser.add_argument("--test", metavar="NAME", help="run one script or unit test in build-dev/")
@@ -401,7 +421,7 @@ def main():
     if options.test:
         return run_one(options.test, options.word)
     if options.suite:
-        return check_suite(options.suite, options.parts or names[:-1])
+        return check_suite(options.suite, options.parts or [name for name in names if name not in (ARM64, NEWCOMER)])
     add_redis_server(BUILDS / "bin")
     tally = Tally()
     wanted = options.parts or names
@@ -415,6 +435,8 @@ def main():
                 print(f"\n== {part.name}: {part.says}", flush=True)
                 run_part(part, tally)
                 print(f"== {part.name}: {time.monotonic() - started:.0f} s", flush=True)
+        if ARM64 in wanted:
+            check_arm64(tally)
         if newcomer:
             add_newcomer(tally, *newcomer.result())
     if options.results:

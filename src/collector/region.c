@@ -3,8 +3,8 @@
 #include "collector/region_read.h"
 
 #include "base/clock.h"
+#include "base/clock_source.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -19,15 +19,9 @@
 
 #define CLOCK_SOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
-/* Advanced power management: AMD64 Architecture Programmer's Manual, volume 3, appendix E. */
-#define POWER_LEAF    0x80000007u
-#define INVARIANT_TSC (1u << 8)
-
 bool hl_time_stamps_are_clock(const char *path)
 {
-	/* The latter two in virtual machines, whose kernels reckon from the counter, too. */
-	static const char *const sources[] = {"tsc\n", "kvm-clock\n",
-					      "hyperv_clocksource_tsc_page\n"};
+	static const char *const sources[] = HL_MACHINE_CLOCK_SOURCES;
 	char text[64] = "";
 
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -49,12 +43,10 @@ static bool time_stamps_work(void)
 	static uint64_t
 		until_ns; /* asked again then: in a virtual machine the processor is slow to answer */
 	static bool work;
-	unsigned eax, ebx, ecx, edx;
 	uint64_t now_ns = hl_clock_ns(CLOCK_MONOTONIC);
 
 	if (now_ns >= until_ns) {
-		work = __get_cpuid(POWER_LEAF, &eax, &ebx, &ecx, &edx) && edx & INVARIANT_TSC &&
-		       hl_time_stamps_are_clock(CLOCK_SOURCE);
+		work = hl_machine_clock_is_steady() && hl_time_stamps_are_clock(CLOCK_SOURCE);
 		until_ns = now_ns + HL_NS_PER_SECOND;
 	}
 	return work;

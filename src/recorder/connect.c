@@ -90,7 +90,7 @@ bool hl_connect_may_start(void)
 		{SYS_pread64},
 		{SYS_fstat},
 		{SYS_read},
-		{SYS_readlink},
+		{SYS_readlinkat},
 		{SYS_sched_yield},
 		{SYS_rt_sigprocmask},
 	};

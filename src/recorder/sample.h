@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/machine.h"
 #include "recorder/recorder.h"
 
 struct hl_weight {

@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "base/machine.h"
 #include "base/seccomp.h"
+#include "base/system_call.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -264,7 +264,7 @@ static int run_extended(struct machine *machine, unsigned operation)
 		hl_cfi_read_uleb(&machine->reader);
 		return 0;
 	default:
-		return run_register(machine, operation);
+		return hl_arch_cfi_is_mark(operation) ? 0 : run_register(machine, operation);
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Proves memory readable without touching it; see saved.h. */
 #include "base/machine.h"
+#include "base/system_call.h"
 #include "unwind/saved.h"
 
 #include "base/seccomp.h"

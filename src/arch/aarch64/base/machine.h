@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * aarch64 as every part sees it: addresses, the order of loads and stores, the cycle counter, the thread pointer.
+ * aarch64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer.
  * src/arch/x86_64 has the same names.
  */
 #pragma once
@@ -59,22 +59,4 @@ static inline uint64_t hl_machine_thread_pointer(void)
 
 	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
 	return pointer;
-}
-
-/* A system call. Returns what the kernel does. */
-static inline long hl_machine_call(long number, long a, long b, long c, long d, long e, long f)
-{
-	register long x8 __asm__("x8") = number;
-	register long x0 __asm__("x0") = a;
-	register long x1 __asm__("x1") = b;
-	register long x2 __asm__("x2") = c;
-	register long x3 __asm__("x3") = d;
-	register long x4 __asm__("x4") = e;
-	register long x5 __asm__("x5") = f;
-
-	__asm__ volatile("svc #0"
-			 : "+r"(x0)
-			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-			 : "memory");
-	return x0;
 }

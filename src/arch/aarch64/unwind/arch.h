@@ -67,5 +67,12 @@ static inline uint64_t hl_arch_ucontext_offset(int64_t dwarf_register)
 	return HL_UCONTEXT_X0 + ((uint64_t)dwarf_register & 31) * 8;
 }
 
+/* Whether the operation of a call frame program has no operand, and nothing that a walk needs: whether return addresses are
+ * signed from here on (DW_CFA_AARCH64_negate_ra_state, and the same with the program counter). */
+static inline bool hl_arch_cfi_is_mark(unsigned operation)
+{
+	return operation == 0x2c || operation == 0x2d;
+}
+
 /* Whether what returns to ${address} is a signal's handler: no call frame information says so. */
 bool hl_arch_returns_from_signal(uint64_t address);

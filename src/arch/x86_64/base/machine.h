@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * x86-64 as every part sees it: addresses, the order of loads and stores, the cycle counter, the thread pointer.
+ * x86-64 as every part sees it: addresses, the order of loads and stores, the clock, the thread pointer.
  * src/arch/aarch64 has the same names.
  */
 #pragma once
@@ -56,18 +56,4 @@ static inline uint64_t hl_machine_thread_pointer(void)
 
 	__asm__("mov %%fs:0, %0" : "=r"(pointer));
 	return pointer;
-}
-
-/* A system call. Returns what the kernel does. */
-static inline long hl_machine_call(long number, long a, long b, long c, long d, long e, long f)
-{
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long result;
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
 }

@@ -45,6 +45,13 @@ static inline struct hl_arch_plain hl_arch_plain_step(hl_rule rule, uint64_t sp,
 	return step;
 }
 
+/* Whether the operation of a call frame program has no operand, and nothing that a walk needs. */
+static inline bool hl_arch_cfi_is_mark(unsigned operation)
+{
+	(void)operation;
+	return false;
+}
+
 /* Call frame information says it of trampolines. */
 static inline bool hl_arch_returns_from_signal(uint64_t address)
 {

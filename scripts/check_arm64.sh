@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Builds heapline for aarch64 and records programs with known counts there, by qemu-user and Debian's arm64 libraries. Programs of
+# that machine are run by the kernel (binfmt_misc), in namespaces of their own: nothing of this system changes.
+#
+#   scripts/check_arm64.sh FOLDER     FOLDER: what it builds into, and keeps
+#
+# Exits with 77, after the reason, where something of it is missing.
+set -eu
+tree=$(realpath "$(dirname "$0")/..")
+mkdir -p "$1"
+folder=$(realpath "$1")
+build=$folder/build root=$folder/root programs=$folder/programs
+
+missing() {
+	echo "skipped: $1"
+	exit 77
+}
+
+# Enters namespaces in which the kernel runs programs of aarch64 by qemu.
+enter='mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
+printf %s ":heapline-arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:$(command -v qemu-aarch64):F" \
+	>/proc/sys/fs/binfmt_misc/register && exec "$@"'
+run() {
+	QEMU_LD_PREFIX=$root unshare --user --map-root-user --mount --kill-child -- bash -c "$enter" bash "$@"
+}
+
+for tool in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64; do
+	command -v $tool >/dev/null || missing "no $tool (Debian: g++-aarch64-linux-gnu, qemu-user)"
+done
+run true 2>/dev/null || missing "the kernel has no binfmt_misc in user namespaces (Linux 6.7)"
+"$tree/scripts/arm64_root.sh" "$root" || missing "the arm64 packages cannot be had"
+
+if [[ ! -e $build/build.ninja ]]; then
+	meson setup --cross-file "$root/cross.ini" --cross-file "$tree/scripts/arm64.ini" -Dguests= -Dtests=false -Dbench=false -Dlua=disabled \
+		-Dbeam=disabled -Dman=disabled -Dbuildtype=plain -Doptimization=1 "$build" "$tree" >"$folder/setup.log"
+fi
+ninja -C "$build" >"$folder/build.log" || { tail -n 30 "$folder/build.log"; exit 1; }
+mkdir -p "$programs"
+# As tests/e2e/meson.build has them; signed return addresses beside plain ones.
+for name in known_answer ledger peak signals sequence; do
+	for kind in '' _signed; do
+		aarch64-linux-gnu-gcc --sysroot="$root" -D_GNU_SOURCE -std=gnu11 -O2 -g -fno-builtin -fno-optimize-sibling-calls ${kind:+-mbranch-protection=standard} \
+			"$tree/tests/e2e/$name.c" -o "$programs/$name$kind" -pthread
+	done
+done
+aarch64-linux-gnu-g++ --sysroot="$root" -O2 -g -fno-builtin -fno-optimize-sibling-calls "$tree/tests/e2e/known_answer_cxx.cc" -o "$programs/known_answer_cxx"
+HL_BUILD=$build HL_PROGRAMS=$programs HL_OTHER_HEAPLINE=${2:-} run python3 "$tree/tests/e2e/test_aarch64.py"

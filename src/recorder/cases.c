@@ -278,7 +278,8 @@ static int next_window(struct hl_recorder *recorder)
 	char *end = hl_sys_put_decimal(path + length, recorder->region.header->pid);
 	*end++ = '-';
 	hl_sys_put_decimal(end, (uint32_t)(recorder->region.header->start_realtime_ns / 1000000));
-	int fd = (int)HL_SYS(SYS_open, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = (int)hl_sys6(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CREAT | O_CLOEXEC, 0600,
+			      0, 0);
 	if (fd < 0)
 		return fd;
 	/* With room on the disk, or touching it could end the process. */

@@ -95,6 +95,7 @@ static void forbid_clock(void)
 struct installing {
 	uint64_t flags;
 	uint32_t before;  /* for hl_seccomp_forget(), or NOT_NOTED */
+	bool is_first;	  /* none was seen before */
 	bool is_harmless; /* what the recorder needs is permitted */
 };
 
@@ -107,7 +108,9 @@ static void note(struct installing *installing, const struct sock_filter *filter
 	installing->is_harmless = filter && permits_all(filter, count);
 	if (hl_recorder_is_running(recorder)) {
 		/* Before heapline can see that there is one. */
-		atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTER_SEEN);
+		installing->is_first =
+			!(atomic_fetch_or(&recorder->region.header->flags, HL_REGION_FILTER_SEEN) &
+			  HL_REGION_FILTER_SEEN);
 		if (!installing->is_harmless)
 			prepare(recorder);
 	}
@@ -182,6 +185,8 @@ static void end(const struct installing *installing, long result)
 		return;
 	if (result < 0 || (result > 0 && is_number_of_thread)) {
 		hl_seccomp_forget(installing->before);
+		if (installing->is_first && hl_recorder_is_running(recorder))
+			atomic_fetch_and(&recorder->region.header->flags, ~HL_REGION_FILTER_SEEN);
 		return;
 	}
 	keep_from_programs();

@@ -351,7 +351,7 @@ struct request {
 	struct hl_option_texts given[HL_CHECK_COUNT];
 	struct hl_option_texts baseline, allowed, limits, focus, junit, markdown, recording,
 		save_baseline;
-	bool no_pools, per_test;
+	bool no_pools, per_test, per_process;
 };
 
 static const struct request defaults;
@@ -380,6 +380,8 @@ static const struct hl_option options[] = {
 	 HL_AT(focus), NULL},
 	{"per-test", 0, NULL, "check each test case of COMMAND", HL_OPTION_FLAG, HL_AT(per_test),
 	 NULL},
+	{"per-process", 0, NULL, "--per-test, and each process that COMMAND starts is a test case",
+	 HL_OPTION_FLAG, HL_AT(per_process), NULL},
 	{"save-baseline", 0, "FILE", "keep the figures of test cases for --baseline",
 	 HL_OPTION_TEXTS, HL_AT(save_baseline), NULL},
 	{"limits", 0, "FILE", "read limits from FILE (default: " LIMITS_FILE ", where it exists)",
@@ -640,6 +642,12 @@ static int check_recording(const struct request *request, const struct limits *l
 		       : 0;
 }
 
+/* Whether each process is a test case; else cases are noted, and each opens the recorder. */
+static bool has_processes(const struct request *request, char **argv, int argc)
+{
+	return request->per_process || hl_check_tests_are_processes(argv, argc);
+}
+
 /* ${directory}: of files of cases. */
 static int check_cases(const struct request *request, const struct limits *limits, const char *path,
 		       const char *directory, char **argv, int argc, bool *ret_crossed,
@@ -650,6 +658,8 @@ static int check_cases(const struct request *request, const struct limits *limit
 						   .limit_count = limits->count,
 						   .path = path,
 						   .directory = directory,
+						   .has_processes =
+							   has_processes(request, argv, argc),
 						   .baseline_path = limits->baseline,
 						   .allow_percent = limits->allow_percent};
 	struct hl_check_test *tests;
@@ -749,8 +759,7 @@ static int check_command(const struct request *request, const struct limits *lim
 	}
 	snprintf(path, sizeof(path), "%s/check.hl", folder);
 	int status = record(request, argv, argc, recorded, needs_log, needs_leaks,
-			    /* Each case opens the recorder. */
-			    request->per_test && !hl_check_tests_are_processes(argv, argc)),
+			    request->per_test && !has_processes(request, argv, argc)),
 	    r = 0;
 	if (status < 0)
 		hl_cli_error("cannot run 'heapline record': %s", strerror(-status));
@@ -795,6 +804,7 @@ static int run_check(void *parsed, int argc, char **argv)
 		return hl_cli_usage_error(&hl_verb_check,
 					  "'--recording' is for a command; '%s' is a recording",
 					  argv[0]);
+	request->per_test |= request->per_process;
 	int status = check_repeats(request);
 	if (status == HL_EXIT_DONE)
 		status = hl_view_output_obey_name(&hl_verb_check, &request->output, NULL, false);

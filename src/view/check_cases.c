@@ -666,14 +666,16 @@ int hl_check_cases_run(const struct hl_check_cases_settings *settings,
 		r = read_files(&checking);
 	cases->was_named = cases->count > 0;
 	leave_dropped(cases);
-	if (r == 0 && !cases->was_named)
+	if (r == 0 && !cases->was_named && settings->has_processes)
 		r = add_processes(&checking);
 	if (r == 0 && !cases->count)
 		r = hl_error_set(
 			err, -ENODATA,
-			"no test case was seen: the program noted none and started no process; use "
-			"the plugin for pytest, the header for GoogleTest and Catch2, or a runner "
-			"that starts a process for each test; see 'man heapline-check'");
+			"no test case was seen: %s; use the plugin for pytest, the header for "
+			"GoogleTest and Catch2, or '--per-process' with a runner that starts a "
+			"process for each test; see 'man heapline-check'",
+			settings->has_processes ? "the program started no process"
+						: "the program noted none");
 	if (r == 0)
 		r = judge_all(&checking);
 	release(&checking);

@@ -19,6 +19,7 @@ struct hl_check_cases_settings {
 	size_t limit_count;
 	const char *path;	   /* of the recording */
 	const char *directory;	   /* of files of cases */
+	bool has_processes;	   /* where no case is noted, each process is one */
 	const char *baseline_path; /* a report as JSON; NULL: none */
 	double allow_percent;
 	const struct hl_check_test *tests; /* names of processes by their commands */

@@ -189,7 +189,20 @@ class CheckCases(harness.TestCase):
         self.assertEqual(result.status, 2)
         result = self.check("--", program("cases"), "0")
         self.assertEqual(result.status, 1)
-        self.assertIn("no test case was seen", result.stderr)
+        self.assertIn("no test case was seen: the program noted none", result.stderr)
+
+    def test_each_process_is_a_case_where_that_is_said(self):
+        command = ["sh", "-c", f"{program('known_answer')}; {program('known_answer')}; true"]
+        result = self.check("--", *command)  # its recorder was closed: nothing is known
+        self.assertEqual(result.status, 1)
+        self.assertIn("no test case was seen: the program noted none", result.stderr)
+        result = run([HEAPLINE, "check", "--per-process", "--json", "-o", self.path("cases.json"), "--", *command])
+        self.assertEqual(result.status, 0, result.stderr)
+        with open(self.path("cases.json"), encoding="utf-8") as file:
+            cases = [row for row in json.load(file)["rows"] if row["name"].endswith("known_answer")]
+        self.assertEqual(len(cases), 2)
+        for row in cases:
+            self.assertGreater(row["allocations"], 0, row)
 
     def test_the_program_runs_the_same_without_heapline(self):
         result = run([program("cases"), "10", "leak", "3"])
